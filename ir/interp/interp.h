@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The meaning of the IR: plain loops, f64 inside an op, one rounding to the
+ * result type at its end. Slow and obvious on purpose; shares no code with
+ * emission. Runs every stage (groups run their bodies, encodings are erased).
+ */
+#ifndef TFMC_IR_INTERP_INTERP_H
+#define TFMC_IR_INTERP_INTERP_H
+
+#include "ir/module.h"
+
+/* A tensor with concrete shape. Every element is kept as the double of its rounded value. */
+struct interp_tensor {
+	enum ir_dtype dtype;
+	int rank;
+	int64_t dims[IR_RANK_MAX];
+	double *data; /* [count]; owned by whoever made it */
+};
+
+/* Number of elements, or -1 when it does not fit. */
+int64_t interp_count(const struct interp_tensor *t);
+/* Converts from and to bytes in memory layout of the dtype. */
+void interp_from_bytes(struct interp_tensor *t, const void *bytes);
+void interp_to_bytes(const struct interp_tensor *t, void *bytes);
+
+/* Called after every op with its results (for finding the first op that differs). May be NULL. */
+typedef void interp_trace(void *user, const struct ir_func *f, const struct ir_op *op,
+			  const struct interp_tensor *const *results);
+
+struct interp_state; /* contents of all states of a module, for `batch` sequences, zeroed at first */
+
+/* Contents live in `arena`. NULL when memory ran out. */
+struct interp_state *interp_state_create(struct arena *arena, const struct ir_module *m, int64_t batch);
+
+struct interp_args {
+	const int64_t *dims;                 /* value of every dim symbol of the module, in their order */
+	const struct interp_tensor *inputs;  /* [number of tensor params]; ROLE_PAST params included */
+	struct interp_tensor *outputs;       /* [number of tensor results] filled; data allocated in `arena` */
+	struct interp_state *state;          /* NULL when the function has no state */
+	const struct weight_source *weights; /* may be NULL when no weight has a stored tensor */
+	struct arena *arena;                 /* for results */
+	interp_trace *trace;
+	void *trace_user;
+	size_t memory_limit;                 /* bytes for intermediates; 0: 8 GiB */
+};
+
+TFMC_MUST_USE enum tfmc_status interp_run(struct diag_context *cx, const struct ir_module *m, const struct ir_func *f,
+					  const struct interp_args *args);
+
+/* A tensor of the right size for a type under dim values; data zeroed. False when it does not fit. */
+bool interp_tensor_make(struct arena *a, const struct ir_type *type, const int64_t *dims, struct interp_tensor *out);
+
+#endif

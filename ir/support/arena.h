@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Block arena: everything allocated from it lives until the arena is destroyed
+ * or released back to a mark. An object may point into its own arena or a
+ * longer-lived one, never the reverse.
+ *
+ * Failure is sticky: after the first failed allocation (no memory, or a size
+ * that overflows) every further call returns the address of a zeroed scratch
+ * area inside the arena when the request fits into it and NULL otherwise;
+ * arena_failed tells at the end of a stage. Callers that index into what they
+ * asked for must check for NULL.
+ */
+#ifndef TFMC_IR_SUPPORT_ARENA_H
+#define TFMC_IR_SUPPORT_ARENA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdarg.h>
+
+#include "ir/support/compiler.h"
+
+struct arena_block;
+
+struct arena {
+	struct arena_block *head; /* newest block */
+	size_t block_bytes;       /* size of the next ordinary block */
+	size_t used_bytes;        /* bytes handed out, for statistics */
+	size_t limit_bytes;       /* 0: none; above it allocation fails */
+	bool failed;              /* sticky */
+};
+
+struct arena_mark {
+	struct arena_block *block;
+	size_t used, used_bytes;
+};
+
+void arena_init(struct arena *a);
+void arena_destroy(struct arena *a); /* frees everything; the arena may be initialised again */
+struct arena_mark arena_mark(const struct arena *a);
+void arena_release(struct arena *a, struct arena_mark mark);
+bool arena_failed(const struct arena *a);
+
+/* Zeroed memory, aligned for any object. NULL on failure or n = 0. */
+void *arena_alloc(struct arena *a, size_t n);
+void *arena_calloc(struct arena *a, size_t count, size_t size);
+/* Grows an array of `count` to `want` elements (copy; the old one stays in the arena). */
+void *arena_grow(struct arena *a, void *old, size_t count, size_t want, size_t size);
+/* Copies; the result is zero-terminated. Never NULL: the empty string on failure. */
+const char *arena_strdup(struct arena *a, const char *s);
+const char *arena_strndup(struct arena *a, const char *s, size_t n);
+const char *arena_printf(struct arena *a, const char *fmt, ...) TFMC_PRINTF(2, 3);
+const char *arena_vprintf(struct arena *a, const char *fmt, va_list ap) TFMC_PRINTF(2, 0);
+
+#define ARENA_NEW(a, type)          ((type *)arena_calloc((a), 1, sizeof(type)))
+#define ARENA_ARRAY(a, type, count) ((type *)arena_calloc((a), (size_t)(count), sizeof(type)))
+
+/*
+ * Growable list kept in an arena: `T *items; size_t n, cap;`. Evaluates to a
+ * pointer to the new zeroed last element, or NULL on failure (the list is then
+ * unchanged).
+ */
+void *arena_list_push(struct arena *a, void **items, size_t *n, size_t *cap, size_t size);
+#define ARENA_PUSH(a, list) \
+	arena_list_push((a), (void **)&(list)->items, &(list)->n, &(list)->cap, sizeof(*(list)->items))
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Compiler-specific spellings, the only place that has any.
+ */
+#ifndef TFMC_IR_SUPPORT_COMPILER_H
+#define TFMC_IR_SUPPORT_COMPILER_H
+
+#define TFMC_MUST_USE __attribute__((warn_unused_result))
+/* fmt: 1-based position of the format string, args: of its first argument. */
+#define TFMC_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+
+/* Number of elements of an array (not of a pointer). */
+#define TFMC_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/*
+ * How a stage ends. Detail belongs into diagnostics, not into more codes.
+ */
+enum tfmc_status {
+	TFMC_OK = 0,
+	TFMC_INVALID,   /* the user's input was rejected; at least one error diagnostic was emitted */
+	TFMC_NO_MEMORY, /* an arena ran out of memory */
+	TFMC_IO,        /* a file could not be read or written; a diagnostic was emitted */
+	TFMC_INTERNAL,  /* an invariant of ours does not hold; a diagnostic says which */
+};
+
+/* Returns the status from the enclosing function unless it is TFMC_OK. Not in functions that hold external handles. */
+#define TFMC_TRY(expr)                          \
+	do {                                    \
+		enum tfmc_status st_ = (expr);  \
+		if (st_ != TFMC_OK)             \
+			return st_;             \
+	} while (0)
+
+#endif

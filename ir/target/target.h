@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Target records: what passes and kernel templates may know about a machine.
+ */
+#ifndef TFMC_IR_TARGET_TARGET_H
+#define TFMC_IR_TARGET_TARGET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum target_arch { ARCH_X86_64 };
+
+struct target {
+	const char *name;
+	enum target_arch arch;
+	const char *llvm_cpu, *llvm_features;
+	int lanes;             /* f32 elements of a vector register */
+	int registers;         /* vector registers */
+	bool has_fma;
+	int mr;                /* rows of the matmul register tile */
+	int panels;            /* panels of 16 columns of the register tile */
+	int64_t l1_bytes, l2_bytes;
+};
+
+const struct target *target_find(const char *name);
+/* Row i of the table, or NULL. */
+const struct target *target_at(size_t i);
+/* The best row that the machine tfmc runs on can execute (cpuid and xgetbv). NULL: none. */
+const struct target *target_native(void);
+/* True when this machine can execute code for t. */
+bool target_runs_here(const struct target *t);
+
+#endif

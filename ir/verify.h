@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What must hold for every module, whoever made it. Checks, each reported with
+ * the entity, its function and both sides:
+ *
+ *  - operands are defined before use and visible (same or enclosing region);
+ *  - operand classes fit ops.def; types equal what infer.c derives again;
+ *  - regions end in their terminator, repeat yields have the carries' types;
+ *  - state values are used exactly once, and come back from the function;
+ *  - names of weights, states, functions, params are unique; weight types have
+ *    constant dims, their init has the same shape; state axis 0 is a batch dim;
+ *  - stage: graph has no group; groups and plan have only groups, views,
+ *    constants, repeat, yield and return outside groups; group roots exist;
+ *    plan has offsets (multiples of 64) for all group results and an arena.
+ */
+#ifndef TFMC_IR_VERIFY_H
+#define TFMC_IR_VERIFY_H
+
+#include "ir/module.h"
+
+TFMC_MUST_USE enum tfmc_status ir_verify(struct ir_module *m, struct diag_context *cx);
+
+#endif

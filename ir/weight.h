@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Weights are references: a provenance expression over tensors of weight files
+ * and tables with a formula. The expression is evaluated in f64 and rounded
+ * once, when something needs numbers (interpreter, packing, folding); it is
+ * never copied into a module and never becomes a code-generator constant.
+ *
+ * Text:  tensor "model.safetensors":"h.0.w" f32[96,32]
+ *        stack(E, E, ...)   or, when elements differ by one running number in their tensor names,
+ *        stack(i in 0..12, E with "{i}" in the names)
+ *        concat(0, E, E)  index(0, 3, E)  slice(0, 0, 32, E)  transpose(E)  reshape([8,4], E)
+ *        rope_halves_to_interleaved(heads, E)  rope_interleaved_to_halves(heads, E)
+ *        mul(E, E)  div(E, E)  add(E, E)  scale(0.125, E)  offset(1.0, E)  full(0.0, [32])
+ *        sinusoid(rows=64, dim=32, layout=halves, spacing=t2t, start=1, base=10000.0)
+ * mul/div/add broadcast the second operand from axis 0 (a row scale [N] fits [N, K]).
+ */
+#ifndef TFMC_IR_WEIGHT_H
+#define TFMC_IR_WEIGHT_H
+
+#include "ir/support/diag.h"
+#include "ir/type.h"
+
+enum ir_wexpr_kind {
+	WX_TENSOR,     /* a stored tensor */
+	WX_FULL,       /* every element `value` */
+	WX_SINUSOID,   /* model-language.md section 5: rows [start, start + rows) */
+	WX_STACK,      /* args along a new axis 0 */
+	WX_CONCAT,     /* args along `axis` */
+	WX_INDEX,      /* element `begin` of `axis`; the axis is removed */
+	WX_SLICE,      /* [begin, end) of `axis` */
+	WX_TRANSPOSE,  /* last two axes; rank 1 unchanged */
+	WX_RESHAPE,
+	WX_ROPE_H2I,   /* rows within each of `begin` heads: halves to interleaved */
+	WX_ROPE_I2H,
+	WX_MUL,        /* args[0] * args[1], the second broadcast from axis 0 */
+	WX_DIV,
+	WX_ADD,
+	WX_SCALE,      /* value * args[0] */
+	WX_OFFSET,     /* value + args[0] */
+};
+
+enum ir_sinusoid_layout { SINUSOID_INTERLEAVED, SINUSOID_HALVES };
+enum ir_sinusoid_spacing { SINUSOID_PAPER, SINUSOID_T2T };
+
+struct ir_wexpr {
+	enum ir_wexpr_kind kind;
+	int rank;
+	int64_t dims[IR_RANK_MAX];
+	size_t n_args;
+	const struct ir_wexpr *const *args;
+	/* WX_TENSOR */
+	const char *file, *tensor; /* file name as written in the model, tensor name in the file */
+	enum ir_dtype stored;      /* stored element type */
+	/* WX_INDEX, WX_SLICE, WX_CONCAT, WX_ROPE_* */
+	int axis;
+	int64_t begin, end;        /* WX_SINUSOID: begin = start */
+	double value;              /* WX_FULL, WX_SCALE, WX_OFFSET; WX_SINUSOID: base */
+	enum ir_sinusoid_layout layout;
+	enum ir_sinusoid_spacing spacing;
+};
+
+/*
+ * Constructors: allocate in `arena`, check shapes with checked arithmetic and
+ * return NULL when they do not fit (the caller reports, it knows the words of
+ * the user).
+ */
+const struct ir_wexpr *wexpr_tensor(struct arena *a, const char *file, const char *tensor, enum ir_dtype stored,
+				    int rank, const int64_t *dims);
+const struct ir_wexpr *wexpr_full(struct arena *a, double value, int rank, const int64_t *dims);
+const struct ir_wexpr *wexpr_sinusoid(struct arena *a, int64_t rows, int64_t dim, enum ir_sinusoid_layout layout,
+				      enum ir_sinusoid_spacing spacing, int64_t start, double base);
+const struct ir_wexpr *wexpr_stack(struct arena *a, size_t n, const struct ir_wexpr *const *args);
+const struct ir_wexpr *wexpr_concat(struct arena *a, int axis, size_t n, const struct ir_wexpr *const *args);
+const struct ir_wexpr *wexpr_index(struct arena *a, int axis, int64_t at, const struct ir_wexpr *e);
+const struct ir_wexpr *wexpr_slice(struct arena *a, int axis, int64_t begin, int64_t end, const struct ir_wexpr *e);
+const struct ir_wexpr *wexpr_transpose(struct arena *a, const struct ir_wexpr *e);
+const struct ir_wexpr *wexpr_reshape(struct arena *a, int rank, const int64_t *dims, const struct ir_wexpr *e);
+const struct ir_wexpr *wexpr_rope(struct arena *a, enum ir_wexpr_kind kind, int64_t heads, const struct ir_wexpr *e);
+const struct ir_wexpr *wexpr_binary(struct arena *a, enum ir_wexpr_kind kind, const struct ir_wexpr *x,
+				    const struct ir_wexpr *y);
+const struct ir_wexpr *wexpr_unary(struct arena *a, enum ir_wexpr_kind kind, double value, const struct ir_wexpr *e);
+/* Number of elements; the constructors guarantee that it fits. */
+int64_t wexpr_count(const struct ir_wexpr *e);
+bool wexpr_equal(const struct ir_wexpr *a, const struct ir_wexpr *b);
+void wexpr_print(struct buf *out, const struct ir_wexpr *e);
+
+/* What a stored tensor is; `data` stays valid as long as the source. */
+struct weight_bytes {
+	const void *data;
+	enum ir_dtype dtype;
+	int rank;
+	int64_t dims[IR_RANK_MAX];
+};
+
+/* Where stored tensors come from: the frontend implements it on its weight files. */
+struct weight_source {
+	/* TFMC_IO with a diagnostic when file or tensor is missing. */
+	enum tfmc_status (*read)(void *user, struct diag_context *cx, const char *file, const char *tensor,
+				 struct weight_bytes *out);
+	void *user;
+};
+
+/*
+ * Evaluates elements [begin, begin + n) (row-major) of `e` in f64. The stored
+ * tensor must have the dtype and shape the expression was made with.
+ */
+enum tfmc_status wexpr_eval(struct diag_context *cx, const struct ir_wexpr *e, const struct weight_source *source,
+			    int64_t begin, int64_t n, double *out);
+
+/* f16 and bf16 bits, round to nearest even; exact back. */
+double half_to_f64(uint16_t bits);
+double bf16_to_f64(uint16_t bits);
+uint16_t f64_to_half(double v);
+uint16_t f64_to_bf16(double v);
+/* Rounds to the nearest value of the dtype (ints saturate, NaN gives 0); kept as a double. */
+double ir_round(enum ir_dtype dtype, double v);
+
+#endif
