@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files that a model names: paths that stay beneath the directory of the file
+ * that contains them, whole files into memory, and read-only mappings. Only
+ * regular files are opened, and never blocking.
+ */
+#ifndef TFMC_FRONTEND_FILES_H
+#define TFMC_FRONTEND_FILES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "ir/support/arena.h"
+#include "ir/support/compiler.h"
+#include "ir/support/diag.h"
+
+/* The part before the last '/', or "" . */
+const char *file_dir(struct arena *a, const char *path);
+/* dir/name, or name when dir is empty. */
+const char *file_join(struct arena *a, const char *dir, const char *name);
+/*
+ * The path of `name` beneath `dir`; NULL with a diagnostic (FILE) at loc when
+ * it is empty, absolute, or has `.` or `..` parts. Symbolic links are followed
+ * when it is opened.
+ */
+const char *file_beneath(struct arena *a, struct diag_context *cx, const char *dir, const char *name,
+                         struct loc loc);
+
+/* The bytes, followed by a zero byte that is not counted. TFMC_IO, or TFMC_INVALID over the limit; reported
+ * at loc. */
+TFMC_MUST_USE enum tfmc_status file_read(struct arena *a, struct diag_context *cx, const char *path,
+                                         size_t limit, struct loc loc, const char **text, size_t *len);
+
+struct file_map {
+	const unsigned char
+	        *data; /* never NULL after success; a zero-length file has one readable zero byte */
+	size_t len;
+	void *mapped; /* NULL: nothing to unmap */
+};
+TFMC_MUST_USE enum tfmc_status file_map_open(struct diag_context *cx, const char *path, struct loc loc,
+                                             struct file_map *out);
+void file_map_close(struct file_map *m);
+
+#endif
