@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From one group of the planned IR to kernel-builder calls. The caller (the
+ * object) has begun a function and says through a binding where values lie;
+ * kernel_emit_group emits the body that computes this worker's share.
+ */
+#ifndef TFMC_BACKENDS_KERNEL_GROUP_H
+#define TFMC_BACKENDS_KERNEL_GROUP_H
+
+#include "backends/kernel/kb.h"
+#include "ir/module.h"
+#include "ir/target/target.h"
+
+/* A size, stride or offset: a constant or a value (i64). */
+struct kb_size {
+	bool is_const;
+	int64_t c;       /* when constant */
+	struct kb_val v; /* when not (and also valid when constant) */
+};
+
+/* Where the elements of a value lie: element [i0, i1, ..] at ptr + (i0*stride[0] + i1*stride[1] + ..)
+ * elements. */
+struct kb_tensor {
+	struct kb_val ptr;
+	enum ir_dtype dtype;
+	enum ir_encoding encoding; /* PANEL16: ptr is the packed matrix, strides are meaningless */
+	int rank;
+	struct kb_size size[IR_RANK_MAX];
+	struct kb_size stride[IR_RANK_MAX]; /* in elements; 0 where broadcast */
+};
+
+struct kernel_binding {
+	/*
+	 * The place of a value that is not computed inside the group: parameters, results of other groups,
+	 * weight references, views of these (any chain of reshape, transpose, broadcast, slice), state
+	 * slices, and the results of this group (where its yields are stored). False: not addressable (an
+	 * internal error).
+	 */
+	bool (*tensor)(void *user, struct kb *k, struct ir_value v, struct kb_tensor *out);
+	/* Result i of the group, as it lies in memory (row-major in its own shape). */
+	bool (*result)(void *user, struct kb *k, size_t i, struct kb_tensor *out);
+	/* For state ops: the slice [B, rest] of the state a state value stands for, at the given indices. */
+	bool (*state)(void *user, struct kb *k, struct ir_value state, const struct ir_value *at, size_t n,
+	              struct kb_tensor *out);
+	/* The value of a dim expression (i64). */
+	struct kb_size (*dim)(void *user, struct kb *k, const struct ir_dim *d);
+	/* The value of a repeat's index (i64) when v is one; none otherwise. */
+	struct kb_val (*index)(void *user, struct kb *k, struct ir_value v);
+	void *user;
+};
+
+struct kernel_job {
+	struct kb *k;
+	const struct ir_module *module;
+	const struct ir_func *func;
+	const struct ir_op *group; /* OP_group */
+	const struct target *target;
+	const struct kernel_binding *bind;
+	struct kb_val worker;    /* i64, 0 .. n_workers - 1 */
+	struct kb_val n_workers; /* i64, >= 1 */
+	struct kb_val scratch;   /* this worker's scratch, 64-byte aligned, attrs_group.scratch bytes */
+	struct diag_context *cx;
+	struct arena *arena;
+};
+
+/*
+ * Emits the kernel. The same bits come out for every n_workers: each result
+ * element is computed by one worker in an order that does not depend on the split.
+ */
+TFMC_MUST_USE enum tfmc_status kernel_emit_group(const struct kernel_job *job);
+
+#endif
