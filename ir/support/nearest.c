@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Nearest name by optimal string alignment distance (insert, delete, replace,
+ * swap of neighbours). Declared in strmap.h.
+ */
+#include <string.h>
+
+#include "ir/support/strmap.h"
+
+#define NAME_MAX_BYTES 160 /* longer names are not compared */
+
+/* A third of the longer name may be wrong; of one letter nothing, of two one. */
+static unsigned threshold(size_t a, size_t b)
+{
+	size_t n = a > b ? a : b;
+	return n < 2 ? 0 : n == 2 ? 1 : (unsigned)((n + 2) / 3);
+}
+
+static unsigned min3(unsigned a, unsigned b, unsigned c)
+{
+	unsigned m = a < b ? a : b;
+	return m < c ? m : c;
+}
+
+struct rows {
+	unsigned row[3][NAME_MAX_BYTES + 1];
+};
+
+/* One row of the table: prefixes of b against the first i letters of a. Returns the row's minimum. */
+static unsigned next_row(struct rows *r, const char *a, size_t i, const char *b, size_t n)
+{
+	const unsigned *before = r->row[(i + 1) % 3], *above = r->row[(i + 2) % 3];
+	unsigned *cur = r->row[i % 3], best = (unsigned)i;
+	cur[0] = (unsigned)i;
+	for (size_t j = 1; j <= n; j++) {
+		unsigned cost = a[i - 1] != b[j - 1];
+		unsigned d = min3(above[j] + 1, cur[j - 1] + 1, above[j - 1] + cost);
+		if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < d)
+			d = before[j - 2] + 1;
+		cur[j] = d;
+		best = d < best ? d : best;
+	}
+	return best;
+}
+
+/* The distance, or limit + 1 when it is larger than limit. */
+static unsigned distance(const char *a, size_t na, const char *b, size_t nb, unsigned limit)
+{
+	struct rows r;
+	if ((na > nb ? na - nb : nb - na) > limit)
+		return limit + 1;
+	for (size_t j = 0; j <= nb; j++)
+		r.row[0][j] = (unsigned)j;
+	unsigned previous = 0;
+	for (size_t i = 1; i <= na; i++) {
+		unsigned best = next_row(&r, a, i, b, nb);
+		if (best > limit && previous > limit)
+			return limit + 1;
+		previous = best;
+	}
+	return r.row[na % 3][nb];
+}
+
+const char *nearest_name(const char *name, const char *const *candidates, size_t n)
+{
+	size_t na = strlen(name);
+	const char *nearest = NULL;
+	unsigned best = NAME_MAX_BYTES + 1;
+	if (na > NAME_MAX_BYTES)
+		return NULL;
+	for (size_t i = 0; i < n && best > 0; i++) {
+		size_t nb = strlen(candidates[i]);
+		if (nb > NAME_MAX_BYTES)
+			continue;
+		unsigned limit = threshold(na, nb);
+		if (limit > best - 1)
+			limit = best - 1;
+		unsigned d = distance(name, na, candidates[i], nb, limit);
+		if (d <= limit) {
+			best = d;
+			nearest = candidates[i];
+		}
+	}
+	return nearest;
+}

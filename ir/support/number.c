@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Numbers to text and back without any influence of the locale: the C library
+ * converts only texts of the form DIGITSe[-]DIGITS, which have no decimal
+ * point, and its own output is taken apart into digits and exponent.
+ */
+#include "ir/support/number.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/support/checked.h"
+
+/* More significant digits than decide any rounding of a double; the rest becomes one sticky digit. */
+#define DIGITS_MAX     800
+#define EXPONENT_CLAMP 100000
+
+struct decimal {
+	char digits[24]; /* without point, no trailing zeros (except a single digit) */
+	int n_digits;
+	int exponent; /* of the first digit: d.ddd * 10^exponent */
+};
+
+/* Takes apart "-d.ddde+XX" as printed in any locale. */
+static void split_scientific(const char *s, struct decimal *out)
+{
+	out->n_digits = 0;
+	out->exponent = 0;
+	for (; *s != '\0' && *s != 'e'; s++) {
+		if (*s >= '0' && *s <= '9')
+			out->digits[out->n_digits++] = *s;
+	}
+	if (*s == 'e')
+		out->exponent = (int)strtol(s + 1, NULL, 10);
+	while (out->n_digits > 1 && out->digits[out->n_digits - 1] == '0')
+		out->n_digits--;
+	out->digits[out->n_digits] = '\0';
+}
+
+/* The text DIGITSe[-]DIGITS of the same value. */
+static void integer_text(const struct decimal *d, char *out, size_t n)
+{
+	snprintf(out, n, "%se%d", d->digits, d->exponent - (d->n_digits - 1));
+}
+
+static bool reads_back_f64(const struct decimal *d, double v)
+{
+	char text[48];
+	integer_text(d, text, sizeof(text));
+	return strtod(text, NULL) == v;
+}
+
+static bool reads_back_f32(const struct decimal *d, float v)
+{
+	char text[48];
+	integer_text(d, text, sizeof(text));
+	return strtof(text, NULL) == v;
+}
+
+/* v is finite and positive. */
+static void shortest(double v, bool single, struct decimal *out)
+{
+	char text[64];
+	int last = single ? 8 : 16;
+	for (int precision = 0; precision <= last; precision++) {
+		snprintf(text, sizeof(text), "%.*e", precision, v);
+		split_scientific(text, out);
+		if (single ? reads_back_f32(out, (float)v) : reads_back_f64(out, v))
+			return;
+	}
+}
+
+/* Positional between 1e-4 and 1e16, else with an exponent of at least two digits. */
+static size_t layout(char *out, const struct decimal *d, bool negative)
+{
+	char *p = out;
+	int e = d->exponent;
+	if (negative)
+		*p++ = '-';
+	if (e < -4 || e >= 16) {
+		*p++ = d->digits[0];
+		if (d->n_digits > 1) {
+			*p++ = '.';
+			memcpy(p, d->digits + 1, (size_t)d->n_digits - 1);
+			p += d->n_digits - 1;
+		}
+		p += snprintf(p, 8, "e%c%02d", e < 0 ? '-' : '+', abs(e));
+		return (size_t)(p - out);
+	}
+	int last = d->n_digits - 1 < e + 1 ? e + 1 : d->n_digits - 1;
+	for (int i = e < 0 ? e : 0; i <= last; i++) {
+		if (i == e + 1)
+			*p++ = '.';
+		*p++ = i >= 0 && i < d->n_digits ? d->digits[i] : '0';
+	}
+	*p = '\0';
+	return (size_t)(p - out);
+}
+
+static size_t copy(char *out, const char *s)
+{
+	size_t n = strlen(s);
+	memcpy(out, s, n + 1);
+	return n;
+}
+
+static size_t print(char *out, double v, bool single)
+{
+	struct decimal d;
+	if (isnan(v) || isinf(v)) {
+		return copy(out, isnan(v) ? "nan" : v < 0 ? "-inf" : "inf");
+	}
+	if (v == 0) {
+		return copy(out, signbit(v) ? "-0.0" : "0.0");
+	}
+	shortest(fabs(v), single, &d);
+	return layout(out, &d, v < 0);
+}
+
+size_t number_print_f32(char out[NUMBER_TEXT_MAX], float v)
+{
+	return print(out, (double)v, true);
+}
+
+size_t number_print_f64(char out[NUMBER_TEXT_MAX], double v)
+{
+	return print(out, v, false);
+}
+
+static bool is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+struct scan {
+	char text[DIGITS_MAX + 32]; /* significant digits */
+	size_t n;
+	int64_t exponent; /* of ten, for the digits as an integer */
+	bool sticky;      /* a dropped digit is not zero */
+};
+
+/* Reads one run of digits; those after the point lower the exponent. */
+static size_t scan_digits(struct scan *sc, const char *s, size_t n, bool fraction)
+{
+	size_t i = 0;
+	for (; i < n && is_digit(s[i]); i++) {
+		if (sc->n == 0 && s[i] == '0') {
+			sc->exponent -= fraction;
+		} else if (sc->n < DIGITS_MAX) {
+			sc->text[sc->n++] = s[i];
+			sc->exponent -= fraction;
+		} else {
+			sc->sticky = sc->sticky || s[i] != '0';
+			sc->exponent += !fraction;
+		}
+	}
+	return i;
+}
+
+/* [eE][+-]digits at s; false when malformed. */
+static bool scan_exponent(struct scan *sc, const char *s, size_t n)
+{
+	size_t i = 1;
+	bool negative = false;
+	int64_t e = 0;
+	if (s[0] != 'e' && s[0] != 'E')
+		return false;
+	if (i < n && (s[i] == '+' || s[i] == '-'))
+		negative = s[i++] == '-';
+	if (i == n)
+		return false;
+	for (; i < n && is_digit(s[i]); i++)
+		e = e > EXPONENT_CLAMP ? e : 10 * e + (s[i] - '0');
+	sc->exponent += negative ? -e : e;
+	return i == n;
+}
+
+static double scan_value(struct scan *sc)
+{
+	int64_t e = sc->exponent;
+	if (sc->n == 0)
+		return 0.0;
+	if (sc->sticky) {
+		sc->text[sc->n++] = '1';
+		e--;
+	}
+	if (e > EXPONENT_CLAMP)
+		e = EXPONENT_CLAMP;
+	if (e < -EXPONENT_CLAMP)
+		e = -EXPONENT_CLAMP;
+	snprintf(sc->text + sc->n, sizeof(sc->text) - sc->n, "e%d", (int)e);
+	return strtod(sc->text, NULL);
+}
+
+/* digits [. digits] [e digits], unsigned. */
+static bool parse_decimal(const char *s, size_t n, double *out)
+{
+	struct scan sc;
+	sc.n = 0;
+	sc.exponent = 0;
+	sc.sticky = false;
+	size_t at = scan_digits(&sc, s, n, false);
+	if (at == 0)
+		return false;
+	if (at < n && s[at] == '.') {
+		size_t fraction = scan_digits(&sc, s + at + 1, n - at - 1, true);
+		if (fraction == 0)
+			return false;
+		at += 1 + fraction;
+	}
+	if (at < n && !scan_exponent(&sc, s + at, n - at))
+		return false;
+	*out = scan_value(&sc);
+	return true;
+}
+
+bool number_parse_f64(const char *s, size_t n, double *out)
+{
+	bool negative = false;
+	double v;
+	if (n > 0 && (s[0] == '-' || s[0] == '+')) {
+		negative = s[0] == '-';
+		s++;
+		n--;
+	}
+	if (n == 3 && memcmp(s, "inf", 3) == 0)
+		v = (double)INFINITY;
+	else if (n == 3 && memcmp(s, "nan", 3) == 0)
+		v = (double)NAN;
+	else if (!parse_decimal(s, n, &v))
+		return false;
+	*out = negative ? -v : v;
+	return true;
+}
+
+static int digit_value(char c)
+{
+	if (is_digit(c))
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	if (c >= 'A' && c <= 'F')
+		return c - 'A' + 10;
+	return 99;
+}
+
+bool number_parse_i64(const char *s, size_t n, int64_t *out)
+{
+	bool negative = n > 0 && s[0] == '-';
+	int base = 10;
+	int64_t v = 0;
+	size_t at = negative ? 1 : 0;
+	if (n - at > 2 && s[at] == '0' && (s[at + 1] == 'x' || s[at + 1] == 'X')) {
+		base = 16;
+		at += 2;
+	}
+	if (at >= n)
+		return false;
+	/* Counted downwards: the negative range is the larger one. */
+	for (; at < n; at++) {
+		int digit = digit_value(s[at]);
+		if (digit >= base || !checked_mul_i64(v, base, &v) || !checked_sub_i64(v, digit, &v))
+			return false;
+	}
+	if (!negative && !checked_sub_i64(0, v, &v))
+		return false;
+	*out = v;
+	return true;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Strict UTF-8 decoding and a small table of character widths, enough to put
+ * a caret under the right column.
+ */
+#include "ir/support/utf8.h"
+
+#include "ir/support/compiler.h"
+
+static bool is_tail(unsigned char c)
+{
+	return (c & 0xC0u) == 0x80u;
+}
+
+size_t utf8_decode(const char *s, size_t n, uint32_t *cp)
+{
+	if (n == 0)
+		return 0;
+	unsigned char c = (unsigned char)s[0];
+	if (c < 0x80) {
+		*cp = c;
+		return 1;
+	}
+	size_t len = c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : 2;
+	if (c < 0xC2 || c > 0xF4 || n < len)
+		return 0;
+	uint32_t v = c & (0xFFu >> (len + 1));
+	for (size_t i = 1; i < len; i++) {
+		unsigned char t = (unsigned char)s[i];
+		if (!is_tail(t))
+			return 0;
+		v = v << 6 | (t & 0x3Fu);
+	}
+	bool overlong = (len == 3 && v < 0x800) || (len == 4 && v < 0x10000);
+	if (overlong || v > 0x10FFFF || (v >= 0xD800 && v <= 0xDFFF))
+		return 0;
+	*cp = v;
+	return len;
+}
+
+size_t utf8_check(const char *s, size_t n)
+{
+	size_t at = 0;
+	while (at < n) {
+		uint32_t cp;
+		size_t len = utf8_decode(s + at, n - at, &cp);
+		if (len == 0)
+			return at;
+		at += len;
+	}
+	return n;
+}
+
+size_t utf8_count(const char *s, size_t n)
+{
+	size_t count = 0;
+	for (size_t at = 0; at < n; count++) {
+		uint32_t cp;
+		size_t len = utf8_decode(s + at, n - at, &cp);
+		at += len == 0 ? 1 : len;
+	}
+	return count;
+}
+
+bool utf8_is_control(uint32_t cp)
+{
+	return cp < 0x20 || (cp >= 0x7F && cp <= 0x9F) || (cp >= 0x200E && cp <= 0x200F) ||
+	       (cp >= 0x2028 && cp <= 0x202E) || (cp >= 0x2066 && cp <= 0x2069) || cp == 0xFEFF;
+}
+
+struct range {
+	uint32_t lo, hi;
+};
+
+static bool in_ranges(const struct range *r, size_t n, uint32_t cp)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (cp >= r[i].lo && cp <= r[i].hi)
+			return true;
+	}
+	return false;
+}
+
+unsigned utf8_width(uint32_t cp)
+{
+	static const struct range zero[] = {
+	        {0x0300, 0x036F}, {0x064B, 0x065F}, {0x200B, 0x200D}, {0x20D0, 0x20FF}, {0xFE00, 0xFE0F},
+	};
+	static const struct range wide[] = {
+	        {0x1100, 0x115F},   {0x2E80, 0x303E},   {0x3041, 0xA4CF},   {0xAC00, 0xD7A3},
+	        {0xF900, 0xFAFF},   {0xFE30, 0xFE6F},   {0xFF00, 0xFF60},   {0xFFE0, 0xFFE6},
+	        {0x1F300, 0x1F64F}, {0x1F900, 0x1F9FF}, {0x20000, 0x3FFFD},
+	};
+	if (in_ranges(zero, TFMC_COUNT(zero), cp))
+		return 0;
+	return in_ranges(wide, TFMC_COUNT(wide), cp) ? 2 : 1;
+}
