@@ -102,6 +102,23 @@ struct tfmc_record {
 	int64_t generate_kind;       /* 0 none, 1 causal, 2 seq2seq */
 	int64_t vocabulary, source_vocabulary; /* offsets of newline-separated tokens, one per id; 0: none */
 	int64_t unknown_token;       /* offset of the spelling of the unknown token, 0: none */
+	int64_t source_name, tokens_name, logits_name; /* offsets of the names of generate's tensors, 0: none */
+};
+
+/*
+ * The functions of an object by role, for generic callers. Generated headers make one (NAME_model()) when
+ * this file was included before. Entries are numbered as in the record. `args` are the words described above.
+ */
+struct tfmc_model {
+	const struct tfmc_record *record;
+	int32_t (*init)(void *context, const struct tfmc_config *config);
+	/* worker >= 0: SPMD form, called by every worker; -1: single-call form. */
+	int32_t (*call)(void *context, uint64_t entry, const uint64_t *args, int64_t worker);
+	int32_t (*reset)(void *context);
+	int32_t (*trim)(void *context, int64_t sequence, int64_t length);
+	/* dims: one value for every dim of the record. Bytes that are enough for every entry at these dims. */
+	uint64_t (*arena_size)(const int64_t *dims, int64_t workers);
+	uint64_t (*state_size)(int64_t batch);
 };
 
 struct tfmc_record_dim {
