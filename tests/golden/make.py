@@ -1,0 +1,291 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the golden tensors: PyTorch's own transformer modules with seeded weights, at small odd sizes.
+
+    python3 make.py                rewrites model.safetensors and cases.safetensors of every folder here
+    python3 make.py NAME ...       only of these folders
+
+Needs PyTorch, numpy and safetensors. The weights are drawn here (numpy, seeded by the folder's name), not by
+PyTorch's initialisation, so biases and norms are not trivial; PyTorch computes the expected outputs in
+float64 from the weights as they are stored in float32. The model.yaml files are written by hand.
+"""
+import math
+import os
+import sys
+import zlib
+
+import numpy
+import torch
+from safetensors.numpy import save_file
+from torch import nn
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+START, STOP = 1, 2
+SMALLEST_MARGIN = 2e-3  # between the best and the second logit in the greedy cases
+FEWEST_IDS = 6  # different ids in the greedy cases of a folder, taken together
+SALTS = 300  # seeds that are tried for a folder
+
+
+class Dull(Exception):
+    """The greedy cases of a draw are decided narrowly or repeat one id: the next seed is taken."""
+
+
+def sinusoid(length, d, layout, spacing, start=0):
+    """[length, d], the four conventions of the model language."""
+    j = numpy.arange(d // 2)
+    w = 10000.0 ** (-2.0 * j / d) if spacing == "paper" else 10000.0 ** (-j / (d // 2 - 1))
+    a = (numpy.arange(length) + start)[:, None] * w
+    pair = [numpy.sin(a), numpy.cos(a)]
+    table = numpy.concatenate(pair, 1) if layout == "halves" else numpy.stack(pair, 2).reshape(length, d)
+    return torch.from_numpy(table)
+
+
+def padding(lengths, size):
+    """True at padded positions, as PyTorch wants it: [B, size]"""
+    return torch.arange(size)[None, :] >= lengths[:, None]
+
+
+def causal(size):
+    """True where attention is not allowed: [size, size]"""
+    return torch.ones(size, size, dtype=torch.bool).triu(1)
+
+
+class Seq2seq(nn.Module):
+    """nn.Transformer, post-norm, ReLU; one table for source, target and output; in_proj stored whole."""
+
+    tables = ("embedding.weight",)
+    vocab, d, heads, ff = 37, 20, 4, 36
+    max_source, max_target = 12, 10
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(self.vocab, self.d)
+        self.transformer = nn.Transformer(self.d, self.heads, 2, 2, self.ff, dropout=0.0, batch_first=True)
+
+    def embed(self, ids):
+        return self.embedding(ids) * math.sqrt(self.d) + sinusoid(ids.shape[1], self.d, "interleaved", "paper")
+
+    def encode(self, src, lengths):
+        pad = padding(lengths, src.shape[1])
+        return self.transformer.encoder(self.embed(src), src_key_padding_mask=pad)
+
+    def decode(self, tgt, memory, lengths):
+        pad = padding(lengths, memory.shape[1])
+        x = self.transformer.decoder(self.embed(tgt), memory, tgt_mask=causal(tgt.shape[1]),
+                                     memory_key_padding_mask=pad)
+        return x @ self.embedding.weight.T
+
+
+class Seq2seqPrenorm(nn.Module):
+    """nn.Transformer, norm_first, GELU, final norms; a table for each side; a head with bias."""
+
+    tables = ("source_embedding.weight", "target_embedding.weight")
+    source_vocab, target_vocab, d, heads, ff = 29, 37, 20, 4, 52
+    max_source, max_target = 12, 10
+
+    def __init__(self):
+        super().__init__()
+        self.source_embedding = nn.Embedding(self.source_vocab, self.d)
+        self.target_embedding = nn.Embedding(self.target_vocab, self.d)
+        self.transformer = nn.Transformer(self.d, self.heads, 1, 2, self.ff, dropout=0.0, activation="gelu",
+                                          batch_first=True, norm_first=True)
+        self.head = nn.Linear(self.d, self.target_vocab)
+
+    def encode(self, src, lengths):
+        x = self.source_embedding(src) + sinusoid(src.shape[1], self.d, "halves", "t2t", 1)
+        return self.transformer.encoder(x, src_key_padding_mask=padding(lengths, src.shape[1]))
+
+    def decode(self, tgt, memory, lengths):
+        x = self.target_embedding(tgt) + sinusoid(tgt.shape[1], self.d, "halves", "paper")
+        x = self.transformer.decoder(x, memory, tgt_mask=causal(tgt.shape[1]),
+                                     memory_key_padding_mask=padding(lengths, memory.shape[1]))
+        return self.head(x)
+
+
+class Encoder(nn.Module):
+    """nn.TransformerEncoder, post-norm, GELU, learned positions, no final norm, logits at every position."""
+
+    tables = ("tokens.weight", "positions.weight")
+    vocab, d, heads, ff, labels, max_len = 31, 21, 3, 33, 5, 13
+
+    def __init__(self):
+        super().__init__()
+        self.tokens = nn.Embedding(self.vocab, self.d)
+        self.positions = nn.Embedding(self.max_len, self.d)
+        layer = nn.TransformerEncoderLayer(self.d, self.heads, self.ff, dropout=0.0, activation="gelu",
+                                           batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
+        self.head = nn.Linear(self.d, self.labels)
+
+    def forward(self, ids, lengths):
+        x = self.tokens(ids) + self.positions.weight[:ids.shape[1]]
+        hidden = self.encoder(x, src_key_padding_mask=padding(lengths, ids.shape[1]))
+        return hidden, self.head(hidden)
+
+
+class Decoder(nn.Module):
+    """nn.TransformerEncoder with a causal mask: a decoder-only model, norm_first, final norm, tied head."""
+
+    tables = ("tokens.weight",)
+    vocab, d, heads, ff, max_len = 37, 20, 4, 36, 24
+
+    def __init__(self):
+        super().__init__()
+        self.tokens = nn.Embedding(self.vocab, self.d)
+        layer = nn.TransformerEncoderLayer(self.d, self.heads, self.ff, dropout=0.0, activation="gelu",
+                                           batch_first=True, norm_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 3, norm=nn.LayerNorm(self.d), enable_nested_tensor=False)
+
+    def forward(self, ids, lengths):
+        x = self.tokens(ids) + sinusoid(ids.shape[1], self.d, "interleaved", "t2t")
+        x = self.encoder(x, mask=causal(ids.shape[1]), src_key_padding_mask=padding(lengths, ids.shape[1]))
+        return x @ self.tokens.weight.T
+
+
+# --- weights and inputs ----------------------------------------------------------------------------------
+
+
+def draw_weights(model, rng):
+    """Tables ~ N(0, 1/d), matrices ~ N(0, 4/in), biases ~ 0.1 N(0, 1), norm weights ~ 1 + 0.2 N(0, 1)."""
+    weights = {}
+    for name, parameter in model.state_dict().items():
+        draw = rng.standard_normal(tuple(parameter.shape))
+        if draw.ndim == 2:
+            draw *= (1.0 if name in model.tables else 2.0) * parameter.shape[1] ** -0.5
+        elif "norm" in name and name.endswith("weight"):
+            draw = 1.0 + 0.2 * draw
+        else:
+            draw *= 0.1
+        weights[name] = draw.astype(numpy.float32)
+    model.load_state_dict({name: torch.from_numpy(w) for name, w in weights.items()})
+    return weights
+
+
+def draw_ids(rng, shape, vocab):
+    return torch.from_numpy(rng.integers(3, vocab, shape))
+
+
+def zero_padding(x, lengths):
+    return x.masked_fill(padding(lengths, x.shape[1])[:, :, None], 0.0)
+
+
+def generate_greedy(step, count):
+    """`count` ids by arg-max of step(ids so far) -> logits [V]; all margins must be clear."""
+    ids = []
+    for _ in range(count):
+        best = torch.sort(step(ids), descending=True)
+        if best.values[0] - best.values[1] < SMALLEST_MARGIN:
+            raise Dull
+        ids.append(int(best.indices[0]))
+    return torch.tensor(ids)
+
+
+# --- cases -----------------------------------------------------------------------------------------------
+
+
+def seq2seq_cases(model, rng):
+    source_vocab = getattr(model, "source_vocab", None) or model.vocab
+    target_vocab = getattr(model, "target_vocab", None) or model.vocab
+    cases = {}
+    sizes = {"len1": (1, 1, 1), "len7": (1, 7, 5), "one_row": (1, 7, 1),
+             "longest": (1, model.max_source, model.max_target), "batch3": (3, 7, 5)}
+    for name, (batch, s, t) in sizes.items():
+        src, tgt = draw_ids(rng, (batch, s), source_vocab), draw_ids(rng, (batch, t), target_vocab)
+        tgt[:, 0] = START
+        lengths, tgt_lengths = torch.full((batch,), s), torch.full((batch,), t)
+        case = {"src": src, "tgt": tgt}
+        if batch == 3:
+            lengths, tgt_lengths = torch.tensor([5, 7, 1]), torch.tensor([5, 1, 3])
+            case.update(lengths=lengths, decoder_lengths=tgt_lengths)
+        memory = model.encode(src, lengths)
+        logits = model.decode(tgt, memory, lengths)
+        case.update(memory=zero_padding(memory, lengths), logits=zero_padding(logits, tgt_lengths))
+        cases[name] = case
+    for name, s in (("greedy1", 1), ("greedy7", 7), ("greedy12", model.max_source)):
+        src = draw_ids(rng, (1, s), source_vocab)
+        memory = model.encode(src, torch.tensor([s]))
+        new = generate_greedy(
+            lambda ids: model.decode(torch.tensor([[START] + ids]), memory, torch.tensor([s]))[0, -1],
+            model.max_target - 1)
+        cases[name] = {"src": src, "new_tokens": new}
+    return cases
+
+
+def plain_cases(model, rng, outputs):
+    """Forward cases of a model with one input; `outputs` names what it returns."""
+    cases = {}
+    for name, (batch, s) in {"len1": (1, 1), "len7": (1, 7), "longest": (1, model.max_len), "batch3": (3, 7)}.items():
+        ids = draw_ids(rng, (batch, s), model.vocab)
+        lengths = torch.full((batch,), s)
+        case = {"input_ids": ids}
+        if batch == 3:
+            lengths = case["lengths"] = torch.tensor([4, 1, 7])
+        got = model(ids, lengths)
+        got = got if isinstance(got, tuple) else (got,)
+        case.update({output: zero_padding(x, lengths) for output, x in zip(outputs, got)})
+        cases[name] = case
+    return cases
+
+
+def encoder_cases(model, rng):
+    return plain_cases(model, rng, ["hidden", "logits"])
+
+
+def decoder_cases(model, rng):
+    cases = plain_cases(model, rng, ["logits"])
+    for name, s in (("greedy1", 1), ("greedy7", 7)):
+        prompt = draw_ids(rng, (1, s), model.vocab)
+        new = generate_greedy(lambda ids: model(torch.cat([prompt, torch.tensor([ids], dtype=torch.int64)], 1),
+                                                torch.tensor([s + len(ids)]))[0, -1], model.max_len - s)
+        cases[name] = {"input_ids": prompt, "new_tokens": new}
+    return cases
+
+
+# folder: (module, its cases)
+MODELS = {
+    "torch_seq2seq": (Seq2seq, seq2seq_cases),
+    "torch_seq2seq_prenorm": (Seq2seqPrenorm, seq2seq_cases),
+    "torch_encoder": (Encoder, encoder_cases),
+    "torch_decoder": (Decoder, decoder_cases),
+}
+
+
+def draw(name):
+    """The weights and cases of a folder: the first seed whose greedy cases are clear and lively."""
+    module, cases_of = MODELS[name]
+    model = module().double().eval()
+    for salt in range(SALTS):
+        rng = numpy.random.default_rng([zlib.crc32(name.encode()), salt])
+        weights = draw_weights(model, rng)
+        try:
+            cases = cases_of(model, rng)
+        except Dull:
+            continue
+        chosen = [case["new_tokens"] for case in cases.values() if "new_tokens" in case]
+        if not chosen or len(torch.cat(chosen).unique()) >= FEWEST_IDS:
+            return weights, cases, salt
+    raise SystemExit(f"{name}: no seed of {SALTS} has good greedy cases")
+
+
+def store(folder, file, tensors):
+    """float64 becomes float32, ids become int32"""
+    os.makedirs(os.path.join(HERE, folder), exist_ok=True)
+    path = os.path.join(HERE, folder, file)
+    save_file({name: numpy.ascontiguousarray(x, numpy.int32 if x.dtype.kind == "i" else numpy.float32)
+               for name, x in tensors.items()}, path)
+    os.chmod(path, 0o644)
+
+
+def main():
+    torch.backends.mha.set_fastpath_enabled(False)
+    for name in sys.argv[1:] or MODELS:
+        with torch.no_grad():
+            weights, cases, salt = draw(name)
+        store(name, "model.safetensors", weights)
+        store(name, "cases.safetensors", {f"{case}.{key}": x.numpy() for case, tensors in cases.items()
+                                          for key, x in tensors.items()})
+        print(f"{name}: salt {salt}")
+
+
+if __name__ == "__main__":
+    main()
