@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The folder's public face: a model file becomes a checked description, the
+ * description becomes IR or the next lower language level. Nothing here prints
+ * or exits; every failure has been reported to the diagnostic context.
+ *
+ * Use: frontend_load, then frontend_lower or frontend_expand as often as
+ * wanted, frontend_destroy last. The diagnostic context outlives the model.
+ */
+#ifndef TFMC_FRONTEND_FRONTEND_H
+#define TFMC_FRONTEND_FRONTEND_H
+
+#include "ir/module.h"
+
+struct frontend_model;
+
+struct frontend_options {
+	const char *const *sets; /* "key=value", as given to --set */
+	size_t n_sets;
+	bool allow_unused; /* tensors that are neither used nor ignored: warnings instead of errors */
+};
+
+/*
+ * Reads and checks a model file: keys, types, parameters, dims, inputs, steps,
+ * sections. Weight files are not opened yet. `path` is opened; messages show it
+ * as it is. TFMC_INVALID or TFMC_IO after diagnostics (at most cx->max_errors
+ * are shown); *out is NULL then.
+ */
+TFMC_MUST_USE enum tfmc_status frontend_load(struct diag_context *cx, const char *path,
+                                             const struct frontend_options *options,
+                                             struct frontend_model **out);
+void frontend_destroy(struct frontend_model *m); /* closes weight files; NULL is allowed */
+
+/*
+ * Opens the weight files, resolves every parameter and builds verified-shape IR
+ * of stage graph with the functions
+ *   run                      always
+ *   decode                   with generate (prefill and step are bindings of it)
+ *   encode                   with generate.kind seq2seq
+ * Missing, mis-shaped and unused tensors are errors here. The caller destroys the module.
+ */
+TFMC_MUST_USE enum tfmc_status frontend_lower(struct frontend_model *m, struct ir_module **out);
+
+/* Appends the model as one YAML document of the graph level. */
+TFMC_MUST_USE enum tfmc_status frontend_expand(struct frontend_model *m, struct buf *out);
+
+/* The stored tensors that weight expressions of the module name; valid after frontend_lower, until destroy.
+ */
+struct weight_source frontend_weights(struct frontend_model *m);
+
+const char *frontend_name(const struct frontend_model *m); /* `name`: prefix of all symbols */
+const char *frontend_dir(const struct frontend_model *m);  /* directory of the file, "" for the current one */
+
+/* ---- inputs and outputs, in the order of the file ---- */
+
+struct frontend_input {
+	const char *name;
+	struct loc loc;
+	enum ir_dtype dtype;
+	int rank;
+	bool has_default;
+	const char *lengths; /* name of the input with its lengths, or NULL */
+};
+const struct frontend_input *frontend_inputs(const struct frontend_model *m, size_t *n);
+const char *const *frontend_outputs(const struct frontend_model *m, size_t *n);
+
+/* ---- generate ---- */
+
+struct frontend_ids {
+	const int64_t *items;
+	size_t n;
+};
+
+enum frontend_generate_kind { GENERATE_NONE, GENERATE_CAUSAL, GENERATE_SEQ2SEQ };
+
+struct frontend_sample {
+	bool given; /* false: greedy */
+	double temperature, top_p, min_p;
+	int64_t top_k, seed;
+};
+
+struct frontend_search {
+	bool given; /* false: greedy (beam 1) */
+	struct loc loc;
+	int64_t beam;
+	double length_penalty;
+	bool gnmt;
+};
+
+struct frontend_generate {
+	enum frontend_generate_kind kind; /* GENERATE_NONE: no section */
+	struct loc loc;
+	const char *tokens; /* input that grows */
+	const char *source; /* seq2seq: the other input; else NULL */
+	const char *logits; /* output */
+	struct frontend_ids start, stop, suppress, suppress_first;
+	int64_t pad;
+	int64_t max_len; /* start and prompt included; length of the cache */
+	struct frontend_sample sample;
+	struct frontend_search search;
+};
+/* Never NULL. */
+const struct frontend_generate *frontend_generate(const struct frontend_model *m);
+
+/* ---- tokenizer: kind chars (one token per line of the file, one per code point of text) ---- */
+
+struct frontend_vocab {
+	const char *const *tokens; /* id = index; strict UTF-8; n = 0: none */
+	size_t n;
+	int64_t unknown; /* id of what is not in the list, -1: an error */
+};
+
+struct frontend_tokenizer {
+	bool given;
+	struct loc loc;
+	struct frontend_vocab source, target; /* `file`: both are the same */
+	bool embed;
+};
+/*
+ * Reads the vocabulary files on first use. Never NULL when TFMC_OK; given is false without the section. A
+ * kind other than chars is reported as not supported yet, only here.
+ */
+TFMC_MUST_USE enum tfmc_status frontend_tokenizer(struct frontend_model *m,
+                                                  const struct frontend_tokenizer **out);
+
+/* ---- checks ---- */
+
+/* A nested list of numbers written in the file. */
+struct frontend_tensor {
+	const char *name;
+	struct loc loc;
+	int rank;
+	int64_t dims[IR_RANK_MAX];
+	const double *values; /* row-major; ids are exact */
+};
+
+/* Tensors given in place, or by file and prefix (`tensor NAME` is called prefix + NAME); none: both absent.
+ */
+struct frontend_tensors {
+	const struct frontend_tensor *items;
+	size_t n;
+	const char *file; /* as written, relative to frontend_dir; NULL: in place */
+	const char *prefix;
+	struct loc loc;
+};
+
+struct frontend_rename {
+	const char *from, *to; /* name in the model or result, name in the file */
+};
+
+/*
+ * One run of a check; the short form {file, cases} has become one entry for
+ * each case C with with/expect = {file, prefix "C."} and `short_form` set (inputs and
+ * outputs are those tensors that exist, at least one output).
+ */
+struct frontend_check {
+	const char *name; /* case name or number */
+	struct loc loc;
+	const char *call;        /* entry name, "generate" */
+	const char *only_output; /* not NULL: compare this output alone (call is then "run") */
+	bool short_form;
+	struct frontend_tensors with, expect;
+	const struct frontend_rename *rename;
+	size_t n_rename;
+	const int64_t *rows; /* positions of axis 1 which the expected tensors hold; NULL: all */
+	size_t n_rows;
+	double rtol, atol;
+	int64_t steps; /* generate; -1: as many as expected */
+	bool ignore_stop;
+	bool greedy; /* `search: greedy`: whatever the file's search says */
+};
+const struct frontend_check *frontend_checks(const struct frontend_model *m, size_t *n);
+/* Opens a file of a check (once; later calls return the same). The tensor keeps valid until frontend_destroy.
+ */
+struct weight_tensor;
+TFMC_MUST_USE enum tfmc_status frontend_check_tensor(struct frontend_model *m, const char *file,
+                                                     struct loc loc, const char *name,
+                                                     const struct weight_tensor **out);
+
+#endif
