@@ -245,11 +245,16 @@ def train(steps, seed):
 # --- export ----------------------------------------------------------------------------------------------
 
 
-def export(model):
-    """model.safetensors, replaced in one step."""
-    path = os.path.join(HERE, "model.safetensors")
-    save_file({name: p.detach().contiguous() for name, p in model.state_dict().items()}, path + ".new")
+def store(file, tensors):
+    """A safetensors file beside this script, replaced in one step, so that a reader never sees half of it."""
+    path = os.path.join(HERE, file)
+    save_file({name: t.detach().contiguous() for name, t in tensors.items()}, path + ".new")
+    os.chmod(path + ".new", 0o644)
     os.replace(path + ".new", path)
+
+
+def export(model):
+    store("model.safetensors", model.state_dict())
 
 
 def load():
@@ -291,8 +296,8 @@ def write_cases(model):
     for name, case in cases.items():
         for key, value in case.items():
             value = value if value.is_floating_point() else value.to(torch.int32)
-            flat[f"{name}.{key}"] = value.contiguous()
-    save_file(flat, os.path.join(HERE, "cases.safetensors"))
+            flat[f"{name}.{key}"] = value
+    store("cases.safetensors", flat)
 
 
 def report(model):
