@@ -11,26 +11,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TFMC_ABI_VERSION 1u
+#define TFMC_ABI_VERSION  1u
 #define TFMC_RECORD_MAGIC 0x31434d46u /* "FMC1" */
 
 /* Status codes of every call into an object, one row each: name, value, text. */
-#define TFMC_STATUS_TABLE(X)                                                          \
-	X(OK, 0, "ok")                                                                \
-	X(E_NULL, 1, "a required pointer is null")                                    \
-	X(E_SIZE, 2, "a buffer is smaller than its tensor, or memory is too small")   \
-	X(E_ALIGN, 3, "memory is not aligned to 64 bytes")                            \
-	X(E_DIM, 4, "a dimension is outside of its bounds")                           \
+#define TFMC_STATUS_TABLE(X)                                                            \
+	X(OK, 0, "ok")                                                                  \
+	X(E_NULL, 1, "a required pointer is null")                                      \
+	X(E_SIZE, 2, "a buffer is smaller than its tensor, or memory is too small")     \
+	X(E_ALIGN, 3, "memory is not aligned to 64 bytes")                              \
+	X(E_DIM, 4, "a dimension is outside of its bounds")                             \
 	X(E_LENGTH, 5, "a length is negative or larger than the dimension it measures") \
-	X(E_TOKEN, 6, "a token id is outside of the vocabulary")                      \
-	X(E_CONTEXT, 7, "the context is not initialised")                             \
-	X(E_ABI, 8, "the caller was built for another interface version")             \
-	X(E_WEIGHTS, 9, "the weights do not belong to this object")                   \
-	X(E_CPU, 10, "this processor lacks instructions the object was compiled for") \
-	X(E_FULL, 11, "the state has no room for that many tokens")                   \
-	X(E_WORKER, 12, "a worker number is outside of the workers of the context")   \
-	X(E_CANCELLED, 13, "the call was cancelled")                                  \
-	X(E_ENTRY, 14, "the object has no such entry")                                \
+	X(E_TOKEN, 6, "a token id is outside of the vocabulary")                        \
+	X(E_CONTEXT, 7, "the context is not initialised")                               \
+	X(E_ABI, 8, "the caller was built for another interface version")               \
+	X(E_WEIGHTS, 9, "the weights do not belong to this object")                     \
+	X(E_CPU, 10, "this processor lacks instructions the object was compiled for")   \
+	X(E_FULL, 11, "the state has no room for that many tokens")                     \
+	X(E_WORKER, 12, "a worker number is outside of the workers of the context")     \
+	X(E_CANCELLED, 13, "the call was cancelled")                                    \
+	X(E_ENTRY, 14, "the object has no such entry")                                  \
 	X(E_STATE, 15, "the entry needs state the context was not given, or encode was not called")
 
 enum tfmc_rt_status {
@@ -48,17 +48,18 @@ typedef int32_t tfmc_yield_fn(void *user);
 /* Given to init. Zero-initialise, set struct_size. */
 struct tfmc_config {
 	uint64_t struct_size;
-	const void *weights;              /* NULL: the embedded ones; else a mapped weights file, 64-byte aligned */
+	const void *weights; /* NULL: the embedded ones; else a mapped weights file, 64-byte aligned */
 	uint64_t weights_bytes;
-	void *state;                      /* 64-byte aligned; NULL when no entry with state is called */
+	void *state; /* 64-byte aligned; NULL when no entry with state is called */
 	uint64_t state_bytes;
-	void *arena;                      /* 64-byte aligned; shared by all entries */
+	void *arena; /* 64-byte aligned; shared by all entries */
 	uint64_t arena_bytes;
-	int64_t batch;                    /* sequences the state has room for, 1 .. bound of B; 0: as many as fit */
-	int64_t workers;                  /* 0 and 1: one worker */
-	tfmc_parallel_for_fn *parallel_for; /* used by the single-call form when workers > 1; NULL: one worker does all */
-	tfmc_yield_fn *yield;             /* may be NULL */
-	void *user;                       /* for parallel_for and yield */
+	int64_t batch;   /* sequences the state has room for, 1 .. bound of B; 0: as many as fit */
+	int64_t workers; /* 0 and 1: one worker */
+	tfmc_parallel_for_fn
+	        *parallel_for; /* used by the single-call form when workers > 1; NULL: one worker does all */
+	tfmc_yield_fn *yield;  /* may be NULL */
+	void *user;            /* for parallel_for and yield */
 };
 
 /*
@@ -94,15 +95,16 @@ struct tfmc_record {
 	uint64_t n_dims, dims;       /* struct tfmc_record_dim [n_dims] */
 	uint64_t n_entries, entries; /* struct tfmc_record_entry [n_entries] */
 	/* Facts for generic callers (generate); -1 or 0 where absent. */
-	int64_t start, n_start;      /* offset of int64 ids, their number */
+	int64_t start, n_start; /* offset of int64 ids, their number */
 	int64_t stop, n_stop;
 	int64_t suppress, n_suppress;
 	int64_t suppress_first, n_suppress_first;
 	int64_t pad, max_len;
-	int64_t generate_kind;       /* 0 none, 1 causal, 2 seq2seq */
+	int64_t generate_kind;                 /* 0 none, 1 causal, 2 seq2seq */
 	int64_t vocabulary, source_vocabulary; /* offsets of newline-separated tokens, one per id; 0: none */
-	int64_t unknown_token;       /* offset of the spelling of the unknown token, 0: none */
-	int64_t source_name, tokens_name, logits_name; /* offsets of the names of generate's tensors, 0: none */
+	int64_t unknown_token;                 /* offset of the spelling of the unknown token, 0: none */
+	int64_t source_name, tokens_name,
+	        logits_name; /* offsets of the names of generate's tensors, 0: none */
 };
 
 /*
@@ -116,9 +118,24 @@ struct tfmc_model {
 	int32_t (*call)(void *context, uint64_t entry, const uint64_t *args, int64_t worker);
 	int32_t (*reset)(void *context);
 	int32_t (*trim)(void *context, int64_t sequence, int64_t length);
-	/* dims: one value for every dim of the record. Bytes that are enough for every entry at these dims. */
+	/* dims: one value for every dim of the record. Bytes that are enough for every entry at these dims.
+	 */
 	uint64_t (*arena_size)(const int64_t *dims, int64_t workers);
 	uint64_t (*state_size)(int64_t batch);
+};
+
+/*
+ * A weights file: this header, padded with zeros to TFMC_WEIGHTS_DATA bytes, then the packed weights.
+ * weights_hash is FNV-1a (64 bit) over the packed bytes.
+ */
+#define TFMC_WEIGHTS_MAGIC 0x31535448474957ull /* "WIGHTS1" */
+#define TFMC_WEIGHTS_DATA  4096u
+struct tfmc_weights_header {
+	uint64_t magic;
+	uint64_t abi_version;
+	uint64_t structure_hash; /* of the object it fits */
+	uint64_t weights_hash;
+	uint64_t bytes; /* of the packed weights */
 };
 
 struct tfmc_record_dim {
@@ -129,22 +146,23 @@ struct tfmc_record_dim {
 enum tfmc_entry_kind { TFMC_ENTRY_RUN, TFMC_ENTRY_ENCODE, TFMC_ENTRY_PREFILL, TFMC_ENTRY_STEP };
 
 struct tfmc_record_entry {
-	uint64_t name;                   /* offset */
-	uint64_t kind;                   /* enum tfmc_entry_kind */
-	uint64_t n_dims, dims;           /* uint64 [n_dims]: numbers of the dims among the words of the call */
-	uint64_t n_inputs, inputs;       /* struct tfmc_record_tensor */
+	uint64_t name;             /* offset */
+	uint64_t kind;             /* enum tfmc_entry_kind */
+	uint64_t n_dims, dims;     /* uint64 [n_dims]: numbers of the dims among the words of the call */
+	uint64_t n_inputs, inputs; /* struct tfmc_record_tensor */
 	uint64_t n_outputs, outputs;
 };
 
 struct tfmc_record_tensor {
-	uint64_t name;          /* offset */
-	uint64_t dtype;         /* row of ir/dtypes.def: f32 0, f16 1, bf16 2, f64 3, i8 4, u8 5, i32 6, i64 7, bool 8 */
+	uint64_t name;  /* offset */
+	uint64_t dtype; /* row of ir/dtypes.def: f32 0, f16 1, bf16 2, f64 3, i8 4, u8 5, i32 6, i64 7, bool 8
+	                 */
 	uint64_t rank;
 	/* Size of axis i: sizes[i] = constant + sum of products, as a small program, see below. */
-	uint64_t sizes[8];      /* offset of a struct tfmc_record_poly each */
-	int64_t below;          /* > 0: ids must be in [0, below) */
-	int64_t has_default;    /* 1: may be left out */
-	int64_t lengths;        /* input number with the lengths of axis 1, -1: none */
+	uint64_t sizes[8];   /* offset of a struct tfmc_record_poly each */
+	int64_t below;       /* > 0: ids must be in [0, below) */
+	int64_t has_default; /* 1: may be left out */
+	int64_t lengths;     /* input number with the lengths of axis 1, -1: none */
 };
 
 /* Sum over n_terms of coeff * product of n_factors dim values (numbers of the record's dims). */

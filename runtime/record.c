@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading the record of an object: names, entries, tensors, sizes. The record
+ * is part of the object and trusted after tfmc_session_open checked its head.
+ */
+#include "tfmc_rt.h"
+
+#include <string.h>
+
+static const void *at(const struct tfmc_record *r, uint64_t offset)
+{
+	return (const char *)r + offset;
+}
+
+const char *tfmc_record_text(const struct tfmc_record *record, uint64_t offset)
+{
+	return at(record, offset);
+}
+
+const struct tfmc_record_entry *tfmc_entry_at(const struct tfmc_record *record, int64_t entry)
+{
+	if (entry < 0 || (uint64_t)entry >= record->n_entries)
+		return NULL;
+	return (const struct tfmc_record_entry *)at(record, record->entries) + entry;
+}
+
+int64_t tfmc_entry_find(const struct tfmc_record *record, const char *name)
+{
+	for (uint64_t i = 0; i < record->n_entries; i++)
+		if (!strcmp(tfmc_record_text(record, tfmc_entry_at(record, (int64_t)i)->name), name))
+			return (int64_t)i;
+	return -1;
+}
+
+const struct tfmc_record_tensor *tfmc_entry_input(const struct tfmc_record *record, int64_t entry, uint64_t i)
+{
+	const struct tfmc_record_entry *e = tfmc_entry_at(record, entry);
+	return e && i < e->n_inputs ? (const struct tfmc_record_tensor *)at(record, e->inputs) + i : NULL;
+}
+
+const struct tfmc_record_tensor *tfmc_entry_output(const struct tfmc_record *record, int64_t entry,
+                                                   uint64_t i)
+{
+	const struct tfmc_record_entry *e = tfmc_entry_at(record, entry);
+	return e && i < e->n_outputs ? (const struct tfmc_record_tensor *)at(record, e->outputs) + i : NULL;
+}
+
+const struct tfmc_record_dim *tfmc_record_dim_at(const struct tfmc_record *record, uint64_t dim)
+{
+	return dim < record->n_dims ? (const struct tfmc_record_dim *)at(record, record->dims) + dim : NULL;
+}
+
+uint64_t tfmc_dtype_bytes(uint64_t dtype)
+{
+	static const uint8_t bytes[] = {4, 2, 2, 8, 1,
+	                                1, 4, 8, 1}; /* rows of dtypes.def, see struct tfmc_record_tensor */
+	return dtype < sizeof(bytes) ? bytes[dtype] : 0;
+}
+
+/* One term of a size: coeff * product of dims. Advances *words past it. */
+static int eval_term(const uint64_t **words, const int64_t *dims, int64_t *out)
+{
+	const uint64_t *w = *words;
+	int64_t value = (int64_t)w[0];
+	uint64_t n = w[1];
+	for (uint64_t i = 0; i < n; i++)
+		if (__builtin_mul_overflow(value, dims[w[2 + i]], &value))
+			return 0;
+	*words = w + 2 + n;
+	*out = value;
+	return 1;
+}
+
+int64_t tfmc_tensor_size(const struct tfmc_record *record, const struct tfmc_record_tensor *t, uint64_t axis,
+                         const int64_t *dims)
+{
+	const uint64_t *words = at(record, t->sizes[axis]);
+	uint64_t n = *words++;
+	int64_t sum = 0;
+	for (uint64_t i = 0; i < n; i++) {
+		int64_t term;
+		if (!eval_term(&words, dims, &term) || __builtin_add_overflow(sum, term, &sum))
+			return -1;
+	}
+	return sum;
+}
+
+int64_t tfmc_tensor_count(const struct tfmc_record *record, const struct tfmc_record_tensor *t,
+                          const int64_t *dims)
+{
+	int64_t count = 1;
+	for (uint64_t i = 0; i < t->rank; i++) {
+		int64_t size = tfmc_tensor_size(record, t, i, dims);
+		if (size < 0 || __builtin_mul_overflow(count, size, &count))
+			return -1;
+	}
+	return count;
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A session owns the memory a context needs (context, state, arena, mapped
+ * weights) and its workers, and calls entries with the words of abi.h.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include "tfmc_rt.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_DIMS    16
+#define MAX_TENSORS 128
+
+struct tfmc_session {
+	struct tfmc_model model;
+	struct tfmc_mapping weights;
+	struct tfmc_gang *gang; /* NULL: one worker */
+	void *context, *state, *arena;
+	enum tfmc_driver driver;
+};
+
+/* Zeroed memory aligned to 64 bytes; NULL for 0 bytes with *ok left alone. */
+static void *aligned_memory(uint64_t bytes, int *ok)
+{
+	void *p = NULL;
+	if (!bytes)
+		return NULL;
+	if (bytes > SIZE_MAX - 64 || posix_memalign(&p, 64, (size_t)bytes)) {
+		*ok = 0;
+		return NULL;
+	}
+	return memset(p, 0, (size_t)bytes);
+}
+
+static int32_t yield_to_others(void *user)
+{
+	(void)user;
+	sched_yield();
+	return 0;
+}
+
+static int open_weights(struct tfmc_session *s, const char *path, struct tfmc_config *config)
+{
+	if (!path)
+		return s->model.record->weights_embedded ? TFMC_RT_OK : TFMC_RT_E_WEIGHTS;
+	int status = tfmc_weights_map(path, s->model.record, 0, &s->weights);
+	config->weights = s->weights.data;
+	config->weights_bytes = s->weights.bytes;
+	return status;
+}
+
+static int64_t largest_batch(const struct tfmc_record *r)
+{
+	/* The batch dim is the first one of the first entry; its bound is the largest batch. */
+	const struct tfmc_record_entry *e = tfmc_entry_at(r, 0);
+	if (!e || !e->n_dims)
+		return 1;
+	const uint64_t *dims = (const void *)((const char *)r + e->dims);
+	return tfmc_record_dim_at(r, dims[0])->hi;
+}
+
+static int open_memory(struct tfmc_session *s, const struct tfmc_session_options *o,
+                       struct tfmc_config *config)
+{
+	const struct tfmc_record *r = s->model.record;
+	int64_t bounds[MAX_DIMS];
+	for (uint64_t i = 0; i < r->n_dims; i++)
+		bounds[i] = o->dims_max ? o->dims_max[i] : tfmc_record_dim_at(r, i)->hi;
+	config->batch = o->batch ? o->batch : largest_batch(r);
+	config->workers = o->workers ? o->workers : 1;
+	config->arena_bytes = s->model.arena_size(bounds, config->workers);
+	config->state_bytes =
+	        r->state_batch_bytes || r->state_fixed_bytes ? s->model.state_size(config->batch) : 0;
+	int ok = 1;
+	s->context = aligned_memory(r->context_bytes, &ok);
+	s->arena = config->arena = aligned_memory(config->arena_bytes, &ok);
+	s->state = config->state = aligned_memory(config->state_bytes, &ok);
+	return ok ? TFMC_RT_OK : TFMC_RT_E_MEMORY;
+}
+
+static int open_session(struct tfmc_session *s, const struct tfmc_session_options *o)
+{
+	const struct tfmc_record *r = s->model.record;
+	if (r->magic != TFMC_RECORD_MAGIC || r->abi_version != TFMC_ABI_VERSION || r->n_dims > MAX_DIMS)
+		return TFMC_RT_E_RECORD;
+	struct tfmc_config config = {.struct_size = sizeof(config), .yield = yield_to_others};
+	int status = open_weights(s, o->weights_path, &config);
+	if (status == TFMC_RT_OK)
+		status = open_memory(s, o, &config);
+	if (status == TFMC_RT_OK && config.workers > 1)
+		status = tfmc_gang_create(config.workers, &s->gang);
+	if (status != TFMC_RT_OK)
+		return status;
+	s->driver = o->driver;
+	config.user = s->gang;
+	config.parallel_for = s->gang ? tfmc_gang_parallel_for : NULL;
+	return s->model.init(s->context, &config);
+}
+
+int tfmc_session_open(const struct tfmc_model *model, const struct tfmc_session_options *options,
+                      struct tfmc_session **out)
+{
+	static const struct tfmc_session_options none = {.struct_size = sizeof(none)};
+	*out = NULL;
+	if (options && options->struct_size != sizeof(none))
+		return TFMC_RT_E_ABI;
+	struct tfmc_session *s = calloc(1, sizeof(*s));
+	if (!s)
+		return TFMC_RT_E_MEMORY;
+	s->model = *model;
+	int status = open_session(s, options ? options : &none);
+	if (status != TFMC_RT_OK) {
+		tfmc_session_close(s);
+		return status;
+	}
+	*out = s;
+	return TFMC_RT_OK;
+}
+
+void tfmc_session_close(struct tfmc_session *session)
+{
+	if (!session)
+		return;
+	tfmc_gang_destroy(session->gang);
+	tfmc_weights_unmap(&session->weights);
+	free(session->context);
+	free(session->state);
+	free(session->arena);
+	free(session);
+}
+
+const struct tfmc_record *tfmc_session_record(const struct tfmc_session *session)
+{
+	return session->model.record;
+}
+
+int tfmc_session_reset(struct tfmc_session *session)
+{
+	return session->model.reset(session->context);
+}
+
+/* One call in the SPMD form: every worker enters the object. */
+struct spmd_call {
+	struct tfmc_session *session;
+	uint64_t entry;
+	const uint64_t *args;
+	int32_t status; /* written by worker 0; all workers get the same */
+};
+
+static void spmd_worker(void *arg, int64_t worker, int64_t n_workers)
+{
+	struct spmd_call *c = arg;
+	(void)n_workers;
+	int32_t status = c->session->model.call(c->session->context, c->entry, c->args, worker);
+	if (worker == 0)
+		c->status = status;
+}
+
+static int call_words(struct tfmc_session *s, int64_t entry, const uint64_t *words)
+{
+	if (!s->gang || s->driver == TFMC_DRIVER_PARALLEL_FOR)
+		return s->model.call(s->context, (uint64_t)entry, words, -1);
+	struct spmd_call call = {.session = s, .entry = (uint64_t)entry, .args = words};
+	tfmc_gang_run(s->gang, spmd_worker, &call);
+	return call.status;
+}
+
+int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t *dims,
+                      const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs)
+{
+	const struct tfmc_record *r = session->model.record;
+	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
+	uint64_t words[MAX_DIMS + 2 * MAX_TENSORS];
+	if (!e)
+		return TFMC_RT_E_NAME;
+	if (e->n_dims > MAX_DIMS || e->n_inputs + e->n_outputs > MAX_TENSORS)
+		return TFMC_RT_E_RECORD;
+	const uint64_t *numbers = (const void *)((const char *)r + e->dims);
+	uint64_t n = 0;
+	for (uint64_t i = 0; i < e->n_dims; i++)
+		words[n++] = (uint64_t)dims[numbers[i]];
+	for (uint64_t i = 0; i < e->n_inputs + e->n_outputs; i++) {
+		const struct tfmc_buffer *b = i < e->n_inputs ? &inputs[i] : &outputs[i - e->n_inputs];
+		words[n++] = (uint64_t)(uintptr_t)b->data;
+		words[n++] = b->count;
+	}
+	return call_words(session, entry, words);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Texts of status codes: those of objects (abi.h) and those of this library.
+ */
+#include "tfmc_rt.h"
+
+const char *tfmc_rt_status_text(int status)
+{
+	switch (status) {
+#define X(name, value, text) \
+	case value: return text;
+		TFMC_STATUS_TABLE(X)
+#undef X
+	case TFMC_RT_E_MEMORY: return "memory could not be allocated";
+	case TFMC_RT_E_FILE: return "the weights file cannot be mapped, or does not belong to this object";
+	case TFMC_RT_E_THREAD: return "a thread could not be started";
+	case TFMC_RT_E_RECORD: return "the object's record is of another version or damaged";
+	case TFMC_RT_E_NAME: return "no entry, tensor or dim has this name";
+	case TFMC_RT_E_GENERATE: return "the object was not compiled for generation";
+	case TFMC_RT_E_PROMPT: return "the prompt is empty, too long, or has an id outside of the vocabulary";
+	case TFMC_RT_E_LOGITS: return "no logit is a number";
+	case TFMC_RT_E_TEXT: return "the object carries no vocabulary, or the text is not UTF-8";
+	default: return "unknown status code";
+	}
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libtfmcrt: what applications normally use on top of a compiled object. Maps
+ * weights, runs a gang of workers, keeps memory for a session, calls entries
+ * by name, and generates greedily. Depends on libc and threads only.
+ *
+ *	#include <tfmc_rt.h>
+ *	#include "dates.h"
+ *	struct tfmc_model model = dates_model();
+ *	struct tfmc_session *session;
+ *	int status = tfmc_session_open(&model, NULL, &session);
+ *
+ * Every function returns a status code of abi.h (0: ok) unless it says otherwise;
+ * nothing is printed. Positive codes from 100 are those of this library.
+ */
+#ifndef TFMC_RT_H
+#define TFMC_RT_H
+
+#include "abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum tfmc_rt_code {
+	TFMC_RT_E_MEMORY = 100, /* memory could not be allocated */
+	TFMC_RT_E_FILE,         /* a file cannot be opened or mapped, or is not what it should be */
+	TFMC_RT_E_THREAD,       /* a thread could not be started */
+	TFMC_RT_E_RECORD,       /* the object's record is of another version or damaged */
+	TFMC_RT_E_NAME,         /* no entry, tensor or dim has this name */
+	TFMC_RT_E_GENERATE,     /* the object was not compiled for generation */
+	TFMC_RT_E_PROMPT,       /* the prompt is empty, too long, or has an id outside of the vocabulary */
+	TFMC_RT_E_LOGITS,       /* no logit is a number */
+	TFMC_RT_E_TEXT,         /* the object carries no vocabulary, or the text is not UTF-8 */
+};
+/* Text of any status code, of objects and of this library. Never NULL. */
+const char *tfmc_rt_status_text(int status);
+
+/* --- weights ----------------------------------------------------------------------------------------- */
+struct tfmc_mapping {
+	const void *data; /* the weights: pass as tfmc_config.weights; 64-byte aligned */
+	uint64_t bytes;
+	void *base; /* the mapping itself */
+	uint64_t base_bytes;
+};
+enum tfmc_map_flags { TFMC_MAP_VERIFY = 1 /* hash all bytes, not only the header */ };
+/*
+ * Maps a weights file read-only and checks that it belongs to the record. The
+ * file must not be changed or truncated while it is mapped (replace it by rename).
+ */
+int tfmc_weights_map(const char *path, const struct tfmc_record *record, unsigned flags,
+                     struct tfmc_mapping *out);
+void tfmc_weights_unmap(struct tfmc_mapping *mapping);
+
+/* --- a gang of workers -----------------------------------------------------------------------------------
+ */
+struct tfmc_gang;
+/* n >= 1 workers: the caller and n - 1 threads, which sleep while there is no work. */
+int tfmc_gang_create(int64_t n, struct tfmc_gang **out);
+void tfmc_gang_destroy(struct tfmc_gang *gang);
+int64_t tfmc_gang_size(const struct tfmc_gang *gang);
+/* Runs fn(arg, i, n) on all workers at once and returns when all are done. Not from inside fn. */
+void tfmc_gang_run(struct tfmc_gang *gang, tfmc_task_fn *fn, void *arg);
+/* A parallel_for for tfmc_config (user = the gang): any n, indices dealt out in order. */
+void tfmc_gang_parallel_for(void *gang, int64_t n, tfmc_task_fn *fn, void *arg);
+
+/* --- sessions: memory and calls by name
+ * ---------------------------------------------------------------------- */
+struct tfmc_session;
+enum tfmc_driver { TFMC_DRIVER_SPMD, TFMC_DRIVER_PARALLEL_FOR };
+struct tfmc_session_options {
+	uint64_t struct_size;     /* sizeof(struct tfmc_session_options) */
+	int64_t batch;            /* sequences of the state; 0: the bound of the batch dim */
+	int64_t workers;          /* 0: one */
+	const char *weights_path; /* NULL: embedded weights */
+	const int64_t *dims_max; /* largest values of the record's dims that will be used; NULL: the bounds */
+	enum tfmc_driver driver; /* how several workers are used */
+};
+/* The model is copied; its functions must stay loaded. options may be NULL. */
+int tfmc_session_open(const struct tfmc_model *model, const struct tfmc_session_options *options,
+                      struct tfmc_session **out);
+void tfmc_session_close(struct tfmc_session *session); /* NULL is allowed */
+const struct tfmc_record *tfmc_session_record(const struct tfmc_session *session);
+
+/* Number of the entry of that name, or -1. */
+int64_t tfmc_entry_find(const struct tfmc_record *record, const char *name);
+const struct tfmc_record_entry *tfmc_entry_at(const struct tfmc_record *record, int64_t entry);
+const struct tfmc_record_tensor *tfmc_entry_input(const struct tfmc_record *record, int64_t entry,
+                                                  uint64_t i);
+const struct tfmc_record_tensor *tfmc_entry_output(const struct tfmc_record *record, int64_t entry,
+                                                   uint64_t i);
+const struct tfmc_record_dim *tfmc_record_dim_at(const struct tfmc_record *record, uint64_t dim);
+const char *tfmc_record_text(const struct tfmc_record *record, uint64_t offset);
+/* Size of axis `axis` at the given dim values (of all the record's dims); -1 on overflow. */
+int64_t tfmc_tensor_size(const struct tfmc_record *record, const struct tfmc_record_tensor *t, uint64_t axis,
+                         const int64_t *dims);
+int64_t tfmc_tensor_count(const struct tfmc_record *record, const struct tfmc_record_tensor *t,
+                          const int64_t *dims);
+uint64_t tfmc_dtype_bytes(uint64_t dtype);
+
+/* Calls an entry with all workers. dims: all dims of the record (those the entry does not have are ignored).
+ */
+int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t *dims,
+                      const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs);
+int tfmc_session_reset(struct tfmc_session *session);
+
+/* --- generation
+ * ------------------------------------------------------------------------------------------------ */
+struct tfmc_generate_options {
+	uint64_t struct_size;
+	int64_t max_new_tokens; /* 0: as many as the model's max_len allows */
+	int ignore_stop;        /* nonzero: go on for exactly max_new_tokens */
+	/* Called for every new token; nonzero ends generation. May be NULL. */
+	int (*on_token)(void *user, int32_t token);
+	void *user;
+};
+/*
+ * Greedy generation of one sequence. Causal models: `prompt` is continued (when
+ * it is empty, from the model's start ids). Sequence-to-sequence: `prompt` is the
+ * source; `target`, when given, replaces the start ids. New tokens, the stop
+ * token included, go to out[0..cap); *n_out receives their number.
+ */
+int tfmc_generate(struct tfmc_session *session, const struct tfmc_generate_options *options,
+                  const int32_t *prompt, uint64_t n_prompt, const int32_t *target, uint64_t n_target,
+                  int32_t *out, uint64_t cap, uint64_t *n_out);
+
+/* --- text: one token per Unicode code point
+ * ------------------------------------------------------------------------ */
+/* Text to ids with the source vocabulary (seq2seq) or the vocabulary; *n_out: ids needed, also when cap is
+ * smaller. */
+int tfmc_text_encode(const struct tfmc_record *record, const char *text, int32_t *out, uint64_t cap,
+                     uint64_t *n_out);
+/* Ids to text, zero-terminated, without start, stop and pad ids; *n_out: bytes without the terminator. */
+int tfmc_text_decode(const struct tfmc_record *record, const int32_t *ids, uint64_t n, char *out,
+                     uint64_t cap, uint64_t *n_out);
+/* From text to text in one call: encodes, generates, decodes. */
+int tfmc_generate_text(struct tfmc_session *session, const char *prompt, char *out, uint64_t cap);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
