@@ -37,7 +37,7 @@ bool ir_is_state_slice(const struct ir_func *f, struct ir_value v)
 }
 
 /* Row-major strides of v's own shape. */
-static void view_identity(struct ir_module *m, const struct ir_func *f, struct ir_value v,
+static void view_identity(const struct ir_module *m, const struct ir_func *f, struct ir_value v,
                           struct ir_view *out)
 {
 	const struct ir_type *t = ir_type_of(f, v);
@@ -64,7 +64,7 @@ static void apply_transpose(struct ir_view *v, const struct ir_int_list *perm, b
 	}
 }
 
-static void apply_broadcast(struct ir_module *m, struct ir_view *v, const struct ir_type *type)
+static void apply_broadcast(const struct ir_module *m, struct ir_view *v, const struct ir_type *type)
 {
 	struct ir_view old = *v;
 	int added = type->rank - old.rank;
@@ -80,7 +80,7 @@ static void apply_broadcast(struct ir_module *m, struct ir_view *v, const struct
 	}
 }
 
-static void apply_slice(struct ir_module *m, struct ir_view *v, const struct attrs_slice *a)
+static void apply_slice(const struct ir_module *m, struct ir_view *v, const struct attrs_slice *a)
 {
 	int axis = (int)a->axis;
 	const struct ir_dim *skip = ir_dim_mul(m->dims, a->begin, v->stride[axis]);
@@ -98,7 +98,7 @@ struct axis_group {
 };
 
 /* Grows the group toward axis 0, at least by one axis, until both sides have the same count. */
-static bool grow_group(struct ir_module *m, const struct ir_view *v, const struct ir_type *type,
+static bool grow_group(const struct ir_module *m, const struct ir_view *v, const struct ir_type *type,
                        struct axis_group *g)
 {
 	const struct ir_dim *old = ir_dim_const(m->dims, 1), *new = old;
@@ -120,7 +120,7 @@ static bool grow_group(struct ir_module *m, const struct ir_view *v, const struc
 }
 
 /* Strides of the new axes of a group; false when the old axes are apart in memory. */
-static bool merge_group(struct ir_module *m, const struct ir_view *old, const struct axis_group *g,
+static bool merge_group(const struct ir_module *m, const struct ir_view *old, const struct axis_group *g,
                         struct ir_view *out)
 {
 	const struct ir_dim *zero = ir_dim_const(m->dims, 0);
@@ -155,7 +155,7 @@ static bool has_zero(const struct ir_type *type)
 	return false;
 }
 
-static bool apply_reshape(struct ir_module *m, struct ir_view *v, const struct ir_type *type)
+static bool apply_reshape(const struct ir_module *m, struct ir_view *v, const struct ir_type *type)
 {
 	struct ir_view old = *v;
 	struct axis_group g = {.i1 = old.rank, .j1 = type->rank};
@@ -177,7 +177,7 @@ static bool apply_reshape(struct ir_module *m, struct ir_view *v, const struct i
 	return true;
 }
 
-static bool apply_view(struct ir_module *m, const struct ir_func *f, const struct ir_op *op,
+static bool apply_view(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op,
                        struct ir_view *v)
 {
 	const struct ir_type *type = ir_type_of(f, op->results[0]);
@@ -197,7 +197,8 @@ static bool apply_view(struct ir_module *m, const struct ir_func *f, const struc
 	return op->code == OP_reshape && apply_reshape(m, v, type);
 }
 
-bool ir_view_resolve(struct ir_module *m, const struct ir_func *f, struct ir_value v, struct ir_view *out)
+bool ir_view_resolve(const struct ir_module *m, const struct ir_func *f, struct ir_value v,
+                     struct ir_view *out)
 {
 	const struct ir_op *chain[IR_VIEW_CHAIN_MAX];
 	size_t n = 0;
@@ -220,7 +221,7 @@ bool ir_view_resolve(struct ir_module *m, const struct ir_func *f, struct ir_val
 	return !ir_dims_failed(m->dims);
 }
 
-bool ir_view_store(struct ir_module *m, const struct ir_func *f, struct ir_value v, struct ir_view *out)
+bool ir_view_store(const struct ir_module *m, const struct ir_func *f, struct ir_value v, struct ir_view *out)
 {
 	size_t n = 0;
 

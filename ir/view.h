@@ -41,7 +41,7 @@ bool ir_is_state_slice(const struct ir_func *f, struct ir_value v);
 
 /* Where the elements of v lie in its base. False when a reshape cannot be expressed, or the chain is too
  * long. */
-TFMC_MUST_USE bool ir_view_resolve(struct ir_module *m, const struct ir_func *f, struct ir_value v,
+TFMC_MUST_USE bool ir_view_resolve(const struct ir_module *m, const struct ir_func *f, struct ir_value v,
                                    struct ir_view *out);
 
 /*
@@ -49,7 +49,7 @@ TFMC_MUST_USE bool ir_view_resolve(struct ir_module *m, const struct ir_func *f,
  * the base's axes inside the row-major buffer of v. out->size is that of the
  * base. False when the chain has a broadcast or slice, or cannot be expressed.
  */
-TFMC_MUST_USE bool ir_view_store(struct ir_module *m, const struct ir_func *f, struct ir_value v,
+TFMC_MUST_USE bool ir_view_store(const struct ir_module *m, const struct ir_func *f, struct ir_value v,
                                  struct ir_view *out);
 
 #endif
