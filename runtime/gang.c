@@ -67,7 +67,9 @@ int tfmc_gang_create(int64_t n, struct tfmc_gang **out)
 	pthread_cond_init(&g->start, NULL);
 	pthread_cond_init(&g->done, NULL);
 	g->threads = calloc((size_t)n, sizeof(*g->threads));
-	int status = g->threads ? TFMC_RT_OK : TFMC_RT_E_MEMORY;
+	int status = TFMC_RT_OK;
+	if (!g->threads)
+		status = TFMC_RT_E_MEMORY;
 	for (int64_t i = 0; status == TFMC_RT_OK && i + 1 < n; i++) {
 		if (pthread_create(&g->threads[i], NULL, thread_main, g))
 			status = TFMC_RT_E_THREAD;

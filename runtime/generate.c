@@ -80,7 +80,9 @@ static int set_axis(struct generator *g, const struct tfmc_record_tensor *t, uin
 			return TFMC_RT_E_PROMPT;
 		g->dims[w[3]] = value;
 	}
-	return tfmc_tensor_size(g->record, t, axis, g->dims) == value ? TFMC_RT_OK : TFMC_RT_E_PROMPT;
+	if (tfmc_tensor_size(g->record, t, axis, g->dims) != value)
+		return TFMC_RT_E_PROMPT;
+	return TFMC_RT_OK;
 }
 
 /* Calls an entry with ids [1, n] as the named input and, when it has them, the logits. */
@@ -124,7 +126,9 @@ static int find_vocab(struct generator *g)
 	if (t->dtype != 0 || g->vocab < 1)
 		return TFMC_RT_E_GENERATE;
 	g->logits = malloc((size_t)g->vocab * sizeof(*g->logits));
-	return g->logits ? TFMC_RT_OK : TFMC_RT_E_MEMORY;
+	if (!g->logits)
+		return TFMC_RT_E_MEMORY;
+	return TFMC_RT_OK;
 }
 
 /* The model's start ids as i32; the caller frees. */

@@ -77,7 +77,9 @@ static int open_memory(struct tfmc_session *s, const struct tfmc_session_options
 	s->context = aligned_memory(r->context_bytes, &ok);
 	s->arena = config->arena = aligned_memory(config->arena_bytes, &ok);
 	s->state = config->state = aligned_memory(config->state_bytes, &ok);
-	return ok ? TFMC_RT_OK : TFMC_RT_E_MEMORY;
+	if (!ok)
+		return TFMC_RT_E_MEMORY;
+	return TFMC_RT_OK;
 }
 
 static int open_session(struct tfmc_session *s, const struct tfmc_session_options *o)
