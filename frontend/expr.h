@@ -23,6 +23,7 @@
 
 #define EXPR_TEXT_MAX  4096 /* characters of an expression */
 #define EXPR_DEPTH_MAX 64   /* nested operations and brackets */
+#define EXPR_NAME_MAX  63   /* characters of a name */
 
 /* ---- values ---- */
 
@@ -176,6 +177,15 @@ struct expr_env {
 };
 
 bool expr_eval(const struct expr_env *env, const struct expr *e, struct value *out);
+/*
+ * Applies the operator or function of `e` (EX_UNARY, EX_BINARY except and/or,
+ * EX_CALL except `if`) to evaluated arguments; for evaluators of graph
+ * statements that meet scalars.
+ */
+bool expr_apply(const struct expr_env *env, const struct expr *e, const struct value *args, size_t n,
+                struct value *out);
+/* True when the name is a function of plain expressions: min, sqrt, if, ... */
+bool expr_is_function(const char *name);
 
 /*
  * Reads a YAML node where the schema wants a type; quoting does not matter.
