@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Conventions of the tree: include directions, confined third-party headers, top-level entries, file
+# sizes, licence lines, banned functions, generated documents.
+set -uo pipefail
+cd "$TFMC_SOURCE"
+failed=0
+complain() { echo "$*" >&2; failed=1; }
+sources() { find "$@" -name '*.[ch]' | sort; }
+
+# no_include FOLDER... -- PATTERN: files of the folders must not include what matches
+no_include() {
+	local folders=()
+	while [ "$1" != -- ]; do folders+=("$1"); shift; done
+	local hits
+	hits=$(sources "${folders[@]}" | xargs grep -nE "^#include [\"<]($2)" || true)
+	[ -z "$hits" ] || complain "forbidden include: $hits"
+}
+
+no_include ir -- 'frontend/|passes/|backends/|runtime/'
+no_include passes -- 'frontend/|backends/|runtime/|llvm-c/|yaml.h|jansson.h'
+no_include backends -- 'frontend/|passes/|runtime/tfmc_rt'
+no_include runtime -- 'ir/|frontend/|passes/|backends/|llvm-c/'
+for f in $(sources frontend | grep -v '^frontend/driver/'); do
+	grep -nE '^#include "(passes|backends|runtime|frontend/driver)/' "$f" && complain "$f includes another stage"
+done
+
+# only_in HEADER FILE...: the header is included nowhere else
+only_in() {
+	local header=$1 hits
+	shift
+	hits=$(sources ir frontend passes backends runtime | xargs grep -lE "^#include <$header" | grep -vE "^($(IFS='|'; echo "$*"))" || true)
+	[ -z "$hits" ] || complain "$header is included in $hits"
+}
+only_in 'yaml\.h' 'frontend/yaml_'
+only_in 'jansson\.h' 'frontend/json'
+only_in 'llvm-c/' 'backends/llvm/'
+[ "$(sources frontend | xargs grep -lE '^#include <yaml\.h>' | wc -l)" -le 1 ] || complain "yaml.h is included in more than one file"
+[ "$(sources frontend | xargs grep -lE '^#include <jansson\.h>' | wc -l)" -le 1 ] || complain "jansson.h is included in more than one file"
+
+if command -v git >/dev/null && git rev-parse --git-dir >/dev/null 2>&1; then
+	extra=$(git ls-files | cut -d/ -f1 | sort -u |
+		grep -vxE 'frontend|ir|passes|backends|runtime|tests|examples|CMakeLists.txt|README.md|LICENSE|\..*' || true)
+	[ -z "$extra" ] || complain "not in the top-level layout: $extra"
+fi
+
+for f in $(sources ir frontend passes backends runtime tests examples); do
+	head -1 "$f" | grep -q 'SPDX-License-Identifier: Apache-2.0' || complain "$f: no licence line"
+	n=$(wc -l <"$f")
+	[ "$n" -le 600 ] || complain "$f has $n lines, at most 600"
+done
+
+hits=$(sources ir frontend passes backends runtime |
+	xargs grep -nE '\b(strcpy|strcat|sprintf|vsprintf|gets|strtok|atoi|atol|atof|alloca|setlocale|rand|srand)\(' || true)
+[ -z "$hits" ] || complain "banned function: $hits"
+hits=$(sources ir frontend passes backends runtime | grep -v '^frontend/driver/' |
+	xargs grep -nE '\b(exit|abort|getenv|printf|puts|perror)\(' || true)
+[ -z "$hits" ] || complain "only the command may do this: $hits"
+hits=$(git ls-files 2>/dev/null | grep -E '\.(c|h|def|sh|md|yaml|py|txt)$|^\.ci' | grep -v '^tests/shell/conventions.sh$' |
+	xargs grep -nE '\b(TODO|FIXME|XXX|HACK)\b' || true)
+[ -z "$hits" ] || complain "unfinished: $hits"
+
+"$TFMC" ops >"${TMPDIR:-/tmp}/tfmc-ops.$$"
+sed -n '/<!-- ops begin -->/,/<!-- ops end -->/p' ir/README.md | sed '1d;$d' | diff -u - "${TMPDIR:-/tmp}/tfmc-ops.$$" ||
+	complain "ir/README.md: the op reference is not current; put the output of 'tfmc ops' between its markers"
+rm -f "${TMPDIR:-/tmp}/tfmc-ops.$$"
+exit $failed

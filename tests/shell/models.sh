@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The real and random models beside the checkout: `tfmc verify` runs the checks of their files (expected
+# outputs of other systems, within the tolerance stated there) and compares object and interpreter.
+set -uo pipefail
+models=$TFMC_SHARED/models
+[ -d "$models" ] || { echo "SKIPPED: $models is absent"; exit 77; }
+failed=0
+for name in aren-transliteration seq2seq-base bert-tiny gpt2-tiny; do
+	for options in "-mcpu=native -O2" "-mcpu=native -O0" "-mcpu=x86-64-v2" "-mcpu=x86-64-v3"; do
+		# shellcheck disable=SC2086
+		"$TFMC" verify "$models/$name/model.yaml" $options >/tmp/tfmc-models.$$ 2>&1
+		code=$?
+		if [ $code -ne 0 ]; then
+			echo "$name $options: exit code $code" >&2
+			cat /tmp/tfmc-models.$$ >&2
+			failed=1
+		else
+			echo "$name $options: $(tail -1 /tmp/tfmc-models.$$)"
+		fi
+	done
+done
+rm -f /tmp/tfmc-models.$$
+exit $failed
