@@ -18,12 +18,13 @@ import datetime
 import random
 import zlib
 
-MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
-          "November", "December"]
-MONTHS_SHORT = [["Jan"], ["Feb"], ["Mar"], ["Apr"], ["May"], ["Jun"], ["Jul"], ["Aug"], ["Sep", "Sept"], ["Oct"],
-                ["Nov"], ["Dec"]]
+MONTHS = ["January", "February", "March", "April", "May", "June",
+          "July", "August", "September", "October", "November", "December"]
+MONTHS_SHORT = [["Jan"], ["Feb"], ["Mar"], ["Apr"], ["May"], ["Jun"],
+                ["Jul"], ["Aug"], ["Sep", "Sept"], ["Oct"], ["Nov"], ["Dec"]]
 WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
-WEEKDAYS_SHORT = [["Mon"], ["Tue", "Tues"], ["Wed", "Weds"], ["Thu", "Thur", "Thurs"], ["Fri"], ["Sat"], ["Sun"]]
+WEEKDAYS_SHORT = [["Mon"], ["Tue", "Tues"], ["Wed", "Weds"], ["Thu", "Thur", "Thurs"], ["Fri"], ["Sat"],
+                  ["Sun"]]
 
 FIRST_DAY = datetime.date(1900, 1, 1)
 LAST_DAY = datetime.date(2099, 12, 31)
@@ -92,15 +93,16 @@ def write_day(rng, day):
 def numeric_day_first(rng, day):
     """3/3/2021, 03.03.21, 3-3-2021, 3 3 2021"""
     mark = rng.choice(["/", "/", "/", ".", ".", "-", "-", " "])
-    return mark.join([write_number(rng, day.day), write_number(rng, day.month), write_year(rng, day, marks=False)])
+    numbers = [write_number(rng, day.day), write_number(rng, day.month)]
+    return mark.join(numbers + [write_year(rng, day, marks=False)])
 
 
 def numeric_year_first(rng, day):
     """2021-03-03, 2021.3.3, 2021/03/03, 20210303"""
     if rng.random() < 0.1:
         return day.strftime("%Y%m%d")
-    return rng.choice(["-", "-", ".", "/"]).join([str(day.year), write_number(rng, day.month),
-                                                   write_number(rng, day.day)])
+    mark = rng.choice(["-", "-", ".", "/"])
+    return mark.join([str(day.year), write_number(rng, day.month), write_number(rng, day.day)])
 
 
 def named_day_first(rng, day):

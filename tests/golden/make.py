@@ -214,7 +214,8 @@ def seq2seq_cases(model, rng):
 def plain_cases(model, rng, outputs):
     """Forward cases of a model with one input; `outputs` names what it returns."""
     cases = {}
-    for name, (batch, s) in {"len1": (1, 1), "len7": (1, 7), "longest": (1, model.max_len), "batch3": (3, 7)}.items():
+    sizes = {"len1": (1, 1), "len7": (1, 7), "longest": (1, model.max_len), "batch3": (3, 7)}
+    for name, (batch, s) in sizes.items():
         ids = draw_ids(rng, (batch, s), model.vocab)
         lengths = torch.full((batch,), s)
         case = {"input_ids": ids}

@@ -80,10 +80,12 @@ def wrong_files(header, data):
 
     yield "empty", "no byte at all", "E406", b""
     yield "short", "fewer bytes than the length of the header takes", "E406", good[:5]
-    yield "header_beyond_file", "a header longer than the file", "header.*E406", struct.pack("<Q", 1 << 20) + good[8:]
-    yield "header_huge", "a header length of 2^63", "header.*E406", struct.pack("<Q", 1 << 63) + good[8:]
+    yield ("header_beyond_file", "a header longer than the file", "header.*E406",
+           struct.pack("<Q", 1 << 20) + good[8:])
+    yield "header_huge", "a header of 2^63 bytes", "header.*E406", struct.pack("<Q", 1 << 63) + good[8:]
     yield "header_not_json", "a header that is not JSON", "E406", whole("tensors: " + text, data)
-    yield "header_not_utf8", "a header that is not UTF-8", "E406", whole(text.encode().replace(b"pos.", b"p\xff\xfe."), data)
+    yield "header_not_utf8", "a header that is not UTF-8", "E406", whole(
+        text.encode().replace(b"pos.", b"p\xff\xfe."), data)
     yield "header_list", "a header that is a list", "E406", whole("[" + text + "]", data)
     yield "header_trailing", "text behind the header's object", "E406", whole(text + "{}", data)
     yield "json_duplicate", "a tensor is named twice", "pos.weight.*E406", whole(
@@ -100,7 +102,8 @@ def wrong_files(header, data):
     yield "range_overlap", "two tensors share bytes", "E406", pos(data_offsets=[begin - 32, end - 32])
     yield "range_hole", "bytes between two tensors that belong to none", "E406", whole(
         {name: entry for name, entry in header.items() if name != "pos.weight"}, data)
-    yield "range_reversed", "a range that ends before it begins", "pos.weight.*E406", pos(data_offsets=[end, begin])
+    yield "range_reversed", "a range that ends before it begins", "pos.weight.*E406", pos(
+        data_offsets=[end, begin])
     yield "range_negative", "a range that begins below zero", "pos.weight.*E406", pos(data_offsets=[-8, end])
     yield "range_float", "an offset with a fraction", "pos.weight.*E406", pos(data_offsets=[begin + 0.5, end])
     yield "range_three", "three offsets", "pos.weight.*E406", pos(data_offsets=[begin, end, end])
@@ -110,7 +113,8 @@ def wrong_files(header, data):
         changed(header, "pos.weight", dtype="F8_E4M3", shape=[CTX, 4 * D]), data)
     yield "dtype_missing", "a tensor without element type", "pos.weight.*dtype.*E406", pos(dtype=None)
     yield "shape_negative", "a negative size", "pos.weight.*E406", pos(shape=[-CTX, -D])
-    yield "shape_overflow", "a shape whose size overflows", "pos.weight.*E406", pos(shape=[1 << 62, 1 << 62, 16])
+    yield "shape_overflow", "a shape whose size overflows", "pos.weight.*E406", pos(
+        shape=[1 << 62, 1 << 62, 16])
     yield "shape_rank", "nine axes", "pos.weight.*E406", pos(shape=[CTX, D] + [1] * 7)
     yield "shape_text", "a shape that is no list", "pos.weight.*E406", pos(shape="6, 8")
 
@@ -131,7 +135,8 @@ def main():
         write(f"weights/{name}.safetensors", content)
         model = [line.replace("[model.safetensors]", f"[weights/{name}.safetensors]") for line in lines]
         place = 3 + next(i for i, line in enumerate(model) if "files:" in line)
-        write(f"file_{name}.yaml", "\n".join([f"# {what}", f"# expect: {place}:*: {expected}"] + model).encode())
+        head = [f"# {what}", f"# expect: {place}:*: {expected}"]
+        write(f"file_{name}.yaml", "\n".join(head + model).encode())
 
 
 if __name__ == "__main__":
