@@ -12,7 +12,7 @@
  *        rope_halves_to_interleaved(heads, E)  rope_interleaved_to_halves(heads, E)
  *        mul(E, E)  div(E, E)  add(E, E)  scale(0.125, E)  offset(1.0, E)  full(0.0, [32])
  *        sinusoid(rows=64, dim=32, layout=halves, spacing=t2t, start=1, base=10000.0)
- * mul/div/add broadcast the second operand from axis 0 (a row scale [N] fits [N, K]).
+ * mul/div/add broadcast the second operand from axis 0 (a row scale [N] or [N, 1] fits [N, K]).
  */
 #ifndef TFMC_IR_WEIGHT_H
 #define TFMC_IR_WEIGHT_H
@@ -42,8 +42,12 @@ enum ir_wexpr_kind {
 enum ir_sinusoid_layout { SINUSOID_INTERLEAVED, SINUSOID_HALVES };
 enum ir_sinusoid_spacing { SINUSOID_PAPER, SINUSOID_T2T };
 
+/* Expressions nest at most this deep. */
+#define WEXPR_DEPTH_MAX 32
+
 struct ir_wexpr {
 	enum ir_wexpr_kind kind;
+	int depth; /* 1 for leaves; at most WEXPR_DEPTH_MAX */
 	int rank;
 	int64_t dims[IR_RANK_MAX];
 	size_t n_args;
@@ -102,10 +106,14 @@ struct weight_source {
 
 /*
  * Evaluates elements [begin, begin + n) (row-major) of `e` in f64. The stored
- * tensor must have the dtype and shape the expression was made with.
+ * tensor must have the dtype and shape the expression was made with. Cheap for
+ * blocks: scratch is bounded, each stored tensor is asked for about once a call.
  */
 enum tfmc_status wexpr_eval(struct diag_context *cx, const struct ir_wexpr *e, const struct weight_source *source,
 			    int64_t begin, int64_t n, double *out);
+
+/* Elements [begin, begin + n) of row-major bytes of a dtype (any alignment) as f64; bool bytes as 0 or 1. */
+void weight_read_elements(enum ir_dtype dtype, const void *data, int64_t begin, int64_t n, double *out);
 
 /* f16 and bf16 bits, round to nearest even; exact back. */
 double half_to_f64(uint16_t bits);

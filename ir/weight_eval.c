@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Evaluation of weight expressions, range by range, in f64. Every kind of node
+ * maps a contiguous range of its elements to a few contiguous ranges of its
+ * arguments; only transposition and the rope orders have short ranges. Scratch
+ * is one block of CHUNK doubles for each level of the expression.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "ir/weight.h"
+
+#define CHUNK  1024
+#define RECENT 8
+
+/* One call of wexpr_eval: the stored tensors met last, so that short ranges do not look names up again. */
+struct eval {
+	struct diag_context *cx;
+	const struct weight_source *source;
+	const struct ir_wexpr *leaf[RECENT];
+	struct weight_bytes bytes[RECENT];
+	size_t next;
+};
+
+static enum tfmc_status eval(struct eval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                             double *out);
+
+static int64_t min_i64(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Product of dims [from, rank). */
+static int64_t inner_count(const struct ir_wexpr *e, int from)
+{
+	int64_t n = 1;
+	for (int i = from; i < e->rank; i++)
+		n *= e->dims[i];
+	return n;
+}
+
+/* --- stored tensors ----------------------------------------------------------------------------- */
+
+static void shape_text(struct buf *out, enum ir_dtype dtype, int rank, const int64_t *dims)
+{
+	buf_printf(out, "%s[", ir_dtype_name(dtype));
+	for (int i = 0; i < rank; i++)
+		buf_printf(out, "%s%" PRId64, i ? "," : "", dims[i]);
+	buf_char(out, ']');
+}
+
+static enum tfmc_status check_leaf(struct eval *ev, const struct ir_wexpr *e, const struct weight_bytes *b)
+{
+	bool same = b->rank == e->rank && b->dtype == e->stored;
+	for (int i = 0; same && i < e->rank; i++)
+		same = b->dims[i] == e->dims[i];
+	if (same && (b->data || wexpr_count(e) == 0))
+		return TFMC_OK;
+	if (same) {
+		diag_error(ev->cx, LOC_NONE, DIAG_WEIGHT_FILE, "tensor '%s' of '%s' has no data", e->tensor,
+		           e->file);
+		return TFMC_INVALID;
+	}
+	struct buf want, have;
+	buf_init(&want);
+	buf_init(&have);
+	shape_text(&want, e->stored, e->rank, e->dims);
+	shape_text(&have, b->dtype, b->rank, b->dims);
+	diag_error(ev->cx, LOC_NONE, DIAG_WEIGHT_SHAPE,
+	           "tensor '%s' of '%s' is %s, the model was made with %s", e->tensor, e->file, have.data,
+	           want.data);
+	buf_destroy(&want);
+	buf_destroy(&have);
+	return TFMC_INVALID;
+}
+
+static enum tfmc_status find_leaf(struct eval *ev, const struct ir_wexpr *e, const struct weight_bytes **out)
+{
+	for (size_t i = 0; i < RECENT; i++) {
+		if (ev->leaf[i] == e) {
+			*out = &ev->bytes[i];
+			return TFMC_OK;
+		}
+	}
+	if (!ev->source || !ev->source->read) {
+		diag_error(ev->cx, LOC_NONE, DIAG_WEIGHT_FILE,
+		           "tensor '%s' is needed, but there are no weight files", e->tensor);
+		return TFMC_INVALID;
+	}
+	struct weight_bytes b = {0};
+	TFMC_TRY(ev->source->read(ev->source->user, ev->cx, e->file, e->tensor, &b));
+	TFMC_TRY(check_leaf(ev, e, &b));
+	size_t slot = ev->next++ % RECENT;
+	ev->leaf[slot] = e;
+	ev->bytes[slot] = b;
+	*out = &ev->bytes[slot];
+	return TFMC_OK;
+}
+
+/* Stored bytes may be unaligned: every element goes through memcpy. */
+#define READ_LOOP(type, expr)                                         \
+	for (int64_t i = 0; i < n; i++) {                             \
+		type v;                                               \
+		memcpy(&v, bytes + (size_t)i * sizeof(v), sizeof(v)); \
+		out[i] = (double)(expr);                              \
+	}                                                             \
+	break
+
+void weight_read_elements(enum ir_dtype dtype, const void *data, int64_t begin, int64_t n, double *out)
+{
+	const unsigned char *bytes = (const unsigned char *)data + begin * ir_dtype_bytes(dtype);
+	switch (dtype) {
+	case DT_F32: READ_LOOP(float, v);
+	case DT_F16: READ_LOOP(uint16_t, half_to_f64(v));
+	case DT_BF16: READ_LOOP(uint16_t, bf16_to_f64(v));
+	case DT_F64: READ_LOOP(double, v);
+	case DT_I8: READ_LOOP(int8_t, v);
+	case DT_U8: READ_LOOP(uint8_t, v);
+	case DT_I32: READ_LOOP(int32_t, v);
+	case DT_I64: READ_LOOP(int64_t, v);
+	case DT_BOOL: READ_LOOP(uint8_t, v != 0);
+	}
+}
+
+static enum tfmc_status eval_tensor(struct eval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                    double *out)
+{
+	const struct weight_bytes *b;
+	TFMC_TRY(find_leaf(ev, e, &b));
+	weight_read_elements(e->stored, b->data, begin, n, out);
+	return TFMC_OK;
+}
+
+/* --- tables ------------------------------------------------------------------------------------- */
+
+static double sinusoid_at(const struct ir_wexpr *e, int64_t row, int64_t col)
+{
+	int64_t half = e->dims[1] / 2;
+	bool halves = e->layout == SINUSOID_HALVES;
+	int64_t j = halves ? col % half : col / 2;
+	bool cosine = halves ? col >= half : col % 2 == 1;
+	double exponent = e->spacing == SINUSOID_T2T ? -(double)j / ((double)half - 1)
+	                                             : -2.0 * (double)j / (double)e->dims[1];
+	double angle = (double)(row + e->begin) * pow(e->value, exponent);
+	return cosine ? cos(angle) : sin(angle);
+}
+
+static void eval_sinusoid(const struct ir_wexpr *e, int64_t begin, int64_t n, double *out)
+{
+	for (int64_t i = 0; i < n; i++)
+		out[i] = sinusoid_at(e, (begin + i) / e->dims[1], (begin + i) % e->dims[1]);
+}
+
+/* --- nodes that move elements --------------------------------------------------------------------- */
+
+/* One element of the new axis 0 after the other. */
+static enum tfmc_status eval_stack(struct eval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                   double *out)
+{
+	int64_t block = inner_count(e, 1);
+	while (n > 0) {
+		int64_t in = begin % block;
+		int64_t run = min_i64(n, block - in);
+		TFMC_TRY(eval(ev, e->args[begin / block], in, run, out));
+		begin += run;
+		out += run;
+		n -= run;
+	}
+	return TFMC_OK;
+}
+
+/* Axes before `axis` are outer; within one outer index the arguments' blocks follow each other. */
+static enum tfmc_status eval_concat(struct eval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                    double *out)
+{
+	int64_t row = inner_count(e, e->axis);
+	while (n > 0) {
+		int64_t outer = begin / row, in = begin % row;
+		size_t arg = 0;
+		int64_t block = inner_count(e->args[0], e->axis);
+		while (in >= block) {
+			in -= block;
+			block = inner_count(e->args[++arg], e->axis);
+		}
+		int64_t run = min_i64(n, block - in);
+		TFMC_TRY(eval(ev, e->args[arg], outer * block + in, run, out));
+		begin += run;
+		out += run;
+		n -= run;
+	}
+	return TFMC_OK;
+}
+
+/* index and slice: of every block of the argument below the outer axes, `keep` elements from `skip` on. */
+static enum tfmc_status eval_window(struct eval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                    double *out)
+{
+	const struct ir_wexpr *x = e->args[0];
+	int64_t inner = inner_count(x, e->axis + 1);
+	int64_t block = inner * x->dims[e->axis];
+	int64_t keep = inner * (e->kind == WX_INDEX ? 1 : e->end - e->begin);
+	while (n > 0) {
+		int64_t in = begin % keep;
+		int64_t run = min_i64(n, keep - in);
+		TFMC_TRY(eval(ev, x, begin / keep * block + e->begin * inner + in, run, out));
+		begin += run;
+		out += run;
+		n -= run;
+	}
+	return TFMC_OK;
+}
+
+/*
+ * The part of a transposed range that lies in columns [c0, c1) of rows
+ * [r0, r1) of one matrix: for each column one contiguous run of the argument.
+ * at: element of the argument where the matrix begins; x [C, R], e [R, C].
+ */
+struct tile {
+	int64_t at, r0, r1, c0, c1;
+};
+
+static enum tfmc_status transpose_tile(struct eval *ev, const struct ir_wexpr *e, struct tile t, double *out)
+{
+	double scratch[CHUNK];
+	int64_t rows = e->dims[e->rank - 2], cols = e->dims[e->rank - 1];
+	for (int64_t c = t.c0; c < t.c1; c++) {
+		for (int64_t r = t.r0; r < t.r1; r += CHUNK) {
+			int64_t n = min_i64(t.r1 - r, CHUNK);
+			TFMC_TRY(eval(ev, e->args[0], t.at + c * rows + r, n, scratch));
+			for (int64_t i = 0; i < n; i++)
+				out[(r - t.r0 + i) * cols + c - t.c0] = scratch[i];
+		}
+	}
+	return TFMC_OK;
+}
+
+/* A range is a part of a row, whole rows, and a part of a row; each is a tile. */
+static enum tfmc_status eval_transpose(struct eval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                       double *out)
+{
+	if (e->rank < 2)
+		return eval(ev, e->args[0], begin, n, out);
+	int64_t rows = e->dims[e->rank - 2], cols = e->dims[e->rank - 1];
+	while (n > 0) {
+		int64_t in = begin % (rows * cols);
+		struct tile t = {.at = begin - in, .r0 = in / cols, .c0 = in % cols};
+		bool whole = t.c0 == 0 && n >= cols;
+		t.r1 = whole ? min_i64(rows, t.r0 + n / cols) : t.r0 + 1;
+		t.c1 = whole ? cols : min_i64(cols, t.c0 + n);
+		TFMC_TRY(transpose_tile(ev, e, t, out));
+		int64_t done = (t.r1 - t.r0) * (t.c1 - t.c0);
+		begin += done;
+		out += done;
+		n -= done;
+	}
+	return TFMC_OK;
+}
+
+/* The row of the argument that becomes row `row`. */
+static int64_t rope_source_row(const struct ir_wexpr *e, int64_t row)
+{
+	int64_t head_rows = e->dims[0] / e->begin;
+	int64_t head = row / head_rows * head_rows, at = row % head_rows, half = head_rows / 2;
+	if (e->kind == WX_ROPE_H2I)
+		return head + at / 2 + (at % 2) * half;
+	return head + (at < half ? 2 * at : 2 * (at - half) + 1);
+}
+
+static enum tfmc_status eval_rope(struct eval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                  double *out)
+{
+	int64_t inner = inner_count(e, 1);
+	while (n > 0) {
+		int64_t in = begin % inner;
+		int64_t run = min_i64(n, inner - in);
+		TFMC_TRY(eval(ev, e->args[0], rope_source_row(e, begin / inner) * inner + in, run, out));
+		begin += run;
+		out += run;
+		n -= run;
+	}
+	return TFMC_OK;
+}
+
+/* --- arithmetic ----------------------------------------------------------------------------------- */
+
+static double combine(enum ir_wexpr_kind kind, double x, double y)
+{
+	return kind == WX_MUL ? x * y : kind == WX_DIV ? x / y : x + y;
+}
+
+/* Element i of the result meets element i / below of the second argument. */
+static enum tfmc_status eval_binary(struct eval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                    double *out)
+{
+	double scratch[CHUNK];
+	int64_t below = wexpr_count(e) / wexpr_count(e->args[1]);
+	TFMC_TRY(eval(ev, e->args[0], begin, n, out));
+	while (n > 0) {
+		int64_t first = begin / below;
+		int64_t run = min_i64(n, (first + CHUNK) * below - begin);
+		TFMC_TRY(eval(ev, e->args[1], first, (begin + run - 1) / below - first + 1, scratch));
+		for (int64_t i = 0; i < run; i++)
+			out[i] = combine(e->kind, out[i], scratch[(begin + i) / below - first]);
+		begin += run;
+		out += run;
+		n -= run;
+	}
+	return TFMC_OK;
+}
+
+static enum tfmc_status eval_unary(struct eval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                   double *out)
+{
+	TFMC_TRY(eval(ev, e->args[0], begin, n, out));
+	for (int64_t i = 0; i < n; i++)
+		out[i] = e->kind == WX_SCALE ? e->value * out[i] : e->value + out[i];
+	return TFMC_OK;
+}
+
+static enum tfmc_status eval(struct eval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n, double *out)
+{
+	if (n == 0)
+		return TFMC_OK;
+	switch (e->kind) {
+	case WX_TENSOR: return eval_tensor(ev, e, begin, n, out);
+	case WX_FULL:
+		for (int64_t i = 0; i < n; i++)
+			out[i] = e->value;
+		return TFMC_OK;
+	case WX_SINUSOID: eval_sinusoid(e, begin, n, out); return TFMC_OK;
+	case WX_STACK: return eval_stack(ev, e, begin, n, out);
+	case WX_CONCAT: return eval_concat(ev, e, begin, n, out);
+	case WX_INDEX:
+	case WX_SLICE: return eval_window(ev, e, begin, n, out);
+	case WX_TRANSPOSE: return eval_transpose(ev, e, begin, n, out);
+	case WX_RESHAPE: return eval(ev, e->args[0], begin, n, out);
+	case WX_ROPE_H2I:
+	case WX_ROPE_I2H: return eval_rope(ev, e, begin, n, out);
+	case WX_MUL:
+	case WX_DIV:
+	case WX_ADD: return eval_binary(ev, e, begin, n, out);
+	case WX_SCALE:
+	case WX_OFFSET: return eval_unary(ev, e, begin, n, out);
+	}
+	return TFMC_INTERNAL;
+}
+
+enum tfmc_status wexpr_eval(struct diag_context *cx, const struct ir_wexpr *e,
+                            const struct weight_source *source, int64_t begin, int64_t n, double *out)
+{
+	assert(begin >= 0 && n >= 0 && begin + n <= wexpr_count(e));
+	struct eval ev = {.cx = cx, .source = source};
+	return eval(&ev, e, begin, n, out);
+}
