@@ -39,6 +39,9 @@ enum tfmc_rt_status {
 #undef X
 };
 
+/* Generated headers carry the same text up to the matching #endif, so that they need no other header. */
+#ifndef TFMC_CONFIG_DEFINED
+#define TFMC_CONFIG_DEFINED
 /* Runs fn(arg, i, n) for i = 0 .. n-1, in any order, concurrently or not, and returns when all are done. */
 typedef void tfmc_task_fn(void *arg, int64_t worker, int64_t n_workers);
 typedef void tfmc_parallel_for_fn(void *user, int64_t n, tfmc_task_fn *fn, void *arg);
@@ -48,7 +51,7 @@ typedef int32_t tfmc_yield_fn(void *user);
 /* Given to init. Zero-initialise, set struct_size. */
 struct tfmc_config {
 	uint64_t struct_size;
-	const void *weights; /* NULL: the embedded ones; else a mapped weights file, 64-byte aligned */
+	const void *weights; /* NULL: the embedded ones; else the packed weights, 64-byte aligned */
 	uint64_t weights_bytes;
 	void *state; /* 64-byte aligned; NULL when no entry with state is called */
 	uint64_t state_bytes;
@@ -61,6 +64,7 @@ struct tfmc_config {
 	tfmc_yield_fn *yield;  /* may be NULL */
 	void *user;            /* for parallel_for and yield */
 };
+#endif
 
 /*
  * Arguments of an entry are 8-byte words: the dims of the entry in the order of

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The folder's public face: a module of stage plan becomes the bytes of an
+ * object file, its C header and its packed weights; object bytes become
+ * callable functions in this process. Nothing here prints, exits or opens
+ * files. What the object exports is described in README.md, section "The object".
+ */
+#ifndef TFMC_BACKENDS_BACKEND_H
+#define TFMC_BACKENDS_BACKEND_H
+
+#include "ir/module.h"
+#include "ir/target/target.h"
+#include "runtime/abi.h"
+
+/* AUTO: embedded up to BACKEND_EMBED_AUTO bytes, else in a file. */
+enum backend_weights { BACKEND_WEIGHTS_AUTO, BACKEND_WEIGHTS_EMBED, BACKEND_WEIGHTS_FILE };
+#define BACKEND_EMBED_AUTO (64u << 20)
+#define BACKEND_EMBED_MAX  (1ull << 30) /* larger blobs are refused with a diagnostic: use a file */
+
+/* Receives the bytes of the weights file. Positions are written once each, not always in order. */
+struct backend_sink {
+	/* False when it cannot be written (the driver has reported why); packing then ends with TFMC_IO. */
+	bool (*write_at)(void *user, uint64_t offset, const void *bytes, size_t n);
+	void *user;
+};
+
+struct backend_ids {
+	const int64_t *items;
+	size_t n;
+};
+
+/* Facts about the model for the record; zero-initialised: a model that does not generate. */
+struct backend_facts {
+	int64_t generate_kind; /* 0 none, 1 causal, 2 seq2seq */
+	struct backend_ids start, stop, suppress, suppress_first;
+	int64_t pad;                          /* -1: none */
+	int64_t max_len;                      /* 0: none */
+	const char *tokens, *source, *logits; /* names of generate's tensors, NULL: none */
+	const char *vocabulary;               /* newline-separated tokens, one for each id; NULL: none */
+	const char *source_vocabulary;
+	const char *unknown_token; /* spelling, NULL: none */
+};
+
+struct backend_options {
+	enum backend_weights weights;
+	/* Entries to export, by name (run, encode, prefill, step); n_entries 0: all the module has. */
+	const char *const *entries;
+	size_t n_entries;
+	const struct backend_facts *facts; /* NULL: none */
+	const struct backend_sink
+	        *weights_sink; /* for weights that are not embedded; NULL: they are only hashed */
+	bool want_llvm, want_assembly, want_kernels; /* text forms to produce beside the object */
+	int opt_level;                               /* 0, 1, 2: effort of LLVM's code generation */
+};
+
+/* Filled by backend_compile; buf_destroy each through backend_output_destroy. */
+struct backend_output {
+	struct buf object;   /* ELF relocatable */
+	struct buf header;   /* NAME.h */
+	struct buf llvm;     /* LLVM IR, when wanted */
+	struct buf assembly; /* when wanted; without the embedded weights */
+	struct buf kernels;  /* text of the kernel builder's record, when wanted */
+	uint64_t weights_bytes;
+	bool embedded; /* true: the weights are in the object, the sink was not used */
+};
+
+void backend_output_init(struct backend_output *out);
+void backend_output_destroy(struct backend_output *out);
+
+/*
+ * Compiles a verified module of stage plan. TFMC_INVALID after diagnostics for
+ * what is not supported, TFMC_IO when weights cannot be read or written.
+ */
+TFMC_MUST_USE enum tfmc_status backend_compile(struct diag_context *cx, const struct ir_module *planned,
+                                               const struct target *target,
+                                               const struct weight_source *source,
+                                               const struct backend_options *options,
+                                               struct backend_output *out);
+
+/* Only the weights file of a module (`tfmc pack`): header and packed bytes to the sink. */
+TFMC_MUST_USE enum tfmc_status backend_pack(struct diag_context *cx, const struct ir_module *planned,
+                                            const struct weight_source *source,
+                                            const struct backend_sink *sink);
+
+/* --- object bytes in this process ---------------------------------------------------------------- */
+struct backend_jit;
+/* Loads an object made for this machine through LLJIT. `object` is copied. */
+TFMC_MUST_USE enum tfmc_status backend_jit_load(struct diag_context *cx, const struct buf *object,
+                                                struct backend_jit **out);
+void backend_jit_destroy(struct backend_jit *jit); /* NULL is allowed */
+/* Address of an exported symbol, or NULL. */
+void *backend_jit_symbol(const struct backend_jit *jit, const char *symbol);
+/* The functions of the model `name`, as the header's NAME_model() gives them. False when one is absent. */
+bool backend_jit_model(const struct backend_jit *jit, const char *name, struct tfmc_model *out);
+
+/* Version of the LLVM library, for --version. */
+const char *backend_llvm_version(void);
+
+#endif
