@@ -188,6 +188,12 @@ struct kb_val kb_atomic_add(struct kb *k, struct kb_val value, struct kb_val ptr
                             int64_t disp); /* i32, acq_rel; old value */
 void kb_pause(struct kb *k);
 
+/* --- x86 processors: what they offer ------------------------------------------------------------------ */
+/* Register reg (0..3: eax, ebx, ecx, edx) of cpuid with that leaf and subleaf, i32. */
+struct kb_val kb_cpuid(struct kb *k, int64_t leaf, int subleaf, int reg);
+/* Low half of XCR0, i32. Only after cpuid said that xgetbv exists. */
+struct kb_val kb_xgetbv(struct kb *k);
+
 /* Type of a value (lanes and scalar). */
 struct kb_type kb_type_of(const struct kb *k, struct kb_val v);
 bool kb_const_index(const struct kb *k, struct kb_val v, int64_t *out); /* true when v is a constant index */

@@ -55,6 +55,8 @@ enum kb_opcode {
 	KBO_ATOMIC_STORE,
 	KBO_ATOMIC_ADD,
 	KBO_PAUSE,
+	KBO_CPUID /* imm: leaf, align: subleaf, sub: 0..3 = eax ebx ecx edx */,
+	KBO_XGETBV /* register 0, low half */,
 };
 
 struct kb_inst {
