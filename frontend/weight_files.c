@@ -339,8 +339,7 @@ const char *const *weight_files_names(struct weight_files *wf, size_t *n)
 	return wf->names;
 }
 
-/* Length of the common beginning and end: names of weights differ in the middle or at one end. */
-static size_t likeness(const char *a, const char *b)
+size_t weight_name_likeness(const char *a, const char *b)
 {
 	size_t na = strlen(a), nb = strlen(b), n = na < nb ? na : nb, head = 0, tail = 0;
 	while (head < n && a[head] == b[head])
@@ -376,7 +375,7 @@ const char *weight_files_nearest(struct weight_files *wf, const char *name)
 	if (typo != NULL)
 		offer(best, scores, typo, SIZE_MAX);
 	for (size_t i = 0; i < n; i++) {
-		size_t score = likeness(name, names[i]);
+		size_t score = weight_name_likeness(name, names[i]);
 		if (score * 2 >= strlen(name) && names[i] != typo)
 			offer(best, scores, names[i], score);
 	}

@@ -67,6 +67,9 @@ const char *const *weight_files_names(struct weight_files *wf, size_t *n);
  * none. */
 const char *weight_files_nearest(struct weight_files *wf, const char *name);
 
+/* Length of the common beginning and end of two names: how alike names of weights are. */
+size_t weight_name_likeness(const char *a, const char *b);
+
 /* The numbers of WX_TENSOR leaves. */
 struct weight_source weight_files_source(struct weight_files *wf);
 
