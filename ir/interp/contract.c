@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Interpreter: contractions, as sums of products in increasing order.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "ir/interp/interp_internal.h"
+
+/* A matrix inside a tensor: element [row][col] at row * rows + col * cols. */
+struct matrix {
+	const double *data;
+	int64_t rows, cols; /* strides */
+};
+
+/* Sum over k of a[m][k] * b[k][n]. */
+static double dot(struct matrix a, struct matrix b, int64_t m, int64_t n, int64_t count)
+{
+	double sum = 0;
+	for (int64_t k = 0; k < count; k++)
+		sum += a.data[m * a.rows + k * a.cols] * b.data[k * b.rows + n * b.cols];
+	return sum;
+}
+
+static struct matrix matrix_of(const double *data, const struct interp_tensor *t, bool transposed)
+{
+	int64_t width = t->dims[t->rank - 1];
+	return transposed ? (struct matrix){data, 1, width} : (struct matrix){data, width, 1};
+}
+
+enum tfmc_status interp_eval_matmul(struct interp *in, const struct ir_op *op,
+                                    const struct interp_tensor *const *x, struct interp_tensor *out)
+{
+	const struct attrs_matmul *at = op->attrs;
+	const struct interp_tensor *a = x[0], *b = x[1];
+	int64_t m_size = out->dims[out->rank - 2], n_size = out->dims[out->rank - 1];
+	int64_t k_size = a->dims[a->rank - (at->ta ? 2 : 1)];
+	int64_t batches = interp_span(out, 0, out->rank - 2);
+	(void)in;
+	for (int64_t i = 0; i < batches; i++) {
+		struct matrix ma = matrix_of(a->data + i * m_size * k_size, a, at->ta);
+		struct matrix mb = matrix_of(b->data + i * k_size * n_size, b, at->tb);
+		for (int64_t m = 0; m < m_size; m++)
+			for (int64_t n = 0; n < n_size; n++)
+				out->data[(i * m_size + m) * n_size + n] = dot(ma, mb, m, n, k_size);
+	}
+	return TFMC_OK;
+}
+
+/* x [M, K], w [N, K], b [N]: out [M, N] */
+enum tfmc_status interp_eval_linear(struct interp *in, const struct ir_op *op,
+                                    const struct interp_tensor *const *x, struct interp_tensor *out)
+{
+	int64_t n_size = x[1]->dims[0], k_size = x[1]->dims[1];
+	int64_t m_size = interp_span(x[0], 0, x[0]->rank - 1);
+	struct matrix rows = {x[0]->data, k_size, 1}, weights = {x[1]->data, 1, k_size};
+	(void)in;
+	(void)op;
+	for (int64_t m = 0; m < m_size; m++)
+		for (int64_t n = 0; n < n_size; n++)
+			out->data[m * n_size + n] =
+			        dot(rows, weights, m, n, k_size) + (x[2] ? x[2]->data[n] : 0);
+	return TFMC_OK;
+}
+
+/* Operands and sizes of one attention op. */
+struct attention {
+	const struct attrs_attention *attrs;
+	const struct interp_tensor *q, *k, *v, *bias; /* [B,H,S,E] [B,K,T,E] [B,K,T,V] [B,H,S,T] */
+	struct interp_visible visible;
+	int64_t heads, kv_heads, queries, keys, size, value_size;
+	double *scores; /* [T] */
+};
+
+/* Attention weights of query i of head h of sequence b. */
+static void score_row(const struct attention *a, int64_t b, int64_t h, int64_t i)
+{
+	int64_t row = (b * a->heads + h) * a->queries + i;
+	int64_t key_head = b * a->kv_heads + h / (a->heads / a->kv_heads);
+	struct matrix q = {a->q->data + row * a->size, 0, 1};
+	struct matrix k = {a->k->data + key_head * a->keys * a->size, 1, a->size};
+	for (int64_t j = 0; j < a->keys; j++) {
+		double s = dot(q, k, 0, j, a->size) * a->attrs->scale;
+		if (a->bias)
+			s += a->bias->data[row * a->keys + j];
+		if (a->attrs->softcap > 0)
+			s = interp_softcap(s, a->attrs->softcap);
+		a->scores[j] = interp_sees(a->visible, b, i, j) ? s : -HUGE_VAL;
+	}
+	interp_softmax_row(a->scores, a->keys);
+}
+
+static void attend(const struct attention *a, struct interp_tensor *out)
+{
+	for (int64_t row = 0; row < out->dims[0] * a->heads * a->queries; row++) {
+		int64_t i = row % a->queries, h = row / a->queries % a->heads,
+		        b = row / a->queries / a->heads;
+		score_row(a, b, h, i);
+		int64_t key_head = b * a->kv_heads + h / (a->heads / a->kv_heads);
+		const double *v = a->v->data + key_head * a->keys * a->value_size;
+		double *to = out->data + row * a->value_size;
+		for (int64_t j = 0; j < a->keys; j++) {
+			/* A key that is not seen does not count, whatever its value is. */
+			for (int64_t e = 0; e < a->value_size && a->scores[j] != 0; e++)
+				to[e] += a->scores[j] * v[j * a->value_size + e];
+		}
+	}
+}
+
+enum tfmc_status interp_eval_attention(struct interp *in, const struct ir_op *op,
+                                       const struct interp_tensor *const *x, struct interp_tensor *out)
+{
+	const struct attrs_attention *at = op->attrs;
+	struct attention a = {
+	        .attrs = at,
+	        .q = x[0],
+	        .k = x[1],
+	        .v = x[2],
+	        .bias = x[3],
+	        .visible = {x[4], x[5], at->mask == MASK_causal},
+	        .heads = x[0]->dims[1],
+	        .kv_heads = x[1]->dims[1],
+	        .queries = x[0]->dims[2],
+	        .keys = x[1]->dims[2],
+	        .size = x[0]->dims[3],
+	        .value_size = x[2]->dims[3],
+	};
+	if (interp_size(out) == 0)
+		return TFMC_OK;
+	if (a.kv_heads < 1 || a.heads % a.kv_heads != 0)
+		return interp_error(in, op, "%lld query heads for %lld key heads", (long long)a.heads,
+		                    (long long)a.kv_heads);
+	a.scores = calloc((size_t)a.keys + 1, sizeof(double));
+	if (!a.scores)
+		return TFMC_NO_MEMORY;
+	attend(&a, out);
+	free(a.scores);
+	return TFMC_OK;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the interpreter: one handler for every op, declared from ops.def, and
+ * the run they work in. A handler gets its operands with their concrete shapes
+ * and results that are allocated, shaped by their types and zeroed; it fills
+ * them with unrounded f64, the driver rounds to the result type afterwards.
+ */
+#ifndef TFMC_IR_INTERP_INTERP_INTERNAL_H
+#define TFMC_IR_INTERP_INTERP_INTERNAL_H
+
+#include "ir/interp/interp.h"
+
+/* Contents of one value while it lives. data is NULL for states and dead values. */
+struct interp_slot {
+	struct interp_tensor tensor;
+	const struct ir_op *last_use; /* dies after this op of its own region; NULL: never used */
+	bool live;
+};
+
+struct interp {
+	struct diag_context *cx;
+	const struct ir_module *m;
+	const struct ir_func *f;
+	const struct interp_args *args;
+	struct interp_slot *slots; /* [f->n_values], by id */
+	size_t used_bytes, limit_bytes;
+};
+
+/* x[i]: operand i, NULL when it is absent or a state. out[i]: result i; data NULL for states. */
+typedef enum tfmc_status interp_handler(struct interp *in, const struct ir_op *op,
+                                        const struct interp_tensor *const *x, struct interp_tensor *out);
+
+#define OP(name, traits, operands, attributes, formula) interp_handler interp_eval_##name;
+#include "ir/ops.def"
+
+/* Reports at the op: the values given do not allow it. Returns TFMC_INVALID. */
+enum tfmc_status interp_error(struct interp *in, const struct ir_op *op, const char *fmt, ...)
+        TFMC_PRINTF(3, 4);
+/* Value of a dim under the run's symbols; -1 when it does not fit. */
+int64_t interp_dim(const struct interp *in, const struct ir_dim *d);
+
+/* values.c: memory of slots, counted against the limit. */
+enum tfmc_status interp_slot_make(struct interp *in, const struct ir_op *op, struct ir_value v);
+enum tfmc_status interp_slot_copy(struct interp *in, const struct ir_op *op, struct ir_value v,
+                                  const struct interp_tensor *from);
+void interp_slot_free(struct interp *in, struct ir_value v);
+
+/* region.c: executes the ops before the terminator. */
+enum tfmc_status interp_region(struct interp *in, const struct ir_region *r);
+/* Records the last use of every value. */
+void interp_find_last_uses(struct interp *in, const struct ir_region *r);
+
+/* state.c: the contents of the state behind an operand. */
+struct interp_tensor *interp_state_of(const struct interp *in, struct ir_value v);
+
+/* Product of dims [from, to) of a tensor that exists. */
+static inline int64_t interp_span(const struct interp_tensor *t, int from, int to)
+{
+	int64_t n = 1;
+	for (int i = from; i < to; i++)
+		n *= t->dims[i];
+	return n;
+}
+static inline int64_t interp_size(const struct interp_tensor *t)
+{
+	return interp_span(t, 0, t->rank);
+}
+/* Row-major element number to index and back. */
+void interp_unravel(const struct interp_tensor *t, int64_t at, int64_t index[IR_RANK_MAX]);
+int64_t interp_ravel(const struct interp_tensor *t, const int64_t index[IR_RANK_MAX]);
+/* Axis with negative numbers counted from the end. */
+static inline int interp_axis(const struct interp_tensor *t, int64_t axis)
+{
+	return (int)(axis < 0 ? axis + t->rank : axis);
+}
+/* A double that holds an integer; saturates. */
+int64_t interp_int(double v);
+static inline int64_t interp_clamp(int64_t v, int64_t lo, int64_t hi)
+{
+	return v < lo ? lo : v > hi ? hi : v;
+}
+
+/* rowwise.c: in place over one row. */
+void interp_softmax_row(double *x, int64_t n);
+double interp_softcap(double x, double c);
+
+/* Which keys a query sees: lengths and past of each sequence, either may be NULL. */
+struct interp_visible {
+	const struct interp_tensor *len, *past;
+	bool causal;
+};
+bool interp_sees(struct interp_visible v, int64_t b, int64_t i, int64_t j);
+
+#endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Interpreter: ops that only move elements. Most say for every element of the
+ * result where it comes from.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "ir/interp/interp_internal.h"
+
+enum tfmc_status interp_eval_reshape(struct interp *in, const struct ir_op *op,
+                                     const struct interp_tensor *const *x, struct interp_tensor *out)
+{
+	int64_t n = interp_size(out);
+	if (interp_size(x[0]) != n)
+		return interp_error(in, op, "reshape of %" PRId64 " elements to %" PRId64, interp_size(x[0]),
+		                    n);
+	memcpy(out->data, x[0]->data, (size_t)n * sizeof(double));
+	return TFMC_OK;
+}
+
+enum tfmc_status interp_eval_transpose(struct interp *in, const struct ir_op *op,
+                                       const struct interp_tensor *const *x, struct interp_tensor *out)
+{
+	const struct ir_int_list *perm = &((const struct attrs_transpose *)op->attrs)->perm;
+	int64_t to[IR_RANK_MAX], from[IR_RANK_MAX] = {0};
+	(void)in;
+	for (int64_t i = 0; i < interp_size(out); i++) {
+		interp_unravel(out, i, to);
+		for (int k = 0; k < out->rank; k++)
+			from[perm->items[k]] = to[k];
+		out->data[i] = x[0]->data[interp_ravel(x[0], from)];
+	}
+	return TFMC_OK;
+}
+
+enum tfmc_status interp_eval_broadcast(struct interp *in, const struct ir_op *op,
+                                       const struct interp_tensor *const *x, struct interp_tensor *out)
+{
+	int64_t to[IR_RANK_MAX], from[IR_RANK_MAX] = {0};
+	int missing = out->rank - x[0]->rank;
+	for (int k = 0; k < x[0]->rank; k++)
+		if (x[0]->dims[k] != 1 && x[0]->dims[k] != out->dims[k + missing])
+			return interp_error(in, op, "broadcast of an axis of %" PRId64 " to %" PRId64,
+			                    x[0]->dims[k], out->dims[k + missing]);
+	for (int64_t i = 0; i < interp_size(out); i++) {
+		interp_unravel(out, i, to);
+		for (int k = 0; k < x[0]->rank; k++)
+			from[k] = x[0]->dims[k] == 1 ? 0 : to[k + missing];
+		out->data[i] = x[0]->data[interp_ravel(x[0], from)];
+	}
+	return TFMC_OK;
+}
+
+enum tfmc_status interp_eval_slice(struct interp *in, const struct ir_op *op,
+                                   const struct interp_tensor *const *x, struct interp_tensor *out)
+{
+	const struct attrs_slice *a = op->attrs;
+	int axis = interp_axis(out, a->axis);
+	int64_t begin = interp_dim(in, a->begin), index[IR_RANK_MAX];
+	if (begin < 0 || begin > x[0]->dims[axis] - out->dims[axis])
+		return interp_error(in, op, "slice [%" PRId64 ",%" PRId64 ") of an axis of %" PRId64, begin,
+		                    begin + out->dims[axis], x[0]->dims[axis]);
+	for (int64_t i = 0; i < interp_size(out); i++) {
+		interp_unravel(out, i, index);
+		index[axis] += begin;
+		out->data[i] = x[0]->data[interp_ravel(x[0], index)];
+	}
+	return TFMC_OK;
+}
+
+/* Copies x to where it begins at `begin` of `axis` of out. */
+static void place(const struct interp_tensor *x, int axis, int64_t begin, struct interp_tensor *out)
+{
+	int64_t index[IR_RANK_MAX];
+	for (int64_t i = 0; i < interp_size(x); i++) {
+		interp_unravel(x, i, index);
+		index[axis] += begin;
+		out->data[interp_ravel(out, index)] = x->data[i];
+	}
+}
+
+enum tfmc_status interp_eval_concat(struct interp *in, const struct ir_op *op,
+                                    const struct interp_tensor *const *x, struct interp_tensor *out)
+{
+	int axis = interp_axis(out, ((const struct attrs_concat *)op->attrs)->axis);
+	int64_t begin = 0;
+	(void)in;
+	for (size_t i = 0; i < op->n_operands; i++) {
+		place(x[i], axis, begin, out);
+		begin += x[i]->dims[axis];
+	}
+	return TFMC_OK;
+}
+
+enum tfmc_status interp_eval_pad(struct interp *in, const struct ir_op *op,
+                                 const struct interp_tensor *const *x, struct interp_tensor *out)
+{
+	const struct attrs_pad *a = op->attrs;
+	(void)in;
+	for (int64_t i = 0; i < interp_size(out); i++)
+		out->data[i] = a->value;
+	place(x[0], interp_axis(out, a->axis), a->before, out);
+	return TFMC_OK;
+}
+
+/* table [V, row], ids [n]: out [n, row] */
+enum tfmc_status interp_eval_gather(struct interp *in, const struct ir_op *op,
+                                    const struct interp_tensor *const *x, struct interp_tensor *out)
+{
+	int64_t rows = x[0]->dims[0], row = interp_span(x[0], 1, x[0]->rank), n = interp_size(x[1]);
+	if (rows == 0 && n * row > 0)
+		return interp_error(in, op, "gather from a table without rows");
+	for (int64_t i = 0; i < n && row > 0; i++) {
+		int64_t id = interp_clamp(interp_int(x[1]->data[i]), 0, rows - 1);
+		memcpy(out->data + i * row, x[0]->data + id * row, (size_t)row * sizeof(double));
+	}
+	return TFMC_OK;
+}
+
+/* x [B, S, row], at [B]: out [B, row] */
+enum tfmc_status interp_eval_take_rows(struct interp *in, const struct ir_op *op,
+                                       const struct interp_tensor *const *x, struct interp_tensor *out)
+{
+	int64_t rows = x[0]->dims[1], row = interp_span(x[0], 2, x[0]->rank);
+	if (rows == 0 && interp_size(out) > 0)
+		return interp_error(in, op, "take_rows from an axis of size 0");
+	for (int64_t b = 0; b < x[0]->dims[0] && row > 0; b++) {
+		int64_t at = interp_clamp(interp_int(x[1]->data[b]), 0, rows - 1);
+		memcpy(out->data + b * row, x[0]->data + (b * rows + at) * row, (size_t)row * sizeof(double));
+	}
+	return TFMC_OK;
+}

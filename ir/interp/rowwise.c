@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Interpreter: ops on rows of the last axis.
+ */
+#include <math.h>
+
+#include "ir/interp/interp_internal.h"
+
+/* Largest of n numbers; NaN if any is NaN, -inf for none. */
+static double row_max(const double *x, int64_t n)
+{
+	double m = -HUGE_VAL;
+	for (int64_t i = 0; i < n; i++)
+		if (isnan(x[i]) || x[i] > m)
+			m = isnan(m) ? m : x[i];
+	return m;
+}
+
+static double row_mean(const double *x, int64_t n)
+{
+	double sum = 0;
+	for (int64_t i = 0; i < n; i++)
+		sum += x[i];
+	return sum / (double)n;
+}
+
+void interp_softmax_row(double *x, int64_t n)
+{
+	double m = row_max(x, n), sum = 0;
+	for (int64_t i = 0; i < n; i++) {
+		/* Without any finite key the row is 0, not 0 / 0. */
+		x[i] = isinf(m) && m < 0 ? 0 : exp(x[i] - m);
+		sum += x[i];
+	}
+	for (int64_t i = 0; i < n && sum != 0; i++)
+		x[i] /= sum;
+}
+
+double interp_softcap(double x, double c)
+{
+	return c * tanh(x / c);
+}
+
+bool interp_sees(struct interp_visible v, int64_t b, int64_t i, int64_t j)
+{
+	if (v.len && (double)j >= v.len->data[b])
+		return false;
+	double past = v.past ? v.past->data[b] : 0;
+	return !v.causal || (double)j <= past + (double)i;
+}
+
+/* Number of elements of a row; 0 when there are no rows. */
+static int64_t row_length(const struct interp_tensor *t)
+{
+	return t->rank && interp_size(t) ? t->dims[t->rank - 1] : 0;
+}
+
+enum tfmc_status interp_eval_softmax(struct interp *in, const struct ir_op *op,
+                                     const struct interp_tensor *const *x, struct interp_tensor *out)
+{
+	int64_t n = row_length(out), total = interp_size(out);
+	(void)in;
+	(void)op;
+	for (int64_t i = 0; i < total; i++)
+		out->data[i] = x[0]->data[i];
+	for (int64_t at = 0; at < total; at += n)
+		interp_softmax_row(out->data + at, n);
+	return TFMC_OK;
+}
+
+enum tfmc_status interp_eval_log_softmax(struct interp *in, const struct ir_op *op,
+                                         const struct interp_tensor *const *x, struct interp_tensor *out)
+{
+	int64_t n = row_length(out), total = interp_size(out);
+	(void)in;
+	(void)op;
+	for (int64_t at = 0; at < total; at += n) {
+		const double *row = x[0]->data + at;
+		double m = row_max(row, n), sum = 0;
+		for (int64_t i = 0; i < n; i++)
+			sum += exp(row[i] - m);
+		for (int64_t i = 0; i < n; i++)
+			out->data[at + i] = row[i] - m - log(sum);
+	}
+	return TFMC_OK;
+}
+
+/* x [B, H, S, T]: -inf where the key is not visible. */
+static void mask_scores(struct interp_visible v, struct interp_tensor *x)
+{
+	int64_t index[IR_RANK_MAX];
+	for (int64_t i = 0; i < interp_size(x); i++) {
+		interp_unravel(x, i, index);
+		if (!interp_sees(v, index[0], index[x->rank - 2], index[x->rank - 1]))
+			x->data[i] = -HUGE_VAL;
+	}
+}
+
+enum tfmc_status interp_eval_mask(struct interp *in, const struct ir_op *op,
+                                  const struct interp_tensor *const *x, struct interp_tensor *out)
+{
+	const struct attrs_mask *a = op->attrs;
+	(void)in;
+	for (int64_t i = 0; i < interp_size(out); i++)
+		out->data[i] = x[0]->data[i];
+	mask_scores((struct interp_visible){x[1], x[2], a->mask == MASK_causal}, out);
+	return TFMC_OK;
+}
+
+enum tfmc_status interp_eval_masked_softmax(struct interp *in, const struct ir_op *op,
+                                            const struct interp_tensor *const *x, struct interp_tensor *out)
+{
+	const struct attrs_masked_softmax *a = op->attrs;
+	int64_t n = row_length(out), total = interp_size(out);
+	(void)in;
+	for (int64_t i = 0; i < total; i++) {
+		double v = x[0]->data[i] * a->scale;
+		out->data[i] = a->softcap > 0 ? interp_softcap(v, a->softcap) : v;
+	}
+	mask_scores((struct interp_visible){x[1], x[2], a->mask == MASK_causal}, out);
+	for (int64_t at = 0; at < total; at += n)
+		interp_softmax_row(out->data + at, n);
+	return TFMC_OK;
+}
+
+enum tfmc_status interp_eval_layer_norm(struct interp *in, const struct ir_op *op,
+                                        const struct interp_tensor *const *x, struct interp_tensor *out)
+{
+	const struct attrs_layer_norm *a = op->attrs;
+	int64_t n = row_length(out), total = interp_size(out);
+	(void)in;
+	for (int64_t at = 0; at < total; at += n) {
+		const double *row = x[0]->data + at;
+		double mean = row_mean(row, n), var = 0;
+		for (int64_t i = 0; i < n; i++)
+			var += (row[i] - mean) * (row[i] - mean);
+		var /= (double)n;
+		for (int64_t i = 0; i < n; i++) {
+			double y = (row[i] - mean) / sqrt(var + a->eps);
+			out->data[at + i] = y * (x[1] ? x[1]->data[i] : 1) + (x[2] ? x[2]->data[i] : 0);
+		}
+	}
+	return TFMC_OK;
+}
+
+enum tfmc_status interp_eval_rms_norm(struct interp *in, const struct ir_op *op,
+                                      const struct interp_tensor *const *x, struct interp_tensor *out)
+{
+	const struct attrs_rms_norm *a = op->attrs;
+	int64_t n = row_length(out), total = interp_size(out);
+	(void)in;
+	for (int64_t at = 0; at < total; at += n) {
+		const double *row = x[0]->data + at;
+		double squares = 0;
+		for (int64_t i = 0; i < n; i++)
+			squares += row[i] * row[i];
+		double root = sqrt(squares / (double)n + a->eps);
+		for (int64_t i = 0; i < n; i++)
+			out->data[at + i] = row[i] / root * (x[1] ? x[1]->data[i] : 1);
+	}
+	return TFMC_OK;
+}
