@@ -350,45 +350,54 @@ static bool check_patterns(struct weight_map *m)
 	return ok;
 }
 
-static void note_unused(struct weight_map *m, const struct weight_tensor *t)
+static bool is_unused(const struct weight_tensor *t)
 {
-	const char *near = wants_advice(m) ? nearest_parameter(m, t->name) : NULL;
-	diag_note(m->cx, LOC_NONE, "'%.200s' %s %s%s%s", t->name, t->type_name,
-	          weight_shape_text(m->arena, t->rank, t->dims),
-	          near == NULL ? "" : ", nearest parameter: ", near == NULL ? "" : near);
+	return !t->used && !t->ignored;
+}
+
+/* Where each of the first few might belong. */
+static void note_unused(struct weight_map *m)
+{
+	size_t n = weight_files_count(m->files), listed = 0;
+	for (size_t i = 0; i < n && listed < UNUSED_LISTED && wants_advice(m); i++) {
+		const struct weight_tensor *t = weight_files_at(m->files, i);
+		const char *near = is_unused(t) ? nearest_parameter(m, t->name) : NULL;
+		if (near == NULL)
+			continue;
+		diag_note(m->cx, LOC_NONE, "'%.200s' %s %s; the nearest parameter is '%.200s'", t->name,
+		          t->type_name, weight_shape_text(m->arena, t->rank, t->dims), near);
+		listed++;
+	}
 }
 
 static bool check_unused(struct weight_map *m, bool allow_unused)
 {
-	size_t n = weight_files_count(m->files), unused = 0, listed = 0;
-	const struct weight_tensor *first = NULL;
-	for (size_t i = n; i-- > 0;) {
+	size_t n = weight_files_count(m->files), unused = 0;
+	struct loc loc = LOC_NONE;
+	struct buf names;
+	buf_init(&names);
+	for (size_t i = 0; i < n; i++) {
 		const struct weight_tensor *t = weight_files_at(m->files, i);
-		if (t->used || t->ignored)
+		if (!is_unused(t))
 			continue;
+		if (unused < UNUSED_LISTED)
+			buf_printf(&names, "%s%.200s", unused == 0 ? "" : ", ", t->name);
+		loc = unused == 0 ? t->loc : loc;
 		unused++;
-		first = t;
 	}
-	if (unused == 0)
-		return true;
-	const char *verb = unused == 1 ? "tensor is" : "tensors are";
-	if (allow_unused)
-		diag_warning(m->cx, first->loc, DIAG_UNUSED_TENSOR, "%zu stored %s neither used nor ignored",
-		             unused, verb);
-	else
-		diag_error(m->cx, first->loc, DIAG_UNUSED_TENSOR,
-		           "%zu stored %s neither used nor ignored; map them or list them in weights.ignore",
-		           unused, verb);
-	for (size_t i = 0; i < n && listed < UNUSED_LISTED; i++) {
-		const struct weight_tensor *t = weight_files_at(m->files, i);
-		if (t->used || t->ignored)
-			continue;
-		note_unused(m, t);
-		listed++;
-	}
-	if (unused > listed)
-		diag_note(m->cx, LOC_NONE, "and %zu more", unused - listed);
-	return allow_unused;
+	if (unused > UNUSED_LISTED)
+		buf_printf(&names, " and %zu more", unused - UNUSED_LISTED);
+	if (unused != 0 && allow_unused)
+		diag_warning(m->cx, loc, DIAG_UNUSED_TENSOR, "stored but neither used nor ignored: %s",
+		             names.data);
+	else if (unused != 0)
+		diag_error(m->cx, loc, DIAG_UNUSED_TENSOR,
+		           "stored but neither used nor ignored: %s; map them or list them in weights.ignore",
+		           names.data);
+	buf_destroy(&names);
+	if (unused != 0)
+		note_unused(m);
+	return unused == 0 || allow_unused;
 }
 
 bool weight_map_finish(struct weight_map *m, bool allow_unused)

@@ -233,7 +233,8 @@ static void take_key(struct reader *r, struct frame *f, const struct yaml_node *
 	}
 	if (utf8_count(key->text, key->len) > YAML_KEY_MAX) {
 		diag_error(r->cx, key->loc, DIAG_LIMIT, "the key has more than %d characters", YAML_KEY_MAX);
-		r->failed = true;
+		r->fatal = true;
+		return;
 	}
 	const struct yaml_node *before = find_key(f, key->text);
 	if (before == NULL)
