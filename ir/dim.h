@@ -25,9 +25,9 @@ struct ir_dim_sym {
 
 /* One factor of a monomial: a symbol, or floor(of / by). */
 struct ir_dim_atom {
-	int sym;                  /* index of the symbol, or -1 */
-	const struct ir_dim *of;  /* floor division: dividend */
-	int64_t by;               /* floor division: divisor >= 2 */
+	int sym;                 /* index of the symbol, or -1 */
+	const struct ir_dim *of; /* floor division: dividend */
+	int64_t by;              /* floor division: divisor >= 2 */
 };
 
 /* coeff * product of atoms; atoms sorted, repeated for powers. */
@@ -63,7 +63,8 @@ const struct ir_dim *ir_dim_floordiv(struct ir_dims *t, const struct ir_dim *a, 
 /* Exact quotient a / b when b divides a as a polynomial, else NULL. */
 const struct ir_dim *ir_dim_divide(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b);
 /* Replaces symbol `sym` by `with` everywhere. */
-const struct ir_dim *ir_dim_bind(struct ir_dims *t, const struct ir_dim *a, int sym, const struct ir_dim *with);
+const struct ir_dim *ir_dim_bind(struct ir_dims *t, const struct ir_dim *a, int sym,
+                                 const struct ir_dim *with);
 
 bool ir_dim_is_const(const struct ir_dim *d, int64_t *out); /* out may be NULL */
 bool ir_dim_equals(const struct ir_dim *d, int64_t v);

@@ -14,7 +14,8 @@ enum ir_opcode {
 #include "ir/ops.def"
 };
 #define OP(name, traits, operands, attributes, formula) +1
-enum { IR_N_OPS = 0
+enum {
+	IR_N_OPS = 0
 #include "ir/ops.def"
 };
 
@@ -25,17 +26,17 @@ enum ir_traits {
 	TRAIT_ROWWISE = 1 << 3,     /* a row of the last axis depends on that row only */
 	TRAIT_REDUCE = 1 << 4,
 	TRAIT_CONTRACT = 1 << 5,
-	TRAIT_MOVE = 1 << 6,        /* moves elements, no arithmetic */
-	TRAIT_CONST = 1 << 7,       /* no tensor operands */
-	TRAIT_STATEFUL = 1 << 8,    /* consumes and returns state */
+	TRAIT_MOVE = 1 << 6,     /* moves elements, no arithmetic */
+	TRAIT_CONST = 1 << 7,    /* no tensor operands */
+	TRAIT_STATEFUL = 1 << 8, /* consumes and returns state */
 	TRAIT_REGION = 1 << 9,
 	TRAIT_TERMINATOR = 1 << 10,
 	TRAIT_COMMUTATIVE = 1 << 11,
 };
 
 /* Word lists: enum mask { MASK_none, MASK_causal }, ... */
-#define WORD(list, word)          list##_##word,
-#define WORDS(list, name, words) enum ir_word_##name { words };
+#define WORD(list, word)         list##_##word,
+#define WORDS(list, name, words) enum ir_word_##name{words};
 #include "ir/words.def"
 #undef WORD
 
@@ -99,10 +100,10 @@ enum ir_attr_kind {
 struct ir_attr_desc {
 	const char *name; /* NULL ends the list */
 	enum ir_attr_kind kind;
-	size_t offset;            /* in struct attrs_<op> */
-	double float_default;     /* ATTR_FLOAT */
-	int64_t int_default;      /* ATTR_INT, ATTR_WORD */
-	enum ir_word_list words;  /* ATTR_WORD */
+	size_t offset;           /* in struct attrs_<op> */
+	double float_default;    /* ATTR_FLOAT */
+	int64_t int_default;     /* ATTR_INT, ATTR_WORD */
+	enum ir_word_list words; /* ATTR_WORD */
 };
 
 struct ir_op_desc {

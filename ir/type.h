@@ -18,7 +18,8 @@ enum ir_dtype {
 #include "ir/dtypes.def"
 };
 #define DTYPE(spelling, name, bytes, class, st) +1
-enum { IR_N_DTYPES = 0
+enum {
+	IR_N_DTYPES = 0
 #include "ir/dtypes.def"
 };
 
@@ -37,18 +38,18 @@ struct ir_state_decl;
 
 struct ir_type {
 	enum ir_type_kind kind;
-	enum ir_dtype dtype;                          /* tensor */
-	int rank;                                     /* tensor: 0..IR_RANK_MAX */
-	const struct ir_dim *dims[IR_RANK_MAX];       /* tensor */
-	const struct ir_state_decl *state;            /* state */
-	uint32_t serial;                              /* order of creation */
+	enum ir_dtype dtype;                    /* tensor */
+	int rank;                               /* tensor: 0..IR_RANK_MAX */
+	const struct ir_dim *dims[IR_RANK_MAX]; /* tensor */
+	const struct ir_state_decl *state;      /* state */
+	uint32_t serial;                        /* order of creation */
 };
 
 struct ir_types; /* interning table of a module */
 struct ir_types *ir_types_create(struct arena *arena, struct ir_dims *dims);
 /* NULL when rank > IR_RANK_MAX, a dim is NULL or may be negative, or memory ran out. */
 const struct ir_type *ir_type_tensor(struct ir_types *t, enum ir_dtype dtype, int rank,
-				     const struct ir_dim *const *dims);
+                                     const struct ir_dim *const *dims);
 const struct ir_type *ir_type_state(struct ir_types *t, const struct ir_state_decl *state);
 
 /* Product of all dims, or of dims [from, to). */
