@@ -7,9 +7,9 @@
  *   module "aren"
  *   dim B in [1,8]
  *   dim S in [1,128]
- *   weight @encoder.tok.weight : f32[51,32] = tensor "model.safetensors":"encoder/embeddings/weight" f32[51,32]
- *   state @decoder.self.k : f32[B,6,8,128,4] #row
- *   func @encode(%src: i32[B,S] {below=51 lengths=%lengths}, %lengths: i32[B] {default=S max=S}) -> (memory: f32[B,S,32]) {
+ *   weight @encoder.tok.weight : f32[51,32] = tensor "model.safetensors":"encoder/embeddings/weight"
+ * f32[51,32] state @decoder.self.k : f32[B,6,8,128,4] #row func @encode(%src: i32[B,S] {below=51
+ * lengths=%lengths}, %lengths: i32[B] {default=S max=S}) -> (memory: f32[B,S,32]) {
  *     ...
  *   }
  */
@@ -33,16 +33,18 @@ struct ir_loc {
 	const char *path; /* may be NULL */
 };
 
-/* Storage encodings of weights and state. Erasing every encoding leaves a valid module with the same results. */
+/* Storage encodings of weights and state. Erasing every encoding leaves a valid module with the same results.
+ */
 enum ir_encoding {
 	ENC_ROW,     /* row-major */
-	ENC_PANEL16, /* matrices [N, K] as panels of 16 rows of N: [ceil(N/16)][K][16], zero padded; leading axes outside */
+	ENC_PANEL16, /* matrices [N, K] as panels of 16 rows of N: [ceil(N/16)][K][16], zero padded; leading
+	                axes outside */
 };
 const char *ir_encoding_name(enum ir_encoding e); /* "row", "panel16" */
 
 struct ir_weight {
-	const char *name;             /* canonical parameter path; repeat indices left out */
-	const struct ir_type *type;   /* constant dims; leading axes are repeat indices */
+	const char *name;           /* canonical parameter path; repeat indices left out */
+	const struct ir_type *type; /* constant dims; leading axes are repeat indices */
 	enum ir_encoding encoding;
 	const struct ir_wexpr *init;
 	struct ir_loc loc;
@@ -69,12 +71,13 @@ struct ir_region {
 struct ir_op {
 	enum ir_opcode code;
 	struct ir_loc loc;
-	const struct ir_value *operands; /* optional operands that are absent have id 0; variadic ones at the end */
+	const struct ir_value
+	        *operands; /* optional operands that are absent have id 0; variadic ones at the end */
 	size_t n_operands;
 	const struct ir_value *results;
 	size_t n_results;
-	const void *attrs;               /* const struct attrs_<op> * */
-	struct ir_region *region;        /* repeat, group */
+	const void *attrs;        /* const struct attrs_<op> * */
+	struct ir_region *region; /* repeat, group */
 };
 
 /* repeat: region args are the index (i32[]) and then one per carry. */
@@ -82,10 +85,10 @@ struct ir_op {
 
 struct ir_value_info {
 	const struct ir_type *type;
-	const char *name;          /* hint without the %, may be NULL; printed names are made unique */
-	const struct ir_op *def;   /* NULL: an argument of a function or region */
+	const char *name;               /* hint without the %, may be NULL; printed names are made unique */
+	const struct ir_op *def;        /* NULL: an argument of a function or region */
 	const struct ir_region *region; /* the region whose argument or op result it is */
-	unsigned index;            /* which result or argument */
+	unsigned index;                 /* which result or argument */
 };
 
 enum ir_param_role {
@@ -98,17 +101,17 @@ struct ir_param {
 	struct ir_value value;
 	struct ir_loc loc;
 	enum ir_param_role role;
-	int64_t below;              /* > 0: 0 <= id < below is checked at entry */
-	int lengths;                /* parameter i32[B] that says how many leading positions are real; -1: none */
-	bool has_default;           /* may be left out: filled with this value */
+	int64_t below;    /* > 0: 0 <= id < below is checked at entry */
+	int lengths;      /* parameter i32[B] that says how many leading positions are real; -1: none */
+	bool has_default; /* may be left out: filled with this value */
 	const struct ir_dim *default_value;
-	const struct ir_dim *max;   /* values are checked to be in [0, max]; NULL: no check */
+	const struct ir_dim *max; /* values are checked to be in [0, max]; NULL: no check */
 };
 
 struct ir_result {
-	const char *name;           /* output name; NULL for state and roles */
-	enum ir_param_role role;    /* ROLE_PAST: new past length of each sequence */
-	int lengths;                /* parameter with the lengths of its axis 1, -1: none */
+	const char *name;        /* output name; NULL for state and roles */
+	enum ir_param_role role; /* ROLE_PAST: new past length of each sequence */
+	int lengths;             /* parameter with the lengths of its axis 1, -1: none */
 };
 
 struct ir_func {
@@ -133,6 +136,9 @@ struct ir_module {
 	struct ir_dims *dims;
 	struct ir_types *types;
 	struct strmap strings;
+	uint32_t own_source; /* the .tir this module was parsed from; such locations are not printed. 0: none
+	                      */
+	struct strmap weight_names, state_names, func_names;
 	struct {
 		struct ir_weight **items;
 		size_t n, cap;
@@ -150,19 +156,23 @@ struct ir_module {
 /* NULL when memory ran out. */
 struct ir_module *ir_module_create(const char *name);
 void ir_module_destroy(struct ir_module *m);
-/* An empty module with the same name, dims (same symbol numbers) and states as `m`; weights and functions are not copied. */
+/* An empty module with the same name, dims (same symbol numbers) and states as `m`; weights and functions are
+ * not copied. */
 struct ir_module *ir_module_create_like(const struct ir_module *m);
 
 const struct ir_weight *ir_find_weight(const struct ir_module *m, const char *name);
 const struct ir_state_decl *ir_find_state(const struct ir_module *m, const char *name);
 const struct ir_func *ir_find_func(const struct ir_module *m, const char *name);
-/* Adds, or returns the one of that name if equal in type, encoding and init (else NULL). Copies what it is given into m. */
+/* Adds, or returns the one of that name if equal in type, encoding and init (else NULL). Copies what it is
+ * given into m. */
 const struct ir_weight *ir_add_weight(struct ir_module *m, const struct ir_weight *w);
 const struct ir_state_decl *ir_add_state(struct ir_module *m, const char *name, const struct ir_type *type,
-					 struct ir_loc loc);
+                                         struct ir_loc loc);
 /* Types and dims of another module, made again in m (m has the same dim symbols). */
 const struct ir_dim *ir_import_dim(struct ir_module *m, const struct ir_dim *d);
 const struct ir_type *ir_import_type(struct ir_module *m, const struct ir_type *t);
+/* A location whose path lives in m. */
+struct ir_loc ir_import_loc(struct ir_module *m, struct ir_loc loc);
 
 static inline const struct ir_value_info *ir_info(const struct ir_func *f, struct ir_value v)
 {
