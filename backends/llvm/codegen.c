@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a replayed module to bytes and text: verification, the pass list, and
+ * code generation. The pass list is mem2reg alone: templates already are the
+ * code that is wanted, and every other list cost time and gained nothing.
+ */
+#include "backends/llvm/replay.h"
+
+#include <llvm-c/Analysis.h>
+#include <llvm-c/Error.h>
+#include <llvm-c/Target.h>
+#include <llvm-c/TargetMachine.h>
+#include <llvm-c/Transforms/PassBuilder.h>
+
+#include <string.h>
+
+#define PASSES "function(mem2reg)"
+
+struct codegen {
+	struct diag_context *cx;
+	struct replay_module replay;
+	LLVMTargetMachineRef machine;
+	bool failed;
+};
+
+static void fail(struct codegen *g, const char *what, const char *detail)
+{
+	diag_error(g->cx, LOC_NONE, DIAG_INTERNAL, "%s: %s", what, detail ? detail : "");
+	g->failed = true;
+}
+
+static void on_diagnostic(LLVMDiagnosticInfoRef info, void *user)
+{
+	struct codegen *g = user;
+	if (LLVMGetDiagInfoSeverity(info) != LLVMDSError)
+		return;
+	char *text = LLVMGetDiagInfoDescription(info);
+	fail(g, "LLVM", text);
+	LLVMDisposeMessage(text);
+}
+
+static const char *triple_of(enum target_arch arch)
+{
+	switch (arch) {
+	case ARCH_X86_64: return "x86_64-unknown-linux-gnu";
+	}
+	return "";
+}
+
+static void initialise(enum target_arch arch)
+{
+	switch (arch) {
+	case ARCH_X86_64:
+		LLVMInitializeX86TargetInfo();
+		LLVMInitializeX86Target();
+		LLVMInitializeX86TargetMC();
+		LLVMInitializeX86AsmPrinter();
+		LLVMInitializeX86AsmParser();
+		return;
+	}
+}
+
+static void create_machine(struct codegen *g)
+{
+	static const LLVMCodeGenOptLevel levels[] = {LLVMCodeGenLevelLess, LLVMCodeGenLevelDefault,
+	                                             LLVMCodeGenLevelDefault};
+	const struct llvm_options *o = g->replay.options;
+	const char *triple = triple_of(o->target->arch);
+	LLVMTargetRef target = NULL;
+	char *error = NULL;
+	initialise(o->target->arch);
+	if (LLVMGetTargetFromTriple(triple, &target, &error)) {
+		fail(g, "LLVM has no such target", error);
+		LLVMDisposeMessage(error);
+		return;
+	}
+	int level = o->opt_level < 0 ? 0 : o->opt_level > 2 ? 2 : o->opt_level;
+	g->machine = LLVMCreateTargetMachine(target, triple, o->target->llvm_cpu, o->target->llvm_features,
+	                                     levels[level], LLVMRelocPIC, LLVMCodeModelSmall);
+	if (!g->machine)
+		fail(g, "LLVM", "no target machine");
+}
+
+static void module_flag(struct codegen *g, const char *name, uint64_t value)
+{
+	LLVMTypeRef i32 = LLVMInt32TypeInContext(g->replay.context);
+	LLVMMetadataRef v = LLVMValueAsMetadata(LLVMConstInt(i32, value, 0));
+	LLVMAddModuleFlag(g->replay.module, LLVMModuleFlagBehaviorOverride, name, strlen(name), v);
+}
+
+/* Marks the object as built for control-flow protection, so that it does not switch it off for others. */
+static void module_flags(struct codegen *g)
+{
+	module_flag(g, "PIC Level", 2);
+	switch (g->replay.options->target->arch) {
+	case ARCH_X86_64:
+		module_flag(g, "cf-protection-branch", 1);
+		module_flag(g, "cf-protection-return", 1);
+		return;
+	}
+}
+
+static void create_module(struct codegen *g, const char *name)
+{
+	g->replay.context = LLVMContextCreate();
+	LLVMContextSetDiagnosticHandler(g->replay.context, on_diagnostic, g);
+	g->replay.module = LLVMModuleCreateWithNameInContext(name, g->replay.context);
+	LLVMSetTarget(g->replay.module, triple_of(g->replay.options->target->arch));
+	LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(g->machine);
+	LLVMSetModuleDataLayout(g->replay.module, layout);
+	LLVMDisposeTargetData(layout);
+	module_flags(g);
+}
+
+static void build(struct codegen *g)
+{
+	if (!replay_all(&g->replay))
+		fail(g, "replay", g->replay.error);
+}
+
+static void verify(struct codegen *g)
+{
+	char *error = NULL;
+	if (LLVMVerifyModule(g->replay.module, LLVMReturnStatusAction, &error))
+		fail(g, "LLVM's verifier", error);
+	LLVMDisposeMessage(error);
+}
+
+static void optimize(struct codegen *g)
+{
+	LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
+	LLVMErrorRef error = LLVMRunPasses(g->replay.module, PASSES, g->machine, options);
+	LLVMDisposePassBuilderOptions(options);
+	if (!error)
+		return;
+	char *text = LLVMGetErrorMessage(error);
+	fail(g, "LLVM's passes", text);
+	LLVMDisposeErrorMessage(text);
+}
+
+static void print_text(struct codegen *g, struct buf *out)
+{
+	if (!out)
+		return;
+	char *text = LLVMPrintModuleToString(g->replay.module);
+	buf_str(out, text);
+	LLVMDisposeMessage(text);
+}
+
+/* Code generation changes the module, so that each emission works on its own copy but the last. */
+static void emit(struct codegen *g, LLVMModuleRef module, LLVMCodeGenFileType kind, struct buf *out)
+{
+	LLVMMemoryBufferRef bytes = NULL;
+	char *error = NULL;
+	if (LLVMTargetMachineEmitToMemoryBuffer(g->machine, module, kind, &error, &bytes)) {
+		fail(g, "LLVM's code generation", error);
+		LLVMDisposeMessage(error);
+		return;
+	}
+	buf_bytes(out, LLVMGetBufferStart(bytes), LLVMGetBufferSize(bytes));
+	LLVMDisposeMemoryBuffer(bytes);
+}
+
+static void emit_assembly(struct codegen *g, struct buf *out)
+{
+	if (!out)
+		return;
+	LLVMModuleRef copy = LLVMCloneModule(g->replay.module);
+	LLVMSetTargetMachineAsmVerbosity(g->machine, 1);
+	emit(g, copy, LLVMAssemblyFile, out);
+	LLVMDisposeModule(copy);
+}
+
+static void dispose(struct codegen *g)
+{
+	if (g->replay.module)
+		LLVMDisposeModule(g->replay.module);
+	if (g->replay.context)
+		LLVMContextDispose(g->replay.context);
+	if (g->machine)
+		LLVMDisposeTargetMachine(g->machine);
+}
+
+static bool buffers_failed(const struct llvm_output *out)
+{
+	return (out->object && buf_failed(out->object)) || (out->text && buf_failed(out->text)) ||
+	       (out->assembly && buf_failed(out->assembly));
+}
+
+static void compile(struct codegen *g, const char *name, const struct llvm_output *out)
+{
+	create_machine(g);
+	if (g->failed)
+		return;
+	create_module(g, name);
+	build(g);
+	if (!g->failed)
+		verify(g);
+	if (!g->failed)
+		optimize(g);
+	if (g->failed)
+		return;
+	print_text(g, out->text);
+	emit_assembly(g, out->assembly);
+	if (out->object && !g->failed)
+		emit(g, g->replay.module, LLVMObjectFile, out->object);
+}
+
+enum tfmc_status llvm_compile(struct diag_context *cx, const struct kb_module *m, const char *name,
+                              const struct llvm_options *options, const struct llvm_output *out)
+{
+	struct arena arena;
+	arena_init(&arena);
+	struct codegen g = {.cx = cx, .replay = {.record = m, .options = options, .arena = &arena}};
+	compile(&g, name, out);
+	dispose(&g);
+	arena_destroy(&arena);
+	if (g.failed)
+		return TFMC_INTERNAL;
+	return buffers_failed(out) ? TFMC_NO_MEMORY : TFMC_OK;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Loads the very bytes of an object file into this process through LLJIT. What
+ * an object may call (memcpy, memset) is looked up in the process.
+ */
+#include "backends/backend.h"
+
+#include <llvm-c/Error.h>
+#include <llvm-c/Core.h>
+#include <llvm-c/LLJIT.h>
+#include <llvm-c/Target.h>
+#include <llvm/Config/llvm-config.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+struct backend_jit {
+	LLVMOrcLLJITRef jit;
+};
+
+static enum tfmc_status report(struct diag_context *cx, LLVMErrorRef error)
+{
+	char *text = LLVMGetErrorMessage(error);
+	diag_error(cx, LOC_NONE, DIAG_INTERNAL, "loading the object: %s", text);
+	LLVMDisposeErrorMessage(text);
+	return TFMC_INTERNAL;
+}
+
+static LLVMErrorRef add_process_symbols(LLVMOrcLLJITRef jit)
+{
+	LLVMOrcDefinitionGeneratorRef generator = NULL;
+	LLVMErrorRef error = LLVMOrcCreateDynamicLibrarySearchGeneratorForProcess(
+	        &generator, LLVMOrcLLJITGetGlobalPrefix(jit), NULL, NULL);
+	if (!error)
+		LLVMOrcJITDylibAddGenerator(LLVMOrcLLJITGetMainJITDylib(jit), generator);
+	return error;
+}
+
+static LLVMErrorRef load(struct backend_jit *j, const struct buf *object)
+{
+	LLVMInitializeX86TargetInfo();
+	LLVMInitializeX86Target();
+	LLVMInitializeX86TargetMC();
+	LLVMInitializeX86AsmPrinter();
+	LLVMErrorRef error = LLVMOrcCreateLLJIT(&j->jit, NULL);
+	if (error)
+		return error;
+	error = add_process_symbols(j->jit);
+	if (error)
+		return error;
+	LLVMMemoryBufferRef bytes =
+	        LLVMCreateMemoryBufferWithMemoryRangeCopy(object->data, object->len, "object");
+	return LLVMOrcLLJITAddObjectFile(j->jit, LLVMOrcLLJITGetMainJITDylib(j->jit), bytes);
+}
+
+enum tfmc_status backend_jit_load(struct diag_context *cx, const struct buf *object, struct backend_jit **out)
+{
+	*out = NULL;
+	struct backend_jit *j = calloc(1, sizeof(*j));
+	if (!j)
+		return TFMC_NO_MEMORY;
+	LLVMErrorRef error = load(j, object);
+	if (error) {
+		backend_jit_destroy(j);
+		return report(cx, error);
+	}
+	*out = j;
+	return TFMC_OK;
+}
+
+void backend_jit_destroy(struct backend_jit *jit)
+{
+	if (!jit)
+		return;
+	if (jit->jit)
+		LLVMConsumeError(LLVMOrcDisposeLLJIT(jit->jit));
+	free(jit);
+}
+
+void *backend_jit_symbol(const struct backend_jit *jit, const char *symbol)
+{
+	LLVMOrcExecutorAddress at = 0;
+	LLVMErrorRef error = LLVMOrcLLJITLookup(jit->jit, &at, symbol);
+	if (error) {
+		LLVMConsumeError(error);
+		return NULL;
+	}
+	return (void *)(uintptr_t)at;
+}
+
+/* The address of the symbol name_suffix goes to the pointer at `out`. */
+static bool find(const struct backend_jit *jit, const char *name, const char *suffix, void *out)
+{
+	struct buf symbol;
+	buf_init(&symbol);
+	buf_printf(&symbol, "%s_%s", name, suffix);
+	void *at = buf_failed(&symbol) ? NULL : backend_jit_symbol(jit, symbol.data);
+	buf_destroy(&symbol);
+	memcpy(out, &at, sizeof(at));
+	return at != NULL;
+}
+
+bool backend_jit_model(const struct backend_jit *jit, const char *name, struct tfmc_model *out)
+{
+	memset(out, 0, sizeof(*out));
+	return find(jit, name, "record", &out->record) && find(jit, name, "init", &out->init) &&
+	       find(jit, name, "call", &out->call) && find(jit, name, "reset", &out->reset) &&
+	       find(jit, name, "trim", &out->trim) && find(jit, name, "arena_bytes", &out->arena_size) &&
+	       find(jit, name, "state_bytes", &out->state_size);
+}
+
+const char *backend_llvm_version(void)
+{
+	return LLVM_VERSION_STRING;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From the kernel builder's record to ELF bytes. This header shows no LLVM
+ * types; LLVM-C headers are included in this folder only. Every call has its
+ * own LLVM context, so that compilations do not share anything.
+ */
+#ifndef TFMC_BACKENDS_LLVM_LLVM_H
+#define TFMC_BACKENDS_LLVM_LLVM_H
+
+#include "backends/kernel/record.h"
+#include "ir/target/target.h"
+
+struct llvm_options {
+	const struct target *target;
+	/* Functions that must run on every processor of the architecture, whatever the target is. */
+	const char *const *baseline;
+	size_t n_baseline;
+	int opt_level; /* 0, 1, 2: effort of code generation */
+};
+
+/* Initialised by the caller; NULL members are not produced. */
+struct llvm_output {
+	struct buf *object, *text, *assembly;
+};
+
+/*
+ * Compiles a verified record. Symbols that are used but not defined in it become
+ * hidden external data. TFMC_INTERNAL after a diagnostic when LLVM refuses.
+ */
+TFMC_MUST_USE enum tfmc_status llvm_compile(struct diag_context *cx, const struct kb_module *m,
+                                            const char *name, const struct llvm_options *options,
+                                            const struct llvm_output *out);
+
+#endif

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Replays a kernel builder's record as an LLVM module: data, functions with
+ * their attributes, and one instruction after another. All functions are
+ * declared before the first body, so that calls need no order.
+ */
+#include "backends/llvm/replay.h"
+
+#include <string.h>
+
+void replay_fail(struct replay_module *m, const char *what)
+{
+	if (!m->error)
+		m->error = what;
+}
+
+LLVMTypeRef replay_scalar(const struct replay_module *m, enum kb_scalar s)
+{
+	switch (s) {
+	case KB_VOID: return LLVMVoidTypeInContext(m->context);
+	case KB_BOOL: return LLVMInt1TypeInContext(m->context);
+	case KB_I8:
+	case KB_U8: return LLVMInt8TypeInContext(m->context);
+	case KB_I16: return LLVMInt16TypeInContext(m->context);
+	case KB_I32: return LLVMInt32TypeInContext(m->context);
+	case KB_I64: return LLVMInt64TypeInContext(m->context);
+	case KB_F16: return LLVMHalfTypeInContext(m->context);
+	case KB_BF16: return LLVMBFloatTypeInContext(m->context);
+	case KB_F32: return LLVMFloatTypeInContext(m->context);
+	case KB_F64: return LLVMDoubleTypeInContext(m->context);
+	case KB_PTR: return LLVMPointerTypeInContext(m->context, 0);
+	}
+	return NULL;
+}
+
+LLVMTypeRef replay_type(const struct replay_module *m, struct kb_type t)
+{
+	LLVMTypeRef s = replay_scalar(m, t.scalar);
+	return t.lanes > 1 ? LLVMVectorType(s, (unsigned)t.lanes) : s;
+}
+
+bool replay_is_float(enum kb_scalar s)
+{
+	return s == KB_F16 || s == KB_BF16 || s == KB_F32 || s == KB_F64;
+}
+
+LLVMValueRef replay_intrinsic(struct replay *r, const char *name, LLVMTypeRef *types, size_t n_types,
+                              LLVMValueRef *args, unsigned n_args)
+{
+	struct replay_module *m = r->module;
+	unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+	LLVMValueRef fn = LLVMGetIntrinsicDeclaration(m->module, id, types, n_types);
+	LLVMTypeRef type = LLVMIntrinsicGetType(m->context, id, types, n_types);
+	return LLVMBuildCall2(r->builder, type, fn, args, n_args, "");
+}
+
+/* --- attributes ---------------------------------------------------------------------------------------- */
+
+static void enum_attribute(const struct replay_module *m, LLVMValueRef fn, LLVMAttributeIndex at,
+                           const char *name, uint64_t value)
+{
+	unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
+	LLVMAddAttributeAtIndex(fn, at, LLVMCreateEnumAttribute(m->context, kind, value));
+}
+
+static void text_attribute(const struct replay_module *m, LLVMValueRef fn, const char *key, const char *value)
+{
+	LLVMAttributeRef a = LLVMCreateStringAttribute(m->context, key, (unsigned)strlen(key), value,
+	                                               (unsigned)strlen(value));
+	LLVMAddAttributeAtIndex(fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, a);
+}
+
+static bool is_baseline(const struct llvm_options *o, const char *name)
+{
+	for (size_t i = 0; i < o->n_baseline; i++)
+		if (!strcmp(o->baseline[i], name))
+			return true;
+	return false;
+}
+
+static const char *baseline_cpu(enum target_arch arch)
+{
+	switch (arch) {
+	case ARCH_X86_64: return "x86-64";
+	}
+	return "";
+}
+
+/* Equal strings on all functions of a variant, or LLVM would refuse to inline and split vectors. */
+static void function_attributes(const struct replay_module *m, LLVMValueRef fn, const char *name)
+{
+	const struct target *t = m->options->target;
+	LLVMAttributeIndex at = (LLVMAttributeIndex)LLVMAttributeFunctionIndex;
+	bool baseline = is_baseline(m->options, name);
+	enum_attribute(m, fn, at, "nounwind", 0);
+	enum_attribute(m, fn, at, "uwtable", 2); /* an .eh_frame for debuggers and C++ callers */
+	text_attribute(m, fn, "frame-pointer", "none");
+	text_attribute(m, fn, "no-builtins", ""); /* loops that copy stay loops */
+	text_attribute(m, fn, "target-cpu", baseline ? baseline_cpu(t->arch) : t->llvm_cpu);
+	if (!baseline && t->llvm_features[0])
+		text_attribute(m, fn, "target-features", t->llvm_features);
+	if (!baseline && t->lanes == 16) {
+		text_attribute(m, fn, "min-legal-vector-width", "512");
+		text_attribute(m, fn, "prefer-vector-width", "512");
+	}
+}
+
+static void param_attributes(const struct replay_module *m, LLVMValueRef fn, unsigned number, int flags)
+{
+	enum_attribute(m, fn, number + 1, "noundef", 0);
+	if (flags & KB_NOALIAS)
+		enum_attribute(m, fn, number + 1, "noalias", 0);
+	if (flags & KB_READONLY)
+		enum_attribute(m, fn, number + 1, "readonly", 0);
+}
+
+/* --- module level -----------------------------------------------------------------------------------------
+ */
+
+static void declare(struct replay_module *m, const struct kb_func *f)
+{
+	LLVMTypeRef *types = ARENA_ARRAY(m->arena, LLVMTypeRef, f->n_insts + 1);
+	unsigned n = 0;
+	if (!types)
+		return;
+	while (n < f->n_insts && f->insts[n].op == KBO_PARAM) {
+		types[n] = replay_type(m, f->insts[n].type);
+		n++;
+	}
+	LLVMTypeRef type = LLVMFunctionType(replay_scalar(m, f->result), types, n, 0);
+	LLVMValueRef fn = LLVMAddFunction(m->module, f->name, type);
+	if (f->linkage == KB_INTERNAL)
+		LLVMSetLinkage(fn, LLVMInternalLinkage);
+	function_attributes(m, fn, f->name);
+	for (unsigned i = 0; i < n; i++) {
+		LLVMValueRef p = LLVMGetParam(fn, i);
+		LLVMSetValueName2(p, f->insts[i].name, strlen(f->insts[i].name));
+		param_attributes(m, fn, i, f->insts[i].sub);
+	}
+}
+
+static void define_data(struct replay_module *m, const struct kb_data_item *d)
+{
+	LLVMValueRef bytes = LLVMConstStringInContext2(m->context, d->bytes, d->n, 1);
+	LLVMValueRef g = LLVMAddGlobal(m->module, LLVMTypeOf(bytes), d->name);
+	LLVMSetInitializer(g, bytes);
+	LLVMSetGlobalConstant(g, 1);
+	LLVMSetAlignment(g, (unsigned)d->align);
+	if (d->linkage == KB_INTERNAL)
+		LLVMSetLinkage(g, LLVMInternalLinkage);
+}
+
+/* --- functions --------------------------------------------------------------------------------------------
+ */
+
+static LLVMValueRef replay_inst(struct replay *r, const struct kb_inst *i)
+{
+	switch (i->op) {
+	case KBO_PARAM: return LLVMGetParam(r->function, r->n_params++);
+	case KBO_COMMENT: return NULL;
+	case KBO_RETURN:
+	case KBO_CALL:
+	case KBO_CALL_PTR:
+	case KBO_LOOP:
+	case KBO_END_LOOP:
+	case KBO_FOREVER:
+	case KBO_BREAK_IF:
+	case KBO_END_FOREVER:
+	case KBO_IF:
+	case KBO_ELSE:
+	case KBO_END_IF: return replay_control(r, i);
+	case KBO_FUNC_ADDR:
+	case KBO_STRING:
+	case KBO_SYMBOL:
+	case KBO_VAR:
+	case KBO_GET:
+	case KBO_SET:
+	case KBO_LOCAL:
+	case KBO_LOAD:
+	case KBO_STORE:
+	case KBO_LOAD_SPLAT:
+	case KBO_LOAD_PART:
+	case KBO_STORE_PART:
+	case KBO_PTR_ADD:
+	case KBO_PREFETCH:
+	case KBO_ATOMIC_LOAD:
+	case KBO_ATOMIC_STORE:
+	case KBO_ATOMIC_ADD: return replay_memory(r, i);
+	case KBO_CONST_INT:
+	case KBO_CONST_FLOAT:
+	case KBO_NULL:
+	case KBO_LANE_IDS:
+	case KBO_BIN:
+	case KBO_UN:
+	case KBO_FMA:
+	case KBO_CMP:
+	case KBO_SELECT:
+	case KBO_SPLAT:
+	case KBO_LANE:
+	case KBO_CVT:
+	case KBO_BITCAST:
+	case KBO_SHUFFLE:
+	case KBO_REDUCE:
+	case KBO_PAUSE:
+	case KBO_CPUID:
+	case KBO_XGETBV: return replay_arith(r, i);
+	}
+	return NULL;
+}
+
+static bool has_result(const struct kb_inst *i)
+{
+	return i->result && i->op != KBO_VAR;
+}
+
+static void replay_body(struct replay *r)
+{
+	const struct kb_func *f = r->record;
+	for (size_t i = 0; i < f->n_insts; i++) {
+		const struct kb_inst *inst = &f->insts[i];
+		LLVMValueRef v = replay_inst(r, inst);
+		if (has_result(inst))
+			r->values[inst->result] = v;
+	}
+	LLVMBasicBlockRef last = LLVMGetInsertBlock(r->builder);
+	if (LLVMGetBasicBlockTerminator(last))
+		return;
+	if (f->result == KB_VOID)
+		LLVMBuildRetVoid(r->builder);
+	else
+		LLVMBuildUnreachable(r->builder);
+}
+
+static void replay_function(struct replay_module *m, const struct kb_func *f)
+{
+	struct replay r = {.module = m, .record = f, .function = LLVMGetNamedFunction(m->module, f->name)};
+	r.values = ARENA_ARRAY(m->arena, LLVMValueRef, f->n_values + 1);
+	r.vars = ARENA_ARRAY(m->arena, LLVMValueRef, f->n_vars + 1);
+	if (!r.function || !r.values || !r.vars) {
+		replay_fail(m, "a function was not declared");
+		return;
+	}
+	LLVMBasicBlockRef entry = LLVMAppendBasicBlockInContext(m->context, r.function, "entry");
+	LLVMBasicBlockRef start = LLVMAppendBasicBlockInContext(m->context, r.function, "start");
+	r.entry = LLVMCreateBuilderInContext(m->context);
+	r.builder = LLVMCreateBuilderInContext(m->context);
+	LLVMPositionBuilderAtEnd(r.entry, entry);
+	LLVMPositionBuilderBefore(r.entry, LLVMBuildBr(r.entry, start));
+	LLVMPositionBuilderAtEnd(r.builder, start);
+	replay_body(&r);
+	LLVMDisposeBuilder(r.builder);
+	LLVMDisposeBuilder(r.entry);
+}
+
+bool replay_all(struct replay_module *m)
+{
+	for (size_t i = 0; i < kb_data_count(m->record); i++)
+		define_data(m, kb_data_at(m->record, i));
+	for (size_t i = 0; i < kb_func_count(m->record); i++)
+		declare(m, kb_func_at(m->record, i));
+	for (size_t i = 0; i < kb_func_count(m->record) && !m->error; i++)
+		replay_function(m, kb_func_at(m->record, i));
+	if (arena_failed(m->arena))
+		replay_fail(m, "no memory");
+	return m->error == NULL;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The replay of a record as LLVM IR: what its files share. One struct per
+ * function under construction; values, variables and open constructs are
+ * looked up by the record's numbers.
+ */
+#ifndef TFMC_BACKENDS_LLVM_REPLAY_H
+#define TFMC_BACKENDS_LLVM_REPLAY_H
+
+#include <llvm-c/Core.h>
+
+#include "backends/llvm/llvm.h"
+
+struct replay_module {
+	const struct kb_module *record;
+	const struct llvm_options *options;
+	LLVMContextRef context;
+	LLVMModuleRef module;
+	struct arena *arena; /* for the time of the replay */
+	const char *error;   /* the first thing that does not fit, NULL: none */
+};
+
+/* A loop, forever or if that is open. */
+struct replay_scope {
+	enum kb_opcode op;
+	LLVMBasicBlockRef body; /* loops: where to go on */
+	LLVMBasicBlockRef exit; /* loops: behind; if: the else block, then the block behind */
+	LLVMValueRef index, hi; /* LOOP */
+	int64_t step;
+};
+
+struct replay {
+	struct replay_module *module;
+	const struct kb_func *record;
+	LLVMValueRef function;
+	LLVMBuilderRef builder; /* at the current end */
+	LLVMBuilderRef entry;   /* before the terminator of the entry block: allocas */
+	LLVMValueRef *values;   /* [n_values] */
+	LLVMValueRef *vars;     /* [n_vars]: allocas */
+	unsigned n_params;      /* met so far */
+	struct {
+		struct replay_scope *items;
+		size_t n, cap;
+	} scopes;
+};
+
+LLVMTypeRef replay_scalar(const struct replay_module *m, enum kb_scalar s);
+LLVMTypeRef replay_type(const struct replay_module *m, struct kb_type t);
+bool replay_is_float(enum kb_scalar s);
+/* Integer constant, splat over the lanes of t (f32 and f16 kinds of the same width: as integers). */
+LLVMValueRef replay_int(const struct replay_module *m, struct kb_type t, int64_t v);
+/* Call of the intrinsic `name`, overloaded on `n_types` types. */
+LLVMValueRef replay_intrinsic(struct replay *r, const char *name, LLVMTypeRef *types, size_t n_types,
+                              LLVMValueRef *args, unsigned n_args);
+LLVMValueRef replay_splat(struct replay *r, LLVMValueRef scalar, int lanes);
+static inline LLVMValueRef replay_arg(const struct replay *r, const struct kb_inst *i, size_t n)
+{
+	return r->values[i->args[n].id];
+}
+static inline struct kb_type replay_arg_type(const struct replay *r, const struct kb_inst *i, size_t n)
+{
+	return r->record->types[i->args[n].id];
+}
+
+/* Remembers what does not fit; the replay goes on with undefined values. */
+void replay_fail(struct replay_module *m, const char *what);
+
+/* Each replays instructions of its kind; the value of the result, NULL when there is none. */
+LLVMValueRef replay_control(struct replay *r, const struct kb_inst *i);
+LLVMValueRef replay_memory(struct replay *r, const struct kb_inst *i);
+LLVMValueRef replay_arith(struct replay *r, const struct kb_inst *i);
+/* Value conversion from type `from`. */
+LLVMValueRef replay_convert(struct replay *r, LLVMValueRef v, struct kb_type from, struct kb_type to);
+
+/* Fills the module: data, declarations, bodies. False after replay_fail. */
+bool replay_all(struct replay_module *m);
+
+#endif

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Replay of constants, arithmetic and vectors. min and max are compare and
+ * select (their NaN rule is that of the builder, and it is one instruction);
+ * no fast-math flags anywhere: the same bits for every schedule.
+ */
+#include "backends/llvm/replay.h"
+
+#include <string.h>
+
+LLVMValueRef replay_splat(struct replay *r, LLVMValueRef scalar, int lanes)
+{
+	if (lanes == 1)
+		return scalar;
+	LLVMTypeRef i32 = replay_scalar(r->module, KB_I32);
+	LLVMValueRef none = LLVMGetPoison(LLVMVectorType(LLVMTypeOf(scalar), (unsigned)lanes));
+	LLVMValueRef one = LLVMBuildInsertElement(r->builder, none, scalar, LLVMConstNull(i32), "");
+	LLVMValueRef zeros = LLVMConstNull(LLVMVectorType(i32, (unsigned)lanes));
+	return LLVMBuildShuffleVector(r->builder, one, none, zeros, "");
+}
+
+static LLVMValueRef const_splat(LLVMValueRef scalar, int lanes)
+{
+	LLVMValueRef all[KB_LANES_MAX];
+	if (lanes == 1)
+		return scalar;
+	for (int i = 0; i < lanes; i++)
+		all[i] = scalar;
+	return LLVMConstVector(all, (unsigned)lanes);
+}
+
+LLVMValueRef replay_int(const struct replay_module *m, struct kb_type t, int64_t v)
+{
+	return const_splat(LLVMConstInt(replay_scalar(m, t.scalar), (unsigned long long)v, 1), t.lanes);
+}
+
+static LLVMValueRef lane_ids(struct replay *r, int lanes)
+{
+	LLVMValueRef ids[KB_LANES_MAX];
+	for (int i = 0; i < lanes; i++)
+		ids[i] = replay_int(r->module, KB_I32_T, i);
+	return lanes == 1 ? ids[0] : LLVMConstVector(ids, (unsigned)lanes);
+}
+
+/* --- two operands --------------------------------------------------------------------------------------- */
+
+static LLVMRealPredicate float_predicate(enum kb_cmp op)
+{
+	switch (op) {
+	case KB_LT: return LLVMRealOLT;
+	case KB_LE: return LLVMRealOLE;
+	case KB_GT: return LLVMRealOGT;
+	case KB_GE: return LLVMRealOGE;
+	case KB_EQ: return LLVMRealOEQ;
+	case KB_NE: return LLVMRealUNE;
+	}
+	return LLVMRealPredicateFalse;
+}
+
+static LLVMIntPredicate int_predicate(enum kb_cmp op, bool is_unsigned)
+{
+	switch (op) {
+	case KB_LT: return is_unsigned ? LLVMIntULT : LLVMIntSLT;
+	case KB_LE: return is_unsigned ? LLVMIntULE : LLVMIntSLE;
+	case KB_GT: return is_unsigned ? LLVMIntUGT : LLVMIntSGT;
+	case KB_GE: return is_unsigned ? LLVMIntUGE : LLVMIntSGE;
+	case KB_EQ: return LLVMIntEQ;
+	case KB_NE: return LLVMIntNE;
+	}
+	return LLVMIntEQ;
+}
+
+static LLVMValueRef compare(struct replay *r, enum kb_scalar s, enum kb_cmp op, LLVMValueRef a,
+                            LLVMValueRef b)
+{
+	if (replay_is_float(s))
+		return LLVMBuildFCmp(r->builder, float_predicate(op), a, b, "");
+	return LLVMBuildICmp(r->builder, int_predicate(op, s == KB_U8 || s == KB_PTR), a, b, "");
+}
+
+/* a op b ? a : b */
+static LLVMValueRef pick(struct replay *r, enum kb_scalar s, enum kb_cmp op, LLVMValueRef a, LLVMValueRef b)
+{
+	return LLVMBuildSelect(r->builder, compare(r, s, op, a, b), a, b, "");
+}
+
+static LLVMValueRef bin(struct replay *r, enum kb_scalar s, enum kb_bin op, LLVMValueRef a, LLVMValueRef b)
+{
+	LLVMBuilderRef build = r->builder;
+	bool is_float = replay_is_float(s), is_unsigned = s == KB_U8;
+	switch (op) {
+	case KB_ADD: return is_float ? LLVMBuildFAdd(build, a, b, "") : LLVMBuildAdd(build, a, b, "");
+	case KB_SUB: return is_float ? LLVMBuildFSub(build, a, b, "") : LLVMBuildSub(build, a, b, "");
+	case KB_MUL: return is_float ? LLVMBuildFMul(build, a, b, "") : LLVMBuildMul(build, a, b, "");
+	case KB_DIV:
+		if (is_float)
+			return LLVMBuildFDiv(build, a, b, "");
+		return is_unsigned ? LLVMBuildUDiv(build, a, b, "") : LLVMBuildSDiv(build, a, b, "");
+	case KB_REM: return is_unsigned ? LLVMBuildURem(build, a, b, "") : LLVMBuildSRem(build, a, b, "");
+	case KB_MIN: return pick(r, s, KB_LT, a, b);
+	case KB_MAX: return pick(r, s, KB_GT, a, b);
+	case KB_AND: return LLVMBuildAnd(build, a, b, "");
+	case KB_OR: return LLVMBuildOr(build, a, b, "");
+	case KB_XOR: return LLVMBuildXor(build, a, b, "");
+	case KB_SHL: return LLVMBuildShl(build, a, b, "");
+	case KB_SHR: return LLVMBuildLShr(build, a, b, "");
+	case KB_SAR: return LLVMBuildAShr(build, a, b, "");
+	}
+	return NULL;
+}
+
+static LLVMValueRef un_intrinsic(struct replay *r, const char *name, LLVMValueRef a)
+{
+	LLVMTypeRef type = LLVMTypeOf(a);
+	return replay_intrinsic(r, name, &type, 1, &a, 1);
+}
+
+static LLVMValueRef un(struct replay *r, enum kb_scalar s, enum kb_un op, LLVMValueRef a)
+{
+	bool is_float = replay_is_float(s);
+	switch (op) {
+	case KB_NEG: return is_float ? LLVMBuildFNeg(r->builder, a, "") : LLVMBuildNeg(r->builder, a, "");
+	case KB_ABS:
+		if (is_float)
+			return un_intrinsic(r, "llvm.fabs", a);
+		return pick(r, s, KB_GT, a, LLVMBuildNeg(r->builder, a, ""));
+	case KB_SQRT: return un_intrinsic(r, "llvm.sqrt", a);
+	case KB_FLOOR: return un_intrinsic(r, "llvm.floor", a);
+	case KB_CEIL: return un_intrinsic(r, "llvm.ceil", a);
+	case KB_NOT: return LLVMBuildNot(r->builder, a, "");
+	}
+	return NULL;
+}
+
+/* llvm.fma without the instruction would become a call; llvm.fmuladd becomes two instructions there. */
+static LLVMValueRef multiply_add(struct replay *r, const struct kb_inst *i)
+{
+	LLVMTypeRef type = replay_type(r->module, i->type);
+	LLVMValueRef args[] = {replay_arg(r, i, 0), replay_arg(r, i, 1), replay_arg(r, i, 2)};
+	const char *name = r->module->options->target->has_fma ? "llvm.fma" : "llvm.fmuladd";
+	return replay_intrinsic(r, name, &type, 1, args, 3);
+}
+
+/* --- vectors -----------------------------------------------------------------------------------------------
+ */
+
+static LLVMValueRef shuffle(struct replay *r, const struct kb_inst *i)
+{
+	LLVMValueRef mask[KB_LANES_MAX];
+	LLVMValueRef a = replay_arg(r, i, 0);
+	LLVMValueRef b = i->n_args > 1 ? replay_arg(r, i, 1) : LLVMGetPoison(LLVMTypeOf(a));
+	int from = replay_arg_type(r, i, 0).lanes;
+	for (int k = 0; k < i->type.lanes; k++)
+		mask[k] = replay_int(r->module, KB_I32_T, i->lanes[k]);
+	if (i->type.lanes == 1) {
+		LLVMValueRef source = i->lanes[0] < from ? a : b;
+		LLVMValueRef lane = replay_int(r->module, KB_I32_T, i->lanes[0] % from);
+		return from == 1 ? source : LLVMBuildExtractElement(r->builder, source, lane, "");
+	}
+	if (from == 1)
+		return replay_splat(r, a, i->type.lanes);
+	return LLVMBuildShuffleVector(r->builder, a, b, LLVMConstVector(mask, (unsigned)i->type.lanes), "");
+}
+
+/* Lanes [from, from + n) of a vector. */
+static LLVMValueRef part(struct replay *r, LLVMValueRef v, int from, int n)
+{
+	LLVMValueRef mask[KB_LANES_MAX];
+	for (int k = 0; k < n; k++)
+		mask[k] = replay_int(r->module, KB_I32_T, from + k);
+	if (n == 1)
+		return LLVMBuildExtractElement(r->builder, v, mask[0], "");
+	LLVMValueRef none = LLVMGetPoison(LLVMTypeOf(v));
+	return LLVMBuildShuffleVector(r->builder, v, none, LLVMConstVector(mask, (unsigned)n), "");
+}
+
+/* The lower half op the upper half, until one lane is left. */
+static LLVMValueRef reduce(struct replay *r, const struct kb_inst *i)
+{
+	LLVMValueRef v = replay_arg(r, i, 0);
+	int lanes = replay_arg_type(r, i, 0).lanes;
+	for (int n = lanes / 2; n >= 1; n /= 2)
+		v = bin(r, i->type.scalar, (enum kb_bin)i->sub, part(r, v, 0, n), part(r, v, n, n));
+	return v;
+}
+
+/* --- the machine
+ * --------------------------------------------------------------------------------------------- */
+
+static void build_pause(struct replay *r)
+{
+	switch (r->module->options->target->arch) {
+	case ARCH_X86_64: replay_intrinsic(r, "llvm.x86.sse2.pause", NULL, 0, NULL, 0); return;
+	}
+}
+
+static LLVMValueRef assembly(struct replay *r, const char *text, const char *constraints, LLVMTypeRef result,
+                             LLVMValueRef *args, unsigned n)
+{
+	LLVMTypeRef types[4];
+	for (unsigned i = 0; i < n; i++)
+		types[i] = LLVMTypeOf(args[i]);
+	LLVMTypeRef type = LLVMFunctionType(result, types, n, 0);
+	LLVMValueRef code = LLVMGetInlineAsm(type, text, strlen(text), constraints, strlen(constraints), 1, 0,
+	                                     LLVMInlineAsmDialectATT, 0);
+	return LLVMBuildCall2(r->builder, type, code, args, n, "");
+}
+
+static LLVMValueRef cpuid(struct replay *r, const struct kb_inst *i)
+{
+	LLVMTypeRef i32 = replay_scalar(r->module, KB_I32);
+	LLVMTypeRef four[] = {i32, i32, i32, i32};
+	LLVMTypeRef result = LLVMStructTypeInContext(r->module->context, four, 4, 0);
+	LLVMValueRef args[] = {replay_int(r->module, KB_I32_T, i->imm),
+	                       replay_int(r->module, KB_I32_T, i->align)};
+	LLVMValueRef all = assembly(
+	        r, "cpuid", "={ax},={bx},={cx},={dx},{ax},{cx},~{dirflag},~{fpsr},~{flags}", result, args, 2);
+	return LLVMBuildExtractValue(r->builder, all, (unsigned)i->sub, "");
+}
+
+/* Spelled as bytes: the assembler accepts the name only with a feature that baseline code does not have. */
+static LLVMValueRef xgetbv(struct replay *r)
+{
+	LLVMTypeRef i32 = replay_scalar(r->module, KB_I32);
+	LLVMTypeRef two[] = {i32, i32};
+	LLVMTypeRef result = LLVMStructTypeInContext(r->module->context, two, 2, 0);
+	LLVMValueRef zero = replay_int(r->module, KB_I32_T, 0);
+	LLVMValueRef all = assembly(r, ".byte 0x0f, 0x01, 0xd0",
+	                            "={ax},={dx},{cx},~{dirflag},~{fpsr},~{flags}", result, &zero, 1);
+	return LLVMBuildExtractValue(r->builder, all, 0, "");
+}
+
+/* --- dispatch
+ * --------------------------------------------------------------------------------------------------- */
+
+static LLVMValueRef constant(struct replay *r, const struct kb_inst *i)
+{
+	LLVMTypeRef type = replay_type(r->module, i->type);
+	if (i->op == KBO_CONST_INT && replay_is_float(i->type.scalar))
+		return LLVMConstNull(type);
+	if (i->op == KBO_CONST_INT)
+		return replay_int(r->module, i->type, i->imm);
+	if (i->op == KBO_CONST_FLOAT)
+		return LLVMConstReal(type, i->fimm);
+	if (i->op == KBO_NULL)
+		return LLVMConstNull(type);
+	return lane_ids(r, i->type.lanes);
+}
+
+static LLVMValueRef replay_vector(struct replay *r, const struct kb_inst *i)
+{
+	if (i->op == KBO_SPLAT)
+		return replay_splat(r, replay_arg(r, i, 0), i->type.lanes);
+	if (i->op == KBO_LANE)
+		return part(r, replay_arg(r, i, 0), i->sub, 1);
+	if (i->op == KBO_SHUFFLE)
+		return shuffle(r, i);
+	if (i->op == KBO_REDUCE)
+		return reduce(r, i);
+	if (i->op == KBO_CVT)
+		return replay_convert(r, replay_arg(r, i, 0), replay_arg_type(r, i, 0), i->type);
+	return LLVMBuildBitCast(r->builder, replay_arg(r, i, 0), replay_type(r->module, i->type), "");
+}
+
+LLVMValueRef replay_arith(struct replay *r, const struct kb_inst *i)
+{
+	enum kb_scalar s = i->type.scalar;
+	if (i->op == KBO_BIN)
+		return bin(r, s, (enum kb_bin)i->sub, replay_arg(r, i, 0), replay_arg(r, i, 1));
+	if (i->op == KBO_UN)
+		return un(r, s, (enum kb_un)i->sub, replay_arg(r, i, 0));
+	if (i->op == KBO_FMA)
+		return multiply_add(r, i);
+	if (i->op == KBO_CMP)
+		return compare(r, replay_arg_type(r, i, 0).scalar, (enum kb_cmp)i->sub, replay_arg(r, i, 0),
+		               replay_arg(r, i, 1));
+	if (i->op == KBO_SELECT)
+		return LLVMBuildSelect(r->builder, replay_arg(r, i, 0), replay_arg(r, i, 1),
+		                       replay_arg(r, i, 2), "");
+	if (i->op == KBO_CONST_INT || i->op == KBO_CONST_FLOAT || i->op == KBO_NULL || i->op == KBO_LANE_IDS)
+		return constant(r, i);
+	if (i->op == KBO_CPUID)
+		return cpuid(r, i);
+	if (i->op == KBO_XGETBV)
+		return xgetbv(r);
+	if (i->op == KBO_PAUSE) {
+		build_pause(r);
+		return NULL;
+	}
+	return replay_vector(r, i);
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Replay of memory: variables and local arrays as allocas of the entry block,
+ * loads and stores. The constant displacement stays a second address step, so
+ * that instruction selection folds it into the instruction. No address is
+ * `inbounds`: prefetches and panel walks may point behind their tensor.
+ */
+#include "backends/llvm/replay.h"
+
+#include <string.h>
+
+static LLVMValueRef step(struct replay *r, LLVMTypeRef element, LLVMValueRef ptr, LLVMValueRef index)
+{
+	if (LLVMIsConstant(index) && LLVMIsNull(index))
+		return ptr;
+	return LLVMBuildGEP2(r->builder, element, ptr, &index, 1, "");
+}
+
+/* ptr + (index + disp) elements. */
+static LLVMValueRef address(struct replay *r, enum kb_scalar s, LLVMValueRef ptr, LLVMValueRef index,
+                            int64_t disp)
+{
+	LLVMTypeRef element = replay_scalar(r->module, s);
+	LLVMValueRef base = step(r, element, ptr, index);
+	return step(r, element, base, replay_int(r->module, KB_INDEX_T, disp));
+}
+
+static LLVMValueRef build_load(struct replay *r, const struct kb_inst *i, struct kb_type type)
+{
+	LLVMValueRef at = address(r, type.scalar, replay_arg(r, i, 0), replay_arg(r, i, 1), i->imm);
+	LLVMValueRef v = LLVMBuildLoad2(r->builder, replay_type(r->module, type), at, "");
+	LLVMSetAlignment(v, (unsigned)i->align);
+	return v;
+}
+
+static void build_store(struct replay *r, const struct kb_inst *i)
+{
+	LLVMValueRef at = address(r, i->type.scalar, replay_arg(r, i, 1), replay_arg(r, i, 2), i->imm);
+	LLVMValueRef v = LLVMBuildStore(r->builder, replay_arg(r, i, 0), at);
+	LLVMSetAlignment(v, (unsigned)i->align);
+}
+
+/* The first n of `lanes` lanes. */
+static LLVMValueRef first_lanes(struct replay *r, int n, int lanes)
+{
+	LLVMValueRef bits[KB_LANES_MAX];
+	LLVMTypeRef type = replay_scalar(r->module, KB_BOOL);
+	for (int k = 0; k < lanes; k++)
+		bits[k] = LLVMConstInt(type, k < n, 0);
+	return LLVMConstVector(bits, (unsigned)lanes);
+}
+
+static LLVMValueRef load_part(struct replay *r, const struct kb_inst *i)
+{
+	LLVMTypeRef type = replay_type(r->module, i->type);
+	LLVMTypeRef types[] = {type, replay_scalar(r->module, KB_PTR)};
+	LLVMValueRef args[] = {
+	        address(r, i->type.scalar, replay_arg(r, i, 0), replay_arg(r, i, 1), i->imm),
+	        replay_int(r->module, KB_I32_T, i->align),
+	        first_lanes(r, i->sub, i->type.lanes),
+	        LLVMConstNull(type),
+	};
+	return replay_intrinsic(r, "llvm.masked.load", types, 2, args, 4);
+}
+
+static void store_part(struct replay *r, const struct kb_inst *i)
+{
+	LLVMTypeRef types[] = {replay_type(r->module, i->type), replay_scalar(r->module, KB_PTR)};
+	LLVMValueRef args[] = {
+	        replay_arg(r, i, 0),
+	        address(r, i->type.scalar, replay_arg(r, i, 1), replay_arg(r, i, 2), i->imm),
+	        replay_int(r->module, KB_I32_T, i->align),
+	        first_lanes(r, i->sub, i->type.lanes),
+	};
+	replay_intrinsic(r, "llvm.masked.store", types, 2, args, 4);
+}
+
+static void build_prefetch(struct replay *r, const struct kb_inst *i)
+{
+	LLVMTypeRef ptr = replay_scalar(r->module, KB_PTR);
+	LLVMValueRef args[] = {
+	        address(r, KB_I8, replay_arg(r, i, 0), replay_arg(r, i, 1), i->imm),
+	        replay_int(r->module, KB_I32_T, 0), /* read */
+	        replay_int(r->module, KB_I32_T, 3), /* keep in all levels */
+	        replay_int(r->module, KB_I32_T, 1), /* data */
+	};
+	replay_intrinsic(r, "llvm.prefetch", &ptr, 1, args, 4);
+}
+
+/* --- variables
+ * ---------------------------------------------------------------------------------------------- */
+
+static void new_var(struct replay *r, const struct kb_inst *i)
+{
+	r->vars[i->result] = LLVMBuildAlloca(r->entry, replay_type(r->module, i->type), i->name);
+	if (i->n_args)
+		LLVMBuildStore(r->builder, replay_arg(r, i, 0), r->vars[i->result]);
+}
+
+static LLVMValueRef new_local(struct replay *r, const struct kb_inst *i)
+{
+	LLVMTypeRef element = replay_scalar(r->module, (enum kb_scalar)i->sub);
+	LLVMValueRef v = LLVMBuildAlloca(r->entry, LLVMArrayType2(element, (uint64_t)i->imm), i->name);
+	LLVMSetAlignment(v, (unsigned)i->align);
+	return v;
+}
+
+/* --- names
+ * --------------------------------------------------------------------------------------------------- */
+
+/* Data of the record, or data that is added to the object later: hidden, so that its address needs no table.
+ */
+static LLVMValueRef symbol(struct replay *r, const char *name)
+{
+	LLVMValueRef g = LLVMGetNamedGlobal(r->module->module, name);
+	if (g)
+		return g;
+	g = LLVMAddGlobal(r->module->module, replay_scalar(r->module, KB_I8), name);
+	LLVMSetGlobalConstant(g, 1);
+	LLVMSetVisibility(g, LLVMHiddenVisibility);
+	return g;
+}
+
+static LLVMValueRef function_address(struct replay *r, const char *name)
+{
+	LLVMValueRef fn = LLVMGetNamedFunction(r->module->module, name);
+	if (!fn)
+		replay_fail(r->module, "the address of a function that is not defined");
+	return fn;
+}
+
+/* --- atomics
+ * -------------------------------------------------------------------------------------------------- */
+
+static LLVMValueRef atomic_load(struct replay *r, const struct kb_inst *i)
+{
+	LLVMValueRef at =
+	        address(r, KB_I32, replay_arg(r, i, 0), replay_int(r->module, KB_INDEX_T, 0), i->imm);
+	LLVMValueRef v = LLVMBuildLoad2(r->builder, replay_scalar(r->module, KB_I32), at, "");
+	LLVMSetOrdering(v, LLVMAtomicOrderingAcquire);
+	LLVMSetAlignment(v, 4);
+	return v;
+}
+
+static void atomic_store(struct replay *r, const struct kb_inst *i)
+{
+	LLVMValueRef at =
+	        address(r, KB_I32, replay_arg(r, i, 1), replay_int(r->module, KB_INDEX_T, 0), i->imm);
+	LLVMValueRef v = LLVMBuildStore(r->builder, replay_arg(r, i, 0), at);
+	LLVMSetOrdering(v, LLVMAtomicOrderingRelease);
+	LLVMSetAlignment(v, 4);
+}
+
+static LLVMValueRef atomic_add(struct replay *r, const struct kb_inst *i)
+{
+	LLVMValueRef at =
+	        address(r, KB_I32, replay_arg(r, i, 1), replay_int(r->module, KB_INDEX_T, 0), i->imm);
+	return LLVMBuildAtomicRMW(r->builder, LLVMAtomicRMWBinOpAdd, at, replay_arg(r, i, 0),
+	                          LLVMAtomicOrderingAcquireRelease, 0);
+}
+
+static LLVMValueRef replay_names(struct replay *r, const struct kb_inst *i)
+{
+	if (i->op == KBO_FUNC_ADDR)
+		return function_address(r, i->name);
+	if (i->op == KBO_STRING)
+		return LLVMBuildGlobalStringPtr(r->builder, i->name, "text");
+	return symbol(r, i->name);
+}
+
+LLVMValueRef replay_memory(struct replay *r, const struct kb_inst *i)
+{
+	if (i->op == KBO_GET)
+		return LLVMBuildLoad2(r->builder, replay_type(r->module, i->type), r->vars[i->imm], "");
+	if (i->op == KBO_SET)
+		LLVMBuildStore(r->builder, replay_arg(r, i, 0), r->vars[i->imm]);
+	else if (i->op == KBO_LOAD)
+		return build_load(r, i, i->type);
+	else if (i->op == KBO_LOAD_SPLAT)
+		return replay_splat(r, build_load(r, i, KB_TYPE(i->type.scalar, 1)), i->type.lanes);
+	else if (i->op == KBO_STORE)
+		build_store(r, i);
+	else if (i->op == KBO_PTR_ADD)
+		return address(r, KB_I8, replay_arg(r, i, 0), replay_arg(r, i, 1), i->imm);
+	else if (i->op == KBO_LOAD_PART)
+		return load_part(r, i);
+	else if (i->op == KBO_STORE_PART)
+		store_part(r, i);
+	else if (i->op == KBO_PREFETCH)
+		build_prefetch(r, i);
+	else if (i->op == KBO_VAR)
+		new_var(r, i);
+	else if (i->op == KBO_LOCAL)
+		return new_local(r, i);
+	else if (i->op == KBO_ATOMIC_LOAD)
+		return atomic_load(r, i);
+	else if (i->op == KBO_ATOMIC_STORE)
+		atomic_store(r, i);
+	else if (i->op == KBO_ATOMIC_ADD)
+		return atomic_add(r, i);
+	else
+		return replay_names(r, i);
+	return NULL;
+}
