@@ -62,6 +62,9 @@ static void free_last_uses(struct interp *in, const struct ir_op *op, const stru
 
 /* --- one op ---------------------------------------------------------------------------------------- */
 
+/* More than any op has optional operands: absent ones at the end may be missing from the list. */
+#define OPTIONAL_MAX 8
+
 /* What an op reads and writes, gathered for its handler. */
 struct call {
 	const struct interp_tensor **x; /* [n_operands] */
@@ -100,7 +103,7 @@ static enum tfmc_status call_handler(struct interp *in, const struct ir_op *op, 
 static enum tfmc_status execute(struct interp *in, const struct ir_op *op)
 {
 	struct call c = {
-	        .x = calloc(op->n_operands + 1, sizeof(*c.x)),
+	        .x = calloc(op->n_operands + OPTIONAL_MAX, sizeof(*c.x)),
 	        .out = calloc(op->n_results + 1, sizeof(*c.out)),
 	        .shown = calloc(op->n_results + 1, sizeof(*c.shown)),
 	};

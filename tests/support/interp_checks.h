@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One check of the interpreter for every op, declared from ops.def: a function
+ * that fails the running Check test when the op's values are wrong.
+ */
+#ifndef TFMC_TESTS_SUPPORT_INTERP_CHECKS_H
+#define TFMC_TESTS_SUPPORT_INTERP_CHECKS_H
+
+#define OP(name, traits, operands, attributes, formula) void interp_check_##name(void);
+#include "ir/ops.def"
+
+#endif
