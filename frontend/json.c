@@ -54,7 +54,7 @@ static bool copy_object(const struct copier *c, const json_t *from, unsigned dep
 
 static bool copy(const struct copier *c, const json_t *from, unsigned depth, struct json_node *to)
 {
-	if (depth > JSON_DEPTH_MAX) {
+	if (depth >= JSON_DEPTH_MAX && (json_is_array(from) || json_is_object(from))) {
 		diag_error(c->cx, c->src->loc, c->src->code, "'%s': JSON is nested deeper than %d levels",
 		           c->src->name, JSON_DEPTH_MAX);
 		return false;
