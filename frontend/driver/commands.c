@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The small commands: run, opt, expand, inspect, explain, ops, passes.
+ */
+#include "frontend/driver/driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "frontend/files.h"
+#include "frontend/safetensors.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+
+/* Puts text to -o FILE, or to stdout. */
+static enum tfmc_status emit_text(struct driver *d, const struct buf *text)
+{
+	const char *path = d->options.output;
+	if (!path || !strcmp(path, "-")) {
+		buf_bytes(&d->out, text->data, text->len);
+		return TFMC_OK;
+	}
+	struct output_file *f = outputs_add(&d->outputs, path, d->options.input);
+	if (!f)
+		return TFMC_IO;
+	output_write(f, text->data, text->len);
+	return outputs_commit(&d->outputs);
+}
+
+enum exit_code command_expand(struct driver *d)
+{
+	struct frontend_model *m;
+	struct frontend_options o = {.sets = d->options.set.items, .n_sets = d->options.set.n};
+	enum tfmc_status st = frontend_load(&d->diag, d->options.input, &o, &m);
+	if (st != TFMC_OK)
+		return exit_code_of(st);
+	struct buf text;
+	buf_init(&text);
+	st = frontend_expand(m, &text);
+	if (st == TFMC_OK)
+		st = emit_text(d, &text);
+	buf_destroy(&text);
+	frontend_destroy(m);
+	return exit_code_of(st);
+}
+
+enum exit_code command_opt(struct driver *d)
+{
+	struct loaded l;
+	struct ir_module *result = NULL;
+	enum tfmc_status st = driver_load(d, &l);
+	const struct target *target = st == TFMC_OK ? driver_target(d, d->options.mcpu) : NULL;
+	if (st == TFMC_OK && !target)
+		st = TFMC_INVALID;
+	if (st == TFMC_OK)
+		st = driver_passes(d, l.module, d->options.passes ? d->options.passes : "", target, &result);
+	if (st == TFMC_OK) {
+		struct buf text;
+		buf_init(&text);
+		ir_print(&text, &d->diag, result);
+		st = emit_text(d, &text);
+		buf_destroy(&text);
+	}
+	ir_module_destroy(result);
+	driver_unload(&l);
+	return exit_code_of(st);
+}
+
+/* --- run ------------------------------------------------------------------------------------------- */
+static enum tfmc_status write_tensors(struct driver *d, const char *path, const struct named_tensors *t)
+{
+	struct safetensor *items = ARENA_ARRAY(&d->arena, struct safetensor, t->n ? t->n : 1);
+	if (!items)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < t->n; i++) {
+		const struct named_tensor *v = &t->items[i];
+		items[i] = (struct safetensor){
+		        .name = v->name, .dtype = v->dtype, .readable = true, .rank = v->rank};
+		items[i].type_name = ir_dtype_safetensors(v->dtype);
+		memcpy(items[i].dims, v->dims, sizeof(v->dims));
+		items[i].data = v->data;
+		items[i].bytes = (size_t)v->count * (size_t)ir_dtype_bytes(v->dtype);
+	}
+	struct buf text;
+	buf_init(&text);
+	enum tfmc_status st = safetensors_write(&text, items, t->n) ? TFMC_OK : TFMC_NO_MEMORY;
+	struct output_file *f = st == TFMC_OK ? outputs_add(&d->outputs, path, d->options.inputs) : NULL;
+	if (f)
+		output_write(f, text.data, text.len);
+	else
+		st = st == TFMC_OK ? TFMC_IO : st;
+	buf_destroy(&text);
+	return st == TFMC_OK ? outputs_commit(&d->outputs) : st;
+}
+
+static void warn_unused(struct driver *d, const struct named_tensors *in)
+{
+	for (size_t i = 0; i < in->n; i++)
+		if (!in->items[i].used)
+			diag_warning(&d->diag, LOC_NONE, DIAG_INPUT,
+			             "tensor %s is not an input of this entry", in->items[i].name);
+}
+
+static enum tfmc_status run_entry(struct driver *d, struct loaded *l, struct compiled *c)
+{
+	const char *entry = d->options.entry ? d->options.entry : "run";
+	bool is_interp = d->options.backend && !strcmp(d->options.backend, "interp");
+	struct named_tensors in = {0}, out = {0};
+	struct tfmc_session *session = NULL;
+	TFMC_TRY(tensors_read(d, d->options.inputs, d->options.prefix, &in));
+	struct caller caller = {
+	        .d = d, .record = c->model.record, .module = l->module, .weights = &l->weights};
+	if (is_interp && strcmp(entry, "run") && strcmp(entry, "encode")) {
+		diag_error(&d->diag, LOC_NONE, DIAG_UNSUPPORTED,
+		           "not supported yet: entry %s in the interpreter", entry);
+		return TFMC_INVALID;
+	}
+	if (is_interp)
+		caller.state = interp_state_create(&d->arena, l->module, 64);
+	else
+		TFMC_TRY(driver_session(d, c, &session));
+	caller.session = session;
+	enum tfmc_status st = caller_run(&caller, entry, &in, &out);
+	tfmc_session_close(session);
+	if (st == TFMC_OK)
+		warn_unused(d, &in);
+	return st == TFMC_OK ? write_tensors(d, d->options.outputs, &out) : st;
+}
+
+enum exit_code command_run(struct driver *d)
+{
+	struct loaded l;
+	struct compiled c = {0};
+	const char *backend = d->options.backend ? d->options.backend : "cpu";
+	if (!d->options.inputs || !d->options.outputs)
+		return driver_usage(d, "run wants --inputs=FILE and --outputs=FILE");
+	if (strcmp(backend, "cpu") && strcmp(backend, "interp"))
+		return driver_usage(d, "--backend is cpu or interp, not %s", backend);
+	enum tfmc_status st = driver_load(d, &l);
+	if (st == TFMC_OK)
+		st = driver_compile_native(d, &l, NULL, &c);
+	if (st == TFMC_OK)
+		st = run_entry(d, &l, &c);
+	driver_release(&c);
+	driver_unload(&l);
+	return exit_code_of(st);
+}
+
+/* --- inspect ------------------------------------------------------------------------------------------ */
+static void inspect_safetensors(struct driver *d, const struct safetensors *s)
+{
+	for (size_t i = 0; i < s->n; i++) {
+		const struct safetensor *t = &s->items[i];
+		buf_printf(&d->out, "%-64s %s[", t->name, t->type_name);
+		for (int k = 0; k < t->rank; k++)
+			buf_printf(&d->out, "%s%lld", k ? "," : "", (long long)t->dims[k]);
+		buf_printf(&d->out, "] %zu bytes\n", t->bytes);
+	}
+}
+
+static void inspect_model(struct driver *d, const struct frontend_model *m)
+{
+	size_t n;
+	const struct frontend_input *in = frontend_inputs(m, &n);
+	buf_printf(&d->out, "model file, name %s\n", frontend_name(m));
+	for (size_t i = 0; i < n; i++)
+		buf_printf(&d->out, "input  %s %s rank %d\n", in[i].name, ir_dtype_name(in[i].dtype),
+		           in[i].rank);
+	const char *const *out = frontend_outputs(m, &n);
+	for (size_t i = 0; i < n; i++)
+		buf_printf(&d->out, "output %s\n", out[i]);
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+	size_t n = strlen(s), k = strlen(end);
+	return n >= k && !strcmp(s + n - k, end);
+}
+
+/* The record of an object is found by its magic in the bytes: an object need not be loadable here. */
+static const struct tfmc_record *find_record(const unsigned char *bytes, size_t n)
+{
+	for (size_t i = 0; i + sizeof(struct tfmc_record) <= n; i += 8) {
+		const struct tfmc_record *r = (const void *)(bytes + i);
+		if (r->magic == TFMC_RECORD_MAGIC && r->abi_version == TFMC_ABI_VERSION &&
+		    r->bytes <= n - i && r->bytes >= sizeof(*r) && r->name < r->bytes && r->target < r->bytes)
+			return r;
+	}
+	return NULL;
+}
+
+static enum tfmc_status inspect_object(struct driver *d, const struct file_map *map)
+{
+	const struct tfmc_record *r = find_record(map->data, map->len);
+	if (!r) {
+		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "%s is an object without a tfmc record",
+		           d->options.input);
+		return TFMC_INVALID;
+	}
+	buf_printf(&d->out, "tfmc object, name %s, target %s, interface version %u\n",
+	           tfmc_record_text(r, r->name), tfmc_record_text(r, r->target), r->abi_version);
+	buf_printf(&d->out, "structure %016llx, weights %016llx, %llu bytes %s\n",
+	           (unsigned long long)r->structure_hash, (unsigned long long)r->weights_hash,
+	           (unsigned long long)r->weights_bytes, r->weights_embedded ? "embedded" : "in a file");
+	buf_printf(
+	        &d->out,
+	        "arena at the bounds %llu bytes, %llu for each worker; state %llu bytes for each sequence\n",
+	        (unsigned long long)r->arena_bytes_max, (unsigned long long)r->scratch_bytes,
+	        (unsigned long long)r->state_batch_bytes);
+	return TFMC_OK;
+}
+
+static enum tfmc_status inspect_weights(struct driver *d, const struct file_map *map)
+{
+	struct tfmc_weights_header h;
+	memcpy(&h, map->data, sizeof(h));
+	buf_printf(&d->out, "tfmc weights, structure %016llx, weights %016llx, %llu bytes\n",
+	           (unsigned long long)h.structure_hash, (unsigned long long)h.weights_hash,
+	           (unsigned long long)h.bytes);
+	return TFMC_OK;
+}
+
+static enum tfmc_status inspect_binary(struct driver *d, const struct file_map *map)
+{
+	struct tfmc_weights_header h;
+	if (map->len >= 4 && !memcmp(map->data, "\177ELF", 4))
+		return inspect_object(d, map);
+	if (map->len >= sizeof(h)) {
+		memcpy(&h, map->data, sizeof(h));
+		if (h.magic == TFMC_WEIGHTS_MAGIC)
+			return inspect_weights(d, map);
+	}
+	struct safetensors s;
+	TFMC_TRY(safetensors_read(&d->arena, &d->diag, d->options.input, LOC_NONE, map->data, map->len, &s));
+	inspect_safetensors(d, &s);
+	return TFMC_OK;
+}
+
+enum exit_code command_inspect(struct driver *d)
+{
+	const char *path = d->options.input;
+	if (ends_with(path, ".yaml") || ends_with(path, ".yml")) {
+		struct frontend_model *m;
+		enum tfmc_status st = frontend_load(&d->diag, path, &(struct frontend_options){0}, &m);
+		if (st == TFMC_OK) {
+			inspect_model(d, m);
+			frontend_destroy(m);
+		}
+		return exit_code_of(st);
+	}
+	struct file_map map;
+	enum tfmc_status st = file_map_open(&d->diag, path, LOC_NONE, &map);
+	if (st != TFMC_OK)
+		return exit_code_of(st);
+	st = inspect_binary(d, &map);
+	file_map_close(&map);
+	return exit_code_of(st);
+}
+
+/* --- texts -----------------------------------------------------------------------------------------------
+ */
+enum exit_code command_explain(struct driver *d)
+{
+	const char *code = d->options.input;
+	char *end;
+	long number = strtol(code + (code[0] == 'E' || code[0] == 'e'), &end, 10);
+	const struct diag_info *info =
+	        *end || number < 0 || number > 9999 ? NULL : diag_find_info((int)number);
+	if (!info)
+		return driver_usage(d, "no diagnostic has the code %s", code);
+	buf_printf(&d->out, "E%d: %s\n\n%s\n", (int)info->code, info->title, info->help);
+	return EXIT_OK;
+}
+
+enum exit_code command_ops(struct driver *d)
+{
+	ir_print_op_reference(&d->out);
+	return EXIT_OK;
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a model file or IR text to planned IR: loading, target, pipeline, facts.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include "frontend/driver/driver.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "frontend/files.h"
+#include "frontend/weight_files.h"
+#include "ir/support/number.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+
+#define TIR_LIMIT ((size_t)64 << 20)
+
+void driver_time(struct driver *d, const char *stage)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	double seconds = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+	if (d->options.time_passes && stage)
+		buf_printf(&d->log, "%-32s %9.4f s\n", stage, seconds - d->clock);
+	if (stage)
+		driver_flush_log(d);
+	d->clock = seconds;
+}
+
+/* --- loading ----------------------------------------------------------------------------------------- */
+static bool ends_with(const char *s, const char *end)
+{
+	size_t n = strlen(s), k = strlen(end);
+	return n >= k && !strcmp(s + n - k, end);
+}
+
+/* Weight files of IR text are opened when something reads them, beneath one directory. */
+struct tir_weights {
+	struct weight_files *files;
+	const char *dir;
+};
+
+static enum tfmc_status read_tir_weight(void *user, struct diag_context *cx, const char *file,
+                                        const char *tensor, struct weight_bytes *out)
+{
+	struct tir_weights *w = user;
+	const struct weight_tensor *t = weight_files_find(w->files, tensor);
+	if (!t || strcmp(t->file, file)) {
+		TFMC_TRY(weight_files_open(w->files, w->dir, file, LOC_NONE));
+		t = weight_files_find(w->files, tensor);
+	}
+	if (!t || !t->readable) {
+		diag_error(cx, LOC_NONE, DIAG_MISSING_TENSOR, "%s has no readable tensor %s", file, tensor);
+		return TFMC_INVALID;
+	}
+	*out = (struct weight_bytes){.data = t->data, .dtype = t->dtype, .rank = t->rank};
+	memcpy(out->dims, t->dims, sizeof(out->dims));
+	return TFMC_OK;
+}
+
+static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
+{
+	const char *path = d->options.input, *text;
+	size_t len;
+	TFMC_TRY(file_read(&d->arena, &d->diag, path, TIR_LIMIT, LOC_NONE, &text, &len));
+	TFMC_TRY(ir_parse(&d->diag, path, text, len, &out->module));
+	TFMC_TRY(ir_verify(out->module, &d->diag));
+	struct tir_weights *w = ARENA_NEW(&d->arena, struct tir_weights);
+	out->files = weight_files_create(&d->arena, &d->diag);
+	if (!w || !out->files)
+		return TFMC_NO_MEMORY;
+	w->dir = d->options.weights_dir ? d->options.weights_dir : file_dir(&d->arena, path);
+	w->files = out->files;
+	out->weights = (struct weight_source){read_tir_weight, w};
+	return TFMC_OK;
+}
+
+enum tfmc_status driver_load(struct driver *d, struct loaded *out)
+{
+	*out = (struct loaded){0};
+	driver_time(d, NULL);
+	if (ends_with(d->options.input, ".tir"))
+		return load_tir(d, out);
+	struct frontend_options o = {.sets = d->options.set.items, .n_sets = d->options.set.n};
+	o.allow_unused = d->options.allow_unused;
+	TFMC_TRY(frontend_load(&d->diag, d->options.input, &o, &out->model));
+	TFMC_TRY(frontend_lower(out->model, &out->module));
+	TFMC_TRY(ir_verify(out->module, &d->diag));
+	out->weights = frontend_weights(out->model);
+	driver_time(d, "frontend");
+	return TFMC_OK;
+}
+
+void driver_unload(struct loaded *l)
+{
+	if (l->module)
+		ir_module_destroy(l->module);
+	if (l->files)
+		weight_files_destroy(l->files);
+	frontend_destroy(l->model);
+	*l = (struct loaded){0};
+}
+
+/* --- target, pipeline
+ * --------------------------------------------------------------------------------------- */
+const struct target *driver_target(struct driver *d, const char *mcpu)
+{
+	const char *triple = d->options.target;
+	if (triple && strcmp(triple, "native") && strncmp(triple, "x86_64-", 7)) {
+		diag_error(&d->diag, LOC_NONE, DIAG_TARGET, "not supported yet: target %s", triple);
+		return NULL;
+	}
+	bool native = !mcpu || !strcmp(mcpu, "native");
+	const struct target *t = native ? target_native() : target_find(mcpu);
+	if (t)
+		return t;
+	diag_error(&d->diag, LOC_NONE, DIAG_TARGET,
+	           "unknown processor %s; known are native, x86-64-v2, x86-64-v3, x86-64-v4",
+	           native ? "native" : mcpu);
+	return NULL;
+}
+
+const char *driver_pipeline(const struct driver *d, const char *level)
+{
+	if (level)
+		return level;
+	if (d->options.passes)
+		return d->options.passes;
+	return d->options.opt0 ? "O0" : d->options.opt1 ? "O1" : "O2";
+}
+
+/* --- facts
+ * ------------------------------------------------------------------------------------------------------ */
+static const char *join_tokens(struct driver *d, const struct frontend_vocab *v)
+{
+	struct buf text;
+	if (!v->n)
+		return NULL;
+	buf_init(&text);
+	for (size_t i = 0; i < v->n; i++) {
+		buf_str(&text, v->tokens[i]);
+		buf_char(&text, '\n');
+	}
+	const char *result = arena_strdup(&d->arena, text.data);
+	buf_destroy(&text);
+	return result;
+}
+
+static enum tfmc_status add_vocabulary(struct driver *d, struct frontend_model *m, struct backend_facts *out)
+{
+	const struct frontend_tokenizer *t;
+	TFMC_TRY(frontend_tokenizer(m, &t));
+	if (!t->given || (d->options.command == COMMAND_COMPILE && !t->embed))
+		return TFMC_OK;
+	out->vocabulary = join_tokens(d, &t->target);
+	out->source_vocabulary = join_tokens(d, &t->source);
+	if (t->source.unknown >= 0 && (size_t)t->source.unknown < t->source.n)
+		out->unknown_token = t->source.tokens[t->source.unknown];
+	return TFMC_OK;
+}
+
+enum tfmc_status driver_facts(struct driver *d, struct frontend_model *m, struct backend_facts *out)
+{
+	const struct frontend_generate *g = frontend_generate(m);
+	*out = (struct backend_facts){.generate_kind = (int64_t)g->kind, .pad = -1};
+	if (g->kind == GENERATE_NONE)
+		return TFMC_OK;
+	out->start = (struct backend_ids){g->start.items, g->start.n};
+	out->stop = (struct backend_ids){g->stop.items, g->stop.n};
+	out->suppress = (struct backend_ids){g->suppress.items, g->suppress.n};
+	out->suppress_first = (struct backend_ids){g->suppress_first.items, g->suppress_first.n};
+	out->pad = g->pad;
+	out->max_len = g->max_len;
+	out->tokens = g->tokens;
+	out->source = g->source;
+	out->logits = g->logits;
+	return add_vocabulary(d, m, out);
+}

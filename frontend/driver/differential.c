@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Compiled code against the interpreter on seeded inputs, cached generation
+ * against one-shot evaluation, and the interpreter before and after each pass.
+ *
+ * Metric: relative L2 error of each output, ||got - want|| / ||want||. Bound: f32
+ * results of up to twelve layers stay within 1e-5 of f64 evaluation when every
+ * reduction keeps its own bound (gamma_k with k up to some thousands, averaged by
+ * the norms between the layers).
+ */
+#include "frontend/driver/verify.h"
+
+#include <math.h>
+#include <string.h>
+
+#define REL_L2_BOUND 1e-5
+#define MAX_DIMS     16
+#define N_ROUNDS     4
+
+/* PCG32 (O'Neill 2014), one stream. */
+struct random {
+	uint64_t state;
+};
+
+static uint32_t random_u32(struct random *r)
+{
+	uint64_t old = r->state;
+	r->state = old * 6364136223846793005u + 1442695040888963407u;
+	uint32_t x = (uint32_t)(((old >> 18) ^ old) >> 27);
+	uint32_t turn = (uint32_t)(old >> 59);
+	return (x >> turn) | (x << ((32 - turn) & 31));
+}
+
+static int64_t random_below(struct random *r, int64_t n)
+{
+	return n > 0 ? (int64_t)(random_u32(r) % (uint64_t)n) : 0;
+}
+
+/* Roughly normal: the sum of four uniform numbers, variance 1. */
+static double random_normal(struct random *r)
+{
+	double sum = 0;
+	for (int i = 0; i < 4; i++)
+		sum += (double)random_u32(r) / 4294967296.0 - 0.5;
+	return sum * 1.7320508075688772;
+}
+
+static double relative_l2(const struct named_tensor *got, const struct named_tensor *want)
+{
+	double difference = 0, norm = 0;
+	for (int64_t i = 0; i < want->count; i++) {
+		double w = tensor_value(want, i), g = tensor_value(got, i);
+		if (w == g || (isnan(w) && isnan(g)))
+			continue;
+		difference += (g - w) * (g - w);
+		norm += w * w;
+	}
+	for (int64_t i = 0; i < want->count; i++) {
+		double w = tensor_value(want, i), g = tensor_value(got, i);
+		if (w == g && isfinite(w))
+			norm += w * w;
+	}
+	return difference == 0 ? 0 : sqrt(difference / norm);
+}
+
+/* --- seeded inputs ----------------------------------------------------------------------------------- */
+struct round {
+	struct random random;
+	int number;
+	int64_t dims[MAX_DIMS];
+};
+
+static void choose_dims(const struct tfmc_record *r, struct round *round)
+{
+	static const int64_t sizes[N_ROUNDS][3] = {{1, 1, 1}, {2, 5, 4}, {3, 8, 7}, {1, 7, 3}};
+	for (uint64_t i = 0; i < r->n_dims; i++) {
+		const struct tfmc_record_dim *dim = tfmc_record_dim_at(r, i);
+		int64_t want = sizes[round->number][i < 3 ? i : 2];
+		round->dims[i] = want < dim->lo ? dim->lo : want > dim->hi ? dim->hi : want;
+	}
+}
+
+static void fill(struct round *round, const struct tfmc_record *r, const struct tfmc_record_tensor *t,
+                 const struct ir_param *p, struct named_tensor *v)
+{
+	int64_t most = -1;
+	if (p && p->max && !ir_dim_eval(p->max, round->dims, &most))
+		most = -1;
+	for (int64_t i = 0; i < v->count; i++) {
+		if (v->dtype == DT_F32)
+			((float *)v->data)[i] = (float)random_normal(&round->random);
+		else if (v->dtype == DT_I32)
+			((int32_t *)v->data)[i] =
+			        (int32_t)(most >= 0 ? random_below(&round->random, most + 1)
+			                            : random_below(&round->random,
+			                                           t->below > 0 ? t->below : 2));
+	}
+	(void)r;
+}
+
+static const struct ir_param *find_param(const struct ir_func *f, const char *name)
+{
+	for (size_t i = 0; f && i < f->n_params; i++)
+		if (!strcmp(f->params[i].name, name))
+			return &f->params[i];
+	return NULL;
+}
+
+static bool make_inputs(struct driver *d, const struct tfmc_record *r, int64_t entry, const struct ir_func *f,
+                        struct round *round, struct named_tensors *in)
+{
+	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
+	for (uint64_t i = 0; i < e->n_inputs; i++) {
+		const struct tfmc_record_tensor *t = tfmc_entry_input(r, entry, i);
+		struct named_tensor *v = ARENA_PUSH(&d->arena, in);
+		if (!v)
+			return false;
+		*v = (struct named_tensor){.name = tfmc_record_text(r, t->name),
+		                           .dtype = (enum ir_dtype)t->dtype};
+		v->rank = (int)t->rank;
+		for (uint64_t k = 0; k < t->rank; k++)
+			v->dims[k] = tfmc_tensor_size(r, t, k, round->dims);
+		v->count = tfmc_tensor_count(r, t, round->dims);
+		v->data = arena_calloc(&d->arena, (size_t)v->count + 1, (size_t)ir_dtype_bytes(v->dtype));
+		if (!v->data)
+			return false;
+		fill(round, r, t, find_param(f, v->name), v);
+	}
+	return true;
+}
+
+/* --- object against interpreter --------------------------------------------------------------------------
+ */
+static enum tfmc_status compare_entry(struct driver *d, struct caller *object, struct caller *interp,
+                                      const char *entry, struct round *round, bool *failed)
+{
+	struct named_tensors in = {0}, got = {0}, want = {0};
+	int64_t number = tfmc_entry_find(object->record, entry);
+	const struct ir_func *f = ir_find_func(interp->module, entry);
+	if (!make_inputs(d, object->record, number, f, round, &in))
+		return TFMC_NO_MEMORY;
+	TFMC_TRY(caller_run(object, entry, &in, &got));
+	TFMC_TRY(caller_run(interp, entry, &in, &want));
+	for (size_t i = 0; i < got.n; i++) {
+		double error = relative_l2(&got.items[i], &want.items[i]);
+		bool ok = error <= REL_L2_BOUND;
+		const char *what = arena_printf(&d->arena, "%s %s, seeded inputs %d, against interpreter",
+		                                entry, got.items[i].name, round->number + 1);
+		verify_line(d, what, error, REL_L2_BOUND, ok);
+		*failed = *failed || !ok;
+	}
+	return TFMC_OK;
+}
+
+static enum tfmc_status compare_rounds(struct driver *d, struct caller *object, struct caller *interp,
+                                       const char *entry, bool *failed)
+{
+	for (int i = 0; i < N_ROUNDS; i++) {
+		struct round round = {.random = {(uint64_t)i * 977 + 1}, .number = i};
+		choose_dims(object->record, &round);
+		TFMC_TRY(compare_entry(d, object, interp, entry, &round, failed));
+	}
+	return TFMC_OK;
+}
+
+/* --- cache against one shot --------------------------------------------------------------------------------
+ */
+/* The logits row of `run` at one position of a sequence as a tensor of its own. */
+static struct named_tensor row_of(const struct named_tensor *all, int64_t b, int64_t row)
+{
+	struct named_tensor t = *all;
+	int64_t v = all->dims[2];
+	t.rank = 1;
+	t.count = t.dims[0] = v;
+	t.data = (float *)all->data + (b * all->dims[1] + row) * v;
+	return t;
+}
+
+struct incremental {
+	struct driver *d;
+	struct caller *object;
+	const struct frontend_generate *g;
+	struct named_tensors in; /* of run */
+	const struct named_tensor *tokens, *logits;
+	double worst;
+};
+
+/* Feeds tokens [from, to) of every sequence and compares the last logits. */
+static enum tfmc_status feed(struct incremental *x, const char *entry, int64_t from, int64_t to)
+{
+	struct named_tensors in = {0}, out = {0};
+	int64_t batch = x->tokens->dims[0], n = to - from;
+	struct named_tensor *t = ARENA_PUSH(&x->d->arena, &in);
+	int32_t *ids = ARENA_ARRAY(&x->d->arena, int32_t, batch * n + 1);
+	if (!t || !ids)
+		return TFMC_NO_MEMORY;
+	for (int64_t b = 0; b < batch; b++)
+		for (int64_t i = 0; i < n; i++)
+			ids[b * n + i] =
+			        ((const int32_t *)x->tokens->data)[b * x->tokens->dims[1] + from + i];
+	*t = (struct named_tensor){
+	        .name = x->g->tokens, .dtype = DT_I32, .rank = 2, .dims = {batch, n}, .data = ids};
+	t->count = batch * n;
+	TFMC_TRY(caller_run(x->object, entry, &in, &out));
+	const struct named_tensor *got = tensors_find(&out, x->g->logits);
+	for (int64_t b = 0; got && b < batch; b++) {
+		struct named_tensor want = row_of(x->logits, b, to - 1), row = want;
+		row.data = (float *)got->data + b * want.count;
+		double error = relative_l2(&row, &want);
+		x->worst = error <= x->worst ? x->worst : error;
+	}
+	return TFMC_OK;
+}
+
+/* Whole sequences only: ragged inputs are compared by compare_rounds. */
+static void use_full_lengths(struct named_tensors *in, const struct tfmc_record *r, int64_t entry,
+                             const struct ir_func *f, const int64_t *dims)
+{
+	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
+	for (uint64_t i = 0; i < e->n_inputs; i++) {
+		const char *name = tfmc_record_text(r, tfmc_entry_input(r, entry, i)->name);
+		const struct ir_param *p = find_param(f, name);
+		struct named_tensor *v = tensors_find(in, name);
+		int64_t full;
+		if (!p || !p->max || !v || !ir_dim_eval(p->max, dims, &full))
+			continue;
+		for (int64_t k = 0; k < v->count; k++)
+			((int32_t *)v->data)[k] = (int32_t)full;
+	}
+}
+
+static enum tfmc_status run_incremental(struct incremental *x, const struct named_tensors *in)
+{
+	struct named_tensors encoded = {0}, source = {0};
+	int64_t n = x->tokens->dims[1], first = n > 2 ? n / 2 : 1;
+	(void)tfmc_session_reset(x->object->session);
+	if (x->g->kind == GENERATE_SEQ2SEQ) {
+		for (size_t i = 0; i < in->n; i++) {
+			struct named_tensor *slot = ARENA_PUSH(&x->d->arena, &source);
+			if (!slot)
+				return TFMC_NO_MEMORY;
+			*slot = in->items[i];
+		}
+		TFMC_TRY(caller_run(x->object, "encode", &source, &encoded));
+	}
+	TFMC_TRY(feed(x, "prefill", 0, first));
+	for (int64_t i = first; i < n; i++)
+		TFMC_TRY(feed(x, "step", i, i + 1));
+	return TFMC_OK;
+}
+
+static enum tfmc_status compare_incremental(struct driver *d, struct loaded *l, struct caller *object,
+                                            bool *failed)
+{
+	const struct frontend_generate *g = frontend_generate(l->model);
+	for (int i = 1; i < N_ROUNDS; i++) {
+		struct round round = {.random = {(uint64_t)i * 331 + 7}, .number = i};
+		struct named_tensors in = {0}, out = {0};
+		int64_t entry = tfmc_entry_find(object->record, "run");
+		const struct ir_func *f = ir_find_func(l->module, "run");
+		choose_dims(object->record, &round);
+		if (!make_inputs(d, object->record, entry, f, &round, &in))
+			return TFMC_NO_MEMORY;
+		use_full_lengths(&in, object->record, entry, f, round.dims);
+		TFMC_TRY(caller_run(object, "run", &in, &out));
+		struct incremental x = {.d = d,
+		                        .object = object,
+		                        .g = g,
+		                        .tokens = tensors_find(&in, g->tokens),
+		                        .logits = tensors_find(&out, g->logits)};
+		if (!x.tokens || !x.logits || x.logits->rank != 3)
+			return TFMC_OK;
+		TFMC_TRY(run_incremental(&x, &in));
+		bool ok = x.worst <= REL_L2_BOUND;
+		verify_line(d,
+		            arena_printf(&d->arena, "prefill and step, seeded inputs %d, against run", i + 1),
+		            x.worst, REL_L2_BOUND, ok);
+		*failed = *failed || !ok;
+	}
+	return TFMC_OK;
+}
+
+enum tfmc_status verify_differential(struct driver *d, struct loaded *l, struct compiled *c, bool *failed)
+{
+	struct tfmc_session *session;
+	TFMC_TRY(driver_session(d, c, &session));
+	struct caller object = {.d = d, .session = session, .record = c->model.record};
+	struct caller interp = {
+	        .d = d, .record = c->model.record, .module = l->module, .weights = &l->weights};
+	interp.state = interp_state_create(&d->arena, l->module, 8);
+	enum tfmc_status st = compare_rounds(d, &object, &interp, "run", failed);
+	if (st == TFMC_OK && ir_find_func(l->module, "encode"))
+		st = compare_rounds(d, &object, &interp, "encode", failed);
+	if (st == TFMC_OK && l->model && ir_find_func(l->module, "decode"))
+		st = compare_incremental(d, l, &object, failed);
+	tfmc_session_close(session);
+	return st;
+}
+
+/* --- after each pass
+ * --------------------------------------------------------------------------------------------- */
+enum tfmc_status verify_after_each(struct driver *d, struct loaded *l, bool *failed)
+{
+	(void)failed;
+	(void)l;
+	diag_error(&d->diag, LOC_NONE, DIAG_UNSUPPORTED, "not supported yet: --after-each");
+	return TFMC_INVALID;
+}

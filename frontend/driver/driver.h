@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the commands share: the context of one invocation, the way from a model
+ * file to planned IR and to an object in memory, and named tensors.
+ */
+#ifndef TFMC_DRIVER_DRIVER_H
+#define TFMC_DRIVER_DRIVER_H
+
+#include "backends/backend.h"
+#include "frontend/driver/options.h"
+#include "frontend/driver/output.h"
+#include "frontend/frontend.h"
+#include "ir/interp/interp.h"
+#include "ir/target/target.h"
+#include "passes/pass.h"
+#include "runtime/tfmc_rt.h"
+
+#define DRIVER_VERSION "0.1.0"
+
+/* Exit codes of the command (interface, section 1). */
+enum exit_code {
+	EXIT_OK = 0,
+	EXIT_INPUT = 1, /* input rejected, diagnostics printed */
+	EXIT_USAGE = 2,
+	EXIT_ENVIRONMENT = 3, /* I/O, memory, device */
+	EXIT_VERIFY = 4,      /* verification failed */
+	EXIT_INTERNAL = 70,
+};
+enum exit_code exit_code_of(enum tfmc_status status);
+
+struct driver {
+	struct arena arena;
+	struct driver_options options;
+	struct diag_context diag; /* sink: stderr */
+	struct outputs outputs;
+	struct buf out; /* what goes to stdout at the end */
+	struct buf log; /* text for stderr between diagnostics */
+	double clock;   /* seconds at the end of the last timed stage */
+	bool color;
+};
+
+/* One command: what it does with the parsed options. Its text is in d->out. */
+typedef enum exit_code driver_run(struct driver *d);
+driver_run command_compile, command_run, command_generate, command_verify, command_opt, command_expand,
+        command_inspect, command_explain, command_ops, command_passes;
+
+/* Writes d->log to stderr at once. */
+void driver_flush_log(struct driver *d);
+/* Writes d->out to stdout at once. False when it cannot be written. */
+bool driver_flush_out(struct driver *d);
+/* Seconds of the stage since the last call, to stderr with --time-passes. */
+void driver_time(struct driver *d, const char *stage);
+/* A usage mistake: message to stderr. */
+enum exit_code driver_usage(struct driver *d, const char *fmt, ...) TFMC_PRINTF(2, 3);
+
+/* --- from a model file to IR ------------------------------------------------------------------------ */
+/* A model file (.yaml) or IR text (.tir), loaded. */
+struct loaded {
+	struct frontend_model *model; /* NULL for .tir */
+	struct ir_module *module;     /* stage graph for models */
+	struct weight_source weights;
+	struct weight_files *files; /* of .tir; NULL for models */
+};
+TFMC_MUST_USE enum tfmc_status driver_load(struct driver *d, struct loaded *out);
+void driver_unload(struct loaded *l);
+
+/* The target of -mcpu and --target. NULL after a diagnostic. */
+const struct target *driver_target(struct driver *d, const char *mcpu);
+/* Pipeline text of -O and --passes; level: "O0", .. or NULL for the options' own. */
+const char *driver_pipeline(const struct driver *d, const char *level);
+/* Runs a pipeline with the options' dumps, remarks and statistics. The caller destroys *out. */
+TFMC_MUST_USE enum tfmc_status driver_passes(struct driver *d, const struct ir_module *in,
+                                             const char *pipeline, const struct target *target,
+                                             struct ir_module **out);
+/* Facts for the record from the model's sections. */
+TFMC_MUST_USE enum tfmc_status driver_facts(struct driver *d, struct frontend_model *m,
+                                            struct backend_facts *out);
+
+/* --- an object in memory ----------------------------------------------------------------------------------
+ */
+/* Compiled, loaded through LLJIT, ready to be called. */
+struct compiled {
+	struct ir_module *planned;
+	struct backend_output object;
+	struct backend_jit *jit;
+	struct tfmc_model model;
+};
+TFMC_MUST_USE enum tfmc_status driver_compile(struct driver *d, struct loaded *l, const struct target *target,
+                                              const char *pipeline, struct compiled *out);
+/* driver_compile for the options' target and pipeline (level: "O0", .. or NULL). */
+TFMC_MUST_USE enum tfmc_status driver_compile_native(struct driver *d, struct loaded *l, const char *level,
+                                                     struct compiled *out);
+void driver_release(struct compiled *c);
+/* A session on a compiled model with --threads workers. The caller closes it. */
+TFMC_MUST_USE enum tfmc_status driver_session(struct driver *d, const struct compiled *c,
+                                              struct tfmc_session **out);
+
+/* --- named tensors
+ * -------------------------------------------------------------------------------------------- */
+struct named_tensor {
+	const char *name;
+	enum ir_dtype dtype;
+	int rank;
+	int64_t dims[IR_RANK_MAX];
+	void *data; /* row-major, in the arena or mapped; 8-byte aligned */
+	int64_t count;
+	bool used;
+};
+struct named_tensors {
+	struct named_tensor *items;
+	size_t n, cap;
+};
+struct named_tensor *tensors_find(const struct named_tensors *t, const char *name);
+/* Reads a safetensors file; with a prefix only tensors whose names begin so, without it. */
+TFMC_MUST_USE enum tfmc_status tensors_read(struct driver *d, const char *path, const char *prefix,
+                                            struct named_tensors *out);
+
+/*
+ * Calls an entry of a session (or, when session is NULL, the function of the same
+ * name of `module` through the interpreter) on named inputs. Dims follow from the
+ * inputs' shapes. Outputs are appended to *out.
+ */
+struct caller {
+	struct driver *d;
+	struct tfmc_session *session;
+	const struct tfmc_record *record;
+	const struct ir_module *module;      /* for the interpreter */
+	const struct weight_source *weights; /* for the interpreter */
+	struct interp_state *state;          /* for the interpreter */
+};
+TFMC_MUST_USE enum tfmc_status caller_run(struct caller *c, const char *entry, struct named_tensors *in,
+                                          struct named_tensors *out);
+
+#endif

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tfmc generate: greedy text or token ids through the compiled object, printed
+ * as they come when there is one prompt.
+ */
+#include "frontend/driver/driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "frontend/files.h"
+#include "ir/support/number.h"
+
+#define PROMPT_FILE_LIMIT ((size_t)64 << 20)
+
+struct ids {
+	int32_t *items;
+	size_t n, cap;
+};
+
+struct printer {
+	struct driver *d;
+	const struct tfmc_record *record;
+	bool as_ids;
+	size_t n; /* tokens printed of this prompt */
+};
+
+/* "1,2,3" or "1 2 3". */
+static bool parse_ids(struct driver *d, const char *text, struct ids *out)
+{
+	for (const char *s = text; *s;) {
+		size_t n = strcspn(s, ", ");
+		int64_t id;
+		if (n) {
+			int32_t *slot = ARENA_PUSH(&d->arena, out);
+			if (!number_parse_i64(s, n, &id) || id < 0 || id > INT32_MAX || !slot)
+				return false;
+			*slot = (int32_t)id;
+		}
+		s += n + (s[n] != 0);
+	}
+	return true;
+}
+
+static int print_token(void *user, int32_t id)
+{
+	struct printer *p = user;
+	char text[64];
+	uint64_t n;
+	if (p->as_ids)
+		buf_printf(&p->d->out, "%s%d", p->n ? " " : "", id);
+	else if (tfmc_text_decode(p->record, &id, 1, text, sizeof(text), &n) == TFMC_RT_OK)
+		buf_str(&p->d->out, text);
+	p->n++;
+	return driver_flush_out(p->d) ? 0 : 1;
+}
+
+static enum tfmc_status report(struct driver *d, int status)
+{
+	if (status == TFMC_RT_OK)
+		return TFMC_OK;
+	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "generate: %s", tfmc_rt_status_text(status));
+	return status == TFMC_RT_E_MEMORY ? TFMC_NO_MEMORY : TFMC_INVALID;
+}
+
+static enum tfmc_status generate_ids(struct driver *d, struct tfmc_session *s, const struct ids *prompt,
+                                     int64_t steps)
+{
+	const struct tfmc_record *r = tfmc_session_record(s);
+	struct printer p = {.d = d, .record = r, .as_ids = d->options.print_tokens};
+	struct tfmc_generate_options o = {
+	        .struct_size = sizeof(o), .max_new_tokens = steps, .on_token = print_token};
+	o.user = &p;
+	o.ignore_stop = d->options.ignore_stop;
+	uint64_t n, cap = r->max_len > 0 ? (uint64_t)r->max_len : 0;
+	int32_t *out = ARENA_ARRAY(&d->arena, int32_t, cap ? cap : 1);
+	if (!out)
+		return TFMC_NO_MEMORY;
+	int status = tfmc_generate(s, &o, prompt->items, prompt->n, NULL, 0, out, cap, &n);
+	buf_char(&d->out, '\n');
+	return report(d, status);
+}
+
+static enum tfmc_status generate_prompt(struct driver *d, struct tfmc_session *s, const char *text,
+                                        int64_t steps)
+{
+	const struct tfmc_record *r = tfmc_session_record(s);
+	struct ids prompt = {0};
+	uint64_t n;
+	TFMC_TRY(report(d, tfmc_text_encode(r, text, NULL, 0, &n)));
+	bool is_causal = r->generate_kind == 1;
+	uint64_t n_start = is_causal ? (uint64_t)r->n_start : 0;
+	prompt.items = ARENA_ARRAY(&d->arena, int32_t, n + n_start + 1);
+	if (!prompt.items)
+		return TFMC_NO_MEMORY;
+	const int64_t *start = (const void *)((const char *)r + r->start);
+	for (uint64_t i = 0; i < n_start; i++)
+		prompt.items[i] = (int32_t)start[i];
+	TFMC_TRY(report(d, tfmc_text_encode(r, text, prompt.items + n_start, n, &n)));
+	prompt.n = n + n_start;
+	return generate_ids(d, s, &prompt, steps);
+}
+
+static enum tfmc_status generate_file(struct driver *d, struct tfmc_session *s, const char *path,
+                                      int64_t steps)
+{
+	const char *text;
+	size_t len;
+	TFMC_TRY(file_read(&d->arena, &d->diag, path, PROMPT_FILE_LIMIT, LOC_NONE, &text, &len));
+	while (*text) {
+		size_t n = strcspn(text, "\n");
+		TFMC_TRY(generate_prompt(d, s, arena_strndup(&d->arena, text, n), steps));
+		text += n + (text[n] != 0);
+	}
+	return TFMC_OK;
+}
+
+static bool parse_count(const char *text, int64_t lowest, int64_t *out)
+{
+	return !text || (number_parse_i64(text, strlen(text), out) && *out >= lowest);
+}
+
+/* A search that is not greedy is refused until it is built. */
+static enum tfmc_status check_search(struct driver *d, const struct frontend_model *m)
+{
+	const struct frontend_generate *g = frontend_generate(m);
+	if (g->kind == GENERATE_NONE) {
+		diag_error(&d->diag, LOC_NONE, DIAG_GENERATE, "the model has no generate section");
+		return TFMC_INVALID;
+	}
+	bool wide = g->search.given && g->search.beam > 1;
+	if (!d->options.beam && (wide || g->sample.given)) {
+		diag_error(&d->diag, wide ? g->search.loc : g->loc, DIAG_UNSUPPORTED,
+		           "not supported yet: %s; --beam 1 generates greedily",
+		           wide ? "beam search" : "sampling");
+		return TFMC_INVALID;
+	}
+	if (d->options.beam && strcmp(d->options.beam, "1")) {
+		diag_error(&d->diag, LOC_NONE, DIAG_UNSUPPORTED,
+		           "not supported yet: --beam %s; --beam 1 generates greedily", d->options.beam);
+		return TFMC_INVALID;
+	}
+	return TFMC_OK;
+}
+
+static enum tfmc_status generate_all(struct driver *d, struct compiled *c, int64_t steps)
+{
+	struct tfmc_session *s;
+	struct ids prompt = {0};
+	TFMC_TRY(driver_session(d, c, &s));
+	enum tfmc_status st;
+	if (d->options.tokens) {
+		(void)parse_ids(d, d->options.tokens, &prompt);
+		st = generate_ids(d, s, &prompt, steps);
+	} else if (d->options.prompt_file) {
+		st = generate_file(d, s, d->options.prompt_file, steps);
+	} else {
+		st = generate_prompt(d, s, d->options.prompt ? d->options.prompt : "", steps);
+	}
+	tfmc_session_close(s);
+	return st;
+}
+
+enum exit_code command_generate(struct driver *d)
+{
+	const struct driver_options *o = &d->options;
+	struct ids ids = {0};
+	int64_t steps = 0;
+	if (!parse_count(o->steps, 1, &steps))
+		return driver_usage(d, "--steps is a number from 1, not %s", o->steps);
+	if (!!o->tokens + !!o->prompt + !!o->prompt_file > 1)
+		return driver_usage(d, "only one of --prompt, --prompt-file, --tokens");
+	if (o->tokens && !parse_ids(d, o->tokens, &ids))
+		return driver_usage(d, "--tokens is a list of ids such as 1,2,3, not %s", o->tokens);
+	if (o->ignore_stop && !o->steps)
+		return driver_usage(d, "--ignore-stop wants --steps");
+	struct loaded l;
+	struct compiled c = {0};
+	enum tfmc_status st = driver_load(d, &l);
+	if (st == TFMC_OK && !l.model)
+		return driver_usage(d, "generate wants a model file, not IR text");
+	if (st == TFMC_OK)
+		st = check_search(d, l.model);
+	if (st == TFMC_OK)
+		st = driver_compile_native(d, &l, NULL, &c);
+	if (st == TFMC_OK)
+		st = generate_all(d, &c, steps);
+	driver_release(&c);
+	driver_unload(&l);
+	return exit_code_of(st);
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tfmc command: parses options, runs one command, prints. The only place
+ * (with the commands beside it) that writes to stdout and stderr and knows exit codes.
+ */
+#include "frontend/driver/driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum exit_code exit_code_of(enum tfmc_status status)
+{
+	switch (status) {
+	case TFMC_OK: return EXIT_OK;
+	case TFMC_INVALID: return EXIT_INPUT;
+	case TFMC_NO_MEMORY:
+	case TFMC_IO: return EXIT_ENVIRONMENT;
+	case TFMC_INTERNAL: return EXIT_INTERNAL;
+	}
+	return EXIT_INTERNAL;
+}
+
+void driver_flush_log(struct driver *d)
+{
+	fwrite(d->log.data, 1, d->log.len, stderr);
+	buf_clear(&d->log);
+}
+
+enum exit_code driver_usage(struct driver *d, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	buf_str(&d->log, "tfmc: ");
+	buf_vprintf(&d->log, fmt, ap);
+	buf_str(&d->log, "; see tfmc --help\n");
+	va_end(ap);
+	driver_flush_log(d);
+	return EXIT_USAGE;
+}
+
+/* location: severity: message, and nothing else. */
+static void render_short(struct driver *d, const struct diag_context *cx, const struct diag *m)
+{
+	struct buf line;
+	buf_init(&line);
+	diag_render(&line, cx, m, false);
+	size_t n = strcspn(line.data, "\n");
+	if (m->severity != DIAG_NOTE) {
+		buf_bytes(&d->log, line.data, n);
+		buf_char(&d->log, '\n');
+	}
+	buf_destroy(&line);
+}
+
+static void print_diagnostic(void *user, const struct diag_context *cx, const struct diag *m)
+{
+	struct driver *d = user;
+	if (d->options.diagnostics && !strcmp(d->options.diagnostics, "short"))
+		render_short(d, cx, m);
+	else
+		diag_render(&d->log, cx, m, d->color);
+	driver_flush_log(d);
+}
+
+static enum exit_code check_choices(struct driver *d)
+{
+	const struct driver_options *o = &d->options;
+	if (o->diagnostics && strcmp(o->diagnostics, "text") && strcmp(o->diagnostics, "short"))
+		return driver_usage(d, "--diagnostics is text or short, not %s", o->diagnostics);
+	if (o->color && strcmp(o->color, "auto") && strcmp(o->color, "always") && strcmp(o->color, "never"))
+		return driver_usage(d, "--color is auto, always or never, not %s", o->color);
+	if (o->opt0 + o->opt1 + o->opt2 > 1)
+		return driver_usage(d, "only one of -O0, -O1, -O2");
+	return EXIT_OK;
+}
+
+static bool wants_color(const struct driver_options *o)
+{
+	if (o->color && strcmp(o->color, "auto"))
+		return !strcmp(o->color, "always");
+	const char *term = getenv("TERM");
+	const char *no_color = getenv("NO_COLOR");
+	return isatty(STDERR_FILENO) && !(no_color && *no_color) && !(term && !strcmp(term, "dumb"));
+}
+
+static enum exit_code dispatch(struct driver *d)
+{
+	switch (d->options.command) {
+	case COMMAND_COMPILE: return command_compile(d);
+	case COMMAND_RUN: return command_run(d);
+	case COMMAND_GENERATE: return command_generate(d);
+	case COMMAND_VERIFY: return command_verify(d);
+	case COMMAND_OPT: return command_opt(d);
+	case COMMAND_EXPAND: return command_expand(d);
+	case COMMAND_INSPECT: return command_inspect(d);
+	case COMMAND_EXPLAIN: return command_explain(d);
+	case COMMAND_OPS: return command_ops(d);
+	case COMMAND_PASSES: return command_passes(d);
+	}
+	return EXIT_INTERNAL;
+}
+
+static enum exit_code run(struct driver *d)
+{
+	const struct driver_options *o = &d->options;
+	enum exit_code code = check_choices(d);
+	if (code != EXIT_OK)
+		return code;
+	d->color = wants_color(o);
+	d->diag.warnings_are_errors = o->werror;
+	if (o->version) {
+		buf_printf(&d->out, "tfmc %s (LLVM %s)\n", DRIVER_VERSION, backend_llvm_version());
+		return EXIT_OK;
+	}
+	if (o->help) {
+		options_help(&d->out, o);
+		return EXIT_OK;
+	}
+	bool needs_input = o->command != COMMAND_OPS && o->command != COMMAND_PASSES;
+	if (needs_input && !o->input)
+		return driver_usage(d, "no file is given");
+	return dispatch(d);
+}
+
+bool driver_flush_out(struct driver *d)
+{
+	bool ok = fwrite(d->out.data, 1, d->out.len, stdout) == d->out.len && !fflush(stdout);
+	buf_clear(&d->out);
+	return ok;
+}
+
+static enum exit_code finish(struct driver *d, enum exit_code code)
+{
+	outputs_discard(&d->outputs);
+	driver_flush_log(d);
+	if (!driver_flush_out(d)) {
+		fputs("tfmc: cannot write to stdout\n", stderr);
+		code = code == EXIT_OK ? EXIT_ENVIRONMENT : code;
+	}
+	return code;
+}
+
+int main(int argc, char **argv)
+{
+	struct driver d = {0};
+	arena_init(&d.arena);
+	buf_init(&d.out);
+	buf_init(&d.log);
+	diag_init(&d.diag, print_diagnostic, &d);
+	outputs_init(&d.outputs, &d.arena, &d.diag);
+
+	struct buf error;
+	buf_init(&error);
+	enum exit_code code;
+	if (options_parse(&d.arena, argc, argv, &d.options, &error))
+		code = finish(&d, run(&d));
+	else
+		code = driver_usage(&d, "%s", error.data);
+	buf_destroy(&error);
+
+	diag_destroy(&d.diag);
+	buf_destroy(&d.log);
+	buf_destroy(&d.out);
+	arena_destroy(&d.arena);
+	return (int)code;
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From planned IR to an object: to files (tfmc model.yaml -o model.o), or into
+ * this process (run, generate, verify).
+ */
+#define _POSIX_C_SOURCE 200809L /* fseeko */
+#include "frontend/driver/driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/support/number.h"
+#include "ir/text.h"
+
+/* --- into this process ----------------------------------------------------------------------------- */
+enum tfmc_status driver_compile(struct driver *d, struct loaded *l, const struct target *target,
+                                const char *pipeline, struct compiled *out)
+{
+	struct backend_facts facts = {.pad = -1};
+	struct backend_options o = {.weights = BACKEND_WEIGHTS_EMBED, .facts = &facts};
+	o.opt_level = !strcmp(pipeline, "O0") ? 0 : 2;
+	if (!target_runs_here(target)) {
+		diag_error(&d->diag, LOC_NONE, DIAG_TARGET, "this machine cannot run code for %s",
+		           target->name);
+		return TFMC_IO;
+	}
+	backend_output_init(&out->object);
+	TFMC_TRY(driver_passes(d, l->module, pipeline, target, &out->planned));
+	if (l->model)
+		TFMC_TRY(driver_facts(d, l->model, &facts));
+	TFMC_TRY(backend_compile(&d->diag, out->planned, target, &l->weights, &o, &out->object));
+	driver_time(d, "code generation");
+	TFMC_TRY(backend_jit_load(&d->diag, &out->object.object, &out->jit));
+	if (backend_jit_model(out->jit, out->planned->name, &out->model))
+		return TFMC_OK;
+	diag_error(&d->diag, LOC_NONE, DIAG_INTERNAL,
+	           "the object does not define all functions of its interface");
+	return TFMC_INTERNAL;
+}
+
+enum tfmc_status driver_compile_native(struct driver *d, struct loaded *l, const char *level,
+                                       struct compiled *out)
+{
+	const struct target *target = driver_target(d, d->options.mcpu);
+	if (!target)
+		return TFMC_INVALID;
+	return driver_compile(d, l, target, driver_pipeline(d, level), out);
+}
+
+void driver_release(struct compiled *c)
+{
+	backend_jit_destroy(c->jit);
+	if (c->planned) {
+		ir_module_destroy(c->planned);
+		backend_output_destroy(&c->object);
+	}
+	*c = (struct compiled){0};
+}
+
+enum tfmc_status driver_session(struct driver *d, const struct compiled *c, struct tfmc_session **out)
+{
+	struct tfmc_session_options o = {.struct_size = sizeof(o), .workers = 1};
+	const char *threads = d->options.threads;
+	if (threads && (!number_parse_i64(threads, strlen(threads), &o.workers) || o.workers < 1)) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--threads is a number from 1, not %s", threads);
+		return TFMC_INVALID;
+	}
+	int status = tfmc_session_open(&c->model, &o, out);
+	if (status == TFMC_RT_OK)
+		return TFMC_OK;
+	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "cannot open a session: %s", tfmc_rt_status_text(status));
+	return status == TFMC_RT_E_MEMORY || status == TFMC_RT_E_THREAD ? TFMC_NO_MEMORY : TFMC_INVALID;
+}
+
+/* --- to files ------------------------------------------------------------------------------------------ */
+enum emit_kind { EMIT_TIR, EMIT_LLVM, EMIT_ASM, EMIT_OBJ, EMIT_HEADER, N_EMIT };
+
+static const char *const emit_names[N_EMIT] = {"tir", "llvm", "asm", "obj", "header"};
+static const char *const emit_endings[N_EMIT] = {".tir", ".ll", ".s", ".o", ".h"};
+
+struct emission {
+	struct driver *d;
+	struct loaded *l;
+	bool wanted[N_EMIT];
+	const char *files[N_EMIT]; /* NULL: no file named */
+	const char *stem;          /* output path without its ending */
+	struct output_file *weights;
+	struct buf tir;
+};
+
+/* One KIND[=FILE] of --emit. */
+static bool parse_kind(struct emission *e, const char *text, size_t n)
+{
+	size_t name = strcspn(text, "=");
+	name = name < n ? name : n;
+	for (int k = 0; k < N_EMIT; k++) {
+		if (strlen(emit_names[k]) != name || memcmp(emit_names[k], text, name))
+			continue;
+		e->wanted[k] = true;
+		e->files[k] = name < n ? arena_strndup(&e->d->arena, text + name + 1, n - name - 1) : NULL;
+		return true;
+	}
+	return false;
+}
+
+static bool parse_emit(struct emission *e)
+{
+	const struct option_list *list = &e->d->options.emit;
+	for (size_t i = 0; i < list->n; i++) {
+		for (const char *s = list->items[i]; *s;) {
+			size_t n = strcspn(s, ",");
+			if (!parse_kind(e, s, n)) {
+				(void)driver_usage(e->d, "--emit=%.*s: kinds are tir, llvm, asm, obj, header",
+				                   (int)n, s);
+				return false;
+			}
+			s += n + (s[n] != 0);
+		}
+	}
+	if (!list->n)
+		e->wanted[EMIT_OBJ] = e->wanted[EMIT_HEADER] = true;
+	return true;
+}
+
+/* The output path without .o, or the input's name without its folder and ending. */
+static const char *find_stem(struct driver *d)
+{
+	const char *path = d->options.output;
+	if (!path) {
+		const char *slash = strrchr(d->options.input, '/');
+		path = slash ? slash + 1 : d->options.input;
+	}
+	const char *slash = strrchr(path, '/');
+	const char *dot = strrchr(slash ? slash : path, '.');
+	return dot ? arena_strndup(&d->arena, path, (size_t)(dot - path)) : path;
+}
+
+/* Where a kind goes: its own file, -o for the only one, else beside the object. */
+static const char *path_of(const struct emission *e, enum emit_kind kind)
+{
+	const struct driver_options *o = &e->d->options;
+	bool is_main = kind == EMIT_OBJ;
+	int n = 0;
+	for (int k = 0; k < N_EMIT; k++)
+		n += e->wanted[k];
+	if (kind == EMIT_HEADER && o->header)
+		return o->header;
+	if (e->files[kind])
+		return e->files[kind];
+	if (o->output && (is_main || n == 1))
+		return o->output;
+	if (!o->output && n == 1 && !is_main)
+		return "-";
+	return arena_printf(&e->d->arena, "%s%s", e->stem, emit_endings[kind]);
+}
+
+static enum tfmc_status put(struct emission *e, enum emit_kind kind, const struct buf *text)
+{
+	if (!e->wanted[kind])
+		return TFMC_OK;
+	const char *path = path_of(e, kind);
+	if (!strcmp(path, "-")) {
+		if (kind == EMIT_OBJ) {
+			diag_error(&e->d->diag, LOC_NONE, DIAG_OPTION, "an object is not written to stdout");
+			return TFMC_INVALID;
+		}
+		buf_bytes(&e->d->out, text->data, text->len);
+		return TFMC_OK;
+	}
+	struct output_file *f = outputs_add(&e->d->outputs, path, e->d->options.input);
+	if (!f)
+		return TFMC_IO;
+	output_write(f, text->data, text->len);
+	return TFMC_OK;
+}
+
+/* The weights file is opened when the first bytes come. */
+static bool write_weights(void *user, uint64_t offset, const void *bytes, size_t n)
+{
+	struct emission *e = user;
+	if (!e->weights) {
+		const char *path = e->d->options.weights_out;
+		if (!path)
+			path = arena_printf(&e->d->arena, "%s.weights", e->stem);
+		e->weights = outputs_add(&e->d->outputs, path, e->d->options.input);
+	}
+	if (!e->weights || fseeko(e->weights->stream, (off_t)offset, SEEK_SET))
+		return false;
+	return output_write(e->weights, bytes, n);
+}
+
+static enum tfmc_status parse_weights(struct driver *d, enum backend_weights *out)
+{
+	const char *w = d->options.weights ? d->options.weights : "auto";
+	*out = !strcmp(w, "embed")  ? BACKEND_WEIGHTS_EMBED
+	       : !strcmp(w, "file") ? BACKEND_WEIGHTS_FILE
+	                            : BACKEND_WEIGHTS_AUTO;
+	if (*out != BACKEND_WEIGHTS_AUTO || !strcmp(w, "auto"))
+		return TFMC_OK;
+	diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--weights is embed, file or auto, not %s", w);
+	return TFMC_INVALID;
+}
+
+static size_t split_entries(struct driver *d, const char ***out)
+{
+	struct option_list list = {0};
+	for (const char *s = d->options.entries; s && *s;) {
+		size_t n = strcspn(s, ",");
+		const char **slot = ARENA_PUSH(&d->arena, &list);
+		if (slot)
+			*slot = arena_strndup(&d->arena, s, n);
+		s += n + (s[n] != 0);
+	}
+	*out = list.items;
+	return list.n;
+}
+
+static enum tfmc_status emit_object(struct emission *e, const struct ir_module *planned,
+                                    const struct target *target, struct backend_output *object)
+{
+	struct driver *d = e->d;
+	struct backend_facts facts = {.pad = -1};
+	struct backend_sink sink = {write_weights, e};
+	const char **entries;
+	size_t n_entries = split_entries(d, &entries);
+	struct backend_options o = {.entries = entries, .n_entries = n_entries, .facts = &facts};
+	o.want_llvm = e->wanted[EMIT_LLVM];
+	o.want_assembly = e->wanted[EMIT_ASM];
+	o.opt_level = d->options.opt0 ? 0 : d->options.opt1 ? 1 : 2;
+	o.weights_sink = e->wanted[EMIT_OBJ] ? &sink : NULL;
+	TFMC_TRY(parse_weights(d, &o.weights));
+	if (e->l->model)
+		TFMC_TRY(driver_facts(d, e->l->model, &facts));
+	TFMC_TRY(backend_compile(&d->diag, planned, target, &e->l->weights, &o, object));
+	driver_time(d, "code generation");
+	TFMC_TRY(put(e, EMIT_LLVM, &object->llvm));
+	TFMC_TRY(put(e, EMIT_ASM, &object->assembly));
+	TFMC_TRY(put(e, EMIT_HEADER, &object->header));
+	return put(e, EMIT_OBJ, &object->object);
+}
+
+static enum tfmc_status emit_all(struct emission *e)
+{
+	struct driver *d = e->d;
+	struct ir_module *planned = NULL;
+	struct backend_output object;
+	const struct target *target = driver_target(d, d->options.mcpu);
+	if (!target)
+		return TFMC_INVALID;
+	backend_output_init(&object);
+	enum tfmc_status st = driver_passes(d, e->l->module, driver_pipeline(d, NULL), target, &planned);
+	if (st == TFMC_OK && e->wanted[EMIT_TIR]) {
+		ir_print(&e->tir, &d->diag, planned);
+		st = put(e, EMIT_TIR, &e->tir);
+	}
+	bool needs_code =
+	        e->wanted[EMIT_LLVM] || e->wanted[EMIT_ASM] || e->wanted[EMIT_OBJ] || e->wanted[EMIT_HEADER];
+	if (st == TFMC_OK && needs_code)
+		st = emit_object(e, planned, target, &object);
+	if (st == TFMC_OK)
+		st = outputs_commit(&d->outputs);
+	driver_time(d, "writing");
+	backend_output_destroy(&object);
+	if (planned)
+		ir_module_destroy(planned);
+	return st;
+}
+
+enum exit_code command_compile(struct driver *d)
+{
+	struct loaded l;
+	struct emission e = {.d = d, .l = &l};
+	if (!parse_emit(&e))
+		return EXIT_USAGE;
+	if (e.wanted[EMIT_OBJ] && !d->options.output && !e.files[EMIT_OBJ])
+		return driver_usage(d, "compiling wants -o FILE.o");
+	e.stem = find_stem(d);
+	buf_init(&e.tir);
+	enum tfmc_status st = driver_load(d, &l);
+	if (st == TFMC_OK)
+		st = emit_all(&e);
+	buf_destroy(&e.tir);
+	driver_unload(&l);
+	return exit_code_of(st);
+}

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tfmc verify: runs the checks of a model file through the compiled object, and
+ * compares the object with the interpreter on seeded inputs (differential.c).
+ * One line for each comparison: what, largest error, bound, ok or FAILED.
+ */
+#include "frontend/driver/verify.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "frontend/weight_files.h"
+
+void verify_line(struct driver *d, const char *what, double error, double bound, bool ok)
+{
+	buf_printf(&d->out, "%-52s %12.3g %12.3g  %s\n", what, error, bound, ok ? "ok" : "FAILED");
+	(void)driver_flush_out(d);
+}
+
+double tensor_value(const struct named_tensor *t, int64_t i)
+{
+	switch (t->dtype) {
+	case DT_F32: return (double)((const float *)t->data)[i];
+	case DT_F64: return ((const double *)t->data)[i];
+	case DT_I32: return (double)((const int32_t *)t->data)[i];
+	case DT_I64: return (double)((const int64_t *)t->data)[i];
+	case DT_F16: return half_to_f64(((const uint16_t *)t->data)[i]);
+	case DT_BF16: return bf16_to_f64(((const uint16_t *)t->data)[i]);
+	case DT_I8: return (double)((const int8_t *)t->data)[i];
+	case DT_U8:
+	case DT_BOOL: return (double)((const uint8_t *)t->data)[i];
+	}
+	return NAN;
+}
+
+/* --- tensors of a check --------------------------------------------------------------------------------- */
+struct check_run {
+	struct driver *d;
+	struct frontend_model *m;
+	const struct frontend_check *check;
+	struct caller *caller;
+	double worst, bound; /* the comparison that is nearest to (or furthest beyond) its bound */
+	bool ok;
+};
+
+static const char *renamed(const struct frontend_check *c, const char *name)
+{
+	for (size_t i = 0; i < c->n_rename; i++)
+		if (!strcmp(c->rename[i].from, name))
+			return c->rename[i].to;
+	return name;
+}
+
+static bool copy_stored(struct driver *d, const struct weight_tensor *w, const char *name,
+                        struct named_tensors *out)
+{
+	struct named_tensor *t = ARENA_PUSH(&d->arena, out);
+	if (!t)
+		return false;
+	*t = (struct named_tensor){.name = name, .dtype = w->dtype, .rank = w->rank, .count = 1};
+	for (int i = 0; i < w->rank; i++) {
+		t->dims[i] = w->dims[i];
+		t->count *= w->dims[i];
+	}
+	size_t bytes = (size_t)t->count * (size_t)ir_dtype_bytes(w->dtype);
+	t->data = arena_alloc(&d->arena, bytes ? bytes : 1);
+	if (t->data && bytes)
+		memcpy(t->data, w->data, bytes);
+	return t->data != NULL;
+}
+
+static bool copy_literal(struct driver *d, const struct frontend_tensor *l, enum ir_dtype dtype,
+                         const char *name, struct named_tensors *out)
+{
+	struct named_tensor *t = ARENA_PUSH(&d->arena, out);
+	if (!t)
+		return false;
+	*t = (struct named_tensor){.name = name, .dtype = dtype, .rank = l->rank, .count = 1};
+	for (int i = 0; i < l->rank; i++) {
+		t->dims[i] = l->dims[i];
+		t->count *= l->dims[i];
+	}
+	struct interp_tensor v = {.dtype = dtype, .rank = l->rank, .data = (double *)(uintptr_t)l->values};
+	memcpy(v.dims, l->dims, sizeof(v.dims));
+	t->data = arena_calloc(&d->arena, (size_t)t->count + 1, sizeof(double));
+	if (t->data)
+		interp_to_bytes(&v, t->data);
+	return t->data != NULL;
+}
+
+/* Adds the tensor `name` of `from` when it is given; a file without it is no mistake here. */
+static enum tfmc_status find_given(struct check_run *r, const struct frontend_tensors *from, const char *name,
+                                   enum ir_dtype dtype, struct named_tensors *out)
+{
+	const char *stored = renamed(r->check, name);
+	for (size_t i = 0; i < from->n; i++)
+		if (!strcmp(from->items[i].name, name) &&
+		    !copy_literal(r->d, &from->items[i], dtype, name, out))
+			return TFMC_NO_MEMORY;
+	if (!from->file)
+		return TFMC_OK;
+	const char *full = arena_printf(&r->d->arena, "%s%s", from->prefix ? from->prefix : "", stored);
+	const struct weight_tensor *w;
+	TFMC_TRY(frontend_check_tensor(r->m, from->file, from->loc, full, &w));
+	return !w || copy_stored(r->d, w, name, out) ? TFMC_OK : TFMC_NO_MEMORY;
+}
+
+/* --- comparison
+ * ---------------------------------------------------------------------------------------------- */
+/* Position of an element of the expected tensor in the result, through `rows`; -1: padded, not compared. */
+static int64_t result_index(const struct check_run *r, const struct named_tensor *want,
+                            const struct named_tensor *got, const struct named_tensor *lengths, int64_t i)
+{
+	if (want->rank < 2)
+		return i;
+	int64_t inner = 1;
+	for (int k = 2; k < want->rank; k++)
+		inner *= want->dims[k];
+	int64_t b = i / (want->dims[1] * inner), row = i / inner % want->dims[1];
+	int64_t at = r->check->rows ? r->check->rows[row] : row;
+	if (lengths && at >= (int64_t)tensor_value(lengths, b))
+		return -1;
+	return (b * got->dims[1] + at) * inner + i % inner;
+}
+
+static bool shapes_fit(const struct check_run *r, const struct named_tensor *want,
+                       const struct named_tensor *got)
+{
+	bool ok = want->rank == got->rank;
+	for (int k = 0; ok && k < want->rank; k++) {
+		bool by_rows = k == 1 && r->check->rows;
+		ok = by_rows ? want->dims[k] == (int64_t)r->check->n_rows : want->dims[k] == got->dims[k];
+	}
+	for (size_t i = 0; ok && r->check->rows && i < r->check->n_rows; i++)
+		ok = r->check->rows[i] >= 0 && r->check->rows[i] < got->dims[1];
+	return ok;
+}
+
+static void compare(struct check_run *r, const struct named_tensor *want, const struct named_tensor *got,
+                    const struct named_tensor *lengths)
+{
+	if (!shapes_fit(r, want, got)) {
+		diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_CASE,
+		           "check %s: %s has another shape than expected", r->check->name, want->name);
+		r->ok = false;
+		return;
+	}
+	for (int64_t i = 0; i < want->count; i++) {
+		int64_t at = result_index(r, want, got, lengths, i);
+		if (at < 0)
+			continue;
+		double w = tensor_value(want, i), g = tensor_value(got, at);
+		double error = fabs(g - w), bound = r->check->atol + r->check->rtol * fabs(w);
+		if (isnan(error) ? !(isnan(w) && isnan(g)) : error > bound)
+			r->ok = false;
+		if (!(error * r->bound <= r->worst * bound)) {
+			r->worst = error;
+			r->bound = bound;
+		}
+	}
+}
+
+/* The lengths that belong to an output of an entry: those of the input it follows. */
+static const struct named_tensor *lengths_of(const struct check_run *r, int64_t entry, const char *output,
+                                             const struct named_tensors *in)
+{
+	const struct tfmc_record *rec = r->caller->record;
+	const struct tfmc_record_entry *e = tfmc_entry_at(rec, entry);
+	for (uint64_t i = 0; i < e->n_outputs; i++) {
+		const struct tfmc_record_tensor *t = tfmc_entry_output(rec, entry, i);
+		if (strcmp(tfmc_record_text(rec, t->name), output) || t->lengths < 0)
+			continue;
+		const struct tfmc_record_tensor *l = tfmc_entry_input(rec, entry, (uint64_t)t->lengths);
+		return l ? tensors_find(in, tfmc_record_text(rec, l->name)) : NULL;
+	}
+	return NULL;
+}
+
+static enum tfmc_status gather_inputs(struct check_run *r, int64_t entry, struct named_tensors *in)
+{
+	const struct tfmc_record *rec = r->caller->record;
+	const struct tfmc_record_entry *e = tfmc_entry_at(rec, entry);
+	for (uint64_t i = 0; i < e->n_inputs; i++) {
+		const struct tfmc_record_tensor *t = tfmc_entry_input(rec, entry, i);
+		TFMC_TRY(find_given(r, &r->check->with, tfmc_record_text(rec, t->name),
+		                    (enum ir_dtype)t->dtype, in));
+	}
+	return TFMC_OK;
+}
+
+static enum tfmc_status compare_outputs(struct check_run *r, int64_t entry, const struct named_tensors *in,
+                                        const struct named_tensors *out)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < out->n; i++) {
+		const struct named_tensor *got = &out->items[i];
+		struct named_tensors want = {0};
+		if (r->check->only_output && strcmp(r->check->only_output, got->name))
+			continue;
+		TFMC_TRY(find_given(r, &r->check->expect, got->name, got->dtype, &want));
+		if (!want.n)
+			continue;
+		n++;
+		compare(r, &want.items[0], got, lengths_of(r, entry, got->name, in));
+	}
+	if (n)
+		return TFMC_OK;
+	diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_CASE, "check %s: no expected output was found",
+	           r->check->name);
+	return TFMC_INVALID;
+}
+
+static enum tfmc_status check_entry(struct check_run *r)
+{
+	struct named_tensors in = {0}, out = {0};
+	int64_t entry = tfmc_entry_find(r->caller->record, r->check->call);
+	if (entry < 0) {
+		diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_CASE,
+		           "check %s calls %s, the model has no such entry", r->check->name, r->check->call);
+		return TFMC_INVALID;
+	}
+	TFMC_TRY(gather_inputs(r, entry, &in));
+	TFMC_TRY(caller_run(r->caller, r->check->call, &in, &out));
+	return compare_outputs(r, entry, &in, &out);
+}
+
+/* --- generate
+ * -------------------------------------------------------------------------------------------------- */
+static int32_t *as_ids(struct driver *d, const struct named_tensors *t)
+{
+	int64_t n = t->n ? t->items[0].count : 0;
+	int32_t *ids = ARENA_ARRAY(&d->arena, int32_t, n + 1);
+	for (int64_t i = 0; ids && i < n; i++)
+		ids[i] = (int32_t)tensor_value(&t->items[0], i);
+	return ids;
+}
+
+/* new_tokens, or tokens with the first ones in front. */
+static void compare_ids(struct check_run *r, const struct named_tensor *want, const int32_t *got, uint64_t n,
+                        uint64_t skip)
+{
+	r->bound = 0;
+	r->ok = r->ok && (uint64_t)want->count == n + skip;
+	for (uint64_t i = 0; r->ok && i < n; i++)
+		r->ok = tensor_value(want, (int64_t)(i + skip)) == (double)got[i];
+	if (!r->ok)
+		r->worst = 1;
+}
+
+static enum tfmc_status check_generate(struct check_run *r)
+{
+	const struct frontend_generate *g = frontend_generate(r->m);
+	bool is_causal = g->kind == GENERATE_CAUSAL;
+	struct named_tensors prompt = {0}, target = {0}, fresh = {0}, all = {0};
+	TFMC_TRY(find_given(r, &r->check->with, is_causal ? g->tokens : g->source, DT_I32, &prompt));
+	if (!is_causal)
+		TFMC_TRY(find_given(r, &r->check->with, g->tokens, DT_I32, &target));
+	TFMC_TRY(find_given(r, &r->check->expect, "new_tokens", DT_I32, &fresh));
+	if (!fresh.n)
+		TFMC_TRY(find_given(r, &r->check->expect, "tokens", DT_I32, &all));
+	if (!fresh.n && !all.n) {
+		diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_CASE,
+		           "check %s: no expected tokens were found", r->check->name);
+		return TFMC_INVALID;
+	}
+	const struct named_tensor *want = fresh.n ? &fresh.items[0] : &all.items[0];
+	uint64_t n_prompt = prompt.n ? (uint64_t)prompt.items[0].count : 0;
+	uint64_t n_target = target.n ? (uint64_t)target.items[0].count : 0;
+	uint64_t n_start = is_causal ? n_prompt : n_target ? n_target : g->start.n;
+	int64_t expected = want->count - (fresh.n ? 0 : (int64_t)n_start);
+	struct tfmc_generate_options o = {.struct_size = sizeof(o), .ignore_stop = r->check->ignore_stop};
+	o.max_new_tokens = r->check->steps >= 0 ? r->check->steps : expected;
+	uint64_t n, cap = (uint64_t)g->max_len;
+	int32_t *out = ARENA_ARRAY(&r->d->arena, int32_t, cap + 1);
+	if (!out)
+		return TFMC_NO_MEMORY;
+	int status = tfmc_generate(r->caller->session, &o, as_ids(r->d, &prompt), n_prompt,
+	                           as_ids(r->d, &target), n_target, out, cap, &n);
+	if (status != TFMC_RT_OK) {
+		diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_FAILED, "check %s: %s", r->check->name,
+		           tfmc_rt_status_text(status));
+		return TFMC_INVALID;
+	}
+	compare_ids(r, want, out, n, fresh.n ? 0 : n_start);
+	return TFMC_OK;
+}
+
+/* --- all checks
+ * --------------------------------------------------------------------------------------------------- */
+static enum tfmc_status run_check(struct driver *d, struct frontend_model *m, struct caller *caller,
+                                  const struct frontend_check *check, bool *failed)
+{
+	struct check_run r = {.d = d, .m = m, .check = check, .caller = caller, .ok = true, .bound = 1};
+	bool generates = !strcmp(check->call, "generate");
+	const struct frontend_search *search = &frontend_generate(m)->search;
+	if (generates && search->given && search->beam > 1 && !check->greedy) {
+		diag_error(&d->diag, check->loc, DIAG_UNSUPPORTED,
+		           "not supported yet: beam search; `search: greedy` in the check");
+		return TFMC_INVALID;
+	}
+	TFMC_TRY(generates ? check_generate(&r) : check_entry(&r));
+	const char *what = arena_printf(&d->arena, "%s %s", check->call, check->name);
+	verify_line(d, what, r.worst, r.bound, r.ok);
+	if (!r.ok)
+		diag_error(&d->diag, check->loc, DIAG_CHECK_FAILED, "check %s: largest error %g, allowed %g",
+		           check->name, r.worst, r.bound);
+	*failed = *failed || !r.ok;
+	return TFMC_OK;
+}
+
+static enum tfmc_status run_checks(struct driver *d, struct loaded *l, struct compiled *c, bool *failed)
+{
+	size_t n;
+	const struct frontend_check *checks = frontend_checks(l->model, &n);
+	struct tfmc_session *session;
+	TFMC_TRY(driver_session(d, c, &session));
+	struct caller caller = {.d = d, .session = session, .record = c->model.record};
+	enum tfmc_status st = TFMC_OK;
+	for (size_t i = 0; st == TFMC_OK && i < n; i++)
+		st = run_check(d, l->model, &caller, &checks[i], failed);
+	tfmc_session_close(session);
+	return st;
+}
+
+enum exit_code command_verify(struct driver *d)
+{
+	struct loaded l;
+	struct compiled c = {0};
+	bool failed = false;
+	enum tfmc_status st = driver_load(d, &l);
+	if (st == TFMC_OK)
+		st = driver_compile_native(d, &l, NULL, &c);
+	if (st == TFMC_OK)
+		buf_printf(&d->out, "%-52s %12s %12s\n", "comparison", "error", "bound");
+	if (st == TFMC_OK && l.model)
+		st = run_checks(d, &l, &c, &failed);
+	if (st == TFMC_OK && !d->options.checks_only)
+		st = verify_differential(d, &l, &c, &failed);
+	if (st == TFMC_OK && d->options.after_each)
+		st = verify_after_each(d, &l, &failed);
+	driver_release(&c);
+	driver_unload(&l);
+	return st != TFMC_OK ? exit_code_of(st) : failed ? EXIT_VERIFY : EXIT_OK;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Parts of `tfmc verify`: the checks of the file (verify.c) and the comparison
+ * of compiled code with the interpreter (differential.c).
+ */
+#ifndef TFMC_DRIVER_VERIFY_H
+#define TFMC_DRIVER_VERIFY_H
+
+#include "frontend/driver/driver.h"
+
+/* One line of the report. */
+void verify_line(struct driver *d, const char *what, double error, double bound, bool ok);
+double tensor_value(const struct named_tensor *t, int64_t i);
+
+/*
+ * Object against interpreter on seeded inputs: `run`, `encode`, and prefill + step
+ * against `run` in one call, on small shapes with ragged lengths, 0 included.
+ * *failed is set when a bound is exceeded.
+ */
+TFMC_MUST_USE enum tfmc_status verify_differential(struct driver *d, struct loaded *l, struct compiled *c,
+                                                   bool *failed);
+/* Interpreter after every pass against the module as the frontend made it; names the first pass that differs.
+ */
+TFMC_MUST_USE enum tfmc_status verify_after_each(struct driver *d, struct loaded *l, bool *failed);
+
+#endif
