@@ -12,9 +12,10 @@
 #include "frontend/safetensors.h"
 #include "ir/support/strmap.h"
 
-#define NEAREST_MAX     3    /* names in a suggestion */
-#define GLOB_BYTES_MAX  1024 /* as in weight_glob.c: a longer one would match nothing */
-#define INDEX_FILES_MAX 4096 /* shards of an index */
+#define NEAREST_MAX     3     /* names in a suggestion */
+#define GLOB_BYTES_MAX  1024  /* as in weight_glob.c: a longer one would match nothing */
+#define INDEX_FILES_MAX 4096  /* shards of an index */
+#define TYPO_NAMES_MAX  20000 /* among more names, edit distances take too long */
 
 struct file_list {
 	struct file_map *items;
@@ -370,7 +371,7 @@ const char *weight_files_nearest(struct weight_files *wf, const char *name)
 	const char *best[NEAREST_MAX] = {NULL};
 	size_t scores[NEAREST_MAX] = {0}, n;
 	const char *const *names = weight_files_names(wf, &n);
-	const char *typo = nearest_name(name, names, n);
+	const char *typo = n > TYPO_NAMES_MAX ? NULL : nearest_name(name, names, n);
 	struct buf out;
 	if (typo != NULL)
 		offer(best, scores, typo, SIZE_MAX);

@@ -302,15 +302,16 @@ static void open_collection(struct reader *r, enum yaml_kind kind, const yaml_ev
 static void refuse_decoration(struct reader *r, const yaml_event_t *ev, const yaml_char_t *anchor,
                               const yaml_char_t *tag)
 {
+	advance(r, &r->at, ev->start_mark.index);
 	if (anchor != NULL) {
-		diag_error(r->cx, loc_of_index(r, ev->start_mark.index), DIAG_ALIAS,
+		diag_error(r->cx, loc_of(r, r->at, 1), DIAG_ALIAS,
 		           "the anchor '&%.60s' is not allowed; write the value out, or use 'define' or "
 		           "'params'",
 		           (const char *)anchor);
 		r->failed = true;
 	}
 	if (tag != NULL) {
-		diag_error(r->cx, loc_of_index(r, ev->start_mark.index), DIAG_TAG,
+		diag_error(r->cx, loc_of(r, r->at, 1), DIAG_TAG,
 		           "the tag '%.60s' is not allowed; values are typed by the place they stand in",
 		           (const char *)tag);
 		r->failed = true;
