@@ -14,8 +14,8 @@
 #include "ir/support/compiler.h"
 
 struct buf {
-	char *data;  /* never NULL after buf_init; zero-terminated */
-	size_t len;  /* bytes without the terminator */
+	char *data; /* never NULL after buf_init; zero-terminated */
+	size_t len; /* bytes without the terminator */
 	size_t cap;
 	bool failed; /* sticky: no memory */
 };

@@ -23,12 +23,13 @@ enum tfmc_status {
 	TFMC_INTERNAL,  /* an invariant of ours does not hold; a diagnostic says which */
 };
 
-/* Returns the status from the enclosing function unless it is TFMC_OK. Not in functions that hold external handles. */
-#define TFMC_TRY(expr)                          \
-	do {                                    \
-		enum tfmc_status st_ = (expr);  \
-		if (st_ != TFMC_OK)             \
-			return st_;             \
+/* Returns the status from the enclosing function unless it is TFMC_OK. Not in functions that hold external
+ * handles. */
+#define TFMC_TRY(expr)                         \
+	do {                                   \
+		enum tfmc_status st_ = (expr); \
+		if (st_ != TFMC_OK)            \
+			return st_;            \
 	} while (0)
 
 #endif

@@ -46,9 +46,9 @@ struct diag_source {
 
 struct diag {
 	enum diag_severity severity;
-	enum diag_code code;  /* DIAG_NONE for notes and remarks without code */
+	enum diag_code code; /* DIAG_NONE for notes and remarks without code */
 	struct loc loc;
-	const char *message;  /* valid during the call of the sink */
+	const char *message; /* valid during the call of the sink */
 };
 
 struct diag_context;
@@ -56,14 +56,14 @@ struct diag_context;
 typedef void diag_sink(void *user, const struct diag_context *cx, const struct diag *d);
 
 struct diag_context {
-	struct arena arena;             /* source names and texts */
+	struct arena arena; /* source names and texts */
 	struct diag_source *sources;
 	size_t n_sources, cap_sources;
-	diag_sink *sink;                /* may be NULL: only counted */
+	diag_sink *sink; /* may be NULL: only counted */
 	void *user;
 	size_t n_errors, n_warnings;
-	size_t max_errors;              /* default 20; later errors are only counted */
-	bool drop_notes;                /* the error before was suppressed */
+	size_t max_errors; /* default 20; later errors are only counted */
+	bool drop_notes;   /* the error before was suppressed */
 	bool warnings_are_errors;
 };
 
@@ -76,9 +76,10 @@ uint32_t diag_add_source(struct diag_context *cx, const char *name, const char *
 uint32_t diag_find_source(const struct diag_context *cx, const char *name);
 const char *diag_source_name(const struct diag_context *cx, uint32_t source);
 
-void diag_error(struct diag_context *cx, struct loc loc, enum diag_code code, const char *fmt, ...) TFMC_PRINTF(4, 5);
+void diag_error(struct diag_context *cx, struct loc loc, enum diag_code code, const char *fmt, ...)
+        TFMC_PRINTF(4, 5);
 void diag_warning(struct diag_context *cx, struct loc loc, enum diag_code code, const char *fmt, ...)
-	TFMC_PRINTF(4, 5);
+        TFMC_PRINTF(4, 5);
 /* Attached to the diagnostic before it, and suppressed with it. */
 void diag_note(struct diag_context *cx, struct loc loc, const char *fmt, ...) TFMC_PRINTF(3, 4);
 void diag_remark(struct diag_context *cx, struct loc loc, const char *fmt, ...) TFMC_PRINTF(3, 4);

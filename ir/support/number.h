@@ -22,7 +22,8 @@
 size_t number_print_f32(char out[NUMBER_TEXT_MAX], float v);
 size_t number_print_f64(char out[NUMBER_TEXT_MAX], double v);
 
-/* The whole text must be a number: decimal with optional sign, point, exponent; `inf`, `nan`. Correctly rounded. */
+/* The whole text must be a number: decimal with optional sign, point, exponent; `inf`, `nan`. Correctly
+ * rounded. */
 TFMC_MUST_USE bool number_parse_f64(const char *s, size_t n, double *out);
 /* Decimal or 0x hexadecimal with optional minus; the whole text; range-checked. */
 TFMC_MUST_USE bool number_parse_i64(const char *s, size_t n, int64_t *out);

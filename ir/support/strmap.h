@@ -23,7 +23,7 @@ struct strmap {
 	struct arena *arena;
 	struct strmap_entry *items; /* in order of insertion */
 	size_t n, cap;
-	uint32_t *slots;            /* open addressing; index + 1, 0 = empty */
+	uint32_t *slots; /* open addressing; index + 1, 0 = empty */
 	size_t n_slots;
 };
 
