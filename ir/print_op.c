@@ -175,7 +175,8 @@ void print_op(const struct printer *p, const struct ir_op *op, int indent, const
 	if (op->region != NULL)
 		print_body(p, op, indent);
 	print_types(p, op);
-	print_loc(p->out, p->cx, p->m, op->loc);
+	if (!ir_op_has(op->code, TRAIT_TERMINATOR))
+		print_loc(p->out, p->cx, p->m, op->loc);
 	buf_char(p->out, '\n');
 }
 
