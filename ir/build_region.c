@@ -31,6 +31,7 @@ struct build_scope *build_open(struct ir_builder *b, enum ir_opcode code)
 		}
 		*s->owner = (struct ir_op){.code = code, .loc = b->loc, .region = r};
 		r->owner = s->owner;
+		r->parent = b->scope->region;
 	}
 	b->scope = s;
 	b->depth++;

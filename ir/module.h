@@ -65,7 +65,8 @@ struct ir_region {
 	size_t n_args;
 	struct ir_op **ops; /* the last one is the terminator */
 	size_t n_ops;
-	struct ir_op *owner; /* NULL: the body of a function */
+	struct ir_op *owner;      /* NULL: the body of a function */
+	struct ir_region *parent; /* the region that holds the owner; NULL: the body of a function */
 };
 
 struct ir_op {
