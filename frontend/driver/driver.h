@@ -68,6 +68,8 @@ void driver_unload(struct loaded *l);
 const struct target *driver_target(struct driver *d, const char *mcpu);
 /* Pipeline text of -O and --passes; level: "O0", .. or NULL for the options' own. */
 const char *driver_pipeline(const struct driver *d, const char *level);
+/* Where prints, dumps and reproducers of passes go. */
+struct pass_options driver_pass_options(struct driver *d, const struct target *target);
 /* Runs a pipeline with the options' dumps, remarks and statistics. The caller destroys *out. */
 TFMC_MUST_USE enum tfmc_status driver_passes(struct driver *d, const struct ir_module *in,
                                              const char *pipeline, const struct target *target,

@@ -337,7 +337,7 @@ enum exit_code command_verify(struct driver *d)
 	if (st == TFMC_OK && !d->options.checks_only)
 		st = verify_differential(d, &l, &c, &failed);
 	if (st == TFMC_OK && d->options.after_each)
-		st = verify_after_each(d, &l, &failed);
+		st = verify_after_each(d, &l, &c, &failed);
 	driver_release(&c);
 	driver_unload(&l);
 	return st != TFMC_OK ? exit_code_of(st) : failed ? EXIT_VERIFY : EXIT_OK;

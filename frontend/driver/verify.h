@@ -21,6 +21,7 @@ TFMC_MUST_USE enum tfmc_status verify_differential(struct driver *d, struct load
                                                    bool *failed);
 /* Interpreter after every pass against the module as the frontend made it; names the first pass that differs.
  */
-TFMC_MUST_USE enum tfmc_status verify_after_each(struct driver *d, struct loaded *l, bool *failed);
+TFMC_MUST_USE enum tfmc_status verify_after_each(struct driver *d, struct loaded *l, struct compiled *c,
+                                                 bool *failed);
 
 #endif

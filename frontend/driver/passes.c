@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Running pass pipelines for the commands: prints, dumps, reproducers and
+ * statistics go where the options say.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include "frontend/driver/driver.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#define REPRODUCER "tfmc-reproducer.tir"
+
+/* The words of options that may be repeated and hold comma-separated lists. */
+static struct pass_words split_words(struct driver *d, const struct option_list *list)
+{
+	struct option_list words = {0};
+	for (size_t i = 0; i < list->n; i++) {
+		for (const char *s = list->items[i]; *s;) {
+			size_t n = strcspn(s, ",");
+			const char **slot = n ? ARENA_PUSH(&d->arena, &words) : NULL;
+			if (slot)
+				*slot = arena_strndup(&d->arena, s, n);
+			s += n + (s[n] != 0);
+		}
+	}
+	return (struct pass_words){words.items, words.n};
+}
+
+static void print_ir(void *user, const char *title, const char *text, size_t len)
+{
+	struct driver *d = user;
+	buf_printf(&d->log, "; --- %s\n", title);
+	buf_bytes(&d->log, text, len);
+	driver_flush_log(d);
+}
+
+/* One text file, complete or not at all. */
+static bool write_text(struct driver *d, const char *path, const char *text, size_t len)
+{
+	struct outputs o;
+	outputs_init(&o, &d->arena, &d->diag);
+	struct output_file *f = outputs_add(&o, path, d->options.input);
+	if (f)
+		output_write(f, text, len);
+	return f && outputs_commit(&o) == TFMC_OK;
+}
+
+static void dump_ir(void *user, const char *file_name, const char *text, size_t len)
+{
+	struct driver *d = user;
+	const char *dir = d->options.dump_dir;
+	if (mkdir(dir, 0777) && errno != EEXIST)
+		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot make the folder %s: %s", dir,
+		           strerror(errno));
+	else
+		(void)write_text(d, arena_printf(&d->arena, "%s/%s", dir, file_name), text, len);
+}
+
+static void write_reproducer(void *user, const char *text, size_t len)
+{
+	struct driver *d = user;
+	const char *dir = d->options.dump_dir ? d->options.dump_dir : ".";
+	const char *path = arena_printf(&d->arena, "%s/%s", dir, REPRODUCER);
+	if (write_text(d, path, text, len))
+		diag_note(&d->diag, LOC_NONE, "the IR before the failing pass is in %s", path);
+}
+
+static double read_clock(void *user)
+{
+	struct timespec now;
+	(void)user;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+struct pass_options driver_pass_options(struct driver *d, const struct target *target)
+{
+	const struct driver_options *o = &d->options;
+	struct pass_options p = {.target = target, .stop_after = o->stop_after, .remarks = o->remarks};
+	p.print_before = split_words(d, &o->print_ir_before);
+	p.print_after = split_words(d, &o->print_ir_after);
+	p.require_fusion = split_words(d, &o->require_fusion);
+	p.sink = (struct pass_sink){
+	        .print = print_ir, .reproducer = write_reproducer, .clock = read_clock, .user = d};
+	if (o->dump_dir)
+		p.sink.dump = dump_ir;
+	return p;
+}
+
+static void print_times(struct driver *d, const struct pass_report *r)
+{
+	for (size_t i = 0; i < r->times.n; i++)
+		buf_printf(&d->log, "  %-30s %9.4f s  verify %9.4f s\n", r->times.items[i].pass,
+		           r->times.items[i].pass_seconds, r->times.items[i].verify_seconds);
+	driver_flush_log(d);
+}
+
+enum tfmc_status driver_passes(struct driver *d, const struct ir_module *in, const char *pipeline,
+                               const struct target *target, struct ir_module **out)
+{
+	struct pipeline p = {0};
+	struct pass_report report;
+	struct pass_options options = driver_pass_options(d, target);
+	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, pipeline, &p));
+	pass_report_init(&report);
+	enum tfmc_status st = passes_run(&d->diag, &p, &options, in, out, &report);
+	driver_time(d, "passes");
+	if (d->options.time_passes)
+		print_times(d, &report);
+	if (st == TFMC_OK && d->options.stats) {
+		pass_report_print(&d->log, &report);
+		driver_flush_log(d);
+	}
+	pass_report_destroy(&report);
+	return st;
+}
+
+enum exit_code command_passes(struct driver *d)
+{
+	for (size_t i = 0; pass_at(i); i++)
+		buf_printf(&d->out, "%-16s %s\n", pass_at(i)->name, pass_at(i)->summary);
+	static const char *const names[] = {"O0", "O1", "O2"};
+	for (size_t i = 0; i < TFMC_COUNT(names); i++)
+		buf_printf(&d->out, "%-16s %s\n", names[i], pipeline_named(names[i]));
+	return EXIT_OK;
+}
