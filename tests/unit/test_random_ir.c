@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ir/build.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "tests/support/random_ir.h"
@@ -102,6 +103,43 @@ START_TEST(makes_programs)
 }
 END_TEST
 
+/* The module built again, now with folding and merging. */
+static struct ir_module *rebuild(const struct ir_module *m)
+{
+	const struct ir_func *f = ir_find_func(m, "f");
+	struct ir_module *to = ir_module_create_like(m);
+	struct ir_builder *b = irb_begin(to, &fx.cx, "f", (struct ir_loc){0});
+	struct ir_value *map = ARENA_ARRAY(&fx.arena, struct ir_value, f->n_values), results[8];
+	irb_clone_params(b, f, map);
+	for (size_t i = 0; i + 1 < f->body->n_ops; i++)
+		irb_clone(b, f, f->body->ops[i], map);
+	const struct ir_op *ret = f->body->ops[f->body->n_ops - 1];
+	for (size_t i = 0; i < ret->n_operands; i++)
+		results[i] = map[ret->operands[i].id];
+	ck_assert_msg(irb_finish(b, results, f->results, f->n_results, NULL) == TFMC_OK, "%s",
+	              fx.messages.data);
+	return to;
+}
+
+START_TEST(folding_keeps_every_bit)
+{
+	struct arena_mark mark = arena_mark(&fx.arena);
+	for (uint64_t seed = (uint64_t)_i; seed < PROGRAM_SEEDS; seed += PROGRAM_PARTS) {
+		struct random_options options = {.all_dtypes = seed % 5 == 4};
+		struct ir_module *m = random_module(&fx.cx, seed, &options), *folded = rebuild(m);
+		ck_assert_msg(ir_verify(folded, &fx.cx) == TFMC_OK, "%s", fx.messages.data);
+		struct random_call a = run(m, seed), b = run(folded, seed);
+		for (size_t i = 0; i < a.n_outputs; i++) {
+			const char *why = random_compare(&fx.arena, &b.outputs[i], &a.outputs[i], 0);
+			ck_assert_msg(!why, "seed %d: %s", (int)seed, why);
+		}
+		ir_module_destroy(m);
+		ir_module_destroy(folded);
+		arena_release(&fx.arena, mark);
+	}
+}
+END_TEST
+
 static void count_op(void *user, const struct ir_op *op)
 {
 	int *count = user;
@@ -180,6 +218,7 @@ Suite *suite_random_ir(void)
 	tcase_set_timeout(t, 120);
 	tcase_add_loop_test(t, makes_every_op, 0, IR_N_OPS);
 	tcase_add_loop_test(t, makes_programs, 0, PROGRAM_PARTS);
+	tcase_add_loop_test(t, folding_keeps_every_bit, 0, PROGRAM_PARTS);
 	tcase_add_test(t, reaches_every_op_and_stays_finite);
 	tcase_add_test(t, repeats_with_the_seed);
 	tcase_add_test(t, compares_tensors);
