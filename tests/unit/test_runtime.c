@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The parts of libtfmcrt that need no object: the gang of workers, weights
+ * files, text and ids, status texts.
+ */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/tfmc_rt.h"
+
+/* --- gang -------------------------------------------------------------------------------------------- */
+#define MAX_WORKERS 8
+
+struct tally {
+	int counts[MAX_WORKERS * 4];
+	int64_t n_workers;
+};
+
+static void count_worker(void *arg, int64_t worker, int64_t n_workers)
+{
+	struct tally *t = arg;
+	t->counts[worker]++;
+	if (worker == 0)
+		t->n_workers = n_workers;
+}
+
+START_TEST(gang_runs_every_worker_once)
+{
+	for (int64_t n = 1; n <= MAX_WORKERS; n++) {
+		struct tfmc_gang *gang;
+		struct tally tally = {0};
+		ck_assert_int_eq(tfmc_gang_create(n, &gang), TFMC_RT_OK);
+		ck_assert_int_eq(tfmc_gang_size(gang), n);
+		for (int round = 1; round <= 200; round++)
+			tfmc_gang_run(gang, count_worker, &tally);
+		for (int64_t i = 0; i < n; i++)
+			ck_assert_int_eq(tally.counts[i], 200);
+		ck_assert_int_eq(tally.n_workers, n);
+		tfmc_gang_destroy(gang);
+	}
+}
+END_TEST
+
+START_TEST(gang_deals_out_any_number)
+{
+	struct tfmc_gang *gang;
+	ck_assert_int_eq(tfmc_gang_create(3, &gang), TFMC_RT_OK);
+	for (int64_t n = 0; n <= MAX_WORKERS * 4; n++) {
+		struct tally tally = {0};
+		tfmc_gang_parallel_for(gang, n, count_worker, &tally);
+		for (int64_t i = 0; i < MAX_WORKERS * 4; i++)
+			ck_assert_int_eq(tally.counts[i], i < n);
+	}
+	tfmc_gang_destroy(gang);
+}
+END_TEST
+
+START_TEST(gang_refuses_no_workers)
+{
+	struct tfmc_gang *gang;
+	ck_assert_int_ne(tfmc_gang_create(0, &gang), TFMC_RT_OK);
+	ck_assert_int_ne(tfmc_gang_create(-1, &gang), TFMC_RT_OK);
+	ck_assert_ptr_null(gang);
+	tfmc_gang_destroy(NULL);
+}
+END_TEST
+
+/* --- weights ------------------------------------------------------------------------------------------- */
+static const char weights_path[] = "test_runtime.weights";
+
+static void write_weights(const struct tfmc_weights_header *h, const void *bytes, size_t n)
+{
+	static const char zeros[TFMC_WEIGHTS_DATA];
+	FILE *f = fopen(weights_path, "wb");
+	ck_assert_ptr_nonnull(f);
+	fwrite(h, 1, sizeof(*h), f);
+	fwrite(zeros, 1, sizeof(zeros) - sizeof(*h), f);
+	fwrite(bytes, 1, n, f);
+	ck_assert_int_eq(fclose(f), 0);
+}
+
+START_TEST(weights_are_checked)
+{
+	const uint64_t hash_of_a = 0xaf63dc4c8601ec8cu; /* FNV-1a of "a", from the published test vectors */
+	struct tfmc_record record = {.structure_hash = 7, .weights_bytes = 1};
+	struct tfmc_weights_header h = {TFMC_WEIGHTS_MAGIC, TFMC_ABI_VERSION, 7, hash_of_a, 1};
+	struct tfmc_mapping m;
+	write_weights(&h, "a", 1);
+	ck_assert_int_eq(tfmc_weights_map(weights_path, &record, TFMC_MAP_VERIFY, &m), TFMC_RT_OK);
+	ck_assert_uint_eq(m.bytes, 1);
+	ck_assert_int_eq(*(const char *)m.data, 'a');
+	ck_assert_uint_eq((uintptr_t)m.data % 64, 0);
+	tfmc_weights_unmap(&m);
+
+	write_weights(&h, "b", 1); /* same length, other bytes: only the full check sees it */
+	ck_assert_int_eq(tfmc_weights_map(weights_path, &record, 0, &m), TFMC_RT_OK);
+	tfmc_weights_unmap(&m);
+	ck_assert_int_eq(tfmc_weights_map(weights_path, &record, TFMC_MAP_VERIFY, &m), TFMC_RT_E_WEIGHTS);
+
+	record.structure_hash = 8;
+	ck_assert_int_eq(tfmc_weights_map(weights_path, &record, 0, &m), TFMC_RT_E_WEIGHTS);
+	record.structure_hash = 7;
+	write_weights(&h, "aa", 2); /* longer than the header says */
+	ck_assert_int_eq(tfmc_weights_map(weights_path, &record, 0, &m), TFMC_RT_E_FILE);
+	h.magic++;
+	write_weights(&h, "a", 1);
+	ck_assert_int_eq(tfmc_weights_map(weights_path, &record, 0, &m), TFMC_RT_E_FILE);
+	ck_assert_int_eq(truncate(weights_path, 100), 0);
+	ck_assert_int_eq(tfmc_weights_map(weights_path, &record, 0, &m), TFMC_RT_E_FILE);
+	remove(weights_path);
+	ck_assert_int_eq(tfmc_weights_map(weights_path, &record, 0, &m), TFMC_RT_E_FILE);
+	ck_assert_ptr_null(m.base);
+}
+END_TEST
+
+/* --- text ------------------------------------------------------------------------------------------------
+ */
+struct text_record {
+	struct tfmc_record head;
+	int64_t start[1], stop[1];
+	char vocabulary[64], unknown[8];
+};
+
+static struct text_record make_record(void)
+{
+	struct text_record r = {.start = {1}, .stop = {2}};
+	r.head.start = offsetof(struct text_record, start);
+	r.head.n_start = 1;
+	r.head.stop = offsetof(struct text_record, stop);
+	r.head.n_stop = 1;
+	r.head.pad = 0;
+	r.head.vocabulary = offsetof(struct text_record, vocabulary);
+	r.head.unknown_token = offsetof(struct text_record, unknown);
+	memcpy(r.vocabulary, "<blank>\n<s>\n</s>\na\n\xc3\xa4\n \n<unk>\n", 32);
+	memcpy(r.unknown, "<unk>", 6);
+	return r;
+}
+
+START_TEST(text_goes_through_ids)
+{
+	struct text_record r = make_record();
+	const int32_t want[] = {3, 4, 5, 6, 3};
+	int32_t ids[8];
+	uint64_t n;
+	char text[32];
+	ck_assert_int_eq(tfmc_text_encode(&r.head,
+	                                  "a\xc3\xa4 z"
+	                                  "a",
+	                                  ids, 8, &n),
+	                 TFMC_RT_OK);
+	ck_assert_uint_eq(n, 5);
+	ck_assert_mem_eq(ids, want, sizeof(want));
+	const int32_t answer[] = {1, 3, 4, 5, 3, 2};
+	ck_assert_int_eq(tfmc_text_decode(&r.head, answer, 6, text, sizeof(text), &n), TFMC_RT_OK);
+	ck_assert_str_eq(text, "a\xc3\xa4 a");
+	ck_assert_uint_eq(n, 5);
+	ck_assert_int_eq(tfmc_text_decode(&r.head, answer, 6, text, 3, &n), TFMC_RT_OK);
+	ck_assert_uint_eq(strlen(text), 2);
+	ck_assert_int_eq(tfmc_text_encode(&r.head, "", NULL, 0, &n), TFMC_RT_OK);
+	ck_assert_uint_eq(n, 0);
+}
+END_TEST
+
+START_TEST(text_must_be_utf8)
+{
+	static const char *const bad[] = {
+	        "\x80", "\xc3", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff"};
+	struct text_record r = make_record();
+	uint64_t n;
+	ck_assert_int_eq(tfmc_text_encode(&r.head, bad[_i], NULL, 0, &n), TFMC_RT_E_TEXT);
+}
+END_TEST
+
+START_TEST(ids_must_be_in_the_vocabulary)
+{
+	struct text_record r = make_record();
+	const int32_t large[] = {7}, negative[] = {-1};
+	char text[8];
+	uint64_t n;
+	ck_assert_int_eq(tfmc_text_decode(&r.head, large, 1, text, sizeof(text), &n), TFMC_RT_E_TEXT);
+	ck_assert_int_eq(tfmc_text_decode(&r.head, negative, 1, text, sizeof(text), &n), TFMC_RT_E_TEXT);
+}
+END_TEST
+
+START_TEST(every_status_has_a_text)
+{
+	const char *none = tfmc_rt_status_text(99);
+	for (int i = 0; i <= TFMC_RT_E_STATE; i++)
+		ck_assert_str_ne(tfmc_rt_status_text(i), none);
+	for (int i = TFMC_RT_E_MEMORY; i <= TFMC_RT_E_TEXT; i++)
+		ck_assert_str_ne(tfmc_rt_status_text(i), none);
+}
+END_TEST
+
+Suite *suite_runtime(void);
+Suite *suite_runtime(void)
+{
+	Suite *s = suite_create("runtime");
+	TCase *t = tcase_create("all");
+	tcase_add_test(t, gang_runs_every_worker_once);
+	tcase_add_test(t, gang_deals_out_any_number);
+	tcase_add_test(t, gang_refuses_no_workers);
+	tcase_add_test(t, weights_are_checked);
+	tcase_add_test(t, text_goes_through_ids);
+	tcase_add_loop_test(t, text_must_be_utf8, 0, 7);
+	tcase_add_test(t, ids_must_be_in_the_vocabulary);
+	tcase_add_test(t, every_status_has_a_text);
+	suite_add_tcase(s, t);
+	return s;
+}
