@@ -3,6 +3,7 @@
  * The parts of libtfmcrt that need no object: the gang of workers, weights
  * files, text and ids, status texts.
  */
+#define _POSIX_C_SOURCE 200809L /* truncate */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,8 +135,8 @@ static struct text_record make_record(void)
 	r.head.pad = 0;
 	r.head.vocabulary = offsetof(struct text_record, vocabulary);
 	r.head.unknown_token = offsetof(struct text_record, unknown);
-	memcpy(r.vocabulary, "<blank>\n<s>\n</s>\na\n\xc3\xa4\n \n<unk>\n", 32);
-	memcpy(r.unknown, "<unk>", 6);
+	strncpy(r.vocabulary, "<blank>\n<s>\n</s>\na\n\xc3\xa4\n \n<unk>\n", sizeof(r.vocabulary) - 1);
+	strncpy(r.unknown, "<unk>", sizeof(r.unknown) - 1);
 	return r;
 }
 
