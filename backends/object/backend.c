@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * backend_compile from beginning to end: layout, weights, emission through the
+ * kernel builder, LLVM, and the weights into the object.
+ */
+#include "backends/object/object.h"
+
+#include <string.h>
+
+#include "backends/llvm/llvm.h"
+
+void backend_output_init(struct backend_output *out)
+{
+	memset(out, 0, sizeof(*out));
+	buf_init(&out->object);
+	buf_init(&out->header);
+	buf_init(&out->llvm);
+	buf_init(&out->assembly);
+	buf_init(&out->kernels);
+}
+
+void backend_output_destroy(struct backend_output *out)
+{
+	buf_destroy(&out->object);
+	buf_destroy(&out->header);
+	buf_destroy(&out->llvm);
+	buf_destroy(&out->assembly);
+	buf_destroy(&out->kernels);
+}
+
+/* --- layout and weights
+ * ------------------------------------------------------------------------------------- */
+
+static enum tfmc_status lay_out(struct object *o)
+{
+	TFMC_TRY(layout_weights(o));
+	TFMC_TRY(layout_state(o));
+	TFMC_TRY(layout_functions(o));
+	return layout_entries(o);
+}
+
+static enum tfmc_status choose_weights(struct object *o)
+{
+	uint64_t bytes = (uint64_t)o->weights_bytes;
+	switch (o->options->weights) {
+	case BACKEND_WEIGHTS_AUTO: o->embedded = bytes > 0 && bytes <= BACKEND_EMBED_AUTO; break;
+	case BACKEND_WEIGHTS_EMBED: o->embedded = bytes > 0; break;
+	case BACKEND_WEIGHTS_FILE: o->embedded = false; break;
+	}
+	if (!o->embedded || bytes <= BACKEND_EMBED_MAX)
+		return TFMC_OK;
+	diag_error(o->cx, LOC_NONE, DIAG_LIMIT,
+	           "weights of %llu bytes do not fit into an object (at most %llu)",
+	           (unsigned long long)bytes, BACKEND_EMBED_MAX);
+	diag_note(o->cx, LOC_NONE, "use --weights=file");
+	return TFMC_INVALID;
+}
+
+static bool write_buf(void *user, uint64_t offset, const void *bytes, size_t n)
+{
+	struct buf *b = user;
+	if (offset == b->len)
+		buf_bytes(b, bytes, n);
+	return !buf_failed(b) && offset + n == b->len;
+}
+
+static enum tfmc_status pack(struct object *o, const struct weight_source *source, struct buf *blob)
+{
+	struct backend_sink to_buf = {write_buf, blob};
+	const struct backend_sink *sink = o->options->weights_sink;
+	if (o->embedded) {
+		enum tfmc_status status = pack_weights(o, source, &to_buf, 0);
+		return buf_failed(blob) ? TFMC_NO_MEMORY : status;
+	}
+	TFMC_TRY(pack_weights(o, source, sink, TFMC_WEIGHTS_DATA));
+	return sink && o->weights_bytes > 0 ? pack_header(o, sink) : TFMC_OK;
+}
+
+/* --- emission
+ * --------------------------------------------------------------------------------------------------- */
+
+static enum tfmc_status emit_all(struct object *o)
+{
+	struct kb_caps caps = {o->target->lanes, o->target->registers, o->target->has_fma};
+	struct buf record;
+	o->kb = kb_module_create(o->arena, &caps);
+	if (!o->kb)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < o->functions.n; i++) {
+		TFMC_TRY(emit_groups(o, &o->functions.items[i]));
+		emit_check(o, &o->functions.items[i]);
+		emit_schedule(o, &o->functions.items[i]);
+		emit_calls(o, &o->functions.items[i]);
+	}
+	emit_barriers(o);
+	for (size_t i = 0; i < o->entries.n; i++)
+		emit_entry(o, &o->entries.items[i]);
+	emit_cpu(o);
+	emit_api(o);
+	buf_init(&record);
+	enum tfmc_status status = record_build(o, &record);
+	if (status == TFMC_OK)
+		kb_data(o->kb, emit_name(o, "_record"), KB_EXPORTED, record.data, record.len, OBJECT_ALIGN);
+	buf_destroy(&record);
+	return status;
+}
+
+static enum tfmc_status to_object(struct object *o, struct backend_output *out)
+{
+	struct llvm_options options = {.target = o->target, .opt_level = o->options->opt_level};
+	struct llvm_output result = {.object = &out->object,
+	                             .text = o->options->want_llvm ? &out->llvm : NULL,
+	                             .assembly = o->options->want_assembly ? &out->assembly : NULL};
+	options.baseline = api_baseline(o, &options.n_baseline);
+	if (arena_failed(o->arena))
+		return TFMC_NO_MEMORY;
+	TFMC_TRY(kb_verify(o->kb, o->cx));
+	if (o->options->want_kernels)
+		kb_dump(&out->kernels, o->kb, NULL);
+	return llvm_compile(o->cx, o->kb, o->name, &options, &result);
+}
+
+static enum tfmc_status compile(struct object *o, const struct weight_source *source,
+                                struct backend_output *out)
+{
+	struct buf blob;
+	TFMC_TRY(lay_out(o));
+	TFMC_TRY(choose_weights(o));
+	buf_init(&blob);
+	enum tfmc_status status = pack(o, source, &blob);
+	if (status == TFMC_OK)
+		status = emit_all(o);
+	if (status == TFMC_OK)
+		status = to_object(o, out);
+	if (status == TFMC_OK && o->embedded)
+		status = embed_bytes(o->cx, &out->object, emit_name(o, "_weights"), &blob);
+	if (status == TFMC_OK)
+		header_build(o, &out->header);
+	buf_destroy(&blob);
+	out->weights_bytes = (uint64_t)o->weights_bytes;
+	out->embedded = o->embedded;
+	if (status == TFMC_OK && buf_failed(&out->header))
+		return TFMC_NO_MEMORY;
+	return status;
+}
+
+static bool is_planned(struct diag_context *cx, const struct ir_module *m)
+{
+	if (m->stage == STAGE_PLAN)
+		return true;
+	diag_error(cx, LOC_NONE, DIAG_INTERNAL, "the module is not of stage plan");
+	return false;
+}
+
+enum tfmc_status backend_compile(struct diag_context *cx, const struct ir_module *planned,
+                                 const struct target *target, const struct weight_source *source,
+                                 const struct backend_options *options, struct backend_output *out)
+{
+	struct arena arena;
+	if (!is_planned(cx, planned))
+		return TFMC_INTERNAL;
+	arena_init(&arena);
+	struct object o = {.cx = cx,
+	                   .arena = &arena,
+	                   .module = planned,
+	                   .target = target,
+	                   .options = options,
+	                   .name = planned->name};
+	enum tfmc_status status = compile(&o, source, out);
+	arena_destroy(&arena);
+	return status;
+}
+
+enum tfmc_status backend_pack(struct diag_context *cx, const struct ir_module *planned,
+                              const struct weight_source *source, const struct backend_sink *sink)
+{
+	static const struct backend_options none;
+	struct arena arena;
+	if (!is_planned(cx, planned))
+		return TFMC_INTERNAL;
+	arena_init(&arena);
+	struct object o = {
+	        .cx = cx, .arena = &arena, .module = planned, .options = &none, .name = planned->name};
+	enum tfmc_status status = layout_weights(&o);
+	if (status == TFMC_OK)
+		status = pack_weights(&o, source, sink, TFMC_WEIGHTS_DATA);
+	if (status == TFMC_OK)
+		status = pack_header(&o, sink);
+	arena_destroy(&arena);
+	return status;
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tells kernels where tensors lie: turns places and views into addresses and
+ * strides while a group's function is emitted.
+ */
+#include "backends/object/object.h"
+
+struct slice {
+	const struct state_place *state;
+	const struct ir_value *at; /* indices of the axes behind the batch */
+	size_t n_at;
+};
+
+static struct kb_val null_or(struct emit *e, struct kb_val ptr, const struct ir_dim *spare)
+{
+	if (!spare)
+		return ptr;
+	struct kb_val is_null = kb_cmp(e->k, KB_EQ, ptr, kb_null(e->k));
+	struct kb_val instead = kb_ptr_add(e->k, e->plan, emit_dim(e, spare), 0);
+	return kb_select(e->k, is_null, instead, ptr);
+}
+
+struct kb_val binding_input(struct emit *e, size_t param)
+{
+	struct kb_val ptr = emit_word(e, KB_PTR, e->function->param_word[param]);
+	return null_or(e, ptr, e->function->default_at[param]);
+}
+
+/* The value of an index (i32[]): a repeat's index or a constant; none when it is neither. */
+static struct kb_val index_value(struct emit *e, struct ir_value v)
+{
+	for (size_t i = 0; i < e->n_repeats; i++)
+		if (ir_same(e->repeat_index[i], v))
+			return e->index[i];
+	const struct ir_op *op = ir_def(e->function->func, v);
+	if (op && op->code == OP_full)
+		return kb_index(e->k, (int64_t)((const struct attrs_full *)op->attrs)->value);
+	if (op && op->code == OP_dim_value)
+		return emit_dim(e, ((const struct attrs_dim_value *)op->attrs)->dim);
+	return (struct kb_val){0};
+}
+
+/* Product of the constant dims [from, rank). */
+static int64_t tail_count(const struct ir_type *t, int from)
+{
+	int64_t n = 1, d;
+	for (int i = from; i < t->rank; i++)
+		n *= ir_dim_is_const(t->dims[i], &d) ? d : 0;
+	return n;
+}
+
+/* Axes that are indexed, in units of so many elements. */
+struct indexed {
+	const struct ir_type *type;
+	int first; /* axis of the first index */
+	int64_t unit;
+};
+
+/* Sum of index i times the units behind its axis; false when an index has no value. */
+static bool index_offset(struct emit *e, const struct indexed *x, const struct ir_value *at, size_t n,
+                         struct kb_val *out)
+{
+	struct kb_val sum = kb_index(e->k, 0);
+	for (size_t i = 0; i < n; i++) {
+		struct kb_val v = index_value(e, at[i]);
+		if (!v.id)
+			return false;
+		int64_t step = tail_count(x->type, x->first + (int)i + 1) / x->unit;
+		sum = kb_add(e->k, sum, kb_mul(e->k, v, kb_index(e->k, step)));
+	}
+	*out = sum;
+	return true;
+}
+
+/* --- weights
+ * -------------------------------------------------------------------------------------------------- */
+
+/* Strides of packed panels mean nothing, but their matrices follow each other at a constant distance. */
+static bool weight_base(struct emit *e, const struct ir_op *op, struct kb_val *ptr, struct kb_tensor *out)
+{
+	const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
+	const struct weight_place *p = object_weight(e->object, w);
+	bool panels = w->encoding == ENC_PANEL16;
+	struct kb_val units;
+	if (!p || p->rows == 0 || p->columns == 0)
+		return false;
+	struct indexed x = {w->type, 0, panels ? p->rows * p->columns : 1};
+	if (!index_offset(e, &x, op->operands, op->n_operands, &units))
+		return false;
+	struct kb_val bytes = kb_mul(e->k, units, kb_index(e->k, panels ? p->matrix_bytes : 4));
+	*ptr = kb_ptr_add(e->k, e->weights, bytes, p->offset);
+	out->encoding = w->encoding;
+	out->dtype = ir_dtype_class(w->type->dtype) == DTCLASS_FLOAT ? DT_F32 : DT_I32;
+	return true;
+}
+
+/* --- state
+ * ------------------------------------------------------------------------------------------------------ */
+
+static int64_t sequence_elements(const struct emit *e, enum ir_dtype t)
+{
+	return e->object->state_batch_bytes / ir_dtype_bytes(t);
+}
+
+static bool slice_base(struct emit *e, const struct slice *s, struct kb_val *ptr)
+{
+	const struct ir_type *t = s->state->decl->type;
+	struct indexed x = {t, 1, 1};
+	struct kb_val elements;
+	if (!index_offset(e, &x, s->at, s->n_at, &elements))
+		return false;
+	struct kb_val bytes = kb_mul(e->k, elements, kb_index(e->k, ir_dtype_bytes(t->dtype)));
+	*ptr = kb_ptr_add(e->k, e->state, bytes, e->object->state_fixed_bytes + s->state->offset);
+	return true;
+}
+
+static bool slice_of_op(const struct emit *e, const struct ir_op *op, struct slice *out)
+{
+	size_t first = op->code == OP_state_append ? 3 : 1;
+	const struct ir_type *t = ir_type_of(e->function->func, op->operands[0]);
+	out->state = object_state(e->object, t->state);
+	out->at = op->operands + first;
+	out->n_at = op->n_operands - first;
+	return out->state != NULL;
+}
+
+/* The op that gives a slice, inside the group it came from. */
+static bool find_slice(const struct emit *e, struct ir_value v, struct slice *out)
+{
+	const struct ir_func *f = e->function->func;
+	const struct ir_op *op = ir_def(f, v);
+	while (op && op->code == OP_group) {
+		v = op->region->ops[op->region->n_ops - 1]->operands[ir_info(f, v)->index];
+		op = ir_def(f, v);
+	}
+	if (!op || (op->code != OP_state_append && op->code != OP_state_read))
+		return false;
+	return slice_of_op(e, op, out);
+}
+
+static bool bind_state(void *user, struct kb *k, struct ir_value state, const struct ir_value *at, size_t n,
+                       struct kb_tensor *out)
+{
+	struct emit *e = user;
+	const struct ir_type *type = ir_type_of(e->function->func, state);
+	struct slice s = {object_state(e->object, type->state), at, n};
+	(void)k;
+	*out = (struct kb_tensor){0};
+	if (!s.state || !slice_base(e, &s, &out->ptr))
+		return false;
+	const struct ir_type *t = s.state->decl->type;
+	out->dtype = t->dtype;
+	out->rank = t->rank - (int)n;
+	for (int i = 0; i < out->rank; i++) {
+		int axis = i == 0 ? 0 : i + (int)n;
+		int64_t stride = i == 0 ? sequence_elements(e, t->dtype) : tail_count(t, axis + 1);
+		out->size[i] = emit_size(e, t->dims[axis]);
+		out->stride[i] = (struct kb_size){true, stride, kb_index(e->k, stride)};
+	}
+	return true;
+}
+
+/* --- tensors
+ * ------------------------------------------------------------------------------------------------------- */
+
+static bool base_pointer(struct emit *e, struct ir_value base, struct kb_val *ptr, struct kb_tensor *out)
+{
+	const struct place *p = &e->function->places[base.id];
+	const struct ir_func *f = e->function->func;
+	struct slice s;
+	out->dtype = ir_type_of(f, base)->dtype;
+	switch (p->kind) {
+	case PLACE_NONE:
+	case PLACE_SLICE: return find_slice(e, base, &s) && slice_base(e, &s, ptr);
+	case PLACE_WEIGHT: return weight_base(e, ir_def(f, base), ptr, out);
+	case PLACE_PLAN: *ptr = kb_ptr_add(e->k, e->plan, emit_dim(e, p->at), 0); return true;
+	case PLACE_INPUT: *ptr = binding_input(e, p->number); return true;
+	case PLACE_PAST: *ptr = kb_ptr_add(e->k, e->state, kb_index(e->k, 0), STATE_PAST); return true;
+	case PLACE_OUTPUT:
+		*ptr = null_or(e, emit_word(e, KB_PTR, e->function->result_word[p->number]), p->at);
+		return true;
+	}
+	return false;
+}
+
+static struct kb_size scaled(struct emit *e, const struct ir_dim *d, int64_t by)
+{
+	struct ir_dims *t = e->object->module->dims;
+	return emit_size(e, ir_dim_mul(t, d, ir_dim_const(t, by)));
+}
+
+/* ptr + offset elements. */
+static struct kb_val advance(struct emit *e, const struct ir_view *v, enum ir_dtype dtype, struct kb_val ptr)
+{
+	struct ir_dims *t = e->object->module->dims;
+	const struct ir_dim *offset = v->offset;
+	if (v->is_state) {
+		const struct ir_dim *far = ir_dim_const(t, sequence_elements(e, dtype));
+		offset = ir_dim_add(t, offset, ir_dim_mul(t, v->state_offset, far));
+	}
+	const struct ir_dim *bytes = ir_dim_mul(t, offset, ir_dim_const(t, ir_dtype_bytes(dtype)));
+	return kb_ptr_add(e->k, ptr, emit_dim(e, bytes), 0);
+}
+
+static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_tensor *out)
+{
+	struct emit *e = user;
+	struct ir_view view;
+	struct kb_val ptr;
+	(void)k;
+	*out = (struct kb_tensor){0};
+	if (!ir_view_resolve(e->object->module, e->function->func, v, &view) ||
+	    !base_pointer(e, view.base, &ptr, out))
+		return false;
+	out->ptr = advance(e, &view, out->dtype, ptr);
+	out->rank = view.rank;
+	for (int i = 0; i < view.rank; i++) {
+		int64_t far = view.state_axis[i] ? sequence_elements(e, out->dtype) : 1;
+		out->size[i] = emit_size(e, view.size[i]);
+		out->stride[i] = scaled(e, view.stride[i], far);
+	}
+	return true;
+}
+
+static bool bind_result(void *user, struct kb *k, size_t i, struct kb_tensor *out)
+{
+	struct emit *e = user;
+	return i < e->group->n_results && bind_tensor(e, k, e->group->results[i], out);
+}
+
+static struct kb_size bind_dim(void *user, struct kb *k, const struct ir_dim *d)
+{
+	(void)k;
+	return emit_size(user, d);
+}
+
+static struct kb_val bind_index(void *user, struct kb *k, struct ir_value v)
+{
+	struct emit *e = user;
+	(void)k;
+	for (size_t i = 0; i < e->n_repeats; i++)
+		if (ir_same(e->repeat_index[i], v))
+			return e->index[i];
+	return (struct kb_val){0};
+}
+
+struct kernel_binding binding_of(struct emit *e)
+{
+	return (struct kernel_binding){.tensor = bind_tensor,
+	                               .result = bind_result,
+	                               .state = bind_state,
+	                               .dim = bind_dim,
+	                               .index = bind_index,
+	                               .user = e};
+}

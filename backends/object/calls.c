@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Calls: check, run, commit. The lengths in the state change in `commit` only,
+ * when nothing can fail any more.
+ *
+ *   NAME.func.commit(context, args)
+ *   NAME.func.spmd(context, args, worker) -> status
+ *   NAME.func.single(context, args) -> status
+ *   NAME_ENTRY, NAME_ENTRY_spmd     the exported forms
+ */
+#include "backends/object/object.h"
+
+#include <string.h>
+
+static bool begin(struct emit *e, const char *name, enum kb_linkage linkage, enum kb_scalar result)
+{
+	e->k = kb_begin(e->object->kb, name, linkage, result);
+	if (!e->k)
+		return false;
+	e->context = kb_param(e->k, "context", KB_PTR_T, 0);
+	e->args = kb_param(e->k, "args", KB_PTR_T, KB_READONLY);
+	return true;
+}
+
+static const char *part(const struct emit *e, const char *suffix)
+{
+	return arena_printf(e->object->arena, "%s.%s", e->function->symbol, suffix);
+}
+
+static bool is_encode(const struct function *f)
+{
+	return !strcmp(f->func->name, "encode");
+}
+
+static bool has_commit(const struct object *o, const struct function *f)
+{
+	return o->batch_dim >= 0 && (f->past_result >= 0 || (is_encode(f) && f->has_state));
+}
+
+static void commit_past(struct emit *e)
+{
+	struct kb *k = e->k;
+	struct kernel_binding bind = binding_of(e);
+	struct kb_tensor t;
+	struct ir_value v = func_result(e->function->func, (size_t)e->function->past_result);
+	if (!bind.tensor(bind.user, k, v, &t) || t.rank != 1)
+		return;
+	struct kb_val past = kb_ptr_add(k, e->state, kb_index(k, 0), STATE_PAST);
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), e->dims[e->object->batch_dim], 1, 0);
+	struct kb_val at = kb_mul(k, b, t.stride[0].v);
+	kb_store(k, kb_load(k, KB_I32_T, t.ptr, at, 0, 4), past, b, 0, 4);
+	kb_end_loop(k);
+}
+
+static void set_encoded(struct emit *e, struct kb_val n)
+{
+	kb_store(e->k, n, e->state, kb_index(e->k, 0), STATE_ENCODED / 4, 4);
+}
+
+static void emit_commit(struct object *o, const struct function *f)
+{
+	struct emit e = {.object = o, .function = f};
+	if (!begin(&e, part(&e, "commit"), KB_INTERNAL, KB_VOID))
+		return;
+	emit_load_dims(&e);
+	emit_load_bases(&e);
+	if (f->past_result >= 0)
+		commit_past(&e);
+	if (is_encode(f))
+		set_encoded(&e, kb_cvt(e.k, e.dims[o->batch_dim], KB_I32));
+	kb_end(e.k);
+}
+
+static void call_commit(struct emit *e)
+{
+	struct kb_val args[] = {e->context, e->args};
+	if (has_commit(e->object, e->function))
+		kb_call(e->k, part(e, "commit"), KB_VOID, args, 2);
+}
+
+static void check_first(struct emit *e)
+{
+	struct kb_val args[] = {e->context, e->args};
+	struct kb_val status = kb_call(e->k, part(e, "check"), KB_I32, args, 2);
+	kb_if(e->k, kb_cmp(e->k, KB_NE, status, kb_i32(e->k, TFMC_RT_OK)));
+	kb_return(e->k, status);
+	kb_end_if(e->k);
+}
+
+/* What worker 0 does after its last barrier: a call that was cancelled keeps the lengths, but encode has
+ * overwritten what the state held. */
+static struct kb_val finish(struct emit *e)
+{
+	struct kb *k = e->k;
+	struct kb_val word = kb_ptr_add(k, e->context, kb_index(k, 0), CONTEXT_CANCEL);
+	struct kb_var status = kb_var(k, "status", KB_I32_T, kb_i32(k, TFMC_RT_OK));
+	kb_if(k, kb_cmp(k, KB_NE, kb_atomic_load(k, word, 0), kb_i32(k, 0)));
+	kb_set(k, status, kb_i32(k, TFMC_RT_E_CANCELLED));
+	if (is_encode(e->function) && e->function->has_state && e->object->batch_dim >= 0) {
+		e->state = emit_context(e, KB_PTR, CONTEXT_STATE);
+		set_encoded(e, kb_i32(k, 0));
+	}
+	kb_else(k);
+	call_commit(e);
+	kb_end_if(k);
+	return kb_get(k, status);
+}
+
+static void emit_spmd(struct object *o, const struct function *f)
+{
+	struct emit e = {.object = o, .function = f};
+	if (!begin(&e, part(&e, "spmd"), KB_INTERNAL, KB_I32))
+		return;
+	struct kb *k = e.k;
+	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
+	struct kb_val n = emit_context(&e, KB_I64, CONTEXT_WORKERS);
+	check_first(&e);
+	struct kb_val args[] = {e.context, e.args, worker, n};
+	kb_call(k, part(&e, "body"), KB_I32, args, 4);
+	struct kb_var status = kb_var(k, "result", KB_I32_T, kb_i32(k, TFMC_RT_OK));
+	kb_if(k, kb_cmp(k, KB_EQ, worker, kb_index(k, 0)));
+	kb_set(k, status, finish(&e));
+	kb_end_if(k);
+	kb_if(k, kb_cmp(k, KB_LE, n, kb_index(k, 1)));
+	kb_return(k, kb_get(k, status));
+	kb_end_if(k);
+	struct kb_val leave[] = {e.context, worker, n, kb_get(k, status)};
+	kb_return(k, kb_call(k, emit_name(o, ".leave"), KB_I32, leave, 4));
+	kb_end(k);
+}
+
+static void emit_single(struct object *o, const struct function *f)
+{
+	struct emit e = {.object = o, .function = f};
+	if (!begin(&e, part(&e, "single"), KB_INTERNAL, KB_I32))
+		return;
+	struct kb *k = e.k;
+	check_first(&e);
+	struct kb_val several = kb_cmp(k, KB_GT, emit_context(&e, KB_I64, CONTEXT_WORKERS), kb_index(k, 1));
+	struct kb_val pool = emit_context(&e, KB_PTR, CONTEXT_PARALLEL_FOR);
+	kb_if(k, kb_bin(k, KB_AND, several, kb_cmp(k, KB_NE, pool, kb_null(k))));
+	struct kb_val tasks[] = {e.context, e.args};
+	kb_call(k, part(&e, "tasks"), KB_VOID, tasks, 2);
+	kb_else(k);
+	struct kb_val body[] = {e.context, e.args, kb_index(k, 0), kb_index(k, 1)};
+	kb_call(k, part(&e, "body"), KB_I32, body, 4);
+	kb_end_if(k);
+	call_commit(&e);
+	kb_return(k, kb_i32(k, TFMC_RT_OK));
+	kb_end(k);
+}
+
+void emit_calls(struct object *o, const struct function *f)
+{
+	if (has_commit(o, f))
+		emit_commit(o, f);
+	emit_spmd(o, f);
+	emit_single(o, f);
+}
+
+/* --- entries ----------------------------------------------------------------------------------------------
+ */
+
+static void check_context(struct emit *e)
+{
+	struct kb *k = e->k;
+	struct kb_val no_context = kb_cmp(k, KB_EQ, e->context, kb_null(k));
+	struct kb_val no_args = kb_cmp(k, KB_EQ, e->args, kb_null(k));
+	emit_return_if(e, kb_bin(k, KB_OR, no_context, no_args), TFMC_RT_E_NULL);
+	struct kb_val magic = emit_context(e, KB_I64, CONTEXT_MAGIC);
+	struct kb_val wanted = kb_index(k, (int64_t)e->object->structure_hash);
+	emit_return_if(e, kb_cmp(k, KB_NE, magic, wanted), TFMC_RT_E_CONTEXT);
+}
+
+/* The function's words from the entry's, which lack a fixed dim: a copy on the stack. */
+static struct kb_val full_args(struct emit *e, const struct entry *entry, struct kb_val copy)
+{
+	struct kb *k = e->k;
+	const struct function *f = e->function;
+	size_t n = f->n_dims + 2 * (f->n_inputs + f->n_outputs), from = 0;
+	size_t fixed = f->dim_word[entry->fixed_dim];
+	for (size_t i = 0; i < n; i++) {
+		struct kb_val v = i == fixed ? kb_index(k, entry->fixed_value) : emit_word(e, KB_I64, from++);
+		kb_store(k, v, copy, kb_index(k, 0), (int64_t)i, 8);
+	}
+	return copy;
+}
+
+static void emit_form(struct object *o, const struct entry *entry, bool spmd)
+{
+	struct emit e = {.object = o, .function = &o->functions.items[entry->function]};
+	const struct function *f = e.function;
+	if (!begin(&e, emit_name(o, "_%s%s", entry->name, spmd ? "_spmd" : ""), KB_EXPORTED, KB_I32))
+		return;
+	struct kb *k = e.k;
+	struct kb_val worker = spmd ? kb_param(k, "worker", KB_INDEX_T, 0) : (struct kb_val){0};
+	struct kb_val copy = {0};
+	size_t n_words = f->n_dims + 2 * (f->n_inputs + f->n_outputs);
+	if (entry->fixed_dim >= 0)
+		copy = kb_local(k, "words", KB_I64, (int64_t)n_words);
+	check_context(&e);
+	if (spmd) {
+		struct kb_val n = emit_context(&e, KB_I64, CONTEXT_WORKERS);
+		struct kb_val low = kb_cmp(k, KB_LT, worker, kb_index(k, 0));
+		struct kb_val high = kb_cmp(k, KB_GE, worker, n);
+		emit_return_if(&e, kb_bin(k, KB_OR, low, high), TFMC_RT_E_WORKER);
+	}
+	struct kb_val words = entry->fixed_dim >= 0 ? full_args(&e, entry, copy) : e.args;
+	struct kb_val args[] = {e.context, words, worker};
+	kb_return(k, kb_call(k, part(&e, spmd ? "spmd" : "single"), KB_I32, args, spmd ? 3 : 2));
+	kb_end(k);
+}
+
+void emit_entry(struct object *o, const struct entry *e)
+{
+	emit_form(o, e, false);
+	emit_form(o, e, true);
+}

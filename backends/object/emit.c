@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What all emitted functions of the object need: words of the context and of
+ * the arguments, and the values of dims.
+ */
+#include "backends/object/object.h"
+
+#include <stdarg.h>
+
+const char *emit_name(const struct object *o, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	const char *rest = arena_vprintf(o->arena, fmt, ap);
+	va_end(ap);
+	return arena_printf(o->arena, "%s%s", o->name, rest);
+}
+
+static struct kb_val load_at(struct kb *k, enum kb_scalar type, struct kb_val ptr, int64_t offset)
+{
+	struct kb_val at = kb_ptr_add(k, ptr, kb_index(k, 0), offset);
+	return kb_load(k, KB_TYPE(type, 1), at, kb_index(k, 0), 0, 0);
+}
+
+struct kb_val emit_context(struct emit *e, enum kb_scalar type, int64_t offset)
+{
+	return load_at(e->k, type, e->context, offset);
+}
+
+void emit_set_context(struct emit *e, struct kb_val v, int64_t offset)
+{
+	struct kb_val at = kb_ptr_add(e->k, e->context, kb_index(e->k, 0), offset);
+	kb_store(e->k, v, at, kb_index(e->k, 0), 0, 0);
+}
+
+struct kb_val emit_word(struct emit *e, enum kb_scalar type, size_t word)
+{
+	return load_at(e->k, type, e->args, (int64_t)word * 8);
+}
+
+void emit_return_if(struct emit *e, struct kb_val cond, enum tfmc_rt_status status)
+{
+	kb_if(e->k, cond);
+	kb_return(e->k, kb_i32(e->k, (int32_t)status));
+	kb_end_if(e->k);
+}
+
+/* --- dims -------------------------------------------------------------------------------------------------
+ */
+
+void emit_load_dims(struct emit *e)
+{
+	size_t n = ir_dims_count(e->object->module->dims);
+	struct kb_val *dims = ARENA_ARRAY(e->object->arena, struct kb_val, n + 1);
+	for (size_t i = 0; dims && i < n; i++)
+		if (e->function->has_dim[i])
+			dims[i] = emit_word(e, KB_I64, e->function->dim_word[i]);
+	e->dims = dims;
+}
+
+void emit_load_bases(struct emit *e)
+{
+	e->plan = emit_context(e, KB_PTR, CONTEXT_PLAN);
+	e->weights = emit_context(e, KB_PTR, CONTEXT_WEIGHTS);
+	e->state = emit_context(e, KB_PTR, CONTEXT_STATE);
+}
+
+/* floor(x / by) */
+static struct kb_val floor_div(struct emit *e, const struct ir_dim_atom *atom)
+{
+	struct kb_val x = emit_dim(e, atom->of), by = kb_index(e->k, atom->by);
+	if (ir_dim_lo(e->object->module->dims, atom->of) < 0) {
+		struct kb_val below = kb_cmp(e->k, KB_LT, x, kb_index(e->k, 0));
+		struct kb_val down = kb_sub(e->k, x, kb_index(e->k, atom->by - 1));
+		x = kb_select(e->k, below, down, x);
+	}
+	return kb_bin(e->k, KB_DIV, x, by);
+}
+
+static struct kb_val emit_term(struct emit *e, const struct ir_dim_term *t)
+{
+	struct kb_val product = kb_index(e->k, t->coeff);
+	for (size_t i = 0; i < t->n_atoms; i++) {
+		const struct ir_dim_atom *a = t->atoms[i];
+		product = kb_mul(e->k, product, a->sym >= 0 ? e->dims[a->sym] : floor_div(e, a));
+	}
+	return product;
+}
+
+struct kb_val emit_dim(struct emit *e, const struct ir_dim *d)
+{
+	struct kb_val sum = kb_index(e->k, 0);
+	for (size_t i = 0; i < d->n_terms; i++)
+		sum = kb_add(e->k, sum, emit_term(e, &d->terms[i]));
+	return sum;
+}
+
+struct kb_size emit_size(struct emit *e, const struct ir_dim *d)
+{
+	struct kb_size s = {0};
+	s.is_const = ir_dim_is_const(d, &s.c);
+	s.v = s.is_const ? kb_index(e->k, s.c) : emit_dim(e, d);
+	return s;
+}

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * NAME.h: what a C or C++ program needs to call the object, in C99, with
+ * shapes, units and errors in its comments. The argument structs have the
+ * layout of the words in runtime/abi.h.
+ */
+#include "backends/object/object.h"
+
+#include <string.h>
+
+struct writer {
+	const struct object *object;
+	struct buf *out;
+	const char *upper; /* the model's name for macros */
+};
+
+static const char *upper_of(const struct object *o, const char *s)
+{
+	char *copy = ARENA_ARRAY(o->arena, char, strlen(s) + 1);
+	for (size_t i = 0; copy && s[i]; i++)
+		copy[i] = s[i] >= 'a' && s[i] <= 'z' ? (char)(s[i] - 'a' + 'A') : s[i];
+	return copy ? copy : "";
+}
+
+static const char *c_type(enum ir_dtype t)
+{
+	switch (t) {
+	case DT_F32: return "float";
+	case DT_F16:
+	case DT_BF16: return "uint16_t";
+	case DT_F64: return "double";
+	case DT_I8: return "int8_t";
+	case DT_U8:
+	case DT_BOOL: return "uint8_t";
+	case DT_I32: return "int32_t";
+	case DT_I64: return "int64_t";
+	}
+	return "void";
+}
+
+static bool is_keyword(const char *s)
+{
+	static const char *const words[] = {
+	        "auto",     "bool",    "break",     "case",     "catch",    "char",    "class",    "const",
+	        "continue", "default", "delete",    "do",       "double",   "else",    "enum",     "export",
+	        "extern",   "false",   "float",     "for",      "friend",   "goto",    "if",       "inline",
+	        "int",      "long",    "mutable",   "new",      "operator", "private", "public",   "register",
+	        "return",   "short",   "signed",    "sizeof",   "static",   "struct",  "switch",   "template",
+	        "this",     "throw",   "true",      "try",      "typedef",  "union",   "unsigned", "using",
+	        "virtual",  "void",    "while",     "xor",      "and",      "or",      "not",      "asm",
+	        "volatile", "typeof",  "namespace", "explicit",
+	};
+	for (size_t i = 0; i < TFMC_COUNT(words); i++)
+		if (!strcmp(words[i], s))
+			return true;
+	return false;
+}
+
+/* A tensor's field: its name, unless that is a keyword or the name of a dim or, for outputs, of an input. */
+static const char *field_name(const struct writer *w, const struct function *f, const char *name,
+                              bool is_output)
+{
+	const struct object *o = w->object;
+	bool clash = is_keyword(name) || ir_dims_find(o->module->dims, name) >= 0;
+	for (size_t i = 0; is_output && i < f->func->n_params; i++)
+		if (param_is_input(f->func, i) && !strcmp(f->func->params[i].name, name))
+			clash = true;
+	if (!clash)
+		return name;
+	return arena_printf(o->arena, "%s_%s", name, is_output ? "out" : "data");
+}
+
+static void print_dim(struct writer *w, const struct entry *e, const struct ir_dim *d)
+{
+	ir_dim_print(w->out, w->object->module->dims, entry_dim(w->object, e, d), true);
+}
+
+static void print_shape(struct writer *w, const struct entry *e, const struct ir_type *t)
+{
+	buf_printf(w->out, "%s [", ir_dtype_name(t->dtype));
+	for (int i = 0; i < t->rank; i++) {
+		buf_str(w->out, i ? "," : "");
+		print_dim(w, e, t->dims[i]);
+	}
+	buf_str(w->out, "]");
+}
+
+/* --- parts
+ * ------------------------------------------------------------------------------------------------------ */
+
+static void print_config(struct writer *w)
+{
+	buf_str(w->out,
+	        "#ifndef TFMC_CONFIG_DEFINED\n"
+	        "#define TFMC_CONFIG_DEFINED\n"
+	        "/* Runs fn(arg, i, n) for i = 0 .. n-1, in any order, concurrently or not, and returns when "
+	        "all are done. */\n"
+	        "typedef void tfmc_task_fn(void *arg, int64_t worker, int64_t n_workers);\n"
+	        "typedef void tfmc_parallel_for_fn(void *user, int64_t n, tfmc_task_fn *fn, void *arg);\n"
+	        "/* Called by a worker that has waited long for the others. Nonzero cancels the call. */\n"
+	        "typedef int32_t tfmc_yield_fn(void *user);\n"
+	        "\n"
+	        "/* Given to init. Zero-initialise, set struct_size. All memory belongs to the caller. */\n"
+	        "struct tfmc_config {\n"
+	        "\tuint64_t struct_size; /* sizeof(struct tfmc_config) */\n"
+	        "\tconst void *weights;  /* NULL: the embedded ones; else the packed weights, 64-byte "
+	        "aligned */\n"
+	        "\tuint64_t weights_bytes;\n"
+	        "\tvoid *state; /* 64-byte aligned; NULL when no entry with state is called */\n"
+	        "\tuint64_t state_bytes;\n"
+	        "\tvoid *arena; /* 64-byte aligned; shared by all entries, holds nothing between calls */\n"
+	        "\tuint64_t arena_bytes;\n"
+	        "\tint64_t batch;   /* sequences the state has room for; 0: as many as fit */\n"
+	        "\tint64_t workers; /* 0 and 1: one worker */\n"
+	        "\ttfmc_parallel_for_fn *parallel_for; /* for the single-call form with several workers; may "
+	        "be NULL */\n"
+	        "\ttfmc_yield_fn *yield;               /* may be NULL */\n"
+	        "\tvoid *user;                         /* for parallel_for and yield */\n"
+	        "};\n"
+	        "#endif\n\n");
+}
+
+static void print_begin(struct writer *w)
+{
+	const struct object *o = w->object;
+	buf_printf(w->out,
+	           "/*\n"
+	           " * Model %s, compiled by tfmc for %s. Made by a tool: do not edit.\n"
+	           " *\n"
+	           " * Every function returns a status (0: ok), allocates nothing and prints nothing.\n"
+	           " * A context is used by one call at a time; any number of contexts may share the\n"
+	           " * weights. Tensors are row-major; a count is the number of elements a buffer\n"
+	           " * holds. Rows at or behind a sequence's length are zero in outputs.\n"
+	           " */\n"
+	           "#ifndef %s_H\n#define %s_H\n\n#include <stddef.h>\n#include <stdint.h>\n\n"
+	           "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
+	           o->name, o->target->name, w->upper, w->upper);
+}
+
+static void print_macros(struct writer *w)
+{
+	const struct object *o = w->object;
+	const struct ir_dims *dims = o->module->dims;
+	int64_t arena = 0;
+	for (size_t i = 0; i < o->functions.n; i++) {
+		int64_t bytes = ir_dim_hi(dims, o->functions.items[i].arena);
+		arena = bytes > arena ? bytes : arena;
+	}
+	buf_str(w->out, "/* Bounds of the dims, inclusive. */\n");
+	for (size_t i = 0; i < ir_dims_count(dims); i++) {
+		const struct ir_dim_sym *s = ir_dims_sym(dims, i);
+		const char *name = upper_of(o, s->name);
+		buf_printf(w->out, "#define %s_%s_MIN %lld\n#define %s_%s_MAX %lld\n", w->upper, name,
+		           (long long)s->lo, w->upper, name, (long long)s->hi);
+	}
+	buf_printf(w->out,
+	           "\n/* Bytes. The arena at the bounds of all dims; functions below give it for smaller "
+	           "ones. */\n"
+	           "#define %s_CONTEXT_BYTES %d\n"
+	           "#define %s_WEIGHTS_BYTES %lldu\n"
+	           "#define %s_WEIGHTS_EMBEDDED %d\n"
+	           "#define %s_ARENA_BYTES_MAX(workers) (%lldu + (uint64_t)(workers) * %lldu)\n",
+	           w->upper, CONTEXT_BYTES, w->upper, (long long)o->weights_bytes, w->upper, o->embedded,
+	           w->upper, (long long)arena, (long long)o->scratch);
+	if (o->batch_dim >= 0)
+		buf_printf(w->out, "#define %s_STATE_BYTES(batch) (%lldu + (uint64_t)(batch) * %lldu)\n",
+		           w->upper, (long long)o->state_fixed_bytes, (long long)o->state_batch_bytes);
+	if (o->context_limit > 0)
+		buf_printf(w->out,
+		           "/* Tokens a sequence may have in the state. */\n#define %s_CONTEXT_TOKENS %lld\n",
+		           w->upper, (long long)o->context_limit);
+	buf_str(w->out, "\n");
+}
+
+static void print_ids(struct writer *w, const char *what, const struct backend_ids *ids)
+{
+	if (ids->n == 0)
+		return;
+	buf_printf(w->out, "#define %s_%s {", w->upper, what);
+	for (size_t i = 0; i < ids->n; i++)
+		buf_printf(w->out, "%s%lld", i ? ", " : "", (long long)ids->items[i]);
+	buf_printf(w->out, "}\n#define %s_N_%s %zu\n", w->upper, what, ids->n);
+}
+
+static void print_facts(struct writer *w)
+{
+	const struct backend_facts *f = w->object->options->facts;
+	if (!f || !f->generate_kind)
+		return;
+	buf_str(w->out,
+	        "/* Generation: the ids a sequence begins with and ends at, and the longest sequence. */\n");
+	print_ids(w, "START", &f->start);
+	print_ids(w, "STOP", &f->stop);
+	buf_printf(w->out, "#define %s_MAX_LEN %lld\n\n", w->upper, (long long)f->max_len);
+}
+
+static void print_status(struct writer *w)
+{
+	const struct object *o = w->object;
+	buf_printf(w->out, "enum %s_status {\n", o->name);
+#define ROW(name, value, text) buf_printf(w->out, "\t%s_" #name " = %d, /* %s */\n", w->upper, value, text);
+	TFMC_STATUS_TABLE(ROW)
+#undef ROW
+	buf_str(w->out, "};\n\n");
+}
+
+/* --- entries
+ * ------------------------------------------------------------------------------------------------------ */
+
+static void print_tensor(struct writer *w, const struct entry *e, const struct ir_type *t, const char *field,
+                         const char *qualifier)
+{
+	buf_printf(w->out, "\t%s%s *%s; /* ", qualifier, c_type(t->dtype), field);
+	print_shape(w, e, t);
+}
+
+static void print_input(struct writer *w, const struct entry *e, size_t i)
+{
+	const struct function *f = &w->object->functions.items[e->function];
+	const struct ir_param *p = &f->func->params[i];
+	const char *field = field_name(w, f, p->name, false);
+	print_tensor(w, e, ir_type_of(f->func, p->value), field, "const ");
+	if (p->below > 0)
+		buf_printf(w->out, "; ids in [0,%lld)", (long long)p->below);
+	if (p->lengths >= 0 && param_is_input(f->func, (size_t)p->lengths))
+		buf_printf(w->out, "; real positions: %s", f->func->params[p->lengths].name);
+	if (p->max) {
+		buf_str(w->out, "; values in [0,");
+		print_dim(w, e, p->max);
+		buf_str(w->out, "]");
+	}
+	if (p->has_default) {
+		buf_str(w->out, "; NULL: all ");
+		if (p->default_value)
+			print_dim(w, e, p->default_value);
+		else
+			buf_str(w->out, "0");
+	}
+	buf_printf(w->out, " */\n\tuint64_t %s_count;\n", field);
+}
+
+static void print_output(struct writer *w, const struct entry *e, size_t i)
+{
+	const struct function *f = &w->object->functions.items[e->function];
+	const char *field = field_name(w, f, f->func->results[i].name, true);
+	print_tensor(w, e, ir_type_of(f->func, func_result(f->func, i)), field, "");
+	buf_printf(w->out, "; NULL: not wanted */\n\tuint64_t %s_count;\n", field);
+}
+
+static const char *about(enum tfmc_entry_kind kind)
+{
+	switch (kind) {
+	case TFMC_ENTRY_RUN: return "Inputs to outputs, every position, no state.";
+	case TFMC_ENTRY_ENCODE: return "The source: fills what the decoder reads of it into the state.";
+	case TFMC_ENTRY_PREFILL:
+		return "Any number of tokens behind those in the state; logits of the last one.";
+	case TFMC_ENTRY_STEP: return "One more token for each sequence.";
+	}
+	return "";
+}
+
+static void print_entry(struct writer *w, const struct entry *e)
+{
+	const struct object *o = w->object;
+	const struct function *f = &o->functions.items[e->function];
+	uint64_t *dims = ARENA_ARRAY(o->arena, uint64_t, ir_dims_count(o->module->dims) + 1);
+	size_t n = dims ? entry_dims(o, e, dims) : 0;
+	buf_printf(w->out, "/* %s */\nstruct %s_%s_args {\n", about(e->kind), o->name, e->name);
+	for (size_t i = 0; i < n; i++) {
+		const char *name = ir_dims_sym(o->module->dims, dims[i])->name;
+		buf_printf(w->out, "\tint64_t %s;\n",
+		           is_keyword(name) ? arena_printf(o->arena, "%s_dim", name) : name);
+	}
+	for (size_t i = 0; i < f->func->n_params; i++)
+		if (param_is_input(f->func, i))
+			print_input(w, e, i);
+	for (size_t i = 0; i < f->func->n_results; i++)
+		if (result_is_output(f->func, i))
+			print_output(w, e, i);
+	if (n + f->n_inputs + f->n_outputs == 0)
+		buf_str(w->out, "\tint64_t unused;\n");
+	buf_printf(w->out,
+	           "};\n"
+	           "int32_t %s_%s(void *context, const struct %s_%s_args *args);\n"
+	           "/* Called by all workers of the context at the same time with equal arguments. */\n"
+	           "int32_t %s_%s_spmd(void *context, const struct %s_%s_args *args, int64_t worker);\n\n",
+	           o->name, e->name, o->name, e->name, o->name, e->name, o->name, e->name);
+}
+
+/* --- functions
+ * ---------------------------------------------------------------------------------------------------------
+ */
+
+static void print_functions(struct writer *w)
+{
+	const char *n = w->object->name;
+	buf_printf(
+	        w->out,
+	        "struct %s_context {\n\tuint64_t words[%d];\n};\n\n"
+	        "/* Identity record, constant; struct tfmc_record of tfmc's runtime/abi.h. */\n"
+	        "extern const uint64_t %s_record[];\n"
+	        "/* Checks the processor and everything in the config, then fills the context and resets "
+	        "the\n"
+	        " * state. After a failure the context is as before. */\n"
+	        "int32_t %s_init(void *context, const struct tfmc_config *config);\n"
+	        "/* Forgets all sequences. */\n"
+	        "int32_t %s_reset(void *context);\n"
+	        "/* Forgets the tokens of one sequence from `length` on. */\n"
+	        "int32_t %s_trim(void *context, int64_t sequence, int64_t length);\n"
+	        "/* Any entry by its number in the record; args are the words of its struct; worker -1: the\n"
+	        " * single-call form. */\n"
+	        "int32_t %s_call(void *context, uint64_t entry, const uint64_t *args, int64_t worker);\n"
+	        "/* Arena that is enough for every entry at these values of all dims; 0: out of bounds. */\n"
+	        "uint64_t %s_arena_bytes(const int64_t *dims, int64_t workers);\n"
+	        "/* State for so many sequences; 0: out of bounds, or the model has none. */\n"
+	        "uint64_t %s_state_bytes(int64_t batch);\n"
+	        "/* Never NULL. */\n"
+	        "const char *%s_status_text(int32_t status);\n\n",
+	        n, CONTEXT_BYTES / 8, n, n, n, n, n, n, n, n);
+}
+
+static void print_arena_size(struct writer *w)
+{
+	const struct object *o = w->object;
+	size_t n = ir_dims_count(o->module->dims);
+	buf_printf(w->out, "static inline uint64_t %s_arena_size(", o->name);
+	for (size_t i = 0; i < n; i++)
+		buf_printf(w->out, "int64_t %s_, ", ir_dims_sym(o->module->dims, i)->name);
+	buf_printf(w->out, "int64_t workers)\n{\n\tint64_t dims[%zu];\n", n > 0 ? n : 1);
+	buf_str(w->out, n > 0 ? "" : "\tdims[0] = 0;\n");
+	for (size_t i = 0; i < n; i++)
+		buf_printf(w->out, "\tdims[%zu] = %s_;\n", i, ir_dims_sym(o->module->dims, i)->name);
+	buf_printf(w->out, "\treturn %s_arena_bytes(dims, workers);\n}\n\n", o->name);
+	buf_printf(w->out,
+	           "static inline uint64_t %s_weights_size(void)\n{\n\treturn %s_WEIGHTS_BYTES;\n}\n\n"
+	           "static inline uint64_t %s_state_size(int64_t batch)\n{\n\treturn "
+	           "%s_state_bytes(batch);\n}\n\n",
+	           o->name, w->upper, o->name, o->name);
+}
+
+static void print_model(struct writer *w)
+{
+	const char *n = w->object->name;
+	buf_printf(w->out,
+	           "#ifdef TFMC_RUNTIME_ABI_H\n"
+	           "/* The functions by role, for tfmc_rt.h (include that first). */\n"
+	           "static inline struct tfmc_model %s_model(void)\n{\n"
+	           "\tstruct tfmc_model model;\n"
+	           "\tmodel.record = (const struct tfmc_record *)(const void *)%s_record;\n"
+	           "\tmodel.init = %s_init;\n\tmodel.call = %s_call;\n\tmodel.reset = %s_reset;\n"
+	           "\tmodel.trim = %s_trim;\n\tmodel.arena_size = %s_arena_bytes;\n"
+	           "\tmodel.state_size = %s_state_bytes;\n\treturn model;\n}\n"
+	           "#endif\n\n",
+	           n, n, n, n, n, n, n, n);
+}
+
+void header_build(const struct object *o, struct buf *out)
+{
+	struct writer w = {o, out, upper_of(o, o->name)};
+	print_begin(&w);
+	print_config(&w);
+	print_macros(&w);
+	print_facts(&w);
+	print_status(&w);
+	print_functions(&w);
+	for (size_t i = 0; i < o->entries.n; i++)
+		print_entry(&w, &o->entries.items[i]);
+	print_arena_size(&w);
+	print_model(&w);
+	buf_printf(out, "#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory that outlives a call: packed weights in order of their first use, and
+ * the block of states of one sequence. Offsets are multiples of 64 bytes. The
+ * hash of this layout is what a weights file must have been made for.
+ */
+#include "backends/object/object.h"
+
+#include <string.h>
+
+#include "ir/support/checked.h"
+
+#define PANEL 16
+
+const struct weight_place *object_weight(const struct object *o, const struct ir_weight *w)
+{
+	for (size_t i = 0; i < o->weights.n; i++)
+		if (o->weights.items[i].weight == w)
+			return &o->weights.items[i];
+	return NULL;
+}
+
+const struct state_place *object_state(const struct object *o, const struct ir_state_decl *d)
+{
+	for (size_t i = 0; i < o->states.n; i++)
+		if (o->states.items[i].decl == d)
+			return &o->states.items[i];
+	return NULL;
+}
+
+/* --- weights ---------------------------------------------------------------------------------------------
+ */
+
+static enum tfmc_status too_large(struct object *o, struct ir_loc loc, const char *what, const char *name)
+{
+	diag_error(o->cx, loc.at, DIAG_LIMIT, "the %s '%s' is too large", what, name);
+	return TFMC_INVALID;
+}
+
+/* Panels are rows in groups of 16; every element has 4 bytes. */
+static bool weight_sizes(struct weight_place *p)
+{
+	const struct ir_type *t = p->weight->type;
+	int leading = p->weight->encoding == ENC_PANEL16 ? t->rank - 2 : 0;
+	int64_t dims[IR_RANK_MAX] = {0}, padded, count;
+	for (int i = 0; i < t->rank; i++)
+		if (!ir_dim_is_const(t->dims[i], &dims[i]))
+			return false;
+	if (leading < 0 || !checked_product_i64(dims, (size_t)leading, &p->matrices))
+		return false;
+	if (p->weight->encoding == ENC_ROW) {
+		p->rows = 1;
+		padded = 1;
+		if (!checked_product_i64(dims, (size_t)t->rank, &p->columns))
+			return false;
+	} else {
+		p->rows = dims[t->rank - 2];
+		p->columns = dims[t->rank - 1];
+		if (!checked_round_up_i64(p->rows, PANEL, &padded))
+			return false;
+	}
+	return checked_mul_i64(padded, p->columns, &count) && checked_mul_i64(count, 4, &p->matrix_bytes) &&
+	       checked_mul_i64(p->matrix_bytes, p->matrices, &p->bytes);
+}
+
+static enum tfmc_status add_weight(struct object *o, const struct ir_weight *w)
+{
+	struct weight_place p = {.weight = w, .offset = o->weights_bytes};
+	int64_t end;
+	if (object_weight(o, w))
+		return TFMC_OK;
+	if (!weight_sizes(&p) || !checked_add_i64(p.offset, p.bytes, &end) ||
+	    !checked_round_up_i64(end, OBJECT_ALIGN, &o->weights_bytes))
+		return too_large(o, w->loc, "weight", w->name);
+	struct weight_place *slot = ARENA_PUSH(o->arena, &o->weights);
+	if (!slot)
+		return TFMC_NO_MEMORY;
+	*slot = p;
+	return TFMC_OK;
+}
+
+struct collect {
+	struct object *object;
+	enum tfmc_status status;
+};
+
+static void collect_weight(void *user, const struct ir_op *op)
+{
+	struct collect *c = user;
+	if (op->code != OP_weight || c->status != TFMC_OK)
+		return;
+	c->status = add_weight(c->object, ((const struct attrs_weight *)op->attrs)->weight);
+}
+
+static uint64_t hash_text(uint64_t h, const char *s)
+{
+	return hash_bytes64(h, s, strlen(s) + 1);
+}
+
+static uint64_t hash_number(uint64_t h, int64_t v)
+{
+	unsigned char bytes[8];
+	for (int i = 0; i < 8; i++)
+		bytes[i] = (unsigned char)((uint64_t)v >> (8 * i));
+	return hash_bytes64(h, bytes, sizeof(bytes));
+}
+
+static uint64_t hash_layout(const struct object *o)
+{
+	uint64_t h = hash_text(hash_number(HASH64_SEED, TFMC_ABI_VERSION), o->name);
+	for (size_t i = 0; i < o->weights.n; i++) {
+		const struct weight_place *p = &o->weights.items[i];
+		h = hash_text(h, p->weight->name);
+		h = hash_text(h, ir_encoding_name(p->weight->encoding));
+		h = hash_number(h, (int64_t)p->weight->type->dtype);
+		h = hash_number(h, p->offset);
+		h = hash_number(h, p->rows);
+		h = hash_number(h, p->columns);
+		h = hash_number(h, p->matrices);
+	}
+	return h;
+}
+
+enum tfmc_status layout_weights(struct object *o)
+{
+	struct collect c = {o, TFMC_OK};
+	for (size_t i = 0; i < o->module->funcs.n; i++)
+		ir_walk(o->module->funcs.items[i]->body, collect_weight, &c);
+	TFMC_TRY(c.status);
+	o->structure_hash = hash_layout(o);
+	return arena_failed(o->arena) ? TFMC_NO_MEMORY : TFMC_OK;
+}
+
+/* --- state
+ * -------------------------------------------------------------------------------------------------- */
+
+static bool state_bytes(const struct ir_type *t, int64_t *out)
+{
+	int64_t dims[IR_RANK_MAX] = {0}, count;
+	for (int i = 1; i < t->rank; i++)
+		if (!ir_dim_is_const(t->dims[i], &dims[i]))
+			return false;
+	return checked_product_i64(dims + 1, (size_t)t->rank - 1, &count) &&
+	       checked_mul_i64(count, ir_dtype_bytes(t->dtype), out);
+}
+
+/* The symbol a dim consists of, or -1. */
+static int only_symbol(const struct ir_dim *d)
+{
+	if (d->n_terms != 1 || d->terms[0].coeff != 1 || d->terms[0].n_atoms != 1)
+		return -1;
+	return d->terms[0].atoms[0]->sym;
+}
+
+static enum tfmc_status add_state(struct object *o, const struct ir_state_decl *d)
+{
+	struct state_place p = {.decl = d, .offset = o->state_batch_bytes};
+	int64_t end;
+	int batch = d->type->rank > 0 ? only_symbol(d->type->dims[0]) : -1;
+	if (batch < 0 || (o->batch_dim >= 0 && batch != o->batch_dim)) {
+		diag_error(o->cx, d->loc.at, DIAG_INTERNAL, "state '%s' does not begin with the batch dim",
+		           d->name);
+		return TFMC_INTERNAL;
+	}
+	o->batch_dim = batch;
+	if (!state_bytes(d->type, &p.bytes) || !checked_add_i64(p.offset, p.bytes, &end) ||
+	    !checked_round_up_i64(end, OBJECT_ALIGN, &o->state_batch_bytes))
+		return too_large(o, d->loc, "state", d->name);
+	struct state_place *slot = ARENA_PUSH(o->arena, &o->states);
+	if (!slot)
+		return TFMC_NO_MEMORY;
+	*slot = p;
+	return TFMC_OK;
+}
+
+struct limit {
+	struct object *object;
+	const struct ir_func *func;
+};
+
+/* The growing states bound the tokens of a sequence. */
+static void collect_limit(void *user, const struct ir_op *op)
+{
+	const struct limit *l = user;
+	int64_t capacity;
+	if (op->code != OP_state_append)
+		return;
+	const struct ir_type *t = ir_type_of(l->func, op->results[0]);
+	if (!ir_dim_is_const(t->dims[t->rank - 2], &capacity))
+		return;
+	if (l->object->context_limit == 0 || capacity < l->object->context_limit)
+		l->object->context_limit = capacity;
+}
+
+enum tfmc_status layout_state(struct object *o)
+{
+	o->batch_dim = -1;
+	for (size_t i = 0; i < o->module->states.n; i++)
+		TFMC_TRY(add_state(o, o->module->states.items[i]));
+	for (size_t i = 0; i < o->module->funcs.n; i++) {
+		struct limit l = {o, o->module->funcs.items[i]};
+		ir_walk(l.func->body, collect_limit, &l);
+	}
+	if (o->batch_dim < 0)
+		return TFMC_OK;
+	o->batch_max = ir_dims_sym(o->module->dims, (size_t)o->batch_dim)->hi;
+	int64_t bytes = STATE_PAST + 4 * o->batch_max, all;
+	if (!checked_round_up_i64(bytes, OBJECT_ALIGN, &o->state_fixed_bytes) ||
+	    !checked_mul_i64(o->state_batch_bytes, o->batch_max, &all))
+		return too_large(o, (struct ir_loc){0}, "state of", o->name);
+	return TFMC_OK;
+}

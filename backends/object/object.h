@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The program around the kernels: what its files share. An object is laid out
+ * first (weights, state, arena, places of all values), then emitted through the
+ * kernel builder; both halves read this struct and only the first writes it.
+ */
+#ifndef TFMC_BACKENDS_OBJECT_OBJECT_H
+#define TFMC_BACKENDS_OBJECT_OBJECT_H
+
+#include "backends/backend.h"
+#include "backends/kernel/group.h"
+#include "ir/view.h"
+
+#define OBJECT_ALIGN      64
+#define OBJECT_REPEAT_MAX 2 /* repeats inside each other */
+
+/* Byte offsets in the context. Words that workers write at a barrier have lines of their own. */
+enum object_context {
+	CONTEXT_MAGIC = 0,
+	CONTEXT_WEIGHTS = 8,
+	CONTEXT_STATE = 16,
+	CONTEXT_ARENA = 24, /* workers' scratch, then what functions plan */
+	CONTEXT_ARENA_BYTES = 32,
+	CONTEXT_PLAN = 40,  /* address behind the scratch */
+	CONTEXT_BATCH = 48, /* sequences of the state */
+	CONTEXT_WORKERS = 56,
+	CONTEXT_PARALLEL_FOR = 64,
+	CONTEXT_YIELD = 72,
+	CONTEXT_USER = 80,
+	CONTEXT_RESULT = 88,      /* i32 [2], by parity of the call */
+	CONTEXT_COUNT = 128,      /* i32: workers at the barrier */
+	CONTEXT_EPOCH = 192,      /* i32: barriers passed */
+	CONTEXT_CANCEL = 256,     /* i32: nonzero when a worker was told to stop */
+	CONTEXT_EXIT_COUNT = 320, /* the same for the barrier at the end of a call */
+	CONTEXT_EXIT_EPOCH = 384,
+	CONTEXT_BYTES = 448
+};
+
+/* Byte offsets in the fixed part of the state. */
+enum object_state {
+	STATE_ENCODED = 0 /* i32: sequences encode has filled */,
+	STATE_PAST = 64 /* i32 [batch] */
+};
+
+struct weight_place {
+	const struct ir_weight *weight;
+	int64_t offset, bytes; /* in the packed weights */
+	int64_t rows, columns; /* of one matrix (ENC_PANEL16), or 1 and the whole count */
+	int64_t matrices;
+	int64_t matrix_bytes;
+};
+
+struct state_place {
+	const struct ir_state_decl *decl;
+	int64_t offset, bytes; /* in the block of one sequence */
+};
+
+enum place_kind {
+	PLACE_NONE,   /* not in memory: constants, indices, state values */
+	PLACE_PLAN,   /* at a planned offset */
+	PLACE_INPUT,  /* parameter `number` */
+	PLACE_PAST,   /* the lengths in the state */
+	PLACE_OUTPUT, /* buffer of result `number`, or `at` when that is null */
+	PLACE_WEIGHT, /* defined by a weight op */
+	PLACE_SLICE,  /* a slice of a state */
+};
+
+struct place {
+	enum place_kind kind;
+	size_t number;
+	const struct ir_dim *at; /* byte offset behind the scratch; NULL: no spare memory */
+};
+
+/* One IR function with everything about its memory. */
+struct function {
+	const struct ir_func *func;
+	const char *symbol; /* NAME.func: prefix of internal functions */
+	bool *has_dim;      /* [dims of the module]: is an argument */
+	size_t *dim_word;   /* [dims of the module]: its word */
+	size_t n_dims;
+	size_t n_inputs, n_outputs;       /* tensors of the caller */
+	size_t *param_word;               /* [n_params]: word of the pointer */
+	size_t *result_word;              /* [n_results] */
+	struct place *places;             /* [n_values] */
+	const struct ir_dim **default_at; /* [n_params]: byte offset of a left-out input, NULL: none */
+	const struct ir_dim *arena;       /* bytes behind the scratch */
+	int64_t scratch;                  /* bytes for each worker */
+	size_t n_groups;
+	const struct ir_op **groups; /* in order of emission */
+	uint32_t *uses;              /* [n_values] */
+	bool has_state, has_past;
+	int past_param, past_result; /* -1: none */
+};
+
+struct entry {
+	const char *name;
+	enum tfmc_entry_kind kind;
+	size_t function;
+	int fixed_dim; /* a dim of the module that is not an argument; -1: none */
+	int64_t fixed_value;
+};
+
+struct object {
+	struct diag_context *cx;
+	struct arena *arena;
+	const struct ir_module *module;
+	const struct target *target;
+	const struct backend_options *options;
+	const char *name;
+
+	struct {
+		struct weight_place *items;
+		size_t n, cap;
+	} weights;
+	int64_t weights_bytes;
+	bool embedded;
+	uint64_t structure_hash, weights_hash;
+
+	struct {
+		struct state_place *items;
+		size_t n, cap;
+	} states;
+	int64_t state_fixed_bytes, state_batch_bytes; /* 0, 0: no state */
+	int batch_dim;                                /* symbol of axis 0 of all states, -1: none */
+	int64_t batch_max;
+	int64_t context_limit; /* tokens of a sequence, 0: none */
+
+	struct {
+		struct function *items;
+		size_t n, cap;
+	} functions;
+	struct {
+		struct entry *items;
+		size_t n, cap;
+	} entries;
+	int64_t scratch; /* largest of all functions */
+	bool has_encode;
+
+	struct kb_module *kb;
+};
+
+/* --- layout ---------------------------------------------------------------------------------------- */
+TFMC_MUST_USE enum tfmc_status layout_weights(struct object *o);
+TFMC_MUST_USE enum tfmc_status layout_state(struct object *o);
+TFMC_MUST_USE enum tfmc_status layout_functions(struct object *o);
+TFMC_MUST_USE enum tfmc_status layout_entries(struct object *o);
+/* Fills f->places. */
+TFMC_MUST_USE enum tfmc_status places_find(struct object *o, struct function *f);
+const struct weight_place *object_weight(const struct object *o, const struct ir_weight *w);
+const struct state_place *object_state(const struct object *o, const struct ir_state_decl *d);
+/* x rounded up to OBJECT_ALIGN. */
+const struct ir_dim *object_round_up(const struct object *o, const struct ir_dim *x);
+/* Bytes of a tensor type, rounded up. */
+const struct ir_dim *object_tensor_bytes(const struct object *o, const struct ir_type *t);
+bool param_is_input(const struct ir_func *f, size_t i); /* a tensor the caller gives */
+bool result_is_output(const struct ir_func *f, size_t i);
+/* The return op's operand number i. */
+struct ir_value func_result(const struct ir_func *f, size_t i);
+
+/* Streams the packed weights; each piece goes to `sink` (may be NULL) at `base` + its offset. Sets
+ * weights_hash. */
+TFMC_MUST_USE enum tfmc_status pack_weights(struct object *o, const struct weight_source *source,
+                                            const struct backend_sink *sink, uint64_t base);
+TFMC_MUST_USE enum tfmc_status pack_header(struct object *o, const struct backend_sink *sink);
+
+/* --- emission ----------------------------------------------------------------------------------------- */
+/* A function of the object under construction, with what all of its code reads. */
+struct emit {
+	const struct object *object;
+	const struct function *function; /* NULL in functions of the interface */
+	struct kb *k;
+	struct kb_val context, args;
+	const struct kb_val *dims; /* [dims of the module], none where absent */
+	struct kb_val plan, weights, state;
+	const struct ir_value *repeat_index; /* [n_repeats] */
+	struct kb_val index[OBJECT_REPEAT_MAX];
+	size_t n_repeats;
+	const struct ir_op *group;
+};
+
+struct kb_val emit_context(struct emit *e, enum kb_scalar type, int64_t offset);
+void emit_set_context(struct emit *e, struct kb_val v, int64_t offset);
+/* if (cond) return status; */
+void emit_return_if(struct emit *e, struct kb_val cond, enum tfmc_rt_status status);
+/* Loads all dims of the function from the argument words. */
+void emit_load_dims(struct emit *e);
+/* Loads the addresses groups use. */
+void emit_load_bases(struct emit *e);
+struct kb_val emit_word(struct emit *e, enum kb_scalar type, size_t word);
+struct kb_val emit_dim(struct emit *e, const struct ir_dim *d);
+struct kb_size emit_size(struct emit *e, const struct ir_dim *d);
+/* The name of an internal function. */
+const char *emit_name(const struct object *o, const char *fmt, ...) TFMC_PRINTF(2, 3);
+
+struct kernel_binding binding_of(struct emit *e);
+struct kb_val binding_input(struct emit *e, size_t param);
+
+TFMC_MUST_USE enum tfmc_status emit_groups(struct object *o, const struct function *f);
+const char *group_symbol(const struct object *o, const struct function *f, size_t group);
+void emit_check(struct object *o, const struct function *f);    /* NAME.func.check(context, args) */
+void emit_schedule(struct object *o, const struct function *f); /* .defaults .body .tasks */
+void emit_calls(struct object *o, const struct function *f);    /* .commit .spmd .single */
+void emit_barriers(struct object *o);                           /* NAME.barrier NAME.leave NAME.task */
+void emit_entry(struct object *o, const struct entry *e);
+void emit_api(struct object *o);
+void emit_cpu(struct object *o); /* NAME.cpu() -> status */
+/* Functions that must run on every processor. */
+const char *const *api_baseline(const struct object *o, size_t *n);
+
+/* The constant data NAME_record. */
+TFMC_MUST_USE enum tfmc_status record_build(struct object *o, struct buf *out);
+void header_build(const struct object *o, struct buf *out);
+/* The dims of an entry in order of its words: numbers of the dims; returns how many. */
+size_t entry_dims(const struct object *o, const struct entry *e, uint64_t *out);
+/* A dim as the entry sees it. */
+const struct ir_dim *entry_dim(const struct object *o, const struct entry *e, const struct ir_dim *d);
+/* Adds a read-only section with the bytes to an ELF object and defines the symbol at its beginning. */
+TFMC_MUST_USE enum tfmc_status embed_bytes(struct diag_context *cx, struct buf *object, const char *symbol,
+                                           const struct buf *bytes);
+
+#endif

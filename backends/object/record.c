@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The identity record: constant data that says what the object is. Everything
+ * in it is addressed by offsets from its beginning, so that it has no
+ * relocations and can be read from the file as well as in memory.
+ */
+#include "backends/object/object.h"
+
+#include <string.h>
+
+struct writer {
+	struct object *object;
+	struct buf *out;
+	enum tfmc_status status;
+};
+
+static void align8(struct writer *w)
+{
+	while (w->out->len % 8)
+		buf_char(w->out, 0);
+}
+
+static uint64_t put_bytes(struct writer *w, const void *bytes, size_t n)
+{
+	align8(w);
+	uint64_t at = w->out->len;
+	buf_bytes(w->out, bytes, n);
+	return at;
+}
+
+static uint64_t put_text(struct writer *w, const char *s)
+{
+	uint64_t at = w->out->len;
+	buf_bytes(w->out, s, strlen(s) + 1);
+	return at;
+}
+
+/* 0 when there is none. */
+static int64_t put_optional_text(struct writer *w, const char *s)
+{
+	return s ? (int64_t)put_text(w, s) : 0;
+}
+
+static int64_t put_ids(struct writer *w, const struct backend_ids *ids)
+{
+	return (int64_t)put_bytes(w, ids->items, ids->n * sizeof(*ids->items));
+}
+
+/* --- dims
+ * --------------------------------------------------------------------------------------------------- */
+
+const struct ir_dim *entry_dim(const struct object *o, const struct entry *e, const struct ir_dim *d)
+{
+	if (e->fixed_dim < 0)
+		return d;
+	return ir_dim_bind(o->module->dims, d, e->fixed_dim, ir_dim_const(o->module->dims, e->fixed_value));
+}
+
+size_t entry_dims(const struct object *o, const struct entry *e, uint64_t *out)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < ir_dims_count(o->module->dims); i++)
+		if (o->functions.items[e->function].has_dim[i] && (int)i != e->fixed_dim)
+			out[n++] = i;
+	return n;
+}
+
+static uint64_t put_poly(struct writer *w, const struct entry *e, const struct ir_dim *dim, struct loc loc)
+{
+	const struct ir_dim *d = entry_dim(w->object, e, dim);
+	align8(w);
+	uint64_t at = w->out->len;
+	buf_u64le(w->out, d->n_terms);
+	for (size_t t = 0; t < d->n_terms; t++) {
+		buf_u64le(w->out, (uint64_t)d->terms[t].coeff);
+		buf_u64le(w->out, d->terms[t].n_atoms);
+		for (size_t a = 0; a < d->terms[t].n_atoms; a++) {
+			int sym = d->terms[t].atoms[a]->sym;
+			if (sym < 0 && w->status == TFMC_OK) {
+				diag_error(w->object->cx, loc, DIAG_UNSUPPORTED,
+				           "not supported yet: a rounded division in the size of an input or "
+				           "output");
+				w->status = TFMC_INVALID;
+			}
+			buf_u64le(w->out, sym < 0 ? 0 : (uint64_t)sym);
+		}
+	}
+	return at;
+}
+
+static uint64_t put_dims(struct writer *w)
+{
+	const struct ir_dims *t = w->object->module->dims;
+	size_t n = ir_dims_count(t);
+	struct tfmc_record_dim *dims = ARENA_ARRAY(w->object->arena, struct tfmc_record_dim, n + 1);
+	for (size_t i = 0; dims && i < n; i++) {
+		const struct ir_dim_sym *s = ir_dims_sym(t, i);
+		dims[i] = (struct tfmc_record_dim){put_text(w, s->name), s->lo, s->hi};
+	}
+	return put_bytes(w, dims, dims ? n * sizeof(*dims) : 0);
+}
+
+/* --- tensors and entries
+ * ---------------------------------------------------------------------------------------- */
+
+static struct tfmc_record_tensor tensor(struct writer *w, const struct entry *e, const char *name,
+                                        const struct ir_type *t)
+{
+	struct tfmc_record_tensor r = {.name = put_text(w, name ? name : ""),
+	                               .dtype = (uint64_t)t->dtype,
+	                               .rank = (uint64_t)t->rank,
+	                               .lengths = -1};
+	struct loc loc = w->object->functions.items[e->function].func->loc.at;
+	for (int i = 0; i < t->rank; i++)
+		r.sizes[i] = put_poly(w, e, t->dims[i], loc);
+	return r;
+}
+
+/* The number of a parameter among the inputs, or -1. */
+static int64_t input_number(const struct ir_func *f, int param)
+{
+	int64_t n = 0;
+	if (param < 0 || !param_is_input(f, (size_t)param))
+		return -1;
+	for (int i = 0; i < param; i++)
+		n += param_is_input(f, (size_t)i);
+	return n;
+}
+
+static uint64_t put_inputs(struct writer *w, const struct entry *e)
+{
+	const struct function *f = &w->object->functions.items[e->function];
+	struct tfmc_record_tensor *all =
+	        ARENA_ARRAY(w->object->arena, struct tfmc_record_tensor, f->n_inputs + 1);
+	size_t n = 0;
+	for (size_t i = 0; all && i < f->func->n_params; i++) {
+		const struct ir_param *p = &f->func->params[i];
+		if (!param_is_input(f->func, i))
+			continue;
+		all[n] = tensor(w, e, p->name, ir_type_of(f->func, p->value));
+		all[n].below = p->below;
+		all[n].has_default = p->has_default;
+		all[n++].lengths = input_number(f->func, p->lengths);
+	}
+	return put_bytes(w, all, n * sizeof(*all));
+}
+
+static uint64_t put_outputs(struct writer *w, const struct entry *e)
+{
+	const struct function *f = &w->object->functions.items[e->function];
+	struct tfmc_record_tensor *all =
+	        ARENA_ARRAY(w->object->arena, struct tfmc_record_tensor, f->n_outputs + 1);
+	size_t n = 0;
+	for (size_t i = 0; all && i < f->func->n_results; i++) {
+		if (!result_is_output(f->func, i))
+			continue;
+		all[n] = tensor(w, e, f->func->results[i].name, ir_type_of(f->func, func_result(f->func, i)));
+		all[n++].lengths = input_number(f->func, f->func->results[i].lengths);
+	}
+	return put_bytes(w, all, n * sizeof(*all));
+}
+
+static uint64_t put_entries(struct writer *w)
+{
+	struct object *o = w->object;
+	size_t n_dims = ir_dims_count(o->module->dims);
+	struct tfmc_record_entry *all = ARENA_ARRAY(o->arena, struct tfmc_record_entry, o->entries.n + 1);
+	uint64_t *numbers = ARENA_ARRAY(o->arena, uint64_t, n_dims + 1);
+	for (size_t i = 0; all && numbers && i < o->entries.n; i++) {
+		const struct entry *e = &o->entries.items[i];
+		const struct function *f = &o->functions.items[e->function];
+		all[i].name = put_text(w, e->name);
+		all[i].kind = e->kind;
+		all[i].n_dims = entry_dims(o, e, numbers);
+		all[i].dims = put_bytes(w, numbers, all[i].n_dims * sizeof(*numbers));
+		all[i].n_inputs = f->n_inputs;
+		all[i].inputs = put_inputs(w, e);
+		all[i].n_outputs = f->n_outputs;
+		all[i].outputs = put_outputs(w, e);
+	}
+	return put_bytes(w, all, all ? o->entries.n * sizeof(*all) : 0);
+}
+
+/* --- the whole
+ * ------------------------------------------------------------------------------------------------------ */
+
+static void put_facts(struct writer *w, struct tfmc_record *r)
+{
+	static const struct backend_facts none = {.pad = -1};
+	const struct backend_facts *f = w->object->options->facts ? w->object->options->facts : &none;
+	r->start = put_ids(w, &f->start);
+	r->n_start = (int64_t)f->start.n;
+	r->stop = put_ids(w, &f->stop);
+	r->n_stop = (int64_t)f->stop.n;
+	r->suppress = put_ids(w, &f->suppress);
+	r->n_suppress = (int64_t)f->suppress.n;
+	r->suppress_first = put_ids(w, &f->suppress_first);
+	r->n_suppress_first = (int64_t)f->suppress_first.n;
+	r->pad = f->pad;
+	r->max_len = f->max_len;
+	r->generate_kind = f->generate_kind;
+	r->vocabulary = put_optional_text(w, f->vocabulary);
+	r->source_vocabulary = put_optional_text(w, f->source_vocabulary);
+	r->unknown_token = put_optional_text(w, f->unknown_token);
+	r->source_name = put_optional_text(w, f->source);
+	r->tokens_name = put_optional_text(w, f->tokens);
+	r->logits_name = put_optional_text(w, f->logits);
+}
+
+static int64_t arena_max(const struct object *o)
+{
+	int64_t most = 0;
+	for (size_t i = 0; i < o->functions.n; i++) {
+		int64_t bytes = ir_dim_hi(o->module->dims, o->functions.items[i].arena);
+		if (bytes > most)
+			most = bytes;
+	}
+	return most;
+}
+
+enum tfmc_status record_build(struct object *o, struct buf *out)
+{
+	struct writer w = {.object = o, .out = out};
+	struct tfmc_record r = {.magic = TFMC_RECORD_MAGIC,
+	                        .abi_version = TFMC_ABI_VERSION,
+	                        .structure_hash = o->structure_hash,
+	                        .weights_hash = o->weights_hash,
+	                        .weights_bytes = (uint64_t)o->weights_bytes,
+	                        .weights_embedded = o->embedded,
+	                        .context_bytes = CONTEXT_BYTES,
+	                        .state_fixed_bytes = (uint64_t)o->state_fixed_bytes,
+	                        .state_batch_bytes = (uint64_t)o->state_batch_bytes,
+	                        .arena_bytes_max = (uint64_t)arena_max(o),
+	                        .scratch_bytes = (uint64_t)o->scratch,
+	                        .context_limit = (uint64_t)o->context_limit,
+	                        .n_dims = ir_dims_count(o->module->dims),
+	                        .n_entries = o->entries.n};
+	buf_fill(out, 0, sizeof(r));
+	r.name = put_text(&w, o->name);
+	r.target = put_text(&w, o->target->name);
+	r.dims = put_dims(&w);
+	r.entries = put_entries(&w);
+	put_facts(&w, &r);
+	align8(&w);
+	r.bytes = out->len;
+	if (buf_failed(out))
+		return TFMC_NO_MEMORY;
+	memcpy(out->data, &r, sizeof(r));
+	return w.status;
+}

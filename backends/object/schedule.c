@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The order of groups, once for each driver:
+ *
+ *   NAME.func.body(context, args, worker, n) -> i32   every worker runs it; a
+ *                 barrier follows each group; nonzero: cancelled
+ *   NAME.func.tasks(context, args)   one thread runs it and gives each group to
+ *                 the caller's parallel_for
+ *   NAME.func.defaults(context, args, worker) -> i32   worker 0 fills left-out inputs; nonzero
+ *                 when there are any
+ *
+ * A group that only computes an output nobody wants is passed over.
+ */
+#include "backends/object/object.h"
+
+struct schedule {
+	struct emit e;
+	bool tasks;
+	struct kb_val worker, n_workers;
+	struct kb_val task; /* [5] words for NAME.task */
+	size_t group;       /* number of the next group */
+	struct kb_val index[OBJECT_REPEAT_MAX];
+	size_t depth;
+	bool ends_in_barrier; /* whatever is passed over */
+};
+
+/* --- left-out inputs ------------------------------------------------------------------------------------ */
+
+static enum kb_scalar scalar_of(enum ir_dtype t)
+{
+	switch (t) {
+	case DT_F32: return KB_F32;
+	case DT_F16: return KB_F16;
+	case DT_BF16: return KB_BF16;
+	case DT_F64: return KB_F64;
+	case DT_I8: return KB_I8;
+	case DT_U8:
+	case DT_BOOL: return KB_U8;
+	case DT_I32: return KB_I32;
+	case DT_I64: return KB_I64;
+	}
+	return KB_VOID;
+}
+
+static void fill_default(struct emit *e, size_t param, struct kb_val is_first, struct kb_var any)
+{
+	struct kb *k = e->k;
+	const struct ir_param *p = &e->function->func->params[param];
+	const struct ir_type *t = ir_type_of(e->function->func, p->value);
+	struct kb_val ptr = emit_word(e, KB_PTR, e->function->param_word[param]);
+	kb_if(k, kb_cmp(k, KB_EQ, ptr, kb_null(k)));
+	kb_set(k, any, kb_i32(k, 1));
+	struct kb_val at = kb_ptr_add(k, e->plan, emit_dim(e, e->function->default_at[param]), 0);
+	struct kb_val v = p->default_value ? emit_dim(e, p->default_value) : kb_index(k, 0);
+	enum kb_scalar s = scalar_of(t->dtype);
+	struct kb_val element = s == KB_I64 ? v : kb_cvt(k, v, s);
+	struct kb_val n = emit_dim(e, ir_type_count(e->object->module->dims, t));
+	struct kb_val end = kb_select(k, is_first, n, kb_index(k, 0));
+	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), end, 1, 0);
+	kb_store(k, element, at, i, 0, 0);
+	kb_end_loop(k);
+	kb_end_if(k);
+}
+
+static bool has_defaults(const struct function *f)
+{
+	for (size_t i = 0; i < f->func->n_params; i++)
+		if (f->default_at[i])
+			return true;
+	return false;
+}
+
+static void emit_defaults(struct object *o, const struct function *f)
+{
+	struct emit e = {.object = o, .function = f};
+	if (!has_defaults(f))
+		return;
+	e.k = kb_begin(o->kb, arena_printf(o->arena, "%s.defaults", f->symbol), KB_INTERNAL, KB_I32);
+	if (!e.k)
+		return;
+	e.context = kb_param(e.k, "context", KB_PTR_T, 0);
+	e.args = kb_param(e.k, "args", KB_PTR_T, KB_READONLY);
+	struct kb_val worker = kb_param(e.k, "worker", KB_INDEX_T, 0);
+	struct kb_val is_first = kb_cmp(e.k, KB_EQ, worker, kb_index(e.k, 0));
+	emit_load_dims(&e);
+	emit_load_bases(&e);
+	struct kb_var any = kb_var(e.k, "any", KB_I32_T, kb_i32(e.k, 0));
+	for (size_t i = 0; i < f->func->n_params; i++)
+		if (f->default_at[i])
+			fill_default(&e, i, is_first, any);
+	kb_return(e.k, kb_get(e.k, any));
+	kb_end(e.k);
+}
+
+/* --- groups
+ * ------------------------------------------------------------------------------------------------- */
+
+static void barrier(struct schedule *s)
+{
+	struct kb_val args[] = {s->e.context, s->n_workers};
+	struct kb_val stop = kb_call(s->e.k, emit_name(s->e.object, ".barrier"), KB_I32, args, 2);
+	emit_return_if(&s->e, kb_cmp(s->e.k, KB_NE, stop, kb_i32(s->e.k, 0)), TFMC_RT_E_CANCELLED);
+}
+
+static struct kb_val index_at(struct schedule *s, size_t depth)
+{
+	return depth < s->depth ? s->index[depth] : kb_index(s->e.k, 0);
+}
+
+static void call_group(struct schedule *s, const char *symbol)
+{
+	struct kb_val args[] = {s->e.context,   s->e.args, index_at(s, 0),
+	                        index_at(s, 1), s->worker, s->n_workers};
+	kb_call(s->e.k, symbol, KB_VOID, args, 6);
+	barrier(s);
+}
+
+static void give_task(struct schedule *s, const char *symbol)
+{
+	struct kb *k = s->e.k;
+	struct kb_val zero = kb_index(k, 0);
+	kb_store(k, kb_func_addr(k, symbol), s->task, zero, 0, 8);
+	kb_store(k, index_at(s, 0), s->task, zero, 3, 8);
+	kb_store(k, index_at(s, 1), s->task, zero, 4, 8);
+	struct kb_val args[] = {emit_context(&s->e, KB_PTR, CONTEXT_USER), s->n_workers,
+	                        kb_func_addr(k, emit_name(s->e.object, ".task")), s->task};
+	kb_call_ptr(k, emit_context(&s->e, KB_PTR, CONTEXT_PARALLEL_FOR), KB_VOID, args, 4);
+}
+
+/* True when every result is an output that no other op reads: *out is then whether any of them is wanted. */
+static bool only_outputs(struct schedule *s, const struct ir_op *op, struct kb_val *out)
+{
+	const struct function *f = s->e.function;
+	struct kb_val any = {0};
+	for (size_t i = 0; i < op->n_results; i++) {
+		const struct place *p = &f->places[op->results[i].id];
+		if (p->kind != PLACE_OUTPUT || f->uses[op->results[i].id] != 1 ||
+		    !ir_same(func_result(f->func, p->number), op->results[i]))
+			return false;
+	}
+	for (size_t i = 0; i < op->n_results; i++) {
+		size_t number = f->places[op->results[i].id].number;
+		struct kb_val ptr = emit_word(&s->e, KB_PTR, f->result_word[number]);
+		struct kb_val wanted = kb_cmp(s->e.k, KB_NE, ptr, kb_null(s->e.k));
+		any = any.id ? kb_bin(s->e.k, KB_OR, any, wanted) : wanted;
+	}
+	*out = any;
+	return any.id != 0;
+}
+
+static void schedule_group(struct schedule *s, const struct ir_op *op)
+{
+	const char *symbol = group_symbol(s->e.object, s->e.function, s->group++);
+	struct kb_val wanted;
+	bool optional = only_outputs(s, op, &wanted);
+	s->ends_in_barrier = !optional;
+	if (optional)
+		kb_if(s->e.k, wanted);
+	if (s->tasks)
+		give_task(s, symbol);
+	else
+		call_group(s, symbol);
+	if (optional)
+		kb_end_if(s->e.k);
+}
+
+static void schedule_region(struct schedule *s, const struct ir_region *r);
+
+static void schedule_repeat(struct schedule *s, const struct ir_op *op)
+{
+	struct kb *k = s->e.k;
+	int64_t count = ((const struct attrs_repeat *)op->attrs)->count;
+	struct kb_val l = kb_loop(k, "l", kb_index(k, 0), kb_index(k, count), 1, count > 0 ? KB_NONEMPTY : 0);
+	if (s->depth < OBJECT_REPEAT_MAX)
+		s->index[s->depth] = l;
+	s->depth++;
+	schedule_region(s, op->region);
+	s->depth--;
+	kb_end_loop(k);
+}
+
+static void schedule_region(struct schedule *s, const struct ir_region *r)
+{
+	for (size_t i = 0; i < r->n_ops; i++) {
+		if (r->ops[i]->code == OP_group)
+			schedule_group(s, r->ops[i]);
+		else if (r->ops[i]->code == OP_repeat)
+			schedule_repeat(s, r->ops[i]);
+	}
+}
+
+/* --- the two drivers
+ * ------------------------------------------------------------------------------------------- */
+
+static void begin(struct schedule *s, const char *suffix, enum kb_scalar result)
+{
+	const struct object *o = s->e.object;
+	const char *name = arena_printf(o->arena, "%s.%s", s->e.function->symbol, suffix);
+	s->e.k = kb_begin(o->kb, name, KB_INTERNAL, result);
+	if (!s->e.k)
+		return;
+	s->e.context = kb_param(s->e.k, "context", KB_PTR_T, 0);
+	s->e.args = kb_param(s->e.k, "args", KB_PTR_T, KB_READONLY);
+}
+
+static struct kb_val call_defaults(struct schedule *s, struct kb_val worker)
+{
+	struct kb_val args[] = {s->e.context, s->e.args, worker};
+	const char *name = arena_printf(s->e.object->arena, "%s.defaults", s->e.function->symbol);
+	return kb_call(s->e.k, name, KB_I32, args, 3);
+}
+
+/* All workers see the same arguments, so that all know whether there is something to wait for. */
+static void first_step(struct schedule *s)
+{
+	struct kb *k = s->e.k;
+	if (!has_defaults(s->e.function))
+		return;
+	kb_if(k, kb_cmp(k, KB_NE, call_defaults(s, s->worker), kb_i32(k, 0)));
+	barrier(s);
+	kb_end_if(k);
+}
+
+static void emit_body(struct object *o, const struct function *f)
+{
+	struct schedule s = {.e = {.object = o, .function = f}};
+	begin(&s, "body", KB_I32);
+	if (!s.e.k)
+		return;
+	s.worker = kb_param(s.e.k, "worker", KB_INDEX_T, 0);
+	s.n_workers = kb_param(s.e.k, "n_workers", KB_INDEX_T, 0);
+	first_step(&s);
+	schedule_region(&s, f->func->body);
+	if (!s.ends_in_barrier)
+		barrier(&s); /* worker 0 changes the state behind it, the others may still be checking */
+	kb_return(s.e.k, kb_i32(s.e.k, TFMC_RT_OK));
+	kb_end(s.e.k);
+}
+
+static void emit_tasks(struct object *o, const struct function *f)
+{
+	struct schedule s = {.e = {.object = o, .function = f}, .tasks = true};
+	begin(&s, "tasks", KB_VOID);
+	struct kb *k = s.e.k;
+	if (!k)
+		return;
+	s.n_workers = emit_context(&s.e, KB_I64, CONTEXT_WORKERS);
+	s.task = kb_local(k, "task", KB_I64, 8);
+	kb_store(k, s.e.context, s.task, kb_index(k, 0), 1, 8);
+	kb_store(k, s.e.args, s.task, kb_index(k, 0), 2, 8);
+	if (has_defaults(f))
+		call_defaults(&s, kb_index(k, 0));
+	schedule_region(&s, f->func->body);
+	kb_end(k);
+}
+
+void emit_schedule(struct object *o, const struct function *f)
+{
+	emit_defaults(o, f);
+	emit_body(o, f);
+	emit_tasks(o, f);
+}
