@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Helpers for tests of the IR, see tir.h. Failures of expectations fail the
+ * running Check test.
+ */
+#include "tests/support/tir.h"
+
+#include <check.h>
+#include <string.h>
+
+#include "ir/text.h"
+#include "ir/verify.h"
+
+void tir_init(struct tir *t)
+{
+	*t = (struct tir){.m = NULL};
+	buf_init(&t->log);
+	diag_init(&t->cx, diag_render_text, &t->log);
+}
+
+void tir_destroy(struct tir *t)
+{
+	ir_module_destroy(t->m);
+	diag_destroy(&t->cx);
+	buf_destroy(&t->log);
+}
+
+enum tfmc_status tir_parse(struct tir *t, const char *text)
+{
+	ir_module_destroy(t->m);
+	return ir_parse(&t->cx, "test.tir", text, strlen(text), &t->m);
+}
+
+void tir_load(struct tir *t, const char *text)
+{
+	enum tfmc_status parsed = tir_parse(t, text);
+	ck_assert_msg(parsed == TFMC_OK, "not read:\n%s", t->log.data);
+	enum tfmc_status verified = ir_verify(t->m, &t->cx);
+	ck_assert_msg(verified == TFMC_OK, "not verified:\n%s", t->log.data);
+}
+
+void tir_expect(const struct tir *t, const char *text)
+{
+	struct buf out;
+	buf_init(&out);
+	ir_print(&out, &t->cx, t->m);
+	ck_assert_str_eq(out.data, text);
+	buf_destroy(&out);
+}
+
+void tir_says(const struct tir *t, const char *words)
+{
+	ck_assert_msg(strstr(t->log.data, words) != NULL, "expected '%s' in:\n%s", words, t->log.data);
+}

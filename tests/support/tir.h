@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What tests of the IR share: a module read from text, with its diagnostics as
+ * text.
+ */
+#ifndef TFMC_TESTS_SUPPORT_TIR_H
+#define TFMC_TESTS_SUPPORT_TIR_H
+
+#include "ir/module.h"
+
+struct tir {
+	struct diag_context cx;
+	struct buf log; /* rendered diagnostics */
+	struct ir_module *m;
+};
+
+void tir_init(struct tir *t);
+void tir_destroy(struct tir *t);
+/* Reads the text as "test.tir" into t->m; the module before is destroyed. */
+enum tfmc_status tir_parse(struct tir *t, const char *text);
+/* As tir_parse; fails the test with the diagnostics when the text is refused or does not verify. */
+void tir_load(struct tir *t, const char *text);
+/* The module's text is exactly this. */
+void tir_expect(const struct tir *t, const char *text);
+/* The log has the words. */
+void tir_says(const struct tir *t, const char *words);
+
+#endif

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The verifier: every rule of verify.h is broken once, by text that reads well
+ * or by damage to a good module.
+ */
+#include <check.h>
+#include <string.h>
+
+#include "ir/verify.h"
+#include "tests/support/tir.h"
+
+Suite *suite_ir_verify(void);
+
+struct rule {
+	const char *text;
+	const char *says;
+};
+
+#define DIMS "dim B in [1,8]\ndim S in [1,16]\n"
+#define KV   "state @kv : f32[B,2,16,4] #row\n"
+
+static const struct rule rules[] = {
+        {DIMS "weight @w : f32[S]\n", "the weight @w is f32[S]: weights have constant dims"},
+        {DIMS "weight @w : f32[2,3] = full(0.0, [3,2])\n",
+         "the weight @w is f32[2,3], its expression has the shape [3,2]"},
+        {DIMS "weight @w : f32[2] #panel16\n", "panels need two axes"},
+        {DIMS "state @s : f32[2,B] #row\n", "the state @s is f32[2,B]: its axis 0 must be a batch dim"},
+        {DIMS "func @f(%x: f32[B] {below=3}) -> () {\n  return\n}\n",
+         "'x' is f32[B]: only i32 has checked values"},
+        {DIMS "func @f(%x: f32[B] {role=past}) -> () {\n  return\n}\n",
+         "the past length 'x' is f32[B], not i32[B]"},
+        {DIMS "func @f(%x: f32[B,S] {lengths=%x}) -> () {\n  return\n}\n", "the lengths of 'x' are not"},
+        {DIMS "func @f(%x: f32[B] {default=S}) -> () {\n  return\n}\n", "only i32[B] may be left out"},
+        {DIMS KV "func @f(%s: state @kv, %x: f32[B]) -> (state @kv) {\n  return %s\n}\n",
+         "the parameter 'x' comes after a state"},
+        {DIMS KV "func @f(%s: state @kv, %t: state @kv) -> (state @kv, state @kv) {\n  return %s, %t\n}\n",
+         "two parameters for states are named 'kv'"},
+        {DIMS "func @f(%x: f32[B]) -> (a: f32[B], a: f32[B]) {\n  return %x, %x\n}\n",
+         "two results are named 'a'"},
+        {DIMS KV "func @f(%s: state @kv) -> () {\n  return\n}\n", "the state %s is used 0 times"},
+        {DIMS KV "func @f(%s: state @kv) -> (state @kv, state @kv) {\n  return %s, %s\n}\n",
+         "the state %s is used 2 times"},
+        {DIMS KV "func @f(%s: state @kv) -> () {\n"
+                 "  repeat %l = 0 to 2 carry () {\n"
+                 "    %a, %t = state_read %s : f32[B,2,16,4], state @kv\n"
+                 "    %b, %u = state_read %t : f32[B,2,16,4], state @kv\n"
+                 "    yield\n"
+                 "  }\n"
+                 "  return\n"
+                 "}\n",
+         "state_read uses the state %s of an enclosing region: carry it"},
+        {DIMS "func @f(%x: f32[B]) -> (f32[B]) {\n"
+              "  %y = group loops {\n"
+              "    root %a = relu %x : f32[B]\n"
+              "    yield %a\n"
+              "  } : f32[B]\n"
+              "  return %y\n"
+              "}\n",
+         "in @f: a group in the stage graph"},
+        {"module \"m\" stage=groups\n" DIMS "func @f(%x: f32[B]) -> (f32[B]) {\n"
+         "  %y = relu %x : f32[B]\n"
+         "  return %y\n"
+         "}\n",
+         "test.tir:5:3: error: in @f: relu outside of a group in the stage groups [E603]"},
+        {"module \"m\" stage=plan\n" DIMS "func @f(%x: f32[B]) -> (f32[B]) arena=64 {\n"
+         "  %y = group loops {\n"
+         "    root %a = relu %x : f32[B]\n"
+         "    yield %a\n"
+         "  } at [32*B] : f32[B]\n"
+         "  return %y\n"
+         "}\n",
+         "offset 0 of a group is not a multiple of 64"},
+        {"module \"m\" stage=plan\n" DIMS "func @f(%x: f32[B]) -> (f32[B]) arena=64 {\n"
+         "  %y = group loops {\n"
+         "    root %a = relu %x : f32[B]\n"
+         "    yield %a\n"
+         "  } : f32[B]\n"
+         "  return %y\n"
+         "}\n",
+         "a group has 1 results and 0 offsets"},
+        {"module \"m\" stage=groups\n" DIMS "func @f(%x: f32[B]) -> (f32[B]) {\n"
+         "  %y = group loops {\n"
+         "    root %a = relu %x : f32[B]\n"
+         "    yield %a\n"
+         "  } at [0] : f32[B]\n"
+         "  return %y\n"
+         "}\n",
+         "a group has offsets before the stage plan"},
+        {"module \"m\" stage=plan\nfunc @f() -> () {\n  return\n}\n", "no arena in the stage plan"},
+        {"module \"m\" stage=groups\n" DIMS "func @f(%x: f32[B]) -> (f32[B]) {\n"
+         "  %y = group loops {\n"
+         "    root %a = repeat %l = 0 to 2 carry (%c = %x) {\n"
+         "      yield %c\n"
+         "    } : f32[B]\n"
+         "    yield %a\n"
+         "  } : f32[B]\n"
+         "  return %y\n"
+         "}\n",
+         "repeat inside a group"},
+};
+
+START_TEST(broken_rules)
+{
+	struct tir t;
+	tir_init(&t);
+	enum tfmc_status parsed = tir_parse(&t, rules[_i].text);
+	ck_assert_msg(parsed == TFMC_OK, "%s", t.log.data);
+	ck_assert(ir_verify(t.m, &t.cx) == TFMC_INVALID);
+	tir_says(&t, rules[_i].says);
+	tir_destroy(&t);
+}
+END_TEST
+
+/* --- damage: the body of @f is  %y = relu %x   %z = add %y, %x   return %z
+ * ------------------------------------ */
+
+static void load_sound(struct tir *t)
+{
+	tir_init(t);
+	tir_load(t, DIMS "weight @w : f32[2]\n"
+	                 "func @f(%x: f32[S]) -> (z: f32[S]) {\n"
+	                 "  %y = relu %x : f32[S]\n"
+	                 "  %z = add %y, %x : f32[S]\n"
+	                 "  return %z\n"
+	                 "}\n");
+}
+
+static void finds(struct tir *t, const char *words)
+{
+	ck_assert(ir_verify(t->m, &t->cx) == TFMC_INVALID);
+	tir_says(t, words);
+	tir_destroy(t);
+}
+
+START_TEST(uses_before_definition)
+{
+	struct tir t;
+	load_sound(&t);
+	struct ir_region *r = t.m->funcs.items[0]->body;
+	struct ir_op *first = r->ops[0];
+	r->ops[0] = r->ops[1];
+	r->ops[1] = first;
+	finds(&t, "operand 0 of add (%y) is not defined before it, or not visible");
+}
+END_TEST
+
+START_TEST(wrong_types)
+{
+	struct tir t;
+	load_sound(&t);
+	struct ir_func *f = t.m->funcs.items[0];
+	const struct ir_dim *two = ir_dim_const(t.m->dims, 2);
+	f->values[f->body->ops[0]->results[0].id].type = ir_type_tensor(t.m->types, DT_F32, 1, &two);
+	finds(&t, "result 0 of relu is f32[2], it should be f32[S]");
+}
+END_TEST
+
+START_TEST(missing_terminator)
+{
+	struct tir t;
+	load_sound(&t);
+	t.m->funcs.items[0]->body->n_ops = 2;
+	finds(&t, "a region does not end in its only 'return'");
+}
+END_TEST
+
+START_TEST(no_such_value)
+{
+	struct tir t;
+	load_sound(&t);
+	struct ir_op *op = t.m->funcs.items[0]->body->ops[1];
+	struct ir_value operands[2] = {{0}, op->operands[1]};
+	op->operands = operands;
+	finds(&t, "operand 0 of add is no value");
+}
+END_TEST
+
+START_TEST(wrong_results)
+{
+	struct tir t;
+	load_sound(&t);
+	t.m->funcs.items[0]->n_results = 0;
+	finds(&t, "0 results are declared, 1 are returned");
+}
+END_TEST
+
+START_TEST(twice_the_same_weight)
+{
+	struct tir t;
+	load_sound(&t);
+	struct ir_weight **slot = ARENA_PUSH(&t.m->arena, &t.m->weights);
+	*slot = t.m->weights.items[0];
+	finds(&t, "two weights are named 'w'");
+}
+END_TEST
+
+START_TEST(wrong_record)
+{
+	struct tir t;
+	load_sound(&t);
+	struct ir_func *f = t.m->funcs.items[0];
+	f->values[f->body->ops[0]->results[0].id].def = f->body->ops[1];
+	finds(&t, "the record of %y is wrong");
+}
+END_TEST
+
+Suite *suite_ir_verify(void)
+{
+	Suite *s = suite_create("ir_verify");
+	TCase *c = tcase_create("verifier");
+	tcase_add_loop_test(c, broken_rules, 0, (int)TFMC_COUNT(rules));
+	tcase_add_test(c, uses_before_definition);
+	tcase_add_test(c, wrong_types);
+	tcase_add_test(c, missing_terminator);
+	tcase_add_test(c, no_such_value);
+	tcase_add_test(c, wrong_results);
+	tcase_add_test(c, twice_the_same_weight);
+	tcase_add_test(c, wrong_record);
+	suite_add_tcase(s, c);
+	return s;
+}
