@@ -15,13 +15,15 @@ static const char *stage_name(enum ir_stage s)
 	return "";
 }
 
-/* Every value of the polynomial is a multiple of n. */
-static bool is_multiple(const struct ir_dim *d, int64_t n)
+/* An offset in the arena, a multiple of 64; or -1: in memory of the caller (an output, a state). */
+static bool is_offset(const struct ir_dims *dims, const struct ir_dim *d)
 {
+	if (ir_dim_equals(d, -1))
+		return true;
 	for (size_t i = 0; i < d->n_terms; i++)
-		if (d->terms[i].coeff % n != 0)
+		if (d->terms[i].coeff % 64 != 0)
 			return false;
-	return true;
+	return ir_dim_lo(dims, d) >= 0;
 }
 
 static void verify_offsets(struct verifier *v, const struct ir_op *op, const struct attrs_group *a)
@@ -36,9 +38,8 @@ static void verify_offsets(struct verifier *v, const struct ir_op *op, const str
 		return;
 	}
 	for (size_t i = 0; i < a->at.n; i++)
-		if (!is_multiple(a->at.items[i], 64) || ir_dim_lo(v->m->dims, a->at.items[i]) < 0)
-			verify_fail(v, op->loc, "offset %zu of a group is not a multiple of 64, or negative",
-			            i);
+		if (!is_offset(v->m->dims, a->at.items[i]))
+			verify_fail(v, op->loc, "offset %zu of a group is neither a multiple of 64 nor -1", i);
 }
 
 static void verify_group(struct verifier *v, const struct ir_op *op)
