@@ -145,12 +145,15 @@ static const struct option_row *find_option(const char *name, size_t n)
 	return NULL;
 }
 
-static const char *nearest_option(const char *name)
+/* Among the options of the command: another command's would be refused next. */
+static const char *nearest_option(const char *name, enum driver_command command)
 {
 	const char *names[TFMC_COUNT(rows)];
+	size_t n = 0;
 	for (size_t i = 0; i < TFMC_COUNT(rows); i++)
-		names[i] = rows[i].name;
-	return nearest_name(name, names, TFMC_COUNT(rows));
+		if (rows[i].commands & (unsigned)command)
+			names[n++] = rows[i].name;
+	return nearest_name(name, names, n);
 }
 
 static bool store(struct parser *p, const struct option_row *row, const char *value)
@@ -170,7 +173,7 @@ static bool parse_option(struct parser *p, const char *arg)
 	size_t n = strcspn(name, "=");
 	const struct option_row *row = find_option(name, n);
 	if (!row) {
-		const char *near = nearest_option(arena_strndup(p->arena, name, n));
+		const char *near = nearest_option(arena_strndup(p->arena, name, n), p->out->command);
 		if (near)
 			return fail(p, "unknown option %s; did you mean --%s?", arg, near);
 		return fail(p, "unknown option %s", arg);
