@@ -28,9 +28,11 @@ compile() { # LAYERS: one compilation, minimum of each time is kept
 	"$tfmc" "$out/$name.yaml" -o "$out/$name.o" -mcpu="${TFMC_CPU:-x86-64-v3}" --weights=file --time-passes \
 		2>"$out/$name.times" || { cat "$out/$name.times" >&2; exit 1; }
 	end=$(date +%s.%N)
-	# a stage is `name  seconds s`
+	# A stage is `name  seconds s`; indented lines are parts of the stage beside them.
 	awk '$NF == "s" && $(NF-1) ~ /^[0-9.]+$/ {
-		if (tolower($0) ~ /weight|writing/) w += $(NF-1); else b += $(NF-1)
+		if (/^ /) { if (/weight packing/) { w += $(NF-1); b -= $(NF-1) } }
+		else if (tolower($0) ~ /weight|writing/) w += $(NF-1)
+		else b += $(NF-1)
 	} END { printf "%.4f %.4f\n", b, w }' "$out/$name.times" >"$out/$name.sums"
 	read -r b w <"$out/$name.sums"
 	wall[$n]=$(smaller "$(awk -v a="$start" -v b="$end" 'BEGIN { print b - a }')" "${wall[$n]:-}")
