@@ -51,6 +51,8 @@ struct backend_options {
 	        *weights_sink; /* for weights that are not embedded; NULL: they are only hashed */
 	bool want_llvm, want_assembly, want_kernels; /* text forms to produce beside the object */
 	int opt_level;                               /* 0, 1, 2: effort of LLVM's code generation */
+	double (*clock)(void *user);                 /* seconds; NULL: nothing is timed */
+	void *clock_user;
 };
 
 /* Filled by backend_compile; buf_destroy each through backend_output_destroy. */
@@ -61,7 +63,8 @@ struct backend_output {
 	struct buf assembly; /* when wanted; without the embedded weights */
 	struct buf kernels;  /* text of the kernel builder's record, when wanted */
 	uint64_t weights_bytes;
-	bool embedded; /* true: the weights are in the object, the sink was not used */
+	double pack_seconds; /* part of the call that packed weights; 0 without a clock */
+	bool embedded;       /* true: the weights are in the object, the sink was not used */
 };
 
 void backend_output_init(struct backend_output *out);

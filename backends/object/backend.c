@@ -120,6 +120,11 @@ static enum tfmc_status to_object(struct object *o, struct backend_output *out)
 	return llvm_compile(o->cx, o->kb, o->name, &options, &result);
 }
 
+static double seconds(const struct object *o)
+{
+	return o->options->clock ? o->options->clock(o->options->clock_user) : 0;
+}
+
 static enum tfmc_status compile(struct object *o, const struct weight_source *source,
                                 struct backend_output *out)
 {
@@ -127,7 +132,9 @@ static enum tfmc_status compile(struct object *o, const struct weight_source *so
 	TFMC_TRY(lay_out(o));
 	TFMC_TRY(choose_weights(o));
 	buf_init(&blob);
+	double start = seconds(o);
 	enum tfmc_status status = pack(o, source, &blob);
+	out->pack_seconds = seconds(o) - start;
 	if (status == TFMC_OK)
 		status = emit_all(o);
 	if (status == TFMC_OK)

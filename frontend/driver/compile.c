@@ -16,11 +16,24 @@
 
 #define TIR_LIMIT ((size_t)64 << 20)
 
-void driver_time(struct driver *d, const char *stage)
+double driver_clock(void *user)
 {
 	struct timespec now;
+	(void)user;
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	double seconds = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+void driver_time_part(struct driver *d, const char *part, double seconds)
+{
+	if (d->options.time_passes)
+		buf_printf(&d->log, "  %-30s %9.4f s\n", part, seconds);
+	driver_flush_log(d);
+}
+
+void driver_time(struct driver *d, const char *stage)
+{
+	double seconds = driver_clock(NULL);
 	if (d->options.time_passes && stage)
 		buf_printf(&d->log, "%-32s %9.4f s\n", stage, seconds - d->clock);
 	if (stage)

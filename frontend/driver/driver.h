@@ -50,6 +50,10 @@ void driver_flush_log(struct driver *d);
 bool driver_flush_out(struct driver *d);
 /* Seconds of the stage since the last call, to stderr with --time-passes. */
 void driver_time(struct driver *d, const char *stage);
+/* Seconds of a clock that only goes forward; `user` is not used. */
+double driver_clock(void *user);
+/* --time-passes: a part of the stage before, indented. */
+void driver_time_part(struct driver *d, const char *part, double seconds);
 /* A usage mistake: message to stderr. */
 enum exit_code driver_usage(struct driver *d, const char *fmt, ...) TFMC_PRINTF(2, 3);
 

@@ -226,6 +226,7 @@ static enum tfmc_status emit_object(struct emission *e, const struct ir_module *
 	struct backend_options o = {.entries = entries, .n_entries = n_entries, .facts = &facts};
 	o.want_llvm = e->wanted[EMIT_LLVM];
 	o.want_assembly = e->wanted[EMIT_ASM];
+	o.clock = driver_clock;
 	o.opt_level = d->options.opt0 ? 0 : d->options.opt1 ? 1 : 2;
 	o.weights_sink = e->wanted[EMIT_OBJ] ? &sink : NULL;
 	TFMC_TRY(parse_weights(d, &o.weights));
@@ -233,6 +234,7 @@ static enum tfmc_status emit_object(struct emission *e, const struct ir_module *
 		TFMC_TRY(driver_facts(d, e->l->model, &facts));
 	TFMC_TRY(backend_compile(&d->diag, planned, target, &e->l->weights, &o, object));
 	driver_time(d, "code generation");
+	driver_time_part(d, "weight packing", object->pack_seconds);
 	TFMC_TRY(put(e, EMIT_LLVM, &object->llvm));
 	TFMC_TRY(put(e, EMIT_ASM, &object->assembly));
 	TFMC_TRY(put(e, EMIT_HEADER, &object->header));

@@ -3,13 +3,11 @@
  * Running pass pipelines for the commands: prints, dumps, reproducers and
  * statistics go where the options say.
  */
-#define _POSIX_C_SOURCE 200809L
 #include "frontend/driver/driver.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #define REPRODUCER "tfmc-reproducer.tir"
 
@@ -68,14 +66,6 @@ static void write_reproducer(void *user, const char *text, size_t len)
 		diag_note(&d->diag, LOC_NONE, "the IR before the failing pass is in %s", path);
 }
 
-static double read_clock(void *user)
-{
-	struct timespec now;
-	(void)user;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 struct pass_options driver_pass_options(struct driver *d, const struct target *target)
 {
 	const struct driver_options *o = &d->options;
@@ -84,7 +74,7 @@ struct pass_options driver_pass_options(struct driver *d, const struct target *t
 	p.print_after = split_words(d, &o->print_ir_after);
 	p.require_fusion = split_words(d, &o->require_fusion);
 	p.sink = (struct pass_sink){
-	        .print = print_ir, .reproducer = write_reproducer, .clock = read_clock, .user = d};
+	        .print = print_ir, .reproducer = write_reproducer, .clock = driver_clock, .user = d};
 	if (o->dump_dir)
 		p.sink.dump = dump_ir;
 	return p;
