@@ -47,9 +47,9 @@ static bool infer_full(const struct infer *c)
 static bool infer_iota(const struct infer *c)
 {
 	const struct attrs_iota *a = c->attrs;
-	if (a->dims.n > IR_RANK_MAX || !infer_axis(c, a->axis, (int)a->dims.n))
+	if (!result_dims(c, DT_I32, &a->dims))
 		return false;
-	return result_dims(c, DT_I32, &a->dims);
+	return infer_axis(c, a->axis, c->out[0]->rank);
 }
 
 static bool infer_dim_value(const struct infer *c)
@@ -231,9 +231,9 @@ static bool infer_argmax(const struct infer *c)
 	const struct attrs_argmax *a = c->attrs;
 	const struct ir_type *x = c->in[0];
 	const struct ir_dim *dims[IR_RANK_MAX];
-	int axis = a->axis == -1 ? x->rank - 1 : (int)a->axis;
+	int64_t axis = a->axis == -1 ? x->rank - 1 : a->axis;
 	int rank = 0;
-	if (!infer_rank_min(c, 0, 1) || a->axis > IR_RANK_MAX || !infer_axis(c, axis, x->rank))
+	if (!infer_rank_min(c, 0, 1) || !infer_axis(c, axis, x->rank))
 		return false;
 	for (int i = 0; i < x->rank; i++)
 		if (i != axis)

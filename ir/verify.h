@@ -11,7 +11,8 @@
  *    constant dims, their init has the same shape; state axis 0 is a batch dim;
  *  - stage: graph has no group; groups and plan have only groups, views,
  *    constants, repeat, yield and return outside groups; group roots exist;
- *    plan has offsets (multiples of 64) for all group results and an arena.
+ *    plan has an offset for every group result (a multiple of 64, or -1: memory of
+ *    the caller) and an arena.
  */
 #ifndef TFMC_IR_VERIFY_H
 #define TFMC_IR_VERIFY_H
