@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ir/text.h"
+#include "tests/support/random_ir.h"
 #include "tests/support/tir.h"
 
 Suite *suite_ir_text(void);
@@ -204,6 +205,28 @@ START_TEST(canonical_text_prints_equal)
 	tir_init(&t);
 	tir_load(&t, canonical[_i]);
 	tir_expect(&t, canonical[_i]);
+	tir_destroy(&t);
+}
+END_TEST
+
+/* The text of random modules, built with folding and merging, reads back. */
+START_TEST(random_modules_read_back)
+{
+	struct tir t;
+	struct buf text;
+	tir_init(&t);
+	buf_init(&text);
+	for (uint64_t seed = 0; seed < 200; seed++) {
+		struct random_options options = {.all_dtypes = seed % 2 == 0};
+		struct ir_module *m = random_module(&t.cx, seed, &options);
+		ck_assert_msg(m != NULL, "seed %d:\n%s", (int)seed, t.log.data);
+		buf_clear(&text);
+		ir_print(&text, &t.cx, m);
+		tir_load(&t, text.data);
+		tir_expect(&t, text.data);
+		ir_module_destroy(m);
+	}
+	buf_destroy(&text);
 	tir_destroy(&t);
 }
 END_TEST
@@ -489,6 +512,7 @@ Suite *suite_ir_text(void)
 	TCase *c = tcase_create("text");
 	tcase_set_timeout(c, 60);
 	tcase_add_loop_test(c, canonical_text_prints_equal, 0, (int)TFMC_COUNT(canonical));
+	tcase_add_test(c, random_modules_read_back);
 	tcase_add_test(c, plan_text);
 	tcase_add_test(c, every_op_is_covered);
 	tcase_add_test(c, other_spellings);

@@ -69,7 +69,7 @@ static const struct rule rules[] = {
          "  } at [32*B] : f32[B]\n"
          "  return %y\n"
          "}\n",
-         "offset 0 of a group is not a multiple of 64"},
+         "offset 0 of a group is neither a multiple of 64 nor -1"},
         {"module \"m\" stage=plan\n" DIMS "func @f(%x: f32[B]) -> (f32[B]) arena=64 {\n"
          "  %y = group loops {\n"
          "    root %a = relu %x : f32[B]\n"
