@@ -198,10 +198,11 @@ static void print_status(struct writer *w)
 {
 	const struct object *o = w->object;
 	buf_printf(w->out, "enum %s_status {\n", o->name);
-#define ROW(name, value, text) buf_printf(w->out, "\t%s_" #name " = %d, /* %s */\n", w->upper, value, text);
+#define ROW(name, value, text) \
+	buf_printf(w->out, "%s\t%s_" #name " = %d /* %s */", value ? ",\n" : "", w->upper, value, text);
 	TFMC_STATUS_TABLE(ROW)
 #undef ROW
-	buf_str(w->out, "};\n\n");
+	buf_str(w->out, "\n};\n\n");
 }
 
 /* --- entries
