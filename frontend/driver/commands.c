@@ -189,6 +189,13 @@ static const struct tfmc_record *find_record(const unsigned char *bytes, size_t 
 	return NULL;
 }
 
+/* A damaged object's text may lack its end: nothing is read beyond the record. */
+static int text_limit(const struct tfmc_record *r, uint64_t offset)
+{
+	uint64_t n = r->bytes - offset;
+	return n < 256 ? (int)n : 256;
+}
+
 static enum tfmc_status inspect_object(struct driver *d, const struct file_map *map)
 {
 	const struct tfmc_record *r = find_record(map->data, map->len);
@@ -197,8 +204,9 @@ static enum tfmc_status inspect_object(struct driver *d, const struct file_map *
 		           d->options.input);
 		return TFMC_INVALID;
 	}
-	buf_printf(&d->out, "tfmc object, name %s, target %s, interface version %u\n",
-	           tfmc_record_text(r, r->name), tfmc_record_text(r, r->target), r->abi_version);
+	buf_printf(&d->out, "tfmc object, name %.*s, target %.*s, interface version %u\n",
+	           text_limit(r, r->name), tfmc_record_text(r, r->name), text_limit(r, r->target),
+	           tfmc_record_text(r, r->target), r->abi_version);
 	buf_printf(&d->out, "structure %016llx, weights %016llx, %llu bytes %s\n",
 	           (unsigned long long)r->structure_hash, (unsigned long long)r->weights_hash,
 	           (unsigned long long)r->weights_bytes, r->weights_embedded ? "embedded" : "in a file");
