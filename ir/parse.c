@@ -92,9 +92,9 @@ bool parse_expect_word(struct parser *p, const char *word)
 
 bool parse_take(struct parser *p, enum tok_kind kind, const char *what, struct tok *out)
 {
+	*out = p->tok;
 	if (p->tok.kind != kind)
 		return expected(p, what);
-	*out = p->tok;
 	parse_next(p);
 	return true;
 }
@@ -103,6 +103,7 @@ bool parse_int(struct parser *p, int64_t *out)
 {
 	bool minus = parse_accept(p, '-');
 	struct tok t;
+	*out = 0;
 	if (!parse_take(p, TOK_NUMBER, "an integer", &t))
 		return false;
 	const char *text = minus ? arena_printf(&p->arena, "-%s", t.text) : t.text;
@@ -115,6 +116,7 @@ bool parse_float(struct parser *p, double *out)
 {
 	bool minus = parse_accept(p, '-');
 	struct tok t = p->tok;
+	*out = 0.0;
 	if (t.kind != TOK_NUMBER && !parse_at_word(p, "inf") && !parse_at_word(p, "nan"))
 		return expected(p, "a number");
 	parse_next(p);

@@ -146,6 +146,7 @@ static bool parse_dtype(struct parser *p, enum ir_dtype *out)
 #include "ir/dtypes.def"
 	};
 	struct tok t;
+	*out = DT_F32;
 	if (!parse_take(p, TOK_WORD, "an element type", &t))
 		return false;
 	for (size_t i = 0; i < TFMC_COUNT(names); i++) {
@@ -193,6 +194,7 @@ bool parse_shape(struct parser *p, int *rank, int64_t dims[IR_RANK_MAX])
 {
 	struct ir_int_list list;
 	struct loc at = p->tok.loc;
+	*rank = 0;
 	if (!parse_ints(p, &list))
 		return false;
 	if (list.n > IR_RANK_MAX)

@@ -174,6 +174,7 @@ static bool parse_axis(struct parser *p, int *axis)
 {
 	int64_t v;
 	struct loc at = p->tok.loc;
+	*axis = 0;
 	if (!parse_int(p, &v) || !parse_expect(p, ','))
 		return false;
 	if (v < 0 || v >= IR_RANK_MAX)
@@ -320,6 +321,7 @@ static bool parse_arguments(struct wx *x, struct loc at, enum ir_wexpr_kind kind
 
 static bool parse_kind(struct parser *p, struct tok *t, enum ir_wexpr_kind *kind)
 {
+	*kind = WX_TENSOR;
 	if (!parse_take(p, TOK_WORD, "a weight expression", t))
 		return false;
 	for (size_t i = 0; i < TFMC_COUNT(kind_words); i++) {

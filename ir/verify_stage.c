@@ -39,7 +39,8 @@ static void verify_offsets(struct verifier *v, const struct ir_op *op, const str
 	}
 	for (size_t i = 0; i < a->at.n; i++)
 		if (!is_offset(v->m->dims, a->at.items[i]))
-			verify_fail(v, op->loc, "offset %zu of a group is neither a multiple of 64 nor -1", i);
+			verify_fail(v, op->loc, "offset %zu of a group is neither a multiple of 64 nor -1",
+			            i);
 }
 
 static void verify_group(struct verifier *v, const struct ir_op *op)
@@ -58,7 +59,7 @@ static void verify_group(struct verifier *v, const struct ir_op *op)
 
 static bool allowed_outside(enum ir_opcode code)
 {
-	return ir_op_has(code, TRAIT_REGION) || ir_op_has(code, TRAIT_TERMINATOR) ||
+	return code == OP_state_read || ir_op_has(code, TRAIT_REGION) || ir_op_has(code, TRAIT_TERMINATOR) ||
 	       ir_op_has(code, TRAIT_VIEW) || ir_op_has(code, TRAIT_CONST);
 }
 
