@@ -21,22 +21,22 @@
 #include "ir/type.h"
 
 enum ir_wexpr_kind {
-	WX_TENSOR,     /* a stored tensor */
-	WX_FULL,       /* every element `value` */
-	WX_SINUSOID,   /* model-language.md section 5: rows [start, start + rows) */
-	WX_STACK,      /* args along a new axis 0 */
-	WX_CONCAT,     /* args along `axis` */
-	WX_INDEX,      /* element `begin` of `axis`; the axis is removed */
-	WX_SLICE,      /* [begin, end) of `axis` */
-	WX_TRANSPOSE,  /* last two axes; rank 1 unchanged */
+	WX_TENSOR,    /* a stored tensor */
+	WX_FULL,      /* every element `value` */
+	WX_SINUSOID,  /* model-language.md section 5: rows [start, start + rows) */
+	WX_STACK,     /* args along a new axis 0 */
+	WX_CONCAT,    /* args along `axis` */
+	WX_INDEX,     /* element `begin` of `axis`; the axis is removed */
+	WX_SLICE,     /* [begin, end) of `axis` */
+	WX_TRANSPOSE, /* last two axes; rank 1 unchanged */
 	WX_RESHAPE,
-	WX_ROPE_H2I,   /* rows within each of `begin` heads: halves to interleaved */
+	WX_ROPE_H2I, /* rows within each of `begin` heads: halves to interleaved */
 	WX_ROPE_I2H,
-	WX_MUL,        /* args[0] * args[1], the second broadcast from axis 0 */
+	WX_MUL, /* args[0] * args[1], the second broadcast from axis 0 */
 	WX_DIV,
 	WX_ADD,
-	WX_SCALE,      /* value * args[0] */
-	WX_OFFSET,     /* value + args[0] */
+	WX_SCALE,  /* value * args[0] */
+	WX_OFFSET, /* value + args[0] */
 };
 
 enum ir_sinusoid_layout { SINUSOID_INTERLEAVED, SINUSOID_HALVES };
@@ -57,8 +57,8 @@ struct ir_wexpr {
 	enum ir_dtype stored;      /* stored element type */
 	/* WX_INDEX, WX_SLICE, WX_CONCAT, WX_ROPE_* */
 	int axis;
-	int64_t begin, end;        /* WX_SINUSOID: begin = start */
-	double value;              /* WX_FULL, WX_SCALE, WX_OFFSET; WX_SINUSOID: base */
+	int64_t begin, end; /* WX_SINUSOID: begin = start */
+	double value;       /* WX_FULL, WX_SCALE, WX_OFFSET; WX_SINUSOID: base */
 	enum ir_sinusoid_layout layout;
 	enum ir_sinusoid_spacing spacing;
 };
@@ -68,21 +68,26 @@ struct ir_wexpr {
  * return NULL when they do not fit (the caller reports, it knows the words of
  * the user).
  */
-const struct ir_wexpr *wexpr_tensor(struct arena *a, const char *file, const char *tensor, enum ir_dtype stored,
-				    int rank, const int64_t *dims);
+const struct ir_wexpr *wexpr_tensor(struct arena *a, const char *file, const char *tensor,
+                                    enum ir_dtype stored, int rank, const int64_t *dims);
 const struct ir_wexpr *wexpr_full(struct arena *a, double value, int rank, const int64_t *dims);
-const struct ir_wexpr *wexpr_sinusoid(struct arena *a, int64_t rows, int64_t dim, enum ir_sinusoid_layout layout,
-				      enum ir_sinusoid_spacing spacing, int64_t start, double base);
+const struct ir_wexpr *wexpr_sinusoid(struct arena *a, int64_t rows, int64_t dim,
+                                      enum ir_sinusoid_layout layout, enum ir_sinusoid_spacing spacing,
+                                      int64_t start, double base);
 const struct ir_wexpr *wexpr_stack(struct arena *a, size_t n, const struct ir_wexpr *const *args);
 const struct ir_wexpr *wexpr_concat(struct arena *a, int axis, size_t n, const struct ir_wexpr *const *args);
 const struct ir_wexpr *wexpr_index(struct arena *a, int axis, int64_t at, const struct ir_wexpr *e);
-const struct ir_wexpr *wexpr_slice(struct arena *a, int axis, int64_t begin, int64_t end, const struct ir_wexpr *e);
+const struct ir_wexpr *wexpr_slice(struct arena *a, int axis, int64_t begin, int64_t end,
+                                   const struct ir_wexpr *e);
 const struct ir_wexpr *wexpr_transpose(struct arena *a, const struct ir_wexpr *e);
-const struct ir_wexpr *wexpr_reshape(struct arena *a, int rank, const int64_t *dims, const struct ir_wexpr *e);
-const struct ir_wexpr *wexpr_rope(struct arena *a, enum ir_wexpr_kind kind, int64_t heads, const struct ir_wexpr *e);
+const struct ir_wexpr *wexpr_reshape(struct arena *a, int rank, const int64_t *dims,
+                                     const struct ir_wexpr *e);
+const struct ir_wexpr *wexpr_rope(struct arena *a, enum ir_wexpr_kind kind, int64_t heads,
+                                  const struct ir_wexpr *e);
 const struct ir_wexpr *wexpr_binary(struct arena *a, enum ir_wexpr_kind kind, const struct ir_wexpr *x,
-				    const struct ir_wexpr *y);
-const struct ir_wexpr *wexpr_unary(struct arena *a, enum ir_wexpr_kind kind, double value, const struct ir_wexpr *e);
+                                    const struct ir_wexpr *y);
+const struct ir_wexpr *wexpr_unary(struct arena *a, enum ir_wexpr_kind kind, double value,
+                                   const struct ir_wexpr *e);
 /* Number of elements; the constructors guarantee that it fits. */
 int64_t wexpr_count(const struct ir_wexpr *e);
 bool wexpr_equal(const struct ir_wexpr *a, const struct ir_wexpr *b);
@@ -100,7 +105,7 @@ struct weight_bytes {
 struct weight_source {
 	/* TFMC_IO with a diagnostic when file or tensor is missing. */
 	enum tfmc_status (*read)(void *user, struct diag_context *cx, const char *file, const char *tensor,
-				 struct weight_bytes *out);
+	                         struct weight_bytes *out);
 	void *user;
 };
 
@@ -109,8 +114,8 @@ struct weight_source {
  * tensor must have the dtype and shape the expression was made with. Cheap for
  * blocks: scratch is bounded, each stored tensor is asked for about once a call.
  */
-enum tfmc_status wexpr_eval(struct diag_context *cx, const struct ir_wexpr *e, const struct weight_source *source,
-			    int64_t begin, int64_t n, double *out);
+enum tfmc_status wexpr_eval(struct diag_context *cx, const struct ir_wexpr *e,
+                            const struct weight_source *source, int64_t begin, int64_t n, double *out);
 
 /* Elements [begin, begin + n) of row-major bytes of a dtype (any alignment) as f64; bool bytes as 0 or 1. */
 void weight_read_elements(enum ir_dtype dtype, const void *data, int64_t begin, int64_t n, double *out);
