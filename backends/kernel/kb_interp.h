@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Executes recorded functions on the memory of this process, lane by lane: the
+ * templates are tested with it without any back end. Every access is checked
+ * against the allowed ranges, so a template that reads beyond its tensors fails
+ * here before it can hide in a real machine. One worker; atomics are plain.
+ */
+#ifndef TFMC_BACKENDS_KERNEL_KB_INTERP_H
+#define TFMC_BACKENDS_KERNEL_KB_INTERP_H
+
+#include "backends/kernel/kb.h"
+
+/* One lane: integers and bools in i, floats (rounded to their type) in f. */
+union kb_cell {
+	int64_t i;
+	double f;
+	void *p;
+};
+
+struct kb_range {
+	void *base;
+	size_t bytes;
+	bool writable;
+};
+
+struct kb_interp_symbol {
+	const char *name;
+	void *address;
+};
+
+struct kb_interp {
+	const struct kb_module *module;
+	const struct kb_range
+	        *ranges; /* memory the functions may touch, beside their own arrays and strings */
+	size_t n_ranges;
+	const struct kb_interp_symbol *symbols; /* external symbols */
+	size_t n_symbols;
+	uint64_t max_steps; /* instructions before giving up, 0: 1e10 */
+	/* after a run */
+	uint64_t steps;
+	char error[160]; /* empty: none */
+};
+
+/* Calls a function of the module. False with in->error on a bad access, an unknown name, or no memory. */
+TFMC_MUST_USE bool kb_interp_call(struct kb_interp *in, const char *name, const union kb_cell *args,
+                                  size_t n_args, union kb_cell *result /* may be NULL */);
+
+#endif
