@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * encode: weights of linears get the layout that the matmul kernels read.
+ *
+ * Requires   merge-linear (the final weights), when it runs at all.
+ * Ensures    every f32 weight that is `w` of a linear is #panel16 there. A weight that is read otherwise too
+ * (a tied embedding) keeps its row-major entry beside a second one named NAME.panel16. Example    weight
+ * @up.w : f32[128,32]   %y = linear %x, @up.w
+ *        ->  weight @up.w : f32[128,32] #panel16
+ * Refuses    other element types, and weights behind a view: their linears become plain loops.
+ */
+#include "passes/rebuild.h"
+
+struct encoder {
+	struct strmap *row_uses; /* by name: something reads the rows, non-NULL */
+};
+
+static const struct ir_weight *linear_weight(const struct ir_func *f, const struct ir_op *op)
+{
+	const struct ir_op *w = op->code == OP_linear ? ir_def(f, op->operands[1]) : NULL;
+	if (w == NULL || w->code != OP_weight)
+		return NULL;
+	const struct ir_weight *weight = ((const struct attrs_weight *)w->attrs)->weight;
+	bool f32 = weight->type->dtype == DT_F32 && ir_type_of(f, op->operands[0])->dtype == DT_F32;
+	return f32 && weight->encoding == ENC_ROW ? weight : NULL;
+}
+
+struct visitor {
+	const struct ir_func *f;
+	struct strmap *row_uses;
+};
+
+static void mark_row_use(void *user, const struct ir_op *op)
+{
+	struct visitor *v = user;
+	for (size_t i = 0; i < op->n_operands; i++) {
+		const struct ir_op *def = op->operands[i].id == 0 ? NULL : ir_def(v->f, op->operands[i]);
+		if (def == NULL || def->code != OP_weight || (i == 1 && linear_weight(v->f, op) != NULL))
+			continue;
+		strmap_set(v->row_uses, ((const struct attrs_weight *)def->attrs)->weight->name, v);
+	}
+}
+
+static bool match(struct rebuild *r, const struct ir_op *op)
+{
+	if (linear_weight(r->f, op) == NULL)
+		return false;
+	const struct ir_op *ref = ir_def(r->f, op->operands[1]);
+	rebuild_need(r, op->operands[0]);
+	rebuild_need(r, op->operands[2]);
+	for (size_t i = 0; i < ref->n_operands; i++)
+		rebuild_need(r, ref->operands[i]);
+	return true;
+}
+
+static const struct ir_weight *packed(struct rebuild *r, const struct ir_weight *w)
+{
+	const struct encoder *e = r->rewrite->user;
+	struct ir_weight copy = *w;
+	copy.encoding = ENC_PANEL16;
+	copy.type = ir_import_type(r->out, w->type);
+	if (strmap_has(e->row_uses, w->name))
+		copy.name = arena_printf(r->p->arena, "%s.panel16", w->name);
+	return ir_add_weight(r->out, &copy);
+}
+
+static void emit(struct rebuild *r, const struct ir_op *op)
+{
+	const struct ir_op *ref = ir_def(r->f, op->operands[1]);
+	const struct ir_weight *w = packed(r, linear_weight(r->f, op));
+	struct ir_value at[IR_RANK_MAX];
+
+	if (w == NULL) {
+		pass_internal(r->p, op->loc, "a packed weight has two meanings");
+		return;
+	}
+	for (size_t i = 0; i < ref->n_operands; i++)
+		at[i] = rebuild_get(r, ref->operands[i]);
+	struct ir_value packed_ref = irb_weight_ref(r->b, w, at, ref->n_operands);
+	rebuild_set(r, op->results[0],
+	            irb_linear(r->b, rebuild_get(r, op->operands[0]), packed_ref,
+	                       rebuild_get(r, op->operands[2]), NULL));
+	pass_count(r->p, "linears", 1);
+}
+
+enum tfmc_status pass_encode(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
+{
+	struct strmap row_uses;
+	struct encoder e = {&row_uses};
+	const struct rewrite rewrite = {.match = match, .emit = emit, .user = &e};
+	size_t errors = p->cx->n_errors;
+
+	strmap_init(&row_uses, p->arena);
+	for (size_t i = 0; i < in->funcs.n; i++) {
+		struct visitor v = {in->funcs.items[i], &row_uses};
+		ir_walk(in->funcs.items[i]->body, mark_row_use, &v);
+	}
+	TFMC_TRY(rebuild_module(p, in, out, &rewrite, NULL));
+	return p->cx->n_errors > errors ? TFMC_INTERNAL : TFMC_OK;
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fuse-attention: matmul, softmax and matmul become one attention.
+ *
+ * Requires   canonicalize (transposed operands of matmul are flags), fuse-softmax.
+ * Ensures    every softmax between two matmuls of rank 4 is inside an attention, or a remark says why not;
+ * the counter `fused` has the exact number. Example    %s = matmul %q, %k {tb}  %p = masked_softmax %s
+ * {scale=0.125}  %o = matmul %p, %v
+ *        ->  %o = attention %q, %k, %v {scale=0.125}
+ *            Keys and values of fewer heads that are broadcast to the query heads are read as they are.
+ * Refuses    when scores or probabilities are used again, when operands have another rank than 4.
+ */
+#include "passes/scores.h"
+
+#include <math.h>
+
+struct found {
+	const struct ir_op *softmax, *qk;
+	struct scores s;
+	struct ir_value q, k, v;
+	bool q_turned, k_turned, v_turned; /* stored with the last two axes exchanged */
+	struct ir_value k_heads, v_heads;  /* operands of the broadcasts over query groups; none: no such */
+	const char *why;                   /* not fused: reason */
+};
+
+/* --- heads --------------------------------------------------------------------------------------------- */
+
+/*
+ * v [B,H,T,E] = reshape(broadcast(x [B,K,1,T,E] to [B,K,G,T,E])): gives x.
+ */
+static struct ir_value few_heads(const struct rebuild *r, struct ir_value v)
+{
+	const struct ir_op *flat = rebuild_def(r, v, OP_reshape);
+	const struct ir_op *wide = flat != NULL ? rebuild_def(r, flat->operands[0], OP_broadcast) : NULL;
+	if (wide == NULL)
+		return IR_NO_VALUE;
+	const struct ir_type *to = ir_type_of(r->f, v), *w = ir_type_of(r->f, wide->results[0]);
+	const struct ir_type *x = ir_type_of(r->f, wide->operands[0]);
+	if (to->rank != 4 || w->rank != 5 || x->rank != 5 || !ir_dim_equals(x->dims[2], 1))
+		return IR_NO_VALUE;
+	bool same = x->dims[0] == to->dims[0] && x->dims[3] == to->dims[2] && x->dims[4] == to->dims[3] &&
+	            w->dims[0] == x->dims[0] && w->dims[1] == x->dims[1] && w->dims[3] == x->dims[3] &&
+	            w->dims[4] == x->dims[4];
+	return same ? wide->operands[0] : IR_NO_VALUE;
+}
+
+/* x [B,K,1,T,E] as [B,K,T,E] */
+static struct ir_value drop_group_axis(struct rebuild *r, struct ir_value x)
+{
+	const struct ir_type *t = ir_type_of(r->f, x);
+	const struct ir_dim *dims[4] = {t->dims[0], t->dims[1], t->dims[3], t->dims[4]};
+	for (int i = 0; i < 4; i++)
+		dims[i] = ir_import_dim(r->out, dims[i]);
+	return irb_reshape_to(r->b, rebuild_get(r, x), 4, dims);
+}
+
+/* --- finding ------------------------------------------------------------------------------------------- */
+
+/* A factor on q or k is a factor on the scores. */
+static struct ir_value without_scale(const struct rebuild *r, struct ir_value v, double *f)
+{
+	const struct ir_op *op;
+	while ((op = rebuild_def(r, v, OP_scale)) != NULL && rebuild_once(r, v)) {
+		double more = ((const struct attrs_scale *)op->attrs)->f;
+		if (!isfinite(*f * more))
+			break;
+		*f *= more;
+		v = op->operands[0];
+	}
+	return v;
+}
+
+static const char *check_scores(const struct rebuild *r, struct found *m)
+{
+	if (m->s.blocked != NULL)
+		return m->s.blocked;
+	m->qk = rebuild_def(r, m->s.x, OP_matmul);
+	if (m->qk == NULL)
+		return "the scores are not a matmul";
+	if (!rebuild_once(r, m->s.x))
+		return "the scores are used again";
+	return NULL;
+}
+
+static void read_operands(const struct rebuild *r, const struct ir_op *op, struct found *m)
+{
+	const struct attrs_matmul *qk = m->qk->attrs, *pv = op->attrs;
+	m->q = without_scale(r, m->qk->operands[0], &m->s.scale);
+	m->k = without_scale(r, m->qk->operands[1], &m->s.scale);
+	m->v = op->operands[1];
+	m->q_turned = qk->ta;
+	m->k_turned = !qk->tb;
+	m->v_turned = pv->tb;
+	if (m->k_turned || m->v_turned)
+		return;
+	m->k_heads = few_heads(r, m->k);
+	m->v_heads = few_heads(r, m->v);
+	bool both = m->k_heads.id != 0 && m->v_heads.id != 0 &&
+	            ir_type_of(r->f, m->k_heads)->dims[1] == ir_type_of(r->f, m->v_heads)->dims[1];
+	if (!both)
+		m->k_heads = m->v_heads = IR_NO_VALUE;
+}
+
+static bool spans_regions(const struct rebuild *r, const struct ir_op *op, const struct found *m)
+{
+	const struct ir_region *here = ir_info(r->f, op->results[0])->region;
+	return ir_info(r->f, m->softmax->results[0])->region != here ||
+	       ir_info(r->f, m->qk->results[0])->region != here;
+}
+
+/* op is the second matmul of an attention; with m->why set it looks like one but cannot be fused. */
+static bool find(const struct rebuild *r, const struct ir_op *op, struct found *m)
+{
+	struct ir_value p = op->operands[0];
+	*m = (struct found){.softmax = rebuild_def(r, p, OP_masked_softmax)};
+	if (m->softmax == NULL)
+		m->softmax = rebuild_def(r, p, OP_softmax);
+	if (op->code != OP_matmul || m->softmax == NULL)
+		return false;
+	scores_read(r, m->softmax, true, &m->s);
+	m->why = check_scores(r, m);
+	if (m->why == NULL && !rebuild_once(r, p))
+		m->why = "the probabilities are used again";
+	if (m->why == NULL && ((const struct attrs_matmul *)op->attrs)->ta)
+		m->why = "the probabilities are transposed";
+	if (m->why == NULL && ir_type_of(r->f, op->results[0])->rank != 4)
+		m->why = "the operands do not have the axes [B,H,S,E]";
+	if (m->why == NULL && spans_regions(r, op, m))
+		m->why = "its parts are in different regions";
+	if (m->why == NULL)
+		read_operands(r, op, m);
+	return true;
+}
+
+/* --- rewriting ----------------------------------------------------------------------------------------- */
+
+static void refuse(struct rebuild *r, const struct ir_op *op, const char *why)
+{
+	pass_count(r->p, "refused", 1);
+	pass_remark(r->p, op->loc, "not fused: %s", why);
+	if (pass_requires(r->p, "attention"))
+		diag_error(r->p->cx, op->loc.at, DIAG_FUSION, "attention is not fused: %s", why);
+}
+
+static bool match(struct rebuild *r, const struct ir_op *op)
+{
+	struct found m;
+	if (op->code != OP_matmul || !find(r, op, &m))
+		return false;
+	if (m.why != NULL) {
+		refuse(r, op, m.why);
+		return false;
+	}
+	const struct ir_value reads[] = {m.q,      m.k_heads.id != 0 ? m.k_heads : m.k,
+	                                 m.s.bias, m.v_heads.id != 0 ? m.v_heads : m.v,
+	                                 m.s.len,  m.s.past};
+	for (size_t i = 0; i < TFMC_COUNT(reads); i++)
+		rebuild_need(r, reads[i]);
+	return true;
+}
+
+static struct ir_value turn(struct rebuild *r, struct ir_value v, bool turned)
+{
+	static const int64_t perm[4] = {0, 1, 3, 2};
+	return turned ? irb_transpose_by(r->b, rebuild_get(r, v), 4, perm) : rebuild_get(r, v);
+}
+
+static void emit(struct rebuild *r, const struct ir_op *op)
+{
+	struct found m;
+	find(r, op, &m);
+	irb_set_loc(r->b, m.softmax->loc);
+	struct ir_value k = m.k_heads.id != 0 ? drop_group_axis(r, m.k_heads) : turn(r, m.k, m.k_turned);
+	struct ir_value v = m.v_heads.id != 0 ? drop_group_axis(r, m.v_heads) : turn(r, m.v, m.v_turned);
+	const struct attrs_attention attrs = {.scale = m.s.scale, .softcap = m.s.softcap, .mask = m.s.mask};
+	rebuild_set(r, op->results[0],
+	            irb_attention(r->b, turn(r, m.q, m.q_turned), k, v, rebuild_get(r, m.s.bias),
+	                          rebuild_get(r, m.s.len), rebuild_get(r, m.s.past), &attrs));
+	pass_count(r->p, "fused", 1);
+	pass_remark(r->p, m.softmax->loc, "fused attention");
+}
+
+static void count_attention(void *user, const struct ir_op *op)
+{
+	size_t *n = user;
+	*n += op->code == OP_attention;
+}
+
+enum tfmc_status pass_fuse_attention(struct pass_context *p, const struct ir_module *in,
+                                     struct ir_module *out)
+{
+	const struct rewrite rewrite = {.match = match, .emit = emit};
+	size_t n = 0, errors = p->cx->n_errors;
+
+	pass_count(p, "fused", 0);
+	TFMC_TRY(rebuild_module(p, in, out, &rewrite, NULL));
+	for (size_t i = 0; i < out->funcs.n; i++)
+		ir_walk(out->funcs.items[i]->body, count_attention, &n);
+	if (n == 0 && p->cx->n_errors == errors && pass_requires(p, "attention"))
+		diag_error(p->cx, LOC_NONE, DIAG_FUSION, "the model has no attention");
+	return p->cx->n_errors > errors ? TFMC_INVALID : TFMC_OK;
+}

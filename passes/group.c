@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * group: every op becomes part of one kernel.
+ *
+ * Requires   encode (linears with packed weights are kernels of their own kind).
+ * Ensures    outside of groups there are only views, weights and constants that views read, state_read,
+ * repeat and terminators. A group has one last op; what it reads can be addressed by strides; interior values
+ * have no reader outside. Carries, their first values and what bodies yield can share one buffer; returned
+ *            values have no other reader. Needed copies are groups of their own.
+ * Example    %h = linear %x, @up.w  %a = relu %h
+ *        ->  %a = group linear { root %h = linear %x, @up.w   post %a = relu %h   yield %a }
+ * Refuses    computing a value twice: an op with readers in two groups ends its own. Constants and the
+ * indices of a gather are the exceptions.
+ */
+#include "passes/group_emit.h"
+
+#include "ir/view.h"
+
+/* --- groups -------------------------------------------------------------------------------------------- */
+
+static bool is_constant(const struct ir_op *op)
+{
+	return op != NULL && (op->code == OP_full || op->code == OP_iota || op->code == OP_dim_value);
+}
+
+/* The value inside the open group of a constant or weight; cloned when it is read first. */
+static struct ir_value clone_inside(struct grouper *g, const struct ir_op *op, int64_t *position)
+{
+	struct ir_value old = op->results[0], outside = g->map[old.id];
+	if (g->stamp[old.id] != g->n_groups) {
+		irb_clone(g->b, g->f, op, g->map);
+		g->inside[old.id] = g->map[old.id];
+		g->stamp[old.id] = g->n_groups;
+		g->map[old.id] = outside;
+		++*position;
+	}
+	return g->inside[old.id];
+}
+
+/* One member with what it needs before it; gives its position in the group. */
+static int64_t clone_member(struct grouper *g, const struct ir_op *op, int64_t position)
+{
+	struct ir_value saved[GROUP_LIST_MAX];
+	for (size_t i = 0; i < op->n_operands; i++) {
+		struct ir_value v = op->operands[i];
+		const struct ir_op *def = v.id == 0 ? NULL : ir_def(g->f, v);
+		saved[i] = g->map[v.id];
+		if (def == NULL)
+			continue;
+		if (def->code == OP_weight || (is_constant(def) && group_constant_inside(g->f, op, i)))
+			g->map[v.id] = clone_inside(g, def, &position);
+	}
+	irb_clone(g->b, g->f, op, g->map);
+	for (size_t i = op->n_operands; i-- > 0;)
+		g->map[op->operands[i].id] = saved[i];
+	return position;
+}
+
+static void emit_cluster(struct grouper *g, const struct cluster *c)
+{
+	const struct formed *d = &g->formed;
+	size_t number = d->cluster_of[formed_index(d, c->last)], last = formed_index(d, c->last);
+	struct attrs_group attrs = {.kind = c->kind};
+	struct ir_value yields[2], results[2];
+	int64_t position = 0;
+
+	irb_set_loc(g->b, c->root->loc);
+	irb_group_begin(g->b);
+	g->n_groups++;
+	for (size_t i = d->first_of[number - 1]; i <= last; i++) {
+		if (d->cluster_of[i] != number)
+			continue;
+		position = clone_member(g, d->ops[i], position);
+		if (d->ops[i] == c->root)
+			attrs.root = position;
+		position++;
+	}
+	for (size_t i = 0; i < c->last->n_results; i++)
+		yields[i] = g->map[c->last->results[i].id];
+	irb_set_loc(g->b, c->root->loc);
+	irb_group_end(g->b, &attrs, yields, c->last->n_results, results);
+	for (size_t i = 0; i < c->last->n_results; i++) {
+		g->map[c->last->results[i].id] = results[i];
+		irb_name(g->b, results[i], ir_info(g->f, c->last->results[i])->name);
+	}
+}
+
+/* One op alone in a group of kind loops: what it reads was emitted before. */
+static void emit_alone(struct grouper *g, const struct ir_op *op)
+{
+	const struct attrs_group attrs = {.kind = GROUP_loops};
+	struct ir_value old = op->results[0];
+
+	irb_group_begin(g->b);
+	g->n_groups++;
+	irb_clone(g->b, g->f, op, g->map);
+	irb_group_end(g->b, &attrs, &g->map[old.id], 1, &g->map[old.id]);
+	irb_name(g->b, g->map[old.id], ir_info(g->f, old)->name);
+}
+
+struct ir_value group_copy(struct grouper *g, struct ir_value v, struct ir_loc loc)
+{
+	const struct attrs_group attrs = {.kind = GROUP_loops};
+	const struct ir_type *t = irb_type(g->b, v);
+	struct ir_value result;
+
+	irb_set_loc(g->b, loc);
+	irb_group_begin(g->b);
+	g->n_groups++;
+	g->copies++;
+	struct ir_value copy = irb_reshape_to(g->b, v, t->rank, t->dims);
+	irb_group_end(g->b, &attrs, &copy, 1, &result);
+	return result;
+}
+
+/* --- ops outside of groups ----------------------------------------------------------------------------- */
+
+static void emit_view(struct grouper *g, const struct ir_op *op)
+{
+	struct ir_value from = g->map[op->operands[0].id], now;
+	struct ir_view view;
+
+	irb_clone(g->b, g->f, op, g->map);
+	now = g->map[op->results[0].id];
+	if (irb_failed(g->b) || ir_view_resolve(g->out, irb_func(g->b), now, &view))
+		return;
+	pass_remark(g->p, op->loc, "%s becomes a copy: it cannot be expressed by strides",
+	            ir_op_desc(op->code)->name);
+	g->map[op->operands[0].id] = from;
+	g->copies++;
+	emit_alone(g, op);
+}
+
+static void emit_region(struct grouper *g, const struct ir_region *r);
+
+static void emit_repeat(struct grouper *g, const struct ir_op *op)
+{
+	struct ir_value values[GROUP_LIST_MAX], args[GROUP_LIST_MAX + 1];
+	const struct ir_region *body = op->region;
+
+	group_carry_inits(g, op, values);
+	irb_set_loc(g->b, op->loc);
+	irb_repeat_begin(g->b, ((const struct attrs_repeat *)op->attrs)->count, values, op->n_operands, args);
+	for (size_t i = 0; i < body->n_args; i++) {
+		g->map[body->args[i].id] = args[i];
+		irb_name(g->b, args[i], ir_info(g->f, body->args[i])->name);
+	}
+	emit_region(g, body);
+	group_carry_yields(g, op, values);
+	irb_set_loc(g->b, op->loc);
+	irb_repeat_end(g->b, values, op->n_operands, args);
+	for (size_t i = 0; i < op->n_results; i++) {
+		g->map[op->results[i].id] = args[i];
+		irb_name(g->b, args[i], ir_info(g->f, op->results[i])->name);
+	}
+}
+
+static void emit_op(struct grouper *g, const struct ir_op *op)
+{
+	irb_set_loc(g->b, op->loc);
+	if (op->code == OP_repeat) {
+		emit_repeat(g, op);
+		return;
+	}
+	const struct cluster *c = formed_cluster(&g->formed, op);
+	if (c != NULL) {
+		if (c->last == op)
+			emit_cluster(g, c);
+		return;
+	}
+	if (ir_op_has(op->code, TRAIT_VIEW)) {
+		emit_view(g, op);
+	} else if (op->code == OP_state_read) {
+		irb_clone(g->b, g->f, op, g->map);
+	} else if (g->formed.in_memory[formed_index(&g->formed, op)]) {
+		if (op->code == OP_weight)
+			irb_clone(g->b, g->f, op, g->map);
+		else
+			emit_alone(g, op);
+	}
+}
+
+static void emit_region(struct grouper *g, const struct ir_region *r)
+{
+	for (size_t i = 0; i + 1 < r->n_ops && !irb_failed(g->b); i++)
+		if (r->ops[i]->n_operands <= GROUP_LIST_MAX)
+			emit_op(g, r->ops[i]);
+}
+
+/* --- functions ----------------------------------------------------------------------------------------- */
+
+static enum tfmc_status group_func(struct grouper *g)
+{
+	const struct ir_func *f = g->f;
+	const struct ir_op *ret = f->body->ops[f->body->n_ops - 1];
+	struct ir_value *values = ARENA_ARRAY(g->p->arena, struct ir_value, ret->n_operands + 1);
+
+	g->map = ARENA_ARRAY(g->p->arena, struct ir_value, f->n_values);
+	g->inside = ARENA_ARRAY(g->p->arena, struct ir_value, f->n_values);
+	g->stamp = ARENA_ARRAY(g->p->arena, size_t, f->n_values);
+	g->b = irb_begin(g->out, g->p->cx, f->name, f->loc);
+	if (g->b == NULL || arena_failed(g->p->arena) ||
+	    !group_form(g->p, g->in, f, (size_t)g->p->step->settings[0], &g->formed))
+		return TFMC_NO_MEMORY;
+	irb_set_literal(g->b, true);
+	irb_clone_params(g->b, f, g->map);
+	emit_region(g, f->body);
+	group_results(g, ret, values);
+	irb_set_loc(g->b, ret->loc);
+	return irb_finish(g->b, values, f->results, ret->n_operands, NULL);
+}
+
+enum tfmc_status pass_group(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
+{
+	static const char *const kinds[] = {[GROUP_loops] = "loops",
+	                                    [GROUP_rowwise] = "rowwise",
+	                                    [GROUP_linear] = "linear",
+	                                    [GROUP_attention] = "attention"};
+	struct grouper g = {.p = p, .in = in, .out = out};
+
+	out->stage = STAGE_GROUPS;
+	for (size_t i = 0; i < in->funcs.n; i++) {
+		g.f = in->funcs.items[i];
+		g.n_groups = 0;
+		TFMC_TRY(group_func(&g));
+		for (size_t k = 0; k < g.formed.clusters.n; k++)
+			pass_count(p, kinds[g.formed.clusters.items[k].kind], 1);
+	}
+	pass_count(p, "copies", g.copies);
+	return TFMC_OK;
+}

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Three steps: roots of kernels with their own template take the elementwise
+ * chain behind them; then, from the last op to the first, an op joins the
+ * cluster of its readers when all of them are in one and may evaluate it in
+ * place, else it begins its own; at last, clusters that can store through a
+ * view take the views behind them that could not be read as strides.
+ */
+#include "passes/group_form.h"
+
+#include "ir/view.h"
+
+struct user_list {
+	const struct ir_op **items;
+	size_t n, cap;
+};
+
+struct former {
+	struct pass_context *p;
+	const struct ir_module *m;
+	const struct ir_func *f;
+	struct formed *g;
+	struct user_list *users; /* [n_values], one entry per operand */
+	size_t max_ops;
+	bool failed;
+};
+
+size_t formed_index(const struct formed *g, const struct ir_op *op)
+{
+	return g->index_of[op->results[0].id] - 1;
+}
+
+const struct cluster *formed_cluster(const struct formed *g, const struct ir_op *op)
+{
+	size_t at = op->n_results == 0 || op->region != NULL ? 0 : g->cluster_of[formed_index(g, op)];
+	return at == 0 ? NULL : &g->clusters.items[at - 1];
+}
+
+/* --- facts --------------------------------------------------------------------------------------------- */
+
+static bool is_constant(const struct ir_op *op)
+{
+	return op->code == OP_full || op->code == OP_iota || op->code == OP_dim_value;
+}
+
+/* Ops that stay outside of groups. */
+static bool stays_outside(const struct ir_op *op)
+{
+	return op->region != NULL || op->code == OP_state_read || op->code == OP_weight || is_constant(op) ||
+	       ir_op_has(op->code, TRAIT_VIEW) || ir_op_has(op->code, TRAIT_TERMINATOR);
+}
+
+static bool same_dims(const struct ir_type *a, const struct ir_type *b)
+{
+	if (a->rank != b->rank)
+		return false;
+	for (int i = 0; i < a->rank; i++)
+		if (a->dims[i] != b->dims[i])
+			return false;
+	return true;
+}
+
+static bool is_elementwise(const struct ir_op *op)
+{
+	return ir_op_has(op->code, TRAIT_ELEMENTWISE);
+}
+
+/* Operand i of an elementwise op is read at the element that is computed. */
+static bool same_element(const struct ir_func *f, const struct ir_op *op, size_t i)
+{
+	return is_elementwise(op) && (op->code != OP_mask_rows || i == 0) &&
+	       same_dims(ir_type_of(f, op->operands[i]), ir_type_of(f, op->results[0]));
+}
+
+bool group_constant_inside(const struct ir_func *f, const struct ir_op *op, size_t i)
+{
+	return same_element(f, op, i) || ((op->code == OP_gather || op->code == OP_take_rows) && i == 1);
+}
+
+static bool is_f32(const struct ir_func *f, struct ir_value v)
+{
+	return v.id == 0 || ir_type_of(f, v)->dtype == DT_F32;
+}
+
+static bool packed_linear(const struct ir_func *f, const struct ir_op *op)
+{
+	const struct ir_op *w = ir_def(f, op->operands[1]);
+	return w != NULL && w->code == OP_weight && is_f32(f, op->operands[0]) &&
+	       is_f32(f, op->operands[1]) && is_f32(f, op->operands[2]) &&
+	       ((const struct attrs_weight *)w->attrs)->weight->encoding == ENC_PANEL16;
+}
+
+/* Kernels with their own template; everything else is GROUP_loops. */
+static int kind_of(const struct ir_func *f, const struct ir_op *op)
+{
+	if (op->code == OP_linear && packed_linear(f, op))
+		return GROUP_linear;
+	if (op->code == OP_attention)
+		return GROUP_attention;
+	if (ir_op_has(op->code, TRAIT_ROWWISE) && is_f32(f, op->operands[0]))
+		return GROUP_rowwise;
+	return GROUP_loops;
+}
+
+/* --- operations on clusters ---------------------------------------------------------------------------- */
+
+static size_t index_of(const struct former *s, const struct ir_op *op)
+{
+	return formed_index(s->g, op);
+}
+
+static bool is_free(const struct former *s, const struct ir_op *op)
+{
+	return !stays_outside(op) && s->g->cluster_of[index_of(s, op)] == 0;
+}
+
+static void join(struct former *s, const struct ir_op *op, size_t cluster, enum member_role role)
+{
+	s->g->cluster_of[index_of(s, op)] = cluster + 1;
+	s->g->role_of[index_of(s, op)] = role;
+	s->g->clusters.items[cluster].n_ops++;
+}
+
+static size_t begin(struct former *s, const struct ir_op *op)
+{
+	struct cluster *c = ARENA_PUSH(s->p->arena, &s->g->clusters);
+	if (c == NULL) {
+		s->failed = true;
+		return 0;
+	}
+	*c = (struct cluster){.kind = kind_of(s->f, op), .root = op, .last = op};
+	join(s, op, s->g->clusters.n - 1, MEMBER_ROOT);
+	return s->g->clusters.n - 1;
+}
+
+static const struct ir_region *region_of(const struct former *s, const struct ir_op *op)
+{
+	return ir_info(s->f, op->results[0])->region;
+}
+
+/* The one op that reads v (perhaps twice), in the same region; NULL when there are more, or others. */
+static const struct ir_op *only_reader(const struct former *s, struct ir_value v)
+{
+	const struct user_list *u = &s->users[v.id];
+	if (u->n == 0)
+		return NULL;
+	for (size_t i = 1; i < u->n; i++)
+		if (u->items[i] != u->items[0])
+			return NULL;
+	const struct ir_op *op = u->items[0];
+	return op->n_results > 0 && region_of(s, op) == ir_info(s->f, v)->region ? op : NULL;
+}
+
+/* --- step 1: epilogues --------------------------------------------------------------------------------- */
+
+/* op computes on f32 (masks, lengths and conditions beside) at the elements of v. */
+static bool can_follow(const struct former *s, const struct ir_op *op, struct ir_value v)
+{
+	if (!is_elementwise(op) || !is_free(s, op) || !is_f32(s->f, op->results[0]) ||
+	    !same_dims(ir_type_of(s->f, op->results[0]), ir_type_of(s->f, v)))
+		return false;
+	for (size_t i = 0; i < op->n_operands; i++) {
+		bool reads_element = same_element(s->f, op, i);
+		bool is_condition = op->code == OP_where && i == 0;
+		if (ir_same(op->operands[i], v) && (!reads_element || is_condition))
+			return false;
+		if (reads_element && !is_condition && !is_f32(s->f, op->operands[i]))
+			return false;
+	}
+	return true;
+}
+
+static void take_epilogue(struct former *s, size_t cluster)
+{
+	for (;;) {
+		struct cluster *c = &s->g->clusters.items[cluster];
+		struct ir_value v = c->last->results[0];
+		const struct ir_op *op = only_reader(s, v);
+		if (op == NULL || c->n_ops >= s->max_ops || !can_follow(s, op, v))
+			return;
+		join(s, op, cluster, MEMBER_POST);
+		c->last = op;
+	}
+}
+
+static void form_roots(struct former *s)
+{
+	for (size_t i = 0; i < s->g->n_ops && !s->failed; i++) {
+		const struct ir_op *op = s->g->ops[i];
+		if (!is_free(s, op) || kind_of(s->f, op) == GROUP_loops)
+			continue;
+		size_t cluster = begin(s, op);
+		if (!s->failed && s->g->clusters.items[cluster].kind != GROUP_attention)
+			take_epilogue(s, cluster);
+	}
+}
+
+/* --- step 2: prologues --------------------------------------------------------------------------------- */
+
+/* Indices of a gather: computed again for every element of the row that is read, so only integer arithmetic.
+ */
+static bool is_cheap_index(const struct ir_func *f, const struct ir_op *op)
+{
+	return is_elementwise(op) && ir_type_of(f, op->results[0])->dtype == DT_I32;
+}
+
+/* The reader may evaluate `op`, its operand i, in place. */
+static bool may_read_inside(const struct former *s, const struct ir_op *reader, size_t i,
+                            const struct ir_op *op)
+{
+	const struct cluster *c = formed_cluster(s->g, reader);
+	enum member_role role = s->g->role_of[index_of(s, reader)];
+
+	if (c->kind == GROUP_linear || c->kind == GROUP_attention || role == MEMBER_POST)
+		return false;
+	if (is_elementwise(reader))
+		return same_element(s->f, reader, i);
+	if (reader->code == OP_gather || reader->code == OP_take_rows)
+		return i == 1 && is_cheap_index(s->f, op);
+	if (c->kind == GROUP_rowwise)
+		return i == 0 && is_f32(s->f, op->results[0]);
+	return ir_op_has(reader->code, TRAIT_REDUCE) && i == 0;
+}
+
+/* The cluster that all readers of op are in, when all of them may evaluate it; 0: none, else cluster + 1. */
+static size_t common_cluster(const struct former *s, const struct ir_op *op)
+{
+	const struct user_list *u = &s->users[op->results[0].id];
+	size_t common = 0;
+
+	for (size_t i = 0; i < u->n; i++) {
+		const struct ir_op *reader = u->items[i];
+		const struct cluster *c = formed_cluster(s->g, reader);
+		if (c == NULL || region_of(s, reader) != region_of(s, op))
+			return 0;
+		size_t at = s->g->cluster_of[index_of(s, reader)];
+		if (common != 0 && common != at)
+			return 0;
+		common = at;
+		for (size_t k = 0; k < reader->n_operands; k++)
+			if (ir_same(reader->operands[k], op->results[0]) &&
+			    !may_read_inside(s, reader, k, op))
+				return 0;
+	}
+	return common;
+}
+
+static bool can_join(const struct ir_op *op)
+{
+	return is_elementwise(op) || op->code == OP_gather || op->code == OP_take_rows;
+}
+
+static void form_rest(struct former *s)
+{
+	for (size_t i = s->g->n_ops; i-- > 0 && !s->failed;) {
+		const struct ir_op *op = s->g->ops[i];
+		if (!is_free(s, op))
+			continue;
+		size_t cluster = can_join(op) ? common_cluster(s, op) : 0;
+		if (cluster != 0 && s->g->clusters.items[cluster - 1].n_ops < s->max_ops)
+			join(s, op, cluster - 1, MEMBER_PRE);
+		else
+			begin(s, op);
+	}
+}
+
+/* --- step 3: views that are stored, and constants in memory -------------------------------------------- */
+
+static bool is_turning_view(const struct ir_op *op)
+{
+	return op != NULL && (op->code == OP_reshape || op->code == OP_transpose);
+}
+
+static void take_views(struct former *s, size_t cluster)
+{
+	struct cluster *c = &s->g->clusters.items[cluster];
+	const struct ir_op *chain[IR_VIEW_CHAIN_MAX];
+	struct ir_view view;
+	size_t n = 0;
+
+	const struct ir_op *op = c->last->n_results == 1 ? only_reader(s, c->last->results[0]) : NULL;
+	for (; is_turning_view(op) && n < IR_VIEW_CHAIN_MAX; op = only_reader(s, op->results[0])) {
+		chain[n++] = op;
+		if (ir_view_resolve(s->m, s->f, op->results[0], &view))
+			continue;
+		if (!ir_view_store(s->m, s->f, op->results[0], &view))
+			return;
+		for (size_t i = 0; i < n; i++)
+			join(s, chain[i], cluster, MEMBER_POST);
+		c->last = op;
+		return;
+	}
+}
+
+static void take_all_views(struct former *s)
+{
+	for (size_t i = 0; i < s->g->clusters.n && s->max_ops > 1; i++) {
+		int kind = s->g->clusters.items[i].kind;
+		if (kind == GROUP_attention || kind == GROUP_loops)
+			take_views(s, i);
+	}
+}
+
+/* Constants and weights that a view, a repeat, or a template reads from memory outside of the group. */
+static void find_memory(struct former *s)
+{
+	for (size_t i = 0; i < s->g->n_ops; i++) {
+		const struct ir_op *op = s->g->ops[i];
+		if (op->code != OP_weight && !is_constant(op))
+			continue;
+		const struct user_list *u = &s->users[op->results[0].id];
+		for (size_t k = 0; k < u->n; k++) {
+			const struct ir_op *reader = u->items[k];
+			bool inside =
+			        formed_cluster(s->g, reader) != NULL && !ir_op_has(reader->code, TRAIT_VIEW);
+			for (size_t a = 0; inside && is_constant(op) && a < reader->n_operands; a++)
+				inside = !ir_same(reader->operands[a], op->results[0]) ||
+				         group_constant_inside(s->f, reader, a);
+			s->g->in_memory[i] = s->g->in_memory[i] || !inside;
+		}
+	}
+}
+
+/* --- all ----------------------------------------------------------------------------------------------- */
+
+static void number_op(void *user, const struct ir_op *op)
+{
+	struct former *s = user;
+	for (size_t i = 0; i < op->n_operands; i++) {
+		const struct ir_op **slot = ARENA_PUSH(s->p->arena, &s->users[op->operands[i].id]);
+		if (slot != NULL)
+			*slot = op;
+	}
+	if (op->region != NULL || op->n_results == 0)
+		return;
+	struct {
+		const struct ir_op **items;
+		size_t n, cap;
+	} list = {s->g->ops, s->g->n_ops, s->g->cap_ops};
+	const struct ir_op **slot = ARENA_PUSH(s->p->arena, &list);
+	if (slot == NULL)
+		return;
+	*slot = op;
+	s->g->ops = list.items;
+	s->g->n_ops = list.n;
+	s->g->cap_ops = list.cap;
+	for (size_t i = 0; i < op->n_results; i++)
+		s->g->index_of[op->results[i].id] = list.n;
+}
+
+static void find_first(struct former *s)
+{
+	s->g->first_of = ARENA_ARRAY(s->p->arena, size_t, s->g->clusters.n + 1);
+	for (size_t i = s->g->n_ops; s->g->first_of != NULL && i-- > 0;)
+		if (s->g->cluster_of[i] != 0)
+			s->g->first_of[s->g->cluster_of[i] - 1] = i;
+}
+
+bool group_form(struct pass_context *p, const struct ir_module *m, const struct ir_func *f, size_t max_ops,
+                struct formed *out)
+{
+	struct former s = {.p = p, .m = m, .f = f, .g = out, .max_ops = max_ops};
+
+	*out = (struct formed){0};
+	out->uses = ir_count_uses(p->arena, f);
+	out->index_of = ARENA_ARRAY(p->arena, size_t, f->n_values);
+	s.users = ARENA_ARRAY(p->arena, struct user_list, f->n_values);
+	if (arena_failed(p->arena))
+		return false;
+	ir_walk(f->body, number_op, &s);
+	out->cluster_of = ARENA_ARRAY(p->arena, size_t, out->n_ops + 1);
+	out->role_of = ARENA_ARRAY(p->arena, enum member_role, out->n_ops + 1);
+	out->in_memory = ARENA_ARRAY(p->arena, bool, out->n_ops + 1);
+	if (arena_failed(p->arena))
+		return false;
+	form_roots(&s);
+	form_rest(&s);
+	take_all_views(&s);
+	find_memory(&s);
+	find_first(&s);
+	return !s.failed && !arena_failed(p->arena);
+}

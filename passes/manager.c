@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs pipelines: makes the next module, verifies it, shows it to the sink.
+ * Holds at most two modules at a time.
+ */
+#include <stdarg.h>
+#include <string.h>
+
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "passes/rebuild.h"
+
+static pass_run *const runs[] = {
+#define PASS(id, name, from, to, summary) [PASS_##id] = pass_##id,
+#include "passes/passes.def"
+};
+
+struct manager {
+	struct diag_context *cx;
+	const struct pipeline *pipeline;
+	const struct pass_options *options;
+	struct pass_report *report;
+	size_t number; /* of the next dump */
+};
+
+/* --- what passes use ----------------------------------------------------------------------------------- */
+
+void pass_count(struct pass_context *p, const char *name, int64_t n)
+{
+	const char *pass = p->step->pass->name;
+	for (size_t i = 0; i < p->report->counters.n; i++) {
+		struct pass_counter *c = &p->report->counters.items[i];
+		if (strcmp(c->pass, pass) == 0 && strcmp(c->name, name) == 0) {
+			c->value += n;
+			return;
+		}
+	}
+	struct pass_counter *c = ARENA_PUSH(&p->report->arena, &p->report->counters);
+	if (c != NULL)
+		*c = (struct pass_counter){pass, name, n};
+}
+
+void pass_remark(struct pass_context *p, struct ir_loc loc, const char *fmt, ...)
+{
+	if (!p->options->remarks)
+		return;
+	va_list ap;
+	va_start(ap, fmt);
+	const char *text = arena_vprintf(p->arena, fmt, ap);
+	va_end(ap);
+	diag_remark(p->cx, loc.at, "%s: %s%s%s", p->step->pass->name, text, loc.path != NULL ? ", in " : "",
+	            loc.path != NULL ? loc.path : "");
+}
+
+static bool has_word(const struct pass_words *w, const char *word)
+{
+	for (size_t i = 0; i < w->n; i++)
+		if (strcmp(w->items[i], word) == 0)
+			return true;
+	return false;
+}
+
+bool pass_requires(const struct pass_context *p, const char *kind)
+{
+	return has_word(&p->options->require_fusion, kind);
+}
+
+enum tfmc_status pass_internal(struct pass_context *p, struct ir_loc loc, const char *what)
+{
+	diag_error(p->cx, loc.at, DIAG_INTERNAL, "%s: %s", p->step->pass->name, what);
+	return TFMC_INTERNAL;
+}
+
+/* --- showing ------------------------------------------------------------------------------------------- */
+
+static void show(const struct manager *g, const char *when, const char *pass, const struct ir_module *m)
+{
+	struct buf text, title;
+	if (g->options->sink.print == NULL)
+		return;
+	buf_init(&text);
+	buf_init(&title);
+	buf_printf(&title, "%s %s", when, pass);
+	ir_print(&text, g->cx, m);
+	g->options->sink.print(g->options->sink.user, title.data, text.data, text.len);
+	buf_destroy(&title);
+	buf_destroy(&text);
+}
+
+static bool same_text(const struct manager *g, const struct ir_module *a, const struct ir_module *b)
+{
+	struct buf x, y;
+	buf_init(&x);
+	buf_init(&y);
+	ir_print(&x, g->cx, a);
+	ir_print(&y, g->cx, b);
+	bool same = x.len == y.len && memcmp(x.data, y.data, x.len) == 0;
+	buf_destroy(&x);
+	buf_destroy(&y);
+	return same;
+}
+
+static void show_after(const struct manager *g, const char *pass, const struct ir_module *before,
+                       const struct ir_module *after)
+{
+	const struct pass_words *w = &g->options->print_after;
+	if (has_word(w, "all") || has_word(w, pass) ||
+	    (has_word(w, "changed") && !same_text(g, before, after)))
+		show(g, "after", pass, after);
+}
+
+static void dump(struct manager *g, const char *pass, const struct ir_module *m)
+{
+	struct buf text, name;
+	size_t number = g->number++;
+	if (g->options->sink.dump == NULL)
+		return;
+	buf_init(&text);
+	buf_init(&name);
+	const char *variant = g->options->variant;
+	buf_printf(&name, "%02zu-%s%s%s.tir", number, pass, variant != NULL ? "." : "",
+	           variant != NULL ? variant : "");
+	ir_print(&text, g->cx, m);
+	g->options->sink.dump(g->options->sink.user, name.data, text.data, text.len);
+	buf_destroy(&name);
+	buf_destroy(&text);
+}
+
+/* The rest of the pipeline as a comment, then the module on which the pass failed. */
+static void reproduce(const struct manager *g, size_t step, const struct ir_module *m)
+{
+	struct pipeline rest = {g->pipeline->items + step, g->pipeline->n - step, 0};
+	struct buf text;
+	if (g->options->sink.reproducer == NULL)
+		return;
+	buf_init(&text);
+	buf_str(&text, "; tfmc opt --passes=");
+	pipeline_print(&text, &rest);
+	if (g->options->target != NULL)
+		buf_printf(&text, " -mcpu=%s", g->options->target->name);
+	buf_char(&text, '\n');
+	ir_print(&text, g->cx, m);
+	g->options->sink.reproducer(g->options->sink.user, text.data, text.len);
+	buf_destroy(&text);
+}
+
+/* --- running ------------------------------------------------------------------------------------------- */
+
+static double now(const struct manager *g)
+{
+	return g->options->sink.clock != NULL ? g->options->sink.clock(g->options->sink.user) : 0;
+}
+
+static enum tfmc_status run_step(struct manager *g, const struct pipeline_step *step,
+                                 const struct ir_module *in, struct ir_module *out)
+{
+	struct arena arena;
+	struct pass_context p = {g->cx, &arena, g->options, g->report, step};
+	double begin = now(g);
+
+	if (in->stage != step->pass->from)
+		return pass_internal(&p, (struct ir_loc){0},
+		                     "the module is not at the stage that this pass reads");
+	arena_init(&arena);
+	enum tfmc_status st = runs[step->pass->id](&p, in, out);
+	if (st == TFMC_OK && arena_failed(&arena))
+		st = TFMC_NO_MEMORY;
+	arena_destroy(&arena);
+	double end = now(g);
+	if (st == TFMC_OK) {
+		out->stage = step->pass->to;
+		st = ir_verify(out, g->cx);
+		st = st == TFMC_INVALID ? TFMC_INTERNAL : st;
+	}
+	struct pass_time *t = ARENA_PUSH(&g->report->arena, &g->report->times);
+	if (t != NULL)
+		*t = (struct pass_time){step->pass->name, end - begin, now(g) - end};
+	return st;
+}
+
+static bool accepted(const struct manager *g, const char *pass, const struct ir_module *m)
+{
+	return g->options->sink.after == NULL || g->options->sink.after(g->options->sink.user, pass, m);
+}
+
+static enum tfmc_status wrong_stage(struct manager *g, const struct pass_desc *pass,
+                                    const struct ir_module *m)
+{
+	static const char *const stages[] = {
+	        [STAGE_GRAPH] = "graph", [STAGE_GROUPS] = "groups", [STAGE_PLAN] = "plan"};
+	diag_error(g->cx, LOC_NONE, DIAG_PIPELINE,
+	           "the pass %s works on the stage %s, here the IR is at stage %s", pass->name,
+	           stages[pass->from], stages[m->stage]);
+	return TFMC_INVALID;
+}
+
+/* One step. On success the old module is gone (unless it is the input) and *m is the new one. */
+static enum tfmc_status advance(struct manager *g, size_t i, const struct ir_module *input,
+                                struct ir_module **m)
+{
+	const struct pipeline_step *step = &g->pipeline->items[i];
+	const struct ir_module *before = *m != NULL ? *m : input;
+
+	if (before->stage != step->pass->from)
+		return wrong_stage(g, step->pass, before);
+	struct ir_module *after = ir_module_create_like(before);
+	if (after == NULL)
+		return TFMC_NO_MEMORY;
+	const struct pass_words *w = &g->options->print_before;
+	if (has_word(w, "all") || has_word(w, step->pass->name))
+		show(g, "before", step->pass->name, before);
+	enum tfmc_status st = run_step(g, step, before, after);
+	if (st != TFMC_OK) {
+		if (st == TFMC_INTERNAL)
+			reproduce(g, i, before);
+		ir_module_destroy(after);
+		return st;
+	}
+	show_after(g, step->pass->name, before, after);
+	dump(g, step->pass->name, after);
+	if (*m != NULL)
+		ir_module_destroy(*m);
+	*m = after;
+	return accepted(g, step->pass->name, after) ? TFMC_OK : TFMC_INVALID;
+}
+
+static enum tfmc_status copy(struct manager *g, const struct ir_module *in, struct ir_module **out)
+{
+	struct arena arena;
+	const struct pipeline_step step = {.pass = pass_at(0)};
+	struct pass_context p = {g->cx, &arena, g->options, g->report, &step};
+
+	*out = ir_module_create_like(in);
+	if (*out == NULL)
+		return TFMC_NO_MEMORY;
+	arena_init(&arena);
+	enum tfmc_status st = rebuild_module(&p, in, *out, NULL, NULL);
+	arena_destroy(&arena);
+	return st;
+}
+
+enum tfmc_status passes_run(struct diag_context *cx, const struct pipeline *p,
+                            const struct pass_options *options, const struct ir_module *in,
+                            struct ir_module **out, struct pass_report *report)
+{
+	struct pass_report own;
+	struct manager g = {cx, p, options, report, options->first_number};
+	enum tfmc_status st = TFMC_OK;
+
+	pass_report_init(&own);
+	if (report == NULL)
+		g.report = &own;
+	*out = NULL;
+	for (size_t i = 0; i < p->n && st == TFMC_OK; i++) {
+		st = advance(&g, i, in, out);
+		if (options->stop_after != NULL && strcmp(p->items[i].pass->name, options->stop_after) == 0)
+			break;
+	}
+	if (st == TFMC_OK && *out == NULL)
+		st = copy(&g, in, out);
+	if (st != TFMC_OK && *out != NULL) {
+		ir_module_destroy(*out);
+		*out = NULL;
+	}
+	pass_report_destroy(&own);
+	return st;
+}

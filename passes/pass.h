@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Running pipelines of passes, for whoever has a module and wants the next
+ * stage. A pass rebuilds: it reads one module and writes another. The manager
+ * verifies after each pass, prints, dumps, counts, times and writes
+ * reproducers; it writes no files itself, everything goes to the sink.
+ */
+#ifndef TFMC_PASSES_PASS_H
+#define TFMC_PASSES_PASS_H
+
+#include "ir/module.h"
+#include "ir/target/target.h"
+
+/* --- what there is -------------------------------------------------------------------------------------- */
+
+enum pass_id {
+#define PASS(id, name, from, to, summary) PASS_##id,
+#include "passes/passes.def"
+};
+
+#define PASS_SETTINGS_MAX 2
+
+/* An integer setting of a pass: group{max_ops=8}. */
+struct pass_setting {
+	const char *name; /* NULL ends the list */
+	int64_t def, lo, hi;
+};
+
+struct pass_desc {
+	enum pass_id id;
+	const char *name, *summary;
+	enum ir_stage from, to; /* stage of the module it reads and writes */
+	const struct pass_setting *settings;
+};
+
+/* Row i of passes.def, in order; NULL behind the last. */
+const struct pass_desc *pass_at(size_t i);
+const struct pass_desc *pass_find(const char *name);
+
+/* --- pipelines --------------------------------------------------------------------------------------------
+ */
+
+struct pipeline_step {
+	const struct pass_desc *pass;
+	int64_t settings[PASS_SETTINGS_MAX];
+};
+struct pipeline {
+	struct pipeline_step *items;
+	size_t n, cap;
+};
+
+/*
+ * Reads `canonicalize,group{max_ops=4},plan-memory`; O0, O1 and O2 stand for
+ * their passes; the empty text is no pass. Allocates in `a`. TFMC_INVALID after
+ * a PIPELINE diagnostic.
+ */
+TFMC_MUST_USE enum tfmc_status pipeline_parse(struct arena *a, struct diag_context *cx, const char *text,
+                                              struct pipeline *out);
+/* Canonical text: settings with their default are left out. Parses back to the same pipeline. */
+void pipeline_print(struct buf *out, const struct pipeline *p);
+/* The passes behind a name (O0, O1, O2), or NULL. */
+const char *pipeline_named(const char *name);
+
+/* --- report -----------------------------------------------------------------------------------------------
+ */
+
+struct pass_counter {
+	const char *pass, *name;
+	int64_t value;
+};
+
+/* One buffer of the arena: the values that share it, and when it is alive (positions of groups in program
+ * order). */
+struct plan_buffer {
+	const char *name;     /* of the first value, may be "" */
+	size_t lane;          /* index into plan_func.lanes */
+	int64_t offset, size; /* coefficients of the lane's unit; bytes */
+	size_t first, last;   /* inclusive */
+};
+/* Buffers whose size is a multiple of the same positive quantity. */
+struct plan_lane {
+	const struct ir_dim *unit;
+	const struct ir_dim *base; /* where the lane begins, bytes */
+	int64_t peak, lower_bound; /* coefficients of the unit; bytes */
+};
+struct plan_func {
+	const char *name;
+	const struct ir_dims *dims; /* of the result module: valid as long as it */
+	const struct ir_dim *arena, *lower_bound;
+	struct plan_lane *lanes;
+	size_t n_lanes;
+	struct plan_buffer *buffers;
+	size_t n_buffers, n_times;
+};
+
+struct pass_report {
+	struct arena arena;
+	struct {
+		struct pass_counter *items;
+		size_t n, cap;
+	} counters;
+	struct {
+		struct plan_func *items;
+		size_t n, cap;
+	} plans; /* of the last plan-memory */
+	struct {
+		struct pass_time {
+			const char *pass;
+			double pass_seconds, verify_seconds;
+		} * items;
+		size_t n, cap;
+	} times;
+};
+void pass_report_init(struct pass_report *r);
+void pass_report_destroy(struct pass_report *r);
+/* The counter, 0 when nothing was counted. */
+int64_t pass_report_count(const struct pass_report *r, const char *pass, const char *name);
+/* Counters and, for each function, lower bound, peak, gap and the map of the arena. */
+void pass_report_print(struct buf *out, const struct pass_report *r);
+/* The map: time down, bytes across, one letter for each buffer. */
+void plan_print_map(struct buf *out, const struct plan_func *p);
+
+/* --- running ----------------------------------------------------------------------------------------------
+ */
+
+/* Where text goes; every member may be NULL. */
+struct pass_sink {
+	/* title: "after group" */
+	void (*print)(void *user, const char *title, const char *text, size_t len);
+	/* file_name: "03-fuse-attention.tir" */
+	void (*dump)(void *user, const char *file_name, const char *text, size_t len);
+	/* A failing pass: comment with the pipeline, then the IR before it. */
+	void (*reproducer)(void *user, const char *text, size_t len);
+	/* After each pass, with its result. False stops with TFMC_INVALID (the hook reported). */
+	bool (*after)(void *user, const char *pass, const struct ir_module *m);
+	double (*clock)(void *user); /* seconds */
+	void *user;
+};
+
+struct pass_words {
+	const char *const *items;
+	size_t n;
+};
+
+struct pass_options {
+	const struct target *target;      /* needed by select */
+	const char *variant;              /* part of dump names; may be NULL */
+	struct pass_words print_before;   /* names of passes, or all */
+	struct pass_words print_after;    /* names of passes, all, or changed */
+	const char *stop_after;           /* name of a pass; may be NULL */
+	struct pass_words require_fusion; /* attention, softmax */
+	bool remarks;                     /* diag_remark for what fused or not, and why */
+	size_t first_number;              /* of the first dump; 0 when the pipeline starts the numbering */
+	struct pass_sink sink;
+};
+
+/*
+ * Runs the pipeline on `in`, which stays as it is, and gives a new module that
+ * the caller destroys. An empty pipeline gives a copy. report may be NULL. On
+ * failure *out is NULL and a diagnostic was emitted.
+ */
+TFMC_MUST_USE enum tfmc_status passes_run(struct diag_context *cx, const struct pipeline *p,
+                                          const struct pass_options *options, const struct ir_module *in,
+                                          struct ir_module **out, struct pass_report *report);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a pass gets and returns. A pass is one function of type pass_run, named
+ * pass_<id>; it reads `in`, fills the empty module `out` (same dims and
+ * states) and sets nothing else. Verification, printing and timing belong to
+ * the manager.
+ */
+#ifndef TFMC_PASSES_PASS_IMPL_H
+#define TFMC_PASSES_PASS_IMPL_H
+
+#include "ir/build.h"
+#include "passes/pass.h"
+
+struct pass_context {
+	struct diag_context *cx;
+	struct arena *arena; /* for the time of the pass */
+	const struct pass_options *options;
+	struct pass_report *report;
+	const struct pipeline_step *step;
+};
+
+typedef enum tfmc_status pass_run(struct pass_context *p, const struct ir_module *in, struct ir_module *out);
+
+#define PASS(id, name, from, to, summary) pass_run pass_##id;
+#include "passes/passes.def"
+
+/* Adds n to the counter `name` of the running pass. */
+void pass_count(struct pass_context *p, const char *name, int64_t n);
+/* "fused: attention" at the place of an op; only with --remarks. */
+void pass_remark(struct pass_context *p, struct ir_loc loc, const char *fmt, ...) TFMC_PRINTF(3, 4);
+/* --require-fusion=kind was given. */
+bool pass_requires(const struct pass_context *p, const char *kind);
+/* An invariant of ours does not hold. Gives TFMC_INTERNAL. */
+enum tfmc_status pass_internal(struct pass_context *p, struct ir_loc loc, const char *what);
+
+#endif
