@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One attention group as it stands in a model: q [B,S,H E] is split and
+ * transposed, k [B,K,T,E] and v [B,K,T,V] lie as a state does, the result goes
+ * back to [B,S,H V]. Emitted once for all B, S, T; run by the IR interpreter, the
+ * kernel interpreter (every access checked) and as machine code.
+ */
+#ifndef TFMC_TESTS_SUPPORT_ATTENTION_CASE_H
+#define TFMC_TESTS_SUPPORT_ATTENTION_CASE_H
+
+#include "backends/backend.h"
+#include "backends/kernel/kb.h"
+#include "ir/module.h"
+#include "ir/target/target.h"
+
+enum attention_bias { BIAS_NONE, BIAS_FULL /* [B,H,S,T] */, BIAS_KEYS /* [B,T] */, BIAS_ROWS /* [H,S] */ };
+
+struct attention_config {
+	int64_t heads, key_heads, size, value_size;
+	bool is_causal, has_len, has_past;
+	enum attention_bias bias;
+	double scale, softcap;
+	bool turned_kv; /* k and v are views of [B,K,E,T] and [B,K,V,T] */
+	int64_t br, bc; /* 0: the defaults */
+	const char *target;
+};
+
+struct attention_case {
+	struct attention_config config;
+	struct diag_context cx;
+	struct buf log;
+	struct arena arena;
+	struct ir_module *m;
+	const struct ir_func *f;
+	int64_t scratch_bytes;
+	struct kb_caps caps;
+	struct kb_module *kernels;
+	struct backend_jit *jit; /* NULL: this machine cannot run the target */
+};
+
+/* Tensors of one call, filled with seeded numbers. */
+struct attention_call {
+	int64_t b, s, t;
+	float *q, *k, *v, *bias; /* bias [count of its config] or NULL */
+	int32_t *len, *past;     /* [b], zero at first */
+	float *out;              /* [b, s, heads value_size] */
+	int64_t n_q, n_k, n_v, n_bias, n_out;
+};
+
+void attention_case_init(struct attention_case *c, const struct attention_config *config);
+void attention_case_destroy(struct attention_case *c);
+
+void attention_call_init(struct attention_case *c, struct attention_call *call, int64_t b, int64_t s,
+                         int64_t t);
+/* Keys and values of sequence b from position `from` on become NaN. */
+void attention_poison(const struct attention_case *c, struct attention_call *call, int64_t b, int64_t from);
+/* Computes call->out by machine code when there is any, else by the kernel interpreter. */
+void attention_run(struct attention_case *c, struct attention_call *call, int64_t n_workers);
+/* Always by the kernel interpreter. */
+void attention_run_checked(struct attention_case *c, struct attention_call *call, int64_t n_workers);
+/* call->out against the IR interpreter. */
+void attention_expect(struct attention_case *c, const struct attention_call *call, double tolerance);
+
+#endif

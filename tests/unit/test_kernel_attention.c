@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The attention template against the IR interpreter on odd shapes, and its
+ * promises: nothing beyond the visible keys is read, and a row has the same bits
+ * for every number of workers, chunk of queries, batch and capacity.
+ */
+#include <check.h>
+#include <math.h>
+#include <string.h>
+
+#include "ir/support/compiler.h"
+#include "tests/support/attention_case.h"
+
+static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};
+
+/* Lengths, pasts and poison that fit a shape, the first sequence shortest. */
+static void vary(const struct attention_case *c, struct attention_call *call)
+{
+	for (int64_t b = 0; b < call->b; b++) {
+		int64_t visible = call->t, past = 0;
+		if (c->config.has_past)
+			past = call->t > call->s ? (call->t - call->s) * (b + 1) / call->b : b;
+		if (c->config.is_causal && past + call->s < visible)
+			visible = past + call->s;
+		int64_t len = b * call->t / call->b;
+		if (c->config.has_len && len < visible)
+			visible = len;
+		call->len[b] = (int32_t)len;
+		call->past[b] = (int32_t)past;
+		attention_poison(c, call, b, visible);
+	}
+}
+
+static void check_shapes(struct attention_case *c)
+{
+	static const int64_t rows[] = {1, 2, 7, 33, 70}, keys[] = {1, 5, 16, 65, 130};
+	for (size_t i = 0; i < TFMC_COUNT(rows) * TFMC_COUNT(keys); i++) {
+		struct attention_call call;
+		attention_call_init(c, &call, 1 + (int64_t)i % 3, rows[i / TFMC_COUNT(keys)],
+		                    keys[i % TFMC_COUNT(keys)]);
+		vary(c, &call);
+		attention_run(c, &call, 1 + (int64_t)i % 2);
+		attention_expect(c, &call, 4e-6);
+	}
+}
+
+static const struct attention_config configs[] = {
+        {.heads = 6, .key_heads = 6, .size = 4, .value_size = 4, .has_len = true, .scale = 0.5},
+        {.heads = 2, .key_heads = 1, .size = 5, .value_size = 5, .is_causal = true, .scale = 0.4472136},
+        {.heads = 4,
+         .key_heads = 2,
+         .size = 8,
+         .value_size = 8,
+         .is_causal = true,
+         .has_past = true,
+         .scale = 1},
+        {.heads = 3, .key_heads = 3, .size = 20, .value_size = 20, .bias = BIAS_KEYS, .scale = 0.2},
+        {.heads = 2,
+         .key_heads = 2,
+         .size = 64,
+         .value_size = 64,
+         .is_causal = true,
+         .has_past = true,
+         .has_len = true,
+         .scale = 0.125},
+        {.heads = 2,
+         .key_heads = 1,
+         .size = 64,
+         .value_size = 24,
+         .bias = BIAS_FULL,
+         .is_causal = true,
+         .has_past = true,
+         .scale = 0.125,
+         .softcap = 2.5},
+        {.heads = 2,
+         .key_heads = 2,
+         .size = 20,
+         .value_size = 36,
+         .bias = BIAS_ROWS,
+         .has_len = true,
+         .scale = 0.25,
+         .br = 8,
+         .bc = 16},
+        {.heads = 2,
+         .key_heads = 2,
+         .size = 8,
+         .value_size = 20,
+         .turned_kv = true,
+         .is_causal = true,
+         .has_past = true,
+         .scale = 0.3,
+         .bias = BIAS_FULL},
+        {.heads = 1, .key_heads = 1, .size = 1, .value_size = 1, .scale = 1, .softcap = 1},
+};
+
+START_TEST(equals_the_interpreter)
+{
+	struct attention_config config = configs[_i / (int)TFMC_COUNT(targets)];
+	config.target = targets[_i % (int)TFMC_COUNT(targets)];
+	struct attention_case c;
+	attention_case_init(&c, &config);
+	if (c.jit)
+		check_shapes(&c);
+	attention_case_destroy(&c);
+}
+END_TEST
+
+START_TEST(stays_inside_its_memory)
+{
+	static const int64_t shapes[][3] = {{1, 1, 1}, {2, 7, 5}, {1, 3, 65}, {2, 5, 17},
+	                                    {0, 4, 4}, {1, 0, 3}, {2, 2, 0}};
+	struct attention_config config = configs[_i / (int)TFMC_COUNT(targets)];
+	config.target = targets[_i % (int)TFMC_COUNT(targets)];
+	struct attention_case c;
+	attention_case_init(&c, &config);
+	for (size_t i = 0; i < TFMC_COUNT(shapes); i++) {
+		struct attention_call call;
+		attention_call_init(&c, &call, shapes[i][0], shapes[i][1], shapes[i][2]);
+		vary(&c, &call);
+		attention_run_checked(&c, &call, 2);
+		attention_expect(&c, &call, 4e-6);
+	}
+	attention_case_destroy(&c);
+}
+END_TEST
+
+/* Rows [from, from + n) of a causal call as a call of their own: same bits. */
+static void expect_chunk(struct attention_case *c, const struct attention_call *whole, int64_t from,
+                         int64_t n)
+{
+	int64_t width = c->config.heads * c->config.size, out = c->config.heads * c->config.value_size;
+	struct attention_call part;
+	attention_call_init(c, &part, 1, n, whole->t);
+	memcpy(part.q, whole->q + from * width, (size_t)(n * width) * 4);
+	memcpy(part.k, whole->k, (size_t)whole->n_k * 4);
+	memcpy(part.v, whole->v, (size_t)whole->n_v * 4);
+	part.past[0] = (int32_t)from;
+	attention_poison(c, &part, 0, from + n);
+	attention_run(c, &part, 1);
+	ck_assert_mem_eq(part.out, whole->out + from * out, (size_t)(n * out) * 4);
+}
+
+START_TEST(chunks_give_the_same_bits)
+{
+	struct attention_config config = configs[4];
+	config.has_len = false;
+	config.target = targets[_i];
+	struct attention_case c;
+	attention_case_init(&c, &config);
+	struct attention_call whole;
+	attention_call_init(&c, &whole, 1, c.jit ? 150 : 70, c.jit ? 150 : 70);
+	attention_run(&c, &whole, 1);
+	for (int64_t from = 0, n = 1; from < whole.s; from += n, n = n * 2 + 1)
+		expect_chunk(&c, &whole, from, from + n <= whole.s ? n : whole.s - from);
+	attention_case_destroy(&c);
+}
+END_TEST
+
+START_TEST(workers_give_the_same_bits)
+{
+	struct attention_config config = configs[5];
+	config.target = targets[_i];
+	struct attention_case c;
+	attention_case_init(&c, &config);
+	struct attention_call one, three;
+	attention_call_init(&c, &one, 3, 70, 90);
+	attention_call_init(&c, &three, 3, 70, 90);
+	vary(&c, &one);
+	vary(&c, &three);
+	attention_run(&c, &one, 1);
+	attention_run(&c, &three, 3);
+	ck_assert_mem_eq(one.out, three.out, (size_t)one.n_out * 4);
+	attention_case_destroy(&c);
+}
+END_TEST
+
+/* Padding a sequence, and others beside it, changes no bit. */
+START_TEST(lengths_give_the_same_bits)
+{
+	struct attention_config config = configs[0];
+	config.target = targets[_i];
+	struct attention_case c;
+	attention_case_init(&c, &config);
+	struct attention_call alone, padded;
+	attention_call_init(&c, &padded, 2, 9, 130);
+	attention_call_init(&c, &alone, 1, 9, 67);
+	memcpy(alone.q, padded.q, (size_t)alone.n_q * 4);
+	for (int64_t h = 0; h < config.heads; h++) {
+		size_t bytes = (size_t)(67 * config.size) * 4;
+		memcpy(alone.k + h * 67 * config.size, padded.k + h * 130 * config.size, bytes);
+		memcpy(alone.v + h * 67 * config.size, padded.v + h * 130 * config.size, bytes);
+	}
+	alone.len[0] = padded.len[0] = 67;
+	padded.len[1] = 130;
+	attention_poison(&c, &padded, 0, 67);
+	attention_run(&c, &alone, 1);
+	attention_run(&c, &padded, 2);
+	ck_assert_mem_eq(alone.out, padded.out, (size_t)alone.n_out * 4);
+	attention_case_destroy(&c);
+}
+END_TEST
+
+/* Masks that come as bias: -inf hides a key, a row of -inf gives 0, and NaN is not lost. */
+START_TEST(extreme_scores)
+{
+	struct attention_config config = configs[3];
+	config.target = targets[_i];
+	struct attention_case c;
+	attention_case_init(&c, &config);
+	struct attention_call call;
+	attention_call_init(&c, &call, 3, 3, 70);
+	for (int64_t t = 0; t < 70; t++) {
+		call.bias[t] = t < 66 ? -HUGE_VALF : 0;
+		call.bias[70 + t] = -HUGE_VALF;
+		call.bias[140 + t] = t % 2 ? -3.0e38f : -100.0f;
+	}
+	attention_run(&c, &call, 1);
+	attention_expect(&c, &call, 4e-6);
+	call.bias[69] = NAN;
+	attention_run(&c, &call, 1);
+	ck_assert(isnan(call.out[0]));
+	attention_case_destroy(&c);
+}
+END_TEST
+
+Suite *suite_kernel_attention(void)
+{
+	Suite *s = suite_create("kernel_attention");
+	TCase *t = tcase_create("kernel_attention");
+	int n_targets = (int)TFMC_COUNT(targets), n_configs = (int)TFMC_COUNT(configs);
+	tcase_set_timeout(t, 120);
+	tcase_add_loop_test(t, equals_the_interpreter, 0, n_configs * n_targets);
+	tcase_add_loop_test(t, stays_inside_its_memory, 0, n_configs * n_targets);
+	tcase_add_loop_test(t, chunks_give_the_same_bits, 0, n_targets);
+	tcase_add_loop_test(t, workers_give_the_same_bits, 0, n_targets);
+	tcase_add_loop_test(t, lengths_give_the_same_bits, 0, n_targets);
+	tcase_add_loop_test(t, extreme_scores, 0, n_targets);
+	suite_add_tcase(s, t);
+	return s;
+}
