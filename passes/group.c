@@ -89,12 +89,13 @@ static void emit_cluster(struct grouper *g, const struct cluster *c)
 static void emit_alone(struct grouper *g, const struct ir_op *op)
 {
 	const struct attrs_group attrs = {.kind = GROUP_loops};
-	struct ir_value old = op->results[0];
+	struct ir_value old = op->results[0], inner;
 
 	irb_group_begin(g->b);
 	g->n_groups++;
 	irb_clone(g->b, g->f, op, g->map);
-	irb_group_end(g->b, &attrs, &g->map[old.id], 1, &g->map[old.id]);
+	inner = g->map[old.id];
+	irb_group_end(g->b, &attrs, &inner, 1, &g->map[old.id]);
 	irb_name(g->b, g->map[old.id], ir_info(g->f, old)->name);
 }
 
@@ -104,6 +105,8 @@ struct ir_value group_copy(struct grouper *g, struct ir_value v, struct ir_loc l
 	const struct ir_type *t = irb_type(g->b, v);
 	struct ir_value result;
 
+	if (irb_failed(g->b) || t == NULL)
+		return IR_NO_VALUE;
 	irb_set_loc(g->b, loc);
 	irb_group_begin(g->b);
 	g->n_groups++;

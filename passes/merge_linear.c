@@ -106,6 +106,15 @@ static const char *joined_name(struct rebuild *r, const struct merge_set *s, siz
 	return text;
 }
 
+/* Biases of which some are missing are named after the weights. */
+static const char *wide_name(struct rebuild *r, const struct merge_set *s, size_t operand)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (weight_at(r, s->items[i], operand) == NULL)
+			return arena_printf(r->p->arena, "%s.bias", joined_name(r, s, 1));
+	return joined_name(r, s, operand);
+}
+
 /* A weight of that name or, when it means something else already, of the name and a number. */
 static const struct ir_weight *add_unique(struct rebuild *r, struct ir_weight *w)
 {
@@ -134,7 +143,7 @@ static const struct ir_weight *wide_weight(struct rebuild *r, const struct merge
 		return NULL;
 	for (int i = 0; i < init->rank; i++)
 		dims[i] = ir_dim_const(r->out->dims, init->dims[i]);
-	struct ir_weight w = {.name = joined_name(r, s, operand),
+	struct ir_weight w = {.name = wide_name(r, s, operand),
 	                      .type = ir_type_tensor(r->out->types, model->type->dtype, init->rank, dims),
 	                      .encoding = ENC_ROW,
 	                      .init = init,
