@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What every object must be: closed, quiet, position-independent, marked for
+# hardening. Usage: object_audit.sh OBJECT.o NAME
+# Prints one line for each property that does not hold; exit code 1 when any.
+set -u
+export LC_ALL=C
+object=${1:?object file}
+name=${2:?name of the model}
+failed=0
+
+complain() {
+	echo "object_audit: $object: $*" >&2
+	failed=1
+}
+
+sections=$(readelf -SW "$object")
+
+bad=$(nm -g --defined-only "$object" | awk '{print $3}' | grep -v "^${name}_" || true)
+[ -z "$bad" ] || complain "defines symbols of others:" $bad
+
+bad=$(nm -u "$object" | awk '{print $2}' | grep -vx 'memcpy\|memset' || true)
+[ -z "$bad" ] || complain "needs symbols:" $bad
+
+for symbol in record init reset trim call arena_bytes state_bytes status_text; do
+	nm -g --defined-only "$object" | awk '{print $3}' | grep -qx "${name}_$symbol" || complain "has no ${name}_$symbol"
+done
+
+# name type flags size: sections with content that may be written, run at load, or belong to threads
+bad=$(echo "$sections" | sed -n 's/^ *\[ *[0-9]*\] //p' | awk '
+	$1 == "NULL" { next }
+	{ flags = $7; filled = $5 !~ /^0+$/ }
+	filled && flags ~ /W/ { print $1 }
+	filled && $1 ~ /^\.(data|bss|tdata|tbss|init_array|fini_array|ctors|dtors|preinit_array)/ { print $1 }
+	flags ~ /T/ { print $1 }' | sort -u)
+[ -z "$bad" ] || complain "has sections it must not have:" $bad
+
+echo "$sections" | grep -q '\.note\.GNU-stack' || complain "has no .note.GNU-stack"
+echo "$sections" | grep '\.note\.GNU-stack' | grep -q ' X ' && complain "wants an executable stack"
+echo "$sections" | grep -q '\.eh_frame' || complain "has no .eh_frame"
+
+if echo "$sections" | grep -q '\.rodata\.tfmc'; then
+	line=$(echo "$sections" | grep '\.rodata\.tfmc' | sed 's/^ *\[ *[0-9]*\] //')
+	set -- $line
+	[ "$7" = A ] || complain ".rodata.tfmc has flags $7"
+	[ "${!#}" = 64 ] || complain ".rodata.tfmc is not aligned to 64"
+fi
+
+readelf -sW "$object" | awk '$4 == "IFUNC" || $4 == "TLS" || $5 == "UNIQUE"' | grep -q . && complain "has IFUNC, TLS or unique symbols"
+readelf -nW "$object" | grep -q 'IBT, SHSTK' || complain "is not marked for control-flow protection"
+
+disassembly=$(objdump -d --no-show-raw-insn "$object")
+echo "$disassembly" | grep -qE '\b(v?ldmxcsr|fldcw|fnstcw|emms)\b' && complain "changes floating-point modes"
+echo "$disassembly" | grep -qE '\b(syscall|int3|ud2)\b' && complain "has system calls or traps"
+
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+"${CC:-cc}" -shared -nostdlib -Wl,-z,text -Wl,-z,noexecstack -Wl,--fatal-warnings -o "$work/object.so" "$object" 2>"$work/log" ||
+	complain "does not link into a shared library: $(cat "$work/log")"
+[ ! -f "$work/object.so" ] || ! readelf -d "$work/object.so" | grep -q TEXTREL || complain "has text relocations"
+
+exit $failed
