@@ -17,6 +17,9 @@
 enum { Q, KEY, VALUE, BIAS, LEN, PAST };
 enum { BATCH, HEAD, ROW, ELEMENT };
 
+#define HEAD_MAX  65536
+#define BLOCK_MAX 4096
+
 /* --- tensors -------------------------------------------------------------------------------------------- */
 
 enum kb_scalar attention_scalar(enum ir_dtype t)
@@ -83,7 +86,9 @@ static enum tfmc_status operand(const struct attention *a, struct ir_value v, st
 static enum tfmc_status float_operand(const struct attention *a, struct ir_value v, struct kb_tensor *out)
 {
 	TFMC_TRY(operand(a, v, out));
-	if (attention_scalar(out->dtype) != KB_VOID && out->encoding == ENC_ROW)
+	if (out->encoding != ENC_ROW)
+		return internal(a, "an operand is packed");
+	if (attention_scalar(out->dtype) != KB_VOID)
 		return TFMC_OK;
 	diag_error(a->job->cx, a->job->group->loc.at, DIAG_UNSUPPORTED,
 	           "not supported yet: attention over %s elements", ir_dtype_name(out->dtype));
@@ -159,15 +164,24 @@ static enum tfmc_status divide_scratch(struct attention *a)
 	return TFMC_OK;
 }
 
+static enum tfmc_status find_head_size(const struct attention *a, const struct kb_size *s, int64_t *out)
+{
+	*out = s->c;
+	if (s->is_const && s->c > 0 && s->c <= HEAD_MAX)
+		return TFMC_OK;
+	diag_error(a->job->cx, a->job->group->loc.at, DIAG_UNSUPPORTED,
+	           "not supported yet: attention with a head size that is no constant from 1 to %d",
+	           HEAD_MAX);
+	return TFMC_INVALID;
+}
+
 /* Sizes and the schedule; the group's attributes win over the defaults. */
 static enum tfmc_status choose_schedule(struct attention *a)
 {
 	const struct attrs_group *s = a->schedule;
 	const struct kb_caps *caps = kb_caps(a->k);
-	if (!a->q.size[ELEMENT].is_const || !a->value.size[ELEMENT].is_const)
-		return internal(a, "the size of a head is no constant");
-	a->size = a->q.size[ELEMENT].c;
-	a->value_size = a->value.size[ELEMENT].c;
+	TFMC_TRY(find_head_size(a, &a->q.size[ELEMENT], &a->size));
+	TFMC_TRY(find_head_size(a, &a->value.size[ELEMENT], &a->value_size));
 	a->br = s->br > 0 ? s->br : 32;
 	a->bc = s->bc > 0 ? s->bc : 64;
 	int64_t lanes = s->lanes > 0 ? s->lanes : caps->lanes;
@@ -175,9 +189,8 @@ static enum tfmc_status choose_schedule(struct attention *a)
 	a->value_lanes = attention_is_dense(&a->value, ELEMENT) ? a->lanes : 1;
 	a->value_pad = padded(a->value_size);
 	a->vectors = caps->registers >= 32 ? ATTENTION_VECTORS_MAX : 2;
-	bool fits = a->size > 0 && a->value_size > 0 && (a->lanes & (a->lanes - 1)) == 0 &&
-	            a->bc % ATTENTION_PAD == 0 && a->br % ATTENTION_ROWS == 0 && a->br <= 4096 &&
-	            a->bc <= 4096 && a->size <= 65536 && a->value_size <= 65536;
+	bool fits = (a->lanes & (a->lanes - 1)) == 0 && a->bc % ATTENTION_PAD == 0 && a->br <= BLOCK_MAX &&
+	            a->bc <= BLOCK_MAX;
 	return fits ? divide_scratch(a) : internal(a, "the schedule does not fit");
 }
 

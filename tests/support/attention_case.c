@@ -54,13 +54,18 @@ static struct ir_value param(const struct build *x, const char *name, enum ir_dt
 	return irb_param(x->b, &p, ir_type_tensor(x->m->types, dtype, rank, dims));
 }
 
+static enum ir_dtype float_type(const struct build *x)
+{
+	return x->c->is_bf16 ? DT_BF16 : DT_F32;
+}
+
 static struct ir_value key_param(const struct build *x, const char *name, int64_t size)
 {
 	bool turned = x->c->turned_kv;
 	const struct ir_dim *e = constant(x, size);
 	const struct ir_dim *dims[] = {x->batch, constant(x, x->c->key_heads), turned ? e : x->keys,
 	                               turned ? x->keys : e};
-	return param(x, name, DT_F32, 4, dims);
+	return param(x, name, float_type(x), 4, dims);
 }
 
 static struct ir_value bias_param(const struct build *x)
@@ -70,10 +75,10 @@ static struct ir_value bias_param(const struct build *x)
 	const struct ir_dim *by_key[] = {x->batch, one, one, x->keys};
 	const struct ir_dim *by_row[] = {one, heads, x->rows, one};
 	switch (x->c->bias) {
-	case BIAS_NONE: return param(x, "bias", DT_F32, 1, &one);
-	case BIAS_FULL: return param(x, "bias", DT_F32, 4, full);
-	case BIAS_KEYS: return param(x, "bias", DT_F32, 4, by_key);
-	case BIAS_ROWS: return param(x, "bias", DT_F32, 4, by_row);
+	case BIAS_NONE: return param(x, "bias", float_type(x), 1, &one);
+	case BIAS_FULL: return param(x, "bias", float_type(x), 4, full);
+	case BIAS_KEYS: return param(x, "bias", float_type(x), 4, by_key);
+	case BIAS_ROWS: return param(x, "bias", float_type(x), 4, by_row);
 	}
 	return IR_NO_VALUE;
 }
@@ -86,7 +91,7 @@ static void build_operands(const struct build *x, struct ir_value v[6])
 	const struct ir_dim *flat[] = {x->batch, x->rows, constant(x, x->c->heads * x->c->size)};
 	const struct ir_dim *split[] = {x->batch, x->rows, heads, size};
 	const struct ir_dim *full[] = {x->batch, heads, x->rows, x->keys};
-	v[0] = param(x, "q", DT_F32, 3, flat);
+	v[0] = param(x, "q", float_type(x), 3, flat);
 	v[1] = key_param(x, "k", x->c->size);
 	v[2] = key_param(x, "v", x->c->value_size);
 	v[3] = bias_param(x);
@@ -289,11 +294,24 @@ void attention_case_destroy(struct attention_case *c)
 /* --- calls ------------------------------------------------------------------------------------------------
  */
 
+/* Numbers that bf16 holds exactly. */
+static void cut_to_bf16(float *x, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++) {
+		uint32_t bits;
+		memcpy(&bits, &x[i], 4);
+		bits &= 0xffff0000;
+		memcpy(&x[i], &bits, 4);
+	}
+}
+
 static float *numbers(struct attention_case *c, struct rng *rng, int64_t n)
 {
 	float *x = ARENA_ARRAY(&c->arena, float, n + 1);
 	for (int64_t i = 0; i < n; i++)
 		x[i] = (float)rng_real(rng, -2, 2);
+	if (c->config.is_bf16)
+		cut_to_bf16(x, n);
 	return x;
 }
 
@@ -335,7 +353,30 @@ void attention_poison(const struct attention_case *c, struct attention_call *cal
 	}
 }
 
-/* The words of a call; scratch filled with NaN, as memory may be. */
+/* A float tensor as the kernel sees it, and back. */
+static void *stored(struct attention_case *c, float *x, int64_t n)
+{
+	if (!c->config.is_bf16)
+		return x;
+	uint16_t *out = ARENA_ARRAY(&c->arena, uint16_t, n + 1);
+	for (int64_t i = 0; i < n; i++) {
+		uint32_t bits;
+		memcpy(&bits, &x[i], 4);
+		out[i] = (uint16_t)(bits >> 16);
+	}
+	return out;
+}
+
+static void load_result(const struct attention_case *c, struct attention_call *call, void *const *words)
+{
+	const uint16_t *from = words[WORD_OUT];
+	for (int64_t i = 0; c->config.is_bf16 && i < call->n_out; i++) {
+		uint32_t bits = (uint32_t)from[i] << 16;
+		memcpy(&call->out[i], &bits, 4);
+	}
+}
+
+/* The words of a call; scratch and result filled with NaN, as memory may be. */
 static void **words_of(struct attention_case *c, struct attention_call *call)
 {
 	void **words = ARENA_ARRAY(&c->arena, void *, N_WORDS);
@@ -343,11 +384,17 @@ static void **words_of(struct attention_case *c, struct attention_call *call)
 	ck_assert_ptr_nonnull(scratch);
 	scratch += -(uintptr_t)scratch & 63;
 	memset(scratch, 0xff, (size_t)c->scratch_bytes);
-	void *pointers[] = {call->q, call->k, call->v, call->bias, call->len, call->past, call->out, scratch};
-	memcpy(words, pointers, sizeof pointers);
+	memset(call->out, 0xff, (size_t)call->n_out * 4);
+	words[WORD_Q] = stored(c, call->q, call->n_q);
+	words[WORD_K] = stored(c, call->k, call->n_k);
+	words[WORD_V] = stored(c, call->v, call->n_v);
+	words[WORD_BIAS] = stored(c, call->bias, call->n_bias);
+	words[WORD_LEN] = call->len;
+	words[WORD_PAST] = call->past;
+	words[WORD_OUT] = stored(c, call->out, call->n_out);
+	words[WORD_SCRATCH] = scratch;
 	const int64_t dims[] = {call->b, call->s, call->t};
 	memcpy(words + WORD_DIMS, dims, sizeof dims);
-	memset(call->out, 0xff, (size_t)call->n_out * 4);
 	return words;
 }
 
@@ -363,20 +410,22 @@ void attention_run(struct attention_case *c, struct attention_call *call, int64_
 	memcpy(&attend, &at, sizeof at);
 	for (int64_t w = 0; w < n_workers; w++)
 		attend(words, w, n_workers);
+	load_result(c, call, words);
 }
 
 void attention_run_checked(struct attention_case *c, struct attention_call *call, int64_t n_workers)
 {
 	void **words = words_of(c, call);
+	size_t bytes = c->config.is_bf16 ? 2 : 4;
 	const struct kb_range ranges[] = {
 	        {words, N_WORDS * sizeof(void *), false},
-	        {call->q, (size_t)call->n_q * 4, false},
-	        {call->k, (size_t)call->n_k * 4, false},
-	        {call->v, (size_t)call->n_v * 4, false},
-	        {call->bias, (size_t)call->n_bias * 4, false},
+	        {words[WORD_Q], (size_t)call->n_q * bytes, false},
+	        {words[WORD_K], (size_t)call->n_k * bytes, false},
+	        {words[WORD_V], (size_t)call->n_v * bytes, false},
+	        {words[WORD_BIAS], (size_t)call->n_bias * bytes, false},
 	        {call->len, (size_t)call->b * 4, false},
 	        {call->past, (size_t)call->b * 4, false},
-	        {call->out, (size_t)call->n_out * 4, true},
+	        {words[WORD_OUT], (size_t)call->n_out * bytes, true},
 	        {words[WORD_SCRATCH], (size_t)c->scratch_bytes, true},
 	};
 	struct kb_interp in = {.module = c->kernels, .ranges = ranges, .n_ranges = TFMC_COUNT(ranges)};
@@ -384,6 +433,7 @@ void attention_run_checked(struct attention_case *c, struct attention_call *call
 		const union kb_cell args[] = {{.p = words}, {.i = w}, {.i = n_workers}};
 		ck_assert_msg(kb_interp_call(&in, "attend", args, 3, NULL), "%s", in.error);
 	}
+	load_result(c, call, words);
 }
 
 /* --- the reference
