@@ -168,6 +168,42 @@ static const struct ir_dim *take(struct object *o, struct function *f, const str
 	return at;
 }
 
+/* Nothing but the return, possibly through views, reads this output. */
+static bool only_returned(const struct function *f, struct ir_value v)
+{
+	struct ir_value r = func_result(f->func, f->places[v.id].number);
+	for (; f->uses[r.id] == 1; r = ir_def(f->func, r)->operands[0]) {
+		if (ir_same(r, v))
+			return true;
+		if (!ir_def(f->func, r) || !ir_op_has(ir_def(f->func, r)->code, TRAIT_VIEW))
+			return false;
+	}
+	return false;
+}
+
+bool group_is_optional(const struct function *f, const struct ir_op *group)
+{
+	for (size_t i = 0; i < group->n_results; i++)
+		if (f->places[group->results[i].id].kind != PLACE_OUTPUT ||
+		    !only_returned(f, group->results[i]))
+			return false;
+	return group->n_results > 0;
+}
+
+/* An output that is computed even when the caller does not want it. */
+static bool needs_spare(const struct function *f, uint32_t v)
+{
+	const struct place *p = &f->places[v];
+	const struct ir_op *op = ir_def(f->func, (struct ir_value){v});
+	if (p->at || ir_type_of(f->func, (struct ir_value){v})->kind != IR_TENSOR)
+		return false;
+	if (p->kind == PLACE_PLAN)
+		return true;
+	if (p->kind != PLACE_OUTPUT)
+		return false;
+	return !(op && op->code == OP_group && op->n_results == 1 && group_is_optional(f, op));
+}
+
 /* Spare memory behind what was planned. */
 static void extend_arena(struct object *o, struct function *f)
 {
@@ -178,8 +214,7 @@ static void extend_arena(struct object *o, struct function *f)
 			f->default_at[i] = take(o, f, ir_type_of(func, func->params[i].value));
 	for (uint32_t v = 1; v < func->n_values; v++) {
 		struct place *p = &f->places[v];
-		bool needs = p->kind == PLACE_OUTPUT || (p->kind == PLACE_PLAN && !p->at);
-		if (!needs || p->at || ir_type_of(func, (struct ir_value){v})->kind != IR_TENSOR)
+		if (!needs_spare(f, v))
 			continue;
 		const struct ir_dim *at = take(o, f, ir_type_of(func, (struct ir_value){v}));
 		for (uint32_t other = v; other < func->n_values; other++)

@@ -154,6 +154,8 @@ const struct ir_dim *object_round_up(const struct object *o, const struct ir_dim
 const struct ir_dim *object_tensor_bytes(const struct object *o, const struct ir_type *t);
 bool param_is_input(const struct ir_func *f, size_t i); /* a tensor the caller gives */
 bool result_is_output(const struct ir_func *f, size_t i);
+/* Every result is an output that nothing else reads: the group runs only when one of them is wanted. */
+bool group_is_optional(const struct function *f, const struct ir_op *group);
 /* The return op's operand number i. */
 struct ir_value func_result(const struct ir_func *f, size_t i);
 

@@ -127,32 +127,27 @@ static void give_task(struct schedule *s, const char *symbol)
 	kb_call_ptr(k, emit_context(&s->e, KB_PTR, CONTEXT_PARALLEL_FOR), KB_VOID, args, 4);
 }
 
-/* True when every result is an output that no other op reads: *out is then whether any of them is wanted. */
-static bool only_outputs(struct schedule *s, const struct ir_op *op, struct kb_val *out)
+/* Whether any result of an optional group is wanted; none when the group always runs. */
+static struct kb_val is_wanted(struct schedule *s, const struct ir_op *op)
 {
 	const struct function *f = s->e.function;
 	struct kb_val any = {0};
-	for (size_t i = 0; i < op->n_results; i++) {
-		const struct place *p = &f->places[op->results[i].id];
-		if (p->kind != PLACE_OUTPUT || f->uses[op->results[i].id] != 1 ||
-		    !ir_same(func_result(f->func, p->number), op->results[i]))
-			return false;
-	}
+	if (!group_is_optional(f, op))
+		return any;
 	for (size_t i = 0; i < op->n_results; i++) {
 		size_t number = f->places[op->results[i].id].number;
 		struct kb_val ptr = emit_word(&s->e, KB_PTR, f->result_word[number]);
 		struct kb_val wanted = kb_cmp(s->e.k, KB_NE, ptr, kb_null(s->e.k));
 		any = any.id ? kb_bin(s->e.k, KB_OR, any, wanted) : wanted;
 	}
-	*out = any;
-	return any.id != 0;
+	return any;
 }
 
 static void schedule_group(struct schedule *s, const struct ir_op *op)
 {
 	const char *symbol = group_symbol(s->e.object, s->e.function, s->group++);
-	struct kb_val wanted;
-	bool optional = only_outputs(s, op, &wanted);
+	struct kb_val wanted = is_wanted(s, op);
+	bool optional = wanted.id != 0;
 	s->ends_in_barrier = !optional;
 	if (optional)
 		kb_if(s->e.k, wanted);
