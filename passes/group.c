@@ -23,7 +23,7 @@ static bool is_constant(const struct ir_op *op)
 	return op != NULL && (op->code == OP_full || op->code == OP_iota || op->code == OP_dim_value);
 }
 
-/* The value inside the open group of a constant or weight; cloned when it is read first. */
+/* The value inside the open group of a constant; cloned when it is read first. */
 static struct ir_value clone_inside(struct grouper *g, const struct ir_op *op, int64_t *position)
 {
 	struct ir_value old = op->results[0], outside = g->map[old.id];
@@ -37,7 +37,7 @@ static struct ir_value clone_inside(struct grouper *g, const struct ir_op *op, i
 	return g->inside[old.id];
 }
 
-/* One member with what it needs before it; gives its position in the group. */
+/* One member with the constants that it reads; gives its position in the group. */
 static int64_t clone_member(struct grouper *g, const struct ir_op *op, int64_t position)
 {
 	struct ir_value saved[GROUP_LIST_MAX];
@@ -45,9 +45,7 @@ static int64_t clone_member(struct grouper *g, const struct ir_op *op, int64_t p
 		struct ir_value v = op->operands[i];
 		const struct ir_op *def = v.id == 0 ? NULL : ir_def(g->f, v);
 		saved[i] = g->map[v.id];
-		if (def == NULL)
-			continue;
-		if (def->code == OP_weight || (is_constant(def) && group_constant_inside(g->f, op, i)))
+		if (is_constant(def) && group_constant_inside(g->f, op, i))
 			g->map[v.id] = clone_inside(g, def, &position);
 	}
 	irb_clone(g->b, g->f, op, g->map);
@@ -118,6 +116,22 @@ struct ir_value group_copy(struct grouper *g, struct ir_value v, struct ir_loc l
 
 /* --- ops outside of groups ----------------------------------------------------------------------------- */
 
+/* weight and state_read: their indices are the index of a repeat or constants beside them. */
+static void emit_indexed(struct grouper *g, const struct ir_op *op)
+{
+	struct ir_value saved[GROUP_LIST_MAX];
+	for (size_t i = 0; i < op->n_operands; i++) {
+		const struct ir_op *def = ir_def(g->f, op->operands[i]);
+		saved[i] = g->map[op->operands[i].id];
+		if (is_constant(def))
+			irb_clone(g->b, g->f, def, g->map);
+	}
+	irb_clone(g->b, g->f, op, g->map);
+	for (size_t i = op->n_operands; i-- > 0;)
+		if (is_constant(ir_def(g->f, op->operands[i])))
+			g->map[op->operands[i].id] = saved[i];
+}
+
 static void emit_view(struct grouper *g, const struct ir_op *op)
 {
 	struct ir_value from = g->map[op->operands[0].id], now;
@@ -171,16 +185,12 @@ static void emit_op(struct grouper *g, const struct ir_op *op)
 			emit_cluster(g, c);
 		return;
 	}
-	if (ir_op_has(op->code, TRAIT_VIEW)) {
+	if (ir_op_has(op->code, TRAIT_VIEW))
 		emit_view(g, op);
-	} else if (op->code == OP_state_read) {
-		irb_clone(g->b, g->f, op, g->map);
-	} else if (g->formed.in_memory[formed_index(&g->formed, op)]) {
-		if (op->code == OP_weight)
-			irb_clone(g->b, g->f, op, g->map);
-		else
-			emit_alone(g, op);
-	}
+	else if (op->code == OP_state_read || op->code == OP_weight)
+		emit_indexed(g, op);
+	else if (g->formed.in_memory[formed_index(&g->formed, op)])
+		emit_alone(g, op);
 }
 
 static void emit_region(struct grouper *g, const struct ir_region *r)

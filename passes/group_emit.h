@@ -18,7 +18,7 @@ struct grouper {
 	struct ir_builder *b;
 	struct formed formed;
 	struct ir_value *map;    /* [f->n_values] */
-	struct ir_value *inside; /* [f->n_values] constants and weights of the open group */
+	struct ir_value *inside; /* [f->n_values] constants of the open group */
 	size_t *stamp;           /* [f->n_values] group in which `inside` was set */
 	size_t n_groups;
 	int64_t copies;

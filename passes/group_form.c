@@ -74,6 +74,8 @@ static bool same_element(const struct ir_func *f, const struct ir_op *op, size_t
 
 bool group_constant_inside(const struct ir_func *f, const struct ir_op *op, size_t i)
 {
+	if (op->code == OP_state_append || op->code == OP_state_write)
+		return i >= (op->code == OP_state_append ? 3 : 2);
 	return same_element(f, op, i) || ((op->code == OP_gather || op->code == OP_take_rows) && i == 1);
 }
 
@@ -301,23 +303,27 @@ static void take_all_views(struct former *s)
 	}
 }
 
-/* Constants and weights that a view, a repeat, or a template reads from memory outside of the group. */
+/* `reader` reads the constant from memory: a view, a repeat, or a template. */
+static bool reads_memory(const struct former *s, const struct ir_op *reader, struct ir_value constant)
+{
+	if (reader->code == OP_weight || reader->code == OP_state_read)
+		return false;
+	if (formed_cluster(s->g, reader) == NULL || ir_op_has(reader->code, TRAIT_VIEW))
+		return true;
+	for (size_t i = 0; i < reader->n_operands; i++)
+		if (ir_same(reader->operands[i], constant) && !group_constant_inside(s->f, reader, i))
+			return true;
+	return false;
+}
+
 static void find_memory(struct former *s)
 {
 	for (size_t i = 0; i < s->g->n_ops; i++) {
 		const struct ir_op *op = s->g->ops[i];
-		if (op->code != OP_weight && !is_constant(op))
-			continue;
 		const struct user_list *u = &s->users[op->results[0].id];
-		for (size_t k = 0; k < u->n; k++) {
-			const struct ir_op *reader = u->items[k];
-			bool inside =
-			        formed_cluster(s->g, reader) != NULL && !ir_op_has(reader->code, TRAIT_VIEW);
-			for (size_t a = 0; inside && is_constant(op) && a < reader->n_operands; a++)
-				inside = !ir_same(reader->operands[a], op->results[0]) ||
-				         group_constant_inside(s->f, reader, a);
-			s->g->in_memory[i] = s->g->in_memory[i] || !inside;
-		}
+		for (size_t k = 0; is_constant(op) && k < u->n; k++)
+			s->g->in_memory[i] =
+			        s->g->in_memory[i] || reads_memory(s, u->items[k], op->results[0]);
 	}
 }
 

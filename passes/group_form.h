@@ -27,7 +27,7 @@ struct formed {
 	size_t *index_of;          /* [n_values] op index + 1 by any result */
 	size_t *cluster_of;        /* [n_ops] cluster + 1; 0: in no cluster */
 	enum member_role *role_of; /* [n_ops] */
-	bool *in_memory; /* [n_ops] constants and weights: something reads them from outside of groups */
+	bool *in_memory;           /* [n_ops] constants that something reads from memory */
 	struct {
 		struct cluster *items;
 		size_t n, cap;
@@ -44,7 +44,7 @@ bool group_form(struct pass_context *p, const struct ir_module *m, const struct 
 size_t formed_index(const struct formed *g, const struct ir_op *op);
 /* The cluster of op, or NULL. */
 const struct cluster *formed_cluster(const struct formed *g, const struct ir_op *op);
-/* full, iota, dim_value as operand i of a member can be evaluated in place, inside the group. */
+/* A constant (full, iota, dim_value) as operand i of a member is a member itself, evaluated in place. */
 bool group_constant_inside(const struct ir_func *f, const struct ir_op *op, size_t i);
 
 #endif
