@@ -13,7 +13,7 @@
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
 	struct scores s;
-	if (op->code != OP_softmax)
+	if (op->code != OP_softmax || ir_type_of(r->f, op->operands[0])->rank < 2)
 		return false;
 	scores_read(r, op, false, &s);
 	if (s.n_peeled == 0) {

@@ -41,8 +41,8 @@ static bool is_rowwise(const struct rebuild *r, const struct ir_op *op)
 static bool can_move(const struct taker *t, struct ir_value v, const struct ir_op *op)
 {
 	const struct rebuild *r = t->r;
-	return op != NULL && op->n_operands <= OPERANDS_MAX && rebuild_once(r, v) && is_rowwise(r, op) &&
-	       ir_info(r->f, v)->region == ir_info(r->f, t->take->results[0])->region;
+	return op != NULL && op->n_operands > 0 && op->n_operands <= OPERANDS_MAX && rebuild_once(r, v) &&
+	       is_rowwise(r, op) && ir_info(r->f, v)->region == ir_info(r->f, t->take->results[0])->region;
 }
 
 /* dims of v without axis 1, of the new module */

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every pass and every pipeline on random modules and on every op: the
+ * interpreter gives the same results before and after, the result verifies and
+ * its text reads back.
+ */
+#include <check.h>
+#include <string.h>
+
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "passes/pass.h"
+#include "tests/support/random_ir.h"
+
+/* Fusions reassociate and round less often. */
+#define TOLERANCE 1e-4
+
+struct fixture {
+	struct arena arena;
+	struct buf log;
+	struct diag_context cx;
+	struct pass_report report;
+	struct ir_module *before, *after;
+};
+
+static void setup(struct fixture *t)
+{
+	*t = (struct fixture){0};
+	arena_init(&t->arena);
+	buf_init(&t->log);
+	diag_init(&t->cx, diag_render_text, &t->log);
+	pass_report_init(&t->report);
+}
+
+static void teardown(struct fixture *t)
+{
+	ir_module_destroy(t->before);
+	ir_module_destroy(t->after);
+	pass_report_destroy(&t->report);
+	diag_destroy(&t->cx);
+	buf_destroy(&t->log);
+	arena_destroy(&t->arena);
+}
+
+static const char *text_of(struct fixture *t, const struct ir_module *m)
+{
+	struct buf out;
+	buf_init(&out);
+	ir_print(&out, &t->cx, m);
+	const char *text = arena_strdup(&t->arena, out.data);
+	buf_destroy(&out);
+	return text;
+}
+
+static void run(struct fixture *t, const char *pipeline)
+{
+	const struct pass_options options = {.target = target_find("x86-64-v3")};
+	struct pipeline p;
+	ck_assert_int_eq(pipeline_parse(&t->arena, &t->cx, pipeline, &p), TFMC_OK);
+	enum tfmc_status st = passes_run(&t->cx, &p, &options, t->before, &t->after, &t->report);
+	ck_assert_msg(st == TFMC_OK, "%s\non %s", t->log.data, text_of(t, t->before));
+}
+
+static void reads_back(struct fixture *t)
+{
+	struct ir_module *again = NULL;
+	const char *text = text_of(t, t->after);
+	enum tfmc_status st = ir_parse(&t->cx, "again.tir", text, strlen(text), &again);
+	ck_assert_msg(st == TFMC_OK, "%s\n%s", t->log.data, text);
+	ck_assert_int_eq(ir_verify(again, &t->cx), TFMC_OK);
+	ck_assert_str_eq(text_of(t, again), text);
+	ir_module_destroy(again);
+}
+
+static void same_results(struct fixture *t, uint64_t seed)
+{
+	struct random_call a, b;
+	const struct ir_func *f = ir_find_func(t->before, "f"), *g = ir_find_func(t->after, "f");
+	ck_assert(random_call_make(&t->arena, t->before, f, seed, &a));
+	ck_assert_int_eq(random_call_run(&t->cx, t->before, f, &t->arena, &a), TFMC_OK);
+	b = a;
+	enum tfmc_status st = random_call_run(&t->cx, t->after, g, &t->arena, &b);
+	ck_assert_msg(st == TFMC_OK, "%s\n%s", t->log.data, text_of(t, t->after));
+	for (size_t i = 0; i < a.n_outputs; i++) {
+		const char *why = random_compare(&t->arena, &b.outputs[i], &a.outputs[i], TOLERANCE);
+		ck_assert_msg(why == NULL, "result %zu: %s\nbefore: %s\nafter: %s", i, why != NULL ? why : "",
+		              text_of(t, t->before), text_of(t, t->after));
+	}
+}
+
+static void check(struct fixture *t, const char *pipeline, uint64_t seed)
+{
+	run(t, pipeline);
+	reads_back(t);
+	same_results(t, seed);
+	ir_module_destroy(t->after);
+	t->after = NULL;
+}
+
+static const char *const pipelines[] = {
+        "",
+        "canonicalize",
+        "merge-linear",
+        "group",
+        "group{max_ops=1},select,plan-memory",
+        "canonicalize,group{max_ops=3},plan-memory",
+        "O0",
+        "O1",
+        "O2",
+};
+
+START_TEST(test_programs)
+{
+	struct fixture t;
+	uint64_t seed = (uint64_t)_i + 1;
+	struct random_options options = {.n_ops = 8 + (size_t)_i % 30, .smooth = true};
+	setup(&t);
+	t.before = random_module(&t.cx, seed, &options);
+	ck_assert_msg(t.before != NULL, "%s", t.log.data);
+	for (size_t i = 0; i < TFMC_COUNT(pipelines); i++)
+		check(&t, pipelines[i], seed);
+	teardown(&t);
+}
+END_TEST
+
+START_TEST(test_ops)
+{
+	struct fixture t;
+	setup(&t);
+	for (uint64_t seed = 1; seed < 6; seed++) {
+		t.before = random_module_for_op(&t.cx, (enum ir_opcode)_i, seed, NULL);
+		if (t.before == NULL)
+			break;
+		check(&t, "O0", seed);
+		check(&t, "O2", seed);
+		ir_module_destroy(t.before);
+		t.before = NULL;
+	}
+	teardown(&t);
+}
+END_TEST
+
+Suite *suite_pass_random(void)
+{
+	Suite *s = suite_create("pass_random");
+	TCase *tc = tcase_create("random");
+	tcase_set_timeout(tc, 120);
+	tcase_add_loop_test(tc, test_programs, 0, 150);
+	tcase_add_loop_test(tc, test_ops, 0, IR_N_OPS);
+	suite_add_tcase(s, tc);
+	return s;
+}
