@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the parts of the matmul template share. matmul.c divides rows and panels
+ * among workers and walks over tiles, matmul_tile.c computes one register tile
+ * and what follows the product.
+ */
+#ifndef TFMC_BACKENDS_KERNEL_MATMUL_INTERNAL_H
+#define TFMC_BACKENDS_KERNEL_MATMUL_INTERNAL_H
+
+#include "backends/kernel/eval.h"
+
+#define MATMUL_PANEL    16 /* columns of a panel */
+#define MATMUL_STRIP    4  /* panels that are walked over together; no tile is wider */
+#define MATMUL_ROWS_MAX 32 /* of a tile */
+#define MATMUL_ACC_MAX  64 /* accumulators of a tile */
+
+struct linear {
+	const struct kernel_job *job;
+	struct kb *k;
+	struct eval eval;
+	const struct ir_op *root;
+	const struct attrs_group *schedule;
+	struct eval_output out;      /* result of the group at the root's axes */
+	const struct eval_tensor *x; /* [..,K] */
+	struct kb_tensor w;          /* [N,K] */
+	struct ir_value bias;        /* [N], or none */
+
+	int rank;                        /* of the result */
+	struct kb_val size[IR_RANK_MAX]; /* of its axes */
+	struct kb_val rows;              /* product of the leading axes */
+	int64_t rows_lo, rows_hi;        /* bounds */
+
+	/* Packed weights. */
+	int64_t depth, columns; /* K, N */
+	int64_t panels;         /* the last may be partial */
+	int lanes;              /* of an accumulator; divides 16 */
+	int mr, nr;             /* rows and panels of the main tile */
+	bool is_staged;         /* the epilogue runs in a loop of its own, over a finished tile in `stage` */
+	struct kb_val stage;    /* [mr, strip columns] products without bias */
+
+	/* The open loops: rows [row, row_end) of the block, panels [strip, strip_end). */
+	struct kb_val row, row_end, strip, strip_end;
+};
+
+/* rows x panels of the result from row l->row and panel `panel`; stored, or left in the stage. */
+struct tile {
+	int rows, panels;
+	struct kb_val panel;
+};
+
+void matmul_tile(struct linear *l, const struct tile *t);
+/* The rest of the group for `rows` finished rows of the stage. */
+void matmul_epilogue(struct linear *l, struct kb_val rows);
+/* The point of the element in row `row` (all leading axes as one) and column `column`. */
+struct eval_point matmul_point(struct linear *l, struct kb_val row, struct kb_val column);
+/* Adds the bias to a product at p, computes what follows, stores. */
+void matmul_finish(struct linear *l, const struct eval_point *p, struct kb_val product);
+/* Element offset of a row of x in its tensor. */
+struct kb_val matmul_x_offset(struct linear *l, const struct eval_point *p);
+
+#endif

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One register tile of a linear: accumulators stay in registers over the whole
+ * K loop, each step loads the packed lines and broadcasts one element of every
+ * row. Each element is one chain of fused multiply-adds in increasing k.
+ */
+#include "backends/kernel/matmul_internal.h"
+
+struct accumulators {
+	const struct tile *tile;
+	int vectors; /* of a row */
+	struct kb_type vec;
+	struct kb_val w;                   /* first line of the tile's first panel */
+	struct kb_val x[MATMUL_ROWS_MAX];  /* rows of x */
+	int64_t x_disp[MATMUL_ROWS_MAX];   /* elements */
+	struct kb_var sum[MATMUL_ACC_MAX]; /* [rows, vectors] */
+};
+
+/* --- points --------------------------------------------------------------------------------------------- */
+
+struct eval_point matmul_point(struct linear *l, struct kb_val row, struct kb_val column)
+{
+	struct eval_point p = {.rank = l->rank, .vec = l->lanes > 1 ? l->rank - 1 : -1, .flat = row};
+	eval_unravel(&l->eval, row, l->size, l->rank - 1, p.index);
+	p.index[l->rank - 1] = column;
+	return p;
+}
+
+void matmul_finish(struct linear *l, const struct eval_point *p, struct kb_val product)
+{
+	if (l->bias.id) {
+		struct eval_point at = {.rank = 1, .index = {p->index[l->rank - 1]}};
+		at.vec = p->vec < 0 ? -1 : 0;
+		product = kb_add(l->k, product, eval_value(&l->eval, l->bias, &at));
+	}
+	eval_bind(&l->eval, eval_result(l->root), p, product);
+	eval_output_at(&l->eval, &l->out, p);
+}
+
+/* --- the K loop ------------------------------------------------------------------------------------------
+ */
+
+struct kb_val matmul_x_offset(struct linear *l, const struct eval_point *p)
+{
+	struct eval_point at = *p;
+	at.vec = l->rank - 1;
+	return eval_offset(&l->eval, l->x, &at);
+}
+
+/* Addresses of the rows: one pointer and constant distances where rows step evenly. */
+static void find_rows(struct linear *l, struct accumulators *a)
+{
+	struct kb *k = l->k;
+	const struct kb_tensor *x = &l->x->t;
+	const struct kb_size *step = l->rank >= 2 ? &x->stride[l->rank - 2] : NULL;
+	bool even = l->x->is_flat && step->is_const && step->c >= 0 && step->c <= INT32_MAX;
+	for (int m = 0; m < a->tile->rows; m++) {
+		a->x_disp[m] = even ? m * step->c : 0;
+		a->x[m] = a->x[0];
+		if (even && m > 0)
+			continue;
+		struct eval_point p = matmul_point(l, kb_add_const(k, l->row, m), kb_index(k, 0));
+		struct kb_val bytes = kb_mul(k, matmul_x_offset(l, &p), kb_index(k, 4));
+		a->x[m] = kb_ptr_add(k, x->ptr, bytes, 0);
+	}
+}
+
+static void clear(struct linear *l, struct accumulators *a)
+{
+	struct kb_val zero = kb_splat(l->k, kb_f32(l->k, 0), l->lanes);
+	for (int i = 0; i < a->tile->rows * a->vectors; i++)
+		a->sum[i] = kb_var(l->k, "sum", a->vec, zero);
+}
+
+/* sum[m][n] += x[m][at] w[n][at]; loads stand directly before their uses. */
+static void step(struct linear *l, struct accumulators *a, struct kb_val at)
+{
+	struct kb *k = l->k;
+	struct kb_val line = kb_mul(k, at, kb_index(k, MATMUL_PANEL));
+	struct kb_val element = kb_mul(k, at, l->x->t.stride[l->rank - 1].v);
+	struct kb_val w[MATMUL_ACC_MAX];
+	int per_panel = MATMUL_PANEL / l->lanes;
+	for (int n = 0; n < a->vectors; n++) {
+		int64_t disp = n / per_panel * l->depth * MATMUL_PANEL + n % per_panel * l->lanes;
+		w[n] = kb_load(k, a->vec, a->w, line, disp, 0);
+	}
+	for (int m = 0; m < a->tile->rows; m++) {
+		struct kb_val x = kb_load_splat(k, a->vec, a->x[m], element, a->x_disp[m]);
+		for (int n = 0; n < a->vectors; n++) {
+			struct kb_var sum = a->sum[m * a->vectors + n];
+			kb_set(k, sum, kb_fma(k, x, w[n], kb_get(k, sum)));
+		}
+	}
+}
+
+/* --- what follows ----------------------------------------------------------------------------------------
+ */
+
+/* Columns of vector n that exist when the tile's last panel has `last` columns. */
+static int valid_lanes(const struct linear *l, const struct accumulators *a, int n, int last)
+{
+	int per_panel = MATMUL_PANEL / l->lanes;
+	int left = n / per_panel == a->tile->panels - 1 ? last - n % per_panel * l->lanes : l->lanes;
+	return left < 0 ? 0 : left < l->lanes ? left : l->lanes;
+}
+
+static void finish_tile(struct linear *l, struct accumulators *a, int last)
+{
+	struct kb *k = l->k;
+	struct eval_point p[MATMUL_ROWS_MAX];
+	struct kb_val column = kb_mul(k, a->tile->panel, kb_index(k, MATMUL_PANEL));
+	for (int m = 0; m < a->tile->rows; m++)
+		p[m] = matmul_point(l, kb_add_const(k, l->row, m), column);
+	for (int n = 0; n < a->vectors; n++) {
+		int valid = valid_lanes(l, a, n, last);
+		if (valid == 0)
+			continue;
+		struct kb_val at = kb_add_const(k, column, (int64_t)n * l->lanes);
+		struct eval_width before = eval_width(&l->eval, l->lanes, valid);
+		for (int m = 0; m < a->tile->rows; m++) {
+			p[m].index[l->rank - 1] = at;
+			matmul_finish(l, &p[m], kb_get(k, a->sum[m * a->vectors + n]));
+		}
+		eval_width(&l->eval, before.lanes, before.valid);
+	}
+}
+
+static void finish_part(struct linear *l, struct accumulators *a, int last)
+{
+	size_t mark = eval_mark(&l->eval);
+	finish_tile(l, a, last);
+	eval_release(&l->eval, mark);
+}
+
+/* Only a tile of one panel can be the partial one. */
+static void finish(struct linear *l, struct accumulators *a)
+{
+	struct kb *k = l->k;
+	int last = (int)(l->columns % MATMUL_PANEL);
+	if (a->tile->panels > 1 || last == 0) {
+		finish_part(l, a, MATMUL_PANEL);
+		return;
+	}
+	if (l->panels == 1) {
+		finish_part(l, a, last);
+		return;
+	}
+	kb_if(k, kb_cmp(k, KB_LT, a->tile->panel, kb_index(k, l->panels - 1)));
+	finish_part(l, a, MATMUL_PANEL);
+	kb_else(k);
+	finish_part(l, a, last);
+	kb_end_if(k);
+}
+
+#define STAGE_ROW (MATMUL_STRIP * MATMUL_PANEL)
+
+static void leave_in_stage(struct linear *l, struct accumulators *a)
+{
+	struct kb *k = l->k;
+	struct kb_val at = kb_mul(k, kb_sub(k, a->tile->panel, l->strip), kb_index(k, MATMUL_PANEL));
+	for (int m = 0; m < a->tile->rows; m++)
+		for (int n = 0; n < a->vectors; n++)
+			kb_store(k, kb_get(k, a->sum[m * a->vectors + n]), l->stage, at,
+			         m * STAGE_ROW + n * l->lanes, 0);
+}
+
+void matmul_tile(struct linear *l, const struct tile *t)
+{
+	struct kb *k = l->k;
+	struct accumulators a = {.tile = t, .vec = KB_TYPE(KB_F32, l->lanes)};
+	a.vectors = t->panels * (MATMUL_PANEL / l->lanes);
+	struct kb_val line = kb_mul(k, t->panel, kb_index(k, l->depth * MATMUL_PANEL * 4));
+	a.w = kb_ptr_add(k, l->w.ptr, line, 0);
+	size_t mark = eval_mark(&l->eval);
+	find_rows(l, &a);
+	eval_release(&l->eval, mark);
+	clear(l, &a);
+	struct kb_val at =
+	        kb_loop(k, "k", kb_index(k, 0), kb_index(k, l->depth), 1, l->depth > 0 ? KB_NONEMPTY : 0);
+	step(l, &a, at);
+	kb_end_loop(k);
+	if (l->is_staged)
+		leave_in_stage(l, &a);
+	else
+		finish(l, &a);
+}
+
+/* --- the staged epilogue -----------------------------------------------------------------------------------
+ */
+
+static void staged_vector(struct linear *l, struct eval_point p, struct kb_val row, struct kb_val column,
+                          int valid)
+{
+	struct kb *k = l->k;
+	size_t mark = eval_mark(&l->eval);
+	struct eval_width before = eval_width(&l->eval, l->lanes, valid);
+	struct kb_val first = kb_mul(k, l->strip, kb_index(k, MATMUL_PANEL));
+	struct kb_val at = kb_add(k, kb_mul(k, row, kb_index(k, STAGE_ROW)), kb_sub(k, column, first));
+	p.index[l->rank - 1] = column;
+	matmul_finish(l, &p, kb_load(k, KB_TYPE(KB_F32, l->lanes), l->stage, at, 0, 0));
+	eval_width(&l->eval, before.lanes, before.valid);
+	eval_release(&l->eval, mark);
+}
+
+static void staged_row(struct linear *l, struct kb_val row)
+{
+	struct kb *k = l->k;
+	int64_t whole = l->columns / l->lanes * l->lanes;
+	struct kb_val width = kb_index(k, MATMUL_PANEL), first = kb_mul(k, l->strip, width);
+	struct kb_val end = kb_mul(k, l->strip_end, width);
+	struct eval_point p = matmul_point(l, kb_add(k, l->row, row), first);
+	struct kb_val column = kb_loop(k, "column", first, kb_min(k, end, kb_index(k, whole)), l->lanes, 0);
+	staged_vector(l, p, row, column, l->lanes);
+	kb_end_loop(k);
+	if (whole == l->columns)
+		return;
+	kb_if(k, kb_cmp(k, KB_EQ, l->strip_end, kb_index(k, l->panels)));
+	staged_vector(l, p, row, kb_index(k, whole), (int)(l->columns - whole));
+	kb_end_if(k);
+}
+
+void matmul_epilogue(struct linear *l, struct kb_val rows)
+{
+	struct kb_val row = kb_loop(l->k, "row", kb_index(l->k, 0), rows, 1, KB_NONEMPTY);
+	staged_row(l, row);
+	kb_end_loop(l->k);
+}
