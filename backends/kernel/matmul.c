@@ -5,10 +5,6 @@
  * in the cache while the rows of a block pass by. Rows that do not fill a tile
  * go through lower ones; the results do not depend on which.
  */
-#include "backends/kernel/matmul.h"
-
-#include <assert.h>
-
 #include "backends/kernel/matmul_internal.h"
 
 /* Operands of OP_linear. */
@@ -20,51 +16,37 @@ static const int low_heights[] = {8, 4, 2, 1};
 
 #define TASKS_PER_WORKER 4 /* at least, where there are rows enough */
 
-static enum tfmc_status internal(const struct linear *l, const char *what)
-{
-	diag_error(l->job->cx, l->job->group->loc.at, DIAG_INTERNAL, "linear: %s", what);
-	return TFMC_INTERNAL;
-}
-
 /* --- the group -------------------------------------------------------------------------------------------
  */
 
-static enum tfmc_status bind_operands(struct linear *l)
+static bool bind_operands(struct linear *l)
 {
-	const struct kernel_job *job = l->job;
 	const struct ir_op *root = l->root;
-	if (root->n_operands > BIAS)
-		l->bias = root->operands[BIAS];
-	l->x = eval_tensor(&l->eval, root->operands[X]);
-	if (!l->x || !job->bind->tensor(job->bind->user, l->k, root->operands[W], &l->w))
-		return internal(l, "an operand is not addressable");
-	if (l->x->t.dtype == DT_F32 && l->w.dtype == DT_F32 && l->w.rank == 2)
-		return TFMC_OK;
-	diag_error(job->cx, job->group->loc.at, DIAG_UNSUPPORTED,
-	           "not supported yet: linear of %s by %s elements", ir_dtype_name(l->x->t.dtype),
-	           ir_dtype_name(l->w.dtype));
-	return TFMC_INVALID;
+	l->bias = root->n_operands > BIAS ? root->operands[BIAS] : IR_NO_VALUE;
+	l->x = eval_tensor(l->eval, root->operands[X]);
+	l->w = eval_tensor(l->eval, root->operands[W]);
+	return l->x && l->w && l->x->t.dtype == DT_F32 && l->w->t.encoding == ENC_PANEL16;
 }
 
-static enum tfmc_status bind_result(struct linear *l)
+static bool find_sizes(struct linear *l)
 {
-	struct eval_outputs outputs;
-	TFMC_TRY(eval_outputs(&l->eval, &outputs));
-	if (outputs.n != 1)
-		return internal(l, "the group has not one result");
-	l->out = outputs.items[0];
 	const struct ir_type *type = ir_type_of(l->job->func, eval_result(l->root));
-	const struct ir_type *last = ir_type_of(l->job->func, l->out.value);
-	if (last->rank != type->rank)
-		return internal(l, "the epilogue is not elementwise");
+	const struct ir_type *last = ir_type_of(l->job->func, l->out->value);
 	struct ir_dims *dims = l->job->module->dims;
 	const struct ir_dim *rows = ir_type_count_range(dims, type, 0, type->rank - 1);
+	const struct kb_size *n = l->w->t.size;
+	if (last->rank != type->rank || !n[0].is_const || !n[1].is_const || n[0].c > INT32_MAX ||
+	    n[1].c > INT32_MAX)
+		return false;
+	l->columns = n[0].c;
+	l->depth = n[1].c;
+	l->panels = (l->columns + MATMUL_PANEL - 1) / MATMUL_PANEL;
 	l->rank = type->rank;
-	eval_sizes(&l->eval, eval_result(l->root), l->size);
-	l->rows = eval_dim(&l->eval, rows);
+	eval_sizes(l->eval, eval_result(l->root), l->size);
+	l->rows = eval_dim(l->eval, rows);
 	l->rows_lo = ir_dim_lo(dims, rows);
 	l->rows_hi = ir_dim_hi(dims, rows);
-	return TFMC_OK;
+	return true;
 }
 
 /* Ops that cost so much that they are emitted once, not for every accumulator. */
@@ -93,29 +75,23 @@ static bool wants_stage(const struct linear *l)
 	return n > SHORT_OPS_MAX;
 }
 
-static enum tfmc_status choose_schedule(struct linear *l)
+static bool choose_schedule(struct linear *l)
 {
 	const struct attrs_group *s = l->schedule;
 	const struct target *t = l->job->target;
 	int64_t lanes = s->lanes > 0 ? s->lanes : t->lanes, mr = s->mr > 0 ? s->mr : t->mr;
 	int64_t nr = s->nr > 0 ? s->nr : (int64_t)t->panels * MATMUL_PANEL;
 	lanes = lanes < MATMUL_PANEL ? lanes : MATMUL_PANEL;
-	bool fits = mr <= MATMUL_ROWS_MAX && nr % MATMUL_PANEL == 0 && nr <= MATMUL_STRIP * MATMUL_PANEL &&
-	            MATMUL_PANEL % lanes == 0 && mr * (nr / lanes) <= MATMUL_ACC_MAX &&
-	            l->w.size[0].is_const && l->w.size[1].is_const && l->w.size[0].c <= INT32_MAX &&
-	            l->w.size[1].c <= INT32_MAX;
-	if (!fits)
-		return internal(l, "the schedule does not fit");
+	if (mr > MATMUL_ROWS_MAX || nr % MATMUL_PANEL != 0 || nr > MATMUL_STRIP * MATMUL_PANEL ||
+	    MATMUL_PANEL % lanes != 0 || mr * (nr / lanes) > MATMUL_ACC_MAX)
+		return false;
 	l->lanes = (int)lanes;
 	l->mr = (int)mr;
 	l->nr = (int)(nr / MATMUL_PANEL);
-	l->columns = l->w.size[0].c;
-	l->depth = l->w.size[1].c;
-	l->panels = (l->columns + MATMUL_PANEL - 1) / MATMUL_PANEL;
 	l->is_staged = wants_stage(l);
 	if (l->is_staged)
 		l->stage = kb_local(l->k, "stage", KB_F32, mr * MATMUL_STRIP * MATMUL_PANEL);
-	return TFMC_OK;
+	return true;
 }
 
 /* --- tiles -----------------------------------------------------------------------------------------------
@@ -254,7 +230,7 @@ static void emit_blocks(struct linear *l)
 	struct division d;
 	struct kb_val hi, zero = kb_index(k, 0);
 	divide(l, &d);
-	struct kb_val lo = eval_split(&l->eval, kb_mul(k, d.blocks, d.groups), &hi);
+	struct kb_val lo = eval_split(l->eval, kb_mul(k, d.blocks, d.groups), &hi);
 	struct kb_val first_block = kb_bin(k, KB_DIV, lo, d.groups);
 	struct kb_val block = kb_loop(k, "block", first_block, div_up(k, hi, d.groups), 1, 0);
 	struct kb_val before = kb_mul(k, block, d.groups), row = kb_mul(k, block, d.block);
@@ -269,46 +245,15 @@ static void emit_blocks(struct linear *l)
 	kb_end_loop(k);
 }
 
-/* --- weights in rows ---------------------------------------------------------------------------------------
- */
-
-/* One element after the other. */
-static void emit_plain(struct linear *l)
+bool kernel_linear(struct kernel *g)
 {
-	struct kb *k = l->k;
-	const struct kb_size *xs = &l->x->t.stride[l->rank - 1], *ws = l->w.stride;
-	struct kb_val columns = l->w.size[0].v, hi;
-	l->lanes = 1;
-	struct kb_val lo = eval_split(&l->eval, kb_mul(k, l->rows, columns), &hi);
-	struct kb_val at = kb_loop(k, "element", lo, hi, 1, 0);
-	struct kb_val n = kb_bin(k, KB_REM, at, columns);
-	struct eval_point p = matmul_point(l, kb_bin(k, KB_DIV, at, columns), n);
-	struct kb_val x_row = matmul_x_offset(l, &p), w_row = kb_mul(k, n, ws[0].v);
-	struct kb_var sum = kb_var(k, "sum", KB_F32_T, kb_f32(k, 0));
-	struct kb_val i = kb_loop(k, "k", kb_index(k, 0), l->w.size[1].v, 1, 0);
-	struct kb_val x = kb_load(k, KB_F32_T, l->x->t.ptr, kb_add(k, x_row, kb_mul(k, i, xs->v)), 0, 0);
-	struct kb_val w = kb_load(k, KB_F32_T, l->w.ptr, kb_add(k, w_row, kb_mul(k, i, ws[1].v)), 0, 0);
-	kb_set(k, sum, kb_fma(k, x, w, kb_get(k, sum)));
-	kb_end_loop(k);
-	matmul_finish(l, &p, kb_get(k, sum));
-	kb_end_loop(k);
-}
-
-enum tfmc_status kernel_linear(const struct kernel_job *job)
-{
-	struct linear l = {.job = job, .k = job->k, .schedule = job->group->attrs};
-	assert(l.schedule->root >= 0 && (size_t)l.schedule->root < job->group->region->n_ops);
-	l.root = job->group->region->ops[l.schedule->root];
-	assert(l.root->code == OP_linear);
-	TFMC_TRY(eval_begin(&l.eval, job));
-	TFMC_TRY(bind_operands(&l));
-	TFMC_TRY(bind_result(&l));
-	if (l.w.encoding == ENC_ROW) {
-		emit_plain(&l);
-		return eval_status(&l.eval);
-	}
-	TFMC_TRY(choose_schedule(&l));
+	struct linear l = {.job = g->job, .k = g->k, .eval = g->e, .root = g->root, .schedule = g->attrs};
+	if (!bind_operands(&l) || g->out.n != 1)
+		return false;
+	l.out = &g->out.items[0];
+	if (!find_sizes(&l) || !choose_schedule(&l))
+		return false;
 	if (l.panels > 0 && l.rows_hi > 0)
 		emit_blocks(&l);
-	return eval_status(&l.eval);
+	return true;
 }

@@ -7,7 +7,7 @@
 #ifndef TFMC_BACKENDS_KERNEL_MATMUL_INTERNAL_H
 #define TFMC_BACKENDS_KERNEL_MATMUL_INTERNAL_H
 
-#include "backends/kernel/eval.h"
+#include "backends/kernel/templates.h"
 
 #define MATMUL_PANEL    16 /* columns of a panel */
 #define MATMUL_STRIP    4  /* panels that are walked over together; no tile is wider */
@@ -17,13 +17,13 @@
 struct linear {
 	const struct kernel_job *job;
 	struct kb *k;
-	struct eval eval;
+	struct eval *eval;
 	const struct ir_op *root;
 	const struct attrs_group *schedule;
-	struct eval_output out;      /* result of the group at the root's axes */
-	const struct eval_tensor *x; /* [..,K] */
-	struct kb_tensor w;          /* [N,K] */
-	struct ir_value bias;        /* [N], or none */
+	const struct eval_output *out; /* result of the group at the root's axes */
+	const struct eval_tensor *x;   /* [..,K] */
+	const struct eval_tensor *w;   /* [N,K] in panels */
+	struct ir_value bias;          /* [N], or none */
 
 	int rank;                        /* of the result */
 	struct kb_val size[IR_RANK_MAX]; /* of its axes */
@@ -55,7 +55,5 @@ void matmul_epilogue(struct linear *l, struct kb_val rows);
 struct eval_point matmul_point(struct linear *l, struct kb_val row, struct kb_val column);
 /* Adds the bias to a product at p, computes what follows, stores. */
 void matmul_finish(struct linear *l, const struct eval_point *p, struct kb_val product);
-/* Element offset of a row of x in its tensor. */
-struct kb_val matmul_x_offset(struct linear *l, const struct eval_point *p);
 
 #endif

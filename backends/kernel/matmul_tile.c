@@ -21,7 +21,7 @@ struct accumulators {
 struct eval_point matmul_point(struct linear *l, struct kb_val row, struct kb_val column)
 {
 	struct eval_point p = {.rank = l->rank, .vec = l->lanes > 1 ? l->rank - 1 : -1, .flat = row};
-	eval_unravel(&l->eval, row, l->size, l->rank - 1, p.index);
+	eval_unravel(l->eval, row, l->size, l->rank - 1, p.index);
 	p.index[l->rank - 1] = column;
 	return p;
 }
@@ -31,20 +31,21 @@ void matmul_finish(struct linear *l, const struct eval_point *p, struct kb_val p
 	if (l->bias.id) {
 		struct eval_point at = {.rank = 1, .index = {p->index[l->rank - 1]}};
 		at.vec = p->vec < 0 ? -1 : 0;
-		product = kb_add(l->k, product, eval_value(&l->eval, l->bias, &at));
+		product = kb_add(l->k, product, eval_value(l->eval, l->bias, &at));
 	}
-	eval_bind(&l->eval, eval_result(l->root), p, product);
-	eval_output_at(&l->eval, &l->out, p);
+	eval_bind(l->eval, eval_result(l->root), p, product);
+	eval_output_at(l->eval, l->out, p);
 }
 
 /* --- the K loop ------------------------------------------------------------------------------------------
  */
 
-struct kb_val matmul_x_offset(struct linear *l, const struct eval_point *p)
+/* Element offset of a row of x in its tensor. */
+static struct kb_val x_offset(struct linear *l, const struct eval_point *p)
 {
 	struct eval_point at = *p;
 	at.vec = l->rank - 1;
-	return eval_offset(&l->eval, l->x, &at);
+	return eval_offset(l->eval, l->x, &at);
 }
 
 /* Addresses of the rows: one pointer and constant distances where rows step evenly. */
@@ -60,7 +61,7 @@ static void find_rows(struct linear *l, struct accumulators *a)
 		if (even && m > 0)
 			continue;
 		struct eval_point p = matmul_point(l, kb_add_const(k, l->row, m), kb_index(k, 0));
-		struct kb_val bytes = kb_mul(k, matmul_x_offset(l, &p), kb_index(k, 4));
+		struct kb_val bytes = kb_mul(k, x_offset(l, &p), kb_index(k, 4));
 		a->x[m] = kb_ptr_add(k, x->ptr, bytes, 0);
 	}
 }
@@ -116,20 +117,20 @@ static void finish_tile(struct linear *l, struct accumulators *a, int last)
 		if (valid == 0)
 			continue;
 		struct kb_val at = kb_add_const(k, column, (int64_t)n * l->lanes);
-		struct eval_width before = eval_width(&l->eval, l->lanes, valid);
+		struct eval_width before = eval_width(l->eval, l->lanes, valid);
 		for (int m = 0; m < a->tile->rows; m++) {
 			p[m].index[l->rank - 1] = at;
 			matmul_finish(l, &p[m], kb_get(k, a->sum[m * a->vectors + n]));
 		}
-		eval_width(&l->eval, before.lanes, before.valid);
+		eval_width(l->eval, before.lanes, before.valid);
 	}
 }
 
 static void finish_part(struct linear *l, struct accumulators *a, int last)
 {
-	size_t mark = eval_mark(&l->eval);
+	size_t mark = eval_mark(l->eval);
 	finish_tile(l, a, last);
-	eval_release(&l->eval, mark);
+	eval_release(l->eval, mark);
 }
 
 /* Only a tile of one panel can be the partial one. */
@@ -170,10 +171,10 @@ void matmul_tile(struct linear *l, const struct tile *t)
 	struct accumulators a = {.tile = t, .vec = KB_TYPE(KB_F32, l->lanes)};
 	a.vectors = t->panels * (MATMUL_PANEL / l->lanes);
 	struct kb_val line = kb_mul(k, t->panel, kb_index(k, l->depth * MATMUL_PANEL * 4));
-	a.w = kb_ptr_add(k, l->w.ptr, line, 0);
-	size_t mark = eval_mark(&l->eval);
+	a.w = kb_ptr_add(k, l->w->t.ptr, line, 0);
+	size_t mark = eval_mark(l->eval);
 	find_rows(l, &a);
-	eval_release(&l->eval, mark);
+	eval_release(l->eval, mark);
 	clear(l, &a);
 	struct kb_val at =
 	        kb_loop(k, "k", kb_index(k, 0), kb_index(k, l->depth), 1, l->depth > 0 ? KB_NONEMPTY : 0);
@@ -192,14 +193,14 @@ static void staged_vector(struct linear *l, struct eval_point p, struct kb_val r
                           int valid)
 {
 	struct kb *k = l->k;
-	size_t mark = eval_mark(&l->eval);
-	struct eval_width before = eval_width(&l->eval, l->lanes, valid);
+	size_t mark = eval_mark(l->eval);
+	struct eval_width before = eval_width(l->eval, l->lanes, valid);
 	struct kb_val first = kb_mul(k, l->strip, kb_index(k, MATMUL_PANEL));
 	struct kb_val at = kb_add(k, kb_mul(k, row, kb_index(k, STAGE_ROW)), kb_sub(k, column, first));
 	p.index[l->rank - 1] = column;
 	matmul_finish(l, &p, kb_load(k, KB_TYPE(KB_F32, l->lanes), l->stage, at, 0, 0));
-	eval_width(&l->eval, before.lanes, before.valid);
-	eval_release(&l->eval, mark);
+	eval_width(l->eval, before.lanes, before.valid);
+	eval_release(l->eval, mark);
 }
 
 static void staged_row(struct linear *l, struct kb_val row)
