@@ -59,7 +59,8 @@ struct kb_val math_poly(struct kb *k, struct kb_val x, const float *c, int n)
 struct kb_val math_min(struct kb *k, struct kb_val a, struct kb_val b)
 {
 	struct kb_val m = kb_min(k, a, b);
-	if (kb_type_of(k, a).scalar != KB_F32)
+	enum kb_scalar s = kb_type_of(k, a).scalar;
+	if (s != KB_F32 && s != KB_F64)
 		return m;
 	return kb_select(k, kb_cmp(k, KB_NE, a, a), a, m);
 }
@@ -67,7 +68,8 @@ struct kb_val math_min(struct kb *k, struct kb_val a, struct kb_val b)
 struct kb_val math_max(struct kb *k, struct kb_val a, struct kb_val b)
 {
 	struct kb_val m = kb_max(k, a, b);
-	if (kb_type_of(k, a).scalar != KB_F32)
+	enum kb_scalar s = kb_type_of(k, a).scalar;
+	if (s != KB_F32 && s != KB_F64)
 		return m;
 	return kb_select(k, kb_cmp(k, KB_NE, a, a), a, m);
 }

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The evaluator's core: where tensors lie, the cache, constants, and the walk
+ * from a value to its operands.
+ */
+#include "backends/kernel/eval.h"
+
+#include <math.h>
+
+#include "ir/view.h"
+
+#define DEPTH_MAX 256
+
+/* --- failure ------------------------------------------------------------------------------------------- */
+
+enum tfmc_status eval_status(const struct eval *e)
+{
+	if (e->no_memory)
+		return TFMC_NO_MEMORY;
+	return e->failed ? TFMC_INTERNAL : TFMC_OK;
+}
+
+static struct kb_val refuse(struct eval *e, const struct ir_op *op, enum diag_code code, const char *how,
+                            const char *what)
+{
+	struct loc at = op ? op->loc.at : e->job->group->loc.at;
+	if (!e->failed)
+		diag_error(e->job->cx, at, code, "%s%s (%s)", how, what,
+		           op ? ir_op_desc(op->code)->name : "group");
+	e->failed = true;
+	return (struct kb_val){0};
+}
+
+struct kb_val eval_internal(struct eval *e, const struct ir_op *op, const char *what)
+{
+	return refuse(e, op, DIAG_INTERNAL, "kernel: ", what);
+}
+
+struct kb_val eval_unsupported(struct eval *e, const struct ir_op *op, const char *what)
+{
+	return refuse(e, op, DIAG_UNSUPPORTED, "not supported yet: ", what);
+}
+
+/* --- tensors ---------------------------------------------------------------------------------------------
+ */
+
+bool eval_is_inside(const struct eval *e, struct ir_value v)
+{
+	return ir_info(e->job->func, v)->region == e->job->group->region;
+}
+
+/* True when the axes but the last step evenly over rows. */
+static bool strides_are_flat(const struct eval *e, const struct ir_view *v)
+{
+	for (int i = 0; i < v->rank; i++)
+		if (v->state_axis[i])
+			return false;
+	for (int i = 0; i + 2 < v->rank; i++) {
+		const struct ir_dim *step =
+		        ir_dim_mul(e->job->module->dims, v->stride[i + 1], v->size[i + 1]);
+		if (v->stride[i] != step && !ir_dim_equals(v->size[i], 1))
+			return false;
+	}
+	return v->rank >= 2;
+}
+
+static void resolve(struct eval *e, struct ir_value v)
+{
+	const struct kernel_job *job = e->job;
+	struct eval_tensor *t = &e->tensors[v.id];
+	struct ir_view view;
+	if (v.id == 0 || t->t.rank >= 0 || ir_type_of(job->func, v)->kind != IR_TENSOR ||
+	    eval_is_inside(e, ir_view_base(job->func, v)))
+		return;
+	struct kb_tensor found = {0};
+	if (!job->bind->tensor(job->bind->user, job->k, v, &found))
+		return;
+	t->t = found;
+	t->is_flat = found.encoding == ENC_ROW && ir_view_resolve(job->module, job->func, v, &view) &&
+	             strides_are_flat(e, &view);
+}
+
+enum tfmc_status eval_begin(struct eval *e, const struct kernel_job *job)
+{
+	const struct ir_region *r = job->group->region;
+	*e = (struct eval){.job = job, .k = job->k, .lanes = 1, .valid = 1};
+	e->tensors = ARENA_ARRAY(job->arena, struct eval_tensor, job->func->n_values);
+	if (!e->tensors)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < job->func->n_values; i++)
+		e->tensors[i].t.rank = -1;
+	for (size_t i = 0; i < r->n_ops; i++) {
+		for (size_t n = 0; n < r->ops[i]->n_operands; n++)
+			resolve(e, r->ops[i]->operands[n]);
+		if (ir_op_has(r->ops[i]->code, TRAIT_VIEW))
+			resolve(e, eval_result(r->ops[i]));
+	}
+	return TFMC_OK;
+}
+
+const struct eval_tensor *eval_tensor(const struct eval *e, struct ir_value v)
+{
+	return e->tensors[v.id].t.rank >= 0 ? &e->tensors[v.id] : NULL;
+}
+
+static void output_strides(struct eval *e, const struct ir_view *view, struct kb_tensor *t)
+{
+	const struct kernel_binding *b = e->job->bind;
+	int64_t bytes = ir_dtype_bytes(t->dtype);
+	struct kb_val skip = kb_mul(e->k, eval_dim(e, view->offset), kb_index(e->k, bytes));
+	t->ptr = kb_ptr_add(e->k, t->ptr, skip, 0);
+	t->rank = view->rank;
+	for (int i = 0; i < view->rank; i++) {
+		t->size[i] = b->dim(b->user, e->k, view->size[i]);
+		t->stride[i] = b->dim(b->user, e->k, view->stride[i]);
+	}
+}
+
+static bool make_output(struct eval *e, size_t i, struct ir_value y, struct eval_output *out)
+{
+	const struct kernel_job *job = e->job;
+	struct ir_value base = ir_view_base(job->func, y);
+	struct ir_view view;
+	out->value = y;
+	if (!job->bind->result(job->bind->user, e->k, i, &out->to.t)) {
+		eval_internal(e, NULL, "a result has no place");
+		return false;
+	}
+	out->to.is_flat = out->to.t.rank >= 2;
+	bool moved = !ir_same(base, y) && eval_is_inside(e, base) &&
+	             ir_view_store(job->module, job->func, y, &view);
+	if (moved) {
+		out->value = base;
+		output_strides(e, &view, &out->to.t);
+		out->to.is_flat = strides_are_flat(e, &view);
+	}
+	return true;
+}
+
+enum tfmc_status eval_outputs(struct eval *e, struct eval_outputs *out)
+{
+	const struct kernel_job *job = e->job;
+	const struct ir_region *r = job->group->region;
+	const struct ir_op *yield = r->ops[r->n_ops - 1];
+	out->n = 0;
+	out->items = ARENA_ARRAY(job->arena, struct eval_output, yield->n_operands + 1);
+	if (!out->items)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < yield->n_operands; i++) {
+		struct ir_value y = yield->operands[i];
+		if (ir_type_of(job->func, y)->kind == IR_STATE ||
+		    ir_is_state_slice(job->func, ir_view_base(job->func, y)))
+			continue;
+		if (!make_output(e, i, y, &out->items[out->n++]))
+			return eval_status(e);
+	}
+	return TFMC_OK;
+}
+
+/* --- cache
+ * --------------------------------------------------------------------------------------------------- */
+
+static bool same_index(const struct eval *e, struct kb_val a, struct kb_val b)
+{
+	int64_t x, y;
+	if (a.id == b.id)
+		return true;
+	return kb_const_index(e->k, a, &x) && kb_const_index(e->k, b, &y) && x == y;
+}
+
+static bool same_point(const struct eval *e, const struct eval_point *a, const struct eval_point *b,
+                       int without)
+{
+	if (a->rank != b->rank || a->vec != b->vec)
+		return false;
+	for (int i = 0; i < a->rank; i++)
+		if (i != without && !same_index(e, a->index[i], b->index[i]))
+			return false;
+	return true;
+}
+
+static const struct eval_entry *find(const struct eval *e, uint32_t value, const struct eval_point *p,
+                                     bool is_offset)
+{
+	for (size_t i = e->cache.n; i-- > 0;) {
+		const struct eval_entry *c = &e->cache.items[i];
+		bool width = is_offset || c->lanes == e->lanes;
+		if (c->value == value && c->is_offset == is_offset && width &&
+		    same_point(e, &c->point, p, is_offset ? p->vec : -1))
+			return c;
+	}
+	return NULL;
+}
+
+static void remember(struct eval *e, uint32_t value, const struct eval_point *p, struct kb_val result,
+                     bool is_offset)
+{
+	struct eval_entry *c = ARENA_PUSH(e->job->arena, &e->cache);
+	if (!c) {
+		e->no_memory = true;
+		return;
+	}
+	*c = (struct eval_entry){value, *p, result, e->lanes, is_offset};
+}
+
+void eval_bind(struct eval *e, struct ir_value v, const struct eval_point *p, struct kb_val value)
+{
+	remember(e, v.id, p, value, false);
+}
+
+size_t eval_mark(const struct eval *e)
+{
+	return e->cache.n;
+}
+
+void eval_release(struct eval *e, size_t mark)
+{
+	e->cache.n = mark;
+}
+
+struct eval_width eval_width(struct eval *e, int lanes, int valid)
+{
+	struct eval_width before = {e->lanes, e->valid};
+	e->lanes = lanes;
+	e->valid = valid;
+	return before;
+}
+
+/* The row address of t at p, found or emitted. */
+static struct kb_val row_offset(struct eval *e, struct ir_value v, const struct eval_tensor *t,
+                                const struct eval_point *p)
+{
+	const struct eval_entry *c = find(e, v.id, p, true);
+	if (c)
+		return c->result;
+	struct kb_val offset = eval_offset(e, t, p);
+	remember(e, v.id, p, offset, true);
+	return offset;
+}
+
+/* --- the walk
+ * --------------------------------------------------------------------------------------------------- */
+
+static struct kb_val constant_value(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	const struct attrs_full *full = op->attrs;
+	const struct attrs_iota *iota = op->attrs;
+	const struct attrs_dim_value *dim = op->attrs;
+	if (op->code == OP_full)
+		return eval_const(e, p, eval_scalar(full->dtype), full->value);
+	if (op->code == OP_iota) {
+		struct kb_val i = eval_index_i32(e, p, (int)iota->axis);
+		return kb_add(e->k, i, eval_const(e, p, KB_I32, (double)iota->start));
+	}
+	struct kb_val v = kb_cvt(e->k, eval_dim(e, dim->dim), KB_I32);
+	return p->vec < 0 ? v : kb_splat(e->k, v, e->lanes);
+}
+
+static struct kb_val op_value(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	if (op->code == OP_full || op->code == OP_iota || op->code == OP_dim_value)
+		return constant_value(e, op, p);
+	if (ir_op_has(op->code, TRAIT_ELEMENTWISE))
+		return eval_elementwise(e, op, p);
+	if (ir_op_has(op->code, TRAIT_VIEW) || ir_op_has(op->code, TRAIT_MOVE))
+		return eval_move(e, op, p);
+	return eval_pull(e, op, p);
+}
+
+static struct kb_val computed_value(struct eval *e, struct ir_value v, const struct eval_point *p)
+{
+	const struct kernel_binding *b = e->job->bind;
+	const struct ir_op *op = ir_def(e->job->func, v);
+	if (op)
+		return op_value(e, op, p);
+	struct kb_val index = b->index(b->user, e->k, v);
+	if (!index.id)
+		return eval_internal(e, NULL, "a value has no place in memory");
+	return kb_cvt(e->k, index, KB_I32);
+}
+
+struct kb_val eval_value(struct eval *e, struct ir_value v, const struct eval_point *p)
+{
+	const struct eval_entry *c = find(e, v.id, p, false);
+	if (c)
+		return c->result;
+	if (e->failed)
+		return eval_const(e, p, eval_scalar(ir_type_of(e->job->func, v)->dtype), 0);
+	if (e->depth > DEPTH_MAX)
+		return eval_unsupported(e, NULL, "an expression this deep");
+	e->depth++;
+	const struct eval_tensor *t = eval_tensor(e, v);
+	struct kb_val result = t ? eval_load(e, v, t, p) : computed_value(e, v, p);
+	e->depth--;
+	if (!result.id)
+		return eval_const(e, p, eval_scalar(ir_type_of(e->job->func, v)->dtype), 0);
+	remember(e, v.id, p, result, false);
+	return result;
+}
+
+/* --- memory
+ * ----------------------------------------------------------------------------------------------------- */
+
+static enum kb_scalar stored_scalar(enum ir_dtype t)
+{
+	switch (t) {
+	case DT_F32: return KB_F32;
+	case DT_F16: return KB_F16;
+	case DT_BF16: return KB_BF16;
+	case DT_F64: return KB_F64;
+	case DT_I8: return KB_I8;
+	case DT_U8: return KB_U8;
+	case DT_I32: return KB_I32;
+	case DT_I64: return KB_I64;
+	case DT_BOOL: return KB_U8;
+	}
+	return KB_F32;
+}
+
+static struct kb_val from_stored(struct eval *e, enum ir_dtype t, struct kb_val v)
+{
+	if (t != DT_BOOL)
+		return kb_cvt(e->k, v, eval_scalar(t));
+	struct kb_val zero = kb_bin(e->k, KB_XOR, v, v);
+	return kb_cmp(e->k, KB_NE, v, zero);
+}
+
+struct kb_val eval_offset(struct eval *e, const struct eval_tensor *t, const struct eval_point *p)
+{
+	struct kb *k = e->k;
+	struct kb_val sum = kb_index(k, 0);
+	int last = t->t.rank - 1, from = 0;
+	if (t->is_flat && p->flat.id && (p->vec < 0 || p->vec == last)) {
+		sum = kb_mul(k, p->flat, t->t.stride[last - 1].v);
+		from = last;
+	}
+	for (int i = from; i <= last; i++)
+		if (i != p->vec)
+			sum = kb_add(k, sum, kb_mul(k, p->index[i], t->t.stride[i].v));
+	return sum;
+}
+
+/* [ceil(N/16)][K][16]: element (n, i). */
+static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, const struct eval_point *p)
+{
+	struct kb *k = e->k;
+	struct kb_val n = p->index[0], i = p->index[1], width = kb_index(k, 16);
+	struct kb_val line = kb_mul(k, kb_bin(k, KB_DIV, n, width), t->t.size[1].v);
+	struct kb_val at = kb_mul(k, kb_add(k, line, i), width);
+	at = kb_add(k, at, kb_bin(k, KB_REM, n, width));
+	if (p->vec == 1 && e->lanes > 1)
+		return eval_internal(e, NULL, "lanes along K of packed panels");
+	int lanes = p->vec == 0 ? e->lanes : 1;
+	return kb_load(k, KB_TYPE(KB_F32, lanes), t->t.ptr, at, 0, 0);
+}
+
+static struct kb_val load_lanes(struct eval *e, const struct eval_tensor *t, struct kb_val row,
+                                struct kb_val first, struct kb_val stride)
+{
+	struct kb_val lane[KB_LANES_MAX];
+	enum kb_scalar s = stored_scalar(t->t.dtype);
+	for (int l = 0; l < e->valid; l++) {
+		struct kb_val at = kb_add(e->k, row, kb_mul(e->k, kb_add_const(e->k, first, l), stride));
+		struct kb_val raw = kb_load(e->k, KB_TYPE(s, 1), t->t.ptr, at, 0, 0);
+		lane[l] = from_stored(e, t->t.dtype, raw);
+	}
+	return eval_gather_lanes(e, lane);
+}
+
+struct kb_val eval_load(struct eval *e, struct ir_value v, const struct eval_tensor *t,
+                        const struct eval_point *p)
+{
+	struct kb *k = e->k;
+	enum kb_scalar s = stored_scalar(t->t.dtype);
+	if (t->t.encoding == ENC_PANEL16)
+		return load_panel(e, t, p);
+	struct kb_val row = row_offset(e, v, t, p);
+	if (p->vec < 0)
+		return from_stored(e, t->t.dtype, kb_load(k, KB_TYPE(s, 1), t->t.ptr, row, 0, 0));
+	struct kb_size stride = t->t.stride[p->vec];
+	struct kb_val first = p->index[p->vec];
+	if (e->lanes == 1) {
+		struct kb_val at = kb_add(k, row, kb_mul(k, first, stride.v));
+		return from_stored(e, t->t.dtype, kb_load(k, KB_TYPE(s, 1), t->t.ptr, at, 0, 0));
+	}
+	struct kb_type type = KB_TYPE(s, e->lanes);
+	if (stride.is_const && stride.c == 0)
+		return from_stored(e, t->t.dtype, kb_load_splat(k, type, t->t.ptr, row, 0));
+	if (!stride.is_const || stride.c != 1)
+		return load_lanes(e, t, row, first, stride.v);
+	struct kb_val raw = kb_load_part(k, type, e->valid, t->t.ptr, kb_add(k, row, first), 0);
+	return from_stored(e, t->t.dtype, raw);
+}
+
+static void store_lanes(struct eval *e, const struct eval_tensor *t, struct kb_val row,
+                        const struct eval_point *p, struct kb_val value)
+{
+	for (int l = 0; l < e->valid; l++) {
+		struct kb_val i = kb_add_const(e->k, p->index[p->vec], l);
+		struct kb_val at = kb_add(e->k, row, kb_mul(e->k, i, t->t.stride[p->vec].v));
+		kb_store(e->k, kb_lane(e->k, value, l), t->t.ptr, at, 0, 0);
+	}
+}
+
+void eval_store(struct eval *e, const struct eval_tensor *t, const struct eval_point *p, struct kb_val value)
+{
+	struct kb *k = e->k;
+	struct kb_val row = eval_offset(e, t, p);
+	value = kb_cvt(k, value, stored_scalar(t->t.dtype));
+	if (p->vec < 0) {
+		kb_store(k, value, t->t.ptr, row, 0, 0);
+		return;
+	}
+	value = kb_splat(k, value, e->lanes);
+	struct kb_size stride = t->t.stride[p->vec];
+	if (e->lanes > 1 && stride.is_const && stride.c == 1)
+		kb_store_part(k, value, e->valid, t->t.ptr, kb_add(k, row, p->index[p->vec]), 0);
+	else
+		store_lanes(e, t, row, p, value);
+}
+
+void eval_output_at(struct eval *e, const struct eval_output *o, const struct eval_point *p)
+{
+	struct kb_val v = eval_value(e, o->value, p);
+	eval_store(e, &o->to, p, v);
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The evaluator: emits the value of an element (or of `lanes` neighbours along
+ * one axis) of any value of a group. Templates bind what they have computed
+ * (eval_bind) and ask for what is built on it; everything else is pulled through
+ * elementwise ops, views, gathers and loads. Values are cached by element, so
+ * nothing is computed twice in one scope.
+ *
+ * Lanes that run past the end (valid < lanes) are never loaded or stored; what
+ * they hold is of no meaning.
+ */
+#ifndef TFMC_BACKENDS_KERNEL_EVAL_H
+#define TFMC_BACKENDS_KERNEL_EVAL_H
+
+#include "backends/kernel/group.h"
+
+/* One element of a value, or neighbours along axis `vec`. */
+struct eval_point {
+	int rank;
+	struct kb_val index[IR_RANK_MAX]; /* i64 */
+	int vec;                          /* lane l is at index[vec] + l; -1: one element, scalar values */
+	struct kb_val flat;               /* all axes but the last as one row number; none when not known */
+};
+
+/* A tensor in memory that leading axes may walk as one. */
+struct eval_tensor {
+	struct kb_tensor t;
+	bool is_flat; /* rows of the last axis are at multiples of stride[rank - 2] */
+};
+
+struct eval_entry {
+	uint32_t value;
+	struct eval_point point;
+	struct kb_val result;
+	int lanes;
+	bool is_offset; /* result: element offset of all axes but point.vec in the tensor of the value */
+};
+
+struct eval {
+	const struct kernel_job *job;
+	struct kb *k;
+	int lanes;      /* lanes of vector values, a power of two; 1: everything is scalar */
+	int valid;      /* lanes that exist, 1 .. lanes */
+	int depth;      /* of the walk */
+	bool failed;    /* a diagnostic was emitted */
+	bool no_memory; /* sticky */
+	struct {
+		struct eval_entry *items;
+		size_t n, cap;
+	} cache;
+	struct eval_tensor *tensors; /* by value id; rank -1: not in memory */
+};
+
+/* Where a result of the group goes, seen from the value before the views at its end. */
+struct eval_output {
+	struct ir_value value; /* what is computed */
+	struct eval_tensor to; /* sizes and strides of the axes of `value` */
+};
+
+struct eval_outputs {
+	struct eval_output *items;
+	size_t n;
+};
+
+/* Resolves all tensors the group reads. Emit at function level, before everything else. */
+TFMC_MUST_USE enum tfmc_status eval_begin(struct eval *e, const struct kernel_job *job);
+/* The results that must be stored (state and slices of state need nothing). */
+TFMC_MUST_USE enum tfmc_status eval_outputs(struct eval *e, struct eval_outputs *out);
+/* TFMC_OK unless something was refused. */
+enum tfmc_status eval_status(const struct eval *e);
+/* Refuses with an internal error, or for what is not built yet. Always none. */
+struct kb_val eval_internal(struct eval *e, const struct ir_op *op, const char *what);
+struct kb_val eval_unsupported(struct eval *e, const struct ir_op *op, const char *what);
+
+/* Changes the vector width; gives the width before. */
+struct eval_width {
+	int lanes, valid;
+};
+struct eval_width eval_width(struct eval *e, int lanes, int valid);
+
+/* The value of v at p: e->lanes lanes, or a scalar when p.vec is -1. */
+struct kb_val eval_value(struct eval *e, struct ir_value v, const struct eval_point *p);
+/* From now on v at p is `value`. */
+void eval_bind(struct eval *e, struct ir_value v, const struct eval_point *p, struct kb_val value);
+/* What was cached since the mark is forgotten: the scope it was emitted in ends. */
+size_t eval_mark(const struct eval *e);
+void eval_release(struct eval *e, size_t mark);
+/* Emits row addresses (all axes but p.vec) of everything v loads, so that a loop along p.vec need not. */
+void eval_hoist(struct eval *e, struct ir_value v, const struct eval_point *p);
+/* True when v can be evaluated with vectors along the axis. */
+bool eval_vectorizes(struct eval *e, struct ir_value v, int axis);
+
+/* The tensor of v when it lies in memory, else NULL. */
+const struct eval_tensor *eval_tensor(const struct eval *e, struct ir_value v);
+/* Element offset of the point, without axis p.vec. */
+struct kb_val eval_offset(struct eval *e, const struct eval_tensor *t, const struct eval_point *p);
+struct kb_val eval_load(struct eval *e, struct ir_value v, const struct eval_tensor *t,
+                        const struct eval_point *p);
+void eval_store(struct eval *e, const struct eval_tensor *t, const struct eval_point *p, struct kb_val value);
+/* Evaluates and stores an output at p. */
+void eval_output_at(struct eval *e, const struct eval_output *o, const struct eval_point *p);
+
+/* The scalar in which a dtype is computed: f32, f64, i32, i64 or bool. */
+enum kb_scalar eval_scalar(enum ir_dtype t);
+bool eval_is_inside(const struct eval *e, struct ir_value v); /* computed by the group */
+struct kb_val eval_dim(struct eval *e, const struct ir_dim *d);
+/* Sizes of the axes of v. */
+void eval_sizes(struct eval *e, struct ir_value v, struct kb_val size[IR_RANK_MAX]);
+/* Product of size[from, to). */
+struct kb_val eval_product(struct eval *e, const struct kb_val *size, int from, int to);
+/* Row-major position -> indices of the axes [0, n). */
+void eval_unravel(struct eval *e, struct kb_val at, const struct kb_val *size, int n, struct kb_val *index);
+/* This worker's part of `total` tasks. */
+struct kb_val eval_split(struct eval *e, struct kb_val total, struct kb_val *hi);
+/* A constant of a computing type in the lanes of p. */
+struct kb_val eval_const(struct eval *e, const struct eval_point *p, enum kb_scalar s, double v);
+/* index[axis] as i32 in the lanes of p. */
+struct kb_val eval_index_i32(struct eval *e, const struct eval_point *p, int axis);
+/* A vector from scalars, one for each valid lane. */
+struct kb_val eval_gather_lanes(struct eval *e, const struct kb_val *lane);
+
+/* Makes the row address of a load at p ready. */
+void eval_hoist_offset(struct eval *e, struct ir_value v, const struct eval_tensor *t,
+                       const struct eval_point *p);
+
+/* Parts of eval_value; each gives the value of op's result at p. */
+struct kb_val eval_elementwise(struct eval *e, const struct ir_op *op, const struct eval_point *p);
+struct kb_val eval_move(struct eval *e, const struct ir_op *op, const struct eval_point *p);
+struct kb_val eval_pull(struct eval *e, const struct ir_op *op, const struct eval_point *p);
+/* The point of operand 0 that a view op shows at p. False when lanes would not be neighbours there. */
+bool eval_view_point(struct eval *e, const struct ir_op *op, const struct eval_point *p,
+                     struct eval_point *out);
+/* The axis of operand 0 along which a view's axis runs, -1: none (broadcast), -2: lanes are no neighbours. */
+int eval_view_axis(struct eval *e, const struct ir_op *op, int axis);
+
+/*
+ * Keys [0, limit) are visible from query i of sequence b: i32, none when all are.
+ * len and past may be absent.
+ */
+struct eval_mask {
+	struct ir_value len, past;
+	bool causal;
+};
+struct kb_val eval_visible(struct eval *e, const struct eval_mask *m, struct kb_val b, struct kb_val i);
+/* x where key index[last] < limit, else -inf. limit may be none. */
+struct kb_val eval_masked(struct eval *e, const struct eval_point *p, struct kb_val limit, struct kb_val x);
+
+static inline struct ir_value eval_result(const struct ir_op *op)
+{
+	return op->results[0];
+}
+
+#endif

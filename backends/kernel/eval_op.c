@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The evaluator: elementwise ops. A result of a narrow dtype is rounded to it
+ * after every op, so that fused and separate ops agree.
+ */
+#include <math.h>
+
+#include "backends/kernel/eval.h"
+#include "backends/kernel/math.h"
+
+typedef struct kb_val unary_fn(struct kb *k, struct kb_val x);
+typedef struct kb_val binary_fn(struct kb *k, struct kb_val a, struct kb_val b);
+
+static struct kb_val operand(struct eval *e, const struct ir_op *op, size_t i, const struct eval_point *p)
+{
+	struct kb_val v = eval_value(e, op->operands[i], p);
+	return p->vec < 0 ? v : kb_splat(e->k, v, e->lanes);
+}
+
+/* Rounds to a dtype that is narrower than the type it is computed in. */
+static struct kb_val narrow(struct eval *e, enum ir_dtype t, struct kb_val v)
+{
+	switch (t) {
+	case DT_F16: return kb_cvt(e->k, kb_cvt(e->k, v, KB_F16), KB_F32);
+	case DT_BF16: return kb_cvt(e->k, kb_cvt(e->k, v, KB_BF16), KB_F32);
+	case DT_I8: return kb_cvt(e->k, kb_cvt(e->k, v, KB_I8), KB_I32);
+	case DT_U8: return kb_cvt(e->k, kb_cvt(e->k, v, KB_U8), KB_I32);
+	case DT_F32:
+	case DT_F64:
+	case DT_I32:
+	case DT_I64:
+	case DT_BOOL: return v;
+	}
+	return v;
+}
+
+static struct kb_val as_f32(struct eval *e, const struct ir_op *op, struct kb_val x)
+{
+	if (kb_type_of(e->k, x).scalar == KB_F64) {
+		eval_unsupported(e, op, "this function of f64");
+		return kb_cvt(e->k, x, KB_F32);
+	}
+	return x;
+}
+
+/* Functions of math.c, by op. */
+static unary_fn *math_of(enum ir_opcode code)
+{
+	static unary_fn *const table[IR_N_OPS] = {
+	        [OP_exp] = math_exp,
+	        [OP_log] = math_log,
+	        [OP_rsqrt] = math_rsqrt,
+	        [OP_sin] = math_sin,
+	        [OP_cos] = math_cos,
+	        [OP_tanh] = math_tanh,
+	        [OP_erf] = math_erf,
+	        [OP_sigmoid] = math_sigmoid,
+	        [OP_relu] = math_relu,
+	        [OP_gelu] = math_gelu,
+	        [OP_gelu_tanh] = math_gelu_tanh,
+	        [OP_gelu_quick] = math_gelu_quick,
+	        [OP_silu] = math_silu,
+	};
+	return table[code];
+}
+
+static binary_fn *binary_of(enum ir_opcode code)
+{
+	static binary_fn *const table[IR_N_OPS] = {
+	        [OP_add] = kb_add,   [OP_sub] = kb_sub,   [OP_mul] = kb_mul,
+	        [OP_pow] = math_pow, [OP_min] = math_min, [OP_max] = math_max,
+	};
+	return table[code];
+}
+
+static int unary_of(enum ir_opcode code)
+{
+	switch ((int)code) {
+	case OP_neg: return KB_NEG;
+	case OP_abs: return KB_ABS;
+	case OP_sqrt: return KB_SQRT;
+	case OP_floor: return KB_FLOOR;
+	case OP_ceil: return KB_CEIL;
+	case OP_not: return KB_NOT;
+	}
+	return -1;
+}
+
+static enum kb_cmp compare_of(int kind)
+{
+	switch ((enum ir_word_cmp)kind) {
+	case CMP_lt: return KB_LT;
+	case CMP_le: return KB_LE;
+	case CMP_gt: return KB_GT;
+	case CMP_ge: return KB_GE;
+	case CMP_eq: return KB_EQ;
+	case CMP_ne: return KB_NE;
+	}
+	return KB_LT;
+}
+
+/* Floats become bytes by saturation, ints by wrapping. */
+static struct kb_val to_int(struct eval *e, enum ir_dtype t, struct kb_val x)
+{
+	enum kb_scalar from = kb_type_of(e->k, x).scalar;
+	if ((from == KB_F32 || from == KB_F64) && (t == DT_I8 || t == DT_U8))
+		x = kb_cvt(e->k, x, t == DT_I8 ? KB_I8 : KB_U8);
+	return kb_cvt(e->k, x, eval_scalar(t));
+}
+
+static struct kb_val cast(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	enum ir_dtype t = ((const struct attrs_cast *)op->attrs)->dtype;
+	struct kb_val x = operand(e, op, 0, p);
+	enum kb_scalar from = kb_type_of(e->k, x).scalar;
+	switch (ir_dtype_class(t)) {
+	case DTCLASS_FLOAT: return kb_cvt(e->k, x, eval_scalar(t));
+	case DTCLASS_INT: return to_int(e, t, x);
+	case DTCLASS_BOOL: return from == KB_BOOL ? x : kb_cmp(e->k, KB_NE, x, eval_const(e, p, from, 0));
+	}
+	return x;
+}
+
+/* c tanh(x / c) */
+static struct kb_val softcap(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	float c = (float)((const struct attrs_softcap *)op->attrs)->c;
+	struct kb_val x = as_f32(e, op, operand(e, op, 0, p)), limit = math_const(e->k, x, c);
+	return kb_mul(e->k, limit, math_tanh(e->k, kb_bin(e->k, KB_DIV, x, limit)));
+}
+
+/* x [B, S, ..]: 0 at rows s >= len[b]. */
+static struct kb_val mask_rows(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	struct eval_point at = {.rank = 1, .index = {p->index[0]}, .vec = p->vec == 0 ? 0 : -1};
+	struct kb_val x = operand(e, op, 0, p);
+	struct kb_val len = eval_value(e, op->operands[1], &at);
+	struct kb_val row = eval_index_i32(e, p, 1);
+	int lanes = kb_type_of(e->k, row).lanes;
+	struct kb_val seen = kb_cmp(e->k, KB_LT, row, kb_splat(e->k, len, lanes));
+	return kb_select(e->k, seen, x, eval_const(e, p, kb_type_of(e->k, x).scalar, 0));
+}
+
+static struct kb_val relu2(struct eval *e, struct kb_val x)
+{
+	struct kb_val y = math_relu(e->k, x);
+	return kb_mul(e->k, y, y);
+}
+
+static struct kb_val scale(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	struct kb_val x = operand(e, op, 0, p);
+	double f = ((const struct attrs_scale *)op->attrs)->f;
+	return kb_mul(e->k, x, eval_const(e, p, kb_type_of(e->k, x).scalar, f));
+}
+
+/* Ops with a form of their own. */
+static struct kb_val special(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	struct kb *k = e->k;
+	switch ((int)op->code) {
+	case OP_cast: return cast(e, op, p);
+	case OP_softcap: return softcap(e, op, p);
+	case OP_mask_rows: return mask_rows(e, op, p);
+	case OP_scale: return scale(e, op, p);
+	case OP_relu2: return relu2(e, as_f32(e, op, operand(e, op, 0, p)));
+	case OP_div: return kb_bin(k, KB_DIV, operand(e, op, 0, p), operand(e, op, 1, p));
+	case OP_and: return kb_bin(k, KB_AND, operand(e, op, 0, p), operand(e, op, 1, p));
+	case OP_or: return kb_bin(k, KB_OR, operand(e, op, 0, p), operand(e, op, 1, p));
+	case OP_cmp:
+		return kb_cmp(k, compare_of(((const struct attrs_cmp *)op->attrs)->kind),
+		              operand(e, op, 0, p), operand(e, op, 1, p));
+	case OP_where: return kb_select(k, operand(e, op, 0, p), operand(e, op, 1, p), operand(e, op, 2, p));
+	}
+	return eval_internal(e, op, "an elementwise op without lowering");
+}
+
+static struct kb_val plain(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	unary_fn *f = math_of(op->code);
+	binary_fn *g = binary_of(op->code);
+	int un = unary_of(op->code);
+	if (f)
+		return f(e->k, as_f32(e, op, operand(e, op, 0, p)));
+	if (un >= 0)
+		return kb_un(e->k, (enum kb_un)un, operand(e, op, 0, p));
+	if (g) {
+		struct kb_val a = operand(e, op, 0, p), b = operand(e, op, 1, p);
+		return g(e->k, op->code == OP_pow ? as_f32(e, op, a) : a,
+		         op->code == OP_pow ? as_f32(e, op, b) : b);
+	}
+	return special(e, op, p);
+}
+
+struct kb_val eval_elementwise(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	return narrow(e, ir_type_of(e->job->func, eval_result(op))->dtype, plain(e, op, p));
+}

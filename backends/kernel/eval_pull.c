@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The evaluator: one element of a reduction or contraction, by loops in a fixed
+ * order. Plain and correct for every shape; the templates are for speed.
+ */
+#include <math.h>
+
+#include "backends/kernel/eval.h"
+#include "backends/kernel/math.h"
+
+static const struct ir_type *type_of(const struct eval *e, struct ir_value v)
+{
+	return ir_type_of(e->job->func, v);
+}
+
+static struct kb_type var_type(struct eval *e, struct ir_value v, const struct eval_point *p)
+{
+	return KB_TYPE(eval_scalar(type_of(e, v)->dtype), p->vec < 0 ? 1 : e->lanes);
+}
+
+/* x at p in the lanes of `like`. */
+static struct kb_val lanes_value(struct eval *e, struct ir_value x, const struct eval_point *p,
+                                 const struct eval_point *like)
+{
+	struct kb_val v = eval_value(e, x, p);
+	return like->vec < 0 ? v : kb_splat(e->k, v, e->lanes);
+}
+
+/* --- masks -------------------------------------------------------------------------------------------------
+ */
+
+static struct kb_val of_sequence(struct eval *e, struct ir_value v, struct kb_val b)
+{
+	struct eval_point at = {.rank = 1, .index = {b}, .vec = -1};
+	return eval_value(e, v, &at);
+}
+
+struct kb_val eval_visible(struct eval *e, const struct eval_mask *m, struct kb_val b, struct kb_val i)
+{
+	struct kb *k = e->k;
+	struct kb_val limit = {0};
+	if (m->len.id)
+		limit = of_sequence(e, m->len, b);
+	if (!m->causal)
+		return limit;
+	struct kb_val diagonal = kb_add(k, kb_cvt(k, i, KB_I32), kb_i32(k, 1));
+	if (m->past.id)
+		diagonal = kb_add(k, diagonal, of_sequence(e, m->past, b));
+	return limit.id ? kb_min(k, limit, diagonal) : diagonal;
+}
+
+struct kb_val eval_masked(struct eval *e, const struct eval_point *p, struct kb_val limit, struct kb_val x)
+{
+	if (!limit.id)
+		return x;
+	struct kb_val j = eval_index_i32(e, p, p->rank - 1);
+	int lanes = kb_type_of(e->k, x).lanes;
+	struct kb_val seen = kb_cmp(e->k, KB_LT, kb_splat(e->k, j, lanes), kb_splat(e->k, limit, lanes));
+	return kb_select(e->k, seen, x, math_const(e->k, x, -HUGE_VALF));
+}
+
+/* x [B, .., S, T] */
+static struct kb_val mask(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	struct eval_mask m = {op->operands[1], op->operands[2],
+	                      ((const struct attrs_mask *)op->attrs)->mask == MASK_causal};
+	if (p->vec >= 0 && p->vec != p->rank - 1 && e->lanes > 1)
+		return eval_internal(e, op, "lanes across rows");
+	struct kb_val limit = eval_visible(e, &m, p->index[0], p->index[p->rank - 2]);
+	return eval_masked(e, p, limit, lanes_value(e, op->operands[0], p, p));
+}
+
+/* --- reductions
+ * ------------------------------------------------------------------------------------------------ */
+
+struct reduction {
+	struct eval *e;
+	const struct ir_op *op;
+	bool reduced[IR_RANK_MAX];
+	struct eval_point at; /* in x */
+	int rank;
+	struct kb_var sum;  /* in the lanes of the result */
+	struct kb_var wide; /* lanes along the last axis, when it is reduced by vectors */
+	int wide_lanes;     /* 1: not by vectors */
+};
+
+static struct kb_val combine(const struct reduction *r, struct kb_val a, struct kb_val b)
+{
+	switch ((int)r->op->code) {
+	case OP_reduce_max: return math_max(r->e->k, a, b);
+	case OP_reduce_min: return math_min(r->e->k, a, b);
+	}
+	return kb_add(r->e->k, a, b);
+}
+
+static double neutral(enum ir_opcode code)
+{
+	switch ((int)code) {
+	case OP_reduce_max: return -HUGE_VAL;
+	case OP_reduce_min: return HUGE_VAL;
+	}
+	return 0;
+}
+
+static void accumulate(struct reduction *r, struct kb_var to)
+{
+	struct kb *k = r->e->k;
+	size_t mark = eval_mark(r->e);
+	struct kb_val x = eval_value(r->e, r->op->operands[0], &r->at);
+	struct kb_val old = kb_get(k, to);
+	kb_set(k, to, combine(r, old, kb_splat(k, x, kb_type_of(k, old).lanes)));
+	eval_release(r->e, mark);
+}
+
+static void reduce_axis(struct reduction *r, int axis);
+
+/* The last axis: vectors, then what is left. */
+static void reduce_row(struct reduction *r, struct kb_val size)
+{
+	struct kb *k = r->e->k;
+	struct kb_val wide = kb_index(k, r->wide_lanes);
+	struct kb_val main = kb_mul(k, kb_bin(k, KB_DIV, size, wide), wide);
+	struct eval_width before = eval_width(r->e, r->wide_lanes, r->wide_lanes);
+	int axis = r->rank - 1;
+	r->at.vec = axis;
+	r->at.index[axis] = kb_loop(k, "i", kb_index(k, 0), main, r->wide_lanes, 0);
+	accumulate(r, r->wide);
+	kb_end_loop(k);
+	eval_width(r->e, before.lanes, before.valid);
+	r->at.vec = -1;
+	r->at.index[axis] = kb_loop(k, "i", main, size, 1, 0);
+	accumulate(r, r->sum);
+	kb_end_loop(k);
+}
+
+static void reduce_axis(struct reduction *r, int axis)
+{
+	struct kb *k = r->e->k;
+	while (axis < r->rank && !r->reduced[axis])
+		axis++;
+	if (axis == r->rank) {
+		accumulate(r, r->sum);
+		return;
+	}
+	struct kb_val size = eval_dim(r->e, type_of(r->e, r->op->operands[0])->dims[axis]);
+	if (axis == r->rank - 1 && r->wide_lanes > 1) {
+		reduce_row(r, size);
+		return;
+	}
+	r->at.index[axis] = kb_loop(k, "i", kb_index(k, 0), size, 1, 0);
+	reduce_axis(r, axis + 1);
+	kb_end_loop(k);
+}
+
+/* Places the indices of p on the axes of x that stay. */
+static void place_indices(struct reduction *r, const struct eval_point *p, bool keep)
+{
+	int from = 0;
+	r->at = (struct eval_point){.rank = r->rank, .vec = -1};
+	for (int i = 0; i < r->rank; i++) {
+		if (r->reduced[i]) {
+			from += keep;
+			continue;
+		}
+		r->at.index[i] = p->index[from];
+		if (p->vec == from)
+			r->at.vec = i;
+		from++;
+	}
+}
+
+/* The wide sum in lane order after the scalar one. */
+static struct kb_val finish(struct reduction *r)
+{
+	struct kb *k = r->e->k;
+	struct kb_val sum = kb_get(k, r->sum);
+	if (r->wide_lanes == 1)
+		return sum;
+	struct kb_val wide = kb_get(k, r->wide);
+	bool adds = neutral(r->op->code) == 0;
+	if (adds)
+		return combine(r, kb_reduce(k, KB_ADD, wide), sum);
+	for (int l = 0; l < r->wide_lanes; l++)
+		sum = combine(r, sum, kb_lane(k, wide, l));
+	return sum;
+}
+
+static struct kb_val divide_by_count(struct reduction *r, const struct eval_point *p, struct kb_val sum)
+{
+	struct kb *k = r->e->k;
+	const struct ir_type *x = type_of(r->e, r->op->operands[0]);
+	struct kb_val n = kb_index(k, 1);
+	for (int i = 0; i < r->rank; i++)
+		if (r->reduced[i])
+			n = kb_mul(k, n, eval_dim(r->e, x->dims[i]));
+	struct kb_type t = kb_type_of(k, sum);
+	(void)p;
+	return kb_bin(k, KB_DIV, sum, kb_splat(k, kb_cvt(k, n, t.scalar), t.lanes));
+}
+
+/* attrs_reduce_sum, _mean, _max and _min are the same. */
+static struct kb_val reduce(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	const struct attrs_reduce_sum *a = op->attrs;
+	struct reduction r = {.e = e, .op = op, .rank = type_of(e, op->operands[0])->rank, .wide_lanes = 1};
+	int native = kb_caps(e->k)->lanes;
+	for (size_t i = 0; i < a->axes.n; i++)
+		r.reduced[a->axes.items[i] < 0 ? a->axes.items[i] + r.rank : a->axes.items[i]] = true;
+	place_indices(&r, p, a->keep);
+	struct kb_type t = var_type(e, op->operands[0], p);
+	r.sum = kb_var(e->k, "sum", t, eval_const(e, p, t.scalar, neutral(op->code)));
+	bool scalar = p->vec < 0 || e->lanes == 1;
+	if (scalar && r.rank > 0 && r.reduced[r.rank - 1] &&
+	    eval_vectorizes(e, op->operands[0], r.rank - 1)) {
+		r.wide_lanes = native;
+		struct kb_val zero = kb_f32(e->k, (float)neutral(op->code));
+		r.wide = kb_var(e->k, "wide", KB_TYPE(t.scalar, native), kb_splat(e->k, zero, native));
+	}
+	size_t mark = eval_mark(e);
+	reduce_axis(&r, 0);
+	eval_release(e, mark);
+	struct kb_val sum = finish(&r);
+	return op->code == OP_reduce_mean ? divide_by_count(&r, p, sum) : sum;
+}
+
+/* Lowest index of the largest; the first best is NaN, so that any number beats it. */
+static struct kb_val argmax(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	struct kb *k = e->k;
+	struct reduction r = {.e = e, .op = op, .rank = type_of(e, op->operands[0])->rank};
+	int axis = (int)((const struct attrs_argmax *)op->attrs)->axis;
+	axis = axis < 0 ? axis + r.rank : axis;
+	r.reduced[axis] = true;
+	place_indices(&r, p, false);
+	struct kb_type t = var_type(e, op->operands[0], p);
+	struct kb_var best = kb_var(k, "best", t, eval_const(e, p, t.scalar, NAN));
+	struct kb_var where = kb_var(k, "where", KB_TYPE(KB_I32, t.lanes), eval_const(e, p, KB_I32, 0));
+	struct kb_val size = eval_dim(e, type_of(e, op->operands[0])->dims[axis]);
+	size_t mark = eval_mark(e);
+	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), size, 1, 0);
+	r.at.index[axis] = i;
+	struct kb_val x = lanes_value(e, op->operands[0], &r.at, p), old = kb_get(k, best);
+	struct kb_val first = kb_bin(k, KB_AND, kb_cmp(k, KB_NE, old, old), kb_cmp(k, KB_EQ, x, x));
+	struct kb_val better = kb_bin(k, KB_OR, first, kb_cmp(k, KB_GT, x, old));
+	kb_set(k, best, kb_select(k, better, x, old));
+	struct kb_val here = kb_splat(k, kb_cvt(k, i, KB_I32), t.lanes);
+	kb_set(k, where, kb_select(k, better, here, kb_get(k, where)));
+	kb_end_loop(k);
+	eval_release(e, mark);
+	return kb_get(k, where);
+}
+
+/* --- contractions
+ * --------------------------------------------------------------------------------------------------- */
+
+/* Sum over i < size of a at `at_a` times b at `at_b`, with i on the axes axis_a and axis_b. */
+struct dot {
+	struct ir_value a, b;
+	struct eval_point at_a, at_b;
+	int axis_a, axis_b;
+};
+
+static struct kb_val dot(struct eval *e, struct dot *d, struct kb_val size, const struct eval_point *p)
+{
+	struct kb *k = e->k;
+	struct kb_type t = var_type(e, d->a, p);
+	struct kb_var sum = kb_var(k, "sum", t, eval_const(e, p, t.scalar, 0));
+	eval_hoist(e, d->b, &d->at_b);
+	size_t mark = eval_mark(e);
+	struct kb_val i = kb_loop(k, "k", kb_index(k, 0), size, 1, 0);
+	d->at_a.index[d->axis_a] = i;
+	d->at_b.index[d->axis_b] = i;
+	struct kb_val a = lanes_value(e, d->a, &d->at_a, p), b = lanes_value(e, d->b, &d->at_b, p);
+	kb_set(k, sum, kb_fma(k, a, b, kb_get(k, sum)));
+	kb_end_loop(k);
+	eval_release(e, mark);
+	return kb_get(k, sum);
+}
+
+/* Lanes run along N or not at all. */
+static bool bad_lanes(struct eval *e, const struct eval_point *p)
+{
+	return p->vec >= 0 && p->vec != p->rank - 1 && e->lanes > 1;
+}
+
+static struct kb_val matmul(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	const struct attrs_matmul *at = op->attrs;
+	int r = p->rank;
+	struct dot d = {.a = op->operands[0], .b = op->operands[1]};
+	d.at_a = (struct eval_point){.rank = r, .vec = -1};
+	d.at_b = (struct eval_point){.rank = r, .vec = -1};
+	if (bad_lanes(e, p))
+		return eval_internal(e, op, "lanes across rows");
+	for (int i = 0; i < r - 2; i++)
+		d.at_a.index[i] = d.at_b.index[i] = p->index[i];
+	d.axis_a = at->ta ? r - 2 : r - 1;
+	d.axis_b = at->tb ? r - 1 : r - 2;
+	int m = at->ta ? r - 1 : r - 2, n = at->tb ? r - 2 : r - 1;
+	d.at_a.index[m] = p->index[r - 2];
+	d.at_b.index[n] = p->index[r - 1];
+	d.at_a.index[d.axis_a] = d.at_b.index[d.axis_b] = kb_index(e->k, 0);
+	d.at_b.vec = p->vec < 0 ? -1 : n;
+	return dot(e, &d, eval_dim(e, type_of(e, d.a)->dims[d.axis_a]), p);
+}
+
+/* x [.., K], w [N, K], b [N] */
+static struct kb_val linear(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	int r = p->rank;
+	struct kb_val n = p->index[r - 1], zero = kb_index(e->k, 0);
+	struct dot d = {.a = op->operands[0], .b = op->operands[1], .axis_a = r - 1, .axis_b = 1};
+	if (bad_lanes(e, p))
+		return eval_internal(e, op, "lanes across rows");
+	d.at_a = *p;
+	d.at_a.vec = -1;
+	d.at_a.index[r - 1] = zero;
+	d.at_b = (struct eval_point){.rank = 2, .index = {n, zero}, .vec = p->vec < 0 ? -1 : 0};
+	struct kb_val sum = dot(e, &d, eval_dim(e, type_of(e, d.b)->dims[1]), p);
+	if (!op->operands[2].id)
+		return sum;
+	struct eval_point at = {.rank = 1, .index = {n}, .vec = p->vec < 0 ? -1 : 0};
+	return kb_add(e->k, sum, lanes_value(e, op->operands[2], &at, p));
+}
+
+struct kb_val eval_pull(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	switch ((int)op->code) {
+	case OP_mask: return mask(e, op, p);
+	case OP_reduce_sum:
+	case OP_reduce_mean:
+	case OP_reduce_max:
+	case OP_reduce_min: return reduce(e, op, p);
+	case OP_argmax: return argmax(e, op, p);
+	case OP_matmul: return matmul(e, op, p);
+	case OP_linear: return linear(e, op, p);
+	}
+	return eval_internal(e, op, "an op that cannot be computed by element stands here");
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a group to its template. The kind is the schedule's choice, the root op
+ * says what there is to compute; what has no fast template goes to the plain one.
+ */
+#include "backends/kernel/group.h"
+
+#include "backends/kernel/attention.h"
+#include "backends/kernel/rowwise.h"
+#include "backends/kernel/templates.h"
+
+static void comment_types(const struct kernel *g)
+{
+	struct buf text;
+	const struct ir_func *f = g->job->func;
+	const struct ir_op *op = g->root;
+	buf_init(&text);
+	buf_printf(&text, "%s %s", ir_word(WORDS_GROUP, g->attrs->kind), ir_op_desc(op->code)->name);
+	for (size_t i = 0; i < op->n_operands; i++) {
+		if (!op->operands[i].id)
+			continue;
+		buf_char(&text, ' ');
+		ir_type_print(&text, g->job->module->dims, ir_type_of(f, op->operands[i]));
+	}
+	buf_str(&text, " ->");
+	for (size_t i = 0; i < g->job->group->n_results; i++) {
+		buf_char(&text, ' ');
+		ir_type_print(&text, g->job->module->dims, ir_type_of(f, g->job->group->results[i]));
+	}
+	kb_comment(g->k, "%s", text.data);
+	buf_destroy(&text);
+}
+
+static bool is_row_op(enum ir_opcode code)
+{
+	return code == OP_mask || code == OP_softmax || code == OP_log_softmax || code == OP_masked_softmax ||
+	       code == OP_layer_norm || code == OP_rms_norm;
+}
+
+enum tfmc_status kernel_emit_group(const struct kernel_job *job)
+{
+	struct eval e;
+	const struct attrs_group *attrs = job->group->attrs;
+	const struct ir_region *r = job->group->region;
+	struct kernel g = {.e = &e, .k = job->k, .job = job, .attrs = attrs};
+	if (attrs->root < 0 || (size_t)attrs->root >= r->n_ops) {
+		diag_error(job->cx, job->group->loc.at, DIAG_INTERNAL, "kernel: a group without root");
+		return TFMC_INTERNAL;
+	}
+	g.root = r->ops[attrs->root];
+	comment_types(&g);
+	if (attrs->kind == GROUP_attention && g.root->code == OP_attention)
+		return kernel_attention(job);
+	if (is_row_op(g.root->code) && (attrs->kind == GROUP_rowwise || g.root->code != OP_mask))
+		return rowwise_emit(job);
+	TFMC_TRY(eval_begin(&e, job));
+	TFMC_TRY(eval_outputs(&e, &g.out));
+	if (attrs->kind != GROUP_linear || g.root->code != OP_linear || !kernel_linear(&g))
+		kernel_loops(&g);
+	return eval_status(&e);
+}
