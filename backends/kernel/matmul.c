@@ -6,6 +6,7 @@
  * go through lower ones; the results do not depend on which.
  */
 #include "backends/kernel/matmul_internal.h"
+#include "ir/support/compiler.h"
 
 /* Operands of OP_linear. */
 enum { X, W, BIAS };
@@ -16,8 +17,7 @@ static const int low_heights[] = {8, 4, 2, 1};
 
 #define TASKS_PER_WORKER 4 /* at least, where there are rows enough */
 
-/* --- the group -------------------------------------------------------------------------------------------
- */
+/* --- the group --------------------------------------------------------------------------------------- */
 
 static bool bind_operands(struct linear *l)
 {
@@ -49,30 +49,16 @@ static bool find_sizes(struct linear *l)
 	return true;
 }
 
-/* Ops that cost so much that they are emitted once, not for every accumulator. */
-static bool is_long(enum ir_opcode code)
-{
-	static const bool table[IR_N_OPS] = {
-	        [OP_exp] = true,        [OP_log] = true,  [OP_sin] = true,  [OP_cos] = true,
-	        [OP_tanh] = true,       [OP_erf] = true,  [OP_gelu] = true, [OP_gelu_tanh] = true,
-	        [OP_gelu_quick] = true, [OP_silu] = true, [OP_pow] = true,  [OP_sigmoid] = true,
-	        [OP_softcap] = true,
-	};
-	return table[code];
-}
-
 #define SHORT_OPS_MAX 6
 
-static bool wants_stage(const struct linear *l)
+/* Long programs are emitted once, not for every accumulator. */
+static bool wants_stage(const struct kernel *g)
 {
-	const struct ir_region *r = l->job->group->region;
+	const struct ir_region *r = g->job->group->region;
 	size_t n = 0;
-	for (size_t i = (size_t)l->schedule->root + 1; i < r->n_ops; i++) {
-		if (is_long(r->ops[i]->code))
-			return true;
+	for (size_t i = (size_t)g->attrs->root + 1; i < r->n_ops; i++)
 		n += ir_op_has(r->ops[i]->code, TRAIT_ELEMENTWISE);
-	}
-	return n > SHORT_OPS_MAX;
+	return n > SHORT_OPS_MAX || kernel_has_functions(g);
 }
 
 static bool choose_schedule(struct linear *l)
@@ -88,14 +74,10 @@ static bool choose_schedule(struct linear *l)
 	l->lanes = (int)lanes;
 	l->mr = (int)mr;
 	l->nr = (int)(nr / MATMUL_PANEL);
-	l->is_staged = wants_stage(l);
-	if (l->is_staged)
-		l->stage = kb_local(l->k, "stage", KB_F32, mr * MATMUL_STRIP * MATMUL_PANEL);
 	return true;
 }
 
-/* --- tiles -----------------------------------------------------------------------------------------------
- */
+/* --- tiles ------------------------------------------------------------------------------------------- */
 
 /* Heights of tiles that can occur, decreasing; gives how many. */
 static int choose_heights(const struct linear *l, int *height)
@@ -186,8 +168,7 @@ static void emit_strip(struct linear *l, struct kb_val first)
 	kb_end_forever(k);
 }
 
-/* --- the division of work --------------------------------------------------------------------------------
- */
+/* --- the division of work ---------------------------------------------------------------------------- */
 
 struct division {
 	struct kb_val unit;   /* panels of a group of columns */
@@ -253,6 +234,9 @@ bool kernel_linear(struct kernel *g)
 	l.out = &g->out.items[0];
 	if (!find_sizes(&l) || !choose_schedule(&l))
 		return false;
+	l.is_staged = wants_stage(g);
+	if (l.is_staged)
+		l.stage = kb_local(l.k, "stage", KB_F32, (int64_t)l.mr * MATMUL_STRIP * MATMUL_PANEL);
 	if (l.panels > 0 && l.rows_hi > 0)
 		emit_blocks(&l);
 	return true;

@@ -16,7 +16,7 @@ struct accumulators {
 	struct kb_var sum[MATMUL_ACC_MAX]; /* [rows, vectors] */
 };
 
-/* --- points --------------------------------------------------------------------------------------------- */
+/* --- points ------------------------------------------------------------------------------------------ */
 
 struct eval_point matmul_point(struct linear *l, struct kb_val row, struct kb_val column)
 {
@@ -37,8 +37,7 @@ void matmul_finish(struct linear *l, const struct eval_point *p, struct kb_val p
 	eval_output_at(l->eval, l->out, p);
 }
 
-/* --- the K loop ------------------------------------------------------------------------------------------
- */
+/* --- the K loop -------------------------------------------------------------------------------------- */
 
 /* Element offset of a row of x in its tensor. */
 static struct kb_val x_offset(struct linear *l, const struct eval_point *p)
@@ -94,8 +93,7 @@ static void step(struct linear *l, struct accumulators *a, struct kb_val at)
 	}
 }
 
-/* --- what follows ----------------------------------------------------------------------------------------
- */
+/* --- what follows ------------------------------------------------------------------------------------ */
 
 /* Columns of vector n that exist when the tile's last panel has `last` columns. */
 static int valid_lanes(const struct linear *l, const struct accumulators *a, int n, int last)
@@ -186,8 +184,7 @@ void matmul_tile(struct linear *l, const struct tile *t)
 		finish(l, &a);
 }
 
-/* --- the staged epilogue -----------------------------------------------------------------------------------
- */
+/* --- the staged epilogue ----------------------------------------------------------------------------- */
 
 static void staged_vector(struct linear *l, struct eval_point p, struct kb_val row, struct kb_val column,
                           int valid)

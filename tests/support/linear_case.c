@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Emits and runs linear groups, see linear_case.h. The kernel is called with one
+ * array of words: the parameters, the result, then B and S.
+ */
+#include "tests/support/linear_case.h"
+
+#include <check.h>
+#include <math.h>
+#include <string.h>
+
+#include "backends/kernel/kb_interp.h"
+#include "backends/kernel/templates.h"
+#include "backends/llvm/llvm.h"
+#include "ir/interp/interp.h"
+#include "ir/view.h"
+#include "tests/support/rng.h"
+
+enum { WORD_OUT = LINEAR_PARAMS_MAX, WORD_DIMS, N_WORDS = WORD_DIMS + 2 };
+
+typedef void kernel_function(void *const *words, int64_t worker, int64_t n_workers);
+
+/* --- the kernel -------------------------------------------------------------------------------------- */
+
+struct binding {
+	const struct linear_case *c;
+	const struct ir_op *group;
+	struct kb_val words, dims[2];
+};
+
+static struct kb_size bind_dim(void *user, struct kb *k, const struct ir_dim *d)
+{
+	const struct binding *b = user;
+	struct kb_size size = {.v = kb_index(k, 0)};
+	for (size_t i = 0; i < d->n_terms; i++) {
+		struct kb_val product = kb_index(k, d->terms[i].coeff);
+		for (size_t a = 0; a < d->terms[i].n_atoms; a++)
+			product = kb_mul(k, product, b->dims[d->terms[i].atoms[a]->sym]);
+		size.v = kb_add(k, size.v, product);
+	}
+	size.is_const = ir_dim_is_const(d, &size.c);
+	return size;
+}
+
+static int param_of(const struct linear_case *c, struct ir_value v)
+{
+	for (size_t i = 0; i < c->f->n_params; i++)
+		if (ir_same(c->f->params[i].value, v))
+			return (int)i;
+	return -1;
+}
+
+static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_tensor *out)
+{
+	const struct binding *b = user;
+	struct ir_view view;
+	if (!ir_view_resolve(b->c->tir.m, b->c->f, v, &view))
+		return false;
+	int param = param_of(b->c, view.base);
+	bool is_w = param >= 0 && strcmp(b->c->f->params[param].name, "w") == 0;
+	*out = (struct kb_tensor){.dtype = ir_type_of(b->c->f, v)->dtype, .rank = view.rank};
+	out->encoding = is_w ? ENC_PANEL16 : ENC_ROW;
+	struct kb_val word = kb_index(k, param >= 0 ? param : WORD_OUT);
+	struct kb_val skip = kb_mul(k, bind_dim(user, k, view.offset).v, kb_index(k, 4));
+	out->ptr = kb_ptr_add(k, kb_load(k, KB_PTR_T, b->words, word, 0, 0), skip, 0);
+	for (int i = 0; i < view.rank; i++) {
+		out->size[i] = bind_dim(user, k, view.size[i]);
+		out->stride[i] = bind_dim(user, k, view.stride[i]);
+	}
+	return true;
+}
+
+static bool bind_result(void *user, struct kb *k, size_t i, struct kb_tensor *out)
+{
+	const struct binding *b = user;
+	return bind_tensor(user, k, b->group->results[i], out);
+}
+
+static struct kb_val bind_index(void *user, struct kb *k, struct ir_value v)
+{
+	(void)user;
+	(void)k;
+	(void)v;
+	return (struct kb_val){0};
+}
+
+static const struct ir_op *group_of(const struct linear_case *c)
+{
+	for (size_t i = 0; i < c->f->body->n_ops; i++)
+		if (c->f->body->ops[i]->code == OP_group)
+			return c->f->body->ops[i];
+	return NULL;
+}
+
+static void emit_group(struct linear_case *c, const struct kernel_job *job)
+{
+	struct eval e;
+	const struct attrs_group *attrs = job->group->attrs;
+	struct kernel g = {.e = &e,
+	                   .k = job->k,
+	                   .job = job,
+	                   .attrs = attrs,
+	                   .root = job->group->region->ops[attrs->root]};
+	ck_assert_int_eq(eval_begin(&e, job), TFMC_OK);
+	ck_assert_int_eq(eval_outputs(&e, &g.out), TFMC_OK);
+	ck_assert(kernel_linear(&g));
+	ck_assert_msg(eval_status(&e) == TFMC_OK, "%s", c->tir.log.data);
+}
+
+static void emit_kernel(struct linear_case *c, const struct target *target)
+{
+	c->caps = (struct kb_caps){target->lanes, target->registers, target->has_fma};
+	c->kernels = kb_module_create(&c->arena, &c->caps);
+	struct kb *k = kb_begin(c->kernels, "linear", KB_EXPORTED, KB_VOID);
+	struct binding b = {.c = c, .group = group_of(c), .words = kb_param(k, "words", KB_PTR_T, 0)};
+	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
+	struct kb_val n_workers = kb_param(k, "n_workers", KB_INDEX_T, 0);
+	for (int i = 0; i < 2; i++)
+		b.dims[i] = kb_load(k, KB_INDEX_T, b.words, kb_index(k, WORD_DIMS + i), 0, 0);
+	struct kernel_binding bind = {.tensor = bind_tensor,
+	                              .result = bind_result,
+	                              .dim = bind_dim,
+	                              .index = bind_index,
+	                              .user = &b};
+	struct kernel_job job = {.k = k,
+	                         .module = c->tir.m,
+	                         .func = c->f,
+	                         .group = b.group,
+	                         .target = target,
+	                         .bind = &bind,
+	                         .worker = worker,
+	                         .n_workers = n_workers,
+	                         .scratch = kb_null(k),
+	                         .cx = &c->tir.cx,
+	                         .arena = &c->arena};
+	emit_group(c, &job);
+	kb_return(k, (struct kb_val){0});
+	kb_end(k);
+	ck_assert_msg(kb_verify(c->kernels, &c->tir.cx) == TFMC_OK, "%s", c->tir.log.data);
+}
+
+static void compile_kernel(struct linear_case *c, const struct target *target)
+{
+	struct llvm_options options = {.target = target, .opt_level = 2};
+	struct buf object;
+	buf_init(&object);
+	struct llvm_output out = {.object = &object};
+	enum tfmc_status status = llvm_compile(&c->tir.cx, c->kernels, "m", &options, &out);
+	ck_assert_msg(status == TFMC_OK, "%s", c->tir.log.data);
+	ck_assert_msg(backend_jit_load(&c->tir.cx, &object, &c->jit) == TFMC_OK, "%s", c->tir.log.data);
+	buf_destroy(&object);
+}
+
+void linear_case_init(struct linear_case *c, const char *text, const char *target)
+{
+	*c = (struct linear_case){0};
+	const struct target *t = target_find(target);
+	ck_assert_ptr_nonnull(t);
+	tir_init(&c->tir);
+	arena_init(&c->arena);
+	tir_load(&c->tir, text);
+	c->f = c->tir.m->funcs.items[0];
+	emit_kernel(c, t);
+	if (target_runs_here(t))
+		compile_kernel(c, t);
+}
+
+void linear_case_destroy(struct linear_case *c)
+{
+	backend_jit_destroy(c->jit);
+	arena_destroy(&c->arena);
+	tir_destroy(&c->tir);
+}
+
+/* --- calls ------------------------------------------------------------------------------------------- */
+
+static int64_t count_of(const struct linear_case *c, const int64_t *dims, struct ir_value v)
+{
+	int64_t n = 0;
+	const struct ir_type *t = ir_type_of(c->f, v);
+	ck_assert(ir_dim_eval(ir_type_count(c->tir.m->dims, t), dims, &n));
+	return n;
+}
+
+static void *aligned(struct linear_case *c, int64_t elements)
+{
+	char *p = arena_alloc(&c->arena, (size_t)elements * 4 + 128);
+	ck_assert_ptr_nonnull(p);
+	return p + (-(uintptr_t)p & 63);
+}
+
+static void fill_param(struct linear_case *c, struct linear_call *call, size_t i)
+{
+	struct rng rng = rng_seed(i + 77);
+	bool is_int = ir_type_of(c->f, c->f->params[i].value)->dtype == DT_I32;
+	call->count[i] = count_of(c, call->dims, c->f->params[i].value);
+	call->param[i] = aligned(c, call->count[i]);
+	for (int64_t n = 0; n < call->count[i]; n++) {
+		if (is_int)
+			((int32_t *)call->param[i])[n] = (int32_t)rng_between(&rng, 0, call->dims[1]);
+		else
+			((float *)call->param[i])[n] = (float)rng_real(&rng, -1, 1);
+	}
+}
+
+/* [ceil(N/16)][K][16], zero padded. */
+static void pack(struct linear_case *c, struct linear_call *call, size_t i)
+{
+	const struct ir_type *t = ir_type_of(c->f, c->f->params[i].value);
+	const float *w = call->param[i];
+	int64_t n, depth;
+	ck_assert(ir_dim_is_const(t->dims[0], &n) && ir_dim_is_const(t->dims[1], &depth));
+	int64_t panels = (n + 15) / 16;
+	float *out = aligned(c, panels * depth * 16);
+	for (int64_t at = 0; at < panels * depth * 16; at++) {
+		int64_t row = at / (depth * 16) * 16 + at % 16, k = at / 16 % depth;
+		out[at] = row < n ? w[row * depth + k] : 0;
+	}
+	call->packed = out;
+	call->packed_bytes = (size_t)(panels * depth * 16) * 4;
+}
+
+void linear_call_init(struct linear_case *c, struct linear_call *call, int64_t b, int64_t s)
+{
+	const struct ir_op *ret = c->f->body->ops[c->f->body->n_ops - 1];
+	*call = (struct linear_call){.dims = {b, s}};
+	ck_assert_uint_le(c->f->n_params, LINEAR_PARAMS_MAX);
+	for (size_t i = 0; i < c->f->n_params; i++) {
+		fill_param(c, call, i);
+		if (strcmp(c->f->params[i].name, "w") == 0)
+			pack(c, call, i);
+	}
+	call->n_out = count_of(c, call->dims, ret->operands[0]);
+	call->out = aligned(c, call->n_out);
+}
+
+static void **words_of(struct linear_case *c, struct linear_call *call)
+{
+	void **words = ARENA_ARRAY(&c->arena, void *, N_WORDS);
+	memset(call->out, 0xff, (size_t)call->n_out * 4);
+	for (size_t i = 0; i < c->f->n_params; i++) {
+		bool is_w = call->packed && strcmp(c->f->params[i].name, "w") == 0;
+		words[i] = is_w ? call->packed : call->param[i];
+	}
+	words[WORD_OUT] = call->out;
+	memcpy(words + WORD_DIMS, call->dims, sizeof(call->dims));
+	return words;
+}
+
+void linear_run(struct linear_case *c, struct linear_call *call, int64_t n_workers)
+{
+	if (!c->jit) {
+		linear_run_checked(c, call, n_workers);
+		return;
+	}
+	void **words = words_of(c, call);
+	void *at = backend_jit_symbol(c->jit, "linear");
+	kernel_function *linear;
+	memcpy(&linear, &at, sizeof(at));
+	for (int64_t w = 0; w < n_workers; w++)
+		linear(words, w, n_workers);
+}
+
+void linear_run_checked(struct linear_case *c, struct linear_call *call, int64_t n_workers)
+{
+	void **words = words_of(c, call);
+	struct kb_range ranges[LINEAR_PARAMS_MAX + 2] = {{words, N_WORDS * sizeof(void *), false},
+	                                                 {call->out, (size_t)call->n_out * 4, true}};
+	struct kb_interp in = {.module = c->kernels, .ranges = ranges, .n_ranges = 2};
+	for (size_t i = 0; i < c->f->n_params; i++) {
+		size_t bytes = words[i] == call->packed ? call->packed_bytes : (size_t)call->count[i] * 4;
+		ranges[in.n_ranges++] = (struct kb_range){words[i], bytes, false};
+	}
+	for (int64_t w = 0; w < n_workers; w++) {
+		const union kb_cell args[] = {{.p = words}, {.i = w}, {.i = n_workers}};
+		ck_assert_msg(kb_interp_call(&in, "linear", args, 3, NULL), "%s", in.error);
+	}
+}
+
+/* --- the reference ----------------------------------------------------------------------------------- */
+
+void linear_expect(struct linear_case *c, const struct linear_call *call, double tolerance)
+{
+	struct interp_tensor in[LINEAR_PARAMS_MAX], out;
+	struct arena a;
+	arena_init(&a);
+	for (size_t i = 0; i < c->f->n_params; i++) {
+		const struct ir_type *t = ir_type_of(c->f, c->f->params[i].value);
+		ck_assert(interp_tensor_make(&a, t, call->dims, &in[i]));
+		interp_from_bytes(&in[i], call->param[i]);
+	}
+	struct interp_args args = {.dims = call->dims, .inputs = in, .outputs = &out, .arena = &a};
+	enum tfmc_status status = interp_run(&c->tir.cx, c->tir.m, c->f, &args);
+	ck_assert_msg(status == TFMC_OK, "%s", c->tir.log.data);
+	ck_assert_int_eq(interp_count(&out), call->n_out);
+	for (int64_t i = 0; i < call->n_out; i++) {
+		double e = out.data[i], got = (double)call->out[i];
+		ck_assert_msg(fabs(e - got) <= tolerance, "B %d S %d: element %d is %.9g, expected %.9g",
+		              (int)call->dims[0], (int)call->dims[1], (int)i, got, e);
+	}
+	arena_destroy(&a);
+}

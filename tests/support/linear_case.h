@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A function with one linear group, read from text, emitted once for all B and S
+ * and run as machine code or by the kernel interpreter (every access checked).
+ * Parameters are the tensors; the one named w is what the kernel reads packed.
+ */
+#ifndef TFMC_TESTS_SUPPORT_LINEAR_CASE_H
+#define TFMC_TESTS_SUPPORT_LINEAR_CASE_H
+
+#include "backends/backend.h"
+#include "backends/kernel/kb.h"
+#include "ir/target/target.h"
+#include "tests/support/tir.h"
+
+#define LINEAR_PARAMS_MAX 8
+
+struct linear_case {
+	struct tir tir;
+	struct arena arena;
+	const struct ir_func *f;
+	struct kb_caps caps;
+	struct kb_module *kernels;
+	struct backend_jit *jit; /* NULL: this machine cannot run the target */
+};
+
+/* Tensors of one call as bytes, filled with seeded numbers (i32: in [0, S]). */
+struct linear_call {
+	int64_t dims[2]; /* B, S */
+	void *param[LINEAR_PARAMS_MAX];
+	int64_t count[LINEAR_PARAMS_MAX]; /* elements */
+	void *packed;                     /* w as the kernel reads it */
+	size_t packed_bytes;
+	float *out;
+	int64_t n_out;
+};
+
+/* Dims of the text are B and S, in this order. */
+void linear_case_init(struct linear_case *c, const char *text, const char *target);
+void linear_case_destroy(struct linear_case *c);
+void linear_call_init(struct linear_case *c, struct linear_call *call, int64_t b, int64_t s);
+/* Computes call->out by machine code when there is any, else by the kernel interpreter. */
+void linear_run(struct linear_case *c, struct linear_call *call, int64_t n_workers);
+void linear_run_checked(struct linear_case *c, struct linear_call *call, int64_t n_workers);
+/* call->out against the IR interpreter: |difference| <= tolerance. */
+void linear_expect(struct linear_case *c, const struct linear_call *call, double tolerance);
+
+#endif

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The matmul template against sums in double precision and the IR interpreter on
+ * odd shapes, and its promise: an element has the same bits for every number of
+ * rows beside it, every schedule and every number of workers.
+ */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/support/compiler.h"
+#include "tests/support/linear_case.h"
+#include "tests/support/rng.h"
+
+static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};
+
+#define HEAD "module \"m\" stage=groups dim B in [0,8] dim S in [0,128] "
+
+/* B and S of every number of rows that is tried. */
+static const int64_t shapes[][2] = {{1, 1}, {1, 2},  {3, 1},  {1, 5},  {1, 13}, {2, 7},  {3, 5},
+                                    {1, 0}, {1, 29}, {1, 31}, {4, 16}, {1, 67}, {7, 18}, {2, 8}};
+
+/* --- the product ------------------------------------------------------------------------------------- */
+
+static void format_plain(struct buf *text, int64_t depth, int64_t columns, const char *attrs)
+{
+	long long k = (long long)depth, n = (long long)columns;
+	buf_printf(text,
+	           HEAD "func @f(%%x: f32[B,S,%lld], %%w: f32[%lld,%lld], %%b: f32[%lld]) -> (y: "
+	                "f32[B,S,%lld]) { %%y = group linear %s { root %%h = linear %%x, %%w, %%b : "
+	                "f32[B,S,%lld] yield %%h } : f32[B,S,%lld] return %%y }",
+	           k, n, k, n, n, attrs, n, n);
+}
+
+/* |error| <= 2 K 2^-24 sum |x| |w|, and the rounding of the bias. */
+static void expect_product(const struct linear_call *call, int64_t depth, int64_t columns)
+{
+	const float *x = call->param[0], *w = call->param[1], *b = call->param[2];
+	for (int64_t i = 0; i < call->n_out; i++) {
+		const float *xr = x + i / columns * depth, *wr = w + i % columns * depth;
+		double sum = 0, size = 0;
+		for (int64_t k = 0; k < depth; k++) {
+			sum += (double)xr[k] * (double)wr[k];
+			size += fabs((double)xr[k] * (double)wr[k]);
+		}
+		sum += (double)b[i % columns];
+		double bound = 2 * (double)depth * 0x1p-24 * size + fabs(sum) * 0x1p-23 + 0x1p-40;
+		ck_assert_msg(fabs(sum - (double)call->out[i]) <= bound,
+		              "K %d N %d rows %d: element %d is %.9g, expected %.9g", (int)depth,
+		              (int)columns, (int)(call->n_out / columns), (int)i, (double)call->out[i], sum);
+	}
+}
+
+static void expect_bits(const struct linear_call *call, const float *expected, const char *what)
+{
+	for (int64_t i = 0; i < call->n_out; i++)
+		ck_assert_msg(memcmp(&call->out[i], &expected[i], 4) == 0, "%s: B %d S %d: element %d", what,
+		              (int)call->dims[0], (int)call->dims[1], (int)i);
+}
+
+/* All shapes; rows are the same in each, so their bits must be, too. */
+static void check_product(int64_t depth, int64_t columns, const char *attrs, const char *target)
+{
+	struct linear_case c;
+	struct buf text;
+	struct linear_call most, call;
+	buf_init(&text);
+	format_plain(&text, depth, columns, attrs);
+	linear_case_init(&c, text.data, target);
+	linear_call_init(&c, &most, 8, 128);
+	linear_run(&c, &most, 1);
+	expect_product(&most, depth, columns);
+	for (size_t i = 0; i < TFMC_COUNT(shapes); i++) {
+		linear_call_init(&c, &call, shapes[i][0], shapes[i][1]);
+		for (int64_t workers = 1; workers <= 3; workers++) {
+			linear_run(&c, &call, workers);
+			expect_bits(&call, most.out, "workers");
+		}
+	}
+	linear_case_destroy(&c);
+	buf_destroy(&text);
+}
+
+START_TEST(test_products)
+{
+	static const int64_t depths[] = {1, 3, 16, 20, 33, 96, 257};
+	static const int64_t widths[] = {1, 5, 15, 16, 17, 31, 32, 33, 48, 96, 101};
+	struct rng rng = rng_seed(5);
+	for (size_t i = 0; i < 2 * TFMC_COUNT(widths); i++) {
+		int64_t depth = depths[rng_below(&rng, (int64_t)TFMC_COUNT(depths))];
+		check_product(depth, widths[i % TFMC_COUNT(widths)], "", targets[_i]);
+	}
+}
+END_TEST
+
+START_TEST(test_schedules)
+{
+	static const char *const attrs[] = {"{mr=1 nr=16}", "{mr=4 nr=32 lanes=8}", "{mr=3 nr=48 lanes=16}",
+	                                    "{mr=6 nr=64 lanes=16}", "{mr=2 nr=16 lanes=1}"};
+	for (size_t i = 0; i < TFMC_COUNT(attrs); i++)
+		check_product(19, 85, attrs[i], targets[_i]);
+}
+END_TEST
+
+/* --- other forms ------------------------------------------------------------------------------------- */
+
+struct form {
+	const char *name, *text;
+	double tolerance;
+};
+
+#define XWB  "%x: f32[B,S,20], %w: f32[37,20], %b: f32[37]"
+#define ROOT "root %h = linear %x, %w, %b : f32[B,S,37] "
+
+static const struct form forms[] = {
+        {"no bias",
+         "func @f(%x: f32[B,S,20], %w: f32[37,20]) -> (y: f32[B,S,37]) { %y = group linear { root %h "
+         "= linear %x, %w : f32[B,S,37] yield %h } : f32[B,S,37] return %y }",
+         1e-5},
+        {"residual",
+         "func @f(" XWB ", %r: f32[B,S,37]) -> (y: f32[B,S,37]) { %y = group linear {" ROOT
+         "post %s = scale %h {f=0.5} : f32[B,S,37] post %a = add %r, %s : f32[B,S,37] "
+         "post %z = relu %a : f32[B,S,37] yield %z } : f32[B,S,37] return %y }",
+         1e-5},
+        {"turned residual",
+         "func @f(" XWB ", %r: f32[S,37,B]) -> (y: f32[B,S,37]) { "
+         "%t = transpose %r {perm=[2,0,1]} : f32[B,S,37] %y = group linear {" ROOT
+         "post %a = add %h, %t : f32[B,S,37] yield %a } : f32[B,S,37] return %y }",
+         1e-5},
+        {"mask",
+         "func @f(" XWB ", %len: i32[B]) -> (y: f32[B,S,37]) { %y = group linear {" ROOT
+         "post %a = mask_rows %h, %len : f32[B,S,37] yield %a } : f32[B,S,37] return %y }",
+         1e-5},
+        {"gelu",
+         "func @f(" XWB ") -> (y: f32[B,S,37]) { %y = group linear {" ROOT
+         "post %a = gelu %h : f32[B,S,37] yield %a } : f32[B,S,37] return %y }",
+         1e-5},
+        {"tanh and residual",
+         "func @f(" XWB ", %r: f32[B,S,37], %len: i32[B]) -> (y: f32[B,S,37]) { %y = group linear {" ROOT
+         "post %a = tanh %h : f32[B,S,37] post %c = add %a, %r : f32[B,S,37] "
+         "post %d = mask_rows %c, %len : f32[B,S,37] yield %d } : f32[B,S,37] return %y }",
+         1e-5},
+        {"sliced x",
+         "func @f(%x: f32[B,S,60], %w: f32[37,20], %b: f32[37]) -> (y: f32[B,S,37]) { "
+         "%v = slice %x {axis=2 begin=21 size=20} : f32[B,S,20] %y = group linear { root %h = linear %v, %w, "
+         "%b : f32[B,S,37] yield %h } : f32[B,S,37] return %y }",
+         1e-5},
+        {"rows of x apart",
+         "func @f(%x: f32[S,B,20], %w: f32[37,20], %b: f32[37]) -> (y: f32[B,S,37]) { "
+         "%v = transpose %x {perm=[1,0,2]} : f32[B,S,20] %y = group linear { root %h = linear %v, %w, "
+         "%b : f32[B,S,37] yield %h } : f32[B,S,37] return %y }",
+         1e-5},
+        {"turned x",
+         "func @f(%x: f32[20,B,S], %w: f32[37,20], %b: f32[37]) -> (y: f32[B,S,37]) { "
+         "%v = transpose %x {perm=[1,2,0]} : f32[B,S,20] %y = group linear { root %h = linear %v, %w, "
+         "%b : f32[B,S,37] yield %h } : f32[B,S,37] return %y }",
+         1e-5},
+        {"one vector",
+         "func @f(%x: f32[20], %w: f32[37,20], %b: f32[37]) -> (y: f32[37]) { %y = group linear { "
+         "root %h = linear %x, %w, %b : f32[37] yield %h } : f32[37] return %y }",
+         1e-5},
+        {"stored turned",
+         "func @f(%x: f32[B,S,20], %w: f32[37,20], %b: f32[37]) -> (y: f32[S,37,B]) { %y = group linear "
+         "{" ROOT "post %t = transpose %h {perm=[1,2,0]} : f32[S,37,B] yield %t } : f32[S,37,B] return %y }",
+         1e-5},
+        {"stored flat",
+         "func @f(" XWB ") -> (y: f32[B*S,37]) { %y = group linear {" ROOT
+         "post %t = reshape %h {dims=[B*S,37]} : f32[B*S,37] yield %t } : f32[B*S,37] return %y }",
+         1e-5},
+        {"fixed rows",
+         "func @f(%x: f32[29,20], %w: f32[37,20], %b: f32[37]) -> (y: f32[29,37]) { %y = group linear { "
+         "root %h = linear %x, %w, %b : f32[29,37] post %a = sigmoid %h : f32[29,37] yield %a } : f32[29,37] "
+         "return %y }",
+         1e-5},
+};
+
+static void check_form(const struct form *f, const char *target)
+{
+	struct linear_case c;
+	struct linear_call call;
+	struct buf text;
+	buf_init(&text);
+	buf_printf(&text, "%s%s", HEAD, f->text);
+	linear_case_init(&c, text.data, target);
+	for (size_t i = 0; i < TFMC_COUNT(shapes); i++) {
+		linear_call_init(&c, &call, shapes[i][0], shapes[i][1]);
+		for (int64_t workers = 1; workers <= 3; workers += 2) {
+			linear_run(&c, &call, workers);
+			linear_expect(&c, &call, f->tolerance);
+		}
+	}
+	linear_call_init(&c, &call, 2, 8);
+	linear_run_checked(&c, &call, 2);
+	linear_expect(&c, &call, f->tolerance);
+	linear_case_destroy(&c);
+	buf_destroy(&text);
+}
+
+START_TEST(test_forms)
+{
+	for (size_t t = 0; t < TFMC_COUNT(targets); t++)
+		check_form(&forms[_i], targets[t]);
+}
+END_TEST
+
+/* The kernel interpreter checks every access. */
+START_TEST(test_accesses)
+{
+	static const int64_t widths[] = {1, 16, 31, 101};
+	for (size_t i = 0; i < TFMC_COUNT(widths); i++) {
+		struct linear_case c;
+		struct linear_call call;
+		struct buf text;
+		buf_init(&text);
+		format_plain(&text, 5, widths[i], "");
+		linear_case_init(&c, text.data, targets[_i]);
+		for (size_t s = 0; s < TFMC_COUNT(shapes); s++) {
+			linear_call_init(&c, &call, shapes[s][0], shapes[s][1]);
+			linear_run_checked(&c, &call, 1 + (int64_t)s % 3);
+			expect_product(&call, 5, widths[i]);
+		}
+		linear_case_destroy(&c);
+		buf_destroy(&text);
+	}
+}
+END_TEST
+
+/* --- registers --------------------------------------------------------------------------------------- */
+
+/* The K loop of the main tile fits into the registers. */
+START_TEST(test_registers)
+{
+	struct linear_case c;
+	struct buf text;
+	buf_init(&text);
+	format_plain(&text, 768, 768, "");
+	linear_case_init(&c, text.data, targets[_i]);
+	int live = kb_live_vectors(c.kernels, "linear");
+	ck_assert_int_gt(live, 0);
+	ck_assert_int_le(live, c.caps.registers);
+	linear_case_destroy(&c);
+	buf_destroy(&text);
+}
+END_TEST
+
+Suite *suite_kernel_linear(void);
+
+Suite *suite_kernel_linear(void)
+{
+	Suite *s = suite_create("kernel_linear");
+	TCase *t = tcase_create("all");
+	int n = (int)TFMC_COUNT(targets);
+	tcase_set_timeout(t, 240);
+	tcase_add_loop_test(t, test_products, 0, n);
+	tcase_add_loop_test(t, test_schedules, 0, n);
+	tcase_add_loop_test(t, test_forms, 0, (int)TFMC_COUNT(forms));
+	tcase_add_loop_test(t, test_accesses, 0, n);
+	tcase_add_loop_test(t, test_registers, 0, n);
+	suite_add_tcase(s, t);
+	return s;
+}
