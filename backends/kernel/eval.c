@@ -11,7 +11,8 @@
 
 #define DEPTH_MAX 256
 
-/* --- failure ------------------------------------------------------------------------------------------- */
+/* --- failure ---------------------------------------------------------------------------------------------
+ */
 
 enum tfmc_status eval_status(const struct eval *e)
 {
@@ -157,8 +158,8 @@ enum tfmc_status eval_outputs(struct eval *e, struct eval_outputs *out)
 	return TFMC_OK;
 }
 
-/* --- cache
- * --------------------------------------------------------------------------------------------------- */
+/* --- cache -----------------------------------------------------------------------------------------------
+ */
 
 static bool same_index(const struct eval *e, struct kb_val a, struct kb_val b)
 {
@@ -238,8 +239,14 @@ static struct kb_val row_offset(struct eval *e, struct ir_value v, const struct 
 	return offset;
 }
 
-/* --- the walk
- * --------------------------------------------------------------------------------------------------- */
+void eval_hoist_offset(struct eval *e, struct ir_value v, const struct eval_tensor *t,
+                       const struct eval_point *p)
+{
+	(void)row_offset(e, v, t, p);
+}
+
+/* --- the walk --------------------------------------------------------------------------------------------
+ */
 
 static struct kb_val constant_value(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
@@ -298,8 +305,8 @@ struct kb_val eval_value(struct eval *e, struct ir_value v, const struct eval_po
 	return result;
 }
 
-/* --- memory
- * ----------------------------------------------------------------------------------------------------- */
+/* --- memory ----------------------------------------------------------------------------------------------
+ */
 
 static enum kb_scalar stored_scalar(enum ir_dtype t)
 {

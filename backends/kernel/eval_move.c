@@ -57,7 +57,7 @@ int eval_view_axis(struct eval *e, const struct ir_op *op, int axis)
 	return -2;
 }
 
-/* --- points -----------------------------------------------------------------------------------------------
+/* --- points ----------------------------------------------------------------------------------------------
  */
 
 static void reshape_point(struct eval *e, const struct ir_op *op, const struct eval_point *p,
@@ -114,8 +114,8 @@ bool eval_view_point(struct eval *e, const struct ir_op *op, const struct eval_p
 	return true;
 }
 
-/* --- movement
- * ------------------------------------------------------------------------------------------------ */
+/* --- movement --------------------------------------------------------------------------------------------
+ */
 
 /* One lane after the other. */
 static struct kb_val apart(struct eval *e, const struct ir_op *op, const struct eval_point *p)

@@ -46,7 +46,8 @@ static bool allowed(struct kb_frame *fr, const void *p, size_t bytes, bool write
 	return fail(fr, write ? "stores outside of its memory" : "loads outside of its memory");
 }
 
-/* --- before a call ------------------------------------------------------------------------------------ */
+/* --- before a call ---------------------------------------------------------------------------------------
+ */
 
 static size_t matching_end(const struct kb_func *f, size_t at)
 {
@@ -109,7 +110,8 @@ static bool enter(struct kb_frame *fr)
 	return true;
 }
 
-/* --- memory --------------------------------------------------------------------------------------------- */
+/* --- memory ----------------------------------------------------------------------------------------------
+ */
 
 static char *address(struct kb_frame *fr, const struct kb_inst *inst, size_t at)
 {
@@ -222,7 +224,7 @@ static bool do_call(struct kb_frame *fr, const struct kb_inst *inst, union kb_ce
 	return run_func(fr->in, callee, args, inst->n_args - first, out, fr->depth + 1);
 }
 
-/* --- lanes ------------------------------------------------------------------------------------------------
+/* --- lanes -----------------------------------------------------------------------------------------------
  */
 
 static union kb_cell reduce(const struct kb_inst *inst, const union kb_cell *x, int lanes)
@@ -296,8 +298,8 @@ static bool do_lanes(struct kb_frame *fr, const struct kb_inst *inst, union kb_c
 	return true;
 }
 
-/* --- control
- * ------------------------------------------------------------------------------------------------- */
+/* --- control ---------------------------------------------------------------------------------------------
+ */
 
 static void copy_lanes(union kb_cell *to, const union kb_cell *from, int lanes)
 {

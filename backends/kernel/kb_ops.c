@@ -69,7 +69,8 @@ const char *kb_cmp_name(enum kb_cmp op)
 	return names[op];
 }
 
-/* --- memory ------------------------------------------------------------------------------------------ */
+/* --- memory ----------------------------------------------------------------------------------------------
+ */
 
 static void check_address(struct kb *k, enum kb_scalar s, struct kb_val ptr, struct kb_val index)
 {
@@ -190,7 +191,8 @@ void kb_prefetch(struct kb *k, struct kb_val ptr, struct kb_val index_bytes, int
 	kb_emit(k, inst, args, 2, false);
 }
 
-/* --- arithmetic ---------------------------------------------------------------------------------------- */
+/* --- arithmetic ------------------------------------------------------------------------------------------
+ */
 
 static bool fold_consts(enum kb_bin op, int64_t x, int64_t y, int64_t *out)
 {

@@ -36,4 +36,7 @@ struct row_loop {
 };
 void kernel_row_loop(const struct row_loop *l);
 
+/* True when a group has functions that take many instructions. */
+bool kernel_has_functions(const struct kernel *g);
+
 #endif
