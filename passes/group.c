@@ -57,7 +57,7 @@ static int64_t clone_member(struct grouper *g, const struct ir_op *op, int64_t p
 static void emit_cluster(struct grouper *g, const struct cluster *c)
 {
 	const struct formed *d = &g->formed;
-	size_t number = d->cluster_of[formed_index(d, c->last)], last = formed_index(d, c->last);
+	size_t number = d->cluster_of[formed_index(d, c->last)];
 	struct attrs_group attrs = {.kind = c->kind};
 	struct ir_value yields[2], results[2];
 	int64_t position = 0;
@@ -65,9 +65,7 @@ static void emit_cluster(struct grouper *g, const struct cluster *c)
 	irb_set_loc(g->b, c->root->loc);
 	irb_group_begin(g->b);
 	g->n_groups++;
-	for (size_t i = d->first_of[number - 1]; i <= last; i++) {
-		if (d->cluster_of[i] != number)
-			continue;
+	for (size_t i = d->first_of[number - 1]; i < d->n_ops; i = d->next_of[i]) {
 		position = clone_member(g, d->ops[i], position);
 		if (d->ops[i] == c->root)
 			attrs.root = position;

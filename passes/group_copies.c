@@ -60,14 +60,9 @@ static bool is_elementwise_group(const struct reading *s, const struct ir_op *op
 	if (c == NULL || c->kind != GROUP_loops || !ir_same(c->last->results[0], s->yielded))
 		return false;
 	size_t number = d->cluster_of[formed_index(d, op)];
-	for (size_t i = d->first_of[number - 1]; i < d->n_ops; i++) {
-		if (d->cluster_of[i] != number)
-			continue;
+	for (size_t i = d->first_of[number - 1]; i < d->n_ops; i = d->next_of[i])
 		if (!ir_op_has(d->ops[i]->code, TRAIT_ELEMENTWISE))
 			return false;
-		if (d->ops[i] == c->last)
-			break;
-	}
 	return true;
 }
 

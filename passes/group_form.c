@@ -354,12 +354,20 @@ static void number_op(void *user, const struct ir_op *op)
 		s->g->index_of[op->results[i].id] = list.n;
 }
 
-static void find_first(struct former *s)
+/* Lists of members, in program order. */
+static void link_members(struct former *s)
 {
-	s->g->first_of = ARENA_ARRAY(s->p->arena, size_t, s->g->clusters.n + 1);
-	for (size_t i = s->g->n_ops; s->g->first_of != NULL && i-- > 0;)
-		if (s->g->cluster_of[i] != 0)
-			s->g->first_of[s->g->cluster_of[i] - 1] = i;
+	struct formed *g = s->g;
+	g->first_of = ARENA_ARRAY(s->p->arena, size_t, g->clusters.n + 1);
+	g->next_of = ARENA_ARRAY(s->p->arena, size_t, g->n_ops + 1);
+	for (size_t i = 0; g->first_of != NULL && i < g->clusters.n; i++)
+		g->first_of[i] = g->n_ops;
+	for (size_t i = g->n_ops; g->first_of != NULL && g->next_of != NULL && i-- > 0;) {
+		if (g->cluster_of[i] == 0)
+			continue;
+		g->next_of[i] = g->first_of[g->cluster_of[i] - 1];
+		g->first_of[g->cluster_of[i] - 1] = i;
+	}
 }
 
 bool group_form(struct pass_context *p, const struct ir_module *m, const struct ir_func *f, size_t max_ops,
@@ -383,6 +391,6 @@ bool group_form(struct pass_context *p, const struct ir_module *m, const struct 
 	form_rest(&s);
 	take_all_views(&s);
 	find_memory(&s);
-	find_first(&s);
+	link_members(&s);
 	return !s.failed && !arena_failed(p->arena);
 }

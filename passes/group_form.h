@@ -33,6 +33,7 @@ struct formed {
 		size_t n, cap;
 	} clusters;
 	size_t *first_of; /* [clusters.n] index of the first member */
+	size_t *next_of;  /* [n_ops] index of the next member, or n_ops */
 	uint32_t *uses;   /* [n_values] */
 };
 

@@ -239,13 +239,48 @@ static enum tfmc_status copy(struct manager *g, const struct ir_module *in, stru
 	return st;
 }
 
+static bool check_words(const struct manager *g, const struct pass_words *w, const char *more,
+                        const char *what)
+{
+	for (size_t i = 0; i < w->n; i++) {
+		bool known = pass_find(w->items[i]) != NULL || strcmp(w->items[i], "all") == 0;
+		if (known || strcmp(w->items[i], more) == 0)
+			continue;
+		diag_error(g->cx, LOC_NONE, DIAG_PIPELINE, "%s: there is no pass '%s'", what, w->items[i]);
+		return false;
+	}
+	return true;
+}
+
+static bool check_options(const struct manager *g)
+{
+	const struct pass_options *o = g->options;
+	if (!check_words(g, &o->print_before, "all", "print before") ||
+	    !check_words(g, &o->print_after, "changed", "print after"))
+		return false;
+	if (o->stop_after != NULL && pass_find(o->stop_after) == NULL) {
+		diag_error(g->cx, LOC_NONE, DIAG_PIPELINE, "stop after: there is no pass '%s'",
+		           o->stop_after);
+		return false;
+	}
+	for (size_t i = 0; i < o->require_fusion.n; i++) {
+		const char *kind = o->require_fusion.items[i];
+		if (strcmp(kind, "attention") == 0 || strcmp(kind, "softmax") == 0)
+			continue;
+		diag_error(g->cx, LOC_NONE, DIAG_PIPELINE,
+		           "'%s' is no fusion that can be required; there are attention and softmax", kind);
+		return false;
+	}
+	return true;
+}
+
 enum tfmc_status passes_run(struct diag_context *cx, const struct pipeline *p,
                             const struct pass_options *options, const struct ir_module *in,
                             struct ir_module **out, struct pass_report *report)
 {
 	struct pass_report own;
-	struct manager g = {cx, p, options, report, options->first_number};
-	enum tfmc_status st = TFMC_OK;
+	struct manager g = {cx, p, options, report, options->first_number > 0 ? options->first_number : 1};
+	enum tfmc_status st = check_options(&g) ? TFMC_OK : TFMC_INVALID;
 
 	pass_report_init(&own);
 	if (report == NULL)

@@ -150,7 +150,7 @@ struct pass_options {
 	const char *stop_after;           /* name of a pass; may be NULL */
 	struct pass_words require_fusion; /* attention, softmax */
 	bool remarks;                     /* diag_remark for what fused or not, and why */
-	size_t first_number;              /* of the first dump; 0 when the pipeline starts the numbering */
+	size_t first_number;              /* of the first dump; 0: 1 */
 	struct pass_sink sink;
 };
 

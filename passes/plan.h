@@ -11,6 +11,8 @@
 #include "passes/pass_impl.h"
 
 #define PLAN_ALIGN 64
+/* Packing compares all pairs. */
+#define PLAN_BUFFERS_MAX 16384
 
 /* Buffers and lifetimes of f (stage groups). */
 struct plan_live {

@@ -220,6 +220,13 @@ static size_t lane_of(struct liver *s, const struct ir_dim *unit)
 	return plan->n_lanes++;
 }
 
+static enum tfmc_status too_many(const struct liver *s)
+{
+	diag_error(s->p->cx, s->f->loc.at, DIAG_LIMIT, "function %s has more than %d buffers", s->f->name,
+	           PLAN_BUFFERS_MAX);
+	return TFMC_INVALID;
+}
+
 static enum tfmc_status number_buffers(struct liver *s)
 {
 	struct plan_func *plan = s->out->plan;
@@ -232,6 +239,8 @@ static enum tfmc_status number_buffers(struct liver *s)
 		if (!c->is_buffer)
 			continue;
 		if (c->buffer == 0) {
+			if (plan->n_buffers >= PLAN_BUFFERS_MAX)
+				return too_many(s);
 			struct plan_buffer *b = &plan->buffers[plan->n_buffers++];
 			const char *name = s->f->values[v].name;
 			TFMC_TRY(split_size(s, (struct ir_value){v}, &b->size, &unit));
@@ -244,6 +253,65 @@ static enum tfmc_status number_buffers(struct liver *s)
 		s->out->buffer_of[v] = c->buffer;
 	}
 	return arena_failed(&s->p->report->arena) ? TFMC_NO_MEMORY : TFMC_OK;
+}
+
+/* --- what group promised -------------------------------------------------------------------------------- */
+
+struct edges {
+	const struct liver *s;
+	uint32_t *uses;
+	enum tfmc_status status;
+};
+
+static void refuse_edge(struct edges *e, const struct ir_op *op, const char *what)
+{
+	if (e->status == TFMC_OK)
+		diag_error(e->s->p->cx, op->loc.at, DIAG_IR_VERIFY,
+		           "plan-memory: %s; the pass group makes it so", what);
+	e->status = TFMC_INVALID;
+}
+
+/* v is computed by a group of that region into memory of the arena. */
+static bool from_group(const struct liver *s, struct ir_value v, const struct ir_region *region)
+{
+	const struct ir_op *op = ir_def(s->f, v);
+	return op != NULL && op->code == OP_group && !ir_is_state_slice(s->f, v) &&
+	       ir_info(s->f, v)->region == region;
+}
+
+static void check_carries(void *user, const struct ir_op *op)
+{
+	struct edges *e = user;
+	if (op->code != OP_repeat)
+		return;
+	const struct ir_region *body = op->region;
+	const struct ir_op *yield = body->ops[body->n_ops - 1];
+	for (size_t i = 0; i < op->n_operands; i++) {
+		struct ir_value init = op->operands[i], next = yield->operands[i];
+		if (!is_tensor(e->s, init))
+			continue;
+		if (!from_group(e->s, init, ir_info(e->s->f, op->results[i])->region) ||
+		    e->uses[init.id] != 1)
+			refuse_edge(e, op,
+			            "the first value of a carry must be a result of a group and read once");
+		if (!ir_same(next, body->args[i + 1]) && !from_group(e->s, next, body))
+			refuse_edge(e, op, "a body must yield results of its groups");
+	}
+}
+
+static enum tfmc_status check_edges(struct liver *s)
+{
+	const struct ir_op *ret = s->f->body->ops[s->f->body->n_ops - 1];
+	struct edges e = {.s = s, .uses = ir_count_uses(s->p->arena, s->f)};
+	if (e.uses == NULL)
+		return TFMC_NO_MEMORY;
+	ir_walk(s->f->body, check_carries, &e);
+	for (size_t i = 0; i < ret->n_operands; i++) {
+		struct ir_value v = ret->operands[i];
+		if (is_tensor(s, v) && (!from_group(s, v, s->f->body) || e.uses[v.id] != 1))
+			refuse_edge(&e, ret, "a returned value must be a result of a group and read once");
+	}
+	return e.status;
 }
 
 enum tfmc_status plan_live(struct pass_context *p, const struct ir_module *m, const struct ir_func *f,
@@ -263,6 +331,7 @@ enum tfmc_status plan_live(struct pass_context *p, const struct ir_module *m, co
 		s.parent[v] = v;
 		s.classes[v] = (struct class){.home = SIZE_MAX, .first = SIZE_MAX};
 	}
+	TFMC_TRY(check_edges(&s));
 	for (size_t i = 0; i < ret->n_operands; i++)
 		returned[ret->operands[i].id] = true;
 	ir_walk(f->body, unite_carries, &s);
