@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One group of a function `f`, read from text, emitted by a template, and run by
+ * the kernel interpreter (every access checked against the tensors) or as machine
+ * code; the IR interpreter tells what must come out. The group's first result is
+ * what the function returns. Views of parameters may stand before the group.
+ */
+#ifndef TFMC_TESTS_SUPPORT_GROUP_CASE_H
+#define TFMC_TESTS_SUPPORT_GROUP_CASE_H
+
+#include "backends/backend.h"
+#include "backends/kernel/group.h"
+#include "tests/support/tir.h"
+
+#define GROUP_CASE_PARAMS 8
+#define GROUP_CASE_DIMS   4
+
+typedef enum tfmc_status group_case_template(const struct kernel_job *job);
+
+struct group_case {
+	struct tir tir;
+	struct arena arena; /* of everything, calls included */
+	const struct ir_func *f;
+	const struct ir_op *group;
+	struct kb_caps caps;
+	struct kb_module *kernels;
+	struct backend_jit *jit; /* NULL: this machine cannot run the target */
+};
+
+/* Memory of one call; floats random in [-2, 2], integers 0. */
+struct group_call {
+	int64_t dims[GROUP_CASE_DIMS]; /* of the module's symbols */
+	void *in[GROUP_CASE_PARAMS], *out;
+	int64_t n_in[GROUP_CASE_PARAMS], n_out; /* elements */
+};
+
+/* Fails the test when the text is refused or nothing can be emitted. */
+void group_case_init(struct group_case *c, const char *text, const char *target, group_case_template *emit);
+void group_case_destroy(struct group_case *c);
+void group_call_init(struct group_case *c, struct group_call *call, const int64_t *dims);
+/* Machine code when there is any, else the kernel interpreter. Results are filled with ones before. */
+void group_case_run(struct group_case *c, struct group_call *call, int64_t n_workers);
+/* The kernel interpreter: no access outside of the tensors and the planned scratch. */
+void group_case_run_checked(struct group_case *c, struct group_call *call, int64_t n_workers);
+/* |out - expected| <= tolerance (1 + |expected|); infinities and NaN are equal to themselves. */
+void group_case_expect(struct group_case *c, const struct group_call *call, double tolerance);
+
+#endif
