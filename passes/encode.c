@@ -21,7 +21,8 @@ static const struct ir_weight *linear_weight(const struct ir_func *f, const stru
 	if (w == NULL || w->code != OP_weight)
 		return NULL;
 	const struct ir_weight *weight = ((const struct attrs_weight *)w->attrs)->weight;
-	bool f32 = weight->type->dtype == DT_F32 && ir_type_of(f, op->operands[0])->dtype == DT_F32;
+	bool f32 = weight->type->dtype == DT_F32 && ir_type_of(f, op->operands[0])->dtype == DT_F32 &&
+	           (op->operands[2].id == 0 || ir_type_of(f, op->operands[2])->dtype == DT_F32);
 	return f32 && weight->encoding == ENC_ROW ? weight : NULL;
 }
 

@@ -12,7 +12,7 @@
 
 #define PLAN_ALIGN 64
 /* Packing compares all pairs. */
-#define PLAN_BUFFERS_MAX 16384
+#define PLAN_BUFFERS_MAX 8192
 
 /* Buffers and lifetimes of f (stage groups). */
 struct plan_live {
