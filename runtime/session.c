@@ -44,7 +44,9 @@ static int32_t yield_to_others(void *user)
 static int open_weights(struct tfmc_session *s, const char *path, struct tfmc_config *config)
 {
 	if (!path)
-		return s->model.record->weights_embedded ? TFMC_RT_OK : TFMC_RT_E_WEIGHTS;
+		return s->model.record->weights_embedded || s->model.record->weights_bytes == 0
+		               ? TFMC_RT_OK
+		               : TFMC_RT_E_WEIGHTS;
 	int status = tfmc_weights_map(path, s->model.record, 0, &s->weights);
 	config->weights = s->weights.data;
 	config->weights_bytes = s->weights.bytes;
