@@ -38,15 +38,27 @@ static bool reserve(struct packer *p, size_t n)
 	return p->capacity == n;
 }
 
-static uint32_t word_of(enum ir_dtype dtype, double v)
+static uint32_t float_word(double v)
 {
+	float f = (float)v;
 	uint32_t bits;
-	if (ir_dtype_class(dtype) == DTCLASS_FLOAT) {
-		float f = (float)ir_round(dtype, v);
-		memcpy(&bits, &f, sizeof(bits));
-		return bits;
-	}
-	return (uint32_t)(int32_t)ir_round(DT_I32, v);
+	memcpy(&bits, &f, sizeof(bits));
+	return bits;
+}
+
+static uint32_t int_word(double v)
+{
+	return (uint32_t)(int32_t)v;
+}
+
+/* Rounds values[0..n) to the weight's type. */
+static void round_values(struct packer *p, enum ir_dtype dtype, int64_t n)
+{
+	if (dtype == DT_F32)
+		return; /* the conversion to a word rounds */
+	enum ir_dtype stored = ir_dtype_class(dtype) == DTCLASS_FLOAT ? dtype : DT_I32;
+	for (int64_t i = 0; i < n; i++)
+		p->values[i] = ir_round(stored, p->values[i]);
 }
 
 static enum tfmc_status put(struct packer *p, const void *bytes, size_t n)
@@ -71,18 +83,21 @@ static enum tfmc_status pad_to(struct packer *p, uint64_t offset)
 
 static enum tfmc_status eval(struct packer *p, const struct ir_weight *w, int64_t begin, int64_t n)
 {
-	return wexpr_eval(p->object->cx, w->init, p->source, begin, n, p->values);
+	TFMC_TRY(wexpr_eval(p->object->cx, w->init, p->source, begin, n, p->values));
+	round_values(p, w->type->dtype, n);
+	return TFMC_OK;
 }
 
 static enum tfmc_status pack_rows(struct packer *p, const struct weight_place *w)
 {
+	bool is_float = ir_dtype_class(w->weight->type->dtype) == DTCLASS_FLOAT;
 	if (!reserve(p, BLOCK))
 		return TFMC_NO_MEMORY;
 	for (int64_t i = 0; i < w->columns; i += BLOCK) {
 		int64_t n = w->columns - i < BLOCK ? w->columns - i : BLOCK;
 		TFMC_TRY(eval(p, w->weight, i, n));
 		for (int64_t k = 0; k < n; k++)
-			p->words[k] = word_of(w->weight->type->dtype, p->values[k]);
+			p->words[k] = is_float ? float_word(p->values[k]) : int_word(p->values[k]);
 		TFMC_TRY(put(p, p->words, (size_t)n * 4));
 	}
 	return TFMC_OK;
@@ -96,8 +111,7 @@ static enum tfmc_status pack_panel(struct packer *p, const struct weight_place *
 	TFMC_TRY(eval(p, w->weight, begin + row * columns, n * columns));
 	for (int64_t k = 0; k < columns; k++)
 		for (int64_t r = 0; r < PANEL; r++)
-			p->words[k * PANEL + r] =
-			        r < n ? word_of(w->weight->type->dtype, p->values[r * columns + k]) : 0;
+			p->words[k * PANEL + r] = r < n ? float_word(p->values[r * columns + k]) : 0;
 	return put(p, p->words, (size_t)columns * PANEL * 4);
 }
 
