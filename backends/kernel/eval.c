@@ -50,19 +50,26 @@ bool eval_is_inside(const struct eval *e, struct ir_value v)
 	return ir_info(e->job->func, v)->region == e->job->group->region;
 }
 
-/* True when the axes but the last step evenly over rows. */
-static bool strides_are_flat(const struct eval *e, const struct ir_view *v)
+/*
+ * True when the axes but the last step evenly over rows. Axes of size 1 have no
+ * step of their own: the step of rows is put on the axis before the last, whose
+ * index is 0 then.
+ */
+static bool flatten(const struct eval *e, const struct ir_view *v, struct kb_tensor *t)
 {
-	for (int i = 0; i < v->rank; i++)
+	int below = -1; /* the axis of more than one element after i */
+	for (int i = v->rank - 2; i >= 0; i--) {
 		if (v->state_axis[i])
 			return false;
-	for (int i = 0; i + 2 < v->rank; i++) {
-		const struct ir_dim *step =
-		        ir_dim_mul(e->job->module->dims, v->stride[i + 1], v->size[i + 1]);
-		if (v->stride[i] != step && !ir_dim_equals(v->size[i], 1))
+		if (ir_dim_equals(v->size[i], 1))
+			continue;
+		if (below < 0)
+			t->stride[v->rank - 2] = t->stride[i];
+		else if (v->stride[i] != ir_dim_mul(e->job->module->dims, v->stride[below], v->size[below]))
 			return false;
+		below = i;
 	}
-	return v->rank >= 2;
+	return v->rank >= 2 && !v->state_axis[v->rank - 1];
 }
 
 static void resolve(struct eval *e, struct ir_value v)
@@ -78,7 +85,7 @@ static void resolve(struct eval *e, struct ir_value v)
 		return;
 	t->t = found;
 	t->is_flat = found.encoding == ENC_ROW && ir_view_resolve(job->module, job->func, v, &view) &&
-	             strides_are_flat(e, &view);
+	             flatten(e, &view, &t->t);
 }
 
 enum tfmc_status eval_begin(struct eval *e, const struct kernel_job *job)
@@ -127,13 +134,14 @@ static bool make_output(struct eval *e, size_t i, struct ir_value y, struct eval
 		eval_internal(e, NULL, "a result has no place");
 		return false;
 	}
-	out->to.is_flat = out->to.t.rank >= 2;
+	out->to.is_flat = ir_view_resolve(job->module, job->func, job->group->results[i], &view) &&
+	                  flatten(e, &view, &out->to.t);
 	bool moved = !ir_same(base, y) && eval_is_inside(e, base) &&
 	             ir_view_store(job->module, job->func, y, &view);
 	if (moved) {
 		out->value = base;
 		output_strides(e, &view, &out->to.t);
-		out->to.is_flat = strides_are_flat(e, &view);
+		out->to.is_flat = flatten(e, &view, &out->to.t);
 	}
 	return true;
 }
