@@ -77,6 +77,21 @@ static bool choose_schedule(struct linear *l)
 	return true;
 }
 
+/* K is divided when there is scratch for the sums of a few tiles of rows. */
+static void choose_stage(struct linear *l, bool is_wanted)
+{
+	const struct attrs_group *s = l->schedule;
+	int64_t bytes = MATMUL_STAGE_ROW * 4;
+	bool divide = s->kc > 0 && s->kc < l->depth && l->rows_hi > l->mr && s->scratch / bytes >= l->mr;
+	l->kc = divide ? s->kc : 0;
+	l->is_staged = is_wanted || divide;
+	l->stage_rows = divide ? s->scratch / bytes : l->mr;
+	if (divide)
+		l->stage = l->job->scratch;
+	else if (l->is_staged)
+		l->stage = kb_local(l->k, "stage", KB_F32, l->stage_rows * MATMUL_STAGE_ROW);
+}
+
 /* --- tiles ------------------------------------------------------------------------------------------- */
 
 /* Heights of tiles that can occur, decreasing; gives how many. */
@@ -149,23 +164,51 @@ static void emit_heights(struct linear *l, const int *height, int n, struct kb_v
 	}
 }
 
-/* Rows [first, l->row_end) of the strip. */
-static void emit_strip(struct linear *l, struct kb_val first)
+/* Rows [first, l->row_end) of the strip, over one part of K. */
+static void emit_rows(struct linear *l, struct kb_val first)
 {
 	struct kb *k = l->k;
 	int height[HEIGHTS_MAX], n = choose_heights(l, height);
 	struct kb_var row = kb_var(k, "row", KB_INDEX_T, first);
 	struct kb_var done = kb_var(k, "done", KB_INDEX_T, kb_index(k, 0));
-	if (n == 0)
-		return;
 	kb_forever(k);
 	l->row = kb_get(k, row);
+	l->stage_row = l->kc ? kb_sub(k, l->row, first) : kb_index(k, 0);
 	kb_break_if(k, kb_cmp(k, KB_GE, l->row, l->row_end));
 	emit_heights(l, height, n, kb_sub(k, l->row_end, l->row), done);
-	if (l->is_staged)
+	if (l->is_staged && !l->kc)
 		matmul_epilogue(l, kb_get(k, done));
 	kb_set(k, row, kb_add(k, l->row, kb_get(k, done)));
 	kb_end_forever(k);
+}
+
+static void clear_stage(struct linear *l, struct kb_val rows)
+{
+	struct kb *k = l->k;
+	struct kb_val n = kb_mul(k, rows, kb_index(k, MATMUL_STAGE_ROW));
+	struct kb_val at = kb_loop(k, "clear", kb_index(k, 0), n, l->lanes, 0);
+	kb_store(k, kb_splat(k, kb_f32(k, 0), l->lanes), l->stage, at, 0, 0);
+	kb_end_loop(k);
+}
+
+/* Rows [first, l->row_end) of the strip. */
+static void emit_strip(struct linear *l, struct kb_val first)
+{
+	struct kb *k = l->k;
+	struct kb_val rows = kb_sub(k, l->row_end, first), depth = kb_index(k, l->depth);
+	l->k_lo = kb_index(k, 0);
+	l->k_hi = depth;
+	if (!l->kc) {
+		emit_rows(l, first);
+		return;
+	}
+	clear_stage(l, rows);
+	l->k_lo = kb_loop(k, "part", l->k_lo, depth, l->kc, KB_NONEMPTY);
+	l->k_hi = kb_min(k, kb_add_const(k, l->k_lo, l->kc), depth);
+	emit_rows(l, first);
+	kb_end_loop(k);
+	l->row = first;
+	matmul_epilogue(l, rows);
 }
 
 /* --- the division of work ---------------------------------------------------------------------------- */
@@ -183,9 +226,11 @@ static struct kb_val div_up(struct kb *k, struct kb_val a, struct kb_val b)
 }
 
 /* Rows that stay in half of the second-level cache, in whole tiles. */
-static int64_t rows_in_cache(const struct linear *l)
+static int64_t rows_of_block(const struct linear *l)
 {
-	int64_t rows = l->job->target->l2_bytes / 2 / (4 * (l->depth > 0 ? l->depth : 1));
+	int64_t depth = l->kc ? l->kc : l->depth > 0 ? l->depth : 1;
+	int64_t rows = l->job->target->l2_bytes / 2 / (4 * depth);
+	rows = l->kc && rows > l->stage_rows ? l->stage_rows : rows;
 	return rows > l->mr ? rows / l->mr * l->mr : l->mr;
 }
 
@@ -200,7 +245,7 @@ static void divide(struct linear *l, struct division *d)
 	struct kb_val tasks = kb_mul(k, l->job->n_workers, kb_index(k, TASKS_PER_WORKER));
 	struct kb_val block = div_up(k, l->rows, div_up(k, tasks, d->groups));
 	block = kb_mul(k, div_up(k, block, mr), mr);
-	d->block = kb_min(k, kb_max(k, block, mr), kb_index(k, rows_in_cache(l)));
+	d->block = kb_min(k, kb_max(k, block, mr), kb_index(k, rows_of_block(l)));
 	d->blocks = div_up(k, l->rows, d->block);
 }
 
@@ -234,9 +279,7 @@ bool kernel_linear(struct kernel *g)
 	l.out = &g->out.items[0];
 	if (!find_sizes(&l) || !choose_schedule(&l))
 		return false;
-	l.is_staged = wants_stage(g);
-	if (l.is_staged)
-		l.stage = kb_local(l.k, "stage", KB_F32, (int64_t)l.mr * MATMUL_STRIP * MATMUL_PANEL);
+	choose_stage(&l, wants_stage(g));
 	if (l.panels > 0 && l.rows_hi > 0)
 		emit_blocks(&l);
 	return true;

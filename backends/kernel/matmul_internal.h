@@ -9,10 +9,11 @@
 
 #include "backends/kernel/templates.h"
 
-#define MATMUL_PANEL    16 /* columns of a panel */
-#define MATMUL_STRIP    4  /* panels that are walked over together; no tile is wider */
-#define MATMUL_ROWS_MAX 32 /* of a tile */
-#define MATMUL_ACC_MAX  64 /* accumulators of a tile */
+#define MATMUL_PANEL     16 /* columns of a panel */
+#define MATMUL_STRIP     4  /* panels that are walked over together; no tile is wider */
+#define MATMUL_STAGE_ROW (MATMUL_STRIP * MATMUL_PANEL)
+#define MATMUL_ROWS_MAX  32 /* of a tile */
+#define MATMUL_ACC_MAX   64 /* accumulators of a tile */
 
 struct linear {
 	const struct kernel_job *job;
@@ -35,11 +36,15 @@ struct linear {
 	int64_t panels;         /* the last may be partial */
 	int lanes;              /* of an accumulator; divides 16 */
 	int mr, nr;             /* rows and panels of the main tile */
-	bool is_staged;         /* the epilogue runs in a loop of its own, over a finished tile in `stage` */
-	struct kb_val stage;    /* [mr, strip columns] products without bias */
+	bool is_staged;      /* the epilogue runs in a loop of its own, over finished products in `stage` */
+	int64_t stage_rows;  /* those of a tile, or of a block when K is divided */
+	struct kb_val stage; /* [stage_rows, strip columns] products without bias */
+	int64_t kc;          /* part of K that is walked over at once, sums wait in the stage; 0: all */
 
 	/* The open loops: rows [row, row_end) of the block, panels [strip, strip_end). */
 	struct kb_val row, row_end, strip, strip_end;
+	struct kb_val k_lo, k_hi; /* part of K */
+	struct kb_val stage_row;  /* of the tile */
 };
 
 /* rows x panels of the result from row l->row and panel `panel`; stored, or left in the stage. */

@@ -65,11 +65,26 @@ static void find_rows(struct linear *l, struct accumulators *a)
 	}
 }
 
-static void clear(struct linear *l, struct accumulators *a)
+/* Element of the stage where the tile begins. */
+static struct kb_val in_stage(struct linear *l, const struct tile *t)
 {
-	struct kb_val zero = kb_splat(l->k, kb_f32(l->k, 0), l->lanes);
-	for (int i = 0; i < a->tile->rows * a->vectors; i++)
-		a->sum[i] = kb_var(l->k, "sum", a->vec, zero);
+	struct kb *k = l->k;
+	struct kb_val column = kb_mul(k, kb_sub(k, t->panel, l->strip), kb_index(k, MATMUL_PANEL));
+	return kb_add(k, kb_mul(k, l->stage_row, kb_index(k, MATMUL_STAGE_ROW)), column);
+}
+
+/* Sums begin at 0, or where the part of K before this one left them. */
+static void begin_sums(struct linear *l, struct accumulators *a)
+{
+	struct kb *k = l->k;
+	struct kb_val from = l->kc ? in_stage(l, a->tile) : kb_index(k, 0);
+	struct kb_val sum = kb_splat(k, kb_f32(k, 0), l->lanes);
+	for (int i = 0; i < a->tile->rows * a->vectors; i++) {
+		int64_t disp = i / a->vectors * MATMUL_STAGE_ROW + i % a->vectors * l->lanes;
+		if (l->kc)
+			sum = kb_load(k, a->vec, l->stage, from, disp, 0);
+		a->sum[i] = kb_var(k, "sum", a->vec, sum);
+	}
 }
 
 /* sum[m][n] += x[m][at] w[n][at]; loads stand directly before their uses. */
@@ -151,16 +166,14 @@ static void finish(struct linear *l, struct accumulators *a)
 	kb_end_if(k);
 }
 
-#define STAGE_ROW (MATMUL_STRIP * MATMUL_PANEL)
-
 static void leave_in_stage(struct linear *l, struct accumulators *a)
 {
 	struct kb *k = l->k;
-	struct kb_val at = kb_mul(k, kb_sub(k, a->tile->panel, l->strip), kb_index(k, MATMUL_PANEL));
+	struct kb_val at = in_stage(l, a->tile);
 	for (int m = 0; m < a->tile->rows; m++)
 		for (int n = 0; n < a->vectors; n++)
 			kb_store(k, kb_get(k, a->sum[m * a->vectors + n]), l->stage, at,
-			         m * STAGE_ROW + n * l->lanes, 0);
+			         m * MATMUL_STAGE_ROW + n * l->lanes, 0);
 }
 
 void matmul_tile(struct linear *l, const struct tile *t)
@@ -173,9 +186,8 @@ void matmul_tile(struct linear *l, const struct tile *t)
 	size_t mark = eval_mark(l->eval);
 	find_rows(l, &a);
 	eval_release(l->eval, mark);
-	clear(l, &a);
-	struct kb_val at =
-	        kb_loop(k, "k", kb_index(k, 0), kb_index(k, l->depth), 1, l->depth > 0 ? KB_NONEMPTY : 0);
+	begin_sums(l, &a);
+	struct kb_val at = kb_loop(k, "k", l->k_lo, l->k_hi, 1, l->depth > 0 ? KB_NONEMPTY : 0);
 	step(l, &a, at);
 	kb_end_loop(k);
 	if (l->is_staged)
@@ -193,7 +205,7 @@ static void staged_vector(struct linear *l, struct eval_point p, struct kb_val r
 	size_t mark = eval_mark(l->eval);
 	struct eval_width before = eval_width(l->eval, l->lanes, valid);
 	struct kb_val first = kb_mul(k, l->strip, kb_index(k, MATMUL_PANEL));
-	struct kb_val at = kb_add(k, kb_mul(k, row, kb_index(k, STAGE_ROW)), kb_sub(k, column, first));
+	struct kb_val at = kb_add(k, kb_mul(k, row, kb_index(k, MATMUL_STAGE_ROW)), kb_sub(k, column, first));
 	p.index[l->rank - 1] = column;
 	matmul_finish(l, &p, kb_load(k, KB_TYPE(KB_F32, l->lanes), l->stage, at, 0, 0));
 	eval_width(l->eval, before.lanes, before.valid);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Emits and runs linear groups, see linear_case.h. The kernel is called with one
- * array of words: the parameters, the result, then B and S.
+ * array of words: the parameters, the result, scratch, then B and S.
  */
 #include "tests/support/linear_case.h"
 
@@ -16,7 +16,7 @@
 #include "ir/view.h"
 #include "tests/support/rng.h"
 
-enum { WORD_OUT = LINEAR_PARAMS_MAX, WORD_DIMS, N_WORDS = WORD_DIMS + 2 };
+enum { WORD_OUT = LINEAR_PARAMS_MAX, WORD_SCRATCH, WORD_DIMS, N_WORDS = WORD_DIMS + 2 };
 
 typedef void kernel_function(void *const *words, int64_t worker, int64_t n_workers);
 
@@ -130,7 +130,7 @@ static void emit_kernel(struct linear_case *c, const struct target *target)
 	                         .bind = &bind,
 	                         .worker = worker,
 	                         .n_workers = n_workers,
-	                         .scratch = kb_null(k),
+	                         .scratch = kb_load(k, KB_PTR_T, b.words, kb_index(k, WORD_SCRATCH), 0, 0),
 	                         .cx = &c->tir.cx,
 	                         .arena = &c->arena};
 	emit_group(c, &job);
@@ -234,6 +234,11 @@ void linear_call_init(struct linear_case *c, struct linear_call *call, int64_t b
 	call->out = aligned(c, call->n_out);
 }
 
+static int64_t scratch_bytes(const struct linear_case *c)
+{
+	return ((const struct attrs_group *)group_of(c)->attrs)->scratch;
+}
+
 static void **words_of(struct linear_case *c, struct linear_call *call)
 {
 	void **words = ARENA_ARRAY(&c->arena, void *, N_WORDS);
@@ -243,6 +248,8 @@ static void **words_of(struct linear_case *c, struct linear_call *call)
 		words[i] = is_w ? call->packed : call->param[i];
 	}
 	words[WORD_OUT] = call->out;
+	words[WORD_SCRATCH] = aligned(c, scratch_bytes(c) / 4);
+	memset(words[WORD_SCRATCH], 0xff, (size_t)scratch_bytes(c));
 	memcpy(words + WORD_DIMS, call->dims, sizeof(call->dims));
 	return words;
 }
@@ -264,9 +271,11 @@ void linear_run(struct linear_case *c, struct linear_call *call, int64_t n_worke
 void linear_run_checked(struct linear_case *c, struct linear_call *call, int64_t n_workers)
 {
 	void **words = words_of(c, call);
-	struct kb_range ranges[LINEAR_PARAMS_MAX + 2] = {{words, N_WORDS * sizeof(void *), false},
-	                                                 {call->out, (size_t)call->n_out * 4, true}};
-	struct kb_interp in = {.module = c->kernels, .ranges = ranges, .n_ranges = 2};
+	struct kb_range ranges[LINEAR_PARAMS_MAX + 3] = {
+	        {words, N_WORDS * sizeof(void *), false},
+	        {words[WORD_SCRATCH], (size_t)scratch_bytes(c), true},
+	        {call->out, (size_t)call->n_out * 4, true}};
+	struct kb_interp in = {.module = c->kernels, .ranges = ranges, .n_ranges = 3};
 	for (size_t i = 0; i < c->f->n_params; i++) {
 		size_t bytes = words[i] == call->packed ? call->packed_bytes : (size_t)call->count[i] * 4;
 		ranges[in.n_ranges++] = (struct kb_range){words[i], bytes, false};

@@ -96,8 +96,13 @@ END_TEST
 
 START_TEST(test_schedules)
 {
-	static const char *const attrs[] = {"{mr=1 nr=16}", "{mr=4 nr=32 lanes=8}", "{mr=3 nr=48 lanes=16}",
-	                                    "{mr=6 nr=64 lanes=16}", "{mr=2 nr=16 lanes=1}"};
+	static const char *const attrs[] = {"{mr=1 nr=16}",
+	                                    "{mr=4 nr=32 lanes=8}",
+	                                    "{mr=3 nr=48 lanes=16}",
+	                                    "{mr=6 nr=64 lanes=16}",
+	                                    "{mr=2 nr=16 lanes=1}",
+	                                    "{kc=7 scratch=8192}",
+	                                    "{mr=4 nr=32 kc=16 scratch=2048}"};
 	for (size_t i = 0; i < TFMC_COUNT(attrs); i++)
 		check_product(19, 85, attrs[i], targets[_i]);
 }
@@ -167,6 +172,12 @@ static const struct form forms[] = {
         {"stored flat",
          "func @f(" XWB ") -> (y: f32[B*S,37]) { %y = group linear {" ROOT
          "post %t = reshape %h {dims=[B*S,37]} : f32[B*S,37] yield %t } : f32[B*S,37] return %y }",
+         1e-5},
+        {"parts of K",
+         "func @f(" XWB ", %r: f32[B,S,37], %len: i32[B]) -> (y: f32[B,S,37]) { "
+         "%y = group linear {kc=6 scratch=16384} {" ROOT "post %a = gelu %h : f32[B,S,37] "
+         "post %c = add %a, %r : f32[B,S,37] post %d = mask_rows %c, %len : f32[B,S,37] yield %d "
+         "} : f32[B,S,37] return %y }",
          1e-5},
         {"fixed rows",
          "func @f(%x: f32[29,20], %w: f32[37,20], %b: f32[37]) -> (y: f32[29,37]) { %y = group linear { "
