@@ -47,7 +47,7 @@ static void view_identity(const struct ir_module *m, const struct ir_func *f, st
 	*out = (struct ir_view){.base = v, .offset = zero, .state_offset = zero, .rank = t->rank};
 	for (int i = t->rank - 1; i >= 0; i--) {
 		out->size[i] = t->dims[i];
-		out->stride[i] = ir_dim_equals(t->dims[i], 1) ? zero : step;
+		out->stride[i] = step;
 		step = ir_dim_mul(m->dims, step, t->dims[i]);
 	}
 }
@@ -123,8 +123,7 @@ static bool grow_group(const struct ir_module *m, const struct ir_view *v, const
 static bool merge_group(const struct ir_module *m, const struct ir_view *old, const struct axis_group *g,
                         struct ir_view *out)
 {
-	const struct ir_dim *zero = ir_dim_const(m->dims, 0);
-	const struct ir_dim *step = zero, *expected = NULL;
+	const struct ir_dim *step = ir_dim_const(m->dims, 0), *expected = NULL;
 	bool is_state = false;
 
 	for (int i = g->i1 - 1; i >= g->i0; i--) {
@@ -139,9 +138,8 @@ static bool merge_group(const struct ir_module *m, const struct ir_view *old, co
 		expected = ir_dim_mul(m->dims, old->stride[i], old->size[i]);
 	}
 	for (int j = g->j1 - 1; j >= g->j0; j--) {
-		bool one = ir_dim_equals(out->size[j], 1);
-		out->stride[j] = one ? zero : step;
-		out->state_axis[j] = !one && is_state;
+		out->stride[j] = step;
+		out->state_axis[j] = is_state;
 		step = ir_dim_mul(m->dims, step, out->size[j]);
 	}
 	return true;
@@ -212,7 +210,7 @@ bool ir_view_resolve(const struct ir_module *m, const struct ir_func *f, struct 
 	view_identity(m, f, v, out);
 	out->is_state = ir_is_state_slice(f, v);
 	if (out->is_state && out->rank > 0) {
-		out->stride[0] = ir_dim_const(m->dims, ir_dim_equals(out->size[0], 1) ? 0 : 1);
+		out->stride[0] = ir_dim_const(m->dims, 1);
 		out->state_axis[0] = true;
 	}
 	while (n > 0)

@@ -30,7 +30,7 @@ struct ir_view {
 	const struct ir_dim *state_offset; /* sequences; 0 unless is_state */
 	int rank;
 	const struct ir_dim *size[IR_RANK_MAX];
-	const struct ir_dim *stride[IR_RANK_MAX]; /* 0 where broadcast or of size 1 */
+	const struct ir_dim *stride[IR_RANK_MAX]; /* 0 where broadcast; of no meaning where the size is 1 */
 	bool state_axis[IR_RANK_MAX];             /* stride counts sequences of the state */
 };
 
