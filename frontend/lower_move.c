@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Movement and products of the graph level.
+ */
+#include <string.h>
+
+#include "frontend/lower.h"
+
+static const struct ir_type *type_of(const struct call *c, struct ir_value v)
+{
+	return irb_type(c->lw->b, v);
+}
+
+static bool give(const struct call *c, struct lval *out, struct ir_value v)
+{
+	*out = lval_tensor(v);
+	return !irb_failed(c->lw->b);
+}
+
+bool lower_reshape(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	const struct ir_dim *dims[IR_RANK_MAX];
+	int rank;
+	return call_tensor(c, "x", &x) && call_dims(c, "shape", &rank, dims) &&
+	       give(c, out, irb_reshape_to(c->lw->b, x, rank, dims));
+}
+
+bool lower_broadcast(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	const struct ir_dim *dims[IR_RANK_MAX];
+	int rank;
+	return call_tensor(c, "x", &x) && call_dims(c, "shape", &rank, dims) &&
+	       give(c, out, irb_broadcast_to(c->lw->b, x, rank, dims));
+}
+
+bool lower_transpose(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	const struct ir_dim *dims[IR_RANK_MAX];
+	int64_t perm[IR_RANK_MAX];
+	int rank;
+	if (!call_tensor(c, "x", &x) || !call_dims(c, "perm", &rank, dims))
+		return false;
+	for (int i = 0; i < rank; i++) {
+		if (!ir_dim_is_const(dims[i], &perm[i]))
+			return lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE, "perm wants ints");
+	}
+	return give(c, out, irb_transpose_by(c->lw->b, x, rank, perm));
+}
+
+bool lower_concat(const struct call *c, struct lval *out)
+{
+	const struct expr *list = call_arg(c, "xs");
+	struct ir_value v;
+	int64_t axis = 0;
+	if (list->kind != EX_LIST || list->n_args == 0)
+		return lower_fail(c->lw, list->loc, DIAG_VALUE_TYPE, "concat wants a list of tensors");
+	struct ir_value *xs = ARENA_ARRAY(c->lw->arena, struct ir_value, list->n_args);
+	if (xs == NULL)
+		return false;
+	for (size_t i = 0; i < list->n_args; i++) {
+		struct lval t;
+		if (!lower_expr(c->lw, list->args[i], &t))
+			return false;
+		if (t.kind != LV_TENSOR)
+			return lower_fail(c->lw, list->args[i]->loc, DIAG_VALUE_TYPE, "concat wants tensors");
+		xs[i] = t.v;
+	}
+	if (!call_axis(c, "axis", type_of(c, xs[0])->rank, &axis) || !call_refuse_mixing(c, xs[0], axis))
+		return false;
+	v = irb_op1(c->lw->b, OP_concat, xs, list->n_args, &(struct attrs_concat){.axis = axis});
+	return give(c, out, v);
+}
+
+bool lower_split(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	const struct ir_dim *sizes[IR_RANK_MAX];
+	int n;
+	int64_t axis = 0;
+	struct lowering *lw = c->lw;
+	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &axis) ||
+	    !call_refuse_mixing(c, x, axis) || !call_dims(c, "sizes", &n, sizes))
+		return false;
+	const struct ir_dim *begin = ir_dim_const(lw->module->dims, 0);
+	*out = (struct lval){
+	        .kind = LV_TUPLE, .items = ARENA_ARRAY(lw->arena, struct lval, n), .n = (size_t)n};
+	for (int i = 0; out->items != NULL && i < n; i++) {
+		out->items[i] = lval_tensor(irb_slice_of(lw->b, x, (int)axis, begin, sizes[i]));
+		begin = ir_dim_add(lw->module->dims, begin, sizes[i]);
+	}
+	if (begin != type_of(c, x)->dims[axis])
+		return lower_fail(lw, c->e->loc, DIAG_SHAPE,
+		                  "the sizes of split do not add up to axis %lld of %s", (long long)axis,
+		                  type_text(lw, x));
+	return out->items != NULL && !irb_failed(lw->b);
+}
+
+bool lower_slice(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	const struct ir_dim *begin[IR_RANK_MAX], *end[IR_RANK_MAX];
+	int n;
+	int64_t axis = 0, step = 1;
+	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &axis) ||
+	    !call_refuse_mixing(c, x, axis) || !call_dims(c, "begin", &n, begin) ||
+	    !call_dims(c, "end", &n, end) || !call_int(c, "step", &step))
+		return false;
+	if (step != 1)
+		return lower_fail(c->lw, c->e->loc, DIAG_UNSUPPORTED, "not supported yet: slice with a step");
+	const struct ir_dim *size = ir_dim_sub(c->lw->module->dims, end[0], begin[0]);
+	return give(c, out, irb_slice_of(c->lw->b, x, (int)axis, begin[0], size));
+}
+
+bool lower_pad(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	struct attrs_pad at = {.axis = 0};
+	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &at.axis) ||
+	    !call_refuse_mixing(c, x, at.axis) || !call_int(c, "before", &at.before) ||
+	    !call_int(c, "after", &at.after) || !call_float(c, "value", &at.value))
+		return false;
+	return give(c, out, irb_pad(c->lw->b, x, &at));
+}
+
+bool lower_gather(const struct call *c, struct lval *out)
+{
+	struct ir_value x, ids;
+	int64_t axis = 0;
+	if (!call_tensor(c, "x", &x) || !call_tensor(c, "ids", &ids) ||
+	    !call_axis(c, "axis", type_of(c, x)->rank, &axis) || !call_refuse_mixing(c, x, axis))
+		return false;
+	if (axis != 0)
+		return lower_fail(c->lw, c->e->loc, DIAG_UNSUPPORTED,
+		                  "not supported yet: gather along axis %lld", (long long)axis);
+	return give(c, out, irb_gather(c->lw->b, x, ids, NULL));
+}
+
+/* Leading axes broadcast. */
+static bool match_leading(const struct call *c, struct ir_value *a, struct ir_value *b)
+{
+	const struct ir_type *ta = type_of(c, *a), *tb = type_of(c, *b);
+	const struct ir_dim *da[IR_RANK_MAX], *db[IR_RANK_MAX];
+	if (ta->rank < 2 || tb->rank < 2)
+		return lower_fail(c->lw, c->e->loc, DIAG_SHAPE, "matmul of %s and %s", type_text(c->lw, *a),
+		                  type_text(c->lw, *b));
+	int rank = ta->rank > tb->rank ? ta->rank : tb->rank;
+	for (int i = 1; i <= rank; i++) {
+		const struct ir_dim *x =
+		        i <= ta->rank ? ta->dims[ta->rank - i] : ir_dim_const(c->lw->module->dims, 1);
+		const struct ir_dim *y =
+		        i <= tb->rank ? tb->dims[tb->rank - i] : ir_dim_const(c->lw->module->dims, 1);
+		bool lead = i > 2;
+		da[rank - i] = lead && ir_dim_equals(x, 1) ? y : x;
+		db[rank - i] = lead && ir_dim_equals(y, 1) ? x : y;
+		if (lead && da[rank - i] != db[rank - i])
+			return lower_fail(c->lw, c->e->loc, DIAG_SHAPE,
+			                  "matmul of %s and %s: leading axes differ", type_text(c->lw, *a),
+			                  type_text(c->lw, *b));
+	}
+	*a = irb_broadcast_to(c->lw->b, *a, rank, da);
+	*b = irb_broadcast_to(c->lw->b, *b, rank, db);
+	return !irb_failed(c->lw->b);
+}
+
+bool lower_matmul(const struct call *c, struct lval *out)
+{
+	struct ir_value a, b;
+	struct attrs_matmul at = {.ta = false};
+	if (!call_tensor(c, "a", &a) || !call_tensor(c, "b", &b) || !call_bool(c, "transpose_a", &at.ta) ||
+	    !call_bool(c, "transpose_b", &at.tb))
+		return false;
+	int ra = type_of(c, a)->rank, rb = type_of(c, b)->rank;
+	if (ra >= 2 && rb >= 2 &&
+	    (!call_refuse_mixing(c, a, at.ta ? ra - 2 : ra - 1) || !call_refuse_mixing(c, b, rb - 1) ||
+	     !call_refuse_mixing(c, b, rb - 2)))
+		return false;
+	return match_leading(c, &a, &b) && give(c, out, irb_matmul(c->lw->b, a, b, &at));
+}

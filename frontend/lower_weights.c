@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Parameters of graph statements: paths with indices become stacked weights,
+ * one expression for each index from the weight map, resolved once per model.
+ */
+#include <string.h>
+
+#include "frontend/lower.h"
+
+struct resolved_weight {
+	const struct ir_wexpr *e; /* NULL: failed, reported */
+	int rank;
+	int64_t dims[IR_RANK_MAX];
+	struct loc loc;
+};
+
+bool weights_open(struct frontend_model *m)
+{
+	const struct yaml_node *section = model_section(m, "weights");
+	if (m->map != NULL)
+		return true;
+	m->files = weight_files_create(&m->arena, m->cx);
+	m->map_env = model_env(m, false);
+	if (m->files == NULL)
+		return false;
+	if (section != NULL &&
+	    (weight_files_open_all(m->files, m->dir, yaml_find(section, "files")) != TFMC_OK ||
+	     weight_files_strip(m->files, yaml_find(section, "strip_prefix")) != TFMC_OK ||
+	     weight_files_ignore(m->files, yaml_find(section, "ignore")) != TFMC_OK))
+		return false;
+	struct weight_map *map = weight_map_create(&m->arena, m->cx, m->files, &m->map_env);
+	if (map == NULL ||
+	    weight_map_read(map, yaml_find(section, "map"), m->dir, m->root->loc.source) != TFMC_OK)
+		return false;
+	m->map = map;
+	return true;
+}
+
+/* ---- one parameter ---- */
+
+static bool same_shape(struct lowering *lw, const struct resolved_weight *r, const struct weight_need *need,
+                       const char *path)
+{
+	bool same = r->rank == need->rank;
+	for (int i = 0; same && i < r->rank; i++)
+		same = r->dims[i] == need->dims[i];
+	if (same)
+		return true;
+	lower_fail(lw, LOC_NONE, DIAG_SHAPE, "the parameter '%s' is used with two shapes", path);
+	diag_note(lw->cx, r->loc, "the other use is here");
+	return false;
+}
+
+static const struct ir_wexpr *resolve(struct lowering *lw, const struct weight_need *need, const char *path)
+{
+	struct frontend_model *m = lw->m;
+	struct resolved_weight *r = strmap_get(&m->resolved, path);
+	if (lw->mode == LOWER_PROBE)
+		return wexpr_full(lw->arena, 0.0, need->rank, need->dims);
+	if (r != NULL)
+		return r->e == NULL || same_shape(lw, r, need, path) ? r->e : NULL;
+	if (m->resolved.n >= MODEL_WEIGHTS_MAX) {
+		lower_fail(lw, LOC_NONE, DIAG_LIMIT, "more than %d parameters", MODEL_WEIGHTS_MAX);
+		return NULL;
+	}
+	r = ARENA_NEW(&m->arena, struct resolved_weight);
+	if (r == NULL)
+		return NULL;
+	struct weight_want want = {.path = path, .loc = lw->loc.at, .rank = need->rank};
+	memcpy(want.dims, need->dims, sizeof(want.dims));
+	if (model_section(m, "weights") == NULL)
+		lower_fail(lw, LOC_NONE, DIAG_MISSING, "the model has parameters ('%s') but no 'weights'",
+		           path);
+	else
+		r->e = weight_map_find(m->map, &want);
+	r->rank = need->rank;
+	r->loc = lw->loc.at;
+	memcpy(r->dims, need->dims, sizeof(r->dims));
+	strmap_set(&m->resolved, path, r);
+	return r->e;
+}
+
+/* The expression for the loops from `level` on; `path` has the outer ones filled in. */
+static const struct ir_wexpr *stack(struct lowering *lw, const struct weight_need *need, const char *path,
+                                    const struct lower_loop *const *loops, size_t n, size_t level)
+{
+	struct arena *a = &lw->m->arena;
+	if (level == n) {
+		const struct ir_wexpr *e = resolve(lw, need, path);
+		return e == NULL || need->rows == 0
+		               ? e
+		               : wexpr_slice(a, 0, need->first, need->first + need->rows, e);
+	}
+	const struct graph_node *node = loops[level]->node;
+	const struct ir_wexpr **parts = ARENA_ARRAY(a, const struct ir_wexpr *, node->count);
+	bool ok = parts != NULL;
+	for (int64_t k = 0; parts != NULL && k < node->count; k++) {
+		const char *index = arena_printf(a, "%lld", (long long)(node->start + k));
+		parts[k] = stack(lw, need, graph_fill(a, path, node->as, index), loops, n, level + 1);
+		ok = parts[k] != NULL && ok;
+	}
+	return ok ? wexpr_stack(a, (size_t)node->count, parts) : NULL;
+}
+
+/* ---- names ---- */
+
+static const char *drop_index(struct arena *a, const char *text, const struct graph_node *node, bool label)
+{
+	const char *dotted = arena_printf(a, ".{%s}", node->as), *bare = arena_printf(a, "{%s}", node->as);
+	const char *with = node->label != NULL ? node->label
+	                                       : arena_printf(a, "%lld-%lld", (long long)node->start,
+	                                                      (long long)(node->start + node->count - 1));
+	if (label)
+		return graph_fill(a, text, node->as, with);
+	char *out = (char *)(uintptr_t)arena_strdup(a, text);
+	for (char *p = strstr(out, dotted); p != NULL; p = strstr(out, dotted))
+		memmove(p, p + strlen(dotted), strlen(p + strlen(dotted)) + 1);
+	for (char *p = strstr(out, bare); p != NULL; p = strstr(out, bare))
+		memmove(p, p + strlen(bare), strlen(p + strlen(bare)) + 1);
+	return out;
+}
+
+static const char *indexed(struct lowering *lw, const char *pattern, const struct lower_loop **loops,
+                           size_t *n, bool label)
+{
+	const struct lower_loop *found[IR_RANK_MAX];
+	size_t count = 0;
+	const char *name = pattern;
+	for (const struct lower_loop *l = lw->loop; l != NULL; l = l->outer) {
+		if (strstr(pattern, arena_printf(lw->arena, "{%s}", l->node->as)) == NULL)
+			continue;
+		if (count + 1 >= IR_RANK_MAX) {
+			lower_fail(lw, LOC_NONE, DIAG_LIMIT, "more than %d indices in '%s'", IR_RANK_MAX - 1,
+			           pattern);
+			return NULL;
+		}
+		found[count++] = l;
+		name = drop_index(lw->arena, name, l->node, label || l->node->label != NULL);
+	}
+	for (size_t i = 0; i < count; i++)
+		loops[i] = found[count - 1 - i];
+	*n = count;
+	return name;
+}
+
+const char *lower_indexed(struct lowering *lw, const char *pattern, const struct lower_loop **loops,
+                          size_t *n)
+{
+	return indexed(lw, pattern, loops, n, false);
+}
+
+/* ---- references ---- */
+
+static const struct ir_weight *add(struct lowering *lw, const char *name, const struct ir_wexpr *e)
+{
+	const struct ir_dim *dims[IR_RANK_MAX];
+	for (int i = 0; i < e->rank; i++)
+		dims[i] = ir_dim_const(lw->module->dims, e->dims[i]);
+	const struct ir_type *type = ir_type_tensor(lw->module->types, DT_F32, e->rank, dims);
+	struct ir_weight w = {.name = name, .type = type, .encoding = ENC_ROW, .init = e, .loc = lw->loc};
+	return type == NULL ? NULL : ir_add_weight(lw->module, &w);
+}
+
+bool lower_table(struct lowering *lw, const char *name, const struct ir_wexpr *e, struct ir_value *out)
+{
+	const struct ir_weight *w = add(lw, name, e);
+	if (w == NULL)
+		return lower_fail(lw, LOC_NONE, DIAG_INTERNAL, "two tables are called '%s'", name);
+	*out = irb_weight_ref(lw->b, w, NULL, 0);
+	return !irb_failed(lw->b);
+}
+
+void lower_index_operands(const struct lower_loop *const *loops, size_t n, struct ir_value *out)
+{
+	for (size_t i = 0; i < n; i++)
+		out[i] = loops[i]->index;
+}
+
+bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir_value *out)
+{
+	const struct lower_loop *loops[IR_RANK_MAX];
+	struct ir_value index[IR_RANK_MAX];
+	size_t n;
+	const char *name = indexed(lw, need->pattern, loops, &n, false);
+	if (name == NULL)
+		return false;
+	if (need->rows > 0 && (need->first < 0 || need->first + need->rows > need->dims[0]))
+		return lower_fail(lw, LOC_NONE, DIAG_SHAPE, "rows %lld to %lld of a parameter with %lld rows",
+		                  (long long)need->first, (long long)(need->first + need->rows),
+		                  (long long)need->dims[0]);
+	const struct ir_wexpr *e = stack(lw, need, need->pattern, loops, n, 0);
+	if (e == NULL)
+		return false;
+	const char *part = need->rows == 0 ? ""
+	                                   : arena_printf(lw->arena, ".rows%lld-%lld", (long long)need->first,
+	                                                  (long long)(need->first + need->rows - 1));
+	const struct ir_weight *w = add(lw, arena_printf(lw->arena, "%s%s", name, part), e);
+	if (w == NULL) {
+		name = indexed(lw, need->pattern, loops, &n, true);
+		w = add(lw, arena_printf(lw->arena, "%s%s", name, part), e);
+	}
+	if (w == NULL)
+		return lower_fail(lw, LOC_NONE, DIAG_SHAPE, "the parameter '%s' is used in two ways",
+		                  need->pattern);
+	lower_index_operands(loops, n, index);
+	*out = irb_weight_ref(lw->b, w, index, n);
+	return !irb_failed(lw->b);
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Loading a model file: the stages in order, the one name space, and the
+ * accessors of frontend.h.
+ */
+#include "frontend/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "frontend/blocks.h"
+#include "frontend/files.h"
+#include "frontend/schema.h"
+
+bool model_declare(struct frontend_model *m, const char *name, const char *what, struct loc loc)
+{
+	if (!expr_is_name(name)) {
+		diag_error(m->cx, loc, DIAG_NAME, "'%s' is not a name (letters, digits, _; at most 63)",
+		           name);
+		return false;
+	}
+	const char *old = strmap_get(&m->names, name);
+	if (old != NULL) {
+		diag_error(m->cx, loc, DIAG_NAME_CLASH, "%s '%s' has the name of %s", what, name, old);
+		return false;
+	}
+	char *text = arena_alloc(&m->arena, strlen(what) + 3);
+	if (text == NULL)
+		return false;
+	memcpy(text, "a ", 2);
+	memcpy(text + 2, what, strlen(what));
+	strmap_set(&m->names, name, text);
+	return true;
+}
+
+const struct yaml_node *model_section(const struct frontend_model *m, const char *key)
+{
+	return yaml_find(m->root, key);
+}
+
+static enum expr_lookup lookup(void *user, const char *name, struct loc loc, struct value *out)
+{
+	struct frontend_model *m = user;
+	const struct ir_dim *d = ir_dim_sym(m->dims, name);
+	if (d != NULL) {
+		*out = value_dim(d);
+		return EXPR_FOUND;
+	}
+	return model_lookup_param(m, name, loc, out);
+}
+
+static const char *const *suggest(void *user, size_t *n)
+{
+	struct frontend_model *m = user;
+	*n = m->n_suggestions;
+	return m->suggestions;
+}
+
+struct expr_env model_env(struct frontend_model *m, bool dims)
+{
+	return (struct expr_env){&m->arena, m->cx, dims ? m->dims : NULL, lookup, suggest, m};
+}
+
+int model_find_input(const struct frontend_model *m, const char *name)
+{
+	for (size_t i = 0; i < m->inputs.n; i++) {
+		if (strcmp(m->inputs.items[i].pub.name, name) == 0)
+			return (int)i;
+	}
+	return -1;
+}
+
+int model_find_output(const struct frontend_model *m, const char *name)
+{
+	for (size_t i = 0; i < m->outputs.n; i++) {
+		if (strcmp(m->outputs.items[i].name, name) == 0)
+			return (int)i;
+	}
+	return -1;
+}
+
+const struct definition *model_find_definition(const struct frontend_model *m, const char *name)
+{
+	for (size_t i = 0; i < m->defines.n; i++) {
+		if (strcmp(m->defines.items[i].name, name) == 0)
+			return &m->defines.items[i];
+	}
+	return NULL;
+}
+
+/* `tfmc: 1`, `name`, and which top-level keys go together. */
+static bool read_head(struct frontend_model *m)
+{
+	struct expr_env env = model_env(m, false);
+	const struct yaml_node *version = model_section(m, "tfmc"), *name = model_section(m, "name");
+	int64_t v;
+	if (!schema_check(&m->arena, m->cx, m->root, "top", NULL, "the model"))
+		return false;
+	if (!expr_read_int(&env, version, "tfmc", &v))
+		return false;
+	if (v != 1) {
+		diag_error(m->cx, version->loc, DIAG_UNSUPPORTED,
+		           "not supported yet: version %lld of the language", (long long)v);
+		return false;
+	}
+	if (!yaml_expect(m->cx, name, YAML_SCALAR, "name"))
+		return false;
+	if (!expr_is_name(name->text)) {
+		diag_error(m->cx, name->loc, DIAG_NAME, "'%s' is not a name (letters, digits, _; at most 63)",
+		           name->text);
+		return false;
+	}
+	m->name = name->text;
+	static const char *const needed[] = {"inputs", "outputs"};
+	bool ok = true;
+	for (size_t i = 0; i < TFMC_COUNT(needed); i++) {
+		if (model_section(m, needed[i]) == NULL) {
+			diag_error(m->cx, m->root->loc, DIAG_MISSING, "the model needs '%s'", needed[i]);
+			ok = false;
+		}
+	}
+	const struct yaml_pair *model = yaml_find_pair(m->root, "model"),
+	                       *graph = yaml_find_pair(m->root, "graph");
+	if (model == NULL && graph == NULL)
+		diag_error(m->cx, m->root->loc, DIAG_MISSING, "the model needs 'model' or 'graph'");
+	if (model != NULL && graph != NULL)
+		diag_error(m->cx, graph->key->loc, DIAG_REFUSED, "'model' and 'graph' exclude each other");
+	return ok && (model == NULL) != (graph == NULL);
+}
+
+static bool read_all(struct frontend_model *m)
+{
+	if (!read_head(m))
+		return false;
+	bool ok = model_read_params(m);
+	ok = model_read_dims(m) && ok;
+	if (!ok)
+		return false;
+	ok = model_read_defines(m);
+	ok = model_read_inputs(m) && ok;
+	ok = model_read_outputs(m) && ok;
+	if (!ok)
+		return false;
+	ok = model_read_generate(m);
+	ok = model_check_sections(m) && ok;
+	ok = model_read_checks(m) && ok;
+	return blocks_expand(m) && ok;
+}
+
+static struct frontend_model *create(struct diag_context *cx, const char *path,
+                                     const struct frontend_options *options)
+{
+	struct frontend_model *m = calloc(1, sizeof(*m));
+	if (m == NULL)
+		return NULL;
+	arena_init(&m->arena);
+	m->cx = cx;
+	if (options != NULL)
+		m->options = *options;
+	m->path = arena_strdup(&m->arena, path);
+	m->dir = file_dir(&m->arena, path);
+	m->dims = ir_dims_create(&m->arena);
+	m->tokens = -1;
+	strmap_init(&m->names, &m->arena);
+	strmap_init(&m->param_index, &m->arena);
+	strmap_init(&m->resolved, &m->arena);
+	return m;
+}
+
+enum tfmc_status frontend_load(struct diag_context *cx, const char *path,
+                               const struct frontend_options *options, struct frontend_model **out)
+{
+	*out = NULL;
+	struct frontend_model *m = create(cx, path, options);
+	if (m == NULL)
+		return TFMC_NO_MEMORY;
+	size_t errors = cx->n_errors;
+	enum tfmc_status st = yaml_read(&m->arena, cx, path, path, LOC_NONE, &m->root);
+	if (st == TFMC_OK && !read_all(m))
+		st = TFMC_INVALID;
+	if (st == TFMC_OK && cx->n_errors != errors)
+		st = TFMC_INVALID;
+	if (arena_failed(&m->arena) && cx->n_errors == errors)
+		st = TFMC_NO_MEMORY;
+	if (st != TFMC_OK) {
+		frontend_destroy(m);
+		return st;
+	}
+	*out = m;
+	return TFMC_OK;
+}
+
+const char *frontend_name(const struct frontend_model *m)
+{
+	return m->name;
+}
+
+const char *frontend_dir(const struct frontend_model *m)
+{
+	return m->dir;
+}
+
+const struct frontend_input *frontend_inputs(const struct frontend_model *m, size_t *n)
+{
+	struct arena *a = (struct arena *)(uintptr_t)&m->arena;
+	struct frontend_input *list = ARENA_ARRAY(a, struct frontend_input, m->inputs.n);
+	*n = list == NULL ? 0 : m->inputs.n;
+	for (size_t i = 0; i < *n; i++)
+		list[i] = m->inputs.items[i].pub;
+	return list;
+}
+
+const char *const *frontend_outputs(const struct frontend_model *m, size_t *n)
+{
+	struct arena *a = (struct arena *)(uintptr_t)&m->arena;
+	const char **list = ARENA_ARRAY(a, const char *, m->outputs.n);
+	*n = list == NULL ? 0 : m->outputs.n;
+	for (size_t i = 0; i < *n; i++)
+		list[i] = m->outputs.items[i].name;
+	return list;
+}
+
+const struct frontend_generate *frontend_generate(const struct frontend_model *m)
+{
+	return &m->generate;
+}
+
+const struct frontend_check *frontend_checks(const struct frontend_model *m, size_t *n)
+{
+	*n = m->checks.n;
+	return m->checks.items;
+}
