@@ -298,8 +298,7 @@ static enum tfmc_status read_vocab(struct frontend_model *m, const struct yaml_n
 	TFMC_TRY(file_read(&m->arena, m->cx, path, VOCAB_FILE_MAX, name->loc, &text, &len));
 	for (size_t i = 0; i < len; i++)
 		lines += text[i] == '\n';
-	v->tokens = ARENA_ARRAY(&m->arena, const char *, lines);
-	v->unknown = -1;
+	*v = (struct frontend_vocab){ARENA_ARRAY(&m->arena, const char *, lines), 0, -1};
 	if (v->tokens == NULL)
 		return TFMC_NO_MEMORY;
 	while (at < len) {
