@@ -195,9 +195,9 @@ static const struct yaml_pair *find_kind(struct blocks *b, const struct yaml_nod
 		bool beside = strcmp(p->key->text, "body") == 0 || strcmp(p->key->text, "branches") == 0;
 		if (p == found || beside)
 			continue;
-		diag_error(b->cx, p->key->loc, DIAG_REFUSED,
-		           "'%s' stands beside '%s'; a step has one kind, its arguments belong into {...}",
-		           p->key->text, found->key->text);
+		diag_error(b->cx, found->key->loc, DIAG_REFUSED,
+		           "'%s' has '%s' beside it; a step has one kind, its arguments belong into {...}",
+		           found->key->text, p->key->text);
 		return NULL;
 	}
 	return found;
@@ -215,6 +215,8 @@ static bool check_args(struct step *st)
 static bool own_path(struct step *st)
 {
 	struct blocks *b = st->b;
+	if (st->kind->params)
+		strmap_set(&b->paths, concrete(b, st->params), b);
 	if (!st->kind->params || b->again || arg(st, "share") != NULL)
 		return true;
 	const char *path = concrete(b, st->path);
@@ -490,6 +492,28 @@ static bool expand_model(struct blocks *b, const struct yaml_node *model)
 	return true;
 }
 
+/* A tied path is that of a step with parameters, or of a part of one (`layers.0.ffn.up`). */
+static bool check_ties(struct blocks *b)
+{
+	bool ok = true;
+	const char **names = ARENA_ARRAY(b->arena, const char *, b->paths.n + 1);
+	for (size_t i = 0; names != NULL && i < b->paths.n; i++)
+		names[i] = b->paths.items[i].key;
+	for (size_t i = 0; i < b->ties.n; i++) {
+		const char *path = b->ties.items[i].key;
+		const char *dot = strrchr(path, '.');
+		if (strmap_has(&b->paths, path) ||
+		    (dot != NULL &&
+		     strmap_has(&b->paths, arena_strndup(b->arena, path, (size_t)(dot - path)))))
+			continue;
+		diag_error(b->cx, *(const struct loc *)b->ties.items[i].value, DIAG_UNKNOWN_PATH,
+		           "no step has parameters at the path '%s'%s", path,
+		           did_you_mean(b->arena, path, names, names == NULL ? 0 : b->paths.n));
+		ok = false;
+	}
+	return ok;
+}
+
 bool blocks_expand(struct frontend_model *m)
 {
 	struct blocks b = {.m = m, .arena = &m->arena, .cx = m->cx, .out = &m->graph, .prefix = ""};
@@ -498,6 +522,8 @@ bool blocks_expand(struct frontend_model *m)
 		return graph_close_model(m);
 	strmap_init(&b.values, &m->arena);
 	strmap_init(&b.owned, &m->arena);
+	strmap_init(&b.paths, &m->arena);
+	strmap_init(&b.ties, &m->arena);
 	declare_inputs(&b);
 	if (!check_defaults(&b) || !expand_model(&b, model))
 		return false;
@@ -505,5 +531,5 @@ bool blocks_expand(struct frontend_model *m)
 	bool ok = true;
 	for (size_t i = 0; i < m->outputs.n; i++)
 		ok = expand_output(&b, &m->outputs.items[i]) && ok;
-	return ok;
+	return check_ties(&b) && ok;
 }

@@ -56,6 +56,8 @@ struct blocks {
 	struct graph_body *out;
 	const char *prefix;       /* path pattern of the body, "" at the root */
 	struct strmap owned;      /* concrete paths with parameters */
+	struct strmap paths;      /* concrete paths of all parameters' steps */
+	struct strmap ties;       /* concrete tied paths -> struct loc * */
 	struct strmap *locals;    /* not NULL: bodies are graph statements; their names -> names at level 3 */
 	bool again;               /* a further round of a shared repeat: paths are known */
 	struct block_names temps; /* live temporaries */

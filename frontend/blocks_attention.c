@@ -65,6 +65,16 @@ static bool read_heads(struct step *st, struct attention *at)
 	return true;
 }
 
+static bool refuse_window(struct step *st, const struct attention *at)
+{
+	int64_t window = 0;
+	if (!arg_int(st, "window", 0, &window))
+		return false;
+	if (window > 0 && at->has_memory)
+		return step_error(st, "window", DIAG_REFUSED, "attention over a memory has no window");
+	return true;
+}
+
 static bool read_mask(struct step *st, struct attention *at)
 {
 	const char *mask = NULL;
@@ -104,8 +114,8 @@ static bool read_attention(struct step *st, struct attention *at)
 {
 	at->mem = st->in;
 	at->has_memory = arg(st, "memory") != NULL;
-	if (!arg_value(st, "memory", &at->mem) || !check_values(st, at) || !read_heads(st, at) ||
-	    !read_bias(st, at) || !read_mask(st, at))
+	if (!arg_value(st, "memory", &at->mem) || !refuse_window(st, at) || !check_values(st, at) ||
+	    !read_heads(st, at) || !read_bias(st, at) || !read_mask(st, at))
 		return false;
 	at->lengths = at->mem.lengths;
 	at->scale = 1.0 / sqrt((double)at->e);

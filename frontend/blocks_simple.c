@@ -207,6 +207,15 @@ bool step_norm(struct step *st)
 
 /* ---- linear, ffn ---- */
 
+/* Remembered until all steps are known. */
+static bool remember_tie(struct step *st, const char *tie)
+{
+	struct loc *loc = tie == NULL ? NULL : ARENA_NEW(st->b->arena, struct loc);
+	if (loc != NULL)
+		*loc = arg(st, "tie")->loc;
+	return loc == NULL || strmap_set(&st->b->ties, concrete(st->b, tie), loc);
+}
+
 bool step_linear(struct step *st)
 {
 	int64_t out = 0;
@@ -218,8 +227,8 @@ bool step_linear(struct step *st)
 	const char *act_text =
 	        strcmp(act, "identity") == 0 ? "" : arena_printf(st->b->arena, ", act=%s", act);
 	const char *tie_text = tie == NULL ? "" : arena_printf(st->b->arena, ", tie=\"%s\"", tie);
-	if (!emit(st, "x = linear(%s, \"%s\", out=%lld, bias=%s%s%s)", st->in.name, st->params,
-	          (long long)out, yes(bias), act_text, tie_text))
+	if (!remember_tie(st, tie) || !emit(st, "x = linear(%s, \"%s\", out=%lld, bias=%s%s%s)", st->in.name,
+	                                    st->params, (long long)out, yes(bias), act_text, tie_text))
 		return false;
 	set_width(st, out);
 	return true;

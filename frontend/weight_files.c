@@ -282,7 +282,8 @@ enum tfmc_status weight_files_strip(struct weight_files *wf, const struct yaml_n
 			return strip(wf, list.items[i]);
 	}
 	diag_error(wf->cx, prefixes->loc, DIAG_MAP,
-	           "no tensor name begins with any of these prefixes; \"\" as the last one always fits");
+	           "no tensor name begins with '%.200s'%s; \"\" as the last one always fits",
+	           list.n == 0 ? "" : list.items[0]->text, list.n > 1 ? " or another of these prefixes" : "");
 	if (wf->tensors.n != 0)
 		diag_note(wf->cx, wf->tensors.items[0]->loc, "the first tensor is '%.200s'",
 		          wf->tensors.items[0]->stored);
