@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every op on random shapes, and random programs, through passes, kernels, LLVM
+ * and the object, against the interpreter on the graph: fused and unfused, every
+ * target this machine runs. The same bits come out for one, two and three workers.
+ */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/backend.h"
+#include "ir/text.h"
+#include "passes/pass.h"
+#include "runtime/tfmc_rt.h"
+#include "tests/support/random_ir.h"
+
+#define TOLERANCE   2e-4
+#define BUFFERS_MAX 32
+#ifndef SEEDS
+#define SEEDS    3
+#define PROGRAMS 24
+#endif
+
+struct fixture {
+	struct arena arena;
+	struct buf log;
+	struct diag_context cx;
+	struct ir_module *graph, *planned;
+	const struct ir_func *f;
+	struct backend_output out;
+	struct backend_jit *jit;
+	struct tfmc_model model;
+	struct random_call call; /* with the interpreter's results */
+};
+
+static void setup(struct fixture *t)
+{
+	*t = (struct fixture){0};
+	arena_init(&t->arena);
+	buf_init(&t->log);
+	diag_init(&t->cx, diag_render_text, &t->log);
+	backend_output_init(&t->out);
+}
+
+static void drop_code(struct fixture *t)
+{
+	backend_jit_destroy(t->jit);
+	t->jit = NULL;
+	backend_output_destroy(&t->out);
+	backend_output_init(&t->out);
+	ir_module_destroy(t->planned);
+	t->planned = NULL;
+}
+
+static void teardown(struct fixture *t)
+{
+	drop_code(t);
+	backend_output_destroy(&t->out);
+	ir_module_destroy(t->graph);
+	diag_destroy(&t->cx);
+	buf_destroy(&t->log);
+	arena_destroy(&t->arena);
+}
+
+static const char *text_of(struct fixture *t, const struct ir_module *m)
+{
+	struct buf out;
+	buf_init(&out);
+	ir_print(&out, &t->cx, m);
+	const char *text = arena_strdup(&t->arena, out.data);
+	buf_destroy(&out);
+	return text;
+}
+
+/* The module with its function named as an entry of an object. */
+static void take(struct fixture *t, struct ir_module *m)
+{
+	struct buf text;
+	const char *from = text_of(t, m), *at = strstr(from, "func @f(");
+	ck_assert(at != NULL);
+	buf_init(&text);
+	buf_bytes(&text, from, (size_t)(at - from));
+	buf_printf(&text, "func @run(%s", at + strlen("func @f("));
+	enum tfmc_status st = ir_parse(&t->cx, "random.tir", text.data, text.len, &t->graph);
+	ck_assert_msg(st == TFMC_OK, "%s\n%s", t->log.data, text.data);
+	t->f = ir_find_func(t->graph, "run");
+	buf_destroy(&text);
+	ir_module_destroy(m);
+}
+
+static void compile(struct fixture *t, const char *pipeline, const struct target *target)
+{
+	const struct pass_options po = {.target = target};
+	const struct backend_options bo = {.opt_level = 1};
+	struct pipeline p;
+	ck_assert_int_eq(pipeline_parse(&t->arena, &t->cx, pipeline, &p), TFMC_OK);
+	enum tfmc_status st = passes_run(&t->cx, &p, &po, t->graph, &t->planned, NULL);
+	ck_assert_msg(st == TFMC_OK, "%s\n%s", t->log.data, text_of(t, t->graph));
+	st = backend_compile(&t->cx, t->planned, target, NULL, &bo, &t->out);
+	ck_assert_msg(st == TFMC_OK, "%s\n%s", t->log.data, text_of(t, t->planned));
+	ck_assert_int_eq(backend_jit_load(&t->cx, &t->out.object, &t->jit), TFMC_OK);
+	ck_assert(backend_jit_model(t->jit, t->graph->name, &t->model));
+}
+
+/* Memory of a tensor, with its elements when `fill`. */
+static struct tfmc_buffer memory_of(struct fixture *t, const struct interp_tensor *x, bool fill)
+{
+	size_t n = (size_t)interp_count(x), bytes = n * (size_t)ir_dtype_bytes(x->dtype);
+	void *p = arena_alloc(&t->arena, bytes + 1);
+	ck_assert(p != NULL);
+	if (fill)
+		interp_to_bytes(x, p);
+	return (struct tfmc_buffer){p, n};
+}
+
+static void call_object(struct fixture *t, int64_t workers, struct tfmc_buffer *out)
+{
+	struct tfmc_buffer in[BUFFERS_MAX];
+	struct tfmc_session *s;
+	struct tfmc_session_options options = {.struct_size = sizeof options,
+	                                       .workers = workers,
+	                                       .driver = workers == 2 ? TFMC_DRIVER_SPMD
+	                                                              : TFMC_DRIVER_PARALLEL_FOR};
+	ck_assert(t->call.n_inputs < BUFFERS_MAX && t->call.n_outputs < BUFFERS_MAX);
+	for (size_t i = 0; i < t->call.n_inputs; i++)
+		in[i] = memory_of(t, &t->call.inputs[i], true);
+	for (size_t i = 0; i < t->call.n_outputs; i++)
+		out[i] = memory_of(t, &t->call.outputs[i], false);
+	ck_assert_int_eq(tfmc_session_open(&t->model, &options, &s), TFMC_RT_OK);
+	int64_t entry = tfmc_entry_find(tfmc_session_record(s), "run");
+	ck_assert_int_ge(entry, 0);
+	ck_assert_int_eq(tfmc_session_call(s, entry, t->call.dims, in, out), TFMC_RT_OK);
+	tfmc_session_close(s);
+}
+
+static void compare(struct fixture *t, const char *what, const struct tfmc_buffer *out)
+{
+	for (size_t i = 0; i < t->call.n_outputs; i++) {
+		struct interp_tensor have = t->call.outputs[i];
+		have.data = ARENA_ARRAY(&t->arena, double, out[i].count + 1);
+		ck_assert(have.data != NULL);
+		interp_from_bytes(&have, out[i].data);
+		const char *why = random_compare(&t->arena, &have, &t->call.outputs[i], TOLERANCE);
+		ck_assert_msg(why == NULL, "%s: result %zu: %s\n%s\n%s", what, i, why ? why : "",
+		              text_of(t, t->graph), text_of(t, t->planned));
+	}
+}
+
+static void check_code(struct fixture *t, const char *pipeline, const struct target *target)
+{
+	struct tfmc_buffer one[BUFFERS_MAX], several[BUFFERS_MAX];
+	compile(t, pipeline, target);
+	call_object(t, 1, one);
+	compare(t, arena_printf(&t->arena, "%s at %s", target->name, pipeline), one);
+	for (int64_t workers = 2; workers <= 3; workers++) {
+		call_object(t, workers, several);
+		for (size_t i = 0; i < t->call.n_outputs; i++)
+			ck_assert_mem_eq(one[i].data, several[i].data,
+			                 one[i].count * (size_t)ir_dtype_bytes(t->call.outputs[i].dtype));
+	}
+	drop_code(t);
+}
+
+static void check(struct fixture *t, uint64_t seed)
+{
+	static const char *const pipelines[] = {"O0", "O2"};
+	ck_assert(random_call_make(&t->arena, t->graph, t->f, seed, &t->call));
+	enum tfmc_status st = random_call_run(&t->cx, t->graph, t->f, &t->arena, &t->call);
+	ck_assert_msg(st == TFMC_OK, "%s\n%s", t->log.data, text_of(t, t->graph));
+	for (size_t i = 0; i < TFMC_COUNT(pipelines); i++)
+		for (size_t n = 0; target_at(n); n++)
+			if (target_runs_here(target_at(n)))
+				check_code(t, pipelines[i], target_at(n));
+}
+
+START_TEST(programs)
+{
+	struct fixture t;
+	uint64_t seed = (uint64_t)_i + 1;
+	struct random_options options = {.n_ops = 8 + (size_t)_i % 24, .smooth = true};
+	setup(&t);
+	struct ir_module *m = random_module(&t.cx, seed, &options);
+	ck_assert_msg(m != NULL, "%s", t.log.data);
+	take(&t, m);
+	check(&t, seed);
+	teardown(&t);
+}
+END_TEST
+
+/* State belongs to other entries; weights are indexed by repeats only, which programs have. */
+static bool cannot_run(enum ir_opcode code)
+{
+	return ir_op_has(code, TRAIT_STATEFUL) || code == OP_weight;
+}
+
+START_TEST(ops)
+{
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		struct fixture t;
+		setup(&t);
+		struct ir_module *m = NULL;
+		if (!cannot_run((enum ir_opcode)_i))
+			m = random_module_for_op(&t.cx, (enum ir_opcode)_i, seed, NULL);
+		if (m) {
+			take(&t, m);
+			check(&t, seed);
+		}
+		teardown(&t);
+	}
+}
+END_TEST
+
+Suite *suite_kernel_random(void);
+
+Suite *suite_kernel_random(void)
+{
+	Suite *s = suite_create("kernel_random");
+	TCase *t = tcase_create("all");
+	tcase_set_timeout(t, 240);
+	tcase_add_loop_test(t, ops, 0, IR_N_OPS);
+	tcase_add_loop_test(t, programs, 0, PROGRAMS);
+	suite_add_tcase(s, t);
+	return s;
+}
