@@ -47,8 +47,7 @@ for _ in $(seq "$rounds"); do
 	for n in "${layers[@]}"; do compile "$n"; done
 done
 
-code_size() { readelf -SW "$1" | sed 's/^ *\[ *\([0-9]*\)\]/\1/' |
-	while read -r _ name _ _ _ size _; do [[ $name == .text* ]] && echo $((16#$size)); done | awk '{ n += $1 } END { print n + 0 }'; }
+code_size() { size -A "$1" | awk '$1 ~ /^\.text/ { n += $2 } END { print n + 0 }'; }
 
 printf '%6s %10s %16s %12s %12s %12s\n' layers 'wall s' 'beside weights s' 'weights s' 'code bytes' 'object bytes'
 failed=0
