@@ -294,12 +294,39 @@ static void take_views(struct former *s, size_t cluster)
 	}
 }
 
+/* The only use of v is as a result of the function or a region, or as the first value of a carry. */
+static bool is_handed_on(const struct former *s, struct ir_value v)
+{
+	const struct user_list *u = &s->users[v.id];
+	return u->n == 1 &&
+	       (ir_op_has(u->items[0]->code, TRAIT_TERMINATOR) || u->items[0]->code == OP_repeat);
+}
+
+/* Reshapes before a value that must be the result of a group: the same bytes under another type. */
+static void take_reshapes(struct former *s, size_t cluster)
+{
+	struct cluster *c = &s->g->clusters.items[cluster];
+	const struct ir_op *chain[IR_VIEW_CHAIN_MAX];
+	size_t n = 0;
+
+	const struct ir_op *op = c->last->n_results == 1 ? only_reader(s, c->last->results[0]) : NULL;
+	for (; op != NULL && op->code == OP_reshape && n < IR_VIEW_CHAIN_MAX;
+	     op = only_reader(s, op->results[0]))
+		chain[n++] = op;
+	if (n == 0 || !is_handed_on(s, chain[n - 1]->results[0]))
+		return;
+	for (size_t i = 0; i < n; i++)
+		join(s, chain[i], cluster, MEMBER_POST);
+	c->last = chain[n - 1];
+}
+
 static void take_all_views(struct former *s)
 {
 	for (size_t i = 0; i < s->g->clusters.n && s->max_ops > 1; i++) {
 		int kind = s->g->clusters.items[i].kind;
 		if (kind == GROUP_attention || kind == GROUP_loops)
 			take_views(s, i);
+		take_reshapes(s, i);
 	}
 }
 
