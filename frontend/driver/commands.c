@@ -44,24 +44,32 @@ enum exit_code command_expand(struct driver *d)
 	return exit_code_of(st);
 }
 
+/* What `opt` writes; without passes the module as it was read: reading and printing changes nothing. */
+static enum tfmc_status opt_module(struct driver *d, const struct ir_module *m)
+{
+	struct buf text;
+	buf_init(&text);
+	ir_print(&text, &d->diag, m);
+	enum tfmc_status st = emit_text(d, &text);
+	buf_destroy(&text);
+	return st;
+}
+
 enum exit_code command_opt(struct driver *d)
 {
 	struct loaded l;
 	struct ir_module *result = NULL;
+	const char *passes = d->options.passes;
 	enum tfmc_status st = driver_load(d, &l);
 	const struct target *target = st == TFMC_OK ? driver_target(d, d->options.mcpu) : NULL;
 	if (st == TFMC_OK && !target)
 		st = TFMC_INVALID;
+	if (st == TFMC_OK && passes)
+		st = driver_passes(d, l.module, passes, target, &result);
 	if (st == TFMC_OK)
-		st = driver_passes(d, l.module, d->options.passes ? d->options.passes : "", target, &result);
-	if (st == TFMC_OK) {
-		struct buf text;
-		buf_init(&text);
-		ir_print(&text, &d->diag, result);
-		st = emit_text(d, &text);
-		buf_destroy(&text);
-	}
-	ir_module_destroy(result);
+		st = opt_module(d, passes ? result : l.module);
+	if (result)
+		ir_module_destroy(result);
 	driver_unload(&l);
 	return exit_code_of(st);
 }

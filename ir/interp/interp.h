@@ -25,7 +25,7 @@ void interp_to_bytes(const struct interp_tensor *t, void *bytes);
 
 /* Called after every op with its results (for finding the first op that differs). May be NULL. */
 typedef void interp_trace(void *user, const struct ir_func *f, const struct ir_op *op,
-			  const struct interp_tensor *const *results);
+                          const struct interp_tensor *const *results);
 
 struct interp_state; /* contents of all states of a module, for `batch` sequences, zeroed at first */
 
@@ -33,21 +33,22 @@ struct interp_state; /* contents of all states of a module, for `batch` sequence
 struct interp_state *interp_state_create(struct arena *arena, const struct ir_module *m, int64_t batch);
 
 struct interp_args {
-	const int64_t *dims;                 /* value of every dim symbol of the module, in their order */
-	const struct interp_tensor *inputs;  /* [number of tensor params]; ROLE_PAST params included */
-	struct interp_tensor *outputs;       /* [number of tensor results] filled; data allocated in `arena` */
-	struct interp_state *state;          /* NULL when the function has no state */
+	const int64_t *dims;                /* value of every dim symbol of the module, in their order */
+	const struct interp_tensor *inputs; /* [number of tensor params]; ROLE_PAST params included */
+	struct interp_tensor *outputs;      /* [number of tensor results] filled; data allocated in `arena` */
+	struct interp_state *state;         /* NULL when the function has no state */
 	const struct weight_source *weights; /* may be NULL when no weight has a stored tensor */
 	struct arena *arena;                 /* for results */
 	interp_trace *trace;
 	void *trace_user;
-	size_t memory_limit;                 /* bytes for intermediates; 0: 8 GiB */
+	size_t memory_limit; /* bytes for intermediates; 0: 8 GiB */
 };
 
-TFMC_MUST_USE enum tfmc_status interp_run(struct diag_context *cx, const struct ir_module *m, const struct ir_func *f,
-					  const struct interp_args *args);
+TFMC_MUST_USE enum tfmc_status interp_run(struct diag_context *cx, const struct ir_module *m,
+                                          const struct ir_func *f, const struct interp_args *args);
 
 /* A tensor of the right size for a type under dim values; data zeroed. False when it does not fit. */
-bool interp_tensor_make(struct arena *a, const struct ir_type *type, const int64_t *dims, struct interp_tensor *out);
+bool interp_tensor_make(struct arena *a, const struct ir_type *type, const int64_t *dims,
+                        struct interp_tensor *out);
 
 #endif

@@ -26,7 +26,8 @@ struct interp {
 	size_t used_bytes, limit_bytes;
 };
 
-/* x[i]: operand i, NULL when it is absent (also beyond the op's list) or a state. out[i]: result i; data NULL for states. */
+/* x[i]: operand i, NULL when it is absent (also beyond the op's list) or a state. out[i]: result i; data NULL
+ * for states. */
 typedef enum tfmc_status interp_handler(struct interp *in, const struct ir_op *op,
                                         const struct interp_tensor *const *x, struct interp_tensor *out);
 

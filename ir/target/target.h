@@ -15,11 +15,11 @@ struct target {
 	const char *name;
 	enum target_arch arch;
 	const char *llvm_cpu, *llvm_features;
-	int lanes;             /* f32 elements of a vector register */
-	int registers;         /* vector registers */
+	int lanes;     /* f32 elements of a vector register */
+	int registers; /* vector registers */
 	bool has_fma;
-	int mr;                /* rows of the matmul register tile */
-	int panels;            /* panels of 16 columns of the register tile */
+	int mr;     /* rows of the matmul register tile */
+	int panels; /* panels of 16 columns of the register tile */
 	int64_t l1_bytes, l2_bytes;
 };
 
