@@ -105,10 +105,12 @@ void temp_pop(struct blocks *b, size_t n)
 
 /* ---- errors ---- */
 
+/* Once, from the innermost body that failed. */
 static void chain_notes(struct blocks *b)
 {
-	for (const struct use_chain *c = b->chain; c != NULL; c = c->outer)
+	for (const struct use_chain *c = b->noted ? NULL : b->chain; c != NULL; c = c->outer)
 		diag_note(b->cx, c->loc, "in the use of '%s' here", c->name);
+	b->noted = true;
 }
 
 bool step_error(const struct step *st, const char *key, enum diag_code code, const char *fmt, ...)

@@ -62,6 +62,7 @@ struct blocks {
 	bool again;               /* a further round of a shared repeat: paths are known */
 	struct block_names temps; /* live temporaries */
 	size_t n_steps;
+	bool noted; /* the uses that led to the error have been shown */
 };
 
 struct step {

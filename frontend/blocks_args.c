@@ -45,9 +45,12 @@ static enum expr_lookup argument_value(struct scoped *s, const struct block_scop
                                        struct value *out)
 {
 	struct expr_env env = scoped_env(s->b, scope->outer, s->dims);
-	const struct expr *e = def;
-	if (e == NULL && node->kind == YAML_SCALAR)
+	const struct expr *e = node == NULL ? def : NULL;
+	if (node != NULL && node->kind == YAML_SCALAR)
 		e = expr_parse(s->b->arena, s->b->cx, expr_source_of(node), EXPR_PLAIN);
+	if (node != NULL && node->kind != YAML_SCALAR)
+		diag_error(s->b->cx, node->loc, DIAG_VALUE_TYPE,
+		           "an argument is an expression, a word or a value name");
 	if (e == NULL)
 		return EXPR_FAILED;
 	if (e->kind == EX_NAME) {

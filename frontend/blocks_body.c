@@ -136,7 +136,7 @@ static bool push_rounds(struct step *st, const struct rounds *r, int64_t from, i
 	node->as = r->as;
 	node->body = r->items[from].body;
 	if (from > 0 || to < r->count)
-		node->label = arena_printf(b->arena, "%s-%lld", first, (long long)(r->start + to - 1));
+		node->label = arena_printf(b->arena, "%s_%lld", first, (long long)(r->start + to - 1));
 	return true;
 }
 

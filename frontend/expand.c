@@ -125,7 +125,7 @@ static void print_input(struct buf *out, const struct frontend_model *m, const s
 		buf_printf(out, ", below: %lld", (long long)in->below);
 	if (in->pub.has_default) {
 		buf_str(out, ", default: ");
-		ir_dim_print(out, m->dims, in->default_dim, false);
+		ir_dim_print(out, m->dims, in->pub.default_dim, false);
 	}
 	if (in->pub.lengths != NULL)
 		buf_printf(out, ", lengths: %s", in->pub.lengths);

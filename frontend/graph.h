@@ -31,7 +31,7 @@ struct graph_node {
 	/* GRAPH_REPEAT */
 	int64_t count, start;
 	const char *as;
-	const char *label; /* the index in weight names when the loop was split: "0-3"; NULL: none */
+	const char *label; /* the index in weight names when the loop was split: "0_3"; NULL: none */
 	struct graph_body body;
 };
 

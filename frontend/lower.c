@@ -60,7 +60,7 @@ static bool add_input(struct lowering *lw, const struct model_input *in, const i
 	/* objects fill counts for each sequence themselves; larger inputs are filled by whoever calls */
 	p.has_default = in->pub.has_default && in->pub.rank == 1 && in->pub.dtype == DT_I32;
 	if (p.has_default)
-		p.default_value = ir_import_dim(lw->module, in->default_dim);
+		p.default_value = ir_import_dim(lw->module, in->pub.default_dim);
 	if (in->measures >= 0)
 		p.max = ir_import_dim(lw->module, m->inputs.items[in->measures].dims[1]);
 	struct lval v = lval_tensor(irb_param(lw->b, &p, input_type(lw, in)));

@@ -108,7 +108,7 @@ static const char *drop_index(struct arena *a, const char *text, const struct gr
 {
 	const char *dotted = arena_printf(a, ".{%s}", node->as), *bare = arena_printf(a, "{%s}", node->as);
 	const char *with = node->label != NULL ? node->label
-	                                       : arena_printf(a, "%lld-%lld", (long long)node->start,
+	                                       : arena_printf(a, "%lld_%lld", (long long)node->start,
 	                                                      (long long)(node->start + node->count - 1));
 	if (label)
 		return graph_fill(a, text, node->as, with);
@@ -192,7 +192,7 @@ bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir
 	if (e == NULL)
 		return false;
 	const char *part = need->rows == 0 ? ""
-	                                   : arena_printf(lw->arena, ".rows%lld-%lld", (long long)need->first,
+	                                   : arena_printf(lw->arena, ".rows%lld_%lld", (long long)need->first,
 	                                                  (long long)(need->first + need->rows - 1));
 	const struct ir_weight *w = add(lw, arena_printf(lw->arena, "%s%s", name, part), e);
 	if (w == NULL) {

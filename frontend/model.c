@@ -128,6 +128,19 @@ static bool read_head(struct frontend_model *m)
 	return ok && (model == NULL) != (graph == NULL);
 }
 
+static bool make_lists(struct frontend_model *m)
+{
+	m->input_list = ARENA_ARRAY(&m->arena, struct frontend_input, m->inputs.n);
+	m->output_list = ARENA_ARRAY(&m->arena, const char *, m->outputs.n);
+	if (m->input_list == NULL || m->output_list == NULL)
+		return false;
+	for (size_t i = 0; i < m->inputs.n; i++)
+		m->input_list[i] = m->inputs.items[i].pub;
+	for (size_t i = 0; i < m->outputs.n; i++)
+		m->output_list[i] = m->outputs.items[i].name;
+	return true;
+}
+
 static bool read_all(struct frontend_model *m)
 {
 	if (!read_head(m))
@@ -144,7 +157,7 @@ static bool read_all(struct frontend_model *m)
 	ok = model_read_generate(m);
 	ok = model_check_sections(m) && ok;
 	ok = model_read_checks(m) && ok;
-	return blocks_expand(m) && ok;
+	return blocks_expand(m) && make_lists(m) && ok;
 }
 
 static struct frontend_model *create(struct diag_context *cx, const char *path,
@@ -202,22 +215,14 @@ const char *frontend_dir(const struct frontend_model *m)
 
 const struct frontend_input *frontend_inputs(const struct frontend_model *m, size_t *n)
 {
-	struct arena *a = (struct arena *)(uintptr_t)&m->arena;
-	struct frontend_input *list = ARENA_ARRAY(a, struct frontend_input, m->inputs.n);
-	*n = list == NULL ? 0 : m->inputs.n;
-	for (size_t i = 0; i < *n; i++)
-		list[i] = m->inputs.items[i].pub;
-	return list;
+	*n = m->inputs.n;
+	return m->input_list;
 }
 
 const char *const *frontend_outputs(const struct frontend_model *m, size_t *n)
 {
-	struct arena *a = (struct arena *)(uintptr_t)&m->arena;
-	const char **list = ARENA_ARRAY(a, const char *, m->outputs.n);
-	*n = list == NULL ? 0 : m->outputs.n;
-	for (size_t i = 0; i < *n; i++)
-		list[i] = m->outputs.items[i].name;
-	return list;
+	*n = m->outputs.n;
+	return m->output_list;
 }
 
 const struct frontend_generate *frontend_generate(const struct frontend_model *m)

@@ -35,10 +35,9 @@ struct model_param {
 };
 
 struct model_input {
-	struct frontend_input pub; /* first: frontend_inputs returns an array of these */
+	struct frontend_input pub;
 	const struct ir_dim *dims[IR_RANK_MAX];
 	int64_t below;                    /* 0: not checked */
-	const struct ir_dim *default_dim; /* pub.has_default */
 	int lengths;                      /* index of its lengths, -1 */
 	int measures;                     /* index of the first input whose lengths this is, -1 */
 };
@@ -112,6 +111,8 @@ struct frontend_model {
 		struct check_file *items;
 		size_t n, cap;
 	} check_files;
+	struct frontend_input *input_list; /* what frontend.h shows, in the order of the file */
+	const char **output_list;
 	struct frontend_generate generate;
 	int tokens; /* generate: index of the input that grows, -1 */
 	struct frontend_tokenizer tokenizer;

@@ -157,7 +157,7 @@ static bool read_default(struct frontend_model *m, struct model_input *in, const
 		           "not supported yet: a default that is not an integer");
 		return false;
 	}
-	return expr_want_dim(&env, node->loc, "default", &v, &in->default_dim);
+	return expr_want_dim(&env, node->loc, "default", &v, &in->pub.default_dim);
 }
 
 static bool read_long_input(struct frontend_model *m, struct model_input *in, const struct yaml_node *node)
