@@ -23,6 +23,6 @@ done
 # A dump in the middle goes on through the rest of the pipeline to the same plan.
 "$TFMC" opt "$tmp"/O2/*encode.tir --passes=group,select,plan-memory -mcpu=x86-64-v3 \
 	--weights-dir="$TFMC_SOURCE/examples/dates" >"$tmp/again.tir"
-diff <(sort "$tmp/again.tir") <(sort "$tmp"/O2/*plan-memory.tir) # weights are listed in the order of first use
-diff <(sed -n '/^func/,$p' "$tmp/again.tir") <(sed -n '/^func/,$p' "$tmp"/O2/*plan-memory.tir)
+shape() { sed -E 's/%[A-Za-z0-9_.]+/%/g; s/ loc\(.*//' "$1" | sed -n '/^func/,$p'; } # without the names of values
+diff <(shape "$tmp/again.tir") <(shape "$tmp"/O2/*plan-memory.tir) >&2
 echo "$count dumps read back to the same bytes"
