@@ -8,8 +8,7 @@
 struct kb_val kb_cpuid(struct kb *k, int64_t leaf, int subleaf, int reg)
 {
 	kb_require(k, reg >= 0 && reg < 4, "cpuid gives four registers");
-	struct kb_inst inst = {
-	        .op = KBO_CPUID, .type = KB_I32_T, .imm = leaf, .align = subleaf, .sub = reg};
+	struct kb_inst inst = {.op = KBO_CPUID, .type = KB_I32_T, .imm = leaf, .align = subleaf, .sub = reg};
 	return kb_emit(k, inst, NULL, 0, true);
 }
 
