@@ -256,7 +256,7 @@ enum tfmc_status pass_canonicalize(struct pass_context *p, const struct ir_modul
 		last = next;
 	}
 	if (st == TFMC_OK)
-		st = rebuild_module(p, last, out, NULL, NULL);
+		st = rebuild_module(p, last, out, &(const struct rewrite){.match = NULL}, NULL);
 	ir_module_destroy(last);
 	return st;
 }

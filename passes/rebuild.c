@@ -38,7 +38,8 @@ bool rebuild_once(const struct rebuild *r, struct ir_value v)
 
 static bool any_needed(const struct rebuild *r, const struct ir_op *op)
 {
-	if (ir_op_has(op->code, TRAIT_TERMINATOR) || ir_op_has(op->code, TRAIT_STATEFUL))
+	if (r->rewrite == NULL || ir_op_has(op->code, TRAIT_TERMINATOR) ||
+	    ir_op_has(op->code, TRAIT_STATEFUL))
 		return true;
 	for (size_t i = 0; i < op->n_results; i++)
 		if (r->needed[op->results[i].id])
@@ -156,6 +157,7 @@ static enum tfmc_status rebuild_func(struct rebuild *r)
 	r->b = irb_begin(r->out, r->p->cx, f->name, f->loc);
 	if (arena_failed(r->p->arena) || r->b == NULL || r->uses == NULL)
 		return TFMC_NO_MEMORY;
+	irb_set_literal(r->b, r->rewrite == NULL);
 	mark_region(r, f->body);
 	irb_clone_params(r->b, f, r->map);
 	emit_region(r, f->body);
@@ -170,6 +172,9 @@ enum tfmc_status rebuild_module(struct pass_context *p, const struct ir_module *
 	struct rebuild r = {.p = p, .in = in, .out = out, .rewrite = rewrite};
 
 	out->stage = in->stage;
+	for (size_t i = 0; rewrite == NULL && i < in->weights.n; i++)
+		if (ir_add_weight(out, in->weights.items[i]) == NULL)
+			return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < in->funcs.n; i++) {
 		r.f = in->funcs.items[i];
 		TFMC_TRY(rebuild_func(&r));

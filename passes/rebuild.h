@@ -37,7 +37,10 @@ struct rebuild {
 	int64_t changes;      /* replaced ops */
 };
 
-/* All functions. `rewrite` may be NULL: a copy without dead ops. changes may be NULL. */
+/*
+ * All functions. A rewrite without `match` only drops dead ops; without a rewrite all is copied as it is.
+ * changes may be NULL.
+ */
 TFMC_MUST_USE enum tfmc_status rebuild_module(struct pass_context *p, const struct ir_module *in,
                                               struct ir_module *out, const struct rewrite *rewrite,
                                               int64_t *changes);

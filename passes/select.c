@@ -18,7 +18,6 @@
 #define PANEL_COLUMNS 16
 #define STRIP_COLUMNS 64  /* columns that the kernel of a linear walks over together */
 #define SUM_ROWS      256 /* rows whose sums wait while K is walked over in parts */
-#define STRIP_COLUMNS 64 /* columns whose sums wait while K is walked over in parts */
 #define SCRATCH_MAX   ((int64_t)1 << 32)
 
 static bool match(struct rebuild *r, const struct ir_op *op)
@@ -38,9 +37,8 @@ static void select_linear(const struct rebuild *r, const struct ir_op *root, str
 	a->mr = t->mr;
 	a->nr = columns < 2 * PANEL_COLUMNS ? PANEL_COLUMNS : PANEL_COLUMNS * t->panels;
 	a->kc = depth < DEPTH_ROWS ? depth : DEPTH_ROWS;
-	if (depth > DEPTH_ROWS) /* sums of as many rows as half of the second-level cache holds of x */
-		a->scratch = t->l2_bytes / 2 / (4 * a->kc) * STRIP_COLUMNS * 4;
-	/* Parts pay when the weights of a strip do not stay in the second-level cache: sums [rows, columns]. */
+	/* Parts pay when the weights of a strip do not stay in the second-level cache: sums [rows, columns].
+	 */
 	if (depth >= t->l2_bytes / (4 * STRIP_COLUMNS))
 		a->scratch = 4 * SUM_ROWS * STRIP_COLUMNS;
 }

@@ -91,6 +91,8 @@ static void same_results(struct fixture *t, uint64_t seed)
 static void check(struct fixture *t, const char *pipeline, uint64_t seed)
 {
 	run(t, pipeline);
+	if (pipeline[0] == '\0')
+		ck_assert_str_eq(text_of(t, t->after), text_of(t, t->before));
 	reads_back(t);
 	same_results(t, seed);
 	ir_module_destroy(t->after);
