@@ -135,7 +135,7 @@ static bool push_rounds(struct step *st, const struct rounds *r, int64_t from, i
 	node->start = r->start + from;
 	node->as = r->as;
 	node->body = r->items[from].body;
-	if (from > 0 || to < r->count)
+	if (from > 0 || to < r->count || (b->locals != NULL && node->start > 0))
 		node->label = arena_printf(b->arena, "%s_%lld", first, (long long)(r->start + to - 1));
 	return true;
 }

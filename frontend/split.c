@@ -159,9 +159,9 @@ static bool push(struct split *s, struct graph_body *body, struct ir_loc loc, co
 	return graph_push_text(s->arena, s->m->cx, body, loc, text);
 }
 
-static bool cross(struct split *s, const struct graph_node *node, const char *name, bool keys)
+static bool cross(struct split *s, struct split_scope *scope, const struct graph_node *node, const char *name,
+                  bool keys)
 {
-	struct split_scope *scope = defining_scope(s, name);
 	if (strmap_get(&scope->crossed, name) != NULL)
 		return true;
 	const char *state = state_name(s, scope, node, name);
@@ -178,7 +178,7 @@ static bool cross_reads(struct split *s, const struct graph_node *node, const st
 {
 	bool ok = true;
 	if (e->kind == EX_NAME && level_of_name(s, e->text) == LEVEL_SOURCE)
-		ok = cross(s, node, e->text, only_keys(whole, e->text, false));
+		ok = cross(s, defining_scope(s, e->text), node, e->text, only_keys(whole, e->text, false));
 	for (size_t i = 0; ok && i < e->n_args; i++)
 		ok = cross_reads(s, node, e->args[i], whole);
 	for (size_t i = 0; ok && i < e->n_keywords; i++)
@@ -206,7 +206,7 @@ static bool add_lengths(struct split *s, struct graph_node *node, const struct e
 	struct expr *copy = ARENA_NEW(s->arena, struct expr), *value = ARENA_NEW(s->arena, struct expr);
 	if (copy == NULL || value == NULL ||
 	    !push(s, &scope->encode, node->loc, arena_printf(s->arena, "%s = key_lengths(%s)", name, keys)) ||
-	    !cross(s, node, name, false))
+	    !cross(s, scope, node, name, false))
 		return false;
 	*copy = *call;
 	*value = (struct expr){.kind = EX_NAME, .loc = call->loc, .text = name};
