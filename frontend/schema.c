@@ -136,3 +136,35 @@ const char *const *schema_words(struct arena *a, const struct schema_key *key, s
 	}
 	return list;
 }
+
+/* ---- reference ---- */
+
+static const char *const type_names[] = {
+        [KEY_INT] = "int",   [KEY_FLOAT] = "float", [KEY_BOOL] = "bool",   [KEY_DIM] = "dim",
+        [KEY_WORD] = "word", [KEY_NAME] = "name",   [KEY_VALUE] = "value", [KEY_PATH] = "path",
+        [KEY_TEXT] = "text", [KEY_LIST] = "list",   [KEY_MAP] = "mapping", [KEY_STEPS] = "steps",
+        [KEY_ANY] = "any",
+};
+
+static void print_key(struct buf *out, const struct schema_key *k)
+{
+	const char *def = strcmp(k->def, "!") == 0 ? "required" : k->def;
+	buf_printf(out, "| `%s` | `%s` | %s | %s | %s%s", k->where, k->name, type_names[k->type], def,
+	           k->now ? "" : "(not supported yet) ", k->doc);
+	bool acts = strncmp(k->words, "identity ", 9) == 0;
+	if (k->words[0] != '\0')
+		buf_printf(out, ": %s", acts ? "an activation" : k->words);
+	buf_str(out, " |\n");
+}
+
+void schema_reference(struct buf *out)
+{
+	buf_str(out, "| step | main argument | parameters | what |\n|---|---|---|---|\n");
+	for (size_t i = 0; i < TFMC_COUNT(steps); i++)
+		buf_printf(out, "| `%s` | %s | %s | %s%s |\n", steps[i].kind, steps[i].main,
+		           steps[i].params ? "yes" : "", steps[i].now ? "" : "(not supported yet) ",
+		           steps[i].doc);
+	buf_str(out, "\n| place | key | type | default | what |\n|---|---|---|---|---|\n");
+	for (size_t i = 0; i < TFMC_COUNT(keys); i++)
+		print_key(out, &keys[i]);
+}

@@ -10,6 +10,7 @@
 #define TFMC_FRONTEND_SCHEMA_H
 
 #include "frontend/yaml_tree.h"
+#include "ir/support/buf.h"
 
 enum schema_type {
 	KEY_INT,
@@ -62,5 +63,8 @@ bool schema_check_some(struct arena *a, struct diag_context *cx, const struct ya
 
 /* The words of a WORD key. */
 const char *const *schema_words(struct arena *a, const struct schema_key *key, size_t *n);
+
+/* The keys and steps as Markdown tables: what stands between the markers of README.md. */
+void schema_reference(struct buf *out);
 
 #endif
