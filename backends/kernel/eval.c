@@ -18,7 +18,9 @@ enum tfmc_status eval_status(const struct eval *e)
 {
 	if (e->no_memory)
 		return TFMC_NO_MEMORY;
-	return e->failed ? TFMC_INTERNAL : TFMC_OK;
+	if (!e->failed)
+		return TFMC_OK;
+	return e->unsupported ? TFMC_INVALID : TFMC_INTERNAL;
 }
 
 static struct kb_val refuse(struct eval *e, const struct ir_op *op, enum diag_code code, const char *how,
@@ -28,6 +30,7 @@ static struct kb_val refuse(struct eval *e, const struct ir_op *op, enum diag_co
 	if (!e->failed)
 		diag_error(e->job->cx, at, code, "%s%s (%s)", how, what,
 		           op ? ir_op_desc(op->code)->name : "group");
+	e->unsupported = e->failed ? e->unsupported : code == DIAG_UNSUPPORTED;
 	e->failed = true;
 	return (struct kb_val){0};
 }

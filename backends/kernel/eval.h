@@ -39,11 +39,12 @@ struct eval_entry {
 struct eval {
 	const struct kernel_job *job;
 	struct kb *k;
-	int lanes;      /* lanes of vector values, a power of two; 1: everything is scalar */
-	int valid;      /* lanes that exist, 1 .. lanes */
-	int depth;      /* of the walk */
-	bool failed;    /* a diagnostic was emitted */
-	bool no_memory; /* sticky */
+	int lanes;        /* lanes of vector values, a power of two; 1: everything is scalar */
+	int valid;        /* lanes that exist, 1 .. lanes */
+	int depth;        /* of the walk */
+	bool failed;      /* a diagnostic was emitted */
+	bool unsupported; /* the diagnostic: what the user asked for is not built yet */
+	bool no_memory;   /* sticky */
 	struct {
 		struct eval_entry *items;
 		size_t n, cap;

@@ -99,12 +99,26 @@ static enum kb_cmp compare_of(int kind)
 	return KB_LT;
 }
 
-/* Floats become bytes by saturation, ints by wrapping. */
-static struct kb_val to_int(struct eval *e, enum ir_dtype t, struct kb_val x)
+/* Bounds of the integer dtypes; i64 needs none. */
+static bool int_bounds(enum ir_dtype t, double *lo, double *hi)
+{
+	*lo = t == DT_I8 ? INT8_MIN : t == DT_U8 ? 0 : INT32_MIN;
+	*hi = t == DT_I8 ? INT8_MAX : t == DT_U8 ? UINT8_MAX : INT32_MAX;
+	return t == DT_I8 || t == DT_U8 || t == DT_I32;
+}
+
+/* Saturates, from floats as from wider ints. */
+static struct kb_val to_int(struct eval *e, enum ir_dtype t, const struct eval_point *p, struct kb_val x)
 {
 	enum kb_scalar from = kb_type_of(e->k, x).scalar;
+	double lo, hi;
 	if ((from == KB_F32 || from == KB_F64) && (t == DT_I8 || t == DT_U8))
 		x = kb_cvt(e->k, x, t == DT_I8 ? KB_I8 : KB_U8);
+	bool is_int = from == KB_I32 || from == KB_I64;
+	if (is_int && int_bounds(t, &lo, &hi)) {
+		x = kb_min(e->k, x, eval_const(e, p, from, hi));
+		x = kb_max(e->k, x, eval_const(e, p, from, lo));
+	}
 	return kb_cvt(e->k, x, eval_scalar(t));
 }
 
@@ -115,7 +129,7 @@ static struct kb_val cast(struct eval *e, const struct ir_op *op, const struct e
 	enum kb_scalar from = kb_type_of(e->k, x).scalar;
 	switch (ir_dtype_class(t)) {
 	case DTCLASS_FLOAT: return kb_cvt(e->k, x, eval_scalar(t));
-	case DTCLASS_INT: return to_int(e, t, x);
+	case DTCLASS_INT: return to_int(e, t, p, x);
 	case DTCLASS_BOOL: return from == KB_BOOL ? x : kb_cmp(e->k, KB_NE, x, eval_const(e, p, from, 0));
 	}
 	return x;

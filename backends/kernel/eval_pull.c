@@ -56,7 +56,8 @@ struct kb_val eval_masked(struct eval *e, const struct eval_point *p, struct kb_
 	struct kb_val j = eval_index_i32(e, p, p->rank - 1);
 	int lanes = kb_type_of(e->k, x).lanes;
 	struct kb_val seen = kb_cmp(e->k, KB_LT, kb_splat(e->k, j, lanes), kb_splat(e->k, limit, lanes));
-	return kb_select(e->k, seen, x, math_const(e->k, x, -HUGE_VALF));
+	struct kb_val none = eval_const(e, p, kb_type_of(e->k, x).scalar, -HUGE_VAL);
+	return kb_select(e->k, seen, x, kb_splat(e->k, none, lanes));
 }
 
 /* x [B, .., S, T] */
