@@ -60,7 +60,7 @@ struct frontend_input {
 	int rank;
 	bool has_default;
 	const struct ir_dim *default_dim; /* has_default: ir_dim_eval with the module's dim values gives it */
-	const char *lengths; /* name of the input with its lengths, or NULL */
+	const char *lengths;              /* name of the input with its lengths, or NULL */
 };
 const struct frontend_input *frontend_inputs(const struct frontend_model *m, size_t *n);
 const char *const *frontend_outputs(const struct frontend_model *m, size_t *n);

@@ -37,9 +37,9 @@ struct model_param {
 struct model_input {
 	struct frontend_input pub;
 	const struct ir_dim *dims[IR_RANK_MAX];
-	int64_t below;                    /* 0: not checked */
-	int lengths;                      /* index of its lengths, -1 */
-	int measures;                     /* index of the first input whose lengths this is, -1 */
+	int64_t below; /* 0: not checked */
+	int lengths;   /* index of its lengths, -1 */
+	int measures;  /* index of the first input whose lengths this is, -1 */
 };
 
 struct model_output {
