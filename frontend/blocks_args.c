@@ -82,10 +82,33 @@ static enum expr_lookup lookup_scoped(void *user, const char *name, struct loc l
 	return env.lookup(env.user, name, loc, out);
 }
 
+/* Indices and arguments before params and dims. */
+static const char *const *suggest_scoped(void *user, size_t *n)
+{
+	const struct scoped *s = user;
+	const struct frontend_model *m = s->b->m;
+	size_t most = m->n_suggestions;
+	for (const struct block_scope *c = s->scope; c != NULL; c = c->outer)
+		most += c->def == NULL ? 1 : c->def->n_args;
+	const char **names = ARENA_ARRAY(s->b->arena, const char *, most);
+	*n = 0;
+	if (names == NULL)
+		return NULL;
+	for (const struct block_scope *c = s->scope; c != NULL; c = c->outer) {
+		for (size_t i = 0; c->def != NULL && i < c->def->n_args; i++)
+			names[(*n)++] = c->def->args[i].name;
+		if (c->def == NULL)
+			names[(*n)++] = c->loop;
+	}
+	for (size_t i = 0; i < m->n_suggestions; i++)
+		names[(*n)++] = m->suggestions[i];
+	return names;
+}
+
 struct expr_env blocks_env(struct blocks *b, bool dims)
 {
 	struct expr_env env = scoped_env(b, b->scope, dims);
-	env.names = model_env(b->m, dims).names;
+	env.names = suggest_scoped;
 	return env;
 }
 
