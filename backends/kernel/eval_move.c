@@ -19,8 +19,7 @@ static int common_tail(const struct ir_type *a, const struct ir_type *b)
 	return n;
 }
 
-/* --- axes ------------------------------------------------------------------------------------------------
- */
+/* --- axes -------------------------------------------------------------------------------------------- */
 
 /* Lanes stay neighbours when the source axis holds whole rows of the result's. */
 static int reshape_axis(struct eval *e, const struct ir_type *from, const struct ir_type *to, int axis)
@@ -57,8 +56,7 @@ int eval_view_axis(struct eval *e, const struct ir_op *op, int axis)
 	return -2;
 }
 
-/* --- points ----------------------------------------------------------------------------------------------
- */
+/* --- points ------------------------------------------------------------------------------------------ */
 
 static void reshape_point(struct eval *e, const struct ir_op *op, const struct eval_point *p,
                           struct eval_point *out)
@@ -114,8 +112,7 @@ bool eval_view_point(struct eval *e, const struct ir_op *op, const struct eval_p
 	return true;
 }
 
-/* --- movement --------------------------------------------------------------------------------------------
- */
+/* --- movement ---------------------------------------------------------------------------------------- */
 
 /* One lane after the other. */
 static struct kb_val apart(struct eval *e, const struct ir_op *op, const struct eval_point *p)

@@ -178,31 +178,15 @@ static void print_operands(struct buf *out, const struct kb_func *f, const struc
 		buf_printf(out, " leaf %" PRId64 " subleaf %d register %d", inst->imm, inst->align,
 		           inst->sub);
 		return;
-	case KBO_XGETBV:
-	case KBO_CALL_PTR:
-	case KBO_NULL:
-	case KBO_LANE_IDS:
-	case KBO_BIN:
-	case KBO_UN:
-	case KBO_FMA:
-	case KBO_CMP:
-	case KBO_SELECT:
-	case KBO_SPLAT:
-	case KBO_REDUCE:
-	case KBO_PAUSE: print_args(out, inst, 0); return;
-	case KBO_PARAM:
-	case KBO_COMMENT:
-	case KBO_RETURN:
-	case KBO_VAR:
-	case KBO_SET:
-	case KBO_LOOP:
-	case KBO_END_LOOP:
-	case KBO_FOREVER:
-	case KBO_BREAK_IF:
-	case KBO_END_FOREVER:
-	case KBO_IF:
-	case KBO_ELSE:
-	case KBO_END_IF: return;
+	/* clang-format off */
+	case KBO_XGETBV: case KBO_CALL_PTR: case KBO_NULL: case KBO_LANE_IDS: case KBO_BIN: case KBO_UN:
+	case KBO_FMA: case KBO_CMP: case KBO_SELECT: case KBO_SPLAT: case KBO_REDUCE: case KBO_PAUSE:
+		print_args(out, inst, 0);
+		return;
+	case KBO_PARAM: case KBO_COMMENT: case KBO_RETURN: case KBO_VAR: case KBO_SET: case KBO_LOOP:
+	case KBO_END_LOOP: case KBO_FOREVER: case KBO_BREAK_IF: case KBO_END_FOREVER: case KBO_IF:
+	case KBO_ELSE: case KBO_END_IF: return;
+		/* clang-format on */
 	}
 }
 

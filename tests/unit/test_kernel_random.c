@@ -231,8 +231,7 @@ END_TEST
 
 START_TEST(ops_of_all_dtypes)
 {
-	for (uint64_t seed = 1; seed <= SEEDS; seed++)
-		check_op((enum ir_opcode)_i, seed, true);
+	check_op((enum ir_opcode)_i, (uint64_t)_i + 1, true);
 }
 END_TEST
 
