@@ -202,11 +202,15 @@ static bool repeat(struct lowering *lw, const struct graph_node *node)
 	return !irb_failed(lw->b);
 }
 
+/* The path without indices; cut where an index belongs to a loop that is not around (values moved out of it).
+ */
 static const char *plain_path(struct lowering *lw, const char *pattern)
 {
 	const struct lower_loop *loops[IR_RANK_MAX];
 	size_t n;
-	return pattern == NULL ? NULL : lower_indexed(lw, pattern, loops, &n);
+	const char *path = pattern == NULL ? NULL : lower_indexed(lw, pattern, loops, &n);
+	const char *open = path == NULL ? NULL : strstr(path, ".{");
+	return open == NULL ? path : arena_strndup(lw->arena, path, (size_t)(open - path));
 }
 
 bool lower_body(struct lowering *lw, const struct graph_body *body, bool loop)
