@@ -57,8 +57,7 @@ static bool add_input(struct lowering *lw, const struct model_input *in, const i
 	                     .below = in->below,
 	                     .has_default = in->pub.has_default};
 	p.lengths = in->lengths < 0 ? -1 : index[in->lengths];
-	/* objects fill counts for each sequence themselves; larger inputs are filled by whoever calls */
-	p.has_default = in->pub.has_default && in->pub.rank == 1 && in->pub.dtype == DT_I32;
+	p.has_default = in->pub.has_default && in->pub.dtype != DT_BOOL;
 	if (p.has_default)
 		p.default_value = ir_import_dim(lw->module, in->pub.default_dim);
 	if (in->measures >= 0)

@@ -116,8 +116,9 @@ static void verify_param(struct verifier *v, const struct ir_param *p)
 	if ((p->below > 0 || p->max != NULL) && (t->kind != IR_TENSOR || t->dtype != DT_I32))
 		verify_fail(v, p->loc, "'%s' is %s: only i32 has checked values", name,
 		            verify_type_text(v, t));
-	if (p->has_default && (p->default_value == NULL || !counts))
-		verify_fail(v, p->loc, "'%s' is %s: only i32[B] may be left out", name,
+	bool is_number = t->kind == IR_TENSOR && ir_dtype_class(t->dtype) != DTCLASS_BOOL;
+	if (p->has_default && (p->default_value == NULL || !is_number))
+		verify_fail(v, p->loc, "'%s' is %s: only tensors of numbers may be left out", name,
 		            verify_type_text(v, t));
 }
 

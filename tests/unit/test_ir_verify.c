@@ -30,7 +30,7 @@ static const struct rule rules[] = {
         {DIMS "func @f(%x: f32[B] {role=past}) -> () {\n  return\n}\n",
          "the past length 'x' is f32[B], not i32[B]"},
         {DIMS "func @f(%x: f32[B,S] {lengths=%x}) -> () {\n  return\n}\n", "the lengths of 'x' are not"},
-        {DIMS "func @f(%x: f32[B] {default=S}) -> () {\n  return\n}\n", "only i32[B] may be left out"},
+        {DIMS "func @f(%x: bool[B] {default=S}) -> () {\n  return\n}\n", "only tensors of numbers may be left out"},
         {DIMS KV "func @f(%s: state @kv, %x: f32[B]) -> (state @kv) {\n  return %s\n}\n",
          "the parameter 'x' comes after a state"},
         {DIMS KV "func @f(%s: state @kv, %t: state @kv) -> (state @kv, state @kv) {\n  return %s, %t\n}\n",
