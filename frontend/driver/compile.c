@@ -72,6 +72,25 @@ static enum tfmc_status read_tir_weight(void *user, struct diag_context *cx, con
 	return TFMC_OK;
 }
 
+/* The weight files an expression reads must not be written. */
+static void protect_files(struct driver *d, const char *dir, const struct ir_wexpr *e, const char **last)
+{
+	for (size_t i = 0; i < e->n_args; i++)
+		protect_files(d, dir, e->args[i], last);
+	if (e->kind != WX_TENSOR || (*last && !strcmp(*last, e->file)))
+		return;
+	*last = e->file;
+	outputs_protect(&d->outputs, file_join(&d->arena, dir, e->file));
+}
+
+static void protect_weights(struct driver *d, const struct ir_module *m, const char *dir)
+{
+	const char *last = NULL;
+	for (size_t i = 0; i < m->weights.n; i++)
+		if (m->weights.items[i]->init)
+			protect_files(d, dir, m->weights.items[i]->init, &last);
+}
+
 static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
 {
 	const char *path = d->options.input, *text;
@@ -86,6 +105,7 @@ static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
 	w->dir = d->options.weights_dir ? d->options.weights_dir : file_dir(&d->arena, path);
 	w->files = out->files;
 	out->weights = (struct weight_source){read_tir_weight, w};
+	protect_weights(d, out->module, w->dir);
 	return TFMC_OK;
 }
 
@@ -101,6 +121,7 @@ enum tfmc_status driver_load(struct driver *d, struct loaded *out)
 	TFMC_TRY(frontend_lower(out->model, &out->module));
 	TFMC_TRY(ir_verify(out->module, &d->diag));
 	out->weights = frontend_weights(out->model);
+	protect_weights(d, out->module, frontend_dir(out->model));
 	driver_time(d, "frontend");
 	return TFMC_OK;
 }

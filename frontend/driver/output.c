@@ -39,10 +39,25 @@ static void apply_umask(int fd)
 	(void)fchmod(fd, 0666 & ~mask);
 }
 
+void outputs_protect(struct outputs *o, const char *path)
+{
+	const char **slot = ARENA_PUSH(o->arena, &o->inputs);
+	if (slot)
+		*slot = arena_strdup(o->arena, path);
+}
+
+static bool is_input(const struct outputs *o, const char *path, const char *input)
+{
+	bool found = same_file(path, input);
+	for (size_t i = 0; !found && i < o->inputs.n; i++)
+		found = same_file(path, o->inputs.items[i]);
+	return found;
+}
+
 struct output_file *outputs_add(struct outputs *o, const char *path, const char *input)
 {
-	if (same_file(path, input)) {
-		diag_error(o->cx, LOC_NONE, DIAG_FILE, "the output %s is the input file", path);
+	if (is_input(o, path, input)) {
+		diag_error(o->cx, LOC_NONE, DIAG_FILE, "the output %s is an input file", path);
 		return NULL;
 	}
 	struct stat st;

@@ -25,9 +25,15 @@ struct outputs {
 	struct diag_context *cx;
 	struct output_file **items;
 	size_t n, cap;
+	struct {
+		const char **items;
+		size_t n, cap;
+	} inputs; /* files that must not be written */
 };
 
 void outputs_init(struct outputs *o, struct arena *arena, struct diag_context *cx);
+/* `path` is an input: no output may be the same file. */
+void outputs_protect(struct outputs *o, const char *path);
 /* Opens a temporary file beside `path`. NULL after a diagnostic. The path `input` (may be NULL) must be
  * another file. */
 struct output_file *outputs_add(struct outputs *o, const char *path, const char *input);
