@@ -77,7 +77,8 @@ static enum tfmc_status generate_ids(struct driver *d, struct tfmc_session *s, c
 	if (!out)
 		return TFMC_NO_MEMORY;
 	int status = tfmc_generate(s, &o, prompt->items, prompt->n, NULL, 0, out, cap, &n);
-	buf_char(&d->out, '\n');
+	if (status == TFMC_RT_OK || p.n)
+		buf_char(&d->out, '\n');
 	return report(d, status);
 }
 
