@@ -243,7 +243,8 @@ static void help_options(struct buf *out, unsigned command)
 			continue;
 		const char *dash = strlen(rows[i].name) <= 2 || rows[i].name[0] == 'O' ? "-" : "--";
 		size_t from = out->len;
-		buf_printf(out, "  %s%s%s%s", dash, rows[i].name, rows[i].value[0] ? "=" : "", rows[i].value);
+		buf_printf(out, "  %s%s%s%s", dash, rows[i].name,
+		           rows[i].value[0] ? (strlen(rows[i].name) > 1 ? "=" : " ") : "", rows[i].value);
 		size_t used = out->len - from;
 		buf_fill(out, ' ', used < 34 ? 34 - used : 1);
 		buf_printf(out, "%s\n", rows[i].help);
