@@ -13,7 +13,7 @@ mkdir "$tmp/again"
 cmp "$tmp/dates.o" "$tmp/again/dates.o"
 cmp "$tmp/dates.h" "$tmp/again/dates.h"
 "$CC" -std=c17 -Wall -Wextra -Werror -I"$TFMC_SOURCE/runtime" -I"$tmp" "$TFMC_SOURCE/examples/dates/main.c" \
-	"$tmp/dates.o" "$TFMC_BUILD/runtime/libtfmcrt.a" -lpthread -o "$tmp/dates"
+	"$tmp/dates.o" "$TFMC_BUILD/runtime/libtfmcrt.a" -lpthread ${TFMC_LINK_FLAGS:-} -o "$tmp/dates"
 "$tmp/dates" "the 3rd of March, 2021" "3/3/21" "Weds 3 Mar 2021" >"$tmp/out"
 cat "$tmp/out"
 [ "$(grep -c -- '-> 2021-03-03$' "$tmp/out")" -eq 3 ]
@@ -41,6 +41,6 @@ int main(int argc, char **argv)
 }
 C
 "$CC" -std=c17 -I"$TFMC_SOURCE/runtime" -I"$tmp/again" "$tmp/mapped.c" "$tmp/again/dates.o" \
-	"$TFMC_BUILD/runtime/libtfmcrt.a" -lpthread -o "$tmp/mapped"
+	"$TFMC_BUILD/runtime/libtfmcrt.a" -lpthread ${TFMC_LINK_FLAGS:-} -o "$tmp/mapped"
 [ "$("$tmp/mapped" "$tmp/again/dates.weights" "3 March 2021")" = 2021-03-03 ]
 if "$tmp/mapped" "$tmp/again/dates.h" "3 March 2021"; then exit 1; fi # not a weights file
