@@ -36,6 +36,7 @@ int main(int argc, char **argv)
 	int status = tfmc_session_open(&model, &options, &session);
 	if (!status && argc > 2)
 		status = tfmc_generate_text(session, argv[2], iso, sizeof(iso));
+	tfmc_session_close(session);
 	puts(status ? tfmc_rt_status_text(status) : iso);
 	return status != 0;
 }
