@@ -179,12 +179,6 @@ static void inspect_model(struct driver *d, const struct frontend_model *m)
 		buf_printf(&d->out, "output %s\n", out[i]);
 }
 
-static bool ends_with(const char *s, const char *end)
-{
-	size_t n = strlen(s), k = strlen(end);
-	return n >= k && !strcmp(s + n - k, end);
-}
-
 /* The record of an object is found by its magic in the bytes: an object need not be loadable here. */
 static const struct tfmc_record *find_record(const unsigned char *bytes, size_t n)
 {
@@ -255,7 +249,7 @@ static enum tfmc_status inspect_binary(struct driver *d, const struct file_map *
 enum exit_code command_inspect(struct driver *d)
 {
 	const char *path = d->options.input;
-	if (ends_with(path, ".yaml") || ends_with(path, ".yml")) {
+	if (path_ends_with(path, ".yaml") || path_ends_with(path, ".yml")) {
 		struct frontend_model *m;
 		enum tfmc_status st = frontend_load(&d->diag, path, &(struct frontend_options){0}, &m);
 		if (st == TFMC_OK) {

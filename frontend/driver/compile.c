@@ -42,10 +42,10 @@ void driver_time(struct driver *d, const char *stage)
 }
 
 /* --- loading ----------------------------------------------------------------------------------------- */
-static bool ends_with(const char *s, const char *end)
+bool path_ends_with(const char *path, const char *ending)
 {
-	size_t n = strlen(s), k = strlen(end);
-	return n >= k && !strcmp(s + n - k, end);
+	size_t n = strlen(path), k = strlen(ending);
+	return n >= k && !strcmp(path + n - k, ending);
 }
 
 /* Weight files of IR text are opened when something reads them, beneath one directory. */
@@ -113,7 +113,7 @@ enum tfmc_status driver_load(struct driver *d, struct loaded *out)
 {
 	*out = (struct loaded){0};
 	driver_time(d, NULL);
-	if (ends_with(d->options.input, ".tir"))
+	if (path_ends_with(d->options.input, ".tir"))
 		return load_tir(d, out);
 	struct frontend_options o = {.sets = d->options.set.items, .n_sets = d->options.set.n};
 	o.allow_unused = d->options.allow_unused;

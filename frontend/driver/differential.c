@@ -51,14 +51,10 @@ static double relative_l2(const struct named_tensor *got, const struct named_ten
 	double difference = 0, norm = 0;
 	for (int64_t i = 0; i < want->count; i++) {
 		double w = tensor_value(want, i), g = tensor_value(got, i);
-		if (w == g || (isnan(w) && isnan(g)))
-			continue;
-		difference += (g - w) * (g - w);
-		norm += w * w;
-	}
-	for (int64_t i = 0; i < want->count; i++) {
-		double w = tensor_value(want, i), g = tensor_value(got, i);
-		if (w == g && isfinite(w))
+		bool equal = w == g || (isnan(w) && isnan(g));
+		if (!equal)
+			difference += (g - w) * (g - w);
+		if (!equal || isfinite(w))
 			norm += w * w;
 	}
 	return difference == 0 ? 0 : sqrt(difference / norm);
@@ -113,17 +109,12 @@ static bool make_inputs(struct driver *d, const struct tfmc_record *r, int64_t e
 	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
 	for (uint64_t i = 0; i < e->n_inputs; i++) {
 		const struct tfmc_record_tensor *t = tfmc_entry_input(r, entry, i);
-		struct named_tensor *v = ARENA_PUSH(&d->arena, in);
-		if (!v)
-			return false;
-		*v = (struct named_tensor){.name = tfmc_record_text(r, t->name),
-		                           .dtype = (enum ir_dtype)t->dtype};
-		v->rank = (int)t->rank;
+		int64_t dims[IR_RANK_MAX];
 		for (uint64_t k = 0; k < t->rank; k++)
-			v->dims[k] = tfmc_tensor_size(r, t, k, round->dims);
-		v->count = tfmc_tensor_count(r, t, round->dims);
-		v->data = arena_calloc(&d->arena, (size_t)v->count + 1, (size_t)ir_dtype_bytes(v->dtype));
-		if (!v->data)
+			dims[k] = tfmc_tensor_size(r, t, k, round->dims);
+		struct named_tensor *v = tensors_add(d, in, tfmc_record_text(r, t->name),
+		                                     (enum ir_dtype)t->dtype, (int)t->rank, dims);
+		if (!v)
 			return false;
 		fill(round, r, t, find_param(f, v->name), v);
 	}

@@ -57,6 +57,10 @@ void driver_time_part(struct driver *d, const char *part, double seconds);
 /* A usage mistake: message to stderr. */
 enum exit_code driver_usage(struct driver *d, const char *fmt, ...) TFMC_PRINTF(2, 3);
 
+bool path_ends_with(const char *path, const char *ending);
+/* Appends the words of a comma-separated list (NULL: none) to *out, in the arena. */
+void driver_split_list(struct driver *d, const char *text, struct option_list *out);
+
 /* --- from a model file to IR ------------------------------------------------------------------------ */
 /* A model file (.yaml) or IR text (.tir), loaded. */
 struct loaded {
@@ -116,6 +120,9 @@ struct named_tensors {
 	struct named_tensor *items;
 	size_t n, cap;
 };
+/* Appends a zeroed tensor; copies the name. NULL when it does not fit into memory. */
+struct named_tensor *tensors_add(struct driver *d, struct named_tensors *list, const char *name,
+                                 enum ir_dtype dtype, int rank, const int64_t *dims);
 struct named_tensor *tensors_find(const struct named_tensors *t, const char *name);
 /* Reads a safetensors file; with a prefix only tensors whose names begin so, without it. */
 TFMC_MUST_USE enum tfmc_status tensors_read(struct driver *d, const char *path, const char *prefix,

@@ -201,29 +201,15 @@ static enum tfmc_status parse_weights(struct driver *d, enum backend_weights *ou
 	return TFMC_INVALID;
 }
 
-static size_t split_entries(struct driver *d, const char ***out)
-{
-	struct option_list list = {0};
-	for (const char *s = d->options.entries; s && *s;) {
-		size_t n = strcspn(s, ",");
-		const char **slot = ARENA_PUSH(&d->arena, &list);
-		if (slot)
-			*slot = arena_strndup(&d->arena, s, n);
-		s += n + (s[n] != 0);
-	}
-	*out = list.items;
-	return list.n;
-}
-
 static enum tfmc_status emit_object(struct emission *e, const struct ir_module *planned,
                                     const struct target *target, struct backend_output *object)
 {
 	struct driver *d = e->d;
 	struct backend_facts facts = {.pad = -1};
 	struct backend_sink sink = {write_weights, e};
-	const char **entries;
-	size_t n_entries = split_entries(d, &entries);
-	struct backend_options o = {.entries = entries, .n_entries = n_entries, .facts = &facts};
+	struct option_list entries = {0};
+	driver_split_list(d, d->options.entries, &entries);
+	struct backend_options o = {.entries = entries.items, .n_entries = entries.n, .facts = &facts};
 	o.want_llvm = e->wanted[EMIT_LLVM];
 	o.want_assembly = e->wanted[EMIT_ASM];
 	o.clock = driver_clock;

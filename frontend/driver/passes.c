@@ -11,19 +11,23 @@
 
 #define REPRODUCER "tfmc-reproducer.tir"
 
-/* The words of options that may be repeated and hold comma-separated lists. */
+void driver_split_list(struct driver *d, const char *text, struct option_list *out)
+{
+	for (const char *s = text; s && *s;) {
+		size_t n = strcspn(s, ",");
+		const char **slot = n ? ARENA_PUSH(&d->arena, out) : NULL;
+		if (slot)
+			*slot = arena_strndup(&d->arena, s, n);
+		s += n + (s[n] != 0);
+	}
+}
+
+/* The words of options that may be repeated and hold lists. */
 static struct pass_words split_words(struct driver *d, const struct option_list *list)
 {
 	struct option_list words = {0};
-	for (size_t i = 0; i < list->n; i++) {
-		for (const char *s = list->items[i]; *s;) {
-			size_t n = strcspn(s, ",");
-			const char **slot = n ? ARENA_PUSH(&d->arena, &words) : NULL;
-			if (slot)
-				*slot = arena_strndup(&d->arena, s, n);
-			s += n + (s[n] != 0);
-		}
-	}
+	for (size_t i = 0; i < list->n; i++)
+		driver_split_list(d, list->items[i], &words);
 	return (struct pass_words){words.items, words.n};
 }
 

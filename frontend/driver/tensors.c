@@ -21,22 +21,29 @@ struct named_tensor *tensors_find(const struct named_tensors *t, const char *nam
 	return NULL;
 }
 
+struct named_tensor *tensors_add(struct driver *d, struct named_tensors *list, const char *name,
+                                 enum ir_dtype dtype, int rank, const int64_t *dims)
+{
+	struct named_tensor t = {.name = arena_strdup(&d->arena, name), .dtype = dtype, .rank = rank};
+	size_t bytes;
+	if (!checked_product_i64(dims, (size_t)rank, &t.count) ||
+	    !checked_mul_size((size_t)t.count, (size_t)ir_dtype_bytes(dtype), &bytes))
+		return NULL;
+	memcpy(t.dims, dims, (size_t)rank * sizeof(*dims));
+	t.data = arena_alloc(&d->arena, bytes ? bytes : 1);
+	struct named_tensor *slot = t.data ? ARENA_PUSH(&d->arena, list) : NULL;
+	if (slot)
+		*slot = t;
+	return slot;
+}
+
 static bool add_tensor(struct driver *d, const struct safetensor *s, const char *name,
                        struct named_tensors *out)
 {
-	struct named_tensor *t = ARENA_PUSH(&d->arena, out);
-	if (!t)
-		return false;
-	*t = (struct named_tensor){.name = arena_strdup(&d->arena, name), .dtype = s->dtype, .rank = s->rank};
-	t->count = 1;
-	for (int i = 0; i < s->rank; i++) {
-		t->dims[i] = s->dims[i];
-		t->count *= s->dims[i];
-	}
-	t->data = arena_alloc(&d->arena, s->bytes ? s->bytes : 1);
-	if (t->data && s->bytes)
+	struct named_tensor *t = tensors_add(d, out, name, s->dtype, s->rank, s->dims);
+	if (t && s->bytes)
 		memcpy(t->data, s->data, s->bytes);
-	return t->data != NULL;
+	return t != NULL;
 }
 
 enum tfmc_status tensors_read(struct driver *d, const char *path, const char *prefix,
@@ -150,21 +157,12 @@ static bool make_outputs(struct caller *c, int64_t entry, const int64_t *dims, s
 	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
 	for (uint64_t i = 0; i < e->n_outputs; i++) {
 		const struct tfmc_record_tensor *t = tfmc_entry_output(r, entry, i);
-		struct named_tensor *v = ARENA_PUSH(&c->d->arena, out);
-		if (!v)
-			return false;
-		v->name = arena_strdup(&c->d->arena, tfmc_record_text(r, t->name));
-		v->dtype = (enum ir_dtype)t->dtype;
-		v->rank = (int)t->rank;
+		int64_t sizes[IR_RANK_MAX];
 		for (uint64_t k = 0; k < t->rank; k++)
-			v->dims[k] = tfmc_tensor_size(r, t, k, dims);
-		v->count = tfmc_tensor_count(r, t, dims);
-		size_t bytes;
-		if (v->count < 0 ||
-		    !checked_mul_size((size_t)v->count, (size_t)tfmc_dtype_bytes(t->dtype), &bytes))
-			return false;
-		v->data = arena_alloc(&c->d->arena, bytes ? bytes : 1);
-		if (!v->data)
+			sizes[k] = tfmc_tensor_size(r, t, k, dims);
+		struct named_tensor *v = tensors_add(c->d, out, tfmc_record_text(r, t->name),
+		                                     (enum ir_dtype)t->dtype, (int)t->rank, sizes);
+		if (!v)
 			return false;
 		buffers[i] = (struct tfmc_buffer){v->data, (uint64_t)v->count};
 	}
@@ -178,18 +176,16 @@ static const struct ir_func *func_of_entry(const struct ir_module *m, const char
 	return ir_find_func(m, is_decode ? "decode" : entry);
 }
 
-/* The value of a parameter: given bytes, its default, or the past kept in c (zero for now). */
+/* The value of a parameter; without data the interpreter takes its default. */
 static bool interp_input(struct caller *c, const struct ir_func *f, const struct ir_param *p,
                          const int64_t *dims, const struct tfmc_buffer *given, struct interp_tensor *out)
 {
+	*out = (struct interp_tensor){0};
+	if (!given || !given->data)
+		return true;
 	if (!interp_tensor_make(&c->d->arena, ir_type_of(f, p->value), dims, out))
 		return false;
-	int64_t fill = 0;
-	if (given && given->data)
-		interp_from_bytes(out, given->data);
-	else if (p->has_default && ir_dim_eval(p->default_value, dims, &fill))
-		for (int64_t i = 0; i < interp_count(out); i++)
-			out->data[i] = (double)fill;
+	interp_from_bytes(out, given->data);
 	return true;
 }
 

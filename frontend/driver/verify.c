@@ -19,18 +19,9 @@ void verify_line(struct driver *d, const char *what, double error, double bound,
 
 double tensor_value(const struct named_tensor *t, int64_t i)
 {
-	switch (t->dtype) {
-	case DT_F32: return (double)((const float *)t->data)[i];
-	case DT_F64: return ((const double *)t->data)[i];
-	case DT_I32: return (double)((const int32_t *)t->data)[i];
-	case DT_I64: return (double)((const int64_t *)t->data)[i];
-	case DT_F16: return half_to_f64(((const uint16_t *)t->data)[i]);
-	case DT_BF16: return bf16_to_f64(((const uint16_t *)t->data)[i]);
-	case DT_I8: return (double)((const int8_t *)t->data)[i];
-	case DT_U8:
-	case DT_BOOL: return (double)((const uint8_t *)t->data)[i];
-	}
-	return NAN;
+	double value;
+	weight_read_elements(t->dtype, t->data, i, 1, &value);
+	return value;
 }
 
 /* --- tensors of a check --------------------------------------------------------------------------------- */
@@ -54,38 +45,21 @@ static const char *renamed(const struct frontend_check *c, const char *name)
 static bool copy_stored(struct driver *d, const struct weight_tensor *w, const char *name,
                         struct named_tensors *out)
 {
-	struct named_tensor *t = ARENA_PUSH(&d->arena, out);
-	if (!t)
-		return false;
-	*t = (struct named_tensor){.name = name, .dtype = w->dtype, .rank = w->rank, .count = 1};
-	for (int i = 0; i < w->rank; i++) {
-		t->dims[i] = w->dims[i];
-		t->count *= w->dims[i];
-	}
-	size_t bytes = (size_t)t->count * (size_t)ir_dtype_bytes(w->dtype);
-	t->data = arena_alloc(&d->arena, bytes ? bytes : 1);
-	if (t->data && bytes)
-		memcpy(t->data, w->data, bytes);
-	return t->data != NULL;
+	struct named_tensor *t = tensors_add(d, out, name, w->dtype, w->rank, w->dims);
+	if (t && w->bytes)
+		memcpy(t->data, w->data, w->bytes);
+	return t != NULL;
 }
 
 static bool copy_literal(struct driver *d, const struct frontend_tensor *l, enum ir_dtype dtype,
                          const char *name, struct named_tensors *out)
 {
-	struct named_tensor *t = ARENA_PUSH(&d->arena, out);
-	if (!t)
-		return false;
-	*t = (struct named_tensor){.name = name, .dtype = dtype, .rank = l->rank, .count = 1};
-	for (int i = 0; i < l->rank; i++) {
-		t->dims[i] = l->dims[i];
-		t->count *= l->dims[i];
-	}
+	struct named_tensor *t = tensors_add(d, out, name, dtype, l->rank, l->dims);
 	struct interp_tensor v = {.dtype = dtype, .rank = l->rank, .data = (double *)(uintptr_t)l->values};
 	memcpy(v.dims, l->dims, sizeof(v.dims));
-	t->data = arena_calloc(&d->arena, (size_t)t->count + 1, sizeof(double));
-	if (t->data)
+	if (t)
 		interp_to_bytes(&v, t->data);
-	return t->data != NULL;
+	return t != NULL;
 }
 
 /* Adds the tensor `name` of `from` when it is given; a file without it is no mistake here. */
