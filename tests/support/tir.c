@@ -52,3 +52,13 @@ void tir_says(const struct tir *t, const char *words)
 {
 	ck_assert_msg(strstr(t->log.data, words) != NULL, "expected '%s' in:\n%s", words, t->log.data);
 }
+
+const char *tir_text(struct arena *a, const struct diag_context *cx, const struct ir_module *m)
+{
+	struct buf out;
+	buf_init(&out);
+	ir_print(&out, cx, m);
+	const char *text = arena_strdup(a, out.data);
+	buf_destroy(&out);
+	return text;
+}

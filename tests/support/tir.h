@@ -20,6 +20,8 @@ void tir_destroy(struct tir *t);
 enum tfmc_status tir_parse(struct tir *t, const char *text);
 /* As tir_parse; fails the test with the diagnostics when the text is refused or does not verify. */
 void tir_load(struct tir *t, const char *text);
+/* The module as text, in the arena. */
+const char *tir_text(struct arena *a, const struct diag_context *cx, const struct ir_module *m);
 /* The module's text is exactly this. */
 void tir_expect(const struct tir *t, const char *text);
 /* The log has the words. */

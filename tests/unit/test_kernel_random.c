@@ -13,6 +13,7 @@
 #include "ir/text.h"
 #include "passes/pass.h"
 #include "runtime/tfmc_rt.h"
+#include "tests/support/tir.h"
 #include "tests/support/random_ir.h"
 
 #define TOLERANCE   2e-4
@@ -64,21 +65,11 @@ static void teardown(struct fixture *t)
 	arena_destroy(&t->arena);
 }
 
-static const char *text_of(struct fixture *t, const struct ir_module *m)
-{
-	struct buf out;
-	buf_init(&out);
-	ir_print(&out, &t->cx, m);
-	const char *text = arena_strdup(&t->arena, out.data);
-	buf_destroy(&out);
-	return text;
-}
-
 /* The module with its function named as an entry of an object. */
 static void take(struct fixture *t, struct ir_module *m)
 {
 	struct buf text;
-	const char *from = text_of(t, m), *at = strstr(from, "func @f(");
+	const char *from = tir_text(&t->arena, &t->cx, m), *at = strstr(from, "func @f(");
 	ck_assert(at != NULL);
 	buf_init(&text);
 	buf_bytes(&text, from, (size_t)(at - from));
@@ -98,11 +89,11 @@ static bool compile(struct fixture *t, const char *pipeline, const struct target
 	struct pipeline p;
 	ck_assert_int_eq(pipeline_parse(&t->arena, &t->cx, pipeline, &p), TFMC_OK);
 	enum tfmc_status st = passes_run(&t->cx, &p, &po, t->graph, &t->planned, NULL);
-	ck_assert_msg(st == TFMC_OK, "%s\n%s", t->log.data, text_of(t, t->graph));
+	ck_assert_msg(st == TFMC_OK, "%s\n%s", t->log.data, tir_text(&t->arena, &t->cx, t->graph));
 	st = backend_compile(&t->cx, t->planned, target, NULL, &bo, &t->out);
 	if (t->may_refuse && st == TFMC_INVALID && strstr(t->log.data, "not supported yet"))
 		return false;
-	ck_assert_msg(st == TFMC_OK, "%s\n%s", t->log.data, text_of(t, t->planned));
+	ck_assert_msg(st == TFMC_OK, "%s\n%s", t->log.data, tir_text(&t->arena, &t->cx, t->planned));
 	ck_assert_int_eq(backend_jit_load(&t->cx, &t->out.object, &t->jit), TFMC_OK);
 	ck_assert(backend_jit_model(t->jit, t->graph->name, &t->model));
 	return true;
@@ -155,7 +146,7 @@ static void compare(struct fixture *t, const char *what, const struct tfmc_buffe
 		const char *why =
 		        random_compare(&t->arena, &have, &t->call.outputs[i], tolerance_of(have.dtype));
 		ck_assert_msg(why == NULL, "%s: result %zu: %s\n%s\n%s", what, i, why ? why : "",
-		              text_of(t, t->graph), text_of(t, t->planned));
+		              tir_text(&t->arena, &t->cx, t->graph), tir_text(&t->arena, &t->cx, t->planned));
 	}
 }
 
@@ -186,7 +177,7 @@ static void check(struct fixture *t, uint64_t seed, int only)
 	static const char *const pipelines[] = {"O0", "O2"};
 	ck_assert(random_call_make(&t->arena, t->graph, t->f, seed, &t->call));
 	enum tfmc_status st = random_call_run(&t->cx, t->graph, t->f, &t->arena, &t->call);
-	ck_assert_msg(st == TFMC_OK, "%s\n%s", t->log.data, text_of(t, t->graph));
+	ck_assert_msg(st == TFMC_OK, "%s\n%s", t->log.data, tir_text(&t->arena, &t->cx, t->graph));
 	for (size_t i = 0; i < TFMC_COUNT(pipelines); i++)
 		for (int n = 0; n < n_targets; n++)
 			if (only < 0 || n == only % n_targets)

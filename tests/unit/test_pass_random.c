@@ -10,6 +10,7 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "passes/pass.h"
+#include "tests/support/tir.h"
 #include "tests/support/random_ir.h"
 
 /* Fusions reassociate and round less often. */
@@ -42,33 +43,23 @@ static void teardown(struct fixture *t)
 	arena_destroy(&t->arena);
 }
 
-static const char *text_of(struct fixture *t, const struct ir_module *m)
-{
-	struct buf out;
-	buf_init(&out);
-	ir_print(&out, &t->cx, m);
-	const char *text = arena_strdup(&t->arena, out.data);
-	buf_destroy(&out);
-	return text;
-}
-
 static void run(struct fixture *t, const char *pipeline)
 {
 	const struct pass_options options = {.target = target_find("x86-64-v3")};
 	struct pipeline p;
 	ck_assert_int_eq(pipeline_parse(&t->arena, &t->cx, pipeline, &p), TFMC_OK);
 	enum tfmc_status st = passes_run(&t->cx, &p, &options, t->before, &t->after, &t->report);
-	ck_assert_msg(st == TFMC_OK, "%s\non %s", t->log.data, text_of(t, t->before));
+	ck_assert_msg(st == TFMC_OK, "%s\non %s", t->log.data, tir_text(&t->arena, &t->cx, t->before));
 }
 
 static void reads_back(struct fixture *t)
 {
 	struct ir_module *again = NULL;
-	const char *text = text_of(t, t->after);
+	const char *text = tir_text(&t->arena, &t->cx, t->after);
 	enum tfmc_status st = ir_parse(&t->cx, "again.tir", text, strlen(text), &again);
 	ck_assert_msg(st == TFMC_OK, "%s\n%s", t->log.data, text);
 	ck_assert_int_eq(ir_verify(again, &t->cx), TFMC_OK);
-	ck_assert_str_eq(text_of(t, again), text);
+	ck_assert_str_eq(tir_text(&t->arena, &t->cx, again), text);
 	ir_module_destroy(again);
 }
 
@@ -80,11 +71,11 @@ static void same_results(struct fixture *t, uint64_t seed)
 	ck_assert_int_eq(random_call_run(&t->cx, t->before, f, &t->arena, &a), TFMC_OK);
 	b = a;
 	enum tfmc_status st = random_call_run(&t->cx, t->after, g, &t->arena, &b);
-	ck_assert_msg(st == TFMC_OK, "%s\n%s", t->log.data, text_of(t, t->after));
+	ck_assert_msg(st == TFMC_OK, "%s\n%s", t->log.data, tir_text(&t->arena, &t->cx, t->after));
 	for (size_t i = 0; i < a.n_outputs; i++) {
 		const char *why = random_compare(&t->arena, &b.outputs[i], &a.outputs[i], TOLERANCE);
 		ck_assert_msg(why == NULL, "result %zu: %s\nbefore: %s\nafter: %s", i, why != NULL ? why : "",
-		              text_of(t, t->before), text_of(t, t->after));
+		              tir_text(&t->arena, &t->cx, t->before), tir_text(&t->arena, &t->cx, t->after));
 	}
 }
 
@@ -92,7 +83,8 @@ static void check(struct fixture *t, const char *pipeline, uint64_t seed)
 {
 	run(t, pipeline);
 	if (pipeline[0] == '\0')
-		ck_assert_str_eq(text_of(t, t->after), text_of(t, t->before));
+		ck_assert_str_eq(tir_text(&t->arena, &t->cx, t->after),
+		                 tir_text(&t->arena, &t->cx, t->before));
 	reads_back(t);
 	same_results(t, seed);
 	ir_module_destroy(t->after);
