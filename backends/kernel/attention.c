@@ -201,7 +201,7 @@ static enum tfmc_status choose_schedule(struct attention *a)
 static struct kb_val sequence_value(struct attention *a, const struct kb_tensor *t, struct kb_val b)
 {
 	struct kb *k = a->k;
-	return kb_cvt(k, kb_load(k, KB_I32_T, t->ptr, attention_step(k, t, 0, b), 0, 0), KB_I64);
+	return kb_cvt(k, kb_load(k, KB_I32_T, t->ptr, attention_step(k, t, 0, b), 0, 0), KB_INDEX);
 }
 
 /* Which keys the rows of the tile see. */

@@ -134,7 +134,7 @@ static struct kb_val clamped(struct eval *e, struct kb_val index, struct kb_val 
 {
 	struct kb *k = e->k;
 	struct kb_val top = kb_add_const(k, n, -1);
-	struct kb_val i = kb_min(k, kb_cvt(k, index, KB_I64), top);
+	struct kb_val i = kb_min(k, kb_cvt(k, index, KB_INDEX), top);
 	return kb_max(k, i, kb_index(k, 0));
 }
 

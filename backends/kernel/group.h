@@ -56,9 +56,12 @@ struct kernel_job {
 	const struct ir_op *group; /* OP_group */
 	const struct target *target;
 	const struct kernel_binding *bind;
-	struct kb_val worker;    /* i64, 0 .. n_workers - 1 */
-	struct kb_val n_workers; /* i64, >= 1 */
-	struct kb_val scratch;   /* this worker's scratch, 64-byte aligned, attrs_group.scratch bytes */
+	struct kb_val worker;    /* index, 0 .. n_workers - 1 */
+	struct kb_val n_workers; /* index, >= 1 */
+	/* Work-items that are this worker together (kernel_items); they know themselves by kb_item_id. 0, 1:
+	 * one. */
+	int64_t items;
+	struct kb_val scratch; /* this worker's scratch, 64-byte aligned, attrs_group.scratch bytes */
 	struct diag_context *cx;
 	struct arena *arena;
 };
@@ -68,5 +71,15 @@ struct kernel_job {
  * element is computed by one worker in an order that does not depend on the split.
  */
 TFMC_MUST_USE enum tfmc_status kernel_emit_group(const struct kernel_job *job);
+
+/*
+ * Work-items that share the tasks of this group on a target with work-groups: above 1 its template divides a
+ * task among them, with shared memory and barriers. 1: each work-item is a worker of its own.
+ */
+int64_t kernel_items(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
+                     const struct target *t);
+/* Tasks that workers of the group can take; an estimate, more or fewer workers are never wrong. */
+const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_func *f,
+                                  const struct ir_op *group, const struct target *t);
 
 #endif

@@ -136,12 +136,14 @@ struct kb *kb_begin(struct kb_module *m, const char *name, enum kb_linkage linka
 	f->name = arena_strdup(m->arena, name);
 	f->linkage = linkage;
 	f->result = result;
+	f->group_size = 1;
 	/* ids count from 1 */
 	if (!ARENA_PUSH(m->arena, &k->types) || !ARENA_PUSH(m->arena, &k->defs) ||
 	    !ARENA_PUSH(m->arena, &k->vars))
 		return NULL;
-	bool fits = result == KB_VOID || result == KB_I32 || result == KB_I64 || result == KB_PTR;
-	kb_require(k, fits, "a function gives void, i32, i64 or ptr");
+	bool fits = result == KB_VOID || result == KB_I32 || result == KB_INDEX || result == KB_PTR;
+	kb_require(k, fits, "a function gives void, i32, index or ptr");
+	kb_require(k, linkage != KB_KERNEL || result == KB_VOID, "a kernel gives nothing");
 	return k;
 }
 
@@ -254,6 +256,11 @@ struct kb_val kb_i32(struct kb *k, int32_t v)
 
 struct kb_val kb_index(struct kb *k, int64_t v)
 {
+	return const_int(k, KB_INDEX, v);
+}
+
+struct kb_val kb_i64(struct kb *k, int64_t v)
+{
 	return const_int(k, KB_I64, v);
 }
 
@@ -302,7 +309,7 @@ bool kb_const_index(const struct kb *k, struct kb_val v, int64_t *out)
 	if (v.id == 0 || v.id >= k->defs.n)
 		return false;
 	const struct kb_inst *d = &k->insts.items[k->defs.items[v.id]];
-	if (d->op != KBO_CONST_INT || d->type.scalar != KB_I64)
+	if (d->op != KBO_CONST_INT || d->type.scalar != KB_INDEX)
 		return false;
 	*out = d->imm;
 	return true;
@@ -381,7 +388,8 @@ struct kb_val kb_loop(struct kb *k, const char *name, struct kb_val lo, struct k
 {
 	struct kb_val args[] = {lo, hi};
 	for (int i = 0; i < 2; i++)
-		kb_require(k, kb_same_type(kb_typeof(k, args[i]), KB_INDEX_T), "loop bounds are i64");
+		kb_require(k, kb_same_type(kb_typeof(k, args[i]), KB_INDEX_T),
+		           "loop bounds are of type index");
 	kb_require(k, step > 0, "loop steps are positive");
 	open_scope(k, KBO_LOOP);
 	struct kb_inst inst = {.op = KBO_LOOP,

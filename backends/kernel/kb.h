@@ -8,7 +8,8 @@
  * A template never asks which printer will come; it asks capabilities. All
  * values are immutable; named variables are the only mutable things. `get`
  * snapshots. Failure (out of memory, ill-typed use) is sticky; kb_verify tells.
- * Index values are i64. Addresses are bytes: load and store take a pointer, an
+ * Index values have a type of their own, whose width the printer chooses (i64 on
+ * CPUs, int in OpenCL C). Addresses are bytes: load and store take a pointer, an
  * index in elements of the accessed scalar type, and a constant displacement
  * in elements that printers keep apart from the index (no extra registers).
  */
@@ -33,6 +34,7 @@ enum kb_scalar {
 	KB_I16,
 	KB_I32,
 	KB_I64,
+	KB_INDEX, /* of elements and bytes; in memory, where it may be at all, as i64 */
 	KB_F16,
 	KB_BF16,
 	KB_F32,
@@ -47,7 +49,7 @@ struct kb_type {
 #define KB_TYPE(s, n) ((struct kb_type){(s), (n)})
 #define KB_F32_T      KB_TYPE(KB_F32, 1)
 #define KB_I32_T      KB_TYPE(KB_I32, 1)
-#define KB_INDEX_T    KB_TYPE(KB_I64, 1)
+#define KB_INDEX_T    KB_TYPE(KB_INDEX, 1)
 #define KB_BOOL_T     KB_TYPE(KB_BOOL, 1)
 #define KB_PTR_T      KB_TYPE(KB_PTR, 1)
 
@@ -72,11 +74,12 @@ struct kb_module *kb_module_create(struct arena *arena, const struct kb_caps *ca
 const struct kb_caps *kb_caps(const struct kb *k);
 bool kb_module_failed(const struct kb_module *m);
 
-enum kb_linkage { KB_INTERNAL, KB_EXPORTED };
+/* KERNEL: launched over work-groups; gives nothing, is not called. */
+enum kb_linkage { KB_INTERNAL, KB_EXPORTED, KB_KERNEL };
 enum kb_param_flags { KB_NOALIAS = 1, KB_READONLY = 2 };
 
 /* --- functions --------------------------------------------------------------------------------------- */
-/* Begins a function; result KB_VOID, KB_I32, KB_I64 or KB_PTR. A comment line (shapes, YAML place) may
+/* Begins a function; result KB_VOID, KB_I32, KB_INDEX or KB_PTR. A comment line (shapes, YAML place) may
  * follow. */
 struct kb *kb_begin(struct kb_module *m, const char *name, enum kb_linkage linkage, enum kb_scalar result);
 struct kb_val kb_param(struct kb *k, const char *name, struct kb_type type, unsigned flags);
@@ -95,6 +98,7 @@ struct kb_val kb_func_addr(struct kb *k, const char *name);
 struct kb_val kb_f32(struct kb *k, float v);
 struct kb_val kb_f64(struct kb *k, double v);
 struct kb_val kb_i32(struct kb *k, int32_t v);
+struct kb_val kb_i64(struct kb *k, int64_t v);
 struct kb_val kb_index(struct kb *k, int64_t v);
 struct kb_val kb_bool(struct kb *k, bool v);
 struct kb_val kb_null(struct kb *k);
@@ -118,7 +122,7 @@ struct kb_val kb_local(struct kb *k, const char *name, enum kb_scalar type, int6
 
 /* --- control flow ------------------------------------------------------------------------------------ */
 enum kb_loop_flags { KB_NONEMPTY = 1 /* lo < hi is known: no guard */ };
-/* for (i = lo; i < hi; i += step): gives i (i64). step > 0 constant. */
+/* for (i = lo; i < hi; i += step): gives i (index). step > 0 constant. */
 struct kb_val kb_loop(struct kb *k, const char *name, struct kb_val lo, struct kb_val hi, int64_t step,
                       unsigned flags);
 void kb_end_loop(struct kb *k);
@@ -186,6 +190,20 @@ void kb_atomic_store(struct kb *k, struct kb_val value, struct kb_val ptr, int64
 struct kb_val kb_atomic_add(struct kb *k, struct kb_val value, struct kb_val ptr,
                             int64_t disp); /* i32, acq_rel; old value */
 void kb_pause(struct kb *k);
+
+/* --- work-groups (KB_KERNEL functions) ----------------------------------------------------------------
+ * A launch runs `groups` work-groups of `items` work-items each, in one dimension; templates make more
+ * of them by division. Items of a group share arrays and wait for each other, groups never do. */
+/* Sets the items of a group; after the parameters, once. Functions that do not say have one. */
+void kb_group_size(struct kb *k, int64_t items);
+struct kb_val kb_group_id(struct kb *k);    /* index: 0 .. groups - 1 */
+struct kb_val kb_group_count(struct kb *k); /* index */
+struct kb_val kb_item_id(struct kb *k);     /* index: 0 .. items - 1 */
+/* An array that all items of a group share; at function level; its contents are undefined at first. */
+struct kb_val kb_shared(struct kb *k, const char *name, enum kb_scalar type, int64_t count);
+/* Every item of the group arrives before one goes on; what they wrote is seen by all of them. Stands where
+ * all items come or none: in loops and conditions that are the same for the whole group, before no return. */
+void kb_barrier(struct kb *k);
 
 /* --- x86 processors: what they offer ----------------------------------------------------------------- */
 /* Register reg (0..3: eax, ebx, ecx, edx) of cpuid with that leaf and subleaf, i32. */

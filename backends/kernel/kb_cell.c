@@ -139,6 +139,7 @@ bool kb_cell_cmp(enum kb_cmp op, enum kb_scalar s, union kb_cell a, union kb_cel
 /* Toward zero; saturates; NaN gives 0. */
 static union kb_cell float_to_int(enum kb_scalar to, double v)
 {
+	bool is_wide = to == KB_I64 || to == KB_INDEX;
 	double lo = to == KB_I8    ? INT8_MIN
 	            : to == KB_U8  ? 0
 	            : to == KB_I16 ? INT16_MIN
@@ -152,9 +153,9 @@ static union kb_cell float_to_int(enum kb_scalar to, double v)
 	if (isnan(v))
 		return kb_cell_int(to, 0);
 	if (v <= lo)
-		return kb_cell_int(to, to == KB_I64 ? INT64_MIN : (int64_t)lo);
+		return kb_cell_int(to, is_wide ? INT64_MIN : (int64_t)lo);
 	if (v >= hi)
-		return kb_cell_int(to, to == KB_I64 ? INT64_MAX : (int64_t)hi);
+		return kb_cell_int(to, is_wide ? INT64_MAX : (int64_t)hi);
 	return kb_cell_int(to, (int64_t)v);
 }
 

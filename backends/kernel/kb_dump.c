@@ -103,6 +103,11 @@ static const char *op_name(const struct kb_inst *inst)
 	        [KBO_ATOMIC_STORE] = "atomic_store",
 	        [KBO_ATOMIC_ADD] = "atomic_add",
 	        [KBO_PAUSE] = "pause",
+	        [KBO_GROUP_ID] = "group_id",
+	        [KBO_GROUP_COUNT] = "group_count",
+	        [KBO_ITEM_ID] = "item_id",
+	        [KBO_SHARED] = "shared",
+	        [KBO_BARRIER] = "barrier",
 	        [KBO_CPUID] = "cpuid",
 	        [KBO_XGETBV] = "xgetbv",
 	};
@@ -143,6 +148,7 @@ static void print_operands(struct buf *out, const struct kb_func *f, const struc
 	case KBO_SHUFFLE: print_shuffle(out, inst); return;
 	case KBO_GET: buf_printf(out, " $%" PRId64, inst->imm); return;
 	case KBO_LOCAL:
+	case KBO_SHARED:
 		buf_printf(out, " %s %" PRId64 " x %s", inst->name, inst->imm,
 		           kb_scalar_name((enum kb_scalar)inst->sub));
 		return;
@@ -181,6 +187,7 @@ static void print_operands(struct buf *out, const struct kb_func *f, const struc
 	/* clang-format off */
 	case KBO_XGETBV: case KBO_CALL_PTR: case KBO_NULL: case KBO_LANE_IDS: case KBO_BIN: case KBO_UN:
 	case KBO_FMA: case KBO_CMP: case KBO_SELECT: case KBO_SPLAT: case KBO_REDUCE: case KBO_PAUSE:
+	case KBO_GROUP_ID: case KBO_GROUP_COUNT: case KBO_ITEM_ID: case KBO_BARRIER:
 		print_args(out, inst, 0);
 		return;
 	case KBO_PARAM: case KBO_COMMENT: case KBO_RETURN: case KBO_VAR: case KBO_SET: case KBO_LOOP:
@@ -222,6 +229,7 @@ static bool print_structure(struct buf *out, const struct kb_inst *inst)
 	case KBO_UN: case KBO_FMA: case KBO_CMP: case KBO_SELECT: case KBO_SPLAT: case KBO_LANE:
 	case KBO_CVT: case KBO_BITCAST: case KBO_SHUFFLE: case KBO_REDUCE: case KBO_ATOMIC_LOAD:
 	case KBO_ATOMIC_STORE: case KBO_ATOMIC_ADD: case KBO_PAUSE: case KBO_CPUID: case KBO_XGETBV:
+	case KBO_GROUP_ID: case KBO_GROUP_COUNT: case KBO_ITEM_ID: case KBO_SHARED: case KBO_BARRIER:
 		return false;
 		/* clang-format on */
 	}
@@ -230,7 +238,9 @@ static bool print_structure(struct buf *out, const struct kb_inst *inst)
 
 static void print_head(struct buf *out, const struct kb_func *f)
 {
-	buf_printf(out, "%s @%s(", f->linkage == KB_EXPORTED ? "exported" : "internal", f->name);
+	static const char *const linkage[] = {
+	        [KB_INTERNAL] = "internal", [KB_EXPORTED] = "exported", [KB_KERNEL] = "kernel"};
+	buf_printf(out, "%s @%s(", linkage[f->linkage], f->name);
 	for (size_t i = 0; i < f->n_insts && f->insts[i].op == KBO_PARAM; i++) {
 		const struct kb_inst *p = &f->insts[i];
 		buf_printf(out, "%s%%%u: ", i ? ", " : "", p->result);
@@ -238,7 +248,10 @@ static void print_head(struct buf *out, const struct kb_func *f)
 		buf_printf(out, " %s%s%s", p->name, p->sub & KB_NOALIAS ? " noalias" : "",
 		           p->sub & KB_READONLY ? " readonly" : "");
 	}
-	buf_printf(out, ") -> %s {\n", kb_scalar_name(f->result));
+	buf_printf(out, ") -> %s ", kb_scalar_name(f->result));
+	if (f->group_size > 1)
+		buf_printf(out, "items %" PRId64 " ", f->group_size);
+	buf_str(out, "{\n");
 }
 
 static void print_func(struct buf *out, const struct kb_func *f)

@@ -277,6 +277,7 @@ static union kb_cell lane_op(struct kb_frame *fr, const struct kb_inst *inst, in
 	case KBO_IF: case KBO_ELSE: case KBO_END_IF: case KBO_LOAD: case KBO_STORE: case KBO_LOAD_SPLAT:
 	case KBO_LOAD_PART: case KBO_STORE_PART: case KBO_PTR_ADD: case KBO_PREFETCH:
 	case KBO_ATOMIC_LOAD: case KBO_ATOMIC_STORE: case KBO_ATOMIC_ADD: case KBO_PAUSE:
+	case KBO_GROUP_ID: case KBO_GROUP_COUNT: case KBO_ITEM_ID: case KBO_SHARED: case KBO_BARRIER:
 	case KBO_CPUID: case KBO_XGETBV: break;
 		/* clang-format on */
 	}
@@ -360,10 +361,14 @@ static bool do_control(struct kb_frame *fr, const struct kb_inst *inst, union kb
 			*fr->result = *lanes_of(fr, inst->args[0]);
 		fr->pc = fr->f->n_insts;
 		return true;
+	case KBO_GROUP_ID:
+	case KBO_ITEM_ID: out->i = 0; return true;
+	case KBO_GROUP_COUNT: out->i = 1; return true;
 	case KBO_CPUID:
 	case KBO_XGETBV: return fail(fr, "asks the processor");
 	/* clang-format off */
 	case KBO_COMMENT: case KBO_FOREVER: case KBO_END_IF: case KBO_PREFETCH: case KBO_PAUSE:
+	case KBO_BARRIER: case KBO_SHARED:
 	case KBO_CALL: case KBO_CALL_PTR: case KBO_FUNC_ADDR: case KBO_STRING: case KBO_SYMBOL:
 	case KBO_LOCAL: case KBO_LOAD: case KBO_STORE: case KBO_LOAD_SPLAT: case KBO_LOAD_PART:
 	case KBO_STORE_PART: case KBO_PTR_ADD: case KBO_BIN: case KBO_UN: case KBO_FMA: case KBO_CMP:
@@ -390,7 +395,8 @@ static bool step(struct kb_frame *fr, const struct kb_inst *inst)
 		out->p = (void *)((uintptr_t)lanes_of(fr, inst->args[0])->p +
 		                  (uintptr_t)(lanes_of(fr, inst->args[1])->i + inst->imm));
 		return true;
-	case KBO_LOCAL: return do_local(fr, inst, out);
+	case KBO_LOCAL:
+	case KBO_SHARED: return do_local(fr, inst, out);
 	case KBO_FUNC_ADDR:
 	case KBO_STRING:
 	case KBO_SYMBOL: return do_name(fr, inst, out);
@@ -412,6 +418,7 @@ static bool step(struct kb_frame *fr, const struct kb_inst *inst)
 	case KBO_NULL: case KBO_LANE_IDS: case KBO_VAR: case KBO_GET: case KBO_SET: case KBO_LOOP:
 	case KBO_END_LOOP: case KBO_FOREVER: case KBO_BREAK_IF: case KBO_END_FOREVER: case KBO_IF:
 	case KBO_ELSE: case KBO_END_IF: case KBO_PREFETCH: case KBO_PAUSE: case KBO_CPUID: case KBO_XGETBV:
+	case KBO_GROUP_ID: case KBO_GROUP_COUNT: case KBO_ITEM_ID: case KBO_BARRIER:
 		return do_control(fr, inst, out);
 		/* clang-format on */
 	}

@@ -13,9 +13,15 @@ bool kb_is_float(enum kb_scalar s)
 	return s == KB_F16 || s == KB_BF16 || s == KB_F32 || s == KB_F64;
 }
 
+/* Full arithmetic; narrower integers are only converted, compared and combined by bits. */
+static bool is_word(enum kb_scalar s)
+{
+	return s == KB_I32 || s == KB_I64 || s == KB_INDEX;
+}
+
 bool kb_is_int(enum kb_scalar s)
 {
-	return s == KB_I8 || s == KB_U8 || s == KB_I16 || s == KB_I32 || s == KB_I64;
+	return s == KB_I8 || s == KB_U8 || s == KB_I16 || is_word(s);
 }
 
 int kb_scalar_bytes(enum kb_scalar s)
@@ -31,6 +37,7 @@ int kb_scalar_bytes(enum kb_scalar s)
 	case KB_I32:
 	case KB_F32: return 4;
 	case KB_I64:
+	case KB_INDEX:
 	case KB_F64:
 	case KB_PTR: return 8;
 	}
@@ -41,8 +48,9 @@ const char *kb_scalar_name(enum kb_scalar s)
 {
 	static const char *const names[] = {
 	        [KB_VOID] = "void", [KB_BOOL] = "bool", [KB_I8] = "i8",   [KB_U8] = "u8",
-	        [KB_I16] = "i16",   [KB_I32] = "i32",   [KB_I64] = "i64", [KB_F16] = "f16",
-	        [KB_BF16] = "bf16", [KB_F32] = "f32",   [KB_F64] = "f64", [KB_PTR] = "ptr"};
+	        [KB_I16] = "i16",   [KB_I32] = "i32",   [KB_I64] = "i64", [KB_INDEX] = "index",
+	        [KB_F16] = "f16",   [KB_BF16] = "bf16", [KB_F32] = "f32", [KB_F64] = "f64",
+	        [KB_PTR] = "ptr"};
 	return names[s];
 }
 
@@ -74,7 +82,7 @@ const char *kb_cmp_name(enum kb_cmp op)
 static void check_address(struct kb *k, enum kb_scalar s, struct kb_val ptr, struct kb_val index)
 {
 	kb_require(k, kb_same_type(kb_typeof(k, ptr), KB_PTR_T), "addresses are pointers");
-	kb_require(k, kb_same_type(kb_typeof(k, index), KB_INDEX_T), "element indices are i64");
+	kb_require(k, kb_same_type(kb_typeof(k, index), KB_INDEX_T), "element indices are of type index");
 	kb_require(k, kb_scalar_bytes(s) > 0, "the type has no place in memory");
 }
 
@@ -252,14 +260,14 @@ static bool bin_fits(enum kb_bin op, enum kb_scalar s)
 	case KB_MUL:
 	case KB_DIV:
 	case KB_MIN:
-	case KB_MAX: return s == KB_F32 || s == KB_F64 || s == KB_I32 || s == KB_I64;
+	case KB_MAX: return s == KB_F32 || s == KB_F64 || is_word(s);
 	case KB_AND:
 	case KB_OR:
 	case KB_XOR: return s == KB_BOOL || kb_is_int(s);
 	case KB_REM:
 	case KB_SHL:
 	case KB_SHR:
-	case KB_SAR: return s == KB_I32 || s == KB_I64;
+	case KB_SAR: return is_word(s);
 	}
 	return false;
 }
@@ -270,7 +278,7 @@ struct kb_val kb_bin(struct kb *k, enum kb_bin op, struct kb_val a, struct kb_va
 	if (!kb_same_type(type, kb_typeof(k, b)) || !bin_fits(op, type.scalar))
 		return kb_poison(k, type);
 	struct kb_val folded;
-	if (type.scalar == KB_I64 && type.lanes == 1 && fold_index(k, op, a, b, &folded))
+	if (type.scalar == KB_INDEX && type.lanes == 1 && fold_index(k, op, a, b, &folded))
 		return folded;
 	struct kb_inst inst = {.op = KBO_BIN, .type = type, .sub = (int)op};
 	struct kb_val args[] = {a, b};
@@ -281,7 +289,7 @@ static bool un_fits(enum kb_un op, enum kb_scalar s)
 {
 	switch (op) {
 	case KB_NEG:
-	case KB_ABS: return s == KB_F32 || s == KB_F64 || s == KB_I32 || s == KB_I64;
+	case KB_ABS: return s == KB_F32 || s == KB_F64 || is_word(s);
 	case KB_SQRT:
 	case KB_FLOOR:
 	case KB_CEIL: return s == KB_F32 || s == KB_F64;

@@ -156,7 +156,7 @@ static void write_element(void *user, struct eval *e, const struct eval_point *a
 		return;
 	}
 	struct eval_point b = {.rank = 1, .index = {at->index[0]}, .vec = -1};
-	struct kb_val past = kb_cvt(e->k, eval_value(e, w->op->operands[2], &b), KB_I64);
+	struct kb_val past = kb_cvt(e->k, eval_value(e, w->op->operands[2], &b), KB_INDEX);
 	to.index[w->shifted] = kb_add(e->k, at->index[w->shifted], past);
 	eval_store(e, &w->to, &to, x);
 }
@@ -169,7 +169,7 @@ static void write_row(struct kernel *g, struct write *w, struct eval_point *at, 
 	size_t mark = eval_mark(g->e);
 	if (w->shifted >= 0) {
 		struct eval_point b = {.rank = 1, .index = {at->index[0]}, .vec = -1};
-		struct kb_val past = kb_cvt(k, eval_value(g->e, w->op->operands[2], &b), KB_I64);
+		struct kb_val past = kb_cvt(k, eval_value(g->e, w->op->operands[2], &b), KB_INDEX);
 		struct kb_val row = kb_add(k, at->index[w->shifted], past);
 		inside = kb_bin(k, KB_AND, kb_cmp(k, KB_LT, row, w->to.t.size[w->shifted].v),
 		                kb_cmp(k, KB_GE, row, kb_index(k, 0)));

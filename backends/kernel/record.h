@@ -55,6 +55,11 @@ enum kb_opcode {
 	KBO_ATOMIC_STORE,
 	KBO_ATOMIC_ADD,
 	KBO_PAUSE,
+	KBO_GROUP_ID,
+	KBO_GROUP_COUNT,
+	KBO_ITEM_ID,
+	KBO_SHARED /* as LOCAL */,
+	KBO_BARRIER,
 	KBO_CPUID /* imm: leaf, align: subleaf, sub: 0..3 = eax ebx ecx edx */,
 	KBO_XGETBV /* register 0, low half */,
 };
@@ -78,6 +83,7 @@ struct kb_func {
 	const char *name;
 	enum kb_linkage linkage;
 	enum kb_scalar result;
+	int64_t group_size; /* work-items of a group; 1 unless a kernel says more */
 	struct kb_inst *insts;
 	size_t n_insts;
 	const struct kb_type *types; /* [n_values], by value id; [0] unused */

@@ -22,7 +22,7 @@ struct kb_val rowwise_visible(struct rowwise *r, struct ir_value len, struct ir_
 	struct kb_val n = eval_visible(&r->e, &mask, r->row.index[0], r->row.index[r->rank - 2]);
 	if (!n.id)
 		return rowwise_width(r);
-	n = kb_min(k, kb_cvt(k, n, KB_I64), rowwise_width(r));
+	n = kb_min(k, kb_cvt(k, n, KB_INDEX), rowwise_width(r));
 	return kb_max(k, n, kb_index(k, 0));
 }
 

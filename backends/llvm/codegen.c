@@ -43,6 +43,8 @@ static const char *triple_of(enum target_arch arch)
 {
 	switch (arch) {
 	case ARCH_X86_64: return "x86_64-unknown-linux-gnu";
+	case ARCH_AARCH64: return "aarch64-unknown-linux-gnu";
+	case ARCH_OPENCL: return "spir64"; /* refused: source is printed instead */
 	}
 	return "";
 }
@@ -57,6 +59,14 @@ static void initialise(enum target_arch arch)
 		LLVMInitializeX86AsmPrinter();
 		LLVMInitializeX86AsmParser();
 		return;
+	case ARCH_AARCH64:
+		LLVMInitializeAArch64TargetInfo();
+		LLVMInitializeAArch64Target();
+		LLVMInitializeAArch64TargetMC();
+		LLVMInitializeAArch64AsmPrinter();
+		LLVMInitializeAArch64AsmParser();
+		return;
+	case ARCH_OPENCL: return;
 	}
 }
 
@@ -97,6 +107,8 @@ static void module_flags(struct codegen *g)
 		module_flag(g, "cf-protection-branch", 1);
 		module_flag(g, "cf-protection-return", 1);
 		return;
+	case ARCH_AARCH64:
+	case ARCH_OPENCL: return;
 	}
 }
 
@@ -210,6 +222,12 @@ enum tfmc_status llvm_compile(struct diag_context *cx, const struct kb_module *m
                               const struct llvm_options *options, const struct llvm_output *out)
 {
 	struct arena arena;
+	if (options->target->arch == ARCH_OPENCL) {
+		diag_error(cx, LOC_NONE, DIAG_TARGET,
+		           "target %s has no machine code; its kernels are source text",
+		           options->target->name);
+		return TFMC_INVALID;
+	}
 	arena_init(&arena);
 	struct codegen g = {.cx = cx, .replay = {.record = m, .options = options, .arena = &arena}};
 	compile(&g, name, out);

@@ -23,7 +23,8 @@ LLVMTypeRef replay_scalar(const struct replay_module *m, enum kb_scalar s)
 	case KB_U8: return LLVMInt8TypeInContext(m->context);
 	case KB_I16: return LLVMInt16TypeInContext(m->context);
 	case KB_I32: return LLVMInt32TypeInContext(m->context);
-	case KB_I64: return LLVMInt64TypeInContext(m->context);
+	case KB_I64:
+	case KB_INDEX: return LLVMInt64TypeInContext(m->context);
 	case KB_F16: return LLVMHalfTypeInContext(m->context);
 	case KB_BF16: return LLVMBFloatTypeInContext(m->context);
 	case KB_F32: return LLVMFloatTypeInContext(m->context);
@@ -82,6 +83,8 @@ static const char *baseline_cpu(enum target_arch arch)
 {
 	switch (arch) {
 	case ARCH_X86_64: return "x86-64";
+	case ARCH_AARCH64: return "generic";
+	case ARCH_OPENCL: return "";
 	}
 	return "";
 }
@@ -204,6 +207,11 @@ static LLVMValueRef replay_inst(struct replay *r, const struct kb_inst *i)
 	case KBO_PAUSE:
 	case KBO_CPUID:
 	case KBO_XGETBV: return replay_arith(r, i);
+	case KBO_GROUP_ID:
+	case KBO_GROUP_COUNT:
+	case KBO_ITEM_ID:
+	case KBO_SHARED:
+	case KBO_BARRIER: replay_fail(r->module, "machine code has no work-groups"); return NULL;
 	}
 	return NULL;
 }

@@ -189,8 +189,11 @@ static LLVMValueRef reduce(struct replay *r, const struct kb_inst *i)
 
 static void build_pause(struct replay *r)
 {
+	LLVMValueRef yield = replay_int(r->module, KB_I32_T, 1);
 	switch (r->module->options->target->arch) {
 	case ARCH_X86_64: replay_intrinsic(r, "llvm.x86.sse2.pause", NULL, 0, NULL, 0); return;
+	case ARCH_AARCH64: replay_intrinsic(r, "llvm.aarch64.hint", NULL, 0, &yield, 1); return;
+	case ARCH_OPENCL: return;
 	}
 }
 

@@ -178,18 +178,6 @@ static LLVMValueRef float_to_int(const struct conversion *c, LLVMValueRef v, enu
 	return replay_intrinsic(c->r, name, types, 2, &x, 1);
 }
 
-static LLVMValueRef int_to_float(const struct conversion *c, LLVMValueRef v, enum kb_scalar from,
-                                 enum kb_scalar to)
-{
-	LLVMBuilderRef b = c->r->builder;
-	enum kb_scalar via =
-	        to == KB_F64 || (to != KB_F32 && (from == KB_I32 || from == KB_I64)) ? KB_F64 : KB_F32;
-	bool is_unsigned = from == KB_U8 || from == KB_BOOL;
-	LLVMValueRef x = is_unsigned ? LLVMBuildUIToFP(b, v, type(c, via), "")
-	                             : LLVMBuildSIToFP(b, v, type(c, via), "");
-	return via == to ? x : float_to_float(c, x, via, to);
-}
-
 static int width(enum kb_scalar s)
 {
 	switch (s) {
@@ -202,11 +190,23 @@ static int width(enum kb_scalar s)
 	case KB_I32:
 	case KB_F32: return 32;
 	case KB_I64:
+	case KB_INDEX:
 	case KB_F64:
 	case KB_PTR: return 64;
 	case KB_VOID: return 0;
 	}
 	return 0;
+}
+
+static LLVMValueRef int_to_float(const struct conversion *c, LLVMValueRef v, enum kb_scalar from,
+                                 enum kb_scalar to)
+{
+	LLVMBuilderRef b = c->r->builder;
+	enum kb_scalar via = to == KB_F64 || (to != KB_F32 && (width(from) >= 32)) ? KB_F64 : KB_F32;
+	bool is_unsigned = from == KB_U8 || from == KB_BOOL;
+	LLVMValueRef x = is_unsigned ? LLVMBuildUIToFP(b, v, type(c, via), "")
+	                             : LLVMBuildSIToFP(b, v, type(c, via), "");
+	return via == to ? x : float_to_float(c, x, via, to);
 }
 
 static LLVMValueRef int_to_int(const struct conversion *c, LLVMValueRef v, enum kb_scalar from,

@@ -29,7 +29,7 @@ static struct kb_val config(struct emit *e, struct kb_val config_ptr, enum kb_sc
 
 static struct kb_val config_bits(struct emit *e, struct kb_val config_ptr, int64_t offset)
 {
-	return config(e, config_ptr, KB_I64, offset);
+	return config(e, config_ptr, KB_INDEX, offset);
 }
 
 static struct kb_val is_zero(struct emit *e, struct kb_val v)
@@ -46,7 +46,7 @@ static struct kb_val is_aligned(struct emit *e, struct kb_val address)
 static void check_magic(struct emit *e)
 {
 	emit_return_if(e, kb_cmp(e->k, KB_EQ, e->context, kb_null(e->k)), TFMC_RT_E_NULL);
-	struct kb_val magic = emit_context(e, KB_I64, CONTEXT_MAGIC);
+	struct kb_val magic = emit_context(e, KB_INDEX, CONTEXT_MAGIC);
 	require(e, kb_cmp(e->k, KB_EQ, magic, kb_index(e->k, (int64_t)e->object->structure_hash)),
 	        TFMC_RT_E_CONTEXT);
 }
@@ -58,7 +58,7 @@ static void check_magic(struct emit *e)
 static void emit_arena_bytes(struct object *o)
 {
 	struct emit e;
-	if (!begin(&e, o, "arena_bytes", KB_I64))
+	if (!begin(&e, o, "arena_bytes", KB_INDEX))
 		return;
 	struct kb *k = e.k;
 	struct kb_val values = kb_param(k, "dims", KB_PTR_T, KB_READONLY);
@@ -87,7 +87,7 @@ static void emit_arena_bytes(struct object *o)
 static void emit_state_bytes(struct object *o)
 {
 	struct emit e;
-	if (!begin(&e, o, "state_bytes", KB_I64))
+	if (!begin(&e, o, "state_bytes", KB_INDEX))
 		return;
 	struct kb *k = e.k;
 	struct kb_val batch = kb_param(k, "batch", KB_INDEX_T, 0);
@@ -124,7 +124,7 @@ static void emit_reset(struct object *o)
 	check_magic(&e);
 	struct kb_val state = emit_context(&e, KB_PTR, CONTEXT_STATE);
 	struct kb_val blocks =
-	        kb_mul(k, emit_context(&e, KB_I64, CONTEXT_BATCH), kb_index(k, o->state_batch_bytes));
+	        kb_mul(k, emit_context(&e, KB_INDEX, CONTEXT_BATCH), kb_index(k, o->state_batch_bytes));
 	struct kb_val bytes = kb_add_const(k, blocks, o->state_fixed_bytes);
 	kb_if(k, kb_cmp(k, KB_NE, state, kb_null(k)));
 	zero_words(&e, state, bytes);
@@ -146,9 +146,9 @@ static void emit_trim(struct object *o)
 	struct kb_val state = emit_context(&e, KB_PTR, CONTEXT_STATE);
 	require(&e, kb_cmp(k, KB_NE, state, kb_null(k)), TFMC_RT_E_STATE);
 	require(&e, kb_cmp(k, KB_GE, sequence, kb_index(k, 0)), TFMC_RT_E_DIM);
-	require(&e, kb_cmp(k, KB_LT, sequence, emit_context(&e, KB_I64, CONTEXT_BATCH)), TFMC_RT_E_DIM);
+	require(&e, kb_cmp(k, KB_LT, sequence, emit_context(&e, KB_INDEX, CONTEXT_BATCH)), TFMC_RT_E_DIM);
 	struct kb_val past = kb_ptr_add(k, state, kb_index(k, 0), STATE_PAST);
-	struct kb_val now = kb_cvt(k, kb_load(k, KB_I32_T, past, sequence, 0, 4), KB_I64);
+	struct kb_val now = kb_cvt(k, kb_load(k, KB_I32_T, past, sequence, 0, 4), KB_INDEX);
 	require(&e, kb_cmp(k, KB_GE, length, kb_index(k, 0)), TFMC_RT_E_LENGTH);
 	require(&e, kb_cmp(k, KB_LE, length, now), TFMC_RT_E_LENGTH);
 	kb_store(k, kb_cvt(k, length, KB_I32), past, sequence, 0, 4);

@@ -37,7 +37,7 @@ static void set(struct emit *e, struct kb_val v, int64_t offset)
 static struct kb_val arrive(struct emit *e, int64_t offset, struct kb_val n)
 {
 	struct kb_val old = kb_atomic_add(e->k, kb_i32(e->k, 1), word_at(e, offset), 0);
-	struct kb_val count = kb_add_const(e->k, kb_cvt(e->k, old, KB_I64), 1);
+	struct kb_val count = kb_add_const(e->k, kb_cvt(e->k, old, KB_INDEX), 1);
 	return kb_cmp(e->k, KB_GE, count, n);
 }
 
@@ -102,7 +102,7 @@ static void emit_barrier(struct object *o)
 
 static struct kb_val result_slot(struct emit *e, struct kb_val epoch)
 {
-	struct kb_val parity = kb_bin(e->k, KB_AND, kb_cvt(e->k, epoch, KB_I64), kb_index(e->k, 1));
+	struct kb_val parity = kb_bin(e->k, KB_AND, kb_cvt(e->k, epoch, KB_INDEX), kb_index(e->k, 1));
 	struct kb_val offset = kb_mul(e->k, parity, kb_index(e->k, 4));
 	return kb_ptr_add(e->k, e->context, offset, CONTEXT_RESULT);
 }

@@ -113,7 +113,7 @@ static void emit_spmd(struct object *o, const struct function *f)
 		return;
 	struct kb *k = e.k;
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
-	struct kb_val n = emit_context(&e, KB_I64, CONTEXT_WORKERS);
+	struct kb_val n = emit_context(&e, KB_INDEX, CONTEXT_WORKERS);
 	check_first(&e);
 	struct kb_val args[] = {e.context, e.args, worker, n};
 	kb_call(k, part(&e, "body"), KB_I32, args, 4);
@@ -136,7 +136,7 @@ static void emit_single(struct object *o, const struct function *f)
 		return;
 	struct kb *k = e.k;
 	check_first(&e);
-	struct kb_val several = kb_cmp(k, KB_GT, emit_context(&e, KB_I64, CONTEXT_WORKERS), kb_index(k, 1));
+	struct kb_val several = kb_cmp(k, KB_GT, emit_context(&e, KB_INDEX, CONTEXT_WORKERS), kb_index(k, 1));
 	struct kb_val pool = emit_context(&e, KB_PTR, CONTEXT_PARALLEL_FOR);
 	kb_if(k, kb_bin(k, KB_AND, several, kb_cmp(k, KB_NE, pool, kb_null(k))));
 	struct kb_val tasks[] = {e.context, e.args};
@@ -167,7 +167,7 @@ static void check_context(struct emit *e)
 	struct kb_val no_context = kb_cmp(k, KB_EQ, e->context, kb_null(k));
 	struct kb_val no_args = kb_cmp(k, KB_EQ, e->args, kb_null(k));
 	emit_return_if(e, kb_bin(k, KB_OR, no_context, no_args), TFMC_RT_E_NULL);
-	struct kb_val magic = emit_context(e, KB_I64, CONTEXT_MAGIC);
+	struct kb_val magic = emit_context(e, KB_INDEX, CONTEXT_MAGIC);
 	struct kb_val wanted = kb_index(k, (int64_t)e->object->structure_hash);
 	emit_return_if(e, kb_cmp(k, KB_NE, magic, wanted), TFMC_RT_E_CONTEXT);
 }
@@ -180,7 +180,8 @@ static struct kb_val full_args(struct emit *e, const struct entry *entry, struct
 	size_t n = f->n_dims + 2 * (f->n_inputs + f->n_outputs), from = 0;
 	size_t fixed = f->dim_word[entry->fixed_dim];
 	for (size_t i = 0; i < n; i++) {
-		struct kb_val v = i == fixed ? kb_index(k, entry->fixed_value) : emit_word(e, KB_I64, from++);
+		struct kb_val v =
+		        i == fixed ? kb_index(k, entry->fixed_value) : emit_word(e, KB_INDEX, from++);
 		kb_store(k, v, copy, kb_index(k, 0), (int64_t)i, 8);
 	}
 	return copy;
@@ -197,10 +198,10 @@ static void emit_form(struct object *o, const struct entry *entry, bool spmd)
 	struct kb_val copy = {0};
 	size_t n_words = f->n_dims + 2 * (f->n_inputs + f->n_outputs);
 	if (entry->fixed_dim >= 0)
-		copy = kb_local(k, "words", KB_I64, (int64_t)n_words);
+		copy = kb_local(k, "words", KB_INDEX, (int64_t)n_words);
 	check_context(&e);
 	if (spmd) {
-		struct kb_val n = emit_context(&e, KB_I64, CONTEXT_WORKERS);
+		struct kb_val n = emit_context(&e, KB_INDEX, CONTEXT_WORKERS);
 		struct kb_val low = kb_cmp(k, KB_LT, worker, kb_index(k, 0));
 		struct kb_val high = kb_cmp(k, KB_GE, worker, n);
 		emit_return_if(&e, kb_bin(k, KB_OR, low, high), TFMC_RT_E_WORKER);

@@ -37,7 +37,7 @@ static void check_size(struct emit *e, size_t word, const struct ir_type *t)
 {
 	struct kb_val need = emit_dim(e, ir_type_count(e->object->module->dims, t));
 	struct kb_val given = kb_cmp(e->k, KB_NE, emit_word(e, KB_PTR, word), kb_null(e->k));
-	struct kb_val count = emit_word(e, KB_I64, word + 1);
+	struct kb_val count = emit_word(e, KB_INDEX, word + 1);
 	struct kb_val low = kb_cmp(e->k, KB_LT, count, need);
 	emit_return_if(e, kb_bin(e->k, KB_AND, given, low), TFMC_RT_E_SIZE);
 }
@@ -51,10 +51,10 @@ static void check_sizes(struct emit *e)
 	for (size_t i = 0; i < f->func->n_results; i++)
 		if (result_is_output(f->func, i))
 			check_size(e, f->result_word[i], ir_type_of(f->func, func_result(f->func, i)));
-	struct kb_val workers = emit_context(e, KB_I64, CONTEXT_WORKERS);
+	struct kb_val workers = emit_context(e, KB_INDEX, CONTEXT_WORKERS);
 	struct kb_val scratch = kb_mul(e->k, workers, kb_index(e->k, e->object->scratch));
 	struct kb_val need = kb_add(e->k, emit_dim(e, f->arena), scratch);
-	struct kb_val have = emit_context(e, KB_I64, CONTEXT_ARENA_BYTES);
+	struct kb_val have = emit_context(e, KB_INDEX, CONTEXT_ARENA_BYTES);
 	emit_return_if(e, kb_cmp(e->k, KB_LT, have, need), TFMC_RT_E_SIZE);
 }
 
@@ -87,7 +87,7 @@ static void check_room(void *user, const struct ir_op *op)
 	struct kb_val limit = kb_sub(e->k, kb_index(e->k, capacity), emit_dim(e, rows));
 	struct kb_val b = kb_loop(e->k, "b", kb_index(e->k, 0), batch_of(e), 1, 0);
 	struct kb_val past = kb_ptr_add(e->k, e->state, kb_index(e->k, 0), STATE_PAST);
-	struct kb_val v = kb_cvt(e->k, kb_load(e->k, KB_I32_T, past, b, 0, 4), KB_I64);
+	struct kb_val v = kb_cvt(e->k, kb_load(e->k, KB_I32_T, past, b, 0, 4), KB_INDEX);
 	emit_return_if(e, kb_cmp(e->k, KB_GT, v, limit), TFMC_RT_E_FULL);
 	kb_end_loop(e->k);
 }
@@ -98,11 +98,11 @@ static void check_state(struct emit *e)
 	if (!e->function->has_state || o->batch_dim < 0)
 		return;
 	emit_return_if(e, kb_cmp(e->k, KB_EQ, e->state, kb_null(e->k)), TFMC_RT_E_STATE);
-	struct kb_val room = emit_context(e, KB_I64, CONTEXT_BATCH);
+	struct kb_val room = emit_context(e, KB_INDEX, CONTEXT_BATCH);
 	emit_return_if(e, kb_cmp(e->k, KB_GT, batch_of(e), room), TFMC_RT_E_DIM);
 	if (o->has_encode && strcmp(e->function->func->name, "encode") != 0) {
 		struct kb_val n = kb_load(e->k, KB_I32_T, e->state, kb_index(e->k, 0), STATE_ENCODED / 4, 4);
-		struct kb_val few = kb_cmp(e->k, KB_LT, kb_cvt(e->k, n, KB_I64), batch_of(e));
+		struct kb_val few = kb_cmp(e->k, KB_LT, kb_cvt(e->k, n, KB_INDEX), batch_of(e));
 		emit_return_if(e, few, TFMC_RT_E_STATE);
 	}
 	if (e->function->past_param >= 0) {
@@ -122,7 +122,7 @@ static struct kb_val int_at(struct emit *e, const struct ir_type *t, struct kb_v
 	                   : t->dtype == DT_I8  ? KB_I8
 	                                        : KB_U8;
 	struct kb_val v = kb_load(e->k, KB_TYPE(s, 1), ptr, i, 0, 0);
-	return s == KB_I64 ? v : kb_cvt(e->k, v, KB_I64);
+	return kb_cvt(e->k, v, KB_INDEX);
 }
 
 static void check_range(struct emit *e, struct kb_val v, struct kb_val max, enum tfmc_rt_status status)

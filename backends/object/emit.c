@@ -54,7 +54,7 @@ void emit_load_dims(struct emit *e)
 	struct kb_val *dims = ARENA_ARRAY(e->object->arena, struct kb_val, n + 1);
 	for (size_t i = 0; dims && i < n; i++)
 		if (e->function->has_dim[i])
-			dims[i] = emit_word(e, KB_I64, e->function->dim_word[i]);
+			dims[i] = emit_word(e, KB_INDEX, e->function->dim_word[i]);
 	e->dims = dims;
 }
 

@@ -53,7 +53,7 @@ static void fill_default(struct emit *e, size_t param, struct kb_val is_first, s
 	struct kb_val at = kb_ptr_add(k, e->plan, emit_dim(e, e->function->default_at[param]), 0);
 	struct kb_val v = p->default_value ? emit_dim(e, p->default_value) : kb_index(k, 0);
 	enum kb_scalar s = scalar_of(t->dtype);
-	struct kb_val element = s == KB_I64 ? v : kb_cvt(k, v, s);
+	struct kb_val element = kb_cvt(k, v, s);
 	struct kb_val n = emit_dim(e, ir_type_count(e->object->module->dims, t));
 	struct kb_val end = kb_select(k, is_first, n, kb_index(k, 0));
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), end, 1, 0);
@@ -239,8 +239,8 @@ static void emit_tasks(struct object *o, const struct function *f)
 	struct kb *k = s.e.k;
 	if (!k)
 		return;
-	s.n_workers = emit_context(&s.e, KB_I64, CONTEXT_WORKERS);
-	s.task = kb_local(k, "task", KB_I64, 8);
+	s.n_workers = emit_context(&s.e, KB_INDEX, CONTEXT_WORKERS);
+	s.task = kb_local(k, "task", KB_INDEX, 8);
 	kb_store(k, s.e.context, s.task, kb_index(k, 0), 1, 8);
 	kb_store(k, s.e.args, s.task, kb_index(k, 0), 2, 8);
 	if (has_defaults(f))

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum target_arch { ARCH_X86_64 };
+enum target_arch { ARCH_X86_64, ARCH_AARCH64, ARCH_OPENCL };
 
 struct target {
 	const char *name;
@@ -20,7 +20,14 @@ struct target {
 	bool has_fma;
 	int mr;     /* rows of the matmul register tile */
 	int panels; /* panels of 16 columns of the register tile */
+	/* Neighbours along K that are loaded as one vector, whose lanes then multiply one after another
+	 * (a multiply-add by element); 1: each element is loaded into all lanes. */
+	int k_lanes;
 	int64_t l1_bytes, l2_bytes;
+	/* OpenCL families: work-items of a work-group that work together (1: each alone), bytes they may
+	 * share. 0 elsewhere. */
+	int group_size;
+	int64_t shared_bytes;
 };
 
 const struct target *target_find(const char *name);

@@ -60,20 +60,20 @@ START_TEST(dump_reads_like_the_program)
 	kb_end_if(k);
 	kb_end(k);
 	kb_dump(&text, t.m, "double");
-	ck_assert_str_eq(text.data, "exported @double(%1: ptr x noalias, %2: i64 n) -> void {\n"
+	ck_assert_str_eq(text.data, "exported @double(%1: ptr x noalias, %2: index n) -> void {\n"
 	                            "  ; [n]\n"
-	                            "  %3 = const i64 0\n"
+	                            "  %3 = const index 0\n"
 	                            "  loop %4 i = %3 to %2 step 8 {\n"
 	                            "    %5 = load 8 x f32 [%1 + %4 + 0] align 4\n"
 	                            "    %6 = add 8 x f32 %5, %5\n"
 	                            "    store 8 x f32 %6 [%1 + %4 + 0] align 4\n"
 	                            "  }\n"
-	                            "  %7 = const i64 8\n"
+	                            "  %7 = const index 8\n"
 	                            "  %8 = cmp lt bool %2, %7\n"
 	                            "  if %8 {\n"
 	                            "    %9 = const f32 0.5\n"
-	                            "    %10 = const i64 3\n"
-	                            "    %11 = const i64 0\n"
+	                            "    %10 = const index 3\n"
+	                            "    %11 = const index 0\n"
 	                            "    store f32 %9 [%1 + %11 + 4] align 4\n"
 	                            "  }\n"
 	                            "}\n");
@@ -253,13 +253,13 @@ START_TEST(calls_and_conditions)
 {
 	struct fixture t;
 	setup(&t);
-	struct kb *k = begin(&t, "factorial", KB_I64);
+	struct kb *k = begin(&t, "factorial", KB_INDEX);
 	struct kb_val n = kb_param(k, "n", KB_INDEX_T, 0);
 	kb_if(k, kb_cmp(k, KB_LE, n, kb_index(k, 1)));
 	kb_return(k, kb_index(k, 1));
 	kb_end_if(k);
 	struct kb_val less = kb_add_const(k, n, -1);
-	kb_return(k, kb_mul(k, n, kb_call(k, "factorial", KB_I64, &less, 1)));
+	kb_return(k, kb_mul(k, n, kb_call(k, "factorial", KB_INDEX, &less, 1)));
 	kb_end(k);
 	ck_assert_int_eq(kb_verify(t.m, &t.cx), TFMC_OK);
 	struct kb_interp in = {.module = t.m};
@@ -278,7 +278,7 @@ START_TEST(loops_and_variables)
 {
 	struct fixture t;
 	setup(&t);
-	struct kb *k = begin(&t, "steps", KB_I64);
+	struct kb *k = begin(&t, "steps", KB_INDEX);
 	struct kb_val n = kb_param(k, "n", KB_INDEX_T, 0), one = kb_index(k, 1), two = kb_index(k, 2);
 	struct kb_var x = kb_var(k, "x", KB_INDEX_T, n),
 	              count = kb_var(k, "count", KB_INDEX_T, kb_index(k, 0));

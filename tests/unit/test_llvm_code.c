@@ -53,7 +53,7 @@ END_TEST
 static void gcd_functions(struct kb_module *m)
 {
 	static const int32_t table[] = {10, 20, 30};
-	struct kb *k = kb_begin(m, "gcd", KB_INTERNAL, KB_I64);
+	struct kb *k = kb_begin(m, "gcd", KB_INTERNAL, KB_INDEX);
 	struct kb_val x = kb_param(k, "x", KB_INDEX_T, 0);
 	struct kb_val y = kb_param(k, "y", KB_INDEX_T, 0);
 	kb_if(k, kb_cmp(k, KB_LT, x, kb_index(k, 0)));
@@ -76,7 +76,7 @@ static void control(struct kb *k, struct kb_val in, struct kb_val out)
 	struct kb_val zero = kb_index(k, 0);
 	struct kb_var sum = kb_var(k, "sum", KB_I32_T, kb_i32(k, 0));
 	struct kb_val local = kb_local(k, "local", KB_I32, 32);
-	struct kb_val n = kb_cvt(k, kb_load(k, KB_I32_T, in, zero, 0, 4), KB_I64);
+	struct kb_val n = kb_cvt(k, kb_load(k, KB_I32_T, in, zero, 0, 4), KB_INDEX);
 	struct kb_val i = kb_loop(k, "i", zero, kb_index(k, 32), 1, KB_NONEMPTY);
 	struct kb_val v = kb_load(k, KB_I32_T, in, i, 0, 4);
 	kb_if(k, kb_cmp(k, KB_GT, v, kb_i32(k, 15)));
@@ -92,9 +92,9 @@ static void control(struct kb *k, struct kb_val in, struct kb_val out)
 	kb_store(k, kb_load(k, KB_TYPE(KB_I32, 16), local, c, 0, 64), out, c, 0, 4);
 	kb_end_loop(k);
 	struct kb_val args[] = {kb_index(k, 84), kb_index(k, 36)};
-	kb_store(k, kb_cvt(k, kb_call(k, "gcd", KB_I64, args, 2), KB_I32), out, zero, 32, 4);
+	kb_store(k, kb_cvt(k, kb_call(k, "gcd", KB_INDEX, args, 2), KB_I32), out, zero, 32, 4);
 	struct kb_val negative[] = {kb_index(k, -3), kb_index(k, 36)};
-	struct kb_val through = kb_call_ptr(k, kb_func_addr(k, "gcd"), KB_I64, negative, 2);
+	struct kb_val through = kb_call_ptr(k, kb_func_addr(k, "gcd"), KB_INDEX, negative, 2);
 	kb_store(k, kb_cvt(k, through, KB_I32), out, zero, 33, 4);
 	kb_store(k, kb_load(k, KB_I32_T, kb_symbol(k, "table"), zero, 2, 4), out, zero, 34, 4);
 	struct kb_val word = kb_ptr_add(k, out, kb_index(k, 140), 0);
