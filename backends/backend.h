@@ -85,6 +85,27 @@ TFMC_MUST_USE enum tfmc_status backend_pack(struct diag_context *cx, const struc
                                             const struct weight_source *source,
                                             const struct backend_sink *sink);
 
+/* --- sizes, before code generation ------------------------------------------------------------------- */
+struct backend_function_sizes {
+	const struct ir_func *func;
+	const struct ir_dim *arena; /* bytes, beside the scratch */
+	uint64_t weights;           /* packed bytes that a call reads */
+};
+
+struct backend_sizes {
+	uint64_t weights;                  /* packed bytes */
+	uint64_t state_fixed, state_batch; /* a state: fixed + sequences x batch; 0, 0: none */
+	uint64_t scratch;                  /* bytes for each worker at the beginning of the arena */
+	uint64_t context_limit;            /* tokens of a sequence; 0: none */
+	struct backend_function_sizes *functions;
+	size_t n_functions;
+};
+
+/* The exact sizes that the object of a module of stage plan will have; lists live in `arena`. */
+TFMC_MUST_USE enum tfmc_status backend_measure(struct diag_context *cx, const struct ir_module *planned,
+                                               const struct target *target, struct arena *arena,
+                                               struct backend_sizes *out);
+
 /* --- object bytes in this process ---------------------------------------------------------------- */
 struct backend_jit;
 /* Loads an object made for this machine through LLJIT. `object` is copied. */

@@ -27,6 +27,7 @@ struct option_row {
 #define OPT      COMMAND_OPT
 #define EXPAND   COMMAND_EXPAND
 #define INSPECT  COMMAND_INSPECT
+#define PLAN     COMMAND_PLAN
 #define ALL      (~0u)
 static const struct option_row rows[] = {
 #define OPTION(field, name, kind, value, commands, help) \
@@ -40,6 +41,7 @@ static const struct option_row rows[] = {
 #undef OPT
 #undef EXPAND
 #undef INSPECT
+#undef PLAN
 #undef ALL
 
 struct command_row {
@@ -57,6 +59,8 @@ static const struct command_row commands[] = {
          "generate text or token ids"},
         {"verify", COMMAND_VERIFY, "tfmc verify MODEL",
          "run the checks of the file and compare with the interpreter"},
+        {"plan", COMMAND_PLAN, "tfmc plan MODEL",
+         "memory and work of the model, before any code generation"},
         {"opt", COMMAND_OPT, "tfmc opt FILE.tir --passes=LIST", "IR text in, IR text out"},
         {"expand", COMMAND_EXPAND, "tfmc expand MODEL",
          "print the model at the next lower level of the language"},

@@ -22,6 +22,7 @@ enum driver_command {
 	COMMAND_EXPLAIN = 1 << 7,
 	COMMAND_OPS = 1 << 8,
 	COMMAND_PASSES = 1 << 9,
+	COMMAND_PLAN = 1 << 10,
 };
 
 struct option_list {

@@ -229,6 +229,32 @@ START_TEST(agrees_at_o2)
 }
 END_TEST
 
+/* What is measured before code generation is what the object asks for. */
+START_TEST(sizes_are_known_before)
+{
+	struct built b;
+	struct backend_sizes sizes;
+	struct arena a;
+	const struct target *t = target_native();
+	arena_init(&a);
+	build(&b, t, "O2");
+	ck_assert_int_eq(backend_measure(&b.graph.cx, b.planned, t, &a, &sizes), TFMC_OK);
+	ck_assert_uint_eq(sizes.weights, b.out.weights_bytes);
+	ck_assert_uint_eq(sizes.state_fixed + 3 * sizes.state_batch, b.model.state_size(3));
+	for (int64_t i = 0; i < 12; i++) {
+		int64_t dims[] = {1 + i % 3, 1 + i % 5, 1 + i % 2}, arena, most = 0;
+		for (size_t f = 0; f < sizes.n_functions; f++) {
+			ck_assert(ir_dim_eval(sizes.functions[f].arena, dims, &arena));
+			most = arena > most ? arena : most;
+		}
+		uint64_t want = (uint64_t)most + 2 * sizes.scratch;
+		ck_assert_uint_eq(want, b.model.arena_size(dims, 2));
+	}
+	release(&b);
+	arena_destroy(&a);
+}
+END_TEST
+
 /* A prompt in pieces gives the same logits as the whole prompt. */
 START_TEST(pieces_give_the_same)
 {
@@ -288,6 +314,7 @@ Suite *suite_object_model(void)
 	tcase_add_test(t, agrees_at_o0);
 	tcase_add_test(t, agrees_at_o2);
 	tcase_add_test(t, pieces_give_the_same);
+	tcase_add_test(t, sizes_are_known_before);
 	tcase_add_test(t, decoding_needs_a_source);
 	suite_add_tcase(s, t);
 	return s;
