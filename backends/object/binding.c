@@ -5,12 +5,6 @@
  */
 #include "backends/object/object.h"
 
-struct slice {
-	const struct state_place *state;
-	const struct ir_value *at; /* indices of the axes behind the batch */
-	size_t n_at;
-};
-
 static struct kb_val null_or(struct emit *e, struct kb_val ptr, const struct ir_dim *spare)
 {
 	if (!spare)
@@ -49,15 +43,13 @@ static int64_t tail_count(const struct ir_type *t, int from)
 	return n;
 }
 
-/* Axes that are indexed, in units of so many elements. */
-struct indexed {
-	const struct ir_type *type;
-	int first; /* axis of the first index */
-	int64_t unit;
-};
+int64_t binding_units(const struct binding_indexed *x, size_t n)
+{
+	return tail_count(x->type, x->first + (int)n) / x->unit;
+}
 
 /* Sum of index i times the units behind its axis; false when an index has no value. */
-static bool index_offset(struct emit *e, const struct indexed *x, const struct ir_value *at, size_t n,
+static bool index_offset(struct emit *e, const struct binding_indexed *x, const struct ir_value *at, size_t n,
                          struct kb_val *out)
 {
 	struct kb_val sum = kb_index(e->k, 0);
@@ -65,8 +57,7 @@ static bool index_offset(struct emit *e, const struct indexed *x, const struct i
 		struct kb_val v = index_value(e, at[i]);
 		if (!v.id)
 			return false;
-		int64_t step = tail_count(x->type, x->first + (int)i + 1) / x->unit;
-		sum = kb_add(e->k, sum, kb_mul(e->k, v, kb_index(e->k, step)));
+		sum = kb_add(e->k, sum, kb_mul(e->k, v, kb_index(e->k, binding_units(x, i + 1))));
 	}
 	*out = sum;
 	return true;
@@ -76,22 +67,38 @@ static bool index_offset(struct emit *e, const struct indexed *x, const struct i
  * -------------------------------------------------------------------------------------------------- */
 
 /* Strides of packed panels mean nothing, but their matrices follow each other at a constant distance. */
-static bool weight_base(struct emit *e, const struct ir_op *op, struct kb_val *ptr, struct kb_tensor *out)
+bool binding_weight_axes(const struct object *o, const struct ir_op *op, struct binding_indexed *out)
 {
 	const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
-	const struct weight_place *p = object_weight(e->object, w);
+	const struct weight_place *p = object_weight(o, w);
 	bool panels = w->encoding == ENC_PANEL16;
-	struct kb_val units;
 	if (!p || p->rows == 0 || p->columns == 0)
 		return false;
-	struct indexed x = {w->type, 0, panels ? p->rows * p->columns : 1};
-	if (!index_offset(e, &x, op->operands, op->n_operands, &units))
+	*out = (struct binding_indexed){.type = w->type,
+	                                .unit = panels ? p->rows * p->columns : 1,
+	                                .unit_bytes = panels ? p->matrix_bytes : 4,
+	                                .offset = p->offset};
+	return true;
+}
+
+static bool weight_base(struct emit *e, const struct ir_op *op, struct kb_val *ptr)
+{
+	struct binding_indexed x;
+	struct kb_val units;
+	if (!binding_weight_axes(e->object, op, &x) ||
+	    !index_offset(e, &x, op->operands, op->n_operands, &units))
 		return false;
-	struct kb_val bytes = kb_mul(e->k, units, kb_index(e->k, panels ? p->matrix_bytes : 4));
-	*ptr = kb_ptr_add(e->k, e->weights, bytes, p->offset);
+	struct kb_val bytes = kb_mul(e->k, units, kb_index(e->k, x.unit_bytes));
+	*ptr = kb_ptr_add(e->k, e->weights, bytes, x.offset);
+	return true;
+}
+
+/* How packed weights look, whatever their type says. */
+static void weight_form(const struct ir_op *op, struct kb_tensor *out)
+{
+	const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
 	out->encoding = w->encoding;
 	out->dtype = ir_dtype_class(w->type->dtype) == DTCLASS_FLOAT ? DT_F32 : DT_I32;
-	return true;
 }
 
 /* --- state
@@ -102,32 +109,43 @@ static int64_t sequence_elements(const struct emit *e, enum ir_dtype t)
 	return e->object->state_batch_bytes / ir_dtype_bytes(t);
 }
 
-static bool slice_base(struct emit *e, const struct slice *s, struct kb_val *ptr)
+struct binding_indexed binding_slice_axes(const struct object *o, const struct binding_slice *s)
 {
 	const struct ir_type *t = s->state->decl->type;
-	struct indexed x = {t, 1, 1};
+	return (struct binding_indexed){.type = t,
+	                                .first = 1,
+	                                .unit = 1,
+	                                .unit_bytes = ir_dtype_bytes(t->dtype),
+	                                .offset = o->state_fixed_bytes + s->state->offset};
+}
+
+static bool slice_base(struct emit *e, const struct binding_slice *s, struct kb_val *ptr)
+{
+	struct binding_indexed x = binding_slice_axes(e->object, s);
 	struct kb_val elements;
+	if (e->bases)
+		return e->bases->slice(e->bases->user, s, ptr);
 	if (!index_offset(e, &x, s->at, s->n_at, &elements))
 		return false;
-	struct kb_val bytes = kb_mul(e->k, elements, kb_index(e->k, ir_dtype_bytes(t->dtype)));
-	*ptr = kb_ptr_add(e->k, e->state, bytes, e->object->state_fixed_bytes + s->state->offset);
+	struct kb_val bytes = kb_mul(e->k, elements, kb_index(e->k, x.unit_bytes));
+	*ptr = kb_ptr_add(e->k, e->state, bytes, x.offset);
 	return true;
 }
 
-static bool slice_of_op(const struct emit *e, const struct ir_op *op, struct slice *out)
+static bool slice_of_op(const struct object *o, const struct ir_func *f, const struct ir_op *op,
+                        struct binding_slice *out)
 {
 	size_t first = op->code == OP_state_append ? 3 : 1;
-	const struct ir_type *t = ir_type_of(e->function->func, op->operands[0]);
-	out->state = object_state(e->object, t->state);
+	out->state = object_state(o, ir_type_of(f, op->operands[0])->state);
 	out->at = op->operands + first;
 	out->n_at = op->n_operands - first;
 	return out->state != NULL;
 }
 
 /* The op that gives a slice, inside the group it came from. */
-static bool find_slice(const struct emit *e, struct ir_value v, struct slice *out)
+bool binding_find_slice(const struct object *o, const struct ir_func *f, struct ir_value v,
+                        struct binding_slice *out)
 {
-	const struct ir_func *f = e->function->func;
 	const struct ir_op *op = ir_def(f, v);
 	while (op && op->code == OP_group) {
 		v = op->region->ops[op->region->n_ops - 1]->operands[ir_info(f, v)->index];
@@ -135,7 +153,7 @@ static bool find_slice(const struct emit *e, struct ir_value v, struct slice *ou
 	}
 	if (!op || (op->code != OP_state_append && op->code != OP_state_read))
 		return false;
-	return slice_of_op(e, op, out);
+	return slice_of_op(o, f, op, out);
 }
 
 static bool bind_state(void *user, struct kb *k, struct ir_value state, const struct ir_value *at, size_t n,
@@ -143,7 +161,7 @@ static bool bind_state(void *user, struct kb *k, struct ir_value state, const st
 {
 	struct emit *e = user;
 	const struct ir_type *type = ir_type_of(e->function->func, state);
-	struct slice s = {object_state(e->object, type->state), at, n};
+	struct binding_slice s = {object_state(e->object, type->state), at, n};
 	(void)k;
 	*out = (struct kb_tensor){0};
 	if (!s.state || !slice_base(e, &s, &out->ptr))
@@ -163,16 +181,13 @@ static bool bind_state(void *user, struct kb *k, struct ir_value state, const st
 /* --- tensors
  * ------------------------------------------------------------------------------------------------------- */
 
-static bool base_pointer(struct emit *e, struct ir_value base, struct kb_val *ptr, struct kb_tensor *out)
+static bool place_pointer(struct emit *e, struct ir_value base, struct kb_val *ptr)
 {
 	const struct place *p = &e->function->places[base.id];
-	const struct ir_func *f = e->function->func;
-	struct slice s;
-	out->dtype = ir_type_of(f, base)->dtype;
 	switch (p->kind) {
 	case PLACE_NONE:
-	case PLACE_SLICE: return find_slice(e, base, &s) && slice_base(e, &s, ptr);
-	case PLACE_WEIGHT: return weight_base(e, ir_def(f, base), ptr, out);
+	case PLACE_SLICE: return false;
+	case PLACE_WEIGHT: return weight_base(e, ir_def(e->function->func, base), ptr);
 	case PLACE_PLAN: *ptr = kb_ptr_add(e->k, e->plan, emit_dim(e, p->at), 0); return true;
 	case PLACE_INPUT: *ptr = binding_input(e, p->number); return true;
 	case PLACE_PAST: *ptr = kb_ptr_add(e->k, e->state, kb_index(e->k, 0), STATE_PAST); return true;
@@ -181,6 +196,19 @@ static bool base_pointer(struct emit *e, struct ir_value base, struct kb_val *pt
 		return true;
 	}
 	return false;
+}
+
+static bool base_pointer(struct emit *e, struct ir_value base, struct kb_val *ptr, struct kb_tensor *out)
+{
+	const struct place *p = &e->function->places[base.id];
+	const struct ir_func *f = e->function->func;
+	struct binding_slice s;
+	out->dtype = ir_type_of(f, base)->dtype;
+	if (p->kind == PLACE_WEIGHT)
+		weight_form(ir_def(f, base), out);
+	if (p->kind == PLACE_NONE || p->kind == PLACE_SLICE)
+		return binding_find_slice(e->object, f, base, &s) && slice_base(e, &s, ptr);
+	return e->bases ? e->bases->place(e->bases->user, base, ptr) : place_pointer(e, base, ptr);
 }
 
 static struct kb_size scaled(struct emit *e, const struct ir_dim *d, int64_t by)

@@ -12,8 +12,7 @@ const char *group_symbol(const struct object *o, const struct function *f, size_
 	return arena_printf(o->arena, "%s.%zu.%s", f->symbol, group, ir_word(WORDS_GROUP, a->kind));
 }
 
-/* The repeats around a group, outermost first; false when there are too many. */
-static bool find_repeats(struct emit *e, struct ir_value *index)
+enum tfmc_status emit_find_repeats(struct emit *e, struct ir_value *index)
 {
 	const struct ir_func *f = e->function->func;
 	const struct ir_region *r = ir_info(f, e->group->results[0])->region;
@@ -22,18 +21,21 @@ static bool find_repeats(struct emit *e, struct ir_value *index)
 	for (; r->owner; r = ir_info(f, r->owner->results[0])->region) {
 		if (r->owner->code != OP_repeat)
 			continue;
-		if (n == OBJECT_REPEAT_MAX)
-			return false;
+		if (n == OBJECT_REPEAT_MAX) {
+			diag_error(e->object->cx, e->group->loc.at, DIAG_UNSUPPORTED,
+			           "not supported yet: repeats more than %d deep", OBJECT_REPEAT_MAX);
+			return TFMC_INVALID;
+		}
 		inner[n++] = r->args[REPEAT_INDEX];
 	}
 	for (size_t i = 0; i < n; i++)
 		index[i] = inner[n - 1 - i];
 	e->n_repeats = n;
 	e->repeat_index = index;
-	return true;
+	return TFMC_OK;
 }
 
-static void comment(struct emit *e)
+void emit_group_comment(struct emit *e)
 {
 	const struct object *o = e->object;
 	struct ir_loc loc = e->group->loc;
@@ -53,11 +55,7 @@ static enum tfmc_status emit_group(struct object *o, const struct function *f, s
 {
 	struct ir_value repeats[OBJECT_REPEAT_MAX];
 	struct emit e = {.object = o, .function = f, .group = f->groups[number]};
-	if (!find_repeats(&e, repeats)) {
-		diag_error(o->cx, e.group->loc.at, DIAG_UNSUPPORTED,
-		           "not supported yet: repeats more than %d deep", OBJECT_REPEAT_MAX);
-		return TFMC_INVALID;
-	}
+	TFMC_TRY(emit_find_repeats(&e, repeats));
 	e.k = kb_begin(o->kb, group_symbol(o, f, number), KB_INTERNAL, KB_VOID);
 	if (!e.k)
 		return TFMC_NO_MEMORY;
@@ -67,7 +65,7 @@ static enum tfmc_status emit_group(struct object *o, const struct function *f, s
 	e.index[1] = kb_param(e.k, "l1", KB_INDEX_T, 0);
 	struct kb_val worker = kb_param(e.k, "worker", KB_INDEX_T, 0);
 	struct kb_val n_workers = kb_param(e.k, "n_workers", KB_INDEX_T, 0);
-	comment(&e);
+	emit_group_comment(&e);
 	emit_load_dims(&e);
 	emit_load_bases(&e);
 	struct kernel_binding bind = binding_of(&e);

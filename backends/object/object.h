@@ -165,6 +165,39 @@ TFMC_MUST_USE enum tfmc_status pack_weights(struct object *o, const struct weigh
                                             const struct backend_sink *sink, uint64_t base);
 TFMC_MUST_USE enum tfmc_status pack_header(struct object *o, const struct backend_sink *sink);
 
+/* --- bases ---------------------------------------------------------------------------------------- */
+/* A slice of a state at indices of the axes behind the batch. */
+struct binding_slice {
+	const struct state_place *state;
+	const struct ir_value *at;
+	size_t n_at;
+};
+
+/* Memory with leading axes that are indexed: `offset` bytes, then unit_bytes for each unit of elements. */
+struct binding_indexed {
+	const struct ir_type *type;
+	int first; /* axis of the first index */
+	int64_t unit;
+	int64_t unit_bytes;
+	int64_t offset;
+};
+
+/* The slice that v is, or was in the group it came from. False: none. */
+bool binding_find_slice(const struct object *o, const struct ir_func *f, struct ir_value v,
+                        struct binding_slice *out);
+struct binding_indexed binding_slice_axes(const struct object *o, const struct binding_slice *s);
+/* The weight that an OP_weight refers to, in the packed weights. False: it has no elements or no place. */
+bool binding_weight_axes(const struct object *o, const struct ir_op *op, struct binding_indexed *out);
+/* Units behind the first n indexed axes: what one step of index n - 1 skips. */
+int64_t binding_units(const struct binding_indexed *x, size_t n);
+
+/* For other programs than the object: addresses of bases that are slices of states, and of all others. */
+struct emit_bases {
+	bool (*slice)(void *user, const struct binding_slice *s, struct kb_val *ptr);
+	bool (*place)(void *user, struct ir_value base, struct kb_val *ptr);
+	void *user;
+};
+
 /* --- emission ----------------------------------------------------------------------------------------- */
 /* A function of the object under construction, with what all of its code reads. */
 struct emit {
@@ -178,6 +211,7 @@ struct emit {
 	struct kb_val index[OBJECT_REPEAT_MAX];
 	size_t n_repeats;
 	const struct ir_op *group;
+	const struct emit_bases *bases; /* NULL: the object's memory */
 };
 
 struct kb_val emit_context(struct emit *e, enum kb_scalar type, int64_t offset);
@@ -194,6 +228,11 @@ struct kb_size emit_size(struct emit *e, const struct ir_dim *d);
 /* The name of an internal function. */
 const char *emit_name(const struct object *o, const char *fmt, ...) TFMC_PRINTF(2, 3);
 
+/* Sets repeat_index, n_repeats from e->group: the repeats around it, outermost first, into index
+ * [OBJECT_REPEAT_MAX]. TFMC_INVALID after a diagnostic when there are too many. */
+TFMC_MUST_USE enum tfmc_status emit_find_repeats(struct emit *e, struct ir_value *index);
+/* Where the group comes from. */
+void emit_group_comment(struct emit *e);
 struct kernel_binding binding_of(struct emit *e);
 struct kb_val binding_input(struct emit *e, size_t param);
 

@@ -29,8 +29,9 @@ enum opencl_memory {
 
 /* Memory a launch touches: `bytes` at `offset` + the sum over open repeats of index x step. */
 struct opencl_place {
+	const char *name; /* for people: that of the kernel's parameter before equal kernels were found */
 	enum opencl_memory memory;
-	size_t number;                    /* of the parameter or result */
+	size_t number;                    /* INPUT, OUTPUT: index into the function's params or results */
 	const struct ir_dim *offset;      /* bytes */
 	int64_t step[OPENCL_REPEATS_MAX]; /* bytes for each turn, outermost repeat first */
 	const struct ir_dim *bytes;       /* SCRATCH: for one worker */
