@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Greedy generation of one sequence on the entries of a generating object:
- * encode (seq2seq), prefill, then one step for each token. The arg-max takes
- * the lowest id on a tie and passes over logits that are not numbers.
+ * Generation of one sequence on the entries of a generating object: encode
+ * (seq2seq), prefill, then one step for each token. The arg-max takes the
+ * lowest id on a tie; it and the sampler pass over logits that are not numbers.
  */
 #include "tfmc_rt.h"
 
@@ -19,6 +19,10 @@ struct generator {
 	int64_t dims[MAX_DIMS]; /* of the record */
 	float *logits;          /* [V] */
 	int64_t vocab;
+	struct tfmc_sampler *sampler; /* NULL: greedy */
+	unsigned char *excluded;      /* [V]: the sampler's */
+	int32_t *history;             /* first ids, then new ones: the sampler's */
+	uint64_t n_history;
 };
 
 static const int64_t *ids_at(const struct tfmc_record *r, int64_t offset)
@@ -42,10 +46,19 @@ static int is_allowed(const struct tfmc_record *r, int64_t id, int first)
 	return !first || !contains(r, r->suppress_first, r->n_suppress_first, id);
 }
 
+static int32_t sample(const struct generator *g, int first)
+{
+	for (int64_t id = 0; id < g->vocab; id++)
+		g->excluded[id] = !is_allowed(g->record, id, first);
+	return tfmc_sampler_draw(g->sampler, g->logits, g->excluded, g->history, g->n_history);
+}
+
 /* The id of the largest allowed logit, or -1 when none is a number. */
 static int32_t choose(const struct generator *g, int first)
 {
 	int32_t best = -1;
+	if (g->sampler)
+		return sample(g, first);
 	for (int64_t id = 0; id < g->vocab; id++) {
 		float v = g->logits[id];
 		if (v != v || !is_allowed(g->record, id, first))
@@ -159,6 +172,23 @@ static int is_last(const struct generator *g, int32_t id)
 	return !(g->options && g->options->ignore_stop) && contains(r, r->stop, r->n_stop, id);
 }
 
+/* Makes the sampler, when there is one, ready for a sequence of n_first ids and `more` new ones. */
+static int begin_sampling(struct generator *g, const int32_t *first, uint64_t n_first, int64_t more)
+{
+	if (!g->options || !g->options->sample)
+		return TFMC_RT_OK;
+	int status = tfmc_sampler_create(g->options->sample, g->vocab, &g->sampler);
+	g->excluded = malloc((size_t)g->vocab);
+	g->history = calloc((size_t)n_first + (size_t)more + 1, sizeof(*g->history));
+	if (status != TFMC_RT_OK)
+		return status;
+	if (!g->excluded || !g->history)
+		return TFMC_RT_E_MEMORY;
+	memcpy(g->history, first, (size_t)n_first * sizeof(*first));
+	g->n_history = n_first;
+	return TFMC_RT_OK;
+}
+
 /* From the first tokens of the growing sequence to its end. */
 static int grow(struct generator *g, const int32_t *first, uint64_t n_first, int32_t *out, uint64_t cap,
                 uint64_t *n_out)
@@ -166,12 +196,16 @@ static int grow(struct generator *g, const int32_t *first, uint64_t n_first, int
 	int64_t limit = token_limit(g, n_first, cap);
 	if (!n_first || limit < 0)
 		return TFMC_RT_E_PROMPT;
-	int status = feed(g, "prefill", g->record->tokens_name, first, n_first);
+	int status = begin_sampling(g, first, n_first, limit);
+	if (status == TFMC_RT_OK)
+		status = feed(g, "prefill", g->record->tokens_name, first, n_first);
 	while (status == TFMC_RT_OK && (int64_t)*n_out < limit) {
 		int32_t id = choose(g, *n_out == 0);
 		if (id < 0)
 			return TFMC_RT_E_LOGITS;
 		out[(*n_out)++] = id;
+		if (g->history)
+			g->history[g->n_history++] = id;
 		if (is_last(g, id) || (int64_t)*n_out == limit)
 			break;
 		status = feed(g, "step", g->record->tokens_name, &out[*n_out - 1], 1);
@@ -215,5 +249,8 @@ int tfmc_generate(struct tfmc_session *session, const struct tfmc_generate_optio
 	if (status == TFMC_RT_OK)
 		status = run(&g, prompt, n_prompt, target, n_target, out, cap, n_out);
 	free(g.logits);
+	free(g.excluded);
+	free(g.history);
+	tfmc_sampler_destroy(g.sampler);
 	return status;
 }

@@ -20,6 +20,7 @@ const char *tfmc_rt_status_text(int status)
 	case TFMC_RT_E_PROMPT: return "the prompt is empty, too long, or has an id outside of the vocabulary";
 	case TFMC_RT_E_LOGITS: return "no logit is a number";
 	case TFMC_RT_E_TEXT: return "the object carries no vocabulary, or the text is not UTF-8";
+	case TFMC_RT_E_SAMPLE: return "a sampling option is outside of its range";
 	default: return "unknown status code";
 	}
 }

@@ -2,7 +2,7 @@
 /*
  * libtfmcrt: what applications normally use on top of a compiled object. Maps
  * weights, runs a gang of workers, keeps memory for a session, calls entries
- * by name, and generates greedily. Depends on libc and threads only.
+ * by name, and generates: greedily or by sampling. Depends on libc and threads only.
  *
  *	#include <tfmc_rt.h>
  *	#include "dates.h"
@@ -32,6 +32,7 @@ enum tfmc_rt_code {
 	TFMC_RT_E_PROMPT,       /* the prompt is empty, too long, or has an id outside of the vocabulary */
 	TFMC_RT_E_LOGITS,       /* no logit is a number */
 	TFMC_RT_E_TEXT,         /* the object carries no vocabulary, or the text is not UTF-8 */
+	TFMC_RT_E_SAMPLE,       /* a sampling option is outside of its range */
 };
 /* Text of any status code, of objects and of this library. Never NULL. */
 const char *tfmc_rt_status_text(int status);
@@ -104,18 +105,53 @@ int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t
                       const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs);
 int tfmc_session_reset(struct tfmc_session *session);
 
+/* --- sampling
+ * --------------------------------------------------------------------------------------------------
+ * What is not given cuts nothing off. The steps are done in the order of the fields, first the penalties. */
+struct tfmc_sample_options {
+	uint64_t struct_size;
+	double repetition_penalty; /* > 0: logits of ids seen before are divided (negative: multiplied) by it;
+	                              1: none */
+	double presence_penalty;   /* subtracted from the logits of ids seen before */
+	double frequency_penalty;  /* subtracted once for each time an id was seen */
+	int64_t no_repeat_ngram;   /* n: no n ids stand twice in the sequence; 0: any may */
+	double temperature;        /* > 0: logits are divided by it */
+	int64_t top_k;             /* only the k likeliest ids; 0: all */
+	double top_p;              /* (0, 1]: only the fewest of the likeliest whose probability reaches p */
+	double min_p; /* [0, 1]: only ids at least so likely, as a part of the likeliest's probability */
+	uint64_t seed;
+};
+#define TFMC_SAMPLE_DEFAULTS                                                                \
+	{                                                                                   \
+		.struct_size = sizeof(struct tfmc_sample_options), .repetition_penalty = 1, \
+		.temperature = 1, .top_p = 1                                                \
+	}
+struct tfmc_sampler;
+/* TFMC_RT_E_SAMPLE when an option is out of its range. The options are copied. */
+int tfmc_sampler_create(const struct tfmc_sample_options *options, int64_t vocab, struct tfmc_sampler **out);
+void tfmc_sampler_destroy(struct tfmc_sampler *sampler); /* NULL is allowed */
+/*
+ * Draws one id from logits [vocab], which stay as they are. excluded [vocab]: nonzero bytes are ids that are
+ * never drawn; NULL: none. history: all ids of the sequence so far. -1 when nothing can be drawn (no logit of
+ * an allowed id is a number); ids with NaN or -infinity are never drawn, those with +infinity share
+ * everything. The numbers come from SplitMix64: equal seeds and logits give equal ids on every machine.
+ */
+int32_t tfmc_sampler_draw(struct tfmc_sampler *sampler, const float *logits, const unsigned char *excluded,
+                          const int32_t *history, uint64_t n_history);
+
 /* --- generation
  * ------------------------------------------------------------------------------------------------ */
 struct tfmc_generate_options {
 	uint64_t struct_size;
-	int64_t max_new_tokens; /* 0: as many as the model's max_len allows */
-	int ignore_stop;        /* nonzero: go on for exactly max_new_tokens */
+	int64_t max_new_tokens;                   /* 0: as many as the model's max_len allows */
+	int ignore_stop;                          /* nonzero: go on for exactly max_new_tokens */
+	const struct tfmc_sample_options *sample; /* NULL: greedy, the lowest id on a tie */
 	/* Called for every new token; nonzero ends generation. May be NULL. */
 	int (*on_token)(void *user, int32_t token);
 	void *user;
 };
 /*
- * Greedy generation of one sequence. Causal models: `prompt` is continued (when
+ * Generation of one sequence, greedy or sampled. Causal models: `prompt` is continued (when
  * it is empty, from the model's start ids). Sequence-to-sequence: `prompt` is the
  * source; `target`, when given, replaces the start ids. New tokens, the stop
  * token included, go to out[0..cap); *n_out receives their number.

@@ -105,6 +105,13 @@ void driver_release(struct compiled *c);
 TFMC_MUST_USE enum tfmc_status driver_session(struct driver *d, const struct compiled *c,
                                               struct tfmc_session **out);
 
+/*
+ * How tokens are chosen: the model's `sample`, then the options. *is_sampled false: greedily. False after a
+ * message when an option is no number.
+ */
+bool driver_sampling(struct driver *d, const struct frontend_generate *g, struct tfmc_sample_options *out,
+                     bool *is_sampled);
+
 /* --- named tensors
  * -------------------------------------------------------------------------------------------- */
 struct named_tensor {

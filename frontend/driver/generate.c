@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tfmc generate: greedy text or token ids through the compiled object, printed
- * as they come when there is one prompt.
+ * tfmc generate: text or token ids through the compiled object, printed as they
+ * come when there is one prompt.
  */
 #include "frontend/driver/driver.h"
 
@@ -16,6 +16,13 @@
 struct ids {
 	int32_t *items;
 	size_t n, cap;
+};
+
+/* What every prompt is generated with. */
+struct wish {
+	int64_t steps;
+	struct tfmc_sample_options sample;
+	bool is_sampled;
 };
 
 struct printer {
@@ -64,13 +71,14 @@ static enum tfmc_status report(struct driver *d, int status)
 }
 
 static enum tfmc_status generate_ids(struct driver *d, struct tfmc_session *s, const struct ids *prompt,
-                                     int64_t steps)
+                                     const struct wish *w)
 {
 	const struct tfmc_record *r = tfmc_session_record(s);
 	struct printer p = {.d = d, .record = r, .as_ids = d->options.print_tokens};
 	struct tfmc_generate_options o = {
-	        .struct_size = sizeof(o), .max_new_tokens = steps, .on_token = print_token};
+	        .struct_size = sizeof(o), .max_new_tokens = w->steps, .on_token = print_token};
 	o.user = &p;
+	o.sample = w->is_sampled ? &w->sample : NULL;
 	o.ignore_stop = d->options.ignore_stop;
 	uint64_t n, cap = r->max_len > 0 ? (uint64_t)r->max_len : 0;
 	int32_t *out = ARENA_ARRAY(&d->arena, int32_t, cap ? cap : 1);
@@ -83,7 +91,7 @@ static enum tfmc_status generate_ids(struct driver *d, struct tfmc_session *s, c
 }
 
 static enum tfmc_status generate_prompt(struct driver *d, struct tfmc_session *s, const char *text,
-                                        int64_t steps)
+                                        const struct wish *w)
 {
 	const struct tfmc_record *r = tfmc_session_record(s);
 	struct ids prompt = {0};
@@ -99,18 +107,18 @@ static enum tfmc_status generate_prompt(struct driver *d, struct tfmc_session *s
 		prompt.items[i] = (int32_t)start[i];
 	TFMC_TRY(report(d, tfmc_text_encode(r, text, prompt.items + n_start, n, &n)));
 	prompt.n = n + n_start;
-	return generate_ids(d, s, &prompt, steps);
+	return generate_ids(d, s, &prompt, w);
 }
 
 static enum tfmc_status generate_file(struct driver *d, struct tfmc_session *s, const char *path,
-                                      int64_t steps)
+                                      const struct wish *w)
 {
 	const char *text;
 	size_t len;
 	TFMC_TRY(file_read(&d->arena, &d->diag, path, PROMPT_FILE_LIMIT, LOC_NONE, &text, &len));
 	while (*text) {
 		size_t n = strcspn(text, "\n");
-		TFMC_TRY(generate_prompt(d, s, arena_strndup(&d->arena, text, n), steps));
+		TFMC_TRY(generate_prompt(d, s, arena_strndup(&d->arena, text, n), w));
 		text += n + (text[n] != 0);
 	}
 	return TFMC_OK;
@@ -130,10 +138,9 @@ static enum tfmc_status check_search(struct driver *d, const struct frontend_mod
 		return TFMC_INVALID;
 	}
 	bool wide = g->search.given && g->search.beam > 1;
-	if (!d->options.beam && (wide || g->sample.given)) {
-		diag_error(&d->diag, wide ? g->search.loc : g->loc, DIAG_UNSUPPORTED,
-		           "not supported yet: %s; --beam 1 generates greedily",
-		           wide ? "beam search" : "sampling");
+	if (!d->options.beam && wide) {
+		diag_error(&d->diag, g->search.loc, DIAG_UNSUPPORTED,
+		           "not supported yet: beam search; --beam 1 generates greedily");
 		return TFMC_INVALID;
 	}
 	if (d->options.beam && strcmp(d->options.beam, "1")) {
@@ -144,7 +151,7 @@ static enum tfmc_status check_search(struct driver *d, const struct frontend_mod
 	return TFMC_OK;
 }
 
-static enum tfmc_status generate_all(struct driver *d, struct compiled *c, int64_t steps)
+static enum tfmc_status generate_all(struct driver *d, struct compiled *c, const struct wish *w)
 {
 	struct tfmc_session *s;
 	struct ids prompt = {0};
@@ -152,11 +159,11 @@ static enum tfmc_status generate_all(struct driver *d, struct compiled *c, int64
 	enum tfmc_status st;
 	if (d->options.tokens) {
 		(void)parse_ids(d, d->options.tokens, &prompt);
-		st = generate_ids(d, s, &prompt, steps);
+		st = generate_ids(d, s, &prompt, w);
 	} else if (d->options.prompt_file) {
-		st = generate_file(d, s, d->options.prompt_file, steps);
+		st = generate_file(d, s, d->options.prompt_file, w);
 	} else {
-		st = generate_prompt(d, s, d->options.prompt ? d->options.prompt : "", steps);
+		st = generate_prompt(d, s, d->options.prompt ? d->options.prompt : "", w);
 	}
 	tfmc_session_close(s);
 	return st;
@@ -166,8 +173,8 @@ enum exit_code command_generate(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
 	struct ids ids = {0};
-	int64_t steps = 0;
-	if (!parse_count(o->steps, 1, &steps))
+	struct wish w = {0};
+	if (!parse_count(o->steps, 1, &w.steps))
 		return driver_usage(d, "--steps is a number from 1, not %s", o->steps);
 	if (!!o->tokens + !!o->prompt + !!o->prompt_file > 1)
 		return driver_usage(d, "only one of --prompt, --prompt-file, --tokens");
@@ -182,10 +189,14 @@ enum exit_code command_generate(struct driver *d)
 		return driver_usage(d, "generate wants a model file, not IR text");
 	if (st == TFMC_OK)
 		st = check_search(d, l.model);
+	if (st == TFMC_OK && !driver_sampling(d, frontend_generate(l.model), &w.sample, &w.is_sampled)) {
+		driver_unload(&l);
+		return EXIT_USAGE;
+	}
 	if (st == TFMC_OK)
 		st = driver_compile_native(d, &l, NULL, &c);
 	if (st == TFMC_OK)
-		st = generate_all(d, &c, steps);
+		st = generate_all(d, &c, &w);
 	driver_release(&c);
 	driver_unload(&l);
 	return exit_code_of(st);
