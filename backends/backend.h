@@ -80,6 +80,13 @@ TFMC_MUST_USE enum tfmc_status backend_compile(struct diag_context *cx, const st
                                                const struct backend_options *options,
                                                struct backend_output *out);
 
+/*
+ * The module as one file of OpenCL C: all kernels, then the launches of its functions as a comment. For people and
+ * for hosts of their own; `target` is one of ARCH_OPENCL. TFMC_INVALID after diagnostics.
+ */
+TFMC_MUST_USE enum tfmc_status backend_opencl(struct diag_context *cx, const struct ir_module *planned,
+                                              const struct target *target, struct buf *out);
+
 /* Only the weights file of a module (`tfmc pack`): header and packed bytes to the sink. */
 TFMC_MUST_USE enum tfmc_status backend_pack(struct diag_context *cx, const struct ir_module *planned,
                                             const struct weight_source *source,

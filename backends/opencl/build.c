@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A program without its source: the object's layout, one launch for each group
+ * with the repeats around them, recorded kernels, the width of index arguments.
+ */
+#include "backends/opencl/internal.h"
+
+#include <string.h>
+
+/* --- steps ------------------------------------------------------------------------------------------- */
+
+static enum tfmc_status add_step(struct builder *b, struct opencl_step step)
+{
+	struct opencl_step *slot = ARENA_PUSH(b->object.arena, &b->steps);
+	if (!slot)
+		return TFMC_NO_MEMORY;
+	*slot = step;
+	return TFMC_OK;
+}
+
+static enum tfmc_status add_region(struct builder *b, const struct function *f, const struct ir_region *r);
+
+static enum tfmc_status add_repeat(struct builder *b, const struct function *f, const struct ir_op *op)
+{
+	int64_t count = ((const struct attrs_repeat *)op->attrs)->count;
+	TFMC_TRY(add_step(b, (struct opencl_step){.kind = OPENCL_REPEAT, .count = count}));
+	TFMC_TRY(add_region(b, f, op->region));
+	return add_step(b, (struct opencl_step){.kind = OPENCL_END_REPEAT});
+}
+
+static enum tfmc_status add_group(struct builder *b, const struct function *f, const struct ir_op *op)
+{
+	struct opencl_step step = {.kind = OPENCL_LAUNCH};
+	TFMC_TRY(kernel_record(b, f, op, &step.launch));
+	return add_step(b, step);
+}
+
+static enum tfmc_status add_region(struct builder *b, const struct function *f, const struct ir_region *r)
+{
+	for (size_t i = 0; i < r->n_ops; i++) {
+		if (r->ops[i]->code == OP_group)
+			TFMC_TRY(add_group(b, f, r->ops[i]));
+		else if (r->ops[i]->code == OP_repeat)
+			TFMC_TRY(add_repeat(b, f, r->ops[i]));
+	}
+	return TFMC_OK;
+}
+
+/* --- functions --------------------------------------------------------------------------------------- */
+
+static enum tfmc_status find_past_result(struct builder *b, const struct function *f,
+                                         struct opencl_function *out)
+{
+	struct group g = {.b = b, .function = f};
+	if (f->past_result < 0)
+		return TFMC_OK;
+	struct opencl_place *p = ARENA_NEW(b->object.arena, struct opencl_place);
+	struct ir_value v = func_result(f->func, (size_t)f->past_result);
+	if (!p)
+		return TFMC_NO_MEMORY;
+	if (!place_of_value(&g, ir_view_base(f->func, v), p)) {
+		diag_error(b->object.cx, f->func->loc.at, DIAG_INTERNAL,
+		           "the lengths that '%s' returns lie in no memory", f->func->name);
+		return TFMC_INTERNAL;
+	}
+	p->is_written = true;
+	out->past_result = p;
+	return TFMC_OK;
+}
+
+static enum tfmc_status add_function(struct builder *b, const struct function *f, struct opencl_function *out)
+{
+	memset(&b->steps, 0, sizeof(b->steps));
+	TFMC_TRY(add_region(b, f, f->func->body));
+	out->func = f->func;
+	out->steps = b->steps.items;
+	out->n_steps = b->steps.n;
+	out->arena_bytes = f->arena;
+	return find_past_result(b, f, out);
+}
+
+static enum tfmc_status add_functions(struct builder *b, struct opencl_program *out)
+{
+	size_t n = b->object.functions.n;
+	struct opencl_function *functions = ARENA_ARRAY(b->object.arena, struct opencl_function, n + 1);
+	if (!functions)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < n; i++)
+		TFMC_TRY(add_function(b, &b->object.functions.items[i], &functions[i]));
+	out->functions = functions;
+	out->n_functions = n;
+	return TFMC_OK;
+}
+
+/* --- the whole --------------------------------------------------------------------------------------- */
+
+static enum tfmc_status lay_out(struct object *o)
+{
+	TFMC_TRY(layout_weights(o));
+	TFMC_TRY(layout_state(o));
+	return layout_functions(o);
+}
+
+enum tfmc_status program_record(struct builder *b, struct opencl_program *out)
+{
+	struct object *o = &b->object;
+	struct kb_caps caps = {o->target->lanes, o->target->registers, o->target->has_fma};
+	TFMC_TRY(lay_out(o));
+	b->kb = kb_module_create(o->arena, &caps);
+	if (!b->kb)
+		return TFMC_NO_MEMORY;
+	TFMC_TRY(add_functions(b, out));
+	out->weights_bytes = (uint64_t)o->weights_bytes;
+	out->state_fixed_bytes = o->state_fixed_bytes;
+	out->state_batch_bytes = o->state_batch_bytes;
+	out->index_bits = width_choose(b, out);
+	if (ir_dims_failed(o->module->dims) || arena_failed(o->arena))
+		return TFMC_NO_MEMORY;
+	return kb_verify(b->kb, o->cx);
+}
