@@ -159,34 +159,71 @@ static void load_keys(const struct attention *a)
 
 /* --- scores -------------------------------------------------------------------------------------------- */
 
-/* scores[row + i][j ..] = q[row + i] k^T for `rows` rows and `vectors` vectors of keys. */
-static void score_tile(const struct attention *a, struct kb_val row, int rows, struct kb_val j, int vectors)
+/* Rows of queries times vectors of keys. */
+struct score_tile {
+	struct kb_val row, j; /* the first of each */
+	int rows, vectors;
+	struct kb_val q[ATTENTION_ROWS]; /* addresses of the rows */
+	struct kb_var acc[ATTENTION_ROWS][ATTENTION_VECTORS_MAX];
+};
+
+/* Neighbours that a step loads as one vector, to multiply by one after another; 1: one by one. */
+static int step_lanes(const struct attention *a, bool is_dense)
+{
+	return is_dense ? a->job->target->k_lanes : 1;
+}
+
+/* Elements [e, e + lanes) of queries and keys; each score is one chain in increasing e. */
+static void score_step(const struct attention *a, const struct score_tile *t, struct kb_val e, int lanes)
 {
 	struct kb *k = a->k;
-	struct kb_var acc[ATTENTION_ROWS][ATTENTION_VECTORS_MAX];
 	struct kb_val q[ATTENTION_ROWS], keys[ATTENTION_VECTORS_MAX];
+	struct kb_val at = kb_add(k, kb_mul(k, e, kb_index(k, a->bc)), t->j);
+	for (int i = 0; i < t->rows; i++)
+		if (lanes > 1)
+			q[i] = attention_load(k, &a->q, t->q[i], e, 0, lanes, lanes);
+	for (int d = 0; d < lanes; d++) {
+		for (int v = 0; v < t->vectors; v++)
+			keys[v] = kb_load(k, attention_vector(a), a->keys, at, d * a->bc + v * a->lanes,
+			                  a->lanes * 4);
+		for (int i = 0; i < t->rows; i++) {
+			struct kb_val x;
+			if (lanes > 1)
+				x = kb_lane(k, q[i], d);
+			else
+				x = attention_load(k, &a->q, t->q[i], attention_step(k, &a->q, 3, e), 0, 1,
+				                   1);
+			x = kb_splat(k, x, a->lanes);
+			for (int v = 0; v < t->vectors; v++)
+				kb_set(k, t->acc[i][v], kb_fma(k, x, keys[v], kb_get(k, t->acc[i][v])));
+		}
+	}
+}
+
+/* scores[row + i][j ..] = q[row + i] k^T for all rows and vectors of keys. */
+static void score_tile(const struct attention *a, struct score_tile *t)
+{
+	struct kb *k = a->k;
 	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
-	for (int i = 0; i < rows; i++) {
-		struct kb_val index = attention_step(k, &a->q, 2, kb_add_const(k, row, i));
-		q[i] = attention_at(k, &a->q, a->q_rows, index);
-		for (int v = 0; v < vectors; v++)
-			acc[i][v] = kb_var(k, "score", attention_vector(a), zero);
+	int lanes = step_lanes(a, attention_is_dense(&a->q, 3));
+	int64_t whole = a->size - a->size % lanes;
+	for (int i = 0; i < t->rows; i++) {
+		struct kb_val index = attention_step(k, &a->q, 2, kb_add_const(k, t->row, i));
+		t->q[i] = attention_at(k, &a->q, a->q_rows, index);
+		for (int v = 0; v < t->vectors; v++)
+			t->acc[i][v] = kb_var(k, "score", attention_vector(a), zero);
 	}
-	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), kb_index(k, a->size), 1, KB_NONEMPTY);
-	struct kb_val at = kb_add(k, kb_mul(k, e, kb_index(k, a->bc)), j);
-	for (int v = 0; v < vectors; v++)
-		keys[v] = kb_load(k, attention_vector(a), a->keys, at, v * a->lanes, a->lanes * 4);
-	for (int i = 0; i < rows; i++) {
-		struct kb_val x = attention_load(k, &a->q, q[i], attention_step(k, &a->q, 3, e), 0, 1, 1);
-		x = kb_splat(k, x, a->lanes);
-		for (int v = 0; v < vectors; v++)
-			kb_set(k, acc[i][v], kb_fma(k, x, keys[v], kb_get(k, acc[i][v])));
+	for (int64_t lo = 0, hi = whole; lo < a->size; lo = hi, hi = a->size, lanes = 1) {
+		if (lo == hi)
+			continue;
+		struct kb_val e = kb_loop(k, "e", kb_index(k, lo), kb_index(k, hi), lanes, KB_NONEMPTY);
+		score_step(a, t, e, lanes);
+		kb_end_loop(k);
 	}
-	kb_end_loop(k);
-	struct kb_val to = kb_add(k, kb_mul(k, row, kb_index(k, a->bc)), j);
-	for (int i = 0; i < rows; i++)
-		for (int v = 0; v < vectors; v++)
-			kb_store(k, kb_get(k, acc[i][v]), a->scores, to, i * a->bc + v * a->lanes,
+	struct kb_val to = kb_add(k, kb_mul(k, t->row, kb_index(k, a->bc)), t->j);
+	for (int i = 0; i < t->rows; i++)
+		for (int v = 0; v < t->vectors; v++)
+			kb_store(k, kb_get(k, t->acc[i][v]), a->scores, to, i * a->bc + v * a->lanes,
 			         a->lanes * 4);
 }
 
@@ -197,13 +234,15 @@ static void score_rows(const struct attention *a, struct kb_val row, int rows)
 	int64_t step = (int64_t)a->vectors * a->lanes;
 	struct kb_val end = round_up(k, row_keys(a, kb_add_const(k, row, rows - 1)), a->lanes);
 	struct kb_val whole = round_down(k, end, step);
-	struct kb_val j = kb_loop(k, "j", kb_index(k, 0), whole, step, 0);
-	score_tile(a, row, rows, j, a->vectors);
+	struct score_tile t = {.row = row, .rows = rows, .vectors = a->vectors};
+	t.j = kb_loop(k, "j", kb_index(k, 0), whole, step, 0);
+	score_tile(a, &t);
 	kb_end_loop(k);
 	if (a->vectors == 1)
 		return;
-	j = kb_loop(k, "j", whole, end, a->lanes, 0);
-	score_tile(a, row, rows, j, 1);
+	t.vectors = 1;
+	t.j = kb_loop(k, "j", whole, end, a->lanes, 0);
+	score_tile(a, &t);
 	kb_end_loop(k);
 }
 
@@ -339,14 +378,14 @@ struct value_tile {
 	int rows;
 	struct kb_val e0;
 	int vectors, tail;
+	struct kb_var acc[ATTENTION_ROWS][ATTENTION_VECTORS_MAX];
 };
 
-/* acc[row + i][e0 ..] += weight[row + i][j] v[j][e0 ..] for one key. */
-static void value_step(const struct attention *a, const struct value_tile *t, struct kb_val j,
-                       struct kb_var acc[ATTENTION_ROWS][ATTENTION_VECTORS_MAX])
+/* Vectors e0 .. of one key. */
+static void load_values(const struct attention *a, const struct value_tile *t, struct kb_val j,
+                        struct kb_val *v)
 {
 	struct kb *k = a->k;
-	struct kb_val v[ATTENTION_VECTORS_MAX];
 	struct kb_val key = attention_step(k, &a->value, 2, kb_add(k, a->first_key, j));
 	struct kb_val first = kb_add(k, key, attention_step(k, &a->value, 3, t->e0));
 	for (int x = 0; x < t->vectors; x++) {
@@ -359,34 +398,59 @@ static void value_step(const struct attention *a, const struct value_tile *t, st
 		v[x] = attention_load(k, &a->value, a->v_head, at, disp, a->value_lanes,
 		                      x == t->vectors - 1 ? t->tail : a->value_lanes);
 	}
-	struct kb_val weights = kb_add(k, kb_mul(k, t->row, kb_index(k, a->bc)), j);
-	for (int i = 0; i < t->rows; i++) {
-		struct kb_val w =
-		        kb_load_splat(k, KB_TYPE(KB_F32, a->value_lanes), a->scores, weights, i * a->bc);
-		for (int x = 0; x < t->vectors; x++)
-			kb_set(k, acc[i][x], kb_fma(k, w, v[x], kb_get(k, acc[i][x])));
+}
+
+/* acc[row + i][e0 ..] += weight[row + i][j] v[j][e0 ..] for keys [j, j + lanes), one after another. */
+static void value_step(const struct attention *a, const struct value_tile *t, struct kb_val j, int lanes)
+{
+	struct kb *k = a->k;
+	struct kb_type type = KB_TYPE(KB_F32, a->value_lanes), along = KB_TYPE(KB_F32, lanes);
+	struct kb_val v[ATTENTION_VECTORS_MAX], weights[ATTENTION_ROWS], w;
+	load_values(a, t, j, v);
+	struct kb_val at = kb_add(k, kb_mul(k, t->row, kb_index(k, a->bc)), j);
+	for (int i = 0; i < t->rows; i++)
+		if (lanes > 1)
+			weights[i] = kb_load(k, along, a->scores, at, i * a->bc, 0);
+	for (int d = 0; d < lanes; d++) {
+		if (d > 0)
+			load_values(a, t, kb_add_const(k, j, d), v);
+		for (int i = 0; i < t->rows; i++) {
+			if (lanes > 1)
+				w = kb_splat(k, kb_lane(k, weights[i], d), a->value_lanes);
+			else
+				w = kb_load_splat(k, type, a->scores, at, i * a->bc);
+			for (int x = 0; x < t->vectors; x++)
+				kb_set(k, t->acc[i][x], kb_fma(k, w, v[x], kb_get(k, t->acc[i][x])));
+		}
 	}
 }
 
-static void value_tile(const struct attention *a, const struct value_tile *t, struct kb_val lo,
-                       struct kb_val hi)
+static void value_tile(const struct attention *a, struct value_tile *t, struct kb_val lo, struct kb_val hi)
 {
 	struct kb *k = a->k;
-	struct kb_var acc[ATTENTION_ROWS][ATTENTION_VECTORS_MAX];
 	struct kb_type type = KB_TYPE(KB_F32, a->value_lanes);
+	int lanes = step_lanes(a, a->value_lanes > 1);
 	struct kb_val at = kb_add(k, kb_mul(k, t->row, kb_index(k, a->value_pad)), t->e0);
 	for (int i = 0; i < t->rows; i++)
 		for (int x = 0; x < t->vectors; x++)
-			acc[i][x] = kb_var(k, "acc", type,
-			                   kb_load(k, type, a->acc, at, i * a->value_pad + x * a->value_lanes,
-			                           a->value_lanes * 4));
+			t->acc[i][x] =
+			        kb_var(k, "acc", type,
+			               kb_load(k, type, a->acc, at, i * a->value_pad + x * a->value_lanes,
+			                       a->value_lanes * 4));
+	if (lanes > 1) {
+		struct kb_val whole = kb_add(k, lo, round_down(k, kb_sub(k, hi, lo), lanes));
+		struct kb_val j = kb_loop(k, "j", lo, whole, lanes, 0);
+		value_step(a, t, j, lanes);
+		kb_end_loop(k);
+		lo = whole;
+	}
 	struct kb_val j = kb_loop(k, "j", lo, hi, 1, 0);
-	value_step(a, t, j, acc);
+	value_step(a, t, j, 1);
 	kb_end_loop(k);
 	for (int i = 0; i < t->rows; i++)
 		for (int x = 0; x < t->vectors; x++)
-			kb_store(k, kb_get(k, acc[i][x]), a->acc, at, i * a->value_pad + x * a->value_lanes,
-			         a->value_lanes * 4);
+			kb_store(k, kb_get(k, t->acc[i][x]), a->acc, at,
+			         i * a->value_pad + x * a->value_lanes, a->value_lanes * 4);
 }
 
 /* Adds keys [lo, hi) of the block to the accumulators of some rows. */

@@ -2,7 +2,10 @@
 /*
  * One register tile of a linear: accumulators stay in registers over the whole
  * K loop, each step loads the packed lines and broadcasts one element of every
- * row. Each element is one chain of fused multiply-adds in increasing k.
+ * row. Where the machine multiplies by an element of a vector (target.k_lanes),
+ * a step loads that many neighbours of every row at once and uses one after
+ * another. Each element is one chain of fused multiply-adds in increasing k,
+ * whichever way.
  */
 #include "backends/kernel/matmul_internal.h"
 
@@ -87,6 +90,21 @@ static void begin_sums(struct linear *l, struct accumulators *a)
 	}
 }
 
+static void add_product(struct linear *l, struct accumulators *a, int m, int n, struct kb_val x,
+                        struct kb_val w)
+{
+	struct kb_var sum = a->sum[m * a->vectors + n];
+	kb_set(l->k, sum, kb_fma(l->k, x, w, kb_get(l->k, sum)));
+}
+
+/* Vector n of line `line` of the tile's weights. */
+static struct kb_val load_weights(struct linear *l, struct accumulators *a, struct kb_val line, int n)
+{
+	int per_panel = MATMUL_PANEL / l->lanes;
+	int64_t disp = n / per_panel * l->depth * MATMUL_PANEL + n % per_panel * l->lanes;
+	return kb_load(l->k, a->vec, a->w, line, disp, 0);
+}
+
 /* sum[m][n] += x[m][at] w[n][at]; loads stand directly before their uses. */
 static void step(struct linear *l, struct accumulators *a, struct kb_val at)
 {
@@ -94,18 +112,62 @@ static void step(struct linear *l, struct accumulators *a, struct kb_val at)
 	struct kb_val line = kb_mul(k, at, kb_index(k, MATMUL_PANEL));
 	struct kb_val element = kb_mul(k, at, l->x->t.stride[l->rank - 1].v);
 	struct kb_val w[MATMUL_ACC_MAX];
-	int per_panel = MATMUL_PANEL / l->lanes;
-	for (int n = 0; n < a->vectors; n++) {
-		int64_t disp = n / per_panel * l->depth * MATMUL_PANEL + n % per_panel * l->lanes;
-		w[n] = kb_load(k, a->vec, a->w, line, disp, 0);
-	}
+	for (int n = 0; n < a->vectors; n++)
+		w[n] = load_weights(l, a, line, n);
 	for (int m = 0; m < a->tile->rows; m++) {
 		struct kb_val x = kb_load_splat(k, a->vec, a->x[m], element, a->x_disp[m]);
+		for (int n = 0; n < a->vectors; n++)
+			add_product(l, a, m, n, x, w[n]);
+	}
+}
+
+/* The same for `lanes` neighbours along K: beside the sums live a vector of each row and one of weights. */
+static void step_lanes(struct linear *l, struct accumulators *a, struct kb_val at, int lanes)
+{
+	struct kb *k = l->k;
+	struct kb_val x[MATMUL_ROWS_MAX];
+	for (int m = 0; m < a->tile->rows; m++)
+		x[m] = kb_load(k, KB_TYPE(KB_F32, lanes), a->x[m], at, a->x_disp[m], 0);
+	for (int i = 0; i < lanes; i++) {
+		struct kb_val line = kb_mul(k, kb_add_const(k, at, i), kb_index(k, MATMUL_PANEL));
 		for (int n = 0; n < a->vectors; n++) {
-			struct kb_var sum = a->sum[m * a->vectors + n];
-			kb_set(k, sum, kb_fma(k, x, w[n], kb_get(k, sum)));
+			struct kb_val w = load_weights(l, a, line, n);
+			for (int m = 0; m < a->tile->rows; m++)
+				add_product(l, a, m, n, kb_splat(k, kb_lane(k, x[m], i), l->lanes), w);
 		}
 	}
+}
+
+/* Where the steps of `lanes` end; the part of K is constant unless K is divided. */
+static struct kb_val end_of_lanes(const struct linear *l, int lanes)
+{
+	struct kb *k = l->k;
+	if (!l->kc)
+		return kb_index(k, l->depth / lanes * lanes);
+	struct kb_val n = kb_bin(k, KB_DIV, kb_sub(k, l->k_hi, l->k_lo), kb_index(k, lanes));
+	return kb_add(k, l->k_lo, kb_mul(k, n, kb_index(k, lanes)));
+}
+
+/* The part of K that is open: by vectors of x as far as they go, then by elements. */
+static void walk_depth(struct linear *l, struct accumulators *a)
+{
+	struct kb *k = l->k;
+	const struct kb_size *along = &l->x->t.stride[l->rank - 1];
+	int lanes = along->is_const && along->c == 1 ? l->job->target->k_lanes : 1;
+	unsigned flags = l->depth > 0 ? KB_NONEMPTY : 0;
+	struct kb_val from = l->k_lo, at;
+	if (lanes > 1 && l->depth >= lanes) {
+		from = end_of_lanes(l, lanes);
+		at = kb_loop(k, "k", l->k_lo, from, lanes, l->kc ? 0 : KB_NONEMPTY);
+		step_lanes(l, a, at, lanes);
+		kb_end_loop(k);
+		if (l->depth % lanes == 0 && l->kc % lanes == 0)
+			return;
+		flags = l->kc ? 0 : KB_NONEMPTY;
+	}
+	at = kb_loop(k, "k", from, l->k_hi, 1, flags);
+	step(l, a, at);
+	kb_end_loop(k);
 }
 
 /* --- what follows ------------------------------------------------------------------------------------ */
@@ -187,9 +249,7 @@ void matmul_tile(struct linear *l, const struct tile *t)
 	find_rows(l, &a);
 	eval_release(l->eval, mark);
 	begin_sums(l, &a);
-	struct kb_val at = kb_loop(k, "k", l->k_lo, l->k_hi, 1, l->depth > 0 ? KB_NONEMPTY : 0);
-	step(l, &a, at);
-	kb_end_loop(k);
+	walk_depth(l, &a);
 	if (l->is_staged)
 		leave_in_stage(l, &a);
 	else
