@@ -7,7 +7,8 @@
  * order on one queue, and look after the lengths in the state.
  *
  * Kernels take, for every place, a buffer and a byte offset into it, then the
- * dims and repeat indices they use. Buffers and offsets are 64-byte aligned.
+ * dims and repeat indices they use. Buffers are 64-byte aligned; offsets are
+ * multiples of the element size (of 64 where nothing is indexed by a repeat).
  */
 #ifndef TFMC_BACKENDS_OPENCL_OPENCL_H
 #define TFMC_BACKENDS_OPENCL_OPENCL_H
