@@ -21,26 +21,29 @@
 struct opencl_host; /* a program on a device, its packed weights, its state */
 
 enum opencl_mode {
-	OPENCL_WHOLE,  /* one buffer for each kind of memory, read at the end; arena and outputs begin as NaN */
+	OPENCL_WHOLE,  /* one buffer for each kind of memory, read at the end; arena and outputs begin as NaN
+	                */
 	OPENCL_CHECKED /* launch by launch; the first group that differs is named in a diagnostic at it */
 };
 
 struct opencl_call {
 	const char *function;
-	const int64_t *dims;                /* value of every dim symbol of the module, in their order */
-	const struct interp_tensor *inputs; /* [tensor params], as interp_run takes them: data NULL is the default */
-	struct interp_tensor *outputs;      /* [tensor results], filled; ROLE_PAST results included */
-	struct arena *arena;                /* for results and what the call needs */
+	const int64_t *dims; /* value of every dim symbol of the module, in their order */
+	const struct interp_tensor
+	        *inputs; /* [tensor params], as interp_run takes them: data NULL is the default */
+	struct interp_tensor *outputs; /* [tensor results], filled; ROLE_PAST results included */
+	struct arena *arena;           /* for results and what the call needs */
 	enum opencl_mode mode;
-	int64_t cap;                /* most work-groups of a launch; 0: 64. All give the same bits */
-	struct interp_state *state; /* CHECKED: the interpreter's, after the same calls; NULL without states */
-	double tolerance;           /* CHECKED: opencl_tolerance's argument; 0: 2e-4 */
+	int64_t cap; /* most work-groups of a launch; 0: 64. All give the same bits */
+	struct interp_state
+	        *state;   /* CHECKED: the interpreter's, after the same calls; NULL without states */
+	double tolerance; /* CHECKED: opencl_tolerance's argument; 0: 2e-4 */
 };
 
 /*
- * Builds the program and compiles it on the device, which must outlive the host and serves one host at a time;
- * packs the weights. `weights` may be NULL when no weight has a stored tensor; the state is zeros for `batch`
- * sequences. NULL after a diagnostic. `planned` and `cx` outlive the host.
+ * Builds the program and compiles it on the device, which must outlive the host and serves one host at a
+ * time; packs the weights. `weights` may be NULL when no weight has a stored tensor; the state is zeros for
+ * `batch` sequences. NULL after a diagnostic. `planned` and `cx` outlive the host.
  */
 struct opencl_host *opencl_host_open(struct diag_context *cx, struct opencl_device *device,
                                      const struct ir_module *planned, const struct target *target,
@@ -52,9 +55,9 @@ void opencl_host_reset(struct opencl_host *h);
 const char *opencl_host_source(const struct opencl_host *h);
 
 /*
- * One call. Lengths (ROLE_PAST) are taken from the inputs and kept in the state afterwards. TFMC_INVALID after a
- * diagnostic: the device failed, a place lies outside of its memory, or (CHECKED) a group differs or wrote what it
- * may only read.
+ * One call. Lengths (ROLE_PAST) are taken from the inputs and kept in the state afterwards. TFMC_INVALID
+ * after a diagnostic: the device failed, a place lies outside of its memory, or (CHECKED) a group differs or
+ * wrote what it may only read.
  */
 TFMC_MUST_USE enum tfmc_status opencl_run_function(struct opencl_host *h, const struct opencl_call *call);
 

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The test host's face: a program with its packed weights and state, and the
+ * frame of a call: memory for its inputs and outputs before, results and the
+ * lengths of the sequences after it.
+ */
+#include "tests/opencl/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/backend.h"
+#include "backends/object/object.h"
+#include "tests/opencl/run_internal.h"
+
+#define CAP_DEFAULT 64
+#define POISON      0xff /* NaN for every float type */
+
+double opencl_tolerance(enum ir_dtype t, double base)
+{
+	double narrow = t == DT_F16 ? 2e-3 : t == DT_BF16 ? 1.6e-2 : 0;
+	return base > narrow ? base : narrow;
+}
+
+/* --- opening ----------------------------------------------------------------------------------------- */
+
+static bool store_packed(void *user, uint64_t offset, const void *bytes, size_t n)
+{
+	struct opencl_host *h = user;
+	for (size_t i = 0; i < n; i++) {
+		uint64_t at = offset + i;
+		if (at >= TFMC_WEIGHTS_DATA && at - TFMC_WEIGHTS_DATA < h->program.weights_bytes)
+			h->packed[at - TFMC_WEIGHTS_DATA] = ((const unsigned char *)bytes)[i];
+	}
+	return true;
+}
+
+static enum tfmc_status pack(struct opencl_host *h)
+{
+	struct backend_sink sink = {store_packed, h};
+	h->packed = arena_calloc(&h->arena, (size_t)h->program.weights_bytes + 1, 1);
+	if (!h->packed)
+		return TFMC_NO_MEMORY;
+	return backend_pack(h->cx, h->planned, h->weights.read ? &h->weights : NULL, &sink);
+}
+
+static enum tfmc_status make_state(struct opencl_host *h, int64_t batch)
+{
+	const struct opencl_program *p = &h->program;
+	h->state_bytes = (size_t)(p->state_fixed_bytes + batch * p->state_batch_bytes);
+	h->state = arena_calloc(&h->arena, h->state_bytes + 1, 1);
+	return h->state ? TFMC_OK : TFMC_NO_MEMORY;
+}
+
+static enum tfmc_status compile(struct opencl_host *h)
+{
+	const struct buf *source = &h->program.source;
+	h->tells_unknown = strstr(opencl_device_name(h->device), "Oclgrind") != NULL;
+	if (opencl_device_build(h->device, source->data, source->len, "-cl-std=CL1.2"))
+		return TFMC_OK;
+	diag_error(h->cx, LOC_NONE, DIAG_INTERNAL, "%s", opencl_device_error(h->device));
+	return TFMC_INVALID;
+}
+
+struct opencl_host *opencl_host_open(struct diag_context *cx, struct opencl_device *device,
+                                     const struct ir_module *planned, const struct target *target,
+                                     const struct weight_source *weights, int64_t batch)
+{
+	struct opencl_host *h = calloc(1, sizeof(*h));
+	if (!h)
+		return NULL;
+	arena_init(&h->arena);
+	h->cx = cx;
+	h->device = device;
+	h->planned = planned;
+	if (weights)
+		h->weights = *weights;
+	enum tfmc_status status = opencl_build(cx, planned, target, &h->arena, &h->program);
+	if (status == TFMC_OK)
+		status = pack(h);
+	if (status == TFMC_OK)
+		status = make_state(h, batch);
+	if (status == TFMC_OK)
+		status = compile(h);
+	if (status == TFMC_OK)
+		return h;
+	opencl_host_close(h);
+	return NULL;
+}
+
+void opencl_host_close(struct opencl_host *h)
+{
+	if (!h)
+		return;
+	opencl_program_destroy(&h->program);
+	arena_destroy(&h->arena);
+	free(h);
+}
+
+void opencl_host_reset(struct opencl_host *h)
+{
+	memset(h->state, 0, h->state_bytes);
+}
+
+const char *opencl_host_source(const struct opencl_host *h)
+{
+	return h->program.source.data ? h->program.source.data : "";
+}
+
+/* --- errors ------------------------------------------------------------------------------------------ */
+
+enum tfmc_status run_fail(struct run *r, const struct opencl_launch *l, const char *fmt, ...)
+{
+	struct arena *a = r->call->arena;
+	va_list ap;
+	va_start(ap, fmt);
+	const char *text = arena_vprintf(a, fmt, ap);
+	va_end(ap);
+	if (!l) {
+		diag_error(r->host->cx, LOC_NONE, DIAG_INTERNAL, "%s: %s", r->call->function, text);
+		return TFMC_INVALID;
+	}
+	diag_error(r->host->cx, l->group->loc.at, DIAG_INTERNAL, "%s: kernel '%s' of %s: %s",
+	           r->call->function, l->kernel, l->group->loc.path ? l->group->loc.path : "its group", text);
+	return TFMC_INVALID;
+}
+
+enum tfmc_status run_device_failed(struct run *r, const struct opencl_launch *l)
+{
+	return run_fail(r, l, "%s", opencl_device_error(r->host->device));
+}
+
+/* --- memory of a call -------------------------------------------------------------------------------- */
+
+static bool is_tensor(const struct ir_func *f, struct ir_value v)
+{
+	return ir_type_of(f, v)->kind == IR_TENSOR;
+}
+
+static bool make_poisoned(struct arena *a, size_t n, struct region *out)
+{
+	*out = (struct region){.bytes = arena_alloc(a, n + 1), .known = arena_calloc(a, n + 1, 1), .n = n};
+	if (!out->bytes || !out->known)
+		return false;
+	memset(out->bytes, POISON, n);
+	return true;
+}
+
+static size_t tensor_bytes(const struct interp_tensor *t)
+{
+	return (size_t)interp_count(t) * (size_t)ir_dtype_bytes(t->dtype);
+}
+
+/* What was left out becomes its default. */
+static bool take_input(struct run *r, const struct ir_param *p, const struct interp_tensor *given,
+                       struct interp_tensor *out)
+{
+	int64_t value = 0;
+	*out = *given;
+	if (given->data)
+		return true;
+	if (!interp_tensor_make(r->call->arena, ir_type_of(r->f->func, p->value), r->call->dims, out) ||
+	    (p->default_value && !ir_dim_eval(p->default_value, r->call->dims, &value)))
+		return false;
+	for (int64_t i = 0; i < interp_count(out); i++)
+		out->data[i] = (double)value;
+	return true;
+}
+
+static enum tfmc_status set_lengths(struct run *r, const void *bytes, size_t n)
+{
+	if (STATE_PAST + n > r->host->state_bytes)
+		return run_fail(r, NULL, "the state has no room for the lengths of its sequences");
+	memcpy(r->host->state + STATE_PAST, bytes, n);
+	return TFMC_OK;
+}
+
+static enum tfmc_status place_inputs(struct run *r)
+{
+	const struct ir_func *f = r->f->func;
+	for (size_t i = 0, next = 0; i < f->n_params; i++) {
+		struct interp_tensor t;
+		struct region *to = &r->inputs[i];
+		if (!is_tensor(f, f->params[i].value))
+			continue;
+		if (!take_input(r, &f->params[i], &r->call->inputs[next++], &t) ||
+		    !make_poisoned(r->call->arena, tensor_bytes(&t), to))
+			return TFMC_NO_MEMORY;
+		to->known = NULL;
+		interp_to_bytes(&t, to->bytes);
+		if (f->params[i].role == ROLE_PAST)
+			TFMC_TRY(set_lengths(r, to->bytes, to->n));
+	}
+	return TFMC_OK;
+}
+
+static struct ir_value returned(const struct ir_func *f, size_t i)
+{
+	return f->body->ops[f->body->n_ops - 1]->operands[i];
+}
+
+static enum tfmc_status place_outputs(struct run *r)
+{
+	const struct ir_func *f = r->f->func;
+	for (size_t i = 0, next = 0; i < f->n_results; i++) {
+		if (!is_tensor(f, returned(f, i)))
+			continue;
+		struct interp_tensor *t = &r->call->outputs[next++];
+		if (!interp_tensor_make(r->call->arena, ir_type_of(f, returned(f, i)), r->call->dims, t) ||
+		    !make_poisoned(r->call->arena, tensor_bytes(t), &r->outputs[i]))
+			return TFMC_NO_MEMORY;
+	}
+	return TFMC_OK;
+}
+
+static size_t scratch_bytes(const struct run *r)
+{
+	int64_t most = 0;
+	for (size_t i = 0; i < r->f->n_steps; i++) {
+		const struct opencl_launch *l = &r->f->steps[i].launch;
+		int64_t n =
+		        r->f->steps[i].kind == OPENCL_LAUNCH ? l->scratch * l->workers * run_groups(r, l) : 0;
+		most = n > most ? n : most;
+	}
+	return (size_t)most;
+}
+
+static enum tfmc_status place_memory(struct run *r)
+{
+	struct arena *a = r->call->arena;
+	struct opencl_host *h = r->host;
+	int64_t arena_bytes;
+	r->inputs = ARENA_ARRAY(a, struct region, r->f->func->n_params + 1);
+	r->outputs = ARENA_ARRAY(a, struct region, r->f->func->n_results + 1);
+	if (!r->inputs || !r->outputs || !ir_dim_eval(r->f->arena_bytes, r->call->dims, &arena_bytes) ||
+	    !make_poisoned(a, (size_t)arena_bytes, &r->arena) ||
+	    !make_poisoned(a, scratch_bytes(r), &r->scratch))
+		return TFMC_NO_MEMORY;
+	r->weights = (struct region){.bytes = h->packed, .n = (size_t)h->program.weights_bytes};
+	r->state = (struct region){.bytes = h->state, .n = h->state_bytes};
+	TFMC_TRY(place_inputs(r));
+	return place_outputs(r);
+}
+
+/* --- results ----------------------------------------------------------------------------------------- */
+
+/* The new lengths lie where the program says; they become those of the state. */
+static enum tfmc_status take_lengths(struct run *r, struct region *out)
+{
+	struct piece p;
+	if (!r->f->past_result)
+		return run_fail(r, NULL, "nothing says where the new lengths lie");
+	if (!run_piece(r, NULL, r->f->past_result, &p) || p.end - p.begin < out->n)
+		return TFMC_INVALID;
+	memcpy(out->bytes, p.region->bytes + p.begin, out->n);
+	return set_lengths(r, out->bytes, out->n);
+}
+
+static enum tfmc_status take_outputs(struct run *r)
+{
+	const struct ir_func *f = r->f->func;
+	for (size_t i = 0, next = 0; i < f->n_results; i++) {
+		if (!is_tensor(f, returned(f, i)))
+			continue;
+		if (f->results[i].role == ROLE_PAST)
+			TFMC_TRY(take_lengths(r, &r->outputs[i]));
+		interp_from_bytes(&r->call->outputs[next++], r->outputs[i].bytes);
+	}
+	return TFMC_OK;
+}
+
+/* --- calls ------------------------------------------------------------------------------------------- */
+
+static const struct opencl_function *find_function(const struct opencl_program *p, const char *name)
+{
+	for (size_t i = 0; i < p->n_functions; i++)
+		if (!strcmp(p->functions[i].func->name, name))
+			return &p->functions[i];
+	return NULL;
+}
+
+enum tfmc_status opencl_run_function(struct opencl_host *h, const struct opencl_call *call)
+{
+	struct run r = {.host = h, .call = call, .cap = call->cap > 0 ? call->cap : CAP_DEFAULT};
+	r.f = find_function(&h->program, call->function);
+	if (!r.f)
+		return run_fail(&r, NULL, "the module has no such function");
+	TFMC_TRY(place_memory(&r));
+	TFMC_TRY(call->mode == OPENCL_CHECKED ? run_checked(&r) : run_whole(&r));
+	return take_outputs(&r);
+}

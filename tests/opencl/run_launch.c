@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Launches of the test host: places and arguments with numbers, steps in order,
+ * and the mode that works as a product would: one buffer for each kind of
+ * memory, everything enqueued, one reading at the end.
+ */
+#include <inttypes.h>
+
+#include "tests/opencl/run_internal.h"
+
+/* --- numbers ------------------------------------------------------------------------------------------- */
+
+int64_t run_groups(const struct run *r, const struct opencl_launch *l)
+{
+	int64_t n;
+	if (!ir_dim_eval(l->tasks, r->call->dims, &n) || n < 1)
+		return 1;
+	return n < r->cap ? n : r->cap;
+}
+
+static struct region *region_of(struct run *r, const struct opencl_place *p)
+{
+	switch (p->memory) {
+	case OPENCL_WEIGHTS: return &r->weights;
+	case OPENCL_ARENA: return &r->arena;
+	case OPENCL_STATE: return &r->state;
+	case OPENCL_SCRATCH: return &r->scratch;
+	case OPENCL_INPUT: return &r->inputs[p->number];
+	case OPENCL_OUTPUT: return &r->outputs[p->number];
+	}
+	return NULL;
+}
+
+bool run_piece(struct run *r, const struct opencl_launch *l, const struct opencl_place *p, struct piece *out)
+{
+	int64_t begin, bytes;
+	struct region *region = region_of(r, p);
+	if (!ir_dim_eval(p->offset, r->call->dims, &begin) || !ir_dim_eval(p->bytes, r->call->dims, &bytes))
+		return false;
+	for (size_t i = 0; i < r->n_turns; i++)
+		begin += r->turns[i] * p->step[i];
+	if (p->memory == OPENCL_SCRATCH && l)
+		bytes *= l->workers * run_groups(r, l);
+	*out = (struct piece){region, (size_t)begin, (size_t)(begin + bytes)};
+	if (begin >= 0 && bytes >= 0 && out->end <= region->n)
+		return true;
+	(void)run_fail(r, l, "'%s' is bytes %" PRId64 " to %" PRId64 " of a memory of %zu", p->name, begin,
+	               begin + bytes, region->n);
+	return false;
+}
+
+bool run_args(struct run *r, const struct opencl_launch *l, const struct piece *pieces, const size_t *base,
+              const struct opencl_device_buffer *const *buffers, struct opencl_device_arg *out)
+{
+	enum opencl_device_arg_kind index =
+	        r->host->program.index_bits == 64 ? OPENCL_DEVICE_LONG : OPENCL_DEVICE_INT;
+	for (size_t i = 0; i < l->n_args; i++) {
+		size_t n = l->args[i].number;
+		out[i] = (struct opencl_device_arg){.kind = index};
+		switch (l->args[i].kind) {
+		case OPENCL_ARG_BUFFER:
+			out[i].kind = OPENCL_DEVICE_BUFFER;
+			out[i].buffer = buffers[n];
+			break;
+		case OPENCL_ARG_OFFSET: out[i].number = (int64_t)(pieces[n].begin - base[n]); break;
+		case OPENCL_ARG_DIM: out[i].number = r->call->dims[n]; break;
+		case OPENCL_ARG_REPEAT:
+			if (n >= r->n_turns)
+				return false;
+			out[i].number = r->turns[n];
+			break;
+		}
+	}
+	return true;
+}
+
+/* --- steps ------------------------------------------------------------------------------------------- */
+
+/* Behind the end of the repeat that begins at i. */
+static size_t behind(const struct opencl_function *f, size_t i)
+{
+	size_t depth = 0;
+	for (; i < f->n_steps; i++) {
+		depth += f->steps[i].kind == OPENCL_REPEAT;
+		depth -= f->steps[i].kind == OPENCL_END_REPEAT;
+		if (depth == 0)
+			return i + 1;
+	}
+	return i;
+}
+
+static enum tfmc_status run_range(struct run *r, size_t from, size_t to, run_launch *launch);
+
+static enum tfmc_status run_repeat(struct run *r, size_t at, size_t end, run_launch *launch)
+{
+	size_t level = r->n_turns;
+	if (level == OPENCL_REPEATS_MAX)
+		return run_fail(r, NULL, "repeats are too deep");
+	r->n_turns++;
+	for (int64_t turn = 0; turn < r->f->steps[at].count; turn++) {
+		r->turns[level] = turn;
+		TFMC_TRY(run_range(r, at + 1, end - 1, launch));
+	}
+	r->n_turns = level;
+	return TFMC_OK;
+}
+
+static enum tfmc_status run_range(struct run *r, size_t from, size_t to, run_launch *launch)
+{
+	for (size_t i = from; i < to; i++) {
+		const struct opencl_step *s = &r->f->steps[i];
+		if (s->kind == OPENCL_LAUNCH) {
+			if (s->launch.n_places > PLACES_MAX || s->launch.n_args > ARGS_MAX)
+				return run_fail(r, &s->launch, "too many arguments");
+			TFMC_TRY(launch(r, &s->launch));
+		} else if (s->kind == OPENCL_REPEAT) {
+			size_t end = behind(r->f, i);
+			TFMC_TRY(run_repeat(r, i, end, launch));
+			i = end - 1;
+		}
+	}
+	return TFMC_OK;
+}
+
+enum tfmc_status run_steps(struct run *r, run_launch *launch)
+{
+	return run_range(r, 0, r->f->n_steps, launch);
+}
+
+/* --- the whole --------------------------------------------------------------------------------------- */
+
+static enum tfmc_status launch_whole(struct run *r, const struct opencl_launch *l)
+{
+	struct opencl_device_arg args[ARGS_MAX];
+	struct piece pieces[PLACES_MAX];
+	const struct opencl_device_buffer *buffers[PLACES_MAX] = {0};
+	static const size_t base[PLACES_MAX]; /* offsets count from the beginning of the memory */
+	for (size_t i = 0; i < l->n_places; i++) {
+		if (!run_piece(r, l, &l->places[i], &pieces[i]))
+			return TFMC_INVALID;
+		buffers[i] = &pieces[i].region->buffer;
+	}
+	if (!run_args(r, l, pieces, base, buffers, args))
+		return run_fail(r, l, "an argument is the turn of a repeat that is not open");
+	if (!opencl_device_launch(r->host->device, l->kernel, args, l->n_args, run_groups(r, l), l->items))
+		return run_device_failed(r, l);
+	return TFMC_OK;
+}
+
+typedef void region_visit(struct run *r, struct region *g);
+
+static void each_region(struct run *r, region_visit *visit)
+{
+	visit(r, &r->weights);
+	visit(r, &r->arena);
+	visit(r, &r->state);
+	visit(r, &r->scratch);
+	for (size_t i = 0; i < r->f->func->n_params; i++)
+		visit(r, &r->inputs[i]);
+	for (size_t i = 0; i < r->f->func->n_results; i++)
+		visit(r, &r->outputs[i]);
+}
+
+static void upload(struct run *r, struct region *g)
+{
+	g->buffer = opencl_device_alloc(r->host->device, g->n, g->n ? g->bytes : NULL);
+}
+
+/* Everything that may be written comes back, what a test looks at or not. */
+static void download(struct run *r, struct region *g)
+{
+	if (g != &r->weights && g != &r->scratch)
+		(void)opencl_device_read(r->host->device, &g->buffer, 0, g->bytes, g->n);
+}
+
+static void release(struct run *r, struct region *g)
+{
+	opencl_device_free(r->host->device, &g->buffer);
+}
+
+enum tfmc_status run_whole(struct run *r)
+{
+	each_region(r, upload);
+	enum tfmc_status status = run_steps(r, launch_whole);
+	if (status == TFMC_OK)
+		each_region(r, download);
+	if (status == TFMC_OK && !opencl_device_finish(r->host->device))
+		status = run_device_failed(r, NULL);
+	each_region(r, release);
+	return status;
+}
