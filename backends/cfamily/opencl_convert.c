@@ -10,6 +10,14 @@
 
 #include <string.h>
 
+struct conversion {
+	struct print *p;
+	const struct kb_inst *inst;
+	struct buf *out;
+	enum kb_scalar from, to;
+	int lanes;
+};
+
 static bool is_float(enum kb_scalar s)
 {
 	return s == KB_F16 || s == KB_BF16 || s == KB_F32;
@@ -21,111 +29,100 @@ static bool is_wide(enum kb_scalar s)
 	return s == KB_I32 || s == KB_I64 || s == KB_INDEX;
 }
 
-size_t opencl_convert_calls(enum kb_scalar from, enum kb_scalar to,
-                            struct opencl_call calls[OPENCL_CONVERT_CALLS])
+/* convert_float4( or as_float4( */
+static void open_call(const struct conversion *c, const char *what, const char *to)
 {
-	size_t n = 0;
-	if (from == to)
-		return 0;
-	if (from == KB_F16)
-		calls[n++] = (struct opencl_call){HELPER_F16_TO, KB_F32};
-	if (to == KB_BF16 && is_wide(from))
-		calls[n++] = (struct opencl_call){HELPER_ODD_FLOAT, from};
-	if (to == KB_F16 || to == KB_BF16)
-		calls[n++] = (struct opencl_call){to == KB_F16 ? HELPER_F16_OF : HELPER_BF16_OF, KB_F32};
-	if (is_float(from) && !is_float(to))
-		calls[n++] = (struct opencl_call){HELPER_INT_OF, to};
-	return n;
+	buf_printf(c->out, "%s_%s", what, to);
+	if (c->lanes > 1)
+		buf_printf(c->out, "%d", c->lanes);
+	buf_char(c->out, '(');
 }
 
-static void lanes_suffix(struct buf *out, int lanes)
+static void operand(const struct conversion *c)
 {
-	if (lanes > 1)
-		buf_printf(out, "%d", lanes);
-}
-
-/* convert_float4( */
-static void convert_begin(const struct opencl_expr *e, const char *to)
-{
-	buf_printf(e->out, "convert_%s", to);
-	lanes_suffix(e->out, e->inst->type.lanes);
-	buf_char(e->out, '(');
+	print_bare_arg(c->p, c->inst, 0, c->out);
 }
 
 /* The operand as a number of C: bools as 0 and 1. */
-static void print_number(const struct opencl_expr *e)
+static void print_number(const struct conversion *c)
 {
-	bool is_mask = e->from[0].scalar == KB_BOOL && e->from[0].lanes > 1;
-	buf_printf(e->out, is_mask ? "(%s & 1)" : "%s", e->args[0]);
+	if (c->from == KB_BOOL && c->lanes > 1)
+		buf_printf(c->out, "%s & 1", print_arg(c->p, c->inst, 0));
+	else
+		operand(c);
 }
 
 /* The operand as float, of any type. */
-static void print_as_float(const struct opencl_expr *e)
+static void print_as_float(const struct conversion *c)
 {
-	int lanes = e->inst->type.lanes;
-	enum kb_scalar from = e->from[0].scalar;
-	if (from == KB_F32 || from == KB_F16) {
-		buf_str(e->out, e->args[0]);
-	} else if (from == KB_BF16) {
-		buf_str(e->out, "as_float");
-		lanes_suffix(e->out, lanes);
-		buf_char(e->out, '(');
-		convert_begin(e, "uint");
-		buf_printf(e->out, "%s) << 16)", e->args[0]);
-	} else if (e->inst->type.scalar == KB_BF16 && is_wide(from)) {
-		buf_str(e->out, e->args[0]); /* by its helper */
+	bool by_helper = c->from == KB_F16 || (c->to == KB_BF16 && is_wide(c->from));
+	if (c->from == KB_F32) {
+		operand(c);
+	} else if (by_helper) {
+		opencl_helper(c->p, c->from == KB_F16 ? HELPER_F16_TO : HELPER_ODD_FLOAT,
+		              c->from == KB_F16 ? KB_F32 : c->from, c->lanes, c->out);
+		buf_char(c->out, '(');
+		operand(c);
+		buf_char(c->out, ')');
+	} else if (c->from == KB_BF16) {
+		open_call(c, "as", "float");
+		open_call(c, "convert", "uint");
+		operand(c);
+		buf_str(c->out, ") << 16)");
 	} else {
-		convert_begin(e, "float");
-		print_number(e);
-		buf_char(e->out, ')');
+		open_call(c, "convert", "float");
+		print_number(c);
+		buf_char(c->out, ')');
 	}
 }
 
-/* Helpers apply from the inside out. */
-static void print_through_helpers(const struct opencl_expr *e, const struct opencl_call *calls, size_t n)
+static void float_to(const struct conversion *c)
 {
-	for (size_t i = n; i-- > 0;) {
-		opencl_helper_name(e->out, calls[i].helper, calls[i].scalar, e->inst->type.lanes,
-		                   e->index_bits);
-		buf_char(e->out, '(');
+	if (c->to == KB_F32) {
+		print_as_float(c);
+		return;
 	}
-	print_as_float(e);
-	buf_fill(e->out, ')', n);
+	if (c->to == KB_F16 || c->to == KB_BF16)
+		opencl_helper(c->p, c->to == KB_F16 ? HELPER_F16_OF : HELPER_BF16_OF, KB_F32, c->lanes,
+		              c->out);
+	else
+		opencl_helper(c->p, HELPER_INT_OF, c->to, c->lanes, c->out);
+	buf_char(c->out, '(');
+	print_as_float(c);
+	buf_char(c->out, ')');
 }
 
-void opencl_convert(const struct opencl_expr *e)
+static struct conversion conversion_of(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	struct opencl_call calls[OPENCL_CONVERT_CALLS];
-	enum kb_scalar from = e->from[0].scalar, to = e->inst->type.scalar;
-	const char *name = opencl_scalar(to, e->index_bits);
-	size_t n = opencl_convert_calls(from, to, calls);
-	if (is_float(from) || is_float(to)) {
-		print_through_helpers(e, calls, n);
-	} else if (strcmp(name, opencl_scalar(from, e->index_bits)) == 0) {
-		print_number(e);
+	return (struct conversion){p, i, out, print_arg_type(p, i, 0).scalar, i->type.scalar, i->type.lanes};
+}
+
+void opencl_convert(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	struct conversion c = conversion_of(p, i, out);
+	const char *name = opencl_scalar(c.to, p->options->index_bits);
+	if (is_float(c.from) || is_float(c.to)) {
+		float_to(&c);
+	} else if (strcmp(name, opencl_scalar(c.from, p->options->index_bits)) == 0) {
+		print_number(&c);
 	} else {
-		convert_begin(e, name);
-		print_number(e);
-		buf_char(e->out, ')');
+		open_call(&c, "convert", name);
+		print_number(&c);
+		buf_char(out, ')');
 	}
 }
 
 /* Indices are i64 by contract: their bits are their value. */
-void opencl_bitcast(const struct opencl_expr *e)
+void opencl_bitcast(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	enum kb_scalar from = e->from[0].scalar, to = e->inst->type.scalar;
-	const char *a = opencl_scalar(from, e->index_bits), *b = opencl_scalar(to, e->index_bits);
-	if (strcmp(a, b) == 0) {
-		buf_str(e->out, e->args[0]);
+	struct conversion c = conversion_of(p, i, out);
+	const char *from = opencl_scalar(c.from, p->options->index_bits);
+	const char *to = opencl_scalar(c.to, p->options->index_bits);
+	if (strcmp(from, to) == 0) {
+		operand(&c);
 		return;
 	}
-	bool by_value = from == KB_INDEX || to == KB_INDEX;
-	if (by_value) {
-		convert_begin(e, b);
-	} else {
-		buf_printf(e->out, "as_%s", b);
-		lanes_suffix(e->out, e->inst->type.lanes);
-		buf_char(e->out, '(');
-	}
-	buf_printf(e->out, "%s)", e->args[0]);
+	open_call(&c, c.from == KB_INDEX || c.to == KB_INDEX ? "convert" : "as", to);
+	operand(&c);
+	buf_char(out, ')');
 }

@@ -5,16 +5,7 @@
 
 #include "backends/cfamily/opencl_text.h"
 
-void opencl_convert(const struct opencl_expr *e);
-void opencl_bitcast(const struct opencl_expr *e);
-
-/* What a conversion calls; at most OPENCL_CONVERT_CALLS. */
-#define OPENCL_CONVERT_CALLS 2
-struct opencl_call {
-	enum opencl_helper helper;
-	enum kb_scalar scalar;
-};
-size_t opencl_convert_calls(enum kb_scalar from, enum kb_scalar to,
-                            struct opencl_call calls[OPENCL_CONVERT_CALLS]);
+void opencl_convert(struct print *p, const struct kb_inst *i, struct buf *out);
+void opencl_bitcast(struct print *p, const struct kb_inst *i, struct buf *out);
 
 #endif

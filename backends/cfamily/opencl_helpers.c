@@ -11,14 +11,12 @@
 
 #include <string.h>
 
-#include "backends/cfamily/opencl_convert.h"
-
-#define HELPER_COUNT (HELPER_ODD_FLOAT + 1)
+#include "ir/support/compiler.h"
 
 struct helpers {
-	struct buf *out;
+	struct print *p;
+	struct buf *out; /* the helpers of the file */
 	int index_bits;
-	bool seen[HELPER_COUNT][KB_PTR + 1][OPENCL_LANES_MAX + 1];
 };
 
 static void type_of(struct buf *out, const char *scalar, int lanes)
@@ -28,21 +26,42 @@ static void type_of(struct buf *out, const char *scalar, int lanes)
 		buf_printf(out, "%d", lanes);
 }
 
-void opencl_helper_name(struct buf *out, enum opencl_helper h, enum kb_scalar s, int lanes, int index_bits)
+static const char *const prefixes[] = {
+        [HELPER_FMA] = "fma_",       [HELPER_LESSER] = "lesser_", [HELPER_GREATER] = "greater_",
+        [HELPER_SUM] = "sum_",       [HELPER_LEAST] = "least_",   [HELPER_MOST] = "most_",
+        [HELPER_F16_OF] = "f16_of_", [HELPER_F16_TO] = "f16_to_", [HELPER_BF16_OF] = "bf16_of_",
+        [HELPER_INT_OF] = "trunc_",  [HELPER_ODD_FLOAT] = "odd_",
+};
+
+/* float, int8, ...: the name of an element, and nothing or a number of lanes. */
+bool opencl_is_type(const char *name)
 {
-	const char *scalar = opencl_scalar(s, index_bits);
-	switch (h) {
-	case HELPER_FMA: buf_str(out, "fma_"); break;
-	case HELPER_ADD: buf_str(out, "sum_"); break;
-	case HELPER_MIN: buf_str(out, "min_"); break;
-	case HELPER_MAX: buf_str(out, "max_"); break;
-	case HELPER_F16_OF: buf_str(out, "f16_of_"); break;
-	case HELPER_F16_TO: buf_str(out, "f16_to_"); break;
-	case HELPER_BF16_OF: buf_str(out, "bf16_of_"); break;
-	case HELPER_INT_OF: buf_str(out, "trunc_"); break;
-	case HELPER_ODD_FLOAT: buf_str(out, "odd_"); break;
+	static const char *const scalars[] = {"char", "uchar", "short", "ushort", "int", "uint",
+	                                      "long", "ulong", "float", "double", "half"};
+	static const char *const lanes[] = {"", "2", "3", "4", "8", "16"};
+	for (size_t i = 0; i < TFMC_COUNT(scalars); i++) {
+		size_t n = strlen(scalars[i]);
+		for (size_t k = 0; strncmp(name, scalars[i], n) == 0 && k < TFMC_COUNT(lanes); k++)
+			if (strcmp(name + n, lanes[k]) == 0)
+				return true;
 	}
-	type_of(out, scalar, lanes);
+	return false;
+}
+
+bool opencl_is_helper(const char *name)
+{
+	for (size_t i = 0; i < TFMC_COUNT(prefixes); i++) {
+		size_t n = strlen(prefixes[i]);
+		if (strncmp(name, prefixes[i], n) == 0 && opencl_is_type(name + n))
+			return true;
+	}
+	return false;
+}
+
+static void helper_name(struct buf *out, enum opencl_helper h, enum kb_scalar s, int lanes, int index_bits)
+{
+	buf_str(out, prefixes[h]);
+	type_of(out, opencl_scalar(s, index_bits), lanes);
 }
 
 /* --- texts ------------------------------------------------------------------------------------------- */
@@ -54,7 +73,7 @@ static void open_function(struct helpers *p, enum opencl_helper h, enum kb_scala
 	buf_str(p->out, "static ");
 	type_of(p->out, result, lanes);
 	buf_char(p->out, ' ');
-	opencl_helper_name(p->out, h, s, lanes, p->index_bits);
+	helper_name(p->out, h, s, lanes, p->index_bits);
 	buf_char(p->out, '(');
 	type_of(p->out, param, lanes);
 }
@@ -69,12 +88,25 @@ static void print_fma(struct helpers *p, int lanes)
 	buf_str(p->out, " c)\n{\n#pragma OPENCL FP_CONTRACT ON\n\treturn a * b + c;\n}\n\n");
 }
 
+/* The rule for NaN is in the order of the operands. */
+static void print_pick(struct helpers *p, enum opencl_helper h, int lanes)
+{
+	char op = h == HELPER_LESSER ? '<' : '>';
+	open_function(p, h, KB_F32, lanes, "float", "float");
+	buf_str(p->out, " a, ");
+	type_of(p->out, "float", lanes);
+	buf_printf(p->out,
+	           lanes == 1 ? " b)\n{\n\treturn a %c b ? a : b;\n}\n\n"
+	                      : " b)\n{\n\treturn select(b, a, a %c b);\n}\n\n",
+	           op);
+}
+
 /* x op y of two parts of a reduction, both plain names. */
 static void combine(struct helpers *p, enum opencl_helper h, enum kb_scalar s, int lanes)
 {
-	const char *op = h == HELPER_MIN ? "<" : ">";
+	const char *op = h == HELPER_LEAST ? "<" : ">";
 	const char *scalar = opencl_scalar(s, p->index_bits);
-	if (h == HELPER_ADD && s != KB_F32) {
+	if (h == HELPER_SUM && s != KB_F32) {
 		buf_printf(p->out, "as_");
 		type_of(p->out, scalar, lanes);
 		buf_printf(p->out, "(as_u");
@@ -82,10 +114,10 @@ static void combine(struct helpers *p, enum opencl_helper h, enum kb_scalar s, i
 		buf_str(p->out, "(x) + as_u");
 		type_of(p->out, scalar, lanes);
 		buf_str(p->out, "(y))");
-	} else if (h == HELPER_ADD) {
+	} else if (h == HELPER_SUM) {
 		buf_str(p->out, "x + y");
 	} else if (s != KB_F32) {
-		buf_str(p->out, h == HELPER_MIN ? "min(x, y)" : "max(x, y)");
+		buf_str(p->out, h == HELPER_LEAST ? "min(x, y)" : "max(x, y)");
 	} else if (lanes == 1) {
 		buf_printf(p->out, "x %s y ? x : y", op);
 	} else {
@@ -99,14 +131,14 @@ static void print_reduce(struct helpers *p, enum opencl_helper h, enum kb_scalar
 	const char *scalar = opencl_scalar(s, p->index_bits);
 	int half = lanes / 2;
 	buf_printf(p->out, "static %s ", scalar);
-	opencl_helper_name(p->out, h, s, lanes, p->index_bits);
+	helper_name(p->out, h, s, lanes, p->index_bits);
 	buf_char(p->out, '(');
 	type_of(p->out, scalar, lanes);
 	buf_str(p->out, " v)\n{\n\t");
 	type_of(p->out, scalar, half);
 	buf_str(p->out, " x = v.lo, y = v.hi;\n\treturn ");
 	if (half > 1) {
-		opencl_helper_name(p->out, h, s, half, p->index_bits);
+		helper_name(p->out, h, s, half, p->index_bits);
 		buf_char(p->out, '(');
 	}
 	combine(p, h, s, half);
@@ -211,19 +243,36 @@ static void print_odd_float(struct helpers *p, enum kb_scalar from, int lanes)
 	buf_str(out, "(near) - away) | lost);\n}\n\n");
 }
 
-/* --- what a module needs ----------------------------------------------------------------------------- */
+/* --- asking ------------------------------------------------------------------------------------------ */
 
+static bool is_new(struct helpers *h, const struct buf *name)
+{
+	return !buf_failed(name) && print_need(h->p, name->data);
+}
+
+static void print_helper(struct helpers *p, enum opencl_helper h, enum kb_scalar s, int lanes);
+
+/* A helper and before it what it calls. */
 static void need(struct helpers *p, enum opencl_helper h, enum kb_scalar s, int lanes)
 {
-	bool *seen = &p->seen[h][s][lanes];
-	if (*seen)
-		return;
-	*seen = true;
+	struct buf name;
+	buf_init(&name);
+	helper_name(&name, h, s, lanes, p->index_bits);
+	bool wanted = is_new(p, &name);
+	buf_destroy(&name);
+	if (wanted)
+		print_helper(p, h, s, lanes);
+}
+
+static void print_helper(struct helpers *p, enum opencl_helper h, enum kb_scalar s, int lanes)
+{
 	switch (h) {
 	case HELPER_FMA: print_fma(p, lanes); return;
-	case HELPER_ADD:
-	case HELPER_MIN:
-	case HELPER_MAX:
+	case HELPER_LESSER:
+	case HELPER_GREATER: print_pick(p, h, lanes); return;
+	case HELPER_SUM:
+	case HELPER_LEAST:
+	case HELPER_MOST:
 		if (lanes > 2)
 			need(p, h, s, lanes / 2);
 		print_reduce(p, h, s, lanes);
@@ -236,41 +285,67 @@ static void need(struct helpers *p, enum opencl_helper h, enum kb_scalar s, int 
 	}
 }
 
-/* Index has the helpers of the integer that carries it. */
-static enum kb_scalar carried(const struct helpers *p, enum kb_scalar s)
+static struct helpers helpers_of(struct print *p)
 {
-	if (s != KB_INDEX)
-		return s;
-	return p->index_bits == 64 ? KB_I64 : KB_I32;
+	return (struct helpers){p, &p->helpers, p->options->index_bits};
 }
 
-static void need_of_inst(struct helpers *p, const struct kb_func *f, const struct kb_inst *i)
+void opencl_helper(struct print *p, enum opencl_helper h, enum kb_scalar s, int lanes, struct buf *out)
 {
-	struct opencl_call calls[OPENCL_CONVERT_CALLS];
-	struct kb_type from = i->n_args ? f->types[i->args[0].id] : i->type;
-	if (from.lanes > OPENCL_LANES_MAX)
-		return; /* refused elsewhere */
-	if (i->op == KBO_FMA)
-		need(p, HELPER_FMA, KB_F32, from.lanes);
-	if (i->op == KBO_REDUCE)
-		need(p,
-		     i->sub == KB_ADD   ? HELPER_ADD
-		     : i->sub == KB_MIN ? HELPER_MIN
-		                        : HELPER_MAX,
-		     carried(p, from.scalar), from.lanes);
-	if (i->op != KBO_CVT)
-		return;
-	size_t n = opencl_convert_calls(from.scalar, i->type.scalar, calls);
-	for (size_t c = 0; c < n; c++)
-		need(p, calls[c].helper, carried(p, calls[c].scalar), from.lanes);
+	struct helpers all = helpers_of(p);
+	need(&all, h, s, lanes);
+	helper_name(out, h, s, lanes, p->options->index_bits);
 }
 
-void opencl_helpers(struct buf *out, const struct kb_module *m, int index_bits)
+/* --- shuffles of two operands ------------------------------------------------------------------------ */
+
+/* shuffle_float4_0819: the lanes in digits of base 32, those of b behind those of a */
+static void shuffle_name(struct buf *out, const struct kb_inst *i, int from, int index_bits)
 {
-	struct helpers p = {.out = out, .index_bits = index_bits};
-	for (size_t i = 0; i < kb_func_count(m); i++) {
-		const struct kb_func *f = kb_func_at(m, i);
-		for (size_t k = 0; k < f->n_insts; k++)
-			need_of_inst(&p, f, &f->insts[k]);
+	static const char digits[] = "0123456789abcdefghijklmnopqrstuv";
+	buf_str(out, "shuffle_");
+	if (i->type.scalar == KB_BOOL)
+		buf_str(out, "bool_");
+	type_of(out, opencl_scalar(i->type.scalar, index_bits), from);
+	buf_char(out, '_');
+	for (int k = 0; k < i->type.lanes; k++)
+		buf_char(out, digits[i->lanes[k] & 31]);
+}
+
+static void print_shuffle(struct helpers *p, const struct kb_inst *i, int from, const char *name)
+{
+	const char *scalar = opencl_scalar(i->type.scalar, p->index_bits);
+	const char *sign = from == 1 && i->type.scalar == KB_BOOL ? "-" : "";
+	buf_str(p->out, "static ");
+	type_of(p->out, scalar, i->type.lanes);
+	buf_printf(p->out, " %s(", name);
+	type_of(p->out, scalar, from);
+	buf_str(p->out, " a");
+	if (i->n_args > 1) {
+		buf_str(p->out, ", ");
+		type_of(p->out, scalar, from);
+		buf_str(p->out, " b");
 	}
+	buf_str(p->out, ")\n{\n\treturn (");
+	type_of(p->out, scalar, i->type.lanes);
+	buf_str(p->out, ")(");
+	for (int k = 0; k < i->type.lanes; k++) {
+		buf_printf(p->out, "%s%s%c", k ? ", " : "", sign, i->lanes[k] < from ? 'a' : 'b');
+		if (from > 1)
+			buf_printf(p->out, ".s%x", (unsigned)(i->lanes[k] % from));
+	}
+	buf_str(p->out, ");\n}\n\n");
+}
+
+void opencl_shuffle_helper(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	struct helpers all = helpers_of(p);
+	struct buf name;
+	int from = print_arg_type(p, i, 0).lanes;
+	buf_init(&name);
+	shuffle_name(&name, i, from, all.index_bits);
+	if (is_new(&all, &name))
+		print_shuffle(&all, i, from, name.data);
+	buf_str(out, name.data);
+	buf_destroy(&name);
 }

@@ -12,6 +12,13 @@
 
 #include "backends/cfamily/opencl_convert.h"
 
+struct expr {
+	struct print *p;
+	const struct kb_inst *inst;
+	struct buf *out;
+	int index_bits;
+};
+
 /* --- types ------------------------------------------------------------------------------------------- */
 
 const char *opencl_scalar(enum kb_scalar s, int index_bits)
@@ -54,13 +61,40 @@ void opencl_type(struct buf *out, struct kb_type t, int index_bits)
 		type_name(out, opencl_scalar(t.scalar, index_bits), t.lanes);
 }
 
+static const char *arg(const struct expr *e, size_t k)
+{
+	return print_arg(e->p, e->inst, k);
+}
+
+static void bare_arg(const struct expr *e, size_t k)
+{
+	print_bare_arg(e->p, e->inst, k, e->out);
+}
+
+/* name(a, b, c) of all operands; the name is written. */
+static void call_args(const struct expr *e)
+{
+	for (size_t k = 0; k < e->inst->n_args; k++) {
+		buf_str(e->out, k ? ", " : "(");
+		bare_arg(e, k);
+	}
+	buf_char(e->out, ')');
+}
+
+static void call_helper(const struct expr *e, enum opencl_helper h)
+{
+	struct kb_type t = print_arg_type(e->p, e->inst, 0);
+	opencl_helper(e->p, h, t.scalar, t.lanes, e->out);
+	call_args(e);
+}
+
 static bool is_wrapping(enum kb_scalar s)
 {
 	return s == KB_I32 || s == KB_I64;
 }
 
 /* "int4" or "uint4" */
-static void int_type(const struct opencl_expr *e, bool is_unsigned)
+static void int_type(const struct expr *e, bool is_unsigned)
 {
 	struct kb_type t = e->inst->type;
 	if (is_unsigned)
@@ -91,25 +125,15 @@ static const char *operator_of(enum kb_bin op)
 }
 
 /* as_int4(as_uint4(a) + as_uint4(b)) */
-static void unsigned_bin(const struct opencl_expr *e, const char *op)
+static void unsigned_bin(const struct expr *e, const char *op)
 {
 	buf_str(e->out, "as_");
 	int_type(e, false);
 	buf_str(e->out, "(as_");
 	int_type(e, true);
-	buf_printf(e->out, "(%s) %s as_", e->args[0], op);
+	buf_printf(e->out, "(%s) %s as_", arg(e, 0), op);
 	int_type(e, true);
-	buf_printf(e->out, "(%s))", e->args[1]);
-}
-
-/* a op b ? a : b */
-static void least_or_most(const struct opencl_expr *e, const char *op)
-{
-	const char *a = e->args[0], *b = e->args[1];
-	if (e->inst->type.lanes == 1)
-		buf_printf(e->out, "%s %s %s ? %s : %s", a, op, b, a, b);
-	else
-		buf_printf(e->out, "select(%s, %s, %s %s %s)", b, a, a, op, b);
+	buf_printf(e->out, "(%s))", arg(e, 1));
 }
 
 static bool goes_unsigned(enum kb_bin op, enum kb_scalar s)
@@ -119,24 +143,26 @@ static bool goes_unsigned(enum kb_bin op, enum kb_scalar s)
 	return shifts || (wraps && is_wrapping(s));
 }
 
-static void print_bin(const struct opencl_expr *e)
+static void print_bin(const struct expr *e)
 {
 	enum kb_bin op = (enum kb_bin)e->inst->sub;
 	enum kb_scalar s = e->inst->type.scalar;
 	const char *text = operator_of(op);
 	bool picks = op == KB_MIN || op == KB_MAX;
-	if (picks && s == KB_F32)
-		least_or_most(e, text);
-	else if (picks)
-		buf_printf(e->out, "%s(%s, %s)", op == KB_MIN ? "min" : "max", e->args[0], e->args[1]);
-	else if (goes_unsigned(op, s))
+	if (picks && s == KB_F32) {
+		call_helper(e, op == KB_MIN ? HELPER_LESSER : HELPER_GREATER);
+	} else if (picks) {
+		buf_str(e->out, op == KB_MIN ? "min" : "max");
+		call_args(e);
+	} else if (goes_unsigned(op, s)) {
 		unsigned_bin(e, text);
-	else
-		buf_printf(e->out, "%s %s %s", e->args[0], text, e->args[1]);
+	} else {
+		buf_printf(e->out, "%s %s %s", arg(e, 0), text, arg(e, 1));
+	}
 }
 
 /* as_int(-as_uint(a)), as_int(abs(a)) */
-static void wrapped_un(const struct opencl_expr *e, const char *before, bool is_unsigned)
+static void wrapped_un(const struct expr *e, const char *before, bool is_unsigned)
 {
 	buf_str(e->out, "as_");
 	int_type(e, false);
@@ -145,26 +171,26 @@ static void wrapped_un(const struct opencl_expr *e, const char *before, bool is_
 		buf_str(e->out, "as_");
 		int_type(e, true);
 	}
-	buf_printf(e->out, "(%s))", e->args[0]);
+	buf_printf(e->out, "(%s))", arg(e, 0));
 }
 
-static void print_not(const struct opencl_expr *e)
+static void print_not(const struct expr *e)
 {
 	struct kb_type t = e->inst->type;
 	if (t.scalar == KB_BOOL && t.lanes == 1) {
-		buf_printf(e->out, "!%s", e->args[0]);
+		buf_printf(e->out, "!%s", arg(e, 0));
 		return;
 	}
 	/* one narrow lane would have become an int */
 	if (t.lanes == 1 && !is_wrapping(t.scalar))
 		buf_printf(e->out, "(%s)", opencl_scalar(t.scalar, e->index_bits));
-	buf_printf(e->out, "~%s", e->args[0]);
+	buf_printf(e->out, "~%s", arg(e, 0));
 }
 
-static void print_un(const struct opencl_expr *e)
+static void print_un(const struct expr *e)
 {
 	bool is_float = e->inst->type.scalar == KB_F32;
-	const char *a = e->args[0];
+	const char *a = arg(e, 0);
 	switch ((enum kb_un)e->inst->sub) {
 	case KB_NEG:
 		if (is_float)
@@ -219,21 +245,21 @@ static int lane_bytes(enum kb_scalar s, int index_bits)
 	return 0;
 }
 
-static void print_cmp(const struct opencl_expr *e)
+static void print_cmp(const struct expr *e)
 {
-	struct kb_type t = e->from[0];
+	struct kb_type t = print_arg_type(e->p, e->inst, 0);
 	const char *op = compare_of((enum kb_cmp)e->inst->sub);
 	/* lanes of the mask are as wide as what was compared */
 	if (t.lanes > 1 && lane_bytes(t.scalar, e->index_bits) != 4)
-		buf_printf(e->out, "convert_int%d(%s %s %s)", t.lanes, e->args[0], op, e->args[1]);
+		buf_printf(e->out, "convert_int%d(%s %s %s)", t.lanes, arg(e, 0), op, arg(e, 1));
 	else
-		buf_printf(e->out, "%s %s %s", e->args[0], op, e->args[1]);
+		buf_printf(e->out, "%s %s %s", arg(e, 0), op, arg(e, 1));
 }
 
-static void print_select(const struct opencl_expr *e)
+static void print_select(const struct expr *e)
 {
 	struct kb_type t = e->inst->type;
-	const char *c = e->args[0], *a = e->args[1], *b = e->args[2];
+	const char *c = arg(e, 0), *a = arg(e, 1), *b = arg(e, 2);
 	int bytes = lane_bytes(t.scalar, e->index_bits);
 	if (t.lanes == 1)
 		buf_printf(e->out, "%s ? %s : %s", c, a, b);
@@ -247,24 +273,15 @@ static void print_select(const struct opencl_expr *e)
 		           t.lanes, c);
 }
 
-static void call_helper(const struct opencl_expr *e, enum opencl_helper h)
-{
-	opencl_helper_name(e->out, h, e->from[0].scalar, e->from[0].lanes, e->index_bits);
-	buf_char(e->out, '(');
-	for (size_t i = 0; i < e->inst->n_args; i++)
-		buf_printf(e->out, "%s%s", i ? ", " : "", e->args[i]);
-	buf_char(e->out, ')');
-}
-
-static void print_reduce(const struct opencl_expr *e)
+static void print_reduce(const struct expr *e)
 {
 	enum kb_bin op = (enum kb_bin)e->inst->sub;
-	call_helper(e, op == KB_ADD ? HELPER_ADD : op == KB_MIN ? HELPER_MIN : HELPER_MAX);
+	call_helper(e, op == KB_ADD ? HELPER_SUM : op == KB_MIN ? HELPER_LEAST : HELPER_MOST);
 }
 
 /* --- constants and vectors --------------------------------------------------------------------------- */
 
-static void print_int(const struct opencl_expr *e)
+static void print_int(const struct expr *e)
 {
 	struct kb_type t = e->inst->type;
 	int64_t v = e->inst->imm;
@@ -305,14 +322,14 @@ static void print_float(struct buf *out, float v)
 	buf_str(out, bits >> 31 ? ")" : "");
 }
 
-static void vector_begin(const struct opencl_expr *e)
+static void vector_begin(const struct expr *e)
 {
 	buf_char(e->out, '(');
 	type_name(e->out, opencl_scalar(e->inst->type.scalar, e->index_bits), e->inst->type.lanes);
 	buf_str(e->out, ")(");
 }
 
-static void print_lane_ids(const struct opencl_expr *e)
+static void print_lane_ids(const struct expr *e)
 {
 	int lanes = e->inst->type.lanes;
 	if (lanes == 1) {
@@ -325,61 +342,55 @@ static void print_lane_ids(const struct opencl_expr *e)
 	buf_char(e->out, ')');
 }
 
-static void print_splat(const struct opencl_expr *e)
+static void print_splat(const struct expr *e)
 {
 	if (e->inst->type.lanes == 1) {
-		buf_str(e->out, e->args[0]);
+		buf_str(e->out, arg(e, 0));
 		return;
 	}
 	vector_begin(e);
-	buf_printf(e->out, "%s%s)", e->inst->type.scalar == KB_BOOL ? "-" : "", e->args[0]);
+	buf_printf(e->out, "%s%s)", e->inst->type.scalar == KB_BOOL ? "-" : "", arg(e, 0));
 }
 
-static void print_lane(const struct opencl_expr *e, const char *vector, int lane)
+static void print_lane(const struct expr *e, const char *vector, int lane)
 {
 	buf_printf(e->out, e->inst->type.scalar == KB_BOOL ? "(%s.s%x & 1)" : "%s.s%x", vector,
 	           (unsigned)lane);
 }
 
 /* Lanes of one vector: v.s0213 */
-static void print_swizzle(const struct opencl_expr *e)
+static void print_swizzle(const struct expr *e)
 {
 	int n = e->inst->type.lanes;
-	buf_printf(e->out, "%s.s", e->args[0]);
+	buf_printf(e->out, "%s.s", arg(e, 0));
 	for (int i = 0; i < n; i++)
 		buf_printf(e->out, "%x", (unsigned)e->inst->lanes[i]);
 }
 
-static void print_shuffle(const struct opencl_expr *e)
+static void print_shuffle(const struct expr *e)
 {
-	int n = e->inst->type.lanes, from = e->from[0].lanes;
+	int from = print_arg_type(e->p, e->inst, 0).lanes, n = e->inst->type.lanes;
 	const int *lanes = e->inst->lanes;
-	if (n == 1 && from == 1)
-		buf_str(e->out, e->args[lanes[0]]);
-	else if (n == 1)
-		print_lane(e, e->args[lanes[0] / from], lanes[0] % from);
-	else if (from > 1 && e->inst->n_args == 1)
+	if (n == 1 && from == 1) {
+		buf_str(e->out, arg(e, (size_t)lanes[0]));
+	} else if (n == 1) {
+		print_lane(e, arg(e, (size_t)(lanes[0] / from)), lanes[0] % from);
+	} else if (e->inst->n_args == 1 && from > 1) {
 		print_swizzle(e);
-	else {
-		bool negate = from == 1 && e->inst->type.scalar == KB_BOOL;
-		vector_begin(e);
-		for (int i = 0; i < n; i++) {
-			buf_printf(e->out, "%s%s%s", i ? ", " : "", negate ? "-" : "",
-			           e->args[lanes[i] / from]);
-			if (from > 1)
-				buf_printf(e->out, ".s%x", (unsigned)(lanes[i] % from));
-		}
-		buf_char(e->out, ')');
+	} else {
+		opencl_shuffle_helper(e->p, e->inst, e->out);
+		call_args(e);
 	}
 }
 
 /* --- one operation ----------------------------------------------------------------------------------- */
 
-void opencl_expression(const struct opencl_expr *e)
+void opencl_expression(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	switch (e->inst->op) {
+	const struct expr all = {p, i, out, p->options->index_bits}, *e = &all;
+	switch (i->op) {
 	case KBO_CONST_INT: print_int(e); return;
-	case KBO_CONST_FLOAT: print_float(e->out, (float)e->inst->fimm); return;
+	case KBO_CONST_FLOAT: print_float(out, (float)i->fimm); return;
 	case KBO_NULL: buf_char(e->out, '0'); return;
 	case KBO_LANE_IDS: print_lane_ids(e); return;
 	case KBO_BIN: print_bin(e); return;
@@ -388,9 +399,9 @@ void opencl_expression(const struct opencl_expr *e)
 	case KBO_CMP: print_cmp(e); return;
 	case KBO_SELECT: print_select(e); return;
 	case KBO_SPLAT: print_splat(e); return;
-	case KBO_LANE: print_lane(e, e->args[0], e->inst->sub); return;
-	case KBO_CVT: opencl_convert(e); return;
-	case KBO_BITCAST: opencl_bitcast(e); return;
+	case KBO_LANE: print_lane(e, arg(e, 0), e->inst->sub); return;
+	case KBO_CVT: opencl_convert(p, i, out); return;
+	case KBO_BITCAST: opencl_bitcast(p, i, out); return;
 	case KBO_SHUFFLE: print_shuffle(e); return;
 	case KBO_REDUCE: print_reduce(e); return;
 	case KBO_GROUP_ID: buf_str(e->out, "(idx)get_group_id(0)"); return;
