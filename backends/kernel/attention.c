@@ -182,7 +182,7 @@ static enum tfmc_status choose_schedule(struct attention *a)
 	const struct kb_caps *caps = kb_caps(a->k);
 	TFMC_TRY(find_head_size(a, &a->q.size[ELEMENT], &a->size));
 	TFMC_TRY(find_head_size(a, &a->value.size[ELEMENT], &a->value_size));
-	a->br = s->br > 0 ? s->br : 32;
+	a->br = s->br > 0 ? s->br : ATTENTION_TASK_ROWS;
 	a->bc = s->bc > 0 ? s->bc : 64;
 	int64_t lanes = s->lanes > 0 ? s->lanes : caps->lanes;
 	a->lanes = lanes < ATTENTION_LANES_MAX ? (int)lanes : ATTENTION_LANES_MAX;

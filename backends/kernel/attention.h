@@ -19,4 +19,6 @@
  */
 TFMC_MUST_USE enum tfmc_status kernel_attention(const struct kernel_job *job);
 
+#define ATTENTION_TASK_ROWS 32 /* of a task, unless the group's `br` says another number */
+
 #endif

@@ -53,12 +53,16 @@ void eval_unravel(struct eval *e, struct kb_val at, const struct kb_val *size, i
 		index[0] = at;
 }
 
+/* The first total % n_workers workers take one more; no product that an index might not hold. */
 struct kb_val eval_split(struct eval *e, struct kb_val total, struct kb_val *hi)
 {
 	struct kb *k = e->k;
-	struct kb_val next = kb_add_const(k, e->job->worker, 1);
-	*hi = kb_bin(k, KB_DIV, kb_mul(k, total, next), e->job->n_workers);
-	return kb_bin(k, KB_DIV, kb_mul(k, total, e->job->worker), e->job->n_workers);
+	struct kb_val worker = e->job->worker, n = e->job->n_workers;
+	struct kb_val each = kb_bin(k, KB_DIV, total, n), more = kb_bin(k, KB_REM, total, n);
+	struct kb_val lo = kb_add(k, kb_mul(k, worker, each), kb_min(k, worker, more));
+	struct kb_val one = kb_index(k, 1), zero = kb_index(k, 0);
+	*hi = kb_add(k, kb_add(k, lo, each), kb_select(k, kb_cmp(k, KB_LT, worker, more), one, zero));
+	return lo;
 }
 
 static struct kb_val scalar_const(struct eval *e, enum kb_scalar s, double v)

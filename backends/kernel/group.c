@@ -3,9 +3,10 @@
  * From a group to its template. The kind is the schedule's choice, the root op
  * says what there is to compute; what has no fast template goes to the plain one.
  */
-#include "backends/kernel/group.h"
+#include <assert.h>
 
 #include "backends/kernel/attention.h"
+#include "backends/kernel/group.h"
 #include "backends/kernel/rowwise.h"
 #include "backends/kernel/templates.h"
 
@@ -57,6 +58,34 @@ static bool is_row_op(enum ir_opcode code)
 	       code == OP_layer_norm || code == OP_rms_norm;
 }
 
+bool kernel_is_rowwise(const struct attrs_group *attrs, const struct ir_op *root)
+{
+	return is_row_op(root->code) && (attrs->kind == GROUP_rowwise || root->code != OP_mask);
+}
+
+/* Each item of the work-group is a worker of its own. */
+static struct kernel_job split_items(const struct kernel_job *job)
+{
+	struct kernel_job alone = *job;
+	struct kb_val items = kb_index(job->k, job->items);
+	alone.items = 1;
+	alone.worker = kb_add(job->k, kb_mul(job->k, job->worker, items), kb_item_id(job->k));
+	alone.n_workers = kb_mul(job->k, job->n_workers, items);
+	return alone;
+}
+
+/* The templates of work-groups; what they cannot do the items do one by one. */
+static enum tfmc_status emit_shared(struct kernel *g)
+{
+	struct kernel_job alone;
+	if (g->attrs->kind == GROUP_linear && g->root->code == OP_linear && kernel_linear_shared(g))
+		return eval_status(g->e);
+	alone = split_items(g->job);
+	g->job = g->e->job = &alone;
+	kernel_loops(g);
+	return eval_status(g->e);
+}
+
 enum tfmc_status kernel_emit_group(const struct kernel_job *job)
 {
 	struct eval e;
@@ -69,12 +98,16 @@ enum tfmc_status kernel_emit_group(const struct kernel_job *job)
 	}
 	g.root = r->ops[attrs->root];
 	comment_types(&g);
-	if (attrs->kind == GROUP_attention && g.root->code == OP_attention)
+	if (attrs->kind == GROUP_attention && g.root->code == OP_attention) {
+		assert(job->items <= 1);
 		return kernel_attention(job);
-	if (is_row_op(g.root->code) && (attrs->kind == GROUP_rowwise || g.root->code != OP_mask))
+	}
+	if (kernel_is_rowwise(attrs, g.root))
 		return rowwise_emit(job);
 	TFMC_TRY(eval_begin(&e, job));
 	TFMC_TRY(eval_outputs(&e, &g.out));
+	if (job->items > 1)
+		return emit_shared(&g);
 	if (attrs->kind != GROUP_linear || g.root->code != OP_linear || !kernel_linear(&g))
 		kernel_loops(&g);
 	return eval_status(&e);

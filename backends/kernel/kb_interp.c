@@ -12,15 +12,20 @@
 
 #define CALL_DEPTH_MAX 32
 
-static bool run_func(struct kb_interp *in, const struct kb_func *f, const union kb_cell *args, size_t n_args,
-                     union kb_cell *result, int depth);
+static bool run_func(struct kb_frame *caller, const struct kb_func *f, const union kb_cell *args,
+                     size_t n_args, union kb_cell *result);
 
-static bool fail(struct kb_frame *fr, const char *what)
+bool kb_frame_fail(struct kb_frame *fr, const char *what)
 {
 	if (!fr->in->error[0])
 		(void)snprintf(fr->in->error, sizeof fr->in->error, "%s: instruction %zu: %s", fr->f->name,
 		               fr->pc, what);
 	return false;
+}
+
+static bool fail(struct kb_frame *fr, const char *what)
+{
+	return kb_frame_fail(fr, what);
 }
 
 static union kb_cell *lanes_of(struct kb_frame *fr, struct kb_val v)
@@ -37,6 +42,9 @@ static bool inside(const struct kb_range *r, const char *p, size_t bytes, bool w
 
 static bool allowed(struct kb_frame *fr, const void *p, size_t bytes, bool write)
 {
+	struct kb_watched *watched = fr->work ? kb_work_find(fr->work, p, bytes) : NULL;
+	if (watched)
+		return kb_work_touch(fr, watched, p, bytes, write);
 	for (size_t i = 0; i < fr->in->n_ranges; i++)
 		if (inside(&fr->in->ranges[i], p, bytes, write))
 			return true;
@@ -88,7 +96,7 @@ static void resolve_jumps(struct kb_frame *fr, size_t *open)
 	}
 }
 
-static bool enter(struct kb_frame *fr)
+bool kb_frame_enter(struct kb_frame *fr)
 {
 	const struct kb_func *f = fr->f;
 	arena_init(&fr->arena);
@@ -178,6 +186,7 @@ static bool do_local(struct kb_frame *fr, const struct kb_inst *inst, union kb_c
 	if (!p)
 		return fail(fr, "no memory");
 	p += 63 - ((uintptr_t)p + 63) % 64;
+	memset(p, 0xff, bytes);
 	fr->locals[fr->n_locals++] = (struct kb_range){p, bytes, true};
 	out->p = p;
 	return true;
@@ -219,7 +228,7 @@ static bool do_call(struct kb_frame *fr, const struct kb_inst *inst, union kb_ce
 		return fail(fr, "calls what is no function of the module");
 	for (size_t i = first; i < inst->n_args; i++)
 		args[i - first] = *lanes_of(fr, inst->args[i]);
-	return run_func(fr->in, callee, args, inst->n_args - first, out, fr->depth + 1);
+	return run_func(fr, callee, args, inst->n_args - first, out);
 }
 
 /* --- lanes ------------------------------------------------------------------------------------------- */
@@ -361,14 +370,15 @@ static bool do_control(struct kb_frame *fr, const struct kb_inst *inst, union kb
 			*fr->result = *lanes_of(fr, inst->args[0]);
 		fr->pc = fr->f->n_insts;
 		return true;
-	case KBO_GROUP_ID:
-	case KBO_ITEM_ID: out->i = 0; return true;
-	case KBO_GROUP_COUNT: out->i = 1; return true;
+	case KBO_GROUP_ID: out->i = fr->work ? fr->work->group : 0; return true;
+	case KBO_ITEM_ID: out->i = fr->work ? fr->work->item : 0; return true;
+	case KBO_GROUP_COUNT: out->i = fr->work ? fr->work->n_groups : 1; return true;
+	case KBO_BARRIER: fr->is_waiting = fr->work != NULL; return true;
 	case KBO_CPUID:
 	case KBO_XGETBV: return fail(fr, "asks the processor");
 	/* clang-format off */
 	case KBO_COMMENT: case KBO_FOREVER: case KBO_END_IF: case KBO_PREFETCH: case KBO_PAUSE:
-	case KBO_BARRIER: case KBO_SHARED:
+	case KBO_SHARED:
 	case KBO_CALL: case KBO_CALL_PTR: case KBO_FUNC_ADDR: case KBO_STRING: case KBO_SYMBOL:
 	case KBO_LOCAL: case KBO_LOAD: case KBO_STORE: case KBO_LOAD_SPLAT: case KBO_LOAD_PART:
 	case KBO_STORE_PART: case KBO_PTR_ADD: case KBO_BIN: case KBO_UN: case KBO_FMA: case KBO_CMP:
@@ -395,8 +405,11 @@ static bool step(struct kb_frame *fr, const struct kb_inst *inst)
 		out->p = (void *)((uintptr_t)lanes_of(fr, inst->args[0])->p +
 		                  (uintptr_t)(lanes_of(fr, inst->args[1])->i + inst->imm));
 		return true;
-	case KBO_LOCAL:
-	case KBO_SHARED: return do_local(fr, inst, out);
+	case KBO_SHARED:
+		if (fr->work)
+			return kb_work_shared(fr, out);
+		return do_local(fr, inst, out);
+	case KBO_LOCAL: return do_local(fr, inst, out);
 	case KBO_FUNC_ADDR:
 	case KBO_STRING:
 	case KBO_SYMBOL: return do_name(fr, inst, out);
@@ -425,10 +438,10 @@ static bool step(struct kb_frame *fr, const struct kb_inst *inst)
 	return true;
 }
 
-static bool run_frame(struct kb_frame *fr)
+bool kb_frame_run(struct kb_frame *fr)
 {
 	uint64_t limit = fr->in->max_steps ? fr->in->max_steps : 10000000000u;
-	for (fr->pc = 0; fr->pc < fr->f->n_insts; fr->pc++) {
+	for (; fr->pc < fr->f->n_insts && !fr->is_waiting; fr->pc++) {
 		if (++fr->in->steps > limit)
 			return fail(fr, "runs too long");
 		if (!step(fr, &fr->f->insts[fr->pc]))
@@ -437,26 +450,38 @@ static bool run_frame(struct kb_frame *fr)
 	return true;
 }
 
-static bool run_func(struct kb_interp *in, const struct kb_func *f, const union kb_cell *args, size_t n_args,
-                     union kb_cell *result, int depth)
+static bool run_func(struct kb_frame *caller, const struct kb_func *f, const union kb_cell *args,
+                     size_t n_args, union kb_cell *result)
 {
-	struct kb_frame fr = {
-	        .in = in, .f = f, .args = args, .n_args = n_args, .result = result, .depth = depth};
-	if (depth > CALL_DEPTH_MAX)
+	struct kb_frame fr = {.in = caller->in,
+	                      .f = f,
+	                      .args = args,
+	                      .n_args = n_args,
+	                      .result = result,
+	                      .depth = caller->depth + 1,
+	                      .work = caller->work};
+	if (fr.depth > CALL_DEPTH_MAX)
 		return fail(&fr, "calls too deep");
-	bool ok = enter(&fr) && run_frame(&fr);
+	bool ok = kb_frame_enter(&fr) && kb_frame_run(&fr);
 	arena_destroy(&fr.arena);
 	return ok;
 }
 
-bool kb_interp_call(struct kb_interp *in, const char *name, const union kb_cell *args, size_t n_args,
-                    union kb_cell *result)
+const struct kb_func *kb_interp_begin(struct kb_interp *in, const char *name)
 {
 	in->error[0] = '\0';
 	in->steps = 0;
 	for (size_t i = 0; i < kb_func_count(in->module); i++)
 		if (strcmp(kb_func_at(in->module, i)->name, name) == 0)
-			return run_func(in, kb_func_at(in->module, i), args, n_args, result, 0);
+			return kb_func_at(in->module, i);
 	(void)snprintf(in->error, sizeof in->error, "no function %s", name);
-	return false;
+	return NULL;
+}
+
+bool kb_interp_call(struct kb_interp *in, const char *name, const union kb_cell *args, size_t n_args,
+                    union kb_cell *result)
+{
+	const struct kb_func *f = kb_interp_begin(in, name);
+	struct kb_frame outside = {.in = in, .f = f, .depth = -1};
+	return f && run_func(&outside, f, args, n_args, result);
 }

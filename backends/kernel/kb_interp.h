@@ -45,4 +45,13 @@ struct kb_interp {
 TFMC_MUST_USE bool kb_interp_call(struct kb_interp *in, const char *name, const union kb_cell *args,
                                   size_t n_args, union kb_cell *result /* may be NULL */);
 
+/*
+ * Runs a kernel over `groups` work-groups, one after another; the items of a group in turns from barrier to
+ * barrier. Beside the errors of a call: items that wait at different barriers or in different turns of a loop,
+ * or end while others wait; two items (of one group without a barrier between them, or of two groups) that
+ * touch the same byte when one of them writes; a read of shared memory that nobody has written.
+ */
+TFMC_MUST_USE bool kb_interp_launch(struct kb_interp *in, const char *name, const union kb_cell *args,
+                                    size_t n_args, int64_t groups);
+
 #endif

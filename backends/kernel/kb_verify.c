@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+#define SHARED_BYTES_MAX 32768 /* what OpenCL 1.2 promises */
+
 struct scope {
 	size_t values, vars; /* lengths of the visible lists at its begin */
 };
@@ -75,6 +77,8 @@ static void check_call(struct verifier *v, size_t at, const struct kb_inst *inst
 	const struct kb_func *callee = find_func(v->m, inst->name);
 	if (!callee)
 		return;
+	if (callee->linkage == KB_KERNEL)
+		fail(v, at, "kernels are launched, not called");
 	size_t n = 0;
 	for (; n < callee->n_insts && callee->insts[n].op == KBO_PARAM; n++) {
 		bool fits = n < inst->n_args && inst->args[n].id < v->f->n_values &&
@@ -115,6 +119,31 @@ static void check_inst(struct verifier *v, size_t at, const struct kb_inst *inst
 	define(v, at, inst);
 }
 
+/*
+ * Whether all items of a group come to a barrier is not seen here (the kernel interpreter tells), but that
+ * none leaves before it: a kernel with barriers returns at its end only.
+ */
+static void check_group(struct verifier *v)
+{
+	const struct kb_func *f = v->f;
+	bool has_barrier = false;
+	int64_t shared = 0;
+	size_t open = 0;
+	for (size_t i = 0; i < f->n_insts; i++)
+		has_barrier |= f->insts[i].op == KBO_BARRIER;
+	for (size_t i = 0; i < f->n_insts; i++) {
+		const struct kb_inst *inst = &f->insts[i];
+		open += inst->op == KBO_LOOP || inst->op == KBO_FOREVER || inst->op == KBO_IF;
+		open -= inst->op == KBO_END_LOOP || inst->op == KBO_END_FOREVER || inst->op == KBO_END_IF;
+		if (inst->op == KBO_SHARED)
+			shared += inst->imm * kb_scalar_bytes((enum kb_scalar)inst->sub);
+		if (inst->op == KBO_RETURN && has_barrier && (open > 0 || i + 1 < f->n_insts))
+			fail(v, i, "a return in front of the barriers of others");
+	}
+	if (shared > SHARED_BYTES_MAX)
+		fail(v, f->n_insts, "more shared memory than every device has");
+}
+
 static bool verifier_begin(struct verifier *v, const struct kb_module *m, const struct kb_func *f)
 {
 	*v = (struct verifier){.m = m, .f = f};
@@ -136,6 +165,8 @@ static enum tfmc_status verify_func(const struct kb_module *m, const struct kb_f
 		st = TFMC_NO_MEMORY;
 	for (size_t i = 0; st == TFMC_OK && i < f->n_insts && !v.error; i++)
 		check_inst(&v, i, &f->insts[i]);
+	if (st == TFMC_OK && f->linkage == KB_KERNEL)
+		check_group(&v);
 	if (v.error) {
 		diag_error(cx, LOC_NONE, DIAG_INTERNAL, "%s", v.error);
 		st = TFMC_INTERNAL;

@@ -6,7 +6,13 @@
  */
 #include "backends/kernel/templates.h"
 
-#define BLOCK 1024
+#define BLOCK       1024
+#define SMALL_BLOCK 16 /* of work-items */
+
+int64_t kernel_loops_block(const struct target *t)
+{
+	return t->group_size > 1 ? SMALL_BLOCK : BLOCK;
+}
 
 /* True when lo and hi are constants and fit into vectors with one partial one. */
 static bool constant_range(const struct row_loop *l, int64_t *lo, int64_t *hi)
@@ -96,7 +102,8 @@ static void output_tensor(struct kernel *g, struct eval_output *o)
 {
 	struct kb *k = g->k;
 	int rank = ir_type_of(g->job->func, o->value)->rank;
-	struct kb_val size[IR_RANK_MAX], block = kb_index(k, BLOCK), hi;
+	int64_t most = kernel_loops_block(g->job->target);
+	struct kb_val size[IR_RANK_MAX], block = kb_index(k, most), hi;
 	struct eval_point at = {.rank = rank};
 	if (rank == 0) {
 		output_scalar(g, o);
@@ -104,7 +111,7 @@ static void output_tensor(struct kernel *g, struct eval_output *o)
 	}
 	eval_sizes(g->e, o->value, size);
 	struct kb_val width = size[rank - 1];
-	struct kb_val pieces = kb_bin(k, KB_DIV, kb_add_const(k, width, BLOCK - 1), block);
+	struct kb_val pieces = kb_bin(k, KB_DIV, kb_add_const(k, width, most - 1), block);
 	struct kb_val rows = eval_product(g->e, size, 0, rank - 1);
 	struct kb_val lo = eval_split(g->e, kb_mul(k, rows, pieces), &hi);
 	struct kb_val t = kb_loop(k, "task", lo, hi, 1, 0);
@@ -112,7 +119,7 @@ static void output_tensor(struct kernel *g, struct eval_output *o)
 	struct kb_val begin = kb_mul(k, kb_bin(k, KB_REM, t, pieces), block);
 	struct kb_val end = kb_min(k, kb_add(k, begin, block), width);
 	int64_t c;
-	if (kb_const_index(k, width, &c) && c <= BLOCK)
+	if (kb_const_index(k, width, &c) && c <= most)
 		end = width;
 	eval_unravel(g->e, row, size, rank - 1, at.index);
 	at.flat = row;

@@ -271,13 +271,19 @@ static void emit_blocks(struct linear *l)
 	kb_end_loop(k);
 }
 
+bool matmul_begin(struct linear *l, const struct kernel *g)
+{
+	*l = (struct linear){.job = g->job, .k = g->k, .eval = g->e, .root = g->root, .schedule = g->attrs};
+	if (!bind_operands(l) || g->out.n != 1)
+		return false;
+	l->out = &g->out.items[0];
+	return find_sizes(l);
+}
+
 bool kernel_linear(struct kernel *g)
 {
-	struct linear l = {.job = g->job, .k = g->k, .eval = g->e, .root = g->root, .schedule = g->attrs};
-	if (!bind_operands(&l) || g->out.n != 1)
-		return false;
-	l.out = &g->out.items[0];
-	if (!find_sizes(&l) || !choose_schedule(&l))
+	struct linear l;
+	if (!matmul_begin(&l, g) || !choose_schedule(&l))
 		return false;
 	choose_stage(&l, wants_stage(g));
 	if (l.panels > 0 && l.rows_hi > 0)

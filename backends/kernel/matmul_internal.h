@@ -53,6 +53,8 @@ struct tile {
 	struct kb_val panel;
 };
 
+/* Operands, sizes and the result of the group. False when they do not lie as tiles need it. */
+bool matmul_begin(struct linear *l, const struct kernel *g);
 void matmul_tile(struct linear *l, const struct tile *t);
 /* The rest of the group for `rows` finished rows of the stage. */
 void matmul_epilogue(struct linear *l, struct kb_val rows);

@@ -102,7 +102,9 @@ static void choose_buffer(struct rowwise *r)
 	int64_t longest = ir_dim_hi(r->job->module->dims, x->dims[r->rank - 1]);
 	if (!needs_buffer(r))
 		return;
-	if (schedule->scratch / 4 >= longest) {
+	if (r->items > 1 && longest <= ROWWISE_SHARED) {
+		r->buffer = kb_shared(r->k, "kept", KB_F32, longest > 0 ? longest : 1);
+	} else if (schedule->scratch / 4 >= longest) {
 		r->buffer = r->job->scratch;
 		r->is_padded = schedule->scratch % 64 == 0 && r->lanes <= 16;
 	} else if (result_keeps_rows(r)) {
@@ -119,6 +121,8 @@ static int vector_lanes(const struct rowwise *r)
 {
 	int64_t planned = ((const struct attrs_group *)r->job->group->attrs)->lanes;
 	int lanes = kb_caps(r->k)->lanes;
+	if (r->items > 1)
+		return 1;
 	if (planned > 0 && planned <= KB_LANES_MAX && (planned & (planned - 1)) == 0)
 		lanes = (int)planned;
 	while (lanes > 1 && r->width >= 0 && lanes / 2 >= r->width)
@@ -130,7 +134,7 @@ static int vector_lanes(const struct rowwise *r)
 static bool fits_registers(const struct rowwise *r)
 {
 	int64_t chunks = (r->width + r->lanes - 1) / r->lanes;
-	return !is_masked(r) && r->width >= 0 && chunks <= ROWWISE_HELD_MAX &&
+	return r->items == 1 && !is_masked(r) && r->width >= 0 && chunks <= ROWWISE_HELD_MAX &&
 	       2 * chunks <= kb_caps(r->k)->registers && !r->is_filled && r->out_lanes == r->lanes;
 }
 
@@ -224,6 +228,9 @@ enum tfmc_status rowwise_emit(const struct kernel_job *job)
 	TFMC_TRY(eval_outputs(&r.e, &r.outputs));
 	r.rank = ir_type_of(job->func, r.root->results[0])->rank;
 	TFMC_TRY(check_types(&r));
+	r.items = job->items > 1 ? job->items : 1;
+	if (r.items > 1)
+		rowwise_items_begin(&r);
 	eval_sizes(&r.e, r.root->results[0], r.size);
 	choose_schedule(&r);
 	emit_rows(&r);

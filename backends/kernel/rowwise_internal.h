@@ -10,8 +10,9 @@
 
 #include "backends/kernel/eval.h"
 
-#define ROWWISE_HELD_MAX 16 /* chunks of a row that may stay in registers */
-#define ROWWISE_UNROLL   4  /* chunks of a loop's body, each with an accumulator of its own */
+#define ROWWISE_HELD_MAX 16   /* chunks of a row that may stay in registers */
+#define ROWWISE_UNROLL   4    /* chunks of a loop's body, each with an accumulator of its own */
+#define ROWWISE_SHARED   2048 /* elements of a row that may lie in shared memory */
 
 struct rowwise {
 	struct eval e;
@@ -30,6 +31,10 @@ struct rowwise {
 	bool has_none;  /* there is no buffer: every walk computes x, and what is made of it, again */
 	bool in_result; /* the buffer is the row of the result, else scratch */
 	bool is_padded; /* whole vectors may be touched at the end of the buffer */
+
+	int64_t items;      /* work-items that share a row, a power of two; 1: rows are one worker's alone */
+	struct kb_val item; /* index of this one */
+	struct kb_val sums; /* shared f32 [items] */
 
 	struct eval_point row; /* the open row, at element 0 */
 	struct kb_val buffer;  /* f32 [width] */
@@ -59,6 +64,17 @@ struct rowwise_walk {
 void rowwise_walk(struct rowwise *r, struct kb_val from, struct kb_val to, const struct rowwise_walk *w);
 /* All elements, with whole vectors. */
 void rowwise_all(struct rowwise *r, rowwise_body *body, void *user);
+
+/* Emits the body at one chunk, in a scope of its own. */
+void rowwise_chunk(struct rowwise *r, const struct rowwise_walk *w, const struct rowwise_chunk *c);
+
+/* Rows that work-items share, at function level. */
+void rowwise_items_begin(struct rowwise *r);
+/* This item's elements of [from, to). */
+void rowwise_items_walk(struct rowwise *r, struct kb_val from, struct kb_val to,
+                        const struct rowwise_walk *w);
+/* The same to all items of the group: what they have, combined by op. All of them come here. */
+struct kb_val rowwise_items_reduce(struct rowwise *r, enum kb_bin op, struct kb_val mine);
 
 /* x at the chunk, in the first walk. */
 struct kb_val rowwise_first(struct rowwise *r, const struct rowwise_chunk *c);

@@ -9,7 +9,7 @@
 
 /* --- walks ---------------------------------------------------------------------------------------------- */
 
-static void emit_chunk(struct rowwise *r, const struct rowwise_walk *w, const struct rowwise_chunk *c)
+void rowwise_chunk(struct rowwise *r, const struct rowwise_walk *w, const struct rowwise_chunk *c)
 {
 	size_t mark = eval_mark(&r->e);
 	struct eval_width before = eval_width(&r->e, c->lanes, c->valid);
@@ -36,7 +36,7 @@ static void emit_vectors(struct rowwise *r, const struct rowwise_walk *w, struct
 		                          .valid = w->lanes,
 		                          .slot = (int)(i % ROWWISE_UNROLL),
 		                          .number = (int)i};
-		emit_chunk(r, w, &c);
+		rowwise_chunk(r, w, &c);
 	}
 }
 
@@ -50,7 +50,7 @@ static void emit_part(struct rowwise *r, const struct rowwise_walk *w, int64_t a
 	                          .slot = (int)(i % ROWWISE_UNROLL),
 	                          .number = (int)i,
 	                          .mask = lanes_below(r, w->lanes, kb_index(r->k, n))};
-	emit_chunk(r, w, &c);
+	rowwise_chunk(r, w, &c);
 }
 
 static void walk_constant(struct rowwise *r, const struct rowwise_walk *w, int64_t n)
@@ -81,7 +81,7 @@ static void walk_rest(struct rowwise *r, const struct rowwise_walk *w, struct kb
 	c.at = kb_loop(k, "j", from, to, c.lanes, 0);
 	if (pads)
 		c.mask = lanes_below(r, c.lanes, kb_sub(k, to, c.at));
-	emit_chunk(r, w, &c);
+	rowwise_chunk(r, w, &c);
 	kb_end_loop(k);
 }
 
@@ -95,6 +95,10 @@ void rowwise_walk(struct rowwise *r, struct kb_val from, struct kb_val to, const
 {
 	struct kb *k = r->k;
 	int64_t lo, hi, step = (int64_t)ROWWISE_UNROLL * w->lanes;
+	if (r->items > 1) {
+		rowwise_items_walk(r, from, to, w);
+		return;
+	}
 	if (kb_const_index(k, from, &lo) && lo == 0 && kb_const_index(k, to, &hi)) {
 		walk_constant(r, w, hi);
 		return;
@@ -241,6 +245,8 @@ struct kb_val rowwise_acc_value(struct rowwise *r, const struct rowwise_acc *a)
 {
 	struct kb *k = r->k;
 	struct kb_val all = kb_get(k, a->slot[0]);
+	if (r->items > 1)
+		return rowwise_items_reduce(r, a->op, all);
 	for (int i = 1; i < slots(r); i++)
 		all = kb_bin(k, a->op, kb_get(k, a->slot[i]), all);
 	if (r->lanes > 1)

@@ -21,8 +21,18 @@ struct kernel {
 
 /* Any op, by element: elementwise, movement, reductions, products, writes into state. */
 void kernel_loops(struct kernel *g);
+/* Elements of a row that one worker computes: few where thousands of them stand side by side. */
+int64_t kernel_loops_block(const struct target *t);
+/* True for groups that the rowwise template computes (rowwise.h). */
+bool kernel_is_rowwise(const struct attrs_group *attrs, const struct ir_op *root);
 /* linear with packed weights. False when an operand does not lie as the tile needs it. */
 bool kernel_linear(struct kernel *g);
+/* The same by a work-group of GPU_ITEMS items, which share a tile of x and one of weights. */
+bool kernel_linear_shared(struct kernel *g);
+#define GPU_ITEMS   64 /* 8 x 8 of a tile */
+#define GPU_COLUMNS 64 /* of a tile */
+/* Rows of a tile when there are at most `rows`: 8, 16, 32 or 64. */
+int64_t kernel_linear_shared_rows(int64_t rows);
 /* Rows are in rowwise.h, attention in attention.h. */
 
 /* A loop along the last axis: whole vectors, then what is left. `body` is recorded for both. */
