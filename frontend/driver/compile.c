@@ -138,21 +138,34 @@ void driver_unload(struct loaded *l)
 
 /* --- target, pipeline
  * --------------------------------------------------------------------------------------- */
-const struct target *driver_target(struct driver *d, const char *mcpu)
+static void report_target(struct driver *d, enum target_choice choice, const char *mcpu)
 {
 	const char *triple = d->options.target;
-	if (triple && strcmp(triple, "native") && strncmp(triple, "x86_64-", 7)) {
-		diag_error(&d->diag, LOC_NONE, DIAG_TARGET, "not supported yet: target %s", triple);
-		return NULL;
+	struct buf known;
+	buf_init(&known);
+	if (choice == TARGET_NO_TRIPLE) {
+		target_print_triples(&known);
+		diag_error(&d->diag, LOC_NONE, DIAG_TARGET, "unknown target %s; known are %s", triple,
+		           known.data);
+	} else if (choice == TARGET_NO_NATIVE) {
+		target_print_cpus(&known, NULL);
+		diag_error(&d->diag, LOC_NONE, DIAG_TARGET,
+		           "no target fits the machine tfmc runs on; -mcpu names one of %s", known.data);
+	} else {
+		target_print_cpus(&known, triple);
+		diag_error(&d->diag, LOC_NONE, DIAG_TARGET, "unknown processor %s%s%s; known are %s", mcpu,
+		           triple ? " of target " : "", triple ? triple : "", known.data);
 	}
-	bool native = !mcpu || !strcmp(mcpu, "native");
-	const struct target *t = native ? target_native() : target_find(mcpu);
-	if (t)
-		return t;
-	diag_error(&d->diag, LOC_NONE, DIAG_TARGET,
-	           "unknown processor %s; known are native, x86-64-v2, x86-64-v3, x86-64-v4",
-	           native ? "native" : mcpu);
-	return NULL;
+	buf_destroy(&known);
+}
+
+const struct target *driver_target(struct driver *d, const char *mcpu)
+{
+	const struct target *t;
+	enum target_choice choice = target_choose(d->options.target, mcpu, &t);
+	if (choice != TARGET_CHOSEN)
+		report_target(d, choice, mcpu);
+	return t;
 }
 
 const char *driver_pipeline(const struct driver *d, const char *level)

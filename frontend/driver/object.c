@@ -20,8 +20,11 @@ enum tfmc_status driver_compile(struct driver *d, struct loaded *l, const struct
 	struct backend_options o = {.weights = BACKEND_WEIGHTS_EMBED, .facts = &facts};
 	o.opt_level = !strcmp(pipeline, "O0") ? 0 : 2;
 	if (!target_runs_here(target)) {
-		diag_error(&d->diag, LOC_NONE, DIAG_TARGET, "this machine cannot run code for %s",
-		           target->name);
+		diag_error(
+		        &d->diag, LOC_NONE, DIAG_TARGET,
+		        "this machine cannot run code for %s; compile it with -o for one that can, or choose "
+		        "--target=native",
+		        target->name);
 		return TFMC_IO;
 	}
 	backend_output_init(&out->object);

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ir/support/buf.h"
+
 enum target_arch { ARCH_X86_64, ARCH_AARCH64, ARCH_OPENCL };
 
 struct target {
@@ -37,5 +39,15 @@ const struct target *target_at(size_t i);
 const struct target *target_native(void);
 /* True when this machine can execute code for t. */
 bool target_runs_here(const struct target *t);
+
+/* What became of a choice. NO_NATIVE: no row fits the machine tfmc runs on; NO_CPU: no row of that name
+ * belongs to the triple. */
+enum target_choice { TARGET_CHOSEN, TARGET_NO_TRIPLE, TARGET_NO_CPU, TARGET_NO_NATIVE };
+/* The row for names that a person gave, each NULL when not given. "native" is this machine; without a triple
+ * the processor alone says what it is, any row. */
+enum target_choice target_choose(const char *triple, const char *cpu, const struct target **out);
+/* Appends the known names, separated by ", ": triples; processors of a triple (NULL or unknown: all). */
+void target_print_triples(struct buf *out);
+void target_print_cpus(struct buf *out, const char *triple);
 
 #endif

@@ -35,6 +35,56 @@ START_TEST(levels_nest)
 }
 END_TEST
 
+static const char *chosen(const char *triple, const char *cpu)
+{
+	const struct target *t;
+	switch (target_choose(triple, cpu, &t)) {
+	case TARGET_CHOSEN: return t->name;
+	case TARGET_NO_TRIPLE: return "no triple";
+	case TARGET_NO_CPU: return "no processor";
+	case TARGET_NO_NATIVE: return "no native";
+	}
+	return "";
+}
+
+/* A name on the command line is a row, or it is known why not. */
+START_TEST(chooses_by_names)
+{
+	const char *native = target_native() ? target_native()->name : "no native";
+	ck_assert_str_eq(chosen("aarch64-linux-gnu", NULL), "aarch64");
+	ck_assert_str_eq(chosen("aarch64-unknown-linux-gnu", "aarch64"), "aarch64");
+	ck_assert_str_eq(chosen("aarch64-linux-gnu", "x86-64-v2"), "no processor");
+	ck_assert_str_eq(chosen("x86_64-linux-gnu", "x86-64-v3"), "x86-64-v3");
+	ck_assert_str_eq(chosen("opencl", NULL), "opencl-cpu");
+	ck_assert_str_eq(chosen("opencl", "opencl-gpu"), "opencl-gpu");
+	ck_assert_str_eq(chosen("opencl-cpu512", NULL), "opencl-cpu512");
+	ck_assert_str_eq(chosen("opencl-cpu512", "native"), "no processor");
+	ck_assert_str_eq(chosen("aarch64", NULL), "no triple");
+	ck_assert_str_eq(chosen("riscv64-linux-gnu", NULL), "no triple");
+	ck_assert_str_eq(chosen(NULL, "x86-64-v9"), "no processor");
+	ck_assert_str_eq(chosen(NULL, "aarch64"), "aarch64");
+	ck_assert_str_eq(chosen(NULL, NULL), native);
+	ck_assert_str_eq(chosen("native", "native"), native);
+}
+END_TEST
+
+/* Every name that is listed can be chosen. */
+START_TEST(lists_are_known_names)
+{
+	struct buf triples, cpus;
+	buf_init(&triples);
+	buf_init(&cpus);
+	target_print_triples(&triples);
+	for (char *name = strtok(triples.data, ", "); name; name = strtok(NULL, ", "))
+		ck_assert_msg(strncmp(chosen(name, NULL), "no ", 3) || !target_native(), "%s", name);
+	target_print_cpus(&cpus, "aarch64-linux-gnu");
+	if (!target_native() || target_native()->arch != ARCH_AARCH64)
+		ck_assert_str_eq(cpus.data, "aarch64");
+	buf_destroy(&triples);
+	buf_destroy(&cpus);
+}
+END_TEST
+
 #if defined(__x86_64__)
 START_TEST(agrees_with_the_compiler)
 {
@@ -55,6 +105,8 @@ Suite *suite_target(void)
 	TCase *t = tcase_create("all");
 	tcase_add_test(t, finds_rows);
 	tcase_add_test(t, levels_nest);
+	tcase_add_test(t, chooses_by_names);
+	tcase_add_test(t, lists_are_known_names);
 #if defined(__x86_64__)
 	tcase_add_test(t, agrees_with_the_compiler);
 #endif
