@@ -23,7 +23,8 @@ struct print_value {
 	bool has_load;    /* the expression reads memory */
 	uint32_t *gets;   /* [n_gets] variables the expression reads */
 	size_t n_gets;
-	uint32_t size; /* operations folded into the text */
+	enum kb_opcode user; /* the last instruction that uses it */
+	const struct kb_inst *definition;
 };
 
 struct print_var {
@@ -52,7 +53,10 @@ struct print {
 	size_t f_number;
 	struct print_value *values; /* [n_values], by value id */
 	struct print_var *vars;     /* [n_vars], by variable id */
-	struct strmap locals;       /* names in use */
+	struct strmap locals;       /* names in use: their value is not NULL */
+	const char **names;         /* [n_names] of the open blocks, in order */
+	size_t n_names;
+	size_t *blocks; /* [depth] n_names at their begin */
 	uint32_t *pending;          /* ids of values whose text is an expression, in order of definition */
 	size_t n_pending;
 	uint32_t n_temporaries;
@@ -120,10 +124,16 @@ const char *print_global(struct print *p, const char *name);
 void print_line(struct print *p, const char *fmt, ...) TFMC_PRINTF(2, 3);
 
 /* --- the core's own files ------------------------------------------------------------------------------ */
+/* True where the instruction does something that others see. */
+bool print_has_effect(const struct kb_inst *i);
 /* Fills uses and is_read of the function: what is printed at all. */
-bool print_count_uses(struct print *p);
-/* Definition of a value: text, folded when it is used once. */
+void print_count_uses(struct print *p);
+/* The operands now belong to the text of this instruction. */
+void print_consume(struct print *p, const struct kb_inst *i);
+/* Definition of a value by an expression: its text, kept back when it is used once. */
 void print_define(struct print *p, const struct kb_inst *i);
+/* Prints `const type name = text;` and lets the name stand for the value. */
+void print_assign_name(struct print *p, uint32_t id, const char *text);
 /* Gives names to pending values: those that read memory, those that read variable `var` (0: none), or all. */
 enum print_flush { FLUSH_LOADS, FLUSH_VAR, FLUSH_ALL };
 void print_flush(struct print *p, enum print_flush which, uint32_t var);
@@ -131,10 +141,15 @@ void print_flush(struct print *p, enum print_flush which, uint32_t var);
 const char *print_local_name(struct print *p, const char *name);
 /* A fresh name at file scope. */
 const char *print_file_name(struct print *p, const char *name);
+/* Blocks: names of a closed block may be used again. */
+void print_open(struct print *p);
+void print_close(struct print *p);
+bool print_names_begin(struct print *p);   /* of the file */
+bool print_locals_begin(struct print *p); /* of the function */
 void print_control(struct print *p, const struct kb_inst *i);
 void print_function(struct print *p, size_t number);
-void print_fail(struct print *p, const char *what);
-/* The value was used by a printed instruction. */
 void print_comment(struct print *p, const char *text);
+/* Reports once that the dialect has no words for this. */
+void print_fail(struct print *p, const char *what);
 
 #endif
