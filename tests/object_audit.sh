@@ -14,16 +14,28 @@ complain() {
 	failed=1
 }
 
+# What depends on the machine: tools, the mark for control-flow protection, instructions that must not occur.
+prefix='' compiler=${CC:-cc}
+mark='IBT, SHSTK'
+modes='v?ldmxcsr|fldcw|fnstcw|emms'
+traps='syscall|int3|ud2'
+if readelf -h "$object" | grep -q 'Machine: *AArch64'; then
+	if [ "$(uname -m)" != aarch64 ]; then prefix=aarch64-linux-gnu- compiler=aarch64-linux-gnu-gcc; fi
+	mark='AArch64 feature: BTI'
+	modes='(msr|mrs).*fpcr'
+	traps='svc|brk|udf|hlt'
+fi
+
 sections=$(readelf -SW "$object")
 
-bad=$(nm -g --defined-only "$object" | awk '{print $3}' | grep -v "^${name}_" || true)
+bad=$("${prefix}nm" -g --defined-only "$object" | awk '{print $3}' | grep -v "^${name}_" || true)
 [ -z "$bad" ] || complain "defines symbols of others:" $bad
 
-bad=$(nm -u "$object" | awk '{print $2}' | grep -vx 'memcpy\|memset' || true)
+bad=$("${prefix}nm" -u "$object" | awk '{print $2}' | grep -vx 'memcpy\|memset' || true)
 [ -z "$bad" ] || complain "needs symbols:" $bad
 
-for symbol in record init reset trim call arena_bytes state_bytes status_text; do
-	nm -g --defined-only "$object" | awk '{print $3}' | grep -qx "${name}_$symbol" || complain "has no ${name}_$symbol"
+for symbol in record init reset trim fork call arena_bytes state_bytes status_text; do
+	"${prefix}nm" -g --defined-only "$object" | awk '{print $3}' | grep -qx "${name}_$symbol" || complain "has no ${name}_$symbol"
 done
 
 # name type flags size: sections with content that may be written, run at load, or belong to threads
@@ -47,15 +59,15 @@ if echo "$sections" | grep -q '\.rodata\.tfmc'; then
 fi
 
 readelf -sW "$object" | awk '$4 == "IFUNC" || $4 == "TLS" || $5 == "UNIQUE"' | grep -q . && complain "has IFUNC, TLS or unique symbols"
-readelf -nW "$object" | grep -q 'IBT, SHSTK' || complain "is not marked for control-flow protection"
+readelf -nW "$object" | grep -q "$mark" || complain "is not marked for control-flow protection"
 
-disassembly=$(objdump -d --no-show-raw-insn "$object")
-echo "$disassembly" | grep -qE '\b(v?ldmxcsr|fldcw|fnstcw|emms)\b' && complain "changes floating-point modes"
-echo "$disassembly" | grep -qE '\b(syscall|int3|ud2)\b' && complain "has system calls or traps"
+disassembly=$("${prefix}objdump" -d --no-show-raw-insn "$object")
+echo "$disassembly" | grep -qE "\\b($modes)\\b" && complain "changes floating-point modes"
+echo "$disassembly" | grep -qE "\\b($traps)\\b" && complain "has system calls or traps"
 
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
-"${CC:-cc}" -shared -nostdlib -Wl,-z,text -Wl,-z,noexecstack -Wl,--fatal-warnings -o "$work/object.so" "$object" 2>"$work/log" ||
+"$compiler" -shared -nostdlib -Wl,-z,text -Wl,-z,noexecstack -Wl,--fatal-warnings -o "$work/object.so" "$object" 2>"$work/log" ||
 	complain "does not link into a shared library: $(cat "$work/log")"
 [ ! -f "$work/object.so" ] || ! readelf -d "$work/object.so" | grep -q TEXTREL || complain "has text relocations"
 

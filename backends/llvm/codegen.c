@@ -107,7 +107,7 @@ static void module_flags(struct codegen *g)
 		module_flag(g, "cf-protection-branch", 1);
 		module_flag(g, "cf-protection-return", 1);
 		return;
-	case ARCH_AARCH64:
+	case ARCH_AARCH64: module_flag(g, "branch-target-enforcement", 1); return;
 	case ARCH_OPENCL: return;
 	}
 }

@@ -11,7 +11,7 @@
 #include "ir/support/compiler.h"
 #include "tests/support/attention_case.h"
 
-static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};
+static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"};
 
 /* Lengths, pasts and poison that fit a shape, the first sequence shortest. */
 static void vary(const struct attention_case *c, struct attention_call *call)

@@ -13,7 +13,7 @@
 #include "tests/support/linear_case.h"
 #include "tests/support/rng.h"
 
-static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};
+static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"};
 
 #define HEAD "module \"m\" stage=groups dim B in [0,8] dim S in [0,128] "
 

@@ -14,7 +14,7 @@
 #include "ir/support/compiler.h"
 #include "tests/support/group_case.h"
 
-static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};
+static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"};
 static const int64_t widths[] = {1, 2, 3, 5, 8, 15, 16, 17, 31, 33, 64, 96, 257};
 static const int64_t row_counts[] = {0, 1, 2, 7};
 
