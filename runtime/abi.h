@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TFMC_ABI_VERSION  1u
+#define TFMC_ABI_VERSION  2u
 #define TFMC_RECORD_MAGIC 0x31434d46u /* "FMC1" */
 
 /* Status codes of every call into an object, one row each: name, value, text. */
@@ -122,6 +122,7 @@ struct tfmc_model {
 	int32_t (*call)(void *context, uint64_t entry, const uint64_t *args, int64_t worker);
 	int32_t (*reset)(void *context);
 	int32_t (*trim)(void *context, int64_t sequence, int64_t length);
+	int32_t (*fork)(void *context, int64_t from, int64_t to);
 	/* dims: one value for every dim of the record. Bytes that are enough for every entry at these dims.
 	 */
 	uint64_t (*arena_size)(const int64_t *dims, int64_t workers);

@@ -5,6 +5,7 @@
  * uses no library function, so that a seed gives the same ids on every machine
  * (this file is compiled without contraction of a * b + c).
  */
+#include "real.h"
 #include "tfmc_rt.h"
 
 #include <stdbool.h>
@@ -34,30 +35,6 @@ static double next_uniform(struct tfmc_sampler *s)
 	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
 	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
 	return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
-}
-
-/* 2^n for n in [-1022, 1023]. */
-static double power_of_two(int64_t n)
-{
-	uint64_t bits = (uint64_t)(n + 1023) << 52;
-	double v;
-	memcpy(&v, &bits, sizeof(v));
-	return v;
-}
-
-/* e^x for x <= 0, to about 1 ulp: x = n ln 2 + r, |r| <= ln 2 / 2, Taylor series of e^r. */
-static double exp_of(double x)
-{
-	if (!(x > -708))
-		return 0;
-	double scaled = x * 0x1.71547652b82fep+0 - 0.5;
-	int64_t n = (int64_t)scaled; /* toward zero: the nearest integer, scaled is not positive */
-	double r = x - (double)n * 0x1.62e42feep-1;
-	r = r - (double)n * 0x1.a39ef35793c76p-33;
-	double sum = 1;
-	for (int k = 14; k > 0; k--)
-		sum = 1 + r * sum / k;
-	return sum * power_of_two(n);
 }
 
 /* --- candidates ------------------------------------------------------------------------------------------
@@ -133,7 +110,7 @@ static double weigh(struct tfmc_sampler *s, int64_t n)
 	double max = largest(s, n), sum = 0;
 	for (int64_t i = 0; i < n; i++) {
 		double v = s->items[i].weight;
-		s->items[i].weight = v == max ? 1 : exp_of(v - max);
+		s->items[i].weight = v == max ? 1 : real_exp(v - max);
 		sum += s->items[i].weight;
 	}
 	return sum;

@@ -145,6 +145,16 @@ int tfmc_session_reset(struct tfmc_session *session)
 	return session->model.reset(session->context);
 }
 
+int tfmc_session_trim(struct tfmc_session *session, int64_t sequence, int64_t length)
+{
+	return session->model.trim(session->context, sequence, length);
+}
+
+int tfmc_session_fork(struct tfmc_session *session, int64_t from, int64_t to)
+{
+	return session->model.fork(session->context, from, to);
+}
+
 /* One call in the SPMD form: every worker enters the object. */
 struct spmd_call {
 	struct tfmc_session *session;

@@ -21,6 +21,7 @@ const char *tfmc_rt_status_text(int status)
 	case TFMC_RT_E_LOGITS: return "no logit is a number";
 	case TFMC_RT_E_TEXT: return "the object carries no vocabulary, or the text is not UTF-8";
 	case TFMC_RT_E_SAMPLE: return "a sampling option is outside of its range";
+	case TFMC_RT_E_BEAM: return "the beam is not from 1 to the bound of the batch";
 	default: return "unknown status code";
 	}
 }

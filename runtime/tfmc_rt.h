@@ -33,6 +33,7 @@ enum tfmc_rt_code {
 	TFMC_RT_E_LOGITS,       /* no logit is a number */
 	TFMC_RT_E_TEXT,         /* the object carries no vocabulary, or the text is not UTF-8 */
 	TFMC_RT_E_SAMPLE,       /* a sampling option is outside of its range */
+	TFMC_RT_E_BEAM,         /* the beam is not from 1 to the bound of the batch */
 };
 /* Text of any status code, of objects and of this library. Never NULL. */
 const char *tfmc_rt_status_text(int status);
@@ -104,6 +105,10 @@ uint64_t tfmc_dtype_bytes(uint64_t dtype);
 int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t *dims,
                       const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs);
 int tfmc_session_reset(struct tfmc_session *session);
+/* Forgets the tokens of a sequence from `length` on. */
+int tfmc_session_trim(struct tfmc_session *session, int64_t sequence, int64_t length);
+/* Makes sequence `to` a copy of sequence `from`. */
+int tfmc_session_fork(struct tfmc_session *session, int64_t from, int64_t to);
 
 /* --- sampling
  * --------------------------------------------------------------------------------------------------
@@ -159,6 +164,30 @@ struct tfmc_generate_options {
 int tfmc_generate(struct tfmc_session *session, const struct tfmc_generate_options *options,
                   const int32_t *prompt, uint64_t n_prompt, const int32_t *target, uint64_t n_target,
                   int32_t *out, uint64_t cap, uint64_t *n_out);
+
+struct tfmc_beam_options {
+	uint64_t struct_size;
+	int64_t beam;           /* live hypotheses, 1 to the session's batch */
+	double length_penalty;  /* a: the score is log p / n^a for n new tokens, the stop token included */
+	int gnmt;               /* nonzero: log p / ((5 + n) / 6)^a (Wu et al. 2016) */
+	int64_t max_new_tokens; /* 0: as many as the model's max_len allows */
+};
+struct tfmc_hypothesis {
+	int32_t *tokens; /* [cap], the caller's: new tokens, the stop token included */
+	uint64_t cap;
+	uint64_t n;   /* tokens of the hypothesis, also when cap is smaller */
+	double log_p; /* sum over the tokens */
+	double score; /* log_p with the length penalty */
+};
+/*
+ * Beam search for one sequence, prompt and target as in tfmc_generate. At each step the 2 beam likeliest
+ * continuations are taken (ties: earlier beam, lower id): those of the first `beam` that stop are finished,
+ * the first `beam` that do not stop go on, until `beam` are finished or the length is reached. Hypotheses go
+ * to out[0..cap), best score first.
+ */
+int tfmc_beam_search(struct tfmc_session *session, const struct tfmc_beam_options *options,
+                     const int32_t *prompt, uint64_t n_prompt, const int32_t *target, uint64_t n_target,
+                     struct tfmc_hypothesis *out, uint64_t cap, uint64_t *n_out);
 
 /* --- text: one token per Unicode code point
  * ------------------------------------------------------------------------ */

@@ -105,7 +105,8 @@ bool backend_jit_model(const struct backend_jit *jit, const char *name, struct t
 	memset(out, 0, sizeof(*out));
 	return find(jit, name, "record", &out->record) && find(jit, name, "init", &out->init) &&
 	       find(jit, name, "call", &out->call) && find(jit, name, "reset", &out->reset) &&
-	       find(jit, name, "trim", &out->trim) && find(jit, name, "arena_bytes", &out->arena_size) &&
+	       find(jit, name, "trim", &out->trim) && find(jit, name, "fork", &out->fork) &&
+	       find(jit, name, "arena_bytes", &out->arena_size) &&
 	       find(jit, name, "state_bytes", &out->state_size);
 }
 

@@ -156,6 +156,70 @@ static void emit_trim(struct object *o)
 	kb_end(k);
 }
 
+static struct kb_val encoded_of(struct emit *e, struct kb_val state)
+{
+	struct kb *k = e->k;
+	return kb_cvt(k, kb_load(k, KB_I32_T, state, kb_index(k, 0), STATE_ENCODED / 4, 4), KB_INDEX);
+}
+
+/* A copy is filled as well. */
+static void count_encoded(struct emit *e, struct kb_val state, struct kb_val to)
+{
+	struct kb *k = e->k;
+	struct kb_val n = kb_max(k, encoded_of(e, state), kb_add_const(k, to, 1));
+	kb_store(k, kb_cvt(k, n, KB_I32), state, kb_index(k, 0), STATE_ENCODED / 4, 4);
+}
+
+/* sequence in [0, batch), and where the model has encode among those it has filled, or up to `more` behind
+ * them. */
+static void require_sequence(struct emit *e, struct kb_val state, struct kb_val sequence, struct kb_val more)
+{
+	struct kb *k = e->k;
+	require(e, kb_cmp(k, KB_GE, sequence, kb_index(k, 0)), TFMC_RT_E_DIM);
+	require(e, kb_cmp(k, KB_LT, sequence, emit_context(e, KB_INDEX, CONTEXT_BATCH)), TFMC_RT_E_DIM);
+	if (!e->object->has_encode)
+		return;
+	struct kb_val end = kb_add(k, encoded_of(e, state), more);
+	require(e, kb_cmp(k, KB_LT, sequence, end), TFMC_RT_E_STATE);
+}
+
+/* The address of a sequence's block. */
+static struct kb_val block_of(struct emit *e, struct kb_val state, struct kb_val sequence)
+{
+	struct kb_val far = kb_mul(e->k, sequence, kb_index(e->k, e->object->state_batch_bytes));
+	return kb_ptr_add(e->k, state, far, e->object->state_fixed_bytes);
+}
+
+#define FORK_LANES 16 /* i32 of OBJECT_ALIGN bytes, of which a block has a multiple */
+
+static void emit_fork(struct object *o)
+{
+	struct emit e;
+	if (!begin(&e, o, "fork", KB_I32))
+		return;
+	struct kb *k = e.k;
+	e.context = kb_param(k, "context", KB_PTR_T, 0);
+	struct kb_val from = kb_param(k, "from", KB_INDEX_T, 0);
+	struct kb_val to = kb_param(k, "to", KB_INDEX_T, 0);
+	check_magic(&e);
+	struct kb_val state = emit_context(&e, KB_PTR, CONTEXT_STATE);
+	require(&e, kb_cmp(k, KB_NE, state, kb_null(k)), TFMC_RT_E_STATE);
+	require_sequence(&e, state, from, kb_index(k, 0));
+	require_sequence(&e, state, to, kb_index(k, 1));
+	if (o->has_encode)
+		count_encoded(&e, state, to);
+	struct kb_val past = kb_ptr_add(k, state, kb_index(k, 0), STATE_PAST);
+	kb_store(k, kb_load(k, KB_I32_T, past, from, 0, 4), past, to, 0, 4);
+	struct kb_val source = block_of(&e, state, from), block = block_of(&e, state, to);
+	struct kb_val words = kb_index(k, o->state_batch_bytes / 4);
+	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), words, FORK_LANES, 0);
+	kb_store(k, kb_load(k, KB_TYPE(KB_I32, FORK_LANES), source, i, 0, OBJECT_ALIGN), block, i, 0,
+	         OBJECT_ALIGN);
+	kb_end_loop(k);
+	kb_return(k, kb_i32(k, TFMC_RT_OK));
+	kb_end(k);
+}
+
 /* --- init
  * ------------------------------------------------------------------------------------------------------ */
 
@@ -327,8 +391,8 @@ static void emit_call(struct object *o)
 
 const char *const *api_baseline(const struct object *o, size_t *n)
 {
-	static const char *const names[] = {".cpu",  "_init",        "_reset",       "_trim",
-	                                    "_call", "_arena_bytes", "_state_bytes", "_status_text"};
+	static const char *const names[] = {".cpu",         "_init",        "_reset",       "_trim", "_call",
+	                                    "_arena_bytes", "_state_bytes", "_status_text", "_fork"};
 	const char **all = ARENA_ARRAY(o->arena, const char *, TFMC_COUNT(names));
 	*n = all ? TFMC_COUNT(names) : 0;
 	for (size_t i = 0; i < *n; i++)
@@ -342,6 +406,7 @@ void emit_api(struct object *o)
 	emit_state_bytes(o);
 	emit_reset(o);
 	emit_trim(o);
+	emit_fork(o);
 	emit_init(o);
 	emit_status_text(o);
 	emit_call(o);

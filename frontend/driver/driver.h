@@ -112,6 +112,9 @@ TFMC_MUST_USE enum tfmc_status driver_session(struct driver *d, const struct com
 bool driver_sampling(struct driver *d, const struct frontend_generate *g, struct tfmc_sample_options *out,
                      bool *is_sampled);
 
+/* The model's `search`; beam 1 when it has none. */
+struct tfmc_beam_options driver_beam(const struct frontend_generate *g);
+
 /* --- named tensors
  * -------------------------------------------------------------------------------------------- */
 struct named_tensor {

@@ -23,6 +23,8 @@ struct wish {
 	int64_t steps;
 	struct tfmc_sample_options sample;
 	bool is_sampled;
+	struct tfmc_beam_options beam; /* beam 1: no search */
+	int64_t n_best;                /* hypotheses to print with their scores; 0: the best one alone */
 };
 
 struct printer {
@@ -70,9 +72,40 @@ static enum tfmc_status report(struct driver *d, int status)
 	return status == TFMC_RT_E_MEMORY ? TFMC_NO_MEMORY : TFMC_INVALID;
 }
 
+static void print_hypothesis(struct printer *p, const struct tfmc_hypothesis *h, bool with_score)
+{
+	p->n = 0;
+	if (with_score)
+		buf_printf(&p->d->out, "%.6f\t", h->score);
+	for (uint64_t i = 0; i < h->n; i++)
+		(void)print_token(p, h->tokens[i]);
+	buf_char(&p->d->out, '\n');
+}
+
+static enum tfmc_status search_ids(struct driver *d, struct tfmc_session *s, const struct ids *prompt,
+                                   const struct wish *w)
+{
+	const struct tfmc_record *r = tfmc_session_record(s);
+	struct printer p = {.d = d, .record = r, .as_ids = d->options.print_tokens};
+	uint64_t n, cap = w->n_best ? (uint64_t)w->n_best : 1, length = (uint64_t)r->max_len;
+	struct tfmc_hypothesis *best = ARENA_ARRAY(&d->arena, struct tfmc_hypothesis, cap);
+	for (uint64_t i = 0; best && i < cap; i++) {
+		best[i].cap = length;
+		best[i].tokens = ARENA_ARRAY(&d->arena, int32_t, length + 1);
+	}
+	if (arena_failed(&d->arena))
+		return TFMC_NO_MEMORY;
+	int status = tfmc_beam_search(s, &w->beam, prompt->items, prompt->n, NULL, 0, best, cap, &n);
+	for (uint64_t i = 0; status == TFMC_RT_OK && i < n; i++)
+		print_hypothesis(&p, &best[i], w->n_best > 0);
+	return report(d, status);
+}
+
 static enum tfmc_status generate_ids(struct driver *d, struct tfmc_session *s, const struct ids *prompt,
                                      const struct wish *w)
 {
+	if (w->beam.beam > 1)
+		return search_ids(d, s, prompt, w);
 	const struct tfmc_record *r = tfmc_session_record(s);
 	struct printer p = {.d = d, .record = r, .as_ids = d->options.print_tokens};
 	struct tfmc_generate_options o = {
@@ -129,23 +162,27 @@ static bool parse_count(const char *text, int64_t lowest, int64_t *out)
 	return !text || (number_parse_i64(text, strlen(text), out) && *out >= lowest);
 }
 
-/* A search that is not greedy is refused until it is built. */
-static enum tfmc_status check_search(struct driver *d, const struct frontend_model *m)
+/* The width of the search: --beam, else the file's, unless a sampling option is given. */
+static enum tfmc_status choose_search(struct driver *d, const struct frontend_model *m, struct wish *w)
 {
 	const struct frontend_generate *g = frontend_generate(m);
+	const char *beam = d->options.beam, *n_best = d->options.n_best;
 	if (g->kind == GENERATE_NONE) {
 		diag_error(&d->diag, LOC_NONE, DIAG_GENERATE, "the model has no generate section");
 		return TFMC_INVALID;
 	}
-	bool wide = g->search.given && g->search.beam > 1;
-	if (!d->options.beam && wide) {
-		diag_error(&d->diag, g->search.loc, DIAG_UNSUPPORTED,
-		           "not supported yet: beam search; --beam 1 generates greedily");
+	w->beam = driver_beam(g);
+	w->beam.max_new_tokens = w->steps;
+	if (!beam && (w->is_sampled || d->options.temperature))
+		w->beam.beam = 1;
+	if (!parse_count(beam, 1, &w->beam.beam) || !parse_count(n_best, 1, &w->n_best)) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--beam and --n-best are numbers from 1");
 		return TFMC_INVALID;
 	}
-	if (d->options.beam && strcmp(d->options.beam, "1")) {
-		diag_error(&d->diag, LOC_NONE, DIAG_UNSUPPORTED,
-		           "not supported yet: --beam %s; --beam 1 generates greedily", d->options.beam);
+	if (w->beam.beam > 1 && (w->is_sampled || d->options.ignore_stop)) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
+		           "a beam of %lld goes neither with sampling nor with --ignore-stop",
+		           (long long)w->beam.beam);
 		return TFMC_INVALID;
 	}
 	return TFMC_OK;
@@ -187,12 +224,12 @@ enum exit_code command_generate(struct driver *d)
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK && !l.model)
 		return driver_usage(d, "generate wants a model file, not IR text");
-	if (st == TFMC_OK)
-		st = check_search(d, l.model);
 	if (st == TFMC_OK && !driver_sampling(d, frontend_generate(l.model), &w.sample, &w.is_sampled)) {
 		driver_unload(&l);
 		return EXIT_USAGE;
 	}
+	if (st == TFMC_OK)
+		st = choose_search(d, l.model, &w);
 	if (st == TFMC_OK)
 		st = driver_compile_native(d, &l, NULL, &c);
 	if (st == TFMC_OK)

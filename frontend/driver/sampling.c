@@ -41,6 +41,17 @@ static bool parse_all(struct driver *d, struct tfmc_sample_options *out)
 	return ok;
 }
 
+struct tfmc_beam_options driver_beam(const struct frontend_generate *g)
+{
+	struct tfmc_beam_options o = {.struct_size = sizeof(o), .beam = 1, .length_penalty = 1};
+	if (!g->search.given)
+		return o;
+	o.beam = g->search.beam;
+	o.length_penalty = g->search.length_penalty;
+	o.gnmt = g->search.gnmt;
+	return o;
+}
+
 bool driver_sampling(struct driver *d, const struct frontend_generate *g, struct tfmc_sample_options *out,
                      bool *is_sampled)
 {

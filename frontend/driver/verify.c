@@ -221,6 +221,28 @@ static void compare_ids(struct check_run *r, const struct named_tensor *want, co
 		r->worst = 1;
 }
 
+struct id_list {
+	int32_t *items;
+	uint64_t n;
+};
+
+/* prompt and target; result: memory for n ids, then what was generated. */
+static int generate_for_check(struct check_run *r, const struct tfmc_generate_options *o,
+                              const struct id_list in[2], struct id_list *result)
+{
+	struct tfmc_session *s = r->caller->session;
+	struct tfmc_beam_options beam = driver_beam(frontend_generate(r->m));
+	uint64_t cap = result->n, found;
+	if (beam.beam == 1 || r->check->greedy)
+		return tfmc_generate(s, o, in[0].items, in[0].n, in[1].items, in[1].n, result->items, cap,
+		                     &result->n);
+	struct tfmc_hypothesis best = {.tokens = result->items, .cap = cap};
+	beam.max_new_tokens = o->max_new_tokens;
+	int status = tfmc_beam_search(s, &beam, in[0].items, in[0].n, in[1].items, in[1].n, &best, 1, &found);
+	result->n = best.n < cap ? best.n : cap;
+	return status;
+}
+
 static enum tfmc_status check_generate(struct check_run *r)
 {
 	const struct frontend_generate *g = frontend_generate(r->m);
@@ -248,8 +270,10 @@ static enum tfmc_status check_generate(struct check_run *r)
 	int32_t *out = ARENA_ARRAY(&r->d->arena, int32_t, cap + 1);
 	if (!out)
 		return TFMC_NO_MEMORY;
-	int status = tfmc_generate(r->caller->session, &o, as_ids(r->d, &prompt), n_prompt,
-	                           as_ids(r->d, &target), n_target, out, cap, &n);
+	struct id_list lists[] = {{as_ids(r->d, &prompt), n_prompt}, {as_ids(r->d, &target), n_target}};
+	struct id_list result = {out, cap};
+	int status = generate_for_check(r, &o, lists, &result);
+	n = result.n;
 	if (status != TFMC_RT_OK) {
 		diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_FAILED, "check %s: %s", r->check->name,
 		           tfmc_rt_status_text(status));
@@ -266,10 +290,10 @@ static enum tfmc_status run_check(struct driver *d, struct frontend_model *m, st
 {
 	struct check_run r = {.d = d, .m = m, .check = check, .caller = caller, .ok = true, .bound = 1};
 	bool generates = !strcmp(check->call, "generate");
-	const struct frontend_search *search = &frontend_generate(m)->search;
-	if (generates && search->given && search->beam > 1 && !check->greedy) {
-		diag_error(&d->diag, check->loc, DIAG_UNSUPPORTED,
-		           "not supported yet: beam search; `search: greedy` in the check");
+	bool searches = driver_beam(frontend_generate(m)).beam > 1 && !check->greedy;
+	if (generates && searches && check->ignore_stop) {
+		diag_error(&d->diag, check->loc, DIAG_CHECK_CASE,
+		           "check %s: ignore_stop wants `search: greedy`", check->name);
 		return TFMC_INVALID;
 	}
 	TFMC_TRY(generates ? check_generate(&r) : check_entry(&r));

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the library: feeding ids to the entries of a generating object, and
+ * what its record says about ids. Greedy generation, sampling and beam search
+ * stand on it.
+ */
+#ifndef TFMC_RUNTIME_FEED_H
+#define TFMC_RUNTIME_FEED_H
+
+#include "tfmc_rt.h"
+
+#define FEED_DIMS_MAX 16
+
+struct feeder {
+	struct tfmc_session *session;
+	const struct tfmc_record *record;
+	int64_t dims[FEED_DIMS_MAX]; /* of the record */
+	int64_t batch;               /* sequences that grow together */
+	int64_t vocab;
+	float *logits; /* [batch, V]: of the last row of each sequence, behind prefill and step */
+};
+
+/* TFMC_RT_E_GENERATE when the object does not generate, TFMC_RT_E_BEAM when it has no room for the batch.
+ * Close it also after a failure. */
+int feeder_open(struct feeder *f, struct tfmc_session *session, int64_t batch);
+void feeder_close(struct feeder *f);
+/* The source (seq2seq) or the tokens that follow: ids [batch, n]. */
+int feeder_encode(struct feeder *f, const int32_t *ids, uint64_t n);
+int feeder_prefill(struct feeder *f, const int32_t *ids, uint64_t n);
+int feeder_step(struct feeder *f, const int32_t *ids);
+
+/* ids: offset of int64 [n] in the record. */
+int record_has_id(const struct tfmc_record *r, int64_t ids, int64_t n, int64_t id);
+int record_allows(const struct tfmc_record *r, int64_t id, int first);
+/* The model's start ids as i32; the caller frees. NULL when memory ran out. */
+int32_t *record_start_ids(const struct tfmc_record *r, uint64_t *n);
+
+#endif

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Beam search on a compiled model against a plain one that computes every
+ * hypothesis from its beginning, copies of sequences, and what both refuse.
+ */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/backend.h"
+#include "passes/pass.h"
+#include "runtime/tfmc_rt.h"
+#include "tests/support/mini_model.h"
+#include "tests/support/tir.h"
+
+enum { V = 20, MAX_B = 4, MAX_T = 10, START = 3, STOP = 5, BANNED = 7, BANNED_FIRST = 11, N_SOURCE = 6 };
+
+static const int32_t source[N_SOURCE] = {4, 9, 1, 13, 17, 2};
+
+struct built {
+	struct tir graph;
+	struct ir_module *planned;
+	struct backend_output out;
+	struct backend_jit *jit;
+	struct tfmc_session *session;
+};
+
+static void build(struct built *b)
+{
+	static const int64_t start[] = {START}, stop[] = {STOP}, banned[] = {BANNED},
+	                     first[] = {BANNED_FIRST};
+	static const struct backend_facts facts = {.generate_kind = 2,
+	                                           .start = {start, 1},
+	                                           .stop = {stop, 1},
+	                                           .suppress = {banned, 1},
+	                                           .suppress_first = {first, 1},
+	                                           .pad = -1,
+	                                           .max_len = MAX_T,
+	                                           .tokens = "tok",
+	                                           .source = "src",
+	                                           .logits = "logits"};
+	struct arena a;
+	struct pipeline p;
+	struct pass_options po = {.target = target_native()};
+	struct backend_options bo = {.opt_level = 2, .facts = &facts};
+	struct tfmc_model model;
+	arena_init(&a);
+	tir_init(&b->graph);
+	tir_load(&b->graph, mini_model);
+	struct diag_context *cx = &b->graph.cx;
+	ck_assert_int_eq(pipeline_parse(&a, cx, "O2", &p), TFMC_OK);
+	ck_assert_int_eq(passes_run(cx, &p, &po, b->graph.m, &b->planned, NULL), TFMC_OK);
+	backend_output_init(&b->out);
+	ck_assert_int_eq(backend_compile(cx, b->planned, po.target, NULL, &bo, &b->out), TFMC_OK);
+	ck_assert_int_eq(backend_jit_load(cx, &b->out.object, &b->jit), TFMC_OK);
+	ck_assert(backend_jit_model(b->jit, "mini", &model));
+	ck_assert_int_eq(tfmc_session_open(&model, NULL, &b->session), TFMC_RT_OK);
+	arena_destroy(&a);
+}
+
+static void release(struct built *b)
+{
+	tfmc_session_close(b->session);
+	backend_jit_destroy(b->jit);
+	backend_output_destroy(&b->out);
+	ir_module_destroy(b->planned);
+	tir_destroy(&b->graph);
+}
+
+/* --- calls --------------------------------------------------------------------------------------------- */
+
+static int call(struct tfmc_session *s, const char *name, int64_t batch, struct tfmc_buffer *in,
+                float *logits)
+{
+	int64_t entry = tfmc_entry_find(tfmc_session_record(s), name);
+	bool encodes = !strcmp(name, "encode");
+	int64_t rows = (int64_t)in[0].count / batch, dims[] = {batch, encodes ? rows : 1, encodes ? 1 : rows};
+	struct tfmc_buffer out[] = {{logits, logits ? (uint64_t)(batch * V) : 0}};
+	ck_assert_int_ge(entry, 0);
+	return tfmc_session_call(s, entry, dims, in, out);
+}
+
+static void encode(struct tfmc_session *s, const int32_t *ids, uint64_t n)
+{
+	struct tfmc_buffer in[] = {{(void *)(uintptr_t)ids, n}, {NULL, 0}};
+	ck_assert_int_eq(tfmc_session_reset(s), TFMC_RT_OK);
+	ck_assert_int_eq(call(s, "encode", 1, in, NULL), TFMC_RT_OK);
+}
+
+static void prefill(struct tfmc_session *s, const int32_t *ids, uint64_t n, float *logits)
+{
+	struct tfmc_buffer in[] = {{(void *)(uintptr_t)ids, n}};
+	ck_assert_int_eq(call(s, "prefill", 1, in, logits), TFMC_RT_OK);
+}
+
+/* --- the plain search --------------------------------------------------------------------------------------
+ */
+
+struct hypothesis {
+	int32_t ids[MAX_T];
+	int n;
+	double log_p, score;
+	int parent, next; /* while it is a candidate: the beam it comes from, its new id */
+};
+
+struct plain {
+	struct tfmc_session *session;
+	int width;
+	struct hypothesis live[MAX_B], finished[3 * MAX_B], candidates[MAX_B * V];
+	int n_live, n_finished, n_candidates;
+};
+
+static int by_log_p(const void *a, const void *b)
+{
+	const struct hypothesis *x = a, *y = b;
+	if (x->log_p != y->log_p)
+		return x->log_p < y->log_p ? 1 : -1;
+	return x->parent != y->parent ? x->parent - y->parent : x->next - y->next;
+}
+
+static void extend(struct plain *p, int beam, bool first)
+{
+	const struct hypothesis *h = &p->live[beam];
+	int32_t ids[MAX_T + 1] = {START};
+	float logits[V];
+	double sum = 0;
+	memcpy(ids + 1, h->ids, (size_t)h->n * sizeof(*ids));
+	encode(p->session, source, N_SOURCE);
+	prefill(p->session, ids, (uint64_t)h->n + 1, logits);
+	for (int id = 0; id < V; id++)
+		sum += exp((double)logits[id]);
+	for (int id = 0; id < V; id++) {
+		if (id == BANNED || (first && id == BANNED_FIRST))
+			continue;
+		struct hypothesis *c = &p->candidates[p->n_candidates++];
+		*c = *h;
+		c->ids[c->n++] = id;
+		c->log_p += (double)logits[id] - log(sum);
+		c->parent = beam;
+		c->next = id;
+	}
+}
+
+static void finish(struct plain *p, struct hypothesis *h, const struct tfmc_beam_options *o)
+{
+	double length = o->gnmt ? (5.0 + h->n) / 6 : (double)h->n;
+	h->score = h->log_p / pow(length, o->length_penalty);
+	int at = p->n_finished++;
+	for (; at > 0 && h->score > p->finished[at - 1].score; at--)
+		p->finished[at] = p->finished[at - 1];
+	p->finished[at] = *h;
+}
+
+static void search(struct plain *p, const struct tfmc_beam_options *o, int limit)
+{
+	p->n_live = 1;
+	memset(&p->live[0], 0, sizeof(p->live[0]));
+	for (int step = 1; step <= limit && p->n_live > 0 && p->n_finished < p->width; step++) {
+		p->n_candidates = 0;
+		for (int b = 0; b < p->n_live; b++)
+			extend(p, b, step == 1);
+		qsort(p->candidates, (size_t)p->n_candidates, sizeof(p->candidates[0]), by_log_p);
+		p->n_live = 0;
+		for (int i = 0; i < p->n_candidates && i < 2 * p->width; i++) {
+			if (p->candidates[i].next == STOP && i < p->width)
+				finish(p, &p->candidates[i], o);
+			else if (p->candidates[i].next != STOP && p->n_live < p->width)
+				p->live[p->n_live++] = p->candidates[i];
+		}
+		for (int b = 0; step == limit && p->n_finished < p->width && b < p->n_live; b++)
+			finish(p, &p->live[b], o);
+	}
+}
+
+static void compare(struct tfmc_session *s, const struct tfmc_beam_options *o)
+{
+	static struct plain p;
+	struct tfmc_hypothesis got[3 * MAX_B];
+	int32_t tokens[3 * MAX_B][MAX_T];
+	uint64_t n;
+	int limit = o->max_new_tokens ? (int)o->max_new_tokens : MAX_T - 1;
+	p = (struct plain){.session = s, .width = (int)o->beam};
+	search(&p, o, limit);
+	for (int i = 0; i < 3 * MAX_B; i++)
+		got[i] = (struct tfmc_hypothesis){.tokens = tokens[i], .cap = MAX_T};
+	ck_assert_int_eq(tfmc_beam_search(s, o, source, N_SOURCE, NULL, 0, got, 3 * MAX_B, &n), TFMC_RT_OK);
+	ck_assert_int_eq((int)n, p.n_finished);
+	for (uint64_t i = 0; i < n; i++) {
+		ck_assert_int_eq((int)got[i].n, p.finished[i].n);
+		ck_assert_mem_eq(tokens[i], p.finished[i].ids, (size_t)p.finished[i].n * sizeof(int32_t));
+		ck_assert_double_eq_tol(got[i].log_p, p.finished[i].log_p, 1e-12 * (1 + fabs(got[i].log_p)));
+		ck_assert_double_eq_tol(got[i].score, p.finished[i].score, 1e-12 * (1 + fabs(got[i].score)));
+	}
+}
+
+START_TEST(agrees_with_the_plain_search)
+{
+	static const double penalties[] = {0, 0.6, 1, 2};
+	struct built b;
+	build(&b);
+	for (int64_t beam = 1; beam <= MAX_B; beam++)
+		for (int64_t limit = 0; limit < MAX_T; limit += 3)
+			for (size_t i = 0; i < sizeof(penalties) / sizeof(penalties[0]); i++) {
+				struct tfmc_beam_options o = {.struct_size = sizeof(o),
+				                              .beam = beam,
+				                              .length_penalty = penalties[i],
+				                              .gnmt = i % 2 == 1,
+				                              .max_new_tokens = limit};
+				compare(b.session, &o);
+			}
+	release(&b);
+}
+END_TEST
+
+START_TEST(copies_go_on_like_the_original)
+{
+	static const int32_t prompt[] = {START, 8, 2, 14}, next[] = {6, 6, 6};
+	struct built b;
+	float alone[V], together[3 * V];
+	build(&b);
+	encode(b.session, source, N_SOURCE);
+	prefill(b.session, prompt, 4, alone);
+	ck_assert_int_eq(tfmc_session_fork(b.session, 0, 1), TFMC_RT_OK);
+	ck_assert_int_eq(tfmc_session_fork(b.session, 1, 2), TFMC_RT_OK);
+	struct tfmc_buffer in[] = {{(void *)(uintptr_t)next, 3}};
+	ck_assert_int_eq(call(b.session, "step", 3, in, together), TFMC_RT_OK);
+	encode(b.session, source, N_SOURCE);
+	prefill(b.session, prompt, 4, alone);
+	in[0].count = 1;
+	ck_assert_int_eq(call(b.session, "step", 1, in, alone), TFMC_RT_OK);
+	for (int i = 0; i < 3; i++)
+		ck_assert_mem_eq(alone, together + i * V, sizeof(alone));
+	release(&b);
+}
+END_TEST
+
+START_TEST(refuses)
+{
+	struct built b;
+	uint64_t n;
+	struct tfmc_beam_options o = {.struct_size = sizeof(o), .beam = MAX_B + 1, .length_penalty = 1};
+	int32_t tokens[MAX_T];
+	struct tfmc_hypothesis h = {.tokens = tokens, .cap = MAX_T};
+	build(&b);
+	struct tfmc_session *s = b.session;
+	ck_assert_int_eq(tfmc_session_reset(s), TFMC_RT_OK);
+	ck_assert_int_eq(tfmc_session_fork(s, 0, 1), TFMC_RT_E_STATE); /* nothing is encoded */
+	encode(s, source, N_SOURCE);
+	ck_assert_int_eq(tfmc_session_fork(s, 0, 2), TFMC_RT_E_STATE); /* 1 is empty */
+	ck_assert_int_eq(tfmc_session_fork(s, 0, MAX_B), TFMC_RT_E_DIM);
+	ck_assert_int_eq(tfmc_session_fork(s, -1, 0), TFMC_RT_E_DIM);
+	ck_assert_int_eq(tfmc_session_fork(s, 0, 0), TFMC_RT_OK);
+	ck_assert(tfmc_beam_search(s, &o, source, N_SOURCE, NULL, 0, &h, 1, &n) != TFMC_RT_OK);
+	o.beam = 0;
+	ck_assert_int_eq(tfmc_beam_search(s, &o, source, N_SOURCE, NULL, 0, &h, 1, &n), TFMC_RT_E_BEAM);
+	o.beam = 2;
+	o.length_penalty = NAN;
+	ck_assert_int_eq(tfmc_beam_search(s, &o, source, N_SOURCE, NULL, 0, &h, 1, &n), TFMC_RT_E_BEAM);
+	o.length_penalty = 1;
+	ck_assert_int_eq(tfmc_beam_search(s, &o, source, 0, NULL, 0, &h, 1, &n), TFMC_RT_E_PROMPT);
+	static const int32_t wrong[] = {1, 99};
+	ck_assert_int_eq(tfmc_beam_search(s, &o, wrong, 2, NULL, 0, &h, 1, &n), TFMC_RT_E_PROMPT);
+	h.cap = 1; /* more tokens than room: their number is still told */
+	ck_assert_int_eq(tfmc_beam_search(s, &o, source, N_SOURCE, NULL, 0, &h, 1, &n), TFMC_RT_OK);
+	ck_assert_int_ge((int)h.n, 1);
+	release(&b);
+}
+END_TEST
+
+Suite *suite_beam(void);
+Suite *suite_beam(void)
+{
+	Suite *s = suite_create("beam");
+	TCase *t = tcase_create("all");
+	tcase_set_timeout(t, 60);
+	tcase_add_test(t, agrees_with_the_plain_search);
+	tcase_add_test(t, copies_go_on_like_the_original);
+	tcase_add_test(t, refuses);
+	suite_add_tcase(s, t);
+	return s;
+}
