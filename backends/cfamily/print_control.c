@@ -20,7 +20,8 @@ void print_line(struct print *p, const char *fmt, ...)
 void print_fail(struct print *p, const char *what)
 {
 	if (!p->failed)
-		diag_error(p->cx, LOC_NONE, DIAG_UNSUPPORTED, "not supported yet: function %s: %s", p->f->name, what);
+		diag_error(p->cx, LOC_NONE, DIAG_UNSUPPORTED, "not supported yet: function %s: %s",
+		           p->f->name, what);
 	p->failed = true;
 }
 
@@ -149,7 +150,8 @@ static void print_stmt(struct print *p, const struct kb_inst *i)
 
 static struct space_pointer var_space(const struct print *p, uint32_t var)
 {
-	return p->spaces.funcs ? p->spaces.funcs[p->f_number].vars[var] : (struct space_pointer){SPACE_NONE, true};
+	return p->spaces.funcs ? p->spaces.funcs[p->f_number].vars[var]
+	                       : (struct space_pointer){SPACE_NONE, true};
 }
 
 static void print_var(struct print *p, const struct kb_inst *i)
