@@ -98,7 +98,7 @@ static void emit_kernel(struct group_case *c, const struct target *target, group
 {
 	c->caps = (struct kb_caps){target->lanes, target->registers, target->has_fma};
 	c->kernels = kb_module_create(&c->arena, &c->caps);
-	struct kb *k = kb_begin(c->kernels, "kernel", KB_EXPORTED, KB_VOID);
+	struct kb *k = kb_begin(c->kernels, "kernel", c->items > 1 ? KB_KERNEL : KB_EXPORTED, KB_VOID);
 	struct binding b = {.c = c, .words = kb_param(k, "words", KB_PTR_T, 0)};
 	const struct kernel_binding bind = {.tensor = bind_tensor,
 	                                    .result = bind_result,
@@ -111,13 +111,24 @@ static void emit_kernel(struct group_case *c, const struct target *target, group
 	                         .group = c->group,
 	                         .target = target,
 	                         .bind = &bind,
+	                         .items = c->items,
 	                         .cx = &c->tir.cx,
 	                         .arena = &c->arena};
-	job.worker = kb_param(k, "worker", KB_INDEX_T, 0);
-	job.n_workers = kb_param(k, "n_workers", KB_INDEX_T, 0);
+	if (c->items > 1) {
+		kb_group_size(k, c->items);
+		job.worker = kb_group_id(k);
+		job.n_workers = kb_group_count(k);
+	} else {
+		job.worker = kb_param(k, "worker", KB_INDEX_T, 0);
+		job.n_workers = kb_param(k, "n_workers", KB_INDEX_T, 0);
+	}
 	for (int i = 0; i < GROUP_CASE_DIMS; i++)
 		b.dims[i] = word(&b, k, KB_INDEX_T, WORD_DIMS + i);
 	job.scratch = word(&b, k, KB_PTR_T, WORD_SCRATCH);
+	if (c->items > 1) {
+		struct kb_val bytes = kb_index(k, scratch_bytes(c));
+		job.scratch = kb_ptr_add(k, job.scratch, kb_mul(k, job.worker, bytes), 0);
+	}
 	ck_assert_msg(emit(&job) == TFMC_OK, "not emitted:\n%s", c->tir.log.data);
 	kb_return(k, (struct kb_val){0});
 	kb_end(k);
@@ -139,9 +150,15 @@ static void compile_kernel(struct group_case *c, const struct target *target)
 void group_case_init(struct group_case *c, const char *text, const char *target_name,
                      group_case_template *emit)
 {
+	group_case_init_shared(c, text, target_name, emit, 1);
+}
+
+void group_case_init_shared(struct group_case *c, const char *text, const char *target_name,
+                            group_case_template *emit, int64_t items)
+{
 	const struct target *target = target_find(target_name);
 	ck_assert_ptr_nonnull(target);
-	*c = (struct group_case){.jit = NULL};
+	*c = (struct group_case){.items = items};
 	arena_init(&c->arena);
 	tir_init(&c->tir);
 	tir_load(&c->tir, text);
@@ -211,15 +228,16 @@ static int64_t out_bytes(const struct group_case *c, const struct group_call *ca
 }
 
 /* The words of a call; results and scratch hold NaN, as memory may. */
-static void **words_of(struct group_case *c, struct group_call *call)
+static void **words_of(struct group_case *c, struct group_call *call, int64_t workers)
 {
+	int64_t scratch = scratch_bytes(c) * workers;
 	void **words = ARENA_ARRAY(&c->arena, void *, N_WORDS);
 	ck_assert_ptr_nonnull(words);
 	memcpy(words, call->in, sizeof call->in);
 	words[WORD_OUT] = call->out;
-	words[WORD_SCRATCH] = memory(c, scratch_bytes(c));
+	words[WORD_SCRATCH] = memory(c, scratch);
 	memcpy(words + WORD_DIMS, call->dims, sizeof call->dims);
-	memset(words[WORD_SCRATCH], 0xff, (size_t)scratch_bytes(c));
+	memset(words[WORD_SCRATCH], 0xff, (size_t)scratch);
 	memset(call->out, 0xff, (size_t)out_bytes(c, call));
 	return words;
 }
@@ -230,28 +248,46 @@ void group_case_run(struct group_case *c, struct group_call *call, int64_t n_wor
 		group_case_run_checked(c, call, n_workers);
 		return;
 	}
-	void **words = words_of(c, call), *at = backend_jit_symbol(c->jit, "kernel");
+	void **words = words_of(c, call, 1), *at = backend_jit_symbol(c->jit, "kernel");
 	kernel_function *kernel;
 	memcpy(&kernel, &at, sizeof at);
 	for (int64_t w = 0; w < n_workers; w++)
 		kernel(words, w, n_workers);
 }
 
-void group_case_run_checked(struct group_case *c, struct group_call *call, int64_t n_workers)
+/* The memory that a call may touch; gives the number of ranges. */
+static size_t ranges_of(struct group_case *c, struct group_call *call, void **words, int64_t workers,
+                        struct kb_range ranges[3 + GROUP_CASE_PARAMS])
 {
-	void **words = words_of(c, call);
-	struct kb_range ranges[3 + GROUP_CASE_PARAMS] = {
-	        {words, N_WORDS * sizeof(void *), false},
-	        {call->out, (size_t)out_bytes(c, call), true},
-	        {words[WORD_SCRATCH], (size_t)scratch_bytes(c), true},
-	};
+	int64_t scratch = scratch_bytes(c) * workers;
+	ranges[0] = (struct kb_range){words, N_WORDS * sizeof(void *), false};
+	ranges[1] = (struct kb_range){call->out, (size_t)out_bytes(c, call), true};
+	ranges[2] = (struct kb_range){words[WORD_SCRATCH], (size_t)scratch, true};
 	for (size_t i = 0; i < c->f->n_params; i++)
 		ranges[3 + i] = (struct kb_range){call->in[i], (size_t)bytes_of(c, i, call), false};
-	struct kb_interp in = {.module = c->kernels, .ranges = ranges, .n_ranges = 3 + c->f->n_params};
+	return 3 + c->f->n_params;
+}
+
+void group_case_run_checked(struct group_case *c, struct group_call *call, int64_t n_workers)
+{
+	void **words = words_of(c, call, 1);
+	struct kb_range ranges[3 + GROUP_CASE_PARAMS];
+	struct kb_interp in = {.module = c->kernels, .ranges = ranges};
+	in.n_ranges = ranges_of(c, call, words, 1, ranges);
 	for (int64_t w = 0; w < n_workers; w++) {
 		const union kb_cell args[] = {{.p = words}, {.i = w}, {.i = n_workers}};
 		ck_assert_msg(kb_interp_call(&in, "kernel", args, 3, NULL), "%s", in.error);
 	}
+}
+
+void group_case_launch(struct group_case *c, struct group_call *call, int64_t groups)
+{
+	void **words = words_of(c, call, groups);
+	struct kb_range ranges[3 + GROUP_CASE_PARAMS];
+	struct kb_interp in = {.module = c->kernels, .ranges = ranges};
+	const union kb_cell args[] = {{.p = words}};
+	in.n_ranges = ranges_of(c, call, words, groups, ranges);
+	ck_assert_msg(kb_interp_launch(&in, "kernel", args, 1, groups), "%s", in.error);
 }
 
 /* --- reference ------------------------------------------------------------------------------------------ */

@@ -25,6 +25,7 @@ struct group_case {
 	struct kb_caps caps;
 	struct kb_module *kernels;
 	struct backend_jit *jit; /* NULL: this machine cannot run the target */
+	int64_t items;           /* of a work-group that shares tasks, 1: none */
 };
 
 /* Memory of one call; floats random in [-2, 2], integers 0. */
@@ -36,12 +37,17 @@ struct group_call {
 
 /* Fails the test when the text is refused or nothing can be emitted. */
 void group_case_init(struct group_case *c, const char *text, const char *target, group_case_template *emit);
+/* The same as a kernel over work-groups of `items`, for group_case_launch. */
+void group_case_init_shared(struct group_case *c, const char *text, const char *target,
+                            group_case_template *emit, int64_t items);
 void group_case_destroy(struct group_case *c);
 void group_call_init(struct group_case *c, struct group_call *call, const int64_t *dims);
 /* Machine code when there is any, else the kernel interpreter. Results are filled with ones before. */
 void group_case_run(struct group_case *c, struct group_call *call, int64_t n_workers);
 /* The kernel interpreter: no access outside of the tensors and the planned scratch. */
 void group_case_run_checked(struct group_case *c, struct group_call *call, int64_t n_workers);
+/* The kernel interpreter over work-groups: no race, no barrier that some miss. */
+void group_case_launch(struct group_case *c, struct group_call *call, int64_t groups);
 /* |out - expected| <= tolerance (1 + |expected|); infinities and NaN are equal to themselves. */
 void group_case_expect(struct group_case *c, const struct group_call *call, double tolerance);
 

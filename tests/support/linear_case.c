@@ -103,7 +103,7 @@ static void emit_group(struct linear_case *c, const struct kernel_job *job)
 	                   .root = job->group->region->ops[attrs->root]};
 	ck_assert_int_eq(eval_begin(&e, job), TFMC_OK);
 	ck_assert_int_eq(eval_outputs(&e, &g.out), TFMC_OK);
-	ck_assert(kernel_linear(&g));
+	ck_assert(job->items > 1 ? kernel_linear_shared(&g) : kernel_linear(&g));
 	ck_assert_msg(eval_status(&e) == TFMC_OK, "%s", c->tir.log.data);
 }
 
@@ -111,10 +111,17 @@ static void emit_kernel(struct linear_case *c, const struct target *target)
 {
 	c->caps = (struct kb_caps){target->lanes, target->registers, target->has_fma};
 	c->kernels = kb_module_create(&c->arena, &c->caps);
-	struct kb *k = kb_begin(c->kernels, "linear", KB_EXPORTED, KB_VOID);
+	struct kb *k = kb_begin(c->kernels, "linear", c->is_shared ? KB_KERNEL : KB_EXPORTED, KB_VOID);
 	struct binding b = {.c = c, .group = group_of(c), .words = kb_param(k, "words", KB_PTR_T, 0)};
-	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
-	struct kb_val n_workers = kb_param(k, "n_workers", KB_INDEX_T, 0);
+	struct kb_val worker, n_workers;
+	if (c->is_shared) {
+		kb_group_size(k, GPU_ITEMS);
+		worker = kb_group_id(k);
+		n_workers = kb_group_count(k);
+	} else {
+		worker = kb_param(k, "worker", KB_INDEX_T, 0);
+		n_workers = kb_param(k, "n_workers", KB_INDEX_T, 0);
+	}
 	for (int i = 0; i < 2; i++)
 		b.dims[i] = kb_load(k, KB_INDEX_T, b.words, kb_index(k, WORD_DIMS + i), 0, 0);
 	struct kernel_binding bind = {.tensor = bind_tensor,
@@ -130,6 +137,7 @@ static void emit_kernel(struct linear_case *c, const struct target *target)
 	                         .bind = &bind,
 	                         .worker = worker,
 	                         .n_workers = n_workers,
+	                         .items = c->is_shared ? GPU_ITEMS : 1,
 	                         .scratch = kb_load(k, KB_PTR_T, b.words, kb_index(k, WORD_SCRATCH), 0, 0),
 	                         .cx = &c->tir.cx,
 	                         .arena = &c->arena};
@@ -151,9 +159,9 @@ static void compile_kernel(struct linear_case *c, const struct target *target)
 	buf_destroy(&object);
 }
 
-void linear_case_init(struct linear_case *c, const char *text, const char *target)
+static void init(struct linear_case *c, const char *text, const char *target, bool is_shared)
 {
-	*c = (struct linear_case){0};
+	*c = (struct linear_case){.is_shared = is_shared};
 	const struct target *t = target_find(target);
 	ck_assert_ptr_nonnull(t);
 	tir_init(&c->tir);
@@ -163,6 +171,16 @@ void linear_case_init(struct linear_case *c, const char *text, const char *targe
 	emit_kernel(c, t);
 	if (target_runs_here(t))
 		compile_kernel(c, t);
+}
+
+void linear_case_init(struct linear_case *c, const char *text, const char *target)
+{
+	init(c, text, target, false);
+}
+
+void linear_case_init_shared(struct linear_case *c, const char *text, const char *target)
+{
+	init(c, text, target, true);
 }
 
 void linear_case_destroy(struct linear_case *c)
@@ -268,22 +286,41 @@ void linear_run(struct linear_case *c, struct linear_call *call, int64_t n_worke
 		linear(words, w, n_workers);
 }
 
+/* The memory that a call may touch; gives the number of ranges. */
+static size_t ranges_of(struct linear_case *c, struct linear_call *call, void **words,
+                        struct kb_range ranges[LINEAR_PARAMS_MAX + 3])
+{
+	size_t n = 0;
+	ranges[n++] = (struct kb_range){words, N_WORDS * sizeof(void *), false};
+	ranges[n++] = (struct kb_range){words[WORD_SCRATCH], (size_t)scratch_bytes(c), true};
+	ranges[n++] = (struct kb_range){call->out, (size_t)call->n_out * 4, true};
+	for (size_t i = 0; i < c->f->n_params; i++) {
+		size_t bytes = words[i] == call->packed ? call->packed_bytes : (size_t)call->count[i] * 4;
+		ranges[n++] = (struct kb_range){words[i], bytes, false};
+	}
+	return n;
+}
+
 void linear_run_checked(struct linear_case *c, struct linear_call *call, int64_t n_workers)
 {
 	void **words = words_of(c, call);
-	struct kb_range ranges[LINEAR_PARAMS_MAX + 3] = {
-	        {words, N_WORDS * sizeof(void *), false},
-	        {words[WORD_SCRATCH], (size_t)scratch_bytes(c), true},
-	        {call->out, (size_t)call->n_out * 4, true}};
-	struct kb_interp in = {.module = c->kernels, .ranges = ranges, .n_ranges = 3};
-	for (size_t i = 0; i < c->f->n_params; i++) {
-		size_t bytes = words[i] == call->packed ? call->packed_bytes : (size_t)call->count[i] * 4;
-		ranges[in.n_ranges++] = (struct kb_range){words[i], bytes, false};
-	}
+	struct kb_range ranges[LINEAR_PARAMS_MAX + 3];
+	struct kb_interp in = {.module = c->kernels, .ranges = ranges};
+	in.n_ranges = ranges_of(c, call, words, ranges);
 	for (int64_t w = 0; w < n_workers; w++) {
 		const union kb_cell args[] = {{.p = words}, {.i = w}, {.i = n_workers}};
 		ck_assert_msg(kb_interp_call(&in, "linear", args, 3, NULL), "%s", in.error);
 	}
+}
+
+void linear_launch(struct linear_case *c, struct linear_call *call, int64_t groups)
+{
+	void **words = words_of(c, call);
+	struct kb_range ranges[LINEAR_PARAMS_MAX + 3];
+	struct kb_interp in = {.module = c->kernels, .ranges = ranges};
+	const union kb_cell args[] = {{.p = words}};
+	in.n_ranges = ranges_of(c, call, words, ranges);
+	ck_assert_msg(kb_interp_launch(&in, "linear", args, 1, groups), "%s", in.error);
 }
 
 /* --- the reference ----------------------------------------------------------------------------------- */

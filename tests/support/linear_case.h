@@ -21,6 +21,7 @@ struct linear_case {
 	struct kb_caps caps;
 	struct kb_module *kernels;
 	struct backend_jit *jit; /* NULL: this machine cannot run the target */
+	bool is_shared;          /* emitted for work-groups that share tiles */
 };
 
 /* Tensors of one call as bytes, filled with seeded numbers (i32: in [0, S]). */
@@ -36,11 +37,15 @@ struct linear_call {
 
 /* Dims of the text are B and S, in this order. */
 void linear_case_init(struct linear_case *c, const char *text, const char *target);
+/* The same as a kernel over work-groups, for linear_launch. */
+void linear_case_init_shared(struct linear_case *c, const char *text, const char *target);
 void linear_case_destroy(struct linear_case *c);
 void linear_call_init(struct linear_case *c, struct linear_call *call, int64_t b, int64_t s);
 /* Computes call->out by machine code when there is any, else by the kernel interpreter. */
 void linear_run(struct linear_case *c, struct linear_call *call, int64_t n_workers);
 void linear_run_checked(struct linear_case *c, struct linear_call *call, int64_t n_workers);
+/* The kernel interpreter over work-groups: no race, no barrier that some miss. */
+void linear_launch(struct linear_case *c, struct linear_call *call, int64_t groups);
 /* call->out against the IR interpreter: |difference| <= tolerance. */
 void linear_expect(struct linear_case *c, const struct linear_call *call, double tolerance);
 
