@@ -56,8 +56,8 @@ struct print {
 	struct strmap locals;       /* names in use: their value is not NULL */
 	const char **names;         /* [n_names] of the open blocks, in order */
 	size_t n_names;
-	size_t *blocks; /* [depth] n_names at their begin */
-	uint32_t *pending;          /* ids of values whose text is an expression, in order of definition */
+	size_t *blocks;    /* [depth] n_names at their begin */
+	uint32_t *pending; /* ids of values whose text is an expression, in order of definition */
 	size_t n_pending;
 	uint32_t n_temporaries;
 	int depth; /* of blocks: tabs before a statement */
@@ -144,7 +144,7 @@ const char *print_file_name(struct print *p, const char *name);
 /* Blocks: names of a closed block may be used again. */
 void print_open(struct print *p);
 void print_close(struct print *p);
-bool print_names_begin(struct print *p);   /* of the file */
+bool print_names_begin(struct print *p);  /* of the file */
 bool print_locals_begin(struct print *p); /* of the function */
 void print_control(struct print *p, const struct kb_inst *i);
 void print_function(struct print *p, size_t number);

@@ -9,12 +9,13 @@
 #include <string.h>
 
 static const char *const words[] = {
-        "asm",      "auto",     "bool",     "break",  "case",     "char",   "const",    "continue", "default",
-        "do",       "double",   "else",     "enum",   "extern",   "false",  "float",    "for",      "goto",
-        "if",       "inline",   "int",      "long",   "register", "return", "restrict", "short",    "signed",
-        "sizeof",   "static",   "struct",   "switch", "true",     "typedef", "typeof",  "union",    "unsigned",
-        "void",     "volatile", "while",    "linux",  "unix",     "i386",   "main",     "nullptr",  "constexpr",
-        "alignas",  "alignof",  "static_assert", "thread_local", "NULL", NULL};
+        "asm",          "auto",   "bool",   "break",    "case",      "char",     "const",    "continue",
+        "default",      "do",     "double", "else",     "enum",      "extern",   "false",    "float",
+        "for",          "goto",   "if",     "inline",   "int",       "long",     "register", "return",
+        "restrict",     "short",  "signed", "sizeof",   "static",    "struct",   "switch",   "true",
+        "typedef",      "typeof", "union",  "unsigned", "void",      "volatile", "while",    "linux",
+        "unix",         "i386",   "main",   "nullptr",  "constexpr", "alignas",  "alignof",  "static_assert",
+        "thread_local", "NULL",   NULL};
 
 static bool is_in(const char *const *list, const char *name)
 {
@@ -122,7 +123,8 @@ const char *print_local_name(struct print *p, const char *name)
 {
 	const char *base = clean(p, name), *text = base;
 	for (int i = 1; !is_free(p, text); i++)
-		text = arena_printf(p->arena, "%s%s%d", base, is_letter(base[strlen(base) - 1]) ? "" : "_", i);
+		text = arena_printf(p->arena, "%s%s%d", base, is_letter(base[strlen(base) - 1]) ? "" : "_",
+		                    i);
 	if (strmap_set(&p->locals, text, p))
 		p->names[p->n_names++] = text;
 	return text;
