@@ -154,6 +154,20 @@ static struct space_pointer var_space(const struct print *p, uint32_t var)
 	                       : (struct space_pointer){SPACE_NONE, true};
 }
 
+/* What a variable holds before it is set; OpenCL C has no initializer lists of one for vectors. */
+static void print_zero(struct print *p, struct kb_type type, struct buf *line)
+{
+	if (type.lanes == 1) {
+		buf_char(line, '0');
+	} else if (p->options->dialect == CFAMILY_C) {
+		buf_str(line, "{0}");
+	} else {
+		buf_char(line, '(');
+		p->dialect->type(p, type, (struct space_pointer){SPACE_NONE, false}, line);
+		buf_str(line, ")(0)");
+	}
+}
+
 static void print_var(struct print *p, const struct kb_inst *i)
 {
 	struct print_var *v = &p->vars[i->result];
@@ -170,7 +184,7 @@ static void print_var(struct print *p, const struct kb_inst *i)
 	if (i->n_args)
 		print_bare_arg(p, i, 0, &line);
 	else
-		buf_str(&line, i->type.lanes > 1 ? "{0}" : "0");
+		print_zero(p, i->type, &line);
 	print_line(p, "%s;", line.data);
 	p->body.failed |= line.failed;
 	buf_destroy(&line);

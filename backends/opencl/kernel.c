@@ -55,7 +55,9 @@ static void name_places(struct group *g)
 {
 	struct arena *a = g->b->object.arena;
 	for (size_t i = 0; i < g->places.n; i++) {
-		const char *name = short_name(a, g->places.items[i].name), *unique = name;
+		const struct opencl_place *p = &g->places.items[i];
+		const char *name = short_name(a, p->name ? p->name : p->is_written ? "y" : "x");
+		const char *unique = name;
 		for (int n = 2; is_taken(g, i, unique); n++)
 			unique = arena_printf(a, "%s_%d", name, n);
 		g->places.items[i].name = unique;

@@ -82,12 +82,6 @@ static bool place_of_weight(const struct group *g, const struct ir_op *op, struc
 	       add_indices(g, &x, op->operands, op->n_operands, out);
 }
 
-static const char *name_of(const struct group *g, struct ir_value v)
-{
-	const char *name = ir_info(g->function->func, v)->name;
-	return name ? name : "x";
-}
-
 bool place_of_value(const struct group *g, struct ir_value base, struct opencl_place *out)
 {
 	const struct ir_func *f = g->function->func;
@@ -104,7 +98,7 @@ bool place_of_value(const struct group *g, struct ir_value base, struct opencl_p
 		out->memory = OPENCL_ARENA;
 		out->offset = p->at;
 		out->number = 0;
-		out->name = name_of(g, base);
+		out->name = ir_info(f, base)->name;
 		return p->at != NULL;
 	case PLACE_INPUT:
 		out->memory = OPENCL_INPUT;
