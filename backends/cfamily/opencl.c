@@ -49,7 +49,7 @@ static void print_head(struct print *p, const struct kb_func *f, bool is_used, s
 	buf_printf(out, "%s%s(", f->result == KB_PTR ? "" : " ", print_global(p, f->name));
 	size_t n = 0;
 	for (; n < f->n_insts && f->insts[n].op == KBO_PARAM; n++) {
-		buf_str(out, n ? ", " : "");
+		buf_str(out, n ? ",\n\t\t" : "\n\t\t");
 		print_param(p, &f->insts[n], out);
 	}
 	buf_str(out, n ? ")" : "void)");
@@ -161,9 +161,10 @@ static const char *behind_group(const char *s)
 /* A name, a number, a call, or a group. */
 static bool is_primary(const char *s)
 {
-	for (; is_word(*s) || (*s == '-' && s[-1] == 'p'); s++)
-		if (!is_word(s[1]) && s[1] == '-' && *s != 'p')
-			return false;
+	char before = '\0';
+	bool is_number = *s >= '0' && *s <= '9';
+	for (; is_word(*s) || (is_number && *s == '-' && before == 'p'); s++)
+		before = *s;
 	if (*s == '(')
 		s = behind_group(s);
 	return *s == '\0';
@@ -180,12 +181,12 @@ static struct opencl_address address(const struct print *p, const struct kb_inst
 /* Octal escapes end after three digits. */
 static void print_string(const char *text, struct buf *out)
 {
-	buf_str(out, "((__constant uchar *)\"");
+	buf_str(out, "(__constant uchar *)\"");
 	for (const unsigned char *s = (const unsigned char *)text; *s; s++) {
 		bool plain = *s >= ' ' && *s < 127 && *s != '"' && *s != '\\' && *s != '?';
 		buf_printf(out, plain ? "%c" : "\\%03o", *s);
 	}
-	buf_str(out, "\")");
+	buf_char(out, '"');
 }
 
 static void print_raw(struct print *p, const struct kb_inst *i, struct buf *out)

@@ -47,7 +47,9 @@ static void element(struct buf *out, enum kb_scalar s, const struct opencl_addre
 	buf_char(out, '(');
 	element_pointer(out, s, at);
 	buf_str(out, ")[");
-	if (at->index) {
+	if (at->index && disp == 0) {
+		print_bare(at->index, out);
+	} else if (at->index) {
 		buf_str(out, at->index);
 		print_disp(out, disp);
 	} else {
@@ -146,7 +148,7 @@ void opencl_ptr_add(struct buf *out, const struct opencl_address *at)
 void opencl_array(struct buf *out, const struct kb_inst *i, const char *name)
 {
 	bool is_shared = i->op == KBO_SHARED;
-	buf_printf(out, "%s %s %s_array[%" PRId64 "] __attribute__((aligned(64)));",
+	buf_printf(out, "%s %s %s[%" PRId64 "] __attribute__((aligned(64)));",
 	           is_shared ? "__local" : "__private", opencl_memory_scalar((enum kb_scalar)i->sub), name,
 	           i->imm);
 }
