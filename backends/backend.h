@@ -14,8 +14,9 @@
 
 /* AUTO: embedded up to BACKEND_EMBED_AUTO bytes, else in a file. */
 enum backend_weights { BACKEND_WEIGHTS_AUTO, BACKEND_WEIGHTS_EMBED, BACKEND_WEIGHTS_FILE };
-#define BACKEND_EMBED_AUTO (64u << 20)
-#define BACKEND_EMBED_MAX  (1ull << 30) /* larger blobs are refused with a diagnostic: use a file */
+#define BACKEND_EMBED_AUTO  (64u << 20)
+#define BACKEND_C_EMBED_MAX (64u << 20)  /* the same for weights inside of C text */
+#define BACKEND_EMBED_MAX   (1ull << 30) /* larger blobs are refused with a diagnostic: use a file */
 
 /* Receives the bytes of the weights file. Positions are written once each, not always in order. */
 struct backend_sink {
@@ -50,8 +51,10 @@ struct backend_options {
 	const struct backend_sink
 	        *weights_sink; /* for weights that are not embedded; NULL: they are only hashed */
 	bool want_llvm, want_assembly, want_kernels; /* text forms to produce beside the object */
-	int opt_level;                               /* 0, 1, 2: effort of LLVM's code generation */
-	double (*clock)(void *user);                 /* seconds; NULL: nothing is timed */
+	bool want_c;                                 /* the same program as portable C */
+	bool no_object;              /* only the text forms in `c` and `kernels`, and the header */
+	int opt_level;               /* 0, 1, 2: effort of LLVM's code generation */
+	double (*clock)(void *user); /* seconds; NULL: nothing is timed */
 	void *clock_user;
 };
 
@@ -62,6 +65,7 @@ struct backend_output {
 	struct buf llvm;     /* LLVM IR, when wanted */
 	struct buf assembly; /* when wanted; without the embedded weights */
 	struct buf kernels;  /* text of the kernel builder's record, when wanted */
+	struct buf c;        /* NAME.c, when wanted: the object's functions, and its weights when embedded */
 	uint64_t weights_bytes;
 	double pack_seconds; /* part of the call that packed weights; 0 without a clock */
 	bool embedded;       /* true: the weights are in the object, the sink was not used */
@@ -81,8 +85,8 @@ TFMC_MUST_USE enum tfmc_status backend_compile(struct diag_context *cx, const st
                                                struct backend_output *out);
 
 /*
- * The module as one file of OpenCL C: all kernels, then the launches of its functions as a comment. For people and
- * for hosts of their own; `target` is one of ARCH_OPENCL. TFMC_INVALID after diagnostics.
+ * The module as one file of OpenCL C: all kernels, then the launches of its functions as a comment. For
+ * people and for hosts of their own; `target` is one of ARCH_OPENCL. TFMC_INVALID after diagnostics.
  */
 TFMC_MUST_USE enum tfmc_status backend_opencl(struct diag_context *cx, const struct ir_module *planned,
                                               const struct target *target, struct buf *out);

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "backends/cfamily/cfamily.h"
 #include "backends/llvm/llvm.h"
 
 void backend_output_init(struct backend_output *out)
@@ -17,6 +18,7 @@ void backend_output_init(struct backend_output *out)
 	buf_init(&out->llvm);
 	buf_init(&out->assembly);
 	buf_init(&out->kernels);
+	buf_init(&out->c);
 }
 
 void backend_output_destroy(struct backend_output *out)
@@ -26,6 +28,7 @@ void backend_output_destroy(struct backend_output *out)
 	buf_destroy(&out->llvm);
 	buf_destroy(&out->assembly);
 	buf_destroy(&out->kernels);
+	buf_destroy(&out->c);
 }
 
 /* --- layout and weights
@@ -105,6 +108,41 @@ static enum tfmc_status emit_all(struct object *o)
 	return status;
 }
 
+/* --- as C -------------------------------------------------------------------------------------------- */
+
+static enum tfmc_status check_c(const struct object *o)
+{
+	if (o->target->arch == ARCH_OPENCL) {
+		diag_error(o->cx, LOC_NONE, DIAG_TARGET, "no program in C is made for %s", o->target->name);
+		return TFMC_INVALID;
+	}
+	if (!o->embedded || o->weights_bytes <= (int64_t)BACKEND_C_EMBED_MAX)
+		return TFMC_OK;
+	diag_error(o->cx, LOC_NONE, DIAG_LIMIT,
+	           "weights of %lld bytes do not fit into a file of C (at most %u)",
+	           (long long)o->weights_bytes, BACKEND_C_EMBED_MAX);
+	diag_note(o->cx, LOC_NONE, "use --weights=file");
+	return TFMC_INVALID;
+}
+
+/* A second recording: the same but for the questions about the processor. */
+static enum tfmc_status to_c(struct object *o, const struct buf *blob, struct backend_output *out)
+{
+	if (!o->options->want_c)
+		return TFMC_OK;
+	TFMC_TRY(check_c(o));
+	o->is_text = true;
+	TFMC_TRY(emit_all(o));
+	TFMC_TRY(kb_verify(o->kb, o->cx));
+	struct cfamily_data weights = {emit_name(o, "_weights"), blob->data, blob->len};
+	struct cfamily_options options = {.dialect = CFAMILY_C, .index_bits = 64, .data = &weights};
+	options.n_data = o->embedded ? 1 : 0;
+	options.title =
+	        arena_printf(o->arena, "%s as C, for %s.h and tfmc_rt.h; made for %s: vectors of %d floats.",
+	                     o->name, o->name, o->target->name, o->target->lanes);
+	return cfamily_print(o->cx, o->kb, &options, &out->c);
+}
+
 static enum tfmc_status to_object(struct object *o, struct backend_output *out)
 {
 	struct llvm_options options = {.target = o->target, .opt_level = o->options->opt_level};
@@ -135,11 +173,14 @@ static enum tfmc_status compile(struct object *o, const struct weight_source *so
 	double start = seconds(o);
 	enum tfmc_status status = pack(o, source, &blob);
 	out->pack_seconds = seconds(o) - start;
-	if (status == TFMC_OK)
+	bool wants_object = !o->options->no_object;
+	if (status == TFMC_OK && wants_object)
 		status = emit_all(o);
-	if (status == TFMC_OK)
+	if (status == TFMC_OK && wants_object)
 		status = to_object(o, out);
-	if (status == TFMC_OK && o->embedded)
+	if (status == TFMC_OK)
+		status = to_c(o, &blob, out);
+	if (status == TFMC_OK && o->embedded && wants_object)
 		status = embed_bytes(o->cx, &out->object, emit_name(o, "_weights"), &blob);
 	if (status == TFMC_OK)
 		header_build(o, &out->header);

@@ -84,7 +84,7 @@ void emit_cpu(struct object *o)
 	if (!e.k)
 		return;
 	for (size_t i = 0; i < TFMC_COUNT(levels); i++)
-		if (!strcmp(levels[i].target, o->target->name))
+		if (!o->is_text && !strcmp(levels[i].target, o->target->name))
 			require_level(&e, &levels[i]);
 	kb_return(e.k, kb_i32(e.k, TFMC_RT_OK));
 	kb_end(e.k);

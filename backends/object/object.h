@@ -135,6 +135,7 @@ struct object {
 	} entries;
 	int64_t scratch; /* largest of all functions */
 	bool has_encode;
+	bool is_text; /* the recording is for C: who compiles it chooses the processor, nothing asks for it */
 
 	struct kb_module *kb;
 };

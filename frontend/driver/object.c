@@ -76,10 +76,10 @@ enum tfmc_status driver_session(struct driver *d, const struct compiled *c, stru
 }
 
 /* --- to files ------------------------------------------------------------------------------------------ */
-enum emit_kind { EMIT_TIR, EMIT_LLVM, EMIT_ASM, EMIT_OBJ, EMIT_HEADER, N_EMIT };
+enum emit_kind { EMIT_TIR, EMIT_LLVM, EMIT_ASM, EMIT_OBJ, EMIT_HEADER, EMIT_OPENCL, EMIT_C, N_EMIT };
 
-static const char *const emit_names[N_EMIT] = {"tir", "llvm", "asm", "obj", "header"};
-static const char *const emit_endings[N_EMIT] = {".tir", ".ll", ".s", ".o", ".h"};
+static const char *const emit_names[N_EMIT] = {"tir", "llvm", "asm", "obj", "header", "opencl", "c"};
+static const char *const emit_endings[N_EMIT] = {".tir", ".ll", ".s", ".o", ".h", ".cl", ".c"};
 
 struct emission {
 	struct driver *d;
@@ -113,8 +113,9 @@ static bool parse_emit(struct emission *e)
 		for (const char *s = list->items[i]; *s;) {
 			size_t n = strcspn(s, ",");
 			if (!parse_kind(e, s, n)) {
-				(void)driver_usage(e->d, "--emit=%.*s: kinds are tir, llvm, asm, obj, header",
-				                   (int)n, s);
+				(void)driver_usage(
+				        e->d, "--emit=%.*s: kinds are tir, llvm, asm, obj, header, opencl, c",
+				        (int)n, s);
 				return false;
 			}
 			s += n + (s[n] != 0);
@@ -215,9 +216,11 @@ static enum tfmc_status emit_object(struct emission *e, const struct ir_module *
 	struct backend_options o = {.entries = entries.items, .n_entries = entries.n, .facts = &facts};
 	o.want_llvm = e->wanted[EMIT_LLVM];
 	o.want_assembly = e->wanted[EMIT_ASM];
+	o.want_c = e->wanted[EMIT_C];
+	o.no_object = !(e->wanted[EMIT_OBJ] || e->wanted[EMIT_LLVM] || e->wanted[EMIT_ASM]);
 	o.clock = driver_clock;
 	o.opt_level = d->options.opt0 ? 0 : d->options.opt1 ? 1 : 2;
-	o.weights_sink = e->wanted[EMIT_OBJ] ? &sink : NULL;
+	o.weights_sink = e->wanted[EMIT_OBJ] || e->wanted[EMIT_C] ? &sink : NULL;
 	TFMC_TRY(parse_weights(d, &o.weights));
 	if (e->l->model)
 		TFMC_TRY(driver_facts(d, e->l->model, &facts));
@@ -227,7 +230,47 @@ static enum tfmc_status emit_object(struct emission *e, const struct ir_module *
 	TFMC_TRY(put(e, EMIT_LLVM, &object->llvm));
 	TFMC_TRY(put(e, EMIT_ASM, &object->assembly));
 	TFMC_TRY(put(e, EMIT_HEADER, &object->header));
+	TFMC_TRY(put(e, EMIT_C, &object->c));
 	return put(e, EMIT_OBJ, &object->object);
+}
+
+static bool wants_object(const struct emission *e)
+{
+	return e->wanted[EMIT_LLVM] || e->wanted[EMIT_ASM] || e->wanted[EMIT_OBJ] || e->wanted[EMIT_HEADER] ||
+	       e->wanted[EMIT_C];
+}
+
+/* Kernels of OpenCL come from targets of OpenCL, everything else but IR from the others. */
+static enum tfmc_status check_kinds(struct emission *e, const struct target *t)
+{
+	struct diag_context *cx = &e->d->diag;
+	bool is_opencl = t->arch == ARCH_OPENCL;
+	if (is_opencl && wants_object(e)) {
+		diag_error(cx, LOC_NONE, DIAG_TARGET, "no object is made for %s", t->name);
+		diag_note(cx, LOC_NONE, "--emit=opencl writes its kernels");
+		return TFMC_INVALID;
+	}
+	if (!is_opencl && e->wanted[EMIT_OPENCL]) {
+		diag_error(cx, LOC_NONE, DIAG_TARGET, "no kernels of OpenCL are made for %s", t->name);
+		diag_note(cx, LOC_NONE, "use --target=opencl-cpu, opencl-cpu512 or opencl-gpu");
+		return TFMC_INVALID;
+	}
+	return TFMC_OK;
+}
+
+static enum tfmc_status emit_opencl(struct emission *e, const struct ir_module *planned,
+                                    const struct target *target)
+{
+	struct buf text;
+	if (!e->wanted[EMIT_OPENCL])
+		return TFMC_OK;
+	buf_init(&text);
+	enum tfmc_status st = backend_opencl(&e->d->diag, planned, target, &text);
+	if (st == TFMC_OK)
+		st = put(e, EMIT_OPENCL, &text);
+	buf_destroy(&text);
+	driver_time(e->d, "code generation");
+	return st;
 }
 
 static enum tfmc_status emit_all(struct emission *e)
@@ -236,7 +279,7 @@ static enum tfmc_status emit_all(struct emission *e)
 	struct ir_module *planned = NULL;
 	struct backend_output object;
 	const struct target *target = driver_target(d, d->options.mcpu);
-	if (!target)
+	if (!target || check_kinds(e, target) != TFMC_OK)
 		return TFMC_INVALID;
 	backend_output_init(&object);
 	enum tfmc_status st = driver_passes(d, e->l->module, driver_pipeline(d, NULL), target, &planned);
@@ -244,10 +287,10 @@ static enum tfmc_status emit_all(struct emission *e)
 		ir_print(&e->tir, &d->diag, planned);
 		st = put(e, EMIT_TIR, &e->tir);
 	}
-	bool needs_code =
-	        e->wanted[EMIT_LLVM] || e->wanted[EMIT_ASM] || e->wanted[EMIT_OBJ] || e->wanted[EMIT_HEADER];
-	if (st == TFMC_OK && needs_code)
+	if (st == TFMC_OK && wants_object(e))
 		st = emit_object(e, planned, target, &object);
+	if (st == TFMC_OK)
+		st = emit_opencl(e, planned, target);
 	if (st == TFMC_OK)
 		st = outputs_commit(&d->outputs);
 	driver_time(d, "writing");
@@ -255,6 +298,17 @@ static enum tfmc_status emit_all(struct emission *e)
 	if (planned)
 		ir_module_destroy(planned);
 	return st;
+}
+
+/* Who asks for kernels of OpenCL alone need not say for which family. */
+static void choose_opencl(struct emission *e)
+{
+	struct driver_options *o = &e->d->options;
+	size_t others = 0;
+	for (int k = 0; k < N_EMIT; k++)
+		others += k != EMIT_OPENCL && k != EMIT_TIR && e->wanted[k];
+	if (e->wanted[EMIT_OPENCL] && !others && !o->target && !o->mcpu)
+		o->target = "opencl";
 }
 
 enum exit_code command_compile(struct driver *d)
@@ -265,6 +319,7 @@ enum exit_code command_compile(struct driver *d)
 		return EXIT_USAGE;
 	if (e.wanted[EMIT_OBJ] && !d->options.output && !e.files[EMIT_OBJ])
 		return driver_usage(d, "compiling wants -o FILE.o");
+	choose_opencl(&e);
 	e.stem = find_stem(d);
 	buf_init(&e.tir);
 	enum tfmc_status st = driver_load(d, &l);
