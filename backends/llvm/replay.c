@@ -98,7 +98,7 @@ static void function_attributes(const struct replay_module *m, LLVMValueRef fn, 
 	enum_attribute(m, fn, at, "nounwind", 0);
 	enum_attribute(m, fn, at, "uwtable", 2); /* an .eh_frame for debuggers and C++ callers */
 	text_attribute(m, fn, "frame-pointer", "none");
-	text_attribute(m, fn, "no-builtins", ""); /* loops that copy stay loops */
+	text_attribute(m, fn, "no-builtins", "");        /* loops that copy stay loops */
 	text_attribute(m, fn, "no-jump-tables", "true"); /* tables of addresses need relocations at load */
 	text_attribute(m, fn, "target-cpu", baseline ? baseline_cpu(t->arch) : t->llvm_cpu);
 	if (!baseline && t->llvm_features[0])
