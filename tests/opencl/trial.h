@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Programs that are run on an OpenCL device against the interpreter, for the unit
+ * suite and for tfmc_opencl (under Oclgrind): random modules for one op, random
+ * programs, and whole models with their state. A trial first runs launch by
+ * launch, then as a whole with several numbers of work-groups, whose bits must
+ * be equal.
+ */
+#ifndef TFMC_TESTS_OPENCL_TRIAL_H
+#define TFMC_TESTS_OPENCL_TRIAL_H
+
+#include "ir/target/target.h"
+#include "tests/opencl/run.h"
+
+enum trial_result {
+	TRIAL_PASSED,
+	TRIAL_FAILED,
+	TRIAL_NOTHING /* no such module, or "not supported yet" */
+};
+
+struct trial {
+	struct opencl_device *device;
+	const struct target *target;
+	const char *pipeline;
+	bool only_checked; /* no whole runs: enough where memory is watched */
+	int64_t cap;       /* of checked runs; 0: the default */
+	struct arena arena;
+	struct diag_context cx;
+	struct buf log; /* diagnostics, and behind them what is needed to see why */
+};
+
+/* The caller sets only_checked and cap afterwards. */
+void trial_init(struct trial *t, struct opencl_device *device, const char *target, const char *pipeline);
+void trial_destroy(struct trial *t);
+
+/* A module of stage graph with states used by no other; it is destroyed. Inputs are random. */
+enum trial_result trial_module(struct trial *t, struct ir_module *graph, uint64_t seed);
+enum trial_result trial_op(struct trial *t, enum ir_opcode code, uint64_t seed, bool all_dtypes);
+enum trial_result trial_program(struct trial *t, uint64_t seed, size_t n_ops);
+/* A module from text. */
+enum trial_result trial_text(struct trial *t, const char *name, const char *text, uint64_t seed);
+
+/* Functions run, encode and decode as far as there are any, with padded batches, and tokens in pieces. */
+enum trial_result trial_model_text(struct trial *t, const char *text, int64_t batch, int64_t length);
+enum trial_result trial_model_file(struct trial *t, const char *path, int64_t batch, int64_t length);
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Printed OpenCL kernels on a device against the interpreter: every op on random
+ * odd shapes, random programs and a whole model with state, for all families
+ * (ops: one of them in turn), O0 and O2. Skipped, and said so, without a device.
+ */
+#include <check.h>
+#include <stdio.h>
+
+#include "tests/opencl/trial.h"
+#include "tests/support/mini_model.h"
+
+#define SEEDS    2
+#define PROGRAMS 6
+
+static const char *const families[] = {"opencl-cpu", "opencl-cpu512", "opencl-gpu"};
+static const char *const pipelines[] = {"O2", "O0"};
+
+/* The device of a test, or NULL after a line on stderr. */
+static struct opencl_device *open_device(void)
+{
+	return opencl_device_open(NULL);
+}
+
+static struct opencl_device *begin(struct trial *t, struct opencl_device *d, size_t family, size_t pipeline)
+{
+	trial_init(t, d, families[family % TFMC_COUNT(families)],
+	           pipelines[pipeline % TFMC_COUNT(pipelines)]);
+	ck_assert(t->target != NULL);
+	return d;
+}
+
+static void end(struct trial *t, enum trial_result result)
+{
+	ck_assert_msg(result != TRIAL_FAILED, "%s at %s: %s", t->target->name, t->pipeline,
+	              t->log.data ? t->log.data : "no reason");
+	trial_destroy(t);
+}
+
+START_TEST(ops)
+{
+	struct trial t;
+	struct opencl_device *d = open_device();
+	for (size_t seed = 1; d && seed <= SEEDS; seed++) {
+		size_t turn = (size_t)_i + seed;
+		begin(&t, d, turn, turn / 3);
+		end(&t, trial_op(&t, (enum ir_opcode)_i, seed, seed == SEEDS));
+	}
+	opencl_device_close(d);
+}
+END_TEST
+
+START_TEST(programs)
+{
+	struct trial t;
+	struct opencl_device *d = open_device();
+	if (d) {
+		begin(&t, d, (size_t)_i, (size_t)_i / 3);
+		end(&t, trial_program(&t, (uint64_t)_i + 1, 6 + (size_t)_i));
+	}
+	opencl_device_close(d);
+}
+END_TEST
+
+START_TEST(models)
+{
+	struct trial t;
+	struct opencl_device *d = open_device();
+	if (d) {
+		begin(&t, d, (size_t)_i, 0);
+		end(&t, trial_model_text(&t, mini_model, 3, 5));
+	}
+	opencl_device_close(d);
+}
+END_TEST
+
+Suite *suite_opencl_groups(void);
+
+Suite *suite_opencl_groups(void)
+{
+	Suite *s = suite_create("opencl_groups");
+	TCase *t = tcase_create("all");
+	tcase_set_timeout(t, 240);
+	tcase_add_loop_test(t, ops, 0, IR_N_OPS);
+	tcase_add_loop_test(t, programs, 0, PROGRAMS);
+	tcase_add_loop_test(t, models, 0, 3);
+	suite_add_tcase(s, t);
+	return s;
+}
