@@ -189,6 +189,14 @@ int tfmc_beam_search(struct tfmc_session *session, const struct tfmc_beam_option
                      const int32_t *prompt, uint64_t n_prompt, const int32_t *target, uint64_t n_target,
                      struct tfmc_hypothesis *out, uint64_t cap, uint64_t *n_out);
 
+/*
+ * Log-probabilities: log_p[i] = log p(ids[i] | what stands before), for all n ids. Before ids[0] stand the
+ * model's start ids; without any log_p[0] is 0. Sequence-to-sequence models are also given the source. Their
+ * sum is the log-probability of the sequence, e^(-sum / n) its perplexity.
+ */
+int tfmc_score(struct tfmc_session *session, const int32_t *source, uint64_t n_source, const int32_t *ids,
+               uint64_t n, double *log_p);
+
 /* --- text: one token per Unicode code point
  * ------------------------------------------------------------------------ */
 /* Text to ids with the source vocabulary (seq2seq) or the vocabulary; *n_out: ids needed, also when cap is

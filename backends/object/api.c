@@ -190,8 +190,7 @@ static struct kb_val block_of(struct emit *e, struct kb_val state, struct kb_val
 	return kb_ptr_add(e->k, state, far, e->object->state_fixed_bytes);
 }
 
-#define FORK_LANES 16 /* i32 of OBJECT_ALIGN bytes, of which a block has a multiple */
-
+/* Blocks are multiples of OBJECT_ALIGN bytes, which whole vectors of i32 divide. */
 static void emit_fork(struct object *o)
 {
 	struct emit e;
@@ -212,9 +211,9 @@ static void emit_fork(struct object *o)
 	kb_store(k, kb_load(k, KB_I32_T, past, from, 0, 4), past, to, 0, 4);
 	struct kb_val source = block_of(&e, state, from), block = block_of(&e, state, to);
 	struct kb_val words = kb_index(k, o->state_batch_bytes / 4);
-	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), words, FORK_LANES, 0);
-	kb_store(k, kb_load(k, KB_TYPE(KB_I32, FORK_LANES), source, i, 0, OBJECT_ALIGN), block, i, 0,
-	         OBJECT_ALIGN);
+	int lanes = kb_caps(k)->lanes;
+	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), words, lanes, 0);
+	kb_store(k, kb_load(k, KB_TYPE(KB_I32, lanes), source, i, 0, 4 * lanes), block, i, 0, 4 * lanes);
 	kb_end_loop(k);
 	kb_return(k, kb_i32(k, TFMC_RT_OK));
 	kb_end(k);

@@ -42,7 +42,7 @@ struct driver {
 /* One command: what it does with the parsed options. Its text is in d->out. */
 typedef enum exit_code driver_run(struct driver *d);
 driver_run command_compile, command_run, command_generate, command_verify, command_opt, command_expand,
-        command_inspect, command_explain, command_ops, command_passes, command_plan;
+        command_inspect, command_explain, command_ops, command_passes, command_plan, command_score;
 
 /* Writes d->log to stderr at once. */
 void driver_flush_log(struct driver *d);
@@ -112,6 +112,8 @@ TFMC_MUST_USE enum tfmc_status driver_session(struct driver *d, const struct com
 bool driver_sampling(struct driver *d, const struct frontend_generate *g, struct tfmc_sample_options *out,
                      bool *is_sampled);
 
+/* "1,2,3" or "1 2 3" as ids, in the arena. False when it is no such list. */
+bool driver_ids(struct driver *d, const char *text, int32_t **items, size_t *n);
 /* The model's `search`; beam 1 when it has none. */
 struct tfmc_beam_options driver_beam(const struct frontend_generate *g);
 

@@ -34,20 +34,22 @@ struct printer {
 	size_t n; /* tokens printed of this prompt */
 };
 
-/* "1,2,3" or "1 2 3". */
-static bool parse_ids(struct driver *d, const char *text, struct ids *out)
+bool driver_ids(struct driver *d, const char *text, int32_t **items, size_t *n)
 {
+	struct ids out = {0};
 	for (const char *s = text; *s;) {
-		size_t n = strcspn(s, ", ");
+		size_t length = strcspn(s, ", ");
 		int64_t id;
-		if (n) {
-			int32_t *slot = ARENA_PUSH(&d->arena, out);
-			if (!number_parse_i64(s, n, &id) || id < 0 || id > INT32_MAX || !slot)
+		if (length) {
+			int32_t *slot = ARENA_PUSH(&d->arena, &out);
+			if (!number_parse_i64(s, length, &id) || id < 0 || id > INT32_MAX || !slot)
 				return false;
 			*slot = (int32_t)id;
 		}
-		s += n + (s[n] != 0);
+		s += length + (s[length] != 0);
 	}
+	*items = out.items;
+	*n = out.n;
 	return true;
 }
 
@@ -195,7 +197,7 @@ static enum tfmc_status generate_all(struct driver *d, struct compiled *c, const
 	TFMC_TRY(driver_session(d, c, &s));
 	enum tfmc_status st;
 	if (d->options.tokens) {
-		(void)parse_ids(d, d->options.tokens, &prompt);
+		(void)driver_ids(d, d->options.tokens, &prompt.items, &prompt.n);
 		st = generate_ids(d, s, &prompt, w);
 	} else if (d->options.prompt_file) {
 		st = generate_file(d, s, d->options.prompt_file, w);
@@ -215,7 +217,7 @@ enum exit_code command_generate(struct driver *d)
 		return driver_usage(d, "--steps is a number from 1, not %s", o->steps);
 	if (!!o->tokens + !!o->prompt + !!o->prompt_file > 1)
 		return driver_usage(d, "only one of --prompt, --prompt-file, --tokens");
-	if (o->tokens && !parse_ids(d, o->tokens, &ids))
+	if (o->tokens && !driver_ids(d, o->tokens, &ids.items, &ids.n))
 		return driver_usage(d, "--tokens is a list of ids such as 1,2,3, not %s", o->tokens);
 	if (o->ignore_stop && !o->steps)
 		return driver_usage(d, "--ignore-stop wants --steps");

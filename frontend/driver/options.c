@@ -28,6 +28,7 @@ struct option_row {
 #define EXPAND   COMMAND_EXPAND
 #define INSPECT  COMMAND_INSPECT
 #define PLAN     COMMAND_PLAN
+#define SCORE    COMMAND_SCORE
 #define ALL      (~0u)
 static const struct option_row rows[] = {
 #define OPTION(field, name, kind, value, commands, help) \
@@ -42,6 +43,7 @@ static const struct option_row rows[] = {
 #undef EXPAND
 #undef INSPECT
 #undef PLAN
+#undef SCORE
 #undef ALL
 
 struct command_row {
@@ -57,10 +59,11 @@ static const struct command_row commands[] = {
          "compile in memory and run one entry"},
         {"generate", COMMAND_GENERATE, "tfmc generate MODEL --prompt TEXT | --tokens IDS",
          "generate text or token ids"},
+        {"score", COMMAND_SCORE, "tfmc score MODEL --prompt TEXT | --tokens IDS",
+         "log-probability of every token of a text"},
         {"verify", COMMAND_VERIFY, "tfmc verify MODEL",
          "run the checks of the file and compare with the interpreter"},
-        {"plan", COMMAND_PLAN, "tfmc plan MODEL",
-         "memory and work of the model, before any code generation"},
+        {"plan", COMMAND_PLAN, "tfmc plan MODEL", "memory and work of the model, before any code generation"},
         {"opt", COMMAND_OPT, "tfmc opt FILE.tir --passes=LIST", "IR text in, IR text out"},
         {"expand", COMMAND_EXPAND, "tfmc expand MODEL",
          "print the model at the next lower level of the language"},

@@ -23,6 +23,7 @@ enum driver_command {
 	COMMAND_OPS = 1 << 8,
 	COMMAND_PASSES = 1 << 9,
 	COMMAND_PLAN = 1 << 10,
+	COMMAND_SCORE = 1 << 11,
 };
 
 struct option_list {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Beam search on a compiled model against a plain one that computes every
- * hypothesis from its beginning, copies of sequences, and what both refuse.
+ * hypothesis from its beginning, log-probabilities of given ids, copies of
+ * sequences, and what all of them refuse.
  */
 #include <check.h>
 #include <math.h>
@@ -235,6 +236,35 @@ START_TEST(copies_go_on_like_the_original)
 }
 END_TEST
 
+/* Each id after a prefill of everything before it. */
+START_TEST(scores_given_ids)
+{
+	static const int32_t ids[] = {START, 8, 2, BANNED, 14, 14, 0, STOP};
+	enum { N = sizeof(ids) / sizeof(ids[0]) - 1 };
+	struct built b;
+	double log_p[N];
+	float logits[V];
+	build(&b);
+	ck_assert_int_eq(tfmc_score(b.session, source, N_SOURCE, ids + 1, N, log_p), TFMC_RT_OK);
+	for (int i = 0; i < N; i++) {
+		double sum = 0;
+		encode(b.session, source, N_SOURCE);
+		prefill(b.session, ids, (uint64_t)i + 1, logits);
+		for (int id = 0; id < V; id++)
+			sum += exp((double)logits[id]);
+		ck_assert_double_eq_tol(log_p[i], (double)logits[ids[i + 1]] - log(sum), 1e-12);
+	}
+	static const int32_t far[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, wrong[] = {1, V};
+	double many[11];
+	ck_assert_int_eq(tfmc_score(b.session, source, N_SOURCE, ids, 0, NULL), TFMC_RT_OK);
+	ck_assert_int_eq(tfmc_score(b.session, source, N_SOURCE, far, 10, many), TFMC_RT_OK);
+	ck_assert_int_eq(tfmc_score(b.session, source, N_SOURCE, far, 11, many), TFMC_RT_E_PROMPT);
+	ck_assert_int_eq(tfmc_score(b.session, source, N_SOURCE, wrong, 2, many), TFMC_RT_E_PROMPT);
+	ck_assert_int_eq(tfmc_score(b.session, source, 0, ids, 1, many), TFMC_RT_E_PROMPT);
+	release(&b);
+}
+END_TEST
+
 START_TEST(refuses)
 {
 	struct built b;
@@ -275,6 +305,7 @@ Suite *suite_beam(void)
 	TCase *t = tcase_create("all");
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, agrees_with_the_plain_search);
+	tcase_add_test(t, scores_given_ids);
 	tcase_add_test(t, copies_go_on_like_the_original);
 	tcase_add_test(t, refuses);
 	suite_add_tcase(s, t);
