@@ -286,7 +286,8 @@ static enum tfmc_status launch_checked(struct run *r, const struct opencl_launch
 		return TFMC_INVALID;
 	make_buffers(r, l, c);
 	enum tfmc_status status = launch_on(r, l, c);
-	for (size_t i = 0; i < l->n_places; i++)
+	/* Oclgrind 21.10 gives released memory out again with what it knew about the one before. */
+	for (size_t i = 0; i < l->n_places && !r->host->tells_unknown; i++)
 		opencl_device_free(r->host->device, &c->buffer[i]);
 	return status == TFMC_OK ? compare(r, l, c->pieces) : status;
 }
