@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The columns of the matrix, and the files of those that are compiled and run
+ * outside of this process. A new back end that makes objects or C is one row here
+ * and its compiler in matrix.sh.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "ir/build.h"
+#include "passes/pass.h"
+#include "tests/matrix/column.h"
+
+static const struct column columns[] = {
+        {"v2", "x86-64-v2", COLUMN_OBJECT, "object of LLVM, SSE4.2"},
+        {"v3", "x86-64-v3", COLUMN_OBJECT, "object of LLVM, AVX2 and FMA"},
+        {"v4", "x86-64-v4", COLUMN_OBJECT, "object of LLVM, AVX-512"},
+        {"gcc", "x86-64-v2", COLUMN_C, "portable C for x86-64-v2, gcc -O2"},
+        {"clang", "x86-64-v3", COLUMN_C, "portable C for x86-64-v3, clang-19 -O2"},
+        {"ocl-cpu", "opencl-cpu", COLUMN_OPENCL, "OpenCL C, family cpu, on PoCL"},
+        {"ocl-gpu", "opencl-gpu", COLUMN_OPENCL, "OpenCL C, family gpu (work-groups of 64), on PoCL"},
+        {"aarch64", "aarch64", COLUMN_OBJECT, "object of LLVM, NEON, under qemu"},
+};
+
+const struct column *column_at(size_t i)
+{
+	return i < TFMC_COUNT(columns) ? &columns[i] : NULL;
+}
+
+const struct column *column_find(const char *name)
+{
+	for (size_t i = 0; i < TFMC_COUNT(columns); i++)
+		if (!strcmp(columns[i].name, name))
+			return &columns[i];
+	return NULL;
+}
+
+bool column_has(const struct column *column, const struct batch *b)
+{
+	return column->kind == COLUMN_OBJECT || b->few;
+}
+
+/* --- plans
+ * --------------------------------------------------------------------------------------------------- */
+
+struct ir_module *column_plan(struct diag_context *cx, const struct ir_module *graph, const char *pipeline,
+                              const struct target *target)
+{
+	const struct pass_options options = {.target = target};
+	struct ir_module *planned = NULL;
+	struct pipeline p;
+	struct arena a;
+	arena_init(&a);
+	if (pipeline_parse(&a, cx, pipeline, &p) != TFMC_OK ||
+	    passes_run(cx, &p, &options, graph, &planned, NULL) != TFMC_OK)
+		planned = NULL;
+	arena_destroy(&a);
+	return planned;
+}
+
+/* --- modules without the functions that a back end refuses
+ * ------------------------------------------------------ */
+
+static bool copy_function(struct ir_module *to, struct diag_context *cx, const struct ir_func *f,
+                          struct arena *a)
+{
+	struct ir_builder *b = irb_begin(to, cx, f->name, f->loc);
+	struct ir_value *map = ARENA_ARRAY(a, struct ir_value, f->n_values);
+	const struct ir_op *ret = f->body->ops[f->body->n_ops - 1];
+	struct ir_value *values = ARENA_ARRAY(a, struct ir_value, ret->n_operands + 1);
+	if (arena_failed(a) || !b)
+		return false;
+	irb_set_literal(b, true);
+	irb_clone_params(b, f, map);
+	for (size_t i = 0; i + 1 < f->body->n_ops; i++)
+		irb_clone(b, f, f->body->ops[i], map);
+	for (size_t i = 0; i < ret->n_operands; i++)
+		values[i] = map[ret->operands[i].id];
+	return irb_finish(b, values, f->results, ret->n_operands, NULL) == TFMC_OK;
+}
+
+static struct ir_module *copy_functions(struct column_job *j, const struct ir_module *m, const bool *keep)
+{
+	struct ir_module *to = ir_module_create_like(m);
+	for (size_t i = 0; to && i < m->funcs.n; i++)
+		if (keep[i] && !copy_function(to, j->cx, m->funcs.items[i], &j->arena)) {
+			ir_module_destroy(to);
+			return NULL;
+		}
+	return to;
+}
+
+/* True when the back end makes the function; j->log says why not. */
+static bool is_accepted(struct column_job *j, const struct batch *b, size_t function, column_try *attempt)
+{
+	bool *keep = ARENA_ARRAY(&j->arena, bool, b->graph->funcs.n);
+	keep[function] = true;
+	buf_clear(&j->log);
+	struct ir_module *one = copy_functions(j, b->graph, keep);
+	struct ir_module *planned = one ? column_plan(j->cx, one, b->pipeline, j->target) : NULL;
+	bool ok = planned && attempt(j, planned);
+	ir_module_destroy(planned);
+	ir_module_destroy(one);
+	return ok;
+}
+
+static void note_refusal(struct column_job *j, const struct batch *b, size_t function)
+{
+	const char *why = strstr(j->log.data, "not supported yet");
+	size_t n = why ? strcspn(why, "\n") : 0;
+	buf_printf(&j->refused, "%s\t%s\t%.*s\n", b->name, b->graph->funcs.items[function]->name, (int)n,
+	           why ? why : "");
+}
+
+struct ir_module *column_graph(struct column_job *j, const struct batch *b, column_try *attempt)
+{
+	bool *keep = ARENA_ARRAY(&j->arena, bool, b->graph->funcs.n + 1);
+	if (!keep || !b->may_be_refused)
+		return NULL;
+	for (size_t i = 0; i < b->graph->funcs.n; i++) {
+		keep[i] = is_accepted(j, b, i, attempt);
+		if (keep[i])
+			continue;
+		if (!strstr(j->log.data, "not supported yet"))
+			return NULL;
+		note_refusal(j, b, i);
+	}
+	buf_clear(&j->log);
+	return copy_functions(j, b->graph, keep);
+}
+
+/* --- jobs
+ * ----------------------------------------------------------------------------------------------------------
+ */
+
+bool column_job_begin(struct column_job *j, const struct column *column)
+{
+	*j = (struct column_job){.column = column, .target = target_find(column->target)};
+	arena_init(&j->arena);
+	buf_init(&j->log);
+	buf_init(&j->refused);
+	diag_init(&j->own, diag_render_text, &j->log);
+	j->cx = &j->own;
+	return j->target != NULL;
+}
+
+void column_job_end(struct column_job *j)
+{
+	diag_destroy(&j->own);
+	buf_destroy(&j->log);
+	buf_destroy(&j->refused);
+	arena_destroy(&j->arena);
+}
