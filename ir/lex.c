@@ -164,7 +164,7 @@ static void skip_name(struct lexer *lx)
 static struct tok lex_sigil(struct lexer *lx, enum tok_kind kind)
 {
 	size_t start = lx->pos++;
-	if (peek_at(lx, 0) == '"' && kind != TOK_ENCODING)
+	if (peek_at(lx, 0) == '"' && (kind == TOK_VALUE || kind == TOK_SYMBOL))
 		return lex_string(lx, kind, start);
 	if (kind == TOK_VALUE && is_digit(peek_at(lx, 0))) {
 		while (is_digit(peek_at(lx, 0)))
@@ -245,6 +245,8 @@ struct tok lex_next(struct lexer *lx)
 		return lex_sigil(lx, TOK_SYMBOL);
 	if (c == '#')
 		return lex_sigil(lx, TOK_ENCODING);
+	if (c == '$' && lx->variables)
+		return lex_sigil(lx, TOK_VARIABLE);
 	if (c == '"')
 		return lex_string(lx, TOK_STRING, lx->pos);
 	if (c == '\0')

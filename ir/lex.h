@@ -15,6 +15,7 @@ enum tok_kind {
 	TOK_VALUE,    /* %name, %"name", %12 */
 	TOK_SYMBOL,   /* @name, @"name" */
 	TOK_ENCODING, /* #name */
+	TOK_VARIABLE, /* $name, only where the lexer has `variables` (rewrite rules) */
 	TOK_STRING,
 	TOK_NUMBER, /* without sign */
 	TOK_PUNCT,
@@ -40,6 +41,7 @@ struct lexer {
 	size_t col_pos; /* `col` is the column of this position */
 	uint32_t col;
 	bool failed;
+	bool variables; /* $name is a token; in .tir it has no meaning */
 };
 
 void lex_init(struct lexer *lx, struct diag_context *cx, struct arena *arena, uint32_t source,

@@ -150,7 +150,11 @@ struct pass_options {
 	const char *stop_after;           /* name of a pass; may be NULL */
 	struct pass_words require_fusion; /* attention, softmax */
 	bool remarks;                     /* diag_remark for what fused or not, and why */
-	size_t first_number;              /* of the first dump; 0: 1 */
+	struct pass_words disable_rules;  /* names of rewrite rules */
+	const char *rules_text;           /* more rules, tried before the built-in ones; may be NULL */
+	const char *rules_name;           /* of their file, for messages */
+	size_t rules_len;
+	size_t first_number; /* of the first dump; 0: 1 */
 	struct pass_sink sink;
 };
 

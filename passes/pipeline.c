@@ -12,7 +12,7 @@
 #define PIPELINE_STEPS_MAX 256
 
 /*
- * Why this order: fusion compares spellings, so canonicalize comes first;
+ * Why this order: fusion compares spellings, so canonicalize (the rewrite rules) comes first;
  * attention is found around the one softmax op that fuse-softmax leaves;
  * merge-linear comes after them, because they look through single uses that
  * its slices would hide; encode sees the final weights and belongs before the
@@ -24,16 +24,19 @@
 #define O1 "canonicalize,fuse-softmax,fuse-attention,encode,group,select,plan-memory"
 #define O2 "canonicalize,fuse-softmax,fuse-attention,merge-linear,encode,group,select,plan-memory"
 
-#define PASS(id, name, from, to, summary)
-#define SETTING(id, name, def, lo, hi) {name, def, lo, hi},
-static const struct pass_setting group_settings[] = {
+enum {
+	N_PASSES = 0
+#define PASS(id, name, from, to, summary) +1
 #include "passes/passes.def"
-        {NULL, 0, 0, 0}};
-static const struct pass_setting no_settings[] = {{NULL, 0, 0, 0}};
+};
 
-#define PASS(id, name, from, to, summary)   \
-	{PASS_##id,    name,       summary, \
-	 STAGE_##from, STAGE_##to, PASS_##id == PASS_group ? group_settings : no_settings},
+static const struct pass_setting settings[N_PASSES][PASS_SETTINGS_MAX + 1] = {
+#define SETTING(id, index, name, def, lo, hi) [PASS_##id][index] = {name, def, lo, hi},
+#include "passes/passes.def"
+};
+
+#define PASS(id, name, from, to, summary) \
+	{PASS_##id, name, summary, STAGE_##from, STAGE_##to, settings[PASS_##id]},
 static const struct pass_desc passes[] = {
 #include "passes/passes.def"
 };

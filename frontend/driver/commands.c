@@ -60,6 +60,8 @@ enum exit_code command_opt(struct driver *d)
 	struct loaded l;
 	struct ir_module *result = NULL;
 	const char *passes = d->options.passes;
+	if (d->options.check_rules)
+		return exit_code_of(driver_check_rules(d));
 	enum tfmc_status st = driver_load(d, &l);
 	const struct target *target = st == TFMC_OK ? driver_target(d, d->options.mcpu) : NULL;
 	if (st == TFMC_OK && !target)

@@ -82,6 +82,8 @@ struct pass_options driver_pass_options(struct driver *d, const struct target *t
 TFMC_MUST_USE enum tfmc_status driver_passes(struct driver *d, const struct ir_module *in,
                                              const char *pipeline, const struct target *target,
                                              struct ir_module **out);
+/* --check-rules: the table goes to d->out; TFMC_INVALID when a rule is wrong. */
+TFMC_MUST_USE enum tfmc_status driver_check_rules(struct driver *d);
 /* Facts for the record from the model's sections. */
 TFMC_MUST_USE enum tfmc_status driver_facts(struct driver *d, struct frontend_model *m,
                                             struct backend_facts *out);

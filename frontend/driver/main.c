@@ -119,7 +119,7 @@ static enum exit_code run(struct driver *d)
 		options_help(&d->out, o);
 		return EXIT_OK;
 	}
-	bool needs_input = o->command != COMMAND_OPS && o->command != COMMAND_PASSES;
+	bool needs_input = o->command != COMMAND_OPS && o->command != COMMAND_PASSES && !o->check_rules;
 	if (needs_input && !o->input)
 		return driver_usage(d, "no file is given");
 	return dispatch(d);

@@ -9,7 +9,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define REPRODUCER "tfmc-reproducer.tir"
+#include "frontend/files.h"
+#include "passes/rules/check.h"
+
+#define REPRODUCER  "tfmc-reproducer.tir"
+#define RULES_LIMIT (1u << 20) /* bytes of a file of rules */
+#define RULES_SEEDS 40         /* instances of each rule */
 
 void driver_split_list(struct driver *d, const char *text, struct option_list *out)
 {
@@ -70,6 +75,29 @@ static void write_reproducer(void *user, const char *text, size_t len)
 		diag_note(&d->diag, LOC_NONE, "the IR before the failing pass is in %s", path);
 }
 
+/* The text of --rules; NULL with TFMC_OK when it is not given. */
+static enum tfmc_status read_rules(struct driver *d, struct pass_options *p)
+{
+	p->rules_name = d->options.rules;
+	if (!p->rules_name)
+		return TFMC_OK;
+	return file_read(&d->arena, &d->diag, p->rules_name, RULES_LIMIT, LOC_NONE, &p->rules_text,
+	                 &p->rules_len);
+}
+
+enum tfmc_status driver_check_rules(struct driver *d)
+{
+	struct pass_options options = driver_pass_options(d, NULL);
+	struct rule_set set;
+	TFMC_TRY(read_rules(d, &options));
+	rule_set_init(&set);
+	enum tfmc_status st = rule_set_load(&set, &d->diag, &options);
+	if (st == TFMC_OK)
+		st = rule_check_all(&d->diag, &set, RULES_SEEDS, &d->out);
+	rule_set_destroy(&set);
+	return st;
+}
+
 struct pass_options driver_pass_options(struct driver *d, const struct target *target)
 {
 	const struct driver_options *o = &d->options;
@@ -77,6 +105,7 @@ struct pass_options driver_pass_options(struct driver *d, const struct target *t
 	p.print_before = split_words(d, &o->print_ir_before);
 	p.print_after = split_words(d, &o->print_ir_after);
 	p.require_fusion = split_words(d, &o->require_fusion);
+	p.disable_rules = split_words(d, &o->disable_rule);
 	p.sink = (struct pass_sink){
 	        .print = print_ir, .reproducer = write_reproducer, .clock = driver_clock, .user = d};
 	if (o->dump_dir)
@@ -99,6 +128,7 @@ enum tfmc_status driver_passes(struct driver *d, const struct ir_module *in, con
 	struct pass_report report;
 	struct pass_options options = driver_pass_options(d, target);
 	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, pipeline, &p));
+	TFMC_TRY(read_rules(d, &options));
 	pass_report_init(&report);
 	enum tfmc_status st = passes_run(&d->diag, &p, &options, in, out, &report);
 	driver_time(d, "passes");

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Matching a rule at an op: a list of pairs (pattern operand, value) that must
+ * agree, worked off from the root. Where an op is commutative both orders of
+ * its operands are tried, the written one first, so the search is a walk in a
+ * small tree and its result is the same every time. Nothing of the function is
+ * changed.
+ */
+#include <string.h>
+
+#include "passes/rules/rule.h"
+
+#define AGENDA_MAX (RULE_OPS_MAX * RULE_OPERANDS_MAX + 1)
+
+struct matcher {
+	const struct rebuild *r;
+	const struct rule *rule;
+	struct rule_match *m;
+	const struct ir_region *region; /* of the root */
+	struct pair {
+		const struct rule_operand *pattern;
+		struct ir_value value;
+	} agenda[AGENDA_MAX];
+	int n;
+};
+
+static bool step(struct matcher *t, int at);
+
+/* --- types --------------------------------------------------------------------------------------------- */
+
+static bool match_axis(struct rule_match *m, const struct rule_axis *axis, const struct ir_dim *d)
+{
+	if (axis->dim < 0)
+		return ir_dim_equals(d, axis->size);
+	if (m->dims[axis->dim] == NULL)
+		m->dims[axis->dim] = d;
+	return m->dims[axis->dim] == d;
+}
+
+static bool match_type(struct rule_match *m, const struct rule_type *p, const struct ir_type *t)
+{
+	int lead = t->kind == IR_TENSOR ? t->rank - p->n : -1;
+	if (lead < 0 || (lead > 0 && !p->lead) || !rule_elem_fits(p, t->dtype))
+		return false;
+	if (p->lead && !m->has_lead) {
+		m->has_lead = true;
+		m->n_lead = lead;
+		for (int i = 0; i < lead; i++)
+			m->lead[i] = t->dims[i];
+	}
+	if (p->lead && m->n_lead != lead)
+		return false;
+	for (int i = 0; i < lead; i++)
+		if (m->lead[i] != t->dims[i])
+			return false;
+	for (int i = 0; i < p->n; i++)
+		if (!match_axis(m, &p->axes[i], t->dims[lead + i]))
+			return false;
+	return true;
+}
+
+/* --- attributes ---------------------------------------------------------------------------------------- */
+
+static double number_at(const struct ir_attr_desc *d, const void *at)
+{
+	switch (d->kind) {
+	case ATTR_FLOAT: return *(const double *)at;
+	case ATTR_INT: return (double)*(const int64_t *)at;
+	case ATTR_FLAG: return *(const bool *)at;
+	case ATTR_WORD: return *(const int *)at;
+	case ATTR_DTYPE: return *(const enum ir_dtype *)at;
+	case ATTR_DIM:
+	case ATTR_DIMS:
+	case ATTR_INTS:
+	case ATTR_WEIGHT: break;
+	}
+	return 0;
+}
+
+static bool same_ints(const struct ir_int_list *a, const struct ir_int_list *b)
+{
+	return a->n == b->n && (a->n == 0 || memcmp(a->items, b->items, a->n * sizeof(*a->items)) == 0);
+}
+
+static bool same_dims(const struct ir_dim_list *a, const struct ir_dim_list *b)
+{
+	return a->n == b->n && (a->n == 0 || memcmp(a->items, b->items, a->n * sizeof(*a->items)) == 0);
+}
+
+/* The first place binds, the others compare. */
+static bool bind_attr(struct rule_bound *b, const struct ir_attr_desc *d, const void *at)
+{
+	struct rule_bound now = {.is_set = true, .number = number_at(d, at)};
+	if (d->kind == ATTR_INTS)
+		now.ints = *(const struct ir_int_list *)at;
+	if (d->kind == ATTR_DIMS)
+		now.dims = *(const struct ir_dim_list *)at;
+	if (d->kind == ATTR_DIM)
+		now.dim = *(const struct ir_dim *const *)at;
+	if (!b->is_set) {
+		*b = now;
+		return true;
+	}
+	return memcmp(&b->number, &now.number, sizeof(double)) == 0 && same_ints(&b->ints, &now.ints) &&
+	       same_dims(&b->dims, &now.dims) && b->dim == now.dim;
+}
+
+static bool is_swap(const struct ir_int_list *perm)
+{
+	int64_t n = (int64_t)perm->n;
+	for (int64_t i = 0; i < n; i++)
+		if (perm->items[i] != (i < n - 2 ? i : 2 * n - 3 - i))
+			return false;
+	return n >= 2;
+}
+
+static bool is_default(const struct ir_attr_desc *d, const void *at)
+{
+	double want = d->kind == ATTR_FLOAT ? d->float_default : (double)d->int_default;
+	return number_at(d, at) == want;
+}
+
+static bool match_attr(struct matcher *t, const struct rule_attr *p, const struct ir_attr_desc *d,
+                       const void *at, int rank)
+{
+	const struct ir_int_list *ints = at; /* of the kinds that need it */
+	struct ir_int_list want = {.n = (size_t)p->n_ints};
+	int64_t items[IR_RANK_MAX];
+	double number;
+	switch (p->kind) {
+	case RULE_ATTR_DEFAULT: return is_default(d, at);
+	case RULE_ATTR_ANY: return true;
+	case RULE_ATTR_VAR: return bind_attr(&t->m->vars[p->var], d, at);
+	case RULE_ATTR_EXPR:
+		return rule_expr_eval(p->expr, t->m, &number) && rule_number_fits(number, number_at(d, at));
+	case RULE_ATTR_INTS:
+		memcpy(items, p->ints, sizeof(items));
+		want.items = items;
+		return same_ints(&want, ints);
+	case RULE_ATTR_LAST: return ints->n == 1 && ints->items[0] == rank - 1;
+	case RULE_ATTR_SWAP: return is_swap(ints);
+	case RULE_ATTR_DTYPE: return *(const enum ir_dtype *)at == p->dtype;
+	}
+	return false;
+}
+
+static bool match_attrs(struct matcher *t, const struct rule_op *p, const struct ir_op *op)
+{
+	const struct ir_op_desc *desc = ir_op_desc(op->code);
+	int rank = op->n_operands > 0 && op->operands[0].id != 0 ? ir_type_of(t->r->f, op->operands[0])->rank
+	                                                         : 0;
+	for (int i = 0; desc->attrs[i].name != NULL && i < RULE_ATTRS_MAX; i++) {
+		const void *at = (const char *)op->attrs + desc->attrs[i].offset;
+		if (!match_attr(t, &p->attrs[i], &desc->attrs[i], at, rank))
+			return false;
+	}
+	return true;
+}
+
+/* --- ops and operands ------------------------------------------------------------------------------------
+ */
+
+/* Ops that cost nothing may stand in another region and have other readers. */
+static bool is_free(enum ir_opcode code)
+{
+	return ir_op_has(code, TRAIT_CONST) || ir_op_has(code, TRAIT_VIEW);
+}
+
+static void push(struct matcher *t, const struct rule_operand *p, struct ir_value v)
+{
+	t->agenda[t->n++] = (struct pair){p, v};
+}
+
+/* Everything about the op but its operands, which become pairs; the first two exchanged when `turned`. */
+static bool enter_op(struct matcher *t, const struct rule_op *p, const struct ir_op *op, bool turned)
+{
+	if (op == NULL || op->code != p->code || op->n_operands != p->n_operands)
+		return false;
+	if (!is_free(op->code) && ir_info(t->r->f, op->results[0])->region != t->region)
+		return false;
+	const struct rule_type *type = t->rule->values[p->result].type;
+	if (!match_attrs(t, p, op) ||
+	    (type != NULL && !match_type(t->m, type, ir_type_of(t->r->f, op->results[0]))))
+		return false;
+	t->m->ops[p - t->rule->match] = op;
+	for (size_t i = 0; i < p->n_operands; i++)
+		push(t, &p->operands[i], op->operands[turned && i < 2 ? 1 - i : i]);
+	return true;
+}
+
+static bool match_full(struct matcher *t, const struct rule_operand *p, struct ir_value v)
+{
+	const struct ir_op *op = rebuild_def(t->r, v, OP_full);
+	if (op == NULL)
+		return false;
+	double value = ((const struct attrs_full *)op->attrs)->value;
+	if (p->kind == ARG_NUMBER)
+		return rule_number_fits(p->number, value);
+	struct rule_bound *b = &t->m->vars[p->index];
+	if (!b->is_set)
+		*b = (struct rule_bound){.is_set = true, .number = value};
+	return memcmp(&b->number, &value, sizeof(value)) == 0;
+}
+
+static bool is_const(const struct rebuild *r, struct ir_value v)
+{
+	const struct ir_op *op = ir_def(r->f, v);
+	return op != NULL && (op->code == OP_weight || op->code == OP_full);
+}
+
+/* A value of the rule seen for the first time: its declared type. */
+static bool bind_operand(struct matcher *t, int index, struct ir_value v)
+{
+	const struct rule_value *value = &t->rule->values[index];
+	t->m->values[index] = v;
+	if (value->op >= 0)
+		return true;
+	return (value->type == NULL || match_type(t->m, value->type, ir_type_of(t->r->f, v))) &&
+	       (!value->is_const || is_const(t->r, v));
+}
+
+static bool try_op(struct matcher *t, const struct rule_op *p, const struct ir_op *op, int at)
+{
+	struct rule_match saved;
+	int n = t->n;
+	if (!ir_op_has(p->code, TRAIT_COMMUTATIVE))
+		return enter_op(t, p, op, false) && step(t, at);
+	saved = *t->m;
+	if (enter_op(t, p, op, false) && step(t, at))
+		return true;
+	*t->m = saved;
+	t->n = n;
+	return enter_op(t, p, op, true) && step(t, at);
+}
+
+/* Works off the pairs from `at` on. As deep as the rule has ops. */
+static bool step(struct matcher *t, int at)
+{
+	for (; at < t->n; at++) {
+		const struct rule_operand *p = t->agenda[at].pattern;
+		struct ir_value v = t->agenda[at].value;
+		if (p->kind == ARG_ABSENT || v.id == 0) {
+			if (p->kind != ARG_ABSENT || v.id != 0)
+				return false;
+			continue;
+		}
+		if (p->kind != ARG_VALUE) {
+			if (!match_full(t, p, v))
+				return false;
+			continue;
+		}
+		if (t->m->values[p->index].id != 0) {
+			if (!ir_same(t->m->values[p->index], v))
+				return false;
+			continue;
+		}
+		if (!bind_operand(t, p->index, v))
+			return false;
+		if (t->rule->values[p->index].op >= 0)
+			return try_op(t, &t->rule->match[t->rule->values[p->index].op], ir_def(t->r->f, v),
+			              at + 1);
+	}
+	return true;
+}
+
+/* --- the whole match ----------------------------------------------------------------------------------- */
+
+/* How often the ops of the match read v; an op that stands for two of the pattern counts once. */
+static uint32_t readers_inside(const struct rule_match *m, struct ir_value v)
+{
+	uint32_t n = 0;
+	for (int i = 0; i < m->rule->n_match; i++) {
+		bool again = false;
+		for (int k = 0; k < i; k++)
+			again |= m->ops[k] == m->ops[i];
+		for (size_t k = 0; k < m->ops[i]->n_operands && !again; k++)
+			n += ir_same(m->ops[i]->operands[k], v);
+	}
+	return n;
+}
+
+/* What the match computes on its way would be computed twice if others read it. */
+static bool nobody_else_reads(const struct rebuild *r, const struct rule_match *m)
+{
+	for (int i = 0; i + 1 < m->rule->n_match; i++) {
+		const struct ir_op *op = m->ops[i];
+		const struct rule_value *value = &m->rule->values[m->rule->match[i].result];
+		if (value->is_shared || is_free(op->code))
+			continue;
+		if (readers_inside(m, op->results[0]) != r->uses[op->results[0].id])
+			return false;
+	}
+	return true;
+}
+
+/* A cheap look at what the operands of the root are, before anything is set up. */
+static bool may_match(const struct rebuild *r, const struct rule *rule, const struct ir_op *op)
+{
+	const struct rule_op *root = &rule->match[rule->n_match - 1];
+	bool turns = ir_op_has(root->code, TRAIT_COMMUTATIVE);
+	if (op->code != root->code || op->n_results != 1 || op->n_operands != root->n_operands)
+		return false;
+	for (size_t i = 0; i < root->n_operands; i++) {
+		const struct rule_operand *p = &root->operands[i];
+		if (p->kind == ARG_ABSENT || (p->kind == ARG_VALUE && rule->values[p->index].op < 0))
+			continue;
+		enum ir_opcode code =
+		        p->kind == ARG_VALUE ? rule->match[rule->values[p->index].op].code : OP_full;
+		if (rebuild_def(r, op->operands[i], code) == NULL &&
+		    !(turns && i < 2 && rebuild_def(r, op->operands[1 - i], code) != NULL))
+			return false;
+	}
+	return true;
+}
+
+bool rule_matches(const struct rebuild *r, const struct rule *rule, const struct ir_op *op,
+                  struct rule_match *out)
+{
+	struct matcher t;
+	const struct rule_op *root = &rule->match[rule->n_match - 1];
+	if (!may_match(r, rule, op))
+		return false;
+	*out = (struct rule_match){.rule = rule};
+	t.r = r;
+	t.rule = rule;
+	t.m = out;
+	t.n = 0;
+	t.region = ir_info(r->f, op->results[0])->region;
+	out->values[rule->root] = op->results[0];
+	if (!try_op(&t, root, op, 0) || !rule_preds_hold(out, NULL) || !nobody_else_reads(r, out))
+		return false;
+	/* When the replacement is a value that exists, it must have the type of the root. */
+	const struct rule_value *result = &rule->values[rule->result];
+	return result->from_into ||
+	       ir_type_of(r->f, out->values[rule->result]) == ir_type_of(r->f, op->results[0]);
+}
