@@ -3,7 +3,8 @@
  * Executes recorded functions on the memory of this process, lane by lane: the
  * templates are tested with it without any back end. Every access is checked
  * against the allowed ranges, so a template that reads beyond its tensors fails
- * here before it can hide in a real machine. One worker; atomics are plain.
+ * here before it can hide in a real machine. A call is one worker, and atomics are
+ * plain; a launch is the items of work-groups in turns, watched for races.
  */
 #ifndef TFMC_BACKENDS_KERNEL_KB_INTERP_H
 #define TFMC_BACKENDS_KERNEL_KB_INTERP_H
@@ -47,9 +48,9 @@ TFMC_MUST_USE bool kb_interp_call(struct kb_interp *in, const char *name, const 
 
 /*
  * Runs a kernel over `groups` work-groups, one after another; the items of a group in turns from barrier to
- * barrier. Beside the errors of a call: items that wait at different barriers or in different turns of a loop,
- * or end while others wait; two items (of one group without a barrier between them, or of two groups) that
- * touch the same byte when one of them writes; a read of shared memory that nobody has written.
+ * barrier. Beside the errors of a call: items that wait at different barriers or in different turns of a
+ * loop, or end while others wait; two items (of one group without a barrier between them, or of two groups)
+ * that touch the same byte when one of them writes; a read of shared memory that nobody has written.
  */
 TFMC_MUST_USE bool kb_interp_launch(struct kb_interp *in, const char *name, const union kb_cell *args,
                                     size_t n_args, int64_t groups);
