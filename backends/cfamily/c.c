@@ -128,7 +128,7 @@ static void prelude(struct print *p, struct buf *out)
 	        "#if __SIZEOF_POINTER__ != 8\n#error \"this file is for 64-bit machines\"\n#endif\n\n"
 	        "/* A product and a sum in one statement are one operation where the machine has it. */\n"
 	        "#if defined(__clang__)\n#pragma clang fp contract(on)\n#else\n"
-	        "#pragma GCC optimize(\"fp-contract=fast\", \"no-math-errno\", "
+	        "#pragma GCC optimize(\"fp-contract=fast\", "
 	        "\"no-trapping-math\")\n#endif\n"
 	        "#pragma GCC diagnostic ignored \"-Wpsabi\" /* vectors stay inside of this file */\n"
 	        "#define TFMC_INLINE static inline __attribute__((always_inline, unused))\n");

@@ -205,7 +205,13 @@ static void bin(struct print *p, const struct kb_inst *i, struct buf *out)
 	enum kb_bin op = (enum kb_bin)i->sub;
 	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
 	bool bits = op == KB_AND || op == KB_OR || op == KB_XOR;
-	if (op == KB_MIN || op == KB_MAX)
+	if (e == C_BOOL)
+		buf_printf(out, "(%s %s %s)", print_arg(p, i, 0),
+		           op == KB_AND  ? "&&"
+		           : op == KB_OR ? "||"
+		                         : "!=",
+		           print_arg(p, i, 1));
+	else if (op == KB_MIN || op == KB_MAX)
 		call2(p, i, c_need_extreme(p, op, e, i->type.lanes), out);
 	else if (c_is_float(e) || bits)
 		plain(p, i, narrow_cast(p, i->type), out);
@@ -279,23 +285,41 @@ static void rounding(struct print *p, const char *name, bool up, enum c_element 
 	buf_printf(out, "\treturn (%s)((small & near) | (~small & bits));\n#endif\n}\n", type);
 }
 
-static void root(struct print *p, const char *name, enum c_element e, int lanes)
+/* gcc would call the library for negative numbers: what the machine has is named. */
+static void root_one(struct print *p, const char *name, enum c_element e)
 {
-	const char *type = c_type(p, e, lanes), *f = e == C_F32 ? "f" : "";
+	bool single = e == C_F32;
+	const char *type = c_element_scalar(e);
 	struct buf *out = &p->helpers;
 	buf_printf(out,
 	           C_INLINE
 	           "%s %s(%s x)\n{\n#if defined(__clang__)\n\treturn __builtin_elementwise_sqrt(x);\n",
 	           type, name, type);
-	buf_str(out, "#else\n");
-	if (lanes == 1)
-		buf_printf(out, "\treturn __builtin_sqrt%s(x);\n", f);
-	else
-		buf_printf(
-		        out,
-		        "\tfor (int i = 0; i < %d; i++)\n\t\tx[i] = __builtin_sqrt%s(x[i]);\n\treturn x;\n",
-		        lanes, f);
-	buf_str(out, "#endif\n}\n");
+	buf_printf(out, "#elif defined(__x86_64__)\n\treturn __builtin_ia32_sqrts%c((%s){x})[0];\n",
+	           single ? 's' : 'd', c_type(p, e, single ? 4 : 2));
+	buf_printf(out,
+	           "#elif defined(__aarch64__)\n\t%s y;\n\t__asm__(\"fsqrt %%%c0, %%%c1\" : \"=w\"(y) : "
+	           "\"w\"(x));\n"
+	           "\treturn y;\n#else\n\treturn __builtin_sqrt%s(x);\n#endif\n}\n",
+	           type, single ? 's' : 'd', single ? 's' : 'd', single ? "f" : "");
+}
+
+static void root(struct print *p, const char *name, enum c_element e, int lanes)
+{
+	const char *type = c_type(p, e, lanes), *one = arena_printf(p->arena, "sqrt_%s", c_element_name(e));
+	struct buf *out = &p->helpers;
+	if (lanes == 1) {
+		root_one(p, name, e);
+		return;
+	}
+	if (print_need(p, one))
+		root_one(p, one, e);
+	buf_printf(out,
+	           C_INLINE
+	           "%s %s(%s x)\n{\n#if defined(__clang__)\n\treturn __builtin_elementwise_sqrt(x);\n#else\n",
+	           type, name, type);
+	buf_printf(out, "\tfor (int i = 0; i < %d; i++)\n\t\tx[i] = %s(x[i]);\n\treturn x;\n#endif\n}\n",
+	           lanes, one);
 }
 
 static void absolute(struct print *p, const char *name, enum c_element e, int lanes)

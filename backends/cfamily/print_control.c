@@ -49,8 +49,7 @@ static void begin_loop(struct print *p, const struct kb_inst *i)
 {
 	struct buf head;
 	struct print_value *hi = &p->values[i->args[1].id];
-	/* read again after each turn */
-	if (hi->is_pending && (hi->has_load || hi->n_gets))
+	if (hi->is_pending) /* computed once, not after each turn */
 		print_flush(p, FLUSH_ALL, 0);
 	print_consume(p, i);
 	print_flush(p, FLUSH_ALL, 0);
