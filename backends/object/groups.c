@@ -40,7 +40,9 @@ void emit_group_comment(struct emit *e)
 	const struct object *o = e->object;
 	struct ir_loc loc = e->group->loc;
 	const char *file = loc.at.source ? diag_source_name(o->cx, loc.at.source) : "";
-	kb_comment(e->k, "%s:%u:%u %s", file, loc.at.line, loc.at.col, loc.path ? loc.path : "");
+	bool has_path = loc.path && *loc.path;
+	kb_comment(e->k, "%s:%u:%u%s%s", file, loc.at.line, loc.at.col, has_path ? " " : "",
+	           has_path ? loc.path : "");
 }
 
 /* This worker's part of the scratch at the beginning of the arena. */

@@ -58,7 +58,8 @@ struct opencl_launch {
 	size_t n_places;
 	const struct opencl_arg *args; /* in the kernel's order */
 	size_t n_args;
-	/* Work-groups that find something to do; every number from 1 on gives the same bits. */
+	/* Work-groups that find something to do; every number from 1 on gives the same bits. 0: launch one.
+	 * Many more than this may overflow indices of 32 bits. */
 	const struct ir_dim *tasks;
 	int64_t items;   /* of a work-group: the local size, required by the kernel */
 	int64_t workers; /* for each work-group: 1 when its items share tasks, else `items` */
