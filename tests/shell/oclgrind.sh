@@ -16,11 +16,15 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 export OCLGRIND_NUM_THREADS=1 # threads would make the order of reports depend on luck
 
-# check NAME ARGUMENTS...: the log is $tmp/NAME.log
+# check NAME ARGUMENTS...: the log is $tmp/NAME.log. Kernels are not optimized: the check for uninitialized reads
+# does not know the instruction freeze, which LLVM's optimizer makes of divisions.
+uninitialized=--uninitialized
 check() {
 	local name=$1
 	shift
-	oclgrind --data-races --uninitialized --check-api --max-errors 20 --log "$tmp/$name.log" "$tool" "$@" >"$tmp/$name.out" 2>&1
+	rm -f "$tmp/$name.log"
+	oclgrind --data-races $uninitialized --check-api --build-options -cl-opt-disable --max-errors 20 \
+		--log "$tmp/$name.log" "$tool" "$@" >"$tmp/$name.out" 2>&1
 }
 
 # --- the checks bite ------------------------------------------------------------------------------------------
@@ -55,11 +59,18 @@ right() {
 	head -c 20000 "$tmp/$name.out" "$tmp/$name.log" >&2
 	failed=1
 }
-for family in opencl-cpu opencl-cpu512 opencl-gpu; do
+for family in opencl-cpu opencl-gpu; do
 	right "$family ops 1"
 	right "$family shared"
 	right "$family mini"
-	right "-O0 $family mini"
 	right "$family programs 3"
 done
+right "-O0 opencl-cpu mini"
+# Oclgrind 21.10 calls elements 8 to 11 of any float16 uninitialized (v.hi of a loaded v), so that wide vectors are
+# checked for races, bounds and the API only; what is uninitialized the narrow family shows with the same templates.
+uninitialized=
+right "opencl-cpu512 ops 1"
+right "opencl-cpu512 shared"
+right "opencl-cpu512 mini"
+right "opencl-cpu512 programs 3"
 exit $failed

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Whole models on an OpenCL device against the interpreter: run, encode, and decode in pieces; launch by launch,
+# then as a whole with several numbers of work-groups. The families take turns; the example is run by all.
+set -uo pipefail
+tool=$TFMC_BUILD/tests/tfmc_opencl
+if [ ! -x "$tool" ]; then
+	echo "SKIPPED: built without an OpenCL loader (Debian: ocl-icd-opencl-dev opencl-c-headers)" >&2
+	exit 77
+fi
+families=(opencl-cpu opencl-cpu512 opencl-gpu)
+failed=0
+check() {
+	"$tool" --whole "$1" model "$2"
+	local code=$?
+	[ $code -eq 77 ] && exit 77
+	[ $code -eq 0 ] || failed=1
+}
+turn=0
+for model in "$TFMC_SOURCE"/tests/golden/*/model.yaml; do
+	check "${families[turn % 3]}" "$model"
+	turn=$((turn + 1))
+done
+for family in "${families[@]}"; do
+	check "$family" "$TFMC_SOURCE/examples/dates/model.yaml"
+done
+exit $failed
