@@ -43,11 +43,13 @@ static void operand(const struct conversion *c)
 	print_bare_arg(c->p, c->inst, 0, c->out);
 }
 
-/* The operand as a number of C: bools as 0 and 1. */
+/* The operand as a number of C: bools as 0 and 1. (A mask & 1 becomes an extension of a vector of bits, which
+ * Oclgrind gets wrong.) */
 static void print_number(const struct conversion *c)
 {
 	if (c->from == KB_BOOL && c->lanes > 1)
-		buf_printf(c->out, "%s & 1", print_arg(c->p, c->inst, 0));
+		buf_printf(c->out, "select((int%d)(0), (int%d)(1), %s)", c->lanes, c->lanes,
+		           print_arg(c->p, c->inst, 0));
 	else
 		operand(c);
 }

@@ -214,13 +214,12 @@ static void print_int_of(struct helpers *p, enum kb_scalar to, int lanes)
 	buf_str(out, ");\n}\n\n");
 }
 
-/* The float next to x toward zero, its last bit set when anything was lost. */
+/* The float next to x toward zero, its last bit set when anything was lost; masks of vectors are -1. */
 static void print_odd_float(struct helpers *p, enum kb_scalar from, int lanes)
 {
 	const char *scalar = opencl_scalar(from, p->index_bits);
+	const char *mask = strcmp(scalar, "long") == 0 && lanes > 1 ? "convert_int" : "";
 	struct buf *out = p->out;
-	bool is_long = strcmp(scalar, "long") == 0;
-	const char *mask_open = is_long && lanes > 1 ? "convert_int" : "";
 	open_function(p, HELPER_ODD_FLOAT, from, lanes, "float", scalar);
 	buf_str(out, " x)\n{\n\t");
 	type_of(out, "float", lanes);
@@ -232,15 +231,15 @@ static void print_odd_float(struct helpers *p, enum kb_scalar from, int lanes)
 	type_of(out, scalar, lanes);
 	buf_str(out, "_sat(near);\n\t");
 	type_of(out, "int", lanes);
-	buf_str(out, " away = ");
-	type_of(out, mask_open, *mask_open ? lanes : 1);
-	buf_str(out, "(abs(back) > abs(x)) & 1, lost = ");
-	type_of(out, mask_open, *mask_open ? lanes : 1);
-	buf_str(out, "(back != x) & 1;\n\treturn as_");
-	type_of(out, "float", lanes);
-	buf_str(out, "((as_");
+	buf_str(out, " bits = as_");
 	type_of(out, "int", lanes);
-	buf_str(out, "(near) - away) | lost);\n}\n\n");
+	buf_printf(out, "(near) %c ", lanes == 1 ? '-' : '+');
+	type_of(out, mask, *mask ? lanes : 1);
+	buf_str(out, "(abs(back) > abs(x));\n\treturn as_");
+	type_of(out, "float", lanes);
+	buf_str(out, lanes == 1 ? "(bits | " : "(select(bits, bits | 1, ");
+	type_of(out, mask, *mask ? lanes : 1);
+	buf_str(out, lanes == 1 ? "(back != x));\n}\n\n" : "(back != x)));\n}\n\n");
 }
 
 /* --- asking ------------------------------------------------------------------------------------------ */

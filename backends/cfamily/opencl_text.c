@@ -143,11 +143,24 @@ static bool goes_unsigned(enum kb_bin op, enum kb_scalar s)
 	return shifts || (wraps && is_wrapping(s));
 }
 
+/* x + (-1) of indices reads better as x - 1 */
+static bool print_less(const struct expr *e)
+{
+	int64_t c;
+	bool is_sum = e->inst->sub == KB_ADD && e->inst->type.scalar == KB_INDEX && e->inst->type.lanes == 1;
+	if (!is_sum || !print_const_arg(e->p, e->inst, 1, &c) || c >= 0 || c == INT64_MIN)
+		return false;
+	buf_printf(e->out, "%s - %lld%s", arg(e, 0), (long long)-c, e->index_bits == 64 ? "L" : "");
+	return true;
+}
+
 static void print_bin(const struct expr *e)
 {
 	enum kb_bin op = (enum kb_bin)e->inst->sub;
 	enum kb_scalar s = e->inst->type.scalar;
 	const char *text = operator_of(op);
+	if (print_less(e))
+		return;
 	bool picks = op == KB_MIN || op == KB_MAX;
 	if (picks && s == KB_F32) {
 		call_helper(e, op == KB_MIN ? HELPER_LESSER : HELPER_GREATER);
