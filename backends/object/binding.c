@@ -119,17 +119,20 @@ struct binding_indexed binding_slice_axes(const struct object *o, const struct b
 	                                .offset = o->state_fixed_bytes + s->state->offset};
 }
 
-static bool slice_base(struct emit *e, const struct binding_slice *s, struct kb_val *ptr)
+bool binding_slice_address(struct emit *e, const struct binding_slice *s, struct kb_val *ptr)
 {
 	struct binding_indexed x = binding_slice_axes(e->object, s);
 	struct kb_val elements;
-	if (e->bases)
-		return e->bases->slice(e->bases->user, s, ptr);
 	if (!index_offset(e, &x, s->at, s->n_at, &elements))
 		return false;
 	struct kb_val bytes = kb_mul(e->k, elements, kb_index(e->k, x.unit_bytes));
 	*ptr = kb_ptr_add(e->k, e->state, bytes, x.offset);
 	return true;
+}
+
+static bool slice_base(struct emit *e, const struct binding_slice *s, struct kb_val *ptr)
+{
+	return e->bases ? e->bases->slice(e->bases->user, s, ptr) : binding_slice_address(e, s, ptr);
 }
 
 static bool slice_of_op(const struct object *o, const struct ir_func *f, const struct ir_op *op,
@@ -181,7 +184,7 @@ static bool bind_state(void *user, struct kb *k, struct ir_value state, const st
 /* --- tensors
  * ------------------------------------------------------------------------------------------------------- */
 
-static bool place_pointer(struct emit *e, struct ir_value base, struct kb_val *ptr)
+bool binding_address(struct emit *e, struct ir_value base, struct kb_val *ptr)
 {
 	const struct place *p = &e->function->places[base.id];
 	switch (p->kind) {
@@ -208,7 +211,7 @@ static bool base_pointer(struct emit *e, struct ir_value base, struct kb_val *pt
 		weight_form(ir_def(f, base), out);
 	if (p->kind == PLACE_NONE || p->kind == PLACE_SLICE)
 		return binding_find_slice(e->object, f, base, &s) && slice_base(e, &s, ptr);
-	return e->bases ? e->bases->place(e->bases->user, base, ptr) : place_pointer(e, base, ptr);
+	return e->bases ? e->bases->place(e->bases->user, base, ptr) : binding_address(e, base, ptr);
 }
 
 static struct kb_size scaled(struct emit *e, const struct ir_dim *d, int64_t by)

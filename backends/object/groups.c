@@ -1,15 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One internal function for each group: (context, args, l0, l1, worker,
- * n_workers), where l0 and l1 are the indices of the repeats around it. The
- * body comes from the kernel templates.
+ * Two internal functions for each group: the kernel, whose body comes from the
+ * templates and which gets addresses, dims and its worker as parameters; and
+ * the group itself, (context, args, l0, l1, worker, n_workers), which looks all
+ * of that up and calls it (l0, l1: indices of the repeats around it). Groups
+ * with equal kernels, in whatever function, share one.
  */
+#include "backends/kernel/record.h"
 #include "backends/object/object.h"
+
+#include <string.h>
 
 const char *group_symbol(const struct object *o, const struct function *f, size_t group)
 {
 	const struct attrs_group *a = f->groups[group]->attrs;
 	return arena_printf(o->arena, "%s.%zu.%s", f->symbol, group, ir_word(WORDS_GROUP, a->kind));
+}
+
+static const char *group_kernel_symbol(const struct object *o, const struct function *f, size_t group)
+{
+	return arena_printf(o->arena, "%s.kernel", group_symbol(o, f, group));
 }
 
 enum tfmc_status emit_find_repeats(struct emit *e, struct ir_value *index)
@@ -53,37 +63,273 @@ static struct kb_val scratch(struct emit *e, struct kb_val worker)
 	return kb_ptr_add(e->k, arena, offset, 0);
 }
 
-static enum tfmc_status emit_group(struct object *o, const struct function *f, size_t number)
-{
+/* --- bases: what a group touches -------------------------------------------------------------------------
+ */
+
+struct base {
+	bool is_slice;
+	struct ir_value value;      /* no slice */
+	struct binding_slice slice; /* of a state */
+	struct kb_val pointer;      /* in the function under construction */
+};
+
+struct group {
+	struct object *object;
+	const struct function *function;
+	size_t number;
+	struct emit e;
 	struct ir_value repeats[OBJECT_REPEAT_MAX];
-	struct emit e = {.object = o, .function = f, .group = f->groups[number]};
-	TFMC_TRY(emit_find_repeats(&e, repeats));
-	e.k = kb_begin(o->kb, group_symbol(o, f, number), KB_INTERNAL, KB_VOID);
-	if (!e.k)
-		return TFMC_NO_MEMORY;
-	e.context = kb_param(e.k, "context", KB_PTR_T, 0);
-	e.args = kb_param(e.k, "args", KB_PTR_T, KB_READONLY);
-	e.index[0] = kb_param(e.k, "l0", KB_INDEX_T, 0);
-	e.index[1] = kb_param(e.k, "l1", KB_INDEX_T, 0);
-	struct kb_val worker = kb_param(e.k, "worker", KB_INDEX_T, 0);
-	struct kb_val n_workers = kb_param(e.k, "n_workers", KB_INDEX_T, 0);
-	emit_group_comment(&e);
-	emit_load_dims(&e);
-	emit_load_bases(&e);
-	struct kernel_binding bind = binding_of(&e);
-	struct kernel_job job = {.k = e.k,
+	struct {
+		struct base *items;
+		size_t n, cap;
+	} bases;
+	struct kb_val worker, n_workers, scratch;
+};
+
+static bool same_slice(const struct binding_slice *a, const struct binding_slice *b)
+{
+	bool same = a->state == b->state && a->n_at == b->n_at;
+	for (size_t i = 0; same && i < a->n_at; i++)
+		same = ir_same(a->at[i], b->at[i]);
+	return same;
+}
+
+static struct base *find_base(struct group *g, const struct base *wanted)
+{
+	for (size_t i = 0; i < g->bases.n; i++) {
+		struct base *b = &g->bases.items[i];
+		bool same = b->is_slice == wanted->is_slice &&
+		            (b->is_slice ? same_slice(&b->slice, &wanted->slice)
+		                         : ir_same(b->value, wanted->value));
+		if (same)
+			return b;
+	}
+	return NULL;
+}
+
+/* While bases are collected: the address in the object's memory, which only shows that there is one. */
+static bool collect(struct group *g, struct base wanted)
+{
+	bool found = wanted.is_slice ? binding_slice_address(&g->e, &wanted.slice, &wanted.pointer)
+	                             : binding_address(&g->e, wanted.value, &wanted.pointer);
+	struct base *b = find_base(g, &wanted);
+	if (found && !b)
+		b = ARENA_PUSH(g->object->arena, &g->bases);
+	if (found && b)
+		*b = wanted;
+	return found && b;
+}
+
+static bool collect_slice(void *user, const struct binding_slice *s, struct kb_val *ptr)
+{
+	struct group *g = user;
+	*ptr = kb_null(g->e.k);
+	return collect(g, (struct base){.is_slice = true, .slice = *s});
+}
+
+static bool collect_value(void *user, struct ir_value base, struct kb_val *ptr)
+{
+	struct group *g = user;
+	*ptr = kb_null(g->e.k);
+	return collect(g, (struct base){.value = base});
+}
+
+/* While the kernel is recorded: its parameter. */
+static bool given_slice(void *user, const struct binding_slice *s, struct kb_val *ptr)
+{
+	struct base wanted = {.is_slice = true, .slice = *s}, *b = find_base(user, &wanted);
+	if (b)
+		*ptr = b->pointer;
+	return b;
+}
+
+static bool given_value(void *user, struct ir_value base, struct kb_val *ptr)
+{
+	struct base wanted = {.value = base}, *b = find_base(user, &wanted);
+	if (b)
+		*ptr = b->pointer;
+	return b;
+}
+
+/* --- recording -------------------------------------------------------------------------------------------
+ */
+
+static enum tfmc_status emit_template(struct group *g, const struct emit_bases *bases)
+{
+	const struct object *o = g->object;
+	g->e.bases = bases;
+	struct kernel_binding bind = binding_of(&g->e);
+	struct kernel_job job = {.k = g->e.k,
 	                         .module = o->module,
-	                         .func = f->func,
-	                         .group = e.group,
+	                         .func = g->function->func,
+	                         .group = g->e.group,
 	                         .target = o->target,
 	                         .bind = &bind,
-	                         .worker = worker,
-	                         .n_workers = n_workers,
-	                         .scratch = scratch(&e, worker),
+	                         .worker = g->worker,
+	                         .n_workers = g->n_workers,
+	                         .scratch = g->scratch,
 	                         .cx = o->cx,
 	                         .arena = o->arena};
 	TFMC_TRY(kernel_emit_group(&job));
-	kb_end(e.k);
+	g->e.bases = NULL;
+	kb_end(g->e.k);
+	return TFMC_OK;
+}
+
+/* Begins a function of a group: (context, args, l0, l1, worker, n_workers). */
+static enum tfmc_status begin(struct group *g, struct kb_module *m, const char *name)
+{
+	struct emit *e = &g->e;
+	struct kb *k = e->k = kb_begin(m, name, KB_INTERNAL, KB_VOID);
+	if (!k)
+		return TFMC_NO_MEMORY;
+	e->context = kb_param(k, "context", KB_PTR_T, 0);
+	e->args = kb_param(k, "args", KB_PTR_T, KB_READONLY);
+	e->index[0] = kb_param(k, "l0", KB_INDEX_T, 0);
+	e->index[1] = kb_param(k, "l1", KB_INDEX_T, 0);
+	g->worker = kb_param(k, "worker", KB_INDEX_T, 0);
+	g->n_workers = kb_param(k, "n_workers", KB_INDEX_T, 0);
+	emit_group_comment(e);
+	emit_load_dims(e);
+	emit_load_bases(e);
+	return TFMC_OK;
+}
+
+/* The template runs once for a module that is thrown away, only to see what it asks for. */
+static enum tfmc_status collect_bases(struct group *g)
+{
+	static const char name[] = "collect";
+	struct emit_bases bases = {collect_slice, collect_value, g};
+	struct kb_module *aside = kb_module_create(g->object->arena, kb_module_caps(g->object->kb));
+	if (!aside)
+		return TFMC_NO_MEMORY;
+	TFMC_TRY(begin(g, aside, name));
+	g->scratch = kb_null(g->e.k);
+	return emit_template(g, &bases);
+}
+
+/* What the kernel takes: one value for each parameter, in the order of begin_kernel. */
+struct args {
+	struct kb_val *items;
+	size_t n;
+};
+
+static const char *base_name(const struct group *g, const struct base *b, size_t i)
+{
+	const struct ir_func *f = g->function->func;
+	const char *name = b->is_slice ? b->slice.state->decl->name : ir_info(f, b->value)->name;
+	return arena_printf(g->object->arena, "%s%zu", name && name[0] && !strchr(name, '.') ? name : "p", i);
+}
+
+/* Pointers of all bases, scratch, dims, indices of repeats, the worker. */
+static enum tfmc_status begin_kernel(struct group *g, const char *name)
+{
+	struct object *o = g->object;
+	size_t n_dims = ir_dims_count(o->module->dims);
+	struct kb_val *dims = ARENA_ARRAY(o->arena, struct kb_val, n_dims + 1);
+	struct kb *k = g->e.k = kb_begin(o->kb, name, KB_INTERNAL, KB_VOID);
+	if (!k || !dims)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < g->bases.n; i++)
+		g->bases.items[i].pointer = kb_param(k, base_name(g, &g->bases.items[i], i), KB_PTR_T, 0);
+	g->scratch = kb_param(k, "scratch", KB_PTR_T, 0);
+	for (size_t i = 0; i < n_dims; i++)
+		if (g->function->has_dim[i])
+			dims[i] = kb_param(k, ir_dims_sym(o->module->dims, i)->name, KB_INDEX_T, 0);
+	for (size_t i = 0; i < g->e.n_repeats; i++)
+		g->e.index[i] = kb_param(k, arena_printf(o->arena, "l%zu", i), KB_INDEX_T, 0);
+	g->worker = kb_param(k, "worker", KB_INDEX_T, 0);
+	g->n_workers = kb_param(k, "n_workers", KB_INDEX_T, 0);
+	g->e.dims = dims;
+	emit_group_comment(&g->e);
+	return TFMC_OK;
+}
+
+/* The kernel that was recorded last, or an earlier one that computes the same. */
+static const struct kb_func *keep_or_share(struct kb_module *m)
+{
+	size_t last = kb_func_count(m) - 1;
+	const struct kb_func *f = kb_func_at(m, last);
+	for (size_t i = 0; i < last; i++)
+		if (kb_same_func(kb_func_at(m, i), f)) {
+			kb_drop_last(m);
+			return kb_func_at(m, i);
+		}
+	return f;
+}
+
+/* Which of begin_kernel's parameters are left; they are named by value ids from 1 on. */
+static size_t find_used(const struct kb_func *f, size_t *used)
+{
+	size_t n = 0;
+	for (; n < f->n_insts && f->insts[n].op == KBO_PARAM; n++)
+		used[n] = f->insts[n].result - 1;
+	return n;
+}
+
+static enum tfmc_status record_kernel(struct group *g, const char **name, size_t *used, size_t *n_used)
+{
+	struct object *o = g->object;
+	struct emit_bases bases = {given_slice, given_value, g};
+	TFMC_TRY(begin_kernel(g, group_kernel_symbol(o, g->function, g->number)));
+	TFMC_TRY(emit_template(g, &bases));
+	if (kb_module_failed(o->kb))
+		return kb_verify(o->kb, o->cx);
+	kb_prune(g->e.k);
+	*n_used = find_used(kb_func_at(o->kb, kb_func_count(o->kb) - 1), used);
+	*name = keep_or_share(o->kb)->name;
+	return TFMC_OK;
+}
+
+/* The values of all of begin_kernel's parameters in the function that calls it. */
+static enum tfmc_status make_args(struct group *g, struct args *out)
+{
+	struct object *o = g->object;
+	size_t n_dims = ir_dims_count(o->module->dims);
+	out->items = ARENA_ARRAY(o->arena, struct kb_val, g->bases.n + n_dims + OBJECT_REPEAT_MAX + 4);
+	if (!out->items)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < g->bases.n; i++) {
+		struct base *b = &g->bases.items[i];
+		struct kb_val *slot = &out->items[out->n++];
+		bool found = b->is_slice ? binding_slice_address(&g->e, &b->slice, slot)
+		                         : binding_address(&g->e, b->value, slot);
+		if (!found)
+			return TFMC_INTERNAL;
+	}
+	out->items[out->n++] = scratch(&g->e, g->worker);
+	for (size_t i = 0; i < n_dims; i++)
+		if (g->function->has_dim[i])
+			out->items[out->n++] = g->e.dims[i];
+	for (size_t i = 0; i < g->e.n_repeats; i++)
+		out->items[out->n++] = g->e.index[i];
+	out->items[out->n++] = g->worker;
+	out->items[out->n++] = g->n_workers;
+	return TFMC_OK;
+}
+
+static enum tfmc_status emit_group(struct object *o, const struct function *f, size_t number)
+{
+	struct group g = {.object = o, .function = f, .number = number};
+	struct args all = {0};
+	const char *kernel = NULL;
+	size_t n_used = 0,
+	        *used = ARENA_ARRAY(o->arena, size_t, ir_dims_count(o->module->dims) + f->func->n_values + 8);
+	if (!used)
+		return TFMC_NO_MEMORY;
+	g.e = (struct emit){.object = o, .function = f, .group = f->groups[number]};
+	TFMC_TRY(emit_find_repeats(&g.e, g.repeats));
+	TFMC_TRY(collect_bases(&g));
+	TFMC_TRY(record_kernel(&g, &kernel, used, &n_used));
+	TFMC_TRY(begin(&g, o->kb, group_symbol(o, f, number)));
+	TFMC_TRY(make_args(&g, &all));
+	struct kb_val *given = ARENA_ARRAY(o->arena, struct kb_val, n_used + 1);
+	for (size_t i = 0; given && i < n_used; i++)
+		given[i] = all.items[used[i]];
+	if (!given)
+		return TFMC_NO_MEMORY;
+	kb_call(g.e.k, kernel, KB_VOID, given, n_used);
+	kb_end(g.e.k);
 	return TFMC_OK;
 }
 

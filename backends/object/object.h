@@ -192,7 +192,8 @@ bool binding_weight_axes(const struct object *o, const struct ir_op *op, struct 
 /* Units behind the first n indexed axes: what one step of index n - 1 skips. */
 int64_t binding_units(const struct binding_indexed *x, size_t n);
 
-/* For other programs than the object: addresses of bases that are slices of states, and of all others. */
+/* Where kernels get addresses from when not from the object's memory: of bases that are slices of states, and
+ * of all others. */
 struct emit_bases {
 	bool (*slice)(void *user, const struct binding_slice *s, struct kb_val *ptr);
 	bool (*place)(void *user, struct ir_value base, struct kb_val *ptr);
@@ -226,6 +227,9 @@ void emit_load_bases(struct emit *e);
 struct kb_val emit_word(struct emit *e, enum kb_scalar type, size_t word);
 struct kb_val emit_dim(struct emit *e, const struct ir_dim *d);
 struct kb_size emit_size(struct emit *e, const struct ir_dim *d);
+/* Addresses in the object's memory. False: the base has none. */
+bool binding_slice_address(struct emit *e, const struct binding_slice *s, struct kb_val *ptr);
+bool binding_address(struct emit *e, struct ir_value base, struct kb_val *ptr);
 /* The name of an internal function. */
 const char *emit_name(const struct object *o, const char *fmt, ...) TFMC_PRINTF(2, 3);
 
