@@ -61,7 +61,7 @@ static int run(struct suite *s, int argc, char **argv)
 {
 	const char *command = argv[1], *dir = argv[3];
 	const struct column *column = argc > 4 ? column_find(argv[4]) : NULL;
-	if (!suite_build(s, !strcmp(command, "table")))
+	if (!suite_build(s))
 		return 3;
 	if (!strcmp(command, "cases"))
 		return write_cases(s, arena_printf(s->arena, "%s/cases.bin", dir)) ? 0 : 3;

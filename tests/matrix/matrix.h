@@ -65,13 +65,12 @@ enum fill { FILL_RANDOM, FILL_SPECIAL, FILL_EMPTY };
 
 /* --- making the suite -------------------------------------------------------------------------------------
  */
-/* All batches and cases; with `expect` also the interpreter's outputs and the bounds. False after a
- * diagnostic. */
-bool suite_build(struct suite *s, bool expect);
+/* All batches and cases with the interpreter's outputs and bounds. False after a diagnostic. */
+bool suite_build(struct suite *s);
 void suite_destroy(struct suite *s);
 bool suite_add_random(struct suite *s);
 bool suite_add_odd(struct suite *s);
-bool suite_add_examples(struct suite *s, bool expect);
+bool suite_add_examples(struct suite *s);
 /* A call of f with inputs of that kind; dims are taken over when given, else drawn. NULL when memory ran out.
  */
 struct matrix_case *suite_add_call(struct suite *s, size_t batch, const struct ir_func *f,

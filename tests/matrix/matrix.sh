@@ -15,8 +15,10 @@ tool=$build/tests/matrix/tfmc_matrix
 export POCL_CACHE_DIR=${POCL_CACHE_DIR:-$build/pocl-cache}
 mkdir -p "$dir" "$POCL_CACHE_DIR"
 if [ -z "${TFMC_BUILD:-}" ]; then
-	[ -f "$build/build.ninja" ] || cmake -S "$source" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo >/dev/null || exit 3
-	cmake --build "$build" --target tfmc_matrix >/dev/null || exit 3
+	{
+		[ -f "$build/CMakeCache.txt" ] || cmake -S "$source" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo
+		cmake --build "$build" --target tfmc_matrix
+	} >"$dir/build.log" 2>&1 || { cat "$dir/build.log" >&2; exit 3; }
 fi
 
 skip() { # column, why

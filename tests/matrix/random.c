@@ -191,7 +191,9 @@ bool suite_add_random(struct suite *s)
 		return false;
 	begin(&g, s);
 	if (!merge_ops(&g, 5, 5, true) ||
-	    !end(&g, &(struct batch){.name = "mx_types", .pipeline = "O2", .may_be_refused = true}) ||
+	    !end(&g,
+	         &(struct batch){
+	                 .name = "mx_types", .pipeline = "O2", .few = true, .may_be_refused = true}) ||
 	    !add_calls(s, false, false))
 		return false;
 	begin(&g, s);
