@@ -255,7 +255,9 @@ static struct kb_val pow_extreme(struct kb *k, struct kb_val a, struct kb_val b,
 struct kb_val math_pow(struct kb *k, struct kb_val a, struct kb_val b)
 {
 	struct kb_val zero = math_const(k, a, 0.0f), one = math_const(k, a, 1.0f);
-	struct kb_val y = pow_extreme(k, a, b, pow_positive(k, abs_of(k, a), b));
+	/* Beyond 2^40 only 1 has a finite nonzero power: no need to multiply by infinity. */
+	struct kb_val bounded = clamp(k, b, -0x1p40f, 0x1p40f);
+	struct kb_val y = pow_extreme(k, a, b, pow_positive(k, abs_of(k, a), bounded));
 	struct kb_val whole = is_integer(k, b);
 	struct kb_val half_whole = is_integer(k, mul_const(k, b, 0.5f));
 	struct kb_val is_odd = kb_bin(k, KB_AND, whole, kb_un(k, KB_NOT, half_whole));
@@ -379,7 +381,9 @@ struct kb_val math_gelu(struct kb *k, struct kb_val x)
 	struct kb_val z = mul_const(k, x, 0x1.6a09e6p-1f), a = abs_of(k, z);
 	struct kb_val half = math_const(k, x, 0.5f);
 	struct kb_val near = kb_fma(k, half, erf_near(k, z), half);
-	struct kb_val tail = kb_mul(k, half, erfc_far(k, a));
+	/* Beyond where erfc_far is bounded: nothing, however large x is. */
+	struct kb_val beyond = kb_cmp(k, KB_GT, a, math_const(k, x, 6.0f));
+	struct kb_val tail = kb_select(k, beyond, math_const(k, x, 0.0f), kb_mul(k, half, erfc_far(k, a)));
 	struct kb_val negative = kb_cmp(k, KB_LT, x, math_const(k, x, 0.0f));
 	struct kb_val far = kb_select(k, negative, tail, kb_sub(k, math_const(k, x, 1.0f), tail));
 	return kb_mul(k, x, kb_select(k, is_near(k, a), near, far));
