@@ -76,7 +76,8 @@ static bool run_on(struct one *o, enum opencl_mode mode, int64_t cap, struct int
 	                                 .outputs = outputs,
 	                                 .arena = &o->t->arena,
 	                                 .mode = mode,
-	                                 .cap = cap};
+	                                 .cap = cap,
+	                                 .tolerance = o->t->tolerance};
 	return opencl_run_function(o->host, &call) == TFMC_OK;
 }
 

@@ -24,6 +24,7 @@ struct trial {
 	const char *pipeline;
 	bool only_checked; /* no whole runs: enough where memory is watched */
 	int64_t cap;       /* of checked runs; 0: the default */
+	double tolerance;  /* the same, of trials without state */
 	struct arena arena;
 	struct diag_context cx;
 	struct buf log; /* diagnostics, and behind them what is needed to see why */

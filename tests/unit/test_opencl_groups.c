@@ -6,7 +6,7 @@
  * and said so, without a device.
  */
 #include <check.h>
-#include <stdio.h>
+#include <string.h>
 
 #include "tests/opencl/trial.h"
 #include "tests/support/mini_model.h"
@@ -73,6 +73,26 @@ START_TEST(model)
 }
 END_TEST
 
+/* With next to no tolerance: the group, its kernel and its place in the text. */
+START_TEST(differences_are_named)
+{
+	struct trial t;
+	struct opencl_device *d = open_device();
+	if (d) {
+		begin(&t, d, 0, 0);
+		t.tolerance = 1e-30;
+		const char *text = "module \"m\"\n"
+		                   "func @run(%x: f32[3,7]) -> (y: f32[3,7]) {\n"
+		                   "%y = softmax %x : f32[3,7]\n"
+		                   "return %y\n}\n";
+		ck_assert_int_eq(trial_text(&t, "named.tir", text, 1), TRIAL_FAILED);
+		ck_assert(strstr(t.log.data, "named.tir:3:1: error: run: kernel 'softmax_0'") != NULL);
+		trial_destroy(&t);
+	}
+	opencl_device_close(d);
+}
+END_TEST
+
 Suite *suite_opencl_groups(void);
 
 Suite *suite_opencl_groups(void)
@@ -83,6 +103,7 @@ Suite *suite_opencl_groups(void)
 	tcase_add_loop_test(t, ops, 0, IR_N_OPS);
 	tcase_add_loop_test(t, programs, 0, PROGRAMS);
 	tcase_add_test(t, model);
+	tcase_add_test(t, differences_are_named);
 	suite_add_tcase(s, t);
 	return s;
 }
