@@ -209,6 +209,7 @@ START_TEST(edges_of_activations)
 	same(apply_one(math_sigmoid, 200.0f), 1.0f);
 	same(apply_one(math_relu, -3.0f), 0.0f);
 	same(apply_one(math_gelu, 100.0f), 100.0f);
+	same(apply_one(math_gelu, -1e30f), -0.0f);
 	same(apply_one(math_silu, 200.0f), 200.0f);
 	same(apply_one(math_silu, -200.0f), -0.0f);
 	same(apply_one(math_rsqrt, 4.0f), 0.5f);
@@ -223,10 +224,15 @@ struct power {
 
 /* Also where the sign rules of IEEE 754 say what comes out. */
 static const struct power powers[] = {
-        {2, 10},     {2, -10},       {10, 0.5f},  {-2, 3},          {-2, 4},    {-2, 0.5f}, {0, 3},
-        {0, 0},      {0, -2},        {-5, 0},     {NAN, 0},         {1, NAN},   {NAN, 2},   {2, NAN},
-        {1.5f, 100}, {0.9f, 300},    {3.7f, -40}, {INFINITY, 2},    {2, 1000},  {2, -1000}, {1e-20f, 2},
-        {1e20f, -1}, {INFINITY, -1}, {0.5f, 20},  {1.00001f, 1000}, {7.25f, 1}, {100, 3},   {-3, 5},
+        {2, 10},           {2, -10},          {10, 0.5f},     {-2, 3},
+        {-2, 4},           {-2, 0.5f},        {0, 3},         {0, 0},
+        {0, -2},           {-5, 0},           {NAN, 0},       {1, NAN},
+        {NAN, 2},          {2, NAN},          {1.5f, 100},    {0.9f, 300},
+        {3.7f, -40},       {INFINITY, 2},     {2, 1000},      {2, -1000},
+        {1e-20f, 2},       {1e20f, -1},       {INFINITY, -1}, {0.5f, 20},
+        {1.00001f, 1000},  {7.25f, 1},        {100, 3},       {-3, 5},
+        {0.5f, INFINITY},  {0.5f, -INFINITY}, {-1, INFINITY}, {-2, INFINITY},
+        {-0.5f, INFINITY}, {1.5f, -INFINITY}, {1.5f, 3e38f},  {0.5f, 3e38f},
 };
 
 static struct kb_val raise(struct kb *k, struct kb_val x, float b)
