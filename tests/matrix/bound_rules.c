@@ -143,7 +143,7 @@ static struct ir_value rounded(struct bound *s, const struct ir_op *op, struct i
 
 enum slope { ONE, BY_Y, BY_X, BY_Y_X };
 
-/* bound = slope * ex + ulps * 2u * max(|y|, floor) + by_x * |x| + TINY */
+/* bound = slope * ex + ulps * 2u * max(|y|, floor) + by_x * min(|x|, 16) + TINY */
 struct unary_row {
 	double ulps;
 	enum slope slope; /* factor of ex: c, c|y|, c/|x|, c|y/x| */
@@ -193,7 +193,7 @@ static struct ir_value rule_unary(struct bound *s, const struct ir_op *op)
 	struct ir_value at = irb_max(s->b, mag(s, y), constant(s, y, row->floor), NULL);
 	struct ir_value e = plus(s, times(s, at, row->ulps * 2 * U), TINY);
 	if (row->by_x > 0)
-		e = add(s, e, times(s, mag(s, x), row->by_x));
+		e = add(s, e, times(s, irb_min(s->b, mag(s, x), constant(s, x, 16), NULL), row->by_x));
 	if (s->err[op->operands[0].id].id)
 		e = add(s, e, slope_times(s, row, err(s, op, 0), x, y));
 	return rounded(s, op, e, y);

@@ -35,6 +35,16 @@ const struct column *column_find(const char *name)
 	return NULL;
 }
 
+const char *column_kind_name(enum column_kind kind)
+{
+	switch (kind) {
+	case COLUMN_OBJECT: return "object";
+	case COLUMN_C: return "c";
+	case COLUMN_OPENCL: return "opencl";
+	}
+	return "";
+}
+
 bool column_has(const struct column *column, const struct batch *b)
 {
 	return column->kind == COLUMN_OBJECT || b->few;

@@ -15,6 +15,7 @@ struct example {
 };
 static const struct example examples[] = {
         {"examples/dates", "examples/dates/model.yaml"},
+        {"examples/names", "examples/names/model.yaml"},
         {"torch_encoder", "tests/golden/torch_encoder/model.yaml"},
         {"torch_decoder", "tests/golden/torch_decoder/model.yaml"},
         {"torch_seq2seq", "tests/golden/torch_seq2seq/model.yaml"},

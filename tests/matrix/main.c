@@ -16,20 +16,11 @@
 
 #include "tests/matrix/matrix.h"
 
-static const char *kind_name(enum column_kind kind)
-{
-	switch (kind) {
-	case COLUMN_OBJECT: return "object";
-	case COLUMN_C: return "c";
-	case COLUMN_OPENCL: return "opencl";
-	}
-	return "";
-}
-
 static int list_columns(void)
 {
 	for (size_t i = 0; column_at(i); i++)
-		printf("%s %s %s\n", column_at(i)->name, column_at(i)->target, kind_name(column_at(i)->kind));
+		printf("%s %s %s\n", column_at(i)->name, column_at(i)->target,
+		       column_kind_name(column_at(i)->kind));
 	return 0;
 }
 

@@ -99,6 +99,9 @@ struct column {
 const struct column *column_at(size_t i);
 const struct column *column_find(const char *name);
 
+/* "object", "c" or "opencl": how matrix.sh treats the column. */
+const char *column_kind_name(enum column_kind kind);
+
 /* Files of all batches for a column beneath DIR/NAME: NAME/MODEL.o or .c, and NAME/models.h. */
 bool column_emit(struct suite *s, const struct column *column, const char *dir);
 /* Runs all batches of a column in this process; writes DIR/NAME.out. 77: no device. */
