@@ -5,10 +5,9 @@
  * Requires   nothing.
  * Ensures    no rewrite rule (rules/) matches any more: multiplications by a constant are `scale` and no
  *            scale follows a scale, transposed operands of matmul are flags, a bias row added to a linear is
- *            its operand, activations, norms and softmax are one op however they were spelled; take_rows
- *            stands as early as it can; no dead op, no two equal pure ops in a region (the builder merges
- *            and folds).
- * Example    %s = div %x, %c8   %t = scale %s {f=2.0}
+ *            its operand, activations, norms and softmax are one op however they were spelled; a
+ *            transposed weight is a weight; take_rows stands as early as it can; no dead op, no two equal
+ * pure ops in a region (the builder merges and folds). Example    %s = div %x, %c8   %t = scale %s {f=2.0}
  *        ->  %t = scale %x {f=0.25}
  * Refuses    what a rule refuses; moving take_rows over a value that has other uses: it would be computed
  *            twice.
@@ -18,6 +17,7 @@
  */
 #include "passes/rules/rule.h"
 #include "passes/take_rows.h"
+#include "passes/turn_weight.h"
 
 /* Enough for the longest ladder of spellings; each round removes at least one op of what it rewrites. */
 #define ROUNDS_MAX 32
@@ -26,12 +26,18 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 {
 	if (rewriter_match(r->rewrite->user, r, op))
 		return true;
+	if (op->code == OP_transpose)
+		return turn_weight_match(r, op);
 	return op->code == OP_take_rows && take_rows_match(r, op);
 }
 
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
-	if (!rewriter_emit(r->rewrite->user, r, op))
+	if (rewriter_emit(r->rewrite->user, r, op))
+		return;
+	if (op->code == OP_transpose)
+		turn_weight_emit(r, op);
+	else
 		take_rows_emit(r, op);
 }
 
@@ -42,7 +48,7 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 static enum tfmc_status rewrite_all(struct pass_context *p, const struct rule_set *set,
                                     const struct ir_module *in, struct ir_module *out)
 {
-	struct rewriter w = {.set = set, .fuel = p->step->settings[0]};
+	struct rewriter w = {.set = set, .fuel = p->step->settings[0], .nonempty = p->step->settings[1] != 0};
 	const struct rewrite rewrite = {.match = match, .emit = emit, .user = &w};
 	struct ir_module *last = NULL;
 	int64_t changes = 1;

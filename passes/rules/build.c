@@ -46,10 +46,11 @@ static struct ir_value value_of(const struct maker *k, int index)
 	return v->from_into ? k->built[v->op] : rebuild_get(k->r, k->m->values[index]);
 }
 
-/* A constant has the type of the first operand that is a value. */
+/* A constant has the type of the first operand that is a value; the condition of where is none of its kind.
+ */
 static const struct ir_type *constant_type(const struct maker *k, const struct rule_op *op)
 {
-	for (size_t i = 0; i < op->n_operands; i++)
+	for (size_t i = op->code == OP_where ? 1 : 0; i < op->n_operands; i++)
 		if (op->operands[i].kind == ARG_VALUE)
 			return irb_type(k->r->b, value_of(k, op->operands[i].index));
 	return k->root;
@@ -230,6 +231,8 @@ bool rewriter_match(struct rewriter *w, struct rebuild *r, const struct ir_op *o
 		w->found = ARENA_ARRAY(r->p->arena, const struct rule_match *, r->f->n_values);
 	}
 	for (size_t i = 0; i < bucket->n && w->fuel > 0 && w->found != NULL; i++) {
+		if (bucket->items[i]->except_empty && !w->nonempty)
+			continue;
 		if (!rule_matches(r, bucket->items[i], op, &found))
 			continue;
 		struct rule_match *keep = ARENA_NEW(r->p->arena, struct rule_match);

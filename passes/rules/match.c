@@ -10,6 +10,9 @@
 
 #include "passes/rules/rule.h"
 
+/* Ops that are looked at for a mask; beyond them there might be one. */
+#define UNMASKED_MAX 32
+
 #define AGENDA_MAX (RULE_OPS_MAX * RULE_OPERANDS_MAX + 1)
 
 struct matcher {
@@ -160,10 +163,14 @@ static bool match_attrs(struct matcher *t, const struct rule_op *p, const struct
 /* --- ops and operands ------------------------------------------------------------------------------------
  */
 
-/* Ops that cost nothing may stand in another region and have other readers. */
+/*
+ * Ops that cost nothing, or no more than reading their result does, may stand
+ * in another region and have other readers.
+ */
 static bool is_free(enum ir_opcode code)
 {
-	return ir_op_has(code, TRAIT_CONST) || ir_op_has(code, TRAIT_VIEW);
+	return ir_op_has(code, TRAIT_CONST) || ir_op_has(code, TRAIT_VIEW) || code == OP_scale ||
+	       code == OP_neg;
 }
 
 static void push(struct matcher *t, const struct rule_operand *p, struct ir_value v)
@@ -176,7 +183,8 @@ static bool enter_op(struct matcher *t, const struct rule_op *p, const struct ir
 {
 	if (op == NULL || op->code != p->code || op->n_operands != p->n_operands)
 		return false;
-	if (!is_free(op->code) && ir_info(t->r->f, op->results[0])->region != t->region)
+	bool moves = !is_free(op->code) && !t->rule->values[p->result].is_shared;
+	if (moves && ir_info(t->r->f, op->results[0])->region != t->region)
 		return false;
 	const struct rule_type *type = t->rule->values[p->result].type;
 	if (!match_attrs(t, p, op) ||
@@ -208,6 +216,25 @@ static bool is_const(const struct rebuild *r, struct ir_value v)
 	return op != NULL && (op->code == OP_weight || op->code == OP_full);
 }
 
+/*
+ * No element of v was set by a mask: the elementwise ops and views before it
+ * have no selection, no mask and no number made of a bool.
+ */
+static bool is_unmasked(const struct rebuild *r, struct ir_value v, int *budget)
+{
+	const struct ir_op *op = ir_def(r->f, v);
+	if (op == NULL || !(ir_op_has(op->code, TRAIT_ELEMENTWISE) || ir_op_has(op->code, TRAIT_VIEW) ||
+	                    op->code == OP_mask))
+		return true;
+	if (--*budget < 0 || op->code == OP_where || op->code == OP_mask || op->code == OP_mask_rows)
+		return false;
+	for (size_t i = 0; i < op->n_operands; i++)
+		if (ir_type_of(r->f, op->operands[i])->dtype == DT_BOOL ||
+		    !is_unmasked(r, op->operands[i], budget))
+			return false;
+	return true;
+}
+
 /* A value of the rule seen for the first time: its declared type. */
 static bool bind_operand(struct matcher *t, int index, struct ir_value v)
 {
@@ -215,6 +242,9 @@ static bool bind_operand(struct matcher *t, int index, struct ir_value v)
 	t->m->values[index] = v;
 	if (value->op >= 0)
 		return true;
+	int budget = UNMASKED_MAX;
+	if (value->is_unmasked && !is_unmasked(t->r, v, &budget))
+		return false;
 	return (value->type == NULL || match_type(t->m, value->type, ir_type_of(t->r->f, v))) &&
 	       (!value->is_const || is_const(t->r, v));
 }

@@ -31,17 +31,19 @@ static bool read_class(struct rule_reader *r)
 
 static bool read_exceptions(struct rule_reader *r)
 {
-	static const char *const words[] = {"nan", "inf"};
+	static const char *const words[] = {"nan", "inf", "empty"};
 	struct tok t;
 	if (!parse_accept_word(&r->p, "except"))
 		return true;
 	do {
-		if (!parse_take(&r->p, TOK_WORD, "nan or inf", &t))
+		if (!parse_take(&r->p, TOK_WORD, "nan, inf or empty", &t))
 			return false;
 		if (strcmp(t.text, "nan") == 0)
 			r->rule->except_nan = true;
 		else if (strcmp(t.text, "inf") == 0)
 			r->rule->except_inf = true;
+		else if (strcmp(t.text, "empty") == 0)
+			r->rule->except_empty = true;
 		else
 			return parse_unknown(&r->p, &t, "word", words, TFMC_COUNT(words));
 	} while (parse_accept(&r->p, ','));
@@ -62,8 +64,11 @@ static const struct pred_row pred_rows[] = {
         {"nonzero", PRED_NONZERO, 1},   {"finite", PRED_FINITE, 1},
 };
 
-/* shared(%v), const(%v): facts about a value. */
-static bool read_value_pred(struct rule_reader *r, bool shared)
+static const char *const value_preds[] = {"shared", "const", "unmasked"};
+enum { VALUE_SHARED, VALUE_CONST, VALUE_UNMASKED };
+
+/* shared(%v), const(%v), unmasked(%v): facts about a value. */
+static bool read_value_pred(struct rule_reader *r, int fact)
 {
 	struct tok t;
 	int v;
@@ -71,24 +76,29 @@ static bool read_value_pred(struct rule_reader *r, bool shared)
 	    !read_known_value(r, &t, &v))
 		return false;
 	struct rule_value *value = &r->rule->values[v];
-	if (!shared && value->op >= 0)
-		return parse_fail(&r->p, t.loc, DIAG_TIR_SYNTAX,
-		                  "const is said of an operand, %%%s is a result", t.text);
-	value->is_shared |= shared;
-	value->is_const |= !shared;
+	if (fact != VALUE_SHARED && value->op >= 0)
+		return parse_fail(&r->p, t.loc, DIAG_TIR_SYNTAX, "%s is said of an operand, %%%s is a result",
+		                  value_preds[fact], t.text);
+	value->is_shared |= fact == VALUE_SHARED;
+	value->is_const |= fact == VALUE_CONST;
+	value->is_unmasked |= fact == VALUE_UNMASKED;
 	return parse_expect(&r->p, ')');
 }
 
 static bool read_pred(struct rule_reader *r)
 {
-	const char *names[TFMC_COUNT(pred_rows) + 2] = {"shared", "const"};
+	const char *names[TFMC_COUNT(pred_rows) + TFMC_COUNT(value_preds)];
+	const size_t first = TFMC_COUNT(value_preds);
 	struct tok t;
 	if (!parse_take(&r->p, TOK_WORD, "a predicate or '}'", &t))
 		return false;
-	if (strcmp(t.text, "shared") == 0 || strcmp(t.text, "const") == 0)
-		return read_value_pred(r, t.text[0] == 's');
+	for (size_t i = 0; i < first; i++) {
+		names[i] = value_preds[i];
+		if (strcmp(names[i], t.text) == 0)
+			return read_value_pred(r, (int)i);
+	}
 	for (size_t i = 0; i < TFMC_COUNT(pred_rows); i++) {
-		names[i + 2] = pred_rows[i].name;
+		names[first + i] = pred_rows[i].name;
 		if (strcmp(pred_rows[i].name, t.text) != 0)
 			continue;
 		if (r->rule->n_preds == RULE_PREDS_MAX)

@@ -105,8 +105,9 @@ struct rule_value {
 	const struct rule_type *type; /* NULL: any */
 	int op; /* op of the match (or, below, of into) that defines it, -1: an operand */
 	bool from_into;
-	bool is_shared; /* may have readers outside of the match */
-	bool is_const;  /* must be a weight or a constant */
+	bool is_shared;   /* may have readers outside of the match */
+	bool is_const;    /* must be a weight or a constant */
+	bool is_unmasked; /* no mask stands in the elementwise ops before it */
 };
 
 struct rule_var {
@@ -129,6 +130,7 @@ struct rule {
 	double tolerance; /* RULE_APPROXIMATE: relative */
 	bool except_nan;  /* nothing is promised for NaN inputs and for rows in which the left side has NaN */
 	bool except_inf;  /* nothing is promised where the left side is infinite */
+	bool except_empty; /* nothing is promised for rows of scores without a visible key; off by default */
 	struct rule_value *values;
 	int n_values;
 	struct rule_var vars[RULE_VARS_MAX];
@@ -226,7 +228,8 @@ bool rule_elem_fits(const struct rule_type *t, enum ir_dtype dtype);
 /* Rules at work on one module: matches found on the way back, built on the way forward. */
 struct rewriter {
 	const struct rule_set *set;
-	int64_t fuel; /* applications left */
+	int64_t fuel;  /* applications left */
+	bool nonempty; /* rules that except empty rows may be used */
 	const struct ir_func *f;
 	const struct rule_match **found; /* [f->n_values] by first result */
 	const struct rule *wrong;        /* its replacement had another type: our mistake */
