@@ -138,6 +138,10 @@ static void reproduce(const struct manager *g, size_t step, const struct ir_modu
 	pipeline_print(&text, &rest);
 	if (g->options->target != NULL)
 		buf_printf(&text, " -mcpu=%s", g->options->target->name);
+	for (size_t i = 0; i < g->options->disable_rules.n; i++)
+		buf_printf(&text, " --disable-rule=%s", g->options->disable_rules.items[i]);
+	if (g->options->rules_name != NULL)
+		buf_printf(&text, " --rules=%s", g->options->rules_name);
 	buf_char(&text, '\n');
 	ir_print(&text, g->cx, m);
 	g->options->sink.reproducer(g->options->sink.user, text.data, text.len);

@@ -33,9 +33,11 @@ struct driver {
 	struct driver_options options;
 	struct diag_context diag; /* sink: stderr */
 	struct outputs outputs;
-	struct buf out; /* what goes to stdout at the end */
-	struct buf log; /* text for stderr between diagnostics */
-	double clock;   /* seconds at the end of the last timed stage */
+	struct buf out;         /* what goes to stdout at the end */
+	struct buf log;         /* text for stderr between diagnostics */
+	double clock;           /* seconds at the end of the last timed stage */
+	const char *rules_text; /* of --rules; NULL: not given */
+	size_t rules_len;
 	bool color;
 };
 
@@ -82,6 +84,8 @@ struct pass_options driver_pass_options(struct driver *d, const struct target *t
 TFMC_MUST_USE enum tfmc_status driver_passes(struct driver *d, const struct ir_module *in,
                                              const char *pipeline, const struct target *target,
                                              struct ir_module **out);
+/* Reads the file of --rules, before any command runs. */
+TFMC_MUST_USE enum tfmc_status driver_read_rules(struct driver *d);
 /* --check-rules: the table goes to d->out; TFMC_INVALID when a rule is wrong. */
 TFMC_MUST_USE enum tfmc_status driver_check_rules(struct driver *d);
 /* Facts for the record from the model's sections. */

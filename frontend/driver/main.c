@@ -122,7 +122,8 @@ static enum exit_code run(struct driver *d)
 	bool needs_input = o->command != COMMAND_OPS && o->command != COMMAND_PASSES && !o->check_rules;
 	if (needs_input && !o->input)
 		return driver_usage(d, "no file is given");
-	return dispatch(d);
+	enum tfmc_status st = driver_read_rules(d);
+	return st == TFMC_OK ? dispatch(d) : exit_code_of(st);
 }
 
 bool driver_flush_out(struct driver *d)

@@ -75,21 +75,18 @@ static void write_reproducer(void *user, const char *text, size_t len)
 		diag_note(&d->diag, LOC_NONE, "the IR before the failing pass is in %s", path);
 }
 
-/* The text of --rules; NULL with TFMC_OK when it is not given. */
-static enum tfmc_status read_rules(struct driver *d, struct pass_options *p)
+enum tfmc_status driver_read_rules(struct driver *d)
 {
-	p->rules_name = d->options.rules;
-	if (!p->rules_name)
+	if (!d->options.rules)
 		return TFMC_OK;
-	return file_read(&d->arena, &d->diag, p->rules_name, RULES_LIMIT, LOC_NONE, &p->rules_text,
-	                 &p->rules_len);
+	return file_read(&d->arena, &d->diag, d->options.rules, RULES_LIMIT, LOC_NONE, &d->rules_text,
+	                 &d->rules_len);
 }
 
 enum tfmc_status driver_check_rules(struct driver *d)
 {
 	struct pass_options options = driver_pass_options(d, NULL);
 	struct rule_set set;
-	TFMC_TRY(read_rules(d, &options));
 	rule_set_init(&set);
 	enum tfmc_status st = rule_set_load(&set, &d->diag, &options);
 	if (st == TFMC_OK)
@@ -106,6 +103,9 @@ struct pass_options driver_pass_options(struct driver *d, const struct target *t
 	p.print_after = split_words(d, &o->print_ir_after);
 	p.require_fusion = split_words(d, &o->require_fusion);
 	p.disable_rules = split_words(d, &o->disable_rule);
+	p.rules_name = o->rules;
+	p.rules_text = d->rules_text;
+	p.rules_len = d->rules_len;
 	p.sink = (struct pass_sink){
 	        .print = print_ir, .reproducer = write_reproducer, .clock = driver_clock, .user = d};
 	if (o->dump_dir)
@@ -128,7 +128,6 @@ enum tfmc_status driver_passes(struct driver *d, const struct ir_module *in, con
 	struct pass_report report;
 	struct pass_options options = driver_pass_options(d, target);
 	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, pipeline, &p));
-	TFMC_TRY(read_rules(d, &options));
 	pass_report_init(&report);
 	enum tfmc_status st = passes_run(&d->diag, &p, &options, in, out, &report);
 	driver_time(d, "passes");
