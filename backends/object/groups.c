@@ -313,8 +313,8 @@ static enum tfmc_status emit_group(struct object *o, const struct function *f, s
 	struct group g = {.object = o, .function = f, .number = number};
 	struct args all = {0};
 	const char *kernel = NULL;
-	size_t n_used = 0,
-	        *used = ARENA_ARRAY(o->arena, size_t, ir_dims_count(o->module->dims) + f->func->n_values + 8);
+	size_t n_used = 0, most = ir_dims_count(o->module->dims) + f->func->n_values + OBJECT_REPEAT_MAX + 4;
+	size_t *used = ARENA_ARRAY(o->arena, size_t, most);
 	if (!used)
 		return TFMC_NO_MEMORY;
 	g.e = (struct emit){.object = o, .function = f, .group = f->groups[number]};
