@@ -521,80 +521,71 @@ static struct ir_value rule_attention(struct bound *s, const struct ir_op *op)
 /* --- which rule
  * ---------------------------------------------------------------------------------------------------- */
 
+static struct ir_value rule_same(struct bound *s, const struct ir_op *op)
+{
+	return s->err[op->operands[0].id];
+}
+
+/*
+ * Ops without a rule are exact, or (floor, ceil, cmp, argmax) decided by exact operands: the programs have
+ * none of others. An op that is new and has no rule must give the interpreter's bits. Repeats are rewritten
+ * by bound.c.
+ */
+typedef struct ir_value rule_fn(struct bound *s, const struct ir_op *op);
+static rule_fn *const rules[IR_N_OPS] = {
+        [OP_exp] = rule_unary,
+        [OP_log] = rule_unary,
+        [OP_sqrt] = rule_unary,
+        [OP_rsqrt] = rule_unary,
+        [OP_sin] = rule_unary,
+        [OP_cos] = rule_unary,
+        [OP_tanh] = rule_unary,
+        [OP_erf] = rule_unary,
+        [OP_sigmoid] = rule_unary,
+        [OP_relu2] = rule_unary,
+        [OP_gelu] = rule_unary,
+        [OP_gelu_tanh] = rule_unary,
+        [OP_gelu_quick] = rule_unary,
+        [OP_silu] = rule_unary,
+        [OP_scale] = rule_unary,
+        [OP_softcap] = rule_unary,
+        [OP_cast] = rule_cast,
+        [OP_add] = rule_binary,
+        [OP_sub] = rule_binary,
+        [OP_mul] = rule_binary,
+        [OP_div] = rule_binary,
+        [OP_pow] = rule_binary,
+        [OP_min] = rule_extreme,
+        [OP_max] = rule_extreme,
+        [OP_neg] = rule_same,
+        [OP_abs] = rule_same,
+        [OP_relu] = rule_same,
+        [OP_where] = rule_move,
+        [OP_mask_rows] = rule_move,
+        [OP_concat] = rule_move,
+        [OP_pad] = rule_move,
+        [OP_gather] = rule_move,
+        [OP_take_rows] = rule_move,
+        [OP_reshape] = rule_view,
+        [OP_transpose] = rule_view,
+        [OP_broadcast] = rule_view,
+        [OP_slice] = rule_view,
+        [OP_mask] = rule_mask,
+        [OP_softmax] = rule_softmax,
+        [OP_masked_softmax] = rule_softmax,
+        [OP_log_softmax] = rule_log_softmax,
+        [OP_layer_norm] = rule_layer_norm,
+        [OP_rms_norm] = rule_rms_norm,
+        [OP_reduce_sum] = rule_sum,
+        [OP_reduce_mean] = rule_sum,
+        [OP_reduce_max] = rule_reduce_extreme,
+        [OP_reduce_min] = rule_reduce_extreme,
+        [OP_matmul] = rule_matmul,
+        [OP_linear] = rule_linear,
+        [OP_attention] = rule_attention,
+};
+
 struct ir_value bound_rule(struct bound *s, const struct ir_op *op)
 {
-	switch (op->code) {
-	case OP_exp:
-	case OP_log:
-	case OP_sqrt:
-	case OP_rsqrt:
-	case OP_sin:
-	case OP_cos:
-	case OP_tanh:
-	case OP_erf:
-	case OP_sigmoid:
-	case OP_relu2:
-	case OP_gelu:
-	case OP_gelu_tanh:
-	case OP_gelu_quick:
-	case OP_silu:
-	case OP_scale:
-	case OP_softcap: return rule_unary(s, op);
-	case OP_cast: return rule_cast(s, op);
-	case OP_add:
-	case OP_sub:
-	case OP_mul:
-	case OP_div:
-	case OP_pow: return rule_binary(s, op);
-	case OP_min:
-	case OP_max: return rule_extreme(s, op);
-	case OP_neg:
-	case OP_abs:
-	case OP_relu: return s->err[op->operands[0].id];
-	case OP_where:
-	case OP_mask_rows:
-	case OP_concat:
-	case OP_pad:
-	case OP_gather:
-	case OP_take_rows: return rule_move(s, op);
-	case OP_reshape:
-	case OP_transpose:
-	case OP_broadcast:
-	case OP_slice: return rule_view(s, op);
-	case OP_mask: return rule_mask(s, op);
-	case OP_softmax:
-	case OP_masked_softmax: return rule_softmax(s, op);
-	case OP_log_softmax: return rule_log_softmax(s, op);
-	case OP_layer_norm: return rule_layer_norm(s, op);
-	case OP_rms_norm: return rule_rms_norm(s, op);
-	case OP_reduce_sum:
-	case OP_reduce_mean: return rule_sum(s, op);
-	case OP_reduce_max:
-	case OP_reduce_min: return rule_reduce_extreme(s, op);
-	case OP_matmul: return rule_matmul(s, op);
-	case OP_linear: return rule_linear(s, op);
-	case OP_attention: return rule_attention(s, op);
-	/* Exact, or (floor, ceil, cmp, argmax) decided by exact operands: the programs have none of others.
-	 */
-	case OP_weight:
-	case OP_full:
-	case OP_iota:
-	case OP_dim_value:
-	case OP_floor:
-	case OP_ceil:
-	case OP_not:
-	case OP_cmp:
-	case OP_and:
-	case OP_or:
-	case OP_argmax:
-	/* Not met: repeats are rewritten by bound.c, the others belong to other stages or models. */
-	case OP_state_append:
-	case OP_state_write:
-	case OP_state_read:
-	case OP_repeat:
-	case OP_group:
-	case OP_yield:
-	case OP_return: return IR_NO_VALUE;
-	}
-	return IR_NO_VALUE;
+	return rules[op->code] ? rules[op->code](s, op) : IR_NO_VALUE;
 }

@@ -13,6 +13,21 @@
 static const int64_t sizes[][2] = {{0, 5},   {1, 1},   {7, 0},    {2, 3},  {13, 31},
                                    {17, 16}, {64, 65}, {97, 113}, {5, 257}};
 
+/* Without a length left, and for ops of one element with what is no usual number. */
+static bool add_other(struct suite *s, size_t batch, const struct ir_func *f, const char *row)
+{
+	enum ir_opcode code = OP_return;
+	struct matrix_case *c = suite_add_call(s, batch, f, sizes[4], 1, FILL_EMPTY);
+	if (c)
+		c->row = row;
+	if (!c || !ir_op_find(row, strlen(row), &code) || !ir_op_has(code, TRAIT_ELEMENTWISE))
+		return c != NULL;
+	c = suite_add_call(s, batch, f, sizes[4], 1, FILL_SPECIAL);
+	if (c)
+		c->row = row;
+	return c != NULL;
+}
+
 static bool add_function(struct suite *s, size_t batch, const struct ir_func *f)
 {
 	const char *row = arena_strndup(s->arena, f->name, (size_t)(strrchr(f->name, '_') - f->name));
@@ -22,10 +37,7 @@ static bool add_function(struct suite *s, size_t batch, const struct ir_func *f)
 			return false;
 		c->row = row;
 	}
-	struct matrix_case *c = suite_add_call(s, batch, f, sizes[4], 1, FILL_EMPTY);
-	if (c)
-		c->row = row;
-	return c != NULL;
+	return add_other(s, batch, f, row);
 }
 
 bool suite_add_odd(struct suite *s)
