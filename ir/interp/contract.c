@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "ir/interp/interp_internal.h"
+#include "ir/support/checked.h"
 
 /* A matrix inside a tensor: element [row][col] at row * rows + col * cols. */
 struct matrix {
@@ -69,11 +70,12 @@ struct attention {
 	const struct interp_tensor *q, *k, *v, *bias; /* [B,H,S,E] [B,K,T,E] [B,K,T,V] [B,H,S,T] */
 	struct interp_visible visible;
 	int64_t heads, kv_heads, queries, keys, size, value_size;
-	double *scores; /* [T] */
+	double *p;     /* weights of one row [T], or of all [B,H,S,T] */
+	bool all_rows; /* p holds all of them */
 };
 
 /* Attention weights of query i of head h of sequence b. */
-static void score_row(const struct attention *a, int64_t b, int64_t h, int64_t i)
+static void score_row(const struct attention *a, int64_t b, int64_t h, int64_t i, double *p)
 {
 	int64_t row = (b * a->heads + h) * a->queries + i;
 	int64_t key_head = b * a->kv_heads + h / (a->heads / a->kv_heads);
@@ -85,9 +87,9 @@ static void score_row(const struct attention *a, int64_t b, int64_t h, int64_t i
 			s += a->bias->data[row * a->keys + j];
 		if (a->attrs->softcap > 0)
 			s = interp_softcap(s, a->attrs->softcap);
-		a->scores[j] = interp_sees(a->visible, b, i, j) ? s : -HUGE_VAL;
+		p[j] = interp_sees(a->visible, b, i, j) ? s : -HUGE_VAL;
 	}
-	interp_softmax_row(a->scores, a->keys);
+	interp_softmax_row(p, a->keys);
 }
 
 static void attend(const struct attention *a, struct interp_tensor *out)
@@ -95,16 +97,44 @@ static void attend(const struct attention *a, struct interp_tensor *out)
 	for (int64_t row = 0; row < out->dims[0] * a->heads * a->queries; row++) {
 		int64_t i = row % a->queries, h = row / a->queries % a->heads,
 		        b = row / a->queries / a->heads;
-		score_row(a, b, h, i);
+		double *p = a->p + (a->all_rows ? row * a->keys : 0);
+		score_row(a, b, h, i, p);
 		int64_t key_head = b * a->kv_heads + h / (a->heads / a->kv_heads);
 		const double *v = a->v->data + key_head * a->keys * a->value_size;
 		double *to = out->data + row * a->value_size;
 		for (int64_t j = 0; j < a->keys; j++) {
 			/* A key that is not seen does not count, whatever its value is. */
-			for (int64_t e = 0; e < a->value_size && a->scores[j] != 0; e++)
-				to[e] += a->scores[j] * v[j * a->value_size + e];
+			for (int64_t e = 0; e < a->value_size && p[j] != 0; e++)
+				to[e] += p[j] * v[j * a->value_size + e];
 		}
 	}
+}
+
+/* Memory for one row of weights, or for all of them when somebody wants to see them. */
+static enum tfmc_status make_weights(struct interp *in, const struct ir_op *op, struct attention *a,
+                                     int64_t batch)
+{
+	int64_t dims[] = {batch, a->heads, a->queries, a->keys}, n = a->keys;
+	size_t bytes;
+	a->all_rows = in->args->attention != NULL;
+	if (a->all_rows && !checked_product_i64(dims, TFMC_COUNT(dims), &n))
+		return interp_error(in, op, "the attention weights do not fit into memory");
+	if (!checked_mul_size((size_t)n, sizeof(double), &bytes) || bytes > in->limit_bytes)
+		return interp_error(in, op, "the attention weights do not fit into memory");
+	a->p = calloc((size_t)n + 1, sizeof(double));
+	return a->p ? TFMC_OK : TFMC_NO_MEMORY;
+}
+
+static void show(const struct interp *in, const struct ir_op *op, const struct attention *a,
+                 const struct interp_tensor *out)
+{
+	struct interp_tensor p = {.dtype = out->dtype,
+	                          .rank = 4,
+	                          .dims = {out->dims[0], a->heads, a->queries, a->keys},
+	                          .data = a->p};
+	struct interp_attention seen = {.f = in->f, .op = op, .at = in->at, .p = &p, .v = a->v, .out = out};
+	seen.n_at = in->n_at < INTERP_DEPTH_MAX ? in->n_at : INTERP_DEPTH_MAX;
+	in->args->attention(in->args->attention_user, &seen);
 }
 
 enum tfmc_status interp_eval_attention(struct interp *in, const struct ir_op *op,
@@ -130,10 +160,10 @@ enum tfmc_status interp_eval_attention(struct interp *in, const struct ir_op *op
 	if (a.kv_heads < 1 || a.heads % a.kv_heads != 0)
 		return interp_error(in, op, "%lld query heads for %lld key heads", (long long)a.heads,
 		                    (long long)a.kv_heads);
-	a.scores = calloc((size_t)a.keys + 1, sizeof(double));
-	if (!a.scores)
-		return TFMC_NO_MEMORY;
+	TFMC_TRY(make_weights(in, op, &a, out->dims[0]));
 	attend(&a, out);
-	free(a.scores);
+	if (a.all_rows)
+		show(in, op, &a, out);
+	free(a.p);
 	return TFMC_OK;
 }

@@ -27,6 +27,19 @@ void interp_to_bytes(const struct interp_tensor *t, void *bytes);
 typedef void interp_trace(void *user, const struct ir_func *f, const struct ir_op *op,
                           const struct interp_tensor *const *results);
 
+/* One attention op at work: what it computed on the way to its result. Valid during the call only. */
+struct interp_attention {
+	const struct ir_func *f;
+	const struct ir_op *op;
+	const int64_t *at; /* [n_at] indices of the enclosing repeats, the outermost first */
+	size_t n_at;
+	const struct interp_tensor *p; /* [B,H,S,T] softmax(mask(softcap(q k^T scale + bias))), not rounded */
+	const struct interp_tensor *v; /* [B,K,T,E] */
+	const struct interp_tensor *out; /* [B,H,S,E] p v, not rounded */
+};
+/* Called for every attention op that is executed, in order. */
+typedef void interp_attention_trace(void *user, const struct interp_attention *a);
+
 struct interp_state; /* contents of all states of a module, for `batch` sequences, zeroed at first */
 
 /* Contents live in `arena`. NULL when memory ran out. */
@@ -41,6 +54,8 @@ struct interp_args {
 	struct arena *arena;                 /* for results */
 	interp_trace *trace;
 	void *trace_user;
+	interp_attention_trace *attention; /* may be NULL */
+	void *attention_user;
 	size_t memory_limit; /* bytes for intermediates; 0: 8 GiB */
 };
 

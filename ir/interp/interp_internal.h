@@ -17,6 +17,9 @@ struct interp_slot {
 	bool live;
 };
 
+/* Deeper nests of repeats show their outermost indices only. */
+#define INTERP_DEPTH_MAX 16
+
 struct interp {
 	struct diag_context *cx;
 	const struct ir_module *m;
@@ -24,6 +27,8 @@ struct interp {
 	const struct interp_args *args;
 	struct interp_slot *slots; /* [f->n_values], by id */
 	size_t used_bytes, limit_bytes;
+	int64_t at[INTERP_DEPTH_MAX]; /* indices of the repeats being executed, the outermost first */
+	size_t n_at;
 };
 
 /* x[i]: operand i, NULL when it is absent (also beyond the op's list) or a state. out[i]: result i; data NULL

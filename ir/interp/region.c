@@ -164,7 +164,10 @@ enum tfmc_status interp_eval_repeat(struct interp *in, const struct ir_op *op,
 	(void)out;
 	for (size_t i = 0; i < op->n_results; i++)
 		TFMC_TRY(interp_slot_copy(in, op, op->results[i], &in->slots[op->operands[i].id].tensor));
+	size_t depth = in->n_at++;
 	for (int64_t n = 0; n < a->count; n++) {
+		if (depth < INTERP_DEPTH_MAX)
+			in->at[depth] = n;
 		TFMC_TRY(interp_slot_make(in, op, r->args[REPEAT_INDEX]));
 		in->slots[r->args[REPEAT_INDEX].id].tensor.data[0] = (double)n;
 		for (size_t i = 0; i < op->n_results; i++)
@@ -174,6 +177,7 @@ enum tfmc_status interp_eval_repeat(struct interp *in, const struct ir_op *op,
 		TFMC_TRY(take_yields(in, op));
 		clear_region(in, r);
 	}
+	in->n_at--;
 	return TFMC_OK;
 }
 
