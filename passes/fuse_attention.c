@@ -8,7 +8,8 @@
  * {scale=0.125}  %o = matmul %p, %v
  *        ->  %o = attention %q, %k, %v {scale=0.125}
  *            Keys and values of fewer heads that are broadcast to the query heads are read as they are.
- * Refuses    when scores or probabilities are used again, when operands have another rank than 4.
+ *            Operands [B,S,E] and [S,E] are one head of an attention.
+ * Refuses    when scores or probabilities are used again, when operands have more than 4 axes.
  */
 #include "passes/scores.h"
 
@@ -123,8 +124,8 @@ static bool find(const struct rebuild *r, const struct ir_op *op, struct found *
 		m->why = "the probabilities are used again";
 	if (m->why == NULL && ((const struct attrs_matmul *)op->attrs)->ta)
 		m->why = "the probabilities are transposed";
-	if (m->why == NULL && ir_type_of(r->f, op->results[0])->rank != 4)
-		m->why = "the operands do not have the axes [B,H,S,E]";
+	if (m->why == NULL && ir_type_of(r->f, op->results[0])->rank > 4)
+		m->why = "the operands have more axes than [B,H,S,E]";
 	if (m->why == NULL && spans_regions(r, op, m))
 		m->why = "its parts are in different regions";
 	if (m->why == NULL)
@@ -159,10 +160,30 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	return true;
 }
 
-static struct ir_value turn(struct rebuild *r, struct ir_value v, bool turned)
+/* v with the last two axes exchanged when they are stored so, and with the axes [B,H,S,E]. */
+static struct ir_value four_axes(struct rebuild *r, struct ir_value old, bool turned)
 {
-	static const int64_t perm[4] = {0, 1, 3, 2};
-	return turned ? irb_transpose_by(r->b, rebuild_get(r, v), 4, perm) : rebuild_get(r, v);
+	static const int64_t perms[5][4] = {{0}, {0}, {1, 0}, {0, 2, 1}, {0, 1, 3, 2}};
+	struct ir_value v = rebuild_get(r, old);
+	if (v.id == 0)
+		return v;
+	const struct ir_type *t = irb_type(r->b, v);
+	int rank = t->rank;
+	if (turned)
+		v = irb_transpose_by(r->b, v, rank, perms[rank]);
+	t = irb_type(r->b, v);
+	if (rank == 4 || t == NULL)
+		return v;
+	const struct ir_dim *one = ir_dim_const(r->out->dims, 1);
+	const struct ir_dim *dims[4] = {rank == 3 ? t->dims[0] : one, one, t->dims[rank - 2],
+	                                t->dims[rank - 1]};
+	return irb_reshape_to(r->b, v, 4, dims);
+}
+
+static struct ir_value with_type_of(struct rebuild *r, struct ir_value v, struct ir_value old)
+{
+	const struct ir_type *t = ir_import_type(r->out, ir_type_of(r->f, old));
+	return t == NULL || t->rank == 4 ? v : irb_reshape_to(r->b, v, t->rank, t->dims);
 }
 
 static void emit(struct rebuild *r, const struct ir_op *op)
@@ -170,12 +191,13 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	struct found m;
 	find(r, op, &m);
 	irb_set_loc(r->b, m.softmax->loc);
-	struct ir_value k = m.k_heads.id != 0 ? drop_group_axis(r, m.k_heads) : turn(r, m.k, m.k_turned);
-	struct ir_value v = m.v_heads.id != 0 ? drop_group_axis(r, m.v_heads) : turn(r, m.v, m.v_turned);
+	struct ir_value k = m.k_heads.id != 0 ? drop_group_axis(r, m.k_heads) : four_axes(r, m.k, m.k_turned);
+	struct ir_value v = m.v_heads.id != 0 ? drop_group_axis(r, m.v_heads) : four_axes(r, m.v, m.v_turned);
 	const struct attrs_attention attrs = {.scale = m.s.scale, .softcap = m.s.softcap, .mask = m.s.mask};
-	rebuild_set(r, op->results[0],
-	            irb_attention(r->b, turn(r, m.q, m.q_turned), k, v, rebuild_get(r, m.s.bias),
-	                          rebuild_get(r, m.s.len), rebuild_get(r, m.s.past), &attrs));
+	struct ir_value y =
+	        irb_attention(r->b, four_axes(r, m.q, m.q_turned), k, v, four_axes(r, m.s.bias, false),
+	                      rebuild_get(r, m.s.len), rebuild_get(r, m.s.past), &attrs);
+	rebuild_set(r, op->results[0], with_type_of(r, y, op->results[0]));
 	pass_count(r->p, "fused", 1);
 	pass_remark(r->p, m.softmax->loc, "fused attention");
 }
