@@ -58,27 +58,6 @@ struct search {
 /* --- candidates ------------------------------------------------------------------------------------------
  */
 
-/* log of the sum of e^logit over the numbers among them; false when there is none. */
-static bool normalizer(const float *logits, int64_t vocab, double *out)
-{
-	double max = 0, sum = 0;
-	bool any = false;
-	for (int64_t i = 0; i < vocab; i++) {
-		double v = (double)logits[i];
-		if (v == v && (!any || v > max)) {
-			max = v;
-			any = true;
-		}
-	}
-	if (!any || max > 3.5e38 || max < -3.5e38)
-		return false;
-	for (int64_t i = 0; i < vocab; i++)
-		if (logits[i] == logits[i])
-			sum += real_exp((double)logits[i] - max);
-	*out = max + real_log(sum);
-	return true;
-}
-
 static bool is_better(const struct candidate *a, const struct candidate *b)
 {
 	if (a->log_p != b->log_p)
@@ -105,8 +84,9 @@ static int collect(struct search *s, bool first)
 	for (int64_t b = 0; b < s->n_live; b++) {
 		const float *logits = f->logits + s->live[b].slot * f->vocab;
 		double whole;
-		if (!normalizer(logits, f->vocab, &whole))
-			return TFMC_RT_E_LOGITS;
+		int status = row_log_sum(logits, f->vocab, &whole);
+		if (status != TFMC_RT_OK)
+			return status;
 		for (int64_t id = 0; id < f->vocab; id++) {
 			double p = s->live[b].log_p + ((double)logits[id] - whole);
 			if (p == p && p > -1e300 && record_allows(f->record, id, first))

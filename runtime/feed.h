@@ -29,8 +29,9 @@ int feeder_encode(struct feeder *f, const int32_t *ids, uint64_t n);
 int feeder_prefill(struct feeder *f, const int32_t *ids, uint64_t n);
 int feeder_step(struct feeder *f, const int32_t *ids);
 
-/* log softmax(logits)[id]; TFMC_RT_E_LOGITS when it is no number. NaN elsewhere is passed over. */
-int row_log_p(const float *logits, int64_t vocab, int32_t id, double *out);
+/* log of the sum of e^logit: log p(id) is logits[id] minus it. NaN is passed over; TFMC_RT_E_LOGITS when
+ * nothing is left or a logit is infinite. */
+int row_log_sum(const float *logits, int64_t vocab, double *out);
 
 /* ids: offset of int64 [n] in the record. */
 int record_has_id(const struct tfmc_record *r, int64_t ids, int64_t n, int64_t id);

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-int row_log_p(const float *logits, int64_t vocab, int32_t id, double *out)
+int row_log_sum(const float *logits, int64_t vocab, double *out)
 {
 	double max = 0, sum = 0;
 	int any = 0;
@@ -19,13 +19,24 @@ int row_log_p(const float *logits, int64_t vocab, int32_t id, double *out)
 			any = 1;
 		}
 	}
-	if (!any || max > 3.5e38 || max < -3.5e38 || logits[id] != logits[id])
+	if (!any || max > 3.5e38 || max < -3.5e38)
 		return TFMC_RT_E_LOGITS;
 	for (int64_t i = 0; i < vocab; i++)
 		if (logits[i] == logits[i])
 			sum += real_exp((double)logits[i] - max);
-	*out = ((double)logits[id] - max) - real_log(sum);
+	*out = max + real_log(sum);
 	return TFMC_RT_OK;
+}
+
+static int row_log_p(const struct feeder *f, int32_t id, double *out)
+{
+	double whole;
+	int status = row_log_sum(f->logits, f->vocab, &whole);
+	if (status == TFMC_RT_OK && f->logits[id] != f->logits[id])
+		status = TFMC_RT_E_LOGITS;
+	if (status == TFMC_RT_OK)
+		*out = (double)f->logits[id] - whole;
+	return status;
 }
 
 /* The ids behind what was fed so far; the last one is only asked for, not fed. */
@@ -35,7 +46,7 @@ static int score_rest(struct feeder *f, const int32_t *ids, uint64_t n, double *
 	for (uint64_t i = 0; status == TFMC_RT_OK && i < n; i++) {
 		if (ids[i] < 0 || ids[i] >= f->vocab)
 			return TFMC_RT_E_PROMPT;
-		status = row_log_p(f->logits, f->vocab, ids[i], &log_p[i]);
+		status = row_log_p(f, ids[i], &log_p[i]);
 		if (status == TFMC_RT_OK && i + 1 < n)
 			status = feeder_step(f, &ids[i]);
 	}

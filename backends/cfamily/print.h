@@ -124,8 +124,6 @@ const char *print_global(struct print *p, const char *name);
 void print_line(struct print *p, const char *fmt, ...) TFMC_PRINTF(2, 3);
 
 /* --- the core's own files ------------------------------------------------------------------------------ */
-/* True where the instruction does something that others see. */
-bool print_has_effect(const struct kb_inst *i);
 /* Fills uses and is_read of the function: what is printed at all. */
 void print_count_uses(struct print *p);
 /* The operands now belong to the text of this instruction. */

@@ -11,66 +11,6 @@
 
 #define TEXT_MAX 88 /* characters of an expression that may stand in another one */
 
-bool print_has_effect(const struct kb_inst *i)
-{
-	switch (i->op) {
-	case KBO_PARAM:
-	case KBO_FUNC_ADDR:
-	case KBO_CONST_INT:
-	case KBO_CONST_FLOAT:
-	case KBO_NULL:
-	case KBO_STRING:
-	case KBO_SYMBOL:
-	case KBO_LANE_IDS:
-	case KBO_VAR:
-	case KBO_GET:
-	case KBO_SET:
-	case KBO_LOCAL:
-	case KBO_SHARED:
-	case KBO_LOAD:
-	case KBO_LOAD_SPLAT:
-	case KBO_LOAD_PART:
-	case KBO_PTR_ADD:
-	case KBO_BIN:
-	case KBO_UN:
-	case KBO_FMA:
-	case KBO_CMP:
-	case KBO_SELECT:
-	case KBO_SPLAT:
-	case KBO_LANE:
-	case KBO_CVT:
-	case KBO_BITCAST:
-	case KBO_SHUFFLE:
-	case KBO_REDUCE:
-	case KBO_GROUP_ID:
-	case KBO_GROUP_COUNT:
-	case KBO_ITEM_ID:
-	case KBO_CPUID:
-	case KBO_XGETBV: return false;
-	case KBO_COMMENT:
-	case KBO_RETURN:
-	case KBO_CALL:
-	case KBO_CALL_PTR:
-	case KBO_LOOP:
-	case KBO_END_LOOP:
-	case KBO_FOREVER:
-	case KBO_BREAK_IF:
-	case KBO_END_FOREVER:
-	case KBO_IF:
-	case KBO_ELSE:
-	case KBO_END_IF:
-	case KBO_STORE:
-	case KBO_STORE_PART:
-	case KBO_PREFETCH:
-	case KBO_ATOMIC_LOAD:
-	case KBO_ATOMIC_STORE:
-	case KBO_ATOMIC_ADD:
-	case KBO_PAUSE:
-	case KBO_BARRIER: return true;
-	}
-	return true;
-}
-
 /* --- uses -------------------------------------------------------------------------------------------- */
 
 static bool is_printed(const struct print *p, const struct kb_inst *i)
@@ -79,7 +19,7 @@ static bool is_printed(const struct print *p, const struct kb_inst *i)
 		return p->vars[i->result].is_read;
 	if (i->op == KBO_SET)
 		return p->vars[i->imm].is_read;
-	return print_has_effect(i) || (i->result && p->values[i->result].uses > 0);
+	return kb_has_effect(i->op) || (i->result && p->values[i->result].uses > 0);
 }
 
 /* From the last instruction to the first: users come before what they use. True when a variable turned out to

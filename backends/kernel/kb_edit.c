@@ -16,8 +16,7 @@ struct pruner {
 	bool changed;
 };
 
-/* Does more than giving a value, whoever uses it. */
-static bool has_effect(enum kb_opcode op)
+bool kb_has_effect(enum kb_opcode op)
 {
 	switch (op) {
 	case KBO_COMMENT:
@@ -83,7 +82,7 @@ static bool is_needed(const struct pruner *p, const struct kb_inst *inst)
 		return p->vars[inst->imm];
 	if (inst->op == KBO_VAR)
 		return p->vars[inst->result];
-	return has_effect(inst->op) || (inst->result && p->values[inst->result]);
+	return kb_has_effect(inst->op) || (inst->result && p->values[inst->result]);
 }
 
 /* Uses come behind definitions, except those of variables in loops: repeated until nothing changes. */

@@ -104,6 +104,8 @@ size_t kb_func_count(const struct kb_module *m);
 const struct kb_func *kb_func_at(const struct kb_module *m, size_t i);
 size_t kb_data_count(const struct kb_module *m);
 const struct kb_data_item *kb_data_at(const struct kb_module *m, size_t i);
+/* Does more than giving a value, whoever uses it. Variables count by their readers: VAR and SET do not. */
+bool kb_has_effect(enum kb_opcode op);
 /* The same parameters and code; names of functions, values and variables, and comments do not count. */
 bool kb_same_func(const struct kb_func *a, const struct kb_func *b);
 const struct kb_caps *kb_module_caps(const struct kb_module *m);
