@@ -12,12 +12,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static uint64_t hash(const unsigned char *bytes, uint64_t n)
+static uint64_t hash(const void *bytes, uint64_t n)
 {
-	uint64_t h = 0xcbf29ce484222325u;
-	for (uint64_t i = 0; i < n; i++)
-		h = (h ^ bytes[i]) * 0x100000001b3u;
-	return h;
+	struct tfmc_weights_hash h;
+	tfmc_weights_hash_begin(&h);
+	tfmc_weights_hash_add(&h, bytes, n);
+	return tfmc_weights_hash_end(&h);
 }
 
 static int check(const struct tfmc_mapping *m, const struct tfmc_record *record, unsigned flags)

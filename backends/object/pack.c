@@ -20,7 +20,7 @@ struct packer {
 	const struct backend_sink *sink;
 	uint64_t base; /* position of the packed weights in the sink */
 	uint64_t at;   /* bytes packed so far */
-	uint64_t hash;
+	struct tfmc_weights_hash hash;
 	double *values;  /* [capacity] */
 	uint32_t *words; /* [capacity] */
 	size_t capacity;
@@ -63,7 +63,7 @@ static void round_values(struct packer *p, enum ir_dtype dtype, int64_t n)
 
 static enum tfmc_status put(struct packer *p, const void *bytes, size_t n)
 {
-	p->hash = hash_bytes64(p->hash, bytes, n);
+	tfmc_weights_hash_add(&p->hash, bytes, n);
 	if (p->sink && n && !p->sink->write_at(p->sink->user, p->base + p->at, bytes, n))
 		return TFMC_IO;
 	p->at += n;
@@ -152,11 +152,12 @@ static enum tfmc_status pack_all(struct packer *p)
 enum tfmc_status pack_weights(struct object *o, const struct weight_source *source,
                               const struct backend_sink *sink, uint64_t base)
 {
-	struct packer p = {.object = o, .source = source, .sink = sink, .base = base, .hash = HASH64_SEED};
+	struct packer p = {.object = o, .source = source, .sink = sink, .base = base};
+	tfmc_weights_hash_begin(&p.hash);
 	enum tfmc_status status = pack_all(&p);
 	free(p.values);
 	free(p.words);
-	o->weights_hash = p.hash;
+	o->weights_hash = tfmc_weights_hash_end(&p.hash);
 	return status;
 }
 
