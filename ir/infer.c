@@ -181,6 +181,11 @@ static bool infer_masked_softmax(const struct infer *c)
 	return infer_mask_rule(c);
 }
 
+static bool infer_rope(const struct infer *c)
+{
+	return infer_rope_rule(c);
+}
+
 static bool infer_layer_norm(const struct infer *c)
 {
 	return infer_norm_rule(c);

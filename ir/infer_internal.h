@@ -47,6 +47,7 @@ bool infer_attention_rule(const struct infer *c);
 bool infer_mask_rule(const struct infer *c);
 bool infer_norm_rule(const struct infer *c);
 bool infer_concat_rule(const struct infer *c);
+bool infer_rope_rule(const struct infer *c);
 /* infer_state.c */
 bool infer_state_append_rule(const struct infer *c);
 bool infer_state_write_rule(const struct infer *c);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Result types of contractions, norms, masks, slice and concat.
+ * Result types of contractions, norms, masks, rope, slice and concat.
  */
 #include "ir/infer_internal.h"
 
@@ -109,6 +109,28 @@ bool infer_mask_rule(const struct infer *c)
 	if (!infer_rank_min(c, 0, batch ? 3 : 2) || !infer_per_batch(c, 1, 0) || !infer_per_batch(c, 2, 0))
 		return false;
 	c->out[0] = c->in[0];
+	return true;
+}
+
+/* x [B,..,S,E], table [P,D], at [B,S] */
+bool infer_rope_rule(const struct infer *c)
+{
+	enum { X, TABLE, AT };
+	int64_t width, turned, rows;
+	if (!infer_rank_min(c, X, 3) || !infer_rank(c, TABLE, 2) || !infer_rank(c, AT, 2) ||
+	    !infer_axes_equal(c, AT, 0, X, 0) || !infer_axes_equal(c, AT, 1, X, c->in[X]->rank - 2))
+		return false;
+	if (c->in[TABLE]->dtype != DT_F32 && !infer_same_dtype(c, X, TABLE))
+		return false;
+	if (!ir_dim_is_const(c->in[X]->dims[c->in[X]->rank - 1], &width) ||
+	    !ir_dim_is_const(c->in[TABLE]->dims[0], &rows) ||
+	    !ir_dim_is_const(c->in[TABLE]->dims[1], &turned))
+		return infer_mismatch(c, DIAG_SHAPE, X, TABLE,
+		                      "the features and the table need constant sizes");
+	if (turned < 2 || turned % 2 != 0 || turned > width || rows < 1)
+		return infer_mismatch(c, DIAG_SHAPE, X, TABLE,
+		                      "the rows of the table have an even width, at most that of x");
+	c->out[0] = c->in[X];
 	return true;
 }
 

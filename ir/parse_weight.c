@@ -116,6 +116,35 @@ static bool parse_sinusoid(struct wx *x, struct loc at, const struct ir_wexpr **
 	return fits(x, at, "sinusoid", *out);
 }
 
+struct numbers {
+	double *items;
+	size_t n, cap;
+};
+
+/* rotary(rows=64, scale=1.0, frequencies=[1.0, 0.01]) */
+static bool parse_rotary(struct wx *x, struct loc at, const struct ir_wexpr **out)
+{
+	struct parser *p = x->p;
+	struct numbers list = {0};
+	int64_t rows;
+	double scale;
+	if (!parse_key(p, "rows", true) || !parse_int(p, &rows) || !parse_key(p, "scale", false) ||
+	    !parse_float(p, &scale) || !parse_key(p, "frequencies", false) || !parse_expect(p, '['))
+		return false;
+	do {
+		double *slot = ARENA_PUSH(&p->arena, &list);
+		if (list.n > WEXPR_FREQUENCIES_MAX)
+			return parse_fail(p, at, DIAG_LIMIT, "more than %d frequencies",
+			                  WEXPR_FREQUENCIES_MAX);
+		if (slot == NULL || !parse_float(p, slot))
+			return false;
+	} while (parse_accept(p, ','));
+	if (!parse_expect(p, ']'))
+		return false;
+	*out = wexpr_rotary(&p->arena, rows, scale, list.items, list.n);
+	return fits(x, at, "rotary", *out);
+}
+
 /* --- lists -------------------------------------------------------------------------------------------------
  */
 
@@ -281,6 +310,7 @@ static const char *const kind_words[] = {
         [WX_TENSOR] = "tensor",
         [WX_FULL] = "full",
         [WX_SINUSOID] = "sinusoid",
+        [WX_ROTARY] = "rotary",
         [WX_STACK] = "stack",
         [WX_CONCAT] = "concat",
         [WX_INDEX] = "index",
@@ -302,6 +332,7 @@ static bool parse_arguments(struct wx *x, struct loc at, enum ir_wexpr_kind kind
 	case WX_TENSOR: return parse_tensor(x, at, out);
 	case WX_FULL: return parse_full(x, at, out);
 	case WX_SINUSOID: return parse_sinusoid(x, at, out);
+	case WX_ROTARY: return parse_rotary(x, at, out);
 	case WX_STACK: return parse_stack(x, at, out);
 	case WX_CONCAT: return parse_concat(x, at, out);
 	case WX_INDEX: return parse_index(x, at, out);

@@ -8,6 +8,7 @@
 #include "ir/weight.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "ir/support/checked.h"
@@ -101,6 +102,25 @@ const struct ir_wexpr *wexpr_sinusoid(struct arena *a, int64_t rows, int64_t dim
 	e->value = base;
 	e->layout = layout;
 	e->spacing = spacing;
+	return e;
+}
+
+const struct ir_wexpr *wexpr_rotary(struct arena *a, int64_t rows, double scale, const double *frequencies,
+                                    size_t n)
+{
+	if (n < 1 || n > WEXPR_FREQUENCIES_MAX || !isfinite(scale))
+		return NULL;
+	double *copy = ARENA_ARRAY(a, double, n);
+	struct ir_wexpr *e = make(a, WX_ROTARY, 2, (int64_t[]){rows, 2 * (int64_t)n});
+	for (size_t i = 0; copy && e && i < n; i++) {
+		if (!isfinite(frequencies[i]))
+			return NULL;
+		copy[i] = frequencies[i];
+	}
+	if (!copy || !e)
+		return NULL;
+	e->value = scale;
+	e->frequencies = copy;
 	return e;
 }
 
@@ -262,6 +282,13 @@ static bool same_bits(double a, double b)
 	return !memcmp(&a, &b, sizeof(a));
 }
 
+/* Both of the same shape. */
+static bool same_frequencies(const struct ir_wexpr *a, const struct ir_wexpr *b)
+{
+	return a->kind != WX_ROTARY ||
+	       !memcmp(a->frequencies, b->frequencies, (size_t)a->dims[1] / 2 * sizeof(double));
+}
+
 bool wexpr_equal(const struct ir_wexpr *a, const struct ir_wexpr *b)
 {
 	if (a == b)
@@ -270,7 +297,7 @@ bool wexpr_equal(const struct ir_wexpr *a, const struct ir_wexpr *b)
 		return false;
 	if (a->axis != b->axis || a->begin != b->begin || a->end != b->end || !same_bits(a->value, b->value))
 		return false;
-	if (a->layout != b->layout || a->spacing != b->spacing)
+	if (a->layout != b->layout || a->spacing != b->spacing || !same_frequencies(a, b))
 		return false;
 	if (a->kind == WX_TENSOR &&
 	    (a->stored != b->stored || strcmp(a->file, b->file) != 0 || strcmp(a->tensor, b->tensor) != 0))

@@ -12,6 +12,7 @@
  *        rope_halves_to_interleaved(heads, E)  rope_interleaved_to_halves(heads, E)
  *        mul(E, E)  div(E, E)  add(E, E)  scale(0.125, E)  offset(1.0, E)  full(0.0, [32])
  *        sinusoid(rows=64, dim=32, layout=halves, spacing=t2t, start=1, base=10000.0)
+ *        rotary(rows=64, scale=1.0, frequencies=[1.0, 0.01])
  * mul/div/add broadcast the second operand from axis 0 (a row scale [N] or [N, 1] fits [N, K]).
  */
 #ifndef TFMC_IR_WEIGHT_H
@@ -24,6 +25,7 @@ enum ir_wexpr_kind {
 	WX_TENSOR,    /* a stored tensor */
 	WX_FULL,      /* every element `value` */
 	WX_SINUSOID,  /* model-language.md section 5: rows [start, start + rows) */
+	WX_ROTARY,    /* [rows, 2n]: row p holds value * cos(p f), then value * sin(p f) of n frequencies f */
 	WX_STACK,     /* args along a new axis 0 */
 	WX_CONCAT,    /* args along `axis` */
 	WX_INDEX,     /* element `begin` of `axis`; the axis is removed */
@@ -42,6 +44,7 @@ enum ir_wexpr_kind {
 enum ir_sinusoid_layout { SINUSOID_INTERLEAVED, SINUSOID_HALVES };
 enum ir_sinusoid_spacing { SINUSOID_PAPER, SINUSOID_T2T };
 
+#define WEXPR_FREQUENCIES_MAX 65536 /* of WX_ROTARY */
 /* Expressions nest at most this deep. */
 #define WEXPR_DEPTH_MAX 32
 
@@ -57,8 +60,9 @@ struct ir_wexpr {
 	enum ir_dtype stored;      /* stored element type */
 	/* WX_INDEX, WX_SLICE, WX_CONCAT, WX_ROPE_* */
 	int axis;
-	int64_t begin, end; /* WX_SINUSOID: begin = start */
-	double value;       /* WX_FULL, WX_SCALE, WX_OFFSET; WX_SINUSOID: base */
+	int64_t begin, end;        /* WX_SINUSOID: begin = start */
+	double value;              /* WX_FULL, WX_SCALE, WX_OFFSET, WX_ROTARY; WX_SINUSOID: base */
+	const double *frequencies; /* WX_ROTARY: [dims[1] / 2] */
 	enum ir_sinusoid_layout layout;
 	enum ir_sinusoid_spacing spacing;
 };
@@ -74,6 +78,8 @@ const struct ir_wexpr *wexpr_full(struct arena *a, double value, int rank, const
 const struct ir_wexpr *wexpr_sinusoid(struct arena *a, int64_t rows, int64_t dim,
                                       enum ir_sinusoid_layout layout, enum ir_sinusoid_spacing spacing,
                                       int64_t start, double base);
+const struct ir_wexpr *wexpr_rotary(struct arena *a, int64_t rows, double scale, const double *frequencies,
+                                    size_t n);
 const struct ir_wexpr *wexpr_stack(struct arena *a, size_t n, const struct ir_wexpr *const *args);
 const struct ir_wexpr *wexpr_concat(struct arena *a, int axis, size_t n, const struct ir_wexpr *const *args);
 const struct ir_wexpr *wexpr_index(struct arena *a, int axis, int64_t at, const struct ir_wexpr *e);

@@ -153,6 +153,19 @@ static void eval_sinusoid(const struct ir_wexpr *e, int64_t begin, int64_t n, do
 		out[i] = sinusoid_at(e, (begin + i) / e->dims[1], (begin + i) % e->dims[1]);
 }
 
+static double rotary_at(const struct ir_wexpr *e, int64_t row, int64_t col)
+{
+	int64_t half = e->dims[1] / 2;
+	double angle = (double)row * e->frequencies[col % half];
+	return e->value * (col < half ? cos(angle) : sin(angle));
+}
+
+static void eval_rotary(const struct ir_wexpr *e, int64_t begin, int64_t n, double *out)
+{
+	for (int64_t i = 0; i < n; i++)
+		out[i] = rotary_at(e, (begin + i) / e->dims[1], (begin + i) % e->dims[1]);
+}
+
 /* --- nodes that move elements --------------------------------------------------------------------- */
 
 /* One element of the new axis 0 after the other. */
@@ -330,6 +343,7 @@ static enum tfmc_status eval(struct eval *ev, const struct ir_wexpr *e, int64_t 
 			out[i] = e->value;
 		return TFMC_OK;
 	case WX_SINUSOID: eval_sinusoid(e, begin, n, out); return TFMC_OK;
+	case WX_ROTARY: eval_rotary(e, begin, n, out); return TFMC_OK;
 	case WX_STACK: return eval_stack(ev, e, begin, n, out);
 	case WX_CONCAT: return eval_concat(ev, e, begin, n, out);
 	case WX_INDEX:

@@ -78,7 +78,7 @@ static bool same_node(const struct ir_wexpr *a, const struct ir_wexpr *b)
 	return a->kind == b->kind && a->rank == b->rank && a->n_args == b->n_args && a->axis == b->axis &&
 	       a->begin == b->begin && a->end == b->end && !memcmp(&a->value, &b->value, sizeof(a->value)) &&
 	       a->layout == b->layout && a->spacing == b->spacing && a->stored == b->stored &&
-	       !memcmp(a->dims, b->dims, sizeof(a->dims));
+	       !memcmp(a->dims, b->dims, sizeof(a->dims)) && (a->kind != WX_ROTARY || wexpr_equal(a, b));
 }
 
 static bool elements_count(const struct ir_wexpr *e0, const struct ir_wexpr *e1, const struct ir_wexpr *ek,
@@ -146,12 +146,25 @@ static void print_sinusoid(struct buf *out, const struct ir_wexpr *e)
 	buf_char(out, ')');
 }
 
+static void print_rotary(struct buf *out, const struct ir_wexpr *e)
+{
+	buf_printf(out, "rotary(rows=%" PRId64 ", scale=", e->dims[0]);
+	buf_f64(out, e->value);
+	buf_str(out, ", frequencies=[");
+	for (int64_t i = 0; i < e->dims[1] / 2; i++) {
+		buf_str(out, i ? ", " : "");
+		buf_f64(out, e->frequencies[i]);
+	}
+	buf_str(out, "])");
+}
+
 /* What stands between the parenthesis and the first argument. */
 static void print_head(struct buf *out, const struct ir_wexpr *e)
 {
 	switch (e->kind) {
 	case WX_TENSOR:
-	case WX_SINUSOID: return;
+	case WX_SINUSOID:
+	case WX_ROTARY: return;
 	case WX_FULL:
 		buf_str(out, "full(");
 		buf_f64(out, e->value);
@@ -192,6 +205,8 @@ static void print(struct buf *out, const struct ir_wexpr *e, const struct ir_wex
 		print_tensor(out, e, next);
 	} else if (e->kind == WX_SINUSOID) {
 		print_sinusoid(out, e);
+	} else if (e->kind == WX_ROTARY) {
+		print_rotary(out, e);
 	} else if (e->kind == WX_STACK && !next && stack_counts(e, &start)) {
 		buf_printf(out, "stack(i in %" PRId64 "..%" PRId64 ", ", start, start + (int64_t)e->n_args);
 		print(out, e->args[0], e->args[1]);

@@ -76,7 +76,8 @@ bool group_constant_inside(const struct ir_func *f, const struct ir_op *op, size
 {
 	if (op->code == OP_state_append || op->code == OP_state_write)
 		return i >= (op->code == OP_state_append ? 3 : 2);
-	return same_element(f, op, i) || ((op->code == OP_gather || op->code == OP_take_rows) && i == 1);
+	return same_element(f, op, i) || ((op->code == OP_gather || op->code == OP_take_rows) && i == 1) ||
+	       (op->code == OP_rope && i == 2);
 }
 
 static bool is_f32(const struct ir_func *f, struct ir_value v)
@@ -219,6 +220,8 @@ static bool may_read_inside(const struct former *s, const struct ir_op *reader, 
 		return same_element(s->f, reader, i);
 	if (reader->code == OP_gather || reader->code == OP_take_rows)
 		return i == 1 && is_cheap_index(s->f, op);
+	if (reader->code == OP_rope)
+		return i == 2 && is_cheap_index(s->f, op);
 	if (c->kind == GROUP_rowwise)
 		return i == 0 && is_f32(s->f, op->results[0]);
 	return ir_op_has(reader->code, TRAIT_REDUCE) && i == 0;

@@ -20,6 +20,7 @@ struct eval_point {
 	struct kb_val index[IR_RANK_MAX]; /* i64 */
 	int vec;                          /* lane l is at index[vec] + l; -1: one element, scalar values */
 	struct kb_val flat;               /* all axes but the last as one row number; none when not known */
+	bool shifted;                     /* index[vec] need not be a multiple of the lanes */
 };
 
 /* A tensor in memory that leading axes may walk as one. */
@@ -128,6 +129,13 @@ void eval_hoist_offset(struct eval *e, struct ir_value v, const struct eval_tens
 struct kb_val eval_elementwise(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 struct kb_val eval_move(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 struct kb_val eval_pull(struct eval *e, const struct ir_op *op, const struct eval_point *p);
+struct kb_val eval_rope(struct eval *e, const struct ir_op *op, const struct eval_point *p);
+/* The same, one lane after the other. */
+struct kb_val eval_apart(struct eval *e, const struct ir_op *op, const struct eval_point *p);
+/* index clamped into [0, n). */
+struct kb_val eval_clamped(struct eval *e, struct kb_val index, struct kb_val n);
+/* True when lanes along the last axis of a rope turn alike, each with its own angle. */
+bool eval_rope_vectorizes(const struct eval *e, const struct ir_op *op, int lanes);
 /* The point of operand 0 that a view op shows at p. False when lanes would not be neighbours there. */
 bool eval_view_point(struct eval *e, const struct ir_op *op, const struct eval_point *p,
                      struct eval_point *out);

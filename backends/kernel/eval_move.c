@@ -87,6 +87,15 @@ static void broadcast_point(struct eval *e, const struct ir_op *op, const struct
 	}
 }
 
+/* Lanes along `axis` may begin anywhere in the source. */
+static bool shifts(struct eval *e, const struct ir_op *op, int axis)
+{
+	const struct ir_type *from = type_of(e, op->operands[0]), *to = type_of(e, eval_result(op));
+	if (op->code == OP_reshape)
+		return axis >= 0 && axis < to->rank - common_tail(from, to);
+	return op->code == OP_slice && axis == (int)((const struct attrs_slice *)op->attrs)->axis;
+}
+
 bool eval_view_point(struct eval *e, const struct ir_op *op, const struct eval_point *p,
                      struct eval_point *out)
 {
@@ -96,6 +105,7 @@ bool eval_view_point(struct eval *e, const struct ir_op *op, const struct eval_p
 	out->vec = eval_view_axis(e, op, p->vec);
 	if (out->vec == -2 && e->lanes > 1)
 		return false;
+	out->shifted = p->shifted || shifts(e, op, p->vec);
 	if (op->code == OP_reshape)
 		reshape_point(e, op, p, out);
 	if (op->code == OP_broadcast)
@@ -114,8 +124,7 @@ bool eval_view_point(struct eval *e, const struct ir_op *op, const struct eval_p
 
 /* --- movement ---------------------------------------------------------------------------------------- */
 
-/* One lane after the other. */
-static struct kb_val apart(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+struct kb_val eval_apart(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct kb_val lane[KB_LANES_MAX];
 	for (int l = 0; l < e->valid; l++) {
@@ -129,8 +138,7 @@ static struct kb_val apart(struct eval *e, const struct ir_op *op, const struct 
 	return eval_gather_lanes(e, lane);
 }
 
-/* index clamped into [0, n), as i64. */
-static struct kb_val clamped(struct eval *e, struct kb_val index, struct kb_val n)
+struct kb_val eval_clamped(struct eval *e, struct kb_val index, struct kb_val n)
 {
 	struct kb *k = e->k;
 	struct kb_val top = kb_add_const(k, n, -1);
@@ -143,14 +151,15 @@ static struct kb_val gather(struct eval *e, const struct ir_op *op, const struct
 {
 	const struct ir_type *table = type_of(e, op->operands[0]);
 	int r = type_of(e, op->operands[1])->rank;
-	struct eval_point id = {.rank = r, .vec = -1}, at = {.rank = table->rank, .vec = -1};
+	struct eval_point id = {.rank = r, .vec = -1};
+	struct eval_point at = {.rank = table->rank, .vec = -1, .shifted = p->shifted};
 	if (p->vec >= 0 && p->vec < r && e->lanes > 1)
-		return apart(e, op, p);
+		return eval_apart(e, op, p);
 	for (int i = 0; i < r; i++)
 		id.index[i] = p->index[i];
 	if (p->rank == r + 1)
 		id.flat = (struct kb_val){0};
-	at.index[0] = clamped(e, eval_value(e, op->operands[1], &id), eval_dim(e, table->dims[0]));
+	at.index[0] = eval_clamped(e, eval_value(e, op->operands[1], &id), eval_dim(e, table->dims[0]));
 	for (int i = 1; i < table->rank; i++)
 		at.index[i] = p->index[r + i - 1];
 	if (p->vec >= r)
@@ -163,11 +172,11 @@ static struct kb_val take_rows(struct eval *e, const struct ir_op *op, const str
 {
 	const struct ir_type *x = type_of(e, op->operands[0]);
 	struct eval_point row = {.rank = 1, .vec = -1, .index = {p->index[0]}};
-	struct eval_point at = {.rank = x->rank, .vec = p->vec > 0 ? p->vec + 1 : -1};
+	struct eval_point at = {.rank = x->rank, .vec = p->vec > 0 ? p->vec + 1 : -1, .shifted = p->shifted};
 	if (p->vec == 0 && e->lanes > 1)
-		return apart(e, op, p);
+		return eval_apart(e, op, p);
 	at.index[0] = p->index[0];
-	at.index[1] = clamped(e, eval_value(e, op->operands[1], &row), eval_dim(e, x->dims[1]));
+	at.index[1] = eval_clamped(e, eval_value(e, op->operands[1], &row), eval_dim(e, x->dims[1]));
 	for (int i = 2; i < x->rank; i++)
 		at.index[i] = p->index[i - 1];
 	return eval_value(e, op->operands[0], &at);
@@ -238,10 +247,10 @@ struct kb_val eval_move(struct eval *e, const struct ir_op *op, const struct eva
 		return take_rows(e, op, p);
 	if (op->code == OP_pad || op->code == OP_concat) {
 		if (p->vec == border_axis(op) && e->lanes > 1)
-			return apart(e, op, p);
+			return eval_apart(e, op, p);
 		return op->code == OP_pad ? pad(e, op, p) : concat(e, op, p);
 	}
 	if (!eval_view_point(e, op, p, &at))
-		return apart(e, op, p);
+		return eval_apart(e, op, p);
 	return eval_value(e, op->operands[0], &at);
 }

@@ -332,6 +332,7 @@ struct kb_val eval_pull(struct eval *e, const struct ir_op *op, const struct eva
 	case OP_argmax: return argmax(e, op, p);
 	case OP_matmul: return matmul(e, op, p);
 	case OP_linear: return linear(e, op, p);
+	case OP_rope: return eval_rope(e, op, p);
 	case OP_weight: return eval_unsupported(e, op, "a weight with an index that is no index of a repeat");
 	}
 	return eval_internal(e, op, "an op that cannot be computed by element stands here");

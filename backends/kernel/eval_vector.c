@@ -107,6 +107,18 @@ static bool ask_linear(struct question *q, const struct ir_op *op, int axis)
 	       (!op->operands[2].id || ask(q, op->operands[2], lanes));
 }
 
+/* Whole vectors of one half, in x and in the table. */
+static bool ask_rope(struct question *q, const struct ir_op *op, int axis)
+{
+	int last = type_of(q->e, eval_result(op))->rank - 1;
+	if (!ask(q, op->operands[2], -1))
+		return false;
+	if (axis < 0)
+		return ask(q, op->operands[0], -1) && ask(q, op->operands[1], -1);
+	return axis == last && eval_rope_vectorizes(q->e, op, kb_caps(q->e->k)->lanes) &&
+	       ask(q, op->operands[0], last) && ask(q, op->operands[1], 1);
+}
+
 static bool ask_op(struct question *q, const struct ir_op *op, int axis)
 {
 	int last = type_of(q->e, eval_result(op))->rank - 1;
@@ -124,6 +136,8 @@ static bool ask_op(struct question *q, const struct ir_op *op, int axis)
 		return ask_matmul(q, op, axis);
 	if (op->code == OP_linear)
 		return ask_linear(q, op, axis);
+	if (op->code == OP_rope)
+		return ask_rope(q, op, axis);
 	if (ir_op_has(op->code, TRAIT_VIEW) || ir_op_has(op->code, TRAIT_MOVE))
 		return ask_move(q, op, axis);
 	return true; /* bound by a template */
@@ -160,7 +174,7 @@ static void hoist_view(struct question *q, const struct ir_op *op, const struct 
 
 static void hoist_op(struct question *q, const struct ir_op *op, const struct eval_point *p)
 {
-	if (op->code == OP_mask_rows) {
+	if (op->code == OP_mask_rows || op->code == OP_rope) {
 		hoist(q, op->operands[0], p);
 	} else if (ir_op_has(op->code, TRAIT_ELEMENTWISE)) {
 		for (size_t i = 0; i < op->n_operands; i++)

@@ -123,6 +123,30 @@ enum tfmc_status interp_eval_masked_softmax(struct interp *in, const struct ir_o
 	return TFMC_OK;
 }
 
+/* x [B, .., S, E], table [P, D], at [B, S] */
+enum tfmc_status interp_eval_rope(struct interp *in, const struct ir_op *op,
+                                  const struct interp_tensor *const *x, struct interp_tensor *out)
+{
+	bool halves = ((const struct attrs_rope *)op->attrs)->layout == ROPE_halves;
+	int64_t n = row_length(out), total = interp_size(out), turned = x[1]->dims[1], index[IR_RANK_MAX];
+	(void)in;
+	for (int64_t at = 0; at < total; at += n) {
+		interp_unravel(out, at, index);
+		double place = x[2]->data[index[0] * x[2]->dims[1] + index[out->rank - 2]];
+		int64_t row = interp_clamp(interp_int(place), 0, x[1]->dims[0] - 1);
+		const double *cosines = x[1]->data + row * turned, *sines = cosines + turned / 2;
+		for (int64_t i = turned; i < n; i++)
+			out->data[at + i] = x[0]->data[at + i];
+		for (int64_t i = 0; i < turned / 2; i++) {
+			int64_t p = at + (halves ? i : 2 * i), q = halves ? p + turned / 2 : p + 1;
+			double a = x[0]->data[p], b = x[0]->data[q];
+			out->data[p] = a * cosines[i] - b * sines[i];
+			out->data[q] = b * cosines[i] + a * sines[i];
+		}
+	}
+	return TFMC_OK;
+}
+
 enum tfmc_status interp_eval_layer_norm(struct interp *in, const struct ir_op *op,
                                         const struct interp_tensor *const *x, struct interp_tensor *out)
 {

@@ -19,8 +19,7 @@
 #define SPREAD  104.0      /* exp(-104) is 0 in f32: keys farther than this from the largest do not count */
 #define ORDER_1 4          /* roundings beside those of a sum: weights scaled in advance, the last rounding */
 
-/* --- arithmetic on bounds, f64 ----------------------------------------------------------------------------
- */
+/* --- arithmetic on bounds, f64 ------------------------------------------------------------------------- */
 
 static struct ir_value as_f64(struct bound *s, struct ir_value v)
 {
@@ -103,8 +102,7 @@ static struct ir_value row_length(struct bound *s, struct ir_value x)
 	return of_row(s, OP_reduce_sum, constant(s, x, 1));
 }
 
-/* --- roundings ---------------------------------------------------------------------------------------------
- */
+/* --- roundings ----------------------------------------------------------------------------------------- */
 
 /* Relative difference of two roundings to a type that is not wider than the arithmetic, and at its smallest
  * numbers. */
@@ -138,8 +136,7 @@ static struct ir_value rounded(struct bound *s, const struct ir_op *op, struct i
 	return t == DT_F16 ? plus(s, e, 0x1.0p-24) : e;
 }
 
-/* --- elementwise -------------------------------------------------------------------------------------------
- */
+/* --- elementwise --------------------------------------------------------------------------------------- */
 
 enum slope { ONE, BY_Y, BY_X, BY_Y_X };
 
@@ -252,8 +249,7 @@ static struct ir_value rule_extreme(struct bound *s, const struct ir_op *op)
 	return irb_max(s->b, err(s, op, 0), err(s, op, 1), NULL);
 }
 
-/* --- movement: errors move as values do
- * ------------------------------------------------------------------------ */
+/* --- movement: errors move as values do ---------------------------------------------------------------- */
 
 static struct ir_value rule_move(struct bound *s, const struct ir_op *op)
 {
@@ -295,8 +291,7 @@ static struct ir_value rule_mask(struct bound *s, const struct ir_op *op)
 	return irb_where(s->b, visible, err(s, op, 0), constant(s, y, 0), NULL);
 }
 
-/* --- rows
- * ---------------------------------------------------------------------------------------------------- */
+/* --- rows ---------------------------------------------------------------------------------------------- */
 
 /* |x| where it is a number that counts, 0 where it is masked. */
 static struct ir_value finite(struct bound *s, struct ir_value x)
@@ -397,8 +392,7 @@ static struct ir_value rule_rms_norm(struct bound *s, const struct ir_op *op)
 	                  err(s, op, 0));
 }
 
-/* --- reductions and contractions
- * -------------------------------------------------------------------------------- */
+/* --- reductions and contractions ----------------------------------------------------------------------- */
 
 static struct ir_value apply1(struct bound *s, const struct ir_op *op, struct ir_value x)
 {
@@ -466,8 +460,19 @@ static struct ir_value rule_linear(struct bound *s, const struct ir_op *op)
 	return rounded(s, op, e, sum);
 }
 
-/* --- attention
- * --------------------------------------------------------------------------------------------------- */
+/* x cos + partner sin: each term at most the largest feature times the largest of the table. */
+static struct ir_value rule_rope(struct bound *s, const struct ir_op *op)
+{
+	struct attrs_reduce_max all = {.axes = {(int64_t[]){0, 1}, 2}};
+	struct ir_value x = of_row(s, OP_reduce_max, mag(s, val(s, op, 0)));
+	struct ir_value ex = add(s, of_row(s, OP_reduce_max, err(s, op, 0)), times(s, x, ORDER_1 * U));
+	struct ir_value c = along(s, irb_reduce_max(s->b, mag(s, val(s, op, 1)), &all), x);
+	struct ir_value ec = along(s, irb_reduce_max(s->b, err(s, op, 1), &all), x);
+	struct ir_value e = add(s, mul(s, ex, add(s, c, ec)), mul(s, x, ec));
+	return rounded(s, op, times(s, e, 2), as_f64(s, s->value[op->results[0].id]));
+}
+
+/* --- attention ----------------------------------------------------------------------------------------- */
 
 /* [B, K, T, E] -> [B, H, T, E]: the key head of every query head. */
 static struct ir_value by_query_head(struct bound *s, struct ir_value x, const struct ir_dim *heads)
@@ -518,8 +523,7 @@ static struct ir_value rule_attention(struct bound *s, const struct ir_op *op)
 	               as_f64(s, s->value[op->results[0].id]));
 }
 
-/* --- which rule
- * ---------------------------------------------------------------------------------------------------- */
+/* --- which rule ---------------------------------------------------------------------------------------- */
 
 static struct ir_value rule_same(struct bound *s, const struct ir_op *op)
 {
@@ -583,6 +587,7 @@ static rule_fn *const rules[IR_N_OPS] = {
         [OP_matmul] = rule_matmul,
         [OP_linear] = rule_linear,
         [OP_attention] = rule_attention,
+        [OP_rope] = rule_rope,
 };
 
 struct ir_value bound_rule(struct bound *s, const struct ir_op *op)

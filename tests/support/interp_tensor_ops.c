@@ -47,6 +47,27 @@ void interp_check_mask(void)
 	              TENSOR(F32, (2, 1, 1, 3), 1, -INF, -INF, 4, 5, -INF));
 }
 
+void interp_check_rope(void)
+{
+	/* [B=1, S=2, E=5]; rows of the table: cos, cos, sin, sin by angles 0, 0 and 90 degrees, 3-4-5 */
+	const struct literal x = TENSOR(F32, (1, 2, 5), 1, 2, 3, 4, 5, 10, 20, 30, 40, 50);
+	const struct literal table = TENSOR(F32, (2, 4), 1, 1, 0, 0, 0, 0.6, 1, 0.8);
+	op_case_check(
+	        OP_rope, &(struct attrs_rope){.layout = ROPE_halves},
+	        INS(x, table, TENSOR(I32, (1, 2), 0, 1)),
+	        TENSOR(F32, (1, 2, 5), 1, 2, 3, 4, 5, -30, 20 * 0.6 - 40 * 0.8, 10, 40 * 0.6 + 20 * 0.8, 50));
+	/* positions outside of the table are clamped */
+	op_case_check(
+	        OP_rope, &(struct attrs_rope){.layout = ROPE_interleaved},
+	        INS(x, table, TENSOR(I32, (1, 2), -3, 7)),
+	        TENSOR(F32, (1, 2, 5), 1, 2, 3, 4, 5, -20, 10, 30 * 0.6 - 40 * 0.8, 40 * 0.6 + 30 * 0.8, 50));
+	/* [B=2, H=2, S=1, E=2]: heads share the position of their sequence */
+	op_case_check(OP_rope, &(struct attrs_rope){.layout = ROPE_halves},
+	              INS(TENSOR(F32, (2, 2, 1, 2), 1, 2, 3, 4, 5, 6, 7, 8), TENSOR(F32, (2, 2), 1, 0, 0, 1),
+	                  TENSOR(I32, (2, 1), 1, 0)),
+	              TENSOR(F32, (2, 2, 1, 2), -2, 1, -4, 3, 5, 6, 7, 8));
+}
+
 void interp_check_masked_softmax(void)
 {
 	op_case_check(OP_masked_softmax, &(struct attrs_masked_softmax){.scale = 0.5, .mask = MASK_causal},

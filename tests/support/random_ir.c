@@ -181,7 +181,7 @@ static bool wants_positive(enum ir_opcode code, size_t operand)
 static bool wants_small(enum ir_opcode code)
 {
 	return code == OP_exp || code == OP_sin || code == OP_cos || code == OP_pow || code == OP_relu2 ||
-	       code == OP_log_softmax || ir_op_has(code, TRAIT_CONTRACT);
+	       code == OP_log_softmax || code == OP_rope || ir_op_has(code, TRAIT_CONTRACT);
 }
 
 static bool only_moves(enum ir_opcode code)
@@ -201,7 +201,7 @@ static bool is_bounded(enum ir_opcode code)
 static int condition(struct program *p, enum ir_opcode code, const struct recipe *r,
                      struct ir_value *operands)
 {
-	int sum = ir_op_has(code, TRAIT_CONTRACT) ? 1 : 0;
+	int sum = ir_op_has(code, TRAIT_CONTRACT) || code == OP_rope ? 1 : 0;
 	for (size_t i = 0; i < r->n; i++)
 		if (operands[i].id && is_float(r->in[i]))
 			sum += growth_of(p, operands[i]);

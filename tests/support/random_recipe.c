@@ -586,6 +586,7 @@ static recipe_fn *const recipes[IR_N_OPS] = {
         [OP_matmul] = make_matmul,
         [OP_linear] = make_linear,
         [OP_attention] = make_attention,
+        [OP_rope] = recipe_rope,
 };
 
 bool recipe_make(struct gen *g, enum ir_opcode code, const struct ir_type *x, struct recipe *out)

@@ -40,6 +40,9 @@ struct recipe {
  */
 bool recipe_make(struct gen *g, enum ir_opcode code, const struct ir_type *x, struct recipe *out);
 
+/* The same for rope (random_recipe_rope.c). */
+bool recipe_rope(struct gen *g, const struct ir_type *x, struct recipe *out);
+
 const struct ir_dim *gen_const(struct gen *g, int64_t v);
 /* A size of 1 .. 17. */
 const struct ir_dim *gen_small(struct gen *g);

@@ -80,6 +80,8 @@ static const char rows_and_moves[] =
              "  %x.3 = layer_norm %x.2, @g, @g {eps=1e-06} : f32[B,S,8]\n"
              "  %x.4 = layer_norm %x.3, beta=@g : f32[B,S,8]\n"
              "  %x.5 = rms_norm %x.4, @g : f32[B,S,8]\n"
+             "  %x.6 = rope %x.5, @table, %ids : f32[B,S,8]\n"
+             "  %x.7 = rope %x.6, @table, %ids {layout=interleaved} : f32[B,S,8]\n"
              "  %s = reduce_sum %x.5 {axes=[2]} : f32[B,S]\n"
              "  %m = reduce_mean %x.5 {axes=[1,2] keep} : f32[B,1,1]\n"
              "  %a = reduce_max %x.5 {axes=[]} : f32[B,S,8]\n"
@@ -187,6 +189,7 @@ static const char weights[] =
         "tensor \"f\":\"c\" f32[4]), scale(0.125, offset(-1.0, tensor \"f\":\"d\" f32[4])))\n"
         "weight @p : f32[64,32] = sinusoid(rows=64, dim=32, layout=halves, spacing=t2t, start=1, "
         "base=10000.0)\n"
+        "weight @r : f32[64,4] = rotary(rows=64, scale=1.25, frequencies=[1.0, 0.01])\n"
         "weight @q : f32[3,4] = stack(i in 1..4, tensor \"f\":\"l.{i}\" f32[4])\n";
 
 static const char *const canonical[] = {elementwise, rows_and_moves, contractions, states, groups, weights};
@@ -347,6 +350,9 @@ static const struct refusal declarations[] = {
         {"weight @w : f32[2] #panel17\n", "unknown encoding 'panel17'; did you mean 'panel16'?"},
         {"weight @w : f32[2] = tensr \"a\":\"b\" f32[2]\n",
          "unknown weight expression 'tensr'; did you mean 'tensor'?"},
+        {"weight @w : f32[2,2] = rotary(rows=2, scale=1.0, frequencies=[])\n", "expected a number"},
+        {"weight @w : f32[2,2] = rotary(rows=2, scale=inf, frequencies=[1.0])\n",
+         "the arguments of rotary do not fit"},
         {"weight @w : f32[2] = index(0, 5, full(0.0, [2]))\n", "the arguments of index do not fit"},
         {"weight @w : f32[2] = stack(i in 0..100000, full(0.0, [2]))\n", "1 to 65536 elements"},
         {"weight @w : f32[2]\nweight @w : f32[2]\n", "declared twice"},
@@ -399,6 +405,16 @@ static const struct refusal lines[] = {
         {"  %y = layer_norm %x, @g #panel16 : f32[B,S,8]\n", "the weight @g is #row, here it is #panel16"},
         {"  %y = layer_norm %x, @w : f32[B,S,8]\n", "gamma is f32[2,8,8], it needs 1 axes"},
         {"  %y = layer_norm %x, @g[%x] : f32[B,S,8]\n", "index is f32[B,S,8], it must be a tensor of i32"},
+        {"  %p = iota {dims=[B,S] axis=1} : i32[B,S]\n  %y = rope %x, @g, %p : f32[B,S,8]\n",
+         "rope: table is f32[8], it needs 2 axes"},
+        {"  %p = iota {dims=[B,8] axis=1} : i32[B,8]\n"
+         "  %t = full {value=1.0 dims=[4,8] dtype=f32} : f32[4,8]\n"
+         "  %y = rope %x, %t, %p : f32[B,S,8]\n",
+         "axis 1 of at (8) and axis 1 of x (S) differ"},
+        {"  %p = iota {dims=[B,S] axis=1} : i32[B,S]\n"
+         "  %t = full {value=1.0 dims=[4,10] dtype=f32} : f32[4,10]\n"
+         "  %y = rope %x, %t, %p : f32[B,S,8]\n",
+         "the rows of the table have an even width, at most that of x"},
         {"  %y = reshape %x {dims=[B,S,9]} : f32[B,S,9]\n", "8*B*S and 9*B*S elements"},
         {"  %y = slice %x {axis=1 begin=1 size=S} : f32[B,S,8]\n",
          "[1, S + 1) is not always inside axis 1 of f32[B,S,8]"},

@@ -150,6 +150,20 @@ START_TEST(moves_elements)
 }
 END_TEST
 
+START_TEST(turns_positions)
+{
+	struct arena *a = &fx.arena;
+	const double f[] = {1, 0.25}, g[] = {1, 0.5};
+	const struct ir_wexpr *e = wexpr_rotary(a, 3, 2, f, 2);
+	EXPECT(e, 2, 2, 0, 0, 2 * cos(1), 2 * cos(0.25), 2 * sin(1), 2 * sin(0.25), 2 * cos(2), 2 * cos(0.5),
+	       2 * sin(2), 2 * sin(0.5));
+	expect_text(e, "rotary(rows=3, scale=2.0, frequencies=[1.0, 0.25])");
+	ck_assert(wexpr_equal(e, wexpr_rotary(a, 3, 2, f, 2)));
+	ck_assert(!wexpr_equal(e, wexpr_rotary(a, 3, 2, g, 2)));
+	ck_assert(!wexpr_equal(e, wexpr_rotary(a, 3, 1, f, 2)));
+}
+END_TEST
+
 START_TEST(orders_rope_rows)
 {
 	struct arena *a = &fx.arena;
@@ -277,6 +291,10 @@ START_TEST(refuses_misfits)
 	ck_assert_ptr_null(wexpr_tensor(a, "f", "t", DT_F32, IR_RANK_MAX + 1, huge));
 	ck_assert_ptr_null(wexpr_sinusoid(a, 4, 7, SINUSOID_HALVES, SINUSOID_PAPER, 0, 10000));
 	ck_assert_ptr_null(wexpr_sinusoid(a, 4, 2, SINUSOID_HALVES, SINUSOID_T2T, 0, 10000));
+	ck_assert_ptr_null(wexpr_rotary(a, 4, 1, (double[]){1}, 0));
+	ck_assert_ptr_null(wexpr_rotary(a, 4, HUGE_VAL, (double[]){1}, 1));
+	ck_assert_ptr_null(wexpr_rotary(a, 4, 1, (double[]){1, NAN}, 2));
+	ck_assert_ptr_null(wexpr_rotary(a, INT64_MAX, 1, (double[]){1, 1}, 2));
 	ck_assert_ptr_null(wexpr_unary(a, WX_SCALE, 2, NULL));
 	for (int i = 1; i < WEXPR_DEPTH_MAX; i++)
 		v = wexpr_unary(a, WX_SCALE, 2, v);
@@ -435,6 +453,7 @@ Suite *suite_weight(void)
 	TCase *t = tcase_create("all");
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, moves_elements);
+	tcase_add_test(t, turns_positions);
 	tcase_add_test(t, orders_rope_rows);
 	tcase_add_test(t, computes);
 	tcase_add_test(t, streams_large_ranges);

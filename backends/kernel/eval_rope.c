@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The evaluator: rotary positions. A feature is x cos + partner (+-sin), one
+ * product and one fused sum, whatever the lanes: so bits do not depend on how
+ * many positions are computed at once. Features behind the table's width are
+ * copied without reading a partner.
+ */
+#include "backends/kernel/eval.h"
+
+struct rope {
+	struct eval *e;
+	const struct ir_op *op;
+	const struct eval_point *p;
+	enum kb_scalar scalar; /* of the arithmetic: that of x */
+	int64_t turned;        /* D */
+	bool halves;
+	struct kb_val feature; /* index of the last axis */
+	struct kb_val first;   /* bool: the first feature of its pair */
+};
+
+static const struct ir_type *type_of(const struct eval *e, struct ir_value v)
+{
+	return ir_type_of(e->job->func, v);
+}
+
+static int64_t constant_axis(const struct eval *e, struct ir_value v, int axis)
+{
+	int64_t n = 0;
+	(void)ir_dim_is_const(type_of(e, v)->dims[axis], &n); /* the verifier knows that it is */
+	return n;
+}
+
+bool eval_rope_vectorizes(const struct eval *e, const struct ir_op *op, int lanes)
+{
+	bool halves = ((const struct attrs_rope *)op->attrs)->layout == ROPE_halves;
+	return halves && constant_axis(e, op->operands[1], 1) / 2 % lanes == 0;
+}
+
+/* x at `feature`, in the lanes of p. */
+static struct kb_val read(const struct rope *r, struct kb_val feature)
+{
+	struct eval_point at = *r->p;
+	struct kb_val v;
+	at.index[at.rank - 1] = feature;
+	v = eval_value(r->e, r->op->operands[0], &at);
+	return r->p->vec < 0 ? v : kb_splat(r->e->k, v, r->e->lanes);
+}
+
+/* Column of the table, in the lanes of p. */
+static struct kb_val angle(const struct rope *r, struct kb_val row, struct kb_val column)
+{
+	struct eval_point at = {.rank = 2, .index = {row, column}, .vec = r->p->vec < 0 ? -1 : 1};
+	struct kb_val v = kb_cvt(r->e->k, eval_value(r->e, r->op->operands[1], &at), r->scalar);
+	return r->p->vec < 0 ? v : kb_splat(r->e->k, v, r->e->lanes);
+}
+
+/* The row of the table for the position of p. */
+static struct kb_val table_row(const struct rope *r)
+{
+	struct eval_point at = {.rank = 2, .vec = -1};
+	at.index[0] = r->p->index[0];
+	at.index[1] = r->p->index[r->p->rank - 2];
+	struct kb_val place = eval_value(r->e, r->op->operands[2], &at);
+	return eval_clamped(r->e, place, eval_dim(r->e, type_of(r->e, r->op->operands[1])->dims[0]));
+}
+
+static struct kb_val sign(const struct rope *r)
+{
+	struct eval_point one = {.vec = -1};
+	struct kb_val minus = eval_const(r->e, &one, r->scalar, -1),
+	              plus = eval_const(r->e, &one, r->scalar, 1);
+	struct kb_val s = kb_select(r->e->k, r->first, minus, plus);
+	return r->p->vec < 0 ? s : kb_splat(r->e->k, s, r->e->lanes);
+}
+
+/* Halves: features n and n + D/2; interleaved: 2n and 2n + 1. */
+static struct kb_val turned(struct rope *r)
+{
+	struct kb *k = r->e->k;
+	int64_t half = r->turned / 2;
+	struct kb_val i = r->feature, two = kb_index(k, 2), pair;
+	if (r->halves) {
+		r->first = kb_cmp(k, KB_LT, i, kb_index(k, half));
+		pair = kb_select(k, r->first, i, kb_add_const(k, i, -half));
+	} else {
+		r->first = kb_cmp(k, KB_EQ, kb_bin(k, KB_REM, i, two), kb_index(k, 0));
+		pair = kb_bin(k, KB_DIV, i, two);
+	}
+	int64_t step = r->halves ? half : 1;
+	struct kb_val partner = kb_select(k, r->first, kb_add_const(k, i, step), kb_add_const(k, i, -step));
+	struct kb_val row = table_row(r);
+	struct kb_val cosine = angle(r, row, pair), sine = angle(r, row, kb_add_const(k, pair, half));
+	struct kb_val straight = kb_mul(k, read(r, i), cosine);
+	return kb_fma(k, read(r, partner), kb_mul(k, sine, sign(r)), straight);
+}
+
+/* Features behind D keep x. */
+static struct kb_val partly(struct rope *r)
+{
+	struct kb *k = r->e->k;
+	struct kb_var to =
+	        kb_var(k, "rope", KB_TYPE(r->scalar, r->p->vec < 0 ? 1 : r->e->lanes), read(r, r->feature));
+	size_t mark = eval_mark(r->e);
+	kb_if(k, kb_cmp(k, KB_LT, r->feature, kb_index(k, r->turned)));
+	kb_set(k, to, turned(r));
+	kb_end_if(k);
+	eval_release(r->e, mark);
+	return kb_get(k, to);
+}
+
+struct kb_val eval_rope(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	int last = p->rank - 1;
+	struct rope r = {.e = e, .op = op, .p = p};
+	bool along = p->vec == last && !p->shifted && eval_rope_vectorizes(e, op, e->lanes);
+	if (p->vec >= 0 && e->lanes > 1 && !along)
+		return eval_apart(e, op, p);
+	r.scalar = eval_scalar(type_of(e, op->operands[0])->dtype);
+	r.turned = constant_axis(e, op->operands[1], 1);
+	r.halves = ((const struct attrs_rope *)op->attrs)->layout == ROPE_halves;
+	r.feature = p->index[last];
+	return r.turned < constant_axis(e, op->operands[0], last) ? partly(&r) : turned(&r);
+}
