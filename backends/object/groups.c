@@ -22,6 +22,29 @@ static const char *group_kernel_symbol(const struct object *o, const struct func
 	return arena_printf(o->arena, "%s.kernel", group_symbol(o, f, group));
 }
 
+static bool is_word_char(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+const char *emit_short_name(struct arena *a, const char *path)
+{
+	size_t n = path ? strlen(path) : 0, dots = 0, from = n;
+	while (from > 0 && (path[from - 1] != '.' || ++dots < 2))
+		from--;
+	if (from == n)
+		return "x";
+	bool is_digit = path[from] >= '0' && path[from] <= '9';
+	char *out = ARENA_ARRAY(a, char, n - from + 2);
+	if (!out)
+		return "x";
+	if (is_digit)
+		out[0] = 'x';
+	for (size_t i = from; i < n; i++)
+		out[i - from + is_digit] = is_word_char(path[i]) ? path[i] : '_';
+	return out;
+}
+
 enum tfmc_status emit_find_repeats(struct emit *e, struct ir_value *index)
 {
 	const struct ir_func *f = e->function->func;
@@ -217,8 +240,11 @@ struct args {
 static const char *base_name(const struct group *g, const struct base *b, size_t i)
 {
 	const struct ir_func *f = g->function->func;
+	const struct ir_op *op = b->is_slice ? NULL : ir_def(f, b->value);
 	const char *name = b->is_slice ? b->slice.state->decl->name : ir_info(f, b->value)->name;
-	return arena_printf(g->object->arena, "%s%zu", name && name[0] && !strchr(name, '.') ? name : "p", i);
+	if (op && op->code == OP_weight)
+		name = ((const struct attrs_weight *)op->attrs)->weight->name;
+	return arena_printf(g->object->arena, "%s_%zu", emit_short_name(g->object->arena, name), i);
 }
 
 /* Pointers of all bases, scratch, dims, indices of repeats, the worker. */

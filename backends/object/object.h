@@ -230,6 +230,8 @@ struct kb_size emit_size(struct emit *e, const struct ir_dim *d);
 /* Addresses in the object's memory. False: the base has none. */
 bool binding_slice_address(struct emit *e, const struct binding_slice *s, struct kb_val *ptr);
 bool binding_address(struct emit *e, struct ir_value base, struct kb_val *ptr);
+/* The last two words of a path, as one identifier: "encoder.layers.self.q.weight" gives q_weight. */
+const char *emit_short_name(struct arena *a, const char *path);
 /* The name of an internal function. */
 const char *emit_name(const struct object *o, const char *fmt, ...) TFMC_PRINTF(2, 3);
 

@@ -18,30 +18,6 @@ struct params {
 
 /* --- names ------------------------------------------------------------------------------------------- */
 
-static bool is_word_char(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
-/* The last two words of a path, as one identifier: "encoder.layers.self.q.weight" gives q_weight. */
-static const char *short_name(struct arena *a, const char *path)
-{
-	size_t n = path ? strlen(path) : 0, dots = 0, from = n;
-	while (from > 0 && (path[from - 1] != '.' || ++dots < 2))
-		from--;
-	if (from == n)
-		return "x";
-	bool is_digit = path[from] >= '0' && path[from] <= '9';
-	char *out = ARENA_ARRAY(a, char, n - from + 2);
-	if (!out)
-		return "x";
-	if (is_digit)
-		out[0] = 'x';
-	for (size_t i = from; i < n; i++)
-		out[i - from + is_digit] = is_word_char(path[i]) ? path[i] : '_';
-	return out;
-}
-
 static bool is_taken(const struct group *g, size_t before, const char *name)
 {
 	for (size_t i = 0; i < before; i++)
@@ -56,7 +32,7 @@ static void name_places(struct group *g)
 	struct arena *a = g->b->object.arena;
 	for (size_t i = 0; i < g->places.n; i++) {
 		const struct opencl_place *p = &g->places.items[i];
-		const char *name = short_name(a, p->name ? p->name : p->is_written ? "y" : "x");
+		const char *name = emit_short_name(a, p->name ? p->name : p->is_written ? "y" : "x");
 		const char *unique = name;
 		for (int n = 2; is_taken(g, i, unique); n++)
 			unique = arena_printf(a, "%s_%d", name, n);
@@ -91,7 +67,8 @@ static bool add_params(struct group *g, struct params *p, struct kb_val *buffers
 	}
 	for (size_t i = 0; i < ir_dims_count(o->module->dims); i++)
 		if (g->function->has_dim[i])
-			dims[i] = add_param(g, p, short_name(o->arena, ir_dims_sym(o->module->dims, i)->name),
+			dims[i] = add_param(g, p,
+			                    emit_short_name(o->arena, ir_dims_sym(o->module->dims, i)->name),
 			                    KB_INDEX_T, (struct opencl_arg){OPENCL_ARG_DIM, i});
 	for (size_t i = 0; i < g->e.n_repeats; i++)
 		g->e.index[i] = add_param(g, p, arena_printf(o->arena, "turn%zu", i), KB_INDEX_T,
