@@ -94,7 +94,7 @@ static void check(struct fixture *t, const char *pipeline, uint64_t seed)
 static const char *const pipelines[] = {
         "",
         "canonicalize",
-        "merge-linear",
+        "merge-heads,merge-linear",
         "group",
         "group{max_ops=1},select,plan-memory",
         "canonicalize,group{max_ops=3},plan-memory",
