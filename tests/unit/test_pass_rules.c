@@ -5,9 +5,11 @@
  * the pass act on single rules.
  */
 #include <check.h>
+#include <math.h>
 #include <string.h>
 
 #include "passes/rules/check.h"
+#include "tests/support/random_ir.h"
 #include "tests/support/tir.h"
 
 #define SEEDS 40
@@ -105,6 +107,78 @@ START_TEST(test_tolerance_counts)
 	        TFMC_OK);
 	enum tfmc_status st = rule_check_all(&t.cx, &t.set, SEEDS, NULL);
 	ck_assert_msg(st == TFMC_OK, "%s", t.log.data);
+	drop(&t);
+}
+END_TEST
+
+/* --- all rules together ------------------------------------------------------------------------------ */
+
+/* Rules of written-out scores are approximations where a row is empty. */
+#define TOGETHER_TOLERANCE 1e-4
+
+struct together {
+	struct arena arena;
+	struct pass_report report;
+	struct pipeline pipeline;
+};
+
+/* canonicalize with every rule; the caller destroys the result. */
+static struct ir_module *canonical(struct rules *t, struct together *w, const struct ir_module *m,
+                                   int64_t *rewrites)
+{
+	const struct pass_options options = {.remarks = false};
+	struct ir_module *out = NULL;
+	pass_report_init(&w->report);
+	enum tfmc_status st = passes_run(&t->cx, &w->pipeline, &options, m, &out, &w->report);
+	ck_assert_msg(st == TFMC_OK, "%s\n%s", t->log.data, tir_text(&w->arena, &t->cx, m));
+	*rewrites = pass_report_count(&w->report, "canonicalize", "rewrites");
+	pass_report_destroy(&w->report);
+	return out;
+}
+
+static void agree(struct rules *t, struct together *w, const struct ir_module *a, const struct ir_module *b,
+                  uint64_t seed)
+{
+	struct random_call x, y;
+	const struct ir_func *f = ir_find_func(a, "f"), *g = ir_find_func(b, "f");
+	ck_assert(random_call_make(&w->arena, a, f, seed, &x));
+	y = x;
+	y.outputs = ARENA_ARRAY(&w->arena, struct interp_tensor, 1);
+	ck_assert_int_eq(random_call_run(&t->cx, a, f, &w->arena, &x), TFMC_OK);
+	ck_assert_int_eq(random_call_run(&t->cx, b, g, &w->arena, &y), TFMC_OK);
+	for (int64_t i = 0; i < interp_count(&x.outputs[0]); i++)
+		if (isnan(x.outputs[0].data[i]))
+			return;
+	const char *why = random_compare(&w->arena, &y.outputs[0], &x.outputs[0], TOGETHER_TOLERANCE);
+	ck_assert_msg(why == NULL, "%s\nbefore: %s\nafter: %s", why, tir_text(&w->arena, &t->cx, a),
+	              tir_text(&w->arena, &t->cx, b));
+}
+
+/* The left side of each rule under all rules: the same results, and a fixed point is reached. */
+START_TEST(test_together)
+{
+	struct rules t;
+	struct together w;
+	setup(&t);
+	ck_assert_int_eq(rule_set_read_builtin(&t.set, &t.cx), TFMC_OK);
+	for (size_t i = 0; i < t.set.rules.n; i++) {
+		arena_init(&w.arena);
+		ck_assert_int_eq(pipeline_parse(&w.arena, &t.cx, "canonicalize", &w.pipeline), TFMC_OK);
+		for (uint64_t seed = 1; seed < 8; seed++) {
+			int64_t first, second;
+			struct ir_module *m = rule_instance(t.set.rules.items[i], seed * 1000 + i, DT_F32);
+			if (m == NULL)
+				continue;
+			struct ir_module *once = canonical(&t, &w, m, &first);
+			struct ir_module *twice = canonical(&t, &w, once, &second);
+			ck_assert_msg(second == 0, "%s", tir_text(&w.arena, &t.cx, once));
+			agree(&t, &w, m, once, seed);
+			ir_module_destroy(twice);
+			ir_module_destroy(once);
+			ir_module_destroy(m);
+		}
+		arena_destroy(&w.arena);
+	}
 	drop(&t);
 }
 END_TEST
@@ -230,6 +304,7 @@ Suite *suite_pass_rules(void)
 	tcase_add_test(tc, test_builtin_hold);
 	tcase_add_loop_test(tc, test_planted_is_caught, 0, (int)TFMC_COUNT(planted));
 	tcase_add_test(tc, test_tolerance_counts);
+	tcase_add_test(tc, test_together);
 	tcase_add_loop_test(tc, test_mistakes, 0, (int)TFMC_COUNT(mistakes));
 	tcase_add_test(tc, test_fuel_is_a_prefix);
 	tcase_add_test(tc, test_disabled);
