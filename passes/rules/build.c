@@ -239,6 +239,7 @@ bool rewriter_match(struct rewriter *w, struct rebuild *r, const struct ir_op *o
 		if (keep == NULL)
 			return false;
 		*keep = found;
+		keep->number = ++w->matched;
 		w->found[op->results[0].id] = keep;
 		w->fuel--;
 		rule_need(r, keep);
@@ -247,12 +248,13 @@ bool rewriter_match(struct rewriter *w, struct rebuild *r, const struct ir_op *o
 	return false;
 }
 
-static void count_hit(struct rewriter *w, struct rebuild *r, const struct rule *rule, struct ir_loc loc)
+static void count_hit(struct rewriter *w, struct rebuild *r, const struct rule_match *m, struct ir_loc loc)
 {
-	const char *name = arena_printf(&r->p->report->arena, "rule %s", rule->name);
+	const char *name = arena_printf(&r->p->report->arena, "rule %s", m->rule->name);
 	w->applied++;
 	pass_count(r->p, name, 1);
-	pass_remark(r->p, loc, "%s (%s)", name, rule_class_name(rule->class));
+	pass_remark(r->p, loc, "%s (%s), number %lld", name, rule_class_name(m->rule->class),
+	            (long long)m->number);
 }
 
 bool rewriter_emit(struct rewriter *w, struct rebuild *r, const struct ir_op *op)
@@ -269,7 +271,7 @@ bool rewriter_emit(struct rewriter *w, struct rebuild *r, const struct ir_op *op
 		now = IR_NO_VALUE;
 	}
 	rebuild_set(r, op->results[0], now);
-	count_hit(w, r, m->rule, op->loc);
+	count_hit(w, r, m, op->loc);
 	return true;
 }
 

@@ -192,6 +192,7 @@ struct rule_bound {
 
 struct rule_match {
 	const struct rule *rule;
+	int64_t number; /* counts applications from 1: fuel=number is the least with which it happens */
 	struct ir_value values[RULE_VALUES_MAX];
 	const struct ir_op *ops[RULE_OPS_MAX]; /* what each op of the match is */
 	struct rule_bound vars[RULE_VARS_MAX];
@@ -234,7 +235,7 @@ struct rewriter {
 	const struct rule_match **found; /* [f->n_values] by first result */
 	const struct rule *wrong;        /* its replacement had another type: our mistake */
 	struct loc wrong_at;
-	int64_t applied;
+	int64_t matched, applied;
 };
 
 /* As the members of struct rewrite, for a pass that has more than rules. */
