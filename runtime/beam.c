@@ -93,7 +93,9 @@ static int collect(struct search *s, bool first)
 				offer(s, (struct candidate){p, b, (int32_t)id});
 		}
 	}
-	return s->n_candidates ? TFMC_RT_OK : TFMC_RT_E_LOGITS;
+	if (s->n_candidates == 0)
+		return TFMC_RT_E_LOGITS;
+	return TFMC_RT_OK;
 }
 
 /* --- beams ------------------------------------------------------------------------------------------------
@@ -285,7 +287,9 @@ static int give(const struct search *s, struct tfmc_hypothesis *out, uint64_t ca
 				out[i].tokens[at - 1] = n->id;
 		*n_out = (uint64_t)i + 1;
 	}
-	return *n_out ? TFMC_RT_OK : TFMC_RT_E_LOGITS;
+	if (*n_out == 0)
+		return TFMC_RT_E_LOGITS;
+	return TFMC_RT_OK;
 }
 
 static int search(struct search *s, const int32_t *prompt, uint64_t n_prompt, const int32_t *first,

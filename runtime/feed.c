@@ -129,7 +129,9 @@ static int find_vocab(struct feeder *f)
 	if (t->dtype != 0 || f->vocab < 1 || f->vocab > INT32_MAX)
 		return TFMC_RT_E_GENERATE;
 	f->logits = calloc((size_t)f->vocab * (size_t)f->batch, sizeof(*f->logits));
-	return f->logits ? TFMC_RT_OK : TFMC_RT_E_MEMORY;
+	if (!f->logits)
+		return TFMC_RT_E_MEMORY;
+	return TFMC_RT_OK;
 }
 
 int feeder_open(struct feeder *f, struct tfmc_session *session, int64_t batch)
