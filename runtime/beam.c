@@ -214,6 +214,8 @@ static int begin(struct search *s, const int32_t *source, uint64_t n_source, con
 		status = feeder_prefill(f, first, n_first);
 	for (int64_t i = 1; status == TFMC_RT_OK && i < s->width; i++)
 		status = tfmc_session_fork(f->session, 0, i);
+	if (status == TFMC_RT_E_DIM)
+		return TFMC_RT_E_BEAM; /* the state has fewer sequences */
 	f->batch = s->width;
 	s->live[0] = (struct live){-1, 0, 0};
 	s->n_live = 1;

@@ -76,7 +76,11 @@ static enum tfmc_status set_dim(struct plan *p, const char *text)
 	const char *name = equals ? arena_strndup(&p->d->arena, text, (size_t)(equals - text)) : text;
 	const struct ir_dims *dims = p->planned->dims;
 	int number = ir_dims_find(dims, name);
-	if (number < 0 || !equals) {
+	if (!equals) {
+		diag_error(&p->d->diag, LOC_NONE, DIAG_OPTION, "--dim is NAME=VALUE, not %s", text);
+		return TFMC_INVALID;
+	}
+	if (number < 0) {
 		diag_error(&p->d->diag, LOC_NONE, DIAG_OPTION, "--dim=%s: the model has no dim %s", text,
 		           name);
 		return TFMC_INVALID;

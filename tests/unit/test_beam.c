@@ -281,7 +281,7 @@ START_TEST(refuses)
 	ck_assert_int_eq(tfmc_session_fork(s, 0, MAX_B), TFMC_RT_E_DIM);
 	ck_assert_int_eq(tfmc_session_fork(s, -1, 0), TFMC_RT_E_DIM);
 	ck_assert_int_eq(tfmc_session_fork(s, 0, 0), TFMC_RT_OK);
-	ck_assert(tfmc_beam_search(s, &o, source, N_SOURCE, NULL, 0, &h, 1, &n) != TFMC_RT_OK);
+	ck_assert_int_eq(tfmc_beam_search(s, &o, source, N_SOURCE, NULL, 0, &h, 1, &n), TFMC_RT_E_BEAM);
 	o.beam = 0;
 	ck_assert_int_eq(tfmc_beam_search(s, &o, source, N_SOURCE, NULL, 0, &h, 1, &n), TFMC_RT_E_BEAM);
 	o.beam = 2;
