@@ -29,6 +29,7 @@ struct option_row {
 #define INSPECT  COMMAND_INSPECT
 #define PLAN     COMMAND_PLAN
 #define SCORE    COMMAND_SCORE
+#define ATTEND   COMMAND_ATTEND
 #define ALL      (~0u)
 static const struct option_row rows[] = {
 #define OPTION(field, name, kind, value, commands, help) \
@@ -44,6 +45,7 @@ static const struct option_row rows[] = {
 #undef INSPECT
 #undef PLAN
 #undef SCORE
+#undef ATTEND
 #undef ALL
 
 struct command_row {
@@ -61,6 +63,8 @@ static const struct command_row commands[] = {
          "generate text or token ids"},
         {"score", COMMAND_SCORE, "tfmc score MODEL --prompt TEXT | --tokens IDS",
          "log-probability of every token of a text"},
+        {"attend", COMMAND_ATTEND, "tfmc attend MODEL --prompt TEXT | --tokens IDS --html FILE",
+         "which token looks at which, for every layer and head"},
         {"verify", COMMAND_VERIFY, "tfmc verify MODEL",
          "run the checks of the file and compare with the interpreter"},
         {"plan", COMMAND_PLAN, "tfmc plan MODEL", "memory and work of the model, before any code generation"},

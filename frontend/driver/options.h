@@ -24,6 +24,7 @@ enum driver_command {
 	COMMAND_PASSES = 1 << 9,
 	COMMAND_PLAN = 1 << 10,
 	COMMAND_SCORE = 1 << 11,
+	COMMAND_ATTEND = 1 << 12,
 };
 
 struct option_list {

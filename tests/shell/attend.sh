@@ -1,0 +1,178 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# tfmc attend: pages and arrays of an encoder-decoder, a decoder and an encoder. The data inside of a page are
+# JSON, rows sum to 1, arrays and page agree, hostile tokens stay text, failures leave old files alone. With a
+# Chromium in the PATH the page is opened, every key and button is pressed, and errors of the console are counted.
+set -euo pipefail
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+dates=$TFMC_SOURCE/examples/dates/model.yaml
+golden=$TFMC_SOURCE/tests/golden
+cat >"$tmp/check.py" <<'PY'
+import array, ast, base64, glob, json, os, re, struct, sys
+
+def page_of(path):
+    text = open(path, encoding="utf-8").read()
+    parts = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
+    assert len(parts) == 1 and text.count("</script") == 2 and text.count("<script") == 2, "markup"
+    assert not re.search(r"[<>&']", parts[0]), "a character that is not escaped"
+    rest = text.replace(parts[0], "")
+    assert not re.search(r"(src|href|url|import|fetch)\s*[=(]|https?:|@DATA@|@NAME@", rest), "a reference"
+    return json.loads(parts[0])
+
+def values_of(m, scale):
+    a = array.array("H", base64.b64decode(m["weights"], validate=True))
+    if sys.byteorder == "big":
+        a.byteswap()
+    assert len(a) == m["heads"] * m["rows"] * m["columns"]
+    assert 65535 not in a, "not a number"
+    return [x / scale for x in a]
+
+def npy_of(path):
+    data = open(path, "rb").read()
+    assert data[:8] == b"\x93NUMPY\x01\x00"
+    n, = struct.unpack("<H", data[8:10])
+    head = ast.literal_eval(data[10:10 + n].decode())
+    assert (10 + n) % 64 == 0 and head["descr"] == "<f4" and head["fortran_order"] is False
+    body = data[10 + n:]
+    return head["shape"], struct.unpack(f"<{len(body) // 4}f", body)
+
+def check(page, folder):
+    scale, n = page["scale"], len(page["sequences"])
+    names = {m["path"] + ".npy" for m in page["maps"]}
+    assert names == set(os.listdir(folder)) and len(names) == len(page["maps"]), names
+    for m in page["maps"]:
+        shape, exact = npy_of(os.path.join(folder, m["path"] + ".npy"))
+        shown, columns = values_of(m, scale), m["columns"]
+        assert shape == (m["heads"], m["rows"], columns)
+        assert m["rows"] == len(page["sequences"][m["queries"]]["ids"])
+        assert columns == len(page["sequences"][m["keys"]]["ids"])
+        assert max(abs(a - b) for a, b in zip(exact, shown)) <= .5 / scale + 1e-7
+        for at in range(0, len(exact), columns):
+            row = exact[at:at + columns]
+            assert abs(sum(row) - 1) < 1e-5, (m["path"], at, sum(row))
+            assert abs(sum(shown[at:at + columns]) - 1) <= columns * .5 / scale
+            if m["stack"] == "decoder":
+                assert not any(row[at // columns % m["rows"] + 1:]), "it looks ahead"
+        assert len(set(exact)) > 1 or m["rows"] == 1
+
+page = page_of(sys.argv[1])
+check(page, sys.argv[2])
+print(page["model"], [len(s["ids"]) for s in page["sequences"]], [(m["path"], m["stack"]) for m in page["maps"]])
+assert eval(sys.argv[3], {"page": page, "maps": page["maps"], "tokens": [s["tokens"] for s in page["sequences"]],
+                          "ids": [s["ids"] for s in page["sequences"]]}), sys.argv[3]
+PY
+# attend EXPRESSION MODEL ARGUMENTS...: the page and the arrays are right, and the expression holds
+attend() {
+	rm -rf "$tmp/arrays"
+	"$TFMC" attend "${@:2}" -mcpu=x86-64-v2 --html="$tmp/page.html" --npy="$tmp/arrays"
+	PYTHONDONTWRITEBYTECODE=1 python3 "$tmp/check.py" "$tmp/page.html" "$tmp/arrays" "$1"
+}
+# refused CODE TEXT ARGUMENTS...: the exit code, the message, no new file, the old page as it was
+refused() {
+	echo old >"$tmp/page.html"
+	rm -rf "$tmp/arrays"
+	local code=0
+	"$TFMC" attend "${@:3}" --html="$tmp/page.html" >"$tmp/out" 2>"$tmp/err" || code=$?
+	[ "$code" -eq "$1" ] || { echo "exit code $code, not $1: ${*:3}"; cat "$tmp/err"; exit 1; }
+	grep -aq -- "$2" "$tmp/err" || { echo "no '$2' in:"; cat "$tmp/err"; exit 1; }
+	[ "$(cat "$tmp/page.html")" = old ] && [ ! -s "$tmp/out" ] && [ ! -e "$tmp/arrays" ]
+	[ -z "$(find "$tmp" -name '.*tfmc-*')" ]
+}
+
+# An encoder-decoder: what it writes is generated first; given as text it is the same page.
+names='sorted(m["path"] for m in maps) == [f"{s}.layers.{i}.{a}" for s, a, i in
+	[("decoder", "cross", 0), ("decoder", "self", 0), ("decoder", "cross", 1), ("decoder", "self", 1),
+	("encoder", "self", 0), ("encoder", "self", 1)]]'
+attend "$names and ''.join(tokens[0]) == 'the 3rd of March, 2021' and ''.join(tokens[1]) == '<s>2021-03-03'" \
+	"$dates" --prompt 'the 3rd of March, 2021'
+cp "$tmp/page.html" "$tmp/dates.html"
+attend "[m['stack'] for m in maps] == ['encoder'] * 2 + ['decoder', 'cross'] * 2" \
+	"$dates" --prompt 'the 3rd of March, 2021' --target-text 2021-03-03
+cmp "$tmp/page.html" "$tmp/dates.html"
+attend "ids[1] == [1, 4]" "$dates" --prompt 3/3/21 --target-tokens 1,4
+
+# A decoder, its prompt alone and continued; an encoder; without vocabulary and with one token.
+attend "len(maps) == 3 and ids == [[5, 6, 7, 8]] and tokens == [[]]" "$golden/torch_decoder/model.yaml" --tokens 5,6,7,8
+attend "len(ids[0]) == 5 and ids[0][:2] == [5, 6]" "$golden/torch_decoder/model.yaml" --tokens 5,6 --steps 3
+attend "{m['stack'] for m in maps} == {'encoder'}" "$golden/torch_encoder/model.yaml" --tokens 1,2,3,4,5
+attend "maps[0]['rows'] == 1" "$golden/torch_encoder/model.yaml" --tokens 9
+
+# Tokens that want to be markup.
+mkdir "$tmp/hostile"
+cp "$TFMC_SOURCE"/examples/dates/{model.yaml,model.safetensors,*_vocab.txt} "$tmp/hostile"
+{
+	printf '%s\n' '</script><script>alert(1)</script>' '<!--<script>' "\"'&\\" ']]>{{' '@DATA@'
+	printf '\342\200\250\342\200\256\tx\n'
+	sed 1,6d "$TFMC_SOURCE/examples/dates/source_vocab.txt"
+} >"$tmp/hostile/source_vocab.txt"
+attend "tokens[0] == ['</script><script>alert(1)</script>', '<!--<script>', '\"\\'&\\\\', ']]>{{', '@' + 'DATA@',
+	chr(0x2028) + chr(0x202e) + chr(9) + 'x']" "$tmp/hostile/model.yaml" --tokens 0,1,2,3,4,5 --target-tokens 1,2
+cp "$tmp/page.html" "$tmp/hostile.html"
+
+# What is refused.
+refused 2 'one of --prompt, --tokens' "$dates"
+refused 2 'such as 1,2,3' "$dates" --tokens 1,x
+refused 2 'only one of --target-text' "$dates" --prompt x --target-text y --target-tokens 1
+refused 1 'the source is not UTF-8 from byte 2' "$dates" --prompt "$(printf '3 \377')"
+sed 's/, unknown: <unk>//' "$tmp/hostile/model.yaml" >"$tmp/hostile/known.yaml"
+refused 1 'U+0078 of the target is not in the vocabulary' "$tmp/hostile/known.yaml" --prompt 3 --target-text x --npy="$tmp/arrays"
+refused 1 'takes 1 to 48 tokens, not 49' "$dates" --prompt "$(printf '3%.0s' $(seq 49))"
+refused 1 'takes 1 to 48 tokens, not 0' "$dates" --prompt '' --target-tokens 1
+refused 1 "has the value 74 at 1, not in \[0,73\]" "$dates" --tokens 1,74 --target-tokens 1
+refused 1 'no vocabulary for the tokens' "$golden/torch_decoder/model.yaml" --prompt x
+refused 1 'has no target' "$golden/torch_decoder/model.yaml" --tokens 1 --target-tokens 1
+refused 3 'cannot make the directory' "$dates" --prompt 3 --npy=/dev/null/arrays
+[ -s "$dates" ]
+
+# In a browser.
+browser=
+for name in chromium chromium-browser google-chrome; do
+	[ -n "$browser" ] || ! "$name" --version >"$tmp/out" 2>&1 || browser=$name
+done
+if [ -z "$browser" ]; then
+	echo "SKIPPED, the browser part alone: no chromium was found" >&2
+	exit 0
+fi
+cat >"$tmp/press.py" <<'PY'
+import sys
+text = open(sys.argv[1], encoding="utf-8").read()
+text = text.replace("<head>", """<head><script>
+const wrong = [], say = console.error;
+console.error = (...a) => { wrong.push(a.join(" ")); say(...a); };
+addEventListener("error", (e) => wrong.push(e.message));
+addEventListener("securitypolicyviolation", (e) => wrong.push(e.violatedDirective));
+</script>""", 1)
+text = text.replace("</body>", """<script>{
+const titles = () => state.panels.map((p) => p.title.textContent).join("; "), seen = [titles()];
+const press = (key) => document.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true, cancelable: true}));
+for (const key of ["ArrowRight", "ArrowDown", "v", "c", "ArrowLeft", "t", "a", "s", "j", "x", "j", "k", "k", "v", "ArrowUp"]) {
+	press(key);
+	seen.push(key + " " + state.view + " " + titles() + ": " + state.panels[state.active].readout.textContent);
+}
+press("Escape");
+for (const item of document.querySelectorAll(".tokens li"))
+	for (const name of ["pointerenter", "pointerleave", "click"])
+		item.dispatchEvent(new PointerEvent(name));
+press("v");
+for (const canvas of document.querySelectorAll("canvas.matrix")) {
+	const box = canvas.getBoundingClientRect();
+	for (let x = 0; x < box.width; x += 40)
+		canvas.dispatchEvent(new PointerEvent("pointermove", {clientX: box.left + x, clientY: box.top + box.height / 2}));
+	canvas.dispatchEvent(new MouseEvent("click", {clientX: box.left + box.width / 2, clientY: box.top + 2}));
+}
+document.querySelectorAll("button").forEach((b) => b.click());
+const result = Object.assign(document.createElement("pre"), {textContent: seen.join("\\n") + "\\nerrors " + wrong.length + wrong.join("\\n")});
+document.body.replaceChildren(result);
+}</script></body>""", 1)
+open(sys.argv[2], "w", encoding="utf-8").write(text)
+PY
+for page in dates hostile; do
+	python3 "$tmp/press.py" "$tmp/$page.html" "$tmp/pressed.html"
+	timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$tmp/profile" \
+		--virtual-time-budget=5000 --dump-dom "file://$tmp/pressed.html" 2>/dev/null >"$tmp/dom"
+	sed -n '/<pre>/,$p' "$tmp/dom"
+	grep -q '^errors 0<' "$tmp/dom"
+	grep -q 'v matrix encoder.layers.1.self, head 1' "$tmp/dom"
+done
