@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "frontend/driver/attend.h"
-#include "ir/support/checked.h"
+#include "ir/support/number.h"
 
 #define MAX_INPUTS 32
 #define MAX_DIMS   16
@@ -39,6 +39,19 @@ static size_t repeat_paths(const struct interp_attention *x, const char *paths[M
 	return n;
 }
 
+/* Bytes of ".3_5" at the begin of a path: the rounds of a loop that is a part of a repeat; 0: none.
+ * *first: 3. */
+static size_t label_length(const char *path, int64_t *first)
+{
+	size_t low = path[0] == '.' ? strspn(path + 1, "0123456789") : 0;
+	size_t high = low && path[1 + low] == '_' ? strspn(path + 2 + low, "0123456789") : 0;
+	char end = high ? path[2 + low + high] : 'x';
+	*first = 0;
+	if ((end != '.' && end) || !number_parse_i64(path + 1, low, first))
+		return 0;
+	return 2 + low + high;
+}
+
 /* The path of the op with the index of each repeat behind the path of the repeat. */
 static const char *indexed_path(struct arena *arena, const struct interp_attention *x, const int64_t *at)
 {
@@ -49,14 +62,15 @@ static const char *indexed_path(struct arena *arena, const struct interp_attenti
 		total -= skip;
 	const char *text = "";
 	for (size_t i = 0; i < n && i < x->n_at; i++) {
+		int64_t first;
 		size_t k = paths[i] ? strlen(paths[i]) : 0;
 		bool inside = k && k >= done && k < total && path[k] == '.' && !strncmp(path, paths[i], k);
-		size_t to = inside ? k : total;
+		size_t to = inside ? k : total, label = label_length(path + to, &first);
 		text = arena_printf(arena, "%s%.*s.%lld", text, (int)(to - done), path + done,
-		                    (long long)at[i]);
-		done = to;
+		                    (long long)(at[i] + (label ? first : 0)));
+		done = to + label;
 	}
-	return arena_printf(arena, "%s%.*s", text, (int)(total - done), path + done);
+	return arena_printf(arena, "%s%.*s", text, done < total ? (int)(total - done) : 0, path + done);
 }
 
 static bool is_taken(const struct attend *a, const char *path)
@@ -67,7 +81,7 @@ static bool is_taken(const struct attend *a, const char *path)
 	return false;
 }
 
-/* Layers that run in several loops go on counting; two attentions of one step get a number at the end. */
+/* Rounds of one name go on counting; two attentions of one step get a number at the end. */
 static const char *unique_path(struct attend *a, const struct interp_attention *x)
 {
 	struct arena *arena = &a->d->arena;

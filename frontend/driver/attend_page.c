@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The page of tfmc attend: the text of attend.html (in the program, embed.cmake) with the
- * name of the model and the data as JSON in their places. Tokens are hostile: inside
+ * name of the model, the data as JSON and the scripts in their places. Tokens are hostile: inside
  * strings every character that could end the script or the markup is an escape.
  */
 #include <math.h>
@@ -10,11 +10,9 @@
 #include "frontend/driver/attend.h"
 #include "ir/support/utf8.h"
 
-/* embed.cmake: attend.html, zero-terminated. */
-extern const unsigned char attend_html[];
+/* embed.cmake: the files, zero-terminated. */
+extern const unsigned char attend_html[], attend_state_js[], attend_plot_js[];
 
-#define MARK_NAME "@NAME@"
-#define MARK_DATA "@DATA@"
 /* Weights are stored as whole numbers of 1 / SCALE in 16 bits; the largest one is no number. */
 #define SCALE        60000
 #define NOT_A_NUMBER 65535
@@ -159,6 +157,26 @@ static enum tfmc_status check_size(const struct attend *a)
 	return TFMC_INVALID;
 }
 
+/* Appends what stands for the mark at the begin of the text; its length, 0 when it is no mark. */
+static size_t print_mark(struct buf *out, const struct attend *a, const char *text)
+{
+	static const char *const marks[] = {"@NAME@", "@DATA@", "@SCRIPT@"};
+	size_t i = 0;
+	while (i < TFMC_COUNT(marks) && strncmp(text, marks[i], strlen(marks[i])))
+		i++;
+	if (i == TFMC_COUNT(marks))
+		return 0;
+	if (i == 0)
+		buf_str(out, frontend_name(a->l->model)); /* letters, digits, underscores */
+	if (i == 1)
+		print_data(out, a);
+	if (i == 2) {
+		buf_str(out, (const char *)attend_state_js);
+		buf_str(out, (const char *)attend_plot_js);
+	}
+	return strlen(marks[i]);
+}
+
 enum tfmc_status attend_page(const struct attend *a, struct buf *out)
 {
 	const char *text = (const char *)attend_html;
@@ -167,15 +185,10 @@ enum tfmc_status attend_page(const struct attend *a, struct buf *out)
 		size_t n = strcspn(text, "@");
 		buf_bytes(out, text, n);
 		text += n;
-		if (!strncmp(text, MARK_NAME, strlen(MARK_NAME))) {
-			buf_str(out, frontend_name(a->l->model)); /* letters, digits, underscores */
-			text += strlen(MARK_NAME);
-		} else if (!strncmp(text, MARK_DATA, strlen(MARK_DATA))) {
-			print_data(out, a);
-			text += strlen(MARK_DATA);
-		} else if (*text) {
-			buf_char(out, *text++);
-		}
+		n = print_mark(out, a, text);
+		if (!n && *text)
+			buf_char(out, *text);
+		text += n ? n : *text != 0;
 	}
 	return buf_failed(out) ? TFMC_NO_MEMORY : TFMC_OK;
 }

@@ -99,6 +99,15 @@ attend "len(ids[0]) == 5 and ids[0][:2] == [5, 6]" "$golden/torch_decoder/model.
 attend "{m['stack'] for m in maps} == {'encoder'}" "$golden/torch_encoder/model.yaml" --tokens 1,2,3,4,5
 attend "maps[0]['rows'] == 1" "$golden/torch_encoder/model.yaml" --tokens 9
 
+# Layers that are built as a loop and a single one have the numbers of the file.
+mkdir "$tmp/rounds"
+cp "$golden/torch_decoder/model.safetensors" "$tmp/rounds"
+sed 's/^    body:/&\n      - scale: {by: 1.5, when: i == 2}/; /^checks:/,$d' "$golden/torch_decoder/model.yaml" >"$tmp/rounds/model.yaml"
+"$TFMC" "$tmp/rounds/model.yaml" --passes=canonicalize --stop-after=canonicalize --emit=tir="$tmp/rounds/m.tir"
+grep -q layers.0_1.self "$tmp/rounds/m.tir"
+attend "[m['path'] for m in maps] == ['layers.0.self', 'layers.1.self', 'layers.2.self']" \
+	"$tmp/rounds/model.yaml" --tokens 5,6,7
+
 # Tokens that want to be markup.
 mkdir "$tmp/hostile"
 cp "$TFMC_SOURCE"/examples/dates/{model.yaml,model.safetensors,*_vocab.txt} "$tmp/hostile"

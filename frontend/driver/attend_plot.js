@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The page of `tfmc attend`, part two: panels with lines or a matrix, hover, keys; it begins at the end. Tokens are
+// put in as text only. Sizes are CSS pixels.
+
+/* ---- panels ---- */
+
+const tip = make("div", {class: "tip", hidden: ""});
+
+function buildPanel(p, index) {
+	const box = make("section", {class: "sheet panel"});
+	p.title = make("h2");
+	p.chips = make("div", {class: "chips", role: "group", "aria-label": "heads of this layer"});
+	p.plot = make("div", {class: "plot"});
+	p.readout = make("p", {class: "readout", "aria-live": "polite"});
+	box.append(p.title, p.chips, p.readout, p.plot);
+	box.addEventListener("pointerdown", () => activate(index));
+	box.addEventListener("focusin", () => activate(index));
+	p.box = box;
+}
+
+function activate(index) {
+	if (state.active === index || (index && !state.comparing))
+		return;
+	state.active = index;
+	updateMarks();
+	updatePicker();
+	press($("stacks"), state.panels[index].map.stack);
+}
+
+function updateMarks() {
+	state.panels.forEach((p, i) => p.box.classList.toggle("active", i === state.active));
+}
+
+function updateChips(p) {
+	const key = p.map.path + "/" + p.map.heads;
+	if (p.chipsFor !== key)
+		p.chips.replaceChildren(make("span", {class: "faint"}, "heads"), ...Array.from({length: p.map.heads}, (_, h) => {
+			const b = make("button", {"aria-label": "head " + h}, String(h));
+			b.addEventListener("click", () => toggleHead(p, h));
+			return b;
+		}), allChip(p));
+	p.chipsFor = key;
+	p.chips.lastChild.setAttribute("aria-pressed", String(p.heads.length === p.map.heads));
+	[...p.chips.children].slice(1, -1).forEach((b, h) => {
+		const on = p.heads.includes(h);
+		b.setAttribute("aria-pressed", String(on));
+		b.style.setProperty("--chip", p.heads.length > 1 ? css(headColor(h, p.map.heads)) : "var(--accent)");
+	});
+}
+
+function allChip(p) {
+	const b = make("button", {}, "all");
+	b.addEventListener("click", () => toggleAll(p));
+	return b;
+}
+
+function headsText(p) {
+	if (p.heads.length === 1)
+		return "head " + p.heads[0];
+	return p.heads.length === p.map.heads ? "all heads" : "heads " + p.heads.join(", ");
+}
+
+/* The strongest partners of the token in question, in words. */
+function updateReadout(p) {
+	const t = focusOf(p), map = p.map;
+	p.readout.replaceChildren();
+	if (!t) {
+		p.readout.append(make("span", {class: "faint"}, "Point at a token to read its weights."));
+		return;
+	}
+	const asks = t.side === "q", partners = [], n = asks ? map.columns : map.rows;
+	for (let x = 0; x < n; x++)
+		partners.push([x, asks ? p.mean[t.i * map.columns + x] : p.mean[x * map.columns + t.i]]);
+	partners.sort((a, b) => (b[1] || 0) - (a[1] || 0) || a[0] - b[0]);
+	const best = partners.slice(0, 5).filter((x) => x[1] >= .005);
+	const where = place(map, t.side, t.i);
+	p.readout.append(make("bdi", {}, label(asks ? map.queries : map.keys, t.i)), " (" + where.at);
+	if (where.next !== null)
+		p.readout.append(", then comes ", make("bdi", {}, where.next));
+	p.readout.append(asks ? ") looks at " : ") is looked at by ");
+	best.forEach(([x, w], i) => p.readout.append(i ? ", " : "", make("bdi", {}, label(asks ? map.keys : map.queries, x)), " " + w.toFixed(3)));
+	const rest = 1 - best.reduce((sum, x) => sum + x[1], 0);
+	if (!best.length)
+		p.readout.append("nothing");
+	else if (asks && rest > .0005)
+		p.readout.append(", the rest " + rest.toFixed(3));
+}
+
+/* For each row the factor of its colors: with `stretch` its largest weight becomes 1. */
+function stretches(p) {
+	return Array.from({length: p.map.rows}, (_, i) => {
+		const row = p.mean.subarray(i * p.map.columns, (i + 1) * p.map.columns);
+		const top = row.reduce((a, w) => Math.max(a, w || 0), 0);
+		return state.stretch && top > 0 ? 1 / top : 1;
+	});
+}
+
+function prepare(canvas, width, height) {
+	const scale = window.devicePixelRatio || 1;
+	canvas.width = Math.round(width * scale);
+	canvas.height = Math.round(height * scale);
+	canvas.style.width = width + "px";
+	canvas.style.height = height + "px";
+	const c = canvas.getContext("2d");
+	c.setTransform(scale, 0, 0, scale, 0, 0);
+	return c;
+}
+
+/* ---- lines ---- */
+
+const rowHeight = (map) => {
+	const n = Math.max(map.rows, map.columns);
+	return n <= 40 ? 23 : n <= 100 ? 18 : 14;
+};
+
+function buildLines(p) {
+	const map = p.map, box = make("div", {class: "lines"});
+	const names = [map.queries, map.keys].map((s) => data.sequences[s] ? data.sequences[s].name : "rows");
+	box.append(make("div", {class: "side", style: "text-align: right"}, names[0] + " (query)"), make("div"),
+		make("div", {class: "side"}, names[1] + " (key)"));
+	const columns = [["q", map.queries, map.rows, "left"], ["k", map.keys, map.columns, "right"]].map(([side, s, n, where]) => {
+		const list = make("ul", {class: "tokens " + where, "aria-label": side === "q" ? "tokens that look" : "tokens that are looked at"});
+		for (let i = 0; i < n; i++) {
+			const text = label(s, i), item = make("li", {title: place(map, side, i).at}, shorten(text, 16));
+			item.style.height = item.style.lineHeight = rowHeight(map) + "px";
+			item.style.fontSize = Math.min(15, rowHeight(map) * .72) + "px";
+			item.addEventListener("pointerenter", () => point(p, {side, i}));
+			item.addEventListener("pointerleave", () => point(p, null));
+			item.addEventListener("click", () => keep(p, {side, i}));
+			list.append(item);
+		}
+		return list;
+	});
+	p.canvas = make("canvas", {role: "img"});
+	const middle = make("div");
+	middle.append(p.canvas);
+	box.append(columns[0], middle, columns[1]);
+	p.tokens = {q: columns[0], k: columns[1]};
+	p.middle = middle;
+	p.plot.replaceChildren(box);
+}
+
+function markTokens(p) {
+	const t = focusOf(p), map = p.map, rgb = accent();
+	for (const side of ["q", "k"])
+		[...p.tokens[side].children].forEach((item, i) => {
+			const at = t && t.side === side && t.i === i;
+			item.classList.toggle("at", Boolean(at));
+			item.classList.toggle("pinned", Boolean(p.pin && p.pin.side === side && p.pin.i === i));
+			let w = 0;
+			if (t && t.side !== side)
+				w = side === "k" ? p.mean[t.i * map.columns + i] * p.factors[t.i] : p.mean[i * map.columns + t.i] * p.factors[i];
+			item.style.background = w > 0 ? css(rgb, Math.min(1, w) * .75) : "";
+		});
+}
+
+/* The lines of query i that are drawn: all of a token in question, else the strongest ones. */
+const linesOfQuery = 12;
+
+function chosenKeys(p, row, i) {
+	const t = focusOf(p);
+	if (t && t.side === "k")
+		return [t.i];
+	if (t && t.i !== i)
+		return [];
+	const keys = Array.from(row.keys()).filter((j) => row[j] * p.factors[i] >= .004);
+	if (t || keys.length <= linesOfQuery)
+		return keys;
+	return keys.sort((a, b) => row[b] - row[a] || a - b).slice(0, linesOfQuery);
+}
+
+function drawLines(p) {
+	const map = p.map, step = rowHeight(map), width = Math.max(110, p.middle.clientWidth), all = weights(map);
+	const c = prepare(p.canvas, width, step * Math.max(map.rows, map.columns));
+	for (const h of p.heads) {
+		const rgb = p.heads.length > 1 ? headColor(h, map.heads) : accent();
+		for (let i = 0; i < map.rows; i++) {
+			const from = (h * map.rows + i) * map.columns, row = all.subarray(from, from + map.columns), y = (i + .5) * step;
+			for (const j of chosenKeys(p, row, i)) {
+				const w = Math.min(1, row[j] * p.factors[i]), to = (j + .5) * step;
+				c.strokeStyle = css(rgb, w || 0);
+				c.lineWidth = 1 + 1.6 * (w || 0);
+				c.beginPath();
+				c.moveTo(2, y);
+				c.bezierCurveTo(width * .4, y, width * .6, to, width - 2, to);
+				c.stroke();
+			}
+		}
+	}
+	p.canvas.setAttribute("aria-label", "lines from each token that looks to the tokens it looks at, " + p.title.textContent);
+}
+
+/* ---- matrix ---- */
+
+function measure(p) {
+	const map = p.map, labels = {q: [], k: []};
+	for (let i = 0; i < map.rows; i++)
+		labels.q.push(shorten(label(map.queries, i), 12));
+	for (let j = 0; j < map.columns; j++)
+		labels.k.push(shorten(label(map.keys, j), 12));
+	const wide = (list) => Math.max(...list.map((s) => Array.from(s).length));
+	const available = Math.max(200, p.plot.clientWidth - 2);
+	let cell = 26, font, left, top, upright;
+	for (; cell > 4; cell--) {
+		font = Math.max(8, Math.min(14, cell * .72));
+		left = wide(labels.q) * font * .64 + 12;
+		if (left + cell * map.columns + 4 <= available)
+			break;
+	}
+	upright = wide(labels.k) <= 1 && cell >= 10;
+	top = (upright ? font * 1.3 : wide(labels.k) * font * .64) + 8;
+	return {labels, cell, font, left: Math.ceil(left), top: Math.ceil(top), upright};
+}
+
+function buildMatrix(p) {
+	p.canvas = make("canvas", {class: "matrix", role: "img"});
+	p.canvas.addEventListener("pointermove", (e) => overCell(p, e));
+	p.canvas.addEventListener("pointerleave", () => { tip.hidden = true; p.cell = p.over = null; drawPanel(p); });
+	p.canvas.addEventListener("click", (e) => {
+		const at = cellAt(p, e);
+		if (at)
+			keep(p, at.j < 0 ? {side: "q", i: at.i} : at.i < 0 ? {side: "k", i: at.j} : {side: "q", i: at.i});
+	});
+	const legend = make("div", {class: "legend"});
+	p.legend = make("canvas", {"aria-hidden": "true"});
+	p.legendTop = make("span");
+	legend.append("0", p.legend, p.legendTop);
+	p.plot.replaceChildren(p.canvas, legend);
+}
+
+function cellAt(p, e) {
+	const m = p.measure, box = p.canvas.getBoundingClientRect();
+	const j = Math.floor((e.clientX - box.left - m.left) / m.cell), i = Math.floor((e.clientY - box.top - m.top) / m.cell);
+	if (i >= p.map.rows || j >= p.map.columns || (i < 0 && j < 0))
+		return null;
+	return {i: Math.max(i, -1), j: Math.max(j, -1)};
+}
+
+function overCell(p, e) {
+	const at = cellAt(p, e), map = p.map;
+	const cell = at && at.i >= 0 && at.j >= 0 ? at : null;
+	if (JSON.stringify(cell) !== JSON.stringify(p.cell)) {
+		p.cell = cell;
+		p.over = !at ? null : at.i >= 0 ? {side: "q", i: at.i} : {side: "k", i: at.j};
+		drawPanel(p);
+	}
+	tip.hidden = !cell;
+	if (!cell) {
+		point(p, !at ? null : at.i >= 0 ? {side: "q", i: at.i} : {side: "k", i: at.j});
+		return;
+	}
+	const n = map.rows * map.columns, k = at.i * map.columns + at.j, say = (w) => Number.isNaN(w) ? "not a number" : w.toFixed(4);
+	tip.replaceChildren(make("bdi", {}, label(map.queries, at.i)), " (" + place(map, "q", at.i).at + ") → ",
+		make("bdi", {}, label(map.keys, at.j)), " (" + place(map, "k", at.j).at + "): " + say(p.mean[k]));
+	if (p.heads.length > 1)
+		tip.append(make("div", {}, p.heads.map((h) => h + ": " + say(weights(map)[h * n + k])).join("  ")));
+	const box = tip.getBoundingClientRect();
+	tip.style.left = Math.max(4, Math.min(e.clientX + 14, innerWidth - box.width - 8)) + "px";
+	tip.style.top = Math.max(4, e.clientY + 18 + box.height > innerHeight ? e.clientY - box.height - 10 : e.clientY + 18) + "px";
+}
+
+function drawLabels(p, c, ink, faint) {
+	const m = p.measure, t = focusOf(p), every = Math.max(1, Math.ceil(9 / m.cell));
+	c.font = m.font + "px ui-monospace, 'DejaVu Sans Mono', monospace";
+	c.textBaseline = "middle";
+	for (let i = 0; i < p.map.rows; i += every) {
+		c.fillStyle = t && t.side === "q" && t.i === i ? ink : faint;
+		c.textAlign = "right";
+		c.fillText(m.labels.q[i], m.left - 6, m.top + (i + .5) * m.cell);
+	}
+	for (let j = 0; j < p.map.columns; j += every) {
+		c.fillStyle = t && t.side === "k" && t.i === j ? ink : faint;
+		c.save();
+		c.translate(m.left + (j + .5) * m.cell, m.top - (m.upright ? m.font * .75 : 5));
+		c.rotate(m.upright ? 0 : -Math.PI / 2);
+		c.textAlign = m.upright ? "center" : "left";
+		c.fillText(m.labels.k[j], 0, 0);
+		c.restore();
+	}
+}
+
+/* One pixel for each cell; drawn large without smoothing. */
+function paintCells(p) {
+	const map = p.map, canvas = make("canvas", {width: map.columns, height: map.rows}), c = canvas.getContext("2d");
+	const image = c.createImageData(map.columns, map.rows);
+	for (let i = 0; i < p.mean.length; i++)
+		image.data.set([...ramp((p.mean[i] || 0) * p.factors[Math.floor(i / map.columns)]), 255], 4 * i);
+	c.putImageData(image, 0, 0);
+	return canvas;
+}
+
+function drawCells(p, c, edge) {
+	const m = p.measure, map = p.map, width = m.cell * map.columns, height = m.cell * map.rows;
+	p.image = p.image || paintCells(p);
+	c.imageSmoothingEnabled = false;
+	c.drawImage(p.image, m.left, m.top, width, height);
+	c.fillStyle = edge;
+	for (let i = 1; m.cell >= 8 && i < map.rows; i++)
+		c.fillRect(m.left, m.top + i * m.cell - .5, width, .5);
+	for (let j = 1; m.cell >= 8 && j < map.columns; j++)
+		c.fillRect(m.left + j * m.cell - .5, m.top, .5, height);
+	c.strokeStyle = edge;
+	c.lineWidth = 1;
+	c.strokeRect(m.left - .5, m.top - .5, width + 1, height + 1);
+	c.textAlign = "center";
+	p.mean.forEach((w, i) => {
+		if (Number.isNaN(w))
+			c.fillText("×", m.left + (i % map.columns + .5) * m.cell, m.top + (Math.floor(i / map.columns) + .5) * m.cell);
+	});
+}
+
+function drawMatrix(p) {
+	const m = p.measure = measure(p), map = p.map, t = focusOf(p), style = getComputedStyle(document.documentElement);
+	const color = (name) => style.getPropertyValue(name).trim();
+	const width = m.left + m.cell * map.columns + 4, height = m.top + m.cell * map.rows + 4;
+	const c = prepare(p.canvas, width, height);
+	drawLabels(p, c, color("--ink"), color("--faint"));
+	drawCells(p, c, color("--edge"));
+	c.strokeStyle = color("--focus");
+	c.lineWidth = 2;
+	if (t && t.side === "q")
+		c.strokeRect(m.left - 1, m.top + t.i * m.cell - 1, m.cell * map.columns + 1, m.cell + 1);
+	if (t && t.side === "k")
+		c.strokeRect(m.left + t.i * m.cell - 1, m.top - 1, m.cell + 1, m.cell * map.rows + 1);
+	if (p.cell)
+		c.strokeRect(m.left + p.cell.j * m.cell - 1, m.top + p.cell.i * m.cell - 1, m.cell + 1, m.cell + 1);
+	const legend = prepare(p.legend, 160, 10);
+	for (let x = 0; x < 160; x++) {
+		legend.fillStyle = css(ramp(x / 159));
+		legend.fillRect(x, 0, 1, 10);
+	}
+	p.legendTop.textContent = state.stretch ? "the largest of its row" : "1";
+	p.canvas.setAttribute("aria-label", "matrix of weights, one row for each token that looks, " + p.title.textContent);
+}
+
+/* ---- drawing ---- */
+
+function drawPanel(p) {
+	if (state.view === "lines") {
+		drawLines(p);
+		markTokens(p);
+	} else {
+		drawMatrix(p);
+	}
+	updateReadout(p);
+}
+
+const panelsShown = () => state.panels.slice(0, state.comparing ? 2 : 1);
+
+function updatePanel(p) {
+	const what = state.view + " " + data.maps.indexOf(p.map);
+	p.title.textContent = p.map.path + ", " + headsText(p);
+	p.mean = mean(p.map, p.heads);
+	p.factors = stretches(p);
+	p.image = null;
+	updateChips(p);
+	if (p.built !== what) {
+		p.cell = null;
+		(state.view === "lines" ? buildLines : buildMatrix)(p);
+	}
+	p.built = what;
+}
+
+function render() {
+	tip.hidden = true;
+	if (!state.comparing)
+		state.active = 0;
+	document.body.classList.toggle("comparing", state.comparing);
+	const boxes = panelsShown().map((p) => p.box);
+	if ($("panels").children.length !== boxes.length)
+		$("panels").replaceChildren(...boxes);
+	press($("stacks"), state.panels[state.active].map.stack);
+	press($("views"), state.view);
+	$("compare").setAttribute("aria-pressed", String(state.comparing));
+	$("stretch").setAttribute("aria-pressed", String(state.stretch));
+	updateMarks();
+	updatePicker();
+	panelsShown().forEach(updatePanel);
+	panelsShown().forEach(drawPanel);
+	writeAddress();
+}
+
+function point(p, t) {
+	const name = (x) => x ? x.side + x.i : "";
+	const changed = name(focusOf(p)) !== name(t || p.pin);
+	p.over = t;
+	if (changed)
+		drawPanel(p);
+}
+
+function keep(p, t) {
+	p.pin = p.pin && t && p.pin.side === t.side && p.pin.i === t.i ? null : t;
+	drawPanel(p);
+	writeAddress();
+}
+
+/* ---- keys ---- */
+
+const turn = (list, at, by) => list[(at + by + list.length) % list.length];
+
+function moveHead(by) {
+	const p = state.panels[state.active], from = by > 0 ? p.heads[p.heads.length - 1] : p.heads[0];
+	show(p, p.map, [(from + by + p.map.heads) % p.map.heads]);
+}
+
+function moveLayer(by) {
+	const p = state.panels[state.active], maps = mapsOf(p.map.stack);
+	show(p, turn(maps, maps.indexOf(p.map), by), p.heads);
+}
+
+function moveToken(by) {
+	const p = state.panels[state.active], side = p.pin ? p.pin.side : "q", n = side === "q" ? p.map.rows : p.map.columns;
+	p.pin = {side, i: p.pin ? (p.pin.i + by + n) % n : by > 0 ? 0 : n - 1};
+	p.over = null;
+	drawPanel(p);
+	writeAddress();
+}
+
+function toggleAll(p) {
+	const all = Array.from({length: p.map.heads}, (_, h) => h);
+	show(p, p.map, p.heads.length === p.map.heads ? [0] : all);
+}
+
+function toggleCompare() {
+	state.comparing = !state.comparing;
+	state.active = state.comparing ? 1 : 0;
+	render();
+}
+
+function toggleStretch() {
+	state.stretch = !state.stretch;
+	render();
+}
+
+const keys = {
+	ArrowLeft: () => moveHead(-1), ArrowRight: () => moveHead(1), ArrowUp: () => moveLayer(-1), ArrowDown: () => moveLayer(1),
+	v: () => chooseView(state.view === "lines" ? "matrix" : "lines"), c: toggleCompare, s: toggleStretch, a: () => toggleAll(state.panels[state.active]),
+	x: () => activate(state.comparing ? 1 - state.active : 0), j: () => moveToken(1), k: () => moveToken(-1),
+	t: () => chooseStack(turn(stacks, stacks.indexOf(state.panels[state.active].map.stack), 1)),
+	Escape: () => { tip.hidden = true; state.panels.forEach((p) => { p.pin = p.over = null; }); render(); },
+};
+
+document.addEventListener("keydown", (e) => {
+	const key = keys[e.key];
+	if (!key || e.ctrlKey || e.altKey || e.metaKey)
+		return;
+	e.preventDefault();
+	key();
+});
+
+/* ---- begin ---- */
+
+function summary() {
+	const tokens = data.sequences.map((s) => s.ids.length + " " + (s.name === "tokens" ? "tokens" : s.name + " tokens")).join(", ");
+	const parts = stacks.map((s) => stackTitles[s] + ": " + mapsOf(s).length + " × " + mapsOf(s)[0].heads + " heads");
+	return tokens + " · " + parts.join(" · ");
+}
+
+document.body.append(tip);
+$("summary").textContent = summary();
+choices($("stacks"), stacks, stackTitles, "", chooseStack);
+choices($("views"), ["lines", "matrix"], {lines: "Lines", matrix: "Matrix"}, "", chooseView);
+$("compare").addEventListener("click", toggleCompare);
+$("stretch").addEventListener("click", toggleStretch);
+state.panels.forEach(buildPanel);
+readAddress();
+render();
+darkQuery.addEventListener("change", () => { pickerStack = null; render(); });
+addEventListener("resize", () => panelsShown().forEach(drawPanel));
+addEventListener("hashchange", () => { readAddress(); render(); });
