@@ -128,6 +128,10 @@ void *backend_jit_symbol(const struct backend_jit *jit, const char *symbol);
 /* The functions of the model `name`, as the header's NAME_model() gives them. False when one is absent. */
 bool backend_jit_model(const struct backend_jit *jit, const char *name, struct tfmc_model *out);
 
+/* f32 multiply-adds of one core with the target's vectors, in operations (two each) per second. */
+TFMC_MUST_USE enum tfmc_status backend_roof(struct diag_context *cx, const struct target *target,
+                                            double (*clock)(void *user), void *clock_user, double *out);
+
 /* Version of the LLVM library, for --version. */
 const char *backend_llvm_version(void);
 

@@ -45,7 +45,7 @@ struct driver {
 typedef enum exit_code driver_run(struct driver *d);
 driver_run command_compile, command_run, command_generate, command_verify, command_opt, command_expand,
         command_inspect, command_explain, command_ops, command_passes, command_plan, command_score,
-        command_attend;
+        command_attend, command_bench;
 
 /* Writes d->log to stderr at once. */
 void driver_flush_log(struct driver *d);

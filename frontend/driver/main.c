@@ -98,6 +98,7 @@ static enum exit_code dispatch(struct driver *d)
 	case COMMAND_OPS: return command_ops(d);
 	case COMMAND_PASSES: return command_passes(d);
 	case COMMAND_PLAN: return command_plan(d);
+	case COMMAND_BENCH: return command_bench(d);
 	case COMMAND_SCORE: return command_score(d);
 	case COMMAND_ATTEND: return command_attend(d);
 	}

@@ -28,6 +28,7 @@ struct option_row {
 #define EXPAND   COMMAND_EXPAND
 #define INSPECT  COMMAND_INSPECT
 #define PLAN     COMMAND_PLAN
+#define BENCH    COMMAND_BENCH
 #define SCORE    COMMAND_SCORE
 #define ATTEND   COMMAND_ATTEND
 #define ALL      (~0u)
@@ -44,6 +45,7 @@ static const struct option_row rows[] = {
 #undef EXPAND
 #undef INSPECT
 #undef PLAN
+#undef BENCH
 #undef SCORE
 #undef ATTEND
 #undef ALL
@@ -68,6 +70,8 @@ static const struct command_row commands[] = {
         {"verify", COMMAND_VERIFY, "tfmc verify MODEL",
          "run the checks of the file and compare with the interpreter"},
         {"plan", COMMAND_PLAN, "tfmc plan MODEL", "memory and work of the model, before any code generation"},
+        {"bench", COMMAND_BENCH, "tfmc bench MODEL [--entry NAME]",
+         "time of an entry, beside the measured roof"},
         {"opt", COMMAND_OPT, "tfmc opt FILE.tir --passes=LIST", "IR text in, IR text out"},
         {"expand", COMMAND_EXPAND, "tfmc expand MODEL",
          "print the model at the next lower level of the language"},

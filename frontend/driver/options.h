@@ -25,6 +25,7 @@ enum driver_command {
 	COMMAND_PLAN = 1 << 10,
 	COMMAND_SCORE = 1 << 11,
 	COMMAND_ATTEND = 1 << 12,
+	COMMAND_BENCH = 1 << 13,
 };
 
 struct option_list {
