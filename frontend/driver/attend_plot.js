@@ -82,7 +82,7 @@ function updateReadout(p) {
 	best.forEach(([x, w], i) => p.readout.append(i ? ", " : "", make("bdi", {}, label(asks ? map.keys : map.queries, x)), " " + w.toFixed(3)));
 	const rest = 1 - best.reduce((sum, x) => sum + x[1], 0);
 	if (!best.length)
-		p.readout.append("nothing");
+		p.readout.append(partners.some((x) => Number.isNaN(x[1])) ? "what is not a number" : "nothing that reaches 0.005");
 	else if (asks && rest > .0005)
 		p.readout.append(", the rest " + rest.toFixed(3));
 }
@@ -304,6 +304,7 @@ function drawCells(p, c, edge) {
 	c.lineWidth = 1;
 	c.strokeRect(m.left - .5, m.top - .5, width + 1, height + 1);
 	c.textAlign = "center";
+	c.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--focus").trim();
 	p.mean.forEach((w, i) => {
 		if (Number.isNaN(w))
 			c.fillText("×", m.left + (i % map.columns + .5) * m.cell, m.top + (Math.floor(i / map.columns) + .5) * m.cell);

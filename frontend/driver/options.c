@@ -65,7 +65,7 @@ static const struct command_row commands[] = {
          "generate text or token ids"},
         {"score", COMMAND_SCORE, "tfmc score MODEL --prompt TEXT | --tokens IDS",
          "log-probability of every token of a text"},
-        {"attend", COMMAND_ATTEND, "tfmc attend MODEL --prompt TEXT | --tokens IDS --html FILE",
+        {"attend", COMMAND_ATTEND, "tfmc attend MODEL --prompt TEXT --html FILE",
          "which token looks at which, for every layer and head"},
         {"verify", COMMAND_VERIFY, "tfmc verify MODEL",
          "run the checks of the file and compare with the interpreter"},
