@@ -93,6 +93,15 @@ struct ir_loc ir_import_loc(struct ir_module *m, struct ir_loc loc)
 
 /* --- weights and states ---------------------------------------------------------------------------- */
 
+static const double *copy_frequencies(struct ir_module *m, const struct ir_wexpr *e)
+{
+	size_t n = (size_t)e->dims[1] / 2;
+	double *r = ARENA_ARRAY(&m->arena, double, n + 1);
+	if (r != NULL)
+		memcpy(r, e->frequencies, n * sizeof(*r));
+	return r;
+}
+
 static const struct ir_wexpr *copy_wexpr(struct ir_module *m, const struct ir_wexpr *e)
 {
 	struct ir_wexpr *r = ARENA_NEW(&m->arena, struct ir_wexpr);
@@ -103,8 +112,10 @@ static const struct ir_wexpr *copy_wexpr(struct ir_module *m, const struct ir_we
 		r->file = strmap_intern(&m->strings, e->file, strlen(e->file));
 	if (e->tensor != NULL)
 		r->tensor = arena_strdup(&m->arena, e->tensor);
+	if (e->frequencies != NULL)
+		r->frequencies = copy_frequencies(m, e);
 	if (e->n_args == 0)
-		return r;
+		return arena_failed(&m->arena) ? NULL : r;
 	const struct ir_wexpr **args = ARENA_ARRAY(&m->arena, const struct ir_wexpr *, e->n_args);
 	for (size_t i = 0; args != NULL && i < e->n_args; i++) {
 		args[i] = copy_wexpr(m, e->args[i]);
