@@ -103,6 +103,9 @@ bool arg_act(const struct step *st, const char *key, const char **out); /* alias
 bool arg_value(const struct step *st, const char *key, struct block_value *out);
 bool arg_path(const struct step *st, const char *key, const char **out);
 bool arg_lengths(const struct step *st, const char *key, const char **out);
+/* The arguments of graph-level rope after x and positions for heads of `width`; NULL without `rope`
+ * (blocks_rope.c). */
+bool arg_rope(const struct step *st, int64_t width, const char **out);
 struct expr_env blocks_env(struct blocks *b, bool dims);
 bool find_value(struct blocks *b, const struct yaml_node *name, struct block_value *out);
 const struct yaml_node *merge_args(struct blocks *b, const struct schema_step *kind,

@@ -13,7 +13,7 @@ struct attention {
 	bool has_memory, causal;
 	int64_t h, g, e, d, dm; /* heads, key heads, head size, widths of x and memory */
 	bool bq, bk, bv, bo;
-	const char *fused, *lengths;
+	const char *fused, *lengths, *rope; /* rope: arguments, or NULL */
 	double scale, softcap;
 	const char *q, *k, *v; /* names */
 };
@@ -122,6 +122,10 @@ static bool read_attention(struct step *st, struct attention *at)
 	if (!arg_lengths(st, "lengths", &at->lengths) || !arg_float(st, "scale", &at->scale) ||
 	    !arg_float(st, "softcap", &at->softcap) || !arg_word(st, "fused", &at->fused))
 		return false;
+	if (!arg_rope(st, at->e, &at->rope))
+		return false;
+	if (at->rope != NULL && at->has_memory)
+		return step_error(st, "rope", DIAG_REFUSED, "attention over a memory has no rope");
 	if (at->softcap < 0.0)
 		return step_error(st, "softcap", DIAG_VALUE_TYPE, "softcap must not be negative");
 	bool kv = strcmp(at->fused, "kv") == 0, none = strcmp(at->fused, "none") == 0;
@@ -214,6 +218,14 @@ static bool heads_of(struct step *st, const char *name, const struct block_value
 	            dim_text(b, from->dims[0]), dim_text(b, from->dims[1]), (long long)h, (long long)e);
 }
 
+/* Queries and keys turn with their absolute positions. */
+static bool turn(struct step *st, const struct attention *at)
+{
+	return at->rope == NULL ||
+	       (emit(st, "%s = rope(%s, positions(%s), %s)", at->q, at->q, st->in.name, at->rope) &&
+	        emit(st, "%s = rope(%s, positions(%s), %s)", at->k, at->k, st->in.name, at->rope));
+}
+
 static const char *sdpa_options(struct step *st, const struct attention *at)
 {
 	struct arena *a = st->b->arena;
@@ -239,6 +251,7 @@ bool step_attention(struct step *st)
 	at.v = temp_push(b, "v");
 	bool ok = project(st, &at) && heads_of(st, at.q, &st->in, at.h, at.e) &&
 	          heads_of(st, at.k, &at.mem, at.g, at.e) && heads_of(st, at.v, &at.mem, at.g, at.e) &&
+	          turn(st, &at) &&
 	          emit(st, "%s = sdpa(%s, %s, %s%s)", at.q, at.q, at.k, at.v, sdpa_options(st, &at)) &&
 	          emit(st, "%s = reshape(transpose(%s, [0, 2, 1, 3]), [%s, %s, %lld])", at.q, at.q,
 	               dim_text(b, st->in.dims[0]), dim_text(b, st->in.dims[1]), (long long)(at.h * at.e)) &&

@@ -113,13 +113,14 @@ struct frontend_vocab {
 
 struct frontend_tokenizer {
 	bool given;
+	const char *later; /* the kind, when it is not supported yet: there is no vocabulary then */
 	struct loc loc;
 	struct frontend_vocab source, target; /* `file`: both are the same */
 	bool embed;
 };
 /*
- * Reads the vocabulary files on first use. Never NULL when TFMC_OK; given is false without the section. A
- * kind other than chars is reported as not supported yet, only here.
+ * Reads the vocabulary files on first use. Never NULL when TFMC_OK; given is false without the section. Of a
+ * kind other than chars nothing is read: only who needs text minds.
  */
 TFMC_MUST_USE enum tfmc_status frontend_tokenizer(struct frontend_model *m,
                                                   const struct frontend_tokenizer **out);

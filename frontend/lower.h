@@ -122,13 +122,14 @@ bool lower_call(struct lowering *lw, const struct expr *e, struct lval *out);
 /* LOWER_DECODE: reports an operation that mixes positions of the growing axis. */
 bool call_refuse_mixing(const struct call *c, struct ir_value x, int64_t axis);
 
-/* ops: lower_ops.c, lower_move.c, lower_nn.c, lower_sdpa.c, lower_state.c */
+/* ops: lower_ops.c, lower_move.c, lower_nn.c, lower_rope.c, lower_sdpa.c, lower_state.c */
 typedef bool op_lowering(const struct call *c, struct lval *out);
 op_lowering lower_param, lower_const, lower_iota, lower_sinusoid, lower_unary, lower_softcap, lower_pair,
         lower_where, lower_cast, lower_reduce, lower_argmax, lower_softmax, lower_logsumexp, lower_reshape,
         lower_transpose, lower_broadcast, lower_concat, lower_split, lower_slice, lower_pad, lower_gather,
         lower_matmul, lower_linear, lower_embed, lower_norm, lower_sdpa, lower_positions, lower_mask_rows,
-        lower_take_rows, lower_state_put, lower_state_get, lower_key_lengths, lower_expect, lower_later;
+        lower_take_rows, lower_state_put, lower_state_get, lower_key_lengths, lower_expect, lower_rope,
+        lower_later;
 
 /* lower_weights.c */
 struct weight_need {

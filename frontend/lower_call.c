@@ -51,7 +51,7 @@ static const struct op_row rows[] = {
         {"rms_norm", "x path eps plus_one", 3, lower_norm},
         {"conv1d", "x path out kernel stride padding dilation groups bias", 4, lower_later},
         {"conv2d", "x path out kernel stride padding dilation groups bias", 4, lower_later},
-        {"rope", "x pos theta dim layout scaling", 2, lower_later},
+        {"rope", "x pos theta dim layout scaling", 2, lower_rope},
         {"sdpa", "q k v causal window prefix scale softcap bias mask lengths sinks cache", 3, lower_sdpa},
         {"expect", "x type", 2, lower_expect},
         {"positions", "x", 1, lower_positions},

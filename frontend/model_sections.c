@@ -353,9 +353,10 @@ enum tfmc_status frontend_tokenizer(struct frontend_model *m, const struct front
 		return TFMC_OK;
 	const struct yaml_node *kind = yaml_find(node, "kind");
 	if (kind == NULL || !yaml_is(kind, "chars")) {
-		diag_error(m->cx, kind != NULL ? kind->loc : node->loc, DIAG_UNSUPPORTED,
-		           "not supported yet: a tokenizer of a kind other than chars");
-		return TFMC_INVALID;
+		m->tokenizer.later = kind != NULL ? kind->text : "hf";
+		m->tokenizer.loc = kind != NULL ? kind->loc : node->loc;
+		m->tokenizer_read = true;
+		return TFMC_OK;
 	}
 	TFMC_TRY(read_chars(m, node));
 	m->tokenizer_read = true;

@@ -157,9 +157,10 @@ enum tfmc_status eval_outputs(struct eval *e, struct eval_outputs *out)
 	if (!out->items)
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < yield->n_operands; i++) {
-		struct ir_value y = yield->operands[i];
-		if (ir_type_of(job->func, y)->kind == IR_STATE ||
-		    ir_is_state_slice(job->func, ir_view_base(job->func, y)))
+		struct ir_value y = yield->operands[i], base = ir_view_base(job->func, y);
+		/* a slice that this group wrote is in its place; of any other one this is a copy */
+		bool written = eval_is_inside(e, base) && ir_is_state_slice(job->func, base);
+		if (ir_type_of(job->func, y)->kind == IR_STATE || written)
 			continue;
 		if (!make_output(e, i, y, &out->items[out->n++]))
 			return eval_status(e);

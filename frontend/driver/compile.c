@@ -194,10 +194,27 @@ static const char *join_tokens(struct driver *d, const struct frontend_vocab *v)
 	return result;
 }
 
+/* Without its tokenizer a model works on ids. */
+static enum tfmc_status report_later(struct driver *d, const struct frontend_tokenizer *t)
+{
+	bool compiles = d->options.command == COMMAND_COMPILE;
+	if (compiles && t->embed)
+		diag_warning(&d->diag, t->loc, DIAG_UNSUPPORTED,
+		             "not supported yet: a tokenizer of kind %s; the object works on ids only",
+		             t->later);
+	if (compiles || !(d->options.prompt || d->options.prompt_file))
+		return TFMC_OK;
+	diag_error(&d->diag, t->loc, DIAG_UNSUPPORTED,
+	           "not supported yet: a tokenizer of kind %s; --tokens gives the prompt as ids", t->later);
+	return TFMC_INVALID;
+}
+
 static enum tfmc_status add_vocabulary(struct driver *d, struct frontend_model *m, struct backend_facts *out)
 {
 	const struct frontend_tokenizer *t;
 	TFMC_TRY(frontend_tokenizer(m, &t));
+	if (t->later)
+		return report_later(d, t);
 	if (!t->given || (d->options.command == COMMAND_COMPILE && !t->embed))
 		return TFMC_OK;
 	out->vocabulary = join_tokens(d, &t->target);

@@ -88,7 +88,7 @@ static enum tfmc_status search_ids(struct driver *d, struct tfmc_session *s, con
                                    const struct wish *w)
 {
 	const struct tfmc_record *r = tfmc_session_record(s);
-	struct printer p = {.d = d, .record = r, .as_ids = d->options.print_tokens};
+	struct printer p = {.d = d, .record = r, .as_ids = d->options.print_tokens || !r->vocabulary};
 	uint64_t n, cap = w->n_best ? (uint64_t)w->n_best : 1, length = (uint64_t)r->max_len;
 	struct tfmc_hypothesis *best = ARENA_ARRAY(&d->arena, struct tfmc_hypothesis, cap);
 	for (uint64_t i = 0; best && i < cap; i++) {
@@ -109,7 +109,7 @@ static enum tfmc_status generate_ids(struct driver *d, struct tfmc_session *s, c
 	if (w->beam.beam > 1)
 		return search_ids(d, s, prompt, w);
 	const struct tfmc_record *r = tfmc_session_record(s);
-	struct printer p = {.d = d, .record = r, .as_ids = d->options.print_tokens};
+	struct printer p = {.d = d, .record = r, .as_ids = d->options.print_tokens || !r->vocabulary};
 	struct tfmc_generate_options o = {
 	        .struct_size = sizeof(o), .max_new_tokens = w->steps, .on_token = print_token};
 	o.user = &p;
@@ -130,8 +130,9 @@ static enum tfmc_status generate_prompt(struct driver *d, struct tfmc_session *s
 {
 	const struct tfmc_record *r = tfmc_session_record(s);
 	struct ids prompt = {0};
-	uint64_t n;
-	TFMC_TRY(report(d, tfmc_text_encode(r, text, NULL, 0, &n)));
+	uint64_t n = 0; /* without text, also objects without a vocabulary begin with the start tokens */
+	if (*text)
+		TFMC_TRY(report(d, tfmc_text_encode(r, text, NULL, 0, &n)));
 	bool is_causal = r->generate_kind == 1;
 	uint64_t n_start = is_causal ? (uint64_t)r->n_start : 0;
 	prompt.items = ARENA_ARRAY(&d->arena, int32_t, n + n_start + 1);
@@ -140,7 +141,8 @@ static enum tfmc_status generate_prompt(struct driver *d, struct tfmc_session *s
 	const int64_t *start = (const void *)((const char *)r + r->start);
 	for (uint64_t i = 0; i < n_start; i++)
 		prompt.items[i] = (int32_t)start[i];
-	TFMC_TRY(report(d, tfmc_text_encode(r, text, prompt.items + n_start, n, &n)));
+	if (n > 0)
+		TFMC_TRY(report(d, tfmc_text_encode(r, text, prompt.items + n_start, n, &n)));
 	prompt.n = n + n_start;
 	return generate_ids(d, s, &prompt, w);
 }
