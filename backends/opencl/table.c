@@ -28,7 +28,9 @@ static void print_dim(struct buf *out, const struct ir_module *m, const struct i
 /* memory + offset + turns, and the size. */
 static void print_place(struct buf *out, const struct ir_module *m, const struct opencl_place *p)
 {
-	buf_printf(out, "%s = %s", p->name, memory_name(p->memory));
+	if (p->name)
+		buf_printf(out, "%s = ", p->name);
+	buf_str(out, memory_name(p->memory));
 	if (p->memory == OPENCL_INPUT || p->memory == OPENCL_OUTPUT)
 		buf_printf(out, " %zu", p->number);
 	if (!ir_dim_equals(p->offset, 0)) {
