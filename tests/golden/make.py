@@ -142,6 +142,83 @@ class Decoder(nn.Module):
         return x @ self.tokens.weight.T
 
 
+class RootMeanSquare(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(d))
+
+    def forward(self, x):
+        return x / (x.pow(2).mean(-1, keepdim=True) + 1e-6).sqrt() * self.weight
+
+
+def turn_halves(x, frequencies):
+    """x [B, H, S, E]: features n and n + E/2 as a plane, by a rotation matrix."""
+    angle = torch.arange(x.shape[2])[:, None] * frequencies
+    a, b = x.chunk(2, -1)
+    return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
+
+
+def turn_interleaved(x, frequencies):
+    """x [B, H, S, E]: features 2n and 2n + 1 as a complex number, times e^(i angle)."""
+    angle = torch.arange(x.shape[2])[:, None] * frequencies
+    z = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+    return torch.view_as_real(z * torch.polar(torch.ones_like(angle), angle)).flatten(-2)
+
+
+def stretched(frequencies, factor, low, high, original):
+    """The frequencies of Llama 3.1 for longer sequences."""
+    turns = original * frequencies / (2 * math.pi)
+    kept = ((turns - low) / (high - low)).clamp(0, 1)
+    return frequencies * (kept + (1 - kept) / factor)
+
+
+class RotaryLayer(nn.Module):
+    heads, kv_heads, e = 4, 2, 6
+
+    def __init__(self, d, ff):
+        super().__init__()
+        self.norm1, self.norm2 = RootMeanSquare(d), RootMeanSquare(d)
+        self.q = nn.Linear(d, self.heads * self.e)
+        self.k, self.v = (nn.Linear(d, self.kv_heads * self.e) for _ in range(2))
+        self.o = nn.Linear(self.heads * self.e, d, bias=False)
+        self.gate, self.up = (nn.Linear(d, ff, bias=False) for _ in range(2))
+        self.down = nn.Linear(ff, d, bias=False)
+
+    def forward(self, x, turn, keys):
+        y = self.norm1(x)
+        q, k, v = (f(y).unflatten(-1, (-1, self.e)).transpose(1, 2) for f in (self.q, self.k, self.v))
+        k, v = (z.repeat_interleave(self.heads // self.kv_heads, 1) for z in (turn(k), v))
+        y = nn.functional.scaled_dot_product_attention(turn(q), k, v, attn_mask=keys)
+        x = x + self.o(y.transpose(1, 2).flatten(-2))
+        y = self.norm2(x)
+        return x + self.down(nn.functional.silu(self.gate(y)) * self.up(y))
+
+
+class Rotary(nn.Module):
+    """Rotary positions, grouped heads, RMS norms, gated feed-forward: two layers with halves, one with
+    interleaved features of which the last two do not turn, its frequencies stretched."""
+
+    tables = ("tokens.weight",)
+    vocab, d, ff, max_len = 31, 20, 25, 24
+
+    def __init__(self):
+        super().__init__()
+        self.tokens = nn.Embedding(self.vocab, self.d)
+        self.layers = nn.ModuleList(RotaryLayer(self.d, self.ff) for _ in range(3))
+        self.norm = RootMeanSquare(self.d)
+
+    def forward(self, ids, lengths):
+        keys = ~(causal(ids.shape[1]) | padding(lengths, ids.shape[1])[:, None, None, :])
+        plain = 10000.0 ** (-torch.arange(3, dtype=torch.float64) / 3)
+        long = stretched(50.0 ** (-torch.arange(2, dtype=torch.float64) / 2), 4.0, 1.0, 4.0, 16.0)
+        x = self.tokens(ids)
+        for i, layer in enumerate(self.layers):
+            turn = (lambda z: turn_halves(z, plain)) if i < 2 else (
+                lambda z: torch.cat([turn_interleaved(z[..., :4], long), z[..., 4:]], -1))
+            x = layer(x, turn, keys)
+        return self.norm(x) @ self.tokens.weight.T
+
+
 # --- weights and inputs ----------------------------------------------------------------------------------
 
 
@@ -248,6 +325,7 @@ MODELS = {
     "torch_seq2seq_prenorm": (Seq2seqPrenorm, seq2seq_cases),
     "torch_encoder": (Encoder, encoder_cases),
     "torch_decoder": (Decoder, decoder_cases),
+    "torch_rotary": (Rotary, decoder_cases),
 }
 
 
