@@ -12,6 +12,9 @@ for needed in "$(command -v oclgrind || true)" "$tool"; do
 		exit 77
 	fi
 done
+case ${TFMC_LINK_FLAGS:-} in
+*fsanitize*) echo "SKIPPED: Oclgrind's libraries cannot be loaded in front of the sanitizers'" >&2; exit 77 ;;
+esac
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 export OCLGRIND_NUM_THREADS=1 # threads would make the order of reports depend on luck
