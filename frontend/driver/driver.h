@@ -7,6 +7,7 @@
 #define TFMC_DRIVER_DRIVER_H
 
 #include "backends/backend.h"
+#include "frontend/driver/diagnostics.h"
 #include "frontend/driver/options.h"
 #include "frontend/driver/output.h"
 #include "frontend/frontend.h"
@@ -31,14 +32,14 @@ enum exit_code exit_code_of(enum tfmc_status status);
 struct driver {
 	struct arena arena;
 	struct driver_options options;
-	struct diag_context diag; /* sink: stderr */
+	struct diag_context diag; /* sink: diagnostics, then stderr */
+	struct diagnostics diagnostics;
 	struct outputs outputs;
 	struct buf out;         /* what goes to stdout at the end */
 	struct buf log;         /* text for stderr between diagnostics */
 	double clock;           /* seconds at the end of the last timed stage */
 	const char *rules_text; /* of --rules; NULL: not given */
 	size_t rules_len;
-	bool color;
 };
 
 /* One command: what it does with the parsed options. Its text is in d->out. */

@@ -29,45 +29,48 @@ void driver_flush_log(struct driver *d)
 
 enum exit_code driver_usage(struct driver *d, const char *fmt, ...)
 {
+	struct buf text;
 	va_list ap;
+	buf_init(&text);
 	va_start(ap, fmt);
-	buf_str(&d->log, "tfmc: ");
-	buf_vprintf(&d->log, fmt, ap);
-	buf_str(&d->log, "; see tfmc --help\n");
+	buf_vprintf(&text, fmt, ap);
 	va_end(ap);
+	if (diagnostics_is_data(&d->diagnostics)) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "%s", text.data);
+		diag_note(&d->diag, LOC_NONE, "see tfmc --help");
+	} else {
+		buf_printf(&d->log, "tfmc: %s; see tfmc --help\n", text.data);
+	}
+	buf_destroy(&text);
 	driver_flush_log(d);
 	return EXIT_USAGE;
-}
-
-/* location: severity: message, and nothing else. */
-static void render_short(struct driver *d, const struct diag_context *cx, const struct diag *m)
-{
-	struct buf line;
-	buf_init(&line);
-	diag_render(&line, cx, m, false);
-	size_t n = strcspn(line.data, "\n");
-	if (m->severity != DIAG_NOTE) {
-		buf_bytes(&d->log, line.data, n);
-		buf_char(&d->log, '\n');
-	}
-	buf_destroy(&line);
 }
 
 static void print_diagnostic(void *user, const struct diag_context *cx, const struct diag *m)
 {
 	struct driver *d = user;
-	if (d->options.diagnostics && !strcmp(d->options.diagnostics, "short"))
-		render_short(d, cx, m);
-	else
-		diag_render(&d->log, cx, m, d->color);
+	diagnostics_add(&d->diagnostics, cx, m, &d->log);
 	driver_flush_log(d);
+}
+
+/* Text that other options write to stderr would stand between the diagnostics. */
+static const char *text_option(const struct driver_options *o)
+{
+	return o->print_ir_before.n  ? "--print-ir-before"
+	       : o->print_ir_after.n ? "--print-ir-after"
+	       : o->time_passes      ? "--time-passes"
+	       : o->stats            ? "--stats"
+	                             : NULL;
 }
 
 static enum exit_code check_choices(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
-	if (o->diagnostics && strcmp(o->diagnostics, "text") && strcmp(o->diagnostics, "short"))
-		return driver_usage(d, "--diagnostics is text or short, not %s", o->diagnostics);
+	if (o->diagnostics && !diagnostics_find_form(o->diagnostics, &d->diagnostics.form))
+		return driver_usage(d, "--diagnostics is text, short, json or sarif, not %s", o->diagnostics);
+	if (diagnostics_is_data(&d->diagnostics) && text_option(o))
+		return driver_usage(d, "%s writes text to stderr, which --diagnostics=%s has for itself",
+		                    text_option(o), o->diagnostics);
 	if (o->color && strcmp(o->color, "auto") && strcmp(o->color, "always") && strcmp(o->color, "never"))
 		return driver_usage(d, "--color is auto, always or never, not %s", o->color);
 	if (o->opt0 + o->opt1 + o->opt2 > 1)
@@ -111,7 +114,7 @@ static enum exit_code run(struct driver *d)
 	enum exit_code code = check_choices(d);
 	if (code != EXIT_OK)
 		return code;
-	d->color = wants_color(o);
+	d->diagnostics.color = wants_color(o);
 	d->diag.warnings_are_errors = o->werror;
 	if (o->version) {
 		buf_printf(&d->out, "tfmc %s (LLVM %s)\n", DRIVER_VERSION, backend_llvm_version());
@@ -140,9 +143,11 @@ static enum exit_code finish(struct driver *d, enum exit_code code)
 	outputs_discard(&d->outputs);
 	driver_flush_log(d);
 	if (!driver_flush_out(d)) {
-		fputs("tfmc: cannot write to stdout\n", stderr);
+		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot write to stdout");
 		code = code == EXIT_OK ? EXIT_ENVIRONMENT : code;
 	}
+	diagnostics_finish(&d->diagnostics, (int)code, DRIVER_VERSION, &d->log);
+	driver_flush_log(d);
 	return code;
 }
 
@@ -153,18 +158,23 @@ int main(int argc, char **argv)
 	buf_init(&d.out);
 	buf_init(&d.log);
 	diag_init(&d.diag, print_diagnostic, &d);
+	diagnostics_init(&d.diagnostics, &d.arena);
 	outputs_init(&d.outputs, &d.arena, &d.diag);
 
 	struct buf error;
 	buf_init(&error);
 	enum exit_code code;
-	if (options_parse(&d.arena, argc, argv, &d.options, &error))
-		code = finish(&d, run(&d));
-	else
+	if (options_parse(&d.arena, argc, argv, &d.options, &error)) {
+		code = run(&d);
+	} else {
+		d.diagnostics.form = diagnostics_guess_form(argc, argv);
 		code = driver_usage(&d, "%s", error.data);
+	}
+	code = finish(&d, code);
 	buf_destroy(&error);
 
 	diag_destroy(&d.diag);
+	diagnostics_destroy(&d.diagnostics);
 	buf_destroy(&d.log);
 	buf_destroy(&d.out);
 	arena_destroy(&d.arena);
