@@ -73,13 +73,20 @@ static bool flatten(const struct eval *e, const struct ir_view *v, struct kb_ten
 	return v->rank >= 2 && !v->state_axis[v->rank - 1];
 }
 
+/* A weight lies in memory also where text names it inside of the group. */
+static bool is_computed(const struct eval *e, struct ir_value base)
+{
+	const struct ir_op *op = ir_def(e->job->func, base);
+	return eval_is_inside(e, base) && !(op && op->code == OP_weight);
+}
+
 static void resolve(struct eval *e, struct ir_value v)
 {
 	const struct kernel_job *job = e->job;
 	struct eval_tensor *t = &e->tensors[v.id];
 	struct ir_view view;
 	if (v.id == 0 || t->t.rank >= 0 || ir_type_of(job->func, v)->kind != IR_TENSOR ||
-	    eval_is_inside(e, ir_view_base(job->func, v)))
+	    is_computed(e, ir_view_base(job->func, v)))
 		return;
 	struct kb_tensor found = {0};
 	if (!job->bind->tensor(job->bind->user, job->k, v, &found))

@@ -275,6 +275,10 @@ static enum tfmc_status compare_incremental(struct driver *d, struct loaded *l, 
 enum tfmc_status verify_differential(struct driver *d, struct loaded *l, struct compiled *c, bool *failed)
 {
 	struct tfmc_session *session;
+	if (!ir_find_func(l->module, "run")) {
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "verify wants a function @run in IR text");
+		return TFMC_INVALID;
+	}
 	TFMC_TRY(driver_session(d, c, &session));
 	struct caller object = {.d = d, .session = session, .record = c->model.record};
 	struct caller interp = {
