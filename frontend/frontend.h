@@ -50,6 +50,11 @@ struct weight_source frontend_weights(struct frontend_model *m);
 
 const char *frontend_name(const struct frontend_model *m); /* `name`: prefix of all symbols */
 const char *frontend_dir(const struct frontend_model *m);  /* directory of the file, "" for the current one */
+/*
+ * Paths of the files that were read so far, as they were opened: weight files, the file of the weight map,
+ * vocabularies; neither the model file itself nor files of checks.
+ */
+const char *const *frontend_files(const struct frontend_model *m, size_t *n);
 
 /* ---- inputs and outputs, in the order of the file ---- */
 

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "frontend/files.h"
 #include "frontend/lower.h"
 
 struct resolved_weight {
@@ -13,6 +14,17 @@ struct resolved_weight {
 	int64_t dims[IR_RANK_MAX];
 	struct loc loc;
 };
+
+/* Weight files, and the file with the map when `map` names one. */
+static void note_files(struct frontend_model *m, const struct yaml_node *map)
+{
+	size_t n;
+	const char *const *paths = weight_files_paths(m->files, &n);
+	for (size_t i = 0; i < n; i++)
+		model_note_file(m, paths[i]);
+	if (map != NULL && map->kind == YAML_SCALAR && !yaml_is(map, "identity"))
+		model_note_file(m, file_join(&m->arena, m->dir, map->text));
+}
 
 bool weights_open(struct frontend_model *m)
 {
@@ -32,6 +44,7 @@ bool weights_open(struct frontend_model *m)
 	if (map == NULL ||
 	    weight_map_read(map, yaml_find(section, "map"), m->dir, m->root->loc.source) != TFMC_OK)
 		return false;
+	note_files(m, yaml_find(section, "map"));
 	m->map = map;
 	return true;
 }

@@ -208,6 +208,19 @@ const char *frontend_name(const struct frontend_model *m)
 	return m->name;
 }
 
+void model_note_file(struct frontend_model *m, const char *path)
+{
+	const char **slot = ARENA_PUSH(&m->arena, &m->read);
+	if (slot != NULL)
+		*slot = arena_strdup(&m->arena, path);
+}
+
+const char *const *frontend_files(const struct frontend_model *m, size_t *n)
+{
+	*n = m->read.n;
+	return m->read.items;
+}
+
 const char *frontend_dir(const struct frontend_model *m)
 {
 	return m->dir;

@@ -122,6 +122,10 @@ struct frontend_model {
 	struct weight_map *map;
 	struct expr_env map_env;
 	struct strmap resolved; /* canonical path -> struct resolved_weight * */
+	struct {
+		const char **items;
+		size_t n, cap;
+	} read; /* paths of the files that were read for the object */
 };
 
 /* ---- model.c ---- */
@@ -129,6 +133,8 @@ struct frontend_model {
 bool model_declare(struct frontend_model *m, const char *name, const char *what, struct loc loc);
 /* Environment of params and, when `dims`, dims. */
 struct expr_env model_env(struct frontend_model *m, bool dims);
+/* Remembers that the file was read (frontend_files). */
+void model_note_file(struct frontend_model *m, const char *path);
 const struct yaml_node *model_section(const struct frontend_model *m, const char *key);
 int model_find_input(const struct frontend_model *m, const char *name); /* index or -1 */
 int model_find_output(const struct frontend_model *m, const char *name);

@@ -295,6 +295,7 @@ static enum tfmc_status read_vocab(struct frontend_model *m, const struct yaml_n
 	path = file_beneath(&m->arena, m->cx, m->dir, name->text, name->loc);
 	if (path == NULL)
 		return TFMC_INVALID;
+	model_note_file(m, path);
 	TFMC_TRY(file_read(&m->arena, m->cx, path, VOCAB_FILE_MAX, name->loc, &text, &len));
 	for (size_t i = 0; i < len; i++)
 		lines += text[i] == '\n';

@@ -31,6 +31,10 @@ struct weight_files {
 	struct arena *arena;
 	struct diag_context *cx;
 	struct file_list files;
+	struct {
+		const char **items;
+		size_t n, cap;
+	} paths; /* of all that was opened, indices too */
 	struct tensor_list tensors;
 	struct strmap by_stored; /* name in the file -> tensor */
 	struct strmap by_name;   /* stripped name -> tensor */
@@ -88,10 +92,18 @@ static bool add_tensor(struct weight_files *wf, const struct safetensor *t, cons
 	return true;
 }
 
+static void add_path(struct weight_files *wf, const char *path)
+{
+	const char **slot = ARENA_PUSH(wf->arena, &wf->paths);
+	if (slot != NULL)
+		*slot = arena_strdup(wf->arena, path);
+}
+
 /* The mapping stays in the list also when the file turns out to be damaged. */
 static struct file_map *map_file(struct weight_files *wf, const char *path, struct loc loc)
 {
 	struct file_map *map = ARENA_PUSH(wf->arena, &wf->files);
+	add_path(wf, path);
 	if (map == NULL || file_map_open(wf->cx, path, loc, map) == TFMC_OK)
 		return map;
 	wf->files.n--;
@@ -164,8 +176,9 @@ static enum tfmc_status open_index(struct weight_files *wf, const char *dir, con
 	struct strmap shards;
 	const char *text;
 	size_t len;
-	TFMC_TRY(file_read(wf->arena, wf->cx, file_join(wf->arena, dir, name), JSON_BYTES_MAX, loc, &text,
-	                   &len));
+	const char *path = file_join(wf->arena, dir, name);
+	add_path(wf, path);
+	TFMC_TRY(file_read(wf->arena, wf->cx, path, JSON_BYTES_MAX, loc, &text, &len));
 	const struct json_node *root = json_parse(wf->arena, wf->cx, &src, text, len);
 	if (root == NULL)
 		return arena_failed(wf->arena) ? TFMC_NO_MEMORY : TFMC_INVALID;
@@ -218,6 +231,12 @@ enum tfmc_status weight_files_open(struct weight_files *wf, const char *dir, con
 	        "'%.200s' has no known ending; weight files end in .safetensors or .safetensors.index.json",
 	        name);
 	return TFMC_INVALID;
+}
+
+const char *const *weight_files_paths(const struct weight_files *wf, size_t *n)
+{
+	*n = wf->paths.n;
+	return wf->paths.items;
 }
 
 enum tfmc_status weight_files_open_all(struct weight_files *wf, const char *dir,

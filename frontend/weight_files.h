@@ -56,6 +56,9 @@ TFMC_MUST_USE enum tfmc_status weight_files_open_all(struct weight_files *wf, co
 TFMC_MUST_USE enum tfmc_status weight_files_strip(struct weight_files *wf, const struct yaml_node *prefixes);
 TFMC_MUST_USE enum tfmc_status weight_files_ignore(struct weight_files *wf, const struct yaml_node *globs);
 
+/* Paths of the files that were opened, in that order; an index before its shards. */
+const char *const *weight_files_paths(const struct weight_files *wf, size_t *n);
+
 size_t weight_files_count(const struct weight_files *wf);
 /* In the order of files and of their tensors by data offset. */
 struct weight_tensor *weight_files_at(const struct weight_files *wf, size_t index);

@@ -83,6 +83,14 @@ static void protect_files(struct driver *d, const char *dir, const struct ir_wex
 	outputs_protect(&d->outputs, file_join(&d->arena, dir, e->file));
 }
 
+static void protect_read(struct driver *d, const struct frontend_model *m)
+{
+	size_t n;
+	const char *const *paths = frontend_files(m, &n);
+	for (size_t i = 0; i < n; i++)
+		outputs_protect(&d->outputs, paths[i]);
+}
+
 static void protect_weights(struct driver *d, const struct ir_module *m, const char *dir)
 {
 	const char *last = NULL;
@@ -113,6 +121,9 @@ enum tfmc_status driver_load(struct driver *d, struct loaded *out)
 {
 	*out = (struct loaded){0};
 	driver_time(d, NULL);
+	outputs_protect(&d->outputs, d->options.input);
+	if (d->options.rules)
+		outputs_protect(&d->outputs, d->options.rules);
 	if (path_ends_with(d->options.input, ".tir"))
 		return load_tir(d, out);
 	struct frontend_options o = {.sets = d->options.set.items, .n_sets = d->options.set.n};
@@ -121,7 +132,7 @@ enum tfmc_status driver_load(struct driver *d, struct loaded *out)
 	TFMC_TRY(frontend_lower(out->model, &out->module));
 	TFMC_TRY(ir_verify(out->module, &d->diag));
 	out->weights = frontend_weights(out->model);
-	protect_weights(d, out->module, frontend_dir(out->model));
+	protect_read(d, out->model);
 	driver_time(d, "frontend");
 	return TFMC_OK;
 }
@@ -213,6 +224,7 @@ static enum tfmc_status add_vocabulary(struct driver *d, struct frontend_model *
 {
 	const struct frontend_tokenizer *t;
 	TFMC_TRY(frontend_tokenizer(m, &t));
+	protect_read(d, m);
 	if (t->later)
 		return report_later(d, t);
 	if (!t->given || (d->options.command == COMMAND_COMPILE && !t->embed))

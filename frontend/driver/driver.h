@@ -90,6 +90,11 @@ TFMC_MUST_USE enum tfmc_status driver_passes(struct driver *d, const struct ir_m
 TFMC_MUST_USE enum tfmc_status driver_read_rules(struct driver *d);
 /* --check-rules: the table goes to d->out; TFMC_INVALID when a rule is wrong. */
 TFMC_MUST_USE enum tfmc_status driver_check_rules(struct driver *d);
+/*
+ * Adds FILE with a rule for make to the outputs: those added before it depend on every file that was read.
+ * Renamed before them. TFMC_INVALID when make has no way to write a name.
+ */
+TFMC_MUST_USE enum tfmc_status driver_depfile(struct driver *d, const char *path);
 /* Facts for the record from the model's sections. */
 TFMC_MUST_USE enum tfmc_status driver_facts(struct driver *d, struct frontend_model *m,
                                             struct backend_facts *out);

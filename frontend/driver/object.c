@@ -126,6 +126,13 @@ static bool parse_emit(struct emission *e)
 	return true;
 }
 
+static const char *without_ending(struct arena *a, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	const char *dot = strrchr(slash ? slash : path, '.');
+	return dot ? arena_strndup(a, path, (size_t)(dot - path)) : path;
+}
+
 /* The output path without .o, or the input's name without its folder and ending. */
 static const char *find_stem(struct driver *d)
 {
@@ -134,9 +141,7 @@ static const char *find_stem(struct driver *d)
 		const char *slash = strrchr(d->options.input, '/');
 		path = slash ? slash + 1 : d->options.input;
 	}
-	const char *slash = strrchr(path, '/');
-	const char *dot = strrchr(slash ? slash : path, '.');
-	return dot ? arena_strndup(&d->arena, path, (size_t)(dot - path)) : path;
+	return without_ending(&d->arena, path);
 }
 
 /* Where a kind goes: its own file, -o for the only one, else beside the object. */
@@ -273,6 +278,17 @@ static enum tfmc_status emit_opencl(struct emission *e, const struct ir_module *
 	return st;
 }
 
+/* -MF, or the object's name (without an object: the stem) with .d. */
+static const char *depfile_path(const struct emission *e)
+{
+	struct arena *a = &e->d->arena;
+	if (e->d->options.dependencies_out)
+		return e->d->options.dependencies_out;
+	const char *path = e->files[EMIT_OBJ];
+	const char *stem = path ? without_ending(a, path) : e->stem;
+	return arena_printf(a, "%s.d", stem);
+}
+
 static enum tfmc_status emit_all(struct emission *e)
 {
 	struct driver *d = e->d;
@@ -291,6 +307,8 @@ static enum tfmc_status emit_all(struct emission *e)
 		st = emit_object(e, planned, target, &object);
 	if (st == TFMC_OK)
 		st = emit_opencl(e, planned, target);
+	if (st == TFMC_OK && d->options.dependencies)
+		st = driver_depfile(d, depfile_path(e));
 	if (st == TFMC_OK)
 		st = outputs_commit(&d->outputs);
 	driver_time(d, "writing");
@@ -319,6 +337,8 @@ enum exit_code command_compile(struct driver *d)
 		return EXIT_USAGE;
 	if (e.wanted[EMIT_OBJ] && !d->options.output && !e.files[EMIT_OBJ])
 		return driver_usage(d, "compiling wants -o FILE.o");
+	if (d->options.dependencies_out && !d->options.dependencies)
+		return driver_usage(d, "-MF FILE wants -MD");
 	choose_opencl(&e);
 	e.stem = find_stem(d);
 	buf_init(&e.tir);

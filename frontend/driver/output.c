@@ -15,6 +15,7 @@
 void outputs_init(struct outputs *o, struct arena *arena, struct diag_context *cx)
 {
 	*o = (struct outputs){.arena = arena, .cx = cx};
+	strmap_init(&o->known, arena);
 }
 
 static bool same_file(const char *a, const char *b)
@@ -41,9 +42,12 @@ static void apply_umask(int fd)
 
 void outputs_protect(struct outputs *o, const char *path)
 {
-	const char **slot = ARENA_PUSH(o->arena, &o->inputs);
-	if (slot)
-		*slot = arena_strdup(o->arena, path);
+	const char *kept = strmap_has(&o->known, path) ? NULL : arena_strdup(o->arena, path);
+	const char **slot = kept ? ARENA_PUSH(o->arena, &o->inputs) : NULL;
+	if (!slot)
+		return;
+	*slot = kept;
+	strmap_set(&o->known, kept, o);
 }
 
 static bool is_input(const struct outputs *o, const char *path, const char *input)
@@ -90,6 +94,13 @@ bool output_write(struct output_file *f, const void *bytes, size_t n)
 	if (n && fwrite(bytes, 1, n, f->stream) != n)
 		f->failed = true;
 	return !f->failed;
+}
+
+void outputs_move_first(struct outputs *o)
+{
+	struct output_file *last = o->items[o->n - 1];
+	memmove(o->items + 1, o->items, (o->n - 1) * sizeof(struct output_file *));
+	o->items[0] = last;
 }
 
 static bool close_one(struct outputs *o, struct output_file *f)

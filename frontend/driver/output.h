@@ -13,6 +13,7 @@
 
 #include "ir/support/arena.h"
 #include "ir/support/diag.h"
+#include "ir/support/strmap.h"
 
 struct output_file {
 	const char *path, *temporary;
@@ -28,7 +29,8 @@ struct outputs {
 	struct {
 		const char **items;
 		size_t n, cap;
-	} inputs; /* files that must not be written */
+	} inputs;            /* files that were read: must not be written; each once */
+	struct strmap known; /* the inputs */
 };
 
 void outputs_init(struct outputs *o, struct arena *arena, struct diag_context *cx);
@@ -38,6 +40,8 @@ void outputs_protect(struct outputs *o, const char *path);
  * another file. */
 struct output_file *outputs_add(struct outputs *o, const char *path, const char *input);
 bool output_write(struct output_file *f, const void *bytes, size_t n);
+/* The file that was added last is renamed before all others. */
+void outputs_move_first(struct outputs *o);
 /* Closes and renames all. On failure a diagnostic, and nothing is renamed that was not yet. */
 TFMC_MUST_USE enum tfmc_status outputs_commit(struct outputs *o);
 /* Removes the temporary files that are left. */
