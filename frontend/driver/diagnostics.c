@@ -245,9 +245,10 @@ static void sarif_begin(struct diagnostics *s, const struct diag_context *cx, co
 	buf_str(out, "],\"relatedLocations\":[");
 }
 
-static void sarif_note(struct buf *out, const struct diag_context *cx, const struct diag *m)
+/* The id keeps two notes of the same text apart: related locations are a set. */
+static void sarif_note(struct buf *out, const struct diag_context *cx, const struct diag *m, size_t id)
 {
-	buf_char(out, '{');
+	buf_printf(out, "{\"id\":%zu,", id);
 	sarif_message(out, "message", m->message);
 	if (diag_source_name(cx, m->loc.source)[0]) {
 		buf_char(out, ',');
@@ -314,7 +315,7 @@ static void add_data(struct diagnostics *s, const struct diag_context *cx, const
 		if (is_json)
 			json_note(&s->open, cx, m);
 		else
-			sarif_note(&s->open, cx, m);
+			sarif_note(&s->open, cx, m, s->n_notes);
 		return;
 	}
 	close_notes(s, log);

@@ -137,7 +137,9 @@ START_TEST(document)
 	const struct json_node *e = &results->items[1];
 	ck_assert_str_eq(json_find(e, "ruleId")->text, "E103");
 	ck_assert_int_eq(json_find(e, "ruleIndex")->i, 1);
-	ck_assert_uint_eq(json_find(e, "relatedLocations")->n, 2);
+	const struct json_node *notes = json_find(e, "relatedLocations");
+	ck_assert_uint_eq(notes->n, 2);
+	ck_assert_int_eq(json_find(&notes->items[1], "id")->i, 2);
 	ck_assert_ptr_nonnull(
 	        strstr(k.log.data, "\"region\":{\"startLine\":1,\"startColumn\":4,\"endColumn\":5}"));
 	ck_assert_int_eq(json_find(&results->items[2], "ruleIndex")->i, 0);
