@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# An installed tree, moved after its installation, serves a CMake project and plain cc with pkg-config;
+# a changed weight file compiles the model again, an unchanged one does not.
+set -euo pipefail
+for tool in cmake pkg-config; do
+	command -v "$tool" >/dev/null || { echo "SKIPPED: $tool is absent"; exit 77; }
+done
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+cmake --install "$TFMC_BUILD" --prefix "$tmp/first" >"$tmp/log"
+mv "$tmp/first" "$tmp/moved here"
+prefix="$tmp/moved here"
+for file in bin/tfmc include/tfmc/tfmc_rt.h include/tfmc/abi.h share/doc/tfmc/LICENSE; do
+	[ -f "$prefix/$file" ] || { echo "not installed: $file"; exit 1; }
+done
+for pattern in libtfmcrt.a tfmcConfig.cmake tfmcConfigVersion.cmake tfmc.pc; do
+	[ -n "$(find "$prefix" -name "$pattern")" ] || { echo "not installed: $pattern"; exit 1; }
+done
+if grep -rlI -e "$tmp" -e "$TFMC_BUILD" "$prefix"; then
+	echo "installed text files name the place they were made or installed in"
+	exit 1
+fi
+
+translates() # PROGRAM
+{
+	"$1" "the 3rd of March, 2021" 3/3/21 | tee "$tmp/out"
+	[ "$(grep -c -- '-> 2021-03-03$' "$tmp/out")" -eq 2 ]
+}
+
+# The project of the README, word for word, with the generator of our own build.
+mkdir "$tmp/app"
+cp "$TFMC_SOURCE"/examples/dates/{main.c,model.yaml,*.safetensors,*.txt} "$tmp/app"
+sed -n '/^```cmake$/,/^```$/p' "$TFMC_SOURCE/README.md" | sed '1d;$d' >"$tmp/app/CMakeLists.txt"
+[ "$(wc -l <"$tmp/app/CMakeLists.txt")" -eq 6 ]
+generator=$(sed -n 's/^CMAKE_GENERATOR:INTERNAL=//p' "$TFMC_BUILD/CMakeCache.txt")
+cmake -G "$generator" -S "$tmp/app" -B "$tmp/app/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$CC" \
+	-DCMAKE_EXE_LINKER_FLAGS="${TFMC_LINK_FLAGS:-}" >"$tmp/log"
+cmake --build "$tmp/app/build"
+translates "$tmp/app/build/app"
+object="$tmp/app/build/tfmc/dates/dates.o"
+touch -r "$object" "$tmp/before"
+cmake --build "$tmp/app/build" >"$tmp/log"
+[ ! "$object" -nt "$tmp/before" ] || { echo "nothing changed, and the model was compiled again"; exit 1; }
+sleep 1
+touch "$tmp/app/model.safetensors"
+cmake --build "$tmp/app/build" >"$tmp/log"
+[ "$object" -nt "$tmp/before" ] || { echo "the weights changed, and the model was not compiled again"; exit 1; }
+
+# Without CMake.
+PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name tfmc.pc)")
+export PKG_CONFIG_PATH
+"$prefix/bin/tfmc" "$tmp/app/model.yaml" -o "$tmp/dates.o"
+eval "flags=($(pkg-config --cflags --libs tfmc))"
+"$CC" -std=c17 -I"$tmp" "$tmp/app/main.c" "$tmp/dates.o" "${flags[@]}" ${TFMC_LINK_FLAGS:-} -o "$tmp/dates"
+translates "$tmp/dates"
