@@ -106,6 +106,18 @@ bool arg_lengths(const struct step *st, const char *key, const char **out);
 /* The arguments of graph-level rope after x and positions for heads of `width`; NULL without `rope`
  * (blocks_rope.c). */
 bool arg_rope(const struct step *st, int64_t width, const char **out);
+/* A word of a mapping argument whose keys are those of `where` in schema.def; *out stays when it is absent.
+ */
+bool arg_map_word(const struct step *st, const struct yaml_node *map, const char *where, const char *key,
+                  const char **out);
+
+/* blocks_qk_norm.c: norms of queries and keys; call NULL: none. */
+struct qk_norm {
+	const char *call, *options; /* of the graph level: rms_norm, and what follows the path */
+	bool over_all;              /* of all heads together, before they are split */
+};
+bool arg_qk_norm(const struct step *st, struct qk_norm *out);
+bool emit_qk_norm(struct step *st, const struct qk_norm *n, const char *q, const char *k);
 struct expr_env blocks_env(struct blocks *b, bool dims);
 bool find_value(struct blocks *b, const struct yaml_node *name, struct block_value *out);
 const struct yaml_node *merge_args(struct blocks *b, const struct schema_step *kind,

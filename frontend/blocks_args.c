@@ -370,3 +370,17 @@ int64_t width_of(const struct step *st, const struct block_value *v)
 	           st->kind->kind, shape_text(st->b, v->rank, v->dims));
 	return -1;
 }
+
+bool arg_map_word(const struct step *st, const struct yaml_node *map, const char *where, const char *key,
+                  const char **out)
+{
+	struct expr_env env = blocks_env(st->b, false);
+	size_t n, word;
+	const char *const *words = schema_words(st->b->arena, schema_find_key(where, key), &n);
+	if (yaml_find(map, key) == NULL && *out != NULL)
+		return true;
+	if (words == NULL || !expr_read_word(&env, yaml_find(map, key), key, words, n, &word))
+		return false;
+	*out = words[word];
+	return true;
+}

@@ -15,6 +15,7 @@ struct attention {
 	bool bq, bk, bv, bo;
 	const char *fused, *lengths, *rope; /* rope: arguments, or NULL */
 	double scale, softcap;
+	struct qk_norm norm;
 	const char *q, *k, *v; /* names */
 };
 
@@ -122,8 +123,11 @@ static bool read_attention(struct step *st, struct attention *at)
 	if (!arg_lengths(st, "lengths", &at->lengths) || !arg_float(st, "scale", &at->scale) ||
 	    !arg_float(st, "softcap", &at->softcap) || !arg_word(st, "fused", &at->fused))
 		return false;
-	if (!arg_rope(st, at->e, &at->rope))
+	if (!arg_rope(st, at->e, &at->rope) || !arg_qk_norm(st, &at->norm))
 		return false;
+	if (at->norm.over_all && strcmp(at->fused, "qkv_grouped") == 0)
+		return step_error(st, "qk_norm", DIAG_UNSUPPORTED,
+		                  "not supported yet: qk_norm over all features with fused: qkv_grouped");
 	if (at->rope != NULL && at->has_memory)
 		return step_error(st, "rope", DIAG_REFUSED, "attention over a memory has no rope");
 	if (at->softcap < 0.0)
@@ -218,6 +222,12 @@ static bool heads_of(struct step *st, const char *name, const struct block_value
 	            dim_text(b, from->dims[0]), dim_text(b, from->dims[1]), (long long)h, (long long)e);
 }
 
+static bool norm_heads(struct step *st, const struct attention *at, bool before_split)
+{
+	bool here = at->norm.call != NULL && at->norm.over_all == before_split;
+	return !here || emit_qk_norm(st, &at->norm, at->q, at->k);
+}
+
 /* Queries and keys turn with their absolute positions. */
 static bool turn(struct step *st, const struct attention *at)
 {
@@ -249,9 +259,9 @@ bool step_attention(struct step *st)
 	at.q = temp_push(b, "q");
 	at.k = temp_push(b, "k");
 	at.v = temp_push(b, "v");
-	bool ok = project(st, &at) && heads_of(st, at.q, &st->in, at.h, at.e) &&
+	bool ok = project(st, &at) && norm_heads(st, &at, true) && heads_of(st, at.q, &st->in, at.h, at.e) &&
 	          heads_of(st, at.k, &at.mem, at.g, at.e) && heads_of(st, at.v, &at.mem, at.g, at.e) &&
-	          turn(st, &at) &&
+	          norm_heads(st, &at, false) && turn(st, &at) &&
 	          emit(st, "%s = sdpa(%s, %s, %s%s)", at.q, at.q, at.k, at.v, sdpa_options(st, &at)) &&
 	          emit(st, "%s = reshape(transpose(%s, [0, 2, 1, 3]), [%s, %s, %lld])", at.q, at.q,
 	               dim_text(b, st->in.dims[0]), dim_text(b, st->in.dims[1]), (long long)(at.h * at.e)) &&

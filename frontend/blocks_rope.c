@@ -15,18 +15,6 @@ static bool fail(const struct step *st, const struct yaml_node *node, const char
 	return false;
 }
 
-static bool read_word(const struct step *st, const struct yaml_node *map, const char *where, const char *key,
-                      const char **out)
-{
-	struct expr_env env = blocks_env(st->b, false);
-	size_t n, word;
-	const char *const *words = schema_words(st->b->arena, schema_find_key(where, key), &n);
-	if (words == NULL || !expr_read_word(&env, yaml_find(map, key), key, words, n, &word))
-		return false;
-	*out = words[word];
-	return true;
-}
-
 static bool read_factors(const struct step *st, const struct yaml_node *node, struct rope_turn *r)
 {
 	struct expr_env env = blocks_env(st->b, false);
@@ -51,7 +39,7 @@ static bool read_scaling(const struct step *st, const struct yaml_node *map, str
 	if (map->kind != YAML_MAPPING)
 		return fail(st, map, "'scaling' is a mapping with 'kind'");
 	if (!schema_check(st->b->arena, st->b->cx, map, "scaling", NULL, "scaling") ||
-	    !read_word(st, map, "scaling", "kind", &r->scaling))
+	    !arg_map_word(st, map, "scaling", "kind", &r->scaling))
 		return false;
 	for (int i = 0; i < ROPE_N_NUMBERS; i++) {
 		const char *name = rope_number_name((enum rope_number)i);
@@ -98,7 +86,7 @@ bool arg_rope(const struct step *st, int64_t width, const char **out)
 	if (map->kind != YAML_MAPPING)
 		return fail(st, map, "a mapping with 'layout' is wanted");
 	if (!schema_check(st->b->arena, st->b->cx, map, "rope", NULL, "rope") ||
-	    !read_word(st, map, "rope", "layout", &layout))
+	    !arg_map_word(st, map, "rope", "layout", &layout))
 		return false;
 	if ((node = yaml_find(map, "theta")) != NULL && !expr_read_float(&env, node, "theta", &r.theta))
 		return false;

@@ -179,15 +179,19 @@ bool step_norm(struct step *st)
 {
 	const char *kind = NULL;
 	double eps = 0.0;
-	bool affine = true;
+	bool affine = true, plus_one = false;
 	int64_t width;
-	if (!arg_word(st, "kind", &kind) || !arg_float(st, "eps", &eps) || !arg_bool(st, "affine", &affine) ||
-	    !want_float(st) || (width = width_of(st, &st->in)) < 0)
+	if (!arg_bool(st, "plus_one", &plus_one) || !arg_word(st, "kind", &kind) ||
+	    !arg_float(st, "eps", &eps) || !arg_bool(st, "affine", &affine) || !want_float(st) ||
+	    (width = width_of(st, &st->in)) < 0)
 		return false;
 	bool bias = strcmp(kind, "layer") == 0;
 	if (!arg_bool(st, "bias", &bias))
 		return false;
 	bias = bias && affine;
+	if (plus_one && strcmp(kind, "rms") != 0)
+		return step_error(st, "plus_one", DIAG_UNSUPPORTED,
+		                  "not supported yet: plus_one of a norm that is not rms");
 	const char *text = float_text(st->b, eps);
 	bool ok;
 	if (strcmp(kind, "layer") == 0)
@@ -195,7 +199,8 @@ bool step_norm(struct step *st)
 		                   text, yes(bias))
 		            : emit(st, "x = layer_norm(%s, none, eps=%s)", st->in.name, text);
 	else if (strcmp(kind, "rms") == 0)
-		ok = affine ? emit(st, "x = rms_norm(%s, \"%s\", eps=%s)", st->in.name, st->params, text)
+		ok = affine ? emit(st, "x = rms_norm(%s, \"%s\", eps=%s%s)", st->in.name, st->params, text,
+		                   plus_one ? ", plus_one=true" : "")
 		            : emit(st, "x = rms_norm(%s, none, eps=%s)", st->in.name, text);
 	else
 		ok = scale_norm(st, text, affine);

@@ -137,6 +137,7 @@ struct weight_need {
 	int rank;
 	int64_t dims[IR_RANK_MAX]; /* of the whole parameter */
 	int64_t first, rows;       /* rows > 0: only rows [first, first + rows) of axis 0 */
+	bool plus_one;             /* 1 + the parameter */
 };
 bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir_value *out);
 /* A weight that is not a parameter. */

@@ -101,11 +101,11 @@ bool lower_norm(const struct call *c, struct lval *out)
 		return false;
 	if (layer ? !call_bool(c, "bias", &bias) : !call_bool(c, "plus_one", &plus_one))
 		return false;
-	if (plus_one)
-		return lower_fail(c->lw, c->e->loc, DIAG_UNSUPPORTED, "not supported yet: plus_one");
 	bool affine = strcmp(path, "none") != 0;
+	need.plus_one = plus_one;
 	if (affine && !weight(c, path, "weight", &need, &w))
 		return false;
+	need.plus_one = false;
 	if (affine && layer && bias && !weight(c, path, "bias", &need, &b))
 		return false;
 	if (layer)

@@ -202,11 +202,15 @@ bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir
 		                  (long long)need->first, (long long)(need->first + need->rows),
 		                  (long long)need->dims[0]);
 	const struct ir_wexpr *e = stack(lw, need, need->pattern, loops, n, 0);
+	if (e != NULL && need->plus_one)
+		e = wexpr_unary(lw->arena, WX_OFFSET, 1.0, e);
 	if (e == NULL)
 		return false;
 	const char *part = need->rows == 0 ? ""
 	                                   : arena_printf(lw->arena, ".rows%lld_%lld", (long long)need->first,
 	                                                  (long long)(need->first + need->rows - 1));
+	if (need->plus_one)
+		part = arena_printf(lw->arena, "%s.plus_one", part);
 	const struct ir_weight *w = add(lw, arena_printf(lw->arena, "%s%s", name, part), e);
 	if (w == NULL) {
 		name = indexed(lw, need->pattern, loops, &n, true);

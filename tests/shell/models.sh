@@ -14,7 +14,7 @@ options_of() { # the first models at every level, the others at those that diffe
 	esac
 }
 for name in aren-transliteration seq2seq-base bert-tiny gpt2-tiny stories260k \
-	variants/{bart,gpt_neox,llama,marian,opt,phi,qwen2}; do
+	variants/{bart,gpt_neox,llama,marian,opt,phi,qwen2,qwen3}; do
 	while read -r options; do
 		# shellcheck disable=SC2086
 		"$TFMC" verify "$models/$name/model.yaml" $options >/tmp/tfmc-models.$$ 2>&1
