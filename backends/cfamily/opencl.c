@@ -75,27 +75,6 @@ static bool has_data(const struct print *p, const char *name)
 	return false;
 }
 
-/* Bytes of an element in memory; accesses want to be aligned to them. */
-static int element_bytes(enum kb_scalar s)
-{
-	switch (s) {
-	case KB_VOID:
-	case KB_BOOL:
-	case KB_I8:
-	case KB_U8: return 1;
-	case KB_I16:
-	case KB_F16:
-	case KB_BF16: return 2;
-	case KB_I32:
-	case KB_F32: return 4;
-	case KB_I64:
-	case KB_INDEX:
-	case KB_F64:
-	case KB_PTR: return 8;
-	}
-	return 1;
-}
-
 static const char *refuse_inst(const struct print *p, const struct kb_inst *i)
 {
 	switch (i->op) {
@@ -111,7 +90,7 @@ static const char *refuse_inst(const struct print *p, const struct kb_inst *i)
 		return NULL;
 	case KBO_LOAD:
 	case KBO_STORE:
-		if (i->align < element_bytes(i->type.scalar))
+		if (i->align < kb_scalar_bytes(i->type.scalar))
 			return "elements off their alignment in OpenCL C";
 		return refuse_type(i->type);
 	case KBO_LOCAL:

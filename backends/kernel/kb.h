@@ -88,8 +88,6 @@ void kb_return(struct kb *k, struct kb_val v); /* none for KB_VOID; may stand in
 void kb_end(struct kb *k);
 /* Takes away what an ended function does not need: unused values and parameters, variables nobody reads. */
 void kb_prune(struct kb *k);
-/* Takes the function that was begun last out of the module again. */
-void kb_drop_last(struct kb_module *m);
 /* Calls a function of the module by name (defined before or later). Gives none for KB_VOID. */
 struct kb_val kb_call(struct kb *k, const char *name, enum kb_scalar result, const struct kb_val *args,
                       size_t n);

@@ -204,8 +204,13 @@ bool kb_same_func(const struct kb_func *a, const struct kb_func *b)
 	return same;
 }
 
-void kb_drop_last(struct kb_module *m)
+const struct kb_func *kb_share_last(struct kb_module *m)
 {
-	if (m->funcs.n > 0)
-		m->funcs.n--;
+	size_t last = kb_func_count(m) - 1;
+	for (size_t i = 0; i < last; i++)
+		if (kb_same_func(kb_func_at(m, i), kb_func_at(m, last))) {
+			m->funcs.n = last;
+			return kb_func_at(m, i);
+		}
+	return kb_func_at(m, last);
 }

@@ -64,7 +64,6 @@ struct kb_val kb_poison(struct kb *k, struct kb_type type);
 
 bool kb_is_float(enum kb_scalar s);
 bool kb_is_int(enum kb_scalar s); /* I8 .. I64 */
-int kb_scalar_bytes(enum kb_scalar s);
 const char *kb_scalar_name(enum kb_scalar s);
 const char *kb_bin_name(enum kb_bin op);
 const char *kb_un_name(enum kb_un op);

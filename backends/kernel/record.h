@@ -108,6 +108,11 @@ const struct kb_data_item *kb_data_at(const struct kb_module *m, size_t i);
 bool kb_has_effect(enum kb_opcode op);
 /* The same parameters and code; names of functions, values and variables, and comments do not count. */
 bool kb_same_func(const struct kb_func *a, const struct kb_func *b);
+/* The function that was recorded last, or an earlier one that equals it; the last one is then taken out
+ * again. */
+const struct kb_func *kb_share_last(struct kb_module *m);
+/* Bytes of an element in memory; 0 for what has no place there (VOID, BOOL). */
+int kb_scalar_bytes(enum kb_scalar s);
 const struct kb_caps *kb_module_caps(const struct kb_module *m);
 
 #endif

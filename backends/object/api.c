@@ -133,6 +133,22 @@ static void emit_reset(struct object *o)
 	kb_end(k);
 }
 
+/* The state of a context that is initialised and has one. */
+static struct kb_val require_state(struct emit *e)
+{
+	check_magic(e);
+	struct kb_val state = emit_context(e, KB_PTR, CONTEXT_STATE);
+	require(e, kb_cmp(e->k, KB_NE, state, kb_null(e->k)), TFMC_RT_E_STATE);
+	return state;
+}
+
+static void require_in_batch(struct emit *e, struct kb_val sequence)
+{
+	struct kb *k = e->k;
+	require(e, kb_cmp(k, KB_GE, sequence, kb_index(k, 0)), TFMC_RT_E_DIM);
+	require(e, kb_cmp(k, KB_LT, sequence, emit_context(e, KB_INDEX, CONTEXT_BATCH)), TFMC_RT_E_DIM);
+}
+
 static void emit_trim(struct object *o)
 {
 	struct emit e;
@@ -142,11 +158,8 @@ static void emit_trim(struct object *o)
 	e.context = kb_param(k, "context", KB_PTR_T, 0);
 	struct kb_val sequence = kb_param(k, "sequence", KB_INDEX_T, 0);
 	struct kb_val length = kb_param(k, "length", KB_INDEX_T, 0);
-	check_magic(&e);
-	struct kb_val state = emit_context(&e, KB_PTR, CONTEXT_STATE);
-	require(&e, kb_cmp(k, KB_NE, state, kb_null(k)), TFMC_RT_E_STATE);
-	require(&e, kb_cmp(k, KB_GE, sequence, kb_index(k, 0)), TFMC_RT_E_DIM);
-	require(&e, kb_cmp(k, KB_LT, sequence, emit_context(&e, KB_INDEX, CONTEXT_BATCH)), TFMC_RT_E_DIM);
+	struct kb_val state = require_state(&e);
+	require_in_batch(&e, sequence);
 	struct kb_val past = kb_ptr_add(k, state, kb_index(k, 0), STATE_PAST);
 	struct kb_val now = kb_cvt(k, kb_load(k, KB_I32_T, past, sequence, 0, 4), KB_INDEX);
 	require(&e, kb_cmp(k, KB_GE, length, kb_index(k, 0)), TFMC_RT_E_LENGTH);
@@ -175,8 +188,7 @@ static void count_encoded(struct emit *e, struct kb_val state, struct kb_val to)
 static void require_sequence(struct emit *e, struct kb_val state, struct kb_val sequence, struct kb_val more)
 {
 	struct kb *k = e->k;
-	require(e, kb_cmp(k, KB_GE, sequence, kb_index(k, 0)), TFMC_RT_E_DIM);
-	require(e, kb_cmp(k, KB_LT, sequence, emit_context(e, KB_INDEX, CONTEXT_BATCH)), TFMC_RT_E_DIM);
+	require_in_batch(e, sequence);
 	if (!e->object->has_encode)
 		return;
 	struct kb_val end = kb_add(k, encoded_of(e, state), more);
@@ -200,9 +212,7 @@ static void emit_fork(struct object *o)
 	e.context = kb_param(k, "context", KB_PTR_T, 0);
 	struct kb_val from = kb_param(k, "from", KB_INDEX_T, 0);
 	struct kb_val to = kb_param(k, "to", KB_INDEX_T, 0);
-	check_magic(&e);
-	struct kb_val state = emit_context(&e, KB_PTR, CONTEXT_STATE);
-	require(&e, kb_cmp(k, KB_NE, state, kb_null(k)), TFMC_RT_E_STATE);
+	struct kb_val state = require_state(&e);
 	require_sequence(&e, state, from, kb_index(k, 0));
 	require_sequence(&e, state, to, kb_index(k, 1));
 	if (o->has_encode)

@@ -271,19 +271,6 @@ static enum tfmc_status begin_kernel(struct group *g, const char *name)
 	return TFMC_OK;
 }
 
-/* The kernel that was recorded last, or an earlier one that computes the same. */
-static const struct kb_func *keep_or_share(struct kb_module *m)
-{
-	size_t last = kb_func_count(m) - 1;
-	const struct kb_func *f = kb_func_at(m, last);
-	for (size_t i = 0; i < last; i++)
-		if (kb_same_func(kb_func_at(m, i), f)) {
-			kb_drop_last(m);
-			return kb_func_at(m, i);
-		}
-	return f;
-}
-
 /* Which of begin_kernel's parameters are left; they are named by value ids from 1 on. */
 static size_t find_used(const struct kb_func *f, size_t *used)
 {
@@ -303,7 +290,7 @@ static enum tfmc_status record_kernel(struct group *g, const char **name, size_t
 		return kb_verify(o->kb, o->cx);
 	kb_prune(g->e.k);
 	*n_used = find_used(kb_func_at(o->kb, kb_func_count(o->kb) - 1), used);
-	*name = keep_or_share(o->kb)->name;
+	*name = kb_share_last(o->kb)->name;
 	return TFMC_OK;
 }
 

@@ -240,19 +240,6 @@ static void count_work(const struct group *g, int64_t items, struct opencl_launc
 			out->scratch = scratch_bytes(g->e.group);
 }
 
-/* The name of the function that was recorded last, or of the one it equals, which then stays alone. */
-static const char *keep_or_share(struct kb_module *m)
-{
-	size_t last = kb_func_count(m) - 1;
-	const struct kb_func *f = kb_func_at(m, last);
-	for (size_t i = 0; i < last; i++)
-		if (kb_same_func(kb_func_at(m, i), f)) {
-			kb_drop_last(m);
-			return kb_func_at(m, i)->name;
-		}
-	return f->name;
-}
-
 static enum tfmc_status record(struct group *g, struct opencl_launch *out)
 {
 	const struct object *o = &g->b->object;
@@ -269,7 +256,7 @@ static enum tfmc_status record(struct group *g, struct opencl_launch *out)
 	TFMC_TRY(take_args(g, &p, f, out));
 	count_work(g, items, out);
 	out->group = g->e.group;
-	out->kernel = keep_or_share(g->b->kb);
+	out->kernel = kb_share_last(g->b->kb)->name;
 	return TFMC_OK;
 }
 

@@ -72,7 +72,7 @@ static struct ir_value operand(const struct maker *k, const struct rule_op *op, 
 
 /* --- attributes ---------------------------------------------------------------------------------------- */
 
-static void put_number(const struct ir_attr_desc *d, void *at, double v)
+void rule_put_number(const struct ir_attr_desc *d, void *at, double v)
 {
 	switch (d->kind) {
 	case ATTR_FLOAT: *(double *)at = v; return;
@@ -106,7 +106,7 @@ static bool put_var(const struct maker *k, const struct ir_attr_desc *d, void *a
 	else if (d->kind == ATTR_DIM)
 		*(const struct ir_dim **)at = ir_import_dim(k->r->out, v->dim);
 	else
-		put_number(d, at, v->number);
+		rule_put_number(d, at, v->number);
 	return v->is_set;
 }
 
@@ -159,7 +159,7 @@ static bool put_attr(const struct maker *k, const struct rule_op *op, int i, voi
 	case RULE_ATTR_EXPR:
 		if (!rule_expr_eval(a->expr, k->m, &number))
 			return false;
-		put_number(d, at, number);
+		rule_put_number(d, at, number);
 		return true;
 	case RULE_ATTR_INTS:
 	case RULE_ATTR_LAST:

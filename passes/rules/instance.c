@@ -294,21 +294,6 @@ static struct ir_value make_operand(struct drawn *d, const struct rule_op *op, s
 
 /* --- attributes ---------------------------------------------------------------------------------------- */
 
-static void set_number(const struct ir_attr_desc *desc, void *at, double v)
-{
-	switch (desc->kind) {
-	case ATTR_FLOAT: *(double *)at = v; return;
-	case ATTR_INT: *(int64_t *)at = (int64_t)v; return;
-	case ATTR_FLAG: *(bool *)at = v != 0; return;
-	case ATTR_WORD: *(int *)at = (int)v; return;
-	case ATTR_DTYPE: *(enum ir_dtype *)at = (enum ir_dtype)v; return;
-	case ATTR_DIM:
-	case ATTR_DIMS:
-	case ATTR_INTS:
-	case ATTR_WEIGHT: return;
-	}
-}
-
 static bool set_ints(struct drawn *d, struct ir_int_list *out, const struct rule_attr *a, int rank)
 {
 	out->items = ARENA_ARRAY(&d->m->arena, int64_t, IR_RANK_MAX);
@@ -365,12 +350,12 @@ static bool set_attr(struct drawn *d, const struct rule_op *op, int i, void *att
 	case RULE_ATTR_VAR:
 		if (desc->kind == ATTR_INTS)
 			*(struct ir_int_list *)at = d->bound.vars[a->var].ints;
-		set_number(desc, at, d->bound.vars[a->var].number);
+		rule_put_number(desc, at, d->bound.vars[a->var].number);
 		return desc->kind != ATTR_DIM && desc->kind != ATTR_DIMS;
 	case RULE_ATTR_EXPR:
 		if (!rule_expr_eval(a->expr, &d->bound, &number))
 			return false;
-		set_number(desc, at, number);
+		rule_put_number(desc, at, number);
 		return true;
 	case RULE_ATTR_INTS:
 	case RULE_ATTR_LAST:

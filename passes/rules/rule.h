@@ -209,6 +209,8 @@ bool rule_matches(const struct rebuild *r, const struct rule *rule, const struct
 void rule_need(struct rebuild *r, const struct rule_match *m);
 /* Builds the replacement. IR_NO_VALUE when the builder failed. */
 struct ir_value rule_build(struct rebuild *r, const struct rule_match *m);
+/* Stores v in the attribute at `at` when its kind is a number, flag, word or dtype. */
+void rule_put_number(const struct ir_attr_desc *d, void *at, double v);
 
 /* --- pieces that matching, building and checking share
  * ------------------------------------------------------ */
