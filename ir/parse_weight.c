@@ -302,6 +302,36 @@ static bool parse_unary(struct wx *x, struct loc at, enum ir_wexpr_kind kind, co
 	return fits(x, at, kind == WX_SCALE ? "scale" : "offset", *out);
 }
 
+static bool parse_columns(struct wx *x, struct loc at, enum ir_wexpr_kind kind, const struct ir_wexpr **out)
+{
+	const struct ir_wexpr *w, *v;
+	if (!parse_any(x, &w) || !parse_expect(x->p, ',') || !parse_any(x, &v))
+		return false;
+	*out = wexpr_columns(&x->p->arena, kind, w, v);
+	return fits(x, at, kind == WX_MATVEC ? "matvec" : "mul_columns", *out);
+}
+
+static bool parse_center(struct wx *x, struct loc at, const struct ir_wexpr **out)
+{
+	const struct ir_wexpr *e;
+	int axis;
+	if (!parse_axis(x->p, &axis) || !parse_any(x, &e))
+		return false;
+	*out = wexpr_center(&x->p->arena, axis, e);
+	return fits(x, at, "center", *out);
+}
+
+static bool parse_repeated(struct wx *x, struct loc at, const struct ir_wexpr **out)
+{
+	const struct ir_wexpr *e;
+	int64_t times;
+	int axis;
+	if (!parse_axis(x->p, &axis) || !parse_int_comma(x->p, &times) || !parse_any(x, &e))
+		return false;
+	*out = wexpr_repeat(&x->p->arena, axis, times, e);
+	return fits(x, at, "repeat", *out);
+}
+
 /* --- by the word -------------------------------------------------------------------------------------------
  */
 
@@ -324,6 +354,10 @@ static const char *const kind_words[] = {
         [WX_ADD] = "add",
         [WX_SCALE] = "scale",
         [WX_OFFSET] = "offset",
+        [WX_MUL_COLUMNS] = "mul_columns",
+        [WX_MATVEC] = "matvec",
+        [WX_CENTER] = "center",
+        [WX_REPEAT] = "repeat",
 };
 
 static bool parse_arguments(struct wx *x, struct loc at, enum ir_wexpr_kind kind, const struct ir_wexpr **out)
@@ -346,6 +380,10 @@ static bool parse_arguments(struct wx *x, struct loc at, enum ir_wexpr_kind kind
 	case WX_ADD: return parse_binary(x, at, kind, out);
 	case WX_SCALE:
 	case WX_OFFSET: return parse_unary(x, at, kind, out);
+	case WX_MUL_COLUMNS:
+	case WX_MATVEC: return parse_columns(x, at, kind, out);
+	case WX_CENTER: return parse_center(x, at, out);
+	case WX_REPEAT: return parse_repeated(x, at, out);
 	}
 	return false;
 }

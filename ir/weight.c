@@ -268,6 +268,53 @@ const struct ir_wexpr *wexpr_unary(struct arena *a, enum ir_wexpr_kind kind, dou
 	return e;
 }
 
+/* True when v is [..,K] for w [..,N,K]. */
+static bool fits_columns(const struct ir_wexpr *w, const struct ir_wexpr *v)
+{
+	if (!w || !v || w->rank < 2 || v->rank != w->rank - 1)
+		return false;
+	for (int i = 0; i < w->rank - 2; i++)
+		if (w->dims[i] != v->dims[i])
+			return false;
+	return w->dims[w->rank - 1] == v->dims[v->rank - 1];
+}
+
+const struct ir_wexpr *wexpr_columns(struct arena *a, enum ir_wexpr_kind kind, const struct ir_wexpr *w,
+                                     const struct ir_wexpr *v)
+{
+	assert(kind == WX_MUL_COLUMNS || kind == WX_MATVEC);
+	if (!fits_columns(w, v))
+		return NULL;
+	struct ir_wexpr *e = make(a, kind, kind == WX_MATVEC ? w->rank - 1 : w->rank, w->dims);
+	return e && set_args(a, e, 2, (const struct ir_wexpr *const[]){w, v}) ? e : NULL;
+}
+
+const struct ir_wexpr *wexpr_center(struct arena *a, int axis, const struct ir_wexpr *arg)
+{
+	if (!arg || axis < 0 || axis >= arg->rank)
+		return NULL;
+	struct ir_wexpr *e = make1(a, WX_CENTER, arg->rank, arg->dims, arg);
+	if (e)
+		e->axis = axis;
+	return e;
+}
+
+const struct ir_wexpr *wexpr_repeat(struct arena *a, int axis, int64_t times, const struct ir_wexpr *arg)
+{
+	int64_t dims[IR_RANK_MAX] = {0};
+	if (!arg || axis < 0 || axis >= arg->rank || times < 1)
+		return NULL;
+	memcpy(dims, arg->dims, sizeof(dims));
+	if (!checked_mul_i64(dims[axis], times, &dims[axis]))
+		return NULL;
+	struct ir_wexpr *e = make1(a, WX_REPEAT, arg->rank, dims, arg);
+	if (!e)
+		return NULL;
+	e->axis = axis;
+	e->begin = times;
+	return e;
+}
+
 int64_t wexpr_count(const struct ir_wexpr *e)
 {
 	int64_t n = 0;

@@ -11,9 +11,12 @@
  *        concat(0, E, E)  index(0, 3, E)  slice(0, 0, 32, E)  transpose(E)  reshape([8,4], E)
  *        rope_halves_to_interleaved(heads, E)  rope_interleaved_to_halves(heads, E)
  *        mul(E, E)  div(E, E)  add(E, E)  scale(0.125, E)  offset(1.0, E)  full(0.0, [32])
+ *        mul_columns(W, g)  matvec(W, b)  center(1, E)  repeat(1, 4, E)
  *        sinusoid(rows=64, dim=32, layout=halves, spacing=t2t, start=1, base=10000.0)
  *        rotary(rows=64, scale=1.0, frequencies=[1.0, 0.01])
  * mul/div/add broadcast the second operand from axis 0 (a row scale [N] or [N, 1] fits [N, K]).
+ * mul_columns and matvec take W [..,N,K] and a vector [..,K]: W diag(g) [..,N,K] and W b [..,N]. center
+ * subtracts the mean over an axis, repeat has every element of an axis n times in a row.
  */
 #ifndef TFMC_IR_WEIGHT_H
 #define TFMC_IR_WEIGHT_H
@@ -37,8 +40,12 @@ enum ir_wexpr_kind {
 	WX_MUL, /* args[0] * args[1], the second broadcast from axis 0 */
 	WX_DIV,
 	WX_ADD,
-	WX_SCALE,  /* value * args[0] */
-	WX_OFFSET, /* value + args[0] */
+	WX_SCALE,       /* value * args[0] */
+	WX_OFFSET,      /* value + args[0] */
+	WX_MUL_COLUMNS, /* args[0] [..,N,K] with column k times args[1][..,k] */
+	WX_MATVEC,      /* sum over k of args[0][..,n,k] args[1][..,k], in increasing k */
+	WX_CENTER,      /* args[0] minus its mean over `axis` */
+	WX_REPEAT,      /* element i of `axis` is element i / begin of args[0] */
 };
 
 enum ir_sinusoid_layout { SINUSOID_INTERLEAVED, SINUSOID_HALVES };
@@ -58,7 +65,7 @@ struct ir_wexpr {
 	/* WX_TENSOR */
 	const char *file, *tensor; /* file name as written in the model, tensor name in the file */
 	enum ir_dtype stored;      /* stored element type */
-	/* WX_INDEX, WX_SLICE, WX_CONCAT, WX_ROPE_* */
+	/* WX_INDEX, WX_SLICE, WX_CONCAT, WX_ROPE_*, WX_CENTER, WX_REPEAT */
 	int axis;
 	int64_t begin, end;        /* WX_SINUSOID: begin = start */
 	double value;              /* WX_FULL, WX_SCALE, WX_OFFSET, WX_ROTARY; WX_SINUSOID: base */
@@ -94,6 +101,11 @@ const struct ir_wexpr *wexpr_binary(struct arena *a, enum ir_wexpr_kind kind, co
                                     const struct ir_wexpr *y);
 const struct ir_wexpr *wexpr_unary(struct arena *a, enum ir_wexpr_kind kind, double value,
                                    const struct ir_wexpr *e);
+/* WX_MUL_COLUMNS or WX_MATVEC of a matrix (leading axes outside) and a vector with the same leading axes. */
+const struct ir_wexpr *wexpr_columns(struct arena *a, enum ir_wexpr_kind kind, const struct ir_wexpr *w,
+                                     const struct ir_wexpr *v);
+const struct ir_wexpr *wexpr_center(struct arena *a, int axis, const struct ir_wexpr *e);
+const struct ir_wexpr *wexpr_repeat(struct arena *a, int axis, int64_t times, const struct ir_wexpr *e);
 /* Number of elements; the constructors guarantee that it fits. */
 int64_t wexpr_count(const struct ir_wexpr *e);
 bool wexpr_equal(const struct ir_wexpr *a, const struct ir_wexpr *b);
@@ -122,6 +134,25 @@ struct weight_source {
  */
 enum tfmc_status wexpr_eval(struct diag_context *cx, const struct ir_wexpr *e,
                             const struct weight_source *source, int64_t begin, int64_t n, double *out);
+
+/*
+ * What calls for ranges of one expression share: the means of center, which a
+ * range cannot know without reading the whole matrix. Holds a few vectors.
+ */
+#define WEXPR_MEANS 4
+struct wexpr_memo {
+	struct wexpr_means {
+		const struct ir_wexpr *e;
+		int64_t outer;  /* index over the axes before the centered one */
+		double *values; /* [product of the axes behind it] */
+	} means[WEXPR_MEANS];
+	size_t next;
+};
+void wexpr_memo_init(struct wexpr_memo *m);
+void wexpr_memo_destroy(struct wexpr_memo *m);
+/* As wexpr_eval; with the same memo the ranges of an expression together cost about one pass. */
+enum tfmc_status wexpr_eval_part(struct diag_context *cx, struct wexpr_memo *memo, const struct ir_wexpr *e,
+                                 const struct weight_source *source, int64_t begin, int64_t n, double *out);
 
 /* Elements [begin, begin + n) of row-major bytes of a dtype (any alignment) as f64; bool bytes as 0 or 1. */
 void weight_read_elements(enum ir_dtype dtype, const void *data, int64_t begin, int64_t n, double *out);

@@ -3,43 +3,14 @@
  * Evaluation of weight expressions, range by range, in f64. Every kind of node
  * maps a contiguous range of its elements to a few contiguous ranges of its
  * arguments; only transposition and the rope orders have short ranges. Scratch
- * is one block of CHUNK doubles for each level of the expression.
+ * is one block of WEVAL_CHUNK doubles for each level of the expression.
  */
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-#include "ir/weight.h"
-
-#define CHUNK  1024
-#define RECENT 8
-
-/* One call of wexpr_eval: the stored tensors met last, so that short ranges do not look names up again. */
-struct eval {
-	struct diag_context *cx;
-	const struct weight_source *source;
-	const struct ir_wexpr *leaf[RECENT];
-	struct weight_bytes bytes[RECENT];
-	size_t next;
-};
-
-static enum tfmc_status eval(struct eval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
-                             double *out);
-
-static int64_t min_i64(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
-/* Product of dims [from, rank). */
-static int64_t inner_count(const struct ir_wexpr *e, int from)
-{
-	int64_t n = 1;
-	for (int i = from; i < e->rank; i++)
-		n *= e->dims[i];
-	return n;
-}
+#include "ir/weight_internal.h"
 
 /* --- stored tensors ----------------------------------------------------------------------------- */
 
@@ -51,7 +22,7 @@ static void shape_text(struct buf *out, enum ir_dtype dtype, int rank, const int
 	buf_char(out, ']');
 }
 
-static enum tfmc_status check_leaf(struct eval *ev, const struct ir_wexpr *e, const struct weight_bytes *b)
+static enum tfmc_status check_leaf(struct weval *ev, const struct ir_wexpr *e, const struct weight_bytes *b)
 {
 	bool same = b->rank == e->rank && b->dtype == e->stored;
 	for (int i = 0; same && i < e->rank; i++)
@@ -76,9 +47,9 @@ static enum tfmc_status check_leaf(struct eval *ev, const struct ir_wexpr *e, co
 	return TFMC_INVALID;
 }
 
-static enum tfmc_status find_leaf(struct eval *ev, const struct ir_wexpr *e, const struct weight_bytes **out)
+static enum tfmc_status find_leaf(struct weval *ev, const struct ir_wexpr *e, const struct weight_bytes **out)
 {
-	for (size_t i = 0; i < RECENT; i++) {
+	for (size_t i = 0; i < WEVAL_RECENT; i++) {
 		if (ev->leaf[i] == e) {
 			*out = &ev->bytes[i];
 			return TFMC_OK;
@@ -92,7 +63,7 @@ static enum tfmc_status find_leaf(struct eval *ev, const struct ir_wexpr *e, con
 	struct weight_bytes b = {0};
 	TFMC_TRY(ev->source->read(ev->source->user, ev->cx, e->file, e->tensor, &b));
 	TFMC_TRY(check_leaf(ev, e, &b));
-	size_t slot = ev->next++ % RECENT;
+	size_t slot = ev->next++ % WEVAL_RECENT;
 	ev->leaf[slot] = e;
 	ev->bytes[slot] = b;
 	*out = &ev->bytes[slot];
@@ -124,7 +95,7 @@ void weight_read_elements(enum ir_dtype dtype, const void *data, int64_t begin, 
 	}
 }
 
-static enum tfmc_status eval_tensor(struct eval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+static enum tfmc_status eval_tensor(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                     double *out)
 {
 	const struct weight_bytes *b;
@@ -169,14 +140,14 @@ static void eval_rotary(const struct ir_wexpr *e, int64_t begin, int64_t n, doub
 /* --- nodes that move elements --------------------------------------------------------------------- */
 
 /* One element of the new axis 0 after the other. */
-static enum tfmc_status eval_stack(struct eval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+static enum tfmc_status eval_stack(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                    double *out)
 {
-	int64_t block = inner_count(e, 1);
+	int64_t block = weval_inner(e, 1);
 	while (n > 0) {
 		int64_t in = begin % block;
-		int64_t run = min_i64(n, block - in);
-		TFMC_TRY(eval(ev, e->args[begin / block], in, run, out));
+		int64_t run = weval_min(n, block - in);
+		TFMC_TRY(weval(ev, e->args[begin / block], in, run, out));
 		begin += run;
 		out += run;
 		n -= run;
@@ -185,20 +156,20 @@ static enum tfmc_status eval_stack(struct eval *ev, const struct ir_wexpr *e, in
 }
 
 /* Axes before `axis` are outer; within one outer index the arguments' blocks follow each other. */
-static enum tfmc_status eval_concat(struct eval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+static enum tfmc_status eval_concat(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                     double *out)
 {
-	int64_t row = inner_count(e, e->axis);
+	int64_t row = weval_inner(e, e->axis);
 	while (n > 0) {
 		int64_t outer = begin / row, in = begin % row;
 		size_t arg = 0;
-		int64_t block = inner_count(e->args[0], e->axis);
+		int64_t block = weval_inner(e->args[0], e->axis);
 		while (in >= block) {
 			in -= block;
-			block = inner_count(e->args[++arg], e->axis);
+			block = weval_inner(e->args[++arg], e->axis);
 		}
-		int64_t run = min_i64(n, block - in);
-		TFMC_TRY(eval(ev, e->args[arg], outer * block + in, run, out));
+		int64_t run = weval_min(n, block - in);
+		TFMC_TRY(weval(ev, e->args[arg], outer * block + in, run, out));
 		begin += run;
 		out += run;
 		n -= run;
@@ -207,17 +178,17 @@ static enum tfmc_status eval_concat(struct eval *ev, const struct ir_wexpr *e, i
 }
 
 /* index and slice: of every block of the argument below the outer axes, `keep` elements from `skip` on. */
-static enum tfmc_status eval_window(struct eval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+static enum tfmc_status eval_window(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                     double *out)
 {
 	const struct ir_wexpr *x = e->args[0];
-	int64_t inner = inner_count(x, e->axis + 1);
+	int64_t inner = weval_inner(x, e->axis + 1);
 	int64_t block = inner * x->dims[e->axis];
 	int64_t keep = inner * (e->kind == WX_INDEX ? 1 : e->end - e->begin);
 	while (n > 0) {
 		int64_t in = begin % keep;
-		int64_t run = min_i64(n, keep - in);
-		TFMC_TRY(eval(ev, x, begin / keep * block + e->begin * inner + in, run, out));
+		int64_t run = weval_min(n, keep - in);
+		TFMC_TRY(weval(ev, x, begin / keep * block + e->begin * inner + in, run, out));
 		begin += run;
 		out += run;
 		n -= run;
@@ -234,14 +205,14 @@ struct tile {
 	int64_t at, r0, r1, c0, c1;
 };
 
-static enum tfmc_status transpose_tile(struct eval *ev, const struct ir_wexpr *e, struct tile t, double *out)
+static enum tfmc_status transpose_tile(struct weval *ev, const struct ir_wexpr *e, struct tile t, double *out)
 {
-	double scratch[CHUNK];
+	double scratch[WEVAL_CHUNK];
 	int64_t rows = e->dims[e->rank - 2], cols = e->dims[e->rank - 1];
 	for (int64_t c = t.c0; c < t.c1; c++) {
-		for (int64_t r = t.r0; r < t.r1; r += CHUNK) {
-			int64_t n = min_i64(t.r1 - r, CHUNK);
-			TFMC_TRY(eval(ev, e->args[0], t.at + c * rows + r, n, scratch));
+		for (int64_t r = t.r0; r < t.r1; r += WEVAL_CHUNK) {
+			int64_t n = weval_min(t.r1 - r, WEVAL_CHUNK);
+			TFMC_TRY(weval(ev, e->args[0], t.at + c * rows + r, n, scratch));
 			for (int64_t i = 0; i < n; i++)
 				out[(r - t.r0 + i) * cols + c - t.c0] = scratch[i];
 		}
@@ -250,18 +221,18 @@ static enum tfmc_status transpose_tile(struct eval *ev, const struct ir_wexpr *e
 }
 
 /* A range is a part of a row, whole rows, and a part of a row; each is a tile. */
-static enum tfmc_status eval_transpose(struct eval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+static enum tfmc_status eval_transpose(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                        double *out)
 {
 	if (e->rank < 2)
-		return eval(ev, e->args[0], begin, n, out);
+		return weval(ev, e->args[0], begin, n, out);
 	int64_t rows = e->dims[e->rank - 2], cols = e->dims[e->rank - 1];
 	while (n > 0) {
 		int64_t in = begin % (rows * cols);
 		struct tile t = {.at = begin - in, .r0 = in / cols, .c0 = in % cols};
 		bool whole = t.c0 == 0 && n >= cols;
-		t.r1 = whole ? min_i64(rows, t.r0 + n / cols) : t.r0 + 1;
-		t.c1 = whole ? cols : min_i64(cols, t.c0 + n);
+		t.r1 = whole ? weval_min(rows, t.r0 + n / cols) : t.r0 + 1;
+		t.c1 = whole ? cols : weval_min(cols, t.c0 + n);
 		TFMC_TRY(transpose_tile(ev, e, t, out));
 		int64_t done = (t.r1 - t.r0) * (t.c1 - t.c0);
 		begin += done;
@@ -281,14 +252,14 @@ static int64_t rope_source_row(const struct ir_wexpr *e, int64_t row)
 	return head + (at < half ? 2 * at : 2 * (at - half) + 1);
 }
 
-static enum tfmc_status eval_rope(struct eval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+static enum tfmc_status eval_rope(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                   double *out)
 {
-	int64_t inner = inner_count(e, 1);
+	int64_t inner = weval_inner(e, 1);
 	while (n > 0) {
 		int64_t in = begin % inner;
-		int64_t run = min_i64(n, inner - in);
-		TFMC_TRY(eval(ev, e->args[0], rope_source_row(e, begin / inner) * inner + in, run, out));
+		int64_t run = weval_min(n, inner - in);
+		TFMC_TRY(weval(ev, e->args[0], rope_source_row(e, begin / inner) * inner + in, run, out));
 		begin += run;
 		out += run;
 		n -= run;
@@ -304,16 +275,16 @@ static double combine(enum ir_wexpr_kind kind, double x, double y)
 }
 
 /* Element i of the result meets element i / below of the second argument. */
-static enum tfmc_status eval_binary(struct eval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+static enum tfmc_status eval_binary(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                     double *out)
 {
-	double scratch[CHUNK];
+	double scratch[WEVAL_CHUNK];
 	int64_t below = wexpr_count(e) / wexpr_count(e->args[1]);
-	TFMC_TRY(eval(ev, e->args[0], begin, n, out));
+	TFMC_TRY(weval(ev, e->args[0], begin, n, out));
 	while (n > 0) {
 		int64_t first = begin / below;
-		int64_t run = min_i64(n, (first + CHUNK) * below - begin);
-		TFMC_TRY(eval(ev, e->args[1], first, (begin + run - 1) / below - first + 1, scratch));
+		int64_t run = weval_min(n, (first + WEVAL_CHUNK) * below - begin);
+		TFMC_TRY(weval(ev, e->args[1], first, (begin + run - 1) / below - first + 1, scratch));
 		for (int64_t i = 0; i < run; i++)
 			out[i] = combine(e->kind, out[i], scratch[(begin + i) / below - first]);
 		begin += run;
@@ -323,16 +294,16 @@ static enum tfmc_status eval_binary(struct eval *ev, const struct ir_wexpr *e, i
 	return TFMC_OK;
 }
 
-static enum tfmc_status eval_unary(struct eval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+static enum tfmc_status eval_unary(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                    double *out)
 {
-	TFMC_TRY(eval(ev, e->args[0], begin, n, out));
+	TFMC_TRY(weval(ev, e->args[0], begin, n, out));
 	for (int64_t i = 0; i < n; i++)
 		out[i] = e->kind == WX_SCALE ? e->value * out[i] : e->value + out[i];
 	return TFMC_OK;
 }
 
-static enum tfmc_status eval(struct eval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n, double *out)
+enum tfmc_status weval(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n, double *out)
 {
 	if (n == 0)
 		return TFMC_OK;
@@ -349,7 +320,7 @@ static enum tfmc_status eval(struct eval *ev, const struct ir_wexpr *e, int64_t 
 	case WX_INDEX:
 	case WX_SLICE: return eval_window(ev, e, begin, n, out);
 	case WX_TRANSPOSE: return eval_transpose(ev, e, begin, n, out);
-	case WX_RESHAPE: return eval(ev, e->args[0], begin, n, out);
+	case WX_RESHAPE: return weval(ev, e->args[0], begin, n, out);
 	case WX_ROPE_H2I:
 	case WX_ROPE_I2H: return eval_rope(ev, e, begin, n, out);
 	case WX_MUL:
@@ -357,14 +328,28 @@ static enum tfmc_status eval(struct eval *ev, const struct ir_wexpr *e, int64_t 
 	case WX_ADD: return eval_binary(ev, e, begin, n, out);
 	case WX_SCALE:
 	case WX_OFFSET: return eval_unary(ev, e, begin, n, out);
+	case WX_MUL_COLUMNS: return weval_mul_columns(ev, e, begin, n, out);
+	case WX_MATVEC: return weval_matvec(ev, e, begin, n, out);
+	case WX_CENTER: return weval_center(ev, e, begin, n, out);
+	case WX_REPEAT: return weval_repeat(ev, e, begin, n, out);
 	}
 	return TFMC_INTERNAL;
+}
+
+enum tfmc_status wexpr_eval_part(struct diag_context *cx, struct wexpr_memo *memo, const struct ir_wexpr *e,
+                                 const struct weight_source *source, int64_t begin, int64_t n, double *out)
+{
+	assert(begin >= 0 && n >= 0 && begin + n <= wexpr_count(e));
+	struct weval ev = {.cx = cx, .source = source, .memo = memo};
+	return weval(&ev, e, begin, n, out);
 }
 
 enum tfmc_status wexpr_eval(struct diag_context *cx, const struct ir_wexpr *e,
                             const struct weight_source *source, int64_t begin, int64_t n, double *out)
 {
-	assert(begin >= 0 && n >= 0 && begin + n <= wexpr_count(e));
-	struct eval ev = {.cx = cx, .source = source};
-	return eval(&ev, e, begin, n, out);
+	struct wexpr_memo memo;
+	wexpr_memo_init(&memo);
+	enum tfmc_status status = wexpr_eval_part(cx, &memo, e, source, begin, n, out);
+	wexpr_memo_destroy(&memo);
+	return status;
 }

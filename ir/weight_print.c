@@ -185,6 +185,10 @@ static void print_head(struct buf *out, const struct ir_wexpr *e)
 		return;
 	case WX_ROPE_H2I: buf_printf(out, "rope_halves_to_interleaved(%" PRId64 ", ", e->begin); return;
 	case WX_ROPE_I2H: buf_printf(out, "rope_interleaved_to_halves(%" PRId64 ", ", e->begin); return;
+	case WX_MUL_COLUMNS: buf_str(out, "mul_columns("); return;
+	case WX_MATVEC: buf_str(out, "matvec("); return;
+	case WX_CENTER: buf_printf(out, "center(%d, ", e->axis); return;
+	case WX_REPEAT: buf_printf(out, "repeat(%d, %" PRId64 ", ", e->axis, e->begin); return;
 	case WX_MUL: buf_str(out, "mul("); return;
 	case WX_DIV: buf_str(out, "div("); return;
 	case WX_ADD: buf_str(out, "add("); return;

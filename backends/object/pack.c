@@ -24,6 +24,7 @@ struct packer {
 	double *values;  /* [capacity] */
 	uint32_t *words; /* [capacity] */
 	size_t capacity;
+	struct wexpr_memo memo; /* of the weight at work */
 };
 
 static bool reserve(struct packer *p, size_t n)
@@ -83,7 +84,7 @@ static enum tfmc_status pad_to(struct packer *p, uint64_t offset)
 
 static enum tfmc_status eval(struct packer *p, const struct ir_weight *w, int64_t begin, int64_t n)
 {
-	TFMC_TRY(wexpr_eval(p->object->cx, w->init, p->source, begin, n, p->values));
+	TFMC_TRY(wexpr_eval_part(p->object->cx, &p->memo, w->init, p->source, begin, n, p->values));
 	round_values(p, w->type->dtype, n);
 	return TFMC_OK;
 }
@@ -130,13 +131,21 @@ static enum tfmc_status pack_panels(struct packer *p, const struct weight_place 
 	return TFMC_OK;
 }
 
-static enum tfmc_status pack_weight(struct packer *p, const struct weight_place *w)
+static enum tfmc_status pack_encoded(struct packer *p, const struct weight_place *w)
 {
 	switch (w->weight->encoding) {
 	case ENC_ROW: return pack_rows(p, w);
 	case ENC_PANEL16: return pack_panels(p, w);
 	}
 	return TFMC_INTERNAL;
+}
+
+static enum tfmc_status pack_weight(struct packer *p, const struct weight_place *w)
+{
+	wexpr_memo_init(&p->memo);
+	enum tfmc_status status = pack_encoded(p, w);
+	wexpr_memo_destroy(&p->memo);
+	return status;
 }
 
 static enum tfmc_status pack_all(struct packer *p)

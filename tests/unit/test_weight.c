@@ -194,6 +194,59 @@ START_TEST(computes)
 }
 END_TEST
 
+START_TEST(folds)
+{
+	struct arena *a = &fx.arena;
+	const struct ir_wexpr *m = leaf("m"), *cube = leaf("cube"), *row = leaf("row");
+	const struct ir_wexpr *four = wexpr_slice(a, 0, 1, 5, leaf("v")); /* 1 2 3 4 */
+	const struct ir_wexpr *two = wexpr_reshape(a, 2, (int64_t[]){2, 4}, leaf("v"));
+	EXPECT(wexpr_columns(a, WX_MUL_COLUMNS, m, four), 0, 2, 6, 12, 4, 10, 18, 28, 8, 18, 30, 44);
+	EXPECT(wexpr_columns(a, WX_MATVEC, m, four), 20, 60, 100);
+	EXPECT(wexpr_columns(a, WX_MATVEC, wexpr_transpose(a, m), row), 20, 23, 26, 29);
+	/* one vector for each matrix of a stack */
+	EXPECT(wexpr_columns(a, WX_MATVEC, cube, two), 14, 38, 62, 302, 390, 478);
+	EXPECT(wexpr_columns(a, WX_MUL_COLUMNS, cube, two), 0, 1, 4, 9, 0, 5, 12, 21, 0, 9, 20, 33, 48, 65,
+	       84, 105, 64, 85, 108, 133, 80, 105, 132, 161);
+	EXPECT(wexpr_center(a, 0, m), -4, -4, -4, -4, 0, 0, 0, 0, 4, 4, 4, 4);
+	EXPECT(wexpr_center(a, 1, m), -1.5, -0.5, 0.5, 1.5, -1.5, -0.5, 0.5, 1.5, -1.5, -0.5, 0.5, 1.5);
+	EXPECT(wexpr_center(a, 1, cube), -4, -4, -4, -4, 0, 0, 0, 0, 4, 4, 4, 4, -4, -4, -4, -4, 0, 0, 0, 0,
+	       4, 4, 4, 4);
+	EXPECT(wexpr_center(a, 0, wexpr_center(a, 1, m)), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+	EXPECT(wexpr_repeat(a, 0, 3, row), 0, 0, 0, 1, 1, 1, 2, 2, 2);
+	EXPECT(wexpr_repeat(a, 1, 2, wexpr_slice(a, 0, 0, 2, wexpr_slice(a, 1, 0, 2, m))), 0, 0, 1, 1, 4, 4,
+	       5, 5);
+	EXPECT(wexpr_repeat(a, 0, 2, wexpr_slice(a, 0, 1, 3, m)), 4, 5, 6, 7, 4, 5, 6, 7, 8, 9, 10, 11, 8, 9,
+	       10, 11);
+	EXPECT(wexpr_columns(a, WX_MATVEC, wexpr_slice(a, 1, 0, 0, m), wexpr_slice(a, 0, 0, 0, row)), 0, 0,
+	       0);
+}
+END_TEST
+
+/* Means of a matrix are computed once for all ranges that share a memo. */
+START_TEST(shares_means)
+{
+	const struct ir_wexpr *e = wexpr_center(&fx.arena, 0, leaf("big"));
+	struct wexpr_memo memo;
+	double out[16];
+	wexpr_memo_init(&memo);
+	for (int64_t i = 0; i < 2048 * 4; i += 16) {
+		ck_assert_int_eq(wexpr_eval_part(&fx.cx, &memo, e, &fx.source, i, 16, out), TFMC_OK);
+		ck_assert(out[0] == (double)(i - 1023 * 4 - 2));
+	}
+	ck_assert_uint_eq(memo.next, 1);
+	wexpr_memo_destroy(&memo);
+	/* long rows, and repeated elements of more than one chunk */
+	const struct ir_wexpr *rows = wexpr_repeat(&fx.arena, 0, 4, leaf("rows"));
+	const double *v = values_of(rows);
+	for (int64_t i = 0; i < 8192; i++)
+		ck_assert(v[i] == (double)(i / 4));
+	v = values_of(wexpr_columns(&fx.arena, WX_MUL_COLUMNS, wexpr_transpose(&fx.arena, leaf("big")),
+	                            leaf("rows")));
+	for (int64_t i = 0; i < 8192; i++)
+		ck_assert(v[i] == (double)((i % 2048 * 4 + i / 2048) * (i % 2048)));
+}
+END_TEST
+
 START_TEST(streams_large_ranges)
 {
 	struct arena *a = &fx.arena;
@@ -296,6 +349,15 @@ START_TEST(refuses_misfits)
 	ck_assert_ptr_null(wexpr_rotary(a, 4, 1, (double[]){1, NAN}, 2));
 	ck_assert_ptr_null(wexpr_rotary(a, INT64_MAX, 1, (double[]){1, 1}, 2));
 	ck_assert_ptr_null(wexpr_unary(a, WX_SCALE, 2, NULL));
+	ck_assert_ptr_null(wexpr_columns(a, WX_MUL_COLUMNS, m, row));
+	ck_assert_ptr_null(wexpr_columns(a, WX_MATVEC, m, m));
+	ck_assert_ptr_null(wexpr_columns(a, WX_MATVEC, leaf("cube"), m));
+	ck_assert_ptr_null(wexpr_columns(a, WX_MATVEC, v, wexpr_full(a, 1, 0, NULL)));
+	ck_assert_ptr_null(wexpr_center(a, 2, m));
+	ck_assert_ptr_null(wexpr_center(a, 0, NULL));
+	ck_assert_ptr_null(wexpr_repeat(a, 1, 2, v));
+	ck_assert_ptr_null(wexpr_repeat(a, 0, 0, v));
+	ck_assert_ptr_null(wexpr_repeat(a, 0, INT64_MAX, v));
 	for (int i = 1; i < WEXPR_DEPTH_MAX; i++)
 		v = wexpr_unary(a, WX_SCALE, 2, v);
 	ck_assert_ptr_nonnull(v);
@@ -391,6 +453,11 @@ START_TEST(prints_every_kind)
 	expect_text(wexpr_binary(a, WX_ADD, x, x), "add(full(0.0, [8]), full(0.0, [8]))");
 	expect_text(wexpr_unary(a, WX_SCALE, 0.125, x), "scale(0.125, full(0.0, [8]))");
 	expect_text(wexpr_unary(a, WX_OFFSET, 1, x), "offset(1.0, full(0.0, [8]))");
+	expect_text(wexpr_center(a, 0, x), "center(0, full(0.0, [8]))");
+	expect_text(wexpr_repeat(a, 0, 4, x), "repeat(0, 4, full(0.0, [8]))");
+	const struct ir_wexpr *w = wexpr_full(a, 1, 2, (int64_t[]){3, 8});
+	expect_text(wexpr_columns(a, WX_MUL_COLUMNS, w, x), "mul_columns(full(1.0, [3,8]), full(0.0, [8]))");
+	expect_text(wexpr_columns(a, WX_MATVEC, w, x), "matvec(full(1.0, [3,8]), full(0.0, [8]))");
 	expect_text(wexpr_sinusoid(a, 64, 32, SINUSOID_HALVES, SINUSOID_T2T, 1, 10000),
 	            "sinusoid(rows=64, dim=32, layout=halves, spacing=t2t, start=1, base=10000.0)");
 }
@@ -456,6 +523,8 @@ Suite *suite_weight(void)
 	tcase_add_test(t, turns_positions);
 	tcase_add_test(t, orders_rope_rows);
 	tcase_add_test(t, computes);
+	tcase_add_test(t, folds);
+	tcase_add_test(t, shares_means);
 	tcase_add_test(t, streams_large_ranges);
 	tcase_add_test(t, reads_every_stored_type);
 	tcase_add_test(t, computes_sinusoids);

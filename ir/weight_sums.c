@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Weight expressions of folding: columns times a vector, matrix times vector,
+ * matrices without their column means, repeated elements. Rows are read in
+ * batches, because the rows of a transposed tensor are cheap only together;
+ * sums run in increasing order whatever range is asked for, so that every range
+ * has the same bits.
+ */
+#include "ir/weight_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BATCH 65536 /* elements of rows read at once, at least one row */
+
+void wexpr_memo_init(struct wexpr_memo *m)
+{
+	*m = (struct wexpr_memo){0};
+}
+
+void wexpr_memo_destroy(struct wexpr_memo *m)
+{
+	for (size_t i = 0; i < WEXPR_MEANS; i++)
+		free(m->means[i].values);
+	*m = (struct wexpr_memo){0};
+}
+
+static double *doubles(int64_t n)
+{
+	return malloc((size_t)(n > 0 ? n : 1) * sizeof(double));
+}
+
+/* --- columns ---------------------------------------------------------------------------------------- */
+
+/* Elements [begin, begin + n) of one matrix, columns [c0, c1) of which meet g[c - c0]. */
+static void scale_columns(double *out, int64_t begin, int64_t n, int64_t columns, int64_t c0, int64_t c1,
+                          const double *g)
+{
+	for (int64_t row = begin / columns * columns; row < begin + n; row += columns) {
+		int64_t lo = row + c0 < begin ? begin : row + c0;
+		int64_t hi = weval_min(row + c1, begin + n);
+		for (int64_t i = lo; i < hi; i++)
+			out[i - begin] *= g[i - row - c0];
+	}
+}
+
+enum tfmc_status weval_mul_columns(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                   double *out)
+{
+	double g[WEVAL_CHUNK];
+	int64_t columns = e->dims[e->rank - 1], matrix = columns * e->dims[e->rank - 2];
+	TFMC_TRY(weval(ev, e->args[0], begin, n, out));
+	while (n > 0) {
+		int64_t at = begin / matrix, in = begin % matrix;
+		int64_t run = weval_min(n, matrix - in);
+		for (int64_t c = 0; c < columns; c += WEVAL_CHUNK) {
+			int64_t some = weval_min(columns - c, WEVAL_CHUNK);
+			TFMC_TRY(weval(ev, e->args[1], at * columns + c, some, g));
+			scale_columns(out, in, run, columns, c, c + some, g);
+		}
+		begin += run;
+		out += run;
+		n -= run;
+	}
+	return TFMC_OK;
+}
+
+/* --- matrix times vector ------------------------------------------------------------------------------ */
+
+/* Rows [row, row + n) of all matrices, one after the other, times v; `rows` holds a batch. */
+static enum tfmc_status multiply_rows(struct weval *ev, const struct ir_wexpr *w, int64_t row, int64_t n,
+                                      const double *v, double *rows, double *out)
+{
+	int64_t columns = w->dims[w->rank - 1];
+	int64_t batch = columns < BATCH ? BATCH / columns : 1;
+	for (int64_t r = 0; r < n; r += batch) {
+		int64_t some = weval_min(n - r, batch);
+		TFMC_TRY(weval(ev, w, (row + r) * columns, some * columns, rows));
+		for (int64_t i = 0; i < some; i++) {
+			double sum = 0;
+			for (int64_t k = 0; k < columns; k++)
+				sum += rows[i * columns + k] * v[k];
+			out[r + i] = sum;
+		}
+	}
+	return TFMC_OK;
+}
+
+static enum tfmc_status matvec(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                               double *scratch, double *out)
+{
+	const struct ir_wexpr *w = e->args[0];
+	int64_t height = w->dims[w->rank - 2], columns = w->dims[w->rank - 1];
+	while (n > 0) {
+		int64_t run = weval_min(n, height - begin % height);
+		TFMC_TRY(weval(ev, e->args[1], begin / height * columns, columns, scratch));
+		TFMC_TRY(multiply_rows(ev, w, begin, run, scratch, scratch + columns, out));
+		begin += run;
+		out += run;
+		n -= run;
+	}
+	return TFMC_OK;
+}
+
+enum tfmc_status weval_matvec(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                              double *out)
+{
+	int64_t columns = e->args[0]->dims[e->args[0]->rank - 1];
+	if (columns == 0) {
+		memset(out, 0, (size_t)n * sizeof(*out));
+		return TFMC_OK;
+	}
+	double *scratch = doubles(columns + (columns < BATCH ? BATCH : columns));
+	if (scratch == NULL)
+		return TFMC_NO_MEMORY;
+	enum tfmc_status status = matvec(ev, e, begin, n, scratch, out);
+	free(scratch);
+	return status;
+}
+
+/* --- center ------------------------------------------------------------------------------------------- */
+
+/* means[i] of the block `outer`: over the axis, of the element i behind it. `rows` holds a batch. */
+static enum tfmc_status sum_rows(struct weval *ev, const struct ir_wexpr *e, int64_t outer, double *rows,
+                                 double *means)
+{
+	int64_t inner = weval_inner(e, e->axis + 1), count = e->dims[e->axis];
+	int64_t batch = inner < BATCH ? BATCH / inner : 1;
+	memset(means, 0, (size_t)inner * sizeof(*means));
+	for (int64_t r = 0; r < count; r += batch) {
+		int64_t some = weval_min(count - r, batch);
+		TFMC_TRY(weval(ev, e->args[0], (outer * count + r) * inner, some * inner, rows));
+		for (int64_t i = 0; i < some; i++)
+			for (int64_t k = 0; k < inner; k++)
+				means[k] += rows[i * inner + k];
+	}
+	for (int64_t k = 0; k < inner; k++)
+		means[k] /= (double)count;
+	return TFMC_OK;
+}
+
+static enum tfmc_status compute_means(struct weval *ev, const struct ir_wexpr *e, int64_t outer,
+                                      double *means)
+{
+	int64_t inner = weval_inner(e, e->axis + 1);
+	double *rows = doubles(inner < BATCH ? BATCH : inner);
+	if (rows == NULL)
+		return TFMC_NO_MEMORY;
+	enum tfmc_status status = sum_rows(ev, e, outer, rows, means);
+	free(rows);
+	return status;
+}
+
+static enum tfmc_status find_means(struct weval *ev, const struct ir_wexpr *e, int64_t outer,
+                                   const double **out)
+{
+	struct wexpr_memo *memo = ev->memo;
+	for (size_t i = 0; i < WEXPR_MEANS; i++) {
+		if (memo->means[i].e == e && memo->means[i].outer == outer) {
+			*out = memo->means[i].values;
+			return TFMC_OK;
+		}
+	}
+	/* Found first: a centered expression inside of this one takes its own place in the memo. */
+	double *values = doubles(weval_inner(e, e->axis + 1));
+	enum tfmc_status status = values == NULL ? TFMC_NO_MEMORY : compute_means(ev, e, outer, values);
+	if (status != TFMC_OK) {
+		free(values);
+		return status;
+	}
+	struct wexpr_means *slot = &memo->means[memo->next++ % WEXPR_MEANS];
+	free(slot->values);
+	*slot = (struct wexpr_means){e, outer, values};
+	*out = values;
+	return TFMC_OK;
+}
+
+enum tfmc_status weval_center(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                              double *out)
+{
+	int64_t inner = weval_inner(e, e->axis + 1), block = inner * e->dims[e->axis];
+	TFMC_TRY(weval(ev, e->args[0], begin, n, out));
+	while (n > 0) {
+		int64_t in = begin % block, run = weval_min(n, block - in);
+		const double *means;
+		TFMC_TRY(find_means(ev, e, begin / block, &means));
+		for (int64_t i = 0, k = in % inner; i < run; i++, k = k + 1 == inner ? 0 : k + 1)
+			out[i] -= means[k];
+		begin += run;
+		out += run;
+		n -= run;
+	}
+	return TFMC_OK;
+}
+
+/* --- repeat ------------------------------------------------------------------------------------------- */
+
+/* Single elements repeated: a block of the argument gives `begin` times as many elements. */
+static enum tfmc_status repeat_elements(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                        double *out)
+{
+	double scratch[WEVAL_CHUNK];
+	while (n > 0) {
+		int64_t first = begin / e->begin;
+		int64_t last = weval_min((begin + n - 1) / e->begin, first + WEVAL_CHUNK - 1);
+		int64_t run = last == (begin + n - 1) / e->begin ? n : (last + 1) * e->begin - begin;
+		TFMC_TRY(weval(ev, e->args[0], first, last - first + 1, scratch));
+		for (int64_t i = 0; i < run; i++)
+			out[i] = scratch[(begin + i) / e->begin - first];
+		begin += run;
+		out += run;
+		n -= run;
+	}
+	return TFMC_OK;
+}
+
+enum tfmc_status weval_repeat(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                              double *out)
+{
+	int64_t inner = weval_inner(e, e->axis + 1);
+	if (inner == 1)
+		return repeat_elements(ev, e, begin, n, out);
+	while (n > 0) {
+		int64_t in = begin % inner, run = weval_min(n, inner - in);
+		TFMC_TRY(weval(ev, e->args[0], begin / inner / e->begin * inner + in, run, out));
+		begin += run;
+		out += run;
+		n -= run;
+	}
+	return TFMC_OK;
+}
