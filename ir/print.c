@@ -183,11 +183,11 @@ static void print_signature(const struct printer *p)
 	print_loc(p->out, p->cx, p->m, f->loc);
 }
 
-void ir_print_func(struct buf *out, const struct diag_context *cx, const struct ir_module *m,
-                   const struct ir_func *f)
+static void print_func(struct buf *out, const struct diag_context *cx, const struct ir_module *m,
+                       const struct ir_func *f, bool is_plain)
 {
 	struct printer p;
-	printer_begin(&p, out, cx, m, f);
+	printer_begin(&p, out, cx, m, f, is_plain);
 	print_signature(&p);
 	buf_str(out, " {\n");
 	print_region(&p, f->body, 2);
@@ -195,19 +195,30 @@ void ir_print_func(struct buf *out, const struct diag_context *cx, const struct 
 	printer_end(&p);
 }
 
+void ir_print_func(struct buf *out, const struct diag_context *cx, const struct ir_module *m,
+                   const struct ir_func *f)
+{
+	print_func(out, cx, m, f, false);
+}
+
 void ir_print_op(struct buf *out, const struct ir_module *m, const struct ir_func *f, const struct ir_op *op)
 {
 	struct printer p;
-	printer_begin(&p, out, NULL, m, f);
+	printer_begin(&p, out, NULL, m, f, false);
 	print_op(&p, op, 0, "");
 	printer_end(&p);
 }
 
-void ir_print(struct buf *out, const struct diag_context *cx, const struct ir_module *m)
+void print_module(struct buf *out, const struct diag_context *cx, const struct ir_module *m, bool is_plain)
 {
 	print_header(out, cx, m);
 	for (size_t i = 0; i < m->funcs.n; i++) {
 		buf_char(out, '\n');
-		ir_print_func(out, cx, m, m->funcs.items[i]);
+		print_func(out, cx, m, m->funcs.items[i], is_plain);
 	}
+}
+
+void ir_print(struct buf *out, const struct diag_context *cx, const struct ir_module *m)
+{
+	print_module(out, cx, m, false);
 }

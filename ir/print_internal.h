@@ -13,11 +13,14 @@ struct printer {
 	const struct ir_module *m;
 	const struct ir_func *f;
 	struct arena arena; /* of the names */
+	bool is_plain;      /* values have numbers, whatever their names */
 	const char **names; /* [f->n_values] without the %; NULL: printed in place or unknown */
 };
 
 void printer_begin(struct printer *p, struct buf *out, const struct diag_context *cx,
-                   const struct ir_module *m, const struct ir_func *f);
+                   const struct ir_module *m, const struct ir_func *f, bool is_plain);
+/* The whole module; plain: numbers in place of the names of values. */
+void print_module(struct buf *out, const struct diag_context *cx, const struct ir_module *m, bool is_plain);
 void printer_end(struct printer *p);
 
 void print_value(const struct printer *p, struct ir_value v);

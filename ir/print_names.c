@@ -61,7 +61,7 @@ static void name_value(struct naming *n, struct ir_value v)
 	const char *hint = ir_info(n->p->f, v)->name;
 	if (v.id == 0 || v.id >= n->p->f->n_values || n->p->names == NULL)
 		return;
-	if (hint == NULL || is_number(hint))
+	if (hint == NULL || n->p->is_plain || is_number(hint))
 		n->p->names[v.id] = arena_printf(&n->p->arena, "%u", n->next++);
 	else
 		n->p->names[v.id] = unique(n, hint);
@@ -83,9 +83,9 @@ static void name_region(struct naming *n, const struct ir_region *r)
 }
 
 void printer_begin(struct printer *p, struct buf *out, const struct diag_context *cx,
-                   const struct ir_module *m, const struct ir_func *f)
+                   const struct ir_module *m, const struct ir_func *f, bool is_plain)
 {
-	*p = (struct printer){.out = out, .cx = cx, .m = m, .f = f};
+	*p = (struct printer){.out = out, .cx = cx, .m = m, .f = f, .is_plain = is_plain};
 	arena_init(&p->arena);
 	p->names = ARENA_ARRAY(&p->arena, const char *, f->n_values);
 	struct naming n = {.p = p};

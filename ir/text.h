@@ -22,8 +22,13 @@ TFMC_MUST_USE enum tfmc_status ir_parse(struct diag_context *cx, const char *fil
                                         size_t len, struct ir_module **out);
 
 /* Locations whose source is the module's `own_source` (a parsed .tir) are left out; `cx` resolves source
- * names. */
+ * names, NULL: no locations at all. */
 void ir_print(struct buf *out, const struct diag_context *cx, const struct ir_module *m);
+/*
+ * Equal for modules that differ in locations and in the names of values only (64 bits of the text without them), so
+ * unequal values mean a change of structure.
+ */
+uint64_t ir_structure_hash(const struct ir_module *m);
 /* One function, or one op (for messages). */
 void ir_print_func(struct buf *out, const struct diag_context *cx, const struct ir_module *m,
                    const struct ir_func *f);

@@ -85,7 +85,7 @@ void diag_error(struct diag_context *cx, struct loc loc, enum diag_code code, co
 		return;
 	va_list ap;
 	va_start(ap, fmt);
-	emit(cx, (struct diag){DIAG_ERROR, code, loc, NULL}, fmt, ap);
+	emit(cx, (struct diag){DIAG_ERROR, code, loc, NULL, NULL}, fmt, ap);
 	va_end(ap);
 }
 
@@ -96,7 +96,7 @@ void diag_warning(struct diag_context *cx, struct loc loc, enum diag_code code, 
 		return;
 	va_list ap;
 	va_start(ap, fmt);
-	emit(cx, (struct diag){severity, code, loc, NULL}, fmt, ap);
+	emit(cx, (struct diag){severity, code, loc, NULL, NULL}, fmt, ap);
 	va_end(ap);
 }
 
@@ -106,7 +106,7 @@ void diag_note(struct diag_context *cx, struct loc loc, const char *fmt, ...)
 		return;
 	va_list ap;
 	va_start(ap, fmt);
-	emit(cx, (struct diag){DIAG_NOTE, DIAG_NONE, loc, NULL}, fmt, ap);
+	emit(cx, (struct diag){DIAG_NOTE, DIAG_NONE, loc, NULL, NULL}, fmt, ap);
 	va_end(ap);
 }
 
@@ -114,8 +114,27 @@ void diag_remark(struct diag_context *cx, struct loc loc, const char *fmt, ...)
 {
 	va_list ap;
 	va_start(ap, fmt);
-	emit(cx, (struct diag){DIAG_REMARK, DIAG_NONE, loc, NULL}, fmt, ap);
+	emit(cx, (struct diag){DIAG_REMARK, DIAG_NONE, loc, NULL, NULL}, fmt, ap);
 	va_end(ap);
+}
+
+static void emit_about(struct diag_context *cx, struct diag d, const char *fmt, ...) TFMC_PRINTF(3, 4);
+
+static void emit_about(struct diag_context *cx, struct diag d, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	emit(cx, d, fmt, ap);
+	va_end(ap);
+}
+
+void diag_remark_about(struct diag_context *cx, struct loc loc, const struct diag_remark *about)
+{
+	const char *path = about->path, *function = about->function;
+	emit_about(cx, (struct diag){DIAG_REMARK, DIAG_NONE, loc, NULL, about}, "%s: %s%s%s%s%s%s",
+	           about->pass, about->text, path != NULL ? ", in " : "", path != NULL ? path : "",
+	           function != NULL ? " (@" : "", function != NULL ? function : "",
+	           function != NULL ? ")" : "");
 }
 
 const struct diag_info *diag_find_info(int number)

@@ -44,11 +44,20 @@ struct diag_source {
 	size_t len;
 };
 
+/* What a remark of a pass is about; text that is absent is NULL. */
+struct diag_remark {
+	const char *pass, *function, *path; /* path: of the block in the model */
+	const char *text;
+	bool is_missed; /* something was not done, the text says why */
+};
+
 struct diag {
 	enum diag_severity severity;
 	enum diag_code code; /* DIAG_NONE for notes and remarks without code */
 	struct loc loc;
 	const char *message; /* valid during the call of the sink */
+	const struct diag_remark
+	        *about; /* of remarks of passes, else NULL; its words are part of the message */
 };
 
 struct diag_context;
@@ -83,6 +92,8 @@ void diag_warning(struct diag_context *cx, struct loc loc, enum diag_code code, 
 /* Attached to the diagnostic before it, and suppressed with it. */
 void diag_note(struct diag_context *cx, struct loc loc, const char *fmt, ...) TFMC_PRINTF(3, 4);
 void diag_remark(struct diag_context *cx, struct loc loc, const char *fmt, ...) TFMC_PRINTF(3, 4);
+/* `pass: text, in path (@function)`. */
+void diag_remark_about(struct diag_context *cx, struct loc loc, const struct diag_remark *about);
 
 /*
  * A sink that renders text into a buf (user = struct buf *):
