@@ -138,7 +138,7 @@ static bool find(const struct rebuild *r, const struct ir_op *op, struct found *
 static void refuse(struct rebuild *r, const struct ir_op *op, const char *why)
 {
 	pass_count(r->p, "refused", 1);
-	pass_remark(r->p, op->loc, "not fused: %s", why);
+	pass_missed(r->p, op->loc, "not fused: %s", why);
 	if (pass_requires(r->p, "attention"))
 		diag_error(r->p->cx, op->loc.at, DIAG_FUSION, "attention is not fused: %s", why);
 }

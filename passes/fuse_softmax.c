@@ -19,7 +19,7 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	if (s.n_peeled == 0) {
 		if (s.blocked != NULL) {
 			pass_count(r->p, "refused", 1);
-			pass_remark(r->p, op->loc, "not fused: %s", s.blocked);
+			pass_missed(r->p, op->loc, "not fused: %s", s.blocked);
 			if (pass_requires(r->p, "softmax"))
 				diag_error(r->p->cx, op->loc.at, DIAG_FUSION, "softmax is not fused: %s",
 				           s.blocked);

@@ -139,7 +139,7 @@ static void emit_view(struct grouper *g, const struct ir_op *op)
 	now = g->map[op->results[0].id];
 	if (irb_failed(g->b) || ir_view_resolve(g->out, irb_func(g->b), now, &view))
 		return;
-	pass_remark(g->p, op->loc, "%s becomes a copy: it cannot be expressed by strides",
+	pass_missed(g->p, op->loc, "%s becomes a copy: it cannot be expressed by strides",
 	            ir_op_desc(op->code)->name);
 	g->map[op->operands[0].id] = from;
 	g->copies++;

@@ -3,24 +3,17 @@
  * Runs pipelines: makes the next module, verifies it, shows it to the sink.
  * Holds at most two modules at a time.
  */
+#include "passes/manager.h"
+
 #include <stdarg.h>
 #include <string.h>
 
-#include "ir/text.h"
 #include "ir/verify.h"
 #include "passes/rebuild.h"
 
 static pass_run *const runs[] = {
 #define PASS(id, name, from, to, summary) [PASS_##id] = pass_##id,
 #include "passes/passes.def"
-};
-
-struct manager {
-	struct diag_context *cx;
-	const struct pipeline *pipeline;
-	const struct pass_options *options;
-	struct pass_report *report;
-	size_t number; /* of the next dump */
 };
 
 /* --- what passes use ----------------------------------------------------------------------------------- */
@@ -40,112 +33,45 @@ void pass_count(struct pass_context *p, const char *name, int64_t n)
 		*c = (struct pass_counter){pass, name, n};
 }
 
+static void remark(const struct pass_context *p, struct ir_loc loc, bool is_missed, const char *text)
+{
+	const struct diag_remark about = {.pass = p->step->pass->name,
+	                                  .function = p->function,
+	                                  .path = loc.path,
+	                                  .text = text,
+	                                  .is_missed = is_missed};
+	diag_remark_about(p->cx, loc.at, &about);
+}
+
 void pass_remark(struct pass_context *p, struct ir_loc loc, const char *fmt, ...)
 {
 	if (!p->options->remarks)
 		return;
 	va_list ap;
 	va_start(ap, fmt);
-	const char *text = arena_vprintf(p->arena, fmt, ap);
+	remark(p, loc, false, arena_vprintf(p->arena, fmt, ap));
 	va_end(ap);
-	diag_remark(p->cx, loc.at, "%s: %s%s%s", p->step->pass->name, text, loc.path != NULL ? ", in " : "",
-	            loc.path != NULL ? loc.path : "");
 }
 
-static bool has_word(const struct pass_words *w, const char *word)
+void pass_missed(struct pass_context *p, struct ir_loc loc, const char *fmt, ...)
 {
-	for (size_t i = 0; i < w->n; i++)
-		if (strcmp(w->items[i], word) == 0)
-			return true;
-	return false;
+	if (!p->options->remarks)
+		return;
+	va_list ap;
+	va_start(ap, fmt);
+	remark(p, loc, true, arena_vprintf(p->arena, fmt, ap));
+	va_end(ap);
 }
 
 bool pass_requires(const struct pass_context *p, const char *kind)
 {
-	return has_word(&p->options->require_fusion, kind);
+	return pass_words_have(&p->options->require_fusion, kind);
 }
 
 enum tfmc_status pass_internal(struct pass_context *p, struct ir_loc loc, const char *what)
 {
 	diag_error(p->cx, loc.at, DIAG_INTERNAL, "%s: %s", p->step->pass->name, what);
 	return TFMC_INTERNAL;
-}
-
-/* --- showing ------------------------------------------------------------------------------------------- */
-
-static void show(const struct manager *g, const char *when, const char *pass, const struct ir_module *m)
-{
-	struct buf text, title;
-	if (g->options->sink.print == NULL)
-		return;
-	buf_init(&text);
-	buf_init(&title);
-	buf_printf(&title, "%s %s", when, pass);
-	ir_print(&text, g->cx, m);
-	g->options->sink.print(g->options->sink.user, title.data, text.data, text.len);
-	buf_destroy(&title);
-	buf_destroy(&text);
-}
-
-static bool same_text(const struct manager *g, const struct ir_module *a, const struct ir_module *b)
-{
-	struct buf x, y;
-	buf_init(&x);
-	buf_init(&y);
-	ir_print(&x, g->cx, a);
-	ir_print(&y, g->cx, b);
-	bool same = x.len == y.len && memcmp(x.data, y.data, x.len) == 0;
-	buf_destroy(&x);
-	buf_destroy(&y);
-	return same;
-}
-
-static void show_after(const struct manager *g, const char *pass, const struct ir_module *before,
-                       const struct ir_module *after)
-{
-	const struct pass_words *w = &g->options->print_after;
-	if (has_word(w, "all") || has_word(w, pass) ||
-	    (has_word(w, "changed") && !same_text(g, before, after)))
-		show(g, "after", pass, after);
-}
-
-static void dump(struct manager *g, const char *pass, const struct ir_module *m)
-{
-	struct buf text, name;
-	size_t number = g->number++;
-	if (g->options->sink.dump == NULL)
-		return;
-	buf_init(&text);
-	buf_init(&name);
-	const char *variant = g->options->variant;
-	buf_printf(&name, "%02zu-%s%s%s.tir", number, pass, variant != NULL ? "." : "",
-	           variant != NULL ? variant : "");
-	ir_print(&text, g->cx, m);
-	g->options->sink.dump(g->options->sink.user, name.data, text.data, text.len);
-	buf_destroy(&name);
-	buf_destroy(&text);
-}
-
-/* The rest of the pipeline as a comment, then the module on which the pass failed. */
-static void reproduce(const struct manager *g, size_t step, const struct ir_module *m)
-{
-	struct pipeline rest = {g->pipeline->items + step, g->pipeline->n - step, 0};
-	struct buf text;
-	if (g->options->sink.reproducer == NULL)
-		return;
-	buf_init(&text);
-	buf_str(&text, "; tfmc opt --passes=");
-	pipeline_print(&text, &rest);
-	if (g->options->target != NULL)
-		buf_printf(&text, " -mcpu=%s", g->options->target->name);
-	for (size_t i = 0; i < g->options->disable_rules.n; i++)
-		buf_printf(&text, " --disable-rule=%s", g->options->disable_rules.items[i]);
-	if (g->options->rules_name != NULL)
-		buf_printf(&text, " --rules=%s", g->options->rules_name);
-	buf_char(&text, '\n');
-	ir_print(&text, g->cx, m);
-	g->options->sink.reproducer(g->options->sink.user, text.data, text.len);
-	buf_destroy(&text);
 }
 
 /* --- running ------------------------------------------------------------------------------------------- */
@@ -159,7 +85,7 @@ static enum tfmc_status run_step(struct manager *g, const struct pipeline_step *
                                  const struct ir_module *in, struct ir_module *out)
 {
 	struct arena arena;
-	struct pass_context p = {g->cx, &arena, g->options, g->report, step};
+	struct pass_context p = {g->cx, &arena, g->options, g->report, step, NULL};
 	double begin = now(g);
 
 	if (in->stage != step->pass->from)
@@ -210,18 +136,16 @@ static enum tfmc_status advance(struct manager *g, size_t i, const struct ir_mod
 	struct ir_module *after = ir_module_create_like(before);
 	if (after == NULL)
 		return TFMC_NO_MEMORY;
-	const struct pass_words *w = &g->options->print_before;
-	if (has_word(w, "all") || has_word(w, step->pass->name))
-		show(g, "before", step->pass->name, before);
+	manager_show_before(g, step->pass->name, before);
 	enum tfmc_status st = run_step(g, step, before, after);
 	if (st != TFMC_OK) {
-		if (st == TFMC_INTERNAL)
-			reproduce(g, i, before);
+		if (st == TFMC_INTERNAL && !g->options->reproduce)
+			manager_reproduce(g, i, before);
 		ir_module_destroy(after);
 		return st;
 	}
-	show_after(g, step->pass->name, before, after);
-	dump(g, step->pass->name, after);
+	manager_show_after(g, step->pass->name, before, after);
+	manager_dump(g, step->pass->name, after);
 	if (*m != NULL)
 		ir_module_destroy(*m);
 	*m = after;
@@ -232,7 +156,7 @@ static enum tfmc_status copy(struct manager *g, const struct ir_module *in, stru
 {
 	struct arena arena;
 	const struct pipeline_step step = {.pass = pass_at(0)};
-	struct pass_context p = {g->cx, &arena, g->options, g->report, &step};
+	struct pass_context p = {g->cx, &arena, g->options, g->report, &step, NULL};
 
 	*out = ir_module_create_like(in);
 	if (*out == NULL)
@@ -260,7 +184,8 @@ static bool check_options(const struct manager *g)
 {
 	const struct pass_options *o = g->options;
 	if (!check_words(g, &o->print_before, "all", "print before") ||
-	    !check_words(g, &o->print_after, "changed", "print after"))
+	    !check_words(g, &o->print_after, "changed", "print after") ||
+	    !check_words(g, &o->diff, "all", "diff"))
 		return false;
 	if (o->stop_after != NULL && pass_find(o->stop_after) == NULL) {
 		diag_error(g->cx, LOC_NONE, DIAG_PIPELINE, "stop after: there is no pass '%s'",
@@ -290,6 +215,8 @@ enum tfmc_status passes_run(struct diag_context *cx, const struct pipeline *p,
 	if (report == NULL)
 		g.report = &own;
 	*out = NULL;
+	if (st == TFMC_OK && options->reproduce)
+		manager_reproduce(&g, 0, in);
 	for (size_t i = 0; i < p->n && st == TFMC_OK; i++) {
 		st = advance(&g, i, in, out);
 		if (options->stop_after != NULL && strcmp(p->items[i].pass->name, options->stop_after) == 0)

@@ -160,7 +160,7 @@ static bool refuse_set(struct pass_context *p, struct merge_set *s, struct strma
 		if (!u->differs && u->in_sets == u->total)
 			continue;
 		s->refused = true;
-		pass_remark(p, s->items[i]->loc, "not merged: @%s is also used elsewhere",
+		pass_missed(p, s->items[i]->loc, "not merged: @%s is also used elsewhere",
 		            member_weight(s, i)->name);
 		return true;
 	}

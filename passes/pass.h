@@ -129,7 +129,7 @@ struct pass_sink {
 	void (*print)(void *user, const char *title, const char *text, size_t len);
 	/* file_name: "03-fuse-attention.tir" */
 	void (*dump)(void *user, const char *file_name, const char *text, size_t len);
-	/* A failing pass: comment with the pipeline, then the IR before it. */
+	/* A failing pass: the head of a reproducer, then the IR before it. */
 	void (*reproducer)(void *user, const char *text, size_t len);
 	/* After each pass, with its result. False stops with TFMC_INVALID (the hook reported). */
 	bool (*after)(void *user, const char *pass, const struct ir_module *m);
@@ -143,12 +143,14 @@ struct pass_words {
 };
 
 struct pass_options {
-	const struct target *target;      /* needed by select */
-	const char *variant;              /* part of dump names; may be NULL */
-	struct pass_words print_before;   /* names of passes, or all */
-	struct pass_words print_after;    /* names of passes, all, or changed */
-	const char *stop_after;           /* name of a pass; may be NULL */
+	const struct target *target;    /* needed by select */
+	const char *variant;            /* part of dump names; may be NULL */
+	struct pass_words print_before; /* names of passes, or all */
+	struct pass_words print_after;  /* names of passes, all, or changed */
+	struct pass_words diff; /* names of passes, or all: what they changed, as a unified difference */
+	const char *stop_after; /* name of a pass; may be NULL */
 	struct pass_words require_fusion; /* attention, softmax */
+	bool reproduce;                   /* a reproducer of the whole run, not only of a failing pass */
 	bool remarks;                     /* diag_remark for what fused or not, and why */
 	struct pass_words disable_rules;  /* names of rewrite rules */
 	const char *rules_text;           /* more rules, tried before the built-in ones; may be NULL */

@@ -17,6 +17,7 @@ struct pass_context {
 	const struct pass_options *options;
 	struct pass_report *report;
 	const struct pipeline_step *step;
+	const char *function; /* the one that is worked on, for remarks; NULL: the module */
 };
 
 typedef enum tfmc_status pass_run(struct pass_context *p, const struct ir_module *in, struct ir_module *out);
@@ -28,6 +29,8 @@ typedef enum tfmc_status pass_run(struct pass_context *p, const struct ir_module
 void pass_count(struct pass_context *p, const char *name, int64_t n);
 /* "fused: attention" at the place of an op; only with --remarks. */
 void pass_remark(struct pass_context *p, struct ir_loc loc, const char *fmt, ...) TFMC_PRINTF(3, 4);
+/* The same for what was not done: the reason. */
+void pass_missed(struct pass_context *p, struct ir_loc loc, const char *fmt, ...) TFMC_PRINTF(3, 4);
 /* --require-fusion=kind was given. */
 bool pass_requires(const struct pass_context *p, const char *kind);
 /* An invariant of ours does not hold. Gives TFMC_INTERNAL. */

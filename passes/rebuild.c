@@ -177,8 +177,10 @@ enum tfmc_status rebuild_module(struct pass_context *p, const struct ir_module *
 			return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < in->funcs.n; i++) {
 		r.f = in->funcs.items[i];
+		p->function = r.f->name;
 		TFMC_TRY(rebuild_func(&r));
 	}
+	p->function = NULL;
 	if (changes != NULL)
 		*changes = r.changes;
 	return TFMC_OK;

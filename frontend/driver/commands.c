@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The small commands: run, opt, expand, inspect, explain, ops, passes.
+ * The small commands: run, expand, inspect, explain, ops, passes.
  */
 #include "frontend/driver/driver.h"
 
@@ -12,8 +12,7 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 
-/* Puts text to -o FILE, or to stdout. */
-static enum tfmc_status emit_text(struct driver *d, const struct buf *text)
+enum tfmc_status driver_emit_text(struct driver *d, const struct buf *text)
 {
 	const char *path = d->options.output;
 	if (!path || !strcmp(path, "-")) {
@@ -38,41 +37,9 @@ enum exit_code command_expand(struct driver *d)
 	buf_init(&text);
 	st = frontend_expand(m, &text);
 	if (st == TFMC_OK)
-		st = emit_text(d, &text);
+		st = driver_emit_text(d, &text);
 	buf_destroy(&text);
 	frontend_destroy(m);
-	return exit_code_of(st);
-}
-
-/* What `opt` writes; without passes the module as it was read: reading and printing changes nothing. */
-static enum tfmc_status opt_module(struct driver *d, const struct ir_module *m)
-{
-	struct buf text;
-	buf_init(&text);
-	ir_print(&text, &d->diag, m);
-	enum tfmc_status st = emit_text(d, &text);
-	buf_destroy(&text);
-	return st;
-}
-
-enum exit_code command_opt(struct driver *d)
-{
-	struct loaded l;
-	struct ir_module *result = NULL;
-	const char *passes = d->options.passes;
-	if (d->options.check_rules)
-		return exit_code_of(driver_check_rules(d));
-	enum tfmc_status st = driver_load(d, &l);
-	const struct target *target = st == TFMC_OK ? driver_target(d, d->options.mcpu) : NULL;
-	if (st == TFMC_OK && !target)
-		st = TFMC_INVALID;
-	if (st == TFMC_OK && passes)
-		st = driver_passes(d, l.module, passes, target, &result);
-	if (st == TFMC_OK)
-		st = opt_module(d, passes ? result : l.module);
-	if (result)
-		ir_module_destroy(result);
-	driver_unload(&l);
 	return exit_code_of(st);
 }
 

@@ -104,6 +104,8 @@ static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
 	const char *path = d->options.input, *text;
 	size_t len;
 	TFMC_TRY(file_read(&d->arena, &d->diag, path, TIR_LIMIT, LOC_NONE, &text, &len));
+	out->text = text;
+	out->text_len = len;
 	TFMC_TRY(ir_parse(&d->diag, path, text, len, &out->module));
 	TFMC_TRY(ir_verify(out->module, &d->diag));
 	struct tir_weights *w = ARENA_NEW(&d->arena, struct tir_weights);

@@ -156,6 +156,25 @@ static void json_body(struct buf *out, const struct diag_context *cx, const stru
 	json_number(out, "length", m->loc.len ? m->loc.len : 1, has_line && m->loc.col);
 }
 
+static void json_text(struct buf *out, const char *key, const char *text)
+{
+	buf_printf(out, ",\"%s\":", key);
+	if (text)
+		diagnostics_json_string(out, text);
+	else
+		buf_str(out, "null");
+}
+
+/* What a remark of a pass is about. */
+static void json_about(struct buf *out, const struct diag_remark *about)
+{
+	json_text(out, "pass", about->pass);
+	json_text(out, "kind", about->is_missed ? "missed" : "passed");
+	json_text(out, "text", about->text);
+	json_text(out, "path", about->path);
+	json_text(out, "function", about->function);
+}
+
 static void json_begin(struct buf *out, const struct diag_context *cx, const struct diag *m)
 {
 	buf_printf(out, "{\"severity\":\"%s\",\"code\":", severity_name(m->severity));
@@ -164,6 +183,8 @@ static void json_begin(struct buf *out, const struct diag_context *cx, const str
 	else
 		buf_printf(out, "\"E%d\",", (int)m->code);
 	json_body(out, cx, m);
+	if (m->about)
+		json_about(out, m->about);
 	buf_str(out, ",\"notes\":[");
 }
 

@@ -58,6 +58,8 @@ void driver_time(struct driver *d, const char *stage);
 double driver_clock(void *user);
 /* --time-passes: a part of the stage before, indented. */
 void driver_time_part(struct driver *d, const char *part, double seconds);
+/* Puts text to -o FILE, or to stdout. */
+TFMC_MUST_USE enum tfmc_status driver_emit_text(struct driver *d, const struct buf *text);
 /* A usage mistake: message to stderr. */
 enum exit_code driver_usage(struct driver *d, const char *fmt, ...) TFMC_PRINTF(2, 3);
 
@@ -72,6 +74,8 @@ struct loaded {
 	struct ir_module *module;     /* stage graph for models */
 	struct weight_source weights;
 	struct weight_files *files; /* of .tir; NULL for models */
+	const char *text;           /* of .tir; NULL for models */
+	size_t text_len;
 };
 TFMC_MUST_USE enum tfmc_status driver_load(struct driver *d, struct loaded *out);
 void driver_unload(struct loaded *l);

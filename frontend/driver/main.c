@@ -58,6 +58,7 @@ static const char *text_option(const struct driver_options *o)
 {
 	return o->print_ir_before.n  ? "--print-ir-before"
 	       : o->print_ir_after.n ? "--print-ir-after"
+	       : o->diff.n           ? "--diff"
 	       : o->time_passes      ? "--time-passes"
 	       : o->stats            ? "--stats"
 	                             : NULL;

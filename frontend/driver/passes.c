@@ -69,10 +69,11 @@ static void dump_ir(void *user, const char *file_name, const char *text, size_t 
 static void write_reproducer(void *user, const char *text, size_t len)
 {
 	struct driver *d = user;
-	const char *dir = d->options.dump_dir ? d->options.dump_dir : ".";
-	const char *path = arena_printf(&d->arena, "%s/%s", dir, REPRODUCER);
-	if (write_text(d, path, text, len))
-		diag_note(&d->diag, LOC_NONE, "the IR before the failing pass is in %s", path);
+	const char *dir = d->options.dump_dir ? d->options.dump_dir : ".", *path = d->options.reproducer;
+	if (!path)
+		path = arena_printf(&d->arena, "%s/%s", dir, REPRODUCER);
+	if (write_text(d, path, text, len) && !d->options.reproducer)
+		diag_note(&d->diag, LOC_NONE, "`tfmc opt %s` runs the failing pass again", path);
 }
 
 enum tfmc_status driver_read_rules(struct driver *d)
@@ -101,6 +102,8 @@ struct pass_options driver_pass_options(struct driver *d, const struct target *t
 	struct pass_options p = {.target = target, .stop_after = o->stop_after, .remarks = o->remarks};
 	p.print_before = split_words(d, &o->print_ir_before);
 	p.print_after = split_words(d, &o->print_ir_after);
+	p.diff = split_words(d, &o->diff);
+	p.reproduce = o->reproducer != NULL;
 	p.require_fusion = split_words(d, &o->require_fusion);
 	p.disable_rules = split_words(d, &o->disable_rule);
 	p.rules_name = o->rules;
