@@ -25,8 +25,8 @@ TFMC_MUST_USE enum tfmc_status ir_parse(struct diag_context *cx, const char *fil
  * names, NULL: no locations at all. */
 void ir_print(struct buf *out, const struct diag_context *cx, const struct ir_module *m);
 /*
- * Equal for modules that differ in locations and in the names of values only (64 bits of the text without them), so
- * unequal values mean a change of structure.
+ * Equal for modules that differ in locations and in the names of values only (64 bits of the text without
+ * them), so unequal values mean a change of structure.
  */
 uint64_t ir_structure_hash(const struct ir_module *m);
 /* One function, or one op (for messages). */
