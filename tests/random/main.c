@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tfmc_random [--from SEED] [--count N] [--rules FILE] [--print SEED]: random modules through
+ * random pipelines. Odd seeds are Transformers, even ones programs of any op.
+ * Every seed: the module is read, a random list of passes runs, the result
+ * verifies, reads back to the same text, and computes what the module computed;
+ * decoding does so over several calls that share a cache. Prints the seeds that
+ * fail with their pipelines, and ends with 1 when there are any, or when 500
+ * seeds left a pass with nothing to do. --rules adds rewrite rules (a wrong one
+ * must be found).
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "passes/pass.h"
+#include "tests/support/random_ir.h"
+#include "tests/support/random_transformer.h"
+#include "tests/support/rng.h"
+
+#define TOLERANCE    1e-4 /* of the largest result; fusions round less often */
+#define STEPS_MAX    8    /* random passes on the graph */
+#define FAILURES_MAX 5
+#define CALLS        3 /* of decode */
+
+struct tester {
+	struct arena arena; /* of one seed */
+	struct buf log;
+	struct diag_context cx;
+	uint64_t seed;
+	struct rng rng;
+	const char *pipeline;
+	struct ir_module *before, *after;
+	char *rules;      /* text of --rules; NULL: none */
+	uint64_t hash;    /* of the module before the running pass */
+	int64_t runs[64]; /* of every pass */
+	int64_t changes[64];
+	size_t failures;
+};
+
+static bool fail(struct tester *t, const char *what)
+{
+	t->failures++;
+	printf("seed %" PRIu64 ": %s\n  pipeline: %s\n%s%s", t->seed, what, t->pipeline,
+	       t->log.len > 0 ? t->log.data : "", t->log.len > 0 ? "\n" : "");
+	return false;
+}
+
+/* --- module and pipeline ----------------------------------------------------------------------------------
+ */
+
+static struct ir_module *parse(struct tester *t, const char *text, size_t len)
+{
+	struct ir_module *m = NULL;
+	if (ir_parse(&t->cx, "random.tir", text, len, &m) != TFMC_OK || ir_verify(m, &t->cx) != TFMC_OK) {
+		ir_module_destroy(m);
+		return NULL;
+	}
+	return m;
+}
+
+static struct ir_module *make_module(struct tester *t)
+{
+	const struct random_options options = {.n_ops = 8 + (size_t)(t->seed % 30), .smooth = true};
+	struct buf text;
+	if (t->seed % 2 == 0)
+		return random_module(&t->cx, t->seed, &options);
+	buf_init(&text);
+	random_transformer(&text, t->seed);
+	struct ir_module *m = parse(t, text.data, text.len);
+	buf_destroy(&text);
+	return m;
+}
+
+static void add_step(struct tester *t, struct buf *out, const struct pass_desc *pass)
+{
+	bool any = false;
+	buf_printf(out, "%s%s", out->len > 0 ? "," : "", pass->name);
+	for (size_t i = 0; i < PASS_SETTINGS_MAX && pass->settings[i].name != NULL; i++) {
+		const struct pass_setting *s = &pass->settings[i];
+		if (!rng_chance(&t->rng, 30))
+			continue;
+		int64_t hi = s->hi - s->lo > 40 ? s->lo + 40 : s->hi;
+		buf_printf(out, "%s%s=%" PRId64, any ? " " : "{", s->name, rng_between(&t->rng, s->lo, hi));
+		any = true;
+	}
+	buf_str(out, any ? "}" : "");
+}
+
+/* Passes on the graph in any order, some more than once; then, mostly, the rest in the order of the table. */
+static void make_pipeline(struct tester *t, struct buf *out)
+{
+	const struct pass_desc *graph[64];
+	size_t n = 0;
+	for (size_t i = 0; pass_at(i) != NULL && n < TFMC_COUNT(graph); i++)
+		if (pass_at(i)->from == STAGE_GRAPH && pass_at(i)->to == STAGE_GRAPH)
+			graph[n++] = pass_at(i);
+	if (rng_chance(&t->rng, 30))
+		buf_str(out, rng_chance(&t->rng, 80) ? "O2" : "O1");
+	for (int64_t steps = out->len > 0 ? 0 : rng_between(&t->rng, 1, STEPS_MAX); steps > 0; steps--)
+		add_step(t, out, graph[rng_below(&t->rng, (int64_t)n)]);
+	if (out->data[0] == 'O' || rng_chance(&t->rng, 30))
+		return;
+	for (size_t i = 0; pass_at(i) != NULL; i++)
+		if (pass_at(i)->to != STAGE_GRAPH ||
+		    (pass_at(i)->id == PASS_encode && rng_chance(&t->rng, 80)))
+			add_step(t, out, pass_at(i));
+}
+
+/* --- comparing --------------------------------------------------------------------------------------------
+ */
+
+static bool same(struct tester *t, const char *function, const struct interp_tensor *have,
+                 const struct interp_tensor *want)
+{
+	const char *why = random_compare(&t->arena, have, want, TOLERANCE);
+	return why == NULL || fail(t, arena_printf(&t->arena, "@%s: %s", function, why));
+}
+
+/* One call with random inputs; a function without state. */
+static bool same_call(struct tester *t, const char *name)
+{
+	struct random_call a, b;
+	const struct ir_func *f = ir_find_func(t->before, name), *g = ir_find_func(t->after, name);
+	if (g == NULL || !random_call_make(&t->arena, t->before, f, t->seed, &a) ||
+	    random_call_run(&t->cx, t->before, f, &t->arena, &a) != TFMC_OK)
+		return fail(t, "the module itself does not run");
+	b = a;
+	b.outputs = ARENA_ARRAY(&t->arena, struct interp_tensor, a.n_outputs + 1);
+	if (b.outputs == NULL || random_call_run(&t->cx, t->after, g, &t->arena, &b) != TFMC_OK)
+		return fail(t, "the result does not run");
+	for (size_t i = 0; i < a.n_outputs; i++)
+		if (!same(t, name, &b.outputs[i], &a.outputs[i]))
+			return false;
+	return true;
+}
+
+struct decoding {
+	const struct ir_module *m;
+	const struct ir_func *f;
+	struct interp_state *state;
+	struct interp_tensor outputs[2]; /* logits, past */
+};
+
+static struct decoding begin_decoding(struct tester *t, const struct ir_module *m, int64_t batch)
+{
+	return (struct decoding){
+	        m, ir_find_func(m, "decode"), interp_state_create(&t->arena, m, batch), {{0}}};
+}
+
+/* Ids, lengths and the rows before; params in the order of random_transformer. */
+static bool make_inputs(struct tester *t, const struct decoding *d, const int64_t *dims,
+                        const struct interp_tensor *past, struct interp_tensor *in)
+{
+	for (size_t i = 0; i < 3; i++) {
+		const struct ir_param *p = &d->f->params[i];
+		if (!interp_tensor_make(&t->arena, ir_type_of(d->f, p->value), dims, &in[i]))
+			return false;
+		for (int64_t k = 0; k < interp_count(&in[i]); k++)
+			in[i].data[k] = i == 0               ? (double)rng_below(&t->rng, p->below)
+			                : i == 1             ? (double)rng_between(&t->rng, 0, dims[1])
+			                : past->data != NULL ? past->data[k]
+			                                     : 0;
+	}
+	return true;
+}
+
+static bool decode(struct tester *t, struct decoding *d, const int64_t *dims, const struct interp_tensor *in)
+{
+	const struct interp_args args = {
+	        .dims = dims, .inputs = in, .outputs = d->outputs, .state = d->state, .arena = &t->arena};
+	return interp_run(&t->cx, d->m, d->f, &args) == TFMC_OK || fail(t, "@decode does not run");
+}
+
+/* Several calls that share a cache: some rows, one row, some rows. */
+static bool same_decoding(struct tester *t)
+{
+	int64_t dims[2] = {rng_between(&t->rng, 1, 4), 0};
+	struct decoding a = begin_decoding(t, t->before, dims[0]), b = begin_decoding(t, t->after, dims[0]);
+	for (int i = 0; i < CALLS; i++) {
+		struct interp_tensor in[3];
+		dims[1] = i == 1 ? 1 : rng_between(&t->rng, 1, (RANDOM_TRANSFORMER_ROWS - 1) / 2);
+		if (!make_inputs(t, &a, dims, &a.outputs[1], in) || !decode(t, &a, dims, in) ||
+		    !decode(t, &b, dims, in))
+			return false;
+		if (!same(t, "decode", &b.outputs[0], &a.outputs[0]) ||
+		    !same(t, "decode", &b.outputs[1], &a.outputs[1]))
+			return false;
+	}
+	return true;
+}
+
+/* --- one seed ---------------------------------------------------------------------------------------------
+ */
+
+static bool reads_back(struct tester *t)
+{
+	struct buf text, again;
+	buf_init(&text);
+	buf_init(&again);
+	ir_print(&text, &t->cx, t->after);
+	struct ir_module *m = parse(t, text.data, text.len);
+	if (m != NULL)
+		ir_print(&again, &t->cx, m);
+	bool ok = m != NULL && text.len == again.len && memcmp(text.data, again.data, text.len) == 0;
+	ir_module_destroy(m);
+	buf_destroy(&text);
+	buf_destroy(&again);
+	return ok || fail(t, "the result does not read back");
+}
+
+static bool count_change(void *user, const char *pass, const struct ir_module *m)
+{
+	struct tester *t = user;
+	uint64_t hash = ir_structure_hash(m);
+	enum pass_id id = pass_find(pass)->id;
+	t->runs[id]++;
+	t->changes[id] += hash != t->hash;
+	t->hash = hash;
+	return true;
+}
+
+static bool run_passes(struct tester *t)
+{
+	const struct pass_options options = {.target = target_find("x86-64-v3"),
+	                                     .rules_text = t->rules,
+	                                     .rules_name = "--rules",
+	                                     .rules_len = t->rules != NULL ? strlen(t->rules) : 0,
+	                                     .sink = {.after = count_change, .user = t}};
+	struct pipeline p;
+	t->hash = ir_structure_hash(t->before);
+	if (pipeline_parse(&t->arena, &t->cx, t->pipeline, &p) != TFMC_OK ||
+	    passes_run(&t->cx, &p, &options, t->before, &t->after, NULL) != TFMC_OK)
+		return fail(t, "the passes fail");
+	return true;
+}
+
+static bool check_module(struct tester *t)
+{
+	if (t->before == NULL)
+		return fail(t, "there is no module");
+	if (!run_passes(t) || !reads_back(t))
+		return false;
+	if (t->seed % 2 == 0)
+		return same_call(t, "f");
+	return same_call(t, "run") && same_decoding(t);
+}
+
+static void check_seed(struct tester *t, uint64_t seed)
+{
+	struct buf pipeline;
+	t->seed = seed;
+	t->rng = rng_seed(seed ^ UINT64_C(0x5851f42d4c957f2d));
+	t->before = t->after = NULL;
+	arena_init(&t->arena);
+	buf_init(&t->log);
+	diag_init(&t->cx, diag_render_text, &t->log);
+	buf_init(&pipeline);
+	make_pipeline(t, &pipeline);
+	t->pipeline = pipeline.data;
+	t->before = make_module(t);
+	(void)check_module(t);
+	ir_module_destroy(t->before);
+	ir_module_destroy(t->after);
+	buf_destroy(&pipeline);
+	diag_destroy(&t->cx);
+	buf_destroy(&t->log);
+	arena_destroy(&t->arena);
+}
+
+static void print_seed(struct tester *t, uint64_t seed)
+{
+	struct buf text;
+	t->seed = seed;
+	arena_init(&t->arena);
+	diag_init(&t->cx, diag_render_text, &t->log);
+	buf_init(&text);
+	struct ir_module *m = make_module(t);
+	if (m != NULL)
+		ir_print(&text, &t->cx, m);
+	fputs(text.data != NULL ? text.data : "", stdout);
+	ir_module_destroy(m);
+	buf_destroy(&text);
+	diag_destroy(&t->cx);
+	arena_destroy(&t->arena);
+}
+
+static char *read_file(const char *path)
+{
+	struct buf text;
+	char block[4096];
+	size_t n;
+	FILE *f = fopen(path, "rb");
+	buf_init(&text);
+	while (f != NULL && (n = fread(block, 1, sizeof(block), f)) > 0)
+		buf_bytes(&text, block, n);
+	if (f == NULL || fclose(f) != 0 || text.len == 0) {
+		fprintf(stderr, "tfmc_random: cannot read %s\n", path);
+		exit(2);
+	}
+	buf_char(&text, '\0');
+	return text.data;
+}
+
+/* The last line; false when something failed or was never tested. */
+static bool summarize(const struct tester *t, uint64_t from, uint64_t count)
+{
+	bool ok = t->failures == 0;
+	printf("seeds %" PRIu64 " to %" PRIu64 ": %zu failures; runs of passes and changes by them:", from,
+	       from + count - 1, t->failures);
+	for (size_t i = 0; pass_at(i) != NULL; i++) {
+		enum pass_id id = pass_at(i)->id;
+		printf(" %s %" PRId64 "/%" PRId64, pass_at(i)->name, t->runs[id], t->changes[id]);
+		ok = ok && (count < 500 || t->changes[id] > 0);
+	}
+	putchar('\n');
+	return ok;
+}
+
+int main(int argc, char **argv)
+{
+	struct tester t = {0};
+	uint64_t from = 1, count = 500;
+	for (int i = 1; i + 1 < argc; i += 2) {
+		const char *value = argv[i + 1];
+		if (strcmp(argv[i], "--print") == 0) {
+			print_seed(&t, strtoull(value, NULL, 10));
+			return 0;
+		}
+		if (strcmp(argv[i], "--from") == 0)
+			from = strtoull(value, NULL, 10);
+		if (strcmp(argv[i], "--count") == 0)
+			count = strtoull(value, NULL, 10);
+		if (strcmp(argv[i], "--rules") == 0)
+			t.rules = read_file(value);
+	}
+	for (uint64_t i = 0; i < count && t.failures < FAILURES_MAX; i++)
+		check_seed(&t, from + i);
+	free(t.rules);
+	return summarize(&t, from, count) ? 0 : 1;
+}
