@@ -273,13 +273,35 @@ static bool parse_reshape(struct wx *x, struct loc at, const struct ir_wexpr **o
 	return fits(x, at, "reshape", *out);
 }
 
+static bool parse_named_int(struct parser *p, const char *key, int64_t *out)
+{
+	return parse_expect_word(p, key) && parse_expect(p, '=') && parse_int(p, out);
+}
+
+/* axis=1 start=0 step=16 size=8, */
+static bool parse_rows(struct parser *p, int64_t *axis, struct wexpr_rows *rows)
+{
+	return parse_named_int(p, "axis", axis) && parse_named_int(p, "start", &rows->start) &&
+	       parse_named_int(p, "step", &rows->step) && parse_named_int(p, "size", &rows->size) &&
+	       parse_expect(p, ',');
+}
+
 static bool parse_rope(struct wx *x, struct loc at, enum ir_wexpr_kind kind, const struct ir_wexpr **out)
 {
 	const struct ir_wexpr *e;
-	int64_t heads;
-	if (!parse_int_comma(x->p, &heads) || !parse_any(x, &e))
+	struct wexpr_rows rows = {0};
+	int64_t axis;
+	if (!parse_int_comma(x->p, &rows.heads))
 		return false;
-	*out = wexpr_rope(&x->p->arena, kind, heads, e);
+	bool some = parse_at_word(x->p, "axis");
+	if (some && !parse_rows(x->p, &axis, &rows))
+		return false;
+	if (!parse_any(x, &e))
+		return false;
+	if (!some)
+		*out = wexpr_rope(&x->p->arena, kind, rows.heads, e);
+	else if (axis >= 0 && axis < IR_RANK_MAX)
+		*out = wexpr_rope_rows(&x->p->arena, kind, (int)axis, &rows, e);
 	return fits(x, at, "the rope permutation", *out);
 }
 

@@ -232,11 +232,35 @@ const struct ir_wexpr *wexpr_rope(struct arena *a, enum ir_wexpr_kind kind, int6
 {
 	assert(kind == WX_ROPE_H2I || kind == WX_ROPE_I2H);
 	/* Rows of axis 0 split into heads of an even number of rows. */
-	if (!arg || arg->rank < 1 || heads < 1 || arg->dims[0] % heads != 0 || arg->dims[0] / heads % 2 != 0)
+	if (!arg || arg->rank < 1 || heads < 1 || arg->dims[0] % heads != 0)
+		return NULL;
+	int64_t size = arg->dims[0] / heads;
+	return wexpr_rope_rows(a, kind, 0, &(struct wexpr_rows){0, heads, size, size}, arg);
+}
+
+bool wexpr_rows_fit(const struct wexpr_rows *r, int64_t n)
+{
+	int64_t last;
+	return r->start >= 0 && r->heads >= 1 && r->size >= 0 && r->size <= r->step &&
+	       checked_mul_i64(r->heads - 1, r->step, &last) && checked_add_i64(last, r->start, &last) &&
+	       checked_add_i64(last, r->size, &last) && last <= n;
+}
+
+const struct ir_wexpr *wexpr_rope_rows(struct arena *a, enum ir_wexpr_kind kind, int axis,
+                                       const struct wexpr_rows *rows, const struct ir_wexpr *arg)
+{
+	assert(kind == WX_ROPE_H2I || kind == WX_ROPE_I2H);
+	if (!arg || axis < 0 || axis >= arg->rank || rows->size % 2 != 0 ||
+	    !wexpr_rows_fit(rows, arg->dims[axis]))
 		return NULL;
 	struct ir_wexpr *e = make1(a, kind, arg->rank, arg->dims, arg);
-	if (e)
-		e->begin = heads;
+	if (!e)
+		return NULL;
+	e->axis = axis;
+	e->begin = rows->heads;
+	e->end = rows->size;
+	e->start = rows->start;
+	e->step = rows->step;
 	return e;
 }
 
@@ -342,7 +366,8 @@ bool wexpr_equal(const struct ir_wexpr *a, const struct ir_wexpr *b)
 		return true;
 	if (!a || !b || a->kind != b->kind || !same_shape(a, b) || a->n_args != b->n_args)
 		return false;
-	if (a->axis != b->axis || a->begin != b->begin || a->end != b->end || !same_bits(a->value, b->value))
+	if (a->axis != b->axis || a->begin != b->begin || a->end != b->end || a->start != b->start ||
+	    a->step != b->step || !same_bits(a->value, b->value))
 		return false;
 	if (a->layout != b->layout || a->spacing != b->spacing || !same_frequencies(a, b))
 		return false;

@@ -17,6 +17,7 @@
  * mul/div/add broadcast the second operand from axis 0 (a row scale [N] or [N, 1] fits [N, K]).
  * mul_columns and matvec take W [..,N,K] and a vector [..,K]: W diag(g) [..,N,K] and W b [..,N]. center
  * subtracts the mean over an axis, repeat has every element of an axis n times in a row.
+ * rope_..(heads, axis=1 start=0 step=16 size=8, E) orders rows start + head step + [0, size) of an axis only.
  */
 #ifndef TFMC_IR_WEIGHT_H
 #define TFMC_IR_WEIGHT_H
@@ -35,7 +36,7 @@ enum ir_wexpr_kind {
 	WX_SLICE,     /* [begin, end) of `axis` */
 	WX_TRANSPOSE, /* last two axes; rank 1 unchanged */
 	WX_RESHAPE,
-	WX_ROPE_H2I, /* rows within each of `begin` heads: halves to interleaved */
+	WX_ROPE_H2I, /* rows of `axis` within each of `begin` heads: halves to interleaved */
 	WX_ROPE_I2H,
 	WX_MUL, /* args[0] * args[1], the second broadcast from axis 0 */
 	WX_DIV,
@@ -67,11 +68,17 @@ struct ir_wexpr {
 	enum ir_dtype stored;      /* stored element type */
 	/* WX_INDEX, WX_SLICE, WX_CONCAT, WX_ROPE_*, WX_CENTER, WX_REPEAT */
 	int axis;
-	int64_t begin, end;        /* WX_SINUSOID: begin = start */
+	int64_t begin, end;        /* WX_SINUSOID: begin = start; WX_ROPE_*: begin = heads, end = size */
+	int64_t start, step;       /* WX_ROPE_*: rows start + head * step + [0, size) */
 	double value;              /* WX_FULL, WX_SCALE, WX_OFFSET, WX_ROTARY; WX_SINUSOID: base */
 	const double *frequencies; /* WX_ROTARY: [dims[1] / 2] */
 	enum ir_sinusoid_layout layout;
 	enum ir_sinusoid_spacing spacing;
+};
+
+/* Rows start + head * step + [0, size) of an axis, head in [0, heads). */
+struct wexpr_rows {
+	int64_t start, heads, step, size;
 };
 
 /*
@@ -97,6 +104,10 @@ const struct ir_wexpr *wexpr_reshape(struct arena *a, int rank, const int64_t *d
                                      const struct ir_wexpr *e);
 const struct ir_wexpr *wexpr_rope(struct arena *a, enum ir_wexpr_kind kind, int64_t heads,
                                   const struct ir_wexpr *e);
+/* Some rows of an axis: [start, start + size) and so on, `heads` times with distance `step`. */
+bool wexpr_rows_fit(const struct wexpr_rows *rows, int64_t n); /* no row at or beyond n */
+const struct ir_wexpr *wexpr_rope_rows(struct arena *a, enum ir_wexpr_kind kind, int axis,
+                                       const struct wexpr_rows *rows, const struct ir_wexpr *e);
 const struct ir_wexpr *wexpr_binary(struct arena *a, enum ir_wexpr_kind kind, const struct ir_wexpr *x,
                                     const struct ir_wexpr *y);
 const struct ir_wexpr *wexpr_unary(struct arena *a, enum ir_wexpr_kind kind, double value,

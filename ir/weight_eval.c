@@ -242,11 +242,13 @@ static enum tfmc_status eval_transpose(struct weval *ev, const struct ir_wexpr *
 	return TFMC_OK;
 }
 
-/* The row of the argument that becomes row `row`. */
+/* The row of the argument that becomes row `row` of the axis; rows beside the heads stay. */
 static int64_t rope_source_row(const struct ir_wexpr *e, int64_t row)
 {
-	int64_t head_rows = e->dims[0] / e->begin;
-	int64_t head = row / head_rows * head_rows, at = row % head_rows, half = head_rows / 2;
+	int64_t step = e->step > 0 ? e->step : 1, half = e->end / 2;
+	int64_t i = (row - e->start) / step, at = (row - e->start) % step, head = row - at;
+	if (row < e->start || i >= e->begin || at >= e->end)
+		return row;
 	if (e->kind == WX_ROPE_H2I)
 		return head + at / 2 + (at % 2) * half;
 	return head + (at < half ? 2 * at : 2 * (at - half) + 1);
@@ -255,11 +257,12 @@ static int64_t rope_source_row(const struct ir_wexpr *e, int64_t row)
 static enum tfmc_status eval_rope(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                   double *out)
 {
-	int64_t inner = weval_inner(e, 1);
+	int64_t inner = weval_inner(e, e->axis + 1), rows = e->dims[e->axis];
 	while (n > 0) {
-		int64_t in = begin % inner;
+		int64_t in = begin % inner, row = begin / inner % rows, outer = begin / inner / rows;
 		int64_t run = weval_min(n, inner - in);
-		TFMC_TRY(weval(ev, e->args[0], rope_source_row(e, begin / inner) * inner + in, run, out));
+		int64_t source = outer * rows + rope_source_row(e, row);
+		TFMC_TRY(weval(ev, e->args[0], source * inner + in, run, out));
 		begin += run;
 		out += run;
 		n -= run;

@@ -91,6 +91,7 @@ void scores_read(const struct rebuild *r, const struct ir_op *op, bool with_bias
 		out->scale = a->scale;
 		out->softcap = a->softcap;
 		out->mask = a->mask;
+		out->base2 = a->base2;
 		out->len = op->operands[1];
 		out->past = op->operands[2];
 	} else {

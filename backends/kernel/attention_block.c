@@ -312,6 +312,12 @@ static struct kb_val row_max(const struct attention *a, struct kb_val s, struct 
 	return kb_reduce(k, KB_MAX, kb_get(k, max));
 }
 
+/* Exponential for x <= 0, to the base of the op. */
+static struct kb_val power(const struct attention *a, struct kb_val x)
+{
+	return a->attrs->base2 ? math_exp2_nonpositive(a->k, x) : math_exp_nonpositive(a->k, x);
+}
+
 /* s = exp(s - max); gives the sum. */
 static struct kb_val row_weights(const struct attention *a, struct kb_val s, struct kb_val max,
                                  struct kb_val end)
@@ -322,7 +328,7 @@ static struct kb_val row_weights(const struct attention *a, struct kb_val s, str
 	struct kb_val maxima = kb_splat(k, max, a->lanes);
 	struct kb_val j = kb_loop(k, "j", kb_index(k, 0), end, a->lanes, KB_NONEMPTY);
 	struct kb_val x = kb_load(k, attention_vector(a), s, j, 0, a->lanes * 4);
-	x = math_exp_nonpositive(k, kb_sub(k, x, maxima));
+	x = power(a, kb_sub(k, x, maxima));
 	kb_store(k, x, s, j, 0, a->lanes * 4);
 	kb_set(k, sum, kb_add(k, kb_get(k, sum), x));
 	kb_end_loop(k);
@@ -357,7 +363,7 @@ static void softmax_row(const struct attention *a, struct kb_val row)
 		add_bias(a, row, s, n);
 	struct kb_val before = kb_load(k, KB_F32_T, a->max, row, 0, 0);
 	struct kb_val max = kb_max(k, row_max(a, s, n, end), before);
-	struct kb_val alpha = math_exp_nonpositive(k, kb_sub(k, before, max));
+	struct kb_val alpha = power(a, kb_sub(k, before, max));
 	struct kb_val sum = row_weights(a, s, max, end);
 	sum = kb_fma(k, kb_load(k, KB_F32_T, a->sum, row, 0, 0), alpha, sum);
 	kb_store(k, max, a->max, row, 0, 0);

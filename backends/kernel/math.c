@@ -133,15 +133,20 @@ struct kb_val math_exp(struct kb *k, struct kb_val x)
 	return scale_by_power(k, exp_poly(k, exp_reduce(k, y, n.f)), n.i);
 }
 
+/* p 2^n, which is normal, by the bits of the exponent; 0 where x < least. */
+static struct kb_val shift_up(struct kb *k, struct kb_val p, struct kb_val n, struct kb_val x, float least)
+{
+	struct kb_val shift = kb_bin(k, KB_SHL, n, const_i32(k, n, 23));
+	struct kb_val e = kb_bitcast(k, kb_add(k, kb_bitcast(k, p, KB_I32), shift), KB_F32);
+	struct kb_val tiny = kb_cmp(k, KB_LT, x, math_const(k, x, least));
+	return kb_select(k, tiny, math_const(k, x, 0.0f), e);
+}
+
 struct kb_val math_exp_nonpositive(struct kb *k, struct kb_val x)
 {
 	struct kb_val y = kb_max(k, math_const(k, x, -87.0f), x);
 	struct rounded n = round_near(k, mul_const(k, y, LOG2E));
-	struct kb_val p = kb_bitcast(k, exp_poly(k, exp_reduce(k, y, n.f)), KB_I32);
-	struct kb_val shift = kb_bin(k, KB_SHL, n.i, const_i32(k, n.i, 23));
-	struct kb_val e = kb_bitcast(k, kb_add(k, p, shift), KB_F32);
-	struct kb_val tiny = kb_cmp(k, KB_LT, x, math_const(k, x, -87.0f));
-	return kb_select(k, tiny, math_const(k, x, 0.0f), e);
+	return shift_up(k, exp_poly(k, exp_reduce(k, y, n.f)), n.i, x, -87.0f);
 }
 
 /* 2^f = 1 + f P(f), |f| <= 1/2. */
@@ -150,6 +155,13 @@ static struct kb_val exp2_poly(struct kb *k, struct kb_val f)
 	static const float c[] = {0x1.62e430p-1f, 0x1.ebfbdep-3f,  0x1.c6af6ep-5f,
 	                          0x1.3b2ba0p-7f, 0x1.5f07b4p-10f, 0x1.4308f4p-13f};
 	return kb_fma(k, f, math_poly(k, f, c, 6), math_const(k, f, 1.0f));
+}
+
+struct kb_val math_exp2_nonpositive(struct kb *k, struct kb_val x)
+{
+	struct kb_val y = kb_max(k, math_const(k, x, -126.0f), x);
+	struct rounded n = round_near(k, y);
+	return shift_up(k, exp2_poly(k, kb_sub(k, y, n.f)), n.i, x, -126.0f);
 }
 
 struct kb_val math_exp2(struct kb *k, struct kb_val x)

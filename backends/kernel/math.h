@@ -17,6 +17,8 @@ struct kb_val math_poly(struct kb *k, struct kb_val x, const float *c, int n);
 struct kb_val math_exp(struct kb *k, struct kb_val x);
 /* For x <= 0 (softmax): results below 2^-126 are 0; -inf gives 0, NaN stays. */
 struct kb_val math_exp_nonpositive(struct kb *k, struct kb_val x);
+/* 2^x for x <= 0, as math_exp_nonpositive. */
+struct kb_val math_exp2_nonpositive(struct kb *k, struct kb_val x);
 struct kb_val math_exp2(struct kb *k, struct kb_val x);
 struct kb_val math_log(struct kb *k, struct kb_val x);
 struct kb_val math_sin(struct kb *k, struct kb_val x); /* |x| < 2^15 */

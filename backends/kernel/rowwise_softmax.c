@@ -17,6 +17,7 @@ struct softmax {
 	struct kb_val shift;  /* f32: the largest score */
 	struct kb_val factor; /* f32: 1 / sum, or log(sum) */
 	double scale, softcap;
+	bool base2;         /* 2^x in place of e^x */
 	bool keeps_exp;     /* softmax; log_softmax needs the scores again */
 	struct kb_val from; /* results of elements that are not visible */
 	float hidden;
@@ -54,10 +55,17 @@ static struct kb_val shifted(struct rowwise *r, const struct rowwise_chunk *c, c
 	return kb_sub(r->k, x, rowwise_splat(r, c, s->shift));
 }
 
+/* The exponential of score - max. */
+static struct kb_val power(struct rowwise *r, const struct rowwise_chunk *c, const struct softmax *s)
+{
+	struct kb_val x = shifted(r, c, s);
+	return s->base2 ? math_exp2_nonpositive(r->k, x) : math_exp_nonpositive(r->k, x);
+}
+
 static void add_exp(struct rowwise *r, const struct rowwise_chunk *c, void *user)
 {
 	struct softmax *s = user;
-	struct kb_val e = math_exp_nonpositive(r->k, shifted(r, c, s));
+	struct kb_val e = power(r, c, s);
 	rowwise_acc_add(r, &s->sum, c, e);
 	if (s->keeps_exp && !r->has_none)
 		rowwise_put(r, c, e);
@@ -66,7 +74,7 @@ static void add_exp(struct rowwise *r, const struct rowwise_chunk *c, void *user
 static void store_quotient(struct rowwise *r, const struct rowwise_chunk *c, void *user)
 {
 	const struct softmax *s = user;
-	struct kb_val e = r->has_none ? math_exp_nonpositive(r->k, shifted(r, c, s)) : rowwise_get(r, c);
+	struct kb_val e = r->has_none ? power(r, c, s) : rowwise_get(r, c);
 	rowwise_store(r, c, kb_mul(r->k, e, rowwise_splat(r, c, s->factor)));
 }
 
@@ -139,7 +147,7 @@ static void softmax_to(struct rowwise *r, struct kb_val to, struct softmax *s)
 static void masked_softmax(struct rowwise *r)
 {
 	const struct attrs_masked_softmax *a = r->root->attrs;
-	struct softmax s = {.scale = a->scale, .softcap = a->softcap, .keeps_exp = true};
+	struct softmax s = {.scale = a->scale, .softcap = a->softcap, .base2 = a->base2, .keeps_exp = true};
 	bool is_causal = a->mask == MASK_causal;
 	struct kb_val n = rowwise_visible(r, rowwise_operand(r, LEN), rowwise_operand(r, PAST), is_causal);
 	softmax_to(r, n, &s);

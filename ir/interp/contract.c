@@ -89,7 +89,7 @@ static void score_row(const struct attention *a, int64_t b, int64_t h, int64_t i
 			s = interp_softcap(s, a->attrs->softcap);
 		p[j] = interp_sees(a->visible, b, i, j) ? s : -HUGE_VAL;
 	}
-	interp_softmax_row(p, a->keys);
+	interp_softmax_row(p, a->keys, a->attrs->base2);
 }
 
 static void attend(const struct attention *a, struct interp_tensor *out)

@@ -87,7 +87,7 @@ static inline int64_t interp_clamp(int64_t v, int64_t lo, int64_t hi)
 }
 
 /* rowwise.c: in place over one row. */
-void interp_softmax_row(double *x, int64_t n);
+void interp_softmax_row(double *x, int64_t n, bool base2);
 double interp_softcap(double x, double c);
 
 /* Which keys a query sees: lengths and past of each sequence, either may be NULL. */

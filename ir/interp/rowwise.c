@@ -24,12 +24,13 @@ static double row_mean(const double *x, int64_t n)
 	return sum / (double)n;
 }
 
-void interp_softmax_row(double *x, int64_t n)
+void interp_softmax_row(double *x, int64_t n, bool base2)
 {
 	double m = row_max(x, n), sum = 0;
 	for (int64_t i = 0; i < n; i++) {
 		/* Without any finite key the row is 0, not 0 / 0. */
-		x[i] = isinf(m) && m < 0 ? 0 : exp(x[i] - m);
+		double shifted = x[i] - m;
+		x[i] = isinf(m) && m < 0 ? 0 : base2 ? exp2(shifted) : exp(shifted);
 		sum += x[i];
 	}
 	for (int64_t i = 0; i < n && sum != 0; i++)
@@ -64,7 +65,7 @@ enum tfmc_status interp_eval_softmax(struct interp *in, const struct ir_op *op,
 	for (int64_t i = 0; i < total; i++)
 		out->data[i] = x[0]->data[i];
 	for (int64_t at = 0; at < total; at += n)
-		interp_softmax_row(out->data + at, n);
+		interp_softmax_row(out->data + at, n, false);
 	return TFMC_OK;
 }
 
@@ -119,7 +120,7 @@ enum tfmc_status interp_eval_masked_softmax(struct interp *in, const struct ir_o
 	}
 	mask_scores((struct interp_visible){x[1], x[2], a->mask == MASK_causal}, out);
 	for (int64_t at = 0; at < total; at += n)
-		interp_softmax_row(out->data + at, n);
+		interp_softmax_row(out->data + at, n, a->base2);
 	return TFMC_OK;
 }
 

@@ -125,7 +125,8 @@ static struct ir_value build_group(const struct build *x, const struct ir_value 
 	static const int64_t swap[] = {0, 2, 1, 3};
 	struct attrs_attention attrs = {.scale = x->c->scale,
 	                                .softcap = x->c->softcap,
-	                                .mask = x->c->is_causal ? MASK_causal : MASK_none};
+	                                .mask = x->c->is_causal ? MASK_causal : MASK_none,
+	                                .base2 = x->c->base2};
 	struct attrs_group schedule = schedule_of(x->c);
 	const struct ir_dim *flat[] = {x->batch, x->rows, constant(x, x->c->heads * x->c->value_size)};
 	struct ir_value result;

@@ -20,6 +20,7 @@ struct attention_config {
 	bool is_causal, has_len, has_past;
 	enum attention_bias bias;
 	double scale, softcap;
+	bool base2;
 	bool is_bf16;   /* all float tensors are bf16 */
 	bool turned_kv; /* k and v are views of [B,K,E,T] and [B,K,V,T] */
 	int64_t br, bc; /* 0: the defaults */

@@ -77,6 +77,9 @@ void interp_check_masked_softmax(void)
 	op_case_check(OP_masked_softmax, &(struct attrs_masked_softmax){.scale = 1, .softcap = 2},
 	              INS(TENSOR(F32, (2, 1, 1, 2), 0, 1, 5, 6), TENSOR(I32, (2), 2, 0)),
 	              TENSOR(F32, (2, 1, 1, 2), 0.28409591, 0.71590409, 0, 0));
+	/* 2^1 against 2^3 */
+	op_case_check(OP_masked_softmax, &(struct attrs_masked_softmax){.scale = 2, .base2 = true},
+	              INS(TENSOR(F32, (1, 1, 1, 2), 0.5, 1.5)), TENSOR(F32, (1, 1, 1, 2), 0.2, 0.8));
 }
 
 void interp_check_layer_norm(void)
@@ -284,4 +287,7 @@ void interp_check_attention(void)
 	              INS(TENSOR(F32, (1, 1, 1, 2), 5, 5), k, v, TENSOR(F32, (1, 1, 1, 3), 0, 1, 0),
 	                  TENSOR(I32, (1), 2)),
 	              TENSOR(F32, (1, 1, 1, 1), 7.44313678));
+	/* weights of (2^2, 1, 1): 4/6, 1/6 */
+	op_case_check(OP_attention, &(struct attrs_attention){.scale = 1, .base2 = true}, INS(q, k, v),
+	              TENSOR(F32, (1, 2, 2, 1), 19, 23.5, 23.5, 19));
 }

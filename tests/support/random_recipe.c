@@ -203,6 +203,7 @@ static bool make_mask(struct gen *g, enum ir_opcode code, const struct ir_type *
 	a->mask = mask;
 	a->scale = rng_real(&g->rng, 0.1, 2);
 	a->softcap = rng_chance(&g->rng, 30) ? 3 : 0;
+	a->base2 = rng_chance(&g->rng, 25);
 	return true;
 }
 
@@ -477,6 +478,7 @@ static bool make_attention(struct gen *g, const struct ir_type *x, struct recipe
 	a->mask = add_visibility(g, out->in[0], t, out);
 	a->scale = rng_real(&g->rng, 0.1, 1);
 	a->softcap = rng_chance(&g->rng, 20) ? 5 : 0;
+	a->base2 = rng_chance(&g->rng, 25);
 	return bias != NULL;
 }
 

@@ -176,6 +176,14 @@ START_TEST(orders_rope_rows)
 	EXPECT(wexpr_rope(a, WX_ROPE_I2H, 2, wexpr_rope(a, WX_ROPE_H2I, 2, v)), 0, 1, 2, 3, 4, 5, 6, 7);
 	EXPECT(wexpr_rope(a, WX_ROPE_H2I, 1, wexpr_reshape(a, 2, (int64_t[]){4, 2}, v)), 0, 1, 4, 5, 2, 3, 6,
 	       7);
+	/* the first 4 of every 6 rows from row 1 on; rows of axis 1 of [2,4] */
+	EXPECT(wexpr_rope_rows(a, WX_ROPE_I2H, 0, &(struct wexpr_rows){1, 1, 4, 4}, v), 0, 1, 3, 2, 4, 5, 6,
+	       7);
+	EXPECT(wexpr_rope_rows(a, WX_ROPE_I2H, 0, &(struct wexpr_rows){0, 2, 4, 2}, v), 0, 1, 2, 3, 4, 5, 6,
+	       7);
+	EXPECT(wexpr_rope_rows(a, WX_ROPE_I2H, 1, &(struct wexpr_rows){0, 1, 4, 4},
+	                       wexpr_reshape(a, 2, (int64_t[]){2, 4}, v)),
+	       0, 2, 1, 3, 4, 6, 5, 7);
 }
 END_TEST
 
@@ -337,6 +345,11 @@ START_TEST(refuses_misfits)
 	ck_assert_ptr_null(wexpr_rope(a, WX_ROPE_H2I, 3, v));
 	ck_assert_ptr_null(wexpr_rope(a, WX_ROPE_H2I, 8, v));
 	ck_assert_ptr_null(wexpr_rope(a, WX_ROPE_H2I, 0, v));
+	ck_assert_ptr_null(wexpr_rope_rows(a, WX_ROPE_H2I, 1, &(struct wexpr_rows){0, 1, 4, 4}, v));
+	ck_assert_ptr_null(wexpr_rope_rows(a, WX_ROPE_H2I, 0, &(struct wexpr_rows){5, 1, 4, 4}, v));
+	ck_assert_ptr_null(wexpr_rope_rows(a, WX_ROPE_H2I, 0, &(struct wexpr_rows){-1, 1, 4, 4}, v));
+	ck_assert_ptr_null(wexpr_rope_rows(a, WX_ROPE_H2I, 0, &(struct wexpr_rows){0, 2, INT64_MAX, 4}, v));
+	ck_assert_ptr_null(wexpr_rope_rows(a, WX_ROPE_H2I, 0, &(struct wexpr_rows){0, 2, 2, 4}, v));
 	ck_assert_ptr_null(wexpr_binary(a, WX_MUL, row, m));
 	ck_assert_ptr_null(wexpr_binary(a, WX_MUL, m, v));
 	ck_assert_ptr_null(wexpr_full(a, 0, 2, huge));
@@ -447,6 +460,8 @@ START_TEST(prints_every_kind)
 	expect_text(wexpr_slice(a, 0, 0, 3, x), "slice(0, 0, 3, full(0.0, [8]))");
 	expect_text(wexpr_reshape(a, 2, (int64_t[]){2, 4}, x), "reshape([2,4], full(0.0, [8]))");
 	expect_text(wexpr_rope(a, WX_ROPE_H2I, 2, x), "rope_halves_to_interleaved(2, full(0.0, [8]))");
+	expect_text(wexpr_rope_rows(a, WX_ROPE_I2H, 0, &(struct wexpr_rows){1, 2, 3, 2}, x),
+	            "rope_interleaved_to_halves(2, axis=0 start=1 step=3 size=2, full(0.0, [8]))");
 	expect_text(wexpr_rope(a, WX_ROPE_I2H, 2, x), "rope_interleaved_to_halves(2, full(0.0, [8]))");
 	expect_text(wexpr_binary(a, WX_MUL, x, x), "mul(full(0.0, [8]), full(0.0, [8]))");
 	expect_text(wexpr_binary(a, WX_DIV, x, x), "div(full(0.0, [8]), full(0.0, [8]))");
