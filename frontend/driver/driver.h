@@ -46,7 +46,7 @@ struct driver {
 typedef enum exit_code driver_run(struct driver *d);
 driver_run command_compile, command_run, command_generate, command_verify, command_opt, command_expand,
         command_inspect, command_explain, command_ops, command_passes, command_plan, command_score,
-        command_attend, command_bench;
+        command_attend, command_bench, command_reduce;
 
 /* Writes d->log to stderr at once. */
 void driver_flush_log(struct driver *d);
@@ -58,6 +58,8 @@ void driver_time(struct driver *d, const char *stage);
 double driver_clock(void *user);
 /* --time-passes: a part of the stage before, indented. */
 void driver_time_part(struct driver *d, const char *part, double seconds);
+/* One text file, complete or not at all; false after a diagnostic. */
+bool driver_write_text(struct driver *d, const char *path, const char *text, size_t len);
 /* Puts text to -o FILE, or to stdout. */
 TFMC_MUST_USE enum tfmc_status driver_emit_text(struct driver *d, const struct buf *text);
 /* A usage mistake: message to stderr. */

@@ -104,6 +104,7 @@ static enum exit_code dispatch(struct driver *d)
 	case COMMAND_PLAN: return command_plan(d);
 	case COMMAND_BENCH: return command_bench(d);
 	case COMMAND_SCORE: return command_score(d);
+	case COMMAND_REDUCE: return command_reduce(d);
 	case COMMAND_ATTEND: return command_attend(d);
 	}
 	return EXIT_INTERNAL;

@@ -29,6 +29,7 @@ struct option_row {
 #define INSPECT  COMMAND_INSPECT
 #define PLAN     COMMAND_PLAN
 #define BENCH    COMMAND_BENCH
+#define REDUCE   COMMAND_REDUCE
 #define SCORE    COMMAND_SCORE
 #define ATTEND   COMMAND_ATTEND
 #define ALL      (~0u)
@@ -46,6 +47,7 @@ static const struct option_row rows[] = {
 #undef INSPECT
 #undef PLAN
 #undef BENCH
+#undef REDUCE
 #undef SCORE
 #undef ATTEND
 #undef ALL
@@ -73,6 +75,8 @@ static const struct command_row commands[] = {
         {"bench", COMMAND_BENCH, "tfmc bench MODEL [--entry NAME]",
          "time of an entry, beside the measured roof"},
         {"opt", COMMAND_OPT, "tfmc opt FILE.tir --passes=LIST", "IR text in, IR text out"},
+        {"reduce", COMMAND_REDUCE, "tfmc reduce FILE.tir --test=COMMAND -o SMALL.tir",
+         "the smallest IR text on which a command still fails"},
         {"expand", COMMAND_EXPAND, "tfmc expand MODEL",
          "print the model at the next lower level of the language"},
         {"inspect", COMMAND_INSPECT, "tfmc inspect FILE", "what a file is: model, weights, object"},

@@ -26,6 +26,7 @@ enum driver_command {
 	COMMAND_SCORE = 1 << 11,
 	COMMAND_ATTEND = 1 << 12,
 	COMMAND_BENCH = 1 << 13,
+	COMMAND_REDUCE = 1 << 14,
 };
 
 struct option_list {

@@ -44,8 +44,7 @@ static void print_ir(void *user, const char *title, const char *text, size_t len
 	driver_flush_log(d);
 }
 
-/* One text file, complete or not at all. */
-static bool write_text(struct driver *d, const char *path, const char *text, size_t len)
+bool driver_write_text(struct driver *d, const char *path, const char *text, size_t len)
 {
 	struct outputs o;
 	outputs_init(&o, &d->arena, &d->diag);
@@ -63,7 +62,7 @@ static void dump_ir(void *user, const char *file_name, const char *text, size_t 
 		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot make the folder %s: %s", dir,
 		           strerror(errno));
 	else
-		(void)write_text(d, arena_printf(&d->arena, "%s/%s", dir, file_name), text, len);
+		(void)driver_write_text(d, arena_printf(&d->arena, "%s/%s", dir, file_name), text, len);
 }
 
 static void write_reproducer(void *user, const char *text, size_t len)
@@ -72,7 +71,7 @@ static void write_reproducer(void *user, const char *text, size_t len)
 	const char *dir = d->options.dump_dir ? d->options.dump_dir : ".", *path = d->options.reproducer;
 	if (!path)
 		path = arena_printf(&d->arena, "%s/%s", dir, REPRODUCER);
-	if (write_text(d, path, text, len) && !d->options.reproducer)
+	if (driver_write_text(d, path, text, len) && !d->options.reproducer)
 		diag_note(&d->diag, LOC_NONE, "`tfmc opt %s` runs the failing pass again", path);
 }
 
