@@ -24,17 +24,24 @@
 
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
-	if (rewriter_match(r->rewrite->user, r, op))
+	struct rewriter *w = r->rewrite->user;
+	r->number = 0;
+	if (rewriter_match(w, r, op))
 		return true;
-	if (op->code == OP_transpose)
-		return turn_weight_match(r, op);
-	return op->code == OP_take_rows && take_rows_match(r, op);
+	bool turns = op->code == OP_transpose && w->fuel > 0 && turn_weight_match(r, op);
+	if (!turns && !(op->code == OP_take_rows && w->fuel > 0 && take_rows_match(r, op)))
+		return false;
+	w->fuel--;
+	r->number = ++w->matched;
+	return true;
 }
 
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
 	if (rewriter_emit(r->rewrite->user, r, op))
 		return;
+	const char *what = op->code == OP_transpose ? "a transposed weight" : "rows taken earlier";
+	pass_applied(r->p, r->replaced[op->results[0].id], what, op->loc);
 	if (op->code == OP_transpose)
 		turn_weight_emit(r, op);
 	else
@@ -49,7 +56,7 @@ static enum tfmc_status rewrite_all(struct pass_context *p, const struct rule_se
                                     const struct ir_module *in, struct ir_module *out)
 {
 	struct rewriter w = {.set = set, .fuel = p->step->settings[0], .nonempty = p->step->settings[1] != 0};
-	const struct rewrite rewrite = {.match = match, .emit = emit, .user = &w};
+	const struct rewrite rewrite = {.match = match, .emit = emit, .user = &w, .is_numbered = true};
 	struct ir_module *last = NULL;
 	int64_t changes = 1;
 	enum tfmc_status st = TFMC_OK;

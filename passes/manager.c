@@ -63,6 +63,21 @@ void pass_missed(struct pass_context *p, struct ir_loc loc, const char *fmt, ...
 	va_end(ap);
 }
 
+int64_t pass_take_fuel(struct pass_context *p)
+{
+	if (p->fuel <= 0)
+		return 0;
+	p->fuel--;
+	return ++p->applied;
+}
+
+void pass_applied(struct pass_context *p, int64_t number, const char *what, struct ir_loc loc)
+{
+	const struct pass_sink *s = &p->options->sink;
+	if (s->applied != NULL)
+		s->applied(s->user, p->step->pass->name, number, what, loc);
+}
+
 bool pass_requires(const struct pass_context *p, const char *kind)
 {
 	return pass_words_have(&p->options->require_fusion, kind);
@@ -85,9 +100,12 @@ static enum tfmc_status run_step(struct manager *g, const struct pipeline_step *
                                  const struct ir_module *in, struct ir_module *out)
 {
 	struct arena arena;
-	struct pass_context p = {g->cx, &arena, g->options, g->report, step, NULL};
+	int fuel = pass_setting_find(step->pass, "fuel");
+	struct pass_context p = {g->cx, &arena, g->options, g->report, step, NULL, INT64_MAX, 0};
 	double begin = now(g);
 
+	if (fuel >= 0)
+		p.fuel = step->settings[fuel];
 	if (in->stage != step->pass->from)
 		return pass_internal(&p, (struct ir_loc){0},
 		                     "the module is not at the stage that this pass reads");
@@ -156,7 +174,7 @@ static enum tfmc_status copy(struct manager *g, const struct ir_module *in, stru
 {
 	struct arena arena;
 	const struct pipeline_step step = {.pass = pass_at(0)};
-	struct pass_context p = {g->cx, &arena, g->options, g->report, &step, NULL};
+	struct pass_context p = {g->cx, &arena, g->options, g->report, &step, NULL, INT64_MAX, 0};
 
 	*out = ir_module_create_like(in);
 	if (*out == NULL)

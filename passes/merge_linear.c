@@ -52,6 +52,7 @@ static struct ir_value build_wide(struct rebuild *r, const struct merge_set *s)
 	struct ir_value x = rebuild_get(r, s->items[0]->operands[0]);
 	struct ir_value y = irb_linear(r->b, x, join_reference(r, like, w), join_reference(r, like, b), NULL);
 	pass_count(r->p, "merged", (int64_t)s->n);
+	pass_applied(r->p, s->number, NULL, s->items[0]->loc);
 	pass_remark(r->p, s->items[0]->loc, "%zu linears merged into @%s", s->n, w->name);
 	return y;
 }
@@ -82,6 +83,16 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 		                         ir_dim_const(dims, width_of(r, op))));
 }
 
+/* Each set is one application. */
+static void number_sets(struct pass_context *p, struct merge_sets *sets)
+{
+	for (size_t i = 0; i < sets->n; i++) {
+		struct merge_set *s = &sets->items[i];
+		s->number = s->refused ? 0 : pass_take_fuel(p);
+		s->refused = s->number == 0;
+	}
+}
+
 enum tfmc_status pass_merge_linear(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
 	struct merge_sets *sets = merge_sets_collect(p, in);
@@ -93,7 +104,8 @@ enum tfmc_status pass_merge_linear(struct pass_context *p, const struct ir_modul
 	g.merged = ARENA_ARRAY(p->arena, struct ir_value, sets->n + 1);
 	if (g.merged == NULL)
 		return TFMC_NO_MEMORY;
-	const struct rewrite rewrite = {.match = match, .emit = emit, .user = &g};
+	const struct rewrite rewrite = {.match = match, .emit = emit, .user = &g, .is_numbered = true};
+	number_sets(p, sets);
 	pass_count(p, "merged", 0);
 	TFMC_TRY(rebuild_module(p, in, out, &rewrite, NULL));
 	return p->cx->n_errors > errors ? TFMC_INTERNAL : TFMC_OK;

@@ -13,6 +13,7 @@ struct merge_set {
 	const struct ir_op **items; /* linears in program order */
 	size_t n, cap;
 	bool refused;
+	int64_t number; /* of the application */
 };
 struct merge_sets {
 	struct merge_set *items;

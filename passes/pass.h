@@ -18,7 +18,7 @@ enum pass_id {
 #include "passes/passes.def"
 };
 
-#define PASS_SETTINGS_MAX 2
+#define PASS_SETTINGS_MAX 4
 
 /* An integer setting of a pass: group{max_ops=8}. */
 struct pass_setting {
@@ -36,6 +36,11 @@ struct pass_desc {
 /* Row i of passes.def, in order; NULL behind the last. */
 const struct pass_desc *pass_at(size_t i);
 const struct pass_desc *pass_find(const char *name);
+/* What a pass may change, as the classes of rules. canonicalize: beside what its rules say. */
+enum pass_exactness { EXACT_REASSOCIATE, EXACT_ROUND, EXACT_BITS };
+enum pass_exactness pass_exactness(const struct pass_desc *pass);
+/* Index of the setting of that name, -1: there is none. */
+int pass_setting_find(const struct pass_desc *pass, const char *name);
 
 /* --- pipelines --------------------------------------------------------------------------------------------
  */
@@ -133,6 +138,9 @@ struct pass_sink {
 	void (*reproducer)(void *user, const char *text, size_t len);
 	/* After each pass, with its result. False stops with TFMC_INVALID (the hook reported). */
 	bool (*after)(void *user, const char *pass, const struct ir_module *m);
+	/* Application `number` of a pass with fuel: fuel=number is the least with which it happens. `what` is
+	 * the rule, or NULL. */
+	void (*applied)(void *user, const char *pass, int64_t number, const char *what, struct ir_loc loc);
 	double (*clock)(void *user); /* seconds */
 	void *user;
 };

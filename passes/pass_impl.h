@@ -18,6 +18,8 @@ struct pass_context {
 	struct pass_report *report;
 	const struct pipeline_step *step;
 	const char *function; /* the one that is worked on, for remarks; NULL: the module */
+	int64_t fuel;    /* applications left */
+	int64_t applied; /* applications so far */
 };
 
 typedef enum tfmc_status pass_run(struct pass_context *p, const struct ir_module *in, struct ir_module *out);
@@ -31,6 +33,14 @@ void pass_count(struct pass_context *p, const char *name, int64_t n);
 void pass_remark(struct pass_context *p, struct ir_loc loc, const char *fmt, ...) TFMC_PRINTF(3, 4);
 /* The same for what was not done: the reason. */
 void pass_missed(struct pass_context *p, struct ir_loc loc, const char *fmt, ...) TFMC_PRINTF(3, 4);
+/*
+ * Takes fuel for one application and gives its number, from 1; 0: none is left, the pass leaves the place as
+ * it is. rebuild.h does it for every match; a pass that decides on sets of ops before the walk does it for
+ * each set.
+ */
+int64_t pass_take_fuel(struct pass_context *p);
+/* Says that application `number` happened; `what` names the rule, NULL: the pass says it all. */
+void pass_applied(struct pass_context *p, int64_t number, const char *what, struct ir_loc loc);
 /* --require-fusion=kind was given. */
 bool pass_requires(const struct pass_context *p, const char *kind);
 /* An invariant of ours does not hold. Gives TFMC_INTERNAL. */

@@ -36,6 +36,11 @@ static const struct pass_setting settings[N_PASSES][PASS_SETTINGS_MAX + 1] = {
 #include "passes/passes.def"
 };
 
+static const enum pass_exactness exactness[N_PASSES] = {
+#define EXACT(id, class) [PASS_##id] = EXACT_##class,
+#include "passes/passes.def"
+};
+
 #define PASS(id, name, from, to, summary) \
 	{PASS_##id, name, summary, STAGE_##from, STAGE_##to, settings[PASS_##id]},
 static const struct pass_desc passes[] = {
@@ -53,6 +58,19 @@ const struct pass_desc *pass_find(const char *name)
 		if (strcmp(passes[i].name, name) == 0)
 			return &passes[i];
 	return NULL;
+}
+
+enum pass_exactness pass_exactness(const struct pass_desc *pass)
+{
+	return exactness[pass->id];
+}
+
+int pass_setting_find(const struct pass_desc *pass, const char *name)
+{
+	for (int i = 0; pass->settings[i].name != NULL; i++)
+		if (strcmp(pass->settings[i].name, name) == 0)
+			return i;
+	return -1;
 }
 
 const char *pipeline_named(const char *name)

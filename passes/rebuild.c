@@ -53,17 +53,35 @@ static void need_operands(struct rebuild *r, const struct ir_op *op)
 		rebuild_need(r, op->operands[i]);
 }
 
+/* Asks the pass, when there is fuel for what it would do. */
+static bool match(struct rebuild *r, const struct ir_op *op)
+{
+	const struct rewrite *rewrite = r->rewrite;
+	if (rewrite == NULL || rewrite->match == NULL || (!rewrite->is_numbered && r->p->fuel <= 0) ||
+	    !rewrite->match(r, op))
+		return false;
+	int64_t number = rewrite->is_numbered ? r->number : pass_take_fuel(r->p);
+	r->replaced[op->results[0].id] = number > 0 ? number : -1;
+	return true;
+}
+
+static void emit(struct rebuild *r, const struct ir_op *op)
+{
+	int64_t number = r->replaced[op->results[0].id];
+	r->rewrite->emit(r, op);
+	r->changes++;
+	if (number > 0 && !r->rewrite->is_numbered)
+		pass_applied(r->p, number, NULL, op->loc);
+}
+
 static void mark_region(struct rebuild *r, const struct ir_region *region)
 {
 	for (size_t i = region->n_ops; i-- > 0;) {
 		const struct ir_op *op = region->ops[i];
 		if (!any_needed(r, op))
 			continue;
-		if (op->n_results > 0 && r->rewrite != NULL && r->rewrite->match != NULL &&
-		    r->rewrite->match(r, op)) {
-			r->replaced[op->results[0].id] = true;
+		if (op->n_results > 0 && match(r, op))
 			continue;
-		}
 		need_operands(r, op);
 		if (op->region != NULL)
 			mark_region(r, op->region);
@@ -105,9 +123,8 @@ static void emit_region(struct rebuild *r, const struct ir_region *region)
 		if (!any_needed(r, op))
 			continue;
 		irb_set_loc(r->b, op->loc);
-		if (op->n_results > 0 && r->replaced[op->results[0].id]) {
-			r->rewrite->emit(r, op);
-			r->changes++;
+		if (op->n_results > 0 && r->replaced[op->results[0].id] != 0) {
+			emit(r, op);
 		} else if (op->code == OP_repeat && op->n_operands <= REBUILD_LIST_MAX) {
 			emit_repeat(r, op);
 		} else {
@@ -152,7 +169,7 @@ static enum tfmc_status rebuild_func(struct rebuild *r)
 
 	r->uses = ir_count_uses(r->p->arena, f);
 	r->needed = ARENA_ARRAY(r->p->arena, bool, f->n_values);
-	r->replaced = ARENA_ARRAY(r->p->arena, bool, f->n_values);
+	r->replaced = ARENA_ARRAY(r->p->arena, int64_t, f->n_values);
 	r->map = ARENA_ARRAY(r->p->arena, struct ir_value, f->n_values);
 	r->b = irb_begin(r->out, r->p->cx, f->name, f->loc);
 	if (arena_failed(r->p->arena) || r->b == NULL || r->uses == NULL)

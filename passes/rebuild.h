@@ -21,6 +21,7 @@ struct rewrite {
 	/* Forward: builds the replacement and calls rebuild_set for the results of op that are needed. */
 	void (*emit)(struct rebuild *r, const struct ir_op *op);
 	void *user;
+	bool is_numbered; /* the pass takes fuel itself; its match may leave a number in rebuild.number */
 };
 
 struct rebuild {
@@ -32,8 +33,9 @@ struct rebuild {
 	const struct rewrite *rewrite;
 	uint32_t *uses;       /* [f->n_values], of the function that is read */
 	bool *needed;         /* [f->n_values] */
-	bool *replaced;       /* [f->n_values], by the first result */
+	int64_t *replaced;    /* [f->n_values], by the first result: number of the application, 0: stays */
 	struct ir_value *map; /* [f->n_values] values of the new function */
+	int64_t number;       /* of the application that match found, when the pass counts itself */
 	int64_t changes;      /* replaced ops */
 };
 

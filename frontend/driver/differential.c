@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Compiled code against the interpreter on seeded inputs, cached generation
- * against one-shot evaluation, and the interpreter before and after each pass.
+ * Compiled code against the interpreter on seeded inputs, and cached generation
+ * against one-shot evaluation.
  *
  * Metric: relative L2 error of each output, ||got - want|| / ||want||. Bound: f32
  * results of up to twelve layers stay within 1e-5 of f64 evaluation when every
@@ -14,7 +14,6 @@
 #include <string.h>
 
 #define REL_L2_BOUND 1e-5
-#define AFTER_BOUND  1e-6 /* passes reassociate f64 evaluations that round to f32 after every op */
 #define MAX_DIMS     16
 #define N_ROUNDS     4
 
@@ -291,81 +290,4 @@ enum tfmc_status verify_differential(struct driver *d, struct loaded *l, struct 
 		st = compare_incremental(d, l, &object, failed);
 	tfmc_session_close(session);
 	return st;
-}
-
-/* --- after each pass
- * --------------------------------------------------------------------------------------------- */
-struct after_each {
-	struct driver *d;
-	struct loaded *l;
-	struct caller before; /* the module of the frontend */
-	struct named_tensors in, want;
-	const char *entry;
-	bool failed;
-};
-
-static bool compare_after(void *user, const char *pass, const struct ir_module *m)
-{
-	struct after_each *x = user;
-	struct caller after = x->before;
-	struct named_tensors got = {0};
-	double worst = 0;
-	after.module = m;
-	after.state = interp_state_create(&x->d->arena, m, 8);
-	if (caller_run(&after, x->entry, &x->in, &got) != TFMC_OK)
-		return false;
-	for (size_t i = 0; i < got.n; i++) {
-		double error = relative_l2(&got.items[i], &x->want.items[i]);
-		worst = error <= worst ? worst : error;
-	}
-	bool ok = worst <= AFTER_BOUND;
-	verify_line(x->d, arena_printf(&x->d->arena, "%s after %s", x->entry, pass), worst, AFTER_BOUND, ok);
-	if (!ok)
-		diag_error(&x->d->diag, LOC_NONE, DIAG_CHECK_FAILED, "%s is the first pass that changes %s",
-		           pass, x->entry);
-	x->failed = x->failed || !ok;
-	return ok;
-}
-
-static enum tfmc_status run_after_each(struct after_each *x, const struct target *target)
-{
-	struct driver *d = x->d;
-	struct pipeline p = {0};
-	struct pass_options o = driver_pass_options(d, target);
-	struct ir_module *out = NULL;
-	o.sink.after = compare_after;
-	o.sink.user = x;
-	o.sink.print = NULL;
-	o.sink.dump = NULL;
-	o.sink.reproducer = NULL;
-	o.sink.clock = NULL;
-	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, driver_pipeline(d, NULL), &p));
-	enum tfmc_status st = passes_run(&d->diag, &p, &o, x->l->module, &out, NULL);
-	if (out)
-		ir_module_destroy(out);
-	return x->failed ? TFMC_OK : st;
-}
-
-enum tfmc_status verify_after_each(struct driver *d, struct loaded *l, struct compiled *c, bool *failed)
-{
-	static const char *const entries[] = {"run", "encode"};
-	const struct target *target = driver_target(d, d->options.mcpu);
-	for (size_t i = 0; target && i < TFMC_COUNT(entries); i++) {
-		struct round round = {.random = {71}, .number = 1};
-		struct after_each x = {.d = d, .l = l, .entry = entries[i]};
-		const struct ir_func *f = ir_find_func(l->module, entries[i]);
-		int64_t number = tfmc_entry_find(c->model.record, entries[i]);
-		if (!f || number < 0)
-			continue;
-		x.before = (struct caller){
-		        .d = d, .record = c->model.record, .module = l->module, .weights = &l->weights};
-		x.before.state = interp_state_create(&d->arena, l->module, 8);
-		choose_dims(c->model.record, &round);
-		if (!make_inputs(d, c->model.record, number, f, &round, &x.in))
-			return TFMC_NO_MEMORY;
-		TFMC_TRY(caller_run(&x.before, entries[i], &x.in, &x.want));
-		TFMC_TRY(run_after_each(&x, target));
-		*failed = *failed || x.failed;
-	}
-	return target ? TFMC_OK : TFMC_INVALID;
 }

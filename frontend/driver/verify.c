@@ -324,8 +324,13 @@ enum exit_code command_verify(struct driver *d)
 {
 	struct loaded l;
 	struct compiled c = {0};
-	bool failed = false;
+	bool failed = false, passes_only = d->options.after_each || d->options.bisect;
 	enum tfmc_status st = driver_load(d, &l);
+	if (st == TFMC_OK && passes_only) {
+		st = verify_passes(d, &l, &failed);
+		driver_unload(&l);
+		return st != TFMC_OK ? exit_code_of(st) : failed ? EXIT_VERIFY : EXIT_OK;
+	}
 	if (st == TFMC_OK)
 		st = driver_compile_native(d, &l, NULL, &c);
 	if (st == TFMC_OK)
@@ -334,8 +339,6 @@ enum exit_code command_verify(struct driver *d)
 		st = run_checks(d, &l, &c, &failed);
 	if (st == TFMC_OK && !d->options.checks_only)
 		st = verify_differential(d, &l, &c, &failed);
-	if (st == TFMC_OK && d->options.after_each)
-		st = verify_after_each(d, &l, &c, &failed);
 	driver_release(&c);
 	driver_unload(&l);
 	return st != TFMC_OK ? exit_code_of(st) : failed ? EXIT_VERIFY : EXIT_OK;

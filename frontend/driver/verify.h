@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Parts of `tfmc verify`: the checks of the file (verify.c) and the comparison
- * of compiled code with the interpreter (differential.c).
+ * of compiled code with the interpreter (differential.c), the passes one by one
+ * (validate.c).
  */
 #ifndef TFMC_DRIVER_VERIFY_H
 #define TFMC_DRIVER_VERIFY_H
@@ -19,9 +20,10 @@ double tensor_value(const struct named_tensor *t, int64_t i);
  */
 TFMC_MUST_USE enum tfmc_status verify_differential(struct driver *d, struct loaded *l, struct compiled *c,
                                                    bool *failed);
-/* Interpreter after every pass against the module as the frontend made it; names the first pass that differs.
+/*
+ * --after-each, --bisect: the interpreter before and after each pass (passes/validate), a line for each; names the
+ * first pass that changes results, and its rule or application. Nothing is compiled.
  */
-TFMC_MUST_USE enum tfmc_status verify_after_each(struct driver *d, struct loaded *l, struct compiled *c,
-                                                 bool *failed);
+TFMC_MUST_USE enum tfmc_status verify_passes(struct driver *d, struct loaded *l, bool *failed);
 
 #endif

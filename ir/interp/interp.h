@@ -57,6 +57,11 @@ struct interp_args {
 	interp_attention_trace *attention; /* may be NULL */
 	void *attention_user;
 	size_t memory_limit; /* bytes for intermediates; 0: 8 GiB */
+	/*
+	 * Floats are not rounded, neither results of ops nor state: what is equal in the reals agrees to f64,
+	 * so that a wrong rewrite stands out from rounding.
+	 */
+	bool wide;
 };
 
 TFMC_MUST_USE enum tfmc_status interp_run(struct diag_context *cx, const struct ir_module *m,

@@ -86,6 +86,12 @@ static inline int64_t interp_clamp(int64_t v, int64_t lo, int64_t hi)
 	return v < lo ? lo : v > hi ? hi : v;
 }
 
+/* v as a value of the dtype; floats stay as they are in a wide run. */
+static inline double interp_rounded(const struct interp *in, enum ir_dtype dtype, double v)
+{
+	return in->args->wide && ir_dtype_class(dtype) == DTCLASS_FLOAT ? v : ir_round(dtype, v);
+}
+
 /* rowwise.c: in place over one row. */
 void interp_softmax_row(double *x, int64_t n, bool base2);
 double interp_softcap(double x, double c);

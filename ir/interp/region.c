@@ -78,7 +78,7 @@ static void round_results(struct interp *in, const struct ir_op *op)
 		struct interp_tensor *t = &in->slots[op->results[i].id].tensor;
 		int64_t n = t->data ? interp_size(t) : 0;
 		for (int64_t k = 0; k < n; k++)
-			t->data[k] = ir_round(t->dtype, t->data[k]);
+			t->data[k] = interp_rounded(in, t->dtype, t->data[k]);
 	}
 }
 

@@ -121,7 +121,7 @@ enum tfmc_status interp_eval_state_append(struct interp *in, const struct ir_op 
 		interp_unravel(x[1], i, index);
 		index[axis] += interp_int(x[2]->data[index[0]]);
 		if (index[axis] >= 0 && index[axis] < s.dims[axis])
-			*slice_at(&s, index) = ir_round(s.state->dtype, x[1]->data[i]);
+			*slice_at(&s, index) = interp_rounded(in, s.state->dtype, x[1]->data[i]);
 	}
 	copy_out(&s, out);
 	return TFMC_OK;
@@ -141,7 +141,7 @@ enum tfmc_status interp_eval_state_write(struct interp *in, const struct ir_op *
 			                    x[1]->dims[i], s.dims[i]);
 	for (int64_t i = 0; i < interp_size(x[1]); i++) {
 		interp_unravel(x[1], i, index);
-		*slice_at(&s, index) = ir_round(s.state->dtype, x[1]->data[i]);
+		*slice_at(&s, index) = interp_rounded(in, s.state->dtype, x[1]->data[i]);
 	}
 	return TFMC_OK;
 }

@@ -253,6 +253,7 @@ static void count_hit(struct rewriter *w, struct rebuild *r, const struct rule_m
 	const char *name = arena_printf(&r->p->report->arena, "rule %s", m->rule->name);
 	w->applied++;
 	pass_count(r->p, name, 1);
+	pass_applied(r->p, m->number, m->rule->name, loc);
 	pass_remark(r->p, loc, "%s (%s), number %lld", name, rule_class_name(m->rule->class),
 	            (long long)m->number);
 }

@@ -80,7 +80,7 @@ static struct ir_module *rewrite(struct checker *c, const struct ir_module *m, b
 	if (out == NULL)
 		return NULL;
 	pass_report_init(&report);
-	struct pass_context p = {&c->mute, &c->scratch, &options, &report, &step, NULL};
+	struct pass_context p = {&c->mute, &c->scratch, &options, &report, &step, NULL, INT64_MAX, 0};
 	enum tfmc_status st = rebuild_module(&p, m, out, &hooks, NULL);
 	*wrong = w.applied > 0 && (st != TFMC_OK || w.wrong != NULL);
 	bool ok = st == TFMC_OK && w.applied == 1 && !*wrong;

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Seeded calls of the functions of a module, made once and executed by the
+ * interpreter on any module that should mean the same.
+ *
+ * Functions without state are called on their own, with several sizes and
+ * ragged lengths, 0 among them. Functions with state are called as a session
+ * calls them: first those that only write (an encoder), then a prefill, single
+ * steps and a chunk, each on the state that the calls before it left.
+ */
+#ifndef TFMC_PASSES_VALIDATE_TRIAL_H
+#define TFMC_PASSES_VALIDATE_TRIAL_H
+
+#include "ir/interp/interp.h"
+
+struct trial_input {
+	const char *name;           /* of the parameter */
+	struct interp_tensor value; /* data NULL: left out, the default is taken */
+};
+
+struct trial_call {
+	const char *func;
+	bool starts;   /* state is zero and nothing is past */
+	int64_t *dims; /* of the symbols of the module */
+	struct trial_input *inputs;
+	size_t n_inputs;
+};
+
+struct trial {
+	struct arena *arena;
+	const struct weight_source *weights;
+	struct {
+		struct trial_call *items;
+		size_t n, cap;
+	} calls;
+	int64_t batch; /* the largest */
+};
+
+/* One result of one call. */
+struct trial_output {
+	const char *name, *func;
+	size_t call;
+	struct interp_tensor value;
+};
+struct trial_outputs {
+	struct trial_output *items;
+	size_t n, cap;
+};
+
+/* How an execution works. */
+struct trial_mode {
+	bool wide;           /* interp_args.wide */
+	interp_trace *trace; /* of call `trace_call`, may be NULL */
+	void *trace_user;
+	size_t trace_call;
+};
+
+/* Makes the calls for the functions of m. The arena and the weights must outlive the trial. */
+TFMC_MUST_USE enum tfmc_status trial_make(struct trial *t, struct arena *arena,
+                                          const struct weight_source *weights, const struct ir_module *m);
+/* Executes all calls on m, whose functions and parameters have the same names. Results live in `arena`. */
+TFMC_MUST_USE enum tfmc_status trial_execute(const struct trial *t, struct diag_context *cx,
+                                             const struct ir_module *m, const struct trial_mode *mode,
+                                             struct arena *arena, struct trial_outputs *out);
+/* The function that serves a call. */
+const struct ir_func *trial_func(const struct ir_module *m, const struct trial_call *call);
+
+/*
+ * Largest difference of an element of any result, relative to the largest number of that result; infinity
+ * when infinities, NaN or shapes differ. *worst (may be NULL) receives the result.
+ */
+double trial_difference(const struct trial_outputs *a, const struct trial_outputs *b, size_t *worst);
+double trial_tensor_difference(const struct interp_tensor *a, const struct interp_tensor *b);
+
+#endif

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * After each pass, and bisection (validate.h). One stage is a module and what a
+ * trial gives on it; at most three are held at a time.
+ */
+#include "passes/validate/validate.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "passes/rules/rule.h"
+#include "passes/validate/changed.h"
+
+#define WIDE_BOUND  1e-9 /* f64 through some dozens of ops */
+#define SUM_BOUND   2e-5 /* f32, sums in another order through some layers */
+#define ROUND_BOUND 4e-6 /* f32, some values rounded once more or less */
+#define NEAR_FACTOR 64.0 /* what layers make of an approximation */
+
+struct class
+{
+	const char *name;
+	double bound, wide_bound;
+};
+
+struct stage {
+	struct arena arena;
+	struct ir_module *module; /* NULL: the caller's */
+	const struct ir_module *m;
+	struct trial_outputs rounded, wide;
+};
+
+/* What the hook of a run saw. */
+struct applications {
+	struct arena *arena;
+	int64_t wanted, last;
+	const char *what;
+	struct ir_loc loc;
+	bool seen;
+};
+
+struct search {
+	const struct validate *v;
+	const struct trial *t;
+	struct rule_set rules;
+};
+
+/* --- stages ----------------------------------------------------------------------------------------------
+ */
+
+static void stage_end(struct stage *s)
+{
+	ir_module_destroy(s->module);
+	arena_destroy(&s->arena);
+	*s = (struct stage){0};
+	arena_init(&s->arena);
+}
+
+static enum tfmc_status stage_execute(const struct search *s, struct stage *g)
+{
+	struct trial_mode mode = {0};
+	TFMC_TRY(trial_execute(s->t, s->v->cx, g->m, &mode, &g->arena, &g->rounded));
+	mode.wide = true;
+	return trial_execute(s->t, s->v->cx, g->m, &mode, &g->arena, &g->wide);
+}
+
+static void see_application(void *user, const char *pass, int64_t number, const char *what, struct ir_loc loc)
+{
+	struct applications *a = user;
+	(void)pass;
+	a->last = number > a->last ? number : a->last;
+	if (number != a->wanted || a->seen)
+		return;
+	a->seen = true;
+	a->what = what != NULL ? arena_strdup(a->arena, what) : NULL;
+	a->loc = (struct ir_loc){loc.at, loc.path != NULL ? arena_strdup(a->arena, loc.path) : NULL};
+}
+
+/* Runs the first n steps on m and executes the trial; seen (may be NULL) counts applications. */
+static enum tfmc_status stage_make(const struct search *s, const struct pipeline *p,
+                                   const struct ir_module *m, struct applications *seen,
+                                   struct pass_report *report, struct stage *out)
+{
+	struct pass_options o = *s->v->options;
+	o.remarks = false;
+	o.sink = (struct pass_sink){0};
+	if (seen != NULL) {
+		o.sink.applied = see_application;
+		o.sink.user = seen;
+	}
+	arena_init(&out->arena);
+	TFMC_TRY(passes_run(s->v->cx, p, &o, m, &out->module, report));
+	out->m = out->module;
+	return stage_execute(s, out);
+}
+
+/* --- exactness ---------------------------------------------------------------------------------------------
+ */
+
+/* The loosest class of the rules that fired. */
+static enum rule_class class_of_rules(const struct search *s, const struct pass_report *r, double *tolerance)
+{
+	enum rule_class most = RULE_BITS;
+	for (size_t i = 0; i < r->counters.n; i++) {
+		const struct pass_counter *c = &r->counters.items[i];
+		const struct rule *rule =
+		        strncmp(c->name, "rule ", 5) == 0 ? rule_set_find(&s->rules, c->name + 5) : NULL;
+		if (rule == NULL || c->value == 0)
+			continue;
+		most = rule->class > most ? rule->class : most;
+		if (rule->class == RULE_APPROXIMATE)
+			*tolerance += rule->tolerance * (double)c->value * NEAR_FACTOR;
+	}
+	return most;
+}
+
+static struct class class_of(const struct search *s, const struct pipeline *p, const struct pass_report *r)
+{
+	double tolerance = 0;
+	enum rule_class most = class_of_rules(s, r, &tolerance);
+	for (size_t i = 0; i < p->n; i++) {
+		static const enum rule_class classes[] = {[EXACT_REASSOCIATE] = RULE_REASSOCIATE,
+		                                          [EXACT_ROUND] = RULE_ROUND,
+		                                          [EXACT_BITS] = RULE_BITS};
+		enum rule_class c = classes[pass_exactness(p->items[i].pass)];
+		most = c > most ? c : most;
+	}
+	double bound = most == RULE_BITS ? 0 : most == RULE_ROUND ? ROUND_BOUND : SUM_BOUND;
+	return (struct class){rule_class_name(most), bound + tolerance, WIDE_BOUND + tolerance};
+}
+
+/* --- comparison --------------------------------------------------------------------------------------------
+ */
+
+/* Results of function f, NULL: of all. *call (may be NULL) receives the call that is worst. */
+static void compare(const struct stage *a, const struct stage *b, const struct class *class, const char *func,
+                    struct validate_line *line, size_t *worst)
+{
+	double most = -1;
+	*line = (struct validate_line){
+	        .class = class->name, .bound = class->bound, .wide_bound = class->wide_bound};
+	line->ok = a->rounded.n == b->rounded.n;
+	for (size_t i = 0; i < a->rounded.n && line->ok; i++) {
+		if (func != NULL && strcmp(a->rounded.items[i].func, func) != 0)
+			continue;
+		double x = trial_tensor_difference(&b->rounded.items[i].value, &a->rounded.items[i].value);
+		double y = trial_tensor_difference(&b->wide.items[i].value, &a->wide.items[i].value);
+		line->error = x > line->error ? x : line->error;
+		line->wide_error = y > line->wide_error ? y : line->wide_error;
+		bool beyond = x > class->bound || y > class->wide_bound;
+		if (beyond && y > most && worst != NULL) {
+			*worst = i;
+			most = y;
+		}
+	}
+	line->ok = line->ok && line->error <= class->bound && line->wide_error <= class->wide_bound;
+}
+
+static bool agrees(const struct stage *a, const struct stage *b, const struct class *class)
+{
+	struct validate_line line;
+	compare(a, b, class, NULL, &line, NULL);
+	return line.ok;
+}
+
+static bool show_functions(const struct search *s, const char *pass, const struct stage *a,
+                           const struct stage *b, const struct class *class)
+{
+	bool ok = true;
+	for (size_t i = 0; i < a->m->funcs.n; i++) {
+		struct validate_line line;
+		compare(a, b, class, a->m->funcs.items[i]->name, &line, NULL);
+		line.pass = pass;
+		line.func = a->m->funcs.items[i]->name;
+		ok = ok && line.ok;
+		if (s->v->line != NULL)
+			s->v->line(s->v->user, &line);
+	}
+	return ok;
+}
+
+/* --- the application
+ * ----------------------------------------------------------------------------------------- */
+
+/* Is the step with this fuel right? *seen learns its applications. */
+static enum tfmc_status try_fuel(const struct search *s, const struct stage *before,
+                                 struct pipeline_step step, int64_t fuel, struct applications *seen, bool *ok)
+{
+	struct stage after = {0};
+	struct pass_report report;
+	step.settings[pass_setting_find(step.pass, "fuel")] = fuel;
+	const struct pipeline one = {&step, 1, 1};
+	pass_report_init(&report);
+	enum tfmc_status st = stage_make(s, &one, before->m, seen, &report, &after);
+	if (st == TFMC_OK) {
+		struct class class = class_of(s, &one, &report);
+		*ok = agrees(before, &after, &class);
+	}
+	stage_end(&after);
+	pass_report_destroy(&report);
+	return st;
+}
+
+/* Bisection over the fuel of a pass that is wrong with all of it. */
+static enum tfmc_status find_application(const struct search *s, const struct stage *before,
+                                         const struct pipeline_step *step, struct validate_culprit *c)
+{
+	int setting = pass_setting_find(step->pass, "fuel");
+	struct applications seen = {.arena = s->v->arena, .wanted = -1};
+	int64_t lo = 0;
+	bool ok;
+	if (setting < 0)
+		return TFMC_OK;
+	TFMC_TRY(try_fuel(s, before, *step, step->settings[setting], &seen, &ok));
+	int64_t hi = seen.last;
+	TFMC_TRY(try_fuel(s, before, *step, 0, NULL, &ok));
+	if (!ok || hi == 0)
+		return TFMC_OK;
+	while (hi - lo > 1) {
+		int64_t middle = lo + (hi - lo) / 2;
+		TFMC_TRY(try_fuel(s, before, *step, middle, NULL, &ok));
+		lo = ok ? middle : lo;
+		hi = ok ? hi : middle;
+	}
+	seen = (struct applications){.arena = s->v->arena, .wanted = hi};
+	TFMC_TRY(try_fuel(s, before, *step, hi, &seen, &ok));
+	c->number = hi;
+	c->what = seen.what;
+	c->loc = seen.loc;
+	return TFMC_OK;
+}
+
+static enum tfmc_status blame(const struct search *s, size_t step, const struct stage *before,
+                              const struct stage *after, const struct class *class,
+                              struct validate_culprit *c)
+{
+	const struct pipeline_step *p = &s->v->pipeline->items[step];
+	struct validate_line line;
+	struct changed changed;
+	size_t worst = 0;
+	compare(before, after, class, NULL, &line, &worst);
+	*c = (struct validate_culprit){.step = step, .pass = p->pass->name};
+	if (worst < before->wide.n) {
+		c->func = arena_strdup(s->v->arena, before->wide.items[worst].func);
+		c->output = arena_strdup(s->v->arena, before->wide.items[worst].name);
+		TFMC_TRY(changed_find(s->t, s->v->cx, before->m, after->m, before->wide.items[worst].call,
+		                      class->wide_bound, s->v->arena, &changed));
+		c->op = changed.op;
+		c->value = changed.value;
+		c->op_loc = changed.loc;
+	}
+	return find_application(s, before, p, c);
+}
+
+/* --- one pass after the other
+ * --------------------------------------------------------------------------------- */
+
+static enum tfmc_status one_pass(const struct search *s, size_t i, const struct stage *before,
+                                 struct stage *after, bool *found, struct validate_culprit *culprit)
+{
+	struct pass_report report;
+	const struct pipeline one = {&s->v->pipeline->items[i], 1, 1};
+	pass_report_init(&report);
+	enum tfmc_status st = stage_make(s, &one, before->m, NULL, &report, after);
+	if (st == TFMC_OK) {
+		struct class class = class_of(s, &one, &report);
+		*found = !show_functions(s, one.items[0].pass->name, before, after, &class);
+		if (*found)
+			st = blame(s, i, before, after, &class, culprit);
+	}
+	pass_report_destroy(&report);
+	return st;
+}
+
+static enum tfmc_status each(const struct search *s, const struct ir_module *m, bool *found,
+                             struct validate_culprit *culprit)
+{
+	struct stage before = {.m = m};
+	arena_init(&before.arena);
+	enum tfmc_status st = stage_execute(s, &before);
+	for (size_t i = 0; st == TFMC_OK && i < s->v->pipeline->n && !*found; i++) {
+		struct stage after = {0};
+		st = one_pass(s, i, &before, &after, found, culprit);
+		stage_end(&before);
+		before = after;
+	}
+	stage_end(&before);
+	return st;
+}
+
+/* --- bisection over the pipeline
+ * ------------------------------------------------------------------------------- */
+
+static enum tfmc_status try_prefix(const struct search *s, const struct stage *first, size_t n,
+                                   struct stage *out, struct class *class, bool *ok)
+{
+	const struct pipeline p = {s->v->pipeline->items, n, n};
+	struct pass_report report;
+	pass_report_init(&report);
+	stage_end(out);
+	enum tfmc_status st = stage_make(s, &p, first->m, NULL, &report, out);
+	if (st == TFMC_OK) {
+		*class = class_of(s, &p, &report);
+		*ok = agrees(first, out, class);
+	}
+	pass_report_destroy(&report);
+	return st;
+}
+
+static enum tfmc_status bisect(const struct search *s, const struct stage *first, struct stage *good,
+                               struct stage *bad, bool *found, struct validate_culprit *culprit)
+{
+	struct class class, ignored;
+	size_t lo = 0, hi = s->v->pipeline->n;
+	bool ok;
+	TFMC_TRY(try_prefix(s, first, hi, bad, &class, &ok));
+	*found = !ok;
+	while (!(*found ? hi - lo <= 1 : true)) {
+		struct stage now = {0};
+		size_t middle = lo + (hi - lo) / 2;
+		arena_init(&now.arena);
+		enum tfmc_status st = try_prefix(s, first, middle, &now, &class, &ok);
+		stage_end(&now);
+		if (st != TFMC_OK)
+			return st;
+		lo = ok ? middle : lo;
+		hi = ok ? hi : middle;
+	}
+	if (!*found)
+		return TFMC_OK;
+	TFMC_TRY(try_prefix(s, first, lo, good, &ignored, &ok));
+	TFMC_TRY(try_prefix(s, first, hi, bad, &class, &ok));
+	return blame(s, hi - 1, good, bad, &class, culprit);
+}
+
+/* --- both
+ * -------------------------------------------------------------------------------------------------------- */
+
+static enum tfmc_status search(const struct validate *v, const struct ir_module *m, bool by_halves,
+                               bool *found, struct validate_culprit *culprit)
+{
+	struct arena arena;
+	struct trial t;
+	struct search s = {.v = v, .t = &t};
+	struct stage first = {.m = m}, good = {0}, bad = {0};
+	*found = false;
+	arena_init(&arena);
+	arena_init(&first.arena);
+	arena_init(&good.arena);
+	arena_init(&bad.arena);
+	rule_set_init(&s.rules);
+	enum tfmc_status st = trial_make(&t, &arena, v->weights, m);
+	if (st == TFMC_OK)
+		st = rule_set_load(&s.rules, v->cx, v->options);
+	if (st == TFMC_OK && !by_halves)
+		st = each(&s, m, found, culprit);
+	if (st == TFMC_OK && by_halves)
+		st = stage_execute(&s, &first);
+	if (st == TFMC_OK && by_halves)
+		st = bisect(&s, &first, &good, &bad, found, culprit);
+	stage_end(&bad);
+	stage_end(&good);
+	stage_end(&first);
+	rule_set_destroy(&s.rules);
+	arena_destroy(&arena);
+	return st;
+}
+
+enum tfmc_status validate_after_each(const struct validate *v, const struct ir_module *m, bool *found,
+                                     struct validate_culprit *culprit)
+{
+	return search(v, m, false, found, culprit);
+}
+
+enum tfmc_status validate_bisect(const struct validate *v, const struct ir_module *m, bool *found,
+                                 struct validate_culprit *culprit)
+{
+	return search(v, m, true, found, culprit);
+}
