@@ -181,22 +181,32 @@ static bool show_functions(const struct search *s, const char *pass, const struc
 /* --- the application
  * ----------------------------------------------------------------------------------------- */
 
-/* Is the step with this fuel right? *seen learns its applications. */
-static enum tfmc_status try_fuel(const struct search *s, const struct stage *before,
-                                 struct pipeline_step step, int64_t fuel, struct applications *seen, bool *ok)
+/* The step with this fuel on `before`; seen (may be NULL) learns its applications. */
+static enum tfmc_status make_with_fuel(const struct search *s, const struct stage *before,
+                                       struct pipeline_step step, int64_t fuel, struct applications *seen,
+                                       struct class *class, struct stage *after)
 {
-	struct stage after = {0};
 	struct pass_report report;
 	step.settings[pass_setting_find(step.pass, "fuel")] = fuel;
 	const struct pipeline one = {&step, 1, 1};
 	pass_report_init(&report);
-	enum tfmc_status st = stage_make(s, &one, before->m, seen, &report, &after);
-	if (st == TFMC_OK) {
-		struct class class = class_of(s, &one, &report);
-		*ok = agrees(before, &after, &class);
-	}
-	stage_end(&after);
+	enum tfmc_status st = stage_make(s, &one, before->m, seen, &report, after);
+	*class = class_of(s, &one, &report);
 	pass_report_destroy(&report);
+	return st;
+}
+
+/* Is the step with this fuel right? */
+static enum tfmc_status try_fuel(const struct search *s, const struct stage *before,
+                                 const struct pipeline_step *step, int64_t fuel, struct applications *seen,
+                                 bool *ok)
+{
+	struct stage after = {0};
+	struct class class;
+	enum tfmc_status st = make_with_fuel(s, before, *step, fuel, seen, &class, &after);
+	if (st == TFMC_OK)
+		*ok = agrees(before, &after, &class);
+	stage_end(&after);
 	return st;
 }
 
@@ -210,45 +220,63 @@ static enum tfmc_status find_application(const struct search *s, const struct st
 	bool ok;
 	if (setting < 0)
 		return TFMC_OK;
-	TFMC_TRY(try_fuel(s, before, *step, step->settings[setting], &seen, &ok));
+	TFMC_TRY(try_fuel(s, before, step, step->settings[setting], &seen, &ok));
 	int64_t hi = seen.last;
-	TFMC_TRY(try_fuel(s, before, *step, 0, NULL, &ok));
+	TFMC_TRY(try_fuel(s, before, step, 0, NULL, &ok));
 	if (!ok || hi == 0)
 		return TFMC_OK;
 	while (hi - lo > 1) {
 		int64_t middle = lo + (hi - lo) / 2;
-		TFMC_TRY(try_fuel(s, before, *step, middle, NULL, &ok));
+		TFMC_TRY(try_fuel(s, before, step, middle, NULL, &ok));
 		lo = ok ? middle : lo;
 		hi = ok ? hi : middle;
 	}
 	seen = (struct applications){.arena = s->v->arena, .wanted = hi};
-	TFMC_TRY(try_fuel(s, before, *step, hi, &seen, &ok));
+	TFMC_TRY(try_fuel(s, before, step, hi, &seen, &ok));
 	c->number = hi;
 	c->what = seen.what;
 	c->loc = seen.loc;
 	return TFMC_OK;
 }
 
+/* The first value that differs between two stages, from the call that differs most. */
+static enum tfmc_status find_value(const struct search *s, const struct stage *before,
+                                   const struct stage *after, const struct class *class,
+                                   struct validate_culprit *c)
+{
+	struct validate_line line;
+	struct changed changed;
+	size_t worst = before->wide.n;
+	compare(before, after, class, NULL, &line, &worst);
+	if (worst == before->wide.n)
+		return TFMC_OK;
+	c->func = arena_strdup(s->v->arena, before->wide.items[worst].func);
+	c->output = arena_strdup(s->v->arena, before->wide.items[worst].name);
+	TFMC_TRY(changed_find(s->t, s->v->cx, before->m, after->m, before->wide.items[worst].call,
+	                      class->wide_bound, s->v->arena, &changed));
+	c->op = changed.op;
+	c->value = changed.value;
+	c->op_loc = changed.loc;
+	return TFMC_OK;
+}
+
+/* With only the applications up to the wrong one the first value that changes is that of the wrong one. */
 static enum tfmc_status blame(const struct search *s, size_t step, const struct stage *before,
                               const struct stage *after, const struct class *class,
                               struct validate_culprit *c)
 {
 	const struct pipeline_step *p = &s->v->pipeline->items[step];
-	struct validate_line line;
-	struct changed changed;
-	size_t worst = 0;
-	compare(before, after, class, NULL, &line, &worst);
+	struct stage alone = {0};
+	struct class its;
 	*c = (struct validate_culprit){.step = step, .pass = p->pass->name};
-	if (worst < before->wide.n) {
-		c->func = arena_strdup(s->v->arena, before->wide.items[worst].func);
-		c->output = arena_strdup(s->v->arena, before->wide.items[worst].name);
-		TFMC_TRY(changed_find(s->t, s->v->cx, before->m, after->m, before->wide.items[worst].call,
-		                      class->wide_bound, s->v->arena, &changed));
-		c->op = changed.op;
-		c->value = changed.value;
-		c->op_loc = changed.loc;
-	}
-	return find_application(s, before, p, c);
+	TFMC_TRY(find_application(s, before, p, c));
+	if (c->number == 0)
+		return find_value(s, before, after, class, c);
+	enum tfmc_status st = make_with_fuel(s, before, *p, c->number, NULL, &its, &alone);
+	if (st == TFMC_OK)
+		st = find_value(s, before, &alone, &its, c);
+	stage_end(&alone);
+	return st;
 }
 
 /* --- one pass after the other
