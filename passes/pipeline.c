@@ -14,6 +14,8 @@
 /*
  * Why this order: fusion compares spellings, so canonicalize (the rewrite rules) comes first;
  * attention is found around the one softmax op that fuse-softmax leaves;
+ * demand-rows looks at whole attentions, and linears that get fewer rows than their neighbours must be apart
+ * before merge-linear joins them;
  * merge-heads needs the attention of each head, and makes of the linears of all
  * heads the ones that merge-linear joins; merge-linear comes after them, because
  * they look through single uses that its slices would hide; encode sees the final weights and belongs before
@@ -23,7 +25,7 @@
  */
 #define O0 "encode,group{max_ops=1},select,plan-memory"
 #define O1 "canonicalize,fuse-softmax,fuse-attention,encode,group,select,plan-memory"
-#define O2 "canonicalize,fuse-softmax,fuse-attention,merge-heads,merge-linear,encode,group,select,plan-memory"
+#define O2 "canonicalize,fuse-softmax,fuse-attention,merge-heads,demand-rows,merge-linear,encode,group,select,plan-memory"
 
 enum {
 	N_PASSES = 0

@@ -15,7 +15,7 @@
 
 struct plan {
 	struct driver *d;
-	const struct ir_module *planned;
+	const struct ir_module *in, *planned;
 	struct pass_report *report;
 	const struct target *target;
 	struct backend_sizes sizes;
@@ -222,12 +222,28 @@ static void print_head(struct plan *p, const struct ir_func *f)
 	buf_char(out, '\n');
 }
 
+/* The products before any pass, where passes made fewer of them. */
+static void print_written(struct plan *p, const struct ir_func *planned)
+{
+	const struct ir_func *f = ir_find_func(p->in, planned->name);
+	double before, after;
+	if (!f || !value_of(p, ir_func_flops(p->in, f), &before) ||
+	    !value_of(p, ir_func_flops(p->planned, planned), &after) || after >= before)
+		return;
+	buf_str(&p->d->out, "\n  as written ");
+	ir_dim_print(&p->d->out, p->in->dims, ir_func_flops(p->in, f), false);
+	buf_str(&p->d->out, " = ");
+	print_flops(&p->d->out, before);
+	buf_printf(&p->d->out, ", the passes left %.1f %%", before > 0 ? 100 * after / before : 0.0);
+}
+
 static void print_function(struct plan *p, const struct backend_function_sizes *s)
 {
 	struct buf *out = &p->d->out;
 	print_head(p, s->func);
 	buf_str(out, "  products   ");
 	print_formula(p, ir_func_flops(p->planned, s->func), print_flops);
+	print_written(p, s->func);
 	buf_str(out, "\n  weights    ");
 	print_bytes(out, (double)s->weights);
 	buf_str(out, " are read\n");
@@ -260,6 +276,7 @@ static enum tfmc_status plan_module(struct plan *p, const struct ir_module *in)
 	struct driver *d = p->d;
 	struct pipeline pipeline = {0};
 	struct ir_module *planned = NULL;
+	p->in = in;
 	struct pass_options options = driver_pass_options(d, p->target);
 	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, driver_pipeline(d, NULL), &pipeline));
 	TFMC_TRY(passes_run(&d->diag, &pipeline, &options, in, &planned, p->report));

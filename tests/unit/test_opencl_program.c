@@ -226,9 +226,11 @@ START_TEST(model_of_states)
 	const struct opencl_place *past = r.p.functions[1].past_result;
 	ck_assert(past != NULL && past->memory == OPENCL_ARENA);
 	size_t repeats = 0, reads_past = 0;
+	/* With O2 the last of both layers stands behind the loop. */
+	int64_t count = _i < (int)N_FAMILIES ? 1 : 2;
 	for (size_t i = 0; i < r.p.functions[1].n_steps; i++) {
 		const struct opencl_step *s = &r.p.functions[1].steps[i];
-		repeats += s->kind == OPENCL_REPEAT && s->count == 2;
+		repeats += s->kind == OPENCL_REPEAT && s->count == count;
 		for (size_t p = 0; s->kind == OPENCL_LAUNCH && p < s->launch.n_places; p++) {
 			const struct opencl_place *x = &s->launch.places[p];
 			reads_past += x->memory == OPENCL_STATE && ir_dim_equals(x->offset, STATE_PAST);
