@@ -4,6 +4,8 @@
  * the frontend and says in the user's words what it found.
  */
 #include "frontend/driver/verify.h"
+#include "ir/text.h"
+#include "passes/validate/shrink.h"
 #include "passes/validate/validate.h"
 
 static void show_line(void *user, const struct validate_line *l)
@@ -40,7 +42,8 @@ static void explain(struct driver *d, const struct validate_culprit *c)
 	buf_char(&d->out, '\n');
 }
 
-enum tfmc_status verify_passes(struct driver *d, struct loaded *l, bool *failed)
+static enum tfmc_status validate_module(struct driver *d, const struct ir_module *m,
+                                        const struct weight_source *weights, bool *failed)
 {
 	const struct target *target = driver_target(d, d->options.mcpu);
 	struct pass_options options = driver_pass_options(d, target);
@@ -54,15 +57,34 @@ enum tfmc_status verify_passes(struct driver *d, struct loaded *l, bool *failed)
 	                     .arena = &d->arena,
 	                     .pipeline = &p,
 	                     .options = &options,
-	                     .weights = &l->weights,
+	                     .weights = weights,
 	                     .line = show_line,
 	                     .user = d};
-	TFMC_TRY(d->options.bisect ? validate_bisect(&v, l->module, &found, &culprit)
-	                           : validate_after_each(&v, l->module, &found, &culprit));
+	TFMC_TRY(d->options.bisect ? validate_bisect(&v, m, &found, &culprit)
+	                           : validate_after_each(&v, m, &found, &culprit));
 	if (found)
 		explain(d, &culprit);
 	else if (d->options.bisect)
 		buf_str(&d->out, "bisect: the pipeline changes nothing\n");
 	*failed = *failed || found;
 	return TFMC_OK;
+}
+
+enum tfmc_status verify_passes(struct driver *d, struct loaded *l, bool *failed)
+{
+	struct shrunk small;
+	if (d->options.full)
+		return validate_module(d, l->module, &l->weights, failed);
+	TFMC_TRY(module_shrink(l->module, &d->arena, &small));
+	if (!small.module) {
+		diag_warning(&d->diag, LOC_NONE, DIAG_CHECK_CASE, "the model is not shrunk: %s", small.why);
+		return validate_module(d, l->module, &l->weights, failed);
+	}
+	if (d->options.verbose) {
+		ir_print(&d->log, &d->diag, small.module);
+		driver_flush_log(d);
+	}
+	enum tfmc_status st = validate_module(d, small.module, &small.weights, failed);
+	ir_module_destroy(small.module);
+	return st;
 }
