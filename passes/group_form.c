@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Three steps: roots of kernels with their own template take the elementwise
- * chain behind them; then, from the last op to the first, an op joins the
+ * chain behind them, a linear the norm that only it reads; then, from the last op to the first, an op joins the
  * cluster of its readers when all of them are in one and may evaluate it in
  * place, else it begins its own; at last, clusters that can store through a
  * view take the views behind them that could not be read as strides.
@@ -22,6 +22,7 @@ struct former {
 	struct formed *g;
 	struct user_list *users; /* [n_values], one entry per operand */
 	size_t max_ops;
+	bool norms; /* may be part of linears */
 	bool failed;
 };
 
@@ -186,13 +187,86 @@ static void take_epilogue(struct former *s, size_t cluster)
 	}
 }
 
+/* --- step 1: norms in front of linears ----------------------------------------------------------------- */
+
+static bool is_norm(const struct ir_op *op)
+{
+	return op->code == OP_layer_norm || op->code == OP_rms_norm;
+}
+
+/* Why the norm cannot be computed by the kernel of `linear`, which reads it; NULL: it can. */
+static const char *keeps_norm_apart(const struct former *s, const struct ir_op *linear)
+{
+	const struct target *t = s->p->options->target;
+	const struct ir_type *w = ir_type_of(s->f, linear->operands[1]);
+	int64_t depth = ir_dim_hi(s->m->dims, w->dims[1]);
+
+	if (t != NULL && t->group_size > 1)
+		return "work-groups share the tiles of the step that reads it";
+	if (t != NULL && depth > t->l2_bytes / (2 * 4 * t->mr))
+		return "a tile of its rows does not fit into half of the second-level cache";
+	return NULL;
+}
+
+/* op is a linear with packed weights whose input is v, and only that. */
+static bool is_input_of(const struct former *s, struct ir_value v, const struct ir_op *op)
+{
+	bool once = op->code == OP_linear && ir_same(op->operands[0], v) && !ir_same(op->operands[1], v) &&
+	            (op->n_operands < 3 || !ir_same(op->operands[2], v));
+	return once && kind_of(s->f, op) == GROUP_linear;
+}
+
+static bool any_linear_reads(const struct former *s, struct ir_value v)
+{
+	const struct user_list *u = &s->users[v.id];
+	for (size_t i = 0; i < u->n; i++)
+		if (is_input_of(s, v, u->items[i]))
+			return true;
+	return false;
+}
+
+/* The one linear that reads this norm, as its input, when its kernel may compute the norm's rows. */
+static const struct ir_op *linear_behind(struct former *s, const struct ir_op *norm)
+{
+	struct ir_value v = norm->results[0];
+	const struct ir_op *op = only_reader(s, v);
+	const char *why = op == NULL ? "more than one step reads it" : NULL;
+
+	if (s->max_ops < 2 || !s->norms || !any_linear_reads(s, v))
+		return NULL;
+	if (op != NULL && !is_input_of(s, v, op))
+		return NULL;
+	if (why == NULL)
+		why = keeps_norm_apart(s, op);
+	if (why != NULL)
+		pass_remark(s->p, norm->loc, "not fused: %s stays a kernel of its own: %s",
+		            ir_op_desc(norm->code)->name, why);
+	return why == NULL ? op : NULL;
+}
+
+static void take_norm(struct former *s, size_t cluster)
+{
+	const struct ir_op *linear = s->g->clusters.items[cluster].root;
+	const struct ir_op *norm = ir_def(s->f, linear->operands[0]);
+
+	if (norm == NULL || !is_norm(norm) || !is_free(s, norm) || linear_behind(s, norm) != linear)
+		return;
+	join(s, norm, cluster, MEMBER_PRE);
+	pass_count(s->p, "norm_prologues", 1);
+	pass_remark(s->p, norm->loc, "fused: %s into the linear behind it", ir_op_desc(norm->code)->name);
+}
+
 static void form_roots(struct former *s)
 {
 	for (size_t i = 0; i < s->g->n_ops && !s->failed; i++) {
 		const struct ir_op *op = s->g->ops[i];
 		if (!is_free(s, op) || kind_of(s->f, op) == GROUP_loops)
 			continue;
+		if (is_norm(op) && kind_of(s->f, op) == GROUP_rowwise && linear_behind(s, op) != NULL)
+			continue;
 		size_t cluster = begin(s, op);
+		if (!s->failed && s->g->clusters.items[cluster].kind == GROUP_linear)
+			take_norm(s, cluster);
 		if (!s->failed && s->g->clusters.items[cluster].kind != GROUP_attention)
 			take_epilogue(s, cluster);
 	}
@@ -207,6 +281,22 @@ static bool is_cheap_index(const struct ir_func *f, const struct ir_op *op)
 	return is_elementwise(op) && ir_type_of(f, op->results[0])->dtype == DT_I32;
 }
 
+/*
+ * In front of a linear stands a norm, whose rows several workers compute for themselves: rows may be picked
+ * on the way, nothing else is computed again.
+ */
+static bool may_move_inside(const struct former *s, const struct ir_op *reader, size_t i,
+                            const struct ir_op *op)
+{
+	if (is_norm(reader))
+		return i == 0 && (op->code == OP_gather || op->code == OP_take_rows) &&
+		       is_f32(s->f, op->results[0]);
+	if (is_elementwise(reader))
+		return is_cheap_index(s->f, reader) && is_cheap_index(s->f, op) &&
+		       same_element(s->f, reader, i);
+	return i == 1 && is_cheap_index(s->f, op);
+}
+
 /* The reader may evaluate `op`, its operand i, in place. */
 static bool may_read_inside(const struct former *s, const struct ir_op *reader, size_t i,
                             const struct ir_op *op)
@@ -214,8 +304,10 @@ static bool may_read_inside(const struct former *s, const struct ir_op *reader, 
 	const struct cluster *c = formed_cluster(s->g, reader);
 	enum member_role role = s->g->role_of[index_of(s, reader)];
 
-	if (c->kind == GROUP_linear || c->kind == GROUP_attention || role == MEMBER_POST)
+	if (c->kind == GROUP_attention || role == MEMBER_POST)
 		return false;
+	if (c->kind == GROUP_linear)
+		return role == MEMBER_PRE && may_move_inside(s, reader, i, op);
 	if (is_elementwise(reader))
 		return same_element(s->f, reader, i);
 	if (reader->code == OP_gather || reader->code == OP_take_rows)
@@ -403,7 +495,8 @@ static void link_members(struct former *s)
 bool group_form(struct pass_context *p, const struct ir_module *m, const struct ir_func *f, size_t max_ops,
                 struct formed *out)
 {
-	struct former s = {.p = p, .m = m, .f = f, .g = out, .max_ops = max_ops};
+	struct former s = {
+	        .p = p, .m = m, .f = f, .g = out, .max_ops = max_ops, .norms = p->step->settings[1] != 0};
 
 	*out = (struct formed){0};
 	out->uses = ir_count_uses(p->arena, f);

@@ -4,10 +4,9 @@
  *
  * Requires   group, and a target record.
  * Ensures    the attributes of every group say how its kernel is made: linear mr x nr register tiles and kc
- * rows of K at a time, attention br queries by bc keys, the lanes of a vector, scratch bytes for each worker
- *            (multiples of 64).
- * Example    group linear { .. }  ->  group linear {mr=6 nr=16 kc=512 lanes=8} { .. }
- * Refuses    rows whose largest length does not fit into memory.
+ * rows of K at a time (br rows of a norm in front of it), attention br queries by bc keys, the lanes of a
+ * vector, scratch bytes for each worker (multiples of 64). Example    group linear { .. }  ->  group linear
+ * {mr=6 nr=16 kc=512 lanes=8} { .. } Refuses    rows whose largest length does not fit into memory.
  */
 #include "ir/support/checked.h"
 #include "passes/rebuild.h"
@@ -28,7 +27,32 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	return true;
 }
 
-static void select_linear(const struct rebuild *r, const struct ir_op *root, struct attrs_group *a)
+/* The norm in front of a linear, computed by its kernel. */
+static const struct ir_op *norm_of(const struct rebuild *r, const struct ir_op *group,
+                                   const struct ir_op *root)
+{
+	const struct ir_op *op = ir_def(r->f, root->operands[0]);
+	bool inside = op != NULL && ir_info(r->f, root->operands[0])->region == group->region;
+	return inside && ir_op_has(op->code, TRAIT_ROWWISE) ? op : NULL;
+}
+
+/* Rows of x of a block: whole tiles of what half of the second-level cache holds. */
+static bool select_normed(const struct rebuild *r, const struct ir_op *root, int64_t depth,
+                          struct attrs_group *a)
+{
+	const struct target *t = r->p->options->target;
+	const struct ir_type *x = ir_type_of(r->f, root->operands[0]);
+	int64_t most = ir_dim_hi(r->in->dims, ir_type_count_range(r->in->dims, x, 0, x->rank - 1)), bytes;
+	int64_t rows = t->l2_bytes / 2 / (4 * (depth > 0 ? depth : 1));
+
+	rows = rows > a->mr ? rows / a->mr * a->mr : a->mr;
+	a->br = rows < most ? rows : most;
+	return checked_mul_i64(a->br, 4 * depth, &bytes) && checked_round_up_i64(bytes, 64, &bytes) &&
+	       checked_add_i64(a->scratch, bytes, &a->scratch);
+}
+
+static bool select_linear(const struct rebuild *r, const struct ir_op *group, const struct ir_op *root,
+                          struct attrs_group *a)
 {
 	const struct target *t = r->p->options->target;
 	const struct ir_type *w = ir_type_of(r->f, root->operands[1]);
@@ -41,6 +65,7 @@ static void select_linear(const struct rebuild *r, const struct ir_op *root, str
 	 */
 	if (depth >= t->l2_bytes / (4 * STRIP_COLUMNS))
 		a->scratch = 4 * SUM_ROWS * STRIP_COLUMNS;
+	return norm_of(r, group, root) == NULL || select_normed(r, root, depth, a);
 }
 
 /* Keys [E,bc] transposed, scores [br,bc], accumulators [br,V], running max and sum [br]; E and V in whole
@@ -77,7 +102,7 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	a.mr = a.nr = a.kc = a.br = a.bc = a.scratch = 0;
 	a.lanes = r->p->options->target->lanes;
 	switch ((enum ir_word_group)a.kind) {
-	case GROUP_linear: select_linear(r, root, &a); break;
+	case GROUP_linear: fits = select_linear(r, op, root, &a); break;
 	case GROUP_attention: fits = select_attention(r, root, &a); break;
 	case GROUP_rowwise: fits = select_rowwise(r, root, &a); break;
 	case GROUP_loops: break;

@@ -6,6 +6,8 @@
  * go through lower ones; the results do not depend on which.
  */
 #include "backends/kernel/matmul_internal.h"
+#include "backends/kernel/rowwise.h"
+#include "ir/support/checked.h"
 #include "ir/support/compiler.h"
 
 /* Operands of OP_linear. */
@@ -15,9 +17,21 @@ enum { X, W, BIAS };
 static const int low_heights[] = {8, 4, 2, 1};
 #define HEIGHTS_MAX (1 + (int)TFMC_COUNT(low_heights))
 
-#define TASKS_PER_WORKER 4 /* at least, where there are rows enough */
+#define TASKS_PER_WORKER 4  /* at least, where there are rows enough */
+#define MATMUL_LINE      64 /* bytes that parts of scratch are aligned to */
 
 /* --- the group --------------------------------------------------------------------------------------- */
+
+/* x is computed by a norm of the group, a row at a time. */
+static const struct ir_op *norm_before(const struct linear *l)
+{
+	const struct ir_func *f = l->job->func;
+	struct ir_value x = l->root->operands[X];
+	const struct ir_op *op = ir_def(f, x);
+	if (!op || !eval_is_inside(l->eval, x) || (op->code != OP_layer_norm && op->code != OP_rms_norm))
+		return NULL;
+	return ir_type_of(f, x)->dtype == DT_F32 && l->job->items <= 1 ? op : NULL;
+}
 
 static bool bind_operands(struct linear *l)
 {
@@ -25,7 +39,13 @@ static bool bind_operands(struct linear *l)
 	l->bias = root->n_operands > BIAS ? root->operands[BIAS] : IR_NO_VALUE;
 	l->x = eval_tensor(l->eval, root->operands[X]);
 	l->w = eval_tensor(l->eval, root->operands[W]);
-	return l->x && l->w && l->x->t.dtype == DT_F32 && l->w->t.encoding == ENC_PANEL16;
+	if (!l->w || l->w->t.encoding != ENC_PANEL16)
+		return false;
+	l->norm = l->x ? NULL : norm_before(l);
+	l->along = (struct kb_size){true, 1, kb_index(l->k, 1)};
+	if (l->x)
+		l->along = l->x->t.stride[ir_type_of(l->job->func, root->operands[X])->rank - 1];
+	return l->norm || (l->x && l->x->t.dtype == DT_F32);
 }
 
 static bool find_sizes(struct linear *l)
@@ -77,17 +97,33 @@ static bool choose_schedule(struct linear *l)
 	return true;
 }
 
+/* Scratch begins with the rows of the norm: as many as the schedule says, a tile of them at least. */
+static bool choose_normed(struct linear *l)
+{
+	const struct attrs_group *s = l->schedule;
+	int64_t bytes, least = l->rows_hi < l->mr ? l->rows_hi : l->mr;
+	if (!l->norm)
+		return true;
+	if (s->br < least || !checked_mul_i64(s->br, 4 * l->depth, &bytes) || bytes > s->scratch)
+		return false;
+	l->normed_rows = s->br;
+	l->normed = l->job->scratch;
+	return true;
+}
+
 /* K is divided when there is scratch for the sums of a few tiles of rows. */
 static void choose_stage(struct linear *l, bool is_wanted)
 {
 	const struct attrs_group *s = l->schedule;
-	int64_t bytes = MATMUL_STAGE_ROW * 4;
-	bool divide = s->kc > 0 && s->kc < l->depth && l->rows_hi > l->mr && s->scratch / bytes >= l->mr;
+	int64_t bytes = MATMUL_STAGE_ROW * 4, normed = l->normed_rows * l->depth * 4;
+	normed = (normed + MATMUL_LINE - 1) / MATMUL_LINE * MATMUL_LINE;
+	int64_t rows = (s->scratch - normed) / bytes;
+	bool divide = s->kc > 0 && s->kc < l->depth && l->rows_hi > l->mr && rows >= l->mr;
 	l->kc = divide ? s->kc : 0;
 	l->is_staged = is_wanted || divide;
-	l->stage_rows = divide ? s->scratch / bytes : l->mr;
+	l->stage_rows = divide ? rows : l->mr;
 	if (divide)
-		l->stage = l->job->scratch;
+		l->stage = kb_ptr_add(l->k, l->job->scratch, kb_index(l->k, normed), 0);
 	else if (l->is_staged)
 		l->stage = kb_local(l->k, "stage", KB_F32, l->stage_rows * MATMUL_STAGE_ROW);
 }
@@ -231,6 +267,7 @@ static int64_t rows_of_block(const struct linear *l)
 	int64_t depth = l->kc ? l->kc : l->depth > 0 ? l->depth : 1;
 	int64_t rows = l->job->target->l2_bytes / 2 / (4 * depth);
 	rows = l->kc && rows > l->stage_rows ? l->stage_rows : rows;
+	rows = l->norm && rows > l->normed_rows ? l->normed_rows : rows;
 	return rows > l->mr ? rows / l->mr * l->mr : l->mr;
 }
 
@@ -249,6 +286,19 @@ static void divide(struct linear *l, struct division *d)
 	d->blocks = div_up(k, l->rows, d->block);
 }
 
+/* x of the block: every worker that has some of its columns normalises all rows for itself. */
+static void emit_norm(struct linear *l, struct kb_val panel, struct kb_val panel_end)
+{
+	struct rowwise_rows rows = {.norm = l->norm, .first = l->block, .end = l->row_end, .to = l->normed};
+	if (!l->norm)
+		return;
+	size_t mark = eval_mark(l->eval);
+	kb_if(l->k, kb_cmp(l->k, KB_LT, panel, panel_end));
+	rowwise_norm_rows(l->eval, &rows);
+	kb_end_if(l->k);
+	eval_release(l->eval, mark);
+}
+
 /* This worker's tasks [lo, hi) of blocks x groups: in each block a run of groups. */
 static void emit_blocks(struct linear *l)
 {
@@ -263,8 +313,11 @@ static void emit_blocks(struct linear *l)
 	struct kb_val first = kb_max(k, kb_sub(k, lo, before), zero);
 	struct kb_val end = kb_min(k, kb_sub(k, hi, before), d.groups);
 	struct kb_val panel_end = kb_min(k, kb_mul(k, end, d.unit), kb_index(k, l->panels));
+	struct kb_val panel = kb_mul(k, first, d.unit);
+	l->block = row;
 	l->row_end = kb_min(k, kb_add(k, row, d.block), l->rows);
-	l->strip = kb_loop(k, "strip", kb_mul(k, first, d.unit), panel_end, MATMUL_STRIP, 0);
+	emit_norm(l, panel, panel_end);
+	l->strip = kb_loop(k, "strip", panel, panel_end, MATMUL_STRIP, 0);
 	l->strip_end = kb_min(k, kb_add_const(k, l->strip, MATMUL_STRIP), panel_end);
 	emit_strip(l, row);
 	kb_end_loop(k);
@@ -284,6 +337,8 @@ bool kernel_linear(struct kernel *g)
 {
 	struct linear l;
 	if (!matmul_begin(&l, g) || !choose_schedule(&l))
+		return false;
+	if (!choose_normed(&l))
 		return false;
 	choose_stage(&l, wants_stage(g));
 	if (l.panels > 0 && l.rows_hi > 0)

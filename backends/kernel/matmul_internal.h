@@ -22,9 +22,12 @@ struct linear {
 	const struct ir_op *root;
 	const struct attrs_group *schedule;
 	const struct eval_output *out; /* result of the group at the root's axes */
-	const struct eval_tensor *x;   /* [..,K] */
+	const struct eval_tensor *x;   /* [..,K]; NULL: the norm's rows in `normed` */
 	const struct eval_tensor *w;   /* [N,K] in panels */
 	struct ir_value bias;          /* [N], or none */
+	const struct ir_op *norm;      /* its result is x; NULL: x lies in memory */
+	struct kb_val normed;          /* scratch [normed_rows, K]: x of the open block */
+	int64_t normed_rows;
 
 	int rank;                        /* of the result */
 	struct kb_val size[IR_RANK_MAX]; /* of its axes */
@@ -41,7 +44,10 @@ struct linear {
 	struct kb_val stage; /* [stage_rows, strip columns] products without bias */
 	int64_t kc;          /* part of K that is walked over at once, sums wait in the stage; 0: all */
 
+	struct kb_size along; /* elements from one k to the next in a row of x */
+
 	/* The open loops: rows [row, row_end) of the block, panels [strip, strip_end). */
+	struct kb_val block; /* first row of the block */
 	struct kb_val row, row_end, strip, strip_end;
 	struct kb_val k_lo, k_hi; /* part of K */
 	struct kb_val stage_row;  /* of the tile */

@@ -50,10 +50,26 @@ static struct kb_val x_offset(struct linear *l, const struct eval_point *p)
 	return eval_offset(l->eval, l->x, &at);
 }
 
+/* Rows that the norm left in scratch. */
+static void find_normed_rows(struct linear *l, struct accumulators *a)
+{
+	struct kb *k = l->k;
+	struct kb_val bytes = kb_mul(k, kb_sub(k, l->row, l->block), kb_index(k, l->depth * 4));
+	struct kb_val first = kb_ptr_add(k, l->normed, bytes, 0);
+	for (int m = 0; m < a->tile->rows; m++) {
+		a->x[m] = first;
+		a->x_disp[m] = m * l->depth;
+	}
+}
+
 /* Addresses of the rows: one pointer and constant distances where rows step evenly. */
 static void find_rows(struct linear *l, struct accumulators *a)
 {
 	struct kb *k = l->k;
+	if (l->norm) {
+		find_normed_rows(l, a);
+		return;
+	}
 	const struct kb_tensor *x = &l->x->t;
 	const struct kb_size *step = l->rank >= 2 ? &x->stride[l->rank - 2] : NULL;
 	bool even = l->x->is_flat && step->is_const && step->c >= 0 && step->c <= INT32_MAX;
@@ -110,7 +126,7 @@ static void step(struct linear *l, struct accumulators *a, struct kb_val at)
 {
 	struct kb *k = l->k;
 	struct kb_val line = kb_mul(k, at, kb_index(k, MATMUL_PANEL));
-	struct kb_val element = kb_mul(k, at, l->x->t.stride[l->rank - 1].v);
+	struct kb_val element = kb_mul(k, at, l->along.v);
 	struct kb_val w[MATMUL_ACC_MAX];
 	for (int n = 0; n < a->vectors; n++)
 		w[n] = load_weights(l, a, line, n);
@@ -152,8 +168,7 @@ static struct kb_val end_of_lanes(const struct linear *l, int lanes)
 static void walk_depth(struct linear *l, struct accumulators *a)
 {
 	struct kb *k = l->k;
-	const struct kb_size *along = &l->x->t.stride[l->rank - 1];
-	int lanes = along->is_const && along->c == 1 ? l->job->target->k_lanes : 1;
+	int lanes = l->along.is_const && l->along.c == 1 ? l->job->target->k_lanes : 1;
 	unsigned flags = l->depth > 0 ? KB_NONEMPTY : 0;
 	struct kb_val from = l->k_lo, at;
 	if (lanes > 1 && l->depth >= lanes) {

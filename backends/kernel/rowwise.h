@@ -8,7 +8,7 @@
 #ifndef TFMC_BACKENDS_KERNEL_ROWWISE_H
 #define TFMC_BACKENDS_KERNEL_ROWWISE_H
 
-#include "backends/kernel/group.h"
+#include "backends/kernel/eval.h"
 
 /*
  * Emits the body for job->group. Scratch of a worker: 4 bytes for each element of
@@ -16,5 +16,14 @@
  * are computed again in every walk. f64 is refused.
  */
 TFMC_MUST_USE enum tfmc_status rowwise_emit(const struct kernel_job *job);
+
+/* Rows [first, end) of a norm in front of another root, one behind the other. */
+struct rowwise_rows {
+	const struct ir_op *norm; /* layer_norm or rms_norm of f32, rows of a constant length */
+	struct kb_val first, end; /* of all leading axes as one */
+	struct kb_val to;         /* f32 [end - first, length] */
+};
+/* Emits them; the bits are those of a group of the norm alone. What fails is marked in `e`. */
+void rowwise_norm_rows(struct eval *e, const struct rowwise_rows *rows);
 
 #endif

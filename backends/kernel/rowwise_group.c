@@ -100,7 +100,7 @@ static void choose_buffer(struct rowwise *r)
 	const struct attrs_group *schedule = r->job->group->attrs;
 	const struct ir_type *x = ir_type_of(r->job->func, r->root->operands[0]);
 	int64_t longest = ir_dim_hi(r->job->module->dims, x->dims[r->rank - 1]);
-	if (!needs_buffer(r))
+	if (!needs_buffer(r) || r->is_inner)
 		return;
 	if (r->items > 1 && longest <= ROWWISE_SHARED) {
 		r->buffer = kb_shared(r->k, "kept", KB_F32, longest > 0 ? longest : 1);
@@ -216,6 +216,37 @@ static void emit_rows(struct rowwise *r)
 	kb_end_loop(k);
 	eval_release(&r->e, mark);
 }
+
+/* --- rows in front of another root ---------------------------------------------------------------------- */
+
+/* The buffer of a row is the place of its result. */
+static void emit_inner_rows(struct rowwise *r, const struct rowwise_rows *rows)
+{
+	struct kb *k = r->k;
+	struct kb_val bytes = kb_mul(k, rowwise_width(r), kb_index(k, 4));
+	struct kb_val at = kb_loop(k, "row", rows->first, rows->end, 1, 0);
+	r->buffer = kb_ptr_add(k, rows->to, kb_mul(k, kb_sub(k, at, rows->first), bytes), 0);
+	emit_row(r, at);
+	kb_end_loop(k);
+}
+
+/* The evaluator is the caller's but for the cache: its widths and points are those of another root. */
+void rowwise_norm_rows(struct eval *e, const struct rowwise_rows *rows)
+{
+	struct rowwise r = {
+	        .job = e->job, .k = e->k, .root = rows->norm, .e = *e, .items = 1, .is_inner = true};
+	r.e.cache.items = NULL;
+	r.e.cache.n = r.e.cache.cap = 0;
+	r.rank = ir_type_of(e->job->func, r.root->results[0])->rank;
+	eval_sizes(&r.e, r.root->results[0], r.size);
+	choose_schedule(&r);
+	emit_inner_rows(&r, rows);
+	e->failed = r.e.failed;
+	e->unsupported = r.e.unsupported;
+	e->no_memory = r.e.no_memory;
+}
+
+/* --- groups --------------------------------------------------------------------------------------------- */
 
 enum tfmc_status rowwise_emit(const struct kernel_job *job)
 {

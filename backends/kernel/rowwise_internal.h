@@ -31,6 +31,7 @@ struct rowwise {
 	bool has_none;  /* there is no buffer: every walk computes x, and what is made of it, again */
 	bool in_result; /* the buffer is the row of the result, else scratch */
 	bool is_padded; /* whole vectors may be touched at the end of the buffer */
+	bool is_inner;  /* results go to the buffer too: another template's root reads them there */
 
 	int64_t items;      /* work-items that share a row, a power of two; 1: rows are one worker's alone */
 	struct kb_val item; /* index of this one */

@@ -186,6 +186,10 @@ void rowwise_store(struct rowwise *r, const struct rowwise_chunk *c, struct kb_v
 {
 	struct eval_point p = point_of(r, c);
 	value = rounded(r, value);
+	if (r->is_inner) {
+		kb_store_part(r->k, value, c->valid, r->buffer, c->at, 0);
+		return;
+	}
 	eval_bind(&r->e, r->root->results[0], &p, value);
 	for (size_t i = 0; i < r->outputs.n; i++)
 		eval_output_at(&r->e, &r->outputs.items[i], &p);

@@ -59,25 +59,31 @@ static void expect_bits(const struct linear_call *call, const float *expected, c
 		              (int)call->dims[0], (int)call->dims[1], (int)i);
 }
 
-/* All shapes; rows are the same in each, so their bits must be, too. */
+/* Rows are the same in all shapes, so their bits must be, too. */
+static void check_bits(struct linear_case *c, const float *expected)
+{
+	struct linear_call call;
+	for (size_t i = 0; i < TFMC_COUNT(shapes); i++) {
+		linear_call_init(c, &call, shapes[i][0], shapes[i][1]);
+		for (int64_t workers = 1; workers <= 3; workers++) {
+			linear_run(c, &call, workers);
+			expect_bits(&call, expected, "workers");
+		}
+	}
+}
+
 static void check_product(int64_t depth, int64_t columns, const char *attrs, const char *target)
 {
 	struct linear_case c;
 	struct buf text;
-	struct linear_call most, call;
+	struct linear_call most;
 	buf_init(&text);
 	format_plain(&text, depth, columns, attrs);
 	linear_case_init(&c, text.data, target);
 	linear_call_init(&c, &most, 8, 128);
 	linear_run(&c, &most, 1);
 	expect_product(&most, depth, columns);
-	for (size_t i = 0; i < TFMC_COUNT(shapes); i++) {
-		linear_call_init(&c, &call, shapes[i][0], shapes[i][1]);
-		for (int64_t workers = 1; workers <= 3; workers++) {
-			linear_run(&c, &call, workers);
-			expect_bits(&call, most.out, "workers");
-		}
-	}
+	check_bits(&c, most.out);
 	linear_case_destroy(&c);
 	buf_destroy(&text);
 }
@@ -105,6 +111,38 @@ START_TEST(test_schedules)
 	                                    "{mr=4 nr=32 kc=16 scratch=2048}"};
 	for (size_t i = 0; i < TFMC_COUNT(attrs); i++)
 		check_product(19, 85, attrs[i], targets[_i]);
+}
+END_TEST
+
+/* A norm in front: the block of its rows, which workers choose by the number of rows, changes no bit. */
+START_TEST(test_norms)
+{
+	static const char *const attrs[] = {"{br=1024 scratch=77824}", "{mr=4 nr=32 br=11 scratch=836}",
+	                                    "{mr=2 nr=16 kc=8 br=2 scratch=16640}"};
+	struct linear_case c;
+	struct linear_call most;
+	struct buf first, text;
+	buf_init(&first);
+	for (size_t i = 0; i < TFMC_COUNT(attrs); i++) {
+		buf_init(&text);
+		buf_printf(&text,
+		           HEAD
+		           "func @f(%%x: f32[B,S,19], %%w: f32[85,19]) -> (y: f32[B,S,85]) { "
+		           "%%y = group linear %s { pre %%n = layer_norm %%x : f32[B,S,19] "
+		           "root %%h = linear %%n, %%w : f32[B,S,85] yield %%h } : f32[B,S,85] return %%y }",
+		           attrs[i]);
+		linear_case_init(&c, text.data, targets[_i]);
+		linear_call_init(&c, &most, 8, 128);
+		linear_run(&c, &most, 1);
+		linear_expect(&c, &most, 3e-5);
+		if (i == 0)
+			buf_bytes(&first, most.out, (size_t)most.n_out * 4);
+		expect_bits(&most, (const float *)(const void *)first.data, attrs[i]);
+		check_bits(&c, most.out);
+		linear_case_destroy(&c);
+		buf_destroy(&text);
+	}
+	buf_destroy(&first);
 }
 END_TEST
 
@@ -179,6 +217,34 @@ static const struct form forms[] = {
          "post %c = add %a, %r : f32[B,S,37] post %d = mask_rows %c, %len : f32[B,S,37] yield %d "
          "} : f32[B,S,37] return %y }",
          1e-5},
+        {"norm before",
+         "func @f(" XWB ", %g: f32[20], %c: f32[20]) -> (y: f32[B,S,37]) { "
+         "%y = group linear {br=128 scratch=10240} { pre %n = layer_norm %x, %g, %c : f32[B,S,20] "
+         "root %h = linear %n, %w, %b : f32[B,S,37] post %a = gelu %h : f32[B,S,37] "
+         "post %z = add %a, %h : f32[B,S,37] yield %z } : f32[B,S,37] return %y }",
+         3e-5},
+        {"norm before parts of K",
+         "func @f(" XWB ", %g: f32[20]) -> (y: f32[B,S,37]) { "
+         "%y = group linear {mr=4 nr=16 kc=6 br=5 scratch=16784} { pre %n = rms_norm %x, %g : f32[B,S,20] "
+         "root %h = linear %n, %w, %b : f32[B,S,37] yield %h } : f32[B,S,37] return %y }",
+         3e-5},
+        {"norm of turned x",
+         "func @f(%x: f32[20,B,S], %w: f32[37,20], %b: f32[37]) -> (y: f32[B,S,37]) { "
+         "%v = transpose %x {perm=[1,2,0]} : f32[B,S,20] "
+         "%y = group linear {br=14 scratch=1120} { pre %n = layer_norm %v : f32[B,S,20] "
+         "root %h = linear %n, %w, %b : f32[B,S,37] yield %h } : f32[B,S,37] return %y }",
+         3e-5},
+        {"norm of picked rows",
+         "func @f(%x: f32[B,7,20], %w: f32[37,20], %len: i32[B]) -> (y: f32[B,37]) { "
+         "%y = group linear {br=14 scratch=1120} { pre %r = take_rows %x, %len : f32[B,20] "
+         "pre %n = rms_norm %r : f32[B,20] "
+         "root %h = linear %n, %w : f32[B,37] yield %h } : f32[B,37] return %y }",
+         3e-5},
+        {"norm of one vector",
+         "func @f(%x: f32[20], %w: f32[37,20], %b: f32[37]) -> (y: f32[37]) { "
+         "%y = group linear {br=1 scratch=128} { pre %n = rms_norm %x : f32[20] "
+         "root %h = linear %n, %w, %b : f32[37] yield %h } : f32[37] return %y }",
+         3e-5},
         {"fixed rows",
          "func @f(%x: f32[29,20], %w: f32[37,20], %b: f32[37]) -> (y: f32[29,37]) { %y = group linear { "
          "root %h = linear %x, %w, %b : f32[29,37] post %a = sigmoid %h : f32[29,37] yield %a } : f32[29,37] "
@@ -265,6 +331,7 @@ Suite *suite_kernel_linear(void)
 	tcase_set_timeout(t, 240);
 	tcase_add_loop_test(t, test_products, 0, n);
 	tcase_add_loop_test(t, test_schedules, 0, n);
+	tcase_add_loop_test(t, test_norms, 0, n);
 	tcase_add_loop_test(t, test_forms, 0, (int)TFMC_COUNT(forms));
 	tcase_add_loop_test(t, test_accesses, 0, n);
 	tcase_add_loop_test(t, test_registers, 0, n);
