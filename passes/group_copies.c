@@ -52,16 +52,19 @@ static size_t runs_at(const struct reading *s, const struct ir_op *op, const str
 	return s->at;
 }
 
-/* The group of op reads and writes the same element only, one after the other. */
+/* The group of op reads and writes the same element only, one after the other: elementwise ops alone, or
+ * behind a linear. */
 static bool is_elementwise_group(const struct reading *s, const struct ir_op *op)
 {
 	const struct formed *d = &s->g->formed;
 	const struct cluster *c = formed_cluster(d, op);
-	if (c == NULL || c->kind != GROUP_loops || !ir_same(c->last->results[0], s->yielded))
+	bool behind = c != NULL && c->kind == GROUP_linear && d->role_of[formed_index(d, op)] == MEMBER_POST;
+	if (c == NULL || (c->kind != GROUP_loops && !behind) || !ir_same(c->last->results[0], s->yielded))
 		return false;
 	size_t number = d->cluster_of[formed_index(d, op)];
 	for (size_t i = d->first_of[number - 1]; i < d->n_ops; i = d->next_of[i])
-		if (!ir_op_has(d->ops[i]->code, TRAIT_ELEMENTWISE))
+		if (!ir_op_has(d->ops[i]->code, TRAIT_ELEMENTWISE) &&
+		    (!behind || d->role_of[i] == MEMBER_POST))
 			return false;
 	return true;
 }

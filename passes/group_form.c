@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Three steps: roots of kernels with their own template take the elementwise
- * chain behind them, a linear the norm that only it reads; then, from the last op to the first, an op joins the
- * cluster of its readers when all of them are in one and may evaluate it in
- * place, else it begins its own; at last, clusters that can store through a
- * view take the views behind them that could not be read as strides.
+ * chain behind them, a linear the norm that only it reads; then, from the last op to the first, an op joins
+ * the cluster of its readers when all of them are in one and may evaluate it in place, else it begins its
+ * own; at last, clusters that can store through a view take the views behind them that could not be read as
+ * strides.
  */
 #include "passes/group_form.h"
 
@@ -239,7 +239,7 @@ static const struct ir_op *linear_behind(struct former *s, const struct ir_op *n
 	if (why == NULL)
 		why = keeps_norm_apart(s, op);
 	if (why != NULL)
-		pass_remark(s->p, norm->loc, "not fused: %s stays a kernel of its own: %s",
+		pass_missed(s->p, norm->loc, "not fused: %s stays a kernel of its own: %s",
 		            ir_op_desc(norm->code)->name, why);
 	return why == NULL ? op : NULL;
 }
