@@ -107,7 +107,7 @@ bool value_equal(const struct value *a, const struct value *b)
 	return false;
 }
 
-static void print_float(struct buf *out, double f)
+void value_print_float(struct buf *out, double f)
 {
 	if (f > 0 && f == f + 1 && f == 2 * f)
 		buf_str(out, ".inf");
@@ -133,7 +133,7 @@ void value_print(struct buf *out, const struct ir_dims *dims, const struct value
 	switch (v->kind) {
 	case VALUE_NONE: buf_str(out, "null"); break;
 	case VALUE_INT: buf_printf(out, "%lld", (long long)v->i); break;
-	case VALUE_FLOAT: print_float(out, v->f); break;
+	case VALUE_FLOAT: value_print_float(out, v->f); break;
 	case VALUE_BOOL: buf_str(out, v->b ? "true" : "false"); break;
 	case VALUE_STRING: buf_printf(out, "'%s'", v->s); break;
 	case VALUE_LIST: print_list(out, dims, v); break;

@@ -76,7 +76,7 @@ static void print_bare(const struct printer *p, const struct expr *e)
 	switch (e->kind) {
 	case EX_NONE: buf_str(p->out, "null"); return;
 	case EX_INT: buf_printf(p->out, "%lld", (long long)e->i); return;
-	case EX_FLOAT: buf_f64(p->out, e->f); return;
+	case EX_FLOAT: value_print_float(p->out, e->f); return;
 	case EX_BOOL: buf_str(p->out, e->i ? "true" : "false"); return;
 	case EX_STRING: print_string(p, e->text); return;
 	case EX_NAME:

@@ -197,14 +197,19 @@ static struct kb_val divide_by_count(struct reduction *r, const struct eval_poin
 	return kb_bin(k, KB_DIV, sum, kb_splat(k, kb_cvt(k, n, t.scalar), t.lanes));
 }
 
+static int reduced_axis(const struct attrs_reduce_sum *a, int rank, size_t i)
+{
+	return (int)(a->axes.items[i] < 0 ? a->axes.items[i] + rank : a->axes.items[i]);
+}
+
 /* attrs_reduce_sum, _mean, _max and _min are the same. */
-static struct kb_val reduce(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+static struct kb_val reduce_at(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	const struct attrs_reduce_sum *a = op->attrs;
 	struct reduction r = {.e = e, .op = op, .rank = type_of(e, op->operands[0])->rank, .wide_lanes = 1};
 	int native = kb_caps(e->k)->lanes;
 	for (size_t i = 0; i < a->axes.n; i++)
-		r.reduced[a->axes.items[i] < 0 ? a->axes.items[i] + r.rank : a->axes.items[i]] = true;
+		r.reduced[reduced_axis(a, r.rank, i)] = true;
 	place_indices(&r, p, a->keep);
 	struct kb_type t = var_type(e, op->operands[0], p);
 	r.sum = kb_var(e->k, "sum", t, eval_const(e, p, t.scalar, neutral(op->code)));
@@ -212,7 +217,7 @@ static struct kb_val reduce(struct eval *e, const struct ir_op *op, const struct
 	if (scalar && r.rank > 0 && r.reduced[r.rank - 1] &&
 	    eval_vectorizes(e, op->operands[0], r.rank - 1)) {
 		r.wide_lanes = native;
-		struct kb_val zero = kb_f32(e->k, (float)neutral(op->code));
+		struct kb_val zero = eval_const(e, p, t.scalar, neutral(op->code));
 		r.wide = kb_var(e->k, "wide", KB_TYPE(t.scalar, native), kb_splat(e->k, zero, native));
 	}
 	size_t mark = eval_mark(e);
@@ -220,6 +225,21 @@ static struct kb_val reduce(struct eval *e, const struct ir_op *op, const struct
 	eval_release(e, mark);
 	struct kb_val sum = finish(&r);
 	return op->code == OP_reduce_mean ? divide_by_count(&r, p, sum) : sum;
+}
+
+/* Lanes along an axis that was reduced to 1 hold one element: it is computed once, its terms in the lanes. */
+static struct kb_val reduce(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	const struct attrs_reduce_sum *a = op->attrs;
+	int rank = type_of(e, op->operands[0])->rank;
+	bool same = false;
+	for (size_t i = 0; a->keep && i < a->axes.n; i++)
+		same = same || reduced_axis(a, rank, i) == p->vec;
+	if (!same)
+		return reduce_at(e, op, p);
+	struct eval_point one = *p;
+	one.vec = -1;
+	return kb_splat(e->k, reduce_at(e, op, &one), e->lanes);
 }
 
 /* Lowest index of the largest; the first best is NaN, so that any number beats it. */
