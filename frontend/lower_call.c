@@ -284,7 +284,8 @@ static bool depends(const struct ir_dim *d, const struct ir_dim *sym)
 		for (size_t k = 0; k < d->terms[i].n_atoms; k++) {
 			const struct ir_dim_atom *a = d->terms[i].atoms[k];
 			const struct ir_dim_atom *s = sym->terms[0].atoms[0];
-			if (a == s || (a->of != NULL && depends(a->of, sym)))
+			if (a == s || (a->of != NULL && depends(a->of, sym)) ||
+			    (a->other != NULL && depends(a->other, sym)))
 				return true;
 		}
 	}

@@ -59,7 +59,7 @@ bool ir_dims_failed(const struct ir_dims *t)
 
 /* --- interning ----------------------------------------------------------------------------------- */
 
-static int compare_dims(const struct ir_dim *a, const struct ir_dim *b)
+int dim_compare(const struct ir_dim *a, const struct ir_dim *b)
 {
 	if (a == b)
 		return 0;
@@ -74,7 +74,7 @@ static int compare_dims(const struct ir_dim *a, const struct ir_dim *b)
 	return a->n_terms < b->n_terms ? -1 : 1;
 }
 
-/* Symbols in order of declaration, then quotients by structure: never by address or age. */
+/* Symbols in order of declaration, then quotients and maxima by structure: never by address or age. */
 int dim_compare_atoms(const struct ir_dim_atom *a, const struct ir_dim_atom *b)
 {
 	if (a == b)
@@ -86,10 +86,12 @@ int dim_compare_atoms(const struct ir_dim_atom *a, const struct ir_dim_atom *b)
 			return -1;
 		return a->sym < b->sym ? -1 : 1;
 	}
-	int c = compare_dims(a->of, b->of);
+	int c = dim_compare(a->of, b->of);
 	if (c != 0)
 		return c;
-	return a->by < b->by ? -1 : 1;
+	if (a->by != b->by)
+		return a->by < b->by ? -1 : 1;
+	return dim_compare(a->other, b->other);
 }
 
 int dim_compare_monomials(const struct ir_dim_atom *const *a, size_t n_a, const struct ir_dim_atom *const *b,
@@ -108,12 +110,13 @@ int dim_compare_monomials(const struct ir_dim_atom *const *a, size_t n_a, const 
 static bool atom_equal(const void *item, const void *key)
 {
 	const struct ir_dim_atom *a = item, *b = key;
-	return a->sym == b->sym && a->of == b->of && a->by == b->by;
+	return a->sym == b->sym && a->of == b->of && a->by == b->by && a->other == b->other;
 }
 
 static const struct ir_dim_atom *intern_atom(struct ir_dims *t, const struct ir_dim_atom *key)
 {
-	int64_t parts[3] = {key->sym, key->of != NULL ? (int64_t)key->of->serial : -1, key->by};
+	int64_t parts[4] = {key->sym, key->of != NULL ? (int64_t)key->of->serial : -1, key->by,
+	                    key->other != NULL ? (int64_t)key->other->serial : -1};
 	uint64_t hash = hash_bytes64(HASH64_SEED, parts, sizeof(parts));
 	struct dim_atom *a = intern_find(&t->atoms, hash, atom_equal, key);
 	if (a != NULL)
@@ -128,6 +131,12 @@ static const struct ir_dim_atom *intern_atom(struct ir_dims *t, const struct ir_
 const struct ir_dim_atom *dims_quotient_atom(struct ir_dims *t, const struct ir_dim *of, int64_t by)
 {
 	return intern_atom(t, &(struct ir_dim_atom){.sym = -1, .of = of, .by = by});
+}
+
+const struct ir_dim_atom *dims_max_atom(struct ir_dims *t, const struct ir_dim *of,
+                                        const struct ir_dim *other)
+{
+	return intern_atom(t, &(struct ir_dim_atom){.sym = -1, .of = of, .other = other});
 }
 
 static uint64_t poly_hash(const struct dim_poly *p)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Bounded symbolic dimensions: polynomials with integer coefficients over
- * named symbols and floor divisions by a constant, interned in normal form, so
- * that pointer equality is provable equality. Every symbol has inclusive
+ * named symbols, floor divisions by a constant and maxima, interned in normal
+ * form, so that pointer equality is provable equality. Every symbol has inclusive
  * bounds. Overflow and unknown names are sticky in the table (ir_dims_failed).
  */
 #ifndef TFMC_IR_DIM_H
@@ -23,11 +23,12 @@ struct ir_dim_sym {
 	int64_t lo, hi; /* inclusive */
 };
 
-/* One factor of a monomial: a symbol, or floor(of / by). */
+/* One factor of a monomial: a symbol, floor(of / by), or max(of, other). */
 struct ir_dim_atom {
-	int sym;                 /* index of the symbol, or -1 */
-	const struct ir_dim *of; /* floor division: dividend */
-	int64_t by;              /* floor division: divisor >= 2 */
+	int sym;                    /* index of the symbol, or -1 */
+	const struct ir_dim *of;    /* floor division: dividend; maximum: one of two */
+	int64_t by;                 /* floor division: divisor >= 2; maximum: 0 */
+	const struct ir_dim *other; /* maximum: the other one; else NULL */
 };
 
 /* coeff * product of atoms; atoms sorted, repeated for powers. */
@@ -60,6 +61,8 @@ const struct ir_dim *ir_dim_sub(struct ir_dims *t, const struct ir_dim *a, const
 const struct ir_dim *ir_dim_mul(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b);
 /* floor(a / by), by >= 1; exact division is carried out when every coefficient is divisible. */
 const struct ir_dim *ir_dim_floordiv(struct ir_dims *t, const struct ir_dim *a, int64_t by);
+/* The larger one: a or b where the bounds prove it, else a maximum. */
+const struct ir_dim *ir_dim_max(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b);
 /* Exact quotient a / b when b divides a as a polynomial, else NULL. */
 const struct ir_dim *ir_dim_divide(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b);
 /* Replaces symbol `sym` by `with` everywhere. */
@@ -76,7 +79,8 @@ bool ir_dim_le(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b
 /* values[i]: the value of symbol i. False on overflow. */
 bool ir_dim_eval(const struct ir_dim *d, const int64_t *values, int64_t *out);
 
-/* Canonical text: `B*S`, `2*S + 3`, `S*S - 1`, `(S + 3)//4`; without blanks inside shapes when `tight`. */
+/* Canonical text: `B*S`, `2*S + 3`, `S*S - 1`, `(S + 3)//4`, `max(S, T)`; without blanks inside shapes when
+ * `tight`. */
 void ir_dim_print(struct buf *out, const struct ir_dims *t, const struct ir_dim *d, bool tight);
 
 #endif

@@ -58,7 +58,7 @@ static const struct ir_dim *quotient(struct ir_dims *t, const struct dim_poly *r
 	if (of->n_terms == 1 && of->terms[0].n_atoms == 0)
 		return ir_dim_const(t, floor_div(of->terms[0].coeff, by));
 	const struct ir_dim_term *x = &of->terms[0];
-	if (of->n_terms == 1 && x->coeff == 1 && x->n_atoms == 1 && x->atoms[0]->sym < 0) {
+	if (of->n_terms == 1 && x->coeff == 1 && x->n_atoms == 1 && x->atoms[0]->by > 0) {
 		int64_t product;
 		if (!checked_mul_i64(by, x->atoms[0]->by, &product))
 			return dims_fail(t);
@@ -77,6 +77,16 @@ const struct ir_dim *ir_dim_floordiv(struct ir_dims *t, const struct ir_dim *a, 
 		return q;
 	int64_t divisor = cancel(&rest, by);
 	return ir_dim_add(t, q, quotient(t, &rest, divisor));
+}
+
+const struct ir_dim *ir_dim_max(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b)
+{
+	if (ir_dim_le(t, a, b))
+		return b;
+	if (ir_dim_le(t, b, a))
+		return a;
+	bool in_order = dim_compare(a, b) < 0;
+	return dims_atom_dim(t, dims_max_atom(t, in_order ? a : b, in_order ? b : a));
 }
 
 /* Removes the atoms of y from those of x; false when one is missing. */
@@ -129,6 +139,8 @@ static const struct ir_dim *bind_atom(struct ir_dims *t, const struct ir_dim_ato
 		return with;
 	if (a->sym >= 0)
 		return dims_atom_dim(t, a);
+	if (a->other != NULL)
+		return ir_dim_max(t, ir_dim_bind(t, a->of, sym, with), ir_dim_bind(t, a->other, sym, with));
 	return ir_dim_floordiv(t, ir_dim_bind(t, a->of, sym, with), a->by);
 }
 

@@ -49,12 +49,16 @@ const struct ir_dim *dims_fail(struct ir_dims *t);
 const struct ir_dim *dims_intern(struct ir_dims *t, const struct dim_poly *p);
 /* The interned atom floor(of / by); NULL on failure. */
 const struct ir_dim_atom *dims_quotient_atom(struct ir_dims *t, const struct ir_dim *of, int64_t by);
+/* The interned atom max(of, other); NULL on failure. */
+const struct ir_dim_atom *dims_max_atom(struct ir_dims *t, const struct ir_dim *of,
+                                        const struct ir_dim *other);
 /* The dim of one atom. */
 const struct ir_dim *dims_atom_dim(struct ir_dims *t, const struct ir_dim_atom *atom);
 
 /* Canonical order of monomials: higher degree first, then by atoms. Negative: a before b. */
 int dim_compare_monomials(const struct ir_dim_atom *const *a, size_t n_a, const struct ir_dim_atom *const *b,
                           size_t n_b);
+int dim_compare(const struct ir_dim *a, const struct ir_dim *b);
 int dim_compare_atoms(const struct ir_dim_atom *a, const struct ir_dim_atom *b);
 
 /* p += coeff * monomial, keeping canonical order. False on overflow or too many terms. */

@@ -9,6 +9,9 @@
 
 #include "ir/support/checked.h"
 
+/* Maxima that a proof looks into. */
+#define MAXIMA_DEPTH 8
+
 struct interval {
 	int64_t lo, hi;
 };
@@ -77,6 +80,11 @@ static struct interval atom_interval(const struct ir_dims *t, const struct ir_di
 	if (a->sym >= 0)
 		return (struct interval){t->syms.items[a->sym].lo, t->syms.items[a->sym].hi};
 	struct interval of = dim_interval(t, a->of);
+	if (a->other != NULL) {
+		struct interval other = dim_interval(t, a->other);
+		return (struct interval){of.lo > other.lo ? of.lo : other.lo,
+		                         of.hi > other.hi ? of.hi : other.hi};
+	}
 	return (struct interval){bound_div(of.lo, a->by), bound_div(of.hi, a->by)};
 }
 
@@ -104,13 +112,58 @@ int64_t ir_dim_hi(const struct ir_dims *t, const struct ir_dim *d)
 	return dim_interval(t, d).hi;
 }
 
-bool ir_dim_le(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b)
+/* a <= b without a look into maxima. */
+static bool le_plain(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b)
 {
 	struct dim_poly p;
 	p.n = 0;
 	if (!dim_poly_add_dim(&p, b, 1) || !dim_poly_add_dim(&p, a, -1))
 		return false;
 	return ir_dim_lo(t, dims_intern(t, &p)) >= 0;
+}
+
+/* The term of d that is a positive multiple of a maximum; n_terms: none. */
+static size_t find_max(const struct ir_dim *d)
+{
+	size_t i = 0;
+	while (i < d->n_terms &&
+	       !(d->terms[i].n_atoms == 1 && d->terms[i].coeff > 0 && d->terms[i].atoms[0]->other != NULL))
+		i++;
+	return i;
+}
+
+/* d with one side of the maximum in term i. */
+static const struct ir_dim *choose(struct ir_dims *t, const struct ir_dim *d, size_t i, bool other)
+{
+	const struct ir_dim_atom *atom = d->terms[i].atoms[0];
+	struct dim_poly p;
+	p.n = 0;
+	for (size_t k = 0; k < d->n_terms; k++)
+		if (k != i && !dim_poly_add(&p, d->terms[k].coeff, d->terms[k].atoms, d->terms[k].n_atoms))
+			return dims_fail(t);
+	if (!dim_poly_add_dim(&p, other ? atom->other : atom->of, d->terms[i].coeff))
+		return dims_fail(t);
+	return dims_intern(t, &p);
+}
+
+static bool le(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b, int depth)
+{
+	size_t i = find_max(b);
+	if (le_plain(t, a, b))
+		return true;
+	if (depth == 0)
+		return false;
+	if (i < b->n_terms)
+		return le(t, a, choose(t, b, i, false), depth - 1) ||
+		       le(t, a, choose(t, b, i, true), depth - 1);
+	i = find_max(a);
+	return i < a->n_terms && le(t, choose(t, a, i, false), b, depth - 1) &&
+	       le(t, choose(t, a, i, true), b, depth - 1);
+}
+
+bool ir_dim_le(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b)
+{
+	return le(t, a, b, MAXIMA_DEPTH);
 }
 
 /* --- values ------------------------------------------------------------------------------------------ */
@@ -124,6 +177,12 @@ static bool atom_eval(const struct ir_dim_atom *a, const int64_t *values, int64_
 	int64_t of;
 	if (!ir_dim_eval(a->of, values, &of))
 		return false;
+	if (a->other != NULL) {
+		if (!ir_dim_eval(a->other, values, out))
+			return false;
+		*out = of > *out ? of : *out;
+		return true;
+	}
 	*out = of % a->by < 0 ? of / a->by - 1 : of / a->by;
 	return true;
 }
@@ -160,6 +219,14 @@ static void print_atom(struct buf *out, const struct ir_dims *t, const struct ir
 {
 	if (a->sym >= 0) {
 		buf_str(out, t->syms.items[a->sym].name);
+		return;
+	}
+	if (a->other != NULL) {
+		buf_str(out, "max(");
+		ir_dim_print(out, t, a->of, tight);
+		buf_str(out, tight ? "," : ", ");
+		ir_dim_print(out, t, a->other, tight);
+		buf_char(out, ')');
 		return;
 	}
 	bool bare = a->of->n_terms == 1 && a->of->terms[0].n_atoms == 1 && a->of->terms[0].coeff == 1 &&

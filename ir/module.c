@@ -184,6 +184,8 @@ const struct ir_state_decl *ir_add_state(struct ir_module *m, const char *name, 
 
 static const struct ir_dim *import_atom(struct ir_module *m, const struct ir_dim_atom *a)
 {
+	if (a->other != NULL)
+		return ir_dim_max(m->dims, ir_import_dim(m, a->of), ir_import_dim(m, a->other));
 	if (a->sym < 0)
 		return ir_dim_floordiv(m->dims, ir_import_dim(m, a->of), a->by);
 	if ((size_t)a->sym >= ir_dims_count(m->dims))

@@ -5,7 +5,7 @@
  *
  *   dim    = ['-'] term (('+' | '-') term)*
  *   term   = factor ('*' factor | '//' integer)*
- *   factor = integer | symbol | '(' dim ')'
+ *   factor = integer | symbol | '(' dim ')' | 'max' '(' dim ',' dim ')'
  */
 #include "ir/parse_internal.h"
 
@@ -28,9 +28,22 @@ static bool parse_symbol(struct parser *p, const struct ir_dim **out)
 	return parse_unknown(p, &t, "dim", names, names != NULL ? n : 0);
 }
 
+/* Behind the word: max(a, b). A symbol may have that name. */
+static bool parse_max(struct parser *p, const struct ir_dim **out)
+{
+	const struct ir_dim *other;
+	if (!parse_expect(p, '(') || !parse_dim(p, out) || !parse_expect(p, ',') || !parse_dim(p, &other) ||
+	    !parse_expect(p, ')'))
+		return false;
+	*out = ir_dim_max(p->m->dims, *out, other);
+	return true;
+}
+
 static bool parse_factor(struct parser *p, const struct ir_dim **out)
 {
 	int64_t v;
+	if (p->tok.kind == TOK_WORD && ir_dims_find(p->m->dims, "max") < 0 && parse_accept_word(p, "max"))
+		return parse_max(p, out);
 	if (p->tok.kind == TOK_WORD)
 		return parse_symbol(p, out);
 	if (parse_accept(p, '('))

@@ -260,6 +260,8 @@ static void verify_func(struct verifier *v)
 		verify_signature(v);
 	if (v->m->stage == STAGE_PLAN && f->arena == NULL)
 		verify_fail(v, f->loc, "no arena in the stage plan");
+	if (v->m->stage == STAGE_PLAN && v->n_failed == 0)
+		verify_plan(v);
 }
 
 enum tfmc_status ir_verify(struct ir_module *m, struct diag_context *cx)

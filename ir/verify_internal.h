@@ -29,5 +29,7 @@ void verify_declarations(struct verifier *v);
 void verify_signature(struct verifier *v);
 /* verify_stage.c */
 void verify_stage_of(struct verifier *v, const struct ir_op *op);
+/* verify_plan.c: a function of the stage plan whose structure is right */
+void verify_plan(struct verifier *v);
 
 #endif

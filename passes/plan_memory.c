@@ -5,7 +5,8 @@
  * Requires   group (its copies make the buffers of carries coincide and give every returned value one
  * reader). Ensures    `at` of every group: the byte offset of each result as a dim polynomial with
  * coefficients that are multiples of 64, or -1 for what lies in memory of the caller (outputs, state). A
- * function has its arena size. Buffers of different lanes (units such as B*S or B) never share bytes. Example
+ * function has its arena size. Values share bytes when they are never alive together, or when a group writes
+ * over what it reads (alias.c). Example
  * group linear { .. }  ->  group linear { .. } at [128*B*S] Refuses    buffers beyond what 64 bits can
  * address.
  */
@@ -42,7 +43,7 @@ static const struct ir_dim *offset_of(struct ir_module *m, const struct plan_liv
 	const struct plan_lane *l = &live->plan->lanes[b->lane];
 	const struct ir_dim *in_lane =
 	        ir_dim_mul(m->dims, ir_dim_const(m->dims, b->offset), ir_import_dim(m, l->unit));
-	return ir_dim_add(m->dims, ir_import_dim(m, l->base), in_lane);
+	return ir_dim_add(m->dims, ir_import_dim(m, live->plan->blocks[b->block].base), in_lane);
 }
 
 static void emit(struct rebuild *r, const struct ir_op *op)
@@ -58,20 +59,6 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	rebuild_group(r, op, &a);
 }
 
-/* Lanes one after another. */
-static void stack_lanes(struct ir_dims *dims, struct plan_func *plan)
-{
-	plan->arena = plan->lower_bound = ir_dim_const(dims, 0);
-	for (size_t i = 0; i < plan->n_lanes; i++) {
-		struct plan_lane *l = &plan->lanes[i];
-		l->base = plan->arena;
-		plan->arena =
-		        ir_dim_add(dims, plan->arena, ir_dim_mul(dims, ir_dim_const(dims, l->peak), l->unit));
-		plan->lower_bound = ir_dim_add(dims, plan->lower_bound,
-		                               ir_dim_mul(dims, ir_dim_const(dims, l->lower_bound), l->unit));
-	}
-}
-
 static enum tfmc_status plan_one(struct pass_context *p, const struct ir_module *m, const struct ir_func *f,
                                  struct plan_live *live)
 {
@@ -80,12 +67,11 @@ static enum tfmc_status plan_one(struct pass_context *p, const struct ir_module 
 		return TFMC_NO_MEMORY;
 	live->plan->name = arena_strdup(&p->report->arena, f->name);
 	TFMC_TRY(plan_live(p, m, f, live));
-	if (!plan_pack(p->arena, live->plan))
+	if (!plan_pack(p->arena, &p->report->arena, m->dims, live->plan))
 		return TFMC_NO_MEMORY;
 	const char *wrong = plan_check(p->arena, live->plan);
 	if (wrong != NULL)
 		return pass_internal(p, f->loc, wrong);
-	stack_lanes(m->dims, live->plan);
 	return TFMC_OK;
 }
 
@@ -99,10 +85,10 @@ static void add_report(struct pass_context *p, struct ir_module *out, const stru
 	copy->dims = out->dims;
 	copy->arena = ir_import_dim(out, plan->arena);
 	copy->lower_bound = ir_import_dim(out, plan->lower_bound);
-	for (size_t i = 0; i < copy->n_lanes; i++) {
+	for (size_t i = 0; i < copy->n_lanes; i++)
 		copy->lanes[i].unit = ir_import_dim(out, copy->lanes[i].unit);
-		copy->lanes[i].base = ir_import_dim(out, copy->lanes[i].base);
-	}
+	for (size_t i = 0; i < copy->n_blocks; i++)
+		copy->blocks[i].base = ir_import_dim(out, copy->blocks[i].base);
 }
 
 enum tfmc_status pass_plan_memory(struct pass_context *p, const struct ir_module *in, struct ir_module *out)

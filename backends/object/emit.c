@@ -77,12 +77,21 @@ static struct kb_val floor_div(struct emit *e, const struct ir_dim_atom *atom)
 	return kb_bin(e->k, KB_DIV, x, by);
 }
 
+static struct kb_val atom_value(struct emit *e, const struct ir_dim_atom *atom)
+{
+	if (atom->sym >= 0)
+		return e->dims[atom->sym];
+	if (atom->other)
+		return kb_max(e->k, emit_dim(e, atom->of), emit_dim(e, atom->other));
+	return floor_div(e, atom);
+}
+
 static struct kb_val emit_term(struct emit *e, const struct ir_dim_term *t)
 {
 	struct kb_val product = kb_index(e->k, t->coeff);
 	for (size_t i = 0; i < t->n_atoms; i++) {
 		const struct ir_dim_atom *a = t->atoms[i];
-		product = kb_mul(e->k, product, a->sym >= 0 ? e->dims[a->sym] : floor_div(e, a));
+		product = kb_mul(e->k, product, atom_value(e, a));
 	}
 	return product;
 }

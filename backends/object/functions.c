@@ -46,8 +46,10 @@ static void mark_dims(struct function *f, const struct ir_dim *d)
 			const struct ir_dim_atom *atom = d->terms[t].atoms[a];
 			if (atom->sym >= 0)
 				f->has_dim[atom->sym] = true;
-			else
+			if (atom->sym < 0) {
 				mark_dims(f, atom->of);
+				mark_dims(f, atom->other);
+			}
 		}
 }
 

@@ -15,7 +15,9 @@ struct fixture {
 	struct arena arena;
 	struct plan_buffer buffers[N_MAX];
 	struct plan_lane lanes[2];
+	struct plan_block block;
 	struct plan_func plan;
+	struct ir_dims *dims;
 };
 
 static void make(struct fixture *t, uint64_t seed)
@@ -37,13 +39,17 @@ static void make(struct fixture *t, uint64_t seed)
 	t->plan.buffers = t->buffers;
 	t->plan.lanes = t->lanes;
 	t->plan.n_lanes = 2;
+	t->dims = ir_dims_create(&t->arena);
+	ck_assert(ir_dims_declare(t->dims, "B", 1, 8));
+	t->lanes[0].unit = ir_dim_const(t->dims, 1);
+	t->lanes[1].unit = ir_dim_sym(t->dims, "B");
 }
 
 START_TEST(test_random)
 {
 	struct fixture t;
 	make(&t, (uint64_t)_i + 1);
-	ck_assert(plan_pack(&t.arena, &t.plan));
+	ck_assert(plan_pack(&t.arena, &t.arena, t.dims, &t.plan));
 	const char *wrong = plan_check(&t.arena, &t.plan);
 	ck_assert_msg(wrong == NULL, "%s", wrong);
 	for (size_t i = 0; i < 2; i++) {
@@ -62,7 +68,7 @@ START_TEST(test_chain_meets_bound)
 	for (size_t i = 0; i < 30; i++)
 		t.buffers[i] = (struct plan_buffer){
 		        .name = "c", .size = 64 * (1 + (int64_t)(i % 4)), .first = i, .last = i + 1};
-	ck_assert(plan_pack(&t.arena, &t.plan));
+	ck_assert(plan_pack(&t.arena, &t.arena, t.dims, &t.plan));
 	ck_assert_int_eq(t.lanes[0].peak, t.lanes[0].lower_bound);
 	ck_assert_int_eq(t.lanes[0].peak, 64 * 7);
 	arena_destroy(&t.arena);
@@ -76,7 +82,9 @@ START_TEST(test_finds_overlap)
 	t.plan.n_buffers = 2;
 	t.buffers[0] = (struct plan_buffer){.name = "a", .size = 128, .first = 0, .last = 3};
 	t.buffers[1] = (struct plan_buffer){.name = "b", .size = 64, .offset = 64, .first = 3, .last = 4};
-	t.lanes[0].peak = 128;
+	t.block = (struct plan_block){.peak = 128};
+	t.plan.blocks = &t.block;
+	t.plan.n_blocks = 1;
 	ck_assert_str_eq(plan_check(&t.arena, &t.plan), "buffers 0 (a) and 1 (b) overlap");
 	t.buffers[1].first = 4;
 	ck_assert_ptr_null(plan_check(&t.arena, &t.plan));
