@@ -137,6 +137,8 @@ int64_t pass_report_count(const struct pass_report *r, const char *pass, const c
 void pass_report_print(struct buf *out, const struct pass_report *r);
 /* The map: time down, bytes across, one letter for each buffer. */
 void plan_print_map(struct buf *out, const struct plan_func *p);
+/* The maps of n functions as one picture (SVG), with the sizes at these values of the dims. */
+void plan_print_svg(struct buf *out, const struct plan_func *plans, size_t n, const int64_t *dims);
 
 /* --- running ----------------------------------------------------------------------------------------------
  */

@@ -163,6 +163,24 @@ static void print_largest(struct plan *p, const struct plan_func *f)
 	}
 }
 
+/* At the points of the dims, and whether a better packing can exist. */
+static void print_gaps(struct plan *p, const struct plan_func *f)
+{
+	struct buf *out = &p->d->out;
+	bool proved = true, any = false;
+	for (size_t i = 0; i < f->n_lanes; i++)
+		proved = proved && f->lanes[i].proved;
+	for (int i = 0; i < PLAN_POINTS; i++)
+		any = any || f->gap[i] > 0;
+	buf_printf(out,
+	           "  gap        %.1f %% at the largest dims, %.1f, %.1f and %.1f %% at three other points; "
+	           "%s\n",
+	           100 * f->gap[0], 100 * f->gap[1], 100 * f->gap[2], 100 * f->gap[3],
+	           !any                        ? "no plan is smaller"
+	           : proved && f->n_lanes == 1 ? "no packing of these groups is smaller"
+	                                       : "a smaller packing may exist");
+}
+
 static void print_arena(struct plan *p, const struct backend_function_sizes *s, const struct plan_func *f)
 {
 	struct buf *out = &p->d->out;
@@ -180,6 +198,7 @@ static void print_arena(struct plan *p, const struct backend_function_sizes *s, 
 		buf_printf(out, ", the plan is %.1f %% above it",
 		           bound > 0 ? 100 * (arena - bound) / bound : 0.0);
 	buf_char(out, '\n');
+	print_gaps(p, f);
 	print_largest(p, f);
 }
 
@@ -267,8 +286,23 @@ static void print_all(struct plan *p)
 			           (unsigned long long)p->sizes.context_limit);
 		buf_char(out, '\n');
 	}
+	buf_printf(out, "sizes        %s_arena_size(", p->planned->name);
+	for (size_t i = 0; i < ir_dims_count(p->planned->dims); i++)
+		buf_printf(out, "%s, ", ir_dims_sym(p->planned->dims, i)->name);
+	buf_printf(out, "workers), %s_weights_size(), %s_state_size(batch) of the header\n", p->planned->name,
+	           p->planned->name);
 	for (size_t i = 0; i < p->sizes.n_functions; i++)
 		print_function(p, &p->sizes.functions[i]);
+}
+
+static enum tfmc_status draw(struct plan *p)
+{
+	struct buf text;
+	buf_init(&text);
+	plan_print_svg(&text, p->report->plans.items, p->report->plans.n, p->dims);
+	bool ok = driver_write_text(p->d, p->d->options.svg, text.data, text.len);
+	buf_destroy(&text);
+	return ok ? TFMC_OK : TFMC_IO;
 }
 
 static enum tfmc_status plan_module(struct plan *p, const struct ir_module *in)
@@ -286,6 +320,8 @@ static enum tfmc_status plan_module(struct plan *p, const struct ir_module *in)
 		st = backend_measure(&d->diag, planned, p->target, &d->arena, &p->sizes);
 	if (st == TFMC_OK)
 		print_all(p);
+	if (st == TFMC_OK && p->d->options.svg)
+		st = draw(p);
 	ir_module_destroy(planned);
 	return st;
 }
