@@ -414,7 +414,8 @@ void attention_run(struct attention_case *c, struct attention_call *call, int64_
 	load_result(c, call, words);
 }
 
-void attention_run_checked(struct attention_case *c, struct attention_call *call, int64_t n_workers)
+/* NULL, or the complaint of the kernel interpreter. */
+static const char *interpret(struct attention_case *c, struct attention_call *call, int64_t n_workers)
 {
 	void **words = words_of(c, call);
 	size_t bytes = c->config.is_bf16 ? 2 : 4;
@@ -432,9 +433,17 @@ void attention_run_checked(struct attention_case *c, struct attention_call *call
 	struct kb_interp in = {.module = c->kernels, .ranges = ranges, .n_ranges = TFMC_COUNT(ranges)};
 	for (int64_t w = 0; w < n_workers; w++) {
 		const union kb_cell args[] = {{.p = words}, {.i = w}, {.i = n_workers}};
-		ck_assert_msg(kb_interp_call(&in, "attend", args, 3, NULL), "%s", in.error);
+		if (!kb_interp_call(&in, "attend", args, 3, NULL))
+			return arena_strdup(&c->arena, in.error);
 	}
 	load_result(c, call, words);
+	return NULL;
+}
+
+void attention_run_checked(struct attention_case *c, struct attention_call *call, int64_t n_workers)
+{
+	const char *why = interpret(c, call, n_workers);
+	ck_assert_msg(why == NULL, "%s", why);
 }
 
 /* --- the reference
@@ -453,17 +462,21 @@ static void fill_ints(struct interp_tensor *t, const int32_t *from, int64_t n)
 		t->data[i] = from[i];
 }
 
-static void compare(const struct attention_call *call, const struct interp_tensor *expected, double tolerance)
+/* NULL, or the first element that is not near. */
+static const char *compare(struct attention_case *c, const struct attention_call *call,
+                           const struct interp_tensor *expected, double tolerance)
 {
 	ck_assert_int_eq(interp_count(expected), call->n_out);
 	for (int64_t i = 0; i < call->n_out; i++) {
 		double e = expected->data[i], got = (double)call->out[i];
-		ck_assert_msg(fabs(e - got) <= tolerance, "B %d S %d T %d: element %d is %.9g, expected %.9g",
-		              (int)call->b, (int)call->s, (int)call->t, (int)i, got, e);
+		if (!(fabs(e - got) <= tolerance))
+			return arena_printf(&c->arena, "B %d S %d T %d: element %d is %.9g, expected %.9g",
+			                    (int)call->b, (int)call->s, (int)call->t, (int)i, got, e);
 	}
+	return NULL;
 }
 
-void attention_expect(struct attention_case *c, const struct attention_call *call, double tolerance)
+static const char *difference(struct attention_case *c, const struct attention_call *call, double tolerance)
 {
 	const int64_t dims[] = {call->b, call->s, call->t};
 	struct interp_tensor in[6], out;
@@ -479,6 +492,20 @@ void attention_expect(struct attention_case *c, const struct attention_call *cal
 	fill_ints(&in[5], call->past, call->b);
 	struct interp_args args = {.dims = dims, .inputs = in, .outputs = &out, .arena = &a};
 	ck_assert_msg(interp_run(&c->cx, c->m, c->f, &args) == TFMC_OK, "%s", c->log.data);
-	compare(call, &out, tolerance);
+	const char *why = compare(c, call, &out, tolerance);
 	arena_destroy(&a);
+	return why;
+}
+
+void attention_expect(struct attention_case *c, const struct attention_call *call, double tolerance)
+{
+	const char *why = difference(c, call, tolerance);
+	ck_assert_msg(why == NULL, "%s", why);
+}
+
+const char *attention_complaint(struct attention_case *c, struct attention_call *call, int64_t n_workers,
+                                double tolerance)
+{
+	const char *why = interpret(c, call, n_workers);
+	return why != NULL ? why : difference(c, call, tolerance);
 }

@@ -62,5 +62,9 @@ void attention_run(struct attention_case *c, struct attention_call *call, int64_
 void attention_run_checked(struct attention_case *c, struct attention_call *call, int64_t n_workers);
 /* call->out against the IR interpreter. */
 void attention_expect(struct attention_case *c, const struct attention_call *call, double tolerance);
+/* For kernels that a test made wrong: NULL when attention_run_checked and attention_expect would pass, else
+ * why not. */
+const char *attention_complaint(struct attention_case *c, struct attention_call *call, int64_t n_workers,
+                                double tolerance);
 
 #endif

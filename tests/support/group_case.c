@@ -268,7 +268,8 @@ static size_t ranges_of(struct group_case *c, struct group_call *call, void **wo
 	return 3 + c->f->n_params;
 }
 
-void group_case_run_checked(struct group_case *c, struct group_call *call, int64_t n_workers)
+/* NULL, or the complaint of the kernel interpreter. */
+static const char *interpret(struct group_case *c, struct group_call *call, int64_t n_workers)
 {
 	void **words = words_of(c, call, 1);
 	struct kb_range ranges[3 + GROUP_CASE_PARAMS];
@@ -276,8 +277,16 @@ void group_case_run_checked(struct group_case *c, struct group_call *call, int64
 	in.n_ranges = ranges_of(c, call, words, 1, ranges);
 	for (int64_t w = 0; w < n_workers; w++) {
 		const union kb_cell args[] = {{.p = words}, {.i = w}, {.i = n_workers}};
-		ck_assert_msg(kb_interp_call(&in, "kernel", args, 3, NULL), "%s", in.error);
+		if (!kb_interp_call(&in, "kernel", args, 3, NULL))
+			return arena_strdup(&c->arena, in.error);
 	}
+	return NULL;
+}
+
+void group_case_run_checked(struct group_case *c, struct group_call *call, int64_t n_workers)
+{
+	const char *why = interpret(c, call, n_workers);
+	ck_assert_msg(why == NULL, "%s", why);
 }
 
 void group_case_launch(struct group_case *c, struct group_call *call, int64_t groups)
@@ -299,8 +308,9 @@ static bool is_near(double got, double e, double tolerance)
 	return fabs(got - e) <= tolerance * (1 + fabs(e));
 }
 
-static void compare(struct group_case *c, const struct group_call *call, const struct interp_tensor *expected,
-                    double tolerance)
+/* NULL, or the first element that is not near. */
+static const char *compare(struct group_case *c, const struct group_call *call,
+                           const struct interp_tensor *expected, double tolerance)
 {
 	struct interp_tensor got = *expected;
 	ck_assert_int_eq(interp_count(expected), call->n_out);
@@ -308,12 +318,13 @@ static void compare(struct group_case *c, const struct group_call *call, const s
 	ck_assert_ptr_nonnull(got.data);
 	interp_from_bytes(&got, call->out);
 	for (int64_t i = 0; i < call->n_out; i++)
-		ck_assert_msg(is_near(got.data[i], expected->data[i], tolerance),
-		              "element %d of %d is %.9g, expected %.9g", (int)i, (int)call->n_out,
-		              got.data[i], expected->data[i]);
+		if (!is_near(got.data[i], expected->data[i], tolerance))
+			return arena_printf(&c->arena, "element %d of %d is %.9g, expected %.9g", (int)i,
+			                    (int)call->n_out, got.data[i], expected->data[i]);
+	return NULL;
 }
 
-void group_case_expect(struct group_case *c, const struct group_call *call, double tolerance)
+static const char *difference(struct group_case *c, const struct group_call *call, double tolerance)
 {
 	struct interp_tensor in[GROUP_CASE_PARAMS], out;
 	for (size_t i = 0; i < c->f->n_params; i++) {
@@ -324,5 +335,18 @@ void group_case_expect(struct group_case *c, const struct group_call *call, doub
 	struct interp_args args = {.dims = call->dims, .inputs = in, .outputs = &out, .arena = &c->arena};
 	enum tfmc_status ran = interp_run(&c->tir.cx, c->tir.m, c->f, &args);
 	ck_assert_msg(ran == TFMC_OK, "%s", c->tir.log.data);
-	compare(c, call, &out, tolerance);
+	return compare(c, call, &out, tolerance);
+}
+
+void group_case_expect(struct group_case *c, const struct group_call *call, double tolerance)
+{
+	const char *why = difference(c, call, tolerance);
+	ck_assert_msg(why == NULL, "%s", why);
+}
+
+const char *group_case_complaint(struct group_case *c, struct group_call *call, int64_t n_workers,
+                                 double tolerance)
+{
+	const char *why = interpret(c, call, n_workers);
+	return why != NULL ? why : difference(c, call, tolerance);
 }

@@ -50,5 +50,9 @@ void group_case_run_checked(struct group_case *c, struct group_call *call, int64
 void group_case_launch(struct group_case *c, struct group_call *call, int64_t groups);
 /* |out - expected| <= tolerance (1 + |expected|); infinities and NaN are equal to themselves. */
 void group_case_expect(struct group_case *c, const struct group_call *call, double tolerance);
+/* For kernels that a test made wrong: NULL when group_case_run_checked and group_case_expect would pass, else
+ * why not. */
+const char *group_case_complaint(struct group_case *c, struct group_call *call, int64_t n_workers,
+                                 double tolerance);
 
 #endif

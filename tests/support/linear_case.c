@@ -301,32 +301,40 @@ static size_t ranges_of(struct linear_case *c, struct linear_call *call, void **
 	return n;
 }
 
-void linear_run_checked(struct linear_case *c, struct linear_call *call, int64_t n_workers)
+/* By the kernel interpreter, workers or groups. NULL, or its complaint. */
+static const char *interpret(struct linear_case *c, struct linear_call *call, int64_t n)
 {
 	void **words = words_of(c, call);
 	struct kb_range ranges[LINEAR_PARAMS_MAX + 3];
 	struct kb_interp in = {.module = c->kernels, .ranges = ranges};
+	bool ok = true;
 	in.n_ranges = ranges_of(c, call, words, ranges);
-	for (int64_t w = 0; w < n_workers; w++) {
-		const union kb_cell args[] = {{.p = words}, {.i = w}, {.i = n_workers}};
-		ck_assert_msg(kb_interp_call(&in, "linear", args, 3, NULL), "%s", in.error);
+	for (int64_t w = 0; !c->is_shared && w < n && ok; w++) {
+		const union kb_cell args[] = {{.p = words}, {.i = w}, {.i = n}};
+		ok = kb_interp_call(&in, "linear", args, 3, NULL);
 	}
+	if (c->is_shared)
+		ok = kb_interp_launch(&in, "linear", &(const union kb_cell){.p = words}, 1, n);
+	return ok ? NULL : arena_strdup(&c->arena, in.error);
+}
+
+void linear_run_checked(struct linear_case *c, struct linear_call *call, int64_t n_workers)
+{
+	const char *why = interpret(c, call, n_workers);
+	ck_assert_msg(why == NULL, "%s", why);
 }
 
 void linear_launch(struct linear_case *c, struct linear_call *call, int64_t groups)
 {
-	void **words = words_of(c, call);
-	struct kb_range ranges[LINEAR_PARAMS_MAX + 3];
-	struct kb_interp in = {.module = c->kernels, .ranges = ranges};
-	const union kb_cell args[] = {{.p = words}};
-	in.n_ranges = ranges_of(c, call, words, ranges);
-	ck_assert_msg(kb_interp_launch(&in, "linear", args, 1, groups), "%s", in.error);
+	linear_run_checked(c, call, groups);
 }
 
 /* --- the reference ----------------------------------------------------------------------------------- */
 
-void linear_expect(struct linear_case *c, const struct linear_call *call, double tolerance)
+/* NULL, or the first element that is not near. */
+static const char *difference(struct linear_case *c, const struct linear_call *call, double tolerance)
 {
+	const char *why = NULL;
 	struct interp_tensor in[LINEAR_PARAMS_MAX], out;
 	struct arena a;
 	arena_init(&a);
@@ -339,10 +347,24 @@ void linear_expect(struct linear_case *c, const struct linear_call *call, double
 	enum tfmc_status status = interp_run(&c->tir.cx, c->tir.m, c->f, &args);
 	ck_assert_msg(status == TFMC_OK, "%s", c->tir.log.data);
 	ck_assert_int_eq(interp_count(&out), call->n_out);
-	for (int64_t i = 0; i < call->n_out; i++) {
+	for (int64_t i = 0; i < call->n_out && why == NULL; i++) {
 		double e = out.data[i], got = (double)call->out[i];
-		ck_assert_msg(fabs(e - got) <= tolerance, "B %d S %d: element %d is %.9g, expected %.9g",
-		              (int)call->dims[0], (int)call->dims[1], (int)i, got, e);
+		if (!(fabs(e - got) <= tolerance))
+			why = arena_printf(&c->arena, "B %d S %d: element %d is %.9g, expected %.9g",
+			                   (int)call->dims[0], (int)call->dims[1], (int)i, got, e);
 	}
 	arena_destroy(&a);
+	return why;
+}
+
+void linear_expect(struct linear_case *c, const struct linear_call *call, double tolerance)
+{
+	const char *why = difference(c, call, tolerance);
+	ck_assert_msg(why == NULL, "%s", why);
+}
+
+const char *linear_complaint(struct linear_case *c, struct linear_call *call, int64_t n, double tolerance)
+{
+	const char *why = interpret(c, call, n);
+	return why != NULL ? why : difference(c, call, tolerance);
 }

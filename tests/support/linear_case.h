@@ -48,5 +48,10 @@ void linear_run_checked(struct linear_case *c, struct linear_call *call, int64_t
 void linear_launch(struct linear_case *c, struct linear_call *call, int64_t groups);
 /* call->out against the IR interpreter: |difference| <= tolerance. */
 void linear_expect(struct linear_case *c, const struct linear_call *call, double tolerance);
+/*
+ * For kernels that a test made wrong: NULL when the kernel interpreter (n workers, or n work-groups of a
+ * shared case) has no complaint and the result is near, else what is wrong.
+ */
+const char *linear_complaint(struct linear_case *c, struct linear_call *call, int64_t n, double tolerance);
 
 #endif
