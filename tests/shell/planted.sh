@@ -36,12 +36,12 @@ check() {
 }
 
 check plant-rope torch_rotary fuse-softmax rope attention
-check plant-scale torch_decoder merge-linear attention attention
-check plant-eps torch_encoder merge-linear layer_norm norm
-check plant-causal torch_decoder merge-linear attention attention
-check plant-block torch_decoder merge-linear linear .
-check plant-gqa torch_rotary merge-linear attention attention
-check plant-bias torch_encoder merge-linear "(weight|linear)" .
+check plant-scale torch_decoder merge-heads attention attention
+check plant-eps torch_encoder merge-heads layer_norm norm
+check plant-causal torch_decoder merge-heads attention attention
+check plant-block torch_decoder merge-heads linear .
+check plant-gqa torch_rotary merge-heads attention attention
+check plant-bias torch_encoder merge-heads "(weight|linear)" .
 check plant-cache torch_decoder fuse-softmax state_append attention
 
 "$TFMC" passes | grep -q plant && { echo "tfmc has planted passes" >&2; failed=1; }
