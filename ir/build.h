@@ -26,6 +26,11 @@ struct ir_loc irb_loc(const struct ir_builder *b);
 /* Turns folding and merging off (parser: text stays as written). */
 void irb_set_literal(struct ir_builder *b, bool literal);
 
+/*
+ * Makes the function a case. Dims of parameters and ops that are cloned from now on have its symbols bound.
+ * Copies what it is given; once for a function, before its parameters.
+ */
+void irb_case(struct ir_builder *b, const struct ir_case *c);
 /* Parameters, before any op. `p` gives everything but value; p->name becomes the value's name. */
 struct ir_value irb_param(struct ir_builder *b, const struct ir_param *p, const struct ir_type *type);
 /* Hint for the printed name, when the value has none. */
@@ -65,7 +70,8 @@ TFMC_MUST_USE enum tfmc_status irb_finish(struct ir_builder *b, const struct ir_
  */
 void irb_clone(struct ir_builder *b, const struct ir_func *from, const struct ir_op *op,
                struct ir_value *map);
-/* Declares the parameters of `from` again and records them in map. */
+/* Declares the parameters of `from` again and records them in map; a function that is no case becomes the one
+ * that `from` is. */
 void irb_clone_params(struct ir_builder *b, const struct ir_func *from, struct ir_value *map);
 
 /* Typed calls: irb_add(b, a, b), irb_linear(b, x, w, bias), irb_scale(b, x, attrs) for every op with one

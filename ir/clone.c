@@ -1,12 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Copies of ops of one function into another, through the builder: types are
- * inferred again, trivial ops fold. The body of a group is copied literally, so
- * that the position of its root stays true.
+ * inferred again, trivial ops fold; in a case its symbols are bound. The body of a group is copied literally,
+ * so that the position of its root stays true.
  */
 #include "ir/build_internal.h"
+#include "ir/case.h"
 
 #include <string.h>
+
+static const struct ir_dim *import_dim(struct ir_builder *b, const struct ir_dim *d)
+{
+	d = ir_import_dim(b->m, d);
+	return d != NULL && b->f->when != NULL ? ir_case_bind(b->m, b->f->when, d) : d;
+}
+
+static const struct ir_type *import_type(struct ir_builder *b, const struct ir_type *t)
+{
+	t = ir_import_type(b->m, t);
+	return t != NULL && b->f->when != NULL ? ir_case_bind_type(b->m, b->f->when, t) : t;
+}
 
 static const struct ir_weight *import_weight(struct ir_builder *b, const struct ir_weight *w)
 {
@@ -23,7 +36,7 @@ static bool import_dims(struct ir_builder *b, struct ir_dim_list *list)
 	const struct ir_dim **items =
 	        list->n == 0 ? NULL : ARENA_ARRAY(&b->m->arena, const struct ir_dim *, list->n);
 	for (size_t i = 0; items != NULL && i < list->n; i++) {
-		items[i] = ir_import_dim(b->m, list->items[i]);
+		items[i] = import_dim(b, list->items[i]);
 		if (items[i] == NULL)
 			return false;
 	}
@@ -40,7 +53,7 @@ static void *import_attrs(struct ir_builder *b, const struct ir_op *op)
 		void *at = copy + d->offset;
 		if (d->kind == ATTR_DIM) {
 			const struct ir_dim **dim = at;
-			*dim = ir_import_dim(b->m, *dim);
+			*dim = import_dim(b, *dim);
 		} else if (d->kind == ATTR_DIMS) {
 			ok = import_dims(b, at);
 		} else if (d->kind == ATTR_WEIGHT) {
@@ -140,10 +153,12 @@ void irb_clone(struct ir_builder *b, const struct ir_func *from, const struct ir
 
 void irb_clone_params(struct ir_builder *b, const struct ir_func *from, struct ir_value *map)
 {
+	if (from->when != NULL && b->f->when == NULL)
+		irb_case(b, from->when);
 	for (size_t i = 0; i < from->n_params; i++) {
 		struct ir_param p = from->params[i];
-		p.default_value = ir_import_dim(b->m, p.default_value);
-		p.max = ir_import_dim(b->m, p.max);
-		map[p.value.id] = irb_param(b, &p, ir_import_type(b->m, ir_type_of(from, p.value)));
+		p.default_value = import_dim(b, p.default_value);
+		p.max = import_dim(b, p.max);
+		map[p.value.id] = irb_param(b, &p, import_type(b, ir_type_of(from, p.value)));
 	}
 }

@@ -218,6 +218,8 @@ static struct tok lex_punct(struct lexer *lx)
 		punct = PUNCT_DIVIDE;
 	else if (c == '.' && second == '.')
 		punct = PUNCT_RANGE;
+	else if (c == '<' && second == '=')
+		punct = PUNCT_AT_MOST;
 	else if (strchr("()[]{},:=*+-", c) == NULL)
 		return fail(lx, start, "a character that has no meaning here");
 	lx->pos += punct >= PUNCT_ARROW ? 2 : 1;

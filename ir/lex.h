@@ -22,7 +22,7 @@ enum tok_kind {
 };
 
 /* Punctuation of two characters; the others are their character. */
-enum { PUNCT_ARROW = 256, PUNCT_DIVIDE, PUNCT_RANGE };
+enum { PUNCT_ARROW = 256, PUNCT_DIVIDE, PUNCT_RANGE, PUNCT_AT_MOST };
 
 struct tok {
 	enum tok_kind kind;

@@ -115,9 +115,30 @@ struct ir_result {
 	int lengths;             /* parameter with the lengths of its axis 1, -1: none */
 };
 
+enum ir_relation { IR_EQUAL, IR_AT_MOST };
+
+/* One condition of a case: `S = 1` (dim is a symbol, which the case binds), `B*S <= 14`. */
+struct ir_condition {
+	const struct ir_dim *dim;
+	enum ir_relation relation;
+	int64_t value;
+};
+
+/*
+ * What makes a function a case of another one, its base: the same function with
+ * some symbols bound, which serves the calls for whose dims all conditions hold.
+ * Cases of one base are tried in the order in which they stand.
+ */
+struct ir_case {
+	const char *of; /* name of the base */
+	const struct ir_condition *conditions;
+	size_t n;
+};
+
 struct ir_func {
 	const char *name;
-	struct ir_param *params; /* tensors, then states */
+	const struct ir_case *when; /* NULL: no case */
+	struct ir_param *params;    /* tensors, then states */
 	size_t n_params;
 	struct ir_result *results; /* one per operand of the return op */
 	size_t n_results;

@@ -5,6 +5,7 @@
  *
  *   func @f(%x: i32[B,S] {below=51 lengths=%n}, %n: i32[B] {default=S max=S}) -> (y: f32[B,S,8]) arena=64*S {
  */
+#include "ir/case.h"
 #include "ir/parse_internal.h"
 
 #include <string.h>
@@ -32,6 +33,7 @@ struct signature {
 		struct parsed_result *items;
 		size_t n, cap;
 	} results;
+	struct ir_case when; /* of NULL: no case */
 	const struct ir_dim *arena;
 	struct ir_loc loc;
 };
@@ -172,6 +174,44 @@ static bool parse_results(struct parser *p, struct signature *s)
 	return true;
 }
 
+/* --- cases: `case of @base when S = 1, B*S <= 14` ------------------------------------------------------- */
+
+static bool parse_condition(struct parser *p, struct ir_condition *out)
+{
+	if (!parse_dim(p, &out->dim))
+		return false;
+	out->relation = parse_at(p, PUNCT_AT_MOST) ? IR_AT_MOST : IR_EQUAL;
+	if (out->relation == IR_EQUAL && !parse_at(p, '='))
+		return parse_fail(p, p->tok.loc, DIAG_TIR_SYNTAX, "expected '=' or '<=', found '%s'",
+		                  p->tok.text);
+	parse_next(p);
+	return parse_int(p, &out->value);
+}
+
+static bool parse_case(struct parser *p, struct ir_case *out)
+{
+	struct {
+		struct ir_condition *items;
+		size_t n, cap;
+	} list = {0};
+	struct tok base;
+	if (!parse_accept_word(p, "case"))
+		return true;
+	if (!parse_expect_word(p, "of") || !parse_take(p, TOK_SYMBOL, "@name", &base) ||
+	    !parse_expect_word(p, "when"))
+		return false;
+	do {
+		struct ir_condition *slot = ARENA_PUSH(&p->arena, &list);
+		if (slot == NULL || !parse_condition(p, slot))
+			return false;
+		if (list.n > IR_CONDITIONS_MAX)
+			return parse_fail(p, p->tok.loc, DIAG_LIMIT, "more than %d conditions",
+			                  IR_CONDITIONS_MAX);
+	} while (parse_accept(p, ','));
+	*out = (struct ir_case){base.text, list.items, list.n};
+	return true;
+}
+
 /* --- functions ---------------------------------------------------------------------------------------------
  */
 
@@ -179,6 +219,8 @@ static bool parse_signature(struct parser *p, struct signature *s)
 {
 	s->loc.at = p->tok.loc;
 	if (!parse_take(p, TOK_SYMBOL, "@name", &s->name) || !parse_params(p, s) || !parse_results(p, s))
+		return false;
+	if (!parse_case(p, &s->when))
 		return false;
 	if (parse_accept_word(p, "arena") && (!parse_expect(p, '=') || !parse_dim(p, &s->arena)))
 		return false;
@@ -246,6 +288,8 @@ bool parse_func(struct parser *p)
 	if (p->b == NULL || irb_failed(p->b))
 		return false;
 	irb_set_literal(p->b, true);
+	if (s.when.of != NULL)
+		irb_case(p->b, &s.when);
 	bool ok = define_params(p, &s) && parse_body(p, OP_return, &ends, NULL) && finish(p, &s, &ends);
 	parse_scope_end(p, 0);
 	return ok;

@@ -3,6 +3,7 @@
  * Text of modules and functions, see text.h and the grammar in README.md.
  * Deterministic: order of declaration, no addresses.
  */
+#include "ir/case.h"
 #include "ir/print_internal.h"
 
 #include <inttypes.h>
@@ -176,6 +177,10 @@ static void print_signature(const struct printer *p)
 		print_result(p, i);
 	}
 	buf_char(p->out, ')');
+	if (f->when != NULL) {
+		buf_char(p->out, ' ');
+		ir_case_print(p->out, p->m, f->when);
+	}
 	if (f->arena != NULL) {
 		buf_str(p->out, " arena=");
 		ir_dim_print(p->out, p->m->dims, f->arena, true);

@@ -256,8 +256,10 @@ static void verify_func(struct verifier *v)
 	v->uses = ir_count_uses(&v->arena, f);
 	if (v->visible == NULL || v->uses == NULL)
 		return;
-	if (verify_region(v, f->body, f->loc, false))
+	if (verify_region(v, f->body, f->loc, false)) {
 		verify_signature(v);
+		verify_case(v);
+	}
 	if (v->m->stage == STAGE_PLAN && f->arena == NULL)
 		verify_fail(v, f->loc, "no arena in the stage plan");
 	if (v->m->stage == STAGE_PLAN && v->n_failed == 0)

@@ -9,6 +9,9 @@
  *  - state values are used exactly once, and come back from the function;
  *  - names of weights, states, functions, params are unique; weight types have
  *    constant dims, their init has the same shape; state axis 0 is a batch dim;
+ *  - a case has a base, which is none, and conditions over the base's dims that can
+ *    hold; its signature is the base's with the bound symbols replaced, and they
+ *    occur nowhere in it; no two cases of one base have the same conditions;
  *  - stage: graph has no group; groups and plan have only groups, views,
  *    constants, repeat, yield and return outside groups; group roots exist;
  *    plan has an offset for every group result (a multiple of 64, or -1: memory of

@@ -8,6 +8,7 @@
 #include "backends/kernel/matmul_internal.h"
 #include "backends/kernel/rowwise.h"
 #include "ir/support/checked.h"
+#include "ir/case.h"
 #include "ir/support/compiler.h"
 
 /* Operands of OP_linear. */
@@ -65,7 +66,7 @@ static bool find_sizes(struct linear *l)
 	eval_sizes(l->eval, eval_result(l->root), l->size);
 	l->rows = eval_dim(l->eval, rows);
 	l->rows_lo = ir_dim_lo(dims, rows);
-	l->rows_hi = ir_dim_hi(dims, rows);
+	l->rows_hi = ir_func_dim_hi(l->job->module, l->job->func, rows);
 	return true;
 }
 

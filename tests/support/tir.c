@@ -8,6 +8,7 @@
 #include <check.h>
 #include <string.h>
 
+#include "ir/build.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 
@@ -61,4 +62,25 @@ const char *tir_text(struct arena *a, const struct diag_context *cx, const struc
 	const char *text = arena_strdup(a, out.data);
 	buf_destroy(&out);
 	return text;
+}
+
+const struct ir_func *tir_add_case(struct diag_context *cx, struct ir_module *m, const struct ir_func *f,
+                                   const char *name, const struct ir_case *c)
+{
+	const struct ir_op *ret = f->body->ops[f->body->n_ops - 1];
+	struct arena a;
+	arena_init(&a);
+	struct ir_value *map = ARENA_ARRAY(&a, struct ir_value, f->n_values);
+	struct ir_value *values = ARENA_ARRAY(&a, struct ir_value, ret->n_operands + 1);
+	struct ir_builder *b = irb_begin(m, cx, name, f->loc);
+	irb_case(b, c);
+	irb_clone_params(b, f, map);
+	for (size_t i = 0; i + 1 < f->body->n_ops; i++)
+		irb_clone(b, f, f->body->ops[i], map);
+	for (size_t i = 0; i < ret->n_operands; i++)
+		values[i] = map[ret->operands[i].id];
+	ck_assert_int_eq(irb_finish(b, values, f->results, ret->n_operands, NULL), TFMC_OK);
+	arena_destroy(&a);
+	ck_assert_int_eq(ir_verify(m, cx), TFMC_OK);
+	return ir_find_func(m, name);
 }

@@ -24,6 +24,9 @@ void tir_load(struct tir *t, const char *text);
 const char *tir_text(struct arena *a, const struct diag_context *cx, const struct ir_module *m);
 /* The module's text is exactly this. */
 void tir_expect(const struct tir *t, const char *text);
+/* A copy of f in m as the case `name`; fails the test when the module does not verify then. */
+const struct ir_func *tir_add_case(struct diag_context *cx, struct ir_module *m, const struct ir_func *f,
+                                   const char *name, const struct ir_case *c);
 /* The log has the words. */
 void tir_says(const struct tir *t, const char *words);
 

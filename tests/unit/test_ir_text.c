@@ -196,7 +196,27 @@ static const char weights[] =
         "weight @r : f32[64,4] = rotary(rows=64, scale=1.25, frequencies=[1.0, 0.01])\n"
         "weight @q : f32[3,4] = stack(i in 1..4, tensor \"f\":\"l.{i}\" f32[4])\n";
 
-static const char *const canonical[] = {elementwise, rows_and_moves, contractions, states, groups, weights};
+static const char cases[] = "module \"m\"\n"
+                            "dim B in [1,8]\n"
+                            "dim S in [1,16]\n"
+                            "\n"
+                            "func @f(%x: f32[B,S]) -> (y: f32[B,S]) {\n"
+                            "  %y = relu %x : f32[B,S]\n"
+                            "  return %y\n"
+                            "}\n"
+                            "\n"
+                            "func @f.one(%x: f32[B,1]) -> (y: f32[B,1]) case of @f when S = 1, B <= 2 {\n"
+                            "  %y = relu %x : f32[B,1]\n"
+                            "  return %y\n"
+                            "}\n"
+                            "\n"
+                            "func @\"f few\"(%x: f32[B,S]) -> (y: f32[B,S]) case of @f when B*S <= 14 {\n"
+                            "  %y = relu %x : f32[B,S]\n"
+                            "  return %y\n"
+                            "}\n";
+
+static const char *const canonical[] = {elementwise, rows_and_moves, contractions, states,
+                                        groups,      weights,        cases};
 
 static void see(void *user, const struct ir_op *op)
 {
@@ -374,6 +394,15 @@ static const struct refusal declarations[] = {
         {"func @f(%a: f32[2]) -> (f32[3]) {\n return %a\n}\n", "result 0 is f32[3], returned is f32[2]"},
         {"func @f(%a: f32[2]) -> () {\n return %a\n}\n", "the function has 0 results, 1 are returned"},
         {"func @f() -> () {\n return\n}\nfunc @f() -> () {\n return\n}\n", "already a function @f"},
+        {"dim S in [1,2]\nfunc @f() -> () case @g when S = 1 {\n return\n}\n",
+         "test.tir:2:22: error: expected 'of', found 'g'"},
+        {"dim S in [1,2]\nfunc @f() -> () case of @g {\n return\n}\n", "expected 'when', found '{'"},
+        {"dim S in [1,2]\nfunc @f() -> () case of @g when {\n return\n}\n", "expected a dim, found '{'"},
+        {"dim S in [1,2]\nfunc @f() -> () case of @g when S 1 {\n return\n}\n",
+         "expected '=' or '<=', found '1'"},
+        {"dim S in [1,2]\nfunc @f() -> () case of @g when S < 1 {\n return\n}\n",
+         "a character that has no meaning here"},
+        {"dim S in [1,2]\nfunc @f() -> () case of @g when T = 1 {\n return\n}\n", "unknown dim 'T'"},
         {"func @f(%a: state @kw) -> () {\n return\n}\n", "unknown state 'kw'"},
 };
 

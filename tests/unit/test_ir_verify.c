@@ -17,6 +17,8 @@ struct rule {
 };
 
 #define DIMS "dim B in [1,8]\ndim S in [1,16]\n"
+#define BASE "func @f(%x: f32[B,S]) -> (f32[B,S]) {\n  return %x\n}\n"
+#define STEP "func @g(%x: f32[B,1]) -> (f32[B,1]) case of @f when S = 1 {\n  return %x\n}\n"
 #define KV   "state @kv : f32[B,2,16,4] #row\n"
 
 static const struct rule rules[] = {
@@ -98,6 +100,38 @@ static const struct rule rules[] = {
          "  return %y\n"
          "}\n",
          "repeat inside a group"},
+        {DIMS BASE "func @g(%x: f32[B,1]) -> (f32[B,1]) case of @h when S = 1 {\n  return %x\n}\n",
+         "test.tir:6:6: error: in @g: a case of @h, which does not exist"},
+        {DIMS BASE STEP "func @i(%x: f32[B,1]) -> (f32[B,1]) case of @g when S = 1 {\n  return %x\n}\n",
+         "in @i: a case of @g, which is a case itself"},
+        {DIMS BASE "func @g(%x: f32[B,0]) -> (f32[B,0]) case of @f when S = 0 {\n  return %x\n}\n",
+         "in @g: the condition S = 0 never holds: it is in [1,16]"},
+        {DIMS BASE "func @g(%x: f32[B,S]) -> (f32[B,S]) case of @f when B*S <= 0 {\n  return %x\n}\n",
+         "in @g: the condition B*S <= 0 never holds: it is in [1,128]"},
+        {DIMS BASE "func @g(%x: f32[B,S]) -> (f32[B,S]) case of @f when B*S = 4 {\n  return %x\n}\n",
+         "in @g: the condition B*S = 4: only a symbol can be bound"},
+        {DIMS BASE "func @g(%x: f32[B,1]) -> (f32[B,1]) case of @f when S = 1, B*S <= 4 {\n  return %x\n}\n",
+         "in @g: the condition on B*S: S is bound by another one"},
+        {DIMS BASE "func @g(%x: f32[B,1]) -> (f32[B,1]) case of @f when S = 1, S = 2 {\n  return %x\n}\n",
+         "in @g: the condition on S: S is bound by another one"},
+        {DIMS "dim T in [1,2]\n" BASE
+              "func @g(%x: f32[B,S]) -> (f32[B,S]) case of @f when T = 1 {\n  return %x\n}\n",
+         "in @g: the condition on T: @f has no dim T"},
+        {DIMS BASE "func @g(%x: f32[B,S]) -> (f32[B,S]) case of @f when S = 1 {\n  return %x\n}\n",
+         "in @g: S is bound by this case, but occurs in it"},
+        {DIMS BASE "func @g(%x: f32[1,B]) -> (f32[1,B]) case of @f when S = 1 {\n  return %x\n}\n",
+         "test.tir:6:9: error: in @g: the parameter 'x' is not that of its base @f"},
+        {DIMS BASE "func @g(%y: f32[B,1]) -> (f32[B,1]) case of @f when S = 1 {\n  return %y\n}\n",
+         "in @g: the parameter 'y' is not that of its base @f"},
+        {DIMS BASE "func @g() -> () case of @f when S = 1 {\n  return\n}\n",
+         "in @g: 0 parameters, its base @f has 1"},
+        {DIMS BASE "func @g(%x: f32[B,1]) -> (y: f32[B,1]) case of @f when S = 1 {\n  return %x\n}\n",
+         "in @g: the results are not those of its base @f"},
+        {DIMS BASE STEP "func @i(%x: f32[B,1]) -> (f32[B,1]) case of @f when S = 1 {\n  return %x\n}\n",
+         "in @i: this case is never taken: @g has the same conditions"},
+        {DIMS KV "func @f(%s: state @kv) -> (state @kv) {\n  return %s\n}\n"
+                 "func @g(%s: state @kv) -> (state @kv) case of @f when B = 1 {\n  return %s\n}\n",
+         "in @g: B is bound by this case, but occurs in it"},
 };
 
 START_TEST(broken_rules)
