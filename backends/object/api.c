@@ -54,7 +54,20 @@ static void check_magic(struct emit *e)
 /* --- sizes
  * -------------------------------------------------------------------------------------------------- */
 
-/* For each function that has all its dims in bounds: the largest. */
+/* What a call of f needs behind the scratch; 0 where its cases take all calls with these dims. */
+static struct kb_val arena_of(struct emit *e, const struct function *f)
+{
+	const struct object *o = e->object;
+	struct kb_val need = emit_dim(e, f->arena);
+	for (size_t i = 0; i < o->functions.n; i++) {
+		const struct function *c = &o->functions.items[i];
+		if (c->func->when && c->base == f->func)
+			need = kb_select(e->k, emit_conditions(e, c->func->when), kb_index(e->k, 0), need);
+	}
+	return need;
+}
+
+/* The largest of all functions. Cases count at all dims, so that smaller dims never need more. */
 static void emit_arena_bytes(struct object *o)
 {
 	struct emit e;
@@ -78,7 +91,8 @@ static void emit_arena_bytes(struct object *o)
 	e.dims = dims;
 	struct kb_val most = kb_index(k, 0);
 	for (size_t i = 0; i < o->functions.n; i++)
-		most = kb_max(k, most, emit_dim(&e, o->functions.items[i].arena));
+		if (o->functions.items[i].reached)
+			most = kb_max(k, most, arena_of(&e, &o->functions.items[i]));
 	struct kb_val several = kb_max(k, workers, kb_index(k, 1));
 	kb_return(k, kb_add(k, most, kb_mul(k, several, kb_index(k, o->scratch))));
 	kb_end(k);

@@ -90,6 +90,8 @@ static enum tfmc_status emit_all(struct object *o)
 	if (!o->kb)
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < o->functions.n; i++) {
+		if (!o->functions.items[i].reached)
+			continue;
 		TFMC_TRY(emit_groups(o, &o->functions.items[i]));
 		emit_check(o, &o->functions.items[i]);
 		emit_schedule(o, &o->functions.items[i]);

@@ -10,8 +10,6 @@
  */
 #include "backends/object/object.h"
 
-#include <string.h>
-
 static bool begin(struct emit *e, const char *name, enum kb_linkage linkage, enum kb_scalar result)
 {
 	e->k = kb_begin(e->object->kb, name, linkage, result);
@@ -27,14 +25,9 @@ static const char *part(const struct emit *e, const char *suffix)
 	return arena_printf(e->object->arena, "%s.%s", e->function->symbol, suffix);
 }
 
-static bool is_encode(const struct function *f)
-{
-	return !strcmp(f->func->name, "encode");
-}
-
 static bool has_commit(const struct object *o, const struct function *f)
 {
-	return o->batch_dim >= 0 && (f->past_result >= 0 || (is_encode(f) && f->has_state));
+	return o->batch_dim >= 0 && (f->past_result >= 0 || (function_is_encode(f) && f->has_state));
 }
 
 static void commit_past(struct emit *e)
@@ -66,7 +59,7 @@ static void emit_commit(struct object *o, const struct function *f)
 	emit_load_bases(&e);
 	if (f->past_result >= 0)
 		commit_past(&e);
-	if (is_encode(f))
+	if (function_is_encode(f))
 		set_encoded(&e, kb_cvt(e.k, e.dims[o->batch_dim], KB_I32));
 	kb_end(e.k);
 }
@@ -96,7 +89,7 @@ static struct kb_val finish(struct emit *e)
 	struct kb_var status = kb_var(k, "status", KB_I32_T, kb_i32(k, TFMC_RT_OK));
 	kb_if(k, kb_cmp(k, KB_NE, kb_atomic_load(k, word, 0), kb_i32(k, 0)));
 	kb_set(k, status, kb_i32(k, TFMC_RT_E_CANCELLED));
-	if (is_encode(e->function) && e->function->has_state && e->object->batch_dim >= 0) {
+	if (function_is_encode(e->function) && e->function->has_state && e->object->batch_dim >= 0) {
 		e->state = emit_context(e, KB_PTR, CONTEXT_STATE);
 		set_encoded(e, kb_i32(k, 0));
 	}
@@ -187,6 +180,33 @@ static struct kb_val full_args(struct emit *e, const struct entry *entry, struct
 	return copy;
 }
 
+static void call_function(struct emit *e, const struct function *f, const struct kb_val *args, bool spmd)
+{
+	const char *name = arena_printf(e->object->arena, "%s.%s", f->symbol, spmd ? "spmd" : "single");
+	kb_return(e->k, kb_call(e->k, name, KB_I32, args, spmd ? 3 : 2));
+}
+
+/* The first case whose conditions hold, otherwise the function itself. args[1]: the words. */
+static void dispatch(struct emit *e, const struct entry *entry, const struct kb_val *args, bool spmd)
+{
+	const struct object *o = e->object;
+	for (size_t i = 0; i < o->functions.n; i++) {
+		const struct function *f = &o->functions.items[i];
+		switch (entry_case(o, entry, f)) {
+		case CASE_NEVER: break;
+		case CASE_SOMETIMES:
+			e->args = args[1];
+			emit_load_dims(e);
+			kb_if(e->k, emit_conditions(e, f->func->when));
+			call_function(e, f, args, spmd);
+			kb_end_if(e->k);
+			break;
+		case CASE_ALWAYS: call_function(e, f, args, spmd); return;
+		}
+	}
+	call_function(e, e->function, args, spmd);
+}
+
 static void emit_form(struct object *o, const struct entry *entry, bool spmd)
 {
 	struct emit e = {.object = o, .function = &o->functions.items[entry->function]};
@@ -208,7 +228,7 @@ static void emit_form(struct object *o, const struct entry *entry, bool spmd)
 	}
 	struct kb_val words = entry->fixed_dim >= 0 ? full_args(&e, entry, copy) : e.args;
 	struct kb_val args[] = {e.context, words, worker};
-	kb_return(k, kb_call(k, part(&e, spmd ? "spmd" : "single"), KB_I32, args, spmd ? 3 : 2));
+	dispatch(&e, entry, args, spmd);
 	kb_end(k);
 }
 

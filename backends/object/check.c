@@ -7,8 +7,6 @@
  */
 #include "backends/object/object.h"
 
-#include <string.h>
-
 static void check_pointers(struct emit *e)
 {
 	const struct function *f = e->function;
@@ -100,7 +98,7 @@ static void check_state(struct emit *e)
 	emit_return_if(e, kb_cmp(e->k, KB_EQ, e->state, kb_null(e->k)), TFMC_RT_E_STATE);
 	struct kb_val room = emit_context(e, KB_INDEX, CONTEXT_BATCH);
 	emit_return_if(e, kb_cmp(e->k, KB_GT, batch_of(e), room), TFMC_RT_E_DIM);
-	if (o->has_encode && strcmp(e->function->func->name, "encode") != 0) {
+	if (o->has_encode && !function_is_encode(e->function)) {
 		struct kb_val n = kb_load(e->k, KB_I32_T, e->state, kb_index(e->k, 0), STATE_ENCODED / 4, 4);
 		struct kb_val few = kb_cmp(e->k, KB_LT, kb_cvt(e->k, n, KB_INDEX), batch_of(e));
 		emit_return_if(e, few, TFMC_RT_E_STATE);

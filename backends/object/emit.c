@@ -104,6 +104,18 @@ struct kb_val emit_dim(struct emit *e, const struct ir_dim *d)
 	return sum;
 }
 
+struct kb_val emit_conditions(struct emit *e, const struct ir_case *c)
+{
+	struct kb_val all = {0};
+	for (size_t i = 0; i < c->n; i++) {
+		const struct ir_condition *x = &c->conditions[i];
+		enum kb_cmp kind = x->relation == IR_EQUAL ? KB_EQ : KB_LE;
+		struct kb_val one = kb_cmp(e->k, kind, emit_dim(e, x->dim), kb_index(e->k, x->value));
+		all = all.id ? kb_bin(e->k, KB_AND, all, one) : one;
+	}
+	return all;
+}
+
 struct kb_size emit_size(struct emit *e, const struct ir_dim *d)
 {
 	struct kb_size s = {0};

@@ -39,6 +39,12 @@ const struct ir_dim *object_tensor_bytes(const struct object *o, const struct ir
 
 /* --- arguments ------------------------------------------------------------------------------------------ */
 
+/* The dims of one function among those of which f's words are made. */
+struct marks {
+	struct function *f;
+	const struct ir_func *func;
+};
+
 static void mark_dims(struct function *f, const struct ir_dim *d)
 {
 	for (size_t t = 0; d && t < d->n_terms; t++)
@@ -53,41 +59,50 @@ static void mark_dims(struct function *f, const struct ir_dim *d)
 		}
 }
 
-static void mark_type(struct function *f, struct ir_value v)
+static void mark_type(const struct marks *m, struct ir_value v)
 {
-	const struct ir_type *t = ir_type_of(f->func, v);
+	const struct ir_type *t = ir_type_of(m->func, v);
 	for (int i = 0; t->kind == IR_TENSOR && i < t->rank; i++)
-		mark_dims(f, t->dims[i]);
+		mark_dims(m->f, t->dims[i]);
 }
 
 static void mark_attributes(void *user, const struct ir_op *op)
 {
-	struct function *f = user;
+	const struct marks *m = user;
 	const struct ir_attr_desc *d = ir_op_desc(op->code)->attrs;
 	for (; d && d->name; d++) {
 		const void *at = (const char *)op->attrs + d->offset;
 		if (d->kind == ATTR_DIM)
-			mark_dims(f, *(const struct ir_dim *const *)at);
+			mark_dims(m->f, *(const struct ir_dim *const *)at);
 		const struct ir_dim_list *list = at;
 		for (size_t i = 0; d->kind == ATTR_DIMS && i < list->n; i++)
-			mark_dims(f, list->items[i]);
+			mark_dims(m->f, list->items[i]);
 	}
 }
 
-/* Every dim that any value of the function has, so that emission never meets one it cannot load. */
+static void mark_function(struct function *f, const struct ir_func *func)
+{
+	struct marks m = {f, func};
+	for (uint32_t v = 1; v < func->n_values; v++)
+		mark_type(&m, (struct ir_value){v});
+	mark_dims(f, func->arena);
+	ir_walk(func->body, mark_attributes, &m);
+	for (size_t i = 0; i < func->n_params; i++) {
+		mark_dims(f, func->params[i].default_value);
+		mark_dims(f, func->params[i].max);
+	}
+}
+
+/* Every dim that any value of the function has, so that emission never meets one it cannot load; and those of
+ * its base and all cases of it, so that a call passes the same words to all. */
 static void find_dims(struct object *o, struct function *f)
 {
 	size_t word = 0;
-	for (uint32_t v = 1; v < f->func->n_values; v++)
-		mark_type(f, (struct ir_value){v});
-	mark_dims(f, f->func->arena);
-	ir_walk(f->func->body, mark_attributes, f);
+	for (size_t i = 0; i < o->module->funcs.n; i++)
+		if (ir_case_base(o->module, o->module->funcs.items[i]) == f->base)
+			mark_function(f, o->module->funcs.items[i]);
 	if (f->has_state && o->batch_dim >= 0)
 		f->has_dim[o->batch_dim] = true;
-	for (size_t i = 0; i < f->func->n_params; i++) {
-		mark_dims(f, f->func->params[i].default_value);
-		mark_dims(f, f->func->params[i].max);
-	}
 	for (size_t i = 0; i < ir_dims_count(o->module->dims); i++)
 		if (f->has_dim[i])
 			f->dim_word[i] = word++;
@@ -244,6 +259,7 @@ static enum tfmc_status add_function(struct object *o, const struct ir_func *fun
 	if (!f)
 		return TFMC_NO_MEMORY;
 	f->func = func;
+	f->base = ir_case_base(o->module, func);
 	f->symbol = arena_printf(o->arena, "%s.%s", o->name, func->name);
 	f->has_dim = ARENA_ARRAY(o->arena, bool, n_dims + 1);
 	f->dim_word = ARENA_ARRAY(o->arena, size_t, n_dims + 1);
@@ -264,34 +280,22 @@ static enum tfmc_status add_function(struct object *o, const struct ir_func *fun
 	return check_sizes(o, f);
 }
 
+bool function_is_encode(const struct function *f)
+{
+	return !strcmp(f->base->name, "encode");
+}
+
 enum tfmc_status layout_functions(struct object *o)
 {
 	for (size_t i = 0; i < o->module->funcs.n; i++) {
-		o->has_encode = o->has_encode || !strcmp(o->module->funcs.items[i]->name, "encode");
 		TFMC_TRY(add_function(o, o->module->funcs.items[i]));
+		o->has_encode = o->has_encode || function_is_encode(&o->functions.items[i]);
 	}
 	return TFMC_OK;
 }
 
 /* --- entries
  * ------------------------------------------------------------------------------------------------- */
-
-struct token_dim {
-	const struct ir_func *func;
-	int sym;
-};
-
-/* The dim of the rows a call appends to the state. */
-static void find_token_dim(void *user, const struct ir_op *op)
-{
-	struct token_dim *t = user;
-	if (op->code != OP_state_append || t->sym >= 0)
-		return;
-	const struct ir_type *x = ir_type_of(t->func, op->operands[1]);
-	const struct ir_dim *d = x->dims[x->rank - 2];
-	if (d->n_terms == 1 && d->terms[0].coeff == 1 && d->terms[0].n_atoms == 1)
-		t->sym = d->terms[0].atoms[0]->sym;
-}
 
 static bool is_wanted(const struct object *o, const char *name)
 {
@@ -317,21 +321,65 @@ static enum tfmc_status add_entry(struct object *o, const char *name, enum tfmc_
 
 static enum tfmc_status add_decode(struct object *o, size_t function)
 {
-	struct token_dim t = {o->functions.items[function].func, -1};
+	const struct ir_func *f = o->functions.items[function].func;
+	int tokens = ir_func_token_dim(f);
 	TFMC_TRY(add_entry(o, "prefill", TFMC_ENTRY_PREFILL, function, -1));
-	ir_walk(t.func->body, find_token_dim, &t);
-	if (t.sym < 0) {
-		diag_error(o->cx, t.func->loc.at, DIAG_UNSUPPORTED,
+	if (tokens < 0) {
+		diag_error(o->cx, f->loc.at, DIAG_UNSUPPORTED,
 		           "not supported yet: entry 'step' of a function that appends to no state");
 		return TFMC_INVALID;
 	}
-	return add_entry(o, "step", TFMC_ENTRY_STEP, function, t.sym);
+	return add_entry(o, "step", TFMC_ENTRY_STEP, function, tokens);
+}
+
+enum case_use entry_case(const struct object *o, const struct entry *e, const struct function *f)
+{
+	const struct ir_case *c = f->func->when;
+	enum case_use use = CASE_ALWAYS;
+	if (!c || f->base != o->functions.items[e->function].func)
+		return CASE_NEVER;
+	for (size_t i = 0; i < c->n; i++) {
+		const struct ir_condition *x = &c->conditions[i];
+		const struct ir_dim *d = entry_dim(o, e, x->dim);
+		int64_t lo = ir_dim_lo(o->module->dims, d), hi = ir_dim_hi(o->module->dims, d);
+		bool equal = x->relation == IR_EQUAL;
+		if (lo > x->value || (equal && hi < x->value))
+			return CASE_NEVER;
+		if (hi > x->value || (equal && lo < x->value))
+			use = CASE_SOMETIMES;
+	}
+	return use;
+}
+
+/* Functions and cases that an entry can come to. */
+static void mark_reached(struct object *o, const struct entry *e)
+{
+	enum case_use use = CASE_NEVER;
+	for (size_t i = 0; i < o->functions.n && use != CASE_ALWAYS; i++) {
+		struct function *f = &o->functions.items[i];
+		use = entry_case(o, e, f);
+		f->reached = f->reached || use != CASE_NEVER;
+	}
+	if (use != CASE_ALWAYS)
+		o->functions.items[e->function].reached = true;
+}
+
+static void find_reached(struct object *o)
+{
+	o->scratch = 0;
+	for (size_t i = 0; i < o->entries.n; i++)
+		mark_reached(o, &o->entries.items[i]);
+	for (size_t i = 0; i < o->functions.n; i++)
+		if (o->functions.items[i].reached && o->functions.items[i].scratch > o->scratch)
+			o->scratch = o->functions.items[i].scratch;
 }
 
 enum tfmc_status layout_entries(struct object *o)
 {
 	for (size_t i = 0; i < o->functions.n; i++) {
 		const char *name = o->functions.items[i].func->name;
+		if (o->functions.items[i].func->when)
+			continue;
 		if (!strcmp(name, "decode"))
 			TFMC_TRY(add_decode(o, i));
 		else if (!strcmp(name, "encode"))
@@ -339,6 +387,7 @@ enum tfmc_status layout_entries(struct object *o)
 		else
 			TFMC_TRY(add_entry(o, name, TFMC_ENTRY_RUN, i, -1));
 	}
+	find_reached(o);
 	if (o->entries.n > 0)
 		return TFMC_OK;
 	diag_error(o->cx, LOC_NONE, DIAG_OPTION, "the model has none of the wanted entries");

@@ -144,6 +144,8 @@ static void print_macros(struct writer *w)
 	int64_t arena = 0;
 	for (size_t i = 0; i < o->functions.n; i++) {
 		int64_t bytes = ir_dim_hi(dims, o->functions.items[i].arena);
+		if (!o->functions.items[i].reached)
+			continue;
 		arena = bytes > arena ? bytes : arena;
 	}
 	buf_str(w->out, "/* Bounds of the dims, inclusive. */\n");

@@ -9,6 +9,7 @@
 
 #include "backends/backend.h"
 #include "backends/kernel/group.h"
+#include "ir/case.h"
 #include "ir/view.h"
 
 #define OBJECT_ALIGN      64
@@ -74,9 +75,10 @@ struct place {
 /* One IR function with everything about its memory. */
 struct function {
 	const struct ir_func *func;
-	const char *symbol; /* NAME.func: prefix of internal functions */
-	bool *has_dim;      /* [dims of the module]: is an argument */
-	size_t *dim_word;   /* [dims of the module]: its word */
+	const struct ir_func *base; /* the function it is a case of, or func; has the same words */
+	const char *symbol;         /* NAME.func: prefix of internal functions */
+	bool *has_dim;              /* [dims of the module]: is an argument */
+	size_t *dim_word;           /* [dims of the module]: its word */
 	size_t n_dims;
 	size_t n_inputs, n_outputs;       /* tensors of the caller */
 	size_t *param_word;               /* [n_params]: word of the pointer */
@@ -89,6 +91,7 @@ struct function {
 	const struct ir_op **groups; /* in order of emission */
 	uint32_t *uses;              /* [n_values] */
 	bool has_state, has_past;
+	bool reached;                /* by an entry */
 	int past_param, past_result; /* -1: none */
 };
 
@@ -144,6 +147,10 @@ struct object {
 TFMC_MUST_USE enum tfmc_status layout_weights(struct object *o);
 TFMC_MUST_USE enum tfmc_status layout_state(struct object *o);
 TFMC_MUST_USE enum tfmc_status layout_functions(struct object *o);
+bool function_is_encode(const struct function *f);
+/* How a call of the entry and a case of its function meet. */
+enum case_use { CASE_NEVER, CASE_SOMETIMES, CASE_ALWAYS };
+enum case_use entry_case(const struct object *o, const struct entry *e, const struct function *f);
 TFMC_MUST_USE enum tfmc_status layout_entries(struct object *o);
 /* Fills f->places. */
 TFMC_MUST_USE enum tfmc_status places_find(struct object *o, struct function *f);
@@ -227,6 +234,8 @@ void emit_load_bases(struct emit *e);
 struct kb_val emit_word(struct emit *e, enum kb_scalar type, size_t word);
 struct kb_val emit_dim(struct emit *e, const struct ir_dim *d);
 struct kb_size emit_size(struct emit *e, const struct ir_dim *d);
+/* All conditions of a case, over e->dims. */
+struct kb_val emit_conditions(struct emit *e, const struct ir_case *c);
 /* Addresses in the object's memory. False: the base has none. */
 bool binding_slice_address(struct emit *e, const struct binding_slice *s, struct kb_val *ptr);
 bool binding_address(struct emit *e, struct ir_value base, struct kb_val *ptr);

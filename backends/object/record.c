@@ -212,7 +212,7 @@ static int64_t arena_max(const struct object *o)
 	int64_t most = 0;
 	for (size_t i = 0; i < o->functions.n; i++) {
 		int64_t bytes = ir_dim_hi(o->module->dims, o->functions.items[i].arena);
-		if (bytes > most)
+		if (o->functions.items[i].reached && bytes > most)
 			most = bytes;
 	}
 	return most;

@@ -85,10 +85,12 @@ static enum tfmc_status add_functions(struct builder *b, struct opencl_program *
 	struct opencl_function *functions = ARENA_ARRAY(b->object.arena, struct opencl_function, n + 1);
 	if (!functions)
 		return TFMC_NO_MEMORY;
-	for (size_t i = 0; i < n; i++)
-		TFMC_TRY(add_function(b, &b->object.functions.items[i], &functions[i]));
 	out->functions = functions;
-	out->n_functions = n;
+	for (size_t i = 0; i < n; i++) {
+		const struct function *f = &b->object.functions.items[i];
+		if (!f->func->when) /* hosts call functions by name: cases stay out */
+			TFMC_TRY(add_function(b, f, &functions[out->n_functions++]));
+	}
 	return TFMC_OK;
 }
 

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "ir/case.h"
 #include "ir/cost.h"
 #include "ir/support/number.h"
 
@@ -230,6 +231,10 @@ static void print_head(struct plan *p, const struct ir_func *f)
 	const struct ir_dims *dims = p->planned->dims;
 	const char *separator = " at ";
 	buf_printf(out, "\n%s%s", f->name, is_decode ? " (entries prefill, step)" : "");
+	if (f->when) {
+		buf_str(out, ", ");
+		ir_case_print(out, p->planned, f->when);
+	}
 	for (size_t i = 0; i < ir_dims_count(dims); i++) {
 		const struct ir_dim_sym *s = ir_dims_sym(dims, i);
 		if (!takes_dim(f, (int)i))
