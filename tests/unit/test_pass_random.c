@@ -7,6 +7,7 @@
 #include <check.h>
 #include <string.h>
 
+#include "ir/case.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "passes/pass.h"
@@ -95,6 +96,7 @@ static const char *const pipelines[] = {
         "",
         "canonicalize",
         "merge-heads,merge-linear",
+        "specialize{buckets=4}",
         "group",
         "group{max_ops=1},select,plan-memory",
         "canonicalize,group{max_ops=3},plan-memory",
@@ -113,6 +115,58 @@ START_TEST(test_programs)
 	ck_assert_msg(t.before != NULL, "%s", t.log.data);
 	for (size_t i = 0; i < TFMC_COUNT(pipelines); i++)
 		check(&t, pipelines[i], seed);
+	teardown(&t);
+}
+END_TEST
+
+/* The function with a dim bound to 1 as a case of itself, simplified and through pipelines: the same results.
+ */
+static void check_case(struct fixture *t, const char *pipeline, const struct ir_func *c, uint64_t seed)
+{
+	struct random_call a, b;
+	run(t, pipeline);
+	reads_back(t);
+	const struct ir_func *f = ir_find_func(t->before, "f"), *g = ir_find_func(t->after, "f.one");
+	ck_assert(random_call_make(&t->arena, t->before, c, seed, &a));
+	a.dims[ir_dim_only_sym(c->when->conditions[0].dim)] = 1;
+	b = a;
+	ck_assert_int_eq(random_call_run(&t->cx, t->before, f, &t->arena, &a), TFMC_OK);
+	enum tfmc_status st = random_call_run(&t->cx, t->after, g, &t->arena, &b);
+	ck_assert_msg(st == TFMC_OK, "%s\n%s", t->log.data, tir_text(&t->arena, &t->cx, t->after));
+	for (size_t i = 0; i < a.n_outputs; i++) {
+		const char *why = random_compare(&t->arena, &b.outputs[i], &a.outputs[i], TOLERANCE);
+		ck_assert_msg(why == NULL, "result %zu: %s\nafter: %s", i, why != NULL ? why : "",
+		              tir_text(&t->arena, &t->cx, t->after));
+	}
+	ir_module_destroy(t->after);
+	t->after = NULL;
+}
+
+START_TEST(test_cases)
+{
+	static const char *const names[] = {"B", "S", "T"};
+	struct fixture t;
+	uint64_t seed = (uint64_t)_i + 1;
+	struct random_options options = {.n_ops = 8 + (size_t)_i % 30, .smooth = true};
+	setup(&t);
+	t.before = random_module(&t.cx, seed, &options);
+	ck_assert_msg(t.before != NULL, "%s", t.log.data);
+	const struct ir_func *f = ir_find_func(t.before, "f");
+	const struct ir_dim *sym = ir_dim_sym(t.before->dims, names[_i % 3]);
+	bool has = false, of_state = false;
+	for (size_t i = 0; i < f->n_params; i++) {
+		const struct ir_type *type = ir_type_of(f, f->params[i].value);
+		of_state = of_state || type->kind == IR_STATE;
+		for (int k = 0; type->kind == IR_TENSOR && k < type->rank; k++)
+			has = has || ir_dim_has(type->dims[k], ir_dim_only_sym(sym));
+	}
+	if (has && !of_state) {
+		const struct ir_condition one = {sym, IR_EQUAL, 1};
+		const struct ir_case when = {"f", &one, 1};
+		const struct ir_func *c = tir_add_case(&t.cx, t.before, f, "f.one", &when);
+		check_case(&t, "specialize", c, seed);
+		check_case(&t, "O2", c, seed);
+	}
 	teardown(&t);
 }
 END_TEST
@@ -140,6 +194,7 @@ Suite *suite_pass_random(void)
 	TCase *tc = tcase_create("random");
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, test_programs, 0, 150);
+	tcase_add_loop_test(tc, test_cases, 0, 120);
 	tcase_add_loop_test(tc, test_ops, 0, IR_N_OPS);
 	suite_add_tcase(s, tc);
 	return s;
