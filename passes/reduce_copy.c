@@ -289,6 +289,8 @@ static bool copy_func(struct copier *c, size_t index)
 	if (arena_failed(&c->arena) || c->b == NULL)
 		return false;
 	mark(c, c->f->body, c->f->body->n_ops);
+	if (c->f->when != NULL)
+		irb_case(c->b, c->f->when);
 	copy_params(c);
 	copy_region(c, c->f->body);
 	return finish(c);

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ir/case.h"
 #include "passes/validate/trial.h"
 
 #define TRIAL_TENSORS_MAX 64
@@ -25,7 +26,8 @@ struct execution {
 
 const struct ir_func *trial_func(const struct ir_module *m, const struct trial_call *call)
 {
-	return ir_find_func(m, call->func);
+	const struct ir_func *f = ir_find_func(m, call->func);
+	return f != NULL ? ir_case_for(m, f, call->dims) : NULL;
 }
 
 static const struct trial_input *find_input(const struct trial_call *c, const char *name)
@@ -59,8 +61,7 @@ static enum tfmc_status give_inputs(struct execution *x, const struct ir_func *f
 	return TFMC_OK;
 }
 
-static bool keep(struct execution *x, const struct ir_func *f, const char *name, size_t call,
-                 const struct interp_tensor *from)
+static bool keep(struct execution *x, const char *name, size_t call, const struct interp_tensor *from)
 {
 	struct trial_output *o = ARENA_PUSH(x->arena, x->out);
 	size_t n = (size_t)interp_count(from);
@@ -68,8 +69,8 @@ static bool keep(struct execution *x, const struct ir_func *f, const char *name,
 	if (o == NULL || data == NULL)
 		return false;
 	memcpy(data, from->data, n * sizeof(*data));
-	*o = (struct trial_output){arena_strdup(x->arena, name), arena_strdup(x->arena, f->name), call,
-	                           *from};
+	*o = (struct trial_output){arena_strdup(x->arena, name),
+	                           arena_strdup(x->arena, x->t->calls.items[call].func), call, *from};
 	o->value.data = data;
 	return true;
 }
@@ -85,7 +86,7 @@ static enum tfmc_status take_results(struct execution *x, const struct ir_func *
 			continue;
 		if (r->role == ROLE_PAST)
 			x->past = results[n];
-		if (!keep(x, f, r->name != NULL ? r->name : "past", call, &results[n]))
+		if (!keep(x, r->name != NULL ? r->name : "past", call, &results[n]))
 			return TFMC_NO_MEMORY;
 		n++;
 	}

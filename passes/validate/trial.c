@@ -176,6 +176,8 @@ static bool call_session(struct trial *t, const struct ir_module *m, const struc
 	uint64_t seed = (uint64_t)batch * 331 + 7;
 	for (size_t i = 0; i < m->funcs.n; i++) {
 		const struct ir_func *g = m->funcs.items[i];
+		if (g->when != NULL)
+			continue;
 		struct trial_call *c = has_state(g) && !has_past(g) && g != f ? add_call(t, g, starts) : NULL;
 		if (c == NULL)
 			continue;
@@ -200,6 +202,8 @@ enum tfmc_status trial_make(struct trial *t, struct arena *arena, const struct w
 	for (size_t i = 0; i < m->funcs.n; i++) {
 		const struct ir_func *f = m->funcs.items[i];
 		bool ok = true;
+		if (f->when != NULL)
+			continue; /* calls of its base come to it */
 		if (!has_state(f))
 			ok = call_alone(t, m, f);
 		for (int64_t batch = 1; batch <= 3 && has_state(f); batch += 2)

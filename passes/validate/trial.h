@@ -62,7 +62,7 @@ TFMC_MUST_USE enum tfmc_status trial_make(struct trial *t, struct arena *arena,
 TFMC_MUST_USE enum tfmc_status trial_execute(const struct trial *t, struct diag_context *cx,
                                              const struct ir_module *m, const struct trial_mode *mode,
                                              struct arena *arena, struct trial_outputs *out);
-/* The function that serves a call. */
+/* The function that serves a call, a case of it when its conditions hold. */
 const struct ir_func *trial_func(const struct ir_module *m, const struct trial_call *call);
 
 /*
