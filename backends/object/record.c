@@ -78,7 +78,8 @@ static uint64_t put_poly(struct writer *w, const struct entry *e, const struct i
 			int sym = d->terms[t].atoms[a]->sym;
 			if (sym < 0 && w->status == TFMC_OK) {
 				diag_error(w->object->cx, loc, DIAG_UNSUPPORTED,
-				           "not supported yet: a rounded division or a maximum in the size of an input or "
+				           "not supported yet: a rounded division or a maximum in the size "
+				           "of an input or "
 				           "output");
 				w->status = TFMC_INVALID;
 			}
