@@ -174,25 +174,63 @@ static bool can_follow(const struct former *s, const struct ir_op *op, struct ir
 	return true;
 }
 
+static bool is_norm(const struct ir_op *op)
+{
+	return op->code == OP_layer_norm || op->code == OP_rms_norm;
+}
+
+/* Elements of the weights of linears that one worker may be left alone with, when there is one row only. */
+#define WHOLE_ROWS_MAX 65536
+
+/*
+ * A norm needs whole rows, so that no two workers may share one: with one row, one worker computes it. That
+ * is quicker than to wait for all only when the linear is small.
+ */
+static bool norm_can_follow(const struct former *s, const struct cluster *c, const struct ir_op *op)
+{
+	const struct target *t = s->p->options->target;
+	const struct ir_type *w = c->kind == GROUP_linear ? ir_type_of(s->f, c->root->operands[1]) : NULL;
+	struct ir_value v = c->last->results[0];
+
+	if (w == NULL || !s->norms || !is_norm(op) || !is_free(s, op) || !ir_same(op->operands[0], v) ||
+	    c->has_norm || (t != NULL && t->group_size > 1) ||
+	    !same_dims(ir_type_of(s->f, c->root->results[0]), ir_type_of(s->f, v)))
+		return false;
+	for (size_t i = 1; i < op->n_operands; i++)
+		if (ir_same(op->operands[i], v) || !is_f32(s->f, op->operands[i]))
+			return false;
+	const struct ir_op *reader = only_reader(s, op->results[0]);
+	if (reader != NULL && kind_of(s->f, reader) == GROUP_linear)
+		return false; /* its prologue */
+	int64_t columns = ir_dim_hi(s->m->dims, w->dims[0]), depth = ir_dim_hi(s->m->dims, w->dims[1]);
+	if (columns <= WHOLE_ROWS_MAX / (depth > 0 ? depth : 1))
+		return true;
+	pass_missed(s->p, op->loc,
+	            "not fused: %s stays a kernel of its own: workers share the rows of the linear before it",
+	            ir_op_desc(op->code)->name);
+	return false;
+}
+
 static void take_epilogue(struct former *s, size_t cluster)
 {
 	for (;;) {
 		struct cluster *c = &s->g->clusters.items[cluster];
 		struct ir_value v = c->last->results[0];
 		const struct ir_op *op = only_reader(s, v);
-		if (op == NULL || c->n_ops >= s->max_ops || !can_follow(s, op, v))
+		if (op == NULL || c->n_ops >= s->max_ops ||
+		    (!can_follow(s, op, v) && !norm_can_follow(s, c, op)))
 			return;
 		join(s, op, cluster, MEMBER_POST);
 		c->last = op;
+		if (!is_norm(op))
+			continue;
+		c->has_norm = true;
+		pass_count(s->p, "norm_epilogues", 1);
+		pass_remark(s->p, op->loc, "fused: %s into the linear before it", ir_op_desc(op->code)->name);
 	}
 }
 
 /* --- step 1: norms in front of linears ----------------------------------------------------------------- */
-
-static bool is_norm(const struct ir_op *op)
-{
-	return op->code == OP_layer_norm || op->code == OP_rms_norm;
-}
 
 /* Why the norm cannot be computed by the kernel of `linear`, which reads it; NULL: it can. */
 static const char *keeps_norm_apart(const struct former *s, const struct ir_op *linear)

@@ -18,7 +18,8 @@ enum member_role {
 struct cluster {
 	int kind; /* GROUP_* */
 	const struct ir_op *root, *last;
-	size_t n_ops; /* without constants and weight references */
+	size_t n_ops;  /* without constants and weight references */
+	bool has_norm; /* behind the root: a kernel of whole rows */
 };
 
 struct formed {

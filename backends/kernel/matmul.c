@@ -23,15 +23,37 @@ static const int low_heights[] = {8, 4, 2, 1};
 
 /* --- the group --------------------------------------------------------------------------------------- */
 
+static bool is_norm(const struct ir_op *op)
+{
+	return op->code == OP_layer_norm || op->code == OP_rms_norm;
+}
+
 /* x is computed by a norm of the group, a row at a time. */
 static const struct ir_op *norm_before(const struct linear *l)
 {
 	const struct ir_func *f = l->job->func;
 	struct ir_value x = l->root->operands[X];
 	const struct ir_op *op = ir_def(f, x);
-	if (!op || !eval_is_inside(l->eval, x) || (op->code != OP_layer_norm && op->code != OP_rms_norm))
+	if (!op || !eval_is_inside(l->eval, x) || !is_norm(op))
 		return NULL;
 	return ir_type_of(f, x)->dtype == DT_F32 && l->job->items <= 1 ? op : NULL;
+}
+
+/* A norm behind the root needs whole rows: what it reads is left where the result goes, until a row is
+ * complete. */
+static bool bind_norm_behind(struct linear *l, const struct kernel *g)
+{
+	const struct ir_region *r = g->job->group->region;
+	for (size_t i = (size_t)g->attrs->root + 1; i < r->n_ops; i++)
+		if (is_norm(r->ops[i]))
+			l->after = r->ops[i];
+	l->results = &g->out;
+	l->out = &g->out.items[0];
+	if (!l->after)
+		return true;
+	l->before = (struct eval_output){l->after->operands[0], l->out->to};
+	l->out = &l->before;
+	return l->job->items <= 1 && l->before.to.t.dtype == DT_F32 && l->before.to.t.encoding == ENC_ROW;
 }
 
 static bool bind_operands(struct linear *l)
@@ -272,10 +294,25 @@ static int64_t rows_of_block(const struct linear *l)
 	return rows > l->mr ? rows / l->mr * l->mr : l->mr;
 }
 
+/* Whole rows: each worker takes as many. */
+static void divide_rows(struct linear *l, struct division *d)
+{
+	struct kb *k = l->k;
+	struct kb_val block = div_up(k, l->rows, l->job->n_workers);
+	d->unit = kb_index(k, l->panels);
+	d->groups = kb_index(k, 1);
+	d->block = kb_min(k, kb_max(k, block, d->groups), kb_index(k, rows_of_block(l)));
+	d->blocks = div_up(k, l->rows, d->block);
+}
+
 /* Few rows: single panels. Many: strips, and blocks of rows as small as it takes to keep all workers busy. */
 static void divide(struct linear *l, struct division *d)
 {
 	struct kb *k = l->k;
+	if (l->after) {
+		divide_rows(l, d);
+		return;
+	}
 	struct kb_val one = kb_index(k, 1), mr = kb_index(k, l->mr);
 	struct kb_val few = kb_cmp(k, KB_LE, l->rows, mr);
 	d->unit = l->rows_hi <= l->mr ? one : kb_select(k, few, one, kb_index(k, MATMUL_STRIP));
@@ -300,6 +337,15 @@ static void emit_norm(struct linear *l, struct kb_val panel, struct kb_val panel
 	eval_release(l->eval, mark);
 }
 
+/* The rows of the block are complete. */
+static void emit_norm_behind(struct linear *l)
+{
+	struct rowwise_after after = {
+	        .norm = l->after, .out = l->results, .first = l->block, .end = l->row_end};
+	if (l->after)
+		rowwise_norm_after(l->eval, &after);
+}
+
 /* This worker's tasks [lo, hi) of blocks x groups: in each block a run of groups. */
 static void emit_blocks(struct linear *l)
 {
@@ -322,6 +368,7 @@ static void emit_blocks(struct linear *l)
 	l->strip_end = kb_min(k, kb_add_const(k, l->strip, MATMUL_STRIP), panel_end);
 	emit_strip(l, row);
 	kb_end_loop(k);
+	emit_norm_behind(l);
 	kb_end_loop(k);
 }
 
@@ -330,8 +377,7 @@ bool matmul_begin(struct linear *l, const struct kernel *g)
 	*l = (struct linear){.job = g->job, .k = g->k, .eval = g->e, .root = g->root, .schedule = g->attrs};
 	if (!bind_operands(l) || g->out.n != 1)
 		return false;
-	l->out = &g->out.items[0];
-	return find_sizes(l);
+	return bind_norm_behind(l, g) && find_sizes(l);
 }
 
 bool kernel_linear(struct kernel *g)

@@ -26,4 +26,13 @@ struct rowwise_rows {
 /* Emits them; the bits are those of a group of the norm alone. What fails is marked in `e`. */
 void rowwise_norm_rows(struct eval *e, const struct rowwise_rows *rows);
 
+/* A norm behind another root: its rows lie where the group's result goes, and are normalised there. */
+struct rowwise_after {
+	const struct ir_op *norm;       /* layer_norm or rms_norm of f32 */
+	const struct eval_outputs *out; /* the group's one result, of the norm's shape, in f32 */
+	struct kb_val first, end;       /* rows, of all leading axes as one */
+};
+/* Emits them and what follows the norm; the bits are those of a group of the norm alone. */
+void rowwise_norm_after(struct eval *e, const struct rowwise_after *after);
+
 #endif

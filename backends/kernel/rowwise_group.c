@@ -6,6 +6,7 @@
  * are computed.
  */
 #include <assert.h>
+#include <string.h>
 
 #include "backends/kernel/rowwise.h"
 #include "backends/kernel/rowwise_internal.h"
@@ -230,6 +231,13 @@ static void emit_inner_rows(struct rowwise *r, const struct rowwise_rows *rows)
 	kb_end_loop(k);
 }
 
+static void keep_status(struct eval *e, const struct eval *inner)
+{
+	e->failed = inner->failed;
+	e->unsupported = inner->unsupported;
+	e->no_memory = inner->no_memory;
+}
+
 /* The evaluator is the caller's but for the cache: its widths and points are those of another root. */
 void rowwise_norm_rows(struct eval *e, const struct rowwise_rows *rows)
 {
@@ -241,9 +249,39 @@ void rowwise_norm_rows(struct eval *e, const struct rowwise_rows *rows)
 	eval_sizes(&r.e, r.root->results[0], r.size);
 	choose_schedule(&r);
 	emit_inner_rows(&r, rows);
-	e->failed = r.e.failed;
-	e->unsupported = r.e.unsupported;
-	e->no_memory = r.e.no_memory;
+	keep_status(e, &r.e);
+}
+
+/* The operand of the norm lies in the result. */
+static bool move_operand(struct rowwise *r)
+{
+	size_t n = r->job->func->n_values;
+	struct eval_tensor *tensors = ARENA_ARRAY(r->job->arena, struct eval_tensor, n);
+	if (!tensors)
+		return false;
+	memcpy(tensors, r->e.tensors, n * sizeof(*tensors));
+	tensors[r->root->operands[0].id] = r->outputs.items[0].to;
+	r->e.tensors = tensors;
+	return true;
+}
+
+void rowwise_norm_after(struct eval *e, const struct rowwise_after *after)
+{
+	struct rowwise r = {.job = e->job, .k = e->k, .root = after->norm, .e = *e, .items = 1};
+	r.outputs = *after->out;
+	r.e.cache.items = NULL;
+	r.e.cache.n = r.e.cache.cap = 0;
+	r.rank = ir_type_of(e->job->func, r.root->results[0])->rank;
+	if (!move_operand(&r)) {
+		e->no_memory = true;
+		return;
+	}
+	eval_sizes(&r.e, r.root->results[0], r.size);
+	choose_schedule(&r);
+	struct kb_val at = kb_loop(r.k, "row", after->first, after->end, 1, 0);
+	emit_row(&r, at);
+	kb_end_loop(r.k);
+	keep_status(e, &r.e);
 }
 
 /* --- groups --------------------------------------------------------------------------------------------- */

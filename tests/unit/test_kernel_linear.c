@@ -114,7 +114,20 @@ START_TEST(test_schedules)
 }
 END_TEST
 
-/* A norm in front: the block of its rows, which workers choose by the number of rows, changes no bit. */
+static void format_norm(struct buf *text, const char *attrs, bool is_behind)
+{
+	const char *before =
+	        "pre %n = layer_norm %x : f32[B,S,19] root %h = linear %n, %w : f32[B,S,85] yield %h ";
+	const char *behind =
+	        "root %l = linear %x, %w : f32[B,S,85] post %h = layer_norm %l : f32[B,S,85] yield %h ";
+	buf_printf(text,
+	           HEAD "func @f(%%x: f32[B,S,19], %%w: f32[85,19]) -> (y: f32[B,S,85]) { "
+	                "%%y = group linear %s { %s} : f32[B,S,85] return %%y }",
+	           attrs, is_behind ? behind : before);
+}
+
+/* A norm in front or behind: the block of its rows, which workers choose by the number of rows, changes no
+ * bit. */
 START_TEST(test_norms)
 {
 	static const char *const attrs[] = {"{br=1024 scratch=77824}", "{mr=4 nr=32 br=11 scratch=836}",
@@ -122,16 +135,12 @@ START_TEST(test_norms)
 	struct linear_case c;
 	struct linear_call most;
 	struct buf first, text;
+	bool is_behind = _i % 2 == 1;
 	buf_init(&first);
 	for (size_t i = 0; i < TFMC_COUNT(attrs); i++) {
 		buf_init(&text);
-		buf_printf(&text,
-		           HEAD
-		           "func @f(%%x: f32[B,S,19], %%w: f32[85,19]) -> (y: f32[B,S,85]) { "
-		           "%%y = group linear %s { pre %%n = layer_norm %%x : f32[B,S,19] "
-		           "root %%h = linear %%n, %%w : f32[B,S,85] yield %%h } : f32[B,S,85] return %%y }",
-		           attrs[i]);
-		linear_case_init(&c, text.data, targets[_i]);
+		format_norm(&text, attrs[i], is_behind);
+		linear_case_init(&c, text.data, targets[_i / 2]);
 		linear_call_init(&c, &most, 8, 128);
 		linear_run(&c, &most, 1);
 		linear_expect(&c, &most, 3e-5);
@@ -245,6 +254,19 @@ static const struct form forms[] = {
          "%y = group linear {br=1 scratch=128} { pre %n = rms_norm %x : f32[20] "
          "root %h = linear %n, %w, %b : f32[37] yield %h } : f32[37] return %y }",
          3e-5},
+        {"norm behind",
+         "func @f(" XWB ", %r: f32[B,S,37], %g: f32[37], %len: i32[B]) -> (y: f32[B,S,37]) { "
+         "%y = group linear {" ROOT "post %a = add %r, %h : f32[B,S,37] "
+         "post %n = layer_norm %a, %g : f32[B,S,37] post %m = mask_rows %n, %len : f32[B,S,37] yield %m } "
+         ": f32[B,S,37] return %y }",
+         3e-5},
+        {"norms on both sides, parts of K",
+         "func @f(" XWB ", %g: f32[20]) -> (y: f32[B*S,37]) { "
+         "%y = group linear {mr=4 nr=16 kc=6 br=5 scratch=16784} { pre %n = rms_norm %x, %g : f32[B,S,20] "
+         "root %h = linear %n, %w, %b : f32[B,S,37] post %a = gelu %h : f32[B,S,37] "
+         "post %m = rms_norm %a : f32[B,S,37] post %z = reshape %m {dims=[B*S,37]} : f32[B*S,37] yield %z } "
+         ": f32[B*S,37] return %y }",
+         3e-5},
         {"fixed rows",
          "func @f(%x: f32[29,20], %w: f32[37,20], %b: f32[37]) -> (y: f32[29,37]) { %y = group linear { "
          "root %h = linear %x, %w, %b : f32[29,37] post %a = sigmoid %h : f32[29,37] yield %a } : f32[29,37] "
@@ -331,7 +353,7 @@ Suite *suite_kernel_linear(void)
 	tcase_set_timeout(t, 240);
 	tcase_add_loop_test(t, test_products, 0, n);
 	tcase_add_loop_test(t, test_schedules, 0, n);
-	tcase_add_loop_test(t, test_norms, 0, n);
+	tcase_add_loop_test(t, test_norms, 0, 2 * n);
 	tcase_add_loop_test(t, test_forms, 0, (int)TFMC_COUNT(forms));
 	tcase_add_loop_test(t, test_accesses, 0, n);
 	tcase_add_loop_test(t, test_registers, 0, n);
