@@ -88,3 +88,21 @@ enum tfmc_status verify_passes(struct driver *d, struct loaded *l, bool *failed)
 	ir_module_destroy(small.module);
 	return st;
 }
+
+enum tfmc_status verify_shrunk(struct driver *d, struct loaded *l, bool *failed)
+{
+	struct shrunk small;
+	struct compiled c = {0};
+	TFMC_TRY(module_shrink(l->module, &d->arena, &small));
+	if (!small.module) {
+		diag_error(&d->diag, LOC_NONE, DIAG_CHECK_CASE, "the model cannot be shrunk: %s", small.why);
+		return TFMC_INVALID;
+	}
+	struct loaded copy = {.module = small.module, .weights = small.weights};
+	enum tfmc_status st = driver_compile_native(d, &copy, NULL, &c);
+	if (st == TFMC_OK)
+		st = verify_differential(d, &copy, &c, failed);
+	driver_release(&c);
+	ir_module_destroy(small.module);
+	return st;
+}

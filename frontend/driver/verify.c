@@ -326,8 +326,8 @@ enum exit_code command_verify(struct driver *d)
 	struct compiled c = {0};
 	bool failed = false, passes_only = d->options.after_each || d->options.bisect;
 	enum tfmc_status st = driver_load(d, &l);
-	if (st == TFMC_OK && passes_only) {
-		st = verify_passes(d, &l, &failed);
+	if (st == TFMC_OK && (passes_only || d->options.shrunk)) {
+		st = passes_only ? verify_passes(d, &l, &failed) : verify_shrunk(d, &l, &failed);
 		driver_unload(&l);
 		return st != TFMC_OK ? exit_code_of(st) : failed ? EXIT_VERIFY : EXIT_OK;
 	}

@@ -25,5 +25,7 @@ TFMC_MUST_USE enum tfmc_status verify_differential(struct driver *d, struct load
  * first pass that changes results, and its rule or application. Nothing is compiled.
  */
 TFMC_MUST_USE enum tfmc_status verify_passes(struct driver *d, struct loaded *l, bool *failed);
+/* --shrunk: the object of a shrunk copy against the interpreter. */
+TFMC_MUST_USE enum tfmc_status verify_shrunk(struct driver *d, struct loaded *l, bool *failed);
 
 #endif
