@@ -14,6 +14,32 @@ bool feature_count(const struct ir_func *f, struct ir_value v, int64_t *out)
 	return t->rank > 0 && ir_dim_is_const(t->dims[t->rank - 1], out) && *out > 0 && *out <= FEATURES_MAX;
 }
 
+int feature_axes(const struct ir_func *f, const struct ir_op *op)
+{
+	if (op == NULL || (op->code != OP_take_rows && op->code != OP_mask_rows))
+		return 1;
+	/* x [B,S,...] */
+	int rank = ir_type_of(f, op->operands[0])->rank;
+	return rank > 2 ? rank - 2 : 1;
+}
+
+/* All features of a value that is no view. */
+static bool base_count(const struct ir_func *f, struct ir_value base, int64_t *out)
+{
+	const struct ir_type *t = ir_type_of(f, base);
+	int axes = feature_axes(f, ir_def(f, base));
+	*out = 1;
+	for (int i = 1; i <= axes && i <= t->rank; i++) {
+		int64_t n;
+		if (!ir_dim_is_const(t->dims[t->rank - i], &n) || n <= 0 || n > FEATURES_MAX)
+			return false;
+		*out *= n;
+		if (*out > FEATURES_MAX)
+			return false;
+	}
+	return t->rank >= axes;
+}
+
 struct wexpr_rows feature_rows_all(int64_t n)
 {
 	return (struct wexpr_rows){.heads = 1, .step = n, .size = n};
@@ -49,10 +75,27 @@ static bool add_axis(struct heads *h, int64_t n, int64_t step)
 	return true;
 }
 
-static bool find_heads(const struct ir_module *m, const struct ir_view *view, int64_t n, struct heads *out)
+/* The last `axes` axes of the view lie side by side. */
+static bool is_dense(const struct ir_view *view, int axes)
+{
+	int64_t expected = 1, size;
+	for (int i = view->rank - 1; i >= view->rank - axes; i--) {
+		if (i < 0 || !ir_dim_is_const(view->size[i], &size) || size <= 0 || size > FEATURES_MAX)
+			return false;
+		if (size != 1 && !ir_dim_equals(view->stride[i], expected))
+			return false;
+		expected *= size;
+		if (expected > FEATURES_MAX)
+			return false;
+	}
+	return true;
+}
+
+static bool find_heads(const struct ir_module *m, const struct ir_view *view, int axes, int64_t n,
+                       struct heads *out)
 {
 	*out = (struct heads){1, 0};
-	for (int i = 0; i + 1 < view->rank; i++) {
+	for (int i = 0; i + axes < view->rank; i++) {
 		int64_t size, step;
 		if (ir_dim_equals(view->size[i], 1))
 			continue;
@@ -68,18 +111,17 @@ static bool find_heads(const struct ir_module *m, const struct ir_view *view, in
 }
 
 bool feature_rows_behind_views(const struct ir_module *m, const struct ir_func *f, struct ir_value v,
-                               const struct wexpr_rows *in, struct ir_value *base, struct wexpr_rows *out)
+                               int axes, const struct wexpr_rows *in, struct ir_value *base,
+                               struct wexpr_rows *out)
 {
 	struct ir_view view;
 	struct heads h;
 	int64_t n, offset;
 
-	if (!ir_view_resolve(m, f, v, &view) || view.is_state || view.rank < 1 ||
-	    !feature_count(f, view.base, &n) || !within_token(m, view.offset, n, &offset))
+	if (!ir_view_resolve(m, f, v, &view) || view.is_state || view.rank < axes ||
+	    !base_count(f, view.base, &n) || !within_token(m, view.offset, n, &offset))
 		return false;
-	bool dense =
-	        ir_dim_equals(view.stride[view.rank - 1], 1) || ir_dim_equals(view.size[view.rank - 1], 1);
-	if (!dense || !find_heads(m, &view, n, &h) || (h.n > 1 && in->heads > 1))
+	if (!is_dense(&view, axes) || !find_heads(m, &view, axes, n, &h) || (h.n > 1 && in->heads > 1))
 		return false;
 	*base = view.base;
 	*out = *in;

@@ -31,8 +31,16 @@ static const struct value_uses *uses_of(const struct weight_changes *c, const st
 struct other_readers {
 	const struct trace *t;
 	const struct value_use *reader;
-	const struct wexpr_rows *rows; /* of the value behind all views */
+	struct wexpr_rows rows; /* of the value behind all views */
+	int depth;
 };
+
+static bool chooses_rows(const struct ir_op *op)
+{
+	return op->code == OP_take_rows || op->code == OP_mask_rows;
+}
+
+static bool readers_behind(const struct other_readers *o, struct ir_value leaf, const struct ir_op *op);
 
 /* True when the use does not see any of the rows, or is the reader. */
 static bool leaves_alone(void *user, struct ir_value leaf, const struct value_use *use)
@@ -44,11 +52,28 @@ static bool leaves_alone(void *user, struct ir_value leaf, const struct value_us
 	int64_t n;
 	if (use->op == o->reader->op && use->operand == o->reader->operand)
 		return true;
+	if (chooses_rows(use->op) && use->operand == 0 && o->depth < DEPTH_MAX)
+		return readers_behind(o, leaf, use->op);
 	if (!feature_count(t->f, leaf, &n))
 		return false;
 	whole = feature_rows_all(n);
-	return feature_rows_behind_views(t->c->in, t->f, leaf, &whole, &base, &seen) &&
-	       !feature_rows_meet(o->rows, &seen);
+	return feature_rows_behind_views(t->c->in, t->f, leaf, 1, &whole, &base, &seen) &&
+	       !feature_rows_meet(&o->rows, &seen);
+}
+
+/* op passes features of leaf on: whoever reads its result. */
+static bool readers_behind(const struct other_readers *o, struct ir_value leaf, const struct ir_op *op)
+{
+	const struct trace *t = o->t;
+	struct other_readers behind = *o;
+	struct wexpr_rows first = {.heads = 1, .step = 1, .size = 1}, at;
+	struct ir_value base;
+	if (!feature_rows_behind_views(t->c->in, t->f, leaf, feature_axes(t->f, op), &first, &base, &at) ||
+	    at.heads != 1)
+		return false;
+	behind.rows.start -= at.start;
+	behind.depth++;
+	return value_uses_behind_views(t->uses, op->results[0], leaves_alone, &behind);
 }
 
 /* --- ways ---------------------------------------------------------------------------------------------- */
@@ -111,7 +136,6 @@ static const char *through_sum(struct trace *t, const struct ir_op *op, const st
 static const char *through(struct trace *t, const struct ir_op *op, const struct weight_change *change)
 {
 	bool linear = (t->ways & TRACE_LINEAR) != 0, scales = change->kind == CHANGE_SCALE;
-	int64_t n;
 	if (op == NULL)
 		return "it does not come from weights in this region";
 	if (op->code == OP_linear && linear)
@@ -120,9 +144,8 @@ static const char *through(struct trace *t, const struct ir_op *op, const struct
 		return through_norm(t, op, change);
 	if (op->code == OP_rope && scales && (t->ways & TRACE_ROPE))
 		return onward(t, op, 0, change);
-	if (op->code == OP_mask_rows ||
-	    (op->code == OP_take_rows && feature_count(t->f, op->results[0], &n) &&
-	     ir_type_of(t->f, op->results[0])->rank > 1))
+	if (chooses_rows(op) && ir_type_of(t->f, op->operands[0])->rank > 2)
+
 		return onward(t, op, 0, change);
 	if (op->code == OP_gather && scales && (t->ways & TRACE_TABLE))
 		return through_table(t, op, change);
@@ -138,9 +161,10 @@ static const char *trace(struct trace *t, const struct value_use *reader, const 
 	const char *why = NULL;
 	if (t->depth == DEPTH_MAX)
 		return "it comes from too many steps away";
-	if (!feature_rows_behind_views(t->c->in, t->f, v, &change->rows, &base, &here.rows))
+	int axes = feature_axes(t->f, reader->op);
+	if (!feature_rows_behind_views(t->c->in, t->f, v, axes, &change->rows, &base, &here.rows))
 		return "its features are mixed on the way from the weights";
-	struct other_readers others = {t, reader, &here.rows};
+	struct other_readers others = {t, reader, here.rows, 0};
 	if (!value_uses_behind_views(t->uses, base, leaves_alone, &others))
 		return "something else reads it too";
 	t->depth++;
