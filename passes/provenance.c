@@ -156,7 +156,7 @@ void pass_report_print_weights(struct buf *out, const struct pass_report *r)
 {
 	for (size_t i = 0; i < r->formed.n; i++) {
 		const struct pass_formed *f = &r->formed.items[i];
-		buf_printf(out, "weight @%s by %s: %zu stored tensor%s, %+lld bytes, ", f->weight, f->pass,
+		buf_printf(out, "formed @%s by %s: %zu stored tensor%s, %+lld bytes, ", f->weight, f->pass,
 		           f->constants, f->constants == 1 ? "" : "s", (long long)f->bytes);
 		if (f->is_new)
 			buf_str(out, "a new weight");

@@ -57,7 +57,8 @@ static void compare_function(struct fixture *x, const char *file, const struct i
 	              x->t.log.data);
 	for (size_t i = 0; i < a.n_outputs; i++) {
 		const char *why = random_compare(&x->arena, &b.outputs[i], &a.outputs[i], TOLERANCE);
-		ck_assert_msg(why == NULL, "%s @%s, result %zu: %s", file, f->name, i, why != NULL ? why : "");
+		ck_assert_msg(why == NULL, "%s @%s, result %zu: %s", file, f->name, i,
+		              why != NULL ? why : "");
 	}
 }
 
