@@ -26,8 +26,11 @@ static const char *in_path(struct driver *d, struct ir_loc loc)
 static void explain(struct driver *d, const struct validate_culprit *c)
 {
 	const char *func = c->func ? c->func : "the module";
-	diag_error(&d->diag, LOC_NONE, DIAG_CHECK_FAILED, "%s is the first pass that changes %s%s%s", c->pass,
-	           func, c->output ? ": its result " : "", c->output ? c->output : "");
+	if (c->fails)
+		diag_error(&d->diag, LOC_NONE, DIAG_CHECK_FAILED, "%s is the first pass that fails", c->pass);
+	else
+		diag_error(&d->diag, LOC_NONE, DIAG_CHECK_FAILED, "%s is the first pass that changes %s%s%s",
+		           c->pass, func, c->output ? ": its result " : "", c->output ? c->output : "");
 	if (c->number)
 		diag_note(&d->diag, c->loc.at, "application %lld of %s%s%s%s", (long long)c->number, c->pass,
 		          c->what ? ": " : "", c->what ? c->what : "", in_path(d, c->loc));

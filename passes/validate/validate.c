@@ -27,6 +27,7 @@ struct stage {
 	struct ir_module *module; /* NULL: the caller's */
 	const struct ir_module *m;
 	struct trial_outputs rounded, wide;
+	bool is_broken; /* the pass failed, or its module cannot be executed; a diagnostic said so */
 };
 
 /* What the hook of a run saw. */
@@ -40,6 +41,7 @@ struct applications {
 
 struct search {
 	const struct validate *v;
+	struct diag_context *cx; /* that of v, or mute */
 	const struct trial *t;
 	struct rule_set rules;
 };
@@ -57,9 +59,9 @@ static void stage_end(struct stage *s)
 static enum tfmc_status stage_execute(const struct search *s, struct stage *g)
 {
 	struct trial_mode mode = {0};
-	TFMC_TRY(trial_execute(s->t, s->v->cx, g->m, &mode, &g->arena, &g->rounded));
+	TFMC_TRY(trial_execute(s->t, s->cx, g->m, &mode, &g->arena, &g->rounded));
 	mode.wide = true;
-	return trial_execute(s->t, s->v->cx, g->m, &mode, &g->arena, &g->wide);
+	return trial_execute(s->t, s->cx, g->m, &mode, &g->arena, &g->wide);
 }
 
 static void see_application(void *user, const char *pass, int64_t number, const char *what, struct ir_loc loc)
@@ -87,9 +89,14 @@ static enum tfmc_status stage_make(const struct search *s, const struct pipeline
 		o.sink.user = seen;
 	}
 	arena_init(&out->arena);
-	TFMC_TRY(passes_run(s->v->cx, p, &o, m, &out->module, report));
+	enum tfmc_status st = passes_run(s->cx, p, &o, m, &out->module, report);
+	out->is_broken = st == TFMC_INTERNAL;
 	out->m = out->module;
-	return stage_execute(s, out);
+	if (st == TFMC_OK) {
+		st = stage_execute(s, out);
+		out->is_broken = st == TFMC_INTERNAL || st == TFMC_INVALID;
+	}
+	return out->is_broken ? TFMC_OK : st;
 }
 
 /* --- exactness ----------------------------------------------------------------------------------------- */
@@ -156,14 +163,14 @@ static bool agrees(const struct stage *a, const struct stage *b, const struct cl
 {
 	struct validate_line line;
 	compare(a, b, class, NULL, &line, NULL);
-	return line.ok;
+	return line.ok && !b->is_broken;
 }
 
 static bool show_functions(const struct search *s, const char *pass, const struct stage *a,
                            const struct stage *b, const struct class *class)
 {
-	bool ok = true;
-	for (size_t i = 0; i < a->m->funcs.n; i++) {
+	bool ok = !b->is_broken;
+	for (size_t i = 0; i < a->m->funcs.n && !b->is_broken; i++) {
 		struct validate_line line;
 		if (a->m->funcs.items[i]->when != NULL)
 			continue;
@@ -209,8 +216,8 @@ static enum tfmc_status try_fuel(const struct search *s, const struct stage *bef
 }
 
 /* Bisection over the fuel of a pass that is wrong with all of it. */
-static enum tfmc_status find_application(const struct search *s, const struct stage *before,
-                                         const struct pipeline_step *step, struct validate_culprit *c)
+static enum tfmc_status halve_fuel(const struct search *s, const struct stage *before,
+                                   const struct pipeline_step *step, struct validate_culprit *c)
 {
 	int setting = pass_setting_find(step->pass, "fuel");
 	struct applications seen = {.arena = s->v->arena, .wanted = -1};
@@ -237,6 +244,19 @@ static enum tfmc_status find_application(const struct search *s, const struct st
 	return TFMC_OK;
 }
 
+/* Quietly: what is wrong was said once. */
+static enum tfmc_status find_application(const struct search *s, const struct stage *before,
+                                         const struct pipeline_step *step, struct validate_culprit *c)
+{
+	struct diag_context mute;
+	struct search quiet = *s;
+	diag_init(&mute, NULL, NULL);
+	quiet.cx = &mute;
+	enum tfmc_status st = halve_fuel(&quiet, before, step, c);
+	diag_destroy(&mute);
+	return st;
+}
+
 /* The first value that differs between two stages, from the call that differs most. */
 static enum tfmc_status find_value(const struct search *s, const struct stage *before,
                                    const struct stage *after, const struct class *class,
@@ -245,12 +265,14 @@ static enum tfmc_status find_value(const struct search *s, const struct stage *b
 	struct validate_line line;
 	struct changed changed;
 	size_t worst = before->wide.n;
+	if (after->is_broken)
+		return TFMC_OK;
 	compare(before, after, class, NULL, &line, &worst);
 	if (worst == before->wide.n)
 		return TFMC_OK;
 	c->func = arena_strdup(s->v->arena, before->wide.items[worst].func);
 	c->output = arena_strdup(s->v->arena, before->wide.items[worst].name);
-	TFMC_TRY(changed_find(s->t, s->v->cx, before->m, after->m, before->wide.items[worst].call,
+	TFMC_TRY(changed_find(s->t, s->cx, before->m, after->m, before->wide.items[worst].call,
 	                      class->wide_bound, s->v->arena, &changed));
 	c->op = changed.op;
 	c->value = changed.value;
@@ -266,13 +288,18 @@ static enum tfmc_status blame(const struct search *s, size_t step, const struct 
 	const struct pipeline_step *p = &s->v->pipeline->items[step];
 	struct stage alone = {0};
 	struct class its;
-	*c = (struct validate_culprit){.step = step, .pass = p->pass->name};
+	*c = (struct validate_culprit){.step = step, .pass = p->pass->name, .fails = after->is_broken};
 	TFMC_TRY(find_application(s, before, p, c));
 	if (c->number == 0)
 		return find_value(s, before, after, class, c);
-	enum tfmc_status st = make_with_fuel(s, before, *p, c->number, NULL, &its, &alone);
+	struct search quiet = *s;
+	struct diag_context mute;
+	diag_init(&mute, NULL, NULL);
+	quiet.cx = &mute;
+	enum tfmc_status st = make_with_fuel(&quiet, before, *p, c->number, NULL, &its, &alone);
 	if (st == TFMC_OK)
-		st = find_value(s, before, &alone, &its, c);
+		st = find_value(&quiet, before, &alone, &its, c);
+	diag_destroy(&mute);
 	stage_end(&alone);
 	return st;
 }
@@ -330,6 +357,30 @@ static enum tfmc_status try_prefix(const struct search *s, const struct stage *f
 	return st;
 }
 
+/* *lo: a length that is right, *hi: one that is wrong; in the end they are neighbours. */
+static enum tfmc_status halve_pipeline(const struct search *s, const struct stage *first, size_t *lo,
+                                       size_t *hi)
+{
+	struct diag_context mute;
+	struct search quiet = *s;
+	struct stage now = {0};
+	struct class class;
+	enum tfmc_status st = TFMC_OK;
+	bool ok;
+	diag_init(&mute, NULL, NULL);
+	quiet.cx = &mute;
+	arena_init(&now.arena);
+	while (*hi - *lo > 1 && st == TFMC_OK) {
+		size_t middle = *lo + (*hi - *lo) / 2;
+		st = try_prefix(&quiet, first, middle, &now, &class, &ok);
+		*lo = st == TFMC_OK && ok ? middle : *lo;
+		*hi = st == TFMC_OK && !ok ? middle : *hi;
+	}
+	stage_end(&now);
+	diag_destroy(&mute);
+	return st;
+}
+
 static enum tfmc_status bisect(const struct search *s, const struct stage *first, struct stage *good,
                                struct stage *bad, bool *found, struct validate_culprit *culprit)
 {
@@ -338,19 +389,9 @@ static enum tfmc_status bisect(const struct search *s, const struct stage *first
 	bool ok;
 	TFMC_TRY(try_prefix(s, first, hi, bad, &class, &ok));
 	*found = !ok;
-	while (!(*found ? hi - lo <= 1 : true)) {
-		struct stage now = {0};
-		size_t middle = lo + (hi - lo) / 2;
-		arena_init(&now.arena);
-		enum tfmc_status st = try_prefix(s, first, middle, &now, &class, &ok);
-		stage_end(&now);
-		if (st != TFMC_OK)
-			return st;
-		lo = ok ? middle : lo;
-		hi = ok ? hi : middle;
-	}
 	if (!*found)
 		return TFMC_OK;
+	TFMC_TRY(halve_pipeline(s, first, &lo, &hi));
 	TFMC_TRY(try_prefix(s, first, lo, good, &ignored, &ok));
 	TFMC_TRY(try_prefix(s, first, hi, bad, &class, &ok));
 	return blame(s, hi - 1, good, bad, &class, culprit);
@@ -363,7 +404,7 @@ static enum tfmc_status search(const struct validate *v, const struct ir_module 
 {
 	struct arena arena;
 	struct trial t;
-	struct search s = {.v = v, .t = &t};
+	struct search s = {.v = v, .cx = v->cx, .t = &t};
 	struct stage first = {.m = m}, good = {0}, bad = {0};
 	*found = false;
 	arena_init(&arena);

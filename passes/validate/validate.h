@@ -29,6 +29,7 @@ struct validate_culprit {
 	size_t step; /* of the pipeline, from 0 */
 	const char *pass;
 	int64_t number;            /* of the application; 0: the pass counts none */
+	bool fails;                /* the pass gave no module that can be executed */
 	const char *what;          /* rule or part of the pass; may be NULL */
 	struct ir_loc loc;         /* of the application, when there is a number */
 	const char *func, *output; /* result that changed most */

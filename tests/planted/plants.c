@@ -220,6 +220,20 @@ static void write_late(struct rebuild *r, const struct ir_op *op)
 	build_again(r, op, x, op->n_operands, op->attrs);
 }
 
+static bool is_indexed_append(struct rebuild *r, const struct ir_op *op)
+{
+	return op->n_operands == 4 && is_append(r, op);
+}
+
+/* Ends in an error of the interpreter in the last layer: no result to compare. */
+static void write_beyond(struct rebuild *r, const struct ir_op *op)
+{
+	struct ir_value x[IR_RANK_MAX + 3] = {{0}};
+	operands_of(r, op, x);
+	x[3] = irb_add(r->b, x[3], irb_full_of(r->b, 1, DT_I32, 0, NULL), NULL);
+	build_again(r, op, x, op->n_operands, op->attrs);
+}
+
 /* --- the passes ---------------------------------------------------------------------------------------- */
 
 #define PLANT(name, matches, emits)                                                            \
@@ -238,3 +252,4 @@ PLANT(block, is_long_linear, drop_block)
 PLANT(gqa, has_few_heads, rotate_heads)
 PLANT(bias, has_stacked_bias, drop_last_bias)
 PLANT(cache, is_append, write_late)
+PLANT(state, is_indexed_append, write_beyond)

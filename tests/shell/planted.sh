@@ -44,5 +44,13 @@ check plant-gqa torch_rotary merge-heads attention attention
 check plant-bias torch_encoder merge-heads "(weight|linear)" .
 check plant-cache torch_decoder fuse-softmax state_append attention
 
+# A pass whose module cannot even be executed is named as well.
+for option in --after-each --bisect; do
+	"$planted" verify "$golden/torch_decoder/model.yaml" $option --passes=canonicalize,plant-state,fuse-softmax >"$log" 2>&1
+	[ $? -eq 4 ] || complain "plant-state $option: not caught"
+	grep -q "error: plant-state is the first pass that fails" "$log" || complain "plant-state $option: not named"
+	grep -q "application 1 of plant-state, in layers.self.attention" "$log" || complain "plant-state $option: no application"
+done
+
 "$TFMC" passes | grep -q plant && { echo "tfmc has planted passes" >&2; failed=1; }
 exit $failed
