@@ -4,15 +4,16 @@
  *
  * Requires   encode (linears with packed weights are kernels of their own kind).
  * Ensures    outside of groups there are only views, weights and constants that views read, state_read,
- * repeat and terminators. A group has one last op; what it reads can be addressed by strides; interior values
- * have no reader outside. Carries, their first values and what bodies yield can share one buffer; returned
- *            values have no other reader. Needed copies are groups of their own.
- * Example    %h = linear %x, @up.w  %a = relu %h
+ * repeat and terminators. A group has one last op, a linear with parts one for each part; what it reads can
+ * be addressed by strides; interior values have no reader outside. Carries, their first values and what
+ * bodies yield can share one buffer; returned values have no other reader. Needed copies are groups of their
+ * own. Example    %h = linear %x, @up.w  %a = relu %h
  *        ->  %a = group linear { root %h = linear %x, @up.w   post %a = relu %h   yield %a }
  * Refuses    computing a value twice: an op with readers in two groups ends its own. Constants and the
  * indices of a gather are the exceptions.
  */
 #include "passes/group_emit.h"
+#include "passes/group_parts.h"
 
 #include "ir/view.h"
 
@@ -54,13 +55,49 @@ static int64_t clone_member(struct grouper *g, const struct ir_op *op, int64_t p
 	return position;
 }
 
+static void emit_op(struct grouper *g, const struct ir_op *op);
+
+/* What a linear with parts reads may be named behind it: constants, weights, views of what is there. */
+static void emit_early(struct grouper *g, struct ir_value v)
+{
+	const struct ir_op *op = v.id == 0 || g->map[v.id].id != 0 ? NULL : ir_def(g->f, v);
+	if (op == NULL || formed_cluster(&g->formed, op) != NULL)
+		return;
+	for (size_t i = 0; i < op->n_operands; i++)
+		emit_early(g, op->operands[i]);
+	emit_op(g, op);
+}
+
+static void emit_reads(struct grouper *g, size_t number)
+{
+	const struct formed *d = &g->formed;
+	for (size_t i = d->first_of[number - 1]; i < d->n_ops; i = d->next_of[i])
+		for (size_t k = 0; k < d->ops[i]->n_operands; k++)
+			emit_early(g, d->ops[i]->operands[k]);
+}
+
+/* The values that leave the cluster, in order; gives their number. */
+static size_t list_results(const struct cluster *c, struct ir_value *out)
+{
+	const struct ir_op *const *ends = c->n_ends > 0 ? c->ends : &c->last;
+	size_t n = 0;
+	for (size_t i = 0; i < (c->n_ends > 0 ? c->n_ends : 1); i++)
+		for (size_t k = 0; k < ends[i]->n_results; k++)
+			out[n++] = ends[i]->results[k];
+	return n;
+}
+
 static void emit_cluster(struct grouper *g, const struct cluster *c)
 {
 	const struct formed *d = &g->formed;
-	size_t number = d->cluster_of[formed_index(d, c->last)];
+	size_t number = d->cluster_of[formed_index(d, c->root)];
 	struct attrs_group attrs = {.kind = c->kind};
-	struct ir_value yields[2], results[2];
+	struct ir_value leave[2 * PARTS_MAX], yields[2 * PARTS_MAX], results[2 * PARTS_MAX];
+	size_t n = list_results(c, leave);
 	int64_t position = 0;
+
+	if (c->n_ends > 0)
+		emit_reads(g, number);
 
 	irb_set_loc(g->b, c->root->loc);
 	irb_group_begin(g->b);
@@ -71,13 +108,13 @@ static void emit_cluster(struct grouper *g, const struct cluster *c)
 			attrs.root = position;
 		position++;
 	}
-	for (size_t i = 0; i < c->last->n_results; i++)
-		yields[i] = g->map[c->last->results[i].id];
+	for (size_t i = 0; i < n; i++)
+		yields[i] = g->map[leave[i].id];
 	irb_set_loc(g->b, c->root->loc);
-	irb_group_end(g->b, &attrs, yields, c->last->n_results, results);
-	for (size_t i = 0; i < c->last->n_results; i++) {
-		g->map[c->last->results[i].id] = results[i];
-		irb_name(g->b, results[i], ir_info(g->f, c->last->results[i])->name);
+	irb_group_end(g->b, &attrs, yields, n, results);
+	for (size_t i = 0; i < n; i++) {
+		g->map[leave[i].id] = results[i];
+		irb_name(g->b, results[i], ir_info(g->f, leave[i])->name);
 	}
 }
 
@@ -173,13 +210,15 @@ static void emit_repeat(struct grouper *g, const struct ir_op *op)
 static void emit_op(struct grouper *g, const struct ir_op *op)
 {
 	irb_set_loc(g->b, op->loc);
+	if (op->n_results > 0 && g->map[op->results[0].id].id != 0)
+		return; /* emit_early */
 	if (op->code == OP_repeat) {
 		emit_repeat(g, op);
 		return;
 	}
 	const struct cluster *c = formed_cluster(&g->formed, op);
 	if (c != NULL) {
-		if (c->last == op)
+		if (c->at == op)
 			emit_cluster(g, c);
 		return;
 	}

@@ -46,8 +46,9 @@ struct reading {
 static size_t runs_at(const struct reading *s, const struct ir_op *op, const struct ir_region *body)
 {
 	const struct cluster *c = op->n_results > 0 ? formed_cluster(&s->g->formed, op) : NULL;
-	for (size_t i = s->at; c != NULL && i < body->n_ops; i++)
-		if (body->ops[i] == c->last)
+	size_t from = c != NULL && c->n_ends > 0 ? 0 : s->at; /* parts run with their root */
+	for (size_t i = from; c != NULL && i < body->n_ops; i++)
+		if (body->ops[i] == c->at)
 			return i;
 	return s->at;
 }
@@ -105,7 +106,7 @@ static bool may_overwrite(struct grouper *g, const struct ir_op *op, size_t i)
 		last = runs > last ? runs : last;
 		for (size_t n = 0; n < at->n_results; n++)
 			if (ir_same(at->results[n], s.yielded))
-				written = k + 1;
+				written = runs_at(&s, at, body) + 1;
 	}
 	for (size_t k = 0; k < yield->n_operands; k++)
 		if (k != i && ir_same(ir_view_base(g->f, yield->operands[k]), s.carry))

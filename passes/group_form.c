@@ -6,25 +6,9 @@
  * own; at last, clusters that can store through a view take the views behind them that could not be read as
  * strides.
  */
-#include "passes/group_form.h"
+#include "passes/group_parts.h"
 
 #include "ir/view.h"
-
-struct user_list {
-	const struct ir_op **items;
-	size_t n, cap;
-};
-
-struct former {
-	struct pass_context *p;
-	const struct ir_module *m;
-	const struct ir_func *f;
-	struct formed *g;
-	struct user_list *users; /* [n_values], one entry per operand */
-	size_t max_ops;
-	bool norms; /* may be part of linears */
-	bool failed;
-};
 
 size_t formed_index(const struct formed *g, const struct ir_op *op)
 {
@@ -51,7 +35,7 @@ static bool stays_outside(const struct ir_op *op)
 	       ir_op_has(op->code, TRAIT_VIEW) || ir_op_has(op->code, TRAIT_TERMINATOR);
 }
 
-static bool same_dims(const struct ir_type *a, const struct ir_type *b)
+bool former_same_dims(const struct ir_type *a, const struct ir_type *b)
 {
 	if (a->rank != b->rank)
 		return false;
@@ -61,27 +45,28 @@ static bool same_dims(const struct ir_type *a, const struct ir_type *b)
 	return true;
 }
 
-static bool is_elementwise(const struct ir_op *op)
+bool former_is_elementwise(const struct ir_op *op)
 {
 	return ir_op_has(op->code, TRAIT_ELEMENTWISE);
 }
 
 /* Operand i of an elementwise op is read at the element that is computed. */
-static bool same_element(const struct ir_func *f, const struct ir_op *op, size_t i)
+bool former_same_element(const struct ir_func *f, const struct ir_op *op, size_t i)
 {
-	return is_elementwise(op) && (op->code != OP_mask_rows || i == 0) &&
-	       same_dims(ir_type_of(f, op->operands[i]), ir_type_of(f, op->results[0]));
+	return former_is_elementwise(op) && (op->code != OP_mask_rows || i == 0) &&
+	       former_same_dims(ir_type_of(f, op->operands[i]), ir_type_of(f, op->results[0]));
 }
 
 bool group_constant_inside(const struct ir_func *f, const struct ir_op *op, size_t i)
 {
 	if (op->code == OP_state_append || op->code == OP_state_write)
 		return i >= (op->code == OP_state_append ? 3 : 2);
-	return same_element(f, op, i) || ((op->code == OP_gather || op->code == OP_take_rows) && i == 1) ||
+	return former_same_element(f, op, i) ||
+	       ((op->code == OP_gather || op->code == OP_take_rows) && i == 1) ||
 	       (op->code == OP_rope && i == 2);
 }
 
-static bool is_f32(const struct ir_func *f, struct ir_value v)
+bool former_is_f32(const struct ir_func *f, struct ir_value v)
 {
 	return v.id == 0 || ir_type_of(f, v)->dtype == DT_F32;
 }
@@ -89,8 +74,8 @@ static bool is_f32(const struct ir_func *f, struct ir_value v)
 static bool packed_linear(const struct ir_func *f, const struct ir_op *op)
 {
 	const struct ir_op *w = ir_def(f, op->operands[1]);
-	return w != NULL && w->code == OP_weight && is_f32(f, op->operands[0]) &&
-	       is_f32(f, op->operands[1]) && is_f32(f, op->operands[2]) &&
+	return w != NULL && w->code == OP_weight && former_is_f32(f, op->operands[0]) &&
+	       former_is_f32(f, op->operands[1]) && former_is_f32(f, op->operands[2]) &&
 	       ((const struct attrs_weight *)w->attrs)->weight->encoding == ENC_PANEL16;
 }
 
@@ -101,7 +86,7 @@ static int kind_of(const struct ir_func *f, const struct ir_op *op)
 		return GROUP_linear;
 	if (op->code == OP_attention)
 		return GROUP_attention;
-	if (ir_op_has(op->code, TRAIT_ROWWISE) && is_f32(f, op->operands[0]))
+	if (ir_op_has(op->code, TRAIT_ROWWISE) && former_is_f32(f, op->operands[0]))
 		return GROUP_rowwise;
 	return GROUP_loops;
 }
@@ -113,12 +98,12 @@ static size_t index_of(const struct former *s, const struct ir_op *op)
 	return formed_index(s->g, op);
 }
 
-static bool is_free(const struct former *s, const struct ir_op *op)
+bool former_is_free(const struct former *s, const struct ir_op *op)
 {
 	return !stays_outside(op) && s->g->cluster_of[index_of(s, op)] == 0;
 }
 
-static void join(struct former *s, const struct ir_op *op, size_t cluster, enum member_role role)
+void former_join(struct former *s, const struct ir_op *op, size_t cluster, enum member_role role)
 {
 	s->g->cluster_of[index_of(s, op)] = cluster + 1;
 	s->g->role_of[index_of(s, op)] = role;
@@ -132,8 +117,8 @@ static size_t begin(struct former *s, const struct ir_op *op)
 		s->failed = true;
 		return 0;
 	}
-	*c = (struct cluster){.kind = kind_of(s->f, op), .root = op, .last = op};
-	join(s, op, s->g->clusters.n - 1, MEMBER_ROOT);
+	*c = (struct cluster){.kind = kind_of(s->f, op), .root = op, .last = op, .at = op};
+	former_join(s, op, s->g->clusters.n - 1, MEMBER_ROOT);
 	return s->g->clusters.n - 1;
 }
 
@@ -143,7 +128,7 @@ static const struct ir_region *region_of(const struct former *s, const struct ir
 }
 
 /* The one op that reads v (perhaps twice), in the same region; NULL when there are more, or others. */
-static const struct ir_op *only_reader(const struct former *s, struct ir_value v)
+const struct ir_op *former_only_reader(const struct former *s, struct ir_value v)
 {
 	const struct user_list *u = &s->users[v.id];
 	if (u->n == 0)
@@ -160,15 +145,15 @@ static const struct ir_op *only_reader(const struct former *s, struct ir_value v
 /* op computes on f32 (masks, lengths and conditions beside) at the elements of v. */
 static bool can_follow(const struct former *s, const struct ir_op *op, struct ir_value v)
 {
-	if (!is_elementwise(op) || !is_free(s, op) || !is_f32(s->f, op->results[0]) ||
-	    !same_dims(ir_type_of(s->f, op->results[0]), ir_type_of(s->f, v)))
+	if (!former_is_elementwise(op) || !former_is_free(s, op) || !former_is_f32(s->f, op->results[0]) ||
+	    !former_same_dims(ir_type_of(s->f, op->results[0]), ir_type_of(s->f, v)))
 		return false;
 	for (size_t i = 0; i < op->n_operands; i++) {
-		bool reads_element = same_element(s->f, op, i);
+		bool reads_element = former_same_element(s->f, op, i);
 		bool is_condition = op->code == OP_where && i == 0;
 		if (ir_same(op->operands[i], v) && (!reads_element || is_condition))
 			return false;
-		if (reads_element && !is_condition && !is_f32(s->f, op->operands[i]))
+		if (reads_element && !is_condition && !former_is_f32(s->f, op->operands[i]))
 			return false;
 	}
 	return true;
@@ -192,14 +177,14 @@ static bool norm_can_follow(const struct former *s, const struct cluster *c, con
 	const struct ir_type *w = c->kind == GROUP_linear ? ir_type_of(s->f, c->root->operands[1]) : NULL;
 	struct ir_value v = c->last->results[0];
 
-	if (w == NULL || !s->norms || !is_norm(op) || !is_free(s, op) || !ir_same(op->operands[0], v) ||
-	    c->has_norm || (t != NULL && t->group_size > 1) ||
-	    !same_dims(ir_type_of(s->f, c->root->results[0]), ir_type_of(s->f, v)))
+	if (w == NULL || !s->norms || !is_norm(op) || !former_is_free(s, op) ||
+	    !ir_same(op->operands[0], v) || c->has_norm || (t != NULL && t->group_size > 1) ||
+	    !former_same_dims(ir_type_of(s->f, c->root->results[0]), ir_type_of(s->f, v)))
 		return false;
 	for (size_t i = 1; i < op->n_operands; i++)
-		if (ir_same(op->operands[i], v) || !is_f32(s->f, op->operands[i]))
+		if (ir_same(op->operands[i], v) || !former_is_f32(s->f, op->operands[i]))
 			return false;
-	const struct ir_op *reader = only_reader(s, op->results[0]);
+	const struct ir_op *reader = former_only_reader(s, op->results[0]);
 	if (reader != NULL && kind_of(s->f, reader) == GROUP_linear)
 		return false; /* its prologue */
 	int64_t columns = ir_dim_hi(s->m->dims, w->dims[0]), depth = ir_dim_hi(s->m->dims, w->dims[1]);
@@ -216,12 +201,12 @@ static void take_epilogue(struct former *s, size_t cluster)
 	for (;;) {
 		struct cluster *c = &s->g->clusters.items[cluster];
 		struct ir_value v = c->last->results[0];
-		const struct ir_op *op = only_reader(s, v);
+		const struct ir_op *op = former_only_reader(s, v);
 		if (op == NULL || c->n_ops >= s->max_ops ||
 		    (!can_follow(s, op, v) && !norm_can_follow(s, c, op)))
 			return;
-		join(s, op, cluster, MEMBER_POST);
-		c->last = op;
+		former_join(s, op, cluster, MEMBER_POST);
+		c->last = c->at = op;
 		if (!is_norm(op))
 			continue;
 		c->has_norm = true;
@@ -267,7 +252,7 @@ static bool any_linear_reads(const struct former *s, struct ir_value v)
 static const struct ir_op *linear_behind(struct former *s, const struct ir_op *norm)
 {
 	struct ir_value v = norm->results[0];
-	const struct ir_op *op = only_reader(s, v);
+	const struct ir_op *op = former_only_reader(s, v);
 	const char *why = op == NULL ? "more than one step reads it" : NULL;
 
 	if (s->max_ops < 2 || !s->norms || !any_linear_reads(s, v))
@@ -287,9 +272,9 @@ static void take_norm(struct former *s, size_t cluster)
 	const struct ir_op *linear = s->g->clusters.items[cluster].root;
 	const struct ir_op *norm = ir_def(s->f, linear->operands[0]);
 
-	if (norm == NULL || !is_norm(norm) || !is_free(s, norm) || linear_behind(s, norm) != linear)
+	if (norm == NULL || !is_norm(norm) || !former_is_free(s, norm) || linear_behind(s, norm) != linear)
 		return;
-	join(s, norm, cluster, MEMBER_PRE);
+	former_join(s, norm, cluster, MEMBER_PRE);
 	pass_count(s->p, "norm_prologues", 1);
 	pass_remark(s->p, norm->loc, "fused: %s into the linear behind it", ir_op_desc(norm->code)->name);
 }
@@ -298,14 +283,19 @@ static void form_roots(struct former *s)
 {
 	for (size_t i = 0; i < s->g->n_ops && !s->failed; i++) {
 		const struct ir_op *op = s->g->ops[i];
-		if (!is_free(s, op) || kind_of(s->f, op) == GROUP_loops)
+		if (!former_is_free(s, op) || kind_of(s->f, op) == GROUP_loops)
 			continue;
 		if (is_norm(op) && kind_of(s->f, op) == GROUP_rowwise && linear_behind(s, op) != NULL)
 			continue;
 		size_t cluster = begin(s, op);
-		if (!s->failed && s->g->clusters.items[cluster].kind == GROUP_linear)
+		if (s->failed)
+			return;
+		int kind = s->g->clusters.items[cluster].kind;
+		if (kind == GROUP_linear)
 			take_norm(s, cluster);
-		if (!s->failed && s->g->clusters.items[cluster].kind != GROUP_attention)
+		if (kind == GROUP_linear && s->max_ops > 1 && group_take_parts(s, cluster))
+			continue;
+		if (kind != GROUP_attention)
 			take_epilogue(s, cluster);
 	}
 }
@@ -314,9 +304,9 @@ static void form_roots(struct former *s)
 
 /* Indices of a gather: computed again for every element of the row that is read, so only integer arithmetic.
  */
-static bool is_cheap_index(const struct ir_func *f, const struct ir_op *op)
+bool former_is_cheap_index(const struct ir_func *f, const struct ir_op *op)
 {
-	return is_elementwise(op) && ir_type_of(f, op->results[0])->dtype == DT_I32;
+	return former_is_elementwise(op) && ir_type_of(f, op->results[0])->dtype == DT_I32;
 }
 
 /*
@@ -328,11 +318,11 @@ static bool may_move_inside(const struct former *s, const struct ir_op *reader, 
 {
 	if (is_norm(reader))
 		return i == 0 && (op->code == OP_gather || op->code == OP_take_rows) &&
-		       is_f32(s->f, op->results[0]);
-	if (is_elementwise(reader))
-		return is_cheap_index(s->f, reader) && is_cheap_index(s->f, op) &&
-		       same_element(s->f, reader, i);
-	return i == 1 && is_cheap_index(s->f, op);
+		       former_is_f32(s->f, op->results[0]);
+	if (former_is_elementwise(reader))
+		return former_is_cheap_index(s->f, reader) && former_is_cheap_index(s->f, op) &&
+		       former_same_element(s->f, reader, i);
+	return i == 1 && former_is_cheap_index(s->f, op);
 }
 
 /* The reader may evaluate `op`, its operand i, in place. */
@@ -346,14 +336,14 @@ static bool may_read_inside(const struct former *s, const struct ir_op *reader, 
 		return false;
 	if (c->kind == GROUP_linear)
 		return role == MEMBER_PRE && may_move_inside(s, reader, i, op);
-	if (is_elementwise(reader))
-		return same_element(s->f, reader, i);
+	if (former_is_elementwise(reader))
+		return former_same_element(s->f, reader, i);
 	if (reader->code == OP_gather || reader->code == OP_take_rows)
-		return i == 1 && is_cheap_index(s->f, op);
+		return i == 1 && former_is_cheap_index(s->f, op);
 	if (reader->code == OP_rope)
-		return i == 2 && is_cheap_index(s->f, op);
+		return i == 2 && former_is_cheap_index(s->f, op);
 	if (c->kind == GROUP_rowwise)
-		return i == 0 && is_f32(s->f, op->results[0]);
+		return i == 0 && former_is_f32(s->f, op->results[0]);
 	return ir_op_has(reader->code, TRAIT_REDUCE) && i == 0;
 }
 
@@ -382,18 +372,18 @@ static size_t common_cluster(const struct former *s, const struct ir_op *op)
 
 static bool can_join(const struct ir_op *op)
 {
-	return is_elementwise(op) || op->code == OP_gather || op->code == OP_take_rows;
+	return former_is_elementwise(op) || op->code == OP_gather || op->code == OP_take_rows;
 }
 
 static void form_rest(struct former *s)
 {
 	for (size_t i = s->g->n_ops; i-- > 0 && !s->failed;) {
 		const struct ir_op *op = s->g->ops[i];
-		if (!is_free(s, op))
+		if (!former_is_free(s, op))
 			continue;
 		size_t cluster = can_join(op) ? common_cluster(s, op) : 0;
 		if (cluster != 0 && s->g->clusters.items[cluster - 1].n_ops < s->max_ops)
-			join(s, op, cluster - 1, MEMBER_PRE);
+			former_join(s, op, cluster - 1, MEMBER_PRE);
 		else
 			begin(s, op);
 	}
@@ -413,16 +403,16 @@ static void take_views(struct former *s, size_t cluster)
 	struct ir_view view;
 	size_t n = 0;
 
-	const struct ir_op *op = c->last->n_results == 1 ? only_reader(s, c->last->results[0]) : NULL;
-	for (; is_turning_view(op) && n < IR_VIEW_CHAIN_MAX; op = only_reader(s, op->results[0])) {
+	const struct ir_op *op = c->last->n_results == 1 ? former_only_reader(s, c->last->results[0]) : NULL;
+	for (; is_turning_view(op) && n < IR_VIEW_CHAIN_MAX; op = former_only_reader(s, op->results[0])) {
 		chain[n++] = op;
 		if (ir_view_resolve(s->m, s->f, op->results[0], &view))
 			continue;
 		if (!ir_view_store(s->m, s->f, op->results[0], &view))
 			return;
 		for (size_t i = 0; i < n; i++)
-			join(s, chain[i], cluster, MEMBER_POST);
-		c->last = op;
+			former_join(s, chain[i], cluster, MEMBER_POST);
+		c->last = c->at = op;
 		return;
 	}
 }
@@ -442,21 +432,23 @@ static void take_reshapes(struct former *s, size_t cluster)
 	const struct ir_op *chain[IR_VIEW_CHAIN_MAX];
 	size_t n = 0;
 
-	const struct ir_op *op = c->last->n_results == 1 ? only_reader(s, c->last->results[0]) : NULL;
+	const struct ir_op *op = c->last->n_results == 1 ? former_only_reader(s, c->last->results[0]) : NULL;
 	for (; op != NULL && op->code == OP_reshape && n < IR_VIEW_CHAIN_MAX;
-	     op = only_reader(s, op->results[0]))
+	     op = former_only_reader(s, op->results[0]))
 		chain[n++] = op;
 	if (n == 0 || !is_handed_on(s, chain[n - 1]->results[0]))
 		return;
 	for (size_t i = 0; i < n; i++)
-		join(s, chain[i], cluster, MEMBER_POST);
-	c->last = chain[n - 1];
+		former_join(s, chain[i], cluster, MEMBER_POST);
+	c->last = c->at = chain[n - 1];
 }
 
 static void take_all_views(struct former *s)
 {
 	for (size_t i = 0; i < s->g->clusters.n && s->max_ops > 1; i++) {
 		int kind = s->g->clusters.items[i].kind;
+		if (s->g->clusters.items[i].n_ends > 0)
+			continue;
 		if (kind == GROUP_attention || kind == GROUP_loops)
 			take_views(s, i);
 		take_reshapes(s, i);

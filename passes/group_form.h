@@ -2,7 +2,9 @@
 /*
  * Which ops become one kernel. A cluster has one last op, whose results leave
  * it; every other member is read by members only. So a cluster can be emitted
- * where its last op stands, and nothing is computed twice.
+ * where its last op stands, and nothing is computed twice. A linear with parts
+ * has a result for each part and is emitted where its root stands: whatever its
+ * members read from outside is there by then (group_parts.c).
  */
 #ifndef TFMC_PASSES_GROUP_FORM_H
 #define TFMC_PASSES_GROUP_FORM_H
@@ -18,8 +20,13 @@ enum member_role {
 struct cluster {
 	int kind; /* GROUP_* */
 	const struct ir_op *root, *last;
-	size_t n_ops;  /* without constants and weight references */
-	bool has_norm; /* behind the root: a kernel of whole rows */
+	const struct ir_op *at; /* the member at whose place it is emitted: the last one, or the root */
+	size_t n_ops;           /* without constants and weight references */
+	bool has_norm;          /* behind the root: a kernel of whole rows */
+	/* Of a linear with parts: the ends of its parts, in order of columns; last is meaningless. 0
+	 * elsewhere. */
+	const struct ir_op **ends;
+	size_t n_ends;
 };
 
 struct formed {

@@ -4,11 +4,15 @@
  *
  * Requires   fuse-attention (it looks through single uses that the slices would hide).
  * Ensures    the input is read once; weights are concatenated by their provenance expression, widths may
- * differ, a missing bias becomes zeros. The counter `merged` has the number of linears that went in. Example
- * %q = linear %x, @q.w[%l]  %k = linear %x, @k.w[%l]
- *        ->  %y = linear %x, @q_k.w[%l]  %q = slice %y {axis=2 begin=0 size=32}  %k = slice %y {axis=2
- * begin=32 size=32} Refuses    when a weight is also used elsewhere (it would be stored twice), and for a
- * result that goes into an elementwise op: that op is the epilogue of its own linear.
+ *            differ, a missing bias becomes zeros. The counter `merged` has the number of linears that went
+ *            in. Two linears of equal width whose results meet in an elementwise op (gate and up) are a pair,
+ *            the counter `pairs` has their number; `group` makes one kernel of them and of where they meet.
+ * Example    %q = linear %x, @q.w[%l]  %k = linear %x, @k.w[%l]
+ *        ->  %y = linear %x, @q_k.w[%l]  %q = slice %y {axis=2 begin=0 size=32}
+ *            %k = slice %y {axis=2 begin=32 size=32}
+ * Refuses    when a weight is also used elsewhere (it would be stored twice); for any other result that goes
+ *            into an elementwise op, which is the epilogue of its own linear; for pairs that are no whole
+ *            panels, or whose kernels are work-groups (target.group_size): they keep two kernels.
  */
 #include "passes/join_weights.h"
 #include "passes/merge_sets.h"
@@ -53,7 +57,9 @@ static struct ir_value build_wide(struct rebuild *r, const struct merge_set *s)
 	struct ir_value y = irb_linear(r->b, x, join_reference(r, like, w), join_reference(r, like, b), NULL);
 	pass_count(r->p, "merged", (int64_t)s->n);
 	pass_applied(r->p, s->number, NULL, s->items[0]->loc);
-	pass_remark(r->p, s->items[0]->loc, "%zu linears merged into @%s", s->n, w->name);
+	pass_count(r->p, "pairs", s->is_pair);
+	pass_remark(r->p, s->items[0]->loc, "%zu linears %s @%s", s->n,
+	            s->is_pair ? "that meet become one," : "merged into", w->name);
 	return y;
 }
 
@@ -107,6 +113,7 @@ enum tfmc_status pass_merge_linear(struct pass_context *p, const struct ir_modul
 	const struct rewrite rewrite = {.match = match, .emit = emit, .user = &g, .is_numbered = true};
 	number_sets(p, sets);
 	pass_count(p, "merged", 0);
+	pass_count(p, "pairs", 0);
 	TFMC_TRY(rebuild_module(p, in, out, &rewrite, NULL));
 	return p->cx->n_errors > errors ? TFMC_INTERNAL : TFMC_OK;
 }

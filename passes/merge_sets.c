@@ -17,6 +17,7 @@ struct collector {
 	struct merge_sets *sets;
 	size_t first;      /* set of the function */
 	bool *elementwise; /* [f->n_values] read by an elementwise op */
+	uint32_t *uses;    /* [f->n_values] */
 	const struct ir_func *f;
 };
 
@@ -44,16 +45,22 @@ static bool same_indices(const struct ir_op *a, const struct ir_op *b)
 	return a->n_operands == b->n_operands;
 }
 
-static bool is_candidate(const struct collector *c, const struct ir_op *op)
+/* A linear of constant weights. */
+static bool is_joinable(const struct collector *c, const struct ir_op *op)
 {
 	const struct ir_op *w, *b;
-	if (op->code != OP_linear || c->elementwise[op->results[0].id])
+	if (op == NULL || op->code != OP_linear)
 		return false;
 	w = weight_op(c->f, op, 1);
 	b = weight_op(c->f, op, 2);
 	if (w == NULL || (op->operands[2].id != 0 && (b == NULL || !same_indices(w, b))))
 		return false;
 	return ((const struct attrs_weight *)w->attrs)->weight->encoding == ENC_ROW;
+}
+
+static bool is_candidate(const struct collector *c, const struct ir_op *op)
+{
+	return is_joinable(c, op) && !c->elementwise[op->results[0].id];
 }
 
 static bool fits(const struct collector *c, const struct merge_set *s, const struct ir_op *op)
@@ -75,7 +82,7 @@ static void add_candidate(void *user, const struct ir_op *op)
 		return;
 	size_t from = sets->n - c->first > LOOK_BACK ? sets->n - LOOK_BACK : c->first;
 	for (size_t i = from; i < sets->n && s == NULL; i++)
-		if (fits(c, &sets->items[i], op))
+		if (!sets->items[i].is_pair && fits(c, &sets->items[i], op))
 			s = &sets->items[i];
 	if (s == NULL)
 		s = ARENA_PUSH(c->p->arena, sets);
@@ -87,14 +94,98 @@ static void add_candidate(void *user, const struct ir_op *op)
 		*slot = op;
 }
 
+/* --- pairs --------------------------------------------------------------------------------------------- */
+
+#define PAIR_CHAIN_MAX 8
+#define PAIR_COLUMNS   16 /* a panel holds columns of one half */
+
+static bool is_full(const struct collector *c, struct ir_value v)
+{
+	const struct ir_op *op = ir_def(c->f, v);
+	return op != NULL && op->code == OP_full;
+}
+
+/* The linear whose columns v is made of, each for itself: v = act(linear), constants beside. */
+static const struct ir_op *linear_behind(const struct collector *c, struct ir_value v)
+{
+	for (int i = 0; i < PAIR_CHAIN_MAX; i++) {
+		const struct ir_op *op = c->uses[v.id] == 1 ? ir_def(c->f, v) : NULL;
+		if (op == NULL || ir_type_of(c->f, v)->dtype != DT_F32)
+			return NULL;
+		if (op->code == OP_linear)
+			return op;
+		if (!ir_op_has(op->code, TRAIT_ELEMENTWISE) || op->n_operands > 2)
+			return NULL;
+		size_t at = op->n_operands == 2 && is_full(c, op->operands[0]) ? 1 : 0;
+		if (op->n_operands == 2 && !is_full(c, op->operands[1 - at]))
+			return NULL;
+		v = op->operands[at];
+	}
+	return NULL;
+}
+
+static int64_t columns_of(const struct collector *c, const struct ir_op *linear)
+{
+	int64_t n = 0;
+	ir_dim_is_const(ir_type_of(c->f, linear->operands[1])->dims[0], &n);
+	return n;
+}
+
+/* Kernels of work-groups store each element for itself. */
+static bool may_pair(const struct collector *c, const struct ir_op *a, const struct ir_op *b)
+{
+	const struct target *t = c->p->options->target;
+	int64_t n = columns_of(c, a);
+	if (n != columns_of(c, b) || (t != NULL && t->group_size > 1))
+		return false;
+	if (n % PAIR_COLUMNS != 0)
+		pass_remark(c->p, a->loc,
+		            "not merged: %lld columns of two linears that meet are no whole panels of %d",
+		            (long long)n, PAIR_COLUMNS);
+	return n % PAIR_COLUMNS == 0;
+}
+
+/* op is where two linears of one input meet. */
+static void add_pair(void *user, const struct ir_op *op)
+{
+	struct collector *c = user;
+	if (!ir_op_has(op->code, TRAIT_ELEMENTWISE) || op->n_operands != 2)
+		return;
+	const struct ir_op *a = linear_behind(c, op->operands[0]), *b = linear_behind(c, op->operands[1]);
+	if (a == b || !is_joinable(c, a) || !is_joinable(c, b))
+		return;
+	if (a->results[0].id > b->results[0].id) {
+		const struct ir_op *later = a;
+		a = b;
+		b = later;
+	}
+	const struct merge_set alone = {.items = &a, .n = 1};
+	if (!fits(c, &alone, b) ||
+	    ir_info(c->f, op->results[0])->region != ir_info(c->f, a->results[0])->region ||
+	    !may_pair(c, a, b))
+		return;
+	struct merge_set *s = ARENA_PUSH(c->p->arena, c->sets);
+	if (s == NULL)
+		return;
+	*s = (struct merge_set){.f = c->f, .is_pair = true};
+	s->items = ARENA_ARRAY(c->p->arena, const struct ir_op *, 2);
+	if (s->items == NULL)
+		return;
+	s->n = s->cap = 2;
+	s->items[0] = a;
+	s->items[1] = b;
+}
+
 static void collect_func(struct collector *c, const struct ir_func *f)
 {
 	c->f = f;
-	c->first = c->sets->n;
 	c->elementwise = ARENA_ARRAY(c->p->arena, bool, f->n_values);
-	if (c->elementwise == NULL)
+	c->uses = ir_count_uses(c->p->arena, f);
+	if (c->elementwise == NULL || c->uses == NULL)
 		return;
 	ir_walk(f->body, mark_elementwise, c);
+	ir_walk(f->body, add_pair, c);
+	c->first = c->sets->n;
 	ir_walk(f->body, add_candidate, c);
 }
 
@@ -113,7 +204,7 @@ static const struct ir_weight *member_weight(const struct merge_set *s, size_t i
 
 static bool same_members(const struct merge_set *a, const struct merge_set *b)
 {
-	if (a->n != b->n)
+	if (a->n != b->n || a->is_pair != b->is_pair)
 		return false;
 	for (size_t i = 0; i < a->n; i++) {
 		const struct ir_op *x = weight_op(a->f, a->items[i], 2), *y = weight_op(b->f, b->items[i], 2);

@@ -2,6 +2,8 @@
 /*
  * Which linears of a module merge-linear may join: same region, same input,
  * constant weights at the same indices, and no weight that anything else reads.
+ * Either all whose results no elementwise op reads, or a pair whose results meet
+ * in one (gate and up).
  */
 #ifndef TFMC_PASSES_MERGE_SETS_H
 #define TFMC_PASSES_MERGE_SETS_H
@@ -14,6 +16,7 @@ struct merge_set {
 	size_t n, cap;
 	bool refused;
 	int64_t number; /* of the application */
+	bool is_pair;
 };
 struct merge_sets {
 	struct merge_set *items;

@@ -119,6 +119,15 @@ const struct eval_tensor *eval_tensor(const struct eval *e, struct ir_value v)
 	return e->tensors[v.id].t.rank >= 0 ? &e->tensors[v.id] : NULL;
 }
 
+void eval_place(struct eval *e, struct ir_value v, const struct eval_tensor *t, const struct eval_sum *bias)
+{
+	e->tensors[v.id] = *t;
+	struct eval_sum *slot = bias ? ARENA_PUSH(e->job->arena, &e->sums) : NULL;
+	if (slot)
+		*slot = *bias;
+	e->no_memory = e->no_memory || (bias && !slot);
+}
+
 static void output_strides(struct eval *e, const struct ir_view *view, struct kb_tensor *t)
 {
 	const struct kernel_binding *b = e->job->bind;
@@ -301,6 +310,23 @@ static struct kb_val computed_value(struct eval *e, struct ir_value v, const str
 	return kb_cvt(e->k, index, KB_I32);
 }
 
+/* What was loaded of v at p, with its bias. */
+static struct kb_val add_bias(struct eval *e, struct ir_value v, const struct eval_point *p, struct kb_val x)
+{
+	const struct eval_sum *s = NULL;
+	for (size_t i = 0; i < e->sums.n && !s; i++)
+		if (ir_same(e->sums.items[i].value, v))
+			s = &e->sums.items[i];
+	if (!s)
+		return x;
+	struct eval_point at = {.rank = 1, .vec = p->vec == p->rank - 1 ? 0 : -1, .shifted = true};
+	at.index[0] = kb_index(e->k, s->begin);
+	for (int i = 0; i < p->rank; i++)
+		at.index[0] =
+		        kb_add(e->k, at.index[0], kb_mul(e->k, p->index[i], kb_index(e->k, s->step[i])));
+	return kb_add(e->k, x, eval_value(e, s->bias, &at));
+}
+
 struct kb_val eval_value(struct eval *e, struct ir_value v, const struct eval_point *p)
 {
 	const struct eval_entry *c = find(e, v.id, p, false);
@@ -312,7 +338,7 @@ struct kb_val eval_value(struct eval *e, struct ir_value v, const struct eval_po
 		return eval_unsupported(e, NULL, "an expression this deep");
 	e->depth++;
 	const struct eval_tensor *t = eval_tensor(e, v);
-	struct kb_val result = t ? eval_load(e, v, t, p) : computed_value(e, v, p);
+	struct kb_val result = t ? add_bias(e, v, p, eval_load(e, v, t, p)) : computed_value(e, v, p);
 	e->depth--;
 	if (!result.id)
 		return eval_const(e, p, eval_scalar(ir_type_of(e->job->func, v)->dtype), 0);
@@ -349,10 +375,10 @@ static struct kb_val from_stored(struct eval *e, enum ir_dtype t, struct kb_val 
 struct kb_val eval_offset(struct eval *e, const struct eval_tensor *t, const struct eval_point *p)
 {
 	struct kb *k = e->k;
-	struct kb_val sum = kb_index(k, 0);
+	struct kb_val sum = t->skip.id ? t->skip : kb_index(k, 0);
 	int last = t->t.rank - 1, from = 0;
 	if (t->is_flat && p->flat.id && (p->vec < 0 || p->vec == last)) {
-		sum = kb_mul(k, p->flat, t->t.stride[last - 1].v);
+		sum = kb_add(k, sum, kb_mul(k, p->flat, t->t.stride[last - 1].v));
 		from = last;
 	}
 	for (int i = from; i <= last; i++)

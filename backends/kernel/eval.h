@@ -26,7 +26,15 @@ struct eval_point {
 /* A tensor in memory that leading axes may walk as one. */
 struct eval_tensor {
 	struct kb_tensor t;
-	bool is_flat; /* rows of the last axis are at multiples of stride[rank - 2] */
+	bool is_flat;       /* rows of the last axis are at multiples of stride[rank - 2] */
+	struct kb_val skip; /* elements that are added to every offset; may be none */
+};
+
+/* A value in memory to which a vector by columns is still to be added: sums of products and their bias. */
+struct eval_sum {
+	struct ir_value value, bias; /* bias: [N] */
+	int64_t begin;               /* column of element 0 */
+	int64_t step[IR_RANK_MAX];   /* columns from one index of an axis to the next; last: 1 */
 };
 
 struct eval_entry {
@@ -51,6 +59,10 @@ struct eval {
 		size_t n, cap;
 	} cache;
 	struct eval_tensor *tensors; /* by value id; rank -1: not in memory */
+	struct {
+		struct eval_sum *items;
+		size_t n, cap;
+	} sums;
 };
 
 /* Where a result of the group goes, seen from the value before the views at its end. */
@@ -110,6 +122,8 @@ struct kb_val eval_dim(struct eval *e, const struct ir_dim *d);
 void eval_sizes(struct eval *e, struct ir_value v, struct kb_val size[IR_RANK_MAX]);
 /* Product of size[from, to). */
 struct kb_val eval_product(struct eval *e, const struct kb_val *size, int from, int to);
+/* From now on v lies in memory, as `t` says; with a bias that was not added yet, or NULL. */
+void eval_place(struct eval *e, struct ir_value v, const struct eval_tensor *t, const struct eval_sum *bias);
 /* Row-major position -> indices of the axes [0, n). */
 void eval_unravel(struct eval *e, struct kb_val at, const struct kb_val *size, int n, struct kb_val *index);
 /* This worker's part of `total` tasks. */

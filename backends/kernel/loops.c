@@ -69,8 +69,7 @@ static void store_element(void *user, struct eval *e, const struct eval_point *a
 	eval_output_at(e, user, at);
 }
 
-/* Elements [lo, hi) of a row. */
-static void output_row(struct kernel *g, struct eval_output *o, struct eval_point *at, struct kb_val lo,
+void kernel_output_row(struct kernel *g, struct eval_output *o, struct eval_point *at, struct kb_val lo,
                        struct kb_val hi)
 {
 	struct eval *e = g->e;
@@ -123,25 +122,17 @@ static void output_tensor(struct kernel *g, struct eval_output *o)
 		end = width;
 	eval_unravel(g->e, row, size, rank - 1, at.index);
 	at.flat = row;
-	output_row(g, o, &at, begin, end);
+	kernel_output_row(g, o, &at, begin, end);
 	kb_end_loop(k);
 }
 
 /* --- state ------------------------------------------------------------------------------------------- */
 
-/* A write of x into the slice of a state. */
-struct write {
-	const struct ir_op *op;
-	struct ir_value x;
-	struct eval_tensor to;
-	int shifted; /* axis of `to` that begins at past[b], -1: none */
-};
-
-static bool make_write(struct kernel *g, const struct ir_op *op, struct write *w)
+bool kernel_make_write(struct kernel *g, const struct ir_op *op, struct kernel_write *w)
 {
 	const struct kernel_binding *b = g->job->bind;
 	size_t first = op->code == OP_state_append ? 3 : 2;
-	*w = (struct write){.op = op, .x = op->operands[1], .shifted = -1};
+	*w = (struct kernel_write){.op = op, .x = op->operands[1], .shifted = -1};
 	if (op->code == OP_state_append)
 		w->shifted = ir_type_of(g->job->func, w->x)->rank - 2;
 	if (!b->state(b->user, g->k, op->operands[0], op->operands + first, op->n_operands - first,
@@ -154,7 +145,7 @@ static bool make_write(struct kernel *g, const struct ir_op *op, struct write *w
 
 static void write_element(void *user, struct eval *e, const struct eval_point *at)
 {
-	struct write *w = user;
+	struct kernel_write *w = user;
 	struct kb_val x = eval_value(e, w->x, at);
 	struct eval_point to = *at;
 	to.flat = (struct kb_val){0};
@@ -169,7 +160,7 @@ static void write_element(void *user, struct eval *e, const struct eval_point *a
 }
 
 /* Rows outside of the state (padding of short sequences) are dropped. */
-static void write_row(struct kernel *g, struct write *w, struct eval_point *at, struct kb_val width)
+void kernel_write_row(struct kernel *g, struct kernel_write *w, struct eval_point *at, struct kb_val width)
 {
 	struct kb *k = g->k;
 	struct kb_val inside = kb_bool(k, true);
@@ -195,9 +186,9 @@ static void write_row(struct kernel *g, struct write *w, struct eval_point *at, 
 static void write_state(struct kernel *g, const struct ir_op *op)
 {
 	struct kb *k = g->k;
-	struct write w;
+	struct kernel_write w;
 	struct kb_val size[IR_RANK_MAX], hi;
-	if (!make_write(g, op, &w))
+	if (!kernel_make_write(g, op, &w))
 		return;
 	int rank = ir_type_of(g->job->func, w.x)->rank;
 	if (rank < 1 || rank != w.to.t.rank) {
@@ -212,7 +203,7 @@ static void write_state(struct kernel *g, const struct ir_op *op)
 	at.flat = row;
 	at.vec = rank - 1;
 	at.index[rank - 1] = kb_index(k, 0);
-	write_row(g, &w, &at, size[rank - 1]);
+	kernel_write_row(g, &w, &at, size[rank - 1]);
 	kb_end_loop(k);
 }
 

@@ -74,12 +74,10 @@ static bool bind_operands(struct linear *l)
 static bool find_sizes(struct linear *l)
 {
 	const struct ir_type *type = ir_type_of(l->job->func, eval_result(l->root));
-	const struct ir_type *last = ir_type_of(l->job->func, l->out->value);
 	struct ir_dims *dims = l->job->module->dims;
 	const struct ir_dim *rows = ir_type_count_range(dims, type, 0, type->rank - 1);
 	const struct kb_size *n = l->w->t.size;
-	if (last->rank != type->rank || !n[0].is_const || !n[1].is_const || n[0].c > INT32_MAX ||
-	    n[1].c > INT32_MAX)
+	if (type->rank < 1 || !n[0].is_const || !n[1].is_const || n[0].c > INT32_MAX || n[1].c > INT32_MAX)
 		return false;
 	l->columns = n[0].c;
 	l->depth = n[1].c;
@@ -138,7 +136,8 @@ static bool choose_normed(struct linear *l)
 static void choose_stage(struct linear *l, bool is_wanted)
 {
 	const struct attrs_group *s = l->schedule;
-	int64_t bytes = MATMUL_STAGE_ROW * 4, normed = l->normed_rows * l->depth * 4;
+	l->stage_width = (int64_t)l->halves * l->strip_panels * MATMUL_PANEL;
+	int64_t bytes = l->stage_width * 4, normed = l->normed_rows * l->depth * 4;
 	normed = (normed + MATMUL_LINE - 1) / MATMUL_LINE * MATMUL_LINE;
 	int64_t rows = (s->scratch - normed) / bytes;
 	bool divide = s->kc > 0 && s->kc < l->depth && l->rows_hi > l->mr && rows >= l->mr;
@@ -148,7 +147,7 @@ static void choose_stage(struct linear *l, bool is_wanted)
 	if (divide)
 		l->stage = kb_ptr_add(l->k, l->job->scratch, kb_index(l->k, normed), 0);
 	else if (l->is_staged)
-		l->stage = kb_local(l->k, "stage", KB_F32, l->stage_rows * MATMUL_STAGE_ROW);
+		l->stage = kb_local(l->k, "stage", KB_F32, l->stage_rows * l->stage_width);
 }
 
 /* --- tiles ------------------------------------------------------------------------------------------- */
@@ -188,8 +187,8 @@ static int panels_of(const struct linear *l, int rows)
 	return n;
 }
 
-/* All tiles of one height in the strip. */
-static void emit_height(struct linear *l, int rows)
+/* All tiles of one height in the strip, of the open half. */
+static void emit_half(struct linear *l, int rows)
 {
 	struct kb *k = l->k;
 	struct kb_val whole = l->strip;
@@ -205,6 +204,18 @@ static void emit_height(struct linear *l, int rows)
 	t.panels = 1;
 	t.panel = kb_loop(k, "panel", whole, l->strip_end, 1, 0);
 	matmul_tile(l, &t);
+	kb_end_loop(k);
+}
+
+static void emit_height(struct linear *l, int rows)
+{
+	struct kb *k = l->k;
+	if (l->halves == 1) {
+		emit_half(l, rows);
+		return;
+	}
+	l->half = kb_loop(k, "half", kb_index(k, 0), kb_index(k, l->halves), 1, KB_NONEMPTY);
+	emit_half(l, rows);
 	kb_end_loop(k);
 }
 
@@ -244,7 +255,7 @@ static void emit_rows(struct linear *l, struct kb_val first)
 static void clear_stage(struct linear *l, struct kb_val rows)
 {
 	struct kb *k = l->k;
-	struct kb_val n = kb_mul(k, rows, kb_index(k, MATMUL_STAGE_ROW));
+	struct kb_val n = kb_mul(k, rows, kb_index(k, l->stage_width));
 	struct kb_val at = kb_loop(k, "clear", kb_index(k, 0), n, l->lanes, 0);
 	kb_store(k, kb_splat(k, kb_f32(k, 0), l->lanes), l->stage, at, 0, 0);
 	kb_end_loop(k);
@@ -313,9 +324,9 @@ static void divide(struct linear *l, struct division *d)
 		divide_rows(l, d);
 		return;
 	}
-	struct kb_val one = kb_index(k, 1), mr = kb_index(k, l->mr);
+	struct kb_val one = kb_index(k, l->unit_panels), mr = kb_index(k, l->mr);
 	struct kb_val few = kb_cmp(k, KB_LE, l->rows, mr);
-	d->unit = l->rows_hi <= l->mr ? one : kb_select(k, few, one, kb_index(k, MATMUL_STRIP));
+	d->unit = l->rows_hi <= l->mr ? one : kb_select(k, few, one, kb_index(k, l->strip_panels));
 	d->groups = div_up(k, kb_index(k, l->panels), d->unit);
 	struct kb_val tasks = kb_mul(k, l->job->n_workers, kb_index(k, TASKS_PER_WORKER));
 	struct kb_val block = div_up(k, l->rows, div_up(k, tasks, d->groups));
@@ -364,30 +375,61 @@ static void emit_blocks(struct linear *l)
 	l->block = row;
 	l->row_end = kb_min(k, kb_add(k, row, d.block), l->rows);
 	emit_norm(l, panel, panel_end);
-	l->strip = kb_loop(k, "strip", panel, panel_end, MATMUL_STRIP, 0);
-	l->strip_end = kb_min(k, kb_add_const(k, l->strip, MATMUL_STRIP), panel_end);
+	l->strip = kb_loop(k, "strip", panel, panel_end, l->strip_panels, 0);
+	l->strip_end = kb_min(k, kb_add_const(k, l->strip, l->strip_panels), panel_end);
 	emit_strip(l, row);
 	kb_end_loop(k);
 	emit_norm_behind(l);
 	kb_end_loop(k);
 }
 
+static bool begin(struct linear *l, const struct kernel *g)
+{
+	*l = (struct linear){.job = g->job,
+	                     .k = g->k,
+	                     .eval = g->e,
+	                     .root = g->root,
+	                     .schedule = g->attrs,
+	                     .unit_panels = 1,
+	                     .strip_panels = MATMUL_STRIP,
+	                     .halves = 1};
+	return bind_operands(l) && find_sizes(l);
+}
+
+/* One result of the root's rank, elementwise but for a norm. */
+static bool is_plain(const struct kernel *g)
+{
+	const struct ir_region *r = g->job->group->region;
+	for (size_t i = (size_t)g->attrs->root + 1; i < r->n_ops; i++)
+		if (!ir_op_has(r->ops[i]->code, TRAIT_ELEMENTWISE) &&
+		    !ir_op_has(r->ops[i]->code, TRAIT_CONST) && r->ops[i]->code != OP_reshape &&
+		    r->ops[i]->code != OP_transpose && r->ops[i]->code != OP_yield && !is_norm(r->ops[i]))
+			return false;
+	return g->out.n == 1;
+}
+
+static bool bind_result(struct linear *l, const struct kernel *g)
+{
+	if (!is_plain(g))
+		return false;
+	if (!is_plain(g) || !bind_norm_behind(l, g))
+		return false;
+	return ir_type_of(l->job->func, l->out->value)->rank == l->rank;
+}
+
 bool matmul_begin(struct linear *l, const struct kernel *g)
 {
-	*l = (struct linear){.job = g->job, .k = g->k, .eval = g->e, .root = g->root, .schedule = g->attrs};
-	if (!bind_operands(l) || g->out.n != 1)
-		return false;
-	return bind_norm_behind(l, g) && find_sizes(l);
+	return begin(l, g) && bind_result(l, g);
 }
 
 bool kernel_linear(struct kernel *g)
 {
 	struct linear l;
-	if (!matmul_begin(&l, g) || !choose_schedule(&l))
+	if (!begin(&l, g) || (!bind_result(&l, g) && !matmul_find_parts(&l, g)) || !choose_schedule(&l))
 		return false;
 	if (!choose_normed(&l))
 		return false;
-	choose_stage(&l, wants_stage(g));
+	choose_stage(&l, l.parts || wants_stage(g));
 	if (l.panels > 0 && l.rows_hi > 0)
 		emit_blocks(&l);
 	return true;

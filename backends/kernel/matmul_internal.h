@@ -9,11 +9,10 @@
 
 #include "backends/kernel/templates.h"
 
-#define MATMUL_PANEL     16 /* columns of a panel */
-#define MATMUL_STRIP     4  /* panels that are walked over together; no tile is wider */
-#define MATMUL_STAGE_ROW (MATMUL_STRIP * MATMUL_PANEL)
-#define MATMUL_ROWS_MAX  32 /* of a tile */
-#define MATMUL_ACC_MAX   64 /* accumulators of a tile */
+#define MATMUL_PANEL    16 /* columns of a panel */
+#define MATMUL_STRIP    4  /* panels that are walked over together at least; no tile is wider */
+#define MATMUL_ROWS_MAX 32 /* of a tile */
+#define MATMUL_ACC_MAX  64 /* accumulators of a tile */
 
 struct linear {
 	const struct kernel_job *job;
@@ -44,10 +43,19 @@ struct linear {
 	int mr, nr;             /* rows and panels of the main tile */
 	bool is_staged;      /* the epilogue runs in a loop of its own, over finished products in `stage` */
 	int64_t stage_rows;  /* those of a tile, or of a block when K is divided */
-	struct kb_val stage; /* [stage_rows, strip columns] products without bias */
+	struct kb_val stage; /* [stage_rows, stage_width] products without bias */
+	int64_t stage_width; /* columns of a strip, of all halves */
 	int64_t kc;          /* part of K that is walked over at once, sums wait in the stage; 0: all */
 
 	struct kb_size along; /* elements from one k to the next in a row of x */
+
+	int64_t unit_panels; /* panels that one task takes at least: those of whole heads */
+	int strip_panels;    /* panels of a strip, a multiple of the unit */
+	/* 2: columns are pairs (gate and up), whose second ones are panels [panels, 2 panels) of the weights.
+	 */
+	int halves;
+	struct matmul_parts *parts; /* NULL: one result, at the root's axes */
+	struct kb_val half;         /* index of the open half */
 
 	/* The open loops: rows [row, row_end) of the block, panels [strip, strip_end). */
 	struct kb_val block; /* first row of the block */
@@ -62,7 +70,11 @@ struct tile {
 	struct kb_val panel;
 };
 
-/* Operands, sizes and the result of the group. False when they do not lie as tiles need it. */
+/* Columns of the root's result that go their own way, and where to: matmul_parts.c. False: there are none. */
+bool matmul_find_parts(struct linear *l, struct kernel *g);
+/* The rest of the group for `rows` finished rows of the stage, part by part. */
+void matmul_parts_epilogue(struct linear *l, struct kb_val rows);
+/* Operands, sizes and the one result of the group. False when they do not lie as tiles need it. */
 bool matmul_begin(struct linear *l, const struct kernel *g);
 void matmul_tile(struct linear *l, const struct tile *t);
 /* The rest of the group for `rows` finished rows of the stage. */

@@ -89,7 +89,9 @@ static struct kb_val in_stage(struct linear *l, const struct tile *t)
 {
 	struct kb *k = l->k;
 	struct kb_val column = kb_mul(k, kb_sub(k, t->panel, l->strip), kb_index(k, MATMUL_PANEL));
-	return kb_add(k, kb_mul(k, l->stage_row, kb_index(k, MATMUL_STAGE_ROW)), column);
+	if (l->halves > 1)
+		column = kb_add(k, column, kb_mul(k, l->half, kb_index(k, l->stage_width / l->halves)));
+	return kb_add(k, kb_mul(k, l->stage_row, kb_index(k, l->stage_width)), column);
 }
 
 /* Sums begin at 0, or where the part of K before this one left them. */
@@ -99,7 +101,7 @@ static void begin_sums(struct linear *l, struct accumulators *a)
 	struct kb_val from = l->kc ? in_stage(l, a->tile) : kb_index(k, 0);
 	struct kb_val sum = kb_splat(k, kb_f32(k, 0), l->lanes);
 	for (int i = 0; i < a->tile->rows * a->vectors; i++) {
-		int64_t disp = i / a->vectors * MATMUL_STAGE_ROW + i % a->vectors * l->lanes;
+		int64_t disp = i / a->vectors * l->stage_width + i % a->vectors * l->lanes;
 		if (l->kc)
 			sum = kb_load(k, a->vec, l->stage, from, disp, 0);
 		a->sum[i] = kb_var(k, "sum", a->vec, sum);
@@ -250,7 +252,7 @@ static void leave_in_stage(struct linear *l, struct accumulators *a)
 	for (int m = 0; m < a->tile->rows; m++)
 		for (int n = 0; n < a->vectors; n++)
 			kb_store(k, kb_get(k, a->sum[m * a->vectors + n]), l->stage, at,
-			         m * MATMUL_STAGE_ROW + n * l->lanes, 0);
+			         m * l->stage_width + n * l->lanes, 0);
 }
 
 void matmul_tile(struct linear *l, const struct tile *t)
@@ -258,7 +260,10 @@ void matmul_tile(struct linear *l, const struct tile *t)
 	struct kb *k = l->k;
 	struct accumulators a = {.tile = t, .vec = KB_TYPE(KB_F32, l->lanes)};
 	a.vectors = t->panels * (MATMUL_PANEL / l->lanes);
-	struct kb_val line = kb_mul(k, t->panel, kb_index(k, l->depth * MATMUL_PANEL * 4));
+	struct kb_val panel = t->panel;
+	if (l->halves > 1)
+		panel = kb_add(k, panel, kb_mul(k, l->half, kb_index(k, l->panels)));
+	struct kb_val line = kb_mul(k, panel, kb_index(k, l->depth * MATMUL_PANEL * 4));
 	a.w = kb_ptr_add(k, l->w->t.ptr, line, 0);
 	size_t mark = eval_mark(l->eval);
 	find_rows(l, &a);
@@ -280,7 +285,7 @@ static void staged_vector(struct linear *l, struct eval_point p, struct kb_val r
 	size_t mark = eval_mark(l->eval);
 	struct eval_width before = eval_width(l->eval, l->lanes, valid);
 	struct kb_val first = kb_mul(k, l->strip, kb_index(k, MATMUL_PANEL));
-	struct kb_val at = kb_add(k, kb_mul(k, row, kb_index(k, MATMUL_STAGE_ROW)), kb_sub(k, column, first));
+	struct kb_val at = kb_add(k, kb_mul(k, row, kb_index(k, l->stage_width)), kb_sub(k, column, first));
 	p.index[l->rank - 1] = column;
 	matmul_finish(l, &p, kb_load(k, KB_TYPE(KB_F32, l->lanes), l->stage, at, 0, 0));
 	eval_width(l->eval, before.lanes, before.valid);
@@ -306,6 +311,10 @@ static void staged_row(struct linear *l, struct kb_val row)
 
 void matmul_epilogue(struct linear *l, struct kb_val rows)
 {
+	if (l->parts) {
+		matmul_parts_epilogue(l, rows);
+		return;
+	}
 	struct kb_val row = kb_loop(l->k, "row", kb_index(l->k, 0), rows, 1, KB_NONEMPTY);
 	staged_row(l, row);
 	kb_end_loop(l->k);

@@ -46,6 +46,22 @@ struct row_loop {
 };
 void kernel_row_loop(const struct row_loop *l);
 
+/* Elements [lo, hi) of one row of an output; the other indices of `at` are set. */
+void kernel_output_row(struct kernel *g, struct eval_output *o, struct eval_point *at, struct kb_val lo,
+                       struct kb_val hi);
+
+/* A write of x into the slice of a state: state_append, state_write. */
+struct kernel_write {
+	const struct ir_op *op;
+	struct ir_value x;
+	struct eval_tensor to;
+	int shifted; /* axis of `to` that begins at past[b], -1: none */
+};
+/* False after a refusal. */
+bool kernel_make_write(struct kernel *g, const struct ir_op *op, struct kernel_write *w);
+/* The first `width` elements of one row of x; rows that do not fit into the state are dropped. */
+void kernel_write_row(struct kernel *g, struct kernel_write *w, struct eval_point *at, struct kb_val width);
+
 /* True when a group has functions that take many instructions. */
 bool kernel_has_functions(const struct kernel *g);
 

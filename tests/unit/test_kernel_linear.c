@@ -165,6 +165,17 @@ struct form {
 #define XWB  "%x: f32[B,S,20], %w: f32[37,20], %b: f32[37]"
 #define ROOT "root %h = linear %x, %w, %b : f32[B,S,37] "
 
+#define XW(n)   "%x: f32[B,S,20], %w: f32[" #n ",20]"
+#define WIDE(n) "root %h = linear %x, %w, %b : f32[B,S," #n "] "
+#define HALVES(n)                                                                 \
+	"post %g = slice %h {axis=2 begin=0 size=" #n "} : f32[B,S," #n "] "      \
+	"post %u = slice %h {axis=2 begin=" #n " size=" #n "} : f32[B,S," #n "] " \
+	"post %a = silu %g : f32[B,S," #n "] "
+#define TURN(n)                                                           \
+	"post %r = reshape %h {dims=[B,S,3," #n "]} : f32[B,S,3," #n "] " \
+	"post %q = transpose %r {perm=[0,2,1,3]} : f32[B,3,S," #n "] "    \
+	"post %z = rope %q, %t, %at : f32[B,3,S," #n "] "
+
 static const struct form forms[] = {
         {"no bias",
          "func @f(%x: f32[B,S,20], %w: f32[37,20]) -> (y: f32[B,S,37]) { %y = group linear { root %h "
@@ -271,6 +282,34 @@ static const struct form forms[] = {
          "func @f(%x: f32[29,20], %w: f32[37,20], %b: f32[37]) -> (y: f32[29,37]) { %y = group linear { "
          "root %h = linear %x, %w, %b : f32[29,37] post %a = sigmoid %h : f32[29,37] yield %a } : f32[29,37] "
          "return %y }",
+         1e-5},
+        {"halves that meet",
+         "func @f(" XW(96) ", %b: f32[96], %len: i32[B]) -> (y: f32[B,S,48]) { %y = group linear {" WIDE(96)
+                 HALVES(48) "post %m = mul %a, %u : f32[B,S,48] post %z = mask_rows %m, %len : f32[B,S,48] "
+                            "yield %z } : f32[B,S,48] return %y }",
+         1e-5},
+        {"halves of one panel",
+         "func @f(" XW(32) ", %b: f32[32]) -> (y: f32[B,S,16]) { %y = group linear {" WIDE(32)
+                 HALVES(16) "post %m = add %u, %a : f32[B,S,16] yield %m } : f32[B,S,16] return %y }",
+         1e-5},
+        {"halves in parts of K",
+         "func @f(" XW(
+                 160) ", %b: f32[160]) -> (y: f32[B,S,80]) { "
+                      "%y = group linear {kc=6 scratch=16384} {" WIDE(160) HALVES(
+                              80) "post %m = mul %a, %u : f32[B,S,80] yield %m } : f32[B,S,80] return %y }",
+         1e-5},
+        {"heads of one linear",
+         "func @f(" XW(96) ", %b: f32[96], %t: f32[40,32], %at: i32[B,S]) -> (y: f32[B,3,S,32]) { "
+                           "%y = group linear {" WIDE(96) TURN(32) "yield %z } : f32[B,3,S,32] return %y }",
+         1e-5},
+        {"heads in parts of K",
+         "func @f(" XW(144) ", %b: f32[144], %t: f32[40,48], %at: i32[B,S]) -> (y: f32[B,3,S,48]) { "
+                            "%y = group linear {kc=6 scratch=16384} {" WIDE(144)
+                                    TURN(48) "yield %z } : f32[B,3,S,48] return %y }",
+         1e-5},
+        {"heads of three panels and a half",
+         "func @f(" XW(168) ", %b: f32[168], %t: f32[40,28], %at: i32[B,S]) -> (y: f32[B,3,S,56]) { "
+                            "%y = group linear {" WIDE(168) TURN(56) "yield %z } : f32[B,3,S,56] return %y }",
          1e-5},
 };
 

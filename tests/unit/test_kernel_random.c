@@ -184,6 +184,86 @@ static void check(struct fixture *t, uint64_t seed, int only)
 				check_code(t, pipelines[i], target_at((size_t)n));
 }
 
+/* --- parts of linears ---------------------------------------------------------------------------------- */
+
+#define HEAD                                                                                              \
+	"module \"m\"\ndim B in [1,3]\ndim S in [1,40]\n"                                                 \
+	"weight @t : f32[40,24] = rotary(rows=40, scale=1.0, frequencies=[1.0, 0.7, 0.5, 0.3, 0.2, 0.1, " \
+	"0.07, "                                                                                          \
+	"0.05, 0.03, 0.02, 0.01, 0.005])\n"                                                               \
+	"weight @q.b : f32[96] = full(0.25, [96])\n"
+#define WEIGHT(name, rows)                                             \
+	"weight @" #name " : f32[" #rows ",20] = sinusoid(rows=" #rows \
+	", dim=20, layout=halves, spacing=t2t, start=1, base=100.0)\n"
+#define HEADS(v, rows, heads, width)                                                                      \
+	"  %" #v ".l = linear %x, @" #v " : f32[B,S," #rows "]\n"                                         \
+	"  %" #v ".r = reshape %" #v ".l {dims=[B,S," #heads "," #width "]} : f32[B,S," #heads "," #width \
+	"]\n"                                                                                             \
+	"  %" #v ".t = transpose %" #v ".r {perm=[0,2,1,3]} : f32[B," #heads ",S," #width "]\n"
+#define TURN(v, heads, width, layout) \
+	"  %" #v ".z = rope %" #v ".t, @t, %at {layout=" #layout "} : f32[B," #heads ",S," #width "]\n"
+#define AT                                                \
+	"  %i = iota {dims=[B,S] axis=1} : i32[B,S]\n"    \
+	"  %p1 = reshape %past {dims=[B,1]} : i32[B,1]\n" \
+	"  %pb = broadcast %p1 {dims=[B,S]} : i32[B,S]\n" \
+	"  %at = add %i, %pb : i32[B,S]\n"
+#define PAIR(width, act, meet)                                                                            \
+	HEAD WEIGHT(g, width)                                                                             \
+	        WEIGHT(u, width) "func @f(%x: f32[B,S,20], %len: i32[B]) -> (y: f32[B,S," #width "]) {\n" \
+	                         "  %g = linear %x, @g : f32[B,S," #width "]\n"                           \
+	                         "  %u = linear %x, @u : f32[B,S," #width "]\n"                           \
+	                         "  %a = " #act " %g : f32[B,S," #width "]\n"                             \
+	                         "  %m = " #meet " %u, %a : f32[B,S," #width "]\n"                        \
+	                         "  %y = mask_rows %m, %len : f32[B,S," #width "]\n  return %y\n}\n"
+
+static const char *const part_texts[] = {
+        /* 24 columns a head: two panels hold no whole head, three hold two */
+        HEAD WEIGHT(q, 96) WEIGHT(k, 48) WEIGHT(
+                v, 32) "func @f(%x: f32[B,S,20], %past: i32[B]) -> (q: f32[B,4,S,24], k: f32[B,2,S,24], v: "
+                       "f32[B,S,32]) {\n"
+                       "  %q.l = linear %x, @q, @q.b : f32[B,S,96]\n"
+                       "  %q.r = reshape %q.l {dims=[B,S,4,24]} : f32[B,S,4,24]\n"
+                       "  %q.t = transpose %q.r {perm=[0,2,1,3]} : f32[B,4,S,24]\n" HEADS(
+                               k, 48, 2, 24) "  %v = linear %x, @v : f32[B,S,32]\n" AT TURN(q, 4, 24,
+                                                                                            interleaved)
+                               TURN(k, 2, 24, interleaved) "  return %q.z, %k.z, %v\n}\n",
+        /* features behind the table; a whole vector of pairs; one head of eight panels */
+        HEAD WEIGHT(q, 64) WEIGHT(k, 32)
+                WEIGHT(v, 128) "func @f(%x: f32[B,S,20], %past: i32[B]) -> (q: f32[B,2,S,32], k: "
+                               "f32[B,1,S,32], v: f32[B,1,S,128]) "
+                               "{\n" HEADS(q, 64, 2, 32) HEADS(k, 32, 1, 32) HEADS(v, 128, 1, 128)
+                                       AT TURN(q, 2, 32, halves)
+                                               TURN(k, 1, 32, halves) "  return %q.z, %k.z, %v.t\n}\n",
+        /* ranges of odd width, each with its own chain */
+        HEAD WEIGHT(w, 53) "func @f(%x: f32[B,S,20], %r: f32[B,S,16]) -> (a: f32[B,S,16], b: f32[B,S,32], c: "
+                           "f32[B,S,5]) {\n"
+                           "  %h = linear %x, @w : f32[B,S,53]\n"
+                           "  %a0 = slice %h {axis=2 begin=0 size=16} : f32[B,S,16]\n"
+                           "  %b0 = slice %h {axis=2 begin=16 size=32} : f32[B,S,32]\n"
+                           "  %c0 = slice %h {axis=2 begin=48 size=5} : f32[B,S,5]\n"
+                           "  %a = add %r, %a0 : f32[B,S,16]\n  %b = gelu %b0 : f32[B,S,32]\n  %c = tanh %c0 "
+                           ": f32[B,S,5]\n"
+                           "  return %a, %b, %c\n}\n",
+        PAIR(48, silu, mul), PAIR(160, gelu_tanh, mul), PAIR(16, relu, add), PAIR(64, sigmoid, div),
+        PAIR(20, gelu, mul), /* no whole panels: two kernels */
+};
+
+START_TEST(parts)
+{
+	for (uint64_t seed = 1; seed <= 6; seed++) {
+		struct fixture t;
+		struct ir_module *m = NULL;
+		setup(&t);
+		enum tfmc_status st =
+		        ir_parse(&t.cx, "parts.tir", part_texts[_i], strlen(part_texts[_i]), &m);
+		ck_assert_msg(st == TFMC_OK, "%s", t.log.data);
+		take(&t, m);
+		check(&t, seed, seed == 1 ? -1 : (int)seed);
+		teardown(&t);
+	}
+}
+END_TEST
+
 START_TEST(programs)
 {
 	struct fixture t;
@@ -241,6 +321,7 @@ Suite *suite_kernel_random(void)
 	tcase_add_loop_test(t, ops, 0, IR_N_OPS);
 	tcase_add_loop_test(t, ops_of_all_dtypes, 0, IR_N_OPS);
 	tcase_add_loop_test(t, programs, 0, PROGRAMS);
+	tcase_add_loop_test(t, parts, 0, (int)TFMC_COUNT(part_texts));
 	suite_add_tcase(s, t);
 	return s;
 }
