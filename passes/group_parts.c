@@ -407,7 +407,7 @@ bool group_take_parts(struct former *s, size_t cluster)
 	for (int tries = 0; tries < 3; tries++) {
 		if (!walk(s, root, no_rope, no_pairs, &p)) {
 			if (p.has_slices)
-				pass_remark(s->p, root->loc,
+				pass_missed(s->p, root->loc,
 				            "not fused: the parts of a linear are copied from its result, "
 				            "they are "
 				            "not whole panels of %d columns that nothing else reads",
@@ -422,7 +422,7 @@ bool group_take_parts(struct former *s, size_t cluster)
 	if (!p.has_slices && p.n_ropes + p.n_states == 0)
 		return false;
 	if (target_refuses(s)) {
-		pass_remark(s->p, root->loc,
+		pass_missed(s->p, root->loc,
 		            "not fused: kernels of work-groups do not store the parts of a linear apart");
 		return false;
 	}

@@ -139,7 +139,7 @@ static bool may_pair(const struct collector *c, const struct ir_op *a, const str
 	if (n != columns_of(c, b) || (t != NULL && t->group_size > 1))
 		return false;
 	if (n % PAIR_COLUMNS != 0)
-		pass_remark(c->p, a->loc,
+		pass_missed(c->p, a->loc,
 		            "not merged: %lld columns of two linears that meet are no whole panels of %d",
 		            (long long)n, PAIR_COLUMNS);
 	return n % PAIR_COLUMNS == 0;
