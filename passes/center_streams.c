@@ -165,7 +165,7 @@ static void refuse(struct pass_context *p, struct stream *s, const char *fmt, ..
 	vsnprintf(why, sizeof(why), fmt, args);
 	va_end(args);
 	s->refused = true;
-	pass_remark(p, s->first_norm->loc, "not centered: the stream that layer_norm reads here: %s", why);
+	pass_missed(p, s->first_norm->loc, "not centered: the stream that layer_norm reads here: %s", why);
 }
 
 static void add_member(struct finder *d, struct stream *s, const struct ir_op *op, unsigned role)

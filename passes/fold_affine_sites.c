@@ -30,7 +30,7 @@ static bool refuse(struct pass_context *p, struct affine_site *s, const char *fm
 	vsnprintf(why, sizeof(why), fmt, args);
 	va_end(args);
 	s->refused = true;
-	pass_remark(p, s->norm->loc, "not folded: gamma and beta of the %s: %s",
+	pass_missed(p, s->norm->loc, "not folded: gamma and beta of the %s: %s",
 	            ir_op_desc(s->norm->code)->name, why);
 	return false;
 }

@@ -8,6 +8,9 @@
 #include "ir/support/checked.h"
 #include "passes/join_weights.h"
 
+/* Deeper expressions stay: all passes that fold add a few levels. */
+#define FOLD_DEPTH_MAX (WEXPR_DEPTH_MAX / 2)
+
 struct filler {
 	struct func_uses *u;
 	size_t *next; /* [n_values] where the next use of a value goes */
@@ -143,7 +146,8 @@ const struct ir_weight *uses_weight(const struct ir_func *f, struct ir_value v)
 
 bool uses_foldable(const struct ir_weight *w)
 {
-	return w->init != NULL && w->encoding == ENC_ROW && w->type->dtype == DT_F32;
+	return w->init != NULL && w->init->depth <= FOLD_DEPTH_MAX && w->encoding == ENC_ROW &&
+	       w->type->dtype == DT_F32;
 }
 
 bool uses_same_index(const struct ir_func *f, struct ir_value a, struct ir_value b)
@@ -177,7 +181,8 @@ const struct ir_weight *uses_add_weight(struct rebuild *r, const struct ir_weigh
 		        .encoding = ENC_ROW,
 		        .init = init,
 		        .loc = like->loc};
-		added = replaces ? ir_add_weight(r->out, &w) : join_add_weight(r, &w);
+		added = replaces ? ir_add_weight(r->out, &w) : NULL;
+		added = added != NULL ? added : join_add_weight(r, &w);
 	}
 	if (added == NULL)
 		diag_error(r->p->cx, like->loc.at, DIAG_INTERNAL, "the folded weight @%s cannot be made",

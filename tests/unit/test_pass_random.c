@@ -97,6 +97,7 @@ static const char *const pipelines[] = {
         "canonicalize",
         "merge-heads,merge-linear",
         "specialize{buckets=4}",
+        "fold-affine,center,fold-bias",
         "group",
         "group{max_ops=1},select,plan-memory",
         "canonicalize,group{max_ops=3},plan-memory",
