@@ -24,16 +24,16 @@
 #define VECTOR(name, n, start) "weight @" name " : f32[2," #n "] = " TABLE(2, n, start) "\n"
 #define GAMMA(name, n, start)  "weight @" name " : f32[2," #n "] = offset(1.0, " TABLE(2, n, start) ")\n"
 
-#define HEAD "module \"t\"\ndim B in [1,3]\ndim S in [1,5]\n"
-#define LAYER_WEIGHTS                                                                                      \
-	GAMMA("g1", 8, 3)                                                                                  \
-	VECTOR("b1", 8, 4)                                                                                 \
-	GAMMA("g2", 8, 5)                                                                                  \
-	VECTOR("b2", 8, 6)                                                                                 \
-	WEIGHT("q", 8, 8, 16, 1) VECTOR("bq", 8, 7) WEIGHT("k", 8, 8, 16, 21) VECTOR("bk", 8, 8)           \
-	        WEIGHT("v", 8, 8, 16, 41) VECTOR("bv", 8, 9) WEIGHT("o", 8, 8, 16, 61) VECTOR("bo", 8, 10) \
-	                WEIGHT("u", 12, 8, 24, 81) VECTOR("bu", 12, 11) WEIGHT("d", 8, 12, 16, 101)        \
-	                        VECTOR("bd", 8, 12)
+#define HEAD          "module \"t\"\ndim B in [1,3]\ndim S in [1,5]\n"
+#define NORM_WEIGHTS  GAMMA("g1", 8, 3) VECTOR("b1", 8, 4) GAMMA("g2", 8, 5) VECTOR("b2", 8, 6)
+#define QUERY_WEIGHTS WEIGHT("q", 8, 8, 16, 1) VECTOR("bq", 8, 7)
+#define KEY_WEIGHTS   WEIGHT("k", 8, 8, 16, 21) VECTOR("bk", 8, 8)
+#define VALUE_WEIGHTS WEIGHT("v", 8, 8, 16, 41) VECTOR("bv", 8, 9)
+#define OUT_WEIGHTS   WEIGHT("o", 8, 8, 16, 61) VECTOR("bo", 8, 10)
+#define UP_WEIGHTS    WEIGHT("u", 12, 8, 24, 81) VECTOR("bu", 12, 11)
+#define DOWN_WEIGHTS  WEIGHT("d", 8, 12, 16, 101) VECTOR("bd", 8, 12)
+#define FFN_WEIGHTS   UP_WEIGHTS DOWN_WEIGHTS
+#define LAYER_WEIGHTS NORM_WEIGHTS QUERY_WEIGHTS KEY_WEIGHTS VALUE_WEIGHTS OUT_WEIGHTS FFN_WEIGHTS
 #define ATTENTION(x)                                                              \
 	"    %q = linear " x ", @q[%l], @bq[%l] : f32[B,S,8]\n"                   \
 	"    %k = linear " x ", @k[%l], @bk[%l] : f32[B,S,8]\n"                   \
