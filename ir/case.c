@@ -12,14 +12,19 @@
 #include "ir/support/checked.h"
 #include "ir/text.h"
 
+static bool atom_has(const struct ir_dim_atom *atom, int sym)
+{
+	if (atom->sym >= 0)
+		return atom->sym == sym;
+	return ir_dim_has(atom->of, sym) || (atom->other != NULL && ir_dim_has(atom->other, sym));
+}
+
 bool ir_dim_has(const struct ir_dim *d, int sym)
 {
 	for (size_t t = 0; t < d->n_terms; t++)
-		for (size_t a = 0; a < d->terms[t].n_atoms; a++) {
-			const struct ir_dim_atom *atom = d->terms[t].atoms[a];
-			if (atom->sym >= 0 ? atom->sym == sym : ir_dim_has(atom->of, sym))
+		for (size_t a = 0; a < d->terms[t].n_atoms; a++)
+			if (atom_has(d->terms[t].atoms[a], sym))
 				return true;
-		}
 	return false;
 }
 

@@ -59,6 +59,9 @@ START_TEST(symbols_are_bound)
 	ck_assert_ptr_eq(ir_case_bind(t.m, &one, bs), b);
 	ck_assert_ptr_eq(ir_case_bind(t.m, &one, up), ir_dim_const(d, 2));
 	ck_assert(ir_dim_has(up, 1) && !ir_dim_has(up, 0) && ir_dim_has(bs, 0));
+	const struct ir_dim *most = ir_dim_max(d, ir_dim_mul(d, b, b), s);
+	ck_assert(ir_dim_has(most, 0) && ir_dim_has(most, 1) && !ir_dim_has(most, 2));
+	ck_assert_ptr_eq(ir_case_bind(t.m, &one, most), ir_dim_mul(d, b, b));
 	ck_assert_int_eq(ir_dim_only_sym(s), 1);
 	ck_assert_int_eq(ir_dim_only_sym(bs), -1);
 	ck_assert_int_eq(ir_dim_only_sym(ir_dim_floordiv(d, s, 4)), -1);
