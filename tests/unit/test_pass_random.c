@@ -96,6 +96,7 @@ static const char *const pipelines[] = {
         "",
         "canonicalize",
         "merge-heads,merge-linear",
+        "canonicalize,fold-tables,fold-scale,rope-style,merge-linear",
         "specialize{buckets=4}",
         "fold-affine,center,fold-bias",
         "group",
