@@ -8,6 +8,7 @@
  */
 #include "passes/group_parts.h"
 
+#include "ir/target/tile.h"
 #include "ir/view.h"
 
 size_t formed_index(const struct formed *g, const struct ir_op *op)
@@ -226,7 +227,7 @@ static const char *keeps_norm_apart(const struct former *s, const struct ir_op *
 
 	if (t != NULL && t->group_size > 1)
 		return "work-groups share the tiles of the step that reads it";
-	if (t != NULL && depth > t->l2_bytes / (2 * 4 * t->mr))
+	if (t != NULL && depth > t->l2_bytes / (2 * 4 * target_linear_tile(t).mr))
 		return "a tile of its rows does not fit into half of the second-level cache";
 	return NULL;
 }

@@ -32,6 +32,8 @@ void reproducer_print(struct buf *out, const struct pipeline *p, const struct pa
 		buf_printf(out, "; disable-rule %s\n", o->disable_rules.items[i]);
 	if (o->rules_text != NULL)
 		print_lines(out, "rule", o->rules_text, o->rules_len);
+	if (o->tiles_text != NULL)
+		print_lines(out, "tile", o->tiles_text, o->tiles_len);
 }
 
 /* --- reading ---------------------------------------------------------------------------------------------
@@ -44,7 +46,7 @@ struct head {
 		const char **items;
 		size_t n, cap;
 	} disabled;
-	struct buf rules;
+	struct buf rules, tiles;
 };
 
 /* What stands behind `; key ` in the line; NULL: another line. */
@@ -68,6 +70,9 @@ static bool read_line(struct head *h, const char *line)
 	} else if ((v = value_of(line, "rule")) != NULL && v[0] == '|') {
 		buf_str(&h->rules, v + 1);
 		buf_char(&h->rules, '\n');
+	} else if ((v = value_of(line, "tile")) != NULL && v[0] == '|') {
+		buf_str(&h->tiles, v + 1);
+		buf_char(&h->tiles, '\n');
 	} else {
 		return false;
 	}
@@ -85,6 +90,7 @@ bool reproducer_read(struct arena *a, struct diag_context *cx, const char *text,
 	if (len < at || memcmp(text, HEAD, at) != 0)
 		return false;
 	buf_init(&h.rules);
+	buf_init(&h.tiles);
 	while (at + 2 < len && text[at] == ';' && text[at + 1] == ' ' && *status == TFMC_OK) {
 		const char *end = memchr(text + at, '\n', len - at);
 		size_t n = end != NULL ? (size_t)(end - (text + at)) : len - at;
@@ -102,8 +108,13 @@ bool reproducer_read(struct arena *a, struct diag_context *cx, const char *text,
 		out->rules = arena_strndup(a, h.rules.data, h.rules.len);
 		out->rules_len = h.rules.len;
 	}
-	bool failed = buf_failed(&h.rules) || arena_failed(a);
+	if (h.tiles.len > 0) {
+		out->tiles = arena_strndup(a, h.tiles.data, h.tiles.len);
+		out->tiles_len = h.tiles.len;
+	}
+	bool failed = buf_failed(&h.rules) || buf_failed(&h.tiles) || arena_failed(a);
 	buf_destroy(&h.rules);
+	buf_destroy(&h.tiles);
 	*status = *status == TFMC_OK && failed ? TFMC_NO_MEMORY : *status;
 	return true;
 }

@@ -8,6 +8,7 @@
  *   ; mcpu x86-64-v3
  *   ; disable-rule add_zero
  *   ; rule |rule mine : bits {        (each line of a file of rules)
+ *   ; tile |tiles 1                   (each line of a file of tiles)
  */
 #ifndef TFMC_PASSES_REPRODUCER_H
 #define TFMC_PASSES_REPRODUCER_H
@@ -21,6 +22,8 @@ struct reproducer {
 	size_t n_disable_rules;
 	const char *rules; /* text of rules; NULL: none */
 	size_t rules_len;
+	const char *tiles; /* text of a file of tiles; NULL: none */
+	size_t tiles_len;
 };
 
 /* The options of `o` that change results, and the pipeline. */

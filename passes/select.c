@@ -5,19 +5,26 @@
  * Requires   group, and a target record.
  * Ensures    the attributes of every group say how its kernel is made: linear mr x nr register tiles and kc
  * rows of K at a time (br rows of a norm in front of it), attention br queries by bc keys, the lanes of a
- * vector, scratch bytes for each worker (multiples of 64). Example    group linear { .. }  ->  group linear
- * {mr=6 nr=16 kc=512 lanes=8} { .. } Refuses    rows whose largest length does not fit into memory.
+ * vector, scratch bytes for each worker (multiples of 64). The sizes are those of the model of
+ * ir/target/tile.h, from the target record alone, unless a line of a file of tiles (tiles.h) fits. Example
+ * group linear { .. }  ->  group linear {mr=6 nr=16 kc=512 lanes=8} { .. } Refuses    rows whose largest
+ * length does not fit into memory; tiles that want more registers than there are.
  */
 #include "ir/support/checked.h"
 #include "passes/rebuild.h"
+#include "passes/tiles.h"
 
-#define QUERY_ROWS    32
-#define KEY_ROWS      64
-#define DEPTH_ROWS    512
-#define PANEL_COLUMNS 16
-#define STRIP_COLUMNS 64  /* columns that the kernel of a linear walks over together */
-#define SUM_ROWS      256 /* rows whose sums wait while K is walked over in parts */
-#define SCRATCH_MAX   ((int64_t)1 << 32)
+#define SCRATCH_MAX ((int64_t)1 << 32)
+
+struct selector {
+	struct tile_lines lines; /* of --tiles */
+};
+
+/* What the file of tiles says about a group, by its k, n and rows. */
+struct wanted {
+	const struct tile_lines *lines;
+	int64_t k, n, rows;
+};
 
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
@@ -51,37 +58,68 @@ static bool select_normed(const struct rebuild *r, const struct ir_op *root, int
 	       checked_add_i64(a->scratch, bytes, &a->scratch);
 }
 
-static bool select_linear(const struct rebuild *r, const struct ir_op *group, const struct ir_op *root,
-                          struct attrs_group *a)
+static int64_t choose(const struct wanted *w, int kind, enum tile_size size, int64_t by_model)
 {
-	const struct target *t = r->p->options->target;
-	const struct ir_type *w = ir_type_of(r->f, root->operands[1]);
-	int64_t columns = ir_dim_hi(r->in->dims, w->dims[0]), depth = ir_dim_hi(r->in->dims, w->dims[1]);
-
-	a->mr = t->mr;
-	a->nr = columns < 2 * PANEL_COLUMNS ? PANEL_COLUMNS : PANEL_COLUMNS * t->panels;
-	a->kc = depth < DEPTH_ROWS ? depth : DEPTH_ROWS;
-	/* Parts pay when the weights of a strip do not stay in the second-level cache: sums [rows, columns].
-	 */
-	if (depth >= t->l2_bytes / (4 * STRIP_COLUMNS))
-		a->scratch = 4 * SUM_ROWS * STRIP_COLUMNS;
-	return norm_of(r, group, root) == NULL || select_normed(r, root, depth, a);
+	int64_t v = tiles_find(w->lines, kind, w->k, w->n, w->rows, size);
+	return v != 0 ? v : by_model;
 }
 
-/* Keys [E,bc] transposed, scores [br,bc], accumulators [br,V], running max and sum [br]; E and V in whole
- * panels. */
-static bool select_attention(const struct rebuild *r, const struct ir_op *root, struct attrs_group *a)
+/* A matrix of one panel takes tiles of one panel, with as many rows as others have: no more code. */
+static bool select_linear(const struct rebuild *r, const struct ir_op *group, const struct ir_op *root,
+                          const struct wanted *w, struct attrs_group *a)
 {
-	int64_t e = ir_dim_hi(r->in->dims, ir_type_of(r->f, root->operands[0])->dims[3]);
-	int64_t v = ir_dim_hi(r->in->dims, ir_type_of(r->f, root->operands[2])->dims[3]);
+	const struct target *t = r->p->options->target;
+	const struct target_tile tile = target_linear_tile(t);
+	int64_t nr = w->n < 2 * TILE_PANEL ? TILE_PANEL : tile.nr;
 
-	a->br = QUERY_ROWS;
-	a->bc = KEY_ROWS;
-	if (e > SCRATCH_MAX || v > SCRATCH_MAX)
+	a->nr = choose(w, GROUP_linear, TILE_NR, nr);
+	a->mr = choose(w, GROUP_linear, TILE_MR, tile.mr);
+	int64_t named = tiles_find(w->lines, GROUP_linear, w->k, w->n, w->rows, TILE_KC);
+	int64_t kc = named != 0 ? named : target_linear_depth(t);
+	a->kc = w->k < kc ? w->k : kc;
+	/* Parts pay when the weights of a strip do not stay in the second-level cache: sums [rows, columns].
+	 */
+	if (target_is_deep(t, w->k) || (named != 0 && named < w->k))
+		a->scratch = TILE_WAITING_BYTES;
+	return norm_of(r, group, root) == NULL || select_normed(r, root, w->k, a);
+}
+
+/* Lines of a file that are possible each may not be so together. */
+static void check_linear(struct rebuild *r, const struct ir_op *op, const struct attrs_group *a)
+{
+	const struct target *t = r->p->options->target;
+	int need = target_tile_registers(t, (int)a->mr, (int)a->nr);
+	if (need > t->registers)
+		diag_error(r->p->cx, op->loc.at, DIAG_TILES,
+		           "lines of tiles give this step %lld x %lld, which wants %d vector registers, %s "
+		           "has %d",
+		           (long long)a->mr, (long long)a->nr, need, t->name, t->registers);
+}
+
+static int64_t whole_panels(int64_t n)
+{
+	return (n + TILE_PANEL - 1) / TILE_PANEL * TILE_PANEL;
+}
+
+/*
+ * Keys [E,bc] transposed, scores [br,bc], accumulators [br,V], running max and sum [br]; E and V in whole
+ * panels. bc depends on nothing that differs between entries, except that it is never more than there are
+ * keys: then there is one block, whatever bc is.
+ */
+static bool select_attention(const struct rebuild *r, const struct ir_op *root, const struct wanted *w,
+                             struct attrs_group *a)
+{
+	int64_t keys = ir_dim_hi(r->in->dims, ir_type_of(r->f, root->operands[1])->dims[2]);
+
+	if (w->k > SCRATCH_MAX || w->n > SCRATCH_MAX)
 		return false;
-	e = (e + PANEL_COLUMNS - 1) / PANEL_COLUMNS * PANEL_COLUMNS;
-	v = (v + PANEL_COLUMNS - 1) / PANEL_COLUMNS * PANEL_COLUMNS;
-	a->scratch = 4 * (e * a->bc + a->br * a->bc + a->br * v + 2 * a->br);
+	target_attention_blocks(r->p->options->target, w->k, w->n, &a->br, &a->bc);
+	a->br = choose(w, GROUP_attention, TILE_BR, a->br);
+	a->bc = choose(w, GROUP_attention, TILE_BC, a->bc);
+	a->br = w->rows > 0 && w->rows < a->br ? w->rows : a->br;
+	a->bc = keys > 0 && keys < a->bc ? whole_panels(keys) : a->bc;
+	a->scratch =
+	        4 * (whole_panels(w->k) * a->bc + a->br * a->bc + a->br * whole_panels(w->n) + 2 * a->br);
 	return true;
 }
 
@@ -96,14 +134,21 @@ static bool select_rowwise(const struct rebuild *r, const struct ir_op *root, st
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
 	struct attrs_group a = *(const struct attrs_group *)op->attrs;
+	const struct selector *s = r->rewrite->user;
 	const struct ir_op *root = op->region->ops[a.root];
+	struct wanted w = {.lines = &s->lines};
 	bool fits = true;
+
+	(void)tiles_key(r->in, r->f, op, &w.k, &w.n, &w.rows);
 
 	a.mr = a.nr = a.kc = a.br = a.bc = a.scratch = 0;
 	a.lanes = r->p->options->target->lanes;
 	switch ((enum ir_word_group)a.kind) {
-	case GROUP_linear: fits = select_linear(r, op, root, &a); break;
-	case GROUP_attention: fits = select_attention(r, root, &a); break;
+	case GROUP_linear:
+		fits = select_linear(r, op, root, &w, &a);
+		check_linear(r, op, &a);
+		break;
+	case GROUP_attention: fits = select_attention(r, root, &w, &a); break;
 	case GROUP_rowwise: fits = select_rowwise(r, root, &a); break;
 	case GROUP_loops: break;
 	}
@@ -115,13 +160,18 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 
 enum tfmc_status pass_select(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
-	const struct rewrite rewrite = {.match = match, .emit = emit};
+	const struct pass_options *o = p->options;
+	struct selector s = {.lines = {0}};
+	const struct rewrite rewrite = {.match = match, .emit = emit, .user = &s};
 	size_t errors = p->cx->n_errors;
 
 	if (p->options->target == NULL) {
 		diag_error(p->cx, LOC_NONE, DIAG_PIPELINE, "the pass select needs a target");
 		return TFMC_INVALID;
 	}
+	if (o->tiles_text != NULL)
+		TFMC_TRY(tiles_read(p->arena, p->cx, o->target, o->tiles_name, o->tiles_text, o->tiles_len,
+		                    &s.lines));
 	TFMC_TRY(rebuild_module(p, in, out, &rewrite, NULL));
 	return p->cx->n_errors > errors ? TFMC_INVALID : TFMC_OK;
 }

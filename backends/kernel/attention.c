@@ -11,6 +11,7 @@
 #include <float.h>
 
 #include "backends/kernel/attention_internal.h"
+#include "ir/target/tile.h"
 #include "ir/view.h"
 
 /* Operands of OP_attention, and axes of [B,H,S,E]. */
@@ -18,7 +19,7 @@ enum { Q, KEY, VALUE, BIAS, LEN, PAST };
 enum { BATCH, HEAD, ROW, ELEMENT };
 
 #define HEAD_MAX  65536
-#define BLOCK_MAX 4096
+#define BLOCK_MAX TILE_BLOCK_MAX
 
 /* --- tensors -------------------------------------------------------------------------------------------- */
 

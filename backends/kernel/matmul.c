@@ -106,8 +106,9 @@ static bool choose_schedule(struct linear *l)
 {
 	const struct attrs_group *s = l->schedule;
 	const struct target *t = l->job->target;
-	int64_t lanes = s->lanes > 0 ? s->lanes : t->lanes, mr = s->mr > 0 ? s->mr : t->mr;
-	int64_t nr = s->nr > 0 ? s->nr : (int64_t)t->panels * MATMUL_PANEL;
+	const struct target_tile tile = target_linear_tile(t);
+	int64_t lanes = s->lanes > 0 ? s->lanes : t->lanes, mr = s->mr > 0 ? s->mr : tile.mr;
+	int64_t nr = s->nr > 0 ? s->nr : tile.nr;
 	lanes = lanes < MATMUL_PANEL ? lanes : MATMUL_PANEL;
 	if (mr > MATMUL_ROWS_MAX || nr % MATMUL_PANEL != 0 || nr > MATMUL_STRIP * MATMUL_PANEL ||
 	    MATMUL_PANEL % lanes != 0 || mr * (nr / lanes) > MATMUL_ACC_MAX)

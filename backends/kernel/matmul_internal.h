@@ -8,11 +8,12 @@
 #define TFMC_BACKENDS_KERNEL_MATMUL_INTERNAL_H
 
 #include "backends/kernel/templates.h"
+#include "ir/target/tile.h"
 
-#define MATMUL_PANEL    16 /* columns of a panel */
-#define MATMUL_STRIP    4  /* panels that are walked over together at least; no tile is wider */
-#define MATMUL_ROWS_MAX 32 /* of a tile */
-#define MATMUL_ACC_MAX  64 /* accumulators of a tile */
+#define MATMUL_PANEL    TILE_PANEL
+#define MATMUL_STRIP    TILE_PANELS_MAX /* panels that are walked over together at least; no tile is wider */
+#define MATMUL_ROWS_MAX TILE_ROWS_MAX
+#define MATMUL_ACC_MAX  TILE_SUMS_MAX
 
 struct linear {
 	const struct kernel_job *job;

@@ -6,6 +6,7 @@
  */
 #include "backends/kernel/attention.h"
 #include "backends/kernel/templates.h"
+#include "ir/target/tile.h"
 #include "ir/view.h"
 
 #define ROW_MIN 32 /* elements below which items do not share a row */
@@ -69,16 +70,17 @@ static const struct ir_dim *last_of(const struct ir_module *m, const struct ir_t
 }
 
 /* Few rows: single panels. Many: tiles of rows times strips of panels; the sum is right for the first. */
-static const struct ir_dim *linear_tasks(const struct ir_module *m, const struct ir_type *y,
-                                         const struct target *t, bool is_shared)
+static const struct ir_dim *linear_tasks(const struct ir_module *m, const struct ir_type *y, int64_t mr,
+                                         bool is_shared)
 {
 	const struct ir_dim *rows = rows_of(m, y), *columns = last_of(m, y);
 	if (is_shared) {
 		int64_t height = kernel_linear_shared_rows(ir_dim_hi(m->dims, rows));
 		return ir_dim_mul(m->dims, div_up(m, rows, height), div_up(m, columns, GPU_COLUMNS));
 	}
-	const struct ir_dim *panels = div_up(m, columns, 16), *strips = div_up(m, panels, 4);
-	const struct ir_dim *tiles = div_up(m, rows, t->mr > 0 ? t->mr : 1);
+	const struct ir_dim *panels = div_up(m, columns, TILE_PANEL),
+	                    *strips = div_up(m, panels, TILE_PANELS_MAX);
+	const struct ir_dim *tiles = div_up(m, rows, mr);
 	const struct ir_dim *more = ir_dim_sub(m->dims, panels, strips);
 	return ir_dim_add(m->dims, ir_dim_mul(m->dims, tiles, strips), more);
 }
@@ -128,6 +130,7 @@ const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_fun
 	if (kernel_is_rowwise(attrs, root))
 		return rows_of(m, y);
 	if (attrs->kind == GROUP_linear && root->code == OP_linear)
-		return linear_tasks(m, y, t, kernel_items(m, f, group, t) > 1);
+		return linear_tasks(m, y, attrs->mr > 0 ? attrs->mr : target_linear_tile(t).mr,
+		                    kernel_items(m, f, group, t) > 1);
 	return loops_tasks(m, f, group, t);
 }

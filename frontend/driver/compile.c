@@ -126,6 +126,8 @@ enum tfmc_status driver_load(struct driver *d, struct loaded *out)
 	outputs_protect(&d->outputs, d->options.input);
 	if (d->options.rules)
 		outputs_protect(&d->outputs, d->options.rules);
+	if (d->options.tiles)
+		outputs_protect(&d->outputs, d->options.tiles);
 	if (path_ends_with(d->options.input, ".tir"))
 		return load_tir(d, out);
 	struct frontend_options o = {.sets = d->options.set.items, .n_sets = d->options.set.n};

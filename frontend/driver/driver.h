@@ -40,6 +40,8 @@ struct driver {
 	double clock;           /* seconds at the end of the last timed stage */
 	const char *rules_text; /* of --rules; NULL: not given */
 	size_t rules_len;
+	const char *tiles_text; /* of --tiles; NULL: not given */
+	size_t tiles_len;
 };
 
 /* One command: what it does with the parsed options. Its text is in d->out. */
@@ -92,8 +94,8 @@ struct pass_options driver_pass_options(struct driver *d, const struct target *t
 TFMC_MUST_USE enum tfmc_status driver_passes(struct driver *d, const struct ir_module *in,
                                              const char *pipeline, const struct target *target,
                                              struct ir_module **out);
-/* Reads the file of --rules, before any command runs. */
-TFMC_MUST_USE enum tfmc_status driver_read_rules(struct driver *d);
+/* Reads the files of --rules and --tiles, before any command runs. */
+TFMC_MUST_USE enum tfmc_status driver_read_texts(struct driver *d);
 /* --check-rules: the table goes to d->out; TFMC_INVALID when a rule is wrong. */
 TFMC_MUST_USE enum tfmc_status driver_check_rules(struct driver *d);
 /*

@@ -129,7 +129,7 @@ static enum exit_code run(struct driver *d)
 	bool needs_input = o->command != COMMAND_OPS && o->command != COMMAND_PASSES && !o->check_rules;
 	if (needs_input && !o->input)
 		return driver_usage(d, "no file is given");
-	enum tfmc_status st = driver_read_rules(d);
+	enum tfmc_status st = driver_read_texts(d);
 	return st == TFMC_OK ? dispatch(d) : exit_code_of(st);
 }
 

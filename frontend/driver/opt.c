@@ -42,6 +42,11 @@ static enum tfmc_status take_head(struct driver *d, const struct loaded *l)
 		d->rules_text = head.rules;
 		d->rules_len = head.rules_len;
 	}
+	if (head.tiles && !d->tiles_text) {
+		o->tiles = arena_printf(&d->arena, "%s (its tiles)", o->input);
+		d->tiles_text = head.tiles;
+		d->tiles_len = head.tiles_len;
+	}
 	return TFMC_OK;
 }
 

@@ -11,9 +11,10 @@
 
 #include "frontend/files.h"
 #include "passes/rules/check.h"
+#include "passes/tiles.h"
 
 #define REPRODUCER  "tfmc-reproducer.tir"
-#define RULES_LIMIT (1u << 20) /* bytes of a file of rules */
+#define TEXT_LIMIT  (1u << 20) /* bytes of a file of rules or tiles */
 #define RULES_SEEDS 40         /* instances of each rule */
 
 void driver_split_list(struct driver *d, const char *text, struct option_list *out)
@@ -75,12 +76,16 @@ static void write_reproducer(void *user, const char *text, size_t len)
 		diag_note(&d->diag, LOC_NONE, "`tfmc opt %s` runs the failing pass again", path);
 }
 
-enum tfmc_status driver_read_rules(struct driver *d)
+enum tfmc_status driver_read_texts(struct driver *d)
 {
-	if (!d->options.rules)
-		return TFMC_OK;
-	return file_read(&d->arena, &d->diag, d->options.rules, RULES_LIMIT, LOC_NONE, &d->rules_text,
-	                 &d->rules_len);
+	const struct driver_options *o = &d->options;
+	if (o->rules)
+		TFMC_TRY(file_read(&d->arena, &d->diag, o->rules, TEXT_LIMIT, LOC_NONE, &d->rules_text,
+		                   &d->rules_len));
+	if (o->tiles)
+		TFMC_TRY(file_read(&d->arena, &d->diag, o->tiles, TEXT_LIMIT, LOC_NONE, &d->tiles_text,
+		                   &d->tiles_len));
+	return TFMC_OK;
 }
 
 enum tfmc_status driver_check_rules(struct driver *d)
@@ -109,6 +114,9 @@ struct pass_options driver_pass_options(struct driver *d, const struct target *t
 	p.rules_name = o->rules;
 	p.rules_text = d->rules_text;
 	p.rules_len = d->rules_len;
+	p.tiles_name = o->tiles;
+	p.tiles_text = d->tiles_text;
+	p.tiles_len = d->tiles_len;
 	p.sink = (struct pass_sink){
 	        .print = print_ir, .reproducer = write_reproducer, .clock = driver_clock, .user = d};
 	if (o->dump_dir)
@@ -122,6 +130,23 @@ static void print_times(struct driver *d, const struct pass_report *r)
 		buf_printf(&d->log, "  %-30s %9.4f s  verify %9.4f s\n", r->times.items[i].pass,
 		           r->times.items[i].pass_seconds, r->times.items[i].verify_seconds);
 	driver_flush_log(d);
+}
+
+/* --emit-tiles */
+static enum tfmc_status write_tiles(struct driver *d, const struct ir_module *m, const struct target *target)
+{
+	const char *path = d->options.emit_tiles;
+	struct buf text;
+	bool ok = true;
+	buf_init(&text);
+	tiles_print(&text, m, target);
+	if (!strcmp(path, "-"))
+		buf_bytes(&d->out, text.data, text.len);
+	else
+		ok = driver_write_text(d, path, text.data, text.len);
+	ok = ok && !buf_failed(&text);
+	buf_destroy(&text);
+	return ok ? TFMC_OK : TFMC_IO;
 }
 
 enum tfmc_status driver_passes(struct driver *d, const struct ir_module *in, const char *pipeline,
@@ -141,6 +166,8 @@ enum tfmc_status driver_passes(struct driver *d, const struct ir_module *in, con
 		driver_flush_log(d);
 	}
 	pass_report_destroy(&report);
+	if (st == TFMC_OK && d->options.emit_tiles && target)
+		st = write_tiles(d, *out, target);
 	return st;
 }
 

@@ -12,8 +12,10 @@
 #include "ir/support/compiler.h"
 
 static const struct target targets[] = {
-#define TARGET(name, arch, cpu, features, lanes, registers, fma, mr, panels, k_lanes, l1, l2, items, shared) \
-	{name, ARCH_##arch, cpu, features, lanes, registers, fma, mr, panels, k_lanes, l1, l2, items, shared},
+#define TARGET(name, arch, cpu, features, lanes, registers, fma, ports, latency, loads, sums, k_lanes, l1, \
+               l2, items, shared)                                                                          \
+	{name,    ARCH_##arch, cpu,  features, lanes, registers, fma,   ports,                             \
+	 latency, loads,       sums, k_lanes,  l1,    l2,        items, shared},
 #include "ir/target/targets.def"
 };
 

@@ -20,8 +20,11 @@ struct target {
 	int lanes;     /* f32 elements of a vector register */
 	int registers; /* vector registers */
 	bool has_fma;
-	int mr;     /* rows of the matmul register tile */
-	int panels; /* panels of 16 columns of the register tile */
+	int fma_ports;   /* multiply-adds of whole vectors that begin in a cycle */
+	int fma_latency; /* cycles until the result of one can be used */
+	int load_ports;  /* vectors that are loaded in a cycle */
+	int tile_sums;   /* accumulators of a register tile at most: what the compiler of the machine keeps in
+	                    registers */
 	/* Neighbours along K that are loaded as one vector, whose lanes then multiply one after another
 	 * (a multiply-add by element); 1: each element is loaded into all lanes. */
 	int k_lanes;

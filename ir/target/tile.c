@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tiles by enumeration and closed forms. Every number that belongs to a machine
+ * comes from its record; results of kernels depend on none of them but the keys
+ * of a block of attention.
+ */
+#include "ir/target/tile.h"
+
+/* Vectors of a line of nr columns. */
+static int vectors(const struct target *t, int nr)
+{
+	int lanes = t->lanes < TILE_PANEL ? t->lanes : TILE_PANEL;
+	return nr / lanes;
+}
+
+int target_tile_registers(const struct target *t, int mr, int nr)
+{
+	int units = nr > t->lanes ? (nr + t->lanes - 1) / t->lanes : 1;
+	return mr * units + units + 1 + !t->has_fma;
+}
+
+static bool hides_latency(const struct target *t, int mr, int nr)
+{
+	return mr * vectors(t, nr) >= t->fma_latency * t->fma_ports;
+}
+
+/* Each step of K loads mr elements of x and a line of weights for mr lines of multiply-adds. */
+static bool hides_loads(const struct target *t, int mr, int nr)
+{
+	int line = vectors(t, nr);
+	return mr * line * t->load_ports >= (mr + line) * t->fma_ports;
+}
+
+/* More products for each element that is loaded. */
+static bool is_better(const struct target_tile *a, const struct target_tile *b)
+{
+	return (int64_t)a->mr * a->nr * (b->mr + b->nr) > (int64_t)b->mr * b->nr * (a->mr + a->nr);
+}
+
+struct target_tile target_linear_tile(const struct target *t)
+{
+	struct target_tile best = {1, TILE_PANEL};
+	for (int nr = TILE_PANEL; nr <= TILE_PANELS_MAX * TILE_PANEL; nr *= 2)
+		for (int mr = 1; mr <= TILE_ROWS_MAX; mr++) {
+			const struct target_tile tile = {mr, nr};
+			if (target_tile_registers(t, mr, nr) <= t->registers &&
+			    mr * vectors(t, nr) <= t->tile_sums && hides_latency(t, mr, nr) &&
+			    hides_loads(t, mr, nr) && is_better(&tile, &best))
+				best = tile;
+		}
+	return best;
+}
+
+static int64_t at_least_panel(int64_t n)
+{
+	return n < TILE_PANEL ? TILE_PANEL : n / TILE_PANEL * TILE_PANEL;
+}
+
+int64_t target_linear_depth(const struct target *t)
+{
+	return at_least_panel(t->l2_bytes / 4 / (4 * TILE_PANELS_MAX * TILE_PANEL));
+}
+
+bool target_is_deep(const struct target *t, int64_t depth)
+{
+	return depth >= t->l2_bytes / (4 * TILE_PANELS_MAX * TILE_PANEL);
+}
+
+void target_attention_blocks(const struct target *t, int64_t e, int64_t v, int64_t *br, int64_t *bc)
+{
+	int64_t features = e + v > 0 ? e + v : 1;
+	int64_t by_l2 = t->l2_bytes / (32 * features), by_l1 = t->l1_bytes / 128;
+	int64_t keys = by_l2 < by_l1 ? by_l2 : by_l1;
+	keys = keys < TILE_BLOCK_MAX ? keys : TILE_BLOCK_MAX;
+	*bc = at_least_panel(keys);
+	int64_t rows = t->l2_bytes / 16 / (4 * *bc);
+	rows = rows < TILE_BLOCK_MAX ? rows : TILE_BLOCK_MAX;
+	*br = rows > 1 ? rows : 1;
+}

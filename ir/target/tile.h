@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The analytic model of tiles: from the record of a machine to the sizes that
+ * kernels walk in. What bounds the templates themselves stands here too, for
+ * whoever chooses other sizes.
+ */
+#ifndef TFMC_IR_TARGET_TILE_H
+#define TFMC_IR_TARGET_TILE_H
+
+#include "ir/target/target.h"
+
+#define TILE_PANEL        16   /* columns of a panel of weights; features of attention are rounded up to it */
+#define TILE_PANELS_MAX   4    /* of a tile: the strip that a linear walks over together */
+#define TILE_ROWS_MAX     32   /* of a register tile */
+#define TILE_SUMS_MAX     64   /* accumulators of a register tile */
+#define TILE_BLOCK_MAX    4096 /* queries and keys of a block of attention */
+#define TILE_DEPTH_MAX    65536
+#define TILE_WAITING_ROWS 256 /* rows whose sums wait while K is walked over in parts */
+/* Scratch for the sums of a strip. */
+#define TILE_WAITING_BYTES ((int64_t)4 * TILE_WAITING_ROWS * TILE_PANELS_MAX * TILE_PANEL)
+
+/* Rows and columns of the register tile of a linear. */
+struct target_tile {
+	int mr, nr;
+};
+
+/*
+ * Registers that an mr x nr tile wants at once: its sums, a line of weights, one element of x (and, without a
+ * fused multiply-add, the product).
+ */
+int target_tile_registers(const struct target *t, int mr, int nr);
+/*
+ * Among the tiles that fit into the registers, hide the latency of multiply-adds and are not bound by loads:
+ * the one with most products for each element that is loaded, mr nr / (mr + nr).
+ */
+struct target_tile target_linear_tile(const struct target *t);
+/* Rows of K that a linear walks over at once: a strip of weights takes a quarter of L2. A multiple of 16. */
+int64_t target_linear_depth(const struct target *t);
+/* A strip of weights of this depth does not stay in L2: walking over K in parts pays. */
+bool target_is_deep(const struct target *t, int64_t depth);
+/*
+ * Queries and keys of a block of attention, for heads of e features and values of v: keys and values of a
+ * block take an eighth of L2, and 32 lines of the transposed keys in L1; the scores of a block take a
+ * sixteenth of L2. Fewer queries than that cost packing of keys, more leave workers without tasks.
+ */
+void target_attention_blocks(const struct target *t, int64_t e, int64_t v, int64_t *br, int64_t *bc);
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The model of tiles on the records of the table, and its bounds on every
+ * record that could be.
+ */
+#include <check.h>
+
+#include "ir/target/tile.h"
+
+struct want {
+	const char *target;
+	int mr, nr;
+	int64_t depth, br, bc; /* heads of 64 features */
+};
+static const struct want wants[] = {
+        {"x86-64-v2", 2, 16, 256, 64, 64},    {"x86-64-v3", 6, 16, 512, 64, 128},
+        {"x86-64-v4", 14, 32, 1024, 64, 256}, {"aarch64", 6, 16, 512, 64, 128},
+        {"opencl-cpu", 6, 16, 512, 64, 128},  {"opencl-cpu512", 14, 32, 1024, 64, 256},
+        {"opencl-gpu", 4, 16, 512, 64, 128},
+};
+
+START_TEST(follows_the_record)
+{
+	const struct want *w = &wants[_i];
+	const struct target *t = target_find(w->target);
+	int64_t br, bc;
+	ck_assert_ptr_nonnull(t);
+	const struct target_tile tile = target_linear_tile(t);
+	ck_assert_int_eq(tile.mr, w->mr);
+	ck_assert_int_eq(tile.nr, w->nr);
+	ck_assert_int_eq(target_linear_depth(t), w->depth);
+	target_attention_blocks(t, 64, 64, &br, &bc);
+	ck_assert_int_eq(br, w->br);
+	ck_assert_int_eq(bc, w->bc);
+}
+END_TEST
+
+/* What a kernel may rely on, for records from tiny to huge. */
+START_TEST(stays_in_bounds)
+{
+	static const int lanes[] = {4, 8, 16};
+	for (int i = 0; i < 3; i++)
+		for (int registers = 4; registers <= 128; registers *= 2)
+			for (int64_t cache = 64; cache <= (int64_t)1 << 40; cache *= 16) {
+				const struct target t = {.lanes = lanes[i],
+				                         .registers = registers,
+				                         .has_fma = true,
+				                         .fma_ports = 2,
+				                         .fma_latency = 4,
+				                         .load_ports = 2,
+				                         .tile_sums = TILE_SUMS_MAX,
+				                         .l1_bytes = cache,
+				                         .l2_bytes = cache};
+				const struct target_tile tile = target_linear_tile(&t);
+				int64_t br, bc, depth = target_linear_depth(&t);
+				ck_assert(tile.mr >= 1 && tile.mr <= TILE_ROWS_MAX);
+				ck_assert(tile.nr == 16 || tile.nr == 32 || tile.nr == 64);
+				ck_assert(tile.mr * tile.nr / t.lanes <= TILE_SUMS_MAX);
+				ck_assert(tile.mr == 1 ||
+				          target_tile_registers(&t, tile.mr, tile.nr) <= registers);
+				ck_assert(depth >= TILE_PANEL && depth % TILE_PANEL == 0);
+				for (int64_t e = 1; e <= 65536; e *= 4) {
+					target_attention_blocks(&t, e, e, &br, &bc);
+					ck_assert(br >= 1 && br <= TILE_BLOCK_MAX);
+					ck_assert(bc >= TILE_PANEL && bc <= TILE_BLOCK_MAX);
+					ck_assert(bc % TILE_PANEL == 0);
+				}
+			}
+}
+END_TEST
+
+Suite *suite_tile(void)
+{
+	Suite *s = suite_create("tile");
+	TCase *c = tcase_create("model");
+	tcase_add_loop_test(c, follows_the_record, 0, (int)(sizeof(wants) / sizeof(wants[0])));
+	tcase_add_test(c, stays_in_bounds);
+	suite_add_tcase(s, c);
+	return s;
+}
