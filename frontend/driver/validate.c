@@ -101,7 +101,7 @@ enum tfmc_status verify_shrunk(struct driver *d, struct loaded *l, bool *failed)
 		diag_error(&d->diag, LOC_NONE, DIAG_CHECK_CASE, "the model cannot be shrunk: %s", small.why);
 		return TFMC_INVALID;
 	}
-	struct loaded copy = {.module = small.module, .weights = small.weights};
+	struct loaded copy = {.model = l->model, .module = small.module, .weights = small.weights};
 	enum tfmc_status st = driver_compile_native(d, &copy, NULL, &c);
 	if (st == TFMC_OK)
 		st = verify_differential(d, &copy, &c, failed);

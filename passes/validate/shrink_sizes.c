@@ -11,7 +11,7 @@
 
 #include "ir/support/checked.h"
 
-#define SEARCH_STEPS   20000
+#define SEARCH_STEPS   8000 /* also bounds the depth */
 #define CANDIDATES_MAX 24
 #define FREE_LEAST     5 /* of a size that nothing depends on */
 
@@ -221,7 +221,7 @@ static void undo(struct sizes *s, const size_var *trail, size_t from, size_t *n)
 		s->vars.items[trail[--*n]].now = 0;
 }
 
-/* Depth is bounded by the number of sizes of the part. */
+/* Depth is bounded by the steps that are left. */
 static bool search(struct sizes *s, uint32_t part, size_var *trail, size_t *n)
 {
 	int64_t values[CANDIDATES_MAX];

@@ -11,7 +11,8 @@
 
 #include "passes/validate/random.h"
 
-#define FILE_NAME "shrunk" /* of the tensors, in their expressions */
+#define FILE_NAME    "shrunk"           /* of the tensors, in their expressions */
+#define ELEMENTS_MAX ((int64_t)1 << 24) /* of a tensor; more is no shrunk one */
 
 enum role { ROLE_OTHER, ROLE_MATRIX, ROLE_TABLE, ROLE_GAMMA, ROLE_OFFSET };
 
@@ -116,9 +117,9 @@ static const struct ir_wexpr *make_tensor(struct maker *k, const char *name, enu
 {
 	const struct ir_wexpr *e = wexpr_tensor(k->arena, FILE_NAME, name, dtype, rank, dims);
 	struct weight_bytes *bytes = ARENA_NEW(k->arena, struct weight_bytes);
-	if (e == NULL || bytes == NULL)
+	int64_t n = e != NULL ? wexpr_count(e) : 0;
+	if (e == NULL || bytes == NULL || n > ELEMENTS_MAX)
 		return NULL;
-	int64_t n = wexpr_count(e);
 	void *data = arena_alloc(k->arena, ((size_t)n + 1) * sizeof(double));
 	struct random r = random_seed(seed_of(name));
 	for (int64_t i = 0; i < n && data != NULL; i++)
