@@ -32,6 +32,7 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	unsigned role = role_of(r, op);
 	if (role == CENTER_NONE)
 		return false;
+	r->number = streams_number(r->rewrite->user, r->f, op);
 	for (size_t i = 0; i < op->n_operands; i++) {
 		const struct ir_op *ref = uses_weight_op(r->f, op->operands[i]);
 		if (!is_replaced(role, i))
@@ -90,6 +91,7 @@ static struct ir_value emit_norm(struct rebuild *r, const struct ir_op *op)
 	        irb_rms_norm(r->b, rebuild_get(r, op->operands[0]), rebuild_get(r, op->operands[1]), &attrs);
 	const struct ir_dim *dims[IR_RANK_MAX];
 	pass_count(r->p, "norms", 1);
+	pass_applied(r->p, streams_number(r->rewrite->user, r->f, op), NULL, op->loc);
 	pass_remark(r->p, op->loc, "centered: layer_norm of a stream with mean 0 is rms_norm");
 	if (op->operands[2].id == 0)
 		return y;
@@ -131,7 +133,8 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 enum tfmc_status pass_center(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
 	size_t errors = p->cx->n_errors;
-	const struct rewrite rewrite = {.match = match, .emit = emit, .user = streams_collect(p, in)};
+	const struct rewrite rewrite = {
+	        .match = match, .emit = emit, .user = streams_collect(p, in), .is_numbered = true};
 
 	if (rewrite.user == NULL)
 		return TFMC_NO_MEMORY;

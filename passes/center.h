@@ -23,6 +23,8 @@ struct stream {
 	const struct ir_op *first_norm; /* place of remarks */
 	int64_t n_norms;                /* executions of norms that read it */
 	bool refused;
+	const struct ir_weight *writer; /* matrix of the first linear that writes it */
+	int64_t number;                 /* of the application: one for all streams with this writer */
 };
 
 struct stream_member {
@@ -42,6 +44,8 @@ struct streams {
 
 /* NULL when memory ran out. */
 struct streams *streams_collect(struct pass_context *p, const struct ir_module *m);
+/* The application that an op belongs to. */
+int64_t streams_number(const struct streams *s, const struct ir_func *f, const struct ir_op *op);
 unsigned streams_role(const struct streams *s, const struct ir_func *f, const struct ir_op *op);
 
 /* op takes operand 0 (add and sub: both) apart along the last axis only and keeps that axis. */

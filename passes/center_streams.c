@@ -183,8 +183,10 @@ static void see_writer(struct finder *d, struct stream *s, const struct ir_op *o
 		refuse(d->p, s, "a linear writes it whose matrix is no f32 weight");
 	else if (op->operands[2].id != 0 && (b == NULL || !uses_foldable(b)))
 		refuse(d->p, s, "a linear writes it whose bias is no f32 weight");
-	else
+	else {
+		s->writer = s->writer != NULL ? s->writer : w;
 		add_member(d, s, op, CENTER_WRITER);
+	}
 }
 
 /* v is read by a set, it is pure: all its readers must belong to the set. */
@@ -410,6 +412,33 @@ static void choose_tables(struct streams *s, const struct ir_module *m, bool *by
 	}
 }
 
+static int64_t number_before(const struct streams *s, size_t n, const struct ir_weight *writer)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct stream *before = s->members.items[i].stream;
+		if (before->writer == writer && before->number > 0)
+			return before->number;
+	}
+	return 0;
+}
+
+/* Streams with one writer are one application. False when there was no fuel for some. */
+static bool number_streams(struct pass_context *p, struct streams *s)
+{
+	bool all = true;
+	for (size_t i = 0; i < s->members.n; i++) {
+		struct stream *t = s->members.items[i].stream;
+		if (t->refused || t->number > 0)
+			continue;
+		t->number = number_before(s, i, t->writer);
+		if (t->number == 0)
+			t->number = pass_take_fuel(p);
+		t->refused = t->number == 0;
+		all = all && !t->refused;
+	}
+	return all;
+}
+
 static void set_roles(struct streams *s, const struct ir_module *m, bool *by_table)
 {
 	struct tree t;
@@ -438,6 +467,16 @@ unsigned streams_role(const struct streams *s, const struct ir_func *f, const st
 	return CENTER_NONE;
 }
 
+int64_t streams_number(const struct streams *s, const struct ir_func *f, const struct ir_op *op)
+{
+	for (size_t i = 0; i < s->members.n; i++) {
+		const struct stream_member *m = &s->members.items[i];
+		if (m->stream->f == f && m->op == op && !m->stream->refused)
+			return m->stream->number;
+	}
+	return 0;
+}
+
 static bool allocate(struct pass_context *p, struct streams *s, const struct ir_module *m)
 {
 	s->uses = module_uses_collect(p->arena, m);
@@ -464,6 +503,9 @@ struct streams *streams_collect(struct pass_context *p, const struct ir_module *
 	}
 	while (!arena_failed(p->arena) && refuse_shared(p, s, m))
 		;
+	if (!number_streams(p, s))
+		while (refuse_shared(p, s, m))
+			;
 	bool *by_table = ARENA_ARRAY(p->arena, bool, s->members.n + 1);
 	if (by_table == NULL || arena_failed(p->arena))
 		return NULL;

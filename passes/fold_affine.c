@@ -46,6 +46,7 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	const struct affine_site *s = site_of(r, op);
 	if (s == NULL)
 		return false;
+	r->number = s->number;
 	rebuild_need(r, op->operands[0]);
 	if (op == s->norm)
 		return true;
@@ -130,6 +131,7 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	}
 	rebuild_set(r, op->results[0], irb_op1(r->b, op->code, operands, op->n_operands, op->attrs));
 	pass_count(r->p, "norms", 1);
+	pass_applied(r->p, s->number, NULL, op->loc);
 	pass_remark(r->p, op->loc, "folded: @%s into the weights of %zu linears",
 	            s->gamma != NULL ? s->gamma->name : s->beta->name, s->n_linears);
 }
@@ -158,7 +160,7 @@ enum tfmc_status pass_fold_affine(struct pass_context *p, const struct ir_module
 {
 	size_t errors = p->cx->n_errors;
 	struct folder g = {.p = p, .sites = affine_sites_collect(p, in, p->step->settings[0])};
-	const struct rewrite rewrite = {.match = match, .emit = emit, .user = &g};
+	const struct rewrite rewrite = {.match = match, .emit = emit, .user = &g, .is_numbered = true};
 
 	if (g.sites == NULL)
 		return TFMC_NO_MEMORY;

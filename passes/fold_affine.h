@@ -17,6 +17,7 @@ struct affine_site {
 	const struct ir_op *linears[AFFINE_LINEARS_MAX];
 	size_t n_linears;
 	bool refused;
+	int64_t number; /* of the application: one for all norms with these weights */
 };
 
 struct affine_sites {

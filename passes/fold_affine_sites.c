@@ -255,11 +255,39 @@ static bool keep(struct finder *d, struct affine_site *s, int64_t growth)
 	return true;
 }
 
+/* Refuses until what remains fits. */
+static void settle(struct finder *d, int64_t growth)
+{
+	bool again = true;
+	while (again) {
+		again = false;
+		for (size_t i = 0; i < d->sites->n; i++)
+			if (!d->sites->items[i]->refused)
+				again = !keep(d, d->sites->items[i], growth) || again;
+	}
+}
+
+/* Norms with one gamma are one application. False when there was no fuel for some. */
+static bool number_sites(struct pass_context *p, struct affine_sites *sites)
+{
+	bool all = true;
+	for (size_t i = 0; i < sites->n; i++) {
+		struct affine_site *s = sites->items[i];
+		for (size_t k = 0; k < i && s->number == 0; k++)
+			if (!sites->items[k]->refused && same_fold(sites->items[k], s))
+				s->number = sites->items[k]->number;
+		if (!s->refused && s->number == 0)
+			s->number = pass_take_fuel(p);
+		all = all && (s->refused || s->number > 0);
+		s->refused |= s->number == 0;
+	}
+	return all;
+}
+
 struct affine_sites *affine_sites_collect(struct pass_context *p, const struct ir_module *m, int64_t growth)
 {
 	struct affine_sites *sites = ARENA_NEW(p->arena, struct affine_sites);
 	struct finder d = {.p = p, .sites = sites};
-	bool again = true;
 
 	if (sites == NULL)
 		return NULL;
@@ -270,11 +298,8 @@ struct affine_sites *affine_sites_collect(struct pass_context *p, const struct i
 	}
 	if (sites->uses == NULL || arena_failed(p->arena))
 		return NULL;
-	while (again) {
-		again = false;
-		for (size_t i = 0; i < sites->n; i++)
-			if (!sites->items[i]->refused)
-				again = !keep(&d, sites->items[i], growth) || again;
-	}
+	settle(&d, growth);
+	if (!number_sites(p, sites))
+		settle(&d, growth);
 	return sites;
 }

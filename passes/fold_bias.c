@@ -46,6 +46,7 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	const struct bias_linear *m = mark_of(r, op);
 	if (!loses(m) && !gains(m))
 		return false;
+	r->number = gains(m) ? bias_node_number(&m->out->node[BIAS_V]) : 1;
 	const struct ir_op *c = uses_weight_op(r->f, op->operands[2]);
 	rebuild_need(r, op->operands[0]);
 	rebuild_need(r, op->operands[1]);
@@ -154,6 +155,7 @@ static struct ir_value reduced(struct rebuild *r, const struct bias_source *s, c
 			continue;
 		left -= s->at[kind].heads * s->at[kind].width;
 		pass_count(r->p, counters[kind], 1);
+		pass_applied(r->p, bias_node_number(s->node[kind]), NULL, op->loc);
 	}
 	if (left == 0)
 		return IR_NO_VALUE;
@@ -195,7 +197,8 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 enum tfmc_status pass_fold_bias(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
 	size_t errors = p->cx->n_errors;
-	const struct rewrite rewrite = {.match = match, .emit = emit, .user = bias_sites_collect(p, in)};
+	const struct rewrite rewrite = {
+	        .match = match, .emit = emit, .user = bias_sites_collect(p, in), .is_numbered = true};
 
 	if (rewrite.user == NULL)
 		return TFMC_NO_MEMORY;

@@ -24,6 +24,7 @@ struct bias_node {
 	const char *why;          /* of a root: the reason against it */
 	struct ir_loc loc;        /* where to say so */
 	bool said;
+	int64_t number; /* of the application: one for the set */
 };
 
 struct bias_source {
@@ -57,6 +58,7 @@ struct bias_sites {
 struct bias_sites *bias_sites_collect(struct pass_context *p, const struct ir_module *m);
 /* Every use of the bias w is one of a projection that gains. */
 bool bias_changes_everywhere(const struct bias_sites *s, const struct ir_weight *w);
+int64_t bias_node_number(struct bias_node *n);
 /* The set of the node may be folded. */
 bool bias_node_accepted(struct bias_node *n);
 

@@ -418,6 +418,26 @@ static void check_weights(struct bias_finder *d)
 	}
 }
 
+/* Takes fuel for each set that is left. */
+static void number_sets(struct bias_finder *d)
+{
+	for (size_t i = 0; i < 2 * d->m->weights.n; i++) {
+		struct weight_info *w = d->sites->uses->weights[i / 2].user;
+		struct bias_node *root = root_of(&w->node[i % 2]);
+		if (w->n[i % 2] == 0 || root->why != NULL || root->number > 0)
+			continue;
+		root->number = pass_take_fuel(d->p);
+		root->said = root->number == 0;
+		if (root->number == 0)
+			root->why = "there is no fuel";
+	}
+}
+
+int64_t bias_node_number(struct bias_node *n)
+{
+	return root_of(n)->number;
+}
+
 /* Which biases of projections change everywhere they are used. */
 static void count_out(void *user, const struct ir_op *op)
 {
@@ -495,6 +515,7 @@ struct bias_sites *bias_sites_collect(struct pass_context *p, const struct ir_mo
 	walk_all(&d, see_linear);
 	walk_all(&d, bias_see_attention);
 	check_weights(&d);
+	number_sets(&d);
 	walk_all(&d, count_out);
 	say_refusals(&d);
 	return arena_failed(p->arena) ? NULL : sites;
