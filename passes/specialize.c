@@ -125,7 +125,11 @@ static enum tfmc_status add_case(struct specializer *s, const char *suffix,
 		pass_missed(p, s->f->loc, "not specialized: there is a function @%s", name);
 		return TFMC_OK;
 	}
+	int64_t number = pass_take_fuel(p);
+	if (number == 0)
+		return TFMC_OK;
 	TFMC_TRY(copy(s, name, &c));
+	pass_applied(p, number, arena_printf(p->arena, "case @%s", name), s->f->loc);
 	buf_init(&text);
 	ir_case_print(&text, s->in, &c);
 	pass_remark(p, s->f->loc, "specialized: @%s is a %s", name, text.data);
