@@ -18,8 +18,8 @@ struct pass_context {
 	struct pass_report *report;
 	const struct pipeline_step *step;
 	const char *function; /* the one that is worked on, for remarks; NULL: the module */
-	int64_t fuel;    /* applications left */
-	int64_t applied; /* applications so far */
+	int64_t fuel;         /* applications left */
+	int64_t applied;      /* applications so far */
 };
 
 typedef enum tfmc_status pass_run(struct pass_context *p, const struct ir_module *in, struct ir_module *out);

@@ -21,8 +21,8 @@ double tensor_value(const struct named_tensor *t, int64_t i);
 TFMC_MUST_USE enum tfmc_status verify_differential(struct driver *d, struct loaded *l, struct compiled *c,
                                                    bool *failed);
 /*
- * --after-each, --bisect: the interpreter before and after each pass (passes/validate), a line for each; names the
- * first pass that changes results, and its rule or application. Nothing is compiled.
+ * --after-each, --bisect: the interpreter before and after each pass (passes/validate), a line for each;
+ * names the first pass that changes results, and its rule or application. Nothing is compiled.
  */
 TFMC_MUST_USE enum tfmc_status verify_passes(struct driver *d, struct loaded *l, bool *failed);
 /* --shrunk: the object of a shrunk copy against the interpreter. */
