@@ -24,6 +24,14 @@ static bool is_constant(const struct ir_op *op)
 	return op != NULL && (op->code == OP_full || op->code == OP_iota || op->code == OP_dim_value);
 }
 
+/* Operand i of a member is cloned into its group: a constant, or the norm of several linears. */
+static bool is_inside(const struct grouper *g, const struct ir_op *op, size_t i, const struct ir_op *def)
+{
+	if (is_constant(def))
+		return group_constant_inside(g->f, op, i);
+	return op->code == OP_linear && i == 0 && formed_is_copied(&g->formed, def);
+}
+
 /* The value inside the open group of a constant; cloned when it is read first. */
 static struct ir_value clone_inside(struct grouper *g, const struct ir_op *op, int64_t *position)
 {
@@ -46,7 +54,7 @@ static int64_t clone_member(struct grouper *g, const struct ir_op *op, int64_t p
 		struct ir_value v = op->operands[i];
 		const struct ir_op *def = v.id == 0 ? NULL : ir_def(g->f, v);
 		saved[i] = g->map[v.id];
-		if (is_constant(def) && group_constant_inside(g->f, op, i))
+		if (def != NULL && is_inside(g, op, i, def))
 			g->map[v.id] = clone_inside(g, def, &position);
 	}
 	irb_clone(g->b, g->f, op, g->map);

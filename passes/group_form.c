@@ -6,9 +6,8 @@
  * own; at last, clusters that can store through a view take the views behind them that could not be read as
  * strides.
  */
-#include "passes/group_parts.h"
+#include "passes/group_norms.h"
 
-#include "ir/target/tile.h"
 #include "ir/view.h"
 
 size_t formed_index(const struct formed *g, const struct ir_op *op)
@@ -20,6 +19,11 @@ const struct cluster *formed_cluster(const struct formed *g, const struct ir_op 
 {
 	size_t at = op->n_results == 0 || op->region != NULL ? 0 : g->cluster_of[formed_index(g, op)];
 	return at == 0 ? NULL : &g->clusters.items[at - 1];
+}
+
+bool formed_is_copied(const struct formed *g, const struct ir_op *op)
+{
+	return op->n_results == 1 && op->region == NULL && g->is_copied[formed_index(g, op)];
 }
 
 /* --- facts --------------------------------------------------------------------------------------------- */
@@ -81,7 +85,7 @@ static bool packed_linear(const struct ir_func *f, const struct ir_op *op)
 }
 
 /* Kernels with their own template; everything else is GROUP_loops. */
-static int kind_of(const struct ir_func *f, const struct ir_op *op)
+int former_kind_of(const struct ir_func *f, const struct ir_op *op)
 {
 	if (op->code == OP_linear && packed_linear(f, op))
 		return GROUP_linear;
@@ -101,7 +105,7 @@ static size_t index_of(const struct former *s, const struct ir_op *op)
 
 bool former_is_free(const struct former *s, const struct ir_op *op)
 {
-	return !stays_outside(op) && s->g->cluster_of[index_of(s, op)] == 0;
+	return !stays_outside(op) && s->g->cluster_of[index_of(s, op)] == 0 && !formed_is_copied(s->g, op);
 }
 
 void former_join(struct former *s, const struct ir_op *op, size_t cluster, enum member_role role)
@@ -118,12 +122,12 @@ static size_t begin(struct former *s, const struct ir_op *op)
 		s->failed = true;
 		return 0;
 	}
-	*c = (struct cluster){.kind = kind_of(s->f, op), .root = op, .last = op, .at = op};
+	*c = (struct cluster){.kind = former_kind_of(s->f, op), .root = op, .last = op, .at = op};
 	former_join(s, op, s->g->clusters.n - 1, MEMBER_ROOT);
 	return s->g->clusters.n - 1;
 }
 
-static const struct ir_region *region_of(const struct former *s, const struct ir_op *op)
+const struct ir_region *former_region_of(const struct former *s, const struct ir_op *op)
 {
 	return ir_info(s->f, op->results[0])->region;
 }
@@ -138,7 +142,7 @@ const struct ir_op *former_only_reader(const struct former *s, struct ir_value v
 		if (u->items[i] != u->items[0])
 			return NULL;
 	const struct ir_op *op = u->items[0];
-	return op->n_results > 0 && region_of(s, op) == ir_info(s->f, v)->region ? op : NULL;
+	return op->n_results > 0 && former_region_of(s, op) == ir_info(s->f, v)->region ? op : NULL;
 }
 
 /* --- step 1: epilogues --------------------------------------------------------------------------------- */
@@ -160,43 +164,6 @@ static bool can_follow(const struct former *s, const struct ir_op *op, struct ir
 	return true;
 }
 
-static bool is_norm(const struct ir_op *op)
-{
-	return op->code == OP_layer_norm || op->code == OP_rms_norm;
-}
-
-/* Elements of the weights of linears that one worker may be left alone with, when there is one row only. */
-#define WHOLE_ROWS_MAX 65536
-
-/*
- * A norm needs whole rows, so that no two workers may share one: with one row, one worker computes it. That
- * is quicker than to wait for all only when the linear is small.
- */
-static bool norm_can_follow(const struct former *s, const struct cluster *c, const struct ir_op *op)
-{
-	const struct target *t = s->p->options->target;
-	const struct ir_type *w = c->kind == GROUP_linear ? ir_type_of(s->f, c->root->operands[1]) : NULL;
-	struct ir_value v = c->last->results[0];
-
-	if (w == NULL || !s->norms || !is_norm(op) || !former_is_free(s, op) ||
-	    !ir_same(op->operands[0], v) || c->has_norm || (t != NULL && t->group_size > 1) ||
-	    !former_same_dims(ir_type_of(s->f, c->root->results[0]), ir_type_of(s->f, v)))
-		return false;
-	for (size_t i = 1; i < op->n_operands; i++)
-		if (ir_same(op->operands[i], v) || !former_is_f32(s->f, op->operands[i]))
-			return false;
-	const struct ir_op *reader = former_only_reader(s, op->results[0]);
-	if (reader != NULL && kind_of(s->f, reader) == GROUP_linear)
-		return false; /* its prologue */
-	int64_t columns = ir_dim_hi(s->m->dims, w->dims[0]), depth = ir_dim_hi(s->m->dims, w->dims[1]);
-	if (columns <= WHOLE_ROWS_MAX / (depth > 0 ? depth : 1))
-		return true;
-	pass_missed(s->p, op->loc,
-	            "not fused: %s stays a kernel of its own: workers share the rows of the linear before it",
-	            ir_op_desc(op->code)->name);
-	return false;
-}
-
 static void take_epilogue(struct former *s, size_t cluster)
 {
 	for (;;) {
@@ -204,11 +171,11 @@ static void take_epilogue(struct former *s, size_t cluster)
 		struct ir_value v = c->last->results[0];
 		const struct ir_op *op = former_only_reader(s, v);
 		if (op == NULL || c->n_ops >= s->max_ops ||
-		    (!can_follow(s, op, v) && !norm_can_follow(s, c, op)))
+		    (!can_follow(s, op, v) && !group_norm_can_follow(s, c, op)))
 			return;
 		former_join(s, op, cluster, MEMBER_POST);
 		c->last = c->at = op;
-		if (!is_norm(op))
+		if (!group_is_norm(op))
 			continue;
 		c->has_norm = true;
 		pass_count(s->p, "norm_epilogues", 1);
@@ -216,84 +183,21 @@ static void take_epilogue(struct former *s, size_t cluster)
 	}
 }
 
-/* --- step 1: norms in front of linears ----------------------------------------------------------------- */
-
-/* Why the norm cannot be computed by the kernel of `linear`, which reads it; NULL: it can. */
-static const char *keeps_norm_apart(const struct former *s, const struct ir_op *linear)
-{
-	const struct target *t = s->p->options->target;
-	const struct ir_type *w = ir_type_of(s->f, linear->operands[1]);
-	int64_t depth = ir_dim_hi(s->m->dims, w->dims[1]);
-
-	if (t != NULL && t->group_size > 1)
-		return "work-groups share the tiles of the step that reads it";
-	if (t != NULL && depth > t->l2_bytes / (2 * 4 * target_linear_tile(t).mr))
-		return "a tile of its rows does not fit into half of the second-level cache";
-	return NULL;
-}
-
-/* op is a linear with packed weights whose input is v, and only that. */
-static bool is_input_of(const struct former *s, struct ir_value v, const struct ir_op *op)
-{
-	bool once = op->code == OP_linear && ir_same(op->operands[0], v) && !ir_same(op->operands[1], v) &&
-	            (op->n_operands < 3 || !ir_same(op->operands[2], v));
-	return once && kind_of(s->f, op) == GROUP_linear;
-}
-
-static bool any_linear_reads(const struct former *s, struct ir_value v)
-{
-	const struct user_list *u = &s->users[v.id];
-	for (size_t i = 0; i < u->n; i++)
-		if (is_input_of(s, v, u->items[i]))
-			return true;
-	return false;
-}
-
-/* The one linear that reads this norm, as its input, when its kernel may compute the norm's rows. */
-static const struct ir_op *linear_behind(struct former *s, const struct ir_op *norm)
-{
-	struct ir_value v = norm->results[0];
-	const struct ir_op *op = former_only_reader(s, v);
-	const char *why = op == NULL ? "more than one step reads it" : NULL;
-
-	if (s->max_ops < 2 || !s->norms || !any_linear_reads(s, v))
-		return NULL;
-	if (op != NULL && !is_input_of(s, v, op))
-		return NULL;
-	if (why == NULL)
-		why = keeps_norm_apart(s, op);
-	if (why != NULL)
-		pass_missed(s->p, norm->loc, "not fused: %s stays a kernel of its own: %s",
-		            ir_op_desc(norm->code)->name, why);
-	return why == NULL ? op : NULL;
-}
-
-static void take_norm(struct former *s, size_t cluster)
-{
-	const struct ir_op *linear = s->g->clusters.items[cluster].root;
-	const struct ir_op *norm = ir_def(s->f, linear->operands[0]);
-
-	if (norm == NULL || !is_norm(norm) || !former_is_free(s, norm) || linear_behind(s, norm) != linear)
-		return;
-	former_join(s, norm, cluster, MEMBER_PRE);
-	pass_count(s->p, "norm_prologues", 1);
-	pass_remark(s->p, norm->loc, "fused: %s into the linear behind it", ir_op_desc(norm->code)->name);
-}
-
 static void form_roots(struct former *s)
 {
 	for (size_t i = 0; i < s->g->n_ops && !s->failed; i++) {
 		const struct ir_op *op = s->g->ops[i];
-		if (!former_is_free(s, op) || kind_of(s->f, op) == GROUP_loops)
+		if (!former_is_free(s, op) || former_kind_of(s->f, op) == GROUP_loops)
 			continue;
-		if (is_norm(op) && kind_of(s->f, op) == GROUP_rowwise && linear_behind(s, op) != NULL)
+		if (group_is_norm(op) && former_kind_of(s->f, op) == GROUP_rowwise &&
+		    group_linear_behind(s, op) != NULL)
 			continue;
 		size_t cluster = begin(s, op);
 		if (s->failed)
 			return;
 		int kind = s->g->clusters.items[cluster].kind;
 		if (kind == GROUP_linear)
-			take_norm(s, cluster);
+			group_take_norm(s, cluster);
 		if (kind == GROUP_linear && s->max_ops > 1 && group_take_parts(s, cluster))
 			continue;
 		if (kind != GROUP_attention)
@@ -317,7 +221,7 @@ bool former_is_cheap_index(const struct ir_func *f, const struct ir_op *op)
 static bool may_move_inside(const struct former *s, const struct ir_op *reader, size_t i,
                             const struct ir_op *op)
 {
-	if (is_norm(reader))
+	if (group_is_norm(reader))
 		return i == 0 && (op->code == OP_gather || op->code == OP_take_rows) &&
 		       former_is_f32(s->f, op->results[0]);
 	if (former_is_elementwise(reader))
@@ -357,7 +261,7 @@ static size_t common_cluster(const struct former *s, const struct ir_op *op)
 	for (size_t i = 0; i < u->n; i++) {
 		const struct ir_op *reader = u->items[i];
 		const struct cluster *c = formed_cluster(s->g, reader);
-		if (c == NULL || region_of(s, reader) != region_of(s, op))
+		if (c == NULL || former_region_of(s, reader) != former_region_of(s, op))
 			return 0;
 		size_t at = s->g->cluster_of[index_of(s, reader)];
 		if (common != 0 && common != at)
@@ -526,8 +430,13 @@ static void link_members(struct former *s)
 bool group_form(struct pass_context *p, const struct ir_module *m, const struct ir_func *f, size_t max_ops,
                 struct formed *out)
 {
-	struct former s = {
-	        .p = p, .m = m, .f = f, .g = out, .max_ops = max_ops, .norms = p->step->settings[1] != 0};
+	struct former s = {.p = p,
+	                   .m = m,
+	                   .f = f,
+	                   .g = out,
+	                   .max_ops = max_ops,
+	                   .norms = p->step->settings[1] != 0,
+	                   .copies_norms = p->step->settings[1] > 1};
 
 	*out = (struct formed){0};
 	out->uses = ir_count_uses(p->arena, f);
@@ -539,8 +448,10 @@ bool group_form(struct pass_context *p, const struct ir_module *m, const struct 
 	out->cluster_of = ARENA_ARRAY(p->arena, size_t, out->n_ops + 1);
 	out->role_of = ARENA_ARRAY(p->arena, enum member_role, out->n_ops + 1);
 	out->in_memory = ARENA_ARRAY(p->arena, bool, out->n_ops + 1);
+	out->is_copied = ARENA_ARRAY(p->arena, bool, out->n_ops + 1);
 	if (arena_failed(p->arena))
 		return false;
+	group_find_copied(&s);
 	form_roots(&s);
 	form_rest(&s);
 	take_all_views(&s);

@@ -21,7 +21,8 @@ struct former {
 	struct formed *g;
 	struct user_list *users; /* [n_values], one entry per operand */
 	size_t max_ops;
-	bool norms; /* may be part of linears */
+	bool norms;        /* may be part of linears */
+	bool copies_norms; /* of several linears */
 	bool failed;
 };
 
@@ -36,6 +37,9 @@ bool former_is_cheap_index(const struct ir_func *f, const struct ir_op *op);
 /* No view, constant or region, and in no cluster. */
 bool former_is_free(const struct former *s, const struct ir_op *op);
 void former_join(struct former *s, const struct ir_op *op, size_t cluster, enum member_role role);
+/* Kind of the group that op begins: kernels with their own template; everything else is GROUP_loops. */
+int former_kind_of(const struct ir_func *f, const struct ir_op *op);
+const struct ir_region *former_region_of(const struct former *s, const struct ir_op *op);
 /* The one op that reads v (perhaps twice), in the same region; NULL when there are more, or others. */
 const struct ir_op *former_only_reader(const struct former *s, struct ir_value v);
 
