@@ -112,6 +112,57 @@ int64_t ir_dim_hi(const struct ir_dims *t, const struct ir_dim *d)
 	return dim_interval(t, d).hi;
 }
 
+/* The least value of x / y when the atoms of y are among those of x and all are at least 0; 0: not known. */
+static int64_t least_quotient(const struct ir_dims *t, const struct dim_term *x, const struct dim_term *y)
+{
+	struct interval q = {1, 1};
+	size_t k = 0;
+	for (size_t i = 0; i < x->n; i++) {
+		struct interval atom = atom_interval(t, x->atoms[i]);
+		if (atom.lo < 0)
+			return 0;
+		if (k < y->n && x->atoms[i] == y->atoms[k])
+			k++;
+		else
+			q = interval_mul(q, atom);
+	}
+	return k == y->n ? q.lo : 0;
+}
+
+/*
+ * Terms that are below 0 are taken from terms that are multiples of them: 18*B*T - 6*B is at least 0 where T
+ * is at least 1. True when nothing below 0 is left.
+ */
+static bool absorb(const struct ir_dims *t, struct dim_poly *p)
+{
+	for (size_t i = 0; i < p->n; i++) {
+		struct dim_term *y = &p->terms[i];
+		for (size_t k = 0; k < p->n && y->coeff < 0; k++) {
+			struct dim_term *x = &p->terms[k];
+			int64_t least = x->coeff > 0 ? least_quotient(t, x, y) : 0;
+			if (least <= 0)
+				continue;
+			int64_t need = -y->coeff / least + (-y->coeff % least != 0);
+			int64_t taken = need < x->coeff ? need : x->coeff;
+			x->coeff -= taken;
+			y->coeff = taken == need ? 0 : y->coeff + taken * least;
+		}
+		if (y->coeff < 0)
+			return false;
+	}
+	return true;
+}
+
+/* Every atom of every term is at least 0, as symbols are. */
+static bool has_no_negative_atom(const struct ir_dims *t, const struct dim_poly *p)
+{
+	for (size_t i = 0; i < p->n; i++)
+		for (size_t k = 0; k < p->terms[i].n; k++)
+			if (atom_interval(t, p->terms[i].atoms[k]).lo < 0)
+				return false;
+	return true;
+}
+
 /* a <= b without a look into maxima. */
 static bool le_plain(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b)
 {
@@ -119,7 +170,7 @@ static bool le_plain(struct ir_dims *t, const struct ir_dim *a, const struct ir_
 	p.n = 0;
 	if (!dim_poly_add_dim(&p, b, 1) || !dim_poly_add_dim(&p, a, -1))
 		return false;
-	return ir_dim_lo(t, dims_intern(t, &p)) >= 0;
+	return ir_dim_lo(t, dims_intern(t, &p)) >= 0 || (has_no_negative_atom(t, &p) && absorb(t, &p));
 }
 
 /* The term of d that is a positive multiple of a maximum; n_terms: none. */

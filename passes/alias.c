@@ -144,7 +144,7 @@ static bool try_over(struct pass_context *p, struct plan_classes *c, size_t t, s
 		why = p->options->remarks ? explain(p, c, x, v, w, t) : "";
 	if (why != NULL) {
 		if (p->options->remarks)
-			pass_remark(p, group->loc, "not written over %%%s: %s", name_of(c, x), why);
+			pass_missed(p, group->loc, "not written over %%%s: %s", name_of(c, x), why);
 		return false;
 	}
 	join(c, y.id, x.id);

@@ -62,19 +62,24 @@ TFMC_MUST_USE bool plan_pack(struct arena *a, struct arena *keep, struct ir_dims
 bool plan_search(struct arena *a, struct plan_buffer **buffers, size_t n, size_t n_times, int64_t peak,
                  int64_t bound);
 
+/* A gap at the largest dims counts so much: those are the bytes that callers have. */
+#define PLAN_LARGEST_WEIGHT 8
+
 /* One way to lay blocks on top of each other, measured (plan_lanes.c). */
 struct plan_stack {
 	struct plan_func *plan;
 	struct arena *arena;
-	size_t *order;                   /* [n_blocks] from the bottom up */
-	int64_t *base;                   /* [n_blocks][n_lanes] coefficients of the units */
-	double (*unit)[PLAN_POINTS];     /* [n_lanes] bytes for each coefficient at the points */
+	size_t *order;               /* [n_blocks] from the bottom up */
+	int64_t *base;               /* [n_blocks][n_lanes] coefficients of the units */
+	double (*unit)[PLAN_POINTS]; /* [n_lanes] bytes for each coefficient at the points */
+	int64_t *least; /* [n_lanes][n_lanes] unit i is at least so many times unit j; 0: not known */
 	double bound[PLAN_POINTS];       /* bytes that are alive at once, at least */
 	double arena_bytes[PLAN_POINTS]; /* of this stack */
 };
-TFMC_MUST_USE bool plan_stack_begin(struct plan_stack *s, struct arena *a, const struct ir_dims *dims,
+TFMC_MUST_USE bool plan_stack_begin(struct plan_stack *s, struct arena *a, struct ir_dims *dims,
                                     struct plan_func *plan);
-/* Bases for the offsets that buffers have now, with lanes in the order number `turn`; the largest gap. */
+/* Bases for the offsets that buffers have now, with lanes in the order number `turn`; the largest weighted
+ * gap. */
 double plan_stack_try(struct plan_stack *s, size_t turn);
 /* Orders of lanes that are worth a try. */
 size_t plan_stack_turns(const struct plan_stack *s);

@@ -90,16 +90,31 @@ static void raise_bound(struct plan_stack *s, const int64_t *sum, void *user)
 	}
 }
 
-bool plan_stack_begin(struct plan_stack *s, struct arena *a, const struct ir_dims *dims,
-                      struct plan_func *plan)
+/* B*T is at least 1 times B where T is at least 1. */
+static void find_least(struct plan_stack *s, struct ir_dims *dims)
+{
+	const struct plan_lane *l = s->plan->lanes;
+	size_t n = s->plan->n_lanes;
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = 0; k < n; k++) {
+			const struct ir_dim *q = i != k ? ir_dim_divide(dims, l[i].unit, l[k].unit) : NULL;
+			int64_t least = q != NULL ? ir_dim_lo(dims, q) : 0;
+			s->least[i * n + k] = least > 0 ? least : 0;
+		}
+}
+
+bool plan_stack_begin(struct plan_stack *s, struct arena *a, struct ir_dims *dims, struct plan_func *plan)
 {
 	size_t n = plan->n_blocks, lanes = plan->n_lanes;
 	*s = (struct plan_stack){.plan = plan, .arena = a};
 	s->order = ARENA_ARRAY(a, size_t, n + 1);
 	s->base = ARENA_ARRAY(a, int64_t, n * lanes + 1);
 	s->unit = arena_alloc(a, (lanes + 1) * sizeof(*s->unit));
-	if (s->order == NULL || s->base == NULL || s->unit == NULL || !find_units(s, dims))
+	s->least = ARENA_ARRAY(a, int64_t, lanes * lanes + 1);
+	if (s->order == NULL || s->base == NULL || s->unit == NULL || s->least == NULL ||
+	    !find_units(s, dims))
 		return false;
+	find_least(s, dims);
 	return each_time(s, raise_bound, NULL);
 }
 
@@ -205,6 +220,7 @@ double plan_stack_try(struct plan_stack *s, size_t turn)
 	for (int point = 0; point < PLAN_POINTS; point++) {
 		double over = s->arena_bytes[point] - s->bound[point];
 		double gap = s->bound[point] > 0 ? over / s->bound[point] : 0;
+		gap *= point == 0 ? PLAN_LARGEST_WEIGHT : 1;
 		worst = gap > worst ? gap : worst;
 	}
 	return worst;

@@ -19,6 +19,7 @@ struct mixed {
 	int64_t *at;    /* [n_buffers][n_lanes] */
 	int64_t *place; /* [n_lanes] candidate */
 	int64_t *best;  /* [n_lanes] */
+	int64_t *rest;  /* [n_lanes] of a comparison */
 	size_t *order;  /* [n_buffers] */
 	double *key;    /* [n_buffers] the larger, the earlier */
 	const struct plan_buffer *buffer;
@@ -36,13 +37,33 @@ static bool together(const struct plan_buffer *a, const struct plan_buffer *b)
 	return a->first <= b->last && b->first <= a->last;
 }
 
-/* a >= b + size of a buffer of that lane, for every coefficient. */
+/* What is missing in lane i is there in lanes whose units are multiples of its unit; taken away there. */
+static bool covered(const struct mixed *m, int64_t *rest, size_t i)
+{
+	for (size_t k = 0; k < m->n_lanes && rest[i] < 0; k++) {
+		int64_t least = m->s->least[k * m->n_lanes + i];
+		if (least <= 0 || rest[k] <= 0)
+			continue;
+		int64_t need = -rest[i] / least + (-rest[i] % least != 0);
+		int64_t taken = need < rest[k] ? need : rest[k];
+		rest[k] -= taken;
+		rest[i] = taken == need ? 0 : rest[i] + taken * least;
+	}
+	return rest[i] >= 0;
+}
+
+/* a >= b + size of a buffer of that lane, for all values of the dims. */
 static bool above(const struct mixed *m, const int64_t *a, const int64_t *b, const struct plan_buffer *under)
 {
-	bool all = true;
-	for (size_t i = 0; i < m->n_lanes; i++)
-		all = all && a[i] >= b[i] + (i == under->lane ? under->size : 0);
-	return all;
+	bool all = true, some = false;
+	for (size_t i = 0; i < m->n_lanes; i++) {
+		m->rest[i] = a[i] - b[i] - (i == under->lane ? under->size : 0);
+		all = all && m->rest[i] >= 0;
+		some = some || m->rest[i] > 0;
+	}
+	for (size_t i = 0; !all && some && i < m->n_lanes; i++)
+		some = covered(m, m->rest, i);
+	return all || some;
 }
 
 static bool fits(const struct mixed *m, size_t n_placed)
@@ -80,6 +101,22 @@ static void consider(struct mixed *m, size_t n_placed, double *lowest)
 	memcpy(m->best, m->place, m->n_lanes * sizeof(*m->best));
 }
 
+/* On top of everything, but where a unit is a multiple of another one: above 4*B*S and 32*B is 4*B*S + 28*B.
+ */
+static void consider_tight(struct mixed *m, size_t n_placed, const int64_t *all, double *lowest)
+{
+	size_t n = m->n_lanes;
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = 0; k < n; k++) {
+			int64_t least = m->s->least[k * n + i];
+			if (all[i] <= 0 || all[k] <= 0 || least <= 0)
+				continue;
+			memcpy(m->place, all, n * sizeof(*all));
+			m->place[i] = all[k] > all[i] / least ? 0 : all[i] - least * all[k];
+			consider(m, n_placed, lowest);
+		}
+}
+
 static void place_one(struct mixed *m, size_t n_placed)
 {
 	size_t here = m->order[n_placed], bytes = m->n_lanes * sizeof(*m->place);
@@ -101,6 +138,7 @@ static void place_one(struct mixed *m, size_t n_placed)
 	}
 	memcpy(m->place, all, bytes);
 	consider(m, n_placed, &lowest);
+	consider_tight(m, n_placed, all, &lowest);
 	memcpy(all, m->best, bytes);
 }
 
@@ -172,6 +210,7 @@ static double measure(struct mixed *m)
 		}
 		double bound = m->s->bound[point], gap = bound > 0 ? (most - bound) / bound : 0;
 		m->s->arena_bytes[point] = most;
+		gap *= point == 0 ? PLAN_LARGEST_WEIGHT : 1;
 		worst = gap > worst ? gap : worst;
 	}
 	return worst;
@@ -210,6 +249,7 @@ double plan_mixed(struct plan_stack *s, struct arena *keep_in, double gap)
 	m.at = ARENA_ARRAY(s->arena, int64_t, cells + 1);
 	m.place = ARENA_ARRAY(s->arena, int64_t, m.n_lanes + 1);
 	m.best = ARENA_ARRAY(s->arena, int64_t, m.n_lanes + 1);
+	m.rest = ARENA_ARRAY(s->arena, int64_t, m.n_lanes + 1);
 	m.order = ARENA_ARRAY(s->arena, size_t, n + 1);
 	m.key = ARENA_ARRAY(s->arena, double, n + 1);
 	if (arena_failed(s->arena))

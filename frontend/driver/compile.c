@@ -119,7 +119,35 @@ static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
 	return TFMC_OK;
 }
 
+/* --optimize: the pipeline for this module. */
+static enum tfmc_status choose_pipeline(struct driver *d, const struct loaded *l)
+{
+	const char *what = d->options.optimize;
+	if (!what || !strcmp(what, "speed"))
+		return TFMC_OK;
+	if (strcmp(what, "memory")) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--optimize is speed or memory, not %s", what);
+		return TFMC_INVALID;
+	}
+	const struct target *target = driver_target(d, d->options.mcpu);
+	struct pass_options options = driver_pass_options(d, target);
+	if (!target)
+		return TFMC_INVALID;
+	enum tfmc_status st = pipeline_choose_memory(&d->arena, &d->diag, &options, l->module,
+	                                             driver_pipeline(d, NULL), &d->pipeline);
+	driver_time(d, "choice of the pipeline");
+	return st;
+}
+
+static enum tfmc_status load(struct driver *d, struct loaded *out);
+
 enum tfmc_status driver_load(struct driver *d, struct loaded *out)
+{
+	TFMC_TRY(load(d, out));
+	return choose_pipeline(d, out);
+}
+
+static enum tfmc_status load(struct driver *d, struct loaded *out)
 {
 	*out = (struct loaded){0};
 	driver_time(d, NULL);
@@ -187,6 +215,8 @@ const char *driver_pipeline(const struct driver *d, const char *level)
 {
 	if (level)
 		return level;
+	if (d->pipeline)
+		return d->pipeline;
 	if (d->options.passes)
 		return d->options.passes;
 	return d->options.opt0 ? "O0" : d->options.opt1 ? "O1" : "O2";

@@ -291,3 +291,50 @@ enum tfmc_status verify_differential(struct driver *d, struct loaded *l, struct 
 	tfmc_session_close(session);
 	return st;
 }
+
+/* --- the plan's bytes --------------------------------------------------------------------------------------
+ */
+static enum tfmc_status compare_planned(struct driver *d, struct caller *planned, struct caller *plain,
+                                        const char *entry, struct round *round, bool *failed)
+{
+	struct named_tensors in = {0}, got = {0}, want = {0};
+	int64_t number = tfmc_entry_find(planned->record, entry);
+	const struct ir_func *f = ir_find_func(plain->module, strcmp(entry, "prefill") ? entry : "decode");
+	double worst = 0;
+	if (number < 0 || !f)
+		return TFMC_OK;
+	if (!make_inputs(d, planned->record, number, f, round, &in))
+		return TFMC_NO_MEMORY;
+	TFMC_TRY(caller_run(planned, entry, &in, &got));
+	TFMC_TRY(caller_run(plain, entry, &in, &want));
+	for (size_t i = 0; i < got.n; i++) {
+		double error = relative_l2(&got.items[i], &want.items[i]);
+		worst = error <= worst ? worst : error;
+	}
+	bool ok = worst <= REL_L2_BOUND;
+	const char *what = arena_printf(&d->arena, "%s, seeded inputs %d, in the bytes of the plan", entry,
+	                                round->number + 1);
+	verify_line(d, what, worst, REL_L2_BOUND, ok);
+	*failed = *failed || !ok;
+	return TFMC_OK;
+}
+
+enum tfmc_status verify_poison(struct driver *d, struct loaded *l, struct compiled *c, bool *failed)
+{
+	static const char *const entries[] = {"run", "encode", "prefill"};
+	struct caller plain = {
+	        .d = d, .record = c->model.record, .module = l->module, .weights = &l->weights};
+	struct caller planned = plain;
+	enum tfmc_status st = TFMC_OK;
+	planned.module = c->planned;
+	planned.planned = true;
+	plain.state = interp_state_create(&d->arena, plain.module, 8);
+	planned.state = interp_state_create(&d->arena, planned.module, 8);
+	for (int i = 0; i < N_ROUNDS; i++) {
+		struct round round = {.random = {(uint64_t)i * 577 + 3}, .number = i};
+		choose_dims(c->model.record, &round);
+		for (size_t k = 0; k < TFMC_COUNT(entries) && st == TFMC_OK; k++)
+			st = compare_planned(d, &planned, &plain, entries[k], &round, failed);
+	}
+	return st;
+}

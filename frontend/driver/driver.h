@@ -42,6 +42,7 @@ struct driver {
 	size_t rules_len;
 	const char *tiles_text; /* of --tiles; NULL: not given */
 	size_t tiles_len;
+	const char *pipeline; /* what --optimize chose; NULL: that of the options */
 };
 
 /* One command: what it does with the parsed options. Its text is in d->out. */
@@ -173,6 +174,7 @@ struct caller {
 	const struct ir_module *module;      /* for the interpreter */
 	const struct weight_source *weights; /* for the interpreter */
 	struct interp_state *state;          /* for the interpreter */
+	bool planned;                        /* the interpreter works in the bytes of the module's plan */
 };
 TFMC_MUST_USE enum tfmc_status caller_run(struct caller *c, const char *entry, struct named_tensors *in,
                                           struct named_tensors *out);

@@ -176,11 +176,13 @@ static const struct ir_func *func_of_entry(const struct ir_module *m, const char
 	return ir_find_func(m, is_decode ? "decode" : entry);
 }
 
-/* The value of a parameter; without data the interpreter takes its default. */
+/* The value of a parameter; without data the interpreter takes its default, and nothing is in the state. */
 static bool interp_input(struct caller *c, const struct ir_func *f, const struct ir_param *p,
                          const int64_t *dims, const struct tfmc_buffer *given, struct interp_tensor *out)
 {
 	*out = (struct interp_tensor){0};
+	if (!given && p->role == ROLE_PAST)
+		return interp_tensor_make(&c->d->arena, ir_type_of(f, p->value), dims, out);
 	if (!given || !given->data)
 		return true;
 	if (!interp_tensor_make(&c->d->arena, ir_type_of(f, p->value), dims, out))
@@ -210,7 +212,8 @@ static enum tfmc_status interp_call(struct caller *c, const char *entry, const i
 	                           .outputs = results,
 	                           .state = c->state,
 	                           .weights = c->weights,
-	                           .arena = &c->d->arena};
+	                           .arena = &c->d->arena,
+	                           .planned = c->planned};
 	TFMC_TRY(interp_run(&c->d->diag, c->module, f, &args));
 	for (size_t i = 0, k = 0; i < f->n_results; i++) {
 		if (!f->results[i].name && f->results[i].role == ROLE_INPUT)

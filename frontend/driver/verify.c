@@ -339,6 +339,8 @@ enum exit_code command_verify(struct driver *d)
 		st = run_checks(d, &l, &c, &failed);
 	if (st == TFMC_OK && !d->options.checks_only)
 		st = verify_differential(d, &l, &c, &failed);
+	if (st == TFMC_OK && d->options.poison)
+		st = verify_poison(d, &l, &c, &failed);
 	driver_release(&c);
 	driver_unload(&l);
 	return st != TFMC_OK ? exit_code_of(st) : failed ? EXIT_VERIFY : EXIT_OK;

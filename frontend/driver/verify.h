@@ -21,6 +21,12 @@ double tensor_value(const struct named_tensor *t, int64_t i);
 TFMC_MUST_USE enum tfmc_status verify_differential(struct driver *d, struct loaded *l, struct compiled *c,
                                                    bool *failed);
 /*
+ * --poison: the planned module in the bytes of its arena against the module as it was read, both in the
+ * interpreter. A read of bytes that another buffer was written to is an error that names both.
+ */
+TFMC_MUST_USE enum tfmc_status verify_poison(struct driver *d, struct loaded *l, struct compiled *c,
+                                             bool *failed);
+/*
  * --after-each, --bisect: the interpreter before and after each pass (passes/validate), a line for each;
  * names the first pass that changes results, and its rule or application. Nothing is compiled.
  */

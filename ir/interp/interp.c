@@ -136,6 +136,8 @@ static enum tfmc_status run(struct interp *in)
 {
 	TFMC_TRY(check_dims(in));
 	interp_find_last_uses(in, in->f->body);
+	if (in->args->planned && in->m->stage == STAGE_PLAN)
+		TFMC_TRY(interp_memory_begin(in));
 	TFMC_TRY(place_inputs(in));
 	TFMC_TRY(interp_region(in, in->f->body));
 	return take_outputs(in);
@@ -153,5 +155,6 @@ enum tfmc_status interp_run(struct diag_context *cx, const struct ir_module *m, 
 	for (size_t i = 0; i < f->n_values; i++)
 		free(in.slots[i].tensor.data);
 	free(in.slots);
+	interp_memory_end(&in);
 	return st;
 }

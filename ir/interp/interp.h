@@ -62,6 +62,11 @@ struct interp_args {
 	 * so that a wrong rewrite stands out from rounding.
 	 */
 	bool wide;
+	/*
+	 * Stage plan: values go through the bytes of the arena, poisoned at first. A read of bytes that
+	 * somebody else wrote since, or nobody, is an error that names the buffers.
+	 */
+	bool planned;
 };
 
 TFMC_MUST_USE enum tfmc_status interp_run(struct diag_context *cx, const struct ir_module *m,

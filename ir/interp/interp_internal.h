@@ -17,6 +17,8 @@ struct interp_slot {
 	bool live;
 };
 
+struct interp_memory;
+
 /* Deeper nests of repeats show their outermost indices only. */
 #define INTERP_DEPTH_MAX 16
 
@@ -29,6 +31,7 @@ struct interp {
 	size_t used_bytes, limit_bytes;
 	int64_t at[INTERP_DEPTH_MAX]; /* indices of the repeats being executed, the outermost first */
 	size_t n_at;
+	struct interp_memory *memory; /* of planned runs, else NULL */
 };
 
 /* x[i]: operand i, NULL when it is absent (also beyond the op's list) or a state. out[i]: result i; data NULL
@@ -55,6 +58,15 @@ void interp_slot_free(struct interp *in, struct ir_value v);
 enum tfmc_status interp_region(struct interp *in, const struct ir_region *r);
 /* Records the last use of every value. */
 void interp_find_last_uses(struct interp *in, const struct ir_region *r);
+
+/* memory.c: the arena of planned runs. All but begin do nothing in other runs. */
+enum tfmc_status interp_memory_begin(struct interp *in);
+void interp_memory_end(struct interp *in);
+/* Before and after a group: what it reads comes from the arena, its results go there. */
+enum tfmc_status interp_memory_read(struct interp *in, const struct ir_op *group);
+enum tfmc_status interp_memory_write(struct interp *in, const struct ir_op *group);
+/* `to` is another value for the memory of `from`. */
+void interp_memory_carry(struct interp *in, struct ir_value to, struct ir_value from);
 
 /* state.c: the contents of the state behind an operand. */
 struct interp_tensor *interp_state_of(const struct interp *in, struct ir_value v);

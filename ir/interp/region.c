@@ -149,8 +149,10 @@ static enum tfmc_status take_yields(struct interp *in, const struct ir_op *op)
 {
 	const struct ir_op *yield = terminator(op->region);
 	assert(yield->n_operands == op->n_results);
-	for (size_t i = 0; i < op->n_results; i++)
+	for (size_t i = 0; i < op->n_results; i++) {
 		TFMC_TRY(interp_slot_copy(in, op, op->results[i], &in->slots[yield->operands[i].id].tensor));
+		interp_memory_carry(in, op->results[i], yield->operands[i]);
+	}
 	return TFMC_OK;
 }
 
@@ -162,17 +164,21 @@ enum tfmc_status interp_eval_repeat(struct interp *in, const struct ir_op *op,
 	const struct ir_region *r = op->region;
 	(void)x;
 	(void)out;
-	for (size_t i = 0; i < op->n_results; i++)
+	for (size_t i = 0; i < op->n_results; i++) {
 		TFMC_TRY(interp_slot_copy(in, op, op->results[i], &in->slots[op->operands[i].id].tensor));
+		interp_memory_carry(in, op->results[i], op->operands[i]);
+	}
 	size_t depth = in->n_at++;
 	for (int64_t n = 0; n < a->count; n++) {
 		if (depth < INTERP_DEPTH_MAX)
 			in->at[depth] = n;
 		TFMC_TRY(interp_slot_make(in, op, r->args[REPEAT_INDEX]));
 		in->slots[r->args[REPEAT_INDEX].id].tensor.data[0] = (double)n;
-		for (size_t i = 0; i < op->n_results; i++)
+		for (size_t i = 0; i < op->n_results; i++) {
 			TFMC_TRY(interp_slot_copy(in, op, r->args[1 + i],
 			                          &in->slots[op->results[i].id].tensor));
+			interp_memory_carry(in, r->args[1 + i], op->results[i]);
+		}
 		TFMC_TRY(interp_region(in, r));
 		TFMC_TRY(take_yields(in, op));
 		clear_region(in, r);
@@ -186,8 +192,10 @@ enum tfmc_status interp_eval_group(struct interp *in, const struct ir_op *op,
 {
 	(void)x;
 	(void)out;
+	TFMC_TRY(interp_memory_read(in, op));
 	TFMC_TRY(interp_region(in, op->region));
 	TFMC_TRY(take_yields(in, op));
+	TFMC_TRY(interp_memory_write(in, op));
 	clear_region(in, op->region);
 	return TFMC_OK;
 }

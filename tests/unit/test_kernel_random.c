@@ -81,6 +81,34 @@ static void take(struct fixture *t, struct ir_module *m)
 	ir_module_destroy(m);
 }
 
+/* The size function of the object gives what the plan uses, for dims from their smallest to their largest. */
+static void compare_sizes(struct fixture *t, const struct target *target)
+{
+	struct backend_sizes sizes;
+	size_t n = ir_dims_count(t->planned->dims);
+	int64_t *dims = ARENA_ARRAY(&t->arena, int64_t, n + 1);
+	ck_assert(dims != NULL);
+	ck_assert_int_eq(backend_measure(&t->cx, t->planned, target, &t->arena, &sizes), TFMC_OK);
+	for (int64_t step = 0; step < 12; step++) {
+		uint64_t most = 0;
+		for (size_t i = 0; i < n; i++) {
+			const struct ir_dim_sym *s = ir_dims_sym(t->planned->dims, i);
+			dims[i] = s->lo + (s->hi - s->lo) * ((step * (int64_t)(i + 1)) % 12) / 11;
+		}
+		for (size_t i = 0; i < sizes.n_functions; i++) {
+			const struct ir_func *f = sizes.functions[i].func;
+			int64_t planned, all;
+			ck_assert(ir_dim_eval(f->arena, dims, &planned));
+			ck_assert(ir_dim_eval(sizes.functions[i].arena, dims, &all));
+			ck_assert_int_le(planned, all);
+			most = (uint64_t)all > most ? (uint64_t)all : most;
+		}
+		for (int64_t workers = 1; workers < 4; workers++)
+			ck_assert_uint_eq(t->model.arena_size(dims, workers),
+			                  most + (uint64_t)workers * sizes.scratch);
+	}
+}
+
 /* False when something is not supported yet, where that is allowed. */
 static bool compile(struct fixture *t, const char *pipeline, const struct target *target)
 {
@@ -96,6 +124,7 @@ static bool compile(struct fixture *t, const char *pipeline, const struct target
 	ck_assert_msg(st == TFMC_OK, "%s\n%s", t->log.data, tir_text(&t->arena, &t->cx, t->planned));
 	ck_assert_int_eq(backend_jit_load(&t->cx, &t->out.object, &t->jit), TFMC_OK);
 	ck_assert(backend_jit_model(t->jit, t->graph->name, &t->model));
+	compare_sizes(t, target);
 	return true;
 }
 

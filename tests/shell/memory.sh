@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Memory plans of the examples and of the models beside the checkout: nothing above the lower bound of the whole
+# arena for functions whose buffers are multiples of one quantity, at most 5 % at the largest dims and at three
+# other points elsewhere (today it is 0 everywhere). Then the groups of the examples in the bytes of their plan,
+# and the map, which is the same twice.
+set -euo pipefail
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+models=("$TFMC_SOURCE"/examples/*/model.yaml)
+for name in aren-transliteration seq2seq-base bert-tiny gpt2-tiny stories260k \
+	variants/{bart,gpt_neox,llama,marian,opt,phi,qwen2,qwen3}; do
+	if [ -d "$TFMC_SHARED/models" ]; then models+=("$TFMC_SHARED/models/$name/model.yaml"); fi
+done
+for model in "${models[@]}"; do
+	for options in -O0 -O1 -O2 --optimize=memory; do
+		"$TFMC" plan "$model" -mcpu=x86-64-v3 $options >"$tmp/plan"
+		awk -v what="$model $options" '
+			/^  bound / { mixed = /max\(/ }
+			/^  gap / {
+				n++
+				worst = 0
+				for (i = 2; i <= NF; i++)
+					if ($i ~ /^[0-9.]+,?$/ && $i + 0 > worst) worst = $i + 0
+				if (worst > (mixed ? 5 : 0)) { print what ": " $0; failed = 1 }
+			}
+			END { if (!n) { print what ": no plan"; failed = 1 }; exit failed }' "$tmp/plan"
+	done
+done
+for model in "$TFMC_SOURCE"/examples/*/model.yaml; do
+	for options in -O0 -O2 --optimize=memory; do
+		"$TFMC" verify "$model" -mcpu=x86-64-v2 $options --poison >"$tmp/out" || { cat "$tmp/out"; exit 1; }
+		grep -q 'in the bytes of the plan .* ok$' "$tmp/out"
+	done
+done
+model=$TFMC_SOURCE/examples/dates/model.yaml
+"$TFMC" plan "$model" -mcpu=x86-64-v2 --svg="$tmp/one.svg" >"$tmp/one"
+"$TFMC" plan "$model" -mcpu=x86-64-v2 --svg="$tmp/two.svg" >"$tmp/two"
+cmp "$tmp/one.svg" "$tmp/two.svg"
+grep -q '<title>lower bound ' "$tmp/one.svg"
+[ "$(grep -c '<text class="t"' "$tmp/one.svg")" = 3 ]
+! grep -qi '<script' "$tmp/one.svg"
+python3 -c 'import sys, xml.dom.minidom as x; x.parse(sys.argv[1])' "$tmp/one.svg"
+echo "plans of ${#models[@]} models"
