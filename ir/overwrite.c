@@ -65,9 +65,23 @@ static bool is_whole(const struct question *q, struct ir_value v)
 
 /* --- the element that is written ------------------------------------------------------------------------ */
 
+/* A norm behind the root of a linear: what it reads is left in the memory of the result until a row is
+ * complete. */
+static bool is_norm_behind(const struct question *q, const struct ir_op *op)
+{
+	bool is_norm = op->code == OP_layer_norm || op->code == OP_rms_norm;
+	const struct ir_region *r = q->group->region;
+	size_t k = (size_t)q->attrs->root;
+	while (k < r->n_ops && r->ops[k] != op)
+		k++;
+	return is_norm && q->attrs->kind == GROUP_linear && k < r->n_ops;
+}
+
 /* Operand i of op is evaluated at op's own element. */
 static bool at_element(const struct question *q, const struct ir_op *op, size_t i)
 {
+	if (is_norm_behind(q, op))
+		return i == 0 && same_dims(q, op->operands[0], op->results[0]);
 	if (op == q->root && q->attrs->kind == GROUP_rowwise)
 		return i == 0 && same_dims(q, op->operands[0], op->results[0]);
 	return ir_op_has(op->code, TRAIT_ELEMENTWISE) && (op->code != OP_mask_rows || i == 0) &&
@@ -112,11 +126,15 @@ static const char *refuse_elements(const struct question *q)
 	const struct ir_op *yield = r->ops[r->n_ops - 1];
 	if (!is_inside(q, q->out) && !is_whole(q, q->out)) /* a copy */
 		return "it is copied in another order";
+	bool behind = false;
 	for (size_t k = 0; k < r->n_ops; k++) {
 		const struct ir_op *op = r->ops[k];
+		behind = behind || is_norm_behind(q, op);
 		for (size_t i = 0; i < op->n_operands; i++) {
 			if (!reads(q, op, i) || op == yield || ir_op_has(op->code, TRAIT_VIEW))
 				continue;
+			if (behind)
+				return "it is read behind a norm, whose rows wait in the result";
 			if (op->n_results != 1 || !at_element(q, op, i) || !is_placed(q, op->results[0], 0))
 				return refuse_reader(q, op);
 			if (!is_whole(q, op->operands[i]))

@@ -8,7 +8,7 @@
  *   loops      elementwise ops at the element that is written (copies too)
  *   rowwise    the same before and behind the root: a row is read before it is
  *              written; kept elements lie in scratch
- *   linear     elementwise ops of the epilogue; never the rows of x
+ *   linear     elementwise ops of the epilogue, before a norm behind it; never the rows of x
  *   attention  q, when the rows of a task lie where it writes its results
  */
 #ifndef TFMC_IR_OVERWRITE_H

@@ -39,7 +39,7 @@ model=$TFMC_SOURCE/examples/dates/model.yaml
 "$TFMC" plan "$model" -mcpu=x86-64-v2 --svg="$tmp/two.svg" >"$tmp/two"
 cmp "$tmp/one.svg" "$tmp/two.svg"
 grep -q '<title>lower bound ' "$tmp/one.svg"
-[ "$(grep -c '<text class="t"' "$tmp/one.svg")" = 3 ]
+[ "$(grep -c '<text class="t"' "$tmp/one.svg")" -ge 3 ]
 ! grep -qi '<script' "$tmp/one.svg"
 python3 -c 'import sys, xml.dom.minidom as x; x.parse(sys.argv[1])' "$tmp/one.svg"
 echo "plans of ${#models[@]} models"
