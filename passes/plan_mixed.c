@@ -145,8 +145,8 @@ static void place_one(struct mixed *m, size_t n_placed)
 /* --- orders -----------------------------------------------------------------------------------------------
  */
 
-/* The fullest time of the buffer, in bytes at the largest dims. */
-static double crowd(const struct mixed *m, size_t i)
+/* The fullest time of the buffer, in bytes at a point of the dims. */
+static double crowd(const struct mixed *m, size_t i, int point)
 {
 	const struct plan_func *p = m->plan;
 	const struct plan_buffer *b = &p->buffers[i];
@@ -159,22 +159,22 @@ static double crowd(const struct mixed *m, size_t i)
 			continue;
 		for (size_t j = 0; j < p->n_buffers; j++)
 			if (p->buffers[j].first <= t && t <= p->buffers[j].last)
-				sum += (double)p->buffers[j].size * m->s->unit[p->buffers[j].lane][0];
+				sum += (double)p->buffers[j].size * m->s->unit[p->buffers[j].lane][point];
 		most = sum > most ? sum : most;
 	}
 	return most;
 }
 
-static double key_of(const struct mixed *m, size_t i, enum mixed_order order)
+static double key_of(const struct mixed *m, size_t i, enum mixed_order order, int point)
 {
 	const struct plan_buffer *b = &m->plan->buffers[i];
 	double length = (double)(b->last - b->first + 1);
-	double bytes = (double)b->size * m->s->unit[b->lane][0];
+	double bytes = (double)b->size * m->s->unit[b->lane][point];
 	switch (order) {
 	case LONG_FIRST: return length;
 	case LARGE_FIRST: return bytes;
 	case AREA_FIRST: return bytes * length;
-	case CROWDED_FIRST: return crowd(m, i);
+	case CROWDED_FIRST: return crowd(m, i, point);
 	case EARLY_FIRST: return -(double)b->first;
 	case LATE_FIRST: return (double)b->last;
 	case N_MIXED: break;
@@ -183,10 +183,10 @@ static double key_of(const struct mixed *m, size_t i, enum mixed_order order)
 }
 
 /* Insertion: stable, and there are few buffers. */
-static void sort(struct mixed *m, enum mixed_order order)
+static void sort(struct mixed *m, enum mixed_order order, int point)
 {
 	for (size_t i = 0; i < m->plan->n_buffers; i++)
-		m->key[i] = key_of(m, i, order);
+		m->key[i] = key_of(m, i, order, point);
 	for (size_t i = 0; i < m->plan->n_buffers; i++) {
 		size_t k = i;
 		for (; k > 0 && m->key[m->order[k - 1]] < m->key[i]; k--)
@@ -254,8 +254,8 @@ double plan_mixed(struct plan_stack *s, struct arena *keep_in, double gap)
 	m.key = ARENA_ARRAY(s->arena, double, n + 1);
 	if (arena_failed(s->arena))
 		return gap;
-	for (enum mixed_order order = LONG_FIRST; order < N_MIXED; order++) {
-		sort(&m, order);
+	for (int turn = 0; turn < 2 * N_MIXED; turn++) {
+		sort(&m, (enum mixed_order)(turn % N_MIXED), turn / N_MIXED);
 		for (size_t i = 0; i < n; i++)
 			place_one(&m, i);
 		double now = measure(&m);
