@@ -6,7 +6,8 @@
  * functions after that, and the earlier variant when all is equal.
  *
  * Variants: the pipeline as it is, and with feed-forward blocks in parts of
- * fewer and fewer columns (chunk-ffn).
+ * fewer and fewer columns (chunk-ffn); each also with q, k and v as linears of
+ * their own that compute their norm again, so that attention writes over q.
  */
 #include "passes/pass.h"
 
@@ -14,7 +15,7 @@
 
 static const int64_t columns[] = {512, 256, 128};
 
-#define N_VARIANTS (1 + TFMC_COUNT(columns))
+#define N_VARIANTS (2 * (1 + TFMC_COUNT(columns)))
 
 struct variant {
 	struct pipeline pipeline;
@@ -50,6 +51,25 @@ static bool with_parts(struct arena *a, const struct pipeline *from, int64_t n_c
 		for (size_t k = 0; step->pass->settings[k].name != NULL; k++)
 			step->settings[k] = step->pass->settings[k].def;
 		step->settings[0] = n_columns;
+	}
+	return true;
+}
+
+/* Without merge-linear, norms inside of every linear that reads them. */
+static bool apart(struct arena *a, const struct pipeline *from, struct pipeline *out)
+{
+	if (find_step(from, PASS_merge_linear) == from->n)
+		return false;
+	for (size_t i = 0; i < from->n; i++) {
+		if (from->items[i].pass->id == PASS_merge_linear)
+			continue;
+		struct pipeline_step *step = ARENA_PUSH(a, out);
+		if (step == NULL)
+			return false;
+		*step = from->items[i];
+		for (size_t k = 0; step->pass->id == PASS_group && step->pass->settings[k].name != NULL; k++)
+			if (strcmp(step->pass->settings[k].name, "norms") == 0)
+				step->settings[k] = step->pass->settings[k].hi;
 	}
 	return true;
 }
@@ -121,6 +141,9 @@ enum tfmc_status pipeline_choose_memory(struct arena *a, struct diag_context *cx
 	TFMC_TRY(pipeline_parse(a, cx, text, &variants[0].pipeline));
 	for (size_t i = 0; i < TFMC_COUNT(columns); i++)
 		if (with_parts(a, &variants[0].pipeline, columns[i], &variants[n].pipeline))
+			n++;
+	for (size_t i = 0, whole = n; i < whole; i++)
+		if (apart(a, &variants[i].pipeline, &variants[n].pipeline))
 			n++;
 	for (size_t i = 0; i < n; i++) {
 		TFMC_TRY(measure(&variants[i], options, in));
