@@ -186,6 +186,32 @@ START_TEST(evaluation)
 }
 END_TEST
 
+/* Maxima, and order that holds because one term is a multiple of another. */
+START_TEST(maxima)
+{
+	struct table x;
+	setup(&x);
+	const struct ir_dim *bs = ir_dim_mul(x.t, x.B, x.S), *bt = ir_dim_mul(x.t, x.B, x.T);
+	const struct ir_dim *m = ir_dim_max(x.t, bs, bt), *three = ir_dim_mul(x.t, num(&x, 3), x.B);
+	const int64_t values[] = {2, 5, 9};
+	int64_t v;
+	reads(&x, m, false, "max(B*S, B*T)");
+	ck_assert_ptr_eq(m, ir_dim_max(x.t, bt, bs));
+	ck_assert_ptr_eq(ir_dim_max(x.t, x.B, bs), bs); /* S is at least 1 */
+	ck_assert(ir_dim_eval(m, values, &v) && v == 18);
+	ck_assert_int_eq(ir_dim_lo(x.t, m), 1);
+	ck_assert_int_eq(ir_dim_hi(x.t, m), 8 * 512);
+	ck_assert(ir_dim_le(x.t, bs, m) && ir_dim_le(x.t, bt, m) && !ir_dim_le(x.t, m, bs));
+	ck_assert(ir_dim_le(x.t, m, ir_dim_add(x.t, bs, bt)));
+	ck_assert(ir_dim_le(x.t, three, ir_dim_mul(x.t, num(&x, 3), bs)));
+	ck_assert(!ir_dim_le(x.t, three, ir_dim_mul(x.t, num(&x, 2), bs)));
+	ck_assert(!ir_dim_le(x.t, x.B, bt)); /* T may be 0 */
+	ck_assert_ptr_eq(ir_dim_bind(x.t, m, 2, num(&x, 1)), bs);
+	ck_assert(!ir_dims_failed(x.t));
+	arena_destroy(&x.arena);
+}
+END_TEST
+
 START_TEST(overflow_is_sticky)
 {
 	struct table x;
@@ -247,6 +273,7 @@ Suite *suite_ir_dim(void)
 	tcase_add_test(c, binding);
 	tcase_add_test(c, bounds);
 	tcase_add_test(c, evaluation);
+	tcase_add_test(c, maxima);
 	tcase_add_test(c, overflow_is_sticky);
 	tcase_add_test(c, types);
 	suite_add_tcase(s, c);
