@@ -236,3 +236,28 @@ bool ir_view_store(const struct ir_module *m, const struct ir_func *f, struct ir
 	out->base = v;
 	return !ir_dims_failed(m->dims);
 }
+
+static bool has_heads_at(const struct ir_type *from, const struct ir_type *to, int axis)
+{
+	int64_t heads = 0, one;
+	if (!ir_dim_is_const(to->dims[axis], &heads) || heads < 1)
+		return false;
+	for (int i = 0; i + 1 < from->rank; i++) {
+		const struct ir_dim *d = from->dims[i];
+		bool crossed = i >= axis && heads != 1 && !(ir_dim_is_const(d, &one) && one == 1);
+		if (crossed || d != to->dims[i < axis ? i : i + 1])
+			return false;
+	}
+	return true;
+}
+
+bool ir_view_splits_heads(const struct ir_type *from, const struct ir_type *to, int *axis, int64_t *width)
+{
+	if (from->rank < 1 || to->rank != from->rank + 1 || !ir_dim_is_const(to->dims[to->rank - 1], width) ||
+	    *width < 1)
+		return false;
+	for (*axis = to->rank - 2; *axis >= 0; --*axis)
+		if (has_heads_at(from, to, *axis))
+			return true;
+	return false;
+}

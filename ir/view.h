@@ -52,4 +52,10 @@ TFMC_MUST_USE bool ir_view_resolve(const struct ir_module *m, const struct ir_fu
 TFMC_MUST_USE bool ir_view_store(const struct ir_module *m, const struct ir_func *f, struct ir_value v,
                                  struct ir_view *out);
 
+/*
+ * A reshape that divides the last axis into heads: [.., n] to [.., H, E], or with the axis H further to the
+ * front where only axes of size 1 (or H = 1 itself) stand between. *axis: where H is in `to`.
+ */
+bool ir_view_splits_heads(const struct ir_type *from, const struct ir_type *to, int *axis, int64_t *width);
+
 #endif

@@ -268,6 +268,40 @@ static enum tfmc_status group_func(struct grouper *g)
 	return irb_finish(g->b, values, f->results, ret->n_operands, NULL);
 }
 
+/* --- nothing is computed twice -------------------------------------------------------------------------- */
+
+struct census {
+	int64_t n[IR_N_OPS];
+};
+
+static void count_op(void *user, const struct ir_op *op)
+{
+	struct census *c = user;
+	c->n[op->code]++;
+}
+
+static bool costs_work(enum ir_opcode code)
+{
+	return ir_op_has(code, TRAIT_CONTRACT) || ir_op_has(code, TRAIT_REDUCE) ||
+	       ir_op_has(code, TRAIT_ROWWISE) || ir_op_has(code, TRAIT_ELEMENTWISE) || code == OP_rope;
+}
+
+/* Every op that works is in one group: as often as before. */
+static enum tfmc_status check_census(struct pass_context *p, const struct ir_module *in,
+                                     const struct ir_module *out)
+{
+	struct census before = {{0}}, after = {{0}};
+	for (size_t i = 0; i < in->funcs.n; i++)
+		ir_walk(in->funcs.items[i]->body, count_op, &before);
+	for (size_t i = 0; i < out->funcs.n; i++)
+		ir_walk(out->funcs.items[i]->body, count_op, &after);
+	for (int code = 0; code < IR_N_OPS; code++)
+		if (costs_work((enum ir_opcode)code) && before.n[code] != after.n[code])
+			return pass_internal(p, in->funcs.items[0]->loc,
+			                     "an op is in two groups, or in none");
+	return TFMC_OK;
+}
+
 enum tfmc_status pass_group(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
 	static const char *const kinds[] = {[GROUP_loops] = "loops",
@@ -285,5 +319,5 @@ enum tfmc_status pass_group(struct pass_context *p, const struct ir_module *in, 
 			pass_count(p, kinds[g.formed.clusters.items[k].kind], 1);
 	}
 	pass_count(p, "copies", g.copies);
-	return TFMC_OK;
+	return check_census(p, in, out);
 }

@@ -168,14 +168,9 @@ static int64_t lcm(int64_t a, int64_t b)
 static bool splits_heads(struct parts *p, const struct part *x, const struct ir_op *op)
 {
 	const struct ir_type *from = ir_type_of(p->s->f, x->v), *to = ir_type_of(p->s->f, op->results[0]);
-	int64_t heads, width;
-	if (x->turned || x->met || to->rank != from->rank + 1)
-		return false;
-	for (int i = 0; i + 1 < from->rank; i++)
-		if (from->dims[i] != to->dims[i])
-			return false;
-	if (!ir_dim_is_const(to->dims[to->rank - 2], &heads) ||
-	    !ir_dim_is_const(to->dims[to->rank - 1], &width) || width < 1 || width > PART_STRIP_MAX)
+	int64_t width;
+	int axis;
+	if (x->turned || x->met || !ir_view_splits_heads(from, to, &axis, &width) || width > PART_STRIP_MAX)
 		return false;
 	int64_t unit = lcm(width, PART_COLUMNS);
 	if (unit > PART_STRIP_MAX || x->begin % unit != 0 || lcm(unit, p->align) > PART_STRIP_MAX)

@@ -8,6 +8,9 @@
  * element it asks for. Strips are whole heads of all parts.
  */
 #include "backends/kernel/matmul_internal.h"
+#include "ir/view.h"
+
+#include <string.h>
 
 #define PARTS_MAX 8
 #define SINKS_MAX (2 * PARTS_MAX)
@@ -19,11 +22,12 @@ struct part {
 
 /* What an op of the group makes of a part. */
 struct trace {
-	unsigned parts;           /* those it is made of, by bits */
-	int part;                 /* the lowest of them */
-	bool is_placed;           /* the part itself, or a view of it: lies in the stage */
-	int64_t head;             /* > 0: the last axis became [.., size / head, head] */
-	const struct ir_op *turn; /* then axes changed places */
+	unsigned parts; /* those it is made of, by bits */
+	int part;       /* the lowest of them */
+	bool is_placed; /* the part itself, or a view of it: lies in the stage */
+	int64_t head;   /* > 0: the last axis became [.., size / head, head] */
+	/* Axis i of the value is axis from[i] of [.., size / head, head]; the last one stays. */
+	unsigned char from[IR_RANK_MAX];
 };
 
 /* A result of the group or a write into a state. */
@@ -72,21 +76,24 @@ static bool trace_slice(struct matmul_parts *p, const struct ir_op *op)
 static bool trace_reshape(struct matmul_parts *p, const struct ir_op *op, struct trace *t)
 {
 	const struct ir_type *from = type_of(p, op->operands[0]), *to = type_of(p, eval_result(op));
-	if (t->head > 0 || to->rank != from->rank + 1)
+	int axis;
+	if (t->head > 0 || !ir_view_splits_heads(from, to, &axis, &t->head))
 		return false;
-	for (int i = 0; i + 1 < from->rank; i++)
-		if (from->dims[i] != to->dims[i])
-			return false;
-	return ir_dim_is_const(to->dims[to->rank - 1], &t->head) && t->head > 0 &&
-	       p->items[t->part].begin % t->head == 0;
+	for (int i = 0; i < to->rank; i++)
+		t->from[i] = (unsigned char)(i == axis                      ? to->rank - 2
+		                             : i > axis && i + 1 < to->rank ? i - 1
+		                                                            : i);
+	return p->items[t->part].begin % t->head == 0;
 }
 
 static bool trace_transpose(const struct ir_op *op, struct trace *t)
 {
 	const struct ir_int_list *perm = &((const struct attrs_transpose *)op->attrs)->perm;
-	if (t->head == 0 || t->turn || perm->items[perm->n - 1] != (int64_t)perm->n - 1)
+	const struct trace before = *t;
+	if (t->head == 0 || perm->items[perm->n - 1] != (int64_t)perm->n - 1)
 		return false;
-	t->turn = op;
+	for (size_t i = 0; i < perm->n; i++)
+		t->from[i] = before.from[perm->items[i]];
 	return true;
 }
 
@@ -98,7 +105,7 @@ static bool trace_value(struct matmul_parts *p, const struct ir_op *op)
 		const struct trace *x = &p->traces[op->operands[i].id];
 		if (!op->operands[i].id || !x->parts)
 			continue;
-		if (t->parts && (x->head != t->head || x->turn != t->turn))
+		if (t->parts && (x->head != t->head || memcmp(x->from, t->from, sizeof(t->from)) != 0))
 			return false;
 		unsigned parts = t->parts | x->parts;
 		int part = t->parts && t->part < x->part ? t->part : x->part;
@@ -269,8 +276,7 @@ static void place(struct linear *l, struct ir_value v, const struct trace *t, st
 	at.t.rank = rank;
 	at.is_flat = t->head == 0;
 	for (int i = 0; i < rank; i++) {
-		const struct attrs_transpose *turn = t->turn ? t->turn->attrs : NULL;
-		int from = turn ? (int)turn->perm.items[i] : i;
+		int from = t->head > 0 ? t->from[i] : i;
 		at.t.stride[i] = stride[from];
 		sum.step[i] = step[from];
 	}
@@ -366,7 +372,6 @@ static void flat_row(struct linear *l, const struct sink *s, const struct eval_p
 static void head_rows(struct linear *l, struct sink *s, const struct eval_point *row)
 {
 	struct kb *k = l->k;
-	const struct attrs_transpose *turn = s->trace->turn ? s->trace->turn->attrs : NULL;
 	struct kb_val width = kb_index(k, s->trace->head);
 	struct kb_val before[IR_RANK_MAX]; /* the turn */
 	for (int i = 0; i + 1 < l->rank; i++)
@@ -376,7 +381,7 @@ static void head_rows(struct linear *l, struct sink *s, const struct eval_point 
 	before[l->rank] = kb_index(k, 0);
 	struct eval_point at = {.rank = l->rank + 1, .vec = l->rank};
 	for (int i = 0; i < at.rank; i++)
-		at.index[i] = before[turn ? turn->perm.items[i] : i];
+		at.index[i] = before[s->trace->from[i]];
 	if (s->out)
 		kernel_output_row(l->parts->g, s->out, &at, kb_index(k, 0), width);
 	else
