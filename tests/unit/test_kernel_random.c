@@ -273,6 +273,15 @@ static const char *const part_texts[] = {
                            "  %a = add %r, %a0 : f32[B,S,16]\n  %b = gelu %b0 : f32[B,S,32]\n  %c = tanh %c0 "
                            ": f32[B,S,5]\n"
                            "  return %a, %b, %c\n}\n",
+        /* one token: heads are an axis in front without a transpose */
+        HEAD WEIGHT(q, 96) WEIGHT(
+                k, 48) "func @f(%x: f32[B,1,20], %at: i32[B,1]) -> (q: f32[B,4,1,24], k: f32[B,2,1,24]) {\n"
+                       "  %q.l = linear %x, @q, @q.b : f32[B,1,96]\n"
+                       "  %q.t = reshape %q.l {dims=[B,4,1,24]} : f32[B,4,1,24]\n"
+                       "  %k.l = linear %x, @k : f32[B,1,48]\n"
+                       "  %k.t = reshape %k.l {dims=[B,2,1,24]} : f32[B,2,1,24]\n"
+                       "  %q.z = rope %q.t, @t, %at : f32[B,4,1,24]\n"
+                       "  %k.z = rope %k.t, @t, %at : f32[B,2,1,24]\n  return %q.z, %k.z\n}\n",
         PAIR(48, silu, mul), PAIR(160, gelu_tanh, mul), PAIR(16, relu, add), PAIR(64, sigmoid, div),
         PAIR(20, gelu, mul), /* no whole panels: two kernels */
 };
