@@ -199,6 +199,32 @@ static bool check_words(const struct manager *g, const struct pass_words *w, con
 	return true;
 }
 
+static bool has_pass(const struct manager *g, const char *name)
+{
+	for (size_t i = 0; i < g->pipeline->n; i++)
+		if (strcmp(g->pipeline->items[i].pass->name, name) == 0)
+			return true;
+	return false;
+}
+
+/* A fusion is required of the pass that forms it; a pipeline without that pass would never say no. */
+static bool check_required(const struct manager *g, const char *kind)
+{
+	const char *pass = strcmp(kind, "attention") == 0 ? "fuse-attention"
+	                   : strcmp(kind, "softmax") == 0 ? "fuse-softmax"
+	                                                  : NULL;
+	if (pass != NULL && has_pass(g, pass))
+		return true;
+	if (pass != NULL)
+		diag_error(g->cx, LOC_NONE, DIAG_PIPELINE,
+		           "the fusion '%s' is required, but the pipeline does not have the pass %s", kind,
+		           pass);
+	else
+		diag_error(g->cx, LOC_NONE, DIAG_PIPELINE,
+		           "'%s' is no fusion that can be required; there are attention and softmax", kind);
+	return false;
+}
+
 static bool check_options(const struct manager *g)
 {
 	const struct pass_options *o = g->options;
@@ -206,19 +232,16 @@ static bool check_options(const struct manager *g)
 	    !check_words(g, &o->print_after, "changed", "print after") ||
 	    !check_words(g, &o->diff, "all", "diff"))
 		return false;
-	if (o->stop_after != NULL && pass_find(o->stop_after) == NULL) {
-		diag_error(g->cx, LOC_NONE, DIAG_PIPELINE, "stop after: there is no pass '%s'",
+	if (o->stop_after != NULL && !has_pass(g, o->stop_after)) {
+		diag_error(g->cx, LOC_NONE, DIAG_PIPELINE, "stop after: %s '%s'",
+		           pass_find(o->stop_after) == NULL ? "there is no pass"
+		                                            : "the pipeline does not have the pass",
 		           o->stop_after);
 		return false;
 	}
-	for (size_t i = 0; i < o->require_fusion.n; i++) {
-		const char *kind = o->require_fusion.items[i];
-		if (strcmp(kind, "attention") == 0 || strcmp(kind, "softmax") == 0)
-			continue;
-		diag_error(g->cx, LOC_NONE, DIAG_PIPELINE,
-		           "'%s' is no fusion that can be required; there are attention and softmax", kind);
-		return false;
-	}
+	for (size_t i = 0; i < o->require_fusion.n; i++)
+		if (!check_required(g, o->require_fusion.items[i]))
+			return false;
 	return true;
 }
 

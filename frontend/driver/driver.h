@@ -43,6 +43,7 @@ struct driver {
 	const char *tiles_text; /* of --tiles; NULL: not given */
 	size_t tiles_len;
 	const char *pipeline; /* what --optimize chose; NULL: that of the options */
+	bool texts_failed;    /* a dump or reproducer that was asked for could not be written */
 };
 
 /* One command: what it does with the parsed options. Its text is in d->out. */
@@ -95,6 +96,12 @@ struct pass_options driver_pass_options(struct driver *d, const struct target *t
 TFMC_MUST_USE enum tfmc_status driver_passes(struct driver *d, const struct ir_module *in,
                                              const char *pipeline, const struct target *target,
                                              struct ir_module **out);
+/* The same with a report of the caller, and nothing printed of it. On failure *out is NULL. */
+TFMC_MUST_USE enum tfmc_status driver_pipeline_run(struct driver *d, const struct ir_module *in,
+                                                   const char *pipeline, const struct target *target,
+                                                   struct ir_module **out, struct pass_report *report);
+/* Code and plans want places of buffers: TFMC_INVALID when the pipeline ended before plan-memory. */
+TFMC_MUST_USE enum tfmc_status driver_check_planned(struct driver *d, const struct ir_module *m);
 /* Reads the files of --rules and --tiles, before any command runs. */
 TFMC_MUST_USE enum tfmc_status driver_read_texts(struct driver *d);
 /* --check-rules: the table goes to d->out; TFMC_INVALID when a rule is wrong. */

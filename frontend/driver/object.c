@@ -29,6 +29,7 @@ enum tfmc_status driver_compile(struct driver *d, struct loaded *l, const struct
 	}
 	backend_output_init(&out->object);
 	TFMC_TRY(driver_passes(d, l->module, pipeline, target, &out->planned));
+	TFMC_TRY(driver_check_planned(d, out->planned));
 	if (l->model)
 		TFMC_TRY(driver_facts(d, l->model, &facts));
 	TFMC_TRY(backend_compile(&d->diag, out->planned, target, &l->weights, &o, &out->object));
@@ -303,6 +304,8 @@ static enum tfmc_status emit_all(struct emission *e)
 		ir_print(&e->tir, &d->diag, planned);
 		st = put(e, EMIT_TIR, &e->tir);
 	}
+	if (st == TFMC_OK && (wants_object(e) || e->wanted[EMIT_OPENCL]))
+		st = driver_check_planned(d, planned);
 	if (st == TFMC_OK && wants_object(e))
 		st = emit_object(e, planned, target, &object);
 	if (st == TFMC_OK)

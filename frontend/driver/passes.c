@@ -59,11 +59,15 @@ static void dump_ir(void *user, const char *file_name, const char *text, size_t 
 {
 	struct driver *d = user;
 	const char *dir = d->options.dump_dir;
+	bool ok = false;
+	if (d->texts_failed)
+		return;
 	if (mkdir(dir, 0777) && errno != EEXIST)
-		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot make the folder %s: %s", dir,
+		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot make the folder '%s': %s", dir,
 		           strerror(errno));
 	else
-		(void)driver_write_text(d, arena_printf(&d->arena, "%s/%s", dir, file_name), text, len);
+		ok = driver_write_text(d, arena_printf(&d->arena, "%s/%s", dir, file_name), text, len);
+	d->texts_failed = !ok;
 }
 
 static void write_reproducer(void *user, const char *text, size_t len)
@@ -72,7 +76,10 @@ static void write_reproducer(void *user, const char *text, size_t len)
 	const char *dir = d->options.dump_dir ? d->options.dump_dir : ".", *path = d->options.reproducer;
 	if (!path)
 		path = arena_printf(&d->arena, "%s/%s", dir, REPRODUCER);
-	if (driver_write_text(d, path, text, len) && !d->options.reproducer)
+	bool ok = driver_write_text(d, path, text, len);
+	if (!ok && d->options.reproducer)
+		d->texts_failed = true;
+	if (ok && !d->options.reproducer)
 		diag_note(&d->diag, LOC_NONE, "`tfmc opt %s` runs the failing pass again", path);
 }
 
@@ -149,15 +156,38 @@ static enum tfmc_status write_tiles(struct driver *d, const struct ir_module *m,
 	return ok ? TFMC_OK : TFMC_IO;
 }
 
+enum tfmc_status driver_pipeline_run(struct driver *d, const struct ir_module *in, const char *pipeline,
+                                     const struct target *target, struct ir_module **out,
+                                     struct pass_report *report)
+{
+	struct pipeline p = {0};
+	struct pass_options options = driver_pass_options(d, target);
+	*out = NULL;
+	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, pipeline, &p));
+	TFMC_TRY(passes_run(&d->diag, &p, &options, in, out, report));
+	if (!d->texts_failed)
+		return TFMC_OK;
+	ir_module_destroy(*out);
+	*out = NULL;
+	return TFMC_IO;
+}
+
+enum tfmc_status driver_check_planned(struct driver *d, const struct ir_module *m)
+{
+	if (m->stage == STAGE_PLAN)
+		return TFMC_OK;
+	diag_error(&d->diag, LOC_NONE, DIAG_PIPELINE,
+	           "the pipeline ends before plan-memory: buffers have no places yet");
+	diag_note(&d->diag, LOC_NONE, "--emit=tir writes what the passes made");
+	return TFMC_INVALID;
+}
+
 enum tfmc_status driver_passes(struct driver *d, const struct ir_module *in, const char *pipeline,
                                const struct target *target, struct ir_module **out)
 {
-	struct pipeline p = {0};
 	struct pass_report report;
-	struct pass_options options = driver_pass_options(d, target);
-	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, pipeline, &p));
 	pass_report_init(&report);
-	enum tfmc_status st = passes_run(&d->diag, &p, &options, in, out, &report);
+	enum tfmc_status st = driver_pipeline_run(d, in, pipeline, target, out, &report);
 	driver_time(d, "passes");
 	if (d->options.time_passes)
 		print_times(d, &report);

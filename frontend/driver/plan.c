@@ -313,14 +313,13 @@ static enum tfmc_status draw(struct plan *p)
 static enum tfmc_status plan_module(struct plan *p, const struct ir_module *in)
 {
 	struct driver *d = p->d;
-	struct pipeline pipeline = {0};
 	struct ir_module *planned = NULL;
 	p->in = in;
-	struct pass_options options = driver_pass_options(d, p->target);
-	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, driver_pipeline(d, NULL), &pipeline));
-	TFMC_TRY(passes_run(&d->diag, &pipeline, &options, in, &planned, p->report));
+	TFMC_TRY(driver_pipeline_run(d, in, driver_pipeline(d, NULL), p->target, &planned, p->report));
 	p->planned = planned;
-	enum tfmc_status st = choose_dims(p);
+	enum tfmc_status st = driver_check_planned(d, planned);
+	if (st == TFMC_OK)
+		st = choose_dims(p);
 	if (st == TFMC_OK)
 		st = backend_measure(&d->diag, planned, p->target, &d->arena, &p->sizes);
 	if (st == TFMC_OK)

@@ -21,7 +21,7 @@ done
 [ $count -ge 12 ]
 
 # A dump in the middle goes on through the rest of the pipeline to the same plan.
-"$TFMC" opt "$tmp"/O2/*encode.tir --passes=group,select,plan-memory -mcpu=x86-64-v3 \
+"$TFMC" opt "$tmp"/O2/*specialize.tir --passes=group,select,plan-memory -mcpu=x86-64-v3 \
 	--weights-dir="$TFMC_SOURCE/examples/dates" >"$tmp/again.tir"
 shape() { sed -E 's/%[A-Za-z0-9_.]+/%/g; s/ loc\(.*//' "$1" | sed -n '/^func/,$p'; } # without the names of values
 diff <(shape "$tmp/again.tir") <(shape "$tmp"/O2/*plan-memory.tir) >&2
