@@ -2,8 +2,7 @@
 /*
  * What each stage allows: graph has no groups; in groups and plan all work is
  * inside groups; plan has an offset for every result of a group. A group computes
- * products and softmaxes at its root only, and all its results are those of one
- * op unless the root is a linear.
+ * products and softmaxes at its root only.
  */
 #include "ir/verify_internal.h"
 
@@ -64,25 +63,6 @@ static void verify_once(struct verifier *v, const struct ir_op *group, const str
 			            ir_op_desc(r->ops[i]->code)->name);
 }
 
-/* Results of different ops are those of a linear, each from columns of its own. */
-static void verify_results(struct verifier *v, const struct ir_op *group, const struct ir_op *root)
-{
-	const struct ir_op *yield = group->region->ops[group->region->n_ops - 1], *first = NULL;
-	for (size_t i = 0; i < yield->n_operands; i++) {
-		const struct ir_op *def = ir_def(v->f, yield->operands[i]);
-		for (size_t k = 0; k < i; k++)
-			if (ir_same(yield->operands[k], yield->operands[i]))
-				verify_fail(v, group->loc, "a group yields %s twice",
-				            verify_value_text(v, yield->operands[i]));
-		if (i > 0 && def != first && root->code != OP_linear) {
-			verify_fail(v, group->loc, "results of a group with the root %s come from two ops",
-			            ir_op_desc(root->code)->name);
-			return;
-		}
-		first = def;
-	}
-}
-
 static void verify_group(struct verifier *v, const struct ir_op *op)
 {
 	const struct attrs_group *a = op->attrs;
@@ -98,7 +78,6 @@ static void verify_group(struct verifier *v, const struct ir_op *op)
 	if (a->root < 0 || (size_t)a->root + 1 >= r->n_ops)
 		return;
 	verify_once(v, op, r->ops[a->root]);
-	verify_results(v, op, r->ops[a->root]);
 }
 
 static bool allowed_outside(enum ir_opcode code)
