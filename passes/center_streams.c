@@ -194,7 +194,7 @@ static void see_cut(struct finder *d, struct stream *s, struct ir_value v)
 {
 	const struct ir_op *def = ir_def(d->f, v);
 	size_t n;
-	const struct use *u = uses_of(d->uses, v, &n);
+	const struct value_use *u = uses_of(d->uses, v, &n);
 	if (def == NULL || def->n_results != 1 || ir_info(d->f, v)->region != d->f->body) {
 		refuse(d->p, s, "%s writes it", def != NULL ? ir_op_desc(def->code)->name : "a parameter");
 		return;
@@ -218,7 +218,7 @@ static void see_cut(struct finder *d, struct stream *s, struct ir_value v)
 static void see_readers(struct finder *d, struct stream *s, struct ir_value v)
 {
 	size_t n;
-	const struct use *u = uses_of(d->uses, v, &n);
+	const struct value_use *u = uses_of(d->uses, v, &n);
 	for (size_t i = 0; i < n && !s->refused; i++) {
 		const struct ir_op *op = u[i].op;
 		if (op->code == OP_layer_norm && u[i].operand == 0)

@@ -94,7 +94,7 @@ static const char *reader_words(const struct ir_op *op)
 static bool follow(struct finder *d, struct ir_value v, int depth)
 {
 	size_t n;
-	const struct use *u = uses_of(d->uses, v, &n);
+	const struct value_use *u = uses_of(d->uses, v, &n);
 	for (size_t i = 0; i < n; i++) {
 		const struct ir_op *op = u[i].op;
 		bool ok = false;

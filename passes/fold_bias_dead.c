@@ -53,7 +53,7 @@ static bool only_masked_keys(const struct func_uses *u, struct ir_value v,
                              const struct ir_state_decl *lengths, int depth)
 {
 	size_t n;
-	const struct use *use = uses_of(u, v, &n);
+	const struct value_use *use = uses_of(u, v, &n);
 	for (size_t i = 0; i < n; i++) {
 		const struct ir_op *op = use[i].op;
 		bool key = op->code == OP_attention && (use[i].operand == 1 || use[i].operand == 2) &&

@@ -34,7 +34,7 @@ static bool add_out(struct bias_finder *d, struct bias_site *s, const struct ir_
 static void follow_out(struct bias_finder *d, struct bias_site *s, struct ir_value v, int depth)
 {
 	size_t n;
-	const struct use *u = uses_of(d->uses, v, &n);
+	const struct value_use *u = uses_of(d->uses, v, &n);
 	for (size_t i = 0; i < n && bias_node_accepted(&s->node[BIAS_V]); i++) {
 		const struct ir_op *op = u[i].op;
 		if (op->code == OP_linear && u[i].operand == 0)
@@ -59,7 +59,7 @@ static void find_outs(struct bias_finder *d, struct bias_site *s)
 	struct ir_value v = s->attention->results[0];
 	int64_t heads = 0, width = 0;
 	size_t n;
-	const struct use *u = uses_of(d->uses, v, &n);
+	const struct value_use *u = uses_of(d->uses, v, &n);
 	ir_dim_is_const(t->dims[1], &heads);
 	ir_dim_is_const(t->dims[3], &width);
 	if (n == 1 && u->op->code == OP_transpose && swaps_heads(u->op)) {

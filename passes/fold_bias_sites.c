@@ -281,7 +281,7 @@ static void leaf_of_state(struct bias_finder *d, const struct ir_op *op, enum bi
 	join(&d->state->node, &s->node[kind]);
 }
 
-static void see_leaf(struct bias_finder *d, struct ir_value v, struct shown shown, const struct use *u)
+static void see_leaf(struct bias_finder *d, struct ir_value v, struct shown shown, const struct value_use *u)
 {
 	const struct ir_op *op = u->op;
 	bool read = op->code == OP_attention && (u->operand == 1 || u->operand == 2);
@@ -304,7 +304,7 @@ static void see_leaf(struct bias_finder *d, struct ir_value v, struct shown show
 static void see_leaves(struct bias_finder *d, struct ir_value v, struct shown shown, int depth)
 {
 	size_t n;
-	const struct use *u = uses_of(d->uses, v, &n);
+	const struct value_use *u = uses_of(d->uses, v, &n);
 	for (size_t i = 0; i < n; i++) {
 		const struct ir_op *op = u[i].op;
 		bool rows = d->linear != NULL && op->code == OP_take_rows && u[i].operand == 0 &&

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Use lists of a module that is only read, see module_uses.h. Two walks: one
- * counts, one fills, so the lists need no links.
+ * Use lists of a module that is only read, see module_uses.h.
  */
 #include "passes/module_uses.h"
 
@@ -11,38 +10,11 @@
 /* Deeper expressions stay: all passes that fold add a few levels. */
 #define FOLD_DEPTH_MAX (WEXPR_DEPTH_MAX / 2)
 
-struct filler {
-	struct func_uses *u;
-	size_t *next; /* [n_values] where the next use of a value goes */
-};
-
-static void fill_uses(void *user, const struct ir_op *op)
-{
-	struct filler *s = user;
-	for (size_t i = 0; i < op->n_operands; i++)
-		if (op->operands[i].id != 0)
-			s->u->items[s->next[op->operands[i].id]++] = (struct use){op, i};
-}
-
 static bool collect_func(struct arena *a, const struct ir_func *f, struct func_uses *u)
 {
-	const uint32_t *counts = ir_count_uses(a, f);
-	struct filler s = {u, ARENA_ARRAY(a, size_t, f->n_values)};
-
 	u->f = f;
-	u->first = ARENA_ARRAY(a, size_t, f->n_values + 1);
 	u->marks = ARENA_ARRAY(a, void *, f->n_values);
-	if (counts == NULL || s.next == NULL || u->first == NULL || u->marks == NULL)
-		return false;
-	for (size_t v = 1; v < f->n_values; v++) {
-		s.next[v] = u->first[v];
-		u->first[v + 1] = u->first[v] + counts[v];
-	}
-	u->items = ARENA_ARRAY(a, struct use, u->first[f->n_values] + 1);
-	if (u->items == NULL)
-		return false;
-	ir_walk(f->body, fill_uses, &s);
-	return true;
+	return u->marks != NULL && value_uses_of(a, f, &u->values);
 }
 
 static void count_weights(struct module_uses *u, const struct func_uses *fu)
@@ -50,8 +22,10 @@ static void count_weights(struct module_uses *u, const struct func_uses *fu)
 	for (uint32_t v = 1; v < fu->f->n_values; v++) {
 		const struct ir_weight *w = uses_weight(fu->f, (struct ir_value){v});
 		struct weight_uses *count = w != NULL ? module_uses_weight(u, w) : NULL;
-		for (size_t i = fu->first[v]; count != NULL && i < fu->first[v + 1]; i++) {
-			bool matrix = fu->items[i].op->code == OP_linear && fu->items[i].operand == 1;
+		size_t n;
+		const struct value_use *use = uses_of(fu, (struct ir_value){v}, &n);
+		for (size_t i = 0; count != NULL && i < n; i++) {
+			bool matrix = use[i].op->code == OP_linear && use[i].operand == 1;
 			count->linear += matrix;
 			count->other += !matrix;
 		}
@@ -94,10 +68,10 @@ struct weight_uses *module_uses_weight(const struct module_uses *u, const struct
 	return strmap_get(&u->by_name, w->name);
 }
 
-const struct use *uses_of(const struct func_uses *u, struct ir_value v, size_t *n)
+const struct value_use *uses_of(const struct func_uses *u, struct ir_value v, size_t *n)
 {
-	*n = u->first[v.id + 1] - u->first[v.id];
-	return &u->items[u->first[v.id]];
+	*n = u->values.first[v.id + 1] - u->values.first[v.id];
+	return &u->values.items[u->values.first[v.id]];
 }
 
 void *uses_mark(const struct module_uses *u, const struct ir_func *f, const struct ir_op *op)

@@ -9,17 +9,12 @@
 #define TFMC_PASSES_MODULE_USES_H
 
 #include "passes/rebuild.h"
-
-struct use {
-	const struct ir_op *op;
-	size_t operand;
-};
+#include "passes/value_uses.h"
 
 struct func_uses {
 	const struct ir_func *f;
-	size_t *first;     /* [n_values + 1] */
-	struct use *items; /* of value v: [first[v], first[v + 1]), outer ops before inner ones */
-	void **marks;      /* [n_values], by the first result of an op: free for the pass */
+	struct value_uses values; /* outer ops before inner ones */
+	void **marks;             /* [n_values], by the first result of an op: free for the pass */
 };
 
 struct weight_uses {
@@ -40,7 +35,7 @@ struct module_uses *module_uses_collect(struct arena *a, const struct ir_module 
 struct func_uses *module_uses_func(const struct module_uses *u, const struct ir_func *f);
 struct weight_uses *module_uses_weight(const struct module_uses *u, const struct ir_weight *w);
 /* Uses of v; *n is their number. */
-const struct use *uses_of(const struct func_uses *u, struct ir_value v, size_t *n);
+const struct value_use *uses_of(const struct func_uses *u, struct ir_value v, size_t *n);
 /* The mark of an op, NULL for none. */
 void *uses_mark(const struct module_uses *u, const struct ir_func *f, const struct ir_op *op);
 

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# What every pass does to every model, exactly: the counters of --stats at O2 for x86-64-v3 and the peaks of the
+# arenas, compared with fusion_counts.expected. A line that changes is a fusion that was lost or won: look at it,
+# then `fusion_counts.sh --write` (with the shared models present) writes the new table.
+set -uo pipefail
+: "${TFMC:?}" "${TFMC_SOURCE:?}"
+here=$TFMC_SOURCE/tests/shell
+shared=${TFMC_SHARED:-$TFMC_SOURCE/../shared}/models
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+models=(examples/dates examples/names tests/golden/torch_{encoder,decoder,seq2seq,seq2seq_prenorm,rotary})
+hub=(aren-transliteration bert-tiny gpt2-tiny seq2seq-base stories260k
+	variants/{bart,gpt_neox,llama,marian,opt,phi,qwen2,qwen3})
+
+# count NAME FILE: a heading, then a line for each counter that is not 0 and for each arena
+count() {
+	echo "== $1"
+	if ! "$TFMC" "$2" -mcpu=x86-64-v3 --stats --emit=tir="$tmp/out.tir" 2> "$tmp/stats"; then
+		cat "$tmp/stats" >&2
+		return 1
+	fi
+	grep -E '^[a-z0-9-]+: .* [1-9][0-9]*$|^arena of ' "$tmp/stats" | sed -E 's/, [0-9]+ buffers.*//'
+}
+
+table() {
+	local m
+	for m in "${models[@]}"; do count "$m" "$TFMC_SOURCE/$m/model.yaml" || return 1; done
+	[ -d "$shared" ] || return 0
+	for m in "${hub[@]}"; do count "$m" "$shared/$m/model.yaml" || return 1; done
+}
+
+table > "$tmp/now" || exit 1
+if [ "${1:-}" = --write ]; then
+	[ -d "$shared" ] || { echo "the shared models are needed to write the table" >&2; exit 1; }
+	cp "$tmp/now" "$here/fusion_counts.expected"
+	exit 0
+fi
+if [ ! -d "$shared" ]; then
+	echo "SKIPPED in part: $shared is absent, the models of the project are compared"
+	head -n "$(wc -l < "$tmp/now")" "$here/fusion_counts.expected" | diff - "$tmp/now"
+	exit $?
+fi
+diff "$here/fusion_counts.expected" "$tmp/now"
