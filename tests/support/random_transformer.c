@@ -36,6 +36,7 @@ struct plan {
 	bool is_post, is_gated, is_tied, is_spelled, is_causal;
 	bool has_q_bias, has_kv_bias, has_o_bias, has_f_bias, has_qk_norm, has_softcap;
 	bool has_positions, has_type_row, has_embed_scale, has_final_norm;
+	bool is_apart; /* a linear and an attention for each head */
 };
 
 struct text {
@@ -60,7 +61,7 @@ static struct plan choose(struct rng *r)
 	p.e = sizes[rng_below(r, 3)];
 	p.kv = rng_chance(r, 60) ? p.h : 1;
 	p.d = rng_chance(r, 70) ? p.h * p.e : (int)rng_between(r, 3, 20);
-	p.f = rng_chance(r, 40) ? 16 * (int)rng_between(r, 1, 3) : (int)rng_between(r, 5, 40);
+	p.f = rng_chance(r, 40) ? 16 * (int)rng_between(r, 1, 6) : (int)rng_between(r, 5, 40);
 	p.v = (int)rng_between(r, 7, 24);
 	p.norm = (enum norm)rng_below(r, N_NORMS);
 	p.act = (enum act)rng_below(r, N_ACTS);
@@ -73,6 +74,7 @@ static struct plan choose(struct rng *r)
 		*flags[i] = rng_chance(r, 50);
 	p.has_qk_norm = rng_chance(r, 20);
 	p.has_softcap = rng_chance(r, 15);
+	p.is_apart = p.h > 1 && p.h == p.kv && !p.has_qk_norm && rng_chance(r, 40);
 	return p;
 }
 
@@ -281,9 +283,62 @@ static int attention(struct text *t, int q, int k, int v)
 	            cap.text, p->is_causal ? " mask=causal" : "");
 }
 
+/* The values, [B,S,E] each, side by side. */
+static int concat(struct text *t, const int *xs)
+{
+	const struct plan *p = &t->p;
+	struct buf list;
+	buf_init(&list);
+	for (int i = 0; i < p->h; i++)
+		buf_printf(&list, "%s%%v%d", i > 0 ? ", " : "", xs[i]);
+	int y = line(t, rows(p->h * p->e).text, "concat %s {axis=2}", list.data);
+	buf_destroy(&list);
+	return y;
+}
+
+/* An attention of one head: [B,S,E] of queries, keys and values to [B,S,E]. */
+static int one_head(struct text *t, int q, int k, int v, int at)
+{
+	int all = t->p.h;
+	t->p.h = t->p.kv = 1;
+	q = rotate(t, heads(t, q, "q", 1, false), 1, at);
+	k = rotate(t, heads(t, k, "k", 1, false), 1, at);
+	int y = attention(t, q, k, heads(t, v, "v", 1, false));
+	y = line(t, rows(t->p.e).text, "reshape %%v%d {dims=[B,S,%d]}", y, t->p.e);
+	t->p.h = t->p.kv = all;
+	return y;
+}
+
+/* Heads with weights of their own; decode, whose caches hold all heads, puts them side by side before. */
+static int heads_apart(struct text *t, int x, int at)
+{
+	const struct plan *p = &t->p;
+	static const char *const names[] = {"q", "k", "v"};
+	int parts[3][4], y[4];
+	for (int kind = 0; kind < 3; kind++)
+		for (int i = 0; i < p->h; i++)
+			parts[kind][i] = linear(t, x, SAY("%s%d", names[kind], i), p->e, p->d,
+			                        kind == 0 ? p->has_q_bias : p->has_kv_bias, true);
+	if (!t->decode) {
+		for (int i = 0; i < p->h; i++)
+			y[i] = one_head(t, parts[0][i], parts[1][i], parts[2][i], at);
+		return linear(t, concat(t, y), "o", p->d, p->h * p->e, p->has_o_bias, true);
+	}
+	int q = rotate(t, heads(t, concat(t, parts[0]), "q", p->h, false), p->h, at);
+	int k = rotate(t, heads(t, concat(t, parts[1]), "k", p->h, false), p->h, at);
+	k = cached(t, k, "ck");
+	int v = cached(t, heads(t, concat(t, parts[2]), "v", p->h, false), "cv");
+	int o = line(t, SAY("f32[B,S,%d,%d]", p->h, p->e), "transpose %%v%d {perm=[0,2,1,3]}",
+	             attention(t, q, k, v));
+	o = line(t, rows(p->h * p->e).text, "reshape %%v%d {dims=[B,S,%d]}", o, p->h * p->e);
+	return linear(t, o, "o", p->d, p->h * p->e, p->has_o_bias, true);
+}
+
 static int self_attention(struct text *t, int x, int at)
 {
 	const struct plan *p = &t->p;
+	if (p->is_apart)
+		return heads_apart(t, x, at);
 	int q = heads(t, linear(t, x, "q", p->h * p->e, p->d, p->has_q_bias, true), "q", p->h,
 	              p->has_qk_norm);
 	int k = heads(t, linear(t, x, "k", p->kv * p->e, p->d, p->has_kv_bias, true), "k", p->kv,
