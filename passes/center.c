@@ -132,16 +132,11 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 
 enum tfmc_status pass_center(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
-	size_t errors = p->cx->n_errors;
 	const struct rewrite rewrite = {
 	        .match = match, .emit = emit, .user = streams_collect(p, in), .is_numbered = true};
 
 	if (rewrite.user == NULL)
 		return TFMC_NO_MEMORY;
 	pass_count(p, "norms", 0);
-	TFMC_TRY(rebuild_module(p, in, out, &rewrite, NULL));
-	if (p->cx->n_errors > errors)
-		return TFMC_INTERNAL;
-	fold_report(p, in, out);
-	return TFMC_OK;
+	return fold_rebuild(p, in, out, &rewrite);
 }

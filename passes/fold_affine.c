@@ -148,26 +148,27 @@ static int64_t changed_weights(const struct ir_module *in, const struct ir_modul
 	return n;
 }
 
-void fold_report(struct pass_context *p, const struct ir_module *in, const struct ir_module *out)
+enum tfmc_status fold_rebuild(struct pass_context *p, const struct ir_module *in, struct ir_module *out,
+                              const struct rewrite *rewrite)
 {
+	size_t errors = p->cx->n_errors;
 	int64_t bytes = 0;
+	TFMC_TRY(rebuild_module(p, in, out, rewrite, NULL));
+	if (p->cx->n_errors > errors)
+		return TFMC_INTERNAL;
 	pass_count(p, "constants", changed_weights(in, out));
 	if (checked_sub_i64(module_weight_bytes(p->arena, out), module_weight_bytes(p->arena, in), &bytes))
 		pass_count(p, "bytes", bytes);
+	return TFMC_OK;
 }
 
 enum tfmc_status pass_fold_affine(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
-	size_t errors = p->cx->n_errors;
 	struct folder g = {.p = p, .sites = affine_sites_collect(p, in, p->step->settings[0])};
 	const struct rewrite rewrite = {.match = match, .emit = emit, .user = &g, .is_numbered = true};
 
 	if (g.sites == NULL)
 		return TFMC_NO_MEMORY;
 	pass_count(p, "norms", 0);
-	TFMC_TRY(rebuild_module(p, in, out, &rewrite, NULL));
-	if (p->cx->n_errors > errors)
-		return TFMC_INTERNAL;
-	fold_report(p, in, out);
-	return TFMC_OK;
+	return fold_rebuild(p, in, out, &rewrite);
 }

@@ -31,7 +31,11 @@ struct affine_sites *affine_sites_collect(struct pass_context *p, const struct i
 /* Every use of w is one of a folded linear, and all of them fold the same. */
 bool affine_folds_all(const struct affine_sites *s, const struct ir_weight *w);
 
-/* Counts `constants` and `bytes`: what a folding pass made of the weights. */
-void fold_report(struct pass_context *p, const struct ir_module *in, const struct ir_module *out);
+/*
+ * What folding passes do with their rewrite: rebuilds the module and counts `constants` and `bytes`, what
+ * became of the weights. TFMC_INTERNAL when a weight could not be formed.
+ */
+TFMC_MUST_USE enum tfmc_status fold_rebuild(struct pass_context *p, const struct ir_module *in,
+                                            struct ir_module *out, const struct rewrite *rewrite);
 
 #endif

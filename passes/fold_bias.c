@@ -196,7 +196,6 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 
 enum tfmc_status pass_fold_bias(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
-	size_t errors = p->cx->n_errors;
 	const struct rewrite rewrite = {
 	        .match = match, .emit = emit, .user = bias_sites_collect(p, in), .is_numbered = true};
 
@@ -204,9 +203,5 @@ enum tfmc_status pass_fold_bias(struct pass_context *p, const struct ir_module *
 		return TFMC_NO_MEMORY;
 	pass_count(p, "key biases", 0);
 	pass_count(p, "value biases", 0);
-	TFMC_TRY(rebuild_module(p, in, out, &rewrite, NULL));
-	if (p->cx->n_errors > errors)
-		return TFMC_INTERNAL;
-	fold_report(p, in, out);
-	return TFMC_OK;
+	return fold_rebuild(p, in, out, &rewrite);
 }

@@ -194,6 +194,7 @@ static bool check_words(const struct manager *g, const struct pass_words *w, con
 		if (known || strcmp(w->items[i], more) == 0)
 			continue;
 		diag_error(g->cx, LOC_NONE, DIAG_PIPELINE, "%s: there is no pass '%s'", what, w->items[i]);
+		pass_suggest(g->cx, w->items[i]);
 		return false;
 	}
 	return true;

@@ -166,15 +166,20 @@ static enum tfmc_status read_settings(struct reader *r, struct pipeline_step *st
 	return TFMC_OK;
 }
 
-static enum tfmc_status unknown_pass(struct reader *r, const char *name)
+void pass_suggest(struct diag_context *cx, const char *name)
 {
 	const char *names[TFMC_COUNT(passes)];
 	for (size_t i = 0; i < TFMC_COUNT(passes); i++)
 		names[i] = passes[i].name;
 	const char *near = nearest_name(name, names, TFMC_COUNT(passes));
-	refuse(r, "there is no pass", name);
 	if (near != NULL)
-		diag_note(r->cx, LOC_NONE, "did you mean '%s'?", near);
+		diag_note(cx, LOC_NONE, "did you mean '%s'?", near);
+}
+
+static enum tfmc_status unknown_pass(struct reader *r, const char *name)
+{
+	refuse(r, "there is no pass", name);
+	pass_suggest(r->cx, name);
 	return TFMC_INVALID;
 }
 

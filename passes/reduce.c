@@ -105,6 +105,8 @@ enum tfmc_status module_reduce(const struct ir_module *in, reduce_keep *keep, vo
 		for (size_t i = 0; i < r.now->funcs.n; i++)
 			try_func(&r, i);
 		try_bounds(&r);
+		for (size_t i = r.now->states.n; i-- > 0;)
+			(void)try_edit(&r, (struct reduce_edit){REDUCE_STATE, 0, i, 0});
 	}
 	(void)try_edit(&r, none);
 	*out = r.now;

@@ -18,6 +18,7 @@ enum reduce_kind {
 	REDUCE_INPUT,   /* parameters in place of the results of op number `at` */
 	REDUCE_ONES,    /* ones in place of the results of op number `at` */
 	REDUCE_PARAM,   /* parameter `at`, which nothing reads */
+	REDUCE_STATE,   /* state `at`, which no function has */
 	REDUCE_BOUND,   /* the upper bound of dim symbol `at` becomes `choice` */
 };
 

@@ -302,16 +302,19 @@ static bool copy_func(struct copier *c, size_t index)
 /* Dims and states of the module, one bound changed. */
 static struct ir_module *begin_module(const struct ir_module *in, const struct reduce_edit *edit)
 {
-	if (edit->kind != REDUCE_BOUND)
+	if (edit->kind != REDUCE_BOUND && edit->kind != REDUCE_STATE)
 		return ir_module_create_like(in);
 	struct ir_module *m = ir_module_create(in->name);
 	bool ok = m != NULL;
 	for (size_t i = 0; ok && i < ir_dims_count(in->dims); i++) {
 		const struct ir_dim_sym *s = ir_dims_sym(in->dims, i);
-		ok = ir_dims_declare(m->dims, s->name, s->lo, i == edit->at ? edit->choice : s->hi);
+		bool is_cut = edit->kind == REDUCE_BOUND && i == edit->at;
+		ok = ir_dims_declare(m->dims, s->name, s->lo, is_cut ? edit->choice : s->hi);
 	}
 	for (size_t i = 0; ok && i < in->states.n; i++) {
 		const struct ir_state_decl *s = in->states.items[i];
+		if (edit->kind == REDUCE_STATE && i == edit->at)
+			continue;
 		ok = ir_add_state(m, s->name, ir_import_type(m, s->type), ir_import_loc(m, s->loc)) != NULL;
 	}
 	if (ok) {
@@ -322,9 +325,22 @@ static struct ir_module *begin_module(const struct ir_module *in, const struct r
 	return NULL;
 }
 
+static bool has_state(const struct ir_func *f, const struct ir_state_decl *s)
+{
+	for (size_t i = 0; i < f->n_params; i++) {
+		const struct ir_type *t = ir_type_of(f, f->params[i].value);
+		if (t->kind == IR_STATE && strcmp(t->state->name, s->name) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* An op of the edit must be one that the edit can change. */
 static bool is_possible(const struct ir_module *in, const struct reduce_edit *e)
 {
+	for (size_t i = 0; e->kind == REDUCE_STATE && i < in->funcs.n; i++)
+		if (has_state(in->funcs.items[i], in->states.items[e->at]))
+			return false;
 	if (e->kind < REDUCE_COUNT || e->kind > REDUCE_ONES)
 		return true;
 	const struct ir_func *f = in->funcs.items[e->func];
@@ -352,7 +368,7 @@ struct ir_module *reduce_apply(const struct ir_module *in, const struct reduce_e
 		return NULL;
 	diag_init(&c.mute, NULL, NULL);
 	arena_init(&c.arena);
-	c.applied = edit->kind == REDUCE_FUNC || edit->kind == REDUCE_BOUND;
+	c.applied = edit->kind == REDUCE_FUNC || edit->kind == REDUCE_BOUND || edit->kind == REDUCE_STATE;
 	c.out->stage = in->stage;
 	bool ok = true;
 	for (size_t i = 0; i < in->funcs.n && ok; i++)

@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-#define HEAD "; reproducer 1\n"
+#define WORDS "; reproducer "
+#define HEAD  WORDS "1\n"
 
 /* Every line of a text behind its key. */
 static void print_lines(struct buf *out, const char *key, const char *text, size_t len)
@@ -87,8 +88,14 @@ bool reproducer_read(struct arena *a, struct diag_context *cx, const char *text,
 
 	*out = (struct reproducer){.passes = ""};
 	*status = TFMC_OK;
-	if (len < at || memcmp(text, HEAD, at) != 0)
+	if (len < strlen(WORDS) || memcmp(text, WORDS, strlen(WORDS)) != 0)
 		return false;
+	if (len < at || memcmp(text, HEAD, at) != 0) {
+		diag_error(cx, LOC_NONE, DIAG_PIPELINE,
+		           "the head of a reproducer has another version than 1");
+		*status = TFMC_INVALID;
+		return true;
+	}
 	buf_init(&h.rules);
 	buf_init(&h.tiles);
 	while (at + 2 < len && text[at] == ';' && text[at + 1] == ' ' && *status == TFMC_OK) {

@@ -125,10 +125,6 @@ static enum tfmc_status choose_pipeline(struct driver *d, const struct loaded *l
 	const char *what = d->options.optimize;
 	if (!what || !strcmp(what, "speed"))
 		return TFMC_OK;
-	if (strcmp(what, "memory")) {
-		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--optimize is speed or memory, not %s", what);
-		return TFMC_INVALID;
-	}
 	const struct target *target = driver_target(d, d->options.mcpu);
 	struct pass_options options = driver_pass_options(d, target);
 	if (!target)

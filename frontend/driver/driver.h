@@ -64,6 +64,9 @@ double driver_clock(void *user);
 void driver_time_part(struct driver *d, const char *part, double seconds);
 /* One text file, complete or not at all; false after a diagnostic. */
 bool driver_write_text(struct driver *d, const char *path, const char *text, size_t len);
+/* The same for a file that an option names: "-" is stdout, and no later output may be the same file. */
+TFMC_MUST_USE enum tfmc_status driver_write_output(struct driver *d, const char *path,
+                                                   const struct buf *text);
 /* Puts text to -o FILE, or to stdout. */
 TFMC_MUST_USE enum tfmc_status driver_emit_text(struct driver *d, const struct buf *text);
 /* A usage mistake: message to stderr. */

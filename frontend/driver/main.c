@@ -64,6 +64,24 @@ static const char *text_option(const struct driver_options *o)
 	                             : NULL;
 }
 
+/* A list of names that was given without any. */
+static const char *empty_list(const struct driver_options *o)
+{
+	const struct {
+		const char *name;
+		const struct option_list *list;
+	} lists[] = {{"--diff", &o->diff},
+	             {"--print-ir-after", &o->print_ir_after},
+	             {"--print-ir-before", &o->print_ir_before},
+	             {"--require-fusion", &o->require_fusion},
+	             {"--disable-rule", &o->disable_rule}};
+	for (size_t i = 0; i < TFMC_COUNT(lists); i++)
+		for (size_t k = 0; k < lists[i].list->n; k++)
+			if (!lists[i].list->items[k][strspn(lists[i].list->items[k], ",")])
+				return lists[i].name;
+	return NULL;
+}
+
 static enum exit_code check_choices(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
@@ -76,6 +94,12 @@ static enum exit_code check_choices(struct driver *d)
 		return driver_usage(d, "--color is auto, always or never, not %s", o->color);
 	if (o->opt0 + o->opt1 + o->opt2 > 1)
 		return driver_usage(d, "only one of -O0, -O1, -O2");
+	if (o->optimize && strcmp(o->optimize, "speed") && strcmp(o->optimize, "memory"))
+		return driver_usage(d, "--optimize is speed or memory, not %s", o->optimize);
+	if (o->optimize && !strcmp(o->optimize, "memory") && (o->opt0 || o->opt1 || o->passes))
+		return driver_usage(d, "--optimize=memory chooses the passes; -O0, -O1 and --passes do too");
+	if (empty_list(o))
+		return driver_usage(d, "%s wants a name", empty_list(o));
 	return EXIT_OK;
 }
 
@@ -127,6 +151,8 @@ static enum exit_code run(struct driver *d)
 		return EXIT_OK;
 	}
 	bool needs_input = o->command != COMMAND_OPS && o->command != COMMAND_PASSES && !o->check_rules;
+	if (!needs_input && o->input && !o->check_rules)
+		return driver_usage(d, "this command takes no file, '%s' was given", o->input);
 	if (needs_input && !o->input)
 		return driver_usage(d, "no file is given");
 	enum tfmc_status st = driver_read_texts(d);

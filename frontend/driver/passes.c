@@ -49,10 +49,25 @@ bool driver_write_text(struct driver *d, const char *path, const char *text, siz
 {
 	struct outputs o;
 	outputs_init(&o, &d->arena, &d->diag);
+	o.inputs = d->outputs.inputs;
 	struct output_file *f = outputs_add(&o, path, d->options.input);
 	if (f)
 		output_write(f, text, len);
 	return f && outputs_commit(&o) == TFMC_OK;
+}
+
+enum tfmc_status driver_write_output(struct driver *d, const char *path, const struct buf *text)
+{
+	if (buf_failed(text))
+		return TFMC_NO_MEMORY;
+	if (!strcmp(path, "-")) {
+		buf_bytes(&d->out, text->data, text->len);
+		return TFMC_OK;
+	}
+	if (!driver_write_text(d, path, text->data, text->len))
+		return TFMC_IO;
+	outputs_protect(&d->outputs, path);
+	return TFMC_OK;
 }
 
 static void dump_ir(void *user, const char *file_name, const char *text, size_t len)
@@ -79,6 +94,8 @@ static void write_reproducer(void *user, const char *text, size_t len)
 	bool ok = driver_write_text(d, path, text, len);
 	if (!ok && d->options.reproducer)
 		d->texts_failed = true;
+	if (ok && d->options.reproducer)
+		outputs_protect(&d->outputs, path);
 	if (ok && !d->options.reproducer)
 		diag_note(&d->diag, LOC_NONE, "`tfmc opt %s` runs the failing pass again", path);
 }
@@ -142,18 +159,12 @@ static void print_times(struct driver *d, const struct pass_report *r)
 /* --emit-tiles */
 static enum tfmc_status write_tiles(struct driver *d, const struct ir_module *m, const struct target *target)
 {
-	const char *path = d->options.emit_tiles;
 	struct buf text;
-	bool ok = true;
 	buf_init(&text);
 	tiles_print(&text, m, target);
-	if (!strcmp(path, "-"))
-		buf_bytes(&d->out, text.data, text.len);
-	else
-		ok = driver_write_text(d, path, text.data, text.len);
-	ok = ok && !buf_failed(&text);
+	enum tfmc_status st = driver_write_output(d, d->options.emit_tiles, &text);
 	buf_destroy(&text);
-	return ok ? TFMC_OK : TFMC_IO;
+	return st;
 }
 
 enum tfmc_status driver_pipeline_run(struct driver *d, const struct ir_module *in, const char *pipeline,

@@ -305,9 +305,9 @@ static enum tfmc_status draw(struct plan *p)
 	struct buf text;
 	buf_init(&text);
 	plan_print_svg(&text, p->report->plans.items, p->report->plans.n, p->dims);
-	bool ok = driver_write_text(p->d, p->d->options.svg, text.data, text.len);
+	enum tfmc_status st = driver_write_output(p->d, p->d->options.svg, &text);
 	buf_destroy(&text);
-	return ok ? TFMC_OK : TFMC_IO;
+	return st;
 }
 
 static enum tfmc_status plan_module(struct plan *p, const struct ir_module *in)

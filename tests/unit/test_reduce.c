@@ -53,6 +53,14 @@ static void reads_back(struct tir *t, const struct ir_module *m)
 	arena_destroy(&a);
 }
 
+static size_t state_params(const struct ir_func *f)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < f->n_params; i++)
+		n += ir_type_of(f, f->params[i].value)->kind == IR_STATE;
+	return n;
+}
+
 static void reduce_to(struct tir *t, enum ir_opcode code)
 {
 	struct want w = {.code = code, .cx = &t->cx};
@@ -65,6 +73,7 @@ static void reduce_to(struct tir *t, enum ir_opcode code)
 	ck_assert_msg(w.ops <= OPS_MAX, "%zu ops are left, %zu of %zu changes", w.ops, report.kept,
 	              report.tried);
 	ck_assert_uint_eq(small->funcs.n, 1);
+	ck_assert_uint_le(small->states.n, state_params(small->funcs.items[0]));
 	reads_back(t, small);
 	ir_module_destroy(small);
 }
