@@ -14,16 +14,6 @@ static int64_t floor_div(int64_t a, int64_t by)
 	return a % by < 0 ? q - 1 : q;
 }
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-	while (b != 0) {
-		int64_t r = a % b;
-		a = b;
-		b = r;
-	}
-	return a;
-}
-
 /* a = by * whole + rest with the coefficients of rest in [0, by). False on failure. */
 static bool split(const struct ir_dim *a, int64_t by, struct dim_poly *whole, struct dim_poly *rest)
 {
@@ -43,7 +33,7 @@ static int64_t cancel(struct dim_poly *rest, int64_t by)
 {
 	int64_t g = by;
 	for (size_t i = 0; i < rest->n; i++)
-		g = gcd(rest->terms[i].coeff, g);
+		g = gcd_i64(rest->terms[i].coeff, g);
 	for (size_t i = 0; i < rest->n; i++)
 		rest->terms[i].coeff /= g;
 	return by / g;

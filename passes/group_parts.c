@@ -149,19 +149,9 @@ static bool step_elementwise(struct parts *p, struct part *x, const struct ir_op
 	return true;
 }
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-	while (b != 0) {
-		int64_t r = a % b;
-		a = b;
-		b = r;
-	}
-	return a;
-}
-
 static int64_t lcm(int64_t a, int64_t b)
 {
-	return a / gcd(a, b) * b;
+	return a / gcd_i64(a, b) * b;
 }
 
 /* [.., n] becomes [.., H, E] with heads that lie in one strip each. */

@@ -20,16 +20,6 @@ struct liver {
 
 /* --- buffers and lanes --------------------------------------------------------------------------------- */
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-	while (b != 0) {
-		int64_t r = a % b;
-		a = b;
-		b = r;
-	}
-	return a < 0 ? -a : a;
-}
-
 static enum tfmc_status too_large(const struct liver *s)
 {
 	diag_error(s->p->cx, s->f->loc.at, DIAG_LIMIT, "a buffer of function %s is too large", s->f->name);
@@ -47,7 +37,7 @@ static enum tfmc_status split_size(struct liver *s, struct ir_value v, int64_t *
 
 	*size = 0;
 	for (size_t i = 0; i < bytes->n_terms; i++)
-		*size = gcd(*size, bytes->terms[i].coeff);
+		*size = gcd_i64(*size, bytes->terms[i].coeff);
 	*unit = *size > 0 ? ir_dim_divide(dims, bytes, ir_dim_const(dims, *size)) : ir_dim_const(dims, 1);
 	if (*unit == NULL || ir_dim_lo(dims, *unit) < 0) {
 		*size = ir_dim_hi(dims, bytes);

@@ -13,37 +13,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "passes/validate/random.h"
+
 #define REL_L2_BOUND 1e-5
 #define MAX_DIMS     16
 #define N_ROUNDS     4
-
-/* PCG32 (O'Neill 2014), one stream. */
-struct random {
-	uint64_t state;
-};
-
-static uint32_t random_u32(struct random *r)
-{
-	uint64_t old = r->state;
-	r->state = old * 6364136223846793005u + 1442695040888963407u;
-	uint32_t x = (uint32_t)(((old >> 18) ^ old) >> 27);
-	uint32_t turn = (uint32_t)(old >> 59);
-	return (x >> turn) | (x << ((32 - turn) & 31));
-}
-
-static int64_t random_below(struct random *r, int64_t n)
-{
-	return n > 0 ? (int64_t)(random_u32(r) % (uint64_t)n) : 0;
-}
-
-/* Roughly normal: the sum of four uniform numbers, variance 1. */
-static double random_normal(struct random *r)
-{
-	double sum = 0;
-	for (int i = 0; i < 4; i++)
-		sum += (double)random_u32(r) / 4294967296.0 - 0.5;
-	return sum * 1.7320508075688772;
-}
 
 static double relative_l2(const struct named_tensor *got, const struct named_tensor *want)
 {

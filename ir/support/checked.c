@@ -78,3 +78,13 @@ bool checked_product_i64(const int64_t *factors, size_t n, int64_t *out)
 	*out = zero ? 0 : r;
 	return true;
 }
+
+int64_t gcd_i64(int64_t a, int64_t b)
+{
+	while (b != 0) {
+		int64_t r = a % b;
+		a = b;
+		b = r;
+	}
+	return a < 0 ? -a : a;
+}

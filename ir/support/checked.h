@@ -22,5 +22,7 @@ TFMC_MUST_USE bool checked_mul_size(size_t a, size_t b, size_t *out);
 TFMC_MUST_USE bool checked_round_up_i64(int64_t a, int64_t align, int64_t *out);
 /* Product of n non-negative factors (1 for n = 0). */
 TFMC_MUST_USE bool checked_product_i64(const int64_t *factors, size_t n, int64_t *out);
+/* The largest that divides both, not negative; of 0 and b it is |b|. Neither may be INT64_MIN. */
+int64_t gcd_i64(int64_t a, int64_t b);
 
 #endif

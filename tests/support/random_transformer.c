@@ -497,6 +497,16 @@ static int head(struct text *t, int x)
 	return linear(t, x, "head", p->v, p->d, p->has_o_bias, false);
 }
 
+/* From ids to the logits of every row. */
+static int logits(struct text *t)
+{
+	int at = positions(t), x = embed(t, at);
+	x = layers(t, x, at);
+	if (t->p.has_final_norm)
+		x = norm(t, x, "final", false);
+	return head(t, x);
+}
+
 static void write_run(struct text *t)
 {
 	const struct plan *p = &t->p;
@@ -505,11 +515,7 @@ static void write_run(struct text *t)
 	        "func @run(%%ids: i32[B,S] {below=%d lengths=%%len}, %%len: i32[B] {default=S max=S}) -> (y:"
 	        " f32[B,S,%d] {lengths=%%len}) {\n",
 	        p->v, p->v);
-	int at = positions(t), x = embed(t, at);
-	x = layers(t, x, at);
-	if (p->has_final_norm)
-		x = norm(t, x, "final", false);
-	x = head(t, x);
+	int x = logits(t);
 	x = line(t, rows(p->v).text, "mask_rows %%v%d, %%len", x);
 	buf_printf(t->out, "return %%v%d\n}\n", x);
 }
@@ -525,11 +531,7 @@ static void write_decode(struct text *t)
 	        " i32[B] {role=past}, %%sk: state @ck, %%sv: state @cv) -> (y: f32[B,%d], i32[B] {role=past},"
 	        " state @ck, state @cv) {\n",
 	        p->v, p->v);
-	int at = positions(t), x = embed(t, at);
-	x = layers(t, x, at);
-	if (p->has_final_norm)
-		x = norm(t, x, "final", false);
-	x = head(t, x);
+	int x = logits(t);
 	int one = line(t, "i32[B]", "full {value=1.0 dims=[B] dtype=i32}");
 	int last = line(t, "i32[B]", "sub %%len, %%v%d", one);
 	int y = line(t, SAY("f32[B,%d]", p->v), "take_rows %%v%d, %%v%d", x, last);

@@ -1,31 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PCG32 (O'Neill 2014, XSH-RR): small, seeded, the same numbers everywhere.
+ * Seeded numbers, the same everywhere: the generator of passes/validate, with the ranges that tests want.
  */
 #ifndef TFMC_TESTS_SUPPORT_RNG_H
 #define TFMC_TESTS_SUPPORT_RNG_H
 
 #include <stdbool.h>
-#include <stdint.h>
+#include "passes/validate/random.h"
 
 struct rng {
-	uint64_t state;
+	struct random base;
 };
 
 static inline uint32_t rng_next(struct rng *r)
 {
-	uint64_t old = r->state;
-	r->state = old * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	uint32_t x = (uint32_t)(((old >> 18) ^ old) >> 27), turn = (uint32_t)(old >> 59);
-	return x >> turn | x << (-turn & 31);
+	return random_u32(&r->base);
 }
 
 static inline struct rng rng_seed(uint64_t seed)
 {
-	struct rng r = {seed + UINT64_C(1442695040888963407)};
-	rng_next(&r);
-	rng_next(&r);
-	return r;
+	return (struct rng){random_seed(seed)};
 }
 
 /* In [0, n), n > 0. The bias is far below what a test could see. */

@@ -26,6 +26,15 @@ START_TEST(edges)
 }
 END_TEST
 
+START_TEST(greatest_common_divisor)
+{
+	ck_assert_int_eq(gcd_i64(12, 18), 6);
+	ck_assert_int_eq(gcd_i64(0, -7), 7);
+	ck_assert_int_eq(gcd_i64(-8, 12), 4);
+	ck_assert_int_eq(gcd_i64(0, 0), 0);
+}
+END_TEST
+
 START_TEST(rounding_up)
 {
 	int64_t r = -1;
@@ -70,6 +79,7 @@ Suite *suite_checked(void)
 	Suite *s = suite_create("checked");
 	TCase *t = tcase_create("checked");
 	tcase_add_test(t, edges);
+	tcase_add_test(t, greatest_common_divisor);
 	tcase_add_test(t, rounding_up);
 	tcase_add_test(t, products);
 	tcase_add_test(t, random_products);
