@@ -57,12 +57,19 @@ void tfmc_weights_unmap(struct tfmc_mapping *mapping);
 /* --- a gang of workers -----------------------------------------------------------------------------------
  */
 struct tfmc_gang;
-/* n >= 1 workers: the caller and n - 1 threads, which sleep while there is no work. */
+/*
+ * n >= 1 workers: the caller and n - 1 threads. Who has to wait, a thread for the next round or the caller for
+ * the last thread, looks for some time (TFMC_GANG_SPIN_US, or `microseconds`; 0: not at all), then sleeps.
+ */
+#define TFMC_GANG_SPIN_US 50
 int tfmc_gang_create(int64_t n, struct tfmc_gang **out);
+int tfmc_gang_create_spinning(int64_t n, int64_t microseconds, struct tfmc_gang **out);
 void tfmc_gang_destroy(struct tfmc_gang *gang);
 int64_t tfmc_gang_size(const struct tfmc_gang *gang);
 /* Runs fn(arg, i, n) on all workers at once and returns when all are done. Not from inside fn. */
 void tfmc_gang_run(struct tfmc_gang *gang, tfmc_task_fn *fn, void *arg);
+/* The same on the first n of them (at least one, at most all); the others are left alone. */
+void tfmc_gang_run_some(struct tfmc_gang *gang, int64_t n, tfmc_task_fn *fn, void *arg);
 /* A parallel_for for tfmc_config (user = the gang): any n, indices dealt out in order. */
 void tfmc_gang_parallel_for(void *gang, int64_t n, tfmc_task_fn *fn, void *arg);
 

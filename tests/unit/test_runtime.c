@@ -3,7 +3,7 @@
  * The parts of libtfmcrt that need no object: the gang of workers, weights
  * files, text and ids, status texts.
  */
-#define _POSIX_C_SOURCE 200809L /* truncate */
+#define _DEFAULT_SOURCE /* truncate, usleep */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +45,64 @@ START_TEST(gang_runs_every_worker_once)
 }
 END_TEST
 
+/* Some rounds follow at once, before others everybody has fallen asleep. */
+static void run_rounds(int64_t n, int64_t microseconds, int rounds)
+{
+	struct tfmc_gang *gang;
+	struct tally tally = {0};
+	ck_assert_int_eq(tfmc_gang_create_spinning(n, microseconds, &gang), TFMC_RT_OK);
+	for (int round = 0; round < rounds; round++) {
+		if (round % 16 == 15)
+			usleep((useconds_t)microseconds + 200);
+		tfmc_gang_run(gang, count_worker, &tally);
+		for (int64_t i = 0; i < n; i++)
+			ck_assert_int_eq(tally.counts[i], round + 1);
+	}
+	tfmc_gang_destroy(gang);
+}
+
+START_TEST(gang_wakes_sleeping_workers)
+{
+	static const int64_t spins[] = {0, 1, 20, 100};
+	for (size_t i = 0; i < sizeof(spins) / sizeof(spins[0]); i++) {
+		run_rounds(2, spins[i], 200);
+		run_rounds(MAX_WORKERS, spins[i], 60);
+	}
+}
+END_TEST
+
+START_TEST(gang_runs_some)
+{
+	struct tfmc_gang *gang;
+	ck_assert_int_eq(tfmc_gang_create(4, &gang), TFMC_RT_OK);
+	for (int64_t n = -1; n <= 6; n++) {
+		struct tally tally = {0};
+		int64_t used = n < 1 ? 1 : n > 4 ? 4 : n;
+		tfmc_gang_run_some(gang, n, count_worker, &tally);
+		ck_assert_int_eq(tally.n_workers, used);
+		for (int64_t i = 0; i < 4; i++)
+			ck_assert_int_eq(tally.counts[i], i < used);
+	}
+	tfmc_gang_destroy(gang);
+}
+END_TEST
+
+/* Threads that have never worked, that look and that sleep all end. */
+START_TEST(gang_is_torn_down_at_any_time)
+{
+	for (int round = 0; round < 40; round++) {
+		struct tfmc_gang *gang;
+		struct tally tally = {0};
+		ck_assert_int_eq(tfmc_gang_create_spinning(3, round % 3 * 10, &gang), TFMC_RT_OK);
+		if (round % 2)
+			tfmc_gang_run(gang, count_worker, &tally);
+		if (round % 5 == 4)
+			usleep(100);
+		tfmc_gang_destroy(gang);
+	}
+}
+END_TEST
+
 START_TEST(gang_deals_out_any_number)
 {
 	struct tfmc_gang *gang;
@@ -64,6 +122,7 @@ START_TEST(gang_refuses_no_workers)
 	struct tfmc_gang *gang;
 	ck_assert_int_ne(tfmc_gang_create(0, &gang), TFMC_RT_OK);
 	ck_assert_int_ne(tfmc_gang_create(-1, &gang), TFMC_RT_OK);
+	ck_assert_int_ne(tfmc_gang_create_spinning(2, -1, &gang), TFMC_RT_OK);
 	ck_assert_ptr_null(gang);
 	tfmc_gang_destroy(NULL);
 }
@@ -236,6 +295,9 @@ Suite *suite_runtime(void)
 	Suite *s = suite_create("runtime");
 	TCase *t = tcase_create("all");
 	tcase_add_test(t, gang_runs_every_worker_once);
+	tcase_add_test(t, gang_wakes_sleeping_workers);
+	tcase_add_test(t, gang_runs_some);
+	tcase_add_test(t, gang_is_torn_down_at_any_time);
 	tcase_add_test(t, gang_deals_out_any_number);
 	tcase_add_test(t, gang_refuses_no_workers);
 	tcase_add_test(t, hashes_by_the_definition);
