@@ -78,7 +78,8 @@ bool emit(const struct step *st, const char *fmt, ...)
 
 static bool is_taken(struct blocks *b, const char *name)
 {
-	if (strmap_has(&b->m->names, name) || strmap_has(&b->values, name))
+	if (strcmp(name, "x") == 0 || strmap_has(&b->m->names, name) || strmap_has(&b->values, name) ||
+	    strmap_has(&b->graph_names, name))
 		return true;
 	for (size_t i = 0; i < b->temps.n; i++) {
 		if (strcmp(b->temps.items[i], name) == 0)
@@ -526,6 +527,7 @@ bool blocks_expand(struct frontend_model *m)
 	strmap_init(&b.owned, &m->arena);
 	strmap_init(&b.paths, &m->arena);
 	strmap_init(&b.ties, &m->arena);
+	strmap_init(&b.graph_names, &m->arena);
 	declare_inputs(&b);
 	if (!check_defaults(&b) || !expand_model(&b, model))
 		return false;

@@ -39,6 +39,8 @@ struct block_scope {
 	const struct yaml_node *args; /* mapping of the step; evaluated in `outer` */
 };
 
+struct function_call;
+
 struct block_names {
 	const char **items;
 	size_t n, cap;
@@ -54,13 +56,15 @@ struct blocks {
 	struct block_value x;
 	bool has_x;
 	struct graph_body *out;
-	const char *prefix;       /* path pattern of the body, "" at the root */
-	struct strmap owned;      /* concrete paths with parameters */
-	struct strmap paths;      /* concrete paths of all parameters' steps */
-	struct strmap ties;       /* concrete tied paths -> struct loc * */
-	struct strmap *locals;    /* not NULL: bodies are graph statements; their names -> names at level 3 */
-	bool again;               /* a further round of a shared repeat: paths are known */
-	struct block_names temps; /* live temporaries */
+	const char *prefix;    /* path pattern of the body, "" at the root */
+	struct strmap owned;   /* concrete paths with parameters */
+	struct strmap paths;   /* concrete paths of all parameters' steps */
+	struct strmap ties;    /* concrete tied paths -> struct loc * */
+	struct strmap *locals; /* not NULL: bodies are graph statements; their names -> names at level 3 */
+	struct strmap graph_names;            /* what the statements of a top-level graph assign */
+	const struct function_call *function; /* whose body is written out, or NULL (graph_function.c) */
+	bool again;                           /* a further round of a shared repeat: paths are known */
+	struct block_names temps;             /* live temporaries */
 	size_t n_steps;
 	bool noted; /* the uses that led to the error have been shown */
 };

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "frontend/blocks.h"
+#include "frontend/graph_close.h"
 
 /* ---- names ---- */
 
@@ -65,6 +66,11 @@ static enum expr_lookup argument_value(struct scoped *s, const struct block_scop
 static enum expr_lookup lookup_scoped(void *user, const char *name, struct loc loc, struct value *out)
 {
 	struct scoped *s = user;
+	const struct value *given = graph_function_value(s->b, name);
+	if (given != NULL) {
+		*out = *given;
+		return EXPR_FOUND;
+	}
 	for (const struct block_scope *scope = s->scope; scope != NULL; scope = scope->outer) {
 		if (scope->def == NULL) {
 			if (strcmp(scope->loop, name) != 0)

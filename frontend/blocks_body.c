@@ -165,6 +165,8 @@ static bool check_repeat(struct step *st, const struct rounds *r)
 	const char *old = strmap_get(&b->m->names, r->as);
 	if (old == NULL && strmap_has(&b->values, r->as))
 		old = "a value";
+	if (old == NULL && b->function != NULL && strmap_has(b->locals, r->as))
+		old = "an argument or a name of the function";
 	for (const struct block_scope *s = b->scope; old == NULL && s != NULL; s = s->outer) {
 		if (s->def == NULL && strcmp(s->loop, r->as) == 0)
 			old = "an outer index";

@@ -9,7 +9,7 @@
 
 #include "frontend/lower.h"
 
-static const char *value_text(struct blocks *b, const struct value *v)
+const char *graph_value_text(struct blocks *b, const struct value *v)
 {
 	struct buf t;
 	buf_init(&t);
@@ -29,7 +29,7 @@ static const char *scoped_text(struct blocks *b, const char *name, bool loops)
 		for (size_t i = 0; s->def != NULL && i < s->def->n_args; i++)
 			mine = mine || strcmp(s->def->args[i].name, name) == 0;
 		if (mine && env.lookup(env.user, name, LOC_NONE, &v) == EXPR_FOUND)
-			return v.kind == VALUE_STRING ? v.s : value_text(b, &v);
+			return v.kind == VALUE_STRING ? v.s : graph_value_text(b, &v);
 	}
 	return NULL;
 }
@@ -37,10 +37,12 @@ static const char *scoped_text(struct blocks *b, const char *name, bool loops)
 static const char *rename_name(void *user, const char *name)
 {
 	struct blocks *b = user;
+	if (name[0] == '%')
+		return name + 1;
 	const char *local = strmap_get(b->locals, name);
 	if (local != NULL)
 		return local;
-	const struct block_value *v = strmap_get(&b->values, name);
+	const struct block_value *v = b->function != NULL ? NULL : strmap_get(&b->values, name);
 	if (v != NULL)
 		return v->name;
 	return scoped_text(b, name, true);
@@ -49,61 +51,152 @@ static const char *rename_name(void *user, const char *name)
 static const char *fill_placeholder(void *user, const char *name)
 {
 	struct blocks *b = user;
-	const char *text = scoped_text(b, name, false);
+	const char *text = b->function != NULL ? strmap_get(&b->function->strings, name) : NULL;
 	struct value v;
+	if (text == NULL)
+		text = scoped_text(b, name, false);
 	if (text != NULL)
 		return text;
 	if (!strmap_has(&b->m->param_index, name) ||
 	    model_lookup_param(b->m, name, LOC_NONE, &v) != EXPR_FOUND)
 		return NULL;
-	return v.kind == VALUE_STRING ? v.s : value_text(b, &v);
+	return v.kind == VALUE_STRING ? v.s : graph_value_text(b, &v);
 }
 
-static bool is_function_call(struct blocks *b, const struct expr *e)
+const char *graph_expr_text(struct blocks *b, const struct expr *e)
 {
-	const struct definition *d = e->kind == EX_CALL ? model_find_definition(b->m, e->text) : NULL;
-	if (d != NULL)
-		diag_error(b->cx, e->loc, DIAG_UNSUPPORTED, "not supported yet: functions ('%s')", d->name);
-	bool found = d != NULL;
-	for (size_t i = 0; !found && i < e->n_args; i++)
-		found = is_function_call(b, e->args[i]);
-	for (size_t i = 0; !found && i < e->n_keywords; i++)
-		found = is_function_call(b, e->keywords[i].value);
-	return found;
+	struct buf text;
+	buf_init(&text);
+	expr_print(&text, e, rename_name, fill_placeholder, b);
+	const char *copy = arena_strdup(b->arena, text.data);
+	buf_destroy(&text);
+	return copy;
 }
 
-static void print_targets(struct blocks *b, const struct expr_statement *st, struct buf *out)
+static bool push(struct blocks *b, struct loc loc, const char *target, const char *value)
 {
+	const char *local = strmap_get(b->locals, target);
+	const char *text = arena_printf(b->arena, "%s = %s", local != NULL ? local : target, value);
+	return graph_push_text(b->arena, b->cx, b->out, (struct ir_loc){loc, b->prefix}, text);
+}
+
+/* A body may not read what belongs to the place of use. */
+static bool check_names(struct blocks *b, const struct expr *e)
+{
+	bool outer = e->kind == EX_NAME && !strmap_has(b->locals, e->text) &&
+	             (strmap_has(&b->values, e->text) || strmap_has(&b->graph_names, e->text) ||
+	              model_find_input(b->m, e->text) >= 0);
+	if (outer) {
+		diag_error(b->cx, e->loc, DIAG_UNKNOWN_VALUE,
+		           "'%s' is no argument of the function '%s' and no name of its own", e->text,
+		           b->function->def->name);
+		return false;
+	}
+	for (size_t i = 0; i < e->n_args; i++) {
+		if (!check_names(b, e->args[i]))
+			return false;
+	}
+	for (size_t i = 0; i < e->n_keywords; i++) {
+		const struct expr *v = e->keywords[i].value;
+		if (v->kind != EX_NAME && !check_names(b, v)) /* a bare name may be a word */
+			return false;
+	}
+	return true;
+}
+
+static bool in_function(struct blocks *b, const struct expr_statement *st)
+{
+	if (++b->n_steps > MODEL_STEPS_MAX) {
+		diag_error(b->cx, st->loc, DIAG_LIMIT, "more than %d steps after expansion", MODEL_STEPS_MAX);
+		return false;
+	}
+	for (size_t i = 0; i < st->n_values; i++) {
+		if (!check_names(b, st->values[i]))
+			return false;
+	}
+	return true;
+}
+
+/* `return a, b`: the last statement of a function. */
+static bool close_return(struct blocks *b, const struct yaml_node *node, const struct expr_statement *st)
+{
+	const struct function_call *f = b->function;
+	if (f == NULL || node != f->def->body->items[f->def->body->n - 1]) {
+		diag_error(b->cx, st->loc, DIAG_STATEMENT,
+		           f == NULL ? "return belongs into a function"
+		                     : "return is the last statement of a function");
+		return false;
+	}
+	for (size_t i = 0; i < st->n_values; i++) {
+		const struct expr *value;
+		if (!graph_inline(b, st->values[i], &value) ||
+		    !graph_push_text(
+		            b->arena, b->cx, b->out, (struct ir_loc){node->loc, b->prefix},
+		            arena_printf(b->arena, "%s = %s", f->results[i], graph_expr_text(b, value))))
+			return false;
+	}
+	return true;
+}
+
+/* `a, b = f(x)` of a function that returns as many. */
+static bool close_several(struct blocks *b, const struct yaml_node *node, const struct expr_statement *st)
+{
+	const char *const *results;
+	size_t n;
+	if (!graph_call(b, st->values[0], &results, &n))
+		return false;
+	if (n != st->n_targets) {
+		diag_error(b->cx, st->loc, DIAG_ARGUMENTS, "'%s' returns %zu values, %zu names are assigned",
+		           st->values[0]->text, n, st->n_targets);
+		return false;
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (!push(b, node->loc, st->targets[i].name, results[i]))
+			return false;
+	}
+	return true;
+}
+
+static bool close_assignment(struct blocks *b, const struct yaml_node *node, const struct expr_statement *st)
+{
+	const char *targets = "", *values = "";
 	for (size_t i = 0; i < st->n_targets; i++) {
 		const char *local = strmap_get(b->locals, st->targets[i].name);
-		buf_printf(out, "%s%s", i > 0 ? ", " : "", local != NULL ? local : st->targets[i].name);
+		targets = arena_printf(b->arena, "%s%s%s", targets, i > 0 ? ", " : "",
+		                       local != NULL ? local : st->targets[i].name);
 	}
-	buf_str(out, " = ");
+	for (size_t i = 0; i < st->n_values; i++) {
+		const struct expr *value;
+		if (!graph_inline(b, st->values[i], &value))
+			return false;
+		values = arena_printf(b->arena, "%s%s%s", values, i > 0 ? ", " : "",
+		                      graph_expr_text(b, value));
+	}
+	const char *text = arena_printf(b->arena, "%s = %s", targets, values);
+	return graph_push_text(b->arena, b->cx, b->out, (struct ir_loc){node->loc, b->prefix}, text);
 }
 
 bool graph_close_statement(struct blocks *b, const struct yaml_node *node)
 {
 	const struct expr_statement *st = expr_parse_statement(b->arena, b->cx, expr_source_of(node));
-	struct buf text;
-	if (st == NULL)
+	size_t temps = b->temps.n;
+	if (st == NULL || (b->function != NULL && !in_function(b, st)))
 		return false;
-	if (st->is_return) {
-		diag_error(b->cx, st->loc, DIAG_STATEMENT, "return belongs into a function");
-		return false;
-	}
-	for (size_t i = 0; i < st->n_values; i++) {
-		if (is_function_call(b, st->values[i]))
-			return false;
-	}
-	buf_init(&text);
-	print_targets(b, st, &text);
-	for (size_t i = 0; i < st->n_values; i++) {
-		buf_str(&text, i > 0 ? ", " : "");
-		expr_print(&text, st->values[i], rename_name, fill_placeholder, b);
-	}
-	const char *copy = arena_strdup(b->arena, text.data);
-	buf_destroy(&text);
-	return graph_push_text(b->arena, b->cx, b->out, (struct ir_loc){node->loc, b->prefix}, copy);
+	bool several = st->n_targets > 1 && st->n_values == 1 && st->values[0]->kind == EX_CALL &&
+	               model_find_definition(b->m, st->values[0]->text) != NULL;
+	bool ok = st->is_return ? close_return(b, node, st)
+	          : several     ? close_several(b, node, st)
+	                        : close_assignment(b, node, st);
+	temp_pop(b, b->temps.n - temps);
+	return ok;
+}
+
+const struct yaml_node *graph_repeat_body(const struct yaml_node *node)
+{
+	if (node->kind != YAML_MAPPING)
+		return NULL;
+	const struct yaml_node *repeat = yaml_find(node, "repeat"), *body = yaml_find(node, "body");
+	return body != NULL ? body : yaml_find(repeat, "body");
 }
 
 /* ---- the graph step ---- */
@@ -114,9 +207,7 @@ static bool name_locals(struct blocks *b, const struct yaml_node *list, size_t *
 	for (size_t i = 0; i < list->n; i++) {
 		const struct yaml_node *node = list->items[i];
 		if (node->kind == YAML_MAPPING) {
-			const struct yaml_node *repeat = yaml_find(node, "repeat"),
-			                       *body = yaml_find(node, "body");
-			body = body != NULL ? body : yaml_find(repeat, "body");
+			const struct yaml_node *body = graph_repeat_body(node);
 			if (body != NULL && !name_locals(b, body, n_temps))
 				return false;
 			continue;
@@ -226,6 +317,25 @@ bool step_graph(struct step *st)
 
 /* ---- top level ---- */
 
+/* What the statements assign; wrong ones are reported when they are closed. */
+static void note_names(struct blocks *b, const struct yaml_node *list)
+{
+	struct diag_context quiet;
+	diag_init(&quiet, NULL, NULL);
+	for (size_t i = 0; list != NULL && list->kind == YAML_SEQUENCE && i < list->n; i++) {
+		const struct yaml_node *node = list->items[i];
+		if (node->kind != YAML_SCALAR) {
+			note_names(b, graph_repeat_body(node));
+			continue;
+		}
+		const struct expr_statement *st =
+		        expr_parse_statement(b->arena, &quiet, expr_source_of(node));
+		for (size_t t = 0; st != NULL && t < st->n_targets; t++)
+			strmap_set(&b->graph_names, st->targets[t].name, b);
+	}
+	diag_destroy(&quiet);
+}
+
 bool graph_close_model(struct frontend_model *m)
 {
 	struct blocks b = {
@@ -235,7 +345,9 @@ bool graph_close_model(struct frontend_model *m)
 	strmap_init(&b.values, &m->arena);
 	strmap_init(&b.owned, &m->arena);
 	strmap_init(&locals, &m->arena);
+	strmap_init(&b.graph_names, &m->arena);
 	b.locals = &locals;
 	b.x.name = "x";
+	note_names(&b, graph);
 	return blocks_body(&b, graph);
 }
