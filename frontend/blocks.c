@@ -148,6 +148,9 @@ static const struct {
         {"ffn", step_ffn},
         {"residual", step_residual},
         {"repeat", step_repeat},
+        {"patchify", step_patchify},
+        {"conv1d", step_conv1d},
+        {"prepend", step_prepend},
         {"pool", step_pool},
         {"normalize", step_normalize},
         {"act", step_act},
@@ -369,7 +372,7 @@ static void declare_inputs(struct blocks *b)
 
 static bool begin_x(struct blocks *b, const struct block_value *v, struct loc loc, const char *path)
 {
-	b->x = *v;
+	b->start = b->x = *v;
 	b->has_x = true;
 	b->x.name = "x";
 	return graph_push_text(b->arena, b->cx, b->out, (struct ir_loc){loc, path},

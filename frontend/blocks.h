@@ -54,6 +54,7 @@ struct blocks {
 	const struct use_chain *chain;
 	struct strmap values; /* name -> struct block_value * */
 	struct block_value x;
+	struct block_value start; /* the input of the stack */
 	bool has_x;
 	struct graph_body *out;
 	const char *prefix;    /* path pattern of the body, "" at the root */
@@ -131,6 +132,6 @@ int64_t width_of(const struct step *st,
 
 step_handler step_embed, step_positions, step_norm, step_linear, step_attention, step_ffn, step_residual,
         step_repeat, step_pool, step_normalize, step_act, step_scale, step_softcap, step_reshape,
-        step_transpose, step_save, step_x, step_use, step_graph;
+        step_transpose, step_patchify, step_conv1d, step_prepend, step_save, step_x, step_use, step_graph;
 
 #endif

@@ -68,6 +68,28 @@ static bool pool_last(struct step *st, const char *lengths)
 	return emit(st, "x = take_rows(%s, %s - 1)", real_rows(st, lengths), lengths);
 }
 
+/* The first real position with ids = token, row 0 if there is none. */
+static bool pool_token(struct step *st, const char *lengths)
+{
+	struct blocks *b = st->b;
+	struct block_value ids = b->start;
+	int64_t token = 0;
+	if (arg(st, "token") == NULL)
+		return step_error(st, NULL, DIAG_MISSING, "pool of kind token needs 'token'");
+	if (!arg_int(st, "token", 0, &token) || !arg_value(st, "ids", &ids))
+		return false;
+	if (ids.dtype != DT_I32 || ids.rank != 2 || ids.dims[0] != st->in.dims[0] ||
+	    ids.dims[1] != st->in.dims[1])
+		return step_error(st, "ids", DIAG_SHAPE, "pool over %s wants ids i32[B, S], found %s%s",
+		                  shape_text(b, st->in.rank, st->in.dims), ir_dtype_name(ids.dtype),
+		                  shape_text(b, ids.rank, ids.dims));
+	const char *found = arena_printf(b->arena, "cast(%s == %lld, f32)", ids.name, (long long)token);
+	if (lengths != NULL)
+		found = arena_printf(b->arena, "%s * cast(positions(%s) < reshape(%s, [%s, 1]), f32)", found,
+		                     st->in.name, lengths, dim_text(b, st->in.dims[0]));
+	return emit(st, "x = take_rows(%s, argmax(%s, axis=1))", real_rows(st, lengths), found);
+}
+
 static void drop_axis(struct step *st, int64_t axis)
 {
 	struct block_value v = st->in;
@@ -95,8 +117,6 @@ bool step_pool(struct step *st)
 	bool reduce = strcmp(kind, "mean") == 0 || strcmp(kind, "max") == 0;
 	if (axis != 1)
 		lengths = NULL;
-	if (strcmp(kind, "token") == 0)
-		return step_error(st, "kind", DIAG_UNSUPPORTED, "not supported yet: pool of kind token");
 	if ((!reduce || lengths != NULL) && (axis != 1 || st->in.rank != 3))
 		return step_error(st, NULL, DIAG_UNSUPPORTED,
 		                  "not supported yet: pool of kind %s on %s, axis %lld", kind,
@@ -110,6 +130,8 @@ bool step_pool(struct step *st)
 		ok = pool_row(st, lengths, "0", "1");
 	else if (strcmp(kind, "last") == 0)
 		ok = pool_last(st, lengths);
+	else if (strcmp(kind, "token") == 0)
+		ok = pool_token(st, lengths);
 	else
 		ok = pool_index(st, lengths);
 	drop_axis(st, axis);

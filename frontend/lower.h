@@ -127,17 +127,24 @@ typedef bool op_lowering(const struct call *c, struct lval *out);
 op_lowering lower_param, lower_const, lower_iota, lower_sinusoid, lower_unary, lower_softcap, lower_pair,
         lower_where, lower_cast, lower_reduce, lower_argmax, lower_softmax, lower_logsumexp, lower_reshape,
         lower_transpose, lower_broadcast, lower_concat, lower_split, lower_slice, lower_pad, lower_gather,
-        lower_matmul, lower_linear, lower_embed, lower_norm, lower_sdpa, lower_positions, lower_mask_rows,
-        lower_take_rows, lower_state_put, lower_state_get, lower_key_lengths, lower_expect, lower_rope,
-        lower_later;
+        lower_matmul, lower_linear, lower_embed, lower_conv1d, lower_conv2d, lower_norm, lower_sdpa,
+        lower_positions, lower_mask_rows, lower_take_rows, lower_state_put, lower_state_get,
+        lower_key_lengths, lower_expect, lower_rope, lower_later;
 
 /* lower_weights.c */
+enum weight_form {
+	WEIGHT_PLAIN,
+	WEIGHT_MATRIX,     /* [out, ...] as a matrix [out, all the rest] */
+	WEIGHT_TAPS_FIRST, /* [out, C, taps..] as a matrix [out, taps C] */
+};
+
 struct weight_need {
 	const char *pattern; /* path with {i} */
 	int rank;
 	int64_t dims[IR_RANK_MAX]; /* of the whole parameter */
 	int64_t first, rows;       /* rows > 0: only rows [first, first + rows) of axis 0 */
-	bool plus_one;             /* 1 + the parameter */
+	enum weight_form form;
+	bool plus_one; /* 1 + the parameter */
 };
 bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir_value *out);
 /* A weight that is not a parameter. */

@@ -93,6 +93,26 @@ static const struct ir_wexpr *resolve(struct lowering *lw, const struct weight_n
 	return r->e;
 }
 
+/* The matrix that a product wants. */
+static const struct ir_wexpr *shaped(struct arena *a, const struct weight_need *need,
+                                     const struct ir_wexpr *e)
+{
+	int64_t rest = 1;
+	for (int i = 2; i < e->rank; i++)
+		rest *= e->dims[i]; /* the parameter exists: its elements have been counted */
+	const int64_t taps[] = {e->dims[0], e->rank > 1 ? e->dims[1] : 1, rest};
+	const int64_t matrix[] = {taps[0], taps[1] * taps[2]};
+	switch (need->form) {
+	case WEIGHT_PLAIN: return e;
+	case WEIGHT_MATRIX: return wexpr_reshape(a, 2, matrix, e);
+	case WEIGHT_TAPS_FIRST:
+		if (rest > 1)
+			e = wexpr_transpose(a, wexpr_reshape(a, 3, taps, e));
+		return wexpr_reshape(a, 2, matrix, e);
+	}
+	return e;
+}
+
 /* The expression for the loops from `level` on; `path` has the outer ones filled in. */
 static const struct ir_wexpr *stack(struct lowering *lw, const struct weight_need *need, const char *path,
                                     const struct lower_loop *const *loops, size_t n, size_t level)
@@ -100,9 +120,9 @@ static const struct ir_wexpr *stack(struct lowering *lw, const struct weight_nee
 	struct arena *a = &lw->m->arena;
 	if (level == n) {
 		const struct ir_wexpr *e = resolve(lw, need, path);
-		return e == NULL || need->rows == 0
-		               ? e
-		               : wexpr_slice(a, 0, need->first, need->first + need->rows, e);
+		if (e != NULL && need->rows > 0)
+			e = wexpr_slice(a, 0, need->first, need->first + need->rows, e);
+		return e == NULL ? NULL : shaped(a, need, e);
 	}
 	const struct graph_node *node = loops[level]->node;
 	const struct ir_wexpr **parts = ARENA_ARRAY(a, const struct ir_wexpr *, node->count);
@@ -211,6 +231,9 @@ bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir
 	                                                  (long long)(need->first + need->rows - 1));
 	if (need->plus_one)
 		part = arena_printf(lw->arena, "%s.plus_one", part);
+	if (need->form != WEIGHT_PLAIN)
+		part = arena_printf(lw->arena, "%s.%s", part,
+		                    need->form == WEIGHT_MATRIX ? "matrix" : "taps");
 	const struct ir_weight *w = add(lw, arena_printf(lw->arena, "%s%s", name, part), e);
 	if (w == NULL) {
 		name = indexed(lw, need->pattern, loops, &n, true);

@@ -219,6 +219,38 @@ class Rotary(nn.Module):
         return self.norm(x) @ self.tokens.weight.T
 
 
+class Front(nn.Module):
+    """Convolutions and patches in front of an encoder layer: groups, dilation, stride, lengths, learned rows."""
+
+    tables = ("marks.weight",)
+    d, heads, ff, vocab, max_len, rows = 12, 3, 20, 9, 11, 2
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv1d(6, 10, 3, padding=1)
+        self.conv2 = nn.Conv1d(10, self.d, 5, padding=4, dilation=2, groups=2)
+        self.front = nn.Parameter(torch.zeros(self.rows, self.d))
+        self.layer = nn.TransformerEncoderLayer(self.d, self.heads, self.ff, dropout=0.0, batch_first=True)
+        self.wave1 = nn.Conv1d(2, 5, 4, stride=3, padding=2, bias=False)
+        self.wave2 = nn.Conv1d(5, 7, 3, stride=2)
+        self.patch = nn.Conv2d(3, self.d, (3, 4), stride=(3, 4))
+        self.plane = nn.Conv2d(3, 4, (3, 2), stride=(2, 1), padding=(1, 0), dilation=(1, 3))
+        self.marks = nn.Embedding(self.vocab, self.d)
+
+    def forward(self, case, lengths):
+        x = zero_padding(case["frames"], lengths).transpose(1, 2)
+        x = zero_padding(nn.functional.gelu(self.conv1(x)).transpose(1, 2), lengths).transpose(1, 2)
+        x = self.conv2(x).transpose(1, 2)
+        x = torch.cat([self.front.expand(len(x), -1, -1), x], 1)
+        x = self.layer(x, src_key_padding_mask=padding(lengths + self.rows, x.shape[1]))
+        wave = nn.functional.relu(self.wave1(case["wave"].transpose(1, 2)))
+        marked = torch.stack([row[(ids[:n] == 5).int().argmax()]
+                              for row, ids, n in zip(self.marks(case["ids"]), case["ids"], lengths)])
+        return {"hidden": zero_padding(x, lengths + self.rows), "wave_out": self.wave2(wave).transpose(1, 2),
+                "patches": self.patch(case["image"]).flatten(2).transpose(1, 2),
+                "plane": self.plane(case["image"]), "marked": marked}
+
+
 # --- weights and inputs ----------------------------------------------------------------------------------
 
 
@@ -319,6 +351,20 @@ def decoder_cases(model, rng):
     return cases
 
 
+def front_cases(model, rng):
+    """`marked` has the mark twice, beyond the length, and not at all."""
+    cases = {}
+    for name, lengths in (("len1", [1]), ("longest", [model.max_len]), ("batch3", [7, 3, 5])):
+        batch, s = len(lengths), max(lengths)
+        case = {key: torch.from_numpy(rng.standard_normal(shape).astype(numpy.float32)).double() for key, shape in
+                (("frames", (batch, s, 6)), ("wave", (batch, 21, 2)), ("image", (batch, 3, 6, 8)))}
+        case["ids"] = torch.from_numpy(rng.integers(6, model.vocab, (batch, s)))
+        case["ids"][0, s // 3] = case["ids"][0, s // 2] = case["ids"][batch - 1, s - 1] = 5
+        case["lengths"] = torch.tensor(lengths)
+        cases[name] = {**case, **model(case, case["lengths"])}
+    return cases
+
+
 # folder: (module, its cases)
 MODELS = {
     "torch_seq2seq": (Seq2seq, seq2seq_cases),
@@ -326,6 +372,7 @@ MODELS = {
     "torch_encoder": (Encoder, encoder_cases),
     "torch_decoder": (Decoder, decoder_cases),
     "torch_rotary": (Rotary, decoder_cases),
+    "torch_front": (Front, front_cases),
 }
 
 

@@ -9,12 +9,13 @@ models=$TFMC_SHARED/models
 failed=0
 options_of() { # the first models at every level, the others at those that differ most
 	case $1 in
+	retsim) printf '%s\n' "-mcpu=native -O2" "-mcpu=x86-64-v3 -O0" ;; # cubes: needs fused multiply-adds
 	variants/*) printf '%s\n' "-mcpu=native -O2" "-mcpu=x86-64-v2 -O0" ;;
 	*) printf '%s\n' "-mcpu=native -O2" "-mcpu=native -O0" "-mcpu=x86-64-v2" "-mcpu=x86-64-v3" ;;
 	esac
 }
-for name in aren-transliteration seq2seq-base bert-tiny gpt2-tiny stories260k \
-	variants/{bart,gpt_neox,llama,marian,opt,phi,qwen2,qwen3}; do
+for name in aren-transliteration seq2seq-base bert-tiny gpt2-tiny stories260k retsim \
+	variants/{bart,clip_text,gpt_neox,llama,marian,opt,phi,qwen2,qwen3,vit}; do
 	while read -r options; do
 		# shellcheck disable=SC2086
 		"$TFMC" verify "$models/$name/model.yaml" $options >/tmp/tfmc-models.$$ 2>&1

@@ -283,7 +283,13 @@ START_TEST(readme_holds_the_reference)
 	struct buf want;
 	buf_init(&want);
 	schema_reference(&want);
-	ck_assert_msg(strstr(text, want.data) != NULL, "README.md must hold this:\n%s", want.data);
+	if (strstr(text, want.data) == NULL) { /* longer than a message of the test library may be */
+		f = fopen("reference.md", "wb");
+		ck_assert_ptr_nonnull(f);
+		fputs(want.data, f);
+		fclose(f);
+		ck_abort_msg("%s must hold the tables of tests/reference.md in the build folder", name);
+	}
 	buf_destroy(&want);
 }
 END_TEST
