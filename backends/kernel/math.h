@@ -15,7 +15,7 @@ struct kb_val math_const(struct kb *k, struct kb_val x, float c);
 struct kb_val math_poly(struct kb *k, struct kb_val x, const float *c, int n);
 
 struct kb_val math_exp(struct kb *k, struct kb_val x);
-/* For x <= 0 (softmax): results below 2^-126 are 0; -inf gives 0, NaN stays. */
+/* For x <= 0 (softmax): results below 2^-126 are subnormal or 0; -inf gives 0, NaN stays. */
 struct kb_val math_exp_nonpositive(struct kb *k, struct kb_val x);
 /* 2^x for x <= 0, as math_exp_nonpositive. */
 struct kb_val math_exp2_nonpositive(struct kb *k, struct kb_val x);

@@ -177,10 +177,11 @@ START_TEST(edges_of_exponentials)
 	ck_assert(apply_one(math_exp, -100.0f) > 0); /* subnormal */
 	same(apply_one(math_exp_nonpositive, -INFINITY), 0.0f);
 	same(apply_one(math_exp_nonpositive, -1e4f), 0.0f);
+	same(apply_one(math_exp_nonpositive, -88.0f), 0.0f);
 	same(apply_one(math_exp_nonpositive, 0.0f), 1.0f);
 	same(apply_one(math_exp_nonpositive, NAN), NAN);
 	same(apply_one(math_exp2_nonpositive, -INFINITY), 0.0f);
-	same(apply_one(math_exp2_nonpositive, -126.5f), 0.0f);
+	same(apply_one(math_exp2_nonpositive, -126.6f), 0.0f);
 	same(apply_one(math_exp2_nonpositive, -126.0f), 0x1p-126f);
 	same(apply_one(math_exp2_nonpositive, 0.0f), 1.0f);
 	same(apply_one(math_exp2_nonpositive, NAN), NAN);
@@ -215,9 +216,13 @@ START_TEST(edges_of_activations)
 	same(apply_one(math_sigmoid, 200.0f), 1.0f);
 	same(apply_one(math_relu, -3.0f), 0.0f);
 	same(apply_one(math_gelu, 100.0f), 100.0f);
+	same(apply_one(math_gelu, INFINITY), INFINITY);
+	same(apply_one(math_gelu, -0.0f), -0.0f);
 	same(apply_one(math_gelu, -1e30f), -0.0f);
 	same(apply_one(math_silu, 200.0f), 200.0f);
 	same(apply_one(math_silu, -200.0f), -0.0f);
+	same(apply_one(math_silu, INFINITY), INFINITY);
+	same(apply_one(math_tanh, 1e-30f), 1e-30f);
 	same(apply_one(math_rsqrt, 4.0f), 0.5f);
 }
 END_TEST
