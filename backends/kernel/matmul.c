@@ -14,10 +14,6 @@
 /* Operands of OP_linear. */
 enum { X, W, BIAS };
 
-/* Heights of tiles for the rows that do not fill a main tile. */
-static const int low_heights[] = {8, 4, 2, 1};
-#define HEIGHTS_MAX (1 + (int)TFMC_COUNT(low_heights))
-
 #define TASKS_PER_WORKER 4  /* at least, where there are rows enough */
 #define MATMUL_LINE      64 /* bytes that parts of scratch are aligned to */
 
@@ -153,32 +149,13 @@ static void choose_stage(struct linear *l, bool is_wanted)
 
 /* --- tiles ------------------------------------------------------------------------------------------- */
 
-/* Heights of tiles that can occur, decreasing; gives how many. */
-static int choose_heights(const struct linear *l, int *height)
-{
-	bool fixed = l->rows_lo == l->rows_hi;
-	int64_t left = l->rows_hi;
-	int n = 0;
-	if (left >= l->mr) {
-		height[n++] = l->mr;
-		left = fixed ? left % l->mr : l->mr - 1;
-	}
-	for (size_t i = 0; i < TFMC_COUNT(low_heights); i++) {
-		if (low_heights[i] >= l->mr || left < low_heights[i])
-			continue;
-		height[n++] = low_heights[i];
-		left = fixed ? left - low_heights[i] : left;
-	}
-	return n;
-}
-
 /* Panels of a tile of so many rows: as many as registers hold beside one line of weights and a broadcast. */
 static int panels_of(const struct linear *l, int rows)
 {
 	const struct kb_caps *caps = kb_caps(l->k);
 	int units = caps->lanes < MATMUL_PANEL ? MATMUL_PANEL / caps->lanes : 1; /* registers of a panel */
 	int64_t whole = l->columns / MATMUL_PANEL;
-	int n = rows == l->mr ? l->nr : MATMUL_STRIP;
+	int n = rows == l->mr || matmul_of_many(l, rows) ? l->nr : MATMUL_STRIP;
 	for (; n > 1; n /= 2) {
 		int lines = rows > 1 ? n * units : 1;
 		bool fits = rows == l->mr || rows * n * units + lines + 1 < caps->registers;
@@ -188,20 +165,30 @@ static int panels_of(const struct linear *l, int rows)
 	return n;
 }
 
+/* Strips of many rows are whole tiles of main width. */
+static bool has_single_panels(const struct linear *l, const struct tile *t)
+{
+	return !matmul_of_many(l, t->rows) || l->columns % ((int64_t)t->panels * MATMUL_PANEL) != 0 ||
+	       l->strip_panels % t->panels != 0;
+}
+
 /* All tiles of one height in the strip, of the open half. */
 static void emit_half(struct linear *l, int rows)
 {
 	struct kb *k = l->k;
 	struct kb_val whole = l->strip;
 	struct tile t = {.rows = rows, .panels = panels_of(l, rows)};
+	bool single = has_single_panels(l, &t);
 	if (t.panels > 1) {
 		struct kb_val end = kb_min(k, l->strip_end, kb_index(k, l->columns / MATMUL_PANEL));
 		struct kb_val n = kb_bin(k, KB_DIV, kb_sub(k, end, l->strip), kb_index(k, t.panels));
 		whole = kb_add(k, l->strip, kb_mul(k, n, kb_index(k, t.panels)));
-		t.panel = kb_loop(k, "panel", l->strip, whole, t.panels, 0);
+		t.panel = kb_loop(k, "panel", l->strip, whole, t.panels, single ? 0 : KB_NONEMPTY);
 		matmul_tile(l, &t);
 		kb_end_loop(k);
 	}
+	if (t.panels > 1 && !single)
+		return;
 	t.panels = 1;
 	t.panel = kb_loop(k, "panel", whole, l->strip_end, 1, 0);
 	matmul_tile(l, &t);
@@ -220,17 +207,17 @@ static void emit_height(struct linear *l, int rows)
 	kb_end_loop(k);
 }
 
-/* if (left >= height[0]) ..; else if (left >= height[1]) ..; the last one always fits. */
-static void emit_heights(struct linear *l, const int *height, int n, struct kb_val left, struct kb_var done)
+/* if (most >= height[0]) ..; else if (most >= height[1]) ..; the last one always fits. */
+static void emit_heights(struct linear *l, const int *height, int n, struct kb_val most, struct kb_var done)
 {
 	struct kb *k = l->k;
 	if (n > 1)
-		kb_if(k, kb_cmp(k, KB_GE, left, kb_index(k, height[0])));
+		kb_if(k, kb_cmp(k, KB_GE, most, kb_index(k, height[0])));
 	emit_height(l, height[0]);
 	kb_set(k, done, kb_index(k, height[0]));
 	if (n > 1) {
 		kb_else(k);
-		emit_heights(l, height + 1, n - 1, left, done);
+		emit_heights(l, height + 1, n - 1, most, done);
 		kb_end_if(k);
 	}
 }
@@ -239,16 +226,18 @@ static void emit_heights(struct linear *l, const int *height, int n, struct kb_v
 static void emit_rows(struct linear *l, struct kb_val first)
 {
 	struct kb *k = l->k;
-	int height[HEIGHTS_MAX], n = choose_heights(l, height);
+	int height[MATMUL_HEIGHTS_MAX], n = matmul_heights(l, height);
 	struct kb_var row = kb_var(k, "row", KB_INDEX_T, first);
 	struct kb_var done = kb_var(k, "done", KB_INDEX_T, kb_index(k, 0));
+	matmul_begin_ahead(l, kb_sub(k, l->row_end, first));
 	kb_forever(k);
 	l->row = kb_get(k, row);
 	l->stage_row = l->kc ? kb_sub(k, l->row, first) : kb_index(k, 0);
 	kb_break_if(k, kb_cmp(k, KB_GE, l->row, l->row_end));
-	emit_heights(l, height, n, kb_sub(k, l->row_end, l->row), done);
+	emit_heights(l, height, n, matmul_height(l, kb_sub(k, l->row_end, l->row)), done);
 	if (l->is_staged && !l->kc)
 		matmul_epilogue(l, kb_get(k, done));
+	matmul_end_turn(l);
 	kb_set(k, row, kb_add(k, l->row, kb_get(k, done)));
 	kb_end_forever(k);
 }
@@ -273,9 +262,12 @@ static void emit_strip(struct linear *l, struct kb_val first)
 		emit_rows(l, first);
 		return;
 	}
+	/* A tile of rows alone has nothing to gain from parts: its weights are read once. */
+	struct kb_val few = kb_cmp(k, KB_LE, rows, kb_index(k, l->mr));
 	clear_stage(l, rows);
-	l->k_lo = kb_loop(k, "part", l->k_lo, depth, l->kc, KB_NONEMPTY);
-	l->k_hi = kb_min(k, kb_add_const(k, l->k_lo, l->kc), depth);
+	struct kb_val end = kb_select(k, few, kb_index(k, 1), depth);
+	l->k_lo = kb_loop(k, "part", l->k_lo, end, l->kc, KB_NONEMPTY);
+	l->k_hi = kb_select(k, few, depth, kb_min(k, kb_add_const(k, l->k_lo, l->kc), depth));
 	emit_rows(l, first);
 	kb_end_loop(k);
 	l->row = first;
@@ -296,11 +288,11 @@ static struct kb_val div_up(struct kb *k, struct kb_val a, struct kb_val b)
 	return kb_bin(k, KB_DIV, kb_add_const(k, kb_add(k, a, b), -1), b);
 }
 
-/* Rows that stay in half of the second-level cache, in whole tiles. */
+/* Rows of x that stay in the second-level cache beside two strips of weights, in whole tiles. */
 static int64_t rows_of_block(const struct linear *l)
 {
 	int64_t depth = l->kc ? l->kc : l->depth > 0 ? l->depth : 1;
-	int64_t rows = l->job->target->l2_bytes / 2 / (4 * depth);
+	int64_t rows = target_linear_rows(l->job->target, depth);
 	rows = l->kc && rows > l->stage_rows ? l->stage_rows : rows;
 	rows = l->norm && rows > l->normed_rows ? l->normed_rows : rows;
 	return rows > l->mr ? rows / l->mr * l->mr : l->mr;
@@ -329,10 +321,15 @@ static void divide(struct linear *l, struct division *d)
 	struct kb_val few = kb_cmp(k, KB_LE, l->rows, mr);
 	d->unit = l->rows_hi <= l->mr ? one : kb_select(k, few, one, kb_index(k, l->strip_panels));
 	d->groups = div_up(k, kb_index(k, l->panels), d->unit);
+	/* Blocks are as equal as whole tiles allow, and no fewer than keep all workers busy: where groups of
+	 * columns divide evenly, they do. */
+	struct kb_val rest = kb_bin(k, KB_REM, d->groups, l->job->n_workers);
 	struct kb_val tasks = kb_mul(k, l->job->n_workers, kb_index(k, TASKS_PER_WORKER));
-	struct kb_val block = div_up(k, l->rows, div_up(k, tasks, d->groups));
-	block = kb_mul(k, div_up(k, block, mr), mr);
-	d->block = kb_min(k, kb_max(k, block, mr), kb_index(k, rows_of_block(l)));
+	tasks = kb_select(k, kb_cmp(k, KB_EQ, rest, kb_index(k, 0)), kb_index(k, 1), tasks);
+	struct kb_val blocks =
+	        kb_max(k, div_up(k, tasks, d->groups), div_up(k, l->rows, kb_index(k, rows_of_block(l))));
+	struct kb_val block = kb_mul(k, div_up(k, div_up(k, l->rows, blocks), mr), mr);
+	d->block = kb_max(k, block, mr);
 	d->blocks = div_up(k, l->rows, d->block);
 }
 

@@ -63,6 +63,10 @@ struct linear {
 	struct kb_val row, row_end, strip, strip_end;
 	struct kb_val k_lo, k_hi; /* part of K */
 	struct kb_val stage_row;  /* of the tile */
+
+	/* Weights are asked for before they are used (matmul_ahead.c). */
+	struct kb_val ahead_step; /* bytes for each k */
+	struct kb_var ahead_turn; /* number of the tile of rows */
 };
 
 /* rows x panels of the result from row l->row and panel `panel`; stored, or left in the stage. */
@@ -71,6 +75,21 @@ struct tile {
 	struct kb_val panel;
 };
 
+#define MATMUL_HEIGHTS_MAX (MATMUL_ROWS_MAX + 1)
+/* Heights of tiles that can occur, decreasing; gives how many. matmul_heights.c */
+int matmul_heights(const struct linear *l, int *height);
+/* True for heights that are chosen only when there are more rows than a tile has. */
+bool matmul_of_many(const struct linear *l, int rows);
+/* The next tile of a walk that has `left` rows to go is the highest one that is no higher than this. */
+struct kb_val matmul_height(struct linear *l, struct kb_val left);
+/* Weights that come next, matmul_ahead.c: which tiles ask for them; begins the walk over `rows` rows of a
+ * strip, of which each tile ends a turn. */
+bool matmul_runs_ahead(const struct linear *l, const struct tile *t);
+void matmul_begin_ahead(struct linear *l, struct kb_val rows);
+void matmul_end_turn(struct linear *l);
+/* Where the share of a tile begins whose own weights begin at w; and the hint of its step k = at. */
+struct kb_val matmul_ahead(struct linear *l, struct kb_val w);
+void matmul_step_ahead(struct linear *l, struct kb_val ahead, struct kb_val at);
 /* Columns of the root's result that go their own way, and where to: matmul_parts.c. False: there are none. */
 bool matmul_find_parts(struct linear *l, struct kernel *g);
 /* The rest of the group for `rows` finished rows of the stage, part by part. */

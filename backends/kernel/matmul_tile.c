@@ -14,6 +14,7 @@ struct accumulators {
 	int vectors; /* of a row */
 	struct kb_type vec;
 	struct kb_val w;                   /* first line of the tile's first panel */
+	struct kb_val ahead;               /* its share of the weights that come next, or none */
 	struct kb_val x[MATMUL_ROWS_MAX];  /* rows of x */
 	int64_t x_disp[MATMUL_ROWS_MAX];   /* elements */
 	struct kb_var sum[MATMUL_ACC_MAX]; /* [rows, vectors] */
@@ -130,6 +131,8 @@ static void step(struct linear *l, struct accumulators *a, struct kb_val at)
 	struct kb_val line = kb_mul(k, at, kb_index(k, MATMUL_PANEL));
 	struct kb_val element = kb_mul(k, at, l->along.v);
 	struct kb_val w[MATMUL_ACC_MAX];
+	if (a->ahead.id)
+		matmul_step_ahead(l, a->ahead, at);
 	for (int n = 0; n < a->vectors; n++)
 		w[n] = load_weights(l, a, line, n);
 	for (int m = 0; m < a->tile->rows; m++) {
@@ -148,6 +151,8 @@ static void step_lanes(struct linear *l, struct accumulators *a, struct kb_val a
 		x[m] = kb_load(k, KB_TYPE(KB_F32, lanes), a->x[m], at, a->x_disp[m], 0);
 	for (int i = 0; i < lanes; i++) {
 		struct kb_val line = kb_mul(k, kb_add_const(k, at, i), kb_index(k, MATMUL_PANEL));
+		if (a->ahead.id)
+			matmul_step_ahead(l, a->ahead, kb_add_const(k, at, i));
 		for (int n = 0; n < a->vectors; n++) {
 			struct kb_val w = load_weights(l, a, line, n);
 			for (int m = 0; m < a->tile->rows; m++)
@@ -268,6 +273,8 @@ void matmul_tile(struct linear *l, const struct tile *t)
 	size_t mark = eval_mark(l->eval);
 	find_rows(l, &a);
 	eval_release(l->eval, mark);
+	if (matmul_runs_ahead(l, t))
+		a.ahead = matmul_ahead(l, a.w);
 	begin_sums(l, &a);
 	walk_depth(l, &a);
 	if (l->is_staged)

@@ -61,9 +61,14 @@ int64_t target_linear_depth(const struct target *t)
 	return at_least_panel(t->l2_bytes / 4 / (4 * TILE_PANELS_MAX * TILE_PANEL));
 }
 
+int64_t target_linear_rows(const struct target *t, int64_t depth)
+{
+	return t->l2_bytes / 4 * 3 / (4 * (depth > 0 ? depth : 1));
+}
+
 bool target_is_deep(const struct target *t, int64_t depth)
 {
-	return depth >= t->l2_bytes / (4 * TILE_PANELS_MAX * TILE_PANEL);
+	return depth > t->l2_bytes / 2 / (4 * TILE_PANELS_MAX * TILE_PANEL);
 }
 
 void target_attention_blocks(const struct target *t, int64_t e, int64_t v, int64_t *br, int64_t *bc)

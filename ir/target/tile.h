@@ -36,7 +36,9 @@ int target_tile_registers(const struct target *t, int mr, int nr);
 struct target_tile target_linear_tile(const struct target *t);
 /* Rows of K that a linear walks over at once: a strip of weights takes a quarter of L2. A multiple of 16. */
 int64_t target_linear_depth(const struct target *t);
-/* A strip of weights of this depth does not stay in L2: walking over K in parts pays. */
+/* Rows of x, as deep, that stay in three quarters of L2 while strips of weights pass. */
+int64_t target_linear_rows(const struct target *t, int64_t depth);
+/* A strip of weights of this depth leaves too little of L2 to rows of x: walking over K in parts pays. */
 bool target_is_deep(const struct target *t, int64_t depth);
 /*
  * Queries and keys of a block of attention, for heads of e features and values of v: keys and values of a

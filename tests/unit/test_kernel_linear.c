@@ -18,8 +18,9 @@ static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aa
 #define HEAD "module \"m\" stage=groups dim B in [0,8] dim S in [0,128] "
 
 /* B and S of every number of rows that is tried. */
-static const int64_t shapes[][2] = {{1, 1}, {1, 2},  {3, 1},  {1, 5},  {1, 13}, {2, 7},  {3, 5},
-                                    {1, 0}, {1, 29}, {1, 31}, {4, 16}, {1, 67}, {7, 18}, {2, 8}};
+static const int64_t shapes[][2] = {{1, 1},  {1, 2}, {3, 1},  {1, 5},  {1, 13}, {2, 7},
+                                    {3, 5},  {1, 0}, {1, 29}, {1, 31}, {4, 16}, {1, 67},
+                                    {7, 18}, {2, 8}, {1, 17}, {2, 9},  {5, 4}};
 
 /* --- the product ------------------------------------------------------------------------------------- */
 
@@ -152,6 +153,40 @@ START_TEST(test_norms)
 		buf_destroy(&text);
 	}
 	buf_destroy(&first);
+}
+END_TEST
+
+/* A number of rows that is known when the kernel is made: only the heights it needs are there, for every
+ * division among workers, which a norm of whole rows makes as it likes. */
+static void check_fixed(long long rows, bool has_norm, const char *target)
+{
+	struct linear_case c;
+	struct linear_call call;
+	struct buf text;
+	buf_init(&text);
+	buf_printf(&text, HEAD "func @f(%%x: f32[1,%lld,5], %%w: f32[37,5]) -> (y: f32[1,%lld,37]) { ", rows,
+	           rows);
+	buf_printf(&text, "%%o = group linear { root %%h = linear %%x, %%w : f32[1,%lld,37] ", rows);
+	if (has_norm)
+		buf_printf(&text, "post %%n = layer_norm %%h : f32[1,%lld,37] ", rows);
+	buf_printf(&text, "yield %s } : f32[1,%lld,37] return %%o }", has_norm ? "%n" : "%h", rows);
+	linear_case_init(&c, text.data, target);
+	linear_call_init(&c, &call, 1, 1);
+	for (int64_t workers = 1; workers <= 3; workers++) {
+		linear_run_checked(&c, &call, workers);
+		linear_expect(&c, &call, 3e-5);
+	}
+	linear_case_destroy(&c);
+	buf_destroy(&text);
+}
+
+START_TEST(test_fixed_rows)
+{
+	static const int rows[] = {1, 2, 7, 9, 11, 13, 14, 15, 16, 17, 20, 23, 27, 29, 32, 45, 65, 130};
+	for (size_t i = 0; i < TFMC_COUNT(rows); i++)
+		check_fixed(rows[i], i % 3 == 2, targets[_i]);
+	check_fixed(130, false, targets[_i]);
+	check_fixed(65, true, targets[_i]);
 }
 END_TEST
 
@@ -393,6 +428,7 @@ Suite *suite_kernel_linear(void)
 	tcase_add_loop_test(t, test_products, 0, n);
 	tcase_add_loop_test(t, test_schedules, 0, n);
 	tcase_add_loop_test(t, test_norms, 0, 2 * n);
+	tcase_add_loop_test(t, test_fixed_rows, 0, n);
 	tcase_add_loop_test(t, test_forms, 0, (int)TFMC_COUNT(forms));
 	tcase_add_loop_test(t, test_accesses, 0, n);
 	tcase_add_loop_test(t, test_registers, 0, n);
