@@ -151,7 +151,7 @@ struct bench {
 static void measure(struct bench *b)
 {
 	for (long k = 0; k < b->rounds; k++) {
-		for (int i = 0; i < N_ROOFS; i++) {
+		for (int i = 0; i < N_FMA_ROOFS; i++) {
 			double rate = b->roofs[i].available ? time_roof(&b->roofs[i]) : 0;
 			b->rates[i] = rate > b->rates[i] ? rate : b->rates[i];
 		}
@@ -175,7 +175,7 @@ static void print_row(const struct bench *b, struct row *r)
 
 static void print_all(const struct bench *b)
 {
-	for (int i = 0; i < N_ROOFS; i++)
+	for (int i = 0; i < N_FMA_ROOFS; i++)
 		if (b->roofs[i].available)
 			printf("%-17s %7.1f GFLOP/s\n", b->roofs[i].name, b->rates[i] * 1e-9);
 	printf("%-14s %4s %5s %11s %11s %9s %7s\n", "model", "B", "S", "min ms", "median ms", "GFLOP/s",

@@ -172,12 +172,12 @@ static void measure(struct row *rows, int n_rows, long rounds, double *rates)
 	struct roof roofs[N_ROOFS];
 	roofs_find(roofs);
 	for (long k = 0; k < rounds; k++) {
-		for (int i = 0; i < N_ROOFS; i++)
+		for (int i = 0; i < N_FMA_ROOFS; i++)
 			rates[i] = fmax(rates[i], roofs[i].available ? time_roof(&roofs[i]) : 0);
 		for (int i = 0; i < n_rows; i++)
 			rows[i].seconds[k] = call_many(&rows[i], rows[i].calls) / (double)rows[i].calls;
 	}
-	for (int i = 0; i < N_ROOFS; i++)
+	for (int i = 0; i < N_FMA_ROOFS; i++)
 		if (roofs[i].available)
 			printf("%-17s %7.1f GFLOP/s\n", roofs[i].name, rates[i] * 1e-9);
 }

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Roofs of one core: the f32 multiply-add rate with 256- and 512-bit vectors.
- * Independent accumulators in registers, no memory; measured in the same run
- * as what is compared with them.
+ * Roofs of a machine: rates of multiply-add by instruction set, with operands
+ * in registers, and rates of reading. Measured in the same run as what is
+ * compared with them. Units: operations (a multiply-add is two) and bytes.
  */
 #ifndef TFMC_TESTS_PERF_ROOFS_H
 #define TFMC_TESTS_PERF_ROOFS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /*
- * One way to multiply and add. run(n) does n * flops operations (multiply and add count as two)
+ * One way to multiply and add. run(n) does n * flops operations
  * and returns a number that depends on all of them.
  */
 struct roof {
@@ -21,8 +22,33 @@ struct roof {
 	bool available; /* on this processor */
 };
 
-#define N_ROOFS 2
-/* Fills roofs[N_ROOFS]: AVX2, AVX-512. */
+enum roof_number {
+	ROOF_AVX2,
+	ROOF_AVX512,
+	N_FMA_ROOFS,             /* those of f32 that programs are compared with */
+	ROOF_SSE2 = N_FMA_ROOFS, /* multiplies and additions apart: x86-64-v2 has no multiply-add */
+	ROOF_BF16,               /* vdpbf16ps */
+	ROOF_AMX_BF16,
+	ROOF_AMX_INT8,
+	N_ROOFS
+};
+/* Fills roofs[N_ROOFS] in the order of enum roof_number. */
 void roofs_find(struct roof *roofs);
+/* The fastest f32 way of this processor: one of the first three. */
+const struct roof *roofs_best_f32(const struct roof *roofs);
+
+/* Asks the system for tile registers (AMX); false where there are none. For every thread of the process. */
+bool roofs_amx_allow(void);
+
+/* Reads [data, data + bytes) once with the widest loads, in several streams. bytes: a multiple of 4096. */
+uint64_t roofs_read(const void *data, size_t bytes);
+
+/*
+ * Rates of n threads at once, thread i on the i-th processor the process may use: all start together, the
+ * time is from the first start to the last end.
+ */
+double roofs_flops(const struct roof *roof, int n_threads, double seconds);
+/* Every thread reads its own part of a buffer of `bytes` in all, again and again. 0: no memory. */
+double roofs_read_rate(size_t bytes, int n_threads, double seconds);
 
 #endif

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of compare.sh: which model, which sizes, and what one call or one token costs at least.
+
+An encoder row is one call of `run`; a prefill row one call that appends a prompt; a decoding row one
+token of greedy generation. `flops` counts matrix products only (two for a multiply-add), `bytes` what a
+token must read: weights of the decoder, and keys and values of the context.
+"""
+from dataclasses import dataclass
+
+F32 = 4
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network. kind: encoder, vit, gpt2, llama, seq2seq."""
+
+    name: str
+    kind: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    ff: int
+    vocab: int
+    act: str
+    eps: float
+    ctx: int = 512
+    sinusoidal: bool = False
+
+    @property
+    def head_dim(self):
+        """Features of one head."""
+        return self.hidden // self.heads
+
+
+@dataclass(frozen=True)
+class Row:
+    """A workload on a model. mode: run, prefill, decode; length: S, the prompt, or the source (seq2seq)."""
+
+    name: str
+    model: str
+    mode: str
+    length: int
+    steps: int = 0
+    large: bool = False
+
+
+MODELS = {
+    m.name: m
+    for m in (
+        Model("e1", "encoder", 6, 512, 8, 8, 2048, 32000, "relu", 1e-6, sinusoidal=True),
+        Model("e2", "encoder", 12, 768, 12, 12, 3072, 30522, "gelu", 1e-12),
+        Model("e3", "encoder", 6, 384, 12, 12, 1536, 30522, "gelu", 1e-12),
+        Model("e4", "vit", 12, 192, 3, 3, 768, 0, "gelu", 1e-6, ctx=197),
+        Model("e5", "encoder", 2, 64, 4, 4, 256, 1000, "gelu", 1e-12),
+        Model("d1", "seq2seq", 6, 512, 8, 8, 2048, 32000, "relu", 1e-5, ctx=128, sinusoidal=True),
+        Model("d2", "gpt2", 12, 768, 12, 12, 3072, 50257, "gelu_tanh", 1e-5, ctx=640),
+        Model("d3", "llama", 22, 2048, 32, 4, 5632, 32000, "silu", 1e-5, ctx=256),
+        Model("d4", "llama", 12, 768, 12, 12, 2048, 32000, "silu", 1e-5, ctx=256),
+        Model("d5", "llama", 5, 64, 8, 4, 172, 512, "silu", 1e-5, ctx=512),
+    )
+}
+
+ROWS = {
+    r.name: r
+    for r in (
+        Row("E1-64", "e1", "run", 64),
+        Row("E1-512", "e1", "run", 512),
+        Row("E2-128", "e2", "run", 128),
+        Row("E2-512", "e2", "run", 512),
+        Row("E3-32", "e3", "run", 32),
+        Row("E3-128", "e3", "run", 128),
+        Row("E4", "e4", "run", 197),
+        Row("E5", "e5", "run", 16),
+        Row("D1", "d1", "decode", 64, steps=64),
+        Row("D2", "d2", "decode", 512, steps=48),
+        Row("D2-p512", "d2", "prefill", 512),
+        Row("D4", "d4", "decode", 64, steps=48),
+        Row("D4-p128", "d4", "prefill", 128),
+        Row("D5", "d5", "decode", 1, steps=256),
+        Row("D3", "d3", "decode", 128, steps=16, large=True),
+        Row("D3-p128", "d3", "prefill", 128, large=True),
+    )
+}
+
+
+def attention_weights(m):
+    """Numbers in the four projections of one attention."""
+    return 2 * m.hidden * m.hidden + 2 * m.hidden * m.kv_heads * m.head_dim
+
+
+def layer_weights(m):
+    """Numbers in the matrices of one decoder layer, cross-attention's keys and values left out."""
+    ffn = (3 if m.kind == "llama" else 2) * m.hidden * m.ff
+    cross = 2 * m.hidden * m.hidden if m.kind == "seq2seq" else 0
+    return attention_weights(m) + ffn + cross
+
+
+def flops(row):
+    """Operations of the products of one call; of a prefill the logits of the last position only."""
+    m, n = MODELS[row.model], row.length
+    if row.mode == "decode":
+        return 2 * (m.layers * layer_weights(m) + m.vocab * m.hidden)
+    seen = n * (n + 1) // 2 if row.mode == "prefill" else n * n
+    total = m.layers * (2 * n * layer_weights(m) + 4 * seen * m.hidden)
+    if m.kind == "vit":
+        total += 2 * (n - 1) * 768 * m.hidden
+    if row.mode == "prefill":
+        total += 2 * m.vocab * m.hidden
+    return total
+
+
+def token_bytes(row):
+    """Bytes that one token in the middle of the generated ones reads at least."""
+    m = MODELS[row.model]
+    kv = 2 * m.layers * m.kv_heads * m.head_dim
+    if m.kind == "seq2seq":
+        context = kv * (row.length + row.steps // 2)
+    else:
+        context = kv * (row.length + row.steps // 2)
+    return F32 * (m.layers * layer_weights(m) + m.vocab * m.hidden + context)
