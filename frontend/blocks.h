@@ -107,6 +107,8 @@ bool arg_word(const struct step *st, const char *key, const char **out);
 bool arg_act(const struct step *st, const char *key, const char **out); /* aliases resolved */
 bool arg_value(const struct step *st, const char *key, struct block_value *out);
 bool arg_path(const struct step *st, const char *key, const char **out);
+/* As arg_path, of a node. */
+bool path_of_node(const struct step *st, const struct yaml_node *node, const char *key, const char **out);
 bool arg_lengths(const struct step *st, const char *key, const char **out);
 /* The arguments of graph-level rope after x and positions for heads of `width`; NULL without `rope`
  * (blocks_rope.c). */
@@ -123,6 +125,8 @@ struct qk_norm {
 };
 bool arg_qk_norm(const struct step *st, struct qk_norm *out);
 bool emit_qk_norm(struct step *st, const struct qk_norm *n, const char *q, const char *k);
+/* blocks_bias.c: what attention adds to its scores, as arguments of sdpa; "" for nothing. */
+bool arg_score_bias(const struct step *st, bool causal, const char **out);
 struct expr_env blocks_env(struct blocks *b, bool dims);
 bool find_value(struct blocks *b, const struct yaml_node *name, struct block_value *out);
 const struct yaml_node *merge_args(struct blocks *b, const struct schema_step *kind,

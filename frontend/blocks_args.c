@@ -353,7 +353,11 @@ bool arg_lengths(const struct step *st, const char *key, const char **out)
 
 bool arg_path(const struct step *st, const char *key, const char **out)
 {
-	const struct yaml_node *node = arg(st, key);
+	return path_of_node(st, arg(st, key), key, out);
+}
+
+bool path_of_node(const struct step *st, const struct yaml_node *node, const char *key, const char **out)
+{
 	if (node == NULL)
 		return true;
 	if (!yaml_expect(st->b->cx, node, YAML_SCALAR, key))

@@ -14,6 +14,8 @@ struct attention {
 	int64_t h, g, e, d, dm; /* heads, key heads, head size, widths of x and memory */
 	bool bq, bk, bv, bo;
 	const char *fused, *lengths, *rope; /* rope: arguments, or NULL */
+	const char *score_bias;             /* arguments, or "" */
+	int64_t window;                     /* 0: none */
 	double scale, softcap;
 	struct qk_norm norm;
 	const char *q, *k, *v; /* names */
@@ -66,12 +68,13 @@ static bool read_heads(struct step *st, struct attention *at)
 	return true;
 }
 
-static bool refuse_window(struct step *st, const struct attention *at)
+static bool read_window(struct step *st, struct attention *at)
 {
-	int64_t window = 0;
-	if (!arg_int(st, "window", 0, &window))
+	if (!arg_int(st, "window", 0, &at->window))
 		return false;
-	if (window > 0 && at->has_memory)
+	if (at->window > IR_WINDOW_MAX)
+		return step_error(st, "window", DIAG_VALUE_TYPE, "window is at most %d", IR_WINDOW_MAX);
+	if (at->window > 0 && at->has_memory)
 		return step_error(st, "window", DIAG_REFUSED, "attention over a memory has no window");
 	return true;
 }
@@ -79,11 +82,8 @@ static bool refuse_window(struct step *st, const struct attention *at)
 static bool read_mask(struct step *st, struct attention *at)
 {
 	const char *mask = NULL;
-	int64_t window = 0;
-	if (!arg_word(st, "mask", &mask) || !arg_int(st, "window", 0, &window))
+	if (!arg_word(st, "mask", &mask))
 		return false;
-	if (window > 0)
-		return step_error(st, "window", DIAG_UNSUPPORTED, "not supported yet: window");
 	if (mask != NULL && strcmp(mask, "prefix") == 0)
 		return step_error(st, "mask", DIAG_UNSUPPORTED, "not supported yet: mask: prefix");
 	at->causal = mask != NULL && strcmp(mask, "causal") == 0;
@@ -115,7 +115,7 @@ static bool read_attention(struct step *st, struct attention *at)
 {
 	at->mem = st->in;
 	at->has_memory = arg(st, "memory") != NULL;
-	if (!arg_value(st, "memory", &at->mem) || !refuse_window(st, at) || !check_values(st, at) ||
+	if (!arg_value(st, "memory", &at->mem) || !read_window(st, at) || !check_values(st, at) ||
 	    !read_heads(st, at) || !read_bias(st, at) || !read_mask(st, at))
 		return false;
 	at->lengths = at->mem.lengths;
@@ -123,7 +123,8 @@ static bool read_attention(struct step *st, struct attention *at)
 	if (!arg_lengths(st, "lengths", &at->lengths) || !arg_float(st, "scale", &at->scale) ||
 	    !arg_float(st, "softcap", &at->softcap) || !arg_word(st, "fused", &at->fused))
 		return false;
-	if (!arg_rope(st, at->e, &at->rope) || !arg_qk_norm(st, &at->norm))
+	if (!arg_rope(st, at->e, &at->rope) || !arg_qk_norm(st, &at->norm) ||
+	    !arg_score_bias(st, at->causal, &at->score_bias))
 		return false;
 	if (at->norm.over_all && strcmp(at->fused, "qkv_grouped") == 0)
 		return step_error(st, "qk_norm", DIAG_UNSUPPORTED,
@@ -241,6 +242,9 @@ static const char *sdpa_options(struct step *st, const struct attention *at)
 	struct arena *a = st->b->arena;
 	const char *s = at->causal ? ", causal=true" : "";
 	s = arena_printf(a, "%s, scale=%s", s, float_text(st->b, at->scale));
+	s = arena_printf(a, "%s%s", s, at->score_bias);
+	if (at->window > 0)
+		s = arena_printf(a, "%s, window=%lld", s, (long long)at->window);
 	if (at->softcap > 0.0)
 		s = arena_printf(a, "%s, softcap=%s", s, float_text(st->b, at->softcap));
 	if (at->lengths != NULL)

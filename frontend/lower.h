@@ -136,6 +136,7 @@ enum weight_form {
 	WEIGHT_PLAIN,
 	WEIGHT_MATRIX,     /* [out, ...] as a matrix [out, all the rest] */
 	WEIGHT_TAPS_FIRST, /* [out, C, taps..] as a matrix [out, taps C] */
+	WEIGHT_MADE,       /* what `make` makes of it */
 };
 
 struct weight_need {
@@ -144,9 +145,14 @@ struct weight_need {
 	int64_t dims[IR_RANK_MAX]; /* of the whole parameter */
 	int64_t first, rows;       /* rows > 0: only rows [first, first + rows) of axis 0 */
 	enum weight_form form;
-	bool plus_one; /* 1 + the parameter */
+	const struct ir_wexpr *(*make)(void *user, const struct ir_wexpr *parameter); /* WEIGHT_MADE */
+	void *user;
+	const char *made; /* how the result differs from the parameter; part of its name */
+	bool plus_one;    /* 1 + the parameter */
 };
 bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir_value *out);
+/* Adds what the arguments bias, alibi and rel_bias of sdpa say to scores [B, H, S, T]. */
+bool lower_score_bias(const struct call *c, struct ir_value *scores);
 /* A weight that is not a parameter. */
 bool lower_table(struct lowering *lw, const char *name, const struct ir_wexpr *e, struct ir_value *out);
 /* The name of what a path with indices stands for, and the indices of the loops in it (room for IR_RANK_MAX).

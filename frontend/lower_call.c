@@ -52,7 +52,10 @@ static const struct op_row rows[] = {
         {"conv1d", "x path out kernel stride padding dilation groups bias", 4, lower_conv1d},
         {"conv2d", "x path out kernel stride padding dilation groups bias", 4, lower_conv2d},
         {"rope", "x pos theta dim layout scaling", 2, lower_rope},
-        {"sdpa", "q k v causal window prefix scale softcap bias mask lengths sinks cache", 3, lower_sdpa},
+        {"sdpa",
+         "q k v causal window prefix scale softcap bias mask lengths sinks cache alibi rel_bias buckets "
+         "max_distance bidirectional",
+         3, lower_sdpa},
         {"expect", "x type", 2, lower_expect},
         {"positions", "x", 1, lower_positions},
         {"mask_rows", "x lengths", 2, lower_mask_rows},

@@ -12,6 +12,7 @@
 struct sdpa {
 	struct ir_value q, k, v, len, past; /* q [B,h,n,e], k, v [B,g,m,e] */
 	double scale, softcap;
+	int64_t window; /* 0: none */
 	bool causal;
 	const char *cache;
 };
@@ -26,7 +27,7 @@ static bool refuse(const struct call *c, const char *name)
 
 static bool read_sdpa(const struct call *c, struct sdpa *s)
 {
-	static const char *const later[] = {"window", "prefix", "bias", "mask", "sinks"};
+	static const char *const later[] = {"prefix", "mask", "sinks"};
 	struct lowering *lw = c->lw;
 	for (size_t i = 0; i < TFMC_COUNT(later); i++) {
 		if (!refuse(c, later[i]))
@@ -46,6 +47,11 @@ static bool read_sdpa(const struct call *c, struct sdpa *s)
 	bool has_len = len != NULL && !(len->kind == EX_NAME && strcmp(len->text, "none") == 0);
 	if (has_len && !call_tensor(c, "lengths", &s->len))
 		return false;
+	if (!call_int(c, "window", &s->window))
+		return false;
+	if (s->window < 0 || s->window > IR_WINDOW_MAX)
+		return lower_fail(lw, call_arg(c, "window")->loc, DIAG_VALUE_TYPE, "window is 0 to %d",
+		                  IR_WINDOW_MAX);
 	return call_float(c, "scale", &s->scale) && call_float(c, "softcap", &s->softcap) &&
 	       call_bool(c, "causal", &s->causal) && call_word(c, "cache", &s->cache);
 }
@@ -146,11 +152,13 @@ bool lower_sdpa(const struct call *c, struct lval *out)
 	struct ir_value p = irb_matmul(b, s.q, s.k, &(struct attrs_matmul){.tb = true});
 	if (s.scale != 1.0)
 		p = irb_scale_by(b, p, s.scale);
+	if (!lower_score_bias(c, &p))
+		return false;
 	if (s.softcap > 0.0)
 		p = irb_softcap(b, p, &(struct attrs_softcap){.c = s.softcap});
-	if (s.causal || s.len.id != 0)
-		p = irb_mask(b, p, s.len, s.past,
-		             &(struct attrs_mask){.mask = s.causal ? MASK_causal : MASK_none});
+	const struct attrs_mask mask = {.mask = s.causal ? MASK_causal : MASK_none, .window = s.window};
+	if (s.causal || s.len.id != 0 || s.window > 0)
+		p = irb_mask(b, p, s.len, s.past, &mask);
 	p = irb_softmax(b, p, NULL);
 	*out = lval_tensor(irb_matmul(b, p, s.v, &(struct attrs_matmul){.ta = false}));
 	return !irb_failed(b);

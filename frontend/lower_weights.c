@@ -109,8 +109,21 @@ static const struct ir_wexpr *shaped(struct arena *a, const struct weight_need *
 		if (rest > 1)
 			e = wexpr_transpose(a, wexpr_reshape(a, 3, taps, e));
 		return wexpr_reshape(a, 2, matrix, e);
+	case WEIGHT_MADE: return need->make(need->user, e);
 	}
 	return e;
+}
+
+/* What the name of a weight says about its form. */
+static const char *form_text(const struct weight_need *need)
+{
+	switch (need->form) {
+	case WEIGHT_PLAIN: return "";
+	case WEIGHT_MATRIX: return ".matrix";
+	case WEIGHT_TAPS_FIRST: return ".taps";
+	case WEIGHT_MADE: return need->made;
+	}
+	return "";
 }
 
 /* The expression for the loops from `level` on; `path` has the outer ones filled in. */
@@ -231,9 +244,7 @@ bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir
 	                                                  (long long)(need->first + need->rows - 1));
 	if (need->plus_one)
 		part = arena_printf(lw->arena, "%s.plus_one", part);
-	if (need->form != WEIGHT_PLAIN)
-		part = arena_printf(lw->arena, "%s.%s", part,
-		                    need->form == WEIGHT_MATRIX ? "matrix" : "taps");
+	part = arena_printf(lw->arena, "%s%s", part, form_text(need));
 	const struct ir_weight *w = add(lw, arena_printf(lw->arena, "%s%s", name, part), e);
 	if (w == NULL) {
 		name = indexed(lw, need->pattern, loops, &n, true);

@@ -171,14 +171,22 @@ static bool infer_log_softmax(const struct infer *c)
 	return infer_rank_min(c, 0, 1) && as_x(c);
 }
 
+/* Positions and windows together stay far below 2^31. */
+static bool is_window(const struct infer *c, int64_t window)
+{
+	if (window >= 0 && window <= IR_WINDOW_MAX)
+		return true;
+	return infer_fail(c, DIAG_IR_TYPE, "window is 0 (none) to 2^30");
+}
+
 static bool infer_mask(const struct infer *c)
 {
-	return infer_mask_rule(c);
+	return is_window(c, ((const struct attrs_mask *)c->attrs)->window) && infer_mask_rule(c);
 }
 
 static bool infer_masked_softmax(const struct infer *c)
 {
-	return infer_mask_rule(c);
+	return is_window(c, ((const struct attrs_masked_softmax *)c->attrs)->window) && infer_mask_rule(c);
 }
 
 static bool infer_rope(const struct infer *c)
@@ -364,7 +372,7 @@ static bool infer_linear(const struct infer *c)
 
 static bool infer_attention(const struct infer *c)
 {
-	return infer_attention_rule(c);
+	return is_window(c, ((const struct attrs_attention *)c->attrs)->window) && infer_attention_rule(c);
 }
 
 static bool infer_state_append(const struct infer *c)

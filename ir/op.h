@@ -34,6 +34,8 @@ enum ir_traits {
 	TRAIT_COMMUTATIVE = 1 << 11,
 };
 
+#define IR_WINDOW_MAX (1 << 30) /* of masks: positions and windows together stay far below 2^31 */
+
 /* Word lists: enum mask { MASK_none, MASK_causal }, ... */
 #define WORD(list, word)         list##_##word,
 #define WORDS(list, name, words) enum ir_word_##name{words};

@@ -105,7 +105,7 @@ static struct ir_value build_iota(struct demand_builder *d, const struct ir_op *
 	return irb_iota(b, &a);
 }
 
-/* Operand `past` of an op with a causal mask: the row stands at past + at. */
+/* Operand `past` of an op whose mask knows positions: the row stands at past + at. */
 static void move_past(struct demand_builder *d, const struct ir_op *op, struct ir_value *operands,
                       size_t past)
 {
@@ -114,17 +114,27 @@ static void move_past(struct demand_builder *d, const struct ir_op *op, struct i
 	operands[past] = has ? irb_add(d->r->b, operands[past], at, NULL) : at;
 }
 
+/* The mask compares the place of the row with that of a key. */
+static bool knows_positions(const struct ir_op *op)
+{
+	if (op->code == OP_attention) {
+		const struct attrs_attention *a = op->attrs;
+		return a->mask == MASK_causal || a->window > 0;
+	}
+	if (op->code == OP_masked_softmax) {
+		const struct attrs_masked_softmax *a = op->attrs;
+		return a->mask == MASK_causal || a->window > 0;
+	}
+	const struct attrs_mask *a = op->attrs;
+	return op->code == OP_mask && (a->mask == MASK_causal || a->window > 0);
+}
+
 static struct ir_value build_general(struct demand_builder *d, const struct ir_op *op,
                                      struct ir_value *operands)
 {
 	size_t n = op->n_operands;
 	size_t past = op->code == OP_attention ? 5 : 2;
-	bool is_causal = (op->code == OP_attention &&
-	                  ((const struct attrs_attention *)op->attrs)->mask == MASK_causal) ||
-	                 (op->code == OP_masked_softmax &&
-	                  ((const struct attrs_masked_softmax *)op->attrs)->mask == MASK_causal) ||
-	                 (op->code == OP_mask && ((const struct attrs_mask *)op->attrs)->mask == MASK_causal);
-	if (is_causal) {
+	if (knows_positions(op)) {
 		move_past(d, op, operands, past);
 		n = past + 1;
 	}

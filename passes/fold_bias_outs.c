@@ -145,5 +145,7 @@ void bias_see_attention(void *user, const struct ir_op *op)
 		return;
 	if (((const struct attrs_attention *)op->attrs)->softcap != 0)
 		bias_refuse(&s->node[BIAS_K], "softcap is not linear in the scores");
+	if (((const struct attrs_attention *)op->attrs)->window > 0)
+		bias_refuse(&s->node[BIAS_V], "a window may leave a row without visible keys");
 	check_values(d, s);
 }

@@ -126,6 +126,8 @@ static bool find(const struct rebuild *r, const struct ir_op *op, struct found *
 		m->why = "the probabilities are transposed";
 	if (m->why == NULL && ir_type_of(r->f, op->results[0])->rank > 4)
 		m->why = "the operands have more axes than [B,H,S,E]";
+	if (m->why == NULL && m->s.window > 0)
+		m->why = "the kernel of attention knows no window yet";
 	if (m->why == NULL && spans_regions(r, op, m))
 		m->why = "its parts are in different regions";
 	if (m->why == NULL)
@@ -193,8 +195,11 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	irb_set_loc(r->b, m.softmax->loc);
 	struct ir_value k = m.k_heads.id != 0 ? drop_group_axis(r, m.k_heads) : four_axes(r, m.k, m.k_turned);
 	struct ir_value v = m.v_heads.id != 0 ? drop_group_axis(r, m.v_heads) : four_axes(r, m.v, m.v_turned);
-	const struct attrs_attention attrs = {
-	        .scale = m.s.scale, .softcap = m.s.softcap, .mask = m.s.mask, .base2 = m.s.base2};
+	const struct attrs_attention attrs = {.scale = m.s.scale,
+	                                      .softcap = m.s.softcap,
+	                                      .mask = m.s.mask,
+	                                      .window = m.s.window,
+	                                      .base2 = m.s.base2};
 	struct ir_value y =
 	        irb_attention(r->b, four_axes(r, m.q, m.q_turned), k, v, four_axes(r, m.s.bias, false),
 	                      rebuild_get(r, m.s.len), rebuild_get(r, m.s.past), &attrs);

@@ -36,7 +36,8 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 {
 	struct scores s;
 	scores_read(r, op, false, &s);
-	const struct attrs_masked_softmax attrs = {.scale = s.scale, .softcap = s.softcap, .mask = s.mask};
+	const struct attrs_masked_softmax attrs = {
+	        .scale = s.scale, .softcap = s.softcap, .mask = s.mask, .window = s.window};
 	rebuild_set(r, op->results[0],
 	            irb_masked_softmax(r->b, rebuild_get(r, s.x), rebuild_get(r, s.len),
 	                               rebuild_get(r, s.past), &attrs));

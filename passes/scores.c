@@ -50,6 +50,7 @@ static void peel_mask(struct peel *p)
 	if (op == NULL)
 		return;
 	p->s->mask = ((const struct attrs_mask *)op->attrs)->mask;
+	p->s->window = ((const struct attrs_mask *)op->attrs)->window;
 	p->s->len = op->operands[1];
 	p->s->past = op->operands[2];
 	step(p, op);
@@ -91,6 +92,7 @@ void scores_read(const struct rebuild *r, const struct ir_op *op, bool with_bias
 		out->scale = a->scale;
 		out->softcap = a->softcap;
 		out->mask = a->mask;
+		out->window = a->window;
 		out->base2 = a->base2;
 		out->len = op->operands[1];
 		out->past = op->operands[2];

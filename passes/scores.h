@@ -12,6 +12,7 @@ struct scores {
 	struct ir_value x, bias, len, past; /* bias, len, past may be none */
 	double scale, softcap;              /* softcap 0: none */
 	int mask;                           /* MASK_* */
+	int64_t window;                     /* 0: none */
 	bool base2;
 	size_t n_peeled;     /* ops between x and the softmax */
 	const char *blocked; /* why an op was not passed; NULL when x is the end of the chain */

@@ -163,10 +163,12 @@ int eval_view_axis(struct eval *e, const struct ir_op *op, int axis);
 struct eval_mask {
 	struct ir_value len, past;
 	bool causal;
+	int64_t window; /* 0: none */
 };
+/* i32: one past the last key that query i sees, or none when that is all of them. */
 struct kb_val eval_visible(struct eval *e, const struct eval_mask *m, struct kb_val b, struct kb_val i);
-/* x where key index[last] < limit, else -inf. limit may be none. */
-struct kb_val eval_masked(struct eval *e, const struct eval_point *p, struct kb_val limit, struct kb_val x);
+/* i32: the first one, which may be negative, or none without a window. */
+struct kb_val eval_first_visible(struct eval *e, const struct eval_mask *m, struct kb_val b, struct kb_val i);
 
 static inline struct ir_value eval_result(const struct ir_op *op)
 {

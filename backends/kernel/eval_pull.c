@@ -34,40 +34,63 @@ static struct kb_val of_sequence(struct eval *e, struct ir_value v, struct kb_va
 	return eval_value(e, v, &at);
 }
 
+/* Where query i stands. */
+static struct kb_val query_position(struct eval *e, const struct eval_mask *m, struct kb_val b,
+                                    struct kb_val i)
+{
+	struct kb_val at = kb_cvt(e->k, i, KB_I32);
+	return m->past.id ? kb_add(e->k, at, of_sequence(e, m->past, b)) : at;
+}
+
 struct kb_val eval_visible(struct eval *e, const struct eval_mask *m, struct kb_val b, struct kb_val i)
 {
 	struct kb *k = e->k;
 	struct kb_val limit = {0};
 	if (m->len.id)
 		limit = of_sequence(e, m->len, b);
-	if (!m->causal)
+	if (!m->causal && m->window <= 0)
 		return limit;
-	struct kb_val diagonal = kb_add(k, kb_cvt(k, i, KB_I32), kb_i32(k, 1));
-	if (m->past.id)
-		diagonal = kb_add(k, diagonal, of_sequence(e, m->past, b));
-	return limit.id ? kb_min(k, limit, diagonal) : diagonal;
+	struct kb_val last =
+	        kb_add(k, query_position(e, m, b, i), kb_i32(k, m->causal ? 1 : (int32_t)m->window));
+	return limit.id ? kb_min(k, limit, last) : last;
 }
 
-struct kb_val eval_masked(struct eval *e, const struct eval_point *p, struct kb_val limit, struct kb_val x)
+struct kb_val eval_first_visible(struct eval *e, const struct eval_mask *m, struct kb_val b, struct kb_val i)
 {
-	if (!limit.id)
+	struct kb *k = e->k;
+	if (m->window <= 0)
+		return (struct kb_val){0};
+	return kb_add(k, query_position(e, m, b, i), kb_i32(k, 1 - (int32_t)m->window));
+}
+
+/* x where lo <= index[last] < limit, else -inf; both may be none. */
+static struct kb_val masked(struct eval *e, const struct eval_point *p, struct kb_val lo, struct kb_val limit,
+                            struct kb_val x)
+{
+	if (!limit.id && !lo.id)
 		return x;
 	struct kb_val j = eval_index_i32(e, p, p->rank - 1);
 	int lanes = kb_type_of(e->k, x).lanes;
-	struct kb_val seen = kb_cmp(e->k, KB_LT, kb_splat(e->k, j, lanes), kb_splat(e->k, limit, lanes));
 	struct kb_val none = eval_const(e, p, kb_type_of(e->k, x).scalar, -HUGE_VAL);
-	return kb_select(e->k, seen, x, kb_splat(e->k, none, lanes));
+	j = kb_splat(e->k, j, lanes);
+	none = kb_splat(e->k, none, lanes);
+	if (limit.id)
+		x = kb_select(e->k, kb_cmp(e->k, KB_LT, j, kb_splat(e->k, limit, lanes)), x, none);
+	if (lo.id)
+		x = kb_select(e->k, kb_cmp(e->k, KB_GE, j, kb_splat(e->k, lo, lanes)), x, none);
+	return x;
 }
 
 /* x [B, .., S, T] */
 static struct kb_val mask(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
-	struct eval_mask m = {op->operands[1], op->operands[2],
-	                      ((const struct attrs_mask *)op->attrs)->mask == MASK_causal};
+	const struct attrs_mask *a = op->attrs;
+	struct eval_mask m = {op->operands[1], op->operands[2], a->mask == MASK_causal, a->window};
 	if (p->vec >= 0 && p->vec != p->rank - 1 && e->lanes > 1)
 		return eval_internal(e, op, "lanes across rows");
-	struct kb_val limit = eval_visible(e, &m, p->index[0], p->index[p->rank - 2]);
-	return eval_masked(e, p, limit, lanes_value(e, op->operands[0], p, p));
+	struct kb_val b = p->index[0], i = p->index[p->rank - 2];
+	struct kb_val limit = eval_visible(e, &m, b, i), lo = eval_first_visible(e, &m, b, i);
+	return masked(e, p, lo, limit, lanes_value(e, op->operands[0], p, p));
 }
 
 /* --- reductions -------------------------------------------------------------------------------------- */

@@ -16,11 +16,12 @@ struct kb_val rowwise_width(const struct rowwise *r)
 	return r->size[r->rank - 1];
 }
 
-struct kb_val rowwise_visible(struct rowwise *r, struct ir_value len, struct ir_value past, bool is_causal)
+struct kb_val rowwise_visible(struct rowwise *r, const struct eval_mask *mask, struct kb_val *first)
 {
 	struct kb *k = r->k;
-	const struct eval_mask mask = {len, past, is_causal};
-	struct kb_val n = eval_visible(&r->e, &mask, r->row.index[0], r->row.index[r->rank - 2]);
+	struct kb_val b = r->row.index[0], i = r->row.index[r->rank - 2];
+	struct kb_val n = eval_visible(&r->e, mask, b, i);
+	*first = eval_first_visible(&r->e, mask, b, i);
 	if (!n.id)
 		return rowwise_width(r);
 	n = kb_min(k, kb_cvt(k, n, KB_INDEX), rowwise_width(r));

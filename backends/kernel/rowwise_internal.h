@@ -108,8 +108,9 @@ void rowwise_acc_square(struct rowwise *r, struct rowwise_acc *a, const struct r
                         struct kb_val x);
 struct kb_val rowwise_acc_value(struct rowwise *r, const struct rowwise_acc *a);
 
-/* How many leading elements of the open row are visible. */
-struct kb_val rowwise_visible(struct rowwise *r, struct ir_value len, struct ir_value past, bool is_causal);
+/* The elements of the open row that are visible: [*first, result); *first is none where there is no window.
+ */
+struct kb_val rowwise_visible(struct rowwise *r, const struct eval_mask *mask, struct kb_val *first);
 struct kb_val rowwise_width(const struct rowwise *r);
 static inline struct ir_value rowwise_operand(const struct rowwise *r, size_t i)
 {

@@ -17,10 +17,10 @@ struct softmax {
 	struct kb_val shift;  /* f32: the largest score */
 	struct kb_val factor; /* f32: 1 / sum, or log(sum) */
 	double scale, softcap;
-	bool base2;         /* 2^x in place of e^x */
-	bool keeps_exp;     /* softmax; log_softmax needs the scores again */
-	struct kb_val from; /* results of elements that are not visible */
-	float hidden;
+	bool base2;          /* 2^x in place of e^x */
+	bool keeps_exp;      /* softmax; log_softmax needs the scores again */
+	struct kb_val first; /* i32: of the elements that are visible; none: 0 */
+	float hidden;        /* results of elements that are not */
 };
 
 /* --- walks ---------------------------------------------------------------------------------------------- */
@@ -38,10 +38,25 @@ static struct kb_val score(struct rowwise *r, const struct softmax *s, struct kb
 	return x;
 }
 
+/* x where the window reaches, else -inf. */
+static struct kb_val in_window(struct rowwise *r, const struct rowwise_chunk *c, const struct softmax *s,
+                               struct kb_val x)
+{
+	struct kb *k = r->k;
+	if (!s->first.id)
+		return x;
+	int lanes = kb_type_of(k, x).lanes;
+	struct kb_val at = kb_splat(k, kb_cvt(k, c->at, KB_I32), lanes);
+	if (lanes > 1)
+		at = kb_add(k, at, kb_lane_ids(k, lanes));
+	struct kb_val seen = kb_cmp(k, KB_GE, at, kb_splat(k, s->first, lanes));
+	return kb_select(k, seen, x, math_const(k, x, -HUGE_VALF));
+}
+
 static void find_max(struct rowwise *r, const struct rowwise_chunk *c, void *user)
 {
 	struct softmax *s = user;
-	struct kb_val x = score(r, s, rowwise_first(r, c));
+	struct kb_val x = in_window(r, c, s, score(r, s, rowwise_first(r, c)));
 	rowwise_keep(r, c, x);
 	rowwise_acc_add(r, &s->max, c, x);
 }
@@ -52,6 +67,7 @@ static struct kb_val shifted(struct rowwise *r, const struct rowwise_chunk *c, c
 	struct kb_val x = rowwise_again(r, c);
 	if (r->has_none)
 		x = score(r, s, x);
+	x = in_window(r, c, s, x);
 	return kb_sub(r->k, x, rowwise_splat(r, c, s->shift));
 }
 
@@ -92,8 +108,7 @@ static void store_hidden(struct rowwise *r, const struct rowwise_chunk *c, void 
 
 static void store_x(struct rowwise *r, const struct rowwise_chunk *c, void *user)
 {
-	(void)user;
-	rowwise_store(r, c, rowwise_first(r, c));
+	rowwise_store(r, c, in_window(r, c, user, rowwise_first(r, c)));
 }
 
 /* --- rows ----------------------------------------------------------------------------------------------- */
@@ -148,8 +163,9 @@ static void masked_softmax(struct rowwise *r)
 {
 	const struct attrs_masked_softmax *a = r->root->attrs;
 	struct softmax s = {.scale = a->scale, .softcap = a->softcap, .base2 = a->base2, .keeps_exp = true};
-	bool is_causal = a->mask == MASK_causal;
-	struct kb_val n = rowwise_visible(r, rowwise_operand(r, LEN), rowwise_operand(r, PAST), is_causal);
+	const struct eval_mask mask = {rowwise_operand(r, LEN), rowwise_operand(r, PAST),
+	                               a->mask == MASK_causal, a->window};
+	struct kb_val n = rowwise_visible(r, &mask, &s.first);
 	softmax_to(r, n, &s);
 	walk_hidden(r, n, &s);
 }
@@ -175,8 +191,9 @@ void rowwise_mask(struct rowwise *r)
 {
 	const struct attrs_mask *a = r->root->attrs;
 	struct softmax s = {.hidden = -HUGE_VALF};
-	bool is_causal = a->mask == MASK_causal;
-	struct kb_val n = rowwise_visible(r, rowwise_operand(r, LEN), rowwise_operand(r, PAST), is_causal);
+	const struct eval_mask mask = {rowwise_operand(r, LEN), rowwise_operand(r, PAST),
+	                               a->mask == MASK_causal, a->window};
+	struct kb_val n = rowwise_visible(r, &mask, &s.first);
 	walk(r, n, r->out_lanes, store_x, &s);
 	walk_hidden(r, n, &s);
 }

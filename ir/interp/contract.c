@@ -147,7 +147,7 @@ enum tfmc_status interp_eval_attention(struct interp *in, const struct ir_op *op
 	        .k = x[1],
 	        .v = x[2],
 	        .bias = x[3],
-	        .visible = {x[4], x[5], at->mask == MASK_causal},
+	        .visible = {x[4], x[5], at->mask == MASK_causal, at->window},
 	        .heads = x[0]->dims[1],
 	        .kv_heads = x[1]->dims[1],
 	        .queries = x[0]->dims[2],

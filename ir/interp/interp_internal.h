@@ -112,6 +112,7 @@ double interp_softcap(double x, double c);
 struct interp_visible {
 	const struct interp_tensor *len, *past;
 	bool causal;
+	int64_t window; /* 0: none */
 };
 bool interp_sees(struct interp_visible v, int64_t b, int64_t i, int64_t j);
 

@@ -46,8 +46,10 @@ bool interp_sees(struct interp_visible v, int64_t b, int64_t i, int64_t j)
 {
 	if (v.len && (double)j >= v.len->data[b])
 		return false;
-	double past = v.past ? v.past->data[b] : 0;
-	return !v.causal || (double)j <= past + (double)i;
+	double at = (double)i + (v.past ? v.past->data[b] : 0);
+	if (v.window > 0 && fabs(at - (double)j) >= (double)v.window)
+		return false;
+	return !v.causal || (double)j <= at;
 }
 
 /* Number of elements of a row; 0 when there are no rows. */
@@ -104,7 +106,7 @@ enum tfmc_status interp_eval_mask(struct interp *in, const struct ir_op *op,
 	(void)in;
 	for (int64_t i = 0; i < interp_size(out); i++)
 		out->data[i] = x[0]->data[i];
-	mask_scores((struct interp_visible){x[1], x[2], a->mask == MASK_causal}, out);
+	mask_scores((struct interp_visible){x[1], x[2], a->mask == MASK_causal, a->window}, out);
 	return TFMC_OK;
 }
 
@@ -118,7 +120,7 @@ enum tfmc_status interp_eval_masked_softmax(struct interp *in, const struct ir_o
 		double v = x[0]->data[i] * a->scale;
 		out->data[i] = a->softcap > 0 ? interp_softcap(v, a->softcap) : v;
 	}
-	mask_scores((struct interp_visible){x[1], x[2], a->mask == MASK_causal}, out);
+	mask_scores((struct interp_visible){x[1], x[2], a->mask == MASK_causal, a->window}, out);
 	for (int64_t at = 0; at < total; at += n)
 		interp_softmax_row(out->data + at, n, a->base2);
 	return TFMC_OK;

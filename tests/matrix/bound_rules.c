@@ -498,7 +498,8 @@ static struct ir_value probabilities(struct bound *s, const struct ir_op *op, st
 	struct ir_value x[3] = {scores, given(op, 4) ? s->value[op->operands[4].id] : IR_NO_VALUE,
 	                        given(op, 5) ? s->value[op->operands[5].id] : IR_NO_VALUE};
 	return irb_op1(s->b, OP_masked_softmax, x, 3,
-	               &(struct attrs_masked_softmax){.scale = 1, .mask = a->mask, .base2 = a->base2});
+	               &(struct attrs_masked_softmax){
+	                       .scale = 1, .mask = a->mask, .window = a->window, .base2 = a->base2});
 }
 
 static struct ir_value rule_attention(struct bound *s, const struct ir_op *op)

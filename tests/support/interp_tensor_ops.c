@@ -45,6 +45,13 @@ void interp_check_mask(void)
 	op_case_check(OP_mask, &(struct attrs_mask){.mask = MASK_causal},
 	              INS(TENSOR(F32, (2, 1, 1, 3), 1, 2, 3, 4, 5, 6), ABSENT, TENSOR(I32, (2), 0, 1)),
 	              TENSOR(F32, (2, 1, 1, 3), 1, -INF, -INF, 4, 5, -INF));
+	/* a window of 2: the key itself and its neighbours, or the one before; past 1 moves both ends */
+	const struct literal x = TENSOR(F32, (1, 1, 2, 4), 1, 2, 3, 4, 5, 6, 7, 8);
+	op_case_check(OP_mask, &(struct attrs_mask){.mask = MASK_none, .window = 2}, INS(x),
+	              TENSOR(F32, (1, 1, 2, 4), 1, 2, -INF, -INF, 5, 6, 7, -INF));
+	op_case_check(OP_mask, &(struct attrs_mask){.mask = MASK_causal, .window = 2},
+	              INS(x, ABSENT, TENSOR(I32, (1), 1)),
+	              TENSOR(F32, (1, 1, 2, 4), 1, 2, -INF, -INF, -INF, 6, 7, -INF));
 }
 
 void interp_check_rope(void)
@@ -77,6 +84,10 @@ void interp_check_masked_softmax(void)
 	op_case_check(OP_masked_softmax, &(struct attrs_masked_softmax){.scale = 1, .softcap = 2},
 	              INS(TENSOR(F32, (2, 1, 1, 2), 0, 1, 5, 6), TENSOR(I32, (2), 2, 0)),
 	              TENSOR(F32, (2, 1, 1, 2), 0.28409591, 0.71590409, 0, 0));
+	/* a window of 1 leaves each query its own key; the second one lies beyond the length */
+	op_case_check(OP_masked_softmax, &(struct attrs_masked_softmax){.scale = 1, .window = 1},
+	              INS(TENSOR(F32, (1, 1, 2, 2), 7, 8, 9, 2), TENSOR(I32, (1), 1)),
+	              TENSOR(F32, (1, 1, 2, 2), 1, 0, 0, 0));
 	/* 2^1 against 2^3 */
 	op_case_check(OP_masked_softmax, &(struct attrs_masked_softmax){.scale = 2, .base2 = true},
 	              INS(TENSOR(F32, (1, 1, 1, 2), 0.5, 1.5)), TENSOR(F32, (1, 1, 1, 2), 0.2, 0.8));
@@ -287,6 +298,9 @@ void interp_check_attention(void)
 	              INS(TENSOR(F32, (1, 1, 1, 2), 5, 5), k, v, TENSOR(F32, (1, 1, 1, 3), 0, 1, 0),
 	                  TENSOR(I32, (1), 2)),
 	              TENSOR(F32, (1, 1, 1, 1), 7.44313678));
+	/* a window of 1 */
+	op_case_check(OP_attention, &(struct attrs_attention){.scale = 1, .window = 1}, INS(q, k, v),
+	              TENSOR(F32, (1, 2, 2, 1), 1, 10, 1, 10));
 	/* weights of (2^2, 1, 1): 4/6, 1/6 */
 	op_case_check(OP_attention, &(struct attrs_attention){.scale = 1, .base2 = true}, INS(q, k, v),
 	              TENSOR(F32, (1, 2, 2, 1), 19, 23.5, 23.5, 19));

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The arguments `alibi` and `rel_bias` of attention, as arguments of the graph
+ * level's sdpa.
+ */
+#include "frontend/blocks.h"
+
+static bool refuse_memory(const struct step *st, const char *key)
+{
+	if (arg(st, "memory") == NULL)
+		return true;
+	return step_error(st, key, DIAG_REFUSED, "attention over a memory has no %s", key);
+}
+
+/* *max 0: none */
+static bool read_alibi(const struct step *st, double *max)
+{
+	struct expr_env env = blocks_env(st->b, false);
+	const struct yaml_node *node = arg(st, "alibi");
+	bool on = true;
+	if (node == NULL)
+		return true;
+	*max = 8.0;
+	if (node->kind == YAML_MAPPING) {
+		const struct yaml_node *value = yaml_find(node, "max");
+		if (!schema_check(st->b->arena, st->b->cx, node, "alibi", NULL, "alibi") ||
+		    (value != NULL && !expr_read_float(&env, value, "max", max)))
+			return false;
+	} else if (!expr_read_bool(&env, node, "alibi", &on)) {
+		return false;
+	}
+	if (!on)
+		*max = 0.0;
+	if (*max < 0.0 || (on && *max == 0.0))
+		return step_error(st, "alibi", DIAG_VALUE_TYPE, "max must be positive");
+	return !on || refuse_memory(st, "alibi");
+}
+
+static bool read_relative(const struct step *st, bool causal, const char **out)
+{
+	struct expr_env env = blocks_env(st->b, false);
+	const struct yaml_node *map = arg(st, "rel_bias"), *node;
+	const char *path = path_join(st->b, st->params, "rel_bias");
+	int64_t buckets, reach;
+	bool both = !causal;
+	if (map == NULL)
+		return true;
+	if (map->kind != YAML_MAPPING)
+		return step_error(st, "rel_bias", DIAG_VALUE_TYPE,
+		                  "rel_bias is a mapping with 'buckets' and 'max_distance'");
+	if (!refuse_memory(st, "rel_bias") ||
+	    !schema_check(st->b->arena, st->b->cx, map, "rel_bias", NULL, "rel_bias") ||
+	    !expr_read_int(&env, yaml_find(map, "buckets"), "buckets", &buckets) ||
+	    !expr_read_int(&env, yaml_find(map, "max_distance"), "max_distance", &reach))
+		return false;
+	if ((node = yaml_find(map, "bidirectional")) != NULL &&
+	    !expr_read_bool(&env, node, "bidirectional", &both))
+		return false;
+	if (!path_of_node(st, yaml_find(map, "share"), "share", &path))
+		return false;
+	*out = arena_printf(st->b->arena,
+	                    "%s, rel_bias=\"%s\", buckets=%lld, max_distance=%lld, bidirectional=%s", *out,
+	                    path, (long long)buckets, (long long)reach, both ? "true" : "false");
+	return true;
+}
+
+bool arg_score_bias(const struct step *st, bool causal, const char **out)
+{
+	double max = 0.0;
+	*out = "";
+	if (!read_alibi(st, &max))
+		return false;
+	if (max > 0.0)
+		*out = arena_printf(st->b->arena, ", alibi=%s", float_text(st->b, max));
+	return read_relative(st, causal, out);
+}
