@@ -84,6 +84,25 @@ TFMC_MUST_USE enum tfmc_status backend_compile(struct diag_context *cx, const st
                                                const struct backend_options *options,
                                                struct backend_output *out);
 
+#define BACKEND_VARIANTS_MAX 8
+/* Code for one machine, in an object that holds several. */
+struct backend_variant {
+	const struct ir_module *planned;
+	const struct target *target;
+};
+/*
+ * One object for several targets of x86-64, from the least to the most demanding: modules that came from one
+ * module behind `encode`, so that weights, state and entries are the same. init chooses (README.md, section
+ * "Variants"). Text in C is refused. variants[0 .. n), n from 1 to BACKEND_VARIANTS_MAX.
+ */
+TFMC_MUST_USE enum tfmc_status backend_compile_variants(struct diag_context *cx,
+                                                        const struct backend_variant *variants, size_t n,
+                                                        const struct weight_source *source,
+                                                        const struct backend_options *options,
+                                                        struct backend_output *out);
+/* Bytes of the functions of an object (ELF) whose names begin with `prefix`; 0: none, or no such object. */
+uint64_t backend_code_bytes(const void *object, size_t bytes, const char *prefix);
+
 /*
  * The module as one file of OpenCL C: all kernels, then the launches of its functions as a comment. For
  * people and for hosts of their own; `target` is one of ARCH_OPENCL. TFMC_INVALID after diagnostics.

@@ -12,27 +12,28 @@
 #include <stdint.h>
 #include <string.h>
 
-#define TFMC_ABI_VERSION  2u
+#define TFMC_ABI_VERSION  3u
 #define TFMC_RECORD_MAGIC 0x31434d46u /* "FMC1" */
 
 /* Status codes of every call into an object, one row each: name, value, text. */
-#define TFMC_STATUS_TABLE(X)                                                            \
-	X(OK, 0, "ok")                                                                  \
-	X(E_NULL, 1, "a required pointer is null")                                      \
-	X(E_SIZE, 2, "a buffer is smaller than its tensor, or memory is too small")     \
-	X(E_ALIGN, 3, "memory is not aligned to 64 bytes")                              \
-	X(E_DIM, 4, "a dimension is outside of its bounds")                             \
-	X(E_LENGTH, 5, "a length is negative or larger than the dimension it measures") \
-	X(E_TOKEN, 6, "a token id is outside of the vocabulary")                        \
-	X(E_CONTEXT, 7, "the context is not initialised")                               \
-	X(E_ABI, 8, "the caller was built for another interface version")               \
-	X(E_WEIGHTS, 9, "the weights do not belong to this object")                     \
-	X(E_CPU, 10, "this processor lacks instructions the object was compiled for")   \
-	X(E_FULL, 11, "the state has no room for that many tokens")                     \
-	X(E_WORKER, 12, "a worker number is outside of the workers of the context")     \
-	X(E_CANCELLED, 13, "the call was cancelled")                                    \
-	X(E_ENTRY, 14, "the object has no such entry")                                  \
-	X(E_STATE, 15, "the entry needs state the context was not given, or encode was not called")
+#define TFMC_STATUS_TABLE(X)                                                                        \
+	X(OK, 0, "ok")                                                                              \
+	X(E_NULL, 1, "a required pointer is null")                                                  \
+	X(E_SIZE, 2, "a buffer is smaller than its tensor, or memory is too small")                 \
+	X(E_ALIGN, 3, "memory is not aligned to 64 bytes")                                          \
+	X(E_DIM, 4, "a dimension is outside of its bounds")                                         \
+	X(E_LENGTH, 5, "a length is negative or larger than the dimension it measures")             \
+	X(E_TOKEN, 6, "a token id is outside of the vocabulary")                                    \
+	X(E_CONTEXT, 7, "the context is not initialised")                                           \
+	X(E_ABI, 8, "the caller was built for another interface version")                           \
+	X(E_WEIGHTS, 9, "the weights do not belong to this object")                                 \
+	X(E_CPU, 10, "this processor lacks instructions the object was compiled for")               \
+	X(E_FULL, 11, "the state has no room for that many tokens")                                 \
+	X(E_WORKER, 12, "a worker number is outside of the workers of the context")                 \
+	X(E_CANCELLED, 13, "the call was cancelled")                                                \
+	X(E_ENTRY, 14, "the object has no such entry")                                              \
+	X(E_STATE, 15, "the entry needs state the context was not given, or encode was not called") \
+	X(E_VARIANT, 16, "the object does not hold a variant that is allowed")
 
 enum tfmc_rt_status {
 #define X(name, value, text) TFMC_RT_##name = value,
@@ -64,6 +65,7 @@ struct tfmc_config {
 	        *parallel_for; /* used by the single-call form when workers > 1; NULL: one worker does all */
 	tfmc_yield_fn *yield;  /* may be NULL */
 	void *user;            /* for parallel_for and yield */
+	uint64_t variants; /* bit i allows variant i of the record; 0: all. The best one that runs is taken */
 };
 #endif
 
@@ -84,12 +86,12 @@ struct tfmc_buffer {
  */
 struct tfmc_record {
 	uint32_t magic, abi_version;
-	uint64_t bytes;              /* of the whole record */
-	uint64_t structure_hash;     /* of everything but the values of the weights */
-	uint64_t weights_hash;       /* of the packed weights */
-	uint64_t name;               /* offset of the model's name */
-	uint64_t target;             /* offset of the target's name */
-	uint64_t weights_bytes;      /* packed weights, without the file header */
+	uint64_t bytes;          /* of the whole record */
+	uint64_t structure_hash; /* of everything but the values of the weights */
+	uint64_t weights_hash;   /* of the packed weights */
+	uint64_t name;           /* offset of the model's name */
+	uint64_t target;        /* offset of the target's name; of several variants: all names, with commas */
+	uint64_t weights_bytes; /* packed weights, without the file header */
 	uint64_t weights_embedded;   /* 1: in the object */
 	uint64_t context_bytes;      /* size of the context struct */
 	uint64_t state_fixed_bytes;  /* state: fixed part ... */
@@ -99,6 +101,8 @@ struct tfmc_record {
 	uint64_t context_limit;      /* tokens a sequence may have in the state; 0: none */
 	uint64_t n_dims, dims;       /* struct tfmc_record_dim [n_dims] */
 	uint64_t n_entries, entries; /* struct tfmc_record_entry [n_entries] */
+	uint64_t n_variants,
+	        variants; /* uint64 [n_variants]: offsets of their names, from the least demanding on */
 	/* Facts for generic callers (generate); -1 or 0 where absent. */
 	int64_t start, n_start; /* offset of int64 ids, their number */
 	int64_t stop, n_stop;
@@ -124,6 +128,8 @@ struct tfmc_model {
 	int32_t (*reset)(void *context);
 	int32_t (*trim)(void *context, int64_t sequence, int64_t length);
 	int32_t (*fork)(void *context, int64_t from, int64_t to);
+	/* Number of the variant that init has chosen; -1: the context is not initialised. */
+	int64_t (*variant)(void *context);
 	/* dims: one value for every dim of the record. Bytes that are enough for every entry at these dims.
 	 */
 	uint64_t (*arena_size)(const int64_t *dims, int64_t workers);

@@ -17,6 +17,21 @@ const char *tfmc_record_text(const struct tfmc_record *record, uint64_t offset)
 	return at(record, offset);
 }
 
+const char *tfmc_variant_name(const struct tfmc_record *record, int64_t variant)
+{
+	if (variant < 0 || (uint64_t)variant >= record->n_variants)
+		return NULL;
+	return tfmc_record_text(record, ((const uint64_t *)at(record, record->variants))[variant]);
+}
+
+int64_t tfmc_variant_find(const struct tfmc_record *record, const char *name)
+{
+	for (uint64_t i = 0; i < record->n_variants; i++)
+		if (!strcmp(tfmc_variant_name(record, (int64_t)i), name))
+			return (int64_t)i;
+	return -1;
+}
+
 const struct tfmc_record_entry *tfmc_entry_at(const struct tfmc_record *record, int64_t entry)
 {
 	if (entry < 0 || (uint64_t)entry >= record->n_entries)

@@ -90,6 +90,10 @@ static int open_session(struct tfmc_session *s, const struct tfmc_session_option
 	if (r->magic != TFMC_RECORD_MAGIC || r->abi_version != TFMC_ABI_VERSION || r->n_dims > MAX_DIMS)
 		return TFMC_RT_E_RECORD;
 	struct tfmc_config config = {.struct_size = sizeof(config), .yield = yield_to_others};
+	int64_t variant = o->variant ? tfmc_variant_find(r, o->variant) : -1;
+	if (o->variant && variant < 0)
+		return TFMC_RT_E_NAME;
+	config.variants = o->variant ? (uint64_t)1 << variant : 0;
 	int status = open_weights(s, o->weights_path, &config);
 	if (status == TFMC_RT_OK)
 		status = open_memory(s, o, &config);
@@ -138,6 +142,11 @@ void tfmc_session_close(struct tfmc_session *session)
 const struct tfmc_record *tfmc_session_record(const struct tfmc_session *session)
 {
 	return session->model.record;
+}
+
+const char *tfmc_session_variant(const struct tfmc_session *session)
+{
+	return tfmc_variant_name(session->model.record, session->model.variant(session->context));
 }
 
 int tfmc_session_reset(struct tfmc_session *session)

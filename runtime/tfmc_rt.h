@@ -84,13 +84,20 @@ struct tfmc_session_options {
 	const char *weights_path; /* NULL: embedded weights */
 	const int64_t *dims_max; /* largest values of the record's dims that will be used; NULL: the bounds */
 	enum tfmc_driver driver; /* how several workers are used */
+	const char *variant; /* of the code, by its name in the record; NULL: the best one that runs here */
 };
 /* The model is copied; its functions must stay loaded. options may be NULL. */
 int tfmc_session_open(const struct tfmc_model *model, const struct tfmc_session_options *options,
                       struct tfmc_session **out);
 void tfmc_session_close(struct tfmc_session *session); /* NULL is allowed */
 const struct tfmc_record *tfmc_session_record(const struct tfmc_session *session);
+/* Name of the variant of the code that the session runs. */
+const char *tfmc_session_variant(const struct tfmc_session *session);
 
+/* Number of the variant of that name, or -1. */
+int64_t tfmc_variant_find(const struct tfmc_record *record, const char *name);
+/* NULL: no such variant. */
+const char *tfmc_variant_name(const struct tfmc_record *record, int64_t variant);
 /* Number of the entry of that name, or -1. */
 int64_t tfmc_entry_find(const struct tfmc_record *record, const char *name);
 const struct tfmc_record_entry *tfmc_entry_at(const struct tfmc_record *record, int64_t entry);

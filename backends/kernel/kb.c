@@ -19,9 +19,15 @@ struct kb_module *kb_module_create(struct arena *arena, const struct kb_caps *ca
 	return m;
 }
 
+void kb_module_variant(struct kb_module *m, int number, const struct kb_caps *caps)
+{
+	m->variant = number;
+	m->caps = *caps;
+}
+
 const struct kb_caps *kb_caps(const struct kb *k)
 {
-	return &k->module->caps;
+	return &k->caps;
 }
 
 const struct kb_caps *kb_module_caps(const struct kb_module *m)
@@ -132,7 +138,9 @@ struct kb *kb_begin(struct kb_module *m, const char *name, enum kb_linkage linka
 		return NULL;
 	*slot = k;
 	k->module = m;
+	k->caps = m->caps;
 	k->func = f;
+	f->variant = m->variant;
 	f->name = arena_strdup(m->arena, name);
 	f->linkage = linkage;
 	f->result = result;

@@ -193,7 +193,8 @@ static bool same_insts(struct pairing *p)
 bool kb_same_func(const struct kb_func *a, const struct kb_func *b)
 {
 	struct arena arena;
-	if (a->linkage != b->linkage || a->result != b->result || a->group_size != b->group_size)
+	if (a->variant != b->variant || a->linkage != b->linkage || a->result != b->result ||
+	    a->group_size != b->group_size)
 		return false;
 	arena_init(&arena);
 	struct pairing p = {.a = a, .b = b};

@@ -11,6 +11,7 @@
 
 struct kb {
 	struct kb_module *module;
+	struct kb_caps caps; /* of its variant */
 	struct kb_func *func;
 	struct {
 		struct kb_inst *items;
@@ -37,8 +38,9 @@ struct kb {
 
 struct kb_module {
 	struct arena *arena;
-	struct kb_caps caps;
-	const char *error; /* the first misuse, NULL: none */
+	struct kb_caps caps; /* of the functions that begin now */
+	int variant;         /* likewise */
+	const char *error;   /* the first misuse, NULL: none */
 	struct {
 		struct kb **items;
 		size_t n, cap;

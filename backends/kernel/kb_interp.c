@@ -330,6 +330,18 @@ static void do_loop_end(struct kb_frame *fr)
 }
 
 /* What is neither arithmetic nor memory. */
+static bool ask_processor(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+{
+	const struct kb_interp_cpu *cpu = fr->in->cpu;
+	if (!cpu)
+		return fail(fr, "asks the processor");
+	uint32_t word = inst->op == KBO_XGETBV ? cpu->xcr0
+	                                       : cpu->cpuid(cpu->user, (uint32_t)inst->imm,
+	                                                    (uint32_t)inst->align, inst->sub);
+	*out = kb_cell_int(KB_I32, word);
+	return true;
+}
+
 static bool do_control(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
 {
 	switch (inst->op) {
@@ -375,7 +387,7 @@ static bool do_control(struct kb_frame *fr, const struct kb_inst *inst, union kb
 	case KBO_GROUP_COUNT: out->i = fr->work ? fr->work->n_groups : 1; return true;
 	case KBO_BARRIER: fr->is_waiting = fr->work != NULL; return true;
 	case KBO_CPUID:
-	case KBO_XGETBV: return fail(fr, "asks the processor");
+	case KBO_XGETBV: return ask_processor(fr, inst, out);
 	/* clang-format off */
 	case KBO_COMMENT: case KBO_FOREVER: case KBO_END_IF: case KBO_PREFETCH: case KBO_PAUSE:
 	case KBO_SHARED:

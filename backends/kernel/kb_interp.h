@@ -29,6 +29,14 @@ struct kb_interp_symbol {
 	void *address;
 };
 
+/* A processor to be asked about. */
+struct kb_interp_cpu {
+	/* Register reg (0..3: eax, ebx, ecx, edx) of a leaf. */
+	uint32_t (*cpuid)(void *user, uint32_t leaf, uint32_t subleaf, int reg);
+	uint32_t xcr0; /* low half */
+	void *user;
+};
+
 struct kb_interp {
 	const struct kb_module *module;
 	const struct kb_range
@@ -36,7 +44,8 @@ struct kb_interp {
 	size_t n_ranges;
 	const struct kb_interp_symbol *symbols; /* external symbols */
 	size_t n_symbols;
-	uint64_t max_steps; /* instructions before giving up, 0: 1e10 */
+	const struct kb_interp_cpu *cpu; /* what cpuid and xgetbv say; NULL: asking is an error */
+	uint64_t max_steps;              /* instructions before giving up, 0: 1e10 */
 	/* after a run */
 	uint64_t steps;
 	char error[160]; /* empty: none */

@@ -83,6 +83,7 @@ struct kb_func {
 	const char *name;
 	enum kb_linkage linkage;
 	enum kb_scalar result;
+	int variant;        /* whose code it is: kb_module_variant */
 	int64_t group_size; /* work-items of a group; 1 unless a kernel says more */
 	struct kb_inst *insts;
 	size_t n_insts;
@@ -106,7 +107,8 @@ size_t kb_data_count(const struct kb_module *m);
 const struct kb_data_item *kb_data_at(const struct kb_module *m, size_t i);
 /* Does more than giving a value, whoever uses it. Variables count by their readers: VAR and SET do not. */
 bool kb_has_effect(enum kb_opcode op);
-/* The same parameters and code; names of functions, values and variables, and comments do not count. */
+/* The same variant, parameters and code; names of functions, values and variables, and comments do not count.
+ */
 bool kb_same_func(const struct kb_func *a, const struct kb_func *b);
 /* The function that was recorded last, or an earlier one that equals it; the last one is then taken out
  * again. */

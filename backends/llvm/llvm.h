@@ -12,6 +12,9 @@
 
 struct llvm_options {
 	const struct target *target;
+	/* Targets of the record's variants, by number, all of `target`'s arch. NULL: all code is for
+	 * `target`. */
+	const struct target *const *variants;
 	/* Functions that must run on every processor of the architecture, whatever the target is. */
 	const char *const *baseline;
 	size_t n_baseline;

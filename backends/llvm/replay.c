@@ -89,12 +89,17 @@ static const char *baseline_cpu(enum target_arch arch)
 	return "";
 }
 
-/* Equal strings on all functions of a variant, or LLVM would refuse to inline and split vectors. */
-static void function_attributes(const struct replay_module *m, LLVMValueRef fn, const char *name)
+static const struct target *target_of(const struct replay_module *m, const struct kb_func *f)
 {
-	const struct target *t = m->options->target;
+	return m->options->variants ? m->options->variants[f->variant] : m->options->target;
+}
+
+/* Equal strings on all functions of a variant, or LLVM would refuse to inline and split vectors. */
+static void function_attributes(const struct replay_module *m, LLVMValueRef fn, const struct kb_func *f)
+{
+	const struct target *t = target_of(m, f);
 	LLVMAttributeIndex at = (LLVMAttributeIndex)LLVMAttributeFunctionIndex;
-	bool baseline = is_baseline(m->options, name);
+	bool baseline = is_baseline(m->options, f->name);
 	enum_attribute(m, fn, at, "nounwind", 0);
 	enum_attribute(m, fn, at, "uwtable", 2); /* an .eh_frame for debuggers and C++ callers */
 	text_attribute(m, fn, "frame-pointer", "none");
@@ -135,7 +140,7 @@ static void declare(struct replay_module *m, const struct kb_func *f)
 	LLVMValueRef fn = LLVMAddFunction(m->module, f->name, type);
 	if (f->linkage == KB_INTERNAL)
 		LLVMSetLinkage(fn, LLVMInternalLinkage);
-	function_attributes(m, fn, f->name);
+	function_attributes(m, fn, f);
 	for (unsigned i = 0; i < n; i++) {
 		LLVMValueRef p = LLVMGetParam(fn, i);
 		LLVMSetValueName2(p, f->insts[i].name, strlen(f->insts[i].name));
@@ -242,7 +247,8 @@ static void replay_body(struct replay *r)
 
 static void replay_function(struct replay_module *m, const struct kb_func *f)
 {
-	struct replay r = {.module = m, .record = f, .function = LLVMGetNamedFunction(m->module, f->name)};
+	struct replay r = {.module = m, .target = target_of(m, f), .record = f};
+	r.function = LLVMGetNamedFunction(m->module, f->name);
 	r.values = ARENA_ARRAY(m->arena, LLVMValueRef, f->n_values + 1);
 	r.vars = ARENA_ARRAY(m->arena, LLVMValueRef, f->n_vars + 1);
 	if (!r.function || !r.values || !r.vars) {

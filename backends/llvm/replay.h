@@ -31,6 +31,7 @@ struct replay_scope {
 
 struct replay {
 	struct replay_module *module;
+	const struct target *target; /* what the function is for */
 	const struct kb_func *record;
 	LLVMValueRef function;
 	LLVMBuilderRef builder; /* at the current end */

@@ -137,7 +137,7 @@ static LLVMValueRef multiply_add(struct replay *r, const struct kb_inst *i)
 {
 	LLVMTypeRef type = replay_type(r->module, i->type);
 	LLVMValueRef args[] = {replay_arg(r, i, 0), replay_arg(r, i, 1), replay_arg(r, i, 2)};
-	const char *name = r->module->options->target->has_fma ? "llvm.fma" : "llvm.fmuladd";
+	const char *name = r->target->has_fma ? "llvm.fma" : "llvm.fmuladd";
 	return replay_intrinsic(r, name, &type, 1, args, 3);
 }
 
@@ -190,7 +190,7 @@ static LLVMValueRef reduce(struct replay *r, const struct kb_inst *i)
 static void build_pause(struct replay *r)
 {
 	LLVMValueRef yield = replay_int(r->module, KB_I32_T, 1);
-	switch (r->module->options->target->arch) {
+	switch (r->target->arch) {
 	case ARCH_X86_64: replay_intrinsic(r, "llvm.x86.sse2.pause", NULL, 0, NULL, 0); return;
 	case ARCH_AARCH64: replay_intrinsic(r, "llvm.aarch64.hint", NULL, 0, &yield, 1); return;
 	case ARCH_OPENCL: return;

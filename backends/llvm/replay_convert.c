@@ -137,7 +137,7 @@ static LLVMValueRef f64_to_odd_f32(const struct conversion *c, LLVMValueRef v)
 static bool has_f16(const struct conversion *c)
 {
 	/* F16C came with AVX2 and FMA: every target with fma has it. */
-	return c->r->module->options->target->has_fma;
+	return c->r->target->has_fma;
 }
 
 static LLVMValueRef to_f32(const struct conversion *c, LLVMValueRef v, enum kb_scalar from)

@@ -67,7 +67,8 @@ static struct kb_val arena_of(struct emit *e, const struct function *f)
 	return need;
 }
 
-/* The largest of all functions. Cases count at all dims, so that smaller dims never need more. */
+/* The largest of all functions of all variants. Cases count at all dims, so that smaller dims never need
+ * more. */
 static void emit_arena_bytes(struct object *o)
 {
 	struct emit e;
@@ -90,9 +91,12 @@ static void emit_arena_bytes(struct object *o)
 	kb_end_if(k);
 	e.dims = dims;
 	struct kb_val most = kb_index(k, 0);
-	for (size_t i = 0; i < o->functions.n; i++)
-		if (o->functions.items[i].reached)
-			most = kb_max(k, most, arena_of(&e, &o->functions.items[i]));
+	for (size_t v = 0; v < o->n_all; v++) {
+		e.object = &o->all[v];
+		for (size_t i = 0; i < e.object->functions.n; i++)
+			if (e.object->functions.items[i].reached)
+				most = kb_max(k, most, arena_of(&e, &e.object->functions.items[i]));
+	}
 	struct kb_val several = kb_max(k, workers, kb_index(k, 1));
 	kb_return(k, kb_add(k, most, kb_mul(k, several, kb_index(k, o->scratch))));
 	kb_end(k);
@@ -249,7 +253,7 @@ static void emit_fork(struct object *o)
 struct init {
 	struct emit e;
 	struct kb_val config;
-	struct kb_val weights, state, arena, arena_bytes, batch, workers;
+	struct kb_val weights, state, arena, arena_bytes, batch, workers, variant;
 };
 
 static void init_weights(struct init *n)
@@ -320,10 +324,10 @@ static void init_check(struct init *n)
 	emit_return_if(e, kb_bin(k, KB_OR, no_context, no_config), TFMC_RT_E_NULL);
 	struct kb_val size = config_bits(e, n->config, CONFIG(struct_size));
 	require(e, kb_cmp(k, KB_EQ, size, kb_index(k, (int64_t)sizeof(struct tfmc_config))), TFMC_RT_E_ABI);
-	struct kb_val cpu = kb_call(k, emit_name(e->object, ".cpu"), KB_I32, NULL, 0);
-	kb_if(k, kb_cmp(k, KB_NE, cpu, kb_i32(k, TFMC_RT_OK)));
-	kb_return(k, cpu);
-	kb_end_if(k);
+	struct kb_val allowed = config_bits(e, n->config, CONFIG(variants));
+	n->variant = kb_call(k, emit_name(e->object, ".choose"), KB_INDEX, &allowed, 1);
+	require(e, kb_cmp(k, KB_NE, n->variant, kb_index(k, CHOICE_NO_VARIANT)), TFMC_RT_E_VARIANT);
+	require(e, kb_cmp(k, KB_NE, n->variant, kb_index(k, CHOICE_NO_CPU)), TFMC_RT_E_CPU);
 	init_weights(n);
 	init_arena(n);
 	init_state(n);
@@ -341,6 +345,7 @@ static void init_write(struct init *n)
 	emit_set_context(e, n->arena_bytes, CONTEXT_ARENA_BYTES);
 	emit_set_context(e, kb_ptr_add(k, n->arena, scratch, 0), CONTEXT_PLAN);
 	emit_set_context(e, n->batch, CONTEXT_BATCH);
+	emit_set_context(e, n->variant, CONTEXT_VARIANT);
 	emit_set_context(e, n->workers, CONTEXT_WORKERS);
 	emit_set_context(e, config(e, n->config, KB_PTR, CONFIG(parallel_for)), CONTEXT_PARALLEL_FOR);
 	emit_set_context(e, config(e, n->config, KB_PTR, CONFIG(yield)), CONTEXT_YIELD);
@@ -412,14 +417,43 @@ static void emit_call(struct object *o)
 	kb_end(k);
 }
 
+/* -1: a context that init has not filled. */
+static void emit_variant(struct object *o)
+{
+	struct emit e;
+	if (!begin(&e, o, "variant", KB_INDEX))
+		return;
+	struct kb *k = e.k;
+	e.context = kb_param(k, "context", KB_PTR_T, 0);
+	kb_if(k, kb_cmp(k, KB_EQ, e.context, kb_null(k)));
+	kb_return(k, kb_index(k, -1));
+	kb_end_if(k);
+	struct kb_val magic = emit_context(&e, KB_INDEX, CONTEXT_MAGIC);
+	kb_if(k, kb_cmp(k, KB_NE, magic, kb_index(k, (int64_t)o->structure_hash)));
+	kb_return(k, kb_index(k, -1));
+	kb_end_if(k);
+	kb_return(k, emit_context(&e, KB_INDEX, CONTEXT_VARIANT));
+	kb_end(k);
+}
+
 const char *const *api_baseline(const struct object *o, size_t *n)
 {
-	static const char *const names[] = {".cpu",         "_init",        "_reset",       "_trim", "_call",
-	                                    "_arena_bytes", "_state_bytes", "_status_text", "_fork"};
-	const char **all = ARENA_ARRAY(o->arena, const char *, TFMC_COUNT(names));
-	*n = all ? TFMC_COUNT(names) : 0;
-	for (size_t i = 0; i < *n; i++)
-		all[i] = emit_name(o, "%s", names[i]);
+	static const char *const names[] = {".choose", "_init",        "_reset",       "_trim",
+	                                    "_call",   "_arena_bytes", "_state_bytes", "_status_text",
+	                                    "_fork",   "_variant"};
+	size_t most = TFMC_COUNT(names) + o->n_all + 2 * o->entries.n;
+	const char **all = ARENA_ARRAY(o->arena, const char *, most);
+	*n = 0;
+	if (!all)
+		return NULL;
+	for (size_t i = 0; i < TFMC_COUNT(names); i++)
+		all[(*n)++] = emit_name(o, "%s", names[i]);
+	for (size_t i = 0; i < o->n_all; i++)
+		all[(*n)++] = emit_internal(&o->all[i], ".cpu");
+	for (size_t i = 0; o->n_all > 1 && i < o->entries.n; i++) {
+		all[(*n)++] = emit_name(o, "_%s", o->entries.items[i].name);
+		all[(*n)++] = emit_name(o, "_%s_spmd", o->entries.items[i].name);
+	}
 	return all;
 }
 
@@ -431,6 +465,7 @@ void emit_api(struct object *o)
 	emit_trim(o);
 	emit_fork(o);
 	emit_init(o);
+	emit_variant(o);
 	emit_status_text(o);
 	emit_call(o);
 }

@@ -37,9 +37,12 @@ void backend_output_destroy(struct backend_output *out)
 static enum tfmc_status lay_out(struct object *o)
 {
 	TFMC_TRY(layout_weights(o));
-	TFMC_TRY(layout_state(o));
-	TFMC_TRY(layout_functions(o));
-	return layout_entries(o);
+	for (size_t i = 0; i < o->n_all; i++) {
+		TFMC_TRY(layout_state(&o->all[i]));
+		TFMC_TRY(layout_functions(&o->all[i]));
+		TFMC_TRY(layout_entries(&o->all[i]));
+	}
+	return layout_variants(o);
 }
 
 static enum tfmc_status choose_weights(struct object *o)
@@ -82,13 +85,14 @@ static enum tfmc_status pack(struct object *o, const struct weight_source *sourc
 /* --- emission
  * --------------------------------------------------------------------------------------------------- */
 
-static enum tfmc_status emit_all(struct object *o)
+static struct kb_caps caps_of(const struct object *o)
 {
-	struct kb_caps caps = {o->target->lanes, o->target->registers, o->target->has_fma};
-	struct buf record;
-	o->kb = kb_module_create(o->arena, &caps);
-	if (!o->kb)
-		return TFMC_NO_MEMORY;
+	return (struct kb_caps){o->target->lanes, o->target->registers, o->target->has_fma};
+}
+
+/* The code of one variant. */
+static enum tfmc_status emit_variant(struct object *o)
+{
 	for (size_t i = 0; i < o->functions.n; i++) {
 		if (!o->functions.items[i].reached)
 			continue;
@@ -101,6 +105,16 @@ static enum tfmc_status emit_all(struct object *o)
 	for (size_t i = 0; i < o->entries.n; i++)
 		emit_entry(o, &o->entries.items[i]);
 	emit_cpu(o);
+	return TFMC_OK;
+}
+
+/* What the variants share. */
+static enum tfmc_status emit_interface(struct object *o)
+{
+	struct buf record;
+	for (size_t i = 0; o->n_all > 1 && i < o->entries.n; i++)
+		emit_entry_choice(o, &o->entries.items[i]);
+	emit_choice(o);
 	emit_api(o);
 	buf_init(&record);
 	enum tfmc_status status = record_build(o, &record);
@@ -110,10 +124,31 @@ static enum tfmc_status emit_all(struct object *o)
 	return status;
 }
 
+static enum tfmc_status emit_all(struct object *o)
+{
+	struct kb_caps first = caps_of(o);
+	struct kb_module *m = kb_module_create(o->arena, &first);
+	if (!m)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < o->n_all; i++) {
+		struct kb_caps caps = caps_of(&o->all[i]);
+		kb_module_variant(m, (int)i, &caps);
+		o->all[i].kb = m;
+		TFMC_TRY(emit_variant(&o->all[i]));
+	}
+	kb_module_variant(m, 0, &first);
+	return emit_interface(o);
+}
+
 /* --- as C -------------------------------------------------------------------------------------------- */
 
 static enum tfmc_status check_c(const struct object *o)
 {
+	if (o->n_all > 1) {
+		diag_error(o->cx, LOC_NONE, DIAG_TARGET,
+		           "a program in C has no variants: who compiles it chooses the processor");
+		return TFMC_INVALID;
+	}
 	if (o->target->arch == ARCH_OPENCL) {
 		diag_error(o->cx, LOC_NONE, DIAG_TARGET, "no program in C is made for %s", o->target->name);
 		return TFMC_INVALID;
@@ -151,6 +186,10 @@ static enum tfmc_status to_object(struct object *o, struct backend_output *out)
 	struct llvm_output result = {.object = &out->object,
 	                             .text = o->options->want_llvm ? &out->llvm : NULL,
 	                             .assembly = o->options->want_assembly ? &out->assembly : NULL};
+	const struct target *targets[BACKEND_VARIANTS_MAX];
+	for (size_t i = 0; i < o->n_all; i++)
+		targets[i] = o->all[i].target;
+	options.variants = targets;
 	options.baseline = api_baseline(o, &options.n_baseline);
 	if (arena_failed(o->arena))
 		return TFMC_NO_MEMORY;
@@ -206,17 +245,29 @@ enum tfmc_status backend_compile(struct diag_context *cx, const struct ir_module
                                  const struct target *target, const struct weight_source *source,
                                  const struct backend_options *options, struct backend_output *out)
 {
+	const struct backend_variant alone = {planned, target};
+	return backend_compile_variants(cx, &alone, 1, source, options, out);
+}
+
+enum tfmc_status backend_compile_variants(struct diag_context *cx, const struct backend_variant *variants,
+                                          size_t n, const struct weight_source *source,
+                                          const struct backend_options *options, struct backend_output *out)
+{
+	struct object all[BACKEND_VARIANTS_MAX];
 	struct arena arena;
-	if (!is_planned(cx, planned))
-		return TFMC_INTERNAL;
+	for (size_t i = 0; i < n; i++)
+		if (!is_planned(cx, variants[i].planned))
+			return TFMC_INTERNAL;
 	arena_init(&arena);
-	struct object o = {.cx = cx,
-	                   .arena = &arena,
-	                   .module = planned,
-	                   .target = target,
-	                   .options = options,
-	                   .name = planned->name};
-	enum tfmc_status status = compile(&o, source, out);
+	for (size_t i = 0; i < n; i++) {
+		object_init(&all[i], cx, &arena, variants[i].planned, variants[i].target, options);
+		if (n > 1)
+			all[i].prefix =
+			        arena_printf(&arena, "%s.%s", all[i].name, target_level(all[i].target));
+		all[i].all = all;
+		all[i].n_all = n;
+	}
+	enum tfmc_status status = compile(&all[0], source, out);
 	arena_destroy(&arena);
 	return status;
 }
@@ -229,8 +280,8 @@ enum tfmc_status backend_pack(struct diag_context *cx, const struct ir_module *p
 	if (!is_planned(cx, planned))
 		return TFMC_INTERNAL;
 	arena_init(&arena);
-	struct object o = {
-	        .cx = cx, .arena = &arena, .module = planned, .options = &none, .name = planned->name};
+	struct object o;
+	object_init(&o, cx, &arena, planned, NULL, &none);
 	enum tfmc_status status = layout_weights(&o);
 	if (status == TFMC_OK)
 		status = pack_weights(&o, source, sink, TFMC_WEIGHTS_DATA);

@@ -83,7 +83,7 @@ static struct kb_val next(struct emit *e, struct kb_val epoch)
 static void emit_barrier(struct object *o)
 {
 	struct emit e = {.object = o};
-	struct kb *k = e.k = kb_begin(o->kb, emit_name(o, ".barrier"), KB_INTERNAL, KB_I32);
+	struct kb *k = e.k = kb_begin(o->kb, emit_internal(o, ".barrier"), KB_INTERNAL, KB_I32);
 	if (!k)
 		return;
 	e.context = kb_param(k, "context", KB_PTR_T, 0);
@@ -110,7 +110,7 @@ static struct kb_val result_slot(struct emit *e, struct kb_val epoch)
 static void emit_leave(struct object *o)
 {
 	struct emit e = {.object = o};
-	struct kb *k = e.k = kb_begin(o->kb, emit_name(o, ".leave"), KB_INTERNAL, KB_I32);
+	struct kb *k = e.k = kb_begin(o->kb, emit_internal(o, ".leave"), KB_INTERNAL, KB_I32);
 	if (!k)
 		return;
 	e.context = kb_param(k, "context", KB_PTR_T, 0);
@@ -137,7 +137,7 @@ static void emit_leave(struct object *o)
 /* task: group function, context, args, l0, l1. */
 static void emit_task(struct object *o)
 {
-	struct kb *k = kb_begin(o->kb, emit_name(o, ".task"), KB_INTERNAL, KB_VOID);
+	struct kb *k = kb_begin(o->kb, emit_internal(o, ".task"), KB_INTERNAL, KB_VOID);
 	if (!k)
 		return;
 	struct kb_val task = kb_param(k, "task", KB_PTR_T, KB_READONLY);

@@ -7,6 +7,9 @@
  *   NAME.func.spmd(context, args, worker) -> status
  *   NAME.func.single(context, args) -> status
  *   NAME_ENTRY, NAME_ENTRY_spmd     the exported forms
+ *
+ * With several variants all of this is NAME.LEVEL.., and the exported forms call that of the variant that
+ * init has chosen: directly, by its number. A table of addresses would need relocations when it is loaded.
  */
 #include "backends/object/object.h"
 
@@ -118,7 +121,7 @@ static void emit_spmd(struct object *o, const struct function *f)
 	kb_return(k, kb_get(k, status));
 	kb_end_if(k);
 	struct kb_val leave[] = {e.context, worker, n, kb_get(k, status)};
-	kb_return(k, kb_call(k, emit_name(o, ".leave"), KB_I32, leave, 4));
+	kb_return(k, kb_call(k, emit_internal(o, ".leave"), KB_I32, leave, 4));
 	kb_end(k);
 }
 
@@ -207,11 +210,19 @@ static void dispatch(struct emit *e, const struct entry *entry, const struct kb_
 	call_function(e, e->function, args, spmd);
 }
 
+static const char *form_name(const struct object *o, const struct entry *entry, bool spmd)
+{
+	const char *suffix = spmd ? "_spmd" : "";
+	return o->n_all > 1 ? emit_internal(o, ".%s%s", entry->name, suffix)
+	                    : emit_name(o, "_%s%s", entry->name, suffix);
+}
+
 static void emit_form(struct object *o, const struct entry *entry, bool spmd)
 {
 	struct emit e = {.object = o, .function = &o->functions.items[entry->function]};
 	const struct function *f = e.function;
-	if (!begin(&e, emit_name(o, "_%s%s", entry->name, spmd ? "_spmd" : ""), KB_EXPORTED, KB_I32))
+	bool is_exported = o->n_all == 1;
+	if (!begin(&e, form_name(o, entry, spmd), is_exported ? KB_EXPORTED : KB_INTERNAL, KB_I32))
 		return;
 	struct kb *k = e.k;
 	struct kb_val worker = spmd ? kb_param(k, "worker", KB_INDEX_T, 0) : (struct kb_val){0};
@@ -219,7 +230,8 @@ static void emit_form(struct object *o, const struct entry *entry, bool spmd)
 	size_t n_words = f->n_dims + 2 * (f->n_inputs + f->n_outputs);
 	if (entry->fixed_dim >= 0)
 		copy = kb_local(k, "words", KB_INDEX, (int64_t)n_words);
-	check_context(&e);
+	if (is_exported)
+		check_context(&e);
 	if (spmd) {
 		struct kb_val n = emit_context(&e, KB_INDEX, CONTEXT_WORKERS);
 		struct kb_val low = kb_cmp(k, KB_LT, worker, kb_index(k, 0));
@@ -236,4 +248,31 @@ void emit_entry(struct object *o, const struct entry *e)
 {
 	emit_form(o, e, false);
 	emit_form(o, e, true);
+}
+
+static void emit_choice_form(struct object *o, const struct entry *entry, bool spmd)
+{
+	struct emit e = {.object = o, .function = &o->functions.items[entry->function]};
+	if (!begin(&e, emit_name(o, "_%s%s", entry->name, spmd ? "_spmd" : ""), KB_EXPORTED, KB_I32))
+		return;
+	struct kb *k = e.k;
+	struct kb_val worker = spmd ? kb_param(k, "worker", KB_INDEX_T, 0) : (struct kb_val){0};
+	struct kb_val args[] = {e.context, e.args, worker};
+	check_context(&e);
+	struct kb_val chosen = emit_context(&e, KB_INDEX, CONTEXT_VARIANT);
+	for (size_t i = o->n_all; i-- > 0;) {
+		const char *form = form_name(&o->all[i], entry, spmd);
+		if (i > 0)
+			kb_if(k, kb_cmp(k, KB_EQ, chosen, kb_index(k, (int64_t)i)));
+		kb_return(k, kb_call(k, form, KB_I32, args, spmd ? 3 : 2));
+		if (i > 0)
+			kb_end_if(k);
+	}
+	kb_end(k);
+}
+
+void emit_entry_choice(struct object *o, const struct entry *e)
+{
+	emit_choice_form(o, e, false);
+	emit_choice_form(o, e, true);
 }

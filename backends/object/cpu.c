@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NAME.cpu() -> status: whether this processor, and the operating system on it,
- * has what the object's code uses. Runs before anything else, so it is compiled
- * for every processor of the architecture.
+ * Which code runs here. Runs before anything else, so it is compiled for every
+ * processor of the architecture.
+ *
+ *   NAME.cpu() -> status      (with several variants NAME.LEVEL.cpu) whether this processor, and the
+ *                             operating system on it, has what the variant's code uses
+ *   NAME.choose(allowed) -> i64   the most demanding variant that is allowed and runs here, or enum choice;
+ *                             allowed: a bit for each variant, 0: all
  */
 #include "backends/object/object.h"
 
@@ -80,7 +84,7 @@ static void require_level(struct emit *e, const struct level *l)
 void emit_cpu(struct object *o)
 {
 	struct emit e = {.object = o};
-	e.k = kb_begin(o->kb, emit_name(o, ".cpu"), KB_INTERNAL, KB_I32);
+	e.k = kb_begin(o->kb, emit_internal(o, ".cpu"), KB_INTERNAL, KB_I32);
 	if (!e.k)
 		return;
 	for (size_t i = 0; i < TFMC_COUNT(levels); i++)
@@ -88,4 +92,33 @@ void emit_cpu(struct object *o)
 			require_level(&e, &levels[i]);
 	kb_return(e.k, kb_i32(e.k, TFMC_RT_OK));
 	kb_end(e.k);
+}
+
+static struct kb_val has_any(struct kb *k, struct kb_val bits, int64_t mask)
+{
+	return kb_cmp(k, KB_NE, kb_bin(k, KB_AND, bits, kb_index(k, mask)), kb_index(k, 0));
+}
+
+void emit_choice(struct object *o)
+{
+	struct kb *k = kb_begin(o->kb, emit_name(o, ".choose"), KB_INTERNAL, KB_INDEX);
+	if (!k)
+		return;
+	int64_t every = ((int64_t)1 << o->n_all) - 1;
+	struct kb_val allowed = kb_param(k, "allowed", KB_INDEX_T, 0);
+	kb_if(k, has_any(k, allowed, ~every));
+	kb_return(k, kb_index(k, CHOICE_NO_VARIANT));
+	kb_end_if(k);
+	struct kb_val none = kb_cmp(k, KB_EQ, allowed, kb_index(k, 0));
+	struct kb_val use = kb_select(k, none, kb_index(k, every), allowed);
+	for (size_t i = o->n_all; i-- > 0;) {
+		kb_if(k, has_any(k, use, (int64_t)1 << i));
+		struct kb_val status = kb_call(k, emit_internal(&o->all[i], ".cpu"), KB_I32, NULL, 0);
+		kb_if(k, kb_cmp(k, KB_EQ, status, kb_i32(k, TFMC_RT_OK)));
+		kb_return(k, kb_index(k, (int64_t)i));
+		kb_end_if(k);
+		kb_end_if(k);
+	}
+	kb_return(k, kb_index(k, CHOICE_NO_CPU));
+	kb_end(k);
 }

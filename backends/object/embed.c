@@ -9,49 +9,20 @@
 
 #include <string.h>
 
+#include "backends/object/elf.h"
+
 #define SECTION_NAME ".rodata.tfmc"
 
-/* Fields of ELF64 by their byte offsets. */
-enum {
-	EHDR_SHOFF = 40,
-	EHDR_SHENTSIZE = 58,
-	EHDR_SHNUM = 60,
-	EHDR_SHSTRNDX = 62,
-	EHDR_BYTES = 64,
-	SHDR_BYTES = 64,
-	SHDR_TYPE = 4,
-	SHDR_FLAGS = 8,
-	SHDR_OFFSET = 24,
-	SHDR_SIZE = 32,
-	SHDR_LINK = 40,
-	SHDR_ALIGN = 48,
-	SYM_BYTES = 24,
-	SYM_INFO = 4,
-	SYM_SHNDX = 6,
-	SYM_VALUE = 8,
-	SYM_SIZE = 16,
-	TYPE_PROGBITS = 1,
-	TYPE_SYMTAB = 2,
-	FLAG_ALLOC = 2,
-	INFO_GLOBAL_OBJECT = 0x11,
-	SECTIONS_MAX = 0xff00
-};
-
-struct elf {
+struct editor {
 	struct buf *b;
-	uint64_t sections; /* offset of the section headers */
-	uint64_t n_sections;
-	uint64_t names; /* section number of the section names */
+	struct elf elf; /* its bytes are those of b: refreshed when b has grown */
 };
 
-static uint64_t get(const struct buf *b, uint64_t at, int bytes)
+static uint64_t get(struct editor *e, uint64_t at, int bytes)
 {
-	uint64_t v = 0;
-	if (at > b->len || b->len - at < (uint64_t)bytes)
-		return 0;
-	for (int i = bytes; i-- > 0;)
-		v = v << 8 | (unsigned char)b->data[at + (uint64_t)i];
-	return v;
+	e->elf.bytes = e->b->data;
+	e->elf.len = e->b->len;
+	return elf_get(&e->elf, at, bytes);
 }
 
 static void put(struct buf *b, uint64_t at, int bytes, uint64_t v)
@@ -60,25 +31,6 @@ static void put(struct buf *b, uint64_t at, int bytes, uint64_t v)
 		return;
 	for (int i = 0; i < bytes; i++)
 		b->data[at + (uint64_t)i] = (char)(v >> (8 * i));
-}
-
-static uint64_t section(const struct elf *e, uint64_t i)
-{
-	return e->sections + i * SHDR_BYTES;
-}
-
-static bool open_elf(struct elf *e, struct buf *b)
-{
-	static const char magic[] = {0x7f, 'E', 'L', 'F', 2, 1};
-	*e = (struct elf){.b = b};
-	if (b->len < EHDR_BYTES || memcmp(b->data, magic, sizeof(magic)) != 0)
-		return false;
-	e->sections = get(b, EHDR_SHOFF, 8);
-	e->n_sections = get(b, EHDR_SHNUM, 2);
-	e->names = get(b, EHDR_SHSTRNDX, 2);
-	uint64_t table = e->n_sections * SHDR_BYTES;
-	return get(b, EHDR_SHENTSIZE, 2) == SHDR_BYTES && e->n_sections > 0 && e->n_sections < SECTIONS_MAX &&
-	       e->names < e->n_sections && e->sections <= b->len && b->len - e->sections >= table;
 }
 
 static void align_to(struct buf *b, uint64_t align)
@@ -95,23 +47,22 @@ static bool text_is(const struct buf *b, uint64_t at, const char *text)
 }
 
 /* Defines the symbol at the beginning of section `index`. */
-static bool define_symbol(struct elf *e, const char *symbol, uint64_t index, uint64_t size)
+static bool define_symbol(struct editor *e, const char *symbol, uint64_t index, uint64_t size)
 {
-	for (uint64_t s = 0; s < e->n_sections; s++) {
-		uint64_t head = section(e, s);
-		if (get(e->b, head + SHDR_TYPE, 4) != TYPE_SYMTAB)
+	for (uint64_t s = 0; s < e->elf.n_sections; s++) {
+		uint64_t head = elf_section(&e->elf, s);
+		if (get(e, head + ELF_SHDR_TYPE, 4) != ELF_SYMTAB)
 			continue;
-		uint64_t at = get(e->b, head + SHDR_OFFSET, 8), bytes = get(e->b, head + SHDR_SIZE, 8);
-		uint64_t link = get(e->b, head + SHDR_LINK, 4);
-		uint64_t names = get(e->b, section(e, link) + SHDR_OFFSET, 8);
-		for (uint64_t i = at; bytes >= SYM_BYTES; i += SYM_BYTES, bytes -= SYM_BYTES) {
-			if (get(e->b, i + SYM_SHNDX, 2) != 0 ||
-			    !text_is(e->b, names + get(e->b, i, 4), symbol))
+		uint64_t at = get(e, head + ELF_SHDR_OFFSET, 8), bytes = get(e, head + ELF_SHDR_SIZE, 8);
+		uint64_t link = get(e, head + ELF_SHDR_LINK, 4);
+		uint64_t names = get(e, elf_section(&e->elf, link) + ELF_SHDR_OFFSET, 8);
+		for (uint64_t i = at; bytes >= ELF_SYM_BYTES; i += ELF_SYM_BYTES, bytes -= ELF_SYM_BYTES) {
+			if (get(e, i + ELF_SYM_SHNDX, 2) != 0 || !text_is(e->b, names + get(e, i, 4), symbol))
 				continue;
-			put(e->b, i + SYM_INFO, 1, INFO_GLOBAL_OBJECT);
-			put(e->b, i + SYM_SHNDX, 2, index);
-			put(e->b, i + SYM_VALUE, 8, 0);
-			put(e->b, i + SYM_SIZE, 8, size);
+			put(e->b, i + ELF_SYM_INFO, 1, ELF_GLOBAL_OBJECT);
+			put(e->b, i + ELF_SYM_SHNDX, 2, index);
+			put(e->b, i + ELF_SYM_VALUE, 8, 0);
+			put(e->b, i + ELF_SYM_SIZE, 8, size);
 			return true;
 		}
 	}
@@ -119,43 +70,44 @@ static bool define_symbol(struct elf *e, const char *symbol, uint64_t index, uin
 }
 
 /* Copies the section names behind everything and adds one; gives its offset among the names. */
-static uint64_t add_name(struct elf *e, const char *name)
+static uint64_t add_name(struct editor *e, const char *name)
 {
-	uint64_t head = section(e, e->names);
-	uint64_t from = get(e->b, head + SHDR_OFFSET, 8), size = get(e->b, head + SHDR_SIZE, 8);
+	uint64_t head = elf_section(&e->elf, e->elf.names);
+	uint64_t from = get(e, head + ELF_SHDR_OFFSET, 8), size = get(e, head + ELF_SHDR_SIZE, 8);
 	uint64_t at = e->b->len;
 	for (uint64_t i = 0; i < size && !buf_failed(e->b); i++)
 		buf_char(e->b, e->b->data[from + i]);
 	buf_bytes(e->b, name, strlen(name) + 1);
-	put(e->b, head + SHDR_OFFSET, 8, at);
-	put(e->b, head + SHDR_SIZE, 8, e->b->len - at);
+	put(e->b, head + ELF_SHDR_OFFSET, 8, at);
+	put(e->b, head + ELF_SHDR_SIZE, 8, e->b->len - at);
 	return size;
 }
 
 /* Moves the section headers behind everything, with one more at their end. */
-static void add_header(struct elf *e, uint64_t name, uint64_t at, uint64_t size)
+static void add_header(struct editor *e, uint64_t name, uint64_t at, uint64_t size)
 {
 	align_to(e->b, 8);
 	uint64_t table = e->b->len;
-	for (uint64_t i = 0; i < e->n_sections * SHDR_BYTES && !buf_failed(e->b); i++)
-		buf_char(e->b, e->b->data[e->sections + i]);
+	for (uint64_t i = 0; i < e->elf.n_sections * ELF_SHDR_BYTES && !buf_failed(e->b); i++)
+		buf_char(e->b, e->b->data[e->elf.sections + i]);
 	uint64_t head = e->b->len;
-	buf_fill(e->b, 0, SHDR_BYTES);
+	buf_fill(e->b, 0, ELF_SHDR_BYTES);
 	put(e->b, head, 4, name);
-	put(e->b, head + SHDR_TYPE, 4, TYPE_PROGBITS);
-	put(e->b, head + SHDR_FLAGS, 8, FLAG_ALLOC);
-	put(e->b, head + SHDR_OFFSET, 8, at);
-	put(e->b, head + SHDR_SIZE, 8, size);
-	put(e->b, head + SHDR_ALIGN, 8, OBJECT_ALIGN);
-	put(e->b, EHDR_SHOFF, 8, table);
-	put(e->b, EHDR_SHNUM, 2, e->n_sections + 1);
+	put(e->b, head + ELF_SHDR_TYPE, 4, ELF_PROGBITS);
+	put(e->b, head + ELF_SHDR_FLAGS, 8, ELF_ALLOC);
+	put(e->b, head + ELF_SHDR_OFFSET, 8, at);
+	put(e->b, head + ELF_SHDR_SIZE, 8, size);
+	put(e->b, head + ELF_SHDR_ALIGN, 8, OBJECT_ALIGN);
+	put(e->b, ELF_EHDR_SHOFF, 8, table);
+	put(e->b, ELF_EHDR_SHNUM, 2, e->elf.n_sections + 1);
 }
 
 enum tfmc_status embed_bytes(struct diag_context *cx, struct buf *object, const char *symbol,
                              const struct buf *bytes)
 {
-	struct elf e;
-	if (!open_elf(&e, object) || !define_symbol(&e, symbol, e.n_sections, bytes->len)) {
+	struct editor e = {.b = object};
+	if (!elf_open(&e.elf, object->data, object->len) ||
+	    !define_symbol(&e, symbol, e.elf.n_sections, bytes->len)) {
 		diag_error(cx, LOC_NONE, DIAG_INTERNAL, "the object has no symbol '%s' to define", symbol);
 		return TFMC_INTERNAL;
 	}

@@ -16,6 +16,15 @@ const char *emit_name(const struct object *o, const char *fmt, ...)
 	return arena_printf(o->arena, "%s%s", o->name, rest);
 }
 
+const char *emit_internal(const struct object *o, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	const char *rest = arena_vprintf(o->arena, fmt, ap);
+	va_end(ap);
+	return arena_printf(o->arena, "%s%s", o->prefix, rest);
+}
+
 static struct kb_val load_at(struct kb *k, enum kb_scalar type, struct kb_val ptr, int64_t offset)
 {
 	struct kb_val at = kb_ptr_add(k, ptr, kb_index(k, 0), offset);

@@ -260,7 +260,7 @@ static enum tfmc_status add_function(struct object *o, const struct ir_func *fun
 		return TFMC_NO_MEMORY;
 	f->func = func;
 	f->base = ir_case_base(o->module, func);
-	f->symbol = arena_printf(o->arena, "%s.%s", o->name, func->name);
+	f->symbol = arena_printf(o->arena, "%s.%s", o->prefix, func->name);
 	f->has_dim = ARENA_ARRAY(o->arena, bool, n_dims + 1);
 	f->dim_word = ARENA_ARRAY(o->arena, size_t, n_dims + 1);
 	f->param_word = ARENA_ARRAY(o->arena, size_t, func->n_params + 1);

@@ -116,6 +116,8 @@ static void print_config(struct writer *w)
 	        "be NULL */\n"
 	        "\ttfmc_yield_fn *yield;               /* may be NULL */\n"
 	        "\tvoid *user;                         /* for parallel_for and yield */\n"
+	        "\tuint64_t variants; /* bit i allows variant i of the object; 0: all, the best one that "
+	        "runs */\n"
 	        "};\n"
 	        "#endif\n\n");
 }
@@ -134,20 +136,13 @@ static void print_begin(struct writer *w)
 	           " */\n"
 	           "#ifndef %s_H\n#define %s_H\n\n#include <stddef.h>\n#include <stdint.h>\n\n"
 	           "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
-	           o->name, o->target->name, w->upper, w->upper);
+	           o->name, object_targets(o, ", "), w->upper, w->upper);
 }
 
 static void print_macros(struct writer *w)
 {
 	const struct object *o = w->object;
 	const struct ir_dims *dims = o->module->dims;
-	int64_t arena = 0;
-	for (size_t i = 0; i < o->functions.n; i++) {
-		int64_t bytes = ir_dim_hi(dims, o->functions.items[i].arena);
-		if (!o->functions.items[i].reached)
-			continue;
-		arena = bytes > arena ? bytes : arena;
-	}
 	buf_str(w->out, "/* Bounds of the dims, inclusive. */\n");
 	for (size_t i = 0; i < ir_dims_count(dims); i++) {
 		const struct ir_dim_sym *s = ir_dims_sym(dims, i);
@@ -163,7 +158,7 @@ static void print_macros(struct writer *w)
 	           "#define %s_WEIGHTS_EMBEDDED %d\n"
 	           "#define %s_ARENA_BYTES_MAX(workers) (%lldu + (uint64_t)(workers) * %lldu)\n",
 	           w->upper, CONTEXT_BYTES, w->upper, (long long)o->weights_bytes, w->upper, o->embedded,
-	           w->upper, (long long)arena, (long long)o->scratch);
+	           w->upper, (long long)object_arena_max(o), (long long)o->scratch);
 	if (o->batch_dim >= 0)
 		buf_printf(w->out, "#define %s_STATE_BYTES(batch) (%lldu + (uint64_t)(batch) * %lldu)\n",
 		           w->upper, (long long)o->state_fixed_bytes, (long long)o->state_batch_bytes);
@@ -171,6 +166,20 @@ static void print_macros(struct writer *w)
 		buf_printf(w->out,
 		           "/* Tokens a sequence may have in the state. */\n#define %s_CONTEXT_TOKENS %lld\n",
 		           w->upper, (long long)o->context_limit);
+	buf_str(w->out, "\n");
+}
+
+/* Bits of tfmc_config.variants. */
+static void print_variants(struct writer *w)
+{
+	const struct object *o = w->object;
+	if (o->n_all < 2)
+		return;
+	buf_str(w->out,
+	        "/* Variants of the code, for tfmc_config.variants; what runs where init is called. */\n");
+	for (size_t i = 0; i < o->n_all; i++)
+		buf_printf(w->out, "#define %s_VARIANT_%s %uu /* %s */\n", w->upper,
+		           upper_of(o, target_level(o->all[i].target)), 1u << i, o->all[i].target->name);
 	buf_str(w->out, "\n");
 }
 
@@ -312,6 +321,8 @@ static void print_functions(struct writer *w)
 	        "int32_t %s_trim(void *context, int64_t sequence, int64_t length);\n"
 	        "/* Makes sequence `to` a copy of sequence `from`. */\n"
 	        "int32_t %s_fork(void *context, int64_t from, int64_t to);\n"
+	        "/* Number of the variant that init has chosen; -1: the context is not initialised. */\n"
+	        "int64_t %s_variant(void *context);\n"
 	        "/* Any entry by its number in the record; args are the words of its struct; worker -1: the\n"
 	        " * single-call form. */\n"
 	        "int32_t %s_call(void *context, uint64_t entry, const uint64_t *args, int64_t worker);\n"
@@ -321,7 +332,7 @@ static void print_functions(struct writer *w)
 	        "uint64_t %s_state_bytes(int64_t batch);\n"
 	        "/* Never NULL. */\n"
 	        "const char *%s_status_text(int32_t status);\n\n",
-	        n, CONTEXT_BYTES / 8, n, n, n, n, n, n, n, n, n);
+	        n, CONTEXT_BYTES / 8, n, n, n, n, n, n, n, n, n, n);
 }
 
 static void print_arena_size(struct writer *w)
@@ -353,11 +364,11 @@ static void print_model(struct writer *w)
 	           "\tstruct tfmc_model model;\n"
 	           "\tmodel.record = (const struct tfmc_record *)(const void *)%s_record;\n"
 	           "\tmodel.init = %s_init;\n\tmodel.call = %s_call;\n\tmodel.reset = %s_reset;\n"
-	           "\tmodel.trim = %s_trim;\n\tmodel.fork = %s_fork;\n"
+	           "\tmodel.trim = %s_trim;\n\tmodel.fork = %s_fork;\n\tmodel.variant = %s_variant;\n"
 	           "\tmodel.arena_size = %s_arena_bytes;\n"
 	           "\tmodel.state_size = %s_state_bytes;\n\treturn model;\n}\n"
 	           "#endif\n\n",
-	           n, n, n, n, n, n, n, n, n);
+	           n, n, n, n, n, n, n, n, n, n);
 }
 
 void header_build(const struct object *o, struct buf *out)
@@ -366,6 +377,7 @@ void header_build(const struct object *o, struct buf *out)
 	print_begin(&w);
 	print_config(&w);
 	print_macros(&w);
+	print_variants(&w);
 	print_facts(&w);
 	print_status(&w);
 	print_functions(&w);

@@ -12,10 +12,25 @@
 
 #define PANEL 16
 
+void object_init(struct object *o, struct diag_context *cx, struct arena *arena,
+                 const struct ir_module *planned, const struct target *target,
+                 const struct backend_options *options)
+{
+	*o = (struct object){.cx = cx,
+	                     .arena = arena,
+	                     .module = planned,
+	                     .target = target,
+	                     .options = options,
+	                     .name = planned->name,
+	                     .prefix = planned->name,
+	                     .all = o,
+	                     .n_all = 1};
+}
+
 const struct weight_place *object_weight(const struct object *o, const struct ir_weight *w)
 {
 	for (size_t i = 0; i < o->weights.n; i++)
-		if (o->weights.items[i].weight == w)
+		if (!strcmp(o->weights.items[i].weight->name, w->name))
 			return &o->weights.items[i];
 	return NULL;
 }
@@ -23,7 +38,7 @@ const struct weight_place *object_weight(const struct object *o, const struct ir
 const struct state_place *object_state(const struct object *o, const struct ir_state_decl *d)
 {
 	for (size_t i = 0; i < o->states.n; i++)
-		if (o->states.items[i].decl == d)
+		if (!strcmp(o->states.items[i].decl->name, d->name))
 			return &o->states.items[i];
 	return NULL;
 }
@@ -67,8 +82,13 @@ static enum tfmc_status add_weight(struct object *o, const struct ir_weight *w)
 {
 	struct weight_place p = {.weight = w, .offset = o->weights_bytes};
 	int64_t end;
-	if (object_weight(o, w))
+	const struct weight_place *known = object_weight(o, w);
+	if (known && known->weight->encoding == w->encoding)
 		return TFMC_OK;
+	if (known) {
+		diag_error(o->cx, w->loc.at, DIAG_INTERNAL, "the variants want '%s' in two layouts", w->name);
+		return TFMC_INTERNAL;
+	}
 	if (!weight_sizes(&p) || !checked_add_i64(p.offset, p.bytes, &end) ||
 	    !checked_round_up_i64(end, OBJECT_ALIGN, &o->weights_bytes))
 		return too_large(o, w->loc, "weight", w->name);
@@ -124,10 +144,17 @@ static uint64_t hash_layout(const struct object *o)
 enum tfmc_status layout_weights(struct object *o)
 {
 	struct collect c = {o, TFMC_OK};
-	for (size_t i = 0; i < o->module->funcs.n; i++)
-		ir_walk(o->module->funcs.items[i]->body, collect_weight, &c);
+	for (size_t v = 0; v < o->n_all; v++)
+		for (size_t i = 0; i < o->all[v].module->funcs.n; i++)
+			ir_walk(o->all[v].module->funcs.items[i]->body, collect_weight, &c);
 	TFMC_TRY(c.status);
 	o->structure_hash = hash_layout(o);
+	for (size_t v = 0; v < o->n_all; v++) {
+		struct object *other = &o->all[v];
+		memcpy(&other->weights, &o->weights, sizeof(o->weights));
+		other->weights_bytes = o->weights_bytes;
+		other->structure_hash = o->structure_hash;
+	}
 	return arena_failed(o->arena) ? TFMC_NO_MEMORY : TFMC_OK;
 }
 

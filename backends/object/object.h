@@ -29,6 +29,7 @@ enum object_context {
 	CONTEXT_YIELD = 72,
 	CONTEXT_USER = 80,
 	CONTEXT_RESULT = 88,      /* i32 [2], by parity of the call */
+	CONTEXT_VARIANT = 96,     /* number of the variant that init has chosen */
 	CONTEXT_COUNT = 128,      /* i32: workers at the barrier */
 	CONTEXT_EPOCH = 192,      /* i32: barriers passed */
 	CONTEXT_CANCEL = 256,     /* i32: nonzero when a worker was told to stop */
@@ -110,6 +111,11 @@ struct object {
 	const struct target *target;
 	const struct backend_options *options;
 	const char *name;
+	const char *prefix; /* of internal symbols: the name; with several variants NAME.LEVEL */
+	/* All variants, from the least demanding on; this one is among them. The interface is made from the
+	 * first one: weights, state and entries are the same in all, scratch is the largest. */
+	struct object *all;
+	size_t n_all;
 
 	struct {
 		struct weight_place *items;
@@ -143,8 +149,17 @@ struct object {
 	struct kb_module *kb;
 };
 
+/* An object of one variant. */
+void object_init(struct object *o, struct diag_context *cx, struct arena *arena,
+                 const struct ir_module *planned, const struct target *target,
+                 const struct backend_options *options);
+
 /* --- layout ---------------------------------------------------------------------------------------- */
+/* The weights of all variants: one list, in each of them. */
 TFMC_MUST_USE enum tfmc_status layout_weights(struct object *o);
+/* After the layout of each variant: TFMC_INTERNAL when they do not fit together; the largest scratch in all.
+ */
+TFMC_MUST_USE enum tfmc_status layout_variants(struct object *o);
 TFMC_MUST_USE enum tfmc_status layout_state(struct object *o);
 TFMC_MUST_USE enum tfmc_status layout_functions(struct object *o);
 bool function_is_encode(const struct function *f);
@@ -241,8 +256,10 @@ bool binding_slice_address(struct emit *e, const struct binding_slice *s, struct
 bool binding_address(struct emit *e, struct ir_value base, struct kb_val *ptr);
 /* The last two words of a path, as one identifier: "encoder.layers.self.q.weight" gives q_weight. */
 const char *emit_short_name(struct arena *a, const char *path);
-/* The name of an internal function. */
+/* A symbol of the interface, or of what the variants share: NAME and the text. */
 const char *emit_name(const struct object *o, const char *fmt, ...) TFMC_PRINTF(2, 3);
+/* The name of an internal function of a variant: its prefix and the text. */
+const char *emit_internal(const struct object *o, const char *fmt, ...) TFMC_PRINTF(2, 3);
 
 /* Sets repeat_index, n_repeats from e->group: the repeats around it, outermost first, into index
  * [OBJECT_REPEAT_MAX]. TFMC_INVALID after a diagnostic when there are too many. */
@@ -258,12 +275,23 @@ void emit_check(struct object *o, const struct function *f);    /* NAME.func.che
 void emit_schedule(struct object *o, const struct function *f); /* .defaults .body .tasks */
 void emit_calls(struct object *o, const struct function *f);    /* .commit .spmd .single */
 void emit_barriers(struct object *o);                           /* NAME.barrier NAME.leave NAME.task */
+/* NAME_ENTRY NAME_ENTRY_spmd; with several variants NAME.LEVEL.ENTRY NAME.LEVEL.ENTRY_spmd */
 void emit_entry(struct object *o, const struct entry *e);
+/* Several variants: the exported forms, which call those of the chosen one. */
+void emit_entry_choice(struct object *o, const struct entry *e);
 void emit_api(struct object *o);
-void emit_cpu(struct object *o); /* NAME.cpu() -> status */
+void emit_cpu(struct object *o); /* NAME.cpu() -> status, for each variant */
+/* What emit_choice gives beside the number of a variant. */
+enum choice { CHOICE_NO_CPU = -1, CHOICE_NO_VARIANT = -2 };
+void emit_choice(
+        struct object *o); /* NAME.choose(allowed) -> index: the best variant that is allowed and runs */
 /* Functions that must run on every processor. */
 const char *const *api_baseline(const struct object *o, size_t *n);
 
+/* Names of the targets of all variants. */
+const char *object_targets(const struct object *o, const char *separator);
+/* The arena at the bounds of all dims, beside the scratch: the largest of all variants. */
+int64_t object_arena_max(const struct object *o);
 /* The constant data NAME_record. */
 TFMC_MUST_USE enum tfmc_status record_build(struct object *o, struct buf *out);
 void header_build(const struct object *o, struct buf *out);

@@ -208,15 +208,26 @@ static void put_facts(struct writer *w, struct tfmc_record *r)
 	r->logits_name = put_optional_text(w, f->logits);
 }
 
-static int64_t arena_max(const struct object *o)
+int64_t object_arena_max(const struct object *o)
 {
 	int64_t most = 0;
-	for (size_t i = 0; i < o->functions.n; i++) {
-		int64_t bytes = ir_dim_hi(o->module->dims, o->functions.items[i].arena);
-		if (o->functions.items[i].reached && bytes > most)
-			most = bytes;
-	}
+	for (size_t v = 0; v < o->n_all; v++)
+		for (size_t i = 0; i < o->all[v].functions.n; i++) {
+			const struct function *f = &o->all[v].functions.items[i];
+			int64_t bytes = ir_dim_hi(o->all[v].module->dims, f->arena);
+			if (f->reached && bytes > most)
+				most = bytes;
+		}
 	return most;
+}
+
+static uint64_t put_variants(struct writer *w)
+{
+	const struct object *o = w->object;
+	uint64_t names[BACKEND_VARIANTS_MAX];
+	for (size_t i = 0; i < o->n_all; i++)
+		names[i] = put_text(w, o->all[i].target->name);
+	return put_bytes(w, names, o->n_all * sizeof(*names));
 }
 
 enum tfmc_status record_build(struct object *o, struct buf *out)
@@ -231,14 +242,16 @@ enum tfmc_status record_build(struct object *o, struct buf *out)
 	                        .context_bytes = CONTEXT_BYTES,
 	                        .state_fixed_bytes = (uint64_t)o->state_fixed_bytes,
 	                        .state_batch_bytes = (uint64_t)o->state_batch_bytes,
-	                        .arena_bytes_max = (uint64_t)arena_max(o),
+	                        .arena_bytes_max = (uint64_t)object_arena_max(o),
 	                        .scratch_bytes = (uint64_t)o->scratch,
 	                        .context_limit = (uint64_t)o->context_limit,
 	                        .n_dims = ir_dims_count(o->module->dims),
-	                        .n_entries = o->entries.n};
+	                        .n_entries = o->entries.n,
+	                        .n_variants = o->n_all};
 	buf_fill(out, 0, sizeof(r));
 	r.name = put_text(&w, o->name);
-	r.target = put_text(&w, o->target->name);
+	r.target = put_text(&w, object_targets(o, ","));
+	r.variants = put_variants(&w);
 	r.dims = put_dims(&w);
 	r.entries = put_entries(&w);
 	put_facts(&w, &r);

@@ -98,7 +98,7 @@ static void emit_defaults(struct object *o, const struct function *f)
 static void barrier(struct schedule *s)
 {
 	struct kb_val args[] = {s->e.context, s->n_workers};
-	struct kb_val stop = kb_call(s->e.k, emit_name(s->e.object, ".barrier"), KB_I32, args, 2);
+	struct kb_val stop = kb_call(s->e.k, emit_internal(s->e.object, ".barrier"), KB_I32, args, 2);
 	emit_return_if(&s->e, kb_cmp(s->e.k, KB_NE, stop, kb_i32(s->e.k, 0)), TFMC_RT_E_CANCELLED);
 }
 
@@ -123,7 +123,7 @@ static void give_task(struct schedule *s, const char *symbol)
 	kb_store(k, index_at(s, 0), s->task, zero, 3, 8);
 	kb_store(k, index_at(s, 1), s->task, zero, 4, 8);
 	struct kb_val args[] = {emit_context(&s->e, KB_PTR, CONTEXT_USER), s->n_workers,
-	                        kb_func_addr(k, emit_name(s->e.object, ".task")), s->task};
+	                        kb_func_addr(k, emit_internal(s->e.object, ".task")), s->task};
 	kb_call_ptr(k, emit_context(&s->e, KB_PTR, CONTEXT_PARALLEL_FOR), KB_VOID, args, 4);
 }
 

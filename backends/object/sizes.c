@@ -41,12 +41,8 @@ enum tfmc_status backend_measure(struct diag_context *cx, const struct ir_module
                                  const struct target *target, struct arena *arena, struct backend_sizes *out)
 {
 	static const struct backend_options none;
-	struct object o = {.cx = cx,
-	                   .arena = arena,
-	                   .module = planned,
-	                   .target = target,
-	                   .options = &none,
-	                   .name = planned->name};
+	struct object o;
+	object_init(&o, cx, arena, planned, target, &none);
 	TFMC_TRY(layout_weights(&o));
 	TFMC_TRY(layout_state(&o));
 	TFMC_TRY(layout_functions(&o));

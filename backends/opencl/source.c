@@ -35,12 +35,7 @@ enum tfmc_status opencl_build(struct diag_context *cx, const struct ir_module *p
 	struct builder *b = ARENA_NEW(arena, struct builder);
 	if (!b)
 		return TFMC_NO_MEMORY;
-	b->object = (struct object){.cx = cx,
-	                            .arena = arena,
-	                            .module = planned,
-	                            .target = target,
-	                            .options = &none,
-	                            .name = planned->name};
+	object_init(&b->object, cx, arena, planned, target, &none);
 	TFMC_TRY(program_record(b, out));
 	TFMC_TRY(print_source(b, out));
 	return buf_failed(&out->source) ? TFMC_NO_MEMORY : TFMC_OK;

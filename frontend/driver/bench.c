@@ -245,6 +245,7 @@ static double flops_of(const struct bench *b, const char *entry)
 struct figures {
 	double min, median, flops, weights, roof;
 	int64_t threads;
+	const char *target;
 };
 
 static void print_text(struct bench *b, const char *entry, const struct figures *f)
@@ -267,7 +268,7 @@ static void print_text(struct bench *b, const char *entry, const struct figures 
 static void print_json(struct bench *b, const char *entry, const struct figures *f)
 {
 	struct buf *out = &b->d->out;
-	buf_printf(out, "{\"entry\": \"%s\", \"dims\": {", entry);
+	buf_printf(out, "{\"entry\": \"%s\", \"target\": \"%s\", \"dims\": {", entry, f->target);
 	const char *separator = "";
 	for (uint64_t i = 0; i < b->record->n_dims; i++) {
 		if (!has_dim(b, entry, i))
@@ -298,7 +299,7 @@ static enum tfmc_status weights_of(const struct bench *b, const char *entry, con
 
 static enum tfmc_status report(struct bench *b, const char *entry, const struct target *target)
 {
-	struct figures f = {.threads = 1};
+	struct figures f = {.threads = 1, .target = target->name};
 	const char *threads = b->d->options.threads;
 	if (threads)
 		(void)!number_parse_i64(threads, strlen(threads), &f.threads);
@@ -315,10 +316,14 @@ static enum tfmc_status report(struct bench *b, const char *entry, const struct 
 	return TFMC_OK;
 }
 
-static enum tfmc_status bench_model(struct bench *b, struct compiled *c, const struct target *target)
+static enum tfmc_status bench_model(void *user, struct compiled *c, const struct target *target)
 {
+	struct bench *b = user;
 	const char *entry = b->d->options.entry ? b->d->options.entry : "run";
 	b->planned = c->planned;
+	b->n_calls = 0;
+	if (b->d->options.variants && !b->d->options.json)
+		buf_printf(&b->d->out, "variant %s\n", target->name);
 	b->record = c->model.record;
 	if (b->record->n_dims > RECORD_DIMS)
 		return TFMC_INTERNAL;
@@ -340,13 +345,10 @@ enum exit_code command_bench(struct driver *d)
 		return EXIT_ENVIRONMENT;
 	b->d = d;
 	enum tfmc_status st = driver_load(d, &l);
-	const struct target *target = st == TFMC_OK ? driver_target(d, d->options.mcpu) : NULL;
-	if (st == TFMC_OK && !target)
-		st = TFMC_INVALID;
 	if (st == TFMC_OK)
-		st = driver_compile(d, &l, target, driver_pipeline(d, NULL), &c);
+		st = driver_compile_native(d, &l, NULL, &c);
 	if (st == TFMC_OK)
-		st = bench_model(b, &c, target);
+		st = driver_each_variant(d, &c, bench_model, b);
 	driver_release(&c);
 	driver_unload(&l);
 	return exit_code_of(st);

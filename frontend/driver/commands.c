@@ -167,6 +167,27 @@ static int text_limit(const struct tfmc_record *r, uint64_t offset)
 	return n < 256 ? (int)n : 256;
 }
 
+/* Names and code of the variants, as far as they lie in the record. */
+static void inspect_variants(struct driver *d, const struct file_map *map, const struct tfmc_record *r)
+{
+	const char *targets[BACKEND_VARIANTS_MAX];
+	struct code_names names = {.targets = targets};
+	uint64_t n = r->n_variants;
+	if (n > BACKEND_VARIANTS_MAX || r->variants > r->bytes ||
+	    r->bytes - r->variants < n * sizeof(uint64_t))
+		return;
+	names.model = arena_printf(&d->arena, "%.*s", text_limit(r, r->name), tfmc_record_text(r, r->name));
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t at;
+		memcpy(&at, (const char *)r + r->variants + i * sizeof(at), sizeof(at));
+		if (at >= r->bytes)
+			return;
+		targets[names.n++] =
+		        arena_printf(&d->arena, "%.*s", text_limit(r, at), tfmc_record_text(r, at));
+	}
+	driver_print_code(d, &d->out, &names, map->data, map->len);
+}
+
 static enum tfmc_status inspect_object(struct driver *d, const struct file_map *map)
 {
 	const struct tfmc_record *r = find_record(map->data, map->len);
@@ -181,6 +202,7 @@ static enum tfmc_status inspect_object(struct driver *d, const struct file_map *
 	buf_printf(&d->out, "structure %016llx, weights %016llx, %llu bytes %s\n",
 	           (unsigned long long)r->structure_hash, (unsigned long long)r->weights_hash,
 	           (unsigned long long)r->weights_bytes, r->weights_embedded ? "embedded" : "in a file");
+	inspect_variants(d, map, r);
 	buf_printf(
 	        &d->out,
 	        "arena at the bounds %llu bytes, %llu for each worker; state %llu bytes for each sequence\n",

@@ -198,13 +198,21 @@ static void report_target(struct driver *d, enum target_choice choice, const cha
 	buf_destroy(&known);
 }
 
-const struct target *driver_target(struct driver *d, const char *mcpu)
+const struct target *driver_row(struct driver *d, const char *mcpu)
 {
 	const struct target *t;
 	enum target_choice choice = target_choose(d->options.target, mcpu, &t);
 	if (choice != TARGET_CHOSEN)
 		report_target(d, choice, mcpu);
 	return t;
+}
+
+const struct target *driver_target(struct driver *d, const char *mcpu)
+{
+	struct variant_set set;
+	if (!d->options.variants)
+		return driver_row(d, mcpu);
+	return driver_targets(d, &set) == TFMC_OK ? set.items[set.n - 1].target : NULL;
 }
 
 const char *driver_pipeline(const struct driver *d, const char *level)

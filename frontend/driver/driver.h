@@ -89,8 +89,33 @@ struct loaded {
 TFMC_MUST_USE enum tfmc_status driver_load(struct driver *d, struct loaded *out);
 void driver_unload(struct loaded *l);
 
-/* The target of -mcpu and --target. NULL after a diagnostic. */
+/* The row of a processor (NULL: not given) and --target. NULL after a diagnostic. */
+const struct target *driver_row(struct driver *d, const char *mcpu);
+/* The same; with --variants the most demanding of them. */
 const struct target *driver_target(struct driver *d, const char *mcpu);
+
+/* What an object holds code for: the target of -mcpu, or those of --variants from the least demanding on. */
+struct variant_set {
+	size_t n;
+	struct backend_variant
+	        items[BACKEND_VARIANTS_MAX]; /* modules belong to the set; NULL: not planned yet */
+};
+TFMC_MUST_USE enum tfmc_status driver_targets(struct driver *d, struct variant_set *out);
+/* Runs a pipeline for each of them; the passes up to `encode` once. The caller calls driver_forget_plans. */
+TFMC_MUST_USE enum tfmc_status driver_plan(struct driver *d, const struct ir_module *in, const char *pipeline,
+                                           struct variant_set *set);
+void driver_forget_plans(struct variant_set *set);
+/* Whose code an object holds. */
+struct code_names {
+	const char *model;
+	const char *const *targets;
+	size_t n;
+};
+/* Bytes of code of each variant and of the interface. */
+void driver_print_code(struct driver *d, struct buf *out, const struct code_names *names, const void *object,
+                       size_t bytes);
+/* --remarks: what an object for a narrow processor leaves to others. */
+void driver_remark_variants(struct driver *d, const struct variant_set *set, const struct buf *object);
 /* Pipeline text of -O and --passes; level: "O0", .. or NULL for the options' own. */
 const char *driver_pipeline(const struct driver *d, const char *level);
 /* Where prints, dumps and reproducers of passes go. */
@@ -103,6 +128,10 @@ TFMC_MUST_USE enum tfmc_status driver_passes(struct driver *d, const struct ir_m
 TFMC_MUST_USE enum tfmc_status driver_pipeline_run(struct driver *d, const struct ir_module *in,
                                                    const char *pipeline, const struct target *target,
                                                    struct ir_module **out, struct pass_report *report);
+/* Some steps of a pipeline, with the options' statistics and times. On failure *out is NULL. */
+TFMC_MUST_USE enum tfmc_status driver_passes_part(struct driver *d, const struct pipeline *p,
+                                                  const struct pass_options *options,
+                                                  const struct ir_module *in, struct ir_module **out);
 /* Code and plans want places of buffers: TFMC_INVALID when the pipeline ended before plan-memory. */
 TFMC_MUST_USE enum tfmc_status driver_check_planned(struct driver *d, const struct ir_module *m);
 /* Reads the files of --rules and --tiles, before any command runs. */
@@ -122,17 +151,22 @@ TFMC_MUST_USE enum tfmc_status driver_facts(struct driver *d, struct frontend_mo
  */
 /* Compiled, loaded through LLJIT, ready to be called. */
 struct compiled {
-	struct ir_module *planned;
+	struct variant_set variants;
+	const struct ir_module *planned; /* of what runs here */
+	const char *forced;              /* the variant that sessions run; NULL: init chooses */
 	struct backend_output object;
 	struct backend_jit *jit;
 	struct tfmc_model model;
 };
-TFMC_MUST_USE enum tfmc_status driver_compile(struct driver *d, struct loaded *l, const struct target *target,
-                                              const char *pipeline, struct compiled *out);
-/* driver_compile for the options' target and pipeline (level: "O0", .. or NULL). */
+/* For the options' target or variants and pipeline (level: "O0", .. or NULL). */
 TFMC_MUST_USE enum tfmc_status driver_compile_native(struct driver *d, struct loaded *l, const char *level,
                                                      struct compiled *out);
 void driver_release(struct compiled *c);
+/* Does `each` for every variant that runs on this machine, which sessions of *c then run; without --variants
+ * once. */
+typedef enum tfmc_status variant_work(void *user, struct compiled *c, const struct target *target);
+TFMC_MUST_USE enum tfmc_status driver_each_variant(struct driver *d, struct compiled *c, variant_work *each,
+                                                   void *user);
 /* A session on a compiled model with --threads workers. The caller closes it. */
 TFMC_MUST_USE enum tfmc_status driver_session(struct driver *d, const struct compiled *c,
                                               struct tfmc_session **out);

@@ -13,26 +13,35 @@
 #include "ir/text.h"
 
 /* --- into this process ----------------------------------------------------------------------------- */
-enum tfmc_status driver_compile(struct driver *d, struct loaded *l, const struct target *target,
-                                const char *pipeline, struct compiled *out)
+/* The most demanding of those this machine runs; NULL after a diagnostic. */
+static const struct backend_variant *find_runnable(struct driver *d, const struct variant_set *set)
+{
+	for (size_t i = set->n; i-- > 0;)
+		if (target_runs_here(set->items[i].target))
+			return &set->items[i];
+	diag_error(&d->diag, LOC_NONE, DIAG_TARGET,
+	           "this machine cannot run code for %s; compile it with -o for one that can, or choose "
+	           "--target=native",
+	           set->items[0].target->name);
+	return NULL;
+}
+
+static enum tfmc_status compile_here(struct driver *d, struct loaded *l, const char *pipeline,
+                                     struct compiled *out)
 {
 	struct backend_facts facts = {.pad = -1};
+	struct variant_set *set = &out->variants;
 	struct backend_options o = {.weights = BACKEND_WEIGHTS_EMBED, .facts = &facts};
 	o.opt_level = !strcmp(pipeline, "O0") ? 0 : 2;
-	if (!target_runs_here(target)) {
-		diag_error(
-		        &d->diag, LOC_NONE, DIAG_TARGET,
-		        "this machine cannot run code for %s; compile it with -o for one that can, or choose "
-		        "--target=native",
-		        target->name);
+	const struct backend_variant *here = find_runnable(d, set);
+	if (!here)
 		return TFMC_IO;
-	}
-	backend_output_init(&out->object);
-	TFMC_TRY(driver_passes(d, l->module, pipeline, target, &out->planned));
+	TFMC_TRY(driver_plan(d, l->module, pipeline, set));
+	out->planned = here->planned;
 	TFMC_TRY(driver_check_planned(d, out->planned));
 	if (l->model)
 		TFMC_TRY(driver_facts(d, l->model, &facts));
-	TFMC_TRY(backend_compile(&d->diag, out->planned, target, &l->weights, &o, &out->object));
+	TFMC_TRY(backend_compile_variants(&d->diag, set->items, set->n, &l->weights, &o, &out->object));
 	driver_time(d, "code generation");
 	TFMC_TRY(backend_jit_load(&d->diag, &out->object.object, &out->jit));
 	if (backend_jit_model(out->jit, out->planned->name, &out->model))
@@ -45,25 +54,39 @@ enum tfmc_status driver_compile(struct driver *d, struct loaded *l, const struct
 enum tfmc_status driver_compile_native(struct driver *d, struct loaded *l, const char *level,
                                        struct compiled *out)
 {
-	const struct target *target = driver_target(d, d->options.mcpu);
-	if (!target)
-		return TFMC_INVALID;
-	return driver_compile(d, l, target, driver_pipeline(d, level), out);
+	backend_output_init(&out->object);
+	TFMC_TRY(driver_targets(d, &out->variants));
+	return compile_here(d, l, driver_pipeline(d, level), out);
+}
+
+enum tfmc_status driver_each_variant(struct driver *d, struct compiled *c, variant_work *each, void *user)
+{
+	for (size_t i = 0; i < c->variants.n; i++) {
+		const struct backend_variant *v = &c->variants.items[i];
+		if (!target_runs_here(v->target)) {
+			diag_warning(&d->diag, LOC_NONE, DIAG_TARGET, "this machine does not run variant %s",
+			             v->target->name);
+			continue;
+		}
+		c->planned = v->planned;
+		c->forced = v->target->name;
+		TFMC_TRY(each(user, c, v->target));
+	}
+	return TFMC_OK;
 }
 
 void driver_release(struct compiled *c)
 {
 	backend_jit_destroy(c->jit);
-	if (c->planned) {
-		ir_module_destroy(c->planned);
+	if (c->variants.n > 0)
 		backend_output_destroy(&c->object);
-	}
+	driver_forget_plans(&c->variants);
 	*c = (struct compiled){0};
 }
 
 enum tfmc_status driver_session(struct driver *d, const struct compiled *c, struct tfmc_session **out)
 {
-	struct tfmc_session_options o = {.struct_size = sizeof(o), .workers = 1};
+	struct tfmc_session_options o = {.struct_size = sizeof(o), .workers = 1, .variant = c->forced};
 	const char *threads = d->options.threads;
 	if (threads && (!number_parse_i64(threads, strlen(threads), &o.workers) || o.workers < 1)) {
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--threads is a number from 1, not %s", threads);
@@ -211,8 +234,21 @@ static enum tfmc_status parse_weights(struct driver *d, enum backend_weights *ou
 	return TFMC_INVALID;
 }
 
-static enum tfmc_status emit_object(struct emission *e, const struct ir_module *planned,
-                                    const struct target *target, struct backend_output *object)
+static void report_code(struct emission *e, const struct variant_set *set, const struct buf *object)
+{
+	const char *targets[BACKEND_VARIANTS_MAX];
+	const struct code_names names = {set->items[0].planned->name, targets, set->n};
+	for (size_t i = 0; i < set->n; i++)
+		targets[i] = set->items[i].target->name;
+	if (e->d->options.stats && object->len > 0)
+		driver_print_code(e->d, &e->d->log, &names, object->data, object->len);
+	driver_flush_log(e->d);
+	if (object->len > 0)
+		driver_remark_variants(e->d, set, object);
+}
+
+static enum tfmc_status emit_object(struct emission *e, const struct variant_set *set,
+                                    struct backend_output *object)
 {
 	struct driver *d = e->d;
 	struct backend_facts facts = {.pad = -1};
@@ -230,9 +266,10 @@ static enum tfmc_status emit_object(struct emission *e, const struct ir_module *
 	TFMC_TRY(parse_weights(d, &o.weights));
 	if (e->l->model)
 		TFMC_TRY(driver_facts(d, e->l->model, &facts));
-	TFMC_TRY(backend_compile(&d->diag, planned, target, &e->l->weights, &o, object));
+	TFMC_TRY(backend_compile_variants(&d->diag, set->items, set->n, &e->l->weights, &o, object));
 	driver_time(d, "code generation");
 	driver_time_part(d, "weight packing", object->pack_seconds);
+	report_code(e, set, &object->object);
 	TFMC_TRY(put(e, EMIT_LLVM, &object->llvm));
 	TFMC_TRY(put(e, EMIT_ASM, &object->assembly));
 	TFMC_TRY(put(e, EMIT_HEADER, &object->header));
@@ -251,6 +288,12 @@ static enum tfmc_status check_kinds(struct emission *e, const struct target *t)
 {
 	struct diag_context *cx = &e->d->diag;
 	bool is_opencl = t->arch == ARCH_OPENCL;
+	if (e->d->options.variants && (e->wanted[EMIT_C] || e->wanted[EMIT_TIR] || e->wanted[EMIT_OPENCL])) {
+		diag_error(cx, LOC_NONE, DIAG_OPTION,
+		           "--variants are of objects: IR, C and OpenCL are texts for one processor");
+		diag_note(cx, LOC_NONE, "--dump-dir writes the IR of every variant");
+		return TFMC_INVALID;
+	}
 	if (is_opencl && wants_object(e)) {
 		diag_error(cx, LOC_NONE, DIAG_TARGET, "no object is made for %s", t->name);
 		diag_note(cx, LOC_NONE, "--emit=opencl writes its kernels");
@@ -293,13 +336,13 @@ static const char *depfile_path(const struct emission *e)
 static enum tfmc_status emit_all(struct emission *e)
 {
 	struct driver *d = e->d;
-	struct ir_module *planned = NULL;
+	struct variant_set set;
 	struct backend_output object;
-	const struct target *target = driver_target(d, d->options.mcpu);
-	if (!target || check_kinds(e, target) != TFMC_OK)
+	if (driver_targets(d, &set) != TFMC_OK || check_kinds(e, set.items[0].target) != TFMC_OK)
 		return TFMC_INVALID;
 	backend_output_init(&object);
-	enum tfmc_status st = driver_passes(d, e->l->module, driver_pipeline(d, NULL), target, &planned);
+	enum tfmc_status st = driver_plan(d, e->l->module, driver_pipeline(d, NULL), &set);
+	const struct ir_module *planned = set.items[0].planned;
 	if (st == TFMC_OK && e->wanted[EMIT_TIR]) {
 		ir_print(&e->tir, &d->diag, planned);
 		st = put(e, EMIT_TIR, &e->tir);
@@ -307,17 +350,16 @@ static enum tfmc_status emit_all(struct emission *e)
 	if (st == TFMC_OK && (wants_object(e) || e->wanted[EMIT_OPENCL]))
 		st = driver_check_planned(d, planned);
 	if (st == TFMC_OK && wants_object(e))
-		st = emit_object(e, planned, target, &object);
+		st = emit_object(e, &set, &object);
 	if (st == TFMC_OK)
-		st = emit_opencl(e, planned, target);
+		st = emit_opencl(e, planned, set.items[0].target);
 	if (st == TFMC_OK && d->options.dependencies)
 		st = driver_depfile(d, depfile_path(e));
 	if (st == TFMC_OK)
 		st = outputs_commit(&d->outputs);
 	driver_time(d, "writing");
 	backend_output_destroy(&object);
-	if (planned)
-		ir_module_destroy(planned);
+	driver_forget_plans(&set);
 	return st;
 }
 

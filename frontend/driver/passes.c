@@ -193,6 +193,30 @@ enum tfmc_status driver_check_planned(struct driver *d, const struct ir_module *
 	return TFMC_INVALID;
 }
 
+enum tfmc_status driver_passes_part(struct driver *d, const struct pipeline *p,
+                                    const struct pass_options *options, const struct ir_module *in,
+                                    struct ir_module **out)
+{
+	struct pass_report report;
+	pass_report_init(&report);
+	*out = NULL;
+	enum tfmc_status st = passes_run(&d->diag, p, options, in, out, &report);
+	bool says = d->options.time_passes || d->options.stats;
+	if (says)
+		buf_printf(&d->log, "%s:\n", options->variant ? options->variant : "passes of all variants");
+	if (d->options.time_passes)
+		print_times(d, &report);
+	if (st == TFMC_OK && d->options.stats)
+		pass_report_print(&d->log, &report);
+	driver_flush_log(d);
+	pass_report_destroy(&report);
+	if (st != TFMC_OK || !d->texts_failed)
+		return st;
+	ir_module_destroy(*out);
+	*out = NULL;
+	return TFMC_IO;
+}
+
 enum tfmc_status driver_passes(struct driver *d, const struct ir_module *in, const char *pipeline,
                                const struct target *target, struct ir_module **out)
 {

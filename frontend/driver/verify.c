@@ -320,28 +320,44 @@ static enum tfmc_status run_checks(struct driver *d, struct loaded *l, struct co
 	return st;
 }
 
+struct verification {
+	struct driver *d;
+	struct loaded *l;
+	bool failed;
+};
+
+static enum tfmc_status verify_variant(void *user, struct compiled *c, const struct target *target)
+{
+	struct verification *v = user;
+	struct driver *d = v->d;
+	if (d->options.variants)
+		buf_printf(&d->out, "variant %s\n", target->name);
+	if (v->l->model)
+		TFMC_TRY(run_checks(d, v->l, c, &v->failed));
+	if (!d->options.checks_only)
+		TFMC_TRY(verify_differential(d, v->l, c, &v->failed));
+	return d->options.poison ? verify_poison(d, v->l, c, &v->failed) : TFMC_OK;
+}
+
 enum exit_code command_verify(struct driver *d)
 {
 	struct loaded l;
 	struct compiled c = {0};
-	bool failed = false, passes_only = d->options.after_each || d->options.bisect;
+	struct verification v = {.d = d, .l = &l};
+	bool passes_only = d->options.after_each || d->options.bisect;
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK && (passes_only || d->options.shrunk)) {
-		st = passes_only ? verify_passes(d, &l, &failed) : verify_shrunk(d, &l, &failed);
+		st = passes_only ? verify_passes(d, &l, &v.failed) : verify_shrunk(d, &l, &v.failed);
 		driver_unload(&l);
-		return st != TFMC_OK ? exit_code_of(st) : failed ? EXIT_VERIFY : EXIT_OK;
+		return st != TFMC_OK ? exit_code_of(st) : v.failed ? EXIT_VERIFY : EXIT_OK;
 	}
 	if (st == TFMC_OK)
 		st = driver_compile_native(d, &l, NULL, &c);
 	if (st == TFMC_OK)
 		buf_printf(&d->out, "%-52s %12s %12s\n", "comparison", "error", "bound");
-	if (st == TFMC_OK && l.model)
-		st = run_checks(d, &l, &c, &failed);
-	if (st == TFMC_OK && !d->options.checks_only)
-		st = verify_differential(d, &l, &c, &failed);
-	if (st == TFMC_OK && d->options.poison)
-		st = verify_poison(d, &l, &c, &failed);
+	if (st == TFMC_OK)
+		st = driver_each_variant(d, &c, verify_variant, &v);
 	driver_release(&c);
 	driver_unload(&l);
-	return st != TFMC_OK ? exit_code_of(st) : failed ? EXIT_VERIFY : EXIT_OK;
+	return st != TFMC_OK ? exit_code_of(st) : v.failed ? EXIT_VERIFY : EXIT_OK;
 }

@@ -116,6 +116,13 @@ const struct target *target_find(const char *name)
 	return NULL;
 }
 
+const char *target_level(const struct target *t)
+{
+	static const char family[] = "x86-64-";
+	size_t n = sizeof(family) - 1;
+	return strncmp(t->name, family, n) ? t->name : t->name + n;
+}
+
 const struct target *target_at(size_t i)
 {
 	return i < TFMC_COUNT(targets) ? &targets[i] : NULL;

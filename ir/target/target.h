@@ -36,6 +36,8 @@ struct target {
 };
 
 const struct target *target_find(const char *name);
+/* The end of a name that tells rows of an arch apart: v3 of x86-64-v3; other names whole. */
+const char *target_level(const struct target *t);
 /* Row i of the table, or NULL. */
 const struct target *target_at(size_t i);
 /* The best row that the machine tfmc runs on can execute (cpuid and xgetbv). NULL: none. */

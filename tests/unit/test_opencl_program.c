@@ -51,12 +51,8 @@ static enum tfmc_status record(struct recorded *r, const char *family, const cha
 	ck_assert_int_eq(pipeline_parse(&r->arena, cx, level, &passes), TFMC_OK);
 	enum tfmc_status st = passes_run(cx, &passes, &po, r->graph.m, &r->planned, NULL);
 	ck_assert_msg(st == TFMC_OK, "%s", r->graph.log.data);
-	r->b = (struct builder){.object = {.cx = cx,
-	                                   .arena = &r->arena,
-	                                   .module = r->planned,
-	                                   .target = t,
-	                                   .options = &none,
-	                                   .name = r->planned->name}};
+	r->b = (struct builder){0};
+	object_init(&r->b.object, cx, &r->arena, r->planned, t, &none);
 	return program_record(&r->b, &r->p);
 }
 
