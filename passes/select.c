@@ -101,25 +101,36 @@ static int64_t whole_panels(int64_t n)
 	return (n + TILE_PANEL - 1) / TILE_PANEL * TILE_PANEL;
 }
 
+/* Rows of the query heads that read one head of keys; the most there can be. 0: not known. */
+static int64_t attention_rows(const struct rebuild *r, const struct ir_op *root, int64_t tokens)
+{
+	int64_t heads = ir_dim_hi(r->in->dims, ir_type_of(r->f, root->operands[0])->dims[1]);
+	int64_t key_heads = ir_dim_hi(r->in->dims, ir_type_of(r->f, root->operands[1])->dims[1]), rows;
+	bool fits = heads > 0 && key_heads > 0 && checked_mul_i64(tokens, heads / key_heads, &rows);
+	return fits ? rows : 0;
+}
+
 /*
- * Keys [E,bc] transposed, scores [br,bc], accumulators [br,V], running max and sum [br]; E and V in whole
- * panels. bc depends on nothing that differs between entries, except that it is never more than there are
- * keys: then there is one block, whatever bc is.
+ * bc depends on nothing that differs between entries, except that it is never more than there are keys: then
+ * there is one block, whatever bc is.
  */
 static bool select_attention(const struct rebuild *r, const struct ir_op *root, const struct wanted *w,
                              struct attrs_group *a)
 {
+	const struct target *t = r->p->options->target;
 	int64_t keys = ir_dim_hi(r->in->dims, ir_type_of(r->f, root->operands[1])->dims[2]);
+	int64_t rows = attention_rows(r, root, w->rows);
+	struct target_attention_scratch s;
 
 	if (w->k > SCRATCH_MAX || w->n > SCRATCH_MAX)
 		return false;
-	target_attention_blocks(r->p->options->target, w->k, w->n, &a->br, &a->bc);
+	target_attention_blocks(t, w->k, w->n, &a->br, &a->bc);
 	a->br = choose(w, GROUP_attention, TILE_BR, a->br);
 	a->bc = choose(w, GROUP_attention, TILE_BC, a->bc);
-	a->br = w->rows > 0 && w->rows < a->br ? w->rows : a->br;
+	a->br = rows > 0 && rows < a->br ? rows : a->br;
 	a->bc = keys > 0 && keys < a->bc ? whole_panels(keys) : a->bc;
-	a->scratch =
-	        4 * (whole_panels(w->k) * a->bc + a->br * a->bc + a->br * whole_panels(w->n) + 2 * a->br);
+	target_attention_scratch(t, w->k, w->n, a->br, a->bc, &s);
+	a->scratch = s.bytes;
 	return true;
 }
 

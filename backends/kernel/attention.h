@@ -14,11 +14,10 @@
  * reshapes to the group's only yield. Keys and values at or beyond the last visible key are never read. A row
  * has the same bits in every tile, chunk of queries, batch and number of workers.
  *
- * The worker's scratch holds, in f32, with E and V rounded up to 16:
- *   keys [E,bc] transposed, scores [br,bc], accumulators [br,V], max [br], sum [br]
+ * The worker's scratch is that of target_attention_scratch.
  */
 TFMC_MUST_USE enum tfmc_status kernel_attention(const struct kernel_job *job);
 
-#define ATTENTION_TASK_ROWS 32 /* of a task, unless the group's `br` says another number */
+#define ATTENTION_TASK_ROWS 32 /* that a worker takes at once, for counting tasks */
 
 #endif

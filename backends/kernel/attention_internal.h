@@ -1,18 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the parts of the attention template share: operands, sizes, places in
- * scratch, and the position of the loops that are open. attention.c walks over
- * tiles of rows and blocks of keys, attention_block.c computes one block.
+ * scratch, and the position of the loops that are open.
+ *
+ *   attention.c           reads the group and its schedule
+ *   attention_tasks.c     divides heads and rows among workers, begins and ends a task
+ *   attention_copy.c      queries, keys and values in the order that the tiles read
+ *   attention_block.c     one block of keys for all rows of a task, tile by tile
+ *   attention_scores.c    q k^T, attention_softmax.c weights, attention_values.c weights v
+ *
+ * The query heads that read one head of keys are one matrix of rows: row r is token r / group of query head
+ * r % group, so that rows in order see ever more keys.
  */
 #ifndef TFMC_BACKENDS_KERNEL_ATTENTION_INTERNAL_H
 #define TFMC_BACKENDS_KERNEL_ATTENTION_INTERNAL_H
 
 #include "backends/kernel/group.h"
+#include "ir/target/tile.h"
 
-#define ATTENTION_PAD         16 /* E and V are rounded up to this in scratch */
-#define ATTENTION_LANES_MAX   16
-#define ATTENTION_ROWS        4 /* query rows of a register tile */
-#define ATTENTION_VECTORS_MAX 4
+#define ATTENTION_LANES_MAX 16
+#define ATTENTION_SUMS_MAX  TILE_SUMS_MAX
+#define ATTENTION_ROWS_MAX  TILE_ROWS_MAX
+#define ATTENTION_UNSEEN    (-1.0f) /* in the place of the weight of a key that its row does not see */
+
+/* Axes of [B,H,S,E]. */
+enum { ATTENTION_BATCH, ATTENTION_HEAD, ATTENTION_ROW, ATTENTION_ELEMENT };
 
 struct attention {
 	const struct kernel_job *job;
@@ -20,46 +32,103 @@ struct attention {
 	const struct attrs_attention *attrs;
 	const struct attrs_group *schedule;
 	bool is_causal, has_bias, has_len, has_past;
+	bool copies_values; /* the values of a block are copied, whole vectors of f32 side by side */
 	struct kb_tensor q, key, value, bias, len, past, out; /* out: root's axes [B,H,S,V] in the result */
 	int64_t size, value_size;                             /* E, V */
-	int64_t value_pad; /* V rounded up: elements of an accumulator row */
-	int64_t br, bc;    /* query rows of a tile, keys of a block */
-	int lanes;         /* keys of a vector of scores */
-	int value_lanes;   /* elements of a vector of values; 1 when they do not lie side by side */
-	int vectors;       /* vectors of a register tile for each of its rows */
+	int64_t size_pad, value_pad;                          /* rounded up to 16 */
+	int64_t br, bc;                                       /* rows of a task at most, keys of a block */
+	int64_t stride;                                       /* of a row of scores, in elements */
+	int lanes;                                            /* of a vector */
+	int mr, few; /* rows of the main register tile, and of the one for few rows (0: none) */
+
+	/* score = cap tanh(q' k^T + bias bias_factor), without cap: q' k^T + bias bias_factor; q' = q
+	 * q_factor */
+	float q_factor, bias_factor, cap;
+	bool base2; /* weights are 2^(score - max) */
 
 	/* Scratch. */
-	struct kb_val keys;   /* [E,bc] */
-	struct kb_val scores; /* [br,bc] */
-	struct kb_val acc;    /* [br,value_pad] */
-	struct kb_val max;    /* [br] */
-	struct kb_val sum;    /* [br] */
+	struct kb_val queries;                /* [br,size_pad] */
+	struct kb_val keys;                   /* [bc/16,E,16] */
+	struct kb_val values;                 /* [bc,value_pad] */
+	struct kb_val scores;                 /* [mr,stride] of the open tile */
+	struct kb_val acc;                    /* [br,value_pad] */
+	struct kb_val max, sum;               /* [br], a vector longer */
+	struct kb_val tile_max, tile_sum;     /* of the tile's rows in the open block, whole vectors */
+	struct kb_val old_factor, new_factor; /* of the rows' sums so far, and of those of the block */
 
-	/* The task: addresses are those of query row first_row, key 0. */
-	struct kb_val q_rows, k_head, v_head, out_rows, bias_rows;
-	struct kb_val first_row, n_rows;
-	struct kb_val first_limit; /* past + first_row + 1: keys row first_row may see by the causal mask */
+	/* The head: addresses are those of token 0 of its first query head, key 0. */
+	struct kb_val group; /* query heads */
+	struct kb_val q_head, k_head, v_head, out_head, bias_head;
+	struct kb_val first_limit; /* past + 1: keys token 0 may see by the causal mask */
 	struct kb_val limit;       /* min(T, len): keys any row may see */
-	struct kb_val visible;     /* keys the last row of the tile sees */
 
-	/* The block: its first key, and how many keys are visible to the last row of the tile. */
+	/* The task: rows first_row .. + n_rows of the head; rows below are counted from first_row. */
+	struct kb_val first_row, n_rows;
+	struct kb_val visible; /* keys the last row sees */
+
+	/* The block: its first key, how many keys are visible to the last row of the task, where they lie. */
 	struct kb_val first_key, n_keys;
+	struct kb_val block_keys;   /* [..,E,16] */
+	struct kb_val block_values; /* row-major */
+	struct kb_val value_step;   /* elements from one key's values to the next */
+
+	/* The tile: its first row, how many rows exist, and keys of the block that its first and last one
+	 * see. */
+	struct kb_val row, rows;
+	struct kb_val common, last;
 };
 
-/* Keys and values of the block as f32 vectors. */
+/* --- attention.c ---------------------------------------------------------------------------------------- */
+/* A vector of scores, weights or sums. */
 struct kb_type attention_vector(const struct attention *a);
 /* ptr + index elements of t. */
 struct kb_val attention_at(struct kb *k, const struct kb_tensor *t, struct kb_val ptr, struct kb_val index);
 /* The element, or as many as type has lanes, as f32; n: only the first n lanes. */
 struct kb_val attention_load(struct kb *k, const struct kb_tensor *t, struct kb_val ptr, struct kb_val index,
                              int64_t disp, int lanes, int n);
+/* The value of a size; constants stay visible to index arithmetic. */
+struct kb_val attention_size(struct kb *k, const struct kb_size *s);
 /* index * stride in elements of an axis. */
 struct kb_val attention_step(struct kb *k, const struct kb_tensor *t, int axis, struct kb_val index);
 /* True when neighbours on the axis lie side by side in memory. */
 bool attention_is_dense(const struct kb_tensor *t, int axis);
 enum kb_scalar attention_scalar(enum ir_dtype t);
+/* n >= 0 rounded up and down to a multiple of step. */
+struct kb_val attention_round_up(struct kb *k, struct kb_val n, int64_t step);
+struct kb_val attention_round_down(struct kb *k, struct kb_val n, int64_t step);
+/* Address of row `row` of a table in scratch with rows of `length` elements. */
+struct kb_val attention_scratch_row(struct kb *k, struct kb_val table, struct kb_val row, int64_t length);
+/* step(user, e, lanes, n) for the elements e .. of a row of `count`: whole vectors, then n of the last one.
+ * Short rows are unrolled. */
+typedef void attention_row_step(void *user, struct kb_val e, int lanes, int n);
+void attention_walk_row(const struct attention *a, int64_t count, int lanes, attention_row_step *step,
+                        void *user);
+/* Vectors of the sums of a register tile of `rows` rows, for each row: whole panels. */
+int attention_tile_vectors(const struct attention *a, int rows);
 
-/* Adds the open block of keys to all rows of the tile. */
+/* --- attention_tasks.c ---------------------------------------------------------------------------------- */
+void attention_tasks(struct attention *a);
+/* Element of t where row r of the head begins, counted from t's address for the head. */
+struct kb_val attention_row_index(const struct attention *a, const struct kb_tensor *t, struct kb_val r);
+/* Keys that row r of the head sees. */
+struct kb_val attention_row_limit(const struct attention *a, struct kb_val r);
+
+/* --- attention_copy.c ----------------------------------------------------------------------------------- */
+/* The task's queries times q_factor; rows up to the next whole tile repeat the last one. */
+void attention_copy_queries(const struct attention *a);
+/* Sets where keys and values of the block lie, copies what does not lie as tiles read it. */
+void attention_copy_block(struct attention *a);
+
+/* --- one block ------------------------------------------------------------------------------------------ */
+/* Adds the open block of keys to all rows of the task. */
 void attention_block(struct attention *a);
+/* Keys of the block that a row of the task sees. */
+struct kb_val attention_row_keys(const struct attention *a, struct kb_val row);
+/* The tile's scores, for the keys that its last row sees, in whole panels; tiles have `rows` rows. */
+void attention_scores(const struct attention *a, int rows);
+/* Scores become weights relative to their maximum in the block; the rows' maxima and sums follow. */
+void attention_softmax(const struct attention *a);
+/* acc = acc old_factor + (weights v) new_factor */
+void attention_values(const struct attention *a, int rows);
 
 #endif

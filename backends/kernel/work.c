@@ -108,13 +108,11 @@ static const struct ir_dim *loops_tasks(const struct ir_module *m, const struct 
 	return most;
 }
 
-/* Tiles of rows of every head: rows are axis 2 of [B, H, S, E]. */
-static const struct ir_dim *attention_tasks(const struct ir_module *m, const struct ir_op *group,
-                                            const struct ir_type *q)
+/* Tiles of rows of every head: rows are axis 2 of [B, H, S, E]. Any number of workers shares them evenly. */
+static const struct ir_dim *attention_tasks_of(const struct ir_module *m, const struct ir_type *q)
 {
-	const struct attrs_group *attrs = group->attrs;
-	int64_t block = attrs->br > 0 ? attrs->br : ATTENTION_TASK_ROWS;
-	return ir_dim_mul(m->dims, ir_type_count_range(m->dims, q, 0, 2), div_up(m, q->dims[2], block));
+	return ir_dim_mul(m->dims, ir_type_count_range(m->dims, q, 0, 2),
+	                  div_up(m, q->dims[2], ATTENTION_TASK_ROWS));
 }
 
 const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_func *f,
@@ -126,7 +124,7 @@ const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_fun
 		return ir_dim_const(m->dims, 1);
 	const struct ir_type *y = ir_type_of(f, root->results[0]);
 	if (attrs->kind == GROUP_attention && root->code == OP_attention && y->rank == 4)
-		return attention_tasks(m, group, ir_type_of(f, root->operands[0]));
+		return attention_tasks_of(m, ir_type_of(f, root->operands[0]));
 	if (kernel_is_rowwise(attrs, root))
 		return rows_of(m, y);
 	if (attrs->kind == GROUP_linear && root->code == OP_linear)

@@ -78,7 +78,28 @@ void target_attention_blocks(const struct target *t, int64_t e, int64_t v, int64
 	int64_t keys = by_l2 < by_l1 ? by_l2 : by_l1;
 	keys = keys < TILE_BLOCK_MAX ? keys : TILE_BLOCK_MAX;
 	*bc = at_least_panel(keys);
-	int64_t rows = t->l2_bytes / 16 / (4 * *bc);
-	rows = rows < TILE_BLOCK_MAX ? rows : TILE_BLOCK_MAX;
+	int64_t most = t->arch == ARCH_OPENCL ? 64 : TILE_BLOCK_MAX, rows = t->l2_bytes / 4 / (4 * features);
+	rows = rows < most ? rows : most;
 	*br = rows > 1 ? rows : 1;
+}
+
+static int64_t whole_lines(int64_t n)
+{
+	return (n + TILE_PANEL - 1) / TILE_PANEL * TILE_PANEL;
+}
+
+void target_attention_scratch(const struct target *t, int64_t e, int64_t v, int64_t br, int64_t bc,
+                              struct target_attention_scratch *out)
+{
+	int64_t mr = target_linear_tile(t).mr, rows = (br + mr - 1) / mr * mr;
+	*out = (struct target_attention_scratch){.queries = rows * whole_lines(e),
+	                                         .keys = bc * e,
+	                                         .values = bc * whole_lines(v),
+	                                         .score_stride = bc + TILE_PANEL,
+	                                         .sums = rows * whole_lines(v),
+	                                         .rows = whole_lines(rows + TILE_PANEL),
+	                                         .tile_rows = whole_lines(mr)};
+	out->scores = mr * out->score_stride;
+	out->bytes = 4 * (out->queries + out->keys + out->values + out->scores + out->sums + 2 * out->rows +
+	                  4 * out->tile_rows);
 }

@@ -41,10 +41,21 @@ int64_t target_linear_rows(const struct target *t, int64_t depth);
 /* A strip of weights of this depth leaves too little of L2 to rows of x: walking over K in parts pays. */
 bool target_is_deep(const struct target *t, int64_t depth);
 /*
- * Queries and keys of a block of attention, for heads of e features and values of v: keys and values of a
- * block take an eighth of L2, and 32 lines of the transposed keys in L1; the scores of a block take a
- * sixteenth of L2. Fewer queries than that cost packing of keys, more leave workers without tasks.
+ * Rows of queries of a task and keys of a block of attention, for heads of e features and values of v: keys
+ * and values of a block take an eighth of L2, and 32 lines of a panel of keys in L1; queries and sums of a
+ * task take a quarter of L2. Fewer rows than that cost packing of keys; work-items are many and have few rows
+ * each.
  */
 void target_attention_blocks(const struct target *t, int64_t e, int64_t v, int64_t *br, int64_t *bc);
+/* Scratch of the attention kernel in elements of f32: what each part takes, e and v of the heads. */
+struct target_attention_scratch {
+	int64_t queries, keys, values, scores, sums;
+	int64_t rows;         /* a vector longer than rows of a task */
+	int64_t tile_rows;    /* those of a register tile in whole vectors */
+	int64_t score_stride; /* from one row of scores to the next */
+	int64_t bytes;        /* of all parts, each in whole lines of 64 bytes */
+};
+void target_attention_scratch(const struct target *t, int64_t e, int64_t v, int64_t br, int64_t bc,
+                              struct target_attention_scratch *out);
 
 #endif

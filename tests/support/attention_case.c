@@ -15,6 +15,7 @@
 #include "backends/llvm/llvm.h"
 #include "ir/build.h"
 #include "ir/interp/interp.h"
+#include "ir/target/tile.h"
 #include "ir/view.h"
 #include "tests/support/rng.h"
 
@@ -107,17 +108,15 @@ static void build_operands(const struct build *x, struct ir_value v[6])
 	v[5] = x->c->has_past ? v[5] : IR_NO_VALUE;
 }
 
-static int64_t round16(int64_t n)
-{
-	return (n + 15) / 16 * 16;
-}
-
 static struct attrs_group schedule_of(const struct attention_config *c)
 {
-	int64_t br = c->br ? c->br : 32, bc = c->bc ? c->bc : 64;
-	int64_t floats = bc * round16(c->size) + br * bc + br * round16(c->value_size) + 2 * br;
+	const struct target *t = target_find(c->target);
+	struct target_attention_scratch s;
+	int64_t br, bc;
+	target_attention_blocks(t, c->size, c->value_size, &br, &bc);
+	target_attention_scratch(t, c->size, c->value_size, c->br ? c->br : br, c->bc ? c->bc : bc, &s);
 	return (struct attrs_group){
-	        .kind = GROUP_attention, .br = c->br, .bc = c->bc, .scratch = (floats * 4 + 63) / 64 * 64};
+	        .kind = GROUP_attention, .br = c->br, .bc = c->bc, .scratch = (s.bytes + 63) / 64 * 64};
 }
 
 static struct ir_value build_group(const struct build *x, const struct ir_value v[6])

@@ -39,13 +39,13 @@ static double tolerance_of(const struct attention_case *c)
 
 static void check_shapes(struct attention_case *c)
 {
-	static const int64_t rows[] = {1, 2, 7, 33, 70}, keys[] = {1, 5, 16, 65, 130};
+	static const int64_t rows[] = {0, 1, 3, 17, 37, 70}, keys[] = {1, 5, 16, 65, 130, 300};
 	for (size_t i = 0; i < TFMC_COUNT(rows) * TFMC_COUNT(keys); i++) {
 		struct attention_call call;
 		attention_call_init(c, &call, 1 + (int64_t)i % 3, rows[i / TFMC_COUNT(keys)],
 		                    keys[i % TFMC_COUNT(keys)]);
 		vary(c, &call);
-		attention_run(c, &call, 1 + (int64_t)i % 2);
+		attention_run(c, &call, 1 + (int64_t)i % 5);
 		attention_expect(c, &call, tolerance_of(c));
 	}
 }
@@ -124,6 +124,25 @@ static const struct attention_config configs[] = {
          .has_past = true,
          .has_len = true,
          .scale = 0.15},
+        {.heads = 6,
+         .key_heads = 2,
+         .size = 7,
+         .value_size = 84,
+         .is_causal = true,
+         .has_past = true,
+         .has_len = true,
+         .scale = 0.4},
+        {.heads = 5, .key_heads = 1, .size = 84, .value_size = 7, .has_len = true, .scale = 0.1},
+        {.heads = 14,
+         .key_heads = 2,
+         .size = 16,
+         .value_size = 1,
+         .is_causal = true,
+         .has_past = true,
+         .bias = BIAS_KEYS,
+         .scale = 0.25,
+         .br = 20,
+         .bc = 32},
 };
 
 START_TEST(equals_the_interpreter)
@@ -140,8 +159,8 @@ END_TEST
 
 START_TEST(stays_inside_its_memory)
 {
-	static const int64_t shapes[][3] = {{1, 1, 1}, {2, 7, 5}, {1, 3, 65}, {2, 5, 17},
-	                                    {0, 4, 4}, {1, 0, 3}, {2, 2, 0}};
+	static const int64_t shapes[][3] = {{1, 1, 1},   {2, 7, 5}, {1, 3, 65}, {2, 5, 17},
+	                                    {1, 17, 37}, {0, 4, 4}, {1, 0, 3},  {2, 2, 0}};
 	struct attention_config config = configs[_i / (int)TFMC_COUNT(targets)];
 	config.target = targets[_i % (int)TFMC_COUNT(targets)];
 	struct attention_case c;
@@ -175,13 +194,14 @@ static void expect_chunk(struct attention_case *c, const struct attention_call *
 
 START_TEST(chunks_give_the_same_bits)
 {
-	struct attention_config config = configs[4];
+	static const int grouped[] = {4, 12}; /* one query head for each key head, three */
+	struct attention_config config = configs[grouped[_i % 2]];
 	config.has_len = false;
-	config.target = targets[_i];
+	config.target = targets[_i / 2];
 	struct attention_case c;
 	attention_case_init(&c, &config);
 	struct attention_call whole;
-	attention_call_init(&c, &whole, 1, c.jit ? 150 : 70, c.jit ? 150 : 70);
+	attention_call_init(&c, &whole, 1, c.jit ? 300 : 70, c.jit ? 300 : 70);
 	attention_run(&c, &whole, 1);
 	for (int64_t from = 0, n = 1; from < whole.s; from += n, n = n * 2 + 1)
 		expect_chunk(&c, &whole, from, from + n <= whole.s ? n : whole.s - from);
@@ -189,20 +209,44 @@ START_TEST(chunks_give_the_same_bits)
 }
 END_TEST
 
-START_TEST(workers_give_the_same_bits)
+/* What later tokens hold, even NaN, changes no bit of a row. */
+START_TEST(later_tokens_do_not_matter)
 {
-	struct attention_config config = configs[5];
+	struct attention_config config = configs[12];
+	config.has_len = config.has_past = false;
 	config.target = targets[_i];
 	struct attention_case c;
 	attention_case_init(&c, &config);
-	struct attention_call one, three;
+	struct attention_call clean, spoiled;
+	attention_call_init(&c, &clean, 1, 41, 41);
+	attention_call_init(&c, &spoiled, 1, 41, 41);
+	attention_poison(&c, &spoiled, 0, 23);
+	attention_run(&c, &clean, 1);
+	attention_run(&c, &spoiled, 2);
+	size_t bytes = (size_t)(23 * config.heads * config.value_size) * 4;
+	ck_assert_mem_eq(clean.out, spoiled.out, bytes);
+	ck_assert(isnan(spoiled.out[23 * config.heads * config.value_size]));
+	attention_case_destroy(&c);
+}
+END_TEST
+
+START_TEST(workers_give_the_same_bits)
+{
+	static const int64_t workers[] = {2, 3, 7, 16};
+	struct attention_config config = configs[_i % 2 ? 12 : 5];
+	config.target = targets[_i / 2];
+	struct attention_case c;
+	attention_case_init(&c, &config);
+	struct attention_call one, more;
 	attention_call_init(&c, &one, 3, 70, 90);
-	attention_call_init(&c, &three, 3, 70, 90);
+	attention_call_init(&c, &more, 3, 70, 90);
 	vary(&c, &one);
-	vary(&c, &three);
+	vary(&c, &more);
 	attention_run(&c, &one, 1);
-	attention_run(&c, &three, 3);
-	ck_assert_mem_eq(one.out, three.out, (size_t)one.n_out * 4);
+	for (size_t i = 0; i < (c.jit ? TFMC_COUNT(workers) : 1); i++) {
+		attention_run(&c, &more, workers[i]);
+		ck_assert_mem_eq(one.out, more.out, (size_t)one.n_out * 4);
+	}
 	attention_case_destroy(&c);
 }
 END_TEST
@@ -264,8 +308,9 @@ Suite *suite_kernel_attention(void)
 	tcase_set_timeout(t, 120);
 	tcase_add_loop_test(t, equals_the_interpreter, 0, n_configs * n_targets);
 	tcase_add_loop_test(t, stays_inside_its_memory, 0, n_configs * n_targets);
-	tcase_add_loop_test(t, chunks_give_the_same_bits, 0, n_targets);
-	tcase_add_loop_test(t, workers_give_the_same_bits, 0, n_targets);
+	tcase_add_loop_test(t, chunks_give_the_same_bits, 0, 2 * n_targets);
+	tcase_add_loop_test(t, workers_give_the_same_bits, 0, 2 * n_targets);
+	tcase_add_loop_test(t, later_tokens_do_not_matter, 0, n_targets);
 	tcase_add_loop_test(t, lengths_give_the_same_bits, 0, n_targets);
 	tcase_add_loop_test(t, extreme_scores, 0, n_targets);
 	suite_add_tcase(s, t);

@@ -179,25 +179,21 @@ static size_t wrong_tail_mask(const struct record *r)
 	return n;
 }
 
-/* Online softmax: the sums so far are not scaled to the new maximum. The loop that does it multiplies in
- * place. */
+/* Online softmax: the sums so far are scaled like those of the new block, not to the new maximum. They join
+ * by fma(before, old factor, block * new factor), which is stored. */
 static size_t lost_rescale(const struct record *r)
 {
-	size_t n = 0, rows = 0;
+	size_t n = 0;
 	for (size_t i = 0; i < r->n; i++) {
-		rows = is_loop(&r->insts[i], "i") ? end_of(r, i) : rows;
-		size_t end = is_loop(&r->insts[i], "e") && i < rows ? end_of(r, i) : 0;
-		if (end == 0 || count_in(r, i, end, KBO_SET) > 0 || count_in(r, i, end, KBO_STORE) != 1 ||
-		    count_in(r, i, end, KBO_LOAD) != 1)
+		const struct kb_inst *fma = r->insts[i].op == KBO_STORE ? def_of(r, &r->insts[i], 0) : NULL;
+		const struct kb_inst *product = fma != NULL && fma->op == KBO_FMA ? def_of(r, fma, 2) : NULL;
+		if (product == NULL || product->op != KBO_BIN || product->sub != KB_MUL)
 			continue;
-		for (size_t k = i; k < end; k++) {
-			struct kb_inst *m = &r->insts[k];
-			if (m->op != KBO_STORE)
-				continue;
-			struct kb_val *args = (struct kb_val *)(uintptr_t)m->args;
-			args[0] = def_of(r, m, 0)->args[0];
-			n++;
-		}
+		const struct kb_inst *factor = def_of(r, product, 1);
+		if (factor == NULL || factor->op != KBO_LOAD_SPLAT)
+			continue;
+		((struct kb_val *)(uintptr_t)fma->args)[1] = product->args[1];
+		n++;
 	}
 	return n;
 }
@@ -277,6 +273,7 @@ static void check_attention(fault_fn *fault)
 	                                               .size = 8,
 	                                               .value_size = 8,
 	                                               .is_causal = true,
+	                                               .bias = BIAS_FULL, /* powers of e, not of 2 */
 	                                               .scale = 0.8,
 	                                               .br = 4,
 	                                               .bc = 16,

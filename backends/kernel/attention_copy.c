@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operands in the order that the register tiles read: queries row by row, keys
+ * as panels of 16 columns (line e of a panel is element e of its keys), values
+ * row by row. Keys and values are copied once for all rows of a task; what no
+ * row sees is never read.
+ */
+#include "backends/kernel/attention_internal.h"
+
+#define PANEL TILE_PANEL
+
+/* --- queries -------------------------------------------------------------------------------------------- */
+
+/* A row of an operand, and where it goes in scratch. */
+struct row_copy {
+	const struct attention *a;
+	const struct kb_tensor *t;
+	struct kb_val from, to;
+	float factor;
+};
+
+/* n of `lanes` elements; whole vectors are stored, with 0 behind the last element: scratch has room. */
+static void copy_part(void *user, struct kb_val e, int lanes, int n)
+{
+	const struct row_copy *c = user;
+	struct kb *k = c->a->k;
+	struct kb_val index = attention_step(k, c->t, ATTENTION_ELEMENT, e);
+	struct kb_val x = attention_load(k, c->t, c->from, index, 0, lanes, n);
+	if (c->factor != 1)
+		x = kb_mul(k, x, kb_splat(k, kb_f32(k, c->factor), lanes));
+	kb_store(k, x, c->to, e, 0, lanes * 4);
+}
+
+void attention_copy_queries(const struct attention *a)
+{
+	struct kb *k = a->k;
+	int lanes = attention_is_dense(&a->q, ATTENTION_ELEMENT) ? a->lanes : 1;
+	struct row_copy c = {.a = a, .t = &a->q, .factor = a->q_factor};
+	struct kb_val single = kb_cmp(k, KB_EQ, a->n_rows, kb_index(k, 1));
+	struct kb_val end = kb_select(k, single, a->n_rows, attention_round_up(k, a->n_rows, a->mr));
+	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), end, 1, KB_NONEMPTY);
+	struct kb_val r = kb_add(k, a->first_row, kb_min(k, row, kb_add_const(k, a->n_rows, -1)));
+	c.from = attention_at(k, &a->q, a->q_head, attention_row_index(a, &a->q, r));
+	c.to = attention_scratch_row(k, a->queries, row, a->size_pad);
+	attention_walk_row(a, a->size, lanes, copy_part, &c);
+	kb_end_loop(k);
+}
+
+/* --- keys ----------------------------------------------------------------------------------------------- */
+
+/* As many keys as a vector has lanes; clamped: those at or beyond n_keys are not read, the last one stands
+ * in. */
+struct key_group {
+	struct kb_val base;  /* address of the block's first key */
+	struct kb_val first; /* position in the block, a multiple of lanes */
+	struct kb_val to;    /* address of element 0 of the first one */
+	bool clamped;
+};
+
+/* Elements [e0, e0 + lanes) (only n of them) of key i of a group. */
+static struct kb_val key_row(const struct attention *a, const struct key_group *g, int i, struct kb_val e0,
+                             int n)
+{
+	struct kb *k = a->k;
+	const struct kb_size *stride = &a->key.stride[ATTENTION_ROW];
+	struct kb_val row = kb_add_const(k, g->first, i);
+	int64_t disp = 0;
+	if (g->clamped) {
+		row = kb_min(k, row, kb_add_const(k, a->n_keys, -1));
+	} else if (stride->is_const) {
+		row = g->first;
+		disp = i * stride->c;
+	}
+	struct kb_val index = kb_add(k, attention_step(k, &a->key, ATTENTION_ROW, row), e0);
+	return attention_load(k, &a->key, g->base, index, disp, a->lanes, n);
+}
+
+/* Row i becomes column i of a square of lanes x lanes: exchanges halves of ever larger squares. */
+static void transpose_square(struct kb *k, struct kb_val *rows, int lanes)
+{
+	for (int d = 1; d < lanes; d *= 2) {
+		int low[ATTENTION_LANES_MAX], high[ATTENTION_LANES_MAX];
+		for (int l = 0; l < lanes; l++) {
+			low[l] = l & d ? lanes + l - d : l;
+			high[l] = l & d ? lanes + l : l + d;
+		}
+		for (int i = 0; i < lanes; i++) {
+			if (i & d)
+				continue;
+			struct kb_val x = rows[i], y = rows[i + d];
+			rows[i] = kb_shuffle(k, x, y, low, lanes);
+			rows[i + d] = kb_shuffle(k, x, y, high, lanes);
+		}
+	}
+}
+
+/* Lines e0 .. e0 + n of the group's columns. */
+static void transpose_keys(const struct attention *a, const struct key_group *g, struct kb_val e0, int n)
+{
+	struct kb *k = a->k;
+	struct kb_val rows[ATTENTION_LANES_MAX];
+	for (int i = 0; i < a->lanes; i++)
+		rows[i] = key_row(a, g, i, e0, n);
+	transpose_square(k, rows, a->lanes);
+	struct kb_val at = kb_mul(k, e0, kb_index(k, PANEL));
+	for (int e = 0; e < n; e++)
+		kb_store(k, rows[e], g->to, at, e * PANEL, a->lanes * 4);
+}
+
+/* Address of element 0 of key j of the block; panels are [E,16]. */
+static struct kb_val panel_column(const struct attention *a, struct kb_val j)
+{
+	struct kb *k = a->k;
+	struct kb_val panel = attention_round_down(k, j, PANEL), column = kb_sub(k, j, panel);
+	struct kb_val index = kb_add(k, kb_mul(k, panel, kb_index(k, a->size)), column);
+	return kb_ptr_add(k, a->keys, kb_mul(k, index, kb_index(k, 4)), 0);
+}
+
+static void transpose_group(const struct attention *a, struct key_group *g)
+{
+	struct kb *k = a->k;
+	int64_t whole = a->size - a->size % a->lanes;
+	g->to = panel_column(a, g->first);
+	if (whole > 0) {
+		struct kb_val e0 = kb_loop(k, "e", kb_index(k, 0), kb_index(k, whole), a->lanes, KB_NONEMPTY);
+		transpose_keys(a, g, e0, a->lanes);
+		kb_end_loop(k);
+	}
+	if (whole < a->size)
+		transpose_keys(a, g, kb_index(k, whole), (int)(a->size - whole));
+}
+
+/* Element by element, when those of a key do not lie side by side. */
+static void copy_keys_by_element(const struct attention *a, struct kb_val base)
+{
+	struct kb *k = a->k;
+	struct kb_val j = kb_loop(k, "j", kb_index(k, 0), a->n_keys, 1, KB_NONEMPTY);
+	struct kb_val from = attention_step(k, &a->key, ATTENTION_ROW, j), to = panel_column(a, j);
+	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), kb_index(k, a->size), 1, KB_NONEMPTY);
+	struct kb_val index = kb_add(k, from, attention_step(k, &a->key, ATTENTION_ELEMENT, e));
+	struct kb_val x = attention_load(k, &a->key, base, index, 0, 1, 1);
+	kb_store(k, x, to, kb_mul(k, e, kb_index(k, PANEL)), 0, 0);
+	kb_end_loop(k);
+	kb_end_loop(k);
+}
+
+/* Columns at or beyond n_keys mean nothing. */
+static void copy_keys(const struct attention *a)
+{
+	struct kb *k = a->k;
+	struct kb_val first = attention_step(k, &a->key, ATTENTION_ROW, a->first_key);
+	struct key_group g = {.base = attention_at(k, &a->key, a->k_head, first)};
+	if (!attention_is_dense(&a->key, ATTENTION_ELEMENT)) {
+		copy_keys_by_element(a, g.base);
+		return;
+	}
+	struct kb_val whole = attention_round_down(k, a->n_keys, a->lanes);
+	g.first = kb_loop(k, "j", kb_index(k, 0), whole, a->lanes, 0);
+	transpose_group(a, &g);
+	kb_end_loop(k);
+	kb_if(k, kb_cmp(k, KB_LT, whole, a->n_keys));
+	g.first = whole;
+	g.clamped = true;
+	transpose_group(a, &g);
+	kb_end_if(k);
+}
+
+/* --- values --------------------------------------------------------------------------------------------- */
+
+/* Whole vectors are multiplied: behind the last element there is 0. */
+static void copy_values(const struct attention *a, struct kb_val first)
+{
+	struct kb *k = a->k;
+	bool is_dense = attention_is_dense(&a->value, ATTENTION_ELEMENT);
+	struct row_copy c = {.a = a, .t = &a->value, .factor = 1};
+	struct kb_val j = kb_loop(k, "j", kb_index(k, 0), a->n_keys, 1, KB_NONEMPTY);
+	c.from = attention_at(k, &a->value, first, attention_step(k, &a->value, ATTENTION_ROW, j));
+	c.to = attention_scratch_row(k, a->values, j, a->value_pad);
+	attention_walk_row(a, a->value_size, is_dense ? a->lanes : 1, copy_part, &c);
+	for (int64_t i = a->value_size; !is_dense && i < a->value_pad; i++)
+		kb_store(k, kb_f32(k, 0), c.to, kb_index(k, i), 0, 0);
+	kb_end_loop(k);
+}
+
+void attention_copy_block(struct attention *a)
+{
+	struct kb *k = a->k;
+	struct kb_val step = attention_step(k, &a->value, ATTENTION_ROW, a->first_key);
+	struct kb_val first = attention_at(k, &a->value, a->v_head, step);
+	a->block_keys = a->keys;
+	copy_keys(a);
+	a->block_values = a->copies_values ? a->values : first;
+	if (a->copies_values)
+		copy_values(a, first);
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who computes what. The tiles of rows of all heads stand in one line, each as
+ * long as the keys it sees; workers take equal lengths of it. So a worker has
+ * few heads, reads keys and values of a head once for all rows that it has of
+ * it, and causal rows are shared out evenly. Nothing a row gives depends on it.
+ */
+#include <float.h>
+
+#include "backends/kernel/attention_internal.h"
+
+/* --- rows of a head ------------------------------------------------------------------------------------- */
+
+static bool is_grouped(const struct attention *a)
+{
+	int64_t n;
+	return !kb_const_index(a->k, a->group, &n) || n != 1;
+}
+
+static struct kb_val token_of(const struct attention *a, struct kb_val r)
+{
+	return is_grouped(a) ? kb_bin(a->k, KB_DIV, r, a->group) : r;
+}
+
+struct kb_val attention_row_index(const struct attention *a, const struct kb_tensor *t, struct kb_val r)
+{
+	struct kb *k = a->k;
+	struct kb_val index = attention_step(k, t, ATTENTION_ROW, token_of(a, r));
+	if (!is_grouped(a))
+		return index;
+	return kb_add(k, index, attention_step(k, t, ATTENTION_HEAD, kb_bin(k, KB_REM, r, a->group)));
+}
+
+struct kb_val attention_row_limit(const struct attention *a, struct kb_val r)
+{
+	if (!a->is_causal)
+		return a->limit;
+	return kb_min(a->k, a->limit, kb_add(a->k, a->first_limit, token_of(a, r)));
+}
+
+/* --- the head ------------------------------------------------------------------------------------------- */
+
+/* Element of an i32[B] operand. */
+static struct kb_val sequence_value(struct attention *a, const struct kb_tensor *t, struct kb_val b)
+{
+	struct kb *k = a->k;
+	return kb_cvt(k, kb_load(k, KB_I32_T, t->ptr, attention_step(k, t, 0, b), 0, 0), KB_INDEX);
+}
+
+/* Which keys the rows of sequence b may see. */
+static void find_limits(struct attention *a, struct kb_val b)
+{
+	struct kb *k = a->k;
+	a->limit = attention_size(k, &a->key.size[ATTENTION_ROW]);
+	if (a->has_len)
+		a->limit = kb_min(k, a->limit, sequence_value(a, &a->len, b));
+	a->first_limit = kb_index(k, 1);
+	if (a->is_causal && a->has_past)
+		a->first_limit = kb_add(k, a->first_limit, sequence_value(a, &a->past, b));
+}
+
+static struct kb_val head_at(const struct attention *a, const struct kb_tensor *t, struct kb_val b,
+                             struct kb_val h)
+{
+	struct kb *k = a->k;
+	struct kb_val index =
+	        kb_add(k, attention_step(k, t, ATTENTION_BATCH, b), attention_step(k, t, ATTENTION_HEAD, h));
+	return attention_at(k, t, t->ptr, index);
+}
+
+static void find_head(struct attention *a, struct kb_val b, struct kb_val key_head)
+{
+	struct kb_val first = is_grouped(a) ? kb_mul(a->k, key_head, a->group) : key_head;
+	a->q_head = head_at(a, &a->q, b, first);
+	a->out_head = head_at(a, &a->out, b, first);
+	a->k_head = head_at(a, &a->key, b, key_head);
+	a->v_head = head_at(a, &a->value, b, key_head);
+	if (a->has_bias)
+		a->bias_head = head_at(a, &a->bias, b, first);
+}
+
+/* --- the task ------------------------------------------------------------------------------------------- */
+
+static void clear_rows(const struct attention *a)
+{
+	struct kb *k = a->k;
+	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
+	struct kb_val least = kb_splat(k, kb_f32(k, -FLT_MAX), a->lanes);
+	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), a->n_rows, a->lanes, KB_NONEMPTY);
+	kb_store(k, least, a->max, row, 0, a->lanes * 4);
+	kb_store(k, zero, a->sum, row, 0, a->lanes * 4);
+	kb_end_loop(k);
+	struct kb_val n = kb_mul(k, a->n_rows, kb_index(k, a->value_pad));
+	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), n, a->lanes, KB_NONEMPTY);
+	kb_store(k, zero, a->acc, e, 0, a->lanes * 4);
+	kb_end_loop(k);
+}
+
+struct row_store {
+	const struct attention *a;
+	struct kb_val acc, out, factor;
+};
+
+/* out[e ..] = acc[e ..] factor for n of `lanes` elements. */
+static void store_part(void *user, struct kb_val e, int lanes, int n)
+{
+	const struct row_store *s = user;
+	struct kb *k = s->a->k;
+	const struct kb_tensor *out = &s->a->out;
+	struct kb_val x = kb_load(k, KB_TYPE(KB_F32, lanes), s->acc, e, 0, lanes * 4);
+	x = kb_mul(k, x, kb_splat(k, s->factor, lanes));
+	x = kb_cvt(k, x, attention_scalar(out->dtype));
+	kb_store_part(k, x, n, s->out, attention_step(k, out, ATTENTION_ELEMENT, e), 0);
+}
+
+/* The weighted mean of one row; a row that saw nothing has sum 0 and gives 0. */
+static void store_row(const struct attention *a, struct kb_val row)
+{
+	struct kb *k = a->k;
+	int lanes = attention_is_dense(&a->out, ATTENTION_ELEMENT) ? a->lanes : 1;
+	struct row_store s = {.a = a, .acc = attention_scratch_row(k, a->acc, row, a->value_pad)};
+	struct kb_val index = attention_row_index(a, &a->out, kb_add(k, a->first_row, row));
+	s.out = attention_at(k, &a->out, a->out_head, index);
+	struct kb_val sum = kb_load(k, KB_F32_T, a->sum, row, 0, 0);
+	struct kb_val is_zero = kb_cmp(k, KB_EQ, sum, kb_f32(k, 0));
+	s.factor = kb_bin(k, KB_DIV, kb_f32(k, 1), kb_select(k, is_zero, kb_f32(k, 1), sum));
+	attention_walk_row(a, a->value_size, lanes, store_part, &s);
+}
+
+/* Rows first_row .. + n_rows of the head, block after block of keys. */
+static void run_task(struct attention *a)
+{
+	struct kb *k = a->k;
+	struct kb_val last = kb_add_const(k, kb_add(k, a->first_row, a->n_rows), -1);
+	a->visible = attention_row_limit(a, last);
+	attention_copy_queries(a);
+	clear_rows(a);
+	a->first_key = kb_loop(k, "block", kb_index(k, 0), a->visible, a->bc, 0);
+	a->n_keys = kb_min(k, kb_sub(k, a->visible, a->first_key), kb_index(k, a->bc));
+	attention_block(a);
+	kb_end_loop(k);
+	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), a->n_rows, 1, KB_NONEMPTY);
+	store_row(a, row);
+	kb_end_loop(k);
+}
+
+/* --- shares --------------------------------------------------------------------------------------------- */
+
+/* The line of tiles, and this worker's part [lo, hi) of it. */
+struct line {
+	struct kb_val batch, heads; /* heads of keys */
+	struct kb_val rows, tiles;  /* of a head */
+	struct kb_val lo, hi;
+	struct kb_var at;
+};
+
+/* Length of tile i of a head of the open sequence: keys it sees, and what it costs beside them. */
+static struct kb_val tile_length(const struct attention *a, const struct line *l, struct kb_val i)
+{
+	struct kb *k = a->k;
+	struct kb_val end = kb_mul(k, kb_add_const(k, i, 1), kb_index(k, a->mr));
+	struct kb_val last = kb_add_const(k, kb_min(k, end, l->rows), -1);
+	struct kb_val keys = kb_max(k, attention_row_limit(a, last), kb_index(k, 0));
+	return kb_add_const(k, kb_bin(k, KB_DIV, keys, kb_index(k, TILE_PANEL)), 1);
+}
+
+/* Length of all heads. */
+static struct kb_val line_length(struct attention *a, const struct line *l)
+{
+	struct kb *k = a->k;
+	struct kb_var sum = kb_var(k, "length", KB_INDEX_T, kb_index(k, 0));
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), l->batch, 1, 0);
+	find_limits(a, b);
+	struct kb_var head = kb_var(k, "head_length", KB_INDEX_T, kb_index(k, 0));
+	struct kb_val i = kb_loop(k, "tile", kb_index(k, 0), l->tiles, 1, 0);
+	kb_set(k, head, kb_add(k, kb_get(k, head), tile_length(a, l, i)));
+	kb_end_loop(k);
+	kb_set(k, sum, kb_add(k, kb_get(k, sum), kb_mul(k, kb_get(k, head), l->heads)));
+	kb_end_loop(k);
+	return kb_get(k, sum);
+}
+
+/* Where worker w's part begins: parts differ by one at most. */
+static struct kb_val part_begin(const struct attention *a, struct kb_val length, struct kb_val w)
+{
+	struct kb *k = a->k;
+	struct kb_val n = a->job->n_workers;
+	struct kb_val each = kb_bin(k, KB_DIV, length, n), more = kb_bin(k, KB_REM, length, n);
+	return kb_add(k, kb_mul(k, w, each), kb_min(k, w, more));
+}
+
+static struct kb_val count_if(struct kb *k, struct kb_val n, struct kb_val cond)
+{
+	return kb_add(k, n, kb_select(k, cond, kb_index(k, 1), kb_index(k, 0)));
+}
+
+/* The tiles of the head that begin in this worker's part: rows [*lo, *hi). */
+static void find_rows(const struct attention *a, const struct line *l, struct kb_val *lo, struct kb_val *hi)
+{
+	struct kb *k = a->k;
+	struct kb_var before = kb_var(k, "before", KB_INDEX_T, kb_index(k, 0));
+	struct kb_var end = kb_var(k, "end", KB_INDEX_T, kb_index(k, 0));
+	struct kb_val i = kb_loop(k, "tile", kb_index(k, 0), l->tiles, 1, 0), at = kb_get(k, l->at);
+	kb_set(k, before, count_if(k, kb_get(k, before), kb_cmp(k, KB_LT, at, l->lo)));
+	kb_set(k, end, count_if(k, kb_get(k, end), kb_cmp(k, KB_LT, at, l->hi)));
+	kb_set(k, l->at, kb_add(k, at, tile_length(a, l, i)));
+	kb_end_loop(k);
+	struct kb_val mr = kb_index(k, a->mr);
+	*lo = kb_mul(k, kb_get(k, before), mr);
+	*hi = kb_min(k, kb_mul(k, kb_get(k, end), mr), l->rows);
+}
+
+static void run_head(struct attention *a, const struct line *l, struct kb_val b, struct kb_val key_head)
+{
+	struct kb *k = a->k;
+	struct kb_val lo, hi;
+	find_rows(a, l, &lo, &hi);
+	kb_if(k, kb_cmp(k, KB_LT, lo, hi));
+	find_head(a, b, key_head);
+	int64_t rows = (a->br + a->mr - 1) / a->mr * a->mr;
+	a->first_row = kb_loop(k, "row", lo, hi, rows, KB_NONEMPTY);
+	a->n_rows = kb_min(k, kb_sub(k, hi, a->first_row), kb_index(k, rows));
+	run_task(a);
+	kb_end_loop(k);
+	kb_end_if(k);
+}
+
+static struct kb_val heads_of_a_group(const struct attention *a)
+{
+	const struct kb_size *q = &a->q.size[ATTENTION_HEAD], *key = &a->key.size[ATTENTION_HEAD];
+	if (q->is_const && key->is_const && key->c > 0)
+		return kb_index(a->k, q->c / key->c);
+	return kb_bin(a->k, KB_DIV, attention_size(a->k, q), attention_size(a->k, key));
+}
+
+void attention_tasks(struct attention *a)
+{
+	struct kb *k = a->k;
+	struct line l = {.batch = attention_size(k, &a->q.size[ATTENTION_BATCH]),
+	                 .heads = attention_size(k, &a->key.size[ATTENTION_HEAD])};
+	a->group = heads_of_a_group(a);
+	l.rows = kb_mul(k, attention_size(k, &a->q.size[ATTENTION_ROW]), a->group);
+	l.tiles = kb_bin(k, KB_DIV, kb_add_const(k, l.rows, a->mr - 1), kb_index(k, a->mr));
+	struct kb_val length = line_length(a, &l);
+	l.lo = part_begin(a, length, a->job->worker);
+	l.hi = part_begin(a, length, kb_add_const(k, a->job->worker, 1));
+	l.at = kb_var(k, "at", KB_INDEX_T, kb_index(k, 0));
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), l.batch, 1, 0);
+	find_limits(a, b);
+	struct kb_val head = kb_loop(k, "head", kb_index(k, 0), l.heads, 1, 0);
+	run_head(a, &l, b, head);
+	kb_end_loop(k);
+	kb_end_loop(k);
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The weighted values of a tile of rows in one block: a register tile whose
+ * weights are the rows of values. Each sum is one chain of multiply-adds over
+ * the keys that its row sees, in increasing key, from zero; then it joins what
+ * the row has of the blocks before.
+ */
+#include "backends/kernel/attention_internal.h"
+
+struct value_tile {
+	int rows, vectors;
+	struct kb_val values; /* address of the first column of the block's first key */
+	struct kb_var sum[ATTENTION_SUMS_MAX];
+};
+
+static void load_values(const struct attention *a, const struct value_tile *t, struct kb_val j,
+                        struct kb_val *v)
+{
+	struct kb *k = a->k;
+	struct kb_val at = kb_mul(k, j, a->value_step);
+	for (int x = 0; x < t->vectors; x++)
+		v[x] = kb_load(k, attention_vector(a), t->values, at, x * a->lanes, 0);
+}
+
+/* Keys [j, j + lanes), which all rows of the tile see. */
+static void value_step(const struct attention *a, const struct value_tile *t, struct kb_val j, int lanes)
+{
+	struct kb *k = a->k;
+	struct kb_val v[ATTENTION_SUMS_MAX], weights[ATTENTION_ROWS_MAX], w;
+	for (int i = 0; lanes > 1 && i < t->rows; i++)
+		weights[i] = kb_load(k, KB_TYPE(KB_F32, lanes), a->scores, j, i * a->stride, 0);
+	for (int d = 0; d < lanes; d++) {
+		load_values(a, t, kb_add_const(k, j, d), v);
+		for (int i = 0; i < t->rows; i++) {
+			if (lanes > 1)
+				w = kb_splat(k, kb_lane(k, weights[i], d), a->lanes);
+			else
+				w = kb_load_splat(k, attention_vector(a), a->scores, j, i * a->stride);
+			for (int x = 0; x < t->vectors; x++) {
+				struct kb_var sum = t->sum[i * t->vectors + x];
+				kb_set(k, sum, kb_fma(k, w, v[x], kb_get(k, sum)));
+			}
+		}
+	}
+}
+
+/* A key that some rows of the tile see. */
+static void masked_step(const struct attention *a, const struct value_tile *t, struct kb_val j)
+{
+	struct kb *k = a->k;
+	struct kb_val v[ATTENTION_SUMS_MAX];
+	struct kb_val unseen = kb_splat(k, kb_f32(k, ATTENTION_UNSEEN), a->lanes);
+	load_values(a, t, j, v);
+	for (int i = 0; i < t->rows; i++) {
+		struct kb_val w = kb_load_splat(k, attention_vector(a), a->scores, j, i * a->stride);
+		struct kb_val is_seen = kb_cmp(k, KB_NE, w, unseen);
+		for (int x = 0; x < t->vectors; x++) {
+			struct kb_var sum = t->sum[i * t->vectors + x];
+			struct kb_val before = kb_get(k, sum);
+			kb_set(k, sum, kb_select(k, is_seen, kb_fma(k, w, v[x], before), before));
+		}
+	}
+}
+
+static void walk_keys(const struct attention *a, const struct value_tile *t)
+{
+	struct kb *k = a->k;
+	int lanes = a->job->target->k_lanes;
+	struct kb_val lo = kb_index(k, 0), j;
+	if (lanes > 1) {
+		struct kb_val whole = attention_round_down(k, a->common, lanes);
+		j = kb_loop(k, "j", lo, whole, lanes, 0);
+		value_step(a, t, j, lanes);
+		kb_end_loop(k);
+		lo = whole;
+	}
+	j = kb_loop(k, "j", lo, a->common, 1, 0);
+	value_step(a, t, j, 1);
+	kb_end_loop(k);
+	if (!a->is_causal || t->rows == 1)
+		return;
+	j = kb_loop(k, "j", a->common, a->last, 1, 0);
+	masked_step(a, t, j);
+	kb_end_loop(k);
+}
+
+/* Columns from e0 on of acc = acc old_factor + sums new_factor. */
+static void join_sums(const struct attention *a, const struct value_tile *t, struct kb_val e0)
+{
+	struct kb *k = a->k;
+	struct kb_type type = attention_vector(a);
+	struct kb_val acc = attention_scratch_row(k, a->acc, a->row, a->value_pad), zero = kb_index(k, 0);
+	for (int i = 0; i < t->rows; i++) {
+		struct kb_val old_factor = kb_load_splat(k, type, a->old_factor, zero, i);
+		struct kb_val new_factor = kb_load_splat(k, type, a->new_factor, zero, i);
+		for (int x = 0; x < t->vectors; x++) {
+			int64_t disp = i * a->value_pad + x * a->lanes;
+			struct kb_val sum = kb_mul(k, kb_get(k, t->sum[i * t->vectors + x]), new_factor);
+			struct kb_val before = kb_load(k, type, acc, e0, disp, a->lanes * 4);
+			kb_store(k, kb_fma(k, before, old_factor, sum), acc, e0, disp, a->lanes * 4);
+		}
+	}
+}
+
+static void value_tile(const struct attention *a, struct value_tile *t, struct kb_val e0)
+{
+	struct kb *k = a->k;
+	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
+	t->values = kb_ptr_add(k, a->block_values, kb_mul(k, e0, kb_index(k, 4)), 0);
+	for (int i = 0; i < t->rows * t->vectors; i++)
+		t->sum[i] = kb_var(k, "sum", attention_vector(a), zero);
+	walk_keys(a, t);
+	join_sums(a, t, e0);
+}
+
+void attention_values(const struct attention *a, int rows)
+{
+	struct kb *k = a->k;
+	int all = (int)((a->value_size + a->lanes - 1) / a->lanes), most = attention_tile_vectors(a, rows);
+	struct value_tile t = {.rows = rows, .vectors = all < most ? all : most};
+	int whole = all - all % t.vectors;
+	struct kb_val e0 = kb_loop(k, "e", kb_index(k, 0), kb_index(k, (int64_t)whole * a->lanes),
+	                           (int64_t)t.vectors * a->lanes, KB_NONEMPTY);
+	value_tile(a, &t, e0);
+	kb_end_loop(k);
+	if (whole == all)
+		return;
+	t.vectors = all - whole;
+	value_tile(a, &t, kb_index(k, (int64_t)whole * a->lanes));
+}
