@@ -18,6 +18,7 @@ struct frontend_options {
 	const char *const *sets; /* "key=value", as given to --set */
 	size_t n_sets;
 	bool allow_unused; /* tensors that are neither used nor ignored: warnings instead of errors */
+	bool score;        /* with generate: also the function score */
 };
 
 /*
@@ -37,6 +38,7 @@ void frontend_destroy(struct frontend_model *m); /* closes weight files; NULL is
  *   run                      always
  *   decode                   with generate (prefill and step are bindings of it)
  *   encode                   with generate.kind seq2seq
+ *   score                    with options.score: decode that yields log p of given tokens, row by row
  * Missing, mis-shaped and unused tensors are errors here. The caller destroys the module.
  */
 TFMC_MUST_USE enum tfmc_status frontend_lower(struct frontend_model *m, struct ir_module **out);

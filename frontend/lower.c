@@ -15,6 +15,7 @@ struct entry {
 	const char *const *values; /* their names at level 3 */
 	size_t n_outputs;
 	bool tokens, others; /* which inputs are parameters */
+	bool scores;         /* decode that yields log p of given tokens */
 	struct loc loc;
 };
 
@@ -28,7 +29,7 @@ static bool begin(struct lowering *lw, struct frontend_model *m, struct ir_modul
 	lw->n_outputs = e->n_outputs;
 	strmap_init(&lw->vars, &m->arena);
 	lw->b = irb_begin(module, m->cx, e->name, (struct ir_loc){e->loc, NULL});
-	return lw->b != NULL;
+	return lw->b != NULL && (!e->scores || score_bind_rows(lw));
 }
 
 /* ---- parameters ---- */
@@ -44,7 +45,7 @@ static const struct ir_type *input_type(struct lowering *lw, const struct model_
 {
 	const struct ir_dim *dims[IR_RANK_MAX];
 	for (int i = 0; i < in->pub.rank; i++)
-		dims[i] = ir_import_dim(lw->module, in->dims[i]);
+		dims[i] = lower_dim(lw, in->dims[i]);
 	return ir_type_tensor(lw->module->types, in->pub.dtype, in->pub.rank, dims);
 }
 
@@ -59,9 +60,9 @@ static bool add_input(struct lowering *lw, const struct model_input *in, const i
 	p.lengths = in->lengths < 0 ? -1 : index[in->lengths];
 	p.has_default = in->pub.has_default && in->pub.dtype != DT_BOOL;
 	if (p.has_default)
-		p.default_value = ir_import_dim(lw->module, in->pub.default_dim);
+		p.default_value = lower_dim(lw, in->pub.default_dim);
 	if (in->measures >= 0)
-		p.max = ir_import_dim(lw->module, m->inputs.items[in->measures].dims[1]);
+		p.max = lower_dim(lw, m->inputs.items[in->measures].dims[1]);
 	struct lval v = lval_tensor(irb_param(lw->b, &p, input_type(lw, in)));
 	lower_bind(lw, in->pub.name, &v);
 	return !irb_failed(lw->b);
@@ -79,7 +80,7 @@ static int *number_inputs(struct lowering *lw, const struct entry *e)
 
 static const struct ir_type *batch_type(struct lowering *lw)
 {
-	const struct ir_dim *dims[] = {ir_import_dim(lw->module, lw->m->inputs.items[lw->m->tokens].dims[0])};
+	const struct ir_dim *dims[] = {lower_dim(lw, lw->m->inputs.items[lw->m->tokens].dims[0])};
 	return ir_type_tensor(lw->module->types, DT_I32, 1, dims);
 }
 
@@ -94,7 +95,7 @@ static bool add_state(struct lowering *lw, const char *name)
 		return lower_fail(lw, LOC_NONE, DIAG_INTERNAL, "no state is called '%s'", name);
 	const struct ir_dim *dims[IR_RANK_MAX];
 	for (int i = 0; i < t->rank; i++)
-		dims[i] = ir_import_dim(lw->module, t->dims[i]);
+		dims[i] = lower_dim(lw, t->dims[i]);
 	const struct ir_type *type = ir_type_tensor(lw->module->types, t->dtype, t->rank, dims);
 	const struct ir_state_decl *decl = type == NULL ? NULL : ir_add_state(lw->module, name, type, t->loc);
 	struct lower_state *s = decl == NULL ? NULL : ARENA_PUSH(lw->arena, &lw->states);
@@ -118,13 +119,16 @@ static bool add_params(struct lowering *lw, const struct entry *e)
 		if (index[i] >= 0 && !add_input(lw, &lw->m->inputs.items[i], index))
 			return false;
 	}
+	int lengths = lw->m->tokens < 0 ? -1 : lw->m->inputs.items[lw->m->tokens].lengths;
+	if (e->scores && !score_add_targets(lw, lengths < 0 ? -1 : index[lengths]))
+		return false;
 	if (e->mode == LOWER_DECODE) {
 		struct ir_param past = {.name = lower_find(lw, "past") == NULL ? "past" : "past_lengths",
 		                        .role = ROLE_PAST,
 		                        .lengths = -1,
 		                        .loc = {e->loc, NULL}};
 		lw->past = irb_param(lw->b, &past, batch_type(lw));
-		lw->grows = ir_import_dim(lw->module, lw->m->inputs.items[lw->m->tokens].dims[1]);
+		lw->grows = lower_dim(lw, lw->m->inputs.items[lw->m->tokens].dims[1]);
 	}
 	if (e->mode != LOWER_DECODE && e->mode != LOWER_ENCODE)
 		return true;
@@ -241,7 +245,8 @@ static bool finish(struct lowering *lw, const struct entry *e)
 			return lower_fail(lw, o->value_loc, DIAG_UNKNOWN_VALUE, "no value is called '%s'",
 			                  e->values[i]);
 		values[n] = v->v;
-		results[n++] = (struct ir_result){.name = o->name, .lengths = lengths_of(lw, e, o, index)};
+		results[n++] = (struct ir_result){.name = e->scores ? score_output : o->name,
+		                                  .lengths = lengths_of(lw, e, o, index)};
 	}
 	if (e->mode == LOWER_DECODE)
 		values[n] = irb_add(lw->b, lw->past, new_tokens(lw), NULL);
@@ -262,7 +267,10 @@ static bool build(struct frontend_model *m, struct ir_module *module, const stru
 	struct lowering lw;
 	if (!begin(&lw, m, module, e, types) || !add_params(&lw, e))
 		return false;
-	bool ok = e->mode == LOWER_DECODE ? decode_body(&lw, e) : lower_body(&lw, &e->body, false);
+	bool is_decode = e->mode == LOWER_DECODE && !e->scores;
+	bool ok = is_decode ? decode_body(&lw, e) : lower_body(&lw, &e->body, false);
+	if (ok && e->scores)
+		ok = score_finish(&lw, e->values[0]);
 	return ok && finish(&lw, e);
 }
 
@@ -317,10 +325,25 @@ static void decode_entry(struct frontend_model *m, const struct graph_body *body
 	e->body = graph_prune(&m->arena, body, value, 1, NULL);
 }
 
+/* decode and, when it is wanted, score. */
+static bool build_decode(struct frontend_model *m, struct ir_module *module, const struct graph_body *body,
+                         struct state_types *types)
+{
+	struct entry e;
+	decode_entry(m, body, &e);
+	if (!build(m, module, &e, types))
+		return false;
+	if (!m->options.score)
+		return true;
+	e.name = "score";
+	e.scores = true;
+	return build(m, module, &e, types);
+}
+
 static bool build_pair(struct frontend_model *m, struct ir_module *module, struct state_types *types)
 {
 	struct split_result s;
-	struct entry encode, decode;
+	struct entry encode;
 	if (!split_graph(m, &s))
 		return false;
 	encode = (struct entry){.name = "encode",
@@ -342,21 +365,17 @@ static bool build_pair(struct frontend_model *m, struct ir_module *module, struc
 	}
 	ir_module_destroy(scratch);
 	encode.mode = LOWER_ENCODE;
-	decode_entry(m, &s.decode, &decode);
-	return ok && build(m, module, &encode, types) && build(m, module, &decode, types);
+	return ok && build(m, module, &encode, types) && build_decode(m, module, &s.decode, types);
 }
 
 static bool build_all(struct frontend_model *m, struct ir_module *module)
 {
-	struct entry run, decode;
+	struct entry run;
 	struct state_types types = {NULL, 0, 0};
 	if (!weights_open(m) || !run_entry(m, &run) || !build(m, module, &run, &types))
 		return false;
-	if (m->generate.kind == GENERATE_CAUSAL) {
-		decode_entry(m, &m->graph, &decode);
-		if (!build(m, module, &decode, &types))
-			return false;
-	}
+	if (m->generate.kind == GENERATE_CAUSAL && !build_decode(m, module, &m->graph, &types))
+		return false;
 	if (m->generate.kind == GENERATE_SEQ2SEQ && !build_pair(m, module, &types))
 		return false;
 	return weight_map_finish(m->map, m->options.allow_unused);
@@ -418,7 +437,7 @@ static bool probe(struct lowering *lw, const struct probe_value *given, size_t n
 	for (size_t i = 0; i < n; i++) {
 		const struct ir_dim *dims[IR_RANK_MAX];
 		for (int k = 0; k < given[i].rank; k++)
-			dims[k] = ir_import_dim(lw->module, given[i].dims[k]);
+			dims[k] = lower_dim(lw, given[i].dims[k]);
 		struct ir_param p = {.name = given[i].name, .lengths = -1};
 		const struct ir_type *t =
 		        ir_type_tensor(lw->module->types, given[i].dtype, given[i].rank, dims);

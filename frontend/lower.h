@@ -84,7 +84,9 @@ struct lowering {
 	} states;
 	struct ir_value past;       /* LOWER_DECODE */
 	const struct ir_dim *grows; /* LOWER_DECODE: the sequence dim of tokens */
-	bool tail;                  /* rows have been taken: values are [B, d] */
+	const struct ir_dim *bound; /* stands for the symbol bound_sym in this function; NULL: none */
+	int bound_sym;
+	bool tail; /* rows have been taken: values are [B, d] */
 };
 
 /* lower_body.c */
@@ -93,6 +95,8 @@ void lower_bind(struct lowering *lw, const char *name, const struct lval *v);
 const struct lval *lower_find(const struct lowering *lw, const char *name);
 
 /* lower_expr.c */
+/* A dim of the model in the module. */
+const struct ir_dim *lower_dim(struct lowering *lw, const struct ir_dim *d);
 bool lower_expr(struct lowering *lw, const struct expr *e, struct lval *out);
 bool lower_fail(struct lowering *lw, struct loc at, enum diag_code code, const char *fmt, ...)
         TFMC_PRINTF(4, 5);
@@ -171,6 +175,14 @@ struct names_list {
 };
 bool lower_body_states(struct lowering *lw, const struct graph_body *body, struct names_list *out);
 void lower_index_operands(const struct lower_loop *const *loops, size_t n, struct ir_value *out);
+
+/* lower_score.c: what the entry score has beside decode. */
+/* Rows of a call: a dim of its own, so that the logits of a call stay few. */
+bool score_bind_rows(struct lowering *lw);
+bool score_add_targets(struct lowering *lw, int lengths);
+/* Binds `name` to log p of the targets, f32 [B, rows], instead of logits. */
+bool score_finish(struct lowering *lw, const char *name);
+extern const char score_output[];
 
 /* split.c: the parts of a seq2seq model before and with the tokens */
 struct split_result {

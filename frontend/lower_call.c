@@ -262,7 +262,7 @@ bool call_dims(const struct call *c, const char *name, int *rank, const struct i
 			return false;
 		if (ir_dim_lo(c->lw->m->dims, d) < 0)
 			return lower_fail(c->lw, item->loc, DIAG_SHAPE, "an axis may be negative");
-		dims[i] = ir_import_dim(c->lw->module, d);
+		dims[i] = lower_dim(c->lw, d);
 	}
 	*rank = (int)n;
 	return true;

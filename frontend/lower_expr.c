@@ -22,6 +22,12 @@ bool lower_fail(struct lowering *lw, struct loc at, enum diag_code code, const c
 	return false;
 }
 
+const struct ir_dim *lower_dim(struct lowering *lw, const struct ir_dim *d)
+{
+	const struct ir_dim *own = ir_import_dim(lw->module, d);
+	return lw->bound == NULL ? own : ir_dim_bind(lw->module->dims, own, lw->bound_sym, lw->bound);
+}
+
 const char *type_text(struct lowering *lw, struct ir_value v)
 {
 	struct buf t;
@@ -95,7 +101,7 @@ bool lower_spread(struct lowering *lw, struct loc at, struct lval *v, struct ir_
 		return false;
 	if (v->kind == LV_SCALAR && v->s.kind == VALUE_DIM) {
 		struct ir_value n = irb_dim_value(
-		        lw->b, &(struct attrs_dim_value){.dim = ir_import_dim(lw->module, v->s.dim)});
+		        lw->b, &(struct attrs_dim_value){.dim = lower_dim(lw, v->s.dim)});
 		if (t->dtype != DT_I32)
 			n = irb_cast(lw->b, n, &(struct attrs_cast){.dtype = t->dtype});
 		*v = lval_tensor(irb_broadcast_to(lw->b, n, t->rank, t->dims));

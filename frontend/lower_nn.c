@@ -179,7 +179,7 @@ bool lower_expect(const struct call *c, struct lval *out)
 		if (!expr_eval(&lw->env, e->args[i], &v) ||
 		    !expr_want_dim(&lw->env, e->args[i]->loc, "type", &v, &d))
 			return false;
-		same = t->dims[i - 1] == ir_import_dim(lw->module, d);
+		same = t->dims[i - 1] == lower_dim(lw, d);
 	}
 	if (!same) {
 		struct buf text;

@@ -206,7 +206,13 @@ struct tfmc_record_dim {
 	int64_t lo, hi;
 };
 
-enum tfmc_entry_kind { TFMC_ENTRY_RUN, TFMC_ENTRY_ENCODE, TFMC_ENTRY_PREFILL, TFMC_ENTRY_STEP };
+enum tfmc_entry_kind {
+	TFMC_ENTRY_RUN,
+	TFMC_ENTRY_ENCODE,
+	TFMC_ENTRY_PREFILL,
+	TFMC_ENTRY_STEP,
+	TFMC_ENTRY_SCORE
+};
 
 struct tfmc_record_entry {
 	uint64_t name;             /* offset */

@@ -8,6 +8,7 @@
  */
 #include "feed.h"
 #include "real.h"
+#include "rules.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -53,6 +54,8 @@ struct search {
 	struct finished *finished; /* [2 width] */
 	int64_t n_finished;
 	int32_t *ids; /* [width]: of a step */
+	struct rules rules;
+	int32_t *history; /* [first ids + limit]: of one beam */
 };
 
 /* --- candidates ------------------------------------------------------------------------------------------
@@ -77,21 +80,44 @@ static void offer(struct search *s, struct candidate c)
 	s->n_candidates += s->n_candidates < cap;
 }
 
-static int collect(struct search *s, bool first)
+/* The ids of a hypothesis to s->history; gives how many with the first ones. */
+static uint64_t recall(struct search *s, int64_t node)
+{
+	uint64_t n = s->rules.n_first + (node < 0 ? 0 : (uint64_t)s->nodes[node].n);
+	for (uint64_t at = n; node >= 0; node = s->nodes[node].parent)
+		s->history[--at] = s->nodes[node].id;
+	return n;
+}
+
+/* Offers what may follow a live beam. */
+static int collect_beam(struct search *s, int64_t beam)
 {
 	const struct feeder *f = &s->feeder;
+	const struct live *l = &s->live[beam];
+	float *logits = f->logits + l->slot * f->vocab;
+	uint64_t n = recall(s, l->node);
+	double whole;
+	int status = rules_logits(&s->rules, logits, s->history, n);
+	if (status == TFMC_RT_OK)
+		status = row_log_sum(logits, f->vocab, &whole);
+	if (status != TFMC_RT_OK)
+		return status;
+	rules_mark(&s->rules, s->history, n);
+	for (int64_t id = 0; id < f->vocab; id++) {
+		double p = l->log_p + ((double)logits[id] - whole);
+		if (p > -1e300 && !s->rules.excluded[id])
+			offer(s, (struct candidate){p, beam, (int32_t)id});
+	}
+	return TFMC_RT_OK;
+}
+
+static int collect(struct search *s)
+{
 	s->n_candidates = 0;
 	for (int64_t b = 0; b < s->n_live; b++) {
-		const float *logits = f->logits + s->live[b].slot * f->vocab;
-		double whole;
-		int status = row_log_sum(logits, f->vocab, &whole);
+		int status = collect_beam(s, b);
 		if (status != TFMC_RT_OK)
 			return status;
-		for (int64_t id = 0; id < f->vocab; id++) {
-			double p = s->live[b].log_p + ((double)logits[id] - whole);
-			if (p == p && p > -1e300 && record_allows(f->record, id, first))
-				offer(s, (struct candidate){p, b, (int32_t)id});
-		}
 	}
 	if (s->n_candidates == 0)
 		return TFMC_RT_E_LOGITS;
@@ -137,14 +163,23 @@ static void finish(struct search *s, int64_t node)
 	s->finished[at] = (struct finished){node, score};
 }
 
+/* Ends with a stop id that is not forced, or with a stop text. */
+static bool is_end_of(struct search *s, const struct candidate *c)
+{
+	uint64_t n = recall(s, s->live[c->beam].node);
+	s->history[n] = c->id;
+	bool is_forced = n - s->rules.n_first < s->rules.given.forced.n;
+	return (!is_forced && rules_is_stop(&s->rules, c->id)) ||
+	       rules_stop_text(&s->rules, s->history, n + 1);
+}
+
 /* Deals the candidates out to the finished and the living; slots are given later. */
 static int advance(struct search *s)
 {
-	const struct tfmc_record *r = s->feeder.record;
 	s->n_next = 0;
 	for (int64_t i = 0; i < s->n_candidates; i++) {
 		const struct candidate *c = &s->candidates[i];
-		bool stops = record_has_id(r, r->stop, r->n_stop, c->id);
+		bool stops = is_end_of(s, c);
 		if (stops ? i >= s->width : s->n_next >= s->width)
 			continue;
 		int64_t node = add_node(s, c);
@@ -225,7 +260,7 @@ static int begin(struct search *s, const int32_t *source, uint64_t n_source, con
 static int grow(struct search *s)
 {
 	for (int64_t n = 1; n <= s->limit && s->n_live > 0; n++) {
-		int status = collect(s, n == 1);
+		int status = collect(s);
 		if (status == TFMC_RT_OK)
 			status = advance(s);
 		if (status != TFMC_RT_OK)
@@ -261,6 +296,10 @@ static int open_search(struct search *s, struct tfmc_session *session, const str
 	s->finished = calloc(3 * n, sizeof(*s->finished));
 	s->ids = calloc(n, sizeof(*s->ids));
 	int status = feeder_open(&s->feeder, session, s->width);
+	if (status == TFMC_RT_OK && !s->feeder.logits)
+		status = TFMC_RT_E_GENERATE;
+	if (status == TFMC_RT_OK)
+		status = rules_open(&s->rules, s->feeder.record, o->rules, s->feeder.vocab);
 	if (status == TFMC_RT_OK && !(s->live && s->next && s->candidates && s->finished && s->ids))
 		status = TFMC_RT_E_MEMORY;
 	return status;
@@ -269,6 +308,8 @@ static int open_search(struct search *s, struct tfmc_session *session, const str
 static void close_search(struct search *s)
 {
 	feeder_close(&s->feeder);
+	rules_close(&s->rules);
+	free(s->history);
 	free(s->nodes);
 	free(s->live);
 	free(s->next);
@@ -302,6 +343,11 @@ static int search(struct search *s, const int32_t *prompt, uint64_t n_prompt, co
 	s->limit = wanted > 0 && wanted < limit ? wanted : limit;
 	if (!n_first || s->limit < 1)
 		return TFMC_RT_E_PROMPT;
+	s->rules.n_first = n_first;
+	s->history = calloc((size_t)n_first + (size_t)s->limit + 1, sizeof(*s->history));
+	if (!s->history)
+		return TFMC_RT_E_MEMORY;
+	memcpy(s->history, first, (size_t)n_first * sizeof(*first));
 	int status = begin(s, prompt, n_prompt, first, n_first);
 	return status == TFMC_RT_OK ? grow(s) : status;
 }

@@ -71,29 +71,53 @@ static int set_axis(struct feeder *f, const struct tfmc_record_tensor *t, uint64
 	return TFMC_RT_OK;
 }
 
-/* Calls an entry with ids [batch, n] as the named input and, when it has them, the logits. */
-static int feed(struct feeder *f, const char *entry_name, int64_t tensor_name, const int32_t *ids, uint64_t n)
+/* A call that is being put together. */
+struct feeding {
+	int64_t entry;
+	struct tfmc_buffer inputs[MAX_TENSORS], outputs[MAX_TENSORS];
+};
+
+/* Begins a call with ids [batch, n] as the named input. */
+static int begin_call(struct feeder *f, struct feeding *c, const char *entry_name, int64_t tensor_name,
+                      const int32_t *ids, uint64_t n)
 {
 	const struct tfmc_record *r = f->record;
-	struct tfmc_buffer inputs[MAX_TENSORS] = {0}, outputs[MAX_TENSORS] = {0};
-	int64_t entry = tfmc_entry_find(r, entry_name);
-	if (entry < 0 || !tensor_name)
+	*c = (struct feeding){.entry = tfmc_entry_find(r, entry_name)};
+	if (c->entry < 0 || !tensor_name)
 		return TFMC_RT_E_GENERATE;
-	int64_t input = find_tensor(r, entry, tfmc_record_text(r, (uint64_t)tensor_name), 0);
-	int64_t output = find_tensor(r, entry, tfmc_record_text(r, (uint64_t)r->logits_name), 1);
-	if (input < 0 || input >= MAX_TENSORS || output >= MAX_TENSORS)
+	if (session_take_cancel(f->session))
+		return TFMC_RT_E_CANCELLED;
+	int64_t input = find_tensor(r, c->entry, tfmc_record_text(r, (uint64_t)tensor_name), 0);
+	if (input < 0 || input >= MAX_TENSORS)
 		return TFMC_RT_E_GENERATE;
-	const struct tfmc_record_tensor *t = tfmc_entry_input(r, entry, (uint64_t)input);
+	const struct tfmc_record_tensor *t = tfmc_entry_input(r, c->entry, (uint64_t)input);
 	int status = set_axis(f, t, 0, f->batch);
 	if (status == TFMC_RT_OK)
 		status = set_axis(f, t, 1, (int64_t)n);
+	c->inputs[input] = (struct tfmc_buffer){(void *)(uintptr_t)ids, (uint64_t)f->batch * n};
+	return status;
+}
+
+static int end_call(struct feeder *f, const struct feeding *c)
+{
+	int status = tfmc_session_call(f->session, c->entry, f->dims, c->inputs, c->outputs);
+	return status == TFMC_RT_E_TOKEN ? TFMC_RT_E_PROMPT : status;
+}
+
+/* Calls an entry with ids [batch, n] as the named input and, when it has them, the logits. */
+static int feed(struct feeder *f, const char *entry_name, int64_t tensor_name, const int32_t *ids, uint64_t n)
+{
+	struct feeding c;
+	const struct tfmc_record *r = f->record;
+	int status = begin_call(f, &c, entry_name, tensor_name, ids, n);
 	if (status != TFMC_RT_OK)
 		return status;
-	inputs[input] = (struct tfmc_buffer){(void *)(uintptr_t)ids, (uint64_t)f->batch * n};
+	int64_t output = find_tensor(r, c.entry, tfmc_record_text(r, (uint64_t)r->logits_name), 1);
+	if (output >= MAX_TENSORS)
+		return TFMC_RT_E_GENERATE;
 	if (output >= 0)
-		outputs[output] = (struct tfmc_buffer){f->logits, (uint64_t)(f->batch * f->vocab)};
-	status = tfmc_session_call(f->session, entry, f->dims, inputs, outputs);
-	return status == TFMC_RT_E_TOKEN ? TFMC_RT_E_PROMPT : status;
+		c.outputs[output] = (struct tfmc_buffer){f->logits, (uint64_t)(f->batch * f->vocab)};
+	return end_call(f, &c);
 }
 
 int feeder_encode(struct feeder *f, const int32_t *ids, uint64_t n)
@@ -111,19 +135,54 @@ int feeder_step(struct feeder *f, const int32_t *ids)
 	return feed(f, "step", f->record->tokens_name, ids, 1);
 }
 
+int feeder_score(struct feeder *f, const int32_t *ids, const int32_t *targets, uint64_t n, float *log_p)
+{
+	struct feeding c;
+	int status = begin_call(f, &c, "score", f->record->tokens_name, ids, n);
+	if (status != TFMC_RT_OK)
+		return status;
+	int64_t input = find_tensor(f->record, c.entry, "targets", 0);
+	int64_t output = find_tensor(f->record, c.entry, "log_p", 1);
+	if (input < 0 || input >= MAX_TENSORS || output < 0 || output >= MAX_TENSORS)
+		return TFMC_RT_E_GENERATE;
+	c.inputs[input] = (struct tfmc_buffer){(void *)(uintptr_t)targets, (uint64_t)f->batch * n};
+	c.outputs[output] = (struct tfmc_buffer){log_p, (uint64_t)f->batch * n};
+	return end_call(f, &c);
+}
+
 /* --- opening ----------------------------------------------------------------------------------------------
  */
 
+/* Rows and vocabulary of the entry score, when there is one. */
+static int find_score(struct feeder *f)
+{
+	const struct tfmc_record *r = f->record;
+	int64_t entry = tfmc_entry_find(r, "score");
+	int64_t input = entry < 0 ? -1 : find_tensor(r, entry, "targets", 0);
+	if (input < 0)
+		return TFMC_RT_OK;
+	const struct tfmc_record_tensor *t = tfmc_entry_input(r, entry, (uint64_t)input);
+	int64_t bounds[FEED_DIMS_MAX];
+	for (uint64_t i = 0; i < r->n_dims; i++)
+		bounds[i] = tfmc_record_dim_at(r, i)->hi;
+	int64_t rows = tfmc_tensor_size(r, t, 1, bounds);
+	if (rows < 1 || t->below < 1 || t->below > INT32_MAX)
+		return TFMC_RT_E_GENERATE;
+	f->score_rows = (uint64_t)rows;
+	f->vocab = t->below;
+	return TFMC_RT_OK;
+}
+
 /* Size of the vocabulary: the last axis of prefill's logits. */
-static int find_vocab(struct feeder *f)
+static int find_logits(struct feeder *f)
 {
 	const struct tfmc_record *r = f->record;
 	int64_t entry = tfmc_entry_find(r, "prefill");
-	if (entry < 0 || !r->logits_name)
-		return TFMC_RT_E_GENERATE;
-	int64_t output = find_tensor(r, entry, tfmc_record_text(r, (uint64_t)r->logits_name), 1);
+	int64_t output = entry < 0 || !r->logits_name
+	                         ? -1
+	                         : find_tensor(r, entry, tfmc_record_text(r, (uint64_t)r->logits_name), 1);
 	if (output < 0)
-		return TFMC_RT_E_GENERATE;
+		return f->score_rows ? TFMC_RT_OK : TFMC_RT_E_GENERATE;
 	const struct tfmc_record_tensor *t = tfmc_entry_output(r, entry, (uint64_t)output);
 	f->vocab = tfmc_tensor_size(r, t, t->rank - 1, f->dims);
 	if (t->dtype != 0 || f->vocab < 1 || f->vocab > INT32_MAX)
@@ -141,7 +200,8 @@ int feeder_open(struct feeder *f, struct tfmc_session *session, int64_t batch)
 		return TFMC_RT_E_GENERATE;
 	for (uint64_t i = 0; i < f->record->n_dims; i++)
 		f->dims[i] = tfmc_record_dim_at(f->record, i)->lo;
-	return find_vocab(f);
+	int status = find_score(f);
+	return status == TFMC_RT_OK ? find_logits(f) : status;
 }
 
 void feeder_close(struct feeder *f)

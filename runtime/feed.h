@@ -17,7 +17,9 @@ struct feeder {
 	int64_t dims[FEED_DIMS_MAX]; /* of the record */
 	int64_t batch;               /* sequences that grow together */
 	int64_t vocab;
-	float *logits; /* [batch, V]: of the last row of each sequence, behind prefill and step */
+	float *logits; /* [batch, V]: of the last row of each sequence, behind prefill and step; NULL without
+	                  them */
+	uint64_t score_rows; /* rows that one call of score takes; 0: the object has no such entry */
 };
 
 /* TFMC_RT_E_GENERATE when the object does not generate, TFMC_RT_E_BEAM when it has no room for the batch.
@@ -28,9 +30,14 @@ void feeder_close(struct feeder *f);
 int feeder_encode(struct feeder *f, const int32_t *ids, uint64_t n);
 int feeder_prefill(struct feeder *f, const int32_t *ids, uint64_t n);
 int feeder_step(struct feeder *f, const int32_t *ids);
+/* Feeds ids [batch, n], n <= score_rows; log_p [batch, n]: of targets [batch, n], each behind its id. */
+int feeder_score(struct feeder *f, const int32_t *ids, const int32_t *targets, uint64_t n, float *log_p);
 
-/* log of the sum of e^logit: log p(id) is logits[id] minus it. NaN is passed over; TFMC_RT_E_LOGITS when
- * nothing is left or a logit is infinite. */
+/* tfmc_session_cancel was called since the last time; each request is taken once. */
+int session_take_cancel(struct tfmc_session *session);
+
+/* log of the sum of e^logit: log p(id) is logits[id] minus it. TFMC_RT_E_LOGITS for NaN, +infinity, and when
+ * all are -infinity. */
 int row_log_sum(const float *logits, int64_t vocab, double *out);
 
 /* ids: offset of int64 [n] in the record. */

@@ -1,79 +1,112 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Generation of one sequence on the entries of a generating object: encode
- * (seq2seq), prefill, then one step for each token. The arg-max takes the
- * lowest id on a tie; it and the sampler pass over logits that are not numbers.
+ * (seq2seq), prefill, then one step for each token. Rules say which ids may be
+ * chosen; the arg-max takes the lowest one on a tie.
  */
 #include "feed.h"
+#include "rules.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct generator {
 	struct feeder feeder;
 	const struct tfmc_record *record;
-	const struct tfmc_generate_options *options;
+	struct tfmc_generate_options options;
+	struct rules rules;
+	struct stream stream;
 	struct tfmc_sampler *sampler; /* NULL: greedy */
-	unsigned char *excluded;      /* [V]: the sampler's */
-	int32_t *history;             /* first ids, then new ones: the sampler's */
-	uint64_t n_history;
+	int32_t *ids;                 /* first ids, then new ones */
+	uint64_t n;
+	enum tfmc_finish finish;
 };
 
-static int32_t sample(const struct generator *g, int first)
-{
-	for (int64_t id = 0; id < g->feeder.vocab; id++)
-		g->excluded[id] = !record_allows(g->record, id, first);
-	return tfmc_sampler_draw(g->sampler, g->feeder.logits, g->excluded, g->history, g->n_history);
-}
-
-/* The id of the largest allowed logit, or -1 when none is a number. */
-static int32_t choose(const struct generator *g, int first)
+/* The allowed id with the largest logit, -1 when all of them are -infinity. */
+static int32_t arg_max(const struct generator *g)
 {
 	int32_t best = -1;
-	if (g->sampler)
-		return sample(g, first);
+	float most = -INFINITY;
 	for (int64_t id = 0; id < g->feeder.vocab; id++) {
 		float v = g->feeder.logits[id];
-		if (v != v || !record_allows(g->record, id, first))
-			continue;
-		if (best < 0 || v > g->feeder.logits[best])
+		if (v > most && !g->rules.excluded[id]) {
 			best = (int32_t)id;
+			most = v;
+		}
 	}
 	return best;
+}
+
+/* The next id behind g->ids; log_p: NULL or where its log p goes. */
+static int choose(struct generator *g, int32_t *id, double *log_p)
+{
+	struct feeder *f = &g->feeder;
+	double whole;
+	int status = rules_logits(&g->rules, f->logits, g->ids, g->n);
+	if (status != TFMC_RT_OK)
+		return status;
+	rules_mark(&g->rules, g->ids, g->n);
+	*id = g->sampler ? tfmc_sampler_draw(g->sampler, f->logits, g->rules.excluded, g->ids, g->n)
+	                 : arg_max(g);
+	if (*id < 0)
+		return TFMC_RT_E_LOGITS;
+	if (!log_p)
+		return TFMC_RT_OK;
+	status = row_log_sum(f->logits, f->vocab, &whole);
+	if (status == TFMC_RT_OK)
+		*log_p = (double)f->logits[*id] - whole;
+	return status;
+}
+
+/* Tells the caller of a new id. *ends: it was the last one, for the reason in g->finish. */
+static int tell(struct generator *g, int32_t id, bool *ends)
+{
+	const struct tfmc_generate_options *o = &g->options;
+	bool is_forced = g->n - g->rules.n_first <= g->rules.given.forced.n;
+	int status = stream_token(&g->stream, id);
+	bool no_more = o->on_token && o->on_token(o->user, id);
+	*ends = true;
+	if (no_more || g->stream.is_ended)
+		g->finish = TFMC_FINISH_CALLBACK;
+	else if (g->stream.is_stopped)
+		g->finish = TFMC_FINISH_TEXT;
+	else if (!is_forced && rules_is_stop(&g->rules, id))
+		g->finish = TFMC_FINISH_STOP;
+	else
+		*ends = false;
+	return status;
 }
 
 /* How many new tokens may follow n_first ones. */
 static int64_t token_limit(const struct generator *g, uint64_t n_first, uint64_t cap)
 {
 	int64_t limit = g->record->max_len - (int64_t)n_first;
-	int64_t wanted = g->options ? g->options->max_new_tokens : 0;
+	int64_t wanted = g->options.max_new_tokens;
 	if (wanted > 0 && wanted < limit)
 		limit = wanted;
-	return limit < (int64_t)cap ? limit : (int64_t)cap;
+	return cap < INT64_MAX && limit > (int64_t)cap ? (int64_t)cap : limit;
 }
 
-static int is_last(const struct generator *g, int32_t id)
+/* Makes everything ready for a sequence of n_first ids and `more` new ones. */
+static int begin(struct generator *g, const int32_t *first, uint64_t n_first, int64_t more)
 {
-	const struct tfmc_record *r = g->record;
-	if (g->options && g->options->on_token && g->options->on_token(g->options->user, id))
-		return 1;
-	return !(g->options && g->options->ignore_stop) && record_has_id(r, r->stop, r->n_stop, id);
-}
-
-/* Makes the sampler, when there is one, ready for a sequence of n_first ids and `more` new ones. */
-static int begin_sampling(struct generator *g, const int32_t *first, uint64_t n_first, int64_t more)
-{
-	if (!g->options || !g->options->sample)
-		return TFMC_RT_OK;
-	int status = tfmc_sampler_create(g->options->sample, g->feeder.vocab, &g->sampler);
-	g->excluded = malloc((size_t)g->feeder.vocab);
-	g->history = calloc((size_t)n_first + (size_t)more + 1, sizeof(*g->history));
+	const struct tfmc_generate_options *o = &g->options;
+	int status = rules_open(&g->rules, g->record, o->rules, g->feeder.vocab);
+	g->rules.ignore_stop = o->ignore_stop != 0;
+	g->rules.n_first = n_first;
+	g->stream = (struct stream){.rules = &g->rules, .emit = o->on_text, .user = o->user};
+	if (status == TFMC_RT_OK && o->on_text && !g->record->vocabulary)
+		status = TFMC_RT_E_TEXT;
+	if (status == TFMC_RT_OK && o->sample)
+		status = tfmc_sampler_create(o->sample, g->feeder.vocab, &g->sampler);
 	if (status != TFMC_RT_OK)
 		return status;
-	if (!g->excluded || !g->history)
+	g->ids = calloc((size_t)n_first + (size_t)more + 1, sizeof(*g->ids));
+	if (!g->ids)
 		return TFMC_RT_E_MEMORY;
-	memcpy(g->history, first, (size_t)n_first * sizeof(*first));
-	g->n_history = n_first;
+	memcpy(g->ids, first, (size_t)n_first * sizeof(*first));
+	g->n = n_first;
 	return TFMC_RT_OK;
 }
 
@@ -82,22 +115,26 @@ static int grow(struct generator *g, const int32_t *first, uint64_t n_first, int
                 uint64_t *n_out)
 {
 	int64_t limit = token_limit(g, n_first, cap);
+	double *log_p = g->options.log_p;
+	bool ends = false;
 	if (!n_first || limit < 0)
 		return TFMC_RT_E_PROMPT;
-	int status = begin_sampling(g, first, n_first, limit);
+	int status = begin(g, first, n_first, limit);
 	if (status == TFMC_RT_OK)
 		status = feeder_prefill(&g->feeder, first, n_first);
 	while (status == TFMC_RT_OK && (int64_t)*n_out < limit) {
-		int32_t id = choose(g, *n_out == 0);
-		if (id < 0)
-			return TFMC_RT_E_LOGITS;
-		out[(*n_out)++] = id;
-		if (g->history)
-			g->history[g->n_history++] = id;
-		if (is_last(g, id) || (int64_t)*n_out == limit)
+		int32_t id;
+		status = choose(g, &id, log_p ? &log_p[*n_out] : NULL);
+		if (status != TFMC_RT_OK)
 			break;
-		status = feeder_step(&g->feeder, &out[*n_out - 1]);
+		g->ids[g->n++] = out[(*n_out)++] = id;
+		status = tell(g, id, &ends);
+		if (ends || (int64_t)*n_out == limit)
+			break;
+		if (status == TFMC_RT_OK)
+			status = feeder_step(&g->feeder, &out[*n_out - 1]);
 	}
+	stream_end(&g->stream);
 	return status;
 }
 
@@ -125,16 +162,23 @@ int tfmc_generate(struct tfmc_session *session, const struct tfmc_generate_optio
                   const int32_t *prompt, uint64_t n_prompt, const int32_t *target, uint64_t n_target,
                   int32_t *out, uint64_t cap, uint64_t *n_out)
 {
+	struct generator g = {.record = tfmc_session_record(session)};
 	*n_out = 0;
 	if (options && options->struct_size != sizeof(*options))
 		return TFMC_RT_E_ABI;
-	struct generator g = {.record = tfmc_session_record(session), .options = options};
+	if (options)
+		g.options = *options;
 	int status = feeder_open(&g.feeder, session, 1);
+	if (status == TFMC_RT_OK && !g.feeder.logits)
+		status = TFMC_RT_E_GENERATE;
 	if (status == TFMC_RT_OK)
 		status = run(&g, prompt, n_prompt, target, n_target, out, cap, n_out);
+	if (g.options.finish)
+		*g.options.finish = status == TFMC_RT_OK ? g.finish : TFMC_FINISH_FAILED;
 	feeder_close(&g.feeder);
-	free(g.excluded);
-	free(g.history);
+	stream_close(&g.stream);
+	rules_close(&g.rules);
+	free(g.ids);
 	tfmc_sampler_destroy(g.sampler);
 	return status;
 }

@@ -20,6 +20,23 @@ static double power_of_two(int64_t n)
 	return v;
 }
 
+/* 1 / k! for k = 14 .. 0. */
+static const double inverse_factorials[] = {1 / 87178291200.0,
+                                            1 / 6227020800.0,
+                                            1 / 479001600.0,
+                                            1 / 39916800.0,
+                                            1 / 3628800.0,
+                                            1 / 362880.0,
+                                            1 / 40320.0,
+                                            1 / 5040.0,
+                                            1 / 720.0,
+                                            1 / 120.0,
+                                            1 / 24.0,
+                                            1 / 6.0,
+                                            1 / 2.0,
+                                            1,
+                                            1};
+
 /* x = n ln 2 + r, |r| <= ln 2 / 2; the Taylor series of e^r. */
 double real_exp(double x)
 {
@@ -29,9 +46,9 @@ double real_exp(double x)
 	int64_t n = (int64_t)scaled; /* toward zero: the nearest integer, scaled is not positive */
 	double r = x - (double)n * LN2_HI;
 	r = r - (double)n * LN2_LO;
-	double sum = 1;
-	for (int k = 14; k > 0; k--)
-		sum = 1 + r * sum / k;
+	double sum = inverse_factorials[0];
+	for (int k = 1; k < 15; k++)
+		sum = sum * r + inverse_factorials[k];
 	return sum * power_of_two(n);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Drawing ids from logits. Order: penalties, n-gram blocking, temperature,
+ * Drawing ids from logits. Order: penalties, temperature,
  * top-k, top-p, min-p, draw. All arithmetic is IEEE double in a fixed order and
  * uses no library function, so that a seed gives the same ids on every machine
  * (this file is compiled without contraction of a * b + c).
@@ -8,6 +8,7 @@
 #include "real.h"
 #include "tfmc_rt.h"
 
+#include <float.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,6 @@ struct tfmc_sampler {
 	int64_t vocab;
 	struct candidate *items; /* [vocab] */
 	int32_t *counts;         /* [vocab]: how often each id stands in the history */
-	unsigned char *banned;   /* [vocab]: by n-gram blocking */
 };
 
 /* --- numbers ------------------------------------------------------------------------------------------- */
@@ -47,21 +47,6 @@ static void count_history(struct tfmc_sampler *s, const int32_t *history, uint64
 			s->counts[history[i]] += by;
 }
 
-/* Marks (or clears) the ids that would repeat an n-gram of the history. */
-static void block_ngrams(struct tfmc_sampler *s, const int32_t *history, uint64_t n, unsigned char mark)
-{
-	uint64_t length = (uint64_t)s->options.no_repeat_ngram;
-	if (length == 0 || n < length)
-		return;
-	const int32_t *last = history + n - (length - 1);
-	for (uint64_t i = 0; i + length <= n; i++) {
-		int32_t next = history[i + length - 1];
-		if (memcmp(history + i, last, (size_t)(length - 1) * sizeof(*last)) == 0 && next >= 0 &&
-		    next < s->vocab)
-			s->banned[next] = mark;
-	}
-}
-
 /* Repetition: Keskar et al. 2019, section 4.1, negative logits multiplied; presence and frequency subtract.
  */
 static double penalized(const struct tfmc_sampler *s, double logit, int32_t count)
@@ -79,7 +64,7 @@ static int64_t collect(struct tfmc_sampler *s, const float *logits, const unsign
 	int64_t n = 0;
 	for (int64_t id = 0; id < s->vocab; id++) {
 		double v = (double)logits[id];
-		if (v != v || v < -3.5e38 || s->banned[id] || (excluded && excluded[id]))
+		if (v != v || v < -FLT_MAX || (excluded && excluded[id]))
 			continue;
 		v = penalized(s, v, s->counts[id]) / s->options.temperature;
 		s->items[n++] = (struct candidate){v, (int32_t)id};
@@ -88,12 +73,51 @@ static int64_t collect(struct tfmc_sampler *s, const float *logits, const unsign
 }
 
 /* Larger first, the lower id first among equals. */
-static int by_weight(const void *a, const void *b)
+static bool is_before(const struct candidate *x, const struct candidate *y)
 {
-	const struct candidate *x = a, *y = b;
-	if (x->weight != y->weight)
-		return x->weight < y->weight ? 1 : -1;
-	return (x->id > y->id) - (x->id < y->id);
+	return x->weight != y->weight ? x->weight > y->weight : x->id < y->id;
+}
+
+/* The item at `root` sinks to its place in the heap items[0..n), whose first one is before all others. */
+static void sink(struct candidate *items, int64_t n, int64_t root)
+{
+	struct candidate moved = items[root];
+	for (int64_t child; (child = 2 * root + 1) < n; root = child) {
+		if (child + 1 < n && is_before(&items[child + 1], &items[child]))
+			child++;
+		if (!is_before(&items[child], &moved))
+			break;
+		items[root] = items[child];
+	}
+	items[root] = moved;
+}
+
+static void make_heap(struct candidate *items, int64_t n)
+{
+	for (int64_t i = n / 2; i-- > 0;)
+		sink(items, n, i);
+}
+
+/* Takes the first of the heap items[0..n) out and leaves it at items[n - 1]. */
+static void take_first(struct candidate *items, int64_t n)
+{
+	struct candidate first = items[0];
+	items[0] = items[n - 1];
+	sink(items, n - 1, 0);
+	items[n - 1] = first;
+}
+
+/* Of n items the last `kept`, which were taken one after the other, come to the front in the order of taking.
+ */
+static int64_t keep_taken(struct candidate *items, int64_t n, int64_t kept)
+{
+	memmove(items, items + n - kept, (size_t)kept * sizeof(*items));
+	for (int64_t i = 0, k = kept - 1; i < k; i++, k--) {
+		struct candidate first = items[i];
+		items[i] = items[k];
+		items[k] = first;
+	}
+	return kept;
 }
 
 static double largest(const struct tfmc_sampler *s, int64_t n)
@@ -105,27 +129,41 @@ static double largest(const struct tfmc_sampler *s, int64_t n)
 }
 
 /* Logits become weights, the largest 1; infinite logits share everything. Gives their sum. */
-static double weigh(struct tfmc_sampler *s, int64_t n)
+static double weigh(struct candidate *items, int64_t n, double max)
 {
-	double max = largest(s, n), sum = 0;
+	double sum = 0;
 	for (int64_t i = 0; i < n; i++) {
-		double v = s->items[i].weight;
-		s->items[i].weight = v == max ? 1 : real_exp(v - max);
-		sum += s->items[i].weight;
+		double v = items[i].weight;
+		items[i].weight = v == max ? 1 : real_exp(v - max);
+		sum += items[i].weight;
 	}
 	return sum;
 }
 
-/* The fewest of the likeliest whose probability reaches p (Holtzman et al. 2020). The items are sorted. */
-static int64_t nucleus(const struct tfmc_sampler *s, int64_t n, double sum)
+/*
+ * Leaves the fewest of the likeliest whose probability reaches p (Holtzman et al. 2020), likeliest first;
+ * `sum` is that of all n weights.
+ */
+static int64_t cut_to_nucleus(struct tfmc_sampler *s, int64_t n, double sum)
 {
 	double reached = 0, wanted = s->options.top_p * sum;
-	for (int64_t i = 0; i < n; i++) {
-		reached += s->items[i].weight;
-		if (reached >= wanted)
-			return i + 1;
+	int64_t kept = 0;
+	make_heap(s->items, n);
+	while (kept < n && reached < wanted) {
+		take_first(s->items, n - kept);
+		kept++;
+		reached += s->items[n - kept].weight;
 	}
-	return n;
+	return keep_taken(s->items, n, kept);
+}
+
+/* Leaves the k likeliest, likeliest first. */
+static int64_t cut_to(struct tfmc_sampler *s, int64_t n, int64_t k)
+{
+	make_heap(s->items, n);
+	for (int64_t i = 0; i < k; i++)
+		take_first(s->items, n - i);
+	return keep_taken(s->items, n, k);
 }
 
 /* Keeps what is at least min_p as likely as the likeliest, in the same order. */
@@ -155,16 +193,13 @@ static int32_t pick(struct tfmc_sampler *s, int64_t n)
 static int32_t draw(struct tfmc_sampler *s, int64_t n)
 {
 	const struct tfmc_sample_options *o = &s->options;
-	bool cut_k = o->top_k > 0 && o->top_k < n, cut_p = o->top_p < 1;
 	if (n == 0)
 		return -1;
-	if (cut_k || cut_p)
-		qsort(s->items, (size_t)n, sizeof(*s->items), by_weight);
-	if (cut_k)
-		n = o->top_k;
-	double sum = weigh(s, n);
-	if (cut_p)
-		n = nucleus(s, n, sum);
+	if (o->top_k > 0 && o->top_k < n)
+		n = cut_to(s, n, o->top_k);
+	double sum = weigh(s->items, n, largest(s, n));
+	if (o->top_p < 1)
+		n = cut_to_nucleus(s, n, sum);
 	return pick(s, keep_likely(s, n));
 }
 
@@ -172,10 +207,8 @@ int32_t tfmc_sampler_draw(struct tfmc_sampler *s, const float *logits, const uns
                           const int32_t *history, uint64_t n_history)
 {
 	count_history(s, history, n_history, 1);
-	block_ngrams(s, history, n_history, 1);
 	int32_t id = draw(s, collect(s, logits, excluded));
 	count_history(s, history, n_history, -1);
-	block_ngrams(s, history, n_history, 0);
 	return id;
 }
 
@@ -188,8 +221,7 @@ static bool is_valid(const struct tfmc_sample_options *o)
 	               o->repetition_penalty <= 1e6 && o->presence_penalty >= -1e6 &&
 	               o->presence_penalty <= 1e6 && o->frequency_penalty >= -1e6 &&
 	               o->frequency_penalty <= 1e6;
-	return numbers && o->top_k >= 0 && o->top_p > 0 && o->top_p <= 1 && o->min_p >= 0 && o->min_p <= 1 &&
-	       o->no_repeat_ngram >= 0;
+	return numbers && o->top_k >= 0 && o->top_p > 0 && o->top_p <= 1 && o->min_p >= 0 && o->min_p <= 1;
 }
 
 int tfmc_sampler_create(const struct tfmc_sample_options *options, int64_t vocab, struct tfmc_sampler **out)
@@ -207,9 +239,8 @@ int tfmc_sampler_create(const struct tfmc_sample_options *options, int64_t vocab
 	s->vocab = vocab;
 	s->items = calloc((size_t)vocab, sizeof(*s->items));
 	s->counts = calloc((size_t)vocab, sizeof(*s->counts));
-	s->banned = calloc((size_t)vocab, 1);
 	*out = s;
-	if (s->items && s->counts && s->banned)
+	if (s->items && s->counts)
 		return TFMC_RT_OK;
 	tfmc_sampler_destroy(s);
 	*out = NULL;
@@ -222,6 +253,5 @@ void tfmc_sampler_destroy(struct tfmc_sampler *s)
 		return;
 	free(s->items);
 	free(s->counts);
-	free(s->banned);
 	free(s);
 }

@@ -1,79 +1,109 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Log-probabilities of given ids: the model is fed id after id, so that only one
- * row of logits is ever held.
+ * Log-probabilities of given ids. An object with the entry score computes those of
+ * many rows in one call and gives nothing else; without it the model is fed id
+ * after id, and one row of logits is held.
  */
 #include "feed.h"
 #include "real.h"
 
+#include <float.h>
 #include <stdlib.h>
+#include <string.h>
 
 int row_log_sum(const float *logits, int64_t vocab, double *out)
 {
-	double max = 0, sum = 0;
-	int any = 0;
+	float max = logits[0];
+	double sum = 0;
+	int wrong = 0;
 	for (int64_t i = 0; i < vocab; i++) {
-		double v = (double)logits[i];
-		if (v == v && (!any || v > max)) {
-			max = v;
-			any = 1;
-		}
+		wrong |= !(logits[i] <= FLT_MAX);
+		max = logits[i] > max ? logits[i] : max;
 	}
-	if (!any || max > 3.5e38 || max < -3.5e38)
+	if (wrong || max < -FLT_MAX)
 		return TFMC_RT_E_LOGITS;
 	for (int64_t i = 0; i < vocab; i++)
-		if (logits[i] == logits[i])
-			sum += real_exp((double)logits[i] - max);
-	*out = max + real_log(sum);
+		sum += real_exp((double)logits[i] - (double)max);
+	*out = (double)max + real_log(sum);
 	return TFMC_RT_OK;
 }
 
-static int row_log_p(const struct feeder *f, int32_t id, double *out)
-{
-	double whole;
-	int status = row_log_sum(f->logits, f->vocab, &whole);
-	if (status == TFMC_RT_OK && f->logits[id] != f->logits[id])
-		status = TFMC_RT_E_LOGITS;
-	if (status == TFMC_RT_OK)
-		*out = (double)f->logits[id] - whole;
-	return status;
-}
+/* --- id after id -------------------------------------------------------------------------------------------
+ */
 
-/* The ids behind what was fed so far; the last one is only asked for, not fed. */
-static int score_rest(struct feeder *f, const int32_t *ids, uint64_t n, double *log_p)
+/* log p of what follows what was fed so far; the last id is only asked for, not fed. */
+static int score_steps(struct feeder *f, const int32_t *ids, uint64_t n, double *log_p)
 {
 	int status = TFMC_RT_OK;
 	for (uint64_t i = 0; status == TFMC_RT_OK && i < n; i++) {
-		if (ids[i] < 0 || ids[i] >= f->vocab)
-			return TFMC_RT_E_PROMPT;
-		status = row_log_p(f, ids[i], &log_p[i]);
-		if (status == TFMC_RT_OK && i + 1 < n)
+		double whole;
+		status = row_log_sum(f->logits, f->vocab, &whole);
+		if (status != TFMC_RT_OK)
+			break;
+		log_p[i] = (double)f->logits[ids[i]] - whole;
+		if (i + 1 < n)
 			status = feeder_step(f, &ids[i]);
 	}
 	return status;
 }
 
-static int score(struct feeder *f, const int32_t *source, uint64_t n_source, const int32_t *ids, uint64_t n,
-                 double *log_p)
+/* --- many at once ------------------------------------------------------------------------------------------
+ */
+
+/* all[0..n_before + n): what stands before the first id, then the ids. */
+static int score_rows(struct feeder *f, const int32_t *all, uint64_t n_before, uint64_t n, double *log_p)
 {
-	uint64_t n_start = 0;
-	int status = tfmc_session_reset(f->session);
-	if (status == TFMC_RT_OK && f->record->generate_kind != 1)
-		status = feeder_encode(f, source, n_source);
-	if (status != TFMC_RT_OK || n == 0)
-		return status;
-	int32_t *start = record_start_ids(f->record, &n_start);
-	if (!start)
-		return TFMC_RT_E_MEMORY;
-	if (n_start) {
-		status = feeder_prefill(f, start, n_start);
-	} else { /* nothing stands before the first id: it has no probability */
-		log_p[0] = 0;
-		status = feeder_prefill(f, ids, 1);
-		ids++, log_p++, n--;
+	uint64_t end = n_before + n - 1; /* the last id is not fed */
+	float *out = malloc((size_t)f->score_rows * sizeof(*out));
+	int status = out ? TFMC_RT_OK : TFMC_RT_E_MEMORY;
+	for (uint64_t at = 0, rows; status == TFMC_RT_OK && at < end; at += rows) {
+		rows = end - at < f->score_rows ? end - at : f->score_rows;
+		status = feeder_score(f, all + at, all + at + 1, rows, out);
+		for (uint64_t i = 0; status == TFMC_RT_OK && i < rows; i++) {
+			if (!(out[i] <= FLT_MAX)) /* -infinity is a probability: 0 */
+				status = TFMC_RT_E_LOGITS;
+			else if (at + i + 1 >= n_before)
+				log_p[at + i + 1 - n_before] = (double)out[i];
+		}
+	}
+	free(out);
+	return status;
+}
+
+/* --- both --------------------------------------------------------------------------------------------------
+ */
+
+static int score_all(struct feeder *f, const int32_t *all, uint64_t n_before, uint64_t n, double *log_p)
+{
+	if (f->score_rows)
+		return score_rows(f, all, n_before, n, log_p);
+	int status = feeder_prefill(f, all, n_before);
+	return status == TFMC_RT_OK ? score_steps(f, all + n_before, n, log_p) : status;
+}
+
+static int score(struct feeder *f, const int32_t *ids, uint64_t n, double *log_p)
+{
+	uint64_t n_before;
+	for (uint64_t i = 0; i < n; i++)
+		if (ids[i] < 0 || ids[i] >= f->vocab)
+			return TFMC_RT_E_PROMPT;
+	int32_t *start = record_start_ids(f->record, &n_before);
+	if (start && n_before == 0 && n > 0) { /* nothing stands before the first id: it has no probability */
+		start[0] = *ids++;
+		*log_p++ = 0;
+		n--;
+		n_before = 1;
+	}
+	int32_t *all = calloc((size_t)n_before + (size_t)n, sizeof(*all));
+	int status = start && all ? TFMC_RT_OK : TFMC_RT_E_MEMORY;
+	if (status == TFMC_RT_OK && n > 0) {
+		memcpy(all, start, (size_t)n_before * sizeof(*all));
+		memcpy(all + n_before, ids, (size_t)n * sizeof(*all));
+		status = score_all(f, all, n_before, n, log_p);
 	}
 	free(start);
-	return status == TFMC_RT_OK ? score_rest(f, ids, n, log_p) : status;
+	free(all);
+	return status;
 }
 
 int tfmc_score(struct tfmc_session *session, const int32_t *source, uint64_t n_source, const int32_t *ids,
@@ -82,7 +112,11 @@ int tfmc_score(struct tfmc_session *session, const int32_t *source, uint64_t n_s
 	struct feeder f;
 	int status = feeder_open(&f, session, 1);
 	if (status == TFMC_RT_OK)
-		status = score(&f, source, n_source, ids, n, log_p);
+		status = tfmc_session_reset(session);
+	if (status == TFMC_RT_OK && f.record->generate_kind != 1)
+		status = feeder_encode(&f, source, n_source);
+	if (status == TFMC_RT_OK && n > 0)
+		status = score(&f, ids, n, log_p);
 	feeder_close(&f);
 	return status == TFMC_RT_E_FULL ? TFMC_RT_E_PROMPT : status;
 }

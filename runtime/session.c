@@ -4,9 +4,10 @@
  * weights) and its workers, and calls entries with the words of abi.h.
  */
 #define _POSIX_C_SOURCE 200809L
-#include "tfmc_rt.h"
+#include "feed.h"
 
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@ struct tfmc_session {
 	struct tfmc_gang *gang; /* NULL: one worker */
 	void *context, *state, *arena;
 	enum tfmc_driver driver;
+	atomic_int is_cancelled; /* by tfmc_session_cancel; taken by feeder_* */
 };
 
 /* Zeroed memory aligned to 64 bytes; NULL for 0 bytes with *ok left alone. */
@@ -152,6 +154,16 @@ const char *tfmc_session_variant(const struct tfmc_session *session)
 int tfmc_session_reset(struct tfmc_session *session)
 {
 	return session->model.reset(session->context);
+}
+
+void tfmc_session_cancel(struct tfmc_session *session)
+{
+	atomic_store(&session->is_cancelled, 1);
+}
+
+int session_take_cancel(struct tfmc_session *session)
+{
+	return atomic_exchange(&session->is_cancelled, 0);
 }
 
 int tfmc_session_trim(struct tfmc_session *session, int64_t sequence, int64_t length)

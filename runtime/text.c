@@ -3,7 +3,7 @@
  * Text and ids with a vocabulary of one token per Unicode code point, as the
  * record carries it (tokens separated by newlines, the id is the line number).
  */
-#include "tfmc_rt.h"
+#include "rules.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,11 +50,10 @@ static const char *token_at(const char *vocabulary, int32_t id, size_t *n)
 	return id == 0 && *line ? line : NULL;
 }
 
-int tfmc_text_encode(const struct tfmc_record *record, const char *text, int32_t *out, uint64_t cap,
-                     uint64_t *n_out)
+static int encode(const struct tfmc_record *record, int64_t where, const char *text, int32_t *out,
+                  uint64_t cap, uint64_t *n_out)
 {
 	*n_out = 0;
-	int64_t where = record->source_vocabulary ? record->source_vocabulary : record->vocabulary;
 	if (!where)
 		return TFMC_RT_E_TEXT;
 	const char *vocabulary = tfmc_record_text(record, (uint64_t)where);
@@ -77,6 +76,19 @@ int tfmc_text_encode(const struct tfmc_record *record, const char *text, int32_t
 	return TFMC_RT_OK;
 }
 
+int tfmc_text_encode(const struct tfmc_record *record, const char *text, int32_t *out, uint64_t cap,
+                     uint64_t *n_out)
+{
+	int64_t where = record->source_vocabulary ? record->source_vocabulary : record->vocabulary;
+	return encode(record, where, text, out, cap, n_out);
+}
+
+int tfmc_text_encode_target(const struct tfmc_record *record, const char *text, int32_t *out, uint64_t cap,
+                            uint64_t *n_out)
+{
+	return encode(record, record->vocabulary, text, out, cap, n_out);
+}
+
 static int is_special(const struct tfmc_record *r, int32_t id)
 {
 	const int64_t *start = (const void *)((const char *)r + r->start);
@@ -90,20 +102,28 @@ static int is_special(const struct tfmc_record *r, int32_t id)
 	return id == r->pad;
 }
 
+const char *text_of_token(const struct tfmc_record *record, int32_t id, size_t *bytes)
+{
+	const char *token =
+	        record->vocabulary
+	                ? token_at(tfmc_record_text(record, (uint64_t)record->vocabulary), id, bytes)
+	                : NULL;
+	if (token && is_special(record, id))
+		*bytes = 0;
+	return token;
+}
+
 int tfmc_text_decode(const struct tfmc_record *record, const int32_t *ids, uint64_t n, char *out,
                      uint64_t cap, uint64_t *n_out)
 {
 	*n_out = 0;
 	if (!record->vocabulary)
 		return TFMC_RT_E_TEXT;
-	const char *vocabulary = tfmc_record_text(record, (uint64_t)record->vocabulary);
 	for (uint64_t i = 0; i < n; i++) {
 		size_t len;
-		const char *token = token_at(vocabulary, ids[i], &len);
+		const char *token = text_of_token(record, ids[i], &len);
 		if (!token)
 			return TFMC_RT_E_TEXT;
-		if (is_special(record, ids[i]))
-			continue;
 		for (size_t k = 0; k < len && *n_out + k + 1 < cap; k++)
 			out[*n_out + k] = token[k];
 		*n_out += len;

@@ -30,10 +30,11 @@ enum tfmc_rt_code {
 	TFMC_RT_E_NAME,         /* no entry, tensor or dim has this name */
 	TFMC_RT_E_GENERATE,     /* the object was not compiled for generation */
 	TFMC_RT_E_PROMPT,       /* the prompt is empty, too long, or has an id outside of the vocabulary */
-	TFMC_RT_E_LOGITS,       /* no logit is a number */
+	TFMC_RT_E_LOGITS,       /* a logit is NaN or infinite, or no id may be chosen */
 	TFMC_RT_E_TEXT,         /* the object carries no vocabulary, or the text is not UTF-8 */
 	TFMC_RT_E_SAMPLE,       /* a sampling option is outside of its range */
 	TFMC_RT_E_BEAM,         /* the beam is not from 1 to the bound of the batch */
+	TFMC_RT_E_RULES,        /* a rule names an id outside of the vocabulary, or an empty text */
 };
 /* Text of any status code, of objects and of this library. Never NULL. */
 const char *tfmc_rt_status_text(int status);
@@ -133,7 +134,6 @@ struct tfmc_sample_options {
 	                              1: none */
 	double presence_penalty;   /* subtracted from the logits of ids seen before */
 	double frequency_penalty;  /* subtracted once for each time an id was seen */
-	int64_t no_repeat_ngram;   /* n: no n ids stand twice in the sequence; 0: any may */
 	double temperature;        /* > 0: logits are divided by it */
 	int64_t top_k;             /* only the k likeliest ids; 0: all */
 	double top_p;              /* (0, 1]: only the fewest of the likeliest whose probability reaches p */
@@ -158,22 +158,70 @@ void tfmc_sampler_destroy(struct tfmc_sampler *sampler); /* NULL is allowed */
 int32_t tfmc_sampler_draw(struct tfmc_sampler *sampler, const float *logits, const unsigned char *excluded,
                           const int32_t *history, uint64_t n_history);
 
+/* --- what may be written
+ * ------------------------------------------------------------------------------------------------
+ * Beside what the model itself says (start, stop, suppress). Ids are excluded after probabilities have been
+ * taken over the whole vocabulary: a beam's log p does not change by what is excluded, and sampling shares
+ * their probability among the others. Zero-initialise, set struct_size; arrays stay the caller's. */
+struct tfmc_ids {
+	const int32_t *items;
+	uint64_t n;
+};
+struct tfmc_rules {
+	uint64_t struct_size;
+	struct tfmc_ids forced;        /* the first new tokens; a stop id among them ends nothing */
+	struct tfmc_ids suppress;      /* never chosen */
+	const struct tfmc_ids *banned; /* [n_banned] sequences: the last id is not chosen where the others
+	                                  stand in front of it */
+	uint64_t n_banned;
+	int64_t no_repeat_ngram;       /* n: no n ids stand twice in the sequence; 0: any may */
+	int64_t min_new_tokens;        /* stop ids are not chosen before */
+	struct tfmc_ids stop;          /* a sequence ends after one of these */
+	const char *const *stop_texts; /* [n_stop_texts]: it ends when its new text contains one of these,
+	                                  also across tokens; needs a vocabulary */
+	uint64_t n_stop_texts;
+	/*
+	 * Called before every choice with the logits [vocab] behind ids[0..n): all of the sequence so far,
+	 * with prompt or start. May change them (-INFINITY: never). Nonzero cancels. May be NULL.
+	 */
+	int (*on_logits)(void *user, float *logits, int64_t vocab, const int32_t *ids, uint64_t n);
+	void *user;
+};
+
 /* --- generation
  * ------------------------------------------------------------------------------------------------ */
+enum tfmc_finish {
+	TFMC_FINISH_LENGTH,   /* max_new_tokens, max_len or the room for ids was reached */
+	TFMC_FINISH_STOP,     /* the last token is a stop id */
+	TFMC_FINISH_TEXT,     /* the text contains a stop text, which is not part of what on_text was given */
+	TFMC_FINISH_CALLBACK, /* a callback wanted no more */
+	TFMC_FINISH_FAILED,   /* the status is not TFMC_RT_OK */
+};
 struct tfmc_generate_options {
 	uint64_t struct_size;
 	int64_t max_new_tokens;                   /* 0: as many as the model's max_len allows */
-	int ignore_stop;                          /* nonzero: go on for exactly max_new_tokens */
+	int ignore_stop;                          /* nonzero: go on behind stop ids */
 	const struct tfmc_sample_options *sample; /* NULL: greedy, the lowest id on a tie */
+	const struct tfmc_rules *rules;           /* NULL: only those of the model */
 	/* Called for every new token; nonzero ends generation. May be NULL. */
 	int (*on_token)(void *user, int32_t token);
+	/*
+	 * Called with new text as soon as it is sure to stay: what may be the beginning of a stop text is
+	 * held back until it is decided. Start, stop and pad ids are no text. Nonzero ends generation. May be
+	 * NULL.
+	 */
+	int (*on_text)(void *user, const char *text, uint64_t bytes);
 	void *user;
+	double *log_p; /* [cap of out]: log p of each new token before temperature and cuts; may be NULL */
+	enum tfmc_finish *finish; /* why it ended; may be NULL */
 };
 /*
  * Generation of one sequence, greedy or sampled. Causal models: `prompt` is continued (when
  * it is empty, from the model's start ids). Sequence-to-sequence: `prompt` is the
  * source; `target`, when given, replaces the start ids. New tokens, the stop
- * token included, go to out[0..cap); *n_out receives their number.
+ * token included, go to out[0..cap); *n_out receives their number, also after a failure.
+ * TFMC_RT_E_LOGITS: a logit was NaN or +infinity, or no id may be chosen. TFMC_RT_E_RULES: a rule cannot be
+ * followed by this model. TFMC_RT_E_CANCELLED: tfmc_session_cancel was called.
  */
 int tfmc_generate(struct tfmc_session *session, const struct tfmc_generate_options *options,
                   const int32_t *prompt, uint64_t n_prompt, const int32_t *target, uint64_t n_target,
@@ -185,6 +233,7 @@ struct tfmc_beam_options {
 	double length_penalty;  /* a: the score is log p / n^a for n new tokens, the stop token included */
 	int gnmt;               /* nonzero: log p / ((5 + n) / 6)^a (Wu et al. 2016) */
 	int64_t max_new_tokens; /* 0: as many as the model's max_len allows */
+	const struct tfmc_rules *rules; /* NULL: only those of the model */
 };
 struct tfmc_hypothesis {
 	int32_t *tokens; /* [cap], the caller's: new tokens, the stop token included */
@@ -197,16 +246,25 @@ struct tfmc_hypothesis {
  * Beam search for one sequence, prompt and target as in tfmc_generate. At each step the 2 beam likeliest
  * continuations are taken (ties: earlier beam, lower id): those of the first `beam` that stop are finished,
  * the first `beam` that do not stop go on, until `beam` are finished or the length is reached. Hypotheses go
- * to out[0..cap), best score first.
+ * to out[0..cap), best score first. Statuses as of tfmc_generate.
  */
 int tfmc_beam_search(struct tfmc_session *session, const struct tfmc_beam_options *options,
                      const int32_t *prompt, uint64_t n_prompt, const int32_t *target, uint64_t n_target,
                      struct tfmc_hypothesis *out, uint64_t cap, uint64_t *n_out);
 
 /*
+ * Ends the generation, search or scoring that runs on the session, from any thread or a signal handler: it
+ * returns TFMC_RT_E_CANCELLED before its next call of the model, and may be begun again. When none runs, the
+ * next one ends so.
+ */
+void tfmc_session_cancel(struct tfmc_session *session);
+
+/*
  * Log-probabilities: log_p[i] = log p(ids[i] | what stands before), for all n ids. Before ids[0] stand the
  * model's start ids; without any log_p[0] is 0. Sequence-to-sequence models are also given the source. Their
- * sum is the log-probability of the sequence, e^(-sum / n) its perplexity.
+ * sum is the log-probability of the sequence, e^(-sum / n) its perplexity. An object with the entry score
+ * computes many rows at once and keeps no logits; with prefill and step alone it goes id after id.
+ * TFMC_RT_E_LOGITS: a probability is not a number.
  */
 int tfmc_score(struct tfmc_session *session, const int32_t *source, uint64_t n_source, const int32_t *ids,
                uint64_t n, double *log_p);
@@ -217,9 +275,15 @@ int tfmc_score(struct tfmc_session *session, const int32_t *source, uint64_t n_s
  * smaller. */
 int tfmc_text_encode(const struct tfmc_record *record, const char *text, int32_t *out, uint64_t cap,
                      uint64_t *n_out);
+/* The same with the vocabulary of what is written: for forced and banned sequences, and targets. */
+int tfmc_text_encode_target(const struct tfmc_record *record, const char *text, int32_t *out, uint64_t cap,
+                            uint64_t *n_out);
 /* Ids to text, zero-terminated, without start, stop and pad ids; *n_out: bytes without the terminator. */
 int tfmc_text_decode(const struct tfmc_record *record, const int32_t *ids, uint64_t n, char *out,
                      uint64_t cap, uint64_t *n_out);
+/* Where the first stop text of the rules begins in a text: what on_text is given of it. Its length: nowhere.
+ */
+uint64_t tfmc_text_stop(const struct tfmc_rules *rules, const char *text);
 /* From text to text in one call: encodes, generates, decodes. */
 int tfmc_generate_text(struct tfmc_session *session, const char *prompt, char *out, uint64_t cap);
 

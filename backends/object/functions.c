@@ -384,6 +384,8 @@ enum tfmc_status layout_entries(struct object *o)
 			TFMC_TRY(add_decode(o, i));
 		else if (!strcmp(name, "encode"))
 			TFMC_TRY(add_entry(o, name, TFMC_ENTRY_ENCODE, i, -1));
+		else if (!strcmp(name, "score"))
+			TFMC_TRY(add_entry(o, name, TFMC_ENTRY_SCORE, i, -1));
 		else
 			TFMC_TRY(add_entry(o, name, TFMC_ENTRY_RUN, i, -1));
 	}

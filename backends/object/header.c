@@ -267,6 +267,8 @@ static const char *about(enum tfmc_entry_kind kind)
 	case TFMC_ENTRY_PREFILL:
 		return "Any number of tokens behind those in the state; logits of the last one.";
 	case TFMC_ENTRY_STEP: return "One more token for each sequence.";
+	case TFMC_ENTRY_SCORE:
+		return "Some tokens behind those in the state; log p of the target behind each of them.";
 	}
 	return "";
 }

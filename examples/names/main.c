@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Makes up names, and scores given ones, with the compiled model. names.h and names.o come from
- *	tfmc examples/names/model.yaml -o names.o
+ *	tfmc examples/names/model.yaml --entries=prefill,step,score -o names.o
  * and everything else from libtfmcrt; the compiler is not needed any more.
  *
  *	names 10 7                 ten names drawn with the seeds 7 to 16, each after its log-probability

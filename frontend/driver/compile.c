@@ -137,6 +137,17 @@ static enum tfmc_status choose_pipeline(struct driver *d, const struct loaded *l
 
 static enum tfmc_status load(struct driver *d, struct loaded *out);
 
+/* The entry score is built for those who ask for it. */
+static bool wants_score(struct driver *d)
+{
+	struct option_list entries = {0};
+	driver_split_list(d, d->options.entries, &entries);
+	for (size_t i = 0; i < entries.n; i++)
+		if (!strcmp(entries.items[i], "score"))
+			return true;
+	return d->options.command == COMMAND_SCORE;
+}
+
 enum tfmc_status driver_load(struct driver *d, struct loaded *out)
 {
 	TFMC_TRY(load(d, out));
@@ -156,6 +167,7 @@ static enum tfmc_status load(struct driver *d, struct loaded *out)
 		return load_tir(d, out);
 	struct frontend_options o = {.sets = d->options.set.items, .n_sets = d->options.set.n};
 	o.allow_unused = d->options.allow_unused;
+	o.score = wants_score(d);
 	TFMC_TRY(frontend_load(&d->diag, d->options.input, &o, &out->model));
 	TFMC_TRY(frontend_lower(out->model, &out->module));
 	TFMC_TRY(ir_verify(out->module, &d->diag));

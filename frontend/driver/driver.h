@@ -170,6 +170,9 @@ TFMC_MUST_USE enum tfmc_status driver_each_variant(struct driver *d, struct comp
 /* A session on a compiled model with --threads workers. The caller closes it. */
 TFMC_MUST_USE enum tfmc_status driver_session(struct driver *d, const struct compiled *c,
                                               struct tfmc_session **out);
+/* The same with memory for `batch` sequences (at most the bound; 0: the bound). */
+TFMC_MUST_USE enum tfmc_status driver_session_for(struct driver *d, const struct compiled *c, int64_t batch,
+                                                  struct tfmc_session **out);
 
 /*
  * How tokens are chosen: the model's `sample`, then the options. *is_sampled false: greedily. False after a
@@ -177,6 +180,12 @@ TFMC_MUST_USE enum tfmc_status driver_session(struct driver *d, const struct com
  */
 bool driver_sampling(struct driver *d, const struct frontend_generate *g, struct tfmc_sample_options *out,
                      bool *is_sampled);
+
+/*
+ * The rules of the options, in the arena. False after a message when an option is no number or list, or a
+ * text has no ids.
+ */
+bool driver_rules(struct driver *d, const struct tfmc_record *r, struct tfmc_rules *out);
 
 /* "1,2,3" or "1 2 3" as ids, in the arena. False when it is no such list. */
 bool driver_ids(struct driver *d, const char *text, int32_t **items, size_t *n);

@@ -1,165 +1,166 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tfmc generate: text or token ids through the compiled object, printed as they
- * come when there is one prompt.
+ * come when nothing has to stand in front of them.
  */
-#include "frontend/driver/driver.h"
-
 #include <stdlib.h>
 #include <string.h>
 
-#include "frontend/files.h"
+#include "frontend/driver/prompts.h"
 #include "ir/support/number.h"
-
-#define PROMPT_FILE_LIMIT ((size_t)64 << 20)
-
-struct ids {
-	int32_t *items;
-	size_t n, cap;
-};
 
 /* What every prompt is generated with. */
 struct wish {
 	int64_t steps;
 	struct tfmc_sample_options sample;
 	bool is_sampled;
+	int64_t samples;               /* draws to print with their log p; 0: one alone */
 	struct tfmc_beam_options beam; /* beam 1: no search */
 	int64_t n_best;                /* hypotheses to print with their scores; 0: the best one alone */
+	struct tfmc_rules rules;
 };
 
-struct printer {
+/* One command. */
+struct generation {
 	struct driver *d;
+	struct tfmc_session *session;
 	const struct tfmc_record *record;
+	struct wish wish;
 	bool as_ids;
-	size_t n; /* tokens printed of this prompt */
+	int32_t *out; /* [cap] */
+	double *log_p;
+	uint64_t cap;
+	size_t n_printed; /* tokens or pieces of text of this prompt */
 };
 
-bool driver_ids(struct driver *d, const char *text, int32_t **items, size_t *n)
+/* --- printing ------------------------------------------------------------------------------------------- */
+
+static int print_id(void *user, int32_t id)
 {
-	struct ids out = {0};
-	for (const char *s = text; *s;) {
-		size_t length = strcspn(s, ", ");
-		int64_t id;
-		if (length) {
-			int32_t *slot = ARENA_PUSH(&d->arena, &out);
-			if (!number_parse_i64(s, length, &id) || id < 0 || id > INT32_MAX || !slot)
-				return false;
-			*slot = (int32_t)id;
-		}
-		s += length + (s[length] != 0);
+	struct generation *g = user;
+	buf_printf(&g->d->out, "%s%d", g->n_printed++ ? " " : "", id);
+	return driver_flush_out(g->d) ? 0 : 1;
+}
+
+static int print_text(void *user, const char *text, uint64_t bytes)
+{
+	struct generation *g = user;
+	buf_bytes(&g->d->out, text, (size_t)bytes);
+	g->n_printed++;
+	return driver_flush_out(g->d) ? 0 : 1;
+}
+
+/* Tokens of a finished sequence on a line, behind a number. */
+static enum tfmc_status print_line(struct generation *g, double number, bool with_number, const int32_t *ids,
+                                   uint64_t n)
+{
+	struct buf *out = &g->d->out;
+	uint64_t bytes = 0;
+	if (with_number)
+		buf_printf(out, "%.6f\t", number);
+	for (uint64_t i = 0; g->as_ids && i < n; i++)
+		buf_printf(out, "%s%d", i ? " " : "", ids[i]);
+	if (!g->as_ids) {
+		TFMC_TRY(prompt_status(g->d, "generate",
+		                       tfmc_text_decode(g->record, ids, n, NULL, 0, &bytes)));
+		char *text = arena_alloc(&g->d->arena, (size_t)bytes + 1);
+		if (!text)
+			return TFMC_NO_MEMORY;
+		TFMC_TRY(prompt_status(g->d, "generate",
+		                       tfmc_text_decode(g->record, ids, n, text, bytes + 1, &bytes)));
+		buf_bytes(out, text, (size_t)tfmc_text_stop(&g->wish.rules, text));
 	}
-	*items = out.items;
-	*n = out.n;
-	return true;
+	buf_char(out, '\n');
+	return TFMC_OK;
 }
 
-static int print_token(void *user, int32_t id)
-{
-	struct printer *p = user;
-	char text[64];
-	uint64_t n;
-	if (p->as_ids)
-		buf_printf(&p->d->out, "%s%d", p->n ? " " : "", id);
-	else if (tfmc_text_decode(p->record, &id, 1, text, sizeof(text), &n) == TFMC_RT_OK)
-		buf_str(&p->d->out, text);
-	p->n++;
-	return driver_flush_out(p->d) ? 0 : 1;
-}
+/* --- one prompt -------------------------------------------------------------------------------------------
+ */
 
-static enum tfmc_status report(struct driver *d, int status)
+static enum tfmc_status search_ids(struct generation *g, const struct ids *prompt)
 {
-	if (status == TFMC_RT_OK)
-		return TFMC_OK;
-	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "generate: %s", tfmc_rt_status_text(status));
-	return status == TFMC_RT_E_MEMORY ? TFMC_NO_MEMORY : TFMC_INVALID;
-}
-
-static void print_hypothesis(struct printer *p, const struct tfmc_hypothesis *h, bool with_score)
-{
-	p->n = 0;
-	if (with_score)
-		buf_printf(&p->d->out, "%.6f\t", h->score);
-	for (uint64_t i = 0; i < h->n; i++)
-		(void)print_token(p, h->tokens[i]);
-	buf_char(&p->d->out, '\n');
-}
-
-static enum tfmc_status search_ids(struct driver *d, struct tfmc_session *s, const struct ids *prompt,
-                                   const struct wish *w)
-{
-	const struct tfmc_record *r = tfmc_session_record(s);
-	struct printer p = {.d = d, .record = r, .as_ids = d->options.print_tokens || !r->vocabulary};
-	uint64_t n, cap = w->n_best ? (uint64_t)w->n_best : 1, length = (uint64_t)r->max_len;
-	struct tfmc_hypothesis *best = ARENA_ARRAY(&d->arena, struct tfmc_hypothesis, cap);
+	struct arena *a = &g->d->arena;
+	const struct wish *w = &g->wish;
+	uint64_t n, cap = w->n_best ? (uint64_t)w->n_best : 1;
+	struct tfmc_hypothesis *best = ARENA_ARRAY(a, struct tfmc_hypothesis, cap);
 	for (uint64_t i = 0; best && i < cap; i++) {
-		best[i].cap = length;
-		best[i].tokens = ARENA_ARRAY(&d->arena, int32_t, length + 1);
+		best[i].cap = g->cap;
+		best[i].tokens = ARENA_ARRAY(a, int32_t, g->cap + 1);
 	}
-	if (arena_failed(&d->arena))
+	if (arena_failed(a))
 		return TFMC_NO_MEMORY;
-	int status = tfmc_beam_search(s, &w->beam, prompt->items, prompt->n, NULL, 0, best, cap, &n);
-	for (uint64_t i = 0; status == TFMC_RT_OK && i < n; i++)
-		print_hypothesis(&p, &best[i], w->n_best > 0);
-	return report(d, status);
+	int status = tfmc_beam_search(g->session, &w->beam, prompt->items, prompt->n, NULL, 0, best, cap, &n);
+	TFMC_TRY(prompt_status(g->d, "generate", status));
+	for (uint64_t i = 0; i < n; i++)
+		TFMC_TRY(print_line(g, best[i].score, w->n_best > 0, best[i].tokens, best[i].n));
+	return TFMC_OK;
 }
 
-static enum tfmc_status generate_ids(struct driver *d, struct tfmc_session *s, const struct ids *prompt,
-                                     const struct wish *w)
+static enum tfmc_status draw_ids(struct generation *g, const struct ids *prompt)
 {
-	if (w->beam.beam > 1)
-		return search_ids(d, s, prompt, w);
-	const struct tfmc_record *r = tfmc_session_record(s);
-	struct printer p = {.d = d, .record = r, .as_ids = d->options.print_tokens || !r->vocabulary};
-	struct tfmc_generate_options o = {
-	        .struct_size = sizeof(o), .max_new_tokens = w->steps, .on_token = print_token};
-	o.user = &p;
-	o.sample = w->is_sampled ? &w->sample : NULL;
-	o.ignore_stop = d->options.ignore_stop;
-	uint64_t n, cap = r->max_len > 0 ? (uint64_t)r->max_len : 0;
-	int32_t *out = ARENA_ARRAY(&d->arena, int32_t, cap ? cap : 1);
-	if (!out)
-		return TFMC_NO_MEMORY;
-	int status = tfmc_generate(s, &o, prompt->items, prompt->n, NULL, 0, out, cap, &n);
-	if (status == TFMC_RT_OK || p.n)
-		buf_char(&d->out, '\n');
-	return report(d, status);
-}
-
-static enum tfmc_status generate_prompt(struct driver *d, struct tfmc_session *s, const char *text,
-                                        const struct wish *w)
-{
-	const struct tfmc_record *r = tfmc_session_record(s);
-	struct ids prompt = {0};
-	uint64_t n = 0; /* without text, also objects without a vocabulary begin with the start tokens */
-	if (*text)
-		TFMC_TRY(report(d, tfmc_text_encode(r, text, NULL, 0, &n)));
-	bool is_causal = r->generate_kind == 1;
-	uint64_t n_start = is_causal ? (uint64_t)r->n_start : 0;
-	prompt.items = ARENA_ARRAY(&d->arena, int32_t, n + n_start + 1);
-	if (!prompt.items)
-		return TFMC_NO_MEMORY;
-	const int64_t *start = (const void *)((const char *)r + r->start);
-	for (uint64_t i = 0; i < n_start; i++)
-		prompt.items[i] = (int32_t)start[i];
-	if (n > 0)
-		TFMC_TRY(report(d, tfmc_text_encode(r, text, prompt.items + n_start, n, &n)));
-	prompt.n = n + n_start;
-	return generate_ids(d, s, &prompt, w);
-}
-
-static enum tfmc_status generate_file(struct driver *d, struct tfmc_session *s, const char *path,
-                                      const struct wish *w)
-{
-	const char *text;
-	size_t len;
-	TFMC_TRY(file_read(&d->arena, &d->diag, path, PROMPT_FILE_LIMIT, LOC_NONE, &text, &len));
-	while (*text) {
-		size_t n = strcspn(text, "\n");
-		TFMC_TRY(generate_prompt(d, s, arena_strndup(&d->arena, text, n), w));
-		text += n + (text[n] != 0);
+	struct tfmc_sample_options sample = g->wish.sample;
+	struct tfmc_generate_options o = {.struct_size = sizeof(o), .max_new_tokens = g->wish.steps};
+	o.sample = &sample;
+	o.rules = &g->wish.rules;
+	o.log_p = g->log_p;
+	o.ignore_stop = g->d->options.ignore_stop;
+	for (int64_t i = 0; i < g->wish.samples; i++, sample.seed++) {
+		uint64_t n;
+		double sum = 0;
+		int status =
+		        tfmc_generate(g->session, &o, prompt->items, prompt->n, NULL, 0, g->out, g->cap, &n);
+		TFMC_TRY(prompt_status(g->d, "generate", status));
+		for (uint64_t k = 0; k < n; k++)
+			sum += g->log_p[k];
+		TFMC_TRY(print_line(g, sum, true, g->out, n));
 	}
 	return TFMC_OK;
 }
+
+static enum tfmc_status generate_ids(struct generation *g, const struct ids *prompt)
+{
+	if (g->wish.beam.beam > 1)
+		return search_ids(g, prompt);
+	if (g->wish.samples)
+		return draw_ids(g, prompt);
+	struct tfmc_generate_options o = {.struct_size = sizeof(o),
+	                                  .max_new_tokens = g->wish.steps,
+	                                  .rules = &g->wish.rules,
+	                                  .user = g};
+	o.on_token = g->as_ids ? print_id : NULL;
+	o.on_text = g->as_ids ? NULL : print_text;
+	o.sample = g->wish.is_sampled ? &g->wish.sample : NULL;
+	o.ignore_stop = g->d->options.ignore_stop;
+	uint64_t n;
+	g->n_printed = 0;
+	int status = tfmc_generate(g->session, &o, prompt->items, prompt->n, NULL, 0, g->out, g->cap, &n);
+	if (status == TFMC_RT_OK || g->n_printed)
+		buf_char(&g->d->out, '\n');
+	return prompt_status(g->d, "generate", status);
+}
+
+static enum tfmc_status generate_text(void *user, const char *text)
+{
+	struct generation *g = user;
+	const struct tfmc_record *r = g->record;
+	struct ids prompt = {0};
+	if (r->generate_kind == 1)
+		TFMC_TRY(prompt_facts(g->d, r, r->start, r->n_start, &prompt));
+	if (*text) /* without text, also objects without a vocabulary begin with the start tokens */
+		TFMC_TRY(prompt_text(g->d, r, "generate", PROMPT_SOURCE, text, &prompt));
+	return generate_ids(g, &prompt);
+}
+
+static enum tfmc_status generate_list(void *user, const char *text)
+{
+	struct generation *g = user;
+	struct ids prompt = {0};
+	TFMC_TRY(prompt_list(g->d, "generate", text, &prompt));
+	return generate_ids(g, &prompt);
+}
+
+/* --- the command ------------------------------------------------------------------------------------------
+ */
 
 static bool parse_count(const char *text, int64_t lowest, int64_t *out)
 {
@@ -183,6 +184,11 @@ static enum tfmc_status choose_search(struct driver *d, const struct frontend_mo
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--beam and --n-best are numbers from 1");
 		return TFMC_INVALID;
 	}
+	if (w->samples && !w->is_sampled) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
+		           "--samples goes with sampling, such as --temperature 1");
+		return TFMC_INVALID;
+	}
 	if (w->beam.beam > 1 && (w->is_sampled || d->options.ignore_stop)) {
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
 		           "a beam of %lld goes neither with sampling nor with --ignore-stop",
@@ -192,21 +198,42 @@ static enum tfmc_status choose_search(struct driver *d, const struct frontend_mo
 	return TFMC_OK;
 }
 
-static enum tfmc_status generate_all(struct driver *d, struct compiled *c, const struct wish *w)
+static enum tfmc_status generate_all(struct generation *g)
 {
-	struct tfmc_session *s;
-	struct ids prompt = {0};
-	TFMC_TRY(driver_session(d, c, &s));
-	enum tfmc_status st;
-	if (d->options.tokens) {
-		(void)driver_ids(d, d->options.tokens, &prompt.items, &prompt.n);
-		st = generate_ids(d, s, &prompt, w);
-	} else if (d->options.prompt_file) {
-		st = generate_file(d, s, d->options.prompt_file, w);
-	} else {
-		st = generate_prompt(d, s, d->options.prompt ? d->options.prompt : "", w);
+	const struct driver_options *o = &g->d->options;
+	g->cap = g->record->max_len > 0 ? (uint64_t)g->record->max_len : 0;
+	g->out = ARENA_ARRAY(&g->d->arena, int32_t, g->cap + 1);
+	g->log_p = ARENA_ARRAY(&g->d->arena, double, g->cap + 1);
+	g->as_ids = o->print_tokens || !g->record->vocabulary;
+	if (!g->out || !g->log_p)
+		return TFMC_NO_MEMORY;
+	if (!driver_rules(g->d, g->record, &g->wish.rules))
+		return TFMC_INVALID;
+	g->wish.beam.rules = &g->wish.rules;
+	if (o->prompt_file)
+		return prompt_lines(g->d, o->prompt_file, generate_text, g);
+	if (o->tokens_file)
+		return prompt_lines(g->d, o->tokens_file, generate_list, g);
+	if (o->tokens)
+		return generate_list(g, o->tokens);
+	return generate_text(g, o->prompt ? o->prompt : "");
+}
+
+static enum tfmc_status generate_model(struct driver *d, struct loaded *l, const struct wish *w)
+{
+	struct compiled c = {0};
+	struct generation g = {.d = d, .wish = *w};
+	enum tfmc_status st = choose_search(d, l->model, &g.wish);
+	if (st == TFMC_OK)
+		st = driver_compile_native(d, l, NULL, &c);
+	if (st == TFMC_OK)
+		st = driver_session_for(d, &c, g.wish.beam.beam, &g.session);
+	if (st == TFMC_OK) {
+		g.record = tfmc_session_record(g.session);
+		st = generate_all(&g);
+		tfmc_session_close(g.session);
 	}
-	tfmc_session_close(s);
+	driver_release(&c);
 	return st;
 }
 
@@ -215,16 +242,19 @@ enum exit_code command_generate(struct driver *d)
 	const struct driver_options *o = &d->options;
 	struct ids ids = {0};
 	struct wish w = {0};
+	struct loaded l;
 	if (!parse_count(o->steps, 1, &w.steps))
 		return driver_usage(d, "--steps is a number from 1, not %s", o->steps);
-	if (!!o->tokens + !!o->prompt + !!o->prompt_file > 1)
-		return driver_usage(d, "only one of --prompt, --prompt-file, --tokens");
+	if (!parse_count(o->samples, 1, &w.samples))
+		return driver_usage(d, "--samples is a number from 1, not %s", o->samples);
+	if (!!o->tokens + !!o->prompt + !!o->prompt_file + !!o->tokens_file > 1)
+		return driver_usage(d, "only one of --prompt, --prompt-file, --tokens, --tokens-file");
 	if (o->tokens && !driver_ids(d, o->tokens, &ids.items, &ids.n))
 		return driver_usage(d, "--tokens is a list of ids such as 1,2,3, not %s", o->tokens);
+	if (o->forced_text && o->forced_tokens)
+		return driver_usage(d, "only one of --forced-text, --forced-tokens");
 	if (o->ignore_stop && !o->steps)
 		return driver_usage(d, "--ignore-stop wants --steps");
-	struct loaded l;
-	struct compiled c = {0};
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK && !l.model)
 		return driver_usage(d, "generate wants a model file, not IR text");
@@ -233,12 +263,7 @@ enum exit_code command_generate(struct driver *d)
 		return EXIT_USAGE;
 	}
 	if (st == TFMC_OK)
-		st = choose_search(d, l.model, &w);
-	if (st == TFMC_OK)
-		st = driver_compile_native(d, &l, NULL, &c);
-	if (st == TFMC_OK)
-		st = generate_all(d, &c, &w);
-	driver_release(&c);
+		st = generate_model(d, &l, &w);
 	driver_unload(&l);
 	return exit_code_of(st);
 }

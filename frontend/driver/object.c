@@ -84,7 +84,24 @@ void driver_release(struct compiled *c)
 	*c = (struct compiled){0};
 }
 
-enum tfmc_status driver_session(struct driver *d, const struct compiled *c, struct tfmc_session **out)
+/* The batch dim is the first one of the first entry: it becomes *batch or its bound, others take their
+ * bounds. */
+static const int64_t *dims_for(struct driver *d, const struct tfmc_record *r, int64_t *batch)
+{
+	int64_t *dims = ARENA_ARRAY(&d->arena, int64_t, (size_t)r->n_dims + 1);
+	const struct tfmc_record_entry *e = tfmc_entry_at(r, 0);
+	for (uint64_t i = 0; dims && i < r->n_dims; i++)
+		dims[i] = tfmc_record_dim_at(r, i)->hi;
+	if (dims && e && e->n_dims) {
+		uint64_t first = *(const uint64_t *)(const void *)((const char *)r + e->dims);
+		*batch = *batch < dims[first] ? *batch : dims[first];
+		dims[first] = *batch;
+	}
+	return dims;
+}
+
+enum tfmc_status driver_session_for(struct driver *d, const struct compiled *c, int64_t batch,
+                                    struct tfmc_session **out)
 {
 	struct tfmc_session_options o = {.struct_size = sizeof(o), .workers = 1, .variant = c->forced};
 	const char *threads = d->options.threads;
@@ -92,11 +109,19 @@ enum tfmc_status driver_session(struct driver *d, const struct compiled *c, stru
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--threads is a number from 1, not %s", threads);
 		return TFMC_INVALID;
 	}
+	if (batch && !(o.dims_max = dims_for(d, c->model.record, &batch)))
+		return TFMC_NO_MEMORY;
+	o.batch = batch;
 	int status = tfmc_session_open(&c->model, &o, out);
 	if (status == TFMC_RT_OK)
 		return TFMC_OK;
 	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "cannot open a session: %s", tfmc_rt_status_text(status));
 	return status == TFMC_RT_E_MEMORY || status == TFMC_RT_E_THREAD ? TFMC_NO_MEMORY : TFMC_INVALID;
+}
+
+enum tfmc_status driver_session(struct driver *d, const struct compiled *c, struct tfmc_session **out)
+{
+	return driver_session_for(d, c, 0, out);
 }
 
 /* --- to files ------------------------------------------------------------------------------------------ */

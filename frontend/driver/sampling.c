@@ -35,8 +35,7 @@ static bool parse_all(struct driver *d, struct tfmc_sample_options *out)
 	          parse_real(d, "min-p", o->min_p, &out->min_p) && parse_integer(d, "seed", o->seed, &seed) &&
 	          parse_real(d, "repetition-penalty", o->repetition_penalty, &out->repetition_penalty) &&
 	          parse_real(d, "presence-penalty", o->presence_penalty, &out->presence_penalty) &&
-	          parse_real(d, "frequency-penalty", o->frequency_penalty, &out->frequency_penalty) &&
-	          parse_integer(d, "no-repeat-ngram", o->no_repeat_ngram, &out->no_repeat_ngram);
+	          parse_real(d, "frequency-penalty", o->frequency_penalty, &out->frequency_penalty);
 	out->seed = (uint64_t)seed;
 	return ok;
 }
@@ -57,8 +56,7 @@ bool driver_sampling(struct driver *d, const struct frontend_generate *g, struct
 {
 	const struct driver_options *o = &d->options;
 	const struct tfmc_sample_options defaults = TFMC_SAMPLE_DEFAULTS;
-	bool penalties =
-	        o->repetition_penalty || o->presence_penalty || o->frequency_penalty || o->no_repeat_ngram;
+	bool penalties = o->repetition_penalty || o->presence_penalty || o->frequency_penalty;
 	bool asked = o->temperature || o->top_k || o->top_p || o->min_p || o->seed;
 	bool by_file = g->sample.given && !o->beam;
 	*out = defaults;

@@ -2,68 +2,36 @@
 /*
  * tfmc score: log-probabilities of texts or ids under the compiled model. One
  * prompt: a line for each token; a file of prompts: a line for each, and all of
- * them together.
+ * them together. Of a sequence-to-sequence model the target is scored, given
+ * its source.
  */
-#include "frontend/driver/driver.h"
-
 #include <math.h>
 #include <string.h>
 
-#include "frontend/files.h"
-#include "ir/support/number.h"
-
-#define PROMPT_FILE_LIMIT ((size_t)64 << 20)
-
-struct ids {
-	int32_t *items;
-	size_t n, cap;
-};
+#include "frontend/driver/prompts.h"
 
 struct total {
 	double log_p;
 	int64_t n;
 };
 
-static enum tfmc_status report(struct driver *d, int status)
-{
-	if (status == TFMC_RT_OK)
-		return TFMC_OK;
-	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "score: %s", tfmc_rt_status_text(status));
-	return status == TFMC_RT_E_MEMORY ? TFMC_NO_MEMORY : TFMC_INVALID;
-}
+struct scoring {
+	struct driver *d;
+	struct tfmc_session *session;
+	const struct tfmc_record *record;
+	bool is_pair; /* sequence-to-sequence */
+	bool each;    /* print every token */
+	struct total total;
+};
 
-/* The stop id ends what is scored, as it ends what is generated. */
-static enum tfmc_status add_stop(struct driver *d, const struct tfmc_record *r, struct ids *out)
-{
-	const int64_t *stop = (const void *)((const char *)r + r->stop);
-	int32_t *slot = r->n_stop > 0 ? ARENA_PUSH(&d->arena, out) : NULL;
-	if (slot)
-		*slot = (int32_t)stop[0];
-	return arena_failed(&d->arena) ? TFMC_NO_MEMORY : TFMC_OK;
-}
-
-static enum tfmc_status encode(struct driver *d, const struct tfmc_record *r, const char *text,
-                               struct ids *out)
-{
-	uint64_t n;
-	TFMC_TRY(report(d, tfmc_text_encode(r, text, NULL, 0, &n)));
-	out->items = ARENA_ARRAY(&d->arena, int32_t, n + 1);
-	if (!out->items)
-		return TFMC_NO_MEMORY;
-	out->cap = n + 1;
-	out->n = n;
-	TFMC_TRY(report(d, tfmc_text_encode(r, text, out->items, n, &n)));
-	return add_stop(d, r, out);
-}
-
-static void print_token(struct driver *d, const struct tfmc_record *r, int32_t id, double log_p)
+static void print_token(struct scoring *s, int32_t id, double log_p)
 {
 	char text[64];
 	uint64_t n;
-	buf_printf(&d->out, "%d", id);
-	if (tfmc_text_decode(r, &id, 1, text, sizeof(text), &n) == TFMC_RT_OK)
-		buf_printf(&d->out, "\t%s", text);
-	buf_printf(&d->out, "\t%.6f\n", log_p);
+	buf_printf(&s->d->out, "%d", id);
+	if (tfmc_text_decode(s->record, &id, 1, text, sizeof(text), &n) == TFMC_RT_OK)
+		buf_printf(&s->d->out, "\t%s", text);
+	buf_printf(&s->d->out, "\t%.6f\n", log_p);
 }
 
 static void print_sum(struct driver *d, const struct total *t)
@@ -73,78 +41,122 @@ static void print_sum(struct driver *d, const struct total *t)
 	           exp(-mean));
 }
 
-/* Scores ids; each: print every token. */
-static enum tfmc_status score_ids(struct driver *d, struct tfmc_session *s, const struct ids *ids, bool each,
-                                  struct total *total)
+static enum tfmc_status score_ids(struct scoring *s, const struct ids *source, const struct ids *ids)
 {
-	const struct tfmc_record *r = tfmc_session_record(s);
-	double *log_p = ARENA_ARRAY(&d->arena, double, ids->n + 1);
+	const struct tfmc_record *r = s->record;
+	double *log_p = ARENA_ARRAY(&s->d->arena, double, ids->n + 1);
 	if (!log_p)
 		return TFMC_NO_MEMORY;
-	TFMC_TRY(report(d, tfmc_score(s, NULL, 0, ids->items, ids->n, log_p)));
+	int status = tfmc_score(s->session, source->items, source->n, ids->items, ids->n, log_p);
+	TFMC_TRY(prompt_status(s->d, "score", status));
 	struct total own = {0, (int64_t)ids->n - (r->n_start == 0 && ids->n > 0)};
 	for (size_t i = 0; i < ids->n; i++) {
 		own.log_p += log_p[i];
-		if (each)
-			print_token(d, r, ids->items[i], log_p[i]);
+		if (s->each)
+			print_token(s, ids->items[i], log_p[i]);
 	}
-	print_sum(d, &own);
-	total->log_p += own.log_p;
-	total->n += own.n;
+	print_sum(s->d, &own);
+	s->total.log_p += own.log_p;
+	s->total.n += own.n;
 	return TFMC_OK;
 }
 
-static enum tfmc_status score_file(struct driver *d, struct tfmc_session *s, const char *path)
+/* The stop id ends what is scored, as it ends what is generated. */
+static enum tfmc_status score_texts(struct scoring *s, const char *source, const char *text)
 {
-	const char *text;
-	size_t len;
-	struct total total = {0};
-	TFMC_TRY(file_read(&d->arena, &d->diag, path, PROMPT_FILE_LIMIT, LOC_NONE, &text, &len));
-	while (*text) {
-		size_t n = strcspn(text, "\n");
-		struct ids ids = {0};
-		const char *line = arena_strndup(&d->arena, text, n);
-		TFMC_TRY(encode(d, tfmc_session_record(s), line, &ids));
-		TFMC_TRY(score_ids(d, s, &ids, false, &total));
-		buf_printf(&d->out, "\t%s\n", line);
-		text += n + (text[n] != 0);
+	const struct tfmc_record *r = s->record;
+	struct ids in = {0}, ids = {0};
+	if (s->is_pair)
+		TFMC_TRY(prompt_text(s->d, r, "score", PROMPT_SOURCE, source, &in));
+	TFMC_TRY(prompt_text(s->d, r, "score", s->is_pair ? PROMPT_TARGET : PROMPT_SOURCE, text, &ids));
+	TFMC_TRY(prompt_facts(s->d, r, r->stop, r->n_stop > 0, &ids));
+	return score_ids(s, &in, &ids);
+}
+
+static enum tfmc_status score_lists(struct scoring *s, const char *source, const char *list)
+{
+	struct ids in = {0}, ids = {0};
+	if (s->is_pair)
+		TFMC_TRY(prompt_list(s->d, "score", source, &in));
+	TFMC_TRY(prompt_list(s->d, "score", list, &ids));
+	return score_ids(s, &in, &ids);
+}
+
+/* "source TAB target", or what is scored alone. */
+static enum tfmc_status score_line(void *user, const char *line)
+{
+	struct scoring *s = user;
+	const char *tab = s->is_pair ? strchr(line, '\t') : NULL;
+	if (s->is_pair && !tab) {
+		diag_error(&s->d->diag, LOC_NONE, DIAG_INPUT, "score: a line is source, tab, target, not: %s",
+		           line);
+		return TFMC_INVALID;
 	}
-	buf_str(&d->out, "all: ");
-	print_sum(d, &total);
-	buf_char(&d->out, '\n');
+	const char *source = tab ? arena_strndup(&s->d->arena, line, (size_t)(tab - line)) : "";
+	const char *text = tab ? tab + 1 : line;
+	if (!source)
+		return TFMC_NO_MEMORY;
+	TFMC_TRY(s->d->options.tokens_file ? score_lists(s, source, text) : score_texts(s, source, text));
+	buf_printf(&s->d->out, "\t%s\n", line);
+	return driver_flush_out(s->d) ? TFMC_OK : TFMC_IO;
+}
+
+static enum tfmc_status score_file(struct scoring *s, const char *path)
+{
+	TFMC_TRY(prompt_lines(s->d, path, score_line, s));
+	buf_str(&s->d->out, "all: ");
+	print_sum(s->d, &s->total);
 	return TFMC_OK;
 }
 
-static enum tfmc_status score_all(struct driver *d, struct compiled *c)
+/* Source and target may come as text or ids, each for itself. */
+static enum tfmc_status score_pair(struct scoring *s)
 {
-	const struct driver_options *o = &d->options;
-	struct tfmc_session *s;
-	struct ids ids = {0};
-	struct total total = {0};
-	TFMC_TRY(driver_session(d, c, &s));
-	enum tfmc_status st = TFMC_OK;
-	if (o->prompt_file)
-		st = score_file(d, s, o->prompt_file);
-	else if (o->tokens)
-		(void)driver_ids(d, o->tokens, &ids.items, &ids.n);
-	else
-		st = encode(d, tfmc_session_record(s), o->prompt ? o->prompt : "", &ids);
-	if (st == TFMC_OK && !o->prompt_file) {
-		st = score_ids(d, s, &ids, true, &total);
-		buf_char(&d->out, '\n');
+	const struct driver_options *o = &s->d->options;
+	struct ids in = {0}, ids = {0};
+	TFMC_TRY(o->tokens ? prompt_list(s->d, "score", o->tokens, &in)
+	                   : prompt_text(s->d, s->record, "score", PROMPT_SOURCE, o->prompt, &in));
+	if (o->target_tokens) {
+		TFMC_TRY(prompt_list(s->d, "score", o->target_tokens, &ids));
+	} else {
+		TFMC_TRY(prompt_text(s->d, s->record, "score", PROMPT_TARGET, o->target_text, &ids));
+		TFMC_TRY(prompt_facts(s->d, s->record, s->record->stop, s->record->n_stop > 0, &ids));
 	}
-	tfmc_session_close(s);
+	return score_ids(s, &in, &ids);
+}
+
+static enum tfmc_status score_all(struct scoring *s)
+{
+	const struct driver_options *o = &s->d->options;
+	const char *file = o->prompt_file ? o->prompt_file : o->tokens_file;
+	s->each = !file;
+	enum tfmc_status st = file         ? score_file(s, file)
+	                      : s->is_pair ? score_pair(s)
+	                      : o->tokens  ? score_lists(s, "", o->tokens)
+	                                   : score_texts(s, "", o->prompt);
+	if (st == TFMC_OK)
+		buf_char(&s->d->out, '\n');
 	return st;
 }
 
-static enum tfmc_status check_model(struct driver *d, const struct loaded *l)
+static enum tfmc_status check_model(struct driver *d, const struct loaded *l, struct scoring *s)
 {
+	const struct driver_options *o = &d->options;
 	enum frontend_generate_kind kind = l->model ? frontend_generate(l->model)->kind : GENERATE_NONE;
-	if (kind == GENERATE_CAUSAL)
+	bool has_target = o->target_text || o->target_tokens, has_file = o->prompt_file || o->tokens_file;
+	s->is_pair = kind == GENERATE_SEQ2SEQ;
+	if (kind == GENERATE_NONE)
+		diag_error(&d->diag, LOC_NONE, DIAG_GENERATE,
+		           "score wants a model file with a generate section");
+	else if (s->is_pair && !has_file && !has_target)
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
+		           "what is scored is given by --target-text or --target-tokens");
+	else if (has_target && (!s->is_pair || has_file))
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "%s",
+		           has_file ? "targets stand in the file, behind a tab"
+		                    : "the model has no target, only tokens");
+	else
 		return TFMC_OK;
-	diag_error(&d->diag, LOC_NONE, kind == GENERATE_NONE ? DIAG_GENERATE : DIAG_UNSUPPORTED,
-	           kind == GENERATE_NONE ? "score wants a model file with a generate section"
-	                                 : "not supported yet: score of a sequence-to-sequence model");
 	return TFMC_INVALID;
 }
 
@@ -154,17 +166,25 @@ enum exit_code command_score(struct driver *d)
 	struct ids ids = {0};
 	struct loaded l;
 	struct compiled c = {0};
-	if (!!o->tokens + !!o->prompt + !!o->prompt_file != 1)
-		return driver_usage(d, "one of --prompt, --prompt-file, --tokens is wanted");
+	struct scoring s = {.d = d};
+	if (!!o->tokens + !!o->prompt + !!o->prompt_file + !!o->tokens_file != 1)
+		return driver_usage(d, "one of --prompt, --prompt-file, --tokens, --tokens-file is wanted");
+	if (o->target_text && o->target_tokens)
+		return driver_usage(d, "only one of --target-text, --target-tokens");
 	if (o->tokens && !driver_ids(d, o->tokens, &ids.items, &ids.n))
 		return driver_usage(d, "--tokens is a list of ids such as 1,2,3, not %s", o->tokens);
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK)
-		st = check_model(d, &l);
+		st = check_model(d, &l, &s);
 	if (st == TFMC_OK)
 		st = driver_compile_native(d, &l, NULL, &c);
 	if (st == TFMC_OK)
-		st = score_all(d, &c);
+		st = driver_session_for(d, &c, 1, &s.session);
+	if (st == TFMC_OK) {
+		s.record = tfmc_session_record(s.session);
+		st = score_all(&s);
+		tfmc_session_close(s.session);
+	}
 	driver_release(&c);
 	driver_unload(&l);
 	return exit_code_of(st);

@@ -9,7 +9,7 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 example=$TFMC_SOURCE/examples/names
 PYTHONDONTWRITEBYTECODE=1 python3 "$example/data.py" --check # the generator's own probabilities
-"$TFMC" "$example/model.yaml" -mcpu=x86-64-v2 -o "$tmp/names.o"
+"$TFMC" "$example/model.yaml" -mcpu=x86-64-v2 --entries=prefill,step,score -o "$tmp/names.o"
 "$CC" -std=c17 -Wall -Wextra -Werror -I"$TFMC_SOURCE/runtime" -I"$tmp" "$example/main.c" \
 	"$tmp/names.o" "$TFMC_BUILD/runtime/libtfmcrt.a" -lpthread ${TFMC_LINK_FLAGS:-} -o "$tmp/names"
 bash "$TFMC_SOURCE/tests/object_audit.sh" "$tmp/names.o" names
@@ -25,6 +25,16 @@ for i in 1 2 3; do
 done >"$tmp/command"
 head -3 "$tmp/one" | awk '{ print $2 }' | diff - "$tmp/command"
 
+# Several draws of one command, each behind its log p; names without a text.
+"$TFMC" generate "$example/model.yaml" -mcpu=x86-64-v2 --seed 7 --samples 12 >"$tmp/command"
+awk '{ print $2 }' "$tmp/one" | diff - <(cut -f2 "$tmp/command")
+paste "$tmp/one" "$tmp/command" | awk '{ d = $1 - $3; if (d > 1e-4 || d < -1e-4) exit 1 }'
+"$TFMC" generate "$example/model.yaml" -mcpu=x86-64-v2 --seed 7 --samples 40 --ban a --forced-text k --stop on >"$tmp/command"
+[ "$(wc -l <"$tmp/command")" -eq 40 ]
+cut -f2 "$tmp/command" >"$tmp/words"
+[ "$(grep -c '^k' "$tmp/words")" -eq 40 ]
+if grep -e a -e on "$tmp/words"; then exit 1; fi
+
 # Held-out words (data.py) and their own letters shuffled: one list after the other.
 words="kreirgilm leteaniëmés hygleld k'ábíl ninias yatishakin ramen woshiki nialálvon lánniële chamekaka skevirlyrg
 	shushonkūn lomon liëllel skalraurg riritu tanreme bondond canviël brormalm stastokarg gaugoth skabar"
@@ -36,6 +46,14 @@ awk '{ print $2 }' "$tmp/scores" >"$tmp/words"
 "$TFMC" score "$example/model.yaml" -mcpu=x86-64-v2 --prompt-file "$tmp/words" >"$tmp/command"
 sed -n 's/^log p \([^,]*\),.*\t\(.*\)$/\1 \2/p' "$tmp/command" >"$tmp/want"
 awk '{ print $1, $2 }' "$tmp/scores" | diff - "$tmp/want"
+
+# An object without the entry score goes letter after letter.
+"$TFMC" "$example/model.yaml" -mcpu=x86-64-v2 --entries=prefill,step -o "$tmp/steps.o" --header="$tmp/steps.h"
+"$CC" -std=c17 -Wall -Wextra -Werror -I"$TFMC_SOURCE/runtime" -I"$tmp" "$example/main.c" \
+	"$tmp/steps.o" "$TFMC_BUILD/runtime/libtfmcrt.a" -lpthread ${TFMC_LINK_FLAGS:-} -o "$tmp/steps"
+# shellcheck disable=SC2086
+"$tmp/steps" -s $words $shuffled | paste - "$tmp/scores" |
+	awk '{ d = $1 - $3; if (d > 1e-4 || d < -1e-4 || $2 != $4) exit 1 }'
 awk 'NR <= 24 { real += $1; next } { other += $1 }
 	END { print "on average " real / 24 ", shuffled " other / 24; exit !(NR == 48 && real / 24 > other / 24 + 10) }' \
 	"$tmp/scores"

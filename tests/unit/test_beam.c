@@ -9,91 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/backend.h"
-#include "passes/pass.h"
-#include "runtime/tfmc_rt.h"
-#include "tests/support/mini_model.h"
-#include "tests/support/tir.h"
+#include "tests/support/mini_session.h"
 
-enum { V = 20, MAX_B = 4, MAX_T = 10, START = 3, STOP = 5, BANNED = 7, BANNED_FIRST = 11, N_SOURCE = 6 };
+enum { V = MINI_V, MAX_B = MINI_MAX_B, MAX_T = MINI_MAX_T, START = MINI_START, STOP = MINI_STOP };
+enum { BANNED = MINI_BANNED, BANNED_FIRST = MINI_FIRST, N_SOURCE = 6 };
 
 static const int32_t source[N_SOURCE] = {4, 9, 1, 13, 17, 2};
-
-struct built {
-	struct tir graph;
-	struct ir_module *planned;
-	struct backend_output out;
-	struct backend_jit *jit;
-	struct tfmc_session *session;
-};
-
-static void build(struct built *b)
-{
-	static const int64_t start[] = {START}, stop[] = {STOP}, banned[] = {BANNED},
-	                     first[] = {BANNED_FIRST};
-	static const struct backend_facts facts = {.generate_kind = 2,
-	                                           .start = {start, 1},
-	                                           .stop = {stop, 1},
-	                                           .suppress = {banned, 1},
-	                                           .suppress_first = {first, 1},
-	                                           .pad = -1,
-	                                           .max_len = MAX_T,
-	                                           .tokens = "tok",
-	                                           .source = "src",
-	                                           .logits = "logits"};
-	struct arena a;
-	struct pipeline p;
-	struct pass_options po = {.target = target_native()};
-	struct backend_options bo = {.opt_level = 2, .facts = &facts};
-	struct tfmc_model model;
-	arena_init(&a);
-	tir_init(&b->graph);
-	tir_load(&b->graph, mini_model);
-	struct diag_context *cx = &b->graph.cx;
-	ck_assert_int_eq(pipeline_parse(&a, cx, "O2", &p), TFMC_OK);
-	ck_assert_int_eq(passes_run(cx, &p, &po, b->graph.m, &b->planned, NULL), TFMC_OK);
-	backend_output_init(&b->out);
-	ck_assert_int_eq(backend_compile(cx, b->planned, po.target, NULL, &bo, &b->out), TFMC_OK);
-	ck_assert_int_eq(backend_jit_load(cx, &b->out.object, &b->jit), TFMC_OK);
-	ck_assert(backend_jit_model(b->jit, "mini", &model));
-	ck_assert_int_eq(tfmc_session_open(&model, NULL, &b->session), TFMC_RT_OK);
-	arena_destroy(&a);
-}
-
-static void release(struct built *b)
-{
-	tfmc_session_close(b->session);
-	backend_jit_destroy(b->jit);
-	backend_output_destroy(&b->out);
-	ir_module_destroy(b->planned);
-	tir_destroy(&b->graph);
-}
-
-/* --- calls --------------------------------------------------------------------------------------------- */
-
-static int call(struct tfmc_session *s, const char *name, int64_t batch, struct tfmc_buffer *in,
-                float *logits)
-{
-	int64_t entry = tfmc_entry_find(tfmc_session_record(s), name);
-	bool encodes = !strcmp(name, "encode");
-	int64_t rows = (int64_t)in[0].count / batch, dims[] = {batch, encodes ? rows : 1, encodes ? 1 : rows};
-	struct tfmc_buffer out[] = {{logits, logits ? (uint64_t)(batch * V) : 0}};
-	ck_assert_int_ge(entry, 0);
-	return tfmc_session_call(s, entry, dims, in, out);
-}
-
-static void encode(struct tfmc_session *s, const int32_t *ids, uint64_t n)
-{
-	struct tfmc_buffer in[] = {{(void *)(uintptr_t)ids, n}, {NULL, 0}};
-	ck_assert_int_eq(tfmc_session_reset(s), TFMC_RT_OK);
-	ck_assert_int_eq(call(s, "encode", 1, in, NULL), TFMC_RT_OK);
-}
-
-static void prefill(struct tfmc_session *s, const int32_t *ids, uint64_t n, float *logits)
-{
-	struct tfmc_buffer in[] = {{(void *)(uintptr_t)ids, n}};
-	ck_assert_int_eq(call(s, "prefill", 1, in, logits), TFMC_RT_OK);
-}
 
 /* --- the plain search --------------------------------------------------------------------------------------
  */
@@ -127,8 +48,8 @@ static void extend(struct plain *p, int beam, bool first)
 	float logits[V];
 	double sum = 0;
 	memcpy(ids + 1, h->ids, (size_t)h->n * sizeof(*ids));
-	encode(p->session, source, N_SOURCE);
-	prefill(p->session, ids, (uint64_t)h->n + 1, logits);
+	mini_encode(p->session, source, N_SOURCE);
+	mini_prefill(p->session, ids, (uint64_t)h->n + 1, logits);
 	for (int id = 0; id < V; id++)
 		sum += exp((double)logits[id]);
 	for (int id = 0; id < V; id++) {
@@ -198,8 +119,8 @@ static void compare(struct tfmc_session *s, const struct tfmc_beam_options *o)
 START_TEST(agrees_with_the_plain_search)
 {
 	static const double penalties[] = {0, 0.6, 1, 2};
-	struct built b;
-	build(&b);
+	struct mini_session b;
+	mini_open(&b, NULL, 1);
 	for (int64_t beam = 1; beam <= MAX_B; beam++)
 		for (int64_t limit = 0; limit < MAX_T; limit += 3)
 			for (size_t i = 0; i < sizeof(penalties) / sizeof(penalties[0]); i++) {
@@ -210,29 +131,29 @@ START_TEST(agrees_with_the_plain_search)
 				                              .max_new_tokens = limit};
 				compare(b.session, &o);
 			}
-	release(&b);
+	mini_close(&b);
 }
 END_TEST
 
 START_TEST(copies_go_on_like_the_original)
 {
 	static const int32_t prompt[] = {START, 8, 2, 14}, next[] = {6, 6, 6};
-	struct built b;
+	struct mini_session b;
 	float alone[V], together[3 * V];
-	build(&b);
-	encode(b.session, source, N_SOURCE);
-	prefill(b.session, prompt, 4, alone);
+	mini_open(&b, NULL, 1);
+	mini_encode(b.session, source, N_SOURCE);
+	mini_prefill(b.session, prompt, 4, alone);
 	ck_assert_int_eq(tfmc_session_fork(b.session, 0, 1), TFMC_RT_OK);
 	ck_assert_int_eq(tfmc_session_fork(b.session, 1, 2), TFMC_RT_OK);
 	struct tfmc_buffer in[] = {{(void *)(uintptr_t)next, 3}};
-	ck_assert_int_eq(call(b.session, "step", 3, in, together), TFMC_RT_OK);
-	encode(b.session, source, N_SOURCE);
-	prefill(b.session, prompt, 4, alone);
+	ck_assert_int_eq(mini_call(b.session, "step", 3, in, together), TFMC_RT_OK);
+	mini_encode(b.session, source, N_SOURCE);
+	mini_prefill(b.session, prompt, 4, alone);
 	in[0].count = 1;
-	ck_assert_int_eq(call(b.session, "step", 1, in, alone), TFMC_RT_OK);
+	ck_assert_int_eq(mini_call(b.session, "step", 1, in, alone), TFMC_RT_OK);
 	for (int i = 0; i < 3; i++)
 		ck_assert_mem_eq(alone, together + i * V, sizeof(alone));
-	release(&b);
+	mini_close(&b);
 }
 END_TEST
 
@@ -241,15 +162,15 @@ START_TEST(scores_given_ids)
 {
 	static const int32_t ids[] = {START, 8, 2, BANNED, 14, 14, 0, STOP};
 	enum { N = sizeof(ids) / sizeof(ids[0]) - 1 };
-	struct built b;
+	struct mini_session b;
 	double log_p[N];
 	float logits[V];
-	build(&b);
+	mini_open(&b, NULL, 1);
 	ck_assert_int_eq(tfmc_score(b.session, source, N_SOURCE, ids + 1, N, log_p), TFMC_RT_OK);
 	for (int i = 0; i < N; i++) {
 		double sum = 0;
-		encode(b.session, source, N_SOURCE);
-		prefill(b.session, ids, (uint64_t)i + 1, logits);
+		mini_encode(b.session, source, N_SOURCE);
+		mini_prefill(b.session, ids, (uint64_t)i + 1, logits);
 		for (int id = 0; id < V; id++)
 			sum += exp((double)logits[id]);
 		ck_assert_double_eq_tol(log_p[i], (double)logits[ids[i + 1]] - log(sum), 1e-12);
@@ -261,22 +182,22 @@ START_TEST(scores_given_ids)
 	ck_assert_int_eq(tfmc_score(b.session, source, N_SOURCE, far, 11, many), TFMC_RT_E_PROMPT);
 	ck_assert_int_eq(tfmc_score(b.session, source, N_SOURCE, wrong, 2, many), TFMC_RT_E_PROMPT);
 	ck_assert_int_eq(tfmc_score(b.session, source, 0, ids, 1, many), TFMC_RT_E_PROMPT);
-	release(&b);
+	mini_close(&b);
 }
 END_TEST
 
 START_TEST(refuses)
 {
-	struct built b;
+	struct mini_session b;
 	uint64_t n;
 	struct tfmc_beam_options o = {.struct_size = sizeof(o), .beam = MAX_B + 1, .length_penalty = 1};
 	int32_t tokens[MAX_T];
 	struct tfmc_hypothesis h = {.tokens = tokens, .cap = MAX_T};
-	build(&b);
+	mini_open(&b, NULL, 1);
 	struct tfmc_session *s = b.session;
 	ck_assert_int_eq(tfmc_session_reset(s), TFMC_RT_OK);
 	ck_assert_int_eq(tfmc_session_fork(s, 0, 1), TFMC_RT_E_STATE); /* nothing is encoded */
-	encode(s, source, N_SOURCE);
+	mini_encode(s, source, N_SOURCE);
 	ck_assert_int_eq(tfmc_session_fork(s, 0, 2), TFMC_RT_E_STATE); /* 1 is empty */
 	ck_assert_int_eq(tfmc_session_fork(s, 0, MAX_B), TFMC_RT_E_DIM);
 	ck_assert_int_eq(tfmc_session_fork(s, -1, 0), TFMC_RT_E_DIM);
@@ -294,7 +215,7 @@ START_TEST(refuses)
 	h.cap = 1; /* more tokens than room: their number is still told */
 	ck_assert_int_eq(tfmc_beam_search(s, &o, source, N_SOURCE, NULL, 0, &h, 1, &n), TFMC_RT_OK);
 	ck_assert_int_ge((int)h.n, 1);
-	release(&b);
+	mini_close(&b);
 }
 END_TEST
 

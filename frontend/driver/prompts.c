@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Texts and lists of ids to ids, and files of them.
+ */
+#include "frontend/driver/prompts.h"
+
+#include <string.h>
+
+#include "frontend/files.h"
+#include "ir/support/number.h"
+
+#define PROMPT_FILE_LIMIT ((size_t)64 << 20)
+
+bool driver_ids(struct driver *d, const char *text, int32_t **items, size_t *n)
+{
+	struct ids out = {0};
+	for (const char *s = text; *s;) {
+		size_t length = strcspn(s, ", ");
+		int64_t id;
+		if (length) {
+			int32_t *slot = ARENA_PUSH(&d->arena, &out);
+			if (!number_parse_i64(s, length, &id) || id < 0 || id > INT32_MAX || !slot)
+				return false;
+			*slot = (int32_t)id;
+		}
+		s += length + (s[length] != 0);
+	}
+	*items = out.items;
+	*n = out.n;
+	return true;
+}
+
+enum tfmc_status prompt_status(struct driver *d, const char *command, int status)
+{
+	if (status == TFMC_RT_OK)
+		return TFMC_OK;
+	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s: %s", command, tfmc_rt_status_text(status));
+	return status == TFMC_RT_E_MEMORY ? TFMC_NO_MEMORY : TFMC_INVALID;
+}
+
+static enum tfmc_status append(struct driver *d, const int32_t *ids, size_t n, struct ids *out)
+{
+	for (size_t i = 0; i < n; i++) {
+		int32_t *slot = ARENA_PUSH(&d->arena, out);
+		if (!slot)
+			return TFMC_NO_MEMORY;
+		*slot = ids[i];
+	}
+	return TFMC_OK;
+}
+
+enum tfmc_status prompt_text(struct driver *d, const struct tfmc_record *r, const char *command,
+                             enum prompt_vocabulary which, const char *text, struct ids *out)
+{
+	int (*encode)(const struct tfmc_record *, const char *, int32_t *, uint64_t, uint64_t *) =
+	        which == PROMPT_TARGET ? tfmc_text_encode_target : tfmc_text_encode;
+	uint64_t n;
+	TFMC_TRY(prompt_status(d, command, encode(r, text, NULL, 0, &n)));
+	int32_t *ids = ARENA_ARRAY(&d->arena, int32_t, n + 1);
+	if (!ids)
+		return TFMC_NO_MEMORY;
+	TFMC_TRY(prompt_status(d, command, encode(r, text, ids, n, &n)));
+	return append(d, ids, n, out);
+}
+
+enum tfmc_status prompt_list(struct driver *d, const char *command, const char *text, struct ids *out)
+{
+	int32_t *ids;
+	size_t n;
+	if (driver_ids(d, text, &ids, &n))
+		return append(d, ids, n, out);
+	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s: a list of ids is such as 1,2,3, not %s", command,
+	           text);
+	return TFMC_INVALID;
+}
+
+enum tfmc_status prompt_facts(struct driver *d, const struct tfmc_record *r, int64_t at, int64_t n,
+                              struct ids *out)
+{
+	const int64_t *ids = (const void *)((const char *)r + at);
+	for (int64_t i = 0; i < n; i++) {
+		int32_t id = (int32_t)ids[i];
+		TFMC_TRY(append(d, &id, 1, out));
+	}
+	return TFMC_OK;
+}
+
+enum tfmc_status prompt_lines(struct driver *d, const char *path, prompt_line *each, void *user)
+{
+	const char *text;
+	size_t len;
+	TFMC_TRY(file_read(&d->arena, &d->diag, path, PROMPT_FILE_LIMIT, LOC_NONE, &text, &len));
+	while (*text) {
+		size_t n = strcspn(text, "\n");
+		const char *line = arena_strndup(&d->arena, text, n);
+		if (!line)
+			return TFMC_NO_MEMORY;
+		TFMC_TRY(each(user, line));
+		text += n + (text[n] != 0);
+	}
+	return TFMC_OK;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What generate and score read: texts and ids from options and from files with
+ * one prompt on each line. Ids lie in the arena of the driver.
+ */
+#ifndef TFMC_DRIVER_PROMPTS_H
+#define TFMC_DRIVER_PROMPTS_H
+
+#include "frontend/driver/driver.h"
+
+struct ids {
+	int32_t *items;
+	size_t n, cap;
+};
+
+/* A status of the runtime library as a diagnostic "COMMAND: TEXT" and its status; TFMC_OK for 0. */
+TFMC_MUST_USE enum tfmc_status prompt_status(struct driver *d, const char *command, int status);
+
+enum prompt_vocabulary { PROMPT_SOURCE, PROMPT_TARGET };
+/* Appends the ids of a text, one for each code point. */
+TFMC_MUST_USE enum tfmc_status prompt_text(struct driver *d, const struct tfmc_record *r, const char *command,
+                                           enum prompt_vocabulary which, const char *text, struct ids *out);
+/* Appends "1,2,3"; TFMC_INVALID after a diagnostic when it is no such list. */
+TFMC_MUST_USE enum tfmc_status prompt_list(struct driver *d, const char *command, const char *text,
+                                           struct ids *out);
+/* Appends ids of the record. */
+TFMC_MUST_USE enum tfmc_status prompt_facts(struct driver *d, const struct tfmc_record *r, int64_t at,
+                                            int64_t n, struct ids *out);
+
+/* Calls each(user, line) for every line of a file until one fails; lines are in the arena, without their end.
+ */
+typedef enum tfmc_status prompt_line(void *user, const char *line);
+TFMC_MUST_USE enum tfmc_status prompt_lines(struct driver *d, const char *path, prompt_line *each,
+                                            void *user);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The small model of mini_model.h as an object in this process with an open
+ * session, for tests of what the runtime library does on top of objects.
+ */
+#ifndef TFMC_TESTS_SUPPORT_MINI_SESSION_H
+#define TFMC_TESTS_SUPPORT_MINI_SESSION_H
+
+#include "backends/backend.h"
+#include "runtime/tfmc_rt.h"
+#include "tests/support/tir.h"
+
+enum {
+	MINI_V = 20,
+	MINI_MAX_B = 4,
+	MINI_MAX_T = 10,
+	MINI_START = 3,
+	MINI_STOP = 5,
+	MINI_BANNED = 7,
+	MINI_FIRST = 11
+};
+
+struct mini_session {
+	struct tir graph;
+	struct ir_module *planned;
+	struct backend_output out;
+	struct backend_jit *jit;
+	struct tfmc_session *session;
+};
+
+/* Start, stop, suppressed and first suppressed ids as above; vocabulary: newline-separated tokens or NULL. */
+void mini_open(struct mini_session *m, const char *vocabulary, int64_t workers);
+void mini_close(struct mini_session *m);
+/* Resets, then the source; ids behind those in the state, logits [MINI_V] of the last. */
+void mini_encode(struct tfmc_session *s, const int32_t *ids, uint64_t n);
+void mini_prefill(struct tfmc_session *s, const int32_t *ids, uint64_t n, float *logits);
+/* Calls an entry on `batch` sequences. */
+int mini_call(struct tfmc_session *s, const char *name, int64_t batch, struct tfmc_buffer *in, float *logits);
+
+#endif
