@@ -23,7 +23,8 @@ const char *tfmc_rt_status_text(int status)
 	case TFMC_RT_E_SAMPLE: return "a sampling option is outside of its range";
 	case TFMC_RT_E_BEAM: return "the beam is not from 1 to the bound of the batch";
 	case TFMC_RT_E_RULES:
-		return "a rule is out of its range: an id outside of the vocabulary, or an empty sequence or text";
+		return "a rule is out of its range: an id outside of the vocabulary, or an empty sequence or "
+		       "text";
 	default: return "unknown status code";
 	}
 }

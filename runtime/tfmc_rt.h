@@ -59,8 +59,9 @@ void tfmc_weights_unmap(struct tfmc_mapping *mapping);
  */
 struct tfmc_gang;
 /*
- * n >= 1 workers: the caller and n - 1 threads. Who has to wait, a thread for the next round or the caller for
- * the last thread, looks for some time (TFMC_GANG_SPIN_US, or `microseconds`; 0: not at all), then sleeps.
+ * n >= 1 workers: the caller and n - 1 threads. Who has to wait, a thread for the next round or the caller
+ * for the last thread, looks for some time (TFMC_GANG_SPIN_US, or `microseconds`; 0: not at all), then
+ * sleeps.
  */
 #define TFMC_GANG_SPIN_US 50
 int tfmc_gang_create(int64_t n, struct tfmc_gang **out);

@@ -540,7 +540,8 @@ START_TEST(refuses_rules)
 	REFUSED(silent, TFMC_RT_E_TEXT, .stop_texts = texts, .n_stop_texts = 1);
 #undef REFUSED
 	r = (struct tfmc_rules){.struct_size = 8};
-	ck_assert_int_eq(tfmc_generate(m.session, &o, source, N_SOURCE, NULL, 0, out, MAX_T, &n), TFMC_RT_E_ABI);
+	ck_assert_int_eq(tfmc_generate(m.session, &o, source, N_SOURCE, NULL, 0, out, MAX_T, &n),
+	                 TFMC_RT_E_ABI);
 	struct heard h = {0};
 	o = (struct tfmc_generate_options){.struct_size = sizeof(o), .on_text = hear, .user = &h};
 	ck_assert_int_eq(tfmc_generate(silent.session, &o, source, N_SOURCE, NULL, 0, out, MAX_T, &n),
