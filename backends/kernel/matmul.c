@@ -14,8 +14,9 @@
 /* Operands of OP_linear. */
 enum { X, W, BIAS };
 
-#define TASKS_PER_WORKER 4  /* at least, where there are rows enough */
-#define MATMUL_LINE      64 /* bytes that parts of scratch are aligned to */
+#define BLOCKS_TO_SHARE 8  /* of rows at most, so that all workers have as much to do */
+#define TASKS_TO_SHARE  16 /* for each worker: one more or less does not matter */
+#define MATMUL_LINE     64 /* bytes that parts of scratch are aligned to */
 
 /* --- the group --------------------------------------------------------------------------------------- */
 
@@ -309,7 +310,37 @@ static void divide_rows(struct linear *l, struct division *d)
 	d->blocks = div_up(k, l->rows, d->block);
 }
 
-/* Few rows: single panels. Many: strips, and blocks of rows as small as it takes to keep all workers busy. */
+/* Panels that stay together when there are many rows: whole tiles of whole heads. */
+static int64_t unit_of_many(const struct linear *l)
+{
+	return l->unit_panels % l->nr == 0 ? l->unit_panels : l->unit_panels * l->nr;
+}
+
+/*
+ * Blocks of rows, at least `least`, that give all workers as much: with `groups` of columns each, one block
+ * when they divide evenly, or 2, 4 or 8. A block reads all weights, so there are no more than that takes.
+ */
+static struct kb_val even_blocks(struct linear *l, struct kb_val groups, struct kb_val least)
+{
+	struct kb *k = l->k;
+	struct kb_val n = l->job->n_workers, blocks = kb_index(k, BLOCKS_TO_SHARE);
+	struct kb_var all = kb_var(k, "blocks", KB_INDEX_T, least);
+	kb_if(k, kb_cmp(k, KB_GT, n, kb_index(k, 1)));
+	struct kb_val many = kb_mul(k, n, kb_index(k, TASKS_TO_SHARE));
+	for (int64_t i = BLOCKS_TO_SHARE / 2; i > 0; i /= 2) {
+		struct kb_val tasks = kb_mul(k, groups, kb_index(k, i));
+		struct kb_val rest = kb_bin(k, KB_REM, tasks, n);
+		struct kb_val even = kb_cmp(k, KB_EQ, rest, kb_index(k, 0));
+		even = kb_bin(k, KB_OR, even, kb_cmp(k, KB_GE, tasks, many));
+		blocks = kb_select(k, even, kb_index(k, i), blocks);
+	}
+	kb_set(k, all, kb_max(k, least, blocks));
+	kb_end_if(k);
+	return kb_get(k, all);
+}
+
+/* Few rows: single panels. Many: whole tiles, and blocks of rows as small as it takes to keep all workers
+ * busy. */
 static void divide(struct linear *l, struct division *d)
 {
 	struct kb *k = l->k;
@@ -318,19 +349,18 @@ static void divide(struct linear *l, struct division *d)
 		return;
 	}
 	struct kb_val one = kb_index(k, l->unit_panels), mr = kb_index(k, l->mr);
-	struct kb_val few = kb_cmp(k, KB_LE, l->rows, mr);
-	d->unit = l->rows_hi <= l->mr ? one : kb_select(k, few, one, kb_index(k, l->strip_panels));
+	d->unit = one;
+	d->blocks = kb_index(k, 1);
+	d->block = mr;
+	if (l->rows_hi > l->mr) {
+		struct kb_val few = kb_cmp(k, KB_LE, l->rows, mr);
+		d->unit = kb_select(k, few, one, kb_index(k, unit_of_many(l)));
+		struct kb_val least = div_up(k, kb_max(k, l->rows, one), kb_index(k, rows_of_block(l)));
+		d->blocks = even_blocks(l, div_up(k, kb_index(k, l->panels), d->unit), least);
+		d->block = kb_max(k, div_up(k, l->rows, d->blocks), mr);
+		d->blocks = div_up(k, l->rows, d->block);
+	}
 	d->groups = div_up(k, kb_index(k, l->panels), d->unit);
-	/* Blocks are as equal as whole tiles allow, and no fewer than keep all workers busy: where groups of
-	 * columns divide evenly, they do. */
-	struct kb_val rest = kb_bin(k, KB_REM, d->groups, l->job->n_workers);
-	struct kb_val tasks = kb_mul(k, l->job->n_workers, kb_index(k, TASKS_PER_WORKER));
-	tasks = kb_select(k, kb_cmp(k, KB_EQ, rest, kb_index(k, 0)), kb_index(k, 1), tasks);
-	struct kb_val blocks =
-	        kb_max(k, div_up(k, tasks, d->groups), div_up(k, l->rows, kb_index(k, rows_of_block(l))));
-	struct kb_val block = kb_mul(k, div_up(k, div_up(k, l->rows, blocks), mr), mr);
-	d->block = kb_max(k, block, mr);
-	d->blocks = div_up(k, l->rows, d->block);
 }
 
 /* x of the block: every worker that has some of its columns normalises all rows for itself. */

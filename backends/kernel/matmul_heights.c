@@ -38,44 +38,16 @@ bool matmul_of_many(const struct linear *l, int rows)
 	return is_middle(l, rows) && !is_low(l, rows);
 }
 
-/* The height for `left` rows, when they are more than a tile: what stays behind is no less than half a tile.
- */
-static int64_t height_of_many(const struct linear *l, int64_t left)
-{
-	int64_t least = least_height(l);
-	if (least == 0)
-		return l->mr;
-	if (left % 2 != 0)
-		return left > 2 * least ? least + 1 : least;
-	return left >= l->mr + least ? l->mr : left - least;
-}
-
-/* Heights of the last block when there are always so many rows: blocks before it are whole tiles. */
-static void mark_heights(const struct linear *l, int64_t left, bool *used)
-{
-	for (int rows = l->mr; left > 0;) {
-		int64_t most = left > l->mr ? height_of_many(l, left) : left;
-		while (rows > most || (rows != l->mr && !is_middle(l, rows) && !is_low(l, rows)))
-			rows--;
-		used[rows] = true;
-		left -= rows;
-		rows = l->mr;
-	}
-}
-
 int matmul_heights(const struct linear *l, int *height)
 {
-	/* Rows that a norm behind them needs are divided among workers as they come. */
-	bool fixed = l->rows_lo == l->rows_hi && !l->after, used[MATMUL_ROWS_MAX + 1] = {false};
-	int64_t tiles = l->rows_hi / l->mr;
+	bool is_one = l->rows_lo == l->rows_hi && l->rows_hi <= l->mr && !l->after;
+	int64_t left = l->rows_hi;
 	int n = 0;
-	/* From 2 tiles on, more of them change nothing but for full ones. */
-	for (int64_t i = 0; fixed && i <= tiles && i <= 4; i++)
-		mark_heights(l, i < 4 ? l->rows_hi % l->mr + i * l->mr : l->rows_hi, used);
 	for (int rows = l->mr; rows > 0; rows--) {
-		bool can = rows == l->mr || is_middle(l, rows) || is_low(l, rows);
-		if (can && rows <= l->rows_hi && (!fixed || used[rows]))
-			height[n++] = rows;
+		if (rows > left || (rows != l->mr && !is_middle(l, rows) && !is_low(l, rows)))
+			continue;
+		height[n++] = rows;
+		left = is_one ? left % rows : left;
 	}
 	return n;
 }
@@ -87,6 +59,7 @@ struct kb_val matmul_height(struct linear *l, struct kb_val left)
 	if (l->rows_hi <= l->mr || least_height(l) == 0)
 		return left;
 	struct kb_val is_odd = kb_cmp(k, KB_NE, kb_bin(k, KB_AND, left, kb_index(k, 1)), kb_index(k, 0));
+	/* What stays behind a tile is no less than half a tile, where that can be. */
 	struct kb_val others = kb_sub(k, left, least);
 	struct kb_val odd = kb_max(k, kb_min(k, others, kb_add_const(k, least, 1)), least);
 	struct kb_val even = kb_min(k, others, mr);
