@@ -19,7 +19,7 @@ cases="copy softmax softmax_masks log_softmax layer_norm rms_norm gelu gelu_tanh
 if [ $# -gt 0 ]; then cases="$*"; fi
 mkdir -p "$out"
 
-d=768
+d=${D:-768}
 # Rows of d elements; x and y together stay in the level.
 rows_of() {
 	case $1 in
