@@ -146,6 +146,9 @@ struct kb_val eval_pull(struct eval *e, const struct ir_op *op, const struct eva
 struct kb_val eval_rope(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 /* The same, one lane after the other. */
 struct kb_val eval_apart(struct eval *e, const struct ir_op *op, const struct eval_point *p);
+/* argmax over the last axis by vectors, when that is possible; p without lanes. */
+bool eval_argmax_vectorizes(struct eval *e, const struct ir_op *op, const struct eval_point *p);
+struct kb_val eval_argmax(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 /* index clamped into [0, n). */
 struct kb_val eval_clamped(struct eval *e, struct kb_val index, struct kb_val n);
 /* True when lanes along the last axis of a rope turn alike, each with its own angle. */

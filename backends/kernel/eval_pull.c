@@ -269,6 +269,8 @@ static struct kb_val reduce(struct eval *e, const struct ir_op *op, const struct
 static struct kb_val argmax(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct kb *k = e->k;
+	if (eval_argmax_vectorizes(e, op, p))
+		return eval_argmax(e, op, p);
 	struct reduction r = {.e = e, .op = op, .rank = type_of(e, op->operands[0])->rank};
 	int axis = (int)((const struct attrs_argmax *)op->attrs)->axis;
 	axis = axis < 0 ? axis + r.rank : axis;
