@@ -4,11 +4,13 @@
  * that is measured in the same run. Calls are timed one by one; what a call needs
  * first (an encoded source, a prompt) and the reset between calls are not.
  */
+#include "frontend/driver/bench_groups.h"
 #include "frontend/driver/driver.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/case.h"
 #include "ir/cost.h"
 #include "ir/support/number.h"
 
@@ -24,6 +26,7 @@ struct bench {
 	const struct ir_module *planned;
 	const struct tfmc_record *record;
 	struct tfmc_session *session;
+	struct bench_groups *groups; /* --groups: calls go there, not to the session */
 	int64_t dims[RECORD_DIMS];
 	uint64_t random; /* SplitMix64 */
 	double seconds[MAX_CALLS];
@@ -99,7 +102,8 @@ static enum tfmc_status prepare(struct bench *b, const char *name, struct call *
 
 static enum tfmc_status run_call(struct bench *b, const struct call *c)
 {
-	int status = tfmc_session_call(b->session, c->entry, b->dims, c->inputs, c->outputs);
+	int status = b->groups ? bench_groups_call(b->groups, c->entry, b->dims, c->inputs, c->outputs)
+	                       : tfmc_session_call(b->session, c->entry, b->dims, c->inputs, c->outputs);
 	if (status == TFMC_RT_OK)
 		return TFMC_OK;
 	diag_error(&b->d->diag, LOC_NONE, DIAG_INPUT, "entry %s: %s", c->name, tfmc_rt_status_text(status));
@@ -155,7 +159,7 @@ static enum tfmc_status set_up(struct bench *b, const struct call *main, const s
                                const struct call *first)
 {
 	bool decodes = !strcmp(main->name, "prefill") || !strcmp(main->name, "step");
-	if (tfmc_session_reset(b->session) != TFMC_RT_OK)
+	if ((b->groups ? bench_groups_reset(b->groups) : tfmc_session_reset(b->session)) != TFMC_RT_OK)
 		return TFMC_INTERNAL;
 	if (decodes && encode->name)
 		TFMC_TRY(run_call(b, encode));
@@ -168,9 +172,13 @@ static enum tfmc_status time_calls(struct bench *b, const struct call *main, con
 	double total = 0;
 	for (size_t i = 0; i < MAX_CALLS + WARM_UP && (b->n_calls < MIN_CALLS || total < SECONDS); i++) {
 		TFMC_TRY(set_up(b, main, encode, first));
+		if (b->groups)
+			bench_groups_begin(b->groups);
 		double start = driver_clock(NULL);
 		TFMC_TRY(run_call(b, main));
 		double seconds = driver_clock(NULL) - start;
+		if (b->groups)
+			bench_groups_end(b->groups);
 		if (i < WARM_UP)
 			continue;
 		b->seconds[b->n_calls++] = seconds;
@@ -223,12 +231,9 @@ static const struct ir_func *func_of(const struct bench *b, const char *entry)
 	return ir_find_func(b->planned, decodes ? "decode" : entry);
 }
 
-/* Work of one call at the entry's dims, found by name; what is no argument of it (the tokens of step) is 1.
- */
-static double flops_of(const struct bench *b, const char *entry)
+/* Values of the module's dims at the entry's; what is no argument of it (the tokens of step) is 1. */
+static bool dim_values(const struct bench *b, const char *entry, int64_t *values)
 {
-	const struct ir_func *f = func_of(b, entry);
-	int64_t values[RECORD_DIMS] = {0}, flops;
 	size_t n = ir_dims_count(b->planned->dims);
 	for (size_t i = 0; i < n && i < RECORD_DIMS; i++) {
 		const char *name = ir_dims_sym(b->planned->dims, i)->name;
@@ -237,9 +242,25 @@ static double flops_of(const struct bench *b, const char *entry)
 			            name))
 				values[i] = has_dim(b, entry, k) ? b->dims[k] : 1;
 	}
-	return f && n <= RECORD_DIMS && ir_dim_eval(ir_func_flops(b->planned, f), values, &flops)
+	return n <= RECORD_DIMS;
+}
+
+static double flops_of(const struct bench *b, const char *entry)
+{
+	const struct ir_func *f = func_of(b, entry);
+	int64_t values[RECORD_DIMS] = {0}, flops;
+	return f && dim_values(b, entry, values) && ir_dim_eval(ir_func_flops(b->planned, f), values, &flops)
 	               ? (double)flops
 	               : 0;
+}
+
+static void print_groups(struct bench *b, const char *entry, double roof)
+{
+	const struct ir_func *f = func_of(b, entry);
+	int64_t values[RECORD_DIMS] = {0};
+	if (f && dim_values(b, entry, values))
+		f = ir_case_for(b->planned, f, values);
+	bench_groups_print(b->groups, &b->d->out, b->planned, f, values, roof);
 }
 
 struct figures {
@@ -313,7 +334,20 @@ static enum tfmc_status report(struct bench *b, const char *entry, const struct 
 		print_json(b, entry, &f);
 	else
 		print_text(b, entry, &f);
+	if (b->groups)
+		print_groups(b, entry, f.roof);
 	return TFMC_OK;
+}
+
+static enum tfmc_status open_calls(struct bench *b, const struct compiled *c)
+{
+	if (!b->d->options.groups)
+		return driver_session(b->d, c, &b->session);
+	int status = bench_groups_open(&c->model, b->dims, &b->groups);
+	if (status == TFMC_RT_OK)
+		return TFMC_OK;
+	diag_error(&b->d->diag, LOC_NONE, DIAG_INTERNAL, "%s", tfmc_rt_status_text(status));
+	return TFMC_INTERNAL;
 }
 
 static enum tfmc_status bench_model(void *user, struct compiled *c, const struct target *target)
@@ -322,17 +356,20 @@ static enum tfmc_status bench_model(void *user, struct compiled *c, const struct
 	const char *entry = b->d->options.entry ? b->d->options.entry : "run";
 	b->planned = c->planned;
 	b->n_calls = 0;
+	b->groups = NULL;
+	b->session = NULL;
 	if (b->d->options.variants && !b->d->options.json)
 		buf_printf(&b->d->out, "variant %s\n", target->name);
 	b->record = c->model.record;
 	if (b->record->n_dims > RECORD_DIMS)
 		return TFMC_INTERNAL;
 	TFMC_TRY(choose_dims(b));
-	TFMC_TRY(driver_session(b->d, c, &b->session));
+	TFMC_TRY(open_calls(b, c));
 	enum tfmc_status st = measure(b, entry);
 	if (st == TFMC_OK)
 		st = report(b, entry, target);
 	tfmc_session_close(b->session);
+	bench_groups_close(b->groups);
 	return st;
 }
 
@@ -344,6 +381,8 @@ enum exit_code command_bench(struct driver *d)
 	if (!b)
 		return EXIT_ENVIRONMENT;
 	b->d = d;
+	if (d->options.groups && (d->options.json || d->options.threads))
+		return driver_usage(d, "--groups goes neither with --json nor with --threads");
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK)
 		st = driver_compile_native(d, &l, NULL, &c);
