@@ -343,7 +343,7 @@ static enum tfmc_status open_calls(struct bench *b, const struct compiled *c)
 {
 	if (!b->d->options.groups)
 		return driver_session(b->d, c, &b->session);
-	int status = bench_groups_open(&c->model, b->dims, &b->groups);
+	int status = bench_groups_open(&c->model, b->dims, c->forced, &b->groups);
 	if (status == TFMC_RT_OK)
 		return TFMC_OK;
 	diag_error(&b->d->diag, LOC_NONE, DIAG_INTERNAL, "%s", tfmc_rt_status_text(status));

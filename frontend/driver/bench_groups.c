@@ -79,7 +79,8 @@ static int open_memory(struct bench_groups *g, const int64_t *dims, struct tfmc_
 	return status;
 }
 
-int bench_groups_open(const struct tfmc_model *model, const int64_t *dims, struct bench_groups **out)
+int bench_groups_open(const struct tfmc_model *model, const int64_t *dims, const char *variant,
+                      struct bench_groups **out)
 {
 	struct bench_groups *g = calloc(1, sizeof(*g));
 	*out = NULL;
@@ -88,6 +89,8 @@ int bench_groups_open(const struct tfmc_model *model, const int64_t *dims, struc
 	g->model = *model;
 	struct tfmc_config c = {.struct_size = sizeof(c), .workers = 2, .parallel_for = run_group, .user = g};
 	c.batch = model->record->n_dims ? dims[0] : 1;
+	int64_t number = variant ? tfmc_variant_find(model->record, variant) : -1;
+	c.variants = number >= 0 ? (uint64_t)1 << number : 0;
 	int status = open_memory(g, dims, &c);
 	if (status == TFMC_RT_OK)
 		status = model->init(g->context, &c);

@@ -14,7 +14,8 @@ struct bench_groups;
 
 /* Memory for calls up to dims (all of the record), one sequence for each of the batch. Status codes of
  * tfmc_rt.h. */
-int bench_groups_open(const struct tfmc_model *model, const int64_t *dims, struct bench_groups **out);
+int bench_groups_open(const struct tfmc_model *model, const int64_t *dims, const char *variant,
+                      struct bench_groups **out);
 void bench_groups_close(struct bench_groups *g); /* NULL is allowed */
 int bench_groups_reset(struct bench_groups *g);
 int bench_groups_call(struct bench_groups *g, int64_t entry, const int64_t *dims,
