@@ -6,6 +6,8 @@
  */
 #include "ir/target/tile.h"
 
+#define DEPTH_LEAST 512 /* steps of K that are worth loading and storing the sums of a tile */
+
 /* Vectors of a line of nr columns. */
 static int vectors(const struct target *t, int nr)
 {
@@ -58,7 +60,10 @@ static int64_t at_least_panel(int64_t n)
 
 int64_t target_linear_depth(const struct target *t)
 {
-	return at_least_panel(t->l2_bytes / 4 / (4 * TILE_PANELS_MAX * TILE_PANEL));
+	int64_t quarter = t->l2_bytes / 4 / (4 * TILE_PANELS_MAX * TILE_PANEL), depth = quarter / 2;
+	if (depth < DEPTH_LEAST)
+		depth = quarter < DEPTH_LEAST ? quarter : DEPTH_LEAST;
+	return at_least_panel(depth);
 }
 
 int64_t target_linear_rows(const struct target *t, int64_t depth)

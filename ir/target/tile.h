@@ -34,7 +34,10 @@ int target_tile_registers(const struct target *t, int mr, int nr);
  * the one with most products for each element that is loaded, mr nr / (mr + nr).
  */
 struct target_tile target_linear_tile(const struct target *t);
-/* Rows of K that a linear walks over at once: a strip of weights takes a quarter of L2. A multiple of 16. */
+/*
+ * Rows of K that a linear walks over at once: a strip of weights takes an eighth of L2, up to a quarter where
+ * parts would become short. A multiple of 16.
+ */
 int64_t target_linear_depth(const struct target *t);
 /* Rows of x, as deep, that stay in three quarters of L2 while strips of weights pass. */
 int64_t target_linear_rows(const struct target *t, int64_t depth);
