@@ -130,6 +130,8 @@ struct tfmc_model {
 	int32_t (*fork)(void *context, int64_t from, int64_t to);
 	/* Number of the variant that init has chosen; -1: the context is not initialised. */
 	int64_t (*variant)(void *context);
+	/* Between calls: how many workers later calls have, 1 to those of the config. */
+	int32_t (*set_workers)(void *context, int64_t workers);
 	/* dims: one value for every dim of the record. Bytes that are enough for every entry at these dims.
 	 */
 	uint64_t (*arena_size)(const int64_t *dims, int64_t workers);
@@ -220,6 +222,10 @@ struct tfmc_record_entry {
 	uint64_t n_dims, dims;     /* uint64 [n_dims]: numbers of the dims among the words of the call */
 	uint64_t n_inputs, inputs; /* struct tfmc_record_tensor */
 	uint64_t n_outputs, outputs;
+	/* For the choice of workers: operations of the products of a call (struct tfmc_record_poly; a
+	 * multiply and an add are two), and how many steps follow each other, where workers wait for each
+	 * other. 0: unknown. */
+	uint64_t flops, steps;
 };
 
 struct tfmc_record_tensor {

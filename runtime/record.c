@@ -86,10 +86,9 @@ static int eval_term(const uint64_t **words, const int64_t *dims, int64_t *out)
 	return 1;
 }
 
-int64_t tfmc_tensor_size(const struct tfmc_record *record, const struct tfmc_record_tensor *t, uint64_t axis,
-                         const int64_t *dims)
+/* A struct tfmc_record_poly; -1 on overflow. */
+static int64_t eval_poly(const uint64_t *words, const int64_t *dims)
 {
-	const uint64_t *words = at(record, t->sizes[axis]);
 	uint64_t n = *words++;
 	int64_t sum = 0;
 	for (uint64_t i = 0; i < n; i++) {
@@ -98,6 +97,24 @@ int64_t tfmc_tensor_size(const struct tfmc_record *record, const struct tfmc_rec
 			return -1;
 	}
 	return sum;
+}
+
+int64_t tfmc_tensor_size(const struct tfmc_record *record, const struct tfmc_record_tensor *t, uint64_t axis,
+                         const int64_t *dims)
+{
+	return eval_poly(at(record, t->sizes[axis]), dims);
+}
+
+int64_t tfmc_entry_workers(const struct tfmc_record *record, int64_t entry, const int64_t *dims, int64_t most)
+{
+	const struct tfmc_record_entry *e = tfmc_entry_at(record, entry);
+	int64_t flops = e && e->flops ? eval_poly(at(record, e->flops), dims) : -1, n = 1;
+	if (flops < 0)
+		return most;
+	double per_step = (double)flops / (double)(e->steps ? e->steps : 1);
+	while (n < most && per_step >= (double)(n * (n + 1)) * TFMC_STEP_FLOPS)
+		n++;
+	return n;
 }
 
 int64_t tfmc_tensor_count(const struct tfmc_record *record, const struct tfmc_record_tensor *t,

@@ -21,6 +21,9 @@ struct tfmc_session {
 	void *context, *state, *arena;
 	enum tfmc_driver driver;
 	atomic_int is_cancelled; /* by tfmc_session_cancel; taken by feeder_* */
+	int64_t workers, decode_workers; /* at most */
+	int64_t current;                 /* of the context */
+	int all_workers;
 };
 
 /* Zeroed memory aligned to 64 bytes; NULL for 0 bytes with *ok left alone. */
@@ -73,7 +76,10 @@ static int open_memory(struct tfmc_session *s, const struct tfmc_session_options
 	for (uint64_t i = 0; i < r->n_dims; i++)
 		bounds[i] = o->dims_max ? o->dims_max[i] : tfmc_record_dim_at(r, i)->hi;
 	config->batch = o->batch ? o->batch : largest_batch(r);
-	config->workers = o->workers ? o->workers : 1;
+	s->workers = o->workers ? o->workers : 1;
+	s->decode_workers = o->decode_workers ? o->decode_workers : s->workers;
+	s->all_workers = o->all_workers;
+	config->workers = s->workers > s->decode_workers ? s->workers : s->decode_workers;
 	config->arena_bytes = s->model.arena_size(bounds, config->workers);
 	config->state_bytes =
 	        r->state_batch_bytes || r->state_fixed_bytes ? s->model.state_size(config->batch) : 0;
@@ -84,6 +90,11 @@ static int open_memory(struct tfmc_session *s, const struct tfmc_session_options
 	if (!ok)
 		return TFMC_RT_E_MEMORY;
 	return TFMC_RT_OK;
+}
+
+static int64_t spin_of(const struct tfmc_session_options *o)
+{
+	return o->spin_us == 0 ? TFMC_GANG_SPIN_US : o->spin_us < 0 ? 0 : o->spin_us;
 }
 
 static int open_session(struct tfmc_session *s, const struct tfmc_session_options *o)
@@ -100,10 +111,11 @@ static int open_session(struct tfmc_session *s, const struct tfmc_session_option
 	if (status == TFMC_RT_OK)
 		status = open_memory(s, o, &config);
 	if (status == TFMC_RT_OK && config.workers > 1)
-		status = tfmc_gang_create(config.workers, &s->gang);
+		status = tfmc_gang_create_spinning(config.workers, spin_of(o), &s->gang);
 	if (status != TFMC_RT_OK)
 		return status;
 	s->driver = o->driver;
+	s->current = config.workers;
 	config.user = s->gang;
 	config.parallel_for = s->gang ? tfmc_gang_parallel_for : NULL;
 	return s->model.init(s->context, &config);
@@ -193,12 +205,30 @@ static void spmd_worker(void *arg, int64_t worker, int64_t n_workers)
 		c->status = status;
 }
 
-static int call_words(struct tfmc_session *s, int64_t entry, const uint64_t *words)
+/* Tells the context how many workers the call has. */
+static int choose_workers(struct tfmc_session *s, int64_t entry, const int64_t *dims)
 {
-	if (!s->gang || s->driver == TFMC_DRIVER_PARALLEL_FOR)
+	const struct tfmc_record_entry *e = tfmc_entry_at(s->model.record, entry);
+	int64_t n = e->kind == TFMC_ENTRY_STEP ? s->decode_workers : s->workers;
+	if (!s->all_workers)
+		n = tfmc_entry_workers(s->model.record, entry, dims, n);
+	if (n == s->current)
+		return TFMC_RT_OK;
+	int status = s->model.set_workers(s->context, n);
+	if (status == TFMC_RT_OK)
+		s->current = n;
+	return status;
+}
+
+static int call_words(struct tfmc_session *s, int64_t entry, const int64_t *dims, const uint64_t *words)
+{
+	int status = s->gang ? choose_workers(s, entry, dims) : TFMC_RT_OK;
+	if (status != TFMC_RT_OK)
+		return status;
+	if (!s->gang || s->current == 1 || s->driver == TFMC_DRIVER_PARALLEL_FOR)
 		return s->model.call(s->context, (uint64_t)entry, words, -1);
 	struct spmd_call call = {.session = s, .entry = (uint64_t)entry, .args = words};
-	tfmc_gang_run(s->gang, spmd_worker, &call);
+	tfmc_gang_run_some(s->gang, s->current, spmd_worker, &call);
 	return call.status;
 }
 
@@ -221,5 +251,5 @@ int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t
 		words[n++] = (uint64_t)(uintptr_t)b->data;
 		words[n++] = b->count;
 	}
-	return call_words(session, entry, words);
+	return call_words(session, entry, dims, words);
 }

@@ -82,11 +82,14 @@ enum tfmc_driver { TFMC_DRIVER_SPMD, TFMC_DRIVER_PARALLEL_FOR };
 struct tfmc_session_options {
 	uint64_t struct_size;     /* sizeof(struct tfmc_session_options) */
 	int64_t batch;            /* sequences of the state; 0: the bound of the batch dim */
-	int64_t workers;          /* 0: one */
+	int64_t workers;          /* 0: one; the most that a call takes, see tfmc_entry_workers */
 	const char *weights_path; /* NULL: embedded weights */
 	const int64_t *dims_max; /* largest values of the record's dims that will be used; NULL: the bounds */
 	enum tfmc_driver driver; /* how several workers are used */
 	const char *variant; /* of the code, by its name in the record; NULL: the best one that runs here */
+	int64_t decode_workers; /* of steps, which are bound by memory; 0: as `workers` */
+	int all_workers;        /* nonzero: every call takes all of them, however small it is */
+	int64_t spin_us; /* that idle workers look for work; 0: TFMC_GANG_SPIN_US, negative: not at all */
 };
 /* The model is copied; its functions must stay loaded. options may be NULL. */
 int tfmc_session_open(const struct tfmc_model *model, const struct tfmc_session_options *options,
@@ -116,7 +119,15 @@ int64_t tfmc_tensor_count(const struct tfmc_record *record, const struct tfmc_re
                           const int64_t *dims);
 uint64_t tfmc_dtype_bytes(uint64_t dtype);
 
-/* Calls an entry with all workers. dims: all dims of the record (those the entry does not have are ignored).
+/*
+ * How many workers a call should have, at most `most`: one more as long as it saves more than the steps of
+ * the call cost by waiting. n of them share a step that has at least n (n - 1) TFMC_STEP_FLOPS.
+ */
+#define TFMC_STEP_FLOPS 10000
+int64_t tfmc_entry_workers(const struct tfmc_record *record, int64_t entry, const int64_t *dims,
+                           int64_t most);
+
+/* Calls an entry. dims: all dims of the record (those the entry does not have are ignored).
  */
 int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t *dims,
                       const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs);

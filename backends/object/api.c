@@ -338,7 +338,7 @@ static void init_write(struct init *n)
 	struct emit *e = &n->e;
 	struct kb *k = e->k;
 	struct kb_val scratch = kb_mul(k, n->workers, kb_index(k, e->object->scratch));
-	zero_words(e, e->context, kb_index(k, CONTEXT_BYTES));
+	zero_words(e, e->context, kb_index(k, CONTEXT_SHARED));
 	emit_set_context(e, n->weights, CONTEXT_WEIGHTS);
 	emit_set_context(e, n->state, CONTEXT_STATE);
 	emit_set_context(e, n->arena, CONTEXT_ARENA);
@@ -346,11 +346,30 @@ static void init_write(struct init *n)
 	emit_set_context(e, kb_ptr_add(k, n->arena, scratch, 0), CONTEXT_PLAN);
 	emit_set_context(e, n->batch, CONTEXT_BATCH);
 	emit_set_context(e, n->variant, CONTEXT_VARIANT);
-	emit_set_context(e, n->workers, CONTEXT_WORKERS);
+	emit_set_context(e, n->workers, CONTEXT_WORKERS_MAX);
+	emit_set_workers(e, n->workers);
 	emit_set_context(e, config(e, n->config, KB_PTR, CONFIG(parallel_for)), CONTEXT_PARALLEL_FOR);
 	emit_set_context(e, config(e, n->config, KB_PTR, CONFIG(yield)), CONTEXT_YIELD);
 	emit_set_context(e, config(e, n->config, KB_PTR, CONFIG(user)), CONTEXT_USER);
 	emit_set_context(e, kb_index(k, (int64_t)e->object->structure_hash), CONTEXT_MAGIC);
+}
+
+/* Between calls; what init was given stays. */
+static void emit_workers(struct object *o)
+{
+	struct emit e;
+	if (!begin(&e, o, "workers", KB_I32))
+		return;
+	struct kb *k = e.k;
+	e.context = kb_param(k, "context", KB_PTR_T, 0);
+	struct kb_val n = kb_param(k, "workers", KB_INDEX_T, 0);
+	check_magic(&e);
+	require(&e, kb_cmp(k, KB_GE, n, kb_index(k, 1)), TFMC_RT_E_WORKER);
+	struct kb_val most = emit_context(&e, KB_INDEX, CONTEXT_WORKERS_MAX);
+	require(&e, kb_cmp(k, KB_LE, n, most), TFMC_RT_E_WORKER);
+	emit_set_workers(&e, n);
+	kb_return(k, kb_i32(k, TFMC_RT_OK));
+	kb_end(k);
 }
 
 static void emit_init(struct object *o)
@@ -440,7 +459,7 @@ const char *const *api_baseline(const struct object *o, size_t *n)
 {
 	static const char *const names[] = {".choose", "_init",        "_reset",       "_trim",
 	                                    "_call",   "_arena_bytes", "_state_bytes", "_status_text",
-	                                    "_fork",   "_variant"};
+	                                    "_fork",   "_variant",     "_workers"};
 	size_t most = TFMC_COUNT(names) + o->n_all + 2 * o->entries.n;
 	const char **all = ARENA_ARRAY(o->arena, const char *, most);
 	*n = 0;
@@ -466,6 +485,7 @@ void emit_api(struct object *o)
 	emit_fork(o);
 	emit_init(o);
 	emit_variant(o);
+	emit_workers(o);
 	emit_status_text(o);
 	emit_call(o);
 }

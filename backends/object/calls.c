@@ -4,6 +4,7 @@
  * when nothing can fail any more.
  *
  *   NAME.func.commit(context, args)
+ *   NAME.func.finish(context, args, is_cancelled) -> status   commit, or not when the call was cancelled
  *   NAME.func.spmd(context, args, worker) -> status
  *   NAME.func.single(context, args) -> status
  *   NAME_ENTRY, NAME_ENTRY_spmd     the exported forms
@@ -83,23 +84,25 @@ static void check_first(struct emit *e)
 	kb_end_if(e->k);
 }
 
-/* What worker 0 does after its last barrier: a call that was cancelled keeps the lengths, but encode has
+/* What the last worker does when all are through: a call that was cancelled keeps the lengths, but encode has
  * overwritten what the state held. */
-static struct kb_val finish(struct emit *e)
+static void emit_finish(struct object *o, const struct function *f)
 {
-	struct kb *k = e->k;
-	struct kb_val word = kb_ptr_add(k, e->context, kb_index(k, 0), CONTEXT_CANCEL);
-	struct kb_var status = kb_var(k, "status", KB_I32_T, kb_i32(k, TFMC_RT_OK));
-	kb_if(k, kb_cmp(k, KB_NE, kb_atomic_load(k, word, 0), kb_i32(k, 0)));
-	kb_set(k, status, kb_i32(k, TFMC_RT_E_CANCELLED));
-	if (function_is_encode(e->function) && e->function->has_state && e->object->batch_dim >= 0) {
-		e->state = emit_context(e, KB_PTR, CONTEXT_STATE);
-		set_encoded(e, kb_i32(k, 0));
+	struct emit e = {.object = o, .function = f};
+	if (!begin(&e, part(&e, "finish"), KB_INTERNAL, KB_I32))
+		return;
+	struct kb *k = e.k;
+	struct kb_val is_cancelled = kb_param(k, "is_cancelled", KB_I32_T, 0);
+	kb_if(k, kb_cmp(k, KB_NE, is_cancelled, kb_i32(k, 0)));
+	if (function_is_encode(f) && f->has_state && o->batch_dim >= 0) {
+		e.state = emit_context(&e, KB_PTR, CONTEXT_STATE);
+		set_encoded(&e, kb_i32(k, 0));
 	}
-	kb_else(k);
-	call_commit(e);
+	kb_return(k, kb_i32(k, TFMC_RT_E_CANCELLED));
 	kb_end_if(k);
-	return kb_get(k, status);
+	call_commit(&e);
+	kb_return(k, kb_i32(k, TFMC_RT_OK));
+	kb_end(k);
 }
 
 static void emit_spmd(struct object *o, const struct function *f)
@@ -113,15 +116,12 @@ static void emit_spmd(struct object *o, const struct function *f)
 	check_first(&e);
 	struct kb_val args[] = {e.context, e.args, worker, n};
 	kb_call(k, part(&e, "body"), KB_I32, args, 4);
-	struct kb_var status = kb_var(k, "result", KB_I32_T, kb_i32(k, TFMC_RT_OK));
-	kb_if(k, kb_cmp(k, KB_EQ, worker, kb_index(k, 0)));
-	kb_set(k, status, finish(&e));
-	kb_end_if(k);
 	kb_if(k, kb_cmp(k, KB_LE, n, kb_index(k, 1)));
-	kb_return(k, kb_get(k, status));
+	call_commit(&e);
+	kb_return(k, kb_i32(k, TFMC_RT_OK));
 	kb_end_if(k);
-	struct kb_val leave[] = {e.context, worker, n, kb_get(k, status)};
-	kb_return(k, kb_call(k, emit_internal(o, ".leave"), KB_I32, leave, 4));
+	struct kb_val leave[] = {e.context, e.args, worker, n, kb_func_addr(k, part(&e, "finish"))};
+	kb_return(k, kb_call(k, emit_internal(o, ".leave"), KB_I32, leave, 5));
 	kb_end(k);
 }
 
@@ -150,6 +150,7 @@ void emit_calls(struct object *o, const struct function *f)
 {
 	if (has_commit(o, f))
 		emit_commit(o, f);
+	emit_finish(o, f);
 	emit_spmd(o, f);
 	emit_single(o, f);
 }

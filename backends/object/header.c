@@ -325,6 +325,8 @@ static void print_functions(struct writer *w)
 	        "int32_t %s_fork(void *context, int64_t from, int64_t to);\n"
 	        "/* Number of the variant that init has chosen; -1: the context is not initialised. */\n"
 	        "int64_t %s_variant(void *context);\n"
+	        "/* Between calls: later ones have so many workers, 1 to those of the config. */\n"
+	        "int32_t %s_workers(void *context, int64_t workers);\n"
 	        "/* Any entry by its number in the record; args are the words of its struct; worker -1: the\n"
 	        " * single-call form. */\n"
 	        "int32_t %s_call(void *context, uint64_t entry, const uint64_t *args, int64_t worker);\n"
@@ -334,7 +336,7 @@ static void print_functions(struct writer *w)
 	        "uint64_t %s_state_bytes(int64_t batch);\n"
 	        "/* Never NULL. */\n"
 	        "const char *%s_status_text(int32_t status);\n\n",
-	        n, CONTEXT_BYTES / 8, n, n, n, n, n, n, n, n, n, n);
+	        n, CONTEXT_BYTES / 8, n, n, n, n, n, n, n, n, n, n, n);
 }
 
 static void print_arena_size(struct writer *w)
@@ -367,10 +369,11 @@ static void print_model(struct writer *w)
 	           "\tmodel.record = (const struct tfmc_record *)(const void *)%s_record;\n"
 	           "\tmodel.init = %s_init;\n\tmodel.call = %s_call;\n\tmodel.reset = %s_reset;\n"
 	           "\tmodel.trim = %s_trim;\n\tmodel.fork = %s_fork;\n\tmodel.variant = %s_variant;\n"
+	           "\tmodel.set_workers = %s_workers;\n"
 	           "\tmodel.arena_size = %s_arena_bytes;\n"
 	           "\tmodel.state_size = %s_state_bytes;\n\treturn model;\n}\n"
 	           "#endif\n\n",
-	           n, n, n, n, n, n, n, n, n, n);
+	           n, n, n, n, n, n, n, n, n, n, n);
 }
 
 void header_build(const struct object *o, struct buf *out)

@@ -15,7 +15,11 @@
 #define OBJECT_ALIGN      64
 #define OBJECT_REPEAT_MAX 2 /* repeats inside each other */
 
-/* Byte offsets in the context. Words that workers write at a barrier have lines of their own. */
+#define OBJECT_LINE        128 /* bytes between words that several workers use: two lines are fetched together */
+#define OBJECT_CLUSTERS    8
+#define OBJECT_CLUSTER_MIN 4 /* workers that meet at one counter at least */
+
+/* Byte offsets in the context. Words that workers write while they run have lines of their own. */
 enum object_context {
 	CONTEXT_MAGIC = 0,
 	CONTEXT_WEIGHTS = 8,
@@ -28,14 +32,20 @@ enum object_context {
 	CONTEXT_PARALLEL_FOR = 64,
 	CONTEXT_YIELD = 72,
 	CONTEXT_USER = 80,
-	CONTEXT_RESULT = 88,      /* i32 [2], by parity of the call */
-	CONTEXT_VARIANT = 96,     /* number of the variant that init has chosen */
-	CONTEXT_COUNT = 128,      /* i32: workers at the barrier */
-	CONTEXT_EPOCH = 192,      /* i32: barriers passed */
-	CONTEXT_CANCEL = 256,     /* i32: nonzero when a worker was told to stop */
-	CONTEXT_EXIT_COUNT = 320, /* the same for the barrier at the end of a call */
-	CONTEXT_EXIT_EPOCH = 384,
-	CONTEXT_BYTES = 448
+	CONTEXT_CLUSTER_SIZE = 88, /* workers of a cluster, but for the last one */
+	CONTEXT_N_CLUSTERS = 96,
+	CONTEXT_WORKERS_MAX = 104, /* that init was told of: the arena has room for so many */
+	CONTEXT_VARIANT = 112,     /* number of the variant that init has chosen */
+	CONTEXT_SHARED = 256,      /* from here on: what workers write, barrier.c */
+	/* i32: marks of the call when a worker was told to stop, at a barrier and at the end of a call. */
+	CONTEXT_CANCEL = CONTEXT_SHARED,
+	CONTEXT_EXIT_CANCEL = CONTEXT_SHARED + OBJECT_LINE,
+	CONTEXT_RESULT = CONTEXT_SHARED + 2 * OBJECT_LINE, /* i32 [2], by parity of the call */
+	CONTEXT_ROOT = CONTEXT_SHARED + 3 * OBJECT_LINE,
+	CONTEXT_CLUSTERS = CONTEXT_SHARED + 4 * OBJECT_LINE,
+	CONTEXT_EXIT_ROOT = CONTEXT_CLUSTERS + 2 * OBJECT_CLUSTERS * OBJECT_LINE,
+	CONTEXT_EXIT_CLUSTERS = CONTEXT_EXIT_ROOT + OBJECT_LINE,
+	CONTEXT_BYTES = CONTEXT_EXIT_CLUSTERS + 2 * OBJECT_CLUSTERS * OBJECT_LINE
 };
 
 /* Byte offsets in the fixed part of the state. */
@@ -273,8 +283,10 @@ TFMC_MUST_USE enum tfmc_status emit_groups(struct object *o, const struct functi
 const char *group_symbol(const struct object *o, const struct function *f, size_t group);
 void emit_check(struct object *o, const struct function *f);    /* NAME.func.check(context, args) */
 void emit_schedule(struct object *o, const struct function *f); /* .defaults .body .tasks */
-void emit_calls(struct object *o, const struct function *f);    /* .commit .spmd .single */
+void emit_calls(struct object *o, const struct function *f);    /* .commit .finish .spmd .single */
 void emit_barriers(struct object *o);                           /* NAME.barrier NAME.leave NAME.task */
+/* Writes the words of a context that depend on the number of workers. */
+void emit_set_workers(struct emit *e, struct kb_val n);
 /* NAME_ENTRY NAME_ENTRY_spmd; with several variants NAME.LEVEL.ENTRY NAME.LEVEL.ENTRY_spmd */
 void emit_entry(struct object *o, const struct entry *e);
 /* Several variants: the exported forms, which call those of the chosen one. */

@@ -5,6 +5,7 @@
  * relocations and can be read from the file as well as in memory.
  */
 #include "backends/object/object.h"
+#include "ir/cost.h"
 
 #include <string.h>
 
@@ -101,6 +102,57 @@ static uint64_t put_dims(struct writer *w)
 	return put_bytes(w, dims, dims ? n * sizeof(*dims) : 0);
 }
 
+/* --- work ----------------------------------------------------------------------------------------------- */
+
+/* How often the group runs in a call. */
+static int64_t turns_of(const struct ir_func *f, const struct ir_op *group)
+{
+	int64_t n = 1;
+	for (const struct ir_op *op = ir_info(f, group->results[0])->region->owner; op;
+	     op = ir_info(f, op->results[0])->region->owner)
+		if (op->code == OP_repeat)
+			n *= ((const struct attrs_repeat *)op->attrs)->count;
+	return n;
+}
+
+/* Attention over a state counts a quarter: most calls find it far from full. */
+static const struct ir_dim *group_flops(const struct object *o, const struct ir_func *f,
+                                        const struct ir_op *group)
+{
+	struct ir_dims *dims = o->module->dims;
+	const struct ir_dim *sum = ir_dim_const(dims, 0);
+	for (size_t i = 0; i < group->region->n_ops; i++) {
+		const struct ir_op *op = group->region->ops[i];
+		const struct ir_dim *flops = ir_op_flops(o->module, f, op);
+		if (op->code == OP_attention && ir_is_state_slice(f, op->operands[1]))
+			flops = ir_dim_floordiv(dims, flops, 4);
+		sum = ir_dim_add(dims, sum, flops);
+	}
+	return ir_dim_mul(dims, sum, ir_dim_const(dims, turns_of(f, group)));
+}
+
+static bool is_plain(const struct ir_dim *d)
+{
+	for (size_t t = 0; t < d->n_terms; t++)
+		for (size_t a = 0; a < d->terms[t].n_atoms; a++)
+			if (d->terms[t].atoms[a]->sym < 0)
+				return false;
+	return true;
+}
+
+static void put_work(struct writer *w, const struct entry *e, struct tfmc_record_entry *out)
+{
+	const struct object *o = w->object;
+	const struct function *f = &o->functions.items[e->function];
+	const struct ir_dim *sum = ir_dim_const(o->module->dims, 0);
+	for (size_t i = 0; i < f->n_groups; i++) {
+		sum = ir_dim_add(o->module->dims, sum, group_flops(o, f->func, f->groups[i]));
+		out->steps += (uint64_t)turns_of(f->func, f->groups[i]);
+	}
+	if (is_plain(entry_dim(o, e, sum)))
+		out->flops = put_poly(w, e, sum, f->func->loc.at);
+}
+
 /* --- tensors and entries
  * ---------------------------------------------------------------------------------------- */
 
@@ -178,6 +230,7 @@ static uint64_t put_entries(struct writer *w)
 		all[i].inputs = put_inputs(w, e);
 		all[i].n_outputs = f->n_outputs;
 		all[i].outputs = put_outputs(w, e);
+		put_work(w, e, &all[i]);
 	}
 	return put_bytes(w, all, all ? o->entries.n * sizeof(*all) : 0);
 }

@@ -3,7 +3,8 @@
  * The order of groups, once for each driver:
  *
  *   NAME.func.body(context, args, worker, n) -> i32   every worker runs it; a
- *                 barrier follows each group; nonzero: cancelled
+ *                 barrier stands before a group that needs one (order.h) and at the
+ *                 end of a repeat's body, none at the end; nonzero: cancelled
  *   NAME.func.tasks(context, args)   one thread runs it and gives each group to
  *                 the caller's parallel_for
  *   NAME.func.defaults(context, args, worker) -> i32   worker 0 fills left-out inputs; nonzero
@@ -11,17 +12,21 @@
  *
  * A group that only computes an output nobody wants is passed over.
  */
-#include "backends/object/object.h"
+#include "backends/object/order.h"
 
 struct schedule {
 	struct emit e;
 	bool tasks;
-	struct kb_val worker, n_workers;
+	struct kb_val worker, n_workers, is_several;
 	struct kb_val task; /* [5] words for NAME.task */
 	size_t group;       /* number of the next group */
 	struct kb_val index[OBJECT_REPEAT_MAX];
 	size_t depth;
-	bool ends_in_barrier; /* whatever is passed over */
+	/* Groups since the last barrier. */
+	struct {
+		const struct ir_op **items;
+		size_t n, cap;
+	} open;
 };
 
 /* --- left-out inputs ------------------------------------------------------------------------------------ */
@@ -97,9 +102,34 @@ static void emit_defaults(struct object *o, const struct function *f)
 
 static void barrier(struct schedule *s)
 {
-	struct kb_val args[] = {s->e.context, s->n_workers};
-	struct kb_val stop = kb_call(s->e.k, emit_internal(s->e.object, ".barrier"), KB_I32, args, 2);
+	struct kb_val args[] = {s->e.context, s->worker, s->n_workers};
+	kb_if(s->e.k, s->is_several);
+	struct kb_val stop = kb_call(s->e.k, emit_internal(s->e.object, ".barrier"), KB_I32, args, 3);
 	emit_return_if(&s->e, kb_cmp(s->e.k, KB_NE, stop, kb_i32(s->e.k, 0)), TFMC_RT_E_CANCELLED);
+	kb_end_if(s->e.k);
+}
+
+/* All that runs is through. */
+static void close_open(struct schedule *s)
+{
+	if (s->open.n > 0)
+		barrier(s);
+	s->open.n = 0;
+}
+
+static void wait_for_open(struct schedule *s, const struct ir_op *group, bool is_optional)
+{
+	const struct emit *e = &s->e;
+	bool is_free = true;
+	for (size_t i = 0; i < s->open.n; i++)
+		is_free = is_free && order_is_free(e->object, e->function, s->open.items[i], group);
+	if (!is_free)
+		barrier(s);
+	if (!is_free && !is_optional)
+		s->open.n = 0; /* an optional one may not have been here */
+	const struct ir_op **slot = ARENA_PUSH(e->object->arena, &s->open);
+	if (slot)
+		*slot = group;
 }
 
 static struct kb_val index_at(struct schedule *s, size_t depth)
@@ -112,7 +142,6 @@ static void call_group(struct schedule *s, const char *symbol)
 	struct kb_val args[] = {s->e.context,   s->e.args, index_at(s, 0),
 	                        index_at(s, 1), s->worker, s->n_workers};
 	kb_call(s->e.k, symbol, KB_VOID, args, 6);
-	barrier(s);
 }
 
 static void give_task(struct schedule *s, const char *symbol)
@@ -148,9 +177,10 @@ static void schedule_group(struct schedule *s, const struct ir_op *op)
 	const char *symbol = group_symbol(s->e.object, s->e.function, s->group++);
 	struct kb_val wanted = is_wanted(s, op);
 	bool optional = wanted.id != 0;
-	s->ends_in_barrier = !optional;
 	if (optional)
 		kb_if(s->e.k, wanted);
+	if (!s->tasks)
+		wait_for_open(s, op, optional);
 	if (s->tasks)
 		give_task(s, symbol);
 	else
@@ -165,12 +195,16 @@ static void schedule_repeat(struct schedule *s, const struct ir_op *op)
 {
 	struct kb *k = s->e.k;
 	int64_t count = ((const struct attrs_repeat *)op->attrs)->count;
+	if (!s->tasks)
+		close_open(s);
 	struct kb_val l = kb_loop(k, "l", kb_index(k, 0), kb_index(k, count), 1, count > 0 ? KB_NONEMPTY : 0);
 	if (s->depth < OBJECT_REPEAT_MAX)
 		s->index[s->depth] = l;
 	s->depth++;
 	schedule_region(s, op->region);
 	s->depth--;
+	if (!s->tasks)
+		close_open(s); /* the next turn begins with any of the groups */
 	kb_end_loop(k);
 }
 
@@ -224,10 +258,9 @@ static void emit_body(struct object *o, const struct function *f)
 		return;
 	s.worker = kb_param(s.e.k, "worker", KB_INDEX_T, 0);
 	s.n_workers = kb_param(s.e.k, "n_workers", KB_INDEX_T, 0);
+	s.is_several = kb_cmp(s.e.k, KB_GT, s.n_workers, kb_index(s.e.k, 1));
 	first_step(&s);
 	schedule_region(&s, f->func->body);
-	if (!s.ends_in_barrier)
-		barrier(&s); /* worker 0 changes the state behind it, the others may still be checking */
 	kb_return(s.e.k, kb_i32(s.e.k, TFMC_RT_OK));
 	kb_end(s.e.k);
 }

@@ -113,6 +113,7 @@ enum exit_code command_run(struct driver *d)
 		return driver_usage(d, "run wants --inputs=FILE and --outputs=FILE");
 	if (strcmp(backend, "cpu") && strcmp(backend, "interp"))
 		return driver_usage(d, "--backend is cpu or interp, not %s", backend);
+	d->all_workers = true;
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK)
 		st = driver_compile_native(d, &l, NULL, &c);

@@ -43,6 +43,7 @@ struct driver {
 	const char *tiles_text; /* of --tiles; NULL: not given */
 	size_t tiles_len;
 	const char *pipeline; /* what --optimize chose; NULL: that of the options */
+	bool all_workers;     /* small calls take all workers, too */
 	bool texts_failed;    /* a dump or reproducer that was asked for could not be written */
 };
 

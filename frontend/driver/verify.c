@@ -345,6 +345,7 @@ enum exit_code command_verify(struct driver *d)
 	struct compiled c = {0};
 	struct verification v = {.d = d, .l = &l};
 	bool passes_only = d->options.after_each || d->options.bisect;
+	d->all_workers = true;
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK && (passes_only || d->options.shrunk)) {
 		st = passes_only ? verify_passes(d, &l, &v.failed) : verify_shrunk(d, &l, &v.failed);

@@ -83,7 +83,7 @@ static double time_step(void *subject)
 
 static struct tfmc_session *open_session(struct tfmc_model model, int64_t workers)
 {
-	struct tfmc_session_options o = {.struct_size = sizeof(o), .workers = workers};
+	struct tfmc_session_options o = {.struct_size = sizeof(o), .workers = workers, .all_workers = 1};
 	struct tfmc_session *s;
 	must(tfmc_session_open(&model, &o, &s));
 	return s;

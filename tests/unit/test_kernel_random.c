@@ -145,6 +145,7 @@ static void call_object(struct fixture *t, int64_t workers, struct tfmc_buffer *
 	struct tfmc_session *s;
 	struct tfmc_session_options options = {.struct_size = sizeof options,
 	                                       .workers = workers,
+	                                       .all_workers = 1,
 	                                       .driver = workers == 2 ? TFMC_DRIVER_SPMD
 	                                                              : TFMC_DRIVER_PARALLEL_FOR};
 	ck_assert(t->call.n_inputs < BUFFERS_MAX && t->call.n_outputs < BUFFERS_MAX);

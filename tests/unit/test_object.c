@@ -7,6 +7,8 @@
  */
 #define _POSIX_C_SOURCE 200809L
 #include <check.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,7 +150,8 @@ static void interpret(struct loaded *l, struct run_case *c, float *y, float *z)
 static struct tfmc_session *open_session(const struct loaded *l, int64_t workers, enum tfmc_driver driver)
 {
 	struct tfmc_session *s;
-	struct tfmc_session_options o = {.struct_size = sizeof(o), .workers = workers, .driver = driver};
+	struct tfmc_session_options o = {
+	        .struct_size = sizeof(o), .workers = workers, .driver = driver, .all_workers = 1};
 	ck_assert_int_eq(tfmc_session_open(&l->model, &o, &s), TFMC_RT_OK);
 	return s;
 }
@@ -281,7 +284,7 @@ END_TEST
 
 struct memory {
 	_Alignas(64) unsigned char arena[8192], state[4096];
-	uint64_t context[64];
+	uint64_t context[1024];
 	struct tfmc_config config;
 };
 
@@ -356,28 +359,59 @@ END_TEST
  * --------------------------------------------------------------------------------------------------------------
  */
 
+#define CANCEL_WORKERS 9 /* three clusters at their barriers */
+
 struct cancelling {
 	const struct loaded *loaded;
 	struct memory *memory;
 	uint64_t words[16];
-	int stop;
-	int32_t status[3];
+	int stop;         /* the hook says so */
+	atomic_int asked; /* how often it was called */
+	int patience;     /* it says so from then on */
+	int32_t status[CANCEL_WORKERS];
 };
 
 static int32_t maybe_stop(void *user)
 {
-	return ((struct cancelling *)user)->stop;
+	struct cancelling *c = user;
+	int asked = atomic_fetch_add(&c->asked, 1) + 1;
+	sched_yield();
+	return c->stop && asked > c->patience;
 }
 
-/* Worker 0 comes late, so that the others wait long enough to ask. */
+/* Worker 0 comes when the others have waited so long that they were asked. */
 static void cancel_worker(void *arg, int64_t worker, int64_t n_workers)
 {
 	struct cancelling *c = arg;
-	volatile int64_t spin = worker == 0 ? 20000000 : 0;
 	(void)n_workers;
-	while (spin > 0)
-		spin--;
+	while (worker == 0 && c->stop && atomic_load(&c->asked) <= c->patience)
+		sched_yield();
 	c->status[worker] = c->loaded->model.call(c->memory->context, PREFILL, c->words, worker);
+}
+
+static struct tfmc_gang *begin_cancelling(struct cancelling *c, int64_t workers, float *x, size_t n)
+{
+	struct backend_options o = {.opt_level = 2};
+	struct tfmc_gang *gang;
+	static struct loaded l;
+	static struct memory m;
+	load(&l, target_native(), &o);
+	prepare(&m);
+	*c = (struct cancelling){.loaded = &l, .memory = &m};
+	m.config.workers = workers;
+	m.config.yield = maybe_stop;
+	m.config.user = c;
+	for (size_t i = 0; i < n; i++)
+		x[i] = (float)(i % 7) * 0.25f;
+	ck_assert_int_eq(l.model.init(m.context, &m.config), TFMC_RT_OK);
+	ck_assert_int_eq(tfmc_gang_create(workers, &gang), TFMC_RT_OK);
+	return gang;
+}
+
+static void end_cancelling(struct cancelling *c, struct tfmc_gang *gang)
+{
+	tfmc_gang_destroy(gang);
+	unload((struct loaded *)(uintptr_t)c->loaded);
 }
 
 START_TEST(cancelled_calls_change_no_length)
@@ -399,6 +433,7 @@ START_TEST(cancelled_calls_change_no_length)
 	memcpy(c.words, words, sizeof(words));
 	for (int round = 0; round < 4; round++) {
 		c.stop = round != 3;
+		atomic_store(&c.asked, 0);
 		tfmc_gang_run(gang, cancel_worker, &c);
 		for (int i = 0; i < 3; i++)
 			ck_assert_int_eq(c.status[i], c.stop ? TFMC_RT_E_CANCELLED : TFMC_RT_OK);
@@ -409,6 +444,64 @@ START_TEST(cancelled_calls_change_no_length)
 	ck_assert_int_eq(c.status[0], TFMC_RT_E_FULL);
 	tfmc_gang_destroy(gang);
 	unload(&l);
+}
+END_TEST
+
+/* Workers are told to stop after any number of looks, more workers than this machine has: all get the same
+ * status, and the calls behind compute as ever. */
+START_TEST(calls_are_cancelled_anywhere)
+{
+	static float x[48], out[48], first[48];
+	struct cancelling c;
+	struct tfmc_gang *gang = begin_cancelling(&c, CANCEL_WORKERS, x, 48);
+	const uint64_t words[] = {2, 5, (uintptr_t)x, 48, (uintptr_t)out, 48};
+	int n_cancelled = 0;
+	memcpy(c.words, words, sizeof(words));
+	for (int round = 0; round < 60; round++) {
+		c.patience = round % 13;
+		c.stop = round % 3 != 0;
+		atomic_store(&c.asked, 0);
+		ck_assert_int_eq(c.loaded->model.reset(c.memory->context), TFMC_RT_OK);
+		tfmc_gang_run(gang, cancel_worker, &c);
+		for (int i = 1; i < CANCEL_WORKERS; i++)
+			ck_assert_int_eq(c.status[i], c.status[0]);
+		ck_assert(c.status[0] == TFMC_RT_OK || (c.stop && c.status[0] == TFMC_RT_E_CANCELLED));
+		n_cancelled += c.status[0] != TFMC_RT_OK;
+		if (round == 0)
+			memcpy(first, out, sizeof(out));
+		if (!c.stop)
+			ck_assert_mem_eq(first, out, sizeof(out));
+	}
+	ck_assert_int_gt(n_cancelled, 0);
+	end_cancelling(&c, gang);
+}
+END_TEST
+
+/* Later calls have other numbers of workers; never more than the context was made for. */
+START_TEST(workers_change_between_calls)
+{
+	static const int64_t sequence[] = {1, 2, 7, 5, 1, 9, 4, 3, 8, 6, 2};
+	static float x[48], out[48], first[48];
+	struct cancelling c;
+	struct tfmc_gang *gang = begin_cancelling(&c, CANCEL_WORKERS, x, 48);
+	const struct tfmc_model *model = &c.loaded->model;
+	const uint64_t words[] = {2, 5, (uintptr_t)x, 48, (uintptr_t)out, 48};
+	memcpy(c.words, words, sizeof(words));
+	ck_assert_int_eq(model->set_workers(c.memory->context, 0), TFMC_RT_E_WORKER);
+	ck_assert_int_eq(model->set_workers(c.memory->context, CANCEL_WORKERS + 1), TFMC_RT_E_WORKER);
+	ck_assert_int_eq(model->set_workers(NULL, 1), TFMC_RT_E_NULL);
+	for (size_t i = 0; i < TFMC_COUNT(sequence); i++) {
+		ck_assert_int_eq(model->reset(c.memory->context), TFMC_RT_OK);
+		ck_assert_int_eq(model->set_workers(c.memory->context, sequence[i]), TFMC_RT_OK);
+		memset(out, 0, sizeof(out));
+		tfmc_gang_run_some(gang, sequence[i], cancel_worker, &c);
+		for (int64_t w = 0; w < sequence[i]; w++)
+			ck_assert_int_eq(c.status[w], TFMC_RT_OK);
+		if (i == 0)
+			memcpy(first, out, sizeof(out));
+		ck_assert_mem_eq(first, out, sizeof(out));
+	}
+	end_cancelling(&c, gang);
 }
 END_TEST
 
@@ -469,6 +562,8 @@ Suite *suite_object(void)
 	tcase_add_test(t, init_checks_the_config);
 	tcase_add_test(t, sizes_follow_the_dims);
 	tcase_add_test(t, cancelled_calls_change_no_length);
+	tcase_add_test(t, calls_are_cancelled_anywhere);
+	tcase_add_test(t, workers_change_between_calls);
 	tcase_add_test(t, weights_in_a_file);
 	suite_add_tcase(s, t);
 	return s;

@@ -104,8 +104,11 @@ START_TEST(the_first_case_that_holds)
 {
 	static const struct tfmc_session_options forms[] = {
 	        {.struct_size = sizeof(forms[0])},
-	        {.struct_size = sizeof(forms[0]), .workers = 2, .driver = TFMC_DRIVER_SPMD},
-	        {.struct_size = sizeof(forms[0]), .workers = 2, .driver = TFMC_DRIVER_PARALLEL_FOR}};
+	        {.struct_size = sizeof(forms[0]), .workers = 2, .all_workers = 1, .driver = TFMC_DRIVER_SPMD},
+	        {.struct_size = sizeof(forms[0]),
+	         .workers = 2,
+	         .all_workers = 1,
+	         .driver = TFMC_DRIVER_PARALLEL_FOR}};
 	struct loaded l;
 	struct tfmc_session *s;
 	load(&l, liar, pipeline, &options);

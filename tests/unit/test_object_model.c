@@ -196,6 +196,7 @@ static void check_talks(struct built *b, const char *what)
 			struct tfmc_session_options several = {
 			        .struct_size = sizeof(several),
 			        .workers = workers,
+			        .all_workers = 1,
 			        .driver = workers == 2 ? TFMC_DRIVER_SPMD : TFMC_DRIVER_PARALLEL_FOR};
 			ck_assert_int_eq(tfmc_session_open(&b->model, &several, &gang), TFMC_RT_OK);
 			ask_object(gang, &talks[i], &again);
@@ -296,7 +297,7 @@ START_TEST(cases_give_the_same_bits)
 	                                     GENERAL "specialize{buckets=2},group,select,plan-memory"};
 	static struct answers answers[3][TFMC_COUNT(talks)];
 	const struct talk all_single = {2, 7, {1, 1, 1, 1}};
-	struct tfmc_session_options two = {.struct_size = sizeof(two), .workers = 2};
+	struct tfmc_session_options two = {.struct_size = sizeof(two), .workers = 2, .all_workers = 1};
 	for (size_t l = 0; l < TFMC_COUNT(levels); l++) {
 		struct built b;
 		struct tfmc_session *s;
