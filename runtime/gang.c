@@ -7,7 +7,7 @@
  * its own and one writer. Waiting inside the work (the barriers of an object) is
  * the object's business.
  */
-#define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE /* _SC_NPROCESSORS_ONLN */
 #include "tfmc_rt.h"
 
 #include <pthread.h>
@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define LINE        128 /* bytes: two lines, which processors fetch in pairs */
 #define MAX_WORKERS 4096
@@ -205,7 +206,7 @@ int tfmc_gang_create_spinning(int64_t n, int64_t microseconds, struct tfmc_gang 
 
 int tfmc_gang_create(int64_t n, struct tfmc_gang **out)
 {
-	return tfmc_gang_create_spinning(n, TFMC_GANG_SPIN_US, out);
+	return tfmc_gang_create_spinning(n, n <= sysconf(_SC_NPROCESSORS_ONLN) ? TFMC_GANG_SPIN_US : 0, out);
 }
 
 void tfmc_gang_destroy(struct tfmc_gang *gang)

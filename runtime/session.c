@@ -92,9 +92,11 @@ static int open_memory(struct tfmc_session *s, const struct tfmc_session_options
 	return TFMC_RT_OK;
 }
 
-static int64_t spin_of(const struct tfmc_session_options *o)
+static int open_gang(struct tfmc_session *s, const struct tfmc_session_options *o, int64_t n)
 {
-	return o->spin_us == 0 ? TFMC_GANG_SPIN_US : o->spin_us < 0 ? 0 : o->spin_us;
+	if (o->spin_us == 0)
+		return tfmc_gang_create(n, &s->gang);
+	return tfmc_gang_create_spinning(n, o->spin_us < 0 ? 0 : o->spin_us, &s->gang);
 }
 
 static int open_session(struct tfmc_session *s, const struct tfmc_session_options *o)
@@ -111,7 +113,7 @@ static int open_session(struct tfmc_session *s, const struct tfmc_session_option
 	if (status == TFMC_RT_OK)
 		status = open_memory(s, o, &config);
 	if (status == TFMC_RT_OK && config.workers > 1)
-		status = tfmc_gang_create_spinning(config.workers, spin_of(o), &s->gang);
+		status = open_gang(s, o, config.workers);
 	if (status != TFMC_RT_OK)
 		return status;
 	s->driver = o->driver;

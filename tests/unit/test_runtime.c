@@ -35,10 +35,10 @@ START_TEST(gang_runs_every_worker_once)
 		struct tally tally = {0};
 		ck_assert_int_eq(tfmc_gang_create(n, &gang), TFMC_RT_OK);
 		ck_assert_int_eq(tfmc_gang_size(gang), n);
-		for (int round = 1; round <= 200; round++)
+		for (int round = 1; round <= 50; round++)
 			tfmc_gang_run(gang, count_worker, &tally);
 		for (int64_t i = 0; i < n; i++)
-			ck_assert_int_eq(tally.counts[i], 200);
+			ck_assert_int_eq(tally.counts[i], 50);
 		ck_assert_int_eq(tally.n_workers, n);
 		tfmc_gang_destroy(gang);
 	}
@@ -65,8 +65,8 @@ START_TEST(gang_wakes_sleeping_workers)
 {
 	static const int64_t spins[] = {0, 1, 20, 100};
 	for (size_t i = 0; i < sizeof(spins) / sizeof(spins[0]); i++) {
-		run_rounds(2, spins[i], 200);
-		run_rounds(MAX_WORKERS, spins[i], 60);
+		run_rounds(2, spins[i], 100);
+		run_rounds(MAX_WORKERS, spins[i], 20);
 	}
 }
 END_TEST
