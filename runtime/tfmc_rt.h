@@ -61,7 +61,7 @@ struct tfmc_gang;
 /*
  * n >= 1 workers: the caller and n - 1 threads. Who has to wait, a thread for the next round or the caller
  * for the last thread, looks for some time (TFMC_GANG_SPIN_US, or `microseconds`; 0: not at all), then
- * sleeps.
+ * sleeps. tfmc_gang_create does not look when there are more workers than processors.
  */
 #define TFMC_GANG_SPIN_US 50
 int tfmc_gang_create(int64_t n, struct tfmc_gang **out);
@@ -89,7 +89,7 @@ struct tfmc_session_options {
 	const char *variant; /* of the code, by its name in the record; NULL: the best one that runs here */
 	int64_t decode_workers; /* of steps, which are bound by memory; 0: as `workers` */
 	int all_workers;        /* nonzero: every call takes all of them, however small it is */
-	int64_t spin_us; /* that idle workers look for work; 0: TFMC_GANG_SPIN_US, negative: not at all */
+	int64_t spin_us; /* that idle workers look for work; 0: as tfmc_gang_create, negative: not at all */
 };
 /* The model is copied; its functions must stay loaded. options may be NULL. */
 int tfmc_session_open(const struct tfmc_model *model, const struct tfmc_session_options *options,
