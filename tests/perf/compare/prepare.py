@@ -144,8 +144,6 @@ def prepare(places, row, reuse=False):
     if row.name == "D5" and places.stories:
         write_stories(places, model)
         compile_stories(places)
-    if row.large and os.path.exists(places.at(model.name + ".safetensors")):
-        os.remove(places.at(model.name + ".safetensors"))
 
 
 def forget(places, row):
