@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model as a YAML document of the graph level: the computation from the
- * expansion, the other sections as they were written with parameters at their
- * final values.
+ * A model as a YAML document of the next lower level, with parameters at their
+ * final values: a preset by its steps, else the computation as statements of the
+ * graph level and the other sections as they were written.
  */
 #include <string.h>
 
@@ -101,6 +101,65 @@ static void print_section(struct buf *out, const struct frontend_model *m, const
 	}
 }
 
+/* ---- block style, for documents of steps ---- */
+
+#define FLOW_WIDTH 100
+
+static void print_tree(struct buf *out, const struct yaml_node *node, unsigned indent);
+
+static bool fits(const struct yaml_node *node, unsigned indent)
+{
+	struct buf text;
+	buf_init(&text);
+	print_flow(&text, node);
+	bool yes = indent + text.len <= FLOW_WIDTH;
+	buf_destroy(&text);
+	return yes;
+}
+
+/* Behind a key or a dash: in the line when it fits, else below. */
+static void print_value(struct buf *out, const struct yaml_node *node, unsigned indent)
+{
+	if (node->kind == YAML_SCALAR || node->n == 0 || fits(node, indent + 16)) {
+		buf_char(out, ' ');
+		print_flow(out, node);
+		buf_char(out, '\n');
+		return;
+	}
+	buf_char(out, '\n');
+	print_tree(out, node, indent);
+}
+
+static void print_pairs(struct buf *out, const struct yaml_node *map, unsigned indent, bool first_in_line)
+{
+	for (size_t i = 0; i < map->n; i++) {
+		if (i > 0 || !first_in_line)
+			buf_fill(out, ' ', indent);
+		print_scalar(out, map->pairs[i].key);
+		buf_char(out, ':');
+		print_value(out, map->pairs[i].value, indent + 2);
+	}
+}
+
+static void print_tree(struct buf *out, const struct yaml_node *node, unsigned indent)
+{
+	if (node->kind == YAML_MAPPING) {
+		print_pairs(out, node, indent, false);
+		return;
+	}
+	for (size_t i = 0; i < node->n; i++) {
+		const struct yaml_node *item = node->items[i];
+		buf_fill(out, ' ', indent);
+		buf_char(out, '-');
+		if (item->kind != YAML_MAPPING || item->n == 0 || (item->n > 1 && fits(item, indent + 2))) {
+			print_value(out, item, indent + 2);
+			continue;
+		}
+		buf_char(out, ' ');
+		print_pairs(out, item, indent + 2, true);
+	}
+}
+
 /* Strings are quoted in params; value_print writes them as 'text'. */
 static void print_params(struct buf *out, const struct frontend_model *m)
 {
@@ -146,10 +205,30 @@ static void print_interface(struct buf *out, const struct frontend_model *m)
 		print_input(out, m, &m->inputs.items[i]);
 }
 
+/* The merged document; params have been printed. */
+static void print_steps(struct buf *out, const struct frontend_model *m)
+{
+	static const char *const printed[] = {"tfmc", "name", "params", "set"};
+	for (size_t i = 0; i < m->root->n; i++) {
+		const struct yaml_pair *p = &m->root->pairs[i];
+		bool again = false;
+		for (size_t k = 0; k < TFMC_COUNT(printed); k++)
+			again = again || strcmp(p->key->text, printed[k]) == 0;
+		if (again)
+			continue;
+		buf_printf(out, "%s:", p->key->text);
+		print_value(out, p->value, 2);
+	}
+}
+
 enum tfmc_status frontend_expand(struct frontend_model *m, struct buf *out)
 {
 	buf_printf(out, "tfmc: 1\nname: %s\n", m->name);
 	print_params(out, m);
+	if (yaml_find(m->written, "preset") != NULL || yaml_find(m->written, "hf") != NULL) {
+		print_steps(out, m);
+		return buf_failed(out) ? TFMC_NO_MEMORY : TFMC_OK;
+	}
 	print_interface(out, m);
 	buf_str(out, "graph:\n");
 	graph_print(out, &m->graph, 2);

@@ -9,7 +9,9 @@
 #include <string.h>
 
 #include "frontend/blocks.h"
+#include "frontend/compose.h"
 #include "frontend/files.h"
+#include "frontend/folder.h"
 #include "frontend/schema.h"
 
 bool model_declare(struct frontend_model *m, const char *name, const char *what, struct loc loc)
@@ -180,6 +182,19 @@ static struct frontend_model *create(struct diag_context *cx, const char *path,
 	return m;
 }
 
+/* The file, or what stands for a hub folder. */
+static enum tfmc_status read_written(struct frontend_model *m)
+{
+	if (!folder_is(m->path))
+		return yaml_read(&m->arena, m->cx, m->path, m->path, LOC_NONE, &m->written);
+	const char *text = folder_model(&m->arena, m->cx, m->path);
+	m->dir = m->path;
+	if (text == NULL)
+		return TFMC_INVALID;
+	return yaml_parse(&m->arena, m->cx, arena_printf(&m->arena, "%s (folder)", m->path), text,
+	                  strlen(text), false, &m->written);
+}
+
 enum tfmc_status frontend_load(struct diag_context *cx, const char *path,
                                const struct frontend_options *options, struct frontend_model **out)
 {
@@ -188,8 +203,9 @@ enum tfmc_status frontend_load(struct diag_context *cx, const char *path,
 	if (m == NULL)
 		return TFMC_NO_MEMORY;
 	size_t errors = cx->n_errors;
-	enum tfmc_status st = yaml_read(&m->arena, cx, path, path, LOC_NONE, &m->root);
-	if (st == TFMC_OK && !read_all(m))
+	enum tfmc_status st = read_written(m);
+	m->root = m->written;
+	if (st == TFMC_OK && (!model_compose(m) || !read_all(m)))
 		st = TFMC_INVALID;
 	if (st == TFMC_OK && cx->n_errors != errors)
 		st = TFMC_INVALID;
@@ -201,6 +217,11 @@ enum tfmc_status frontend_load(struct diag_context *cx, const char *path,
 	}
 	*out = m;
 	return TFMC_OK;
+}
+
+const char *frontend_folder_text(struct frontend_model *m)
+{
+	return folder_is(m->path) ? folder_model(&m->arena, m->cx, m->path) : NULL;
 }
 
 const char *frontend_name(const struct frontend_model *m)

@@ -80,7 +80,8 @@ struct frontend_model {
 	struct diag_context *cx;
 	struct frontend_options options;
 	const char *path, *dir;
-	const struct yaml_node *root;
+	const struct yaml_node *written; /* the file as it is */
+	const struct yaml_node *root;    /* with what it stands on: base, include, preset */
 	const char *name;
 	struct ir_dims *dims;
 	struct strmap names;       /* one name space: name -> what it is, as text */

@@ -12,22 +12,48 @@
 
 #define VOCAB_FILE_MAX ((size_t)64 << 20)
 
+static bool check_id(struct frontend_model *m, const struct yaml_node *node, const char *what, int64_t id)
+{
+	if (id >= 0 && id <= INT32_MAX)
+		return true;
+	diag_error(m->cx, node->loc, DIAG_VALUE_TYPE, "%s has the id %lld", what, (long long)id);
+	return false;
+}
+
+/* An expression may be a list of ids: a param that holds one. */
+static bool read_id_list(struct frontend_model *m, const struct yaml_node *node, const char *what,
+                         struct frontend_ids *out)
+{
+	struct expr_env env = model_env(m, false);
+	struct value v;
+	if (!expr_read_value(&env, node, what, &v))
+		return false;
+	size_t n = v.kind == VALUE_LIST ? v.n : 1;
+	int64_t *items = ARENA_ARRAY(&m->arena, int64_t, n);
+	for (size_t i = 0; i < n; i++) {
+		const struct value *one = v.kind == VALUE_LIST ? &v.items[i] : &v;
+		if (items == NULL || !expr_want_int(&env, node->loc, what, one, &items[i]) ||
+		    !check_id(m, node, what, items[i]))
+			return false;
+	}
+	*out = (struct frontend_ids){items, n};
+	return true;
+}
+
 bool model_read_ids(struct frontend_model *m, const struct yaml_node *node, const char *what,
                     struct frontend_ids *out)
 {
 	struct expr_env env = model_env(m, false);
 	if (node == NULL)
 		return true;
+	if (node->kind == YAML_SCALAR && !node->quoted && expr_is_name(node->text) && !node->null)
+		return read_id_list(m, node, what, out);
 	struct yaml_list list = yaml_as_list(&m->arena, node);
 	int64_t *items = ARENA_ARRAY(&m->arena, int64_t, list.n);
 	for (size_t i = 0; i < list.n; i++) {
-		if (items == NULL || !expr_read_int(&env, list.items[i], what, &items[i]))
+		if (items == NULL || !expr_read_int(&env, list.items[i], what, &items[i]) ||
+		    !check_id(m, list.items[i], what, items[i]))
 			return false;
-		if (items[i] < 0 || items[i] > INT32_MAX) {
-			diag_error(m->cx, list.items[i]->loc, DIAG_VALUE_TYPE, "%s has the id %lld", what,
-			           (long long)items[i]);
-			return false;
-		}
 	}
 	*out = (struct frontend_ids){items, list.n};
 	return true;

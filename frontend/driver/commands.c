@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The small commands: run, expand, inspect, explain, ops, passes.
+ * The small commands: run, expand, import, inspect, explain, ops, passes.
  */
 #include "frontend/driver/driver.h"
 
@@ -38,6 +38,29 @@ enum exit_code command_expand(struct driver *d)
 	st = frontend_expand(m, &text);
 	if (st == TFMC_OK)
 		st = driver_emit_text(d, &text);
+	buf_destroy(&text);
+	frontend_destroy(m);
+	return exit_code_of(st);
+}
+
+/* The folder is loaded first, so that what is written has been checked. */
+enum exit_code command_import(struct driver *d)
+{
+	struct frontend_model *m;
+	enum tfmc_status st = frontend_load(&d->diag, d->options.input, NULL, &m);
+	if (st != TFMC_OK)
+		return exit_code_of(st);
+	const char *made = frontend_folder_text(m);
+	struct buf text;
+	buf_init(&text);
+	if (made == NULL) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
+		           "import wants a folder with config.json, '%s' is a file", d->options.input);
+		st = TFMC_INVALID;
+	} else {
+		buf_str(&text, made);
+		st = driver_emit_text(d, &text);
+	}
 	buf_destroy(&text);
 	frontend_destroy(m);
 	return exit_code_of(st);

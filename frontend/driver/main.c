@@ -121,6 +121,7 @@ static enum exit_code dispatch(struct driver *d)
 	case COMMAND_VERIFY: return command_verify(d);
 	case COMMAND_OPT: return command_opt(d);
 	case COMMAND_EXPAND: return command_expand(d);
+	case COMMAND_IMPORT: return command_import(d);
 	case COMMAND_INSPECT: return command_inspect(d);
 	case COMMAND_EXPLAIN: return command_explain(d);
 	case COMMAND_OPS: return command_ops(d);

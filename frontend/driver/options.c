@@ -26,6 +26,7 @@ struct option_row {
 #define VERIFY   COMMAND_VERIFY
 #define OPT      COMMAND_OPT
 #define EXPAND   COMMAND_EXPAND
+#define IMPORT   COMMAND_IMPORT
 #define INSPECT  COMMAND_INSPECT
 #define PLAN     COMMAND_PLAN
 #define BENCH    COMMAND_BENCH
@@ -44,6 +45,7 @@ static const struct option_row rows[] = {
 #undef VERIFY
 #undef OPT
 #undef EXPAND
+#undef IMPORT
 #undef INSPECT
 #undef PLAN
 #undef BENCH
@@ -79,6 +81,8 @@ static const struct command_row commands[] = {
          "the smallest IR text on which a command still fails"},
         {"expand", COMMAND_EXPAND, "tfmc expand MODEL",
          "print the model at the next lower level of the language"},
+        {"import", COMMAND_IMPORT, "tfmc import FOLDER -o model.yaml",
+         "a model file for a hub folder (config.json and weights)"},
         {"inspect", COMMAND_INSPECT, "tfmc inspect FILE", "what a file is: model, weights, object"},
         {"explain", COMMAND_EXPLAIN, "tfmc explain E108", "an error in full"},
         {"ops", COMMAND_OPS, "tfmc ops", "reference of the ops of the IR (markdown)"},

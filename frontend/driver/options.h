@@ -27,6 +27,7 @@ enum driver_command {
 	COMMAND_ATTEND = 1 << 12,
 	COMMAND_BENCH = 1 << 13,
 	COMMAND_REDUCE = 1 << 14,
+	COMMAND_IMPORT = 1 << 15,
 };
 
 struct option_list {

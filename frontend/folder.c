@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A hub folder as a model file: its name, its configuration and its weights,
+ * in the words of the model language. What `tfmc import` writes is this text.
+ */
+#include "frontend/folder.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "frontend/expr.h"
+#include "frontend/files.h"
+
+#define FILES_MAX 4096
+
+bool folder_is(const char *path)
+{
+	struct stat st;
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static bool has_file(struct arena *a, const char *dir, const char *name)
+{
+	struct stat st;
+	return stat(file_join(a, dir, name), &st) == 0 && S_ISREG(st.st_mode);
+}
+
+/* The last part of a path as a name: letters, digits and underscores, not longer than a name may be. */
+static const char *folder_name(struct arena *a, const char *path)
+{
+	size_t n = strlen(path);
+	while (n > 1 && path[n - 1] == '/')
+		n--;
+	size_t from = n;
+	while (from > 0 && path[from - 1] != '/')
+		from--;
+	char *name = arena_alloc(a, EXPR_NAME_MAX + 1);
+	size_t len = 0;
+	if (name == NULL)
+		return NULL;
+	if (from < n && isdigit((unsigned char)path[from]))
+		name[len++] = 'm';
+	for (size_t i = from; i < n && len < EXPR_NAME_MAX; i++) {
+		unsigned char c = (unsigned char)path[i];
+		name[len++] = c < 0x80 && isalnum(c) ? (char)tolower(c) : '_';
+	}
+	name[len] = '\0';
+	bool plain = len > 0 && (isalpha((unsigned char)name[0]) || strspn(name, "_") < len);
+	return plain ? name : "model";
+}
+
+static int compare(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* All files of that ending, sorted by name; NULL when there are none. */
+static const char *files_ending(struct arena *a, const char *dir, const char *ending)
+{
+	const char *names[FILES_MAX], *list = NULL;
+	size_t n = 0;
+	DIR *d = opendir(dir);
+	for (struct dirent *e; d != NULL && n < FILES_MAX && (e = readdir(d)) != NULL;) {
+		size_t len = strlen(e->d_name), end = strlen(ending);
+		if (len > end && strcmp(e->d_name + len - end, ending) == 0 && has_file(a, dir, e->d_name) &&
+		    strpbrk(e->d_name, "'\n") == NULL)
+			names[n++] = arena_strdup(a, e->d_name);
+	}
+	if (d != NULL)
+		closedir(d);
+	qsort(names, n, sizeof(names[0]), compare);
+	for (size_t i = 0; i < n; i++)
+		list = list == NULL ? arena_printf(a, "'%s'", names[i])
+		                    : arena_printf(a, "%s, '%s'", list, names[i]);
+	return list;
+}
+
+const char *folder_model(struct arena *a, struct diag_context *cx, const char *path)
+{
+	static const char *const whole[] = {"model.safetensors.index.json", "model.safetensors"};
+	const char *files = NULL, *name = folder_name(a, path);
+	if (!has_file(a, path, "config.json")) {
+		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' is a folder without config.json", path);
+		return NULL;
+	}
+	for (size_t i = 0; files == NULL && i < TFMC_COUNT(whole); i++)
+		files = has_file(a, path, whole[i]) ? whole[i] : NULL;
+	files = files != NULL ? files : files_ending(a, path, ".safetensors");
+	if (files == NULL) {
+		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' has no weights: no file ends with .safetensors",
+		           path);
+		return NULL;
+	}
+	return arena_printf(a, "tfmc: 1\nname: %s\nhf: config.json\nweights: {files: [%s]}\n", name, files);
+}

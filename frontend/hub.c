@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A hub configuration (config.json) through the table of a preset:
+ *
+ *   hub:
+ *     keys: {hidden_size: d, rope_scaling.factor: factor}   key -> param; a dot goes into a nested object
+ *     same: {pretraining_tp: 1}                             only this value is what the preset computes
+ *     count: {id2label: classes}                            how many entries an object has -> param
+ *     ignore: {name: [use_cache, "*dropout"]}               does not change the computation; lists with
+ * names, so that presets on top of each other add theirs
+ *
+ * null counts as absent. Every other key is an error: nothing is guessed.
+ */
+#include <string.h>
+
+#include "frontend/compose.h"
+#include "frontend/files.h"
+#include "frontend/json.h"
+#include "frontend/weight_files.h"
+
+struct hub_config {
+	const struct json_node *root;
+	const char *name; /* as shown */
+	struct loc loc;   /* who asked for it */
+};
+
+struct hub {
+	struct frontend_model *m;
+	const struct hub_config *c;
+	const struct yaml_node *keys, *same, *count, *ignore;
+	const struct yaml_node *params;
+};
+
+const struct hub_config *hub_read(struct frontend_model *m, const struct yaml_node *file)
+{
+	struct hub_config *c = ARENA_NEW(&m->arena, struct hub_config);
+	const char *text, *beneath;
+	size_t len;
+	if (c == NULL || !yaml_expect(m->cx, file, YAML_SCALAR, "hf"))
+		return NULL;
+	beneath = file_beneath(&m->arena, m->cx, m->dir, file->text, file->loc);
+	if (beneath == NULL ||
+	    file_read(&m->arena, m->cx, beneath, YAML_FILE_MAX, file->loc, &text, &len) != TFMC_OK)
+		return NULL;
+	model_note_file(m, beneath);
+	*c = (struct hub_config){.name = file->text, .loc = file->loc};
+	const struct json_source src = {.name = beneath, .loc = file->loc, .code = DIAG_FILE};
+	c->root = json_parse(&m->arena, m->cx, &src, text, len);
+	if (c->root == NULL)
+		return NULL;
+	if (c->root->kind == JSON_NODE_OBJECT)
+		return c;
+	diag_error(m->cx, file->loc, DIAG_FILE, "'%s' holds no JSON object", file->text);
+	return NULL;
+}
+
+const char *hub_type(const struct hub_config *c)
+{
+	const struct json_node *type = json_find(c->root, "model_type");
+	return type != NULL && type->kind == JSON_NODE_STRING ? type->text : NULL;
+}
+
+/* ---- values ---- */
+
+static const char *scalar_text(struct hub *h, const struct json_node *v)
+{
+	struct buf t;
+	buf_init(&t);
+	switch (v->kind) {
+	case JSON_NODE_NULL: buf_str(&t, "null"); break;
+	case JSON_NODE_BOOL: buf_str(&t, v->i ? "true" : "false"); break;
+	case JSON_NODE_INT: buf_printf(&t, "%lld", (long long)v->i); break;
+	case JSON_NODE_REAL: value_print_float(&t, v->f); break;
+	case JSON_NODE_STRING: buf_str(&t, v->text); break;
+	case JSON_NODE_ARRAY: buf_str(&t, "a list"); break;
+	case JSON_NODE_OBJECT: buf_str(&t, "an object"); break;
+	}
+	const char *text = arena_strdup(&h->m->arena, t.data);
+	buf_destroy(&t);
+	return text;
+}
+
+static const struct yaml_node *node_of(struct hub *h, const struct json_node *v)
+{
+	if (v->kind != JSON_NODE_ARRAY)
+		return compose_scalar(h->m, h->c->loc, scalar_text(h, v), v->kind == JSON_NODE_STRING);
+	struct yaml_node *list = ARENA_NEW(&h->m->arena, struct yaml_node);
+	if (list == NULL)
+		return NULL;
+	*list = (struct yaml_node){.kind = YAML_SEQUENCE, .loc = h->c->loc, .n = v->n};
+	list->items = ARENA_ARRAY(&h->m->arena, const struct yaml_node *, v->n + 1);
+	for (size_t i = 0; list->items != NULL && i < v->n; i++)
+		list->items[i] = node_of(h, &v->items[i]);
+	return list;
+}
+
+/* ---- keys ---- */
+
+static bool ignored(const struct hub *h, const char *key)
+{
+	const struct yaml_node *lists = h->ignore;
+	for (size_t i = 0; lists != NULL && lists->kind == YAML_MAPPING && i < lists->n; i++) {
+		const struct yaml_node *list = lists->pairs[i].value;
+		for (size_t k = 0; list->kind == YAML_SEQUENCE && k < list->n; k++) {
+			if (list->items[k]->kind == YAML_SCALAR &&
+			    weight_glob_match(list->items[k]->text, key))
+				return true;
+		}
+	}
+	return false;
+}
+
+static bool take(struct hub *h, const struct yaml_node *param, const struct json_node *v)
+{
+	const struct yaml_node *value = node_of(h, v);
+	if (value == NULL || param->kind != YAML_SCALAR)
+		return false;
+	h->params = compose_with(h->m, h->params, param->text, value);
+	return h->params != NULL;
+}
+
+static bool check_same(struct hub *h, const char *key, const struct yaml_node *want,
+                       const struct json_node *v)
+{
+	struct yaml_list list = yaml_as_list(&h->m->arena, want);
+	const char *found = scalar_text(h, v);
+	for (size_t i = 0; i < list.n; i++) {
+		if (list.items[i]->kind == YAML_SCALAR && strcmp(list.items[i]->text, found) == 0)
+			return true;
+	}
+	diag_error(h->m->cx, h->c->loc, DIAG_UNSUPPORTED, "not supported yet: '%s' is %s in %s", key, found,
+	           h->c->name);
+	return false;
+}
+
+static bool one_key(struct hub *h, const char *key, const struct json_node *v)
+{
+	const struct yaml_node *param = yaml_find(h->keys, key), *want = yaml_find(h->same, key);
+	const struct yaml_node *counted = yaml_find(h->count, key);
+	bool ok = true;
+	if (v->kind == JSON_NODE_NULL)
+		return true;
+	if (counted != NULL) {
+		const struct json_node n = {.kind = JSON_NODE_INT, .i = (int64_t)v->n};
+		return take(h, counted, &n);
+	}
+	if (ignored(h, key))
+		return true;
+	if (param != NULL)
+		return take(h, param, v);
+	if (want != NULL)
+		return check_same(h, key, want, v);
+	if (v->kind == JSON_NODE_OBJECT) {
+		for (size_t i = 0; i < v->n; i++)
+			ok = one_key(h, arena_printf(&h->m->arena, "%s.%s", key, v->keys[i]), &v->items[i]) &&
+			     ok;
+		return ok;
+	}
+	diag_error(
+	        h->m->cx, h->c->loc, DIAG_UNSUPPORTED,
+	        "not supported yet: '%s' (%s) in %s is unknown to the preset and may change the computation",
+	        key, scalar_text(h, v), h->c->name);
+	return false;
+}
+
+const struct yaml_node *hub_apply(struct frontend_model *m, const struct hub_config *c,
+                                  const struct yaml_node *table, const struct yaml_node *params)
+{
+	struct hub h = {.m = m,
+	                .c = c,
+	                .keys = yaml_find(table, "keys"),
+	                .same = yaml_find(table, "same"),
+	                .count = yaml_find(table, "count"),
+	                .ignore = yaml_find(table, "ignore"),
+	                .params = params};
+	bool ok = params != NULL;
+	for (size_t i = 0; ok && i < c->root->n; i++) {
+		if (strcmp(c->root->keys[i], "model_type") != 0)
+			ok = one_key(&h, c->root->keys[i], &c->root->items[i]) && ok;
+	}
+	return ok ? h.params : NULL;
+}

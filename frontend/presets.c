@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The list of built-in presets. Their texts are the files of presets/, made
+ * part of the program when it is built.
+ */
+#include <string.h>
+
+#include "frontend/compose.h"
+
+#define PRESET(name, types) extern const unsigned char preset_##name[];
+#include "frontend/presets/presets.def"
+
+static const struct {
+	const char *name;
+	const unsigned char *text;
+	const char *types;
+} presets[] = {
+#define PRESET(name, types) {#name, preset_##name, types},
+#include "frontend/presets/presets.def"
+};
+
+static const char *const names[] = {
+#define PRESET(name, types) #name,
+#include "frontend/presets/presets.def"
+};
+
+const char *const *preset_names(size_t *n)
+{
+	*n = TFMC_COUNT(names);
+	return names;
+}
+
+const char *preset_text(const char *name)
+{
+	for (size_t i = 0; i < TFMC_COUNT(presets); i++) {
+		if (strcmp(presets[i].name, name) == 0)
+			return (const char *)presets[i].text;
+	}
+	return NULL;
+}
+
+/* `word` is one of `list`, which are separated by blanks. */
+static bool lists(const char *list, const char *word)
+{
+	size_t len = strlen(word);
+	for (const char *p = list; *p != '\0';) {
+		size_t n = strcspn(p, " ");
+		if (n == len && strncmp(p, word, len) == 0)
+			return true;
+		p += n + (p[n] == ' ');
+	}
+	return false;
+}
+
+const char *preset_of_type(const char *type)
+{
+	for (size_t i = 0; i < TFMC_COUNT(presets); i++) {
+		if (lists(presets[i].types, type))
+			return presets[i].name;
+	}
+	return NULL;
+}
