@@ -190,7 +190,7 @@ static enum tfmc_status read_written(struct frontend_model *m)
 	const char *text = folder_model(&m->arena, m->cx, m->path);
 	m->dir = m->path;
 	if (text == NULL)
-		return TFMC_INVALID;
+		return TFMC_IO;
 	return yaml_parse(&m->arena, m->cx, arena_printf(&m->arena, "%s (folder)", m->path), text,
 	                  strlen(text), false, &m->written);
 }
