@@ -138,10 +138,10 @@ static void choose_stage(struct linear *l, bool is_wanted)
 	int64_t bytes = l->stage_width * 4, normed = l->normed_rows * l->depth * 4;
 	normed = (normed + MATMUL_LINE - 1) / MATMUL_LINE * MATMUL_LINE;
 	int64_t rows = (s->scratch - normed) / bytes;
-	bool divide = s->kc > 0 && s->kc < l->depth && l->rows_hi > l->mr && rows >= l->mr;
+	bool divide = !l->is_few && s->kc > 0 && s->kc < l->depth && l->rows_hi > l->mr && rows >= l->mr;
 	l->kc = divide ? s->kc : 0;
 	l->is_staged = is_wanted || divide;
-	l->stage_rows = divide ? rows : l->mr;
+	l->stage_rows = divide ? rows : l->is_few ? l->rows_hi : l->mr;
 	if (divide)
 		l->stage = kb_ptr_add(l->k, l->job->scratch, kb_index(l->k, normed), 0);
 	else if (l->is_staged)
@@ -363,8 +363,7 @@ static void divide(struct linear *l, struct division *d)
 	d->groups = div_up(k, kb_index(k, l->panels), d->unit);
 }
 
-/* x of the block: every worker that has some of its columns normalises all rows for itself. */
-static void emit_norm(struct linear *l, struct kb_val panel, struct kb_val panel_end)
+void matmul_norm(struct linear *l, struct kb_val panel, struct kb_val panel_end)
 {
 	struct rowwise_rows rows = {.norm = l->norm, .first = l->block, .end = l->row_end, .to = l->normed};
 	if (!l->norm)
@@ -402,7 +401,7 @@ static void emit_blocks(struct linear *l)
 	struct kb_val panel = kb_mul(k, first, d.unit);
 	l->block = row;
 	l->row_end = kb_min(k, kb_add(k, row, d.block), l->rows);
-	emit_norm(l, panel, panel_end);
+	matmul_norm(l, panel, panel_end);
 	l->strip = kb_loop(k, "strip", panel, panel_end, l->strip_panels, 0);
 	l->strip_end = kb_min(k, kb_add_const(k, l->strip, l->strip_panels), panel_end);
 	emit_strip(l, row);
@@ -457,8 +456,11 @@ bool kernel_linear(struct kernel *g)
 		return false;
 	if (!choose_normed(&l))
 		return false;
+	l.is_few = matmul_is_few(&l);
 	choose_stage(&l, l.parts || wants_stage(g));
-	if (l.panels > 0 && l.rows_hi > 0)
+	if (l.panels > 0 && l.rows_hi > 0 && l.is_few)
+		matmul_few(&l);
+	else if (l.panels > 0 && l.rows_hi > 0)
 		emit_blocks(&l);
 	return true;
 }

@@ -2,7 +2,8 @@
 /*
  * What the parts of the matmul template share. matmul.c divides rows and panels
  * among workers and walks over tiles, matmul_tile.c computes one register tile
- * and what follows the product.
+ * and what follows the product,
+ * matmul_few.c walks when rows are few.
  */
 #ifndef TFMC_BACKENDS_KERNEL_MATMUL_INTERNAL_H
 #define TFMC_BACKENDS_KERNEL_MATMUL_INTERNAL_H
@@ -42,6 +43,7 @@ struct linear {
 	int64_t panels;         /* the last may be partial */
 	int lanes;              /* of an accumulator; divides 16 */
 	int mr, nr;             /* rows and panels of the main tile */
+	bool is_few;            /* matmul_few.c walks */
 	bool is_staged;      /* the epilogue runs in a loop of its own, over finished products in `stage` */
 	int64_t stage_rows;  /* those of a tile, or of a block when K is divided */
 	struct kb_val stage; /* [stage_rows, stage_width] products without bias */
@@ -73,6 +75,7 @@ struct linear {
 struct tile {
 	int rows, panels;
 	struct kb_val panel;
+	struct kb_val fetch; /* of few rows: the bytes that step k = 0 asks for ahead of their use; or none */
 };
 
 #define MATMUL_HEIGHTS_MAX (MATMUL_ROWS_MAX + 1)
@@ -90,6 +93,12 @@ void matmul_end_turn(struct linear *l);
 /* Where the share of a tile begins whose own weights begin at w; and the hint of its step k = at. */
 struct kb_val matmul_ahead(struct linear *l, struct kb_val w);
 void matmul_step_ahead(struct linear *l, struct kb_val ahead, struct kb_val at);
+/* Few rows, and weights that come from memory: matmul_few.c. */
+bool matmul_is_few(const struct linear *l);
+void matmul_few(struct linear *l);
+/* x of the block: every worker that has some of its columns normalises all rows for itself. */
+void matmul_norm(struct linear *l, struct kb_val panel, struct kb_val panel_end);
+
 /* Columns of the root's result that go their own way, and where to: matmul_parts.c. False: there are none. */
 bool matmul_find_parts(struct linear *l, struct kernel *g);
 /* The rest of the group for `rows` finished rows of the stage, part by part. */

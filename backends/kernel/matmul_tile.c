@@ -273,7 +273,8 @@ void matmul_tile(struct linear *l, const struct tile *t)
 	size_t mark = eval_mark(l->eval);
 	find_rows(l, &a);
 	eval_release(l->eval, mark);
-	if (matmul_runs_ahead(l, t))
+	a.ahead = l->is_few ? t->fetch : (struct kb_val){0};
+	if (!l->is_few && matmul_runs_ahead(l, t))
 		a.ahead = matmul_ahead(l, a.w);
 	begin_sums(l, &a);
 	walk_depth(l, &a);

@@ -159,11 +159,9 @@ static void compile_kernel(struct linear_case *c, const struct target *target)
 	buf_destroy(&object);
 }
 
-static void init(struct linear_case *c, const char *text, const char *target, bool is_shared)
+static void init(struct linear_case *c, const char *text, const struct target *t, bool is_shared)
 {
 	*c = (struct linear_case){.is_shared = is_shared};
-	const struct target *t = target_find(target);
-	ck_assert_ptr_nonnull(t);
 	tir_init(&c->tir);
 	arena_init(&c->arena);
 	tir_load(&c->tir, text);
@@ -173,14 +171,28 @@ static void init(struct linear_case *c, const char *text, const char *target, bo
 		compile_kernel(c, t);
 }
 
+static const struct target *find(const char *name)
+{
+	const struct target *t = target_find(name);
+	ck_assert_ptr_nonnull(t);
+	return t;
+}
+
 void linear_case_init(struct linear_case *c, const char *text, const char *target)
 {
-	init(c, text, target, false);
+	init(c, text, find(target), false);
+}
+
+void linear_case_init_streamed(struct linear_case *c, const char *text, const char *target)
+{
+	struct target t = *find(target);
+	t.l2_bytes = 1;
+	init(c, text, &t, false);
 }
 
 void linear_case_init_shared(struct linear_case *c, const char *text, const char *target)
 {
-	init(c, text, target, true);
+	init(c, text, find(target), true);
 }
 
 void linear_case_destroy(struct linear_case *c)

@@ -37,6 +37,8 @@ struct linear_call {
 
 /* Dims of the text are B and S, in this order. */
 void linear_case_init(struct linear_case *c, const char *text, const char *target);
+/* The same for a machine with tiny caches: all weights come from memory. */
+void linear_case_init_streamed(struct linear_case *c, const char *text, const char *target);
 /* The same as a kernel over work-groups, for linear_launch. */
 void linear_case_init_shared(struct linear_case *c, const char *text, const char *target);
 void linear_case_destroy(struct linear_case *c);

@@ -377,6 +377,78 @@ START_TEST(test_forms)
 }
 END_TEST
 
+/* --- few rows, weights from memory --------------------------------------------------------------------- */
+
+#define HEAD_FEW "module \"m\" stage=groups dim B in [0,2] dim S in [0,16] "
+
+static const int64_t few_shapes[][2] = {{1, 1}, {1, 6}, {1, 3}, {1, 0},  {1, 5},  {2, 1},  {1, 7},
+                                        {2, 4}, {1, 9}, {2, 6}, {1, 13}, {1, 16}, {2, 11}, {2, 16}};
+
+/* Whether rows that fetch ahead were emitted. */
+static bool is_streamed(const struct linear_case *c)
+{
+	struct buf text;
+	buf_init(&text);
+	kb_dump(&text, c->kernels, "linear");
+	bool found = text.data && strstr(text.data, "prefetch");
+	buf_destroy(&text);
+	return found;
+}
+
+/* A stream of panels gives the bits that tiles give, and touches nothing else. */
+static void check_stream(const char *text, const char *target, bool must_stream)
+{
+	struct linear_case tiles, stream;
+	struct linear_call call, expected;
+	linear_case_init(&tiles, text, target);
+	linear_case_init_streamed(&stream, text, target);
+	ck_assert(!is_streamed(&tiles));
+	ck_assert(is_streamed(&stream) || !must_stream);
+	for (size_t i = 0; i < TFMC_COUNT(few_shapes); i++) {
+		linear_call_init(&tiles, &expected, few_shapes[i][0], few_shapes[i][1]);
+		linear_call_init(&stream, &call, few_shapes[i][0], few_shapes[i][1]);
+		linear_run(&tiles, &expected, 1);
+		for (int64_t workers = 1; workers <= 3; workers++) {
+			linear_run(&stream, &call, workers);
+			expect_bits(&call, expected.out, "a stream");
+		}
+		if (i % 4 != 2)
+			continue;
+		linear_run_checked(&tiles, &expected, 1);
+		linear_run_checked(&stream, &call, 2);
+		expect_bits(&call, expected.out, "a stream, interpreted");
+	}
+	linear_case_destroy(&tiles);
+	linear_case_destroy(&stream);
+}
+
+START_TEST(test_streams)
+{
+	static const int64_t widths[] = {1, 16, 31, 80, 101};
+	for (size_t i = 0; i < TFMC_COUNT(widths); i++) {
+		struct buf text, plain;
+		buf_init(&text);
+		buf_init(&plain);
+		format_plain(&plain, 21, widths[i], "");
+		buf_printf(&text, "%s%s", HEAD_FEW, plain.data + strlen(HEAD));
+		check_stream(text.data, targets[_i], true);
+		buf_destroy(&plain);
+		buf_destroy(&text);
+	}
+}
+END_TEST
+
+START_TEST(test_streamed_forms)
+{
+	struct buf text;
+	buf_init(&text);
+	buf_printf(&text, "%s%s", HEAD_FEW, forms[_i].text);
+	for (size_t t = 0; t < TFMC_COUNT(targets); t++)
+		check_stream(text.data, targets[t], false);
+	buf_destroy(&text);
+}
+END_TEST
+
 /* The kernel interpreter checks every access. */
 START_TEST(test_accesses)
 {
@@ -431,6 +503,8 @@ Suite *suite_kernel_linear(void)
 	tcase_add_loop_test(t, test_fixed_rows, 0, n);
 	tcase_add_loop_test(t, test_forms, 0, (int)TFMC_COUNT(forms));
 	tcase_add_loop_test(t, test_accesses, 0, n);
+	tcase_add_loop_test(t, test_streams, 0, n);
+	tcase_add_loop_test(t, test_streamed_forms, 0, (int)TFMC_COUNT(forms));
 	tcase_add_loop_test(t, test_registers, 0, n);
 	suite_add_tcase(s, t);
 	return s;
