@@ -5,6 +5,7 @@
  */
 #define _POSIX_C_SOURCE 200809L
 #include "feed.h"
+#include "memory.h"
 
 #include <sched.h>
 #include <stdatomic.h>
@@ -18,26 +19,14 @@ struct tfmc_session {
 	struct tfmc_model model;
 	struct tfmc_mapping weights;
 	struct tfmc_gang *gang; /* NULL: one worker */
-	void *context, *state, *arena;
+	struct memory_block context_block, state, arena;
+	void *context;
 	enum tfmc_driver driver;
 	atomic_int is_cancelled; /* by tfmc_session_cancel; taken by feeder_* */
 	int64_t workers, decode_workers; /* at most */
 	int64_t current;                 /* of the context */
 	int all_workers;
 };
-
-/* Zeroed memory aligned to 64 bytes; NULL for 0 bytes with *ok left alone. */
-static void *aligned_memory(uint64_t bytes, int *ok)
-{
-	void *p = NULL;
-	if (!bytes)
-		return NULL;
-	if (bytes > SIZE_MAX - 64 || posix_memalign(&p, 64, (size_t)bytes)) {
-		*ok = 0;
-		return NULL;
-	}
-	return memset(p, 0, (size_t)bytes);
-}
 
 static int32_t yield_to_others(void *user)
 {
@@ -83,13 +72,15 @@ static int open_memory(struct tfmc_session *s, const struct tfmc_session_options
 	config->arena_bytes = s->model.arena_size(bounds, config->workers);
 	config->state_bytes =
 	        r->state_batch_bytes || r->state_fixed_bytes ? s->model.state_size(config->batch) : 0;
-	int ok = 1;
-	s->context = aligned_memory(r->context_bytes, &ok);
-	s->arena = config->arena = aligned_memory(config->arena_bytes, &ok);
-	s->state = config->state = aligned_memory(config->state_bytes, &ok);
-	if (!ok)
-		return TFMC_RT_E_MEMORY;
-	return TFMC_RT_OK;
+	int status = memory_take(&s->context_block, r->context_bytes);
+	if (status == TFMC_RT_OK)
+		status = memory_take(&s->arena, config->arena_bytes);
+	if (status == TFMC_RT_OK)
+		status = memory_take(&s->state, config->state_bytes);
+	s->context = s->context_block.data;
+	config->arena = s->arena.data;
+	config->state = s->state.data;
+	return status;
 }
 
 static int open_gang(struct tfmc_session *s, const struct tfmc_session_options *o, int64_t n)
@@ -149,9 +140,9 @@ void tfmc_session_close(struct tfmc_session *session)
 		return;
 	tfmc_gang_destroy(session->gang);
 	tfmc_weights_unmap(&session->weights);
-	free(session->context);
-	free(session->state);
-	free(session->arena);
+	memory_give(&session->context_block);
+	memory_give(&session->state);
+	memory_give(&session->arena);
 	free(session);
 }
 
