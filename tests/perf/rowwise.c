@@ -8,6 +8,7 @@
  *	tfmc_rowwise ROUNDS ROW...
  *	ROW: LABEL,LIBRARY,MODEL,ELEMENTS       ELEMENTS: what cycles are divided by; 0: this row is
  *	                                        the cost of a call, taken from all others
+ *	ROUNDS 0: every row is called once and nothing is timed (tests/shell/instruction_counts.sh)
  */
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
@@ -159,6 +160,10 @@ static void open_row(struct row *r)
 {
 	open_model(r);
 	open_tensors(r);
+}
+
+static void choose_calls(struct row *r)
+{
 	(void)call_many(r, 1);
 	double once = call_many(r, 1);
 	r->calls = once < SLICE ? (int64_t)(SLICE / once) + 1 : 1;
@@ -198,7 +203,7 @@ int main(int argc, char **argv)
 	long rounds = argc > 1 ? strtol(argv[1], NULL, 10) : 0;
 	int n = argc - 2;
 	double cycle = 1;
-	if (rounds < 1 || rounds > MAX_ROUNDS || n < 1 || n > MAX_ROWS) {
+	if (rounds < 0 || rounds > MAX_ROUNDS || n < 1 || n > MAX_ROWS) {
 		fprintf(stderr, "usage: tfmc_rowwise ROUNDS ROW..., see rowwise.sh\n");
 		return 2;
 	}
@@ -206,7 +211,13 @@ int main(int argc, char **argv)
 		if (!split_row(argv[i + 2], &rows[i]))
 			return fprintf(stderr, "tfmc_rowwise: not a row: %s\n", argv[i + 2]), 2;
 		open_row(&rows[i]);
+		if (rounds > 0)
+			choose_calls(&rows[i]);
+		else
+			(void)call_many(&rows[i], 1);
 	}
+	if (rounds == 0)
+		return 0;
 	for (long k = 0; k < rounds; k++) {
 		double c = seconds_of_cycle();
 		cycle = c < cycle ? c : cycle;

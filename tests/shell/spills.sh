@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The innermost loops of the key kernels (tests/kernels) keep to the registers: in the assembly for every level of
+# x86-64 and for aarch64, no loop that multiplies writes or reads a register that had no place, but for what
+# `allowed` lists. A kernel without such loops fails too: then nothing was looked at.
+#   spills.sh          compares; on failure prints FUNCTION LOOPS LARGEST SPILLS of the kernel
+#   spills.sh --list   prints that for every kernel and target
+set -euo pipefail
+: "${TFMC:?}" "${TFMC_SOURCE:?}"
+cd "$TFMC_SOURCE"
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+# KERNEL TARGET SPILLS: what is there and known. Exponentials of four vectors at once need more constants,
+# accumulators and temporaries than 16 registers hold; the tiles of attention for aarch64 hold one vector more than
+# there are registers.
+allowed='
+log_softmax x86-64-v2 11
+log_softmax x86-64-v3 7
+softmax x86-64-v2 1
+softmax x86-64-v3 3
+tanh x86-64-v3 1
+attention aarch64 31
+attention_step aarch64 31
+attention_any aarch64 82
+attention_any x86-64-v3 4
+attention_any x86-64-v4 2
+attention_causal aarch64 82
+attention_causal x86-64-v3 6
+attention_causal x86-64-v4 2
+'
+no_products=' embedding argmax '
+
+bad=0
+for file in tests/kernels/*.tir; do
+	kernel=$(basename "$file" .tir)
+	[[ $no_products != *" $kernel "* ]] || continue
+	for target in x86-64-v2 x86-64-v3 x86-64-v4 aarch64; do
+		"$TFMC" "$file" --emit=asm="$tmp/asm" -mcpu=$target
+		awk -f tests/shell/loops.awk "$tmp/asm" >"$tmp/loops"
+		[ "${1:-}" != --list ] || sed "s/^/$target /" "$tmp/loops"
+		limit=$(awk -v k="$kernel" -v t=$target '$1 == k && $2 == t { print $3 }' <<<"$allowed")
+		read -r spills largest < <(awk '{ s += $4; if ($3 > m) m = $3 } END { print s + 0, m + 0 }' "$tmp/loops")
+		if [ "$largest" -lt 4 ] || [ "$spills" -gt "${limit:-0}" ]; then
+			echo "$kernel for $target: $spills spills in loops, ${limit:-0} are allowed; $largest products at most" >&2
+			cat "$tmp/loops" >&2
+			bad=1
+		fi
+	done
+done
+exit $bad
