@@ -44,8 +44,9 @@ bool roofs_amx_allow(void);
 uint64_t roofs_read(const void *data, size_t bytes);
 
 /*
- * Rates of n threads at once, thread i on the i-th processor the process may use: all start together, the
- * time is from the first start to the last end.
+ * Rates of n threads at once, thread i on the i-th processor the process may use: of the best of the passes
+ * that fit into that many seconds, a pass being about two milliseconds of all threads, or one reading of the
+ * buffer.
  */
 double roofs_flops(const struct roof *roof, int n_threads, double seconds);
 /* Every thread reads its own part of a buffer of `bytes` in all, again and again. 0: no memory. */

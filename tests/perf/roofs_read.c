@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rates of several threads at once, and reading at full speed. Threads are
- * pinned, start at a barrier and stamp their own begin and end. Buffers are
- * aligned for large pages and touched by the thread that reads them.
+ * pinned and meet before and after every pass of about two milliseconds; the
+ * best pass counts. Buffers are aligned for large pages and touched by the
+ * thread that reads them.
  */
 #define _GNU_SOURCE /* CPU_SET, MADV_HUGEPAGE */
 #include "roofs.h"
@@ -10,6 +11,7 @@
 #include <immintrin.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,6 +21,7 @@
 #define PAGE        4096u
 #define HUGE_PAGE   (2u << 20)
 #define MAX_THREADS 256
+#define PASS        2e-3 /* seconds, about */
 
 static double now(void)
 {
@@ -27,8 +30,7 @@ static double now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* --- reading: four places at once, 128 bytes of each in a step
- * ------------------------------------------------- */
+/* --- reading: four places at once, two vectors of each in a step */
 
 #define AT(s, k) ((const void *)(p + (size_t)(s)*part + (k)))
 #define READ_LOOP(type, load, or)                                                     \
@@ -71,24 +73,35 @@ uint64_t roofs_read(const void *data, size_t bytes)
 	return __builtin_cpu_supports("avx2") ? read_256(data, part) : read_128(data, part);
 }
 
-/* --- threads
- * ------------------------------------------------------------------------------------------------- */
+/* --- threads */
 
 struct team {
-	pthread_barrier_t start;
 	const struct roof *roof; /* NULL: read */
 	size_t part;             /* bytes of each thread */
 	double seconds;
+	int n;
+	atomic_long arrived; /* of all meetings */
+	atomic_int stop;
+	long times;  /* steps of one pass, chosen by thread 0 */
+	double best; /* work of all over the time of a pass */
 };
 
 struct member {
 	struct team *team;
 	pthread_t thread;
-	int cpu;
-	double begin, end;
-	double work; /* operations or bytes */
+	int number, cpu;
+	const char *data;
 	volatile uint64_t result;
 };
+
+/* Spins: passes are milliseconds, and a sleep would be part of them. */
+static void meet(struct team *t)
+{
+	long mine = atomic_fetch_add(&t->arrived, 1), all = (mine / t->n + 1) * t->n;
+	for (long spins = 0; atomic_load_explicit(&t->arrived, memory_order_acquire) < all; spins++)
+		if (spins > 100000)
+			sched_yield();
+}
 
 /* The processor with that number among those this process may use. */
 static int nth_cpu(int n)
@@ -111,27 +124,48 @@ static void pin(int cpu)
 	pthread_setaffinity_np(pthread_self(), sizeof(one), &one);
 }
 
-static void compute(struct member *m)
+/* `times` steps; their operations or bytes. */
+static double work(struct member *m, long times)
 {
 	const struct team *t = m->team;
-	const int64_t steps = 20000;
-	while (m->end - m->begin < t->seconds) {
-		m->result += (uint64_t)t->roof->run(steps);
-		m->work += (double)steps * t->roof->flops;
-		m->end = now();
+	if (t->roof) {
+		m->result += (uint64_t)t->roof->run(times);
+		return (double)times * t->roof->flops;
+	}
+	for (long i = 0; i < times; i++)
+		m->result += roofs_read(m->data, t->part);
+	return (double)times * (double)t->part;
+}
+
+/* How many steps take PASS seconds. */
+static void choose_times(struct member *m)
+{
+	struct team *t = m->team;
+	for (t->times = 1; t->times < 1l << 40; t->times *= 2) {
+		double begin = now();
+		(void)work(m, t->times);
+		if (now() - begin > PASS / 2)
+			break;
 	}
 }
 
-/* Small buffers are read often between two looks at the clock. */
-static void read_often(struct member *m, const char *data)
+static void run_passes(struct member *m)
 {
-	const struct team *t = m->team;
-	size_t times = t->part < (1u << 20) ? (1u << 20) / t->part : 1;
-	while (m->end - m->begin < t->seconds) {
-		for (size_t i = 0; i < times; i++)
-			m->result += roofs_read(data, t->part);
-		m->work += (double)times * (double)t->part;
-		m->end = now();
+	struct team *t = m->team;
+	if (m->number == 0)
+		choose_times(m);
+	meet(t);
+	double start = now();
+	while (!atomic_load(&t->stop)) {
+		meet(t);
+		double begin = now(), amount = work(m, t->times);
+		meet(t);
+		if (m->number == 0) {
+			double end = now(), rate = amount * t->n / (end - begin);
+			t->best = rate > t->best ? rate : t->best;
+			atomic_store(&t->stop, end - start > t->seconds);
+		}
+		meet(t);
 	}
 }
 
@@ -140,59 +174,46 @@ static void *member_main(void *arg)
 	struct member *m = arg;
 	struct team *t = m->team;
 	size_t room = t->part + HUGE_PAGE;
-	char *base = NULL, *data = NULL;
+	char *base = NULL;
 	pin(m->cpu);
 	if (!t->roof) {
 		base = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (base == MAP_FAILED)
 			abort();
-		data = base + (HUGE_PAGE - (uintptr_t)base % HUGE_PAGE) % HUGE_PAGE;
+		char *data = base + (HUGE_PAGE - (uintptr_t)base % HUGE_PAGE) % HUGE_PAGE;
 		madvise(data, t->part, MADV_HUGEPAGE);
 		memset(data, 1, t->part);
-		m->result += roofs_read(data, t->part);
+		m->data = data;
 	}
-	pthread_barrier_wait(&t->start);
-	m->begin = m->end = now();
-	if (t->roof)
-		compute(m);
-	else
-		read_often(m, data);
+	run_passes(m);
 	if (base)
 		munmap(base, room);
 	return NULL;
 }
 
-/* Work of all over the time from the first begin to the last end. */
-static double rate(struct team *t, int n)
+static double best_rate(struct team *t, int n)
 {
 	struct member m[MAX_THREADS];
-	double begin = 0, end = 0, work = 0;
-	n = n < MAX_THREADS ? n : MAX_THREADS;
-	pthread_barrier_init(&t->start, NULL, (unsigned)n);
-	for (int i = 0; i < n; i++) {
-		m[i] = (struct member){.team = t, .cpu = nth_cpu(i)};
+	t->n = n < MAX_THREADS ? n : MAX_THREADS;
+	for (int i = 0; i < t->n; i++) {
+		m[i] = (struct member){.team = t, .number = i, .cpu = nth_cpu(i)};
 		if (pthread_create(&m[i].thread, NULL, member_main, &m[i]))
 			abort();
 	}
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < t->n; i++)
 		pthread_join(m[i].thread, NULL);
-		begin = i == 0 || m[i].begin < begin ? m[i].begin : begin;
-		end = i == 0 || m[i].end > end ? m[i].end : end;
-		work += m[i].work;
-	}
-	pthread_barrier_destroy(&t->start);
-	return work / (end - begin);
+	return t->best;
 }
 
 double roofs_flops(const struct roof *roof, int n_threads, double seconds)
 {
 	struct team t = {.roof = roof, .seconds = seconds};
-	return rate(&t, n_threads);
+	return best_rate(&t, n_threads);
 }
 
 double roofs_read_rate(size_t bytes, int n_threads, double seconds)
 {
 	struct team t = {.part = bytes / (size_t)n_threads / PAGE * PAGE, .seconds = seconds};
 	t.part = t.part ? t.part : PAGE;
-	return rate(&t, n_threads);
+	return best_rate(&t, n_threads);
 }
