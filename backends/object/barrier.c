@@ -21,8 +21,8 @@
  */
 #include "backends/object/object.h"
 
-#define PAUSES_BEFORE_YIELD 128 /* then one more yield after each YIELD_EVERY */
-#define YIELD_EVERY         16
+#define PAUSES_BEFORE_YIELD 1024 /* then one more yield after each YIELD_EVERY */
+#define YIELD_EVERY         64
 
 /* Words of one of the two barriers. */
 struct meeting {

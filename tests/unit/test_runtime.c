@@ -128,6 +128,46 @@ START_TEST(gang_refuses_no_workers)
 }
 END_TEST
 
+/* --- how many workers -------------------------------------------------------------------------------- */
+
+struct small_record {
+	struct tfmc_record record;
+	struct tfmc_record_entry entry;
+	uint64_t flops[8]; /* 1000 S + 3 S S */
+};
+
+static void make_small_record(struct small_record *r, int has_flops)
+{
+	static const uint64_t flops[] = {2, 1000, 1, 0, 3, 2, 0, 0};
+	memset(r, 0, sizeof(*r));
+	r->record.n_entries = 1;
+	r->record.entries = offsetof(struct small_record, entry);
+	r->entry.steps = 2;
+	r->entry.flops = has_flops ? offsetof(struct small_record, flops) : 0;
+	memcpy(r->flops, flops, sizeof(flops));
+}
+
+/* n workers share a step when it has n (n - 1) TFMC_STEP_FLOPS. */
+START_TEST(workers_grow_with_the_work)
+{
+	struct small_record r;
+	int64_t before = 1;
+	make_small_record(&r, 1);
+	for (int64_t s = 1; s < 100000; s += 1 + s / 8) {
+		double per_step = (double)(1000 * s + 3 * s * s) / 2;
+		int64_t n = tfmc_entry_workers(&r.record, 0, &s, 16);
+		ck_assert_int_ge(n, before);
+		ck_assert(n == 1 || per_step >= (double)(n * (n - 1)) * TFMC_STEP_FLOPS);
+		ck_assert(n == 16 || per_step < (double)(n * (n + 1)) * TFMC_STEP_FLOPS);
+		ck_assert_int_eq(tfmc_entry_workers(&r.record, 0, &s, 1), 1);
+		before = n;
+	}
+	ck_assert_int_eq(before, 16);
+	make_small_record(&r, 0);
+	ck_assert_int_eq(tfmc_entry_workers(&r.record, 0, &before, 5), 5);
+}
+END_TEST
+
 /* --- weights ------------------------------------------------------------------------------------------- */
 static const char weights_path[] = "test_runtime.weights";
 
@@ -297,6 +337,7 @@ Suite *suite_runtime(void)
 	tcase_add_test(t, gang_runs_every_worker_once);
 	tcase_add_test(t, gang_wakes_sleeping_workers);
 	tcase_add_test(t, gang_runs_some);
+	tcase_add_test(t, workers_grow_with_the_work);
 	tcase_add_test(t, gang_is_torn_down_at_any_time);
 	tcase_add_test(t, gang_deals_out_any_number);
 	tcase_add_test(t, gang_refuses_no_workers);
