@@ -22,7 +22,7 @@ struct tfmc_session {
 	struct memory_block context_block, state, arena;
 	void *context;
 	enum tfmc_driver driver;
-	atomic_int is_cancelled; /* by tfmc_session_cancel; taken by feeder_* */
+	atomic_int is_cancelled;         /* by tfmc_session_cancel; taken by feeder_* */
 	int64_t workers, decode_workers; /* at most */
 	int64_t current;                 /* of the context */
 	int all_workers;
