@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Sweep of the kernels with products on one core: microseconds, GFLOP/s and part of the multiply-add roof, GB/s of what
+# must be read; warm, and cold as in a model whose layers do not stay in the caches. rowwise.sh has the other kernels.
+#   bash tests/perf/kernels.sh [linear|attention|MxNxK|H/KVxSxTxE[xcausal] ...]     default: linear attention
+# linear is every size of SIZES (NxK) with every M of ROWS_M. ROUNDS (default 5), TFMC_CPU (-mcpu, default x86-64-v4
+# where it runs, else x86-64-v3), BUILD_DIR (default build), OUT: scratch folder (default BUILD_DIR/perf/kernels).
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+build=${BUILD_DIR:-build}
+out=${OUT:-$build/perf/kernels}
+tfmc=$build/frontend/driver/tfmc
+cpu=x86-64-v3
+if grep -qw avx512vl /proc/cpuinfo; then cpu=x86-64-v4; fi
+cpu=${TFMC_CPU:-$cpu}
+case $cpu in
+x86-64-v3) roof=0 ;;
+x86-64-v2 | x86-64) roof=2 ;;
+*) roof=1 ;;
+esac
+read -ra sizes <<<"${SIZES:-384x384 1536x384 384x1536 768x768 3072x768 768x3072 5632x2048}"
+read -ra rows_m <<<"${ROWS_M:-1 2 4 8 14 15 16 32 64 128 197 512}"
+# H/KV heads of S queries on T keys of E features
+attentions="12/12x32x32x32 12/12x64x64x64 12/12x128x128x64 3/3x197x197x64 12/12x512x512x64
+	12/12x128x128x64xcausal 12/12x512x512x64xcausal 32/4x128x128x64xcausal
+	12/12x1x64x64 12/12x1x512x64 12/12x1x2048x64 32/4x1x512x64 32/4x1x2048x64"
+mkdir -p "$out"
+rows=()
+
+compile() { # NAME WEIGHTS
+	"$tfmc" "$out/$1.tir" -o "$out/$1.o" -mcpu="$cpu" --weights="$2"
+	${CC:-cc} -shared "$out/$1.o" -o "$out/$1.so"
+}
+
+linear() { # M N K
+	local name=mm_$1x$2x$3
+	cat >"$out/$name.tir" <<-TIR
+		module "$name"
+		weight @w : f32[$2,$3] = sinusoid(rows=$2, dim=$3, layout=halves, spacing=t2t, start=1, base=100.0)
+		func @run(%x: f32[$1,$3]) -> (y: f32[$1,$2]) {
+		  %y = linear %x, @w : f32[$1,$2]
+		  return %y
+		}
+	TIR
+	compile "$name" file
+	rows+=("linear $1 x $2 x $3,$out/$name.so,$name,$out/$name.weights,$((2 * $1 * $2 * $3)),$((4 * $2 * $3)),$roof")
+}
+
+attention() { # H/KV S T E [causal]
+	local h=${1%/*} kv=${1#*/} s=$2 t=$3 e=$4 mask=${5:-none} name pairs=$(($2 * $3))
+	name=at_${h}_${kv}_${s}_${t}_${e}_$mask
+	[ "$mask" != causal ] || pairs=$((s * (s + 1) / 2))
+	cat >"$out/$name.tir" <<-TIR
+		module "$name"
+		func @run(%q: f32[1,$h,$s,$e], %k: f32[1,$kv,$t,$e], %v: f32[1,$kv,$t,$e]) -> (y: f32[1,$h,$s,$e]) {
+		  %y = attention %q, %k, %v {scale=0.125 mask=$mask} : f32[1,$h,$s,$e]
+		  return %y
+		}
+	TIR
+	compile "$name" embed
+	rows+=("attention $1 x $s x $t x $e ${5:-},$out/$name.so,$name,-,$((4 * h * pairs * e)),$((8 * kv * t * e)),$roof")
+}
+
+[ $# -gt 0 ] || set -- linear attention
+for wanted in "$@"; do
+	case $wanted in
+	linear)
+		for size in "${sizes[@]}"; do
+			for m in "${rows_m[@]}"; do linear "$m" "${size%x*}" "${size#*x}"; done
+		done ;;
+	attention)
+		for a in $attentions; do IFS=x read -ra words <<<"$a" && attention "${words[@]}"; done ;;
+	*/*) IFS=x read -ra words <<<"$wanted" && attention "${words[@]}" ;;
+	*) IFS=x read -r m n k <<<"$wanted" && linear "$m" "$n" "$k" ;;
+	esac
+done
+${CC:-cc} -std=c17 -O2 -Wall -Wextra -I. -Itests/perf tests/perf/kernels.c tests/perf/roofs.c tests/perf/roofs_read.c \
+	"$build/runtime/libtfmcrt.a" -ldl -lpthread -lm -o "$out/tfmc_kernels"
+pin=()
+if command -v taskset >/dev/null; then pin=(taskset -c "${CPU:-0}"); fi
+"${pin[@]}" "$out/tfmc_kernels" "${ROUNDS:-5}" "${rows[@]}"
