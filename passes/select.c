@@ -43,14 +43,14 @@ static const struct ir_op *norm_of(const struct rebuild *r, const struct ir_op *
 	return inside && ir_op_has(op->code, TRAIT_ROWWISE) ? op : NULL;
 }
 
-/* Rows of x of a block: whole tiles of what half of the second-level cache holds. */
+/* Rows of x of a block: whole tiles of what the second-level cache holds. */
 static bool select_normed(const struct rebuild *r, const struct ir_op *root, int64_t depth,
                           struct attrs_group *a)
 {
 	const struct target *t = r->p->options->target;
 	const struct ir_type *x = ir_type_of(r->f, root->operands[0]);
 	int64_t most = ir_dim_hi(r->in->dims, ir_type_count_range(r->in->dims, x, 0, x->rank - 1)), bytes;
-	int64_t rows = t->l2_bytes / 2 / (4 * (depth > 0 ? depth : 1));
+	int64_t rows = target_linear_rows(t, depth);
 
 	rows = rows > a->mr ? rows / a->mr * a->mr : a->mr;
 	a->br = rows < most ? rows : most;
@@ -73,7 +73,7 @@ static bool select_linear(const struct rebuild *r, const struct ir_op *group, co
 	int64_t nr = w->n < 2 * TILE_PANEL ? TILE_PANEL : tile.nr;
 
 	a->nr = choose(w, GROUP_linear, TILE_NR, nr);
-	a->mr = choose(w, GROUP_linear, TILE_MR, tile.mr);
+	a->mr = choose(w, GROUP_linear, TILE_MR, target_linear_height(t, w->k));
 	int64_t named = tiles_find(w->lines, GROUP_linear, w->k, w->n, w->rows, TILE_KC);
 	int64_t kc = named != 0 ? named : target_linear_depth(t);
 	a->kc = w->k < kc ? w->k : kc;

@@ -151,7 +151,7 @@ static void step_lanes(struct linear *l, struct accumulators *a, struct kb_val a
 		x[m] = kb_load(k, KB_TYPE(KB_F32, lanes), a->x[m], at, a->x_disp[m], 0);
 	for (int i = 0; i < lanes; i++) {
 		struct kb_val line = kb_mul(k, kb_add_const(k, at, i), kb_index(k, MATMUL_PANEL));
-		if (a->ahead.id)
+		if (a->ahead.id && i % 2 == 0) /* a share is half a line at most, unless rows are few */
 			matmul_step_ahead(l, a->ahead, kb_add_const(k, at, i));
 		for (int n = 0; n < a->vectors; n++) {
 			struct kb_val w = load_weights(l, a, line, n);

@@ -7,6 +7,7 @@
 #include "ir/target/tile.h"
 
 #define DEPTH_LEAST 512 /* steps of K that are worth loading and storing the sums of a tile */
+#define ROWS_LEAST  128 /* rows of x that are worth reading weights: as many as hide that x comes from L3 */
 
 /* Vectors of a line of nr columns. */
 static int vectors(const struct target *t, int nr)
@@ -53,6 +54,14 @@ struct target_tile target_linear_tile(const struct target *t)
 	return best;
 }
 
+int target_linear_height(const struct target *t, int64_t depth)
+{
+	int height = target_linear_tile(t).mr;
+	int64_t ways = t->l1_bytes / TILE_WAY_BYTES;
+	bool meet = depth > 0 && depth % (TILE_WAY_BYTES / 4) == 0;
+	return meet && ways > 0 && ways < height ? (int)ways : height;
+}
+
 static int64_t at_least_panel(int64_t n)
 {
 	return n < TILE_PANEL ? TILE_PANEL : n / TILE_PANEL * TILE_PANEL;
@@ -68,12 +77,13 @@ int64_t target_linear_depth(const struct target *t)
 
 int64_t target_linear_rows(const struct target *t, int64_t depth)
 {
-	return t->l2_bytes / 4 * 3 / (4 * (depth > 0 ? depth : 1));
+	int64_t rows = t->l2_bytes / 4 * 3 / (4 * (depth > 0 ? depth : 1));
+	return rows > ROWS_LEAST ? rows : ROWS_LEAST;
 }
 
 bool target_is_deep(const struct target *t, int64_t depth)
 {
-	return depth > t->l2_bytes / 2 / (4 * TILE_PANELS_MAX * TILE_PANEL);
+	return depth > t->l2_bytes / 4 * 3 / (4 * target_linear_tile(t).nr);
 }
 
 void target_attention_blocks(const struct target *t, int64_t e, int64_t v, int64_t *br, int64_t *bc)

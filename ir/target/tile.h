@@ -14,6 +14,7 @@
 #define TILE_ROWS_MAX     32   /* of a register tile */
 #define TILE_SUMS_MAX     64   /* accumulators of a register tile */
 #define TILE_BLOCK_MAX    4096 /* queries and keys of a block of attention */
+#define TILE_WAY_BYTES    4096 /* of L1, everywhere: addresses that far apart meet in a set */
 #define TILE_DEPTH_MAX    65536
 #define TILE_WAITING_ROWS 256 /* rows whose sums wait while K is walked over in parts */
 /* Scratch for the sums of a strip. */
@@ -35,13 +36,20 @@ int target_tile_registers(const struct target *t, int mr, int nr);
  */
 struct target_tile target_linear_tile(const struct target *t);
 /*
+ * Rows of the tile for x of this depth. Where rows of x lie a multiple of TILE_WAY_BYTES apart they fall into
+ * one set of L1, which holds l1_bytes / TILE_WAY_BYTES of them: the tile has no more.
+ */
+int target_linear_height(const struct target *t, int64_t depth);
+/*
  * Rows of K that a linear walks over at once: a strip of weights takes an eighth of L2, up to a quarter where
  * parts would become short. A multiple of 16.
  */
 int64_t target_linear_depth(const struct target *t);
-/* Rows of x, as deep, that stay in three quarters of L2 while strips of weights pass. */
+/* Rows of x, as deep, that stay in three quarters of L2 while weights pass; enough of them where K is deep.
+ */
 int64_t target_linear_rows(const struct target *t, int64_t depth);
-/* A strip of weights of this depth leaves too little of L2 to rows of x: walking over K in parts pays. */
+/* Weights of the register tile, as deep, take more than three quarters of L2: walking over K in parts pays.
+ */
 bool target_is_deep(const struct target *t, int64_t depth);
 /*
  * Rows of queries of a task and keys of a block of attention, for heads of e features and values of v: keys

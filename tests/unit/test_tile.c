@@ -29,6 +29,11 @@ START_TEST(follows_the_record)
 	ck_assert_int_eq(tile.mr, w->mr);
 	ck_assert_int_eq(tile.nr, w->nr);
 	ck_assert_int_eq(target_linear_depth(t), w->depth);
+	/* 32 KiB of L1 are 8 ways. */
+	ck_assert_int_eq(target_linear_height(t, 768), w->mr);
+	ck_assert_int_eq(target_linear_height(t, 3072), w->mr < 8 ? w->mr : 8);
+	ck_assert(!target_is_deep(t, 2048) && target_is_deep(t, 8192));
+	ck_assert_int_ge(target_linear_rows(t, 8192), 128);
 	target_attention_blocks(t, 64, 64, &br, &bc);
 	ck_assert_int_eq(br, w->br);
 	ck_assert_int_eq(bc, w->bc);
