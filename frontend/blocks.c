@@ -146,6 +146,7 @@ static const struct {
         {"linear", step_linear},
         {"attention", step_attention},
         {"ffn", step_ffn},
+        {"moe", step_moe},
         {"residual", step_residual},
         {"repeat", step_repeat},
         {"patchify", step_patchify},

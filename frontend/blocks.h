@@ -134,8 +134,9 @@ const struct yaml_node *merge_args(struct blocks *b, const struct schema_step *k
 int64_t width_of(const struct step *st,
                  const struct block_value *v); /* constant last axis, or -1 after a report */
 
-step_handler step_embed, step_positions, step_norm, step_linear, step_attention, step_ffn, step_residual,
-        step_repeat, step_pool, step_normalize, step_act, step_scale, step_softcap, step_reshape,
-        step_transpose, step_patchify, step_conv1d, step_prepend, step_save, step_x, step_use, step_graph;
+step_handler step_embed, step_positions, step_norm, step_linear, step_attention, step_ffn, step_moe,
+        step_residual, step_repeat, step_pool, step_normalize, step_act, step_scale, step_softcap,
+        step_reshape, step_transpose, step_patchify, step_conv1d, step_prepend, step_save, step_x, step_use,
+        step_graph;
 
 #endif

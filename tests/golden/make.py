@@ -251,6 +251,67 @@ class Front(nn.Module):
                 "plane": self.plane(case["image"]), "marked": marked}
 
 
+class Mixture(nn.Module):
+    """Experts chosen one row at a time: `weigh` makes the weights of all experts of a row from its logits [E]."""
+
+    def __init__(self, d, ff, experts, gated, weigh, shared=False):
+        super().__init__()
+        self.router = nn.Linear(d, experts, bias=shared)
+        names = ("gate", "up") if gated else ("up",)
+        self.experts = nn.ModuleList(nn.ModuleDict({n: nn.Linear(d, ff) for n in names} | {"down": nn.Linear(ff, d)})
+                                     for _ in range(experts))
+        if shared:
+            self.shared = nn.ModuleDict({"up": nn.Linear(d, ff), "down": nn.Linear(ff, d)})
+            self.shared_gate = nn.Linear(d, 1, bias=False)
+        self.weigh, self.has_shared = weigh, shared
+
+    @staticmethod
+    def run(e, x):
+        h = nn.functional.silu(e["gate"](x)) * e["up"](x) if "gate" in e else nn.functional.relu(e["up"](x))
+        return e["down"](h)
+
+    def row(self, x):
+        y = sum(w * self.run(e, x) for w, e in zip(self.weigh(self.router(x)), self.experts) if w != 0)
+        return y + torch.sigmoid(self.shared_gate(x)) * self.run(self.shared, x) if self.has_shared else y
+
+    def forward(self, x):
+        return torch.stack([self.row(r) for r in x.reshape(-1, x.shape[-1])]).reshape(x.shape)
+
+
+def after(r):
+    top = r.topk(2)
+    return torch.zeros_like(r).index_put((top.indices,), top.values.softmax(0))
+
+
+def before(r):
+    top = r.softmax(0).topk(3)
+    return torch.zeros_like(r).index_put((top.indices,), 1.5 * top.values / top.values.sum())
+
+
+def first(r):
+    p = r.softmax(0)
+    return torch.where(torch.arange(len(p)) == p.argmax(), p, 0.0)
+
+
+class Experts(nn.Module):
+    """Three mixtures behind each other: every order of softmax and choice, a shared expert, a bias of the router."""
+
+    tables = ()
+    d, max_len = 11, 9
+
+    def __init__(self):
+        super().__init__()
+        self.a = Mixture(self.d, 7, 5, True, after)
+        self.b = Mixture(self.d, 6, 4, False, before, shared=True)
+        self.c = Mixture(self.d, 5, 3, False, first)
+
+    def forward(self, case, lengths):
+        x = case["x"]
+        for layer in (self.a, self.b, self.c):
+            x = x + layer(x)
+        return {"y": zero_padding(x, lengths)}
+
+
 # --- weights and inputs ----------------------------------------------------------------------------------
 
 
@@ -365,6 +426,15 @@ def front_cases(model, rng):
     return cases
 
 
+def expert_cases(model, rng):
+    cases = {}
+    for name, lengths in (("len1", [1]), ("longest", [model.max_len]), ("batch3", [7, 3, 5])):
+        x = torch.from_numpy(rng.standard_normal((len(lengths), max(lengths), model.d)).astype(numpy.float32)).double()
+        case = {"x": x, "lengths": torch.tensor(lengths)}
+        cases[name] = {**case, **model(case, case["lengths"])}
+    return cases
+
+
 # folder: (module, its cases)
 MODELS = {
     "torch_seq2seq": (Seq2seq, seq2seq_cases),
@@ -373,6 +443,7 @@ MODELS = {
     "torch_decoder": (Decoder, decoder_cases),
     "torch_rotary": (Rotary, decoder_cases),
     "torch_front": (Front, front_cases),
+    "torch_experts": (Experts, expert_cases),
 }
 
 
