@@ -158,12 +158,19 @@ struct wexpr_memo {
 		double *values; /* [product of the axes behind it] */
 	} means[WEXPR_MEANS];
 	size_t next;
+	double *scratch; /* of a range that is computed and then rounded to f32 */
+	size_t scratch_size;
 };
 void wexpr_memo_init(struct wexpr_memo *m);
 void wexpr_memo_destroy(struct wexpr_memo *m);
 /* As wexpr_eval; with the same memo the ranges of an expression together cost about one pass. */
 enum tfmc_status wexpr_eval_part(struct diag_context *cx, struct wexpr_memo *memo, const struct ir_wexpr *e,
                                  const struct weight_source *source, int64_t begin, int64_t n, double *out);
+
+/* The same, rounded to f32; stored f32 that is only moved is copied. */
+enum tfmc_status wexpr_eval_part_f32(struct diag_context *cx, struct wexpr_memo *memo,
+                                     const struct ir_wexpr *e, const struct weight_source *source,
+                                     int64_t begin, int64_t n, float *out);
 
 /* Elements [begin, begin + n) of row-major bytes of a dtype (any alignment) as f64; bool bytes as 0 or 1. */
 void weight_read_elements(enum ir_dtype dtype, const void *data, int64_t begin, int64_t n, double *out);

@@ -8,9 +8,13 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ir/weight_internal.h"
+
+#define TILE_COLUMNS 8
+#define TILE_ROWS    128
 
 /* --- stored tensors ----------------------------------------------------------------------------- */
 
@@ -96,11 +100,14 @@ void weight_read_elements(enum ir_dtype dtype, const void *data, int64_t begin, 
 }
 
 static enum tfmc_status eval_tensor(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
-                                    double *out)
+                                    struct weval_out out)
 {
 	const struct weight_bytes *b;
 	TFMC_TRY(find_leaf(ev, e, &b));
-	weight_read_elements(e->stored, b->data, begin, n, out);
+	if (out.f32)
+		memcpy(out.f32, (const char *)b->data + begin * 4, (size_t)n * 4);
+	else
+		weight_read_elements(e->stored, b->data, begin, n, out.f64);
 	return TFMC_OK;
 }
 
@@ -141,15 +148,15 @@ static void eval_rotary(const struct ir_wexpr *e, int64_t begin, int64_t n, doub
 
 /* One element of the new axis 0 after the other. */
 static enum tfmc_status eval_stack(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
-                                   double *out)
+                                   struct weval_out out)
 {
 	int64_t block = weval_inner(e, 1);
 	while (n > 0) {
 		int64_t in = begin % block;
 		int64_t run = weval_min(n, block - in);
-		TFMC_TRY(weval(ev, e->args[begin / block], in, run, out));
+		TFMC_TRY(weval_to(ev, e->args[begin / block], in, run, out));
 		begin += run;
-		out += run;
+		out = weval_behind(out, run);
 		n -= run;
 	}
 	return TFMC_OK;
@@ -157,7 +164,7 @@ static enum tfmc_status eval_stack(struct weval *ev, const struct ir_wexpr *e, i
 
 /* Axes before `axis` are outer; within one outer index the arguments' blocks follow each other. */
 static enum tfmc_status eval_concat(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
-                                    double *out)
+                                    struct weval_out out)
 {
 	int64_t row = weval_inner(e, e->axis);
 	while (n > 0) {
@@ -169,9 +176,9 @@ static enum tfmc_status eval_concat(struct weval *ev, const struct ir_wexpr *e, 
 			block = weval_inner(e->args[++arg], e->axis);
 		}
 		int64_t run = weval_min(n, block - in);
-		TFMC_TRY(weval(ev, e->args[arg], outer * block + in, run, out));
+		TFMC_TRY(weval_to(ev, e->args[arg], outer * block + in, run, out));
 		begin += run;
-		out += run;
+		out = weval_behind(out, run);
 		n -= run;
 	}
 	return TFMC_OK;
@@ -179,7 +186,7 @@ static enum tfmc_status eval_concat(struct weval *ev, const struct ir_wexpr *e, 
 
 /* index and slice: of every block of the argument below the outer axes, `keep` elements from `skip` on. */
 static enum tfmc_status eval_window(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
-                                    double *out)
+                                    struct weval_out out)
 {
 	const struct ir_wexpr *x = e->args[0];
 	int64_t inner = weval_inner(x, e->axis + 1);
@@ -188,9 +195,9 @@ static enum tfmc_status eval_window(struct weval *ev, const struct ir_wexpr *e, 
 	while (n > 0) {
 		int64_t in = begin % keep;
 		int64_t run = weval_min(n, keep - in);
-		TFMC_TRY(weval(ev, x, begin / keep * block + e->begin * inner + in, run, out));
+		TFMC_TRY(weval_to(ev, x, begin / keep * block + e->begin * inner + in, run, out));
 		begin += run;
-		out += run;
+		out = weval_behind(out, run);
 		n -= run;
 	}
 	return TFMC_OK;
@@ -205,16 +212,21 @@ struct tile {
 	int64_t at, r0, r1, c0, c1;
 };
 
+/* Eight columns at a time: what is written of a row lies in one line of the cache. */
 static enum tfmc_status transpose_tile(struct weval *ev, const struct ir_wexpr *e, struct tile t, double *out)
 {
-	double scratch[WEVAL_CHUNK];
+	double scratch[TILE_COLUMNS][TILE_ROWS];
 	int64_t rows = e->dims[e->rank - 2], cols = e->dims[e->rank - 1];
-	for (int64_t c = t.c0; c < t.c1; c++) {
-		for (int64_t r = t.r0; r < t.r1; r += WEVAL_CHUNK) {
-			int64_t n = weval_min(t.r1 - r, WEVAL_CHUNK);
-			TFMC_TRY(weval(ev, e->args[0], t.at + c * rows + r, n, scratch));
+	for (int64_t r = t.r0; r < t.r1; r += TILE_ROWS) {
+		int64_t n = weval_min(t.r1 - r, TILE_ROWS);
+		for (int64_t c = t.c0; c < t.c1; c += TILE_COLUMNS) {
+			int64_t m = weval_min(t.c1 - c, TILE_COLUMNS);
+			double *to = out + (r - t.r0) * cols + c - t.c0;
+			for (int64_t k = 0; k < m; k++)
+				TFMC_TRY(weval(ev, e->args[0], t.at + (c + k) * rows + r, n, scratch[k]));
 			for (int64_t i = 0; i < n; i++)
-				out[(r - t.r0 + i) * cols + c - t.c0] = scratch[i];
+				for (int64_t k = 0; k < m; k++)
+					to[i * cols + k] = scratch[k][i];
 		}
 	}
 	return TFMC_OK;
@@ -255,16 +267,16 @@ static int64_t rope_source_row(const struct ir_wexpr *e, int64_t row)
 }
 
 static enum tfmc_status eval_rope(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
-                                  double *out)
+                                  struct weval_out out)
 {
 	int64_t inner = weval_inner(e, e->axis + 1), rows = e->dims[e->axis];
 	while (n > 0) {
 		int64_t in = begin % inner, row = begin / inner % rows, outer = begin / inner / rows;
 		int64_t run = weval_min(n, inner - in);
 		int64_t source = outer * rows + rope_source_row(e, row);
-		TFMC_TRY(weval(ev, e->args[0], source * inner + in, run, out));
+		TFMC_TRY(weval_to(ev, e->args[0], source * inner + in, run, out));
 		begin += run;
-		out += run;
+		out = weval_behind(out, run);
 		n -= run;
 	}
 	return TFMC_OK;
@@ -272,9 +284,48 @@ static enum tfmc_status eval_rope(struct weval *ev, const struct ir_wexpr *e, in
 
 /* --- arithmetic ----------------------------------------------------------------------------------- */
 
-static double combine(enum ir_wexpr_kind kind, double x, double y)
+/* out[i] op= y */
+static void combine_one(enum ir_wexpr_kind kind, double *out, int64_t n, double y)
 {
-	return kind == WX_MUL ? x * y : kind == WX_DIV ? x / y : x + y;
+	if (kind == WX_MUL)
+		for (int64_t i = 0; i < n; i++)
+			out[i] *= y;
+	else if (kind == WX_DIV)
+		for (int64_t i = 0; i < n; i++)
+			out[i] /= y;
+	else
+		for (int64_t i = 0; i < n; i++)
+			out[i] += y;
+}
+
+/* out[i] op= y[i] */
+static void combine_each(enum ir_wexpr_kind kind, double *restrict out, int64_t n, const double *restrict y)
+{
+	if (kind == WX_MUL)
+		for (int64_t i = 0; i < n; i++)
+			out[i] *= y[i];
+	else if (kind == WX_DIV)
+		for (int64_t i = 0; i < n; i++)
+			out[i] /= y[i];
+	else
+		for (int64_t i = 0; i < n; i++)
+			out[i] += y[i];
+}
+
+/* Elements [begin, begin + n), of which `below` neighbours meet the same y; y[0] is that of the first. */
+static void combine(enum ir_wexpr_kind kind, double *out, int64_t begin, int64_t n, int64_t below,
+                    const double *y)
+{
+	if (below == 1) {
+		combine_each(kind, out, n, y);
+		return;
+	}
+	for (int64_t left = below - begin % below; n > 0; left = below) {
+		int64_t run = weval_min(n, left);
+		combine_one(kind, out, run, *y++);
+		out += run;
+		n -= run;
+	}
 }
 
 /* Element i of the result meets element i / below of the second argument. */
@@ -288,8 +339,7 @@ static enum tfmc_status eval_binary(struct weval *ev, const struct ir_wexpr *e, 
 		int64_t first = begin / below;
 		int64_t run = weval_min(n, (first + WEVAL_CHUNK) * below - begin);
 		TFMC_TRY(weval(ev, e->args[1], first, (begin + run - 1) / below - first + 1, scratch));
-		for (int64_t i = 0; i < run; i++)
-			out[i] = combine(e->kind, out[i], scratch[(begin + i) / below - first]);
+		combine(e->kind, out, begin, run, below, scratch);
 		begin += run;
 		out += run;
 		n -= run;
@@ -306,26 +356,18 @@ static enum tfmc_status eval_unary(struct weval *ev, const struct ir_wexpr *e, i
 	return TFMC_OK;
 }
 
-enum tfmc_status weval(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n, double *out)
+/* What computes, in f64. */
+static enum tfmc_status compute(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                double *out)
 {
-	if (n == 0)
-		return TFMC_OK;
 	switch (e->kind) {
-	case WX_TENSOR: return eval_tensor(ev, e, begin, n, out);
 	case WX_FULL:
 		for (int64_t i = 0; i < n; i++)
 			out[i] = e->value;
 		return TFMC_OK;
 	case WX_SINUSOID: eval_sinusoid(e, begin, n, out); return TFMC_OK;
 	case WX_ROTARY: eval_rotary(e, begin, n, out); return TFMC_OK;
-	case WX_STACK: return eval_stack(ev, e, begin, n, out);
-	case WX_CONCAT: return eval_concat(ev, e, begin, n, out);
-	case WX_INDEX:
-	case WX_SLICE: return eval_window(ev, e, begin, n, out);
 	case WX_TRANSPOSE: return eval_transpose(ev, e, begin, n, out);
-	case WX_RESHAPE: return weval(ev, e->args[0], begin, n, out);
-	case WX_ROPE_H2I:
-	case WX_ROPE_I2H: return eval_rope(ev, e, begin, n, out);
 	case WX_MUL:
 	case WX_DIV:
 	case WX_ADD: return eval_binary(ev, e, begin, n, out);
@@ -334,9 +376,104 @@ enum tfmc_status weval(struct weval *ev, const struct ir_wexpr *e, int64_t begin
 	case WX_MUL_COLUMNS: return weval_mul_columns(ev, e, begin, n, out);
 	case WX_MATVEC: return weval_matvec(ev, e, begin, n, out);
 	case WX_CENTER: return weval_center(ev, e, begin, n, out);
-	case WX_REPEAT: return weval_repeat(ev, e, begin, n, out);
+	case WX_REPEAT: return weval_repeat_elements(ev, e, begin, n, out);
+	case WX_TENSOR:
+	case WX_STACK:
+	case WX_CONCAT:
+	case WX_INDEX:
+	case WX_SLICE:
+	case WX_RESHAPE:
+	case WX_ROPE_H2I:
+	case WX_ROPE_I2H: break;
 	}
 	return TFMC_INTERNAL;
+}
+
+/* The memo's scratch, for n numbers; it is in use until the outermost computation ends. */
+static double *take_scratch(struct wexpr_memo *memo, int64_t n)
+{
+	if (memo->scratch_size < (size_t)n) {
+		free(memo->scratch);
+		memo->scratch = malloc((size_t)n * sizeof(double));
+		memo->scratch_size = memo->scratch ? (size_t)n : 0;
+	}
+	return memo->scratch;
+}
+
+static enum tfmc_status compute_to(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                   struct weval_out out)
+{
+	if (!out.f32)
+		return compute(ev, e, begin, n, out.f64);
+	double *scratch = take_scratch(ev->memo, n);
+	if (!scratch)
+		return TFMC_NO_MEMORY;
+	TFMC_TRY(compute(ev, e, begin, n, scratch));
+	for (int64_t i = 0; i < n; i++)
+		out.f32[i] = (float)scratch[i];
+	return TFMC_OK;
+}
+
+static enum tfmc_status read_to(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                struct weval_out out)
+{
+	double scratch[WEVAL_CHUNK];
+	if (!out.f32 || e->stored == DT_F32)
+		return eval_tensor(ev, e, begin, n, out);
+	for (int64_t i = 0; i < n; i += WEVAL_CHUNK) {
+		int64_t some = weval_min(n - i, WEVAL_CHUNK);
+		TFMC_TRY(eval_tensor(ev, e, begin + i, some, (struct weval_out){.f64 = scratch}));
+		for (int64_t k = 0; k < some; k++)
+			out.f32[i + k] = (float)scratch[k];
+	}
+	return TFMC_OK;
+}
+
+enum tfmc_status weval_to(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                          struct weval_out out)
+{
+	if (n == 0)
+		return TFMC_OK;
+	switch (e->kind) {
+	case WX_TENSOR: return read_to(ev, e, begin, n, out);
+	case WX_STACK: return eval_stack(ev, e, begin, n, out);
+	case WX_CONCAT: return eval_concat(ev, e, begin, n, out);
+	case WX_INDEX:
+	case WX_SLICE: return eval_window(ev, e, begin, n, out);
+	case WX_RESHAPE: return weval_to(ev, e->args[0], begin, n, out);
+	case WX_ROPE_H2I:
+	case WX_ROPE_I2H: return eval_rope(ev, e, begin, n, out);
+	case WX_REPEAT:
+		return weval_inner(e, e->axis + 1) == 1 ? compute_to(ev, e, begin, n, out)
+		                                        : weval_repeat_rows(ev, e, begin, n, out);
+	case WX_FULL:
+	case WX_SINUSOID:
+	case WX_ROTARY:
+	case WX_TRANSPOSE:
+	case WX_MUL:
+	case WX_DIV:
+	case WX_ADD:
+	case WX_SCALE:
+	case WX_OFFSET:
+	case WX_MUL_COLUMNS:
+	case WX_MATVEC:
+	case WX_CENTER: return compute_to(ev, e, begin, n, out);
+	}
+	return TFMC_INTERNAL;
+}
+
+enum tfmc_status weval(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n, double *out)
+{
+	return weval_to(ev, e, begin, n, (struct weval_out){.f64 = out});
+}
+
+enum tfmc_status wexpr_eval_part_f32(struct diag_context *cx, struct wexpr_memo *memo,
+                                     const struct ir_wexpr *e, const struct weight_source *source,
+                                     int64_t begin, int64_t n, float *out)
+{
+	assert(begin >= 0 && n >= 0 && begin + n <= wexpr_count(e));
+	struct weval ev = {.cx = cx, .source = source, .memo = memo};
+	return weval_to(&ev, e, begin, n, (struct weval_out){.f32 = out});
 }
 
 enum tfmc_status wexpr_eval_part(struct diag_context *cx, struct wexpr_memo *memo, const struct ir_wexpr *e,

@@ -22,6 +22,7 @@ void wexpr_memo_destroy(struct wexpr_memo *m)
 {
 	for (size_t i = 0; i < WEXPR_MEANS; i++)
 		free(m->means[i].values);
+	free(m->scratch);
 	*m = (struct wexpr_memo){0};
 }
 
@@ -32,6 +33,12 @@ static double *doubles(int64_t n)
 
 /* --- columns ---------------------------------------------------------------------------------------- */
 
+static void multiply(double *restrict out, const double *restrict x, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		out[i] *= x[i];
+}
+
 /* Elements [begin, begin + n) of one matrix, columns [c0, c1) of which meet g[c - c0]. */
 static void scale_columns(double *out, int64_t begin, int64_t n, int64_t columns, int64_t c0, int64_t c1,
                           const double *g)
@@ -39,8 +46,7 @@ static void scale_columns(double *out, int64_t begin, int64_t n, int64_t columns
 	for (int64_t row = begin / columns * columns; row < begin + n; row += columns) {
 		int64_t lo = row + c0 < begin ? begin : row + c0;
 		int64_t hi = weval_min(row + c1, begin + n);
-		for (int64_t i = lo; i < hi; i++)
-			out[i - begin] *= g[i - row - c0];
+		multiply(out + (lo - begin), g + (lo - row - c0), hi - lo);
 	}
 }
 
@@ -67,6 +73,26 @@ enum tfmc_status weval_mul_columns(struct weval *ev, const struct ir_wexpr *e, i
 
 /* --- matrix times vector ------------------------------------------------------------------------------ */
 
+/* out[i] = row i times v. Four rows at a time: the sums of one wait for each other. */
+static void sum_products(const double *rows, int64_t n, int64_t columns, const double *v, double *out)
+{
+	int64_t i = 0;
+	for (; i + 4 <= n; i += 4) {
+		const double *x = rows + i * columns;
+		double sum[4] = {0};
+		for (int64_t k = 0; k < columns; k++)
+			for (int64_t r = 0; r < 4; r++)
+				sum[r] += x[r * columns + k] * v[k];
+		memcpy(out + i, sum, sizeof(sum));
+	}
+	for (; i < n; i++) {
+		double sum = 0;
+		for (int64_t k = 0; k < columns; k++)
+			sum += rows[i * columns + k] * v[k];
+		out[i] = sum;
+	}
+}
+
 /* Rows [row, row + n) of all matrices, one after the other, times v; `rows` holds a batch. */
 static enum tfmc_status multiply_rows(struct weval *ev, const struct ir_wexpr *w, int64_t row, int64_t n,
                                       const double *v, double *rows, double *out)
@@ -76,12 +102,7 @@ static enum tfmc_status multiply_rows(struct weval *ev, const struct ir_wexpr *w
 	for (int64_t r = 0; r < n; r += batch) {
 		int64_t some = weval_min(n - r, batch);
 		TFMC_TRY(weval(ev, w, (row + r) * columns, some * columns, rows));
-		for (int64_t i = 0; i < some; i++) {
-			double sum = 0;
-			for (int64_t k = 0; k < columns; k++)
-				sum += rows[i * columns + k] * v[k];
-			out[r + i] = sum;
-		}
+		sum_products(rows, some, columns, v, out + r);
 	}
 	return TFMC_OK;
 }
@@ -175,6 +196,12 @@ static enum tfmc_status find_means(struct weval *ev, const struct ir_wexpr *e, i
 	return TFMC_OK;
 }
 
+static void subtract(double *restrict out, const double *restrict x, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		out[i] -= x[i];
+}
+
 enum tfmc_status weval_center(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                               double *out)
 {
@@ -184,8 +211,10 @@ enum tfmc_status weval_center(struct weval *ev, const struct ir_wexpr *e, int64_
 		int64_t in = begin % block, run = weval_min(n, block - in);
 		const double *means;
 		TFMC_TRY(find_means(ev, e, begin / block, &means));
-		for (int64_t i = 0, k = in % inner; i < run; i++, k = k + 1 == inner ? 0 : k + 1)
-			out[i] -= means[k];
+		for (int64_t i = 0, k = in % inner, some; i < run; i += some, k = 0) {
+			some = weval_min(run - i, inner - k);
+			subtract(out + i, means + k, some);
+		}
 		begin += run;
 		out += run;
 		n -= run;
@@ -196,8 +225,8 @@ enum tfmc_status weval_center(struct weval *ev, const struct ir_wexpr *e, int64_
 /* --- repeat ------------------------------------------------------------------------------------------- */
 
 /* Single elements repeated: a block of the argument gives `begin` times as many elements. */
-static enum tfmc_status repeat_elements(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
-                                        double *out)
+enum tfmc_status weval_repeat_elements(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                       double *out)
 {
 	double scratch[WEVAL_CHUNK];
 	while (n > 0) {
@@ -214,17 +243,15 @@ static enum tfmc_status repeat_elements(struct weval *ev, const struct ir_wexpr 
 	return TFMC_OK;
 }
 
-enum tfmc_status weval_repeat(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
-                              double *out)
+enum tfmc_status weval_repeat_rows(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                   struct weval_out out)
 {
 	int64_t inner = weval_inner(e, e->axis + 1);
-	if (inner == 1)
-		return repeat_elements(ev, e, begin, n, out);
 	while (n > 0) {
 		int64_t in = begin % inner, run = weval_min(n, inner - in);
-		TFMC_TRY(weval(ev, e->args[0], begin / inner / e->begin * inner + in, run, out));
+		TFMC_TRY(weval_to(ev, e->args[0], begin / inner / e->begin * inner + in, run, out));
 		begin += run;
-		out += run;
+		out = weval_behind(out, run);
 		n -= run;
 	}
 	return TFMC_OK;

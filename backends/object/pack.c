@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define PANEL       16
-#define BLOCK       65536 /* elements evaluated at once */
+#define BLOCK       65536 /* elements evaluated at once, at least one panel */
 #define COLUMNS_MAX (1 << 22)
 
 struct packer {
@@ -21,45 +21,30 @@ struct packer {
 	uint64_t base; /* position of the packed weights in the sink */
 	uint64_t at;   /* bytes packed so far */
 	struct tfmc_weights_hash hash;
-	double *values;  /* [capacity] */
+	double *values;  /* [capacity]; integers */
+	float *floats;   /* [capacity] */
 	uint32_t *words; /* [capacity] */
 	size_t capacity;
 	struct wexpr_memo memo; /* of the weight at work */
 };
 
+static void release(struct packer *p)
+{
+	free(p->values);
+	free(p->floats);
+	free(p->words);
+}
+
 static bool reserve(struct packer *p, size_t n)
 {
 	if (n <= p->capacity)
 		return true;
-	free(p->values);
-	free(p->words);
+	release(p);
 	p->values = malloc(n * sizeof(*p->values));
+	p->floats = malloc(n * sizeof(*p->floats));
 	p->words = malloc(n * sizeof(*p->words));
-	p->capacity = p->values && p->words ? n : 0;
+	p->capacity = p->values && p->floats && p->words ? n : 0;
 	return p->capacity == n;
-}
-
-static uint32_t float_word(double v)
-{
-	float f = (float)v;
-	uint32_t bits;
-	memcpy(&bits, &f, sizeof(bits));
-	return bits;
-}
-
-static uint32_t int_word(double v)
-{
-	return (uint32_t)(int32_t)v;
-}
-
-/* Rounds values[0..n) to the weight's type. */
-static void round_values(struct packer *p, enum ir_dtype dtype, int64_t n)
-{
-	if (dtype == DT_F32)
-		return; /* the conversion to a word rounds */
-	enum ir_dtype stored = ir_dtype_class(dtype) == DTCLASS_FLOAT ? dtype : DT_I32;
-	for (int64_t i = 0; i < n; i++)
-		p->values[i] = ir_round(stored, p->values[i]);
 }
 
 static enum tfmc_status put(struct packer *p, const void *bytes, size_t n)
@@ -82,10 +67,23 @@ static enum tfmc_status pad_to(struct packer *p, uint64_t offset)
 	return TFMC_OK;
 }
 
-static enum tfmc_status eval(struct packer *p, const struct ir_weight *w, int64_t begin, int64_t n)
+/* Elements [begin, begin + n), rounded to the weight's type. */
+static enum tfmc_status eval_floats(struct packer *p, const struct ir_weight *w, int64_t begin, int64_t n)
+{
+	struct diag_context *cx = p->object->cx;
+	if (w->type->dtype == DT_F32)
+		return wexpr_eval_part_f32(cx, &p->memo, w->init, p->source, begin, n, p->floats);
+	TFMC_TRY(wexpr_eval_part(cx, &p->memo, w->init, p->source, begin, n, p->values));
+	for (int64_t i = 0; i < n; i++)
+		p->floats[i] = (float)ir_round(w->type->dtype, p->values[i]);
+	return TFMC_OK;
+}
+
+static enum tfmc_status eval_ints(struct packer *p, const struct ir_weight *w, int64_t begin, int64_t n)
 {
 	TFMC_TRY(wexpr_eval_part(p->object->cx, &p->memo, w->init, p->source, begin, n, p->values));
-	round_values(p, w->type->dtype, n);
+	for (int64_t i = 0; i < n; i++)
+		p->words[i] = (uint32_t)(int32_t)ir_round(DT_I32, p->values[i]);
 	return TFMC_OK;
 }
 
@@ -96,24 +94,40 @@ static enum tfmc_status pack_rows(struct packer *p, const struct weight_place *w
 		return TFMC_NO_MEMORY;
 	for (int64_t i = 0; i < w->columns; i += BLOCK) {
 		int64_t n = w->columns - i < BLOCK ? w->columns - i : BLOCK;
-		TFMC_TRY(eval(p, w->weight, i, n));
-		for (int64_t k = 0; k < n; k++)
-			p->words[k] = is_float ? float_word(p->values[k]) : int_word(p->values[k]);
-		TFMC_TRY(put(p, p->words, (size_t)n * 4));
+		TFMC_TRY(is_float ? eval_floats(p, w->weight, i, n) : eval_ints(p, w->weight, i, n));
+		TFMC_TRY(put(p, is_float ? (const void *)p->floats : p->words, (size_t)n * 4));
 	}
 	return TFMC_OK;
 }
 
-/* Rows [row, row + n) of the matrix that begins at element `begin`. */
-static enum tfmc_status pack_panel(struct packer *p, const struct weight_place *w, int64_t begin, int64_t row)
+/* n rows of `columns` numbers as one panel. Squares of 16 x 16, so that rows that lie a power of two apart do
+ * not push each other out of the cache. */
+static void turn_panel(uint32_t *to, const float *from, int64_t n, int64_t columns)
 {
-	int64_t columns = w->columns;
-	int64_t n = w->rows - row < PANEL ? w->rows - row : PANEL;
-	TFMC_TRY(eval(p, w->weight, begin + row * columns, n * columns));
-	for (int64_t k = 0; k < columns; k++)
-		for (int64_t r = 0; r < PANEL; r++)
-			p->words[k * PANEL + r] = r < n ? float_word(p->values[r * columns + k]) : 0;
-	return put(p, p->words, (size_t)columns * PANEL * 4);
+	if (n < PANEL)
+		memset(to, 0, (size_t)columns * PANEL * sizeof(*to));
+	for (int64_t k0 = 0; k0 < columns; k0 += PANEL) {
+		int64_t some = columns - k0 < PANEL ? columns - k0 : PANEL;
+		for (int64_t r = 0; r < n; r++) {
+			const float *row = from + r * columns + k0;
+			uint32_t *line = to + k0 * PANEL + r;
+			for (int64_t k = 0; k < some; k++)
+				memcpy(&line[k * PANEL], &row[k], sizeof(*line));
+		}
+	}
+}
+
+/* Rows [row, row + n) of the matrix that begins at element `begin`, as panels. */
+static enum tfmc_status pack_some(struct packer *p, const struct weight_place *w, int64_t begin, int64_t row,
+                                  int64_t n)
+{
+	int64_t columns = w->columns, panels = (n + PANEL - 1) / PANEL;
+	TFMC_TRY(eval_floats(p, w->weight, begin + row * columns, n * columns));
+	for (int64_t i = 0; i < panels; i++) {
+		int64_t rows = n - i * PANEL < PANEL ? n - i * PANEL : PANEL;
+		turn_panel(p->words + i * PANEL * columns, p->floats + i * PANEL * columns, rows, columns);
+	}
+	return put(p, p->words, (size_t)(panels * PANEL * columns) * sizeof(*p->words));
 }
 
 static enum tfmc_status pack_panels(struct packer *p, const struct weight_place *w)
@@ -123,11 +137,15 @@ static enum tfmc_status pack_panels(struct packer *p, const struct weight_place 
 		           "weight '%s' has rows of %lld elements", w->weight->name, (long long)w->columns);
 		return TFMC_INVALID;
 	}
-	if (!reserve(p, (size_t)w->columns * PANEL))
+	int64_t panels = w->columns > 0 && w->columns * PANEL < BLOCK ? BLOCK / (w->columns * PANEL) : 1;
+	int64_t rows = panels * PANEL;
+	if (!reserve(p, (size_t)(w->columns * rows)))
 		return TFMC_NO_MEMORY;
 	for (int64_t m = 0; m < w->matrices; m++)
-		for (int64_t row = 0; row < w->rows; row += PANEL)
-			TFMC_TRY(pack_panel(p, w, m * w->rows * w->columns, row));
+		for (int64_t row = 0; row < w->rows; row += rows) {
+			int64_t n = w->rows - row < rows ? w->rows - row : rows;
+			TFMC_TRY(pack_some(p, w, m * w->rows * w->columns, row, n));
+		}
 	return TFMC_OK;
 }
 
@@ -164,8 +182,7 @@ enum tfmc_status pack_weights(struct object *o, const struct weight_source *sour
 	struct packer p = {.object = o, .source = source, .sink = sink, .base = base};
 	tfmc_weights_hash_begin(&p.hash);
 	enum tfmc_status status = pack_all(&p);
-	free(p.values);
-	free(p.words);
+	release(&p);
 	o->weights_hash = tfmc_weights_hash_end(&p.hash);
 	return status;
 }

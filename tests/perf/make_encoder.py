@@ -113,9 +113,20 @@ def model_text(c):
     maps += [
         ("layers.{i}.attn.attention.{r}.{w}", f"layer{{i:{layers}}}.attention.{{r}}.{{w}}"),
         ("layers.{i}.mlp.ffn.{r}.{w}", f"layer{{i:{layers}}}.ffn.{{r}}.{{w}}"),
-        ("layers.{i}.norm1.{w}", f"layer{{i:{layers}}}.norm1.{{w}}"),
-        ("layers.{i}.norm2.{w}", f"layer{{i:{layers}}}.norm2.{{w}}"),
     ]
+    where = ".attn", ".mlp"
+    body = """      - residual: {id: attn, body: [norm: {id: norm1}, attention]}
+      - residual: {id: mlp, body: [norm: {id: norm2}, ffn]}
+"""
+    if not c.pre_norm:
+        where = "", ""
+        body = """      - residual: {id: attn, body: [attention]}
+      - norm: {id: norm1}
+      - residual: {id: mlp, body: [ffn]}
+      - norm: {id: norm2}
+"""
+    maps += [(f"layers.{{i}}{place}.norm{n}.{{w}}", f"layer{{i:{layers}}}.norm{n}.{{w}}")
+             for n, place in enumerate(where, 1)]
     return f"""tfmc: 1
 name: {c.name}
 params: {{d: {c.hidden}, heads: {c.heads}, ff: {c.ff}, layers: {c.layers}, vocab: {c.vocab}}}
@@ -130,11 +141,7 @@ defaults:
 model:
 {embedding}{positions}  - repeat: {{id: layers, count: layers}}
     body:
-      - residual: {{id: attn, body: [attention]}}
-      - norm: {{id: norm1}}
-      - residual: {{id: mlp, body: [ffn]}}
-      - norm: {{id: norm2}}
-outputs: {{last_hidden_state: x}}
+{body}outputs: {{last_hidden_state: x}}
 weights:
   files: [{c.weights}]
   map:
@@ -150,6 +157,7 @@ def read_arguments():
     p.add_argument("--max-len", type=int, default=512)
     p.add_argument("--distinct", type=int, default=2, help="layers stored in the file")
     p.add_argument("--full", action="store_true", help="store every layer")
+    p.add_argument("--pre-norm", action="store_true", help="norms in front of attention and FFN (no norm at the end)")
     p.add_argument("--seed", type=int, default=1)
     for key, value in PRESETS["e2"].items():
         p.add_argument(f"--{key}", type=type(value))
