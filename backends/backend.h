@@ -18,7 +18,7 @@ enum backend_weights { BACKEND_WEIGHTS_AUTO, BACKEND_WEIGHTS_EMBED, BACKEND_WEIG
 #define BACKEND_C_EMBED_MAX (64u << 20)  /* the same for weights inside of C text */
 #define BACKEND_EMBED_MAX   (1ull << 30) /* larger blobs are refused with a diagnostic: use a file */
 
-/* Receives the bytes of the weights file. Positions are written once each, not always in order. */
+/* Receives the bytes of a file. Positions are written once each, not always in order. */
 struct backend_sink {
 	/* False when it cannot be written (the driver has reported why); packing then ends with TFMC_IO. */
 	bool (*write_at)(void *user, uint64_t offset, const void *bytes, size_t n);
@@ -50,6 +50,9 @@ struct backend_options {
 	const struct backend_facts *facts; /* NULL: none */
 	const struct backend_sink
 	        *weights_sink; /* for weights that are not embedded; NULL: they are only hashed */
+	/* Takes the object, with its weights as they are packed; NULL: it is put together in backend_output.
+	 */
+	const struct backend_sink *object_sink;
 	bool want_llvm, want_assembly, want_kernels; /* text forms to produce beside the object */
 	bool want_c;                                 /* the same program as portable C */
 	bool no_object;              /* only the text forms in `c` and `kernels`, and the header */
@@ -60,7 +63,7 @@ struct backend_options {
 
 /* Filled by backend_compile; buf_destroy each through backend_output_destroy. */
 struct backend_output {
-	struct buf object;   /* ELF relocatable */
+	struct buf object;   /* ELF relocatable; with a sink only its code, as LLVM writes it */
 	struct buf header;   /* NAME.h */
 	struct buf llvm;     /* LLVM IR, when wanted */
 	struct buf assembly; /* when wanted; without the embedded weights */

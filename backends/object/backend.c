@@ -70,12 +70,21 @@ static bool write_buf(void *user, uint64_t offset, const void *bytes, size_t n)
 	return !buf_failed(b) && offset + n == b->len;
 }
 
+/* Text in C wants the embedded weights too. */
+static bool is_streamed(const struct object *o)
+{
+	return o->options->object_sink && !o->options->want_c && !o->options->no_object;
+}
+
 static enum tfmc_status pack(struct object *o, const struct weight_source *source, struct buf *blob)
 {
 	struct backend_sink to_buf = {write_buf, blob};
 	const struct backend_sink *sink = o->options->weights_sink;
+	if (o->embedded && is_streamed(o))
+		return pack_weights(o, source, o->options->object_sink, EMBED_AT);
 	if (o->embedded) {
-		enum tfmc_status status = pack_weights(o, source, &to_buf, 0);
+		buf_fill(blob, 0, EMBED_AT);
+		enum tfmc_status status = pack_weights(o, source, &to_buf, EMBED_AT);
 		return buf_failed(blob) ? TFMC_NO_MEMORY : status;
 	}
 	TFMC_TRY(pack_weights(o, source, sink, TFMC_WEIGHTS_DATA));
@@ -171,7 +180,11 @@ static enum tfmc_status to_c(struct object *o, const struct buf *blob, struct ba
 	o->is_text = true;
 	TFMC_TRY(emit_all(o));
 	TFMC_TRY(kb_verify(o->kb, o->cx));
-	struct cfamily_data weights = {emit_name(o, "_weights"), blob->data, blob->len};
+	struct cfamily_data weights = {.name = emit_name(o, "_weights")};
+	if (o->embedded) {
+		weights.bytes = blob->data + EMBED_AT;
+		weights.n = blob->len - EMBED_AT;
+	}
 	struct cfamily_options options = {.dialect = CFAMILY_C, .index_bits = 64, .data = &weights};
 	options.n_data = o->embedded ? 1 : 0;
 	options.title =
@@ -199,6 +212,61 @@ static enum tfmc_status to_object(struct object *o, struct backend_output *out)
 	return llvm_compile(o->cx, o->kb, o->name, &options, &result);
 }
 
+/* --- the file ---------------------------------------------------------------------------------------- */
+
+static enum tfmc_status write_to(const struct backend_sink *sink, uint64_t at, const char *bytes, size_t n)
+{
+	return n == 0 || sink->write_at(sink->user, at, bytes, n) ? TFMC_OK : TFMC_IO;
+}
+
+/* The weights are there already, but when C wanted them: `blob` holds them then. */
+static enum tfmc_status write_object(const struct object *o, const struct buf *image, const struct buf *blob)
+{
+	static const char zeros[OBJECT_ALIGN];
+	const struct backend_sink *sink = o->options->object_sink;
+	uint64_t size = (uint64_t)o->weights_bytes, gap = embed_gap(size);
+	if (!o->embedded)
+		return write_to(sink, 0, image->data, image->len);
+	TFMC_TRY(write_to(sink, 0, image->data, EMBED_AT));
+	if (!is_streamed(o))
+		TFMC_TRY(write_to(sink, EMBED_AT, blob->data + EMBED_AT, size));
+	TFMC_TRY(write_to(sink, EMBED_AT + size, zeros, gap - size));
+	return write_to(sink, EMBED_AT + gap, image->data + EMBED_AT, image->len - EMBED_AT);
+}
+
+/* In memory: the rest of the object behind the weights. */
+static void append_object(const struct object *o, struct buf *image, struct buf *blob)
+{
+	uint64_t size = (uint64_t)o->weights_bytes;
+	buf_fill(blob, 0, embed_gap(size) - size);
+	buf_bytes(blob, image->data + EMBED_AT, image->len - EMBED_AT);
+	if (!buf_failed(blob))
+		memcpy(blob->data, image->data, EMBED_AT);
+}
+
+/* out->object is what LLVM wrote. */
+static enum tfmc_status finish(const struct object *o, struct buf *blob, struct backend_output *out)
+{
+	struct buf image;
+	if (!o->embedded)
+		return o->options->object_sink ? write_object(o, &out->object, blob) : TFMC_OK;
+	buf_init(&image);
+	buf_bytes(&image, out->object.data, out->object.len);
+	enum tfmc_status status =
+	        embed_room(o->cx, &image, emit_name(o, "_weights"), (uint64_t)o->weights_bytes);
+	if (status == TFMC_OK && o->options->object_sink) {
+		status = write_object(o, &image, blob);
+	} else if (status == TFMC_OK) {
+		struct buf code = out->object;
+		append_object(o, &image, blob);
+		out->object = *blob;
+		*blob = code;
+		status = buf_failed(&out->object) ? TFMC_NO_MEMORY : TFMC_OK;
+	}
+	buf_destroy(&image);
+	return status;
+}
+
 static double seconds(const struct object *o)
 {
 	return o->options->clock ? o->options->clock(o->options->clock_user) : 0;
@@ -221,8 +289,8 @@ static enum tfmc_status compile(struct object *o, const struct weight_source *so
 		status = to_object(o, out);
 	if (status == TFMC_OK)
 		status = to_c(o, &blob, out);
-	if (status == TFMC_OK && o->embedded && wants_object)
-		status = embed_bytes(o->cx, &out->object, emit_name(o, "_weights"), &blob);
+	if (status == TFMC_OK && wants_object)
+		status = finish(o, &blob, out);
 	if (status == TFMC_OK)
 		header_build(o, &out->header);
 	buf_destroy(&blob);

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
+ * Makes room for weights in an ELF relocatable object: they lie right behind its first header, in a
+ * read-only section of their own at whose beginning an undefined symbol is defined, and everything else moves
+ * behind them. So they can be written before the code exists and are copied only once. Only what LLVM
+ * writes is read here (64-bit, little-endian, fewer than 65280 sections); anything else is our bug.
+ */
+/*
  * Adds bytes to an ELF relocatable object as a read-only section of its own and
  * defines an undefined symbol at its beginning. The code generator never sees
  * the weights: this costs one copy. Only what LLVM writes is read here (64-bit,
@@ -83,38 +89,44 @@ static uint64_t add_name(struct editor *e, const char *name)
 	return size;
 }
 
-/* Moves the section headers behind everything, with one more at their end. */
-static void add_header(struct editor *e, uint64_t name, uint64_t at, uint64_t size)
+/* Moves the section headers behind everything, with one more at their end. `gap`: bytes that will come
+ * between the first header and the rest. */
+static void add_header(struct editor *e, uint64_t name, uint64_t size, uint64_t gap)
 {
 	align_to(e->b, 8);
 	uint64_t table = e->b->len;
 	for (uint64_t i = 0; i < e->elf.n_sections * ELF_SHDR_BYTES && !buf_failed(e->b); i++)
 		buf_char(e->b, e->b->data[e->elf.sections + i]);
+	for (uint64_t i = 1; i < e->elf.n_sections; i++) {
+		uint64_t at = table + i * ELF_SHDR_BYTES + ELF_SHDR_OFFSET;
+		put(e->b, at, 8, get(e, at, 8) + gap);
+	}
 	uint64_t head = e->b->len;
 	buf_fill(e->b, 0, ELF_SHDR_BYTES);
 	put(e->b, head, 4, name);
 	put(e->b, head + ELF_SHDR_TYPE, 4, ELF_PROGBITS);
 	put(e->b, head + ELF_SHDR_FLAGS, 8, ELF_ALLOC);
-	put(e->b, head + ELF_SHDR_OFFSET, 8, at);
+	put(e->b, head + ELF_SHDR_OFFSET, 8, EMBED_AT);
 	put(e->b, head + ELF_SHDR_SIZE, 8, size);
 	put(e->b, head + ELF_SHDR_ALIGN, 8, OBJECT_ALIGN);
-	put(e->b, ELF_EHDR_SHOFF, 8, table);
+	put(e->b, ELF_EHDR_SHOFF, 8, table + gap);
 	put(e->b, ELF_EHDR_SHNUM, 2, e->elf.n_sections + 1);
 }
 
-enum tfmc_status embed_bytes(struct diag_context *cx, struct buf *object, const char *symbol,
-                             const struct buf *bytes)
+uint64_t embed_gap(uint64_t size)
+{
+	return (size + OBJECT_ALIGN - 1) / OBJECT_ALIGN * OBJECT_ALIGN;
+}
+
+enum tfmc_status embed_room(struct diag_context *cx, struct buf *object, const char *symbol, uint64_t size)
 {
 	struct editor e = {.b = object};
 	if (!elf_open(&e.elf, object->data, object->len) ||
-	    !define_symbol(&e, symbol, e.elf.n_sections, bytes->len)) {
+	    !define_symbol(&e, symbol, e.elf.n_sections, size)) {
 		diag_error(cx, LOC_NONE, DIAG_INTERNAL, "the object has no symbol '%s' to define", symbol);
 		return TFMC_INTERNAL;
 	}
-	align_to(object, OBJECT_ALIGN);
-	uint64_t at = object->len;
-	buf_bytes(object, bytes->data, bytes->len);
 	uint64_t name = add_name(&e, SECTION_NAME);
-	add_header(&e, name, at, bytes->len);
+	add_header(&e, name, size, embed_gap(size));
 	return buf_failed(object) ? TFMC_NO_MEMORY : TFMC_OK;
 }

@@ -311,8 +311,14 @@ void header_build(const struct object *o, struct buf *out);
 size_t entry_dims(const struct object *o, const struct entry *e, uint64_t *out);
 /* A dim as the entry sees it. */
 const struct ir_dim *entry_dim(const struct object *o, const struct entry *e, const struct ir_dim *d);
-/* Adds a read-only section with the bytes to an ELF object and defines the symbol at its beginning. */
-TFMC_MUST_USE enum tfmc_status embed_bytes(struct diag_context *cx, struct buf *object, const char *symbol,
-                                           const struct buf *bytes);
+/*
+ * Prepares an ELF object for `size` bytes of weights in a read-only section, with the symbol at its
+ * beginning. The file then consists of object[0, EMBED_AT), the weights filled up to embed_gap(size) bytes,
+ * object[EMBED_AT, len).
+ */
+#define EMBED_AT 64
+uint64_t embed_gap(uint64_t size);
+TFMC_MUST_USE enum tfmc_status embed_room(struct diag_context *cx, struct buf *object, const char *symbol,
+                                          uint64_t size);
 
 #endif

@@ -142,7 +142,7 @@ struct emission {
 	bool wanted[N_EMIT];
 	const char *files[N_EMIT]; /* NULL: no file named */
 	const char *stem;          /* output path without its ending */
-	struct output_file *weights;
+	struct output_file *weights, *object;
 	struct buf tir;
 };
 
@@ -224,10 +224,6 @@ static enum tfmc_status put(struct emission *e, enum emit_kind kind, const struc
 		return TFMC_OK;
 	const char *path = path_of(e, kind);
 	if (!strcmp(path, "-")) {
-		if (kind == EMIT_OBJ) {
-			diag_error(&e->d->diag, LOC_NONE, DIAG_OPTION, "an object is not written to stdout");
-			return TFMC_INVALID;
-		}
 		buf_bytes(&e->d->out, text->data, text->len);
 		return TFMC_OK;
 	}
@@ -248,9 +244,15 @@ static bool write_weights(void *user, uint64_t offset, const void *bytes, size_t
 			path = arena_printf(&e->d->arena, "%s.weights", e->stem);
 		e->weights = outputs_add(&e->d->outputs, path, e->d->options.input);
 	}
-	if (!e->weights || fseeko(e->weights->stream, (off_t)offset, SEEK_SET))
-		return false;
-	return output_write(e->weights, bytes, n);
+	return e->weights && output_write_at(e->weights, offset, bytes, n);
+}
+
+static bool write_object(void *user, uint64_t offset, const void *bytes, size_t n)
+{
+	struct emission *e = user;
+	if (!e->object)
+		e->object = outputs_add(&e->d->outputs, path_of(e, EMIT_OBJ), e->d->options.input);
+	return e->object && output_write_at(e->object, offset, bytes, n);
 }
 
 static enum tfmc_status parse_weights(struct driver *d, enum backend_weights *out)
@@ -283,7 +285,7 @@ static enum tfmc_status emit_object(struct emission *e, const struct variant_set
 {
 	struct driver *d = e->d;
 	struct backend_facts facts = {.pad = -1};
-	struct backend_sink sink = {write_weights, e};
+	struct backend_sink sink = {write_weights, e}, object_sink = {write_object, e};
 	struct option_list entries = {0};
 	driver_split_list(d, d->options.entries, &entries);
 	struct backend_options o = {.entries = entries.items, .n_entries = entries.n, .facts = &facts};
@@ -293,8 +295,13 @@ static enum tfmc_status emit_object(struct emission *e, const struct variant_set
 	o.no_object = !(e->wanted[EMIT_OBJ] || e->wanted[EMIT_LLVM] || e->wanted[EMIT_ASM]);
 	o.clock = driver_clock;
 	o.opt_level = d->options.opt0 ? 0 : d->options.opt1 ? 1 : 2;
+	o.object_sink = e->wanted[EMIT_OBJ] ? &object_sink : NULL;
 	o.weights_sink = e->wanted[EMIT_OBJ] || e->wanted[EMIT_C] ? &sink : NULL;
 	TFMC_TRY(parse_weights(d, &o.weights));
+	if (o.object_sink && !strcmp(path_of(e, EMIT_OBJ), "-")) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "an object is not written to stdout");
+		return TFMC_INVALID;
+	}
 	if (e->l->model)
 		TFMC_TRY(driver_facts(d, e->l->model, &facts));
 	TFMC_TRY(backend_compile_variants(&d->diag, set->items, set->n, &e->l->weights, &o, object));
@@ -305,7 +312,8 @@ static enum tfmc_status emit_object(struct emission *e, const struct variant_set
 	TFMC_TRY(put(e, EMIT_ASM, &object->assembly));
 	TFMC_TRY(put(e, EMIT_HEADER, &object->header));
 	TFMC_TRY(put(e, EMIT_C, &object->c));
-	return put(e, EMIT_OBJ, &object->object);
+	outputs_move_last(&d->outputs, e->object);
+	return TFMC_OK;
 }
 
 static bool wants_object(const struct emission *e)

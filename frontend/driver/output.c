@@ -93,7 +93,16 @@ bool output_write(struct output_file *f, const void *bytes, size_t n)
 {
 	if (n && fwrite(bytes, 1, n, f->stream) != n)
 		f->failed = true;
+	f->at += n;
 	return !f->failed;
+}
+
+bool output_write_at(struct output_file *f, uint64_t offset, const void *bytes, size_t n)
+{
+	if (f->at != offset && fseeko(f->stream, (off_t)offset, SEEK_SET))
+		f->failed = true;
+	f->at = offset;
+	return output_write(f, bytes, n);
 }
 
 void outputs_move_first(struct outputs *o)
@@ -101,6 +110,16 @@ void outputs_move_first(struct outputs *o)
 	struct output_file *last = o->items[o->n - 1];
 	memmove(o->items + 1, o->items, (o->n - 1) * sizeof(struct output_file *));
 	o->items[0] = last;
+}
+
+void outputs_move_last(struct outputs *o, struct output_file *f)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < o->n; i++)
+		if (o->items[i] != f)
+			o->items[n++] = o->items[i];
+	if (n < o->n)
+		o->items[n] = f;
 }
 
 static bool close_one(struct outputs *o, struct output_file *f)

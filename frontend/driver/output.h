@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "ir/support/arena.h"
@@ -18,6 +19,7 @@
 struct output_file {
 	const char *path, *temporary;
 	FILE *stream;
+	uint64_t at; /* position of the next byte */
 	bool failed;
 };
 
@@ -40,8 +42,12 @@ void outputs_protect(struct outputs *o, const char *path);
  * another file. */
 struct output_file *outputs_add(struct outputs *o, const char *path, const char *input);
 bool output_write(struct output_file *f, const void *bytes, size_t n);
+/* The same, at a position from the beginning. */
+bool output_write_at(struct output_file *f, uint64_t offset, const void *bytes, size_t n);
 /* The file that was added last is renamed before all others. */
 void outputs_move_first(struct outputs *o);
+/* The file is renamed after all others. */
+void outputs_move_last(struct outputs *o, struct output_file *f);
 /* Closes and renames all. On failure a diagnostic, and nothing is renamed that was not yet. */
 TFMC_MUST_USE enum tfmc_status outputs_commit(struct outputs *o);
 /* Removes the temporary files that are left. */
