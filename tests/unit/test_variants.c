@@ -90,7 +90,7 @@ struct answers {
 /* A context with memory of its own, but for the state. */
 struct context {
 	struct tfmc_model model;
-	uint64_t words[128];
+	_Alignas(64) uint64_t words[1024];
 	void *arena;
 	struct tfmc_config config;
 };
