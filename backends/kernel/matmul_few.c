@@ -10,6 +10,7 @@
 #include "ir/support/checked.h"
 
 #define FEW_ROWS_MAX    32    /* rows of a call at most */
+#define FEW_LEAST_MAX   15    /* always as many rows or more are faster by blocks */
 #define FEW_TILE_MAX    8     /* of a tile: more wait for operands instead of weights */
 #define FEW_STAGE_MAX   65536 /* bytes of finished products of a strip */
 #define FEW_AHEAD       8192  /* bytes between the line that is used and the one that is fetched */
@@ -57,8 +58,8 @@ static int rows_of_tile(const struct linear *l)
 bool matmul_is_few(const struct linear *l)
 {
 	int64_t width = (int64_t)l->halves * l->strip_panels * MATMUL_PANEL;
-	return !l->after && (!l->norm || l->rows_hi <= l->normed_rows) && l->job->items <= 1 &&
-	       l->rows_hi <= FEW_ROWS_MAX && l->rows_hi * width * 4 <= FEW_STAGE_MAX &&
+	return l->rows_lo < FEW_LEAST_MAX && !l->after && (!l->norm || l->rows_hi <= l->normed_rows) &&
+	       l->job->items <= 1 && l->rows_hi <= FEW_ROWS_MAX && l->rows_hi * width * 4 <= FEW_STAGE_MAX &&
 	       l->lanes <= kb_caps(l->k)->lanes &&
 	       bytes_of_model(l) / FEW_L2_MULTIPLE > l->job->target->l2_bytes;
 }
