@@ -556,7 +556,7 @@ Suite *suite_generate(void)
 {
 	Suite *s = suite_create("generate");
 	TCase *t = tcase_create("all");
-	tcase_set_timeout(t, 120);
+	tcase_set_timeout(t, 280);
 	tcase_add_test(t, follows_the_rules);
 	tcase_add_test(t, beams_follow_the_rules);
 	tcase_add_test(t, stop_texts_are_never_heard);

@@ -15,15 +15,32 @@
 #define VOCAB 12
 #define DRAWS 1000000
 
-/* Probabilities of all ids by the definition, in the order penalties (none), temperature, top-k, top-p,
- * min-p. */
-static void reference(const struct tfmc_sample_options *o, const float *logits, double *p)
+/* What stands in front of an id. */
+struct past {
+	const int32_t *ids;
+	int n;
+};
+
+static double penalized(const struct tfmc_sample_options *o, double logit, struct past past, int id)
+{
+	int count = 0;
+	for (int i = 0; i < past.n; i++)
+		count += past.ids[i] == id;
+	if (!count)
+		return logit;
+	logit = logit < 0 ? logit * o->repetition_penalty : logit / o->repetition_penalty;
+	return logit - count * o->frequency_penalty - o->presence_penalty;
+}
+
+/* Probabilities of all ids by the definition, in the order penalties, temperature, top-k, top-p, min-p. */
+static void reference(const struct tfmc_sample_options *o, const float *given, struct past past, double *p)
 {
 	int order[VOCAB], n = VOCAB;
-	double max = -INFINITY, sum = 0, reached = 0;
+	double logits[VOCAB], max = -INFINITY, sum = 0, reached = 0;
 	for (int i = 0; i < VOCAB; i++) {
+		logits[i] = penalized(o, (double)given[i], past, i);
 		order[i] = i;
-		max = fmax(max, (double)logits[i] / o->temperature);
+		max = fmax(max, logits[i] / o->temperature);
 	}
 	for (int i = 0; i < VOCAB; i++)
 		for (int j = i + 1; j < VOCAB; j++)
@@ -37,7 +54,7 @@ static void reference(const struct tfmc_sample_options *o, const float *logits, 
 	for (int i = 0; i < VOCAB; i++)
 		p[i] = 0;
 	for (int i = 0; i < n; i++)
-		sum += p[order[i]] = exp((double)logits[order[i]] / o->temperature - max);
+		sum += p[order[i]] = exp(logits[order[i]] / o->temperature - max);
 	for (int i = 0; i < n; i++) {
 		if (reached >= o->top_p * sum || p[order[i]] < o->min_p)
 			p[order[i]] = 0;
@@ -58,15 +75,15 @@ static struct tfmc_sampler *sampler(const struct tfmc_sample_options *o)
 }
 
 /* Pearson's statistic against the reference; ids of probability 0 must not come. */
-static void check_distribution(const struct tfmc_sample_options *o, const float *logits)
+static void check_distribution(const struct tfmc_sample_options *o, const float *logits, struct past past)
 {
 	struct tfmc_sampler *s = sampler(o);
 	double p[VOCAB], statistic = 0;
 	int64_t seen[VOCAB] = {0};
 	int degrees = -1;
-	reference(o, logits, p);
+	reference(o, logits, past, p);
 	for (int i = 0; i < DRAWS; i++) {
-		int32_t id = tfmc_sampler_draw(s, logits, NULL, NULL, 0);
+		int32_t id = tfmc_sampler_draw(s, logits, NULL, past.ids, (uint64_t)past.n);
 		if (id < 0 || id >= VOCAB)
 			ck_abort_msg("the id %d was drawn", id);
 		seen[id]++;
@@ -101,8 +118,98 @@ START_TEST(draws_follow_the_distribution)
 		o.min_p = settings[i].min_p;
 		o.top_k = settings[i].top_k;
 		o.seed = 1000 + i;
-		check_distribution(&o, logits);
+		check_distribution(&o, logits, (struct past){NULL, 0});
 	}
+}
+END_TEST
+
+/* Penalties, equal logits, temperatures at which everything or nothing is equal. */
+START_TEST(odd_settings_follow_the_distribution)
+{
+	static const int32_t ids[] = {2, 3, 3, 2, 5, 2, 11, 0};
+	static const float mixed[VOCAB] = {0.5f, -1, 2, 2, 1.25f, -3, 0, 0.75f, 1, -0.5f, 1.5f, 0.25f};
+	static const float even[VOCAB] = {0}, steps[VOCAB] = {1, 1, 1, 1, 0, 0, 0, 0, -1, -1, -1, -1};
+	static const struct {
+		double repetition, presence, frequency, temperature, top_p, min_p;
+		int64_t top_k;
+		const float *logits;
+	} settings[] = {
+	        {1.5, 0, 0, 1, 1, 0, 0, mixed},     {1, 0.7, 0, 1, 1, 0, 0, mixed},
+	        {1, 0, 0.4, 1, 1, 0, 0, mixed},     {1.3, 0.2, 0.3, 0.8, 0.9, 0.02, 9, mixed},
+	        {0.5, -1, -0.5, 1, 1, 0, 0, mixed}, {1, 0, 0, 1, 1, 0, 0, even},
+	        {1, 0, 0, 1, 1, 0, 7, even},        {1, 0, 0, 1, 0.51, 0, 0, even},
+	        {1, 0, 0, 1, 1, 0, 6, steps},       {1, 0, 0, 1, 0.8, 0, 0, steps},
+	        {1, 0, 0, 1, 1, 0.36, 0, steps},    {1, 0, 0, 1e6, 1, 0, 0, mixed},
+	        {1, 0, 0, 1e-6, 1, 0, 0, mixed},    {1, 0, 0, 1e-6, 1, 0, 3, steps},
+	};
+	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+		struct tfmc_sample_options o = TFMC_SAMPLE_DEFAULTS;
+		o.repetition_penalty = settings[i].repetition;
+		o.presence_penalty = settings[i].presence;
+		o.frequency_penalty = settings[i].frequency;
+		o.temperature = settings[i].temperature;
+		o.top_p = settings[i].top_p;
+		o.min_p = settings[i].min_p;
+		o.top_k = settings[i].top_k;
+		o.seed = 77 + i;
+		check_distribution(&o, settings[i].logits, (struct past){ids, 8});
+	}
+}
+END_TEST
+
+/* Large vocabularies: top-k and top-p keep what a full sort keeps, the lower ids among equals. */
+START_TEST(cuts_of_large_vocabularies)
+{
+	enum { LARGE = 5000 };
+	static float logits[LARGE];
+	static int kept[LARGE], seen[LARGE];
+	struct rng rng = rng_seed(21);
+	for (int i = 0; i < LARGE; i++)
+		logits[i] = (float)rng_below(&rng, 700) / 64;
+	for (int64_t k = 1; k <= 40; k += 13) {
+		struct tfmc_sample_options o = TFMC_SAMPLE_DEFAULTS;
+		struct tfmc_sampler *s;
+		o.top_k = k;
+		o.temperature = 50; /* nearly even among those that are kept */
+		ck_assert_int_eq(tfmc_sampler_create(&o, LARGE, &s), TFMC_RT_OK);
+		memset(seen, 0, sizeof(seen));
+		for (int i = 0; i < 2000; i++)
+			seen[tfmc_sampler_draw(s, logits, NULL, NULL, 0)]++;
+		for (int id = 0; id < LARGE; id++) {
+			int64_t before = 0;
+			for (int other = 0; other < LARGE; other++)
+				before += logits[other] > logits[id] ||
+				          (logits[other] == logits[id] && other < id);
+			kept[id] = before < k;
+			ck_assert_int_eq(seen[id] > 0, kept[id]);
+		}
+		tfmc_sampler_destroy(s);
+	}
+}
+END_TEST
+
+START_TEST(one_id_is_enough)
+{
+	struct tfmc_sample_options o = TFMC_SAMPLE_DEFAULTS;
+	struct tfmc_sampler *s;
+	float logits[VOCAB];
+	o.top_k = 3;
+	o.top_p = 0.5;
+	o.min_p = 1;
+	o.temperature = 1e-6;
+	ck_assert_int_eq(tfmc_sampler_create(&o, 1, &s), TFMC_RT_OK);
+	for (int i = 0; i < 20; i++) {
+		static const float only[] = {-3e38f, 0, 3e38f, INFINITY};
+		ck_assert_int_eq(tfmc_sampler_draw(s, &only[i % 4], NULL, NULL, 0), 0);
+	}
+	tfmc_sampler_destroy(s);
+	s = sampler(&o);
+	for (int id = 0; id < VOCAB; id++) {
+		for (int i = 0; i < VOCAB; i++)
+			logits[i] = i == id ? -3e38f : -INFINITY;
+		ck_assert_int_eq(tfmc_sampler_draw(s, logits, NULL, NULL, 0), id);
+	}
+	tfmc_sampler_destroy(s);
 }
 END_TEST
 
@@ -122,7 +229,7 @@ START_TEST(cuts_leave_the_right_ids)
 		o.min_p = (double)(rng_next(&rng) % 80) / 100.0;
 		o.temperature = 0.4 + (double)(rng_next(&rng) % 30) / 10.0;
 		o.seed = rng_next(&rng);
-		reference(&o, logits, p);
+		reference(&o, logits, (struct past){NULL, 0}, p);
 		struct tfmc_sampler *s = sampler(&o);
 		for (int i = 0; i < 3000; i++)
 			seen[tfmc_sampler_draw(s, logits, NULL, NULL, 0)]++;
@@ -245,9 +352,12 @@ Suite *suite_sample(void)
 {
 	Suite *s = suite_create("sample");
 	TCase *t = tcase_create("all");
-	tcase_set_timeout(t, 120);
+	tcase_set_timeout(t, 280);
 	tcase_add_test(t, draws_follow_the_distribution);
+	tcase_add_test(t, odd_settings_follow_the_distribution);
 	tcase_add_test(t, cuts_leave_the_right_ids);
+	tcase_add_test(t, cuts_of_large_vocabularies);
+	tcase_add_test(t, one_id_is_enough);
 	tcase_add_test(t, seeds_give_the_same_ids);
 	tcase_add_test(t, penalties_change_logits);
 	tcase_add_test(t, odd_logits);

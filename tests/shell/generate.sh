@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Generation and scoring as commands. The dates: readings by a beam of four, scored as the search scored them, line
+# after line from files. The trained models beside the checkout: transliterations that must begin with something, or
+# must not contain something; stories from a seed, the same for any number of workers.
+set -euo pipefail
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+# The lines of the second file are log p of what the first one's lines "SCORE <tab> TEXT" say (SCORE times the number of
+# tokens with the stop token), within what f32 can tell.
+same_scores() {
+	paste "$1" "$2" | awk -F '\t' '
+		{ split($3, part, /[ ,]+/); n = part[4]; d = $1 * n - part[3]; d = d < 0 ? -d : d
+		  if (d > worst) worst = d; if (n < 2 || n > 64) wrong = 1 }
+		END { print NR " sequences, log p differ by at most " worst; exit !(NR > 0 && !wrong && worst < 1e-4) }'
+}
+# beams MODEL WORDS ARGUMENTS...: four results for each word to $tmp/beams, checked by tfmc score
+beams() {
+	"$TFMC" generate "$1" -mcpu=x86-64-v2 --prompt-file "$2" --beam 4 --n-best 4 "${@:3}" >"$tmp/beams"
+	[ "$(wc -l <"$tmp/beams")" -eq $((4 * $(wc -l <"$2"))) ]
+	paste <(sed 'p;p;p' "$2") <(cut -f2 "$tmp/beams") >"$tmp/pairs"
+	"$TFMC" score "$1" -mcpu=x86-64-v2 --prompt-file "$tmp/pairs" >"$tmp/scores"
+	tail -1 "$tmp/scores" | grep -c '^all: log p -[0-9.]*, [0-9]* tokens, perplexity [0-9.]*$' >"$tmp/count"
+	sed '$d' "$tmp/scores" >"$tmp/each"
+	same_scores "$tmp/beams" "$tmp/each"
+}
+
+dates=$TFMC_SOURCE/examples/dates/model.yaml
+printf '%s\n' 3/3/21 'Weds 3 Mar 2021' 'the 3rd of March, 2021' 'xyz' >"$tmp/words"
+beams "$dates" "$tmp/words"
+[ "$(cut -f2 "$tmp/beams" | sed -n '1p;5p;9p' | sort -u)" = 2021-03-03 ]
+# One by one, with stop texts: the same tokens, cut; ids go through --tokens-file.
+"$TFMC" generate "$dates" -mcpu=x86-64-v2 --prompt-file "$tmp/words" --stop=-0 --stop=03-03 >"$tmp/cut"
+[ "$(head -3 "$tmp/cut" | sort -u)" = 2021 ]
+"$TFMC" generate "$dates" -mcpu=x86-64-v2 --prompt-file "$tmp/words" --print-tokens >"$tmp/ids"
+[ "$(head -3 "$tmp/ids" | sort -u)" = "6 4 6 5 3 4 7 3 4 7 2" ]
+
+stories=$TFMC_SHARED/models/stories260k
+if [ -d "$stories" ]; then
+	for workers in 1 2 3; do
+		"$TFMC" generate "$stories/model.yaml" --tokens 1 --steps 60 --samples 4 --temperature 0.9 --top-p 0.9 --seed 5 \
+			--threads "$workers" >"$tmp/story$workers"
+	done
+	cmp "$tmp/story1" "$tmp/story2"
+	cmp "$tmp/story1" "$tmp/story3"
+	[ "$(cut -f2 "$tmp/story1" | sort -u | wc -l)" -eq 4 ]
+	# Longer than one call of score takes: the same as drawn.
+	"$TFMC" generate "$stories/model.yaml" --tokens 1 --steps 150 --samples 2 --temperature 1 --seed 9 --ignore-stop >"$tmp/long"
+	cut -f2 "$tmp/long" >"$tmp/lists" # the start id, 1, stands before what is scored
+	"$TFMC" score "$stories/model.yaml" --tokens-file "$tmp/lists" --threads 2 >"$tmp/scores"
+	head -2 "$tmp/scores" | paste "$tmp/long" - | awk -F '\t' '
+		{ split($3, part, /[ ,]+/); d = $1 - part[3]; d = d < 0 ? -d : d; if (d > worst) worst = d; n = part[4] }
+		END { print n " tokens, log p differ by at most " worst; exit !(NR == 2 && n == 150 && worst < 2e-3) }'
+else
+	echo "SKIPPED, the stories alone: $stories is absent"
+fi
+
+aren=$TFMC_SHARED/models/aren-transliteration/model.yaml
+[ -f "$aren" ] || { echo "SKIPPED, the transliterations alone: $aren is absent"; exit 0; }
+printf '%s\n' محمد عمر خالد يوسف مريم موسكو >"$tmp/words"
+beams "$aren" "$tmp/words" --forced-text mo
+[ "$(cut -f2 "$tmp/beams" | grep -c '^mo')" -eq 24 ]
+beams "$aren" "$tmp/words" --ban a --ban os --suppress 4 --no-repeat-ngram 2
+if cut -f2 "$tmp/beams" | grep -e a -e os; then exit 1; fi
+"$TFMC" generate "$aren" -mcpu=x86-64-v2 --prompt عمر --print-tokens --suppress 4 >"$tmp/ids"
+[ -s "$tmp/ids" ]
+if grep -w 4 "$tmp/ids"; then exit 1; fi
