@@ -103,13 +103,10 @@ END_TEST
 
 START_TEST(test_schedules)
 {
-	static const char *const attrs[] = {"{mr=1 nr=16}",
-	                                    "{mr=4 nr=32 lanes=8}",
-	                                    "{mr=3 nr=48 lanes=16}",
-	                                    "{mr=6 nr=64 lanes=16}",
-	                                    "{mr=2 nr=16 lanes=1}",
-	                                    "{kc=7 scratch=8192}",
-	                                    "{mr=4 nr=32 kc=16 scratch=2048}"};
+	static const char *const attrs[] = {"{mr=1 nr=16}",          "{mr=4 nr=32 lanes=8}",
+	                                    "{mr=3 nr=48 lanes=16}", "{mr=6 nr=64 lanes=16}",
+	                                    "{mr=8 nr=32}",          "{mr=2 nr=16 lanes=1}",
+	                                    "{kc=7 scratch=8192}",   "{mr=4 nr=32 kc=16 scratch=2048}"};
 	for (size_t i = 0; i < TFMC_COUNT(attrs); i++)
 		check_product(19, 85, attrs[i], targets[_i]);
 }
