@@ -196,10 +196,39 @@ static enum tfmc_status find_means(struct weval *ev, const struct ir_wexpr *e, i
 	return TFMC_OK;
 }
 
+/* A whole row that is centered by itself: its mean needs no other reading, in the order of sum_rows. */
+static void center_row(double *out, int64_t n)
+{
+	double sum = 0;
+	for (int64_t i = 0; i < n; i++)
+		sum += out[i];
+	sum /= (double)n;
+	for (int64_t i = 0; i < n; i++)
+		out[i] -= sum;
+}
+
 static void subtract(double *restrict out, const double *restrict x, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++)
 		out[i] -= x[i];
+}
+
+/* Elements [begin, begin + n) of a block. */
+struct span {
+	int64_t begin, n;
+};
+
+static enum tfmc_status subtract_means(struct weval *ev, const struct ir_wexpr *e, int64_t outer,
+                                       struct span s, double *out)
+{
+	int64_t inner = weval_inner(e, e->axis + 1);
+	const double *means;
+	TFMC_TRY(find_means(ev, e, outer, &means));
+	for (int64_t i = 0, k = s.begin % inner, some; i < s.n; i += some, k = 0) {
+		some = weval_min(s.n - i, inner - k);
+		subtract(out + i, means + k, some);
+	}
+	return TFMC_OK;
 }
 
 enum tfmc_status weval_center(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
@@ -209,12 +238,10 @@ enum tfmc_status weval_center(struct weval *ev, const struct ir_wexpr *e, int64_
 	TFMC_TRY(weval(ev, e->args[0], begin, n, out));
 	while (n > 0) {
 		int64_t in = begin % block, run = weval_min(n, block - in);
-		const double *means;
-		TFMC_TRY(find_means(ev, e, begin / block, &means));
-		for (int64_t i = 0, k = in % inner, some; i < run; i += some, k = 0) {
-			some = weval_min(run - i, inner - k);
-			subtract(out + i, means + k, some);
-		}
+		if (inner == 1 && run == block)
+			center_row(out, run);
+		else
+			TFMC_TRY(subtract_means(ev, e, begin / block, (struct span){in, run}, out));
 		begin += run;
 		out += run;
 		n -= run;
