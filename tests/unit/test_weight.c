@@ -85,7 +85,22 @@ static const struct ir_wexpr *leaf(const char *name)
 	return NULL;
 }
 
-/* The values of the whole expression; every sub-range must give the same. */
+/* The range in f32 is what f64 rounds to. */
+static void expect_rounded(struct wexpr_memo *memo, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                           const double *want)
+{
+	float *have = ARENA_ARRAY(&fx.arena, float, n + 1);
+	have[n] = 77;
+	ck_assert_int_eq(wexpr_eval_part_f32(&fx.cx, memo, e, &fx.source, begin, n, have), TFMC_OK);
+	int64_t wrong = have[n] != 77;
+	for (int64_t i = 0; i < n; i++) {
+		float rounded = (float)want[i];
+		wrong += memcmp(&have[i], &rounded, sizeof(rounded)) != 0;
+	}
+	ck_assert_int_eq(wrong, 0);
+}
+
+/* The values of the whole expression; every sub-range must give the same, with a memo in f32 too. */
 static const double *values_of(const struct ir_wexpr *e)
 {
 	ck_assert_ptr_nonnull(e);
@@ -93,13 +108,17 @@ static const double *values_of(const struct ir_wexpr *e)
 	double *all = ARENA_ARRAY(&fx.arena, double, n + 1), *part = ARENA_ARRAY(&fx.arena, double, n + 1);
 	ck_assert_int_eq(wexpr_eval(&fx.cx, e, &fx.source, 0, n, all), TFMC_OK);
 	int64_t step = n > 200 ? n / 13 : 1;
+	struct wexpr_memo memo;
+	wexpr_memo_init(&memo);
 	for (int64_t begin = 0; begin <= n; begin += step) {
 		for (int64_t end = begin; end <= n; end += step) {
 			ck_assert_int_eq(wexpr_eval(&fx.cx, e, &fx.source, begin, end - begin, part),
 			                 TFMC_OK);
 			ck_assert_mem_eq(part, all + begin, (size_t)(end - begin) * sizeof(double));
+			expect_rounded(&memo, e, begin, end - begin, all + begin);
 		}
 	}
+	wexpr_memo_destroy(&memo);
 	return all;
 }
 
