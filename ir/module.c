@@ -51,7 +51,8 @@ struct ir_module *ir_module_create_like(const struct ir_module *m)
 	}
 	for (size_t i = 0; i < m->states.n; i++) {
 		const struct ir_state_decl *s = m->states.items[i];
-		if (ir_add_state(like, s->name, s->type, s->loc) == NULL)
+		if (ir_add_state(like, s->name, s->type, s->loc) == NULL ||
+		    !ir_encode_state(like, s->name, s->encoding))
 			goto failed;
 	}
 	return like;
@@ -172,12 +173,23 @@ const struct ir_state_decl *ir_add_state(struct ir_module *m, const char *name, 
 	if (r == NULL || type == NULL)
 		return NULL;
 	*r = (struct ir_state_decl){strmap_intern(&m->strings, name, strlen(name)), type,
-	                            ir_import_loc(m, loc)};
+	                            ir_import_loc(m, loc), ENC_ROW};
 	struct ir_state_decl **slot = ARENA_PUSH(&m->arena, &m->states);
 	if (slot == NULL || !strmap_set(&m->state_names, r->name, r))
 		return NULL;
 	*slot = r;
 	return r;
+}
+
+bool ir_encode_state(struct ir_module *m, const char *name, enum ir_encoding encoding)
+{
+	for (size_t i = 0; i < m->states.n; i++) {
+		if (strcmp(m->states.items[i]->name, name) != 0)
+			continue;
+		m->states.items[i]->encoding = encoding;
+		return true;
+	}
+	return false;
 }
 
 /* --- dims and types of another module ----------------------------------------------------------------- */

@@ -38,7 +38,7 @@ struct ir_loc {
 enum ir_encoding {
 	ENC_ROW,     /* row-major */
 	ENC_PANEL16, /* matrices [N, K] as panels of 16 rows of N: [ceil(N/16)][K][16], zero padded; leading
-	                axes outside */
+	                axes outside. Of a state: rows that nobody wrote mean nothing */
 };
 const char *ir_encoding_name(enum ir_encoding e); /* "row", "panel16" */
 
@@ -58,6 +58,7 @@ struct ir_state_decl {
 	const char *name;
 	const struct ir_type *type;
 	struct ir_loc loc;
+	enum ir_encoding encoding; /* PANEL16: of the matrices of the last two axes */
 };
 
 struct ir_region {
@@ -190,6 +191,8 @@ const struct ir_func *ir_find_func(const struct ir_module *m, const char *name);
 const struct ir_weight *ir_add_weight(struct ir_module *m, const struct ir_weight *w);
 const struct ir_state_decl *ir_add_state(struct ir_module *m, const char *name, const struct ir_type *type,
                                          struct ir_loc loc);
+/* Says how a state of m is stored. False: m has no state of that name. */
+bool ir_encode_state(struct ir_module *m, const char *name, enum ir_encoding encoding);
 /* Types and dims of another module, made again in m (m has the same dim symbols). */
 const struct ir_dim *ir_import_dim(struct ir_module *m, const struct ir_dim *d);
 const struct ir_type *ir_import_type(struct ir_module *m, const struct ir_type *t);

@@ -189,16 +189,17 @@ static bool parse_state_decl(struct parser *p)
 	struct tok name;
 	if (!parse_take(p, TOK_SYMBOL, "@name", &name) || !parse_expect(p, ':') || !parse_type(p, &type))
 		return false;
-	struct loc at = p->tok.loc;
 	if (!parse_encoding(p, &encoding) || !parse_loc(p, &loc))
 		return false;
-	if (encoding != ENC_ROW)
-		return parse_fail(p, at, DIAG_UNSUPPORTED, "not supported yet: a state that is not #row");
 	if (type->kind != IR_TENSOR)
 		return parse_fail(p, name.loc, DIAG_IR_TYPE, "the state @%s is not a tensor", name.text);
+	if (encoding == ENC_PANEL16 && (type->rank < 3 || type->dtype != DT_F32))
+		return parse_fail(p, name.loc, DIAG_UNSUPPORTED,
+		                  "not supported yet: a state #panel16 that is no f32 of three axes or more");
 	if (ir_find_state(p->m, name.text) != NULL)
 		return parse_fail(p, name.loc, DIAG_NAME_CLASH, "the state @%s is declared twice", name.text);
-	return ir_add_state(p->m, name.text, type, loc) != NULL ||
+	return (ir_add_state(p->m, name.text, type, loc) != NULL &&
+	        ir_encode_state(p->m, name.text, encoding)) ||
 	       parse_fail(p, name.loc, DIAG_INTERNAL, "out of memory");
 }
 

@@ -72,7 +72,7 @@ static void print_header(struct buf *out, const struct diag_context *cx, const s
 		ir_print_name(out, '@', s->name);
 		buf_str(out, " : ");
 		ir_type_print(out, m->dims, s->type);
-		buf_printf(out, " #%s", ir_encoding_name(ENC_ROW));
+		buf_printf(out, " #%s", ir_encoding_name(s->encoding));
 		print_loc(out, cx, m, s->loc);
 		buf_char(out, '\n');
 	}

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * encode: weights of linears get the layout that the matmul kernels read.
+ * encode: weights and keys get the layout that the kernels read.
  *
  * Requires   merge-linear (the final weights), when it runs at all.
  * Ensures    every f32 weight that is `w` of a linear is #panel16 there. A weight that is read otherwise too
- * (a tied embedding) keeps its row-major entry beside a second one named NAME.panel16. Example    weight
- * @up.w : f32[128,32]   %y = linear %x, @up.w
+ * (a tied embedding) keeps its row-major entry beside a second one named NAME.panel16. Every f32 state whose
+ * slices are keys of attention and nothing else, in all functions, is #panel16: positions are columns.
+ * Example    weight @up.w : f32[128,32]   %y = linear %x, @up.w
  *        ->  weight @up.w : f32[128,32] #panel16
- * Refuses    other element types, and weights behind a view: their linears become plain loops.
+ * Refuses    other element types, and weights and slices behind a view: their linears become plain loops,
+ * such keys are transposed by the kernel.
  */
 #include "passes/rebuild.h"
 
@@ -29,7 +31,49 @@ static const struct ir_weight *linear_weight(const struct ir_func *f, const stru
 struct visitor {
 	const struct ir_func *f;
 	struct strmap *row_uses;
+	struct strmap *keys,
+	        *others; /* by name: states whose slices are keys, are something else; non-NULL */
 };
+
+/* The state whose slice v is, or NULL. */
+static const struct ir_state_decl *slice_of(const struct ir_func *f, struct ir_value v)
+{
+	const struct ir_op *op = v.id == 0 ? NULL : ir_def(f, v);
+	bool gives = op != NULL && (op->code == OP_state_append || op->code == OP_state_read) &&
+	             ir_same(op->results[0], v);
+	return gives ? ir_type_of(f, op->operands[0])->state : NULL;
+}
+
+static void mark_slices(void *user, const struct ir_op *op)
+{
+	struct visitor *v = user;
+	for (size_t i = 0; i < op->n_operands; i++) {
+		const struct ir_state_decl *s = slice_of(v->f, op->operands[i]);
+		if (s == NULL)
+			continue;
+		bool is_key = op->code == OP_attention && i == 1 && s->type->dtype == DT_F32 &&
+		              ir_type_of(v->f, op->operands[i])->rank == 4;
+		strmap_set(is_key ? v->keys : v->others, s->name, v);
+	}
+}
+
+/* States of `out`, which are those of `in`. */
+static void encode_states(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
+{
+	struct strmap keys, others;
+	strmap_init(&keys, p->arena);
+	strmap_init(&others, p->arena);
+	for (size_t i = 0; i < in->funcs.n; i++) {
+		struct visitor v = {.f = in->funcs.items[i], .keys = &keys, .others = &others};
+		ir_walk(v.f->body, mark_slices, &v);
+	}
+	for (size_t i = 0; i < in->states.n; i++) {
+		const char *name = in->states.items[i]->name;
+		if (strmap_has(&keys, name) && !strmap_has(&others, name) &&
+		    ir_encode_state(out, name, ENC_PANEL16))
+			pass_count(p, "states", 1);
+	}
+}
 
 static void mark_row_use(void *user, const struct ir_op *op)
 {
@@ -93,9 +137,10 @@ enum tfmc_status pass_encode(struct pass_context *p, const struct ir_module *in,
 
 	strmap_init(&row_uses, p->arena);
 	for (size_t i = 0; i < in->funcs.n; i++) {
-		struct visitor v = {in->funcs.items[i], &row_uses};
+		struct visitor v = {.f = in->funcs.items[i], .row_uses = &row_uses};
 		ir_walk(in->funcs.items[i]->body, mark_row_use, &v);
 	}
+	encode_states(p, in, out);
 	TFMC_TRY(rebuild_module(p, in, out, &rewrite, NULL));
 	return p->cx->n_errors > errors ? TFMC_INTERNAL : TFMC_OK;
 }

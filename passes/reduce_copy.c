@@ -315,7 +315,8 @@ static struct ir_module *begin_module(const struct ir_module *in, const struct r
 		const struct ir_state_decl *s = in->states.items[i];
 		if (edit->kind == REDUCE_STATE && i == edit->at)
 			continue;
-		ok = ir_add_state(m, s->name, ir_import_type(m, s->type), ir_import_loc(m, s->loc)) != NULL;
+		ok = ir_add_state(m, s->name, ir_import_type(m, s->type), ir_import_loc(m, s->loc)) != NULL &&
+		     ir_encode_state(m, s->name, s->encoding);
 	}
 	if (ok) {
 		m->own_source = in->own_source;

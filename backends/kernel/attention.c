@@ -130,10 +130,10 @@ static enum tfmc_status operand(const struct attention *a, struct ir_value v, st
 	return TFMC_OK;
 }
 
-static enum tfmc_status float_operand(const struct attention *a, struct ir_value v, struct kb_tensor *out)
+static enum tfmc_status float_operand(struct attention *a, struct ir_value v, struct kb_tensor *out)
 {
 	TFMC_TRY(operand(a, v, out));
-	if (out->encoding != ENC_ROW)
+	if (out->encoding != ENC_ROW && out != &a->key)
 		return internal(a, "an operand is packed");
 	if (attention_scalar(out->dtype) != KB_VOID)
 		return TFMC_OK;

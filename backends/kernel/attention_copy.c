@@ -188,7 +188,10 @@ void attention_copy_block(struct attention *a)
 	struct kb_val step = attention_step(k, &a->value, ATTENTION_ROW, a->first_key);
 	struct kb_val first = attention_at(k, &a->value, a->v_head, step);
 	a->block_keys = a->keys;
-	copy_keys(a);
+	if (a->key.encoding == ENC_PANEL16)
+		a->block_keys = attention_scratch_row(k, a->k_head, a->first_key, a->size);
+	else
+		copy_keys(a);
 	a->block_values = a->copies_values ? a->values : first;
 	if (a->copies_values)
 		copy_values(a, first);

@@ -13,6 +13,22 @@ struct score_tile {
 	struct kb_var sum[ATTENTION_SUMS_MAX];
 };
 
+/*
+ * A few rows read keys as fast as memory gives them, and a panel is about a page, where processors stop
+ * looking ahead: line e of the panels of the next tile. One row alone is short enough for the processor to
+ * run ahead.
+ */
+static void ask_ahead(const struct attention *a, const struct score_tile *t, struct kb_val e)
+{
+	struct kb *k = a->k;
+	int64_t panel = a->size * TILE_PANEL * 4, panels = t->vectors * a->lanes / TILE_PANEL;
+	struct kb_val line = kb_mul(k, e, kb_index(k, TILE_PANEL * 4));
+	if (a->key.encoding != ENC_PANEL16 || t->rows != a->few)
+		return;
+	for (int64_t p = 0; p < panels; p++)
+		kb_prefetch(k, t->keys, line, (panels + p) * panel);
+}
+
 /* Elements [e, e + lanes): loaded together for each row, multiplied one after another. */
 static void score_step(const struct attention *a, const struct score_tile *t, struct kb_val e, int lanes)
 {
@@ -20,6 +36,8 @@ static void score_step(const struct attention *a, const struct score_tile *t, st
 	struct kb_val q[ATTENTION_ROWS_MAX], keys[ATTENTION_SUMS_MAX], x;
 	struct kb_val line = kb_mul(k, e, kb_index(k, TILE_PANEL));
 	int per_panel = TILE_PANEL / a->lanes;
+	if (lanes == 1)
+		ask_ahead(a, t, e);
 	for (int i = 0; lanes > 1 && i < t->rows; i++)
 		q[i] = kb_load(k, KB_TYPE(KB_F32, lanes), t->queries, e, i * a->size_pad, 0);
 	for (int d = 0; d < lanes; d++) {

@@ -7,6 +7,8 @@
  */
 #include "backends/kernel/attention_internal.h"
 
+#define AHEAD 8192 /* bytes */
+
 struct value_tile {
 	int rows, vectors;
 	struct kb_val values; /* address of the first column of the block's first key */
@@ -22,11 +24,24 @@ static void load_values(const struct attention *a, const struct value_tile *t, s
 		v[x] = kb_load(k, attention_vector(a), t->values, at, x * a->lanes, 0);
 }
 
+/* A few rows read values as fast as memory gives them: those of a later key. */
+static void ask_ahead(const struct attention *a, const struct value_tile *t, struct kb_val j)
+{
+	struct kb *k = a->k;
+	int64_t row = a->value_pad * 4, rows = (AHEAD + row - 1) / row;
+	if (a->copies_values || t->rows != a->few)
+		return;
+	struct kb_val bytes = kb_mul(k, kb_mul(k, j, a->value_step), kb_index(k, 4));
+	for (int64_t x = 0; x < t->vectors * a->lanes * 4; x += 64)
+		kb_prefetch(k, t->values, bytes, rows * row + x);
+}
+
 /* Keys [j, j + lanes), which all rows of the tile see. */
 static void value_step(const struct attention *a, const struct value_tile *t, struct kb_val j, int lanes)
 {
 	struct kb *k = a->k;
 	struct kb_val v[ATTENTION_SUMS_MAX], weights[ATTENTION_ROWS_MAX], w;
+	ask_ahead(a, t, j);
 	for (int i = 0; lanes > 1 && i < t->rows; i++)
 		weights[i] = kb_load(k, KB_TYPE(KB_F32, lanes), a->scores, j, i * a->stride, 0);
 	for (int d = 0; d < lanes; d++) {

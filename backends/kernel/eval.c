@@ -372,6 +372,13 @@ static struct kb_val from_stored(struct eval *e, enum ir_dtype t, struct kb_val 
 	return kb_cmp(e->k, KB_NE, v, zero);
 }
 
+/* Row n of a matrix in panels [ceil(N/16)][K][16]: where its element 0 lies. */
+static struct kb_val panel_row(struct kb *k, const struct kb_tensor *t, struct kb_val n)
+{
+	struct kb_val width = kb_index(k, 16), column = kb_bin(k, KB_REM, n, width);
+	return kb_add(k, kb_mul(k, kb_sub(k, n, column), t->size[t->rank - 1].v), column);
+}
+
 struct kb_val eval_offset(struct eval *e, const struct eval_tensor *t, const struct eval_point *p)
 {
 	struct kb *k = e->k;
@@ -384,6 +391,8 @@ struct kb_val eval_offset(struct eval *e, const struct eval_tensor *t, const str
 	for (int i = from; i <= last; i++)
 		if (i != p->vec)
 			sum = kb_add(k, sum, kb_mul(k, p->index[i], t->t.stride[i].v));
+	if (t->t.encoding == ENC_PANEL16 && last > 1)
+		sum = kb_add(k, sum, panel_row(k, &t->t, p->index[last - 1]));
 	return sum;
 }
 
@@ -419,6 +428,8 @@ struct kb_val eval_load(struct eval *e, struct ir_value v, const struct eval_ten
 {
 	struct kb *k = e->k;
 	enum kb_scalar s = stored_scalar(t->t.dtype);
+	if (t->t.encoding == ENC_PANEL16 && t->t.rank > 2)
+		return eval_internal(e, NULL, "a state in panels is read by element");
 	if (t->t.encoding == ENC_PANEL16)
 		return load_panel(e, t, p);
 	struct kb_val row = row_offset(e, v, t, p);

@@ -23,7 +23,9 @@ struct kb_size {
 struct kb_tensor {
 	struct kb_val ptr;
 	enum ir_dtype dtype;
-	enum ir_encoding encoding; /* PANEL16: ptr is the packed matrix, strides are meaningless */
+	/* PANEL16: ptr is the packed matrix, strides are meaningless; of a slice of a state [.., T, E]: the
+	 * matrices of its last two axes, all other strides hold, that of E is 16. */
+	enum ir_encoding encoding;
 	int rank;
 	struct kb_size size[IR_RANK_MAX];
 	struct kb_size stride[IR_RANK_MAX]; /* in elements; 0 where broadcast */

@@ -174,7 +174,7 @@ void kernel_write_row(struct kernel *g, struct kernel_write *w, struct eval_poin
 	}
 	int last = at->rank - 1;
 	bool vectors = eval_vectorizes(g->e, w->x, last) && w->to.t.stride[last].is_const &&
-	               w->to.t.stride[last].c == 1;
+	               (w->to.t.stride[last].c == 1 || w->to.t.encoding == ENC_PANEL16);
 	kb_if(k, inside);
 	struct row_loop l = {g->e, kb_index(k, 0), width, vectors ? kb_caps(k)->lanes : 1,
 	                     at,   write_element,  w};

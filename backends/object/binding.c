@@ -4,6 +4,9 @@
  * strides while a group's function is emitted.
  */
 #include "backends/object/object.h"
+#include "ir/target/tile.h"
+
+#define PANEL TILE_PANEL
 
 static struct kb_val null_or(struct emit *e, struct kb_val ptr, const struct ir_dim *spare)
 {
@@ -43,8 +46,17 @@ static int64_t tail_count(const struct ir_type *t, int from)
 	return n;
 }
 
+/* The same for a state, whose panels are whole. */
+static int64_t state_count(const struct ir_state_decl *d, int from)
+{
+	int64_t n;
+	return layout_state_count(d, from, &n) ? n : 0;
+}
+
 int64_t binding_units(const struct binding_indexed *x, size_t n)
 {
+	if (x->state)
+		return state_count(x->state, x->first + (int)n);
 	return tail_count(x->type, x->first + (int)n) / x->unit;
 }
 
@@ -113,6 +125,7 @@ struct binding_indexed binding_slice_axes(const struct object *o, const struct b
 {
 	const struct ir_type *t = s->state->decl->type;
 	return (struct binding_indexed){.type = t,
+	                                .state = s->state->decl,
 	                                .first = 1,
 	                                .unit = 1,
 	                                .unit_bytes = ir_dtype_bytes(t->dtype),
@@ -159,6 +172,23 @@ bool binding_find_slice(const struct object *o, const struct ir_func *f, struct 
 	return slice_of_op(o, f, op, out);
 }
 
+/* Strides of the stored slice behind n indices; that of the rows of panels means nothing. */
+static void slice_strides(struct emit *e, const struct ir_state_decl *d, size_t n, struct kb_tensor *out)
+{
+	const struct ir_type *t = d->type;
+	out->dtype = t->dtype;
+	out->encoding = d->encoding;
+	out->rank = t->rank - (int)n;
+	for (int i = 0; i < out->rank; i++) {
+		int axis = i == 0 ? 0 : i + (int)n;
+		int64_t stride = i == 0 ? sequence_elements(e, t->dtype) : state_count(d, axis + 1);
+		if (d->encoding == ENC_PANEL16 && axis >= t->rank - 2)
+			stride = axis == t->rank - 1 ? PANEL : 0;
+		out->size[i] = emit_size(e, t->dims[axis]);
+		out->stride[i] = (struct kb_size){true, stride, kb_index(e->k, stride)};
+	}
+}
+
 static bool bind_state(void *user, struct kb *k, struct ir_value state, const struct ir_value *at, size_t n,
                        struct kb_tensor *out)
 {
@@ -169,15 +199,7 @@ static bool bind_state(void *user, struct kb *k, struct ir_value state, const st
 	*out = (struct kb_tensor){0};
 	if (!s.state || !slice_base(e, &s, &out->ptr))
 		return false;
-	const struct ir_type *t = s.state->decl->type;
-	out->dtype = t->dtype;
-	out->rank = t->rank - (int)n;
-	for (int i = 0; i < out->rank; i++) {
-		int axis = i == 0 ? 0 : i + (int)n;
-		int64_t stride = i == 0 ? sequence_elements(e, t->dtype) : tail_count(t, axis + 1);
-		out->size[i] = emit_size(e, t->dims[axis]);
-		out->stride[i] = (struct kb_size){true, stride, kb_index(e->k, stride)};
-	}
+	slice_strides(e, s.state->decl, n, out);
 	return true;
 }
 
@@ -214,6 +236,17 @@ static bool base_pointer(struct emit *e, struct ir_value base, struct kb_val *pt
 	return e->bases ? e->bases->place(e->bases->user, base, ptr) : binding_address(e, base, ptr);
 }
 
+/* A slice of a state in panels, as a whole: there are no views of it. */
+static bool panel_slice(struct emit *e, const struct ir_view *v, struct kb_tensor *out)
+{
+	struct binding_slice s;
+	if (!v->is_state || !binding_find_slice(e->object, e->function->func, v->base, &s) ||
+	    s.state->decl->encoding != ENC_PANEL16)
+		return false;
+	slice_strides(e, s.state->decl, s.n_at, out);
+	return true;
+}
+
 static struct kb_size scaled(struct emit *e, const struct ir_dim *d, int64_t by)
 {
 	struct ir_dims *t = e->object->module->dims;
@@ -243,6 +276,9 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 	if (!ir_view_resolve(e->object->module, e->function->func, v, &view) ||
 	    !base_pointer(e, view.base, &ptr, out))
 		return false;
+	out->ptr = ptr;
+	if (panel_slice(e, &view, out))
+		return view.rank == out->rank && ir_same(view.base, v);
 	out->ptr = advance(e, &view, out->dtype, ptr);
 	out->rank = view.rank;
 	for (int i = 0; i < view.rank; i++) {

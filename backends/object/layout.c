@@ -161,14 +161,24 @@ enum tfmc_status layout_weights(struct object *o)
 /* --- state
  * -------------------------------------------------------------------------------------------------- */
 
-static bool state_bytes(const struct ir_type *t, int64_t *out)
+bool layout_state_count(const struct ir_state_decl *d, int from, int64_t *out)
 {
-	int64_t dims[IR_RANK_MAX] = {0}, count;
-	for (int i = 1; i < t->rank; i++)
-		if (!ir_dim_is_const(t->dims[i], &dims[i]))
+	const struct ir_type *t = d->type;
+	int64_t dims[IR_RANK_MAX] = {0};
+	for (int i = from; i < t->rank; i++) {
+		bool in_panels = d->encoding == ENC_PANEL16 && i == t->rank - 2;
+		if (!ir_dim_is_const(t->dims[i], &dims[i]) ||
+		    (in_panels && !checked_round_up_i64(dims[i], PANEL, &dims[i])))
 			return false;
-	return checked_product_i64(dims + 1, (size_t)t->rank - 1, &count) &&
-	       checked_mul_i64(count, ir_dtype_bytes(t->dtype), out);
+	}
+	return checked_product_i64(dims + from, (size_t)(t->rank - from), out);
+}
+
+static bool state_bytes(const struct ir_state_decl *d, int64_t *out)
+{
+	int64_t count;
+	return layout_state_count(d, 1, &count) &&
+	       checked_mul_i64(count, ir_dtype_bytes(d->type->dtype), out);
 }
 
 /* The symbol a dim consists of, or -1. */
@@ -190,7 +200,7 @@ static enum tfmc_status add_state(struct object *o, const struct ir_state_decl *
 		return TFMC_INTERNAL;
 	}
 	o->batch_dim = batch;
-	if (!state_bytes(d->type, &p.bytes) || !checked_add_i64(p.offset, p.bytes, &end) ||
+	if (!state_bytes(d, &p.bytes) || !checked_add_i64(p.offset, p.bytes, &end) ||
 	    !checked_round_up_i64(end, OBJECT_ALIGN, &o->state_batch_bytes))
 		return too_large(o, d->loc, "state", d->name);
 	struct state_place *slot = ARENA_PUSH(o->arena, &o->states);

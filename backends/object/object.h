@@ -209,7 +209,8 @@ struct binding_slice {
 /* Memory with leading axes that are indexed: `offset` bytes, then unit_bytes for each unit of elements. */
 struct binding_indexed {
 	const struct ir_type *type;
-	int first; /* axis of the first index */
+	int first;                         /* axis of the first index */
+	const struct ir_state_decl *state; /* NULL: no state */
 	int64_t unit;
 	int64_t unit_bytes;
 	int64_t offset;
@@ -218,6 +219,8 @@ struct binding_indexed {
 /* The slice that v is, or was in the group it came from. False: none. */
 bool binding_find_slice(const struct object *o, const struct ir_func *f, struct ir_value v,
                         struct binding_slice *out);
+/* Elements behind axis from - 1 of a state as it is stored: constant dims, panels as a whole. 0: too many. */
+bool layout_state_count(const struct ir_state_decl *d, int from, int64_t *out);
 struct binding_indexed binding_slice_axes(const struct object *o, const struct binding_slice *s);
 /* The weight that an OP_weight refers to, in the packed weights. False: it has no elements or no place. */
 bool binding_weight_axes(const struct object *o, const struct ir_op *op, struct binding_indexed *out);

@@ -212,7 +212,8 @@ static bool add_states(struct copier *c)
 	for (size_t i = 0; i < m->states.n; i++) {
 		const struct ir_state_decl *s = m->states.items[i];
 		const struct ir_type *t = shapes_type(&c->shapes, &c->shapes.states[i], s->type);
-		if (t == NULL || ir_add_state(c->out, s->name, t, ir_import_loc(c->out, s->loc)) == NULL)
+		if (t == NULL || ir_add_state(c->out, s->name, t, ir_import_loc(c->out, s->loc)) == NULL ||
+		    !ir_encode_state(c->out, s->name, s->encoding))
 			return false;
 	}
 	return true;

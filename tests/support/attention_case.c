@@ -199,6 +199,19 @@ static int word_of(const struct attention_case *c, struct ir_value base)
 	return WORD_OUT;
 }
 
+/* Keys [B,K,ceil(T/16),E,16], as an object says it of a state. */
+static void panel_strides(const struct binding *b, struct kb *k, struct kb_tensor *out)
+{
+	const struct attention_config *c = &b->c->config;
+	struct kb_val up = kb_add_const(k, b->dims[2], 15);
+	struct kb_val rows = kb_mul(k, kb_bin(k, KB_DIV, up, kb_index(k, 16)), kb_index(k, 16 * c->size));
+	out->encoding = ENC_PANEL16;
+	out->stride[0] = (struct kb_size){.v = kb_mul(k, rows, kb_index(k, c->key_heads))};
+	out->stride[1] = (struct kb_size){.v = rows};
+	out->stride[2] = (struct kb_size){.is_const = true, .v = kb_index(k, 0)};
+	out->stride[3] = (struct kb_size){.is_const = true, .c = 16, .v = kb_index(k, 16)};
+}
+
 static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_tensor *out)
 {
 	const struct binding *b = user;
@@ -211,6 +224,8 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 		out->size[i] = bind_dim(user, k, view.size[i]);
 		out->stride[i] = bind_dim(user, k, view.stride[i]);
 	}
+	if (b->c->config.panel_keys && view.base.id == b->c->f->params[WORD_K].value.id)
+		panel_strides(b, k, out);
 	return true;
 }
 
@@ -367,6 +382,28 @@ static void *stored(struct attention_case *c, float *x, int64_t n)
 	return out;
 }
 
+static int64_t key_floats(const struct attention_case *c, const struct attention_call *call)
+{
+	const struct attention_config *g = &c->config;
+	return g->panel_keys ? call->b * g->key_heads * ((call->t + 15) / 16 * 16) * g->size : call->n_k;
+}
+
+/* The keys as the kernel sees them; columns of panels that stand for no key are NaN. */
+static void *stored_keys(struct attention_case *c, struct attention_call *call)
+{
+	int64_t n = key_floats(c, call), e = c->config.size, t = call->t, rows = (t + 15) / 16 * 16;
+	if (!c->config.panel_keys)
+		return stored(c, call->k, call->n_k);
+	float *out = ARENA_ARRAY(&c->arena, float, n + 16);
+	out = (float *)(((uintptr_t)out + 63) & ~(uintptr_t)63); /* as states are */
+	memset(out, 0xff, (size_t)n * 4);
+	for (int64_t i = 0; i < call->n_k; i++) {
+		int64_t head = i / (t * e), row = i / e % t;
+		out[(head * rows + row / 16 * 16) * e + i % e * 16 + row % 16] = call->k[i];
+	}
+	return out;
+}
+
 static void load_result(const struct attention_case *c, struct attention_call *call, void *const *words)
 {
 	const uint16_t *from = words[WORD_OUT];
@@ -386,7 +423,7 @@ static void **words_of(struct attention_case *c, struct attention_call *call)
 	memset(scratch, 0xff, (size_t)c->scratch_bytes);
 	memset(call->out, 0xff, (size_t)call->n_out * 4);
 	words[WORD_Q] = stored(c, call->q, call->n_q);
-	words[WORD_K] = stored(c, call->k, call->n_k);
+	words[WORD_K] = stored_keys(c, call);
 	words[WORD_V] = stored(c, call->v, call->n_v);
 	words[WORD_BIAS] = stored(c, call->bias, call->n_bias);
 	words[WORD_LEN] = call->len;
@@ -421,7 +458,7 @@ static const char *interpret(struct attention_case *c, struct attention_call *ca
 	const struct kb_range ranges[] = {
 	        {words, N_WORDS * sizeof(void *), false},
 	        {words[WORD_Q], (size_t)call->n_q * bytes, false},
-	        {words[WORD_K], (size_t)call->n_k * bytes, false},
+	        {words[WORD_K], (size_t)key_floats(c, call) * bytes, false},
 	        {words[WORD_V], (size_t)call->n_v * bytes, false},
 	        {words[WORD_BIAS], (size_t)call->n_bias * bytes, false},
 	        {call->len, (size_t)call->b * 4, false},

@@ -21,9 +21,10 @@ struct attention_config {
 	enum attention_bias bias;
 	double scale, softcap;
 	bool base2;
-	bool is_bf16;   /* all float tensors are bf16 */
-	bool turned_kv; /* k and v are views of [B,K,E,T] and [B,K,V,T] */
-	int64_t br, bc; /* 0: the defaults */
+	bool is_bf16;    /* all float tensors are bf16 */
+	bool turned_kv;  /* k and v are views of [B,K,E,T] and [B,K,V,T] */
+	bool panel_keys; /* k is #panel16, as a state may be; f32 */
+	int64_t br, bc;  /* 0: the defaults */
 	const char *target;
 };
 

@@ -122,6 +122,7 @@ static const char contractions[] = HEAD
 
 static const char states[] =
         HEAD "state @kv : f32[B,3,2,16,8] #row\n"
+             "state @keys : f32[B,3,2,16,8] #panel16\n"
              "state @memory : f32[B,16,8] #row loc(\"model.yaml\":4:1)\n"
              "\n"
              "func @f(%x: f32[B,2,S,8], %past: i32[B], %kv: state @kv, %mem: state @memory)"

@@ -143,6 +143,16 @@ static const struct attention_config configs[] = {
          .scale = 0.25,
          .br = 20,
          .bc = 32},
+        {.heads = 6,
+         .key_heads = 3,
+         .size = 20,
+         .value_size = 32,
+         .panel_keys = true,
+         .is_causal = true,
+         .has_past = true,
+         .has_len = true,
+         .scale = 0.2},
+        {.heads = 2, .key_heads = 2, .size = 1, .value_size = 16, .panel_keys = true, .bc = 32, .scale = 1},
 };
 
 START_TEST(equals_the_interpreter)
@@ -251,6 +261,28 @@ START_TEST(workers_give_the_same_bits)
 }
 END_TEST
 
+/* Keys in panels are multiplied as they lie, others are brought into panels: the same products. */
+START_TEST(panels_give_the_same_bits)
+{
+	struct attention_config config = configs[15];
+	struct attention_case rows, panels;
+	struct attention_call a, b;
+	config.target = targets[_i];
+	attention_case_init(&panels, &config);
+	config.panel_keys = false;
+	attention_case_init(&rows, &config);
+	attention_call_init(&rows, &a, 2, 9, 70);
+	attention_call_init(&panels, &b, 2, 9, 70);
+	vary(&rows, &a);
+	vary(&panels, &b);
+	attention_run(&rows, &a, 1);
+	attention_run(&panels, &b, 2);
+	ck_assert_mem_eq(a.out, b.out, (size_t)a.n_out * 4);
+	attention_case_destroy(&rows);
+	attention_case_destroy(&panels);
+}
+END_TEST
+
 /* Padding a sequence, and others beside it, changes no bit. */
 START_TEST(lengths_give_the_same_bits)
 {
@@ -311,6 +343,7 @@ Suite *suite_kernel_attention(void)
 	tcase_add_loop_test(t, chunks_give_the_same_bits, 0, 2 * n_targets);
 	tcase_add_loop_test(t, workers_give_the_same_bits, 0, 2 * n_targets);
 	tcase_add_loop_test(t, later_tokens_do_not_matter, 0, n_targets);
+	tcase_add_loop_test(t, panels_give_the_same_bits, 0, n_targets);
 	tcase_add_loop_test(t, lengths_give_the_same_bits, 0, n_targets);
 	tcase_add_loop_test(t, extreme_scores, 0, n_targets);
 	suite_add_tcase(s, t);
