@@ -74,7 +74,7 @@ first_code=$(code_size "$out/${preset}_l$first.o")
 for n in "${layers[@]}"; do
 	object=$out/${preset}_l$n.o
 	code=$(code_size "$object")
-	gbs=$(awk -v b="$(stat -c %s "$out/${preset}_l$n.weights")" -v s="${packing[$n]}" 'BEGIN { printf "%.2f", s > 0 ? b / s * 1e-9 : 0 }')
+	gbs=$(awk -v b="$(stat -c %s "$out/${preset}_l$n.weights")" -v s="${packing[$n]}" 'BEGIN { printf "%.2f", (s > 0 ? b / s * 1e-9 : 0) }')
 	printf '%6d %10.3f %16.3f %12.3f %12d %12d %10s %10d\n' "$n" "${wall[$n]}" "${beside[$n]}" "${weights[$n]}" "$code" \
 		"$(stat -c %s "$object")" "$gbs" "${memory[$n]}"
 	[ "${memory[$n]}" -le 512 ] || { echo "$n layers do not compile with 512 MB beside mapped files" >&2; failed=1; }
