@@ -8,6 +8,7 @@
 #include <float.h>
 
 #include "backends/kernel/attention_internal.h"
+#include "backends/kernel/templates.h"
 
 /* --- rows of a head ------------------------------------------------------------------------------------- */
 
@@ -233,6 +234,20 @@ static struct kb_val heads_of_a_group(const struct attention *a)
 	return kb_bin(a->k, KB_DIV, attention_size(a->k, q), attention_size(a->k, key));
 }
 
+/* All of the heads whose queries, keys and values this worker has computed, nothing of others. */
+static void take_parts(struct attention *a, struct line *l, struct kb_val *first, struct kb_val *end)
+{
+	struct kb *k = a->k;
+	struct kb_val by_parts = kernel_by_parts(a->job);
+	struct kb_val each = kb_bin(k, KB_DIV, l->heads, a->job->n_workers);
+	struct kb_val own = kb_mul(k, a->job->worker, each);
+	*first = kb_select(k, by_parts, own, *first);
+	*end = kb_select(k, by_parts, kb_add(k, own, each), *end);
+	l->lo = kb_select(k, by_parts, kb_index(k, 0), l->lo);
+	l->hi = kb_select(k, by_parts, kb_index(k, INT64_MAX), l->hi);
+	*a->job->is_divided = true;
+}
+
 void attention_tasks(struct attention *a)
 {
 	struct kb *k = a->k;
@@ -245,9 +260,12 @@ void attention_tasks(struct attention *a)
 	l.lo = part_begin(a, length, a->job->worker);
 	l.hi = part_begin(a, length, kb_add_const(k, a->job->worker, 1));
 	l.at = kb_var(k, "at", KB_INDEX_T, kb_index(k, 0));
+	struct kb_val first = kb_index(k, 0), end = l.heads;
+	if (a->job->parts > 1)
+		take_parts(a, &l, &first, &end);
 	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), l.batch, 1, 0);
 	find_limits(a, b);
-	struct kb_val head = kb_loop(k, "head", kb_index(k, 0), l.heads, 1, 0);
+	struct kb_val head = kb_loop(k, "head", first, end, 1, 0);
 	run_head(a, &l, b, head);
 	kb_end_loop(k);
 	kb_end_loop(k);

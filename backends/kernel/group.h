@@ -63,6 +63,13 @@ struct kernel_job {
 	/* Work-items that are this worker together (kernel_items); they know themselves by kb_item_id. 0, 1:
 	 * one. */
 	int64_t items;
+	/*
+	 * Above 1: the group is the linear, or the attention behind it, of one new token, whose heads make so
+	 * many equal parts. When n_workers divides their number, each takes whole parts in both groups and
+	 * needs nothing of another worker. A template that does so sets *is_divided.
+	 */
+	int64_t parts;
+	bool *is_divided;
 	struct kb_val scratch; /* this worker's scratch, 64-byte aligned, attrs_group.scratch bytes */
 	struct diag_context *cx;
 	struct arena *arena;

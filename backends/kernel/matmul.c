@@ -363,6 +363,23 @@ static void divide(struct linear *l, struct division *d)
 	d->groups = div_up(k, kb_index(k, l->panels), d->unit);
 }
 
+/* This worker's tasks [*lo, hi) of blocks x groups; divided by parts of heads it passes by all of them. */
+static struct kb_val find_tasks(struct linear *l, struct division *d, struct kb_val *lo)
+{
+	struct kb *k = l->k;
+	struct kb_val hi, by_parts;
+	if (!l->by_parts) {
+		*lo = eval_split(l->eval, kb_mul(k, d->blocks, d->groups), &hi);
+		return hi;
+	}
+	by_parts = kernel_by_parts(l->job);
+	d->blocks = kb_select(k, by_parts, kb_index(k, 1), d->blocks);
+	d->block = kb_select(k, by_parts, kb_max(k, l->rows, kb_index(k, 1)), d->block);
+	*lo = eval_split(l->eval, kb_mul(k, d->blocks, d->groups), &hi);
+	*lo = kb_select(k, by_parts, kb_index(k, 0), *lo);
+	return kb_select(k, by_parts, d->groups, hi);
+}
+
 void matmul_norm(struct linear *l, struct kb_val panel, struct kb_val panel_end)
 {
 	struct rowwise_rows rows = {.norm = l->norm, .first = l->block, .end = l->row_end, .to = l->normed};
@@ -389,9 +406,9 @@ static void emit_blocks(struct linear *l)
 {
 	struct kb *k = l->k;
 	struct division d;
-	struct kb_val hi, zero = kb_index(k, 0);
+	struct kb_val lo, zero = kb_index(k, 0);
 	divide(l, &d);
-	struct kb_val lo = eval_split(l->eval, kb_mul(k, d.blocks, d.groups), &hi);
+	struct kb_val hi = find_tasks(l, &d, &lo);
 	struct kb_val first_block = kb_bin(k, KB_DIV, lo, d.groups);
 	struct kb_val block = kb_loop(k, "block", first_block, div_up(k, hi, d.groups), 1, 0);
 	struct kb_val before = kb_mul(k, block, d.groups), row = kb_mul(k, block, d.block);
@@ -402,10 +419,12 @@ static void emit_blocks(struct linear *l)
 	l->block = row;
 	l->row_end = kb_min(k, kb_add(k, row, d.block), l->rows);
 	matmul_norm(l, panel, panel_end);
+	matmul_begin_runs(l, &panel, &panel_end);
 	l->strip = kb_loop(k, "strip", panel, panel_end, l->strip_panels, 0);
 	l->strip_end = kb_min(k, kb_add_const(k, l->strip, l->strip_panels), panel_end);
 	emit_strip(l, row);
 	kb_end_loop(k);
+	matmul_end_runs(l);
 	emit_norm_behind(l);
 	kb_end_loop(k);
 }
@@ -458,6 +477,8 @@ bool kernel_linear(struct kernel *g)
 		return false;
 	l.is_few = matmul_is_few(&l);
 	choose_stage(&l, l.parts || wants_stage(g));
+	bool is_block = l.kc == 0 && (!l.norm || l.rows_hi <= l.normed_rows); /* all rows are */
+	l.by_parts = (l.is_few || is_block) && matmul_divides_heads(&l);
 	if (l.panels > 0 && l.rows_hi > 0 && l.is_few)
 		matmul_few(&l);
 	else if (l.panels > 0 && l.rows_hi > 0)

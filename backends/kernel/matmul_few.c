@@ -229,10 +229,12 @@ void matmul_few(struct linear *l)
 	l->k_hi = kb_index(k, l->depth);
 	matmul_norm(l, first, end);
 	const struct passes p = find_passes(l);
+	matmul_begin_runs(l, &first, &end);
 	l->strip = kb_loop(k, "strip", first, end, l->strip_panels, 0);
 	l->strip_end = kb_min(k, kb_add_const(k, l->strip, l->strip_panels), end);
 	emit_strip(l, &p);
 	kb_end_loop(k);
+	matmul_end_runs(l);
 	if (l->rows_lo < 1)
 		kb_end_if(k);
 }

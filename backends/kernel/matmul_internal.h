@@ -57,6 +57,7 @@ struct linear {
 	/* 2: columns are pairs (gate and up), whose second ones are panels [panels, 2 panels) of the weights.
 	 */
 	int halves;
+	bool by_parts;              /* may be divided by parts of heads */
 	struct matmul_parts *parts; /* NULL: one result, at the root's axes */
 	struct kb_val half;         /* index of the open half */
 
@@ -99,6 +100,15 @@ void matmul_few(struct linear *l);
 /* x of the block: every worker that has some of its columns normalises all rows for itself. */
 void matmul_norm(struct linear *l, struct kb_val panel, struct kb_val panel_end);
 
+/* Whether all parts of the columns divide by parts of heads; says so to the caller of the template. */
+bool matmul_divides_heads(const struct linear *l);
+/*
+ * Runs of panels [*panel, *panel_end) of this worker: one, or, divided by parts of heads, one in the columns
+ * of each of queries, keys and values. Opens a loop over them when there may be several; matmul_end_runs
+ * closes it.
+ */
+void matmul_begin_runs(struct linear *l, struct kb_val *panel, struct kb_val *panel_end);
+void matmul_end_runs(struct linear *l);
 /* Columns of the root's result that go their own way, and where to: matmul_parts.c. False: there are none. */
 bool matmul_find_parts(struct linear *l, struct kernel *g);
 /* The rest of the group for `rows` finished rows of the stage, part by part. */

@@ -240,6 +240,50 @@ bool matmul_find_parts(struct linear *l, struct kernel *g)
 	return true;
 }
 
+/* --- parts of heads ------------------------------------------------------------------------------------ */
+
+bool matmul_divides_heads(const struct linear *l)
+{
+	const struct kernel_job *job = l->job;
+	if (job->parts < 2 || !l->parts || l->after || l->halves != 1)
+		return false;
+	int64_t unit = l->unit_panels * MATMUL_PANEL;
+	for (int i = 0; i < l->parts->n; i++) {
+		const struct part *p = &l->parts->items[i];
+		if (p->begin % unit != 0 || p->size % job->parts != 0 || p->size / job->parts % unit != 0)
+			return false;
+	}
+	*job->is_divided = true;
+	return true;
+}
+
+void matmul_begin_runs(struct linear *l, struct kb_val *panel, struct kb_val *panel_end)
+{
+	struct kb *k = l->k;
+	if (!l->by_parts)
+		return;
+	const struct matmul_parts *p = l->parts;
+	struct kb_val one = kb_index(k, 1), by_parts = kernel_by_parts(l->job);
+	struct kb_val n = kb_select(k, by_parts, kb_index(k, p->n), one);
+	struct kb_val run = kb_loop(k, "run", kb_index(k, 0), n, 1, KB_NONEMPTY);
+	struct kb_val begin = kb_index(k, 0), width = begin;
+	for (int i = 0; i < p->n; i++) {
+		struct kb_val here = kb_cmp(k, KB_EQ, run, kb_index(k, i));
+		begin = kb_select(k, here, kb_index(k, p->items[i].begin / MATMUL_PANEL), begin);
+		width = kb_select(k, here, kb_index(k, p->items[i].size / MATMUL_PANEL), width);
+	}
+	struct kb_val each = kb_bin(k, KB_DIV, width, l->job->n_workers);
+	struct kb_val own = kb_add(k, begin, kb_mul(k, l->job->worker, each));
+	*panel = kb_select(k, by_parts, own, *panel);
+	*panel_end = kb_select(k, by_parts, kb_add(k, own, each), *panel_end);
+}
+
+void matmul_end_runs(struct linear *l)
+{
+	if (l->by_parts)
+		kb_end_loop(l->k);
+}
+
 /* --- places in the stage ------------------------------------------------------------------------------ */
 
 /* Axes before the last: rows of the stage. */

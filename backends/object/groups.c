@@ -7,7 +7,7 @@
  * with equal kernels, in whatever function, share one.
  */
 #include "backends/kernel/record.h"
-#include "backends/object/object.h"
+#include "backends/object/order.h"
 
 #include <string.h>
 
@@ -177,6 +177,12 @@ static bool given_value(void *user, struct ir_value base, struct kb_val *ptr)
 /* --- recording -------------------------------------------------------------------------------------------
  */
 
+/* Of heads: together with the group before or the one behind. */
+static int64_t parts_of(const struct function *f, size_t group)
+{
+	return group > 0 && f->parts[group - 1] > 1 ? f->parts[group - 1] : f->parts[group];
+}
+
 static enum tfmc_status emit_template(struct group *g, const struct emit_bases *bases)
 {
 	const struct object *o = g->object;
@@ -191,6 +197,8 @@ static enum tfmc_status emit_template(struct group *g, const struct emit_bases *
 	                         .worker = g->worker,
 	                         .n_workers = g->n_workers,
 	                         .scratch = g->scratch,
+	                         .parts = parts_of(g->function, g->number),
+	                         .is_divided = &g->function->is_divided[g->number],
 	                         .cx = o->cx,
 	                         .arena = o->arena};
 	TFMC_TRY(kernel_emit_group(&job));
@@ -348,6 +356,8 @@ static enum tfmc_status emit_group(struct object *o, const struct function *f, s
 
 enum tfmc_status emit_groups(struct object *o, const struct function *f)
 {
+	for (size_t i = 0; i < f->n_groups; i++)
+		f->parts[i] = i + 1 < f->n_groups ? order_parts(o, f, f->groups[i], f->groups[i + 1]) : 1;
 	for (size_t i = 0; i < f->n_groups; i++)
 		TFMC_TRY(emit_group(o, f, i));
 	return TFMC_OK;

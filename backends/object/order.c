@@ -152,6 +152,8 @@ static int64_t parts_of(const struct areas *a, const struct ir_op *linear, const
 	const struct ir_func *f = a->f->func;
 	const struct ir_op *first = root_of(linear), *second = root_of(attention);
 	int64_t heads, size, size_v, rows;
+	if (ir_info(f, linear->results[0])->region != ir_info(f, attention->results[0])->region)
+		return 1;
 	if (!first || !second || first->code != OP_linear || second->code != OP_attention)
 		return 1;
 	if (((const struct attrs_group *)linear->attrs)->kind != GROUP_linear ||

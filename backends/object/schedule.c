@@ -117,12 +117,38 @@ static void close_open(struct schedule *s)
 	s->open.n = 0;
 }
 
+/* Parts of heads that both the group before and this one, the last of s->group, divide among workers. */
+static int64_t parts_before(const struct schedule *s)
+{
+	const struct function *f = s->e.function;
+	size_t at = s->group - 1;
+	return at > 0 && f->is_divided[at - 1] && f->is_divided[at] ? f->parts[at - 1] : 1;
+}
+
+static void barrier_unless_divided(struct schedule *s, int64_t parts)
+{
+	struct kb *k = s->e.k;
+	struct kb_val rest = kb_bin(k, KB_REM, kb_index(k, parts), s->n_workers);
+	kb_if(k, kb_cmp(k, KB_NE, rest, kb_index(k, 0)));
+	barrier(s);
+	kb_end_if(k);
+}
+
 static void wait_for_open(struct schedule *s, const struct ir_op *group, bool is_optional)
 {
 	const struct emit *e = &s->e;
-	bool is_free = true;
-	for (size_t i = 0; i < s->open.n; i++)
-		is_free = is_free && order_is_free(e->object, e->function, s->open.items[i], group);
+	int64_t parts = parts_before(s);
+	bool is_free = true, is_own = parts > 1;
+	for (size_t i = 0; i < s->open.n; i++) {
+		if (order_is_free(e->object, e->function, s->open.items[i], group))
+			continue;
+		is_free = false;
+		is_own = is_own && s->open.items[i] == e->function->groups[s->group - 2];
+	}
+	if (!is_free && is_own) {
+		barrier_unless_divided(s, parts);
+		is_free = true; /* perhaps: all that is open stays open */
+	}
 	if (!is_free)
 		barrier(s);
 	if (!is_free && !is_optional)
