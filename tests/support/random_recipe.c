@@ -188,11 +188,6 @@ static int add_visibility(struct gen *g, const struct ir_type *batch, const stru
 	return rng_chance(&g->rng, 50) ? MASK_causal : MASK_none;
 }
 
-static int64_t make_window(struct gen *g)
-{
-	return rng_chance(&g->rng, 25) ? rng_between(&g->rng, 1, 6) : 0;
-}
-
 static bool make_mask(struct gen *g, enum ir_opcode code, const struct ir_type *x, struct recipe *out)
 {
 	x = first(g, x, CLASS_FLOAT, 3, 4);
@@ -200,14 +195,14 @@ static bool make_mask(struct gen *g, enum ir_opcode code, const struct ir_type *
 		return false;
 	add(out, x);
 	int mask = add_visibility(g, x, x->dims[x->rank - 1], out);
+	int64_t window = rng_chance(&g->rng, 25) ? rng_between(&g->rng, 1, 6) : 0;
 	if (code == OP_mask) {
-		((struct attrs_mask *)out->attrs)->mask = mask;
-		((struct attrs_mask *)out->attrs)->window = make_window(g);
+		*(struct attrs_mask *)out->attrs = (struct attrs_mask){.mask = mask, .window = window};
 		return true;
 	}
 	struct attrs_masked_softmax *a = out->attrs;
 	a->mask = mask;
-	a->window = make_window(g);
+	a->window = window;
 	a->scale = rng_real(&g->rng, 0.1, 2);
 	a->softcap = rng_chance(&g->rng, 30) ? 3 : 0;
 	a->base2 = rng_chance(&g->rng, 25);
