@@ -123,7 +123,7 @@ uint64_t tfmc_dtype_bytes(uint64_t dtype);
  * How many workers a call should have, at most `most`: one more as long as it saves more than the steps of
  * the call cost by waiting. n of them share a step that has at least n (n - 1) TFMC_STEP_FLOPS.
  */
-#define TFMC_STEP_FLOPS 25000
+#define TFMC_STEP_FLOPS 150000
 int64_t tfmc_entry_workers(const struct tfmc_record *record, int64_t entry, const int64_t *dims,
                            int64_t most);
 
