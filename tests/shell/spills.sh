@@ -25,7 +25,7 @@ attention aarch64 31
 attention_step aarch64 31
 attention_any aarch64 82
 attention_any x86-64-v3 4
-attention_any x86-64-v4 2
+attention_any x86-64-v4 3
 attention_causal aarch64 82
 attention_causal x86-64-v3 6
 attention_causal x86-64-v4 2
