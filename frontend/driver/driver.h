@@ -49,9 +49,9 @@ struct driver {
 
 /* One command: what it does with the parsed options. Its text is in d->out. */
 typedef enum exit_code driver_run(struct driver *d);
-driver_run command_compile, command_run, command_generate, command_verify, command_opt, command_expand, command_import,
-        command_inspect, command_explain, command_ops, command_passes, command_plan, command_score,
-        command_attend, command_bench, command_reduce;
+driver_run command_compile, command_run, command_generate, command_verify, command_opt, command_expand,
+        command_import, command_inspect, command_explain, command_ops, command_passes, command_plan,
+        command_score, command_attend, command_bench, command_reduce;
 
 /* Writes d->log to stderr at once. */
 void driver_flush_log(struct driver *d);
