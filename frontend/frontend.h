@@ -46,7 +46,8 @@ TFMC_MUST_USE enum tfmc_status frontend_lower(struct frontend_model *m, struct i
 /* The model file that stands for a hub folder; NULL when the model was loaded from a file. */
 const char *frontend_folder_text(struct frontend_model *m);
 
-/* Appends the model as one YAML document of the next lower level: a preset by its steps, steps by statements. */
+/* Appends the model as one YAML document of the next lower level: a preset by its steps, steps by statements.
+ */
 TFMC_MUST_USE enum tfmc_status frontend_expand(struct frontend_model *m, struct buf *out);
 
 /* The stored tensors that weight expressions of the module name; valid after frontend_lower, until destroy.
