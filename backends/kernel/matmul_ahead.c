@@ -11,16 +11,24 @@
 
 #define LINE_BYTES (MATMUL_PANEL * 4) /* of a panel: one cache line */
 
+/* OpenCL has no hint that a template could rely on. */
+static bool has_hints(const struct linear *l)
+{
+	return l->rows_hi > l->mr && l->job->target->arch != ARCH_OPENCL;
+}
+
 /* Tiles that divide the work: those of many rows, with all panels of the main tile. */
 bool matmul_runs_ahead(const struct linear *l, const struct tile *t)
 {
-	return l->rows_hi > l->mr && 2 * t->rows >= l->mr && t->panels == l->nr;
+	return has_hints(l) && 2 * t->rows >= l->mr && t->panels == l->nr;
 }
 
 /* The share of a tile, for one line of K: there are `rows` rows in all. */
 void matmul_begin_ahead(struct linear *l, struct kb_val rows)
 {
 	struct kb *k = l->k;
+	if (!has_hints(l))
+		return;
 	struct kb_val tiles = kb_bin(k, KB_DIV, kb_add_const(k, rows, l->mr - 1), kb_index(k, l->mr));
 	struct kb_val bytes = kb_add_const(k, tiles, (int64_t)l->nr * LINE_BYTES - 1);
 	l->ahead_step = kb_min(k, kb_bin(k, KB_DIV, bytes, tiles), kb_index(k, LINE_BYTES));
@@ -30,6 +38,8 @@ void matmul_begin_ahead(struct linear *l, struct kb_val rows)
 void matmul_end_turn(struct linear *l)
 {
 	struct kb *k = l->k;
+	if (!has_hints(l))
+		return;
 	kb_set(k, l->ahead_turn, kb_add_const(k, kb_get(k, l->ahead_turn), 1));
 }
 
