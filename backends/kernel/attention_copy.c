@@ -130,6 +130,21 @@ static void transpose_group(const struct attention *a, struct key_group *g)
 		transpose_keys(a, g, kb_index(k, whole), (int)(a->size - whole));
 }
 
+/* Columns of the last panel from `from` on, a group of `lanes`: their scores are computed, and mean nothing.
+ */
+static void clear_columns(const struct attention *a, struct kb_val from, int lanes)
+{
+	struct kb *k = a->k;
+	struct kb_val zero = kb_splat(k, kb_f32(k, 0), lanes);
+	struct kb_val end = attention_round_up(k, a->n_keys, PANEL);
+	struct kb_val j = kb_loop(k, "j", from, end, lanes, 0);
+	struct kb_val to = panel_column(a, j);
+	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), kb_index(k, a->size), 1, KB_NONEMPTY);
+	kb_store(k, zero, to, kb_mul(k, e, kb_index(k, PANEL)), 0, lanes * 4);
+	kb_end_loop(k);
+	kb_end_loop(k);
+}
+
 /* Element by element, when those of a key do not lie side by side. */
 static void copy_keys_by_element(const struct attention *a, struct kb_val base)
 {
@@ -142,6 +157,7 @@ static void copy_keys_by_element(const struct attention *a, struct kb_val base)
 	kb_store(k, x, to, kb_mul(k, e, kb_index(k, PANEL)), 0, 0);
 	kb_end_loop(k);
 	kb_end_loop(k);
+	clear_columns(a, a->n_keys, 1);
 }
 
 /* Columns at or beyond n_keys mean nothing. */
@@ -163,6 +179,8 @@ static void copy_keys(const struct attention *a)
 	g.clamped = true;
 	transpose_group(a, &g);
 	kb_end_if(k);
+	if (a->lanes < PANEL)
+		clear_columns(a, attention_round_up(k, a->n_keys, a->lanes), a->lanes);
 }
 
 /* --- values --------------------------------------------------------------------------------------------- */

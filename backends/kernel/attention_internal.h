@@ -113,6 +113,12 @@ struct kb_val attention_row_index(const struct attention *a, const struct kb_ten
 /* Keys that row r of the head sees. */
 struct kb_val attention_row_limit(const struct attention *a, struct kb_val r);
 
+/* OpenCL has no hint that a template could rely on. */
+static inline bool attention_has_hints(const struct attention *a)
+{
+	return a->job->target->arch != ARCH_OPENCL;
+}
+
 /* --- attention_copy.c ----------------------------------------------------------------------------------- */
 /* The task's queries times q_factor; rows up to the next whole tile repeat the last one. */
 void attention_copy_queries(const struct attention *a);

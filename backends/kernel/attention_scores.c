@@ -22,39 +22,59 @@ static void ask_ahead(const struct attention *a, const struct score_tile *t, str
 {
 	struct kb *k = a->k;
 	int64_t panel = a->size * TILE_PANEL * 4, panels = t->vectors * a->lanes / TILE_PANEL;
-	struct kb_val line = kb_mul(k, e, kb_index(k, TILE_PANEL * 4));
-	if (a->key.encoding != ENC_PANEL16 || t->rows != a->few)
+	if (a->key.encoding != ENC_PANEL16 || t->rows != a->few || !attention_has_hints(a))
 		return;
+	struct kb_val line = kb_mul(k, e, kb_index(k, TILE_PANEL * 4));
 	for (int64_t p = 0; p < panels; p++)
 		kb_prefetch(k, t->keys, line, (panels + p) * panel);
 }
 
-/* Elements [e, e + lanes): loaded together for each row, multiplied one after another. */
-static void score_step(const struct attention *a, const struct score_tile *t, struct kb_val e, int lanes)
+/* sum[i][v] += x[i] keys[v] for all rows. */
+static void add_products(const struct attention *a, const struct score_tile *t, const struct kb_val *q, int d,
+                         int v, struct kb_val keys)
 {
 	struct kb *k = a->k;
-	struct kb_val q[ATTENTION_ROWS_MAX], keys[ATTENTION_SUMS_MAX], x;
-	struct kb_val line = kb_mul(k, e, kb_index(k, TILE_PANEL));
+	for (int i = 0; i < t->rows; i++) {
+		struct kb_var sum = t->sum[i * t->vectors + v];
+		struct kb_val x = kb_splat(k, kb_lane(k, q[i], d), a->lanes);
+		kb_set(k, sum, kb_fma(k, x, keys, kb_get(k, sum)));
+	}
+}
+
+/* Elements [e, e + lanes) of every row at once, then one after another: beside them lives one line of keys.
+ */
+static void score_lanes(const struct attention *a, const struct score_tile *t, struct kb_val e, int lanes)
+{
+	struct kb *k = a->k;
+	struct kb_val q[ATTENTION_ROWS_MAX], line = kb_mul(k, e, kb_index(k, TILE_PANEL));
 	int per_panel = TILE_PANEL / a->lanes;
-	if (lanes == 1)
-		ask_ahead(a, t, e);
-	for (int i = 0; lanes > 1 && i < t->rows; i++)
+	for (int i = 0; i < t->rows; i++)
 		q[i] = kb_load(k, KB_TYPE(KB_F32, lanes), t->queries, e, i * a->size_pad, 0);
-	for (int d = 0; d < lanes; d++) {
+	for (int d = 0; d < lanes; d++)
 		for (int v = 0; v < t->vectors; v++) {
 			int64_t disp = v / per_panel * a->size * TILE_PANEL + v % per_panel * a->lanes;
-			keys[v] = kb_load(k, attention_vector(a), t->keys, line, disp + d * TILE_PANEL,
-			                  a->lanes * 4);
+			struct kb_val keys = kb_load(k, attention_vector(a), t->keys, line,
+			                             disp + d * TILE_PANEL, a->lanes * 4);
+			add_products(a, t, q, d, v, keys);
 		}
-		for (int i = 0; i < t->rows; i++) {
-			if (lanes > 1)
-				x = kb_splat(k, kb_lane(k, q[i], d), a->lanes);
-			else
-				x = kb_load_splat(k, attention_vector(a), t->queries, e, i * a->size_pad);
-			for (int v = 0; v < t->vectors; v++) {
-				struct kb_var sum = t->sum[i * t->vectors + v];
-				kb_set(k, sum, kb_fma(k, x, keys[v], kb_get(k, sum)));
-			}
+}
+
+/* One element of every row. */
+static void score_step(const struct attention *a, const struct score_tile *t, struct kb_val e)
+{
+	struct kb *k = a->k;
+	struct kb_val keys[ATTENTION_SUMS_MAX], line = kb_mul(k, e, kb_index(k, TILE_PANEL));
+	int per_panel = TILE_PANEL / a->lanes;
+	ask_ahead(a, t, e);
+	for (int v = 0; v < t->vectors; v++) {
+		int64_t disp = v / per_panel * a->size * TILE_PANEL + v % per_panel * a->lanes;
+		keys[v] = kb_load(k, attention_vector(a), t->keys, line, disp, a->lanes * 4);
+	}
+	for (int i = 0; i < t->rows; i++) {
+		struct kb_val x = kb_load_splat(k, attention_vector(a), t->queries, e, i * a->size_pad);
+		for (int v = 0; v < t->vectors; v++) {
+			struct kb_var sum = t->sum[i * t->vectors + v];
+			kb_set(k, sum, kb_fma(k, x, keys[v], kb_get(k, sum)));
 		}
 	}
 }
@@ -73,7 +93,10 @@ static void score_tile(const struct attention *a, struct score_tile *t, struct k
 		if (lo == hi)
 			continue;
 		struct kb_val e = kb_loop(k, "e", kb_index(k, lo), kb_index(k, hi), lanes, KB_NONEMPTY);
-		score_step(a, t, e, lanes);
+		if (lanes > 1)
+			score_lanes(a, t, e, lanes);
+		else
+			score_step(a, t, e);
 		kb_end_loop(k);
 	}
 	struct kb_val to = kb_mul(k, panel, kb_index(k, TILE_PANEL));

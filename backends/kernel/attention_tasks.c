@@ -87,11 +87,14 @@ static void clear_rows(const struct attention *a)
 	struct kb *k = a->k;
 	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
 	struct kb_val least = kb_splat(k, kb_f32(k, -FLT_MAX), a->lanes);
-	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), a->n_rows, a->lanes, KB_NONEMPTY);
+	/* the last tile reads and adds to rows that do not exist, and vectors of them */
+	struct kb_val rows = attention_round_up(k, a->n_rows, a->mr);
+	struct kb_val end = kb_add_const(k, rows, a->lanes);
+	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), end, a->lanes, KB_NONEMPTY);
 	kb_store(k, least, a->max, row, 0, a->lanes * 4);
 	kb_store(k, zero, a->sum, row, 0, a->lanes * 4);
 	kb_end_loop(k);
-	struct kb_val n = kb_mul(k, a->n_rows, kb_index(k, a->value_pad));
+	struct kb_val n = kb_mul(k, rows, kb_index(k, a->value_pad));
 	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), n, a->lanes, KB_NONEMPTY);
 	kb_store(k, zero, a->acc, e, 0, a->lanes * 4);
 	kb_end_loop(k);

@@ -29,32 +29,45 @@ static void ask_ahead(const struct attention *a, const struct value_tile *t, str
 {
 	struct kb *k = a->k;
 	int64_t row = a->value_pad * 4, rows = (AHEAD + row - 1) / row;
-	if (a->copies_values || t->rows != a->few)
+	if (a->copies_values || t->rows != a->few || !attention_has_hints(a))
 		return;
 	struct kb_val bytes = kb_mul(k, kb_mul(k, j, a->value_step), kb_index(k, 4));
 	for (int64_t x = 0; x < t->vectors * a->lanes * 4; x += 64)
 		kb_prefetch(k, t->values, bytes, rows * row + x);
 }
 
-/* Keys [j, j + lanes), which all rows of the tile see. */
-static void value_step(const struct attention *a, const struct value_tile *t, struct kb_val j, int lanes)
+/* Keys [j, j + lanes), which all rows of the tile see: beside their weights lives one vector of values. */
+static void value_lanes(const struct attention *a, const struct value_tile *t, struct kb_val j, int lanes)
 {
 	struct kb *k = a->k;
-	struct kb_val v[ATTENTION_SUMS_MAX], weights[ATTENTION_ROWS_MAX], w;
-	ask_ahead(a, t, j);
-	for (int i = 0; lanes > 1 && i < t->rows; i++)
+	struct kb_val weights[ATTENTION_ROWS_MAX];
+	for (int i = 0; i < t->rows; i++)
 		weights[i] = kb_load(k, KB_TYPE(KB_F32, lanes), a->scores, j, i * a->stride, 0);
 	for (int d = 0; d < lanes; d++) {
-		load_values(a, t, kb_add_const(k, j, d), v);
-		for (int i = 0; i < t->rows; i++) {
-			if (lanes > 1)
-				w = kb_splat(k, kb_lane(k, weights[i], d), a->lanes);
-			else
-				w = kb_load_splat(k, attention_vector(a), a->scores, j, i * a->stride);
-			for (int x = 0; x < t->vectors; x++) {
+		struct kb_val at = kb_mul(k, kb_add_const(k, j, d), a->value_step);
+		for (int x = 0; x < t->vectors; x++) {
+			struct kb_val v = kb_load(k, attention_vector(a), t->values, at, x * a->lanes, 0);
+			for (int i = 0; i < t->rows; i++) {
 				struct kb_var sum = t->sum[i * t->vectors + x];
-				kb_set(k, sum, kb_fma(k, w, v[x], kb_get(k, sum)));
+				struct kb_val w = kb_splat(k, kb_lane(k, weights[i], d), a->lanes);
+				kb_set(k, sum, kb_fma(k, w, v, kb_get(k, sum)));
 			}
+		}
+	}
+}
+
+/* One key that all rows of the tile see. */
+static void value_step(const struct attention *a, const struct value_tile *t, struct kb_val j)
+{
+	struct kb *k = a->k;
+	struct kb_val v[ATTENTION_SUMS_MAX];
+	ask_ahead(a, t, j);
+	load_values(a, t, j, v);
+	for (int i = 0; i < t->rows; i++) {
+		struct kb_val w = kb_load_splat(k, attention_vector(a), a->scores, j, i * a->stride);
+		for (int x = 0; x < t->vectors; x++) {
+			struct kb_var sum = t->sum[i * t->vectors + x];
+			kb_set(k, sum, kb_fma(k, w, v[x], kb_get(k, sum)));
 		}
 	}
 }
@@ -85,12 +98,12 @@ static void walk_keys(const struct attention *a, const struct value_tile *t)
 	if (lanes > 1) {
 		struct kb_val whole = attention_round_down(k, a->common, lanes);
 		j = kb_loop(k, "j", lo, whole, lanes, 0);
-		value_step(a, t, j, lanes);
+		value_lanes(a, t, j, lanes);
 		kb_end_loop(k);
 		lo = whole;
 	}
 	j = kb_loop(k, "j", lo, a->common, 1, 0);
-	value_step(a, t, j, 1);
+	value_step(a, t, j);
 	kb_end_loop(k);
 	if (!a->is_causal || t->rows == 1)
 		return;

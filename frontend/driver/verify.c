@@ -243,10 +243,28 @@ static int generate_for_check(struct check_run *r, const struct tfmc_generate_op
 	return status;
 }
 
+/* The runtime's generation is given ids. */
+static bool source_is_ids(const struct check_run *r)
+{
+	const char *source = frontend_generate(r->m)->source;
+	size_t n;
+	const struct frontend_input *in = frontend_inputs(r->m, &n);
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(in[i].name, source))
+			return in[i].dtype == DT_I32;
+	return false;
+}
+
 static enum tfmc_status check_generate(struct check_run *r)
 {
 	const struct frontend_generate *g = frontend_generate(r->m);
 	bool is_causal = g->kind == GENERATE_CAUSAL;
+	if (!is_causal && !source_is_ids(r)) {
+		diag_error(&r->d->diag, r->check->loc, DIAG_UNSUPPORTED,
+		           "not supported yet: generation from a source that is no ids (check %s)",
+		           r->check->name);
+		return TFMC_INVALID;
+	}
 	struct named_tensors prompt = {0}, target = {0}, fresh = {0}, all = {0};
 	TFMC_TRY(find_given(r, &r->check->with, is_causal ? g->tokens : g->source, DT_I32, &prompt));
 	if (!is_causal)

@@ -162,9 +162,9 @@ static const struct unary_row unary[IR_N_OPS] = {
         [OP_gelu] = {4.5, ONE, 1.13, 0, 1e-6},
         [OP_gelu_tanh] = {6.5, ONE, 1.13, 0, 1e-6},
         [OP_gelu_quick] = {40.5, ONE, 1.1, 0, 0},
-        [OP_silu] = {3.5, ONE, 1.1, 0, 0},
-        [OP_scale] = {1.5, BY_Y_X, 1, 0, 0}, /* the factor is rounded, then the product */
-        [OP_softcap] = {5, ONE, 1, 0, 0},    /* quotient, tanh, product */
+        [OP_silu] = {3.5, ONE, 1.1, 0, 2.5e-38}, /* 0 below -88.3, where the result is at least -3.8e-37 */
+        [OP_scale] = {1.5, BY_Y_X, 1, 0, 0},     /* the factor is rounded, then the product */
+        [OP_softcap] = {5, ONE, 1, 0, 0},        /* quotient, tanh, product */
         [OP_cast] = {1, ONE, 1, 0, 0},
 };
 

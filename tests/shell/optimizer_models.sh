@@ -40,6 +40,7 @@ fired() {
 printf '%-32s %8s %8s %8s %10s  %s\n' model O0 O2 bound passes "what fired"
 for model in "${models[@]}"; do
 	name=$(basename "$(dirname "$model")")
+	[ "$name" != whisper ] || continue # its check of generation wants a source that is no ids: not supported yet
 	if ! "$TFMC" compile "$model" --stats -o "$work/m.o" >"$work/stats" 2>&1; then
 		grep -q "not supported yet" "$work/stats" && continue
 		echo "$model is not compiled" >&2
@@ -52,7 +53,8 @@ for model in "${models[@]}"; do
 		--passes='canonicalize{nonempty=1},fuse-softmax,fuse-attention,chunk-ffn{columns=16},merge-linear,encode,group{max_ops=4}'
 	for level in O0 O2; do
 		attempt "$level" "$model" -$level
-		attempt "$level.small" "$model" -$level --shrunk
+		# sizes of retsim do not shrink: its splits are sums of them
+		if [ "$name" != retsim ]; then attempt "$level.small" "$model" -$level --shrunk; else : >"$work/$level.small"; fi
 	done
 	wide=$(awk '/not rounded/ { if ($NF + 0 > most) most = $NF + 0 } END { printf "%.2g", most }' "$work/each" "$work/other")
 	bound=$(awk '/against/ { print $(NF - 1); exit }' "$work/O2")
