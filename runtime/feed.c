@@ -182,7 +182,7 @@ static int find_logits(struct feeder *f)
 	                         ? -1
 	                         : find_tensor(r, entry, tfmc_record_text(r, (uint64_t)r->logits_name), 1);
 	if (output < 0)
-		return f->score_rows ? TFMC_RT_OK : TFMC_RT_E_GENERATE;
+		return f->score_rows ? (int)TFMC_RT_OK : (int)TFMC_RT_E_GENERATE;
 	const struct tfmc_record_tensor *t = tfmc_entry_output(r, entry, (uint64_t)output);
 	f->vocab = tfmc_tensor_size(r, t, t->rank - 1, f->dims);
 	if (t->dtype != 0 || f->vocab < 1 || f->vocab > INT32_MAX)

@@ -67,7 +67,7 @@ static int open_tail(struct rules *r)
 	}
 	r->tail_cap = r->longest + token;
 	r->tail = malloc((size_t)r->tail_cap);
-	return r->tail ? TFMC_RT_OK : TFMC_RT_E_MEMORY;
+	return r->tail ? (int)TFMC_RT_OK : (int)TFMC_RT_E_MEMORY;
 }
 
 int rules_open(struct rules *r, const struct tfmc_record *record, const struct tfmc_rules *given,
@@ -108,7 +108,7 @@ int rules_logits(const struct rules *r, float *logits, const int32_t *ids, uint6
 	int wrong = 0;
 	for (int64_t id = 0; id < r->vocab; id++)
 		wrong |= !(logits[id] <= FLT_MAX); /* NaN and +infinity */
-	return wrong ? TFMC_RT_E_LOGITS : TFMC_RT_OK;
+	return wrong ? (int)TFMC_RT_E_LOGITS : (int)TFMC_RT_OK;
 }
 
 /* Ids that would repeat n ids of the sequence. */

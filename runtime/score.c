@@ -55,7 +55,7 @@ static int score_rows(struct feeder *f, const int32_t *all, uint64_t n_before, u
 {
 	uint64_t end = n_before + n - 1; /* the last id is not fed */
 	float *out = malloc((size_t)f->score_rows * sizeof(*out));
-	int status = out ? TFMC_RT_OK : TFMC_RT_E_MEMORY;
+	int status = out ? (int)TFMC_RT_OK : (int)TFMC_RT_E_MEMORY;
 	for (uint64_t at = 0, rows; status == TFMC_RT_OK && at < end; at += rows) {
 		rows = end - at < f->score_rows ? end - at : f->score_rows;
 		status = feeder_score(f, all + at, all + at + 1, rows, out);
@@ -95,7 +95,7 @@ static int score(struct feeder *f, const int32_t *ids, uint64_t n, double *log_p
 		n_before = 1;
 	}
 	int32_t *all = calloc((size_t)n_before + (size_t)n, sizeof(*all));
-	int status = start && all ? TFMC_RT_OK : TFMC_RT_E_MEMORY;
+	int status = start && all ? (int)TFMC_RT_OK : (int)TFMC_RT_E_MEMORY;
 	if (status == TFMC_RT_OK && n > 0) {
 		memcpy(all, start, (size_t)n_before * sizeof(*all));
 		memcpy(all + n_before, ids, (size_t)n * sizeof(*all));
