@@ -120,8 +120,33 @@ static int feed(struct feeder *f, const char *entry_name, int64_t tensor_name, c
 	return end_call(f, &c);
 }
 
+/* A source that is no ids. */
+static int feed_source(struct feeder *f, const struct session_source *s)
+{
+	struct feeding c = {.entry = tfmc_entry_find(f->record, "encode")};
+	if (c.entry < 0 || !f->record->source_name)
+		return TFMC_RT_E_GENERATE;
+	if (session_take_cancel(f->session))
+		return TFMC_RT_E_CANCELLED;
+	int64_t input = find_tensor(f->record, c.entry,
+	                            tfmc_record_text(f->record, (uint64_t)f->record->source_name), 0);
+	if (input < 0 || input >= MAX_TENSORS)
+		return TFMC_RT_E_GENERATE;
+	const struct tfmc_record_tensor *t = tfmc_entry_input(f->record, c.entry, (uint64_t)input);
+	int status = t->rank == s->rank && s->sizes[0] == f->batch ? TFMC_RT_OK : (int)TFMC_RT_E_PROMPT;
+	for (uint64_t i = 0; status == TFMC_RT_OK && i < s->rank; i++)
+		status = set_axis(f, t, i, s->sizes[i]);
+	if (status != TFMC_RT_OK)
+		return status;
+	c.inputs[input] = (struct tfmc_buffer){(void *)(uintptr_t)s->data, s->n};
+	return end_call(f, &c);
+}
+
 int feeder_encode(struct feeder *f, const int32_t *ids, uint64_t n)
 {
+	const struct session_source *source = session_source(f->session);
+	if (source->data)
+		return feed_source(f, source);
 	return n ? feed(f, "encode", f->record->source_name, ids, n) : TFMC_RT_E_PROMPT;
 }
 

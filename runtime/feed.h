@@ -26,12 +26,20 @@ struct feeder {
  * Close it also after a failure. */
 int feeder_open(struct feeder *f, struct tfmc_session *session, int64_t batch);
 void feeder_close(struct feeder *f);
-/* The source (seq2seq) or the tokens that follow: ids [batch, n]. */
+/* The source (seq2seq; that of the session, when it has one), or the tokens that follow: ids [batch, n]. */
 int feeder_encode(struct feeder *f, const int32_t *ids, uint64_t n);
 int feeder_prefill(struct feeder *f, const int32_t *ids, uint64_t n);
 int feeder_step(struct feeder *f, const int32_t *ids);
 /* Feeds ids [batch, n], n <= score_rows; log_p [batch, n]: of targets [batch, n], each behind its id. */
 int feeder_score(struct feeder *f, const int32_t *ids, const int32_t *targets, uint64_t n, float *log_p);
+
+/* What tfmc_session_set_source gave; data NULL: nothing. */
+struct session_source {
+	const void *data;
+	uint64_t rank, n; /* n: elements */
+	int64_t sizes[TFMC_SOURCE_RANK_MAX];
+};
+const struct session_source *session_source(const struct tfmc_session *session);
 
 /* tfmc_session_cancel was called since the last time; each request is taken once. */
 int session_take_cancel(struct tfmc_session *session);

@@ -26,6 +26,7 @@ struct tfmc_session {
 	int64_t workers, decode_workers; /* at most */
 	int64_t current;                 /* of the context */
 	int all_workers;
+	struct session_source source;
 };
 
 static int32_t yield_to_others(void *user)
@@ -159,6 +160,27 @@ const char *tfmc_session_variant(const struct tfmc_session *session)
 int tfmc_session_reset(struct tfmc_session *session)
 {
 	return session->model.reset(session->context);
+}
+
+int tfmc_session_set_source(struct tfmc_session *session, const void *data, const int64_t *sizes,
+                            uint64_t rank)
+{
+	struct session_source s = {.data = data, .rank = rank, .n = 1};
+	if (data && (rank < 1 || rank > TFMC_SOURCE_RANK_MAX))
+		return TFMC_RT_E_PROMPT;
+	for (uint64_t i = 0; data && i < rank; i++) {
+		if (sizes[i] < 0 || (sizes[i] && s.n > UINT64_MAX / (uint64_t)sizes[i]))
+			return TFMC_RT_E_PROMPT;
+		s.sizes[i] = sizes[i];
+		s.n *= (uint64_t)sizes[i];
+	}
+	session->source = s;
+	return TFMC_RT_OK;
+}
+
+const struct session_source *session_source(const struct tfmc_session *session)
+{
+	return &session->source;
 }
 
 void tfmc_session_cancel(struct tfmc_session *session)

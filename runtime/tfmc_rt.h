@@ -239,6 +239,17 @@ int tfmc_generate(struct tfmc_session *session, const struct tfmc_generate_optio
                   const int32_t *prompt, uint64_t n_prompt, const int32_t *target, uint64_t n_target,
                   int32_t *out, uint64_t cap, uint64_t *n_out);
 
+#define TFMC_SOURCE_RANK_MAX 8
+/*
+ * The source of a sequence-to-sequence model that reads no ids (features of audio, an image): elements of the
+ * input's type, row-major, [1, ..] of these sizes. Generation, search and scoring on the session take it in
+ * place of source ids until it is set again; data NULL takes it back. The data stay the caller's and must
+ * outlive these calls. TFMC_RT_E_PROMPT: the rank, or a size, is impossible; what does not fit the model is
+ * refused by the calls.
+ */
+int tfmc_session_set_source(struct tfmc_session *session, const void *data, const int64_t *sizes,
+                            uint64_t rank);
+
 struct tfmc_beam_options {
 	uint64_t struct_size;
 	int64_t beam;           /* live hypotheses, 1 to the session's batch */

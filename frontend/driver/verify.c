@@ -243,30 +243,40 @@ static int generate_for_check(struct check_run *r, const struct tfmc_generate_op
 	return status;
 }
 
-/* The runtime's generation is given ids. */
-static bool source_is_ids(const struct check_run *r)
+/* The type of the source, or i32 for causal models. */
+static enum ir_dtype source_type(const struct check_run *r)
 {
-	const char *source = frontend_generate(r->m)->source;
+	const struct frontend_generate *g = frontend_generate(r->m);
 	size_t n;
 	const struct frontend_input *in = frontend_inputs(r->m, &n);
-	for (size_t i = 0; i < n; i++)
-		if (!strcmp(in[i].name, source))
-			return in[i].dtype == DT_I32;
-	return false;
+	for (size_t i = 0; g->kind != GENERATE_CAUSAL && i < n; i++)
+		if (!strcmp(in[i].name, g->source))
+			return in[i].dtype;
+	return DT_I32;
+}
+
+/* A source that is no ids goes to the session; what is left are no ids. */
+static enum tfmc_status give_source(struct check_run *r, struct named_tensors *prompt)
+{
+	if (source_type(r) == DT_I32 || !prompt->n)
+		return TFMC_OK;
+	const struct named_tensor *t = &prompt->items[0];
+	int status = tfmc_session_set_source(r->caller->session, t->data, t->dims, (uint64_t)t->rank);
+	prompt->n = 0;
+	if (status == TFMC_RT_OK)
+		return TFMC_OK;
+	diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_FAILED, "check %s: %s", r->check->name,
+	           tfmc_rt_status_text(status));
+	return TFMC_INVALID;
 }
 
 static enum tfmc_status check_generate(struct check_run *r)
 {
 	const struct frontend_generate *g = frontend_generate(r->m);
 	bool is_causal = g->kind == GENERATE_CAUSAL;
-	if (!is_causal && !source_is_ids(r)) {
-		diag_error(&r->d->diag, r->check->loc, DIAG_UNSUPPORTED,
-		           "not supported yet: generation from a source that is no ids (check %s)",
-		           r->check->name);
-		return TFMC_INVALID;
-	}
 	struct named_tensors prompt = {0}, target = {0}, fresh = {0}, all = {0};
-	TFMC_TRY(find_given(r, &r->check->with, is_causal ? g->tokens : g->source, DT_I32, &prompt));
+	TFMC_TRY(find_given(r, &r->check->with, is_causal ? g->tokens : g->source, source_type(r), &prompt));
+	TFMC_TRY(give_source(r, &prompt));
 	if (!is_causal)
 		TFMC_TRY(find_given(r, &r->check->with, g->tokens, DT_I32, &target));
 	TFMC_TRY(find_given(r, &r->check->expect, "new_tokens", DT_I32, &fresh));
@@ -291,6 +301,7 @@ static enum tfmc_status check_generate(struct check_run *r)
 	struct id_list lists[] = {{as_ids(r->d, &prompt), n_prompt}, {as_ids(r->d, &target), n_target}};
 	struct id_list result = {out, cap};
 	int status = generate_for_check(r, &o, lists, &result);
+	tfmc_session_set_source(r->caller->session, NULL, NULL, 0);
 	n = result.n;
 	if (status != TFMC_RT_OK) {
 		diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_FAILED, "check %s: %s", r->check->name,

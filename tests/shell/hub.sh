@@ -9,7 +9,7 @@ models=$TFMC_SHARED/models
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 n=0
-for folder in bert-tiny gpt2-tiny variants/{bart,bloom,clip_text,gemma2,gemma3,gpt_neox,llama,marian,mistral,mixtral,modernbert,mpt,opt,phi,qwen2,qwen3,t5,vit}; do
+for folder in bert-tiny gpt2-tiny variants/{bart,bloom,clip_text,gemma2,gemma3,gpt_neox,llama,marian,mistral,mixtral,modernbert,mpt,opt,phi,qwen2,qwen3,t5,vit,whisper}; do
 	name=${folder##*/}
 	n=$((n + 1))
 	mkdir "$tmp/$name"

@@ -15,7 +15,7 @@ options_of() { # the first models at every level, the others at those that diffe
 	esac
 }
 for name in aren-transliteration seq2seq-base bert-tiny gpt2-tiny stories260k retsim \
-	variants/{bart,bloom,clip_text,gemma2,gemma3,gpt_neox,llama,marian,mistral,mixtral,modernbert,mpt,opt,phi,qwen2,qwen3,t5,vit}; do
+	variants/{bart,bloom,clip_text,gemma2,gemma3,gpt_neox,llama,marian,mistral,mixtral,modernbert,mpt,opt,phi,qwen2,qwen3,t5,vit,whisper}; do
 	while read -r options; do
 		# shellcheck disable=SC2086
 		"$TFMC" verify "$models/$name/model.yaml" $options >/tmp/tfmc-models.$$ 2>&1
