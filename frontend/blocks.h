@@ -92,6 +92,10 @@ void temp_pop(struct blocks *b, size_t n);
 const char *shape_text(struct blocks *b, int rank, const struct ir_dim *const *dims);
 const char *dim_text(struct blocks *b, const struct ir_dim *d);
 const char *float_text(struct blocks *b, double v);
+static inline const char *bool_text(bool v)
+{
+	return v ? "true" : "false";
+}
 const char *concrete(struct blocks *b, const char *pattern);
 const char *path_join(struct blocks *b, const char *prefix, const char *id);
 void mark_mixed(struct step *st, struct block_value *v);

@@ -21,11 +21,6 @@ struct attention {
 	const char *q, *k, *v; /* names */
 };
 
-static const char *yes(bool v)
-{
-	return v ? "true" : "false";
-}
-
 static bool read_bias(struct step *st, struct attention *at)
 {
 	const struct yaml_node *node = arg(st, "bias");
@@ -152,14 +147,14 @@ static bool separate(struct step *st, const struct attention *at, bool query, bo
 	bool ok = true;
 	if (query)
 		ok = emit(st, "%s = linear(%s, \"%s.q\", out=%lld, bias=%s)", at->q, st->in.name, p,
-		          (long long)(at->h * at->e), yes(at->bq));
+		          (long long)(at->h * at->e), bool_text(at->bq));
 	if (!keys)
 		return ok;
 	return ok &&
 	       emit(st, "%s = linear(%s, \"%s.k\", out=%lld, bias=%s)", at->k, at->mem.name, p,
-	            (long long)(at->g * at->e), yes(at->bk)) &&
+	            (long long)(at->g * at->e), bool_text(at->bk)) &&
 	       emit(st, "%s = linear(%s, \"%s.v\", out=%lld, bias=%s)", at->v, at->mem.name, p,
-	            (long long)(at->g * at->e), yes(at->bv));
+	            (long long)(at->g * at->e), bool_text(at->bv));
 }
 
 static bool fused_kv(struct step *st, const struct attention *at)
@@ -167,7 +162,7 @@ static bool fused_kv(struct step *st, const struct attention *at)
 	long long ge = (long long)(at->g * at->e);
 	return separate(st, at, true, false) &&
 	       emit(st, "%s = linear(%s, \"%s.kv\", out=%lld, bias=%s)", at->k, at->mem.name, st->params,
-	            2 * ge, yes(at->bk)) &&
+	            2 * ge, bool_text(at->bk)) &&
 	       emit(st, "%s, %s = split(%s, axis=-1, sizes=[%lld, %lld])", at->k, at->v, at->k, ge, ge);
 }
 
@@ -175,7 +170,7 @@ static bool fused_kv(struct step *st, const struct attention *at)
 static bool fused_qkv(struct step *st, const struct attention *at)
 {
 	long long he = (long long)(at->h * at->e), ge = (long long)(at->g * at->e);
-	const char *p = st->params, *bias = yes(at->bq);
+	const char *p = st->params, *bias = bool_text(at->bq);
 	if (!at->has_memory)
 		return emit(st, "%s = linear(%s, \"%s.qkv\", out=%lld, bias=%s)", at->q, st->in.name, p,
 		            he + 2 * ge, bias) &&
@@ -200,7 +195,7 @@ static bool fused_grouped(struct step *st, const struct attention *at)
 		return step_error(st, "fused", DIAG_UNSUPPORTED,
 		                  "not supported yet: fused: qkv_grouped with a memory");
 	return emit(st, "%s = linear(%s, \"%s.qkv\", out=%lld, bias=%s)", at->q, st->in.name, st->params,
-	            he + 2 * ge, yes(at->bq)) &&
+	            he + 2 * ge, bool_text(at->bq)) &&
 	       emit(st, "%s = reshape(%s, [%s, %lld, %lld, %lld])", at->q, at->q, rows, (long long)at->g,
 	            r + 2, (long long)at->e) &&
 	       emit(st, "%s, %s, %s = split(%s, axis=3, sizes=[%lld, 1, 1])", at->q, at->k, at->v, at->q, r);
@@ -270,7 +265,7 @@ bool step_attention(struct step *st)
 	          emit(st, "%s = reshape(transpose(%s, [0, 2, 1, 3]), [%s, %s, %lld])", at.q, at.q,
 	               dim_text(b, st->in.dims[0]), dim_text(b, st->in.dims[1]), (long long)(at.h * at.e)) &&
 	          emit(st, "x = linear(%s, \"%s.o\", out=%lld, bias=%s)", at.q, st->params, (long long)at.d,
-	               yes(at.bo));
+	               bool_text(at.bo));
 	temp_pop(b, 3);
 	b->x = st->in;
 	b->x.name = "x";

@@ -60,7 +60,7 @@ static bool read_relative(const struct step *st, bool causal, const char **out)
 		return false;
 	*out = arena_printf(st->b->arena,
 	                    "%s, rel_bias=\"%s\", buckets=%lld, max_distance=%lld, bidirectional=%s", *out,
-	                    path, (long long)buckets, (long long)reach, both ? "true" : "false");
+	                    path, (long long)buckets, (long long)reach, bool_text(both));
 	return true;
 }
 

@@ -7,11 +7,6 @@
 
 #include "frontend/blocks.h"
 
-static const char *yes(bool v)
-{
-	return v ? "true" : "false";
-}
-
 static bool want_float(struct step *st, int rank, const char *what)
 {
 	if (ir_dtype_class(st->in.dtype) == DTCLASS_FLOAT && st->in.rank == rank)
@@ -69,7 +64,7 @@ bool step_patchify(struct step *st)
 	b->x = v;
 	return emit(st, "x = conv2d(%s, \"%s\", out=%lld, kernel=[%lld, %lld], stride=[%lld, %lld], bias=%s)",
 	            st->in.name, st->params, (long long)out, (long long)h, (long long)w, (long long)h,
-	            (long long)w, yes(bias)) &&
+	            (long long)w, bool_text(bias)) &&
 	       emit(st, "x = reshape(transpose(x, [0, 2, 3, 1]), %s)", shape_text(b, v.rank, v.dims));
 }
 
@@ -128,7 +123,7 @@ bool step_conv1d(struct step *st)
 	          "x = conv1d(%s, \"%s\", out=%lld, kernel=%lld, stride=%lld, padding=%lld, dilation=%lld, "
 	          "groups=%lld, bias=%s)",
 	          in, st->params, (long long)c.out, (long long)c.kernel, (long long)c.stride,
-	          (long long)c.padding, (long long)c.dilation, (long long)c.groups, yes(c.bias)))
+	          (long long)c.padding, (long long)c.dilation, (long long)c.groups, bool_text(c.bias)))
 		return false;
 	v.name = "x";
 	v.dims[1] = ir_dim_add(b->m->dims, ir_dim_floordiv(b->m->dims, span, c.stride),

@@ -68,7 +68,7 @@ static bool route(struct step *st, const struct moe *m)
 	const char *w = m->weights, *t = temp_push(st->b, "t");
 	long long e = (long long)m->experts;
 	bool ok = emit(st, "%s = linear(%s, \"%s.router\", out=%lld, bias=%s)", w, m->x, st->params, e,
-	               m->router_bias ? "true" : "false") &&
+	               bool_text(m->router_bias)) &&
 	          emit(st,
 	               "%s = sum(cast(reshape(%s, [%s1, %lld]) > reshape(%s, [%s%lld, 1]), f32) + "
 	               "cast(reshape(%s, [%s1, %lld]) == reshape(%s, [%s%lld, 1]), f32) * "

@@ -7,11 +7,6 @@
 
 #include "frontend/blocks.h"
 
-static const char *yes(bool v)
-{
-	return v ? "true" : "false";
-}
-
 /* x gets the type of the input with another last axis. */
 static void set_width(struct step *st, int64_t width)
 {
@@ -196,7 +191,7 @@ bool step_norm(struct step *st)
 	bool ok;
 	if (strcmp(kind, "layer") == 0)
 		ok = affine ? emit(st, "x = layer_norm(%s, \"%s\", eps=%s, bias=%s)", st->in.name, st->params,
-		                   text, yes(bias))
+		                   text, bool_text(bias))
 		            : emit(st, "x = layer_norm(%s, none, eps=%s)", st->in.name, text);
 	else if (strcmp(kind, "rms") == 0)
 		ok = affine ? emit(st, "x = rms_norm(%s, \"%s\", eps=%s%s)", st->in.name, st->params, text,
@@ -233,7 +228,7 @@ bool step_linear(struct step *st)
 	        strcmp(act, "identity") == 0 ? "" : arena_printf(st->b->arena, ", act=%s", act);
 	const char *tie_text = tie == NULL ? "" : arena_printf(st->b->arena, ", tie=\"%s\"", tie);
 	if (!remember_tie(st, tie) || !emit(st, "x = linear(%s, \"%s\", out=%lld, bias=%s%s%s)", st->in.name,
-	                                    st->params, (long long)out, yes(bias), act_text, tie_text))
+	                                    st->params, (long long)out, bool_text(bias), act_text, tie_text))
 		return false;
 	set_width(st, out);
 	return true;
@@ -246,13 +241,13 @@ static bool gated(struct step *st, int64_t dim, const char *act, bool bias, cons
 	bool ok;
 	if (strcmp(fused, "none") == 0) {
 		ok = emit(st, "%s = linear(%s, \"%s.gate\", out=%lld, bias=%s, act=%s)", g, x, p,
-		          (long long)dim, yes(bias), act) &&
+		          (long long)dim, bool_text(bias), act) &&
 		     emit(st, "%s = linear(%s, \"%s.up\", out=%lld, bias=%s)", u, x, p, (long long)dim,
-		          yes(bias));
+		          bool_text(bias));
 	} else {
 		bool first = strcmp(fused, "gate_up") == 0;
 		ok = emit(st, "%s = linear(%s, \"%s.%s\", out=%lld, bias=%s)", g, x, p, fused,
-		          (long long)(2 * dim), yes(bias)) &&
+		          (long long)(2 * dim), bool_text(bias)) &&
 		     emit(st, "%s, %s = split(%s, axis=-1, sizes=[%lld, %lld])", first ? g : u, first ? u : g,
 		          g, (long long)dim, (long long)dim) &&
 		     emit(st, "%s = %s(%s)", g, act, g);
@@ -279,10 +274,10 @@ bool step_ffn(struct step *st)
 		if (strcmp(fused, "none") != 0)
 			return step_error(st, "fused", DIAG_REFUSED, "fused is for kind gated");
 		ok = emit(st, "x = linear(%s, \"%s.up\", out=%lld, bias=%s, act=%s)", st->in.name, st->params,
-		          (long long)dim, yes(bias), act);
+		          (long long)dim, bool_text(bias), act);
 	}
-	ok = ok &&
-	     emit(st, "x = linear(x, \"%s.down\", out=%lld, bias=%s)", st->params, (long long)out, yes(bias));
+	ok = ok && emit(st, "x = linear(x, \"%s.down\", out=%lld, bias=%s)", st->params, (long long)out,
+	                bool_text(bias));
 	set_width(st, out);
 	return ok;
 }

@@ -191,6 +191,24 @@ bool graph_close_statement(struct blocks *b, const struct yaml_node *node)
 	return ok;
 }
 
+bool graph_assigned(struct blocks *b, struct diag_context *cx, const struct yaml_node *list,
+                    struct strmap *out)
+{
+	bool ok = true;
+	for (size_t i = 0; list != NULL && list->kind == YAML_SEQUENCE && i < list->n; i++) {
+		const struct yaml_node *node = list->items[i];
+		if (node->kind != YAML_SCALAR) {
+			ok = graph_assigned(b, cx, graph_repeat_body(node), out) && ok;
+			continue;
+		}
+		const struct expr_statement *st = expr_parse_statement(b->arena, cx, expr_source_of(node));
+		ok = ok && st != NULL;
+		for (size_t t = 0; st != NULL && t < st->n_targets; t++)
+			strmap_set(out, st->targets[t].name, b);
+	}
+	return ok;
+}
+
 const struct yaml_node *graph_repeat_body(const struct yaml_node *node)
 {
 	if (node->kind != YAML_MAPPING)
@@ -322,17 +340,7 @@ static void note_names(struct blocks *b, const struct yaml_node *list)
 {
 	struct diag_context quiet;
 	diag_init(&quiet, NULL, NULL);
-	for (size_t i = 0; list != NULL && list->kind == YAML_SEQUENCE && i < list->n; i++) {
-		const struct yaml_node *node = list->items[i];
-		if (node->kind != YAML_SCALAR) {
-			note_names(b, graph_repeat_body(node));
-			continue;
-		}
-		const struct expr_statement *st =
-		        expr_parse_statement(b->arena, &quiet, expr_source_of(node));
-		for (size_t t = 0; st != NULL && t < st->n_targets; t++)
-			strmap_set(&b->graph_names, st->targets[t].name, b);
-	}
+	(void)graph_assigned(b, &quiet, list, &b->graph_names);
 	diag_destroy(&quiet);
 }
 

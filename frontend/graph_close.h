@@ -36,6 +36,12 @@ bool graph_call(struct blocks *b, const struct expr *call, const char *const **r
 const char *graph_expr_text(struct blocks *b, const struct expr *e);
 /* A literal that may stand as an operand. */
 const char *graph_value_text(struct blocks *b, const struct value *v);
+/*
+ * Adds the names that a list of statements and its repeats assign. False when one cannot be read, which is
+ * reported to cx; the others are added all the same.
+ */
+bool graph_assigned(struct blocks *b, struct diag_context *cx, const struct yaml_node *list,
+                    struct strmap *out);
 /* The statements of a repeat in a list of statements, or NULL. */
 const struct yaml_node *graph_repeat_body(const struct yaml_node *node);
 

@@ -154,25 +154,6 @@ const struct value *graph_function_value(const struct blocks *b, const char *nam
 
 /* ---- names of the body ---- */
 
-static bool collect(struct blocks *b, const struct yaml_node *list, struct strmap *out)
-{
-	for (size_t i = 0; i < list->n; i++) {
-		const struct yaml_node *node = list->items[i];
-		if (node->kind != YAML_SCALAR) {
-			const struct yaml_node *body = graph_repeat_body(node);
-			if (body != NULL && !collect(b, body, out))
-				return false;
-			continue;
-		}
-		const struct expr_statement *st = expr_parse_statement(b->arena, b->cx, expr_source_of(node));
-		if (st == NULL)
-			return false;
-		for (size_t t = 0; t < st->n_targets; t++)
-			strmap_set(out, st->targets[t].name, b);
-	}
-	return true;
-}
-
 static bool bind(const struct inliner *in)
 {
 	struct blocks *b = in->b;
@@ -180,7 +161,7 @@ static bool bind(const struct inliner *in)
 	const struct expr **values = ARENA_ARRAY(b->arena, const struct expr *, d->n_args + 1);
 	struct strmap assigned;
 	strmap_init(&assigned, b->arena);
-	if (values == NULL || !match_arguments(in, values) || !collect(b, d->body, &assigned))
+	if (values == NULL || !match_arguments(in, values) || !graph_assigned(b, b->cx, d->body, &assigned))
 		return false;
 	for (size_t i = 0; i < d->n_args; i++) {
 		const struct expr *value;
