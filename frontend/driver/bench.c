@@ -31,11 +31,13 @@ struct bench {
 	uint64_t random; /* SplitMix64 */
 	double seconds[MAX_CALLS];
 	size_t n_calls;
+	int64_t threads;
 };
 
 struct call {
 	int64_t entry;
 	const char *name;
+	int64_t dims[RECORD_DIMS];
 	struct tfmc_buffer inputs[TENSORS_MAX], outputs[TENSORS_MAX];
 };
 
@@ -78,6 +80,7 @@ static enum tfmc_status prepare(struct bench *b, const char *name, struct call *
 {
 	memset(c, 0, sizeof(*c));
 	c->name = name;
+	memcpy(c->dims, b->dims, sizeof(c->dims));
 	c->entry = tfmc_entry_find(b->record, name);
 	if (c->entry < 0) {
 		diag_error(&b->d->diag, LOC_NONE, DIAG_INPUT, "the model has no entry %s", name);
@@ -102,8 +105,8 @@ static enum tfmc_status prepare(struct bench *b, const char *name, struct call *
 
 static enum tfmc_status run_call(struct bench *b, const struct call *c)
 {
-	int status = b->groups ? bench_groups_call(b->groups, c->entry, b->dims, c->inputs, c->outputs)
-	                       : tfmc_session_call(b->session, c->entry, b->dims, c->inputs, c->outputs);
+	int status = b->groups ? bench_groups_call(b->groups, c->entry, c->dims, c->inputs, c->outputs)
+	                       : tfmc_session_call(b->session, c->entry, c->dims, c->inputs, c->outputs);
 	if (status == TFMC_RT_OK)
 		return TFMC_OK;
 	diag_error(&b->d->diag, LOC_NONE, DIAG_INPUT, "entry %s: %s", c->name, tfmc_rt_status_text(status));
@@ -187,6 +190,42 @@ static enum tfmc_status time_calls(struct bench *b, const struct call *main, con
 	return TFMC_OK;
 }
 
+/* Whether dim i of the record is an argument of the entry. */
+static bool has_dim(const struct bench *b, const char *entry, uint64_t i)
+{
+	const struct tfmc_record_entry *e = tfmc_entry_at(b->record, tfmc_entry_find(b->record, entry));
+	const uint64_t *numbers = (const void *)((const char *)b->record + e->dims);
+	for (uint64_t k = 0; k < e->n_dims; k++)
+		if (numbers[k] == i)
+			return true;
+	return false;
+}
+
+/* A prompt in front of a step: a token, or as many as --context says, in the dim that step does not have. */
+static enum tfmc_status prepare_context(struct bench *b, struct call *c)
+{
+	const char *text = b->d->options.context, *name = "prefill";
+	int64_t n = 1, before[RECORD_DIMS];
+	memcpy(before, b->dims, sizeof(before));
+	if (!text)
+		return prepare(b, "step", c);
+	for (uint64_t i = 0; i < b->record->n_dims && tfmc_entry_find(b->record, name) >= 0; i++) {
+		const struct tfmc_record_dim *dim = tfmc_record_dim_at(b->record, i);
+		if (!has_dim(b, name, i) || has_dim(b, "step", i))
+			continue;
+		if (!number_parse_i64(text, strlen(text), &n) || n < dim->lo || n > dim->hi) {
+			diag_error(&b->d->diag, LOC_NONE, DIAG_OPTION,
+			           "--context is a number from %lld to %lld, not %s", (long long)dim->lo,
+			           (long long)dim->hi, text);
+			return TFMC_INVALID;
+		}
+		b->dims[i] = n;
+	}
+	enum tfmc_status st = prepare(b, name, c);
+	memcpy(b->dims, before, sizeof(before));
+	return st;
+}
+
 static enum tfmc_status measure(struct bench *b, const char *entry)
 {
 	struct call *calls = ARENA_ARRAY(&b->d->arena, struct call, 3);
@@ -195,13 +234,8 @@ static enum tfmc_status measure(struct bench *b, const char *entry)
 	TFMC_TRY(prepare(b, entry, &calls[0]));
 	if (tfmc_entry_find(b->record, "encode") >= 0)
 		TFMC_TRY(prepare(b, "encode", &calls[1]));
-	if (!strcmp(entry, "step")) {
-		int64_t before[RECORD_DIMS];
-		memcpy(before, b->dims, sizeof(before));
-		TFMC_TRY(
-		        prepare(b, "step", &calls[2])); /* a token in front, so that the cache is not empty */
-		memcpy(b->dims, before, sizeof(before));
-	}
+	if (!strcmp(entry, "step"))
+		TFMC_TRY(prepare_context(b, &calls[2]));
 	return time_calls(b, &calls[0], &calls[1], &calls[2]);
 }
 
@@ -212,17 +246,6 @@ static int by_value(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 	return (x > y) - (x < y);
-}
-
-/* Whether dim i of the record is an argument of the entry. */
-static bool has_dim(const struct bench *b, const char *entry, uint64_t i)
-{
-	const struct tfmc_record_entry *e = tfmc_entry_at(b->record, tfmc_entry_find(b->record, entry));
-	const uint64_t *numbers = (const void *)((const char *)b->record + e->dims);
-	for (uint64_t k = 0; k < e->n_dims; k++)
-		if (numbers[k] == i)
-			return true;
-	return false;
 }
 
 static const struct ir_func *func_of(const struct bench *b, const char *entry)
@@ -320,10 +343,7 @@ static enum tfmc_status weights_of(const struct bench *b, const char *entry, con
 
 static enum tfmc_status report(struct bench *b, const char *entry, const struct target *target)
 {
-	struct figures f = {.threads = 1, .target = target->name};
-	const char *threads = b->d->options.threads;
-	if (threads)
-		(void)!number_parse_i64(threads, strlen(threads), &f.threads);
+	struct figures f = {.threads = b->threads, .target = target->name};
 	TFMC_TRY(weights_of(b, entry, target, &f.weights));
 	TFMC_TRY(backend_roof(&b->d->diag, target, driver_clock, NULL, &f.roof));
 	qsort(b->seconds, b->n_calls, sizeof(double), by_value);
@@ -343,7 +363,8 @@ static enum tfmc_status open_calls(struct bench *b, const struct compiled *c)
 {
 	if (!b->d->options.groups)
 		return driver_session(b->d, c, &b->session);
-	int status = bench_groups_open(&c->model, b->dims, c->forced, &b->groups);
+	struct bench_groups_options o = {.variant = c->forced, .threads = b->threads};
+	int status = bench_groups_open(&c->model, b->dims, &o, &b->groups);
 	if (status == TFMC_RT_OK)
 		return TFMC_OK;
 	diag_error(&b->d->diag, LOC_NONE, DIAG_INTERNAL, "%s", tfmc_rt_status_text(status));
@@ -363,6 +384,8 @@ static enum tfmc_status bench_model(void *user, struct compiled *c, const struct
 	b->record = c->model.record;
 	if (b->record->n_dims > RECORD_DIMS)
 		return TFMC_INTERNAL;
+	b->threads = 1;
+	TFMC_TRY(driver_workers(b->d, "threads", b->d->options.threads, &b->threads));
 	TFMC_TRY(choose_dims(b));
 	TFMC_TRY(open_calls(b, c));
 	enum tfmc_status st = measure(b, entry);
@@ -381,8 +404,8 @@ enum exit_code command_bench(struct driver *d)
 	if (!b)
 		return EXIT_ENVIRONMENT;
 	b->d = d;
-	if (d->options.groups && (d->options.json || d->options.threads))
-		return driver_usage(d, "--groups goes neither with --json nor with --threads");
+	if (d->options.groups && d->options.json)
+		return driver_usage(d, "--groups does not go with --json");
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK)
 		st = driver_compile_native(d, &l, NULL, &c);

@@ -3,8 +3,9 @@
  * Times of single groups, see bench_groups.h. The object hands each group to
  * parallel_for as a task whose first word is the address of the group's
  * function; that address is what tells groups apart. The context is opened for
- * two workers, since one alone never asks for parallel_for; the tasks are told
- * that they are the only one.
+ * two workers at least, since one alone never asks for parallel_for; the tasks
+ * are told how many there really are. Several are a gang: a round for each
+ * group, in which every worker stamps its own clock.
  */
 #define _POSIX_C_SOURCE 200809L /* posix_memalign */
 #include "frontend/driver/bench_groups.h"
@@ -17,20 +18,69 @@
 #define MAX_GROUPS 1024
 #define MAX_WORDS  (16 + 4 * 64)
 
+/* Sums over the executions of a group in one call. */
+struct spent {
+	double seconds; /* from begin to end, waiting included */
+	double busy;    /* of all workers together, inside the group */
+	double longest; /* of the worker that took longest, each time */
+};
+
 struct timed {
-	uint64_t function; /* address */
-	double seconds;    /* of the running call, over all its executions */
-	int64_t times;     /* executions in the running call */
-	double least;      /* of all calls; 0: none yet */
+	uint64_t function;  /* address */
+	struct spent now;   /* the running call */
+	int64_t times;      /* executions in the running call */
+	struct spent least; /* the call with the least seconds; 0: none yet */
+};
+
+/* One worker's clock, on lines of its own. */
+struct stamp {
+	double seconds;
+	char apart[128 - sizeof(double)];
+};
+
+/* What a gang is asked to do. */
+struct round {
+	tfmc_task_fn *fn;
+	void *arg;
+	struct stamp *stamps; /* [workers] */
 };
 
 struct bench_groups {
 	struct tfmc_model model;
 	void *context, *state, *arena;
+	struct tfmc_gang *gang; /* NULL: one worker */
+	struct stamp *stamps;   /* [threads] */
+	int64_t threads;
 	struct timed groups[MAX_GROUPS];
 	size_t n;
 	bool timing;
 };
+
+static void run_worker(void *user, int64_t worker, int64_t n)
+{
+	const struct round *r = user;
+	double start = driver_clock(NULL);
+	r->fn(r->arg, worker, n);
+	r->stamps[worker].seconds = driver_clock(NULL) - start;
+}
+
+/* Runs the group by all workers. */
+static struct spent run_round(struct bench_groups *g, tfmc_task_fn *fn, void *arg)
+{
+	struct round r = {fn, arg, g->stamps};
+	struct spent s = {0};
+	double start = driver_clock(NULL);
+	if (g->gang)
+		tfmc_gang_run(g->gang, run_worker, &r);
+	else
+		run_worker(&r, 0, 1);
+	s.seconds = driver_clock(NULL) - start;
+	for (int64_t i = 0; i < g->threads; i++) {
+		s.busy += g->stamps[i].seconds;
+		s.longest = g->stamps[i].seconds > s.longest ? g->stamps[i].seconds : s.longest;
+	}
+	return s;
+}
 
 static void run_group(void *user, int64_t n, tfmc_task_fn *fn, void *arg)
 {
@@ -39,16 +89,17 @@ static void run_group(void *user, int64_t n, tfmc_task_fn *fn, void *arg)
 	size_t i = 0;
 	(void)n;
 	memcpy(&function, arg, sizeof(function));
-	double start = driver_clock(NULL);
-	fn(arg, 0, 1);
-	double seconds = driver_clock(NULL) - start;
+	struct spent s = run_round(g, fn, arg);
 	while (i < g->n && g->groups[i].function != function)
 		i++;
 	if (!g->timing || i == MAX_GROUPS)
 		return;
 	if (i == g->n)
 		g->groups[g->n++] = (struct timed){.function = function};
-	g->groups[i].seconds += seconds;
+	struct spent *now = &g->groups[i].now;
+	now->seconds += s.seconds;
+	now->busy += s.busy;
+	now->longest += s.longest;
 	g->groups[i].times++;
 }
 
@@ -79,19 +130,31 @@ static int open_memory(struct bench_groups *g, const int64_t *dims, struct tfmc_
 	return status;
 }
 
-int bench_groups_open(const struct tfmc_model *model, const int64_t *dims, const char *variant,
-                      struct bench_groups **out)
+static int open_workers(struct bench_groups *g)
+{
+	g->stamps = calloc((size_t)g->threads, sizeof(*g->stamps));
+	if (!g->stamps)
+		return TFMC_RT_E_MEMORY;
+	return g->threads > 1 ? tfmc_gang_create(g->threads, &g->gang) : TFMC_RT_OK;
+}
+
+int bench_groups_open(const struct tfmc_model *model, const int64_t *dims,
+                      const struct bench_groups_options *o, struct bench_groups **out)
 {
 	struct bench_groups *g = calloc(1, sizeof(*g));
 	*out = NULL;
 	if (!g)
 		return TFMC_RT_E_MEMORY;
 	g->model = *model;
-	struct tfmc_config c = {.struct_size = sizeof(c), .workers = 2, .parallel_for = run_group, .user = g};
+	g->threads = o->threads;
+	struct tfmc_config c = {.struct_size = sizeof(c), .parallel_for = run_group, .user = g};
+	c.workers = o->threads > 1 ? o->threads : 2;
 	c.batch = model->record->n_dims ? dims[0] : 1;
-	int64_t number = variant ? tfmc_variant_find(model->record, variant) : -1;
+	int64_t number = o->variant ? tfmc_variant_find(model->record, o->variant) : -1;
 	c.variants = number >= 0 ? (uint64_t)1 << number : 0;
-	int status = open_memory(g, dims, &c);
+	int status = open_workers(g);
+	if (status == TFMC_RT_OK)
+		status = open_memory(g, dims, &c);
 	if (status == TFMC_RT_OK)
 		status = model->init(g->context, &c);
 	if (status == TFMC_RT_OK)
@@ -105,6 +168,8 @@ void bench_groups_close(struct bench_groups *g)
 {
 	if (!g)
 		return;
+	tfmc_gang_destroy(g->gang);
+	free(g->stamps);
 	free(g->context);
 	free(g->state);
 	free(g->arena);
@@ -138,7 +203,7 @@ void bench_groups_begin(struct bench_groups *g)
 {
 	g->timing = true;
 	for (size_t i = 0; i < g->n; i++) {
-		g->groups[i].seconds = 0;
+		g->groups[i].now = (struct spent){0};
 		g->groups[i].times = 0;
 	}
 }
@@ -148,7 +213,8 @@ void bench_groups_end(struct bench_groups *g)
 	g->timing = false;
 	for (size_t i = 0; i < g->n; i++) {
 		struct timed *t = &g->groups[i];
-		t->least = t->least > 0 && t->least < t->seconds ? t->least : t->seconds;
+		if (t->least.seconds <= 0 || t->now.seconds < t->least.seconds)
+			t->least = t->now;
 	}
 }
 
@@ -173,14 +239,32 @@ static void count_group(void *user, const struct ir_op *op)
 
 static void print_figures(const struct table *t, const struct timed *g, double flops)
 {
-	double rate = g->least > 0 ? flops * (double)g->times / g->least : 0;
-	buf_printf(t->out, "%8.4f ms %5.1f %%  %3lld x", g->least * 1e3,
-	           t->total > 0 ? 100 * g->least / t->total : 0.0, (long long)g->times);
+	double seconds = g->least.seconds, threads = (double)t->g->threads;
+	double rate = seconds > 0 ? flops * (double)g->times / seconds : 0;
+	buf_printf(t->out, "%8.4f ms %5.1f %%  %3lld x", seconds * 1e3,
+	           t->total > 0 ? 100 * seconds / t->total : 0.0, (long long)g->times);
+	if (t->g->threads > 1)
+		buf_printf(t->out, "  busy %3.0f %%",
+		           seconds > 0 ? 100 * g->least.busy / seconds / threads : 0.0);
 	if (flops <= 0)
 		buf_printf(t->out, "%24s", "");
 	else
 		buf_printf(t->out, " %8.1f GFLOP/s %4.0f %%", rate * 1e-9,
-		           t->roof > 0 ? 100 * rate / t->roof : 0.0);
+		           t->roof > 0 ? 100 * rate / (t->roof * threads) : 0.0);
+}
+
+/* What several workers lose: one has less to do than another, and all meet. */
+static void print_lost(const struct table *t)
+{
+	double busy = 0, longest = 0, threads = (double)t->g->threads;
+	int64_t rounds = 0;
+	for (size_t i = 0; i < t->g->n; i++) {
+		busy += t->g->groups[i].least.busy;
+		longest += t->g->groups[i].least.longest;
+		rounds += t->g->groups[i].times;
+	}
+	buf_printf(t->out, "%8.4f ms the longest worker of each, %.4f ms if all were equal; %lld rounds\n",
+	           longest * 1e3, busy / threads * 1e3, (long long)rounds);
 }
 
 /* `linear 14x32x384: layer_norm linear gelu` */
@@ -222,7 +306,7 @@ void bench_groups_print(const struct bench_groups *g, struct buf *out, const str
 	struct table t = {g, out, m, func, values, roof, 0, 0};
 	size_t known = 0;
 	for (size_t i = 0; i < g->n; i++)
-		t.total += g->groups[i].least;
+		t.total += g->groups[i].least.seconds;
 	if (func)
 		ir_walk(func->body, count_group, &known);
 	if (known == g->n) {
@@ -234,4 +318,6 @@ void bench_groups_print(const struct bench_groups *g, struct buf *out, const str
 		}
 	}
 	buf_printf(out, "%8.4f ms in %zu groups\n", t.total * 1e3, g->n);
+	if (g->threads > 1)
+		print_lost(&t);
 }

@@ -174,6 +174,9 @@ TFMC_MUST_USE enum tfmc_status driver_session(struct driver *d, const struct com
 /* The same with memory for `batch` sequences (at most the bound; 0: the bound). */
 TFMC_MUST_USE enum tfmc_status driver_session_for(struct driver *d, const struct compiled *c, int64_t batch,
                                                   struct tfmc_session **out);
+/* A number of workers; *out stays when the option was not given (text NULL). */
+TFMC_MUST_USE enum tfmc_status driver_workers(struct driver *d, const char *option, const char *text,
+                                              int64_t *out);
 
 /*
  * How tokens are chosen: the model's `sample`, then the options. *is_sampled false: greedily. False after a

@@ -100,7 +100,7 @@ static const int64_t *dims_for(struct driver *d, const struct tfmc_record *r, in
 	return dims;
 }
 
-static enum tfmc_status parse_workers(struct driver *d, const char *option, const char *text, int64_t *out)
+enum tfmc_status driver_workers(struct driver *d, const char *option, const char *text, int64_t *out)
 {
 	if (!text || (number_parse_i64(text, strlen(text), out) && *out >= 1))
 		return TFMC_OK;
@@ -113,8 +113,8 @@ enum tfmc_status driver_session_for(struct driver *d, const struct compiled *c, 
 {
 	struct tfmc_session_options o = {
 	        .struct_size = sizeof(o), .workers = 1, .all_workers = d->all_workers, .variant = c->forced};
-	TFMC_TRY(parse_workers(d, "threads", d->options.threads, &o.workers));
-	TFMC_TRY(parse_workers(d, "decode-threads", d->options.decode_threads, &o.decode_workers));
+	TFMC_TRY(driver_workers(d, "threads", d->options.threads, &o.workers));
+	TFMC_TRY(driver_workers(d, "decode-threads", d->options.decode_threads, &o.decode_workers));
 	if (batch && !(o.dims_max = dims_for(d, c->model.record, &batch)))
 		return TFMC_NO_MEMORY;
 	o.batch = batch;
