@@ -130,9 +130,13 @@ struct qk_norm {
 bool arg_qk_norm(const struct step *st, struct qk_norm *out);
 bool emit_qk_norm(struct step *st, const struct qk_norm *n, const char *q, const char *k);
 /* blocks_bias.c: what attention adds to its scores, as arguments of sdpa; "" for nothing. */
+bool arg_prefix(const struct step *st, const char **out); /* what `prefix` of sdpa wants */
+bool arg_cache(const struct step *st, int64_t *len);      /* absent: left alone */
 bool arg_score_bias(const struct step *st, bool causal, const char **out);
 struct expr_env blocks_env(struct blocks *b, bool dims);
 bool find_value(struct blocks *b, const struct yaml_node *name, struct block_value *out);
+/* As find_value, where something else may stand in its place; reports nothing. */
+bool find_named(struct blocks *b, const struct yaml_node *name, struct block_value *out);
 const struct yaml_node *merge_args(struct blocks *b, const struct schema_step *kind,
                                    const struct yaml_node *step, const struct yaml_node *value);
 int64_t width_of(const struct step *st,

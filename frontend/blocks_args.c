@@ -327,6 +327,15 @@ bool find_value(struct blocks *b, const struct yaml_node *node, struct block_val
 	return true;
 }
 
+bool find_named(struct blocks *b, const struct yaml_node *node, struct block_value *out)
+{
+	const struct block_value *v =
+	        node->kind == YAML_SCALAR ? strmap_get(&b->values, value_name(b, node->text)) : NULL;
+	if (v != NULL)
+		*out = *v;
+	return v != NULL;
+}
+
 bool arg_value(const struct step *st, const char *key, struct block_value *out)
 {
 	const struct yaml_node *node = arg(st, key);

@@ -15,7 +15,10 @@ struct attention {
 	bool bq, bk, bv, bo;
 	const char *fused, *lengths, *rope; /* rope: arguments, or NULL */
 	const char *score_bias;             /* arguments, or "" */
-	int64_t window;                     /* 0: none */
+	const char *prefix;                 /* argument, or NULL */
+	int64_t cache_len;                  /* 0: as generate says */
+	bool sinks;
+	int64_t window; /* 0: none */
 	double scale, softcap;
 	struct qk_norm norm;
 	const char *q, *k, *v; /* names */
@@ -79,16 +82,22 @@ static bool read_mask(struct step *st, struct attention *at)
 	const char *mask = NULL;
 	if (!arg_word(st, "mask", &mask))
 		return false;
-	if (mask != NULL && strcmp(mask, "prefix") == 0)
-		return step_error(st, "mask", DIAG_UNSUPPORTED, "not supported yet: mask: prefix");
-	at->causal = mask != NULL && strcmp(mask, "causal") == 0;
+	bool prefix = mask != NULL && strcmp(mask, "prefix") == 0;
+	at->causal = prefix || (mask != NULL && strcmp(mask, "causal") == 0);
+	if (prefix != (arg(st, "prefix") != NULL))
+		return step_error(st, prefix ? "mask" : "prefix", prefix ? DIAG_MISSING : DIAG_REFUSED,
+		                  prefix ? "mask: prefix needs 'prefix', how many positions all may see"
+		                         : "'prefix' is for mask: prefix");
+	if (prefix && !arg_prefix(st, &at->prefix))
+		return false;
 	if (!at->has_memory && mask == NULL)
-		return step_error(st, NULL, DIAG_MISSING, "attention needs 'mask' (none or causal)");
+		return step_error(st, NULL, DIAG_MISSING, "attention needs 'mask' (none, causal or prefix)");
 	if (at->has_memory && at->causal)
 		return step_error(st, "mask", DIAG_REFUSED, "attention over a memory has no mask");
 	if (!at->has_memory && st->in.grows && !at->causal)
-		return step_error(st, "mask", DIAG_NO_CAUSAL_MASK,
-		                  "attention on the tokens of a generating model needs mask: causal");
+		return step_error(
+		        st, "mask", DIAG_NO_CAUSAL_MASK,
+		        "attention on the tokens of a generating model needs mask: causal or prefix");
 	if (at->has_memory && at->mem.grows)
 		return step_error(st, "memory", DIAG_GENERATE,
 		                  "the memory depends on the tokens of a generating model");
@@ -116,7 +125,8 @@ static bool read_attention(struct step *st, struct attention *at)
 	at->lengths = at->mem.lengths;
 	at->scale = 1.0 / sqrt((double)at->e);
 	if (!arg_lengths(st, "lengths", &at->lengths) || !arg_float(st, "scale", &at->scale) ||
-	    !arg_float(st, "softcap", &at->softcap) || !arg_word(st, "fused", &at->fused))
+	    !arg_float(st, "softcap", &at->softcap) || !arg_word(st, "fused", &at->fused) ||
+	    !arg_bool(st, "sinks", &at->sinks) || !arg_cache(st, &at->cache_len))
 		return false;
 	if (!arg_rope(st, at->e, &at->rope) || !arg_qk_norm(st, &at->norm) ||
 	    !arg_score_bias(st, at->causal, &at->score_bias))
@@ -244,8 +254,14 @@ static const char *sdpa_options(struct step *st, const struct attention *at)
 		s = arena_printf(a, "%s, softcap=%s", s, float_text(st->b, at->softcap));
 	if (at->lengths != NULL)
 		s = arena_printf(a, "%s, lengths=%s", s, at->lengths);
+	if (at->prefix != NULL)
+		s = arena_printf(a, "%s, prefix=%s", s, at->prefix);
+	if (at->sinks)
+		s = arena_printf(a, "%s, sinks=param(\"%s.sinks\", [%lld])", s, st->params, (long long)at->h);
 	if (!at->has_memory && st->in.grows)
 		s = arena_printf(a, "%s, cache=\"%s\"", s, st->path);
+	if (at->cache_len > 0)
+		s = arena_printf(a, "%s, cache_len=%lld", s, (long long)at->cache_len);
 	return s;
 }
 

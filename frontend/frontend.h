@@ -108,6 +108,7 @@ struct frontend_generate {
 	struct frontend_ids start, stop, suppress, suppress_first;
 	int64_t pad;
 	int64_t max_len; /* start and prompt included; length of the cache */
+	int64_t prefix;  /* positions that all may see (mask: prefix): the first call has to bring them all */
 	struct frontend_sample sample;
 	struct frontend_search search;
 };

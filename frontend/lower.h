@@ -133,7 +133,7 @@ op_lowering lower_param, lower_const, lower_iota, lower_sinusoid, lower_unary, l
         lower_transpose, lower_broadcast, lower_concat, lower_split, lower_slice, lower_pad, lower_gather,
         lower_matmul, lower_linear, lower_embed, lower_conv1d, lower_conv2d, lower_norm, lower_sdpa,
         lower_positions, lower_mask_rows, lower_take_rows, lower_state_put, lower_state_get,
-        lower_key_lengths, lower_expect, lower_rope, lower_later;
+        lower_key_lengths, lower_expect, lower_rope, lower_cumsum, lower_topk, lower_scatter, lower_einsum;
 
 /* lower_weights.c */
 enum weight_form {
@@ -155,8 +155,29 @@ struct weight_need {
 	bool plus_one;    /* 1 + the parameter */
 };
 bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir_value *out);
-/* Adds what the arguments bias, alibi and rel_bias of sdpa say to scores [B, H, S, T]. */
-bool lower_score_bias(const struct call *c, struct ir_value *scores);
+/* Adds what the arguments bias, alibi and rel_bias of sdpa say to scores [B, H, S, T], and -inf where a key
+ * is not visible (bool, rank 4, broadcast; may be none). */
+bool lower_score_bias(const struct call *c, struct ir_value visible, struct ir_value *scores);
+
+/* lower_move.c */
+struct ir_value lower_axis_first(struct lowering *lw, struct ir_value x, int axis);
+/* The first n axes come to lie at `axis`. */
+struct ir_value lower_axes_back(struct lowering *lw, struct ir_value x, int n, int axis);
+/* Elements 0, step, 2 step, .. of an axis. */
+struct ir_value lower_every(struct lowering *lw, struct ir_value x, int axis, int64_t step);
+
+/* lower_visible.c */
+bool lower_is_none(const struct expr *e); /* absent, or written as none */
+/* i32 [B or 1, 1, S, T]: j - i, both from the start of the sequence. */
+struct ir_value lower_distances(const struct lowering *lw, const struct ir_type *scores);
+/* An optional argument of sdpa that broadcasts to the scores, with four axes; none: left alone. */
+bool lower_score_operand(const struct call *c, const char *name, struct ir_value scores, enum ir_dtype dtype,
+                         struct ir_value *out);
+/* x (0 when none) where visible, else -inf. */
+struct ir_value lower_unseen(struct lowering *lw, struct ir_value visible, struct ir_value x,
+                             enum ir_dtype dtype);
+/* What `mask` and `prefix` let a query see, or none; with a prefix that includes causality. */
+bool lower_visible(const struct call *c, struct ir_value scores, bool *has_prefix, struct ir_value *out);
 /* A weight that is not a parameter. */
 bool lower_table(struct lowering *lw, const char *name, const struct ir_wexpr *e, struct ir_value *out);
 /* The name of what a path with indices stands for, and the indices of the loops in it (room for IR_RANK_MAX).

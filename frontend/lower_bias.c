@@ -32,19 +32,7 @@ static struct ir_value spread(const struct score_bias *s, struct ir_value v, int
 /* i32 [B or 1, 1, S, T]: j - i. */
 static struct ir_value distances(const struct score_bias *s)
 {
-	const struct lowering *lw = s->c->lw;
-	const struct ir_dim *const *t = s->scores->dims;
-	const struct ir_dim *one = ir_dim_const(s->dims, 1);
-	bool grows = lw->mode == LOWER_DECODE && t[2] == lw->grows;
-	const struct ir_dim *all[] = {grows ? t[0] : one, one, t[2], t[3]};
-	struct ir_value keys = irb_iota(s->b, &(struct attrs_iota){.dims = {all, 4}, .axis = 3});
-	struct ir_value queries = irb_iota(s->b, &(struct attrs_iota){.dims = {all, 4}, .axis = 2});
-	if (grows) {
-		const struct ir_dim *column[] = {t[0], one, one, one};
-		struct ir_value past = irb_reshape_to(s->b, lw->past, 4, column);
-		queries = irb_add(s->b, queries, irb_broadcast_to(s->b, past, 4, all), NULL);
-	}
-	return irb_sub(s->b, keys, queries, NULL);
+	return lower_distances(s->c->lw, s->scores);
 }
 
 /* ---- ALiBi ---- */
@@ -194,35 +182,29 @@ static bool add_relative(const struct score_bias *s, struct ir_value *scores)
 
 /* ---- a given tensor ---- */
 
-static bool add_given(const struct score_bias *s, struct ir_value *scores)
+/*
+ * The given bias and, as -inf, the keys that are not visible: one sum, which
+ * fuses into attention.
+ */
+static bool add_given(const struct score_bias *s, struct ir_value visible, struct ir_value *scores)
 {
-	const struct expr *e = call_arg(s->c, "bias");
-	struct ir_value v;
-	if (e == NULL || e->kind == EX_NONE || (e->kind == EX_NAME && strcmp(e->text, "none") == 0))
-		return true;
-	if (!call_tensor(s->c, "bias", &v))
+	struct ir_value bias = IR_NO_VALUE;
+	if (!lower_score_operand(s->c, "bias", *scores, s->scores->dtype, &bias))
 		return false;
-	const struct ir_type *t = irb_type(s->b, v);
-	const struct ir_dim *dims[4];
-	bool fits = t->rank <= 4 && t->dtype == s->scores->dtype;
-	for (int i = 0; fits && i < 4; i++) {
-		int at = i - (4 - t->rank);
-		dims[i] = at < 0 ? ir_dim_const(s->dims, 1) : t->dims[at];
-		fits = ir_dim_equals(dims[i], 1) || dims[i] == s->scores->dims[i];
-	}
-	if (!fits)
-		return lower_fail(s->c->lw, e->loc, DIAG_SHAPE, "bias of sdpa: %s does not fit scores %s",
-		                  type_text(s->c->lw, v), type_text(s->c->lw, *scores));
-	*scores = irb_add(s->b, *scores, spread(s, v, 4, dims), NULL);
+	if (bias.id == 0 && visible.id == 0)
+		return true;
+	if (visible.id != 0)
+		bias = lower_unseen(s->c->lw, visible, bias, s->scores->dtype);
+	*scores = irb_add(s->b, *scores, irb_broadcast_to(s->b, bias, 4, s->scores->dims), NULL);
 	return !irb_failed(s->b);
 }
 
-bool lower_score_bias(const struct call *c, struct ir_value *scores)
+bool lower_score_bias(const struct call *c, struct ir_value visible, struct ir_value *scores)
 {
 	struct score_bias s = {.c = c, .b = c->lw->b, .dims = c->lw->module->dims};
 	s.scores = irb_type(s.b, *scores);
 	if (s.scores == NULL || !ir_dim_is_const(s.scores->dims[1], &s.heads) || s.heads < 1 ||
 	    s.heads > HEADS_MAX)
 		return false;
-	return add_given(&s, scores) && add_alibi(&s, scores) && add_relative(&s, scores);
+	return add_given(&s, visible, scores) && add_alibi(&s, scores) && add_relative(&s, scores);
 }

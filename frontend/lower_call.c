@@ -32,8 +32,8 @@ static const struct op_row rows[] = {
         {"softmax", "x axis", 1, lower_softmax},
         {"log_softmax", "x axis", 1, lower_softmax},
         {"logsumexp", "x axis keep", 2, lower_logsumexp},
-        {"cumsum", "x axis", 2, lower_later},
-        {"topk", "x k", 2, lower_later},
+        {"cumsum", "x axis", 2, lower_cumsum},
+        {"topk", "x k", 2, lower_topk},
         {"reshape", "x shape", 2, lower_reshape},
         {"transpose", "x perm", 2, lower_transpose},
         {"broadcast", "x shape", 2, lower_broadcast},
@@ -42,9 +42,9 @@ static const struct op_row rows[] = {
         {"slice", "x axis begin end step", 4, lower_slice},
         {"pad", "x axis before after value", 4, lower_pad},
         {"gather", "x ids axis", 2, lower_gather},
-        {"scatter", "x ids y axis", 3, lower_later},
+        {"scatter", "x ids y axis", 3, lower_scatter},
         {"matmul", "a b transpose_a transpose_b", 2, lower_matmul},
-        {"einsum", "spec a b", 3, lower_later},
+        {"einsum", "spec a b", 2, lower_einsum},
         {"linear", "x path out bias act tie first of", 3, lower_linear},
         {"embed", "ids path vocab dim", 4, lower_embed},
         {"layer_norm", "x path eps bias", 3, lower_norm},
@@ -54,7 +54,7 @@ static const struct op_row rows[] = {
         {"rope", "x pos theta dim layout scaling", 2, lower_rope},
         {"sdpa",
          "q k v causal window prefix scale softcap bias mask lengths sinks cache alibi rel_bias buckets "
-         "max_distance bidirectional",
+         "max_distance bidirectional cache_len",
          3, lower_sdpa},
         {"expect", "x type", 2, lower_expect},
         {"positions", "x", 1, lower_positions},
@@ -160,12 +160,6 @@ bool lower_call(struct lowering *lw, const struct expr *e, struct lval *out)
 	}
 	struct call c = {lw, e, row->signature};
 	return check_arguments(&c, row->required) && row->lower(&c, out) && !irb_failed(lw->b);
-}
-
-bool lower_later(const struct call *c, struct lval *out)
-{
-	(void)out;
-	return lower_fail(c->lw, c->e->loc, DIAG_UNSUPPORTED, "not supported yet: %s", c->e->text);
 }
 
 /* ---- extraction ---- */

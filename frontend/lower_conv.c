@@ -17,6 +17,7 @@
 struct conv_axis {
 	int64_t kernel, stride, padding, dilation;
 	const struct ir_dim *size; /* of the result */
+	bool by_rows;              /* strides over an axis whose size is not constant */
 };
 
 struct conv {
@@ -96,9 +97,7 @@ static bool find_size(struct conv *v, struct conv_axis *a, const struct ir_dim *
 	if (ir_dim_lo(t, span) < 0)
 		return refuse(v, DIAG_SHAPE, "the kernel is larger than the padded input");
 	a->size = ir_dim_add(t, ir_dim_floordiv(t, span, a->stride), ir_dim_const(t, 1));
-	if (a->stride > 1 && !ir_dim_is_const(size, &n))
-		return refuse(v, DIAG_UNSUPPORTED,
-		              "not supported yet: a stride along an axis whose size is not constant");
+	a->by_rows = a->stride > 1 && !ir_dim_is_const(size, &n);
 	return true;
 }
 
@@ -142,8 +141,24 @@ static struct ir_value pad(const struct conv *v, struct ir_value x, int i)
 	end = ir_dim_add(t, end, ir_dim_mul(t, a->size, ir_dim_const(t, a->stride)));
 	end = ir_dim_sub(t, end, irb_type(v->b, x)->dims[i + 1]);
 	int64_t after = ir_dim_hi(t, end) - a->padding;
+	if (a->by_rows)
+		after = a->padding;
 	struct attrs_pad at = {.axis = i + 1, .before = a->padding, .after = after > 0 ? after : 0};
 	return at.before == 0 && at.after == 0 ? x : irb_pad(v->b, x, &at);
+}
+
+/* Elements at offset, offset + stride, .. of an axis whose size is not constant; all of them exist. */
+static struct ir_value take_rows(const struct conv *v, struct ir_value x, int i, int64_t offset)
+{
+	const struct conv_axis *a = &v->axis[i];
+	const struct ir_dim *size = a->size;
+	struct ir_value at = irb_iota(v->b, &(struct attrs_iota){.dims = {&size, 1}, .axis = 0});
+	at = irb_mul(v->b, at, irb_full_of(v->b, (double)a->stride, DT_I32, 1, &a->size), NULL);
+	at = irb_add(v->b, at, irb_full_of(v->b, (double)offset, DT_I32, 1, &a->size), NULL);
+	if (irb_failed(v->b))
+		return x;
+	x = irb_gather(v->b, lower_axis_first(v->c->lw, x, i + 1), at, NULL);
+	return irb_failed(v->b) ? x : lower_axes_back(v->c->lw, x, 1, i + 1);
 }
 
 /* Elements at offset, offset + stride, ..: as many as the result has. */
@@ -153,6 +168,8 @@ static struct ir_value take(const struct conv *v, struct ir_value x, int i, int6
 	struct ir_dims *t = dims_of(v);
 	const struct ir_dim *dims[IR_RANK_MAX], *stride = ir_dim_const(t, a->stride);
 	int n = 0, axis = i + 1;
+	if (a->by_rows)
+		return take_rows(v, x, i, offset);
 	x = irb_slice_of(v->b, x, axis, ir_dim_const(t, offset), ir_dim_mul(t, a->size, stride));
 	if (irb_failed(v->b) || a->stride == 1)
 		return x;

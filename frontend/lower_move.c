@@ -108,10 +108,45 @@ bool lower_slice(const struct call *c, struct lval *out)
 	    !call_refuse_mixing(c, x, axis) || !call_dims(c, "begin", &n, begin) ||
 	    !call_dims(c, "end", &n, end) || !call_int(c, "step", &step))
 		return false;
-	if (step != 1)
-		return lower_fail(c->lw, c->e->loc, DIAG_UNSUPPORTED, "not supported yet: slice with a step");
-	const struct ir_dim *size = ir_dim_sub(c->lw->module->dims, end[0], begin[0]);
-	return give(c, out, irb_slice_of(c->lw->b, x, (int)axis, begin[0], size));
+	if (step < 1 || step > INT32_MAX)
+		return lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE, "the step of slice is at least 1");
+	struct ir_dims *dims = c->lw->module->dims;
+	const struct ir_dim *size = ir_dim_sub(dims, end[0], begin[0]);
+	x = irb_slice_of(c->lw->b, x, (int)axis, begin[0], size);
+	return !irb_failed(c->lw->b) && give(c, out, lower_every(c->lw, x, (int)axis, step));
+}
+
+struct ir_value lower_axis_first(struct lowering *lw, struct ir_value x, int axis)
+{
+	int64_t perm[IR_RANK_MAX] = {axis};
+	int rank = irb_type(lw->b, x)->rank;
+	for (int i = 0, to = 1; i < rank; i++)
+		if (i != axis)
+			perm[to++] = i;
+	return axis == 0 ? x : irb_transpose_by(lw->b, x, rank, perm);
+}
+
+struct ir_value lower_axes_back(struct lowering *lw, struct ir_value x, int n, int axis)
+{
+	int64_t perm[IR_RANK_MAX];
+	int rank = irb_type(lw->b, x)->rank;
+	for (int i = 0; i < rank; i++)
+		perm[i] = i < axis ? i + n : i < axis + n ? i - axis : i;
+	return axis == 0 ? x : irb_transpose_by(lw->b, x, rank, perm);
+}
+
+struct ir_value lower_every(struct lowering *lw, struct ir_value x, int axis, int64_t step)
+{
+	struct ir_dims *dims = lw->module->dims;
+	struct ir_builder *b = lw->b;
+	if (step == 1)
+		return x;
+	const struct ir_dim *n = irb_type(b, x)->dims[axis];
+	n = ir_dim_floordiv(dims, ir_dim_add(dims, n, ir_dim_const(dims, step - 1)), step);
+	struct ir_value at = irb_iota(b, &(struct attrs_iota){.dims = {&n, 1}, .axis = 0});
+	at = irb_mul(b, at, irb_full_of(b, (double)step, DT_I32, 1, &n), NULL);
+	x = irb_gather(b, lower_axis_first(lw, x, axis), at, NULL);
+	return irb_failed(b) ? x : lower_axes_back(lw, x, 1, axis);
 }
 
 bool lower_pad(const struct call *c, struct lval *out)
@@ -132,10 +167,11 @@ bool lower_gather(const struct call *c, struct lval *out)
 	if (!call_tensor(c, "x", &x) || !call_tensor(c, "ids", &ids) ||
 	    !call_axis(c, "axis", type_of(c, x)->rank, &axis) || !call_refuse_mixing(c, x, axis))
 		return false;
-	if (axis != 0)
-		return lower_fail(c->lw, c->e->loc, DIAG_UNSUPPORTED,
-		                  "not supported yet: gather along axis %lld", (long long)axis);
-	return give(c, out, irb_gather(c->lw->b, x, ids, NULL));
+	int n = type_of(c, ids)->rank;
+	if (type_of(c, x)->rank - 1 + n > IR_RANK_MAX)
+		return lower_fail(c->lw, c->e->loc, DIAG_LIMIT, "more than %d axes", IR_RANK_MAX);
+	x = irb_gather(c->lw->b, lower_axis_first(c->lw, x, (int)axis), ids, NULL);
+	return !irb_failed(c->lw->b) && give(c, out, lower_axes_back(c->lw, x, n, (int)axis));
 }
 
 /* Leading axes broadcast. */

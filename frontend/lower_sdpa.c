@@ -11,28 +11,16 @@
 
 struct sdpa {
 	struct ir_value q, k, v, len, past; /* q [B,h,n,e], k, v [B,g,m,e] */
+	struct ir_value fresh;              /* with a cache: lengths of the new keys */
 	double scale, softcap;
-	int64_t window; /* 0: none */
-	bool causal;
+	int64_t window;      /* 0: none */
+	bool causal, prefix; /* prefix: some positions are seen by all */
 	const char *cache;
 };
 
-static bool refuse(const struct call *c, const char *name)
-{
-	const struct expr *e = call_arg(c, name);
-	bool off = e == NULL || (e->kind == EX_INT && e->i == 0) || (e->kind == EX_BOOL && e->i == 0) ||
-	           e->kind == EX_NONE || (e->kind == EX_NAME && strcmp(e->text, "none") == 0);
-	return off || lower_fail(c->lw, e->loc, DIAG_UNSUPPORTED, "not supported yet: %s of sdpa", name);
-}
-
 static bool read_sdpa(const struct call *c, struct sdpa *s)
 {
-	static const char *const later[] = {"prefix", "mask", "sinks"};
 	struct lowering *lw = c->lw;
-	for (size_t i = 0; i < TFMC_COUNT(later); i++) {
-		if (!refuse(c, later[i]))
-			return false;
-	}
 	if (!call_tensor(c, "q", &s->q) || !call_tensor(c, "k", &s->k) || !call_tensor(c, "v", &s->v))
 		return false;
 	const struct ir_type *q = irb_type(lw->b, s->q), *k = irb_type(lw->b, s->k);
@@ -43,9 +31,7 @@ static bool read_sdpa(const struct call *c, struct sdpa *s)
 		                  "sdpa wants q [B, h, n, e] and k, v [B, g, m, e], found %s and %s",
 		                  type_text(lw, s->q), type_text(lw, s->k));
 	s->scale = 1.0 / sqrt((double)(e > 0 ? e : 1));
-	const struct expr *len = call_arg(c, "lengths");
-	bool has_len = len != NULL && !(len->kind == EX_NAME && strcmp(len->text, "none") == 0);
-	if (has_len && !call_tensor(c, "lengths", &s->len))
+	if (!lower_is_none(call_arg(c, "lengths")) && !call_tensor(c, "lengths", &s->len))
 		return false;
 	if (!call_int(c, "window", &s->window))
 		return false;
@@ -62,12 +48,19 @@ static bool record_cache(const struct call *c, const struct sdpa *s)
 {
 	static const char *const ends[] = {"k", "v"};
 	struct lowering *lw = c->lw;
+	int64_t rows = lw->m->generate.max_len;
+	if (!call_int(c, "cache_len", &rows))
+		return false;
+	if (rows < lw->m->generate.max_len || rows > INT32_MAX)
+		return lower_fail(lw, c->e->loc, DIAG_UNSUPPORTED,
+		                  "not supported yet: a cache of %lld positions, fewer than max_len (%lld)",
+		                  (long long)rows, (long long)lw->m->generate.max_len);
 	const struct ir_value parts[] = {s->k, s->v};
 	for (size_t i = 0; i < TFMC_COUNT(parts); i++) {
 		const struct ir_type *t = irb_type(lw->b, parts[i]);
 		struct state_type slice = {.dtype = t->dtype, .rank = 4, .loc = lw->loc};
 		memcpy(slice.dims, t->dims, sizeof(slice.dims));
-		slice.dims[2] = ir_dim_const(lw->module->dims, lw->m->generate.max_len);
+		slice.dims[2] = ir_dim_const(lw->module->dims, rows);
 		if (!lower_record_state(lw, arena_printf(lw->arena, "%s.%s", s->cache, ends[i]), &slice))
 			return false;
 	}
@@ -104,12 +97,16 @@ static bool use_cache(const struct call *c, struct sdpa *s)
 		                  "a causal sdpa between tokens and logits needs cache=\"NAME\"");
 	if (s->cache == NULL)
 		return true;
-	if (!s->causal)
-		return lower_fail(lw, c->e->loc, DIAG_NO_CAUSAL_MASK, "sdpa with a cache needs causal=true");
+	if (!s->causal && lower_is_none(call_arg(c, "prefix")))
+		return lower_fail(lw, c->e->loc, DIAG_NO_CAUSAL_MASK,
+		                  "sdpa with a cache needs causal=true or a prefix");
+	if (lw->m->tokens >= 0 && !lower_is_none(call_arg(c, "mask")))
+		return lower_fail(lw, c->e->loc, DIAG_GENERATE, "sdpa with a cache has no mask");
 	if (lw->mode == LOWER_RUN)
 		return lw->m->tokens < 0 || record_cache(c, s);
 	if (lw->mode != LOWER_DECODE)
 		return true;
+	s->fresh = s->len;
 	s->len = IR_NO_VALUE; /* keys of real rows only are visible from real rows */
 	s->past = lw->past;
 	return append(c, arena_printf(lw->arena, "%s.k", s->cache), &s->k) &&
@@ -140,10 +137,69 @@ static bool repeat_heads(const struct call *c, const struct ir_type *q, struct i
 	return !irb_failed(lw->b);
 }
 
+/* Keys that a prefix shows end with those that exist: past + new ones. */
+static bool limit_prefix(const struct call *c, struct sdpa *s)
+{
+	struct lowering *lw = c->lw;
+	if (s->past.id == 0)
+		return true;
+	const struct ir_type *q = irb_type(lw->b, s->q);
+	struct ir_value n = s->fresh;
+	if (n.id == 0) {
+		n = irb_dim_value(lw->b, &(struct attrs_dim_value){.dim = q->dims[2]});
+		n = irb_broadcast_to(lw->b, n, 1, q->dims);
+	}
+	s->len = irb_add(lw->b, s->past, n, NULL);
+	return !irb_failed(lw->b);
+}
+
+/* -inf where a key is not visible, in the order of the language: lengths, causality, window; a given mask. */
+static bool hide(const struct call *c, struct sdpa *s, struct ir_value visible, struct ir_value *p)
+{
+	struct ir_builder *b = c->lw->b;
+	bool causal = s->causal && !s->prefix;
+	const struct attrs_mask mask = {.mask = causal ? MASK_causal : MASK_none, .window = s->window};
+	if (causal || s->len.id != 0 || s->window > 0)
+		*p = irb_mask(b, *p, s->len, causal || s->window > 0 ? s->past : IR_NO_VALUE, &mask);
+	if (visible.id == 0)
+		return !irb_failed(b);
+	const struct ir_type *t = irb_type(b, *p);
+	*p = lower_unseen(c->lw, visible, *p, t->dtype);
+	return !irb_failed(b);
+}
+
+/* softmax over the scores [B,h,n,m], with one more logit for each head that takes no value. */
+static bool normalize(const struct call *c, struct ir_value *p)
+{
+	struct lowering *lw = c->lw;
+	const struct ir_type *t = irb_type(lw->b, *p);
+	struct ir_value sinks;
+	if (lower_is_none(call_arg(c, "sinks"))) {
+		*p = irb_softmax(lw->b, *p, NULL);
+		return !irb_failed(lw->b);
+	}
+	if (!call_tensor(c, "sinks", &sinks))
+		return false;
+	const struct ir_type *st = irb_type(lw->b, sinks);
+	const struct ir_dim *one = ir_dim_const(lw->module->dims, 1);
+	const struct ir_dim *heads[] = {one, t->dims[1], one, one};
+	const struct ir_dim *column[] = {t->dims[0], t->dims[1], t->dims[2], one};
+	if (st->rank != 1 || st->dims[0] != t->dims[1] || st->dtype != t->dtype)
+		return lower_fail(lw, c->e->loc, DIAG_SHAPE, "sinks of sdpa: %s does not fit scores %s",
+		                  type_text(lw, sinks), type_text(lw, *p));
+	sinks = irb_broadcast_to(lw->b, irb_reshape_to(lw->b, sinks, 4, heads), 4, column);
+	const struct ir_value both[] = {*p, sinks};
+	struct ir_value all = irb_op1(lw->b, OP_concat, both, 2, &(struct attrs_concat){.axis = 3});
+	const struct ir_dim *begin = ir_dim_const(lw->module->dims, 0);
+	*p = irb_slice_of(lw->b, irb_softmax(lw->b, all, NULL), 3, begin, t->dims[3]);
+	return !irb_failed(lw->b);
+}
+
 bool lower_sdpa(const struct call *c, struct lval *out)
 {
 	struct sdpa s = {.len = IR_NO_VALUE, .past = IR_NO_VALUE};
 	struct ir_builder *b = c->lw->b;
+	struct ir_value visible, none = IR_NO_VALUE;
 	if (!read_sdpa(c, &s) || !use_cache(c, &s))
 		return false;
 	const struct ir_type *q = irb_type(b, s.q);
@@ -152,14 +208,15 @@ bool lower_sdpa(const struct call *c, struct lval *out)
 	struct ir_value p = irb_matmul(b, s.q, s.k, &(struct attrs_matmul){.tb = true});
 	if (s.scale != 1.0)
 		p = irb_scale_by(b, p, s.scale);
-	if (!lower_score_bias(c, &p))
+	if (irb_failed(b) || !lower_visible(c, p, &s.prefix, &visible) || (s.prefix && !limit_prefix(c, &s)))
 		return false;
-	if (s.softcap > 0.0)
+	bool early = s.softcap == 0.0; /* -inf passes everything but a softcap */
+	if (!lower_score_bias(c, early ? visible : none, &p))
+		return false;
+	if (!early)
 		p = irb_softcap(b, p, &(struct attrs_softcap){.c = s.softcap});
-	const struct attrs_mask mask = {.mask = s.causal ? MASK_causal : MASK_none, .window = s.window};
-	if (s.causal || s.len.id != 0 || s.window > 0)
-		p = irb_mask(b, p, s.len, s.past, &mask);
-	p = irb_softmax(b, p, NULL);
+	if (!hide(c, &s, early ? none : visible, &p) || !normalize(c, &p))
+		return false;
 	*out = lval_tensor(irb_matmul(b, p, s.v, &(struct attrs_matmul){.ta = false}));
 	return !irb_failed(b);
 }

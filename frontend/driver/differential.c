@@ -198,6 +198,8 @@ static enum tfmc_status run_incremental(struct incremental *x, const struct name
 {
 	struct named_tensors encoded = {0}, source = {0};
 	int64_t n = x->tokens->dims[1], first = n > 2 ? n / 2 : 1;
+	int64_t together = x->g->prefix < n ? x->g->prefix : n;
+	first = first > together ? first : together;
 	(void)tfmc_session_reset(x->object->session);
 	if (x->g->kind == GENERATE_SEQ2SEQ) {
 		for (size_t i = 0; i < in->n; i++) {

@@ -124,7 +124,7 @@ static void compare(struct check_run *r, const struct named_tensor *want, const 
 		if (at < 0)
 			continue;
 		double w = tensor_value(want, i), g = tensor_value(got, at);
-		double error = fabs(g - w), bound = r->check->atol + r->check->rtol * fabs(w);
+		double error = g == w ? 0 : fabs(g - w), bound = r->check->atol + r->check->rtol * fabs(w);
 		if (isnan(error) ? !(isnan(w) && isnan(g)) : error > bound)
 			r->ok = false;
 		if (!(error * r->bound <= r->worst * bound)) {

@@ -219,6 +219,74 @@ class Rotary(nn.Module):
         return self.norm(x) @ self.tokens.weight.T
 
 
+class SinkLayer(RotaryLayer):
+    """Every head has one more logit, whose weight takes no value."""
+
+    def __init__(self, d, ff):
+        super().__init__(d, ff)
+        self.sinks = nn.Parameter(torch.zeros(self.heads))
+
+    def forward(self, x, turn, keys):
+        y = self.norm1(x)
+        q, k, v = (f(y).unflatten(-1, (-1, self.e)).transpose(1, 2) for f in (self.q, self.k, self.v))
+        k, v = (z.repeat_interleave(self.heads // self.kv_heads, 1) for z in (turn(k), v))
+        s = (turn(q) @ k.mT * self.e ** -0.5).masked_fill(~keys, -math.inf)
+        sinks = self.sinks[None, :, None, None].expand(*s.shape[:3], 1)
+        p = torch.cat([s, sinks], -1).softmax(-1)[..., :-1]
+        x = x + self.o((p @ v).transpose(1, 2).flatten(-2))
+        y = self.norm2(x)
+        return x + self.down(nn.functional.silu(self.gate(y)) * self.up(y))
+
+
+class Sinks(nn.Module):
+    """Sinks; the first four positions are seen by all, or a window of three positions."""
+
+    tables = ("tokens.weight",)
+    vocab, d, ff, max_len, prefix, window = 31, 20, 25, 24, 4, 3
+    prompts = (7,)
+
+    def __init__(self):
+        super().__init__()
+        self.tokens = nn.Embedding(self.vocab, self.d)
+        self.layers = nn.ModuleList(SinkLayer(self.d, self.ff) for _ in range(3))
+        self.norm = RootMeanSquare(self.d)
+
+    def forward(self, ids, lengths):
+        i = torch.arange(ids.shape[1])
+        real = ~padding(lengths, ids.shape[1])[:, None, None, :]
+        prefix = ((i[None, :] <= i[:, None]) | (i[None, :] < self.prefix)) & real
+        window = (i[None, :] <= i[:, None]) & (i[:, None] - i[None, :] < self.window) & real
+        plain = 10000.0 ** (-torch.arange(3, dtype=torch.float64) / 3)
+        x = self.tokens(ids)
+        for n, layer in enumerate(self.layers):
+            x = layer(x, lambda z: turn_halves(z, plain), window if n == 1 else prefix)
+        return self.norm(x) @ self.tokens.weight.T
+
+
+class Graph(nn.Module):
+    """Operators of the graph level that choose, count and multiply along any axis."""
+
+    tables = ()
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Linear(7, 5, bias=False)
+
+    def forward(self, case):
+        x, y, ids = case["v"], case["rows"], case["ids"]
+        values, chosen = (z[..., :3] for z in x.sort(dim=-1, descending=True, stable=True))
+        last = x.clone()
+        for t, at in enumerate(ids.tolist()):
+            last[:, :, at] = y[:, :, t]
+        return {
+            "sums": x.cumsum(1), "more": x.cumsum(-1), "values": values, "chosen": chosen,
+            "picked": x[:, :, ids], "every": x[:, 1:, 0:7:3].contiguous(), "put": last,
+            "products": torch.einsum("bsi,oi->obs", x, self.table.weight),
+            "shared": torch.einsum("bsi,bti->bst", x, x * 2.0), "total": torch.einsum("bsi->i", x),
+            "outer": torch.einsum("bsi,o->boi", x, self.table.weight[:, 0]),
+        }
+
+
 class Front(nn.Module):
     """Convolutions and patches in front of an encoder layer: groups, dilation, stride, lengths, learned rows."""
 
@@ -316,7 +384,7 @@ class Experts(nn.Module):
 
 
 def draw_weights(model, rng):
-    """Tables ~ N(0, 1/d), matrices ~ N(0, 4/in), biases ~ 0.1 N(0, 1), norm weights ~ 1 + 0.2 N(0, 1)."""
+    """Tables ~ N(0, 1/d), matrices ~ N(0, 4/in), biases ~ 0.1 N(0, 1), sinks ~ N(0, 1), norm weights ~ 1 + 0.2 N(0, 1)."""
     weights = {}
     for name, parameter in model.state_dict().items():
         draw = rng.standard_normal(tuple(parameter.shape))
@@ -324,7 +392,7 @@ def draw_weights(model, rng):
             draw *= (1.0 if name in model.tables else 2.0) * parameter.shape[1] ** -0.5
         elif "norm" in name and name.endswith("weight"):
             draw = 1.0 + 0.2 * draw
-        else:
+        elif not name.endswith("sinks"):
             draw *= 0.1
         weights[name] = draw.astype(numpy.float32)
     model.load_state_dict({name: torch.from_numpy(w) for name, w in weights.items()})
@@ -404,11 +472,24 @@ def encoder_cases(model, rng):
 
 def decoder_cases(model, rng):
     cases = plain_cases(model, rng, ["logits"])
-    for name, s in (("greedy1", 1), ("greedy7", 7)):
+    for s in getattr(model, "prompts", (1, 7)):
+        name = f"greedy{s}"
         prompt = draw_ids(rng, (1, s), model.vocab)
         new = generate_greedy(lambda ids: model(torch.cat([prompt, torch.tensor([ids], dtype=torch.int64)], 1),
                                                 torch.tensor([s + len(ids)]))[0, -1], model.max_len - s)
         cases[name] = {"input_ids": prompt, "new_tokens": new}
+    return cases
+
+
+def graph_cases(model, rng):
+    """The ids name one column twice; the later one wins."""
+    cases = {}
+    for name, batch, s in (("one", 1, 3), ("longest", 2, 11)):
+        case = {key: torch.from_numpy(rng.standard_normal(shape).astype(numpy.float32)).double() for key, shape in
+                (("v", (batch, s, 7)), ("rows", (batch, s, 4)))}
+        case["v"][0, 0, 2] = case["v"][0, 0, 5]
+        case["ids"] = torch.tensor([6, 0, 3, 0])
+        cases[name] = {**case, **model(case)}
     return cases
 
 
@@ -442,6 +523,8 @@ MODELS = {
     "torch_encoder": (Encoder, encoder_cases),
     "torch_decoder": (Decoder, decoder_cases),
     "torch_rotary": (Rotary, decoder_cases),
+    "torch_sinks": (Sinks, decoder_cases),
+    "torch_graph": (Graph, graph_cases),
     "torch_front": (Front, front_cases),
     "torch_experts": (Experts, expert_cases),
 }

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The arguments `prefix` and `cache` of attention: an int or a value for the
+ * former, length and element type for the latter.
+ */
+#include <string.h>
+
+#include "frontend/blocks.h"
+
+bool arg_prefix(const struct step *st, const char **out)
+{
+	const struct yaml_node *node = arg(st, "prefix");
+	struct block_value v;
+	int64_t n = 0;
+	if (find_named(st->b, node, &v)) {
+		if (v.dtype != DT_I32 || v.rank != 1)
+			return step_error(st, "prefix", DIAG_SHAPE,
+			                  "prefix is an int, or i32 with one axis, the batch");
+		*out = v.name;
+		return true;
+	}
+	if (!arg_int(st, "prefix", 0, &n))
+		return false;
+	*out = arena_printf(st->b->arena, "%lld", (long long)n);
+	return true;
+}
+
+bool arg_cache(const struct step *st, int64_t *len)
+{
+	struct expr_env env = blocks_env(st->b, false);
+	const struct yaml_node *map = arg(st, "cache"), *node;
+	const char *dtype = "f32";
+	if (map == NULL)
+		return true;
+	if (map->kind != YAML_MAPPING)
+		return step_error(st, "cache", DIAG_VALUE_TYPE, "cache is a mapping with 'len' and 'dtype'");
+	if (!schema_check(st->b->arena, st->b->cx, map, "cache", NULL, "cache") ||
+	    !arg_map_word(st, map, "cache", "dtype", &dtype))
+		return false;
+	if (!st->in.grows || arg(st, "memory") != NULL)
+		return step_error(st, "cache", DIAG_REFUSED,
+		                  "only attention on the tokens of a generating model has a cache");
+	if (dtype != NULL && strcmp(dtype, "f32") != 0)
+		return step_error(st, "cache", DIAG_UNSUPPORTED, "not supported yet: a cache of %s", dtype);
+	if ((node = yaml_find(map, "len")) == NULL)
+		return true;
+	if (!expr_read_int(&env, node, "len", len))
+		return false;
+	if (*len < 1 || *len > INT32_MAX)
+		return step_error(st, "cache", DIAG_VALUE_TYPE, "the len of a cache is at least 1");
+	if (*len < st->b->m->generate.max_len)
+		return step_error(st, "cache", DIAG_UNSUPPORTED,
+		                  "not supported yet: a cache of %lld positions, fewer than max_len (%lld)",
+		                  (long long)*len, (long long)st->b->m->generate.max_len);
+	return true;
+}
