@@ -93,6 +93,22 @@ static bool call_len(const struct call *c)
 	return true;
 }
 
+static bool call_contains(const struct call *c)
+{
+	const struct value *list = &c->args[0], *v = &c->args[1];
+	bool found = false;
+	if (list->kind != VALUE_LIST) {
+		diag_error(c->env->cx, c->e->loc, DIAG_VALUE_TYPE,
+		           "'contains' wants a list and a value, found %s",
+		           value_describe(c->env->arena, c->env->dims, list));
+		return false;
+	}
+	for (size_t i = 0; i < list->n; i++)
+		found = found || value_equal(&list->items[i], v);
+	*c->out = value_bool(found);
+	return true;
+}
+
 static bool to_int(const struct call *c, double r)
 {
 	/* 2^63 is a double, the largest int is not. */
@@ -141,11 +157,12 @@ static const struct function {
 	size_t min_args, max_args;
 	call_fn *fn;
 } functions[] = {
-        {"min", 1, SIZE_MAX, call_min}, {"max", 1, SIZE_MAX, call_max},
-        {"abs", 1, 1, call_abs},        {"len", 1, 1, call_len},
-        {"floor", 1, 1, call_floor},    {"ceil", 1, 1, call_ceil},
-        {"sqrt", 1, 1, call_sqrt},      {"exp", 1, 1, call_exp},
-        {"log", 1, 1, call_log},        {"if", 3, 3, NULL},
+        {"min", 1, SIZE_MAX, call_min},    {"max", 1, SIZE_MAX, call_max},
+        {"abs", 1, 1, call_abs},           {"len", 1, 1, call_len},
+        {"floor", 1, 1, call_floor},       {"ceil", 1, 1, call_ceil},
+        {"sqrt", 1, 1, call_sqrt},         {"exp", 1, 1, call_exp},
+        {"log", 1, 1, call_log},           {"if", 3, 3, NULL},
+        {"contains", 2, 2, call_contains},
 };
 
 static const struct function *find(const char *name)

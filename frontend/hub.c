@@ -6,7 +6,8 @@
  *     keys: {hidden_size: d, rope_scaling.factor: factor}   key -> param; a dot goes into a nested object
  *     same: {pretraining_tp: 1}                             only this value is what the preset computes
  *     count: {id2label: classes}                            how many entries an object has -> param
- *     ignore: {name: [use_cache, "*dropout"]}               does not change the computation; lists with
+ *     runs: {attention_types: types}                        [[[a, b], 2], ...] -> param: the list a, b, a, b,
+ * ... ignore: {name: [use_cache, "*dropout"]}               does not change the computation; lists with
  * names, so that presets on top of each other add theirs
  *
  * null counts as absent. Every other key is an error: nothing is guessed.
@@ -18,6 +19,8 @@
 #include "frontend/json.h"
 #include "frontend/weight_files.h"
 
+#define RUNS_MAX 4096 /* names that `runs` writes out */
+
 struct hub_config {
 	const struct json_node *root;
 	const char *name; /* as shown */
@@ -27,7 +30,7 @@ struct hub_config {
 struct hub {
 	struct frontend_model *m;
 	const struct hub_config *c;
-	const struct yaml_node *keys, *same, *count, *ignore;
+	const struct yaml_node *keys, *same, *count, *runs, *words, *ignore;
 	const struct yaml_node *params;
 };
 
@@ -110,6 +113,30 @@ static bool ignored(const struct hub *h, const char *key)
 	return false;
 }
 
+/* The strings in `v` are all of `words`. */
+static bool check_words(struct hub *h, const char *key, const struct yaml_node *words,
+                        const struct json_node *v)
+{
+	struct yaml_list list = yaml_as_list(&h->m->arena, words);
+	bool found = false;
+	if (v->kind == JSON_NODE_ARRAY) {
+		for (size_t i = 0; i < v->n; i++) {
+			if (!check_words(h, key, words, &v->items[i]))
+				return false;
+		}
+		return true;
+	}
+	if (v->kind != JSON_NODE_STRING)
+		return true;
+	for (size_t i = 0; i < list.n; i++)
+		found = found ||
+		        (list.items[i]->kind == YAML_SCALAR && strcmp(list.items[i]->text, v->text) == 0);
+	if (!found)
+		diag_error(h->m->cx, h->c->loc, DIAG_UNSUPPORTED, "not supported yet: '%s' holds '%s' in %s",
+		           key, v->text, h->c->name);
+	return found;
+}
+
 static bool take(struct hub *h, const struct yaml_node *param, const struct json_node *v)
 {
 	const struct yaml_node *value = node_of(h, v);
@@ -117,6 +144,42 @@ static bool take(struct hub *h, const struct yaml_node *param, const struct json
 		return false;
 	h->params = compose_with(h->m, h->params, param->text, value);
 	return h->params != NULL;
+}
+
+/* [[names, n], ...]: all names, each group n times. `list` NULL counts only; SIZE_MAX when it is not that. */
+static size_t write_runs(const struct json_node *v, struct json_node *list)
+{
+	size_t n = 0;
+	for (size_t i = 0; v->kind == JSON_NODE_ARRAY && i < v->n; i++) {
+		const struct json_node *group = &v->items[i];
+		const struct json_node *names = group->items;
+		if (group->kind != JSON_NODE_ARRAY || group->n != 2 || names[0].kind != JSON_NODE_ARRAY ||
+		    names[1].kind != JSON_NODE_INT || names[1].i < 0 || names[1].i > RUNS_MAX ||
+		    names[0].n > RUNS_MAX || n + names[0].n * (size_t)names[1].i > RUNS_MAX)
+			return SIZE_MAX;
+		for (size_t k = 0; k < names[0].n * (size_t)names[1].i; k++, n++) {
+			if (list != NULL)
+				list[n] = names[0].items[k % names[0].n];
+		}
+	}
+	return v->kind == JSON_NODE_ARRAY ? n : SIZE_MAX;
+}
+
+static bool take_runs(struct hub *h, const struct yaml_node *param, const char *key,
+                      const struct json_node *v)
+{
+	struct json_node list = {.kind = JSON_NODE_ARRAY, .n = write_runs(v, NULL)};
+	if (list.n == SIZE_MAX) {
+		diag_error(h->m->cx, h->c->loc, DIAG_VALUE_TYPE,
+		           "'%s' in %s is no list of [names, count] pairs", key, h->c->name);
+		return false;
+	}
+	struct json_node *items = ARENA_ARRAY(&h->m->arena, struct json_node, list.n + 1);
+	if (items == NULL)
+		return false;
+	write_runs(v, items);
+	list.items = items;
+	return take(h, param, &list);
 }
 
 static bool check_same(struct hub *h, const char *key, const struct yaml_node *want,
@@ -136,18 +199,23 @@ static bool check_same(struct hub *h, const char *key, const struct yaml_node *w
 static bool one_key(struct hub *h, const char *key, const struct json_node *v)
 {
 	const struct yaml_node *param = yaml_find(h->keys, key), *want = yaml_find(h->same, key);
-	const struct yaml_node *counted = yaml_find(h->count, key);
+	const struct yaml_node *counted = yaml_find(h->count, key), *runs = yaml_find(h->runs, key);
+	const struct yaml_node *words = yaml_find(h->words, key);
 	bool ok = true;
 	if (v->kind == JSON_NODE_NULL)
 		return true;
+	if (words != NULL && !check_words(h, key, words, v))
+		return false;
+	if (param != NULL)
+		return take(h, param, v);
+	if (runs != NULL)
+		return take_runs(h, runs, key, v);
 	if (counted != NULL) {
 		const struct json_node n = {.kind = JSON_NODE_INT, .i = (int64_t)v->n};
 		return take(h, counted, &n);
 	}
 	if (ignored(h, key))
 		return true;
-	if (param != NULL)
-		return take(h, param, v);
 	if (want != NULL)
 		return check_same(h, key, want, v);
 	if (v->kind == JSON_NODE_OBJECT) {
@@ -171,6 +239,8 @@ const struct yaml_node *hub_apply(struct frontend_model *m, const struct hub_con
 	                .keys = yaml_find(table, "keys"),
 	                .same = yaml_find(table, "same"),
 	                .count = yaml_find(table, "count"),
+	                .runs = yaml_find(table, "runs"),
+	                .words = yaml_find(table, "words"),
 	                .ignore = yaml_find(table, "ignore"),
 	                .params = params};
 	bool ok = params != NULL;

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The test of one golden family: run.py NAME, with TFMC in the environment.
+
+Writes the folder as the hub would have it (config.json, model.safetensors from seeded.py), then:
+ 1. the file of `tfmc import`, without an edit, passes the family's checks and `tfmc verify` as a whole;
+ 2. every key of config.json that is not known to be harmless changes what is compiled, or its new value is refused at a place;
+ 3. a key that nobody knows is refused by name.
+"""
+import copy
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import seeded
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# Keys that change nothing: what training, saving, tokenizers and callers read, and lengths the language bounds otherwise.
+HARMLESS = re.compile(
+    r"(_name_or_path|architectures|dtype|torch_dtype|transformers_version|use_cache|return_dict|output_\w+|\w*dropout\w*|\w*drop|"
+    r"initializer_\w+|init_std|gradient_checkpointing|problem_type|(id2label|label2id)\.\w+|summary_\w+|task_specific_params.*|"
+    r"\w*_token_id|router_aux_loss_coef|pooler_\w+|encoder_stride|tie_weights_|sinusoidal_pos_embds|num_hidden_layers)$")
+# Keys of which only another one is read here: written out beside it, or without effect in this configuration.
+SECOND = json.load(open(os.path.join(HERE, "second.json"), encoding="utf-8"))
+
+
+def call(*args):
+    return subprocess.run([os.environ["TFMC"], *args], capture_output=True, text=True, errors="replace")
+
+
+def fail(message, result=None):
+    print(message)
+    if result is not None:
+        print(result.stdout + result.stderr)
+    sys.exit(1)
+
+
+def leaves(node, path=()):
+    for key, value in node.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, path + (key,))
+        else:
+            yield path + (key,), value
+
+
+def other(value):
+    """Another value of the same type."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, (int, float)):
+        return value + 1
+    if isinstance(value, str):
+        return {"gelu": "relu", "silu": "relu"}.get(value, value + "_other")
+    if isinstance(value, list):
+        return [other(v) for v in value] if value else [0]
+    return 1 if value is None else {"unknown_key": 1}
+
+
+def changed(config, path, value):
+    result = copy.deepcopy(config)
+    at = result
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = value
+    return result
+
+
+def write_config(folder, config):
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
+        json.dump(config, f)
+
+
+def expansion(folder):
+    """What the folder's model says with all values filled in, or the refusal."""
+    result = call("expand", os.path.join(folder, "plain.yaml"))
+    if result.returncode == 0:
+        return result.stdout, None
+    if result.returncode != 1 or not re.search(r"^\S+\.yaml:\d+:\d+: error|: error", result.stderr, re.M):
+        fail("no located refusal", result)
+    return None, result.stderr
+
+
+def check_keys(folder, name, config):
+    before, refusal = expansion(folder)
+    if before is None:
+        fail("refused: " + refusal)
+    counted = {"changes": 0, "refused": 0, "harmless": 0}
+    second = SECOND.get(name, [])
+    for path, value in leaves(config):
+        key = ".".join(path)
+        if key == "model_type":
+            continue
+        write_config(folder, changed(config, path, other(value)))
+        after, refusal = expansion(folder)
+        if refusal is not None:
+            counted["refused"] += 1
+        elif after != before:
+            counted["changes"] += 1
+        elif HARMLESS.match(key) or key in second:
+            counted["harmless"] += 1
+        else:
+            fail(f"'{key}' = {other(value)} in place of {value} changes nothing and is not refused")
+    write_config(folder, {**config, "unheard_of": 3})
+    _, refusal = expansion(folder)
+    if refusal is None or "'unheard_of'" not in refusal:
+        fail(f"an unknown key is not refused by name: {refusal}")
+    write_config(folder, config)
+    return counted
+
+
+def main():
+    name = sys.argv[1]
+    source = os.path.join(HERE, name)
+    with tempfile.TemporaryDirectory() as tmp:
+        folder = os.path.join(tmp, name)
+        shutil.copytree(source, folder)
+        seeded.write(name, seeded.read_list(os.path.join(source, "tensors.txt")), os.path.join(folder, "model.safetensors"))
+        model, plain = os.path.join(folder, "model.yaml"), os.path.join(folder, "plain.yaml")
+        made = call("import", folder, "-o", model)
+        if made.returncode != 0:
+            fail("import", made)
+        shutil.copy(model, plain)
+        with open(os.path.join(source, "checks.yaml"), encoding="utf-8") as f, open(model, "a", encoding="utf-8") as out:
+            out.write(f.read())
+        verified = call("verify", model, "-mcpu=native")
+        if verified.returncode != 0:
+            fail("verify", verified)
+        print(verified.stdout, end="")
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as f:
+            config = json.load(f)
+        print("keys:", ", ".join(f"{n} {what}" for what, n in check_keys(folder, name, config).items()))
+
+
+if __name__ == "__main__":
+    main()
