@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tokenizer.json: members with types, the order of its parts, added tokens.
+ * Truncation and padding, which it may hold, are the caller's business and are
+ * not read.
+ */
+#include "frontend/tokenizer_json.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+bool tokenizer_reject(struct tokenizer_reader *r, const char *path, const char *fmt, ...)
+{
+	struct buf text;
+	va_list ap;
+	if (r->failed)
+		return false;
+	buf_init(&text);
+	va_start(ap, fmt);
+	buf_vprintf(&text, fmt, ap);
+	va_end(ap);
+	tokenizer_refuse(r->source, "%s: %s", path, text.data);
+	buf_destroy(&text);
+	r->failed = true;
+	return false;
+}
+
+const char *tokenizer_path(struct tokenizer_reader *r, const char *path, const char *key)
+{
+	return arena_printf(r->source->arena, "%s.%s", path, key);
+}
+
+const char *tokenizer_item(struct tokenizer_reader *r, const char *path, const char *key, size_t i)
+{
+	return arena_printf(r->source->arena, "%s.%s[%zu]", path, key, i);
+}
+
+/* The member, or NULL when it is absent, null, or refused for its type. */
+static const struct json_node *member(struct tokenizer_reader *r, const struct json_node *o, const char *path,
+                                      const char *key, enum json_kind kind)
+{
+	const struct json_node *n = json_find(o, key);
+	if (n == NULL || n->kind == JSON_NODE_NULL)
+		return NULL;
+	if (n->kind == kind)
+		return n;
+	tokenizer_reject(r, tokenizer_path(r, path, key), "wrong type of value");
+	return NULL;
+}
+
+const char *tokenizer_text(struct tokenizer_reader *r, const struct json_node *o, const char *path,
+                           const char *key, const char *fallback)
+{
+	const struct json_node *n = member(r, o, path, key, JSON_NODE_STRING);
+	return n != NULL ? n->text : fallback;
+}
+
+bool tokenizer_bool(struct tokenizer_reader *r, const struct json_node *o, const char *path, const char *key,
+                    bool fallback)
+{
+	const struct json_node *n = member(r, o, path, key, JSON_NODE_BOOL);
+	return n != NULL ? n->i != 0 : fallback;
+}
+
+int64_t tokenizer_int(struct tokenizer_reader *r, const struct json_node *o, const char *path,
+                      const char *key, int64_t fallback)
+{
+	const struct json_node *n = member(r, o, path, key, JSON_NODE_INT);
+	return n != NULL ? n->i : fallback;
+}
+
+uint32_t tokenizer_id(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	if (n != NULL && n->kind == JSON_NODE_INT && n->i >= 0 && (uint64_t)n->i < r->desc->n_tokens)
+		return (uint32_t)n->i;
+	tokenizer_reject(r, path, "no id of a token");
+	return TFMC_TOK_NONE;
+}
+
+/* ---- added tokens ---- */
+
+/* One more than the largest id of vocabulary and added tokens. */
+static bool make_room(struct tokenizer_reader *r, const struct json_node *list)
+{
+	size_t want = r->desc->n_tokens;
+	for (size_t i = 0; i < list->n; i++) {
+		int64_t id =
+		        tokenizer_int(r, &list->items[i], tokenizer_item(r, "", "added_tokens", i), "id", -1);
+		if (id < 0 || id >= TFMC_TOK_TOKENS_MAX)
+			return tokenizer_reject(r, tokenizer_item(r, "", "added_tokens", i), "no usable id");
+		want = (size_t)id >= want ? (size_t)id + 1 : want;
+	}
+	if (want == r->desc->n_tokens)
+		return true;
+	struct tokenizer_token *grown = ARENA_ARRAY(r->source->arena, struct tokenizer_token, want);
+	if (grown == NULL) {
+		r->no_memory = r->failed = true;
+		return false;
+	}
+	if (r->desc->n_tokens)
+		memcpy(grown, r->desc->tokens, r->desc->n_tokens * sizeof(*grown));
+	r->desc->tokens = grown;
+	r->desc->n_tokens = want;
+	return true;
+}
+
+static void add_token(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	struct tokenizer_desc *d = r->desc;
+	struct tokenizer_added *a = &d->added[d->n_added++];
+	const char *content = tokenizer_text(r, n, path, "content", "");
+	bool special = tokenizer_bool(r, n, path, "special", false);
+	a->id = tokenizer_id(r, json_find(n, "id"), path);
+	a->flags = (tokenizer_bool(r, n, path, "lstrip", false) ? TFMC_TOK_A_LSTRIP : 0u) |
+	           (tokenizer_bool(r, n, path, "rstrip", false) ? TFMC_TOK_A_RSTRIP : 0u) |
+	           (tokenizer_bool(r, n, path, "single_word", false) ? TFMC_TOK_A_WORD : 0u) |
+	           (special ? TFMC_TOK_A_SPECIAL : 0u);
+	a->in_normalized = tokenizer_bool(r, n, path, "normalized", !special);
+	if (r->failed)
+		return;
+	struct tokenizer_token *t = &d->tokens[a->id];
+	t->piece = tokenizer_string(content);
+	t->is_written = true;
+	t->flags |= TFMC_TOK_F_ADDED | (special ? TFMC_TOK_F_SPECIAL : 0u);
+}
+
+bool tokenizer_read_added(struct tokenizer_reader *r, const struct json_node *list)
+{
+	if (list == NULL || list->kind == JSON_NODE_NULL || list->n == 0)
+		return !r->failed;
+	if (list->kind != JSON_NODE_ARRAY)
+		return tokenizer_reject(r, "added_tokens", "wrong type of value");
+	if (!make_room(r, list))
+		return false;
+	r->desc->added = ARENA_ARRAY(r->source->arena, struct tokenizer_added, list->n);
+	if (r->desc->added == NULL) {
+		r->no_memory = r->failed = true;
+		return false;
+	}
+	for (size_t i = 0; i < list->n && !r->failed; i++)
+		add_token(r, &list->items[i], tokenizer_item(r, "", "added_tokens", i));
+	return !r->failed;
+}
+
+/* ---- the whole ---- */
+
+/* Bytes of a decoder that reads letters, and bytes of a splitter that writes them, must agree. */
+static void finish(struct tokenizer_reader *r)
+{
+	struct tokenizer_desc *d = r->desc;
+	if (d->flags & (TFMC_TOK_H_BYTE_LEVEL | TFMC_TOK_H_FALLBACK))
+		tokenizer_find_single(d);
+}
+
+static bool read_parts(struct tokenizer_reader *r, const struct json_node *root)
+{
+	return tokenizer_read_normalizer(r, json_find(root, "normalizer"), "normalizer") &&
+	       tokenizer_read_splitter(r, json_find(root, "pre_tokenizer"), "pre_tokenizer") &&
+	       tokenizer_read_decoder(r, json_find(root, "decoder"), "decoder") &&
+	       tokenizer_read_model(r, json_find(root, "model")) &&
+	       tokenizer_read_added(r, json_find(root, "added_tokens")) &&
+	       tokenizer_read_template(r, json_find(root, "post_processor"), "post_processor") && !r->failed;
+}
+
+enum tfmc_status tokenizer_from_json(const struct tokenizer_source *s, const char *text, size_t len,
+                                     struct tokenizer_packed *out)
+{
+	struct tokenizer_desc *d = ARENA_NEW(s->arena, struct tokenizer_desc);
+	struct tokenizer_reader r = {.source = s, .desc = d};
+	const struct json_source src = {s->name, s->loc, DIAG_TOKENIZER, 0};
+	const struct json_node *root = json_parse(s->arena, s->cx, &src, text, len);
+	if (root == NULL)
+		return TFMC_INVALID;
+	if (d == NULL)
+		return TFMC_NO_MEMORY;
+	tokenizer_desc_init(d);
+	if (root->kind != JSON_NODE_OBJECT) {
+		tokenizer_refuse(s, "no object");
+		return TFMC_INVALID;
+	}
+	if (!read_parts(&r, root))
+		return r.no_memory || arena_failed(s->arena) ? TFMC_NO_MEMORY : TFMC_INVALID;
+	finish(&r);
+	return tokenizer_pack(s, d, out);
+}
