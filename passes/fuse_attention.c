@@ -126,8 +126,6 @@ static bool find(const struct rebuild *r, const struct ir_op *op, struct found *
 		m->why = "the probabilities are transposed";
 	if (m->why == NULL && ir_type_of(r->f, op->results[0])->rank > 4)
 		m->why = "the operands have more axes than [B,H,S,E]";
-	if (m->why == NULL && m->s.window > 0)
-		m->why = "the kernel of attention knows no window yet";
 	if (m->why == NULL && spans_regions(r, op, m))
 		m->why = "its parts are in different regions";
 	if (m->why == NULL)

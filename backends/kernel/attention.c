@@ -148,7 +148,10 @@ static enum tfmc_status bind_operands(struct attention *a, const struct ir_op *r
 	a->has_bias = root->n_operands > BIAS && x[BIAS].id != 0;
 	a->has_len = root->n_operands > LEN && x[LEN].id != 0;
 	a->has_past = root->n_operands > PAST && x[PAST].id != 0;
-	a->is_causal = a->attrs->mask == MASK_causal;
+	bool is_causal = a->attrs->mask == MASK_causal;
+	a->window = a->attrs->window;
+	a->rows_differ = is_causal || a->window > 0;
+	a->reach = is_causal ? 1 : a->window;
 	TFMC_TRY(float_operand(a, x[Q], &a->q));
 	TFMC_TRY(float_operand(a, x[KEY], &a->key));
 	TFMC_TRY(float_operand(a, x[VALUE], &a->value));

@@ -12,10 +12,20 @@
  */
 #include "backends/kernel/attention_internal.h"
 
-struct kb_val attention_row_keys(const struct attention *a, struct kb_val row)
+struct kb_val attention_row_first(const struct attention *a, struct kb_val row)
 {
 	struct kb *k = a->k;
-	if (!a->is_causal)
+	struct kb_val zero = kb_index(k, 0);
+	if (a->window == 0)
+		return zero;
+	struct kb_val begin = attention_row_begin(a, kb_add(k, a->first_row, row));
+	return kb_max(k, kb_min(k, kb_sub(k, begin, a->first_key), a->n_keys), zero);
+}
+
+struct kb_val attention_row_end(const struct attention *a, struct kb_val row)
+{
+	struct kb *k = a->k;
+	if (!a->rows_differ)
 		return a->n_keys;
 	struct kb_val limit = attention_row_limit(a, kb_add(k, a->first_row, row));
 	struct kb_val n = kb_sub(k, limit, a->first_key);
@@ -60,9 +70,16 @@ static void run_tile(struct attention *a, struct kb_val height)
 {
 	struct kb *k = a->k;
 	a->rows = kb_min(k, height, kb_sub(k, a->n_rows, a->row));
-	a->common = attention_row_keys(a, a->row);
-	a->last = attention_row_keys(a, kb_add_const(k, kb_add(k, a->row, a->rows), -1));
-	kb_if(k, kb_cmp(k, KB_GT, a->last, kb_index(k, 0)));
+	struct kb_val last_row = kb_add_const(k, kb_add(k, a->row, a->rows), -1);
+	a->low = attention_row_first(a, a->row);
+	a->last = attention_row_end(a, last_row);
+	a->common = kb_index(k, 0);
+	a->common_end = attention_row_end(a, a->row);
+	if (a->window > 0) {
+		a->common = kb_min(k, attention_row_first(a, last_row), a->last);
+		a->common_end = kb_max(k, a->common_end, a->common);
+	}
+	kb_if(k, kb_cmp(k, KB_GT, a->last, a->low));
 	by_height(a, height, attention_scores);
 	attention_softmax(a);
 	by_height(a, height, attention_values);

@@ -149,7 +149,7 @@ static void clear_columns(const struct attention *a, struct kb_val from, int lan
 static void copy_keys_by_element(const struct attention *a, struct kb_val base)
 {
 	struct kb *k = a->k;
-	struct kb_val j = kb_loop(k, "j", kb_index(k, 0), a->n_keys, 1, KB_NONEMPTY);
+	struct kb_val j = kb_loop(k, "j", a->begin_key, a->n_keys, 1, KB_NONEMPTY);
 	struct kb_val from = attention_step(k, &a->key, ATTENTION_ROW, j), to = panel_column(a, j);
 	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), kb_index(k, a->size), 1, KB_NONEMPTY);
 	struct kb_val index = kb_add(k, from, attention_step(k, &a->key, ATTENTION_ELEMENT, e));
@@ -171,7 +171,7 @@ static void copy_keys(const struct attention *a)
 		return;
 	}
 	struct kb_val whole = attention_round_down(k, a->n_keys, a->lanes);
-	g.first = kb_loop(k, "j", kb_index(k, 0), whole, a->lanes, 0);
+	g.first = kb_loop(k, "j", a->begin_key, whole, a->lanes, 0);
 	transpose_group(a, &g);
 	kb_end_loop(k);
 	kb_if(k, kb_cmp(k, KB_LT, whole, a->n_keys));
@@ -191,7 +191,7 @@ static void copy_values(const struct attention *a, struct kb_val first)
 	struct kb *k = a->k;
 	bool is_dense = attention_is_dense(&a->value, ATTENTION_ELEMENT);
 	struct row_copy c = {.a = a, .t = &a->value, .factor = 1};
-	struct kb_val j = kb_loop(k, "j", kb_index(k, 0), a->n_keys, 1, KB_NONEMPTY);
+	struct kb_val j = kb_loop(k, "j", a->begin_key, a->n_keys, 1, KB_NONEMPTY);
 	c.from = attention_at(k, &a->value, first, attention_step(k, &a->value, ATTENTION_ROW, j));
 	c.to = attention_scratch_row(k, a->values, j, a->value_pad);
 	attention_walk_row(a, a->value_size, is_dense ? a->lanes : 1, copy_part, &c);

@@ -31,7 +31,10 @@ struct attention {
 	struct kb *k;
 	const struct attrs_attention *attrs;
 	const struct attrs_group *schedule;
-	bool is_causal, has_bias, has_len, has_past;
+	bool has_bias, has_len, has_past;
+	bool rows_differ;   /* in the keys they see: causal, or with a window */
+	int64_t window;     /* a row sees keys less than this away; 0: no window */
+	int64_t reach;      /* where rows differ: keys that token 0 sees when its place is 0 */
 	bool copies_values; /* the values of a block are copied, whole vectors of f32 side by side */
 	struct kb_tensor q, key, value, bias, len, past, out; /* out: root's axes [B,H,S,V] in the result */
 	int64_t size, value_size;                             /* E, V */
@@ -59,23 +62,26 @@ struct attention {
 	/* The head: addresses are those of token 0 of its first query head, key 0. */
 	struct kb_val group; /* query heads */
 	struct kb_val q_head, k_head, v_head, out_head, bias_head;
-	struct kb_val first_limit; /* past + 1: keys token 0 may see by the causal mask */
+	struct kb_val first_limit; /* past + reach: where the keys end that token 0 may see */
+	struct kb_val first_begin; /* past + 1 - window: where they begin, which may be negative */
 	struct kb_val limit;       /* min(T, len): keys any row may see */
 
 	/* The task: rows first_row .. + n_rows of the head; rows below are counted from first_row. */
 	struct kb_val first_row, n_rows;
-	struct kb_val visible; /* keys the last row sees */
+	struct kb_val visible; /* where the keys of the last row end */
+	struct kb_val begin;   /* where those of the first row begin, in whole panels; 0 without a window */
 
-	/* The block: its first key, how many keys are visible to the last row of the task, where they lie. */
-	struct kb_val first_key, n_keys;
+	/* The block: its first key, where the keys that the task's rows see begin in it (a panel) and end,
+	 * where they lie. */
+	struct kb_val first_key, begin_key, n_keys;
 	struct kb_val block_keys;   /* [..,E,16] */
 	struct kb_val block_values; /* row-major */
 	struct kb_val value_step;   /* elements from one key's values to the next */
 
-	/* The tile: its first row, how many rows exist, and keys of the block that its first and last one
-	 * see. */
+	/* The tile: its first row, how many rows exist, and keys of the block: [low, last) are seen by some
+	 * row, [common, common_end) by all. */
 	struct kb_val row, rows;
-	struct kb_val common, last;
+	struct kb_val low, common, common_end, last;
 };
 
 /* --- attention.c ---------------------------------------------------------------------------------------- */
@@ -110,7 +116,8 @@ int attention_tile_vectors(const struct attention *a, int rows);
 void attention_tasks(struct attention *a);
 /* Element of t where row r of the head begins, counted from t's address for the head. */
 struct kb_val attention_row_index(const struct attention *a, const struct kb_tensor *t, struct kb_val r);
-/* Keys that row r of the head sees. */
+/* Where the keys that row r of the head sees begin and end; there are none where the end comes first. */
+struct kb_val attention_row_begin(const struct attention *a, struct kb_val r);
 struct kb_val attention_row_limit(const struct attention *a, struct kb_val r);
 
 /* OpenCL has no hint that a template could rely on. */
@@ -128,9 +135,10 @@ void attention_copy_block(struct attention *a);
 /* --- one block ------------------------------------------------------------------------------------------ */
 /* Adds the open block of keys to all rows of the task. */
 void attention_block(struct attention *a);
-/* Keys of the block that a row of the task sees. */
-struct kb_val attention_row_keys(const struct attention *a, struct kb_val row);
-/* The tile's scores, for the keys that its last row sees, in whole panels; tiles have `rows` rows. */
+/* The keys of the block that a row of the task sees are [begin, end). */
+struct kb_val attention_row_first(const struct attention *a, struct kb_val row);
+struct kb_val attention_row_end(const struct attention *a, struct kb_val row);
+/* The tile's scores, for the keys that any of its rows sees, in whole panels; tiles have `rows` rows. */
 void attention_scores(const struct attention *a, int rows);
 /* Scores become weights relative to their maximum in the block; the rows' maxima and sums follow. */
 void attention_softmax(const struct attention *a);

@@ -114,8 +114,10 @@ void attention_scores(const struct attention *a, int rows)
 	t.queries = attention_scratch_row(k, a->queries, a->row, a->size_pad);
 	struct kb_val panels = attention_round_up(k, a->last, TILE_PANEL);
 	panels = kb_bin(k, KB_DIV, panels, kb_index(k, TILE_PANEL));
-	struct kb_val whole = attention_round_down(k, panels, vectors / single);
-	struct kb_val panel = kb_loop(k, "panel", kb_index(k, 0), whole, vectors / single, 0);
+	struct kb_val first = kb_bin(k, KB_DIV, a->low, kb_index(k, TILE_PANEL));
+	struct kb_val whole = attention_round_down(k, kb_sub(k, panels, first), vectors / single);
+	whole = kb_add(k, first, whole);
+	struct kb_val panel = kb_loop(k, "panel", first, whole, vectors / single, 0);
 	score_tile(a, &t, panel);
 	kb_end_loop(k);
 	if (vectors == single)

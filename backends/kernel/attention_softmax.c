@@ -16,6 +16,35 @@
 
 #define MAXIMA 4
 
+/* --- a row ---------------------------------------------------------------------------------------------- */
+
+/* A row of the tile. */
+struct score_row {
+	struct kb_val row;          /* in the task */
+	struct kb_val s;            /* address of its scores */
+	struct kb_val low, n;       /* the keys it sees are [low, n) */
+	struct kb_val begin, end;   /* the vectors of the tile */
+	struct kb_val first, whole; /* of which those it sees whole; none: first >= whole */
+};
+
+static struct score_row row_of_tile(const struct attention *a, struct kb_val i)
+{
+	struct kb *k = a->k;
+	struct score_row r = {.row = kb_add(k, a->row, i),
+	                      .s = attention_scratch_row(k, a->scores, i, a->stride)};
+	r.low = attention_row_first(a, r.row);
+	r.n = attention_row_end(a, r.row);
+	r.end = attention_round_up(k, a->last, a->lanes);
+	r.begin = attention_round_down(k, a->low, a->lanes);
+	r.first = kb_index(k, 0);
+	r.whole = attention_round_down(k, r.n, a->lanes);
+	if (a->window > 0) {
+		r.first = kb_min(k, attention_round_up(k, r.low, a->lanes), r.end);
+		r.whole = kb_max(k, r.whole, r.first);
+	}
+	return r;
+}
+
 /* --- bias ----------------------------------------------------------------------------------------------- */
 
 /* s[j] += bias[j] bias_factor for `lanes` keys. */
@@ -37,18 +66,19 @@ static void bias_step(const struct attention *a, struct kb_val s, struct kb_val 
 }
 
 /* Vectors as far as the bias may be read, then one by one. */
-static void add_bias(const struct attention *a, struct kb_val row, struct kb_val s, struct kb_val n)
+static void add_bias(const struct attention *a, const struct score_row *r)
 {
 	struct kb *k = a->k;
+	struct kb_val s = r->s, begin = r->begin;
 	const struct kb_tensor *t = &a->bias;
 	const struct kb_size *along = &t->stride[ATTENTION_ELEMENT];
-	struct kb_val index = attention_row_index(a, t, kb_add(k, a->first_row, row));
+	struct kb_val index = attention_row_index(a, t, kb_add(k, a->first_row, r->row));
 	index = kb_add(k, index, attention_step(k, t, ATTENTION_ELEMENT, a->first_key));
 	struct kb_val bias = attention_at(k, t, a->bias_head, index);
-	struct kb_val whole = kb_index(k, 0);
+	struct kb_val n = kb_max(k, r->n, begin), whole = begin;
 	if (along->is_const && (along->c == 0 || along->c == 1)) {
 		whole = attention_round_down(k, n, a->lanes);
-		struct kb_val j = kb_loop(k, "j", kb_index(k, 0), whole, a->lanes, 0);
+		struct kb_val j = kb_loop(k, "j", begin, whole, a->lanes, 0);
 		bias_step(a, s, bias, j, a->lanes);
 		kb_end_loop(k);
 	}
@@ -57,33 +87,18 @@ static void add_bias(const struct attention *a, struct kb_val row, struct kb_val
 	kb_end_loop(k);
 }
 
-/* --- a row ---------------------------------------------------------------------------------------------- */
-
-/* A row of the tile. */
-struct score_row {
-	struct kb_val row;        /* in the task */
-	struct kb_val s;          /* address of its scores */
-	struct kb_val n;          /* keys it sees */
-	struct kb_val whole, end; /* n in whole vectors, and where the vectors of the tile end */
-};
-
-static struct score_row row_of_tile(const struct attention *a, struct kb_val i)
-{
-	struct kb *k = a->k;
-	struct score_row r = {.row = kb_add(k, a->row, i),
-	                      .s = attention_scratch_row(k, a->scores, i, a->stride)};
-	r.n = attention_row_keys(a, r.row);
-	r.whole = attention_round_down(k, r.n, a->lanes);
-	r.end = attention_round_up(k, a->last, a->lanes);
-	return r;
-}
+/* --- maxima --------------------------------------------------------------------------------------------- */
 
 /* Which of the keys from j on the row sees. */
 static struct kb_val seen(const struct attention *a, const struct score_row *r, struct kb_val j)
 {
 	struct kb *k = a->k;
-	struct kb_val left = kb_cvt(k, kb_sub(k, r->n, j), KB_I32);
-	return kb_cmp(k, KB_LT, kb_lane_ids(k, a->lanes), kb_splat(k, left, a->lanes));
+	struct kb_val left = kb_cvt(k, kb_sub(k, r->n, j), KB_I32), ids = kb_lane_ids(k, a->lanes);
+	struct kb_val is_seen = kb_cmp(k, KB_LT, ids, kb_splat(k, left, a->lanes));
+	if (a->window == 0)
+		return is_seen;
+	struct kb_val before = kb_cvt(k, kb_sub(k, r->low, j), KB_I32);
+	return kb_bin(k, KB_AND, is_seen, kb_cmp(k, KB_GE, ids, kb_splat(k, before, a->lanes)));
 }
 
 /* The vector of scores j + disp joins a maximum; NaN is ignored here. */
@@ -112,6 +127,25 @@ static void masked_max_step(const struct attention *a, const struct score_row *r
 	kb_set(k, max, kb_max(k, x, kb_get(k, max)));
 }
 
+/* A step for a vector of which the row does not see every key. */
+typedef void partly_step(const struct attention *a, const struct score_row *r, struct kb_val j,
+                         struct kb_var var);
+
+static void walk_partly(const struct attention *a, const struct score_row *r, partly_step *step,
+                        struct kb_var var)
+{
+	struct kb *k = a->k;
+	struct kb_val j;
+	if (a->window > 0) {
+		j = kb_loop(k, "j", r->begin, r->first, a->lanes, 0);
+		step(a, r, j, var);
+		kb_end_loop(k);
+	}
+	j = kb_loop(k, "j", r->whole, r->end, a->lanes, 0);
+	step(a, r, j, var);
+	kb_end_loop(k);
+}
+
 /* The row's largest score, by several maxima beside each other: one would wait for itself. */
 static void row_max(const struct attention *a, struct kb_val i)
 {
@@ -120,11 +154,12 @@ static void row_max(const struct attention *a, struct kb_val i)
 	struct kb_var max[MAXIMA];
 	int n = a->cap > 0 ? 1 : MAXIMA;
 	if (a->has_bias)
-		add_bias(a, r.row, r.s, r.n);
+		add_bias(a, &r);
 	for (int x = 0; x < n; x++)
 		max[x] = kb_var(k, "max", attention_vector(a), kb_splat(k, kb_f32(k, -FLT_MAX), a->lanes));
-	struct kb_val most = attention_round_down(k, r.n, (int64_t)a->lanes * n);
-	struct kb_val j = kb_loop(k, "j", kb_index(k, 0), most, (int64_t)a->lanes * n, 0);
+	struct kb_val most = attention_round_down(k, kb_sub(k, r.whole, r.first), (int64_t)a->lanes * n);
+	most = kb_add(k, r.first, most);
+	struct kb_val j = kb_loop(k, "j", r.first, most, (int64_t)a->lanes * n, 0);
 	for (int x = 0; x < n; x++)
 		max_step(a, &r, j, (int64_t)x * a->lanes, max[x]);
 	kb_end_loop(k);
@@ -133,9 +168,7 @@ static void row_max(const struct attention *a, struct kb_val i)
 		max_step(a, &r, j, 0, max[0]);
 		kb_end_loop(k);
 	}
-	j = kb_loop(k, "j", r.whole, r.end, a->lanes, 0);
-	masked_max_step(a, &r, j, max[0]);
-	kb_end_loop(k);
+	walk_partly(a, &r, masked_max_step, max[0]);
 	struct kb_val most_of_all = kb_get(k, max[0]);
 	for (int x = 1; x < n; x++)
 		most_of_all = kb_max(k, kb_get(k, max[x]), most_of_all);
@@ -159,6 +192,17 @@ static void weight_step(const struct attention *a, const struct score_row *r, st
 	kb_store(k, x, r->s, j, 0, a->lanes * 4);
 }
 
+/* Keys of a vector that the row does not see are marked. */
+static void mark_step(const struct attention *a, const struct score_row *r, struct kb_val j,
+                      struct kb_var unused)
+{
+	struct kb *k = a->k;
+	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, 0, a->lanes * 4);
+	(void)unused;
+	x = kb_select(k, seen(a, r, j), x, math_const(k, x, ATTENTION_UNSEEN));
+	kb_store(k, x, r->s, j, 0, a->lanes * 4);
+}
+
 /* The row's powers and their sum, added up in the order of the keys, lane by lane. Keys a row does not see
  * are then told apart from those of weight 0: the rows of a tile see different ones. */
 static void row_weights(const struct attention *a, struct kb_val i)
@@ -167,17 +211,12 @@ static void row_weights(const struct attention *a, struct kb_val i)
 	struct score_row r = row_of_tile(a, i);
 	struct kb_val max = kb_load_splat(k, attention_vector(a), a->tile_max, i, 0);
 	struct kb_var sum = kb_var(k, "sum", attention_vector(a), kb_splat(k, kb_f32(k, 0), a->lanes));
-	struct kb_val j = kb_loop(k, "j", kb_index(k, 0), r.end, a->lanes, KB_NONEMPTY);
+	struct kb_val j = kb_loop(k, "j", r.begin, r.end, a->lanes, KB_NONEMPTY);
 	weight_step(a, &r, j, max, sum);
 	kb_end_loop(k);
 	kb_store(k, kb_reduce(k, KB_ADD, kb_get(k, sum)), a->tile_sum, i, 0, 0);
-	if (!a->is_causal)
-		return;
-	j = kb_loop(k, "j", r.whole, r.end, a->lanes, 0);
-	struct kb_val x = kb_load(k, attention_vector(a), r.s, j, 0, a->lanes * 4);
-	x = kb_select(k, seen(a, &r, j), x, math_const(k, x, ATTENTION_UNSEEN));
-	kb_store(k, x, r.s, j, 0, a->lanes * 4);
-	kb_end_loop(k);
+	if (a->rows_differ)
+		walk_partly(a, &r, mark_step, sum);
 }
 
 /* --- the tile ------------------------------------------------------------------------------------------- */

@@ -32,9 +32,17 @@ struct kb_val attention_row_index(const struct attention *a, const struct kb_ten
 	return kb_add(k, index, attention_step(k, t, ATTENTION_HEAD, kb_bin(k, KB_REM, r, a->group)));
 }
 
+struct kb_val attention_row_begin(const struct attention *a, struct kb_val r)
+{
+	struct kb_val zero = kb_index(a->k, 0);
+	if (a->window == 0)
+		return zero;
+	return kb_max(a->k, kb_add(a->k, a->first_begin, token_of(a, r)), zero);
+}
+
 struct kb_val attention_row_limit(const struct attention *a, struct kb_val r)
 {
-	if (!a->is_causal)
+	if (!a->rows_differ)
 		return a->limit;
 	return kb_min(a->k, a->limit, kb_add(a->k, a->first_limit, token_of(a, r)));
 }
@@ -55,9 +63,11 @@ static void find_limits(struct attention *a, struct kb_val b)
 	a->limit = attention_size(k, &a->key.size[ATTENTION_ROW]);
 	if (a->has_len)
 		a->limit = kb_min(k, a->limit, sequence_value(a, &a->len, b));
-	a->first_limit = kb_index(k, 1);
-	if (a->is_causal && a->has_past)
-		a->first_limit = kb_add(k, a->first_limit, sequence_value(a, &a->past, b));
+	struct kb_val past = kb_index(k, 0);
+	if (a->rows_differ && a->has_past)
+		past = sequence_value(a, &a->past, b);
+	a->first_limit = kb_add_const(k, past, a->reach);
+	a->first_begin = kb_add_const(k, past, 1 - a->window);
 }
 
 static struct kb_val head_at(const struct attention *a, const struct kb_tensor *t, struct kb_val b,
@@ -131,15 +141,31 @@ static void store_row(const struct attention *a, struct kb_val row)
 	attention_walk_row(a, a->value_size, lanes, store_part, &s);
 }
 
+/* The first panel of keys that the task reads; with any visible key, it has one. */
+static struct kb_val task_begin(const struct attention *a)
+{
+	struct kb *k = a->k;
+	if (a->window == 0)
+		return kb_index(k, 0);
+	struct kb_val begin =
+	        kb_min(k, attention_row_begin(a, a->first_row), kb_add_const(k, a->visible, -1));
+	return attention_round_down(k, kb_max(k, begin, kb_index(k, 0)), TILE_PANEL);
+}
+
 /* Rows first_row .. + n_rows of the head, block after block of keys. */
 static void run_task(struct attention *a)
 {
 	struct kb *k = a->k;
+	struct kb_val zero = kb_index(k, 0);
 	struct kb_val last = kb_add_const(k, kb_add(k, a->first_row, a->n_rows), -1);
 	a->visible = attention_row_limit(a, last);
+	a->begin = task_begin(a);
+	a->begin_key = zero;
 	attention_copy_queries(a);
 	clear_rows(a);
-	a->first_key = kb_loop(k, "block", kb_index(k, 0), a->visible, a->bc, 0);
+	a->first_key = kb_loop(k, "block", attention_round_down(k, a->begin, a->bc), a->visible, a->bc, 0);
+	if (a->window > 0)
+		a->begin_key = kb_max(k, kb_sub(k, a->begin, a->first_key), zero);
 	a->n_keys = kb_min(k, kb_sub(k, a->visible, a->first_key), kb_index(k, a->bc));
 	attention_block(a);
 	kb_end_loop(k);
@@ -162,9 +188,11 @@ struct line {
 static struct kb_val tile_length(const struct attention *a, const struct line *l, struct kb_val i)
 {
 	struct kb *k = a->k;
-	struct kb_val end = kb_mul(k, kb_add_const(k, i, 1), kb_index(k, a->mr));
+	struct kb_val first = kb_mul(k, i, kb_index(k, a->mr));
+	struct kb_val end = kb_add_const(k, first, a->mr);
 	struct kb_val last = kb_add_const(k, kb_min(k, end, l->rows), -1);
-	struct kb_val keys = kb_max(k, attention_row_limit(a, last), kb_index(k, 0));
+	struct kb_val keys = kb_sub(k, attention_row_limit(a, last), attention_row_begin(a, first));
+	keys = kb_max(k, keys, kb_index(k, 0));
 	return kb_add_const(k, kb_bin(k, KB_DIV, keys, kb_index(k, TILE_PANEL)), 1);
 }
 

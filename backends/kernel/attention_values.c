@@ -90,26 +90,35 @@ static void masked_step(const struct attention *a, const struct value_tile *t, s
 	}
 }
 
+static void walk_masked(const struct attention *a, const struct value_tile *t, struct kb_val from,
+                        struct kb_val to)
+{
+	struct kb_val j = kb_loop(a->k, "j", from, to, 1, 0);
+	masked_step(a, t, j);
+	kb_end_loop(a->k);
+}
+
 static void walk_keys(const struct attention *a, const struct value_tile *t)
 {
 	struct kb *k = a->k;
 	int lanes = a->job->target->k_lanes;
-	struct kb_val lo = kb_index(k, 0), j;
+	struct kb_val lo = a->common, j;
+	bool is_masked = a->rows_differ && t->rows > 1;
+	if (is_masked && a->window > 0)
+		walk_masked(a, t, a->low, a->common);
 	if (lanes > 1) {
-		struct kb_val whole = attention_round_down(k, a->common, lanes);
+		struct kb_val n = attention_round_down(k, kb_sub(k, a->common_end, lo), lanes);
+		struct kb_val whole = kb_add(k, lo, n);
 		j = kb_loop(k, "j", lo, whole, lanes, 0);
 		value_lanes(a, t, j, lanes);
 		kb_end_loop(k);
 		lo = whole;
 	}
-	j = kb_loop(k, "j", lo, a->common, 1, 0);
+	j = kb_loop(k, "j", lo, a->common_end, 1, 0);
 	value_step(a, t, j);
 	kb_end_loop(k);
-	if (!a->is_causal || t->rows == 1)
-		return;
-	j = kb_loop(k, "j", a->common, a->last, 1, 0);
-	masked_step(a, t, j);
-	kb_end_loop(k);
+	if (is_masked)
+		walk_masked(a, t, a->common_end, a->last);
 }
 
 /* Columns from e0 on of acc = acc old_factor + sums new_factor. */

@@ -3,7 +3,7 @@
 #
 # Sweep of the kernels with products on one core: microseconds, GFLOP/s and part of the multiply-add roof, GB/s of what
 # must be read; warm, and cold as in a model whose layers do not stay in the caches. rowwise.sh has the other kernels.
-#   bash tests/perf/kernels.sh [linear|attention|MxNxK|H/KVxSxTxE[xcausal] ...]     default: linear attention
+#   bash tests/perf/kernels.sh [linear|attention|MxNxK|H/KVxSxTxE[xcausal|xnone[xWINDOW]] ...]     default: linear attention
 # linear is every size of SIZES (NxK) with every M of ROWS_M. ROUNDS (default 5), TFMC_CPU (-mcpu, default x86-64-v4
 # where it runs, else x86-64-v3), BUILD_DIR (default build), OUT: scratch folder (default BUILD_DIR/perf/kernels).
 set -euo pipefail
@@ -24,6 +24,7 @@ read -ra rows_m <<<"${ROWS_M:-1 2 4 8 14 15 16 32 64 128 197 512}"
 # H/KV heads of S queries on T keys of E features
 attentions="12/12x32x32x32 12/12x64x64x64 12/12x128x128x64 3/3x197x197x64 12/12x512x512x64
 	12/12x128x128x64xcausal 12/12x512x512x64xcausal 32/4x128x128x64xcausal
+	12/12x512x512x64xnonex65 12/12x2048x2048x64xcausalx128
 	12/12x1x64x64 12/12x1x512x64 12/12x1x2048x64 32/4x1x512x64 32/4x1x2048x64"
 mkdir -p "$out"
 rows=()
@@ -47,19 +48,31 @@ linear() { # M N K
 	rows+=("linear $1 x $2 x $3,$out/$name.so,$name,$out/$name.weights,$((2 * $1 * $2 * $3)),$((4 * $2 * $3)),$roof")
 }
 
-attention() { # H/KV S T E [causal]
-	local h=${1%/*} kv=${1#*/} s=$2 t=$3 e=$4 mask=${5:-none} name pairs=$(($2 * $3))
-	name=at_${h}_${kv}_${s}_${t}_${e}_$mask
-	[ "$mask" != causal ] || pairs=$((s * (s + 1) / 2))
+# Queries and keys that see each other, with as many keys as queries where there is a mask.
+pairs() { # S T MASK WINDOW
+	awk -v s="$1" -v t="$2" -v mask="$3" -v w="$4" 'BEGIN {
+		for (i = 0; i < s; i++) {
+			hi = mask == "causal" ? i + 1 : w && i + w < t ? i + w : t
+			lo = w && i + 1 > w ? i + 1 - w : 0
+			n += hi - lo
+		}
+		print n
+	}'
+}
+
+attention() { # H/KV S T E [MASK [WINDOW]]
+	local h=${1%/*} kv=${1#*/} s=$2 t=$3 e=$4 mask=${5:-none} window=${6:-0} name pairs
+	name=at_${h}_${kv}_${s}_${t}_${e}_${mask}_$window
+	pairs=$(pairs "$s" "$t" "$mask" "$window")
 	cat >"$out/$name.tir" <<-TIR
 		module "$name"
 		func @run(%q: f32[1,$h,$s,$e], %k: f32[1,$kv,$t,$e], %v: f32[1,$kv,$t,$e]) -> (y: f32[1,$h,$s,$e]) {
-		  %y = attention %q, %k, %v {scale=0.125 mask=$mask} : f32[1,$h,$s,$e]
+		  %y = attention %q, %k, %v {scale=0.125 mask=$mask window=$window} : f32[1,$h,$s,$e]
 		  return %y
 		}
 	TIR
 	compile "$name" embed
-	rows+=("attention $1 x $s x $t x $e ${5:-},$out/$name.so,$name,-,$((4 * h * pairs * e)),$((8 * kv * t * e)),$roof")
+	rows+=("attention $1 x $s x $t x $e ${5:-} ${6:-},$out/$name.so,$name,-,$((4 * h * pairs * e)),$((8 * kv * t * e)),$roof")
 }
 
 [ $# -gt 0 ] || set -- linear attention

@@ -125,6 +125,7 @@ static struct ir_value build_group(const struct build *x, const struct ir_value 
 	struct attrs_attention attrs = {.scale = x->c->scale,
 	                                .softcap = x->c->softcap,
 	                                .mask = x->c->is_causal ? MASK_causal : MASK_none,
+	                                .window = x->c->window,
 	                                .base2 = x->c->base2};
 	struct attrs_group schedule = schedule_of(x->c);
 	const struct ir_dim *flat[] = {x->batch, x->rows, constant(x, x->c->heads * x->c->value_size)};
@@ -358,10 +359,11 @@ static void poison(const struct attention_case *c, float *x, int64_t row, int64_
 		x[c->config.turned_kv ? (row * n + e) * all + t : (row * all + t) * n + e] = NAN;
 }
 
-void attention_poison(const struct attention_case *c, struct attention_call *call, int64_t b, int64_t from)
+void attention_poison(const struct attention_case *c, struct attention_call *call, int64_t b, int64_t from,
+                      int64_t to)
 {
 	for (int64_t h = b * c->config.key_heads; h < (b + 1) * c->config.key_heads; h++) {
-		for (int64_t t = from; t < call->t; t++) {
+		for (int64_t t = from; t < to && t < call->t; t++) {
 			poison(c, call->k, h, t, call->t, c->config.size);
 			poison(c, call->v, h, t, call->t, c->config.value_size);
 		}

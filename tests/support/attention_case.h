@@ -18,6 +18,7 @@ enum attention_bias { BIAS_NONE, BIAS_FULL /* [B,H,S,T] */, BIAS_KEYS /* [B,T] *
 struct attention_config {
 	int64_t heads, key_heads, size, value_size;
 	bool is_causal, has_len, has_past;
+	int64_t window; /* 0: none */
 	enum attention_bias bias;
 	double scale, softcap;
 	bool base2;
@@ -55,8 +56,9 @@ void attention_case_destroy(struct attention_case *c);
 
 void attention_call_init(struct attention_case *c, struct attention_call *call, int64_t b, int64_t s,
                          int64_t t);
-/* Keys and values of sequence b from position `from` on become NaN. */
-void attention_poison(const struct attention_case *c, struct attention_call *call, int64_t b, int64_t from);
+/* Keys and values of sequence b at positions [from, to) become NaN. */
+void attention_poison(const struct attention_case *c, struct attention_call *call, int64_t b, int64_t from,
+                      int64_t to);
 /* Computes call->out by machine code when there is any, else by the kernel interpreter. */
 void attention_run(struct attention_case *c, struct attention_call *call, int64_t n_workers);
 /* Always by the kernel interpreter. */

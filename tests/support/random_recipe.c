@@ -481,6 +481,7 @@ static bool make_attention(struct gen *g, const struct ir_type *x, struct recipe
 	a->scale = rng_real(&g->rng, 0.1, 1);
 	a->softcap = rng_chance(&g->rng, 20) ? 5 : 0;
 	a->base2 = rng_chance(&g->rng, 25);
+	a->window = rng_chance(&g->rng, 35) ? rng_between(&g->rng, 1, 9) : 0;
 	return bias != NULL;
 }
 

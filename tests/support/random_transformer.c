@@ -34,7 +34,7 @@ struct plan {
 	enum act act;
 	enum rotation rope;
 	bool is_post, is_gated, is_tied, is_spelled, is_causal;
-	bool has_q_bias, has_kv_bias, has_o_bias, has_f_bias, has_qk_norm, has_softcap;
+	bool has_q_bias, has_kv_bias, has_o_bias, has_f_bias, has_qk_norm, has_softcap, has_window;
 	bool has_positions, has_type_row, has_embed_scale, has_final_norm;
 	bool is_apart; /* a linear and an attention for each head */
 };
@@ -74,6 +74,7 @@ static struct plan choose(struct rng *r)
 		*flags[i] = rng_chance(r, 50);
 	p.has_qk_norm = rng_chance(r, 20);
 	p.has_softcap = rng_chance(r, 15);
+	p.has_window = rng_chance(r, 20);
 	p.is_apart = p.h > 1 && p.h == p.kv && !p.has_qk_norm && rng_chance(r, 40);
 	return p;
 }
@@ -262,7 +263,8 @@ static int spelled_attention(struct text *t, int q, int k, int v, double scale)
 		s = line(t, scores.text, "scale %%v%d {f=%.17g}", s, scale);
 	if (p->has_softcap)
 		s = line(t, scores.text, "softcap %%v%d {c=3.0}", s);
-	s = line(t, scores.text, "mask %%v%d, %%len%s", s, p->is_causal ? " {mask=causal}" : "");
+	s = line(t, scores.text, "mask %%v%d, %%len {mask=%s window=%d}", s, p->is_causal ? "causal" : "none",
+	         p->has_window ? 3 : 0);
 	s = line(t, scores.text, "softmax %%v%d", s);
 	return line(t, out.text, "matmul %%v%d, %%v%d", s, v);
 }
@@ -273,7 +275,8 @@ static int attention(struct text *t, int q, int k, int v)
 	double scale = 1 / sqrt((double)p->e);
 	if (!t->decode && p->is_spelled && p->h == p->kv)
 		return spelled_attention(t, q, k, v, scale);
-	struct words cap = say("%s", p->has_softcap ? " softcap=3.0" : "");
+	struct words cap =
+	        say("%s%s", p->has_softcap ? " softcap=3.0" : "", p->has_window ? " window=3" : "");
 	struct words out = say("f32[B,%d,S,%d]", p->h, p->e);
 	if (t->decode)
 		return line(t, out.text,

@@ -13,6 +13,12 @@
 
 static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"};
 
+/* Keys the last of `rows` rows sees, by causality or window. */
+static int64_t reach_of(const struct attention_config *config, int64_t rows)
+{
+	return rows - 1 + (config->is_causal ? 1 : config->window);
+}
+
 /* Lengths, pasts and poison that fit a shape, the first sequence shortest. */
 static void vary(const struct attention_case *c, struct attention_call *call)
 {
@@ -20,14 +26,18 @@ static void vary(const struct attention_case *c, struct attention_call *call)
 		int64_t visible = call->t, past = 0;
 		if (c->config.has_past)
 			past = call->t > call->s ? (call->t - call->s) * (b + 1) / call->b : b;
-		if (c->config.is_causal && past + call->s < visible)
-			visible = past + call->s;
+		int64_t reach = reach_of(&c->config, past + call->s);
+		bool is_near = c->config.is_causal || c->config.window > 0;
+		if (is_near && reach < visible)
+			visible = reach;
 		int64_t len = b * call->t / call->b;
 		if (c->config.has_len && len < visible)
 			visible = len;
 		call->len[b] = (int32_t)len;
 		call->past[b] = (int32_t)past;
-		attention_poison(c, call, b, visible);
+		attention_poison(c, call, b, visible < 0 ? 0 : visible, call->t);
+		if (c->config.window > 0 && past + 1 > c->config.window)
+			attention_poison(c, call, b, 0, past + 1 - c->config.window);
 	}
 }
 
@@ -153,7 +163,69 @@ static const struct attention_config configs[] = {
          .has_len = true,
          .scale = 0.2},
         {.heads = 2, .key_heads = 2, .size = 1, .value_size = 16, .panel_keys = true, .bc = 32, .scale = 1},
+        /* windows, from here on: causal and two-sided, narrower than a tile and wider than a block */
+        {.heads = 2,
+         .key_heads = 1,
+         .size = 20,
+         .value_size = 20,
+         .is_causal = true,
+         .has_past = true,
+         .window = 9,
+         .bc = 16,
+         .scale = 0.2},
+        {.heads = 3,
+         .key_heads = 3,
+         .size = 16,
+         .value_size = 16,
+         .window = 21,
+         .has_len = true,
+         .bc = 32,
+         .br = 33,
+         .scale = 0.25},
+        {.heads = 4,
+         .key_heads = 2,
+         .size = 8,
+         .value_size = 24,
+         .panel_keys = true,
+         .is_causal = true,
+         .has_past = true,
+         .has_len = true,
+         .window = 45,
+         .bc = 32,
+         .scale = 0.3,
+         .softcap = 3},
+        {.heads = 2,
+         .key_heads = 2,
+         .size = 12,
+         .value_size = 7,
+         .window = 3,
+         .has_past = true,
+         .bias = BIAS_FULL,
+         .bc = 16,
+         .scale = 0.3},
+        {.heads = 2,
+         .key_heads = 1,
+         .size = 24,
+         .value_size = 16,
+         .is_bf16 = true,
+         .is_causal = true,
+         .has_past = true,
+         .window = 1,
+         .scale = 0.2},
+        {.heads = 2,
+         .key_heads = 2,
+         .size = 8,
+         .value_size = 8,
+         .turned_kv = true,
+         .window = 40,
+         .bias = BIAS_KEYS,
+         .has_len = true,
+         .bc = 16,
+         .scale = 0.3,
+         .base2 = true},
 };
+
+#define WINDOWS 17 /* the first of them */
 
 START_TEST(equals_the_interpreter)
 {
@@ -186,7 +258,7 @@ START_TEST(stays_inside_its_memory)
 }
 END_TEST
 
-/* Rows [from, from + n) of a causal call as a call of their own: same bits. */
+/* Rows [from, from + n) of a call as a call of their own: same bits. */
 static void expect_chunk(struct attention_case *c, const struct attention_call *whole, int64_t from,
                          int64_t n)
 {
@@ -197,17 +269,21 @@ static void expect_chunk(struct attention_case *c, const struct attention_call *
 	memcpy(part.k, whole->k, (size_t)whole->n_k * 4);
 	memcpy(part.v, whole->v, (size_t)whole->n_v * 4);
 	part.past[0] = (int32_t)from;
-	attention_poison(c, &part, 0, from + n);
+	attention_poison(c, &part, 0, reach_of(&c->config, from + n), part.t);
+	if (c->config.window > 0 && from + 1 > c->config.window)
+		attention_poison(c, &part, 0, 0, from + 1 - c->config.window);
 	attention_run(c, &part, 1);
 	ck_assert_mem_eq(part.out, whole->out + from * out, (size_t)(n * out) * 4);
 }
 
 START_TEST(chunks_give_the_same_bits)
 {
-	static const int grouped[] = {4, 12}; /* one query head for each key head, three */
-	struct attention_config config = configs[grouped[_i % 2]];
+	/* one query head for each key head, three; windows: both sides, causal ones of both widths */
+	static const int grouped[] = {4, 12, WINDOWS, WINDOWS + 2, WINDOWS + 3};
+	struct attention_config config = configs[grouped[_i % 5]];
 	config.has_len = false;
-	config.target = targets[_i / 2];
+	config.bias = BIAS_NONE;
+	config.target = targets[_i / 5];
 	struct attention_case c;
 	attention_case_init(&c, &config);
 	struct attention_call whole;
@@ -230,7 +306,7 @@ START_TEST(later_tokens_do_not_matter)
 	struct attention_call clean, spoiled;
 	attention_call_init(&c, &clean, 1, 41, 41);
 	attention_call_init(&c, &spoiled, 1, 41, 41);
-	attention_poison(&c, &spoiled, 0, 23);
+	attention_poison(&c, &spoiled, 0, 23, spoiled.t);
 	attention_run(&c, &clean, 1);
 	attention_run(&c, &spoiled, 2);
 	size_t bytes = (size_t)(23 * config.heads * config.value_size) * 4;
@@ -243,8 +319,9 @@ END_TEST
 START_TEST(workers_give_the_same_bits)
 {
 	static const int64_t workers[] = {2, 3, 7, 16};
-	struct attention_config config = configs[_i % 2 ? 12 : 5];
-	config.target = targets[_i / 2];
+	static const int which[] = {12, 5, WINDOWS + 1, WINDOWS + 2};
+	struct attention_config config = configs[which[_i % 4]];
+	config.target = targets[_i / 4];
 	struct attention_case c;
 	attention_case_init(&c, &config);
 	struct attention_call one, more;
@@ -301,7 +378,7 @@ START_TEST(lengths_give_the_same_bits)
 	}
 	alone.len[0] = padded.len[0] = 67;
 	padded.len[1] = 130;
-	attention_poison(&c, &padded, 0, 67);
+	attention_poison(&c, &padded, 0, 67, padded.t);
 	attention_run(&c, &alone, 1);
 	attention_run(&c, &padded, 2);
 	ck_assert_mem_eq(alone.out, padded.out, (size_t)alone.n_out * 4);
@@ -340,8 +417,8 @@ Suite *suite_kernel_attention(void)
 	tcase_set_timeout(t, 120);
 	tcase_add_loop_test(t, equals_the_interpreter, 0, n_configs * n_targets);
 	tcase_add_loop_test(t, stays_inside_its_memory, 0, n_configs * n_targets);
-	tcase_add_loop_test(t, chunks_give_the_same_bits, 0, 2 * n_targets);
-	tcase_add_loop_test(t, workers_give_the_same_bits, 0, 2 * n_targets);
+	tcase_add_loop_test(t, chunks_give_the_same_bits, 0, 5 * n_targets);
+	tcase_add_loop_test(t, workers_give_the_same_bits, 0, 4 * n_targets);
 	tcase_add_loop_test(t, later_tokens_do_not_matter, 0, n_targets);
 	tcase_add_loop_test(t, panels_give_the_same_bits, 0, n_targets);
 	tcase_add_loop_test(t, lengths_give_the_same_bits, 0, n_targets);
