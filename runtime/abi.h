@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define TFMC_ABI_VERSION  3u
+#define TFMC_ABI_VERSION  4u
 #define TFMC_RECORD_MAGIC 0x31434d46u /* "FMC1" */
 
 /* Status codes of every call into an object, one row each: name, value, text. */
@@ -114,6 +114,21 @@ struct tfmc_record {
 	int64_t unknown_token;                 /* offset of the spelling of the unknown token, 0: none */
 	int64_t source_name, tokens_name,
 	        logits_name; /* offsets of the names of generate's tensors, 0: none */
+	/* The state, for who saves it. Fixed part: i32 lengths of all sequences at `past`; with encode i32
+	 * marks at `encoded` (0: no encode), nonzero where it has filled the sequence's block. */
+	uint64_t past, encoded;
+	uint64_t state_hash;       /* of what the states hold, however they lie */
+	uint64_t n_states, states; /* struct tfmc_record_state [n_states] */
+};
+
+/* One state in the block of a sequence: axes [B, ..], the last one the densest; dims[0] is 0. */
+struct tfmc_record_state {
+	uint64_t name; /* offset */
+	uint64_t dtype, rank;
+	uint64_t offset; /* bytes from the beginning of the block */
+	uint64_t panels; /* 1: its matrices [rows, columns] are stored as [ceil(rows / 16)][columns][16] */
+	uint64_t grows;  /* 1: axis rank - 2 are tokens; 0: encode fills it */
+	int64_t dims[8];
 };
 
 /*
@@ -128,6 +143,8 @@ struct tfmc_model {
 	int32_t (*reset)(void *context);
 	int32_t (*trim)(void *context, int64_t sequence, int64_t length);
 	int32_t (*fork)(void *context, int64_t from, int64_t to);
+	int32_t (*select)(void *context, int64_t first, int64_t source);
+	int32_t (*reorder)(void *context, const int64_t *from, int64_t n);
 	/* Number of the variant that init has chosen; -1: the context is not initialised. */
 	int64_t (*variant)(void *context);
 	/* Between calls: how many workers later calls have, 1 to those of the config. */

@@ -247,6 +247,8 @@ static int begin(struct search *s, const int32_t *source, uint64_t n_source, con
 		status = feeder_encode(f, source, n_source);
 	if (status == TFMC_RT_OK)
 		status = feeder_prefill(f, first, n_first);
+	if (status == TFMC_RT_OK && f->record->generate_kind != 1)
+		status = tfmc_session_select(f->session, 0, 0); /* one source for all beams */
 	for (int64_t i = 1; status == TFMC_RT_OK && i < s->width; i++)
 		status = tfmc_session_fork(f->session, 0, i);
 	if (status == TFMC_RT_E_DIM)

@@ -95,6 +95,11 @@ static int begin_call(struct feeder *f, struct feeding *c, const char *entry_nam
 	if (status == TFMC_RT_OK)
 		status = set_axis(f, t, 1, (int64_t)n);
 	c->inputs[input] = (struct tfmc_buffer){(void *)(uintptr_t)ids, (uint64_t)f->batch * n};
+	if (f->lengths && (t->lengths < 0 || t->lengths >= MAX_TENSORS))
+		return TFMC_RT_E_GENERATE;
+	if (f->lengths)
+		c->inputs[t->lengths] =
+		        (struct tfmc_buffer){(void *)(uintptr_t)f->lengths, (uint64_t)f->batch};
 	return status;
 }
 
@@ -104,8 +109,10 @@ static int end_call(struct feeder *f, const struct feeding *c)
 	return status == TFMC_RT_E_TOKEN ? TFMC_RT_E_PROMPT : status;
 }
 
-/* Calls an entry with ids [batch, n] as the named input and, when it has them, the logits. */
-static int feed(struct feeder *f, const char *entry_name, int64_t tensor_name, const int32_t *ids, uint64_t n)
+/* Calls an entry with ids [batch, n] as the named input and, when it has them and they are wanted, the
+ * logits. */
+static int feed(struct feeder *f, const char *entry_name, int64_t tensor_name, const int32_t *ids, uint64_t n,
+                int wants_logits)
 {
 	struct feeding c;
 	const struct tfmc_record *r = f->record;
@@ -115,7 +122,7 @@ static int feed(struct feeder *f, const char *entry_name, int64_t tensor_name, c
 	int64_t output = find_tensor(r, c.entry, tfmc_record_text(r, (uint64_t)r->logits_name), 1);
 	if (output >= MAX_TENSORS)
 		return TFMC_RT_E_GENERATE;
-	if (output >= 0)
+	if (output >= 0 && wants_logits)
 		c.outputs[output] = (struct tfmc_buffer){f->logits, (uint64_t)(f->batch * f->vocab)};
 	return end_call(f, &c);
 }
@@ -147,17 +154,52 @@ int feeder_encode(struct feeder *f, const int32_t *ids, uint64_t n)
 	const struct session_source *source = session_source(f->session);
 	if (source->data)
 		return feed_source(f, source);
-	return n ? feed(f, "encode", f->record->source_name, ids, n) : TFMC_RT_E_PROMPT;
+	return n ? feed(f, "encode", f->record->source_name, ids, n, 1) : TFMC_RT_E_PROMPT;
+}
+
+/* The tokens of an entry, or NULL. */
+static const struct tfmc_record_tensor *tokens_of(const struct feeder *f, const char *entry_name)
+{
+	const struct tfmc_record *r = f->record;
+	int64_t entry = tfmc_entry_find(r, entry_name);
+	if (entry < 0 || !r->tokens_name)
+		return NULL;
+	int64_t input = find_tensor(r, entry, tfmc_record_text(r, (uint64_t)r->tokens_name), 0);
+	return input < 0 ? NULL : tfmc_entry_input(r, entry, (uint64_t)input);
+}
+
+/* Tokens of each sequence that one call of prefill takes. */
+static uint64_t prefill_rows(const struct feeder *f)
+{
+	int64_t bounds[FEED_DIMS_MAX];
+	const struct tfmc_record_tensor *t = tokens_of(f, "prefill");
+	for (uint64_t i = 0; i < f->record->n_dims; i++)
+		bounds[i] = tfmc_record_dim_at(f->record, i)->hi;
+	int64_t most = t ? tfmc_tensor_size(f->record, t, 1, bounds) : 0;
+	uint64_t rows = session_call_rows(f->session, f->batch);
+	return most > 0 && (uint64_t)most < rows ? (uint64_t)most : rows;
 }
 
 int feeder_prefill(struct feeder *f, const int32_t *ids, uint64_t n)
 {
-	return n ? feed(f, "prefill", f->record->tokens_name, ids, n) : TFMC_RT_E_PROMPT;
+	uint64_t rows = f->batch == 1 ? prefill_rows(f) : n, room = f->record->context_limit;
+	int status = n && (!room || n <= room) ? (int)TFMC_RT_OK : (int)TFMC_RT_E_PROMPT;
+	for (uint64_t at = 0, part; status == TFMC_RT_OK && at < n; at += part) {
+		part = n - at < rows ? n - at : rows;
+		status = feed(f, "prefill", f->record->tokens_name, ids + at, part, at + part == n);
+	}
+	return status;
 }
 
 int feeder_step(struct feeder *f, const int32_t *ids)
 {
-	return feed(f, "step", f->record->tokens_name, ids, 1);
+	return feed(f, "step", f->record->tokens_name, ids, 1, 1);
+}
+
+int feeder_has_lengths(const struct feeder *f)
+{
+	const struct tfmc_record_tensor *t = tokens_of(f, "step");
+	return t && t->lengths >= 0 && t->lengths < MAX_TENSORS;
 }
 
 int feeder_score(struct feeder *f, const int32_t *ids, const int32_t *targets, uint64_t n, float *log_p)
@@ -194,6 +236,8 @@ static int find_score(struct feeder *f)
 	if (rows < 1 || t->below < 1 || t->below > INT32_MAX)
 		return TFMC_RT_E_GENERATE;
 	f->score_rows = (uint64_t)rows;
+	if (f->score_rows > session_call_rows(f->session, f->batch))
+		f->score_rows = session_call_rows(f->session, f->batch);
 	f->vocab = t->below;
 	return TFMC_RT_OK;
 }

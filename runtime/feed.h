@@ -19,17 +19,22 @@ struct feeder {
 	int64_t vocab;
 	float *logits; /* [batch, V]: of the last row of each sequence, behind prefill and step; NULL without
 	                  them */
-	uint64_t score_rows; /* rows that one call of score takes; 0: the object has no such entry */
+	uint64_t score_rows;    /* rows that one call of score takes; 0: the object has no such entry */
+	const int32_t *lengths; /* [batch]: real tokens of each row of the next calls; NULL: all. Needs
+	                           feeder_has_lengths */
 };
 
 /* TFMC_RT_E_GENERATE when the object does not generate, TFMC_RT_E_BEAM when it has no room for the batch.
  * Close it also after a failure. */
 int feeder_open(struct feeder *f, struct tfmc_session *session, int64_t batch);
 void feeder_close(struct feeder *f);
-/* The source (seq2seq; that of the session, when it has one), or the tokens that follow: ids [batch, n]. */
+/* The source (seq2seq; that of the session, when it has one), or the tokens that follow: ids [batch, n]. One
+ * sequence is prefilled in as many calls as its tokens need; when a later one fails, earlier tokens stay. */
 int feeder_encode(struct feeder *f, const int32_t *ids, uint64_t n);
 int feeder_prefill(struct feeder *f, const int32_t *ids, uint64_t n);
 int feeder_step(struct feeder *f, const int32_t *ids);
+/* The entry step can leave rows alone. */
+int feeder_has_lengths(const struct feeder *f);
 /* Feeds ids [batch, n], n <= score_rows; log_p [batch, n]: of targets [batch, n], each behind its id. */
 int feeder_score(struct feeder *f, const int32_t *ids, const int32_t *targets, uint64_t n, float *log_p);
 
@@ -40,6 +45,9 @@ struct session_source {
 	int64_t sizes[TFMC_SOURCE_RANK_MAX];
 };
 const struct session_source *session_source(const struct tfmc_session *session);
+
+/* Tokens of each of `batch` sequences that one call of the session may have. */
+uint64_t session_call_rows(const struct tfmc_session *session, int64_t batch);
 
 /* tfmc_session_cancel was called since the last time; each request is taken once. */
 int session_take_cancel(struct tfmc_session *session);

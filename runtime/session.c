@@ -25,6 +25,8 @@ struct tfmc_session {
 	atomic_int is_cancelled;         /* by tfmc_session_cancel; taken by feeder_* */
 	int64_t workers, decode_workers; /* at most */
 	int64_t current;                 /* of the context */
+	int64_t batch;                   /* sequences of the state */
+	int64_t call_tokens;             /* 0: no bound */
 	int all_workers;
 	struct session_source source;
 };
@@ -48,14 +50,42 @@ static int open_weights(struct tfmc_session *s, const char *path, struct tfmc_co
 	return status;
 }
 
-static int64_t largest_batch(const struct tfmc_record *r)
+/* The batch dim is the first one of the first entry, or -1. */
+static int64_t batch_dim(const struct tfmc_record *r)
 {
-	/* The batch dim is the first one of the first entry; its bound is the largest batch. */
 	const struct tfmc_record_entry *e = tfmc_entry_at(r, 0);
 	if (!e || !e->n_dims)
-		return 1;
+		return -1;
 	const uint64_t *dims = (const void *)((const char *)r + e->dims);
-	return tfmc_record_dim_at(r, dims[0])->hi;
+	return (int64_t)dims[0];
+}
+
+static int64_t batch_bound(const struct tfmc_record *r)
+{
+	int64_t dim = batch_dim(r);
+	return dim < 0 ? 1 : tfmc_record_dim_at(r, (uint64_t)dim)->hi;
+}
+
+/* For all dims at their bounds; with call_tokens for every number of sequences with so many tokens together.
+ */
+static uint64_t arena_bytes(const struct tfmc_session *s, const int64_t *bounds, int64_t workers)
+{
+	const struct tfmc_record *r = s->model.record;
+	int64_t dims[MAX_DIMS], batch = batch_dim(r);
+	uint64_t most = 0;
+	if (s->call_tokens <= 0 || batch < 0)
+		return s->model.arena_size(bounds, workers);
+	for (int64_t b = tfmc_record_dim_at(r, (uint64_t)batch)->lo; b <= bounds[batch]; b++) {
+		int64_t each = s->call_tokens / (b > 0 ? b : 1);
+		for (uint64_t i = 0; i < r->n_dims; i++) {
+			int64_t lo = tfmc_record_dim_at(r, i)->lo;
+			dims[i] = (int64_t)i == batch ? b : each < bounds[i] ? each : bounds[i];
+			dims[i] = dims[i] < lo ? lo : dims[i];
+		}
+		uint64_t bytes = s->model.arena_size(dims, workers);
+		most = bytes > most ? bytes : most;
+	}
+	return most;
 }
 
 static int open_memory(struct tfmc_session *s, const struct tfmc_session_options *o,
@@ -65,12 +95,16 @@ static int open_memory(struct tfmc_session *s, const struct tfmc_session_options
 	int64_t bounds[MAX_DIMS];
 	for (uint64_t i = 0; i < r->n_dims; i++)
 		bounds[i] = o->dims_max ? o->dims_max[i] : tfmc_record_dim_at(r, i)->hi;
-	config->batch = o->batch ? o->batch : largest_batch(r);
+	s->call_tokens = o->call_tokens;
+	config->batch = o->batch ? o->batch : batch_bound(r);
 	s->workers = o->workers ? o->workers : 1;
 	s->decode_workers = o->decode_workers ? o->decode_workers : s->workers;
 	s->all_workers = o->all_workers;
 	config->workers = s->workers > s->decode_workers ? s->workers : s->decode_workers;
-	config->arena_bytes = s->model.arena_size(bounds, config->workers);
+	s->batch = config->batch;
+	if (s->call_tokens > 0 && batch_dim(r) >= 0 && bounds[batch_dim(r)] > s->batch)
+		bounds[batch_dim(r)] = s->batch;
+	config->arena_bytes = arena_bytes(s, bounds, config->workers);
 	config->state_bytes =
 	        r->state_batch_bytes || r->state_fixed_bytes ? s->model.state_size(config->batch) : 0;
 	int status = memory_take(&s->context_block, r->context_bytes);
@@ -201,6 +235,52 @@ int tfmc_session_trim(struct tfmc_session *session, int64_t sequence, int64_t le
 int tfmc_session_fork(struct tfmc_session *session, int64_t from, int64_t to)
 {
 	return session->model.fork(session->context, from, to);
+}
+
+int tfmc_session_select(struct tfmc_session *session, int64_t first, int64_t source)
+{
+	return session->model.select(session->context, first, source);
+}
+
+int tfmc_session_reorder(struct tfmc_session *session, const int64_t *from, int64_t n)
+{
+	return session->model.reorder(session->context, from, n);
+}
+
+int64_t tfmc_session_batch(const struct tfmc_session *session)
+{
+	return session->state.data ? session->batch : 0;
+}
+
+int64_t tfmc_session_length(const struct tfmc_session *session, int64_t sequence)
+{
+	int32_t n;
+	if (sequence < 0 || sequence >= tfmc_session_batch(session))
+		return -1;
+	const char *past = (const char *)session->state.data + session->model.record->past;
+	memcpy(&n, past + (uint64_t)sequence * sizeof(n), sizeof(n));
+	return n;
+}
+
+int tfmc_session_save(const struct tfmc_session *session, int64_t sequence, void *out, uint64_t cap,
+                      uint64_t *n_out)
+{
+	return tfmc_state_save(session->model.record, session->state.data, tfmc_session_batch(session),
+	                       sequence, out, cap, n_out);
+}
+
+int tfmc_session_restore(struct tfmc_session *session, int64_t sequence, const void *data, uint64_t n)
+{
+	return tfmc_state_restore(session->model.record, session->state.data, tfmc_session_batch(session),
+	                          sequence, data, n);
+}
+
+uint64_t session_call_rows(const struct tfmc_session *session, int64_t batch)
+{
+	if (session->call_tokens <= 0)
+		return UINT64_MAX;
+	int64_t rows = session->call_tokens / batch;
+	return rows > 0 ? (uint64_t)rows : 1;
 }
 
 /* One call in the SPMD form: every worker enters the object. */

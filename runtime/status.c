@@ -25,6 +25,9 @@ const char *tfmc_rt_status_text(int status)
 	case TFMC_RT_E_RULES:
 		return "a rule is out of its range: an id outside of the vocabulary, or an empty sequence or "
 		       "text";
+	case TFMC_RT_E_SAVED: return "the saved sequence is damaged, cut off, or of another version";
+	case TFMC_RT_E_OTHER: return "the saved sequence is one of another model or of other states";
+	case TFMC_RT_E_SLOT: return "no sequence has this slot, it is named twice, or all slots are taken";
 	default: return "unknown status code";
 	}
 }

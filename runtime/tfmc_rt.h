@@ -35,6 +35,9 @@ enum tfmc_rt_code {
 	TFMC_RT_E_SAMPLE,       /* a sampling option is outside of its range */
 	TFMC_RT_E_BEAM,         /* the beam is not from 1 to the bound of the batch */
 	TFMC_RT_E_RULES,        /* a rule names an id outside of the vocabulary, or an empty text */
+	TFMC_RT_E_SAVED,        /* a saved sequence is damaged, cut off, or of another version */
+	TFMC_RT_E_OTHER, /* a saved sequence is one of another model, or of states that hold something else */
+	TFMC_RT_E_SLOT,  /* no sequence has this slot, it is named twice, or all slots are taken */
 };
 /* Text of any status code, of objects and of this library. Never NULL. */
 const char *tfmc_rt_status_text(int status);
@@ -90,6 +93,13 @@ struct tfmc_session_options {
 	int64_t decode_workers; /* of steps, which are bound by memory; 0: as `workers` */
 	int all_workers;        /* nonzero: every call takes all of them, however small it is */
 	int64_t spin_us; /* that idle workers look for work; 0: as tfmc_gang_create, negative: not at all */
+	/*
+	 * Tokens of one call, over all its sequences; 0: as many as the bounds allow. The arena is made for
+	 * calls of so many (of one token for each sequence at least), longer prompts are read in several
+	 * calls, with the same bits. Sources of sequence-to-sequence models and inputs of `run` must fit as a
+	 * whole.
+	 */
+	int64_t call_tokens;
 };
 /* The model is copied; its functions must stay loaded. options may be NULL. */
 int tfmc_session_open(const struct tfmc_model *model, const struct tfmc_session_options *options,
@@ -132,10 +142,80 @@ int64_t tfmc_entry_workers(const struct tfmc_record *record, int64_t entry, cons
 int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t *dims,
                       const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs);
 int tfmc_session_reset(struct tfmc_session *session);
+
+/* --- sequences of a session ------------------------------------------------------------------------------
+ * A session holds `batch` sequences of their own lengths. A call with B rows works on B of them that follow
+ * each other, those from 0 on unless tfmc_session_select said otherwise; rows whose length (the input
+ * `lengths`) is 0 are left alone. What cannot be done is a status, and then nothing has changed. */
+int64_t tfmc_session_batch(const struct tfmc_session *session);
+/* Tokens of a sequence; -1: there is none of that number. */
+int64_t tfmc_session_length(const struct tfmc_session *session, int64_t sequence);
+/*
+ * Row i of later calls is sequence first + i. With source >= 0 all of them read the source (what encode left
+ * in sequence `source`) in place of their own, so that it is held once; fork and reorder then copy tokens
+ * alone. -1: each its own. tfmc_session_reset goes back to 0 and -1.
+ */
+int tfmc_session_select(struct tfmc_session *session, int64_t first, int64_t source);
+/* Sequence i becomes what sequence from[i] was, for all i < n at once: of beams, who comes from whom. */
+int tfmc_session_reorder(struct tfmc_session *session, const int64_t *from, int64_t n);
 /* Forgets the tokens of a sequence from `length` on. */
 int tfmc_session_trim(struct tfmc_session *session, int64_t sequence, int64_t length);
 /* Makes sequence `to` a copy of sequence `from`. */
 int tfmc_session_fork(struct tfmc_session *session, int64_t from, int64_t to);
+/*
+ * One sequence as bytes: a head with version, hashes and checksum, then the rows of its tokens in every
+ * state, row-major (runtime/README.md). Fits every object with the same packed weights and states: other
+ * variants of the code, numbers of sequences and workers, machines. *n_out: bytes needed, also when cap is
+ * smaller (then nothing is written, TFMC_RT_E_SIZE). TFMC_RT_E_OTHER: the bytes are of another model;
+ * TFMC_RT_E_SAVED: damaged; TFMC_RT_E_FULL: more tokens than the state has room for. Calls with restored
+ * sequences have the same bits.
+ */
+int tfmc_session_save(const struct tfmc_session *session, int64_t sequence, void *out, uint64_t cap,
+                      uint64_t *n_out);
+int tfmc_session_restore(struct tfmc_session *session, int64_t sequence, const void *data, uint64_t n);
+/* The same on the state's memory of a context without a session; batch: sequences it has room for. */
+int tfmc_state_save(const struct tfmc_record *record, const void *state, int64_t batch, int64_t sequence,
+                    void *out, uint64_t cap, uint64_t *n_out);
+int tfmc_state_restore(const struct tfmc_record *record, void *state, int64_t batch, int64_t sequence,
+                       const void *data, uint64_t n);
+
+/* --- slots: sequences that join and leave a running batch
+ * --------------------------------------------------- Sequences that were begun at different times take their
+ * steps in one call. A slot is a number that stays with a sequence until it leaves. The session is the slots'
+ * alone until they are closed; it must outlive them. */
+struct tfmc_slots;
+/* Resets the session. As many slots as the session has sequences. */
+int tfmc_slots_open(struct tfmc_session *session, struct tfmc_slots **out);
+void tfmc_slots_close(struct tfmc_slots *slots); /* NULL is allowed */
+/*
+ * Reads a prompt into a free slot; others keep their sequences. Without ids: the model's start ids. source:
+ * of sequence-to-sequence models (or that of tfmc_session_set_source). TFMC_RT_E_SLOT: none is free.
+ */
+int tfmc_slots_join(struct tfmc_slots *slots, const int32_t *ids, uint64_t n, const int32_t *source,
+                    uint64_t n_source, int64_t *slot);
+int tfmc_slots_fork(struct tfmc_slots *slots, int64_t slot, int64_t *copy);
+/* The slot is free again. */
+int tfmc_slots_leave(struct tfmc_slots *slots, int64_t slot);
+/* Forgets tokens from `length` on. */
+int tfmc_slots_trim(struct tfmc_slots *slots, int64_t slot, int64_t length);
+/* More tokens for one slot. */
+int tfmc_slots_feed(struct tfmc_slots *slots, int64_t slot, const int32_t *ids, uint64_t n);
+struct tfmc_slot_token {
+	int64_t slot;
+	int32_t id;
+};
+/* One token for each of the slots that are named, in one call; the others are left alone. */
+int tfmc_slots_step(struct tfmc_slots *slots, const struct tfmc_slot_token *tokens, uint64_t n);
+/* Logits [vocabulary] behind the last token of a slot, until the next call with it; NULL: there are none (no
+ * such slot, or it was trimmed or restored since). */
+const float *tfmc_slots_logits(const struct tfmc_slots *slots, int64_t slot);
+int64_t tfmc_slots_vocabulary(const struct tfmc_slots *slots);
+/* Tokens of a slot; -1: no sequence has it. */
+int64_t tfmc_slots_length(const struct tfmc_slots *slots, int64_t slot);
+int64_t tfmc_slots_active(const struct tfmc_slots *slots); /* sequences in slots */
+int tfmc_slots_save(const struct tfmc_slots *slots, int64_t slot, void *out, uint64_t cap, uint64_t *n_out);
+/* Into a free slot. */
+int tfmc_slots_restore(struct tfmc_slots *slots, const void *data, uint64_t n, int64_t *slot);
 
 /* --- sampling
  * --------------------------------------------------------------------------------------------------

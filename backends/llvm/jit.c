@@ -106,6 +106,7 @@ bool backend_jit_model(const struct backend_jit *jit, const char *name, struct t
 	return find(jit, name, "record", &out->record) && find(jit, name, "init", &out->init) &&
 	       find(jit, name, "call", &out->call) && find(jit, name, "reset", &out->reset) &&
 	       find(jit, name, "trim", &out->trim) && find(jit, name, "fork", &out->fork) &&
+	       find(jit, name, "select", &out->select) && find(jit, name, "reorder", &out->reorder) &&
 	       find(jit, name, "variant", &out->variant) && find(jit, name, "workers", &out->set_workers) &&
 	       find(jit, name, "arena_bytes", &out->arena_size) &&
 	       find(jit, name, "state_bytes", &out->state_size);

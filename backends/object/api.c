@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The functions of the interface that run no model: init, reset, trim, sizes,
- * status texts, and the call by number. Init checks everything before it writes
+ * The functions of the interface that run no model: init, sizes, status texts,
+ * and the call by number; state.c has those of the state. Init checks everything before it writes
  * the context. All of this is compiled for every processor of the architecture.
  */
 #include "backends/object/object.h"
@@ -9,14 +9,14 @@
 /* Byte offsets in struct tfmc_config. */
 #define CONFIG(field) ((int64_t)offsetof(struct tfmc_config, field))
 
-static bool begin(struct emit *e, struct object *o, const char *suffix, enum kb_scalar result)
+bool api_begin(struct emit *e, struct object *o, const char *suffix, enum kb_scalar result)
 {
 	*e = (struct emit){.object = o};
 	e->k = kb_begin(o->kb, emit_name(o, "_%s", suffix), KB_EXPORTED, result);
 	return e->k != NULL;
 }
 
-static void require(struct emit *e, struct kb_val ok, enum tfmc_rt_status status)
+void api_require(struct emit *e, struct kb_val ok, enum tfmc_rt_status status)
 {
 	emit_return_if(e, kb_un(e->k, KB_NOT, ok), status);
 }
@@ -43,12 +43,20 @@ static struct kb_val is_aligned(struct emit *e, struct kb_val address)
 	return is_zero(e, kb_bin(e->k, KB_AND, address, kb_index(e->k, OBJECT_ALIGN - 1)));
 }
 
-static void check_magic(struct emit *e)
+void api_check_magic(struct emit *e)
 {
 	emit_return_if(e, kb_cmp(e->k, KB_EQ, e->context, kb_null(e->k)), TFMC_RT_E_NULL);
 	struct kb_val magic = emit_context(e, KB_INDEX, CONTEXT_MAGIC);
-	require(e, kb_cmp(e->k, KB_EQ, magic, kb_index(e->k, (int64_t)e->object->structure_hash)),
-	        TFMC_RT_E_CONTEXT);
+	api_require(e, kb_cmp(e->k, KB_EQ, magic, kb_index(e->k, (int64_t)e->object->structure_hash)),
+	            TFMC_RT_E_CONTEXT);
+}
+
+void api_zero_words(struct emit *e, struct kb_val ptr, struct kb_val bytes)
+{
+	struct kb_val n = kb_bin(e->k, KB_DIV, bytes, kb_index(e->k, 8));
+	struct kb_val i = kb_loop(e->k, "i", kb_index(e->k, 0), n, 1, 0);
+	kb_store(e->k, kb_index(e->k, 0), ptr, i, 0, 8);
+	kb_end_loop(e->k);
 }
 
 /* --- sizes
@@ -72,7 +80,7 @@ static struct kb_val arena_of(struct emit *e, const struct function *f)
 static void emit_arena_bytes(struct object *o)
 {
 	struct emit e;
-	if (!begin(&e, o, "arena_bytes", KB_INDEX))
+	if (!api_begin(&e, o, "arena_bytes", KB_INDEX))
 		return;
 	struct kb *k = e.k;
 	struct kb_val values = kb_param(k, "dims", KB_PTR_T, KB_READONLY);
@@ -105,7 +113,7 @@ static void emit_arena_bytes(struct object *o)
 static void emit_state_bytes(struct object *o)
 {
 	struct emit e;
-	if (!begin(&e, o, "state_bytes", KB_INDEX))
+	if (!api_begin(&e, o, "state_bytes", KB_INDEX))
 		return;
 	struct kb *k = e.k;
 	struct kb_val batch = kb_param(k, "batch", KB_INDEX_T, 0);
@@ -118,132 +126,6 @@ static void emit_state_bytes(struct object *o)
 	}
 	struct kb_val blocks = kb_mul(k, batch, kb_index(k, o->state_batch_bytes));
 	kb_return(k, kb_add_const(k, blocks, o->state_fixed_bytes));
-	kb_end(k);
-}
-
-/* --- state
- * ---------------------------------------------------------------------------------------------------- */
-
-static void zero_words(struct emit *e, struct kb_val ptr, struct kb_val bytes)
-{
-	struct kb_val n = kb_bin(e->k, KB_DIV, bytes, kb_index(e->k, 8));
-	struct kb_val i = kb_loop(e->k, "i", kb_index(e->k, 0), n, 1, 0);
-	kb_store(e->k, kb_index(e->k, 0), ptr, i, 0, 8);
-	kb_end_loop(e->k);
-}
-
-static void emit_reset(struct object *o)
-{
-	struct emit e;
-	if (!begin(&e, o, "reset", KB_I32))
-		return;
-	struct kb *k = e.k;
-	e.context = kb_param(k, "context", KB_PTR_T, 0);
-	check_magic(&e);
-	struct kb_val state = emit_context(&e, KB_PTR, CONTEXT_STATE);
-	struct kb_val blocks =
-	        kb_mul(k, emit_context(&e, KB_INDEX, CONTEXT_BATCH), kb_index(k, o->state_batch_bytes));
-	struct kb_val bytes = kb_add_const(k, blocks, o->state_fixed_bytes);
-	kb_if(k, kb_cmp(k, KB_NE, state, kb_null(k)));
-	zero_words(&e, state, bytes);
-	kb_end_if(k);
-	kb_return(k, kb_i32(k, TFMC_RT_OK));
-	kb_end(k);
-}
-
-/* The state of a context that is initialised and has one. */
-static struct kb_val require_state(struct emit *e)
-{
-	check_magic(e);
-	struct kb_val state = emit_context(e, KB_PTR, CONTEXT_STATE);
-	require(e, kb_cmp(e->k, KB_NE, state, kb_null(e->k)), TFMC_RT_E_STATE);
-	return state;
-}
-
-static void require_in_batch(struct emit *e, struct kb_val sequence)
-{
-	struct kb *k = e->k;
-	require(e, kb_cmp(k, KB_GE, sequence, kb_index(k, 0)), TFMC_RT_E_DIM);
-	require(e, kb_cmp(k, KB_LT, sequence, emit_context(e, KB_INDEX, CONTEXT_BATCH)), TFMC_RT_E_DIM);
-}
-
-static void emit_trim(struct object *o)
-{
-	struct emit e;
-	if (!begin(&e, o, "trim", KB_I32))
-		return;
-	struct kb *k = e.k;
-	e.context = kb_param(k, "context", KB_PTR_T, 0);
-	struct kb_val sequence = kb_param(k, "sequence", KB_INDEX_T, 0);
-	struct kb_val length = kb_param(k, "length", KB_INDEX_T, 0);
-	struct kb_val state = require_state(&e);
-	require_in_batch(&e, sequence);
-	struct kb_val past = kb_ptr_add(k, state, kb_index(k, 0), STATE_PAST);
-	struct kb_val now = kb_cvt(k, kb_load(k, KB_I32_T, past, sequence, 0, 4), KB_INDEX);
-	require(&e, kb_cmp(k, KB_GE, length, kb_index(k, 0)), TFMC_RT_E_LENGTH);
-	require(&e, kb_cmp(k, KB_LE, length, now), TFMC_RT_E_LENGTH);
-	kb_store(k, kb_cvt(k, length, KB_I32), past, sequence, 0, 4);
-	kb_return(k, kb_i32(k, TFMC_RT_OK));
-	kb_end(k);
-}
-
-static struct kb_val encoded_of(struct emit *e, struct kb_val state)
-{
-	struct kb *k = e->k;
-	return kb_cvt(k, kb_load(k, KB_I32_T, state, kb_index(k, 0), STATE_ENCODED / 4, 4), KB_INDEX);
-}
-
-/* A copy is filled as well. */
-static void count_encoded(struct emit *e, struct kb_val state, struct kb_val to)
-{
-	struct kb *k = e->k;
-	struct kb_val n = kb_max(k, encoded_of(e, state), kb_add_const(k, to, 1));
-	kb_store(k, kb_cvt(k, n, KB_I32), state, kb_index(k, 0), STATE_ENCODED / 4, 4);
-}
-
-/* sequence in [0, batch), and where the model has encode among those it has filled, or up to `more` behind
- * them. */
-static void require_sequence(struct emit *e, struct kb_val state, struct kb_val sequence, struct kb_val more)
-{
-	struct kb *k = e->k;
-	require_in_batch(e, sequence);
-	if (!e->object->has_encode)
-		return;
-	struct kb_val end = kb_add(k, encoded_of(e, state), more);
-	require(e, kb_cmp(k, KB_LT, sequence, end), TFMC_RT_E_STATE);
-}
-
-/* The address of a sequence's block. */
-static struct kb_val block_of(struct emit *e, struct kb_val state, struct kb_val sequence)
-{
-	struct kb_val far = kb_mul(e->k, sequence, kb_index(e->k, e->object->state_batch_bytes));
-	return kb_ptr_add(e->k, state, far, e->object->state_fixed_bytes);
-}
-
-/* Blocks are multiples of OBJECT_ALIGN bytes, which whole vectors of i32 divide. */
-static void emit_fork(struct object *o)
-{
-	struct emit e;
-	if (!begin(&e, o, "fork", KB_I32))
-		return;
-	struct kb *k = e.k;
-	e.context = kb_param(k, "context", KB_PTR_T, 0);
-	struct kb_val from = kb_param(k, "from", KB_INDEX_T, 0);
-	struct kb_val to = kb_param(k, "to", KB_INDEX_T, 0);
-	struct kb_val state = require_state(&e);
-	require_sequence(&e, state, from, kb_index(k, 0));
-	require_sequence(&e, state, to, kb_index(k, 1));
-	if (o->has_encode)
-		count_encoded(&e, state, to);
-	struct kb_val past = kb_ptr_add(k, state, kb_index(k, 0), STATE_PAST);
-	kb_store(k, kb_load(k, KB_I32_T, past, from, 0, 4), past, to, 0, 4);
-	struct kb_val source = block_of(&e, state, from), block = block_of(&e, state, to);
-	struct kb_val words = kb_index(k, o->state_batch_bytes / 4);
-	int lanes = kb_caps(k)->lanes;
-	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), words, lanes, 0);
-	kb_store(k, kb_load(k, KB_TYPE(KB_I32, lanes), source, i, 0, 4 * lanes), block, i, 0, 4 * lanes);
-	kb_end_loop(k);
-	kb_return(k, kb_i32(k, TFMC_RT_OK));
 	kb_end(k);
 }
 
@@ -265,8 +147,8 @@ static void init_weights(struct init *n)
 	struct kb_val bytes = config_bits(e, n->config, CONFIG(weights_bytes));
 	struct kb_val absent = kb_cmp(k, KB_EQ, n->weights, kb_null(k));
 	struct kb_val fits = kb_cmp(k, KB_EQ, bytes, kb_index(k, o->weights_bytes));
-	require(e, kb_bin(k, KB_OR, absent, fits), TFMC_RT_E_WEIGHTS);
-	require(e, is_aligned(e, config_bits(e, n->config, CONFIG(weights))), TFMC_RT_E_ALIGN);
+	api_require(e, kb_bin(k, KB_OR, absent, fits), TFMC_RT_E_WEIGHTS);
+	api_require(e, is_aligned(e, config_bits(e, n->config, CONFIG(weights))), TFMC_RT_E_ALIGN);
 	if (o->embedded)
 		n->weights = kb_select(k, absent, kb_symbol(k, emit_name(o, "_weights")), n->weights);
 	else if (o->weights_bytes > 0)
@@ -281,13 +163,13 @@ static void init_arena(struct init *n)
 	n->arena_bytes = config_bits(e, n->config, CONFIG(arena_bytes));
 	struct kb_val wanted = config_bits(e, n->config, CONFIG(workers));
 	n->workers = kb_max(k, wanted, kb_index(k, 1));
-	require(e, kb_cmp(k, KB_GE, wanted, kb_index(k, 0)), TFMC_RT_E_WORKER);
-	require(e, kb_cmp(k, KB_LE, wanted, kb_index(k, 4096)), TFMC_RT_E_WORKER);
-	require(e, is_aligned(e, config_bits(e, n->config, CONFIG(arena))), TFMC_RT_E_ALIGN);
+	api_require(e, kb_cmp(k, KB_GE, wanted, kb_index(k, 0)), TFMC_RT_E_WORKER);
+	api_require(e, kb_cmp(k, KB_LE, wanted, kb_index(k, 4096)), TFMC_RT_E_WORKER);
+	api_require(e, is_aligned(e, config_bits(e, n->config, CONFIG(arena))), TFMC_RT_E_ALIGN);
 	struct kb_val none = kb_cmp(k, KB_EQ, n->arena, kb_null(k));
 	n->arena_bytes = kb_select(k, none, kb_index(k, 0), n->arena_bytes);
 	struct kb_val scratch = kb_mul(k, n->workers, kb_index(k, e->object->scratch));
-	require(e, kb_cmp(k, KB_GE, n->arena_bytes, scratch), TFMC_RT_E_SIZE);
+	api_require(e, kb_cmp(k, KB_GE, n->arena_bytes, scratch), TFMC_RT_E_SIZE);
 }
 
 /* batch 0: as many sequences as fit, at most the bound. */
@@ -300,9 +182,9 @@ static void init_state(struct init *n)
 	n->batch = config_bits(e, n->config, CONFIG(batch));
 	if (o->batch_dim < 0)
 		return;
-	require(e, is_aligned(e, config_bits(e, n->config, CONFIG(state))), TFMC_RT_E_ALIGN);
-	require(e, kb_cmp(k, KB_GE, n->batch, kb_index(k, 0)), TFMC_RT_E_DIM);
-	require(e, kb_cmp(k, KB_LE, n->batch, kb_index(k, o->batch_max)), TFMC_RT_E_DIM);
+	api_require(e, is_aligned(e, config_bits(e, n->config, CONFIG(state))), TFMC_RT_E_ALIGN);
+	api_require(e, kb_cmp(k, KB_GE, n->batch, kb_index(k, 0)), TFMC_RT_E_DIM);
+	api_require(e, kb_cmp(k, KB_LE, n->batch, kb_index(k, o->batch_max)), TFMC_RT_E_DIM);
 	struct kb_val bytes = config_bits(e, n->config, CONFIG(state_bytes));
 	struct kb_val room = kb_bin(k, KB_SUB, bytes, kb_index(k, o->state_fixed_bytes));
 	int64_t block = o->state_batch_bytes > 0 ? o->state_batch_bytes : 1;
@@ -311,7 +193,7 @@ static void init_state(struct init *n)
 	struct kb_val absent = kb_cmp(k, KB_EQ, n->state, kb_null(k));
 	struct kb_val some = kb_cmp(k, KB_GE, n->batch, kb_index(k, 1));
 	struct kb_val enough = kb_cmp(k, KB_GE, room, kb_mul(k, n->batch, kb_index(k, block)));
-	require(e, kb_bin(k, KB_OR, absent, kb_bin(k, KB_AND, some, enough)), TFMC_RT_E_SIZE);
+	api_require(e, kb_bin(k, KB_OR, absent, kb_bin(k, KB_AND, some, enough)), TFMC_RT_E_SIZE);
 	n->batch = kb_select(k, absent, kb_index(k, 0), n->batch);
 }
 
@@ -323,11 +205,12 @@ static void init_check(struct init *n)
 	struct kb_val no_config = kb_cmp(k, KB_EQ, n->config, kb_null(k));
 	emit_return_if(e, kb_bin(k, KB_OR, no_context, no_config), TFMC_RT_E_NULL);
 	struct kb_val size = config_bits(e, n->config, CONFIG(struct_size));
-	require(e, kb_cmp(k, KB_EQ, size, kb_index(k, (int64_t)sizeof(struct tfmc_config))), TFMC_RT_E_ABI);
+	api_require(e, kb_cmp(k, KB_EQ, size, kb_index(k, (int64_t)sizeof(struct tfmc_config))),
+	            TFMC_RT_E_ABI);
 	struct kb_val allowed = config_bits(e, n->config, CONFIG(variants));
 	n->variant = kb_call(k, emit_name(e->object, ".choose"), KB_INDEX, &allowed, 1);
-	require(e, kb_cmp(k, KB_NE, n->variant, kb_index(k, CHOICE_NO_VARIANT)), TFMC_RT_E_VARIANT);
-	require(e, kb_cmp(k, KB_NE, n->variant, kb_index(k, CHOICE_NO_CPU)), TFMC_RT_E_CPU);
+	api_require(e, kb_cmp(k, KB_NE, n->variant, kb_index(k, CHOICE_NO_VARIANT)), TFMC_RT_E_VARIANT);
+	api_require(e, kb_cmp(k, KB_NE, n->variant, kb_index(k, CHOICE_NO_CPU)), TFMC_RT_E_CPU);
 	init_weights(n);
 	init_arena(n);
 	init_state(n);
@@ -338,7 +221,7 @@ static void init_write(struct init *n)
 	struct emit *e = &n->e;
 	struct kb *k = e->k;
 	struct kb_val scratch = kb_mul(k, n->workers, kb_index(k, e->object->scratch));
-	zero_words(e, e->context, kb_index(k, CONTEXT_SHARED));
+	api_zero_words(e, e->context, kb_index(k, CONTEXT_SHARED));
 	emit_set_context(e, n->weights, CONTEXT_WEIGHTS);
 	emit_set_context(e, n->state, CONTEXT_STATE);
 	emit_set_context(e, n->arena, CONTEXT_ARENA);
@@ -351,6 +234,7 @@ static void init_write(struct init *n)
 	emit_set_context(e, config(e, n->config, KB_PTR, CONFIG(parallel_for)), CONTEXT_PARALLEL_FOR);
 	emit_set_context(e, config(e, n->config, KB_PTR, CONFIG(yield)), CONTEXT_YIELD);
 	emit_set_context(e, config(e, n->config, KB_PTR, CONFIG(user)), CONTEXT_USER);
+	emit_set_window(e, n->state, kb_index(k, 0), kb_index(k, -1));
 	emit_set_context(e, kb_index(k, (int64_t)e->object->structure_hash), CONTEXT_MAGIC);
 }
 
@@ -358,15 +242,15 @@ static void init_write(struct init *n)
 static void emit_workers(struct object *o)
 {
 	struct emit e;
-	if (!begin(&e, o, "workers", KB_I32))
+	if (!api_begin(&e, o, "workers", KB_I32))
 		return;
 	struct kb *k = e.k;
 	e.context = kb_param(k, "context", KB_PTR_T, 0);
 	struct kb_val n = kb_param(k, "workers", KB_INDEX_T, 0);
-	check_magic(&e);
-	require(&e, kb_cmp(k, KB_GE, n, kb_index(k, 1)), TFMC_RT_E_WORKER);
+	api_check_magic(&e);
+	api_require(&e, kb_cmp(k, KB_GE, n, kb_index(k, 1)), TFMC_RT_E_WORKER);
 	struct kb_val most = emit_context(&e, KB_INDEX, CONTEXT_WORKERS_MAX);
-	require(&e, kb_cmp(k, KB_LE, n, most), TFMC_RT_E_WORKER);
+	api_require(&e, kb_cmp(k, KB_LE, n, most), TFMC_RT_E_WORKER);
 	emit_set_workers(&e, n);
 	kb_return(k, kb_i32(k, TFMC_RT_OK));
 	kb_end(k);
@@ -375,7 +259,7 @@ static void emit_workers(struct object *o)
 static void emit_init(struct object *o)
 {
 	struct init n = {0};
-	if (!begin(&n.e, o, "init", KB_I32))
+	if (!api_begin(&n.e, o, "init", KB_I32))
 		return;
 	n.e.context = kb_param(n.e.k, "context", KB_PTR_T, 0);
 	n.config = kb_param(n.e.k, "config", KB_PTR_T, KB_READONLY);
@@ -399,7 +283,7 @@ static void emit_status_text(struct object *o)
 #undef ROW
 	};
 	struct emit e;
-	if (!begin(&e, o, "status_text", KB_PTR))
+	if (!api_begin(&e, o, "status_text", KB_PTR))
 		return;
 	struct kb_val status = kb_param(e.k, "status", KB_I32_T, 0);
 	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
@@ -414,7 +298,7 @@ static void emit_status_text(struct object *o)
 static void emit_call(struct object *o)
 {
 	struct emit e;
-	if (!begin(&e, o, "call", KB_I32))
+	if (!api_begin(&e, o, "call", KB_I32))
 		return;
 	struct kb *k = e.k;
 	e.context = kb_param(k, "context", KB_PTR_T, 0);
@@ -440,7 +324,7 @@ static void emit_call(struct object *o)
 static void emit_variant(struct object *o)
 {
 	struct emit e;
-	if (!begin(&e, o, "variant", KB_INDEX))
+	if (!api_begin(&e, o, "variant", KB_INDEX))
 		return;
 	struct kb *k = e.k;
 	e.context = kb_param(k, "context", KB_PTR_T, 0);
@@ -457,9 +341,9 @@ static void emit_variant(struct object *o)
 
 const char *const *api_baseline(const struct object *o, size_t *n)
 {
-	static const char *const names[] = {".choose", "_init",        "_reset",       "_trim",
-	                                    "_call",   "_arena_bytes", "_state_bytes", "_status_text",
-	                                    "_fork",   "_variant",     "_workers"};
+	static const char *const names[] = {
+	        ".choose",      "_init", "_reset",  "_trim",    "_call",    "_arena_bytes", "_state_bytes",
+	        "_status_text", "_fork", "_select", "_reorder", "_variant", "_workers"};
 	size_t most = TFMC_COUNT(names) + o->n_all + 2 * o->entries.n;
 	const char **all = ARENA_ARRAY(o->arena, const char *, most);
 	*n = 0;
@@ -480,9 +364,7 @@ void emit_api(struct object *o)
 {
 	emit_arena_bytes(o);
 	emit_state_bytes(o);
-	emit_reset(o);
-	emit_trim(o);
-	emit_fork(o);
+	emit_state_api(o);
 	emit_init(o);
 	emit_variant(o);
 	emit_workers(o);

@@ -132,6 +132,11 @@ struct binding_indexed binding_slice_axes(const struct object *o, const struct b
 	                                .offset = o->state_fixed_bytes + s->state->offset};
 }
 
+bool binding_is_source(const struct emit *e, const struct state_place *p)
+{
+	return !p->grows && e->source_step.id;
+}
+
 bool binding_slice_address(struct emit *e, const struct binding_slice *s, struct kb_val *ptr)
 {
 	struct binding_indexed x = binding_slice_axes(e->object, s);
@@ -139,7 +144,8 @@ bool binding_slice_address(struct emit *e, const struct binding_slice *s, struct
 	if (!index_offset(e, &x, s->at, s->n_at, &elements))
 		return false;
 	struct kb_val bytes = kb_mul(e->k, elements, kb_index(e->k, x.unit_bytes));
-	*ptr = kb_ptr_add(e->k, e->state, bytes, x.offset);
+	struct kb_val blocks = binding_is_source(e, s->state) ? e->sources : e->blocks;
+	*ptr = kb_ptr_add(e->k, blocks, bytes, s->state->offset);
 	return true;
 }
 
@@ -172,9 +178,18 @@ bool binding_find_slice(const struct object *o, const struct ir_func *f, struct 
 	return slice_of_op(o, f, op, out);
 }
 
-/* Strides of the stored slice behind n indices; that of the rows of panels means nothing. */
-static void slice_strides(struct emit *e, const struct ir_state_decl *d, size_t n, struct kb_tensor *out)
+/* From one row of a call to the next. */
+static struct kb_size over_sequences(struct emit *e, const struct state_place *p, struct kb_size stride)
 {
+	if (!binding_is_source(e, p))
+		return stride;
+	return (struct kb_size){.v = kb_mul(e->k, stride.v, e->source_step)};
+}
+
+/* Strides of the stored slice behind n indices; that of the rows of panels means nothing. */
+static void slice_strides(struct emit *e, const struct state_place *p, size_t n, struct kb_tensor *out)
+{
+	const struct ir_state_decl *d = p->decl;
 	const struct ir_type *t = d->type;
 	out->dtype = t->dtype;
 	out->encoding = d->encoding;
@@ -187,6 +202,8 @@ static void slice_strides(struct emit *e, const struct ir_state_decl *d, size_t 
 		out->size[i] = emit_size(e, t->dims[axis]);
 		out->stride[i] = (struct kb_size){true, stride, kb_index(e->k, stride)};
 	}
+	if (out->rank > 0)
+		out->stride[0] = over_sequences(e, p, out->stride[0]);
 }
 
 static bool bind_state(void *user, struct kb *k, struct ir_value state, const struct ir_value *at, size_t n,
@@ -199,7 +216,7 @@ static bool bind_state(void *user, struct kb *k, struct ir_value state, const st
 	*out = (struct kb_tensor){0};
 	if (!s.state || !slice_base(e, &s, &out->ptr))
 		return false;
-	slice_strides(e, s.state->decl, n, out);
+	slice_strides(e, s.state, n, out);
 	return true;
 }
 
@@ -215,7 +232,7 @@ bool binding_address(struct emit *e, struct ir_value base, struct kb_val *ptr)
 	case PLACE_WEIGHT: return weight_base(e, ir_def(e->function->func, base), ptr);
 	case PLACE_PLAN: *ptr = kb_ptr_add(e->k, e->plan, emit_dim(e, p->at), 0); return true;
 	case PLACE_INPUT: *ptr = binding_input(e, p->number); return true;
-	case PLACE_PAST: *ptr = kb_ptr_add(e->k, e->state, kb_index(e->k, 0), STATE_PAST); return true;
+	case PLACE_PAST: *ptr = e->past; return true;
 	case PLACE_OUTPUT:
 		*ptr = null_or(e, emit_word(e, KB_PTR, e->function->result_word[p->number]), p->at);
 		return true;
@@ -243,8 +260,15 @@ static bool panel_slice(struct emit *e, const struct ir_view *v, struct kb_tenso
 	if (!v->is_state || !binding_find_slice(e->object, e->function->func, v->base, &s) ||
 	    s.state->decl->encoding != ENC_PANEL16)
 		return false;
-	slice_strides(e, s.state->decl, s.n_at, out);
+	slice_strides(e, s.state, s.n_at, out);
 	return true;
+}
+
+/* The state that a view is one of; NULL: none. */
+static const struct state_place *view_state(const struct emit *e, const struct ir_view *v)
+{
+	struct binding_slice s;
+	return v->is_state && binding_find_slice(e->object, e->function->func, v->base, &s) ? s.state : NULL;
 }
 
 static struct kb_size scaled(struct emit *e, const struct ir_dim *d, int64_t by)
@@ -254,16 +278,16 @@ static struct kb_size scaled(struct emit *e, const struct ir_dim *d, int64_t by)
 }
 
 /* ptr + offset elements. */
-static struct kb_val advance(struct emit *e, const struct ir_view *v, enum ir_dtype dtype, struct kb_val ptr)
+static struct kb_val advance(struct emit *e, const struct ir_view *v, enum ir_dtype dtype, struct kb_val ptr,
+                             const struct state_place *state)
 {
 	struct ir_dims *t = e->object->module->dims;
-	const struct ir_dim *offset = v->offset;
-	if (v->is_state) {
-		const struct ir_dim *far = ir_dim_const(t, sequence_elements(e, dtype));
-		offset = ir_dim_add(t, offset, ir_dim_mul(t, v->state_offset, far));
-	}
-	const struct ir_dim *bytes = ir_dim_mul(t, offset, ir_dim_const(t, ir_dtype_bytes(dtype)));
-	return kb_ptr_add(e->k, ptr, emit_dim(e, bytes), 0);
+	const struct ir_dim *bytes = ir_dim_mul(t, v->offset, ir_dim_const(t, ir_dtype_bytes(dtype)));
+	ptr = kb_ptr_add(e->k, ptr, emit_dim(e, bytes), 0);
+	if (!state)
+		return ptr;
+	struct kb_size far = scaled(e, v->state_offset, e->object->state_batch_bytes);
+	return kb_ptr_add(e->k, ptr, over_sequences(e, state, far).v, 0);
 }
 
 static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_tensor *out)
@@ -279,12 +303,15 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 	out->ptr = ptr;
 	if (panel_slice(e, &view, out))
 		return view.rank == out->rank && ir_same(view.base, v);
-	out->ptr = advance(e, &view, out->dtype, ptr);
+	const struct state_place *state = view_state(e, &view);
+	out->ptr = advance(e, &view, out->dtype, ptr, state);
 	out->rank = view.rank;
 	for (int i = 0; i < view.rank; i++) {
 		int64_t far = view.state_axis[i] ? sequence_elements(e, out->dtype) : 1;
 		out->size[i] = emit_size(e, view.size[i]);
 		out->stride[i] = scaled(e, view.stride[i], far);
+		if (view.state_axis[i] && state)
+			out->stride[i] = over_sequences(e, state, out->stride[i]);
 	}
 	return true;
 }

@@ -42,16 +42,23 @@ static void commit_past(struct emit *e)
 	struct ir_value v = func_result(e->function->func, (size_t)e->function->past_result);
 	if (!bind.tensor(bind.user, k, v, &t) || t.rank != 1)
 		return;
-	struct kb_val past = kb_ptr_add(k, e->state, kb_index(k, 0), STATE_PAST);
 	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), e->dims[e->object->batch_dim], 1, 0);
 	struct kb_val at = kb_mul(k, b, t.stride[0].v);
-	kb_store(k, kb_load(k, KB_I32_T, t.ptr, at, 0, 4), past, b, 0, 4);
+	kb_store(k, kb_load(k, KB_I32_T, t.ptr, at, 0, 4), e->past, b, 0, 4);
 	kb_end_loop(k);
 }
 
-static void set_encoded(struct emit *e, struct kb_val n)
+/* Marks the sequences of the call. */
+static void set_encoded(struct emit *e, int32_t mark)
 {
-	kb_store(e->k, n, e->state, kb_index(e->k, 0), STATE_ENCODED / 4, 4);
+	struct kb *k = e->k;
+	const struct object *o = e->object;
+	struct kb_val state = emit_context(e, KB_PTR, CONTEXT_STATE);
+	struct kb_val first = emit_context(e, KB_INDEX, CONTEXT_FIRST);
+	struct kb_val end = kb_add(k, first, e->dims[o->batch_dim]);
+	struct kb_val b = kb_loop(k, "b", first, end, 1, 0);
+	kb_store(k, kb_i32(k, mark), kb_ptr_add(k, state, kb_index(k, 0), o->encoded_at), b, 0, 4);
+	kb_end_loop(k);
 }
 
 static void emit_commit(struct object *o, const struct function *f)
@@ -64,7 +71,7 @@ static void emit_commit(struct object *o, const struct function *f)
 	if (f->past_result >= 0)
 		commit_past(&e);
 	if (function_is_encode(f))
-		set_encoded(&e, kb_cvt(e.k, e.dims[o->batch_dim], KB_I32));
+		set_encoded(&e, 1);
 	kb_end(e.k);
 }
 
@@ -95,8 +102,8 @@ static void emit_finish(struct object *o, const struct function *f)
 	struct kb_val is_cancelled = kb_param(k, "is_cancelled", KB_I32_T, 0);
 	kb_if(k, kb_cmp(k, KB_NE, is_cancelled, kb_i32(k, 0)));
 	if (function_is_encode(f) && f->has_state && o->batch_dim >= 0) {
-		e.state = emit_context(&e, KB_PTR, CONTEXT_STATE);
-		set_encoded(&e, kb_i32(k, 0));
+		emit_load_dims(&e);
+		set_encoded(&e, 0);
 	}
 	kb_return(k, kb_i32(k, TFMC_RT_E_CANCELLED));
 	kb_end_if(k);

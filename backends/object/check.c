@@ -2,7 +2,7 @@
 /*
  * NAME.func.check(context, args) -> status: everything that can be wrong with a
  * call, tested before anything is written. Order: pointers, dims, sizes, arena,
- * state, values. Dims are within their bounds when sizes are computed, so that
+ * state, values, room. Dims are within their bounds when sizes are computed, so that
  * no product overflows (layout checked the bounds).
  */
 #include "backends/object/object.h"
@@ -63,31 +63,15 @@ static struct kb_val batch_of(struct emit *e)
 	return e->dims[e->object->batch_dim];
 }
 
-struct rooms {
-	struct emit *emit;
-	const struct ir_dim *seen; /* the rows already checked */
-};
-
-/* past[b] + rows <= capacity for every sequence. */
-static void check_room(void *user, const struct ir_op *op)
+/* Encode has filled what each row reads. */
+static void check_encoded(struct emit *e)
 {
-	struct rooms *r = user;
-	struct emit *e = r->emit;
-	int64_t capacity;
-	if (op->code != OP_state_append)
-		return;
-	const struct ir_type *x = ir_type_of(e->function->func, op->operands[1]);
-	const struct ir_type *slice = ir_type_of(e->function->func, op->results[0]);
-	const struct ir_dim *rows = x->dims[x->rank - 2];
-	if (rows == r->seen || !ir_dim_is_const(slice->dims[slice->rank - 2], &capacity))
-		return;
-	r->seen = rows;
-	struct kb_val limit = kb_sub(e->k, kb_index(e->k, capacity), emit_dim(e, rows));
-	struct kb_val b = kb_loop(e->k, "b", kb_index(e->k, 0), batch_of(e), 1, 0);
-	struct kb_val past = kb_ptr_add(e->k, e->state, kb_index(e->k, 0), STATE_PAST);
-	struct kb_val v = kb_cvt(e->k, kb_load(e->k, KB_I32_T, past, b, 0, 4), KB_INDEX);
-	emit_return_if(e, kb_cmp(e->k, KB_GT, v, limit), TFMC_RT_E_FULL);
-	kb_end_loop(e->k);
+	struct kb *k = e->k;
+	struct kb_val marks = emit_context(e, KB_PTR, CONTEXT_ENCODED);
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), batch_of(e), 1, 0);
+	struct kb_val mark = kb_load(k, KB_I32_T, marks, kb_mul(k, b, e->source_step), 0, 4);
+	emit_return_if(e, kb_cmp(k, KB_EQ, mark, kb_i32(k, 0)), TFMC_RT_E_STATE);
+	kb_end_loop(k);
 }
 
 static void check_state(struct emit *e)
@@ -97,16 +81,10 @@ static void check_state(struct emit *e)
 		return;
 	emit_return_if(e, kb_cmp(e->k, KB_EQ, e->state, kb_null(e->k)), TFMC_RT_E_STATE);
 	struct kb_val room = emit_context(e, KB_INDEX, CONTEXT_BATCH);
-	emit_return_if(e, kb_cmp(e->k, KB_GT, batch_of(e), room), TFMC_RT_E_DIM);
-	if (o->has_encode && !function_is_encode(e->function)) {
-		struct kb_val n = kb_load(e->k, KB_I32_T, e->state, kb_index(e->k, 0), STATE_ENCODED / 4, 4);
-		struct kb_val few = kb_cmp(e->k, KB_LT, kb_cvt(e->k, n, KB_INDEX), batch_of(e));
-		emit_return_if(e, few, TFMC_RT_E_STATE);
-	}
-	if (e->function->past_param >= 0) {
-		struct rooms r = {.emit = e};
-		ir_walk(e->function->func->body, check_room, &r);
-	}
+	struct kb_val end = kb_add(e->k, emit_context(e, KB_INDEX, CONTEXT_FIRST), batch_of(e));
+	emit_return_if(e, kb_cmp(e->k, KB_GT, end, room), TFMC_RT_E_DIM);
+	if (o->encoded_at && !function_is_encode(e->function))
+		check_encoded(e);
 }
 
 /* --- values ------------------------------------------------------------------------------------------------
@@ -205,6 +183,71 @@ static void check_values(struct emit *e)
 			check_ids(e, i);
 }
 
+/* --- room
+ * --------------------------------------------------------------------------------------------------- */
+
+struct rooms {
+	struct emit *emit;
+	const struct ir_dim *seen; /* the rows already checked */
+};
+
+/* The input that says how many of `rows` new tokens of each sequence are real, or -1. */
+static int lengths_of(const struct function *f, const struct ir_dim *rows)
+{
+	for (size_t i = 0; i < f->func->n_params; i++) {
+		const struct ir_param *p = &f->func->params[i];
+		if (param_is_input(f->func, i) && p->max == rows && p->default_value == rows &&
+		    ir_type_of(f->func, p->value)->rank == 1)
+			return (int)i;
+	}
+	return -1;
+}
+
+/* New tokens of sequence b. */
+static struct kb_val new_tokens(struct emit *e, int lengths, struct kb_val b, struct kb_val all)
+{
+	struct kb *k = e->k;
+	if (lengths < 0)
+		return all;
+	struct kb_var n = kb_var(k, "n", KB_INDEX_T, all);
+	const struct ir_type *t = ir_type_of(e->function->func, e->function->func->params[lengths].value);
+	kb_if(k, given(e, (size_t)lengths));
+	kb_set(k, n, int_at(e, t, emit_word(e, KB_PTR, e->function->param_word[lengths]), b));
+	kb_end_if(k);
+	return kb_get(k, n);
+}
+
+/* past[b] + new tokens <= capacity for every sequence; rows behind them that do not fit are not stored. */
+static void check_room(void *user, const struct ir_op *op)
+{
+	struct rooms *r = user;
+	struct emit *e = r->emit;
+	struct kb *k = e->k;
+	int64_t capacity;
+	if (op->code != OP_state_append)
+		return;
+	const struct ir_type *x = ir_type_of(e->function->func, op->operands[1]);
+	const struct ir_type *slice = ir_type_of(e->function->func, op->results[0]);
+	const struct ir_dim *rows = x->dims[x->rank - 2];
+	if (rows == r->seen || !ir_dim_is_const(slice->dims[slice->rank - 2], &capacity))
+		return;
+	r->seen = rows;
+	struct kb_val all = emit_dim(e, rows);
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), batch_of(e), 1, 0);
+	struct kb_val past = kb_cvt(k, kb_load(k, KB_I32_T, e->past, b, 0, 4), KB_INDEX);
+	struct kb_val end = kb_add(k, past, new_tokens(e, lengths_of(e->function, rows), b, all));
+	emit_return_if(e, kb_cmp(k, KB_GT, end, kb_index(k, capacity)), TFMC_RT_E_FULL);
+	kb_end_loop(k);
+}
+
+/* After the values: lengths are in their range. */
+static void check_rooms(struct emit *e)
+{
+	struct rooms r = {.emit = e};
+	if (e->object->batch_dim >= 0 && e->function->past_param >= 0)
+		ir_walk(e->function->func->body, check_room, &r);
+}
+
 void emit_check(struct object *o, const struct function *f)
 {
 	struct emit e = {.object = o, .function = f};
@@ -220,6 +263,7 @@ void emit_check(struct object *o, const struct function *f)
 	check_sizes(&e);
 	check_state(&e);
 	check_values(&e);
+	check_rooms(&e);
 	kb_return(e.k, kb_i32(e.k, TFMC_RT_OK));
 	kb_end(e.k);
 }

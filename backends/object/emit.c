@@ -72,6 +72,14 @@ void emit_load_bases(struct emit *e)
 	e->plan = emit_context(e, KB_PTR, CONTEXT_PLAN);
 	e->weights = emit_context(e, KB_PTR, CONTEXT_WEIGHTS);
 	e->state = emit_context(e, KB_PTR, CONTEXT_STATE);
+	if (!e->function->has_state || e->object->batch_dim < 0)
+		return;
+	e->past = emit_context(e, KB_PTR, CONTEXT_PAST);
+	e->blocks = emit_context(e, KB_PTR, CONTEXT_BLOCKS);
+	if (!e->object->encoded_at || function_is_encode(e->function))
+		return;
+	e->sources = emit_context(e, KB_PTR, CONTEXT_SOURCES);
+	e->source_step = emit_context(e, KB_INDEX, CONTEXT_SOURCE_STEP);
 }
 
 /* floor(x / by) */

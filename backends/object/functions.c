@@ -289,10 +289,8 @@ bool function_is_encode(const struct function *f)
 
 enum tfmc_status layout_functions(struct object *o)
 {
-	for (size_t i = 0; i < o->module->funcs.n; i++) {
+	for (size_t i = 0; i < o->module->funcs.n; i++)
 		TFMC_TRY(add_function(o, o->module->funcs.items[i]));
-		o->has_encode = o->has_encode || function_is_encode(&o->functions.items[i]);
-	}
 	return TFMC_OK;
 }
 

@@ -255,7 +255,19 @@ static const char *base_name(const struct group *g, const struct base *b, size_t
 	return arena_printf(g->object->arena, "%s_%zu", emit_short_name(g->object->arena, name), i);
 }
 
-/* Pointers of all bases, scratch, dims, indices of repeats, the worker. */
+/* A base is what encode has left. */
+static bool has_source(const struct group *g)
+{
+	const struct function *f = g->function;
+	for (size_t i = 0; i < g->bases.n; i++) {
+		const struct base *b = &g->bases.items[i];
+		if (b->is_slice && !b->slice.state->grows && g->object->encoded_at && !function_is_encode(f))
+			return true;
+	}
+	return false;
+}
+
+/* Pointers of all bases, scratch, dims, indices of repeats, the worker, the step of sources. */
 static enum tfmc_status begin_kernel(struct group *g, const char *name)
 {
 	struct object *o = g->object;
@@ -274,6 +286,9 @@ static enum tfmc_status begin_kernel(struct group *g, const char *name)
 		g->e.index[i] = kb_param(k, arena_printf(o->arena, "l%zu", i), KB_INDEX_T, 0);
 	g->worker = kb_param(k, "worker", KB_INDEX_T, 0);
 	g->n_workers = kb_param(k, "n_workers", KB_INDEX_T, 0);
+	g->e.source_step = (struct kb_val){0};
+	if (has_source(g))
+		g->e.source_step = kb_param(k, "source_step", KB_INDEX_T, 0);
 	g->e.dims = dims;
 	emit_group_comment(&g->e);
 	return TFMC_OK;
@@ -307,7 +322,7 @@ static enum tfmc_status make_args(struct group *g, struct args *out)
 {
 	struct object *o = g->object;
 	size_t n_dims = ir_dims_count(o->module->dims);
-	out->items = ARENA_ARRAY(o->arena, struct kb_val, g->bases.n + n_dims + OBJECT_REPEAT_MAX + 4);
+	out->items = ARENA_ARRAY(o->arena, struct kb_val, g->bases.n + n_dims + OBJECT_REPEAT_MAX + 5);
 	if (!out->items)
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < g->bases.n; i++) {
@@ -326,6 +341,8 @@ static enum tfmc_status make_args(struct group *g, struct args *out)
 		out->items[out->n++] = g->e.index[i];
 	out->items[out->n++] = g->worker;
 	out->items[out->n++] = g->n_workers;
+	if (has_source(g))
+		out->items[out->n++] = g->e.source_step;
 	return TFMC_OK;
 }
 
@@ -334,7 +351,7 @@ static enum tfmc_status emit_group(struct object *o, const struct function *f, s
 	struct group g = {.object = o, .function = f, .number = number};
 	struct args all = {0};
 	const char *kernel = NULL;
-	size_t n_used = 0, most = ir_dims_count(o->module->dims) + f->func->n_values + OBJECT_REPEAT_MAX + 4;
+	size_t n_used = 0, most = ir_dims_count(o->module->dims) + f->func->n_values + OBJECT_REPEAT_MAX + 5;
 	size_t *used = ARENA_ARRAY(o->arena, size_t, most);
 	if (!used)
 		return TFMC_NO_MEMORY;

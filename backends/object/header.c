@@ -321,8 +321,16 @@ static void print_functions(struct writer *w)
 	        "int32_t %s_reset(void *context);\n"
 	        "/* Forgets the tokens of one sequence from `length` on. */\n"
 	        "int32_t %s_trim(void *context, int64_t sequence, int64_t length);\n"
-	        "/* Makes sequence `to` a copy of sequence `from`. */\n"
+	        "/* Makes sequence `to` a copy of sequence `from`; with a shared source of its tokens alone. "
+	        "*/\n"
 	        "int32_t %s_fork(void *context, int64_t from, int64_t to);\n"
+	        "/* Row i of later calls is sequence first + i. source: -1, or the sequence whose source "
+	        "(what\n"
+	        " * encode has filled) all rows read in place of their own. After init and reset 0 and -1. "
+	        "*/\n"
+	        "int32_t %s_select(void *context, int64_t first, int64_t source);\n"
+	        "/* Sequence i becomes a copy of what sequence from[i] was, for all i below n. */\n"
+	        "int32_t %s_reorder(void *context, const int64_t *from, int64_t n);\n"
 	        "/* Number of the variant that init has chosen; -1: the context is not initialised. */\n"
 	        "int64_t %s_variant(void *context);\n"
 	        "/* Between calls: later ones have so many workers, 1 to those of the config. */\n"
@@ -336,7 +344,7 @@ static void print_functions(struct writer *w)
 	        "uint64_t %s_state_bytes(int64_t batch);\n"
 	        "/* Never NULL. */\n"
 	        "const char *%s_status_text(int32_t status);\n\n",
-	        n, CONTEXT_BYTES / 8, n, n, n, n, n, n, n, n, n, n, n);
+	        n, CONTEXT_BYTES / 8, n, n, n, n, n, n, n, n, n, n, n, n, n);
 }
 
 static void print_arena_size(struct writer *w)
@@ -368,12 +376,13 @@ static void print_model(struct writer *w)
 	           "\tstruct tfmc_model model;\n"
 	           "\tmodel.record = (const struct tfmc_record *)(const void *)%s_record;\n"
 	           "\tmodel.init = %s_init;\n\tmodel.call = %s_call;\n\tmodel.reset = %s_reset;\n"
-	           "\tmodel.trim = %s_trim;\n\tmodel.fork = %s_fork;\n\tmodel.variant = %s_variant;\n"
+	           "\tmodel.trim = %s_trim;\n\tmodel.fork = %s_fork;\n\tmodel.select = %s_select;\n"
+	           "\tmodel.reorder = %s_reorder;\n\tmodel.variant = %s_variant;\n"
 	           "\tmodel.set_workers = %s_workers;\n"
 	           "\tmodel.arena_size = %s_arena_bytes;\n"
 	           "\tmodel.state_size = %s_state_bytes;\n\treturn model;\n}\n"
 	           "#endif\n\n",
-	           n, n, n, n, n, n, n, n, n, n, n);
+	           n, n, n, n, n, n, n, n, n, n, n, n, n);
 }
 
 void header_build(const struct object *o, struct buf *out)

@@ -222,11 +222,23 @@ static void collect_limit(void *user, const struct ir_op *op)
 	int64_t capacity;
 	if (op->code != OP_state_append)
 		return;
+	const char *name = ir_type_of(l->func, op->operands[0])->state->name;
+	for (size_t i = 0; i < l->object->states.n; i++)
+		if (!strcmp(l->object->states.items[i].decl->name, name))
+			l->object->states.items[i].grows = true;
 	const struct ir_type *t = ir_type_of(l->func, op->results[0]);
 	if (!ir_dim_is_const(t->dims[t->rank - 2], &capacity))
 		return;
 	if (l->object->context_limit == 0 || capacity < l->object->context_limit)
 		l->object->context_limit = capacity;
+}
+
+static bool has_encode(const struct object *o)
+{
+	for (size_t i = 0; i < o->module->funcs.n; i++)
+		if (!strcmp(o->module->funcs.items[i]->name, "encode"))
+			return true;
+	return false;
 }
 
 enum tfmc_status layout_state(struct object *o)
@@ -242,6 +254,11 @@ enum tfmc_status layout_state(struct object *o)
 		return TFMC_OK;
 	o->batch_max = ir_dims_sym(o->module->dims, (size_t)o->batch_dim)->hi;
 	int64_t bytes = STATE_PAST + 4 * o->batch_max, all;
+	if (has_encode(o)) {
+		o->encoded_at = bytes;
+		bytes += 4 * o->batch_max;
+	}
+	o->state_hash = state_content_hash(o);
 	if (!checked_round_up_i64(bytes, OBJECT_ALIGN, &o->state_fixed_bytes) ||
 	    !checked_mul_i64(o->state_batch_bytes, o->batch_max, &all))
 		return too_large(o, (struct ir_loc){0}, "state of", o->name);

@@ -36,6 +36,15 @@ enum object_context {
 	CONTEXT_N_CLUSTERS = 96,
 	CONTEXT_WORKERS_MAX = 104, /* that init was told of: the arena has room for so many */
 	CONTEXT_VARIANT = 112,     /* number of the variant that init has chosen */
+	/* Rows of calls: sequences from `first` on, which read what encode left in their own blocks, or all
+	 * in that of sequence `source`. state.c writes these; the rest follows from the first two. */
+	CONTEXT_FIRST = 120,
+	CONTEXT_SOURCE = 128,      /* -1: their own */
+	CONTEXT_PAST = 136,        /* address of the length of row 0 */
+	CONTEXT_BLOCKS = 144,      /* address of the block of row 0 */
+	CONTEXT_SOURCES = 152,     /* address of the block that row 0 reads of encode */
+	CONTEXT_SOURCE_STEP = 160, /* sequences from the source of a row to that of the next: 1, or 0 */
+	CONTEXT_ENCODED = 168,     /* address of the mark of row 0's source */
 	CONTEXT_SHARED = 256,      /* from here on: what workers write, barrier.c */
 	/* i32: marks of the call when a worker was told to stop, at a barrier and at the end of a call. */
 	CONTEXT_CANCEL = CONTEXT_SHARED,
@@ -50,8 +59,8 @@ enum object_context {
 
 /* Byte offsets in the fixed part of the state. */
 enum object_state {
-	STATE_ENCODED = 0 /* i32: sequences encode has filled */,
-	STATE_PAST = 64 /* i32 [batch] */
+	STATE_PAST = 64 /* i32 [batch_max]; behind it, with encode, i32 [batch_max]: 1 where it has filled a
+	                   block */
 };
 
 struct weight_place {
@@ -65,6 +74,7 @@ struct weight_place {
 struct state_place {
 	const struct ir_state_decl *decl;
 	int64_t offset, bytes; /* in the block of one sequence */
+	bool grows;            /* tokens are appended to it; otherwise encode fills it */
 };
 
 enum place_kind {
@@ -145,6 +155,8 @@ struct object {
 	int batch_dim;                                /* symbol of axis 0 of all states, -1: none */
 	int64_t batch_max;
 	int64_t context_limit; /* tokens of a sequence, 0: none */
+	int64_t encoded_at;    /* offset of the marks of encode in the state; 0: the model has none */
+	uint64_t state_hash;   /* of what the states hold, not of how they lie */
 
 	struct {
 		struct function *items;
@@ -155,7 +167,6 @@ struct object {
 		size_t n, cap;
 	} entries;
 	int64_t scratch; /* largest of all functions */
-	bool has_encode;
 	bool is_text; /* the recording is for C: who compiles it chooses the processor, nothing asks for it */
 
 	struct kb_module *kb;
@@ -199,6 +210,9 @@ struct ir_value func_result(const struct ir_func *f, size_t i);
 TFMC_MUST_USE enum tfmc_status pack_weights(struct object *o, const struct weight_source *source,
                                             const struct backend_sink *sink, uint64_t base);
 TFMC_MUST_USE enum tfmc_status pack_header(struct object *o, const struct backend_sink *sink);
+
+/* content.c: hash of what the states hold; after layout of the states. */
+uint64_t state_content_hash(const struct object *o);
 
 /* --- bases ---------------------------------------------------------------------------------------- */
 /* A slice of a state at indices of the axes behind the batch. */
@@ -246,6 +260,8 @@ struct emit {
 	struct kb_val context, args;
 	const struct kb_val *dims; /* [dims of the module], none where absent */
 	struct kb_val plan, weights, state;
+	struct kb_val past, blocks, sources; /* addresses for row 0, of a function that has state */
+	struct kb_val source_step;           /* none: as many sequences as rows */
 	const struct ir_value *repeat_index; /* [n_repeats] */
 	struct kb_val index[OBJECT_REPEAT_MAX];
 	size_t n_repeats;
@@ -261,6 +277,8 @@ void emit_return_if(struct emit *e, struct kb_val cond, enum tfmc_rt_status stat
 void emit_load_dims(struct emit *e);
 /* Loads the addresses groups use. */
 void emit_load_bases(struct emit *e);
+/* A state that the function reads of encode, possibly of another sequence. */
+bool binding_is_source(const struct emit *e, const struct state_place *p);
 struct kb_val emit_word(struct emit *e, enum kb_scalar type, size_t word);
 struct kb_val emit_dim(struct emit *e, const struct ir_dim *d);
 struct kb_size emit_size(struct emit *e, const struct ir_dim *d);
@@ -297,6 +315,15 @@ void emit_entry(struct object *o, const struct entry *e);
 /* Several variants: the exported forms, which call those of the chosen one. */
 void emit_entry_choice(struct object *o, const struct entry *e);
 void emit_api(struct object *o);
+/* Functions of the interface; false: no memory. The context is not loaded. */
+bool api_begin(struct emit *e, struct object *o, const char *suffix, enum kb_scalar result);
+void api_require(struct emit *e, struct kb_val ok, enum tfmc_rt_status status);
+void api_check_magic(struct emit *e);
+void api_zero_words(struct emit *e, struct kb_val ptr, struct kb_val bytes); /* a multiple of 8 bytes */
+void emit_state_api(struct object *o); /* reset, trim, fork, select, reorder */
+/* Writes the words of a context that follow from the first row's sequence and the shared source (-1: none).
+ */
+void emit_set_window(struct emit *e, struct kb_val state, struct kb_val first, struct kb_val source);
 void emit_cpu(struct object *o); /* NAME.cpu() -> status, for each variant */
 /* What emit_choice gives beside the number of a variant. */
 enum choice { CHOICE_NO_CPU = -1, CHOICE_NO_VARIANT = -2 };

@@ -283,6 +283,25 @@ static uint64_t put_variants(struct writer *w)
 	return put_bytes(w, names, o->n_all * sizeof(*names));
 }
 
+static uint64_t put_states(struct writer *w)
+{
+	struct object *o = w->object;
+	struct tfmc_record_state *all = ARENA_ARRAY(o->arena, struct tfmc_record_state, o->states.n + 1);
+	for (size_t i = 0; all && i < o->states.n; i++) {
+		const struct state_place *p = &o->states.items[i];
+		const struct ir_type *t = p->decl->type;
+		all[i] = (struct tfmc_record_state){.name = put_text(w, p->decl->name),
+		                                    .dtype = (uint64_t)t->dtype,
+		                                    .rank = (uint64_t)t->rank,
+		                                    .offset = (uint64_t)p->offset,
+		                                    .panels = p->decl->encoding == ENC_PANEL16,
+		                                    .grows = p->grows};
+		for (int a = 1; a < t->rank; a++)
+			(void)ir_dim_is_const(t->dims[a], &all[i].dims[a]);
+	}
+	return put_bytes(w, all, all ? o->states.n * sizeof(*all) : 0);
+}
+
 enum tfmc_status record_build(struct object *o, struct buf *out)
 {
 	struct writer w = {.object = o, .out = out};
@@ -300,13 +319,18 @@ enum tfmc_status record_build(struct object *o, struct buf *out)
 	                        .context_limit = (uint64_t)o->context_limit,
 	                        .n_dims = ir_dims_count(o->module->dims),
 	                        .n_entries = o->entries.n,
-	                        .n_variants = o->n_all};
+	                        .n_variants = o->n_all,
+	                        .past = STATE_PAST,
+	                        .encoded = (uint64_t)o->encoded_at,
+	                        .state_hash = o->state_hash,
+	                        .n_states = o->states.n};
 	buf_fill(out, 0, sizeof(r));
 	r.name = put_text(&w, o->name);
 	r.target = put_text(&w, object_targets(o, ","));
 	r.variants = put_variants(&w);
 	r.dims = put_dims(&w);
 	r.entries = put_entries(&w);
+	r.states = put_states(&w);
 	put_facts(&w, &r);
 	align8(&w);
 	r.bytes = out->len;

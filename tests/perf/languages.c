@@ -94,6 +94,8 @@ static void open_native(struct row *r)
 	find(r, library, "reset", &r->model.reset);
 	find(r, library, "trim", &r->model.trim);
 	find(r, library, "fork", &r->model.fork);
+	find(r, library, "select", &r->model.select);
+	find(r, library, "reorder", &r->model.reorder);
 	find(r, library, "workers", &r->model.set_workers);
 	find(r, library, "arena_bytes", &r->model.arena_size);
 	find(r, library, "state_bytes", &r->model.state_size);

@@ -27,7 +27,7 @@ check() { # compiler and its flags
 	diff "$tmp/expected" "$tmp/out"
 	nm -g --defined-only "$tmp/dates.o" | awk '{print $3}' | { ! grep -v '^dates_'; }
 	nm -u "$tmp/dates.o" | awk '{print $2}' | { ! grep -vx 'memcpy\|memset'; }
-	for symbol in record init reset trim call arena_bytes state_bytes status_text; do
+	for symbol in record init reset trim fork select reorder call arena_bytes state_bytes status_text; do
 		nm -g --defined-only "$tmp/dates.o" | grep -q " dates_$symbol\$"
 	done
 }

@@ -198,7 +198,7 @@ START_TEST(refuses)
 	ck_assert_int_eq(tfmc_session_reset(s), TFMC_RT_OK);
 	ck_assert_int_eq(tfmc_session_fork(s, 0, 1), TFMC_RT_E_STATE); /* nothing is encoded */
 	mini_encode(s, source, N_SOURCE);
-	ck_assert_int_eq(tfmc_session_fork(s, 0, 2), TFMC_RT_E_STATE); /* 1 is empty */
+	ck_assert_int_eq(tfmc_session_fork(s, 1, 2), TFMC_RT_E_STATE); /* 1 is empty */
 	ck_assert_int_eq(tfmc_session_fork(s, 0, MAX_B), TFMC_RT_E_DIM);
 	ck_assert_int_eq(tfmc_session_fork(s, -1, 0), TFMC_RT_E_DIM);
 	ck_assert_int_eq(tfmc_session_fork(s, 0, 0), TFMC_RT_OK);
