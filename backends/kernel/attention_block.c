@@ -65,6 +65,22 @@ static struct kb_val choose_height(const struct attention *a, struct kb_val left
 	return kb_select(k, kb_cmp(k, KB_EQ, left, kb_index(k, 1)), kb_index(k, 1), height);
 }
 
+/* The rows' keys end (and with a window begin) inside of the block, one key after the other. */
+static void find_even(struct attention *a, struct kb_val last_row)
+{
+	struct kb *k = a->k;
+	struct kb_val row = kb_add(k, a->first_row, a->row), zero = kb_index(k, 0);
+	struct kb_val end = kb_sub(k, attention_row_limit(a, row), a->first_key);
+	a->is_even = kb_cmp(k, KB_GE, end, zero);
+	if (a->window == 0)
+		return;
+	struct kb_val begin = kb_sub(k, kb_add(k, a->first_begin, row), a->first_key);
+	struct kb_val apart =
+	        kb_cmp(k, KB_LE, attention_row_first(a, last_row), attention_row_end(a, a->row));
+	a->is_even = kb_bin(k, KB_AND, a->is_even, kb_cmp(k, KB_GE, begin, zero));
+	a->is_even = kb_bin(k, KB_AND, a->is_even, apart);
+}
+
 /* Rows from a->row on, as many as a tile of this height has and the task. */
 static void run_tile(struct attention *a, struct kb_val height)
 {
@@ -79,6 +95,8 @@ static void run_tile(struct attention *a, struct kb_val height)
 		a->common = kb_min(k, attention_row_first(a, last_row), a->last);
 		a->common_end = kb_max(k, a->common_end, a->common);
 	}
+	if (attention_has_edges(a))
+		find_even(a, last_row);
 	kb_if(k, kb_cmp(k, KB_GT, a->last, a->low));
 	by_height(a, height, attention_scores);
 	attention_softmax(a);

@@ -82,6 +82,9 @@ struct attention {
 	 * row, [common, common_end) by all. */
 	struct kb_val row, rows;
 	struct kb_val low, common, common_end, last;
+	/* bool: each row sees one key more than the row before it, and with a window one less at the other
+	 * end; only where attention_has_edges. */
+	struct kb_val is_even;
 };
 
 /* --- attention.c ---------------------------------------------------------------------------------------- */
@@ -116,6 +119,8 @@ int attention_tile_vectors(const struct attention *a, int rows);
 void attention_tasks(struct attention *a);
 /* Element of t where row r of the head begins, counted from t's address for the head. */
 struct kb_val attention_row_index(const struct attention *a, const struct kb_tensor *t, struct kb_val r);
+/* Rows are tokens, and edges of what they see have code of their own. */
+bool attention_has_edges(const struct attention *a);
 /* Where the keys that row r of the head sees begin and end; there are none where the end comes first. */
 struct kb_val attention_row_begin(const struct attention *a, struct kb_val r);
 struct kb_val attention_row_limit(const struct attention *a, struct kb_val r);

@@ -18,6 +18,11 @@ static bool is_grouped(const struct attention *a)
 	return !kb_const_index(a->k, a->group, &n) || n != 1;
 }
 
+bool attention_has_edges(const struct attention *a)
+{
+	return a->rows_differ && !is_grouped(a) && a->job->target->arch != ARCH_OPENCL;
+}
+
 static struct kb_val token_of(const struct attention *a, struct kb_val r)
 {
 	return is_grouped(a) ? kb_bin(a->k, KB_DIV, r, a->group) : r;

@@ -72,22 +72,35 @@ static void value_step(const struct attention *a, const struct value_tile *t, st
 	}
 }
 
+/*
+ * sum += w v where the row sees the key. With masks in registers of their own, the multiply-add is masked;
+ * else the values are 0 where it does not: the weight is -1 there, and sum + -0 is sum. Values are then
+ * loaded again for each row, as operands: sums, a line of values and a mask are more than 16 registers.
+ */
+static void add_masked(const struct attention *a, const struct value_tile *t, struct kb_val at, int row,
+                       struct kb_val w)
+{
+	struct kb *k = a->k;
+	struct kb_val is_seen = kb_cmp(k, KB_NE, w, kb_splat(k, kb_f32(k, ATTENTION_UNSEEN), a->lanes));
+	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
+	for (int x = 0; x < t->vectors; x++) {
+		struct kb_var var = t->sum[row * t->vectors + x];
+		struct kb_val v = kb_load(k, attention_vector(a), t->values, at, x * a->lanes, 0),
+		              sum = kb_get(k, var);
+		if (a->lanes == ATTENTION_LANES_MAX)
+			kb_set(k, var, kb_select(k, is_seen, kb_fma(k, w, v, sum), sum));
+		else
+			kb_set(k, var, kb_fma(k, w, kb_select(k, is_seen, v, zero), sum));
+	}
+}
+
 /* A key that some rows of the tile see. */
 static void masked_step(const struct attention *a, const struct value_tile *t, struct kb_val j)
 {
 	struct kb *k = a->k;
-	struct kb_val v[ATTENTION_SUMS_MAX];
-	struct kb_val unseen = kb_splat(k, kb_f32(k, ATTENTION_UNSEEN), a->lanes);
-	load_values(a, t, j, v);
-	for (int i = 0; i < t->rows; i++) {
-		struct kb_val w = kb_load_splat(k, attention_vector(a), a->scores, j, i * a->stride);
-		struct kb_val is_seen = kb_cmp(k, KB_NE, w, unseen);
-		for (int x = 0; x < t->vectors; x++) {
-			struct kb_var sum = t->sum[i * t->vectors + x];
-			struct kb_val before = kb_get(k, sum);
-			kb_set(k, sum, kb_select(k, is_seen, kb_fma(k, w, v[x], before), before));
-		}
-	}
+	struct kb_val at = kb_mul(k, j, a->value_step);
+	for (int i = 0; i < t->rows; i++)
+		add_masked(a, t, at, i, kb_load_splat(k, attention_vector(a), a->scores, j, i * a->stride));
 }
 
 static void walk_masked(const struct attention *a, const struct value_tile *t, struct kb_val from,
@@ -98,6 +111,48 @@ static void walk_masked(const struct attention *a, const struct value_tile *t, s
 	kb_end_loop(a->k);
 }
 
+/* The key of one step of an edge, for the rows [from, to) of the tile. */
+static void edge_step(const struct attention *a, const struct value_tile *t, struct kb_val j, int from,
+                      int to)
+{
+	struct kb *k = a->k;
+	struct kb_val v[ATTENTION_SUMS_MAX];
+	load_values(a, t, j, v);
+	for (int i = from; i < to; i++) {
+		struct kb_val w = kb_load_splat(k, attention_vector(a), a->scores, j, i * a->stride);
+		for (int x = 0; x < t->vectors; x++) {
+			struct kb_var sum = t->sum[i * t->vectors + x];
+			kb_set(k, sum, kb_fma(k, w, v[x], kb_get(k, sum)));
+		}
+	}
+}
+
+/*
+ * The keys [begin, end) that only some rows see, where rows are even: of the upper edge key d is for the rows
+ * behind row d, of the lower one for those up to it. No weight has to be looked at.
+ */
+static void walk_edge(const struct attention *a, const struct value_tile *t, struct kb_val begin,
+                      struct kb_val end, bool is_upper)
+{
+	struct kb *k = a->k;
+	struct kb_val whole = kb_cmp(k, KB_EQ, kb_sub(k, end, begin), kb_index(k, t->rows - 1));
+	kb_if(k, kb_bin(k, KB_AND, a->is_even, whole));
+	for (int d = 0; d < t->rows - 1; d++)
+		edge_step(a, t, kb_add_const(k, begin, d), is_upper ? d + 1 : 0, is_upper ? t->rows : d + 1);
+	kb_else(k);
+	walk_masked(a, t, begin, end);
+	kb_end_if(k);
+}
+
+static void walk_differing(const struct attention *a, const struct value_tile *t, struct kb_val begin,
+                           struct kb_val end, bool is_upper)
+{
+	if (attention_has_edges(a))
+		walk_edge(a, t, begin, end, is_upper);
+	else
+		walk_masked(a, t, begin, end);
+}
+
 static void walk_keys(const struct attention *a, const struct value_tile *t)
 {
 	struct kb *k = a->k;
@@ -105,7 +160,7 @@ static void walk_keys(const struct attention *a, const struct value_tile *t)
 	struct kb_val lo = a->common, j;
 	bool is_masked = a->rows_differ && t->rows > 1;
 	if (is_masked && a->window > 0)
-		walk_masked(a, t, a->low, a->common);
+		walk_differing(a, t, a->low, a->common, false);
 	if (lanes > 1) {
 		struct kb_val n = attention_round_down(k, kb_sub(k, a->common_end, lo), lanes);
 		struct kb_val whole = kb_add(k, lo, n);
@@ -118,7 +173,7 @@ static void walk_keys(const struct attention *a, const struct value_tile *t)
 	value_step(a, t, j);
 	kb_end_loop(k);
 	if (is_masked)
-		walk_masked(a, t, a->common_end, a->last);
+		walk_differing(a, t, a->common_end, a->last, true);
 }
 
 /* Columns from e0 on of acc = acc old_factor + sums new_factor. */
