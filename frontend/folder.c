@@ -78,10 +78,11 @@ static const char *files_ending(struct arena *a, const char *dir, const char *en
 	return list;
 }
 
-const char *folder_model(struct arena *a, struct diag_context *cx, const char *path)
+const char *folder_model(struct arena *a, struct diag_context *cx, const char *path, enum tfmc_status *st)
 {
 	static const char *const whole[] = {"model.safetensors.index.json", "model.safetensors"};
 	const char *files = NULL, *name = folder_name(a, path);
+	*st = TFMC_IO;
 	if (!has_file(a, path, "config.json")) {
 		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' is a folder without config.json", path);
 		return NULL;
@@ -94,5 +95,10 @@ const char *folder_model(struct arena *a, struct diag_context *cx, const char *p
 		           path);
 		return NULL;
 	}
-	return arena_printf(a, "tfmc: 1\nname: %s\nhf: config.json\nweights: {files: [%s]}\n", name, files);
+	const char *sentence = has_file(a, path, "modules.json") ? folder_sentence(a, cx, path) : "";
+	*st = sentence == NULL ? TFMC_INVALID : TFMC_OK;
+	return sentence == NULL
+	               ? NULL
+	               : arena_printf(a, "tfmc: 1\nname: %s\nhf: config.json\n%sweights: {files: [%s]}\n",
+	                              name, sentence, files);
 }

@@ -187,10 +187,11 @@ static enum tfmc_status read_written(struct frontend_model *m)
 {
 	if (!folder_is(m->path))
 		return yaml_read(&m->arena, m->cx, m->path, m->path, LOC_NONE, &m->written);
-	const char *text = folder_model(&m->arena, m->cx, m->path);
+	enum tfmc_status st;
+	const char *text = folder_model(&m->arena, m->cx, m->path, &st);
 	m->dir = m->path;
 	if (text == NULL)
-		return TFMC_IO;
+		return st;
 	return yaml_parse(&m->arena, m->cx, arena_printf(&m->arena, "%s (folder)", m->path), text,
 	                  strlen(text), false, &m->written);
 }
@@ -221,7 +222,8 @@ enum tfmc_status frontend_load(struct diag_context *cx, const char *path,
 
 const char *frontend_folder_text(struct frontend_model *m)
 {
-	return folder_is(m->path) ? folder_model(&m->arena, m->cx, m->path) : NULL;
+	enum tfmc_status st;
+	return folder_is(m->path) ? folder_model(&m->arena, m->cx, m->path, &st) : NULL;
 }
 
 const char *frontend_name(const struct frontend_model *m)

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The families of make.py: a configuration of the library at small odd sizes for each, and what is compared."""
+import types
+
+import numpy
+import torch
 import transformers as hf
 
 V = 193
@@ -29,6 +33,58 @@ def rope(theta=10000.0, **more):
 
 def causal(cls, config, **more):
     return dict(kind="causal", cls=cls, config=config, outputs=LOGITS, **more)
+
+
+class Sentence(torch.nn.Module):
+    """A model whose hidden states are pooled over real positions and made unit vectors."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids, attention_mask=None, **more):
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        hidden = self.model(input_ids=input_ids, attention_mask=mask, **more).last_hidden_state
+        real = mask[:, :, None].to(hidden.dtype)
+        mean = (hidden * real).sum(1) / real.sum(1)
+        return types.SimpleNamespace(last_hidden_state=hidden, sentence_embedding=torch.nn.functional.normalize(mean, dim=1))
+
+
+def from_timm(tensors):
+    """Tensors in timm's names as those of the hub's files."""
+    out = {}
+    names = {"cls_token": "vit.embeddings.cls_token", "pos_embed": "vit.embeddings.position_embeddings",
+             "patch_embed.proj": "vit.embeddings.patch_embeddings.projection", "norm": "vit.layernorm", "head": "classifier"}
+    layer = {"norm1": "layernorm_before", "norm2": "layernorm_after", "attn.proj": "attention.output.dense",
+             "mlp.fc1": "intermediate.dense", "mlp.fc2": "output.dense"}
+    for name, x in tensors.items():
+        stem, _, leaf = name.rpartition(".")
+        if name in names:
+            out[names[name]] = x
+        elif stem in names:
+            out[f"{names[stem]}.{leaf}"] = x
+        else:
+            _, i, part = stem.split(".", 2)
+            if part == "attn.qkv":
+                for role, rows in zip(("query", "key", "value"), numpy.split(x, 3)):
+                    out[f"vit.encoder.layer.{i}.attention.attention.{role}.{leaf}"] = rows
+            else:
+                out[f"vit.encoder.layer.{i}.{layer[part]}.{leaf}"] = x
+    return out
+
+
+def timm_shapes(d, f, layers, patch, rows, classes):
+    shapes = {"cls_token": [1, 1, d], "pos_embed": [1, rows, d], "patch_embed.proj.weight": [d, 3, patch, patch], "patch_embed.proj.bias": [d]}
+    for i in range(layers):
+        for name, shape in (("norm1", None), ("attn.qkv", [3 * d, d]), ("attn.proj", [d, d]), ("norm2", None), ("mlp.fc1", [f, d]), ("mlp.fc2", [d, f])):
+            shapes[f"blocks.{i}.{name}.weight"] = shape or [d]
+            shapes[f"blocks.{i}.{name}.bias"] = [shape[0] if shape else d]
+    shapes.update({"norm.weight": [d], "norm.bias": [d], "head.weight": [classes, d], "head.bias": [classes]})
+    return shapes
+
+
+def seq2seq(cls, config, start, **more):
+    return dict(kind="seq2seq", cls=cls, config=config, start=start, **more)
 
 
 FAMILIES = {
@@ -76,4 +132,43 @@ FAMILIES = {
     "clip_vision": dict(kind="picture", cls="CLIPVisionModelWithProjection", image=15, patch=5, config=hf.CLIPVisionConfig(
         hidden_size=84, intermediate_size=101, num_hidden_layers=2, num_attention_heads=7, image_size=15, patch_size=5,
         projection_dim=33), outputs={"last_hidden_state": lambda o: o.last_hidden_state, "image_embeds": lambda o: o.image_embeds}),
+    "flan_t5": seq2seq("T5ForConditionalGeneration", hf.T5Config(
+        vocab_size=V, d_model=84, d_kv=10, d_ff=101, num_layers=2, num_decoder_layers=3, num_heads=7, relative_attention_num_buckets=14,
+        relative_attention_max_distance=25, feed_forward_proj="gated-gelu", tie_word_embeddings=False, pad_token_id=0, eos_token_id=1,
+        decoder_start_token_id=0), 0, qk=0.6, table=1.0),
+    "gemma3": causal("Gemma3ForCausalLM", hf.Gemma3TextConfig(
+        **llama_like(head_dim=12, tie_word_embeddings=True, num_hidden_layers=3), sliding_window=8, query_pre_attn_scalar=15,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+        rope_parameters={"full_attention": {"rope_theta": 1000000.0, "rope_type": "default"},
+                         "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"}}), plus_one=True, table=0.1),
+    "llama3": causal("LlamaForCausalLM", hf.LlamaConfig(**llama_like(), rope_parameters={
+        "rope_theta": 500000.0, "rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 3.0,
+        "original_max_position_embeddings": 16})),
+    "minilm": dict(kind="text", cls="BertModel", config=hf.BertConfig(**bert_like()), types=True, wrap=Sentence,
+                   outputs={**HIDDEN, "sentence_embedding": lambda o: o.sentence_embedding}, files={
+        "modules.json": [{"idx": i, "name": str(i), "path": path, "type": "sentence_transformers.models." + name}
+                         for i, (path, name) in enumerate((("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")))],
+        "1_Pooling/config.json": {"word_embedding_dimension": 84, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True,
+                                  "pooling_mode_max_tokens": False, "pooling_mode_mean_sqrt_len_tokens": False}}),
+    "mixtral": causal("MixtralForCausalLM", hf.MixtralConfig(**llama_like(intermediate_size=29), num_local_experts=5, num_experts_per_tok=2,
+                      sliding_window=9, **rope(1000000.0)), load=dict(experts_implementation="eager")),
+    "gpt_neox": causal("GPTNeoXForCausalLM", hf.GPTNeoXConfig(
+        vocab_size=V, hidden_size=84, intermediate_size=101, num_hidden_layers=2, num_attention_heads=7, max_position_embeddings=41,
+        use_parallel_residual=False, **rope(partial_rotary_factor=0.35), **IDS)),
+    "phi": causal("PhiForCausalLM", hf.PhiConfig(
+        vocab_size=V, hidden_size=84, intermediate_size=101, num_hidden_layers=2, num_attention_heads=7, num_key_value_heads=1,
+        max_position_embeddings=41, **rope(partial_rotary_factor=0.5), **IDS)),
+    "modernbert": dict(kind="text", cls="ModernBertForMaskedLM", outputs=LOGITS, config=hf.ModernBertConfig(
+        vocab_size=V, hidden_size=84, intermediate_size=101, num_hidden_layers=4, num_attention_heads=7, max_position_embeddings=41,
+        local_attention=10, global_attn_every_n_layers=3, bos_token_id=1, eos_token_id=2, pad_token_id=0, cls_token_id=1, sep_token_id=2)),
+    "vit_timm": dict(kind="picture", cls="ViTForImageClassification", image=12, patch=4, outputs=LOGITS, shapes=timm_shapes(84, 101, 2, 4, 10, 5),
+                     convert=from_timm, config=hf.ViTConfig(
+        hidden_size=84, intermediate_size=101, num_hidden_layers=2, num_attention_heads=7, image_size=12, patch_size=4, num_labels=5,
+        layer_norm_eps=1e-6),
+        head="""tfmc: 1
+name: vit_timm
+preset: vit
+params: {d: 84, layers: 2, heads: 7, ff: 101, image: 12, patch: 4, classes: 5, eps: 1e-6}
+weights: {files: [model.safetensors]}
+"""),
 }

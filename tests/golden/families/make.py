@@ -24,13 +24,14 @@ import numpy
 import torch
 import transformers
 from safetensors import safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 import seeded
 from families import FAMILIES
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SMALLEST_MARGIN = 4e-3  # between the best and the second logit of a greedy choice
+ROUNDINGS = 101  # of f32 in the longest product: the error of a sum, relative to the largest number
 F32_BOUND = 3e-5  # f32 against f64, relative to the largest number
 
 
@@ -40,7 +41,7 @@ F32_BOUND = 3e-5  # f32 against f64, relative to the largest number
 def how(family, name, shape):
     """(mean, spread) of a tensor by its name: norms near 1, tables and matrices so that values stay near 1."""
     leaf = name.rsplit(".", 1)[-1]
-    norm = re.search(r"norm|layer_?norm|ln_|\.ln|LayerNorm|norm_|layrnorm", name) and len(shape) == 1
+    norm = re.search(r"norm|ln_|\.ln|LayerNorm", name) and len(shape) == 1
     if leaf in ("bias", "final_logits_bias") or name.endswith("_bias"):
         return 0.0, 0.2
     if norm:
@@ -78,12 +79,15 @@ def make_model(name, family, folder):
     with tempfile.TemporaryDirectory() as tmp:
         torch.manual_seed(0)
         cls(family["config"]).save_pretrained(tmp)
-        shapes = saved_tensors(tmp)
+        shapes = family.get("shapes") or saved_tensors(tmp)
         rows = [(key, list(shapes[key]) or [1]) + how(family, key, shapes[key]) for key in sorted(shapes, key=natural)]
         for entry in os.listdir(tmp):
             if entry.endswith(".safetensors") or entry.endswith(".index.json"):
                 os.remove(os.path.join(tmp, entry))
         seeded.write(name, rows, os.path.join(tmp, "model.safetensors"))
+        if "convert" in family:
+            tensors = load_file(os.path.join(tmp, "model.safetensors"))
+            save_file(family["convert"](tensors), os.path.join(tmp, "model.safetensors"), {"format": "pt"})
         model, info = cls.from_pretrained(tmp, attn_implementation="eager", dtype=torch.float32, output_loading_info=True,
                                           **family.get("load", {}))
         assert not info["missing_keys"] and not info["unexpected_keys"], (name, info)
@@ -92,11 +96,15 @@ def make_model(name, family, folder):
     config.update(family.get("also", {}))
     for key in family.get("without", ()):
         config.pop(key, None)
-    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
-        json.dump(config, f, indent=1, sort_keys=True)
-        f.write("\n")
+    if "head" in family:
+        with open(os.path.join(folder, "head.yaml"), "w", encoding="utf-8") as f:
+            f.write(family["head"])
+    else:
+        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
+            json.dump(config, f, indent=1, sort_keys=True)
+            f.write("\n")
     with open(os.path.join(folder, "tensors.txt"), "w", encoding="utf-8") as f:
-        for key, shape, mean, spread in family.get("rename", lambda r: r)(rows):
+        for key, shape, mean, spread in rows:
             f.write(f"{key} {','.join(map(str, shape))} {mean:g} {spread:g}\n")
     return model.eval()
 
@@ -150,11 +158,13 @@ class Cases:
         for k, v in {**inputs, **outputs}.items():
             a = numpy.ascontiguousarray(v)
             self.tensors[f"{case}.{k}"] = a.astype(numpy.int32) if a.dtype.kind in "iu" else a
+        largest = max(float(numpy.abs(v).max()) for v in outputs.values())
+        atol = f", atol: {max(1e-5, ROUNDINGS * 2.0 ** -24 * largest):.2g}"
         flat = [k for k, v in outputs.items() if v.ndim < 3]
         for k in outputs if rows and flat else [None]:
             one = f"call: {k}, " if k else ""
             kept = f", rows: {rows}" if rows and k not in flat else ""
-            self.checks.append(f"  - {{{one}file: cases.safetensors, cases: [{case}]{kept}}}")
+            self.checks.append(f"  - {{{one}file: cases.safetensors, cases: [{case}]{kept}{atol}}}")
 
     def greedy(self, case, inputs, tokens, rename):
         for k, v in {**inputs, "tokens": tokens}.items():

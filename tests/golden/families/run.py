@@ -23,7 +23,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 HARMLESS = re.compile(
     r"(_name_or_path|architectures|dtype|torch_dtype|transformers_version|use_cache|return_dict|output_\w+|\w*dropout\w*|\w*drop|"
     r"initializer_\w+|init_std|gradient_checkpointing|problem_type|(id2label|label2id)\.\w+|summary_\w+|task_specific_params.*|"
-    r"\w*_token_id|router_aux_loss_coef|pooler_\w+|encoder_stride|tie_weights_|sinusoidal_pos_embds|num_hidden_layers)$")
+    r"\w*_token_id|router_aux_loss_coef|router_jitter_noise|pooler_\w+|encoder_stride|tie_weights_|sinusoidal_pos_embds|num_hidden_layers)$")
 # Keys of which only another one is read here: written out beside it, or without effect in this configuration.
 SECOND = json.load(open(os.path.join(HERE, "second.json"), encoding="utf-8"))
 
@@ -112,6 +112,24 @@ def check_keys(folder, name, config):
     return counted
 
 
+def check_modules(folder):
+    """Modules and poolings that no preset has are refused by name."""
+    for name, old, new in (("modules.json", "Normalize", "Dense"), ("modules.json", "Transformer", "CLIPModel"),
+                           ("1_Pooling/config.json", '"pooling_mode_max_tokens": false', '"pooling_mode_max_tokens": true'),
+                           ("1_Pooling/config.json", "mean_tokens", "weightedmean_tokens"),
+                           ("1_Pooling/config.json", "word_embedding_dimension", "unheard_of")):
+        path = os.path.join(folder, name)
+        with open(path, encoding="utf-8") as f:
+            text = f.read()
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text.replace(old, new))
+        result = call("import", folder, "-o", os.path.join(folder, "other.yaml"))
+        if text.replace(old, new) == text or result.returncode != 1 or "not supported yet" not in result.stderr:
+            fail(f"{name} with {new} is not refused", result)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+
+
 def main():
     name = sys.argv[1]
     source = os.path.join(HERE, name)
@@ -120,9 +138,13 @@ def main():
         shutil.copytree(source, folder)
         seeded.write(name, seeded.read_list(os.path.join(source, "tensors.txt")), os.path.join(folder, "model.safetensors"))
         model, plain = os.path.join(folder, "model.yaml"), os.path.join(folder, "plain.yaml")
-        made = call("import", folder, "-o", model)
-        if made.returncode != 0:
-            fail("import", made)
+        head = os.path.join(source, "head.yaml")
+        if os.path.exists(head):
+            shutil.copy(head, model)
+        else:
+            made = call("import", folder, "-o", model)
+            if made.returncode != 0:
+                fail("import", made)
         shutil.copy(model, plain)
         with open(os.path.join(source, "checks.yaml"), encoding="utf-8") as f, open(model, "a", encoding="utf-8") as out:
             out.write(f.read())
@@ -130,8 +152,12 @@ def main():
         if verified.returncode != 0:
             fail("verify", verified)
         print(verified.stdout, end="")
+        if os.path.exists(head):
+            return
         with open(os.path.join(folder, "config.json"), encoding="utf-8") as f:
             config = json.load(f)
+        if os.path.exists(os.path.join(folder, "modules.json")):
+            check_modules(folder)
         print("keys:", ", ".join(f"{n} {what}" for what, n in check_keys(folder, name, config).items()))
 
 
