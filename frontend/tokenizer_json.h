@@ -11,9 +11,9 @@
 struct tokenizer_reader {
 	const struct tokenizer_source *source;
 	struct tokenizer_desc *desc;
-	bool byte_level;  /* the vocabulary is written in letters of bytes */
-	bool byte_decode; /* the decoder reads letters of bytes */
-	bool failed;      /* a refusal was reported, or memory ran out */
+	bool byte_level; /* the vocabulary is written in letters of bytes */
+	bool in_letters; /* a splitter has turned the text into such letters */
+	bool failed;     /* a refusal was reported, or memory ran out */
 	bool no_memory;
 };
 

@@ -25,9 +25,15 @@ static bool normalize_with(struct tokenizer_reader *r, const char *path, enum tf
 	       tokenizer_reject(r, path, "more than %u operations", TFMC_TOK_OPS_MAX);
 }
 
+/* Behind ByteLevel the text is written in letters of bytes, which matter to what looks at characters. */
 static bool split_with(struct tokenizer_reader *r, const char *path, enum tfmc_tok_split kind, uint32_t flags,
                        struct tokenizer_string a)
 {
+	bool matches = kind > TFMC_TOK_MATCH_TEXT && kind <= TFMC_TOK_MATCH_NUMBERS;
+	if (r->in_letters && !matches)
+		return tokenizer_reject(r, path, "not supported yet: this component behind ByteLevel");
+	if (r->in_letters)
+		flags |= TFMC_TOK_LETTERS;
 	return tokenizer_add_split(r->desc, kind, flags, a) ||
 	       tokenizer_reject(r, path, "more than %u operations", TFMC_TOK_OPS_MAX);
 }
@@ -218,12 +224,14 @@ static bool read_behavior(struct tokenizer_reader *r, const struct json_node *n,
 
 static bool read_byte_level(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
-	r->byte_level = true;
 	if (tokenizer_bool(r, n, path, "add_prefix_space", true) &&
 	    !split_with(r, path, TFMC_TOK_PREFIX_SPACE, 0, nothing))
 		return false;
-	return !tokenizer_bool(r, n, path, "use_regex", true) ||
-	       split_with(r, path, TFMC_TOK_SCAN_GPT2, 0, nothing);
+	if (tokenizer_bool(r, n, path, "use_regex", true) &&
+	    !split_with(r, path, TFMC_TOK_SCAN_GPT2, 0, nothing))
+		return false;
+	r->byte_level = r->in_letters = true;
+	return true;
 }
 
 /* A scanner covers all of the text, so that isolated matches and what is left of removed others are the same.

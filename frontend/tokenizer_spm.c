@@ -85,7 +85,7 @@ static bool add_operations(struct tokenizer_desc *d, const struct tokenizer_spm 
 	if (d->charsmap.n)
 		ok = ok && tokenizer_add_normalize(d, TFMC_TOK_CHARS, 0, none, none);
 	if (!spm->extra_blanks)
-		ok = ok && tokenizer_add_normalize(d, TFMC_TOK_STRIP, 3, none, none) &&
+		ok = ok && tokenizer_add_normalize(d, TFMC_TOK_STRIP, 7, none, none) &&
 		     tokenizer_add_normalize(d, TFMC_TOK_REPLACE_BLANKS, 2, tokenizer_string(" "), none);
 	if (strcmp(spm->mark, " ") != 0)
 		ok = ok && tokenizer_add_normalize(d, TFMC_TOK_REPLACE, 0, tokenizer_string(" "), mark);
@@ -103,7 +103,8 @@ enum tfmc_status tokenizer_spm_finish(const struct tokenizer_source *s, struct t
 		return TFMC_NO_MEMORY;
 	d->model = spm->is_unigram ? TFMC_TOK_UNIGRAM : TFMC_TOK_BPE;
 	d->mark = tokenizer_string(spm->mark);
-	d->flags |= TFMC_TOK_H_FUSE_UNKNOWN | (spm->prefix ? TFMC_TOK_H_DECODE_STRIP : 0u);
+	d->flags |= TFMC_TOK_H_FUSE_UNKNOWN | (spm->prefix ? TFMC_TOK_H_DECODE_STRIP : 0u) |
+	            (spm->extra_blanks ? 0u : TFMC_TOK_H_DECODE_STRIP_ALL);
 	tokenizer_find_single(d);
 	if (d->has_single)
 		d->flags |= TFMC_TOK_H_FALLBACK;

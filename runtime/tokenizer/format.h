@@ -68,6 +68,7 @@ enum tfmc_tok_header_flag {
 	TFMC_TOK_H_DECODE_WORDS = 128, /* WordPiece: a blank in front of each piece without the prefix */
 	TFMC_TOK_H_DECODE_SUFFIX =
 	        256, /* the suffix of a word becomes a blank, at the end of the text nothing */
+	TFMC_TOK_H_DECODE_STRIP_ALL = 1024, /* with DECODE_STRIP: all blanks at the beginning */
 	TFMC_TOK_H_BARE =
 	        512, /* the source says nothing of special tokens: a model's start ids go in front */
 };
@@ -106,7 +107,7 @@ enum tfmc_tok_normalize {
 	TFMC_TOK_REPLACE,        /* every a becomes b */
 	TFMC_TOK_REPLACE_BLANKS, /* runs of at least `flags` spaces become a; flags 0: runs of white space */
 	TFMC_TOK_PREPEND,        /* a in front of text that is not empty; flags 1: unless it stands there */
-	TFMC_TOK_STRIP,          /* white space: flags 1 left, 2 right, 3 both */
+	TFMC_TOK_STRIP,          /* white space: flags 1 left, 2 right; 4 spaces alone */
 	TFMC_TOK_BERT_CLEAN,     /* control characters away, white space becomes a space */
 	TFMC_TOK_BERT_CJK,       /* spaces around ideographs */
 	TFMC_TOK_CHARS,          /* the precompiled map of characters */
@@ -125,6 +126,7 @@ enum tfmc_tok_behavior {
 };
 #define TFMC_TOK_BEHAVIOR_MASK 7u
 #define TFMC_TOK_INVERT        8u
+#define TFMC_TOK_LETTERS       16u /* behind ByteLevel: each byte is the letter that stands for it */
 
 enum tfmc_tok_split {
 	/* Scanners of the whole text, in the order of their alternatives. */

@@ -56,9 +56,9 @@ done
 hits=$(sources ir frontend passes backends runtime |
 	xargs grep -nE '\b(strcpy|strcat|sprintf|vsprintf|gets|strtok|atoi|atol|atof|alloca|setlocale|rand|srand)\(' || true)
 [ -z "$hits" ] || complain "banned function: $hits"
-hits=$(sources ir frontend passes backends runtime | grep -v '^frontend/driver/' |
+hits=$(sources ir frontend passes backends runtime | grep -vE '^frontend/driver/|^runtime/tokenizer/unicode_gen\.c$' |
 	xargs grep -nE '\b(exit|abort|getenv|printf|puts|perror)\(' || true)
-[ -z "$hits" ] || complain "only the command may do this: $hits"
+[ -z "$hits" ] || complain "only a program may do this: $hits"
 hits=$(git ls-files 2>/dev/null | grep -E '\.(c|h|def|sh|md|yaml|py|txt)$|^\.ci' | grep -v '^tests/shell/conventions.sh$' |
 	xargs grep -nE '\b(TODO|FIXME|XXX|HACK)\b' || true)
 [ -z "$hits" ] || complain "unfinished: $hits"

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Byte pair encoding of one word: the pair of the lowest rank is merged, the
+ * leftmost of equal ones, until none is left. Short words look at all pairs
+ * each time, long ones keep them in a heap: n log n whatever the text.
+ */
+#include <string.h>
+
+#include "tok.h"
+
+#define SHORT_WORD 32
+
+static const struct tfmc_tok_pair *find_pair(const struct tfmc_tokenizer *t, uint32_t left, uint32_t right)
+{
+	if (!t->pair_mask)
+		return NULL;
+	uint32_t at = tfmc_tok_pair_hash(left, right) & t->pair_mask;
+	for (;; at = (at + 1) & t->pair_mask) {
+		const struct tfmc_tok_pair *p = &t->pairs[at];
+		if (p->left == left && p->right == right)
+			return p;
+		if (p->left == TFMC_TOK_NONE)
+			return NULL;
+	}
+}
+
+/* ---- first symbols ---- */
+
+static void first_bytes(struct tok_run *r, const char *s, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		uint32_t id = r->t->single[(unsigned char)s[i]];
+		if (id != TFMC_TOK_NONE)
+			tok_push(r, id);
+		else if (r->t->head->unknown != TFMC_TOK_NONE)
+			tok_push(r, r->t->head->unknown);
+	}
+}
+
+/* The piece of one character, of the last one with the suffix of words. */
+static bool find_char(const struct tfmc_tokenizer *t, const char *s, size_t len, bool is_last, uint32_t *id)
+{
+	uint32_t node = 0, n_suffix = is_last ? t->head->n_prefix : 0;
+	for (size_t i = 0; i < len; i++)
+		if (!t->trie.n || !tok_step(&t->trie, &node, (unsigned char)s[i]))
+			return false;
+	for (uint32_t i = 0; i < n_suffix; i++)
+		if (!tok_step(&t->trie, &node, (unsigned char)t->prefix[i]))
+			return false;
+	return tok_value(&t->trie, node, id) && *id < t->head->n_tokens;
+}
+
+static void first_chars(struct tok_run *r, const char *s, size_t n)
+{
+	size_t unknown = 0; /* bytes in front of `at` without a piece */
+	bool byte_level = r->t->head->flags & TFMC_TOK_H_BYTE_LEVEL;
+	bool fuse = r->t->head->flags & TFMC_TOK_H_FUSE_UNKNOWN && r->t->head->unknown != TFMC_TOK_NONE;
+	for (size_t at = 0; at < n;) {
+		uint32_t cp, id;
+		size_t len = byte_level ? 1 : tok_decode(s + at, n - at, &cp);
+		if (find_char(r->t, s + at, len, at + len == n, &id)) {
+			if (unknown)
+				tok_push_unknown(r, s + at - unknown, unknown);
+			unknown = 0;
+			tok_push(r, id);
+		} else if (fuse) {
+			unknown += len;
+		} else {
+			tok_push_unknown(r, s + at, len);
+		}
+		at += len;
+	}
+	if (unknown)
+		tok_push_unknown(r, s + n - unknown, unknown);
+}
+
+/* ---- short words ---- */
+
+static size_t merge_short(const struct tfmc_tokenizer *t, uint32_t *ids, size_t n)
+{
+	const struct tfmc_tok_pair *pairs[SHORT_WORD]; /* of i and i + 1 */
+	for (size_t i = 0; i + 1 < n; i++)
+		pairs[i] = find_pair(t, ids[i], ids[i + 1]);
+	for (;;) {
+		size_t best = n;
+		for (size_t i = 0; i + 1 < n; i++)
+			if (pairs[i] && (best == n || pairs[i]->rank < pairs[best]->rank))
+				best = i;
+		if (best == n)
+			return n;
+		ids[best] = pairs[best]->id;
+		n--;
+		memmove(ids + best + 1, ids + best + 2, (n - best - 1) * sizeof(*ids));
+		if (best + 1 < n)
+			memmove(pairs + best, pairs + best + 1, (n - best - 1) * sizeof(*pairs));
+		pairs[n - 1] = NULL;
+		if (best > 0)
+			pairs[best - 1] = find_pair(t, ids[best - 1], ids[best]);
+		if (best + 1 < n)
+			pairs[best] = find_pair(t, ids[best], ids[best + 1]);
+	}
+}
+
+/* ---- long words ---- */
+
+static void heap_push(struct tok_run *r, int32_t at)
+{
+	const struct tok_symbol *s = &r->symbols[at];
+	if (s->next < 0)
+		return;
+	uint32_t right = r->symbols[s->next].id;
+	const struct tfmc_tok_pair *p = find_pair(r->t, s->id, right);
+	if (!p)
+		return;
+	if (r->n_heap == r->cap_heap)
+		r->heap = tok_grow(r, r->heap, &r->cap_heap, r->n_heap + 1, sizeof(*r->heap));
+	if (r->failed)
+		return;
+	struct tok_heap_entry e = {(uint64_t)p->rank << 32 | (uint32_t)at, s->id, right, p->id};
+	size_t i = r->n_heap++;
+	for (; i > 0 && r->heap[(i - 1) / 2].key > e.key; i = (i - 1) / 2)
+		r->heap[i] = r->heap[(i - 1) / 2];
+	r->heap[i] = e;
+}
+
+static struct tok_heap_entry heap_pop(struct tok_run *r)
+{
+	struct tok_heap_entry top = r->heap[0], last = r->heap[--r->n_heap];
+	size_t i = 0;
+	for (size_t child = 1; child < r->n_heap; child = 2 * i + 1) {
+		if (child + 1 < r->n_heap && r->heap[child + 1].key < r->heap[child].key)
+			child++;
+		if (last.key <= r->heap[child].key)
+			break;
+		r->heap[i] = r->heap[child];
+		i = child;
+	}
+	r->heap[i] = last;
+	return top;
+}
+
+static void merge_at(struct tok_run *r, const struct tok_heap_entry *e)
+{
+	int32_t at = (int32_t)(e->key & 0xffffffffu);
+	struct tok_symbol *s = &r->symbols[at];
+	if (s->id != e->left || s->next < 0 || r->symbols[s->next].id != e->right)
+		return; /* one of the two was merged before */
+	struct tok_symbol *gone = &r->symbols[s->next];
+	s->id = e->id;
+	s->next = gone->next;
+	gone->id = TFMC_TOK_NONE;
+	if (s->next >= 0)
+		r->symbols[s->next].prev = at;
+	if (s->prev >= 0)
+		heap_push(r, s->prev);
+	heap_push(r, at);
+}
+
+static void merge_long(struct tok_run *r)
+{
+	size_t n = r->word.n;
+	if (n > INT32_MAX) {
+		r->failed = true;
+		return;
+	}
+	r->symbols = tok_grow(r, r->symbols, &r->cap_symbols, n, sizeof(*r->symbols));
+	if (r->failed)
+		return;
+	for (size_t i = 0; i < n; i++)
+		r->symbols[i] = (struct tok_symbol){r->word.items[i], (int32_t)i - 1,
+		                                    i + 1 < n ? (int32_t)i + 1 : -1};
+	r->n_heap = 0;
+	for (size_t i = 0; i + 1 < n; i++)
+		heap_push(r, (int32_t)i);
+	while (r->n_heap && !r->failed) {
+		struct tok_heap_entry e = heap_pop(r);
+		merge_at(r, &e);
+	}
+	size_t kept = 0;
+	for (int32_t i = 0; i >= 0; i = r->symbols[i].next)
+		r->word.items[kept++] = r->symbols[i].id;
+	r->word.n = kept;
+}
+
+void tok_bpe(struct tok_run *r, const char *s, size_t n)
+{
+	const struct tfmc_tokenizer *t = r->t;
+	uint32_t id;
+	if (t->head->flags & TFMC_TOK_H_WHOLE_WORDS && tok_longest(&t->trie, s, n, &id) == n &&
+	    id < t->head->n_tokens) {
+		tok_push(r, id);
+		return;
+	}
+	if (t->head->flags & TFMC_TOK_H_BYTE_LEVEL && !t->head->n_prefix)
+		first_bytes(r, s, n);
+	else
+		first_chars(r, s, n);
+	if (r->failed)
+		return;
+	if (r->word.n > SHORT_WORD)
+		merge_long(r);
+	else if (r->word.n > 1)
+		r->word.n = merge_short(t, r->word.items, r->word.n);
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Text to ids: added tokens cut the text, what lies between goes through
+ * normalizers and splitters, words through a cache to the model.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tok.h"
+
+#define CACHE_MOST 8192
+
+void *tok_grow(struct tok_run *r, void *old, size_t *cap, size_t want, size_t size)
+{
+	if (want <= *cap)
+		return old;
+	size_t more = want + want / 2 + 16;
+	void *grown = more > want && more <= SIZE_MAX / size ? realloc(old, more * size) : NULL;
+	if (!grown) {
+		r->failed = true;
+		return old;
+	}
+	*cap = more;
+	return grown;
+}
+
+void tok_push(struct tok_run *r, uint32_t id)
+{
+	struct tok_ids *w = &r->word;
+	if (w->n == w->cap)
+		w->items = tok_grow(r, w->items, &w->cap, w->n + 1, sizeof(*w->items));
+	if (w->n < w->cap)
+		w->items[w->n++] = id;
+}
+
+void tok_push_unknown(struct tok_run *r, const char *s, size_t n)
+{
+	const struct tfmc_tokenizer *t = r->t;
+	bool bytes = t->head->flags & TFMC_TOK_H_FALLBACK && t->single;
+	for (size_t i = 0; bytes && i < n; i++)
+		bytes = t->single[(unsigned char)s[i]] != TFMC_TOK_NONE;
+	for (size_t i = 0; bytes && i < n; i++)
+		tok_push(r, t->single[(unsigned char)s[i]]);
+	if (!bytes && t->head->unknown != TFMC_TOK_NONE)
+		tok_push(r, t->head->unknown);
+}
+
+static void emit(struct tok_run *r, uint32_t id)
+{
+	if (r->n < r->cap)
+		r->ids[r->n] = (int32_t)id;
+	r->n++;
+}
+
+/* ---- words ---- */
+
+static void encode_word(struct tok_run *r, const char *s, size_t n)
+{
+	r->word.n = 0;
+	switch ((enum tfmc_tok_model)r->t->head->model) {
+	case TFMC_TOK_BPE: tok_bpe(r, s, n); break;
+	case TFMC_TOK_UNIGRAM: tok_unigram(r, s, n); break;
+	case TFMC_TOK_WORDPIECE: tok_wordpiece(r, s, n); break;
+	}
+	for (size_t i = 0; i < r->word.n; i++)
+		emit(r, r->word.items[i]);
+}
+
+static uint32_t hash_word(const char *s, size_t n)
+{
+	uint64_t h = n * 0x9e3779b97f4a7c15ull, w;
+	for (; n >= 8; s += 8, n -= 8) {
+		memcpy(&w, s, 8);
+		h = (h ^ w) * 0xff51afd7ed558ccdull;
+		h ^= h >> 32;
+	}
+	w = 0;
+	memcpy(&w, s, n);
+	h = (h ^ w) * 0xff51afd7ed558ccdull;
+	return (uint32_t)(h >> 32);
+}
+
+static void cached_word(struct tok_run *r, const char *s, size_t n)
+{
+	uint32_t hash = hash_word(s, n);
+	struct tok_cached *c = &r->cache[hash & r->cache_mask];
+	if (c->n == n && c->hash == hash && !memcmp(c->word, s, n)) {
+		for (unsigned i = 0; i < c->n_ids; i++)
+			emit(r, c->ids[i]);
+		return;
+	}
+	encode_word(r, s, n);
+	if (r->failed || r->word.n > TOK_CACHE_IDS)
+		return;
+	c->hash = hash;
+	c->n = (unsigned char)n;
+	c->n_ids = (unsigned char)r->word.n;
+	memcpy(c->word, s, n);
+	memcpy(c->ids, r->word.items, r->word.n * sizeof(*c->ids));
+}
+
+static void one_word(struct tok_run *r, const char *s, size_t n)
+{
+	if (n <= TOK_CACHE_BYTES && r->cache)
+		cached_word(r, s, n);
+	else
+		encode_word(r, s, n);
+}
+
+/* No piece goes on over the beginning of a mark, so that words may be cut there. */
+static void cut_words(struct tok_run *r, const char *s, size_t n)
+{
+	const char *mark = r->t->mark;
+	size_t n_mark = r->t->head->n_mark, from = 0;
+	bool was_mark = true;
+	for (size_t at = 0; at < n;) {
+		bool is_mark = s[at] == mark[0] && n - at >= n_mark && !memcmp(s + at, mark, n_mark);
+		if (is_mark && !was_mark) {
+			one_word(r, s + from, at - from);
+			from = at;
+		}
+		was_mark = is_mark;
+		at += is_mark ? n_mark : 1;
+	}
+	one_word(r, s + from, n - from);
+}
+
+void tok_word(struct tok_run *r, const char *s, size_t n)
+{
+	if (r->t->head->flags & TFMC_TOK_H_CUT_AT_MARK && r->t->head->n_mark)
+		cut_words(r, s, n);
+	else
+		one_word(r, s, n);
+}
+
+/* ---- segments ---- */
+
+static bool is_word_char(const char *s, size_t n)
+{
+	uint32_t cp;
+	return n && (tok_decode(s, n, &cp), tok_class(cp) & (TOK_L | TOK_N | TOK_M | TOK_PC));
+}
+
+/* A token at s + at: its place with the blanks it takes, from `from` on. */
+struct found {
+	size_t from, to;
+	uint32_t id;
+};
+
+static bool accept(const struct tfmc_tokenizer *t, const struct tfmc_tok_added *a, const char *s, size_t n,
+                   size_t from, struct found *f)
+{
+	uint32_t cp;
+	(void)t;
+	f->id = a->id;
+	if (a->flags & TFMC_TOK_A_WORD) {
+		size_t before = f->from ? tok_before(s, f->from) : 0;
+		if ((f->from && is_word_char(s + before, f->from - before)) ||
+		    is_word_char(s + f->to, n - f->to))
+			return false;
+	}
+	while (a->flags & TFMC_TOK_A_LSTRIP && f->from > from) {
+		size_t before = tok_before(s, f->from);
+		tok_decode(s + before, f->from - before, &cp);
+		if (before < from || !(tok_class(cp) & TOK_SPACE))
+			break;
+		f->from = before;
+	}
+	while (a->flags & TFMC_TOK_A_RSTRIP && f->to < n) {
+		size_t len = tok_decode(s + f->to, n - f->to, &cp);
+		if (!(tok_class(cp) & TOK_SPACE))
+			break;
+		f->to += len;
+	}
+	return true;
+}
+
+/* The next added token of `trie` from `from` on; false: none follows. */
+static bool next_added(const struct tok_run *r, const struct tok_trie *trie, const char *s, size_t n,
+                       size_t from, struct found *f)
+{
+	for (size_t at = from; trie->n && at < n; at++) {
+		uint32_t index;
+		if (!trie->begins[(unsigned char)s[at]])
+			continue;
+		size_t len = tok_longest(trie, s + at, n - at, &index);
+		if (!len || index >= r->t->n_added)
+			continue;
+		const struct tfmc_tok_added *a = &r->t->added[index];
+		*f = (struct found){at, at + len, 0};
+		if (!(r->is_plain && a->flags & TFMC_TOK_A_SPECIAL) && accept(r->t, a, s, n, from, f))
+			return true;
+	}
+	return false;
+}
+
+static void encode_normal(struct tok_run *r, const char *s, size_t n)
+{
+	size_t from = 0;
+	struct found f;
+	s = tok_normalize(r, s, n, &n);
+	while (!r->failed && next_added(r, &r->t->norm, s, n, from, &f)) {
+		tok_split(r, 0, s + from, f.from - from);
+		emit(r, f.id);
+		r->is_start = false;
+		from = f.to;
+	}
+	if (!r->failed)
+		tok_split(r, 0, s + from, n - from);
+	r->is_start = false;
+}
+
+static void encode_text(struct tok_run *r, const char *s, size_t n)
+{
+	size_t from = 0;
+	struct found f;
+	r->is_start = true;
+	while (!r->failed && next_added(r, &r->t->raw, s, n, from, &f)) {
+		if (f.from > from)
+			encode_normal(r, s + from, f.from - from);
+		emit(r, f.id);
+		r->is_start = false;
+		from = f.to;
+	}
+	if (n > from)
+		encode_normal(r, s + from, n - from);
+}
+
+/* ---- runs ---- */
+
+static void open_run(struct tok_run *r, const struct tfmc_tokenizer *t, uint64_t bytes, int32_t *ids,
+                     uint64_t cap)
+{
+	uint32_t lines = 64;
+	*r = (struct tok_run){.t = t, .ids = ids, .cap = cap};
+	while (lines < CACHE_MOST && lines < bytes / 8)
+		lines *= 2;
+	r->cache = calloc(lines, sizeof(*r->cache)); /* without memory it goes without */
+	r->cache_mask = lines - 1;
+}
+
+static int close_run(struct tok_run *r, uint64_t *n)
+{
+	*n = r->n;
+	for (unsigned i = 0; i < 2; i++)
+		free(r->normal[i].data);
+	for (unsigned i = 0; i < TFMC_TOK_OPS_MAX; i++)
+		free(r->level[i].data);
+	free(r->word.items);
+	free(r->symbols);
+	free(r->heap);
+	free(r->best);
+	free(r->cache);
+	return r->failed ? TFMC_TOKENIZER_E_MEMORY : TFMC_TOKENIZER_OK;
+}
+
+int tfmc_tokenizer_encode(const struct tfmc_tokenizer *t, const char *text, uint64_t bytes, unsigned flags,
+                          int32_t *ids, uint64_t cap, uint64_t *n)
+{
+	struct tok_run r;
+	if (!t || (!text && bytes) || (!ids && cap) || !n)
+		return TFMC_TOKENIZER_E_NULL;
+	open_run(&r, t, bytes, ids, cap);
+	r.is_plain = flags & TFMC_TOKENIZE_PLAIN;
+	uint32_t n_items = flags & TFMC_TOKENIZE_SPECIAL ? t->head->n_single : 0;
+	for (uint32_t i = 0; i < n_items && !r.failed; i++) {
+		if (t->items[i].kind == TFMC_TOK_TOKEN)
+			emit(&r, t->items[i].id);
+		else
+			encode_text(&r, text, (size_t)bytes);
+	}
+	if (!n_items)
+		encode_text(&r, text, (size_t)bytes);
+	return close_run(&r, n);
+}
+
+int tfmc_tokenizer_encode_pair(const struct tfmc_tokenizer *t, const char *a, uint64_t n_a, const char *b,
+                               uint64_t n_b, int32_t *ids, int32_t *types, uint64_t cap, uint64_t *n)
+{
+	static const struct tfmc_tok_item plain[] = {{TFMC_TOK_TEXT_A, 0, 0}, {TFMC_TOK_TEXT_B, 0, 1}};
+	struct tok_run r;
+	if (!t || (!a && n_a) || (!b && n_b) || (!ids && cap) || !n)
+		return TFMC_TOKENIZER_E_NULL;
+	open_run(&r, t, n_a + n_b, ids, cap);
+	bool has_pair = t->n_items > t->head->n_single;
+	const struct tfmc_tok_item *items = has_pair ? t->items + t->head->n_single : plain;
+	uint32_t n_items = has_pair ? t->n_items - t->head->n_single : 2;
+	for (uint32_t i = 0; i < n_items && !r.failed; i++) {
+		uint64_t before = r.n;
+		if (items[i].kind == TFMC_TOK_TOKEN)
+			emit(&r, items[i].id);
+		else if (items[i].kind == TFMC_TOK_TEXT_A)
+			encode_text(&r, a, (size_t)n_a);
+		else
+			encode_text(&r, b, (size_t)n_b);
+		for (uint64_t k = before; types && k < r.n && k < cap; k++)
+			types[k] = (int32_t)items[i].type;
+	}
+	return close_run(&r, n);
+}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Normalizers, one after the other from one buffer into the other. Each is
+ * linear in its text.
+ */
+#include <string.h>
+
+#include "tok.h"
+
+/* ---- the precompiled map of characters ---- */
+
+static uint32_t chars_offset(uint32_t unit)
+{
+	return (unit >> 10) << ((unit & 512) >> 6);
+}
+
+/* The longest key at s and its value; 0: none. */
+static size_t longest_chars(const struct tfmc_tokenizer *t, const char *s, size_t n, uint32_t *value)
+{
+	uint32_t node = chars_offset(t->chars[0]);
+	size_t longest = 0;
+	for (size_t i = 0; i < n; i++) {
+		unsigned char byte = (unsigned char)s[i];
+		node ^= byte;
+		if (!byte || node >= t->n_chars || (t->chars[node] & 0x800000ffu) != byte)
+			break;
+		uint32_t unit = t->chars[node];
+		node ^= chars_offset(unit);
+		if (node >= t->n_chars)
+			break;
+		if (unit >> 8 & 1) {
+			longest = i + 1;
+			*value = t->chars[node] & 0x7fffffffu;
+		}
+	}
+	return longest;
+}
+
+void tok_map_chars(const struct tfmc_tokenizer *t, const char *s, size_t n, struct tok_text *out)
+{
+	for (size_t at = 0; at < n;) {
+		uint32_t value = 0, cp;
+		size_t len = longest_chars(t, s + at, n - at, &value);
+		if (len && value < t->n_chars_text) {
+			const char *text = t->chars_text + value;
+			tok_put(out, text, strlen(text)); /* the last text is ended, open.c */
+		} else {
+			len = tok_decode(s + at, n - at, &cp);
+			if (cp & TOK_INVALID)
+				tok_put(out, "\xef\xbf\xbd", 3);
+			else
+				tok_put(out, s + at, len);
+		}
+		at += len;
+	}
+}
+
+/* ---- characters that go or change ---- */
+
+static bool is_cjk(uint32_t cp)
+{
+	return (cp >= 0x4e00 && cp <= 0x9fff) || (cp >= 0x3400 && cp <= 0x4dbf) ||
+	       (cp >= 0x20000 && cp <= 0x2a6df) || (cp >= 0x2a700 && cp <= 0x2b73f) ||
+	       (cp >= 0x2b740 && cp <= 0x2b81f) || (cp >= 0x2b920 && cp <= 0x2ceaf) ||
+	       (cp >= 0xf900 && cp <= 0xfaff) || (cp >= 0x2f800 && cp <= 0x2fa1f);
+}
+
+/* What one character becomes: kept, dropped, a space, itself between spaces. */
+enum change { KEEP, DROP, BLANK, SPACED };
+
+static enum change bert_clean(uint32_t cp)
+{
+	unsigned c = tok_class(cp);
+	if (cp == 0 || cp == 0xfffd)
+		return DROP;
+	if (c & TOK_SPACE)
+		return c & TOK_C && cp != '\t' && cp != '\n' && cp != '\r' ? DROP : BLANK;
+	return c & TOK_C ? DROP : KEEP;
+}
+
+static enum change nmt(uint32_t cp)
+{
+	if ((cp >= 1 && cp <= 8) || cp == 0xb || (cp >= 0xe && cp <= 0x1f) || cp == 0x7f || cp == 0x8f ||
+	    cp == 0x9f)
+		return DROP;
+	if (cp == 9 || cp == 0xa || cp == 0xc || cp == 0xd || cp == 0x1680 ||
+	    (cp >= 0x200b && cp <= 0x200f) || cp == 0x2028 || cp == 0x2029 || cp == 0x2581 || cp == 0xfeff ||
+	    cp == 0xfffd)
+		return BLANK;
+	return KEEP;
+}
+
+static enum change change_of(const struct tfmc_tok_op *op, uint32_t cp)
+{
+	if (op->kind == TFMC_TOK_STRIP_MARKS)
+		return tok_class(cp) & (op->flags ? TOK_MN : TOK_M) ? DROP : KEEP;
+	if (op->kind == TFMC_TOK_BERT_CJK)
+		return is_cjk(cp) ? SPACED : KEEP;
+	return op->kind == TFMC_TOK_NMT ? nmt(cp) : bert_clean(cp);
+}
+
+static void change_chars(const struct tfmc_tok_op *op, const char *s, size_t n, struct tok_text *out)
+{
+	size_t kept = 0; /* where what is kept begins */
+	for (size_t at = 0; at < n;) {
+		uint32_t cp;
+		size_t len = tok_decode(s + at, n - at, &cp);
+		enum change c = cp - 0x20 < 0x5f ? KEEP : change_of(op, cp);
+		if (c != KEEP) {
+			tok_put(out, s + kept, at - kept);
+			if (c == SPACED)
+				tok_put(out, " ", 1);
+			if (c == SPACED)
+				tok_put(out, s + at, len);
+			if (c != DROP)
+				tok_put(out, " ", 1);
+			kept = at + len;
+		}
+		at += len;
+	}
+	tok_put(out, s + kept, n - kept);
+}
+
+/* ---- texts ---- */
+
+static void replace(const char *s, size_t n, const char *from, size_t n_from, const char *to, size_t n_to,
+                    struct tok_text *out)
+{
+	size_t kept = 0, at = 0;
+	while (n - at >= n_from) {
+		const char *hit = memchr(s + at, from[0], n - at - n_from + 1);
+		if (!hit)
+			break;
+		at = (size_t)(hit - s);
+		if (memcmp(hit, from, n_from) != 0) {
+			at++;
+			continue;
+		}
+		tok_put(out, s + kept, at - kept);
+		tok_put(out, to, n_to);
+		at += n_from;
+		kept = at;
+	}
+	tok_put(out, s + kept, n - kept);
+}
+
+/* Runs of at least `least` spaces, or of white space for 0. */
+static void replace_blanks(const char *s, size_t n, uint32_t least, const char *to, size_t n_to,
+                           struct tok_text *out)
+{
+	for (size_t at = 0; at < n;) {
+		size_t end = at, count = 0;
+		uint32_t cp;
+		while (end < n) {
+			size_t len = tok_decode(s + end, n - end, &cp);
+			if (least ? cp != ' ' : !(tok_class(cp) & TOK_SPACE))
+				break;
+			end += len;
+			count++;
+		}
+		if (count && count >= least)
+			tok_put(out, to, n_to);
+		else
+			tok_put(out, s + at, end - at);
+		at = end;
+		size_t from = at;
+		while (at < n) {
+			size_t len = tok_decode(s + at, n - at, &cp);
+			if (least ? cp == ' ' : tok_class(cp) & TOK_SPACE)
+				break;
+			at += len;
+		}
+		tok_put(out, s + from, at - from);
+	}
+}
+
+static bool is_stripped(uint32_t cp, uint32_t sides)
+{
+	return sides & 4 ? cp == ' ' : tok_class(cp) & TOK_SPACE;
+}
+
+static void strip(const char *s, size_t n, uint32_t sides, struct tok_text *out)
+{
+	size_t from = 0;
+	uint32_t cp;
+	while (sides & 1 && from < n) {
+		size_t len = tok_decode(s + from, n - from, &cp);
+		if (!is_stripped(cp, sides))
+			break;
+		from += len;
+	}
+	while (sides & 2 && n > from) {
+		size_t last = tok_before(s + from, n - from);
+		tok_decode(s + from + last, n - from - last, &cp);
+		if (!is_stripped(cp, sides))
+			break;
+		n = from + last;
+	}
+	tok_put(out, s + from, n - from);
+}
+
+static void apply(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, const char *s, size_t n,
+                  struct tok_text *out)
+{
+	const char *a = t->texts + op->a, *b = t->texts + op->b;
+	switch ((enum tfmc_tok_normalize)op->kind) {
+	case TFMC_TOK_NFC: tok_normal_form(TOK_NFC, s, n, out); break;
+	case TFMC_TOK_NFD: tok_normal_form(TOK_NFD, s, n, out); break;
+	case TFMC_TOK_NFKC: tok_normal_form(TOK_NFKC, s, n, out); break;
+	case TFMC_TOK_NFKD: tok_normal_form(TOK_NFKD, s, n, out); break;
+	case TFMC_TOK_LOWER: tok_lower(s, n, out); break;
+	case TFMC_TOK_REPLACE: replace(s, n, a, op->n_a, b, op->n_b, out); break;
+	case TFMC_TOK_REPLACE_BLANKS: replace_blanks(s, n, op->flags, a, op->n_a, out); break;
+	case TFMC_TOK_PREPEND:
+		if (n)
+			tok_put(out, a, op->n_a);
+		tok_put(out, s, n);
+		break;
+	case TFMC_TOK_STRIP: strip(s, n, op->flags, out); break;
+	case TFMC_TOK_CHARS:
+		if (t->chars)
+			tok_map_chars(t, s, n, out);
+		else
+			tok_put(out, s, n);
+		break;
+	case TFMC_TOK_STRIP_MARKS:
+	case TFMC_TOK_BERT_CLEAN:
+	case TFMC_TOK_BERT_CJK:
+	case TFMC_TOK_NMT: change_chars(op, s, n, out); break;
+	case TFMC_TOK_N_NORMALIZE: break;
+	}
+}
+
+const char *tok_normalize(struct tok_run *r, const char *s, size_t n, size_t *out_n)
+{
+	for (uint32_t i = 0; i < r->t->n_normalize; i++) {
+		struct tok_text *out = &r->normal[i % 2];
+		out->n = 0;
+		apply(r->t, &r->t->normalize[i], s, n, out);
+		r->failed = r->failed || out->failed;
+		s = out->data ? out->data : "";
+		n = out->n;
+	}
+	*out_n = n;
+	return s;
+}

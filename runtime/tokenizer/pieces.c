@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Unigram: the cut of a text into pieces with the largest sum of scores, one
+ * walk down the double array for each character. WordPiece: the longest piece
+ * at each place of a word.
+ */
+#include "tok.h"
+
+/* ---- Unigram ---- */
+
+static void offer(struct tok_best *b, double score, size_t start, uint32_t id)
+{
+	if (b->start == UINT32_MAX || score > b->score)
+		*b = (struct tok_best){score, (uint32_t)start, id};
+}
+
+/* Pieces that begin at `at`; the character alone is offered as unknown when it is none. */
+static void offer_pieces(struct tok_run *r, const char *s, size_t n, size_t at, size_t len)
+{
+	const struct tfmc_tokenizer *t = r->t;
+	double here = at ? r->best[at].score : 0;
+	uint32_t node = 0, id;
+	bool alone = false;
+	for (size_t i = at; t->trie.n && i < n && tok_step(&t->trie, &node, (unsigned char)s[i]); i++) {
+		if (!tok_value(&t->trie, node, &id) || id >= t->head->n_tokens)
+			continue;
+		offer(&r->best[i + 1], here + t->scores[id], at, id);
+		alone = alone || i + 1 - at == len;
+	}
+	if (!alone)
+		offer(&r->best[at + len], here + t->head->unknown_score, at, TFMC_TOK_NONE);
+}
+
+/* Ids from the end to the beginning; neighbours that are unknown are one text. */
+static void trace_back(struct tok_run *r, const char *s, size_t n)
+{
+	size_t kept = 0;
+	for (size_t end = n; end > 0; end = r->best[end].start) /* places become a list, at its end */
+		r->best[n - kept++].score = (double)end;
+	for (size_t i = kept; i-- > 0;) {
+		size_t end = (size_t)r->best[n - i].score, start = r->best[end].start;
+		if (r->best[end].id != TFMC_TOK_NONE) {
+			tok_push(r, r->best[end].id);
+			continue;
+		}
+		while (i > 0) { /* the next one, when it is unknown as well */
+			size_t next = (size_t)r->best[n - i + 1].score;
+			if (r->best[next].id != TFMC_TOK_NONE)
+				break;
+			end = next;
+			i--;
+		}
+		tok_push_unknown(r, s + start, end - start);
+	}
+}
+
+void tok_unigram(struct tok_run *r, const char *s, size_t n)
+{
+	if (n >= UINT32_MAX) {
+		r->failed = true;
+		return;
+	}
+	r->best = tok_grow(r, r->best, &r->cap_best, n + 1, sizeof(*r->best));
+	if (r->failed)
+		return;
+	for (size_t i = 0; i <= n; i++)
+		r->best[i] = (struct tok_best){0, UINT32_MAX, TFMC_TOK_NONE};
+	for (size_t at = 0; at < n;) {
+		uint32_t cp;
+		size_t len = tok_decode(s + at, n - at, &cp);
+		if (at == 0 || r->best[at].start != UINT32_MAX)
+			offer_pieces(r, s, n, at, len);
+		at += len;
+	}
+	trace_back(r, s, n);
+}
+
+/* ---- WordPiece ---- */
+
+static size_t count_chars(const char *s, size_t n, size_t most)
+{
+	size_t count = 0;
+	for (size_t at = 0; at < n && count <= most; count++) {
+		uint32_t cp;
+		at += tok_decode(s + at, n - at, &cp);
+	}
+	return count;
+}
+
+void tok_wordpiece(struct tok_run *r, const char *s, size_t n)
+{
+	const struct tfmc_tokenizer *t = r->t;
+	uint32_t inside = 0;
+	bool continues = t->trie.n != 0;
+	for (uint32_t i = 0; continues && i < t->head->n_prefix; i++)
+		continues = tok_step(&t->trie, &inside, (unsigned char)t->prefix[i]);
+	bool ok = t->trie.n && count_chars(s, n, t->head->word_max) <= t->head->word_max;
+	for (size_t at = 0; ok && at < n;) {
+		uint32_t node = at ? inside : 0, id = 0, found;
+		size_t longest = 0;
+		for (size_t i = at; i < n && (at == 0 || continues); i++) {
+			if (!tok_step(&t->trie, &node, (unsigned char)s[i]))
+				break;
+			if (tok_value(&t->trie, node, &found) && found < t->head->n_tokens) {
+				longest = i + 1 - at;
+				id = found;
+			}
+		}
+		ok = longest > 0;
+		if (ok)
+			tok_push(r, id);
+		at += longest;
+	}
+	if (!ok) {
+		r->word.n = 0;
+		tok_push(r, t->head->unknown);
+	}
+}

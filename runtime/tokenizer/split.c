@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Splitters: each gives its parts to the next one, the last to the model. What
+ * lies between matches and the matches are put together by the behavior.
+ */
+#include <string.h>
+
+#include "tok.h"
+
+/* A part that grows until its end is known. */
+struct part {
+	struct tok_run *r;
+	uint32_t next;
+	const char *s;
+	size_t from, to;
+};
+
+static void flush(struct part *p)
+{
+	if (p->to > p->from)
+		tok_split(p->r, p->next, p->s + p->from, p->to - p->from);
+	if (p->to)
+		p->r->is_start = false;
+	p->from = p->to;
+}
+
+/* One more piece [p->to, end). */
+static void take(struct part *p, size_t end, bool is_match, bool was_match, uint32_t behavior)
+{
+	switch ((enum tfmc_tok_behavior)behavior) {
+	case TFMC_TOK_REMOVED:
+		flush(p);
+		p->to = end;
+		if (is_match)
+			p->from = end;
+		break;
+	case TFMC_TOK_ISOLATED:
+		flush(p);
+		p->to = end;
+		break;
+	case TFMC_TOK_WITH_PREVIOUS: /* the first match goes to what is in front of it */
+		if (!is_match || was_match)
+			flush(p);
+		p->to = end;
+		break;
+	case TFMC_TOK_WITH_NEXT: /* the last match in front of other text goes to it */
+		if (is_match || !was_match)
+			flush(p);
+		p->to = end;
+		break;
+	case TFMC_TOK_CONTIGUOUS:
+		if (is_match != was_match)
+			flush(p);
+		p->to = end;
+		break;
+	case TFMC_TOK_N_BEHAVIORS: break;
+	}
+}
+
+static void split_matches(struct tok_run *r, const struct tfmc_tok_op *op, uint32_t next, const char *s,
+                          size_t n)
+{
+	struct part p = {r, next, s, 0, 0};
+	bool words = op->kind == TFMC_TOK_SPLIT_WORDS, was = false;
+	uint32_t behavior = words ? TFMC_TOK_REMOVED : op->flags & TFMC_TOK_BEHAVIOR_MASK;
+	bool invert = words || op->flags & TFMC_TOK_INVERT;
+	for (size_t at = 0; at < n && !r->failed;) {
+		bool is_match;
+		at += tok_match(r->t, op, s + at, n - at, &is_match);
+		is_match = is_match != invert;
+		take(&p, at, is_match, was, behavior);
+		was = is_match;
+	}
+	flush(&p);
+}
+
+static void split_scan(struct tok_run *r, const struct tfmc_tok_op *op, uint32_t next, const char *s,
+                       size_t n)
+{
+	for (size_t at = 0; at < n && !r->failed;) {
+		bool is_part;
+		size_t len = tok_scan(op, s + at, n - at, &is_part);
+		if (is_part)
+			tok_split(r, next, s + at, len);
+		r->is_start = false;
+		at += len;
+	}
+}
+
+static bool begins(const char *s, size_t n, const char *with, size_t n_with)
+{
+	return n >= n_with && !memcmp(s, with, n_with);
+}
+
+/* Spaces become the mark, which may also begin the part. */
+static void metaspace(struct tok_run *r, const struct tfmc_tok_op *op, uint32_t level, const char *s,
+                      size_t n)
+{
+	struct tok_text *out = &r->level[level];
+	const char *mark = r->t->texts + op->a;
+	bool leads = op->flags == 2 || (op->flags == 1 && r->is_start);
+	out->n = 0;
+	if (leads && !begins(s, n, " ", 1) && !begins(s, n, mark, op->n_a))
+		tok_put(out, mark, op->n_a);
+	for (size_t at = 0; at < n;) {
+		const char *blank = memchr(s + at, ' ', n - at);
+		size_t end = blank ? (size_t)(blank - s) : n;
+		tok_put(out, s + at, end - at);
+		if (blank)
+			tok_put(out, mark, op->n_a);
+		at = end + (blank != NULL);
+	}
+	r->failed = r->failed || out->failed;
+	if (!r->failed && out->n)
+		tok_split(r, level + 1, out->data, out->n);
+}
+
+static void prefix_space(struct tok_run *r, uint32_t level, const char *s, size_t n)
+{
+	struct tok_text *out = &r->level[level];
+	if (s[0] == ' ') {
+		tok_split(r, level + 1, s, n);
+		return;
+	}
+	out->n = 0;
+	tok_put(out, " ", 1);
+	tok_put(out, s, n);
+	r->failed = r->failed || out->failed;
+	if (!r->failed)
+		tok_split(r, level + 1, out->data, out->n);
+}
+
+void tok_split(struct tok_run *r, uint32_t level, const char *s, size_t n)
+{
+	if (n == 0 || r->failed)
+		return;
+	if (level == r->t->n_split) {
+		tok_word(r, s, n);
+		return;
+	}
+	const struct tfmc_tok_op *op = &r->t->split[level];
+	if (op->kind == TFMC_TOK_METASPACE)
+		metaspace(r, op, level, s, n);
+	else if (op->kind == TFMC_TOK_PREFIX_SPACE)
+		prefix_space(r, level, s, n);
+	else if (op->kind < TFMC_TOK_MATCH_TEXT)
+		split_scan(r, op, level + 1, s, n);
+	else
+		split_matches(r, op, level + 1, s, n);
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside libtfmctok: an open tokenizer, and the state of one encoding. Steps
+ * follow each other without lists between them: added tokens cut the text into
+ * segments, normalizers rewrite a segment, splitters give parts to splitters,
+ * the last one gives words to the model.
+ */
+#ifndef TFMC_RUNTIME_TOKENIZER_TOK_H
+#define TFMC_RUNTIME_TOKENIZER_TOK_H
+
+#include "format.h"
+#include "tfmc_tokenizer.h"
+#include "unicode.h"
+
+struct tok_trie {
+	const struct tfmc_tok_node *nodes;
+	uint32_t n;
+	bool begins[256]; /* a key begins with this byte */
+};
+
+struct tfmc_tokenizer {
+	const struct tfmc_tok_header *head;
+	const unsigned char *data;
+	const uint32_t *offsets;
+	const char *pieces;
+	const unsigned char *flags;
+	const double *scores;
+	struct tok_trie trie, raw, norm;
+	const struct tfmc_tok_pair *pairs;
+	uint32_t pair_mask;     /* slots - 1; 0: no pairs */
+	const uint32_t *single; /* NULL: none */
+	const struct tfmc_tok_added *added;
+	uint32_t n_added;
+	const struct tfmc_tok_op *normalize, *split;
+	uint32_t n_normalize, n_split;
+	const struct tfmc_tok_item *items;
+	uint32_t n_items;
+	const uint32_t *chars; /* units of the map of characters */
+	uint32_t n_chars;
+	const char *chars_text;
+	uint32_t n_chars_text;
+	const char *texts;
+	const char *mark, *prefix;
+	void *mapped; /* file, or NULL */
+	uint64_t mapped_bytes;
+};
+
+/* Child of a node for one byte; false: there is none. */
+static inline bool tok_step(const struct tok_trie *t, uint32_t *node, unsigned char byte)
+{
+	uint32_t next = t->nodes[*node].base + byte + 1u;
+	if (next >= t->n || t->nodes[next].check != *node)
+		return false;
+	*node = next;
+	return true;
+}
+
+/* Value of the key that ends at a node; false: none does. */
+static inline bool tok_value(const struct tok_trie *t, uint32_t node, uint32_t *value)
+{
+	uint32_t end = t->nodes[node].base;
+	if (end >= t->n || end == 0 || t->nodes[end].check != node)
+		return false;
+	*value = t->nodes[end].base;
+	return true;
+}
+
+/* Longest key at the beginning of s; 0: none. */
+size_t tok_longest(const struct tok_trie *t, const char *s, size_t n, uint32_t *value);
+
+struct tok_ids {
+	uint32_t *items;
+	size_t n, cap;
+};
+
+struct tok_symbol {
+	uint32_t id;
+	int32_t prev, next;
+};
+
+struct tok_heap_entry {
+	uint64_t key; /* rank, then place */
+	uint32_t left, right, id;
+};
+
+struct tok_best {
+	double score;
+	uint32_t start, id;
+};
+
+/* Words that were seen, in lines of a processor's cache. */
+#define TOK_CACHE_BYTES 26
+#define TOK_CACHE_IDS   8
+struct tok_cached {
+	uint32_t hash;
+	unsigned char n, n_ids; /* n 0: free */
+	char word[TOK_CACHE_BYTES];
+	uint32_t ids[TOK_CACHE_IDS];
+};
+
+struct tok_run {
+	const struct tfmc_tokenizer *t;
+	int32_t *ids;
+	uint64_t cap, n;
+	bool failed;   /* no memory */
+	bool is_plain; /* control tokens in the text are text */
+	bool is_start; /* nothing of the text stands in front of the segment */
+	struct tok_text normal[2];
+	struct tok_text level[TFMC_TOK_OPS_MAX]; /* text that a splitter rewrote */
+	struct tok_ids word;
+	struct tok_symbol *symbols;
+	size_t cap_symbols;
+	struct tok_heap_entry *heap;
+	size_t n_heap, cap_heap;
+	struct tok_best *best;
+	size_t cap_best;
+	struct tok_cached *cache;
+	uint32_t cache_mask;
+};
+
+/* Grows an array of the run; NULL, and failed, when there is no memory. */
+void *tok_grow(struct tok_run *r, void *old, size_t *cap, size_t want, size_t size);
+void tok_push(struct tok_run *r, uint32_t id); /* to r->word */
+/* Bytes without a token of their own: tokens of bytes, or one unknown token. */
+void tok_push_unknown(struct tok_run *r, const char *s, size_t n);
+
+/* The text after all normalizers: in `s`, or in a buffer of the run. */
+const char *tok_normalize(struct tok_run *r, const char *s, size_t n, size_t *out_n);
+void tok_map_chars(const struct tfmc_tokenizer *t, const char *s, size_t n, struct tok_text *out);
+/* Length of what scanner `op` takes at s; *is_part false: it is dropped. n > 0. */
+size_t tok_scan(const struct tfmc_tok_op *op, const char *s, size_t n, bool *is_part);
+/* The same for splitters by matches: *is_part is whether it matched. */
+size_t tok_match(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, const char *s, size_t n,
+                 bool *is_match);
+/* All splitters from `level` on, then the model. */
+void tok_split(struct tok_run *r, uint32_t level, const char *s, size_t n);
+
+/* The models: ids of one word to r->word, which is empty before. */
+void tok_bpe(struct tok_run *r, const char *s, size_t n);
+void tok_unigram(struct tok_run *r, const char *s, size_t n);
+void tok_wordpiece(struct tok_run *r, const char *s, size_t n);
+/* A word by the cache or by the model, to the ids of the run. */
+void tok_word(struct tok_run *r, const char *s, size_t n);
+
+/* Sections within the data, ids within their bounds: a status. */
+int tok_open_sections(struct tfmc_tokenizer *t, uint64_t bytes);
+
+#endif
