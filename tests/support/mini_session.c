@@ -10,7 +10,8 @@
 #include "passes/pass.h"
 #include "tests/support/mini_model.h"
 
-static void compile(struct mini_session *m, const char *vocabulary)
+static void compile(struct mini_session *m, const char *vocabulary, const struct target *target,
+                    const char *level)
 {
 	static const int64_t start[] = {MINI_START}, stop[] = {MINI_STOP}, banned[] = {MINI_BANNED},
 	                     first[] = {MINI_FIRST};
@@ -27,11 +28,11 @@ static void compile(struct mini_session *m, const char *vocabulary)
 	                              .vocabulary = vocabulary};
 	struct arena a;
 	struct pipeline p;
-	struct pass_options po = {.target = target_native()};
-	struct backend_options bo = {.opt_level = 2, .facts = &facts};
+	struct pass_options po = {.target = target};
+	struct backend_options bo = {.opt_level = strcmp(level, "O0") ? 2 : 0, .facts = &facts};
 	struct diag_context *cx = &m->graph.cx;
 	arena_init(&a);
-	ck_assert_int_eq(pipeline_parse(&a, cx, "O2", &p), TFMC_OK);
+	ck_assert_int_eq(pipeline_parse(&a, cx, level, &p), TFMC_OK);
 	ck_assert_int_eq(passes_run(cx, &p, &po, m->graph.m, &m->planned, NULL), TFMC_OK);
 	backend_output_init(&m->out);
 	ck_assert_int_eq(backend_compile(cx, m->planned, po.target, NULL, &bo, &m->out), TFMC_OK);
@@ -41,11 +42,17 @@ static void compile(struct mini_session *m, const char *vocabulary)
 
 void mini_open(struct mini_session *m, const char *vocabulary, int64_t workers)
 {
+	mini_open_for(m, vocabulary, workers, target_native(), "O2");
+}
+
+void mini_open_for(struct mini_session *m, const char *vocabulary, int64_t workers,
+                   const struct target *target, const char *level)
+{
 	struct tfmc_session_options o = {.struct_size = sizeof(o), .workers = workers};
 	struct tfmc_model model;
 	tir_init(&m->graph);
 	tir_load(&m->graph, mini_model);
-	compile(m, vocabulary);
+	compile(m, vocabulary, target, level);
 	ck_assert(backend_jit_model(m->jit, "mini", &model));
 	ck_assert_int_eq(tfmc_session_open(&model, &o, &m->session), TFMC_RT_OK);
 }

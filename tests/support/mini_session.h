@@ -30,6 +30,9 @@ struct mini_session {
 
 /* Start, stop, suppressed and first suppressed ids as above; vocabulary: newline-separated tokens or NULL. */
 void mini_open(struct mini_session *m, const char *vocabulary, int64_t workers);
+/* The same for a target that this machine runs, at a level of optimization ("O0", "O1", "O2"). */
+void mini_open_for(struct mini_session *m, const char *vocabulary, int64_t workers,
+                   const struct target *target, const char *level);
 void mini_close(struct mini_session *m);
 /* Resets, then the source; ids behind those in the state, logits [MINI_V] of the last. */
 void mini_encode(struct tfmc_session *s, const int32_t *ids, uint64_t n);

@@ -5,6 +5,7 @@
  * what is refused changes nothing. Equal means equal bytes.
  */
 #include <check.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -179,6 +180,73 @@ START_TEST(saved_sequences_come_back_anywhere)
 }
 END_TEST
 
+/* Logits of another machine's code, or of another order of the same sums. */
+static void check_near(const float *got, const float *want)
+{
+	for (int i = 0; i < V; i++)
+		ck_assert_float_eq_tol(got[i], want[i], 1e-4f * (1 + fabsf(want[i])));
+}
+
+/* A sequence of one object goes on in another; gives what that one says of it. */
+static int move(struct mini_session *from, struct mini_session *to, float *got)
+{
+	static char bytes[SAVED];
+	uint64_t n;
+	mini_encode(from->session, source[1], N_SOURCE);
+	mini_prefill(from->session, text[1], 5, got);
+	ck_assert_int_eq(tfmc_session_save(from->session, 0, bytes, SAVED, &n), TFMC_RT_OK);
+	ck_assert_int_eq(tfmc_session_reset(to->session), TFMC_RT_OK);
+	int status = tfmc_session_restore(to->session, 0, bytes, n);
+	if (status == TFMC_RT_OK)
+		mini_prefill(to->session, text[1] + 5, 2, got);
+	return status;
+}
+
+START_TEST(other_variants_take_them)
+{
+	static const char *const names[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};
+	struct mini_session m[3];
+	float want[V], got[V];
+	int n = 0;
+	for (int i = 0; i < 3; i++)
+		if (target_runs_here(target_find(names[i])))
+			mini_open_for(&m[n++], NULL, 1, target_find(names[i]), "O2");
+	for (int from = 0; from < n; from++)
+		for (int to = 0; to < n; to++) {
+			expect(m[to].session, 1, 7, want);
+			ck_assert_int_eq(move(&m[from], &m[to], got), TFMC_RT_OK);
+			if (from == to)
+				ck_assert_mem_eq(got, want, sizeof(want));
+			check_near(got, want);
+		}
+	while (n > 0)
+		mini_close(&m[--n]);
+}
+END_TEST
+
+/* What levels of optimization keep in their states may differ: then the other one refuses it. */
+START_TEST(other_levels_take_them_or_refuse)
+{
+	static const char *const levels[] = {"O0", "O1", "O2"};
+	struct mini_session m[3];
+	float want[V], got[V];
+	for (int i = 0; i < 3; i++)
+		mini_open_for(&m[i], NULL, 1, target_native(), levels[i]);
+	for (int from = 0; from < 3; from++)
+		for (int to = 0; to < 3; to++) {
+			expect(m[to].session, 1, 7, want);
+			int status = move(&m[from], &m[to], got);
+			if (status == TFMC_RT_OK)
+				check_near(got, want);
+			else
+				ck_assert_int_eq(status, TFMC_RT_E_OTHER);
+			ck_assert(from != to || status == TFMC_RT_OK);
+		}
+	for (int i = 0; i < 3; i++)
+		mini_close(&m[i]);
+}
+END_TEST
+
 START_TEST(damaged_ones_are_refused)
 {
 	struct mini_session m;
@@ -345,6 +413,8 @@ Suite *suite_state(void)
 	tcase_add_test(t, beams_read_one_source);
 	tcase_add_test(t, reorder_is_all_at_once);
 	tcase_add_test(t, saved_sequences_come_back_anywhere);
+	tcase_add_test(t, other_variants_take_them);
+	tcase_add_test(t, other_levels_take_them_or_refuse);
 	tcase_add_test(t, damaged_ones_are_refused);
 	tcase_add_test(t, misuse_changes_nothing);
 	tcase_add_test(t, slots_join_and_leave);
