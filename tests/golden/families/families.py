@@ -132,6 +132,15 @@ FAMILIES = {
     "clip_vision": dict(kind="picture", cls="CLIPVisionModelWithProjection", image=15, patch=5, config=hf.CLIPVisionConfig(
         hidden_size=84, intermediate_size=101, num_hidden_layers=2, num_attention_heads=7, image_size=15, patch_size=5,
         projection_dim=33), outputs={"last_hidden_state": lambda o: o.last_hidden_state, "image_embeds": lambda o: o.image_embeds}),
+    "phi3_long": causal("Phi3ForCausalLM", hf.Phi3Config(
+        **llama_like(original_max_position_embeddings=16), rope_parameters={"rope_theta": 10000.0, "rope_type": "longrope",
+        "original_max_position_embeddings": 16, "short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5], "long_factor": [1.0, 1.5, 2.0, 3.5, 5.0, 8.0]}),
+        lengths=(17, 19, 37), prompt=17, batch=[19, 17, 18]),
+    "phi3_short": causal("Phi3ForCausalLM", hf.Phi3Config(
+        **llama_like(original_max_position_embeddings=41), rope_parameters={"rope_theta": 10000.0, "rope_type": "longrope", "factor": 3.0,
+        "original_max_position_embeddings": 41, "short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5], "long_factor": [1.0, 1.5, 2.0, 3.5, 5.0, 8.0]})),
+    "qwen3_yarn": causal("Qwen3ForCausalLM", hf.Qwen3Config(**llama_like(), head_dim=12, rope_parameters={
+        "rope_theta": 1000000.0, "rope_type": "yarn", "factor": 3.0, "original_max_position_embeddings": 14, "beta_fast": 4.0})),
     "flan_t5": seq2seq("T5ForConditionalGeneration", hf.T5Config(
         vocab_size=V, d_model=84, d_kv=10, d_ff=101, num_layers=2, num_decoder_layers=3, num_heads=7, relative_attention_num_buckets=14,
         relative_attention_max_distance=25, feed_forward_proj="gated-gelu", tie_word_embeddings=False, pad_token_id=0, eos_token_id=1,

@@ -205,12 +205,12 @@ def pick(outputs, rows):
 
 def text_cases(cs, family):
     want, longest = family["outputs"], family.get("longest", 37)
-    for n in (1, 3, 19, longest):
+    for n in family.get("lengths", (1, 3, 19, longest)):
         ids = ids_of(100 + n, (1, n), family)
         family.get("mark", lambda x, l: None)(ids, [n])
         inputs = {"input_ids": ids, **extra(family, ids, n)}
         cs.add(f"len{n}", inputs, pick(cs.compute(want, torch_of(inputs)), some_rows(n)), some_rows(n))
-    lengths, rows = [19, 3, 1], [0, 2]
+    lengths, rows = family.get("batch", [19, 3, 1]), [0, 2]
     ids = ids_of(7, (3, 19), family)
     family.get("mark", lambda x, l: None)(ids, lengths)
     ids, mask = masked(family, ids, lengths)
@@ -251,7 +251,8 @@ def causal_cases(cs, family):
         with torch.no_grad():
             return cs.f64(input_ids=torch.from_numpy(ids)).logits[0, -1].numpy()
 
-    prompt, new = good_greedy(lambda seed: {"start": list(ids_of(500 + seed, 5, family))}, last_logits, longest - 5)
+    first = family.get("prompt", 5)
+    prompt, new = good_greedy(lambda seed: {"start": list(ids_of(500 + seed, first, family))}, last_logits, longest - first)
     cs.greedy("greedy", {"input_ids": numpy.array([prompt["start"]])}, numpy.array([new]), "new_tokens")
 
 
