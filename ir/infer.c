@@ -254,6 +254,42 @@ static bool infer_argmax(const struct infer *c)
 	return infer_result(c, DT_I32, rank, dims);
 }
 
+/* --- strips of the last axis ---------------------------------------------------------------------------- */
+
+/* x [..,V] -> [..,numbers,n]; V is constant, and its columns are exact as f32. */
+static bool infer_strips(const struct infer *c, int64_t width, int64_t numbers)
+{
+	const struct ir_type *x = c->in[0];
+	const struct ir_dim *dims[IR_RANK_MAX + 1];
+	int64_t columns;
+	if (!infer_rank_min(c, 0, 1))
+		return false;
+	if (width < 1 || !ir_dim_is_const(x->dims[x->rank - 1], &columns) || columns < 1 || columns > 1 << 24)
+		return infer_fail(c, DIAG_SHAPE,
+		                  "width is at least 1 and the last axis of x a constant from 1 to 2^24");
+	for (int i = 0; i < x->rank; i++)
+		dims[i] = x->dims[i];
+	dims[x->rank - 1] = ir_dim_const(c->m->dims, numbers);
+	dims[x->rank] = ir_dim_const(c->m->dims, (columns - 1) / width + 1);
+	return infer_result(c, x->dtype, x->rank + 1, dims);
+}
+
+static bool infer_strip_argmax(const struct infer *c)
+{
+	return infer_strips(c, ((const struct attrs_strip_argmax *)c->attrs)->width, 2);
+}
+
+static bool infer_strip_score(const struct infer *c)
+{
+	int rank = c->in[0]->rank - 1;
+	if (!infer_rank_min(c, 0, 1) || !infer_rank(c, 1, rank))
+		return false;
+	for (int i = 0; i < rank; i++)
+		if (!infer_axes_equal(c, 1, i, 0, i))
+			return false;
+	return infer_strips(c, ((const struct attrs_strip_score *)c->attrs)->width, 3);
+}
+
 /* --- movement ------------------------------------------------------------------------------------------ */
 
 static bool infer_reshape(const struct infer *c)

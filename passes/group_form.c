@@ -164,17 +164,30 @@ static bool can_follow(const struct former *s, const struct ir_op *op, struct ir
 	return true;
 }
 
+/* What is read of many columns by strips: the end of a linear's kernel. */
+static bool can_strip(const struct former *s, const struct cluster *c, const struct ir_op *op,
+                      struct ir_value v)
+{
+	return c->kind == GROUP_linear && !c->has_norm &&
+	       (op->code == OP_strip_argmax || op->code == OP_strip_score) && former_is_free(s, op) &&
+	       ir_same(op->operands[0], v) && former_is_f32(s->f, v);
+}
+
 static void take_epilogue(struct former *s, size_t cluster)
 {
 	for (;;) {
 		struct cluster *c = &s->g->clusters.items[cluster];
 		struct ir_value v = c->last->results[0];
 		const struct ir_op *op = former_only_reader(s, v);
-		if (op == NULL || c->n_ops >= s->max_ops ||
-		    (!can_follow(s, op, v) && !group_norm_can_follow(s, c, op)))
+		if (op == NULL || c->n_ops >= s->max_ops)
+			return;
+		bool strips = can_strip(s, c, op, v);
+		if (!strips && !can_follow(s, op, v) && !group_norm_can_follow(s, c, op))
 			return;
 		former_join(s, op, cluster, MEMBER_POST);
 		c->last = c->at = op;
+		if (strips)
+			return;
 		if (!group_is_norm(op))
 			continue;
 		c->has_norm = true;

@@ -22,17 +22,17 @@
  * before they are slices of a merged linear; fold-scale wants the attentions of all heads and still finds
  * the queries in a linear of their own, as does rope-style with queries and keys; merge-linear comes after
  * them, because they look through single uses that its slices would hide; encode sees the final weights and
- * belongs before the variants split; specialize copies what is final into cases for one token, which share
- * the weights, and group may choose other kernels for them; group needs to know which linears read packed
- * weights; select needs groups; the plan needs the groups and nothing after it may change lifetimes. O0 has
- * no fusions at all: one kernel for each op.
+ * belongs before the variants split; strip-logits wants to know which linears have packed weights; specialize
+ * copies what is final into cases for one token, which share the weights, and group may choose other kernels
+ * for them; group needs to know which linears read packed weights; select needs groups; the plan needs the
+ * groups and nothing after it may change lifetimes. O0 has no fusions at all: one kernel for each op.
  */
 #define O0 "encode,group{max_ops=1},select,plan-memory"
 #define O1 "canonicalize,fuse-softmax,fuse-attention,encode,group,select,plan-memory"
-#define O2                                                                                               \
-	"canonicalize,fuse-softmax,fuse-attention,merge-heads,demand-rows,"                              \
-	"fold-tables,fold-affine,center,fold-bias,fold-scale,rope-style,merge-linear,encode,specialize," \
-	"group,select,plan-memory"
+#define O2                                                                                    \
+	"canonicalize,fuse-softmax,fuse-attention,merge-heads,demand-rows,"                   \
+	"fold-tables,fold-affine,center,fold-bias,fold-scale,rope-style,merge-linear,encode," \
+	"strip-logits,specialize,group,select,plan-memory"
 
 enum {
 	N_PASSES = 0

@@ -149,6 +149,9 @@ struct kb_val eval_apart(struct eval *e, const struct ir_op *op, const struct ev
 /* argmax over the last axis by vectors, when that is possible; p without lanes. */
 bool eval_argmax_vectorizes(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 struct kb_val eval_argmax(struct eval *e, const struct ir_op *op, const struct eval_point *p);
+/* One number of a strip; p without lanes. */
+struct kb_val eval_strip_argmax(struct eval *e, const struct ir_op *op, const struct eval_point *p);
+struct kb_val eval_strip_score(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 /* index clamped into [0, n). */
 struct kb_val eval_clamped(struct eval *e, struct kb_val index, struct kb_val n);
 /* True when lanes along the last axis of a rope turn alike, each with its own angle. */

@@ -375,6 +375,8 @@ struct kb_val eval_pull(struct eval *e, const struct ir_op *op, const struct eva
 	case OP_reduce_max:
 	case OP_reduce_min: return reduce(e, op, p);
 	case OP_argmax: return argmax(e, op, p);
+	case OP_strip_argmax: return eval_strip_argmax(e, op, p);
+	case OP_strip_score: return eval_strip_score(e, op, p);
 	case OP_matmul: return matmul(e, op, p);
 	case OP_linear: return linear(e, op, p);
 	case OP_rope: return eval_rope(e, op, p);

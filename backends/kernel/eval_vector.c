@@ -132,6 +132,8 @@ static bool ask_op(struct question *q, const struct ir_op *op, int axis)
 		return ask_operands(q, op, axis);
 	if (ir_op_has(op->code, TRAIT_REDUCE))
 		return ask(q, op->operands[0], axis < 0 ? -1 : reduced_axis(q, op, axis));
+	if (op->code == OP_strip_argmax || op->code == OP_strip_score)
+		return axis < 0;
 	if (op->code == OP_matmul)
 		return ask_matmul(q, op, axis);
 	if (op->code == OP_linear)

@@ -471,12 +471,14 @@ bool matmul_begin(struct linear *l, const struct kernel *g)
 bool kernel_linear(struct kernel *g)
 {
 	struct linear l;
-	if (!begin(&l, g) || (!bind_result(&l, g) && !matmul_find_parts(&l, g)) || !choose_schedule(&l))
+	if (!begin(&l, g) ||
+	    (!bind_result(&l, g) && !matmul_find_strips(&l, g) && !matmul_find_parts(&l, g)) ||
+	    !choose_schedule(&l))
 		return false;
 	if (!choose_normed(&l))
 		return false;
 	l.is_few = matmul_is_few(&l);
-	choose_stage(&l, l.parts || wants_stage(g));
+	choose_stage(&l, l.parts || l.strips || wants_stage(g));
 	bool is_block = l.kc == 0 && (!l.norm || l.rows_hi <= l.normed_rows); /* all rows are */
 	l.by_parts = (l.is_few || is_block) && matmul_divides_heads(&l);
 	if (l.panels > 0 && l.rows_hi > 0 && l.is_few)

@@ -59,6 +59,7 @@ struct linear {
 	int halves;
 	bool by_parts;              /* may be divided by parts of heads */
 	struct matmul_parts *parts; /* NULL: one result, at the root's axes */
+	const struct ir_op *strips; /* strip_argmax or strip_score at the end of the group; NULL: none */
 	struct kb_val half;         /* index of the open half */
 
 	/* The open loops: rows [row, row_end) of the block, panels [strip, strip_end). */
@@ -113,6 +114,11 @@ void matmul_end_runs(struct linear *l);
 bool matmul_find_parts(struct linear *l, struct kernel *g);
 /* The rest of the group for `rows` finished rows of the stage, part by part. */
 void matmul_parts_epilogue(struct linear *l, struct kb_val rows);
+/* Columns that are only read in strips: matmul_strips.c. False: they are not, or not in those of the
+ * template. */
+bool matmul_find_strips(struct linear *l, const struct kernel *g);
+/* The rest of the group for `rows` finished rows of the stage: two numbers of each row. */
+void matmul_strips_epilogue(struct linear *l, struct kb_val rows);
 /* Operands, sizes and the one result of the group. False when they do not lie as tiles need it. */
 bool matmul_begin(struct linear *l, const struct kernel *g);
 void matmul_tile(struct linear *l, const struct tile *t);
@@ -120,7 +126,9 @@ void matmul_tile(struct linear *l, const struct tile *t);
 void matmul_epilogue(struct linear *l, struct kb_val rows);
 /* The point of the element in row `row` (all leading axes as one) and column `column`. */
 struct eval_point matmul_point(struct linear *l, struct kb_val row, struct kb_val column);
-/* Adds the bias to a product at p, computes what follows, stores. */
+/* Adds the bias to a product at p: from now on the root's value there. */
+void matmul_bind(struct linear *l, const struct eval_point *p, struct kb_val product);
+/* The same, and computes what follows, stores. */
 void matmul_finish(struct linear *l, const struct eval_point *p, struct kb_val product);
 
 #endif

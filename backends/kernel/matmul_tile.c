@@ -30,7 +30,7 @@ struct eval_point matmul_point(struct linear *l, struct kb_val row, struct kb_va
 	return p;
 }
 
-void matmul_finish(struct linear *l, const struct eval_point *p, struct kb_val product)
+void matmul_bind(struct linear *l, const struct eval_point *p, struct kb_val product)
 {
 	if (l->bias.id) {
 		struct eval_point at = {.rank = 1, .index = {p->index[l->rank - 1]}};
@@ -38,6 +38,11 @@ void matmul_finish(struct linear *l, const struct eval_point *p, struct kb_val p
 		product = kb_add(l->k, product, eval_value(l->eval, l->bias, &at));
 	}
 	eval_bind(l->eval, eval_result(l->root), p, product);
+}
+
+void matmul_finish(struct linear *l, const struct eval_point *p, struct kb_val product)
+{
+	matmul_bind(l, p, product);
 	eval_output_at(l->eval, l->out, p);
 }
 
@@ -321,6 +326,10 @@ void matmul_epilogue(struct linear *l, struct kb_val rows)
 {
 	if (l->parts) {
 		matmul_parts_epilogue(l, rows);
+		return;
+	}
+	if (l->strips) {
+		matmul_strips_epilogue(l, rows);
 		return;
 	}
 	struct kb_val row = kb_loop(l->k, "row", kb_index(l->k, 0), rows, 1, KB_NONEMPTY);

@@ -161,7 +161,8 @@ static enum tfmc_status choose_dims(struct bench *b)
 static enum tfmc_status set_up(struct bench *b, const struct call *main, const struct call *encode,
                                const struct call *first)
 {
-	bool decodes = !strcmp(main->name, "prefill") || !strcmp(main->name, "step");
+	bool decodes =
+	        !strcmp(main->name, "prefill") || !strcmp(main->name, "step") || !strcmp(main->name, "score");
 	if ((b->groups ? bench_groups_reset(b->groups) : tfmc_session_reset(b->session)) != TFMC_RT_OK)
 		return TFMC_INTERNAL;
 	if (decodes && encode->name)

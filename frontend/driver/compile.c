@@ -145,7 +145,8 @@ static bool wants_score(struct driver *d)
 	for (size_t i = 0; i < entries.n; i++)
 		if (!strcmp(entries.items[i], "score"))
 			return true;
-	return d->options.command == COMMAND_SCORE;
+	bool is_named = d->options.entry && !strcmp(d->options.entry, "score");
+	return is_named || d->options.command == COMMAND_SCORE;
 }
 
 enum tfmc_status driver_load(struct driver *d, struct loaded *out)

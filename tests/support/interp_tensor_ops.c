@@ -161,6 +161,27 @@ void interp_check_argmax(void)
 	              INS(TENSOR(F32, (2, 3), 1, 5, 5, 2, 4, 5)), TENSOR(I32, (3), 1, 0, 0));
 }
 
+/* Strips of two columns, the last one of one. */
+void interp_check_strip_argmax(void)
+{
+	op_case_check(OP_strip_argmax, &(struct attrs_strip_argmax){.width = 2},
+	              INS(TENSOR(F32, (2, 3), 1, 5, 5, NANS, NANS, -INF)),
+	              TENSOR(F32, (2, 2, 2), 5, 5, 1, 2, NANS, -INF, 0, 2));
+	op_case_check(OP_strip_argmax, &(struct attrs_strip_argmax){.width = 8},
+	              INS(TENSOR(F32, (4), NANS, 7, 9, 9)), TENSOR(F32, (2, 1), 9, 2));
+}
+
+void interp_check_strip_score(void)
+{
+	op_case_check(OP_strip_score, &(struct attrs_strip_score){.width = 2},
+	              INS(TENSOR(F32, (2, 3), 1, 1, 5, -INF, -INF, 2), TENSOR(I32, (2), 1, 0)),
+	              TENSOR(F32, (2, 3, 2), 1, 5, 2, 1, 0, -INF, -INF, 2, 1, 1, 0, -INF));
+	/* an id beyond the columns is the last one; NaN stays in its strip */
+	op_case_check(OP_strip_score, &(struct attrs_strip_score){.width = 2},
+	              INS(TENSOR(F32, (1, 3), NANS, 1, 5), TENSOR(I32, (1), 7)),
+	              TENSOR(F32, (1, 3, 2), 1, 5, NANS, 1, -INF, 0));
+}
+
 /* --- movement ------------------------------------------------------------------------------------------- */
 
 /* Runs an op whose attributes hold dims of the module of `c`. */

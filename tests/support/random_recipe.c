@@ -248,16 +248,6 @@ static bool make_reduce(struct gen *g, const struct ir_type *x, struct recipe *o
 	return true;
 }
 
-static bool make_argmax(struct gen *g, const struct ir_type *x, struct recipe *out)
-{
-	x = first(g, x, CLASS_FLOAT, 1, IR_RANK_MAX);
-	if (!x)
-		return false;
-	add(out, x);
-	((struct attrs_argmax *)out->attrs)->axis = rng_between(&g->rng, -1, x->rank - 1);
-	return true;
-}
-
 static struct ir_dim_list dim_list(struct gen *g, int rank, const struct ir_dim *const *dims)
 {
 	struct ir_dim_list list = {ARENA_ARRAY(&g->m->arena, const struct ir_dim *, rank + 1), (size_t)rank};
@@ -579,7 +569,9 @@ static recipe_fn *const recipes[IR_N_OPS] = {
         [OP_reduce_mean] = make_reduce,
         [OP_reduce_max] = make_reduce,
         [OP_reduce_min] = make_reduce,
-        [OP_argmax] = make_argmax,
+        [OP_argmax] = recipe_argmax,
+        [OP_strip_argmax] = recipe_strip_argmax,
+        [OP_strip_score] = recipe_strip_score,
         [OP_reshape] = make_reshape,
         [OP_transpose] = make_transpose,
         [OP_broadcast] = make_broadcast,

@@ -42,6 +42,10 @@ bool recipe_make(struct gen *g, enum ir_opcode code, const struct ir_type *x, st
 
 /* The same for rope (random_recipe_rope.c). */
 bool recipe_rope(struct gen *g, const struct ir_type *x, struct recipe *out);
+/* random_recipe_strips.c */
+bool recipe_argmax(struct gen *g, const struct ir_type *x, struct recipe *out);
+bool recipe_strip_argmax(struct gen *g, const struct ir_type *x, struct recipe *out);
+bool recipe_strip_score(struct gen *g, const struct ir_type *x, struct recipe *out);
 
 const struct ir_dim *gen_const(struct gen *g, int64_t v);
 /* A size of 1 .. 17. */
