@@ -35,7 +35,7 @@ struct plan {
 	enum rotation rope;
 	bool is_post, is_gated, is_tied, is_spelled, is_causal;
 	bool has_q_bias, has_kv_bias, has_o_bias, has_f_bias, has_qk_norm, has_softcap, has_window;
-	bool has_positions, has_type_row, has_embed_scale, has_final_norm;
+	bool has_positions, has_type_row, has_embed_scale, has_final_norm, is_scored;
 	bool is_apart; /* a linear and an attention for each head */
 };
 
@@ -66,10 +66,10 @@ static struct plan choose(struct rng *r)
 	p.norm = (enum norm)rng_below(r, N_NORMS);
 	p.act = (enum act)rng_below(r, N_ACTS);
 	p.rope = rng_chance(r, 50) ? ROPE_NONE : (enum rotation)rng_below(r, N_ROPES);
-	bool *flags[] = {&p.is_post,       &p.is_gated,      &p.is_tied,      &p.is_spelled,
-	                 &p.is_causal,     &p.has_q_bias,    &p.has_kv_bias,  &p.has_o_bias,
-	                 &p.has_f_bias,    &p.has_positions, &p.has_type_row, &p.has_embed_scale,
-	                 &p.has_final_norm};
+	bool *flags[] = {&p.is_post,        &p.is_gated,      &p.is_tied,      &p.is_spelled,
+	                 &p.is_causal,      &p.has_q_bias,    &p.has_kv_bias,  &p.has_o_bias,
+	                 &p.has_f_bias,     &p.has_positions, &p.has_type_row, &p.has_embed_scale,
+	                 &p.has_final_norm, &p.is_scored};
 	for (size_t i = 0; i < TFMC_COUNT(flags); i++)
 		*flags[i] = rng_chance(r, 50);
 	p.has_qk_norm = rng_chance(r, 20);
@@ -510,16 +510,28 @@ static int logits(struct text *t)
 	return head(t, x);
 }
 
+/* The log-probability of the id that a row reads. */
+static int score(struct text *t, int x)
+{
+	const struct plan *p = &t->p;
+	int log_p = line(t, rows(p->v).text, "log_softmax %%v%d", x);
+	int flat = line(t, SAY("f32[B*S,%d]", p->v), "reshape %%v%d {dims=[B*S,%d]}", log_p, p->v);
+	int at = line(t, "i32[B*S]", "reshape %%ids {dims=[B*S]}");
+	int picked = line(t, "f32[B*S]", "take_rows %%v%d, %%v%d", flat, at);
+	return line(t, "f32[B,S]", "reshape %%v%d {dims=[B,S]}", picked);
+}
+
 static void write_run(struct text *t)
 {
 	const struct plan *p = &t->p;
 	buf_printf(
 	        t->out,
 	        "func @run(%%ids: i32[B,S] {below=%d lengths=%%len}, %%len: i32[B] {default=S max=S}) -> (y:"
-	        " f32[B,S,%d] {lengths=%%len}) {\n",
-	        p->v, p->v);
+	        " %s {lengths=%%len}) {\n",
+	        p->v, p->is_scored ? "f32[B,S]" : rows(p->v).text);
 	int x = logits(t);
 	x = line(t, rows(p->v).text, "mask_rows %%v%d, %%len", x);
+	x = p->is_scored ? score(t, x) : x;
 	buf_printf(t->out, "return %%v%d\n}\n", x);
 }
 
