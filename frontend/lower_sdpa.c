@@ -215,8 +215,12 @@ bool lower_sdpa(const struct call *c, struct lval *out)
 		return false;
 	if (!early)
 		p = irb_softcap(b, p, &(struct attrs_softcap){.c = s.softcap});
+	irb_name(b, p, "scores");
 	if (!hide(c, &s, early ? none : visible, &p) || !normalize(c, &p))
 		return false;
-	*out = lval_tensor(irb_matmul(b, p, s.v, &(struct attrs_matmul){.ta = false}));
+	irb_name(b, p, "weights");
+	p = irb_matmul(b, p, s.v, &(struct attrs_matmul){.ta = false});
+	irb_name(b, p, "context");
+	*out = lval_tensor(p);
 	return !irb_failed(b);
 }

@@ -41,7 +41,7 @@ struct attend {
 
 /* attend_maps.c: the input takes as many tokens, or a diagnostic at the input. */
 TFMC_MUST_USE enum tfmc_status attend_check(const struct attend *a, const struct attend_sequence *s);
-/* attend_maps.c: runs the model on the sequences in the interpreter and takes the weights of every attention.
+/* attend_maps.c: runs the compiled model on the sequences and takes the weights of every attention.
  */
 TFMC_MUST_USE enum tfmc_status attend_run(struct attend *a);
 /* attend_page.c: appends the page. TFMC_INVALID after a diagnostic when it would be too large. */

@@ -1,77 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The weights of every attention: the graph with its attention ops recognized runs
- * once in the interpreter, which shows what each of them computed. Rounds of a repeat
- * become layers: their indices stand in the path behind that of the repeat.
+ * The weights of every attention: the graph with its attention ops recognized gets them
+ * as further results (passes/probe), is compiled and runs once. Rounds of a repeat become
+ * layers: their indices stand in the path behind that of the repeat.
  */
 #include <string.h>
 
 #include "frontend/driver/attend.h"
-#include "ir/support/number.h"
+#include "frontend/driver/probes.h"
 
-#define MAX_INPUTS 32
-#define MAX_DIMS   16
-#define MAX_ROUNDS 16
-#define STEP_NAME  ".attention" /* a path ends so when the step has no id of its own */
+#define MAX_DIMS  16
+#define STEP_NAME ".attention" /* a path ends so when the step has no id of its own */
 
 struct maps_run {
 	struct attend *a;
-	const struct ir_module *m;
-	const struct ir_func *f;
-	bool failed; /* no memory */
+	struct loaded probed;    /* the model, its module with the weights of all attentions as results */
+	const struct ir_func *f; /* with the attentions, without the results */
+	int64_t dims[MAX_DIMS];
 };
 
 /* --- names ------------------------------------------------------------------------------------------ */
-
-/* Paths of the repeats around an op, the outermost first; their number. */
-static size_t repeat_paths(const struct interp_attention *x, const char *paths[MAX_ROUNDS])
-{
-	size_t n = 0;
-	const struct ir_region *r = ir_info(x->f, x->op->results[0])->region;
-	for (; r && n < MAX_ROUNDS; r = r->parent)
-		if (r->owner && r->owner->code == OP_repeat)
-			paths[n++] = r->owner->loc.path;
-	for (size_t i = 0; i < n / 2; i++) {
-		const char *inner = paths[i];
-		paths[i] = paths[n - 1 - i];
-		paths[n - 1 - i] = inner;
-	}
-	return n;
-}
-
-/* Bytes of ".3_5" at the begin of a path: the rounds of a loop that is a part of a repeat; 0: none.
- * *first: 3. */
-static size_t label_length(const char *path, int64_t *first)
-{
-	size_t low = path[0] == '.' ? strspn(path + 1, "0123456789") : 0;
-	size_t high = low && path[1 + low] == '_' ? strspn(path + 2 + low, "0123456789") : 0;
-	char end = high ? path[2 + low + high] : 'x';
-	*first = 0;
-	if ((end != '.' && end) || !number_parse_i64(path + 1, low, first))
-		return 0;
-	return 2 + low + high;
-}
-
-/* The path of the op with the index of each repeat behind the path of the repeat. */
-static const char *indexed_path(struct arena *arena, const struct interp_attention *x, const int64_t *at)
-{
-	const char *paths[MAX_ROUNDS], *path = x->op->loc.path ? x->op->loc.path : "attention";
-	size_t n = repeat_paths(x, paths), total = strlen(path), done = 0;
-	size_t skip = strlen(STEP_NAME);
-	if (total > skip && !strcmp(path + total - skip, STEP_NAME))
-		total -= skip;
-	const char *text = "";
-	for (size_t i = 0; i < n && i < x->n_at; i++) {
-		int64_t first;
-		size_t k = paths[i] ? strlen(paths[i]) : 0;
-		bool inside = k && k >= done && k < total && path[k] == '.' && !strncmp(path, paths[i], k);
-		size_t to = inside ? k : total, label = label_length(path + to, &first);
-		text = arena_printf(arena, "%s%.*s.%lld", text, (int)(to - done), path + done,
-		                    (long long)(at[i] + (label ? first : 0)));
-		done = to + label;
-	}
-	return arena_printf(arena, "%s%.*s", text, done < total ? (int)(total - done) : 0, path + done);
-}
 
 static bool is_taken(const struct attend *a, const char *path)
 {
@@ -81,19 +29,14 @@ static bool is_taken(const struct attend *a, const char *path)
 	return false;
 }
 
-/* Rounds of one name go on counting; two attentions of one step get a number at the end. */
-static const char *unique_path(struct attend *a, const struct interp_attention *x)
+/* Two attentions of one step get a number at the end. */
+static const char *unique_path(struct attend *a, const char *name)
 {
 	struct arena *arena = &a->d->arena;
-	int64_t at[MAX_ROUNDS] = {0};
-	size_t n = x->n_at < MAX_ROUNDS ? x->n_at : MAX_ROUNDS;
-	memcpy(at, x->at, n * sizeof(*at));
-	const char *path = indexed_path(arena, x, at);
-	while (n && is_taken(a, path) && !arena_failed(arena)) {
-		at[n - 1]++;
-		path = indexed_path(arena, x, at);
-	}
-	const char *plain = path;
+	size_t n = strlen(name), skip = strlen(STEP_NAME);
+	if (n > skip && !strcmp(name + n - skip, STEP_NAME))
+		n -= skip;
+	const char *plain = n ? arena_strndup(arena, name, n) : "attention", *path = plain;
 	for (int i = 2; is_taken(a, path) && !arena_failed(arena); i++)
 		path = arena_printf(arena, "%s.%d", plain, i);
 	return path;
@@ -125,27 +68,26 @@ static enum attend_stack stack_of(const struct attend *a, const struct attend_ma
 	return is_decoder ? ATTEND_DECODER : ATTEND_ENCODER;
 }
 
-static void take(void *user, const struct interp_attention *x)
+/* p [1,H,S,T] of sequence 0, the only one. */
+static enum tfmc_status take(struct maps_run *r, const struct named_tensor *p)
 {
-	struct maps_run *r = user;
 	struct attend *a = r->a;
-	const struct ir_type *q = ir_type_of(x->f, x->op->operands[0]),
-	                     *k = ir_type_of(x->f, x->op->operands[1]);
-	struct attend_map m = {.path = unique_path(a, x),
+	const struct ir_op *op = p->probe->op;
+	const struct ir_type *q = ir_type_of(p->probe->f, op->operands[0]),
+	                     *k = ir_type_of(p->probe->f, op->operands[1]);
+	struct attend_map m = {.path = unique_path(a, p->probe->name),
 	                       .queries = sequence_of(r, q->dims[2]),
 	                       .keys = sequence_of(r, k->dims[2]),
-	                       .heads = x->p->dims[1],
-	                       .rows = x->p->dims[2],
-	                       .columns = x->p->dims[3]};
-	int64_t n = m.heads * m.rows * m.columns; /* p has as many elements */
+	                       .heads = p->dims[1],
+	                       .rows = p->dims[2],
+	                       .columns = p->dims[3],
+	                       .p = p->data};
 	m.stack = stack_of(a, &m);
-	m.p = ARENA_ARRAY(&a->d->arena, float, n);
-	struct attend_map *slot = m.p ? ARENA_PUSH(&a->d->arena, &a->maps) : NULL;
-	r->failed = r->failed || !slot;
-	for (int64_t i = 0; slot && i < n; i++)
-		m.p[i] = (float)x->p->data[i]; /* of sequence 0, the only one */
-	if (slot)
-		*slot = m;
+	struct attend_map *slot = ARENA_PUSH(&a->d->arena, &a->maps);
+	if (!slot)
+		return TFMC_NO_MEMORY;
+	*slot = m;
+	return TFMC_OK;
 }
 
 /* --- the run ------------------------------------------------------------------------------------------ */
@@ -192,86 +134,124 @@ enum tfmc_status attend_check(const struct attend *a, const struct attend_sequen
 }
 
 /* Sizes of the call: one sequence, as many rows as there are tokens. */
-static void choose_dims(const struct maps_run *r, int64_t dims[MAX_DIMS])
+static void choose_dims(struct maps_run *r)
 {
-	struct ir_dims *table = r->m->dims;
+	struct ir_dims *table = r->a->l->module->dims;
+	const struct ir_func *f = ir_find_func(r->a->l->module, "run");
 	for (size_t i = 0; i < ir_dims_count(table); i++)
-		dims[i] = ir_dims_sym(table, i)->lo > 1 ? ir_dims_sym(table, i)->lo : 1;
-	for (size_t i = 0; i < r->f->n_params; i++) {
-		const struct attend_sequence *s = find_sequence(r->a, r->f->params[i].name);
-		const struct ir_type *t = ir_type_of(r->f, r->f->params[i].value);
+		r->dims[i] = ir_dims_sym(table, i)->lo > 1 ? ir_dims_sym(table, i)->lo : 1;
+	for (size_t i = 0; i < f->n_params; i++) {
+		const struct attend_sequence *s = find_sequence(r->a, f->params[i].name);
+		const struct ir_type *t = ir_type_of(f, f->params[i].value);
 		for (size_t k = 0; s && k < ir_dims_count(table); k++)
 			if (ir_dim_sym(table, ir_dims_sym(table, k)->name) == t->dims[1])
-				dims[k] = (int64_t)s->n;
+				r->dims[k] = (int64_t)s->n;
 	}
 }
 
-/* Tokens, or the default; counts that are left out are filled by the interpreter. */
-static enum tfmc_status make_input(const struct maps_run *r, const struct ir_param *p, const int64_t *dims,
-                                   struct interp_tensor *out)
+/* The object would refuse the call without a word of which one it is. */
+static bool ids_fit(const struct maps_run *r, const struct ir_param *p, const struct attend_sequence *s)
+{
+	for (size_t i = 0; s && p->below > 0 && i < s->n; i++) {
+		if (s->ids[i] < p->below)
+			continue;
+		diag_error(&r->a->d->diag, p->loc.at, DIAG_INPUT,
+		           "input '%s' has the value %d at %zu, not in [0,%lld]", p->name, s->ids[i], i,
+		           (long long)p->below - 1);
+		return false;
+	}
+	return true;
+}
+
+/* Tokens, or the default; counts that are left out are filled by the object. */
+static enum tfmc_status add_input(struct maps_run *r, const struct ir_param *p, struct named_tensors *inputs)
 {
 	const struct attend_sequence *s = find_sequence(r->a, p->name);
 	const struct frontend_input *in = find_input(r->a, p->name);
-	*out = (struct interp_tensor){0};
+	const struct ir_type *t = ir_type_of(r->f, p->value);
+	int64_t dims[IR_RANK_MAX] = {0}, value = 0;
 	if (!s && p->has_default)
 		return TFMC_OK;
-	int64_t value = 0;
-	if (!s && !(in && in->has_default)) {
+	if (!s && (!in || !in->has_default)) {
 		diag_error(&r->a->d->diag, p->loc.at, DIAG_UNSUPPORTED,
 		           "not supported yet: attend of a model whose input '%s' has no default", p->name);
 		return TFMC_INVALID;
 	}
-	if (!s && in->default_dim && !ir_dim_eval(in->default_dim, dims, &value))
+	if (!ids_fit(r, p, s))
 		return TFMC_INVALID;
-	if (!interp_tensor_make(&r->a->d->arena, ir_type_of(r->f, p->value), dims, out))
+	if (!s && in->default_dim && !ir_dim_eval(in->default_dim, r->dims, &value))
+		return TFMC_INVALID;
+	for (int i = 0; i < t->rank; i++)
+		if (!ir_dim_eval(t->dims[i], r->dims, &dims[i]))
+			return TFMC_INVALID;
+	struct named_tensor *v = tensors_add(r->a->d, inputs, p->name, t->dtype, t->rank, dims);
+	if (!v)
 		return TFMC_NO_MEMORY;
-	int64_t n = interp_count(out);
-	for (int64_t i = 0; i < n; i++)
-		out->data[i] = s ? (i < (int64_t)s->n ? s->ids[i] : 0) : (double)value;
+	struct interp_tensor all = {.dtype = t->dtype, .rank = t->rank};
+	memcpy(all.dims, dims, sizeof(all.dims));
+	all.data = ARENA_ARRAY(&r->a->d->arena, double, v->count + 1);
+	if (!all.data)
+		return TFMC_NO_MEMORY;
+	for (int64_t i = 0; i < v->count; i++)
+		all.data[i] = s ? (i < (int64_t)s->n ? s->ids[i] : 0) : (double)value;
+	interp_to_bytes(&all, v->data);
 	return TFMC_OK;
 }
 
-static enum tfmc_status call(struct maps_run *r)
+static enum tfmc_status call(struct maps_run *r, struct compiled *c)
 {
 	struct driver *d = r->a->d;
-	struct interp_tensor in[MAX_INPUTS], *out;
-	int64_t dims[MAX_DIMS] = {0};
-	if (r->f->n_params > MAX_INPUTS || ir_dims_count(r->m->dims) > MAX_DIMS) {
+	struct named_tensors in = {0}, out = {0};
+	struct tfmc_session *session;
+	if (ir_dims_count(r->a->l->module->dims) > MAX_DIMS) {
 		diag_error(&d->diag, r->f->loc.at, DIAG_UNSUPPORTED,
-		           "not supported yet: attend of a model with more than %d inputs or %d dims",
-		           MAX_INPUTS, MAX_DIMS);
+		           "not supported yet: attend of a model with more than %d dims", MAX_DIMS);
 		return TFMC_INVALID;
 	}
-	choose_dims(r, dims);
+	choose_dims(r);
 	for (size_t i = 0; i < r->f->n_params; i++)
-		TFMC_TRY(make_input(r, &r->f->params[i], dims, &in[i]));
-	out = ARENA_ARRAY(&d->arena, struct interp_tensor, r->f->n_results + 1);
-	if (!out)
-		return TFMC_NO_MEMORY;
-	struct interp_args args = {.dims = dims,
-	                           .inputs = in,
-	                           .outputs = out,
-	                           .weights = &r->a->l->weights,
-	                           .arena = &d->arena,
-	                           .attention = take,
-	                           .attention_user = r};
-	TFMC_TRY(interp_run(&d->diag, r->m, r->f, &args));
-	return r->failed ? TFMC_NO_MEMORY : TFMC_OK;
+		TFMC_TRY(add_input(r, &r->f->params[i], &in));
+	TFMC_TRY(driver_session_of(d, c, "run", &in, &session));
+	struct caller caller = {
+	        .d = d, .session = session, .record = c->model.record, .probes = &r->probed.probes};
+	enum tfmc_status st = caller_run(&caller, "run", &in, &out);
+	tfmc_session_close(session);
+	for (size_t i = 0; st == TFMC_OK && i < out.n; i++)
+		if (out.items[i].probe)
+			st = take(r, &out.items[i]);
+	return st;
 }
 
 enum tfmc_status attend_run(struct attend *a)
 {
-	struct ir_module *m = NULL;
-	const struct target *target = driver_target(a->d, a->d->options.mcpu);
+	static const char *const run[] = {"run"};
+	struct driver *d = a->d;
+	struct maps_run r = {.a = a, .probed = *a->l};
+	struct ir_module *fused = NULL;
+	struct compiled c = {0};
+	const struct target *target = driver_target(d, d->options.mcpu);
 	if (!target)
 		return TFMC_INVALID;
-	TFMC_TRY(driver_passes(a->d, a->l->module, "canonicalize,fuse-softmax,fuse-attention", target, &m));
-	struct maps_run r = {.a = a, .m = m, .f = ir_find_func(m, "run")};
-	enum tfmc_status st = r.f ? call(&r) : TFMC_INTERNAL;
-	ir_module_destroy(m);
-	if (st == TFMC_OK && !a->maps.n) {
-		diag_error(&a->d->diag, LOC_NONE, DIAG_INPUT, "the model has no attention");
-		return TFMC_INVALID;
+	TFMC_TRY(driver_passes(d, a->l->module, "canonicalize,fuse-softmax,fuse-attention", target, &fused));
+	struct probe_request q = {.cx = &d->diag, .arena = &d->arena, .functions = run, .n_functions = 1};
+	q.attentions = true;
+	r.f = ir_find_func(fused, "run");
+	r.probed.probes = (struct probe_values){0};
+	enum tfmc_status st =
+	        r.f ? probe_insert(&q, fused, &r.probed.module, &r.probed.probes) : TFMC_INTERNAL;
+	if (st == TFMC_OK && !r.probed.probes.n) {
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "the model has no attention");
+		st = TFMC_INVALID;
 	}
+	d->entries = run;
+	d->n_entries = 1;
+	if (st == TFMC_OK)
+		st = driver_compile_native(d, &r.probed, NULL, &c);
+	if (st == TFMC_OK)
+		st = call(&r, &c);
+	driver_release(&c);
+	if (r.probed.module != a->l->module)
+		ir_module_destroy(r.probed.module);
+	ir_module_destroy(fused);
 	return st;
 }

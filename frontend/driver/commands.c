@@ -2,7 +2,7 @@
 /*
  * The small commands: run, expand, import, inspect, explain, ops, passes.
  */
-#include "frontend/driver/driver.h"
+#include "frontend/driver/probes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -110,6 +110,7 @@ static enum tfmc_status run_entry(struct driver *d, struct loaded *l, struct com
 	TFMC_TRY(tensors_read(d, d->options.inputs, d->options.prefix, &in));
 	struct caller caller = {
 	        .d = d, .record = c->model.record, .module = l->module, .weights = &l->weights};
+	caller.probes = &l->probes;
 	if (is_interp && strcmp(entry, "run") && strcmp(entry, "encode")) {
 		diag_error(&d->diag, LOC_NONE, DIAG_UNSUPPORTED,
 		           "not supported yet: entry %s in the interpreter", entry);
@@ -117,6 +118,8 @@ static enum tfmc_status run_entry(struct driver *d, struct loaded *l, struct com
 	}
 	if (is_interp)
 		caller.state = interp_state_create(&d->arena, l->module, 64);
+	else if (l->probes.n)
+		TFMC_TRY(driver_session_of(d, c, entry, &in, &session));
 	else
 		TFMC_TRY(driver_session(d, c, &session));
 	caller.session = session;
@@ -125,6 +128,16 @@ static enum tfmc_status run_entry(struct driver *d, struct loaded *l, struct com
 	if (st == TFMC_OK)
 		warn_unused(d, &in);
 	return st == TFMC_OK ? write_tensors(d, d->options.outputs, &out) : st;
+}
+
+/* Entries of other names are refused by name when they are called. */
+static bool has_entry(const struct loaded *l, const char *entry)
+{
+	static const char *const known[] = {"run", "encode", "prefill", "step", "score"};
+	for (size_t i = 0; l->model && i < TFMC_COUNT(known); i++)
+		if (!strcmp(known[i], entry))
+			return ir_find_func(l->module, entry_function(entry)) != NULL;
+	return false;
 }
 
 enum exit_code command_run(struct driver *d)
@@ -138,6 +151,11 @@ enum exit_code command_run(struct driver *d)
 		return driver_usage(d, "--backend is cpu or interp, not %s", backend);
 	d->all_workers = true;
 	enum tfmc_status st = driver_load(d, &l);
+	const char *entry = d->options.entry ? d->options.entry : "run", *function = entry_function(entry);
+	if (st == TFMC_OK)
+		st = driver_probe(d, &l, &d->options.probe, &(struct option_list){&function, 1, 1});
+	d->entries = &entry;
+	d->n_entries = has_entry(&l, entry);
 	if (st == TFMC_OK)
 		st = driver_compile_native(d, &l, NULL, &c);
 	if (st == TFMC_OK)

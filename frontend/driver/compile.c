@@ -182,6 +182,8 @@ void driver_unload(struct loaded *l)
 {
 	if (l->module)
 		ir_module_destroy(l->module);
+	if (l->plain)
+		ir_module_destroy(l->plain);
 	if (l->files)
 		weight_files_destroy(l->files);
 	frontend_destroy(l->model);

@@ -19,7 +19,40 @@
 #define MAX_DIMS     16
 #define N_ROUNDS     4
 
-static double relative_l2(const struct named_tensor *got, const struct named_tensor *want)
+/* "1.5e-3 at [0,4,17], 0.25 in place of 0.2485": the element with the largest difference. */
+const char *tensor_difference(struct driver *d, const struct named_tensor *got,
+                              const struct named_tensor *want)
+{
+	int64_t at = 0;
+	double most = -1;
+	for (int64_t i = 0; i < want->count; i++) {
+		double w = tensor_value(want, i), g = tensor_value(got, i), error = fabs(g - w);
+		if (w == g || (isnan(w) && isnan(g)))
+			continue;
+		if (isnan(error))
+			error = INFINITY;
+		if (error > most) {
+			most = error;
+			at = i;
+		}
+	}
+	struct buf text;
+	buf_init(&text);
+	int64_t inner = want->count;
+	for (int k = 0; k < want->rank; k++) {
+		inner = want->dims[k] ? inner / want->dims[k] : 0;
+		buf_printf(&text, "%s%lld", k ? "," : "",
+		           (long long)(inner ? at / inner % want->dims[k] : 0));
+	}
+	const char *out = arena_printf(&d->arena, "largest error %.3g at [%s], %.9g in place of %.9g",
+	                               most < 0 ? 0 : most, want->rank ? text.data : "",
+	                               want->count ? tensor_value(got, at) : 0,
+	                               want->count ? tensor_value(want, at) : 0);
+	buf_destroy(&text);
+	return out;
+}
+
+double tensor_relative_l2(const struct named_tensor *got, const struct named_tensor *want)
 {
 	double difference = 0, norm = 0;
 	for (int64_t i = 0; i < want->count; i++) {
@@ -96,8 +129,59 @@ static bool make_inputs(struct driver *d, const struct tfmc_record *r, int64_t e
 
 /* --- object against interpreter --------------------------------------------------------------------------
  */
+/* Largest error of each probe over all rounds, and where it was. */
+struct probe_errors {
+	struct probe_error {
+		const struct probe_value *probe;
+		double error;
+		int round;
+		const char *place;
+	} * items;
+	size_t n, cap;
+};
+
+static bool note_probe(struct driver *d, struct probe_errors *errors, const struct named_tensor *got,
+                       const struct named_tensor *want, int round)
+{
+	struct probe_error *e = NULL;
+	for (size_t i = 0; i < errors->n && !e; i++)
+		if (errors->items[i].probe == got->probe)
+			e = &errors->items[i];
+	if (!e && !(e = ARENA_PUSH(&d->arena, errors)))
+		return false;
+	double error = tensor_relative_l2(got, want);
+	if (e->probe && error <= e->error)
+		return true;
+	*e = (struct probe_error){got->probe, error, round, ""};
+	if (!(error <= REL_L2_BOUND))
+		e->place = tensor_difference(d, got, want);
+	return true;
+}
+
+/* A line for each probe, in the order of computation; the first beyond its bound is an error at its step. */
+static void report_probes(struct driver *d, const char *entry, const struct probe_errors *errors,
+                          bool *failed)
+{
+	bool told = false;
+	for (size_t i = 0; i < errors->n; i++) {
+		const struct probe_error *e = &errors->items[i];
+		bool ok = e->error <= REL_L2_BOUND;
+		verify_line(d, arena_printf(&d->arena, "%s %s, against interpreter", entry, e->probe->name),
+		            e->error, REL_L2_BOUND, ok);
+		*failed = *failed || !ok;
+		if (ok || told)
+			continue;
+		told = true;
+		diag_error(
+		        &d->diag, e->probe->op->loc.at, DIAG_CHECK_FAILED,
+		        "%s is the first value of %s that differs from the interpreter: %s, seeded inputs %d",
+		        e->probe->name, entry, e->place, e->round + 1);
+	}
+}
+
 static enum tfmc_status compare_entry(struct driver *d, struct caller *object, struct caller *interp,
-                                      const char *entry, struct round *round, bool *failed)
+                                      const char *entry, struct round *round, struct probe_errors *errors,
+                                      bool *failed)
 {
 	struct named_tensors in = {0}, got = {0}, want = {0};
 	int64_t number = tfmc_entry_find(object->record, entry);
@@ -107,7 +191,12 @@ static enum tfmc_status compare_entry(struct driver *d, struct caller *object, s
 	TFMC_TRY(caller_run(object, entry, &in, &got));
 	TFMC_TRY(caller_run(interp, entry, &in, &want));
 	for (size_t i = 0; i < got.n; i++) {
-		double error = relative_l2(&got.items[i], &want.items[i]);
+		if (got.items[i].probe) {
+			if (!note_probe(d, errors, &got.items[i], &want.items[i], round->number))
+				return TFMC_NO_MEMORY;
+			continue;
+		}
+		double error = tensor_relative_l2(&got.items[i], &want.items[i]);
 		bool ok = error <= REL_L2_BOUND;
 		const char *what = arena_printf(&d->arena, "%s %s, seeded inputs %d, against interpreter",
 		                                entry, got.items[i].name, round->number + 1);
@@ -120,11 +209,13 @@ static enum tfmc_status compare_entry(struct driver *d, struct caller *object, s
 static enum tfmc_status compare_rounds(struct driver *d, struct caller *object, struct caller *interp,
                                        const char *entry, bool *failed)
 {
+	struct probe_errors errors = {0};
 	for (int i = 0; i < N_ROUNDS; i++) {
 		struct round round = {.random = {(uint64_t)i * 977 + 1}, .number = i};
 		choose_dims(object->record, &round);
-		TFMC_TRY(compare_entry(d, object, interp, entry, &round, failed));
+		TFMC_TRY(compare_entry(d, object, interp, entry, &round, &errors, failed));
 	}
+	report_probes(d, entry, &errors, failed);
 	return TFMC_OK;
 }
 
@@ -171,7 +262,7 @@ static enum tfmc_status feed(struct incremental *x, const char *entry, int64_t f
 	for (int64_t b = 0; got && b < batch; b++) {
 		struct named_tensor want = row_of(x->logits, b, to - 1), row = want;
 		row.data = (float *)got->data + b * want.count;
-		double error = relative_l2(&row, &want);
+		double error = tensor_relative_l2(&row, &want);
 		x->worst = error <= x->worst ? x->worst : error;
 	}
 	return TFMC_OK;
@@ -255,9 +346,10 @@ enum tfmc_status verify_differential(struct driver *d, struct loaded *l, struct 
 		return TFMC_INVALID;
 	}
 	TFMC_TRY(driver_session(d, c, &session));
-	struct caller object = {.d = d, .session = session, .record = c->model.record};
+	struct caller object = {.d = d, .session = session, .record = c->model.record, .probes = &l->probes};
 	struct caller interp = {
 	        .d = d, .record = c->model.record, .module = l->module, .weights = &l->weights};
+	interp.probes = &l->probes;
 	interp.state = interp_state_create(&d->arena, l->module, 8);
 	enum tfmc_status st = compare_rounds(d, &object, &interp, "run", failed);
 	if (st == TFMC_OK && ir_find_func(l->module, "encode"))
@@ -284,7 +376,7 @@ static enum tfmc_status compare_planned(struct driver *d, struct caller *planned
 	TFMC_TRY(caller_run(planned, entry, &in, &got));
 	TFMC_TRY(caller_run(plain, entry, &in, &want));
 	for (size_t i = 0; i < got.n; i++) {
-		double error = relative_l2(&got.items[i], &want.items[i]);
+		double error = tensor_relative_l2(&got.items[i], &want.items[i]);
 		worst = error <= worst ? worst : error;
 	}
 	bool ok = worst <= REL_L2_BOUND;

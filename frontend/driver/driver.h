@@ -14,6 +14,7 @@
 #include "ir/interp/interp.h"
 #include "ir/target/target.h"
 #include "passes/pass.h"
+#include "passes/probe/probe.h"
 #include "runtime/tfmc_rt.h"
 
 #define DRIVER_VERSION "0.1.0"
@@ -42,9 +43,11 @@ struct driver {
 	size_t rules_len;
 	const char *tiles_text; /* of --tiles; NULL: not given */
 	size_t tiles_len;
-	const char *pipeline; /* what --optimize chose; NULL: that of the options */
-	bool all_workers;     /* small calls take all workers, too */
-	bool texts_failed;    /* a dump or reproducer that was asked for could not be written */
+	const char *pipeline;       /* what --optimize chose; NULL: that of the options */
+	const char *const *entries; /* compiled into this process; n_entries 0: all */
+	size_t n_entries;
+	bool all_workers;  /* small calls take all workers, too */
+	bool texts_failed; /* a dump or reproducer that was asked for could not be written */
 };
 
 /* One command: what it does with the parsed options. Its text is in d->out. */
@@ -82,6 +85,8 @@ void driver_split_list(struct driver *d, const char *text, struct option_list *o
 struct loaded {
 	struct frontend_model *model; /* NULL for .tir */
 	struct ir_module *module;     /* stage graph for models */
+	struct ir_module *plain;      /* with probes: the module without them, else NULL */
+	struct probe_values probes;
 	struct weight_source weights;
 	struct weight_files *files; /* of .tir; NULL for models */
 	const char *text;           /* of .tir; NULL for models */
@@ -178,6 +183,12 @@ TFMC_MUST_USE enum tfmc_status driver_session_for(struct driver *d, const struct
 TFMC_MUST_USE enum tfmc_status driver_workers(struct driver *d, const char *option, const char *text,
                                               int64_t *out);
 
+/* The same for one call of an entry on inputs of these shapes: no larger dims are used in the session. */
+struct named_tensors;
+TFMC_MUST_USE enum tfmc_status driver_session_of(struct driver *d, const struct compiled *c,
+                                                 const char *entry, const struct named_tensors *in,
+                                                 struct tfmc_session **out);
+
 /*
  * How tokens are chosen: the model's `sample`, then the options. *is_sampled false: greedily. False after a
  * message when an option is no number.
@@ -206,6 +217,7 @@ struct named_tensor {
 	void *data; /* row-major, in the arena or mapped; 8-byte aligned */
 	int64_t count;
 	bool used;
+	const struct probe_value *probe; /* NULL: no probe */
 };
 struct named_tensors {
 	struct named_tensor *items;
@@ -219,6 +231,11 @@ struct named_tensor *tensors_find(const struct named_tensors *t, const char *nam
 TFMC_MUST_USE enum tfmc_status tensors_read(struct driver *d, const char *path, const char *prefix,
                                             struct named_tensors *out);
 
+/* The dims of a call on inputs of these shapes: [number of dims of the record], in the arena. NULL: no
+ * memory. */
+int64_t *tensors_dims(struct driver *d, const struct tfmc_record *r, int64_t entry,
+                      const struct named_tensors *in);
+
 /*
  * Calls an entry of a session (or, when session is NULL, the function of the same
  * name of `module` through the interpreter) on named inputs. Dims follow from the
@@ -231,6 +248,7 @@ struct caller {
 	const struct ir_module *module;      /* for the interpreter */
 	const struct weight_source *weights; /* for the interpreter */
 	struct interp_state *state;          /* for the interpreter */
+	const struct probe_values *probes;   /* whose results become tensors; NULL: none */
 	bool planned;                        /* the interpreter works in the bytes of the module's plan */
 };
 TFMC_MUST_USE enum tfmc_status caller_run(struct caller *c, const char *entry, struct named_tensors *in,

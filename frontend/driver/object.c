@@ -33,6 +33,8 @@ static enum tfmc_status compile_here(struct driver *d, struct loaded *l, const c
 	struct variant_set *set = &out->variants;
 	struct backend_options o = {.weights = BACKEND_WEIGHTS_EMBED, .facts = &facts};
 	o.opt_level = !strcmp(pipeline, "O0") ? 0 : 2;
+	o.entries = d->entries;
+	o.n_entries = d->n_entries;
 	const struct backend_variant *here = find_runnable(d, set);
 	if (!here)
 		return TFMC_IO;
@@ -108,21 +110,43 @@ enum tfmc_status driver_workers(struct driver *d, const char *option, const char
 	return TFMC_INVALID;
 }
 
+static enum tfmc_status open_session(struct driver *d, const struct compiled *c,
+                                     struct tfmc_session_options *o, struct tfmc_session **out)
+{
+	TFMC_TRY(driver_workers(d, "threads", d->options.threads, &o->workers));
+	TFMC_TRY(driver_workers(d, "decode-threads", d->options.decode_threads, &o->decode_workers));
+	int status = tfmc_session_open(&c->model, o, out);
+	if (status == TFMC_RT_OK)
+		return TFMC_OK;
+	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "cannot open a session: %s", tfmc_rt_status_text(status));
+	return status == TFMC_RT_E_MEMORY || status == TFMC_RT_E_THREAD ? TFMC_NO_MEMORY : TFMC_INVALID;
+}
+
+enum tfmc_status driver_session_of(struct driver *d, const struct compiled *c, const char *entry,
+                                   const struct named_tensors *in, struct tfmc_session **out)
+{
+	struct tfmc_session_options o = {
+	        .struct_size = sizeof(o), .workers = 1, .all_workers = d->all_workers, .variant = c->forced};
+	const struct tfmc_record *r = c->model.record;
+	int64_t number = tfmc_entry_find(r, entry);
+	int64_t *dims = number < 0 ? NULL : tensors_dims(d, r, number, in);
+	for (uint64_t i = 0; dims && i < r->n_dims; i++) {
+		const struct tfmc_record_dim *dim = tfmc_record_dim_at(r, i);
+		dims[i] = dims[i] < dim->lo ? dim->lo : dims[i] > dim->hi ? dim->hi : dims[i];
+	}
+	o.dims_max = dims; /* NULL: the bounds; the call says what is wrong */
+	return open_session(d, c, &o, out);
+}
+
 enum tfmc_status driver_session_for(struct driver *d, const struct compiled *c, int64_t batch,
                                     struct tfmc_session **out)
 {
 	struct tfmc_session_options o = {
 	        .struct_size = sizeof(o), .workers = 1, .all_workers = d->all_workers, .variant = c->forced};
-	TFMC_TRY(driver_workers(d, "threads", d->options.threads, &o.workers));
-	TFMC_TRY(driver_workers(d, "decode-threads", d->options.decode_threads, &o.decode_workers));
 	if (batch && !(o.dims_max = dims_for(d, c->model.record, &batch)))
 		return TFMC_NO_MEMORY;
 	o.batch = batch;
-	int status = tfmc_session_open(&c->model, &o, out);
-	if (status == TFMC_RT_OK)
-		return TFMC_OK;
-	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "cannot open a session: %s", tfmc_rt_status_text(status));
-	return status == TFMC_RT_E_MEMORY || status == TFMC_RT_E_THREAD ? TFMC_NO_MEMORY : TFMC_INVALID;
+	return open_session(d, c, &o, out);
 }
 
 enum tfmc_status driver_session(struct driver *d, const struct compiled *c, struct tfmc_session **out)

@@ -3,7 +3,7 @@
  * Named tensors: reading them from safetensors files, and calling entries on
  * them. Dims of a call follow from the shapes of its inputs.
  */
-#include "frontend/driver/driver.h"
+#include "frontend/driver/probes.h"
 
 #include <string.h>
 
@@ -169,13 +169,19 @@ static bool make_outputs(struct caller *c, int64_t entry, const int64_t *dims, s
 	return true;
 }
 
-/* --- through the interpreter --------------------------------------------------------------------------- */
-static const struct ir_func *func_of_entry(const struct ir_module *m, const char *entry)
+int64_t *tensors_dims(struct driver *d, const struct tfmc_record *r, int64_t entry,
+                      const struct named_tensors *in)
 {
-	bool is_decode = !strcmp(entry, "prefill") || !strcmp(entry, "step");
-	return ir_find_func(m, is_decode ? "decode" : entry);
+	struct shape_dims dims = {0};
+	int64_t *out = ARENA_ARRAY(&d->arena, int64_t, r->n_dims + 1);
+	if (!out || r->n_dims > TFMC_COUNT(dims.values))
+		return NULL;
+	learn_dims(r, entry, in, &dims);
+	memcpy(out, dims.values, r->n_dims * sizeof(*out));
+	return out;
 }
 
+/* --- through the interpreter --------------------------------------------------------------------------- */
 /* The value of a parameter; without data the interpreter takes its default, and nothing is in the state. */
 static bool interp_input(struct caller *c, const struct ir_func *f, const struct ir_param *p,
                          const int64_t *dims, const struct tfmc_buffer *given, struct interp_tensor *out)
@@ -194,7 +200,7 @@ static bool interp_input(struct caller *c, const struct ir_func *f, const struct
 static enum tfmc_status interp_call(struct caller *c, const char *entry, const int64_t *dims,
                                     const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs)
 {
-	const struct ir_func *f = func_of_entry(c->module, entry);
+	const struct ir_func *f = ir_find_func(c->module, entry_function(entry));
 	struct interp_tensor in[MAX_TENSORS], results[MAX_TENSORS];
 	size_t n_in = 0, n_given = 0, n_out = 0;
 	if (!f || f->n_params > MAX_TENSORS || f->n_results > MAX_TENSORS)
@@ -251,6 +257,9 @@ enum tfmc_status caller_run(struct caller *c, const char *entry, struct named_te
 	if (!make_outputs(c, number, dims.values, outputs, out))
 		return TFMC_NO_MEMORY;
 	if (c->session)
-		return session_call(c, number, entry, dims.values, inputs, outputs);
-	return interp_call(c, entry, dims.values, inputs, outputs);
+		TFMC_TRY(session_call(c, number, entry, dims.values, inputs, outputs));
+	else
+		TFMC_TRY(interp_call(c, entry, dims.values, inputs, outputs));
+	return c->probes && c->probes->n ? probes_split(c->d, c->probes, entry_function(entry), out)
+	                                 : TFMC_OK;
 }

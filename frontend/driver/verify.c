@@ -4,6 +4,7 @@
  * compares the object with the interpreter on seeded inputs (differential.c).
  * One line for each comparison: what, largest error, bound, ok or FAILED.
  */
+#include "frontend/driver/probes.h"
 #include "frontend/driver/verify.h"
 
 #include <math.h>
@@ -341,7 +342,7 @@ static enum tfmc_status run_checks(struct driver *d, struct loaded *l, struct co
 	const struct frontend_check *checks = frontend_checks(l->model, &n);
 	struct tfmc_session *session;
 	TFMC_TRY(driver_session(d, c, &session));
-	struct caller caller = {.d = d, .session = session, .record = c->model.record};
+	struct caller caller = {.d = d, .session = session, .record = c->model.record, .probes = &l->probes};
 	enum tfmc_status st = TFMC_OK;
 	for (size_t i = 0; st == TFMC_OK && i < n; i++)
 		st = run_check(d, l->model, &caller, &checks[i], failed);
@@ -381,6 +382,14 @@ enum exit_code command_verify(struct driver *d)
 		driver_unload(&l);
 		return st != TFMC_OK ? exit_code_of(st) : v.failed ? EXIT_VERIFY : EXIT_OK;
 	}
+	if (st == TFMC_OK && d->options.reference) {
+		st = verify_reference(d, &l, &v.failed);
+		driver_unload(&l);
+		return st != TFMC_OK ? exit_code_of(st) : v.failed ? EXIT_VERIFY : EXIT_OK;
+	}
+	static const char *probed[] = {"run", "encode"};
+	if (st == TFMC_OK)
+		st = driver_probe(d, &l, &d->options.probe, &(struct option_list){probed, 2, 2});
 	if (st == TFMC_OK)
 		st = driver_compile_native(d, &l, NULL, &c);
 	if (st == TFMC_OK)

@@ -12,6 +12,11 @@
 /* One line of the report. */
 void verify_line(struct driver *d, const char *what, double error, double bound, bool ok);
 double tensor_value(const struct named_tensor *t, int64_t i);
+/* ||got - want|| / ||want||; equal infinities and NaN are no difference. */
+double tensor_relative_l2(const struct named_tensor *got, const struct named_tensor *want);
+/* Where two tensors of one shape differ most, in words. */
+const char *tensor_difference(struct driver *d, const struct named_tensor *got,
+                              const struct named_tensor *want);
 
 /*
  * Object against interpreter on seeded inputs: `run`, `encode`, and prefill + step

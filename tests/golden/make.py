@@ -5,6 +5,9 @@
     python3 make.py                rewrites model.safetensors and cases.safetensors of every folder here
     python3 make.py NAME ...       only of these folders
 
+Of the folders in ACTIVATIONS it also writes what the modules compute (activations.safetensors), with the hooks of
+examples/reference.
+
 Needs PyTorch, numpy and safetensors. The weights are drawn here (numpy, seeded by the folder's name), not by
 PyTorch's initialisation, so biases and norms are not trivial; PyTorch computes the expected outputs in
 float64 from the weights as they are stored in float32. The model.yaml files are written by hand.
@@ -20,6 +23,9 @@ from safetensors.numpy import save_file
 from torch import nn
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "examples", "reference"))
+from torch_activations import Recorder  # noqa: E402
+
 START, STOP = 1, 2
 SMALLEST_MARGIN = 2e-3  # between the best and the second logit in the greedy cases
 FEWEST_IDS = 6  # different ids in the greedy cases of a folder, taken together
@@ -530,8 +536,33 @@ MODELS = {
 }
 
 
+# Modules of PyTorch and the steps of model.yaml that compute the same, and the case that is recorded.
+ACTIVATIONS = {
+    "torch_encoder": ("batch3", {
+        "tokens": "tokens",
+        "encoder.layers.{i}.self_attn": "layers.{i}.self.attention",
+        "encoder.layers.{i}.norm1": "layers.{i}.norm1",
+        "encoder.layers.{i}.linear1": "layers.{i}.ff.ffn.linear",
+        "encoder.layers.{i}.linear2": "layers.{i}.ff.ffn",
+        "encoder.layers.{i}.norm2": "layers.{i}.norm2",
+        "head": "head",
+    }),
+}
+
+
+def record(name, model, cases):
+    chosen, mapping = ACTIVATIONS[name]
+    case = cases[chosen]
+    with Recorder(model, mapping) as recorder:
+        model(case["input_ids"], case["lengths"])
+    path = os.path.join(HERE, name, "activations.safetensors")
+    recorder.save(path, {key: case[key] for key in ("input_ids", "lengths")},
+                  {key: x for key, x in case.items() if key not in ("input_ids", "lengths")})
+    os.chmod(path, 0o644)
+
+
 def draw(name):
-    """The weights and cases of a folder: the first seed whose greedy cases are clear and lively."""
+    """The module, weights and cases of a folder: the first seed whose greedy cases are clear and lively."""
     module, cases_of = MODELS[name]
     model = module().double().eval()
     for salt in range(SALTS):
@@ -543,7 +574,7 @@ def draw(name):
             continue
         chosen = [case["new_tokens"] for case in cases.values() if "new_tokens" in case]
         if not chosen or len(torch.cat(chosen).unique()) >= FEWEST_IDS:
-            return weights, cases, salt
+            return model, weights, cases, salt
     raise SystemExit(f"{name}: no seed of {SALTS} has good greedy cases")
 
 
@@ -560,7 +591,9 @@ def main():
     torch.backends.mha.set_fastpath_enabled(False)
     for name in sys.argv[1:] or MODELS:
         with torch.no_grad():
-            weights, cases, salt = draw(name)
+            model, weights, cases, salt = draw(name)
+            if name in ACTIVATIONS:
+                record(name, model, cases)
         store(name, "model.safetensors", weights)
         store(name, "cases.safetensors", {f"{case}.{key}": x.numpy() for case, tensors in cases.items()
                                           for key, x in tensors.items()})

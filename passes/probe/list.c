@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which values a function has, and how they are called: its ops are walked as they
+ * are executed, round after round, so names come in the order of computation.
+ * The last value below a path is that of the step with this path.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "passes/probe/probe.h"
+
+#define MAX_MOMENTS ((size_t)1 << 19)
+#define MAX_DEPTH   32
+
+struct moment {
+	size_t site;
+	int64_t round;
+	const char *path; /* with indices; "" when the op has none */
+};
+
+struct listing {
+	const struct probe_request *q;
+	const struct ir_func *f;
+	struct probe_sites *sites;
+	struct probe_names *names;
+	size_t *first_site; /* [n_values] of the op with this first result, plus 1 */
+	struct {
+		struct moment *items;
+		size_t n, cap;
+	} moments;
+	struct strmap steps; /* path to its last moment, plus 1 */
+	int64_t at[MAX_DEPTH];
+};
+
+/* --- places ------------------------------------------------------------------------------------------ */
+
+static bool has_value(const struct ir_func *f, const struct ir_op *op)
+{
+	if (op->n_results != 1 || op->region || ir_op_has(op->code, TRAIT_CONST) ||
+	    ir_op_has(op->code, TRAIT_STATEFUL))
+		return false;
+	const struct ir_type *t = ir_type_of(f, op->results[0]);
+	bool is_float =
+	        t->kind == IR_TENSOR && (t->dtype == DT_F32 || t->dtype == DT_F16 || t->dtype == DT_BF16);
+	return is_float && (!ir_op_has(op->code, TRAIT_VIEW) || ir_info(f, op->results[0])->name);
+}
+
+/* "x" is what steps call the stream that they all continue: no name of a value. */
+static const char *own_name(const struct ir_func *f, const struct ir_op *op)
+{
+	const char *name = ir_info(f, op->results[0])->name;
+	return name && *name && strcmp(name, "x") ? name : ir_op_desc(op->code)->name;
+}
+
+static void add_site(struct listing *l, struct strmap *counts, struct probe_site site)
+{
+	struct arena *a = l->q->arena;
+	const char *path = site.op->loc.path ? site.op->loc.path : "";
+	const char *key = arena_printf(a, "%s\n%s", path, site.name);
+	size_t *count = strmap_get(counts, key);
+	if (!count) {
+		count = ARENA_NEW(a, size_t);
+		if (!count || !strmap_set(counts, key, count))
+			return;
+	}
+	if (++*count > 1)
+		site.name = arena_printf(a, "%s.%zu", site.name, *count);
+	struct probe_site *slot = ARENA_PUSH(a, l->sites);
+	if (!slot)
+		return;
+	*slot = site;
+	size_t *first = &l->first_site[site.op->results[0].id];
+	*first = *first ? *first : l->sites->n;
+}
+
+static void find_sites(struct listing *l, const struct ir_region *r, size_t depth)
+{
+	struct strmap counts;
+	strmap_init(&counts, l->q->arena);
+	for (size_t i = 0; i < r->n_ops; i++) {
+		const struct ir_op *op = r->ops[i];
+		struct probe_site site = {.op = op, .depth = depth};
+		if (op->code == OP_repeat)
+			find_sites(l, op->region, depth + 1);
+		if (op->code == OP_attention) {
+			site.is_weights = true;
+			site.name = "weights";
+			add_site(l, &counts, site);
+			site.is_weights = false;
+		}
+		if (l->q->attentions || !has_value(l->f, op))
+			continue;
+		site.name = own_name(l->f, op);
+		add_site(l, &counts, site);
+	}
+}
+
+/* --- moments ----------------------------------------------------------------------------------------- */
+
+/* This and what it is a part of: h.0.attn, h.0, h. Indices alone have no path before them. */
+static void note_steps(struct listing *l, const char *path, size_t moment)
+{
+	struct arena *a = l->q->arena;
+	for (size_t n = strlen(path); n > 0; n--)
+		if ((path[n] == 0 || path[n] == '.') &&
+		    !strmap_set(&l->steps, arena_strndup(a, path, n), (void *)(uintptr_t)(moment + 1)))
+			return;
+}
+
+static void note_moment(struct listing *l, size_t number, int64_t round)
+{
+	const struct probe_site *site = &l->sites->items[number];
+	const struct ir_region *region = ir_info(l->f, site->op->results[0])->region;
+	const char *path = site->op->loc.path;
+	struct moment *m = ARENA_PUSH(l->q->arena, &l->moments);
+	if (!m)
+		return;
+	*m = (struct moment){.site = number, .round = round, .path = ""};
+	if (path && *path)
+		m->path = probe_path(l->q->arena, path, region, l->at, site->depth);
+	if (!site->is_weights && *m->path)
+		note_steps(l, m->path, l->moments.n - 1);
+}
+
+static bool run_region(struct listing *l, const struct ir_region *r, size_t depth, int64_t round)
+{
+	for (size_t i = 0; i < r->n_ops; i++) {
+		const struct ir_op *op = r->ops[i];
+		size_t n = op->n_results ? l->first_site[op->results[0].id] : 0;
+		for (; n && n <= l->sites->n && l->sites->items[n - 1].op == op; n++)
+			note_moment(l, n - 1, round);
+		if (l->moments.n > MAX_MOMENTS)
+			return false;
+		int64_t count = op->code == OP_repeat ? ((const struct attrs_repeat *)op->attrs)->count : 0;
+		for (int64_t k = 0; k < count && depth < MAX_DEPTH; k++) {
+			size_t before = l->moments.n;
+			l->at[depth] = k;
+			if (!run_region(l, op->region, depth + 1, round * count + k))
+				return false;
+			if (l->moments.n == before)
+				break; /* nothing to see in it, however many rounds it has */
+		}
+	}
+	return true;
+}
+
+/* --- names ------------------------------------------------------------------------------------------- */
+
+static void add_name(struct listing *l, const char *name, size_t moment)
+{
+	struct probe_name *slot = ARENA_PUSH(l->q->arena, l->names);
+	if (slot)
+		*slot = (struct probe_name){.name = name,
+		                            .site = l->moments.items[moment].site,
+		                            .moment = moment,
+		                            .round = l->moments.items[moment].round};
+}
+
+static void name_moment(struct listing *l, size_t moment)
+{
+	const struct moment *m = &l->moments.items[moment];
+	const struct probe_site *site = &l->sites->items[m->site];
+	if (l->q->attentions)
+		add_name(l, m->path, moment);
+	else if (*m->path && strmap_get(&l->steps, m->path) != (void *)(uintptr_t)(moment + 1))
+		add_name(l, arena_printf(l->q->arena, "%s.%s", m->path, site->name), moment);
+	else if (!*m->path && !site->depth)
+		add_name(l, site->name, moment);
+	else if (!*m->path)
+		add_name(l, arena_printf(l->q->arena, "%s.%lld", site->name, (long long)m->round), moment);
+}
+
+/* The longest name of a value first: the step itself, then what ends with it. */
+static int by_moment(const void *a, const void *b)
+{
+	const struct probe_name *x = a, *y = b;
+	if (x->moment != y->moment)
+		return x->moment < y->moment ? -1 : 1;
+	size_t n = strlen(x->name), k = strlen(y->name);
+	return n != k ? (n > k ? -1 : 1) : strcmp(x->name, y->name);
+}
+
+enum tfmc_status probe_list(const struct probe_request *q, const struct ir_func *f, struct probe_sites *sites,
+                            struct probe_names *names)
+{
+	struct listing l = {.q = q, .f = f, .sites = sites, .names = names};
+	l.first_site = ARENA_ARRAY(q->arena, size_t, f->n_values + 1);
+	strmap_init(&l.steps, q->arena);
+	if (!l.first_site)
+		return TFMC_NO_MEMORY;
+	find_sites(&l, f->body, 0);
+	if (!run_region(&l, f->body, 0, 0)) {
+		diag_error(q->cx, f->loc.at, DIAG_UNSUPPORTED,
+		           "not supported yet: probes of function %s, which computes more than %zu values",
+		           f->name, MAX_MOMENTS);
+		return TFMC_INVALID;
+	}
+	for (size_t i = 0; !q->attentions && i < l.steps.n; i++)
+		add_name(&l, l.steps.items[i].key, (size_t)(uintptr_t)l.steps.items[i].value - 1);
+	for (size_t i = 0; i < l.moments.n; i++)
+		name_moment(&l, i);
+	if (arena_failed(q->arena))
+		return TFMC_NO_MEMORY;
+	if (names->n)
+		qsort(names->items, names->n, sizeof(*names->items), by_moment);
+	return TFMC_OK;
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From patterns to sites, and from the sites to a module with further results. All
+ * functions that are not asked for are copied as they are.
+ */
+#include "passes/probe/probe.h"
+
+#include <string.h>
+
+#include "ir/build.h"
+
+/* The interface of an object has at most 128 tensors for an entry. */
+#define MAX_SITES 96
+#define NEAR_MAX  4096 /* names that are looked at for a suggestion */
+
+struct probing {
+	const struct probe_request *q;
+	struct ir_module *out;
+	struct probe_values *values;
+	bool *matched; /* [n_patterns] */
+	struct {
+		const char **items;
+		size_t n, cap;
+	} all; /* names, for suggestions */
+	size_t n_results;
+};
+
+static bool is_wanted(struct probing *p, const char *name)
+{
+	bool found = p->q->attentions;
+	for (size_t i = 0; i < p->q->n_patterns; i++) {
+		if (!probe_match(p->q->patterns[i], name))
+			continue;
+		p->matched[i] = true;
+		found = true;
+	}
+	return found;
+}
+
+static void want(struct probing *p, struct probe_site *s, int64_t round)
+{
+	if (!s->wanted)
+		s->result_name = arena_printf(p->q->arena, "probe_%zu", p->n_results++);
+	s->first = s->wanted && s->first < round ? s->first : round;
+	s->last = s->wanted && s->last > round ? s->last : round;
+	s->wanted = true;
+}
+
+static void drop_unwanted(struct probe_sites *sites)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < sites->n; i++)
+		if (sites->items[i].wanted)
+			sites->items[n++] = sites->items[i];
+	sites->n = n;
+}
+
+/* Marks what is wanted of a function; slots follow when all rounds are known. */
+static enum tfmc_status choose(struct probing *p, const struct ir_func *f, struct probe_sites *sites)
+{
+	struct probe_names names = {0};
+	size_t from = p->values->n, before = p->n_results;
+	TFMC_TRY(probe_list(p->q, f, sites, &names));
+	for (size_t i = 0; i < names.n; i++) {
+		const struct probe_name *n = &names.items[i];
+		struct probe_site *s = &sites->items[n->site];
+		const char **near = p->all.n < NEAR_MAX ? ARENA_PUSH(p->q->arena, &p->all) : NULL;
+		if (near)
+			*near = n->name;
+		if (!is_wanted(p, n->name))
+			continue;
+		want(p, s, n->round);
+		struct probe_value *v = ARENA_PUSH(p->q->arena, p->values);
+		if (!v)
+			return TFMC_NO_MEMORY;
+		*v = (struct probe_value){.name = n->name, .function = f->name, .f = f, .op = s->op};
+		v->result = s->result_name;
+		v->site = n->site;
+		v->slot = n->round;
+	}
+	for (size_t i = from; i < p->values->n; i++) {
+		struct probe_value *v = &p->values->items[i];
+		const struct probe_site *s = &sites->items[v->site];
+		v->slot = s->depth ? v->slot - s->first : -1;
+	}
+	drop_unwanted(sites);
+	if (p->n_results - before <= MAX_SITES)
+		return arena_failed(p->q->arena) ? TFMC_NO_MEMORY : TFMC_OK;
+	diag_error(p->q->cx, f->loc.at, DIAG_OPTION,
+	           "the patterns match %zu values of %s, at most %d at a time", p->n_results - before,
+	           f->name, MAX_SITES);
+	diag_note(p->q->cx, LOC_NONE, "rounds of a repeat count once");
+	return TFMC_INVALID;
+}
+
+static enum tfmc_status copy_function(const struct probe_request *q, const struct ir_func *f,
+                                      struct ir_module *out)
+{
+	struct probe_sites none = {0};
+	return probe_write(q, f, out, &none);
+}
+
+static bool is_asked(const struct probe_request *q, const char *function)
+{
+	for (size_t i = 0; i < q->n_functions; i++)
+		if (!strcmp(q->functions[i], function))
+			return true;
+	return false;
+}
+
+static enum tfmc_status insert_all(struct probing *p, const struct ir_module *in)
+{
+	for (size_t i = 0; i < in->weights.n; i++)
+		if (!ir_add_weight(p->out, in->weights.items[i]))
+			return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < in->funcs.n; i++) {
+		const struct ir_func *f = in->funcs.items[i];
+		struct probe_sites sites = {0};
+		if (!is_asked(p->q, f->name)) {
+			TFMC_TRY(copy_function(p->q, f, p->out));
+			continue;
+		}
+		TFMC_TRY(choose(p, f, &sites));
+		TFMC_TRY(probe_write(p->q, f, p->out, &sites));
+	}
+	return TFMC_OK;
+}
+
+/* False after an error for each pattern that matches nothing. */
+static bool all_matched(struct probing *p)
+{
+	bool ok = true;
+	for (size_t i = 0; i < p->q->n_patterns; i++) {
+		const char *pattern = p->q->patterns[i];
+		if (p->matched[i])
+			continue;
+		const char *near = p->all.n ? nearest_name(pattern, p->all.items, p->all.n) : NULL;
+		diag_error(p->q->cx, LOC_NONE, DIAG_OPTION, "no value of the model is called '%s'", pattern);
+		if (near)
+			diag_note(p->q->cx, LOC_NONE, "did you mean '%s'?", near);
+		else if (p->all.n)
+			diag_note(p->q->cx, LOC_NONE, "names are such as '%s' and '%s'", p->all.items[0],
+			          p->all.items[p->all.n / 2]);
+		ok = false;
+	}
+	return ok;
+}
+
+enum tfmc_status probe_insert(const struct probe_request *q, const struct ir_module *in,
+                              struct ir_module **out, struct probe_values *values)
+{
+	struct probing p = {.q = q, .values = values};
+	*out = NULL;
+	if (in->stage != STAGE_GRAPH) {
+		diag_error(q->cx, LOC_NONE, DIAG_UNSUPPORTED,
+		           "not supported yet: probes of a module whose kernels are formed already");
+		return TFMC_INVALID;
+	}
+	p.matched = ARENA_ARRAY(q->arena, bool, q->n_patterns + 1);
+	p.out = ir_module_create_like(in);
+	if (!p.matched || !p.out)
+		return TFMC_NO_MEMORY;
+	p.out->stage = in->stage;
+	enum tfmc_status st = insert_all(&p, in);
+	if (st == TFMC_OK && !all_matched(&p))
+		st = TFMC_INVALID;
+	if (st == TFMC_OK)
+		*out = p.out;
+	else
+		ir_module_destroy(p.out);
+	return st;
+}

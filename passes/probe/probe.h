@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Probes: intermediate values of a module of stage graph, by the path of the step, as
+ * further results of its functions.
+ *
+ * A value has a name for each round of the repeats around it:
+ *   h.0.attn.norm          the last value that a step computes (also of whole blocks: h.0)
+ *   h.0.attn.attention.k   another value of the step: its name, or that of its op
+ *   ....attention.weights  softmax of the scores; of an op `attention` it is computed beside it
+ * A second value of the same name ends in .2. In text without paths the names of values are used.
+ *
+ * PROBE_RECOMPUTE: what the function computes for its own results has the readers that it had, so the passes
+ * fuse it as before. Values on the residual stream (and what goes round in repeats) are taken from there; any
+ * other value is computed again from the nearest of those, by a copy of its ops. PROBE_BARRIER: the value
+ * gets a reader, so it must exist as it is and nothing is fused across it.
+ *
+ * Rounds of a repeat stay rolled: one result holds all rounds that are asked for, on a leading axis.
+ */
+#ifndef TFMC_PASSES_PROBE_PROBE_H
+#define TFMC_PASSES_PROBE_PROBE_H
+
+#include "ir/module.h"
+
+enum probe_mode { PROBE_RECOMPUTE, PROBE_BARRIER };
+
+struct probe_request {
+	struct diag_context *cx;
+	struct arena *arena;         /* for all texts and lists of the answer */
+	const char *const *patterns; /* names with * and ?, which match dots, too */
+	size_t n_patterns;
+	const char *const *functions; /* which functions get results; those that do not exist are left out */
+	size_t n_functions;
+	enum probe_mode mode;
+	bool attentions; /* the weights of every op `attention` in place of patterns; names are those of its
+	                    step */
+};
+
+/* One value that was asked for. */
+struct probe_value {
+	const char *name;
+	const char *function;
+	const char *result;      /* name of the result of the function that holds it */
+	size_t site;             /* among the places of the function */
+	int64_t slot;            /* index of its leading axis, -1: the result is the value */
+	const struct ir_func *f; /* of the module that was read */
+	const struct ir_op *op;
+};
+struct probe_values { /* in the order in which they are computed, function after function */
+	struct probe_value *items;
+	size_t n, cap;
+};
+
+/*
+ * Makes *out: the module with further results (TFMC_INVALID after a diagnostic: nothing matches a pattern,
+ * too many values, a module that is no graph any more). The caller destroys *out.
+ */
+TFMC_MUST_USE enum tfmc_status probe_insert(const struct probe_request *q, const struct ir_module *in,
+                                            struct ir_module **out, struct probe_values *values);
+
+/* Every name of a function's values, in the order of computation, in the arena. */
+struct probe_names {
+	struct probe_name {
+		const char *name;
+		size_t site, moment; /* moment: when it is computed */
+		int64_t round;       /* of all rounds of the repeats around it, counted together */
+	} * items;
+	size_t n, cap;
+};
+
+/* A place in the function that has values. */
+struct probe_site {
+	const struct ir_op *op;
+	unsigned result;  /* of the op */
+	bool is_weights;  /* of an op attention: its weights, not its result */
+	const char *name; /* within the step */
+	size_t depth;     /* repeats around it */
+	bool wanted;
+	int64_t first, last; /* rounds that are wanted */
+	struct ir_value now; /* while the function is written: the value, or what was gathered of it */
+	const char *result_name;
+};
+struct probe_sites {
+	struct probe_site *items;
+	size_t n, cap;
+};
+
+/* TFMC_INVALID when there are more than can be listed. */
+TFMC_MUST_USE enum tfmc_status probe_list(const struct probe_request *q, const struct ir_func *f,
+                                          struct probe_sites *sites, struct probe_names *names);
+
+/*
+ * The path of an op with the index of each repeat behind the path of that repeat: "h.3.attn.norm" of
+ * "h.attn.norm" in round 3 of "h". `at`: indices of the repeats around `region`, the outermost first.
+ */
+const char *probe_path(struct arena *arena, const char *path, const struct ir_region *region,
+                       const int64_t *at, size_t n_at);
+/* True when text is what the pattern with * and ? says. */
+bool probe_match(const char *pattern, const char *text);
+
+/* Writes the function with the wanted sites as results into module `out`. */
+TFMC_MUST_USE enum tfmc_status probe_write(const struct probe_request *q, const struct ir_func *f,
+                                           struct ir_module *out, struct probe_sites *sites);
+
+#endif

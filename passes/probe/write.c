@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A function again, with further results. Of a place inside of repeats a tensor with
+ * one slot for each round goes around with them: slot i becomes the value in round i,
+ * the others stay. Values that are computed beside the function are copies of ops
+ * over x = max(x, -inf), which is x, but no pass merges the copies with the ops.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "ir/build.h"
+#include "passes/probe/probe.h"
+
+#define WRITE_LIST_MAX 1024
+
+struct writing {
+	const struct probe_request *q;
+	const struct ir_func *f;
+	struct ir_builder *b;
+	struct probe_sites *sites;
+	struct ir_value *map;    /* [n_values] */
+	struct ir_value *shadow; /* [n_values] computed beside the function; id 0: not yet */
+	uint32_t *uses;          /* [n_values] */
+	bool *is_summed;         /* [n_values] an add reads it */
+	bool *is_passed;         /* [n_values] goes round in a repeat, or is returned */
+	bool *marked;            /* [n_values] of the cone that is copied, by first result */
+	bool too_long;
+};
+
+/* --- values beside the function ---------------------------------------------------------------------- */
+
+static void note_readers(void *user, const struct ir_op *op)
+{
+	struct writing *w = user;
+	for (size_t i = 0; i < op->n_operands; i++) {
+		if (op->code == OP_add)
+			w->is_summed[op->operands[i].id] = true;
+		if (ir_op_has(op->code, TRAIT_TERMINATOR))
+			w->is_passed[op->operands[i].id] = true;
+	}
+}
+
+/* Where recomputing begins: what the function holds in memory however it is fused. */
+static bool is_boundary(const struct writing *w, struct ir_value v, const struct ir_region *here)
+{
+	const struct ir_op *op = ir_def(w->f, v);
+	if (!op || ir_info(w->f, v)->region != here || op->region || ir_op_has(op->code, TRAIT_STATEFUL))
+		return true;
+	if (ir_op_has(op->code, TRAIT_VIEW))
+		return false;
+	bool is_local = ir_op_has(op->code, TRAIT_ELEMENTWISE) || op->code == OP_layer_norm ||
+	                op->code == OP_rms_norm;
+	return is_local && (w->is_passed[v.id] || (w->is_summed[v.id] && w->uses[v.id] > 1));
+}
+
+static bool is_float(const struct ir_type *t)
+{
+	return t->kind == IR_TENSOR && (t->dtype == DT_F32 || t->dtype == DT_F16 || t->dtype == DT_BF16);
+}
+
+/* What the copies read in place of a value where recomputing begins. */
+static struct ir_value boundary_copy(struct writing *w, struct ir_value v, const struct ir_region *here)
+{
+	const struct ir_op *op = ir_def(w->f, v);
+	const struct ir_type *t = irb_type(w->b, w->map[v.id]);
+	bool is_own = ir_info(w->f, v)->region == here && !(op && ir_op_has(op->code, TRAIT_STATEFUL));
+	if (!is_own || !is_float(t))
+		return w->map[v.id];
+	struct ir_value low = irb_full_of(w->b, -INFINITY, t->dtype, t->rank, t->dims);
+	return irb_max(w->b, w->map[v.id], low, NULL);
+}
+
+static void mark_operands(struct writing *w, const struct ir_op *op, const struct ir_region *here)
+{
+	for (size_t i = 0; i < op->n_operands; i++) {
+		struct ir_value v = op->operands[i];
+		const struct ir_op *def = v.id ? ir_def(w->f, v) : NULL;
+		if (def && !w->shadow[v.id].id && !ir_op_has(def->code, TRAIT_CONST) &&
+		    !is_boundary(w, v, here))
+			w->marked[def->results[0].id] = true;
+	}
+}
+
+static void copy_op(struct writing *w, const struct ir_op *op, const struct ir_region *here)
+{
+	for (size_t i = 0; i < op->n_operands; i++) {
+		struct ir_value v = op->operands[i];
+		const struct ir_op *def = v.id ? ir_def(w->f, v) : NULL;
+		if (!v.id || w->shadow[v.id].id)
+			continue;
+		bool is_outside =
+		        ir_info(w->f, v)->region != here || (def && ir_op_has(def->code, TRAIT_CONST));
+		struct ir_value now = is_outside ? w->map[v.id] : boundary_copy(w, v, here);
+		w->shadow[v.id] = now;
+	}
+	irb_clone(w->b, w->f, op, w->shadow);
+	for (size_t i = 0; i < op->n_operands; i++)
+		if (op->operands[i].id && ir_info(w->f, op->operands[i])->region != here)
+			w->shadow[op->operands[i].id] = IR_NO_VALUE; /* of another region, never kept */
+}
+
+/* The value again, from what lies before it in its region. */
+static struct ir_value recompute(struct writing *w, struct ir_value v)
+{
+	const struct ir_region *here = ir_info(w->f, v)->region;
+	const struct ir_op *op = ir_def(w->f, v);
+	size_t end = 0;
+	if (!op || is_boundary(w, v, here))
+		return w->map[v.id];
+	if (w->shadow[v.id].id)
+		return w->shadow[v.id];
+	while (here->ops[end] != op)
+		end++;
+	memset(w->marked, 0, w->f->n_values * sizeof(*w->marked));
+	w->marked[op->results[0].id] = true;
+	for (size_t i = end + 1; i-- > 0;)
+		if (here->ops[i]->n_results && w->marked[here->ops[i]->results[0].id])
+			mark_operands(w, here->ops[i], here);
+	for (size_t i = 0; i <= end; i++)
+		if (here->ops[i]->n_results && w->marked[here->ops[i]->results[0].id])
+			copy_op(w, here->ops[i], here);
+	return w->shadow[v.id];
+}
+
+static struct ir_value look(struct writing *w, struct ir_value v)
+{
+	return !v.id || w->q->mode == PROBE_BARRIER ? w->map[v.id] : recompute(w, v);
+}
+
+/* k [B, K, T, E] for each head of q [B, H, S, E]. */
+static struct ir_value spread_heads(struct writing *w, struct ir_value k, const struct ir_type *q)
+{
+	const struct ir_type *t = irb_type(w->b, k);
+	struct ir_dims *d = irb_module(w->b)->dims;
+	int64_t heads, own;
+	if (!ir_dim_is_const(q->dims[1], &heads) || !ir_dim_is_const(t->dims[1], &own) || own < 1 ||
+	    heads == own)
+		return k;
+	const struct ir_dim *one[] = {t->dims[0], t->dims[1], ir_dim_const(d, 1), t->dims[2], t->dims[3]};
+	const struct ir_dim *wide[] = {t->dims[0], t->dims[1], ir_dim_const(d, heads / own), t->dims[2],
+	                               t->dims[3]};
+	const struct ir_dim *flat[] = {t->dims[0], q->dims[1], t->dims[2], t->dims[3]};
+	k = irb_broadcast_to(w->b, irb_reshape_to(w->b, k, 5, one), 5, wide);
+	return irb_reshape_to(w->b, k, 4, flat);
+}
+
+/* softmax(mask(softcap(q k^T scale + bias))) of an attention, spelled out. */
+static struct ir_value weights_of(struct writing *w, const struct ir_op *op)
+{
+	const struct attrs_attention *a = op->attrs;
+	struct ir_value q = look(w, op->operands[0]), k = look(w, op->operands[1]);
+	struct ir_value bias = look(w, op->operands[3]);
+	k = spread_heads(w, k, irb_type(w->b, q));
+	struct ir_value p = irb_matmul(w->b, q, k, &(struct attrs_matmul){.tb = true});
+	struct attrs_masked_softmax m = {.scale = a->scale,
+	                                 .softcap = a->softcap,
+	                                 .mask = a->mask,
+	                                 .window = a->window,
+	                                 .base2 = a->base2};
+	if (bias.id) {
+		p = irb_add(w->b, irb_scale_by(w->b, p, a->scale), bias, NULL);
+		m.scale = 1.0;
+	}
+	return irb_masked_softmax(w->b, p, w->map[op->operands[4].id], w->map[op->operands[5].id], &m);
+}
+
+/* --- rounds ------------------------------------------------------------------------------------------ */
+
+/* Number of the round among all rounds of the repeats around a region; i32[]. */
+static struct ir_value round_number(struct writing *w, const struct ir_region *r)
+{
+	const struct ir_region *around[64];
+	size_t n = 0;
+	for (; r->owner && n < TFMC_COUNT(around); r = r->parent)
+		around[n++] = r;
+	struct ir_value number = IR_NO_VALUE;
+	for (size_t i = n; i-- > 0;) {
+		const struct attrs_repeat *repeat = around[i]->owner->attrs;
+		struct ir_value index = w->map[around[i]->args[REPEAT_INDEX].id];
+		if (number.id) {
+			struct ir_value count = irb_full_of(w->b, (double)repeat->count, DT_I32, 0, NULL);
+			number = irb_add(w->b, irb_mul(w->b, number, count, NULL), index, NULL);
+		} else {
+			number = index;
+		}
+	}
+	return number;
+}
+
+/* Dims of the tensor with a slot for each wanted round. */
+static int slots(struct writing *w, const struct probe_site *s, const struct ir_type *t,
+                 const struct ir_dim *dims[IR_RANK_MAX])
+{
+	dims[0] = ir_dim_const(irb_module(w->b)->dims, s->last - s->first + 1);
+	for (int i = 0; i < t->rank && i + 1 < IR_RANK_MAX; i++)
+		dims[i + 1] = t->dims[i];
+	return t->rank + 1;
+}
+
+/* Before the outermost repeat. */
+static void begin_slots(struct writing *w, struct probe_site *s)
+{
+	const struct ir_type *t = ir_type_of(w->f, s->op->results[s->result]);
+	const struct ir_dim *dims[IR_RANK_MAX];
+	struct ir_type copy = *t;
+	if (s->is_weights) { /* [B, H, S, E] becomes [B, H, S, T] */
+		copy.dims[3] = ir_type_of(w->f, s->op->operands[1])->dims[2];
+	}
+	const struct ir_type *now = ir_import_type(irb_module(w->b), &copy);
+	if (now->rank + 1 > IR_RANK_MAX) {
+		diag_error(w->q->cx, s->op->loc.at, DIAG_UNSUPPORTED,
+		           "not supported yet: a probe of rank %d in a repeat", now->rank);
+		w->too_long = true;
+		return;
+	}
+	int rank = slots(w, s, now, dims);
+	s->now = irb_full_of(w->b, 0.0, now->dtype, rank, dims);
+}
+
+static void fill_slot(struct writing *w, struct probe_site *s, struct ir_value v)
+{
+	const struct ir_type *t = irb_type(w->b, s->now);
+	const struct ir_region *r = ir_info(w->f, s->op->results[0])->region;
+	const struct attrs_iota count = {
+	        .dims = {(const struct ir_dim **)(uintptr_t)t->dims, (size_t)t->rank},
+	        .axis = 0,
+	        .start = s->first};
+	struct ir_value slot = irb_iota(w->b, &count);
+	struct ir_value round = irb_broadcast_to(w->b, round_number(w, r), t->rank, t->dims);
+	struct ir_value is_now = irb_cmp(w->b, slot, round, &(struct attrs_cmp){.kind = CMP_eq});
+	s->now = irb_where(w->b, is_now, irb_broadcast_to(w->b, v, t->rank, t->dims), s->now, NULL);
+}
+
+/* --- the function ------------------------------------------------------------------------------------ */
+
+static bool is_inside(const struct writing *w, const struct probe_site *s, const struct ir_op *repeat)
+{
+	const struct ir_region *r = ir_info(w->f, s->op->results[0])->region;
+	for (; s->wanted && r; r = r->parent)
+		if (r->owner == repeat)
+			return true;
+	return false;
+}
+
+static void map_values(const struct writing *w, const struct ir_value *old, size_t n, struct ir_value *out)
+{
+	for (size_t i = 0; i < n; i++)
+		out[i] = w->map[old[i].id];
+}
+
+static void write_region(struct writing *w, const struct ir_region *r);
+
+static void write_repeat(struct writing *w, const struct ir_op *op)
+{
+	struct ir_value values[WRITE_LIST_MAX], args[WRITE_LIST_MAX + 1];
+	const struct ir_region *body = op->region;
+	const struct ir_op *yield = body->ops[body->n_ops - 1];
+	struct probe_site *inside[WRITE_LIST_MAX];
+	size_t n = op->n_operands, extra = 0;
+	for (size_t i = 0; i < w->sites->n && n + extra < WRITE_LIST_MAX; i++)
+		if (is_inside(w, &w->sites->items[i], op))
+			inside[extra++] = &w->sites->items[i];
+	for (size_t i = 0; i < extra; i++)
+		if (!inside[i]->now.id)
+			begin_slots(w, inside[i]);
+	if (w->too_long)
+		return;
+	map_values(w, op->operands, n, values);
+	for (size_t i = 0; i < extra; i++)
+		values[n + i] = inside[i]->now;
+	irb_set_loc(w->b, op->loc);
+	irb_repeat_begin(w->b, ((const struct attrs_repeat *)op->attrs)->count, values, n + extra, args);
+	for (size_t i = 0; i < body->n_args; i++) {
+		w->map[body->args[i].id] = args[i];
+		irb_name(w->b, args[i], ir_info(w->f, body->args[i])->name);
+	}
+	for (size_t i = 0; i < extra; i++)
+		inside[i]->now = args[1 + n + i];
+	write_region(w, body);
+	map_values(w, yield->operands, n, values);
+	for (size_t i = 0; i < extra; i++)
+		values[n + i] = inside[i]->now;
+	irb_set_loc(w->b, op->loc);
+	irb_repeat_end(w->b, values, n + extra, args);
+	for (size_t i = 0; i < op->n_results; i++) {
+		w->map[op->results[i].id] = args[i];
+		irb_name(w->b, args[i], ir_info(w->f, op->results[i])->name);
+	}
+	for (size_t i = 0; i < extra; i++)
+		inside[i]->now = args[n + i];
+}
+
+static void observe(struct writing *w, struct probe_site *s)
+{
+	irb_set_loc(w->b, s->op->loc);
+	struct ir_value v = s->is_weights ? weights_of(w, s->op) : look(w, s->op->results[s->result]);
+	if (s->depth)
+		fill_slot(w, s, v);
+	else
+		s->now = v;
+}
+
+static void write_region(struct writing *w, const struct ir_region *r)
+{
+	for (size_t i = 0; i + 1 < r->n_ops && !irb_failed(w->b) && !w->too_long; i++) {
+		const struct ir_op *op = r->ops[i];
+		bool has_sites = false;
+		for (size_t k = 0; k < w->sites->n && op->code == OP_repeat && !has_sites; k++)
+			has_sites = is_inside(w, &w->sites->items[k], op);
+		if (has_sites && op->n_operands < WRITE_LIST_MAX)
+			write_repeat(w, op);
+		else
+			irb_clone(w->b, w->f, op, w->map);
+		for (size_t k = 0; k < w->sites->n; k++)
+			if (w->sites->items[k].wanted && w->sites->items[k].op == op)
+				observe(w, &w->sites->items[k]);
+	}
+}
+
+/* Named results stay in front of what the object keeps to itself. */
+static enum tfmc_status finish(struct writing *w)
+{
+	const struct ir_op *ret = w->f->body->ops[w->f->body->n_ops - 1];
+	size_t total = ret->n_operands + w->sites->n, n = 0, next = 0;
+	struct ir_value *values = ARENA_ARRAY(w->q->arena, struct ir_value, total + 1);
+	struct ir_result *results = ARENA_ARRAY(w->q->arena, struct ir_result, total + 1);
+	if (!values || !results)
+		return TFMC_NO_MEMORY;
+	for (; next < ret->n_operands && w->f->results[next].name; next++, n++) {
+		values[n] = w->map[ret->operands[next].id];
+		results[n] = w->f->results[next];
+	}
+	for (size_t i = 0; i < w->sites->n; i++) {
+		const struct probe_site *s = &w->sites->items[i];
+		if (!s->wanted)
+			continue;
+		values[n] = s->now;
+		results[n++] = (struct ir_result){.name = s->result_name, .lengths = -1};
+	}
+	for (; next < ret->n_operands; next++, n++) {
+		values[n] = w->map[ret->operands[next].id];
+		results[n] = w->f->results[next];
+	}
+	irb_set_loc(w->b, ret->loc);
+	return irb_finish(w->b, values, results, n, NULL);
+}
+
+enum tfmc_status probe_write(const struct probe_request *q, const struct ir_func *f, struct ir_module *out,
+                             struct probe_sites *sites)
+{
+	struct arena *a = q->arena;
+	struct writing w = {.q = q, .f = f, .sites = sites};
+	w.map = ARENA_ARRAY(a, struct ir_value, f->n_values);
+	w.shadow = ARENA_ARRAY(a, struct ir_value, f->n_values);
+	w.is_summed = ARENA_ARRAY(a, bool, f->n_values);
+	w.is_passed = ARENA_ARRAY(a, bool, f->n_values);
+	w.marked = ARENA_ARRAY(a, bool, f->n_values);
+	w.uses = ir_count_uses(a, f);
+	w.b = irb_begin(out, q->cx, f->name, f->loc);
+	if (arena_failed(a) || !w.uses || !w.b)
+		return TFMC_NO_MEMORY;
+	irb_set_literal(w.b, true);
+	ir_walk(f->body, note_readers, &w);
+	irb_clone_params(w.b, f, w.map);
+	write_region(&w, f->body);
+	return w.too_long ? TFMC_INVALID : finish(&w);
+}
