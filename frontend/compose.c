@@ -190,7 +190,7 @@ static const struct yaml_node *preset_name(struct frontend_model *m, const struc
 {
 	if (name != NULL)
 		return name;
-	const char *type = hub_type(config), *preset = type == NULL ? NULL : preset_of_type(type);
+	const char *type = hub_type(config), *preset = hub_preset(m, config);
 	if (preset != NULL)
 		return compose_scalar(m, hf->loc, preset, false);
 	if (type == NULL)

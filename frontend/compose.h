@@ -37,7 +37,7 @@ struct yaml_node *compose_scalar(struct frontend_model *m, struct loc loc, const
 
 /* The text of a preset, or NULL; presets.def is the list. */
 const char *preset_text(const char *name);
-/* The preset for `model_type` of a hub configuration, or NULL. */
+/* The preset that has this word in presets.def, or NULL. */
 const char *preset_of_type(const char *type);
 /* All names, in order. */
 const char *const *preset_names(size_t *n);
@@ -52,6 +52,9 @@ struct hub_config;
 const struct hub_config *hub_read(struct frontend_model *m, const struct yaml_node *file);
 /* Its `model_type`, or NULL. */
 const char *hub_type(const struct hub_config *c);
+/* The preset for it, by the first of its `architectures` if there is one for that; NULL when there is none.
+ */
+const char *hub_preset(struct frontend_model *m, const struct hub_config *c);
 const struct yaml_node *hub_apply(struct frontend_model *m, const struct hub_config *c,
                                   const struct yaml_node *table, const struct yaml_node *params);
 

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "frontend/compose.h"
 #include "frontend/files.h"
 #include "frontend/folder.h"
 #include "frontend/json.h"
@@ -118,6 +119,16 @@ const char *folder_sentence(struct arena *a, struct diag_context *cx, const char
 	}
 	if (s.pooling == NULL)
 		return "";
-	return arena_printf(a, "params: {pooling: \"%s\", normalize: %s}\noutputs: {sentence_embedding: x}\n",
-	                    s.pooling, s.normalize ? "true" : "false");
+	const struct json_node *config = read(&s, "config.json");
+	const struct json_node *type = config != NULL ? json_find(config, "model_type") : NULL;
+	const char *preset =
+	        type != NULL && type->kind == JSON_NODE_STRING ? preset_of_type(type->text) : NULL;
+	if (preset == NULL) {
+		if (config != NULL)
+			refuse(&s, "config.json", "a type of model that no preset pools");
+		return NULL;
+	}
+	return arena_printf(
+	        a, "preset: %s\nparams: {pooling: \"%s\", normalize: %s}\noutputs: {sentence_embedding: x}\n",
+	        preset, s.pooling, s.normalize ? "true" : "false");
 }

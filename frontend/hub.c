@@ -63,6 +63,18 @@ const char *hub_type(const struct hub_config *c)
 	return type != NULL && type->kind == JSON_NODE_STRING ? type->text : NULL;
 }
 
+const char *hub_preset(struct frontend_model *m, const struct hub_config *c)
+{
+	const struct json_node *list = json_find(c->root, "architectures");
+	const char *type = hub_type(c), *preset = NULL;
+	if (type == NULL)
+		return NULL;
+	if (list != NULL && list->kind == JSON_NODE_ARRAY && list->n > 0 &&
+	    list->items[0].kind == JSON_NODE_STRING)
+		preset = preset_of_type(arena_printf(&m->arena, "%s:%s", type, list->items[0].text));
+	return preset != NULL ? preset : preset_of_type(type);
+}
+
 /* ---- values ---- */
 
 static const char *scalar_text(struct hub *h, const struct json_node *v)

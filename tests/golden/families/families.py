@@ -180,4 +180,16 @@ preset: vit
 params: {d: 84, layers: 2, heads: 7, ff: 101, image: 12, patch: 4, classes: 5, eps: 1e-6}
 weights: {files: [model.safetensors]}
 """),
+    "bert_classes": dict(kind="text", cls="BertForSequenceClassification", outputs=LOGITS, types=True, config=hf.BertConfig(**bert_like(num_labels=3))),
+    "bert_words": dict(kind="text", cls="BertForMaskedLM", outputs=LOGITS, types=True, config=hf.BertConfig(**bert_like())),
+    "distilbert_classes": dict(kind="text", cls="DistilBertForSequenceClassification", outputs=LOGITS, config=hf.DistilBertConfig(
+        vocab_size=V, dim=84, hidden_dim=101, n_layers=2, n_heads=7, max_position_embeddings=41, num_labels=5)),
+    "distilbert_words": dict(kind="text", cls="DistilBertForMaskedLM", outputs=LOGITS, config=hf.DistilBertConfig(
+        vocab_size=V, dim=84, hidden_dim=101, n_layers=2, n_heads=7, max_position_embeddings=41)),
+    "roberta_classes": dict(kind="text", cls="XLMRobertaForSequenceClassification", outputs=LOGITS, pad=1, config=hf.XLMRobertaConfig(
+        **bert_like(pad_token_id=1, max_position_embeddings=43, type_vocab_size=1, layer_norm_eps=1e-5, num_labels=3))),
+    "roberta_tags": dict(kind="text", cls="RobertaForTokenClassification", outputs=LOGITS, pad=1, config=hf.RobertaConfig(
+        **bert_like(pad_token_id=1, max_position_embeddings=43, type_vocab_size=1, layer_norm_eps=1e-5, num_labels=7))),
+    "roberta_words": dict(kind="text", cls="RobertaForMaskedLM", outputs=LOGITS, pad=1, config=hf.RobertaConfig(
+        **bert_like(pad_token_id=1, max_position_embeddings=43, type_vocab_size=1, layer_norm_eps=1e-5))),
 }
