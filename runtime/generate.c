@@ -5,31 +5,19 @@
  * chosen; the arg-max takes the lowest one on a tie.
  */
 #include "feed.h"
-#include "rules.h"
+#include "generator.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct generator {
-	struct feeder feeder;
-	const struct tfmc_record *record;
-	struct tfmc_generate_options options;
-	struct rules rules;
-	struct stream stream;
-	struct tfmc_sampler *sampler; /* NULL: greedy */
-	int32_t *ids;                 /* first ids, then new ones */
-	uint64_t n;
-	enum tfmc_finish finish;
-};
-
 /* The allowed id with the largest logit, -1 when all of them are -infinity. */
-static int32_t arg_max(const struct generator *g)
+static int32_t arg_max(const struct generator *g, const float *logits)
 {
 	int32_t best = -1;
 	float most = -INFINITY;
-	for (int64_t id = 0; id < g->feeder.vocab; id++) {
-		float v = g->feeder.logits[id];
+	for (int64_t id = 0; id < g->vocab; id++) {
+		float v = logits[id];
 		if (v > most && !g->rules.excluded[id]) {
 			best = (int32_t)id;
 			most = v;
@@ -39,23 +27,22 @@ static int32_t arg_max(const struct generator *g)
 }
 
 /* The next id behind g->ids; log_p: NULL or where its log p goes. */
-static int choose(struct generator *g, int32_t *id, double *log_p)
+static int choose(struct generator *g, float *logits, int32_t *id, double *log_p)
 {
-	struct feeder *f = &g->feeder;
 	double whole;
-	int status = rules_logits(&g->rules, f->logits, g->ids, g->n);
+	int status = rules_logits(&g->rules, logits, g->ids, g->n);
 	if (status != TFMC_RT_OK)
 		return status;
 	rules_mark(&g->rules, g->ids, g->n);
-	*id = g->sampler ? tfmc_sampler_draw(g->sampler, f->logits, g->rules.excluded, g->ids, g->n)
-	                 : arg_max(g);
+	*id = g->sampler ? tfmc_sampler_draw(g->sampler, logits, g->rules.excluded, g->ids, g->n)
+	                 : arg_max(g, logits);
 	if (*id < 0)
 		return TFMC_RT_E_LOGITS;
 	if (!log_p)
 		return TFMC_RT_OK;
-	status = row_log_sum(f->logits, f->vocab, &whole);
+	status = row_log_sum(logits, g->vocab, &whole);
 	if (status == TFMC_RT_OK)
-		*log_p = (double)f->logits[*id] - whole;
+		*log_p = (double)logits[*id] - whole;
 	return status;
 }
 
@@ -88,72 +75,99 @@ static int64_t token_limit(const struct generator *g, uint64_t n_first, uint64_t
 	return cap < INT64_MAX && limit > (int64_t)cap ? (int64_t)cap : limit;
 }
 
-/* Makes everything ready for a sequence of n_first ids and `more` new ones. */
-static int begin(struct generator *g, const int32_t *first, uint64_t n_first, int64_t more)
+int generator_open(struct generator *g, const struct tfmc_record *record, int64_t vocab,
+                   const struct tfmc_generate_options *options)
+{
+	*g = (struct generator){.record = record, .vocab = vocab};
+	if (options)
+		g->options = *options;
+	return options && options->struct_size != sizeof(*options) ? TFMC_RT_E_ABI : TFMC_RT_OK;
+}
+
+void generator_close(struct generator *g)
+{
+	stream_close(&g->stream);
+	rules_close(&g->rules);
+	free(g->ids);
+	tfmc_sampler_destroy(g->sampler);
+	g->ids = NULL;
+	g->sampler = NULL;
+}
+
+int generator_begin(struct generator *g, const int32_t *first, uint64_t n_first, uint64_t cap)
 {
 	const struct tfmc_generate_options *o = &g->options;
-	int status = rules_open(&g->rules, g->record, o->rules, g->feeder.vocab);
+	g->limit = token_limit(g, n_first, cap);
+	if (!n_first || g->limit < 0)
+		return TFMC_RT_E_PROMPT;
+	int status = rules_open(&g->rules, g->record, o->rules, g->vocab);
 	g->rules.ignore_stop = o->ignore_stop != 0;
 	g->rules.n_first = n_first;
 	g->stream = (struct stream){.rules = &g->rules, .emit = o->on_text, .user = o->user};
 	if (status == TFMC_RT_OK && o->on_text && !g->record->vocabulary)
 		status = TFMC_RT_E_TEXT;
 	if (status == TFMC_RT_OK && o->sample)
-		status = tfmc_sampler_create(o->sample, g->feeder.vocab, &g->sampler);
+		status = tfmc_sampler_create(o->sample, g->vocab, &g->sampler);
 	if (status != TFMC_RT_OK)
 		return status;
-	g->ids = calloc((size_t)n_first + (size_t)more + 1, sizeof(*g->ids));
+	g->ids = calloc((size_t)n_first + (size_t)g->limit + 1, sizeof(*g->ids));
 	if (!g->ids)
 		return TFMC_RT_E_MEMORY;
 	memcpy(g->ids, first, (size_t)n_first * sizeof(*first));
-	g->n = n_first;
+	g->n = g->n_first = n_first;
 	return TFMC_RT_OK;
 }
 
-/* From the first tokens of the growing sequence to its end. */
-static int grow(struct generator *g, const int32_t *first, uint64_t n_first, int32_t *out, uint64_t cap,
-                uint64_t *n_out)
+int generator_next(struct generator *g, float *logits, double *log_p, bool *ends)
 {
-	int64_t limit = token_limit(g, n_first, cap);
+	int32_t id;
+	*ends = true;
+	int status = choose(g, logits, &id, log_p);
+	if (status != TFMC_RT_OK)
+		return status;
+	g->ids[g->n++] = id;
+	status = tell(g, id, ends);
+	*ends = *ends || (int64_t)(g->n - g->n_first) >= g->limit;
+	return status;
+}
+
+/* From the first tokens of the growing sequence to its end. */
+static int grow(struct generator *g, struct feeder *f, const int32_t *first, uint64_t n_first, int32_t *out,
+                uint64_t cap, uint64_t *n_out)
+{
 	double *log_p = g->options.log_p;
-	bool ends = false;
-	if (!n_first || limit < 0)
-		return TFMC_RT_E_PROMPT;
-	int status = begin(g, first, n_first, limit);
+	int status = generator_begin(g, first, n_first, cap);
 	if (status == TFMC_RT_OK)
-		status = feeder_prefill(&g->feeder, first, n_first);
-	while (status == TFMC_RT_OK && (int64_t)*n_out < limit) {
-		int32_t id;
-		status = choose(g, &id, log_p ? &log_p[*n_out] : NULL);
-		if (status != TFMC_RT_OK)
-			break;
-		g->ids[g->n++] = out[(*n_out)++] = id;
-		status = tell(g, id, &ends);
-		if (ends || (int64_t)*n_out == limit)
-			break;
-		if (status == TFMC_RT_OK)
-			status = feeder_step(&g->feeder, &out[*n_out - 1]);
+		status = feeder_prefill(f, first, n_first);
+	bool ends = status != TFMC_RT_OK || g->limit == 0;
+	while (!ends) {
+		status = generator_next(g, f->logits, log_p ? &log_p[*n_out] : NULL, &ends);
+		for (; *n_out < g->n - n_first; ++*n_out)
+			out[*n_out] = g->ids[n_first + *n_out];
+		if (!ends && status == TFMC_RT_OK)
+			status = feeder_step(f, &out[*n_out - 1]);
+		ends = ends || status != TFMC_RT_OK;
 	}
 	stream_end(&g->stream);
 	return status;
 }
 
-static int run(struct generator *g, const int32_t *prompt, uint64_t n_prompt, const int32_t *target,
-               uint64_t n_target, int32_t *out, uint64_t cap, uint64_t *n_out)
+static int run(struct generator *g, struct feeder *f, const int32_t *prompt, uint64_t n_prompt,
+               const int32_t *target, uint64_t n_target, int32_t *out, uint64_t cap, uint64_t *n_out)
 {
 	const struct tfmc_record *r = g->record;
 	int is_causal = r->generate_kind == 1;
 	const int32_t *first = is_causal ? prompt : target;
 	uint64_t n_first = is_causal ? n_prompt : n_target;
-	int status = tfmc_session_reset(g->feeder.session);
+	int status = tfmc_session_reset(f->session);
 	if (status == TFMC_RT_OK && !is_causal)
-		status = feeder_encode(&g->feeder, prompt, n_prompt);
+		status = feeder_encode(f, prompt, n_prompt);
 	if (status != TFMC_RT_OK)
 		return status;
 	if (n_first)
-		return grow(g, first, n_first, out, cap, n_out);
+		return grow(g, f, first, n_first, out, cap, n_out);
 	int32_t *start = record_start_ids(r, &n_first);
-	status = start ? grow(g, start, n_first, out, cap, n_out) : TFMC_RT_E_MEMORY;
+	status = start ? grow(g, f, start, n_first, out, cap, n_out) : TFMC_RT_E_MEMORY;
 	free(start);
 	return status;
 }
@@ -162,23 +176,21 @@ int tfmc_generate(struct tfmc_session *session, const struct tfmc_generate_optio
                   const int32_t *prompt, uint64_t n_prompt, const int32_t *target, uint64_t n_target,
                   int32_t *out, uint64_t cap, uint64_t *n_out)
 {
-	struct generator g = {.record = tfmc_session_record(session)};
+	struct generator g;
+	struct feeder f = {0};
 	*n_out = 0;
-	if (options && options->struct_size != sizeof(*options))
-		return TFMC_RT_E_ABI;
-	if (options)
-		g.options = *options;
-	int status = feeder_open(&g.feeder, session, 1);
-	if (status == TFMC_RT_OK && !g.feeder.logits)
+	int status = generator_open(&g, tfmc_session_record(session), 0, options);
+	if (status != TFMC_RT_OK)
+		return status;
+	status = feeder_open(&f, session, 1);
+	g.vocab = f.vocab;
+	if (status == TFMC_RT_OK && !f.logits)
 		status = TFMC_RT_E_GENERATE;
 	if (status == TFMC_RT_OK)
-		status = run(&g, prompt, n_prompt, target, n_target, out, cap, n_out);
+		status = run(&g, &f, prompt, n_prompt, target, n_target, out, cap, n_out);
 	if (g.options.finish)
 		*g.options.finish = status == TFMC_RT_OK ? g.finish : TFMC_FINISH_FAILED;
-	feeder_close(&g.feeder);
-	stream_close(&g.stream);
-	rules_close(&g.rules);
-	free(g.ids);
-	tfmc_sampler_destroy(g.sampler);
+	feeder_close(&f);
+	generator_close(&g);
 	return status;
 }

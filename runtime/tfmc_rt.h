@@ -319,6 +319,28 @@ int tfmc_generate(struct tfmc_session *session, const struct tfmc_generate_optio
                   const int32_t *prompt, uint64_t n_prompt, const int32_t *target, uint64_t n_target,
                   int32_t *out, uint64_t cap, uint64_t *n_out);
 
+/* One of several sequences that are generated side by side. */
+struct tfmc_generation {
+	const int32_t *prompt; /* as of tfmc_generate */
+	uint64_t n_prompt;
+	const int32_t *target;
+	uint64_t n_target;
+	int32_t *out; /* [cap]: new tokens */
+	uint64_t cap;
+	double *log_p; /* [cap] or NULL */
+	uint64_t n;    /* new tokens, written by the call, as are the following */
+	enum tfmc_finish finish;
+	int status; /* of this sequence alone: TFMC_RT_E_PROMPT and the like leave the others as they are */
+};
+/*
+ * Several sequences in the slots of a session: who ends makes room for the next one, steps take all of them in one
+ * call. Each has the ids that tfmc_generate gives it alone with the same options. options: as there, but
+ * without on_token, on_text, log_p and finish (TFMC_RT_E_RULES). A status of a call that all sequences
+ * share ends all of them and is returned; those that had ended keep what they are.
+ */
+int tfmc_generate_many(struct tfmc_session *session, const struct tfmc_generate_options *options,
+                       struct tfmc_generation *items, uint64_t n);
+
 #define TFMC_SOURCE_RANK_MAX 8
 /*
  * The source of a sequence-to-sequence model that reads no ids (features of audio, an image): elements of the

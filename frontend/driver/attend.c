@@ -155,8 +155,11 @@ static enum tfmc_status generate(struct attend *a, int64_t steps)
 	bool wants_target = g->kind == GENERATE_SEQ2SEQ && !o->target_text && !o->target_tokens;
 	if (!wants_target && !(g->kind == GENERATE_CAUSAL && steps))
 		return TFMC_OK;
+	static const char *const entries[] = {"prefill", "step", "encode"};
 	struct compiled c = {0};
 	struct tfmc_session *s;
+	a->d->entries = entries;
+	a->d->n_entries = g->kind == GENERATE_SEQ2SEQ ? 3 : 2;
 	enum tfmc_status st = driver_compile_native(a->d, a->l, NULL, &c);
 	if (st == TFMC_OK)
 		st = driver_session(a->d, &c, &s);

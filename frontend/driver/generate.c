@@ -9,6 +9,9 @@
 #include "frontend/driver/prompts.h"
 #include "ir/support/number.h"
 
+#define PROMPTS_AT_ONCE 128 /* of a file: read, generated, printed */
+#define SIDE_BY_SIDE    16  /* sequences of the session that they share */
+
 /* What every prompt is generated with. */
 struct wish {
 	int64_t steps;
@@ -26,11 +29,17 @@ struct generation {
 	struct tfmc_session *session;
 	const struct tfmc_record *record;
 	struct wish wish;
+	const struct frontend_input *source; /* that is no ids; NULL: ids */
 	bool as_ids;
 	int32_t *out; /* [cap] */
 	double *log_p;
 	uint64_t cap;
-	size_t n_printed; /* tokens or pieces of text of this prompt */
+	size_t n_printed;  /* tokens or pieces of text of this prompt */
+	bool side_by_side; /* prompts wait until there are enough for one batch after another */
+	struct {
+		struct ids *items;
+		size_t n, cap;
+	} waiting;
 };
 
 /* --- printing ------------------------------------------------------------------------------------------- */
@@ -117,8 +126,58 @@ static enum tfmc_status draw_ids(struct generation *g, const struct ids *prompt)
 	return TFMC_OK;
 }
 
+/* --- prompts side by side ------------------------------------------------------------------------------ */
+
+/* All that wait, in the slots of the session; printed in their order, up to the first that failed. */
+static enum tfmc_status generate_waiting(struct generation *g)
+{
+	struct arena *a = &g->d->arena;
+	size_t n = g->waiting.n;
+	struct arena_mark mark = arena_mark(a);
+	struct tfmc_generation *items = ARENA_ARRAY(a, struct tfmc_generation, n + 1);
+	struct tfmc_generate_options o = {.struct_size = sizeof(o), .max_new_tokens = g->wish.steps};
+	o.rules = &g->wish.rules;
+	o.sample = g->wish.is_sampled ? &g->wish.sample : NULL;
+	o.ignore_stop = g->d->options.ignore_stop;
+	for (size_t i = 0; items && i < n; i++) {
+		items[i].prompt = g->waiting.items[i].items;
+		items[i].n_prompt = g->waiting.items[i].n;
+		items[i].out = ARENA_ARRAY(a, int32_t, g->cap + 1);
+		items[i].cap = g->cap;
+	}
+	if (arena_failed(a))
+		return TFMC_NO_MEMORY;
+	g->waiting.n = 0;
+	int status = tfmc_generate_many(g->session, &o, items, n);
+	for (size_t i = 0; i < n && (status == TFMC_RT_OK || items[i].status == TFMC_RT_OK); i++) {
+		TFMC_TRY(prompt_status(g->d, "generate", items[i].status));
+		TFMC_TRY(print_line(g, 0, false, items[i].out, items[i].n));
+	}
+	arena_release(a, mark);
+	TFMC_TRY(prompt_status(g->d, "generate", status));
+	return driver_flush_out(g->d) ? TFMC_OK : TFMC_IO;
+}
+
+static enum tfmc_status wait_for_others(struct generation *g, const struct ids *prompt)
+{
+	struct ids *slot = ARENA_PUSH(&g->d->arena, &g->waiting);
+	if (!slot)
+		return TFMC_NO_MEMORY;
+	*slot = *prompt;
+	return g->waiting.n < PROMPTS_AT_ONCE ? TFMC_OK : generate_waiting(g);
+}
+
+/* What a file of prompts left waiting; a line that could not be read has the others printed first. */
+static enum tfmc_status finish_waiting(struct generation *g, enum tfmc_status st)
+{
+	enum tfmc_status rest = st != TFMC_INVALID && st != TFMC_OK ? st : generate_waiting(g);
+	return st == TFMC_OK ? rest : st;
+}
+
 static enum tfmc_status generate_ids(struct generation *g, const struct ids *prompt)
 {
+	if (g->side_by_side)
+		return wait_for_others(g, prompt);
 	if (g->wish.beam.beam > 1)
 		return search_ids(g, prompt);
 	if (g->wish.samples)
@@ -157,6 +216,67 @@ static enum tfmc_status generate_list(void *user, const char *text)
 	struct ids prompt = {0};
 	TFMC_TRY(prompt_list(g->d, "generate", text, &prompt));
 	return generate_ids(g, &prompt);
+}
+
+/* --- sources that are no ids ---------------------------------------------------------------------------- */
+
+/* Each row of the tensor is a source: features of one recording, one image. */
+static enum tfmc_status generate_rows(struct generation *g, const struct named_tensor *t)
+{
+	int64_t sizes[IR_RANK_MAX], n = t->rank ? t->dims[0] : 0;
+	size_t row = n ? (size_t)(t->count / n) * (size_t)ir_dtype_bytes(t->dtype) : 0;
+	memcpy(sizes, t->dims, sizeof(sizes));
+	sizes[0] = 1;
+	enum tfmc_status st = TFMC_OK;
+	for (int64_t i = 0; st == TFMC_OK && i < n; i++) {
+		const char *data = (const char *)t->data + (size_t)i * row;
+		st = prompt_status(g->d, "generate",
+		                   tfmc_session_set_source(g->session, data, sizes, (uint64_t)t->rank));
+		if (st == TFMC_OK)
+			st = generate_ids(g, &(struct ids){0});
+	}
+	(void)tfmc_session_set_source(g->session, NULL, NULL, 0);
+	return st;
+}
+
+static enum tfmc_status generate_sources(struct generation *g)
+{
+	struct named_tensors file = {0};
+	const struct frontend_input *in = g->source;
+	TFMC_TRY(tensors_read(g->d, g->d->options.inputs, g->d->options.prefix, &file));
+	struct named_tensor *t = tensors_find(&file, in->name);
+	if (!t || t->dtype != in->dtype || t->rank != in->rank) {
+		diag_error(&g->d->diag, in->loc, DIAG_INPUT, "%s has no tensor %s of type %s and rank %d",
+		           g->d->options.inputs, in->name, ir_dtype_name(in->dtype), in->rank);
+		return TFMC_INVALID;
+	}
+	for (size_t i = 0; i < file.n; i++)
+		if (&file.items[i] != t)
+			diag_warning(&g->d->diag, LOC_NONE, DIAG_INPUT, "tensor %s is not the source",
+			             file.items[i].name);
+	return generate_rows(g, t);
+}
+
+/* The input that --inputs gives; ids come as prompts. */
+static enum tfmc_status find_source(struct generation *g, const struct frontend_model *m)
+{
+	const struct frontend_generate *gen = frontend_generate(m);
+	size_t n;
+	const struct frontend_input *in = frontend_inputs(m, &n);
+	for (size_t i = 0; gen->kind == GENERATE_SEQ2SEQ && i < n; i++)
+		if (!strcmp(in[i].name, gen->source) && in[i].dtype != DT_I32)
+			g->source = &in[i];
+	if (!g->source == !g->d->options.inputs)
+		return TFMC_OK;
+	if (g->source) {
+		diag_error(&g->d->diag, g->source->loc, DIAG_OPTION,
+		           "the source '%s' is no ids, --inputs gives it", g->source->name);
+		return TFMC_INVALID;
+	}
+	diag_error(&g->d->diag, LOC_NONE, DIAG_OPTION,
+	           "--inputs gives a source that is no ids; this model reads ids, which --prompt and "
+	           "--tokens give");
+	return TFMC_INVALID;
 }
 
 /* --- the command ------------------------------------------------------------------------------------------
@@ -210,10 +330,15 @@ static enum tfmc_status generate_all(struct generation *g)
 	if (!driver_rules(g->d, g->record, &g->wish.rules))
 		return TFMC_INVALID;
 	g->wish.beam.rules = &g->wish.rules;
+	bool has_file = o->prompt_file || o->tokens_file;
+	g->side_by_side =
+	        has_file && g->wish.beam.beam == 1 && !g->wish.samples && tfmc_session_batch(g->session) > 1;
 	if (o->prompt_file)
-		return prompt_lines(g->d, o->prompt_file, generate_text, g);
+		return finish_waiting(g, prompt_lines(g->d, o->prompt_file, generate_text, g));
 	if (o->tokens_file)
-		return prompt_lines(g->d, o->tokens_file, generate_list, g);
+		return finish_waiting(g, prompt_lines(g->d, o->tokens_file, generate_list, g));
+	if (o->inputs)
+		return generate_sources(g);
 	if (o->tokens)
 		return generate_list(g, o->tokens);
 	return generate_text(g, o->prompt ? o->prompt : "");
@@ -223,11 +348,19 @@ static enum tfmc_status generate_model(struct driver *d, struct loaded *l, const
 {
 	struct compiled c = {0};
 	struct generation g = {.d = d, .wish = *w};
+	static const char *const entries[] = {"prefill", "step", "encode"};
 	enum tfmc_status st = choose_search(d, l->model, &g.wish);
 	if (st == TFMC_OK)
-		st = driver_compile_native(d, l, NULL, &c);
+		st = find_source(&g, l->model);
+	d->entries = entries;
+	d->n_entries = frontend_generate(l->model)->kind == GENERATE_SEQ2SEQ ? 3 : 2;
 	if (st == TFMC_OK)
-		st = driver_session_for(d, &c, g.wish.beam.beam, &g.session);
+		st = driver_compile_native(d, l, NULL, &c);
+	int64_t batch = g.wish.beam.beam;
+	if (batch == 1 && !g.wish.samples && (d->options.prompt_file || d->options.tokens_file))
+		batch = SIDE_BY_SIDE;
+	if (st == TFMC_OK)
+		st = driver_session_for(d, &c, batch, &g.session);
 	if (st == TFMC_OK) {
 		g.record = tfmc_session_record(g.session);
 		st = generate_all(&g);
@@ -247,8 +380,9 @@ enum exit_code command_generate(struct driver *d)
 		return driver_usage(d, "--steps is a number from 1, not %s", o->steps);
 	if (!parse_count(o->samples, 1, &w.samples))
 		return driver_usage(d, "--samples is a number from 1, not %s", o->samples);
-	if (!!o->tokens + !!o->prompt + !!o->prompt_file + !!o->tokens_file > 1)
-		return driver_usage(d, "only one of --prompt, --prompt-file, --tokens, --tokens-file");
+	if (!!o->tokens + !!o->prompt + !!o->prompt_file + !!o->tokens_file + !!o->inputs > 1)
+		return driver_usage(d,
+		                    "only one of --prompt, --prompt-file, --tokens, --tokens-file, --inputs");
 	if (o->tokens && !driver_ids(d, o->tokens, &ids.items, &ids.n))
 		return driver_usage(d, "--tokens is a list of ids such as 1,2,3, not %s", o->tokens);
 	if (o->forced_text && o->forced_tokens)

@@ -160,6 +160,15 @@ static enum tfmc_status check_model(struct driver *d, const struct loaded *l, st
 	return TFMC_INVALID;
 }
 
+/* What scoring calls. */
+static void choose_entries(struct driver *d, const struct loaded *l, bool is_pair)
+{
+	static const char *const rows[] = {"score", "encode"}, *const steps[] = {"prefill", "step", "encode"};
+	bool has_rows = ir_find_func(l->module, "score") != NULL;
+	d->entries = has_rows ? rows : steps;
+	d->n_entries = (has_rows ? 1 : 2) + (size_t)is_pair;
+}
+
 enum exit_code command_score(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
@@ -176,6 +185,8 @@ enum exit_code command_score(struct driver *d)
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK)
 		st = check_model(d, &l, &s);
+	if (st == TFMC_OK)
+		choose_entries(d, &l, s.is_pair);
 	if (st == TFMC_OK)
 		st = driver_compile_native(d, &l, NULL, &c);
 	if (st == TFMC_OK)

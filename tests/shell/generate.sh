@@ -36,6 +36,44 @@ beams "$dates" "$tmp/words"
 "$TFMC" generate "$dates" -mcpu=x86-64-v2 --prompt-file "$tmp/words" --print-tokens >"$tmp/ids"
 [ "$(head -3 "$tmp/ids" | sort -u)" = "6 4 6 5 3 4 7 3 4 7 2" ]
 
+# side_by_side MODEL OPTION FILE ARGUMENTS...: a file of prompts is what its lines are one by one (--prompt, --tokens)
+side_by_side() {
+	"$TFMC" generate "$1" -mcpu=x86-64-v2 "$2-file" "$3" "${@:4}" >"$tmp/together"
+	while IFS= read -r line; do
+		"$TFMC" generate "$1" -mcpu=x86-64-v2 "$2" "$line" "${@:4}"
+	done <"$3" >"$tmp/alone"
+	cmp "$tmp/together" "$tmp/alone"
+}
+printf '%s\n' 3/3/21 'Weds 3 Mar 2021' 3 'the 3rd of March, 2021' >"$tmp/few"
+side_by_side "$dates" --prompt "$tmp/few" --beam 1
+side_by_side "$dates" --prompt "$tmp/few" --beam 1 --stop=-0
+side_by_side "$dates" --prompt "$tmp/few" --temperature 2 --seed 3 --print-tokens
+decoder=$TFMC_SOURCE/tests/golden/torch_decoder/model.yaml
+# More prompts than sequences fit into the session, of all lengths.
+for i in 1 2 3 4 5 6 7; do
+	seq -s, 3 $((2 + i * 3))
+done >"$tmp/lists"
+side_by_side "$decoder" --tokens "$tmp/lists" --print-tokens --ignore-stop --steps 9
+# A line that is wrong: those before it, and no others.
+printf '5,6\n7,8,9\n5,99\n4\n' >"$tmp/lists"
+if "$TFMC" generate "$decoder" --tokens-file "$tmp/lists" --print-tokens --steps 3 >"$tmp/out" 2>"$tmp/err"; then exit 1; fi
+[ "$(wc -l <"$tmp/out")" -eq 2 ]
+grep -q 'generate: the prompt is empty, too long, or has an id outside' "$tmp/err"
+if "$TFMC" generate "$decoder" --inputs "$tmp/lists" --steps 3 2>"$tmp/err"; then exit 1; fi
+grep -q 'this model reads ids, which --prompt and --tokens give' "$tmp/err"
+
+# Features of a recording as the source.
+whisper=$TFMC_SHARED/models/variants/whisper
+if [ -d "$whisper" ]; then
+	"$TFMC" generate "$whisper/model.yaml" --inputs "$whisper/cases.safetensors" --prefix greedy_a. --print-tokens \
+		--ignore-stop --steps 9 >"$tmp/ids" 2>"$tmp/err"
+	[ "$(cat "$tmp/ids")" = "39 39 81 81 8 8 8 8 8" ]
+	if "$TFMC" generate "$whisper/model.yaml" --tokens 1 2>"$tmp/err"; then exit 1; fi
+	grep -q "'input_features' is no ids, --inputs gives it" "$tmp/err"
+else
+	echo "SKIPPED, features alone: $whisper is absent"
+fi
+
 stories=$TFMC_SHARED/models/stories260k
 if [ -d "$stories" ]; then
 	for workers in 1 2 3; do
