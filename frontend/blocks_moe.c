@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mixture of experts: a router, the weights of the chosen experts (0 for the
- * others), and the weighted sum of the feed-forward blocks (Shazeer et al. 2017,
- * eq. 1). An expert is chosen when fewer than top_k others come before it: those
- * with a larger logit, or an equal one and a lower number.
+ * Mixture of experts (Shazeer et al. 2017, eq. 1): a router chooses top_k experts
+ * for each row, the row stands top_k times in a line that goes through the
+ * feed-forward of those experts only, and the results are summed by weight in the
+ * order of the choice.
  */
 #include <string.h>
 
@@ -16,8 +16,8 @@ struct moe {
 	bool before, renorm, router_bias, shared_gate;
 	double scale;
 	const struct yaml_node *ffn, *shared;
-	const char *x, *weights, *sum; /* names */
-	const char *rows;              /* sizes of all axes of x but the last: "B, S" */
+	const char *x, *weights, *ids, *sum; /* names */
+	const char *rows;                    /* sizes of all axes of x but the last: "B, S" */
 };
 
 static bool read_router(struct step *st, struct moe *m)
@@ -62,27 +62,20 @@ static bool read_moe(struct step *st, struct moe *m)
 	return true;
 }
 
-/* [.., E]: the weight of each expert for each row. */
+/* weights, ids [.., k]: the chosen experts of each row, best first. */
 static bool route(struct step *st, const struct moe *m)
 {
-	const char *w = m->weights, *t = temp_push(st->b, "t");
-	long long e = (long long)m->experts;
-	bool ok = emit(st, "%s = linear(%s, \"%s.router\", out=%lld, bias=%s)", w, m->x, st->params, e,
-	               bool_text(m->router_bias)) &&
-	          emit(st,
-	               "%s = sum(cast(reshape(%s, [%s1, %lld]) > reshape(%s, [%s%lld, 1]), f32) + "
-	               "cast(reshape(%s, [%s1, %lld]) == reshape(%s, [%s%lld, 1]), f32) * "
-	               "cast(reshape(iota(%lld), [1, %lld]) < reshape(iota(%lld), [%lld, 1]), f32), axis=-1)",
-	               t, w, m->rows, e, w, m->rows, e, w, m->rows, e, w, m->rows, e, e, e, e, e);
+	const char *w = m->weights;
+	long long k = (long long)m->top_k;
+	bool ok = emit(st, "%s = linear(%s, \"%s.router\", out=%lld, bias=%s)", w, m->x, st->params,
+	               (long long)m->experts, bool_text(m->router_bias));
 	if (m->before)
-		ok = ok &&
-		     emit(st, "%s = where(%s < %lld.0, softmax(%s), 0.0)", w, t, (long long)m->top_k, w);
-	else
-		ok = ok &&
-		     emit(st, "%s = softmax(where(%s < %lld.0, %s, -.inf))", w, t, (long long)m->top_k, w);
+		ok = ok && emit(st, "%s = softmax(%s)", w, w);
+	ok = ok && emit(st, "%s, %s = topk(%s, %lld)", w, m->ids, w, k);
+	if (!m->before)
+		ok = ok && emit(st, "%s = softmax(%s)", w, w);
 	if (m->renorm)
 		ok = ok && emit(st, "%s = %s / sum(%s, axis=-1, keep=true)", w, w, w);
-	temp_pop(st->b, 1);
 	return ok;
 }
 
@@ -103,18 +96,77 @@ static bool expert(struct step *st, const struct moe *m, const struct yaml_node 
 	return same || step_error(st, NULL, DIAG_SHAPE, "the experts of moe keep the width");
 }
 
+/* What is read of the experts' ffn. */
+struct experts {
+	int64_t dim, width;
+	const char *kind, *act, *fused;
+	bool bias;
+};
+
+static bool read_experts(struct step *st, const struct moe *m, struct experts *x)
+{
+	struct step one = *st;
+	int64_t out = x->width;
+	one.kind = schema_find_step("ffn");
+	one.args = m->ffn;
+	if (m->ffn->kind != YAML_MAPPING)
+		return step_error(st, NULL, DIAG_VALUE_TYPE, "the experts of moe are a mapping, as of ffn");
+	if (!schema_check(st->b->arena, st->b->cx, m->ffn, "ffn", "step", "ffn of moe") ||
+	    !arg_word(&one, "kind", &x->kind) || !arg_int(&one, "dim", 1, &x->dim) ||
+	    !arg_act(&one, "act", &x->act) || !arg_bool(&one, "bias", &x->bias) ||
+	    !arg_int(&one, "out", 1, &out) || !arg_word(&one, "fused", &x->fused))
+		return false;
+	if (out != x->width)
+		return step_error(st, NULL, DIAG_SHAPE, "the experts of moe keep the width");
+	if (strcmp(x->kind, "gated") != 0 && strcmp(x->fused, "none") != 0)
+		return step_error(&one, "fused", DIAG_REFUSED, "fused is for kind gated");
+	return true;
+}
+
+/* to = act(from through the matrices `role` of the chosen experts) */
+static bool through(struct step *st, const struct moe *m, const struct experts *x, const char *to,
+                    const char *from, const char *role, int64_t out, bool act)
+{
+	const char *how =
+	        act && strcmp(x->act, "identity") != 0 ? arena_printf(st->b->arena, ", act=%s", x->act) : "";
+	return emit(st,
+	            "%s = expert_linear(%s, %s, \"%s.experts\", \"%s\", experts=%lld, out=%lld, bias=%s%s)",
+	            to, from, m->ids, st->params, role, (long long)m->experts, (long long)out,
+	            bool_text(x->bias), how);
+}
+
+static bool inner(struct step *st, const struct moe *m, const struct experts *x)
+{
+	const char *s = m->sum, *g = temp_push(st->b, "g");
+	bool gated = strcmp(x->kind, "gated") == 0, first = strcmp(x->fused, "gate_up") == 0, ok;
+	if (!gated) {
+		ok = through(st, m, x, s, s, "up", x->dim, true);
+	} else if (strcmp(x->fused, "none") == 0) {
+		ok = through(st, m, x, g, s, "gate", x->dim, true) &&
+		     through(st, m, x, s, s, "up", x->dim, false) && emit(st, "%s = %s * %s", s, g, s);
+	} else {
+		ok = through(st, m, x, s, s, x->fused, 2 * x->dim, false) &&
+		     emit(st, "%s, %s = split(%s, axis=-1, sizes=[%lld, %lld])", first ? g : s, first ? s : g,
+		          s, (long long)x->dim, (long long)x->dim) &&
+		     emit(st, "%s = %s(%s) * %s", s, x->act, g, s);
+	}
+	temp_pop(st->b, 1);
+	return ok;
+}
+
+/* sum = the weighted results of the chosen experts; rows stand k times, [.., k, d]. */
 static bool add_experts(struct step *st, const struct moe *m)
 {
-	struct blocks *b = st->b;
-	for (int64_t k = 0; k < m->experts; k++) {
-		const char *path = arena_printf(b->arena, "%s.experts.%lld", st->params, (long long)k);
-		if (!expert(st, m, m->ffn, path) ||
-		    !emit(st, "%s = %s%sx * slice(%s, axis=-1, begin=%lld, end=%lld)", m->sum,
-		          k > 0 ? m->sum : "", k > 0 ? " + " : "", m->weights, (long long)k,
-		          (long long)k + 1))
-			return false;
-	}
-	return m->scale == 1.0 || emit(st, "%s = %s * %s", m->sum, m->sum, float_text(b, m->scale));
+	struct experts x = {.kind = "mlp", .bias = true, .width = width_of(st, &st->in)};
+	long long d = (long long)x.width, k = (long long)m->top_k;
+	const char *s = m->sum;
+	if (!read_experts(st, m, &x))
+		return false;
+	bool ok = emit(st, "%s = broadcast(reshape(%s, [%s1, %lld]), [%s%lld, %lld])", s, m->x, m->rows, d,
+	               m->rows, k, d) &&
+	          inner(st, m, &x) && through(st, m, &x, s, s, "down", x.width, false) &&
+	          emit(st, "%s = sum(%s * reshape(%s, [%s%lld, 1]), axis=-2)", s, s, m->weights, m->rows, k);
+	return ok && (m->scale == 1.0 || emit(st, "%s = %s * %s", s, s, float_text(st->b, m->scale)));
 }
 
 static bool add_shared(struct step *st, const struct moe *m)
@@ -134,7 +186,8 @@ bool step_moe(struct step *st)
 	struct blocks *b = st->b;
 	struct moe m;
 	struct block_value v = st->in;
-	if (ir_dtype_class(v.dtype) != DTCLASS_FLOAT || v.rank < 2 || width_of(st, &v) < 0)
+	if (ir_dtype_class(v.dtype) != DTCLASS_FLOAT || v.rank < 2 || v.rank >= IR_RANK_MAX ||
+	    width_of(st, &v) < 0)
 		return step_error(st, NULL, DIAG_SHAPE, "moe wants a float tensor [.., d], found %s%s",
 		                  ir_dtype_name(v.dtype), shape_text(b, v.rank, v.dims));
 	if (!read_moe(st, &m))
@@ -142,9 +195,10 @@ bool step_moe(struct step *st)
 	m.x = temp_push(b, "m");
 	m.weights = temp_push(b, "w");
 	m.sum = temp_push(b, "s");
+	m.ids = temp_push(b, "i");
 	bool ok = emit(st, "%s = %s", m.x, v.name) && route(st, &m) && add_experts(st, &m) &&
 	          add_shared(st, &m);
-	temp_pop(b, 3);
+	temp_pop(b, 4);
 	v.name = "x";
 	b->x = v;
 	return ok;

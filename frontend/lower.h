@@ -133,7 +133,8 @@ op_lowering lower_param, lower_const, lower_iota, lower_sinusoid, lower_unary, l
         lower_transpose, lower_broadcast, lower_concat, lower_split, lower_slice, lower_pad, lower_gather,
         lower_matmul, lower_linear, lower_embed, lower_conv1d, lower_conv2d, lower_norm, lower_sdpa,
         lower_positions, lower_mask_rows, lower_take_rows, lower_state_put, lower_state_get,
-        lower_key_lengths, lower_expect, lower_rope, lower_cumsum, lower_topk, lower_scatter, lower_einsum;
+        lower_key_lengths, lower_expect, lower_rope, lower_expert_linear, lower_cumsum, lower_topk,
+        lower_scatter, lower_einsum;
 
 /* lower_weights.c */
 enum weight_form {
@@ -153,7 +154,9 @@ struct weight_need {
 	void *user;
 	const char *made; /* how the result differs from the parameter; part of its name */
 	bool plus_one;    /* 1 + the parameter */
+	int64_t experts;  /* > 0: the pattern has LOWER_EXPERT, as many matrices are stacked */
 };
+#define LOWER_EXPERT "{*}" /* the number of an expert */
 bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir_value *out);
 /* Adds what the arguments bias, alibi and rel_bias of sdpa say to scores [B, H, S, T], and -inf where a key
  * is not visible (bool, rank 4, broadcast; may be none). */

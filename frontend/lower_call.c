@@ -46,6 +46,7 @@ static const struct op_row rows[] = {
         {"matmul", "a b transpose_a transpose_b", 2, lower_matmul},
         {"einsum", "spec a b", 2, lower_einsum},
         {"linear", "x path out bias act tie first of", 3, lower_linear},
+        {"expert_linear", "x ids path role experts out bias act", 6, lower_expert_linear},
         {"embed", "ids path vocab dim", 4, lower_embed},
         {"layer_norm", "x path eps bias", 3, lower_norm},
         {"rms_norm", "x path eps plus_one", 3, lower_norm},

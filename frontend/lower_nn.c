@@ -7,6 +7,8 @@
 
 #include "frontend/lower.h"
 
+#define EXPERTS_MAX 1024
+
 static const struct ir_type *type_of(const struct call *c, struct ir_value v)
 {
 	return irb_type(c->lw->b, v);
@@ -74,6 +76,32 @@ bool lower_linear(const struct call *c, struct lval *out)
 	if (bias && !weight(c, path, "bias", &need, &b))
 		return false;
 	struct ir_value y = irb_linear(c->lw->b, x, w, b, NULL);
+	return activate(c, &y) && give(c, out, y);
+}
+
+/* Rows go through the matrix of the expert that their id names: parameters PATH.N.ROLE. */
+bool lower_expert_linear(const struct call *c, struct lval *out)
+{
+	struct lowering *lw = c->lw;
+	struct ir_value x, ids, w, b = IR_NO_VALUE;
+	const char *path = NULL, *role = NULL;
+	struct weight_need need = {.rank = 2};
+	bool bias = true;
+	if (!call_tensor(c, "x", &x) || !call_tensor(c, "ids", &ids) || !call_word(c, "path", &path) ||
+	    !call_word(c, "role", &role) || !call_int(c, "experts", &need.experts) ||
+	    !call_int(c, "out", &need.dims[0]) || !call_bool(c, "bias", &bias) ||
+	    !constant_width(c, x, &need.dims[1]))
+		return false;
+	if (need.experts < 1 || need.experts > EXPERTS_MAX || need.dims[0] < 1)
+		return lower_fail(lw, c->e->loc, DIAG_VALUE_TYPE,
+		                  "expert_linear has 1 to %d experts and a positive width", EXPERTS_MAX);
+	path = arena_printf(lw->arena, "%s." LOWER_EXPERT ".%s", path, role);
+	if (!weight(c, path, "weight", &need, &w))
+		return false;
+	need.rank = 1;
+	if (bias && !weight(c, path, "bias", &need, &b))
+		return false;
+	struct ir_value y = irb_expert_linear(lw->b, x, w, ids, b, NULL);
 	return activate(c, &y) && give(c, out, y);
 }
 

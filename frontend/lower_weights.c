@@ -126,11 +126,31 @@ static const char *form_text(const struct weight_need *need)
 	return "";
 }
 
+static const struct ir_wexpr *stack(struct lowering *lw, const struct weight_need *need, const char *path,
+                                    const struct lower_loop *const *loops, size_t n, size_t level);
+
+/* All experts behind each other; `path` has their number still open. */
+static const struct ir_wexpr *stack_experts(struct lowering *lw, const struct weight_need *need,
+                                            const char *path)
+{
+	struct arena *a = &lw->m->arena;
+	const struct ir_wexpr **parts = ARENA_ARRAY(a, const struct ir_wexpr *, need->experts);
+	bool ok = parts != NULL;
+	for (int64_t k = 0; parts != NULL && k < need->experts; k++) {
+		const char *one = graph_fill(a, path, "*", arena_printf(a, "%lld", (long long)k));
+		parts[k] = stack(lw, need, one, NULL, 0, 0);
+		ok = parts[k] != NULL && ok;
+	}
+	return ok ? wexpr_stack(a, (size_t)need->experts, parts) : NULL;
+}
+
 /* The expression for the loops from `level` on; `path` has the outer ones filled in. */
 static const struct ir_wexpr *stack(struct lowering *lw, const struct weight_need *need, const char *path,
                                     const struct lower_loop *const *loops, size_t n, size_t level)
 {
 	struct arena *a = &lw->m->arena;
+	if (level == n && need->experts > 0 && strstr(path, LOWER_EXPERT) != NULL)
+		return stack_experts(lw, need, path);
 	if (level == n) {
 		const struct ir_wexpr *e = resolve(lw, need, path);
 		if (e != NULL && need->rows > 0)
@@ -227,7 +247,10 @@ bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir
 	const struct lower_loop *loops[IR_RANK_MAX];
 	struct ir_value index[IR_RANK_MAX];
 	size_t n;
-	const char *name = indexed(lw, need->pattern, loops, &n, false);
+	const char *pattern = need->pattern;
+	if (need->experts > 0)
+		pattern = graph_fill(lw->arena, arena_printf(lw->arena, "%s", pattern), "*", "all");
+	const char *name = indexed(lw, pattern, loops, &n, false);
 	if (name == NULL)
 		return false;
 	if (need->rows > 0 && (need->first < 0 || need->first + need->rows > need->dims[0]))
@@ -247,7 +270,7 @@ bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir
 	part = arena_printf(lw->arena, "%s%s", part, form_text(need));
 	const struct ir_weight *w = add(lw, arena_printf(lw->arena, "%s%s", name, part), e);
 	if (w == NULL) {
-		name = indexed(lw, need->pattern, loops, &n, true);
+		name = indexed(lw, pattern, loops, &n, true);
 		w = add(lw, arena_printf(lw->arena, "%s%s", name, part), e);
 	}
 	if (w == NULL)

@@ -44,7 +44,7 @@ static const struct ir_dim *region_flops(const struct ir_module *m, const struct
 const struct ir_dim *ir_op_flops(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op)
 {
 	struct ir_dims *dims = m->dims;
-	if (op->code == OP_linear)
+	if (op->code == OP_linear || op->code == OP_expert_linear)
 		return product(m, f, op, axis_from_end(f, op->operands[0], 1));
 	if (op->code == OP_matmul) {
 		bool ta = ((const struct attrs_matmul *)op->attrs)->ta;

@@ -406,6 +406,11 @@ static bool infer_linear(const struct infer *c)
 	return infer_linear_rule(c);
 }
 
+static bool infer_expert_linear(const struct infer *c)
+{
+	return infer_expert_linear_rule(c);
+}
+
 static bool infer_attention(const struct infer *c)
 {
 	return is_window(c, ((const struct attrs_attention *)c->attrs)->window) && infer_attention_rule(c);

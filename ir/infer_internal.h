@@ -43,6 +43,7 @@ bool infer_result(const struct infer *c, enum ir_dtype dtype, int rank, const st
 bool infer_slice_rule(const struct infer *c);
 bool infer_matmul_rule(const struct infer *c);
 bool infer_linear_rule(const struct infer *c);
+bool infer_expert_linear_rule(const struct infer *c);
 bool infer_attention_rule(const struct infer *c);
 bool infer_mask_rule(const struct infer *c);
 bool infer_norm_rule(const struct infer *c);

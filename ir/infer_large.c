@@ -86,6 +86,28 @@ bool infer_linear_rule(const struct infer *c)
 	return infer_result(c, x->dtype, x->rank, dims);
 }
 
+/* x [..,K] w [E,N,K] ids [..] b [E,N] */
+bool infer_expert_linear_rule(const struct infer *c)
+{
+	enum { X, W, IDS, B };
+	const struct ir_type *x = c->in[X], *w = c->in[W];
+	const struct ir_dim *dims[IR_RANK_MAX];
+	if (!infer_rank_min(c, X, 1) || !infer_rank(c, W, 3) || !infer_axes_equal(c, X, x->rank - 1, W, 2) ||
+	    !infer_rank(c, IDS, x->rank - 1))
+		return false;
+	for (int i = 0; i + 1 < x->rank; i++)
+		if (!infer_axes_equal(c, IDS, i, X, i))
+			return false;
+	if (present(c, B) &&
+	    (!infer_rank(c, B, 2) || !infer_axes_equal(c, B, 0, W, 0) || !infer_axes_equal(c, B, 1, W, 1)))
+		return false;
+	if (ir_dim_lo(c->m->dims, w->dims[0]) < 1)
+		return infer_mismatch(c, DIAG_SHAPE, X, W, "there is no expert");
+	memcpy(dims, x->dims, sizeof(dims));
+	dims[x->rank - 1] = w->dims[1];
+	return infer_result(c, x->dtype, x->rank, dims);
+}
+
 /* Operand i, if present, is [D] with D the last axis of operand 0. */
 static bool row_parameter(const struct infer *c, size_t i)
 {

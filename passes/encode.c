@@ -3,10 +3,10 @@
  * encode: weights and keys get the layout that the kernels read.
  *
  * Requires   merge-linear (the final weights), when it runs at all.
- * Ensures    every f32 weight that is `w` of a linear is #panel16 there. A weight that is read otherwise too
- * (a tied embedding) keeps its row-major entry beside a second one named NAME.panel16. Every f32 state whose
- * slices are keys of attention and nothing else, in all functions, is #panel16: positions are columns.
- * Example    weight @up.w : f32[128,32]   %y = linear %x, @up.w
+ * Ensures    every f32 weight that is `w` of a linear or expert_linear is #panel16 there. A weight that is
+ * read otherwise too (a tied embedding) keeps its row-major entry beside a second one named NAME.panel16.
+ * Every f32 state whose slices are keys of attention and nothing else, in all functions, is #panel16:
+ * positions are columns. Example    weight @up.w : f32[128,32]   %y = linear %x, @up.w
  *        ->  weight @up.w : f32[128,32] #panel16
  * Refuses    other element types, and weights and slices behind a view: their linears become plain loops,
  * such keys are transposed by the kernel.
@@ -19,12 +19,14 @@ struct encoder {
 
 static const struct ir_weight *linear_weight(const struct ir_func *f, const struct ir_op *op)
 {
-	const struct ir_op *w = op->code == OP_linear ? ir_def(f, op->operands[1]) : NULL;
+	bool experts = op->code == OP_expert_linear;
+	const struct ir_op *w = experts || op->code == OP_linear ? ir_def(f, op->operands[1]) : NULL;
 	if (w == NULL || w->code != OP_weight)
 		return NULL;
 	const struct ir_weight *weight = ((const struct attrs_weight *)w->attrs)->weight;
+	struct ir_value bias = op->operands[experts ? 3 : 2];
 	bool f32 = weight->type->dtype == DT_F32 && ir_type_of(f, op->operands[0])->dtype == DT_F32 &&
-	           (op->operands[2].id == 0 || ir_type_of(f, op->operands[2])->dtype == DT_F32);
+	           (bias.id == 0 || ir_type_of(f, bias)->dtype == DT_F32);
 	return f32 && weight->encoding == ENC_ROW ? weight : NULL;
 }
 
@@ -91,8 +93,9 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	if (linear_weight(r->f, op) == NULL)
 		return false;
 	const struct ir_op *ref = ir_def(r->f, op->operands[1]);
-	rebuild_need(r, op->operands[0]);
-	rebuild_need(r, op->operands[2]);
+	for (size_t i = 0; i < op->n_operands; i++)
+		if (i != 1)
+			rebuild_need(r, op->operands[i]);
 	for (size_t i = 0; i < ref->n_operands; i++)
 		rebuild_need(r, ref->operands[i]);
 	return true;
@@ -122,9 +125,10 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	for (size_t i = 0; i < ref->n_operands; i++)
 		at[i] = rebuild_get(r, ref->operands[i]);
 	struct ir_value packed_ref = irb_weight_ref(r->b, w, at, ref->n_operands);
-	rebuild_set(r, op->results[0],
-	            irb_linear(r->b, rebuild_get(r, op->operands[0]), packed_ref,
-	                       rebuild_get(r, op->operands[2]), NULL));
+	struct ir_value in[4] = {IR_NO_VALUE};
+	for (size_t i = 0; i < op->n_operands && i < TFMC_COUNT(in); i++)
+		in[i] = i == 1 ? packed_ref : rebuild_get(r, op->operands[i]);
+	rebuild_set(r, op->results[0], irb_op1(r->b, op->code, in, op->n_operands, op->attrs));
 	pass_count(r->p, "linears", 1);
 }
 

@@ -23,7 +23,8 @@ bool group_is_norm(const struct ir_op *op)
 bool group_norm_can_follow(const struct former *s, const struct cluster *c, const struct ir_op *op)
 {
 	const struct target *t = s->p->options->target;
-	const struct ir_type *w = c->kind == GROUP_linear ? ir_type_of(s->f, c->root->operands[1]) : NULL;
+	bool linear = c->kind == GROUP_linear && c->root->code == OP_linear;
+	const struct ir_type *w = linear ? ir_type_of(s->f, c->root->operands[1]) : NULL;
 	struct ir_value v = c->last->results[0];
 
 	if (w == NULL || !s->norms || !group_is_norm(op) || !former_is_free(s, op) ||
@@ -34,7 +35,7 @@ bool group_norm_can_follow(const struct former *s, const struct cluster *c, cons
 		if (ir_same(op->operands[i], v) || !former_is_f32(s->f, op->operands[i]))
 			return false;
 	const struct ir_op *reader = former_only_reader(s, op->results[0]);
-	if (reader != NULL && former_kind_of(s->f, reader) == GROUP_linear)
+	if (reader != NULL && reader->code == OP_linear && former_kind_of(s->f, reader) == GROUP_linear)
 		return false; /* its prologue */
 	int64_t columns = ir_dim_hi(s->m->dims, w->dims[0]), depth = ir_dim_hi(s->m->dims, w->dims[1]);
 	if (columns <= WHOLE_ROWS_MAX / (depth > 0 ? depth : 1))

@@ -389,6 +389,8 @@ bool group_take_parts(struct former *s, size_t cluster)
 	const struct ir_op *root = s->g->clusters.items[cluster].root;
 	struct parts p;
 	bool no_rope = false, no_pairs = false;
+	if (root->code != OP_linear)
+		return false;
 	for (int tries = 0; tries < 3; tries++) {
 		if (!walk(s, root, no_rope, no_pairs, &p)) {
 			if (p.has_slices)

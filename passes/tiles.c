@@ -257,14 +257,14 @@ bool tiles_key(const struct ir_module *m, const struct ir_func *f, const struct 
 {
 	const struct attrs_group *a = group->attrs;
 	const struct ir_op *root = group->region->ops[a->root];
-	if (root->code != OP_linear && root->code != OP_attention)
+	bool attention = root->code == OP_attention;
+	if (root->code != OP_linear && root->code != OP_expert_linear && !attention)
 		return false;
 	const struct ir_type *x = ir_type_of(f, root->operands[0]);
-	const struct ir_type *w = ir_type_of(f, root->operands[root->code == OP_linear ? 1 : 2]);
-	const struct ir_dim *count =
-	        root->code == OP_linear ? ir_type_count_range(m->dims, x, 0, x->rank - 1) : x->dims[2];
+	const struct ir_type *y = ir_type_of(f, root->results[0]);
+	const struct ir_dim *count = attention ? x->dims[2] : ir_type_count_range(m->dims, x, 0, x->rank - 1);
 	*k = ir_dim_hi(m->dims, x->dims[x->rank - 1]);
-	*n = ir_dim_hi(m->dims, w->dims[root->code == OP_linear ? 0 : 3]);
+	*n = ir_dim_hi(m->dims, y->dims[y->rank - 1]);
 	*rows = ir_dim_hi(m->dims, count);
 	return true;
 }

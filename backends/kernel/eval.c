@@ -396,17 +396,20 @@ struct kb_val eval_offset(struct eval *e, const struct eval_tensor *t, const str
 	return sum;
 }
 
-/* [ceil(N/16)][K][16]: element (n, i). */
+/* Matrices [ceil(N/16)][K][16]: element (.., n, i). */
 static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, const struct eval_point *p)
 {
 	struct kb *k = e->k;
-	struct kb_val n = p->index[0], i = p->index[1], width = kb_index(k, 16);
-	struct kb_val line = kb_mul(k, kb_bin(k, KB_DIV, n, width), t->t.size[1].v);
+	int row = t->t.rank - 2;
+	struct kb_val n = p->index[row], i = p->index[row + 1], width = kb_index(k, 16);
+	struct kb_val line = kb_mul(k, kb_bin(k, KB_DIV, n, width), t->t.size[row + 1].v);
 	struct kb_val at = kb_mul(k, kb_add(k, line, i), width);
 	at = kb_add(k, at, kb_bin(k, KB_REM, n, width));
-	if (p->vec == 1 && e->lanes > 1)
+	for (int a = 0; a < row; a++)
+		at = kb_add(k, at, kb_mul(k, p->index[a], t->t.stride[a].v));
+	if (p->vec >= 0 && p->vec != row && e->lanes > 1)
 		return eval_internal(e, NULL, "lanes along K of packed panels");
-	int lanes = p->vec == 0 ? e->lanes : 1;
+	int lanes = p->vec == row ? e->lanes : 1;
 	return kb_load(k, KB_TYPE(KB_F32, lanes), t->t.ptr, at, 0, 0);
 }
 
@@ -428,7 +431,8 @@ struct kb_val eval_load(struct eval *e, struct ir_value v, const struct eval_ten
 {
 	struct kb *k = e->k;
 	enum kb_scalar s = stored_scalar(t->t.dtype);
-	if (t->t.encoding == ENC_PANEL16 && t->t.rank > 2)
+	const struct ir_op *def = ir_def(e->job->func, v);
+	if (t->t.encoding == ENC_PANEL16 && t->t.rank > 2 && !(def && def->code == OP_weight))
 		return eval_internal(e, NULL, "a state in panels is read by element");
 	if (t->t.encoding == ENC_PANEL16)
 		return load_panel(e, t, p);

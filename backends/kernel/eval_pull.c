@@ -366,6 +366,31 @@ static struct kb_val linear(struct eval *e, const struct ir_op *op, const struct
 	return kb_add(e->k, sum, lanes_value(e, op->operands[2], &at, p));
 }
 
+/* x [.., K], w [E, N, K], ids [..], b [E, N] */
+static struct kb_val expert_linear(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	int r = p->rank, lanes = p->vec < 0 ? -1 : 1;
+	struct kb_val n = p->index[r - 1], zero = kb_index(e->k, 0);
+	struct dot d = {.a = op->operands[0], .b = op->operands[1], .axis_a = r - 1, .axis_b = 2};
+	struct eval_point row = *p;
+	if (bad_lanes(e, p))
+		return eval_internal(e, op, "lanes across rows");
+	row.rank = r - 1;
+	row.vec = -1;
+	row.flat = (struct kb_val){0};
+	struct kb_val expert =
+	        eval_clamped(e, eval_value(e, op->operands[2], &row), eval_dim(e, type_of(e, d.b)->dims[0]));
+	d.at_a = *p;
+	d.at_a.vec = -1;
+	d.at_a.index[r - 1] = zero;
+	d.at_b = (struct eval_point){.rank = 3, .index = {expert, n, zero}, .vec = lanes};
+	struct kb_val sum = dot(e, &d, eval_dim(e, type_of(e, d.b)->dims[2]), p);
+	if (!op->operands[3].id)
+		return sum;
+	struct eval_point at = {.rank = 2, .index = {expert, n}, .vec = lanes};
+	return kb_add(e->k, sum, lanes_value(e, op->operands[3], &at, p));
+}
+
 struct kb_val eval_pull(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	switch ((int)op->code) {
@@ -379,6 +404,7 @@ struct kb_val eval_pull(struct eval *e, const struct ir_op *op, const struct eva
 	case OP_strip_score: return eval_strip_score(e, op, p);
 	case OP_matmul: return matmul(e, op, p);
 	case OP_linear: return linear(e, op, p);
+	case OP_expert_linear: return expert_linear(e, op, p);
 	case OP_rope: return eval_rope(e, op, p);
 	case OP_weight: return eval_unsupported(e, op, "a weight with an index that is no index of a repeat");
 	}

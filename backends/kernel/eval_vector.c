@@ -34,7 +34,7 @@ static bool ask_tensor(const struct question *q, const struct eval_tensor *t, in
 	if (axis < 0)
 		return true;
 	if (t->t.encoding == ENC_PANEL16)
-		return axis == 0 && kb_caps(q->e->k)->lanes <= 16;
+		return axis == t->t.rank - 2 && kb_caps(q->e->k)->lanes <= 16;
 	return t->t.stride[axis].is_const && (t->t.stride[axis].c == 0 || t->t.stride[axis].c == 1);
 }
 
@@ -107,6 +107,13 @@ static bool ask_linear(struct question *q, const struct ir_op *op, int axis)
 	       (!op->operands[2].id || ask(q, op->operands[2], lanes));
 }
 
+static bool ask_expert_linear(struct question *q, const struct ir_op *op, int axis)
+{
+	int r = type_of(q->e, eval_result(op))->rank, lanes = axis < 0 ? -1 : 1;
+	return (axis < 0 || axis == r - 1) && ask(q, op->operands[0], -1) && ask(q, op->operands[1], lanes) &&
+	       ask(q, op->operands[2], -1) && (!op->operands[3].id || ask(q, op->operands[3], lanes));
+}
+
 /* Whole vectors of one half, in x and in the table. */
 static bool ask_rope(struct question *q, const struct ir_op *op, int axis)
 {
@@ -138,6 +145,8 @@ static bool ask_op(struct question *q, const struct ir_op *op, int axis)
 		return ask_matmul(q, op, axis);
 	if (op->code == OP_linear)
 		return ask_linear(q, op, axis);
+	if (op->code == OP_expert_linear)
+		return ask_expert_linear(q, op, axis);
 	if (op->code == OP_rope)
 		return ask_rope(q, op, axis);
 	if (ir_op_has(op->code, TRAIT_VIEW) || ir_op_has(op->code, TRAIT_MOVE))

@@ -94,6 +94,15 @@ static enum tfmc_status emit_shared(struct kernel *g)
 	return eval_status(g->e);
 }
 
+static bool emit_linear(struct kernel *g)
+{
+	if (g->attrs->kind != GROUP_linear)
+		return false;
+	if (g->root->code == OP_expert_linear)
+		return kernel_expert_linear(g);
+	return g->root->code == OP_linear && kernel_linear(g);
+}
+
 enum tfmc_status kernel_emit_group(const struct kernel_job *job)
 {
 	struct eval e;
@@ -116,7 +125,7 @@ enum tfmc_status kernel_emit_group(const struct kernel_job *job)
 	TFMC_TRY(eval_outputs(&e, &g.out));
 	if (job->items > 1)
 		return emit_shared(&g);
-	if (attrs->kind != GROUP_linear || g.root->code != OP_linear || !kernel_linear(&g))
+	if (!emit_linear(&g))
 		kernel_loops(&g);
 	return eval_status(&e);
 }

@@ -90,7 +90,7 @@ static bool find_sizes(struct linear *l)
 #define SHORT_OPS_MAX 6
 
 /* Long programs are emitted once, not for every accumulator. */
-static bool wants_stage(const struct kernel *g)
+bool matmul_wants_stage(const struct kernel *g)
 {
 	const struct ir_region *r = g->job->group->region;
 	size_t n = 0;
@@ -99,7 +99,7 @@ static bool wants_stage(const struct kernel *g)
 	return n > SHORT_OPS_MAX || kernel_has_functions(g);
 }
 
-static bool choose_schedule(struct linear *l)
+bool matmul_choose_schedule(struct linear *l)
 {
 	const struct attrs_group *s = l->schedule;
 	const struct target *t = l->job->target;
@@ -253,7 +253,7 @@ static void clear_stage(struct linear *l, struct kb_val rows)
 }
 
 /* Rows [first, l->row_end) of the strip. */
-static void emit_strip(struct linear *l, struct kb_val first)
+void matmul_strip(struct linear *l, struct kb_val first)
 {
 	struct kb *k = l->k;
 	struct kb_val rows = kb_sub(k, l->row_end, first), depth = kb_index(k, l->depth);
@@ -422,7 +422,7 @@ static void emit_blocks(struct linear *l)
 	matmul_begin_runs(l, &panel, &panel_end);
 	l->strip = kb_loop(k, "strip", panel, panel_end, l->strip_panels, 0);
 	l->strip_end = kb_min(k, kb_add_const(k, l->strip, l->strip_panels), panel_end);
-	emit_strip(l, row);
+	matmul_strip(l, row);
 	kb_end_loop(k);
 	matmul_end_runs(l);
 	emit_norm_behind(l);
@@ -454,7 +454,7 @@ static bool is_plain(const struct kernel *g)
 	return g->out.n == 1;
 }
 
-static bool bind_result(struct linear *l, const struct kernel *g)
+bool matmul_bind_result(struct linear *l, const struct kernel *g)
 {
 	if (!is_plain(g))
 		return false;
@@ -465,20 +465,20 @@ static bool bind_result(struct linear *l, const struct kernel *g)
 
 bool matmul_begin(struct linear *l, const struct kernel *g)
 {
-	return begin(l, g) && bind_result(l, g);
+	return begin(l, g) && matmul_bind_result(l, g);
 }
 
 bool kernel_linear(struct kernel *g)
 {
 	struct linear l;
 	if (!begin(&l, g) ||
-	    (!bind_result(&l, g) && !matmul_find_strips(&l, g) && !matmul_find_parts(&l, g)) ||
-	    !choose_schedule(&l))
+	    (!matmul_bind_result(&l, g) && !matmul_find_strips(&l, g) && !matmul_find_parts(&l, g)) ||
+	    !matmul_choose_schedule(&l))
 		return false;
 	if (!choose_normed(&l))
 		return false;
 	l.is_few = matmul_is_few(&l);
-	choose_stage(&l, l.parts || l.strips || wants_stage(g));
+	choose_stage(&l, l.parts || l.strips || matmul_wants_stage(g));
 	bool is_block = l.kc == 0 && (!l.norm || l.rows_hi <= l.normed_rows); /* all rows are */
 	l.by_parts = (l.is_few || is_block) && matmul_divides_heads(&l);
 	if (l.panels > 0 && l.rows_hi > 0 && l.is_few)

@@ -68,6 +68,9 @@ struct linear {
 	struct kb_val k_lo, k_hi; /* part of K */
 	struct kb_val stage_row;  /* of the tile */
 
+	/* Of experts (matmul_experts.c): whose matrix is open, and the rows of the block, i32; or none. */
+	struct kb_val expert, matrix, list;
+
 	/* Weights are asked for before they are used (matmul_ahead.c). */
 	struct kb_val ahead_step; /* bytes for each k */
 	struct kb_var ahead_turn; /* number of the tile of rows */
@@ -119,6 +122,12 @@ void matmul_parts_epilogue(struct linear *l, struct kb_val rows);
 bool matmul_find_strips(struct linear *l, const struct kernel *g);
 /* The rest of the group for `rows` finished rows of the stage: two numbers of each row. */
 void matmul_strips_epilogue(struct linear *l, struct kb_val rows);
+/* What matmul.c decides and walks, for matmul_experts.c: the one result; tiles; whether there is a stage;
+ * rows [first, l->row_end) of the open strip. */
+bool matmul_bind_result(struct linear *l, const struct kernel *g);
+bool matmul_choose_schedule(struct linear *l);
+bool matmul_wants_stage(const struct kernel *g);
+void matmul_strip(struct linear *l, struct kb_val first);
 /* Operands, sizes and the one result of the group. False when they do not lie as tiles need it. */
 bool matmul_begin(struct linear *l, const struct kernel *g);
 void matmul_tile(struct linear *l, const struct tile *t);

@@ -24,7 +24,10 @@ struct accumulators {
 
 struct eval_point matmul_point(struct linear *l, struct kb_val row, struct kb_val column)
 {
-	struct eval_point p = {.rank = l->rank, .vec = l->lanes > 1 ? l->rank - 1 : -1, .flat = row};
+	struct eval_point p = {.rank = l->rank, .vec = l->lanes > 1 ? l->rank - 1 : -1};
+	if (l->list.id)
+		row = kb_cvt(l->k, kb_load(l->k, KB_TYPE(KB_I32, 1), l->list, row, 0, 0), KB_INDEX);
+	p.flat = row;
 	eval_unravel(l->eval, row, l->size, l->rank - 1, p.index);
 	p.index[l->rank - 1] = column;
 	return p;
@@ -33,8 +36,11 @@ struct eval_point matmul_point(struct linear *l, struct kb_val row, struct kb_va
 void matmul_bind(struct linear *l, const struct eval_point *p, struct kb_val product)
 {
 	if (l->bias.id) {
-		struct eval_point at = {.rank = 1, .index = {p->index[l->rank - 1]}};
-		at.vec = p->vec < 0 ? -1 : 0;
+		struct kb_val column = p->index[l->rank - 1];
+		struct eval_point at = {.rank = 1, .index = {column}};
+		if (l->expert.id)
+			at = (struct eval_point){.rank = 2, .index = {l->expert, column}};
+		at.vec = p->vec < 0 ? -1 : at.rank - 1;
 		product = kb_add(l->k, product, eval_value(l->eval, l->bias, &at));
 	}
 	eval_bind(l->eval, eval_result(l->root), p, product);
@@ -78,7 +84,7 @@ static void find_rows(struct linear *l, struct accumulators *a)
 	}
 	const struct kb_tensor *x = &l->x->t;
 	const struct kb_size *step = l->rank >= 2 ? &x->stride[l->rank - 2] : NULL;
-	bool even = l->x->is_flat && step->is_const && step->c >= 0 && step->c <= INT32_MAX;
+	bool even = l->x->is_flat && !l->list.id && step->is_const && step->c >= 0 && step->c <= INT32_MAX;
 	for (int m = 0; m < a->tile->rows; m++) {
 		a->x_disp[m] = even ? m * step->c : 0;
 		a->x[m] = a->x[0];
@@ -274,7 +280,7 @@ void matmul_tile(struct linear *l, const struct tile *t)
 	if (l->halves > 1)
 		panel = kb_add(k, panel, kb_mul(k, l->half, kb_index(k, l->panels)));
 	struct kb_val line = kb_mul(k, panel, kb_index(k, l->depth * MATMUL_PANEL * 4));
-	a.w = kb_ptr_add(k, l->w->t.ptr, line, 0);
+	a.w = kb_ptr_add(k, l->expert.id ? l->matrix : l->w->t.ptr, line, 0);
 	size_t mark = eval_mark(l->eval);
 	find_rows(l, &a);
 	eval_release(l->eval, mark);

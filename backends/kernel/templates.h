@@ -27,6 +27,8 @@ int64_t kernel_loops_block(const struct target *t);
 bool kernel_is_rowwise(const struct attrs_group *attrs, const struct ir_op *root);
 /* linear with packed weights. False when an operand does not lie as the tile needs it. */
 bool kernel_linear(struct kernel *g);
+/* The same for expert_linear: rows are gathered by expert. */
+bool kernel_expert_linear(struct kernel *g);
 /* The same by a work-group of GPU_ITEMS items, which share a tile of x and one of weights. */
 bool kernel_linear_shared(struct kernel *g);
 #define GPU_ITEMS   64 /* 8 x 8 of a tile */

@@ -277,6 +277,23 @@ static struct kb_size scaled(struct emit *e, const struct ir_dim *d, int64_t by)
 	return emit_size(e, ir_dim_mul(t, d, ir_dim_const(t, by)));
 }
 
+/* Matrices of packed weights follow each other with whole panels. */
+static void matrix_strides(struct emit *e, struct ir_value base, struct kb_tensor *out)
+{
+	const struct place *p = &e->function->places[base.id];
+	if (p->kind != PLACE_WEIGHT || out->encoding != ENC_PANEL16 || out->rank < 3)
+		return;
+	const struct ir_op *op = ir_def(e->function->func, base);
+	const struct weight_place *w =
+	        object_weight(e->object, ((const struct attrs_weight *)op->attrs)->weight);
+	int64_t step = w != NULL ? w->matrix_bytes / 4 : 0;
+	for (int i = out->rank - 3; i >= 0; i--) {
+		int64_t size = out->size[i].is_const ? out->size[i].c : 0;
+		out->stride[i] = (struct kb_size){true, step, kb_index(e->k, step)};
+		step *= size;
+	}
+}
+
 /* ptr + offset elements. */
 static struct kb_val advance(struct emit *e, const struct ir_view *v, enum ir_dtype dtype, struct kb_val ptr,
                              const struct state_place *state)
@@ -313,6 +330,7 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 		if (view.state_axis[i] && state)
 			out->stride[i] = over_sequences(e, state, out->stride[i]);
 	}
+	matrix_strides(e, view.base, out);
 	return true;
 }
 

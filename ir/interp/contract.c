@@ -64,6 +64,26 @@ enum tfmc_status interp_eval_linear(struct interp *in, const struct ir_op *op,
 	return TFMC_OK;
 }
 
+/* x [M, K], w [E, N, K], ids [M], b [E, N]: out [M, N] */
+enum tfmc_status interp_eval_expert_linear(struct interp *in, const struct ir_op *op,
+                                           const struct interp_tensor *const *x, struct interp_tensor *out)
+{
+	int64_t n_experts = x[1]->dims[0], n_size = x[1]->dims[1], k_size = x[1]->dims[2];
+	int64_t m_size = interp_span(x[0], 0, x[0]->rank - 1);
+	struct matrix rows = {x[0]->data, k_size, 1};
+	(void)in;
+	(void)op;
+	for (int64_t m = 0; m < m_size; m++) {
+		int64_t e = (int64_t)x[2]->data[m];
+		e = e < 0 ? 0 : e < n_experts ? e : n_experts - 1;
+		struct matrix weights = {x[1]->data + e * n_size * k_size, 1, k_size};
+		for (int64_t n = 0; n < n_size; n++)
+			out->data[m * n_size + n] =
+			        dot(rows, weights, m, n, k_size) + (x[3] ? x[3]->data[e * n_size + n] : 0);
+	}
+	return TFMC_OK;
+}
+
 /* Operands and sizes of one attention op. */
 struct attention {
 	const struct attrs_attention *attrs;

@@ -344,6 +344,19 @@ static void see_linear(struct shapes *s, const struct ir_op *op)
 		tie(s, axes_of(s, op->operands[2]), 0, w, 0);
 }
 
+static void see_expert_linear(struct shapes *s, const struct ir_op *op)
+{
+	struct axes *x = axes_of(s, op->operands[0]), *w = axes_of(s, op->operands[1]),
+	            *y = axes_of(s, op->results[0]);
+	int last = type_of(s, op->operands[0])->rank - 1;
+	tie_others(s, op->operands[0], op->results[0], last);
+	tie_others(s, op->operands[2], op->results[0], last);
+	tie(s, x, last, w, 2);
+	tie(s, y, last, w, 1);
+	for (int i = 0; given(op, 3) && i < 2; i++)
+		tie(s, axes_of(s, op->operands[3]), i, w, i);
+}
+
 static void see_attention(struct shapes *s, const struct ir_op *op)
 {
 	struct axes *q = axes_of(s, op->operands[0]), *k = axes_of(s, op->operands[1]),
@@ -475,7 +488,7 @@ static void see_op(void *user, const struct ir_op *op)
 	        [OP_matmul] = see_matmul,       [OP_linear] = see_linear,
 	        [OP_attention] = see_attention, [OP_state_append] = see_append,
 	        [OP_state_write] = see_write,   [OP_state_read] = see_read,
-	        [OP_repeat] = see_repeat,
+	        [OP_repeat] = see_repeat,       [OP_expert_linear] = see_expert_linear,
 	};
 	struct shapes *s = user;
 	see_operands(s, op);

@@ -54,6 +54,8 @@ static enum role role_at(const struct ir_op *op, size_t operand)
 		return operand == 1 ? ROLE_GAMMA : ROLE_OFFSET;
 	if (op->code == OP_linear)
 		return operand == 1 ? ROLE_MATRIX : ROLE_OFFSET;
+	if (op->code == OP_expert_linear)
+		return operand == 1 ? ROLE_MATRIX : ROLE_OFFSET;
 	if (op->code == OP_gather)
 		return ROLE_TABLE;
 	return ROLE_OTHER;

@@ -293,6 +293,18 @@ void interp_check_linear(void)
 	              TENSOR(F32, (1), 11));
 }
 
+void interp_check_expert_linear(void)
+{
+	/* Two experts [1, 2]; ids beyond them take the nearest one. */
+	op_case_check(OP_expert_linear, NULL,
+	              INS(TENSOR(F32, (2, 2, 2), 1, 2, 3, 4, 5, 6, 7, 8), TENSOR(F32, (2, 1, 2), 1, 0, 0, 10),
+	                  TENSOR(I32, (2, 2), 0, 1, -3, 9), TENSOR(F32, (2, 1), 0.5, 0.25)),
+	              TENSOR(F32, (2, 2, 1), 1.5, 40.25, 5.5, 80.25));
+	op_case_check(OP_expert_linear, NULL,
+	              INS(TENSOR(F32, (1, 2), 1, 2), TENSOR(F16, (2, 1, 2), 3, 4, 5, 6), TENSOR(I32, (1), 1)),
+	              TENSOR(F32, (1, 1), 17));
+}
+
 void interp_check_attention(void)
 {
 	/* Two query heads on one key head, two queries, three keys; q picks key 0 or 1 with weight e^2

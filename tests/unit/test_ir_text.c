@@ -72,6 +72,8 @@ static const char rows_and_moves[] =
         HEAD "weight @g : f32[8]\n"
              "weight @table : f32[16,8] = tensor \"a b.safetensors\":\"t\\\"1\" f16[16,8]\n"
              "weight @\"odd name\" : f32[3,8]\n"
+             "weight @experts : f32[4,5,8]\n"
+             "weight @offsets : f32[4,5]\n"
              "\n"
              "func @f(%ids: i32[B,S] {below=16}, %at: i32[B]) -> (rows: f32[B,8], \"the best\": i32[B,S]) {\n"
              "  %x = gather @table, %ids : f32[B,S,8]\n"
@@ -102,6 +104,8 @@ static const char rows_and_moves[] =
              "  %d = dim_value {dim=(S+3)//4} : i32[]\n"
              "  %odd = take_rows %both, %at : f32[B,8]\n"
              "  %line = linear %row, @\"odd name\" : f32[B,3]\n"
+             "  %chosen = expert_linear %x.5, @experts, %ids, @offsets : f32[B,S,5]\n"
+             "  %plain = expert_linear %x.5, @experts, %ids : f32[B,S,5]\n"
              "  return %row, %best\n"
              "}\n";
 

@@ -287,6 +287,70 @@ static const char *const part_texts[] = {
         PAIR(20, gelu, mul), /* no whole panels: two kernels */
 };
 
+/* --- experts: rows of a call by the matrix that each one names --------------------------------------------
+ */
+
+#define WAVES(count, shape)                        \
+	"reshape(" shape ", sinusoid(rows=" #count \
+	", dim=2, layout=halves, spacing=paper, start=1, base=3.0))"
+/* weights: e n k / 2 rows of two numbers, biases: e n / 2 */
+#define EXPERTS(e, n, k, weights, biases, rows)                                                         \
+	"module \"experts\"\ndim B in [1,3]\ndim S in [1," #rows "]\nweight @w : f32[" #e "," #n "," #k \
+	"] = " WAVES(weights, "[" #e "," #n "," #k "]") "\nweight @b : f32[" #e "," #n                  \
+	                                                "] = " WAVES(biases, "[" #e "," #n "]") "\n"
+
+static const char *const expert_texts[] = {
+        /* every row of x for three experts of its own, with what follows */
+        EXPERTS(6, 37, 19, 2109, 111,
+                70) "func @f(%x: f32[B,S,19], %i: i32[B,S,3] {below=6}, %r: f32[B,S,3,37]) -> (y: "
+                    "f32[B,S,3,37]) {\n"
+                    "  %x1 = reshape %x {dims=[B,S,1,19]} : f32[B,S,1,19]\n"
+                    "  %x3 = broadcast %x1 {dims=[B,S,3,19]} : f32[B,S,3,19]\n"
+                    "  %h = expert_linear %x3, @w, %i, @b : f32[B,S,3,37]\n"
+                    "  %g = silu %h : f32[B,S,3,37]\n  %y = mul %g, %r : f32[B,S,3,37]\n"
+                    "  return %y\n}\n",
+        /* more rows than a block has; whole panels, none of them partial */
+        EXPERTS(2, 96, 33, 3168, 96, 400) "func @f(%x: f32[B,S,33], %i: i32[B,S]) -> (y: f32[B,S,96]) {\n"
+                                          "  %y = expert_linear %x, @w, %i : f32[B,S,96]\n  return %y\n}\n",
+        /* less than a panel, more experts than rows, a long epilogue */
+        EXPERTS(10, 5, 70, 1750, 25,
+                2) "func @f(%x: f32[B,S,70], %i: i32[B,S] {below=10}) -> (y: f32[B,S,5]) {\n"
+                   "  %h = expert_linear %x, @w, %i, @b : f32[B,S,5]\n"
+                   "  %g = gelu %h : f32[B,S,5]\n  %t = tanh %g : f32[B,S,5]\n"
+                   "  %y = mul %t, %h : f32[B,S,5]\n  return %y\n}\n",
+        /* one expert is a linear */
+        EXPERTS(1, 50, 17, 425, 25, 9) "func @f(%x: f32[B,S,17], %i: i32[B,S]) -> (y: f32[B,S,50]) {\n"
+                                       "  %y = expert_linear %x, @w, %i, @b : f32[B,S,50]\n  return %y\n}\n",
+        /* two matrices in the loop over layers */
+        "module \"experts\"\ndim B in [1,3]\ndim S in [1,11]\n"
+        "weight @u : f32[3,4,24,21] = " WAVES(3024, "[3,4,24,21]") "\nweight @d : f32[3,4,21,24] = " WAVES(
+                3024,
+                "[3,4,21,24]") "\n"
+                               "func @f(%x: f32[B,S,21], %i: i32[B,S] {below=4}) -> (y: f32[B,S,21]) {\n"
+                               "  %y = repeat %l = 0 to 3 carry (%h = %x) {\n"
+                               "    %a = expert_linear %h, @u[%l], %i : f32[B,S,24]\n    %b = relu %a : "
+                               "f32[B,S,24]\n"
+                               "    %c = expert_linear %b, @d[%l], %i : f32[B,S,21]\n    %e = add %h, %c : "
+                               "f32[B,S,21]\n"
+                               "    yield %e\n  } : f32[B,S,21]\n  return %y\n}\n",
+};
+
+START_TEST(experts)
+{
+	for (uint64_t seed = 1; seed <= 5; seed++) {
+		struct fixture t;
+		struct ir_module *m = NULL;
+		setup(&t);
+		enum tfmc_status st =
+		        ir_parse(&t.cx, "experts.tir", expert_texts[_i], strlen(expert_texts[_i]), &m);
+		ck_assert_msg(st == TFMC_OK, "%s", t.log.data);
+		take(&t, m);
+		check(&t, seed, seed == 1 ? -1 : (int)seed);
+		teardown(&t);
+	}
+}
+END_TEST
+
 START_TEST(parts)
 {
 	for (uint64_t seed = 1; seed <= 6; seed++) {
@@ -361,6 +425,7 @@ Suite *suite_kernel_random(void)
 	tcase_add_loop_test(t, ops_of_all_dtypes, 0, IR_N_OPS);
 	tcase_add_loop_test(t, programs, 0, PROGRAMS);
 	tcase_add_loop_test(t, parts, 0, (int)TFMC_COUNT(part_texts));
+	tcase_add_loop_test(t, experts, 0, (int)TFMC_COUNT(expert_texts));
 	suite_add_tcase(s, t);
 	return s;
 }
