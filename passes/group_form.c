@@ -169,7 +169,7 @@ static bool can_follow(const struct former *s, const struct ir_op *op, struct ir
 static bool can_strip(const struct former *s, const struct cluster *c, const struct ir_op *op,
                       struct ir_value v)
 {
-	return c->kind == GROUP_linear && !c->has_norm &&
+	return c->kind == GROUP_linear && c->root->code == OP_linear && !c->has_norm &&
 	       (op->code == OP_strip_argmax || op->code == OP_strip_score) && former_is_free(s, op) &&
 	       ir_same(op->operands[0], v) && former_is_f32(s->f, v);
 }

@@ -448,25 +448,6 @@ static bool make_linear(struct gen *g, const struct ir_type *x, struct recipe *o
 	return w != NULL;
 }
 
-static bool make_expert_linear(struct gen *g, const struct ir_type *x, struct recipe *out)
-{
-	x = first(g, x, CLASS_FLOAT, 1, 4);
-	if (!x)
-		return false;
-	const struct ir_dim *e = gen_const(g, rng_between(&g->rng, 1, 5)), *n = gen_small(g);
-	const struct ir_type *w =
-	        gen_type(g, x->dtype, 3, (const struct ir_dim *[]){e, n, x->dims[x->rank - 1]});
-	const struct ir_type *ids = gen_type(g, DT_I32, x->rank - 1, x->dims);
-	if (!w || !ids)
-		return false;
-	add(out, x);
-	add(out, w);
-	add_ranged(out, ids, 0, NULL);
-	if (rng_chance(&g->rng, 50))
-		add(out, gen_type(g, x->dtype, 2, (const struct ir_dim *[]){e, n}));
-	return true;
-}
-
 static bool make_attention(struct gen *g, const struct ir_type *x, struct recipe *out)
 {
 	struct attrs_attention *a = out->attrs;
@@ -601,7 +582,7 @@ static recipe_fn *const recipes[IR_N_OPS] = {
         [OP_take_rows] = make_take_rows,
         [OP_matmul] = make_matmul,
         [OP_linear] = make_linear,
-        [OP_expert_linear] = make_expert_linear,
+        [OP_expert_linear] = recipe_expert_linear,
         [OP_attention] = make_attention,
         [OP_rope] = recipe_rope,
 };

@@ -40,8 +40,9 @@ struct recipe {
  */
 bool recipe_make(struct gen *g, enum ir_opcode code, const struct ir_type *x, struct recipe *out);
 
-/* The same for rope (random_recipe_rope.c). */
+/* The same for rope and expert_linear (random_recipe_rope.c). */
 bool recipe_rope(struct gen *g, const struct ir_type *x, struct recipe *out);
+bool recipe_expert_linear(struct gen *g, const struct ir_type *x, struct recipe *out);
 /* random_recipe_strips.c */
 bool recipe_argmax(struct gen *g, const struct ir_type *x, struct recipe *out);
 bool recipe_strip_argmax(struct gen *g, const struct ir_type *x, struct recipe *out);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Legal operands of rope: tables of every even width up to the heads', positions
- * inside of the table and beyond it.
+ * inside of the table and beyond it; and of expert_linear, with ids beyond the
+ * experts.
  */
 #include "tests/support/random_recipe.h"
 
@@ -45,4 +46,23 @@ bool recipe_rope(struct gen *g, const struct ir_type *x, struct recipe *out)
 	out->n = 3;
 	((struct attrs_rope *)out->attrs)->layout = rng_chance(&g->rng, 60) ? ROPE_halves : ROPE_interleaved;
 	return out->in[1] && out->in[2];
+}
+
+bool recipe_expert_linear(struct gen *g, const struct ir_type *x, struct recipe *out)
+{
+	if (!x) {
+		const struct ir_dim *dims[] = {gen_dim(g), gen_dim(g), gen_small(g)};
+		int skip = rng_chance(&g->rng, 50);
+		x = gen_type(g, gen_float(g), 3 - skip, dims + skip);
+	}
+	if (!x || ir_dtype_class(x->dtype) != DTCLASS_FLOAT || x->rank < 1 || x->rank > 4)
+		return false;
+	const struct ir_dim *e = gen_const(g, rng_between(&g->rng, 1, 5)), *n = gen_small(g);
+	out->in[0] = x;
+	out->in[1] = gen_type(g, x->dtype, 3, (const struct ir_dim *[]){e, n, x->dims[x->rank - 1]});
+	out->in[2] = gen_type(g, DT_I32, x->rank - 1, x->dims);
+	out->n = 3;
+	if (rng_chance(&g->rng, 50))
+		out->in[out->n++] = matrix(g, x->dtype, e, n);
+	return out->in[1] && out->in[2] && (out->n < 4 || out->in[3]);
 }
