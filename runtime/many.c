@@ -69,7 +69,7 @@ static void begin(struct many *m, struct running *r, struct tfmc_generation *ite
 	int status = generator_open(&r->generator, record, m->vocab, m->options);
 	if (status == TFMC_RT_OK && !n_first) {
 		first = start = record_start_ids(record, &n_first);
-		status = start ? TFMC_RT_OK : TFMC_RT_E_MEMORY;
+		status = start ? (int)TFMC_RT_OK : (int)TFMC_RT_E_MEMORY;
 	}
 	if (status == TFMC_RT_OK)
 		status = generator_begin(&r->generator, first, n_first, item->cap);

@@ -333,9 +333,9 @@ struct tfmc_generation {
 	int status; /* of this sequence alone: TFMC_RT_E_PROMPT and the like leave the others as they are */
 };
 /*
- * Several sequences in the slots of a session: who ends makes room for the next one, steps take all of them in one
- * call. Each has the ids that tfmc_generate gives it alone with the same options. options: as there, but
- * without on_token, on_text, log_p and finish (TFMC_RT_E_RULES). A status of a call that all sequences
+ * Several sequences in the slots of a session: who ends makes room for the next one, steps take all of them
+ * in one call. Each has the ids that tfmc_generate gives it alone with the same options. options: as there,
+ * but without on_token, on_text, log_p and finish (TFMC_RT_E_RULES). A status of a call that all sequences
  * share ends all of them and is returned; those that had ended keep what they are.
  */
 int tfmc_generate_many(struct tfmc_session *session, const struct tfmc_generate_options *options,
