@@ -9,6 +9,8 @@
  */
 #include "backends/kernel/matmul_internal.h"
 
+#define UNROLLED 8 /* steps of a single row: its sums are so few that the loop itself shows */
+
 struct accumulators {
 	const struct tile *tile;
 	int vectors; /* of a row */
@@ -197,6 +199,16 @@ static void walk_depth(struct linear *l, struct accumulators *a)
 		if (l->depth % lanes == 0 && l->kc % lanes == 0)
 			return;
 		flags = l->kc ? 0 : KB_NONEMPTY;
+	}
+	if (lanes == 1 && a->tile->rows == 1 && !l->kc && l->depth >= UNROLLED) {
+		from = kb_index(k, l->depth / UNROLLED * UNROLLED);
+		at = kb_loop(k, "k", l->k_lo, from, UNROLLED, KB_NONEMPTY);
+		for (int i = 0; i < UNROLLED; i++)
+			step(l, a, kb_add_const(k, at, i));
+		kb_end_loop(k);
+		if (l->depth % UNROLLED == 0)
+			return;
+		flags = KB_NONEMPTY;
 	}
 	at = kb_loop(k, "k", from, l->k_hi, 1, flags);
 	step(l, a, at);
