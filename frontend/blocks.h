@@ -126,9 +126,12 @@ bool arg_map_word(const struct step *st, const struct yaml_node *map, const char
 struct qk_norm {
 	const char *call, *options; /* of the graph level: rms_norm, and what follows the path */
 	bool over_all;              /* of all heads together, before they are split */
+	bool each;                  /* every head has a weight of its own: PATH.q_norm.N.weight */
 };
 bool arg_qk_norm(const struct step *st, struct qk_norm *out);
-bool emit_qk_norm(struct step *st, const struct qk_norm *n, const char *q, const char *k);
+/* Of q [B, heads[0], S, e] and k [B, heads[1], S, e], or of all features before the split. */
+bool emit_qk_norm(struct step *st, const struct qk_norm *n, const char *const qk[2], const int64_t heads[2],
+                  int64_t e);
 /* blocks_bias.c: what attention adds to its scores, as arguments of sdpa; "" for nothing. */
 bool arg_prefix(const struct step *st, const char **out); /* what `prefix` of sdpa wants */
 bool arg_cache(const struct step *st, int64_t *len);      /* absent: left alone */

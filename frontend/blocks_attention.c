@@ -231,7 +231,8 @@ static bool heads_of(struct step *st, const char *name, const struct block_value
 static bool norm_heads(struct step *st, const struct attention *at, bool before_split)
 {
 	bool here = at->norm.call != NULL && at->norm.over_all == before_split;
-	return !here || emit_qk_norm(st, &at->norm, at->q, at->k);
+	return !here || emit_qk_norm(st, &at->norm, (const char *const[]){at->q, at->k},
+	                             (const int64_t[]){at->h, at->g}, at->e);
 }
 
 /* Queries and keys turn with their absolute positions. */

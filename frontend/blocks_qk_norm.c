@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The `qk_norm` argument of attention: norms of queries and keys, over the
- * features of each head (behind the split) or of all heads (before it).
+ * features of each head (behind the split; with one weight for all heads or one
+ * for each) or of all heads (before it).
  */
 #include <string.h>
 
 #include "frontend/blocks.h"
+#include "ir/support/buf.h"
 
 /* The mapping as arguments of the graph level's norm; false after a diagnostic. */
 bool arg_qk_norm(const struct step *st, struct qk_norm *out)
@@ -38,15 +40,45 @@ bool arg_qk_norm(const struct step *st, struct qk_norm *out)
 		                  plus_one ? "plus_one" : "bias");
 	out->call = layer ? "layer_norm" : "rms_norm";
 	out->over_all = strcmp(over, "all") == 0;
+	out->each = strcmp(over, "each") == 0;
+	if (out->each && (bias || plus_one))
+		return step_error(st, "qk_norm", DIAG_UNSUPPORTED,
+		                  "not supported yet: qk_norm over each head with bias or plus_one");
 	out->options = arena_printf(st->b->arena, "eps=%s%s", float_text(st->b, eps),
-	                            layer      ? (bias ? ", bias=true" : ", bias=false")
+	                            out->each  ? ""
+	                            : layer    ? (bias ? ", bias=true" : ", bias=false")
 	                            : plus_one ? ", plus_one=true"
 	                                       : "");
 	return true;
 }
 
-bool emit_qk_norm(struct step *st, const struct qk_norm *n, const char *q, const char *k)
+/* Without a weight, then times [heads, 1, e], whose rows are parameters of their own. */
+static bool emit_each(struct step *st, const struct qk_norm *n, const char *x, const char *path,
+                      int64_t heads, int64_t e)
 {
-	return emit(st, "%s = %s(%s, \"%s.q_norm\", %s)", q, n->call, q, st->params, n->options) &&
-	       emit(st, "%s = %s(%s, \"%s.k_norm\", %s)", k, n->call, k, st->params, n->options);
+	struct buf t;
+	buf_init(&t);
+	for (int64_t i = 0; i < heads; i++)
+		buf_printf(&t, "%sparam(\"%s.%lld.weight\", [%lld])", i > 0 ? ", " : "", path, (long long)i,
+		           (long long)e);
+	bool ok = emit(st, "%s = %s(%s, none, %s)", x, n->call, x, n->options) &&
+	          emit(st, "%s = %s * reshape(concat([%s], axis=0), [%lld, 1, %lld])", x, x, t.data,
+	               (long long)heads, (long long)e);
+	buf_destroy(&t);
+	return ok;
+}
+
+bool emit_qk_norm(struct step *st, const struct qk_norm *n, const char *const qk[2], const int64_t heads[2],
+                  int64_t e)
+{
+	static const char *const roles[2] = {"q_norm", "k_norm"};
+	for (size_t i = 0; i < 2; i++) {
+		const char *path = arena_printf(st->b->arena, "%s.%s", st->params, roles[i]);
+		bool ok = n->each ? emit_each(st, n, qk[i], path, heads[i], e)
+		                  : emit(st, "%s = %s(%s, \"%s\", %s)", qk[i], n->call, qk[i], path,
+		                         n->options);
+		if (!ok)
+			return false;
+	}
+	return true;
 }

@@ -121,6 +121,9 @@ FAMILIES = {
         **llama_like(use_qkv_bias=True), **rope(partial_rotary_factor=0.5))),
     "stablelm_parallel": causal("StableLmForCausalLM", hf.StableLmConfig(
         **llama_like(use_parallel_residual=True), **rope(partial_rotary_factor=0.34))),
+    "stablelm_heads": causal("StableLmForCausalLM", hf.StableLmConfig(
+        **llama_like(use_parallel_residual=True, qk_layernorm=True, num_attention_heads=6, num_key_value_heads=2),
+        **rope(partial_rotary_factor=0.3))),
     "starcoder2": causal("Starcoder2ForCausalLM", hf.Starcoder2Config(
         **llama_like(sliding_window=9, tie_word_embeddings=True), **rope(100000.0))),
     "deit": dict(kind="picture", cls="DeiTForImageClassification", image=12, patch=4, config=hf.DeiTConfig(
