@@ -30,7 +30,7 @@ struct hub_config {
 struct hub {
 	struct frontend_model *m;
 	const struct hub_config *c;
-	const struct yaml_node *keys, *same, *count, *runs, *words, *ignore;
+	const struct yaml_node *keys, *same, *count, *runs, *words, *within, *ignore;
 	const struct yaml_node *params;
 };
 
@@ -111,7 +111,19 @@ static const struct yaml_node *node_of(struct hub *h, const struct json_node *v)
 
 /* ---- keys ---- */
 
-static bool ignored(const struct hub *h, const char *key)
+/* The key without the name of an object of `within`, or NULL. */
+static const char *key_within(const struct hub *h, const char *key)
+{
+	for (size_t i = 0; h->within != NULL && h->within->kind == YAML_SEQUENCE && i < h->within->n; i++) {
+		const struct yaml_node *object = h->within->items[i];
+		size_t len = object->kind == YAML_SCALAR ? strlen(object->text) : 0;
+		if (len > 0 && strncmp(key, object->text, len) == 0 && key[len] == '.')
+			return key + len + 1;
+	}
+	return NULL;
+}
+
+static bool is_ignored(const struct hub *h, const char *key)
 {
 	const struct yaml_node *lists = h->ignore;
 	for (size_t i = 0; lists != NULL && lists->kind == YAML_MAPPING && i < lists->n; i++) {
@@ -147,6 +159,12 @@ static bool check_words(struct hub *h, const char *key, const struct yaml_node *
 		diag_error(h->m->cx, h->c->loc, DIAG_UNSUPPORTED, "not supported yet: '%s' holds '%s' in %s",
 		           key, v->text, h->c->name);
 	return found;
+}
+
+static bool ignored(const struct hub *h, const char *key)
+{
+	const char *inner = key_within(h, key);
+	return is_ignored(h, key) || (inner != NULL && is_ignored(h, inner));
 }
 
 static bool take(struct hub *h, const struct yaml_node *param, const struct json_node *v)
@@ -228,6 +246,8 @@ static bool one_key(struct hub *h, const char *key, const struct json_node *v)
 	}
 	if (ignored(h, key))
 		return true;
+	if (want == NULL && key_within(h, key) != NULL)
+		want = yaml_find(h->same, key_within(h, key));
 	if (want != NULL)
 		return check_same(h, key, want, v);
 	if (v->kind == JSON_NODE_OBJECT) {
@@ -253,6 +273,7 @@ const struct yaml_node *hub_apply(struct frontend_model *m, const struct hub_con
 	                .count = yaml_find(table, "count"),
 	                .runs = yaml_find(table, "runs"),
 	                .words = yaml_find(table, "words"),
+	                .within = yaml_find(table, "within"),
 	                .ignore = yaml_find(table, "ignore"),
 	                .params = params};
 	bool ok = params != NULL;

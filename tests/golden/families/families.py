@@ -195,4 +195,10 @@ weights: {files: [model.safetensors]}
         **bert_like(pad_token_id=1, max_position_embeddings=43, type_vocab_size=1, layer_norm_eps=1e-5, num_labels=7))),
     "roberta_words": dict(kind="text", cls="RobertaForMaskedLM", outputs=LOGITS, pad=1, config=hf.RobertaConfig(
         **bert_like(pad_token_id=1, max_position_embeddings=43, type_vocab_size=1, layer_norm_eps=1e-5))),
+    "clip": dict(kind="pair", cls="CLIPModel", image=15, patch=5, end=192, config=hf.CLIPConfig(
+        text_config=dict(vocab_size=V, hidden_size=60, intermediate_size=101, num_hidden_layers=2, num_attention_heads=5, max_position_embeddings=21,
+                         eos_token_id=192, bos_token_id=191, pad_token_id=0, projection_dim=33),
+        vision_config=dict(hidden_size=84, intermediate_size=75, num_hidden_layers=2, num_attention_heads=7, image_size=15, patch_size=5,
+                           projection_dim=33), projection_dim=33),
+        outputs={k: (lambda o, k=k: getattr(o, k)) for k in ("text_embeds", "image_embeds", "logits_per_image")}),
 }

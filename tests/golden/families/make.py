@@ -41,6 +41,8 @@ F32_BOUND = 3e-5  # f32 against f64, relative to the largest number
 def how(family, name, shape):
     """(mean, spread) of a tensor by its name: norms near 1, tables and matrices so that values stay near 1."""
     leaf = name.rsplit(".", 1)[-1]
+    if not shape:
+        return 1.5, 0.5
     norm = re.search(r"norm|ln_|\.ln|LayerNorm", name) and len(shape) == 1
     if leaf in ("bias", "final_logits_bias") or name.endswith("_bias"):
         return 0.0, 0.2
@@ -80,7 +82,7 @@ def make_model(name, family, folder):
         torch.manual_seed(0)
         cls(family["config"]).save_pretrained(tmp)
         shapes = family.get("shapes") or saved_tensors(tmp)
-        rows = [(key, list(shapes[key]) or [1]) + how(family, key, shapes[key]) for key in sorted(shapes, key=natural)]
+        rows = [(key, list(shapes[key])) + how(family, key, shapes[key]) for key in sorted(shapes, key=natural)]
         for entry in os.listdir(tmp):
             if entry.endswith(".safetensors") or entry.endswith(".index.json"):
                 os.remove(os.path.join(tmp, entry))
@@ -105,7 +107,7 @@ def make_model(name, family, folder):
             f.write("\n")
     with open(os.path.join(folder, "tensors.txt"), "w", encoding="utf-8") as f:
         for key, shape, mean, spread in rows:
-            f.write(f"{key} {','.join(map(str, shape))} {mean:g} {spread:g}\n")
+            f.write(f"{key} {','.join(map(str, shape)) or '-'} {mean:g} {spread:g}\n")
     return model.eval()
 
 
@@ -300,7 +302,23 @@ def picture_cases(cs, family):
         cs.add(name, {"pixel_values": pixels}, pick(out, rows), rows)
 
 
-KINDS = {"causal": causal_cases, "text": text_cases, "seq2seq": seq2seq_cases, "picture": picture_cases}
+def pair_cases(cs, family):
+    """Texts of several lengths, which end in the family's end token, and some images."""
+    size, lengths = family["image"], [19, 3, 8]
+    ids = ids_of(7, (3, 19), family)
+    for b, n in enumerate(lengths):
+        ids[b, ids[b] == family["end"]] = 4
+        ids[b, n - 1] = family["end"]
+    ids, mask = masked(family, ids, lengths)
+    pixels = numpy.random.default_rng(9).standard_normal((2, 3, size, size)).astype(numpy.float32)
+    inputs = {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(mask), "pixel_values": torch.from_numpy(pixels)}
+    with torch.no_grad():
+        exact = cs.f64(**{k: v.double() if v.is_floating_point() else v for k, v in inputs.items()})
+    outputs = {k: f(exact).numpy().astype(numpy.float32) for k, f in family["outputs"].items()}
+    cs.add("pair", {"input_ids": ids, "lengths": numpy.array(lengths), "pixel_values": pixels}, outputs)
+
+
+KINDS = {"pair": pair_cases, "causal": causal_cases, "text": text_cases, "seq2seq": seq2seq_cases, "picture": picture_cases}
 
 
 def make(name):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights that need not be stored: every tensor of a family's `tensors.txt`, drawn by Python's own generator.
 
-A line of tensors.txt is `NAME SHAPE MEAN SPREAD`; the tensor holds MEAN + SPREAD * u with u uniform in [-1, 1), rounded to
+A line of tensors.txt is `NAME SHAPE MEAN SPREAD` (SHAPE `-`: a scalar); the tensor holds MEAN + SPREAD * u with u uniform in [-1, 1), rounded to
 f32 once. The generator is seeded with the family's and the tensor's name, so a tensor does not depend on the others.
 make.py gives the same file to PyTorch.
 """
@@ -18,7 +18,7 @@ def read_list(path):
     with open(path, encoding="utf-8") as f:
         for line in f:
             name, shape, mean, spread = line.split()
-            rows.append((name, [int(n) for n in shape.split(",")], float(mean), float(spread)))
+            rows.append((name, [int(n) for n in shape.split(",") if n != "-"], float(mean), float(spread)))
     return rows
 
 
