@@ -5,7 +5,7 @@
 # order (tests/soak/soak.c). The runtime library is compiled with TFMC_LINK_FLAGS, so that in a build with
 # sanitizers, or with TFMC_LINK_FLAGS=-fsanitize=address,undefined, all of it is checked.
 set -euo pipefail
-seconds=${1:-6} seed=${2:-1} workers=${3:-2}
+seconds=${1:-6} seed=${2:-1} workers=${3:-1}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
@@ -43,3 +43,4 @@ done
 "$CC" -std=c17 -O1 -g -Wall -Wextra -Werror -ffp-contract=off -I"$TFMC_SOURCE/runtime" -I"$tmp" \
 	"$TFMC_SOURCE/tests/soak/soak.c" "$TFMC_SOURCE"/runtime/*.c "$tmp"/*.o -lpthread ${TFMC_LINK_FLAGS:-} -o "$tmp/soak"
 "$tmp/soak" --seconds "$seconds" --seed "$seed" --workers "$workers"
+[ $# -gt 0 ] || "$tmp/soak" --seconds 2 --seed 2 --workers 2
