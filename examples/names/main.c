@@ -6,6 +6,7 @@
  *
  *	names 10 7                 ten names drawn with the seeds 7 to 16, each after its log-probability
  *	names -s shikuro xqwpt     log-probabilities of given words
+ *	names -t 10 7              the same ten names, made side by side (together.c)
  *	names -w 3 ...             with three workers: the same names, the same numbers
  */
 #include <stdio.h>
@@ -15,8 +16,9 @@
 #include "tfmc_rt.h"
 
 #include "names.h"
+#include "together.h"
 
-#define MAX_IDS   32
+#define MAX_IDS   MADE_MAX
 #define MAX_BYTES 256
 
 static int complain(const char *what, int status)
@@ -39,21 +41,44 @@ static int print_scored(struct tfmc_session *session, const int32_t *ids, uint64
 	return 0;
 }
 
-/* A name: from nothing (the model's start id) to the stop id. */
-static int make_up(struct tfmc_session *session, uint64_t seed)
+static struct tfmc_sample_options sample_options(uint64_t seed)
 {
 	struct tfmc_sample_options sample = TFMC_SAMPLE_DEFAULTS;
 	sample.temperature = 0.8;
 	sample.top_p = 0.95;
 	sample.seed = seed;
+	return sample;
+}
+
+static int print_name(struct tfmc_session *session, const int32_t *ids, uint64_t n)
+{
+	char text[MAX_BYTES];
+	uint64_t bytes;
+	int status = tfmc_text_decode(tfmc_session_record(session), ids, n, text, sizeof(text), &bytes);
+	return status == TFMC_RT_OK ? print_scored(session, ids, n, text) : complain("text", status);
+}
+
+/* A name: from nothing (the model's start id) to the stop id. */
+static int make_up(struct tfmc_session *session, uint64_t seed)
+{
+	struct tfmc_sample_options sample = sample_options(seed);
 	struct tfmc_generate_options options = {.struct_size = sizeof(options), .sample = &sample};
 	int32_t ids[MAX_IDS];
-	char text[MAX_BYTES];
-	uint64_t n, bytes;
+	uint64_t n;
 	int status = tfmc_generate(session, &options, NULL, 0, NULL, 0, ids, MAX_IDS, &n);
-	if (status == TFMC_RT_OK)
-		status = tfmc_text_decode(tfmc_session_record(session), ids, n, text, sizeof(text), &bytes);
-	return status == TFMC_RT_OK ? print_scored(session, ids, n, text) : complain("generate", status);
+	return status == TFMC_RT_OK ? print_name(session, ids, n) : complain("generate", status);
+}
+
+static int make_up_together(struct tfmc_session *session, uint64_t count, uint64_t seed)
+{
+	struct tfmc_sample_options sample = sample_options(seed);
+	struct made *made = count < 1 << 20 ? calloc((size_t)count + 1, sizeof(*made)) : NULL;
+	int status = made ? make_together(session, &sample, count, made) : (int)TFMC_RT_E_MEMORY;
+	int failed = status == TFMC_RT_OK ? 0 : complain("together", status);
+	for (uint64_t i = 0; status == TFMC_RT_OK && i < count; i++)
+		failed |= print_name(session, made[i].ids, made[i].n);
+	free(made);
+	return failed;
 }
 
 /* A word counts with its end: the stop id behind it. */
@@ -90,8 +115,13 @@ static int run(struct tfmc_session *session, int argc, char **argv)
 			failed |= score(session, argv[i]);
 		return failed;
 	}
+	int together = argc > 0 && !strcmp(argv[0], "-t");
+	argc -= together;
+	argv += together;
 	if (argc != 2 || !parse_number(argv[0], &count) || !parse_number(argv[1], &seed))
-		return complain("names [-w WORKERS] COUNT SEED, or names [-w WORKERS] -s WORD...", 0);
+		return complain("names [-w WORKERS] [-t] COUNT SEED, or names [-w WORKERS] -s WORD...", 0);
+	if (together)
+		return make_up_together(session, count, seed);
 	for (uint64_t i = 0; i < count; i++)
 		failed |= make_up(session, seed + i);
 	return failed;
@@ -100,7 +130,7 @@ static int run(struct tfmc_session *session, int argc, char **argv)
 int main(int argc, char **argv)
 {
 	struct tfmc_model model = names_model();
-	struct tfmc_session_options options = {.struct_size = sizeof(options), .batch = 1, .workers = 1};
+	struct tfmc_session_options options = {.struct_size = sizeof(options), .workers = 1};
 	struct tfmc_session *session;
 	uint64_t workers = 1;
 	int first = argc > 2 && !strcmp(argv[1], "-w") ? 3 : 1;

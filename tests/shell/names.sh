@@ -10,7 +10,7 @@ trap 'rm -rf "$tmp"' EXIT
 example=$TFMC_SOURCE/examples/names
 PYTHONDONTWRITEBYTECODE=1 python3 "$example/data.py" --check # the generator's own probabilities
 "$TFMC" "$example/model.yaml" -mcpu=x86-64-v2 --entries=prefill,step,score -o "$tmp/names.o"
-"$CC" -std=c17 -Wall -Wextra -Werror -I"$TFMC_SOURCE/runtime" -I"$tmp" "$example/main.c" \
+"$CC" -std=c17 -Wall -Wextra -Werror -I"$TFMC_SOURCE/runtime" -I"$tmp" "$example/main.c" "$example/together.c" \
 	"$tmp/names.o" "$TFMC_BUILD/runtime/libtfmcrt.a" -lpthread ${TFMC_LINK_FLAGS:-} -o "$tmp/names"
 bash "$TFMC_SOURCE/tests/object_audit.sh" "$tmp/names.o" names
 
@@ -20,6 +20,9 @@ bash "$TFMC_SOURCE/tests/object_audit.sh" "$tmp/names.o" names
 cat "$tmp/one"
 cmp "$tmp/one" "$tmp/three"
 [ "$(awk '{ print $2 }' "$tmp/one" | sort -u | wc -l)" -ge 10 ]
+# Side by side, 8 at a time: the same ones, with the same numbers.
+"$tmp/names" -t 12 7 | cmp - "$tmp/one"
+"$tmp/names" -w 2 -t 12 7 | cmp - "$tmp/one"
 for i in 1 2 3; do
 	"$TFMC" generate "$example/model.yaml" -mcpu=x86-64-v2 --threads "$i" --prompt '' --seed $((6 + i))
 done >"$tmp/command"
@@ -49,7 +52,7 @@ awk '{ print $1, $2 }' "$tmp/scores" | diff - "$tmp/want"
 
 # An object without the entry score goes letter after letter.
 "$TFMC" "$example/model.yaml" -mcpu=x86-64-v2 --entries=prefill,step -o "$tmp/steps.o" --header="$tmp/steps.h"
-"$CC" -std=c17 -Wall -Wextra -Werror -I"$TFMC_SOURCE/runtime" -I"$tmp" "$example/main.c" \
+"$CC" -std=c17 -Wall -Wextra -Werror -I"$TFMC_SOURCE/runtime" -I"$tmp" "$example/main.c" "$example/together.c" \
 	"$tmp/steps.o" "$TFMC_BUILD/runtime/libtfmcrt.a" -lpthread ${TFMC_LINK_FLAGS:-} -o "$tmp/steps"
 # shellcheck disable=SC2086
 "$tmp/steps" -s $words $shuffled | paste - "$tmp/scores" |
