@@ -167,6 +167,14 @@ static const struct yaml_node *unknown_preset(struct frontend_model *m, const st
 	return NULL;
 }
 
+/* `hub: {weights: own}`: nothing of the names of tensors beneath is meant, as in GGUF files. */
+static bool owns_weights(const struct yaml_node *root)
+{
+	const struct yaml_node *hub = yaml_find(root, "hub");
+	const struct yaml_node *weights = hub == NULL ? NULL : yaml_find(hub, "weights");
+	return weights != NULL && yaml_is(weights, "own");
+}
+
 /* The preset with those it stands on; its table `hub` is part of it. */
 static const struct yaml_node *read_preset(struct frontend_model *m, const struct yaml_node *name, int depth)
 {
@@ -182,6 +190,8 @@ static const struct yaml_node *read_preset(struct frontend_model *m, const struc
 	if (below == NULL)
 		return root;
 	below = read_preset(m, below, depth + 1);
+	if (below != NULL && owns_weights(root))
+		below = compose_without(m, below, "weights");
 	return below == NULL ? NULL : compose_merge(m, below, compose_without(m, root, "preset"));
 }
 
@@ -202,6 +212,14 @@ static const struct yaml_node *preset_name(struct frontend_model *m, const struc
 	return NULL;
 }
 
+/* What the metadata of all GGUF files have in common lies beneath the preset of an architecture. */
+static const struct yaml_node *on_gguf(struct frontend_model *m, const struct yaml_node *hf,
+                                       const struct yaml_node *preset)
+{
+	const struct yaml_node *below = read_preset(m, compose_scalar(m, hf->loc, "gguf", false), 0);
+	return below == NULL ? NULL : compose_merge(m, below, preset);
+}
+
 static const struct yaml_node *with_preset(struct frontend_model *m, const struct yaml_node *root)
 {
 	const struct yaml_node *name = yaml_find(root, "preset"), *hf = yaml_find(root, "hf");
@@ -212,6 +230,8 @@ static const struct yaml_node *with_preset(struct frontend_model *m, const struc
 		return NULL;
 	name = preset_name(m, name, config, hf);
 	const struct yaml_node *preset = name == NULL ? NULL : read_preset(m, name, 0);
+	if (preset != NULL && config != NULL && hub_is_gguf(config))
+		preset = on_gguf(m, hf, preset);
 	if (preset == NULL)
 		return NULL;
 	if (config != NULL) {

@@ -45,16 +45,17 @@ const char *const *preset_names(size_t *n);
 /* ---- hub.c ---- */
 
 /*
- * The parameters of a preset with the values of a configuration (config.json), by the table `hub` of the
- * preset. A key that is in no list is an error: it may change the computation. NULL after a diagnostic.
+ * The parameters of a preset with the values of a configuration (config.json or GGUF), by the table `hub` of
+ * the preset. A key that is in no list is an error: it may change the computation. NULL after a diagnostic.
  */
 struct hub_config;
 const struct hub_config *hub_read(struct frontend_model *m, const struct yaml_node *file);
-/* Its `model_type`, or NULL. */
+/* Its `model_type`, or NULL; "gguf:ARCHITECTURE" of a GGUF file. */
 const char *hub_type(const struct hub_config *c);
 /* The preset for it, by the first of its `architectures` if there is one for that; NULL when there is none.
  */
 const char *hub_preset(struct frontend_model *m, const struct hub_config *c);
+bool hub_is_gguf(const struct hub_config *c);
 const struct yaml_node *hub_apply(struct frontend_model *m, const struct hub_config *c,
                                   const struct yaml_node *table, const struct yaml_node *params);
 

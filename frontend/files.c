@@ -129,6 +129,19 @@ static size_t read_all(int fd, char *data, size_t n)
 	return at;
 }
 
+bool file_begins_with(const char *path, const char *magic, size_t n)
+{
+	char bytes[16];
+	struct stat st;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		return false;
+	bool ok = n <= sizeof(bytes) && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+	          read_all(fd, bytes, n) == n && memcmp(bytes, magic, n) == 0;
+	close(fd);
+	return ok;
+}
+
 enum tfmc_status file_read(struct arena *a, struct diag_context *cx, const char *path, size_t limit,
                            struct loc loc, const char **text, size_t *len)
 {

@@ -26,6 +26,9 @@ const char *file_join(struct arena *a, const char *dir, const char *name);
 const char *file_beneath(struct arena *a, struct diag_context *cx, const char *dir, const char *name,
                          struct loc loc);
 
+/* A regular file that begins with these bytes; false also when it cannot be read. */
+bool file_begins_with(const char *path, const char *magic, size_t n);
+
 /* The bytes, followed by a zero byte that is not counted. TFMC_IO, or TFMC_INVALID over the limit; reported
  * at loc. */
 TFMC_MUST_USE enum tfmc_status file_read(struct arena *a, struct diag_context *cx, const char *path,

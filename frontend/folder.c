@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hub folder as a model file: its name, its configuration and its weights,
- * in the words of the model language. What `tfmc import` writes is this text.
+ * A hub folder or a GGUF file as a model file: its name, its configuration and
+ * its weights, in the words of the model language. What `tfmc import` writes is
+ * this text.
  */
 #include "frontend/folder.h"
 
@@ -101,4 +102,60 @@ const char *folder_model(struct arena *a, struct diag_context *cx, const char *p
 	               ? NULL
 	               : arena_printf(a, "tfmc: 1\nname: %s\nhf: config.json\n%sweights: {files: [%s]}\n",
 	                              name, sentence, files);
+}
+
+/* ---- GGUF ---- */
+
+#define PARTS_MAX 1000
+
+bool gguf_model_is(const char *path)
+{
+	return file_begins_with(path, "GGUF", 4);
+}
+
+static const char part_ending[] = "-00001-of-#####.gguf";
+
+int gguf_parts(const char *path)
+{
+	size_t n = strlen(path), len = sizeof(part_ending) - 1;
+	int parts = 0;
+	if (n <= len)
+		return 1;
+	const char *end = path + n - len;
+	for (size_t i = 0; i < len; i++) {
+		if (part_ending[i] == '#' && isdigit((unsigned char)end[i]))
+			parts = parts * 10 + (end[i] - '0');
+		else if (part_ending[i] != end[i])
+			return 1;
+	}
+	return parts < 1 || parts > PARTS_MAX ? 1 : parts;
+}
+
+const char *gguf_part(struct arena *a, const char *path, int i)
+{
+	int parts = gguf_parts(path);
+	if (parts == 1)
+		return path;
+	size_t stem = strlen(path) - (sizeof(part_ending) - 1);
+	return arena_printf(a, "%.*s-%05d-of-%05d.gguf", (int)stem, path, i, parts);
+}
+
+const char *gguf_model(struct arena *a, struct diag_context *cx, const char *path)
+{
+	const char *slash = strrchr(path, '/'), *base = slash == NULL ? path : slash + 1;
+	const char *files = arena_printf(a, "'%s'", base);
+	size_t n = strlen(base);
+	int parts = gguf_parts(base);
+	if (strpbrk(base, "'\n\r") != NULL) {
+		diag_error(cx, LOC_NONE, DIAG_FILE, "the name of '%s' has quotes or line breaks", path);
+		return NULL;
+	}
+	for (int i = 2; i <= parts; i++)
+		files = arena_printf(a, "%s, '%s'", files, gguf_part(a, base, i));
+	if (parts > 1)
+		n -= sizeof(part_ending) - 1;
+	else if (n > 5 && strcmp(base + n - 5, ".gguf") == 0)
+		n -= 5;
+	const char *name = folder_name(a, arena_strndup(a, base, n));
+	return arena_printf(a, "tfmc: 1\nname: %s\nhf: '%s'\nweights: {files: [%s]}\n", name, base, files);
 }

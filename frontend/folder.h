@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hub folders: a directory with config.json and weights stands for a model file. */
+/* Hub folders and GGUF files: a directory with config.json and weights, or one file, stands for a model file.
+ */
 #ifndef TFMC_FRONTEND_FOLDER_H
 #define TFMC_FRONTEND_FOLDER_H
 
@@ -15,5 +16,15 @@ const char *folder_model(struct arena *a, struct diag_context *cx, const char *p
  * nothing; NULL after a diagnostic.
  */
 const char *folder_sentence(struct arena *a, struct diag_context *cx, const char *dir);
+
+/* A GGUF file, by its first bytes. */
+bool gguf_model_is(const char *path);
+/* How many parts a file has by its name (NAME-00001-of-0000N.gguf), 1 for other names; the name of part i
+ * from 1. */
+int gguf_parts(const char *path);
+const char *gguf_part(struct arena *a, const char *path, int i);
+/* The text of a model file that lies beside it; NULL after a diagnostic. Of a split file all parts are named.
+ */
+const char *gguf_model(struct arena *a, struct diag_context *cx, const char *path);
 
 #endif

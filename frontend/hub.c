@@ -1,31 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hub configuration (config.json) through the table of a preset:
+ * A hub configuration (config.json, or the metadata of a GGUF file) through the table of a preset:
  *
  *   hub:
  *     keys: {hidden_size: d, rope_scaling.factor: factor}   key -> param; a dot goes into a nested object
  *     same: {pretraining_tp: 1}                             only this value is what the preset computes
  *     count: {id2label: classes}                            how many entries an object has -> param
  *     runs: {attention_types: types}                        [[[a, b], 2], ...] -> param: the list a, b, a, b,
- * ... ignore: {name: [use_cache, "*dropout"]}               does not change the computation; lists with
+ *     ignore: {name: [use_cache, "*dropout"]}               does not change the computation; lists with
  * names, so that presets on top of each other add theirs
+ *     stored: {output.weight: untied}                       GGUF: this tensor is there -> param (true, false)
+ *     rows: {token_embd.weight: vocab}                      GGUF: size of its outermost axis -> param
+ *     values: {rope_freqs.weight: factors}                  GGUF: its elements as a list -> param
  *
  * null counts as absent. Every other key is an error: nothing is guessed.
  */
 #include <string.h>
 
-#include "frontend/compose.h"
 #include "frontend/files.h"
-#include "frontend/json.h"
+#include "frontend/folder.h"
+#include "frontend/hub.h"
 #include "frontend/weight_files.h"
 
 #define RUNS_MAX 4096 /* names that `runs` writes out */
-
-struct hub_config {
-	const struct json_node *root;
-	const char *name; /* as shown */
-	struct loc loc;   /* who asked for it */
-};
 
 struct hub {
 	struct frontend_model *m;
@@ -34,33 +31,87 @@ struct hub {
 	const struct yaml_node *params;
 };
 
+static bool read_json(struct frontend_model *m, const char *path, struct hub_config *c)
+{
+	const struct json_source src = {.name = path, .loc = c->loc, .code = DIAG_FILE};
+	const char *text;
+	size_t len;
+	if (file_read(&m->arena, m->cx, path, YAML_FILE_MAX, c->loc, &text, &len) != TFMC_OK)
+		return false;
+	c->root = json_parse(&m->arena, m->cx, &src, text, len);
+	if (c->root == NULL)
+		return false;
+	if (c->root->kind != JSON_NODE_OBJECT) {
+		diag_error(m->cx, c->loc, DIAG_FILE, "'%s' holds no JSON object", c->name);
+		return false;
+	}
+	const struct json_node *type = json_find(c->root, "model_type");
+	c->type = type != NULL && type->kind == JSON_NODE_STRING ? type->text : NULL;
+	return true;
+}
+
+/* The file stays mapped as long as the model: tables of presets may ask for tensors. */
+static bool map_gguf(struct frontend_model *m, const char *path, const struct hub_config *c, struct gguf *out)
+{
+	struct file_map *map = ARENA_PUSH(&m->arena, &m->hub_files);
+	return map != NULL && file_map_open(m->cx, path, c->loc, map) == TFMC_OK &&
+	       gguf_read(&m->arena, m->cx, path, c->loc, map->data, map->len, out) == TFMC_OK;
+}
+
+/* The tensors of further parts of the file. */
+static bool add_part(struct frontend_model *m, const char *path, const struct hub_config *c, struct gguf *g)
+{
+	struct gguf part;
+	if (!map_gguf(m, path, c, &part))
+		return false;
+	size_t n = g->tensors.n + part.tensors.n;
+	struct stored_tensor *all = ARENA_ARRAY(&m->arena, struct stored_tensor, n + 1);
+	if (all == NULL || arena_failed(&m->arena))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		all[i] = i < g->tensors.n ? g->tensors.items[i] : part.tensors.items[i - g->tensors.n];
+	g->tensors = (struct stored_tensors){all, n};
+	return true;
+}
+
+static bool read_gguf(struct frontend_model *m, const char *path, struct hub_config *c)
+{
+	struct gguf *g = ARENA_NEW(&m->arena, struct gguf);
+	if (g == NULL || !map_gguf(m, path, c, g))
+		return false;
+	for (int i = 2; i <= gguf_parts(path); i++) {
+		const char *part = gguf_part(&m->arena, path, i);
+		model_note_file(m, part);
+		if (!add_part(m, part, c, g))
+			return false;
+	}
+	c->gguf = g;
+	c->root = hub_gguf_tree(m, g, &c->type);
+	return c->root != NULL;
+}
+
 const struct hub_config *hub_read(struct frontend_model *m, const struct yaml_node *file)
 {
 	struct hub_config *c = ARENA_NEW(&m->arena, struct hub_config);
-	const char *text, *beneath;
-	size_t len;
 	if (c == NULL || !yaml_expect(m->cx, file, YAML_SCALAR, "hf"))
 		return NULL;
-	beneath = file_beneath(&m->arena, m->cx, m->dir, file->text, file->loc);
-	if (beneath == NULL ||
-	    file_read(&m->arena, m->cx, beneath, YAML_FILE_MAX, file->loc, &text, &len) != TFMC_OK)
+	const char *path = file_beneath(&m->arena, m->cx, m->dir, file->text, file->loc);
+	if (path == NULL)
 		return NULL;
-	model_note_file(m, beneath);
+	model_note_file(m, path);
 	*c = (struct hub_config){.name = file->text, .loc = file->loc};
-	const struct json_source src = {.name = beneath, .loc = file->loc, .code = DIAG_FILE};
-	c->root = json_parse(&m->arena, m->cx, &src, text, len);
-	if (c->root == NULL)
-		return NULL;
-	if (c->root->kind == JSON_NODE_OBJECT)
-		return c;
-	diag_error(m->cx, file->loc, DIAG_FILE, "'%s' holds no JSON object", file->text);
-	return NULL;
+	bool ok = file_begins_with(path, "GGUF", 4) ? read_gguf(m, path, c) : read_json(m, path, c);
+	return ok ? c : NULL;
 }
 
 const char *hub_type(const struct hub_config *c)
 {
-	const struct json_node *type = json_find(c->root, "model_type");
-	return type != NULL && type->kind == JSON_NODE_STRING ? type->text : NULL;
+	return c->type;
+}
+
+bool hub_is_gguf(const struct hub_config *c)
+{
+	return c->gguf != NULL;
 }
 
 const char *hub_preset(struct frontend_model *m, const struct hub_config *c)
@@ -263,6 +314,50 @@ static bool one_key(struct hub *h, const char *key, const struct json_node *v)
 	return false;
 }
 
+/* ---- tensors of a GGUF file ---- */
+
+static const struct stored_tensor *find_tensor(const struct gguf *g, const char *name)
+{
+	for (size_t i = 0; i < g->tensors.n; i++) {
+		if (strcmp(g->tensors.items[i].name, name) == 0)
+			return &g->tensors.items[i];
+	}
+	return NULL;
+}
+
+static bool take_values(struct hub *h, const struct yaml_node *param, const struct stored_tensor *t)
+{
+	const struct json_node *list = hub_gguf_values(h->m, t);
+	if (list != NULL)
+		return take(h, param, list);
+	diag_error(h->m->cx, h->c->loc, DIAG_UNSUPPORTED,
+	           "not supported yet: the tensor '%s' (%s) in %s as a list of numbers", t->name,
+	           t->type_name, h->c->name);
+	return false;
+}
+
+static bool take_tensors(struct hub *h, const struct yaml_node *table)
+{
+	static const char *const kinds[] = {"stored", "rows", "values"};
+	bool ok = true;
+	for (size_t kind = 0; kind < TFMC_COUNT(kinds); kind++) {
+		const struct yaml_node *map = yaml_find(table, kinds[kind]);
+		for (size_t i = 0; ok && map != NULL && map->kind == YAML_MAPPING && i < map->n; i++) {
+			const struct stored_tensor *t = find_tensor(h->c->gguf, map->pairs[i].key->text);
+			const struct yaml_node *param = map->pairs[i].value;
+			struct json_node v = {.kind = JSON_NODE_BOOL, .i = t != NULL};
+			if (kind == 0)
+				ok = take(h, param, &v);
+			else if (kind == 1 && t != NULL && t->rank > 0) {
+				v = (struct json_node){.kind = JSON_NODE_INT, .i = t->dims[0]};
+				ok = take(h, param, &v);
+			} else if (kind == 2 && t != NULL)
+				ok = take_values(h, param, t);
+		}
+	}
+	return ok;
+}
+
 const struct yaml_node *hub_apply(struct frontend_model *m, const struct hub_config *c,
                                   const struct yaml_node *table, const struct yaml_node *params)
 {
@@ -281,5 +376,7 @@ const struct yaml_node *hub_apply(struct frontend_model *m, const struct hub_con
 		if (strcmp(c->root->keys[i], "model_type") != 0)
 			ok = one_key(&h, c->root->keys[i], &c->root->items[i]) && ok;
 	}
+	if (ok && c->gguf != NULL)
+		ok = take_tensors(&h, table);
 	return ok ? h.params : NULL;
 }

@@ -402,6 +402,8 @@ void frontend_destroy(struct frontend_model *m)
 		return;
 	model_close_checks(m);
 	weight_files_destroy(m->files);
+	for (size_t i = 0; i < m->hub_files.n; i++)
+		file_map_close(&m->hub_files.items[i]);
 	arena_destroy(&m->arena);
 	free(m);
 }

@@ -182,17 +182,28 @@ static struct frontend_model *create(struct diag_context *cx, const char *path,
 	return m;
 }
 
-/* The file, or what stands for a hub folder. */
+/* The text that stands for a hub folder or a GGUF file; NULL for other files, or after a diagnostic. */
+static const char *made_text(struct frontend_model *m, enum tfmc_status *st)
+{
+	if (folder_is(m->path))
+		return folder_model(&m->arena, m->cx, m->path, st);
+	return gguf_model_is(m->path) ? gguf_model(&m->arena, m->cx, m->path) : NULL;
+}
+
+/* The file, or what stands for a hub folder or a GGUF file. */
 static enum tfmc_status read_written(struct frontend_model *m)
 {
-	if (!folder_is(m->path))
+	bool folder = folder_is(m->path);
+	if (!folder && !gguf_model_is(m->path))
 		return yaml_read(&m->arena, m->cx, m->path, m->path, LOC_NONE, &m->written);
-	enum tfmc_status st;
-	const char *text = folder_model(&m->arena, m->cx, m->path, &st);
-	m->dir = m->path;
+	enum tfmc_status st = TFMC_INVALID;
+	const char *text = made_text(m, &st);
+	if (folder)
+		m->dir = m->path;
 	if (text == NULL)
 		return st;
-	return yaml_parse(&m->arena, m->cx, arena_printf(&m->arena, "%s (folder)", m->path), text,
+	return yaml_parse(&m->arena, m->cx,
+	                  arena_printf(&m->arena, folder ? "%s (folder)" : "%s (GGUF)", m->path), text,
 	                  strlen(text), false, &m->written);
 }
 
@@ -223,7 +234,7 @@ enum tfmc_status frontend_load(struct diag_context *cx, const char *path,
 const char *frontend_folder_text(struct frontend_model *m)
 {
 	enum tfmc_status st;
-	return folder_is(m->path) ? folder_model(&m->arena, m->cx, m->path, &st) : NULL;
+	return made_text(m, &st);
 }
 
 const char *frontend_name(const struct frontend_model *m)

@@ -10,6 +10,7 @@
 #define TFMC_FRONTEND_MODEL_H
 
 #include "frontend/expr.h"
+#include "frontend/files.h"
 #include "frontend/frontend.h"
 #include "frontend/graph.h"
 #include "frontend/weight_files.h"
@@ -127,6 +128,10 @@ struct frontend_model {
 		const char **items;
 		size_t n, cap;
 	} read; /* paths of the files that were read for the object */
+	struct {
+		struct file_map *items;
+		size_t n, cap;
+	} hub_files; /* GGUF files that parameters come from, as long as the model lives */
 };
 
 /* ---- model.c ---- */

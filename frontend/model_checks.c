@@ -288,7 +288,12 @@ enum tfmc_status frontend_check_tensor(struct frontend_model *m, const char *fil
 		TFMC_TRY(weight_files_open(found->files, m->dir, file, loc));
 	}
 	*out = weight_files_find(found->files, name);
-	return TFMC_OK;
+	if (*out == NULL || ((*out)->read == NULL && !(*out)->reversed))
+		return TFMC_OK;
+	diag_error(m->cx, loc, DIAG_STORED_TYPE,
+	           "not supported yet: '%.200s' of '%.200s' as a value of checks: it is stored as %s%s", name,
+	           file, (*out)->type_name, (*out)->reversed ? " in the order of Fortran" : "");
+	return TFMC_INVALID;
 }
 
 void model_close_checks(struct frontend_model *m)

@@ -11,19 +11,43 @@
 #include <string.h>
 
 #include "frontend/json.h"
+#include "frontend/stored_read.h"
 #include "ir/support/checked.h"
 
 #define LENGTH_BYTES 8
 
-/* The types of the format, with bits of an element. */
+/*
+ * The types of the format, with bits of an element. Those with `read` have no name in the IR: `holds` has all
+ * their values.
+ */
 static const struct stored_type {
 	const char *name;
 	int64_t bits;
+	enum ir_dtype holds;
+	weight_elements *read;
 } stored_types[] = {
-        {"BOOL", 8},        {"U8", 8},          {"I8", 8},    {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8},
-        {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"F4", 4},    {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"I16", 16},
-        {"U16", 16},        {"F16", 16},        {"BF16", 16}, {"I32", 32},    {"U32", 32},    {"F32", 32},
-        {"F64", 64},        {"I64", 64},        {"U64", 64},  {"C64", 64},
+        {"BOOL", 8, DT_BOOL, NULL},
+        {"U8", 8, DT_U8, NULL},
+        {"I8", 8, DT_I8, NULL},
+        {"F8_E5M2", 8, DT_F16, stored_read_f8_e5m2},
+        {"F8_E4M3", 8, DT_F16, stored_read_f8_e4m3},
+        {"F8_E8M0", 8, DT_BF16, stored_read_f8_e8m0},
+        {"F8_E4M3FNUZ", 8, DT_F16, stored_read_f8_e4m3fnuz},
+        {"F8_E5M2FNUZ", 8, DT_F16, stored_read_f8_e5m2fnuz},
+        {"F4", 4, DT_F32, NULL},
+        {"F6_E2M3", 6, DT_F32, NULL},
+        {"F6_E3M2", 6, DT_F32, NULL},
+        {"I16", 16, DT_F64, stored_read_i16},
+        {"U16", 16, DT_F64, stored_read_u16},
+        {"F16", 16, DT_F16, NULL},
+        {"BF16", 16, DT_BF16, NULL},
+        {"I32", 32, DT_I32, NULL},
+        {"U32", 32, DT_F64, stored_read_u32},
+        {"F32", 32, DT_F32, NULL},
+        {"F64", 64, DT_F64, NULL},
+        {"I64", 64, DT_I64, NULL},
+        {"U64", 64, DT_F64, stored_read_u64},
+        {"C64", 64, DT_F32, NULL},
 };
 
 struct reader {
@@ -37,7 +61,7 @@ struct reader {
 
 /* An entry while its order is not known. */
 struct entry {
-	struct safetensor t;
+	struct stored_tensor t;
 	size_t begin, end, index;
 };
 
@@ -56,7 +80,7 @@ static const struct stored_type *find_type(const char *name)
 	return NULL;
 }
 
-static bool read_type(const struct reader *r, const struct json_node *json, struct safetensor *t,
+static bool read_type(const struct reader *r, const struct json_node *json, struct stored_tensor *t,
                       int64_t *bits)
 {
 	const struct json_node *type = json_find(json, "dtype");
@@ -68,12 +92,15 @@ static bool read_type(const struct reader *r, const struct json_node *json, stru
 		        r, t->name,
 		        arena_printf(r->arena, "the type '%.40s' is not one of the format", type->text));
 	t->type_name = known->name;
-	t->readable = ir_dtype_parse(known->name, strlen(known->name), &t->dtype);
+	t->readable = known->read != NULL || ir_dtype_parse(known->name, strlen(known->name), &t->dtype);
+	t->read = known->read;
+	if (known->read != NULL)
+		t->dtype = known->holds;
 	*bits = known->bits;
 	return true;
 }
 
-static bool read_shape(const struct reader *r, const struct json_node *json, struct safetensor *t)
+static bool read_shape(const struct reader *r, const struct json_node *json, struct stored_tensor *t)
 {
 	const struct json_node *shape = json_find(json, "shape");
 	if (shape == NULL || shape->kind != JSON_NODE_ARRAY)
@@ -193,7 +220,7 @@ static bool check_tiling(const struct reader *r, const struct entry *e, size_t n
 	return false;
 }
 
-static bool read_entries(const struct reader *r, const struct json_node *root, struct safetensors *out)
+static bool read_entries(const struct reader *r, const struct json_node *root, struct stored_tensors *out)
 {
 	struct entry *entries = ARENA_ARRAY(r->arena, struct entry, root->n + 1);
 	size_t n = 0;
@@ -213,12 +240,12 @@ static bool read_entries(const struct reader *r, const struct json_node *root, s
 	qsort(entries, n, sizeof(*entries), by_offset);
 	if (!check_tiling(r, entries, n))
 		return false;
-	struct safetensor *items = ARENA_ARRAY(r->arena, struct safetensor, n + 1);
+	struct stored_tensor *items = ARENA_ARRAY(r->arena, struct stored_tensor, n + 1);
 	if (items == NULL || arena_failed(r->arena))
 		return false;
 	for (size_t i = 0; i < n; i++)
 		items[i] = entries[i].t;
-	*out = (struct safetensors){items, n};
+	*out = (struct stored_tensors){items, n};
 	return true;
 }
 
@@ -251,11 +278,11 @@ static size_t header_length(const struct reader *r, const unsigned char *bytes, 
 }
 
 enum tfmc_status safetensors_read(struct arena *a, struct diag_context *cx, const char *name, struct loc loc,
-                                  const unsigned char *bytes, size_t len, struct safetensors *out)
+                                  const unsigned char *bytes, size_t len, struct stored_tensors *out)
 {
 	struct reader r = {.arena = a, .cx = cx, .name = name, .loc = loc};
 	struct json_source src = {name, loc, DIAG_WEIGHT_FILE, LENGTH_BYTES};
-	*out = (struct safetensors){NULL, 0};
+	*out = (struct stored_tensors){NULL, 0};
 	size_t n = header_length(&r, bytes, len);
 	if (n == 0)
 		return TFMC_INVALID;
@@ -287,7 +314,7 @@ static void json_string(struct buf *out, const char *s)
 }
 
 /* Appends one header entry; *at moves over the tensor's bytes. */
-static bool put_entry(struct buf *out, const struct safetensor *t, size_t *at)
+static bool put_entry(struct buf *out, const struct stored_tensor *t, size_t *at)
 {
 	int64_t bytes;
 	size_t end;
@@ -304,7 +331,7 @@ static bool put_entry(struct buf *out, const struct safetensor *t, size_t *at)
 	return true;
 }
 
-static bool put_header(struct buf *header, const struct safetensor *items, size_t n)
+static bool put_header(struct buf *header, const struct stored_tensor *items, size_t n)
 {
 	size_t at = 0;
 	const char *separator = "";
@@ -324,7 +351,7 @@ static bool put_header(struct buf *header, const struct safetensor *items, size_
 	return header->len <= SAFETENSORS_HEADER_MAX;
 }
 
-bool safetensors_write(struct buf *out, const struct safetensor *items, size_t n)
+bool safetensors_write(struct buf *out, const struct stored_tensor *items, size_t n)
 {
 	struct buf header;
 	buf_init(&header);

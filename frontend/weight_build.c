@@ -77,22 +77,61 @@ static const struct ir_wexpr *misfit(struct weight_build *b, const struct weight
 	return NULL;
 }
 
+/* The axes in reverse order: the last one moves in front of all that have not moved yet, again and again. */
+static const struct ir_wexpr *reverse_axes(struct arena *a, const struct ir_wexpr *x)
+{
+	int64_t front = 1, rest = wexpr_count(x), dims[IR_RANK_MAX];
+	for (int i = 0; i < x->rank; i++)
+		dims[i] = x->dims[x->rank - 1 - i];
+	int rank = x->rank;
+	for (int i = 0; x != NULL && i + 1 < rank && rest > 0; i++) {
+		const int64_t parts[] = {front, rest / dims[i], dims[i]};
+		x = wexpr_transpose(a, wexpr_reshape(a, 3, parts, x));
+		front *= dims[i];
+		rest /= dims[i];
+	}
+	return x == NULL ? NULL : wexpr_reshape(a, rank, dims, x);
+}
+
+static const char *const block_types[] = {
+#define PLAIN(number, name, bytes, dtype)
+#define WIDER(number, name, bytes, read)
+#define BLOCKS(number, name, block, bytes) #name,
+#include "frontend/gguf_types.def"
+};
+
+static void refuse_type(struct weight_build *b, const struct weight_template *t,
+                        const struct weight_tensor *w)
+{
+	bool blocks = false;
+	for (size_t i = 0; i < TFMC_COUNT(block_types); i++)
+		blocks = blocks || strcmp(block_types[i], w->type_name) == 0;
+	if (blocks)
+		diag_error(b->cx, t->node->loc, DIAG_STORED_TYPE,
+		           "the tensor '%.200s' of '%s' has type %s: not supported yet", w->name, w->file,
+		           w->type_name);
+	else
+		diag_error(b->cx, t->node->loc, DIAG_STORED_TYPE,
+		           "the tensor '%.200s' of '%s' is stored as %s; weights are numbers of 8 to 64 bits",
+		           w->name, w->file, w->type_name);
+}
+
 static const struct ir_wexpr *leaf(struct weight_build *b, const struct weight_template *t)
 {
 	const char *name = weight_template_fill(b->arena, t, b->captures);
 	struct weight_tensor *w = weight_files_find(b->files, name);
+	struct weight_bytes bytes;
 	if (w == NULL)
 		return NULL;
 	w->used = true;
-	bool number = w->readable && (ir_dtype_class(w->dtype) == DTCLASS_FLOAT || w->dtype == DT_I8);
-	if (!number) {
-		diag_error(
-		        b->cx, t->node->loc, DIAG_STORED_TYPE,
-		        "the tensor '%.200s' of '%s' is stored as %s; weights are F32, F16, BF16, F64 or I8",
-		        name, w->file, w->type_name);
+	if (!w->readable) {
+		refuse_type(b, t, w);
 		return NULL;
 	}
-	return wexpr_tensor(b->arena, w->file, w->stored, w->dtype, w->rank, w->dims);
+	weight_tensor_bytes(w, &bytes);
+	const struct ir_wexpr *x =
+	        wexpr_tensor(b->arena, w->file, w->stored, bytes.dtype, bytes.rank, bytes.dims);
+	return x == NULL || !w->reversed ? x : reverse_axes(b->arena, x);
 }
 
 static const struct ir_wexpr *join(struct weight_build *b, const struct weight_entry *e)

@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "frontend/files.h"
+#include "frontend/gguf.h"
 #include "frontend/json.h"
+#include "frontend/npy.h"
 #include "frontend/safetensors.h"
 #include "ir/support/strmap.h"
 
@@ -62,7 +64,8 @@ void weight_files_destroy(struct weight_files *wf)
 
 /* ---- opening ---- */
 
-static bool add_tensor(struct weight_files *wf, const struct safetensor *t, const char *file, struct loc loc)
+static bool add_tensor(struct weight_files *wf, const struct stored_tensor *t, const char *file,
+                       struct loc loc)
 {
 	const struct weight_tensor *before = strmap_get(&wf->by_stored, t->name);
 	if (before != NULL) {
@@ -83,6 +86,8 @@ static bool add_tensor(struct weight_files *wf, const struct safetensor *t, cons
 	                            .readable = t->readable,
 	                            .type_name = t->type_name,
 	                            .dtype = t->dtype,
+	                            .read = t->read,
+	                            .reversed = t->reversed,
 	                            .rank = t->rank,
 	                            .data = t->data,
 	                            .bytes = t->bytes};
@@ -110,16 +115,29 @@ static struct file_map *map_file(struct weight_files *wf, const char *path, stru
 	return NULL;
 }
 
-static enum tfmc_status open_safetensors(struct weight_files *wf, const char *path, const char *name,
-                                         struct loc loc)
+enum tfmc_status weight_file_read(struct arena *a, struct diag_context *cx, const char *name, struct loc loc,
+                                  const unsigned char *bytes, size_t len, struct stored_tensors *out)
 {
-	struct safetensors st;
+	struct gguf g;
+	if (npy_is(bytes, len))
+		return npy_read(a, cx, name, loc, bytes, len, out);
+	if (npz_is(bytes, len))
+		return npz_read(a, cx, name, loc, bytes, len, out);
+	if (!gguf_is(bytes, len))
+		return safetensors_read(a, cx, name, loc, bytes, len, out);
+	TFMC_TRY(gguf_read(a, cx, name, loc, bytes, len, &g));
+	*out = g.tensors;
+	return TFMC_OK;
+}
+
+/* Adds the tensors of a file that was mapped last. */
+static enum tfmc_status add_file(struct weight_files *wf, const struct file_map *map, const char *name,
+                                 struct loc loc)
+{
+	struct stored_tensors st;
 	const char *kept = arena_strdup(wf->arena, name);
-	const struct file_map *map = map_file(wf, path, loc);
 	bool ok = true;
-	if (map == NULL)
-		return arena_failed(wf->arena) ? TFMC_NO_MEMORY : TFMC_IO;
-	TFMC_TRY(safetensors_read(wf->arena, wf->cx, name, loc, map->data, map->len, &st));
+	TFMC_TRY(weight_file_read(wf->arena, wf->cx, name, loc, map->data, map->len, &st));
 	for (size_t i = 0; i < st.n && ok; i++)
 		ok = add_tensor(wf, &st.items[i], kept, loc);
 	if (arena_failed(wf->arena))
@@ -138,7 +156,10 @@ static enum tfmc_status open_shard(struct weight_files *wf, const char *dir, con
 		return TFMC_INVALID;
 	}
 	const char *name = file_join(wf->arena, file_dir(wf->arena, index), shard);
-	return open_safetensors(wf, file_join(wf->arena, dir, name), name, loc);
+	const struct file_map *map = map_file(wf, file_join(wf->arena, dir, name), loc);
+	if (map == NULL)
+		return arena_failed(wf->arena) ? TFMC_NO_MEMORY : TFMC_IO;
+	return add_file(wf, map, name, loc);
 }
 
 /* Every tensor of the index must be in the shard it names. */
@@ -170,16 +191,18 @@ static bool check_weight_map(struct weight_files *wf, const char *index, const s
 	return ok;
 }
 
-static enum tfmc_status open_index(struct weight_files *wf, const char *dir, const char *name, struct loc loc)
+static enum tfmc_status add_index(struct weight_files *wf, const struct file_map *index, const char *dir,
+                                  const char *name, struct loc loc)
 {
 	struct json_source src = {name, loc, DIAG_WEIGHT_FILE, 0};
 	struct strmap shards;
-	const char *text;
-	size_t len;
-	const char *path = file_join(wf->arena, dir, name);
-	add_path(wf, path);
-	TFMC_TRY(file_read(wf->arena, wf->cx, path, JSON_BYTES_MAX, loc, &text, &len));
-	const struct json_node *root = json_parse(wf->arena, wf->cx, &src, text, len);
+	if (index->len > JSON_BYTES_MAX) {
+		diag_error(wf->cx, loc, DIAG_LIMIT, "'%s' has %zu bytes, the limit is %zu", name, index->len,
+		           JSON_BYTES_MAX);
+		return TFMC_INVALID;
+	}
+	const struct json_node *root =
+	        json_parse(wf->arena, wf->cx, &src, (const char *)index->data, index->len);
 	if (root == NULL)
 		return arena_failed(wf->arena) ? TFMC_NO_MEMORY : TFMC_INVALID;
 	const struct json_node *map = json_find(root, "weight_map");
@@ -207,30 +230,52 @@ static bool ends_with(const char *s, const char *end)
 	return n >= m && strcmp(s + n - m, end) == 0;
 }
 
+/* A text of JSON; a safetensors file may begin with the same byte, but has zeros in its first eight. */
+static bool is_index(const struct file_map *map, const char *name)
+{
+	size_t n = map->len < 8 ? map->len : 8;
+	return ends_with(name, ".safetensors.index.json") ||
+	       (n > 0 && map->data[0] == '{' && memchr(map->data, '\0', n) == NULL);
+}
+
+/* Bytes without a mark are safetensors when their header or their name says so. */
+static bool is_known(const struct file_map *map, const char *name)
+{
+	return ends_with(name, ".safetensors") || (map->len > 8 && map->data[8] == '{') ||
+	       gguf_is(map->data, map->len) || npy_is(map->data, map->len) || npz_is(map->data, map->len);
+}
+
+static enum tfmc_status refuse_format(struct weight_files *wf, const char *name, struct loc loc)
+{
+	static const char *const others[] = {".bin", ".pt", ".pth", ".h5", ".onnx", ".pb", ".tflite"};
+	for (size_t i = 0; i < TFMC_COUNT(others); i++) {
+		if (!ends_with(name, others[i]))
+			continue;
+		diag_error(wf->cx, loc, DIAG_UNSUPPORTED,
+		           "not supported: weight files of format '%s' ('%.200s'); convert to safetensors",
+		           others[i], name);
+		return TFMC_INVALID;
+	}
+	diag_error(wf->cx, loc, DIAG_FILE,
+	           "'%.200s' is of no known format; weight files are safetensors, an index of shards, GGUF, "
+	           "npy or npz",
+	           name);
+	return TFMC_INVALID;
+}
+
 enum tfmc_status weight_files_open(struct weight_files *wf, const char *dir, const char *name, struct loc loc)
 {
-	static const char *const later[] = {".gguf", ".npz", ".npy", ".bin", ".pt", ".pth", ".h5", ".onnx"};
+	const char *from = dir == NULL ? "" : dir;
 	if (dir != NULL && file_beneath(wf->arena, wf->cx, dir, name, loc) == NULL)
 		return TFMC_INVALID;
 	wf->names = NULL;
-	if (ends_with(name, ".safetensors"))
-		return open_safetensors(wf, file_join(wf->arena, dir == NULL ? "" : dir, name), name, loc);
-	if (ends_with(name, ".safetensors.index.json"))
-		return open_index(wf, dir == NULL ? "" : dir, name, loc);
-	for (size_t i = 0; i < TFMC_COUNT(later); i++) {
-		if (!ends_with(name, later[i]))
-			continue;
-		diag_error(
-		        wf->cx, loc, DIAG_UNSUPPORTED,
-		        "not supported yet: weight files of format '%s' ('%.200s'); convert to safetensors",
-		        later[i], name);
-		return TFMC_INVALID;
-	}
-	diag_error(
-	        wf->cx, loc, DIAG_FILE,
-	        "'%.200s' has no known ending; weight files end in .safetensors or .safetensors.index.json",
-	        name);
-	return TFMC_INVALID;
+	const struct file_map *map = map_file(wf, file_join(wf->arena, from, name), loc);
+	if (map == NULL)
+		return arena_failed(wf->arena) ? TFMC_NO_MEMORY : TFMC_IO;
+	const struct file_map file = *map; /* more files may move the list */
+	if (is_index(&file, name))
+		return add_index(wf, &file, from, name, loc);
+	return is_known(&file, name) ? add_file(wf, &file, name, loc) : refuse_format(wf, name, loc);
 }
 
 const char *const *weight_files_paths(const struct weight_files *wf, size_t *n)
@@ -408,6 +453,13 @@ const char *weight_files_nearest(struct weight_files *wf, const char *name)
 	return text;
 }
 
+void weight_tensor_bytes(const struct weight_tensor *t, struct weight_bytes *out)
+{
+	*out = (struct weight_bytes){.data = t->data, .read = t->read, .dtype = t->dtype, .rank = t->rank};
+	for (int i = 0; i < t->rank; i++)
+		out->dims[i] = t->dims[t->reversed ? t->rank - 1 - i : i];
+}
+
 static enum tfmc_status read_tensor(void *user, struct diag_context *cx, const char *file, const char *tensor,
                                     struct weight_bytes *out)
 {
@@ -418,10 +470,7 @@ static enum tfmc_status read_tensor(void *user, struct diag_context *cx, const c
 		           "the file '%.200s' has no readable tensor '%.200s'", file, tensor);
 		return TFMC_IO;
 	}
-	out->data = t->data;
-	out->dtype = t->dtype;
-	out->rank = t->rank;
-	memcpy(out->dims, t->dims, sizeof(out->dims));
+	weight_tensor_bytes(t, out);
 	return TFMC_OK;
 }
 

@@ -2,8 +2,8 @@
 /*
  * The weight files of a model (also usable for the files of `checks`): opened
  * beneath the directory of the file that names them, mapped read-only, read
- * strictly, and looked up by tensor name. Formats: safetensors and a
- * safetensors index; others are refused by name.
+ * strictly, and looked up by tensor name. Formats, told by the bytes of the
+ * file: safetensors, an index of shards, GGUF, npy, npz.
  *
  * INVARIANT: names are unique over all files, before and after stripping.
  * Tensor data may be unaligned: read it through memcpy.
@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "frontend/stored.h"
 #include "frontend/yaml_tree.h"
 #include "ir/support/arena.h"
 #include "ir/support/compiler.h"
@@ -29,6 +30,8 @@ struct weight_tensor {
 	bool readable;         /* dtype is one of ours; else `type_name` tells what it is */
 	const char *type_name; /* as stored: "F32", "F8_E4M3" */
 	enum ir_dtype dtype;
+	weight_elements *read; /* as in struct stored_tensor */
+	bool reversed; /* as in struct stored_tensor: weight_tensor_bytes gives axes in reverse order */
 	int rank;
 	int64_t dims[IR_RANK_MAX];
 	const void *data; /* valid until weight_files_destroy; NULL when bytes = 0 */
@@ -69,6 +72,14 @@ const char *const *weight_files_names(struct weight_files *wf, size_t *n);
 /* "a, b, c": the few tensor names most like `name`, by common parts and edit distance; "" when there are
  * none. */
 const char *weight_files_nearest(struct weight_files *wf, const char *name);
+
+/* The tensors of the bytes of a file: GGUF, npy or npz by their marks, else safetensors. */
+TFMC_MUST_USE enum tfmc_status weight_file_read(struct arena *a, struct diag_context *cx, const char *name,
+                                                struct loc loc, const unsigned char *bytes, size_t len,
+                                                struct stored_tensors *out);
+
+/* What a WX_TENSOR leaf of the tensor reads. */
+void weight_tensor_bytes(const struct weight_tensor *t, struct weight_bytes *out);
 
 /* Length of the common beginning and end of two names: how alike names of weights are. */
 size_t weight_name_likeness(const char *a, const char *b);

@@ -122,12 +122,19 @@ int64_t wexpr_count(const struct ir_wexpr *e);
 bool wexpr_equal(const struct ir_wexpr *a, const struct ir_wexpr *b);
 void wexpr_print(struct buf *out, const struct ir_wexpr *e);
 
-/* What a stored tensor is; `data` stays valid as long as the source. */
+/* Elements [begin, begin + n) of row-major bytes (any alignment) as f64. */
+typedef void weight_elements(const void *data, int64_t begin, int64_t n, double *out);
+
+/*
+ * What a stored tensor is; `data` stays valid as long as the source. `read` serves stored types that have no
+ * name here: it is NULL when elements are dtype, else dtype is a type that holds every value, not f32.
+ */
 struct weight_bytes {
 	const void *data;
 	enum ir_dtype dtype;
 	int rank;
 	int64_t dims[IR_RANK_MAX];
+	weight_elements *read;
 };
 
 /* Where stored tensors come from: the frontend implements it on its weight files. */

@@ -106,6 +106,8 @@ static enum tfmc_status eval_tensor(struct weval *ev, const struct ir_wexpr *e, 
 	TFMC_TRY(find_leaf(ev, e, &b));
 	if (out.f32)
 		memcpy(out.f32, (const char *)b->data + begin * 4, (size_t)n * 4);
+	else if (b->read)
+		b->read(b->data, begin, n, out.f64);
 	else
 		weight_read_elements(e->stored, b->data, begin, n, out.f64);
 	return TFMC_OK;

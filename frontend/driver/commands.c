@@ -8,7 +8,10 @@
 #include <string.h>
 
 #include "frontend/files.h"
+#include "frontend/gguf.h"
 #include "frontend/safetensors.h"
+#include "frontend/weight_files.h"
+#include "ir/support/number.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 
@@ -55,7 +58,8 @@ enum exit_code command_import(struct driver *d)
 	buf_init(&text);
 	if (made == NULL) {
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
-		           "import wants a folder with config.json, '%s' is a file", d->options.input);
+		           "import wants a folder with config.json or a GGUF file, '%s' is neither",
+		           d->options.input);
 		st = TFMC_INVALID;
 	} else {
 		buf_str(&text, made);
@@ -69,12 +73,12 @@ enum exit_code command_import(struct driver *d)
 /* --- run ------------------------------------------------------------------------------------------- */
 static enum tfmc_status write_tensors(struct driver *d, const char *path, const struct named_tensors *t)
 {
-	struct safetensor *items = ARENA_ARRAY(&d->arena, struct safetensor, t->n ? t->n : 1);
+	struct stored_tensor *items = ARENA_ARRAY(&d->arena, struct stored_tensor, t->n ? t->n : 1);
 	if (!items)
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < t->n; i++) {
 		const struct named_tensor *v = &t->items[i];
-		items[i] = (struct safetensor){
+		items[i] = (struct stored_tensor){
 		        .name = v->name, .dtype = v->dtype, .readable = true, .rank = v->rank};
 		items[i].type_name = ir_dtype_safetensors(v->dtype);
 		memcpy(items[i].dims, v->dims, sizeof(v->dims));
@@ -166,15 +170,54 @@ enum exit_code command_run(struct driver *d)
 }
 
 /* --- inspect ------------------------------------------------------------------------------------------ */
-static void inspect_safetensors(struct driver *d, const struct safetensors *s)
+static void inspect_tensors(struct driver *d, const struct stored_tensors *s)
 {
 	for (size_t i = 0; i < s->n; i++) {
-		const struct safetensor *t = &s->items[i];
+		const struct stored_tensor *t = &s->items[i];
 		buf_printf(&d->out, "%-64s %s[", t->name, t->type_name);
 		for (int k = 0; k < t->rank; k++)
 			buf_printf(&d->out, "%s%lld", k ? "," : "", (long long)t->dims[k]);
 		buf_printf(&d->out, "] %zu bytes\n", t->bytes);
 	}
+}
+
+/* Texts may hold any bytes: control characters are shown as dots. */
+static void print_value(struct driver *d, const struct gguf_value *v)
+{
+	char number[NUMBER_TEXT_MAX];
+	switch (v->type) {
+	case GGUF_STRING:
+		for (size_t i = 0; i < v->len && i < 200; i++)
+			buf_char(&d->out,
+			         (unsigned char)v->text[i] < 0x20 || v->text[i] == 0x7f ? '.' : v->text[i]);
+		return;
+	case GGUF_ARRAY: buf_printf(&d->out, "%zu of %s", v->n, gguf_type_name(v->element)); return;
+	case GGUF_BOOL: buf_str(&d->out, v->i ? "true" : "false"); return;
+	case GGUF_F32:
+	case GGUF_F64: buf_printf(&d->out, "%.*s", (int)number_print_f64(number, v->f), number); return;
+	case GGUF_U8:
+	case GGUF_I8:
+	case GGUF_U16:
+	case GGUF_I16:
+	case GGUF_U32:
+	case GGUF_I32:
+	case GGUF_U64:
+	case GGUF_I64: buf_printf(&d->out, "%lld", (long long)v->i); return;
+	}
+}
+
+static enum tfmc_status inspect_gguf(struct driver *d, const struct file_map *map)
+{
+	struct gguf g;
+	TFMC_TRY(gguf_read(&d->arena, &d->diag, d->options.input, LOC_NONE, map->data, map->len, &g));
+	buf_printf(&d->out, "GGUF, version %u\n", g.version);
+	for (size_t i = 0; i < g.n_entries; i++) {
+		buf_printf(&d->out, "%-48s = ", g.entries[i].key);
+		print_value(d, &g.entries[i].value);
+		buf_char(&d->out, '\n');
+	}
+	inspect_tensors(d, &g.tensors);
+	return TFMC_OK;
 }
 
 static void inspect_model(struct driver *d, const struct frontend_model *m)
@@ -273,9 +316,11 @@ static enum tfmc_status inspect_binary(struct driver *d, const struct file_map *
 		if (h.magic == TFMC_WEIGHTS_MAGIC)
 			return inspect_weights(d, map);
 	}
-	struct safetensors s;
-	TFMC_TRY(safetensors_read(&d->arena, &d->diag, d->options.input, LOC_NONE, map->data, map->len, &s));
-	inspect_safetensors(d, &s);
+	struct stored_tensors s;
+	if (gguf_is(map->data, map->len))
+		return inspect_gguf(d, map);
+	TFMC_TRY(weight_file_read(&d->arena, &d->diag, d->options.input, LOC_NONE, map->data, map->len, &s));
+	inspect_tensors(d, &s);
 	return TFMC_OK;
 }
 

@@ -67,8 +67,7 @@ static enum tfmc_status read_tir_weight(void *user, struct diag_context *cx, con
 		diag_error(cx, LOC_NONE, DIAG_MISSING_TENSOR, "%s has no readable tensor %s", file, tensor);
 		return TFMC_INVALID;
 	}
-	*out = (struct weight_bytes){.data = t->data, .dtype = t->dtype, .rank = t->rank};
-	memcpy(out->dims, t->dims, sizeof(out->dims));
+	weight_tensor_bytes(t, out);
 	return TFMC_OK;
 }
 

@@ -37,7 +37,7 @@ struct named_tensor *tensors_add(struct driver *d, struct named_tensors *list, c
 	return slot;
 }
 
-static bool add_tensor(struct driver *d, const struct safetensor *s, const char *name,
+static bool add_tensor(struct driver *d, const struct stored_tensor *s, const char *name,
                        struct named_tensors *out)
 {
 	struct named_tensor *t = tensors_add(d, out, name, s->dtype, s->rank, s->dims);
@@ -50,12 +50,12 @@ enum tfmc_status tensors_read(struct driver *d, const char *path, const char *pr
                               struct named_tensors *out)
 {
 	struct file_map map;
-	struct safetensors file;
+	struct stored_tensors file;
 	TFMC_TRY(file_map_open(&d->diag, path, LOC_NONE, &map));
 	enum tfmc_status st = safetensors_read(&d->arena, &d->diag, path, LOC_NONE, map.data, map.len, &file);
 	size_t skip = prefix ? strlen(prefix) : 0;
 	for (size_t i = 0; st == TFMC_OK && i < file.n; i++) {
-		const struct safetensor *s = &file.items[i];
+		const struct stored_tensor *s = &file.items[i];
 		if (!s->readable || (prefix && strncmp(s->name, prefix, skip)))
 			continue;
 		if (!add_tensor(d, s, s->name + skip, out))

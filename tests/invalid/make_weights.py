@@ -109,14 +109,55 @@ def wrong_files(header, data):
     yield "range_three", "three offsets", "pos.weight.*E406", pos(data_offsets=[begin, end, end])
     yield "bytes_for_shape", "more bytes than the shape takes", "pos.weight.*E406", pos(shape=[CTX - 1, D])
     yield "dtype_unknown", "an element type that does not exist", "pos.weight.*F33", pos(dtype="F33")
-    yield "dtype_unreadable", "an element type that cannot be converted", "F8_E4M3.*E405", whole(
-        changed(header, "pos.weight", dtype="F8_E4M3", shape=[CTX, 4 * D]), data)
+    yield "dtype_unreadable", "an element type that cannot be converted", "C64.*E405", whole(
+        changed(header, "pos.weight", dtype="C64", shape=[CTX, D // 2]), data)
     yield "dtype_missing", "a tensor without element type", "pos.weight.*dtype.*E406", pos(dtype=None)
     yield "shape_negative", "a negative size", "pos.weight.*E406", pos(shape=[-CTX, -D])
     yield "shape_overflow", "a shape whose size overflows", "pos.weight.*E406", pos(
         shape=[1 << 62, 1 << 62, 16])
     yield "shape_rank", "nine axes", "pos.weight.*E406", pos(shape=[CTX, D] + [1] * 7)
     yield "shape_text", "a shape that is no list", "pos.weight.*E406", pos(shape="6, 8")
+
+
+def gguf(header, data, kinds=None):
+    """The same tensors as a GGUF file; kinds: name -> (number of a type, dims from the inner one, bytes)"""
+    infos, body = b"", b""
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        kind, dims, part = (kinds or {}).get(name, (0, entry["shape"][::-1], data[begin:end]))
+        infos += struct.pack("<Q", len(name)) + name.encode() + struct.pack(f"<I{len(dims)}Q", len(dims), *dims)
+        infos += struct.pack("<IQ", kind, len(body))
+        body += part + bytes(-len(part) % 32)
+    head = struct.pack("<4sIQQ", b"GGUF", 3, len(header), 0) + infos
+    return head + bytes(-len(head) % 32) + body
+
+
+def archive(name, part, method):
+    """A zip archive of one entry whose method is as given, whatever its bytes are."""
+    common = struct.pack("<HHHHHIII", 20, 0, method, 0, 33, 0, len(part), len(part))
+    common += struct.pack("<HH", len(name), 0)
+    local = b"PK\3\4" + common + name + part
+    central = b"PK\1\2\x14\0" + common + bytes(14) + name
+    return local + central + b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, 1, 1, len(central), len(local), 0)
+
+
+def other_files(header, data):
+    """As wrong_files, for other formats; the name has its ending"""
+    good = gguf(header, data)
+    array = b"\x93NUMPY\1\0\x38\0{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}\n" + bytes(4)
+    yield "gguf_truncated.gguf", "the data end too early", "head.weight.*E406", good[:-40]
+    yield "gguf_header.gguf", "the file ends within its names", "E406", good[:100]
+    yield "gguf_version.gguf", "a version that is too old", "version 1.*E406", good[:4] + b"\1" + good[5:]
+    yield "gguf_counts.gguf", "more tensors than can be", "E406", good[:8] + b"\xff" * 8 + good[16:]
+    yield ("gguf_quantized.gguf", "a tensor in a quantized type", "pos.weight.*has type Q8_0: not supported yet.*E405",
+           gguf(header, data, {"pos.weight": (8, [32, 2], bytes(68))}))
+    yield ("gguf_blocks.gguf", "rows that are no whole blocks", "pos.weight.*Q4_0.*E406",
+           gguf(header, data, {"pos.weight": (2, [D, CTX], bytes(27))}))
+    yield "npy_python.npy", "a header that is no literal", "npy_python.*E406", array.replace(b"False", b"exit( ")
+    yield "npy_short.npy", "fewer bytes than the shape takes", "needs 4 bytes.*E406", array[:-1]
+    yield "npz_compressed.npz", "a compressed array", "compressed.*E406", archive(b"tok.npy", array, 8)
+    yield "npz_torch.npz", "an archive of something else", "data.pkl.*E406", archive(b"data.pkl", array, 0)
+    yield "npz_truncated.npz", "an archive without its end", "E406", archive(b"tok.npy", array, 0)[:-30]
 
 
 def write(path, content):
@@ -131,9 +172,11 @@ def main():
     write("base/extra.safetensors", whole(*tensors(random.Random(4), {"extra.weight": [3, 2]})))
     with open(os.path.join(HERE, "base", "model.yaml"), encoding="utf-8") as f:
         lines = f.read().split("\n")[1:]
-    for name, what, expected, content in wrong_files(header, data):
-        write(f"weights/{name}.safetensors", content)
-        model = [line.replace("[model.safetensors]", f"[weights/{name}.safetensors]") for line in lines]
+    wrong = [(f"{name}.safetensors", *rest) for name, *rest in wrong_files(header, data)]
+    for file, what, expected, content in wrong + list(other_files(header, data)):
+        name = file.rsplit(".", 1)[0]
+        write(f"weights/{file}", content)
+        model = [line.replace("[model.safetensors]", f"[weights/{file}]") for line in lines]
         place = 3 + next(i for i, line in enumerate(model) if "files:" in line)
         if "E405" in expected:  # a good file: the parameter that wants the tensor is reported
             place = "*"

@@ -40,3 +40,63 @@ code=0
 (ulimit -d 65536; "$TFMC" bench "$tmp/large.yaml") >"$tmp/log" 2>&1 || code=$?
 [ $code -eq 3 ] || { echo "a run of the model ends with $code" >&2; cat "$tmp/log" >&2; exit 1; }
 echo "$((packed / 1000000)) MB of weights packed with at most 64 MB beside mapped files"
+
+# The same from a GGUF file.
+put() { # FILE BYTES: a little-endian number
+	local i v=$2
+	for ((i = 0; i < 8; i++)); do printf "\\x$(printf %02x $((v & 255)))"; v=$((v >> 8)); done >>"$1"
+}
+
+gguf() { # FILE ROWS COLUMNS TYPE BYTES: one tensor `word`
+	printf 'GGUF\3\0\0\0' >"$1"
+	put "$1" 1 && put "$1" 0 && put "$1" 4
+	printf 'word\2\0\0\0' >>"$1"
+	put "$1" "$3" && put "$1" "$2"
+	printf "\\x$(printf %02x "$4")\\0\\0\\0" >>"$1"
+	put "$1" 0
+	truncate -s $(((($(stat -c %s "$1") + 31) / 32) * 32 + $5)) "$1"
+}
+
+shard() { # FILE NAME ROWS COLUMNS TYPE BYTES
+	local header="{\"$2\":{\"dtype\":\"$5\",\"shape\":[$3,$4],\"data_offsets\":[0,$6]}}"
+	while [ $((${#header} % 8)) -ne 0 ]; do header="$header "; done
+	: >"$1"
+	put "$1" ${#header}
+	printf %s "$header" >>"$1"
+	truncate -s $((8 + ${#header} + $6)) "$1"
+}
+
+gguf "$tmp/w.gguf" $rows $columns 0 $bytes
+sed 's/w.safetensors/w.gguf/' "$tmp/large.yaml" >"$tmp/gguf.yaml"
+(ulimit -d 65536; "$TFMC" "$tmp/gguf.yaml" -mcpu=x86-64-v2 --weights=file -o "$tmp/g.o")
+cmp "$tmp/file.weights" "$tmp/g.weights"
+rm -f "$tmp"/*.o "$tmp"/*.weights "$tmp"/w.*
+
+# 8 GB of half precision, in one GGUF file and in four shards: the last rows of each, far behind 4 GB.
+long=4194304 wide=1024
+gguf "$tmp/w.gguf" $long $wide 1 $((long * wide * 2))
+index='{"metadata":{"total_size":8589934592},"weight_map":{'
+for i in 1 2 3 4; do
+	shard "$tmp/part$i.safetensors" word$i $((long / 4)) $wide F16 $((long * wide / 2))
+	index="$index\"word$i\":\"part$i.safetensors\"$([ $i = 4 ] && echo '}}' || echo ,)"
+done
+echo "$index" >"$tmp/w.safetensors.index.json"
+cat >"$tmp/tail.yaml" <<Y
+tfmc: 1
+name: tail
+dims: {B: 1..2, S: 1..4}
+inputs: {ids: {shape: [B, S], dtype: i32}}
+model:
+  - embed: {id: word, vocab: 4000, dim: $wide}
+outputs: {rows: x}
+weights: {files: [FILE], map: {word.weight: {SOURCE}}}
+Y
+last="slice: {axis: 0, begin: $((long / 4 - 1000)), end: $((long / 4))}"
+parts="{from: word1, $last}, {from: word2, $last}, {from: word3, $last}, {from: word4, $last}"
+sed "s/FILE/w.gguf/; s/SOURCE/from: word, slice: {axis: 0, begin: $((long - 4000)), end: $long}/" "$tmp/tail.yaml" >"$tmp/one.yaml"
+sed "s/FILE/w.safetensors.index.json/; s/SOURCE/concat: {axis: 0, of: [$parts]}/" "$tmp/tail.yaml" >"$tmp/four.yaml"
+for model in one four; do
+	(ulimit -d 65536; "$TFMC" "$tmp/$model.yaml" -mcpu=x86-64-v2 --weights=file -o "$tmp/$model.o")
+done
+cmp "$tmp/one.weights" "$tmp/four.weights"
+echo "600 MB of GGUF packed as those of safetensors; 8 GB of GGUF and of shards opened within 64 MB"

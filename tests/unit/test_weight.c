@@ -58,12 +58,12 @@ static void setup(void)
 	arena_init(&fx.arena);
 	buf_init(&fx.messages);
 	diag_init(&fx.cx, diag_render_text, &fx.messages);
-	fx.items[0] = (struct stored){"m", {counting, DT_F32, 2, {3, 4}}};
-	fx.items[1] = (struct stored){"v", {counting, DT_F32, 1, {8}}};
-	fx.items[2] = (struct stored){"big", {counting, DT_F32, 2, {2048, 4}}};
-	fx.items[3] = (struct stored){"row", {counting, DT_F32, 1, {3}}};
-	fx.items[4] = (struct stored){"cube", {counting, DT_F32, 3, {2, 3, 4}}};
-	fx.items[5] = (struct stored){"rows", {counting, DT_F32, 1, {2048}}};
+	fx.items[0] = (struct stored){"m", {counting, DT_F32, 2, {3, 4}, NULL}};
+	fx.items[1] = (struct stored){"v", {counting, DT_F32, 1, {8}, NULL}};
+	fx.items[2] = (struct stored){"big", {counting, DT_F32, 2, {2048, 4}, NULL}};
+	fx.items[3] = (struct stored){"row", {counting, DT_F32, 1, {3}, NULL}};
+	fx.items[4] = (struct stored){"cube", {counting, DT_F32, 3, {2, 3, 4}, NULL}};
+	fx.items[5] = (struct stored){"rows", {counting, DT_F32, 1, {2048}, NULL}};
 	fx.store = (struct store){fx.items, 6, 0};
 	fx.source = (struct weight_source){read_stored, &fx.store};
 }
@@ -316,7 +316,7 @@ START_TEST(reads_every_stored_type)
 	        {DT_BOOL, flags, {0, 1, 1}},
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		fx.items[0] = (struct stored){"m", {cases[i].data, cases[i].dtype, 1, {3}}};
+		fx.items[0] = (struct stored){"m", {cases[i].data, cases[i].dtype, 1, {3}, NULL}};
 		expect(leaf("m"), 3, cases[i].want);
 	}
 }

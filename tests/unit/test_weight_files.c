@@ -32,11 +32,11 @@ static void teardown(void)
 static void write_tensors(const char *file, const char *const *names, size_t n)
 {
 	static const float data[2] = {1, 2};
-	struct safetensor items[8];
+	struct stored_tensor items[8];
 	struct buf out;
 	buf_init(&out);
 	for (size_t i = 0; i < n; i++)
-		items[i] = (struct safetensor){
+		items[i] = (struct stored_tensor){
 		        .name = names[i], .dtype = DT_F32, .rank = 1, .dims = {2}, .data = data, .bytes = 8};
 	ck_assert(safetensors_write(&out, items, n));
 	reading_write(&r, file, out.data, out.len);
@@ -89,8 +89,10 @@ static const char *const bad_names[][2] = {
         {"x//a.safetensors", "has an empty part"},
         {"''", "is empty"},
         {"none.safetensors", "there is no such file"},
-        {"a.gguf", "not supported yet"},
-        {"a.txt", "no known ending"},
+        {"a.bin", "not supported: weight files of format '.bin'"},
+        {"a.txt", "of no known format"},
+        {"a.gguf", "'a.gguf': at byte"},
+        {"a.npz", "no end record"},
         {"{a: b}", "wants a single value"},
         {"~", "[E115]"},
 };
@@ -98,6 +100,10 @@ static const char *const bad_names[][2] = {
 START_TEST(names_of_files)
 {
 	WRITE("a.safetensors", "x.w");
+	reading_write(&r, "a.bin", "anything at all", 15);
+	reading_write(&r, "a.txt", "anything at all", 15);
+	reading_write(&r, "a.gguf", "GGUF", 4);
+	reading_write(&r, "a.npz", "PK\3\4", 4);
 	ck_assert_int_ne(open_all(bad_names[_i][0]), TFMC_OK);
 	ck_assert_msg(reading_says(&r, bad_names[_i][1]), "%s", r.log.data);
 }
@@ -108,6 +114,26 @@ START_TEST(empty_files)
 	reading_write(&r, "e.safetensors", "", 0);
 	ck_assert_int_eq(open_all("e.safetensors"), TFMC_INVALID);
 	ck_assert(reading_says(&r, "'e.safetensors' has 0 bytes"));
+}
+END_TEST
+
+/* What a file is, its bytes say. */
+START_TEST(formats_by_their_bytes)
+{
+	static const char npy[] =
+	        "\x93NUMPY\1\0\x39\0{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3)}\n"
+	        "abcdefghijklmnopqrstuvwx";
+	static const char gguf[] = "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+	struct weight_bytes bytes;
+	WRITE("a.gguf", "x.w");
+	reading_write(&r, "b.safetensors", gguf, 24);
+	reading_write(&r, "y", npy, sizeof(npy) - 1);
+	ck_assert_msg(open_all("[a.gguf, b.safetensors, y]") == TFMC_OK, "%s", r.log.data);
+	ck_assert_uint_eq(weight_files_count(wf), 2);
+	const struct weight_tensor *t = weight_files_find(wf, "y");
+	ck_assert(t->reversed && t->dims[0] == 2);
+	weight_tensor_bytes(t, &bytes);
+	ck_assert(bytes.dims[0] == 3 && bytes.dims[1] == 2);
 }
 END_TEST
 
@@ -249,6 +275,7 @@ Suite *suite_weight_files(void)
 	tcase_add_test(t, same_tensor_twice);
 	tcase_add_loop_test(t, names_of_files, 0, (int)TFMC_COUNT(bad_names));
 	tcase_add_test(t, empty_files);
+	tcase_add_test(t, formats_by_their_bytes);
 	tcase_add_test(t, index_of_shards);
 	tcase_add_loop_test(t, wrong_indices, 0, (int)TFMC_COUNT(bad_indices));
 	tcase_add_test(t, strip_and_ignore);

@@ -42,12 +42,12 @@ static const struct stored {
 static void setup(void)
 {
 	static double zeros[64];
-	struct safetensor items[TFMC_COUNT(stored)];
+	struct stored_tensor items[TFMC_COUNT(stored)];
 	struct buf out;
 	reading_init(&r);
 	buf_init(&out);
 	for (size_t i = 0; i < TFMC_COUNT(stored); i++) {
-		items[i] = (struct safetensor){
+		items[i] = (struct stored_tensor){
 		        .name = stored[i].name, .dtype = stored[i].dtype, .rank = stored[i].rank};
 		int64_t n = ir_dtype_bytes(stored[i].dtype);
 		for (int k = 0; k < stored[i].rank; k++) {
@@ -250,7 +250,7 @@ static const char *const wrong_shapes[][2] = {
         {"{from: q, split: {axis: 0, part: 0, of: 3}}", "'split' does not fit"},
         {"{from: q, mul: v}", "'mul' by a tensor of shape [2, 3] does not fit [4, 3]"},
         {"{from: q, permute: rope_halves_to_interleaved(3)}", "'permute' does not fit"},
-        {"ids", "the tensor 'ids' of 'w.safetensors' is stored as I32; weights are F32"},
+        {"ids", "the parameter 'p' wants [3, 4], the tensor 'ids' of 'w.safetensors' is [3]"},
         {"qx", "no weight file has the tensor 'qx' for parameter 'p' [E400]"},
 };
 

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# A small model as a hub folder and as GGUF files gives the same logits: with a head of its own and a tied one, with
+# factors of frequencies as a tensor, in parts, in half precision. What cannot be read is refused by name.
+set -euo pipefail
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+support=$TFMC_SOURCE/tests/support
+say() { echo "$1" >&2; exit 1; }
+
+run() { # MODEL INPUTS OUTPUTS [ENTRY OPTIONS..]
+	"$TFMC" run "$1" --inputs "$2" --outputs "$3" -mcpu=native
+}
+
+# compare NAME TYPE TOLERANCE "OPTIONS OF to_gguf.py" [KEY=JSON ..]
+compare() {
+	local at=$tmp/$1 kind=$2 tolerance=$3 options=$4
+	shift 4
+	python3 "$support/make_llama.py" "$at" "$kind" "$@"
+	# shellcheck disable=SC2086
+	python3 "$support/to_gguf.py" "$at" "$at/file.gguf" $options
+	run "$at" "$at/inputs.safetensors" "$at/a.safetensors"
+	run "$(ls "$at"/*.gguf | head -1)" "$at/inputs.safetensors" "$at/b.safetensors"
+	echo "$(basename "$at"): $(python3 "$support/near.py" "$at/a.safetensors" "$at/b.safetensors" "$tolerance")"
+}
+
+compare qwen2 qwen2 0 ""
+compare qwen2_tied qwen2 0 "--version 2" tie_word_embeddings=true
+compare llama llama 2e-5 ""
+compare llama_tied llama 2e-5 "" tie_word_embeddings=true
+compare llama_parts llama 2e-5 "--parts 2"
+compare llama3 llama 2e-5 "" 'rope_scaling={"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0,
+	"high_freq_factor": 4.0, "original_max_position_embeddings": 20}'
+
+# Half precision: what the stored numbers are, not what they were made from.
+python3 "$support/to_gguf.py" "$tmp/llama" "$tmp/half.gguf" --type bf16
+run "$tmp/half.gguf" "$tmp/llama/inputs.safetensors" "$tmp/half.safetensors"
+python3 "$support/near.py" "$tmp/llama/a.safetensors" "$tmp/half.safetensors" 1 >/dev/null
+"$TFMC" inspect "$tmp/half.gguf" | grep -c 'blk.0.attn_q.weight .* BF16\[24,24\]' >/dev/null
+
+# The description, and what a build system must know.
+"$TFMC" import "$tmp/half.gguf" | diff - <(printf "tfmc: 1\nname: half\nhf: 'half.gguf'\nweights: {files: ['half.gguf']}\n")
+"$TFMC" "$tmp/half.gguf" -o "$tmp/half.o" -MD
+grep -c "half.gguf" "$tmp/half.d" >/dev/null
+
+# An architecture that no preset knows, a key that may change the computation.
+sed 's/llama/lamma/g' "$tmp/half.gguf" >"$tmp/other.gguf"
+"$TFMC" "$tmp/other.gguf" -o "$tmp/other.o" 2>"$tmp/err" && say "an unknown architecture is taken"
+grep -c "not supported yet: .*lamma" "$tmp/err" >/dev/null || { cat "$tmp/err" >&2; exit 1; }
+sed 's/rope.freq_base/rope.freq_bass/' "$tmp/half.gguf" >"$tmp/key.gguf"
+"$TFMC" "$tmp/key.gguf" -o "$tmp/key.o" 2>"$tmp/err" && say "an unknown key is taken"
+grep -c "'rope.freq_bass' .* may change the computation" "$tmp/err" >/dev/null || { cat "$tmp/err" >&2; exit 1; }
+[ ! -e "$tmp/other.o" ] && [ ! -e "$tmp/key.o" ]
