@@ -16,8 +16,7 @@ From the command line, with a folder of the hub (needs transformers):
 
 A mapping goes from names of modules (as in model.named_modules()) to layer paths of tfmc; {name} is one part of
 a path and stands for the same text on both sides. In a map file each line is `MODULE -> PATH`; `#` begins a
-comment. `tfmc verify FOLDER --probe=nothing` names a path or two, `tfmc expand` shows all of them in its comments;
-`tfmc run ... --probe='*'` writes every value under its name.
+comment. `tfmc inspect FOLDER --probe='*'` prints all paths with types and places in the model file.
 
 What is recorded is the output of a module (of a tuple the first tensor). A module that runs several times keeps its
 last output. Inputs go into the file under the names of the model file's inputs, ids as i32; `lengths` i32[B] stands

@@ -327,6 +327,8 @@ static enum tfmc_status inspect_binary(struct driver *d, const struct file_map *
 enum exit_code command_inspect(struct driver *d)
 {
 	const char *path = d->options.input;
+	if (d->options.probe.n)
+		return inspect_probes(d);
 	if (path_ends_with(path, ".yaml") || path_ends_with(path, ".yml")) {
 		struct frontend_model *m;
 		enum tfmc_status st = frontend_load(&d->diag, path, &(struct frontend_options){0}, &m);

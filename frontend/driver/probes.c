@@ -80,3 +80,61 @@ const char *entry_function(const char *entry)
 {
 	return !strcmp(entry, "prefill") || !strcmp(entry, "step") ? "decode" : entry;
 }
+
+static void print_name(struct driver *d, const struct ir_module *m, const struct ir_func *f,
+                       const struct probe_site *site, const char *name)
+{
+	const struct ir_type *t = ir_type_of(f, site->op->results[site->result]);
+	const struct loc at = site->op->loc.at;
+	buf_printf(&d->out, "%-48s %s[", name, ir_dtype_name(t->dtype));
+	for (int i = 0; i < t->rank; i++) {
+		bool is_keys = site->is_weights && i == 3; /* [B, H, S, E] becomes [B, H, S, T] */
+		buf_str(&d->out, i ? "," : "");
+		ir_dim_print(&d->out, m->dims,
+		             is_keys ? ir_type_of(f, site->op->operands[1])->dims[2] : t->dims[i], false);
+	}
+	buf_char(&d->out, ']');
+	if (at.source)
+		buf_printf(&d->out, "  %s:%u", diag_source_name(&d->diag, at.source), at.line);
+	buf_char(&d->out, '\n');
+}
+
+static enum tfmc_status print_names(struct driver *d, const struct ir_module *m, const char *function,
+                                    size_t *n)
+{
+	const struct ir_func *f = ir_find_func(m, function);
+	struct probe_request q = {.cx = &d->diag, .arena = &d->arena};
+	struct probe_sites sites = {0};
+	struct probe_names names = {0};
+	if (!f)
+		return TFMC_OK;
+	TFMC_TRY(probe_list(&q, f, &sites, &names));
+	buf_printf(&d->out, "%s:\n", function);
+	for (size_t i = 0; i < names.n; i++) {
+		bool found = false;
+		for (size_t k = 0; k < d->options.probe.n && !found; k++)
+			found = probe_match(d->options.probe.items[k], names.items[i].name);
+		if (found)
+			print_name(d, m, f, &sites.items[names.items[i].site], names.items[i].name);
+		*n += found;
+	}
+	return TFMC_OK;
+}
+
+enum exit_code inspect_probes(struct driver *d)
+{
+	struct loaded l;
+	size_t n = 0;
+	enum tfmc_status st = driver_load(d, &l);
+	if (st == TFMC_OK)
+		st = print_names(d, l.module, "run", &n);
+	if (st == TFMC_OK)
+		st = print_names(d, l.module, "encode", &n);
+	if (st == TFMC_OK && !n) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "no value of the model matches '%s'",
+		           d->options.probe.items[0]);
+		st = TFMC_INVALID;
+	}
+	driver_unload(&l);
+	return exit_code_of(st);
+}

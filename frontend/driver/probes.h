@@ -15,6 +15,8 @@
 TFMC_MUST_USE enum tfmc_status driver_probe(struct driver *d, struct loaded *l,
                                             const struct option_list *patterns,
                                             const struct option_list *functions);
+/* inspect --probe: names, types and places of the values that match, of run and of encode. */
+enum exit_code inspect_probes(struct driver *d);
 /* In place of the results of a function that hold probes: one tensor for each value, in order. */
 TFMC_MUST_USE enum tfmc_status probes_split(struct driver *d, const struct probe_values *values,
                                             const char *function, struct named_tensors *t);

@@ -94,6 +94,14 @@ grep -q 'layers.0.norm1, against interpreter .* ok' "$tmp/out"
 "$TFMC" "$golden/torch_encoder/model.yaml" $mcpu --stop-after=group --emit=tir="$tmp/grouped.tir"
 refused 1 'not supported yet: probes of a module whose kernels' "$TFMC" verify "$tmp/grouped.tir" --probe='*'
 
+# Names with types and places; the weights of an attention op have a column for each key.
+"$TFMC" inspect "$golden/torch_seq2seq/model.yaml" --probe='*.cross.*.weights' --probe='decoder' >"$tmp/out"
+grep -q '^decoder.layers.1.cross.attention.weights *f32\[B,4,T,S\] .*model.yaml:[0-9]*$' "$tmp/out"
+[ "$(grep -c weights "$tmp/out")" = 2 ]
+"$TFMC" inspect "$tmp/model.tir" --probe='*.weights' >"$tmp/out"
+grep -q '^layers.0.self.attention.weights *f32\[B,3,S,S\]' "$tmp/out"
+refused 1 "no value of the model matches 'x'" "$TFMC" inspect "$golden/torch_seq2seq/model.yaml" --probe=x
+
 # Names that are wrong.
 refused 1 "no value of the model is called 'layers.0.nrm1'" "$TFMC" verify "$golden/torch_encoder/model.yaml" --probe=layers.0.nrm1
 grep -q "did you mean 'layers.0.norm1'" "$tmp/err"
