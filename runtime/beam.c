@@ -369,6 +369,7 @@ int tfmc_beam_search(struct tfmc_session *session, const struct tfmc_beam_option
 		const int32_t *first = start ? start : is_causal ? prompt : target;
 		status = !n_first && !start ? TFMC_RT_E_MEMORY
 		                            : search(&s, prompt, n_prompt, first, start ? n_start : n_first);
+		(void)tfmc_session_select(session, 0, -1);
 		free(start);
 	}
 	if (status == TFMC_RT_OK)
