@@ -137,6 +137,19 @@ struct frontend_tokenizer {
 TFMC_MUST_USE enum tfmc_status frontend_tokenizer(struct frontend_model *m,
                                                   const struct frontend_tokenizer **out);
 
+/* ---- target: what the file wants to be compiled for, where nobody says otherwise ---- */
+
+struct frontend_target {
+	struct loc loc;              /* of the section */
+	const char *triple, *cpu;    /* NULL: not said */
+	const char *const *variants; /* levels, in the order of the file */
+	struct loc variants_loc;
+	size_t n_variants;
+	int64_t opt; /* 0 .. 2 */
+};
+/* Never NULL; without the section all is as by default. */
+const struct frontend_target *frontend_target(const struct frontend_model *m);
+
 /* ---- checks ---- */
 
 /* A nested list of numbers written in the file. */

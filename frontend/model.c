@@ -272,6 +272,11 @@ const char *const *frontend_outputs(const struct frontend_model *m, size_t *n)
 	return m->output_list;
 }
 
+const struct frontend_target *frontend_target(const struct frontend_model *m)
+{
+	return &m->target;
+}
+
 const struct frontend_generate *frontend_generate(const struct frontend_model *m)
 {
 	return &m->generate;

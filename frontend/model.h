@@ -117,6 +117,7 @@ struct frontend_model {
 	const char **output_list;
 	struct frontend_generate generate;
 	int tokens; /* generate: index of the input that grows, -1 */
+	struct frontend_target target;
 	struct frontend_tokenizer tokenizer;
 	bool tokenizer_read;
 	struct graph_body graph; /* level 3; the names in it are closed */

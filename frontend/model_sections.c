@@ -270,6 +270,56 @@ static bool check_dtype(struct frontend_model *m)
 	return true;
 }
 
+static bool read_text(struct frontend_model *m, const struct yaml_node *map, const char *name,
+                      const char **out)
+{
+	const struct yaml_node *node = yaml_find(map, name);
+	if (node == NULL)
+		return true;
+	if (!yaml_expect(m->cx, node, YAML_SCALAR, name))
+		return false;
+	*out = node->text;
+	return true;
+}
+
+static bool read_variants(struct frontend_model *m, const struct yaml_node *list, struct frontend_target *t)
+{
+	const char **names = ARENA_ARRAY(&m->arena, const char *, list->n + 1);
+	if (names == NULL || !yaml_expect(m->cx, list, YAML_SEQUENCE, "a list of levels"))
+		return false;
+	for (size_t i = 0; i < list->n; i++) {
+		if (!yaml_expect(m->cx, list->items[i], YAML_SCALAR, "a level, such as v3"))
+			return false;
+		names[i] = list->items[i]->text;
+	}
+	t->variants = names;
+	t->n_variants = list->n;
+	t->variants_loc = list->loc;
+	return true;
+}
+
+static bool check_target(struct frontend_model *m)
+{
+	const struct yaml_node *node = model_section(m, "target");
+	struct frontend_target *t = &m->target;
+	t->opt = 2;
+	if (node == NULL)
+		return true;
+	t->loc = node->loc;
+	const struct yaml_node *variants = yaml_find(node, "variants");
+	if (!read_text(m, node, "triple", &t->triple) || !read_text(m, node, "cpu", &t->cpu) ||
+	    !read_int(m, node, "opt", 0, &t->opt) || (variants != NULL && !read_variants(m, variants, t)))
+		return false;
+	const char *wrong = t->opt > 2 ? "target: opt is 0, 1 or 2"
+	                    : t->cpu != NULL && variants != NULL
+	                            ? "target: 'cpu' names one processor, 'variants' several"
+	                    : variants != NULL && t->n_variants == 0 ? "target: 'variants' is empty"
+	                                                             : NULL;
+	if (wrong != NULL)
+		diag_error(m->cx, node->loc, DIAG_VALUE_TYPE, "%s", wrong);
+	return wrong == NULL;
+}
+
 static bool check_tokenizer(struct frontend_model *m)
 {
 	const struct yaml_node *node = model_section(m, "tokenizer");
@@ -291,7 +341,7 @@ bool model_check_sections(struct frontend_model *m)
 	bool ok = true;
 	for (size_t i = 0; i < TFMC_COUNT(sections); i++)
 		ok = check_keys(m, sections[i]) && ok;
-	return ok && check_dtype(m) && check_tokenizer(m);
+	return ok && check_dtype(m) && check_tokenizer(m) && check_target(m);
 }
 
 /* ---- vocabularies ---- */

@@ -13,7 +13,7 @@
 #include "ir/view.h"
 
 #define OBJECT_ALIGN      64
-#define OBJECT_REPEAT_MAX 2 /* repeats inside each other */
+#define OBJECT_REPEAT_MAX 4 /* repeats inside each other */
 
 #define OBJECT_LINE        128 /* bytes between words that several workers use: two lines are fetched together */
 #define OBJECT_CLUSTERS    8

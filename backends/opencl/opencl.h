@@ -17,7 +17,7 @@
 #include "ir/support/buf.h"
 #include "ir/target/target.h"
 
-#define OPENCL_REPEATS_MAX 2 /* repeats inside each other */
+#define OPENCL_REPEATS_MAX 4 /* repeats inside each other */
 
 enum opencl_memory {
 	OPENCL_WEIGHTS, /* the packed weights, laid out as backend_pack writes them behind their header */

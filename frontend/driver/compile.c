@@ -169,6 +169,7 @@ static enum tfmc_status load(struct driver *d, struct loaded *out)
 	o.allow_unused = d->options.allow_unused;
 	o.score = wants_score(d);
 	TFMC_TRY(frontend_load(&d->diag, d->options.input, &o, &out->model));
+	TFMC_TRY(driver_take_target(d, frontend_target(out->model)));
 	TFMC_TRY(frontend_lower(out->model, &out->module));
 	TFMC_TRY(ir_verify(out->module, &d->diag));
 	out->weights = frontend_weights(out->model);

@@ -121,6 +121,8 @@ struct code_names {
 void driver_print_code(struct driver *d, struct buf *out, const struct code_names *names, const void *object,
                        size_t bytes);
 /* --remarks: what an object for a narrow processor leaves to others. */
+/* What the file says about the target, where the command line says nothing. */
+TFMC_MUST_USE enum tfmc_status driver_take_target(struct driver *d, const struct frontend_target *t);
 void driver_remark_variants(struct driver *d, const struct variant_set *set, const struct buf *object);
 /* Pipeline text of -O and --passes; level: "O0", .. or NULL for the options' own. */
 const char *driver_pipeline(const struct driver *d, const char *level);

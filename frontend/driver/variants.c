@@ -99,6 +99,60 @@ enum tfmc_status driver_targets(struct driver *d, struct variant_set *out)
 	return TFMC_INVALID;
 }
 
+/* --- the section `target` of a model file -----------------------------------------------------------------
+ */
+
+/* Variants are of objects and what runs them; texts and plans are of one processor. */
+static bool has_variants(const struct driver_options *o)
+{
+	const unsigned with = COMMAND_COMPILE | COMMAND_RUN | COMMAND_GENERATE | COMMAND_SCORE |
+	                      COMMAND_VERIFY | COMMAND_BENCH;
+	return (with & (unsigned)o->command) != 0 && o->emit.n == 0 && !o->stop_after && !o->reproducer &&
+	       !o->emit_tiles;
+}
+
+static enum tfmc_status take_variants(struct driver *d, const struct frontend_target *t)
+{
+	const char *list = "";
+	const struct target *base;
+	if (target_choose(t->triple, NULL, &base) != TARGET_CHOSEN)
+		base = target_at(0);
+	for (size_t i = 0; i < t->n_variants; i++) {
+		if (!find_level(base->arch, t->variants[i])) {
+			diag_error(&d->diag, t->variants_loc, DIAG_TARGET,
+			           "target: there is no level '%s' of %s", t->variants[i], base->name);
+			return TFMC_INVALID;
+		}
+		list = arena_printf(&d->arena, "%s%s%s", list, i > 0 ? "," : "", t->variants[i]);
+	}
+	if (has_variants(&d->options))
+		d->options.variants = list;
+	return TFMC_OK;
+}
+
+enum tfmc_status driver_take_target(struct driver *d, const struct frontend_target *t)
+{
+	struct driver_options *o = &d->options;
+	const struct target *row;
+	if (t->loc.line == 0)
+		return TFMC_OK;
+	if (!o->opt0 && !o->opt1 && !o->opt2 && !o->passes) {
+		o->opt0 = t->opt == 0;
+		o->opt1 = t->opt == 1;
+	}
+	if (o->target || o->mcpu || o->variants)
+		return TFMC_OK;
+	if ((t->triple || t->cpu) && target_choose(t->triple, t->cpu, &row) != TARGET_CHOSEN) {
+		diag_error(&d->diag, t->loc, DIAG_TARGET, "target: there is no %s%s%s",
+		           t->triple ? t->triple : "", t->triple && t->cpu ? " with processor " : "",
+		           t->cpu ? t->cpu : "");
+		return TFMC_INVALID;
+	}
+	o->target = t->triple;
+	o->mcpu = t->cpu;
+	return t->n_variants > 0 ? take_variants(d, t) : TFMC_OK;
+}
+
 /* --- passes ------------------------------------------------------------------------------------------- */
 
 /* Passes that every variant shares: up to the layout of the weights. */
