@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "frontend/files.h"
+#include "frontend/gguf_tokenizer.h"
 #include "frontend/tokenizer.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
@@ -31,6 +32,14 @@ static bool ends(const char *s, const char *with)
 	return n >= m && !strcmp(s + n - m, with);
 }
 
+static enum tfmc_status read_gguf(const struct tokenizer_source *s, const unsigned char *bytes, size_t len,
+                                  struct tokenizer_packed *out)
+{
+	struct gguf g;
+	TFMC_TRY(gguf_read(s->arena, s->cx, s->name, s->loc, bytes, len, &g));
+	return gguf_tokenizer(s, &g, out);
+}
+
 static enum tfmc_status read_any(struct tokenizer_source *s, const char *text, size_t len, const char *merges,
                                  size_t n_merges, struct tokenizer_packed *out)
 {
@@ -41,6 +50,8 @@ static enum tfmc_status read_any(struct tokenizer_source *s, const char *text, s
 		return tokenizer_from_json(s, text, len, out);
 	if (ends(s->name, ".model"))
 		return tokenizer_from_spm(s, bytes, len, out);
+	if (gguf_is(bytes, len))
+		return read_gguf(s, bytes, len, out);
 	if (ends(s->name, ".tsv"))
 		return tokenizer_from_scored(s, text, len, out);
 	if (ends(s->name, ".bin"))
