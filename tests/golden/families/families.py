@@ -201,4 +201,11 @@ weights: {files: [model.safetensors]}
         vision_config=dict(hidden_size=84, intermediate_size=75, num_hidden_layers=2, num_attention_heads=7, image_size=15, patch_size=5,
                            projection_dim=33), projection_dim=33),
         outputs={k: (lambda o, k=k: getattr(o, k)) for k in ("text_embeds", "image_embeds", "logits_per_image")}),
+    "qwen2_windows": causal("Qwen2ForCausalLM", hf.Qwen2Config(
+        **llama_like(num_hidden_layers=3), use_sliding_window=True, sliding_window=7, max_window_layers=1, **rope(1000000.0))),
+    "t5_encoder": dict(kind="text", cls="T5EncoderModel", outputs=HIDDEN, config=hf.T5Config(
+        vocab_size=V, d_model=84, d_kv=10, d_ff=101, num_layers=2, num_heads=7, relative_attention_num_buckets=14,
+        relative_attention_max_distance=25, feed_forward_proj="gated-gelu", pad_token_id=0, eos_token_id=1), qk=0.6, table=1.0),
+    "vit_states": dict(kind="picture", cls="ViTModel", image=12, patch=4, outputs=HIDDEN, config=hf.ViTConfig(
+        hidden_size=84, intermediate_size=101, num_hidden_layers=2, num_attention_heads=7, image_size=12, patch_size=4)),
 }
