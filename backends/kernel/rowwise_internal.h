@@ -58,7 +58,8 @@ struct rowwise_walk {
 	rowwise_body *body;
 	void *user;
 	int lanes;
-	bool pads; /* body touches the buffer only, and looks at the mask */
+	bool pads;   /* body touches the buffer only, and looks at the mask */
+	int at_once; /* vectors of a turn, at most ROWWISE_UNROLL; 0: so many */
 };
 
 /* Emits the body for all elements of the open row in [from, to), from <= to. */

@@ -120,11 +120,16 @@ static void walk(struct rowwise *r, struct kb_val to, int lanes, rowwise_body *b
 	rowwise_walk(r, kb_index(r->k, 0), to, &w);
 }
 
+#define REGISTERS_OF_FOUR                                                                 \
+	32 /* with fewer, four exponentials at once leave constants and sums on the stack \
+	    */
+
 /* The exponentials: in padded memory without a loop over the last elements. */
 static void walk_exp(struct rowwise *r, struct kb_val to, struct softmax *s)
 {
 	bool in_buffer = s->keeps_exp && !r->x_stays;
-	const struct rowwise_walk w = {.body = add_exp, .user = s, .lanes = r->lanes, .pads = in_buffer};
+	struct rowwise_walk w = {.body = add_exp, .user = s, .lanes = r->lanes, .pads = in_buffer};
+	w.at_once = !s->keeps_exp && kb_caps(r->k)->registers < REGISTERS_OF_FOUR ? 2 : 0;
 	rowwise_walk(r, kb_index(r->k, 0), to, &w);
 }
 

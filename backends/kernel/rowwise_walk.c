@@ -26,6 +26,12 @@ static struct kb_val lanes_below(struct rowwise *r, int lanes, struct kb_val n)
 	return kb_cmp(r->k, KB_LT, ids, bound);
 }
 
+/* Vectors of a turn, each with an accumulator of its own. */
+static int64_t at_once(const struct rowwise_walk *w)
+{
+	return w->at_once > 0 ? w->at_once : ROWWISE_UNROLL;
+}
+
 /* `count` whole vectors from `at` on, without a loop. */
 static void emit_vectors(struct rowwise *r, const struct rowwise_walk *w, struct kb_val at, int64_t first,
                          int64_t count)
@@ -34,7 +40,7 @@ static void emit_vectors(struct rowwise *r, const struct rowwise_walk *w, struct
 		struct rowwise_chunk c = {.at = kb_add_const(r->k, at, i * w->lanes),
 		                          .lanes = w->lanes,
 		                          .valid = w->lanes,
-		                          .slot = (int)(i % ROWWISE_UNROLL),
+		                          .slot = (int)(i % at_once(w)),
 		                          .number = (int)i};
 		rowwise_chunk(r, w, &c);
 	}
@@ -47,7 +53,7 @@ static void emit_part(struct rowwise *r, const struct rowwise_walk *w, int64_t a
 	struct rowwise_chunk c = {.at = kb_index(r->k, at),
 	                          .lanes = w->lanes,
 	                          .valid = (int)n,
-	                          .slot = (int)(i % ROWWISE_UNROLL),
+	                          .slot = (int)(i % at_once(w)),
 	                          .number = (int)i,
 	                          .mask = lanes_below(r, w->lanes, kb_index(r->k, n))};
 	rowwise_chunk(r, w, &c);
@@ -57,13 +63,13 @@ static void walk_constant(struct rowwise *r, const struct rowwise_walk *w, int64
 {
 	struct kb *k = r->k;
 	struct kb_val zero = kb_index(k, 0);
-	int64_t whole = n / w->lanes, step = (int64_t)ROWWISE_UNROLL * w->lanes, looped = 0;
+	int64_t whole = n / w->lanes, step = at_once(w) * w->lanes, looped = 0;
 	if (!r->is_held && whole >= 2 * ROWWISE_UNROLL)
-		looped = whole - whole % ROWWISE_UNROLL;
+		looped = whole - whole % at_once(w);
 	if (looped > 0) {
 		struct kb_val to = kb_index(k, looped * w->lanes);
 		struct kb_val at = kb_loop(k, "j", zero, to, step, KB_NONEMPTY);
-		emit_vectors(r, w, at, 0, ROWWISE_UNROLL);
+		emit_vectors(r, w, at, 0, at_once(w));
 		kb_end_loop(k);
 	}
 	emit_vectors(r, w, zero, looped, whole - looped);
@@ -94,7 +100,7 @@ static struct kb_val whole_steps(struct kb *k, struct kb_val from, struct kb_val
 void rowwise_walk(struct rowwise *r, struct kb_val from, struct kb_val to, const struct rowwise_walk *w)
 {
 	struct kb *k = r->k;
-	int64_t lo, hi, step = (int64_t)ROWWISE_UNROLL * w->lanes;
+	int64_t lo, hi, step = at_once(w) * w->lanes;
 	if (r->items > 1) {
 		rowwise_items_walk(r, from, to, w);
 		return;
@@ -105,7 +111,7 @@ void rowwise_walk(struct rowwise *r, struct kb_val from, struct kb_val to, const
 	}
 	struct kb_val blocks = whole_steps(k, from, to, step);
 	struct kb_val at = kb_loop(k, "j", from, blocks, step, 0);
-	emit_vectors(r, w, at, 0, ROWWISE_UNROLL);
+	emit_vectors(r, w, at, 0, at_once(w));
 	kb_end_loop(k);
 	struct kb_val vectors = whole_steps(k, blocks, to, w->lanes);
 	at = kb_loop(k, "j", blocks, vectors, w->lanes, 0);
