@@ -14,7 +14,10 @@
 #include "passes/rebuild.h"
 #include "passes/tiles.h"
 
-#define SCRATCH_MAX ((int64_t)1 << 32)
+#define SPLIT_ROWS_MAX   16 /* query heads of a head of keys, in a step */
+#define SPLIT_BLOCKS_MIN 4  /* of keys */
+#define SPLIT_BLOCKS_MAX 512
+#define SCRATCH_MAX      ((int64_t)1 << 32)
 
 struct selector {
 	struct tile_lines lines; /* of --tiles */
@@ -111,6 +114,22 @@ static int64_t attention_rows(const struct rebuild *r, const struct ir_op *root,
 }
 
 /*
+ * Blocks of keys of a head, where dividing them among workers may pay: one new token, long contexts. The
+ * blocks and the order in which they join are the same without it.
+ */
+static int64_t split_of(const struct rebuild *r, const struct ir_op *root, int64_t rows, int64_t bc)
+{
+	const struct ir_type *key = ir_type_of(r->f, root->operands[1]);
+	int64_t keys = ir_dim_hi(r->in->dims, key->dims[2]), heads;
+	bool is_step = ir_dim_equals(ir_type_of(r->f, root->operands[0])->dims[2], 1);
+	if (r->p->options->target->arch == ARCH_OPENCL || !is_step || rows < 1 || rows > SPLIT_ROWS_MAX ||
+	    !ir_dim_is_const(key->dims[1], &heads))
+		return 0;
+	int64_t blocks = keys / bc + (keys % bc != 0);
+	return blocks >= SPLIT_BLOCKS_MIN && blocks <= SPLIT_BLOCKS_MAX ? blocks : 0;
+}
+
+/*
  * bc depends on nothing that differs between entries, except that it is never more than there are keys: then
  * there is one block, whatever bc is.
  */
@@ -129,7 +148,8 @@ static bool select_attention(const struct rebuild *r, const struct ir_op *root, 
 	a->bc = choose(w, GROUP_attention, TILE_BC, a->bc);
 	a->br = rows > 0 && rows < a->br ? rows : a->br;
 	a->bc = keys > 0 && keys < a->bc ? whole_panels(keys) : a->bc;
-	target_attention_scratch(t, w->k, w->n, a->br, a->bc, &s);
+	a->split = split_of(r, root, rows, a->bc);
+	target_attention_scratch(t, w->k, w->n, &(struct target_attention_sizes){a->br, a->bc, a->split}, &s);
 	a->scratch = s.bytes;
 	return true;
 }
@@ -152,7 +172,7 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 
 	(void)tiles_key(r->in, r->f, op, &w.k, &w.n, &w.rows);
 
-	a.mr = a.nr = a.kc = a.br = a.bc = a.scratch = 0;
+	a.mr = a.nr = a.kc = a.br = a.bc = a.split = a.scratch = 0;
 	a.lanes = r->p->options->target->lanes;
 	switch ((enum ir_word_group)a.kind) {
 	case GROUP_linear:

@@ -208,7 +208,8 @@ static struct kb_val take(const struct attention *a, int64_t *at, int64_t n)
 static enum tfmc_status divide_scratch(struct attention *a)
 {
 	struct target_attention_scratch s;
-	target_attention_scratch(a->job->target, a->size, a->value_size, a->br, a->bc, &s);
+	const struct target_attention_sizes sizes = {a->br, a->bc, a->schedule->split};
+	target_attention_scratch(a->job->target, a->size, a->value_size, &sizes, &s);
 	int64_t at = 0;
 	a->queries = take(a, &at, s.queries);
 	a->keys = take(a, &at, s.keys);
@@ -221,6 +222,11 @@ static enum tfmc_status divide_scratch(struct attention *a)
 	a->tile_sum = take(a, &at, s.tile_rows);
 	a->old_factor = take(a, &at, s.tile_rows);
 	a->new_factor = take(a, &at, s.tile_rows);
+	a->slots = take(a, &at, s.n_slots * s.slot);
+	a->n_slots = s.n_slots;
+	a->slot_rows = s.slot_rows;
+	a->slot = s.slot;
+	a->slot_list = s.rows;
 	a->stride = s.score_stride;
 	if (at * 4 > a->schedule->scratch)
 		return internal(a, "the planned scratch is too small");
@@ -277,7 +283,7 @@ static enum tfmc_status choose_schedule(struct attention *a)
 	int64_t lanes = s->lanes > 0 ? s->lanes : kb_caps(a->k)->lanes;
 	a->lanes = lanes < ATTENTION_LANES_MAX ? (int)lanes : ATTENTION_LANES_MAX;
 	a->mr = target_linear_tile(a->job->target).mr;
-	a->few = a->mr >= 12 ? 4 : a->mr >= 4 ? 2 : 0;
+	a->few = target_attention_few(a->job->target);
 	a->size_pad = padded(a->size);
 	a->value_pad = padded(a->value_size);
 	choose_factors(a);
@@ -298,6 +304,9 @@ enum tfmc_status kernel_attention(const struct kernel_job *job)
 	TFMC_TRY(bind_operands(&a, root));
 	TFMC_TRY(bind_result(&a, root));
 	TFMC_TRY(choose_schedule(&a));
-	attention_tasks(&a);
+	if (job->is_join)
+		attention_join(&a);
+	else
+		attention_tasks(&a);
 	return TFMC_OK;
 }

@@ -7,6 +7,7 @@
  *   attention_tasks.c     divides heads and rows among workers, begins and ends a task
  *   attention_copy.c      queries, keys and values in the order that the tiles read
  *   attention_block.c     one block of keys for all rows of a task, tile by tile
+ *   attention_split.c     blocks of one head divided among workers, joined in a second step
  *   attention_scores.c    q k^T, attention_softmax.c weights, attention_values.c weights v
  *
  * The query heads that read one head of keys are one matrix of rows: row r is token r / group of query head
@@ -58,6 +59,11 @@ struct attention {
 	struct kb_val max, sum;               /* [br], a vector longer */
 	struct kb_val tile_max, tile_sum;     /* of the tile's rows in the open block, whole vectors */
 	struct kb_val old_factor, new_factor; /* of the rows' sums so far, and of those of the block */
+	int64_t n_slots;                      /* 0: workers never divide the blocks of a head */
+	int64_t slot_rows, slot,
+	        slot_list;      /* of a block of a head: rows, elements, elements of a list of rows */
+	struct kb_val slots;    /* [n_slots,slot]: acc, max, sum of this worker's blocks */
+	struct kb_val is_split; /* bool */
 
 	/* The head: addresses are those of token 0 of its first query head, key 0. */
 	struct kb_val group; /* query heads */
@@ -115,7 +121,29 @@ void attention_walk_row(const struct attention *a, int64_t count, int lanes, att
 /* Vectors of the sums of a register tile of `rows` rows, for each row: whole panels. */
 int attention_tile_vectors(const struct attention *a, int rows);
 
+/* --- attention_split.c ---------------------------------------------------------------------------------- */
+/* The rows' sums of a block lie in slot `index` from now on. */
+void attention_use_slot(struct attention *a, struct kb_val slots, struct kb_val index);
+/* The second step: rows are divided among workers, the blocks of each joined in order. */
+void attention_join(struct attention *a);
+
 /* --- attention_tasks.c ---------------------------------------------------------------------------------- */
+/* Places and sizes of all heads. */
+struct attention_heads {
+	struct kb_val batch, heads; /* heads of keys */
+	struct kb_val rows;         /* of a head */
+};
+struct attention_heads attention_all_heads(struct attention *a);
+/* Which keys the rows of sequence b may see; blocks of keys that rows of a head of it read. */
+void attention_find_limits(struct attention *a, struct kb_val b);
+struct kb_val attention_head_blocks(struct attention *a, const struct attention_heads *h);
+/* Those of all heads. */
+struct kb_val attention_all_blocks(struct attention *a, const struct attention_heads *h);
+void attention_find_head(struct attention *a, struct kb_val b, struct kb_val key_head);
+/* Where worker w's part of a line begins: parts differ by one at most. */
+struct kb_val attention_part_begin(const struct attention *a, struct kb_val length, struct kb_val w);
+/* out = acc / sum for a row of the task. */
+void attention_store_row(const struct attention *a, struct kb_val row);
 void attention_tasks(struct attention *a);
 /* Element of t where row r of the head begins, counted from t's address for the head. */
 struct kb_val attention_row_index(const struct attention *a, const struct kb_tensor *t, struct kb_val r);
@@ -145,6 +173,8 @@ struct kb_val attention_row_first(const struct attention *a, struct kb_val row);
 struct kb_val attention_row_end(const struct attention *a, struct kb_val row);
 /* The tile's scores, for the keys that any of its rows sees, in whole panels; tiles have `rows` rows. */
 void attention_scores(const struct attention *a, int rows);
+/* Exponential for x <= 0, to the base of the kernel. */
+struct kb_val attention_power(const struct attention *a, struct kb_val x);
 /* Scores become weights relative to their maximum in the block; the rows' maxima and sums follow. */
 void attention_softmax(const struct attention *a);
 /* acc = acc old_factor + (weights v) new_factor */

@@ -175,8 +175,7 @@ static void row_max(const struct attention *a, struct kb_val i)
 	kb_store(k, kb_reduce(k, KB_MAX, most_of_all), a->tile_max, i, 0, 0);
 }
 
-/* Exponential for x <= 0, to the base of the kernel. */
-static struct kb_val power(const struct attention *a, struct kb_val x)
+struct kb_val attention_power(const struct attention *a, struct kb_val x)
 {
 	return a->base2 ? math_exp2_nonpositive(a->k, x) : math_exp_nonpositive(a->k, x);
 }
@@ -187,7 +186,7 @@ static void weight_step(const struct attention *a, const struct score_row *r, st
 {
 	struct kb *k = a->k;
 	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, 0, a->lanes * 4);
-	x = power(a, kb_sub(k, x, max));
+	x = attention_power(a, kb_sub(k, x, max));
 	kb_set(k, sum, kb_add(k, kb_get(k, sum), x));
 	kb_store(k, x, r->s, j, 0, a->lanes * 4);
 }
@@ -241,8 +240,8 @@ static void join_rows(const struct attention *a, struct kb_val i)
 	struct kb_val before = kb_load(k, type, a->max, row, 0, 4),
 	              now = kb_load(k, type, a->tile_max, i, 0, 4);
 	struct kb_val max = kb_max(k, now, before);
-	struct kb_val old_factor = power(a, kb_sub(k, before, max));
-	struct kb_val new_factor = power(a, kb_sub(k, now, max));
+	struct kb_val old_factor = attention_power(a, kb_sub(k, before, max));
+	struct kb_val new_factor = attention_power(a, kb_sub(k, now, max));
 	struct kb_val sum = kb_mul(k, kb_load(k, type, a->tile_sum, i, 0, 4), new_factor);
 	sum = kb_fma(k, kb_load(k, type, a->sum, row, 0, 4), old_factor, sum);
 	kb_store(k, max, a->max, row, 0, 4);

@@ -61,8 +61,7 @@ static struct kb_val sequence_value(struct attention *a, const struct kb_tensor 
 	return kb_cvt(k, kb_load(k, KB_I32_T, t->ptr, attention_step(k, t, 0, b), 0, 0), KB_INDEX);
 }
 
-/* Which keys the rows of sequence b may see. */
-static void find_limits(struct attention *a, struct kb_val b)
+void attention_find_limits(struct attention *a, struct kb_val b)
 {
 	struct kb *k = a->k;
 	a->limit = attention_size(k, &a->key.size[ATTENTION_ROW]);
@@ -84,7 +83,7 @@ static struct kb_val head_at(const struct attention *a, const struct kb_tensor *
 	return attention_at(k, t, t->ptr, index);
 }
 
-static void find_head(struct attention *a, struct kb_val b, struct kb_val key_head)
+void attention_find_head(struct attention *a, struct kb_val b, struct kb_val key_head)
 {
 	struct kb_val first = is_grouped(a) ? kb_mul(a->k, key_head, a->group) : key_head;
 	a->q_head = head_at(a, &a->q, b, first);
@@ -104,6 +103,8 @@ static void clear_rows(const struct attention *a)
 	struct kb_val least = kb_splat(k, kb_f32(k, -FLT_MAX), a->lanes);
 	/* the last tile reads and adds to rows that do not exist, and vectors of them */
 	struct kb_val rows = attention_round_up(k, a->n_rows, a->mr);
+	if (a->n_slots > 0)
+		rows = kb_index(k, a->slot_rows);
 	struct kb_val end = kb_add_const(k, rows, a->lanes);
 	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), end, a->lanes, KB_NONEMPTY);
 	kb_store(k, least, a->max, row, 0, a->lanes * 4);
@@ -133,7 +134,7 @@ static void store_part(void *user, struct kb_val e, int lanes, int n)
 }
 
 /* The weighted mean of one row; a row that saw nothing has sum 0 and gives 0. */
-static void store_row(const struct attention *a, struct kb_val row)
+void attention_store_row(const struct attention *a, struct kb_val row)
 {
 	struct kb *k = a->k;
 	int lanes = attention_is_dense(&a->out, ATTENTION_ELEMENT) ? a->lanes : 1;
@@ -157,36 +158,97 @@ static struct kb_val task_begin(const struct attention *a)
 	return attention_round_down(k, kb_max(k, begin, kb_index(k, 0)), TILE_PANEL);
 }
 
-/* Rows first_row .. + n_rows of the head, block after block of keys. */
-static void run_task(struct attention *a)
+/* Blocks of keys of the task. */
+struct blocks {
+	struct kb_val lo, hi; /* keys: lo begins a block */
+	struct kb_val slot;   /* of the first block, where blocks are divided */
+};
+
+/* Where blocks are divided, the open block's sums have a slot of their own. */
+static void open_slot(struct attention *a, const struct blocks *b)
+{
+	struct kb *k = a->k;
+	struct attention own = *a;
+	struct kb_val n = kb_bin(k, KB_DIV, kb_sub(k, a->first_key, b->lo), kb_index(k, a->bc));
+	attention_use_slot(a, a->slots, kb_add(k, b->slot, n));
+	a->acc = kb_select(k, a->is_split, a->acc, own.acc);
+	a->max = kb_select(k, a->is_split, a->max, own.max);
+	a->sum = kb_select(k, a->is_split, a->sum, own.sum);
+	kb_if(k, a->is_split);
+	clear_rows(a);
+	kb_end_if(k);
+}
+
+/* Adds blocks of keys to the task's sums. */
+static void run_blocks(struct attention *a, const struct blocks *b)
 {
 	struct kb *k = a->k;
 	struct kb_val zero = kb_index(k, 0);
-	struct kb_val last = kb_add_const(k, kb_add(k, a->first_row, a->n_rows), -1);
-	a->visible = attention_row_limit(a, last);
-	a->begin = task_begin(a);
+	const struct attention own = *a;
 	a->begin_key = zero;
-	attention_copy_queries(a);
-	clear_rows(a);
-	a->first_key = kb_loop(k, "block", attention_round_down(k, a->begin, a->bc), a->visible, a->bc, 0);
+	a->first_key = kb_loop(k, "block", b->lo, b->hi, a->bc, 0);
 	if (a->window > 0)
 		a->begin_key = kb_max(k, kb_sub(k, a->begin, a->first_key), zero);
 	a->n_keys = kb_min(k, kb_sub(k, a->visible, a->first_key), kb_index(k, a->bc));
+	if (a->n_slots > 0)
+		open_slot(a, b);
 	attention_block(a);
 	kb_end_loop(k);
+	a->acc = own.acc;
+	a->max = own.max;
+	a->sum = own.sum;
+}
+
+static void find_task(struct attention *a)
+{
+	struct kb *k = a->k;
+	struct kb_val last = kb_add_const(k, kb_add(k, a->first_row, a->n_rows), -1);
+	a->visible = attention_row_limit(a, last);
+	a->begin = task_begin(a);
+}
+
+static void store_rows(const struct attention *a)
+{
+	struct kb *k = a->k;
 	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), a->n_rows, 1, KB_NONEMPTY);
-	store_row(a, row);
+	attention_store_row(a, row);
 	kb_end_loop(k);
+}
+
+/* Rows first_row .. + n_rows of the head: all of their blocks, or this worker's part of them. */
+static void run_task(struct attention *a, const struct blocks *part)
+{
+	struct kb *k = a->k;
+	find_task(a);
+	struct blocks b = {.lo = attention_round_down(k, a->begin, a->bc), .hi = a->visible};
+	attention_copy_queries(a);
+	clear_rows(a);
+	if (a->n_slots == 0) {
+		run_blocks(a, &b);
+		store_rows(a);
+		return;
+	}
+	b.lo = kb_select(k, a->is_split, part->lo, b.lo);
+	b.hi = kb_select(k, a->is_split, part->hi, b.hi);
+	b.slot = part->slot;
+	run_blocks(a, &b);
+	kb_if(k, a->is_split);
+	kb_else(k);
+	store_rows(a);
+	kb_end_if(k);
 }
 
 /* --- shares --------------------------------------------------------------------------------------------- */
 
-/* The line of tiles, and this worker's part [lo, hi) of it. */
+/* The line of tiles, and this worker's part [lo, hi) of it; where blocks are divided, the line of all blocks.
+ */
 struct line {
-	struct kb_val batch, heads; /* heads of keys */
-	struct kb_val rows, tiles;  /* of a head */
+	struct attention_heads all;
+	struct kb_val tiles; /* of a head */
 	struct kb_val lo, hi;
 	struct kb_var at;
+	struct kb_val block_lo, block_hi;
+	struct kb_var block_at;
 };
 
 /* Length of tile i of a head of the open sequence: keys it sees, and what it costs beside them. */
@@ -195,7 +257,7 @@ static struct kb_val tile_length(const struct attention *a, const struct line *l
 	struct kb *k = a->k;
 	struct kb_val first = kb_mul(k, i, kb_index(k, a->mr));
 	struct kb_val end = kb_add_const(k, first, a->mr);
-	struct kb_val last = kb_add_const(k, kb_min(k, end, l->rows), -1);
+	struct kb_val last = kb_add_const(k, kb_min(k, end, l->all.rows), -1);
 	struct kb_val keys = kb_sub(k, attention_row_limit(a, last), attention_row_begin(a, first));
 	keys = kb_max(k, keys, kb_index(k, 0));
 	return kb_add_const(k, kb_bin(k, KB_DIV, keys, kb_index(k, TILE_PANEL)), 1);
@@ -206,19 +268,18 @@ static struct kb_val line_length(struct attention *a, const struct line *l)
 {
 	struct kb *k = a->k;
 	struct kb_var sum = kb_var(k, "length", KB_INDEX_T, kb_index(k, 0));
-	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), l->batch, 1, 0);
-	find_limits(a, b);
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), l->all.batch, 1, 0);
+	attention_find_limits(a, b);
 	struct kb_var head = kb_var(k, "head_length", KB_INDEX_T, kb_index(k, 0));
 	struct kb_val i = kb_loop(k, "tile", kb_index(k, 0), l->tiles, 1, 0);
 	kb_set(k, head, kb_add(k, kb_get(k, head), tile_length(a, l, i)));
 	kb_end_loop(k);
-	kb_set(k, sum, kb_add(k, kb_get(k, sum), kb_mul(k, kb_get(k, head), l->heads)));
+	kb_set(k, sum, kb_add(k, kb_get(k, sum), kb_mul(k, kb_get(k, head), l->all.heads)));
 	kb_end_loop(k);
 	return kb_get(k, sum);
 }
 
-/* Where worker w's part begins: parts differ by one at most. */
-static struct kb_val part_begin(const struct attention *a, struct kb_val length, struct kb_val w)
+struct kb_val attention_part_begin(const struct attention *a, struct kb_val length, struct kb_val w)
 {
 	struct kb *k = a->k;
 	struct kb_val n = a->job->n_workers;
@@ -244,20 +305,43 @@ static void find_rows(const struct attention *a, const struct line *l, struct kb
 	kb_end_loop(k);
 	struct kb_val mr = kb_index(k, a->mr);
 	*lo = kb_mul(k, kb_get(k, before), mr);
-	*hi = kb_min(k, kb_mul(k, kb_get(k, end), mr), l->rows);
+	*hi = kb_min(k, kb_mul(k, kb_get(k, end), mr), l->all.rows);
+}
+
+/* This worker's blocks of the head; its rows are all of them where it has any block. */
+static struct blocks find_blocks(struct attention *a, const struct line *l, struct kb_val *lo,
+                                 struct kb_val *hi)
+{
+	struct kb *k = a->k;
+	struct kb_val zero = kb_index(k, 0), at = kb_get(k, l->block_at);
+	struct kb_val n = attention_head_blocks(a, &l->all);
+	struct kb_val first = kb_min(k, kb_max(k, kb_sub(k, l->block_lo, at), zero), n);
+	struct kb_val end = kb_min(k, kb_max(k, kb_sub(k, l->block_hi, at), zero), n);
+	struct kb_val key = attention_round_down(k, a->begin, a->bc), bc = kb_index(k, a->bc);
+	struct blocks b = {.lo = kb_add(k, key, kb_mul(k, first, bc)),
+	                   .hi = kb_min(k, kb_add(k, key, kb_mul(k, end, bc)), a->visible),
+	                   .slot = kb_sub(k, kb_add(k, at, first), l->block_lo)};
+	kb_set(k, l->block_at, kb_add(k, at, n));
+	struct kb_val any = kb_select(k, kb_cmp(k, KB_LT, first, end), l->all.rows, zero);
+	*lo = kb_select(k, a->is_split, zero, *lo);
+	*hi = kb_select(k, a->is_split, any, *hi);
+	return b;
 }
 
 static void run_head(struct attention *a, const struct line *l, struct kb_val b, struct kb_val key_head)
 {
 	struct kb *k = a->k;
 	struct kb_val lo, hi;
+	struct blocks part = {0};
 	find_rows(a, l, &lo, &hi);
+	if (a->n_slots > 0)
+		part = find_blocks(a, l, &lo, &hi);
 	kb_if(k, kb_cmp(k, KB_LT, lo, hi));
-	find_head(a, b, key_head);
+	attention_find_head(a, b, key_head);
 	int64_t rows = (a->br + a->mr - 1) / a->mr * a->mr;
 	a->first_row = kb_loop(k, "row", lo, hi, rows, KB_NONEMPTY);
 	a->n_rows = kb_min(k, kb_sub(k, hi, a->first_row), kb_index(k, rows));
-	run_task(a);
+	run_task(a, &part);
 	kb_end_loop(k);
 	kb_end_if(k);
 }
@@ -275,7 +359,7 @@ static void take_parts(struct attention *a, struct line *l, struct kb_val *first
 {
 	struct kb *k = a->k;
 	struct kb_val by_parts = kernel_by_parts(a->job);
-	struct kb_val each = kb_bin(k, KB_DIV, l->heads, a->job->n_workers);
+	struct kb_val each = kb_bin(k, KB_DIV, l->all.heads, a->job->n_workers);
 	struct kb_val own = kb_mul(k, a->job->worker, each);
 	*first = kb_select(k, by_parts, own, *first);
 	*end = kb_select(k, by_parts, kb_add(k, own, each), *end);
@@ -284,23 +368,66 @@ static void take_parts(struct attention *a, struct line *l, struct kb_val *first
 	*a->job->is_divided = true;
 }
 
+struct attention_heads attention_all_heads(struct attention *a)
+{
+	struct kb *k = a->k;
+	struct attention_heads h = {.batch = attention_size(k, &a->q.size[ATTENTION_BATCH]),
+	                            .heads = attention_size(k, &a->key.size[ATTENTION_HEAD])};
+	a->group = heads_of_a_group(a);
+	h.rows = kb_mul(k, attention_size(k, &a->q.size[ATTENTION_ROW]), a->group);
+	return h;
+}
+
+struct kb_val attention_head_blocks(struct attention *a, const struct attention_heads *h)
+{
+	struct kb *k = a->k;
+	a->first_row = kb_index(k, 0);
+	a->n_rows = h->rows;
+	find_task(a);
+	struct kb_val keys = kb_sub(k, a->visible, attention_round_down(k, a->begin, a->bc));
+	keys = kb_max(k, kb_add_const(k, keys, a->bc - 1), kb_index(k, 0));
+	return kb_bin(k, KB_DIV, keys, kb_index(k, a->bc));
+}
+
+struct kb_val attention_all_blocks(struct attention *a, const struct attention_heads *h)
+{
+	struct kb *k = a->k;
+	struct kb_var sum = kb_var(k, "blocks", KB_INDEX_T, kb_index(k, 0));
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), h->batch, 1, 0);
+	attention_find_limits(a, b);
+	kb_set(k, sum, kb_add(k, kb_get(k, sum), kb_mul(k, attention_head_blocks(a, h), h->heads)));
+	kb_end_loop(k);
+	return kb_get(k, sum);
+}
+
+/* Whether blocks are divided, and this worker's part of the line of all blocks. */
+static void find_split(struct attention *a, struct line *l)
+{
+	struct kb *k = a->k;
+	struct kb_val heads = kb_mul(k, l->all.batch, l->all.heads);
+	a->is_split = kernel_is_split(k, heads, a->job->n_workers);
+	struct kb_val length = attention_all_blocks(a, &l->all);
+	l->block_lo = attention_part_begin(a, length, a->job->worker);
+	l->block_hi = attention_part_begin(a, length, kb_add_const(k, a->job->worker, 1));
+	l->block_at = kb_var(k, "block_at", KB_INDEX_T, kb_index(k, 0));
+}
+
 void attention_tasks(struct attention *a)
 {
 	struct kb *k = a->k;
-	struct line l = {.batch = attention_size(k, &a->q.size[ATTENTION_BATCH]),
-	                 .heads = attention_size(k, &a->key.size[ATTENTION_HEAD])};
-	a->group = heads_of_a_group(a);
-	l.rows = kb_mul(k, attention_size(k, &a->q.size[ATTENTION_ROW]), a->group);
-	l.tiles = kb_bin(k, KB_DIV, kb_add_const(k, l.rows, a->mr - 1), kb_index(k, a->mr));
+	struct line l = {.all = attention_all_heads(a)};
+	l.tiles = kb_bin(k, KB_DIV, kb_add_const(k, l.all.rows, a->mr - 1), kb_index(k, a->mr));
 	struct kb_val length = line_length(a, &l);
-	l.lo = part_begin(a, length, a->job->worker);
-	l.hi = part_begin(a, length, kb_add_const(k, a->job->worker, 1));
+	l.lo = attention_part_begin(a, length, a->job->worker);
+	l.hi = attention_part_begin(a, length, kb_add_const(k, a->job->worker, 1));
 	l.at = kb_var(k, "at", KB_INDEX_T, kb_index(k, 0));
-	struct kb_val first = kb_index(k, 0), end = l.heads;
+	struct kb_val first = kb_index(k, 0), end = l.all.heads;
+	if (a->n_slots > 0)
+		find_split(a, &l);
 	if (a->job->parts > 1)
 		take_parts(a, &l, &first, &end);
-	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), l.batch, 1, 0);
-	find_limits(a, b);
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), l.all.batch, 1, 0);
+	attention_find_limits(a, b);
 	struct kb_val head = kb_loop(k, "head", first, end, 1, 0);
 	run_head(a, &l, b, head);
 	kb_end_loop(k);

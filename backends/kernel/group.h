@@ -71,6 +71,10 @@ struct kernel_job {
 	int64_t parts;
 	bool *is_divided;
 	struct kb_val scratch; /* this worker's scratch, 64-byte aligned, attrs_group.scratch bytes */
+	/* Of an attention with `split`: the scratch of the next worker lies so many bytes behind. The second
+	 * step joins what the workers left there; it comes behind a barrier, where kernel_is_split. */
+	int64_t scratch_step;
+	bool is_join;
 	struct diag_context *cx;
 	struct arena *arena;
 };
@@ -80,6 +84,12 @@ struct kernel_job {
  * element is computed by one worker in an order that does not depend on the split.
  */
 TFMC_MUST_USE enum tfmc_status kernel_emit_group(const struct kernel_job *job);
+
+/* The group is an attention with a second step; *heads: heads of keys in all sequences. */
+bool kernel_has_join(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
+                     const struct ir_dim **heads);
+/* bool: workers divide the blocks of a head, since whole heads would leave some without work. */
+struct kb_val kernel_is_split(struct kb *k, struct kb_val heads, struct kb_val n_workers);
 
 /*
  * Work-items that share the tasks of this group on a target with work-groups: above 1 its template divides a

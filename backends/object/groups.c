@@ -17,6 +17,11 @@ const char *group_symbol(const struct object *o, const struct function *f, size_
 	return arena_printf(o->arena, "%s.%zu.%s", f->symbol, group, ir_word(WORDS_GROUP, a->kind));
 }
 
+const char *group_join_symbol(const struct object *o, const struct function *f, size_t group)
+{
+	return arena_printf(o->arena, "%s.join", group_symbol(o, f, group));
+}
+
 static const char *group_kernel_symbol(const struct object *o, const struct function *f, size_t group)
 {
 	return arena_printf(o->arena, "%s.kernel", group_symbol(o, f, group));
@@ -107,6 +112,7 @@ struct group {
 		size_t n, cap;
 	} bases;
 	struct kb_val worker, n_workers, scratch;
+	bool is_join; /* the second step of an attention */
 };
 
 static bool same_slice(const struct binding_slice *a, const struct binding_slice *b)
@@ -197,6 +203,8 @@ static enum tfmc_status emit_template(struct group *g, const struct emit_bases *
 	                         .worker = g->worker,
 	                         .n_workers = g->n_workers,
 	                         .scratch = g->scratch,
+	                         .scratch_step = o->scratch,
+	                         .is_join = g->is_join,
 	                         .parts = parts_of(g->function, g->number),
 	                         .is_divided = &g->function->is_divided[g->number],
 	                         .cx = o->cx,
@@ -303,11 +311,17 @@ static size_t find_used(const struct kb_func *f, size_t *used)
 	return n;
 }
 
+static const char *kernel_symbol(const struct group *g)
+{
+	const char *name = group_kernel_symbol(g->object, g->function, g->number);
+	return g->is_join ? arena_printf(g->object->arena, "%s.join", name) : name;
+}
+
 static enum tfmc_status record_kernel(struct group *g, const char **name, size_t *used, size_t *n_used)
 {
 	struct object *o = g->object;
 	struct emit_bases bases = {given_slice, given_value, g};
-	TFMC_TRY(begin_kernel(g, group_kernel_symbol(o, g->function, g->number)));
+	TFMC_TRY(begin_kernel(g, kernel_symbol(g)));
 	TFMC_TRY(emit_template(g, &bases));
 	if (kb_module_failed(o->kb))
 		return kb_verify(o->kb, o->cx);
@@ -346,9 +360,9 @@ static enum tfmc_status make_args(struct group *g, struct args *out)
 	return TFMC_OK;
 }
 
-static enum tfmc_status emit_group(struct object *o, const struct function *f, size_t number)
+static enum tfmc_status emit_group(struct object *o, const struct function *f, size_t number, bool is_join)
 {
-	struct group g = {.object = o, .function = f, .number = number};
+	struct group g = {.object = o, .function = f, .number = number, .is_join = is_join};
 	struct args all = {0};
 	const char *kernel = NULL;
 	size_t n_used = 0, most = ir_dims_count(o->module->dims) + f->func->n_values + OBJECT_REPEAT_MAX + 5;
@@ -359,7 +373,8 @@ static enum tfmc_status emit_group(struct object *o, const struct function *f, s
 	TFMC_TRY(emit_find_repeats(&g.e, g.repeats));
 	TFMC_TRY(collect_bases(&g));
 	TFMC_TRY(record_kernel(&g, &kernel, used, &n_used));
-	TFMC_TRY(begin(&g, o->kb, group_symbol(o, f, number)));
+	const char *symbol = is_join ? group_join_symbol(o, f, number) : group_symbol(o, f, number);
+	TFMC_TRY(begin(&g, o->kb, symbol));
 	TFMC_TRY(make_args(&g, &all));
 	struct kb_val *given = ARENA_ARRAY(o->arena, struct kb_val, n_used + 1);
 	for (size_t i = 0; given && i < n_used; i++)
@@ -376,6 +391,11 @@ enum tfmc_status emit_groups(struct object *o, const struct function *f)
 	for (size_t i = 0; i < f->n_groups; i++)
 		f->parts[i] = i + 1 < f->n_groups ? order_parts(o, f, f->groups[i], f->groups[i + 1]) : 1;
 	for (size_t i = 0; i < f->n_groups; i++)
-		TFMC_TRY(emit_group(o, f, i));
+		TFMC_TRY(emit_group(o, f, i, false));
+	for (size_t i = 0; i < f->n_groups; i++) {
+		const struct ir_dim *heads;
+		if (kernel_has_join(o->module, f->func, f->groups[i], &heads))
+			TFMC_TRY(emit_group(o, f, i, true));
+	}
 	return TFMC_OK;
 }

@@ -134,13 +134,31 @@ static void barrier_unless_divided(struct schedule *s, int64_t parts)
 	kb_end_if(k);
 }
 
+static bool has_join(const struct schedule *s, const struct ir_op *group)
+{
+	const struct ir_dim *heads;
+	return kernel_has_join(s->e.object->module, s->e.function->func, group, &heads);
+}
+
+/* kernel_is_split wants the number of heads. */
+static void load_heads(struct schedule *s)
+{
+	const struct function *f = s->e.function;
+	for (size_t i = 0; i < f->n_groups; i++)
+		if (has_join(s, f->groups[i])) {
+			emit_load_dims(&s->e);
+			return;
+		}
+}
+
 static void wait_for_open(struct schedule *s, const struct ir_op *group, bool is_optional)
 {
 	const struct emit *e = &s->e;
 	int64_t parts = parts_before(s);
 	bool is_free = true, is_own = parts > 1;
 	for (size_t i = 0; i < s->open.n; i++) {
-		if (order_is_free(e->object, e->function, s->open.items[i], group))
+		if (order_is_free(e->object, e->function, s->open.items[i], group) &&
+		    !has_join(s, s->open.items[i])) /* others still read this worker's scratch */
 			continue;
 		is_free = false;
 		is_own = is_own && s->open.items[i] == e->function->groups[s->group - 2];
@@ -198,19 +216,39 @@ static struct kb_val is_wanted(struct schedule *s, const struct ir_op *op)
 	return any;
 }
 
+static void run_group(struct schedule *s, const char *symbol)
+{
+	if (s->tasks)
+		give_task(s, symbol);
+	else
+		call_group(s, symbol);
+}
+
+/* The second step of an attention whose blocks were divided; what it writes is what the group writes. */
+static void run_join(struct schedule *s, const struct ir_op *op, size_t number)
+{
+	struct kb *k = s->e.k;
+	const struct ir_dim *heads;
+	if (!kernel_has_join(s->e.object->module, s->e.function->func, op, &heads))
+		return;
+	kb_if(k, kernel_is_split(k, emit_dim(&s->e, heads), s->n_workers));
+	if (!s->tasks)
+		barrier(s);
+	run_group(s, group_join_symbol(s->e.object, s->e.function, number));
+	kb_end_if(k);
+}
+
 static void schedule_group(struct schedule *s, const struct ir_op *op)
 {
-	const char *symbol = group_symbol(s->e.object, s->e.function, s->group++);
+	size_t number = s->group++;
 	struct kb_val wanted = is_wanted(s, op);
 	bool optional = wanted.id != 0;
 	if (optional)
 		kb_if(s->e.k, wanted);
 	if (!s->tasks)
 		wait_for_open(s, op, optional);
-	if (s->tasks)
-		give_task(s, symbol);
-	else
-		call_group(s, symbol);
+	run_group(s, group_symbol(s->e.object, s->e.function, number));
+	run_join(s, op, number);
 	if (optional)
 		kb_end_if(s->e.k);
 }
@@ -285,6 +323,7 @@ static void emit_body(struct object *o, const struct function *f)
 	s.worker = kb_param(s.e.k, "worker", KB_INDEX_T, 0);
 	s.n_workers = kb_param(s.e.k, "n_workers", KB_INDEX_T, 0);
 	s.is_several = kb_cmp(s.e.k, KB_GT, s.n_workers, kb_index(s.e.k, 1));
+	load_heads(&s);
 	first_step(&s);
 	schedule_region(&s, f->func->body);
 	kb_return(s.e.k, kb_i32(s.e.k, TFMC_RT_OK));
@@ -304,6 +343,7 @@ static void emit_tasks(struct object *o, const struct function *f)
 	kb_store(k, s.e.args, s.task, kb_index(k, 0), 2, 8);
 	if (has_defaults(f))
 		call_defaults(&s, kb_index(k, 0));
+	load_heads(&s);
 	schedule_region(&s, f->func->body);
 	kb_end(k);
 }

@@ -103,18 +103,41 @@ static int64_t whole_lines(int64_t n)
 	return (n + TILE_PANEL - 1) / TILE_PANEL * TILE_PANEL;
 }
 
-void target_attention_scratch(const struct target *t, int64_t e, int64_t v, int64_t br, int64_t bc,
-                              struct target_attention_scratch *out)
+int target_attention_few(const struct target *t)
 {
-	int64_t mr = target_linear_tile(t).mr, rows = (br + mr - 1) / mr * mr;
+	int mr = target_linear_tile(t).mr;
+	return mr >= 12 ? 4 : mr >= 4 ? 2 : 0;
+}
+
+static int64_t round_up(int64_t n, int64_t step)
+{
+	return (n + step - 1) / step * step;
+}
+
+/* Rows that the tiles of a block write. */
+static int64_t slot_rows(const struct target *t, int64_t br)
+{
+	int64_t few = target_attention_few(t);
+	if (br <= 1)
+		return 1;
+	return br <= 2 * few ? round_up(br, few) : round_up(br, target_linear_tile(t).mr);
+}
+
+void target_attention_scratch(const struct target *t, int64_t e, int64_t v,
+                              const struct target_attention_sizes *s, struct target_attention_scratch *out)
+{
+	int64_t mr = target_linear_tile(t).mr, rows = round_up(s->br, mr), bc = s->bc;
 	*out = (struct target_attention_scratch){.queries = rows * whole_lines(e),
 	                                         .keys = bc * e,
 	                                         .values = bc * whole_lines(v),
 	                                         .score_stride = bc + TILE_PANEL,
 	                                         .sums = rows * whole_lines(v),
 	                                         .rows = whole_lines(rows + TILE_PANEL),
-	                                         .tile_rows = whole_lines(mr)};
+	                                         .tile_rows = whole_lines(mr),
+	                                         .slot_rows = slot_rows(t, s->br),
+	                                         .n_slots = 2 * s->split};
+	out->slot = out->slot_rows * whole_lines(v) + 2 * out->rows;
 	out->scores = mr * out->score_stride;
 	out->bytes = 4 * (out->queries + out->keys + out->values + out->scores + out->sums + 2 * out->rows +
-	                  4 * out->tile_rows);
+	                  4 * out->tile_rows + out->n_slots * out->slot);
 }

@@ -64,9 +64,18 @@ struct target_attention_scratch {
 	int64_t rows;         /* a vector longer than rows of a task */
 	int64_t tile_rows;    /* those of a register tile in whole vectors */
 	int64_t score_stride; /* from one row of scores to the next */
-	int64_t bytes;        /* of all parts, each in whole lines of 64 bytes */
+	/* Where workers divide the blocks of a head: sums, maxima and sums of weights of a block, for each
+	 * block that one worker can have. */
+	int64_t slot_rows, slot, n_slots;
+	int64_t bytes; /* of all parts, each in whole lines of 64 bytes */
 };
-void target_attention_scratch(const struct target *t, int64_t e, int64_t v, int64_t br, int64_t bc,
-                              struct target_attention_scratch *out);
+/* Sizes of the schedule: rows of a task, keys of a block, blocks of a head that workers may divide. */
+struct target_attention_sizes {
+	int64_t br, bc, split;
+};
+void target_attention_scratch(const struct target *t, int64_t e, int64_t v,
+                              const struct target_attention_sizes *s, struct target_attention_scratch *out);
+/* Rows of the lower register tile of attention, 0: there is none. */
+int target_attention_few(const struct target *t);
 
 #endif

@@ -114,9 +114,13 @@ static struct attrs_group schedule_of(const struct attention_config *c)
 	struct target_attention_scratch s;
 	int64_t br, bc;
 	target_attention_blocks(t, c->size, c->value_size, &br, &bc);
-	target_attention_scratch(t, c->size, c->value_size, c->br ? c->br : br, c->bc ? c->bc : bc, &s);
-	return (struct attrs_group){
-	        .kind = GROUP_attention, .br = c->br, .bc = c->bc, .scratch = (s.bytes + 63) / 64 * 64};
+	const struct target_attention_sizes sizes = {c->br ? c->br : br, c->bc ? c->bc : bc, c->split};
+	target_attention_scratch(t, c->size, c->value_size, &sizes, &s);
+	return (struct attrs_group){.kind = GROUP_attention,
+	                            .br = c->br,
+	                            .bc = c->bc,
+	                            .split = c->split,
+	                            .scratch = (s.bytes + 63) / 64 * 64};
 }
 
 static struct ir_value build_group(const struct build *x, const struct ir_value v[6])
@@ -244,11 +248,9 @@ static bool bind_result(void *user, struct kb *k, size_t i, struct kb_tensor *ou
 	return bind_tensor(user, k, group_of(b->c)->results[i], out);
 }
 
-static void emit_kernel(struct attention_case *c, const struct target *target)
+static void emit_kernel(struct attention_case *c, const struct target *target, bool is_join)
 {
-	c->caps = (struct kb_caps){target->lanes, target->registers, target->has_fma};
-	c->kernels = kb_module_create(&c->arena, &c->caps);
-	struct kb *k = kb_begin(c->kernels, "attend", KB_EXPORTED, KB_VOID);
+	struct kb *k = kb_begin(c->kernels, is_join ? "join" : "attend", KB_EXPORTED, KB_VOID);
 	struct binding b = {.c = c, .words = kb_param(k, "words", KB_PTR_T, 0)};
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
 	struct kb_val n_workers = kb_param(k, "n_workers", KB_INDEX_T, 0);
@@ -256,6 +258,7 @@ static void emit_kernel(struct attention_case *c, const struct target *target)
 		b.dims[i] = word(&b, k, KB_INDEX_T, WORD_DIMS + i);
 	struct kernel_binding bind = {
 	        .tensor = bind_tensor, .result = bind_result, .dim = bind_dim, .user = &b};
+	struct kb_val offset = kb_mul(k, worker, kb_index(k, c->scratch_bytes));
 	struct kernel_job job = {.k = k,
 	                         .module = c->m,
 	                         .func = c->f,
@@ -264,12 +267,23 @@ static void emit_kernel(struct attention_case *c, const struct target *target)
 	                         .bind = &bind,
 	                         .worker = worker,
 	                         .n_workers = n_workers,
-	                         .scratch = word(&b, k, KB_PTR_T, WORD_SCRATCH),
+	                         .scratch = kb_ptr_add(k, word(&b, k, KB_PTR_T, WORD_SCRATCH), offset, 0),
+	                         .scratch_step = c->scratch_bytes,
+	                         .is_join = is_join,
 	                         .cx = &c->cx,
 	                         .arena = &c->arena};
 	ck_assert_msg(kernel_attention(&job) == TFMC_OK, "%s", c->log.data);
 	kb_return(k, (struct kb_val){0});
 	kb_end(k);
+}
+
+static void emit_kernels(struct attention_case *c, const struct target *target)
+{
+	c->caps = (struct kb_caps){target->lanes, target->registers, target->has_fma};
+	c->kernels = kb_module_create(&c->arena, &c->caps);
+	emit_kernel(c, target, false);
+	if (c->config.split > 0)
+		emit_kernel(c, target, true);
 	ck_assert_msg(kb_verify(c->kernels, &c->cx) == TFMC_OK, "%s", c->log.data);
 }
 
@@ -293,7 +307,7 @@ void attention_case_init(struct attention_case *c, const struct attention_config
 	build_module(c);
 	const struct target *target = target_find(config->target);
 	ck_assert_ptr_nonnull(target);
-	emit_kernel(c, target);
+	emit_kernels(c, target);
 	if (target_runs_here(target))
 		compile_kernel(c, target);
 }
@@ -416,13 +430,14 @@ static void load_result(const struct attention_case *c, struct attention_call *c
 }
 
 /* The words of a call; scratch and result filled with NaN, as memory may be. */
-static void **words_of(struct attention_case *c, struct attention_call *call)
+static void **words_of(struct attention_case *c, struct attention_call *call, int64_t n_workers)
 {
+	size_t bytes = (size_t)(c->scratch_bytes * n_workers);
 	void **words = ARENA_ARRAY(&c->arena, void *, N_WORDS);
-	char *scratch = arena_alloc(&c->arena, (size_t)c->scratch_bytes + 64);
+	char *scratch = arena_alloc(&c->arena, bytes + 64);
 	ck_assert_ptr_nonnull(scratch);
 	scratch += -(uintptr_t)scratch & 63;
-	memset(scratch, 0xff, (size_t)c->scratch_bytes);
+	memset(scratch, 0xff, bytes);
 	memset(call->out, 0xff, (size_t)call->n_out * 4);
 	words[WORD_Q] = stored(c, call->q, call->n_q);
 	words[WORD_K] = stored_keys(c, call);
@@ -437,25 +452,36 @@ static void **words_of(struct attention_case *c, struct attention_call *call)
 	return words;
 }
 
+static const char *const steps[] = {"attend", "join"};
+
+/* 2: the workers have divided blocks. */
+static int steps_of(const struct attention_case *c, const struct attention_call *call, int64_t n_workers)
+{
+	int64_t heads = call->b * c->config.key_heads;
+	return c->config.split > 0 && heads % n_workers != 0 && heads < 2 * n_workers ? 2 : 1;
+}
+
 void attention_run(struct attention_case *c, struct attention_call *call, int64_t n_workers)
 {
 	if (!c->jit) {
 		attention_run_checked(c, call, n_workers);
 		return;
 	}
-	void **words = words_of(c, call);
-	void *at = backend_jit_symbol(c->jit, "attend");
-	kernel_function *attend;
-	memcpy(&attend, &at, sizeof at);
-	for (int64_t w = 0; w < n_workers; w++)
-		attend(words, w, n_workers);
+	void **words = words_of(c, call, n_workers);
+	for (int step = 0; step < steps_of(c, call, n_workers); step++) {
+		void *at = backend_jit_symbol(c->jit, steps[step]);
+		kernel_function *kernel;
+		memcpy(&kernel, &at, sizeof at);
+		for (int64_t w = 0; w < n_workers; w++)
+			kernel(words, w, n_workers);
+	}
 	load_result(c, call, words);
 }
 
 /* NULL, or the complaint of the kernel interpreter. */
 static const char *interpret(struct attention_case *c, struct attention_call *call, int64_t n_workers)
 {
-	void **words = words_of(c, call);
+	void **words = words_of(c, call, n_workers);
 	size_t bytes = c->config.is_bf16 ? 2 : 4;
 	const struct kb_range ranges[] = {
 	        {words, N_WORDS * sizeof(void *), false},
@@ -466,12 +492,12 @@ static const char *interpret(struct attention_case *c, struct attention_call *ca
 	        {call->len, (size_t)call->b * 4, false},
 	        {call->past, (size_t)call->b * 4, false},
 	        {words[WORD_OUT], (size_t)call->n_out * bytes, true},
-	        {words[WORD_SCRATCH], (size_t)c->scratch_bytes, true},
+	        {words[WORD_SCRATCH], (size_t)(c->scratch_bytes * n_workers), true},
 	};
 	struct kb_interp in = {.module = c->kernels, .ranges = ranges, .n_ranges = TFMC_COUNT(ranges)};
-	for (int64_t w = 0; w < n_workers; w++) {
-		const union kb_cell args[] = {{.p = words}, {.i = w}, {.i = n_workers}};
-		if (!kb_interp_call(&in, "attend", args, 3, NULL))
+	for (int64_t i = 0; i < n_workers * steps_of(c, call, n_workers); i++) {
+		const union kb_cell args[] = {{.p = words}, {.i = i % n_workers}, {.i = n_workers}};
+		if (!kb_interp_call(&in, steps[i / n_workers], args, 3, NULL))
 			return arena_strdup(&c->arena, in.error);
 	}
 	load_result(c, call, words);

@@ -19,6 +19,7 @@ struct attention_config {
 	int64_t heads, key_heads, size, value_size;
 	bool is_causal, has_len, has_past;
 	int64_t window; /* 0: none */
+	int64_t split;  /* blocks of a head that workers may divide, 0: none */
 	enum attention_bias bias;
 	double scale, softcap;
 	bool base2;

@@ -338,6 +338,43 @@ START_TEST(workers_give_the_same_bits)
 }
 END_TEST
 
+/* One new token, blocks of heads divided among workers: the bits of one worker, by machine code and checked.
+ */
+START_TEST(divided_heads_give_the_same_bits)
+{
+	static const struct {
+		int config;
+		int64_t heads, key_heads;
+	} cases[] = {{4, 1, 1}, {12, 9, 3}, {11, 5, 1}, {WINDOWS + 2, 4, 1}, {WINDOWS + 3, 16, 1}, {3, 2, 2}};
+	static const int64_t workers[] = {2, 3, 4, 7, 16};
+	struct attention_config config = configs[cases[_i % 6].config];
+	config.heads = cases[_i % 6].heads;
+	config.key_heads = cases[_i % 6].key_heads;
+	config.target = targets[_i / 6];
+	config.bc = 16;
+	config.br = config.heads / config.key_heads;
+	config.split = 10;
+	struct attention_case c;
+	attention_case_init(&c, &config);
+	for (int64_t b = 1; b <= 3; b++) {
+		struct attention_call one, more;
+		attention_call_init(&c, &one, b, 1, 131 + b * 7);
+		attention_call_init(&c, &more, b, 1, 131 + b * 7);
+		vary(&c, &one);
+		vary(&c, &more);
+		attention_run(&c, &one, 1);
+		attention_expect(&c, &one, tolerance_of(&c));
+		for (size_t i = 0; i < TFMC_COUNT(workers); i++) {
+			attention_run(&c, &more, workers[i]);
+			ck_assert_mem_eq(one.out, more.out, (size_t)one.n_out * 4);
+		}
+		attention_run_checked(&c, &more, workers[b]);
+		attention_expect(&c, &more, tolerance_of(&c));
+	}
+	attention_case_destroy(&c);
+}
+END_TEST
+
 /* Keys in panels are multiplied as they lie, others are brought into panels: the same products. */
 START_TEST(panels_give_the_same_bits)
 {
@@ -419,6 +456,7 @@ Suite *suite_kernel_attention(void)
 	tcase_add_loop_test(t, stays_inside_its_memory, 0, n_configs * n_targets);
 	tcase_add_loop_test(t, chunks_give_the_same_bits, 0, 5 * n_targets);
 	tcase_add_loop_test(t, workers_give_the_same_bits, 0, 4 * n_targets);
+	tcase_add_loop_test(t, divided_heads_give_the_same_bits, 0, 6 * n_targets);
 	tcase_add_loop_test(t, later_tokens_do_not_matter, 0, n_targets);
 	tcase_add_loop_test(t, panels_give_the_same_bits, 0, n_targets);
 	tcase_add_loop_test(t, lengths_give_the_same_bits, 0, n_targets);

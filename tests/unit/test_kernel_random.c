@@ -367,6 +367,42 @@ START_TEST(parts)
 }
 END_TEST
 
+/* --- attention of one token, few heads --------------------------------------------------------------- */
+
+static const char *const divided_texts[] = {
+        "module \"m\"\ndim B in [1,2]\ndim T in [1,2000]\n"
+        "func @f(%q: f32[B,4,1,8], %k: f32[B,1,T,8], %v: f32[B,1,T,8], %past: i32[B], %r: f32[B,300]) -> (y: "
+        "f32[B,4,1,8], z: f32[B,300], u: f32[B,4,1,8]) {\n"
+        "  %a = attention %q, %k, %v, past=%past {scale=0.3 mask=causal} : f32[B,4,1,8]\n"
+        "  %z = softmax %r : f32[B,300]\n"
+        "  %c = attention %a, %k, %v {scale=0.2 softcap=4.0} : f32[B,4,1,8]\n"
+        "  %u = layer_norm %c {eps=0.001} : f32[B,4,1,8]\n"
+        "  return %a, %z, %u\n}\n",
+        "module \"m\"\ndim T in [1,4000]\n"
+        "func @f(%q: f32[1,3,1,12], %k: f32[1,3,T,12], %v: f32[1,3,T,20], %len: i32[1], %past: i32[1]) -> "
+        "(y: "
+        "f32[1,3,1,20]) {\n"
+        "  %y = attention %q, %k, %v, len=%len, past=%past {scale=0.3 mask=causal window=1500} : "
+        "f32[1,3,1,20]\n"
+        "  return %y\n}\n",
+};
+
+START_TEST(divided_heads)
+{
+	for (uint64_t seed = 1; seed <= 4; seed++) {
+		struct fixture t;
+		struct ir_module *m = NULL;
+		const char *text = divided_texts[_i];
+		setup(&t);
+		enum tfmc_status st = ir_parse(&t.cx, "heads.tir", text, strlen(text), &m);
+		ck_assert_msg(st == TFMC_OK, "%s", t.log.data);
+		take(&t, m);
+		check(&t, seed, seed == 1 ? -1 : (int)seed);
+		teardown(&t);
+	}
+}
+END_TEST
+
 START_TEST(programs)
 {
 	struct fixture t;
@@ -426,6 +462,7 @@ Suite *suite_kernel_random(void)
 	tcase_add_loop_test(t, programs, 0, PROGRAMS);
 	tcase_add_loop_test(t, parts, 0, (int)TFMC_COUNT(part_texts));
 	tcase_add_loop_test(t, experts, 0, (int)TFMC_COUNT(expert_texts));
+	tcase_add_loop_test(t, divided_heads, 0, (int)TFMC_COUNT(divided_texts));
 	suite_add_tcase(s, t);
 	return s;
 }
