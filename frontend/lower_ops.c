@@ -20,12 +20,36 @@ static bool give(const struct call *c, struct lval *out, struct ir_value v)
 
 /* ---- constants ---- */
 
+/* A list of numbers: a table that is no parameter, called by what it holds. */
+static bool const_list(const struct call *c, const struct expr *e, struct lval *out)
+{
+	struct lowering *lw = c->lw;
+	struct arena *a = &lw->m->arena;
+	uint64_t hash = HASH64_SEED;
+	struct ir_value table;
+	if (e->n_args == 0)
+		return lower_fail(lw, e->loc, DIAG_VALUE_TYPE, "const wants a number or a list of numbers");
+	const struct ir_wexpr **parts = ARENA_ARRAY(a, const struct ir_wexpr *, e->n_args);
+	for (size_t i = 0; parts != NULL && i < e->n_args; i++) {
+		struct value v;
+		double number;
+		if (!expr_eval(&lw->env, e->args[i], &v) ||
+		    !expr_want_float(&lw->env, e->args[i]->loc, "const", &v, &number))
+			return false;
+		hash = hash_bytes64(hash, &number, sizeof(number));
+		parts[i] = wexpr_full(a, number, 0, NULL);
+	}
+	const char *name = arena_printf(lw->arena, "const.%zu.%016llx", e->n_args, (unsigned long long)hash);
+	return parts != NULL && lower_table(lw, name, wexpr_stack(a, e->n_args, parts), &table) &&
+	       give(c, out, table);
+}
+
 bool lower_const(const struct call *c, struct lval *out)
 {
 	double v = 0.0;
 	const struct expr *e = call_arg(c, "value");
 	if (e->kind == EX_LIST)
-		return lower_fail(c->lw, e->loc, DIAG_UNSUPPORTED, "not supported yet: const of a list");
+		return const_list(c, e, out);
 	return call_float(c, "value", &v) && give(c, out, irb_full_of(c->lw->b, v, DT_F32, 0, NULL));
 }
 
