@@ -11,7 +11,7 @@ python3 "$support/make_llama.py" "$tmp/m" llama
 cd "$tmp/m"
 "$TFMC" run . --inputs inputs.safetensors --outputs a.safetensors -mcpu=native
 
-python3 "$support/to_npz.py" model.safetensors w.npz
+python3 -B "$support/to_npz.py" model.safetensors w.npz
 printf 'tfmc: 1\nname: m\nhf: config.json\nweights: {files: [w.npz]}\n' >npz.yaml
 "$TFMC" run npz.yaml --inputs inputs.safetensors --outputs b.safetensors -mcpu=native
 cmp a.safetensors b.safetensors
