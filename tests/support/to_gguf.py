@@ -107,7 +107,7 @@ def decoder_keys(c):
             "attention.head_count": heads, "attention.head_count_kv": c.get("num_key_value_heads", heads),
             "attention.layer_norm_rms_epsilon": float(c["rms_norm_eps"]),
             "attention.key_length": head, "attention.value_length": head, "rope.dimension_count": head,
-            "rope.freq_base": float(c["rope_theta"]), "vocab_size": c["vocab_size"]}
+            "rope.freq_base": float(c["rope_theta"] if "rope_theta" in c else c["rope_parameters"]["rope_theta"]), "vocab_size": c["vocab_size"]}
 
 
 def rope_factors(c):
@@ -287,7 +287,12 @@ def t5(c, tensors, _):
     return "t5", keys, out
 
 
-FAMILIES = {"llama": llama, "mistral": llama, "mixtral": llama, "qwen2": qwen, "qwen3": qwen, "gemma2": gemma,
+def gemma1(c, tensors, _):
+    out = rename(tensors, "model.layers.{}", c["num_hidden_layers"], LLAMA_LAYER, LLAMA_TOP)
+    return "gemma", decoder_keys(c), {name: plus_one(t) if "norm" in name else t for name, t in out.items()}
+
+
+FAMILIES = {"gemma": gemma1, "llama": llama, "mistral": llama, "mixtral": llama, "qwen2": qwen, "qwen3": qwen, "gemma2": gemma,
             "gemma3_text": gemma, "gpt2": gpt2, "gpt_neox": gpt_neox, "phi": phi, "bloom": bloom, "mpt": mpt,
             "bert": bert, "t5": t5}
 
