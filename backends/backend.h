@@ -40,6 +40,8 @@ struct backend_facts {
 	const char *vocabulary;               /* newline-separated tokens, one for each id; NULL: none */
 	const char *source_vocabulary;
 	const char *unknown_token; /* spelling, NULL: none */
+	const void *tokenizer;     /* packed; NULL: none */
+	size_t tokenizer_bytes;
 };
 
 struct backend_options {

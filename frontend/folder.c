@@ -79,6 +79,20 @@ static const char *files_ending(struct arena *a, const char *dir, const char *en
 	return list;
 }
 
+/* The section tokenizer for the files of the folder, "" without any. */
+static const char *folder_tokenizer(struct arena *a, const char *path)
+{
+	if (has_file(a, path, "tokenizer.json"))
+		return "tokenizer: {file: tokenizer.json, embed: true}\n";
+	if (has_file(a, path, "vocab.json") && has_file(a, path, "merges.txt"))
+		return "tokenizer: {vocab: vocab.json, merges: merges.txt, embed: true}\n";
+	if (has_file(a, path, "tokenizer.model"))
+		return "tokenizer: {kind: sentencepiece, file: tokenizer.model, embed: true}\n";
+	if (has_file(a, path, "vocab.txt"))
+		return "tokenizer: {kind: wordpiece, vocab: vocab.txt, embed: true}\n";
+	return "";
+}
+
 const char *folder_model(struct arena *a, struct diag_context *cx, const char *path, enum tfmc_status *st)
 {
 	static const char *const whole[] = {"model.safetensors.index.json", "model.safetensors"};
@@ -100,8 +114,8 @@ const char *folder_model(struct arena *a, struct diag_context *cx, const char *p
 	*st = sentence == NULL ? TFMC_INVALID : TFMC_OK;
 	return sentence == NULL
 	               ? NULL
-	               : arena_printf(a, "tfmc: 1\nname: %s\nhf: config.json\n%sweights: {files: [%s]}\n",
-	                              name, sentence, files);
+	               : arena_printf(a, "tfmc: 1\nname: %s\nhf: config.json\n%sweights: {files: [%s]}\n%s",
+	                              name, sentence, files, folder_tokenizer(a, path));
 }
 
 /* ---- GGUF ---- */

@@ -10,6 +10,7 @@
 #ifndef TFMC_FRONTEND_FRONTEND_H
 #define TFMC_FRONTEND_FRONTEND_H
 
+#include "frontend/tokenizer.h"
 #include "ir/module.h"
 
 struct frontend_model;
@@ -115,7 +116,7 @@ struct frontend_generate {
 /* Never NULL. */
 const struct frontend_generate *frontend_generate(const struct frontend_model *m);
 
-/* ---- tokenizer: kind chars (one token per line of the file, one per code point of text) ---- */
+/* ---- tokenizer: packed; kind chars is two lists (one token per line of a file, one per code point) ---- */
 
 struct frontend_vocab {
 	const char *const *tokens; /* id = index; strict UTF-8; n = 0: none */
@@ -125,15 +126,15 @@ struct frontend_vocab {
 
 struct frontend_tokenizer {
 	bool given;
-	const char *later; /* the kind, when it is not supported yet: there is no vocabulary then */
+	bool is_chars;
+	struct tokenizer_packed packed; /* data NULL: kind chars */
 	struct loc loc;
 	struct frontend_vocab source, target; /* `file`: both are the same */
 	bool embed;
 };
-/*
- * Reads the vocabulary files on first use. Never NULL when TFMC_OK; given is false without the section. Of a
- * kind other than chars nothing is read: only who needs text minds.
- */
+/* What the section says, without its files. Never NULL. */
+const struct frontend_tokenizer *frontend_tokenizer_head(const struct frontend_model *m);
+/* Reads the files on first use. Never NULL when TFMC_OK; given is false without the section. */
 TFMC_MUST_USE enum tfmc_status frontend_tokenizer(struct frontend_model *m,
                                                   const struct frontend_tokenizer **out);
 

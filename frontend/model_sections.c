@@ -332,6 +332,7 @@ static bool check_tokenizer(struct frontend_model *m)
 	const struct yaml_node *embed = yaml_find(node, "embed");
 	if (embed != NULL && !expr_read_bool(&env, embed, "embed", &m->tokenizer.embed))
 		return false;
+	m->tokenizer.is_chars = yaml_find(node, "kind") != NULL && yaml_is(yaml_find(node, "kind"), "chars");
 	return read_word(m, node, "tokenizer", "kind", &kind);
 }
 
@@ -422,16 +423,19 @@ static enum tfmc_status read_chars(struct frontend_model *m, const struct yaml_n
 	return ok ? TFMC_OK : TFMC_INVALID;
 }
 
+const struct frontend_tokenizer *frontend_tokenizer_head(const struct frontend_model *m)
+{
+	return &m->tokenizer;
+}
+
 enum tfmc_status frontend_tokenizer(struct frontend_model *m, const struct frontend_tokenizer **out)
 {
 	const struct yaml_node *node = model_section(m, "tokenizer");
 	*out = &m->tokenizer;
 	if (!m->tokenizer.given || m->tokenizer_read)
 		return TFMC_OK;
-	const struct yaml_node *kind = yaml_find(node, "kind");
-	if (kind == NULL || !yaml_is(kind, "chars")) {
-		m->tokenizer.later = kind != NULL ? kind->text : "hf";
-		m->tokenizer.loc = kind != NULL ? kind->loc : node->loc;
+	if (!m->tokenizer.is_chars) {
+		TFMC_TRY(model_read_tokenizer(m, node, &m->tokenizer.packed));
 		m->tokenizer_read = true;
 		return TFMC_OK;
 	}

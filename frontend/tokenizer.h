@@ -36,10 +36,10 @@ TFMC_MUST_USE enum tfmc_status tokenizer_from_json(const struct tokenizer_source
 TFMC_MUST_USE enum tfmc_status tokenizer_from_bpe(const struct tokenizer_source *s, const char *vocab,
                                                   size_t n_vocab, const char *merges, size_t n_merges,
                                                   struct tokenizer_packed *out);
-/* vocab.txt: WordPiece as BERT has it. */
+/* vocab.txt: WordPiece as BERT has it. Text becomes lower case without accents unless a piece has capitals.
+ */
 TFMC_MUST_USE enum tfmc_status tokenizer_from_wordpiece(const struct tokenizer_source *s, const char *text,
-                                                        size_t len, bool lowercase,
-                                                        struct tokenizer_packed *out);
+                                                        size_t len, struct tokenizer_packed *out);
 /* Lines of id, score and bytes in hexadecimal: BPE by scores, bytes as `<0xNN>`. */
 TFMC_MUST_USE enum tfmc_status tokenizer_from_scored(const struct tokenizer_source *s, const char *text,
                                                      size_t len, struct tokenizer_packed *out);

@@ -194,17 +194,21 @@ enum tfmc_status tokenizer_wordpiece_finish(const struct tokenizer_source *s, st
 }
 
 enum tfmc_status tokenizer_from_wordpiece(const struct tokenizer_source *s, const char *text, size_t len,
-                                          bool lowercase, struct tokenizer_packed *out)
+                                          struct tokenizer_packed *out)
 {
 	struct tokenizer_desc *d = new_desc(s, count_lines(text, len));
 	struct lines l = {text, text + len, 0};
 	struct tokenizer_string line;
+	bool lowercase = true;
 	if (d == NULL)
 		return TFMC_NO_MEMORY;
 	while (next_line(&l, &line)) {
 		struct tokenizer_token *t = &d->tokens[l.number - 1];
+		bool is_name = line.n > 1 && line.text[0] == '[' && line.text[line.n - 1] == ']';
 		t->piece = line;
 		t->is_written = t->is_matched = true;
+		for (size_t i = 0; !is_name && i < line.n; i++)
+			lowercase = lowercase && !(line.text[i] >= 'A' && line.text[i] <= 'Z');
 	}
 	return tokenizer_wordpiece_finish(s, d, lowercase, out);
 }

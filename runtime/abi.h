@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define TFMC_ABI_VERSION  4u
+#define TFMC_ABI_VERSION  5u
 #define TFMC_RECORD_MAGIC 0x31434d46u /* "FMC1" */
 
 /* Status codes of every call into an object, one row each: name, value, text. */
@@ -119,6 +119,7 @@ struct tfmc_record {
 	uint64_t past, encoded;
 	uint64_t state_hash;       /* of what the states hold, however they lie */
 	uint64_t n_states, states; /* struct tfmc_record_state [n_states] */
+	uint64_t tokenizer, tokenizer_bytes; /* the packed tokenizer (libtfmctok), 8-byte aligned; 0: none */
 };
 
 /* One state in the block of a sequence: axes [B, ..], the last one the densest; dims[0] is 0. */

@@ -104,7 +104,7 @@ int generator_begin(struct generator *g, const int32_t *first, uint64_t n_first,
 	g->rules.ignore_stop = o->ignore_stop != 0;
 	g->rules.n_first = n_first;
 	g->stream = (struct stream){.rules = &g->rules, .emit = o->on_text, .user = o->user};
-	if (status == TFMC_RT_OK && o->on_text && !g->record->vocabulary)
+	if (status == TFMC_RT_OK && o->on_text && !rules_have_text(&g->rules))
 		status = TFMC_RT_E_TEXT;
 	if (status == TFMC_RT_OK && o->sample)
 		status = tfmc_sampler_create(o->sample, g->vocab, &g->sampler);

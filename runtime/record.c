@@ -128,3 +128,9 @@ int64_t tfmc_tensor_count(const struct tfmc_record *record, const struct tfmc_re
 	}
 	return count;
 }
+
+const void *tfmc_record_tokenizer(const struct tfmc_record *record, uint64_t *bytes)
+{
+	*bytes = record->tokenizer_bytes;
+	return record->tokenizer ? at(record, record->tokenizer) : NULL;
+}

@@ -12,6 +12,40 @@
 
 #include "feed.h"
 
+/* --- texts of tokens ----------------------------------------------------------------------------------- */
+
+bool rules_have_text(const struct rules *r)
+{
+	return r->record->vocabulary || r->given.token_text;
+}
+
+const char *rules_token_text(const struct rules *r, int32_t id, size_t *bytes)
+{
+	uint64_t n = 0;
+	if (!r->given.token_text)
+		return text_of_token(r->record, id, bytes);
+	const char *text = r->given.token_text(r->given.user, id, &n);
+	*bytes = (size_t)n;
+	return text;
+}
+
+static uint64_t longest_token(const struct rules *r)
+{
+	uint64_t longest = 0, n = 0;
+	if (r->given.token_text) {
+		for (int64_t id = 0; id < r->vocab; id++)
+			if (r->given.token_text(r->given.user, (int32_t)id, &n))
+				longest = n > longest ? n : longest;
+		return longest;
+	}
+	const char *line = tfmc_record_text(r->record, (uint64_t)r->record->vocabulary);
+	for (; *line; line += n + (line[n] == '\n')) {
+		n = strcspn(line, "\n");
+		longest = n > longest ? n : longest;
+	}
+	return longest;
+}
+
 /* --- checks -------------------------------------------------------------------------------------------- */
 
 static bool in_vocabulary(const struct tfmc_ids *ids, int64_t vocab)
@@ -33,7 +67,7 @@ static int check(const struct rules *r)
 		ok = g->stop_texts[i] && *g->stop_texts[i];
 	if (!ok)
 		return TFMC_RT_E_RULES;
-	if (g->n_stop_texts && !r->record->vocabulary)
+	if (g->n_stop_texts && !rules_have_text(r))
 		return TFMC_RT_E_TEXT;
 	return TFMC_RT_OK;
 }
@@ -52,20 +86,13 @@ static void mark_always(struct rules *r)
 /* Room for the longest stop text and the longest token behind its beginning. */
 static int open_tail(struct rules *r)
 {
-	uint64_t token = 0;
 	for (uint64_t i = 0; i < r->given.n_stop_texts; i++) {
 		uint64_t n = strlen(r->given.stop_texts[i]);
 		r->longest = n > r->longest ? n : r->longest;
 	}
 	if (!r->longest)
 		return TFMC_RT_OK;
-	const char *line = tfmc_record_text(r->record, (uint64_t)r->record->vocabulary);
-	while (*line) {
-		size_t n = strcspn(line, "\n");
-		token = n > token ? n : token;
-		line += n + (line[n] == '\n');
-	}
-	r->tail_cap = r->longest + token;
+	r->tail_cap = r->longest + longest_token(r);
 	r->tail = malloc((size_t)r->tail_cap);
 	return r->tail ? (int)TFMC_RT_OK : (int)TFMC_RT_E_MEMORY;
 }
@@ -205,7 +232,7 @@ bool rules_stop_text(struct rules *r, const int32_t *ids, uint64_t n)
 	uint64_t at = r->tail_cap, last = 0, begin;
 	for (uint64_t i = n; r->longest && i > r->n_first && at > 0; i--) {
 		size_t bytes;
-		const char *text = text_of_token(r->record, ids[i - 1], &bytes);
+		const char *text = rules_token_text(r, ids[i - 1], &bytes);
 		if (!text)
 			return false;
 		size_t part = bytes < at ? bytes : (size_t)at;
@@ -261,7 +288,7 @@ int stream_token(struct stream *s, int32_t id)
 	size_t bytes;
 	if (!s->emit && !s->rules->longest)
 		return TFMC_RT_OK;
-	const char *text = text_of_token(s->rules->record, id, &bytes);
+	const char *text = rules_token_text(s->rules, id, &bytes);
 	if (!text)
 		return TFMC_RT_E_TEXT;
 	if (!bytes)

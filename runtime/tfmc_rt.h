@@ -273,6 +273,12 @@ struct tfmc_rules {
 	                                  also across tokens; needs a vocabulary */
 	uint64_t n_stop_texts;
 	/*
+	 * The text of a token for stop texts and on_text when the object carries no vocabulary (with
+	 * libtfmctok: tfmc_tokenizer_decode of one id); valid until the next call. NULL: no such id. May be
+	 * NULL.
+	 */
+	const char *(*token_text)(void *user, int32_t id, uint64_t *bytes);
+	/*
 	 * Called before every choice with the logits [vocab] behind ids[0..n): all of the sequence so far,
 	 * with prompt or start. May change them (-INFINITY: never). Nonzero cancels. May be NULL.
 	 */
@@ -393,6 +399,9 @@ void tfmc_session_cancel(struct tfmc_session *session);
  */
 int tfmc_score(struct tfmc_session *session, const int32_t *source, uint64_t n_source, const int32_t *ids,
                uint64_t n, double *log_p);
+
+/* The packed tokenizer an object carries, for tfmc_tokenizer_open of libtfmctok; NULL: none. */
+const void *tfmc_record_tokenizer(const struct tfmc_record *record, uint64_t *bytes);
 
 /* --- text: one token per Unicode code point
  * ------------------------------------------------------------------------ */

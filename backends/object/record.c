@@ -256,6 +256,8 @@ static void put_facts(struct writer *w, struct tfmc_record *r)
 	r->vocabulary = put_optional_text(w, f->vocabulary);
 	r->source_vocabulary = put_optional_text(w, f->source_vocabulary);
 	r->unknown_token = put_optional_text(w, f->unknown_token);
+	r->tokenizer_bytes = f->tokenizer_bytes;
+	r->tokenizer = f->tokenizer_bytes ? put_bytes(w, f->tokenizer, f->tokenizer_bytes) : 0;
 	r->source_name = put_optional_text(w, f->source);
 	r->tokens_name = put_optional_text(w, f->tokens);
 	r->logits_name = put_optional_text(w, f->logits);

@@ -95,8 +95,9 @@ static enum tfmc_status read_sequences(struct attend *a)
 {
 	const struct driver_options *o = &a->d->options;
 	const struct frontend_generate *g = frontend_generate(a->l->model);
-	const struct frontend_tokenizer *t;
-	TFMC_TRY(frontend_tokenizer(a->l->model, &t));
+	const struct frontend_tokenizer *t = frontend_tokenizer_head(a->l->model);
+	if (t->is_chars)
+		TFMC_TRY(frontend_tokenizer(a->l->model, &t));
 	bool is_pair = g->kind == GENERATE_SEQ2SEQ;
 	size_t n;
 	const struct frontend_input *in = frontend_inputs(a->l->model, &n);

@@ -258,30 +258,19 @@ static const char *join_tokens(struct driver *d, const struct frontend_vocab *v)
 	return result;
 }
 
-/* Without its tokenizer a model works on ids. */
-static enum tfmc_status report_later(struct driver *d, const struct frontend_tokenizer *t)
-{
-	bool compiles = d->options.command == COMMAND_COMPILE;
-	if (compiles && t->embed)
-		diag_warning(&d->diag, t->loc, DIAG_UNSUPPORTED,
-		             "not supported yet: a tokenizer of kind %s; the object works on ids only",
-		             t->later);
-	if (compiles || !(d->options.prompt || d->options.prompt_file))
-		return TFMC_OK;
-	diag_error(&d->diag, t->loc, DIAG_UNSUPPORTED,
-	           "not supported yet: a tokenizer of kind %s; --tokens gives the prompt as ids", t->later);
-	return TFMC_INVALID;
-}
-
 static enum tfmc_status add_vocabulary(struct driver *d, struct frontend_model *m, struct backend_facts *out)
 {
 	const struct frontend_tokenizer *t;
+	bool compiles = d->options.command == COMMAND_COMPILE;
+	const struct frontend_tokenizer *head = frontend_tokenizer_head(m);
+	if (!head->given || (compiles && !head->embed))
+		return TFMC_OK;
+	if (!compiles && !head->is_chars) /* read only where there is text, see driver_tokenizer */
+		return TFMC_OK;
 	TFMC_TRY(frontend_tokenizer(m, &t));
 	protect_read(d, m);
-	if (t->later)
-		return report_later(d, t);
-	if (!t->given || (d->options.command == COMMAND_COMPILE && !t->embed))
-		return TFMC_OK;
+	out->tokenizer = t->packed.data;
+	out->tokenizer_bytes = t->packed.bytes;
 	out->vocabulary = join_tokens(d, &t->target);
 	out->source_vocabulary = join_tokens(d, &t->source);
 	if (t->source.unknown >= 0 && (size_t)t->source.unknown < t->source.n)

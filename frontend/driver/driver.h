@@ -30,6 +30,7 @@ enum exit_code {
 };
 enum exit_code exit_code_of(enum tfmc_status status);
 
+struct tfmc_tokenizer;
 struct driver {
 	struct arena arena;
 	struct driver_options options;
@@ -46,15 +47,17 @@ struct driver {
 	const char *pipeline;       /* what --optimize chose; NULL: that of the options */
 	const char *const *entries; /* compiled into this process; n_entries 0: all */
 	size_t n_entries;
-	bool all_workers;  /* small calls take all workers, too */
-	bool texts_failed; /* a dump or reproducer that was asked for could not be written */
+	struct tfmc_tokenizer
+	        *tokenizer; /* of the model, driver_tokenizer; NULL: ids, or a list of characters */
+	bool all_workers;   /* small calls take all workers, too */
+	bool texts_failed;  /* a dump or reproducer that was asked for could not be written */
 };
 
 /* One command: what it does with the parsed options. Its text is in d->out. */
 typedef enum exit_code driver_run(struct driver *d);
 driver_run command_compile, command_run, command_generate, command_verify, command_opt, command_expand,
         command_import, command_inspect, command_explain, command_ops, command_passes, command_plan,
-        command_score, command_attend, command_bench, command_reduce;
+        command_score, command_attend, command_bench, command_reduce, command_tokenize;
 
 /* Writes d->log to stderr at once. */
 void driver_flush_log(struct driver *d);
@@ -152,6 +155,8 @@ TFMC_MUST_USE enum tfmc_status driver_check_rules(struct driver *d);
  */
 TFMC_MUST_USE enum tfmc_status driver_depfile(struct driver *d, const char *path);
 /* Facts for the record from the model's sections. */
+/* Opens the tokenizer of a model for commands that read text, once; d->tokenizer stays NULL without one. */
+TFMC_MUST_USE enum tfmc_status driver_tokenizer(struct driver *d, struct frontend_model *m);
 TFMC_MUST_USE enum tfmc_status driver_facts(struct driver *d, struct frontend_model *m,
                                             struct backend_facts *out);
 

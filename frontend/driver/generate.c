@@ -8,6 +8,7 @@
 
 #include "frontend/driver/prompts.h"
 #include "ir/support/number.h"
+#include "runtime/tokenizer/tfmc_tokenizer.h"
 
 #define PROMPTS_AT_ONCE 128 /* of a file: read, generated, printed */
 #define SIDE_BY_SIDE    16  /* sequences of the session that they share */
@@ -31,15 +32,18 @@ struct generation {
 	struct wish wish;
 	const struct frontend_input *source; /* that is no ids; NULL: ids */
 	bool as_ids;
+	bool follows; /* the new text stands behind that of the prompt */
 	int32_t *out; /* [cap] */
 	double *log_p;
 	uint64_t cap;
-	size_t n_printed;  /* tokens or pieces of text of this prompt */
 	bool side_by_side; /* prompts wait until there are enough for one batch after another */
 	struct {
 		struct ids *items;
 		size_t n, cap;
 	} waiting;
+	size_t n_printed;                /* tokens or pieces of text of this prompt */
+	struct tfmc_token_stream stream; /* with a tokenizer */
+	struct token_text token_text;
 };
 
 /* --- printing ------------------------------------------------------------------------------------------- */
@@ -59,6 +63,13 @@ static int print_text(void *user, const char *text, uint64_t bytes)
 	return driver_flush_out(g->d) ? 0 : 1;
 }
 
+static int stream_text(void *user, int32_t id)
+{
+	struct generation *g = user;
+	/* A model may have more ids than its tokenizer: they are no text. */
+	return tfmc_token_stream_add(&g->stream, id) == TFMC_TOKENIZER_E_STOPPED;
+}
+
 /* Tokens of a finished sequence on a line, behind a number. */
 static enum tfmc_status print_line(struct generation *g, double number, bool with_number, const int32_t *ids,
                                    uint64_t n)
@@ -69,7 +80,11 @@ static enum tfmc_status print_line(struct generation *g, double number, bool wit
 		buf_printf(out, "%.6f\t", number);
 	for (uint64_t i = 0; g->as_ids && i < n; i++)
 		buf_printf(out, "%s%d", i ? " " : "", ids[i]);
-	if (!g->as_ids) {
+	if (!g->as_ids && g->d->tokenizer) {
+		const char *text;
+		TFMC_TRY(driver_ids_text(g->d, ids, n, TFMC_DETOKENIZE_AFTER, &text));
+		buf_bytes(out, text, (size_t)tfmc_text_stop(&g->wish.rules, text));
+	} else if (!g->as_ids) {
 		TFMC_TRY(prompt_status(g->d, "generate",
 		                       tfmc_text_decode(g->record, ids, n, NULL, 0, &bytes)));
 		char *text = arena_alloc(&g->d->arena, (size_t)bytes + 1);
@@ -186,13 +201,18 @@ static enum tfmc_status generate_ids(struct generation *g, const struct ids *pro
 	                                  .max_new_tokens = g->wish.steps,
 	                                  .rules = &g->wish.rules,
 	                                  .user = g};
-	o.on_token = g->as_ids ? print_id : NULL;
-	o.on_text = g->as_ids ? NULL : print_text;
+	/* Behind a stop text nothing may have been printed: then the library, which looks for it, prints. */
+	bool streams = !g->as_ids && g->d->tokenizer && !g->wish.rules.n_stop_texts;
+	o.on_token = g->as_ids ? print_id : streams ? stream_text : NULL;
+	o.on_text = g->as_ids || streams ? NULL : print_text;
+	tfmc_token_stream_begin(&g->stream, g->d->tokenizer, g->follows ? TFMC_DETOKENIZE_AFTER : 0,
+	                        print_text, g);
 	o.sample = g->wish.is_sampled ? &g->wish.sample : NULL;
 	o.ignore_stop = g->d->options.ignore_stop;
 	uint64_t n;
 	g->n_printed = 0;
 	int status = tfmc_generate(g->session, &o, prompt->items, prompt->n, NULL, 0, g->out, g->cap, &n);
+	(void)tfmc_token_stream_end(&g->stream);
 	if (status == TFMC_RT_OK || g->n_printed)
 		buf_char(&g->d->out, '\n');
 	return prompt_status(g->d, "generate", status);
@@ -203,8 +223,11 @@ static enum tfmc_status generate_text(void *user, const char *text)
 	struct generation *g = user;
 	const struct tfmc_record *r = g->record;
 	struct ids prompt = {0};
-	if (r->generate_kind == 1)
+	/* A tokenizer that says what stands in front of a text says all of it. */
+	bool starts = !*text || !g->d->tokenizer || tfmc_tokenizer_is_bare(g->d->tokenizer);
+	if (r->generate_kind == 1 && starts)
 		TFMC_TRY(prompt_facts(g->d, r, r->start, r->n_start, &prompt));
+	g->follows = r->generate_kind == 1 && *text;
 	if (*text) /* without text, also objects without a vocabulary begin with the start tokens */
 		TFMC_TRY(prompt_text(g->d, r, "generate", PROMPT_SOURCE, text, &prompt));
 	return generate_ids(g, &prompt);
@@ -215,6 +238,11 @@ static enum tfmc_status generate_list(void *user, const char *text)
 	struct generation *g = user;
 	struct ids prompt = {0};
 	TFMC_TRY(prompt_list(g->d, "generate", text, &prompt));
+	g->follows = g->record->generate_kind == 1;
+	for (size_t i = 0; g->d->tokenizer && g->follows && i < prompt.n; i++)
+		if (!tfmc_tokenizer_is_special(g->d->tokenizer, prompt.items[i]))
+			return generate_ids(g, &prompt);
+	g->follows = false;
 	return generate_ids(g, &prompt);
 }
 
@@ -324,11 +352,16 @@ static enum tfmc_status generate_all(struct generation *g)
 	g->cap = g->record->max_len > 0 ? (uint64_t)g->record->max_len : 0;
 	g->out = ARENA_ARRAY(&g->d->arena, int32_t, g->cap + 1);
 	g->log_p = ARENA_ARRAY(&g->d->arena, double, g->cap + 1);
-	g->as_ids = o->print_tokens || !g->record->vocabulary;
+	g->as_ids = o->print_tokens || !(g->record->vocabulary || g->d->tokenizer);
 	if (!g->out || !g->log_p)
 		return TFMC_NO_MEMORY;
 	if (!driver_rules(g->d, g->record, &g->wish.rules))
 		return TFMC_INVALID;
+	if (g->d->tokenizer) {
+		g->token_text.tokenizer = g->d->tokenizer;
+		g->wish.rules.token_text = driver_token_text;
+		g->wish.rules.user = &g->token_text;
+	}
 	g->wish.beam.rules = &g->wish.rules;
 	bool has_file = o->prompt_file || o->tokens_file;
 	g->side_by_side =
@@ -349,7 +382,11 @@ static enum tfmc_status generate_model(struct driver *d, struct loaded *l, const
 	struct compiled c = {0};
 	struct generation g = {.d = d, .wish = *w};
 	static const char *const entries[] = {"prefill", "step", "encode"};
+	const struct driver_options *o = &d->options;
+	bool reads_text = o->prompt || o->prompt_file || o->stop.n || o->ban.n || o->forced_text;
 	enum tfmc_status st = choose_search(d, l->model, &g.wish);
+	if (st == TFMC_OK && (reads_text || !o->print_tokens))
+		st = driver_tokenizer(d, l->model);
 	if (st == TFMC_OK)
 		st = find_source(&g, l->model);
 	d->entries = entries;

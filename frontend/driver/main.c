@@ -4,6 +4,7 @@
  * (with the commands beside it) that writes to stdout and stderr and knows exit codes.
  */
 #include "frontend/driver/driver.h"
+#include "runtime/tokenizer/tfmc_tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -130,6 +131,7 @@ static enum exit_code dispatch(struct driver *d)
 	case COMMAND_BENCH: return command_bench(d);
 	case COMMAND_SCORE: return command_score(d);
 	case COMMAND_REDUCE: return command_reduce(d);
+	case COMMAND_TOKENIZE: return command_tokenize(d);
 	case COMMAND_ATTEND: return command_attend(d);
 	}
 	return EXIT_INTERNAL;
@@ -206,6 +208,7 @@ int main(int argc, char **argv)
 	diagnostics_destroy(&d.diagnostics);
 	buf_destroy(&d.log);
 	buf_destroy(&d.out);
+	tfmc_tokenizer_close(d.tokenizer);
 	arena_destroy(&d.arena);
 	return (int)code;
 }

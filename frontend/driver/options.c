@@ -33,6 +33,7 @@ struct option_row {
 #define REDUCE   COMMAND_REDUCE
 #define SCORE    COMMAND_SCORE
 #define ATTEND   COMMAND_ATTEND
+#define TOKENIZE COMMAND_TOKENIZE
 #define ALL      (~0u)
 static const struct option_row rows[] = {
 #define OPTION(field, name, kind, value, commands, help) \
@@ -52,6 +53,7 @@ static const struct option_row rows[] = {
 #undef REDUCE
 #undef SCORE
 #undef ATTEND
+#undef TOKENIZE
 #undef ALL
 
 struct command_row {
@@ -71,6 +73,8 @@ static const struct command_row commands[] = {
          "log-probability of every token of a text"},
         {"attend", COMMAND_ATTEND, "tfmc attend MODEL --prompt TEXT --html FILE",
          "which token looks at which, for every layer and head"},
+        {"tokenize", COMMAND_TOKENIZE, "tfmc tokenize MODEL --prompt TEXT | --tokens IDS | -o FILE",
+         "ids of a text, text of ids, or the packed tokenizer as a file"},
         {"verify", COMMAND_VERIFY, "tfmc verify MODEL",
          "run the checks of the file and compare with the interpreter"},
         {"plan", COMMAND_PLAN, "tfmc plan MODEL", "memory and work of the model, before any code generation"},

@@ -26,6 +26,7 @@ enum driver_command {
 	COMMAND_SCORE = 1 << 11,
 	COMMAND_ATTEND = 1 << 12,
 	COMMAND_BENCH = 1 << 13,
+	COMMAND_TOKENIZE = 1 << 16,
 	COMMAND_REDUCE = 1 << 14,
 	COMMAND_IMPORT = 1 << 15,
 };

@@ -55,8 +55,13 @@ enum tfmc_status prompt_text(struct driver *d, const struct tfmc_record *r, cons
 	int (*encode)(const struct tfmc_record *, const char *, int32_t *, uint64_t, uint64_t *) =
 	        which == PROMPT_TARGET ? tfmc_text_encode_target : tfmc_text_encode;
 	uint64_t n;
+	int32_t *ids;
+	if (d->tokenizer) {
+		TFMC_TRY(driver_text_ids(d, text, which == PROMPT_SOURCE, &ids, &n));
+		return append(d, ids, n, out);
+	}
 	TFMC_TRY(prompt_status(d, command, encode(r, text, NULL, 0, &n)));
-	int32_t *ids = ARENA_ARRAY(&d->arena, int32_t, n + 1);
+	ids = ARENA_ARRAY(&d->arena, int32_t, n + 1);
 	if (!ids)
 		return TFMC_NO_MEMORY;
 	TFMC_TRY(prompt_status(d, command, encode(r, text, ids, n, &n)));

@@ -16,8 +16,9 @@ struct ids {
 /* A status of the runtime library as a diagnostic "COMMAND: TEXT" and its status; TFMC_OK for 0. */
 TFMC_MUST_USE enum tfmc_status prompt_status(struct driver *d, const char *command, int status);
 
-enum prompt_vocabulary { PROMPT_SOURCE, PROMPT_TARGET };
-/* Appends the ids of a text, one for each code point. */
+/* SOURCE: a whole prompt, with the tokens that its tokenizer puts around it; the others without. */
+enum prompt_vocabulary { PROMPT_SOURCE, PROMPT_TARGET, PROMPT_PLAIN };
+/* Appends the ids of a text, by the tokenizer or one for each code point. */
 TFMC_MUST_USE enum tfmc_status prompt_text(struct driver *d, const struct tfmc_record *r, const char *command,
                                            enum prompt_vocabulary which, const char *text, struct ids *out);
 /* Appends "1,2,3"; TFMC_INVALID after a diagnostic when it is no such list. */
@@ -32,5 +33,18 @@ TFMC_MUST_USE enum tfmc_status prompt_facts(struct driver *d, const struct tfmc_
 typedef enum tfmc_status prompt_line(void *user, const char *line);
 TFMC_MUST_USE enum tfmc_status prompt_lines(struct driver *d, const char *path, prompt_line *each,
                                             void *user);
+
+/* --- with d->tokenizer, in tokenizer.c --- */
+TFMC_MUST_USE enum tfmc_status driver_text_ids(struct driver *d, const char *text, bool special,
+                                               int32_t **ids, uint64_t *n);
+/* Zero-terminated; flags of tfmc_tokenizer_decode. */
+TFMC_MUST_USE enum tfmc_status driver_ids_text(struct driver *d, const int32_t *ids, uint64_t n,
+                                               unsigned flags, const char **text);
+/* For tfmc_rules.token_text; user is a struct token_text. */
+struct token_text {
+	const struct tfmc_tokenizer *tokenizer;
+	char text[1024];
+};
+const char *driver_token_text(void *user, int32_t id, uint64_t *bytes);
 
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "frontend/driver/prompts.h"
+#include "runtime/tokenizer/tfmc_tokenizer.h"
 
 struct total {
 	double log_p;
@@ -28,8 +29,13 @@ static void print_token(struct scoring *s, int32_t id, double log_p)
 {
 	char text[64];
 	uint64_t n;
+	const char *token;
 	buf_printf(&s->d->out, "%d", id);
-	if (tfmc_text_decode(s->record, &id, 1, text, sizeof(text), &n) == TFMC_RT_OK)
+	if (s->d->tokenizer &&
+	    driver_ids_text(s->d, &id, 1, TFMC_DETOKENIZE_KEEP | TFMC_DETOKENIZE_AFTER, &token) == TFMC_OK) {
+		buf_char(&s->d->out, '\t');
+		buf_quoted(&s->d->out, token);
+	} else if (tfmc_text_decode(s->record, &id, 1, text, sizeof(text), &n) == TFMC_RT_OK)
 		buf_printf(&s->d->out, "\t%s", text);
 	buf_printf(&s->d->out, "\t%.6f\n", log_p);
 }
@@ -68,7 +74,7 @@ static enum tfmc_status score_texts(struct scoring *s, const char *source, const
 	struct ids in = {0}, ids = {0};
 	if (s->is_pair)
 		TFMC_TRY(prompt_text(s->d, r, "score", PROMPT_SOURCE, source, &in));
-	TFMC_TRY(prompt_text(s->d, r, "score", s->is_pair ? PROMPT_TARGET : PROMPT_SOURCE, text, &ids));
+	TFMC_TRY(prompt_text(s->d, r, "score", s->is_pair ? PROMPT_TARGET : PROMPT_PLAIN, text, &ids));
 	TFMC_TRY(prompt_facts(s->d, r, r->stop, r->n_stop > 0, &ids));
 	return score_ids(s, &in, &ids);
 }
@@ -185,6 +191,8 @@ enum exit_code command_score(struct driver *d)
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK)
 		st = check_model(d, &l, &s);
+	if (st == TFMC_OK && (o->prompt || o->prompt_file || o->target_text))
+		st = driver_tokenizer(d, l.model);
 	if (st == TFMC_OK)
 		choose_entries(d, &l, s.is_pair);
 	if (st == TFMC_OK)

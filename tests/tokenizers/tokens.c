@@ -56,7 +56,7 @@ static enum tfmc_status read_any(struct tokenizer_source *s, const char *text, s
 		return tokenizer_from_scored(s, text, len, out);
 	if (ends(s->name, ".bin"))
 		return tokenizer_from_llama2c(s, bytes, len, out);
-	return tokenizer_from_wordpiece(s, text, len, true, out);
+	return tokenizer_from_wordpiece(s, text, len, out);
 }
 
 static struct tfmc_tokenizer *load(struct arena *a, struct diag_context *cx, char *name,
