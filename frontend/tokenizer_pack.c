@@ -258,6 +258,24 @@ static bool ids_fit(const struct tokenizer_desc *d)
 	return ok;
 }
 
+/* Bytes of the units, the units, texts of which the last one is ended. */
+static bool charsmap_fits(struct tokenizer_string map)
+{
+	const unsigned char *m = (const unsigned char *)map.text;
+	if (map.n == 0)
+		return true;
+	size_t units = map.n < 4 ? 0 : m[0] | (size_t)m[1] << 8 | (size_t)m[2] << 16 | (size_t)m[3] << 24;
+	return units != 0 && units % 4 == 0 && units < map.n - 4 && m[map.n - 1] == 0;
+}
+
+static bool scores_fit(const struct tokenizer_desc *d)
+{
+	bool ok = d->unknown_score - d->unknown_score == 0; /* no NaN, no infinity */
+	for (size_t i = 0; ok && d->model == TFMC_TOK_UNIGRAM && i < d->n_tokens; i++)
+		ok = d->tokens[i].score - d->tokens[i].score == 0;
+	return ok;
+}
+
 static enum tfmc_status check(const struct tokenizer_source *s, const struct tokenizer_desc *d)
 {
 	size_t bytes = 0, merges;
@@ -269,6 +287,10 @@ static enum tfmc_status check(const struct tokenizer_source *s, const struct tok
 		tokenizer_refuse(s, "the tokenizer has no tokens");
 	else if (!fits || d->charsmap.n > UINT32_MAX / 2)
 		tokenizer_refuse(s, "the tokenizer is too large");
+	else if (!charsmap_fits(d->charsmap))
+		tokenizer_refuse(s, "the precompiled map of characters is damaged");
+	else if (!scores_fit(d))
+		tokenizer_refuse(s, "a score is not a finite number");
 	else if (!ids_fit(d))
 		tokenizer_refuse(s, "an id of the tokenizer is not that of a token");
 	else
