@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "frontend/files.h"
+#include "frontend/gguf.h"
+#include "frontend/gguf_tokenizer.h"
 #include "frontend/model.h"
 #include "frontend/tokenizer.h"
 
@@ -35,6 +37,29 @@ static enum tfmc_status read_key(struct frontend_model *m, const struct yaml_nod
 	return file_read(&m->arena, m->cx, path, TOKENIZER_FILE_MAX, value->loc, &out->data, &out->len);
 }
 
+/* The metadata alone: the file is mapped, for its tensors may be large. */
+static enum tfmc_status read_gguf(struct frontend_model *m, const struct yaml_node *node,
+                                  struct tokenizer_source *s, struct tokenizer_packed *out)
+{
+	const struct yaml_node *file = yaml_find(node, "file");
+	struct file_map map;
+	struct gguf g;
+	if (file == NULL || !yaml_expect(m->cx, file, YAML_SCALAR, "file")) {
+		diag_error(m->cx, node->loc, DIAG_MISSING, "a tokenizer of this kind wants 'file'");
+		return TFMC_INVALID;
+	}
+	s->name = file_beneath(&m->arena, m->cx, m->dir, file->text, file->loc);
+	if (s->name == NULL)
+		return TFMC_INVALID;
+	model_note_file(m, s->name);
+	TFMC_TRY(file_map_open(m->cx, s->name, file->loc, &map));
+	enum tfmc_status st = gguf_read(&m->arena, m->cx, s->name, file->loc, map.data, map.len, &g);
+	if (st == TFMC_OK)
+		st = gguf_tokenizer(s, &g, out);
+	file_map_close(&map);
+	return st;
+}
+
 enum tfmc_status model_read_tokenizer(struct frontend_model *m, const struct yaml_node *node,
                                       struct tokenizer_packed *out)
 {
@@ -44,6 +69,8 @@ enum tfmc_status model_read_tokenizer(struct frontend_model *m, const struct yam
 	struct tokenizer_source s = {&m->arena, m->cx, "", node->loc};
 	struct text file = {0}, merges = {0};
 	const char *ignored;
+	if (!strcmp(kind, "gguf"))
+		return read_gguf(m, node, &s, out);
 	TFMC_TRY(read_key(m, node, has_vocab ? "vocab" : "file", &file, &s.name));
 	const unsigned char *bytes = (const unsigned char *)file.data;
 	if (!strcmp(kind, "bpe")) {
@@ -58,8 +85,5 @@ enum tfmc_status model_read_tokenizer(struct frontend_model *m, const struct yam
 		return tokenizer_from_scored(&s, file.data, file.len, out);
 	if (!strcmp(kind, "llama2c"))
 		return tokenizer_from_llama2c(&s, bytes, file.len, out);
-	if (!strcmp(kind, "hf"))
-		return tokenizer_from_json(&s, file.data, file.len, out);
-	diag_error(m->cx, given->loc, DIAG_UNSUPPORTED, "not supported yet: a tokenizer of kind %s", kind);
-	return TFMC_INVALID;
+	return tokenizer_from_json(&s, file.data, file.len, out); /* hf */
 }
