@@ -96,7 +96,8 @@ static void cached_word(struct tok_run *r, const char *s, size_t n)
 	c->n = (unsigned char)n;
 	c->n_ids = (unsigned char)r->word.n;
 	memcpy(c->word, s, n);
-	memcpy(c->ids, r->word.items, r->word.n * sizeof(*c->ids));
+	for (size_t i = 0; i < r->word.n; i++)
+		c->ids[i] = r->word.items[i];
 }
 
 static void one_word(struct tok_run *r, const char *s, size_t n)
