@@ -82,7 +82,7 @@ static enum tfmc_status print_line(struct generation *g, double number, bool wit
 		buf_printf(out, "%s%d", i ? " " : "", ids[i]);
 	if (!g->as_ids && g->d->tokenizer) {
 		const char *text;
-		TFMC_TRY(driver_ids_text(g->d, ids, n, TFMC_DETOKENIZE_AFTER, &text));
+		TFMC_TRY(driver_ids_text(g->d, ids, n, g->follows ? TFMC_DETOKENIZE_AFTER : 0, &text));
 		buf_bytes(out, text, (size_t)tfmc_text_stop(&g->wish.rules, text));
 	} else if (!g->as_ids) {
 		TFMC_TRY(prompt_status(g->d, "generate",

@@ -84,7 +84,7 @@ if [ -d "$stories" ]; then
 	cmp "$tmp/story1" "$tmp/story3"
 	[ "$(cut -f2 "$tmp/story1" | sort -u | wc -l)" -eq 4 ]
 	# Longer than one call of score takes: the same as drawn.
-	"$TFMC" generate "$stories/model.yaml" --tokens 1 --steps 150 --samples 2 --temperature 1 --seed 9 --ignore-stop >"$tmp/long"
+	"$TFMC" generate "$stories/model.yaml" --tokens 1 --steps 150 --samples 2 --temperature 1 --seed 9 --ignore-stop --print-tokens >"$tmp/long"
 	cut -f2 "$tmp/long" >"$tmp/lists" # the start id, 1, stands before what is scored
 	"$TFMC" score "$stories/model.yaml" --tokens-file "$tmp/lists" --threads 2 >"$tmp/scores"
 	head -2 "$tmp/scores" | paste "$tmp/long" - | awk -F '\t' '
