@@ -46,7 +46,6 @@ enum tfmc_tok_flag {
 	TFMC_TOK_F_SPECIAL = 1, /* a control token: decoding may leave it out */
 	TFMC_TOK_F_BYTE = 2,    /* stands for one byte, which is the piece */
 	TFMC_TOK_F_ADDED = 4,
-	TFMC_TOK_F_VERBATIM = 8, /* decoded as the piece is, without the decoder's replacements */
 };
 
 enum tfmc_tok_added_flag {
