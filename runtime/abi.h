@@ -117,9 +117,11 @@ struct tfmc_record {
 	/* The state, for who saves it. Fixed part: i32 lengths of all sequences at `past`; with encode i32
 	 * marks at `encoded` (0: no encode), nonzero where it has filled the sequence's block. */
 	uint64_t past, encoded;
-	uint64_t state_hash;       /* of what the states hold, however they lie */
-	uint64_t n_states, states; /* struct tfmc_record_state [n_states] */
+	uint64_t state_hash;                 /* of what the states hold, however they lie */
+	uint64_t n_states, states;           /* struct tfmc_record_state [n_states] */
 	uint64_t tokenizer, tokenizer_bytes; /* the packed tokenizer (libtfmctok), 8-byte aligned; 0: none */
+	int64_t prefix; /* first positions of a sequence that see each other: one call has to bring them all
+	                 */
 };
 
 /* One state in the block of a sequence: axes [B, ..], the last one the densest; dims[0] is 0. */

@@ -26,7 +26,7 @@ struct tfmc_session {
 	int64_t workers, decode_workers; /* at most */
 	int64_t current;                 /* of the context */
 	int64_t batch;                   /* sequences of the state */
-	int64_t call_tokens;             /* 0: no bound */
+	int64_t call_tokens;             /* 0: no bound; else at least the positions that see each other */
 	int all_workers;
 	struct session_source source;
 };
@@ -66,6 +66,14 @@ static int64_t batch_bound(const struct tfmc_record *r)
 	return dim < 0 ? 1 : tfmc_record_dim_at(r, (uint64_t)dim)->hi;
 }
 
+/* Tokens of each of `batch` sequences in one call: never fewer than must come together. */
+static int64_t rows_of_call(const struct tfmc_session *s, int64_t batch)
+{
+	int64_t rows = s->call_tokens / (batch > 0 ? batch : 1), least = s->model.record->prefix;
+	least = least > 1 ? least : 1;
+	return rows > least ? rows : least;
+}
+
 /* For all dims at their bounds; with call_tokens for every number of sequences with so many tokens together.
  */
 static uint64_t arena_bytes(const struct tfmc_session *s, const int64_t *bounds, int64_t workers)
@@ -76,7 +84,7 @@ static uint64_t arena_bytes(const struct tfmc_session *s, const int64_t *bounds,
 	if (s->call_tokens <= 0 || batch < 0)
 		return s->model.arena_size(bounds, workers);
 	for (int64_t b = tfmc_record_dim_at(r, (uint64_t)batch)->lo; b <= bounds[batch]; b++) {
-		int64_t each = s->call_tokens / (b > 0 ? b : 1);
+		int64_t each = rows_of_call(s, b);
 		for (uint64_t i = 0; i < r->n_dims; i++) {
 			int64_t lo = tfmc_record_dim_at(r, i)->lo;
 			dims[i] = (int64_t)i == batch ? b : each < bounds[i] ? each : bounds[i];
@@ -279,8 +287,7 @@ uint64_t session_call_rows(const struct tfmc_session *session, int64_t batch)
 {
 	if (session->call_tokens <= 0)
 		return UINT64_MAX;
-	int64_t rows = session->call_tokens / batch;
-	return rows > 0 ? (uint64_t)rows : 1;
+	return (uint64_t)rows_of_call(session, batch);
 }
 
 /* One call in the SPMD form: every worker enters the object. */

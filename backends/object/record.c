@@ -252,6 +252,7 @@ static void put_facts(struct writer *w, struct tfmc_record *r)
 	r->n_suppress_first = (int64_t)f->suppress_first.n;
 	r->pad = f->pad;
 	r->max_len = f->max_len;
+	r->prefix = f->prefix;
 	r->generate_kind = f->generate_kind;
 	r->vocabulary = put_optional_text(w, f->vocabulary);
 	r->source_vocabulary = put_optional_text(w, f->source_vocabulary);

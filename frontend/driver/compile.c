@@ -290,6 +290,7 @@ enum tfmc_status driver_facts(struct driver *d, struct frontend_model *m, struct
 	out->suppress_first = (struct backend_ids){g->suppress_first.items, g->suppress_first.n};
 	out->pad = g->pad;
 	out->max_len = g->max_len;
+	out->prefix = g->prefix;
 	out->tokens = g->tokens;
 	out->source = g->source;
 	out->logits = g->logits;
