@@ -310,8 +310,7 @@ static void divide_rows(struct linear *l, struct division *d)
 	d->blocks = div_up(k, l->rows, d->block);
 }
 
-/* Panels that stay together when there are many rows: whole tiles of whole heads. */
-static int64_t unit_of_many(const struct linear *l)
+int64_t matmul_unit_of_many(const struct linear *l)
 {
 	return l->unit_panels % l->nr == 0 ? l->unit_panels : l->unit_panels * l->nr;
 }
@@ -354,7 +353,7 @@ static void divide(struct linear *l, struct division *d)
 	d->block = mr;
 	if (l->rows_hi > l->mr) {
 		struct kb_val few = kb_cmp(k, KB_LE, l->rows, mr);
-		d->unit = kb_select(k, few, one, kb_index(k, unit_of_many(l)));
+		d->unit = kb_select(k, few, one, kb_index(k, matmul_unit_of_many(l)));
 		struct kb_val least = div_up(k, kb_max(k, l->rows, one), kb_index(k, rows_of_block(l)));
 		d->blocks = even_blocks(l, div_up(k, kb_index(k, l->panels), d->unit), least);
 		d->block = kb_max(k, div_up(k, l->rows, d->blocks), mr);
