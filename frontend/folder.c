@@ -14,6 +14,7 @@
 
 #include "frontend/expr.h"
 #include "frontend/files.h"
+#include "frontend/gguf_tokenizer.h"
 
 #define FILES_MAX 4096
 
@@ -154,6 +155,22 @@ const char *gguf_part(struct arena *a, const char *path, int i)
 	return arena_printf(a, "%.*s-%05d-of-%05d.gguf", (int)stem, path, i, parts);
 }
 
+/* The section tokenizer for a file whose metadata have one, "" for others; NULL after a diagnostic. */
+static const char *gguf_model_tokenizer(struct arena *a, struct diag_context *cx, const char *path,
+                                        const char *base)
+{
+	struct file_map map;
+	struct gguf g;
+	if (file_map_open(cx, path, LOC_NONE, &map) != TFMC_OK)
+		return NULL;
+	bool ok = gguf_read(a, cx, path, LOC_NONE, map.data, map.len, &g) == TFMC_OK;
+	bool has = ok && gguf_has_tokenizer(&g);
+	file_map_close(&map);
+	if (!ok)
+		return NULL;
+	return has ? arena_printf(a, "tokenizer: {kind: gguf, file: '%s', embed: true}\n", base) : "";
+}
+
 const char *gguf_model(struct arena *a, struct diag_context *cx, const char *path)
 {
 	const char *slash = strrchr(path, '/'), *base = slash == NULL ? path : slash + 1;
@@ -171,5 +188,9 @@ const char *gguf_model(struct arena *a, struct diag_context *cx, const char *pat
 	else if (n > 5 && strcmp(base + n - 5, ".gguf") == 0)
 		n -= 5;
 	const char *name = folder_name(a, arena_strndup(a, base, n));
-	return arena_printf(a, "tfmc: 1\nname: %s\nhf: '%s'\nweights: {files: [%s]}\n", name, base, files);
+	const char *tokenizer = gguf_model_tokenizer(a, cx, path, base);
+	if (tokenizer == NULL)
+		return NULL;
+	return arena_printf(a, "tfmc: 1\nname: %s\nhf: '%s'\nweights: {files: [%s]}\n%s", name, base, files,
+	                    tokenizer);
 }

@@ -24,7 +24,7 @@ bool gguf_model_is(const char *path);
 int gguf_parts(const char *path);
 const char *gguf_part(struct arena *a, const char *path, int i);
 /* The text of a model file that lies beside it; NULL after a diagnostic. Of a split file all parts are named.
- */
+ * A tokenizer in the metadata is the model's. */
 const char *gguf_model(struct arena *a, struct diag_context *cx, const char *path);
 
 #endif

@@ -187,7 +187,7 @@ static int check_saved(const struct tfmc_record *r, const struct saved_head *h, 
 		return TFMC_RT_E_OTHER;
 	if (h->tokens > room_of(r))
 		return TFMC_RT_E_FULL;
-	return h->encoded > (r->encoded != 0) || bytes_of(r, h) != n ? TFMC_RT_E_SAVED : TFMC_RT_OK;
+	return h->encoded > (r->encoded != 0) || bytes_of(r, h) != n ? (int)TFMC_RT_E_SAVED : (int)TFMC_RT_OK;
 }
 
 int tfmc_state_restore(const struct tfmc_record *record, void *state, int64_t batch, int64_t sequence,

@@ -135,7 +135,7 @@ static bool op_fits(const struct tfmc_tok_op *op, bool is_split, uint64_t texts)
 	bool needs_a = is_split ? op->kind == TFMC_TOK_MATCH_TEXT || op->kind == TFMC_TOK_METASPACE
 	                        : op->kind == TFMC_TOK_REPLACE;
 	bool matches = is_split && op->kind >= TFMC_TOK_MATCH_TEXT && op->kind <= TFMC_TOK_MATCH_NUMBERS;
-	return op->kind < (uint32_t)(is_split ? TFMC_TOK_N_SPLIT : TFMC_TOK_N_NORMALIZE) &&
+	return op->kind < (is_split ? (uint32_t)TFMC_TOK_N_SPLIT : (uint32_t)TFMC_TOK_N_NORMALIZE) &&
 	       text_fits(op->a, op->n_a, texts) && text_fits(op->b, op->n_b, texts) &&
 	       (!needs_a || op->n_a) &&
 	       (!matches || (op->flags & TFMC_TOK_BEHAVIOR_MASK) < TFMC_TOK_N_BEHAVIORS);

@@ -44,6 +44,12 @@ python3 "$support/near.py" "$tmp/llama/a.safetensors" "$tmp/half.safetensors" 1 
 "$TFMC" "$tmp/half.gguf" -o "$tmp/half.o" -MD
 grep -c "half.gguf" "$tmp/half.d" >/dev/null
 
+# A tokenizer in the metadata is the model's.
+python3 "$support/to_gguf.py" "$tmp/llama" "$tmp/letters.gguf" --letters
+"$TFMC" import "$tmp/letters.gguf" | grep -c "^tokenizer: {kind: gguf, file: 'letters.gguf', embed: true}" >/dev/null
+"$TFMC" tokenize "$tmp/letters.gguf" --prompt "ab z" >"$tmp/ids"
+[ "$(cat "$tmp/ids")" = "1 3 4 5 3 29" ] || { cat "$tmp/ids" >&2; exit 1; }
+
 # An architecture that no preset knows, a key that may change the computation.
 sed 's/llama/lamma/g' "$tmp/half.gguf" >"$tmp/other.gguf"
 "$TFMC" "$tmp/other.gguf" -o "$tmp/other.o" 2>"$tmp/err" && say "an unknown architecture is taken"

@@ -2,17 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a model of a hub folder (config.json, model.safetensors, float32) as a GGUF file, as converters do.
 
-    to_gguf.py FOLDER OUT.gguf [--type f32|f16|bf16] [--version 2|3] [--parts N] [--separate-experts]
+    to_gguf.py FOLDER OUT.gguf [--type f32|f16|bf16] [--version 2|3] [--parts N] [--separate-experts] [--letters]
 
 Written after what converters do to each family, not after tfmc's presets: names, orders of rows, 1 + weight of
-norms, [out, in]. The families are those of FAMILIES. Pure Python.
+norms, [out, in]. The families are those of FAMILIES. --letters: with a tokenizer whose pieces are letters. Pure Python.
 """
 import argparse
 import json
 import math
 import struct
 
-U32, F32, BOOL, STRING, ARRAY = 4, 6, 7, 8, 9
+U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
 TYPES = {"f32": (0, 4), "f16": (1, 2), "bf16": (30, 2)}
 
 
@@ -310,6 +310,10 @@ def entry(key, value):
         return text(key) + struct.pack("<II", U32, value)
     if isinstance(value, float):
         return text(key) + struct.pack("<If", F32, value)
+    if isinstance(value, list):
+        kind = {str: STRING, float: F32, int: I32}[type(value[0])]
+        items = b"".join(text(v) if kind == STRING else struct.pack("<f" if kind == F32 else "<i", v) for v in value)
+        return text(key) + struct.pack("<IIQ", ARRAY, kind, len(value)) + items
     return text(key) + struct.pack("<I", STRING) + text(value)
 
 
@@ -320,6 +324,15 @@ def numbers(values, kind):
         return struct.pack(f"<{len(values)}e", *values)
     bits = struct.unpack(f"<{len(values)}I", struct.pack(f"<{len(values)}f", *values))
     return struct.pack(f"<{len(values)}H", *((b + 0x7fff + (b >> 16 & 1)) >> 16 for b in bits))
+
+
+def letters(n):
+    """A tokenizer of the SentencePiece kind: unknown, begin, end, a blank, letters and nothing that joins them."""
+    pieces = ["<unk>", "<s>", "</s>", "\u2581"] + [chr(ord("a") + i) for i in range(26)]
+    pieces = pieces[:n] + [f"<unused{i}>" for i in range(n - len(pieces))]
+    kinds = [2, 3, 3] + [1 if len(p) == 1 else 5 for p in pieces[3:]]
+    return {"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": pieces, "tokenizer.ggml.token_type": kinds,
+            "tokenizer.ggml.scores": [-float(i) for i in range(n)], "tokenizer.ggml.add_bos_token": True}
 
 
 def write(path, version, metadata, tensors, kind):
@@ -347,6 +360,7 @@ def main():
     parser.add_argument("--version", type=int, default=3)
     parser.add_argument("--parts", type=int, default=1)
     parser.add_argument("--separate-experts", action="store_true")
+    parser.add_argument("--letters", action="store_true")
     args = parser.parse_args()
     with open(f"{args.folder}/config.json", encoding="utf-8") as f:
         config = json.load(f)
@@ -357,6 +371,8 @@ def main():
     for key, name in (("bos", "bos"), ("eos", "eos"), ("pad", "padding")):
         if isinstance(config.get(f"{key}_token_id"), int):
             metadata[f"tokenizer.ggml.{name}_token_id"] = config[f"{key}_token_id"]
+    if args.letters:
+        metadata.update(letters(config["vocab_size"]))
     if args.parts == 1:
         return write(args.out, args.version, metadata, tensors, args.type)
     names = list(tensors)

@@ -428,9 +428,9 @@ START_TEST(streams_hold_back)
 	                            "\xe4\xb8"
 	                            "B"
 	                            "\xff";
-	static const char *const after[] = {"", "", "", "\xf0\x9f\x99\x82",
-	                                    "\xf0\x9f\x99\x82"
-	                                    "A"};
+	static const char face_a[] = "\xf0\x9f\x99\x82"
+	                             "A";
+	static const char *const after[] = {"", "", "", "\xf0\x9f\x99\x82", face_a};
 	tfmc_token_stream_begin(&s, t, 0, append, &out);
 	for (size_t i = 0; i < sizeof(bytes) - 1; i++) {
 		int32_t id = tfmc_tokenizer_find(t, bytes + i, 1);
