@@ -61,10 +61,22 @@ static bool try_op(struct reducer *r, size_t func, size_t at)
 	       try_edit(r, (struct reduce_edit){REDUCE_INPUT, func, at, 0});
 }
 
+/* One op earlier. */
+static bool try_earlier(struct reducer *r, size_t func, size_t result)
+{
+	for (int64_t i = 0; i < OPERANDS_MAX; i++)
+		if (try_edit(r, (struct reduce_edit){REDUCE_EARLIER, func, result, i}))
+			return true;
+	return false;
+}
+
 static void try_func(struct reducer *r, size_t func)
 {
 	for (size_t i = r->now->funcs.items[func]->n_results; i-- > 0;)
 		(void)try_edit(r, (struct reduce_edit){REDUCE_RESULT, func, i, 0});
+	for (size_t i = r->now->funcs.items[func]->n_results; i-- > 0;)
+		while (try_earlier(r, func, i))
+			continue;
 	for (size_t at = count_ops(r->now->funcs.items[func]); at-- > 0;) {
 		(void)try_op(r, func, at);
 		size_t n = count_ops(r->now->funcs.items[func]);

@@ -12,6 +12,7 @@
 enum reduce_kind {
 	REDUCE_FUNC,    /* function `func` is left out */
 	REDUCE_RESULT,  /* result `at` of the function */
+	REDUCE_EARLIER, /* result `at` becomes operand `choice` of the op that computes it */
 	REDUCE_COUNT,   /* the repeat op number `at` runs once */
 	REDUCE_OPEN,    /* the body of the repeat, which runs once, stands in its place */
 	REDUCE_OPERAND, /* operand `choice` of op number `at` in place of its result of the same type */

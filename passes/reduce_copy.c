@@ -77,6 +77,15 @@ static bool returns(const struct copier *c, size_t i)
 	       c->in->funcs.items[c->edit->func] != c->f;
 }
 
+/* What result i of the function is after the edit. */
+static struct ir_value result_value(const struct copier *c, const struct ir_op *ret, size_t i)
+{
+	const struct ir_op *def = ir_info(c->f, ret->operands[i])->def;
+	bool earlier = c->edit->kind == REDUCE_EARLIER && c->edit->at == i &&
+	               c->in->funcs.items[c->edit->func] == c->f;
+	return earlier ? def->operands[c->edit->choice] : ret->operands[i];
+}
+
 static void mark(struct copier *c, const struct ir_region *r, size_t n);
 
 /* A repeat that is opened: of its carries only what is read behind it or by what is read. */
@@ -111,8 +120,10 @@ static void mark(struct copier *c, const struct ir_region *r, size_t n)
 			continue;
 		}
 		for (size_t k = 0; k < op->n_operands; k++)
-			if (op->code != OP_return || returns(c, k))
+			if (op->code != OP_return)
 				need(c, op->operands[k]);
+			else if (returns(c, k))
+				need(c, result_value(c, op, k));
 		if (op->region != NULL)
 			mark(c, op->region, op->region->n_ops);
 	}
@@ -269,8 +280,11 @@ static bool finish(struct copier *c)
 			continue;
 		}
 		results[n] = c->f->results[i];
-		results[n].lengths = lengths_after(c, results[n].lengths);
-		values[n++] = c->map[ret->operands[i].id];
+		struct ir_value v = result_value(c, ret, i);
+		bool same = ir_type_of(c->f, v) == ir_type_of(c->f, ret->operands[i]);
+		c->applied = c->applied || !ir_same(v, ret->operands[i]);
+		results[n].lengths = same ? lengths_after(c, results[n].lengths) : -1;
+		values[n++] = c->map[v.id];
 	}
 	irb_set_loc(c->b, ret->loc);
 	return !arena_failed(&c->arena) && n > 0 &&
@@ -336,9 +350,23 @@ static bool has_state(const struct ir_func *f, const struct ir_state_decl *s)
 	return false;
 }
 
+/* A tensor that is computed, from one. */
+static bool has_earlier(const struct ir_module *in, const struct reduce_edit *e)
+{
+	const struct ir_func *f = in->funcs.items[e->func];
+	const struct ir_op *ret = f->body->ops[f->body->n_ops - 1];
+	const struct ir_op *def = e->at < ret->n_operands ? ir_info(f, ret->operands[e->at])->def : NULL;
+	if (def == NULL || (size_t)e->choice >= def->n_operands || def->operands[e->choice].id == 0)
+		return false;
+	return ir_type_of(f, ret->operands[e->at])->kind == IR_TENSOR &&
+	       ir_type_of(f, def->operands[e->choice])->kind == IR_TENSOR;
+}
+
 /* An op of the edit must be one that the edit can change. */
 static bool is_possible(const struct ir_module *in, const struct reduce_edit *e)
 {
+	if (e->kind == REDUCE_EARLIER)
+		return has_earlier(in, e);
 	for (size_t i = 0; e->kind == REDUCE_STATE && i < in->funcs.n; i++)
 		if (has_state(in->funcs.items[i], in->states.items[e->at]))
 			return false;
