@@ -237,6 +237,9 @@ static void check(struct fixture *t, uint64_t seed, int only)
 	"  %p1 = reshape %past {dims=[B,1]} : i32[B,1]\n" \
 	"  %pb = broadcast %p1 {dims=[B,S]} : i32[B,S]\n" \
 	"  %at = add %i, %pb : i32[B,S]\n"
+#define ONE(v)                                             \
+	"  %" #v ".l = linear %x, @" #v " : f32[B,1,96]\n" \
+	"  %" #v " = reshape %" #v ".l {dims=[B,4,1,24]} : f32[B,4,1,24]\n"
 #define PAIR(width, act, meet)                                                                            \
 	HEAD WEIGHT(g, width)                                                                             \
 	        WEIGHT(u, width) "func @f(%x: f32[B,S,20], %len: i32[B]) -> (y: f32[B,S," #width "]) {\n" \
@@ -283,6 +286,10 @@ static const char *const part_texts[] = {
                        "  %k.t = reshape %k.l {dims=[B,2,1,24]} : f32[B,2,1,24]\n"
                        "  %q.z = rope %q.t, @t, %at : f32[B,4,1,24]\n"
                        "  %k.z = rope %k.t, @t, %at : f32[B,2,1,24]\n  return %q.z, %k.z\n}\n",
+        /* one token of many sequences: tiles are two panels, the heads of two workers end inside of one */
+        "module \"m\"\ndim B in [29,42]\n" WEIGHT(q, 96) WEIGHT(k, 96)
+                WEIGHT(v, 96) "func @f(%x: f32[B,1,20]) -> (y: f32[B,4,1,24]) {\n" ONE(q) ONE(k)
+                        ONE(v) "  %y = attention %q, %k, %v {scale=0.3} : f32[B,4,1,24]\n  return %y\n}\n",
         PAIR(48, silu, mul), PAIR(160, gelu_tanh, mul), PAIR(16, relu, add), PAIR(64, sigmoid, div),
         PAIR(20, gelu, mul), /* no whole panels: two kernels */
 };
