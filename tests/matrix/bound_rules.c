@@ -10,97 +10,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "ir/build.h"
-#include "tests/matrix/bound.h"
-
-#define U       0x1.0p-24
-#define TINY    0x1.0p-126 /* elementary functions may be off by this where results are subnormal */
-#define FAR     1e30       /* scores beyond it are masked ones */
-#define SPREAD  104.0      /* exp(-104) is 0 in f32: keys farther than this from the largest do not count */
-#define ORDER_1 4          /* roundings beside those of a sum: weights scaled in advance, the last rounding */
-
-/* --- arithmetic on bounds, f64 ------------------------------------------------------------------------- */
-
-static struct ir_value as_f64(struct bound *s, struct ir_value v)
-{
-	return irb_cast(s->b, v, &(struct attrs_cast){.dtype = DT_F64});
-}
-
-/* Operand i as it is in f64; its bound, zeros when exact; its magnitude. */
-static struct ir_value val(struct bound *s, const struct ir_op *op, size_t i)
-{
-	return as_f64(s, s->value[op->operands[i].id]);
-}
-
-static bool given(const struct ir_op *op, size_t i)
-{
-	return i < op->n_operands && op->operands[i].id;
-}
-
-static struct ir_value err(struct bound *s, const struct ir_op *op, size_t i)
-{
-	return bound_or_zero(s, s->err[op->operands[i].id], s->value[op->operands[i].id]);
-}
-
-static struct ir_value mag(struct bound *s, struct ir_value v)
-{
-	return irb_abs(s->b, v, NULL);
-}
-
-static struct ir_value constant(struct bound *s, struct ir_value like, double c)
-{
-	const struct ir_type *t = irb_type(s->b, like);
-	return t ? irb_full_of(s->b, c, DT_F64, t->rank, t->dims) : IR_NO_VALUE;
-}
-
-static struct ir_value add(struct bound *s, struct ir_value a, struct ir_value b)
-{
-	return irb_add(s->b, a, b, NULL);
-}
-
-static struct ir_value mul(struct bound *s, struct ir_value a, struct ir_value b)
-{
-	return irb_mul(s->b, a, b, NULL);
-}
-
-static struct ir_value quotient(struct bound *s, struct ir_value a, struct ir_value b)
-{
-	return irb_div(s->b, a, b, NULL);
-}
-
-static struct ir_value times(struct bound *s, struct ir_value a, double c)
-{
-	return irb_scale_by(s->b, a, c);
-}
-
-static struct ir_value plus(struct bound *s, struct ir_value a, double c)
-{
-	return add(s, a, constant(s, a, c));
-}
-
-/* b [N] along the last axis of `like`. */
-static struct ir_value along(struct bound *s, struct ir_value b, struct ir_value like)
-{
-	const struct ir_type *t = irb_type(s->b, like);
-	return t ? irb_broadcast_to(s->b, b, t->rank, t->dims) : IR_NO_VALUE;
-}
-
-/* Mean or largest of rows, in the shape of x. */
-static struct ir_value of_row(struct bound *s, enum ir_opcode code, struct ir_value x)
-{
-	const struct ir_type *t = irb_type(s->b, x);
-	if (!t)
-		return IR_NO_VALUE;
-	int64_t axis = t->rank - 1;
-	struct attrs_reduce_sum a = {.axes = {&axis, 1}, .keep = true};
-	return along(s, irb_op1(s->b, code, &x, 1, &a), x);
-}
-
-/* The length of rows, everywhere in the shape of x. */
-static struct ir_value row_length(struct bound *s, struct ir_value x)
-{
-	return of_row(s, OP_reduce_sum, constant(s, x, 1));
-}
+#include "tests/matrix/bound_math.h"
 
 /* --- roundings ----------------------------------------------------------------------------------------- */
 
@@ -344,6 +254,31 @@ static struct ir_value rule_log_softmax(struct bound *s, const struct ir_op *op)
 	return rounded(s, op, e, y);
 }
 
+/* What is the same in a whole row of x [.., V], for a result [.., 3, n]. */
+static struct ir_value for_strips(struct bound *s, struct ir_value x, struct ir_value y)
+{
+	const struct ir_dim *dims[IR_RANK_MAX + 1];
+	const struct ir_type *t = irb_type(s->b, x), *ty = irb_type(s->b, y);
+	if (!t || !ty)
+		return IR_NO_VALUE;
+	int64_t axis = t->rank - 1;
+	struct attrs_reduce_max a = {.axes = {&axis, 1}, .keep = true};
+	for (int i = 0; i < t->rank; i++)
+		dims[i] = t->dims[i];
+	dims[t->rank - 1] = dims[t->rank] = ir_dim_const(irb_module(s->b)->dims, 1);
+	x = irb_reshape_to(s->b, irb_reduce_max(s->b, x, &a), t->rank + 1, dims);
+	return irb_broadcast_to(s->b, x, ty->rank, ty->dims);
+}
+
+/* The largest of a strip, the sum of exp(x - largest), x[at] - largest: what is bounded for a whole row. */
+static struct ir_value rule_strip_score(struct bound *s, const struct ir_op *op)
+{
+	struct ir_value y = as_f64(s, s->value[op->results[0].id]), x = val(s, op, 0), ex = err(s, op, 0);
+	struct ir_value relative = plus(s, for_strips(s, softmax_relative(s, x, ex), y), 4 * U);
+	struct ir_value e = add(s, mul(s, finite(s, y), relative), times(s, for_strips(s, ex, y), 2));
+	return rounded(s, op, plus(s, e, TINY), y);
+}
+
 /* Error of the mean of squares of rows d that are known up to ed. */
 static struct ir_value mean_square_error(struct bound *s, struct ir_value d, struct ir_value ed,
                                          struct ir_value mean)
@@ -456,6 +391,30 @@ static struct ir_value rule_linear(struct bound *s, const struct ir_op *op)
 		sum = add(s, sum, along(s, mag(s, val(s, op, 2)), sum));
 		e = add(s, e, along(s, err(s, op, 2), sum));
 	}
+	e = add(s, e, times(s, mul(s, sum, plus(s, terms, ORDER_1)), U));
+	return rounded(s, op, e, sum);
+}
+
+/* The product of each row with the matrix that it names; b [E, N] or none. */
+static struct ir_value expert_linear(struct bound *s, const struct ir_op *op, struct ir_value x,
+                                     struct ir_value w, struct ir_value b)
+{
+	const struct ir_value operands[] = {x, w, s->value[op->operands[2].id], b};
+	return irb_op1(s->b, OP_expert_linear, operands, b.id ? 4 : 3, op->attrs);
+}
+
+static struct ir_value rule_expert_linear(struct bound *s, const struct ir_op *op)
+{
+	struct ir_value x = mag(s, val(s, op, 0)), ex = err(s, op, 0), w = mag(s, val(s, op, 1)),
+	                ew = err(s, op, 1), b = IR_NO_VALUE, eb = IR_NO_VALUE;
+	if (given(op, 3)) {
+		b = mag(s, val(s, op, 3));
+		eb = err(s, op, 3);
+	}
+	struct ir_value terms = expert_linear(s, op, constant(s, x, 1), constant(s, w, 1), IR_NO_VALUE);
+	struct ir_value sum = expert_linear(s, op, x, w, b);
+	struct ir_value e =
+	        add(s, expert_linear(s, op, x, ew, eb), expert_linear(s, op, ex, add(s, w, ew), IR_NO_VALUE));
 	e = add(s, e, times(s, mul(s, sum, plus(s, terms, ORDER_1)), U));
 	return rounded(s, op, e, sum);
 }
@@ -587,6 +546,8 @@ static rule_fn *const rules[IR_N_OPS] = {
         [OP_reduce_min] = rule_reduce_extreme,
         [OP_matmul] = rule_matmul,
         [OP_linear] = rule_linear,
+        [OP_expert_linear] = rule_expert_linear,
+        [OP_strip_score] = rule_strip_score,
         [OP_attention] = rule_attention,
         [OP_rope] = rule_rope,
 };
