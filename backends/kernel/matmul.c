@@ -428,16 +428,21 @@ static void emit_blocks(struct linear *l)
 	kb_end_loop(k);
 }
 
+struct linear matmul_new(const struct kernel *g)
+{
+	return (struct linear){.job = g->job,
+	                       .k = g->k,
+	                       .eval = g->e,
+	                       .root = g->root,
+	                       .schedule = g->attrs,
+	                       .unit_panels = 1,
+	                       .strip_panels = MATMUL_STRIP,
+	                       .halves = 1};
+}
+
 static bool begin(struct linear *l, const struct kernel *g)
 {
-	*l = (struct linear){.job = g->job,
-	                     .k = g->k,
-	                     .eval = g->e,
-	                     .root = g->root,
-	                     .schedule = g->attrs,
-	                     .unit_panels = 1,
-	                     .strip_panels = MATMUL_STRIP,
-	                     .halves = 1};
+	*l = matmul_new(g);
 	return bind_operands(l) && find_sizes(l);
 }
 

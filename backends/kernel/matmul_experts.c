@@ -147,14 +147,7 @@ static void find_run(struct experts *x)
 
 bool kernel_expert_linear(struct kernel *g)
 {
-	struct experts x = {.l = {.job = g->job,
-	                          .k = g->k,
-	                          .eval = g->e,
-	                          .root = g->root,
-	                          .schedule = g->attrs,
-	                          .unit_panels = 1,
-	                          .strip_panels = MATMUL_STRIP,
-	                          .halves = 1}};
+	struct experts x = {.l = matmul_new(g)};
 	struct linear *l = &x.l;
 	if (!bind_operands(&x) || !find_sizes(&x) || !matmul_bind_result(l, g) ||
 	    !matmul_choose_schedule(l) || l->after || l->rank < 2)

@@ -84,6 +84,8 @@ struct tile {
 };
 
 #define MATMUL_HEIGHTS_MAX (MATMUL_ROWS_MAX + 1)
+/* With nothing found out yet. matmul.c */
+struct linear matmul_new(const struct kernel *g);
 /* Panels that stay together when there are many rows: whole tiles of whole heads. matmul.c */
 int64_t matmul_unit_of_many(const struct linear *l);
 /* Heights of tiles that can occur, decreasing; gives how many. matmul_heights.c */

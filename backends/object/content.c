@@ -12,19 +12,6 @@
 
 #define CHAIN_MAX 64
 
-static uint64_t add_text(uint64_t h, const char *s)
-{
-	return hash_bytes64(h, s, strlen(s) + 1);
-}
-
-static uint64_t add_number(uint64_t h, int64_t v)
-{
-	unsigned char bytes[8];
-	for (int i = 0; i < 8; i++)
-		bytes[i] = (unsigned char)((uint64_t)v >> (8 * i));
-	return hash_bytes64(h, bytes, sizeof(bytes));
-}
-
 struct chain {
 	const struct ir_func *func;
 	const char *state;
@@ -44,7 +31,7 @@ static uint64_t add_chain(uint64_t h, const struct ir_func *f, struct ir_value v
 			continue;
 		}
 		if (!ir_op_has(op->code, TRAIT_VIEW))
-			h = add_text(h, ir_op_desc(op->code)->name);
+			h = object_hash_text(h, ir_op_desc(op->code)->name);
 		if (op->code == OP_linear || op->code == OP_matmul || op->n_operands == 0)
 			break;
 		v = op->operands[0];
@@ -66,13 +53,13 @@ static void visit(void *user, const struct ir_op *op)
 static uint64_t add_state(uint64_t h, const struct object *o, const struct state_place *p)
 {
 	const struct ir_type *t = p->decl->type;
-	h = add_text(h, p->decl->name);
-	h = add_number(h, (int64_t)t->dtype);
-	h = add_number(h, t->rank);
+	h = object_hash_text(h, p->decl->name);
+	h = object_hash_number(h, (int64_t)t->dtype);
+	h = object_hash_number(h, t->rank);
 	for (int i = 1; i < t->rank; i++) {
 		int64_t d = 0;
 		bool is_room = p->grows && i == t->rank - 2;
-		h = add_number(h, !is_room && ir_dim_is_const(t->dims[i], &d) ? d : 0);
+		h = object_hash_number(h, !is_room && ir_dim_is_const(t->dims[i], &d) ? d : 0);
 	}
 	struct chain c = {.state = p->decl->name, .hash = h};
 	for (size_t i = 0; i < o->module->funcs.n && !c.found; i++) {

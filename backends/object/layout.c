@@ -112,12 +112,12 @@ static void collect_weight(void *user, const struct ir_op *op)
 	c->status = add_weight(c->object, ((const struct attrs_weight *)op->attrs)->weight);
 }
 
-static uint64_t hash_text(uint64_t h, const char *s)
+uint64_t object_hash_text(uint64_t h, const char *s)
 {
 	return hash_bytes64(h, s, strlen(s) + 1);
 }
 
-static uint64_t hash_number(uint64_t h, int64_t v)
+uint64_t object_hash_number(uint64_t h, int64_t v)
 {
 	unsigned char bytes[8];
 	for (int i = 0; i < 8; i++)
@@ -127,16 +127,16 @@ static uint64_t hash_number(uint64_t h, int64_t v)
 
 static uint64_t hash_layout(const struct object *o)
 {
-	uint64_t h = hash_text(hash_number(HASH64_SEED, TFMC_ABI_VERSION), o->name);
+	uint64_t h = object_hash_text(object_hash_number(HASH64_SEED, TFMC_ABI_VERSION), o->name);
 	for (size_t i = 0; i < o->weights.n; i++) {
 		const struct weight_place *p = &o->weights.items[i];
-		h = hash_text(h, p->weight->name);
-		h = hash_text(h, ir_encoding_name(p->weight->encoding));
-		h = hash_number(h, (int64_t)p->weight->type->dtype);
-		h = hash_number(h, p->offset);
-		h = hash_number(h, p->rows);
-		h = hash_number(h, p->columns);
-		h = hash_number(h, p->matrices);
+		h = object_hash_text(h, p->weight->name);
+		h = object_hash_text(h, ir_encoding_name(p->weight->encoding));
+		h = object_hash_number(h, (int64_t)p->weight->type->dtype);
+		h = object_hash_number(h, p->offset);
+		h = object_hash_number(h, p->rows);
+		h = object_hash_number(h, p->columns);
+		h = object_hash_number(h, p->matrices);
 	}
 	return h;
 }

@@ -355,4 +355,8 @@ uint64_t embed_gap(uint64_t size);
 TFMC_MUST_USE enum tfmc_status embed_room(struct diag_context *cx, struct buf *object, const char *symbol,
                                           uint64_t size);
 
+/* A hash continued with a text and its end, with a number (layout.c). */
+uint64_t object_hash_text(uint64_t h, const char *s);
+uint64_t object_hash_number(uint64_t h, int64_t v);
+
 #endif
