@@ -122,11 +122,24 @@ bool arg_rope(const struct step *st, int64_t width, const char **out);
 bool arg_map_word(const struct step *st, const struct yaml_node *map, const char *where, const char *key,
                   const char **out);
 
-/* blocks_qk_norm.c: norms of queries and keys; call NULL: none. */
+/* blocks_simple.c: x gets the type of the input with another last axis. */
+void set_width(struct step *st, int64_t width);
+bool want_float_input(const struct step *st);
+
+/* blocks_norm.c: one row of features brought to a common size; weight, bias: parameters PATH.ROLE. */
+struct norm {
+	const char *kind; /* NULL: none */
+	double eps;
+	bool weight, bias, plus_one;
+};
+bool emit_norm(const struct step *st, const struct norm *n, const char *to, const char *from,
+               const char *path, int64_t width);
+
+/* blocks_qk_norm.c: norms of queries and keys. */
 struct qk_norm {
-	const char *call, *options; /* of the graph level: rms_norm, and what follows the path */
-	bool over_all;              /* of all heads together, before they are split */
-	bool each;                  /* every head has a weight of its own: PATH.q_norm.N.weight */
+	struct norm norm;
+	bool over_all; /* of all heads together, before they are split */
+	bool each;     /* every head has parameters of its own: PATH.q_norm.N.weight */
 };
 bool arg_qk_norm(const struct step *st, struct qk_norm *out);
 /* Of q [B, heads[0], S, e] and k [B, heads[1], S, e], or of all features before the split. */

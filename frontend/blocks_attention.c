@@ -131,9 +131,6 @@ static bool read_attention(struct step *st, struct attention *at)
 	if (!arg_rope(st, at->e, &at->rope) || !arg_qk_norm(st, &at->norm) ||
 	    !arg_score_bias(st, at->causal, &at->score_bias))
 		return false;
-	if (at->norm.over_all && strcmp(at->fused, "qkv_grouped") == 0)
-		return step_error(st, "qk_norm", DIAG_UNSUPPORTED,
-		                  "not supported yet: qk_norm over all features with fused: qkv_grouped");
 	if (at->rope != NULL && at->has_memory)
 		return step_error(st, "rope", DIAG_REFUSED, "attention over a memory has no rope");
 	if (at->softcap < 0.0)
@@ -201,14 +198,31 @@ static bool fused_grouped(struct step *st, const struct attention *at)
 	struct blocks *b = st->b;
 	const char *rows =
 	        arena_printf(b->arena, "%s, %s", dim_text(b, st->in.dims[0]), dim_text(b, st->in.dims[1]));
-	if (at->has_memory)
-		return step_error(st, "fused", DIAG_UNSUPPORTED,
-		                  "not supported yet: fused: qkv_grouped with a memory");
-	return emit(st, "%s = linear(%s, \"%s.qkv\", out=%lld, bias=%s)", at->q, st->in.name, st->params,
-	            he + 2 * ge, bool_text(at->bq)) &&
-	       emit(st, "%s = reshape(%s, [%s, %lld, %lld, %lld])", at->q, at->q, rows, (long long)at->g,
-	            r + 2, (long long)at->e) &&
-	       emit(st, "%s, %s, %s = split(%s, axis=3, sizes=[%lld, 1, 1])", at->q, at->k, at->v, at->q, r);
+	bool ok =
+	        emit(st, "%s = linear(%s, \"%s.qkv\", out=%lld, bias=%s)", at->q, st->in.name, st->params,
+	             he + 2 * ge, bool_text(at->bq)) &&
+	        emit(st, "%s = reshape(%s, [%s, %lld, %lld, %lld])", at->q, at->q, rows, (long long)at->g,
+	             r + 2, (long long)at->e) &&
+	        emit(st, "%s, %s, %s = split(%s, axis=3, sizes=[%lld, 1, 1])", at->q, at->k, at->v, at->q, r);
+	if (at->norm.norm.kind == NULL || !at->norm.over_all)
+		return ok; /* heads_of takes both forms */
+	return ok && emit(st, "%s = reshape(%s, [%s, %lld])", at->q, at->q, rows, he) &&
+	       emit(st, "%s = reshape(%s, [%s, %lld])", at->k, at->k, rows, ge);
+}
+
+/* The same matrix: its rows of queries for x, those of keys and of values for the memory. */
+static bool grouped_memory(struct step *st, const struct attention *at)
+{
+	long long e = (long long)at->e, g = (long long)at->g, r = (long long)(at->h / at->g);
+	const char *const to[] = {at->q, at->k, at->v};
+	const long long first[] = {0, r * e, (r + 1) * e}, out[] = {g * r * e, g * e, g * e};
+	bool ok = true;
+	for (size_t i = 0; ok && i < TFMC_COUNT(to); i++)
+		ok = emit(st,
+		          "%s = linear(%s, \"%s.qkv\", out=%lld, bias=%s, first=%lld, of=%lld, groups=%lld)",
+		          to[i], i == 0 ? st->in.name : at->mem.name, st->params, out[i], bool_text(at->bq),
+		          first[i], g * (r + 2) * e, g);
+	return ok;
 }
 
 static bool project(struct step *st, const struct attention *at)
@@ -217,7 +231,9 @@ static bool project(struct step *st, const struct attention *at)
 		return separate(st, at, true, true);
 	if (strcmp(at->fused, "kv") == 0)
 		return fused_kv(st, at);
-	return strcmp(at->fused, "qkv") == 0 ? fused_qkv(st, at) : fused_grouped(st, at);
+	if (strcmp(at->fused, "qkv") == 0)
+		return fused_qkv(st, at);
+	return at->has_memory ? grouped_memory(st, at) : fused_grouped(st, at);
 }
 
 /* [B, S, h*e] to [B, h, S, e]. */
@@ -230,7 +246,7 @@ static bool heads_of(struct step *st, const char *name, const struct block_value
 
 static bool norm_heads(struct step *st, const struct attention *at, bool before_split)
 {
-	bool here = at->norm.call != NULL && at->norm.over_all == before_split;
+	bool here = at->norm.norm.kind != NULL && at->norm.over_all == before_split;
 	return !here || emit_qk_norm(st, &at->norm, (const char *const[]){at->q, at->k},
 	                             (const int64_t[]){at->h, at->g}, at->e);
 }

@@ -8,7 +8,7 @@
 
 /* ---- pool ---- */
 
-/* [B, S, d] at the real rows: x as text. */
+/* x at the real rows, as text. */
 static const char *real_rows(struct step *st, const char *lengths)
 {
 	if (lengths == NULL)
@@ -16,36 +16,50 @@ static const char *real_rows(struct step *st, const char *lengths)
 	return arena_printf(st->b->arena, "mask_rows(%s, %s)", st->in.name, lengths);
 }
 
+/* The dims of x without `axis`; as 1 from the second of them on when `ones`. */
+static const char *rest_text(struct step *st, int64_t axis, bool ones)
+{
+	const struct ir_dim *dims[IR_RANK_MAX];
+	int n = 0;
+	for (int i = 0; i < st->in.rank; i++) {
+		if (i != axis)
+			dims[n++] = ones && i > 0 ? ir_dim_const(st->b->m->dims, 1) : st->in.dims[i];
+	}
+	return shape_text(st->b, n, dims);
+}
+
 static bool pool_mean(struct step *st, const char *lengths, int64_t axis)
 {
 	if (lengths == NULL)
 		return emit(st, "x = mean(%s, axis=%lld)", st->in.name, (long long)axis);
-	return emit(st, "x = sum(%s, axis=1) / maximum(reshape(cast(%s, f32), [%s, 1]), 1.0)",
-	            real_rows(st, lengths), lengths, dim_text(st->b, st->in.dims[0]));
+	return emit(st, "x = sum(%s, axis=1) / maximum(reshape(cast(%s, f32), %s), 1.0)",
+	            real_rows(st, lengths), lengths, rest_text(st, axis, true));
 }
 
 static bool pool_max(struct step *st, const char *lengths, int64_t axis)
 {
 	struct blocks *b = st->b;
-	const char *batch = dim_text(b, st->in.dims[0]);
+	const char *batch = dim_text(b, st->in.dims[0]), *ones = "";
 	if (lengths == NULL)
 		return emit(st, "x = max(%s, axis=%lld)", st->in.name, (long long)axis);
+	for (int i = 2; i < st->in.rank; i++)
+		ones = arena_printf(b->arena, "%s, 1", ones);
 	const char *t = temp_push(b, "t");
-	bool ok = emit(st, "%s = reshape(positions(%s) < reshape(%s, [%s, 1]), [%s, %s, 1])", t, st->in.name,
-	               lengths, batch, batch, dim_text(b, st->in.dims[1])) &&
+	bool ok = emit(st, "%s = reshape(positions(%s) < reshape(%s, [%s, 1]), [%s, %s%s])", t, st->in.name,
+	               lengths, batch, batch, dim_text(b, st->in.dims[1]), ones) &&
 	          emit(st, "x = max(where(%s, %s, -3.4028234663852886e+38), axis=1)", t, st->in.name) &&
-	          emit(st, "x = where(reshape(%s, [%s, 1]) > 0, x, 0.0)", lengths, batch);
+	          emit(st, "x = where(reshape(%s, %s) > 0, x, 0.0)", lengths, rest_text(st, axis, true));
 	temp_pop(b, 1);
 	return ok;
 }
 
-static bool pool_row(struct step *st, const char *lengths, const char *begin, const char *end)
+static bool pool_row(struct step *st, const char *lengths, int64_t axis, const char *begin, const char *end)
 {
-	return emit(st, "x = reshape(slice(%s, axis=1, begin=%s, end=%s), [%s, %s])", real_rows(st, lengths),
-	            begin, end, dim_text(st->b, st->in.dims[0]), dim_text(st->b, st->in.dims[2]));
+	return emit(st, "x = reshape(slice(%s, axis=%lld, begin=%s, end=%s), %s)", real_rows(st, lengths),
+	            (long long)axis, begin, end, rest_text(st, axis, false));
 }
 
-static bool pool_index(struct step *st, const char *lengths)
+static bool pool_index(struct step *st, const char *lengths, int64_t axis)
 {
 	struct blocks *b = st->b;
 	int64_t at = -1;
@@ -53,27 +67,30 @@ static bool pool_index(struct step *st, const char *lengths)
 		return step_error(st, NULL, DIAG_MISSING, "pool of kind index needs 'at'");
 	if (!arg_int(st, "at", 0, &at))
 		return false;
-	if (at >= ir_dim_lo(b->m->dims, st->in.dims[1]))
+	if (at >= ir_dim_lo(b->m->dims, st->in.dims[axis]))
 		return step_error(st, "at", DIAG_SHAPE, "row %lld of %s, which may have fewer rows",
 		                  (long long)at, shape_text(b, st->in.rank, st->in.dims));
-	return pool_row(st, lengths, arena_printf(b->arena, "%lld", (long long)at),
+	return pool_row(st, lengths, axis, arena_printf(b->arena, "%lld", (long long)at),
 	                arena_printf(b->arena, "%lld", (long long)at + 1));
 }
 
-static bool pool_last(struct step *st, const char *lengths)
+static bool pool_last(struct step *st, const char *lengths, int64_t axis)
 {
-	const char *n = dim_text(st->b, st->in.dims[1]);
+	const char *n = dim_text(st->b, st->in.dims[axis]);
 	if (lengths == NULL)
-		return pool_row(st, NULL, arena_printf(st->b->arena, "%s - 1", n), n);
+		return pool_row(st, NULL, axis, arena_printf(st->b->arena, "%s - 1", n), n);
 	return emit(st, "x = take_rows(%s, %s - 1)", real_rows(st, lengths), lengths);
 }
 
 /* The first real position with ids = token, row 0 if there is none. */
-static bool pool_token(struct step *st, const char *lengths)
+static bool pool_token(struct step *st, const char *lengths, int64_t axis)
 {
 	struct blocks *b = st->b;
 	struct block_value ids = b->start;
 	int64_t token = 0;
+	if (axis != 1)
+		return step_error(st, "axis", DIAG_REFUSED,
+		                  "pool of kind token is over axis 1, that of the ids");
 	if (arg(st, "token") == NULL)
 		return step_error(st, NULL, DIAG_MISSING, "pool of kind token needs 'token'");
 	if (!arg_int(st, "token", 0, &token) || !arg_value(st, "ids", &ids))
@@ -88,6 +105,33 @@ static bool pool_token(struct step *st, const char *lengths)
 		found = arena_printf(b->arena, "%s * cast(positions(%s) < reshape(%s, [%s, 1]), f32)", found,
 		                     st->in.name, lengths, dim_text(b, st->in.dims[0]));
 	return emit(st, "x = take_rows(%s, argmax(%s, axis=1))", real_rows(st, lengths), found);
+}
+
+/* Arguments of other kinds would be left unread. */
+static bool pool_arguments(struct step *st, const char *kind)
+{
+	static const char *const of[][2] = {{"at", "index"}, {"token", "token"}, {"ids", "token"}};
+	for (size_t i = 0; i < TFMC_COUNT(of); i++) {
+		if (arg(st, of[i][0]) != NULL && strcmp(kind, of[i][1]) != 0)
+			return step_error(st, of[i][0], DIAG_REFUSED, "'%s' is for pool of kind %s", of[i][0],
+			                  of[i][1]);
+	}
+	return true;
+}
+
+static bool pool_of_kind(struct step *st, const char *kind, const char *lengths, int64_t axis)
+{
+	if (strcmp(kind, "mean") == 0)
+		return pool_mean(st, lengths, axis);
+	if (strcmp(kind, "max") == 0)
+		return pool_max(st, lengths, axis);
+	if (strcmp(kind, "cls") == 0)
+		return pool_row(st, lengths, axis, "0", "1");
+	if (strcmp(kind, "last") == 0)
+		return pool_last(st, lengths, axis);
+	if (strcmp(kind, "token") == 0)
+		return pool_token(st, lengths, axis);
+	return pool_index(st, lengths, axis);
 }
 
 static void drop_axis(struct step *st, int64_t axis)
@@ -114,26 +158,13 @@ bool step_pool(struct step *st)
 	if (axis < 0 || axis >= st->in.rank)
 		return step_error(st, "axis", DIAG_SHAPE, "pool over axis %lld of %s", (long long)axis,
 		                  shape_text(st->b, st->in.rank, st->in.dims));
-	bool reduce = strcmp(kind, "mean") == 0 || strcmp(kind, "max") == 0;
+	if (axis != 1 && arg(st, "lengths") != NULL && lengths != NULL)
+		return step_error(st, "lengths", DIAG_REFUSED,
+		                  "lengths count positions of axis 1; pool over axis %lld has none",
+		                  (long long)axis);
 	if (axis != 1)
 		lengths = NULL;
-	if ((!reduce || lengths != NULL) && (axis != 1 || st->in.rank != 3))
-		return step_error(st, NULL, DIAG_UNSUPPORTED,
-		                  "not supported yet: pool of kind %s on %s, axis %lld", kind,
-		                  shape_text(st->b, st->in.rank, st->in.dims), (long long)axis);
-	bool ok;
-	if (strcmp(kind, "mean") == 0)
-		ok = pool_mean(st, lengths, axis);
-	else if (strcmp(kind, "max") == 0)
-		ok = pool_max(st, lengths, axis);
-	else if (strcmp(kind, "cls") == 0)
-		ok = pool_row(st, lengths, "0", "1");
-	else if (strcmp(kind, "last") == 0)
-		ok = pool_last(st, lengths);
-	else if (strcmp(kind, "token") == 0)
-		ok = pool_token(st, lengths);
-	else
-		ok = pool_index(st, lengths);
+	bool ok = want_float_input(st) && pool_arguments(st, kind) && pool_of_kind(st, kind, lengths, axis);
 	drop_axis(st, axis);
 	return ok;
 }

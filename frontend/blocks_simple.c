@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Steps that look at each position alone: embeddings, positions, norms, linear
- * layers, feed-forward, activations, factors.
+ * Steps that look at each position alone: embeddings, positions, linear layers,
+ * feed-forward, activations, factors. Norms: blocks_norm.c.
  */
 #include <string.h>
 
 #include "frontend/blocks.h"
 
-/* x gets the type of the input with another last axis. */
-static void set_width(struct step *st, int64_t width)
+void set_width(struct step *st, int64_t width)
 {
 	struct blocks *b = st->b;
 	struct block_value v = st->in;
@@ -17,7 +16,7 @@ static void set_width(struct step *st, int64_t width)
 	b->x = v;
 }
 
-static bool want_float(struct step *st)
+bool want_float_input(const struct step *st)
 {
 	if (ir_dtype_class(st->in.dtype) == DTCLASS_FLOAT && st->in.rank >= 1)
 		return true;
@@ -95,25 +94,67 @@ static int64_t position_bound(const struct step *st)
 	return st->in.grows && m->generate.max_len > n ? m->generate.max_len : n;
 }
 
-static bool learned(struct step *st, const char *at, int64_t start, int64_t width, const char *factor)
+/* Row numbers that are an input are checked at its entry. */
+static void check_rows(struct step *st, const struct block_value *at, int64_t rows)
 {
-	int64_t len = 0, bound = position_bound(st);
-	if (arg(st, "len") == NULL)
-		return step_error(st, NULL, DIAG_MISSING, "positions of kind learned need 'len'");
-	if (!arg_int(st, "len", 1, &len))
+	struct model_input *in = at->input == 0 ? NULL : &st->b->m->inputs.items[at->input - 1];
+	if (in != NULL)
+		in->below = in->below == 0 || in->below > rows ? rows : in->below;
+}
+
+/* `len`, which positions that are counted must not exceed. */
+static bool table_length(struct step *st, const struct block_value *at, int64_t start, int64_t *len)
+{
+	int64_t bound = position_bound(st);
+	if (!arg_int(st, "len", 1, len))
 		return false;
-	if (strncmp(at, "positions(", 10) == 0 && start + bound > len)
+	if (at->name == NULL && start + bound > *len)
 		return step_error(
 		        st, "len", DIAG_TABLE_SHORT,
 		        "the table has %lld rows, positions need %lld (start %lld and up to %lld positions)",
-		        (long long)len, (long long)(start + bound), (long long)start, (long long)bound);
+		        (long long)*len, (long long)(start + bound), (long long)start, (long long)bound);
+	return true;
+}
+
+static bool learned(struct step *st, const struct block_value *at, const char *rows, int64_t start,
+                    int64_t width, const char *factor)
+{
+	int64_t len = 0;
+	if (arg(st, "len") == NULL)
+		return step_error(st, NULL, DIAG_MISSING, "positions of kind learned need 'len'");
+	if (!table_length(st, at, start, &len))
+		return false;
+	check_rows(st, at, len);
 	const char *offset = start == 0 ? "" : arena_printf(st->b->arena, " + %lld", (long long)start);
-	return emit(st, "x = %s + %sembed(%s%s, \"%s\", vocab=%lld, dim=%lld)", st->in.name, factor, at,
+	return emit(st, "x = %s + %sembed(%s%s, \"%s\", vocab=%lld, dim=%lld)", st->in.name, factor, rows,
 	            offset, st->params, (long long)len, (long long)width);
 }
 
-static bool sinusoidal(struct step *st, const char *at, int64_t start, int64_t width, const char *factor)
+/* Rows of a sinusoid: as many as there are positions; given row numbers are bounded by `len` or by their
+ * input. */
+static bool sinusoid_rows(struct step *st, const struct block_value *at, int64_t start, int64_t *rows)
 {
+	bool given = arg(st, "len") != NULL;
+	int64_t below = at->input == 0 ? 0 : st->b->m->inputs.items[at->input - 1].below;
+	*rows = 0;
+	if (given && !table_length(st, at, start, rows))
+		return false;
+	if (at->name == NULL) {
+		*rows = position_bound(st);
+		return true;
+	}
+	if (!given && below == 0)
+		return step_error(st, "at", DIAG_MISSING,
+		                  "a sinusoid at given row numbers needs 'len', or 'below' at their input");
+	*rows = given ? *rows : below;
+	check_rows(st, at, *rows);
+	return true;
+}
+
+static bool sinusoidal(struct step *st, const struct block_value *at, const char *from, int64_t start,
+                       int64_t width, const char *factor)
+{
+	int64_t rows;
 	const char *layout = NULL, *spacing = NULL;
 	double base = 10000.0;
 	if (!arg_word(st, "layout", &layout) || !arg_word(st, "spacing", &spacing) ||
@@ -128,10 +169,43 @@ static bool sinusoidal(struct step *st, const char *at, int64_t start, int64_t w
 		                  (long long)width);
 	if (!(base > 0.0))
 		return step_error(st, "base", DIAG_VALUE_TYPE, "base must be positive");
+	if (!sinusoid_rows(st, at, start, &rows))
+		return false;
 	return emit(st,
 	            "x = %s + %sgather(sinusoid(%lld, %lld, layout=%s, spacing=%s, start=%lld, base=%s), %s)",
-	            st->in.name, factor, (long long)position_bound(st), (long long)width, layout, spacing,
-	            (long long)start, float_text(st->b, base), at);
+	            st->in.name, factor, (long long)rows, (long long)width, layout, spacing, (long long)start,
+	            float_text(st->b, base), from);
+}
+
+/* Arguments of a table that is computed would be left unread by one that is stored. */
+static bool position_arguments(struct step *st, bool stored)
+{
+	static const char *const computed[] = {"layout", "spacing", "base"};
+	for (size_t i = 0; stored && i < TFMC_COUNT(computed); i++) {
+		if (arg(st, computed[i]) != NULL)
+			return step_error(st, computed[i], DIAG_REFUSED,
+			                  "'%s' is for positions of kind sinusoidal", computed[i]);
+	}
+	return true;
+}
+
+/* `at`: i32 [B, S], the axes of x; an input where the model generates. */
+static bool read_at(struct step *st, struct block_value *at)
+{
+	if (arg(st, "at") == NULL)
+		return true;
+	if (!arg_value(st, "at", at))
+		return false;
+	if (at->dtype != DT_I32 || at->rank != 2 || at->dims[0] != st->in.dims[0] ||
+	    at->dims[1] != st->in.dims[1])
+		return step_error(st, "at", DIAG_SHAPE, "rows of positions for %s are i32 [B, S], found %s%s",
+		                  shape_text(st->b, st->in.rank, st->in.dims), ir_dtype_name(at->dtype),
+		                  shape_text(st->b, at->rank, at->dims));
+	if (arg(st, "start") != NULL)
+		return step_error(st, "start", DIAG_REFUSED, "'at' gives the rows, 'start' would count them");
+	if (st->in.grows && at->input == 0)
+		return step_error(st, "at", DIAG_GENERATE, "'at' is an input in a generating model");
+	return true;
 }
 
 bool step_positions(struct step *st)
@@ -142,65 +216,18 @@ bool step_positions(struct step *st)
 	double scale = 1.0;
 	struct block_value at = {.name = NULL};
 	if (!arg_word(st, "kind", &kind) || !arg_int(st, "start", 0, &start) ||
-	    !arg_float(st, "scale", &scale) || !arg_value(st, "at", &at) || !want_float(st) ||
-	    (width = width_of(st, &st->in)) < 0)
+	    !arg_float(st, "scale", &scale) || !want_float_input(st) || (width = width_of(st, &st->in)) < 0)
 		return false;
 	if (st->in.rank != 3)
 		return step_error(st, NULL, DIAG_SHAPE, "positions want [B, S, d], found %s",
 		                  shape_text(b, st->in.rank, st->in.dims));
-	if (at.name != NULL && (at.dtype != DT_I32 || at.rank != 2 || strcmp(kind, "learned") != 0))
-		return step_error(st, "at", DIAG_UNSUPPORTED,
-		                  "not supported yet: `at` other than i32 [B, S] with a learned table");
+	bool stored = strcmp(kind, "learned") == 0;
+	if (!position_arguments(st, stored) || !read_at(st, &at))
+		return false;
 	const char *factor = scale == 1.0 ? "" : arena_printf(b->arena, "%s * ", float_text(b, scale));
 	const char *rows = at.name != NULL ? at.name : arena_printf(b->arena, "positions(%s)", st->in.name);
-	bool ok = strcmp(kind, "learned") == 0 ? learned(st, rows, at.name != NULL ? 0 : start, width, factor)
-	                                       : sinusoidal(st, rows, start, width, factor);
-	set_width(st, width);
-	return ok;
-}
-
-/* ---- norm ---- */
-
-static bool scale_norm(struct step *st, const char *eps, bool affine)
-{
-	const char *x = st->in.name;
-	if (!affine)
-		return emit(st, "x = %s * rsqrt(mean(%s * %s, axis=-1, keep=true) + %s)", x, x, x, eps);
-	return emit(st, "x = %s * rsqrt(mean(%s * %s, axis=-1, keep=true) + %s) * param(\"%s.weight\", [])",
-	            x, x, x, eps, st->params);
-}
-
-bool step_norm(struct step *st)
-{
-	const char *kind = NULL;
-	double eps = 0.0;
-	bool affine = true, plus_one = false;
-	int64_t width;
-	if (!arg_bool(st, "plus_one", &plus_one) || !arg_word(st, "kind", &kind) ||
-	    !arg_float(st, "eps", &eps) || !arg_bool(st, "affine", &affine) || !want_float(st) ||
-	    (width = width_of(st, &st->in)) < 0)
-		return false;
-	bool bias = strcmp(kind, "layer") == 0;
-	if (!arg_bool(st, "bias", &bias))
-		return false;
-	bias = bias && affine;
-	if (plus_one && strcmp(kind, "rms") != 0)
-		return step_error(st, "plus_one", DIAG_UNSUPPORTED,
-		                  "not supported yet: plus_one of a norm that is not rms");
-	const char *text = float_text(st->b, eps);
-	bool ok;
-	if (strcmp(kind, "layer") == 0)
-		ok = affine ? emit(st, "x = layer_norm(%s, \"%s\", eps=%s, bias=%s)", st->in.name, st->params,
-		                   text, bool_text(bias))
-		            : emit(st, "x = layer_norm(%s, none, eps=%s)", st->in.name, text);
-	else if (strcmp(kind, "rms") == 0)
-		ok = affine ? emit(st, "x = rms_norm(%s, \"%s\", eps=%s%s)", st->in.name, st->params, text,
-		                   plus_one ? ", plus_one=true" : "")
-		            : emit(st, "x = rms_norm(%s, none, eps=%s)", st->in.name, text);
-	else
-		ok = scale_norm(st, text, affine);
-	if (bias && strcmp(kind, "layer") != 0)
-		ok = ok && emit(st, "x = x + param(\"%s.bias\", [%lld])", st->params, (long long)width);
+	bool ok = stored ? learned(st, &at, rows, start, width, factor)
+	                 : sinusoidal(st, &at, rows, start, width, factor);
 	set_width(st, width);
 	return ok;
 }
@@ -222,7 +249,7 @@ bool step_linear(struct step *st)
 	bool bias = true;
 	const char *act = NULL, *tie = NULL;
 	if (!arg_int(st, "out", 1, &out) || !arg_bool(st, "bias", &bias) || !arg_act(st, "act", &act) ||
-	    !arg_path(st, "tie", &tie) || !want_float(st) || width_of(st, &st->in) < 0)
+	    !arg_path(st, "tie", &tie) || !want_float_input(st) || width_of(st, &st->in) < 0)
 		return false;
 	const char *act_text =
 	        strcmp(act, "identity") == 0 ? "" : arena_printf(st->b->arena, ", act=%s", act);
@@ -262,7 +289,7 @@ bool step_ffn(struct step *st)
 	const char *kind = NULL, *act = NULL, *fused = NULL;
 	int64_t dim = 0, out;
 	bool bias = true;
-	if (!want_float(st) || (out = width_of(st, &st->in)) < 0)
+	if (!want_float_input(st) || (out = width_of(st, &st->in)) < 0)
 		return false;
 	if (!arg_word(st, "kind", &kind) || !arg_int(st, "dim", 1, &dim) || !arg_act(st, "act", &act) ||
 	    !arg_bool(st, "bias", &bias) || !arg_int(st, "out", 1, &out) || !arg_word(st, "fused", &fused))
@@ -294,21 +321,21 @@ static bool same_type(struct step *st)
 bool step_act(struct step *st)
 {
 	const char *kind = NULL;
-	return arg_act(st, "kind", &kind) && want_float(st) && emit(st, "x = %s(%s)", kind, st->in.name) &&
-	       same_type(st);
+	return arg_act(st, "kind", &kind) && want_float_input(st) &&
+	       emit(st, "x = %s(%s)", kind, st->in.name) && same_type(st);
 }
 
 bool step_scale(struct step *st)
 {
 	double by = 1.0;
-	return arg_float(st, "by", &by) && want_float(st) &&
+	return arg_float(st, "by", &by) && want_float_input(st) &&
 	       emit(st, "x = %s * %s", st->in.name, float_text(st->b, by)) && same_type(st);
 }
 
 bool step_softcap(struct step *st)
 {
 	double cap = 0.0;
-	if (!arg_float(st, "cap", &cap) || !want_float(st))
+	if (!arg_float(st, "cap", &cap) || !want_float_input(st))
 		return false;
 	if (cap < 0.0)
 		return step_error(st, "cap", DIAG_VALUE_TYPE, "cap must not be negative");
@@ -323,7 +350,7 @@ bool step_normalize(struct step *st)
 	int64_t p = 2, axis = -1;
 	double eps = 1e-12;
 	if (!arg_int(st, "p", 1, &p) || !arg_int(st, "axis", -IR_RANK_MAX, &axis) ||
-	    !arg_float(st, "eps", &eps) || !want_float(st))
+	    !arg_float(st, "eps", &eps) || !want_float_input(st))
 		return false;
 	if (p > 2)
 		return step_error(st, "p", DIAG_VALUE_TYPE, "p is 1 or 2, found %lld", (long long)p);

@@ -149,6 +149,7 @@ struct weight_need {
 	int rank;
 	int64_t dims[IR_RANK_MAX]; /* of the whole parameter */
 	int64_t first, rows;       /* rows > 0: only rows [first, first + rows) of axis 0 */
+	int64_t groups;            /* > 1: only those many rows of each equal part of axis 0, rows in all */
 	enum weight_form form;
 	const struct ir_wexpr *(*make)(void *user, const struct ir_wexpr *parameter); /* WEIGHT_MADE */
 	void *user;

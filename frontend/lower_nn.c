@@ -61,15 +61,17 @@ bool lower_linear(const struct call *c, struct lval *out)
 	struct ir_value x, w, b = IR_NO_VALUE;
 	const char *path = NULL, *tie = NULL;
 	struct weight_need need = {.rank = 2};
-	int64_t rows = 0, first = 0, of = 0;
+	int64_t rows = 0, first = 0, of = 0, groups = 1;
 	bool bias = true;
 	if (!call_tensor(c, "x", &x) || !call_word(c, "path", &path) || !call_int(c, "out", &rows) ||
 	    !call_bool(c, "bias", &bias) || !call_word(c, "tie", &tie) || !call_int(c, "first", &first) ||
-	    !call_int(c, "of", &of) || !constant_width(c, x, &need.dims[1]))
+	    !call_int(c, "of", &of) || !call_int(c, "groups", &groups) ||
+	    !constant_width(c, x, &need.dims[1]))
 		return false;
 	need.dims[0] = of > 0 ? of : rows;
 	need.first = first;
 	need.rows = of > 0 ? rows : 0;
+	need.groups = groups;
 	if (!weight(c, tie != NULL ? tie : path, "weight", &need, &w))
 		return false;
 	need.rank = 1;
@@ -127,7 +129,7 @@ bool lower_norm(const struct call *c, struct lval *out)
 	if (!call_tensor(c, "x", &x) || !call_word(c, "path", &path) || !call_float(c, "eps", &eps) ||
 	    !constant_width(c, x, &need.dims[0]))
 		return false;
-	if (layer ? !call_bool(c, "bias", &bias) : !call_bool(c, "plus_one", &plus_one))
+	if (!call_bool(c, "plus_one", &plus_one) || (layer && !call_bool(c, "bias", &bias)))
 		return false;
 	bool affine = strcmp(path, "none") != 0;
 	need.plus_one = plus_one;

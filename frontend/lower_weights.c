@@ -93,6 +93,11 @@ static const struct ir_wexpr *resolve(struct lowering *lw, const struct weight_n
 	return r->e;
 }
 
+static int64_t groups_of(const struct weight_need *need)
+{
+	return need->groups > 1 ? need->groups : 1;
+}
+
 /* The matrix that a product wants. */
 static const struct ir_wexpr *shaped(struct arena *a, const struct weight_need *need,
                                      const struct ir_wexpr *e)
@@ -112,6 +117,22 @@ static const struct ir_wexpr *shaped(struct arena *a, const struct weight_need *
 	case WEIGHT_MADE: return need->make(need->user, e);
 	}
 	return e;
+}
+
+/* Rows of the whole parameter, or as many of each group. */
+static const struct ir_wexpr *chosen_rows(struct arena *a, const struct weight_need *need,
+                                          const struct ir_wexpr *e)
+{
+	int64_t dims[IR_RANK_MAX + 1], one = need->rows / groups_of(need);
+	if (groups_of(need) == 1)
+		return wexpr_slice(a, 0, need->first, need->first + need->rows, e);
+	dims[0] = need->groups;
+	dims[1] = need->dims[0] / need->groups;
+	memcpy(dims + 2, need->dims + 1, (size_t)(need->rank - 1) * sizeof(*dims));
+	e = wexpr_slice(a, 1, need->first, need->first + one, wexpr_reshape(a, need->rank + 1, dims, e));
+	memcpy(dims, need->dims, (size_t)need->rank * sizeof(*dims));
+	dims[0] = need->rows;
+	return wexpr_reshape(a, need->rank, dims, e);
 }
 
 /* What the name of a weight says about its form. */
@@ -154,7 +175,7 @@ static const struct ir_wexpr *stack(struct lowering *lw, const struct weight_nee
 	if (level == n) {
 		const struct ir_wexpr *e = resolve(lw, need, path);
 		if (e != NULL && need->rows > 0)
-			e = wexpr_slice(a, 0, need->first, need->first + need->rows, e);
+			e = chosen_rows(a, need, e);
 		return e == NULL ? NULL : shaped(a, need, e);
 	}
 	const struct graph_node *node = loops[level]->node;
@@ -242,6 +263,36 @@ void lower_index_operands(const struct lower_loop *const *loops, size_t n, struc
 		out[i] = loops[i]->index;
 }
 
+static bool rows_exist(struct lowering *lw, const struct weight_need *need)
+{
+	int64_t groups = groups_of(need);
+	bool even = need->groups == 0 ||
+	            (need->groups >= 1 && need->dims[0] % groups == 0 && need->rows % groups == 0);
+	if (need->rows == 0 && need->groups > 1)
+		return lower_fail(lw, LOC_NONE, DIAG_ARGUMENTS, "'groups' of linear needs 'of'");
+	if (need->rows == 0)
+		return true;
+	if (!even)
+		return lower_fail(lw, LOC_NONE, DIAG_NOT_DIVISIBLE,
+		                  "%lld of %lld rows are not the same number of each of %lld groups",
+		                  (long long)need->rows, (long long)need->dims[0], (long long)need->groups);
+	if (need->first >= 0 && need->first <= need->dims[0] / groups - need->rows / groups)
+		return true;
+	return lower_fail(lw, LOC_NONE, DIAG_SHAPE, "rows %lld to %lld of a parameter with %lld rows%s",
+	                  (long long)need->first, (long long)(need->first + need->rows / groups),
+	                  (long long)(need->dims[0] / groups), groups > 1 ? " in each group" : "");
+}
+
+/* What the name of a weight says about its rows. */
+static const char *rows_text(struct lowering *lw, const struct weight_need *need)
+{
+	int64_t groups = groups_of(need), last = need->first + need->rows / groups - 1;
+	if (need->rows == 0)
+		return "";
+	const char *rows = arena_printf(lw->arena, ".rows%lld_%lld", (long long)need->first, (long long)last);
+	return groups == 1 ? rows : arena_printf(lw->arena, "%s.of%lld", rows, (long long)groups);
+}
+
 bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir_value *out)
 {
 	const struct lower_loop *loops[IR_RANK_MAX];
@@ -253,18 +304,14 @@ bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir
 	const char *name = indexed(lw, pattern, loops, &n, false);
 	if (name == NULL)
 		return false;
-	if (need->rows > 0 && (need->first < 0 || need->first + need->rows > need->dims[0]))
-		return lower_fail(lw, LOC_NONE, DIAG_SHAPE, "rows %lld to %lld of a parameter with %lld rows",
-		                  (long long)need->first, (long long)(need->first + need->rows),
-		                  (long long)need->dims[0]);
+	if (!rows_exist(lw, need))
+		return false;
 	const struct ir_wexpr *e = stack(lw, need, need->pattern, loops, n, 0);
 	if (e != NULL && need->plus_one)
 		e = wexpr_unary(lw->arena, WX_OFFSET, 1.0, e);
 	if (e == NULL)
 		return false;
-	const char *part = need->rows == 0 ? ""
-	                                   : arena_printf(lw->arena, ".rows%lld_%lld", (long long)need->first,
-	                                                  (long long)(need->first + need->rows - 1));
+	const char *part = rows_text(lw, need);
 	if (need->plus_one)
 		part = arena_printf(lw->arena, "%s.plus_one", part);
 	part = arena_printf(lw->arena, "%s%s", part, form_text(need));

@@ -352,6 +352,85 @@ class Mixture(nn.Module):
         return torch.stack([self.row(r) for r in x.reshape(-1, x.shape[-1])]).reshape(x.shape)
 
 
+class BlockNorm(nn.Module):
+    """x over its size: by `kind` its deviation from the mean, itself, or itself times one number; each row of heads may
+    have weights of its own."""
+
+    def __init__(self, kind, shape, bias, plus_one=False):
+        super().__init__()
+        self.kind, self.plus_one = kind, plus_one
+        self.weight = nn.Parameter(torch.zeros(shape[:-1] + ((1,) if shape[:-1] else ()) if kind == "scale" else shape))
+        self.bias = nn.Parameter(torch.zeros(shape)) if bias else None
+
+    def forward(self, x):
+        if self.kind == "layer":
+            x = x - x.mean(-1, keepdim=True)
+        x = x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * (self.weight + (1.0 if self.plus_one else 0.0))
+        return x if self.bias is None else x + self.bias
+
+
+class Grouped(nn.Module):
+    """Each head of keys: its queries, then its keys, then its values, all rows of one matrix."""
+
+    heads, groups, e = 4, 2, 3
+
+    def __init__(self, d, bias, q_norm=None, k_norm=None, over_all=True):
+        super().__init__()
+        self.qkv, self.o = nn.Linear(d, (self.heads + 2 * self.groups) * self.e, bias), nn.Linear(self.heads * self.e, d)
+        self.q_norm, self.k_norm, self.over_all = q_norm, k_norm, over_all
+
+    def split(self, x):
+        x = self.qkv(x).unflatten(-1, (self.groups, -1, self.e))
+        return x[..., :-2, :].flatten(-3), x[..., -2, :].flatten(-2), x[..., -1, :].flatten(-2)
+
+    def forward(self, x, memory, visible):
+        q, k, v = self.split(x)[0], *self.split(memory)[1:]
+        if self.over_all:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k, v = (z.unflatten(-1, (-1, self.e)) for z in (q, k, v))
+        if not self.over_all:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k, v = (z.transpose(1, 2) for z in (q, k, v))
+        k, v = (z.repeat_interleave(self.heads // self.groups, 1) for z in (k, v))
+        y = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=visible)
+        return self.o(y.transpose(1, 2).flatten(-2))
+
+
+class Blocks(nn.Module):
+    """Norms of every kind with 1 + weight and bias, of queries and keys too; q, k and v group by group over a memory;
+    a sinusoid at given rows; pools over every axis."""
+
+    tables = ()
+    d, max_len, rows = 12, 11, 40
+
+    def __init__(self):
+        super().__init__()
+        d, h, g, e = self.d, Grouped.heads, Grouped.groups, Grouped.e
+        self.cross = Grouped(d, True, BlockNorm("layer", (h * e,), True, True), BlockNorm("layer", (g * e,), True, True))
+        self.norm1 = BlockNorm("layer", (d,), True, True)
+        self.self_all = Grouped(d, False, BlockNorm("rms", (h * e,), True), BlockNorm("rms", (g * e,), True))
+        self.norm2 = BlockNorm("scale", (d,), True, True)
+        self.self_each = Grouped(d, True, BlockNorm("layer", (h, e), True, True), BlockNorm("layer", (g, e), True, True), False)
+        self.norm3 = BlockNorm("layer", (d,), False, True)
+        self.self_scale = Grouped(d, False, BlockNorm("scale", (h, e), False, True), BlockNorm("scale", (g, e), False, True), False)
+        self.norm4 = BlockNorm("rms", (d,), True, True)
+
+    def forward(self, case, lengths):
+        x, memory = case["v"], case["memory"]
+        real = ~padding(lengths, x.shape[1])[:, None, None, :]
+        x = zero_padding(x, lengths) + sinusoid(self.rows, self.d, "halves", "t2t")[case["at"]]
+        kept = (~padding(case["memory_lengths"], memory.shape[1]))[:, None, None, :]
+        x = self.norm1(x + self.cross(x, memory, kept))
+        x = self.norm2(x + self.self_all(x, x, real & ~causal(x.shape[1])))
+        x = self.norm3(x + self.self_each(x, x, real))
+        x = zero_padding(self.norm4(x + self.self_scale(x, x, real)), lengths)
+        wide, plain = x.unflatten(-1, (4, 3)), case["plain"]
+        n = lengths[:, None, None]
+        return {"hidden": x, "mean2": plain.mean(-1), "max2": plain.amax(-1), "cls2": plain[..., 0], "last2": plain[..., -1],
+                "index2": plain[..., 5], "index0": plain[0], "mean4": wide.sum(1) / n, "last4": torch.stack([row[k - 1] for row, k in zip(wide, lengths)]),
+                "max4": torch.stack([row[:k].amax(0) for row, k in zip(wide, lengths)]), "mean1": x[..., 2].sum(1) / lengths}
+
+
 def after(r):
     top = r.topk(2)
     return torch.zeros_like(r).index_put((top.indices,), top.values.softmax(0))
@@ -393,14 +472,14 @@ def draw_weights(model, rng):
     """Tables ~ N(0, 1/d), matrices ~ N(0, 4/in), biases ~ 0.1 N(0, 1), sinks ~ N(0, 1), norm weights ~ 1 + 0.2 N(0, 1)."""
     weights = {}
     for name, parameter in model.state_dict().items():
-        draw = rng.standard_normal(tuple(parameter.shape))
+        draw = numpy.asarray(rng.standard_normal(tuple(parameter.shape)))
         if draw.ndim == 2:
             draw *= (1.0 if name in model.tables else 2.0) * parameter.shape[1] ** -0.5
         elif "norm" in name and name.endswith("weight"):
             draw = 1.0 + 0.2 * draw
         elif not name.endswith("sinks"):
             draw *= 0.1
-        weights[name] = draw.astype(numpy.float32)
+        weights[name] = numpy.asarray(draw, numpy.float32)
     model.load_state_dict({name: torch.from_numpy(w) for name, w in weights.items()})
     return weights
 
@@ -522,6 +601,19 @@ def expert_cases(model, rng):
     return cases
 
 
+def block_cases(model, rng):
+    cases = {}
+    for name, lengths in (("len1", [1]), ("longest", [model.max_len]), ("batch3", [7, 3, 5])):
+        batch, s = len(lengths), max(lengths)
+        case = {key: torch.from_numpy(rng.standard_normal(shape).astype(numpy.float32)).double() for key, shape in
+                (("v", (batch, s, model.d)), ("plain", (batch, s, 7)), ("memory", (batch, 5, model.d)))}
+        case["at"] = torch.from_numpy(rng.integers(0, model.rows, (batch, s)))
+        case["lengths"] = torch.tensor(lengths)
+        case["memory_lengths"] = torch.from_numpy(rng.integers(1, 6, batch))
+        cases[name] = {**case, **model(case, case["lengths"])}
+    return cases
+
+
 # folder: (module, its cases)
 MODELS = {
     "torch_seq2seq": (Seq2seq, seq2seq_cases),
@@ -533,6 +625,7 @@ MODELS = {
     "torch_graph": (Graph, graph_cases),
     "torch_front": (Front, front_cases),
     "torch_experts": (Experts, expert_cases),
+    "torch_blocks": (Blocks, block_cases),
 }
 
 
