@@ -41,8 +41,6 @@ static bool read_labels(const struct einsum *s, const char **at, struct term *t)
 			return fail(s, "labels are letters");
 		if (t->rank >= IR_RANK_MAX)
 			return fail(s, "too many axes");
-		if (strchr(t->labels, **at) != NULL)
-			return fail(s, "a label occurs twice in one tensor");
 		t->labels[t->rank++] = **at;
 		t->labels[t->rank] = '\0';
 	}
@@ -64,7 +62,46 @@ static bool read_spec(struct einsum *s)
 	if (at[0] != '-' || at[1] != '>')
 		return fail(s, "wants one or two lists of labels and \"->\"");
 	at += 2;
-	return read_labels(s, &at, &s->out) && (*at == '\0' || fail(s, "too many parts"));
+	if (!read_labels(s, &at, &s->out))
+		return false;
+	if (*at != '\0')
+		return fail(s, "too many parts");
+	for (int i = 1; i < s->out.rank; i++)
+		if (memchr(s->out.labels, s->out.labels[i], (size_t)i) != NULL)
+			return fail(s, "a label occurs twice in the result");
+	return true;
+}
+
+/* Axes of one label become one: what lies on the diagonal. */
+static bool take_diagonal(const struct einsum *s, struct term *t, int first, int second)
+{
+	struct ir_builder *b = s->lw->b;
+	const struct ir_type *type = irb_type(b, t->v);
+	const struct ir_dim_list dims = {(const struct ir_dim **)type->dims, (size_t)type->rank};
+	int64_t axis = second;
+	if (type->dims[first] != type->dims[second])
+		return fail(s, arena_printf(s->lw->arena, "sizes of '%c' differ: %s", t->labels[first],
+		                            type_text(s->lw, t->v)));
+	if (!call_refuse_mixing(s->c, t->v, first))
+		return false;
+	struct ir_value i = irb_iota(b, &(struct attrs_iota){.dims = dims, .axis = first});
+	struct ir_value j = irb_iota(b, &(struct attrs_iota){.dims = dims, .axis = second});
+	struct ir_value zero = irb_full_of(b, 0.0, type->dtype, type->rank, type->dims);
+	struct ir_value own = irb_cmp(b, i, j, &(struct attrs_cmp){.kind = CMP_eq});
+	t->v = irb_reduce_sum(b, irb_where(b, own, t->v, zero, NULL),
+	                      &(struct attrs_reduce_sum){.axes = {&axis, 1}});
+	memmove(t->labels + second, t->labels + second + 1, (size_t)(t->rank - second));
+	t->rank--;
+	return !irb_failed(b);
+}
+
+static bool take_diagonals(const struct einsum *s, struct term *t)
+{
+	for (int i = 0; i < t->rank; i++)
+		for (int k = t->rank - 1; k > i; k--)
+			if (t->labels[k] == t->labels[i] && !take_diagonal(s, t, i, k))
+				return false;
+	return true;
 }
 
 static int axis_of(const struct term *t, char label)
@@ -93,6 +130,8 @@ static bool read_tensors(struct einsum *s)
 			return false;
 		if (irb_type(s->lw->b, s->in[i].v)->rank != s->in[i].rank)
 			return fail(s, "a list of labels and its tensor differ in length");
+		if (!take_diagonals(s, &s->in[i]))
+			return false;
 	}
 	for (int i = 0; i < s->in[1].rank; i++) {
 		int axis = axis_of(&s->in[0], s->in[1].labels[i]);

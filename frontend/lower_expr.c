@@ -77,6 +77,23 @@ bool lower_unify(struct lowering *lw, struct loc at, struct ir_value *a, struct 
 	return !irb_failed(lw->b);
 }
 
+/* The value of an int that the element type can hold. */
+static bool fits(enum ir_dtype t, double v)
+{
+	switch (t) {
+	case DT_I8: return v >= INT8_MIN && v <= INT8_MAX;
+	case DT_U8: return v >= 0 && v <= UINT8_MAX;
+	case DT_I32: return v >= INT32_MIN && v <= INT32_MAX;
+	case DT_I64: return v >= -0x1p53 && v <= 0x1p53; /* constants are doubles */
+	case DT_BOOL: return v == 0 || v == 1;
+	case DT_F32:
+	case DT_F16:
+	case DT_BF16:
+	case DT_F64: break;
+	}
+	return true;
+}
+
 static bool number_of(struct lowering *lw, struct loc at, const struct value *s, double *out)
 {
 	if (s->kind == VALUE_INT)
@@ -111,6 +128,9 @@ bool lower_spread(struct lowering *lw, struct loc at, struct lval *v, struct ir_
 		return false;
 	if (ir_dtype_class(t->dtype) != DTCLASS_FLOAT && v->s.kind == VALUE_FLOAT)
 		return lower_fail(lw, at, DIAG_DTYPE, "a float beside a tensor of %s",
+		                  ir_dtype_name(t->dtype));
+	if (!fits(t->dtype, d))
+		return lower_fail(lw, at, DIAG_VALUE_TYPE, "%lld is no value of %s", (long long)v->s.i,
 		                  ir_dtype_name(t->dtype));
 	*v = lval_tensor(irb_full_of(lw->b, d, t->dtype, t->rank, t->dims));
 	return !irb_failed(lw->b);
@@ -180,9 +200,26 @@ static bool is_unknown(const struct expr *e, const struct lval *v)
 static bool compare(struct lowering *lw, enum expr_op op, struct ir_value a, struct ir_value b,
                     struct lval *out)
 {
+	const struct ir_type *t = irb_type(lw->b, a);
 	static const int kinds[] = {[EXPR_EQ] = CMP_eq, [EXPR_NE] = CMP_ne, [EXPR_LT] = CMP_lt,
 	                            [EXPR_LE] = CMP_le, [EXPR_GT] = CMP_gt, [EXPR_GE] = CMP_ge};
+	if (t != NULL && t->dtype == DT_BOOL) { /* false < true */
+		a = irb_cast(lw->b, a, &(struct attrs_cast){.dtype = DT_I32});
+		b = irb_cast(lw->b, b, &(struct attrs_cast){.dtype = DT_I32});
+	}
 	*out = lval_tensor(irb_cmp(lw->b, a, b, &(struct attrs_cmp){.kind = kinds[op]}));
+	return !irb_failed(lw->b);
+}
+
+static bool divide(struct lowering *lw, const struct expr *e, struct ir_value a, struct ir_value b,
+                   struct lval *out)
+{
+	const struct ir_type *t = irb_type(lw->b, a);
+	if (t != NULL && ir_dtype_class(t->dtype) == DTCLASS_INT)
+		return lower_fail(lw, e->loc, DIAG_DTYPE,
+		                  "'/' of ints is not exact: write // to round down, or cast %s to f32",
+		                  type_text(lw, a));
+	*out = lval_tensor(irb_div(lw->b, a, b, NULL));
 	return !irb_failed(lw->b);
 }
 
@@ -194,16 +231,14 @@ static bool operate(struct lowering *lw, const struct expr *e, struct ir_value a
 	case EXPR_ADD: v = irb_add(lw->b, a, b, NULL); break;
 	case EXPR_SUB: v = irb_sub(lw->b, a, b, NULL); break;
 	case EXPR_MUL: v = irb_mul(lw->b, a, b, NULL); break;
-	case EXPR_DIV: v = irb_div(lw->b, a, b, NULL); break;
+	case EXPR_DIV: return divide(lw, e, a, b, out);
 	case EXPR_POW: v = irb_pow(lw->b, a, b, NULL); break;
 	case EXPR_AND: v = irb_and(lw->b, a, b, NULL); break;
 	case EXPR_OR: v = irb_or(lw->b, a, b, NULL); break;
-	case EXPR_FLOORDIV:
-	case EXPR_MOD:
+	case EXPR_FLOORDIV: v = irb_floor_div(lw->b, a, b, NULL); break;
+	case EXPR_MOD: v = irb_mod(lw->b, a, b, NULL); break;
 	case EXPR_NOT:
-	case EXPR_NEG:
-		return lower_fail(lw, e->loc, DIAG_UNSUPPORTED, "not supported yet: '%s' on tensors",
-		                  expr_op_text(e->op));
+	case EXPR_NEG: break; /* one operand */
 	case EXPR_EQ:
 	case EXPR_NE:
 	case EXPR_LT:

@@ -98,21 +98,38 @@ bool lower_split(const struct call *c, struct lval *out)
 	return out->items != NULL && !irb_failed(lw->b);
 }
 
+/* A place on an axis of so many elements; a negative number counts from its end. */
+static bool place(const struct call *c, const char *name, const struct ir_dim *size,
+                  const struct ir_dim **out)
+{
+	struct lowering *lw = c->lw;
+	const struct expr *e = call_arg(c, name);
+	struct value v;
+	const struct ir_dim *d;
+	int64_t n;
+	if (!expr_eval(&lw->env, e, &v) || !expr_want_dim(&lw->env, e->loc, name, &v, &d))
+		return false;
+	d = lower_dim(lw, d);
+	*out = ir_dim_is_const(d, &n) && n < 0 ? ir_dim_add(lw->module->dims, d, size) : d;
+	if (ir_dim_lo(lw->module->dims, *out) < 0)
+		return lower_fail(lw, e->loc, DIAG_INDEX, "'%s' of slice may be in front of the axis", name);
+	return true;
+}
+
 bool lower_slice(const struct call *c, struct lval *out)
 {
 	struct ir_value x;
-	const struct ir_dim *begin[IR_RANK_MAX], *end[IR_RANK_MAX];
-	int n;
+	const struct ir_dim *begin, *end;
 	int64_t axis = 0, step = 1;
 	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &axis) ||
-	    !call_refuse_mixing(c, x, axis) || !call_dims(c, "begin", &n, begin) ||
-	    !call_dims(c, "end", &n, end) || !call_int(c, "step", &step))
+	    !call_refuse_mixing(c, x, axis) || !place(c, "begin", type_of(c, x)->dims[axis], &begin) ||
+	    !place(c, "end", type_of(c, x)->dims[axis], &end) || !call_int(c, "step", &step))
 		return false;
 	if (step < 1 || step > INT32_MAX)
 		return lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE, "the step of slice is at least 1");
 	struct ir_dims *dims = c->lw->module->dims;
-	const struct ir_dim *size = ir_dim_sub(dims, end[0], begin[0]);
-	x = irb_slice_of(c->lw->b, x, (int)axis, begin[0], size);
+	const struct ir_dim *size = ir_dim_sub(dims, end, begin);
+	x = irb_slice_of(c->lw->b, x, (int)axis, begin, size);
 	return !irb_failed(c->lw->b) && give(c, out, lower_every(c->lw, x, (int)axis, step));
 }
 

@@ -250,6 +250,14 @@ static bool axes_of(const struct call *c, struct ir_value x, int64_t *axes, size
 	return true;
 }
 
+/* Means of ints are f32. */
+static struct ir_value as_float(const struct call *c, struct ir_value x)
+{
+	if (ir_dtype_class(type_of(c, x)->dtype) != DTCLASS_INT)
+		return x;
+	return irb_cast(c->lw->b, x, &(struct attrs_cast){.dtype = DT_F32});
+}
+
 bool lower_reduce(const struct call *c, struct lval *out)
 {
 	struct ir_value x;
@@ -266,7 +274,7 @@ bool lower_reduce(const struct call *c, struct lval *out)
 	if (strcmp(name, "sum") == 0)
 		return give(c, out, irb_reduce_sum(c->lw->b, x, &sum));
 	if (strcmp(name, "mean") == 0)
-		return give(c, out, irb_reduce_mean(c->lw->b, x, &mean));
+		return give(c, out, irb_reduce_mean(c->lw->b, as_float(c, x), &mean));
 	return give(c, out,
 	            strcmp(name, "max") == 0 ? irb_reduce_max(c->lw->b, x, &max)
 	                                     : irb_reduce_min(c->lw->b, x, &min));
@@ -302,6 +310,20 @@ bool lower_softmax(const struct call *c, struct lval *out)
 	return give(c, out, last ? t : irb_transpose_by(c->lw->b, t, rank, perm));
 }
 
+/* m where it is finite, else 0: what may be subtracted from numbers of which it is the largest. */
+static struct ir_value finite(const struct call *c, struct ir_value m)
+{
+	struct ir_builder *b = c->lw->b;
+	const struct ir_type *t = type_of(c, m);
+	if (t == NULL)
+		return m;
+	struct ir_value most = irb_full_of(b, HUGE_VAL, t->dtype, t->rank, t->dims);
+	struct ir_value zero = irb_full_of(b, 0.0, t->dtype, t->rank, t->dims);
+	struct ir_value is_infinite =
+	        irb_cmp(b, irb_abs(b, m, NULL), most, &(struct attrs_cmp){.kind = CMP_eq});
+	return irb_where(b, is_infinite, zero, m, NULL);
+}
+
 /* max + log(sum(exp(x - max))) */
 bool lower_logsumexp(const struct call *c, struct lval *out)
 {
@@ -313,6 +335,7 @@ bool lower_logsumexp(const struct call *c, struct lval *out)
 	if (!call_tensor(c, "x", &x) || !axes_of(c, x, axes, &n) || !call_bool(c, "keep", &keep))
 		return false;
 	m = irb_reduce_max(b, x, &(struct attrs_reduce_max){.axes = {axes, n}, .keep = true});
+	m = finite(c, m);
 	wide = m;
 	struct ir_value full = x;
 	if (!lower_unify(c->lw, c->e->loc, &full, &wide))

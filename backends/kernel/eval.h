@@ -144,6 +144,12 @@ struct kb_val eval_elementwise(struct eval *e, const struct ir_op *op, const str
 struct kb_val eval_move(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 struct kb_val eval_pull(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 struct kb_val eval_rope(struct eval *e, const struct ir_op *op, const struct eval_point *p);
+/* floor_div and mod of a and b. */
+struct kb_val eval_quotient(struct eval *e, const struct ir_op *op, struct kb_val a, struct kb_val b);
+/* pow of ints. */
+struct kb_val eval_int_power(struct eval *e, const struct ir_op *op, struct kb_val a, struct kb_val b);
+/* Rounds to a dtype that is narrower than the type it is computed in; ints wrap. */
+struct kb_val eval_narrow(struct eval *e, enum ir_dtype t, struct kb_val v);
 /* The same, one lane after the other. */
 struct kb_val eval_apart(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 /* argmax over the last axis by vectors, when that is possible; p without lanes. */

@@ -17,8 +17,7 @@ static struct kb_val operand(struct eval *e, const struct ir_op *op, size_t i, c
 	return p->vec < 0 ? v : kb_splat(e->k, v, e->lanes);
 }
 
-/* Rounds to a dtype that is narrower than the type it is computed in. */
-static struct kb_val narrow(struct eval *e, enum ir_dtype t, struct kb_val v)
+struct kb_val eval_narrow(struct eval *e, enum ir_dtype t, struct kb_val v)
 {
 	switch (t) {
 	case DT_F16: return kb_cvt(e->k, kb_cvt(e->k, v, KB_F16), KB_F32);
@@ -68,7 +67,7 @@ static binary_fn *binary_of(enum ir_opcode code)
 {
 	static binary_fn *const table[IR_N_OPS] = {
 	        [OP_add] = kb_add,   [OP_sub] = kb_sub,   [OP_mul] = kb_mul,
-	        [OP_pow] = math_pow, [OP_min] = math_min, [OP_max] = math_max,
+	        [OP_min] = math_min, [OP_max] = math_max,
 	};
 	return table[code];
 }
@@ -168,6 +167,14 @@ static struct kb_val scale(struct eval *e, const struct ir_op *op, const struct 
 	return kb_mul(e->k, x, eval_const(e, p, kb_type_of(e->k, x).scalar, f));
 }
 
+static struct kb_val power(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	struct kb_val a = operand(e, op, 0, p), b = operand(e, op, 1, p);
+	if (ir_dtype_class(ir_type_of(e->job->func, eval_result(op))->dtype) == DTCLASS_INT)
+		return eval_int_power(e, op, a, b);
+	return math_pow(e->k, as_f32(e, op, a), as_f32(e, op, b));
+}
+
 /* Ops with a form of their own. */
 static struct kb_val special(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
@@ -178,6 +185,9 @@ static struct kb_val special(struct eval *e, const struct ir_op *op, const struc
 	case OP_mask_rows: return mask_rows(e, op, p);
 	case OP_scale: return scale(e, op, p);
 	case OP_relu2: return relu2(e, as_f32(e, op, operand(e, op, 0, p)));
+	case OP_floor_div:
+	case OP_mod: return eval_quotient(e, op, operand(e, op, 0, p), operand(e, op, 1, p));
+	case OP_pow: return power(e, op, p);
 	case OP_div: return kb_bin(k, KB_DIV, operand(e, op, 0, p), operand(e, op, 1, p));
 	case OP_and: return kb_bin(k, KB_AND, operand(e, op, 0, p), operand(e, op, 1, p));
 	case OP_or: return kb_bin(k, KB_OR, operand(e, op, 0, p), operand(e, op, 1, p));
@@ -200,13 +210,12 @@ static struct kb_val plain(struct eval *e, const struct ir_op *op, const struct 
 		return kb_un(e->k, (enum kb_un)un, operand(e, op, 0, p));
 	if (g) {
 		struct kb_val a = operand(e, op, 0, p), b = operand(e, op, 1, p);
-		return g(e->k, op->code == OP_pow ? as_f32(e, op, a) : a,
-		         op->code == OP_pow ? as_f32(e, op, b) : b);
+		return g(e->k, a, b);
 	}
 	return special(e, op, p);
 }
 
 struct kb_val eval_elementwise(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
-	return narrow(e, ir_type_of(e->job->func, eval_result(op))->dtype, plain(e, op, p));
+	return eval_narrow(e, ir_type_of(e->job->func, eval_result(op))->dtype, plain(e, op, p));
 }

@@ -115,13 +115,26 @@ static struct kb_val combine(const struct reduction *r, struct kb_val a, struct 
 	return kb_add(r->e->k, a, b);
 }
 
-static double neutral(enum ir_opcode code)
+/* What a combination leaves as it is. */
+static struct kb_val neutral(const struct reduction *r)
 {
-	switch ((int)code) {
-	case OP_reduce_max: return -HUGE_VAL;
-	case OP_reduce_min: return HUGE_VAL;
+	struct kb *k = r->e->k;
+	enum ir_dtype t = type_of(r->e, r->op->operands[0])->dtype;
+	bool most = r->op->code == OP_reduce_min;
+	if (r->op->code != OP_reduce_max && !most)
+		return eval_const(r->e, &(struct eval_point){.vec = -1}, eval_scalar(t), 0);
+	switch (t) {
+	case DT_I8: return kb_i32(k, most ? INT8_MAX : INT8_MIN);
+	case DT_U8: return kb_i32(k, most ? UINT8_MAX : 0);
+	case DT_I32: return kb_i32(k, most ? INT32_MAX : INT32_MIN);
+	case DT_I64: return kb_i64(k, most ? INT64_MAX : INT64_MIN);
+	case DT_F64: return kb_f64(k, most ? HUGE_VAL : -HUGE_VAL);
+	case DT_F32:
+	case DT_F16:
+	case DT_BF16:
+	case DT_BOOL: break;
 	}
-	return 0;
+	return kb_f32(k, most ? HUGE_VALF : -HUGE_VALF);
 }
 
 static void accumulate(struct reduction *r, struct kb_var to)
@@ -199,7 +212,7 @@ static struct kb_val finish(struct reduction *r)
 	if (r->wide_lanes == 1)
 		return sum;
 	struct kb_val wide = kb_get(k, r->wide);
-	bool adds = neutral(r->op->code) == 0;
+	bool adds = r->op->code == OP_reduce_sum || r->op->code == OP_reduce_mean;
 	if (adds)
 		return combine(r, kb_reduce(k, KB_ADD, wide), sum);
 	for (int l = 0; l < r->wide_lanes; l++)
@@ -235,18 +248,20 @@ static struct kb_val reduce_at(struct eval *e, const struct ir_op *op, const str
 		r.reduced[reduced_axis(a, r.rank, i)] = true;
 	place_indices(&r, p, a->keep);
 	struct kb_type t = var_type(e, op->operands[0], p);
-	r.sum = kb_var(e->k, "sum", t, eval_const(e, p, t.scalar, neutral(op->code)));
+	r.sum = kb_var(e->k, "sum", t, kb_splat(e->k, neutral(&r), t.lanes));
 	bool scalar = p->vec < 0 || e->lanes == 1;
 	if (scalar && r.rank > 0 && r.reduced[r.rank - 1] &&
 	    eval_vectorizes(e, op->operands[0], r.rank - 1)) {
 		r.wide_lanes = native;
-		struct kb_val zero = eval_const(e, p, t.scalar, neutral(op->code));
-		r.wide = kb_var(e->k, "wide", KB_TYPE(t.scalar, native), kb_splat(e->k, zero, native));
+		r.wide = kb_var(e->k, "wide", KB_TYPE(t.scalar, native), kb_splat(e->k, neutral(&r), native));
 	}
 	size_t mark = eval_mark(e);
 	reduce_axis(&r, 0);
 	eval_release(e, mark);
 	struct kb_val sum = finish(&r);
+	enum ir_dtype dtype = type_of(e, op->operands[0])->dtype;
+	if (ir_dtype_class(dtype) == DTCLASS_INT)
+		return eval_narrow(e, dtype, sum);
 	return op->code == OP_reduce_mean ? divide_by_count(&r, p, sum) : sum;
 }
 
@@ -265,7 +280,7 @@ static struct kb_val reduce(struct eval *e, const struct ir_op *op, const struct
 	return kb_splat(e->k, reduce_at(e, op, &one), e->lanes);
 }
 
-/* Lowest index of the largest; the first best is NaN, so that any number beats it. */
+/* Lowest index of the largest; the first best float is NaN, so that any number beats it. */
 static struct kb_val argmax(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct kb *k = e->k;
@@ -277,7 +292,8 @@ static struct kb_val argmax(struct eval *e, const struct ir_op *op, const struct
 	r.reduced[axis] = true;
 	place_indices(&r, p, false);
 	struct kb_type t = var_type(e, op->operands[0], p);
-	struct kb_var best = kb_var(k, "best", t, eval_const(e, p, t.scalar, NAN));
+	bool is_int = t.scalar == KB_I32 || t.scalar == KB_I64;
+	struct kb_var best = kb_var(k, "best", t, eval_const(e, p, t.scalar, is_int ? 0 : (double)NAN));
 	struct kb_var where = kb_var(k, "where", KB_TYPE(KB_I32, t.lanes), eval_const(e, p, KB_I32, 0));
 	struct kb_val size = eval_dim(e, type_of(e, op->operands[0])->dims[axis]);
 	size_t mark = eval_mark(e);
@@ -285,6 +301,8 @@ static struct kb_val argmax(struct eval *e, const struct ir_op *op, const struct
 	r.at.index[axis] = i;
 	struct kb_val x = lanes_value(e, op->operands[0], &r.at, p), old = kb_get(k, best);
 	struct kb_val first = kb_bin(k, KB_AND, kb_cmp(k, KB_NE, old, old), kb_cmp(k, KB_EQ, x, x));
+	if (is_int)
+		first = kb_splat(k, kb_cmp(k, KB_EQ, i, kb_index(k, 0)), t.lanes);
 	struct kb_val better = kb_bin(k, KB_OR, first, kb_cmp(k, KB_GT, x, old));
 	kb_set(k, best, kb_select(k, better, x, old));
 	struct kb_val here = kb_splat(k, kb_cvt(k, i, KB_I32), t.lanes);

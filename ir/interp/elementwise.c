@@ -7,23 +7,6 @@
 
 #include "ir/interp/interp_internal.h"
 
-/* The integer of the dtype's width that equals v modulo 2^width. */
-static double wrap(enum ir_dtype dtype, uint64_t v)
-{
-	switch (dtype) {
-	case DT_I8: return (int8_t)(uint8_t)v;
-	case DT_U8: return (uint8_t)v;
-	case DT_I32: return (int32_t)(uint32_t)v;
-	case DT_I64: return (double)(int64_t)v;
-	case DT_F32:
-	case DT_F16:
-	case DT_BF16:
-	case DT_F64:
-	case DT_BOOL: break;
-	}
-	return 0;
-}
-
 static bool is_float(const struct interp_tensor *t)
 {
 	return ir_dtype_class(t->dtype) == DTCLASS_FLOAT;
@@ -65,8 +48,8 @@ static double positive(double v)
 		return TFMC_OK;                                                                              \
 	}
 
-UNARY(neg, is_float(out) ? -v : wrap(out->dtype, 0 - bits(v)))
-UNARY(abs, is_float(out) || v >= 0 ? fabs(v) : wrap(out->dtype, 0 - bits(v)))
+UNARY(neg, is_float(out) ? -v : interp_wrap(out->dtype, 0 - bits(v)))
+UNARY(abs, is_float(out) || v >= 0 ? fabs(v) : interp_wrap(out->dtype, 0 - bits(v)))
 UNARY(exp, exp(v))
 UNARY(log, log(v))
 UNARY(sqrt, sqrt(v))
@@ -115,6 +98,49 @@ static bool compare(enum ir_word_cmp kind, double a, double b)
 	return false;
 }
 
+/* The quotient is rounded down: a == quotient * b + rest, and the rest has the sign of b. */
+static double float_rest(double a, double b)
+{
+	double r = fmod(a, b);
+	return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+static double float_quotient(double a, double b)
+{
+	double r = fmod(a, b), q = (a - r) / b;
+	if (b == 0 || isinf(a))
+		return a / b;
+	return round(r != 0 && (r < 0) != (b < 0) ? q - 1 : q);
+}
+
+static double int_quotient(enum ir_dtype dtype, double a, double b)
+{
+	int64_t x = interp_int(a), y = interp_int(b);
+	if (y == 0)
+		return 0;
+	if (y == -1)
+		return interp_wrap(dtype, 0 - (uint64_t)x);
+	return interp_wrap(dtype, (uint64_t)(x / y - (x % y != 0 && (x < 0) != (y < 0))));
+}
+
+static double int_rest(double a, double b)
+{
+	int64_t x = interp_int(a), y = interp_int(b);
+	int64_t r = y == 0 || y == -1 ? 0 : x % y;
+	return (double)(r != 0 && (r < 0) != (y < 0) ? r + y : r);
+}
+
+static double int_power(enum ir_dtype dtype, double a, double b)
+{
+	uint64_t base = bits(a), r = 1;
+	int64_t n = interp_int(b);
+	if (n < 0) /* 1 / a^-b toward zero */
+		return a == 1 ? 1 : a == -1 ? (n % 2 != 0 ? -1 : 1) : 0;
+	for (; n > 0; n /= 2, base *= base)
+		r *= n % 2 != 0 ? base : 1;
+	return interp_wrap(dtype, r);
+}
+
 #define BINARY(name, expr)                                                                                   \
 	enum tfmc_status interp_eval_##name(struct interp *in, const struct ir_op *op,                       \
 	                                    const struct interp_tensor *const *x, struct interp_tensor *out) \
@@ -128,11 +154,13 @@ static bool compare(enum ir_word_cmp kind, double a, double b)
 		return TFMC_OK;                                                                              \
 	}
 
-BINARY(add, is_float(out) ? a + b : wrap(out->dtype, bits(a) + bits(b)))
-BINARY(sub, is_float(out) ? a - b : wrap(out->dtype, bits(a) - bits(b)))
-BINARY(mul, is_float(out) ? a *b : wrap(out->dtype, bits(a) * bits(b)))
+BINARY(add, is_float(out) ? a + b : interp_wrap(out->dtype, bits(a) + bits(b)))
+BINARY(sub, is_float(out) ? a - b : interp_wrap(out->dtype, bits(a) - bits(b)))
+BINARY(mul, is_float(out) ? a *b : interp_wrap(out->dtype, bits(a) * bits(b)))
 BINARY(div, a / b)
-BINARY(pow, pow(a, b))
+BINARY(floor_div, is_float(out) ? float_quotient(a, b) : int_quotient(out->dtype, a, b))
+BINARY(mod, is_float(out) ? float_rest(a, b) : int_rest(a, b))
+BINARY(pow, is_float(out) ? pow(a, b) : int_power(out->dtype, a, b))
 BINARY(min, smaller(a, b))
 BINARY(max, larger(a, b))
 BINARY(cmp, compare((enum ir_word_cmp)((const struct attrs_cmp *)op->attrs)->kind, a, b))

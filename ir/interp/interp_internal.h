@@ -93,6 +93,8 @@ static inline int interp_axis(const struct interp_tensor *t, int64_t axis)
 }
 /* A double that holds an integer; saturates. */
 int64_t interp_int(double v);
+/* The integer of the dtype's width that equals v modulo 2^width. */
+double interp_wrap(enum ir_dtype dtype, uint64_t v);
 static inline int64_t interp_clamp(int64_t v, int64_t lo, int64_t hi)
 {
 	return v < lo ? lo : v > hi ? hi : v;

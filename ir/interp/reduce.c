@@ -27,6 +27,12 @@ static double fold_sum(double a, double b)
 	return a + b;
 }
 
+/* Modulo 2^64; the result is rounded to its width by who calls. */
+static double fold_int_sum(double a, double b)
+{
+	return (double)(int64_t)((uint64_t)interp_int(a) + (uint64_t)interp_int(b));
+}
+
 static double fold_max(double a, double b)
 {
 	return isnan(a) || a > b ? a : b;
@@ -56,8 +62,12 @@ static void reduce(const struct interp_tensor *x, const struct ir_int_list *axes
 enum tfmc_status interp_eval_reduce_sum(struct interp *in, const struct ir_op *op,
                                         const struct interp_tensor *const *x, struct interp_tensor *out)
 {
+	bool is_int = ir_dtype_class(out->dtype) == DTCLASS_INT;
 	(void)in;
-	reduce(x[0], &((const struct attrs_reduce_sum *)op->attrs)->axes, 0, fold_sum, out);
+	reduce(x[0], &((const struct attrs_reduce_sum *)op->attrs)->axes, 0, is_int ? fold_int_sum : fold_sum,
+	       out);
+	for (int64_t i = 0; is_int && i < interp_size(out); i++)
+		out->data[i] = interp_wrap(out->dtype, (uint64_t)interp_int(out->data[i]));
 	return TFMC_OK;
 }
 

@@ -64,6 +64,22 @@ int64_t interp_int(double v)
 	return v <= -0x1p63 ? INT64_MIN : (int64_t)v;
 }
 
+double interp_wrap(enum ir_dtype dtype, uint64_t v)
+{
+	switch (dtype) {
+	case DT_I8: return (int8_t)(uint8_t)v;
+	case DT_U8: return (uint8_t)v;
+	case DT_I32: return (int32_t)(uint32_t)v;
+	case DT_I64: return (double)(int64_t)v;
+	case DT_F32:
+	case DT_F16:
+	case DT_BF16:
+	case DT_F64:
+	case DT_BOOL: break;
+	}
+	return 0;
+}
+
 /* Shape of a type under dim values; false when a dim is negative or the bytes do not fit. */
 static bool shape_of(const struct ir_type *type, const int64_t *dims, struct interp_tensor *out,
                      size_t *bytes)

@@ -337,6 +337,8 @@ static struct ir_value apply1(struct bound *s, const struct ir_op *op, struct ir
 /* n u sum |x|, for means over n; as many ones are summed as there are terms. */
 static struct ir_value rule_sum(struct bound *s, const struct ir_op *op)
 {
+	if (!is_float_value(s, op->results[0]))
+		return IR_NO_VALUE;
 	struct ir_value x = val(s, op, 0), one = constant(s, x, 1), sum = apply1(s, op, mag(s, x));
 	struct ir_value n = irb_op1(s->b, OP_reduce_sum, &one, 1, op->attrs);
 	struct ir_value e = mul(s, sum, times(s, plus(s, n, 2), U));

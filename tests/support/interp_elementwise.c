@@ -185,9 +185,31 @@ void interp_check_div(void)
 	CHECK_BINARY(div, 3, LIST(1, -2, 0), LIST(4, 0, 0), 0.25, -INF, NANS);
 }
 
+void interp_check_floor_div(void)
+{
+	CHECK_BINARY(floor_div, 7, LIST(7, -7, 7, 1, -5, INF, 3), LIST(2, 2, -2, 0, INF, 2, 0.1f), 3, -4, -4,
+	             INF, -1, INF, 29);
+	CHECK_INT32(floor_div, 6, LIST(7, -7, 7, -7, 7, -2147483648.0), LIST(2, 2, -2, -2, 0, -1), 3, -4, -4,
+	            3, 0, -2147483648.0);
+	op_case_check(OP_floor_div, NULL, INS(TENSOR(I8, (2), -128, 127), TENSOR(I8, (2), -1, -128)),
+	              TENSOR(I8, (2), -128, -1));
+}
+
+void interp_check_mod(void)
+{
+	CHECK_BINARY(mod, 7, LIST(7, -7, 7, 1, -5, INF, 5.5), LIST(2, 2, -2, 0, INF, 2, 2), 1, 1, -1, NANS,
+	             INF, NANS, 1.5);
+	CHECK_INT32(mod, 6, LIST(7, -7, 7, -7, 7, -2147483648.0), LIST(3, 3, -3, -3, 0, -1), 1, 2, -2, -1, 0,
+	            0);
+}
+
 void interp_check_pow(void)
 {
 	CHECK_BINARY(pow, 3, LIST(2, 9, -2), LIST(10, 0.5, 3), 1024, 3, -8);
+	CHECK_INT32(pow, 9, LIST(2, -3, 0, 2, 3, -1, -1, 1, 0), LIST(10, 3, 0, 31, -1, -3, -4, -5, -1), 1024,
+	            -27, 1, -2147483648.0, 0, -1, 1, 1, 0);
+	op_case_check(OP_pow, NULL, INS(TENSOR(U8, (2), 3, 2), TENSOR(U8, (2), 6, 255)),
+	              TENSOR(U8, (2), 217, 0));
 }
 
 void interp_check_min(void)

@@ -125,6 +125,8 @@ void interp_check_reduce_sum(void)
 	              INS(TENSOR(F32, (2, 2, 2), 1, 2, 3, 4, 5, 6, 7, 8)), TENSOR(F32, (1, 2, 1), 14, 22));
 	op_case_check(OP_reduce_sum, &(struct attrs_reduce_sum){.axes = AXES(0)}, INS(EMPTY(F32, (0, 2))),
 	              TENSOR(F32, (2), 0, 0));
+	op_case_check(OP_reduce_sum, &(struct attrs_reduce_sum){.axes = AXES(0)},
+	              INS(TENSOR(U8, (3), 200, 100, 1)), SCALAR(U8, 45));
 }
 
 void interp_check_reduce_mean(void)
@@ -141,6 +143,8 @@ void interp_check_reduce_max(void)
 	              INS(TENSOR(F32, (3, 2), -1, -2, NANS, 6, 6, NANS)), TENSOR(F32, (3), -1, NANS, NANS));
 	op_case_check(OP_reduce_max, &(struct attrs_reduce_max){.axes = AXES(1)}, INS(EMPTY(F32, (1, 0))),
 	              TENSOR(F32, (1), -INF));
+	op_case_check(OP_reduce_max, &(struct attrs_reduce_max){.axes = AXES(1)}, INS(EMPTY(I8, (1, 0))),
+	              TENSOR(I8, (1), -128));
 }
 
 void interp_check_reduce_min(void)
@@ -159,6 +163,8 @@ void interp_check_argmax(void)
 	              TENSOR(I32, (4), 1, 2, 0, 0));
 	op_case_check(OP_argmax, &(struct attrs_argmax){.axis = 0},
 	              INS(TENSOR(F32, (2, 3), 1, 5, 5, 2, 4, 5)), TENSOR(I32, (3), 1, 0, 0));
+	op_case_check(OP_argmax, &(struct attrs_argmax){.axis = 0}, INS(TENSOR(I8, (3), -3, -2, -2)),
+	              SCALAR(I32, 1));
 }
 
 /* Strips of two columns, the last one of one. */

@@ -175,7 +175,7 @@ static struct ir_value positive(struct program *p, struct ir_value v)
 static bool wants_positive(enum ir_opcode code, size_t operand)
 {
 	return ((code == OP_log || code == OP_sqrt || code == OP_rsqrt || code == OP_pow) && operand == 0) ||
-	       (code == OP_div && operand == 1);
+	       ((code == OP_div || code == OP_floor_div || code == OP_mod) && operand == 1);
 }
 
 static bool wants_small(enum ir_opcode code)
@@ -223,7 +223,7 @@ static int condition(struct program *p, enum ir_opcode code, const struct recipe
 static bool jumps(enum ir_opcode code, const struct recipe *r)
 {
 	return code == OP_floor || code == OP_ceil || code == OP_argmax || code == OP_strip_argmax ||
-	       (code == OP_cmp && is_float(r->in[0]));
+	       ((code == OP_cmp || code == OP_floor_div || code == OP_mod) && is_float(r->in[0]));
 }
 
 static bool step_op(struct program *p, enum ir_opcode code)

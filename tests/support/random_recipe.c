@@ -231,11 +231,12 @@ static bool make_norm(struct gen *g, enum ir_opcode code, const struct ir_type *
 	return true;
 }
 
-static bool make_reduce(struct gen *g, const struct ir_type *x, struct recipe *out)
+static bool make_reduce(struct gen *g, const struct ir_type *x, enum ir_operand_class class,
+                        struct recipe *out)
 {
 	/* The four reductions have the same attributes. */
 	struct attrs_reduce_sum *a = out->attrs;
-	x = first(g, x, CLASS_FLOAT, 1, IR_RANK_MAX);
+	x = first(g, x, class, 1, IR_RANK_MAX);
 	if (!x)
 		return false;
 	add(out, x);
@@ -515,6 +516,8 @@ RECIPE(one_number, unary(g, x, CLASS_NUMBER, out))
 RECIPE(one_float, unary(g, x, CLASS_FLOAT, out))
 RECIPE(one_bool, unary(g, x, CLASS_BOOL, out))
 RECIPE(two_numbers, equal_operands(g, x, CLASS_NUMBER, 2, out))
+RECIPE(reduce_number, make_reduce(g, x, CLASS_NUMBER, out))
+RECIPE(reduce_float, make_reduce(g, x, CLASS_FLOAT, out))
 RECIPE(two_floats, equal_operands(g, x, CLASS_FLOAT, 2, out))
 RECIPE(two_bools, equal_operands(g, x, CLASS_BOOL, 2, out))
 RECIPE(plain_mask, make_mask(g, OP_mask, x, out))
@@ -551,7 +554,9 @@ static recipe_fn *const recipes[IR_N_OPS] = {
         [OP_sub] = two_numbers,
         [OP_mul] = two_numbers,
         [OP_div] = two_floats,
-        [OP_pow] = two_floats,
+        [OP_floor_div] = two_numbers,
+        [OP_mod] = two_numbers,
+        [OP_pow] = two_numbers,
         [OP_min] = two_numbers,
         [OP_max] = two_numbers,
         [OP_cmp] = make_cmp,
@@ -565,10 +570,10 @@ static recipe_fn *const recipes[IR_N_OPS] = {
         [OP_masked_softmax] = masked_softmax,
         [OP_layer_norm] = layer_norm,
         [OP_rms_norm] = rms_norm,
-        [OP_reduce_sum] = make_reduce,
-        [OP_reduce_mean] = make_reduce,
-        [OP_reduce_max] = make_reduce,
-        [OP_reduce_min] = make_reduce,
+        [OP_reduce_sum] = reduce_number,
+        [OP_reduce_mean] = reduce_float,
+        [OP_reduce_max] = reduce_number,
+        [OP_reduce_min] = reduce_number,
         [OP_argmax] = recipe_argmax,
         [OP_strip_argmax] = recipe_strip_argmax,
         [OP_strip_score] = recipe_strip_score,

@@ -8,8 +8,8 @@
 bool recipe_argmax(struct gen *g, const struct ir_type *x, struct recipe *out)
 {
 	if (!x)
-		x = gen_shape(g, gen_float(g), 1, IR_RANK_MAX);
-	if (!x || ir_dtype_class(x->dtype) != DTCLASS_FLOAT || x->rank < 1)
+		x = gen_shape(g, gen_number(g), 1, IR_RANK_MAX);
+	if (!x || ir_dtype_class(x->dtype) == DTCLASS_BOOL || x->rank < 1)
 		return false;
 	out->in[out->n++] = x;
 	((struct attrs_argmax *)out->attrs)->axis = rng_between(&g->rng, -1, x->rank - 1);

@@ -92,6 +92,8 @@ static const char rows_and_moves[] =
              "  %strips = strip_argmax %x.5 {width=3} : f32[B,S,2,3]\n"
              "  %scores = strip_score %x.5, %best : f32[B,S,3,1]\n"
              "  %first = argmax %x.5 {axis=1} : i32[B,8]\n"
+             "  %down = floor_div %best, %ids : i32[B,S]\n"
+             "  %left = mod %best, %ids : i32[B,S]\n"
              "  %flat = reshape %x.5 {dims=[8*B*S]} : f32[8*B*S]\n"
              "  %t = transpose %x.5 {perm=[2,0,1]} : f32[8,B,S]\n"
              "  %wide = broadcast %m {dims=[B,S,8]} : f32[B,S,8]\n"

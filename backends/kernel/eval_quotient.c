@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The evaluator: quotients that are rounded down, what they leave, and powers of
+ * ints. No division traps: a divisor that would is replaced before, its result
+ * behind.
+ */
+#include "backends/kernel/eval.h"
+
+/* v in the type and lanes of `like`. */
+static struct kb_val constant(struct kb *k, struct kb_val like, int64_t v)
+{
+	struct kb_type t = kb_type_of(k, like);
+	struct kb_val c = t.scalar == KB_F32   ? kb_f32(k, (float)v)
+	                  : t.scalar == KB_F64 ? kb_f64(k, (double)v)
+	                  : t.scalar == KB_I64 ? kb_i64(k, v)
+	                                       : kb_i32(k, (int32_t)v);
+	return kb_splat(k, c, t.lanes);
+}
+
+/* x and y have different signs; false where one is 0 or NaN. */
+static struct kb_val differ_in_sign(struct kb *k, struct kb_val x, struct kb_val y)
+{
+	struct kb_val zero = constant(k, x, 0);
+	struct kb_val down = kb_bin(k, KB_AND, kb_cmp(k, KB_LT, x, zero), kb_cmp(k, KB_GT, y, zero));
+	struct kb_val up = kb_bin(k, KB_AND, kb_cmp(k, KB_GT, x, zero), kb_cmp(k, KB_LT, y, zero));
+	return kb_bin(k, KB_OR, down, up);
+}
+
+/* What q leaves of a; where it has the wrong sign, the rounded quotient was one too large. */
+static struct kb_val of_floats(struct kb *k, bool rest, struct kb_val a, struct kb_val b)
+{
+	struct kb_val zero = constant(k, a, 0), q = kb_un(k, KB_FLOOR, kb_bin(k, KB_DIV, a, b));
+	struct kb_val r = kb_fma(k, kb_un(k, KB_NEG, q), b, a);
+	r = kb_select(k, kb_cmp(k, KB_EQ, q, zero), a, r); /* 0 times an infinite b */
+	struct kb_val more = differ_in_sign(k, r, b);
+	if (rest)
+		return kb_select(k, more, kb_add(k, r, b), r);
+	return kb_select(k, more, kb_sub(k, q, constant(k, q, 1)), q);
+}
+
+/* Divisors 0 and -1 become 1, which leaves the rest 0. */
+static struct kb_val of_ints(struct kb *k, bool rest, struct kb_val a, struct kb_val b)
+{
+	struct kb_val zero = constant(k, a, 0), one = constant(k, a, 1);
+	struct kb_val is_zero = kb_cmp(k, KB_EQ, b, zero), is_minus = kb_cmp(k, KB_EQ, b, constant(k, a, -1));
+	struct kb_val by = kb_select(k, kb_bin(k, KB_OR, is_zero, is_minus), one, b);
+	struct kb_val r = kb_bin(k, KB_REM, a, by), more = differ_in_sign(k, r, by);
+	if (rest)
+		return kb_select(k, more, kb_add(k, r, by), r);
+	struct kb_val q = kb_bin(k, KB_DIV, a, by);
+	q = kb_select(k, more, kb_sub(k, q, one), q);
+	q = kb_select(k, is_minus, kb_sub(k, zero, a), q);
+	return kb_select(k, is_zero, zero, q);
+}
+
+struct kb_val eval_quotient(struct eval *e, const struct ir_op *op, struct kb_val a, struct kb_val b)
+{
+	enum kb_scalar s = kb_type_of(e->k, a).scalar;
+	bool rest = op->code == OP_mod;
+	return s == KB_F32 || s == KB_F64 ? of_floats(e->k, rest, a, b) : of_ints(e->k, rest, a, b);
+}
+
+/* Bits that an exponent can have. */
+static int64_t exponent_bits(enum ir_dtype t)
+{
+	return 8 * (int64_t)ir_dtype_bytes(t) - (t == DT_U8 ? 0 : 1);
+}
+
+/* By squaring, the lowest bit of the exponent first. */
+struct kb_val eval_int_power(struct eval *e, const struct ir_op *op, struct kb_val a, struct kb_val b)
+{
+	struct kb *k = e->k;
+	struct kb_type t = kb_type_of(k, a);
+	struct kb_val zero = constant(k, a, 0), one = constant(k, a, 1), minus = constant(k, a, -1);
+	struct kb_val is_odd = kb_cmp(k, KB_NE, kb_bin(k, KB_AND, b, one), zero);
+	struct kb_val sign = kb_select(k, is_odd, minus, one);
+	struct kb_var base = kb_var(k, "base", t, a), left = kb_var(k, "left", t, b);
+	struct kb_var result = kb_var(k, "power", t, one);
+	int64_t rounds = exponent_bits(ir_type_of(e->job->func, eval_result(op))->dtype);
+	(void)kb_loop(k, "bit", kb_index(k, 0), kb_index(k, rounds), 1, 0);
+	struct kb_val n = kb_get(k, left), x = kb_get(k, base), y = kb_get(k, result);
+	struct kb_val taken = kb_cmp(k, KB_NE, kb_bin(k, KB_AND, n, one), zero);
+	kb_set(k, result, kb_select(k, taken, kb_mul(k, y, x), y));
+	kb_set(k, base, kb_mul(k, x, x));
+	kb_set(k, left, kb_bin(k, KB_SHR, n, one));
+	kb_end_loop(k);
+	struct kb_val inverse = kb_select(k, kb_cmp(k, KB_EQ, a, one), one, zero);
+	inverse = kb_select(k, kb_cmp(k, KB_EQ, a, minus), sign, inverse);
+	return kb_select(k, kb_cmp(k, KB_LT, b, zero), inverse, kb_get(k, result));
+}
