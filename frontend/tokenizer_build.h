@@ -18,6 +18,7 @@
 
 struct tokenizer_token {
 	struct tokenizer_string piece; /* as TFMC_TOK_PIECES wants it */
+	struct tokenizer_string key;   /* what the model matches when it is not the piece; text NULL: it is */
 	double score;
 	uint32_t flags;  /* enum tfmc_tok_flag */
 	bool is_written; /* has a piece; an id without one is decoded to nothing */
@@ -27,6 +28,7 @@ struct tokenizer_token {
 struct tokenizer_added {
 	uint32_t id, flags; /* enum tfmc_tok_added_flag */
 	bool in_normalized;
+	struct tokenizer_string text; /* what is looked for; n = 0: the piece */
 };
 
 struct tokenizer_merge {
@@ -59,6 +61,18 @@ struct tokenizer_desc {
 	bool has_single;
 	uint32_t single[256];
 };
+
+static inline struct tokenizer_string tokenizer_matched(const struct tokenizer_token *t)
+{
+	return t->key.text != NULL ? t->key : t->piece;
+}
+/* Gives a token other text; what the model matches stays. */
+static inline void tokenizer_rename(struct tokenizer_token *t, struct tokenizer_string piece)
+{
+	if (t->is_matched && t->key.text == NULL)
+		t->key = t->piece;
+	t->piece = piece;
+}
 
 /* Everything absent: no ids, no operations. */
 void tokenizer_desc_init(struct tokenizer_desc *d);

@@ -9,6 +9,8 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "runtime/tokenizer/tfmc_tokenizer.h"
+
 bool tokenizer_reject(struct tokenizer_reader *r, const char *path, const char *fmt, ...)
 {
 	struct buf text;
@@ -119,7 +121,9 @@ static void add_token(struct tokenizer_reader *r, const struct json_node *n, con
 	if (r->failed)
 		return;
 	struct tokenizer_token *t = &d->tokens[a->id];
-	t->piece = tokenizer_string(content);
+	a->text = tokenizer_string(content);
+	/* Decoders read letters of bytes in any token, so that of an added one may become bytes as well. */
+	tokenizer_rename(t, r->byte_level ? tokenizer_letters_to_bytes(r->source->arena, a->text) : a->text);
 	t->is_written = true;
 	t->flags |= TFMC_TOK_F_ADDED | (special ? TFMC_TOK_F_SPECIAL : 0u);
 }
@@ -150,6 +154,8 @@ static void finish(struct tokenizer_reader *r)
 	struct tokenizer_desc *d = r->desc;
 	if (d->flags & (TFMC_TOK_H_BYTE_LEVEL | TFMC_TOK_H_FALLBACK))
 		tokenizer_find_single(d);
+	if (d->model == TFMC_TOK_WORDLEVEL && !r->has_decoder)
+		d->flags |= TFMC_TOK_H_DECODE_WORDS; /* words between blanks */
 }
 
 static bool read_parts(struct tokenizer_reader *r, const struct json_node *root)
@@ -160,6 +166,45 @@ static bool read_parts(struct tokenizer_reader *r, const struct json_node *root)
 	       tokenizer_read_model(r, json_find(root, "model")) &&
 	       tokenizer_read_added(r, json_find(root, "added_tokens")) &&
 	       tokenizer_read_template(r, json_find(root, "post_processor"), "post_processor") && !r->failed;
+}
+
+/* What normalizers make of the text of an added token, which is looked for in normalized text. */
+static enum tfmc_status normalize_one(struct tokenizer_reader *r, const struct tfmc_tokenizer *t,
+                                      struct tokenizer_added *a)
+{
+	struct arena *arena = r->source->arena;
+	uint64_t n;
+	int status = tfmc_tokenizer_normalize(t, a->text.text, a->text.n, NULL, 0, &n);
+	char *text = status == TFMC_TOKENIZER_OK ? arena_alloc(arena, (size_t)n + 1) : NULL;
+	if (text == NULL || tfmc_tokenizer_normalize(t, a->text.text, a->text.n, text, n, &n) != 0)
+		return TFMC_NO_MEMORY;
+	a->text = (struct tokenizer_string){text, (size_t)n};
+	tokenizer_rename(&r->desc->tokens[a->id],
+	                 r->byte_level ? tokenizer_letters_to_bytes(arena, a->text) : a->text);
+	return TFMC_OK;
+}
+
+/* The normalizers run in the library: it opens the tokenizer without its added tokens. */
+static enum tfmc_status normalize_added(struct tokenizer_reader *r)
+{
+	struct tokenizer_desc *d = r->desc, plain = *d;
+	struct tokenizer_packed packed;
+	struct tfmc_tokenizer *t;
+	size_t n = 0;
+	for (size_t i = 0; i < d->n_added; i++)
+		n += d->added[i].in_normalized;
+	if (n == 0 || d->n_normalize == 0)
+		return TFMC_OK;
+	plain.n_added = 0;
+	TFMC_TRY(tokenizer_pack(r->source, &plain, &packed));
+	if (tfmc_tokenizer_open(packed.data, packed.bytes, &t) != TFMC_TOKENIZER_OK)
+		return TFMC_NO_MEMORY;
+	enum tfmc_status st = TFMC_OK;
+	for (size_t i = 0; st == TFMC_OK && i < d->n_added; i++)
+		if (d->added[i].in_normalized)
+			st = normalize_one(r, t, &d->added[i]);
+	tfmc_tokenizer_close(t);
+	return st;
 }
 
 enum tfmc_status tokenizer_from_json(const struct tokenizer_source *s, const char *text, size_t len,
@@ -181,5 +226,6 @@ enum tfmc_status tokenizer_from_json(const struct tokenizer_source *s, const cha
 	if (!read_parts(&r, root))
 		return r.no_memory || arena_failed(s->arena) ? TFMC_NO_MEMORY : TFMC_INVALID;
 	finish(&r);
+	TFMC_TRY(normalize_added(&r));
 	return tokenizer_pack(s, d, out);
 }

@@ -15,6 +15,7 @@ struct tokenizer_reader {
 	bool in_letters; /* a splitter has turned the text into such letters */
 	bool failed;     /* a refusal was reported, or memory ran out */
 	bool no_memory;
+	bool has_decoder;
 };
 
 /* "PATH: ..." as a refusal; sets failed. Returns false. */

@@ -170,6 +170,7 @@ bool tokenizer_read_decoder(struct tokenizer_reader *r, const struct json_node *
 	if (n == NULL || n->kind == JSON_NODE_NULL)
 		return true;
 	const char *type = tokenizer_text(r, n, path, "type", "");
+	r->has_decoder = true;
 	if (!strcmp(type, "ByteLevel") || !strcmp(type, "Fuse") || !strcmp(type, "ByteFallback"))
 		return !r->failed; /* follow from the pieces */
 	if (!strcmp(type, "WordPiece"))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The member `model` of tokenizer.json: vocabulary, merges and scores of BPE,
- * Unigram and WordPiece.
+ * Unigram, WordPiece and WordLevel.
  */
 #include <string.h>
 
@@ -208,6 +208,12 @@ static bool read_wordpiece(struct tokenizer_reader *r, const struct json_node *n
 	return true;
 }
 
+static bool read_wordlevel(struct tokenizer_reader *r, const struct json_node *n)
+{
+	r->desc->model = TFMC_TOK_WORDLEVEL;
+	return read_vocab(r, json_find(n, "vocab")) && read_unknown(r, n);
+}
+
 /* Older files leave the type out. */
 static const char *guess_type(const struct json_node *n)
 {
@@ -230,6 +236,8 @@ bool tokenizer_read_model(struct tokenizer_reader *r, const struct json_node *n)
 		ok = read_unigram(r, n);
 	else if (!strcmp(type, "WordPiece"))
 		ok = read_wordpiece(r, n);
+	else if (!strcmp(type, "WordLevel"))
+		ok = read_wordlevel(r, n);
 	else
 		return tokenizer_reject(r, "model.type", "not supported yet: '%s'", type);
 	if (!ok || r->failed)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "frontend/tokenizer_json.h"
+#include "frontend/tokenizer_pattern.h"
 
 #define NEST_MAX 8
 
@@ -29,7 +30,7 @@ static bool normalize_with(struct tokenizer_reader *r, const char *path, enum tf
 static bool split_with(struct tokenizer_reader *r, const char *path, enum tfmc_tok_split kind, uint32_t flags,
                        struct tokenizer_string a)
 {
-	bool matches = kind > TFMC_TOK_MATCH_TEXT && kind <= TFMC_TOK_MATCH_NUMBERS;
+	bool matches = kind > TFMC_TOK_MATCH_TEXT && kind <= TFMC_TOK_MATCH_PATTERN;
 	if (r->in_letters && !matches)
 		return tokenizer_reject(r, path, "not supported yet: this component behind ByteLevel");
 	if (r->in_letters)
@@ -123,7 +124,7 @@ static bool read_strip(struct tokenizer_reader *r, const struct json_node *n, co
 	return normalize_with(r, path, TFMC_TOK_STRIP, flags, nothing, nothing);
 }
 
-/* " {2,}" and "\s+" are the expressions that files have. */
+/* The first ones are those that most files have. */
 static bool replace_regex(struct tokenizer_reader *r, const char *path, const char *regex,
                           const char *content)
 {
@@ -134,7 +135,12 @@ static bool replace_regex(struct tokenizer_reader *r, const char *path, const ch
 		return normalize_with(r, path, TFMC_TOK_REPLACE_BLANKS, 1, to, nothing);
 	if (!strcmp(regex, "\\s+"))
 		return normalize_with(r, path, TFMC_TOK_REPLACE_BLANKS, 0, to, nothing);
-	return tokenizer_reject(r, path, "not supported yet: Replace of the regular expression '%s'", regex);
+	const char *why;
+	struct tokenizer_string automaton = pattern_compile(r->source->arena, regex, &why);
+	if (automaton.n == 0)
+		return tokenizer_reject(r, path, "not supported yet: the regular expression '%s': %s", regex,
+		                        why);
+	return normalize_with(r, path, TFMC_TOK_REPLACE_PATTERN, 0, automaton, to);
 }
 
 static bool read_replace(struct tokenizer_reader *r, const struct json_node *n, const char *path)
@@ -161,7 +167,7 @@ static bool read_charsmap(struct tokenizer_reader *r, const struct json_node *n,
 	if (r->desc->charsmap.n)
 		return tokenizer_reject(r, path, "not supported yet: two maps of characters");
 	r->desc->charsmap = tokenizer_base64(r, tokenizer_path(r, path, "precompiled_charsmap"), text);
-	return !r->failed && normalize_with(r, path, TFMC_TOK_CHARS, 0, nothing, nothing);
+	return !r->failed && normalize_with(r, path, TFMC_TOK_CHARS, 1, nothing, nothing);
 }
 
 static bool read_bert(struct tokenizer_reader *r, const struct json_node *n, const char *path)
@@ -239,8 +245,14 @@ static bool read_byte_level(struct tokenizer_reader *r, const struct json_node *
 static bool split_regex(struct tokenizer_reader *r, const char *path, const char *regex, uint32_t behavior)
 {
 	struct tokenizer_op op;
-	if (!tokenizer_known_regex(regex, &op))
-		return tokenizer_reject(r, path, "not supported yet: the regular expression '%s'", regex);
+	if (!tokenizer_known_regex(regex, &op)) {
+		const char *why;
+		op = (struct tokenizer_op){TFMC_TOK_MATCH_PATTERN, 0,
+		                           pattern_compile(r->source->arena, regex, &why), nothing};
+		if (op.a.n == 0)
+			return tokenizer_reject(r, path, "not supported yet: the regular expression '%s': %s",
+			                        regex, why);
+	}
 	bool is_scan = op.kind < TFMC_TOK_MATCH_TEXT;
 	bool isolates = behavior == TFMC_TOK_ISOLATED || behavior == (TFMC_TOK_REMOVED | TFMC_TOK_INVERT);
 	if (op.kind == TFMC_TOK_SCAN_CLIP && behavior != (TFMC_TOK_REMOVED | TFMC_TOK_INVERT))

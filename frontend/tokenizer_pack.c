@@ -78,8 +78,10 @@ static void end(struct packer *p, enum tfmc_tok_section_kind kind)
 	p->head.sections[kind].bytes = sizeof(p->head) + p->out.len - p->head.sections[kind].offset;
 }
 
+/* Aligned for the tables of automata. */
 static void put_text(struct packer *p, struct tokenizer_string text, uint32_t *at, uint32_t *n)
 {
+	buf_fill(&p->texts, 0, (0 - p->texts.len) % 4);
 	*at = (uint32_t)p->texts.len;
 	*n = (uint32_t)text.n;
 	buf_bytes(&p->texts, text.text, text.n);
@@ -134,8 +136,8 @@ static enum tfmc_status put_piece_trie(struct packer *p)
 	if (keys == NULL)
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < d->n_tokens; i++)
-		if (d->tokens[i].is_matched && d->tokens[i].piece.n)
-			keys[n++] = (struct tokenizer_key){d->tokens[i].piece, (uint32_t)i};
+		if (d->tokens[i].is_matched && tokenizer_matched(&d->tokens[i]).n)
+			keys[n++] = (struct tokenizer_key){tokenizer_matched(&d->tokens[i]), (uint32_t)i};
 	return put_trie(p, TFMC_TOK_TRIE, keys, n);
 }
 
@@ -153,10 +155,12 @@ static enum tfmc_status put_added(struct packer *p)
 		struct tokenizer_key *keys = ARENA_ARRAY(p->arena, struct tokenizer_key, d->n_added + 1);
 		if (keys == NULL)
 			return TFMC_NO_MEMORY;
-		for (size_t i = 0; i < d->n_added; i++)
-			if (d->added[i].in_normalized == in_normalized && d->tokens[d->added[i].id].piece.n)
-				keys[n++] =
-				        (struct tokenizer_key){d->tokens[d->added[i].id].piece, (uint32_t)i};
+		for (size_t i = 0; i < d->n_added; i++) {
+			const struct tokenizer_added *a = &d->added[i];
+			struct tokenizer_string text = a->text.n ? a->text : d->tokens[a->id].piece;
+			if (a->in_normalized == in_normalized && text.n)
+				keys[n++] = (struct tokenizer_key){text, (uint32_t)i};
+		}
 		TFMC_TRY(put_trie(p, in_normalized ? TFMC_TOK_NORM_TRIE : TFMC_TOK_RAW_TRIE, keys, n));
 	}
 	return TFMC_OK;
@@ -305,7 +309,7 @@ static bool cuts_at_mark(const struct tokenizer_desc *d)
 {
 	bool ok = d->mark.n > 0 && d->model == TFMC_TOK_BPE && !(d->flags & TFMC_TOK_H_BYTE_LEVEL);
 	for (size_t i = 0; ok && i < d->n_tokens; i++) {
-		struct tokenizer_string p = d->tokens[i].piece;
+		struct tokenizer_string p = tokenizer_matched(&d->tokens[i]);
 		bool is_mark = true;
 		for (size_t at = 0; ok && d->tokens[i].is_matched && at < p.n;) {
 			bool here = p.n - at >= d->mark.n && !memcmp(p.text + at, d->mark.text, d->mark.n);

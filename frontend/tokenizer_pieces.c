@@ -118,10 +118,10 @@ void tokenizer_find_single(struct tokenizer_desc *d)
 	bool byte_level = d->flags & TFMC_TOK_H_BYTE_LEVEL;
 	for (size_t i = d->n_tokens; i-- > 0;) {
 		const struct tokenizer_token *t = &d->tokens[i];
-		bool is_single = byte_level ? t->is_matched && t->piece.n == 1
-		                            : t->flags & TFMC_TOK_F_BYTE && t->piece.n == 1;
+		struct tokenizer_string p = tokenizer_matched(t);
+		bool is_single = p.n == 1 && (byte_level ? t->is_matched : t->flags & TFMC_TOK_F_BYTE);
 		if (is_single) {
-			d->single[(unsigned char)t->piece.text[0]] = (uint32_t)i;
+			d->single[(unsigned char)p.text[0]] = (uint32_t)i;
 			d->has_single = true;
 		}
 	}

@@ -18,7 +18,7 @@ bool tokenizer_add_token(const struct tokenizer_source *s, struct tokenizer_desc
 		d->added = ARENA_ARRAY(s->arena, struct tokenizer_added, d->n_tokens);
 	if (d->added == NULL)
 		return false;
-	d->added[d->n_added++] = (struct tokenizer_added){id, flags, in_normalized};
+	d->added[d->n_added++] = (struct tokenizer_added){id, flags, in_normalized, {NULL, 0}};
 	t->flags |= TFMC_TOK_F_ADDED | (flags & TFMC_TOK_A_SPECIAL ? TFMC_TOK_F_SPECIAL : 0u);
 	return true;
 }

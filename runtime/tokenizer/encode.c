@@ -61,6 +61,7 @@ static void encode_word(struct tok_run *r, const char *s, size_t n)
 	case TFMC_TOK_BPE: tok_bpe(r, s, n); break;
 	case TFMC_TOK_UNIGRAM: tok_unigram(r, s, n); break;
 	case TFMC_TOK_WORDPIECE: tok_wordpiece(r, s, n); break;
+	case TFMC_TOK_WORDLEVEL: tok_wordlevel(r, s, n); break;
 	}
 	for (size_t i = 0; i < r->word.n; i++)
 		emit(r, r->word.items[i]);
@@ -139,20 +140,18 @@ void tok_word(struct tok_run *r, const char *s, size_t n)
 static bool is_word_char(const char *s, size_t n)
 {
 	uint32_t cp;
-	return n && (tok_decode(s, n, &cp), tok_class(cp) & (TOK_L | TOK_N | TOK_M | TOK_PC));
+	return n && (tok_decode(s, n, &cp), tok_is_word(cp));
 }
 
-/* A token at s + at: its place with the blanks it takes, from `from` on. */
+/* A token: its place with the blanks it takes. */
 struct found {
 	size_t from, to;
 	uint32_t id;
 };
 
-static bool accept(const struct tfmc_tokenizer *t, const struct tfmc_tok_added *a, const char *s, size_t n,
-                   size_t from, struct found *f)
+static bool accept(const struct tfmc_tok_added *a, const char *s, size_t n, size_t from, struct found *f)
 {
 	uint32_t cp;
-	(void)t;
 	f->id = a->id;
 	if (a->flags & TFMC_TOK_A_WORD) {
 		size_t before = f->from ? tok_before(s, f->from) : 0;
@@ -176,20 +175,25 @@ static bool accept(const struct tfmc_tokenizer *t, const struct tfmc_tok_added *
 	return true;
 }
 
-/* The next added token of `trie` from `from` on; false: none follows. */
+/*
+ * The next added token of `trie` from *at on; false: none follows. Matches never overlap, also such as are
+ * refused; blanks that a token takes are looked through for the next one all the same.
+ */
 static bool next_added(const struct tok_run *r, const struct tok_trie *trie, const char *s, size_t n,
-                       size_t from, struct found *f)
+                       size_t from, size_t *at, struct found *f)
 {
-	for (size_t at = from; trie->n && at < n; at++) {
+	while (trie->n && *at < n) {
 		uint32_t index;
-		if (!trie->begins[(unsigned char)s[at]])
+		size_t len =
+		        trie->begins[(unsigned char)s[*at]] ? tok_longest(trie, s + *at, n - *at, &index) : 0;
+		if (!len || index >= r->t->n_added) {
+			++*at;
 			continue;
-		size_t len = tok_longest(trie, s + at, n - at, &index);
-		if (!len || index >= r->t->n_added)
-			continue;
+		}
 		const struct tfmc_tok_added *a = &r->t->added[index];
-		*f = (struct found){at, at + len, 0};
-		if (!(r->is_plain && a->flags & TFMC_TOK_A_SPECIAL) && accept(r->t, a, s, n, from, f))
+		*f = (struct found){*at, *at + len, 0};
+		*at += len;
+		if (!(r->is_plain && a->flags & TFMC_TOK_A_SPECIAL) && accept(a, s, n, from, f))
 			return true;
 	}
 	return false;
@@ -197,11 +201,12 @@ static bool next_added(const struct tok_run *r, const struct tok_trie *trie, con
 
 static void encode_normal(struct tok_run *r, const char *s, size_t n)
 {
-	size_t from = 0;
+	size_t from = 0, at = 0;
 	struct found f;
 	s = tok_normalize(r, s, n, &n);
-	while (!r->failed && next_added(r, &r->t->norm, s, n, from, &f)) {
-		tok_split(r, 0, s + from, f.from - from);
+	while (!r->failed && next_added(r, &r->t->norm, s, n, from, &at, &f)) {
+		if (f.from > from)
+			tok_split(r, 0, s + from, f.from - from);
 		emit(r, f.id);
 		r->is_start = false;
 		from = f.to;
@@ -213,10 +218,10 @@ static void encode_normal(struct tok_run *r, const char *s, size_t n)
 
 static void encode_text(struct tok_run *r, const char *s, size_t n)
 {
-	size_t from = 0;
+	size_t from = 0, at = 0;
 	struct found f;
 	r->is_start = true;
-	while (!r->failed && next_added(r, &r->t->raw, s, n, from, &f)) {
+	while (!r->failed && next_added(r, &r->t->raw, s, n, from, &at, &f)) {
 		if (f.from > from)
 			encode_normal(r, s + from, f.from - from);
 		emit(r, f.id);
@@ -245,8 +250,10 @@ static int close_run(struct tok_run *r, uint64_t *n)
 	*n = r->n;
 	for (unsigned i = 0; i < 2; i++)
 		free(r->normal[i].data);
-	for (unsigned i = 0; i < TFMC_TOK_OPS_MAX; i++)
+	for (unsigned i = 0; i < TFMC_TOK_OPS_MAX; i++) {
 		free(r->level[i].data);
+		free(r->trail[i].states);
+	}
 	free(r->word.items);
 	free(r->symbols);
 	free(r->heap);

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #define TFMC_TOK_MAGIC   0x314b4f54434d4654ull /* "TFMCTOK1" */
-#define TFMC_TOK_VERSION 1u
+#define TFMC_TOK_VERSION 2u
 #define TFMC_TOK_NONE    0xffffffffu
 #define TFMC_TOK_ALIGN   16u
 
@@ -21,7 +21,7 @@
 #define TFMC_TOK_OPS_MAX    32u
 #define TFMC_TOK_ITEMS_MAX  64u
 
-enum tfmc_tok_model { TFMC_TOK_BPE, TFMC_TOK_UNIGRAM, TFMC_TOK_WORDPIECE };
+enum tfmc_tok_model { TFMC_TOK_BPE, TFMC_TOK_UNIGRAM, TFMC_TOK_WORDPIECE, TFMC_TOK_WORDLEVEL };
 
 enum tfmc_tok_section_kind {
 	TFMC_TOK_OFFSETS,   /* u32 [n_tokens + 1]: where pieces begin in PIECES */
@@ -109,10 +109,21 @@ enum tfmc_tok_normalize {
 	TFMC_TOK_STRIP,          /* white space: flags 1 left, 2 right; 4 spaces alone */
 	TFMC_TOK_BERT_CLEAN,     /* control characters away, white space becomes a space */
 	TFMC_TOK_BERT_CJK,       /* spaces around ideographs */
-	TFMC_TOK_CHARS,          /* the precompiled map of characters */
-	TFMC_TOK_NMT,            /* control characters away, odd blanks become spaces */
+	TFMC_TOK_CHARS, /* the precompiled map of characters; flags 1: by graphemes, see normalize.c */
+	TFMC_TOK_NMT,   /* control characters away, odd blanks become spaces */
+	TFMC_TOK_REPLACE_PATTERN, /* every match of the automaton a becomes b */
 	TFMC_TOK_N_NORMALIZE
 };
+
+/*
+ * An automaton in TEXTS, aligned to 4 bytes: states, classes, ranges (u32 each); first characters of ranges
+ * (u32, from 0 on, 0x80 among them; 0x110000 is a byte that is no UTF-8); classes of 128 characters of ASCII
+ * (u8), of ranges (u8), zeros up to a multiple of 4; steps[states][classes] (u16): the next state, or DEAD,
+ * and MATCH when a match ends in front of the character. The last class is the end of the text. State 0 is
+ * the first.
+ */
+#define TFMC_TOK_A_DEAD  0x7fffu
+#define TFMC_TOK_A_MATCH 0x8000u
 
 /* How pieces between and with matches are put together, bits 0-2 of flags of splits by matches. */
 enum tfmc_tok_behavior {
@@ -144,6 +155,7 @@ enum tfmc_tok_split {
 	TFMC_TOK_MATCH_DIGITS3, /* [0-9][0-9][0-9] */
 	TFMC_TOK_MATCH_NEWLINE, /* each \r and \n */
 	TFMC_TOK_MATCH_NUMBERS, /* \p{N}{1,3} */
+	TFMC_TOK_MATCH_PATTERN, /* an automaton, which is text a */
 	/* \w+|[^\w\s]+ without the blanks between. */
 	TFMC_TOK_SPLIT_WORDS,
 	/* Changes of the text of each part. */

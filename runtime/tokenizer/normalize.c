@@ -3,6 +3,7 @@
  * Normalizers, one after the other from one buffer into the other. Each is
  * linear in its text.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "tok.h"
@@ -14,8 +15,9 @@ static uint32_t chars_offset(uint32_t unit)
 	return (unit >> 10) << ((unit & 512) >> 6);
 }
 
-/* The longest key at s and its value; 0: none. */
-static size_t longest_chars(const struct tfmc_tokenizer *t, const char *s, size_t n, uint32_t *value)
+/* The longest key at s, or the shortest one, and its value; 0: none. */
+static size_t find_chars(const struct tfmc_tokenizer *t, const char *s, size_t n, bool shortest,
+                         uint32_t *value)
 {
 	uint32_t node = chars_offset(t->chars[0]);
 	size_t longest = 0;
@@ -31,25 +33,82 @@ static size_t longest_chars(const struct tfmc_tokenizer *t, const char *s, size_
 		if (unit >> 8 & 1) {
 			longest = i + 1;
 			*value = t->chars[node] & 0x7fffffffu;
+			if (shortest)
+				break;
 		}
 	}
 	return longest;
 }
 
-void tok_map_chars(const struct tfmc_tokenizer *t, const char *s, size_t n, struct tok_text *out)
+static void put_kept(const char *s, size_t len, uint32_t cp, struct tok_text *out)
+{
+	if (cp & TOK_INVALID)
+		tok_put(out, "\xef\xbf\xbd", 3);
+	else
+		tok_put(out, s, len);
+}
+
+/* Text that is copied up to `kept`. */
+struct mapping {
+	const struct tfmc_tokenizer *t;
+	const char *s;
+	size_t kept;
+	struct tok_text *out;
+};
+
+static void put_instead(struct mapping *m, size_t at, size_t n, const char *text)
+{
+	tok_put(m->out, m->s + m->kept, at - m->kept);
+	tok_put(m->out, text, strlen(text)); /* the last text of the map is ended, open.c */
+	m->kept = at + n;
+}
+
+/* What begins with a key becomes its text as a whole; false: nothing does. */
+static bool map_whole(struct mapping *m, size_t at, size_t n)
+{
+	uint32_t value;
+	if (!find_chars(m->t, m->s + at, n, true, &value) || value >= m->t->n_chars_text)
+		return false;
+	put_instead(m, at, n, m->t->chars_text + value);
+	return true;
+}
+
+static void map_each(struct mapping *m, size_t at, size_t end)
+{
+	for (size_t len; at < end; at += len) {
+		uint32_t cp;
+		len = tok_decode(m->s + at, end - at, &cp);
+		if (!map_whole(m, at, len) && cp & TOK_INVALID)
+			put_instead(m, at, len, "\xef\xbf\xbd");
+	}
+}
+
+/* Graphemes below 6 bytes are looked up as a whole, the characters of others one by one. */
+static void map_graphemes(const struct tfmc_tokenizer *t, const char *s, size_t n, struct tok_text *out)
+{
+	struct mapping m = {t, s, 0, out};
+	for (size_t at = 0; at < n;) {
+		/* Printable ASCII in front of more of it stands alone. */
+		bool plain = n - at > 1 && s[at] >= ' ' && s[at] < 127 && s[at + 1] >= ' ' && s[at + 1] < 127;
+		size_t len = plain ? 1 : tok_grapheme(s + at, n - at);
+		if (!(len < 6 && map_whole(&m, at, len)) && !plain)
+			map_each(&m, at, at + len);
+		at += len;
+	}
+	tok_put(out, s + m.kept, n - m.kept);
+}
+
+static void map_chars(const struct tfmc_tokenizer *t, const char *s, size_t n, struct tok_text *out)
 {
 	for (size_t at = 0; at < n;) {
 		uint32_t value = 0, cp;
-		size_t len = longest_chars(t, s + at, n - at, &value);
+		size_t len = find_chars(t, s + at, n - at, false, &value);
 		if (len && value < t->n_chars_text) {
 			const char *text = t->chars_text + value;
 			tok_put(out, text, strlen(text)); /* the last text is ended, open.c */
 		} else {
 			len = tok_decode(s + at, n - at, &cp);
-			if (cp & TOK_INVALID)
-				tok_put(out, "\xef\xbf\xbd", 3);
-			else
-				tok_put(out, s + at, len);
+			put_kept(s + at, len, cp, out);
 		}
 		at += len;
 	}
@@ -174,6 +233,22 @@ static void replace_blanks(const char *s, size_t n, uint32_t least, const char *
 	}
 }
 
+static void replace_matches(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, const char *s,
+                            size_t n, struct tok_text *out)
+{
+	struct tok_trail trail = {0};
+	size_t kept = 0, at = 0, len;
+	while ((at = tok_automaton(t, op, &trail, s, n, at, &len)) < n) {
+		tok_put(out, s + kept, at - kept);
+		tok_put(out, t->texts + op->b, op->n_b);
+		at += len;
+		kept = at;
+	}
+	tok_put(out, s + kept, n - kept);
+	out->failed = out->failed || trail.failed;
+	free(trail.states);
+}
+
 static bool is_stripped(uint32_t cp, uint32_t sides)
 {
 	return sides & 4 ? cp == ' ' : tok_class(cp) & TOK_SPACE;
@@ -216,10 +291,13 @@ static void apply(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, 
 			tok_put(out, a, op->n_a);
 		tok_put(out, s, n);
 		break;
+	case TFMC_TOK_REPLACE_PATTERN: replace_matches(t, op, s, n, out); break;
 	case TFMC_TOK_STRIP: strip(s, n, op->flags, out); break;
 	case TFMC_TOK_CHARS:
-		if (t->chars)
-			tok_map_chars(t, s, n, out);
+		if (t->chars && op->flags)
+			map_graphemes(t, s, n, out);
+		else if (t->chars)
+			map_chars(t, s, n, out);
 		else
 			tok_put(out, s, n);
 		break;

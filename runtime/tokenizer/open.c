@@ -130,15 +130,19 @@ static bool text_fits(uint64_t at, uint64_t n, uint64_t bytes)
 	return at <= bytes && n <= bytes - at;
 }
 
-static bool op_fits(const struct tfmc_tok_op *op, bool is_split, uint64_t texts)
+static bool op_fits(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, bool is_split,
+                    uint64_t texts)
 {
+	bool is_pattern = op->kind ==
+	                  (is_split ? (uint32_t)TFMC_TOK_MATCH_PATTERN : (uint32_t)TFMC_TOK_REPLACE_PATTERN);
 	bool needs_a = is_split ? op->kind == TFMC_TOK_MATCH_TEXT || op->kind == TFMC_TOK_METASPACE
 	                        : op->kind == TFMC_TOK_REPLACE;
-	bool matches = is_split && op->kind >= TFMC_TOK_MATCH_TEXT && op->kind <= TFMC_TOK_MATCH_NUMBERS;
+	bool matches = is_split && op->kind >= TFMC_TOK_MATCH_TEXT && op->kind <= TFMC_TOK_MATCH_PATTERN;
 	return op->kind < (is_split ? (uint32_t)TFMC_TOK_N_SPLIT : (uint32_t)TFMC_TOK_N_NORMALIZE) &&
 	       text_fits(op->a, op->n_a, texts) && text_fits(op->b, op->n_b, texts) &&
 	       (!needs_a || op->n_a) &&
-	       (!matches || (op->flags & TFMC_TOK_BEHAVIOR_MASK) < TFMC_TOK_N_BEHAVIORS);
+	       (!matches || (op->flags & TFMC_TOK_BEHAVIOR_MASK) < TFMC_TOK_N_BEHAVIORS) &&
+	       (!is_pattern || tok_automaton_fits(t->texts + op->a, op->a, op->n_a));
 }
 
 static bool open_ops(struct tfmc_tokenizer *t)
@@ -152,7 +156,7 @@ static bool open_ops(struct tfmc_tokenizer *t)
 		if (bytes % sizeof(*ops) || n > TFMC_TOK_OPS_MAX)
 			return false;
 		for (uint64_t i = 0; i < n; i++)
-			if (!op_fits(&ops[i], is_split, texts))
+			if (!op_fits(t, &ops[i], is_split, texts))
 				return false;
 		*(is_split ? &t->split : &t->normalize) = ops;
 		*(is_split ? &t->n_split : &t->n_normalize) = (uint32_t)n;
@@ -200,7 +204,7 @@ static bool open_chars(struct tfmc_tokenizer *t)
 static bool head_fits(const struct tfmc_tokenizer *t)
 {
 	const struct tfmc_tok_header *h = t->head;
-	bool ok = h->model <= TFMC_TOK_WORDPIECE && id_fits(t, h->unknown) && id_fits(t, h->bos) &&
+	bool ok = h->model <= TFMC_TOK_WORDLEVEL && id_fits(t, h->unknown) && id_fits(t, h->bos) &&
 	          id_fits(t, h->eos) && id_fits(t, h->pad) && id_fits(t, h->mask);
 	if (h->model == TFMC_TOK_WORDPIECE)
 		ok = ok && h->unknown != TFMC_TOK_NONE && h->word_max >= 1;
@@ -320,6 +324,22 @@ static bool find(const struct tok_trie *t, const char *s, uint64_t n, uint32_t *
 		if (!t->n || !tok_step(t, &node, (unsigned char)s[i]))
 			return false;
 	return t->n && tok_value(t, node, value);
+}
+
+int tfmc_tokenizer_normalize(const struct tfmc_tokenizer *t, const char *text, uint64_t bytes, char *out,
+                             uint64_t cap, uint64_t *n)
+{
+	struct tok_run r = {.t = t};
+	size_t len;
+	if (!t || (!text && bytes) || (!out && cap) || !n)
+		return TFMC_TOKENIZER_E_NULL;
+	const char *s = tok_normalize(&r, text, (size_t)bytes, &len);
+	*n = len;
+	if (!r.failed && len && cap)
+		memcpy(out, s, len < cap ? len : (size_t)cap);
+	free(r.normal[0].data);
+	free(r.normal[1].data);
+	return r.failed ? TFMC_TOKENIZER_E_MEMORY : TFMC_TOKENIZER_OK;
 }
 
 int32_t tfmc_tokenizer_find(const struct tfmc_tokenizer *t, const char *piece, uint64_t bytes)

@@ -2,7 +2,7 @@
 /*
  * Unigram: the cut of a text into pieces with the largest sum of scores, one
  * walk down the double array for each character. WordPiece: the longest piece
- * at each place of a word.
+ * at each place of a word. WordLevel: words as they are.
  */
 #include "tok.h"
 
@@ -115,4 +115,12 @@ void tok_wordpiece(struct tok_run *r, const char *s, size_t n)
 		r->word.n = 0;
 		tok_push(r, t->head->unknown);
 	}
+}
+
+void tok_wordlevel(struct tok_run *r, const char *s, size_t n)
+{
+	uint32_t id;
+	bool known = tok_longest(&r->t->trie, s, n, &id) == n && id < r->t->head->n_tokens;
+	if (known || r->t->head->unknown != TFMC_TOK_NONE)
+		tok_push(r, known ? id : r->t->head->unknown);
 }

@@ -278,13 +278,6 @@ size_t tok_scan(const struct tfmc_tok_op *op, const char *s, size_t n, bool *is_
 
 /* ---- matches ---- */
 
-static bool is_word(uint32_t cp, unsigned c)
-{
-	return c & (TOK_L | TOK_M | TOK_ND | TOK_NL | TOK_PC) || cp == 0x200c || cp == 0x200d ||
-	       (cp >= 0x24b6 && cp <= 0x24e9) || (cp >= 0x1f130 && cp <= 0x1f149) ||
-	       (cp >= 0x1f150 && cp <= 0x1f169) || (cp >= 0x1f170 && cp <= 0x1f189);
-}
-
 static bool is_punctuation(uint32_t cp, unsigned c)
 {
 	return c & TOK_P || (cp > 32 && cp < 127 && !(c & (TOK_L | TOK_N)));
@@ -315,15 +308,19 @@ static void match_bounds(uint32_t kind, unsigned *least, unsigned *most)
 	                                                                         : 1;
 }
 
-/* The character at s, or the letter of its first byte: those of other than printable bytes are all letters.
- */
+uint32_t tok_letter(unsigned char b)
+{
+	if ((b >= 33 && b <= 126) || (b >= 161 && b != 173))
+		return b;
+	return 256u + (b <= 32 ? b : b <= 160 ? b - 127u + 33u : 67u);
+}
+
+/* The character at s, or the letter of its first byte. */
 static size_t next_char(const struct tfmc_tok_op *op, const char *s, size_t n, uint32_t *cp)
 {
 	if (!(op->flags & TFMC_TOK_LETTERS))
 		return tok_decode(s, n, cp);
-	unsigned char b = (unsigned char)s[0];
-	bool printable = (b >= 33 && b <= 126) || (b >= 161 && b != 173);
-	*cp = printable ? b : 0x100;
+	*cp = tok_letter((unsigned char)s[0]);
 	return 1;
 }
 
@@ -357,12 +354,12 @@ static size_t match_words(const char *s, size_t n, bool *is_match)
 	uint32_t cp;
 	size_t at = tok_decode(s, n, &cp), len;
 	unsigned c = tok_class(cp);
-	bool word = is_word(cp, c), space = c & TOK_SPACE && !word;
+	bool word = tok_is_word(cp), space = c & TOK_SPACE && !word;
 	*is_match = !space;
 	for (; at < n; at += len) {
 		len = tok_decode(s + at, n - at, &cp);
 		c = tok_class(cp);
-		bool w = is_word(cp, c);
+		bool w = tok_is_word(cp);
 		if (w != word || (c & TOK_SPACE && !w) != space)
 			break;
 	}

@@ -57,6 +57,18 @@ static void take(struct part *p, size_t end, bool is_match, bool was_match, uint
 	}
 }
 
+/* The end of the match at `at`, or of the text in front of the next one, whose length goes to *match. */
+static size_t next_match(struct tok_run *r, const struct tfmc_tok_op *op, const char *s, size_t n, size_t at,
+                         size_t *match, bool *is_match)
+{
+	struct tok_trail *trail = &r->trail[op - r->t->split];
+	size_t len = *match, from = len ? at : tok_automaton(r->t, op, trail, s, n, at, &len);
+	r->failed = r->failed || trail->failed;
+	*is_match = from == at;
+	*match = *is_match ? 0 : len;
+	return *is_match ? at + len : from;
+}
+
 static void split_matches(struct tok_run *r, const struct tfmc_tok_op *op, uint32_t next, const char *s,
                           size_t n)
 {
@@ -64,9 +76,14 @@ static void split_matches(struct tok_run *r, const struct tfmc_tok_op *op, uint3
 	bool words = op->kind == TFMC_TOK_SPLIT_WORDS, was = false;
 	uint32_t behavior = words ? TFMC_TOK_REMOVED : op->flags & TFMC_TOK_BEHAVIOR_MASK;
 	bool invert = words || op->flags & TFMC_TOK_INVERT;
-	for (size_t at = 0; at < n && !r->failed;) {
+	struct tok_trail *trail = &r->trail[next - 1];
+	trail->from = trail->to = 0;
+	for (size_t at = 0, match = 0; at < n && !r->failed;) {
 		bool is_match;
-		at += tok_match(r->t, op, s + at, n - at, &is_match);
+		if (op->kind == TFMC_TOK_MATCH_PATTERN)
+			at = next_match(r, op, s, n, at, &match, &is_match);
+		else
+			at += tok_match(r->t, op, s + at, n - at, &is_match);
 		is_match = is_match != invert;
 		take(&p, at, is_match, was, behavior);
 		was = is_match;

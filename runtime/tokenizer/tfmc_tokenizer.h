@@ -66,6 +66,10 @@ int tfmc_tokenizer_encode(const struct tfmc_tokenizer *t, const char *text, uint
 /* Two texts with the template of pairs; types[cap], when it is not NULL, receives the segment of each id. */
 int tfmc_tokenizer_encode_pair(const struct tfmc_tokenizer *t, const char *a, uint64_t n_a, const char *b,
                                uint64_t n_b, int32_t *ids, int32_t *types, uint64_t cap, uint64_t *n);
+/* The text as the model reads it: normalized (lower case, forms, replacements), not yet split. *n: bytes,
+ * also when cap is smaller. */
+int tfmc_tokenizer_normalize(const struct tfmc_tokenizer *t, const char *text, uint64_t bytes, char *out,
+                             uint64_t cap, uint64_t *n);
 
 /* --- ids to text ------------------------------------------------------------------------------------------
  */

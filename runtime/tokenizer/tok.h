@@ -73,6 +73,14 @@ struct tok_ids {
 	size_t n, cap;
 };
 
+/* What a long walk of an automaton has seen, so that the next one need not go the same way again. */
+struct tok_trail {
+	uint16_t *states; /* in front of the character at each place of the text */
+	size_t cap, from, to,
+	        match; /* places from..to) are known; the last match from them on ends at match */
+	bool failed;
+};
+
 struct tok_symbol {
 	uint32_t id;
 	int32_t prev, next;
@@ -107,6 +115,7 @@ struct tok_run {
 	bool is_start; /* nothing of the text stands in front of the segment */
 	struct tok_text normal[2];
 	struct tok_text level[TFMC_TOK_OPS_MAX]; /* text that a splitter rewrote */
+	struct tok_trail trail[TFMC_TOK_OPS_MAX];
 	struct tok_ids word;
 	struct tok_symbol *symbols;
 	size_t cap_symbols;
@@ -124,14 +133,20 @@ void tok_push(struct tok_run *r, uint32_t id); /* to r->word */
 /* Bytes without a token of their own: tokens of bytes, or one unknown token. */
 void tok_push_unknown(struct tok_run *r, const char *s, size_t n);
 
+/* The letter that byte-level vocabularies write for a byte. */
+uint32_t tok_letter(unsigned char byte);
 /* The text after all normalizers: in `s`, or in a buffer of the run. */
 const char *tok_normalize(struct tok_run *r, const char *s, size_t n, size_t *out_n);
-void tok_map_chars(const struct tfmc_tokenizer *t, const char *s, size_t n, struct tok_text *out);
 /* Length of what scanner `op` takes at s; *is_part false: it is dropped. n > 0. */
 size_t tok_scan(const struct tfmc_tok_op *op, const char *s, size_t n, bool *is_part);
 /* The same for splitters by matches: *is_part is whether it matched. */
 size_t tok_match(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, const char *s, size_t n,
                  bool *is_match);
+/* Whether bytes at an offset in TEXTS are an automaton. */
+bool tok_automaton_fits(const char *a, uint64_t offset, uint64_t n);
+/* Where automaton `op` matches from s[at] on, and how much; n: nowhere. The trail belongs to s. */
+size_t tok_automaton(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, struct tok_trail *trail,
+                     const char *s, size_t n, size_t at, size_t *len);
 /* All splitters from `level` on, then the model. */
 void tok_split(struct tok_run *r, uint32_t level, const char *s, size_t n);
 
@@ -139,6 +154,7 @@ void tok_split(struct tok_run *r, uint32_t level, const char *s, size_t n);
 void tok_bpe(struct tok_run *r, const char *s, size_t n);
 void tok_unigram(struct tok_run *r, const char *s, size_t n);
 void tok_wordpiece(struct tok_run *r, const char *s, size_t n);
+void tok_wordlevel(struct tok_run *r, const char *s, size_t n);
 /* A word by the cache or by the model, to the ids of the run. */
 void tok_word(struct tok_run *r, const char *s, size_t n);
 

@@ -44,6 +44,13 @@ const uint16_t tok_class_masks[31] = {0,
                                       O,
                                       O | TOK_SPACE};
 
+bool tok_is_word(uint32_t cp)
+{
+	return tok_class(cp) & (TOK_L | TOK_M | TOK_ND | TOK_NL | TOK_PC) || cp == 0x200c || cp == 0x200d ||
+	       (cp >= 0x24b6 && cp <= 0x24e9) || (cp >= 0x1f130 && cp <= 0x1f149) ||
+	       (cp >= 0x1f150 && cp <= 0x1f169) || (cp >= 0x1f170 && cp <= 0x1f189);
+}
+
 /* ---- UTF-8 ---- */
 
 size_t tok_decode_long(const unsigned char *s, size_t n, uint32_t *cp)

@@ -40,6 +40,8 @@ struct tok_compose {
 };
 extern const uint16_t tok_category_index[], tok_record_index[], tok_record_blocks[];
 extern const uint8_t tok_category_blocks[];
+extern const uint16_t tok_bound_index[];
+extern const uint8_t tok_bound_blocks[];
 extern const struct tok_record tok_records[];
 extern const uint32_t tok_pool[];
 extern const struct tok_compose tok_composes[];
@@ -53,6 +55,9 @@ static inline unsigned tok_class(uint32_t cp)
 		return 0;
 	return tok_class_masks[tok_category_blocks[(uint32_t)tok_category_index[cp >> 8] << 8 | (cp & 255)]];
 }
+
+/* \w: letters, marks, decimal digits, connectors, joiners, letters in circles. */
+bool tok_is_word(uint32_t cp);
 
 static inline const struct tok_record *tok_record(uint32_t cp)
 {
@@ -71,6 +76,8 @@ static inline size_t tok_decode(const char *s, size_t n, uint32_t *cp)
 	}
 	return tok_decode_long((const unsigned char *)s, n, cp);
 }
+/* Length of what a reader takes for one character, n > 0: a letter with its marks, an emoji of several. */
+size_t tok_grapheme(const char *s, size_t n);
 /* Where the character begins that ends at s[n - 1]. */
 size_t tok_before(const char *s, size_t n);
 

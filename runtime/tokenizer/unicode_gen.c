@@ -170,6 +170,13 @@ static int value_category(const struct tables *t, int cp)
 	return category(cp);
 }
 
+/* How a character goes together with its neighbours: the numbers of utf8proc. */
+static int value_bound(const struct tables *t, int cp)
+{
+	(void)t;
+	return (int)utf8proc_get_property(cp)->boundclass;
+}
+
 static int value_record(const struct tables *t, int cp)
 {
 	return t->record_of[cp];
@@ -222,6 +229,7 @@ int main(void)
 	       utf8proc_unicode_version());
 	printf("#include \"unicode.h\"\n");
 	put_stages("category", "uint8_t", value_category, &t);
+	put_stages("bound", "uint8_t", value_bound, &t);
 	put_stages("record", "uint16_t", value_record, &t);
 	print_rest(&t);
 	return ferror(stdout) || fflush(stdout) != 0;

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small tokenizers of every kind with what Hugging Face's `tokenizers` and `sentencepiece` make of texts.
 
-make.py OUT [--random N]: trains on a text of its own and writes OUT/NAME.json (or .model) and OUT/NAME.cases.json.
-With --random N no files but cases are written, with N random texts each, for tests/tokenizers/compare.sh.
+make.py OUT [--random N]: trains on a text of its own and writes OUT/NAME.json (or .model), unless it lies there, and
+OUT/NAME.cases.json. With --random N no files but cases are written, with N random texts each, for tests/tokenizers/compare.sh.
 """
 import base64
 import io
 import json
 import os
 import random
+import struct
 import sys
 import tempfile
 
@@ -40,6 +41,8 @@ EXTRA = ["", " ", "  ", "\n", "\n\n \n", "\t x", "Hello world", " Hello  world "
          "control\u0001\u0007\u007f\u009f \ufffd \u00ad soft", "中文字符𠀀𪜀 mixed汉字and漢字", "🙂👩‍💻🏳️‍🌈 🤷🏽‍♂️", "x²y ∑∞ ≠ `~^$+<=>|",
          "CamelCaseWordsHTTPServer iPhoneX ÜberGroß ǅungla", "path/to/file\\n $100.00 50% @user #tag a_b __init__ (x)[y]{z}",
          "...!!!??? -- — – … «quote» “curly” ‘single’", "a  b   c    d     e", "tab\ttab\t\ttab", "नमस्ते दुनिया คนไทย ភាសា",
+         "foo bar foobar foo  x afoo", "one two twoone two one two", "Straße strasse STRASSE ABC abc Xy xy Café café cafés",
+         "a lft b  lftx rgt  c both  xboth both rgt  both", "<Sp> <sp> [CLS] [CL", "▁in in  bar baz  baz qux  qux", "``x''  y", "e\u0301\u0308 e\u0301\u0323\u0308\u0302 \ufb01\u0308 \r\n x \xbd\u200d\u0308",
          "<s>hello</s> [MASK]x [CLS] <|end|>y  <|end|>", "▁under ▁▁ lower", "\U0001f9e0\U000e0001\U0010ffff \u0378 unassigned"]
 
 LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -280,6 +283,98 @@ HF = {"gpt2": gpt2, "roberta": roberta, "llama3": llama3, "qwen2": qwen2, "qwen3
 SPM = {"spm_bpe": spm_bpe, "spm_unigram": spm_unigram}
 
 
+# ---- components as popular families have them; sizes are small, the texts many ----
+
+DEEPSEEK_LLM = ["[\r\n]", "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿͰ-ͳͶͷΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-Ֆ𐐀-𐑏]+", "\\s?[!-/:-~！-／：-～\u2018-\u201f\u3000-\u3002]+",
+                "\\s+$", "[一-龥ࠀ-一가-퟿]+"]
+DEEPSEEK_CODER = ["[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", "[一-龥ࠀ-一가-퟿]+"]
+DEEPSEEK_V3 = ["\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
+               "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
+               " ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"]
+HAN = (r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+       r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+       r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+POSSESSIVE = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
+
+
+def splits(regexes, *more):
+    parts = [pre_tokenizers.Split(Regex(r), "isolated") for r in regexes] + list(more)
+    return byte_level(parts=parts + [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+def marked(normalizer, before=(), scheme="always"):
+    """Unigram with a mark in front of words: XLM-R, mBART, ALBERT, DeBERTa v2."""
+    t = Tokenizer(models.Unigram([(p, s) for p, s in spm_pieces(spm_unigram())], 0, False))
+    if normalizer:
+        t.normalizer = normalizers.Sequence(normalizer)
+    t.pre_tokenizer = pre_tokenizers.Sequence(list(before) + [pre_tokenizers.Metaspace("▁", prepend_scheme=scheme)])
+    t.decoder = decoders.Metaspace("▁", prepend_scheme=scheme)
+    t.add_special_tokens([AddedToken(s, normalized=False) for s in ("<unk>", "<s>", "</s>")])
+    return t
+
+
+def mbart():
+    """The language stands behind the text."""
+    t = marked([normalizers.Precompiled(charsmap(spm_unigram())), normalizers.Replace(Regex(" {2,}"), " ")], [pre_tokenizers.WhitespaceSplit()])
+    t.add_special_tokens(["en_XX", AddedToken("<mask>", lstrip=True, normalized=False)])
+    t.post_processor = processors.TemplateProcessing(single="$A </s> en_XX", pair="$A $B </s> en_XX",
+                                                     special_tokens=[(s, t.token_to_id(s)) for s in ("</s>", "en_XX")])
+    return t
+
+
+def albert():
+    sp = spm_unigram()
+    t = marked([normalizers.Replace("``", '"'), normalizers.Replace("''", '"'), normalizers.NFKD(), normalizers.StripAccents(),
+                normalizers.Lowercase(), normalizers.Precompiled(charsmap(sp)), normalizers.Replace(Regex(" {2,}"), " ")],
+               [pre_tokenizers.WhitespaceSplit()])
+    t.add_special_tokens([AddedToken("[MASK]", lstrip=True, normalized=False)])
+    return t
+
+
+def deberta():
+    return marked([normalizers.Replace(Regex(r"\s{2,}|[\n\r\t]"), " "), normalizers.NFC(), normalizers.Strip(left=False, right=True)],
+                  [pre_tokenizers.Punctuation("isolated")], "first")
+
+
+def added():
+    """Added tokens of every kind behind normalizers that change them."""
+    t = bert()
+    t.add_tokens([AddedToken("Straße"), AddedToken("ABC", normalized=True), AddedToken("Xy", normalized=False),
+                  AddedToken("café", single_word=True), AddedToken("lft", lstrip=True), AddedToken("rgt", rstrip=True),
+                  AddedToken("both", lstrip=True, rstrip=True, single_word=True), AddedToken("lftx"), AddedToken("  ")])
+    t.add_special_tokens([AddedToken("<Sp>", normalized=True), AddedToken("[CL", normalized=False)])
+    return t
+
+
+def added_marked():
+    t = llama2()
+    t.add_tokens([AddedToken("foo"), AddedToken(" bar"), AddedToken("baz", lstrip=True), AddedToken("qux", rstrip=True, normalized=False),
+                  AddedToken("one two", single_word=True), AddedToken("a"), AddedToken("▁in", normalized=False)])
+    return t
+
+
+def added_bytes():
+    t = gpt2()
+    t.add_tokens([AddedToken("foo"), AddedToken("foo bar"), AddedToken("foobar", normalized=False), AddedToken("é"),
+                  AddedToken(" x", lstrip=True, single_word=True), AddedToken("\n\n")])
+    return t
+
+
+def word_level():
+    t = Tokenizer(models.WordLevel(unk_token="[UNK]"))
+    t.pre_tokenizer = pre_tokenizers.Whitespace()
+    t.train_from_iterator(TEXT.splitlines(), trainers.WordLevelTrainer(vocab_size=100, special_tokens=["[UNK]"], show_progress=False))
+    return t
+
+
+FAMILIES = {"deepseek_llm": lambda: splits(DEEPSEEK_LLM, pre_tokenizers.Digits(individual_digits=True)),
+            "deepseek_coder": lambda: splits(DEEPSEEK_CODER, pre_tokenizers.Digits(individual_digits=True)),
+            "deepseek_v3": lambda: splits(DEEPSEEK_V3), "han": lambda: byte_level(HAN), "possessive": lambda: byte_level(POSSESSIVE),
+            "mbart": mbart, "albert": albert, "deberta": deberta, "added": added, "added_marked": added_marked, "added_bytes": added_bytes,
+            "word_level": word_level}
+HF.update(FAMILIES)
+
+
 def random_text(rng):
     pools = ["abcdefghij  ", "ABC def 'sS'tT", " \t\n\r\u00a0", "0123456789 .,", "äöüéèñçß", "абвгд ", "中文字 。", "가각힣", "e\u0301\u0323\u0308 ", "हिन्दी ",
              "🙂👩‍💻\ufe0f", "!?()[]-_/\\'\"", "αβγΣς", "\u200b\u200d\ufeff\u00ad", "ﬁ½²①ａ"]
@@ -308,13 +403,15 @@ def main():
     os.makedirs(out, exist_ok=True)
     for name, make in HF.items():
         path = os.path.join(out, name + ".json")
-        t = Tokenizer.from_file(path) if n else make()
-        if not n:
+        kept = os.path.exists(path)
+        t = Tokenizer.from_file(path) if kept else make()
+        if not kept:
             with open(path, "w", encoding="utf-8") as f:
                 json.dump(json.loads(t.to_str()), f, ensure_ascii=False, separators=(",", ":"))
                 f.write("\n")
+            t = Tokenizer.from_file(path)
         cases = []
-        for text in texts(n):
+        for text in texts(n) if n or name not in FAMILIES else EXTRA:
             ids = t.encode(text, add_special_tokens=False).ids
             back = t.decode(ids, skip_special_tokens=False)
             if name == "clip":  # transformers does this behind the decoder
@@ -323,12 +420,58 @@ def main():
         write_cases(out, name, cases)
     for name, make in SPM.items():
         path = os.path.join(out, name + ".model")
-        blob = open(path, "rb").read() if n else make()
-        if not n:
+        kept = os.path.exists(path)
+        blob = open(path, "rb").read() if kept else make()
+        if not kept:
             with open(path, "wb") as f:
                 f.write(blob)
         sp = sentencepiece.SentencePieceProcessor(model_proto=blob)
         write_cases(out, name, [{"text": x, "ids": sp.encode(x), "all": sp.encode(x), "back": sp.decode(sp.encode(x)).replace(" \u2047 ", "<unk>")} for x in texts(n)])
+    write_scored(out, n)
+
+
+# ---- llama2.c: pieces with scores, in two files; the ids by its own way: characters, then the pair of the best score ----
+
+def scored_pieces():
+    pieces = [("<unk>", 0.0), ("\n<s>\n", 0.0), ("\n</s>\n", 0.0)] + [(f"<0x{b:02X}>", 0.0) for b in range(256)]
+    kept = [(p.replace("▁", " "), s) for p, s in spm_pieces(spm_bpe())[3:] if not (p.startswith("<") and p.endswith(">"))]
+    return pieces + [(p, s) for p, s in kept if len(p.encode()) < 16][:300] + [(c, -1e6) for c in " abcdefghijklmnopqrstuvwxyz" if c not in dict(kept)]
+
+
+def scored_encode(pieces, text):
+    scores = {p: (s, i) for i, (p, s) in reversed(list(enumerate(pieces))) if i >= 259}
+    units = []
+    for c in (" " if text else "") + text:
+        units += [scores[c][1]] if c in scores else [b + 3 for b in c.encode()]
+    name = lambda i: pieces[i][0] if i >= 259 else "\0"
+    while True:
+        pairs = [(scores[name(a) + name(b)][0], -k) for k, (a, b) in enumerate(zip(units, units[1:])) if name(a) + name(b) in scores]
+        if not pairs:
+            return units
+        k = -max(pairs)[1]
+        units[k:k + 2] = [scores[name(units[k]) + name(units[k + 1])][1]]
+
+
+def scored_decode(pieces, ids):
+    raw = b"".join(bytes([i - 3]) if 3 <= i < 259 else pieces[i][0].encode() for i in ids)
+    return raw[1:].decode() if raw.startswith(b" ") else raw.decode()
+
+
+def write_scored(out, rng):
+    path = os.path.join(out, "llama2c.tsv")
+    if os.path.exists(path):
+        rows = [line.split("\t") for line in open(path).read().splitlines()]
+        pieces = [(bytes.fromhex(r[2]).decode(), float(r[1])) for r in rows]
+    else:
+        pieces = scored_pieces()
+        with open(path, "w") as f:
+            f.writelines(f"{i}\t{s}\t{p.encode().hex()}\n" for i, (p, s) in enumerate(pieces))
+    with open(os.path.join(out, "llama2c.bin"), "wb") as f:
+        f.write(struct.pack("<I", max(len(p.encode()) for p, _ in pieces)))
+        for p, s in pieces:
+            f.write(struct.pack("<fI", s, len(p.encode())) + p.encode())
+    cases = [(x, scored_encode(pieces, x)) for x in (texts(rng) if rng else EXTRA)]
+    write_cases(out, "llama2c", [{"text": x, "ids": ids, "all": ids, "back": scored_decode(pieces, ids)} for x, ids in cases])
 
 
 def write_cases(out, name, cases):

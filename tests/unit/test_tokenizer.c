@@ -21,11 +21,14 @@ Suite *suite_tokenizer(void);
 #define IDS_MAX   4096
 #define BYTES_MAX 65536
 
-static const char *const names[] = {"gpt2.json",       "roberta.json", "llama3.json",   "qwen2.json",
-                                    "qwen35.json",     "o200k.json",   "falcon.json",   "starcoder.json",
-                                    "bloom.json",      "clip.json",    "llama2.json",   "mistral.json",
-                                    "gemma.json",      "t5.json",      "xlmr.json",     "bert.json",
-                                    "bert_cased.json", "words.json",   "spm_bpe.model", "spm_unigram.model"};
+static const char *const names[] = {
+        "gpt2.json",         "roberta.json",        "llama3.json",      "qwen2.json",    "qwen35.json",
+        "o200k.json",        "falcon.json",         "starcoder.json",   "bloom.json",    "clip.json",
+        "llama2.json",       "mistral.json",        "gemma.json",       "t5.json",       "xlmr.json",
+        "bert.json",         "bert_cased.json",     "words.json",       "spm_bpe.model", "spm_unigram.model",
+        "deepseek_llm.json", "deepseek_coder.json", "deepseek_v3.json", "han.json",      "possessive.json",
+        "mbart.json",        "albert.json",         "deberta.json",     "added.json",    "added_marked.json",
+        "added_bytes.json",  "word_level.json",     "llama2c.bin",      "llama2c.tsv"};
 
 static const char *golden(struct reading *r, const char *name)
 {
@@ -39,6 +42,24 @@ static void read_file(struct reading *r, const char *path, const char **text, si
 	              "%s", r->log.data);
 }
 
+static enum tfmc_status read_any(const struct tokenizer_source *s, const char *text, size_t len,
+                                 struct tokenizer_packed *out)
+{
+	const unsigned char *bytes = (const unsigned char *)text;
+	if (strstr(s->name, ".json"))
+		return tokenizer_from_json(s, text, len, out);
+	if (strstr(s->name, ".model"))
+		return tokenizer_from_spm(s, bytes, len, out);
+	return strstr(s->name, ".bin") ? tokenizer_from_llama2c(s, bytes, len, out)
+	                               : tokenizer_from_scored(s, text, len, out);
+}
+
+/* These formats have no control tokens in texts. */
+static unsigned flags_of(const char *name)
+{
+	return strstr(name, ".json") ? 0 : TFMC_TOKENIZE_PLAIN;
+}
+
 static struct tokenizer_packed pack(struct reading *r, const char *name)
 {
 	struct tokenizer_source s = {&r->arena, &r->cx, name, LOC_NONE};
@@ -46,10 +67,7 @@ static struct tokenizer_packed pack(struct reading *r, const char *name)
 	const char *text;
 	size_t len;
 	read_file(r, golden(r, name), &text, &len);
-	enum tfmc_status st = strstr(name, ".json")
-	                              ? tokenizer_from_json(&s, text, len, &p)
-	                              : tokenizer_from_spm(&s, (const unsigned char *)text, len, &p);
-	ck_assert_msg(st == TFMC_OK, "%s: %s", name, r->log.data);
+	ck_assert_msg(read_any(&s, text, len, &p) == TFMC_OK, "%s: %s", name, r->log.data);
 	return p;
 }
 
@@ -124,8 +142,7 @@ START_TEST(expected_ids)
 	const struct json_node *cases = json_parse(&r.arena, &r.cx, &src, text, len);
 	ck_assert_msg(cases && cases->n > 30, "%s", r.log.data);
 	for (size_t i = 0; i < cases->n; i++) {
-		/* SentencePiece takes no control tokens from the text. */
-		unsigned plain = strstr(name, ".model") ? TFMC_TOKENIZE_PLAIN : 0;
+		unsigned plain = flags_of(name);
 		check_ids(t, name, &cases->items[i], "ids", plain);
 		check_ids(t, name, &cases->items[i], "all", plain | TFMC_TOKENIZE_SPECIAL);
 		check_text(t, name, &cases->items[i]);
@@ -173,8 +190,10 @@ static size_t random_bytes(uint64_t *state, char *out, size_t most)
 
 START_TEST(bytes_survive)
 {
-	static const char *const exact[] = {"gpt2.json",   "llama3.json",    "qwen35.json", "o200k.json",
-	                                    "falcon.json", "starcoder.json", "bloom.json"};
+	static const char *const exact[] = {"gpt2.json",        "llama3.json",       "qwen35.json",
+	                                    "o200k.json",       "falcon.json",       "starcoder.json",
+	                                    "bloom.json",       "deepseek_llm.json", "deepseek_coder.json",
+	                                    "deepseek_v3.json", "han.json"};
 	static char in[600], out[8192];
 	static int32_t ids[IDS_MAX];
 	uint64_t state = 88172645463325252ull, n, bytes;
@@ -350,9 +369,7 @@ START_TEST(damaged_files)
 			         at = next_random(&state) % (what & 1 ? len : len / 8);
 			copy[at] = what & 2 ? "0123456789,:[]{}\"t-"[what / 4 % 19] : (char)(what >> 8);
 		}
-		enum tfmc_status st = strstr(names[_i], ".json")
-		                              ? tokenizer_from_json(&s, copy, len, &p)
-		                              : tokenizer_from_spm(&s, (const unsigned char *)copy, len, &p);
+		enum tfmc_status st = read_any(&s, copy, len, &p);
 		if (st == TFMC_OK) {
 			ck_assert_int_eq(tfmc_tokenizer_open(p.data, p.bytes, &t), TFMC_TOKENIZER_OK);
 			tfmc_tokenizer_close(t);
@@ -378,9 +395,9 @@ static const struct {
         {"{" MODEL
          ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Odd\"}]}}",
          "normalizer.normalizers[1]: not supported yet"},
-        {"{" MODEL
-         ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x+\"},\"behavior\":\"Isolated\"}}",
-         "the regular expression 'x+'"},
+        {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?<=x)y\"},\"behavior\":"
+         "\"Isolated\"}}",
+         "the regular expression '(?<=x)y': a group that begins with (?<="},
         {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}}", "'UnicodeScripts'"},
         {"{" MODEL ",\"decoder\":{\"type\":\"CTC\"}}", "decoder: not supported yet"},
         {"{" MODEL ",\"post_processor\":{\"type\":\"Odd\"}}", "post_processor: not supported yet"},
@@ -493,7 +510,7 @@ Suite *suite_tokenizer(void)
 	const int n = (int)TFMC_COUNT(names);
 	tcase_set_timeout(t, 120);
 	tcase_add_loop_test(t, expected_ids, 0, n);
-	tcase_add_loop_test(t, bytes_survive, 0, 7);
+	tcase_add_loop_test(t, bytes_survive, 0, 11);
 	tcase_add_loop_test(t, any_bytes, 0, n);
 	tcase_add_loop_test(t, long_texts, 0, n);
 	tcase_add_loop_test(t, damage_is_refused_or_harmless, 0, n);
