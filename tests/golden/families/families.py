@@ -21,10 +21,11 @@ def llama_like(**more):
 
 
 def bert_like(**more):
+    """The same width; what is None is no key of the family."""
     c = dict(vocab_size=V, hidden_size=84, intermediate_size=101, num_hidden_layers=2, num_attention_heads=7,
              max_position_embeddings=41, type_vocab_size=2, pad_token_id=0)
     c.update(more)
-    return c
+    return {k: v for k, v in c.items() if v is not None}
 
 
 def rope(theta=10000.0, **more):
@@ -48,6 +49,19 @@ class Sentence(torch.nn.Module):
         real = mask[:, :, None].to(hidden.dtype)
         mean = (hidden * real).sum(1) / real.sum(1)
         return types.SimpleNamespace(last_hidden_state=hidden, sentence_embedding=torch.nn.functional.normalize(mean, dim=1))
+
+
+SENTENCE = {**HIDDEN, "sentence_embedding": lambda o: o.sentence_embedding}
+
+
+def sentence_files(d):
+    """What a sentence embedder has beside its configuration: means of d features, made unit vectors."""
+    names = (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"))
+    return {
+        "modules.json": [{"idx": i, "name": str(i), "path": path, "type": "sentence_transformers.models." + name}
+                         for i, (path, name) in enumerate(names)],
+        "1_Pooling/config.json": {"word_embedding_dimension": d, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True,
+                                  "pooling_mode_max_tokens": False, "pooling_mode_mean_sqrt_len_tokens": False}}
 
 
 def from_timm(tensors):
@@ -156,12 +170,8 @@ FAMILIES = {
     "llama3": causal("LlamaForCausalLM", hf.LlamaConfig(**llama_like(), rope_parameters={
         "rope_theta": 500000.0, "rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 3.0,
         "original_max_position_embeddings": 16})),
-    "minilm": dict(kind="text", cls="BertModel", config=hf.BertConfig(**bert_like()), types=True, wrap=Sentence,
-                   outputs={**HIDDEN, "sentence_embedding": lambda o: o.sentence_embedding}, files={
-        "modules.json": [{"idx": i, "name": str(i), "path": path, "type": "sentence_transformers.models." + name}
-                         for i, (path, name) in enumerate((("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")))],
-        "1_Pooling/config.json": {"word_embedding_dimension": 84, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True,
-                                  "pooling_mode_max_tokens": False, "pooling_mode_mean_sqrt_len_tokens": False}}),
+    "minilm": dict(kind="text", cls="BertModel", config=hf.BertConfig(**bert_like()), types=True, wrap=Sentence, outputs=SENTENCE,
+                   files=sentence_files(84)),
     "mixtral": causal("MixtralForCausalLM", hf.MixtralConfig(**llama_like(intermediate_size=29), num_local_experts=5, num_experts_per_tok=2,
                       sliding_window=9, **rope(1000000.0)), load=dict(experts_implementation="eager")),
     "gpt_neox": causal("GPTNeoXForCausalLM", hf.GPTNeoXConfig(
@@ -208,4 +218,27 @@ weights: {files: [model.safetensors]}
         relative_attention_max_distance=25, feed_forward_proj="gated-gelu", pad_token_id=0, eos_token_id=1), qk=0.6, table=1.0),
     "vit_states": dict(kind="picture", cls="ViTModel", image=12, patch=4, outputs=HIDDEN, config=hf.ViTConfig(
         hidden_size=84, intermediate_size=101, num_hidden_layers=2, num_attention_heads=7, image_size=12, patch_size=4)),
+    "bert_tags": dict(kind="text", cls="BertForTokenClassification", outputs=LOGITS, types=True, config=hf.BertConfig(**bert_like(num_labels=7))),
+    "distilbert_tags": dict(kind="text", cls="DistilBertForTokenClassification", outputs=LOGITS, config=hf.DistilBertConfig(
+        vocab_size=V, dim=84, hidden_dim=101, n_layers=2, n_heads=7, max_position_embeddings=41, num_labels=7)),
+    "mpnet": dict(kind="text", cls="MPNetModel", pad=1, wrap=Sentence, outputs=SENTENCE, files=sentence_files(84), config=hf.MPNetConfig(
+        **bert_like(pad_token_id=1, max_position_embeddings=43, type_vocab_size=None, layer_norm_eps=1e-5))),
+    "mpnet_classes": dict(kind="text", cls="MPNetForSequenceClassification", pad=1, outputs=LOGITS, config=hf.MPNetConfig(
+        **bert_like(pad_token_id=1, max_position_embeddings=43, type_vocab_size=None, num_labels=3))),
+    "mpnet_words": dict(kind="text", cls="MPNetForMaskedLM", pad=1, outputs=LOGITS, config=hf.MPNetConfig(
+        **bert_like(pad_token_id=1, max_position_embeddings=43, type_vocab_size=None))),
+    "electra": dict(kind="text", cls="ElectraModel", types=True, outputs=HIDDEN, config=hf.ElectraConfig(**bert_like(embedding_size=36))),
+    "electra_classes": dict(kind="text", cls="ElectraForSequenceClassification", types=True, outputs=LOGITS, config=hf.ElectraConfig(
+        **bert_like(embedding_size=84, num_labels=3))),
+    "electra_tags": dict(kind="text", cls="ElectraForTokenClassification", types=True, outputs=LOGITS, config=hf.ElectraConfig(
+        **bert_like(embedding_size=36, num_labels=5))),
+    "electra_replaced": dict(kind="text", cls="ElectraForPreTraining", types=True, outputs={"logits": lambda o: o.logits[:, :, None]},
+                             config=hf.ElectraConfig(**bert_like(embedding_size=36))),
+    "electra_words": dict(kind="text", cls="ElectraForMaskedLM", types=True, outputs=LOGITS, config=hf.ElectraConfig(**bert_like(embedding_size=36))),
+    "albert": dict(kind="text", cls="AlbertModel", types=True, outputs=HIDDEN, config=hf.AlbertConfig(
+        **bert_like(embedding_size=36, num_hidden_layers=4, num_hidden_groups=2))),
+    "albert_classes": dict(kind="text", cls="AlbertForSequenceClassification", types=True, outputs=LOGITS, config=hf.AlbertConfig(
+        **bert_like(embedding_size=36, num_hidden_layers=3, num_labels=3))),
+    "albert_words": dict(kind="text", cls="AlbertForMaskedLM", types=True, outputs=LOGITS, config=hf.AlbertConfig(
+        **bert_like(embedding_size=36, num_hidden_layers=3))),
 }
