@@ -241,4 +241,40 @@ weights: {files: [model.safetensors]}
         **bert_like(embedding_size=36, num_hidden_layers=3, num_labels=3))),
     "albert_words": dict(kind="text", cls="AlbertForMaskedLM", types=True, outputs=LOGITS, config=hf.AlbertConfig(
         **bert_like(embedding_size=36, num_hidden_layers=3))),
+    "gptj": causal("GPTJForCausalLM", hf.GPTJConfig(
+        vocab_size=V, n_embd=84, n_inner=101, n_layer=2, n_head=7, rotary_dim=6, n_positions=41, **IDS)),
+    "codegen": causal("CodeGenForCausalLM", hf.CodeGenConfig(
+        vocab_size=V, n_embd=96, n_layer=2, n_head=8, rotary_dim=6, n_positions=41, n_ctx=41, **IDS)),
+    "gpt_bigcode": causal("GPTBigCodeForCausalLM", hf.GPTBigCodeConfig(
+        vocab_size=V, n_embd=84, n_inner=101, n_layer=2, n_head=7, n_positions=41, **IDS)),
+    "gpt_bigcode_heads": causal("GPTBigCodeForCausalLM", hf.GPTBigCodeConfig(
+        vocab_size=V, n_embd=84, n_inner=101, n_layer=2, n_head=7, n_positions=41, multi_query=False, **IDS)),
+    "olmo": causal("OlmoForCausalLM", hf.OlmoConfig(**llama_like(), **rope())),
+    "olmo_clipped": causal("OlmoForCausalLM", hf.OlmoConfig(**llama_like(clip_qkv=1.5), **rope())),
+    "olmo3": causal("Olmo3ForCausalLM", hf.Olmo3Config(
+        **llama_like(num_hidden_layers=3), sliding_window=7, layer_types=["sliding_attention", "sliding_attention", "full_attention"], rope_parameters={
+            "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"},
+            "full_attention": {"rope_theta": 500000.0, "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 10, "beta_fast": 4.0,
+                               "beta_slow": 1.0, "attention_factor": 1.2}})),
+    "olmoe": causal("OlmoeForCausalLM", hf.OlmoeConfig(**llama_like(intermediate_size=29), num_experts=5, num_experts_per_tok=2, **rope()),
+                    load=dict(experts_implementation="eager")),
+    "cohere": causal("CohereForCausalLM", hf.CohereConfig(
+        **llama_like(use_qk_norm=True, num_attention_heads=6, num_key_value_heads=2, logit_scale=0.3), **rope())),
+    "cohere2": causal("Cohere2ForCausalLM", hf.Cohere2Config(
+        **llama_like(num_hidden_layers=3, tie_word_embeddings=True), sliding_window=7, logit_scale=0.3,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"], **rope())),
+    "smollm3": causal("SmolLM3ForCausalLM", hf.SmolLM3Config(
+        **llama_like(num_hidden_layers=3, tie_word_embeddings=True), no_rope_layers=[1, 0, 1], **rope(2000000.0))),
+    "qwen2_moe": causal("Qwen2MoeForCausalLM", hf.Qwen2MoeConfig(
+        **llama_like(num_hidden_layers=3), num_experts=5, num_experts_per_tok=3, moe_intermediate_size=29, shared_expert_intermediate_size=53,
+        decoder_sparse_step=2, **rope(1000000.0)), load=dict(experts_implementation="eager")),
+    "nemotron": causal("NemotronForCausalLM", hf.NemotronConfig(**llama_like(), **rope(partial_rotary_factor=0.5)), plus_one=True),
+    "glm": causal("GlmForCausalLM", hf.GlmConfig(**llama_like(head_dim=12), **rope(partial_rotary_factor=0.5))),
+    "glm4": causal("Glm4ForCausalLM", hf.Glm4Config(**llama_like(head_dim=12), **rope(partial_rotary_factor=0.5))),
+    "ministral": causal("MinistralForCausalLM", hf.MinistralConfig(
+        **llama_like(num_hidden_layers=3, head_dim=12), sliding_window=7, layer_types=["sliding_attention", "full_attention", "sliding_attention"], **rope())),
+    "helium": causal("HeliumForCausalLM", hf.HeliumConfig(**llama_like(head_dim=12), **rope(100000.0))),
+    "arcee": causal("ArceeForCausalLM", hf.ArceeConfig(**llama_like(), **rope())),
+    "seed_oss": causal("SeedOssForCausalLM", hf.SeedOssConfig(**llama_like(head_dim=12), **rope())),
+    "ernie4_5": causal("Ernie4_5ForCausalLM", hf.Ernie4_5Config(**llama_like(head_dim=12, use_bias=True), **rope(500000.0))),
 }
