@@ -206,6 +206,10 @@ static const struct yaml_node *preset_name(struct frontend_model *m, const struc
 	if (type == NULL)
 		diag_error(m->cx, hf->loc, DIAG_MISSING,
 		           "the configuration has no 'model_type'; name a preset");
+	else if (hub_is_gguf(config))
+		diag_error(m->cx, hf->loc, DIAG_UNSUPPORTED,
+		           "not supported yet: GGUF files of the architecture '%s' (known are %s)",
+		           type + strlen("gguf:"), preset_types(&m->arena, "gguf:"));
 	else
 		diag_error(m->cx, hf->loc, DIAG_UNSUPPORTED,
 		           "not supported yet: models of type '%s'; describe the model by steps", type);

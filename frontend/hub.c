@@ -9,9 +9,10 @@
  *     runs: {attention_types: types}                        [[[a, b], 2], ...] -> param: the list a, b, a, b,
  *     ignore: {name: [use_cache, "*dropout"]}               does not change the computation; lists with
  * names, so that presets on top of each other add theirs
- *     stored: {output.weight: untied}                       GGUF: this tensor is there -> param (true, false)
- *     rows: {token_embd.weight: vocab}                      GGUF: size of its outermost axis -> param
- *     values: {rope_freqs.weight: factors}                  GGUF: its elements as a list -> param
+ *     stored: {output.weight: untied}                       GGUF: this tensor is there -> param (true,
+ * false); with one `*`: the list of the numbers in its place of all tensors that are there rows:
+ * {token_embd.weight: vocab}                      GGUF: size of its outermost axis -> param values:
+ * {rope_freqs.weight: factors}                  GGUF: its elements as a list -> param
  *
  * null counts as absent. Every other key is an error: nothing is guessed.
  */
@@ -336,24 +337,63 @@ static bool take_values(struct hub *h, const struct yaml_node *param, const stru
 	return false;
 }
 
+/* The number in place of the star of the pattern, or -1. */
+static int64_t number_at_star(const char *pattern, const char *star, const char *name)
+{
+	size_t before = (size_t)(star - pattern), behind = strlen(star + 1), n = strlen(name);
+	int64_t number = 0;
+	if (n <= before + behind || strncmp(pattern, name, before) != 0 ||
+	    strcmp(name + n - behind, star + 1) != 0)
+		return -1;
+	for (size_t i = before; i < n - behind; i++) {
+		if (name[i] < '0' || name[i] > '9' || number > INT32_MAX / 10)
+			return -1;
+		number = 10 * number + (name[i] - '0');
+	}
+	return number;
+}
+
+static bool take_numbers(struct hub *h, const struct yaml_node *param, const char *pattern, const char *star)
+{
+	const struct stored_tensors *all = &h->c->gguf->tensors;
+	struct json_node *items = ARENA_ARRAY(&h->m->arena, struct json_node, all->n + 1);
+	struct json_node list = {.kind = JSON_NODE_ARRAY, .items = items};
+	if (items == NULL || arena_failed(&h->m->arena))
+		return false;
+	for (size_t i = 0; i < all->n; i++) {
+		int64_t number = number_at_star(pattern, star, all->items[i].name);
+		if (number >= 0)
+			items[list.n++] = (struct json_node){.kind = JSON_NODE_INT, .i = number};
+	}
+	return take(h, param, &list);
+}
+
+static bool take_stored(struct hub *h, const struct yaml_node *param, const char *name)
+{
+	const char *star = strchr(name, '*');
+	const struct json_node v = {.kind = JSON_NODE_BOOL, .i = find_tensor(h->c->gguf, name) != NULL};
+	return star != NULL ? take_numbers(h, param, name, star) : take(h, param, &v);
+}
+
+static bool take_tensor(struct hub *h, const char *kind, const struct yaml_node *param, const char *name)
+{
+	const struct stored_tensor *t = find_tensor(h->c->gguf, name);
+	if (strcmp(kind, "stored") == 0)
+		return take_stored(h, param, name);
+	if (t == NULL || (strcmp(kind, "rows") == 0 && t->rank == 0))
+		return true;
+	const struct json_node rows = {.kind = JSON_NODE_INT, .i = t->dims[0]};
+	return strcmp(kind, "rows") == 0 ? take(h, param, &rows) : take_values(h, param, t);
+}
+
 static bool take_tensors(struct hub *h, const struct yaml_node *table)
 {
 	static const char *const kinds[] = {"stored", "rows", "values"};
 	bool ok = true;
 	for (size_t kind = 0; kind < TFMC_COUNT(kinds); kind++) {
 		const struct yaml_node *map = yaml_find(table, kinds[kind]);
-		for (size_t i = 0; ok && map != NULL && map->kind == YAML_MAPPING && i < map->n; i++) {
-			const struct stored_tensor *t = find_tensor(h->c->gguf, map->pairs[i].key->text);
-			const struct yaml_node *param = map->pairs[i].value;
-			struct json_node v = {.kind = JSON_NODE_BOOL, .i = t != NULL};
-			if (kind == 0)
-				ok = take(h, param, &v);
-			else if (kind == 1 && t != NULL && t->rank > 0) {
-				v = (struct json_node){.kind = JSON_NODE_INT, .i = t->dims[0]};
-				ok = take(h, param, &v);
-			} else if (kind == 2 && t != NULL)
-				ok = take_values(h, param, t);
-		}
+		for (size_t i = 0; ok && map != NULL && map->kind == YAML_MAPPING && i < map->n; i++)
+			ok = take_tensor(h, kinds[kind], map->pairs[i].value, map->pairs[i].key->text);
 	}
 	return ok;
 }

@@ -60,3 +60,14 @@ const char *preset_of_type(const char *type)
 	}
 	return NULL;
 }
+
+const char *preset_types(struct arena *a, const char *prefix)
+{
+	const char *list = "";
+	for (size_t i = 0; i < TFMC_COUNT(presets); i++) {
+		if (strncmp(presets[i].types, prefix, strlen(prefix)) == 0)
+			list = arena_printf(a, "%s%s%s", list, *list ? ", " : "",
+			                    presets[i].types + strlen(prefix));
+	}
+	return list;
+}

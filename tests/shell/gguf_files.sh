@@ -58,19 +58,3 @@ sed 's/rope.freq_base/rope.freq_bass/' "$tmp/half.gguf" >"$tmp/key.gguf"
 "$TFMC" "$tmp/key.gguf" -o "$tmp/key.o" 2>"$tmp/err" && say "an unknown key is taken"
 grep -c "'rope.freq_bass' .* may change the computation" "$tmp/err" >/dev/null || { cat "$tmp/err" >&2; exit 1; }
 [ ! -e "$tmp/other.o" ] && [ ! -e "$tmp/key.o" ]
-
-# Gemma, whose norms hold their 1 there: the checks of the seeded family.
-family=$TFMC_SOURCE/tests/golden/families/gemma
-mkdir "$tmp/gemma"
-cp "$family/config.json" "$family/cases.safetensors" "$tmp/gemma"
-python3 -B - "$TFMC_SOURCE/tests/golden/families" "$tmp/gemma" <<'P'
-import sys
-sys.path.insert(0, sys.argv[1])
-import seeded
-seeded.write("gemma", seeded.read_list(f"{sys.argv[1]}/gemma/tensors.txt"), f"{sys.argv[2]}/model.safetensors")
-P
-python3 "$support/to_gguf.py" "$tmp/gemma" "$tmp/gemma/gemma.gguf"
-"$TFMC" import "$tmp/gemma/gemma.gguf" -o "$tmp/gemma/model.yaml"
-cat "$family/checks.yaml" >>"$tmp/gemma/model.yaml"
-"$TFMC" verify "$tmp/gemma/model.yaml" -mcpu=native >"$tmp/out" || { cat "$tmp/out" >&2; exit 1; }
-echo "gemma: $(grep -c ' ok$' "$tmp/out") comparisons"

@@ -68,6 +68,16 @@ def transpose(tensor):
     return [m, n], [values[i * m + j] for j in range(m) for i in range(n)]
 
 
+def separate_groups(tensor, groups, head):
+    """Rows of each group (queries, one key, one value) to all of q, of k, of v: what is done to Falcon's."""
+    rows, width = rows_of(tensor), tensor[0][0] // groups
+    out = []
+    for first, last in ((0, width - 2 * head), (width - 2 * head, width - head), (width - head, width)):
+        for g in range(groups):
+            out += rows[g * width + first:g * width + last]
+    return from_rows(tensor[0], out)
+
+
 def plus_one(tensor):
     return tensor[0], [v + 1 for v in tensor[1]]
 
@@ -99,22 +109,41 @@ LLAMA_TOP = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weigh
              "lm_head.weight": "output.weight"}
 
 
+def theta(c):
+    rope = c.get("rope_parameters", {})
+    return float(c["rope_theta"] if "rope_theta" in c else rope.get("full_attention", rope)["rope_theta"])
+
+
+def partial(c):
+    """Features of a head that turn."""
+    part = next(d[k] for d, k in ((c, "partial_rotary_factor"), (c, "rotary_pct"), (c.get("rope_parameters", {}), "partial_rotary_factor"),
+                                  ({"": 1.0}, "")) if k in d)
+    return int(part * (c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]))
+
+
 def decoder_keys(c):
     heads = c["num_attention_heads"]
     head = c.get("head_dim") or c["hidden_size"] // heads
-    return {"block_count": c["num_hidden_layers"], "context_length": c["max_position_embeddings"],
+    keys = {"block_count": c["num_hidden_layers"], "context_length": c["max_position_embeddings"],
             "embedding_length": c["hidden_size"], "feed_forward_length": c["intermediate_size"],
             "attention.head_count": heads, "attention.head_count_kv": c.get("num_key_value_heads", heads),
             "attention.layer_norm_rms_epsilon": float(c["rms_norm_eps"]),
             "attention.key_length": head, "attention.value_length": head, "rope.dimension_count": head,
-            "rope.freq_base": float(c["rope_theta"] if "rope_theta" in c else c["rope_parameters"]["rope_theta"]), "vocab_size": c["vocab_size"]}
+            "rope.freq_base": theta(c), "vocab_size": c["vocab_size"]}
+    rope = c.get("rope_parameters") or c.get("rope_scaling") or {}
+    if rope.get("rope_type") in ("linear", "yarn"):
+        keys.update({"rope.scaling.type": rope["rope_type"], "rope.scaling.factor": float(rope["factor"])})
+    if rope.get("rope_type") == "yarn":
+        keys["rope.scaling.original_context_length"] = rope["original_max_position_embeddings"]
+        keys.update({f"rope.scaling.yarn_{side}": float(rope[side]) for side in ("beta_fast", "beta_slow") if side in rope})
+    return keys
 
 
 def rope_factors(c):
     """What llama3 scaling divides each frequency by, as a tensor."""
-    s, half, out = c["rope_scaling"], c["head_dim"] // 2, []
+    s, half, out = c.get("rope_scaling") or c["rope_parameters"], (c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]) // 2, []
     for i in range(half):
-        wave = 2 * math.pi * c["rope_theta"] ** (i / half)
+        wave = 2 * math.pi * theta(c) ** (i / half)
         turns = s["original_max_position_embeddings"] / wave
         if turns < s["low_freq_factor"]:
             out.append(s["factor"])
@@ -126,10 +155,12 @@ def rope_factors(c):
     return [half], out
 
 
-def stack_experts(c, tensors, i, names, separate):
+def stack_experts(c, tensors, i, names, separate, place="block_sparse_moe"):
     out = {}
+    if f"model.layers.{i}.{place}.gate.weight" not in tensors:
+        return out
     for old, new in names.items():
-        parts = [tensors[f"model.layers.{i}.block_sparse_moe.experts.{e}.{old}.weight"]
+        parts = [tensors[f"model.layers.{i}.{place}.experts.{e}.{old}.weight"]
                  for e in range(c["num_local_experts"])]
         if separate:
             out.update({f"blk.{i}.{new}.{e}.weight": part for e, part in enumerate(parts)})
@@ -150,9 +181,96 @@ def llama(c, tensors, separate):
             out.update(stack_experts(c, tensors, i, {"w1": "ffn_gate", "w3": "ffn_up", "w2": "ffn_down"}, separate))
     if c.get("sliding_window"):
         keys["attention.sliding_window"] = c["sliding_window"]
-    if (c.get("rope_scaling") or {}).get("rope_type") == "llama3":
+    if (c.get("rope_scaling") or c.get("rope_parameters") or {}).get("rope_type") == "llama3":
         out["rope_freqs.weight"] = rope_factors(c)
     return "llama", keys, out
+
+
+def granite(c, tensors, separate):
+    _, keys, out = llama(c, tensors, separate)
+    keys.update({new: float(c[old]) for old, new in (
+        ("attention_multiplier", "attention.scale"), ("embedding_multiplier", "embedding_scale"),
+        ("residual_multiplier", "residual_scale"), ("logits_scaling", "logit_scale"))})
+    return "granite", keys, out
+
+
+def olmo2(c, tensors, _):
+    table = dict(LLAMA_LAYER, post_attention_layernorm="post_attention_norm", post_feedforward_layernorm="post_ffw_norm")
+    return "olmo2", decoder_keys(c), rename(tensors, "model.layers.{}", c["num_hidden_layers"], table, LLAMA_TOP)
+
+
+def stablelm(c, tensors, _):
+    heads = c["num_attention_heads"]
+    keys = {"block_count": c["num_hidden_layers"], "context_length": c["max_position_embeddings"],
+            "embedding_length": c["hidden_size"], "feed_forward_length": c["intermediate_size"], "attention.head_count": heads,
+            "attention.head_count_kv": c["num_key_value_heads"], "attention.layer_norm_epsilon": float(c["layer_norm_eps"]),
+            "rope.dimension_count": partial(c), "use_parallel_residual": c["use_parallel_residual"]}
+    top = {**LLAMA_TOP, **both("model.norm", "output_norm")}
+    out = rename(tensors, "model.layers.{}", c["num_hidden_layers"], LLAMA_LAYER, top)
+    for i in range(c["num_hidden_layers"]):
+        for x, n in (("q", heads), ("k", c["num_key_value_heads"])):
+            parts = [tensors.get(f"model.layers.{i}.self_attn.{x}_layernorm.norms.{h}.weight") for h in range(n)]
+            if parts[0]:
+                out[f"blk.{i}.attn_{x}_norm.weight"] = ([n] + parts[0][0], [v for p in parts for v in p[1]])
+    return "stablelm", keys, out
+
+
+def starcoder2(c, tensors, _):
+    keys = {"block_count": c["num_hidden_layers"], "context_length": c["max_position_embeddings"],
+            "embedding_length": c["hidden_size"], "feed_forward_length": c["intermediate_size"],
+            "attention.head_count": c["num_attention_heads"], "attention.head_count_kv": c["num_key_value_heads"],
+            "rope.freq_base": theta(c), "attention.layer_norm_epsilon": float(c["norm_epsilon"])}
+    if c.get("sliding_window"):
+        keys["attention.sliding_window"] = c["sliding_window"]
+    table = dict(LLAMA_LAYER, **{"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"})
+    top = {**LLAMA_TOP, **both("model.norm", "output_norm")}
+    return "starcoder2", keys, rename(tensors, "model.layers.{}", c["num_hidden_layers"], table, top)
+
+
+def phi3(c, tensors, _):
+    keys, rope = decoder_keys(c), c.get("rope_parameters", {})
+    for key in ("attention.key_length", "attention.value_length"):
+        del keys[key]
+    whole = c["max_position_embeddings"]
+    original = c.get("original_max_position_embeddings", whole)
+    keys.update({"rope.dimension_count": partial(c), "rope.scaling.original_context_length": original,
+                 "attention.sliding_window": c.get("sliding_window") or 0})
+    table = dict(LLAMA_LAYER, **{"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"})
+    out = rename(tensors, "model.layers.{}", c["num_hidden_layers"], table, LLAMA_TOP)
+    if rope.get("rope_type") == "longrope":
+        stretch = max(1.0, rope.get("factor", whole / original))
+        keys["rope.scaling.attn_factor"] = math.sqrt(1 + math.log(stretch) / math.log(original))
+        for side in ("long", "short"):
+            out[f"rope_factors_{side}.weight"] = ([len(rope[f"{side}_factor"])], rope[f"{side}_factor"])
+    return "phi3", keys, out
+
+
+def qwen3_moe(c, tensors, separate):
+    keys = decoder_keys(c)
+    keys.update({"expert_count": c["num_local_experts"], "expert_used_count": c["num_experts_per_tok"],
+                 "expert_feed_forward_length": c["moe_intermediate_size"]})
+    table = dict(LLAMA_LAYER, **{"mlp.gate": "ffn_gate_inp"})
+    out = rename(tensors, "model.layers.{}", c["num_hidden_layers"], table, LLAMA_TOP)
+    for i in range(c["num_hidden_layers"]):
+        out.update(stack_experts(c, tensors, i, {"gate_proj": "ffn_gate", "up_proj": "ffn_up", "down_proj": "ffn_down"}, separate, "mlp"))
+    return "qwen3moe", keys, out
+
+
+def falcon(c, tensors, _):
+    heads = c["num_attention_heads"]
+    groups = c["num_kv_heads"] if c["new_decoder_architecture"] else 1 if c["multi_query"] else heads
+    if not c["new_decoder_architecture"] and not c["parallel_attn"] or c["alibi"]:
+        raise SystemExit("Falcon with one behind the other, or with ALiBi, has no form as GGUF")
+    keys = {"block_count": c["num_hidden_layers"], "context_length": c["max_position_embeddings"], "tensor_data_layout": "jploski",
+            "embedding_length": c["hidden_size"], "feed_forward_length": c["ffn_hidden_size"], "attention.head_count": heads,
+            "attention.head_count_kv": groups, "attention.layer_norm_epsilon": float(c["layer_norm_epsilon"])}
+    tensors = {name.removeprefix("transformer."): t for name, t in tensors.items()}
+    table = {"input_layernorm": "attn_norm", "ln_mlp": "attn_norm", "ln_attn": "attn_norm_2", "self_attention.query_key_value": "attn_qkv",
+             "self_attention.dense": "attn_output", "mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down"}
+    top = {"word_embeddings.weight": "token_embd.weight", "lm_head.weight": "output.weight", **both("ln_f", "output_norm")}
+    out = rename(tensors, "h.{}", c["num_hidden_layers"], table, top)
+    return "falcon", keys, {name: separate_groups(t, groups, c["hidden_size"] // heads) if "attn_qkv" in name else t
+                            for name, t in out.items()}
 
 
 def qwen(c, tensors, _):
@@ -196,8 +314,7 @@ def layer_norm_keys(c):
 
 def gpt_neox(c, tensors, _):
     keys = layer_norm_keys(c)
-    head = c["hidden_size"] // c["num_attention_heads"]
-    keys.update({"rope.dimension_count": int(c["rotary_pct"] * head), "use_parallel_residual": c["use_parallel_residual"]})
+    keys.update({"rope.dimension_count": partial(c), "use_parallel_residual": c["use_parallel_residual"]})
     table = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
              "attention.query_key_value": "attn_qkv", "attention.dense": "attn_output",
              "mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down"}
@@ -210,8 +327,7 @@ def gpt_neox(c, tensors, _):
 
 def phi(c, tensors, _):
     keys = layer_norm_keys(c)
-    head = c["hidden_size"] // c["num_attention_heads"]
-    keys.update({"rope.dimension_count": int(c["partial_rotary_factor"] * head), "attention.head_count_kv":
+    keys.update({"rope.dimension_count": partial(c), "attention.head_count_kv":
                  c["num_key_value_heads"]})
     table = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
              "self_attn.v_proj": "attn_v", "self_attn.dense": "attn_output", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down"}
@@ -260,18 +376,22 @@ def bert(c, tensors, _):
 
 
 def t5(c, tensors, _):
+    encoder = c["architectures"] == ["T5EncoderModel"]
     keys = {"block_count": c["num_layers"], "context_length": c.get("n_positions", 512), "embedding_length": c["d_model"],
             "feed_forward_length": c["d_ff"], "attention.head_count": c["num_heads"],
             "attention.key_length": c["d_kv"], "attention.value_length": c["d_kv"],
             "attention.layer_norm_epsilon": float(c["layer_norm_epsilon"]),
             "attention.layer_norm_rms_epsilon": float(c["layer_norm_epsilon"]),
-            "attention.relative_buckets_count": c["relative_attention_num_buckets"],
-            "decoder_start_token_id": c["decoder_start_token_id"]}
+            "attention.relative_buckets_count": c["relative_attention_num_buckets"]}
+    if "decoder_start_token_id" in c:
+        keys["decoder_start_token_id"] = c["decoder_start_token_id"]
+    if not encoder and c["num_decoder_layers"] != c["num_layers"]:
+        keys["decoder_block_count"] = c["num_decoder_layers"]
     out = {"token_embd.weight": tensors["shared.weight"]}
     if "lm_head.weight" in tensors:
         out["output.weight"] = tensors["lm_head.weight"]
     attention = {x: f"attn_{x}" for x in "qkvo"}
-    for side, short in (("encoder", "enc"), ("decoder", "dec")):
+    for side, short in (("encoder", "enc"), ("decoder", "dec"))[:1 if encoder else 2]:
         out[f"{short}.output_norm.weight"] = tensors[f"{side}.final_layer_norm.weight"]
         ffn = 1 if side == "encoder" else 2
         table = {"layer.0.layer_norm": "attn_norm", f"layer.{ffn}.layer_norm": "ffn_norm",
@@ -282,9 +402,9 @@ def t5(c, tensors, _):
         if side == "decoder":
             table.update({"layer.1.layer_norm": "cross_attn_norm",
                           **{f"layer.1.EncDecAttention.{old}": f"cross_{new}" for old, new in attention.items()}})
-        for name, tensor in rename(tensors, f"{side}.block.{{}}", c["num_layers"], table, {}).items():
+        for name, tensor in rename(tensors, f"{side}.block.{{}}", c["num_layers" if side == "encoder" else "num_decoder_layers"], table, {}).items():
             out[f"{short}.{name}"] = tensor
-    return "t5", keys, out
+    return "t5encoder" if encoder else "t5", keys, out
 
 
 def gemma1(c, tensors, _):
@@ -294,7 +414,8 @@ def gemma1(c, tensors, _):
 
 FAMILIES = {"gemma": gemma1, "llama": llama, "mistral": llama, "mixtral": llama, "qwen2": qwen, "qwen3": qwen, "gemma2": gemma,
             "gemma3_text": gemma, "gpt2": gpt2, "gpt_neox": gpt_neox, "phi": phi, "bloom": bloom, "mpt": mpt,
-            "bert": bert, "t5": t5}
+            "bert": bert, "t5": t5, "granite": granite, "olmo2": olmo2, "stablelm": stablelm, "starcoder2": starcoder2, "phi3": phi3,
+            "qwen3_moe": qwen3_moe, "falcon": falcon}
 
 
 # ---- writing -----------------------------------------------------------------------------------------
@@ -335,8 +456,21 @@ def letters(n):
             "tokenizer.ggml.scores": [-float(i) for i in range(n)], "tokenizer.ggml.add_bos_token": True}
 
 
-def write(path, version, metadata, tensors, kind):
-    """Vectors are F32 whatever the kind of matrices is, as converters do it."""
+def convert(folder, separate=False):
+    """(metadata, tensors) of a folder."""
+    with open(f"{folder}/config.json", encoding="utf-8") as f:
+        config = json.load(f)
+    architecture, keys, tensors = FAMILIES[config["model_type"]](config, read_safetensors(f"{folder}/model.safetensors"), separate)
+    metadata = {"general.architecture": architecture, "general.name": "made by to_gguf.py", "general.file_type": 0}
+    metadata.update({f"{architecture}.{key}": value for key, value in keys.items()})
+    for key, name in (("bos", "bos"), ("eos", "eos"), ("pad", "padding")):
+        if isinstance(config.get(f"{key}_token_id"), int):
+            metadata[f"tokenizer.ggml.{name}_token_id"] = config[f"{key}_token_id"]
+    return metadata, tensors
+
+
+def pack(tensors, kind):
+    """(number of tensors, their descriptions, their data). Vectors are F32 whatever the kind of matrices is, as converters do it."""
     infos, at, parts = b"", 0, []
     for name, (shape, values) in tensors.items():
         own = kind if len(shape) > 1 else "f32"
@@ -345,11 +479,15 @@ def write(path, version, metadata, tensors, kind):
         infos += struct.pack("<IQ", TYPES[own][0], at)
         parts.append(part + bytes(-len(part) % 32))
         at += len(parts[-1])
-    head = struct.pack("<4sIQQ", b"GGUF", version, len(tensors), len(metadata))
+    return len(tensors), infos, b"".join(parts)
+
+
+def write(path, version, metadata, packed):
+    count, infos, data = packed
+    head = struct.pack("<4sIQQ", b"GGUF", version, count, len(metadata))
     head += b"".join(entry(key, value) for key, value in metadata.items()) + infos
     with open(path, "wb") as f:
-        f.write(head + bytes(-len(head) % 32))
-        f.writelines(parts)
+        f.write(head + bytes(-len(head) % 32) + data)
 
 
 def main():
@@ -362,25 +500,17 @@ def main():
     parser.add_argument("--separate-experts", action="store_true")
     parser.add_argument("--letters", action="store_true")
     args = parser.parse_args()
-    with open(f"{args.folder}/config.json", encoding="utf-8") as f:
-        config = json.load(f)
-    architecture, keys, tensors = FAMILIES[config["model_type"]](config, read_safetensors(
-        f"{args.folder}/model.safetensors"), args.separate_experts)
-    metadata = {"general.architecture": architecture, "general.name": "made by to_gguf.py", "general.file_type": 0}
-    metadata.update({f"{architecture}.{key}": value for key, value in keys.items()})
-    for key, name in (("bos", "bos"), ("eos", "eos"), ("pad", "padding")):
-        if isinstance(config.get(f"{key}_token_id"), int):
-            metadata[f"tokenizer.ggml.{name}_token_id"] = config[f"{key}_token_id"]
+    metadata, tensors = convert(args.folder, args.separate_experts)
     if args.letters:
-        metadata.update(letters(config["vocab_size"]))
+        metadata.update(letters(tensors["token_embd.weight"][0][0]))
     if args.parts == 1:
-        return write(args.out, args.version, metadata, tensors, args.type)
+        return write(args.out, args.version, metadata, pack(tensors, args.type))
     names = list(tensors)
     for i in range(args.parts):
         some = {name: tensors[name] for name in names[i::args.parts]}
         split = {"split.no": i, "split.count": args.parts}
         path = f"{args.out.removesuffix('.gguf')}-{i + 1:05d}-of-{args.parts:05d}.gguf"
-        write(path, args.version, dict(metadata if i == 0 else {}, **split), some, args.type)
+        write(path, args.version, dict(metadata if i == 0 else {}, **split), pack(some, args.type))
 
 
 if __name__ == "__main__":
