@@ -12,8 +12,20 @@ static bool refuse_memory(const struct step *st, const char *key)
 	return step_error(st, key, DIAG_REFUSED, "attention over a memory has no %s", key);
 }
 
+/* A positive number of the mapping; absent: left alone. */
+static bool read_positive(const struct step *st, const struct yaml_node *map, const char *key, double *out)
+{
+	struct expr_env env = blocks_env(st->b, false);
+	const struct yaml_node *node = yaml_find(map, key);
+	if (node == NULL)
+		return true;
+	if (!expr_read_float(&env, node, key, out))
+		return false;
+	return *out > 0.0 || step_error(st, "alibi", DIAG_VALUE_TYPE, "%s must be positive", key);
+}
+
 /* *max 0: none */
-static bool read_alibi(const struct step *st, double *max)
+static bool read_alibi(const struct step *st, double *max, double *scale)
 {
 	struct expr_env env = blocks_env(st->b, false);
 	const struct yaml_node *node = arg(st, "alibi");
@@ -22,17 +34,14 @@ static bool read_alibi(const struct step *st, double *max)
 		return true;
 	*max = 8.0;
 	if (node->kind == YAML_MAPPING) {
-		const struct yaml_node *value = yaml_find(node, "max");
 		if (!schema_check(st->b->arena, st->b->cx, node, "alibi", NULL, "alibi") ||
-		    (value != NULL && !expr_read_float(&env, value, "max", max)))
+		    !read_positive(st, node, "max", max) || !read_positive(st, node, "scale", scale))
 			return false;
 	} else if (!expr_read_bool(&env, node, "alibi", &on)) {
 		return false;
 	}
 	if (!on)
 		*max = 0.0;
-	if (*max < 0.0 || (on && *max == 0.0))
-		return step_error(st, "alibi", DIAG_VALUE_TYPE, "max must be positive");
 	return !on || refuse_memory(st, "alibi");
 }
 
@@ -66,11 +75,13 @@ static bool read_relative(const struct step *st, bool causal, const char **out)
 
 bool arg_score_bias(const struct step *st, bool causal, const char **out)
 {
-	double max = 0.0;
+	double max = 0.0, scale = 1.0;
 	*out = "";
-	if (!read_alibi(st, &max))
+	if (!read_alibi(st, &max, &scale))
 		return false;
 	if (max > 0.0)
 		*out = arena_printf(st->b->arena, ", alibi=%s", float_text(st->b, max));
+	if (max > 0.0 && scale != 1.0)
+		*out = arena_printf(st->b->arena, "%s, alibi_scale=%s", *out, float_text(st->b, scale));
 	return read_relative(st, causal, out);
 }

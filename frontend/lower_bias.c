@@ -48,32 +48,38 @@ static double slope(int64_t n, int64_t heads, double max)
 	return pow(2.0, -max * (double)(2 * (n - p) + 1) / (double)(2 * p));
 }
 
-/* f32 [H]: -m_n */
-static bool slopes(const struct score_bias *s, double max, struct ir_value *out)
+/* f32 [H]: -m_n scale */
+static bool slopes(const struct score_bias *s, double max, double scale, struct ir_value *out)
 {
 	struct arena *a = &s->c->lw->m->arena;
 	const struct ir_wexpr **parts = ARENA_ARRAY(a, const struct ir_wexpr *, s->heads);
 	for (int64_t n = 0; parts != NULL && n < s->heads; n++)
-		parts[n] = wexpr_full(a, -slope(n, s->heads, max), 0, NULL);
+		parts[n] = wexpr_full(a, -slope(n, s->heads, max) * scale, 0, NULL);
 	if (parts == NULL)
 		return false;
 	const char *name = arena_printf(s->c->lw->arena, "alibi.%lld", (long long)s->heads);
 	if (max != 8.0)
 		name = arena_printf(s->c->lw->arena, "%s.max%016llx", name,
 		                    (unsigned long long)hash_bytes64(HASH64_SEED, &max, sizeof(max)));
+	if (scale != 1.0)
+		name = arena_printf(s->c->lw->arena, "%s.scale%016llx", name,
+		                    (unsigned long long)hash_bytes64(HASH64_SEED, &scale, sizeof(scale)));
 	return lower_table(s->c->lw, name, wexpr_stack(a, (size_t)s->heads, parts), out);
 }
 
 static bool add_alibi(const struct score_bias *s, struct ir_value *scores)
 {
-	double max = 0.0;
+	double max = 0.0, scale = 1.0;
 	struct ir_value m;
 	const struct ir_dim *one = ir_dim_const(s->dims, 1);
-	if (!call_float(s->c, "alibi", &max) || max == 0.0)
-		return max == 0.0;
-	if (!(max > 0.0) || !isfinite(max))
-		return lower_fail(s->c->lw, s->c->e->loc, DIAG_VALUE_TYPE, "alibi wants a positive exponent");
-	if (!slopes(s, max, &m))
+	if (!call_float(s->c, "alibi_scale", &scale) || !call_float(s->c, "alibi", &max))
+		return false;
+	if (max == 0.0)
+		return true;
+	if (!(max > 0.0) || !isfinite(max) || !(scale > 0.0) || !isfinite(scale))
+		return lower_fail(s->c->lw, s->c->e->loc, DIAG_VALUE_TYPE,
+		                  "alibi wants a positive exponent and a positive scale");
+	if (!slopes(s, max, scale, &m))
 		return false;
 	struct ir_value d = irb_cast(s->b, distances(s), &(struct attrs_cast){.dtype = s->scores->dtype});
 	const struct ir_type *t = irb_type(s->b, d);

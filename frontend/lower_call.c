@@ -54,7 +54,8 @@ static const struct op_row rows[] = {
         {"conv2d", "x path out kernel stride padding dilation groups bias", 4, lower_conv2d},
         {"rope", "x pos theta dim layout scaling", 2, lower_rope},
         {"sdpa",
-         "q k v causal window prefix scale softcap bias mask lengths sinks cache alibi rel_bias buckets "
+         "q k v causal window prefix scale softcap bias mask lengths sinks cache alibi alibi_scale rel_bias "
+         "buckets "
          "max_distance bidirectional cache_len",
          3, lower_sdpa},
         {"expect", "x type", 2, lower_expect},

@@ -107,6 +107,10 @@ FAMILIES = {
     "falcon": causal("FalconForCausalLM", hf.FalconConfig(
         vocab_size=V, hidden_size=84, ffn_hidden_size=101, num_hidden_layers=2, num_attention_heads=7, max_position_embeddings=41,
         alibi=False, bias=False, **IDS)),
+    # the library's eager attention adds the linear biases twice, its default once, as models were trained
+    "falcon_alibi": causal("FalconForCausalLM", hf.FalconConfig(
+        vocab_size=V, hidden_size=84, num_hidden_layers=3, num_attention_heads=7, multi_query=False, parallel_attn=False, alibi=True,
+        max_position_embeddings=41, bias=True, **IDS), attention="sdpa"),
     "falcon_new": causal("FalconForCausalLM", hf.FalconConfig(
         vocab_size=V, hidden_size=72, ffn_hidden_size=101, num_hidden_layers=2, num_attention_heads=6, num_kv_heads=2,
         new_decoder_architecture=True, max_position_embeddings=41, bias=True, tie_word_embeddings=False, **IDS)),

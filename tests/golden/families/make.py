@@ -90,7 +90,7 @@ def make_model(name, family, folder):
         if "convert" in family:
             tensors = load_file(os.path.join(tmp, "model.safetensors"))
             save_file(family["convert"](tensors), os.path.join(tmp, "model.safetensors"), {"format": "pt"})
-        model, info = cls.from_pretrained(tmp, attn_implementation="eager", dtype=torch.float32, output_loading_info=True,
+        model, info = cls.from_pretrained(tmp, attn_implementation=family.get("attention", "eager"), dtype=torch.float32, output_loading_info=True,
                                           **family.get("load", {}))
         assert not info["missing_keys"] and not info["unexpected_keys"], (name, info)
         with open(os.path.join(tmp, "config.json"), encoding="utf-8") as f:
