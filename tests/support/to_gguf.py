@@ -127,7 +127,7 @@ def decoder_keys(c):
     keys = {"block_count": c["num_hidden_layers"], "context_length": c["max_position_embeddings"],
             "embedding_length": c["hidden_size"], "feed_forward_length": c["intermediate_size"],
             "attention.head_count": heads, "attention.head_count_kv": c.get("num_key_value_heads", heads),
-            "attention.layer_norm_rms_epsilon": float(c["rms_norm_eps"]),
+            "attention.layer_norm_rms_epsilon": float(c.get("rms_norm_eps", 1e-6)),
             "attention.key_length": head, "attention.value_length": head, "rope.dimension_count": head,
             "rope.freq_base": theta(c), "vocab_size": c["vocab_size"]}
     rope = c.get("rope_parameters") or c.get("rope_scaling") or {}
@@ -194,6 +194,43 @@ def granite(c, tensors, separate):
     return "granite", keys, out
 
 
+def norm_keys(c, eps):
+    """decoder_keys of a family with layer norms."""
+    keys = decoder_keys(c)
+    del keys["attention.layer_norm_rms_epsilon"]
+    return {**keys, "attention.layer_norm_epsilon": float(eps)}
+
+
+def olmo(c, tensors, separate):
+    _, _, out = llama(c, tensors, separate)
+    return "olmo", norm_keys(c, 1e-5), out
+
+
+def smollm3(c, tensors, separate):
+    return ("smollm3",) + llama(c, tensors, separate)[1:]
+
+
+def cohere(c, tensors, _):
+    keys = {**norm_keys(c, c["layer_norm_eps"]), "logit_scale": float(c["logit_scale"]), "rope.scaling.type": "none"}
+    if c.get("sliding_window"):
+        keys["attention.sliding_window"] = c["sliding_window"]
+    out = rename(tensors, "model.layers.{}", c["num_hidden_layers"], LLAMA_LAYER, LLAMA_TOP)
+    return {"cohere": "command-r"}.get(c["model_type"], c["model_type"]), keys, out
+
+
+def olmoe(c, tensors, separate):
+    keys = {**decoder_keys(c), "expert_count": c["num_experts"], "expert_used_count": c["num_experts_per_tok"]}
+    return "olmoe", keys, sparse(c, tensors, separate)
+
+
+def starcoder(c, tensors, _):
+    keys = {"block_count": c["n_layer"], "context_length": c["n_positions"], "embedding_length": c["n_embd"],
+            "feed_forward_length": c.get("n_inner") or 4 * c["n_embd"], "attention.head_count": c["n_head"],
+            "attention.head_count_kv": 1, "attention.layer_norm_epsilon": float(c["layer_norm_epsilon"])}
+    return "starcoder", keys, {name: transpose(t) if len(t[0]) == 2 and name.startswith("blk.") else t
+                               for name, t in gpt2(c, tensors, _)[2].items()}
+
+
 def olmo2(c, tensors, _):
     table = dict(LLAMA_LAYER, post_attention_layernorm="post_attention_norm", post_feedforward_layernorm="post_ffw_norm")
     return "olmo2", decoder_keys(c), rename(tensors, "model.layers.{}", c["num_hidden_layers"], table, LLAMA_TOP)
@@ -245,15 +282,25 @@ def phi3(c, tensors, _):
     return "phi3", keys, out
 
 
-def qwen3_moe(c, tensors, separate):
-    keys = decoder_keys(c)
-    keys.update({"expert_count": c["num_local_experts"], "expert_used_count": c["num_experts_per_tok"],
-                 "expert_feed_forward_length": c["moe_intermediate_size"]})
-    table = dict(LLAMA_LAYER, **{"mlp.gate": "ffn_gate_inp"})
+def sparse(c, tensors, separate):
+    """Tensors of layers with mixtures of experts, perhaps with an expert for every row."""
+    table = dict(LLAMA_LAYER, **{"mlp.gate": "ffn_gate_inp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+                 **{f"mlp.shared_expert.{x}_proj": f"ffn_{x}_shexp" for x in ("gate", "up", "down")}})
     out = rename(tensors, "model.layers.{}", c["num_hidden_layers"], table, LLAMA_TOP)
+    names = {f"{x}_proj": f"ffn_{x}" for x in ("gate", "up", "down")}
+    count = {"num_local_experts": c.get("num_local_experts") or c["num_experts"]}
     for i in range(c["num_hidden_layers"]):
-        out.update(stack_experts(c, tensors, i, {"gate_proj": "ffn_gate", "up_proj": "ffn_up", "down_proj": "ffn_down"}, separate, "mlp"))
-    return "qwen3moe", keys, out
+        out.update(stack_experts(count, tensors, i, names, separate, "mlp"))
+    return {name: ([t[0][1]], t[1]) if "gate_inp_shexp" in name else t for name, t in out.items()}
+
+
+def qwen_moe(c, tensors, separate):
+    keys = decoder_keys(c)
+    keys.update({"expert_count": c.get("num_local_experts") or c["num_experts"], "expert_used_count": c["num_experts_per_tok"],
+                 "expert_feed_forward_length": c["moe_intermediate_size"]})
+    if "shared_expert_intermediate_size" in c:
+        keys["expert_shared_feed_forward_length"] = c["shared_expert_intermediate_size"]
+    return c["model_type"].replace("_", ""), keys, sparse(c, tensors, separate)
 
 
 def falcon(c, tensors, _):
@@ -415,7 +462,8 @@ def gemma1(c, tensors, _):
 FAMILIES = {"gemma": gemma1, "llama": llama, "mistral": llama, "mixtral": llama, "qwen2": qwen, "qwen3": qwen, "gemma2": gemma,
             "gemma3_text": gemma, "gpt2": gpt2, "gpt_neox": gpt_neox, "phi": phi, "bloom": bloom, "mpt": mpt,
             "bert": bert, "t5": t5, "granite": granite, "olmo2": olmo2, "stablelm": stablelm, "starcoder2": starcoder2, "phi3": phi3,
-            "qwen3_moe": qwen3_moe, "falcon": falcon}
+            "qwen2_moe": qwen_moe, "qwen3_moe": qwen_moe, "falcon": falcon, "olmo": olmo, "olmoe": olmoe, "smollm3": smollm3, "cohere": cohere,
+            "cohere2": cohere, "gpt_bigcode": starcoder}
 
 
 # ---- writing -----------------------------------------------------------------------------------------
