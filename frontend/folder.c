@@ -24,21 +24,54 @@ bool folder_is(const char *path)
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-static bool has_file(struct arena *a, const char *dir, const char *name)
+bool folder_has(struct arena *a, const char *dir, const char *name)
 {
 	struct stat st;
 	return stat(file_join(a, dir, name), &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* The last part of a path as a name: letters, digits and underscores, not longer than a name may be. */
-static const char *folder_name(struct arena *a, const char *path)
+/* A part of a path: [from, end). */
+struct part {
+	size_t from, end;
+};
+
+/* The last part before `end`; an empty one when there is none. */
+static struct part last_part(const char *path, size_t end)
 {
-	size_t n = strlen(path);
-	while (n > 1 && path[n - 1] == '/')
-		n--;
-	size_t from = n;
+	while (end > 1 && path[end - 1] == '/')
+		end--;
+	size_t from = end;
 	while (from > 0 && path[from - 1] != '/')
 		from--;
+	return (struct part){from, end};
+}
+
+static bool part_begins(const char *path, struct part p, const char *text)
+{
+	size_t n = strlen(text);
+	return p.end - p.from >= n && memcmp(path + p.from, text, n) == 0;
+}
+
+/* The last part of a path; of a hub cache, models--OWNER--NAME/snapshots/HASH, NAME. */
+static struct part naming_part(const char *path)
+{
+	struct part last = last_part(path, strlen(path)), snapshots = last_part(path, last.from);
+	struct part cached = last_part(path, snapshots.from);
+	if (snapshots.end - snapshots.from != 9 || !part_begins(path, snapshots, "snapshots") ||
+	    !part_begins(path, cached, "models--"))
+		return last;
+	size_t from = cached.end;
+	while (memcmp(path + from - 2, "--", 2) != 0)
+		from--;
+	return from < cached.end ? (struct part){from, cached.end} : last;
+}
+
+/* What the model in a folder or a file is called: letters, digits and underscores, not longer than a name may
+ * be. */
+static const char *folder_name(struct arena *a, const char *path)
+{
+	struct part p = naming_part(path);
+	size_t from = p.from, n = p.end;
 	char *name = arena_alloc(a, EXPR_NAME_MAX + 1);
 	size_t len = 0;
 	if (name == NULL)
@@ -67,8 +100,8 @@ static const char *files_ending(struct arena *a, const char *dir, const char *en
 	DIR *d = opendir(dir);
 	for (struct dirent *e; d != NULL && n < FILES_MAX && (e = readdir(d)) != NULL;) {
 		size_t len = strlen(e->d_name), end = strlen(ending);
-		if (len > end && strcmp(e->d_name + len - end, ending) == 0 && has_file(a, dir, e->d_name) &&
-		    strpbrk(e->d_name, "'\n") == NULL)
+		if (len > end && strcmp(e->d_name + len - end, ending) == 0 &&
+		    folder_has(a, dir, e->d_name) && strpbrk(e->d_name, "'\n") == NULL)
 			names[n++] = arena_strdup(a, e->d_name);
 	}
 	if (d != NULL)
@@ -83,40 +116,46 @@ static const char *files_ending(struct arena *a, const char *dir, const char *en
 /* The section tokenizer for the files of the folder, "" without any. */
 static const char *folder_tokenizer(struct arena *a, const char *path)
 {
-	if (has_file(a, path, "tokenizer.json"))
+	if (folder_has(a, path, "tokenizer.json"))
 		return "tokenizer: {file: tokenizer.json, embed: true}\n";
-	if (has_file(a, path, "vocab.json") && has_file(a, path, "merges.txt"))
+	if (folder_has(a, path, "vocab.json") && folder_has(a, path, "merges.txt"))
 		return "tokenizer: {vocab: vocab.json, merges: merges.txt, embed: true}\n";
-	if (has_file(a, path, "tokenizer.model"))
+	if (folder_has(a, path, "tokenizer.model"))
 		return "tokenizer: {kind: sentencepiece, file: tokenizer.model, embed: true}\n";
-	if (has_file(a, path, "vocab.txt"))
+	if (folder_has(a, path, "vocab.txt"))
 		return "tokenizer: {kind: wordpiece, vocab: vocab.txt, embed: true}\n";
 	return "";
 }
 
-const char *folder_model(struct arena *a, struct diag_context *cx, const char *path, enum tfmc_status *st)
+const char *folder_model(struct arena *a, struct diag_context *cx, const char *path, const char *name,
+                         enum tfmc_status *st)
 {
 	static const char *const whole[] = {"model.safetensors.index.json", "model.safetensors"};
-	const char *files = NULL, *name = folder_name(a, path);
+	const char *files = NULL;
 	*st = TFMC_IO;
-	if (!has_file(a, path, "config.json")) {
+	if (!folder_has(a, path, "config.json")) {
 		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' is a folder without config.json", path);
 		return NULL;
 	}
 	for (size_t i = 0; files == NULL && i < TFMC_COUNT(whole); i++)
-		files = has_file(a, path, whole[i]) ? whole[i] : NULL;
+		files = folder_has(a, path, whole[i]) ? whole[i] : NULL;
 	files = files != NULL ? files : files_ending(a, path, ".safetensors");
 	if (files == NULL) {
 		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' has no weights: no file ends with .safetensors",
 		           path);
 		return NULL;
 	}
-	const char *sentence = has_file(a, path, "modules.json") ? folder_sentence(a, cx, path) : "";
-	*st = sentence == NULL ? TFMC_INVALID : TFMC_OK;
-	return sentence == NULL
+	const char *more = "";
+	if (folder_has(a, path, "modules.json"))
+		more = folder_sentence(a, cx, path);
+	else if (folder_has(a, path, "generation_config.json"))
+		more = folder_generation(a, cx, path);
+	*st = more == NULL ? TFMC_INVALID : TFMC_OK;
+	return more == NULL
 	               ? NULL
 	               : arena_printf(a, "tfmc: 1\nname: %s\nhf: config.json\n%sweights: {files: [%s]}\n%s",
-	                              name, sentence, files, folder_tokenizer(a, path));
+	                              name != NULL ? name : folder_name(a, path), more, files,
+	                              folder_tokenizer(a, path));
 }
 
 /* ---- GGUF ---- */
@@ -171,7 +210,7 @@ static const char *gguf_model_tokenizer(struct arena *a, struct diag_context *cx
 	return has ? arena_printf(a, "tokenizer: {kind: gguf, file: '%s', embed: true}\n", base) : "";
 }
 
-const char *gguf_model(struct arena *a, struct diag_context *cx, const char *path)
+const char *gguf_model(struct arena *a, struct diag_context *cx, const char *path, const char *name)
 {
 	const char *slash = strrchr(path, '/'), *base = slash == NULL ? path : slash + 1;
 	const char *files = arena_printf(a, "'%s'", base);
@@ -187,10 +226,10 @@ const char *gguf_model(struct arena *a, struct diag_context *cx, const char *pat
 		n -= sizeof(part_ending) - 1;
 	else if (n > 5 && strcmp(base + n - 5, ".gguf") == 0)
 		n -= 5;
-	const char *name = folder_name(a, arena_strndup(a, base, n));
 	const char *tokenizer = gguf_model_tokenizer(a, cx, path, base);
 	if (tokenizer == NULL)
 		return NULL;
-	return arena_printf(a, "tfmc: 1\nname: %s\nhf: '%s'\nweights: {files: [%s]}\n%s", name, base, files,
+	return arena_printf(a, "tfmc: 1\nname: %s\nhf: '%s'\nweights: {files: [%s]}\n%s",
+	                    name != NULL ? name : folder_name(a, arena_strndup(a, base, n)), base, files,
 	                    tokenizer);
 }

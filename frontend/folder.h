@@ -9,13 +9,25 @@
 #include "ir/support/compiler.h"
 
 bool folder_is(const char *path);
-/* The text of a model file that lies in the folder; NULL after a diagnostic, with TFMC_IO or TFMC_INVALID. */
-const char *folder_model(struct arena *a, struct diag_context *cx, const char *path, enum tfmc_status *st);
+/* Whether a folder has a file, or a link to one, of that name. */
+bool folder_has(struct arena *a, const char *dir, const char *name);
+/*
+ * The text of a model file that lies in the folder; NULL after a diagnostic, with TFMC_IO or TFMC_INVALID.
+ * `name` NULL: that of the folder, in a hub cache that of the repository.
+ */
+const char *folder_model(struct arena *a, struct diag_context *cx, const char *path, const char *name,
+                         enum tfmc_status *st);
 /*
  * What modules.json of a sentence embedder adds to that text: parameters and an output, nothing when it pools
  * nothing; NULL after a diagnostic.
  */
 const char *folder_sentence(struct arena *a, struct diag_context *cx, const char *dir);
+
+/*
+ * What generation_config.json adds to that text: ids as parameters, and a comment on how the library would
+ * choose; NULL after a diagnostic.
+ */
+const char *folder_generation(struct arena *a, struct diag_context *cx, const char *dir);
 
 /* A GGUF file, by its first bytes. */
 bool gguf_model_is(const char *path);
@@ -24,7 +36,7 @@ bool gguf_model_is(const char *path);
 int gguf_parts(const char *path);
 const char *gguf_part(struct arena *a, const char *path, int i);
 /* The text of a model file that lies beside it; NULL after a diagnostic. Of a split file all parts are named.
- * A tokenizer in the metadata is the model's. */
-const char *gguf_model(struct arena *a, struct diag_context *cx, const char *path);
+ * A tokenizer in the metadata is the model's. `name` NULL: that of the file. */
+const char *gguf_model(struct arena *a, struct diag_context *cx, const char *path, const char *name);
 
 #endif

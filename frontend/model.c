@@ -112,7 +112,7 @@ static bool read_head(struct frontend_model *m)
 		           name->text);
 		return false;
 	}
-	m->name = name->text;
+	m->name = m->options.name != NULL ? m->options.name : name->text;
 	static const char *const needed[] = {"inputs", "outputs"};
 	bool ok = true;
 	for (size_t i = 0; i < TFMC_COUNT(needed); i++) {
@@ -186,8 +186,18 @@ static struct frontend_model *create(struct diag_context *cx, const char *path,
 static const char *made_text(struct frontend_model *m, enum tfmc_status *st)
 {
 	if (folder_is(m->path))
-		return folder_model(&m->arena, m->cx, m->path, st);
-	return gguf_model_is(m->path) ? gguf_model(&m->arena, m->cx, m->path) : NULL;
+		return folder_model(&m->arena, m->cx, m->path, m->options.name, st);
+	return gguf_model_is(m->path) ? gguf_model(&m->arena, m->cx, m->path, m->options.name) : NULL;
+}
+
+/* Files of a folder that its text is made of and does not name. */
+static void note_folder_files(struct frontend_model *m)
+{
+	static const char *const files[] = {"modules.json", "generation_config.json"};
+	for (size_t i = 0; i < TFMC_COUNT(files); i++) {
+		if (folder_has(&m->arena, m->path, files[i]))
+			model_note_file(m, file_join(&m->arena, m->path, files[i]));
+	}
 }
 
 /* The file, or what stands for a hub folder or a GGUF file. */
@@ -198,8 +208,10 @@ static enum tfmc_status read_written(struct frontend_model *m)
 		return yaml_read(&m->arena, m->cx, m->path, m->path, LOC_NONE, &m->written);
 	enum tfmc_status st = TFMC_INVALID;
 	const char *text = made_text(m, &st);
-	if (folder)
+	if (folder) {
 		m->dir = m->path;
+		note_folder_files(m);
+	}
 	if (text == NULL)
 		return st;
 	return yaml_parse(&m->arena, m->cx,

@@ -32,7 +32,7 @@ enum tfmc_status driver_emit_text(struct driver *d, const struct buf *text)
 enum exit_code command_expand(struct driver *d)
 {
 	struct frontend_model *m;
-	struct frontend_options o = {.sets = d->options.set.items, .n_sets = d->options.set.n};
+	struct frontend_options o = driver_frontend_options(d);
 	enum tfmc_status st = frontend_load(&d->diag, d->options.input, &o, &m);
 	if (st != TFMC_OK)
 		return exit_code_of(st);
@@ -50,7 +50,8 @@ enum exit_code command_expand(struct driver *d)
 enum exit_code command_import(struct driver *d)
 {
 	struct frontend_model *m;
-	enum tfmc_status st = frontend_load(&d->diag, d->options.input, NULL, &m);
+	struct frontend_options o = driver_frontend_options(d);
+	enum tfmc_status st = frontend_load(&d->diag, d->options.input, &o, &m);
 	if (st != TFMC_OK)
 		return exit_code_of(st);
 	const char *made = frontend_folder_text(m);

@@ -106,6 +106,8 @@ static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
 	out->text = text;
 	out->text_len = len;
 	TFMC_TRY(ir_parse(&d->diag, path, text, len, &out->module));
+	if (d->options.name)
+		out->module->name = d->options.name;
 	TFMC_TRY(ir_verify(out->module, &d->diag));
 	struct tir_weights *w = ARENA_NEW(&d->arena, struct tir_weights);
 	out->files = weight_files_create(&d->arena, &d->diag);
@@ -132,6 +134,13 @@ static enum tfmc_status choose_pipeline(struct driver *d, const struct loaded *l
 	                                             driver_pipeline(d, NULL), &d->pipeline);
 	driver_time(d, "choice of the pipeline");
 	return st;
+}
+
+struct frontend_options driver_frontend_options(const struct driver *d)
+{
+	const struct driver_options *o = &d->options;
+	return (struct frontend_options){
+	        .sets = o->set.items, .n_sets = o->set.n, .allow_unused = o->allow_unused, .name = o->name};
 }
 
 static enum tfmc_status load(struct driver *d, struct loaded *out);
@@ -165,8 +174,7 @@ static enum tfmc_status load(struct driver *d, struct loaded *out)
 		outputs_protect(&d->outputs, d->options.tiles);
 	if (path_ends_with(d->options.input, ".tir"))
 		return load_tir(d, out);
-	struct frontend_options o = {.sets = d->options.set.items, .n_sets = d->options.set.n};
-	o.allow_unused = d->options.allow_unused;
+	struct frontend_options o = driver_frontend_options(d);
 	o.score = wants_score(d);
 	TFMC_TRY(frontend_load(&d->diag, d->options.input, &o, &out->model));
 	TFMC_TRY(driver_take_target(d, frontend_target(out->model)));

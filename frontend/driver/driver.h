@@ -95,6 +95,8 @@ struct loaded {
 	const char *text;           /* of .tir; NULL for models */
 	size_t text_len;
 };
+/* What the command line says to the front end: --set, --allow-unused, --name. */
+struct frontend_options driver_frontend_options(const struct driver *d);
 TFMC_MUST_USE enum tfmc_status driver_load(struct driver *d, struct loaded *out);
 void driver_unload(struct loaded *l);
 

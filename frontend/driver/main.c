@@ -4,6 +4,7 @@
  * (with the commands beside it) that writes to stdout and stderr and knows exit codes.
  */
 #include "frontend/driver/driver.h"
+#include "frontend/expr.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
 #include <stdlib.h>
@@ -99,6 +100,8 @@ static enum exit_code check_choices(struct driver *d)
 		return driver_usage(d, "--optimize is speed or memory, not %s", o->optimize);
 	if (o->optimize && !strcmp(o->optimize, "memory") && (o->opt0 || o->opt1 || o->passes))
 		return driver_usage(d, "--optimize=memory chooses the passes; -O0, -O1 and --passes do too");
+	if (o->name && !expr_is_name(o->name))
+		return driver_usage(d, "--name is a name (letters, digits, _; at most 63), not %s", o->name);
 	if (empty_list(o))
 		return driver_usage(d, "%s wants a name", empty_list(o));
 	return EXIT_OK;

@@ -114,7 +114,7 @@ static enum tfmc_status tokenize(struct driver *d, struct frontend_model *m)
 enum exit_code command_tokenize(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
-	struct frontend_options fo = {.sets = o->set.items, .n_sets = o->set.n};
+	struct frontend_options fo = driver_frontend_options(d);
 	struct frontend_model *m = NULL;
 	if (!!o->tokens + !!o->prompt + !!o->prompt_file + !!o->output != 1)
 		return driver_usage(d, "one of --prompt, --prompt-file, --tokens, -o is wanted");
