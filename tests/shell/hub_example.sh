@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# From a hub folder to text: the trained folder of examples/hub becomes a program that writes what PyTorch, transformers and
+# tokenizers write, byte for byte, from a plain folder and from a hub cache; what it draws keeps its facts.
+set -euo pipefail
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+example=$TFMC_SOURCE/examples/hub
+runtime=$TFMC_SOURCE/runtime
+
+# The model file that import writes passes the checks, unedited.
+cp -r "$example/tales" "$tmp/tales"
+cp "$example/cases.safetensors" "$tmp/tales/"
+"$TFMC" import "$tmp/tales" -o "$tmp/tales/model.yaml"
+cat >>"$tmp/tales/model.yaml" <<'Y'
+checks:
+  - {file: cases.safetensors, cases: [prompt0, prompt1, prompt2, prompt3, prompt4], rtol: 1e-4, atol: 1e-4}
+  - {call: generate, file: cases.safetensors, cases: [greedy0, greedy1, greedy2, greedy3, greedy4]}
+Y
+"$TFMC" verify "$tmp/tales/model.yaml" -mcpu=native
+
+"$TFMC" "$example/tales" --name=model -o "$tmp/model.o"
+bash "$TFMC_SOURCE/tests/object_audit.sh" "$tmp/model.o" model
+"$CC" -std=c17 -Wall -Wextra -Werror -I"$tmp" -I"$runtime" -I"$runtime/tokenizer" "$example/main.c" "$tmp/model.o" \
+	"$TFMC_BUILD/runtime/libtfmcrt.a" "$TFMC_BUILD/runtime/tokenizer/libtfmctok.a" -lpthread -lm ${TFMC_LINK_FLAGS:-} -o "$tmp/talk"
+n=0
+while IFS= read -r prompt && IFS= read -r text; do
+	n=$((n + 1))
+	"$tmp/talk" "$prompt" >"$tmp/got"
+	printf '%s\n' "$text" | cmp - "$tmp/got"
+	"$tmp/talk" -w 2 "$prompt" | cmp - "$tmp/got"
+	"$TFMC" generate "$example/tales" --prompt="$prompt" >"$tmp/command"
+	printf '%s\n' "$text" | cmp - "$tmp/command"
+done <"$example/expected.txt"
+[ $n -eq 5 ]
+"$tmp/talk" -n 3 "Once there was a" >"$tmp/short"
+[ "$(wc -c <"$tmp/short")" -lt 40 ]
+
+# Facts are kept by tales that were drawn, with any seed; the same seed gives the same tale.
+for seed in $(seq 30); do "$tmp/talk" -t 0.8 -s "$seed" ""; done >"$tmp/drawn"
+"$tmp/talk" -t 0.8 -s 30 "" | cmp - <(tail -1 "$tmp/drawn")
+kept=$(python3 "$example/data.py" --check <"$tmp/drawn" | tee /dev/stderr | cut -d' ' -f1)
+[ "$kept" -ge 24 ]
+
+# What it cannot do it says.
+code=0; "$tmp/talk" >/dev/null 2>"$tmp/error" || code=$?
+[ $code -eq 1 ] && grep -c '^talk: talk \[-n TOKENS\]' "$tmp/error" >/dev/null
+code=0; "$tmp/talk" "$(printf 'word %.0s' $(seq 300))" 2>"$tmp/error" || code=$?
+[ $code -eq 1 ] && grep -c 'too long' "$tmp/error" >/dev/null
+
+# A hub cache: the repository's name is the model's, files are links.
+cache=$tmp/hub/models--someone--Short-Tales
+mkdir -p "$cache/blobs" "$cache/snapshots/0123456789abcdef"
+for file in "$example"/tales/*; do
+	blob=$(cksum <"$file" | cut -d' ' -f1)
+	cp "$file" "$cache/blobs/$blob"
+	ln -s "../../blobs/$blob" "$cache/snapshots/0123456789abcdef/${file##*/}"
+done
+"$TFMC" "$cache/snapshots/0123456789abcdef/" -o "$tmp/cached.o"
+nm "$tmp/cached.o" | grep -c ' short_tales_step$' >/dev/null
+"$TFMC" import "$cache/snapshots/0123456789abcdef" --name=other | grep -c '^name: other$' >/dev/null
+code=0; "$TFMC" import "$example/tales" --name=no-name >/dev/null 2>"$tmp/error" || code=$?
+[ $code -eq 2 ] && grep -c -e '--name is a name' "$tmp/error" >/dev/null
+
+# generation_config.json: ids become parameters, over those of config.json; ways to choose are repeated; -MD names the file.
+settings() { printf '%s\n' "$2" >"$1/generation_config.json"; "$TFMC" import "$1"; }
+cp -r "$example/tales" "$tmp/set"
+settings "$tmp/set" '{"bos_token_id": 0, "eos_token_id": [1, 17], "pad_token_id": 5, "do_sample": true, "temperature": 0.6, "top_p": 0.95, "x": null}' >"$tmp/out"
+grep -cx 'params: {start: \[0\], stop: \[1, 17\], pad: 5}' "$tmp/out" >/dev/null
+grep -cx '# generation_config.json also says: do_sample true, temperature 0.6, top_p 0.95' "$tmp/out" >/dev/null
+"$TFMC" generate "$example/tales" --prompt="Once there was a" --print-tokens | tr ', ' '\n\n' >"$tmp/ids"
+stop=$(sed -n 4p "$tmp/ids")
+settings "$tmp/set" "{\"eos_token_id\": [1, $stop]}" >"$tmp/out"
+"$TFMC" generate "$tmp/set" --prompt="Once there was a" --print-tokens | tr ', ' '\n\n' | cmp - <(sed "/^$stop\$/q" "$tmp/ids")
+"$TFMC" "$tmp/set" -o "$tmp/set.o" -MD
+grep -c '/set/generation_config.json' "$tmp/set.d" >/dev/null
+settings "$tmp/set" '{"eos_token_id": null, "pad_token_id": -1, "max_length": 20}' >"$tmp/out"
+[ "$(grep -c '^params\|^#' "$tmp/out" || true)" = 0 ]
+for wrong in '{"eos_token_id": "1"}' '{"eos_token_id": [1, -2]}' '{"pad_token_id": 1.5}' '[1]' '{"eos_token_id": 99999999999}' '{"eos_token_id": 1' \
+	'{"forced_decoder_ids": [1], "decoder_start_token_id": 2}' '{"forced_decoder_ids": {}}'; do
+	code=0; settings "$tmp/set" "$wrong" >/dev/null 2>"$tmp/error" || code=$?
+	[ $code -eq 1 ] && grep -c 'generation_config.json' "$tmp/error" >/dev/null || { cat "$tmp/error" >&2; exit 1; }
+done
+# A decoder begins with its start id and the ids that are forced behind it.
+family=$TFMC_SOURCE/tests/golden/families/mbart
+mkdir "$tmp/mbart"
+cp "$family"/*.json "$tmp/mbart/"
+PYTHONPATH=$TFMC_SOURCE/tests/golden/families python3 -B -c "import seeded, sys
+seeded.write('mbart', seeded.read_list(sys.argv[1]), sys.argv[2])" "$family/tensors.txt" "$tmp/mbart/model.safetensors"
+settings "$tmp/mbart" '{"decoder_start_token_id": 2, "forced_bos_token_id": 9, "eos_token_id": 2, "num_beams": 5}' | grep -c '^params: {start: \[2, 9\], stop: \[2\]}' >/dev/null
+settings "$tmp/mbart" '{"decoder_start_token_id": [2, 4], "forced_decoder_ids": [[1, 8], [2, 9], [3, null], [4, 1]]}' | grep -c '^params: {start: \[2, 4, 8, 9\]}' >/dev/null
