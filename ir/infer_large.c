@@ -167,10 +167,10 @@ static bool heads_divide(const struct infer *c)
 	return infer_mismatch(c, DIAG_SHAPE, 0, 1, "the heads of q are not a multiple of those of k");
 }
 
-/* q [B,H,S,E], k [B,K,T,E], v [B,K,T,E], bias [B,H,S,T], len and past [B] */
+/* q [B,H,S,E], k [B,K,T,E], v [B,K,T,E], bias [B,H,S,T], len and past [B], sinks [H] */
 bool infer_attention_rule(const struct infer *c)
 {
-	enum { Q, K, V, BIAS, LEN, PAST };
+	enum { Q, K, V, BIAS, LEN, PAST, SINKS };
 	const struct ir_dim *dims[IR_RANK_MAX];
 	if (!infer_rank(c, Q, 4) || !infer_rank(c, K, 4) || !infer_rank(c, V, 4) ||
 	    !infer_same_dtype(c, Q, K) || !infer_same_dtype(c, Q, V) || !heads_divide(c))
@@ -188,6 +188,9 @@ bool infer_attention_rule(const struct infer *c)
 				return false;
 	}
 	if (!infer_per_batch(c, LEN, Q) || !infer_per_batch(c, PAST, Q))
+		return false;
+	if (present(c, SINKS) && (!infer_rank(c, SINKS, 1) || !infer_axes_equal(c, SINKS, 0, Q, 1) ||
+	                          !infer_same_dtype(c, Q, SINKS)))
 		return false;
 	memcpy(dims, c->in[Q]->dims, sizeof(dims));
 	dims[3] = c->in[V]->dims[3];

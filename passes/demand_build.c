@@ -136,7 +136,7 @@ static struct ir_value build_general(struct demand_builder *d, const struct ir_o
 	size_t past = op->code == OP_attention ? 5 : 2;
 	if (knows_positions(op)) {
 		move_past(d, op, operands, past);
-		n = past + 1;
+		n = n > past + 1 ? n : past + 1;
 	}
 	if (op->code == OP_mask_rows && d->plan->of[op->results[0].id].axis == 1)
 		operands[1] = irb_sub(d->r->b, operands[1], demand_at(d), NULL);

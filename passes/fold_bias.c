@@ -9,11 +9,12 @@
  * (projections), `constants`, `bytes`. Exactness: reassociate.
  * Example    %v = linear %x, @wv, @bv   %a = attention %q, %k, heads(%v)   %y = linear merged(%a), @wo, @bo
  *        ->  %v = linear %x, @wv        ...                               with @bo = add(BO, matvec(WO, BV))
- * Refuses    keys behind anything but views (rope, norms) or with softcap; values when a row may see no key
- * and that can be seen: lengths may be 0, so the rows must be masked by the same lengths before a result, a
- * state or another attention reads them; scores with an added tensor; an output projection without bias
- * (nothing would be saved); a state that other biases are stored in, or of which unwritten rows are visible;
- * and a bias that is used elsewhere. What shares a weight or a state is folded in all functions or in none.
+ * Refuses    keys behind anything but views (rope, norms) or with softcap; keys and values beside sinks;
+ * values when a row may see no key and that can be seen: lengths may be 0, so the rows must be masked by the
+ * same lengths before a result, a state or another attention reads them; scores with an added tensor; an
+ * output projection without bias (nothing would be saved); a state that other biases are stored in, or of
+ * which unwritten rows are visible; and a bias that is used elsewhere. What shares a weight or a state is
+ * folded in all functions or in none.
  */
 #include "passes/fold_bias.h"
 

@@ -147,5 +147,9 @@ void bias_see_attention(void *user, const struct ir_op *op)
 		bias_refuse(&s->node[BIAS_K], "softcap is not linear in the scores");
 	if (((const struct attrs_attention *)op->attrs)->window > 0)
 		bias_refuse(&s->node[BIAS_V], "a window may leave a row without visible keys");
+	if (op->operands[6].id != 0) {
+		bias_refuse(&s->node[BIAS_K], "a sink does not move with the scores");
+		bias_refuse(&s->node[BIAS_V], "with a sink the weights do not sum to 1");
+	}
 	check_values(d, s);
 }

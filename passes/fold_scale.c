@@ -111,13 +111,13 @@ static void emit_attention(struct rebuild *r, const struct ir_op *op, const stru
 {
 	struct attrs_attention a = *(const struct attrs_attention *)op->attrs;
 	double factor = factor_of(op);
-	struct ir_value x[6] = {{0}};
+	struct ir_value x[7] = {{0}};
 	bool base2 = takes_base2(op), folded = unit->why == NULL;
 	for (size_t i = 0; i < op->n_operands && i < TFMC_COUNT(x); i++)
 		x[i] = rebuild_get(r, op->operands[i]);
 	a.scale = folded ? 1 : factor;
 	a.base2 = a.base2 || base2;
-	rebuild_set(r, op->results[0], irb_attention(r->b, x[0], x[1], x[2], x[3], x[4], x[5], &a));
+	rebuild_set(r, op->results[0], irb_attention(r->b, x[0], x[1], x[2], x[3], x[4], x[5], x[6], &a));
 	pass_count(r->p, "base2", base2);
 	pass_count(r->p, "folded", folded);
 	if (folded)

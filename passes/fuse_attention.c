@@ -9,6 +9,7 @@
  *        ->  %o = attention %q, %k, %v {scale=0.125}
  *            Keys and values of fewer heads that are broadcast to the query heads are read as they are.
  *            Operands [B,S,E] and [S,E] are one head of an attention.
+ *            One more logit for each head, in a column that is cut off behind the softmax, is its sinks.
  * Refuses    when scores or probabilities are used again, when operands have more than 4 axes.
  */
 #include "passes/scores.h"
@@ -17,6 +18,7 @@
 
 struct found {
 	const struct ir_op *softmax, *qk;
+	struct ir_value sinks; /* [1,H,1,1] as the axes of the column broadcast from it; none: no such */
 	struct scores s;
 	struct ir_value q, k, v;
 	bool q_turned, k_turned, v_turned; /* stored with the last two axes exchanged */
@@ -53,6 +55,53 @@ static struct ir_value drop_group_axis(struct rebuild *r, struct ir_value x)
 	for (int i = 0; i < 4; i++)
 		dims[i] = ir_import_dim(r->out, dims[i]);
 	return irb_reshape_to(r->b, rebuild_get(r, x), 4, dims);
+}
+
+/* --- sinks --------------------------------------------------------------------------------------------- */
+
+/* c, with axes that stand for the last ones of scores [B,H,S,T], is one number for each head. */
+static bool is_by_head(const struct ir_type *c, const struct ir_type *scores)
+{
+	int head = c->rank - 3;
+	for (int i = 0; i < c->rank; i++)
+		if (i != head && !ir_dim_equals(c->dims[i], 1))
+			return false;
+	return head >= 0 ? c->dims[head] == scores->dims[1] : ir_dim_equals(scores->dims[1], 1);
+}
+
+/*
+ * p [B,H,S,T] = slice(softmax(concat(scores, column))), the column [B,H,S,1] a logit for each head that is
+ * cut off again: gives the softmax and the concat.
+ */
+static const struct ir_op *find_sinks(const struct rebuild *r, struct ir_value p, struct found *m)
+{
+	const struct ir_op *cut = rebuild_def(r, p, OP_slice);
+	const struct ir_op *softmax = cut != NULL ? rebuild_def(r, cut->operands[0], OP_softmax) : NULL;
+	const struct ir_op *both = softmax != NULL ? rebuild_def(r, softmax->operands[0], OP_concat) : NULL;
+	if (both == NULL || both->n_operands != 2)
+		return NULL;
+	const struct attrs_slice *s = cut->attrs;
+	const struct ir_type *scores = ir_type_of(r->f, both->operands[0]);
+	const struct ir_op *wide = rebuild_def(r, both->operands[1], OP_broadcast);
+	struct ir_value column = wide != NULL ? wide->operands[0] : both->operands[1];
+	bool last =
+	        scores->rank == 4 && s->axis == 3 && ((const struct attrs_concat *)both->attrs)->axis == 3;
+	if (!last || !ir_dim_equals(s->begin, 0) || s->size != scores->dims[3] ||
+	    !ir_dim_equals(ir_type_of(r->f, both->operands[1])->dims[3], 1) ||
+	    !is_by_head(ir_type_of(r->f, column), scores))
+		return NULL;
+	m->softmax = softmax;
+	m->sinks = column;
+	return both;
+}
+
+/* [1,H,1,1] as [H]. */
+static struct ir_value sinks_of(struct rebuild *r, const struct found *m)
+{
+	if (m->sinks.id == 0)
+		return m->sinks;
+	const struct ir_dim *heads = ir_import_dim(r->out, ir_type_of(r->f, m->s.x)->dims[1]);
+	return irb_reshape_to(r->b, rebuild_get(r, m->sinks), 1, &heads);
 }
 
 /* --- finding ------------------------------------------------------------------------------------------- */
@@ -109,18 +158,32 @@ static bool spans_regions(const struct rebuild *r, const struct ir_op *op, const
 	       ir_info(r->f, m->qk->results[0])->region != here;
 }
 
-/* op is the second matmul of an attention; with m->why set it looks like one but cannot be fused. */
-static bool find(const struct rebuild *r, const struct ir_op *op, struct found *m)
+/* p is what a softmax gives, as it is or without the column of sinks. */
+static bool find_softmax(const struct rebuild *r, struct ir_value p, struct found *m)
 {
-	struct ir_value p = op->operands[0];
 	*m = (struct found){.softmax = rebuild_def(r, p, OP_masked_softmax)};
 	if (m->softmax == NULL)
 		m->softmax = rebuild_def(r, p, OP_softmax);
-	if (op->code != OP_matmul || m->softmax == NULL)
+	if (m->softmax != NULL) {
+		scores_read(r, m->softmax, true, &m->s);
+		return true;
+	}
+	const struct ir_op *both = find_sinks(r, p, m);
+	if (both == NULL)
 		return false;
-	scores_read(r, m->softmax, true, &m->s);
+	scores_read_from(r, both->operands[0], &m->s);
+	if (!rebuild_once(r, m->softmax->results[0]) || !rebuild_once(r, both->results[0]))
+		m->s.blocked = "the probabilities are used again";
+	return true;
+}
+
+/* op is the second matmul of an attention; with m->why set it looks like one but cannot be fused. */
+static bool find(const struct rebuild *r, const struct ir_op *op, struct found *m)
+{
+	if (op->code != OP_matmul || !find_softmax(r, op->operands[0], m))
+		return false;
 	m->why = check_scores(r, m);
-	if (m->why == NULL && !rebuild_once(r, p))
+	if (m->why == NULL && !rebuild_once(r, op->operands[0]))
 		m->why = "the probabilities are used again";
 	if (m->why == NULL && ((const struct attrs_matmul *)op->attrs)->ta)
 		m->why = "the probabilities are transposed";
@@ -154,7 +217,8 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	}
 	const struct ir_value reads[] = {m.q,      m.k_heads.id != 0 ? m.k_heads : m.k,
 	                                 m.s.bias, m.v_heads.id != 0 ? m.v_heads : m.v,
-	                                 m.s.len,  m.s.past};
+	                                 m.s.len,  m.s.past,
+	                                 m.sinks};
 	for (size_t i = 0; i < TFMC_COUNT(reads); i++)
 		rebuild_need(r, reads[i]);
 	return true;
@@ -200,7 +264,7 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	                                      .base2 = m.s.base2};
 	struct ir_value y =
 	        irb_attention(r->b, four_axes(r, m.q, m.q_turned), k, v, four_axes(r, m.s.bias, false),
-	                      rebuild_get(r, m.s.len), rebuild_get(r, m.s.past), &attrs);
+	                      rebuild_get(r, m.s.len), rebuild_get(r, m.s.past), sinks_of(r, &m), &attrs);
 	rebuild_set(r, op->results[0], with_type_of(r, y, op->results[0]));
 	pass_count(r->p, "fused", 1);
 	pass_remark(r->p, m.softmax->loc, "fused attention");

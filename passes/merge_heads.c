@@ -19,7 +19,7 @@
 #define HEADS_MAX  256
 #define LEAVES_MAX 512
 
-enum { Q, K, V, BIAS, LEN, PAST };
+enum { Q, K, V, BIAS, LEN, PAST, SINKS };
 
 struct heads {
 	const struct ir_op *attention[HEADS_MAX];
@@ -49,7 +49,7 @@ static const struct ir_op *head_behind(const struct rebuild *r, const struct ir_
 		return NULL;
 	bool one = ir_dim_equals(wide->dims[1], 1) && wide->dims[0] == t->dims[0] &&
 	           wide->dims[2] == t->dims[1] && wide->dims[3] == t->dims[2];
-	return one && a->operands[BIAS].id == 0 ? a : NULL;
+	return one && a->operands[BIAS].id == 0 && a->operands[SINKS].id == 0 ? a : NULL;
 }
 
 static bool same_kind(const struct rebuild *r, const struct ir_op *a, const struct ir_op *b)
@@ -263,7 +263,7 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	struct ir_value q = operand_of_all(r, h, Q), k = operand_of_all(r, h, K), v = operand_of_all(r, h, V);
 	irb_set_loc(r->b, first->loc);
 	struct ir_value o = irb_attention(r->b, q, k, v, IR_NO_VALUE, rebuild_get(r, first->operands[LEN]),
-	                                  rebuild_get(r, first->operands[PAST]), first->attrs);
+	                                  rebuild_get(r, first->operands[PAST]), IR_NO_VALUE, first->attrs);
 	irb_set_loc(r->b, op->loc);
 	o = side_by_side(r, o);
 	rebuild_set(r, op->results[0], h->is_sum ? sum_of_all(r, h, o) : o);

@@ -82,11 +82,38 @@ static void peel_bias(struct peel *p)
 	p->s->n_peeled++;
 }
 
+static void begin(struct scores *s, struct ir_value x)
+{
+	*s = (struct scores){.x = x, .scale = 1, .mask = MASK_none};
+}
+
+static void peel_inside(struct peel *p)
+{
+	p->s->scale = factors(p);
+	peel_mask(p);
+	p->s->scale *= factors(p);
+	peel_softcap(p);
+	p->s->scale *= factors(p);
+}
+
+static void peel_added(struct peel *p)
+{
+	peel_bias(p);
+	p->s->scale *= factors(p);
+}
+
+void scores_read_from(const struct rebuild *r, struct ir_value x, struct scores *out)
+{
+	struct peel p = {r, out};
+	begin(out, x);
+	peel_inside(&p);
+	peel_added(&p);
+}
+
 void scores_read(const struct rebuild *r, const struct ir_op *op, bool with_bias, struct scores *out)
 {
 	struct peel p = {r, out};
-	*out = (struct scores){.x = op->operands[0], .scale = 1, .mask = MASK_none};
-
+	begin(out, op->operands[0]);
 	if (op->code == OP_masked_softmax) {
 		const struct attrs_masked_softmax *a = op->attrs;
 		out->scale = a->scale;
@@ -97,14 +124,8 @@ void scores_read(const struct rebuild *r, const struct ir_op *op, bool with_bias
 		out->len = op->operands[1];
 		out->past = op->operands[2];
 	} else {
-		out->scale = factors(&p);
-		peel_mask(&p);
-		out->scale *= factors(&p);
-		peel_softcap(&p);
-		out->scale *= factors(&p);
+		peel_inside(&p);
 	}
-	if (with_bias) {
-		peel_bias(&p);
-		out->scale *= factors(&p);
-	}
+	if (with_bias)
+		peel_added(&p);
 }

@@ -20,5 +20,7 @@ struct scores {
 
 /* op: softmax or masked_softmax. Takes an added bias only when asked to. */
 void scores_read(const struct rebuild *r, const struct ir_op *op, bool with_bias, struct scores *out);
+/* The same from the operand of a softmax on, with a bias. */
+void scores_read_from(const struct rebuild *r, struct ir_value x, struct scores *out);
 
 #endif

@@ -64,7 +64,7 @@ static bool is_head_term(const struct rebuild *r, const struct ir_region *body, 
 		return false;
 	const struct ir_op *a = rebuild_def(r, flat->operands[0], OP_attention);
 	return a != NULL && rebuild_once(r, flat->operands[0]) && a->operands[3].id == 0 &&
-	       ir_type_of(r->f, flat->results[0])->rank == 3 &&
+	       a->operands[6].id == 0 && ir_type_of(r->f, flat->results[0])->rank == 3 &&
 	       ir_dim_equals(ir_type_of(r->f, a->results[0])->dims[1], 1);
 }
 

@@ -11,11 +11,10 @@
 #include "ir/view.h"
 
 /* Operands of OP_attention. */
-enum { Q, KEY, VALUE, BIAS, LEN, PAST };
+enum { Q, KEY, VALUE, BIAS, LEN, PAST, SINKS };
 
 #define HEAD_MAX  65536
 #define BLOCK_MAX TILE_BLOCK_MAX
-#define LOG2E     1.4426950408889634
 #define UNROLLED  8 /* vectors of a row that need no loop */
 
 /* --- tensors -------------------------------------------------------------------------------------------- */
@@ -148,6 +147,7 @@ static enum tfmc_status bind_operands(struct attention *a, const struct ir_op *r
 	a->has_bias = root->n_operands > BIAS && x[BIAS].id != 0;
 	a->has_len = root->n_operands > LEN && x[LEN].id != 0;
 	a->has_past = root->n_operands > PAST && x[PAST].id != 0;
+	a->has_sinks = root->n_operands > SINKS && x[SINKS].id != 0;
 	bool is_causal = a->attrs->mask == MASK_causal;
 	a->window = a->attrs->window;
 	a->rows_differ = is_causal || a->window > 0;
@@ -161,6 +161,8 @@ static enum tfmc_status bind_operands(struct attention *a, const struct ir_op *r
 		TFMC_TRY(operand(a, x[LEN], &a->len));
 	if (a->has_past)
 		TFMC_TRY(operand(a, x[PAST], &a->past));
+	if (a->has_sinks)
+		TFMC_TRY(float_operand(a, x[SINKS], &a->sinks));
 	return TFMC_OK;
 }
 
@@ -253,7 +255,8 @@ static int64_t padded(int64_t n)
  * make it infinite, so the base stays e there. */
 static void choose_factors(struct attention *a)
 {
-	double cap = a->attrs->softcap, base = a->attrs->base2 || a->has_bias || cap > 0 ? 1 : LOG2E;
+	double cap = a->attrs->softcap,
+	       base = a->attrs->base2 || a->has_bias || cap > 0 ? 1 : ATTENTION_LOG2E;
 	double inside = cap > 0 ? 1 / cap : 1;
 	a->q_factor = (float)(a->attrs->scale * inside * base);
 	a->bias_factor = (float)inside;

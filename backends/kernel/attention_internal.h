@@ -22,6 +22,7 @@
 #define ATTENTION_LANES_MAX 16
 #define ATTENTION_SUMS_MAX  TILE_SUMS_MAX
 #define ATTENTION_ROWS_MAX  TILE_ROWS_MAX
+#define ATTENTION_LOG2E     1.4426950408889634
 #define ATTENTION_UNSEEN    (-1.0f) /* in the place of the weight of a key that its row does not see */
 
 /* Axes of [B,H,S,E]. */
@@ -32,17 +33,18 @@ struct attention {
 	struct kb *k;
 	const struct attrs_attention *attrs;
 	const struct attrs_group *schedule;
-	bool has_bias, has_len, has_past;
+	bool has_bias, has_len, has_past, has_sinks;
 	bool rows_differ;   /* in the keys they see: causal, or with a window */
 	int64_t window;     /* a row sees keys less than this away; 0: no window */
 	int64_t reach;      /* where rows differ: keys that token 0 sees when its place is 0 */
 	bool copies_values; /* the values of a block are copied, whole vectors of f32 side by side */
-	struct kb_tensor q, key, value, bias, len, past, out; /* out: root's axes [B,H,S,V] in the result */
-	int64_t size, value_size;                             /* E, V */
-	int64_t size_pad, value_pad;                          /* rounded up to 16 */
-	int64_t br, bc;                                       /* rows of a task at most, keys of a block */
-	int64_t stride;                                       /* of a row of scores, in elements */
-	int lanes;                                            /* of a vector */
+	struct kb_tensor q, key, value, bias, len, past, sinks;
+	struct kb_tensor out;        /* root's axes [B,H,S,V] in the result */
+	int64_t size, value_size;    /* E, V */
+	int64_t size_pad, value_pad; /* rounded up to 16 */
+	int64_t br, bc;              /* rows of a task at most, keys of a block */
+	int64_t stride;              /* of a row of scores, in elements */
+	int lanes;                   /* of a vector */
 	int mr, few; /* rows of the main register tile, and of the one for few rows (0: none) */
 
 	/* score = cap tanh(q' k^T + bias bias_factor), without cap: q' k^T + bias bias_factor; q' = q
@@ -67,7 +69,7 @@ struct attention {
 
 	/* The head: addresses are those of token 0 of its first query head, key 0. */
 	struct kb_val group; /* query heads */
-	struct kb_val q_head, k_head, v_head, out_head, bias_head;
+	struct kb_val q_head, k_head, v_head, out_head, bias_head, sink_head;
 	struct kb_val first_limit; /* past + reach: where the keys end that token 0 may see */
 	struct kb_val first_begin; /* past + 1 - window: where they begin, which may be negative */
 	struct kb_val limit;       /* min(T, len): keys any row may see */
@@ -142,7 +144,7 @@ struct kb_val attention_all_blocks(struct attention *a, const struct attention_h
 void attention_find_head(struct attention *a, struct kb_val b, struct kb_val key_head);
 /* Where worker w's part of a line begins: parts differ by one at most. */
 struct kb_val attention_part_begin(const struct attention *a, struct kb_val length, struct kb_val w);
-/* out = acc / sum for a row of the task. */
+/* out = acc / sum for a row of the task; the power of its sink joins the sum. */
 void attention_store_row(const struct attention *a, struct kb_val row);
 void attention_tasks(struct attention *a);
 /* Element of t where row r of the head begins, counted from t's address for the head. */

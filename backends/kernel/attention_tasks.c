@@ -92,6 +92,9 @@ void attention_find_head(struct attention *a, struct kb_val b, struct kb_val key
 	a->v_head = head_at(a, &a->value, b, key_head);
 	if (a->has_bias)
 		a->bias_head = head_at(a, &a->bias, b, first);
+	if (a->has_sinks)
+		a->sink_head = attention_at(a->k, &a->sinks, a->sinks.ptr,
+		                            attention_step(a->k, &a->sinks, 0, first));
 }
 
 /* --- the task ------------------------------------------------------------------------------------------- */
@@ -133,6 +136,30 @@ static void store_part(void *user, struct kb_val e, int lanes, int n)
 	kb_store_part(k, x, n, s->out, attention_step(k, out, ATTENTION_ELEMENT, e), 0);
 }
 
+/* The logit of row r of the head, to the base of the kernel. */
+static struct kb_val sink_of(const struct attention *a, struct kb_val r)
+{
+	struct kb *k = a->k;
+	struct kb_val head = is_grouped(a) ? kb_bin(k, KB_REM, r, a->group) : kb_index(k, 0);
+	struct kb_val index = attention_step(k, &a->sinks, 0, head);
+	struct kb_val x = attention_load(k, &a->sinks, a->sink_head, index, 0, 1, 1);
+	return a->base2 ? kb_mul(k, x, kb_f32(k, (float)ATTENTION_LOG2E)) : x;
+}
+
+/*
+ * What the sink does to a row that has all of its keys: its power joins the sum, relative to the larger one
+ * of the row's maximum and the sink, which bounds both powers by 1. The factor brings the row there.
+ */
+static struct kb_val join_sink(const struct attention *a, struct kb_val row, struct kb_val *sum)
+{
+	struct kb *k = a->k;
+	struct kb_val sink = sink_of(a, kb_add(k, a->first_row, row));
+	struct kb_val before = kb_load(k, KB_F32_T, a->max, row, 0, 0), max = kb_max(k, sink, before);
+	struct kb_val factor = attention_power(a, kb_sub(k, before, max));
+	*sum = kb_fma(k, *sum, factor, attention_power(a, kb_sub(k, sink, max)));
+	return factor;
+}
+
 /* The weighted mean of one row; a row that saw nothing has sum 0 and gives 0. */
 void attention_store_row(const struct attention *a, struct kb_val row)
 {
@@ -141,9 +168,11 @@ void attention_store_row(const struct attention *a, struct kb_val row)
 	struct row_store s = {.a = a, .acc = attention_scratch_row(k, a->acc, row, a->value_pad)};
 	struct kb_val index = attention_row_index(a, &a->out, kb_add(k, a->first_row, row));
 	s.out = attention_at(k, &a->out, a->out_head, index);
-	struct kb_val sum = kb_load(k, KB_F32_T, a->sum, row, 0, 0);
+	struct kb_val sum = kb_load(k, KB_F32_T, a->sum, row, 0, 0), one = kb_f32(k, 1);
+	if (a->has_sinks)
+		one = join_sink(a, row, &sum);
 	struct kb_val is_zero = kb_cmp(k, KB_EQ, sum, kb_f32(k, 0));
-	s.factor = kb_bin(k, KB_DIV, kb_f32(k, 1), kb_select(k, is_zero, kb_f32(k, 1), sum));
+	s.factor = kb_bin(k, KB_DIV, one, kb_select(k, is_zero, kb_f32(k, 1), sum));
 	attention_walk_row(a, a->value_size, lanes, store_part, &s);
 }
 

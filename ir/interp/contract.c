@@ -88,6 +88,7 @@ enum tfmc_status interp_eval_expert_linear(struct interp *in, const struct ir_op
 struct attention {
 	const struct attrs_attention *attrs;
 	const struct interp_tensor *q, *k, *v, *bias; /* [B,H,S,E] [B,K,T,E] [B,K,T,V] [B,H,S,T] */
+	const struct interp_tensor *sinks;            /* [H] */
 	struct interp_visible visible;
 	int64_t heads, kv_heads, queries, keys, size, value_size;
 	double *p;     /* weights of one row [T], or of all [B,H,S,T] */
@@ -109,7 +110,7 @@ static void score_row(const struct attention *a, int64_t b, int64_t h, int64_t i
 			s = interp_softcap(s, a->attrs->softcap);
 		p[j] = interp_sees(a->visible, b, i, j) ? s : -HUGE_VAL;
 	}
-	interp_softmax_row(p, a->keys, a->attrs->base2);
+	interp_softmax_row(p, a->keys, a->attrs->base2, a->sinks ? &a->sinks->data[h] : NULL);
 }
 
 static void attend(const struct attention *a, struct interp_tensor *out)
@@ -167,6 +168,7 @@ enum tfmc_status interp_eval_attention(struct interp *in, const struct ir_op *op
 	        .k = x[1],
 	        .v = x[2],
 	        .bias = x[3],
+	        .sinks = x[6],
 	        .visible = {x[4], x[5], at->mask == MASK_causal, at->window},
 	        .heads = x[0]->dims[1],
 	        .kv_heads = x[1]->dims[1],

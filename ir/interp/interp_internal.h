@@ -106,8 +106,8 @@ static inline double interp_rounded(const struct interp *in, enum ir_dtype dtype
 	return in->args->wide && ir_dtype_class(dtype) == DTCLASS_FLOAT ? v : ir_round(dtype, v);
 }
 
-/* rowwise.c: in place over one row. */
-void interp_softmax_row(double *x, int64_t n, bool base2);
+/* rowwise.c: in place over one row. sink: NULL, or a logit whose power joins the sum only. */
+void interp_softmax_row(double *x, int64_t n, bool base2, const double *sink);
 double interp_softcap(double x, double c);
 
 /* Which keys a query sees: lengths and past of each sequence, either may be NULL. */

@@ -12,6 +12,9 @@
 #include "passes/probe/probe.h"
 
 #define WRITE_LIST_MAX 1024
+#define LN2            0.69314718055994530942
+
+enum { SINKS = 6 }; /* operand of an attention */
 
 struct writing {
 	const struct probe_request *q;
@@ -144,6 +147,31 @@ static struct ir_value spread_heads(struct writing *w, struct ir_value k, const 
 	return irb_reshape_to(w->b, k, 4, flat);
 }
 
+/*
+ * The weights of scores [B, H, S, T] beside one more logit for each head: the op masked_softmax knows none.
+ * The sinks are logits of e, so that scores of 2 become some.
+ */
+static struct ir_value weights_beside(struct writing *w, const struct ir_op *op, struct ir_value p,
+                                      const struct attrs_masked_softmax *m)
+{
+	struct ir_builder *b = w->b;
+	const struct attrs_mask mask = {.mask = m->mask, .window = m->window};
+	const struct ir_type *t = irb_type(b, p);
+	const struct ir_dim *one = ir_dim_const(irb_module(b)->dims, 1);
+	const struct ir_dim *heads[] = {one, t->dims[1], one, one};
+	const struct ir_dim *column[] = {t->dims[0], t->dims[1], t->dims[2], one};
+	p = irb_scale_by(b, p, m->scale);
+	if (m->softcap > 0)
+		p = irb_softcap(b, p, &(struct attrs_softcap){.c = m->softcap});
+	if (m->base2)
+		p = irb_scale_by(b, p, LN2);
+	p = irb_mask(b, p, w->map[op->operands[4].id], w->map[op->operands[5].id], &mask);
+	struct ir_value sinks = irb_reshape_to(b, look(w, op->operands[SINKS]), 4, heads);
+	const struct ir_value both[] = {p, irb_broadcast_to(b, sinks, 4, column)};
+	p = irb_op1(b, OP_concat, both, 2, &(struct attrs_concat){.axis = 3});
+	return irb_slice_of(b, irb_softmax(b, p, NULL), 3, ir_dim_const(irb_module(b)->dims, 0), t->dims[3]);
+}
+
 /* softmax(mask(softcap(q k^T scale + bias))) of an attention, spelled out. */
 static struct ir_value weights_of(struct writing *w, const struct ir_op *op)
 {
@@ -161,6 +189,8 @@ static struct ir_value weights_of(struct writing *w, const struct ir_op *op)
 		p = irb_add(w->b, irb_scale_by(w->b, p, a->scale), bias, NULL);
 		m.scale = 1.0;
 	}
+	if (op->operands[SINKS].id)
+		return weights_beside(w, op, p, &m);
 	return irb_masked_softmax(w->b, p, w->map[op->operands[4].id], w->map[op->operands[5].id], &m);
 }
 

@@ -381,6 +381,8 @@ static void see_attention(struct shapes *s, const struct ir_op *op)
 			tie(s, axes_of(s, op->operands[3]), i, q, q_axes[i]);
 	if (bias != NULL && bias->rank == 4)
 		tie(s, axes_of(s, op->operands[3]), 3, k, 2);
+	if (given(op, 6))
+		tie(s, axes_of(s, op->operands[6]), 0, q, 1);
 }
 
 /* --- state --------------------------------------------------------------------------------------------- */

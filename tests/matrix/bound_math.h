@@ -8,9 +8,10 @@
 
 #define U       0x1.0p-24
 #define TINY    0x1.0p-126 /* elementary functions may be off by this where results are subnormal */
-#define FAR     1e30       /* scores beyond it are masked ones */
-#define SPREAD  104.0      /* exp(-104) is 0 in f32: keys farther than this from the largest do not count */
-#define ORDER_1 4          /* roundings beside those of a sum: weights scaled in advance, the last rounding */
+#define LN2     0.69314718055994530942
+#define FAR     1e30  /* scores beyond it are masked ones */
+#define SPREAD  104.0 /* exp(-104) is 0 in f32: keys farther than this from the largest do not count */
+#define ORDER_1 4     /* roundings beside those of a sum: weights scaled in advance, the last rounding */
 
 static inline struct ir_value as_f64(struct bound *s, struct ir_value v)
 {
@@ -91,6 +92,20 @@ static inline struct ir_value of_row(struct bound *s, enum ir_opcode code, struc
 static inline struct ir_value row_length(struct bound *s, struct ir_value x)
 {
 	return of_row(s, OP_reduce_sum, constant(s, x, 1));
+}
+
+/* x [B, H, S, T] beside one number for each head: [B, H, S, T + 1]. */
+static inline struct ir_value beside(struct bound *s, struct ir_value x, struct ir_value heads)
+{
+	const struct ir_type *t = irb_type(s->b, x);
+	if (!t)
+		return IR_NO_VALUE;
+	const struct ir_dim *one = ir_dim_const(irb_module(s->b)->dims, 1);
+	const struct ir_dim *wide[] = {one, t->dims[1], one, one},
+	                    *column[] = {t->dims[0], t->dims[1], t->dims[2], one};
+	const struct ir_value both[] = {
+	        x, irb_broadcast_to(s->b, irb_reshape_to(s->b, heads, 4, wide), 4, column)};
+	return irb_op1(s->b, OP_concat, both, 2, &(struct attrs_concat){.axis = 3});
 }
 
 #endif

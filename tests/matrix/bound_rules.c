@@ -463,6 +463,30 @@ static struct ir_value probabilities(struct bound *s, const struct ir_op *op, st
 	                       .scale = 1, .mask = a->mask, .window = a->window, .base2 = a->base2});
 }
 
+/* Weights of scores beside sinks, and their error: those of a softmax that is one column wider, which then
+ * goes. */
+static struct ir_value weights_beside(struct bound *s, const struct ir_op *op, struct ir_value x,
+                                      struct ir_value ex, struct ir_value *ep)
+{
+	const struct attrs_attention *a = op->attrs;
+	const struct attrs_mask mask = {.mask = a->mask, .window = a->window};
+	struct ir_value len = given(op, 4) ? s->value[op->operands[4].id] : IR_NO_VALUE;
+	struct ir_value past = given(op, 5) ? s->value[op->operands[5].id] : IR_NO_VALUE;
+	struct ir_value z = val(s, op, 6), ez = add(s, err(s, op, 6), times(s, mag(s, z), 2 * U));
+	if (a->base2) {
+		ex = times(s, add(s, ex, times(s, finite(s, x), 2 * U)), LN2);
+		x = times(s, x, LN2);
+	}
+	const struct ir_type *t = irb_type(s->b, x);
+	if (!t)
+		return IR_NO_VALUE;
+	struct ir_value p = irb_softmax(s->b, beside(s, irb_mask(s->b, x, len, past, &mask), z), NULL);
+	struct ir_value relative = softmax_relative(s, beside(s, x, z), beside(s, ex, ez));
+	const struct ir_dim *zero = ir_dim_const(irb_module(s->b)->dims, 0);
+	*ep = irb_slice_of(s->b, plus(s, mul(s, p, relative), TINY), 3, zero, t->dims[3]);
+	return irb_slice_of(s->b, p, 3, zero, t->dims[3]);
+}
+
 static struct ir_value rule_attention(struct bound *s, const struct ir_op *op)
 {
 	const struct attrs_attention *a = op->attrs;
@@ -479,8 +503,13 @@ static struct ir_value rule_attention(struct bound *s, const struct ir_op *op)
 		ex = add(s, ex, err(s, op, 3));
 	}
 	scaled(s, 1, a->softcap, &x, &ex);
-	struct ir_value p = probabilities(s, op, x);
-	struct ir_value ep = plus(s, mul(s, p, softmax_relative(s, x, ex)), TINY);
+	struct ir_value p, ep;
+	if (given(op, 6)) {
+		p = weights_beside(s, op, x, ex, &ep);
+	} else {
+		p = probabilities(s, op, x);
+		ep = plus(s, mul(s, p, softmax_relative(s, x, ex)), TINY);
+	}
 	return rounded(s, op, product_error(s, p, ep, v, ev, false, false),
 	               as_f64(s, s->value[op->results[0].id]));
 }

@@ -11,7 +11,7 @@ shared=${TFMC_SHARED:-$TFMC_SOURCE/../shared}/models
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-models=(examples/dates examples/names tests/golden/torch_{encoder,decoder,seq2seq,seq2seq_prenorm,rotary})
+models=(examples/dates examples/names tests/golden/torch_{encoder,decoder,seq2seq,seq2seq_prenorm,rotary,sinks})
 hub=(aren-transliteration bert-tiny gpt2-tiny seq2seq-base stories260k
 	variants/{bart,gpt_neox,llama,marian,opt,phi,qwen2,qwen3})
 

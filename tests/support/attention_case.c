@@ -26,10 +26,11 @@ enum {
 	WORD_BIAS,
 	WORD_LEN,
 	WORD_PAST,
+	WORD_SINKS,
 	WORD_OUT,
 	WORD_SCRATCH,
 	WORD_DIMS,
-	N_WORDS = 11
+	N_WORDS = 12
 };
 
 typedef void kernel_function(void *const *words, int64_t worker, int64_t n_workers);
@@ -84,8 +85,10 @@ static struct ir_value bias_param(const struct build *x)
 	return IR_NO_VALUE;
 }
 
-/* The six operands as parameters, q and others then seen through views. */
-static void build_operands(const struct build *x, struct ir_value v[6])
+#define N_OPERANDS 7
+
+/* The operands as parameters, q and others then seen through views. */
+static void build_operands(const struct build *x, struct ir_value v[N_OPERANDS])
 {
 	static const int64_t swap[] = {0, 2, 1, 3}, turn[] = {0, 1, 3, 2};
 	const struct ir_dim *heads = constant(x, x->c->heads), *size = constant(x, x->c->size);
@@ -98,6 +101,7 @@ static void build_operands(const struct build *x, struct ir_value v[6])
 	v[3] = bias_param(x);
 	v[4] = param(x, "len", DT_I32, 1, &x->batch);
 	v[5] = param(x, "past", DT_I32, 1, &x->batch);
+	v[6] = param(x, "sinks", float_type(x), 1, &heads);
 	v[0] = irb_transpose_by(x->b, irb_reshape_to(x->b, v[0], 4, split), 4, swap);
 	if (x->c->turned_kv) {
 		v[1] = irb_transpose_by(x->b, v[1], 4, turn);
@@ -106,6 +110,7 @@ static void build_operands(const struct build *x, struct ir_value v[6])
 	v[3] = x->c->bias == BIAS_NONE ? IR_NO_VALUE : irb_broadcast_to(x->b, v[3], 4, full);
 	v[4] = x->c->has_len ? v[4] : IR_NO_VALUE;
 	v[5] = x->c->has_past ? v[5] : IR_NO_VALUE;
+	v[6] = x->c->has_sinks ? v[6] : IR_NO_VALUE;
 }
 
 static struct attrs_group schedule_of(const struct attention_config *c)
@@ -123,7 +128,7 @@ static struct attrs_group schedule_of(const struct attention_config *c)
 	                            .scratch = (s.bytes + 63) / 64 * 64};
 }
 
-static struct ir_value build_group(const struct build *x, const struct ir_value v[6])
+static struct ir_value build_group(const struct build *x, const struct ir_value v[N_OPERANDS])
 {
 	static const int64_t swap[] = {0, 2, 1, 3};
 	struct attrs_attention attrs = {.scale = x->c->scale,
@@ -135,7 +140,7 @@ static struct ir_value build_group(const struct build *x, const struct ir_value 
 	const struct ir_dim *flat[] = {x->batch, x->rows, constant(x, x->c->heads * x->c->value_size)};
 	struct ir_value result;
 	irb_group_begin(x->b);
-	struct ir_value y = irb_attention(x->b, v[0], v[1], v[2], v[3], v[4], v[5], &attrs);
+	struct ir_value y = irb_attention(x->b, v[0], v[1], v[2], v[3], v[4], v[5], v[6], &attrs);
 	y = irb_reshape_to(x->b, irb_transpose_by(x->b, y, 4, swap), 3, flat);
 	irb_group_end(x->b, &schedule, &y, 1, &result);
 	return result;
@@ -153,7 +158,7 @@ static void build_module(struct attention_case *c)
 	                  .rows = ir_dim_sym(d, "S"),
 	                  .keys = ir_dim_sym(d, "T")};
 	x.b = irb_begin(c->m, &c->cx, "f", (struct ir_loc){0});
-	struct ir_value v[6];
+	struct ir_value v[N_OPERANDS];
 	build_operands(&x, v);
 	struct ir_value y = build_group(&x, v);
 	const struct ir_result result = {.name = "y", .lengths = -1};
@@ -361,6 +366,9 @@ void attention_call_init(struct attention_case *c, struct attention_call *call, 
 	call->k = numbers(c, &rng, call->n_k);
 	call->v = numbers(c, &rng, call->n_v);
 	call->bias = numbers(c, &rng, call->n_bias);
+	call->sinks = numbers(c, &rng, g->heads);
+	for (int64_t h = 0; h < g->heads; h++)
+		call->sinks[h] += (float)g->sink;
 	call->len = ARENA_ARRAY(&c->arena, int32_t, b + 1);
 	call->past = ARENA_ARRAY(&c->arena, int32_t, b + 1);
 	call->out = ARENA_ARRAY(&c->arena, float, call->n_out + 1);
@@ -445,6 +453,7 @@ static void **words_of(struct attention_case *c, struct attention_call *call, in
 	words[WORD_BIAS] = stored(c, call->bias, call->n_bias);
 	words[WORD_LEN] = call->len;
 	words[WORD_PAST] = call->past;
+	words[WORD_SINKS] = stored(c, call->sinks, c->config.heads);
 	words[WORD_OUT] = stored(c, call->out, call->n_out);
 	words[WORD_SCRATCH] = scratch;
 	const int64_t dims[] = {call->b, call->s, call->t};
@@ -491,6 +500,7 @@ static const char *interpret(struct attention_case *c, struct attention_call *ca
 	        {words[WORD_BIAS], (size_t)call->n_bias * bytes, false},
 	        {call->len, (size_t)call->b * 4, false},
 	        {call->past, (size_t)call->b * 4, false},
+	        {words[WORD_SINKS], (size_t)c->config.heads * bytes, false},
 	        {words[WORD_OUT], (size_t)call->n_out * bytes, true},
 	        {words[WORD_SCRATCH], (size_t)(c->scratch_bytes * n_workers), true},
 	};
@@ -543,10 +553,10 @@ static const char *compare(struct attention_case *c, const struct attention_call
 static const char *difference(struct attention_case *c, const struct attention_call *call, double tolerance)
 {
 	const int64_t dims[] = {call->b, call->s, call->t};
-	struct interp_tensor in[6], out;
+	struct interp_tensor in[N_OPERANDS], out;
 	struct arena a;
 	arena_init(&a);
-	for (size_t i = 0; i < 6; i++)
+	for (size_t i = 0; i < N_OPERANDS; i++)
 		ck_assert(interp_tensor_make(&a, ir_type_of(c->f, c->f->params[i].value), dims, &in[i]));
 	fill(&in[0], call->q, call->n_q);
 	fill(&in[1], call->k, call->n_k);
@@ -554,6 +564,7 @@ static const char *difference(struct attention_case *c, const struct attention_c
 	fill(&in[3], call->bias, call->n_bias);
 	fill_ints(&in[4], call->len, call->b);
 	fill_ints(&in[5], call->past, call->b);
+	fill(&in[6], call->sinks, c->config.heads);
 	struct interp_args args = {.dims = dims, .inputs = in, .outputs = &out, .arena = &a};
 	ck_assert_msg(interp_run(&c->cx, c->m, c->f, &args) == TFMC_OK, "%s", c->log.data);
 	const char *why = compare(c, call, &out, tolerance);

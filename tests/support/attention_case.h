@@ -21,6 +21,8 @@ struct attention_config {
 	int64_t window; /* 0: none */
 	int64_t split;  /* blocks of a head that workers may divide, 0: none */
 	enum attention_bias bias;
+	bool has_sinks;
+	double sink; /* the sinks are around this */
 	double scale, softcap;
 	bool base2;
 	bool is_bf16;    /* all float tensors are bf16 */
@@ -47,6 +49,7 @@ struct attention_case {
 struct attention_call {
 	int64_t b, s, t;
 	float *q, *k, *v, *bias; /* bias [count of its config] or NULL */
+	float *sinks;            /* [heads] */
 	int32_t *len, *past;     /* [b], zero at first */
 	float *out;              /* [b, s, heads value_size] */
 	int64_t n_q, n_k, n_v, n_bias, n_out;

@@ -340,6 +340,17 @@ void interp_check_attention(void)
 	/* a window of 1 */
 	op_case_check(OP_attention, &(struct attrs_attention){.scale = 1, .window = 1}, INS(q, k, v),
 	              TENSOR(F32, (1, 2, 2, 1), 1, 10, 1, 10));
+	/* a sink of log 3 beside (e^2, 1, 1): 0.59641800, 0.08071640; none at all; and no key: still 0 */
+	op_case_check(OP_attention, &(struct attrs_attention){.scale = 1},
+	              INS(q, k, v, ABSENT, ABSENT, ABSENT, TENSOR(F32, (2), 1.09861229, -INFINITY)),
+	              TENSOR(F32, (1, 2, 2, 1), 9.47522193, 14.1165364, 18.6270652, 12.5027537));
+	op_case_check(OP_attention, &(struct attrs_attention){.scale = 1},
+	              INS(q, k, v, ABSENT, TENSOR(I32, (1), 0), ABSENT, TENSOR(F32, (2), 1, -20)),
+	              TENSOR(F32, (1, 2, 2, 1), 0, 0, 0, 0));
+	/* (2^2, 1, 1) and a sink of log 2, which stays one of e */
+	op_case_check(OP_attention, &(struct attrs_attention){.scale = 1, .base2 = true},
+	              INS(q, k, v, ABSENT, ABSENT, ABSENT, TENSOR(F32, (2), 0.693147181, 0.693147181)),
+	              TENSOR(F32, (1, 2, 2, 1), 14.25, 17.625, 17.625, 14.25));
 	/* weights of (2^2, 1, 1): 4/6, 1/6 */
 	op_case_check(OP_attention, &(struct attrs_attention){.scale = 1, .base2 = true}, INS(q, k, v),
 	              TENSOR(F32, (1, 2, 2, 1), 19, 23.5, 23.5, 19));

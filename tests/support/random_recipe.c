@@ -463,9 +463,8 @@ static bool make_attention(struct gen *g, const struct ir_type *x, struct recipe
 	add(out, gen_type(g, dtype, 4, (const struct ir_dim *[]){b, h, s, e}));
 	add(out, gen_type(g, dtype, 4, (const struct ir_dim *[]){b, k, t, e}));
 	add(out, gen_type(g, dtype, 4, (const struct ir_dim *[]){b, k, t, v}));
-	for (size_t i = 0; i < 3; i++)
-		if (!out->in[i])
-			return false;
+	if (!out->in[0] || !out->in[1] || !out->in[2])
+		return false;
 	const struct ir_type *bias = gen_type(g, dtype, 4, (const struct ir_dim *[]){b, h, s, t});
 	add(out, rng_chance(&g->rng, 30) ? bias : NULL);
 	a->mask = add_visibility(g, out->in[0], t, out);
@@ -473,6 +472,8 @@ static bool make_attention(struct gen *g, const struct ir_type *x, struct recipe
 	a->softcap = rng_chance(&g->rng, 20) ? 5 : 0;
 	a->base2 = rng_chance(&g->rng, 25);
 	a->window = rng_chance(&g->rng, 35) ? rng_between(&g->rng, 1, 9) : 0;
+	out->n = 6; /* lengths and past may be left out */
+	add(out, rng_chance(&g->rng, 25) ? vector(g, dtype, h) : NULL);
 	return bias != NULL;
 }
 

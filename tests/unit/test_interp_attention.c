@@ -19,13 +19,15 @@
 #define E     3
 #define N_OUT (B * H * S * E)
 
-/* f(q, k, v, len): attention 2 x 3 times in nested loops, each round reads what the one before wrote. */
+/* f(q, k, v, len, s): attention 2 x 3 times in nested loops, each round reads what the one before wrote. */
 static const char text[] =
         "module \"m\"\n"
-        "func @f(%q: f32[2,4,5,3], %k: f32[2,2,5,3], %v: f32[2,2,5,3], %len: i32[2]) -> (y: f32[2,4,5,3]) {\n"
+        "func @f(%q: f32[2,4,5,3], %k: f32[2,2,5,3], %v: f32[2,2,5,3], %len: i32[2], %s: f32[4]) "
+        "-> (y: f32[2,4,5,3]) {\n"
         "  %y = repeat %i = 0 to 2 carry (%x = %q) {\n"
         "    %z = repeat %j = 0 to 3 carry (%w = %x) {\n"
-        "      %a = attention %w, %k, %v, len=%len {scale=0.75 softcap=5.0 mask=causal} : f32[2,4,5,3]\n"
+        "      %a = attention %w, %k, %v, len=%len, sinks=%s {scale=0.75 softcap=5.0 mask=causal} : "
+        "f32[2,4,5,3]\n"
         "      yield %a\n"
         "    } : f32[2,4,5,3]\n"
         "    yield %z\n"
@@ -35,7 +37,7 @@ static const char text[] =
 
 struct seen {
 	int n;
-	const double *k, *len;
+	const double *k, *len, *sinks;
 	double q[N_OUT]; /* of the next round: what the last one wrote, rounded */
 };
 
@@ -53,14 +55,15 @@ static void check_row(const struct seen *s, const struct interp_attention *a, in
 {
 	const double *p = a->p->data + ((b * H + h) * S + i) * T;
 	const double *out = a->out->data + ((b * H + h) * S + i) * E;
-	double sum = 0, norm = 0, mixed[E] = {0};
+	double sum = 0, keys = 0, mixed[E] = {0};
 	for (int j = 0; j < T; j++) {
 		sum += p[j];
-		norm += weight(s, b, h, i, j);
+		keys += weight(s, b, h, i, j);
 		for (int e = 0; e < E; e++)
 			mixed[e] += p[j] * a->v->data[((b * K + h / (H / K)) * T + j) * E + e];
 	}
-	ck_assert_double_eq_tol(sum, s->len[b] > 0 ? 1 : 0, 1e-14);
+	double norm = keys + exp(s->sinks[h]); /* a sink takes its part of every row */
+	ck_assert_double_eq_tol(sum, norm > 0 ? keys / norm : 0, 1e-14);
 	for (int j = 0; j < T; j++)
 		ck_assert_double_eq_tol(p[j], norm > 0 ? weight(s, b, h, i, j) / norm : 0, 1e-13);
 	for (int e = 0; e < E; e++)
@@ -81,7 +84,7 @@ static void check_attention(void *user, const struct interp_attention *a)
 	s->n++;
 }
 
-static void run(double keys_of_second, struct seen *s)
+static void run(double keys_of_second, double *sinks, struct seen *s)
 {
 	static double q[N_OUT], k[B * K * T * E], v[B * K * T * E];
 	double len[B] = {4, keys_of_second};
@@ -91,7 +94,8 @@ static void run(double keys_of_second, struct seen *s)
 	struct interp_tensor in[] = {{.dtype = DT_F32, .rank = 4, .dims = {B, H, S, E}, .data = q},
 	                             {.dtype = DT_F32, .rank = 4, .dims = {B, K, T, E}, .data = k},
 	                             {.dtype = DT_F32, .rank = 4, .dims = {B, K, T, E}, .data = v},
-	                             {.dtype = DT_I32, .rank = 1, .dims = {B}, .data = len}},
+	                             {.dtype = DT_I32, .rank = 1, .dims = {B}, .data = len},
+	                             {.dtype = DT_F32, .rank = 1, .dims = {H}, .data = sinks}},
 	                     out;
 	for (int i = 0; i < N_OUT; i++)
 		s->q[i] = q[i] = (i * 37 % 23 - 11) * 0.125;
@@ -101,6 +105,7 @@ static void run(double keys_of_second, struct seen *s)
 	}
 	s->k = k;
 	s->len = len;
+	s->sinks = sinks;
 	arena_init(&arena);
 	diag_init(&cx, NULL, NULL);
 	ck_assert_int_eq(ir_parse(&cx, "m.tir", text, sizeof(text) - 1, &m), TFMC_OK);
@@ -116,15 +121,27 @@ static void run(double keys_of_second, struct seen *s)
 	diag_destroy(&cx);
 }
 
+#define NONE                                               \
+	{                                                  \
+		-HUGE_VAL, -HUGE_VAL, -HUGE_VAL, -HUGE_VAL \
+	}
+
 START_TEST(shows_rows_that_sum_to_one)
 {
-	run(5, &(struct seen){0});
+	run(5, (double[])NONE, &(struct seen){0});
 }
 END_TEST
 
 START_TEST(shows_rows_without_keys_as_zero)
 {
-	run(0, &(struct seen){0});
+	run(0, (double[])NONE, &(struct seen){0});
+	run(0, (double[]){0.5, -3, 40, 1}, &(struct seen){0});
+}
+END_TEST
+
+START_TEST(shows_what_sinks_leave)
+{
+	run(5, (double[]){0.5, -3, -HUGE_VAL, 2.25}, &(struct seen){0});
 }
 END_TEST
 
@@ -134,6 +151,7 @@ Suite *suite_interp_attention(void)
 	TCase *t = tcase_create("all");
 	tcase_add_test(t, shows_rows_that_sum_to_one);
 	tcase_add_test(t, shows_rows_without_keys_as_zero);
+	tcase_add_test(t, shows_what_sinks_leave);
 	suite_add_tcase(s, t);
 	return s;
 }

@@ -223,9 +223,83 @@ static const struct attention_config configs[] = {
          .bc = 16,
          .scale = 0.3,
          .base2 = true},
+        /* sinks, from here on: beside the scores, and far from them on both sides */
+        {.heads = 3,
+         .key_heads = 3,
+         .size = 20,
+         .value_size = 20,
+         .has_sinks = true,
+         .has_len = true,
+         .scale = 0.2},
+        {.heads = 6,
+         .key_heads = 2,
+         .size = 8,
+         .value_size = 7,
+         .has_sinks = true,
+         .is_causal = true,
+         .has_past = true,
+         .panel_keys = true,
+         .bc = 32,
+         .scale = 0.3},
+        {.heads = 4,
+         .key_heads = 2,
+         .size = 24,
+         .value_size = 20,
+         .has_sinks = true,
+         .is_causal = true,
+         .has_past = true,
+         .has_len = true,
+         .window = 19,
+         .bias = BIAS_FULL,
+         .bc = 16,
+         .scale = 0.3,
+         .softcap = 3},
+        {.heads = 4,
+         .key_heads = 4,
+         .size = 8,
+         .value_size = 16,
+         .has_sinks = true,
+         .is_causal = true,
+         .has_past = true,
+         .scale = 1,
+         .base2 = true},
+        {.heads = 2,
+         .key_heads = 1,
+         .size = 40,
+         .value_size = 20,
+         .has_sinks = true,
+         .is_bf16 = true,
+         .is_causal = true,
+         .has_past = true,
+         .bias = BIAS_KEYS,
+         .scale = 0.2},
+        {.heads = 2,
+         .key_heads = 1,
+         .size = 8,
+         .value_size = 8,
+         .has_sinks = true,
+         .sink = 1e4,
+         .scale = 0.3},
+        {.heads = 2,
+         .key_heads = 2,
+         .size = 8,
+         .value_size = 8,
+         .has_sinks = true,
+         .sink = -1e4,
+         .has_len = true,
+         .scale = 0.3},
+        {.heads = 2,
+         .key_heads = 2,
+         .size = 8,
+         .value_size = 8,
+         .has_sinks = true,
+         .sink = 12,
+         .bias = BIAS_FULL,
+         .scale = 0.3},
 };
 
 #define WINDOWS 17 /* the first of them */
+#define SINKS   23
 
 START_TEST(equals_the_interpreter)
 {
@@ -268,6 +342,7 @@ static void expect_chunk(struct attention_case *c, const struct attention_call *
 	memcpy(part.q, whole->q + from * width, (size_t)(n * width) * 4);
 	memcpy(part.k, whole->k, (size_t)whole->n_k * 4);
 	memcpy(part.v, whole->v, (size_t)whole->n_v * 4);
+	memcpy(part.sinks, whole->sinks, (size_t)c->config.heads * 4);
 	part.past[0] = (int32_t)from;
 	attention_poison(c, &part, 0, reach_of(&c->config, from + n), part.t);
 	if (c->config.window > 0 && from + 1 > c->config.window)
@@ -278,12 +353,12 @@ static void expect_chunk(struct attention_case *c, const struct attention_call *
 
 START_TEST(chunks_give_the_same_bits)
 {
-	/* one query head for each key head, three; windows: both sides, causal ones of both widths */
-	static const int grouped[] = {4, 12, WINDOWS, WINDOWS + 2, WINDOWS + 3};
-	struct attention_config config = configs[grouped[_i % 5]];
+	/* one query head for each key head, three; windows: both sides, causal ones of both widths; sinks */
+	static const int grouped[] = {4, 12, WINDOWS, WINDOWS + 2, WINDOWS + 3, SINKS + 1, SINKS + 2};
+	struct attention_config config = configs[grouped[_i % 7]];
 	config.has_len = false;
 	config.bias = BIAS_NONE;
-	config.target = targets[_i / 5];
+	config.target = targets[_i / 7];
 	struct attention_case c;
 	attention_case_init(&c, &config);
 	struct attention_call whole;
@@ -319,9 +394,9 @@ END_TEST
 START_TEST(workers_give_the_same_bits)
 {
 	static const int64_t workers[] = {2, 3, 7, 16};
-	static const int which[] = {12, 5, WINDOWS + 1, WINDOWS + 2};
-	struct attention_config config = configs[which[_i % 4]];
-	config.target = targets[_i / 4];
+	static const int which[] = {12, 5, WINDOWS + 1, WINDOWS + 2, SINKS + 1};
+	struct attention_config config = configs[which[_i % 5]];
+	config.target = targets[_i / 5];
 	struct attention_case c;
 	attention_case_init(&c, &config);
 	struct attention_call one, more;
@@ -345,12 +420,13 @@ START_TEST(divided_heads_give_the_same_bits)
 	static const struct {
 		int config;
 		int64_t heads, key_heads;
-	} cases[] = {{4, 1, 1}, {12, 9, 3}, {11, 5, 1}, {WINDOWS + 2, 4, 1}, {WINDOWS + 3, 16, 1}, {3, 2, 2}};
+	} cases[] = {{4, 1, 1}, {12, 9, 3},        {11, 5, 1},   {WINDOWS + 2, 4, 1}, {WINDOWS + 3, 16, 1},
+	             {3, 2, 2}, {SINKS + 1, 6, 2}, {SINKS, 1, 1}};
 	static const int64_t workers[] = {2, 3, 4, 7, 16};
-	struct attention_config config = configs[cases[_i % 6].config];
-	config.heads = cases[_i % 6].heads;
-	config.key_heads = cases[_i % 6].key_heads;
-	config.target = targets[_i / 6];
+	struct attention_config config = configs[cases[_i % 8].config];
+	config.heads = cases[_i % 8].heads;
+	config.key_heads = cases[_i % 8].key_heads;
+	config.target = targets[_i / 8];
 	config.bc = 16;
 	config.br = config.heads / config.key_heads;
 	config.split = 10;
@@ -427,7 +503,8 @@ END_TEST
 START_TEST(extreme_scores)
 {
 	struct attention_config config = configs[3];
-	config.target = targets[_i];
+	config.target = targets[_i / 2];
+	config.has_sinks = _i % 2;
 	struct attention_case c;
 	attention_case_init(&c, &config);
 	struct attention_call call;
@@ -446,6 +523,36 @@ START_TEST(extreme_scores)
 }
 END_TEST
 
+/* A sink of -inf is none, bit for bit; one that is far above all scores takes everything. */
+START_TEST(extreme_sinks)
+{
+	struct attention_config config = configs[SINKS];
+	struct attention_case with, without;
+	struct attention_call a, b;
+	config.target = targets[_i];
+	attention_case_init(&with, &config);
+	config.has_sinks = false;
+	attention_case_init(&without, &config);
+	attention_call_init(&with, &a, 2, 9, 70);
+	attention_call_init(&without, &b, 2, 9, 70);
+	a.len[1] = b.len[1] = 70; /* the first sequence sees nothing */
+	for (int h = 0; h < 3; h++)
+		a.sinks[h] = -HUGE_VALF;
+	attention_run(&with, &a, 1);
+	attention_run(&without, &b, 1);
+	ck_assert_mem_eq(a.out, b.out, (size_t)a.n_out * 4);
+	for (int h = 0; h < 3; h++)
+		a.sinks[h] = 2e38f;
+	attention_run(&with, &a, 1);
+	attention_expect(&with, &a, 0);
+	a.sinks[1] = NAN;
+	attention_run(&with, &a, 1);
+	ck_assert(isnan(a.out[9 * 60 + 20]) && !isnan(a.out[9 * 60]));
+	attention_case_destroy(&with);
+	attention_case_destroy(&without);
+}
+END_TEST
+
 Suite *suite_kernel_attention(void)
 {
 	Suite *s = suite_create("kernel_attention");
@@ -454,13 +561,14 @@ Suite *suite_kernel_attention(void)
 	tcase_set_timeout(t, 120);
 	tcase_add_loop_test(t, equals_the_interpreter, 0, n_configs * n_targets);
 	tcase_add_loop_test(t, stays_inside_its_memory, 0, n_configs * n_targets);
-	tcase_add_loop_test(t, chunks_give_the_same_bits, 0, 5 * n_targets);
-	tcase_add_loop_test(t, workers_give_the_same_bits, 0, 4 * n_targets);
-	tcase_add_loop_test(t, divided_heads_give_the_same_bits, 0, 6 * n_targets);
+	tcase_add_loop_test(t, chunks_give_the_same_bits, 0, 7 * n_targets);
+	tcase_add_loop_test(t, workers_give_the_same_bits, 0, 5 * n_targets);
+	tcase_add_loop_test(t, divided_heads_give_the_same_bits, 0, 8 * n_targets);
 	tcase_add_loop_test(t, later_tokens_do_not_matter, 0, n_targets);
 	tcase_add_loop_test(t, panels_give_the_same_bits, 0, n_targets);
 	tcase_add_loop_test(t, lengths_give_the_same_bits, 0, n_targets);
-	tcase_add_loop_test(t, extreme_scores, 0, n_targets);
+	tcase_add_loop_test(t, extreme_scores, 0, 2 * n_targets);
+	tcase_add_loop_test(t, extreme_sinks, 0, n_targets);
 	suite_add_tcase(s, t);
 	return s;
 }
