@@ -97,6 +97,16 @@ def timm_shapes(d, f, layers, patch, rows, classes):
     return shapes
 
 
+def sinusoids(tensors):
+    """Stored tables of positions as they are in every file of the hub: sines, then cosines."""
+    for name in tensors:
+        if "embed_positions" in name:
+            n, d = tensors[name].shape
+            angle = numpy.arange(n)[:, None] / 10000.0 ** (numpy.arange(d // 2) * 2.0 / d)
+            tensors[name] = numpy.concatenate([numpy.sin(angle), numpy.cos(angle)], 1).astype(numpy.float32)
+    return tensors
+
+
 def seq2seq(cls, config, start, **more):
     return dict(kind="seq2seq", cls=cls, config=config, start=start, **more)
 
@@ -281,4 +291,28 @@ weights: {files: [model.safetensors]}
     "arcee": causal("ArceeForCausalLM", hf.ArceeConfig(**llama_like(), **rope())),
     "seed_oss": causal("SeedOssForCausalLM", hf.SeedOssConfig(**llama_like(head_dim=12), **rope())),
     "ernie4_5": causal("Ernie4_5ForCausalLM", hf.Ernie4_5Config(**llama_like(head_dim=12, use_bias=True), **rope(500000.0))),
+    "m2m_100": seq2seq("M2M100ForConditionalGeneration", hf.M2M100Config(
+        vocab_size=V, d_model=84, encoder_layers=2, decoder_layers=3, encoder_attention_heads=7, decoder_attention_heads=6, encoder_ffn_dim=101,
+        decoder_ffn_dim=75, max_position_embeddings=41, pad_token_id=1, bos_token_id=0, eos_token_id=2, decoder_start_token_id=2), 2,
+        pad=1, table=0.15, gain=1.5),
+    "pegasus": seq2seq("PegasusForConditionalGeneration", hf.PegasusConfig(
+        vocab_size=V, d_model=84, encoder_layers=2, decoder_layers=3, encoder_attention_heads=7, decoder_attention_heads=6, encoder_ffn_dim=101,
+        decoder_ffn_dim=75, max_position_embeddings=41, scale_embedding=True, pad_token_id=0, eos_token_id=1, decoder_start_token_id=0), 0,
+        table=0.15, gain=1.5, convert=sinusoids),
+    "blenderbot": seq2seq("BlenderbotForConditionalGeneration", hf.BlenderbotConfig(
+        vocab_size=V, d_model=84, encoder_layers=2, decoder_layers=3, encoder_attention_heads=7, decoder_attention_heads=6, encoder_ffn_dim=101,
+        decoder_ffn_dim=75, max_position_embeddings=41, scale_embedding=True, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+        decoder_start_token_id=1), 1, positions=5.0, gain=1.3),
+    "dinov2": dict(kind="picture", cls="Dinov2Model", image=12, patch=4, outputs=HIDDEN, config=hf.Dinov2Config(
+        hidden_size=84, mlp_ratio=2, num_hidden_layers=2, num_attention_heads=7, image_size=12, patch_size=4)),
+    "dinov2_classes": dict(kind="picture", cls="Dinov2ForImageClassification", image=12, patch=4, outputs=LOGITS, config=hf.Dinov2Config(
+        hidden_size=84, mlp_ratio=2, num_hidden_layers=2, num_attention_heads=7, image_size=12, patch_size=4, num_labels=5)),
+    "siglip": dict(kind="pair", cls="SiglipModel", image=15, patch=5, config=hf.SiglipConfig(
+        text_config=dict(vocab_size=V, hidden_size=60, intermediate_size=101, num_hidden_layers=2, num_attention_heads=5, max_position_embeddings=21,
+                         projection_size=84),
+        vision_config=dict(hidden_size=84, intermediate_size=75, num_hidden_layers=2, num_attention_heads=7, image_size=15, patch_size=5)),
+        outputs={k: (lambda o, k=k: getattr(o, k)) for k in ("text_embeds", "image_embeds", "logits_per_image")}),
+    "siglip_vision": dict(kind="picture", cls="SiglipVisionModel", image=15, patch=5, config=hf.SiglipVisionConfig(
+        hidden_size=84, intermediate_size=101, num_hidden_layers=2, num_attention_heads=7, image_size=15, patch_size=5),
+        outputs={**HIDDEN, "pooler_output": lambda o: o.pooler_output}),
 }

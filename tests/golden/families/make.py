@@ -303,10 +303,10 @@ def picture_cases(cs, family):
 
 
 def pair_cases(cs, family):
-    """Texts of several lengths, which end in the family's end token, and some images."""
-    size, lengths = family["image"], [19, 3, 8]
+    """Texts of several lengths, which end in the family's end token where it has one, and some images; or texts that are seen whole."""
+    size, lengths = family["image"], [19, 3, 8] if "end" in family else [19, 19, 19]
     ids = ids_of(7, (3, 19), family)
-    for b, n in enumerate(lengths):
+    for b, n in enumerate(lengths if "end" in family else ()):
         ids[b, ids[b] == family["end"]] = 4
         ids[b, n - 1] = family["end"]
     ids, mask = masked(family, ids, lengths)
