@@ -53,6 +53,12 @@ const char *gguf_type_name(enum gguf_type type)
 	return value_types[type].name;
 }
 
+bool gguf_is_whole(enum gguf_type type)
+{
+	return type != GGUF_F32 && type != GGUF_F64 && type != GGUF_BOOL && type != GGUF_STRING &&
+	       type != GGUF_ARRAY;
+}
+
 static bool bad(const struct cursor *c, const char *what)
 {
 	diag_error(c->cx, c->loc, DIAG_WEIGHT_FILE, "'%s': at byte %zu: %s", c->name, c->at, what);
@@ -141,20 +147,6 @@ static bool take_type(struct cursor *c, enum gguf_type *out)
 
 /* ---- values ---- */
 
-static double float_of(uint32_t bits)
-{
-	float f;
-	memcpy(&f, &bits, sizeof(f));
-	return (double)f;
-}
-
-static double double_of(uint64_t bits)
-{
-	double d;
-	memcpy(&d, &bits, sizeof(d));
-	return d;
-}
-
 /* A value of fixed size from its bytes; NULL, or what is wrong. */
 static const char *decode(enum gguf_type type, const unsigned char *p, struct gguf_value *out)
 {
@@ -168,8 +160,8 @@ static const char *decode(enum gguf_type type, const unsigned char *p, struct gg
 	case GGUF_I16: out->i = (int16_t)v; return NULL;
 	case GGUF_I32: out->i = (int32_t)v; return NULL;
 	case GGUF_I64: out->i = (int64_t)v; return NULL;
-	case GGUF_F32: out->f = float_of((uint32_t)v); return NULL;
-	case GGUF_F64: out->f = double_of(v); return NULL;
+	case GGUF_F32: out->f = stored_float(v); return NULL;
+	case GGUF_F64: out->f = stored_double(v); return NULL;
 	case GGUF_BOOL: out->i = (int64_t)v; return v > 1 ? "a bool is neither 0 nor 1" : NULL;
 	case GGUF_U64: out->i = (int64_t)v; return v > INT64_MAX ? "a number is larger than 2^63 - 1" : NULL;
 	case GGUF_STRING:

@@ -75,6 +75,9 @@ const struct gguf_value *gguf_find(const struct gguf *g, const char *key);
 /* One element after the other: *at is 0 at first. False behind the last one. */
 bool gguf_next(const struct gguf_value *array, size_t *at, struct gguf_value *out);
 
+/* Its value is in `i`, and it is no bool. */
+bool gguf_is_whole(enum gguf_type type);
+
 /* "u8", "string" */
 const char *gguf_type_name(enum gguf_type type);
 

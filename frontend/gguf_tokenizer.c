@@ -26,12 +26,6 @@ static const struct gguf_value *find(const struct reader *r, const char *key)
 	return gguf_find(r->g, arena_printf(r->s->arena, PREFIX "%s", key));
 }
 
-static bool is_whole(enum gguf_type type)
-{
-	return type != GGUF_F32 && type != GGUF_F64 && type != GGUF_BOOL && type != GGUF_STRING &&
-	       type != GGUF_ARRAY;
-}
-
 static enum tfmc_status read_text(const struct reader *r, const char *key, const char *absent,
                                   struct tokenizer_string *out)
 {
@@ -52,7 +46,7 @@ static enum tfmc_status read_id(const struct reader *r, const char *key, int64_t
 	*out = -1;
 	if (v == NULL)
 		return TFMC_OK;
-	if (!is_whole(v->type) || v->i < -1)
+	if (!gguf_is_whole(v->type) || v->i < -1)
 		return wrong(r, key, "is no id");
 	*out = v->i == UINT32_MAX ? -1 : v->i;
 	return TFMC_OK;
@@ -115,7 +109,7 @@ static enum tfmc_status read_scores(const struct reader *r, struct tokenizer_ggu
 	if (scores == NULL || arena_failed(r->s->arena))
 		return TFMC_NO_MEMORY;
 	for (; gguf_next(list, &at, &v); i++)
-		scores[i] = is_whole(v.type) ? (float)v.i : (float)v.f;
+		scores[i] = gguf_is_whole(v.type) ? (float)v.i : (float)v.f;
 	out->scores = scores;
 	return TFMC_OK;
 }
@@ -132,7 +126,7 @@ static enum tfmc_status read_types(const struct reader *r, struct tokenizer_gguf
 	if (types == NULL || arena_failed(r->s->arena))
 		return TFMC_NO_MEMORY;
 	for (; gguf_next(list, &at, &v); i++) {
-		if (!is_whole(v.type) || v.i < 0 || v.i > 6)
+		if (!gguf_is_whole(v.type) || v.i < 0 || v.i > 6)
 			return wrong(r, "token_type", "has a type that is unknown");
 		types[i] = (int32_t)v.i;
 	}

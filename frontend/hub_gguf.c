@@ -9,23 +9,15 @@
 
 static struct json_node scalar(struct frontend_model *m, const struct gguf_value *v)
 {
-	switch (v->type) {
-	case GGUF_BOOL: return (struct json_node){.kind = JSON_NODE_BOOL, .i = v->i};
-	case GGUF_F32:
-	case GGUF_F64: return (struct json_node){.kind = JSON_NODE_REAL, .f = v->f};
-	case GGUF_STRING:
+	if (gguf_is_whole(v->type))
+		return (struct json_node){.kind = JSON_NODE_INT, .i = v->i};
+	if (v->type == GGUF_BOOL)
+		return (struct json_node){.kind = JSON_NODE_BOOL, .i = v->i};
+	if (v->type == GGUF_F32 || v->type == GGUF_F64)
+		return (struct json_node){.kind = JSON_NODE_REAL, .f = v->f};
+	if (v->type == GGUF_STRING)
 		return (struct json_node){.kind = JSON_NODE_STRING,
 		                          .text = arena_strndup(&m->arena, v->text, v->len)};
-	case GGUF_U8:
-	case GGUF_I8:
-	case GGUF_U16:
-	case GGUF_I16:
-	case GGUF_U32:
-	case GGUF_I32:
-	case GGUF_U64:
-	case GGUF_I64: return (struct json_node){.kind = JSON_NODE_INT, .i = v->i};
-	case GGUF_ARRAY: break;
-	}
 	return (struct json_node){.kind = JSON_NODE_NULL};
 }
 

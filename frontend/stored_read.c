@@ -24,7 +24,7 @@ static uint64_t big(const unsigned char *p, size_t n)
 	return v;
 }
 
-static double float_of(uint64_t bits)
+double stored_float(uint64_t bits)
 {
 	uint32_t low = (uint32_t)bits;
 	float f;
@@ -32,7 +32,7 @@ static double float_of(uint64_t bits)
 	return (double)f;
 }
 
-static double double_of(uint64_t bits)
+double stored_double(uint64_t bits)
 {
 	double d;
 	memcpy(&d, &bits, sizeof(d));
@@ -107,5 +107,5 @@ READER(stored_read_be_u32, big, 4, v)
 READER(stored_read_be_i64, big, 8, (int64_t)v)
 READER(stored_read_be_u64, big, 8, v)
 READER(stored_read_be_f16, big, 2, half_to_f64((uint16_t)v))
-READER(stored_read_be_f32, big, 4, float_of(v))
-READER(stored_read_be_f64, big, 8, double_of(v))
+READER(stored_read_be_f32, big, 4, stored_float(v))
+READER(stored_read_be_f64, big, 8, stored_double(v))

@@ -17,4 +17,8 @@ weight_elements stored_read_f8_e4m3, stored_read_f8_e5m2, stored_read_f8_e4m3fnu
 weight_elements stored_read_be_i16, stored_read_be_u16, stored_read_be_i32, stored_read_be_u32,
         stored_read_be_i64, stored_read_be_u64, stored_read_be_f16, stored_read_be_f32, stored_read_be_f64;
 
+/* What bits of IEEE floats are worth: of the lower 32, of 64. */
+double stored_float(uint64_t bits);
+double stored_double(uint64_t bits);
+
 #endif
