@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "frontend/tokenizer_pattern.h"
 #include "frontend/tokenizer_spm.h"
 
 static const struct tokenizer_string none = {"", 0};
@@ -87,41 +88,32 @@ static enum tfmc_status from_spm(const struct tokenizer_source *s, const struct 
 
 /* ---- byte-level BPE ---- */
 
+#define PATTERNS_MAX 6
+
 struct splitter {
 	const char *name;
-	enum tfmc_tok_split kind;
+	enum tfmc_tok_split kind; /* MATCH_PATTERN: none but `patterns` */
 	uint32_t flags;
-	bool digits; /* numbers are cut into digits before */
-	bool whole;  /* words of the vocabulary are taken without merging */
-	bool bos;    /* added unless the file says otherwise */
+	bool digits;                        /* numbers are cut into digits before */
+	bool whole;                         /* words of the vocabulary are taken without merging */
+	bool bos;                           /* added unless the file says otherwise */
+	const char *patterns[PATTERNS_MAX]; /* what they match are pieces */
+	size_t behind;                      /* how many of them come behind `kind`, ... */
+	uint32_t behind_flags;              /* ... perhaps over letters of bytes */
 };
 
+#define HAN_AND_HANGUL "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+#define HAN_AND_KANA   "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
+#define DEEPSEEK_V3                                                           \
+	"[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"               \
+	"|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*" \
+	"|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
+
 static const struct splitter splitters[] = {
-        {"gpt-2", TFMC_TOK_SCAN_GPT2, 0, false, false, false},
-        {"phi-2", TFMC_TOK_SCAN_GPT2, 0, false, false, false},
-        {"mpt", TFMC_TOK_SCAN_GPT2, 0, false, false, false},
-        {"olmo", TFMC_TOK_SCAN_GPT2, 0, false, false, false},
-        {"roberta-bpe", TFMC_TOK_SCAN_GPT2, 0, false, false, true},
-        {"jina-es", TFMC_TOK_SCAN_GPT2, 0, false, false, false},
-        {"jina-de", TFMC_TOK_SCAN_GPT2, 0, false, false, false},
-        {"starcoder", TFMC_TOK_SCAN_GPT2, 0, true, false, false},
-        {"refact", TFMC_TOK_SCAN_GPT2, 0, true, false, false},
-        {"command-r", TFMC_TOK_SCAN_GPT2, 0, true, false, false},
-        {"smollm", TFMC_TOK_SCAN_GPT2, 0, true, false, false},
-        {"codeshell", TFMC_TOK_SCAN_GPT2, 0, true, false, false},
-        {"exaone", TFMC_TOK_SCAN_GPT2, 0, true, false, false},
-        {"bloom", TFMC_TOK_SCAN_BLOOM, 0, false, false, false},
-        {"llama-bpe", TFMC_TOK_SCAN_WORDS, TFMC_TOK_W_CASELESS | 3, false, true, true},
-        {"llama3", TFMC_TOK_SCAN_WORDS, TFMC_TOK_W_CASELESS | 3, false, true, true},
-        {"llama-v3", TFMC_TOK_SCAN_WORDS, TFMC_TOK_W_CASELESS | 3, false, true, true},
-        {"dbrx", TFMC_TOK_SCAN_WORDS, TFMC_TOK_W_CASELESS | 3, false, false, false},
-        {"smaug-bpe", TFMC_TOK_SCAN_WORDS, TFMC_TOK_W_CASELESS | 3, false, false, false},
-        {"qwen2", TFMC_TOK_SCAN_WORDS, TFMC_TOK_W_CASELESS | 1, false, false, false},
-        {"stablelm2", TFMC_TOK_SCAN_WORDS, TFMC_TOK_W_CASELESS | 1, false, false, false},
-        {"deepseek-r1-qwen", TFMC_TOK_SCAN_WORDS, TFMC_TOK_W_CASELESS | 1, false, false, false},
-        {"tekken", TFMC_TOK_SCAN_CASED, TFMC_TOK_W_NO_CONTRACT | 1, false, true, true},
-        {"gpt-4o", TFMC_TOK_SCAN_CASED, TFMC_TOK_W_CASELESS | 3, false, false, false},
-        {"llama4", TFMC_TOK_SCAN_CASED, TFMC_TOK_W_CASELESS | 3, false, false, true},
+#define SPLITTER(name, kind, flags, digits, whole, bos) {name, kind, flags, digits, whole, bos, {NULL}, 0, 0},
+#define PATTERNS(name, kind, behind, flags, ...) \
+	{name, kind, 0, false, false, false, {__VA_ARGS__}, behind, flags},
+#include "frontend/gguf_splitters.def"
 };
 
 static enum tfmc_status add_merges(const struct tokenizer_source *s, const struct tokenizer_gguf *g,
@@ -153,10 +145,29 @@ static enum tfmc_status add_merges(const struct tokenizer_source *s, const struc
 	return TFMC_OK;
 }
 
-static bool add_splits(struct tokenizer_desc *d, const struct splitter *p)
+static bool add_patterns(const struct tokenizer_source *s, struct tokenizer_desc *d, const char *const *list,
+                         size_t n, uint32_t flags)
 {
-	return (!p->digits || tokenizer_add_split(d, TFMC_TOK_MATCH_DIGIT, TFMC_TOK_ISOLATED, none)) &&
-	       tokenizer_add_split(d, p->kind, p->flags, none);
+	const char *why;
+	for (size_t i = 0; i < n; i++) {
+		struct tokenizer_string p = pattern_compile(s->arena, list[i], &why);
+		if (p.n == 0 || !tokenizer_add_split(d, TFMC_TOK_MATCH_PATTERN, TFMC_TOK_ISOLATED | flags, p))
+			return false;
+	}
+	return true;
+}
+
+static bool add_splits(const struct tokenizer_source *s, struct tokenizer_desc *d, const struct splitter *p)
+{
+	size_t n = 0;
+	while (n < PATTERNS_MAX && p->patterns[n] != NULL)
+		n++;
+	bool ok = add_patterns(s, d, p->patterns, n - p->behind, 0);
+	if (p->digits)
+		ok = ok && tokenizer_add_split(d, TFMC_TOK_MATCH_DIGIT, TFMC_TOK_ISOLATED, none);
+	if (p->kind != TFMC_TOK_MATCH_PATTERN)
+		ok = ok && tokenizer_add_split(d, p->kind, p->flags, none);
+	return ok && add_patterns(s, d, p->patterns + n - p->behind, p->behind, p->behind_flags);
 }
 
 static enum tfmc_status from_bytes(const struct tokenizer_source *s, const struct tokenizer_gguf *g,
@@ -188,7 +199,7 @@ static enum tfmc_status from_bytes(const struct tokenizer_source *s, const struc
 	d->flags = TFMC_TOK_H_BYTE_LEVEL | (p->whole ? TFMC_TOK_H_WHOLE_WORDS : 0u);
 	tokenizer_find_single(d);
 	bool ok = g->add_space_prefix != 1 || tokenizer_add_split(d, TFMC_TOK_PREFIX_SPACE, 0, none);
-	if (!ok || !add_splits(d, p))
+	if (!ok || !add_splits(s, d, p))
 		return TFMC_NO_MEMORY;
 	set_template(g, d, p->bos, false);
 	return tokenizer_pack(s, d, out);
