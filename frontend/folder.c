@@ -145,11 +145,13 @@ const char *folder_model(struct arena *a, struct diag_context *cx, const char *p
 		           path);
 		return NULL;
 	}
-	const char *more = "";
+	const char *more = "", *projection = NULL;
 	if (folder_has(a, path, "modules.json"))
-		more = folder_sentence(a, cx, path);
+		more = folder_sentence(a, cx, path, &projection);
 	else if (folder_has(a, path, "generation_config.json"))
 		more = folder_generation(a, cx, path);
+	if (projection != NULL)
+		files = arena_printf(a, "%s, '%s'", files, projection);
 	*st = more == NULL ? TFMC_INVALID : TFMC_OK;
 	return more == NULL
 	               ? NULL

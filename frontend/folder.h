@@ -19,9 +19,9 @@ const char *folder_model(struct arena *a, struct diag_context *cx, const char *p
                          enum tfmc_status *st);
 /*
  * What modules.json of a sentence embedder adds to that text: parameters and an output, nothing when it pools
- * nothing; NULL after a diagnostic.
+ * nothing; NULL after a diagnostic. `weights`: the file of a projection behind the pooling, NULL without one.
  */
-const char *folder_sentence(struct arena *a, struct diag_context *cx, const char *dir);
+const char *folder_sentence(struct arena *a, struct diag_context *cx, const char *dir, const char **weights);
 
 /*
  * What generation_config.json adds to that text: ids as parameters, and a comment on how the library would

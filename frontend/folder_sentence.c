@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Folders of sentence embedders: modules.json says what happens to the hidden
- * states of the model, and what it says becomes the params `pooling` and
- * `normalize` of the preset. Modules and modes that no preset has are refused by name.
+ * states of the model, and what it says becomes the params `pooling`, `sentence` (width of a
+ * projection, with `sentence_bias` and `sentence_act`) and `normalize` of the preset.
+ * Modules and modes that no preset has are refused by name.
  */
+#include <inttypes.h>
 #include <string.h>
 
 #include "frontend/compose.h"
@@ -17,6 +19,10 @@ struct sentence {
 	struct diag_context *cx;
 	const char *dir;
 	const char *pooling;
+	const char *weights; /* of the projection; NULL without one */
+	const char *act;
+	int64_t width;
+	bool bias;
 	bool normalize;
 };
 
@@ -85,28 +91,98 @@ static bool read_pooling(struct sentence *s, const char *folder)
 	return ok;
 }
 
+/* The last part of the dotted name of a class. */
+static const char *class_name(const char *path)
+{
+	const char *dot = strrchr(path, '.');
+	return dot != NULL ? dot + 1 : path;
+}
+
+/* The activation that a class of the framework computes, NULL for others. */
+static const char *act_name(const char *path)
+{
+	static const char *const words[][2] = {{"Identity", "identity"}, {"Tanh", "tanh"},
+	                                       {"ReLU", "relu"},         {"GELU", "gelu"},
+	                                       {"SiLU", "silu"},         {"Sigmoid", "sigmoid"}};
+	for (size_t i = 0; i < TFMC_COUNT(words); i++) {
+		if (strcmp(words[i][0], class_name(path)) == 0)
+			return words[i][1];
+	}
+	return NULL;
+}
+
+static bool read_dense_key(struct sentence *s, const char *file, const char *key, const struct json_node *v)
+{
+	if (strcmp(key, "in_features") == 0)
+		return true; /* the shape of the weight says it, too */
+	if (strcmp(key, "out_features") == 0 && v->kind == JSON_NODE_INT && v->i > 0)
+		s->width = v->i;
+	else if (strcmp(key, "bias") == 0 && v->kind == JSON_NODE_BOOL)
+		s->bias = v->i != 0;
+	else if (strcmp(key, "activation_function") == 0 && v->kind == JSON_NODE_STRING &&
+	         act_name(v->text) != NULL)
+		s->act = act_name(v->text);
+	else
+		return refuse(s, file,
+		              v->kind == JSON_NODE_STRING ? arena_printf(s->a, "'%s': '%s'", key, v->text)
+		                                          : arena_printf(s->a, "'%s'", key));
+	return true;
+}
+
+/* A projection of the pooled state: its configuration, and a file with linear.weight and linear.bias. */
+static bool read_dense(struct sentence *s, const char *folder)
+{
+	const char *file = file_join(s->a, folder, "config.json");
+	if (folder[0] == '\0' || strpbrk(folder, "'\n\r") != NULL)
+		return refuse(s, "modules.json", "the folder of a projection by that name");
+	const struct json_node *config = read(s, file);
+	bool ok = config != NULL && config->kind == JSON_NODE_OBJECT;
+	s->bias = true;
+	s->act = "tanh";
+	s->weights = file_join(s->a, folder, "model.safetensors");
+	for (size_t i = 0; ok && i < config->n; i++)
+		ok = read_dense_key(s, file, config->keys[i], &config->items[i]);
+	return ok && (s->width > 0 || refuse(s, file, "a projection without 'out_features'"));
+}
+
 /* One entry of modules.json; `type` is the name of a class, known by its last part. */
 static bool read_module(struct sentence *s, size_t at, const struct json_node *module)
 {
 	const struct json_node *type = json_find(module, "type"), *path = json_find(module, "path");
 	if (type == NULL || type->kind != JSON_NODE_STRING || path == NULL || path->kind != JSON_NODE_STRING)
 		return refuse(s, "modules.json", "a module without type and path");
-	const char *dot = strrchr(type->text, '.'), *name = dot != NULL ? dot + 1 : type->text;
+	const char *name = class_name(type->text);
 	if (at == 0 && strcmp(name, "Transformer") == 0 && path->text[0] == '\0')
 		return true;
 	if (at == 1 && strcmp(name, "Pooling") == 0)
 		return read_pooling(s, path->text);
-	if (at == 2 && strcmp(name, "Normalize") == 0) {
+	if (at >= 2 && s->weights == NULL && !s->normalize && strcmp(name, "Dense") == 0)
+		return read_dense(s, path->text);
+	if (at >= 2 && !s->normalize && strcmp(name, "Normalize") == 0) {
 		s->normalize = true;
 		return true;
 	}
 	return refuse(s, "modules.json", arena_printf(s->a, "module %zu, '%s'", at, name));
 }
 
-const char *folder_sentence(struct arena *a, struct diag_context *cx, const char *dir)
+/* What the modules say in the model language. `set` refuses what the preset has no params for. */
+static const char *sentence_text(struct sentence *s, const char *preset)
+{
+	const char *dense = "";
+	if (s->weights != NULL)
+		dense = arena_printf(s->a, ", sentence: %" PRId64 ", sentence_bias: %s, sentence_act: \"%s\"",
+		                     s->width, s->bias ? "true" : "false", s->act);
+	return arena_printf(
+	        s->a,
+	        "preset: %s\nset: {pooling: \"%s\"%s, normalize: %s}\noutputs: {sentence_embedding: x}\n",
+	        preset, s->pooling, dense, s->normalize ? "true" : "false");
+}
+
+const char *folder_sentence(struct arena *a, struct diag_context *cx, const char *dir, const char **weights)
 {
 	struct sentence s = {.a = a, .cx = cx, .dir = dir};
 	const struct json_node *modules = read(&s, "modules.json");
+	*weights = NULL;
 	if (modules == NULL)
 		return NULL;
 	if (modules->kind != JSON_NODE_ARRAY) {
@@ -121,14 +197,16 @@ const char *folder_sentence(struct arena *a, struct diag_context *cx, const char
 		return "";
 	const struct json_node *config = read(&s, "config.json");
 	const struct json_node *type = config != NULL ? json_find(config, "model_type") : NULL;
-	const char *preset =
-	        type != NULL && type->kind == JSON_NODE_STRING ? preset_of_type(type->text) : NULL;
+	const char *preset = NULL;
+	if (type != NULL && type->kind == JSON_NODE_STRING) {
+		preset = preset_of_type(arena_printf(a, "%s:sentence", type->text));
+		preset = preset != NULL ? preset : preset_of_type(type->text);
+	}
 	if (preset == NULL) {
 		if (config != NULL)
 			refuse(&s, "config.json", "a type of model that no preset pools");
 		return NULL;
 	}
-	return arena_printf(
-	        a, "preset: %s\nparams: {pooling: \"%s\", normalize: %s}\noutputs: {sentence_embedding: x}\n",
-	        preset, s.pooling, s.normalize ? "true" : "false");
+	*weights = s.weights;
+	return sentence_text(&s, preset);
 }

@@ -6,6 +6,8 @@ import numpy
 import torch
 import transformers as hf
 
+import seeded
+
 V = 193
 LOGITS = {"logits": lambda o: o.logits}
 HIDDEN = {"last_hidden_state": lambda o: o.last_hidden_state}
@@ -37,31 +39,44 @@ def causal(cls, config, **more):
 
 
 class Sentence(torch.nn.Module):
-    """A model whose hidden states are pooled over real positions and made unit vectors."""
+    """A model whose hidden states are pooled over real positions, perhaps projected, and made unit vectors."""
 
-    def __init__(self, model):
+    def __init__(self, model, last=False, dense=None):
         super().__init__()
-        self.model = model
+        self.model, self.last, self.dense = model, last, dense
 
     def forward(self, input_ids, attention_mask=None, **more):
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         hidden = self.model(input_ids=input_ids, attention_mask=mask, **more).last_hidden_state
         real = mask[:, :, None].to(hidden.dtype)
-        mean = (hidden * real).sum(1) / real.sum(1)
-        return types.SimpleNamespace(last_hidden_state=hidden, sentence_embedding=torch.nn.functional.normalize(mean, dim=1))
+        one = hidden[torch.arange(len(mask)), mask.sum(1) - 1] if self.last else (hidden * real).sum(1) / real.sum(1)
+        if self.dense is not None:
+            one = torch.tanh(torch.nn.functional.linear(one, *(t.to(one.dtype) for t in self.dense)))
+        return types.SimpleNamespace(last_hidden_state=hidden, sentence_embedding=torch.nn.functional.normalize(one, dim=1))
+
+
+def projected(family, out, width, bias):
+    """A sentence embedder with a projection behind its pooling, and the files of that."""
+    rows = [("linear.weight", [out, width], 0.0, 0.2)] + ([("linear.bias", [out], 0.0, 0.2)] if bias else [])
+    tensors = [torch.frombuffer(bytearray(seeded.tensor(family, *row)), dtype=torch.float32).reshape(row[1]) for row in rows]
+    config = {"in_features": width, "out_features": out, "bias": bias, "activation_function": "torch.nn.modules.activation.Tanh"}
+    return dict(wrap=lambda model: Sentence(model, dense=tensors), files={
+        **sentence_files(width, dense=True), "2_Dense/config.json": config,
+        "2_Dense/tensors.txt": "".join(f"{n} {','.join(map(str, s))} {m:g} {u:g}\n" for n, s, m, u in rows)})
 
 
 SENTENCE = {**HIDDEN, "sentence_embedding": lambda o: o.sentence_embedding}
 
 
-def sentence_files(d):
-    """What a sentence embedder has beside its configuration: means of d features, made unit vectors."""
-    names = (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"))
+def sentence_files(d, last=False, dense=False):
+    """What a sentence embedder has beside its configuration: d features of the mean or of the last state, made unit vectors."""
+    names = ["Transformer", "Pooling"] + ["Dense"] * dense + ["Normalize"]
     return {
-        "modules.json": [{"idx": i, "name": str(i), "path": path, "type": "sentence_transformers.models." + name}
-                         for i, (path, name) in enumerate(names)],
-        "1_Pooling/config.json": {"word_embedding_dimension": d, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True,
-                                  "pooling_mode_max_tokens": False, "pooling_mode_mean_sqrt_len_tokens": False}}
+        "modules.json": [{"idx": i, "name": str(i), "path": f"{i}_{name}" if i else "", "type": "sentence_transformers.models." + name}
+                         for i, name in enumerate(names)],
+        "1_Pooling/config.json": {"word_embedding_dimension": d, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": not last,
+                                  "pooling_mode_max_tokens": False, "pooling_mode_mean_sqrt_len_tokens": False,
+                                  **({"pooling_mode_lasttoken": True} if last else {})}}
 
 
 def from_timm(tensors):
@@ -315,4 +330,11 @@ weights: {files: [model.safetensors]}
     "siglip_vision": dict(kind="picture", cls="SiglipVisionModel", image=15, patch=5, config=hf.SiglipVisionConfig(
         hidden_size=84, intermediate_size=101, num_hidden_layers=2, num_attention_heads=7, image_size=15, patch_size=5),
         outputs={**HIDDEN, "pooler_output": lambda o: o.pooler_output}),
+    "sentence_dense": dict(kind="text", cls="DistilBertModel", outputs=SENTENCE, **projected("sentence_dense", 45, 84, True), config=hf.DistilBertConfig(
+        vocab_size=V, dim=84, hidden_dim=101, n_layers=2, n_heads=7, max_position_embeddings=41)),
+    "sentence_t5": dict(kind="text", cls="T5EncoderModel", outputs=SENTENCE, **projected("sentence_t5", 53, 84, False), config=hf.T5Config(
+        vocab_size=V, d_model=84, d_kv=10, d_ff=101, num_layers=2, num_heads=7, relative_attention_num_buckets=14,
+        relative_attention_max_distance=25, pad_token_id=0, eos_token_id=1), qk=0.6, table=1.0),
+    "qwen3_sentence": dict(kind="text", cls="Qwen3Model", outputs=SENTENCE, wrap=lambda m: Sentence(m, last=True), files=sentence_files(84, last=True),
+                           config=hf.Qwen3Config(**llama_like(), head_dim=12, **rope(1000000.0))),
 }

@@ -336,8 +336,7 @@ def make(name):
     for path, text in family.get("files", {}).items():
         os.makedirs(os.path.dirname(os.path.join(folder, path)), exist_ok=True)
         with open(os.path.join(folder, path), "w", encoding="utf-8") as f:
-            json.dump(text, f, indent=1)
-            f.write("\n")
+            f.write(text if isinstance(text, str) else json.dumps(text, indent=1) + "\n")
     size = sum(os.path.getsize(os.path.join(at, f)) for at, _, files in os.walk(folder) for f in files)
     print(f"{name}: {size} bytes", flush=True)
 

@@ -113,21 +113,34 @@ def check_keys(folder, name, config):
 
 
 def check_modules(folder):
-    """Modules and poolings that no preset has are refused by name."""
-    for name, old, new in (("modules.json", "Normalize", "Dense"), ("modules.json", "Transformer", "CLIPModel"),
-                           ("1_Pooling/config.json", '"pooling_mode_max_tokens": false', '"pooling_mode_max_tokens": true'),
-                           ("1_Pooling/config.json", "mean_tokens", "weightedmean_tokens"),
-                           ("1_Pooling/config.json", "word_embedding_dimension", "unheard_of")):
+    """Modules, poolings and projections that no preset has are refused by name."""
+    changes = [("modules.json", "models.Normalize", "models.LSTM"), ("modules.json", "models.Transformer", "models.CLIPModel"),
+               ("1_Pooling/config.json", '"pooling_mode_max_tokens": false', '"pooling_mode_max_tokens": true'),
+               ("1_Pooling/config.json", r'pooling_mode_(\w+": true)', r"pooling_mode_weighted\1"),
+               ("1_Pooling/config.json", "word_embedding_dimension", "unheard_of")]
+    if os.path.exists(os.path.join(folder, "2_Dense")):
+        changes += [("2_Dense/config.json", "activation.Tanh", "activation.Hardtanh"), ("2_Dense/config.json", "bias", "unheard_of"),
+                    ("modules.json", "models.Normalize", "models.Dense")]
+    for name, old, new in changes:
         path = os.path.join(folder, name)
         with open(path, encoding="utf-8") as f:
             text = f.read()
         with open(path, "w", encoding="utf-8") as f:
-            f.write(text.replace(old, new))
+            f.write(re.sub(old, new, text))
         result = call("import", folder, "-o", os.path.join(folder, "other.yaml"))
-        if text.replace(old, new) == text or result.returncode != 1 or "not supported yet" not in result.stderr:
+        if re.sub(old, new, text) == text or result.returncode != 1 or "not supported yet" not in result.stderr:
             fail(f"{name} with {new} is not refused", result)
         with open(path, "w", encoding="utf-8") as f:
             f.write(text)
+    config = os.path.join(folder, "config.json")
+    with open(config, encoding="utf-8") as f:
+        text = f.read()
+    write_config(folder, {"model_type": "opt"})
+    result = call("expand", folder)
+    if result.returncode != 1 or "no param is called 'pooling'" not in result.stderr:
+        fail("a family that does not pool is not refused", result)
+    with open(config, "w", encoding="utf-8") as f:
+        f.write(text)
 
 
 def main():
@@ -136,7 +149,9 @@ def main():
     with tempfile.TemporaryDirectory() as tmp:
         folder = os.path.join(tmp, name)
         shutil.copytree(source, folder)
-        seeded.write(name, seeded.read_list(os.path.join(source, "tensors.txt")), os.path.join(folder, "model.safetensors"))
+        for at, _, names in os.walk(folder):
+            if "tensors.txt" in names:
+                seeded.write(name, seeded.read_list(os.path.join(at, "tensors.txt")), os.path.join(at, "model.safetensors"))
         model, plain = os.path.join(folder, "model.yaml"), os.path.join(folder, "plain.yaml")
         head = os.path.join(source, "head.yaml")
         if os.path.exists(head):
