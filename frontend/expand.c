@@ -4,6 +4,7 @@
  * final values: a preset by its steps, else the computation as statements of the
  * graph level and the other sections as they were written.
  */
+#include <math.h>
 #include <string.h>
 
 #include "frontend/model.h"
@@ -184,7 +185,14 @@ static void print_input(struct buf *out, const struct frontend_model *m, const s
 		buf_printf(out, ", below: %lld", (long long)in->below);
 	if (in->pub.has_default) {
 		buf_str(out, ", default: ");
-		ir_dim_print(out, m->dims, in->pub.default_dim, false);
+		if (in->pub.default_dim != NULL)
+			ir_dim_print(out, m->dims, in->pub.default_dim, false);
+		else if (in->pub.dtype == DT_BOOL)
+			buf_str(out, in->pub.fill != 0.0 ? "true" : "false");
+		else if (isinf(in->pub.fill))
+			buf_str(out, in->pub.fill > 0.0 ? ".inf" : "-.inf");
+		else
+			buf_f64(out, in->pub.fill);
 	}
 	if (in->pub.lengths != NULL)
 		buf_printf(out, ", lengths: %s", in->pub.lengths);

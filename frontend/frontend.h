@@ -73,6 +73,7 @@ struct frontend_input {
 	int rank;
 	bool has_default;
 	const struct ir_dim *default_dim; /* has_default: ir_dim_eval with the module's dim values gives it */
+	double fill;                      /* has_default: the value when default_dim is NULL */
 	const char *lengths;              /* name of the input with its lengths, or NULL */
 };
 const struct frontend_input *frontend_inputs(const struct frontend_model *m, size_t *n);

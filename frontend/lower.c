@@ -58,8 +58,8 @@ static bool add_input(struct lowering *lw, const struct model_input *in, const i
 	                     .below = in->below,
 	                     .has_default = in->pub.has_default};
 	p.lengths = in->lengths < 0 ? -1 : index[in->lengths];
-	p.has_default = in->pub.has_default && in->pub.dtype != DT_BOOL;
-	if (p.has_default)
+	p.fill = in->pub.fill;
+	if (in->pub.default_dim != NULL)
 		p.default_value = lower_dim(lw, in->pub.default_dim);
 	if (in->measures >= 0)
 		p.max = lower_dim(lw, m->inputs.items[in->measures].dims[1]);

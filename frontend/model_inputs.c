@@ -2,6 +2,7 @@
 /*
  * The interface of a model: dims with bounds, inputs, outputs.
  */
+#include <math.h>
 #include <string.h>
 
 #include "frontend/model.h"
@@ -135,6 +136,54 @@ static bool read_short_input(struct frontend_model *m, struct model_input *in, c
 	return true;
 }
 
+/* false, true, 0, 1 */
+static bool bool_default(const struct expr_env *env, struct model_input *in, struct loc loc,
+                         const struct value *v)
+{
+	int64_t n = 0;
+	if (v->kind == VALUE_BOOL)
+		n = v->b;
+	else if (!expr_want_int(env, loc, "default", v, &n))
+		return false;
+	in->pub.fill = (double)n;
+	if (n == 0 || n == 1)
+		return true;
+	diag_error(env->cx, loc, DIAG_VALUE_TYPE, "default of '%s' (bool) is false or true, found %lld",
+	           in->pub.name, (long long)n);
+	return false;
+}
+
+static bool float_default(struct frontend_model *m, struct model_input *in, struct loc loc, double f)
+{
+	double largest =
+	        in->pub.dtype == DT_F16 ? 65504.0 : 3.3895313892515355e38; /* of bf16: f32 has more */
+	in->pub.fill = f;
+	if (isinf(f) || fabs(f) <= largest)
+		return true;
+	diag_error(m->cx, loc, DIAG_VALUE_TYPE, "default %g of '%s' does not fit into %s", f, in->pub.name,
+	           ir_dtype_name(in->pub.dtype));
+	return false;
+}
+
+/* Whatever the sizes are. */
+static bool int_default(struct frontend_model *m, const struct model_input *in, struct loc loc)
+{
+	int bits = 8 * (int)ir_dtype_bytes(in->pub.dtype);
+	bool is_signed = in->pub.dtype != DT_U8;
+	int64_t lo = ir_dim_lo(m->dims, in->pub.default_dim), hi = ir_dim_hi(m->dims, in->pub.default_dim);
+	int64_t most = bits == 64 ? INT64_MAX : (INT64_C(1) << (bits - (is_signed ? 1 : 0))) - 1;
+	int64_t least = is_signed ? -most - 1 : 0;
+	if (in->below > 0 && most >= in->below)
+		most = in->below - 1;
+	if (in->below > 0)
+		least = 0;
+	if (lo >= least && hi <= most)
+		return true;
+	diag_error(m->cx, loc, DIAG_VALUE_TYPE, "default of '%s' is %lld to %lld, not in [%lld, %lld]",
+	           in->pub.name, (long long)lo, (long long)hi, (long long)least, (long long)most);
+	return false;
+}
+
 static bool read_default(struct frontend_model *m, struct model_input *in, const struct yaml_node *node)
 {
 	struct expr_env env = model_env(m, true);
@@ -148,16 +197,16 @@ static bool read_default(struct frontend_model *m, struct model_input *in, const
 	if (e == NULL || !expr_eval(&env, e, &v))
 		return false;
 	in->pub.has_default = true;
-	if (v.kind == VALUE_BOOL)
-		v = value_int(v.b);
-	if (v.kind == VALUE_FLOAT && v.f >= -1e15 && v.f <= 1e15 && (double)(int64_t)v.f == v.f)
-		v = value_int((int64_t)v.f);
-	if (v.kind == VALUE_FLOAT) {
-		diag_error(m->cx, node->loc, DIAG_UNSUPPORTED,
-		           "not supported yet: a default that is not an integer");
-		return false;
+	switch (ir_dtype_class(in->pub.dtype)) {
+	case DTCLASS_BOOL: return bool_default(&env, in, node->loc, &v);
+	case DTCLASS_FLOAT:
+		if (v.kind == VALUE_FLOAT)
+			return float_default(m, in, node->loc, v.f);
+		break;
+	case DTCLASS_INT: break;
 	}
-	return expr_want_dim(&env, node->loc, "default", &v, &in->pub.default_dim);
+	return expr_want_dim(&env, node->loc, "default", &v, &in->pub.default_dim) &&
+	       (ir_dtype_class(in->pub.dtype) != DTCLASS_INT || int_default(m, in, node->loc));
 }
 
 static bool read_long_input(struct frontend_model *m, struct model_input *in, const struct yaml_node *node)

@@ -107,6 +107,8 @@ struct ir_param {
 	int lengths;      /* parameter i32[B] that says how many leading positions are real; -1: none */
 	bool has_default; /* may be left out: filled with this value */
 	const struct ir_dim *default_value;
+	double fill; /* the value when default_value is NULL; 0 or 1 of bool, else a float that the type holds
+	              */
 	const struct ir_dim *max; /* values are checked to be in [0, max]; NULL: no check */
 };
 

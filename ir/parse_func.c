@@ -53,7 +53,7 @@ static bool parse_role(struct parser *p, enum ir_param_role *out)
 
 static bool parse_property(struct parser *p, struct parsed_param *out)
 {
-	static const char *const words[] = {"role", "below", "lengths", "default", "max"};
+	static const char *const words[] = {"role", "below", "lengths", "default", "fill", "max"};
 	struct tok t;
 	if (!parse_take(p, TOK_WORD, "a property or '}'", &t) || !parse_expect(p, '='))
 		return false;
@@ -68,6 +68,10 @@ static bool parse_property(struct parser *p, struct parsed_param *out)
 	if (strcmp(t.text, "default") == 0) {
 		out->param.has_default = true;
 		return parse_dim(p, &out->param.default_value);
+	}
+	if (strcmp(t.text, "fill") == 0) {
+		out->param.has_default = true;
+		return parse_float(p, &out->param.fill);
 	}
 	if (strcmp(t.text, "max") == 0)
 		return parse_dim(p, &out->param.max);

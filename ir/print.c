@@ -125,6 +125,11 @@ static void print_param(const struct printer *p, const struct ir_param *param)
 		buf_str(p->out, "default=");
 		ir_dim_print(p->out, p->m->dims, param->default_value, true);
 	}
+	if (param->has_default && param->default_value == NULL) {
+		property(p->out, &any);
+		buf_str(p->out, "fill=");
+		buf_f64(p->out, param->fill);
+	}
 	if (param->max != NULL) {
 		property(p->out, &any);
 		buf_str(p->out, "max=");

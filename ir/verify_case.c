@@ -162,8 +162,8 @@ static void check_params(struct verifier *v, const struct ir_func *base)
 		const struct ir_param *a = &f->params[i], *b = &base->params[i];
 		bool same = same_text(a->name, b->name) && same_type(v, a->value, base, b->value) &&
 		            a->role == b->role && a->below == b->below && a->lengths == b->lengths &&
-		            a->has_default == b->has_default && same_dim(v, a->max, b->max) &&
-		            same_dim(v, a->default_value, b->default_value);
+		            a->has_default == b->has_default && a->fill == b->fill &&
+		            same_dim(v, a->max, b->max) && same_dim(v, a->default_value, b->default_value);
 		if (!same)
 			verify_fail(v, a->loc, "the parameter '%s' is not that of its base @%s",
 			            a->name != NULL ? a->name : "", base->name);

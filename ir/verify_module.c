@@ -107,6 +107,19 @@ static void verify_lengths(struct verifier *v, int lengths, const char *of, stru
 		verify_fail(v, loc, "the lengths of '%s' are not a parameter i32[B]", of);
 }
 
+/* Sizes fill numbers; anything else is one number of the type. */
+static bool default_fits(const struct ir_param *p, const struct ir_type *t)
+{
+	if (t->kind != IR_TENSOR)
+		return false;
+	switch (ir_dtype_class(t->dtype)) {
+	case DTCLASS_BOOL: return p->default_value == NULL && (p->fill == 0.0 || p->fill == 1.0);
+	case DTCLASS_INT: return p->default_value != NULL && p->fill == 0.0;
+	case DTCLASS_FLOAT: return p->default_value == NULL || p->fill == 0.0;
+	}
+	return false;
+}
+
 static void verify_param(struct verifier *v, const struct ir_param *p)
 {
 	const struct ir_type *t = ir_type_of(v->f, p->value);
@@ -119,9 +132,8 @@ static void verify_param(struct verifier *v, const struct ir_param *p)
 	if ((p->below > 0 || p->max != NULL) && (t->kind != IR_TENSOR || t->dtype != DT_I32))
 		verify_fail(v, p->loc, "'%s' is %s: only i32 has checked values", name,
 		            verify_type_text(v, t));
-	bool is_number = t->kind == IR_TENSOR && ir_dtype_class(t->dtype) != DTCLASS_BOOL;
-	if (p->has_default && (p->default_value == NULL || !is_number))
-		verify_fail(v, p->loc, "'%s' is %s: only tensors of numbers may be left out", name,
+	if (p->has_default && !default_fits(p, t))
+		verify_fail(v, p->loc, "'%s' is %s, which cannot be filled with its default", name,
 		            verify_type_text(v, t));
 }
 

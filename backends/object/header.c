@@ -246,7 +246,7 @@ static void print_input(struct writer *w, const struct entry *e, size_t i)
 		if (p->default_value)
 			print_dim(w, e, p->default_value);
 		else
-			buf_str(w->out, "0");
+			buf_f64(w->out, p->fill);
 	}
 	buf_printf(w->out, " */\n\tuint64_t %s_count;\n", field);
 }

@@ -56,7 +56,9 @@ static void fill_default(struct emit *e, size_t param, struct kb_val is_first, s
 	kb_if(k, kb_cmp(k, KB_EQ, ptr, kb_null(k)));
 	kb_set(k, any, kb_i32(k, 1));
 	struct kb_val at = kb_ptr_add(k, e->plan, emit_dim(e, e->function->default_at[param]), 0);
-	struct kb_val v = p->default_value ? emit_dim(e, p->default_value) : kb_index(k, 0);
+	struct kb_val v = p->default_value      ? emit_dim(e, p->default_value)
+	                  : t->dtype == DT_BOOL ? kb_i32(k, (int32_t)p->fill)
+	                                        : kb_f64(k, p->fill);
 	enum kb_scalar s = scalar_of(t->dtype);
 	struct kb_val element = kb_cvt(k, v, s);
 	struct kb_val n = emit_dim(e, ir_type_count(e->object->module->dims, t));

@@ -192,8 +192,9 @@ static enum tfmc_status add_input(struct maps_run *r, const struct ir_param *p, 
 	all.data = ARENA_ARRAY(&r->a->d->arena, double, v->count + 1);
 	if (!all.data)
 		return TFMC_NO_MEMORY;
+	double rest = !s && !in->default_dim ? in->fill : (double)value;
 	for (int64_t i = 0; i < v->count; i++)
-		all.data[i] = s ? (i < (int64_t)s->n ? s->ids[i] : 0) : (double)value;
+		all.data[i] = s ? (i < (int64_t)s->n ? s->ids[i] : 0) : rest;
 	interp_to_bytes(&all, v->data);
 	return TFMC_OK;
 }

@@ -82,7 +82,7 @@ static enum tfmc_status fill_default(struct interp *in, const struct ir_param *p
 {
 	if (!p->has_default)
 		return interp_error(in, NULL, "input '%s' is missing", p->name);
-	double v = p->default_value ? (double)interp_dim(in, p->default_value) : 0;
+	double v = p->default_value ? (double)interp_dim(in, p->default_value) : p->fill;
 	for (int64_t i = 0; i < interp_size(t); i++)
 		t->data[i] = v;
 	return TFMC_OK;

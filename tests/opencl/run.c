@@ -155,15 +155,15 @@ static size_t tensor_bytes(const struct interp_tensor *t)
 static bool take_input(struct run *r, const struct ir_param *p, const struct interp_tensor *given,
                        struct interp_tensor *out)
 {
-	int64_t value = 0;
+	int64_t count = 0;
 	*out = *given;
 	if (given->data)
 		return true;
 	if (!interp_tensor_make(r->call->arena, ir_type_of(r->f->func, p->value), r->call->dims, out) ||
-	    (p->default_value && !ir_dim_eval(p->default_value, r->call->dims, &value)))
+	    (p->default_value && !ir_dim_eval(p->default_value, r->call->dims, &count)))
 		return false;
 	for (int64_t i = 0; i < interp_count(out); i++)
-		out->data[i] = (double)value;
+		out->data[i] = p->default_value ? (double)count : p->fill;
 	return true;
 }
 
