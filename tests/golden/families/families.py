@@ -337,4 +337,6 @@ weights: {files: [model.safetensors]}
         relative_attention_max_distance=25, pad_token_id=0, eos_token_id=1), qk=0.6, table=1.0),
     "qwen3_sentence": dict(kind="text", cls="Qwen3Model", outputs=SENTENCE, wrap=lambda m: Sentence(m, last=True), files=sentence_files(84, last=True),
                            config=hf.Qwen3Config(**llama_like(), head_dim=12, **rope(1000000.0))),
+    "nomic_bert": dict(kind="text", cls="NomicBertModel", types=True, wrap=Sentence, outputs=SENTENCE, files=sentence_files(84), config=hf.NomicBertConfig(
+        **bert_like(), **rope(1000.0))),
 }
