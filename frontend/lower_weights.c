@@ -238,19 +238,21 @@ const char *lower_indexed(struct lowering *lw, const char *pattern, const struct
 
 /* ---- references ---- */
 
-static const struct ir_weight *add(struct lowering *lw, const char *name, const struct ir_wexpr *e)
+static const struct ir_weight *add(struct lowering *lw, const char *name, const struct ir_wexpr *e,
+                                   enum ir_dtype narrow)
 {
 	const struct ir_dim *dims[IR_RANK_MAX];
 	for (int i = 0; i < e->rank; i++)
 		dims[i] = ir_dim_const(lw->module->dims, e->dims[i]);
 	const struct ir_type *type = ir_type_tensor(lw->module->types, DT_F32, e->rank, dims);
-	struct ir_weight w = {.name = name, .type = type, .encoding = ENC_ROW, .init = e, .loc = lw->loc};
+	struct ir_weight w = {
+	        .name = name, .type = type, .encoding = ENC_ROW, .narrow = narrow, .init = e, .loc = lw->loc};
 	return type == NULL ? NULL : ir_add_weight(lw->module, &w);
 }
 
 bool lower_table(struct lowering *lw, const char *name, const struct ir_wexpr *e, struct ir_value *out)
 {
-	const struct ir_weight *w = add(lw, name, e);
+	const struct ir_weight *w = add(lw, name, e, DT_F32);
 	if (w == NULL)
 		return lower_fail(lw, LOC_NONE, DIAG_INTERNAL, "two tables are called '%s'", name);
 	*out = irb_weight_ref(lw->b, w, NULL, 0);
@@ -293,6 +295,14 @@ static const char *rows_text(struct lowering *lw, const struct weight_need *need
 	return groups == 1 ? rows : arena_printf(lw->arena, "%s.of%lld", rows, (long long)groups);
 }
 
+/* dtype.weights: matrices and tables stay as they are stored; vectors are small, and passes fold them. */
+static enum ir_dtype kept_as(const struct lowering *lw, const struct weight_need *need,
+                             const struct ir_wexpr *e, size_t n_loops)
+{
+	int rank = e->rank - (int)n_loops - (need->experts > 0);
+	return rank < 2 || lw->m->widens_weights ? DT_F32 : wexpr_narrow(e);
+}
+
 bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir_value *out)
 {
 	const struct lower_loop *loops[IR_RANK_MAX];
@@ -311,14 +321,15 @@ bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir
 		e = wexpr_unary(lw->arena, WX_OFFSET, 1.0, e);
 	if (e == NULL)
 		return false;
+	enum ir_dtype narrow = kept_as(lw, need, e, n);
 	const char *part = rows_text(lw, need);
 	if (need->plus_one)
 		part = arena_printf(lw->arena, "%s.plus_one", part);
 	part = arena_printf(lw->arena, "%s%s", part, form_text(need));
-	const struct ir_weight *w = add(lw, arena_printf(lw->arena, "%s%s", name, part), e);
+	const struct ir_weight *w = add(lw, arena_printf(lw->arena, "%s%s", name, part), e, narrow);
 	if (w == NULL) {
 		name = indexed(lw, pattern, loops, &n, true);
-		w = add(lw, arena_printf(lw->arena, "%s%s", name, part), e);
+		w = add(lw, arena_printf(lw->arena, "%s%s", name, part), e, narrow);
 	}
 	if (w == NULL)
 		return lower_fail(lw, LOC_NONE, DIAG_SHAPE, "the parameter '%s' is used in two ways",

@@ -261,6 +261,7 @@ static bool check_dtype(struct frontend_model *m)
 	    !read_word(m, node, "dtype", "compute", &compute) ||
 	    !read_word(m, node, "dtype", "cache", &cache))
 		return false;
+	m->widens_weights = weights == 1;
 	if (weights > 1 || cache > 0) {
 		const char *key = cache > 0 ? "cache" : "weights";
 		diag_error(m->cx, yaml_find(node, key)->loc, DIAG_UNSUPPORTED,

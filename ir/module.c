@@ -139,8 +139,8 @@ const struct ir_weight *ir_add_weight(struct ir_module *m, const struct ir_weigh
 	const struct ir_type *type = ir_import_type(m, w->type);
 	const struct ir_weight *old = ir_find_weight(m, w->name);
 	if (old != NULL) {
-		bool same =
-		        old->type == type && old->encoding == w->encoding && same_init(old->init, w->init);
+		bool same = old->type == type && old->encoding == w->encoding && old->narrow == w->narrow &&
+		            same_init(old->init, w->init);
 		return same ? old : NULL;
 	}
 	struct ir_weight *r = ARENA_NEW(&m->arena, struct ir_weight);

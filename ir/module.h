@@ -46,9 +46,18 @@ struct ir_weight {
 	const char *name;           /* canonical parameter path; repeat indices left out */
 	const struct ir_type *type; /* constant dims; leading axes are repeat indices */
 	enum ir_encoding encoding;
+	/* DT_BF16, DT_F16: the elements, f32, are all of that type and lie in memory as such; DT_F32: as
+	 * `type` says. Like encodings it changes no value. */
+	enum ir_dtype narrow;
 	const struct ir_wexpr *init;
 	struct ir_loc loc;
 };
+
+/* What the elements lie in memory as. */
+static inline enum ir_dtype ir_weight_dtype(const struct ir_weight *w)
+{
+	return w->narrow != DT_F32 ? w->narrow : w->type->dtype;
+}
 
 /*
  * Memory that outlives a call. Axis 0 is always the batch dim (its symbol), so
@@ -188,8 +197,8 @@ struct ir_module *ir_module_create_like(const struct ir_module *m);
 const struct ir_weight *ir_find_weight(const struct ir_module *m, const char *name);
 const struct ir_state_decl *ir_find_state(const struct ir_module *m, const char *name);
 const struct ir_func *ir_find_func(const struct ir_module *m, const char *name);
-/* Adds, or returns the one of that name if equal in type, encoding and init (else NULL). Copies what it is
- * given into m. */
+/* Adds, or returns the one of that name if equal in type, encoding, narrowness and init (else NULL). Copies
+ * what it is given into m. */
 const struct ir_weight *ir_add_weight(struct ir_module *m, const struct ir_weight *w);
 const struct ir_state_decl *ir_add_state(struct ir_module *m, const char *name, const struct ir_type *type,
                                          struct ir_loc loc);

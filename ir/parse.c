@@ -161,12 +161,28 @@ static bool parse_dim_decl(struct parser *p)
 	return true;
 }
 
+/* `as bf16` when it is there. */
+static bool parse_narrow(struct parser *p, enum ir_dtype *out)
+{
+	static const char *const names[] = {"bf16", "f16"};
+	struct tok t;
+	*out = DT_F32;
+	if (!parse_accept_word(p, "as"))
+		return true;
+	if (!parse_take(p, TOK_WORD, "bf16 or f16", &t))
+		return false;
+	for (size_t i = 0; i < TFMC_COUNT(names); i++)
+		if (strcmp(names[i], t.text) == 0)
+			return ir_dtype_parse(t.text, strlen(t.text), out);
+	return parse_unknown(p, &t, "narrow type", names, TFMC_COUNT(names));
+}
+
 static bool parse_weight_decl(struct parser *p)
 {
 	struct ir_weight w = {.loc = {.at = p->tok.loc}};
 	struct tok name;
 	if (!parse_take(p, TOK_SYMBOL, "@name", &name) || !parse_expect(p, ':') || !parse_type(p, &w.type) ||
-	    !parse_encoding(p, &w.encoding))
+	    !parse_encoding(p, &w.encoding) || !parse_narrow(p, &w.narrow))
 		return false;
 	w.name = name.text;
 	if (w.type->kind != IR_TENSOR)

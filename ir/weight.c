@@ -348,6 +348,43 @@ int64_t wexpr_count(const struct ir_wexpr *e)
 	return n;
 }
 
+bool wexpr_holds(const struct ir_wexpr *e, enum ir_dtype dtype)
+{
+	switch (e->kind) {
+	case WX_TENSOR: return e->stored == dtype;
+	case WX_FULL: return ir_round(dtype, e->value) == e->value;
+	case WX_SINUSOID:
+	case WX_ROTARY:
+	case WX_MUL:
+	case WX_DIV:
+	case WX_ADD:
+	case WX_SCALE:
+	case WX_OFFSET:
+	case WX_MUL_COLUMNS:
+	case WX_MATVEC:
+	case WX_CENTER: return dtype == DT_F32;
+	case WX_STACK:
+	case WX_CONCAT:
+	case WX_INDEX:
+	case WX_SLICE:
+	case WX_TRANSPOSE:
+	case WX_RESHAPE:
+	case WX_ROPE_H2I:
+	case WX_ROPE_I2H:
+	case WX_REPEAT: break;
+	}
+	for (size_t i = 0; i < e->n_args; i++)
+		if (!wexpr_holds(e->args[i], dtype))
+			return false;
+	return true;
+}
+
+enum ir_dtype wexpr_narrow(const struct ir_wexpr *e)
+{
+	bool bf16 = wexpr_holds(e, DT_BF16), f16 = wexpr_holds(e, DT_F16);
+	return bf16 == f16 ? DT_F32 : bf16 ? DT_BF16 : DT_F16;
+}
+
 static bool same_bits(double a, double b)
 {
 	return !memcmp(&a, &b, sizeof(a));

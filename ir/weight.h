@@ -120,6 +120,11 @@ const struct ir_wexpr *wexpr_repeat(struct arena *a, int axis, int64_t times, co
 /* Number of elements; the constructors guarantee that it fits. */
 int64_t wexpr_count(const struct ir_wexpr *e);
 bool wexpr_equal(const struct ir_wexpr *a, const struct ir_wexpr *b);
+/* Every element is a number of the type (f32, f16, bf16), as tensors of it that are only moved are. */
+bool wexpr_holds(const struct ir_wexpr *e, enum ir_dtype dtype);
+/* DT_BF16 or DT_F16 when the expression holds numbers of that type; DT_F32: it does not, or holds constants.
+ */
+enum ir_dtype wexpr_narrow(const struct ir_wexpr *e);
 void wexpr_print(struct buf *out, const struct ir_wexpr *e);
 
 /* Elements [begin, begin + n) of row-major bytes (any alignment) as f64. */

@@ -179,7 +179,7 @@ static void see_writer(struct finder *d, struct stream *s, const struct ir_op *o
 {
 	const struct ir_weight *w = uses_weight(d->f, op->operands[1]),
 	                       *b = uses_weight(d->f, op->operands[2]);
-	if (w == NULL || !uses_foldable(w))
+	if (w == NULL || !uses_changeable(w))
 		refuse(d->p, s, "a linear writes it whose matrix is no f32 weight");
 	else if (op->operands[2].id != 0 && (b == NULL || !uses_foldable(b)))
 		refuse(d->p, s, "a linear writes it whose bias is no f32 weight");
@@ -350,7 +350,7 @@ static bool sums_tables(struct tree *t, struct ir_value v, int depth)
 		return false;
 	if (op->code == OP_gather) {
 		const struct ir_weight *w = uses_weight(t->uses->f, op->operands[0]);
-		if (w == NULL || !uses_foldable(w) || w->type->rank != 2)
+		if (w == NULL || !uses_changeable(w) || w->type->rank != 2)
 			return false;
 		t->tables[t->n++] = op;
 		return true;

@@ -127,6 +127,7 @@ static const struct ir_weight *add_part(struct rebuild *r, const struct ir_op *r
 	        .name = arena_printf(r->p->arena, "%s.%s", w->name, c->is_rest ? "rest" : "parts"),
 	        .type = ir_type_tensor(r->out->types, w->type->dtype, e->rank, dims),
 	        .encoding = ENC_ROW,
+	        .narrow = w->narrow,
 	        .init = e,
 	        .loc = w->loc};
 	return join_add_weight(r, &part);

@@ -73,6 +73,9 @@ static bool add_linear(struct finder *d, const struct ir_op *op)
 	const struct ir_op *w = uses_weight_op(f, op->operands[1]), *c = uses_weight_op(f, op->operands[2]);
 	if (w == NULL || !uses_foldable(uses_weight(f, op->operands[1])))
 		return refuse(d->p, s, "a linear reads it whose matrix is no f32 weight");
+	if (s->gamma != NULL && !uses_changeable(uses_weight(f, op->operands[1])))
+		return refuse(d->p, s, "@%s is kept as %s", uses_weight(f, op->operands[1])->name,
+		              ir_dtype_name(uses_weight(f, op->operands[1])->narrow));
 	if (s->beta != NULL && op->operands[2].id != 0 &&
 	    (c == NULL || !uses_foldable(uses_weight(f, op->operands[2])) || !uses_same_indices(f, w, c)))
 		return refuse(d->p, s, "a linear reads it whose bias is no f32 weight of that layer");

@@ -56,7 +56,7 @@ static const struct ir_weight *whole_weight(const struct ir_func *f, const struc
 	const struct ir_op *ref = weight_changes_constant(f, op, 0);
 	const struct ir_weight *w = ref != NULL ? ((const struct attrs_weight *)ref->attrs)->weight : NULL;
 	return w != NULL && ref->n_operands == 0 && w->init != NULL && w->encoding == ENC_ROW &&
-	                       w->type->rank == rank
+	                       w->narrow == DT_F32 && w->type->rank == rank
 	               ? w
 	               : NULL;
 }

@@ -91,7 +91,8 @@ static bool can_join(const struct rebuild *r, const struct ir_op *a, const struc
 	if (x == NULL || y == NULL || x->n_operands != y->n_operands || !rebuild_once(r, b->operands[1]))
 		return false;
 	const struct ir_weight *v = join_weight(r, a, 1), *w = join_weight(r, b, 1);
-	if (w->init == NULL || v->type != w->type || v->encoding != ENC_ROW || w->encoding != ENC_ROW)
+	if (w->init == NULL || v->type != w->type || v->narrow != w->narrow || v->encoding != ENC_ROW ||
+	    w->encoding != ENC_ROW)
 		return false;
 	for (size_t i = 0; i < x->n_operands; i++)
 		if (!ir_same(x->operands[i], y->operands[i]))

@@ -37,6 +37,11 @@ static const struct ir_op *weight_op(const struct ir_func *f, const struct ir_op
 	return op != NULL && op->code == OP_weight ? op : NULL;
 }
 
+static enum ir_dtype narrowness(const struct collector *c, const struct ir_op *linear)
+{
+	return ((const struct attrs_weight *)weight_op(c->f, linear, 1)->attrs)->weight->narrow;
+}
+
 static bool same_indices(const struct ir_op *a, const struct ir_op *b)
 {
 	for (size_t i = 0; i < a->n_operands && i < b->n_operands; i++)
@@ -69,6 +74,7 @@ static bool fits(const struct collector *c, const struct merge_set *s, const str
 	return ir_same(first->operands[0], op->operands[0]) &&
 	       ir_info(c->f, first->results[0])->region == ir_info(c->f, op->results[0])->region &&
 	       ir_type_of(c->f, first->operands[1])->dtype == ir_type_of(c->f, op->operands[1])->dtype &&
+	       narrowness(c, first) == narrowness(c, op) &&
 	       same_indices(weight_op(c->f, first, 1), weight_op(c->f, op, 1));
 }
 

@@ -90,7 +90,7 @@ int64_t weight_bytes_of(const struct ir_weight *w)
 		if (!ir_dim_is_const(w->type->dims[i], &d) || !checked_mul_i64(n, d, &n))
 			return INT64_MAX;
 	}
-	return checked_mul_i64(n, ir_dtype_bytes(w->type->dtype), &n) ? n : INT64_MAX;
+	return checked_mul_i64(n, ir_dtype_bytes(ir_weight_dtype(w)), &n) ? n : INT64_MAX;
 }
 
 int64_t module_weight_bytes(struct arena *a, const struct ir_module *m)
@@ -124,6 +124,11 @@ bool uses_foldable(const struct ir_weight *w)
 	       w->type->dtype == DT_F32;
 }
 
+bool uses_changeable(const struct ir_weight *w)
+{
+	return uses_foldable(w) && w->narrow == DT_F32;
+}
+
 bool uses_same_index(const struct ir_func *f, struct ir_value a, struct ir_value b)
 {
 	const struct ir_op *x = ir_def(f, a), *y = ir_def(f, b);
@@ -153,6 +158,7 @@ const struct ir_weight *uses_add_weight(struct rebuild *r, const struct ir_weigh
 		        .name = name,
 		        .type = ir_type_tensor(r->out->types, like->type->dtype, init->rank, dims),
 		        .encoding = ENC_ROW,
+		        .narrow = wexpr_holds(init, like->narrow) ? like->narrow : DT_F32,
 		        .init = init,
 		        .loc = like->loc};
 		added = replaces ? ir_add_weight(r->out, &w) : NULL;

@@ -52,6 +52,8 @@ const struct ir_op *uses_weight_op(const struct ir_func *f, struct ir_value v);
 const struct ir_weight *uses_weight(const struct ir_func *f, struct ir_value v);
 /* A weight whose numbers may be folded: f32, row-major, with a provenance that is not nested too deep. */
 bool uses_foldable(const struct ir_weight *w);
+/* The same, and new numbers need no second rounding: it is not kept narrow. */
+bool uses_changeable(const struct ir_weight *w);
 /* Both weight ops have equal indices: the same values, or equal constants. */
 bool uses_same_indices(const struct ir_func *f, const struct ir_op *a, const struct ir_op *b);
 bool uses_same_index(const struct ir_func *f, struct ir_value a, struct ir_value b);

@@ -145,6 +145,8 @@ const char *weight_changes_demand(struct weight_changes *c, size_t unit, const s
 	if (w->init == NULL || w->encoding != ENC_ROW || axis >= w->type->rank ||
 	    !ir_dim_is_const(w->type->dims[axis], &rows) || !wexpr_rows_fit(&change->rows, rows))
 		return arena_printf(c->p->arena, "@%s has no provenance", w->name);
+	if (change->kind != CHANGE_HALVES && w->narrow != DT_F32)
+		return arena_printf(c->p->arena, "@%s is kept as %s", w->name, ir_dtype_name(w->narrow));
 	if (rounds_badly(w, change))
 		return arena_printf(c->p->arena, "@%s is %s, and the factor is no power of two", w->name,
 		                    ir_dtype_name(w->type->dtype));

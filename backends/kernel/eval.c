@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+#include "ir/target/tile.h"
 #include "ir/view.h"
 
 #define DEPTH_MAX 256
@@ -396,21 +397,43 @@ struct kb_val eval_offset(struct eval *e, const struct eval_tensor *t, const str
 	return sum;
 }
 
-/* Matrices [ceil(N/16)][K][16]: element (.., n, i). */
+struct kb_val eval_load_pairs(struct kb *k, struct kb_val ptr, struct kb_val at, struct kb_val i, int lanes)
+{
+	struct kb_val pair = kb_load(k, KB_TYPE(KB_I32, lanes), ptr, at, 0, 0);
+	struct kb_val odd = kb_bin(k, KB_REM, kb_cvt(k, i, KB_I32), kb_i32(k, 2));
+	struct kb_val by = kb_mul(k, kb_sub(k, kb_i32(k, 1), odd), kb_i32(k, 16));
+	struct kb_val high = kb_i32(k, -65536);
+	if (lanes > 1) {
+		by = kb_splat(k, by, lanes);
+		high = kb_splat(k, high, lanes);
+	}
+	return kb_bitcast(k, kb_bin(k, KB_AND, kb_bin(k, KB_SHL, pair, by), high), KB_F32);
+}
+
+/* Matrices [ceil(N/16)][K][16], narrow ones as tile.h says: element (.., n, i). */
 static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, const struct eval_point *p)
 {
 	struct kb *k = e->k;
 	int row = t->t.rank - 2;
 	struct kb_val n = p->index[row], i = p->index[row + 1], width = kb_index(k, 16);
-	struct kb_val line = kb_mul(k, kb_bin(k, KB_DIV, n, width), t->t.size[row + 1].v);
-	struct kb_val at = kb_mul(k, kb_add(k, line, i), width);
+	struct kb_val depth = t->t.size[row + 1].v, steps = kb_index(k, tile_line_steps(t->t.dtype));
+	if (t->t.dtype != DT_F32) /* whole pairs */
+		depth = kb_mul(k, kb_bin(k, KB_DIV, kb_add_const(k, depth, 1), steps), steps);
+	bool pairs = t->t.dtype == DT_BF16;
+	struct kb_val line = kb_mul(k, kb_bin(k, KB_DIV, n, width), depth), at = kb_add(k, line, i);
+	at = kb_mul(k, pairs ? kb_bin(k, KB_DIV, at, steps) : at, width);
 	at = kb_add(k, at, kb_bin(k, KB_REM, n, width));
-	for (int a = 0; a < row; a++)
-		at = kb_add(k, at, kb_mul(k, p->index[a], t->t.stride[a].v));
+	for (int a = 0; a < row; a++) {
+		struct kb_val skip = kb_mul(k, p->index[a], t->t.stride[a].v);
+		at = kb_add(k, at, pairs ? kb_bin(k, KB_DIV, skip, steps) : skip);
+	}
 	if (p->vec >= 0 && p->vec != row && e->lanes > 1)
 		return eval_internal(e, NULL, "lanes along K of packed panels");
 	int lanes = p->vec == row ? e->lanes : 1;
-	return kb_load(k, KB_TYPE(KB_F32, lanes), t->t.ptr, at, 0, 0);
+	if (pairs)
+		return eval_load_pairs(k, t->t.ptr, at, i, lanes);
+	struct kb_val raw = kb_load(k, KB_TYPE(stored_scalar(t->t.dtype), lanes), t->t.ptr, at, 0, 0);
+	return from_stored(e, t->t.dtype, raw);
 }
 
 static struct kb_val load_lanes(struct eval *e, const struct eval_tensor *t, struct kb_val row,

@@ -110,6 +110,8 @@ const struct eval_tensor *eval_tensor(const struct eval *e, struct ir_value v);
 struct kb_val eval_offset(struct eval *e, const struct eval_tensor *t, const struct eval_point *p);
 struct kb_val eval_load(struct eval *e, struct ir_value v, const struct eval_tensor *t,
                         const struct eval_point *p);
+/* Words `at` of panels of bf16 (ir/target/tile.h), one for each of `lanes` columns: element i of K as f32. */
+struct kb_val eval_load_pairs(struct kb *k, struct kb_val ptr, struct kb_val at, struct kb_val i, int lanes);
 void eval_store(struct eval *e, const struct eval_tensor *t, const struct eval_point *p, struct kb_val value);
 /* Evaluates and stores an output at p. */
 void eval_output_at(struct eval *e, const struct eval_output *o, const struct eval_point *p);

@@ -137,6 +137,18 @@ static void copy_x(struct shared_matmul *g, const struct x_share *x, struct kb_v
 		kb_end_if(k);
 }
 
+/* Columns of element i of K from place `at` on, f32. */
+static struct kb_val load_w(struct linear *l, struct kb_val at, struct kb_val i)
+{
+	struct kb *k = l->k;
+	struct kb_val ptr = l->w->t.ptr;
+	if (l->stored == DT_BF16)
+		return eval_load_pairs(k, ptr, at, i, LANES);
+	if (l->stored == DT_F16)
+		return kb_cvt(k, kb_load(k, KB_TYPE(KB_F16, LANES), ptr, at, 0, LANES * 2), KB_F32);
+	return kb_load(k, KB_TYPE(KB_F32, LANES), ptr, at, 0, LANES * 4);
+}
+
 /* Lines [from, from + 16) of four panels -> [STEP, 64]: item i has vector i of each. */
 static void copy_w(struct shared_matmul *g, struct kb_val from)
 {
@@ -145,13 +157,17 @@ static void copy_w(struct shared_matmul *g, struct kb_val from)
 	struct kb_val line = over(k, g->item, STEP / LANES),
 	              column = times(k, modulo(k, g->item, LANES), LANES);
 	struct kb_val in_panel = kb_min(k, kb_add(k, from, line), kb_index(k, l->depth - 1));
+	struct kb_val element = in_panel;
+	if (l->stored == DT_BF16)
+		in_panel = over(k, in_panel, 2);
 	in_panel = kb_add(k, times(k, in_panel, MATMUL_PANEL), column);
 	struct kb_val to = kb_add(k, times(k, line, GPU_COLUMNS), column);
 	for (int i = 0; i < GPU_COLUMNS / MATMUL_PANEL; i++) {
 		struct kb_val panel = kb_add_const(k, g->first_panel, i);
 		panel = kb_min(k, panel, kb_index(k, l->panels - 1));
-		struct kb_val at = kb_add(k, times(k, panel, l->depth * MATMUL_PANEL), in_panel);
-		struct kb_val v = kb_load(k, KB_TYPE(KB_F32, LANES), l->w->t.ptr, at, 0, LANES * 4);
+		int64_t size = matmul_panel_bytes(l) / (l->stored == DT_F16 ? 2 : 4);
+		struct kb_val at = kb_add(k, times(k, panel, size), in_panel);
+		struct kb_val v = load_w(l, at, element);
 		kb_store(k, v, g->tile, to, w_begin(g) + (int64_t)i * MATMUL_PANEL, LANES * 4);
 	}
 }

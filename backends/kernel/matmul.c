@@ -68,17 +68,28 @@ static bool bind_operands(struct linear *l)
 	return l->norm || (l->x && l->x->t.dtype == DT_F32);
 }
 
+bool matmul_find_panels(struct linear *l)
+{
+	const struct kb_tensor *w = &l->w->t;
+	for (int i = 0; i < w->rank; i++)
+		if (!w->size[i].is_const || w->size[i].c > INT32_MAX)
+			return false;
+	l->columns = w->size[w->rank - 2].c;
+	l->depth = w->size[w->rank - 1].c;
+	l->panels = (l->columns + MATMUL_PANEL - 1) / MATMUL_PANEL;
+	l->stored = w->dtype;
+	l->per_line = tile_line_steps(w->dtype);
+	l->lines = tile_lines(w->dtype, l->depth);
+	return true;
+}
+
 static bool find_sizes(struct linear *l)
 {
 	const struct ir_type *type = ir_type_of(l->job->func, eval_result(l->root));
 	struct ir_dims *dims = l->job->module->dims;
 	const struct ir_dim *rows = ir_type_count_range(dims, type, 0, type->rank - 1);
-	const struct kb_size *n = l->w->t.size;
-	if (type->rank < 1 || !n[0].is_const || !n[1].is_const || n[0].c > INT32_MAX || n[1].c > INT32_MAX)
+	if (type->rank < 1 || !matmul_find_panels(l))
 		return false;
-	l->columns = n[0].c;
-	l->depth = n[1].c;
-	l->panels = (l->columns + MATMUL_PANEL - 1) / MATMUL_PANEL;
 	l->rank = type->rank;
 	eval_sizes(l->eval, eval_result(l->root), l->size);
 	l->rows = eval_dim(l->eval, rows);
@@ -138,8 +149,9 @@ static void choose_stage(struct linear *l, bool is_wanted)
 	int64_t bytes = l->stage_width * 4, normed = l->normed_rows * l->depth * 4;
 	normed = (normed + MATMUL_LINE - 1) / MATMUL_LINE * MATMUL_LINE;
 	int64_t rows = (s->scratch - normed) / bytes;
-	bool divide = !l->is_few && s->kc > 0 && s->kc < l->depth && l->rows_hi > l->mr && rows >= l->mr;
-	l->kc = divide ? s->kc : 0;
+	int64_t kc = s->kc / l->per_line * l->per_line;
+	bool divide = !l->is_few && kc > 0 && kc < l->depth && l->rows_hi > l->mr && rows >= l->mr;
+	l->kc = divide ? kc : 0;
 	l->is_staged = is_wanted || divide;
 	l->stage_rows = divide ? rows : l->is_few ? l->rows_hi : l->mr;
 	if (divide)

@@ -9,8 +9,6 @@
  */
 #include "backends/kernel/matmul_internal.h"
 
-#define LINE_BYTES (MATMUL_PANEL * 4) /* of a panel: one cache line */
-
 /* OpenCL has no hint that a template could rely on. */
 static bool has_hints(const struct linear *l)
 {
@@ -23,15 +21,16 @@ bool matmul_runs_ahead(const struct linear *l, const struct tile *t)
 	return has_hints(l) && 2 * t->rows >= l->mr && t->panels == l->nr;
 }
 
-/* The share of a tile, for one line of K: there are `rows` rows in all. */
+/* The share of a tile, for one element of K: there are `rows` rows in all. */
 void matmul_begin_ahead(struct linear *l, struct kb_val rows)
 {
 	struct kb *k = l->k;
 	if (!has_hints(l))
 		return;
 	struct kb_val tiles = kb_bin(k, KB_DIV, kb_add_const(k, rows, l->mr - 1), kb_index(k, l->mr));
-	struct kb_val bytes = kb_add_const(k, tiles, (int64_t)l->nr * LINE_BYTES - 1);
-	l->ahead_step = kb_min(k, kb_bin(k, KB_DIV, bytes, tiles), kb_index(k, LINE_BYTES));
+	int64_t step = matmul_step_bytes(l);
+	struct kb_val bytes = kb_add_const(k, tiles, l->nr * step - 1);
+	l->ahead_step = kb_min(k, kb_bin(k, KB_DIV, bytes, tiles), kb_index(k, step));
 	l->ahead_turn = kb_var(k, "turn", KB_INDEX_T, kb_index(k, 0));
 }
 
@@ -49,20 +48,20 @@ static struct kb_val whole_depth(struct linear *l, struct kb_val w)
 	struct kb *k = l->k;
 	struct kb_val share = kb_mul(k, l->ahead_step, kb_index(k, l->depth));
 	struct kb_val first = kb_mul(k, share, kb_get(k, l->ahead_turn));
-	return kb_ptr_add(k, w, first, l->strip_panels * l->depth * LINE_BYTES);
+	return kb_ptr_add(k, w, first, l->strip_panels * matmul_panel_bytes(l));
 }
 
 /* Part of K: a share that ends a panel of the part goes on in the next panel. */
 static struct kb_val part_of_depth(struct linear *l, struct kb_val w)
 {
 	struct kb *k = l->k;
-	struct kb_val line = kb_index(k, LINE_BYTES), depth = kb_index(k, l->depth * LINE_BYTES);
+	struct kb_val line = kb_index(k, matmul_step_bytes(l)), depth = kb_index(k, matmul_panel_bytes(l));
 	struct kb_val part = kb_mul(k, kb_sub(k, l->k_hi, l->k_lo), line), behind = kb_mul(k, l->k_hi, line);
 	struct kb_val share =
 	        kb_mul(k, kb_mul(k, l->ahead_step, kb_get(k, l->ahead_turn)), kb_sub(k, l->k_hi, l->k_lo));
 	struct kb_val panel = kb_bin(k, KB_DIV, share, part), rest = kb_bin(k, KB_REM, share, part);
 	struct kb_val next = kb_select(k, kb_cmp(k, KB_LT, l->k_hi, kb_index(k, l->depth)), behind,
-	                               kb_index(k, l->strip_panels * l->depth * LINE_BYTES));
+	                               kb_index(k, l->strip_panels * matmul_panel_bytes(l)));
 	struct kb_val at = kb_add(k, kb_add(k, next, rest), kb_mul(k, panel, depth));
 	/* The steps count k from 0. */
 	return kb_ptr_add(k, w, kb_sub(k, at, kb_mul(k, l->k_lo, l->ahead_step)), 0);

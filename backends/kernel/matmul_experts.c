@@ -44,15 +44,10 @@ static bool find_sizes(struct experts *x)
 	const struct ir_type *type = ir_type_of(l->job->func, eval_result(l->root));
 	struct ir_dims *dims = l->job->module->dims;
 	const struct ir_dim *rows = ir_type_count_range(dims, type, 0, type->rank - 1);
-	const struct kb_size *n = l->w->t.size;
-	for (int i = 0; i < 3; i++)
-		if (!n[i].is_const || n[i].c > INT32_MAX)
-			return false;
-	x->n = n[0].c;
-	x->matrix_bytes = 4 * l->w->t.stride[0].c;
-	l->columns = n[1].c;
-	l->depth = n[2].c;
-	l->panels = (l->columns + MATMUL_PANEL - 1) / MATMUL_PANEL;
+	if (!matmul_find_panels(l))
+		return false;
+	x->n = l->w->t.size[0].c;
+	x->matrix_bytes = ir_dtype_bytes(l->stored) * l->w->t.stride[0].c;
 	l->rank = type->rank;
 	l->along = l->x->t.stride[type->rank - 1];
 	eval_sizes(l->eval, eval_result(l->root), l->size);

@@ -15,8 +15,7 @@
 #define FEW_STAGE_MAX   65536 /* bytes of finished products of a strip */
 #define FEW_AHEAD       8192  /* bytes between the line that is used and the one that is fetched */
 #define FEW_AHEAD_ONE   4096  /* the same for a tile of one row, which is faster */
-#define FEW_LINE        (4 * MATMUL_PANEL) /* bytes */
-#define FEW_L2_MULTIPLE 16                 /* weights that large are read from memory by every call */
+#define FEW_L2_MULTIPLE 16    /* weights that large are read from memory by every call */
 
 /* --- whether ------------------------------------------------------------------------------------------- */
 
@@ -25,11 +24,13 @@ static int64_t bytes_of_model(const struct linear *l)
 {
 	const struct ir_module *m = l->job->module;
 	int64_t own, sum = 0;
-	if (!checked_mul_i64(l->columns, l->depth, &own) || !checked_mul_i64(own, 4, &own))
+	if (!checked_mul_i64(l->columns, l->depth, &own) ||
+	    !checked_mul_i64(own, ir_dtype_bytes(l->stored), &own))
 		return INT64_MAX;
 	for (size_t i = 0; i < m->weights.n; i++) {
-		int64_t bytes = 4; /* bf16 is stored as f32 */
 		const struct ir_type *t = m->weights.items[i]->type;
+		enum ir_dtype narrow = m->weights.items[i]->narrow;
+		int64_t bytes = ir_dtype_bytes(narrow); /* DT_F32 where elements have 4 bytes */
 		for (int a = 0; a < t->rank; a++)
 			if (!checked_mul_i64(bytes, ir_dim_hi(m->dims, t->dims[a]), &bytes))
 				return INT64_MAX;
@@ -86,7 +87,7 @@ static struct passes find_passes(struct linear *l)
 {
 	struct kb *k = l->k;
 	struct passes p = {.most = rows_of_tile(l)};
-	l->ahead_step = kb_index(k, FEW_LINE);
+	l->ahead_step = kb_index(k, matmul_step_bytes(l));
 	if (l->rows_hi <= p.most) {
 		p.most = (int)l->rows_hi;
 		return p;
@@ -120,7 +121,7 @@ static struct kb_val first_line(struct linear *l, struct kb_val panel)
 	struct kb *k = l->k;
 	if (l->halves > 1)
 		panel = kb_add(k, panel, kb_mul(k, l->half, kb_index(k, l->panels)));
-	return kb_ptr_add(k, l->w->t.ptr, kb_mul(k, panel, kb_index(k, l->depth * FEW_LINE)), 0);
+	return kb_ptr_add(k, l->w->t.ptr, kb_mul(k, panel, kb_index(k, matmul_panel_bytes(l))), 0);
 }
 
 /* All rows of one panel, in passes. */
@@ -135,7 +136,7 @@ static void emit_passes(struct linear *l, const struct passes *p, struct tile *t
 	l->row = l->stage_row = kb_get(k, row);
 	struct kb_val height = kb_add(k, kb_sub(k, l->rows, l->row), kb_add_const(k, left, -1));
 	height = kb_bin(k, KB_DIV, height, left);
-	struct kb_val panel = kb_index(k, l->depth * FEW_LINE), ahead = kb_index(k, FEW_AHEAD);
+	struct kb_val panel = kb_index(k, matmul_panel_bytes(l)), ahead = kb_index(k, FEW_AHEAD);
 	struct kb_val behind = kb_add(k, panel, kb_mul(k, pass, p->share));
 	t->fetch = kb_ptr_add(k, next, kb_select(k, several, behind, ahead), 0);
 	emit_heights(l, t, height, p->most);

@@ -41,6 +41,9 @@ struct linear {
 	/* Packed weights. */
 	int64_t depth, columns; /* K, N */
 	int64_t panels;         /* the last may be partial */
+	enum ir_dtype stored;   /* what they lie in memory as */
+	int per_line;           /* elements of K in a line of TILE_LINE bytes */
+	int64_t lines;          /* of a panel */
 	int lanes;              /* of an accumulator; divides 16 */
 	int mr, nr;             /* rows and panels of the main tile */
 	bool is_few;            /* matmul_few.c walks */
@@ -86,6 +89,17 @@ struct tile {
 #define MATMUL_HEIGHTS_MAX (MATMUL_ROWS_MAX + 1)
 /* With nothing found out yet. matmul.c */
 struct linear matmul_new(const struct kernel *g);
+/* Columns, K and panels of the matrix w [.., N, K]. False: their sizes are not known. matmul.c */
+bool matmul_find_panels(struct linear *l);
+/* Bytes of a panel, and of one element of K in it. */
+static inline int64_t matmul_panel_bytes(const struct linear *l)
+{
+	return l->lines * TILE_LINE;
+}
+static inline int64_t matmul_step_bytes(const struct linear *l)
+{
+	return TILE_LINE / l->per_line;
+}
 /* Panels that stay together when there are many rows: whole tiles of whole heads. matmul.c */
 int64_t matmul_unit_of_many(const struct linear *l);
 /* Heights of tiles that can occur, decreasing; gives how many. matmul_heights.c */

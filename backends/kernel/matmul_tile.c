@@ -129,25 +129,52 @@ static void add_product(struct linear *l, struct accumulators *a, int m, int n, 
 	kb_set(l->k, sum, kb_fma(l->k, x, w, kb_get(l->k, sum)));
 }
 
-/* Vector n of line `line` of the tile's weights. */
-static struct kb_val load_weights(struct linear *l, struct accumulators *a, struct kb_val line, int n)
-{
-	int per_panel = MATMUL_PANEL / l->lanes;
-	int64_t disp = n / per_panel * l->depth * MATMUL_PANEL + n % per_panel * l->lanes;
-	return kb_load(l->k, a->vec, a->w, line, disp, 0);
-}
-
-/* sum[m][n] += x[m][at] w[n][at]; loads stand directly before their uses. */
-static void step(struct linear *l, struct accumulators *a, struct kb_val at)
+/* Words of pairs of bf16: an even element of K is the low half, an odd one the high half. */
+static struct kb_val half_of_pair(struct linear *l, struct kb_val words, int odd)
 {
 	struct kb *k = l->k;
-	struct kb_val line = kb_mul(k, at, kb_index(k, MATMUL_PANEL));
-	struct kb_val element = kb_mul(k, at, l->along.v);
+	struct kb_val by = kb_splat(k, kb_i32(k, odd ? -65536 : 16), l->lanes);
+	return kb_bitcast(k, kb_bin(k, odd ? KB_AND : KB_SHL, words, by), KB_F32);
+}
+
+/* Where element at + i of K begins in a panel, `at` a multiple of l->per_line: words of pairs, else elements.
+ */
+static struct kb_val line_of(struct linear *l, struct kb_val at, int i)
+{
+	struct kb *k = l->k;
+	if (l->stored != DT_BF16)
+		return kb_mul(k, kb_add_const(k, at, i), kb_index(k, MATMUL_PANEL));
+	struct kb_val even = kb_mul(k, at, kb_index(k, MATMUL_PANEL / 2));
+	return kb_add_const(k, even, (int64_t)i / 2 * MATMUL_PANEL);
+}
+
+/* Vector n of the tile's weights in that line, as f32. */
+static struct kb_val load_weights(struct linear *l, struct accumulators *a, struct kb_val line, int i, int n)
+{
+	struct kb *k = l->k;
+	int per_panel = MATMUL_PANEL / l->lanes;
+	int64_t in_panel = n % per_panel * l->lanes, panel = n / per_panel * matmul_panel_bytes(l);
+	if (l->stored == DT_BF16) {
+		struct kb_type type = KB_TYPE(KB_I32, l->lanes);
+		return half_of_pair(l, kb_load(k, type, a->w, line, panel / 4 + in_panel, 0), i % 2);
+	}
+	if (l->stored == DT_F16) {
+		struct kb_type type = KB_TYPE(KB_F16, l->lanes);
+		return kb_cvt(k, kb_load(k, type, a->w, line, panel / 2 + in_panel, 0), KB_F32);
+	}
+	return kb_load(k, a->vec, a->w, line, panel / 4 + in_panel, 0);
+}
+
+/* sum[m][n] += x[m][at + i] w[n][at + i]; loads stand directly before their uses. */
+static void step(struct linear *l, struct accumulators *a, struct kb_val at, int i)
+{
+	struct kb *k = l->k;
+	struct kb_val line = line_of(l, at, i), element = kb_mul(k, kb_add_const(k, at, i), l->along.v);
 	struct kb_val w[MATMUL_ACC_MAX];
-	if (a->ahead.id)
-		matmul_step_ahead(l, a->ahead, at);
+	if (a->ahead.id && i % l->per_line == 0)
+		matmul_step_ahead(l, a->ahead, kb_add_const(k, at, i));
 	for (int n = 0; n < a->vectors; n++)
-		w[n] = load_weights(l, a, line, n);
+		w[n] = load_weights(l, a, line, i, n);
 	for (int m = 0; m < a->tile->rows; m++) {
 		struct kb_val x = kb_load_splat(k, a->vec, a->x[m], element, a->x_disp[m]);
 		for (int n = 0; n < a->vectors; n++)
@@ -163,11 +190,12 @@ static void step_lanes(struct linear *l, struct accumulators *a, struct kb_val a
 	for (int m = 0; m < a->tile->rows; m++)
 		x[m] = kb_load(k, KB_TYPE(KB_F32, lanes), a->x[m], at, a->x_disp[m], 0);
 	for (int i = 0; i < lanes; i++) {
-		struct kb_val line = kb_mul(k, kb_add_const(k, at, i), kb_index(k, MATMUL_PANEL));
-		if (a->ahead.id && i % 2 == 0) /* a share is half a line at most, unless rows are few */
+		struct kb_val line = line_of(l, at, i);
+		if (a->ahead.id &&
+		    i % (2 * l->per_line) == 0) /* a share is half a line at most, unless rows are few */
 			matmul_step_ahead(l, a->ahead, kb_add_const(k, at, i));
 		for (int n = 0; n < a->vectors; n++) {
-			struct kb_val w = load_weights(l, a, line, n);
+			struct kb_val w = load_weights(l, a, line, i, n);
 			for (int m = 0; m < a->tile->rows; m++)
 				add_product(l, a, m, n, kb_splat(k, kb_lane(k, x[m], i), l->lanes), w);
 		}
@@ -184,34 +212,54 @@ static struct kb_val end_of_lanes(const struct linear *l, int lanes)
 	return kb_add(k, l->k_lo, kb_mul(k, n, kb_index(k, lanes)));
 }
 
-/* The part of K that is open: by vectors of x as far as they go, then by elements. */
+/* Steps [*from, ..) of K in turns of n while whole ones are left; *from is where they end. */
+static void walk_turns(struct linear *l, struct accumulators *a, struct kb_val *from, int n)
+{
+	struct kb *k = l->k;
+	struct kb_val first = *from;
+	*from = end_of_lanes(l, n);
+	struct kb_val at = kb_loop(k, "k", first, *from, n, l->kc ? 0 : KB_NONEMPTY);
+	for (int i = 0; i < n; i++)
+		step(l, a, at, i);
+	kb_end_loop(k);
+}
+
+/* True when turns of n leave nothing of a part of K. */
+static bool divides_depth(const struct linear *l, int n)
+{
+	return l->depth % n == 0 && l->kc % n == 0;
+}
+
+/* The part of K that is open: by vectors of x or long turns as far as they go, by whole lines, by elements.
+ */
 static void walk_depth(struct linear *l, struct accumulators *a)
 {
 	struct kb *k = l->k;
 	int lanes = l->along.is_const && l->along.c == 1 ? l->job->target->k_lanes : 1;
 	unsigned flags = l->depth > 0 ? KB_NONEMPTY : 0;
-	struct kb_val from = l->k_lo, at;
+	struct kb_val from = l->k_lo;
+	int turn = 1;
 	if (lanes > 1 && l->depth >= lanes) {
+		turn = lanes;
 		from = end_of_lanes(l, lanes);
-		at = kb_loop(k, "k", l->k_lo, from, lanes, l->kc ? 0 : KB_NONEMPTY);
+		struct kb_val at = kb_loop(k, "k", l->k_lo, from, lanes, l->kc ? 0 : KB_NONEMPTY);
 		step_lanes(l, a, at, lanes);
 		kb_end_loop(k);
-		if (l->depth % lanes == 0 && l->kc % lanes == 0)
-			return;
+	} else if (lanes == 1 && a->tile->rows == 1 && !l->kc && l->depth >= UNROLLED) {
+		turn = UNROLLED;
+		walk_turns(l, a, &from, turn);
+	}
+	int64_t left = turn > 1 ? l->depth % turn : l->depth;
+	if (l->per_line > 1 && (left >= l->per_line || l->kc % turn != 0)) {
+		walk_turns(l, a, &from, l->per_line);
+		turn = l->per_line;
+	}
+	if (turn > 1 && divides_depth(l, turn))
+		return;
+	if (turn > 1)
 		flags = l->kc ? 0 : KB_NONEMPTY;
-	}
-	if (lanes == 1 && a->tile->rows == 1 && !l->kc && l->depth >= UNROLLED) {
-		from = kb_index(k, l->depth / UNROLLED * UNROLLED);
-		at = kb_loop(k, "k", l->k_lo, from, UNROLLED, KB_NONEMPTY);
-		for (int i = 0; i < UNROLLED; i++)
-			step(l, a, kb_add_const(k, at, i));
-		kb_end_loop(k);
-		if (l->depth % UNROLLED == 0)
-			return;
-		flags = KB_NONEMPTY;
-	}
-	at = kb_loop(k, "k", from, l->k_hi, 1, flags);
-	step(l, a, at);
+	struct kb_val at = kb_loop(k, "k", from, l->k_hi, 1, flags);
+	step(l, a, at, 0);
 	kb_end_loop(k);
 }
 
@@ -291,7 +339,7 @@ void matmul_tile(struct linear *l, const struct tile *t)
 	struct kb_val panel = t->panel;
 	if (l->halves > 1)
 		panel = kb_add(k, panel, kb_mul(k, l->half, kb_index(k, l->panels)));
-	struct kb_val line = kb_mul(k, panel, kb_index(k, l->depth * MATMUL_PANEL * 4));
+	struct kb_val line = kb_mul(k, panel, kb_index(k, matmul_panel_bytes(l)));
 	a.w = kb_ptr_add(k, l->expert.id ? l->matrix : l->w->t.ptr, line, 0);
 	size_t mark = eval_mark(l->eval);
 	find_rows(l, &a);

@@ -88,7 +88,7 @@ bool binding_weight_axes(const struct object *o, const struct ir_op *op, struct 
 		return false;
 	*out = (struct binding_indexed){.type = w->type,
 	                                .unit = panels ? p->rows * p->columns : 1,
-	                                .unit_bytes = panels ? p->matrix_bytes : 4,
+	                                .unit_bytes = panels ? p->matrix_bytes : weight_element_bytes(w),
 	                                .offset = p->offset};
 	return true;
 }
@@ -110,7 +110,9 @@ static void weight_form(const struct ir_op *op, struct kb_tensor *out)
 {
 	const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
 	out->encoding = w->encoding;
-	out->dtype = ir_dtype_class(w->type->dtype) == DTCLASS_FLOAT ? DT_F32 : DT_I32;
+	out->dtype = w->narrow != DT_F32                               ? w->narrow
+	             : ir_dtype_class(w->type->dtype) == DTCLASS_FLOAT ? DT_F32
+	                                                               : DT_I32;
 }
 
 /* --- state
@@ -286,7 +288,7 @@ static void matrix_strides(struct emit *e, struct ir_value base, struct kb_tenso
 	const struct ir_op *op = ir_def(e->function->func, base);
 	const struct weight_place *w =
 	        object_weight(e->object, ((const struct attrs_weight *)op->attrs)->weight);
-	int64_t step = w != NULL ? w->matrix_bytes / 4 : 0;
+	int64_t step = w != NULL ? w->matrix_bytes / ir_dtype_bytes(out->dtype) : 0;
 	for (int i = out->rank - 3; i >= 0; i--) {
 		int64_t size = out->size[i].is_const ? out->size[i].c : 0;
 		out->stride[i] = (struct kb_size){true, step, kb_index(e->k, step)};

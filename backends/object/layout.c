@@ -9,8 +9,9 @@
 #include <string.h>
 
 #include "ir/support/checked.h"
+#include "ir/target/tile.h"
 
-#define PANEL 16
+#define PANEL TILE_PANEL
 
 void object_init(struct object *o, struct diag_context *cx, struct arena *arena,
                  const struct ir_module *planned, const struct target *target,
@@ -52,12 +53,18 @@ static enum tfmc_status too_large(struct object *o, struct ir_loc loc, const cha
 	return TFMC_INVALID;
 }
 
-/* Panels are rows in groups of 16; every element has 4 bytes. */
+/* What is not kept narrow has 4 bytes an element. */
+int64_t weight_element_bytes(const struct ir_weight *w)
+{
+	return w->narrow != DT_F32 ? ir_dtype_bytes(w->narrow) : 4;
+}
+
+/* Panels are rows in groups of 16. */
 static bool weight_sizes(struct weight_place *p)
 {
 	const struct ir_type *t = p->weight->type;
 	int leading = p->weight->encoding == ENC_PANEL16 ? t->rank - 2 : 0;
-	int64_t dims[IR_RANK_MAX] = {0}, padded, count;
+	int64_t dims[IR_RANK_MAX] = {0}, count, each = weight_element_bytes(p->weight);
 	for (int i = 0; i < t->rank; i++)
 		if (!ir_dim_is_const(t->dims[i], &dims[i]))
 			return false;
@@ -65,16 +72,18 @@ static bool weight_sizes(struct weight_place *p)
 		return false;
 	if (p->weight->encoding == ENC_ROW) {
 		p->rows = 1;
-		padded = 1;
 		if (!checked_product_i64(dims, (size_t)t->rank, &p->columns))
 			return false;
+		count = p->columns;
 	} else {
 		p->rows = dims[t->rank - 2];
 		p->columns = dims[t->rank - 1];
-		if (!checked_round_up_i64(p->rows, PANEL, &padded))
+		if (!checked_round_up_i64(p->rows, TILE_PANEL, &count) ||
+		    !checked_mul_i64(count / TILE_PANEL, tile_lines(p->weight->narrow, p->columns), &count))
 			return false;
+		each = TILE_LINE;
 	}
-	return checked_mul_i64(padded, p->columns, &count) && checked_mul_i64(count, 4, &p->matrix_bytes) &&
+	return checked_mul_i64(count, each, &p->matrix_bytes) &&
 	       checked_mul_i64(p->matrix_bytes, p->matrices, &p->bytes);
 }
 
@@ -83,7 +92,7 @@ static enum tfmc_status add_weight(struct object *o, const struct ir_weight *w)
 	struct weight_place p = {.weight = w, .offset = o->weights_bytes};
 	int64_t end;
 	const struct weight_place *known = object_weight(o, w);
-	if (known && known->weight->encoding == w->encoding)
+	if (known && known->weight->encoding == w->encoding && known->weight->narrow == w->narrow)
 		return TFMC_OK;
 	if (known) {
 		diag_error(o->cx, w->loc.at, DIAG_INTERNAL, "the variants want '%s' in two layouts", w->name);
@@ -133,6 +142,7 @@ static uint64_t hash_layout(const struct object *o)
 		h = object_hash_text(h, p->weight->name);
 		h = object_hash_text(h, ir_encoding_name(p->weight->encoding));
 		h = object_hash_number(h, (int64_t)p->weight->type->dtype);
+		h = object_hash_number(h, (int64_t)p->weight->narrow);
 		h = object_hash_number(h, p->offset);
 		h = object_hash_number(h, p->rows);
 		h = object_hash_number(h, p->columns);

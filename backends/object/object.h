@@ -192,6 +192,8 @@ enum case_use entry_case(const struct object *o, const struct entry *e, const st
 TFMC_MUST_USE enum tfmc_status layout_entries(struct object *o);
 /* Fills f->places. */
 TFMC_MUST_USE enum tfmc_status places_find(struct object *o, struct function *f);
+/* Bytes of an element of a weight in rows. */
+int64_t weight_element_bytes(const struct ir_weight *w);
 const struct weight_place *object_weight(const struct object *o, const struct ir_weight *w);
 const struct state_place *object_state(const struct object *o, const struct ir_state_decl *d);
 /* x rounded up to OBJECT_ALIGN. */

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Packs weights into the layout the kernels read and streams them: bounded
- * memory whatever the model. Floats are stored as f32, everything else as i32.
+ * memory whatever the model. Floats are stored as f32, or as the narrow type
+ * they are kept as, everything else as i32.
  *   row      the elements in order
- *   panel16  a matrix [N, K] as [ceil(N/16)][K][16], rows beyond N zero
+ *   panel16  a matrix [N, K] as [ceil(N/16)][K][16], rows beyond N zero; bf16:
+ * [ceil(N/16)][ceil(K/2)][16][2], f16: [ceil(N/16)][K rounded up to even][16]
  */
 #include "backends/object/object.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define PANEL       16
+#include "ir/target/tile.h"
+
+#define PANEL       TILE_PANEL
 #define BLOCK       65536 /* elements evaluated at once, at least one panel */
 #define COLUMNS_MAX (1 << 22)
 
@@ -23,7 +27,7 @@ struct packer {
 	struct tfmc_weights_hash hash;
 	double *values;  /* [capacity]; integers */
 	float *floats;   /* [capacity] */
-	uint32_t *words; /* [capacity] */
+	uint32_t *words; /* [capacity]; narrow elements too */
 	size_t capacity;
 	struct wexpr_memo memo; /* of the weight at work */
 };
@@ -87,6 +91,25 @@ static enum tfmc_status eval_ints(struct packer *p, const struct ir_weight *w, i
 	return TFMC_OK;
 }
 
+/* A number of the narrow type as its bits. */
+static uint16_t narrow_bits(enum ir_dtype t, float v)
+{
+	uint32_t bits;
+	if (t == DT_F16)
+		return f64_to_half((double)v);
+	memcpy(&bits, &v, sizeof(bits));
+	return (uint16_t)(bits >> 16);
+}
+
+/* n numbers as they lie in memory, in p->words. */
+static void narrow_row(struct packer *p, enum ir_dtype t, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++) {
+		uint16_t bits = narrow_bits(t, p->floats[i]);
+		memcpy((char *)p->words + i * 2, &bits, sizeof(bits));
+	}
+}
+
 static enum tfmc_status pack_rows(struct packer *p, const struct weight_place *w)
 {
 	bool is_float = ir_dtype_class(w->weight->type->dtype) == DTCLASS_FLOAT;
@@ -95,7 +118,11 @@ static enum tfmc_status pack_rows(struct packer *p, const struct weight_place *w
 	for (int64_t i = 0; i < w->columns; i += BLOCK) {
 		int64_t n = w->columns - i < BLOCK ? w->columns - i : BLOCK;
 		TFMC_TRY(is_float ? eval_floats(p, w->weight, i, n) : eval_ints(p, w->weight, i, n));
-		TFMC_TRY(put(p, is_float ? (const void *)p->floats : p->words, (size_t)n * 4));
+		bool is_narrow = w->weight->narrow != DT_F32;
+		if (is_narrow)
+			narrow_row(p, w->weight->narrow, n);
+		TFMC_TRY(put(p, is_float && !is_narrow ? (const void *)p->floats : p->words,
+		             (size_t)(n * weight_element_bytes(w->weight))));
 	}
 	return TFMC_OK;
 }
@@ -117,17 +144,40 @@ static void turn_panel(uint32_t *to, const float *from, int64_t n, int64_t colum
 	}
 }
 
+/* The same for a narrow type, in pairs of K: bf16 side by side, f16 below each other. */
+static void turn_narrow(enum ir_dtype t, uint32_t *to, const float *from, int64_t n, int64_t columns)
+{
+	int64_t lines = tile_lines(t, columns);
+	int64_t across = t == DT_BF16 ? 2 : 1, down = t == DT_BF16 ? 1 : PANEL;
+	memset(to, 0, (size_t)lines * TILE_LINE);
+	for (int64_t k0 = 0; k0 < columns; k0 += PANEL) {
+		int64_t end = columns - k0 < PANEL ? columns : k0 + PANEL;
+		for (int64_t r = 0; r < n; r++)
+			for (int64_t k = k0; k < end; k++) {
+				uint16_t bits = narrow_bits(t, from[r * columns + k]);
+				int64_t at = k / 2 * 2 * PANEL + r * across + k % 2 * down;
+				memcpy((char *)to + at * 2, &bits, sizeof(bits));
+			}
+	}
+}
+
 /* Rows [row, row + n) of the matrix that begins at element `begin`, as panels. */
 static enum tfmc_status pack_some(struct packer *p, const struct weight_place *w, int64_t begin, int64_t row,
                                   int64_t n)
 {
 	int64_t columns = w->columns, panels = (n + PANEL - 1) / PANEL;
+	enum ir_dtype t = w->weight->narrow;
+	int64_t words = tile_lines(t, columns) * PANEL; /* of a panel */
 	TFMC_TRY(eval_floats(p, w->weight, begin + row * columns, n * columns));
 	for (int64_t i = 0; i < panels; i++) {
 		int64_t rows = n - i * PANEL < PANEL ? n - i * PANEL : PANEL;
-		turn_panel(p->words + i * PANEL * columns, p->floats + i * PANEL * columns, rows, columns);
+		const float *from = p->floats + i * PANEL * columns;
+		if (t == DT_F32)
+			turn_panel(p->words + i * words, from, rows, columns);
+		else
+			turn_narrow(t, p->words + i * words, from, rows, columns);
 	}
-	return put(p, p->words, (size_t)(panels * PANEL * columns) * sizeof(*p->words));
+	return put(p, p->words, (size_t)(panels * words) * sizeof(*p->words));
 }
 
 static enum tfmc_status pack_panels(struct packer *p, const struct weight_place *w)

@@ -8,6 +8,7 @@
 #define TFMC_IR_TARGET_TILE_H
 
 #include "ir/target/target.h"
+#include "ir/type.h"
 
 #define TILE_PANEL        16   /* columns of a panel of weights; features of attention are rounded up to it */
 #define TILE_PANELS_MAX   4    /* of a tile: the strip that a linear walks over together */
@@ -19,6 +20,18 @@
 #define TILE_WAITING_ROWS 256 /* rows whose sums wait while K is walked over in parts */
 /* Scratch for the sums of a strip. */
 #define TILE_WAITING_BYTES ((int64_t)4 * TILE_WAITING_ROWS * TILE_PANELS_MAX * TILE_PANEL)
+
+/* A panel is lines of 64 bytes: 16 columns of one element of K, or of two where elements have 2 bytes. bf16
+ * lies in pairs, element 2 i of K in the low half of a word; f16 as two rows of 16. */
+#define TILE_LINE (4 * TILE_PANEL)
+static inline int tile_line_steps(enum ir_dtype t)
+{
+	return ir_dtype_bytes(t) == 2 ? 2 : 1;
+}
+static inline int64_t tile_lines(enum ir_dtype t, int64_t depth)
+{
+	return depth / tile_line_steps(t) + depth % tile_line_steps(t);
+}
 
 /* Rows and columns of the register tile of a linear. */
 struct target_tile {

@@ -141,7 +141,7 @@ static const struct ir_wexpr *make_stack(struct maker *k, const struct ir_weight
 	const struct ir_wexpr **layers = ARENA_ARRAY(k->arena, const struct ir_wexpr *, dims[0] + 1);
 	for (int64_t i = 0; i < dims[0] && layers != NULL; i++) {
 		const char *name = arena_printf(k->arena, "%s.%lld", w->name, (long long)i);
-		layers[i] = make_tensor(k, name, w->type->dtype, role, rank - 1, dims + 1);
+		layers[i] = make_tensor(k, name, ir_weight_dtype(w), role, rank - 1, dims + 1);
 		if (layers[i] == NULL)
 			return NULL;
 	}
@@ -160,7 +160,7 @@ static const struct ir_wexpr *make_init(struct maker *k, const struct ir_weight 
 		return wexpr_full(k->arena, e->value, rank, dims);
 	if (e != NULL && e->kind == WX_STACK && dims[0] > 0)
 		return make_stack(k, w, role, rank, dims);
-	return make_tensor(k, w->name, w->type->dtype, role, rank, dims);
+	return make_tensor(k, w->name, ir_weight_dtype(w), role, rank, dims);
 }
 
 static bool make_weight(struct maker *k, size_t at)

@@ -13,6 +13,7 @@
 #include "backends/kernel/templates.h"
 #include "backends/llvm/llvm.h"
 #include "ir/interp/interp.h"
+#include "ir/target/tile.h"
 #include "ir/view.h"
 #include "tests/support/rng.h"
 
@@ -60,6 +61,8 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 	bool is_w = param >= 0 && strcmp(b->c->f->params[param].name, "w") == 0;
 	*out = (struct kb_tensor){.dtype = ir_type_of(b->c->f, v)->dtype, .rank = view.rank};
 	out->encoding = is_w ? ENC_PANEL16 : ENC_ROW;
+	if (is_w)
+		out->dtype = b->c->kept;
 	struct kb_val word = kb_index(k, param >= 0 ? param : WORD_OUT);
 	struct kb_val skip = kb_mul(k, bind_dim(user, k, view.offset).v, kb_index(k, 4));
 	out->ptr = kb_ptr_add(k, kb_load(k, KB_PTR_T, b->words, word, 0, 0), skip, 0);
@@ -159,9 +162,10 @@ static void compile_kernel(struct linear_case *c, const struct target *target)
 	buf_destroy(&object);
 }
 
-static void init(struct linear_case *c, const char *text, const struct target *t, bool is_shared)
+static void init(struct linear_case *c, const char *text, const struct target *t,
+                 const struct linear_weights *w)
 {
-	*c = (struct linear_case){.is_shared = is_shared};
+	*c = (struct linear_case){.is_shared = w->is_shared, .rounded = w->rounded, .kept = w->kept};
 	tir_init(&c->tir);
 	arena_init(&c->arena);
 	tir_load(&c->tir, text);
@@ -180,19 +184,25 @@ static const struct target *find(const char *name)
 
 void linear_case_init(struct linear_case *c, const char *text, const char *target)
 {
-	init(c, text, find(target), false);
+	linear_case_init_kept(c, text, target, &(struct linear_weights){.kept = DT_F32});
 }
 
 void linear_case_init_streamed(struct linear_case *c, const char *text, const char *target)
 {
+	linear_case_init_kept(c, text, target, &(struct linear_weights){.is_streamed = true});
+}
+
+void linear_case_init_kept(struct linear_case *c, const char *text, const char *target,
+                           const struct linear_weights *w)
+{
 	struct target t = *find(target);
-	t.l2_bytes = 1;
-	init(c, text, &t, false);
+	t.l2_bytes = w->is_streamed ? 1 : t.l2_bytes;
+	init(c, text, w->is_streamed ? &t : find(target), w);
 }
 
 void linear_case_init_shared(struct linear_case *c, const char *text, const char *target)
 {
-	init(c, text, find(target), true);
+	linear_case_init_kept(c, text, target, &(struct linear_weights){.is_shared = true});
 }
 
 void linear_case_destroy(struct linear_case *c)
@@ -225,15 +235,27 @@ static void fill_param(struct linear_case *c, struct linear_call *call, size_t i
 	bool is_int = ir_type_of(c->f, c->f->params[i].value)->dtype == DT_I32;
 	call->count[i] = count_of(c, call->dims, c->f->params[i].value);
 	call->param[i] = aligned(c, call->count[i]);
+	bool is_w = strcmp(c->f->params[i].name, "w") == 0;
 	for (int64_t n = 0; n < call->count[i]; n++) {
 		if (is_int)
 			((int32_t *)call->param[i])[n] = (int32_t)rng_between(&rng, 0, call->dims[1]);
 		else
-			((float *)call->param[i])[n] = (float)rng_real(&rng, -1, 1);
+			((float *)call->param[i])[n] =
+			        (float)ir_round(is_w ? c->rounded : DT_F32, rng_real(&rng, -1, 1));
 	}
 }
 
-/* [ceil(N/16)][K][16], zero padded. */
+/* The place of element (row, k) of a panelled matrix in bytes, from ir/target/tile.h: bf16 in pairs along K.
+ */
+static int64_t place_of(enum ir_dtype t, int64_t row, int64_t k, int64_t depth)
+{
+	int64_t panel = row / 16 * tile_lines(t, depth) * TILE_LINE, column = row % 16;
+	if (t == DT_BF16)
+		return panel + (k / 2 * 16 + column) * 4 + k % 2 * 2;
+	return panel + (k * 16 + column) * ir_dtype_bytes(t);
+}
+
+/* Zero padded. */
 static void pack(struct linear_case *c, struct linear_call *call, size_t i)
 {
 	const struct ir_type *t = ir_type_of(c->f, c->f->params[i].value);
@@ -241,13 +263,16 @@ static void pack(struct linear_case *c, struct linear_call *call, size_t i)
 	int64_t n, depth;
 	ck_assert(ir_dim_is_const(t->dims[0], &n) && ir_dim_is_const(t->dims[1], &depth));
 	int64_t panels = (n + 15) / 16;
-	float *out = aligned(c, panels * depth * 16);
-	for (int64_t at = 0; at < panels * depth * 16; at++) {
-		int64_t row = at / (depth * 16) * 16 + at % 16, k = at / 16 % depth;
-		out[at] = row < n ? w[row * depth + k] : 0;
+	call->packed_bytes = (size_t)(panels * tile_lines(c->kept, depth)) * TILE_LINE;
+	char *out = aligned(c, (int64_t)call->packed_bytes / 4);
+	memset(out, 0, call->packed_bytes);
+	for (int64_t at = 0; at < n * depth; at++) {
+		uint16_t bits = c->kept == DT_BF16 ? f64_to_bf16((double)w[at]) : f64_to_half((double)w[at]);
+		const void *from = c->kept == DT_F32 ? (const void *)&w[at] : &bits;
+		memcpy(out + place_of(c->kept, at / depth, at % depth, depth), from,
+		       (size_t)ir_dtype_bytes(c->kept));
 	}
 	call->packed = out;
-	call->packed_bytes = (size_t)(panels * depth * 16) * 4;
 }
 
 void linear_call_init(struct linear_case *c, struct linear_call *call, int64_t b, int64_t s)

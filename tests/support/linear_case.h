@@ -22,6 +22,8 @@ struct linear_case {
 	struct kb_module *kernels;
 	struct backend_jit *jit; /* NULL: this machine cannot run the target */
 	bool is_shared;          /* emitted for work-groups that share tiles */
+	enum ir_dtype rounded;   /* what the numbers of w are rounded to */
+	enum ir_dtype kept;      /* what they lie in memory as */
 };
 
 /* Tensors of one call as bytes, filled with seeded numbers (i32: in [0, S]). */
@@ -39,6 +41,13 @@ struct linear_call {
 void linear_case_init(struct linear_case *c, const char *text, const char *target);
 /* The same for a machine with tiny caches: all weights come from memory. */
 void linear_case_init_streamed(struct linear_case *c, const char *text, const char *target);
+/* The numbers of w are rounded to a type, and lie in memory as `kept`: f32 or that type. */
+struct linear_weights {
+	enum ir_dtype rounded, kept;
+	bool is_streamed, is_shared; /* as by the other two */
+};
+void linear_case_init_kept(struct linear_case *c, const char *text, const char *target,
+                           const struct linear_weights *w);
 /* The same as a kernel over work-groups, for linear_launch. */
 void linear_case_init_shared(struct linear_case *c, const char *text, const char *target);
 void linear_case_destroy(struct linear_case *c);

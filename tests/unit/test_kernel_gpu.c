@@ -84,6 +84,36 @@ START_TEST(test_products)
 }
 END_TEST
 
+/* Narrow weights give the bits of the same numbers in f32. */
+static void check_kept(const struct product *p, enum ir_dtype t)
+{
+	struct linear_case wide, narrow;
+	struct linear_call call, expected;
+	struct buf text;
+	buf_init(&text);
+	format_product(&text, p, "yield %h ");
+	linear_case_init_kept(&wide, text.data, GPU, &(struct linear_weights){t, DT_F32, false, true});
+	linear_case_init_kept(&narrow, text.data, GPU, &(struct linear_weights){t, t, false, true});
+	for (size_t i = 0; i < 3 * TFMC_COUNT(group_counts); i++) {
+		const int64_t *shape = p->shapes[i / 3];
+		linear_call_init(&wide, &expected, shape[0], shape[1]);
+		linear_call_init(&narrow, &call, shape[0], shape[1]);
+		linear_launch(&wide, &expected, group_counts[i % 3]);
+		linear_launch(&narrow, &call, group_counts[i % 3]);
+		ck_assert_mem_eq(call.out, expected.out, (size_t)call.n_out * sizeof(float));
+	}
+	linear_case_destroy(&wide);
+	linear_case_destroy(&narrow);
+	buf_destroy(&text);
+}
+
+START_TEST(test_kept)
+{
+	check_kept(&products[_i], DT_BF16);
+	check_kept(&products[_i], DT_F16);
+}
+END_TEST
+
 static const struct product odd = {3, 9, 19, 37, {{1, 1}, {3, 9}, {2, 0}}};
 
 /* Ops behind the product. */
@@ -391,6 +421,7 @@ Suite *suite_kernel_gpu(void)
 	TCase *t = tcase_create("all");
 	tcase_set_timeout(t, 120);
 	tcase_add_loop_test(t, test_products, 0, (int)TFMC_COUNT(products));
+	tcase_add_loop_test(t, test_kept, 0, (int)TFMC_COUNT(products));
 	tcase_add_loop_test(t, test_followers, 0, 3);
 	tcase_add_loop_test(t, test_forms, 0, 5);
 	tcase_add_loop_test(t, test_rows, 0, (int)TFMC_COUNT(recipes));
