@@ -117,13 +117,22 @@ static const char *files_ending(struct arena *a, const char *dir, const char *en
 static const char *folder_tokenizer(struct arena *a, const char *path)
 {
 	if (folder_has(a, path, "tokenizer.json"))
-		return "tokenizer: {file: tokenizer.json, embed: true}\n";
+		return "tokenizer: {file: tokenizer.json, embed: true, optional: true}\n";
+	if (folder_has(a, path, "source.spm") && folder_has(a, path, "target.spm") &&
+	    folder_has(a, path, "vocab.json"))
+		return arena_printf(
+		        a,
+		        "tokenizer: {kind: marian, source: source.spm, target: target.spm, vocab: "
+		        "vocab.json, "
+		        "%sembed: true, optional: true}\n",
+		        folder_has(a, path, "target_vocab.json") ? "target_vocab: target_vocab.json, " : "");
 	if (folder_has(a, path, "vocab.json") && folder_has(a, path, "merges.txt"))
-		return "tokenizer: {vocab: vocab.json, merges: merges.txt, embed: true}\n";
+		return "tokenizer: {vocab: vocab.json, merges: merges.txt, embed: true, optional: true}\n";
 	if (folder_has(a, path, "tokenizer.model"))
-		return "tokenizer: {kind: sentencepiece, file: tokenizer.model, embed: true}\n";
+		return "tokenizer: {kind: sentencepiece, file: tokenizer.model, embed: true, optional: "
+		       "true}\n";
 	if (folder_has(a, path, "vocab.txt"))
-		return "tokenizer: {kind: wordpiece, vocab: vocab.txt, embed: true}\n";
+		return "tokenizer: {kind: wordpiece, vocab: vocab.txt, embed: true, optional: true}\n";
 	return "";
 }
 
@@ -209,7 +218,9 @@ static const char *gguf_model_tokenizer(struct arena *a, struct diag_context *cx
 	file_map_close(&map);
 	if (!ok)
 		return NULL;
-	return has ? arena_printf(a, "tokenizer: {kind: gguf, file: '%s', embed: true}\n", base) : "";
+	return has ? arena_printf(a, "tokenizer: {kind: gguf, file: '%s', embed: true, optional: true}\n",
+	                          base)
+	           : "";
 }
 
 const char *gguf_model(struct arena *a, struct diag_context *cx, const char *path, const char *name)

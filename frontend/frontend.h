@@ -132,12 +132,15 @@ struct frontend_tokenizer {
 	struct tokenizer_packed packed; /* data NULL: kind chars */
 	struct loc loc;
 	struct frontend_vocab source, target; /* `file`: both are the same */
-	bool embed;
+	bool embed, optional;
 };
 /* What the section says, without its files. Never NULL. */
 const struct frontend_tokenizer *frontend_tokenizer_head(const struct frontend_model *m);
-/* Reads the files on first use. Never NULL when TFMC_OK; given is false without the section. */
-TFMC_MUST_USE enum tfmc_status frontend_tokenizer(struct frontend_model *m,
+/*
+ * Reads the files on first use. Never NULL when TFMC_OK; given is false without the section. When it is
+ * optional and not needed, one that is not supported is a warning and has no packed data.
+ */
+TFMC_MUST_USE enum tfmc_status frontend_tokenizer(struct frontend_model *m, bool needed,
                                                   const struct frontend_tokenizer **out);
 
 /* ---- target: what the file wants to be compiled for, where nobody says otherwise ---- */

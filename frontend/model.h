@@ -165,7 +165,7 @@ bool model_read_defines(struct frontend_model *m);
 bool model_read_generate(struct frontend_model *m);
 /* Files of a tokenizer of any kind but chars, packed; in model_tokenizer.c. */
 TFMC_MUST_USE enum tfmc_status model_read_tokenizer(struct frontend_model *m, const struct yaml_node *node,
-                                                    struct tokenizer_packed *out);
+                                                    bool may_lack, struct tokenizer_packed *out);
 bool model_check_sections(struct frontend_model *m); /* weights, dtype, tokenizer, target: keys and words */
 bool model_read_ids(struct frontend_model *m, const struct yaml_node *node, const char *what,
                     struct frontend_ids *out);

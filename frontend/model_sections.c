@@ -333,6 +333,9 @@ static bool check_tokenizer(struct frontend_model *m)
 	const struct yaml_node *embed = yaml_find(node, "embed");
 	if (embed != NULL && !expr_read_bool(&env, embed, "embed", &m->tokenizer.embed))
 		return false;
+	const struct yaml_node *optional = yaml_find(node, "optional");
+	if (optional != NULL && !expr_read_bool(&env, optional, "optional", &m->tokenizer.optional))
+		return false;
 	m->tokenizer.is_chars = yaml_find(node, "kind") != NULL && yaml_is(yaml_find(node, "kind"), "chars");
 	return read_word(m, node, "tokenizer", "kind", &kind);
 }
@@ -429,16 +432,19 @@ const struct frontend_tokenizer *frontend_tokenizer_head(const struct frontend_m
 	return &m->tokenizer;
 }
 
-enum tfmc_status frontend_tokenizer(struct frontend_model *m, const struct frontend_tokenizer **out)
+enum tfmc_status frontend_tokenizer(struct frontend_model *m, bool needed,
+                                    const struct frontend_tokenizer **out)
 {
 	const struct yaml_node *node = model_section(m, "tokenizer");
 	*out = &m->tokenizer;
 	if (!m->tokenizer.given || m->tokenizer_read)
 		return TFMC_OK;
 	if (!m->tokenizer.is_chars) {
-		TFMC_TRY(model_read_tokenizer(m, node, &m->tokenizer.packed));
-		m->tokenizer_read = true;
-		return TFMC_OK;
+		bool may_lack = m->tokenizer.optional && !needed;
+		size_t errors = m->cx->n_errors;
+		enum tfmc_status st = model_read_tokenizer(m, node, may_lack, &m->tokenizer.packed);
+		m->tokenizer_read = st == TFMC_OK;
+		return may_lack && st == TFMC_INVALID && m->cx->n_errors == errors ? TFMC_OK : st;
 	}
 	TFMC_TRY(read_chars(m, node));
 	m->tokenizer_read = true;

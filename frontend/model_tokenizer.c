@@ -60,17 +60,43 @@ static enum tfmc_status read_gguf(struct frontend_model *m, const struct yaml_no
 	return st;
 }
 
-enum tfmc_status model_read_tokenizer(struct frontend_model *m, const struct yaml_node *node,
+/* One tokenizer behind the other: of the source, of the target. */
+static enum tfmc_status read_marian(struct frontend_model *m, const struct yaml_node *node,
+                                    struct tokenizer_source *s, struct tokenizer_packed *out)
+{
+	static const char *const sides[] = {"source", "target"};
+	struct tokenizer_packed packed[TFMC_COUNT(sides)];
+	const char *ignored;
+	for (size_t i = 0; i < TFMC_COUNT(sides); i++) {
+		bool own = i == 1 && yaml_find(node, "target_vocab") != NULL;
+		struct text spm = {0}, vocab = {0};
+		TFMC_TRY(read_key(m, node, own ? "target_vocab" : "vocab", &vocab, &ignored));
+		TFMC_TRY(read_key(m, node, sides[i], &spm, &s->name));
+		TFMC_TRY(tokenizer_from_marian(s, (const unsigned char *)spm.data, spm.len, vocab.data,
+		                               vocab.len, &packed[i]));
+	}
+	unsigned char *both = arena_alloc(&m->arena, packed[0].bytes + packed[1].bytes);
+	if (both == NULL)
+		return TFMC_NO_MEMORY;
+	memcpy(both, packed[0].data, packed[0].bytes);
+	memcpy(both + packed[0].bytes, packed[1].data, packed[1].bytes);
+	*out = (struct tokenizer_packed){both, packed[0].bytes + packed[1].bytes};
+	return TFMC_OK;
+}
+
+enum tfmc_status model_read_tokenizer(struct frontend_model *m, const struct yaml_node *node, bool may_lack,
                                       struct tokenizer_packed *out)
 {
 	const struct yaml_node *given = yaml_find(node, "kind");
 	const char *kind = given != NULL ? given->text : yaml_find(node, "merges") != NULL ? "bpe" : "hf";
 	bool has_vocab = !strcmp(kind, "bpe") || !strcmp(kind, "wordpiece");
-	struct tokenizer_source s = {&m->arena, m->cx, "", node->loc};
+	struct tokenizer_source s = {&m->arena, m->cx, "", node->loc, may_lack};
 	struct text file = {0}, merges = {0};
 	const char *ignored;
 	if (!strcmp(kind, "gguf"))
 		return read_gguf(m, node, &s, out);
+	if (!strcmp(kind, "marian"))
+		return read_marian(m, node, &s, out);
 	TFMC_TRY(read_key(m, node, has_vocab ? "vocab" : "file", &file, &s.name));
 	const unsigned char *bytes = (const unsigned char *)file.data;
 	if (!strcmp(kind, "bpe")) {

@@ -22,6 +22,7 @@ struct tokenizer_source {
 	struct diag_context *cx;
 	const char *name; /* file name as shown */
 	struct loc loc;   /* who asked for it */
+	bool may_lack;    /* refusals are warnings: the caller goes on without text */
 };
 
 struct tokenizer_packed {
@@ -50,6 +51,12 @@ TFMC_MUST_USE enum tfmc_status tokenizer_from_llama2c(const struct tokenizer_sou
 /* tokenizer.model of SentencePiece: BPE and Unigram. */
 TFMC_MUST_USE enum tfmc_status tokenizer_from_spm(const struct tokenizer_source *s, const unsigned char *data,
                                                   size_t len, struct tokenizer_packed *out);
+
+/* Marian: pieces and scores of one side's SentencePiece model, ids of vocab.json. */
+TFMC_MUST_USE enum tfmc_status tokenizer_from_marian(const struct tokenizer_source *s,
+                                                     const unsigned char *spm, size_t n_spm,
+                                                     const char *vocab, size_t n_vocab,
+                                                     struct tokenizer_packed *out);
 
 /* ---- GGUF metadata ---- */
 

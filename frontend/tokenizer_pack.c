@@ -42,7 +42,11 @@ void tokenizer_refuse(const struct tokenizer_source *s, const char *fmt, ...)
 	va_start(ap, fmt);
 	buf_vprintf(&text, fmt, ap);
 	va_end(ap);
-	diag_error(s->cx, s->loc, DIAG_TOKENIZER, "'%s': %s", s->name, text.data);
+	if (s->may_lack && strstr(text.data, "not supported") != NULL)
+		diag_warning(s->cx, s->loc, DIAG_TOKENIZER,
+		             "'%s': %s; without its tokenizer the model takes ids alone", s->name, text.data);
+	else
+		diag_error(s->cx, s->loc, DIAG_TOKENIZER, "'%s': %s", s->name, text.data);
 	buf_destroy(&text);
 }
 

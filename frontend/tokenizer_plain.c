@@ -61,10 +61,14 @@ static uint32_t find_piece(const struct tokenizer_desc *d, const char *text)
 
 /* ---- vocab.json and merges.txt ---- */
 
-static enum tfmc_status read_vocab(const struct tokenizer_source *s, const struct json_node *root,
-                                   struct tokenizer_desc **out)
+enum tfmc_status tokenizer_read_ids(const struct tokenizer_source *s, const char *text, size_t len,
+                                    struct tokenizer_desc **out)
 {
+	const struct json_source src = {s->name, s->loc, DIAG_TOKENIZER, 0};
+	const struct json_node *root = json_parse(s->arena, s->cx, &src, text, len);
 	size_t n = 0;
+	if (root == NULL)
+		return TFMC_INVALID;
 	for (size_t i = 0; i < root->n; i++) {
 		const struct json_node *id = &root->items[i];
 		if (root->kind != JSON_NODE_OBJECT || id->kind != JSON_NODE_INT || id->i < 0 ||
@@ -118,12 +122,8 @@ static enum tfmc_status read_merges(const struct tokenizer_source *s, struct tok
 enum tfmc_status tokenizer_from_bpe(const struct tokenizer_source *s, const char *vocab, size_t n_vocab,
                                     const char *merges, size_t n_merges, struct tokenizer_packed *out)
 {
-	const struct json_source src = {s->name, s->loc, DIAG_TOKENIZER, 0};
-	const struct json_node *root = json_parse(s->arena, s->cx, &src, vocab, n_vocab);
 	struct tokenizer_desc *d;
-	if (root == NULL)
-		return TFMC_INVALID;
-	TFMC_TRY(read_vocab(s, root, &d));
+	TFMC_TRY(tokenizer_read_ids(s, vocab, n_vocab, &d));
 	TFMC_TRY(read_merges(s, d, merges, n_merges));
 	for (size_t i = 0; i < d->n_tokens; i++)
 		d->tokens[i].piece = tokenizer_letters_to_bytes(s->arena, d->tokens[i].piece);

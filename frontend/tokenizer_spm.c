@@ -269,10 +269,10 @@ static bool read_model(struct model *m, struct reader all)
 	return ok && !all.failed;
 }
 
-enum tfmc_status tokenizer_from_spm(const struct tokenizer_source *s, const unsigned char *data, size_t len,
-                                    struct tokenizer_packed *out)
+enum tfmc_status tokenizer_spm_read(const struct tokenizer_source *s, const unsigned char *data, size_t len,
+                                    struct tokenizer_desc **out, struct tokenizer_spm *spm)
 {
-	struct tokenizer_desc *d = ARENA_NEW(s->arena, struct tokenizer_desc);
+	struct tokenizer_desc *d = *out = ARENA_NEW(s->arena, struct tokenizer_desc);
 	struct model m = {s, d, {false, true, false, TOKENIZER_MARK}, 1, true, false};
 	if (d == NULL)
 		return TFMC_NO_MEMORY;
@@ -292,7 +292,17 @@ enum tfmc_status tokenizer_from_spm(const struct tokenizer_source *s, const unsi
 		return TFMC_INVALID;
 	}
 	m.spm.is_unigram = m.type == 1;
+	*spm = m.spm;
+	return TFMC_OK;
+}
+
+enum tfmc_status tokenizer_from_spm(const struct tokenizer_source *s, const unsigned char *data, size_t len,
+                                    struct tokenizer_packed *out)
+{
+	struct tokenizer_desc *d;
+	struct tokenizer_spm spm;
+	TFMC_TRY(tokenizer_spm_read(s, data, len, &d, &spm));
 	d->flags |= TFMC_TOK_H_BARE;
-	TFMC_TRY(tokenizer_spm_finish(s, d, &m.spm));
+	TFMC_TRY(tokenizer_spm_finish(s, d, &spm));
 	return tokenizer_pack(s, d, out);
 }

@@ -25,6 +25,14 @@ struct tokenizer_spm {
 	const char *mark;  /* what pieces have for a space */
 };
 
+/* tokenizer.model as it is: pieces with types, no operations yet. */
+TFMC_MUST_USE enum tfmc_status tokenizer_spm_read(const struct tokenizer_source *s, const unsigned char *data,
+                                                  size_t len, struct tokenizer_desc **out,
+                                                  struct tokenizer_spm *spm);
+/* {"piece": id, ..} as tokens that are written and matched. */
+TFMC_MUST_USE enum tfmc_status tokenizer_read_ids(const struct tokenizer_source *s, const char *text,
+                                                  size_t len, struct tokenizer_desc **out);
+
 /* Type of piece i; d->tokens[i] has its text and score. false after a refusal. */
 bool tokenizer_set_type(const struct tokenizer_source *s, struct tokenizer_desc *d, size_t i, int64_t type);
 /* One more added token; false: no memory. */

@@ -12,8 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "frontend/driver/prompts.h"
 #include "ir/support/number.h"
 #include "ir/support/utf8.h"
+#include "runtime/tokenizer/tfmc_tokenizer.h"
 
 /* --- tokens ----------------------------------------------------------------------------------------- */
 
@@ -77,6 +79,20 @@ static enum tfmc_status push_text(struct driver *d, struct attend_sequence *s, c
 	return TFMC_OK;
 }
 
+/* A whole prompt has what its tokenizer puts around it, which says more than the model's first ids. */
+static enum tfmc_status push_tokens(struct attend *a, struct attend_sequence *s, const char *text)
+{
+	int32_t *ids;
+	uint64_t n;
+	if (s->is_source && !tfmc_tokenizer_is_bare(a->d->tokenizer))
+		s->n = 0;
+	TFMC_TRY(driver_text_ids(a->d, s->is_source ? PROMPT_SOURCE : PROMPT_TARGET, text, &ids, &n));
+	for (uint64_t i = 0; i < n; i++)
+		if (!push_id(a->d, s, ids[i]))
+			return TFMC_NO_MEMORY;
+	return TFMC_OK;
+}
+
 /* Text, with the model's first ids in front where it generates, or ids as they are. */
 static enum tfmc_status read_sequence(struct attend *a, struct attend_sequence *s, const char *text,
                                       const char *ids, bool grows)
@@ -88,7 +104,7 @@ static enum tfmc_status read_sequence(struct attend *a, struct attend_sequence *
 	}
 	if (grows && !push_ids(a->d, s, &frontend_generate(a->l->model)->start))
 		return TFMC_NO_MEMORY;
-	return text ? push_text(a->d, s, text) : TFMC_OK;
+	return !text ? TFMC_OK : a->d->tokenizer ? push_tokens(a, s, text) : push_text(a->d, s, text);
 }
 
 static enum tfmc_status read_sequences(struct attend *a)
@@ -97,13 +113,16 @@ static enum tfmc_status read_sequences(struct attend *a)
 	const struct frontend_generate *g = frontend_generate(a->l->model);
 	const struct frontend_tokenizer *t = frontend_tokenizer_head(a->l->model);
 	if (t->is_chars)
-		TFMC_TRY(frontend_tokenizer(a->l->model, &t));
+		TFMC_TRY(frontend_tokenizer(a->l->model, true, &t));
+	else
+		TFMC_TRY(driver_tokenizer(a->d, a->l->model, o->prompt || o->target_text));
 	bool is_pair = g->kind == GENERATE_SEQ2SEQ;
 	size_t n;
 	const struct frontend_input *in = frontend_inputs(a->l->model, &n);
 	a->n_sequences = is_pair ? 2 : 1;
 	a->sequences[0] =
 	        (struct attend_sequence){.name = is_pair ? "source" : "tokens", .vocab = &t->source};
+	a->sequences[0].is_source = true;
 	a->sequences[0].input = is_pair ? g->source : g->kind == GENERATE_CAUSAL ? g->tokens : in[0].name;
 	a->sequences[1] = (struct attend_sequence){.name = "target", .vocab = &t->target, .input = g->tokens};
 	if (!is_pair && (o->target_text || o->target_tokens)) {

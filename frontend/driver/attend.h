@@ -16,6 +16,7 @@ struct attend_sequence {
 	int32_t *ids;
 	size_t n, cap;
 	const struct frontend_vocab *vocab; /* n = 0: none */
+	bool is_source;
 };
 
 enum attend_stack { ATTEND_ENCODER, ATTEND_DECODER, ATTEND_CROSS, ATTEND_OTHER };

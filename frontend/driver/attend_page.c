@@ -9,6 +9,7 @@
 
 #include "frontend/driver/attend.h"
 #include "ir/support/utf8.h"
+#include "runtime/tokenizer/tfmc_tokenizer.h"
 
 /* embed.cmake: the files, zero-terminated. */
 extern const unsigned char attend_html[], attend_state_js[], attend_plot_js[];
@@ -97,7 +98,26 @@ static void print_weights(struct buf *out, const struct attend_map *m)
 	buf_char(out, '"');
 }
 
-static void print_sequence(struct buf *out, const struct attend_sequence *s)
+/* The text of a token; what is no UTF-8 is replaced, as in a stream. */
+static int put_label(void *user, const char *text, uint64_t bytes)
+{
+	buf_bytes(user, text, (size_t)bytes);
+	return 0;
+}
+
+static void print_label(struct buf *out, const struct tfmc_tokenizer *t, int32_t id)
+{
+	struct tfmc_token_stream stream;
+	struct buf text;
+	buf_init(&text);
+	tfmc_token_stream_begin(&stream, t, TFMC_DETOKENIZE_KEEP | TFMC_DETOKENIZE_AFTER, put_label, &text);
+	(void)tfmc_token_stream_add(&stream, id); /* an id that has no text has an empty label */
+	(void)tfmc_token_stream_end(&stream);
+	json_string(out, text.data);
+	buf_destroy(&text);
+}
+
+static void print_sequence(struct buf *out, const struct attend_sequence *s, const struct tfmc_tokenizer *t)
 {
 	buf_str(out, "{\"name\":");
 	json_string(out, s->name);
@@ -109,6 +129,10 @@ static void print_sequence(struct buf *out, const struct attend_sequence *s)
 		size_t id = (size_t)s->ids[i];
 		buf_str(out, i ? "," : "");
 		json_string(out, id < s->vocab->n ? s->vocab->tokens[id] : "");
+	}
+	for (size_t i = 0; i < s->n && t; i++) {
+		buf_str(out, i ? "," : "");
+		print_label(out, t, s->ids[i]);
 	}
 	buf_str(out, "]}");
 }
@@ -132,7 +156,8 @@ static void print_data(struct buf *out, const struct attend *a)
 	buf_printf(out, ",\"scale\":%d,\n\"sequences\":[", SCALE);
 	for (size_t i = 0; i < a->n_sequences; i++) {
 		buf_str(out, i ? ",\n" : "\n");
-		print_sequence(out, &a->sequences[i]);
+		print_sequence(out, &a->sequences[i],
+		               a->sequences[i].is_source ? a->d->tokenizer : a->d->target_tokenizer);
 	}
 	buf_str(out, "],\n\"maps\":[");
 	for (size_t i = 0; i < a->maps.n; i++) {

@@ -275,7 +275,7 @@ static enum tfmc_status add_vocabulary(struct driver *d, struct frontend_model *
 		return TFMC_OK;
 	if (!compiles && !head->is_chars) /* read only where there is text, see driver_tokenizer */
 		return TFMC_OK;
-	TFMC_TRY(frontend_tokenizer(m, &t));
+	TFMC_TRY(frontend_tokenizer(m, false, &t));
 	protect_read(d, m);
 	out->tokenizer = t->packed.data;
 	out->tokenizer_bytes = t->packed.bytes;
@@ -290,8 +290,8 @@ enum tfmc_status driver_facts(struct driver *d, struct frontend_model *m, struct
 {
 	const struct frontend_generate *g = frontend_generate(m);
 	*out = (struct backend_facts){.generate_kind = (int64_t)g->kind, .pad = -1};
-	if (g->kind == GENERATE_NONE)
-		return TFMC_OK;
+	if (g->kind == GENERATE_NONE) /* encoders read text as well */
+		return frontend_tokenizer_head(m)->is_chars ? TFMC_OK : add_vocabulary(d, m, out);
 	out->start = (struct backend_ids){g->start.items, g->start.n};
 	out->stop = (struct backend_ids){g->stop.items, g->stop.n};
 	out->suppress = (struct backend_ids){g->suppress.items, g->suppress.n};

@@ -49,8 +49,9 @@ struct driver {
 	size_t n_entries;
 	struct tfmc_tokenizer
 	        *tokenizer; /* of the model, driver_tokenizer; NULL: ids, or a list of characters */
-	bool all_workers;   /* small calls take all workers, too */
-	bool texts_failed;  /* a dump or reproducer that was asked for could not be written */
+	struct tfmc_tokenizer *target_tokenizer; /* of what is written: the same, or that of the other side */
+	bool all_workers;                        /* small calls take all workers, too */
+	bool texts_failed; /* a dump or reproducer that was asked for could not be written */
 };
 
 /* One command: what it does with the parsed options. Its text is in d->out. */
@@ -157,8 +158,11 @@ TFMC_MUST_USE enum tfmc_status driver_check_rules(struct driver *d);
  */
 TFMC_MUST_USE enum tfmc_status driver_depfile(struct driver *d, const char *path);
 /* Facts for the record from the model's sections. */
-/* Opens the tokenizer of a model for commands that read text, once; d->tokenizer stays NULL without one. */
-TFMC_MUST_USE enum tfmc_status driver_tokenizer(struct driver *d, struct frontend_model *m);
+/*
+ * Opens the tokenizer of a model for commands that read text, once; d->tokenizer stays NULL without one, and
+ * where it is not needed and not supported.
+ */
+TFMC_MUST_USE enum tfmc_status driver_tokenizer(struct driver *d, struct frontend_model *m, bool needed);
 TFMC_MUST_USE enum tfmc_status driver_facts(struct driver *d, struct frontend_model *m,
                                             struct backend_facts *out);
 

@@ -205,7 +205,7 @@ static enum tfmc_status generate_ids(struct generation *g, const struct ids *pro
 	bool streams = !g->as_ids && g->d->tokenizer && !g->wish.rules.n_stop_texts;
 	o.on_token = g->as_ids ? print_id : streams ? stream_text : NULL;
 	o.on_text = g->as_ids || streams ? NULL : print_text;
-	tfmc_token_stream_begin(&g->stream, g->d->tokenizer, g->follows ? TFMC_DETOKENIZE_AFTER : 0,
+	tfmc_token_stream_begin(&g->stream, g->d->target_tokenizer, g->follows ? TFMC_DETOKENIZE_AFTER : 0,
 	                        print_text, g);
 	o.sample = g->wish.is_sampled ? &g->wish.sample : NULL;
 	o.ignore_stop = g->d->options.ignore_stop;
@@ -358,7 +358,7 @@ static enum tfmc_status generate_all(struct generation *g)
 	if (!driver_rules(g->d, g->record, &g->wish.rules))
 		return TFMC_INVALID;
 	if (g->d->tokenizer) {
-		g->token_text.tokenizer = g->d->tokenizer;
+		g->token_text.tokenizer = g->d->target_tokenizer;
 		g->wish.rules.token_text = driver_token_text;
 		g->wish.rules.user = &g->token_text;
 	}
@@ -386,7 +386,7 @@ static enum tfmc_status generate_model(struct driver *d, struct loaded *l, const
 	bool reads_text = o->prompt || o->prompt_file || o->stop.n || o->ban.n || o->forced_text;
 	enum tfmc_status st = choose_search(d, l->model, &g.wish);
 	if (st == TFMC_OK && (reads_text || !o->print_tokens))
-		st = driver_tokenizer(d, l->model);
+		st = driver_tokenizer(d, l->model, reads_text);
 	if (st == TFMC_OK)
 		st = find_source(&g, l->model);
 	d->entries = entries;

@@ -212,6 +212,7 @@ int main(int argc, char **argv)
 	buf_destroy(&d.log);
 	buf_destroy(&d.out);
 	tfmc_tokenizer_close(d.tokenizer);
+	tfmc_tokenizer_close(d.target_tokenizer);
 	arena_destroy(&d.arena);
 	return (int)code;
 }

@@ -57,7 +57,7 @@ enum tfmc_status prompt_text(struct driver *d, const struct tfmc_record *r, cons
 	uint64_t n;
 	int32_t *ids;
 	if (d->tokenizer) {
-		TFMC_TRY(driver_text_ids(d, text, which == PROMPT_SOURCE, &ids, &n));
+		TFMC_TRY(driver_text_ids(d, which, text, &ids, &n));
 		return append(d, ids, n, out);
 	}
 	TFMC_TRY(prompt_status(d, command, encode(r, text, NULL, 0, &n)));

@@ -35,8 +35,8 @@ TFMC_MUST_USE enum tfmc_status prompt_lines(struct driver *d, const char *path, 
                                             void *user);
 
 /* --- with d->tokenizer, in tokenizer.c --- */
-TFMC_MUST_USE enum tfmc_status driver_text_ids(struct driver *d, const char *text, bool special,
-                                               int32_t **ids, uint64_t *n);
+TFMC_MUST_USE enum tfmc_status driver_text_ids(struct driver *d, enum prompt_vocabulary which,
+                                               const char *text, int32_t **ids, uint64_t *n);
 /* Zero-terminated; flags of tfmc_tokenizer_decode. */
 TFMC_MUST_USE enum tfmc_status driver_ids_text(struct driver *d, const int32_t *ids, uint64_t n,
                                                unsigned flags, const char **text);

@@ -192,7 +192,7 @@ enum exit_code command_score(struct driver *d)
 	if (st == TFMC_OK)
 		st = check_model(d, &l, &s);
 	if (st == TFMC_OK && (o->prompt || o->prompt_file || o->target_text))
-		st = driver_tokenizer(d, l.model);
+		st = driver_tokenizer(d, l.model, true);
 	if (st == TFMC_OK)
 		choose_entries(d, &l, s.is_pair);
 	if (st == TFMC_OK)

@@ -16,37 +16,45 @@ static enum tfmc_status tokenizer_status(struct driver *d, int status)
 	return status == TFMC_TOKENIZER_E_MEMORY ? TFMC_NO_MEMORY : TFMC_INVALID;
 }
 
-enum tfmc_status driver_tokenizer(struct driver *d, struct frontend_model *m)
+enum tfmc_status driver_tokenizer(struct driver *d, struct frontend_model *m, bool needed)
 {
 	const struct frontend_tokenizer *t = frontend_tokenizer_head(m);
 	if (!t->given || t->is_chars || d->tokenizer)
 		return TFMC_OK;
-	TFMC_TRY(frontend_tokenizer(m, &t));
+	TFMC_TRY(frontend_tokenizer(m, needed, &t));
 	driver_time(d, "tokenizer");
-	return tokenizer_status(d, tfmc_tokenizer_open(t->packed.data, t->packed.bytes, &d->tokenizer));
+	if (t->packed.data == NULL)
+		return TFMC_OK;
+	TFMC_TRY(tokenizer_status(d, tfmc_tokenizer_open(t->packed.data, t->packed.bytes, &d->tokenizer)));
+	return tokenizer_status(
+	        d, tfmc_tokenizer_open_target(t->packed.data, t->packed.bytes, &d->target_tokenizer));
 }
 
-enum tfmc_status driver_text_ids(struct driver *d, const char *text, bool special, int32_t **ids, uint64_t *n)
+enum tfmc_status driver_text_ids(struct driver *d, enum prompt_vocabulary which, const char *text,
+                                 int32_t **ids, uint64_t *n)
 {
-	unsigned flags = special ? TFMC_TOKENIZE_SPECIAL : 0;
+	const struct tfmc_tokenizer *t = which == PROMPT_TARGET ? d->target_tokenizer : d->tokenizer;
+	unsigned flags = which == PROMPT_SOURCE ? TFMC_TOKENIZE_SPECIAL : 0;
 	size_t len = strlen(text);
-	TFMC_TRY(tokenizer_status(d, tfmc_tokenizer_encode(d->tokenizer, text, len, flags, NULL, 0, n)));
+	TFMC_TRY(tokenizer_status(d, tfmc_tokenizer_encode(t, text, len, flags, NULL, 0, n)));
 	*ids = ARENA_ARRAY(&d->arena, int32_t, *n + 1);
 	if (!*ids)
 		return TFMC_NO_MEMORY;
-	return tokenizer_status(d, tfmc_tokenizer_encode(d->tokenizer, text, len, flags, *ids, *n, n));
+	return tokenizer_status(d, tfmc_tokenizer_encode(t, text, len, flags, *ids, *n, n));
 }
 
 enum tfmc_status driver_ids_text(struct driver *d, const int32_t *ids, uint64_t n, unsigned flags,
                                  const char **text)
 {
 	uint64_t bytes;
-	TFMC_TRY(tokenizer_status(d, tfmc_tokenizer_decode(d->tokenizer, ids, n, flags, NULL, 0, &bytes)));
+	TFMC_TRY(tokenizer_status(
+	        d, tfmc_tokenizer_decode(d->target_tokenizer, ids, n, flags, NULL, 0, &bytes)));
 	char *out = arena_alloc(&d->arena, (size_t)bytes + 1);
 	if (!out)
 		return TFMC_NO_MEMORY;
 	*text = out;
-	return tokenizer_status(d, tfmc_tokenizer_decode(d->tokenizer, ids, n, flags, out, bytes, &bytes));
+	return tokenizer_status(
+	        d, tfmc_tokenizer_decode(d->target_tokenizer, ids, n, flags, out, bytes, &bytes));
 }
 
 const char *driver_token_text(void *user, int32_t id, uint64_t *bytes)
@@ -61,11 +69,11 @@ const char *driver_token_text(void *user, int32_t id, uint64_t *bytes)
 
 /* --- tfmc tokenize ------------------------------------------------------------------------------------ */
 
-static enum tfmc_status print_ids(struct driver *d, const char *text)
+static enum tfmc_status print_ids(struct driver *d, enum prompt_vocabulary which, const char *text)
 {
 	int32_t *ids;
 	uint64_t n;
-	TFMC_TRY(driver_text_ids(d, text, true, &ids, &n));
+	TFMC_TRY(driver_text_ids(d, which, text, &ids, &n));
 	for (uint64_t i = 0; i < n; i++)
 		buf_printf(&d->out, "%s%d", i ? " " : "", ids[i]);
 	buf_char(&d->out, '\n');
@@ -75,7 +83,7 @@ static enum tfmc_status print_ids(struct driver *d, const char *text)
 static enum tfmc_status print_line(void *user, const char *line)
 {
 	struct driver *d = user;
-	TFMC_TRY(print_ids(d, line));
+	TFMC_TRY(print_ids(d, PROMPT_SOURCE, line));
 	return driver_flush_out(d) ? TFMC_OK : TFMC_IO;
 }
 
@@ -99,16 +107,19 @@ static enum tfmc_status tokenize(struct driver *d, struct frontend_model *m)
 		           "tokenize wants a model with a tokenizer of another kind than chars");
 		return TFMC_INVALID;
 	}
-	TFMC_TRY(driver_tokenizer(d, m));
+	TFMC_TRY(driver_tokenizer(d, m, true));
 	if (o->output) {
-		TFMC_TRY(frontend_tokenizer(m, &t));
+		TFMC_TRY(frontend_tokenizer(m, true, &t));
 		return driver_write_text(d, o->output, (const char *)t->packed.data, t->packed.bytes)
 		               ? TFMC_OK
 		               : TFMC_IO;
 	}
 	if (o->prompt_file)
 		return prompt_lines(d, o->prompt_file, print_line, d);
-	return o->tokens ? print_text(d, o->tokens) : print_ids(d, o->prompt);
+	if (o->tokens)
+		return print_text(d, o->tokens);
+	return o->prompt ? print_ids(d, PROMPT_SOURCE, o->prompt)
+	                 : print_ids(d, PROMPT_TARGET, o->target_text);
 }
 
 enum exit_code command_tokenize(struct driver *d)
@@ -116,8 +127,9 @@ enum exit_code command_tokenize(struct driver *d)
 	const struct driver_options *o = &d->options;
 	struct frontend_options fo = driver_frontend_options(d);
 	struct frontend_model *m = NULL;
-	if (!!o->tokens + !!o->prompt + !!o->prompt_file + !!o->output != 1)
-		return driver_usage(d, "one of --prompt, --prompt-file, --tokens, -o is wanted");
+	if (!!o->tokens + !!o->prompt + !!o->prompt_file + !!o->target_text + !!o->output != 1)
+		return driver_usage(d,
+		                    "one of --prompt, --prompt-file, --target-text, --tokens, -o is wanted");
 	outputs_protect(&d->outputs, o->input);
 	enum tfmc_status st = frontend_load(&d->diag, o->input, &fo, &m);
 	if (st == TFMC_OK)

@@ -63,8 +63,11 @@ static void encode_word(struct tok_run *r, const char *s, size_t n)
 	case TFMC_TOK_WORDPIECE: tok_wordpiece(r, s, n); break;
 	case TFMC_TOK_WORDLEVEL: tok_wordlevel(r, s, n); break;
 	}
-	for (size_t i = 0; i < r->word.n; i++)
-		emit(r, r->word.items[i]);
+	for (size_t i = 0; i < r->word.n; i++) {
+		uint32_t *id = &r->word.items[i]; /* also for the cache */
+		*id = r->t->flags[*id] & TFMC_TOK_F_UNKNOWN ? r->t->head->unknown : *id;
+		emit(r, *id);
+	}
 }
 
 static uint32_t hash_word(const char *s, size_t n)

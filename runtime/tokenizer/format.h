@@ -46,6 +46,9 @@ enum tfmc_tok_flag {
 	TFMC_TOK_F_SPECIAL = 1, /* a control token: decoding may leave it out */
 	TFMC_TOK_F_BYTE = 2,    /* stands for one byte, which is the piece */
 	TFMC_TOK_F_ADDED = 4,
+	TFMC_TOK_F_UNKNOWN = 8, /* a piece without an id: it comes out as the unknown token */
+	TFMC_TOK_F_LONE =
+	        16, /* Unigram: a character that the model does not know; between others such it is unknown */
 };
 
 enum tfmc_tok_added_flag {

@@ -66,6 +66,9 @@ static bool open_tokens(struct tfmc_tokenizer *t)
 	t->flags = section(t, TFMC_TOK_FLAGS, &bytes);
 	if (bytes != n)
 		return false;
+	for (uint64_t i = 0; i < n; i++)
+		if (t->flags[i] & TFMC_TOK_F_UNKNOWN && t->head->unknown >= n)
+			return false;
 	t->scores = section(t, TFMC_TOK_SCORES, &bytes);
 	return bytes == (t->head->model == TFMC_TOK_UNIGRAM ? 8 * n : 0);
 }
@@ -248,6 +251,16 @@ int tfmc_tokenizer_open(const void *data, uint64_t bytes, struct tfmc_tokenizer 
 	else
 		*out = t;
 	return status;
+}
+
+int tfmc_tokenizer_open_target(const void *data, uint64_t bytes, struct tfmc_tokenizer **out)
+{
+	const struct tfmc_tok_header *first = data;
+	int status = tfmc_tokenizer_open(data, bytes, out);
+	if (status != TFMC_TOKENIZER_OK || first->bytes == bytes)
+		return status;
+	tfmc_tokenizer_close(*out);
+	return tfmc_tokenizer_open((const char *)data + first->bytes, bytes - first->bytes, out);
 }
 
 int tfmc_tokenizer_open_file(const char *path, struct tfmc_tokenizer **out)

@@ -31,6 +31,11 @@ static void offer_pieces(struct tok_run *r, const char *s, size_t n, size_t at, 
 		offer(&r->best[at + len], here + t->head->unknown_score, at, TFMC_TOK_NONE);
 }
 
+static bool is_unknown(const struct tok_run *r, uint32_t id)
+{
+	return id == TFMC_TOK_NONE || r->t->flags[id] & TFMC_TOK_F_LONE;
+}
+
 /* Ids from the end to the beginning; neighbours that are unknown are one text. */
 static void trace_back(struct tok_run *r, const char *s, size_t n)
 {
@@ -39,18 +44,23 @@ static void trace_back(struct tok_run *r, const char *s, size_t n)
 		r->best[n - kept++].score = (double)end;
 	for (size_t i = kept; i-- > 0;) {
 		size_t end = (size_t)r->best[n - i].score, start = r->best[end].start;
-		if (r->best[end].id != TFMC_TOK_NONE) {
-			tok_push(r, r->best[end].id);
+		uint32_t id = r->best[end].id;
+		if (!is_unknown(r, id)) {
+			tok_push(r, id);
 			continue;
 		}
 		while (i > 0) { /* the next one, when it is unknown as well */
 			size_t next = (size_t)r->best[n - i + 1].score;
-			if (r->best[next].id != TFMC_TOK_NONE)
+			if (!is_unknown(r, r->best[next].id))
 				break;
 			end = next;
+			id = TFMC_TOK_NONE;
 			i--;
 		}
-		tok_push_unknown(r, s + start, end - start);
+		if (id != TFMC_TOK_NONE)
+			tok_push(r, id);
+		else
+			tok_push_unknown(r, s + start, end - start);
 	}
 }
 

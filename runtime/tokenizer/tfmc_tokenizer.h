@@ -33,7 +33,9 @@ struct tfmc_tokenizer;
  * checked, so that damaged or hostile bytes are refused and never read beyond.
  */
 int tfmc_tokenizer_open(const void *data, uint64_t bytes, struct tfmc_tokenizer **out);
-/* The same with a file, which is mapped. */
+/* Of bytes with two tokenizers, as Marian has one for each side, that of the target; else the only one. */
+int tfmc_tokenizer_open_target(const void *data, uint64_t bytes, struct tfmc_tokenizer **out);
+/* The first one of a file, which is mapped. */
 int tfmc_tokenizer_open_file(const char *path, struct tfmc_tokenizer **out);
 void tfmc_tokenizer_close(struct tfmc_tokenizer *t); /* NULL is allowed */
 

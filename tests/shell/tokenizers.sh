@@ -95,8 +95,84 @@ same "$("$tmp/show" "$tmp/stories.tok")" "$(printf 'Once upon a tïme 8\nOnce up
 cp -rL "$TFMC_SHARED/models/gpt2-tiny" "$tmp/hub"
 chmod -R u+w "$tmp/hub"
 cp "$TFMC_SOURCE/tests/golden/tokenizers/gpt2.json" "$tmp/hub/tokenizer.json"
-"$TFMC" import "$tmp/hub" | grep -c '^tokenizer: {file: tokenizer.json, embed: true}$' >/dev/null
+"$TFMC" import "$tmp/hub" | grep -c '^tokenizer: {file: tokenizer.json, embed: true, optional: true}$' >/dev/null
 [ -n "$("$TFMC" tokenize "$tmp/hub" --prompt "the compiler's text")" ]
 sed -i 's/"pre_tokenizer":{"type":"ByteLevel"/"pre_tokenizer":{"type":"Odd"/' "$tmp/hub/tokenizer.json"
-if "$TFMC" tokenize "$tmp/hub" --prompt x 2>"$tmp/err"; then exit 1; fi
-grep -c "pre_tokenizer: not supported yet: a component of type 'Odd'" "$tmp/err" >/dev/null
+odd="pre_tokenizer: not supported yet: a component of type 'Odd'"
+for command in "tokenize $tmp/hub --prompt x" "generate $tmp/hub --prompt x" "score $tmp/hub --prompt x"; do
+	code=0
+	# shellcheck disable=SC2086
+	"$TFMC" $command 2>"$tmp/err" || code=$?
+	same "$code" 1
+	grep -c "error: .*$odd" "$tmp/err" >/dev/null
+done
+"$TFMC" "$tmp/hub" -o "$tmp/odd.o" 2>"$tmp/err"
+grep -c "warning: .*$odd; without its tokenizer the model takes ids alone" "$tmp/err" >/dev/null
+same "$("$TFMC" generate "$tmp/hub" --tokens 1,2,3 --steps 4 2>/dev/null)" "$("$TFMC" generate "$tmp/hub" --tokens 1,2,3 --steps 4 --print-tokens)"
+# A model file that asks for the tokenizer gets it or an error.
+"$TFMC" import "$tmp/hub" | sed 's/, optional: true//' >"$tmp/hub/model.yaml"
+code=0
+"$TFMC" "$tmp/hub/model.yaml" -o "$tmp/never.o" 2>"$tmp/err" || code=$?
+same "$code" 1
+grep -c "error: .*$odd" "$tmp/err" >/dev/null
+[ ! -e "$tmp/never.o" ]
+
+# An encoder carries its tokenizer as well.
+cp -rL "$TFMC_SHARED/models/bert-tiny" "$tmp/encoder"
+chmod -R u+w "$tmp/encoder"
+cp "$TFMC_SOURCE/tests/golden/tokenizers/bert.json" "$tmp/encoder/tokenizer.json"
+"$TFMC" "$tmp/encoder" -o "$tmp/encoder.o"
+LC_ALL=C grep -c TFMCTOK1 "$tmp/encoder.o" >/dev/null
+
+# Text in a page about attention; each label is the text of its token.
+"$TFMC" attend "$stories/model.yaml" --prompt "Once upon a time" --html="$tmp/attend.html"
+grep -c '"ids":\[1,403,407,261,378\],"tokens":\["[^"]*"," Once"," upon"," a"," time"\]' "$tmp/attend.html" >/dev/null
+
+# llama2.c's own file has the same vocabulary.
+cp "$TFMC_SHARED/data/stories260k/tok512.bin" "$tmp/tok512.bin"
+{ cat "$tmp/model.yaml"; echo "tokenizer: {kind: llama2c, file: tok512.bin}"; } >"$tmp/llama2c.yaml"
+for text in "Once upon a time" "  Two  blanks" "naïve 中 🙂" "a" "The cat's
+end"; do
+	same "$("$TFMC" tokenize "$tmp/llama2c.yaml" --prompt "$text")" "$("$TFMC" tokenize "$stories/model.yaml" --prompt "$text")"
+done
+
+# Marian: each side has its own pieces, ids are those of vocab.json; the object carries both.
+cp -rL "$TFMC_SHARED/models/variants/marian" "$tmp/opus"
+chmod -R u+w "$tmp/opus"
+cp "$TFMC_SOURCE"/tests/golden/tokenizers/marian/{source.spm,target.spm} "$tmp/opus"
+python3 -c 'import json, sys; v = json.load(open(sys.argv[1])); json.dump({k: i for k, i in v.items() if i < 96}, open(sys.argv[2], "w"))' \
+	"$TFMC_SOURCE/tests/golden/tokenizers/marian/vocab.json" "$tmp/opus/vocab.json" # as many as the model has
+"$TFMC" import "$tmp/opus" | grep -c '^tokenizer: {kind: marian, source: source.spm, target: target.spm, vocab: vocab.json, embed: true, optional: true}$' >/dev/null
+source=$("$TFMC" tokenize "$tmp/opus" --prompt "nobody reads")
+target=$("$TFMC" tokenize "$tmp/opus" --target-text "nobody reads")
+[ "${source##* }" = 0 ] # </s>
+same "${source% 0}" "$target" # without most pieces
+ids=$("$TFMC" generate "$tmp/opus" --prompt "nobody reads" --steps 6 --print-tokens)
+same "$ids" "$("$TFMC" generate "$tmp/opus" --tokens "$source" --steps 6 --print-tokens)"
+[ -n "$("$TFMC" generate "$tmp/opus" --prompt "nobody reads" --steps 6)" ]
+"$TFMC" "$tmp/opus" -o "$tmp/opus.o"
+same "$(LC_ALL=C grep -ao TFMCTOK1 "$tmp/opus.o" | wc -l)" 2
+
+# The program of the library's README is one.
+sed -n '/^```c$/,/^```$/p' "$TFMC_SOURCE/runtime/tokenizer/README.md" | sed '/^```/d' >"$tmp/readme.c"
+cat >"$tmp/readme_main.c" <<'END'
+#include <stdio.h>
+#include <string.h>
+#include "readme.c"
+#include "stories.h"
+
+int main(void)
+{
+	struct tfmc_session *session;
+	struct tfmc_model model = stories260k_model();
+	if (tfmc_session_open(&model, NULL, &session))
+		return 1;
+	int status = answer(session, "Once upon");
+	tfmc_session_close(session);
+	return status;
+}
+END
+# shellcheck disable=SC2086
+"$CC" -std=c17 -Wall -Wextra -Werror -I"$TFMC_SOURCE/runtime" -I"$TFMC_SOURCE/runtime/tokenizer" -I"$tmp" "$tmp/readme_main.c" "$tmp/stories.o" \
+	"$TFMC_BUILD/runtime/libtfmcrt.a" "$TFMC_BUILD/runtime/tokenizer/libtfmctok.a" -lpthread ${TFMC_LINK_FLAGS:-} -o "$tmp/readme"
+same "$("$tmp/readme")" "$("$TFMC" generate "$stories/model.yaml" --prompt "Once upon" --steps 256)"

@@ -428,6 +428,8 @@ def main():
         sp = sentencepiece.SentencePieceProcessor(model_proto=blob)
         write_cases(out, name, [{"text": x, "ids": sp.encode(x), "all": sp.encode(x), "back": sp.decode(sp.encode(x)).replace(" \u2047 ", "<unk>")} for x in texts(n)])
     write_scored(out, n)
+    if not n:
+        write_marian(out)
 
 
 # ---- llama2.c: pieces with scores, in two files; the ids by its own way: characters, then the pair of the best score ----
@@ -472,6 +474,36 @@ def write_scored(out, rng):
             f.write(struct.pack("<fI", s, len(p.encode())) + p.encode())
     cases = [(x, scored_encode(pieces, x)) for x in (texts(rng) if rng else EXTRA)]
     write_cases(out, "llama2c", [{"text": x, "ids": ids, "all": ids, "back": scored_decode(pieces, ids)} for x, ids in cases])
+
+
+# ---- Marian: two SentencePiece models, ids of their own; what `transformers` makes of texts of both sides ----
+
+def marian_vocab(models_of):
+    """All pieces but every seventh, in an order of neither model."""
+    pieces = sorted({p for m in models_of for p, _ in spm_pieces(m)[3:]}, key=lambda p: (len(p), p))
+    names = ["</s>", "<unk>"] + [p for i, p in enumerate(pieces) if i % 7 != 3] + [">>fr<<", ">>de<<", "<pad>"]
+    return {p: i for i, p in enumerate(names)}
+
+
+def write_marian(out):
+    from transformers import MarianTokenizer
+    folder = os.path.join(out, "marian")
+    os.makedirs(folder, exist_ok=True)
+    paths = [os.path.join(folder, n) for n in ("source.spm", "target.spm", "vocab.json")]
+    if not os.path.exists(paths[2]):
+        blobs = [spm("unigram", vocab_size=380, normalization_rule_name="identity"),
+                 spm("unigram", vocab_size=340, normalization_rule_name="identity", character_coverage=0.98)]
+        for path, blob in zip(paths, blobs):
+            open(path, "wb").write(blob)
+        with open(paths[2], "w", encoding="utf-8") as f:
+            json.dump(marian_vocab(blobs), f, ensure_ascii=True, separators=(",", ":"))
+    t = MarianTokenizer(*paths)
+    texts_of = [x for x in EXTRA + TEXT.splitlines() + [">>fr<< Hello world", ">>de<<Hello"] if "</s>" not in x and "\ufeff" not in x and "\u0001" not in x]
+    cases = []
+    for x in texts_of:
+        ids = t(x).input_ids
+        cases.append({"text": x, "source": ids, "target": t(text_target=x).input_ids[:-1], "back": t.decode(ids, skip_special_tokens=True)})
+    write_cases(folder, "marian", cases)
 
 
 def write_cases(out, name, cases):

@@ -62,7 +62,7 @@ static enum tfmc_status read_any(struct tokenizer_source *s, const char *text, s
 static struct tfmc_tokenizer *load(struct arena *a, struct diag_context *cx, char *name,
                                    struct tokenizer_packed *packed)
 {
-	struct tokenizer_source s = {a, cx, name, LOC_NONE};
+	struct tokenizer_source s = {a, cx, name, LOC_NONE, false};
 	struct tfmc_tokenizer *t = NULL;
 	const char *text, *merges = NULL;
 	size_t len, n_merges = 0;

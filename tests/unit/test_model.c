@@ -162,7 +162,7 @@ START_TEST(tokenizer_section)
 	struct frontend_model *m =
 	        load(HEAD BODY "tokenizer: {kind: chars, file: v.txt, unknown: <unk>}\n", NULL);
 	ck_assert_msg(m != NULL, "%s", messages.data);
-	ck_assert_int_eq(frontend_tokenizer(m, &t), TFMC_OK);
+	ck_assert_int_eq(frontend_tokenizer(m, true, &t), TFMC_OK);
 	ck_assert_uint_eq(t->source.n, 4);
 	ck_assert_str_eq(t->source.tokens[1], "\xc3\xa4");
 	ck_assert_str_eq(t->target.tokens[2], "");
@@ -171,7 +171,7 @@ START_TEST(tokenizer_section)
 	write_file(vocab, "a\n\xff\n");
 	m = load(HEAD BODY "tokenizer: {kind: chars, file: v.txt}\n", NULL);
 	ck_assert_ptr_nonnull(m);
-	ck_assert_int_eq(frontend_tokenizer(m, &t), TFMC_INVALID);
+	ck_assert_int_eq(frontend_tokenizer(m, true, &t), TFMC_INVALID);
 	ck_assert_ptr_nonnull(strstr(messages.data, "line 2 of the vocabulary is not valid UTF-8"));
 	frontend_destroy(m);
 }

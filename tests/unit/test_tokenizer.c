@@ -62,7 +62,7 @@ static unsigned flags_of(const char *name)
 
 static struct tokenizer_packed pack(struct reading *r, const char *name)
 {
-	struct tokenizer_source s = {&r->arena, &r->cx, name, LOC_NONE};
+	struct tokenizer_source s = {&r->arena, &r->cx, name, LOC_NONE, false};
 	struct tokenizer_packed p = {0};
 	const char *text;
 	size_t len;
@@ -147,6 +147,51 @@ START_TEST(expected_ids)
 		check_ids(t, name, &cases->items[i], "all", plain | TFMC_TOKENIZE_SPECIAL);
 		check_text(t, name, &cases->items[i]);
 	}
+	tfmc_tokenizer_close(t);
+	reading_destroy(&r);
+}
+END_TEST
+
+/* What is written of the ids of a source, without </s>. */
+static void check_decoded(const struct tfmc_tokenizer *t, const struct json_node *c)
+{
+	static int32_t ids[IDS_MAX];
+	static char text[BYTES_MAX];
+	const struct json_node *list = json_find(c, "source");
+	uint64_t n;
+	for (size_t i = 0; i < list->n; i++)
+		ids[i] = (int32_t)list->items[i].i;
+	ck_assert_int_eq(tfmc_tokenizer_decode(t, ids, list->n, 0, text, BYTES_MAX - 1, &n), 0);
+	while (n && strchr(" \t\r\n", text[n - 1])) /* the other library strips both ends */
+		n--;
+	text[n] = 0;
+	ck_assert_str_eq(text + strspn(text, " \t\r\n"), json_find(c, "back")->text);
+}
+
+/* Both sides of Marian: one vocabulary, two models that cut. */
+START_TEST(marian)
+{
+	static const char *const sides[] = {"source", "target"};
+	struct reading r;
+	struct tokenizer_packed p;
+	struct tfmc_tokenizer *t;
+	const char *spm, *vocab, *text;
+	size_t n_spm, n_vocab, len;
+	reading_init(&r);
+	read_file(&r, golden(&r, arena_printf(&r.arena, "marian/%s.spm", sides[_i])), &spm, &n_spm);
+	read_file(&r, golden(&r, "marian/vocab.json"), &vocab, &n_vocab);
+	read_file(&r, golden(&r, "marian/marian.cases.json"), &text, &len);
+	struct tokenizer_source s = {&r.arena, &r.cx, "marian", LOC_NONE, false};
+	ck_assert_int_eq(tokenizer_from_marian(&s, (const unsigned char *)spm, n_spm, vocab, n_vocab, &p),
+	                 TFMC_OK);
+	ck_assert_int_eq(tfmc_tokenizer_open_target(p.data, p.bytes, &t), TFMC_TOKENIZER_OK);
+	const struct json_source src = {"marian", LOC_NONE, DIAG_FILE, 0};
+	const struct json_node *cases = json_parse(&r.arena, &r.cx, &src, text, len);
+	ck_assert_msg(cases && cases->n > 30, "%s", r.log.data);
+	for (size_t i = 0; i < cases->n; i++)
+		check_ids(t, "marian", &cases->items[i], sides[_i], _i ? 0 : TFMC_TOKENIZE_SPECIAL);
+	for (size_t i = 0; i < cases->n; i++)
+		check_decoded(t, &cases->items[i]);
 	tfmc_tokenizer_close(t);
 	reading_destroy(&r);
 }
@@ -362,7 +407,7 @@ START_TEST(damaged_files)
 		struct tokenizer_packed p;
 		struct tfmc_tokenizer *t;
 		reading_init(&each);
-		struct tokenizer_source s = {&each.arena, &each.cx, names[_i], LOC_NONE};
+		struct tokenizer_source s = {&each.arena, &each.cx, names[_i], LOC_NONE, false};
 		memcpy(copy, text, len + 1);
 		for (uint64_t k = 1 + next_random(&state) % 4; k > 0; k--) {
 			uint64_t what = next_random(&state),
@@ -421,7 +466,7 @@ START_TEST(refusals)
 	struct reading r;
 	struct tokenizer_packed p;
 	reading_init(&r);
-	struct tokenizer_source s = {&r.arena, &r.cx, "t.json", LOC_NONE};
+	struct tokenizer_source s = {&r.arena, &r.cx, "t.json", LOC_NONE, false};
 	ck_assert_int_eq(tokenizer_from_json(&s, refused[_i].text, strlen(refused[_i].text), &p),
 	                 TFMC_INVALID);
 	ck_assert_msg(reading_says(&r, refused[_i].says), "%s", r.log.data);
@@ -510,6 +555,7 @@ Suite *suite_tokenizer(void)
 	const int n = (int)TFMC_COUNT(names);
 	tcase_set_timeout(t, 120);
 	tcase_add_loop_test(t, expected_ids, 0, n);
+	tcase_add_loop_test(t, marian, 0, 2);
 	tcase_add_loop_test(t, bytes_survive, 0, 11);
 	tcase_add_loop_test(t, any_bytes, 0, n);
 	tcase_add_loop_test(t, long_texts, 0, n);
