@@ -175,4 +175,4 @@ END
 # shellcheck disable=SC2086
 "$CC" -std=c17 -Wall -Wextra -Werror -I"$TFMC_SOURCE/runtime" -I"$TFMC_SOURCE/runtime/tokenizer" -I"$tmp" "$tmp/readme_main.c" "$tmp/stories.o" \
 	"$TFMC_BUILD/runtime/libtfmcrt.a" "$TFMC_BUILD/runtime/tokenizer/libtfmctok.a" -lpthread ${TFMC_LINK_FLAGS:-} -o "$tmp/readme"
-same "$("$tmp/readme")" "$("$TFMC" generate "$stories/model.yaml" --prompt "Once upon" --steps 256)"
+same "$("$tmp/readme")" "$("$TFMC" generate "$stories/model.yaml" --tokens "403 407" --steps 256)"
