@@ -46,6 +46,8 @@ bool step_norm(struct step *st)
 	    !arg_float(st, "eps", &n.eps) || !arg_bool(st, "affine", &n.weight) || !want_float_input(st) ||
 	    (width = width_of(st, &st->in)) < 0)
 		return false;
+	if (!(n.eps >= 0.0))
+		return step_error(st, "eps", DIAG_VALUE_TYPE, "eps must not be negative");
 	n.bias = n.weight && strcmp(n.kind, "layer") == 0;
 	if (!arg_bool(st, "bias", &n.bias))
 		return false;

@@ -31,6 +31,8 @@ bool arg_qk_norm(const struct step *st, struct qk_norm *out)
 	    !arg_map_word(st, map, "qk_norm", "over", &over) ||
 	    !expr_read_float(&env, yaml_find(map, "eps"), "eps", &out->norm.eps))
 		return false;
+	if (!(out->norm.eps >= 0.0))
+		return step_error(st, "qk_norm", DIAG_VALUE_TYPE, "eps must not be negative");
 	out->norm.kind = kind;
 	out->norm.bias = strcmp(kind, "layer") == 0;
 	out->over_all = strcmp(over, "all") == 0;

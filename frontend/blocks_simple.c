@@ -352,6 +352,8 @@ bool step_normalize(struct step *st)
 	if (!arg_int(st, "p", 1, &p) || !arg_int(st, "axis", -IR_RANK_MAX, &axis) ||
 	    !arg_float(st, "eps", &eps) || !want_float_input(st))
 		return false;
+	if (!(eps >= 0.0))
+		return step_error(st, "eps", DIAG_VALUE_TYPE, "eps must not be negative");
 	if (p > 2)
 		return step_error(st, "p", DIAG_VALUE_TYPE, "p is 1 or 2, found %lld", (long long)p);
 	if (axis >= st->in.rank || axis < -st->in.rank)

@@ -117,9 +117,18 @@ static bool read_sample(struct frontend_model *m, const struct yaml_node *node)
 	    !schema_check(&m->arena, m->cx, node, "sample", NULL, "sample"))
 		return false;
 	s->given = true;
-	return read_float(m, node, "temperature", 0.0, &s->temperature) &&
-	       read_int(m, node, "top_k", 0, &s->top_k) && read_float(m, node, "top_p", 0.0, &s->top_p) &&
-	       read_float(m, node, "min_p", 0.0, &s->min_p) && read_int(m, node, "seed", 0, &s->seed);
+	if (!read_float(m, node, "temperature", 0.0, &s->temperature) ||
+	    !read_int(m, node, "top_k", 0, &s->top_k) || !read_float(m, node, "top_p", 0.0, &s->top_p) ||
+	    !read_float(m, node, "min_p", 0.0, &s->min_p) || !read_int(m, node, "seed", 0, &s->seed))
+		return false;
+	if (s->top_p > 0.0 && s->top_p <= 1.0 && s->min_p <= 1.0)
+		return true;
+	bool top = !(s->top_p > 0.0 && s->top_p <= 1.0);
+	diag_error(m->cx, yaml_find(node, top ? "top_p" : "min_p")->loc, DIAG_VALUE_TYPE,
+	           top ? "top_p is %g, it must be above 0 and at most 1"
+	               : "min_p is %g, it must be at most 1",
+	           top ? s->top_p : s->min_p);
+	return false;
 }
 
 static bool read_search(struct frontend_model *m, const struct yaml_node *node)
