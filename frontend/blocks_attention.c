@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "frontend/blocks.h"
+#include "frontend/lower.h"
 
 struct attention {
 	struct block_value mem; /* where keys and values come from */
@@ -126,7 +127,10 @@ static bool read_attention(struct step *st, struct attention *at)
 	at->scale = 1.0 / sqrt((double)at->e);
 	if (!arg_lengths(st, "lengths", &at->lengths) || !arg_float(st, "scale", &at->scale) ||
 	    !arg_float(st, "softcap", &at->softcap) || !arg_word(st, "fused", &at->fused) ||
-	    !arg_bool(st, "sinks", &at->sinks) || !arg_cache(st, &at->cache_len))
+	    !arg_bool(st, "sinks", &at->sinks))
+		return false;
+	const struct cache_use use = {at->window, at->causal && at->prefix == NULL};
+	if (!arg_cache(st, &use, &at->cache_len))
 		return false;
 	if (!arg_rope(st, at->e, &at->rope) || !arg_qk_norm(st, &at->norm) ||
 	    !arg_score_bias(st, at->causal, &at->score_bias))

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "frontend/blocks.h"
+#include "frontend/lower.h"
 
 bool arg_prefix(const struct step *st, const char **out)
 {
@@ -25,7 +26,7 @@ bool arg_prefix(const struct step *st, const char **out)
 	return true;
 }
 
-bool arg_cache(const struct step *st, int64_t *len)
+bool arg_cache(const struct step *st, const struct cache_use *use, int64_t *len)
 {
 	struct expr_env env = blocks_env(st->b, false);
 	const struct yaml_node *map = arg(st, "cache"), *node;
@@ -48,9 +49,6 @@ bool arg_cache(const struct step *st, int64_t *len)
 		return false;
 	if (*len < 1 || *len > INT32_MAX)
 		return step_error(st, "cache", DIAG_VALUE_TYPE, "the len of a cache is at least 1");
-	if (*len < st->b->m->generate.max_len)
-		return step_error(st, "cache", DIAG_UNSUPPORTED,
-		                  "not supported yet: a cache of %lld positions, fewer than max_len (%lld)",
-		                  (long long)*len, (long long)st->b->m->generate.max_len);
-	return true;
+	const char *why = cache_refusal(st->b->arena, use, *len, st->b->m->generate.max_len);
+	return why == NULL || step_error(st, "cache", DIAG_REFUSED, "%s", why);
 }

@@ -29,7 +29,7 @@ static bool begin(struct lowering *lw, struct frontend_model *m, struct ir_modul
 	lw->n_outputs = e->n_outputs;
 	strmap_init(&lw->vars, &m->arena);
 	lw->b = irb_begin(module, m->cx, e->name, (struct ir_loc){e->loc, NULL});
-	return lw->b != NULL && (!e->scores || score_bind_rows(lw));
+	return lw->b != NULL && lower_bind_rows(lw, e->scores);
 }
 
 /* ---- parameters ---- */

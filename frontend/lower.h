@@ -55,6 +55,7 @@ struct state_type {
 	int rank;
 	const struct ir_dim *dims[IR_RANK_MAX];
 	struct ir_loc loc;
+	int64_t call_rows; /* of a ring: tokens that one call may append at most; else 0 */
 };
 
 /* Types of states, found by the modes that have none; shared by the functions of a module. */
@@ -201,9 +202,19 @@ struct names_list {
 bool lower_body_states(struct lowering *lw, const struct graph_body *body, struct names_list *out);
 void lower_index_operands(const struct lower_loop *const *loops, size_t n, struct ir_value *out);
 
+/* lower_rows.c */
+struct cache_use {
+	int64_t window; /* 0: none */
+	bool is_causal; /* and no position is seen by all */
+};
+/* Why attention cannot have a cache of `len` positions; NULL: it can. */
+const char *cache_refusal(struct arena *a, const struct cache_use *use, int64_t len, int64_t max_len);
+/* Rows of a state for so many positions; fewer than max_len: a ring. */
+int64_t cache_rows(int64_t len, int64_t max_len);
+/* Bounds the tokens of a call of decode or score, where their bound is not small enough. */
+bool lower_bind_rows(struct lowering *lw, bool scores);
+
 /* lower_score.c: what the entry score has beside decode. */
-/* Rows of a call: a dim of its own, so that the logits of a call stay few. */
-bool score_bind_rows(struct lowering *lw);
 bool score_add_targets(struct lowering *lw, int lengths);
 /* Binds `name` to log p of the targets, f32 [B, rows], instead of logits. */
 bool score_finish(struct lowering *lw, const char *name);

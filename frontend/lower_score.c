@@ -6,8 +6,6 @@
  */
 #include "frontend/lower.h"
 
-#define SCORE_ROWS 64 /* at most in one call; frontend/README.md says why */
-
 const char score_output[] = "log_p";
 static const char targets_name[] = "targets";
 
@@ -17,27 +15,6 @@ static bool is_free(struct lowering *lw, const char *name)
 		return true;
 	return lower_fail(lw, lw->m->generate.loc, DIAG_GENERATE,
 	                  "an input is called '%s', which the entry score takes as a name of its own", name);
-}
-
-bool score_bind_rows(struct lowering *lw)
-{
-	struct ir_dims *dims = lw->module->dims;
-	const struct ir_dim *d = ir_import_dim(lw->module, lw->m->inputs.items[lw->m->tokens].dims[1]);
-	bool is_symbol = d->n_terms == 1 && d->terms[0].coeff == 1 && d->terms[0].n_atoms == 1 &&
-	                 d->terms[0].atoms[0]->sym >= 0;
-	if (!is_symbol || ir_dim_hi(dims, d) <= SCORE_ROWS)
-		return true;
-	const char *name = "rows";
-	for (int i = 2; ir_dims_find(dims, name) >= 0; i++)
-		name = arena_printf(lw->arena, "rows%d", i);
-	int64_t lo = ir_dim_lo(dims, d);
-	if (lo > SCORE_ROWS || !ir_dims_declare(dims, name, lo, SCORE_ROWS))
-		return lower_fail(lw, lw->m->generate.loc, DIAG_GENERATE,
-		                  "the entry score takes up to %d tokens at once, the model at least %lld",
-		                  SCORE_ROWS, (long long)lo);
-	lw->bound = ir_dim_sym(dims, name);
-	lw->bound_sym = d->terms[0].atoms[0]->sym;
-	return true;
 }
 
 /* Ids in the vocabulary of the logits, which decode has found. */

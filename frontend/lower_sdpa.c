@@ -48,17 +48,22 @@ static bool record_cache(const struct call *c, const struct sdpa *s)
 {
 	static const char *const ends[] = {"k", "v"};
 	struct lowering *lw = c->lw;
-	int64_t rows = lw->m->generate.max_len;
+	int64_t most = lw->m->generate.max_len, rows = most;
+	const struct cache_use use = {s->window, s->causal && lower_is_none(call_arg(c, "prefix"))};
 	if (!call_int(c, "cache_len", &rows))
 		return false;
-	if (rows < lw->m->generate.max_len || rows > INT32_MAX)
-		return lower_fail(lw, c->e->loc, DIAG_UNSUPPORTED,
-		                  "not supported yet: a cache of %lld positions, fewer than max_len (%lld)",
-		                  (long long)rows, (long long)lw->m->generate.max_len);
+	const char *why = rows > INT32_MAX ? "a cache of that many positions is too large"
+	                                   : cache_refusal(lw->arena, &use, rows, most);
+	if (why != NULL)
+		return lower_fail(lw, c->e->loc, DIAG_REFUSED, "%s", why);
+	rows = cache_rows(rows, most);
 	const struct ir_value parts[] = {s->k, s->v};
 	for (size_t i = 0; i < TFMC_COUNT(parts); i++) {
 		const struct ir_type *t = irb_type(lw->b, parts[i]);
-		struct state_type slice = {.dtype = t->dtype, .rank = 4, .loc = lw->loc};
+		struct state_type slice = {.dtype = t->dtype,
+		                           .rank = 4,
+		                           .loc = lw->loc,
+		                           .call_rows = rows < most ? rows - s->window + 1 : 0};
 		memcpy(slice.dims, t->dims, sizeof(slice.dims));
 		slice.dims[2] = ir_dim_const(lw->module->dims, rows);
 		if (!lower_record_state(lw, arena_printf(lw->arena, "%s.%s", s->cache, ends[i]), &slice))
@@ -67,7 +72,8 @@ static bool record_cache(const struct call *c, const struct sdpa *s)
 	return true;
 }
 
-static bool append(const struct call *c, const char *pattern, struct ir_value *x)
+/* A state with fewer rows than a sequence may have tokens is a ring. */
+static bool append(const struct call *c, const char *pattern, int64_t window, struct ir_value *x)
 {
 	struct lowering *lw = c->lw;
 	const struct lower_loop *loops[IR_RANK_MAX];
@@ -77,11 +83,15 @@ static bool append(const struct call *c, const char *pattern, struct ir_value *x
 	struct lower_state *state = name == NULL ? NULL : lower_find_state(lw, name);
 	if (state == NULL)
 		return false;
+	const struct ir_type *t = state->decl->type;
+	int64_t rows, most = lw->m->generate.max_len;
+	bool is_ring = ir_dim_is_const(t->dims[t->rank - 2], &rows) && rows < most;
+	const struct attrs_state_append ring = {.rows = most, .window = window};
 	in[0] = state->value;
 	in[1] = *x;
 	in[2] = lw->past;
 	lower_index_operands(loops, n, in + 3);
-	irb_op(lw->b, OP_state_append, in, 3 + n, NULL, results, 2);
+	irb_op(lw->b, OP_state_append, in, 3 + n, is_ring ? &ring : NULL, results, 2);
 	*x = results[0];
 	state->value = results[1];
 	return !irb_failed(lw->b);
@@ -109,8 +119,8 @@ static bool use_cache(const struct call *c, struct sdpa *s)
 	s->fresh = s->len;
 	s->len = IR_NO_VALUE; /* keys of real rows only are visible from real rows */
 	s->past = lw->past;
-	return append(c, arena_printf(lw->arena, "%s.k", s->cache), &s->k) &&
-	       append(c, arena_printf(lw->arena, "%s.v", s->cache), &s->v);
+	return append(c, arena_printf(lw->arena, "%s.k", s->cache), s->window, &s->k) &&
+	       append(c, arena_printf(lw->arena, "%s.v", s->cache), s->window, &s->v);
 }
 
 /* ---- arithmetic ---- */

@@ -3,6 +3,8 @@
  * Result types of the ops on state. The slice of a state [B, L.., rest] at k
  * indices is [B, rest]: the batch axis stays, the next k axes go.
  */
+#include <inttypes.h>
+
 #include "ir/infer_internal.h"
 
 /* The slice at the indices in operands [first, n_in); NULL after a report. */
@@ -31,6 +33,37 @@ static bool slice_mismatch(const struct infer *c, const struct ir_type *slice, c
 	                  infer_text(c, c->in[1]), c->in[0]->state->name, infer_text(c, slice), what);
 }
 
+/* A ring of T rows, of which S new ones leave the `window` - 1 before them alone; panels of 16 are whole. */
+static bool check_ring(const struct infer *c, const struct attrs_state_append *a, const struct ir_type *slice)
+{
+	int64_t held, new = ir_dim_hi(c->m->dims, c->in[1]->dims[2]);
+	if (a->rows == 0 && a->window == 0)
+		return true;
+	if (a->rows < 1 || a->rows > INT32_MAX || a->window < 1 || a->window > IR_WINDOW_MAX)
+		return infer_fail(c, DIAG_SHAPE, "a ring needs rows and a window of at least 1");
+	if (!ir_dim_is_const(slice->dims[2], &held) || held < 1 || held % 16 != 0)
+		return slice_mismatch(c, slice, "a ring holds a constant multiple of 16 rows");
+	if (new > held - a->window + 1)
+		return infer_fail(c, DIAG_SHAPE,
+		                  "a ring of %" PRId64 " rows cannot take %" PRId64
+		                  " new ones beside a window of %" PRId64,
+		                  held, new, a->window);
+	return true;
+}
+
+/* The slice that a ring shows: as many rows as it ever takes. */
+static const struct ir_type *ring_slice(const struct infer *c, const struct attrs_state_append *a,
+                                        const struct ir_type *slice)
+{
+	const struct ir_dim *dims[IR_RANK_MAX];
+	if (a->rows == 0)
+		return slice;
+	for (int i = 0; i < slice->rank; i++)
+		dims[i] = slice->dims[i];
+	dims[2] = ir_dim_const(c->m->dims, a->rows);
+	return ir_type_tensor(c->m->types, slice->dtype, slice->rank, dims);
+}
+
 /* state [B,at..,K,T,E], x [B,K,S,E], past [B] */
 bool infer_state_append_rule(const struct infer *c)
 {
@@ -43,9 +76,9 @@ bool infer_state_append_rule(const struct infer *c)
 		return slice_mismatch(c, slice, "the element types differ");
 	if (x->dims[0] != slice->dims[0] || x->dims[1] != slice->dims[1] || x->dims[3] != slice->dims[3])
 		return slice_mismatch(c, slice, "they may differ on axis 2 only");
-	if (!infer_per_batch(c, 2, 1))
+	if (!infer_per_batch(c, 2, 1) || !check_ring(c, c->attrs, slice))
 		return false;
-	c->out[0] = slice;
+	c->out[0] = ring_slice(c, c->attrs, slice);
 	c->out[1] = c->in[0];
 	return true;
 }

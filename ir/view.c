@@ -21,19 +21,36 @@ struct ir_value ir_view_base(const struct ir_func *f, struct ir_value v)
 	return v;
 }
 
-bool ir_is_state_slice(const struct ir_func *f, struct ir_value v)
+/* The op that gives a state slice, in the group it came from; NULL: v is none. */
+static const struct ir_op *slice_op(const struct ir_func *f, struct ir_value v)
 {
 	const struct ir_op *op = ir_def(f, v);
 	while (op != NULL && op->code == OP_group) {
 		const struct ir_region *r = op->region;
 		if (r == NULL || r->n_ops == 0 || ir_info(f, v)->index >= r->ops[r->n_ops - 1]->n_operands)
-			return false;
+			return NULL;
 		v = r->ops[r->n_ops - 1]->operands[ir_info(f, v)->index];
 		op = ir_def(f, v);
 	}
 	if (op == NULL || ir_info(f, v)->index != 0)
+		return NULL;
+	return op->code == OP_state_append || op->code == OP_state_read ? op : NULL;
+}
+
+bool ir_is_state_slice(const struct ir_func *f, struct ir_value v)
+{
+	return slice_op(f, v) != NULL;
+}
+
+bool ir_slice_ring(const struct ir_func *f, struct ir_value v, int64_t *held)
+{
+	const struct ir_op *op = slice_op(f, v);
+	*held = 0;
+	if (op == NULL || op->code != OP_state_append ||
+	    ((const struct attrs_state_append *)op->attrs)->rows == 0)
 		return false;
-	return op->code == OP_state_append || op->code == OP_state_read;
+	const struct ir_type *t = ir_type_of(f, op->operands[0])->state->type;
+	return ir_dim_is_const(t->dims[t->rank - 2], held);
 }
 
 /* Row-major strides of v's own shape. */
@@ -207,8 +224,14 @@ bool ir_view_resolve(const struct ir_module *m, const struct ir_func *f, struct 
 		chain[n++] = op;
 		v = op->operands[0];
 	}
+	int64_t held;
+	bool is_ring = ir_slice_ring(f, v, &held);
+	if (is_ring && n > 0)
+		return false;
 	view_identity(m, f, v, out);
 	out->is_state = ir_is_state_slice(f, v);
+	if (is_ring)
+		out->stride[1] = ir_dim_const(m->dims, held * ir_dim_hi(m->dims, out->size[3]));
 	if (out->is_state && out->rank > 0) {
 		out->stride[0] = ir_dim_const(m->dims, 1);
 		out->state_axis[0] = true;

@@ -25,8 +25,8 @@
 
 struct ir_view {
 	struct ir_value base;
-	bool is_state;                     /* the base is a state slice */
-	const struct ir_dim *offset;       /* elements */
+	bool is_state;               /* the base is a state slice; of a ring there is the whole one only */
+	const struct ir_dim *offset; /* elements */
 	const struct ir_dim *state_offset; /* sequences; 0 unless is_state */
 	int rank;
 	const struct ir_dim *size[IR_RANK_MAX];
@@ -39,8 +39,11 @@ struct ir_value ir_view_base(const struct ir_func *f, struct ir_value v);
 /* True when v is a state slice: state_append or state_read result 0, also as the result of a group. */
 bool ir_is_state_slice(const struct ir_func *f, struct ir_value v);
 
-/* Where the elements of v lie in its base. False when a reshape cannot be expressed, or the chain is too
- * long. */
+/* True when v is the slice of a ring (state_append with rows), whose row t is row t mod *held in memory. */
+bool ir_slice_ring(const struct ir_func *f, struct ir_value v, int64_t *held);
+
+/* Where the elements of v lie in its base. False when a reshape cannot be expressed, the chain is too long,
+ * or it is one of a ring's slice. */
 TFMC_MUST_USE bool ir_view_resolve(const struct ir_module *m, const struct ir_func *f, struct ir_value v,
                                    struct ir_view *out);
 

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define TFMC_ABI_VERSION  5u
+#define TFMC_ABI_VERSION  6u
 #define TFMC_RECORD_MAGIC 0x31434d46u /* "FMC1" */
 
 /* Status codes of every call into an object, one row each: name, value, text. */
@@ -33,7 +33,8 @@
 	X(E_CANCELLED, 13, "the call was cancelled")                                                \
 	X(E_ENTRY, 14, "the object has no such entry")                                              \
 	X(E_STATE, 15, "the entry needs state the context was not given, or encode was not called") \
-	X(E_VARIANT, 16, "the object does not hold a variant that is allowed")
+	X(E_VARIANT, 16, "the object does not hold a variant that is allowed")                      \
+	X(E_OVERWRITTEN, 17, "a ring of the state has overwritten tokens that the sequence would need")
 
 enum tfmc_rt_status {
 #define X(name, value, text) TFMC_RT_##name = value,
@@ -122,6 +123,8 @@ struct tfmc_record {
 	uint64_t tokenizer, tokenizer_bytes; /* the packed tokenizer (libtfmctok), 8-byte aligned; 0: none */
 	int64_t prefix; /* first positions of a sequence that see each other: one call has to bring them all
 	                 */
+	uint64_t floor; /* i32 for each sequence in the fixed part, where states are rings: the least length
+	                   above 0 that it may be trimmed to; 0: no rings */
 };
 
 /* One state in the block of a sequence: axes [B, ..], the last one the densest; dims[0] is 0. */
@@ -131,6 +134,7 @@ struct tfmc_record_state {
 	uint64_t offset; /* bytes from the beginning of the block */
 	uint64_t panels; /* 1: its matrices [rows, columns] are stored as [ceil(rows / 16)][columns][16] */
 	uint64_t grows;  /* 1: axis rank - 2 are tokens; 0: encode fills it */
+	uint64_t window; /* > 0: a ring, position p in row p mod dims[rank - 2], of which the last are read */
 	int64_t dims[8];
 };
 

@@ -180,10 +180,23 @@ static uint64_t prefill_rows(const struct feeder *f)
 	return most > 0 && (uint64_t)most < rows ? (uint64_t)most : rows;
 }
 
+/* Of a prompt that takes several calls, all ids are looked at before the first: rings cannot be taken back.
+ */
+static int check_ids(const struct feeder *f, const int32_t *ids, uint64_t n)
+{
+	const struct tfmc_record_tensor *t = tokens_of(f, "prefill");
+	for (uint64_t i = 0; t && t->below > 0 && i < n; i++)
+		if (ids[i] < 0 || ids[i] >= t->below)
+			return TFMC_RT_E_PROMPT;
+	return TFMC_RT_OK;
+}
+
 int feeder_prefill(struct feeder *f, const int32_t *ids, uint64_t n)
 {
 	uint64_t rows = f->batch == 1 ? prefill_rows(f) : n, room = f->record->context_limit;
 	int status = n && (!room || n <= room) ? (int)TFMC_RT_OK : (int)TFMC_RT_E_PROMPT;
+	if (status == TFMC_RT_OK && n > rows)
+		status = check_ids(f, ids, n);
 	for (uint64_t at = 0, part; status == TFMC_RT_OK && at < n; at += part) {
 		part = n - at < rows ? n - at : rows;
 		status = feed(f, "prefill", f->record->tokens_name, ids + at, part, at + part == n);

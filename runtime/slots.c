@@ -121,7 +121,8 @@ static void keep_logits(struct tfmc_slots *s, int64_t slot, const float *row)
 /* --- one sequence
  * ------------------------------------------------------------------------------------------- */
 
-/* Tokens for one sequence, in as many calls as they need; after a failure it is as long as before. */
+/* Tokens for one sequence, in as many calls as they need; after a failure it is as long as before, unless
+ * rings have lost what was there. */
 static int prefill(struct tfmc_slots *s, int64_t sequence, const int32_t *ids, uint64_t n)
 {
 	int64_t before = tfmc_session_length(s->session, sequence);
@@ -180,10 +181,13 @@ int tfmc_slots_feed(struct tfmc_slots *slots, int64_t slot, const int32_t *ids, 
 	if (!is_active(s, slot))
 		return TFMC_RT_E_SLOT;
 	int status = tfmc_session_select(s->session, s->slots[slot].sequence, -1);
+	int64_t before = tfmc_slots_length(s, slot);
 	if (status == TFMC_RT_OK)
 		status = prefill(s, s->slots[slot].sequence, ids, n);
 	if (status == TFMC_RT_OK)
 		keep_logits(s, slot, s->rows);
+	else if (tfmc_slots_length(s, slot) != before)
+		s->slots[slot].has_logits = 0;
 	return status;
 }
 

@@ -5,7 +5,8 @@
  * that fails leaves the sequence as it was.
  *
  *   struct saved_head, then for each state in the order of the record its elements, row-major:
- *   states that grow [.., tokens, E], those of encode [..] as a whole and only when it has filled them
+ *   states that grow [.., tokens, E], rings the tokens that are left of them, those of encode [..] as a whole
+ * and only when it has filled them
  */
 #include "tfmc_rt.h"
 
@@ -22,7 +23,7 @@ struct saved_head {
 	uint64_t tokens, encoded;
 	uint64_t n_states;
 	uint64_t checksum; /* tfmc_weights_hash over the head with 0 here, then the rest */
-	uint64_t reserved; /* 0 */
+	uint64_t floor; /* of rings: the least length above 0 that the sequence may be trimmed to; else 0 */
 };
 
 /* One state as matrices that follow each other. */
@@ -31,6 +32,7 @@ struct matrices {
 	uint64_t element;          /* bytes */
 	uint64_t stored;           /* bytes of a matrix in the block */
 	int panels;
+	uint64_t ring; /* rows, position p in row p mod ring; 0: p in row p */
 };
 
 static const struct tfmc_record_state *state_at(const struct tfmc_record *r, uint64_t i)
@@ -50,7 +52,14 @@ static struct matrices matrices_of(const struct tfmc_record_state *s)
 		m.n *= (uint64_t)s->dims[i];
 	uint64_t rows = m.panels ? (m.rows + PANEL - 1) / PANEL * PANEL : m.rows;
 	m.stored = rows * m.columns * m.element;
+	m.ring = s->window ? m.rows : 0;
 	return m;
+}
+
+/* The first position of which a ring still has the row, as far as its readers may go back. */
+static uint64_t first_of(const struct tfmc_record_state *s, uint64_t floor)
+{
+	return s->window && floor >= s->window ? floor - s->window + 1 : 0;
 }
 
 /* Rows of each matrix that are saved. */
@@ -58,7 +67,7 @@ static uint64_t rows_of(const struct tfmc_record_state *s, const struct matrices
                         const struct saved_head *h)
 {
 	if (s->grows)
-		return h->tokens;
+		return h->tokens - first_of(s, h->floor);
 	return h->encoded ? m->rows : 0;
 }
 
@@ -72,16 +81,19 @@ static uint64_t bytes_of(const struct tfmc_record *r, const struct saved_head *h
 	return sum;
 }
 
-/* The tokens that the state which has the least room takes. */
-static uint64_t room_of(const struct tfmc_record *r)
+/* The least length that trim may give when rings of this object have taken the tokens. */
+static uint64_t floor_of(const struct tfmc_record *r, const struct saved_head *h)
 {
-	uint64_t room = INT32_MAX;
+	uint64_t floor = h->floor;
 	for (uint64_t i = 0; i < r->n_states; i++) {
-		uint64_t rows = matrices_of(state_at(r, i)).rows;
-		if (state_at(r, i)->grows && rows < room)
-			room = rows;
+		const struct tfmc_record_state *s = state_at(r, i);
+		uint64_t rows = matrices_of(s).rows;
+		if (!s->window || h->tokens <= rows)
+			continue;
+		uint64_t least = h->tokens - rows + s->window - 1;
+		floor = least > floor ? least : floor;
 	}
-	return room;
+	return floor;
 }
 
 static uint64_t checksum(const struct saved_head *head, const char *rest)
@@ -98,15 +110,29 @@ static uint64_t checksum(const struct saved_head *head, const char *rest)
 /* --- moving rows
  * -------------------------------------------------------------------------------------------- */
 
-/* Between a matrix of the block and rows: element (i, c) of panels [ceil(rows / 16)][columns][16]. */
-static void move_panels(const struct matrices *m, uint64_t rows, char *block, char *flat, int saves)
+/* Between a row of the block, in panels [ceil(rows / 16)][columns][16], and one that is saved. */
+static void move_panel_row(const struct matrices *m, uint64_t row, char *block, char *flat, int saves)
 {
-	for (uint64_t i = 0; i < rows; i++)
-		for (uint64_t c = 0; c < m->columns; c++) {
-			char *at = block + ((i / PANEL * m->columns + c) * PANEL + i % PANEL) * m->element;
-			char *to = flat + (i * m->columns + c) * m->element;
-			memcpy(saves ? to : at, saves ? at : to, (size_t)m->element);
-		}
+	for (uint64_t c = 0; c < m->columns; c++) {
+		char *at = block + ((row / PANEL * m->columns + c) * PANEL + row % PANEL) * m->element;
+		char *to = flat + c * m->element;
+		memcpy(saves ? to : at, saves ? at : to, (size_t)m->element);
+	}
+}
+
+/* Rows of positions [first, first + n); the oldest ones of a ring that has less room are passed over. */
+static void move_rows(const struct matrices *m, uint64_t first, uint64_t n, char *block, char *flat,
+                      int saves)
+{
+	uint64_t bytes = m->columns * m->element;
+	for (uint64_t i = m->ring && n > m->ring ? n - m->ring : 0; i < n; i++) {
+		uint64_t row = m->ring ? (first + i) % m->ring : i;
+		char *at = block + row * bytes, *to = flat + i * bytes;
+		if (m->panels)
+			move_panel_row(m, row, block, to, saves);
+		else if (bytes)
+			memcpy(saves ? to : at, saves ? at : to, (size_t)bytes);
+	}
 }
 
 /* Between the block of a sequence and the saved rows. */
@@ -119,10 +145,7 @@ static void move_all(const struct tfmc_record *r, const struct saved_head *h, ch
 		uint64_t rows = rows_of(s, &m, h), bytes = rows * m.columns * m.element;
 		for (uint64_t k = 0; k < m.n; k++, flat += bytes) {
 			char *at = block + s->offset + k * m.stored;
-			if (m.panels)
-				move_panels(&m, rows, at, flat, saves);
-			else if (bytes)
-				memcpy(saves ? flat : at, saves ? at : flat, (size_t)bytes);
+			move_rows(&m, first_of(s, h->floor), rows, at, flat, saves);
 		}
 	}
 }
@@ -152,7 +175,7 @@ int tfmc_state_save(const struct tfmc_record *record, const void *state, int64_t
 {
 	const struct tfmc_record *r = record;
 	const char *from = state;
-	int32_t tokens, encoded = 0;
+	int32_t tokens, encoded = 0, floor = 0;
 	*n_out = 0;
 	int status = check_sequence(r, state, batch, sequence);
 	if (status != TFMC_RT_OK)
@@ -160,12 +183,15 @@ int tfmc_state_save(const struct tfmc_record *record, const void *state, int64_t
 	memcpy(&tokens, from + word_at(r->past, sequence), sizeof(tokens));
 	if (r->encoded)
 		memcpy(&encoded, from + word_at(r->encoded, sequence), sizeof(encoded));
+	if (r->floor)
+		memcpy(&floor, from + word_at(r->floor, sequence), sizeof(floor));
 	struct saved_head h = {.magic = SAVED_MAGIC,
 	                       .version = SAVED_VERSION,
 	                       .state_hash = r->state_hash,
 	                       .weights_hash = r->weights_hash,
 	                       .tokens = (uint64_t)tokens,
 	                       .encoded = encoded != 0,
+	                       .floor = (uint64_t)floor,
 	                       .n_states = r->n_states};
 	*n_out = h.bytes = bytes_of(r, &h);
 	if (!out || cap < h.bytes)
@@ -179,14 +205,16 @@ int tfmc_state_save(const struct tfmc_record *record, const void *state, int64_t
 
 static int check_saved(const struct tfmc_record *r, const struct saved_head *h, const char *rest, uint64_t n)
 {
-	if (h->magic != SAVED_MAGIC || h->version != SAVED_VERSION || h->bytes != n || h->reserved ||
+	if (h->magic != SAVED_MAGIC || h->version != SAVED_VERSION || h->bytes != n ||
 	    h->checksum != checksum(h, rest))
 		return TFMC_RT_E_SAVED;
 	if (h->state_hash != r->state_hash || h->weights_hash != r->weights_hash ||
 	    h->n_states != r->n_states)
 		return TFMC_RT_E_OTHER;
-	if (h->tokens > room_of(r))
+	if (h->tokens > (r->context_limit ? r->context_limit : (uint64_t)INT32_MAX))
 		return TFMC_RT_E_FULL;
+	if (h->floor > (r->floor ? h->tokens : 0))
+		return TFMC_RT_E_SAVED;
 	return h->encoded > (r->encoded != 0) || bytes_of(r, h) != n ? (int)TFMC_RT_E_SAVED : (int)TFMC_RT_OK;
 }
 
@@ -206,10 +234,12 @@ int tfmc_state_restore(const struct tfmc_record *record, void *state, int64_t ba
 	status = check_saved(r, &h, rest, n);
 	if (status != TFMC_RT_OK)
 		return status;
-	int32_t tokens = (int32_t)h.tokens, encoded = (int32_t)h.encoded;
+	int32_t tokens = (int32_t)h.tokens, encoded = (int32_t)h.encoded, floor = (int32_t)floor_of(r, &h);
 	move_all(r, &h, to + block_at(r, sequence), (char *)(uintptr_t)rest, 0);
 	memcpy(to + word_at(r->past, sequence), &tokens, sizeof(tokens));
 	if (r->encoded)
 		memcpy(to + word_at(r->encoded, sequence), &encoded, sizeof(encoded));
+	if (r->floor)
+		memcpy(to + word_at(r->floor, sequence), &floor, sizeof(floor));
 	return TFMC_RT_OK;
 }

@@ -155,6 +155,9 @@ static enum tfmc_status bind_operands(struct attention *a, const struct ir_op *r
 	TFMC_TRY(float_operand(a, x[Q], &a->q));
 	TFMC_TRY(float_operand(a, x[KEY], &a->key));
 	TFMC_TRY(float_operand(a, x[VALUE], &a->value));
+	a->ring = a->key.ring;
+	if (a->value.ring != a->ring || a->q.ring > 0 || a->ring % TILE_PANEL != 0)
+		return internal(a, "keys and values lie in different rings");
 	if (a->has_bias)
 		TFMC_TRY(float_operand(a, x[BIAS], &a->bias));
 	if (a->has_len)

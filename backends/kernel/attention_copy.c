@@ -46,6 +46,22 @@ void attention_copy_queries(const struct attention *a)
 	kb_end_loop(k);
 }
 
+/* --- rings ---------------------------------------------------------------------------------------------- */
+
+/* The row of a ring in which key j of the block lies. */
+static struct kb_val ring_row(const struct attention *a, struct kb_val j)
+{
+	return kb_bin(a->k, KB_REM, kb_add(a->k, a->first_key, j), kb_index(a->k, a->ring));
+}
+
+/* Address at which key 0 of the block would lie when those around key j lie in one piece. */
+static struct kb_val ring_base(const struct attention *a, const struct kb_tensor *t, struct kb_val head,
+                               struct kb_val j)
+{
+	struct kb_val row = kb_sub(a->k, ring_row(a, j), j);
+	return attention_at(a->k, t, head, attention_step(a->k, t, ATTENTION_ROW, row));
+}
+
 /* --- keys ----------------------------------------------------------------------------------------------- */
 
 /* As many keys as a vector has lanes; clamped: those at or beyond n_keys are not read, the last one stands
@@ -120,6 +136,8 @@ static void transpose_group(const struct attention *a, struct key_group *g)
 {
 	struct kb *k = a->k;
 	int64_t whole = a->size - a->size % a->lanes;
+	if (a->ring > 0)
+		g->base = ring_base(a, &a->key, a->k_head, g->first);
 	g->to = panel_column(a, g->first);
 	if (whole > 0) {
 		struct kb_val e0 = kb_loop(k, "e", kb_index(k, 0), kb_index(k, whole), a->lanes, KB_NONEMPTY);
@@ -183,6 +201,20 @@ static void copy_keys(const struct attention *a)
 		clear_columns(a, attention_round_up(k, a->n_keys, a->lanes), a->lanes);
 }
 
+/* Panels of a ring, one after the other. */
+static void copy_panels(const struct attention *a)
+{
+	struct kb *k = a->k;
+	struct kb_val zero = kb_index(k, 0);
+	struct kb_val j = kb_loop(k, "j", a->begin_key, a->n_keys, PANEL, 0);
+	struct kb_val from = attention_scratch_row(k, a->k_head, ring_row(a, j), a->size);
+	struct kb_val to = attention_scratch_row(k, a->keys, j, a->size);
+	struct kb_val e = kb_loop(k, "e", zero, kb_index(k, a->size * PANEL), a->lanes, KB_NONEMPTY);
+	kb_store(k, kb_load(k, attention_vector(a), from, e, 0, a->lanes * 4), to, e, 0, a->lanes * 4);
+	kb_end_loop(k);
+	kb_end_loop(k);
+}
+
 /* --- values --------------------------------------------------------------------------------------------- */
 
 /* Whole vectors are multiplied: behind the last element there is 0. */
@@ -192,17 +224,57 @@ static void copy_values(const struct attention *a, struct kb_val first)
 	bool is_dense = attention_is_dense(&a->value, ATTENTION_ELEMENT);
 	struct row_copy c = {.a = a, .t = &a->value, .factor = 1};
 	struct kb_val j = kb_loop(k, "j", a->begin_key, a->n_keys, 1, KB_NONEMPTY);
+	if (a->ring > 0)
+		first = ring_base(a, &a->value, a->v_head, j);
 	c.from = attention_at(k, &a->value, first, attention_step(k, &a->value, ATTENTION_ROW, j));
-	c.to = attention_scratch_row(k, a->values, j, a->value_pad);
+	c.to = attention_scratch_row(k, a->values, j, a->copies_values ? a->value_pad : a->value_size);
 	attention_walk_row(a, a->value_size, is_dense ? a->lanes : 1, copy_part, &c);
 	for (int64_t i = a->value_size; !is_dense && i < a->value_pad; i++)
 		kb_store(k, kb_f32(k, 0), c.to, kb_index(k, i), 0, 0);
 	kb_end_loop(k);
 }
 
+/*
+ * What lies as the tiles read it is read where it lies, but for the block in which the ring begins again:
+ * that one is copied. Addresses are those of the block's key 0, which may lie before the ring.
+ */
+static void find_in_ring(struct attention *a)
+{
+	struct kb *k = a->k;
+	bool panels = a->key.encoding == ENC_PANEL16;
+	struct kb_val row = ring_row(a, a->begin_key);
+	struct kb_val end = kb_add(k, row, kb_sub(k, a->n_keys, a->begin_key));
+	struct kb_val is_apart = kb_cmp(k, KB_GT, end, kb_index(k, a->ring));
+	a->block_keys = a->keys;
+	a->block_values = a->values;
+	if (!panels)
+		copy_keys(a);
+	if (a->copies_values)
+		copy_values(a, a->v_head);
+	if (!panels && a->copies_values)
+		return;
+	kb_if(k, is_apart);
+	if (panels)
+		copy_panels(a);
+	if (!a->copies_values)
+		copy_values(a, a->v_head);
+	kb_end_if(k);
+	struct kb_val first = kb_sub(k, row, a->begin_key);
+	if (panels)
+		a->block_keys =
+		        kb_select(k, is_apart, a->keys, attention_scratch_row(k, a->k_head, first, a->size));
+	struct kb_val values = ring_base(a, &a->value, a->v_head, a->begin_key);
+	if (!a->copies_values)
+		a->block_values = kb_select(k, is_apart, a->values, values);
+}
+
 void attention_copy_block(struct attention *a)
 {
 	struct kb *k = a->k;
+	if (a->ring > 0) {
+		find_in_ring(a);
+		return;
+	}
 	struct kb_val step = attention_step(k, &a->value, ATTENTION_ROW, a->first_key);
 	struct kb_val first = attention_at(k, &a->value, a->v_head, step);
 	a->block_keys = a->keys;

@@ -38,6 +38,7 @@ struct attention {
 	int64_t window;     /* a row sees keys less than this away; 0: no window */
 	int64_t reach;      /* where rows differ: keys that token 0 sees when its place is 0 */
 	bool copies_values; /* the values of a block are copied, whole vectors of f32 side by side */
+	int64_t ring;       /* keys and values of position p lie in row p mod ring; 0: in row p */
 	struct kb_tensor q, key, value, bias, len, past, sinks;
 	struct kb_tensor out;        /* root's axes [B,H,S,V] in the result */
 	int64_t size, value_size;    /* E, V */

@@ -93,8 +93,8 @@ static void resolve(struct eval *e, struct ir_value v)
 	if (!job->bind->tensor(job->bind->user, job->k, v, &found))
 		return;
 	t->t = found;
-	t->is_flat = found.encoding == ENC_ROW && ir_view_resolve(job->module, job->func, v, &view) &&
-	             flatten(e, &view, &t->t);
+	t->is_flat = found.encoding == ENC_ROW && found.ring == 0 &&
+	             ir_view_resolve(job->module, job->func, v, &view) && flatten(e, &view, &t->t);
 }
 
 enum tfmc_status eval_begin(struct eval *e, const struct kernel_job *job)
@@ -380,6 +380,13 @@ static struct kb_val panel_row(struct kb *k, const struct kb_tensor *t, struct k
 	return kb_add(k, kb_mul(k, kb_sub(k, n, column), t->size[t->rank - 1].v), column);
 }
 
+/* Of the slice of a ring, which is read by element. */
+static struct kb_val in_ring(struct eval *e, const struct kb_tensor *t, int axis, struct kb_val index)
+{
+	bool is_row = t->ring > 0 && axis == t->rank - 2;
+	return is_row ? kb_bin(e->k, KB_REM, index, kb_index(e->k, t->ring)) : index;
+}
+
 struct kb_val eval_offset(struct eval *e, const struct eval_tensor *t, const struct eval_point *p)
 {
 	struct kb *k = e->k;
@@ -391,7 +398,7 @@ struct kb_val eval_offset(struct eval *e, const struct eval_tensor *t, const str
 	}
 	for (int i = from; i <= last; i++)
 		if (i != p->vec)
-			sum = kb_add(k, sum, kb_mul(k, p->index[i], t->t.stride[i].v));
+			sum = kb_add(k, sum, kb_mul(k, in_ring(e, &t->t, i, p->index[i]), t->t.stride[i].v));
 	if (t->t.encoding == ENC_PANEL16 && last > 1)
 		sum = kb_add(k, sum, panel_row(k, &t->t, p->index[last - 1]));
 	return sum;
@@ -436,13 +443,15 @@ static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, con
 	return from_stored(e, t->t.dtype, raw);
 }
 
-static struct kb_val load_lanes(struct eval *e, const struct eval_tensor *t, struct kb_val row,
-                                struct kb_val first, struct kb_val stride)
+static struct kb_val load_lanes(struct eval *e, const struct eval_tensor *t, struct kb_val row, int axis,
+                                struct kb_val first)
 {
+	struct kb_val stride = t->t.stride[axis].v;
 	struct kb_val lane[KB_LANES_MAX];
 	enum kb_scalar s = stored_scalar(t->t.dtype);
 	for (int l = 0; l < e->valid; l++) {
-		struct kb_val at = kb_add(e->k, row, kb_mul(e->k, kb_add_const(e->k, first, l), stride));
+		struct kb_val index = in_ring(e, &t->t, axis, kb_add_const(e->k, first, l));
+		struct kb_val at = kb_add(e->k, row, kb_mul(e->k, index, stride));
 		struct kb_val raw = kb_load(e->k, KB_TYPE(s, 1), t->t.ptr, at, 0, 0);
 		lane[l] = from_stored(e, t->t.dtype, raw);
 	}
@@ -465,14 +474,15 @@ struct kb_val eval_load(struct eval *e, struct ir_value v, const struct eval_ten
 	struct kb_size stride = t->t.stride[p->vec];
 	struct kb_val first = p->index[p->vec];
 	if (e->lanes == 1) {
+		first = in_ring(e, &t->t, p->vec, first);
 		struct kb_val at = kb_add(k, row, kb_mul(k, first, stride.v));
 		return from_stored(e, t->t.dtype, kb_load(k, KB_TYPE(s, 1), t->t.ptr, at, 0, 0));
 	}
 	struct kb_type type = KB_TYPE(s, e->lanes);
 	if (stride.is_const && stride.c == 0)
 		return from_stored(e, t->t.dtype, kb_load_splat(k, type, t->t.ptr, row, 0));
-	if (!stride.is_const || stride.c != 1)
-		return load_lanes(e, t, row, first, stride.v);
+	if (!stride.is_const || stride.c != 1 || (t->t.ring > 0 && p->vec == t->t.rank - 2))
+		return load_lanes(e, t, row, p->vec, first);
 	struct kb_val raw = kb_load_part(k, type, e->valid, t->t.ptr, kb_add(k, row, first), 0);
 	return from_stored(e, t->t.dtype, raw);
 }

@@ -26,6 +26,9 @@ struct kb_tensor {
 	/* PANEL16: ptr is the packed matrix, strides are meaningless; of a slice of a state [.., T, E]: the
 	 * matrices of its last two axes, all other strides hold, that of E is 16. */
 	enum ir_encoding encoding;
+	/* Of the slice of a ring: index t of axis rank - 2 stands for t mod ring, a multiple of 16; else 0.
+	 */
+	int64_t ring;
 	int rank;
 	struct kb_size size[IR_RANK_MAX];
 	struct kb_size stride[IR_RANK_MAX]; /* in elements; 0 where broadcast */

@@ -149,13 +149,8 @@ static void write_element(void *user, struct eval *e, const struct eval_point *a
 	struct kb_val x = eval_value(e, w->x, at);
 	struct eval_point to = *at;
 	to.flat = (struct kb_val){0};
-	if (w->shifted < 0) {
-		eval_store(e, &w->to, &to, x);
-		return;
-	}
-	struct eval_point b = {.rank = 1, .index = {at->index[0]}, .vec = -1};
-	struct kb_val past = kb_cvt(e->k, eval_value(e, w->op->operands[2], &b), KB_INDEX);
-	to.index[w->shifted] = kb_add(e->k, at->index[w->shifted], past);
+	if (w->shifted >= 0)
+		to.index[w->shifted] = w->row;
 	eval_store(e, &w->to, &to, x);
 }
 
@@ -168,9 +163,11 @@ void kernel_write_row(struct kernel *g, struct kernel_write *w, struct eval_poin
 	if (w->shifted >= 0) {
 		struct eval_point b = {.rank = 1, .index = {at->index[0]}, .vec = -1};
 		struct kb_val past = kb_cvt(k, eval_value(g->e, w->op->operands[2], &b), KB_INDEX);
-		struct kb_val row = kb_add(k, at->index[w->shifted], past);
-		inside = kb_bin(k, KB_AND, kb_cmp(k, KB_LT, row, w->to.t.size[w->shifted].v),
-		                kb_cmp(k, KB_GE, row, kb_index(k, 0)));
+		struct kb_val row = kb_add(k, at->index[w->shifted], past), end = w->to.t.size[w->shifted].v;
+		const struct attrs_state_append *a = w->op->attrs;
+		w->row = a->rows > 0 ? kb_bin(k, KB_REM, row, end) : row;
+		end = a->rows > 0 ? kb_index(k, a->rows) : end;
+		inside = kb_bin(k, KB_AND, kb_cmp(k, KB_LT, row, end), kb_cmp(k, KB_GE, row, kb_index(k, 0)));
 	}
 	int last = at->rank - 1;
 	bool vectors = eval_vectorizes(g->e, w->x, last) && w->to.t.stride[last].is_const &&

@@ -57,7 +57,8 @@ struct kernel_write {
 	const struct ir_op *op;
 	struct ir_value x;
 	struct eval_tensor to;
-	int shifted; /* axis of `to` that begins at past[b], -1: none */
+	int shifted;       /* axis of `to` that begins at past[b], -1: none */
+	struct kb_val row; /* on that axis, of the open row */
 };
 /* False after a refusal. */
 bool kernel_make_write(struct kernel *g, const struct ir_op *op, struct kernel_write *w);

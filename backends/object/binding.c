@@ -263,7 +263,18 @@ static bool panel_slice(struct emit *e, const struct ir_view *v, struct kb_tenso
 	    s.state->decl->encoding != ENC_PANEL16)
 		return false;
 	slice_strides(e, s.state, s.n_at, out);
+	for (int i = 0; i < out->rank && i < v->rank; i++)
+		out->size[i] = emit_size(e, v->size[i]);
 	return true;
+}
+
+/* Templates that know rings read them. */
+static bool is_ring(const struct emit *e, const struct ir_view *v, int64_t *held, bool *is_refused)
+{
+	bool found = v->is_state && ir_slice_ring(e->function->func, v->base, held);
+	const struct attrs_group *a = e->group ? e->group->attrs : NULL;
+	*is_refused = found && a && a->kind != GROUP_attention && a->kind != GROUP_loops;
+	return found;
 }
 
 /* The state that a view is one of; NULL: none. */
@@ -320,6 +331,11 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 	    !base_pointer(e, view.base, &ptr, out))
 		return false;
 	out->ptr = ptr;
+	bool is_refused;
+	if (!is_ring(e, &view, &out->ring, &is_refused))
+		out->ring = 0;
+	if (is_refused)
+		return false;
 	if (panel_slice(e, &view, out))
 		return view.rank == out->rank && ir_same(view.base, v);
 	const struct state_place *state = view_state(e, &view);

@@ -4,6 +4,7 @@
  * when nothing can fail any more.
  *
  *   NAME.func.commit(context, args)
+ *   NAME.func.extend(context, args)    before anything is written: what rings lose
  *   NAME.func.finish(context, args, is_cancelled) -> status   commit, or not when the call was cancelled
  *   NAME.func.spmd(context, args, worker) -> status
  *   NAME.func.single(context, args) -> status
@@ -82,6 +83,66 @@ static void call_commit(struct emit *e)
 		kb_call(e->k, part(e, "commit"), KB_VOID, args, 2);
 }
 
+static bool has_extend(const struct object *o, const struct function *f)
+{
+	return o->floor_at && o->batch_dim >= 0 && f->past_result >= 0 && !function_is_encode(f);
+}
+
+/* What appending does to rings, of the sequence that the code of `emit` is in. */
+struct extension {
+	struct emit *emit;
+	struct kb_val past;
+	struct kb_var floor;
+};
+
+/* Rows [past, past + new) of a ring overwrite those that lie a round before; padding does so, too. */
+static void raise_floor(void *user, const struct ir_op *op)
+{
+	const struct extension *x = user;
+	const struct attrs_state_append *a = op->attrs;
+	int64_t held;
+	if (op->code != OP_state_append || a->rows == 0)
+		return;
+	const struct ir_func *f = x->emit->function->func;
+	const struct ir_type *t = ir_type_of(f, op->operands[0])->state->type;
+	const struct ir_type *rows = ir_type_of(f, op->operands[1]);
+	if (!ir_dim_is_const(t->dims[t->rank - 2], &held))
+		return;
+	struct kb *k = x->emit->k;
+	struct kb_val zero = kb_index(k, 0), new = emit_dim(x->emit, rows->dims[rows->rank - 2]);
+	struct kb_val gone = kb_add_const(k, kb_add(k, x->past, new), -held);
+	struct kb_val least = kb_add_const(k, gone, a->window - 1);
+	least = kb_select(k, kb_cmp(k, KB_GT, gone, zero), least, zero);
+	kb_set(k, x->floor, kb_max(k, kb_get(k, x->floor), least));
+}
+
+/* A call that is cancelled leaves this behind: it may have written already. */
+static void emit_extend(struct object *o, const struct function *f)
+{
+	struct emit e = {.object = o, .function = f};
+	if (!has_extend(o, f) || !begin(&e, part(&e, "extend"), KB_INTERNAL, KB_VOID))
+		return;
+	struct kb *k = e.k;
+	emit_load_dims(&e);
+	emit_load_bases(&e);
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), e.dims[o->batch_dim], 1, 0);
+	struct kb_val at = kb_ptr_add(k, e.past, kb_index(k, 0), o->floor_at - STATE_PAST);
+	struct kb_val before = kb_cvt(k, kb_load(k, KB_I32_T, at, b, 0, 4), KB_INDEX);
+	struct extension x = {.emit = &e, .floor = kb_var(k, "floor", KB_INDEX_T, before)};
+	x.past = kb_cvt(k, kb_load(k, KB_I32_T, e.past, b, 0, 4), KB_INDEX);
+	ir_walk(f->func->body, raise_floor, &x);
+	kb_store(k, kb_cvt(k, kb_get(k, x.floor), KB_I32), at, b, 0, 4);
+	kb_end_loop(k);
+	kb_end(k);
+}
+
+static void call_extend(struct emit *e)
+{
+	struct kb_val args[] = {e->context, e->args};
+	if (has_extend(e->object, e->function))
+		kb_call(e->k, part(e, "extend"), KB_VOID, args, 2);
+}
+
 static void check_first(struct emit *e)
 {
 	struct kb_val args[] = {e->context, e->args};
@@ -121,6 +182,11 @@ static void emit_spmd(struct object *o, const struct function *f)
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
 	struct kb_val n = emit_context(&e, KB_INDEX, CONTEXT_WORKERS);
 	check_first(&e);
+	if (has_extend(o, f)) {
+		kb_if(k, kb_cmp(k, KB_EQ, worker, kb_index(k, 0)));
+		call_extend(&e);
+		kb_end_if(k);
+	}
 	struct kb_val args[] = {e.context, e.args, worker, n};
 	kb_call(k, part(&e, "body"), KB_I32, args, 4);
 	kb_if(k, kb_cmp(k, KB_LE, n, kb_index(k, 1)));
@@ -139,6 +205,7 @@ static void emit_single(struct object *o, const struct function *f)
 		return;
 	struct kb *k = e.k;
 	check_first(&e);
+	call_extend(&e);
 	struct kb_val several = kb_cmp(k, KB_GT, emit_context(&e, KB_INDEX, CONTEXT_WORKERS), kb_index(k, 1));
 	struct kb_val pool = emit_context(&e, KB_PTR, CONTEXT_PARALLEL_FOR);
 	kb_if(k, kb_bin(k, KB_AND, several, kb_cmp(k, KB_NE, pool, kb_null(k))));
@@ -157,6 +224,7 @@ void emit_calls(struct object *o, const struct function *f)
 {
 	if (has_commit(o, f))
 		emit_commit(o, f);
+	emit_extend(o, f);
 	emit_finish(o, f);
 	emit_spmd(o, f);
 	emit_single(o, f);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the states of a model hold, as a number: names, element types, sizes but
- * for the room, and what is done between the last product and the cache (rope,
+ * for the room, windows of rings, and what is done between the last product and the cache (rope,
  * a bias that passes have moved behind attention, ..). Saved sequences carry it,
  * beside the hash of the packed weights; how states lie is no part of it.
  */
@@ -61,6 +61,8 @@ static uint64_t add_state(uint64_t h, const struct object *o, const struct state
 		bool is_room = p->grows && i == t->rank - 2;
 		h = object_hash_number(h, !is_room && ir_dim_is_const(t->dims[i], &d) ? d : 0);
 	}
+	if (p->window > 0)
+		h = object_hash_number(h, p->window);
 	struct chain c = {.state = p->decl->name, .hash = h};
 	for (size_t i = 0; i < o->module->funcs.n && !c.found; i++) {
 		c.func = o->module->funcs.items[i];

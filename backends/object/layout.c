@@ -233,9 +233,14 @@ static void collect_limit(void *user, const struct ir_op *op)
 	if (op->code != OP_state_append)
 		return;
 	const char *name = ir_type_of(l->func, op->operands[0])->state->name;
-	for (size_t i = 0; i < l->object->states.n; i++)
-		if (!strcmp(l->object->states.items[i].decl->name, name))
-			l->object->states.items[i].grows = true;
+	const struct attrs_state_append *a = op->attrs;
+	for (size_t i = 0; i < l->object->states.n; i++) {
+		struct state_place *p = &l->object->states.items[i];
+		if (strcmp(p->decl->name, name) != 0)
+			continue;
+		p->grows = true;
+		p->window = a->window > p->window ? a->window : p->window;
+	}
 	const struct ir_type *t = ir_type_of(l->func, op->results[0]);
 	if (!ir_dim_is_const(t->dims[t->rank - 2], &capacity))
 		return;
@@ -266,6 +271,12 @@ enum tfmc_status layout_state(struct object *o)
 	int64_t bytes = STATE_PAST + 4 * o->batch_max, all;
 	if (has_encode(o)) {
 		o->encoded_at = bytes;
+		bytes += 4 * o->batch_max;
+	}
+	for (size_t i = 0; i < o->states.n && !o->floor_at; i++) {
+		if (o->states.items[i].window == 0)
+			continue;
+		o->floor_at = bytes;
 		bytes += 4 * o->batch_max;
 	}
 	o->state_hash = state_content_hash(o);

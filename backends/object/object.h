@@ -75,6 +75,7 @@ struct state_place {
 	const struct ir_state_decl *decl;
 	int64_t offset, bytes; /* in the block of one sequence */
 	bool grows;            /* tokens are appended to it; otherwise encode fills it */
+	int64_t window;        /* > 0: a ring, of which so many tokens are read */
 };
 
 enum place_kind {
@@ -156,6 +157,7 @@ struct object {
 	int64_t batch_max;
 	int64_t context_limit; /* tokens of a sequence, 0: none */
 	int64_t encoded_at;    /* offset of the marks of encode in the state; 0: the model has none */
+	int64_t floor_at;      /* offset of the lengths that rings can be trimmed to; 0: the model has none */
 	uint64_t state_hash;   /* of what the states hold, not of how they lie */
 
 	struct {

@@ -298,7 +298,8 @@ static uint64_t put_states(struct writer *w)
 		                                    .rank = (uint64_t)t->rank,
 		                                    .offset = (uint64_t)p->offset,
 		                                    .panels = p->decl->encoding == ENC_PANEL16,
-		                                    .grows = p->grows};
+		                                    .grows = p->grows,
+		                                    .window = (uint64_t)p->window};
 		for (int a = 1; a < t->rank; a++)
 			(void)ir_dim_is_const(t->dims[a], &all[i].dims[a]);
 	}
@@ -325,6 +326,7 @@ enum tfmc_status record_build(struct object *o, struct buf *out)
 	                        .n_variants = o->n_all,
 	                        .past = STATE_PAST,
 	                        .encoded = (uint64_t)o->encoded_at,
+	                        .floor = (uint64_t)o->floor_at,
 	                        .state_hash = o->state_hash,
 	                        .n_states = o->states.n};
 	buf_fill(out, 0, sizeof(r));

@@ -5,7 +5,8 @@
  * calls lie. All checks come before the first write. Copies take the tokens a
  * sequence has, not the room it has for more.
  *
- *   fixed part   64 bytes, past i32 [batch_max], with encode marks i32 [batch_max]
+ *   fixed part   64 bytes, past i32 [batch_max], with encode marks i32 [batch_max], with rings the least
+ *                lengths that trim may give i32 [batch_max]
  *   blocks       one of state_batch_bytes for each sequence, a state behind the other
  */
 #include "backends/object/object.h"
@@ -131,6 +132,20 @@ static void emit_reset(struct object *o)
 	end_ok(&e);
 }
 
+/* What a ring has overwritten does not come back; an empty sequence needs nothing of it. */
+static void trim_rings(struct emit *e, struct kb_val state, struct kb_val sequence, struct kb_val length)
+{
+	struct kb *k = e->k;
+	const struct object *o = e->object;
+	if (!o->floor_at)
+		return;
+	struct kb_val floor = i32_at(e, state, o->floor_at, sequence), zero = kb_index(k, 0);
+	struct kb_val is_empty = kb_cmp(k, KB_EQ, length, zero);
+	struct kb_val is_kept = kb_bin(k, KB_OR, is_empty, kb_cmp(k, KB_GE, length, floor));
+	api_require(e, is_kept, TFMC_RT_E_OVERWRITTEN);
+	set_i32(e, kb_select(k, is_empty, zero, floor), state, o->floor_at, sequence);
+}
+
 static void emit_trim(struct object *o)
 {
 	struct emit e;
@@ -144,6 +159,7 @@ static void emit_trim(struct object *o)
 	struct kb_val now = i32_at(&e, state, STATE_PAST, sequence);
 	api_require(&e, kb_cmp(k, KB_GE, length, kb_index(k, 0)), TFMC_RT_E_LENGTH);
 	api_require(&e, kb_cmp(k, KB_LE, length, now), TFMC_RT_E_LENGTH);
+	trim_rings(&e, state, sequence, length);
 	set_i32(&e, length, state, STATE_PAST, sequence);
 	end_ok(&e);
 }
@@ -263,6 +279,8 @@ static void emit_fork(struct object *o)
 	}
 	struct kb_val rows = i32_at(&e, state, STATE_PAST, from);
 	set_i32(&e, rows, state, STATE_PAST, to);
+	if (o->floor_at)
+		set_i32(&e, i32_at(&e, state, o->floor_at, from), state, o->floor_at, to);
 	struct copy c = {block_of(&e, state, from), block_of(&e, state, to)};
 	kb_if(k, kb_cmp(k, KB_NE, from, to));
 	each_part(&e, rows, copy_part, &c);
@@ -357,6 +375,8 @@ static void emit_reorder(struct object *o)
 	struct kb_val rows = reorder_check(&e, &r);
 	each_part(&e, rows, reorder_part, &r);
 	reorder_words(&e, &r, STATE_PAST);
+	if (o->floor_at)
+		reorder_words(&e, &r, o->floor_at);
 	if (o->encoded_at) {
 		if_own_source(&e);
 		reorder_words(&e, &r, o->encoded_at);

@@ -96,10 +96,25 @@ static enum tfmc_status add_functions(struct builder *b, struct opencl_program *
 
 /* --- the whole --------------------------------------------------------------------------------------- */
 
+/* Hosts of the tables append where a sequence ends, and nowhere else. */
+static enum tfmc_status refuse_rings(const struct object *o)
+{
+	for (size_t i = 0; i < o->states.n; i++) {
+		const struct state_place *p = &o->states.items[i];
+		if (p->window == 0)
+			continue;
+		diag_error(o->cx, p->decl->loc.at, DIAG_UNSUPPORTED,
+		           "not supported yet: a cache shorter than max_len in OpenCL");
+		return TFMC_INVALID;
+	}
+	return TFMC_OK;
+}
+
 static enum tfmc_status lay_out(struct object *o)
 {
 	TFMC_TRY(layout_weights(o));
 	TFMC_TRY(layout_state(o));
+	TFMC_TRY(refuse_rings(o));
 	return layout_functions(o);
 }
 

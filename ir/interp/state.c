@@ -108,22 +108,39 @@ static void copy_out(const struct slice *s, struct interp_tensor *out)
 	}
 }
 
-/* x [B, K, S, E] into rows past[b].. of axis T; rows outside of the axis (padding of short sequences) are
- * dropped. */
+/* The slice of a ring: row p is row p mod T of the state. */
+static void copy_out_ring(const struct slice *s, struct interp_tensor *out)
+{
+	int64_t index[IR_RANK_MAX];
+	for (int64_t i = 0; i < interp_size(out); i++) {
+		interp_unravel(out, i, index);
+		index[s->rank - 2] %= s->dims[s->rank - 2];
+		out->data[i] = *slice_at(s, index);
+	}
+}
+
+/* x [B, K, S, E] into rows past[b].. of axis T, of a ring modulo T; rows outside of the axis (padding of
+ * short sequences) are dropped. */
 enum tfmc_status interp_eval_state_append(struct interp *in, const struct ir_op *op,
                                           const struct interp_tensor *const *x, struct interp_tensor *out)
 {
+	const struct attrs_state_append *a = op->attrs;
 	struct slice s;
 	int64_t index[IR_RANK_MAX];
 	TFMC_TRY(find_slice(in, op, x + 3, op->n_operands - 3, x[1]->dims[0], &s));
 	int axis = s.rank - 2;
+	int64_t held = s.dims[axis], rows = a->rows > 0 ? a->rows : held;
 	for (int64_t i = 0; i < interp_size(x[1]); i++) {
 		interp_unravel(x[1], i, index);
-		index[axis] += interp_int(x[2]->data[index[0]]);
-		if (index[axis] >= 0 && index[axis] < s.dims[axis])
+		int64_t row = index[axis] + interp_int(x[2]->data[index[0]]);
+		index[axis] = a->rows > 0 && row >= 0 ? row % held : row;
+		if (row >= 0 && row < rows)
 			*slice_at(&s, index) = interp_rounded(in, s.state->dtype, x[1]->data[i]);
 	}
-	copy_out(&s, out);
+	if (a->rows > 0)
+		copy_out_ring(&s, out);
+	else
+		copy_out(&s, out);
 	return TFMC_OK;
 }
 

@@ -213,7 +213,7 @@ static int word_of(const struct attention_case *c, struct ir_value base)
 static void panel_strides(const struct binding *b, struct kb *k, struct kb_tensor *out)
 {
 	const struct attention_config *c = &b->c->config;
-	struct kb_val up = kb_add_const(k, b->dims[2], 15);
+	struct kb_val up = c->ring > 0 ? kb_index(k, c->ring) : kb_add_const(k, b->dims[2], 15);
 	struct kb_val rows = kb_mul(k, kb_bin(k, KB_DIV, up, kb_index(k, 16)), kb_index(k, 16 * c->size));
 	out->encoding = ENC_PANEL16;
 	out->stride[0] = (struct kb_size){.v = kb_mul(k, rows, kb_index(k, c->key_heads))};
@@ -222,9 +222,19 @@ static void panel_strides(const struct binding *b, struct kb *k, struct kb_tenso
 	out->stride[3] = (struct kb_size){.is_const = true, .c = 16, .v = kb_index(k, 16)};
 }
 
+/* As many rows for a head as the ring holds; sizes stay those of all positions. */
+static void ring_strides(const struct attention_config *c, struct kb *k, struct kb_tensor *out, int64_t size)
+{
+	int64_t head = c->ring * size, all = head * c->key_heads;
+	out->ring = c->ring;
+	out->stride[0] = (struct kb_size){true, all, kb_index(k, all)};
+	out->stride[1] = (struct kb_size){true, head, kb_index(k, head)};
+}
+
 static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_tensor *out)
 {
 	const struct binding *b = user;
+	const struct attention_config *g = &b->c->config;
 	struct ir_view view;
 	if (!ir_view_resolve(b->c->m, b->c->f, v, &view) || !ir_dim_equals(view.offset, 0))
 		return false;
@@ -234,7 +244,11 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 		out->size[i] = bind_dim(user, k, view.size[i]);
 		out->stride[i] = bind_dim(user, k, view.stride[i]);
 	}
-	if (b->c->config.panel_keys && view.base.id == b->c->f->params[WORD_K].value.id)
+	if (g->ring > 0 && view.base.id == b->c->f->params[WORD_K].value.id)
+		ring_strides(g, k, out, g->size);
+	if (g->ring > 0 && view.base.id == b->c->f->params[WORD_V].value.id)
+		ring_strides(g, k, out, g->value_size);
+	if (g->panel_keys && view.base.id == b->c->f->params[WORD_K].value.id)
 		panel_strides(b, k, out);
 	return true;
 }
@@ -406,26 +420,56 @@ static void *stored(struct attention_case *c, float *x, int64_t n)
 	return out;
 }
 
-static int64_t key_floats(const struct attention_case *c, const struct attention_call *call)
+static int64_t rows_of(const struct attention_case *c, const struct attention_call *call, bool panels)
 {
-	const struct attention_config *g = &c->config;
-	return g->panel_keys ? call->b * g->key_heads * ((call->t + 15) / 16 * 16) * g->size : call->n_k;
+	int64_t rows = c->config.ring > 0 ? c->config.ring : call->t;
+	return panels ? (rows + 15) / 16 * 16 : rows;
 }
 
-/* The keys as the kernel sees them; columns of panels that stand for no key are NaN. */
-static void *stored_keys(struct attention_case *c, struct attention_call *call)
+static int64_t key_floats(const struct attention_case *c, const struct attention_call *call)
 {
-	int64_t n = key_floats(c, call), e = c->config.size, t = call->t, rows = (t + 15) / 16 * 16;
-	if (!c->config.panel_keys)
-		return stored(c, call->k, call->n_k);
+	return call->b * c->config.key_heads * rows_of(c, call, c->config.panel_keys) * c->config.size;
+}
+
+static int64_t value_floats(const struct attention_case *c, const struct attention_call *call)
+{
+	return call->b * c->config.key_heads * rows_of(c, call, false) * c->config.value_size;
+}
+
+/* Keys or values, [B,K,T,e], as a state holds them: in panels, in a ring. What stands for no position is NaN.
+ */
+static void *stored_rows(struct attention_case *c, struct attention_call *call, const float *x, int64_t e,
+                         bool panels)
+{
+	const struct attention_config *g = &c->config;
+	int64_t rows = rows_of(c, call, panels), t = call->t, n = call->b * g->key_heads * rows * e;
 	float *out = ARENA_ARRAY(&c->arena, float, n + 16);
 	out = (float *)(((uintptr_t)out + 63) & ~(uintptr_t)63); /* as states are */
 	memset(out, 0xff, (size_t)n * 4);
-	for (int64_t i = 0; i < call->n_k; i++) {
-		int64_t head = i / (t * e), row = i / e % t;
-		out[(head * rows + row / 16 * 16) * e + i % e * 16 + row % 16] = call->k[i];
+	for (int64_t i = 0; i < call->b * g->key_heads * t * e; i++) {
+		int64_t head = i / (t * e), at = i / e % t, end = call->past[head / g->key_heads] + call->s;
+		int64_t row = g->ring > 0 ? at % g->ring : at;
+		if (g->ring > 0 && at >= end)
+			continue;
+		if (panels)
+			out[(head * rows + row / 16 * 16) * e + i % e * 16 + row % 16] = x[i];
+		else
+			out[(head * rows + row) * e + i % e] = x[i];
 	}
-	return out;
+	return stored(c, out, n);
+}
+
+static void *stored_keys(struct attention_case *c, struct attention_call *call)
+{
+	bool as_given = !c->config.panel_keys && c->config.ring == 0;
+	return as_given ? stored(c, call->k, call->n_k)
+	                : stored_rows(c, call, call->k, c->config.size, c->config.panel_keys);
+}
+
+static void *stored_values(struct attention_case *c, struct attention_call *call)
+{
+	return c->config.ring == 0 ? stored(c, call->v, call->n_v)
+	                           : stored_rows(c, call, call->v, c->config.value_size, false);
 }
 
 static void load_result(const struct attention_case *c, struct attention_call *call, void *const *words)
@@ -449,7 +493,7 @@ static void **words_of(struct attention_case *c, struct attention_call *call, in
 	memset(call->out, 0xff, (size_t)call->n_out * 4);
 	words[WORD_Q] = stored(c, call->q, call->n_q);
 	words[WORD_K] = stored_keys(c, call);
-	words[WORD_V] = stored(c, call->v, call->n_v);
+	words[WORD_V] = stored_values(c, call);
 	words[WORD_BIAS] = stored(c, call->bias, call->n_bias);
 	words[WORD_LEN] = call->len;
 	words[WORD_PAST] = call->past;
@@ -496,7 +540,7 @@ static const char *interpret(struct attention_case *c, struct attention_call *ca
 	        {words, N_WORDS * sizeof(void *), false},
 	        {words[WORD_Q], (size_t)call->n_q * bytes, false},
 	        {words[WORD_K], (size_t)key_floats(c, call) * bytes, false},
-	        {words[WORD_V], (size_t)call->n_v * bytes, false},
+	        {words[WORD_V], (size_t)value_floats(c, call) * bytes, false},
 	        {words[WORD_BIAS], (size_t)call->n_bias * bytes, false},
 	        {call->len, (size_t)call->b * 4, false},
 	        {call->past, (size_t)call->b * 4, false},

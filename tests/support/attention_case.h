@@ -28,7 +28,8 @@ struct attention_config {
 	bool is_bf16;    /* all float tensors are bf16 */
 	bool turned_kv;  /* k and v are views of [B,K,E,T] and [B,K,V,T] */
 	bool panel_keys; /* k is #panel16, as a state may be; f32 */
-	int64_t br, bc;  /* 0: the defaults */
+	int64_t ring; /* > 0: row p of k and v lies at p mod ring, and only those up to past + S are there */
+	int64_t br, bc; /* 0: the defaults */
 	const char *target;
 };
 

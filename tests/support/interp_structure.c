@@ -158,13 +158,13 @@ struct state_case {
 	struct interp_state *contents;
 };
 
-static void state_begin(struct state_case *s)
+static void state_begin_rows(struct state_case *s, int64_t rows)
 {
 	op_case_begin(&s->c);
 	struct op_case *c = &s->c;
 	ck_assert(ir_dims_declare(c->m->dims, "B", 1, 4));
 	const struct ir_dim *batch = ir_dim_sym(c->m->dims, "B");
-	struct ir_dim_list dims = op_case_dims(c, 5, (int64_t[]){0, 2, 1, 3, 2});
+	struct ir_dim_list dims = op_case_dims(c, 5, (int64_t[]){0, 2, 1, rows, 2});
 	dims.items[0] = batch;
 	const struct ir_type *type = ir_type_tensor(c->m->types, DT_F32, 5, dims.items);
 	const struct ir_state_decl *decl = ir_add_state(c->m, "s", type, (struct ir_loc){0});
@@ -177,10 +177,15 @@ static void state_begin(struct state_case *s)
 	s->state = param(s->b, "s", ir_type_state(c->m->types, decl));
 }
 
-/* Runs with two sequences, past (0, 2), x = 1..8, layer 1. */
-static void state_run(struct state_case *s, const struct ir_value *results, size_t n)
+static void state_begin(struct state_case *s)
 {
-	double layer = 1, past[] = {0, 2}, x[] = {1, 2, 3, 4, 5, 6, 7, 8};
+	state_begin_rows(s, 3);
+}
+
+/* Runs with two sequences, past (0, second), x = 1..8, layer 1. */
+static void state_run_behind(struct state_case *s, double second, const struct ir_value *results, size_t n)
+{
+	double layer = 1, past[] = {0, second}, x[] = {1, 2, 3, 4, 5, 6, 7, 8};
 	const struct interp_tensor inputs[] = {
 	        {.dtype = DT_I32, .data = &layer},
 	        {.dtype = DT_I32, .rank = 1, .dims = {2}, .data = past},
@@ -192,8 +197,31 @@ static void state_run(struct state_case *s, const struct ir_value *results, size
 	finish_and_run(&s->c, s->b, results, n, &args);
 }
 
+static void state_run(struct state_case *s, const struct ir_value *results, size_t n)
+{
+	state_run_behind(s, 2, results, n);
+}
+
+/* A ring of 16 rows for 18: rows 15 and 16 of sequence 1 are its last row and its first one. */
+static void check_ring(void)
+{
+	const struct attrs_state_append ring = {.rows = 18, .window = 3};
+	struct state_case s;
+	struct ir_value results[2];
+	state_begin_rows(&s, 16);
+	irb_op(s.b, OP_state_append, (struct ir_value[]){s.state, s.x, s.past, s.layer}, 4, &ring, results,
+	       2);
+	state_run_behind(&s, 15, results, 2);
+	op_case_expect(&s.c,
+	               TENSOR(F32, (2, 1, 18, 2), 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+	                      0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+	                      0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 6, 7, 8, 0, 0));
+	op_case_end(&s.c);
+}
+
 void interp_check_state_append(void)
 {
+	check_ring();
 	struct state_case s;
 	struct ir_value results[2];
 	state_begin(&s);
