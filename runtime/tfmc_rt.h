@@ -158,7 +158,8 @@ int64_t tfmc_session_length(const struct tfmc_session *session, int64_t sequence
 int tfmc_session_select(struct tfmc_session *session, int64_t first, int64_t source);
 /* Sequence i becomes what sequence from[i] was, for all i < n at once: of beams, who comes from whom. */
 int tfmc_session_reorder(struct tfmc_session *session, const int64_t *from, int64_t n);
-/* Forgets the tokens of a sequence from `length` on. */
+/* Forgets the tokens of a sequence from `length` on. TFMC_RT_E_OVERWRITTEN: a ring has lost what would be
+ * read. */
 int tfmc_session_trim(struct tfmc_session *session, int64_t sequence, int64_t length);
 /* Makes sequence `to` a copy of sequence `from`. */
 int tfmc_session_fork(struct tfmc_session *session, int64_t from, int64_t to);

@@ -17,6 +17,7 @@
 #include "ir/interp/interp.h"
 #include "ir/target/tile.h"
 #include "ir/view.h"
+#include "tests/support/attention_store.h"
 #include "tests/support/rng.h"
 
 enum {
@@ -406,72 +407,6 @@ void attention_poison(const struct attention_case *c, struct attention_call *cal
 	}
 }
 
-/* A float tensor as the kernel sees it, and back. */
-static void *stored(struct attention_case *c, float *x, int64_t n)
-{
-	if (!c->config.is_bf16)
-		return x;
-	uint16_t *out = ARENA_ARRAY(&c->arena, uint16_t, n + 1);
-	for (int64_t i = 0; i < n; i++) {
-		uint32_t bits;
-		memcpy(&bits, &x[i], 4);
-		out[i] = (uint16_t)(bits >> 16);
-	}
-	return out;
-}
-
-static int64_t rows_of(const struct attention_case *c, const struct attention_call *call, bool panels)
-{
-	int64_t rows = c->config.ring > 0 ? c->config.ring : call->t;
-	return panels ? (rows + 15) / 16 * 16 : rows;
-}
-
-static int64_t key_floats(const struct attention_case *c, const struct attention_call *call)
-{
-	return call->b * c->config.key_heads * rows_of(c, call, c->config.panel_keys) * c->config.size;
-}
-
-static int64_t value_floats(const struct attention_case *c, const struct attention_call *call)
-{
-	return call->b * c->config.key_heads * rows_of(c, call, false) * c->config.value_size;
-}
-
-/* Keys or values, [B,K,T,e], as a state holds them: in panels, in a ring. What stands for no position is NaN.
- */
-static void *stored_rows(struct attention_case *c, struct attention_call *call, const float *x, int64_t e,
-                         bool panels)
-{
-	const struct attention_config *g = &c->config;
-	int64_t rows = rows_of(c, call, panels), t = call->t, n = call->b * g->key_heads * rows * e;
-	float *out = ARENA_ARRAY(&c->arena, float, n + 16);
-	out = (float *)(((uintptr_t)out + 63) & ~(uintptr_t)63); /* as states are */
-	memset(out, 0xff, (size_t)n * 4);
-	for (int64_t i = 0; i < call->b * g->key_heads * t * e; i++) {
-		int64_t head = i / (t * e), at = i / e % t, end = call->past[head / g->key_heads] + call->s;
-		int64_t row = g->ring > 0 ? at % g->ring : at;
-		if (g->ring > 0 && at >= end)
-			continue;
-		if (panels)
-			out[(head * rows + row / 16 * 16) * e + i % e * 16 + row % 16] = x[i];
-		else
-			out[(head * rows + row) * e + i % e] = x[i];
-	}
-	return stored(c, out, n);
-}
-
-static void *stored_keys(struct attention_case *c, struct attention_call *call)
-{
-	bool as_given = !c->config.panel_keys && c->config.ring == 0;
-	return as_given ? stored(c, call->k, call->n_k)
-	                : stored_rows(c, call, call->k, c->config.size, c->config.panel_keys);
-}
-
-static void *stored_values(struct attention_case *c, struct attention_call *call)
-{
-	return c->config.ring == 0 ? stored(c, call->v, call->n_v)
-	                           : stored_rows(c, call, call->v, c->config.value_size, false);
-}
-
 static void load_result(const struct attention_case *c, struct attention_call *call, void *const *words)
 {
 	const uint16_t *from = words[WORD_OUT];
@@ -491,14 +426,14 @@ static void **words_of(struct attention_case *c, struct attention_call *call, in
 	scratch += -(uintptr_t)scratch & 63;
 	memset(scratch, 0xff, bytes);
 	memset(call->out, 0xff, (size_t)call->n_out * 4);
-	words[WORD_Q] = stored(c, call->q, call->n_q);
-	words[WORD_K] = stored_keys(c, call);
-	words[WORD_V] = stored_values(c, call);
-	words[WORD_BIAS] = stored(c, call->bias, call->n_bias);
+	words[WORD_Q] = attention_stored(c, call->q, call->n_q);
+	words[WORD_K] = attention_stored_keys(c, call);
+	words[WORD_V] = attention_stored_values(c, call);
+	words[WORD_BIAS] = attention_stored(c, call->bias, call->n_bias);
 	words[WORD_LEN] = call->len;
 	words[WORD_PAST] = call->past;
-	words[WORD_SINKS] = stored(c, call->sinks, c->config.heads);
-	words[WORD_OUT] = stored(c, call->out, call->n_out);
+	words[WORD_SINKS] = attention_stored(c, call->sinks, c->config.heads);
+	words[WORD_OUT] = attention_stored(c, call->out, call->n_out);
 	words[WORD_SCRATCH] = scratch;
 	const int64_t dims[] = {call->b, call->s, call->t};
 	memcpy(words + WORD_DIMS, dims, sizeof dims);
@@ -539,8 +474,8 @@ static const char *interpret(struct attention_case *c, struct attention_call *ca
 	const struct kb_range ranges[] = {
 	        {words, N_WORDS * sizeof(void *), false},
 	        {words[WORD_Q], (size_t)call->n_q * bytes, false},
-	        {words[WORD_K], (size_t)key_floats(c, call) * bytes, false},
-	        {words[WORD_V], (size_t)value_floats(c, call) * bytes, false},
+	        {words[WORD_K], (size_t)attention_key_floats(c, call) * bytes, false},
+	        {words[WORD_V], (size_t)attention_value_floats(c, call) * bytes, false},
 	        {words[WORD_BIAS], (size_t)call->n_bias * bytes, false},
 	        {call->len, (size_t)call->b * 4, false},
 	        {call->past, (size_t)call->b * 4, false},
