@@ -328,6 +328,9 @@ def qwen(c, tensors, _):
 def gemma(c, tensors, _):
     keys = decoder_keys(c)
     keys["attention.sliding_window"] = c["sliding_window"]
+    rope = c.get("rope_parameters", {}).get("full_attention", {})
+    if rope.get("rope_type") == "linear":
+        keys.update({"rope.scaling.type": "linear", "rope.scaling.factor": float(rope["factor"])})
     for cap in ("attn", "final"):
         if c.get(f"{cap}_logit_softcapping"):
             keys[f"{cap}_logit_softcapping"] = float(c[f"{cap}_logit_softcapping"])

@@ -196,6 +196,11 @@ FAMILIES = {
         layer_types=["sliding_attention", "sliding_attention", "full_attention"],
         rope_parameters={"full_attention": {"rope_theta": 1000000.0, "rope_type": "default"},
                          "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"}}), plus_one=True, table=0.1),
+    "gemma3_linear": causal("Gemma3ForCausalLM", hf.Gemma3TextConfig(
+        **llama_like(head_dim=12, tie_word_embeddings=True, num_hidden_layers=3), sliding_window=8, query_pre_attn_scalar=15,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        rope_parameters={"full_attention": {"rope_theta": 1000000.0, "rope_type": "linear", "factor": 2.0},
+                         "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"}}), plus_one=True, table=0.1),
     "llama3": causal("LlamaForCausalLM", hf.LlamaConfig(**llama_like(), rope_parameters={
         "rope_theta": 500000.0, "rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 3.0,
         "original_max_position_embeddings": 16})),
