@@ -26,7 +26,7 @@ static struct kb_val differ_in_sign(struct kb *k, struct kb_val x, struct kb_val
 	return kb_bin(k, KB_OR, down, up);
 }
 
-/* What q leaves of a; where it has the wrong sign, the rounded quotient was one too large. */
+/* Of f64: what q leaves of a; where it has the wrong sign, the rounded quotient was one too large. */
 static struct kb_val of_floats(struct kb *k, bool rest, struct kb_val a, struct kb_val b)
 {
 	struct kb_val zero = constant(k, a, 0), q = kb_un(k, KB_FLOOR, kb_bin(k, KB_DIV, a, b));
@@ -36,6 +36,43 @@ static struct kb_val of_floats(struct kb *k, bool rest, struct kb_val a, struct 
 	if (rest)
 		return kb_select(k, more, kb_add(k, r, b), r);
 	return kb_select(k, more, kb_sub(k, q, constant(k, q, 1)), q);
+}
+
+#define ROUNDS 10 /* of 28 bits: quotients of two f32 are below 2^278 */
+
+/* The quotient without what stands behind its first 29 bits, and rounded to zero: times an f32 it has 53
+ * bits. */
+static struct kb_val leading_bits(struct kb *k, struct kb_val q)
+{
+	struct kb_val bits = kb_bitcast(k, kb_un(k, KB_ABS, q), KB_I64), zero = constant(k, q, 0);
+	struct kb_val kept = kb_bin(k, KB_AND, bits, constant(k, bits, -((int64_t)1 << 24)));
+	struct kb_val whole = kb_un(k, KB_FLOOR, kb_bitcast(k, kept, KB_F64));
+	return kb_select(k, kb_cmp(k, KB_LT, q, zero), kb_un(k, KB_NEG, whole), whole);
+}
+
+/*
+ * a - floor(a / b) * b of f32 in f64, where every step is exact: long division, 28 bits of the quotient in a
+ * round, whatever lies between the two. a / 0 and an infinite a leave NaN.
+ */
+static struct kb_val rest_of_singles(struct kb *k, struct kb_val a, struct kb_val b)
+{
+	struct kb_val zero = constant(k, a, 0);
+	struct kb_var left = kb_var(k, "left", kb_type_of(k, a), a);
+	(void)kb_loop(k, "round", kb_index(k, 0), kb_index(k, ROUNDS), 1, 0);
+	struct kb_val r = kb_get(k, left), q = leading_bits(k, kb_bin(k, KB_DIV, r, b));
+	struct kb_val next = kb_sub(k, r, kb_mul(k, q, b));
+	kb_set(k, left, kb_select(k, kb_cmp(k, KB_EQ, q, zero), r, next)); /* 0 times an infinite b */
+	kb_end_loop(k);
+	r = kb_get(k, left);
+	return kb_select(k, differ_in_sign(k, r, b), kb_add(k, r, b), r);
+}
+
+/* In f64 quotients below 2^29 are rounded down as if they were exact. */
+static struct kb_val of_singles(struct kb *k, bool rest, struct kb_val a, struct kb_val b)
+{
+	struct kb_val x = kb_cvt(k, a, KB_F64), y = kb_cvt(k, b, KB_F64);
+	struct kb_val wide = rest ? rest_of_singles(k, x, y) : kb_un(k, KB_FLOOR, kb_bin(k, KB_DIV, x, y));
+	return kb_cvt(k, wide, KB_F32);
 }
 
 /* Divisors 0 and -1 become 1, which leaves the rest 0. */
@@ -57,7 +94,9 @@ struct kb_val eval_quotient(struct eval *e, const struct ir_op *op, struct kb_va
 {
 	enum kb_scalar s = kb_type_of(e->k, a).scalar;
 	bool rest = op->code == OP_mod;
-	return s == KB_F32 || s == KB_F64 ? of_floats(e->k, rest, a, b) : of_ints(e->k, rest, a, b);
+	if (s == KB_F32)
+		return of_singles(e->k, rest, a, b);
+	return s == KB_F64 ? of_floats(e->k, rest, a, b) : of_ints(e->k, rest, a, b);
 }
 
 /* Bits that an exponent can have. */

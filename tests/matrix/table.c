@@ -21,6 +21,7 @@ struct allowed {
 };
 static const struct allowed allowed[] = {
         {false, "this function of f64", "elementary functions are polynomials for f32 (kernel/math.c)"},
+        {false, "rows of f64", "norms and softmaxes of whole rows are those of f32 (kernel/rowwise.h)"},
         {true, "f64 values in OpenCL kernels", "f64 is an extension of OpenCL C 1.2, which devices may lack"},
 };
 
