@@ -159,6 +159,29 @@ static void copy(struct pair *p)
 	p->copies++;
 }
 
+/* One more token of sequence b; sequence 0 of `other` is a copy of it. */
+static void step_all(struct pair *p, int64_t b)
+{
+	static float want[MAX_VOCAB], got[MAX_VOCAB];
+	struct tfmc_session *const those[] = {p->ring, p->other};
+	struct rows c = {.n = 1, .width = 1, .lengths = {1}};
+	if (p->length[b] == p->room)
+		return;
+	c.ids[0] = (int32_t)draw(p, (uint64_t)p->vocab);
+	expect(p, "select", tfmc_session_select(p->full, b, -1), TFMC_RT_OK);
+	expect(p, "select", tfmc_session_select(p->ring, b, -1), TFMC_RT_OK);
+	expect(p, "select", tfmc_session_select(p->other, 0, -1), TFMC_RT_OK);
+	call(p, p->full, &c, want);
+	for (int i = 0; i < 2; i++) {
+		call(p, those[i], &c, got);
+		if (memcmp(want, got, (size_t)p->vocab * sizeof(*got)) != 0)
+			fail(p, i ? "what was restored goes on in another way" : "what was saved is changed",
+			     TFMC_RT_OK);
+	}
+	p->length[b]++;
+	p->written[b] = p->length[b] > p->written[b] ? p->length[b] : p->written[b];
+}
+
 /* Through the object whose rings have another length, and back. */
 static void save(struct pair *p)
 {
@@ -170,6 +193,7 @@ static void save(struct pair *p)
 	expect(p, "restore", tfmc_session_restore(p->other, 0, bytes, n), TFMC_RT_OK);
 	expect(p, "save", tfmc_session_save(p->other, 0, again, SAVED, &k), TFMC_RT_OK);
 	expect(p, "restore", tfmc_session_restore(p->ring, b, again, k), TFMC_RT_OK);
+	step_all(p, b);
 	expect(p, "save", tfmc_session_save(p->full, b, again, SAVED, &k), TFMC_RT_OK);
 	expect(p, "restore of whole caches", tfmc_session_restore(p->ring, b, again, k), TFMC_RT_E_OTHER);
 	bytes[draw(p, n)] ^= 1;
