@@ -26,7 +26,8 @@ static struct kb_val differ_in_sign(struct kb *k, struct kb_val x, struct kb_val
 	return kb_bin(k, KB_OR, down, up);
 }
 
-/* Of f64: what q leaves of a; where it has the wrong sign, the rounded quotient was one too large. */
+/* In the type itself: what q leaves of a; where it has the wrong sign, the rounded quotient was one too
+ * large. */
 static struct kb_val of_floats(struct kb *k, bool rest, struct kb_val a, struct kb_val b)
 {
 	struct kb_val zero = constant(k, a, 0), q = kb_un(k, KB_FLOOR, kb_bin(k, KB_DIV, a, b));
@@ -94,9 +95,10 @@ struct kb_val eval_quotient(struct eval *e, const struct ir_op *op, struct kb_va
 {
 	enum kb_scalar s = kb_type_of(e->k, a).scalar;
 	bool rest = op->code == OP_mod;
-	if (s == KB_F32)
+	/* f64 is an extension of OpenCL C: there quotients above 2^22 are rounded */
+	if (s == KB_F32 && e->job->target->arch != ARCH_OPENCL)
 		return of_singles(e->k, rest, a, b);
-	return s == KB_F64 ? of_floats(e->k, rest, a, b) : of_ints(e->k, rest, a, b);
+	return s == KB_F32 || s == KB_F64 ? of_floats(e->k, rest, a, b) : of_ints(e->k, rest, a, b);
 }
 
 /* Bits that an exponent can have. */
