@@ -64,6 +64,9 @@ struct rowwise_walk {
 
 /* Emits the body for all elements of the open row in [from, to), from <= to. */
 void rowwise_walk(struct rowwise *r, struct kb_val from, struct kb_val to, const struct rowwise_walk *w);
+/* Gives the last vector of [0, to) in a padded buffer numbers, before elements are put there one by one: a
+ * walk that pads reads all of it. */
+void rowwise_clear_rest(struct rowwise *r, struct kb_val to);
 /* All elements, with whole vectors. */
 void rowwise_all(struct rowwise *r, rowwise_body *body, void *user);
 

@@ -124,11 +124,16 @@ static void walk(struct rowwise *r, struct kb_val to, int lanes, rowwise_body *b
 	32 /* with fewer, four exponentials at once leave constants and sums on the stack \
 	    */
 
+/* Do exponentials take the place of scores in the buffer? */
+static bool in_buffer(const struct rowwise *r, const struct softmax *s)
+{
+	return s->keeps_exp && !r->x_stays;
+}
+
 /* The exponentials: in padded memory without a loop over the last elements. */
 static void walk_exp(struct rowwise *r, struct kb_val to, struct softmax *s)
 {
-	bool in_buffer = s->keeps_exp && !r->x_stays;
-	struct rowwise_walk w = {.body = add_exp, .user = s, .lanes = r->lanes, .pads = in_buffer};
+	struct rowwise_walk w = {.body = add_exp, .user = s, .lanes = r->lanes, .pads = in_buffer(r, s)};
 	w.at_once = !s->keeps_exp && kb_caps(r->k)->registers < REGISTERS_OF_FOUR ? 2 : 0;
 	rowwise_walk(r, kb_index(r->k, 0), to, &w);
 }
@@ -143,6 +148,8 @@ static void walk_hidden(struct rowwise *r, struct kb_val from, struct softmax *s
 static struct kb_val exp_sum(struct rowwise *r, struct kb_val to, struct softmax *s)
 {
 	struct kb *k = r->k;
+	if (in_buffer(r, s) && !r->is_filled && r->width < 0)
+		rowwise_clear_rest(r, to);
 	rowwise_acc_begin(r, &s->max, KB_MAX);
 	walk(r, to, r->lanes, find_max, s);
 	s->shift = rowwise_acc_value(r, &s->max);

@@ -97,6 +97,17 @@ static struct kb_val whole_steps(struct kb *k, struct kb_val from, struct kb_val
 	return kb_sub(k, to, kb_bin(k, KB_REM, kb_sub(k, to, from), kb_index(k, step)));
 }
 
+void rowwise_clear_rest(struct rowwise *r, struct kb_val to)
+{
+	struct kb *k = r->k;
+	if (!r->is_padded || r->lanes == 1)
+		return;
+	struct kb_val vectors = whole_steps(k, kb_index(k, 0), to, r->lanes);
+	struct kb_val at = kb_loop(k, "j", vectors, to, r->lanes, 0);
+	kb_store(k, kb_splat(k, kb_f32(k, 0), r->lanes), r->buffer, at, 0, 0);
+	kb_end_loop(k);
+}
+
 void rowwise_walk(struct rowwise *r, struct kb_val from, struct kb_val to, const struct rowwise_walk *w)
 {
 	struct kb *k = r->k;
