@@ -5,7 +5,8 @@
  * and a bisection ends at the one application that changed something.
  *
  * Two executions are compared. As the IR means it, every op rounded: a pass of
- * class BITS may change no bit, others stay within a bound for f32. And wide,
+ * class BITS may change no bit, others stay within a bound for f32, or within
+ * eight times the error that rounding gives the result anyhow. And wide,
  * floats not rounded: everything but an approximation agrees to 1e-9, so that
  * mistakes much smaller than f32 rounding are seen.
  */
