@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Strict readers of NumPy's formats over bytes in memory: .npy (one array) and .npz (a zip archive of them,
- * stored, not compressed). Little- and big-endian numbers, both orders of axes. Nothing is believed: headers,
- * directory and local entries must agree with each other and with the bytes that are there.
+ * stored or compressed by deflate). Little- and big-endian numbers, both orders of axes. Nothing is believed:
+ * headers, directory and local entries must agree with each other and with the bytes that are there.
  */
 #ifndef TFMC_FRONTEND_NPY_H
 #define TFMC_FRONTEND_NPY_H
@@ -27,6 +27,7 @@ bool npz_is(const unsigned char *bytes, size_t len);
 TFMC_MUST_USE enum tfmc_status npy_read(struct arena *a, struct diag_context *cx, const char *name,
                                         struct loc loc, const unsigned char *bytes, size_t len,
                                         struct stored_tensors *out);
+/* What was compressed lies in the arena, up to 4 GiB of an archive; the rest is read where it lies. */
 TFMC_MUST_USE enum tfmc_status npz_read(struct arena *a, struct diag_context *cx, const char *name,
                                         struct loc loc, const unsigned char *bytes, size_t len,
                                         struct stored_tensors *out);

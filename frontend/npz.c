@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * .npz: a zip archive of .npy files. Read through the central directory; each local entry must say the same.
- * With zip64, which numpy writes for large arrays. Compressed entries are refused by name.
+ * With zip64, which numpy writes for large arrays. Compressed entries (numpy.savez_compressed) become memory.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "frontend/npy.h"
+#include "frontend/zip_inflate.h"
 #include "ir/support/strmap.h"
 
 #define LOCAL_BYTES    30
@@ -22,6 +23,7 @@ struct zip {
 	const unsigned char *bytes;
 	size_t len;
 	uint64_t entries, directory, directory_bytes; /* directory: its offset */
+	uint64_t inflated;                            /* bytes that compressed entries became */
 };
 
 /* An entry of the directory. */
@@ -29,6 +31,7 @@ struct zip_entry {
 	const char *name;
 	uint64_t size, packed, local; /* bytes, bytes as stored, offset of the local entry */
 	unsigned flags, method;
+	uint32_t crc;        /* of the data, not compressed */
 	size_t begin, index; /* of the data; in the directory */
 };
 
@@ -143,6 +146,7 @@ static bool read_central(const struct zip *z, size_t *at, struct zip_entry *e)
 	e->name = arena_strndup(z->src.arena, text, name);
 	e->flags = (unsigned)number(z, *at + 8, 2);
 	e->method = (unsigned)number(z, *at + 10, 2);
+	e->crc = (uint32_t)number(z, *at + 16, 4);
 	e->packed = number(z, *at + 20, 4);
 	e->size = number(z, *at + 24, 4);
 	e->local = number(z, *at + 42, 4);
@@ -165,7 +169,7 @@ static bool read_local(const struct zip *z, struct zip_entry *e)
 	    memcmp(z->bytes + at + LOCAL_BYTES, e->name, name) != 0 || number(z, at + 8, 2) != e->method)
 		return bad_entry(z, e->name, "its data and the directory do not agree");
 	e->begin = at + LOCAL_BYTES + name + extra;
-	if (e->packed != e->size || e->size > room - name - extra)
+	if (e->packed > room - name - extra)
 		return bad_entry(z, e->name, "its data reach beyond the directory");
 	return true;
 }
@@ -179,11 +183,34 @@ static bool check_kind(const struct zip *z, const struct zip_entry *e)
 		                 "safetensors)");
 	if (e->flags & 1)
 		return bad_entry(z, e->name, "not supported: it is encrypted");
-	if (e->method != 0)
-		return bad_entry(
-		        z, e->name,
-		        "not supported yet: it is compressed; numpy.savez stores arrays as they are");
+	if (e->method != 0 && e->method != ZIP_DEFLATE)
+		return bad_entry(z, e->name,
+		                 "not supported: it is compressed by another method than deflate, which "
+		                 "numpy.savez_compressed uses");
+	if (e->method == 0 ? e->packed != e->size : !zip_inflate_can(e->packed, e->size))
+		return bad_entry(z, e->name, "it cannot have the size that the directory names");
 	return true;
+}
+
+/* The bytes of the array, for as long as the arena lives; NULL after a diagnostic. */
+static const unsigned char *array_of(struct zip *z, const struct zip_entry *e)
+{
+	const char *why;
+	if (e->method == 0)
+		return z->bytes + e->begin;
+	if (e->size > ZIP_INFLATED_MAX - z->inflated) {
+		bad_entry(z, e->name,
+		          "with it more than 4 GiB of the archive are compressed, which would be held in "
+		          "memory; "
+		          "numpy.savez stores arrays as they are");
+		return NULL;
+	}
+	z->inflated += e->size;
+	const unsigned char *bytes = zip_inflate(z->src.arena, z->bytes + e->begin, (size_t)e->packed,
+	                                         (size_t)e->size, e->crc, &why);
+	if (bytes == NULL && why != NULL)
+		bad_entry(z, e->name, why);
+	return bytes;
 }
 
 static int by_place(const void *a, const void *b)
@@ -195,7 +222,7 @@ static int by_place(const void *a, const void *b)
 }
 
 /* In the order of their data, which must not overlap. */
-static bool make_tensors(const struct zip *z, struct zip_entry *entries, size_t n, struct stored_tensors *out)
+static bool make_tensors(struct zip *z, struct zip_entry *entries, size_t n, struct stored_tensors *out)
 {
 	struct stored_tensor *items = ARENA_ARRAY(z->src.arena, struct stored_tensor, n + 1);
 	struct strmap names;
@@ -205,13 +232,14 @@ static bool make_tensors(const struct zip *z, struct zip_entry *entries, size_t 
 	strmap_init(&names, z->src.arena);
 	for (size_t i = 0; i < n; i++) {
 		const struct zip_entry *e = &entries[i];
-		if (i > 0 && e->local < entries[i - 1].begin + entries[i - 1].size)
+		if (i > 0 && e->local < entries[i - 1].begin + entries[i - 1].packed)
 			return bad_entry(z, e->name, "its data lie in those of another entry");
 		if (strmap_has(&names, e->name))
 			return bad_entry(z, e->name, "is there twice");
 		strmap_set(&names, e->name, &items[i]);
 		items[i].name = arena_strndup(z->src.arena, e->name, strlen(e->name) - 4);
-		if (!npy_array(&z->src, z->bytes + e->begin, (size_t)e->size, &items[i]))
+		const unsigned char *bytes = array_of(z, e);
+		if (bytes == NULL || !npy_array(&z->src, bytes, (size_t)e->size, &items[i]))
 			return false;
 	}
 	*out = (struct stored_tensors){items, n};

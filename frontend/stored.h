@@ -21,7 +21,7 @@ struct stored_tensor {
 	                */
 	int rank;
 	int64_t dims[IR_RANK_MAX]; /* outermost first, of the tensor as it is meant */
-	const void *data;          /* into the given bytes; may be unaligned; NULL when bytes = 0 */
+	const void *data; /* into the given bytes or the arena; may be unaligned; NULL when bytes = 0 */
 	size_t bytes;
 };
 

@@ -155,7 +155,8 @@ def other_files(header, data):
            gguf(header, data, {"pos.weight": (2, [D, CTX], bytes(27))}))
     yield "npy_python.npy", "a header that is no literal", "npy_python.*E406", array.replace(b"False", b"exit( ")
     yield "npy_short.npy", "fewer bytes than the shape takes", "needs 4 bytes.*E406", array[:-1]
-    yield "npz_compressed.npz", "a compressed array", "compressed.*E406", archive(b"tok.npy", array, 8)
+    yield "npz_damaged.npz", "a damaged compressed array", "compressed data are damaged.*E406", archive(b"tok.npy", array, 8)
+    yield "npz_method.npz", "an array compressed by bzip2", "another method.*E406", archive(b"tok.npy", array, 12)
     yield "npz_torch.npz", "an archive of something else", "data.pkl.*E406", archive(b"data.pkl", array, 0)
     yield "npz_truncated.npz", "an archive without its end", "E406", archive(b"tok.npy", array, 0)[:-30]
 

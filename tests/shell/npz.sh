@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Weights as NumPy arrays in both orders of axes and of bytes, as f32 and f64, give the bits of the safetensors file
+# Weights as NumPy arrays in both orders of axes and of bytes, as f32 and f64, compressed and not, give the bits of the safetensors file
 # they were made from. A hub folder of symbolic links with shards works as one without; wrong indices are refused.
 set -euo pipefail
 tmp=$(mktemp -d)
@@ -11,10 +11,12 @@ python3 "$support/make_llama.py" "$tmp/m" llama
 cd "$tmp/m"
 "$TFMC" run . --inputs inputs.safetensors --outputs a.safetensors -mcpu=native
 
-python3 -B "$support/to_npz.py" model.safetensors w.npz
 printf 'tfmc: 1\nname: m\nhf: config.json\nweights: {files: [w.npz]}\n' >npz.yaml
-"$TFMC" run npz.yaml --inputs inputs.safetensors --outputs b.safetensors -mcpu=native
-cmp a.safetensors b.safetensors
+for method in store deflate; do
+	python3 -B "$support/to_npz.py" model.safetensors w.npz $method
+	"$TFMC" run npz.yaml --inputs inputs.safetensors --outputs b.safetensors -mcpu=native
+	cmp a.safetensors b.safetensors
+done
 
 # Shards beneath a hub cache: files are links to blobs with other names, so the index names what the folder shows.
 python3 - <<'P'

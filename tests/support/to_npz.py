@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the float32 tensors of a safetensors file as NumPy arrays: to_npz.py IN OUT.npz. Pure Python.
+"""Writes the float32 tensors of a safetensors file as NumPy arrays: to_npz.py IN OUT.npz [deflate]. Pure Python.
 
 Tensors take turns in how they are written: C order and Fortran order, little- and big-endian, f4 and f8; vectors
 also as whole numbers when they are some. All hold the same values.
@@ -31,7 +31,8 @@ def array(shape, values, kind):
 
 def main():
     kinds = itertools.cycle(itertools.product((False, True), ("<f4", ">f4", "<f8", ">f8")))
-    with zipfile.ZipFile(sys.argv[2], "w", zipfile.ZIP_STORED) as out:
+    method = zipfile.ZIP_DEFLATED if sys.argv[3:] == ["deflate"] else zipfile.ZIP_STORED
+    with zipfile.ZipFile(sys.argv[2], "w", method) as out:
         for name, (shape, values) in to_gguf.read_safetensors(sys.argv[1]).items():
             out.writestr(f"{name}.npy", array(shape, values, next(kinds)))
 

@@ -173,34 +173,77 @@ static void put_number(struct buf *out, uint64_t v, int n)
 		buf_char(out, (char)(v >> (8 * i)));
 }
 
-/* What both directories say about an entry; method 0: stored. */
-static void put_common(struct buf *out, unsigned method, size_t size, const char *name)
+/* CRC-32, the polynomial of zip, bit by bit. */
+static uint32_t checksum(const struct buf *b)
+{
+	uint32_t crc = UINT32_MAX;
+	for (size_t i = 0; i < b->len; i++) {
+		crc ^= (unsigned char)b->data[i];
+		for (int bit = 0; bit < 8; bit++)
+			crc = (crc >> 1) ^ (crc & 1 ? UINT32_C(0xedb88320) : 0);
+	}
+	return ~crc;
+}
+
+/* What lies in an archive for an entry, and what its directories say of it. */
+struct part {
+	struct buf array, packed;
+	unsigned method; /* 0: stored; 8: deflated */
+	uint32_t crc;
+	size_t size;
+};
+
+static void part_begin(struct part *p, unsigned method)
+{
+	*p = (struct part){.method = method};
+	buf_init(&p->array);
+	buf_init(&p->packed);
+	put_array(&p->array, HEADER, "\0\0\x80\x3f", 4);
+	if (method == 8) { /* one block that is stored: RFC 1951, 3.2.4 */
+		put_number(&p->packed, 1, 1);
+		put_number(&p->packed, p->array.len, 2);
+		put_number(&p->packed, ~p->array.len, 2);
+	}
+	buf_bytes(&p->packed, p->array.data, p->array.len);
+	p->crc = checksum(&p->array);
+	p->size = p->array.len;
+}
+
+static void part_end(struct part *p)
+{
+	buf_destroy(&p->array);
+	buf_destroy(&p->packed);
+}
+
+/* What both directories say about an entry. */
+static void put_common(struct buf *out, const struct part *p, const char *name)
 {
 	put_number(out, 20, 2);
 	put_number(out, 0, 2);
-	put_number(out, method, 2);
-	put_number(out, 0, 8); /* time, date, checksum */
-	put_number(out, size, 4);
-	put_number(out, size, 4);
+	put_number(out, p->method, 2);
+	put_number(out, 0, 4); /* time, date */
+	put_number(out, p->crc, 4);
+	put_number(out, p->packed.len, 4);
+	put_number(out, p->size, 4);
 	put_number(out, strlen(name), 2);
 	put_number(out, 0, 2);
 }
 
-/* An archive of one-element arrays with these names. */
-static void put_archive(struct buf *out, const char *const *names, size_t n, unsigned method)
+/* An archive of this array under each of the names. */
+static void put_parts(struct buf *out, const char *const *names, size_t n, const struct part *part)
 {
-	size_t places[4], size = 10 + strlen(HEADER) + 4;
+	size_t places[4];
 	for (size_t i = 0; i < n; i++) {
 		places[i] = out->len;
 		buf_bytes(out, "PK\3\4", 4);
-		put_common(out, method, size, names[i]);
+		put_common(out, part, names[i]);
 		buf_str(out, names[i]);
-		put_array(out, HEADER, "\0\0\x80\x3f", 4);
+		buf_bytes(out, part->packed.data, part->packed.len);
 	}
 	size_t directory = out->len;
 	for (size_t i = 0; i < n; i++) {
 		buf_bytes(out, "PK\1\2\0\0", 6);
-		put_common(out, method, size, names[i]);
+		put_common(out, part, names[i]);
 		put_number(out, 0, 10); /* comment, disk, attributes */
 		put_number(out, places[i], 4);
 		buf_str(out, names[i]);
@@ -212,6 +255,14 @@ static void put_archive(struct buf *out, const char *const *names, size_t n, uns
 	put_number(out, bytes, 4);
 	put_number(out, directory, 4);
 	put_number(out, 0, 2);
+}
+
+static void put_archive(struct buf *out, const char *const *names, size_t n, unsigned method)
+{
+	struct part part;
+	part_begin(&part, method);
+	put_parts(out, names, n, &part);
+	part_end(&part);
 }
 
 static enum tfmc_status read_archive(const char *const *names, size_t n, unsigned method,
@@ -236,8 +287,8 @@ START_TEST(archives)
 	ck_assert_double_eq(first(&st.items[1]), 1.0);
 	ck_assert_int_eq(read_archive(NULL, 0, 0, &st), TFMC_OK);
 	ck_assert_uint_eq(st.n, 0);
-	ck_assert_int_eq(read_archive((const char *const[]){"a.npy"}, 1, 8, &st), TFMC_INVALID);
-	ck_assert(reading_says(&r, "entry 'a.npy': not supported yet: it is compressed"));
+	ck_assert_int_eq(read_archive((const char *const[]){"a.npy"}, 1, 12, &st), TFMC_INVALID);
+	ck_assert(reading_says(&r, "entry 'a.npy': not supported: it is compressed by another method"));
 	ck_assert_int_eq(read_archive((const char *const[]){"data.pkl"}, 1, 0, &st), TFMC_INVALID);
 	ck_assert(reading_says(&r, "entry 'data.pkl': not supported: it is no .npy array"));
 	ck_assert_int_eq(read_archive((const char *const[]){"a.npy", "a.npy"}, 2, 0, &st), TFMC_INVALID);
@@ -245,12 +296,52 @@ START_TEST(archives)
 }
 END_TEST
 
+static enum tfmc_status read_part(const struct part *part, struct stored_tensors *out)
+{
+	struct buf file;
+	buf_init(&file);
+	put_parts(&file, (const char *const[]){"a.npy"}, 1, part);
+	enum tfmc_status st = npz_read(&r.arena, &r.cx, "w.npz", LOC_NONE, exact(&file), file.len, out);
+	buf_destroy(&file);
+	return st;
+}
+
+START_TEST(compressed_archives)
+{
+	struct stored_tensors st;
+	struct part p;
+	ck_assert_msg(read_archive((const char *const[]){"a.npy", "b.npy"}, 2, 8, &st) == TFMC_OK, "%s",
+	              r.log.data);
+	ck_assert(st.n == 2 && first(&st.items[0]) == 1 && first(&st.items[1]) == 1);
+	part_begin(&p, 8);
+	p.crc ^= 1;
+	ck_assert_int_eq(read_part(&p, &st), TFMC_INVALID);
+	ck_assert(reading_says(&r, "entry 'a.npy': its data do not have the checksum"));
+	p.crc ^= 1;
+	p.size++;
+	ck_assert_int_eq(read_part(&p, &st), TFMC_INVALID);
+	ck_assert(reading_says(&r, "entry 'a.npy': its compressed data are damaged"));
+	p.size -= 2;
+	ck_assert_int_eq(read_part(&p, &st), TFMC_INVALID);
+	ck_assert(reading_says(&r, "entry 'a.npy': its compressed data are damaged"));
+	p.size = 1032 * p.packed.len + 1032;
+	ck_assert_int_eq(read_part(&p, &st), TFMC_INVALID);
+	ck_assert(reading_says(&r, "entry 'a.npy': it cannot have the size"));
+	p.size = p.array.len;
+	p.packed.data[0] = 7; /* a kind of block that there is not */
+	ck_assert_int_eq(read_part(&p, &st), TFMC_INVALID);
+	ck_assert(reading_says(&r, "entry 'a.npy': its compressed data are damaged"));
+	part_end(&p);
+}
+END_TEST
+
 START_TEST(damaged_archives)
 {
 	struct rng rng = rng_seed((uint64_t)_i + 1);
+	bool is_packed = _i % 2 == 1;
 	struct buf file;
 	buf_init(&file);
-	put_archive(&file, (const char *const[]){"a.npy", "b.npy"}, 2, 0);
+	put_archive(&file, (const char *const[]){"a.npy", "b.npy"}, 2, is_packed ? 8 : 0);
 	for (int round = 0; round < 2000; round++) {
 		struct arena_mark mark = arena_mark(&r.arena);
 		size_t n = round % 5 == 0 ? (size_t)rng_below(&rng, (int64_t)file.len) : file.len;
@@ -260,7 +351,7 @@ START_TEST(damaged_archives)
 		for (int k = 0; n > 0 && k <= round % 4; k++)
 			bytes[rng_next(&rng) % n] = (unsigned char)rng_next(&rng);
 		if (npz_read(&r.arena, &r.cx, "w.npz", LOC_NONE, bytes, n, &st) == TFMC_OK) {
-			for (size_t i = 0; i < st.n; i++)
+			for (size_t i = 0; i < st.n && !is_packed; i++)
 				ck_assert((const unsigned char *)st.items[i].data + st.items[i].bytes <=
 				          bytes + n);
 		}
@@ -326,6 +417,7 @@ Suite *suite_npy(void)
 	tcase_add_test(tc, shapes_and_orders);
 	tcase_add_loop_test(tc, wrong_headers, 0, (int)TFMC_COUNT(wrong));
 	tcase_add_test(tc, archives);
+	tcase_add_test(tc, compressed_archives);
 	tcase_add_loop_test(tc, damaged_archives, 0, 4);
 	tcase_add_test(tc, small_floats);
 	tcase_add_test(tc, small_floats_fit);
