@@ -280,7 +280,7 @@ static const char *sdpa_options(struct step *st, const struct attention *at)
 	if (at->sinks)
 		s = arena_printf(a, "%s, sinks=param(\"%s.sinks\", [%lld])", s, st->params, (long long)at->h);
 	if (!at->has_memory && st->in.grows)
-		s = arena_printf(a, "%s, cache=\"%s\"", s, st->path);
+		s = arena_printf(a, "%s, cache=\"%s\"", s, cache_name(st));
 	if (at->cache_len > 0)
 		s = arena_printf(a, "%s, cache_len=%lld", s, (long long)at->cache_len);
 	return s;

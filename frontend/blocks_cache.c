@@ -26,6 +26,22 @@ bool arg_prefix(const struct step *st, const char **out)
 	return true;
 }
 
+static const char *add_turns(const struct step *st, const struct block_scope *s, const char *name)
+{
+	struct arena *a = st->b->arena;
+	if (s == NULL)
+		return name;
+	name = add_turns(st, s->outer, name);
+	const char *index = s->def != NULL || name == NULL ? NULL : arena_printf(a, "{%s}", s->loop);
+	bool is_known = index == NULL || strstr(name, index) != NULL;
+	return is_known ? name : arena_printf(a, "%s.%s", name, index);
+}
+
+const char *cache_name(const struct step *st)
+{
+	return add_turns(st, st->b->scope, st->path);
+}
+
 bool arg_cache(const struct step *st, const struct cache_use *use, int64_t *len)
 {
 	struct expr_env env = blocks_env(st->b, false);

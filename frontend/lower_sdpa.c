@@ -44,13 +44,33 @@ static bool read_sdpa(const struct call *c, struct sdpa *s)
 
 /* ---- the cache ---- */
 
+/* Every turn of the repeats around has a cache of its own. */
+static bool has_turns(const struct call *c, const struct sdpa *s)
+{
+	const struct lower_loop *named[IR_RANK_MAX];
+	size_t n;
+	if (lower_indexed(c->lw, s->cache, named, &n) == NULL)
+		return false;
+	for (const struct lower_loop *l = c->lw->loop; l != NULL; l = l->outer) {
+		bool is_named = l->node->count <= 1;
+		for (size_t i = 0; i < n; i++)
+			is_named = is_named || named[i] == l;
+		if (!is_named)
+			return lower_fail(c->lw, c->e->loc, DIAG_GENERATE,
+			                  "the turns of the repeat over '%s' would share the cache \"%s\": "
+			                  "its name needs {%s}",
+			                  l->node->as, s->cache, l->node->as);
+	}
+	return true;
+}
+
 static bool record_cache(const struct call *c, const struct sdpa *s)
 {
 	static const char *const ends[] = {"k", "v"};
 	struct lowering *lw = c->lw;
 	int64_t most = lw->m->generate.max_len, rows = most;
 	const struct cache_use use = {s->window, s->causal && lower_is_none(call_arg(c, "prefix"))};
-	if (!call_int(c, "cache_len", &rows))
+	if (!has_turns(c, s) || !call_int(c, "cache_len", &rows))
 		return false;
 	const char *why = rows > INT32_MAX ? "a cache of that many positions is too large"
 	                                   : cache_refusal(lw->arena, &use, rows, most);

@@ -239,7 +239,7 @@ static void emit_leave(struct object *o)
 	kb_end(k);
 }
 
-/* task: group function, context, args, l0, l1. */
+/* task: group function, context, args, the indices of the repeats from OBJECT_TASK_INDEX on. */
 static void emit_task(struct object *o)
 {
 	struct kb *k = kb_begin(o->kb, emit_internal(o, ".task"), KB_INTERNAL, KB_VOID);
@@ -250,15 +250,15 @@ static void emit_task(struct object *o)
 	struct kb_val n = kb_param(k, "n_workers", KB_INDEX_T, 0);
 	struct kb_val zero = kb_index(k, 0);
 	struct kb_val fn = kb_load(k, KB_PTR_T, task, zero, 0, 8);
-	struct kb_val args[] = {
-	        kb_load(k, KB_PTR_T, task, zero, 1, 8),
-	        kb_load(k, KB_PTR_T, task, zero, 2, 8),
-	        kb_load(k, KB_INDEX_T, task, zero, 3, 8),
-	        kb_load(k, KB_INDEX_T, task, zero, 4, 8),
-	        worker,
-	        n,
-	};
-	kb_call_ptr(k, fn, KB_VOID, args, 6);
+	struct kb_val args[OBJECT_REPEAT_MAX + 4];
+	size_t n_args = 0;
+	for (int64_t i = 1; i < OBJECT_TASK_INDEX; i++)
+		args[n_args++] = kb_load(k, KB_PTR_T, task, zero, i, 8);
+	for (size_t i = 0; i < o->n_indices; i++)
+		args[n_args++] = kb_load(k, KB_INDEX_T, task, zero, OBJECT_TASK_INDEX + (int64_t)i, 8);
+	args[n_args++] = worker;
+	args[n_args++] = n;
+	kb_call_ptr(k, fn, KB_VOID, args, n_args);
 	kb_end(k);
 }
 

@@ -148,8 +148,17 @@ static void find_roles(struct function *f)
 
 struct group_list {
 	struct function *f;
-	size_t n;
+	size_t n, deepest;
 };
+
+static size_t repeats_around(const struct ir_func *f, const struct ir_op *group)
+{
+	size_t n = 0;
+	const struct ir_region *r = group->n_results > 0 ? ir_info(f, group->results[0])->region : NULL;
+	for (; r && r->owner; r = ir_info(f, r->owner->results[0])->region)
+		n += r->owner->code == OP_repeat;
+	return n < OBJECT_REPEAT_MAX ? n : OBJECT_REPEAT_MAX; /* emit_find_repeats refuses more */
+}
 
 static void visit_group(void *user, const struct ir_op *op)
 {
@@ -159,6 +168,8 @@ static void visit_group(void *user, const struct ir_op *op)
 	if (l->f->groups)
 		l->f->groups[l->n] = op;
 	l->n++;
+	size_t depth = repeats_around(l->f->func, op);
+	l->deepest = depth > l->deepest ? depth : l->deepest;
 	int64_t scratch = ((const struct attrs_group *)op->attrs)->scratch;
 	if (scratch > l->f->scratch)
 		l->f->scratch = scratch;
@@ -176,6 +187,7 @@ static enum tfmc_status find_groups(struct object *o, struct function *f)
 	struct group_list fill = {.f = f};
 	ir_walk(f->func->body, visit_group, &fill);
 	f->n_groups = fill.n;
+	o->n_indices = fill.deepest > o->n_indices ? fill.deepest : o->n_indices;
 	f->scratch = (f->scratch + OBJECT_ALIGN - 1) / OBJECT_ALIGN * OBJECT_ALIGN;
 	return TFMC_OK;
 }
@@ -289,6 +301,7 @@ bool function_is_encode(const struct function *f)
 
 enum tfmc_status layout_functions(struct object *o)
 {
+	o->n_indices = OBJECT_INDEX_MIN;
 	for (size_t i = 0; i < o->module->funcs.n; i++)
 		TFMC_TRY(add_function(o, o->module->funcs.items[i]));
 	return TFMC_OK;

@@ -2,9 +2,10 @@
 /*
  * Two internal functions for each group: the kernel, whose body comes from the
  * templates and which gets addresses, dims and its worker as parameters; and
- * the group itself, (context, args, l0, l1, worker, n_workers), which looks all
- * of that up and calls it (l0, l1: indices of the repeats around it). Groups
- * with equal kernels, in whatever function, share one.
+ * the group itself, (context, args, l0, l1, ..., worker, n_workers), which looks
+ * all of that up and calls it (l0, l1, ...: indices of the repeats around it, in
+ * all groups as many as the deepest has). Groups with equal kernels, in whatever
+ * function, share one.
  */
 #include "backends/kernel/record.h"
 #include "backends/object/order.h"
@@ -215,7 +216,7 @@ static enum tfmc_status emit_template(struct group *g, const struct emit_bases *
 	return TFMC_OK;
 }
 
-/* Begins a function of a group: (context, args, l0, l1, worker, n_workers). */
+/* Begins a function of a group: (context, args, l0, l1, ..., worker, n_workers). */
 static enum tfmc_status begin(struct group *g, struct kb_module *m, const char *name)
 {
 	struct emit *e = &g->e;
@@ -224,8 +225,8 @@ static enum tfmc_status begin(struct group *g, struct kb_module *m, const char *
 		return TFMC_NO_MEMORY;
 	e->context = kb_param(k, "context", KB_PTR_T, 0);
 	e->args = kb_param(k, "args", KB_PTR_T, KB_READONLY);
-	e->index[0] = kb_param(k, "l0", KB_INDEX_T, 0);
-	e->index[1] = kb_param(k, "l1", KB_INDEX_T, 0);
+	for (size_t i = 0; i < g->object->n_indices; i++)
+		e->index[i] = kb_param(k, arena_printf(g->object->arena, "l%zu", i), KB_INDEX_T, 0);
 	g->worker = kb_param(k, "worker", KB_INDEX_T, 0);
 	g->n_workers = kb_param(k, "n_workers", KB_INDEX_T, 0);
 	emit_group_comment(e);

@@ -14,6 +14,9 @@
 
 #define OBJECT_ALIGN      64
 #define OBJECT_REPEAT_MAX 4 /* repeats inside each other */
+#define OBJECT_INDEX_MIN  2 /* indices that every function of a group takes */
+/* First index among the words of a task: the group's function, the context, the arguments, indices. */
+#define OBJECT_TASK_INDEX 3
 
 #define OBJECT_LINE        128 /* bytes between words that several workers use: two lines are fetched together */
 #define OBJECT_CLUSTERS    8
@@ -168,7 +171,8 @@ struct object {
 		struct entry *items;
 		size_t n, cap;
 	} entries;
-	int64_t scratch; /* largest of all functions */
+	int64_t scratch;  /* largest of all functions */
+	size_t n_indices; /* of repeats, that every function of a group takes: those of the deepest one */
 	bool is_text; /* the recording is for C: who compiles it chooses the processor, nothing asks for it */
 
 	struct kb_module *kb;

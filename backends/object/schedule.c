@@ -18,7 +18,7 @@ struct schedule {
 	struct emit e;
 	bool tasks;
 	struct kb_val worker, n_workers, is_several;
-	struct kb_val task; /* [5] words for NAME.task */
+	struct kb_val task; /* words for NAME.task: OBJECT_TASK_INDEX + n_indices */
 	size_t group;       /* number of the next group */
 	struct kb_val index[OBJECT_REPEAT_MAX];
 	size_t depth;
@@ -185,9 +185,13 @@ static struct kb_val index_at(struct schedule *s, size_t depth)
 
 static void call_group(struct schedule *s, const char *symbol)
 {
-	struct kb_val args[] = {s->e.context,   s->e.args, index_at(s, 0),
-	                        index_at(s, 1), s->worker, s->n_workers};
-	kb_call(s->e.k, symbol, KB_VOID, args, 6);
+	struct kb_val args[OBJECT_REPEAT_MAX + 4] = {s->e.context, s->e.args};
+	size_t n = 2;
+	for (size_t i = 0; i < s->e.object->n_indices; i++)
+		args[n++] = index_at(s, i);
+	args[n++] = s->worker;
+	args[n++] = s->n_workers;
+	kb_call(s->e.k, symbol, KB_VOID, args, n);
 }
 
 static void give_task(struct schedule *s, const char *symbol)
@@ -195,8 +199,8 @@ static void give_task(struct schedule *s, const char *symbol)
 	struct kb *k = s->e.k;
 	struct kb_val zero = kb_index(k, 0);
 	kb_store(k, kb_func_addr(k, symbol), s->task, zero, 0, 8);
-	kb_store(k, index_at(s, 0), s->task, zero, 3, 8);
-	kb_store(k, index_at(s, 1), s->task, zero, 4, 8);
+	for (size_t i = 0; i < s->e.object->n_indices; i++)
+		kb_store(k, index_at(s, i), s->task, zero, OBJECT_TASK_INDEX + (int64_t)i, 8);
 	struct kb_val args[] = {emit_context(&s->e, KB_PTR, CONTEXT_USER), s->n_workers,
 	                        kb_func_addr(k, emit_internal(s->e.object, ".task")), s->task};
 	kb_call_ptr(k, emit_context(&s->e, KB_PTR, CONTEXT_PARALLEL_FOR), KB_VOID, args, 4);

@@ -269,6 +269,30 @@ class Sinks(nn.Module):
         return self.norm(x) @ self.tokens.weight.T
 
 
+class Nested(nn.Module):
+    """Two stages; each goes twice through its own two layers."""
+
+    tables = ("tokens.weight",)
+    vocab, d, ff, max_len, n_stages, n_turns, n_layers = 31, 12, 13, 12, 2, 2, 2
+
+    def __init__(self):
+        super().__init__()
+        self.tokens = nn.Embedding(self.vocab, self.d)
+        self.stages = nn.ModuleList(nn.ModuleList(RotaryLayer(self.d, self.ff) for _ in range(self.n_layers))
+                                    for _ in range(self.n_stages))
+        self.norm = RootMeanSquare(self.d)
+
+    def forward(self, ids, lengths):
+        keys = ~(causal(ids.shape[1]) | padding(lengths, ids.shape[1])[:, None, None, :])
+        plain = 10000.0 ** (-torch.arange(3, dtype=torch.float64) / 3)
+        x = self.tokens(ids)
+        for stage in self.stages:
+            for _ in range(self.n_turns):
+                for layer in stage:
+                    x = layer(x, lambda z: turn_halves(z, plain), keys)
+        return self.norm(x) @ self.tokens.weight.T
+
+
 class Graph(nn.Module):
     """Operators of the graph level that choose, count and multiply along any axis."""
 
@@ -622,6 +646,7 @@ MODELS = {
     "torch_decoder": (Decoder, decoder_cases),
     "torch_rotary": (Rotary, decoder_cases),
     "torch_sinks": (Sinks, decoder_cases),
+    "torch_nested": (Nested, decoder_cases),
     "torch_graph": (Graph, graph_cases),
     "torch_front": (Front, front_cases),
     "torch_experts": (Experts, expert_cases),
