@@ -64,6 +64,20 @@ static bool same_shape(struct lowering *lw, const struct resolved_weight *r, con
 	return false;
 }
 
+/* dtype.weights: a matrix or table is rounded as if the files held it so, before anything is made of it. */
+static const struct ir_wexpr *as_wanted(struct lowering *lw, const struct weight_want *want,
+                                        const struct ir_wexpr *e)
+{
+	struct frontend_model *m = lw->m;
+	if (e == NULL || want->rank < 2 || m->keeps_weights || m->weights_type == DT_F32)
+		return e;
+	const struct ir_wexpr *rounded = wexpr_round(&m->arena, m->weights_type, e);
+	if (rounded == NULL)
+		lower_fail(lw, LOC_NONE, DIAG_LIMIT, "the source of the parameter '%s' has too many steps",
+		           want->path);
+	return rounded;
+}
+
 static const struct ir_wexpr *resolve(struct lowering *lw, const struct weight_need *need, const char *path)
 {
 	struct frontend_model *m = lw->m;
@@ -85,7 +99,7 @@ static const struct ir_wexpr *resolve(struct lowering *lw, const struct weight_n
 		lower_fail(lw, LOC_NONE, DIAG_MISSING, "the model has parameters ('%s') but no 'weights'",
 		           path);
 	else
-		r->e = weight_map_find(m->map, &want);
+		r->e = as_wanted(lw, &want, weight_map_find(m->map, &want));
 	r->rank = need->rank;
 	r->loc = lw->loc.at;
 	memcpy(r->dims, need->dims, sizeof(r->dims));
@@ -295,12 +309,16 @@ static const char *rows_text(struct lowering *lw, const struct weight_need *need
 	return groups == 1 ? rows : arena_printf(lw->arena, "%s.of%lld", rows, (long long)groups);
 }
 
-/* dtype.weights: matrices and tables stay as they are stored; vectors are small, and passes fold them. */
+/* dtype.weights: what matrices and tables lie in memory as; vectors are small, and passes fold them. */
 static enum ir_dtype kept_as(const struct lowering *lw, const struct weight_need *need,
                              const struct ir_wexpr *e, size_t n_loops)
 {
 	int rank = e->rank - (int)n_loops - (need->experts > 0);
-	return rank < 2 || lw->m->widens_weights ? DT_F32 : wexpr_narrow(e);
+	if (rank < 2)
+		return DT_F32;
+	if (lw->m->keeps_weights)
+		return wexpr_narrow(e);
+	return wexpr_holds(e, lw->m->weights_type) ? lw->m->weights_type : DT_F32;
 }
 
 bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir_value *out)

@@ -120,8 +120,9 @@ struct frontend_model {
 	struct frontend_target target;
 	struct frontend_tokenizer tokenizer;
 	bool tokenizer_read;
-	bool widens_weights;     /* dtype.weights: f32 */
-	struct graph_body graph; /* level 3; the names in it are closed */
+	bool keeps_weights;         /* dtype.weights: keep */
+	enum ir_dtype weights_type; /* else: f32, f16, bf16 */
+	struct graph_body graph;    /* level 3; the names in it are closed */
 	struct weight_files *files;
 	struct weight_map *map;
 	struct expr_env map_env;

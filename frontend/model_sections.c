@@ -263,18 +263,20 @@ static bool check_keys(struct frontend_model *m, const char *name)
 static bool check_dtype(struct frontend_model *m)
 {
 	const struct yaml_node *node = model_section(m, "dtype");
+	static const enum ir_dtype types[] = {DT_F32, DT_F32, DT_F16, DT_BF16}; /* keep, f32, f16, bf16 */
 	size_t weights = 0, compute = 0, cache = 0;
+	m->keeps_weights = true;
 	if (node == NULL)
 		return true;
 	if (!read_word(m, node, "dtype", "weights", &weights) ||
 	    !read_word(m, node, "dtype", "compute", &compute) ||
 	    !read_word(m, node, "dtype", "cache", &cache))
 		return false;
-	m->widens_weights = weights == 1;
-	if (weights > 1 || cache > 0) {
-		const char *key = cache > 0 ? "cache" : "weights";
-		diag_error(m->cx, yaml_find(node, key)->loc, DIAG_UNSUPPORTED,
-		           "not supported yet: dtype.%s other than f32", key);
+	m->keeps_weights = weights == 0;
+	m->weights_type = types[weights];
+	if (cache > 0) {
+		diag_error(m->cx, yaml_find(node, "cache")->loc, DIAG_UNSUPPORTED,
+		           "not supported yet: dtype.cache other than f32");
 		return false;
 	}
 	return true;

@@ -354,6 +354,17 @@ static bool parse_repeated(struct wx *x, struct loc at, const struct ir_wexpr **
 	return fits(x, at, "repeat", *out);
 }
 
+/* round(bf16, E); elements that are numbers of the type need none */
+static bool parse_round(struct wx *x, struct loc at, const struct ir_wexpr **out)
+{
+	const struct ir_wexpr *e;
+	bool is_f16;
+	if (!parse_choice(x->p, "bf16", "f16", &is_f16) || !parse_expect(x->p, ',') || !parse_any(x, &e))
+		return false;
+	*out = wexpr_round(&x->p->arena, is_f16 ? DT_F16 : DT_BF16, e);
+	return fits(x, at, "round", *out);
+}
+
 /* --- by the word -------------------------------------------------------------------------------------------
  */
 
@@ -380,6 +391,7 @@ static const char *const kind_words[] = {
         [WX_MATVEC] = "matvec",
         [WX_CENTER] = "center",
         [WX_REPEAT] = "repeat",
+        [WX_ROUND] = "round",
 };
 
 static bool parse_arguments(struct wx *x, struct loc at, enum ir_wexpr_kind kind, const struct ir_wexpr **out)
@@ -406,6 +418,7 @@ static bool parse_arguments(struct wx *x, struct loc at, enum ir_wexpr_kind kind
 	case WX_MATVEC: return parse_columns(x, at, kind, out);
 	case WX_CENTER: return parse_center(x, at, out);
 	case WX_REPEAT: return parse_repeated(x, at, out);
+	case WX_ROUND: return parse_round(x, at, out);
 	}
 	return false;
 }

@@ -70,6 +70,19 @@ static double from_small(struct small_float f, uint16_t bits)
 	return sign * ldexp(mantissa | 1 << f.mant, e - bias - f.mant);
 }
 
+/* v as the nearest number of the format. */
+static double nearest(struct small_float f, double v)
+{
+	uint64_t u = bits_of(v), one = UINT64_C(1) << (52 - f.mant);
+	int bias = (1 << (f.exp - 1)) - 1, e = (int)((u >> 52) & 0x7ff) - 1023;
+	if (e < 1 - bias || e >= bias)
+		return from_small(f, to_small(f, v));
+	/* A normal number, and what it is rounded up to is finite: the bits of the f64 are rounded. */
+	u = (u + one / 2 - 1 + (u / one & 1)) & ~(one - 1);
+	memcpy(&v, &u, sizeof(v));
+	return v;
+}
+
 double half_to_f64(uint16_t bits)
 {
 	return from_small(half, bits);
@@ -102,8 +115,8 @@ double ir_round(enum ir_dtype dtype, double v)
 {
 	switch (dtype) {
 	case DT_F32: return (double)(float)v;
-	case DT_F16: return half_to_f64(f64_to_half(v));
-	case DT_BF16: return bf16_to_f64(f64_to_bf16(v));
+	case DT_F16: return nearest(half, v);
+	case DT_BF16: return nearest(brain, v);
 	case DT_F64: return v;
 	case DT_I8: return clamp_int(v, -128, 127);
 	case DT_U8: return clamp_int(v, 0, 255);

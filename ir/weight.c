@@ -339,6 +339,63 @@ const struct ir_wexpr *wexpr_repeat(struct arena *a, int axis, int64_t times, co
 	return e;
 }
 
+/* Its elements are those of its arguments. */
+static bool moves(const struct ir_wexpr *e)
+{
+	switch (e->kind) {
+	case WX_STACK:
+	case WX_CONCAT:
+	case WX_INDEX:
+	case WX_SLICE:
+	case WX_TRANSPOSE:
+	case WX_RESHAPE:
+	case WX_ROPE_H2I:
+	case WX_ROPE_I2H:
+	case WX_REPEAT: return true;
+	case WX_TENSOR:
+	case WX_FULL:
+	case WX_SINUSOID:
+	case WX_ROTARY:
+	case WX_MUL:
+	case WX_DIV:
+	case WX_ADD:
+	case WX_SCALE:
+	case WX_OFFSET:
+	case WX_MUL_COLUMNS:
+	case WX_MATVEC:
+	case WX_CENTER:
+	case WX_ROUND: break;
+	}
+	return false;
+}
+
+/* e with rounded arguments. */
+static const struct ir_wexpr *round_args(struct arena *a, enum ir_dtype dtype, const struct ir_wexpr *e)
+{
+	const struct ir_wexpr **args = ARENA_ARRAY(a, const struct ir_wexpr *, e->n_args);
+	struct ir_wexpr *copy = make(a, e->kind, e->rank, e->dims);
+	if (!args || !copy)
+		return NULL;
+	*copy = *e;
+	copy->depth = 1;
+	for (size_t i = 0; i < e->n_args; i++)
+		args[i] = wexpr_round(a, dtype, e->args[i]);
+	return set_args(a, copy, e->n_args, args) ? copy : NULL;
+}
+
+const struct ir_wexpr *wexpr_round(struct arena *a, enum ir_dtype dtype, const struct ir_wexpr *e)
+{
+	assert(dtype == DT_F16 || dtype == DT_BF16);
+	if (!e || wexpr_holds(e, dtype))
+		return e;
+	if (moves(e))
+		return round_args(a, dtype, e);
+	struct ir_wexpr *rounded = make1(a, WX_ROUND, e->rank, e->dims, e);
+	if (rounded)
+		rounded->stored = dtype;
+	return rounded;
+}
+
 int64_t wexpr_count(const struct ir_wexpr *e)
 {
 	int64_t n = 0;
@@ -351,7 +408,8 @@ int64_t wexpr_count(const struct ir_wexpr *e)
 bool wexpr_holds(const struct ir_wexpr *e, enum ir_dtype dtype)
 {
 	switch (e->kind) {
-	case WX_TENSOR: return e->stored == dtype;
+	case WX_TENSOR:
+	case WX_ROUND: return e->stored == dtype;
 	case WX_FULL: return ir_round(dtype, e->value) == e->value;
 	case WX_SINUSOID:
 	case WX_ROTARY:
@@ -407,6 +465,8 @@ bool wexpr_equal(const struct ir_wexpr *a, const struct ir_wexpr *b)
 	    a->step != b->step || !same_bits(a->value, b->value))
 		return false;
 	if (a->layout != b->layout || a->spacing != b->spacing || !same_frequencies(a, b))
+		return false;
+	if (a->kind == WX_ROUND && a->stored != b->stored)
 		return false;
 	if (a->kind == WX_TENSOR &&
 	    (a->stored != b->stored || strcmp(a->file, b->file) != 0 || strcmp(a->tensor, b->tensor) != 0))

@@ -11,12 +11,13 @@
  *        concat(0, E, E)  index(0, 3, E)  slice(0, 0, 32, E)  transpose(E)  reshape([8,4], E)
  *        rope_halves_to_interleaved(heads, E)  rope_interleaved_to_halves(heads, E)
  *        mul(E, E)  div(E, E)  add(E, E)  scale(0.125, E)  offset(1.0, E)  full(0.0, [32])
- *        mul_columns(W, g)  matvec(W, b)  center(1, E)  repeat(1, 4, E)
+ *        mul_columns(W, g)  matvec(W, b)  center(1, E)  repeat(1, 4, E)  round(bf16, E)
  *        sinusoid(rows=64, dim=32, layout=halves, spacing=t2t, start=1, base=10000.0)
  *        rotary(rows=64, scale=1.0, frequencies=[1.0, 0.01])
  * mul/div/add broadcast the second operand from axis 0 (a row scale [N] or [N, 1] fits [N, K]).
  * mul_columns and matvec take W [..,N,K] and a vector [..,K]: W diag(g) [..,N,K] and W b [..,N]. center
- * subtracts the mean over an axis, repeat has every element of an axis n times in a row.
+ * subtracts the mean over an axis, repeat has every element of an axis n times in a row. round is to the
+ * nearest bf16 or f16, ties to even, of the f64: a finite number that becomes infinite is an error.
  * rope_..(heads, axis=1 start=0 step=16 size=8, E) orders rows start + head step + [0, size) of an axis only.
  */
 #ifndef TFMC_IR_WEIGHT_H
@@ -47,6 +48,7 @@ enum ir_wexpr_kind {
 	WX_MATVEC,      /* sum over k of args[0][..,n,k] args[1][..,k], in increasing k */
 	WX_CENTER,      /* args[0] minus its mean over `axis` */
 	WX_REPEAT,      /* element i of `axis` is element i / begin of args[0] */
+	WX_ROUND,       /* args[0] as numbers of `stored` (bf16, f16) */
 };
 
 enum ir_sinusoid_layout { SINUSOID_INTERLEAVED, SINUSOID_HALVES };
@@ -65,7 +67,7 @@ struct ir_wexpr {
 	const struct ir_wexpr *const *args;
 	/* WX_TENSOR */
 	const char *file, *tensor; /* file name as written in the model, tensor name in the file */
-	enum ir_dtype stored;      /* stored element type */
+	enum ir_dtype stored;      /* stored element type; WX_ROUND: the type */
 	/* WX_INDEX, WX_SLICE, WX_CONCAT, WX_ROPE_*, WX_CENTER, WX_REPEAT */
 	int axis;
 	int64_t begin, end;        /* WX_SINUSOID: begin = start; WX_ROPE_*: begin = heads, end = size */
@@ -117,6 +119,9 @@ const struct ir_wexpr *wexpr_columns(struct arena *a, enum ir_wexpr_kind kind, c
                                      const struct ir_wexpr *v);
 const struct ir_wexpr *wexpr_center(struct arena *a, int axis, const struct ir_wexpr *e);
 const struct ir_wexpr *wexpr_repeat(struct arena *a, int axis, int64_t times, const struct ir_wexpr *e);
+/* Numbers of bf16 or f16. Stands at what is stored or computed, below what only moves elements; nothing where
+ * they are numbers of the type already. */
+const struct ir_wexpr *wexpr_round(struct arena *a, enum ir_dtype dtype, const struct ir_wexpr *e);
 /* Number of elements; the constructors guarantee that it fits. */
 int64_t wexpr_count(const struct ir_wexpr *e);
 bool wexpr_equal(const struct ir_wexpr *a, const struct ir_wexpr *b);

@@ -358,6 +358,39 @@ static enum tfmc_status eval_unary(struct weval *ev, const struct ir_wexpr *e, i
 	return TFMC_OK;
 }
 
+static const struct ir_wexpr *first_tensor(const struct ir_wexpr *e)
+{
+	while (e->n_args > 0)
+		e = e->args[0];
+	return e;
+}
+
+static enum tfmc_status too_large(struct weval *ev, const struct ir_wexpr *e, double v)
+{
+	const struct ir_wexpr *t = first_tensor(e);
+	const char *type = ir_dtype_name(e->stored);
+	if (t->kind == WX_TENSOR)
+		diag_error(ev->cx, LOC_NONE, DIAG_WEIGHT_RANGE,
+		           "%.9g in tensor '%s' of '%s' is too large for %s", v, t->tensor, t->file, type);
+	else
+		diag_error(ev->cx, LOC_NONE, DIAG_WEIGHT_RANGE, "the weight %.9g is too large for %s", v,
+		           type);
+	return TFMC_INVALID;
+}
+
+static enum tfmc_status eval_round(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                   double *out)
+{
+	TFMC_TRY(weval(ev, e->args[0], begin, n, out));
+	for (int64_t i = 0; i < n; i++) {
+		double v = out[i];
+		out[i] = ir_round(e->stored, v);
+		if (isinf(out[i]) && !isinf(v))
+			return too_large(ev, e, v);
+	}
+	return TFMC_OK;
+}
+
 /* What computes, in f64. */
 static enum tfmc_status compute(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                 double *out)
@@ -379,6 +412,7 @@ static enum tfmc_status compute(struct weval *ev, const struct ir_wexpr *e, int6
 	case WX_MATVEC: return weval_matvec(ev, e, begin, n, out);
 	case WX_CENTER: return weval_center(ev, e, begin, n, out);
 	case WX_REPEAT: return weval_repeat_elements(ev, e, begin, n, out);
+	case WX_ROUND: return eval_round(ev, e, begin, n, out);
 	case WX_TENSOR:
 	case WX_STACK:
 	case WX_CONCAT:
@@ -459,6 +493,7 @@ enum tfmc_status weval_to(struct weval *ev, const struct ir_wexpr *e, int64_t be
 	case WX_OFFSET:
 	case WX_MUL_COLUMNS:
 	case WX_MATVEC:
+	case WX_ROUND:
 	case WX_CENTER: return compute_to(ev, e, begin, n, out);
 	}
 	return TFMC_INTERNAL;

@@ -200,6 +200,7 @@ static void print_head(struct buf *out, const struct ir_wexpr *e)
 	case WX_MATVEC: buf_str(out, "matvec("); return;
 	case WX_CENTER: buf_printf(out, "center(%d, ", e->axis); return;
 	case WX_REPEAT: buf_printf(out, "repeat(%d, %" PRId64 ", ", e->axis, e->begin); return;
+	case WX_ROUND: buf_printf(out, "round(%s, ", ir_dtype_name(e->stored)); return;
 	case WX_MUL: buf_str(out, "mul("); return;
 	case WX_DIV: buf_str(out, "div("); return;
 	case WX_ADD: buf_str(out, "add("); return;

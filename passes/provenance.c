@@ -41,7 +41,7 @@ static bool holds_all(struct arena *a, const struct ir_wexpr *e, const struct st
 static int64_t bytes_of(const struct ir_weight *w)
 {
 	int64_t bytes;
-	return checked_mul_i64(wexpr_count(w->init), ir_dtype_bytes(w->type->dtype), &bytes) ? bytes : 0;
+	return checked_mul_i64(wexpr_count(w->init), ir_dtype_bytes(ir_weight_dtype(w)), &bytes) ? bytes : 0;
 }
 
 /* --- how much elements change --------------------------------------------------------------------------- */
@@ -88,6 +88,7 @@ static double largest_change(const struct ir_wexpr *now, const struct ir_wexpr *
 		case WX_MUL_COLUMNS:
 		case WX_MATVEC:
 		case WX_CENTER:
+		case WX_ROUND:
 		case WX_REPEAT: return -1;
 		}
 		now = now->args[0];

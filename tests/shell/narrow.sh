@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Weights stored as bf16 or f16 stay narrow in the object: about half of its bytes, and where no pass folds
-# anything into them the bits of `dtype: {weights: f32}`, in every variant, with threads.
+# anything into them the bits of `dtype: {weights: f32}`, in every variant, with threads. Wider ones that
+# `dtype: {weights: bf16}` or f16 rounds are those of a file whose matrices were rounded before.
 set -euo pipefail
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -34,6 +35,46 @@ for kind in BF16 F16; do
 	[ $((narrow * 100)) -lt $((wide * 62)) ] || say "$kind: $narrow bytes of weights, $wide as f32"
 	"$TFMC" verify "$at/keep.yaml" >"$at/verify" || { cat "$at/verify" >&2; exit 1; }
 	echo "$kind: $narrow bytes of weights, $wide as f32"
+done
+
+# rounds KIND WORD STORED TIED: `dtype: {weights: WORD}` on wider tensors beside a file with matrices of KIND
+rounds() {
+	local at=$tmp/rounded.$1 form
+	python3 "$support/make_llama.py" "$at" llama num_key_value_heads=3 intermediate_size=41 "tie_word_embeddings=$4" >/dev/null
+	"$TFMC" import "$at" >"$at/keep.yaml"
+	{ cat "$at/keep.yaml"; echo "dtype: {weights: $2}"; } >"$at/round.yaml"
+	mv "$at/model.safetensors" "$at/f32"
+	cp "$at/f32" "$at/F32"
+	python3 "$support/to_narrow.py" "$at/f32" "$at/F64" F64
+	python3 "$support/to_narrow.py" "$at/f32" "$at/$1" "$1" matrices
+	for form in round keep; do
+		if [ $form = keep ]; then cp "$at/$1" "$at/model.safetensors"; else cp "$at/$3" "$at/model.safetensors"; fi
+		"$TFMC" "$at/$form.yaml" -o "$at/$form.o" --name=m --weights=file -mcpu=x86-64-v3
+		"$TFMC" run "$at/$form.yaml" --inputs "$tmp/f32/inputs.safetensors" --backend interp \
+			--outputs "$at/$form.safetensors"
+	done
+	for file in o weights safetensors; do
+		cmp "$at/round.$file" "$at/keep.$file" || say "$1: $file of rounded weights"
+	done
+}
+rounds BF16 bf16 F32 false
+rounds F16 f16 F64 true
+
+# A finite weight beyond the type ends the compilation, whole and embedded.
+python3 - "$tmp/f32/model.safetensors" "$tmp/F16/model.safetensors" <<-'END'
+	import struct, sys
+	data = bytearray(open(sys.argv[1], "rb").read())
+	data[-4:] = struct.pack("<f", -65520.0)
+	open(sys.argv[2], "wb").write(data)
+END
+mkdir "$tmp/none"
+{ cat "$tmp/F16/keep.yaml"; echo "dtype: {weights: f16}"; } >"$tmp/F16/round.yaml"
+for where in embed file; do
+	code=0
+	"$TFMC" "$tmp/F16/round.yaml" -o "$tmp/none/m.o" --weights=$where 2>"$tmp/err" || code=$?
+	[ $code = 1 ] || say "an infinite weight: exit code $code"
+	[ "$(grep -c "error: -65520 in tensor '.*' of 'model.safetensors' is too large for f16" "$tmp/err")" = 1 ] || say "$(cat "$tmp/err")"
+	[ -z "$(ls "$tmp/none")" ] || say "an infinite weight: $(ls "$tmp/none")"
 done
 
 # What plan says is what the file has.
