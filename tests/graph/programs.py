@@ -1,0 +1,433 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Random programs of graph statements. A statement is its text, the names it assigns, and a function that says
+from the values of the names it reads what it must give.
+"""
+import random
+
+import ops
+from tensor import FLOATS, INTS, Tensor, broadcast, broadcast_shape, count, limits, round_to
+
+SIZES = [1, 1, 2, 3, 4, 5, 7, 8, 13, 17]
+
+
+class Value:
+    def __init__(self, name, dtype, dims):
+        self.name, self.dtype, self.dims = name, dtype, list(dims)
+
+
+class Program:
+    """dims: symbols and their sizes; a dim of a value is a text, its size what the text gives."""
+
+    def __init__(self, seed, number):
+        self.rng = random.Random(seed)
+        self.prefix = "p%d_" % number
+        self.sizes = {"B": self.rng.randint(1, 3), "S": self.rng.randint(1, 9)}
+        self.values, self.inputs, self.weights, self.statements = [], {}, {}, []
+        self.n = 0
+        self.make_input("f32", ["B", "S"])  # sizes of all dims come from inputs
+        for _ in range(self.rng.randint(1, 3)):
+            self.make_input(self.rng.choice(["f32", "f32", "f32", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"]))
+
+    # ---- parts ----
+
+    def size(self, dim):
+        return eval(dim, {}, self.sizes)  # texts of this file: sums and products of sizes
+
+    def shape(self, dims):
+        return [self.size(d) for d in dims]
+
+    def fresh(self, what="v"):
+        self.n += 1
+        return "%s%s%d" % (self.prefix, what, self.n)
+
+    def number(self, dtype):
+        r = self.rng
+        if dtype == "bool":
+            return r.random() < 0.5
+        if dtype in FLOATS:
+            kind = r.random()
+            return round_to(dtype, 0.0 if kind < 0.05 else float(r.randint(-3, 3)) if kind < 0.3 else r.gauss(0, 2))
+        lo, hi = limits(dtype)
+        return r.choice([lo, hi, 0]) if dtype != "i64" and r.random() < 0.05 else r.randint(max(lo, -9), min(hi, 9))
+
+    def tensor(self, dtype, shape):
+        return Tensor(dtype, shape, [self.number(dtype) for _ in range(count(shape))])
+
+    def dim(self):
+        return self.rng.choice(["B", "S", "S"]) if self.rng.random() < 0.3 else str(self.rng.choice(SIZES))
+
+    def dims(self, lo=1, hi=4):
+        while True:
+            dims = [self.dim() for _ in range(self.rng.randint(lo, hi))]
+            if count(self.shape(dims)) <= 400:
+                return dims
+
+    def make_input(self, dtype, dims=None):
+        v = Value(self.fresh("in"), dtype, dims or self.dims())
+        self.inputs[v.name] = (v, self.tensor(dtype, self.shape(v.dims)))
+        self.values.append(v)
+        return v
+
+    def parameter(self, shape):
+        path = self.fresh("w")
+        self.weights[path] = self.tensor("f32", shape)
+        return path
+
+    def find(self, types, lo=1, hi=4):
+        fits = [v for v in self.values if v.dtype in types and lo <= len(v.dims) <= hi and
+                count(self.shape(v.dims)) <= 3000]
+        if fits and self.rng.random() < 0.9:
+            return self.rng.choice(fits[-8:])
+        return self.make_input(self.rng.choice(types), self.dims(lo, hi))
+
+    def fitting(self, v):
+        """Another value of the type that broadcasts with v, or the text of a number."""
+        fits = [u for u in self.values if u.dtype == v.dtype and all(
+            a == b or "1" in (a, b) for a, b in zip(u.dims[::-1], v.dims[::-1]))]
+        if fits and self.rng.random() < 0.6:
+            return self.rng.choice(fits)
+        dims = [d if self.rng.random() < 0.8 else "1" for d in v.dims[self.rng.randint(0, len(v.dims)):]]
+        return self.make_input(v.dtype, dims) if dims else v
+
+    def axis(self, v):
+        axis = self.rng.randrange(len(v.dims))
+        return axis, axis - len(v.dims) if self.rng.random() < 0.3 else axis
+
+    def add(self, text, reads, results, f):
+        """text with {0} for the names assigned; results: (dtype, dims) of each."""
+        values = [Value(self.fresh(), dtype, dims) for dtype, dims in results]
+        names = [v.name for v in values]
+        self.statements.append((", ".join(names) + " = " + text, names, [r.name for r in reads], f))
+        self.values += values
+
+    # ---- statements ----
+
+    def unary(self):
+        name = self.rng.choice(sorted(ops.UNARY))
+        x = self.find(FLOATS + INTS if name in ("neg", "abs") else FLOATS)
+        text = "-" + x.name if name == "neg" and self.rng.random() < 0.5 else "%s(%s)" % (name, x.name)
+        self.add(text, [x], [(x.dtype, x.dims)], lambda t: ops.unary(name, t))
+
+    def literal(self, dtype):
+        v = self.number(dtype)
+        return ("(%d)" % v, v) if dtype in INTS else ("(%d)" % int(v), float(int(v))) if self.rng.random() < 0.3 else (
+            "(%r)" % v, v)
+
+    def binary(self):
+        name = self.rng.choice(["+", "-", "*", "/", "//", "%", "**", "pow", "minimum", "maximum", "<", "<=", ">", ">=", "==",
+                                "!="])
+        a = self.find(FLOATS if name == "/" else FLOATS + INTS)
+        call = "%s(%%s, %%s)" % name if name.isalpha() else "%%s %s %%s" % name.replace("%", "%%")
+        if self.rng.random() < 0.3:
+            text, v = self.literal(a.dtype)
+            dims = a.dims
+            if name == "/" and v == 0:
+                return
+            scalar = Tensor(a.dtype, [], [round_to(a.dtype, v)])
+            f, reads, text = (lambda t: ops.pair(name, t, scalar)), [a], call % (a.name, text)
+        else:
+            b = self.fitting(a)
+            if self.rng.random() < 0.5:
+                a, b = b, a
+            f, reads, text = (lambda t, u: ops.pair(name, t, u)), [a, b], call % (a.name, b.name)
+            dims = self.together(a, b)
+        self.add(text, reads, [("bool" if name in ops.COMPARISONS else a.dtype, dims)], f)
+
+    def together(self, *values):
+        rank = max(len(v.dims) for v in values)
+        out = []
+        for i in range(-rank, 0):
+            texts = [v.dims[i] for v in values if len(v.dims) >= -i]
+            out.append(([t for t in texts if t != "1"] or ["1"])[0])
+        return out
+
+    def logic(self):
+        a = self.find(["bool"])
+        if self.rng.random() < 0.3:
+            self.add("not " + a.name, [a], [("bool", a.dims)], lambda t: ops.result("bool", t.shape, [not v for v in t.data]))
+            return
+        b, name = self.fitting(a), self.rng.choice(["and", "or", "==", "!="])
+        self.add("%s %s %s" % (a.name, name, b.name), [a, b], [("bool", self.together(a, b))],
+                 lambda t, u: ops.pair(name, t, u))
+
+    def where(self):
+        a = self.find(FLOATS + INTS + ("bool",))
+        b = self.fitting(a)
+        c = self.make_input("bool", self.together(a, b)[self.rng.randint(0, 1):] or self.together(a, b))
+        if self.rng.random() < 0.2 and a.dtype != "bool":
+            text, v = self.literal(a.dtype)
+            self.add("where(%s, %s, %s)" % (c.name, a.name, text), [c, a], [(a.dtype, self.together(a, c))],
+                     lambda p, t: ops.where(p, t, Tensor(t.dtype, [], [round_to(t.dtype, v)])))
+            return
+        self.add("where(%s, %s, %s)" % (c.name, a.name, b.name), [c, a, b], [(a.dtype, self.together(a, b, c))], ops.where)
+
+    def cast(self):
+        x, to = self.find(FLOATS + INTS + ("bool",)), self.rng.choice(FLOATS + INTS + ("bool",))
+        text = self.rng.choice(["cast(%s, %s)", "cast(%s, '%s')"])
+        self.add(text % (x.name, to), [x], [(to, x.dims)], lambda t: ops.to_type(t, to))
+
+    def reduce(self):
+        name = self.rng.choice(["sum", "mean", "max", "min", "logsumexp"])
+        x = self.find(FLOATS if name == "logsumexp" else FLOATS + INTS)
+        axes = self.rng.sample(range(len(x.dims)), self.rng.randint(1, len(x.dims)))
+        if len(axes) == 1 and self.rng.random() < 0.7:
+            axes = axes[0] - (len(x.dims) if self.rng.random() < 0.5 else 0)
+        keep = self.rng.random() < 0.5
+        gone = {a % len(x.dims) for a in ([axes] if isinstance(axes, int) else axes)}
+        dims = [("1" if i in gone else d) for i, d in enumerate(x.dims) if keep or i not in gone]
+        dtype = "f32" if name == "mean" and x.dtype in INTS else x.dtype
+        f = (lambda t: ops.logsumexp(t, axes, keep)) if name == "logsumexp" else lambda t: ops.reduce(name, t, axes, keep)
+        self.add("%s(%s, axis=%s%s)" % (name, x.name, axes, ", keep=true" if keep else ""), [x], [(dtype, dims)], f)
+
+    def by_axis(self):
+        name = self.rng.choice(["softmax", "log_softmax", "cumsum", "argmax"])
+        x = self.find(FLOATS if "soft" in name else FLOATS + INTS)
+        real, axis = self.axis(x)
+        f = {"softmax": lambda t: ops.softmax(t, axis, False), "log_softmax": lambda t: ops.softmax(t, axis, True),
+             "cumsum": lambda t: ops.cumsum(t, axis), "argmax": lambda t: ops.argmax(t, axis)}[name]
+        dims = x.dims[:real] + x.dims[real + 1:] if name == "argmax" else x.dims
+        self.add("%s(%s, axis=%d)" % (name, x.name, axis), [x], [("i32" if name == "argmax" else x.dtype, dims)], f)
+
+    def topk(self):
+        x = self.find(FLOATS + INTS)
+        least = 1 if not x.dims[-1].isdigit() else int(x.dims[-1])
+        k = self.rng.randint(1, least)
+        dims = x.dims[:-1] + [str(k)]
+        self.add("topk(%s, %d)" % (x.name, k), [x], [(x.dtype, dims), ("i32", dims)], lambda t: ops.topk(t, k))
+
+    def reshape(self):
+        x = self.find(FLOATS + INTS + ("bool",))
+        i = self.rng.randrange(len(x.dims))
+        if len(x.dims) > 1 and i:
+            dims = x.dims[:i - 1] + ["(%s)*(%s)" % (x.dims[i - 1], x.dims[i])] + x.dims[i + 1:]
+        else:
+            dims = ["*".join("(%s)" % d for d in x.dims)]
+        self.add("reshape(%s, [%s])" % (x.name, ", ".join(dims)), [x], [(x.dtype, dims)],
+                 lambda t: ops.result(t.dtype, self.shape(dims), t.data))
+
+    def transpose(self):
+        x = self.find(FLOATS + INTS + ("bool",), 1, 5)
+        perm = self.rng.sample(range(len(x.dims)), len(x.dims))
+        self.add("transpose(%s, %s)" % (x.name, perm), [x], [(x.dtype, [x.dims[p] for p in perm])],
+                 lambda t: ops.transpose(t, perm))
+
+    def broadcast(self):
+        x = self.find(FLOATS + INTS + ("bool",), 1, 3)
+        dims = [self.dim()] + [self.dim() if d == "1" else d for d in x.dims]
+        if count(self.shape(dims)) > 3000:
+            return
+        self.add("broadcast(%s, [%s])" % (x.name, ", ".join(dims)), [x], [(x.dtype, dims)],
+                 lambda t: ops.result(t.dtype, self.shape(dims), broadcast(t, self.shape(dims)).data))
+
+    def concat(self):
+        x = self.find(FLOATS + INTS + ("bool",))
+        real, axis = self.axis(x)
+        others = [self.make_input(x.dtype, x.dims[:real] + [self.dim()] + x.dims[real + 1:]) if self.rng.random() < 0.7 else x
+                  for _ in range(self.rng.randint(1, 2))]
+        all_of = [x] + others
+        dims = list(x.dims)
+        dims[real] = "+".join("(%s)" % v.dims[real] for v in all_of)
+        self.add("concat([%s], axis=%d)" % (", ".join(v.name for v in all_of), axis), all_of, [(x.dtype, dims)],
+                 lambda *t: ops.concat(t, axis))
+
+    def constant_axis(self, v, least):
+        axes = [i for i, d in enumerate(v.dims) if d.isdigit() and int(d) >= least]
+        return self.rng.choice(axes) if axes else None
+
+    def split(self):
+        x = self.find(FLOATS + INTS + ("bool",))
+        axis = self.constant_axis(x, 2)
+        if axis is None:
+            return
+        first = self.rng.randint(1, int(x.dims[axis]) - 1)
+        sizes = [first, int(x.dims[axis]) - first]
+        parts = [x.dims[:axis] + [str(s)] + x.dims[axis + 1:] for s in sizes]
+        self.add("split(%s, axis=%d, sizes=%s)" % (x.name, axis, sizes), [x], [(x.dtype, p) for p in parts],
+                 lambda t: (ops.slice_of(t, axis, 0, first), ops.slice_of(t, axis, first, sum(sizes))))
+
+    def slice(self):
+        x = self.find(FLOATS + INTS + ("bool",))
+        axis = self.constant_axis(x, 1)
+        if axis is None:
+            return
+        n = int(x.dims[axis])
+        begin = self.rng.randint(0, n - 1)
+        end, step = self.rng.randint(begin + 1, n), self.rng.randint(1, 3)
+        dims = x.dims[:axis] + [str((end - begin + step - 1) // step)] + x.dims[axis + 1:]
+        a, b = begin - n if begin and self.rng.random() < 0.3 else begin, end - n if end < n and self.rng.random() < 0.5 else end
+        text = "slice(%s, axis=%d, begin=%d, end=%d%s)" % (x.name, axis, a, b, ", step=%d" % step if step > 1 else "")
+        self.add(text, [x], [(x.dtype, dims)], lambda t: ops.slice_of(t, axis, begin, end, step))
+
+    def index(self):
+        x = self.find(FLOATS + INTS + ("bool",), 2, 4)
+        if not x.dims[0].isdigit():
+            return
+        i = self.rng.randrange(int(x.dims[0]))
+        self.add("%s[%d]" % (x.name, i), [x], [(x.dtype, x.dims[1:])], lambda t: ops.pick(t, 0, [i], []))
+
+    def pad(self):
+        x = self.find(FLOATS + INTS)
+        real, axis = self.axis(x)
+        before, after, value = self.rng.randint(0, 3), self.rng.randint(0, 3), self.rng.randint(0, 5)
+        dims = list(x.dims)
+        dims[real] = "(%s)+%d" % (dims[real], before + after)
+        text = "pad(%s, axis=%d, before=%d, after=%d%s)" % (x.name, axis, before, after, ", value=%d" % value if value else "")
+        self.add(text, [x], [(x.dtype, dims)], lambda t: ops.pad(t, axis, before, after, value))
+
+    def ids(self, dims, below):
+        v = self.make_input("i32", dims)
+        t = self.inputs[v.name][1]
+        t.data = [self.rng.randrange(below) for _ in t.data]
+        return v
+
+    def gather(self):
+        x = self.find(FLOATS + INTS + ("bool",), 1, 3)
+        real, axis = self.axis(x)
+        ids = self.ids(self.dims(1, 2), self.size(x.dims[real]))
+        dims = x.dims[:real] + ids.dims + x.dims[real + 1:]
+        if count(self.shape(dims)) <= 3000:
+            self.add("gather(%s, %s, axis=%d)" % (x.name, ids.name, axis), [x, ids], [(x.dtype, dims)],
+                     lambda t, i: ops.gather(t, i, real))
+
+    def scatter(self):
+        x = self.find(FLOATS + INTS + ("bool",), 1, 3)
+        real, axis = self.axis(x)
+        ids = self.ids(self.dims(1, 1), self.size(x.dims[real]))
+        y = self.make_input(x.dtype, x.dims[:real] + ids.dims + x.dims[real + 1:])
+        self.add("scatter(%s, %s, %s, axis=%d)" % (x.name, ids.name, y.name, axis), [x, ids, y], [(x.dtype, x.dims)],
+                 lambda t, i, u: ops.scatter(t, i, u, real))
+
+    def matmul(self):
+        a = self.find(FLOATS, 2, 3)
+        ta, tb = self.rng.random() < 0.4, self.rng.random() < 0.4
+        m, k = (a.dims[-1], a.dims[-2]) if ta else (a.dims[-2], a.dims[-1])
+        n = self.dim()
+        lead = [] if self.rng.random() < 0.5 else a.dims[:-2]
+        b = self.make_input(a.dtype, lead + ([n, k] if tb else [k, n]))
+        text = "matmul(%s, %s%s%s)" % (a.name, b.name, ", transpose_a=true" if ta else "", ", transpose_b=true" if tb else "")
+        self.add(text, [a, b], [(a.dtype, a.dims[:-2] + [m, n])], lambda t, u: ops.matmul(t, u, ta, tb))
+
+    def einsum(self):
+        one = self.rng.random() < 0.4
+        a = self.find(FLOATS, 1, 3)
+        left = "abc"[:len(a.dims)]
+        dims = dict(zip(left, a.dims))
+        if one:
+            out = "".join(self.rng.sample(left, self.rng.randint(0, len(left))))
+            if len(a.dims) == 2 and a.dims[0] == a.dims[1]:
+                left, out = "aa", self.rng.choice(["a", ""])
+                dims = {"a": a.dims[0]}
+            self.add("einsum('%s->%s', %s)" % (left, out, a.name), [a], [(a.dtype, [dims[l] for l in out])],
+                     lambda t: ops.einsum("%s->%s" % (left, out), t))
+            return
+        dims["x"], dims["y"] = self.dim(), str(self.rng.choice(SIZES[:6]))
+        right = "".join(self.rng.sample(left + "xy", self.rng.randint(1, min(3, len(left) + 2))))
+        everything = sorted(set(left + right))
+        out = "".join(self.rng.sample(everything, self.rng.randint(0, min(4, len(everything)))))
+        b = self.make_input(a.dtype, [dims[l] for l in right])
+        if count(self.shape([dims[l] for l in everything])) > 20000:
+            return
+        spec = "%s,%s->%s" % (left, right, out)
+        self.add("einsum(\"%s\", %s, %s)" % (spec, a.name, b.name), [a, b], [(a.dtype, [dims[l] for l in out])],
+                 lambda t, u: ops.einsum(spec, t, u))
+
+    def neural(self):
+        x = self.find(["f32"], 1, 3)
+        if not x.dims[-1].isdigit():
+            return
+        d, name = int(x.dims[-1]), self.rng.choice(["linear", "layer_norm", "rms_norm"])
+        path, bias = self.fresh("w"), self.rng.random() < 0.6
+        shape = [self.rng.choice(SIZES), d] if name == "linear" else [d]
+        w = self.weights[path + ".weight"] = self.tensor("f32", shape)
+        b = None
+        if bias and name != "rms_norm":
+            b = self.weights[path + ".bias"] = self.tensor("f32", shape[:1])
+        if name == "linear":
+            text = "linear(%s, '%s', %d, bias=%s)" % (x.name, path, shape[0], "true" if b else "false")
+            self.add(text, [x], [("f32", x.dims[:-1] + [str(shape[0])])], lambda t: ops.linear(t, w, b))
+        elif name == "layer_norm":
+            self.add("layer_norm(%s, \"%s\", 0.01, bias=%s)" % (x.name, path, "true" if b else "false"), [x],
+                     [("f32", x.dims)], lambda t: ops.norm(t, w, b, 0.01, True))
+        else:
+            self.add("rms_norm(%s, '%s', eps=0.01, plus_one=%s)" % (x.name, path, "true" if bias else "false"), [x],
+                     [("f32", x.dims)], lambda t: ops.norm(t, w, None, 0.01, False, bias))
+
+    def conv(self):
+        axes = self.rng.randint(1, 2)
+        kernel, stride, dilation = self.rng.randint(1, 3), self.rng.randint(1, 3), self.rng.randint(1, 2)
+        padding, groups = self.rng.randint(0, 2), self.rng.choice([1, 1, 2, 3])
+        channels, out = groups * self.rng.randint(1, 2), groups * self.rng.randint(1, 2)
+        least = max(1, dilation * (kernel - 1) + 1 - 2 * padding)
+        sizes = [str(self.rng.randint(least, least + 6)) for _ in range(axes)]
+        if axes == 1 and least == 1 and self.rng.random() < 0.4:
+            sizes = ["S"]
+        x = self.make_input("f32", ["B"] + (sizes + [str(channels)] if axes == 1 else [str(channels)] + sizes))
+        path, bias = self.fresh("w"), self.rng.random() < 0.5
+        w = self.weights[path + ".weight"] = self.tensor("f32", [out, channels // groups] + [kernel] * axes)
+        b = None
+        if bias:
+            b = self.weights[path + ".bias"] = self.tensor("f32", [out])
+        new = ["((%s)+%d)//%d+1" % (s, 2 * padding - dilation * (kernel - 1) - 1, stride) for s in sizes]
+        text = "conv%dd(%s, '%s', %d, %d, stride=%d, padding=%d, dilation=%d, groups=%d, bias=%s)" % (
+            axes, x.name, path, out, kernel, stride, padding, dilation, groups, "true" if b else "false")
+
+        def f(t):
+            if axes == 2:
+                return ops.conv(t, w, b, stride, padding, dilation, groups)
+            y = ops.conv(ops.transpose(t, [0, 2, 1]), w, b, stride, padding, dilation, groups)
+            turned = ops.transpose(Tensor("f32", y.shape, y.size), [0, 2, 1])
+            y = ops.transpose(y, [0, 2, 1])
+            return ops.result("f32", y.shape, y.data, turned.data)
+        if sizes == ["S"] and stride > 1:  # a rounded division cannot be the size of an output
+            self.add("sum(%s, axis=1)" % text, [x], [("f32", ["B", str(out)])], lambda t: summed(f(t)))
+            return
+        self.add(text, [x], [("f32", ["B"] + (new + [str(out)] if axes == 1 else [str(out)] + new))], f)
+
+    def made(self):
+        kind = self.rng.choice(["iota", "const", "embed", "param", "expect"])
+        if kind == "iota":
+            dim, start = self.dim(), self.rng.randint(-4, 4)
+            self.add("iota(%s, start=%d)" % (dim, start), [], [("i32", [dim])],
+                     lambda: ops.result("i32", [self.size(dim)], range(start, start + self.size(dim))))
+        elif kind == "const":
+            numbers = [float(self.rng.randint(-8, 8)) / 4 for _ in range(self.rng.randint(1, 5))]
+            self.add("const(%s)" % numbers, [], [("f32", [str(len(numbers))])],
+                     lambda: ops.result("f32", [len(numbers)], numbers))
+        elif kind == "embed":
+            rows, width, path = self.rng.choice(SIZES), self.rng.choice(SIZES), self.fresh("w")
+            w = self.weights[path + ".weight"] = self.tensor("f32", [rows, width])
+            ids = self.ids(self.dims(1, 2), rows)
+            self.add("embed(%s, '%s', %d, %d)" % (ids.name, path, rows, width), [ids], [("f32", ids.dims + [str(width)])],
+                     lambda i: ops.gather(w, i, 0))
+        elif kind == "param":
+            shape = [self.rng.choice(SIZES) for _ in range(self.rng.randint(1, 3))]
+            if count(shape) < 1000:
+                path = self.parameter(shape)
+                self.add("param(\"%s\", %s)" % (path, shape), [], [("f32", [str(s) for s in shape])],
+                         lambda: ops.result("f32", shape, self.weights[path].data))
+        else:
+            x = self.find(FLOATS + INTS + ("bool",))
+            self.add("expect(%s, %s[%s])" % (x.name, x.dtype, ", ".join(x.dims)), [x], [(x.dtype, x.dims)],
+                     lambda t: ops.result(t.dtype, t.shape, t.data))
+
+
+def summed(t):
+    y = ops.reduce("sum", t, 1, False)
+    return ops.result(y.dtype, y.shape, y.data, ops.reduce("sum", Tensor("f32", t.shape, t.size), 1, False).data)
+
+
+KINDS = [Program.unary, Program.unary, Program.binary, Program.binary, Program.binary, Program.binary, Program.logic,
+         Program.where, Program.cast, Program.cast, Program.reduce, Program.reduce, Program.by_axis, Program.by_axis,
+         Program.topk, Program.reshape, Program.transpose, Program.broadcast, Program.concat, Program.split, Program.slice,
+         Program.index, Program.pad, Program.gather, Program.scatter, Program.matmul, Program.einsum, Program.neural,
+         Program.conv, Program.made]
+
+
+def make(seed, number, statements):
+    p = Program(seed, number)
+    while len(p.statements) < statements:
+        if len(p.inputs) > 14:
+            break
+        p.rng.choice(KINDS)(p)
+    return p

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+random_graph.py FIRST COUNT [FOLDER]: runs random programs of graph statements (programs.py) through the
+compiler ($TFMC) at -O0 and -O2 and through the interpreter, and compares the value of every statement
+with what ops.py says of the values that it read.
+"""
+import math
+import os
+import subprocess
+import sys
+import tempfile
+
+import ops
+import programs
+import tensor
+
+WAYS = {"O0": ["-O0"], "O2": ["-O2"], "interp": ["--backend=interp"]}
+TOGETHER = 4  # programs of one model
+STATEMENTS = 12
+
+
+def write_model(folder, group):
+    inputs, weights, lines = {}, {}, []
+    out = ["tfmc: 1", "name: random", "dims: {%s}" % ", ".join(
+        "%s: 1..9" % s for p in group for s in ["B" + p.prefix, "S" + p.prefix])]
+    out.append("inputs:")
+    rename = []
+    for p in group:
+        own = lambda text, p=p: text_with(text, p)
+        for name, (v, t) in p.inputs.items():
+            out.append("  %s: {shape: [%s], dtype: %s}" % (name, ", ".join(own(d) for d in v.dims), v.dtype))
+            inputs[name] = t
+        for text, names, _, _ in p.statements:
+            lines.append("  - %s" % quoted(own(text)))
+            rename += names
+        weights.update(p.weights)
+    out += ["graph:"] + lines + ["outputs: {%s}" % ", ".join("%s: %s" % (n, n) for n in rename)]
+    if weights:
+        out.append("weights: {files: [weights.safetensors]}")
+        tensor.write(os.path.join(folder, "weights.safetensors"), weights)
+    tensor.write(os.path.join(folder, "in.safetensors"), inputs)
+    with open(os.path.join(folder, "model.yaml"), "w") as f:
+        f.write("\n".join(out) + "\n")
+
+
+def text_with(text, p):
+    """B and S of the program by its own names."""
+    words = "".join(c if c.isalnum() or c == "_" else "\0" for c in text).split("\0")
+    out, at = "", 0
+    for w in words:
+        out += {"B": "B" + p.prefix, "S": "S" + p.prefix}.get(w, w)
+        at += len(w)
+        if at < len(text):
+            out += text[at]
+        at += 1
+    return out
+
+
+def quoted(text):
+    return "'%s'" % text.replace("'", "''")
+
+
+def run(folder, way):
+    command = [os.environ["TFMC"], "run", "model.yaml", "--inputs=in.safetensors", "--outputs=%s.safetensors" % way]
+    done = subprocess.run(command + WAYS[way], cwd=folder, capture_output=True, text=True)
+    if done.returncode != 0:
+        return None, done.stderr
+    return tensor.read(os.path.join(folder, way + ".safetensors")), ""
+
+
+def is_near(dtype, got, want, size):
+    if dtype not in tensor.FLOATS:
+        return got == want
+    if math.isnan(want) or math.isnan(got):
+        return math.isnan(want) and math.isnan(got)
+    rounded = tensor.round_to(dtype, want)
+    if math.isinf(got) or math.isinf(rounded):
+        return got == rounded or abs(want) > 0.99 * 3.4e38 or (dtype == "f16" and abs(want) > 65000)
+    bound = 32 * 2.0**-24 * size + 2.1 * tensor.EPS[dtype] * abs(want) + tensor.TINY[dtype]
+    return abs(got - want) <= bound
+
+
+def wide(*tensors):
+    """Ints beyond what the interpreter holds exactly."""
+    return any(t.dtype == "i64" and any(abs(v) >= 2**53 for v in t.data) for t in tensors)
+
+
+def check(program, way, values, errors):
+    for text, names, reads, f in program.statements:
+        operands = [values[r] for r in reads]
+        try:
+            want = f(*operands)
+        except ops.Skip:
+            continue
+        except AssertionError as e:
+            errors.append("%s: %s: %s" % (way, text, e))
+            return
+        want = want if isinstance(want, tuple) else (want,)
+        for name, w in zip(names, want):
+            got = values[name]
+            if way == "interp" and wide(w, got, *operands):
+                continue
+            if (got.dtype, got.shape) != (w.dtype, w.shape):
+                errors.append("%s: %s: %s%s in place of %s%s" % (way, text, got.dtype, got.shape, w.dtype, w.shape))
+                continue
+            for i, (g, v, s) in enumerate(zip(got.data, w.data, w.size)):
+                if not is_near(w.dtype, g, v, s):
+                    errors.append("%s: %s: element %d is %r in place of %r; read %s" % (
+                        way, text, i, g, v, [(o.dtype, o.shape, o.data[:20]) for o in operands]))
+                    break
+
+
+def run_group(group, folder):
+    errors = []
+    write_model(folder, group)
+    inputs = tensor.read(os.path.join(folder, "in.safetensors"))
+    for way in WAYS:
+        outputs, message = run(folder, way)
+        if outputs is None:
+            errors.append("%s: %s" % (way, message))
+            continue
+        outputs.update(inputs)
+        for p in group:
+            check(p, way, outputs, errors)
+    return errors
+
+
+def main():
+    first, n = int(sys.argv[1]), int(sys.argv[2])
+    failed, statements = 0, 0
+    for seed in range(first, first + n, TOGETHER):
+        group = [programs.make(s, i, STATEMENTS) for i, s in enumerate(range(seed, min(seed + TOGETHER, first + n)))]
+        statements += sum(len(p.statements) for p in group)
+        with tempfile.TemporaryDirectory() as folder:
+            errors = run_group(group, sys.argv[3] if len(sys.argv) > 3 else folder)
+        for e in errors[:5]:
+            print("seeds %d..%d: %s" % (seed, seed + len(group) - 1, e))
+        failed += len(errors) > 0
+    print("%d programs, %d statements, %d groups failed" % (n, statements, failed))
+    sys.exit(failed > 0)
+
+
+main()
