@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators that choose or count along an axis: cumsum, topk, scatter. They are
- * made of comparisons of positions and reductions, so every backend has them;
- * work grows with the square of the axis, which is bounded.
+ * Operators that choose or count along an axis: cumsum, topk, scatter. The ops walk over
+ * rows of the last axis; scatter asks for each row which of the ids names it last.
  */
-#include <math.h>
 #include <string.h>
 
 #include "frontend/lower.h"
-
-#define SELECT_MAX 4096 /* size of the axis of topk and cumsum */
 
 static const struct ir_type *type_of(const struct call *c, struct ir_value v)
 {
@@ -32,124 +28,102 @@ static struct ir_value to(struct ir_builder *b, struct ir_value x, enum ir_dtype
 	return irb_cast(b, x, &(struct attrs_cast){.dtype = dtype});
 }
 
-/* x [.., n] as [.., m, n] or, along the other axis, [.., n, m]: `extra` is m, `at` where it comes to lie. */
-static struct ir_value spread(struct ir_builder *b, struct ir_value x, const struct ir_dim *one,
-                              const struct ir_dim *extra, int at)
+/* Axis `axis` and the last one change places. */
+static struct ir_value with_last(struct ir_builder *b, struct ir_value x, int64_t axis)
 {
-	const struct ir_type *t = irb_type(b, x);
-	const struct ir_dim *dims[IR_RANK_MAX];
-	if (t == NULL)
-		return x;
-	int rank = t->rank + 1;
+	int64_t perm[IR_RANK_MAX];
+	int rank = irb_type(b, x)->rank;
 	for (int i = 0; i < rank; i++)
-		dims[i] = i == at ? one : t->dims[i < at ? i : i - 1];
-	x = irb_reshape_to(b, x, rank, dims);
-	dims[at] = extra;
-	return irb_broadcast_to(b, x, rank, dims);
+		perm[i] = i;
+	perm[axis] = rank - 1;
+	perm[rank - 1] = axis;
+	return axis == rank - 1 ? x : irb_transpose_by(b, x, rank, perm);
 }
 
-static struct ir_value positions_like(struct ir_builder *b, struct ir_value x, int axis)
-{
-	const struct ir_type *t = irb_type(b, x);
-	if (t == NULL)
-		return x;
-	return irb_iota(b, &(struct attrs_iota){.dims = {(const struct ir_dim **)t->dims, (size_t)t->rank},
-	                                        .axis = axis});
-}
-
-static bool check_axis(const struct call *c, struct ir_value x, int64_t axis)
+static bool check_numbers(const struct call *c, struct ir_value x)
 {
 	const struct ir_type *t = type_of(c, x);
-	if (ir_dtype_class(t->dtype) != DTCLASS_FLOAT)
-		return lower_fail(c->lw, c->e->loc, DIAG_DTYPE, "%s wants a float tensor, found %s",
+	if (ir_dtype_class(t->dtype) == DTCLASS_BOOL)
+		return lower_fail(c->lw, c->e->loc, DIAG_DTYPE, "%s wants a tensor of numbers, found %s",
 		                  c->e->text, type_text(c->lw, x));
-	if (t->rank + 1 > IR_RANK_MAX)
-		return lower_fail(c->lw, c->e->loc, DIAG_LIMIT, "%s of more than %d axes", c->e->text,
-		                  IR_RANK_MAX - 1);
-	if (ir_dim_hi(c->lw->module->dims, t->dims[axis]) > SELECT_MAX)
-		return lower_fail(c->lw, c->e->loc, DIAG_UNSUPPORTED,
-		                  "not supported yet: %s over an axis of more than %d elements", c->e->text,
-		                  SELECT_MAX);
-	return call_refuse_mixing(c, x, axis);
+	return true;
 }
 
-/* Each element is a sum of its own, over the elements before it in their order. */
 bool lower_cumsum(const struct call *c, struct lval *out)
 {
 	struct ir_builder *b = c->lw->b;
 	struct ir_value x;
 	int64_t axis = -1;
 	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &axis) ||
-	    !check_axis(c, x, axis))
+	    !check_numbers(c, x) || !call_refuse_mixing(c, x, axis))
 		return false;
-	const struct ir_type *t = type_of(c, x);
-	int at = (int)axis;
-	int64_t reduced = at + 1;
-	/* [.., i, j, ..] */
-	struct ir_value wide = spread(b, x, ir_dim_const(c->lw->module->dims, 1), t->dims[at], at);
-	struct ir_value i = positions_like(b, wide, at), j = positions_like(b, wide, at + 1);
-	const struct ir_type *w = irb_type(b, wide);
-	if (irb_failed(b))
-		return false;
-	struct ir_value zero = irb_full_of(b, 0.0, t->dtype, w->rank, w->dims);
-	wide = irb_where(b, compare(b, j, i, CMP_le), wide, zero, NULL);
-	return give(c, out, irb_reduce_sum(b, wide, &(struct attrs_reduce_sum){.axes = {&reduced, 1}}));
+	x = irb_cumsum(b, with_last(b, x, axis), NULL);
+	return !irb_failed(b) && give(c, out, with_last(b, x, axis));
 }
 
 /* ---- topk ---- */
 
-/* f32 [.., n]: how many elements come before each one: larger ones, and equal ones with a lower index. */
-static struct ir_value places_of(const struct call *c, struct ir_value x)
+/* The type in which topk computes: it has to hold indices. */
+static enum ir_dtype wide_type(enum ir_dtype t)
+{
+	if (t == DT_F16 || t == DT_BF16)
+		return DT_F32;
+	return t == DT_I8 || t == DT_U8 ? DT_I32 : t;
+}
+
+static struct ir_value as_type(struct ir_builder *b, struct ir_value x, enum ir_dtype t)
+{
+	return irb_type(b, x)->dtype == t ? x : to(b, x, t);
+}
+
+/* Row `which` of the axis before the last, as a tensor of the type. */
+static struct ir_value part(const struct call *c, struct ir_value pairs, int64_t which, enum ir_dtype dtype)
 {
 	struct ir_builder *b = c->lw->b;
+	struct ir_dims *d = c->lw->module->dims;
+	const struct ir_type *t = irb_type(b, pairs);
+	const struct ir_dim *dims[IR_RANK_MAX];
+	if (t == NULL)
+		return pairs;
+	int rank = t->rank - 1;
+	for (int i = 0; i < rank; i++)
+		dims[i] = t->dims[i];
+	dims[rank - 1] = t->dims[rank];
+	pairs = irb_slice_of(b, pairs, rank - 1, ir_dim_const(d, which), ir_dim_const(d, 1));
+	pairs = irb_reshape_to(b, pairs, rank, dims);
+	return irb_failed(b) ? pairs : as_type(b, pairs, dtype);
+}
+
+static bool check_topk(const struct call *c, struct ir_value x, int64_t k)
+{
+	struct lowering *lw = c->lw;
 	const struct ir_type *t = type_of(c, x);
-	const struct ir_dim *one = ir_dim_const(c->lw->module->dims, 1), *n = t->dims[t->rank - 1];
-	int64_t last = t->rank;
-	struct ir_value own = spread(b, x, one, n, t->rank), other = spread(b, x, one, n, t->rank - 1);
-	struct ir_value i = positions_like(b, own, t->rank - 1), j = positions_like(b, own, t->rank);
-	struct ir_value tie = irb_and(b, compare(b, other, own, CMP_eq), compare(b, j, i, CMP_lt), NULL);
-	struct ir_value before = irb_or(b, compare(b, other, own, CMP_gt), tie, NULL);
-	return irb_reduce_sum(b, to(b, before, DT_F32), &(struct attrs_reduce_sum){.axes = {&last, 1}});
+	if (t->rank < 1)
+		return lower_fail(lw, c->e->loc, DIAG_SHAPE, "topk of %s", type_text(lw, x));
+	if (t->rank + 1 > IR_RANK_MAX)
+		return lower_fail(lw, c->e->loc, DIAG_LIMIT, "topk of more than %d axes", IR_RANK_MAX - 1);
+	if (k < 1 || k > ir_dim_lo(lw->module->dims, t->dims[t->rank - 1]))
+		return lower_fail(lw, c->e->loc, DIAG_VALUE_TYPE, "topk of %lld elements of %s", (long long)k,
+		                  type_text(lw, x));
+	return check_numbers(c, x) && call_refuse_mixing(c, x, t->rank - 1);
 }
 
 bool lower_topk(const struct call *c, struct lval *out)
 {
 	struct lowering *lw = c->lw;
-	struct ir_builder *b = lw->b;
 	struct ir_value x;
 	int64_t k = 0;
-	if (!call_tensor(c, "x", &x) || !call_int(c, "k", &k))
+	if (!call_tensor(c, "x", &x) || !call_int(c, "k", &k) || !check_topk(c, x, k))
 		return false;
-	const struct ir_type *t = type_of(c, x);
-	if (t->rank < 1)
-		return lower_fail(lw, c->e->loc, DIAG_SHAPE, "topk of %s", type_text(lw, x));
-	if (!check_axis(c, x, t->rank - 1))
-		return false;
-	if (k < 1 || k > ir_dim_lo(lw->module->dims, t->dims[t->rank - 1]))
-		return lower_fail(lw, c->e->loc, DIAG_VALUE_TYPE, "topk of %lld elements of %s", (long long)k,
-		                  type_text(lw, x));
-	const struct ir_dim *one = ir_dim_const(lw->module->dims, 1), *kd = ir_dim_const(lw->module->dims, k);
-	int64_t last = t->rank;
-	struct ir_value place = spread(b, places_of(c, x), one, kd, t->rank - 1); /* [.., k, n] */
-	struct ir_value wide = spread(b, x, one, kd, t->rank - 1);
-	struct ir_value slot = to(b, positions_like(b, wide, t->rank - 1), DT_F32);
-	struct ir_value id = to(b, positions_like(b, wide, t->rank), DT_F32);
-	const struct ir_type *w = irb_type(b, wide);
-	if (irb_failed(b))
-		return false;
-	struct ir_value here = compare(b, place, slot, CMP_eq);
-	struct ir_value low = irb_full_of(b, -HUGE_VAL, t->dtype, w->rank, w->dims);
-	struct ir_value zero = irb_full_of(b, 0.0, DT_F32, w->rank, w->dims);
-	struct ir_value values = irb_reduce_max(b, irb_where(b, here, wide, low, NULL),
-	                                        &(struct attrs_reduce_max){.axes = {&last, 1}});
-	struct ir_value ids = irb_reduce_max(b, irb_where(b, here, id, zero, NULL),
-	                                     &(struct attrs_reduce_max){.axes = {&last, 1}});
+	enum ir_dtype dtype = type_of(c, x)->dtype;
+	struct ir_value pairs =
+	        irb_topk(lw->b, as_type(lw->b, x, wide_type(dtype)), &(struct attrs_topk){.k = k});
 	*out = (struct lval){.kind = LV_TUPLE, .items = ARENA_ARRAY(lw->arena, struct lval, 2), .n = 2};
-	if (out->items == NULL || irb_failed(b))
+	if (out->items == NULL || irb_failed(lw->b))
 		return false;
-	out->items[0] = lval_tensor(values);
-	out->items[1] = lval_tensor(to(b, ids, DT_I32));
-	return !irb_failed(b);
+	out->items[0] = lval_tensor(part(c, pairs, 0, dtype));
+	out->items[1] = lval_tensor(part(c, pairs, 1, DT_I32));
+	return !irb_failed(lw->b);
 }
 
 /* ---- scatter ---- */
@@ -197,31 +171,14 @@ static bool read_scatter(struct scatter *s)
 	return !irb_failed(b);
 }
 
-/* i32 [n]: the last one of the ids that is the row, or -1. */
-static struct ir_value last_writer(const struct scatter *s)
-{
-	struct ir_builder *b = s->c->lw->b;
-	const struct ir_dim *n = type_of(s->c, s->x)->dims[0], *m = type_of(s->c, s->ids)->dims[0];
-	const struct ir_dim *all[] = {n, m};
-	int64_t last = 1;
-	struct ir_value row = irb_iota(b, &(struct attrs_iota){.dims = {all, 2}, .axis = 0});
-	struct ir_value at = irb_iota(b, &(struct attrs_iota){.dims = {all, 2}, .axis = 1});
-	struct ir_value hit = compare(b, irb_broadcast_to(b, s->ids, 2, all), row, CMP_eq);
-	struct ir_value none = irb_full_of(b, -1.0, DT_F32, 2, all);
-	struct ir_value w = irb_where(b, hit, to(b, at, DT_F32), none, NULL);
-	return to(b, irb_reduce_max(b, w, &(struct attrs_reduce_max){.axes = {&last, 1}}), DT_I32);
-}
-
 bool lower_scatter(const struct call *c, struct lval *out)
 {
 	struct scatter s = {.c = c};
 	struct ir_builder *b = c->lw->b;
 	if (!read_scatter(&s))
 		return false;
-	if (ir_dim_hi(c->lw->module->dims, type_of(c, s.ids)->dims[0]) > SELECT_MAX)
-		return lower_fail(c->lw, c->e->loc, DIAG_UNSUPPORTED,
-		                  "not supported yet: scatter of more than %d rows", SELECT_MAX);
-	struct ir_value writer = last_writer(&s);
+	struct attrs_last_at rows_of = {.size = type_of(c, s.x)->dims[0]};
+	struct ir_value writer = irb_last_at(b, s.ids, &rows_of);
 	if (irb_failed(b))
 		return false;
 	const struct ir_type *t = type_of(c, s.x);

@@ -292,6 +292,48 @@ static bool infer_strip_score(const struct infer *c)
 	return infer_strips(c, ((const struct attrs_strip_score *)c->attrs)->width, 3);
 }
 
+/* --- rows in order ------------------------------------------------------------------------------------- */
+
+static bool infer_cumsum(const struct infer *c)
+{
+	return infer_rank_min(c, 0, 1) && as_x(c);
+}
+
+/* x [..,V] -> [..,2,k]; indices are exact as f32. */
+static bool infer_topk(const struct infer *c)
+{
+	const struct ir_type *x = c->in[0];
+	const struct ir_dim *dims[IR_RANK_MAX + 1];
+	int64_t k = ((const struct attrs_topk *)c->attrs)->k;
+	bool is_narrow = x->dtype == DT_F16 || x->dtype == DT_BF16 || x->dtype == DT_I8 || x->dtype == DT_U8;
+	if (!infer_rank_min(c, 0, 1))
+		return false;
+	if (is_narrow || x->rank >= IR_RANK_MAX)
+		return infer_fail(c, DIAG_IR_TYPE, "x is f32, f64, i32 or i64 with less than %d axes",
+		                  IR_RANK_MAX);
+	const struct ir_dim *width = x->dims[x->rank - 1];
+	if (k < 1 || k > ir_dim_lo(c->m->dims, width) || ir_dim_hi(c->m->dims, width) > 1 << 24)
+		return infer_fail(c, DIAG_SHAPE,
+		                  "k is 1 to the size of the last axis, which is at most 2^24");
+	for (int i = 0; i < x->rank; i++)
+		dims[i] = x->dims[i];
+	dims[x->rank - 1] = ir_dim_const(c->m->dims, 2);
+	dims[x->rank] = ir_dim_const(c->m->dims, k);
+	return infer_result(c, x->dtype, x->rank + 1, dims);
+}
+
+static bool infer_last_at(const struct infer *c)
+{
+	const struct attrs_last_at *a = c->attrs;
+	if (!infer_rank(c, 0, 1))
+		return false;
+	if (a->size == NULL || ir_dim_lo(c->m->dims, a->size) < 0 ||
+	    ir_dim_hi(c->m->dims, a->size) > INT32_MAX ||
+	    ir_dim_hi(c->m->dims, c->in[0]->dims[0]) > INT32_MAX)
+		return infer_fail(c, DIAG_IR_TYPE, "the size is missing or does not fit into i32");
+	return infer_result(c, DT_I32, 1, &a->size);
+}
+
 /* --- movement ------------------------------------------------------------------------------------------ */
 
 static bool infer_reshape(const struct infer *c)

@@ -160,6 +160,8 @@ struct kb_val eval_argmax(struct eval *e, const struct ir_op *op, const struct e
 /* One number of a strip; p without lanes. */
 struct kb_val eval_strip_argmax(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 struct kb_val eval_strip_score(struct eval *e, const struct ir_op *op, const struct eval_point *p);
+/* cumsum, topk, last_at; p without lanes. */
+struct kb_val eval_in_order(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 /* index clamped into [0, n). */
 struct kb_val eval_clamped(struct eval *e, struct kb_val index, struct kb_val n);
 /* True when lanes along the last axis of a rope turn alike, each with its own angle. */

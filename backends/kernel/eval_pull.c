@@ -420,6 +420,9 @@ struct kb_val eval_pull(struct eval *e, const struct ir_op *op, const struct eva
 	case OP_argmax: return argmax(e, op, p);
 	case OP_strip_argmax: return eval_strip_argmax(e, op, p);
 	case OP_strip_score: return eval_strip_score(e, op, p);
+	case OP_cumsum:
+	case OP_topk:
+	case OP_last_at: return eval_in_order(e, op, p);
 	case OP_matmul: return matmul(e, op, p);
 	case OP_linear: return linear(e, op, p);
 	case OP_expert_linear: return expert_linear(e, op, p);

@@ -141,7 +141,8 @@ static bool ask_op(struct question *q, const struct ir_op *op, int axis)
 		return ask_operands(q, op, axis);
 	if (ir_op_has(op->code, TRAIT_REDUCE))
 		return ask(q, op->operands[0], axis < 0 ? -1 : reduced_axis(q, op, axis));
-	if (op->code == OP_strip_argmax || op->code == OP_strip_score)
+	if (op->code == OP_strip_argmax || op->code == OP_strip_score || op->code == OP_cumsum ||
+	    op->code == OP_topk || op->code == OP_last_at)
 		return axis < 0;
 	if (op->code == OP_matmul)
 		return ask_matmul(q, op, axis);

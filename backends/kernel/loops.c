@@ -4,7 +4,7 @@
  * in pieces of at most BLOCK elements split over the workers; and the writes of
  * state ops. Correct for everything the evaluator knows, any size and stride.
  */
-#include "backends/kernel/templates.h"
+#include "backends/kernel/in_order.h"
 
 #define BLOCK       1024
 #define SMALL_BLOCK 16 /* of work-items */
@@ -207,6 +207,8 @@ static void write_state(struct kernel *g, const struct ir_op *op)
 void kernel_loops(struct kernel *g)
 {
 	const struct ir_region *r = g->job->group->region;
+	if (kernel_in_order(g))
+		return;
 	for (size_t i = 0; i < r->n_ops; i++)
 		if (r->ops[i]->code == OP_state_append || r->ops[i]->code == OP_state_write)
 			write_state(g, r->ops[i]);

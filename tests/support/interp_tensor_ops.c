@@ -167,6 +167,23 @@ void interp_check_argmax(void)
 	              SCALAR(I32, 1));
 }
 
+void interp_check_cumsum(void)
+{
+	op_case_check(OP_cumsum, NULL, INS(TENSOR(F32, (2, 3), 1, 2, 3, -1, INF, -INF)),
+	              TENSOR(F32, (2, 3), 1, 3, 6, -1, INF, NANS));
+	op_case_check(OP_cumsum, NULL, INS(TENSOR(U8, (3), 200, 100, 1)), TENSOR(U8, (3), 200, 44, 45));
+	op_case_check(OP_cumsum, NULL, INS(EMPTY(F32, (2, 0))), EMPTY(F32, (2, 0)));
+}
+
+void interp_check_topk(void)
+{
+	op_case_check(OP_topk, &(struct attrs_topk){.k = 2},
+	              INS(TENSOR(F32, (3, 3), 1, 5, 5, NANS, -INF, -1, NANS, 7, NANS)),
+	              TENSOR(F32, (3, 2, 2), 5, 5, 1, 2, -1, -INF, 2, 1, 7, NANS, 1, 0));
+	op_case_check(OP_topk, &(struct attrs_topk){.k = 1}, INS(TENSOR(I32, (2), -3, -2)),
+	              TENSOR(I32, (2, 1), -2, 1));
+}
+
 /* Strips of two columns, the last one of one. */
 void interp_check_strip_argmax(void)
 {
@@ -236,6 +253,12 @@ void interp_check_slice(void)
 	        slice,
 	        BRACED(.axis = 1, .begin = ir_dim_const(c.m->dims, 1), .size = ir_dim_const(c.m->dims, 2)),
 	        INS(TENSOR(F32, (2, 3), 1, 2, 3, 4, 5, 6)), TENSOR(F32, (2, 2), 2, 3, 5, 6));
+}
+
+void interp_check_last_at(void)
+{
+	CHECK_WITH_DIMS(last_at, BRACED(.size = ir_dim_const(c.m->dims, 4)),
+	                INS(TENSOR(I32, (5), 2, 0, 2, -1, 4)), TENSOR(I32, (4), 1, -1, 2, -1));
 }
 
 void interp_check_concat(void)

@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-/* --- sizes and types -------------------------------------------------------------------------------- */
-
 const struct ir_dim *gen_const(struct gen *g, int64_t v)
 {
 	return ir_dim_const(g->m->dims, v);
@@ -231,12 +229,11 @@ static bool make_norm(struct gen *g, enum ir_opcode code, const struct ir_type *
 	return true;
 }
 
-static bool make_reduce(struct gen *g, const struct ir_type *x, enum ir_operand_class class,
-                        struct recipe *out)
+static bool make_reduce(struct gen *g, const struct ir_type *x, enum ir_operand_class k, struct recipe *out)
 {
 	/* The four reductions have the same attributes. */
 	struct attrs_reduce_sum *a = out->attrs;
-	x = first(g, x, class, 1, IR_RANK_MAX);
+	x = first(g, x, k, 1, IR_RANK_MAX);
 	if (!x)
 		return false;
 	add(out, x);
@@ -503,8 +500,7 @@ static bool make_softcap(struct gen *g, const struct ir_type *x, struct recipe *
 	return unary(g, x, CLASS_FLOAT, out);
 }
 
-/* --- which of them an op uses ------------------------------------------------------------------------------
- */
+/* --- which of them an op uses ---------------------------------------------------------------------- */
 
 typedef bool recipe_fn(struct gen *g, const struct ir_type *x, struct recipe *out);
 
@@ -578,6 +574,9 @@ static recipe_fn *const recipes[IR_N_OPS] = {
         [OP_argmax] = recipe_argmax,
         [OP_strip_argmax] = recipe_strip_argmax,
         [OP_strip_score] = recipe_strip_score,
+        [OP_cumsum] = recipe_cumsum,
+        [OP_topk] = recipe_topk,
+        [OP_last_at] = recipe_last_at,
         [OP_reshape] = make_reshape,
         [OP_transpose] = make_transpose,
         [OP_broadcast] = make_broadcast,

@@ -47,6 +47,9 @@ bool recipe_expert_linear(struct gen *g, const struct ir_type *x, struct recipe 
 bool recipe_argmax(struct gen *g, const struct ir_type *x, struct recipe *out);
 bool recipe_strip_argmax(struct gen *g, const struct ir_type *x, struct recipe *out);
 bool recipe_strip_score(struct gen *g, const struct ir_type *x, struct recipe *out);
+bool recipe_cumsum(struct gen *g, const struct ir_type *x, struct recipe *out);
+bool recipe_topk(struct gen *g, const struct ir_type *x, struct recipe *out);
+bool recipe_last_at(struct gen *g, const struct ir_type *x, struct recipe *out);
 
 const struct ir_dim *gen_const(struct gen *g, int64_t v);
 /* A size of 1 .. 17. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Legal operands of argmax, strip_argmax and strip_score: the last two with a last axis of constant
- * size, strips narrower and wider than it, ids inside of it and beyond.
+ * size, strips narrower and wider than it, ids inside of it and beyond. And of the ops of rows in order.
  */
 #include "tests/support/random_recipe.h"
 
@@ -57,4 +57,35 @@ bool recipe_strip_score(struct gen *g, const struct ir_type *x, struct recipe *o
 	out->n = 2;
 	((struct attrs_strip_score *)out->attrs)->width = width(g);
 	return out->in[1];
+}
+
+bool recipe_cumsum(struct gen *g, const struct ir_type *x, struct recipe *out)
+{
+	if (!x)
+		x = gen_shape(g, gen_number(g), 1, 4);
+	if (!x || ir_dtype_class(x->dtype) == DTCLASS_BOOL || x->rank < 1)
+		return false;
+	out->in[out->n++] = x;
+	return true;
+}
+
+bool recipe_topk(struct gen *g, const struct ir_type *x, struct recipe *out)
+{
+	int64_t columns;
+	x = rows(g, x);
+	if (!x || x->dtype != DT_F32 || !ir_dim_is_const(x->dims[x->rank - 1], &columns))
+		return false;
+	out->in[out->n++] = x;
+	((struct attrs_topk *)out->attrs)->k = rng_between(&g->rng, 1, columns);
+	return true;
+}
+
+bool recipe_last_at(struct gen *g, const struct ir_type *x, struct recipe *out)
+{
+	const struct ir_dim *m = gen_dim(g);
+	if (x && (x->dtype != DT_I32 || x->rank != 1))
+		return false;
+	out->in[out->n] = x ? x : gen_type(g, DT_I32, 1, &m);
+	((struct attrs_last_at *)out->attrs)->size = gen_dim(g);
+	return out->in[out->n++] != NULL;
 }

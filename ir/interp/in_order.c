@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Interpreter: ops that depend on all elements before.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "ir/interp/interp_internal.h"
+
+/* x [rows, n] */
+enum tfmc_status interp_eval_cumsum(struct interp *in, const struct ir_op *op,
+                                    const struct interp_tensor *const *x, struct interp_tensor *out)
+{
+	int64_t n = x[0]->dims[x[0]->rank - 1];
+	bool is_int = ir_dtype_class(out->dtype) == DTCLASS_INT;
+	(void)in;
+	(void)op;
+	for (int64_t i = 0; i < interp_size(out); i++) {
+		double before = i % n == 0 ? 0 : out->data[i - 1], v = x[0]->data[i];
+		out->data[i] = is_int ? interp_wrap(out->dtype,
+		                                    (uint64_t)interp_int(before) + (uint64_t)interp_int(v))
+		                      : before + v;
+	}
+	return TFMC_OK;
+}
+
+/* An element of a row. */
+struct element {
+	double value;
+	int64_t index;
+};
+
+/* Larger ones first, then lower indices; NaN last. */
+static int compare(const void *first, const void *second)
+{
+	const struct element *a = first, *b = second;
+	if (isnan(a->value) != isnan(b->value))
+		return isnan(a->value) ? 1 : -1;
+	if (!isnan(a->value) && a->value != b->value)
+		return a->value > b->value ? -1 : 1;
+	return a->index < b->index ? -1 : a->index > b->index;
+}
+
+/* x [rows, n] -> [rows, 2, k] */
+enum tfmc_status interp_eval_topk(struct interp *in, const struct ir_op *op,
+                                  const struct interp_tensor *const *x, struct interp_tensor *out)
+{
+	int64_t k = ((const struct attrs_topk *)op->attrs)->k, n = x[0]->dims[x[0]->rank - 1];
+	int64_t rows = interp_span(x[0], 0, x[0]->rank - 1);
+	struct element *row = calloc((size_t)n, sizeof(*row));
+	(void)in;
+	if (row == NULL)
+		return TFMC_NO_MEMORY;
+	for (int64_t r = 0; r < rows; r++) {
+		for (int64_t i = 0; i < n; i++)
+			row[i] = (struct element){x[0]->data[r * n + i], i};
+		qsort(row, (size_t)n, sizeof(*row), compare);
+		for (int64_t i = 0; i < k; i++) {
+			out->data[2 * r * k + i] = row[i].value;
+			out->data[(2 * r + 1) * k + i] = (double)row[i].index;
+		}
+	}
+	free(row);
+	return TFMC_OK;
+}
+
+enum tfmc_status interp_eval_last_at(struct interp *in, const struct ir_op *op,
+                                     const struct interp_tensor *const *x, struct interp_tensor *out)
+{
+	int64_t size = interp_size(out);
+	(void)in;
+	(void)op;
+	for (int64_t i = 0; i < size; i++)
+		out->data[i] = -1;
+	for (int64_t i = 0; i < interp_size(x[0]); i++) {
+		int64_t row = interp_int(x[0]->data[i]);
+		if (row >= 0 && row < size)
+			out->data[row] = (double)i;
+	}
+	return TFMC_OK;
+}
