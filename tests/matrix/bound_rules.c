@@ -340,20 +340,8 @@ static struct ir_value rule_sum(struct bound *s, const struct ir_op *op)
 	if (!is_float_value(s, op->results[0]))
 		return IR_NO_VALUE;
 	struct ir_value x = val(s, op, 0), one = constant(s, x, 1), sum = apply1(s, op, mag(s, x));
-	struct ir_value n = irb_op1(s->b, OP_reduce_sum, &one, 1, op->attrs);
-	struct ir_value e = mul(s, sum, times(s, plus(s, n, 2), U));
-	if (!no_errors(s, op))
-		e = add(s, e, apply1(s, op, err(s, op, 0)));
-	return rounded(s, op, e, sum);
-}
-
-/* The last sum of a row has as many terms as the row. */
-static struct ir_value rule_cumsum(struct bound *s, const struct ir_op *op)
-{
-	if (!is_float_value(s, op->results[0]))
-		return IR_NO_VALUE;
-	struct ir_value x = val(s, op, 0), sum = apply1(s, op, mag(s, x));
-	struct ir_value n = apply1(s, op, constant(s, x, 1));
+	bool in_order = op->code == OP_cumsum; /* a sum for each element */
+	struct ir_value n = in_order ? apply1(s, op, one) : irb_op1(s->b, OP_reduce_sum, &one, 1, op->attrs);
 	struct ir_value e = mul(s, sum, times(s, plus(s, n, 2), U));
 	if (!no_errors(s, op))
 		e = add(s, e, apply1(s, op, err(s, op, 0)));
@@ -586,7 +574,7 @@ static rule_fn *const rules[IR_N_OPS] = {
         [OP_rms_norm] = rule_rms_norm,
         [OP_reduce_sum] = rule_sum,
         [OP_reduce_mean] = rule_sum,
-        [OP_cumsum] = rule_cumsum,
+        [OP_cumsum] = rule_sum,
         [OP_reduce_max] = rule_reduce_extreme,
         [OP_reduce_min] = rule_reduce_extreme,
         [OP_matmul] = rule_matmul,
