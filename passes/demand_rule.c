@@ -117,7 +117,9 @@ static bool rule_of(const struct demand_plan *plan, const struct ir_op *op, int 
 		return other_axis(op, rank, axis, axes);
 	if (op->code == OP_mask || op->code == OP_masked_softmax)
 		return first_only(axis, axis == rank - 2, axes);
-	if (ir_op_has(op->code, TRAIT_ROWWISE) || op->code == OP_linear)
+	if (op->code == OP_topk)
+		return first_only(axis, axis < rank - 2, axes);
+	if (ir_op_has(op->code, TRAIT_ROWWISE) || op->code == OP_linear || op->code == OP_cumsum)
 		return first_only(axis, axis < rank - 1, axes);
 	if (op->code == OP_attention)
 		return attention_rule(op, axis, axes);

@@ -237,6 +237,19 @@ static void see_argmax(struct shapes *s, const struct ir_op *op)
 	see_reduce(s, op, &(const struct ir_int_list){&axis, 1}, false);
 }
 
+/* k elements of rows that have as many at least. */
+static void see_topk(struct shapes *s, const struct ir_op *op)
+{
+	struct axes *x = axes_of(s, op->operands[0]), *y = axes_of(s, op->results[0]);
+	int last = type_of(s, op->operands[0])->rank - 1;
+	for (int i = 0; i < last; i++)
+		tie(s, x, i, y, i);
+	size_fix(&s->sizes, y->of[last]);
+	size_fix(&s->sizes, y->of[last + 1]);
+	if (x->of[last] != 0)
+		size_relate(&s->sizes, SIZE_AT_MOST, &y->of[last + 1], 1, &x->of[last], 1);
+}
+
 /* --- tables -------------------------------------------------------------------------------------------- */
 
 /* The parameter whose ids these are, after masks and movement. */
@@ -463,6 +476,8 @@ static void see_other(struct shapes *s, const struct ir_op *op)
 {
 	if (ir_op_has(op->code, TRAIT_ELEMENTWISE))
 		see_elementwise(s, op);
+	else if (op->code == OP_cumsum)
+		tie_all(s, op->operands[0], op->results[0]);
 	else if (ir_op_has(op->code, TRAIT_ROWWISE))
 		see_rows(s, op);
 	else if (op->code == OP_argmax)
@@ -491,6 +506,7 @@ static void see_op(void *user, const struct ir_op *op)
 	        [OP_attention] = see_attention, [OP_state_append] = see_append,
 	        [OP_state_write] = see_write,   [OP_state_read] = see_read,
 	        [OP_repeat] = see_repeat,       [OP_expert_linear] = see_expert_linear,
+	        [OP_topk] = see_topk,
 	};
 	struct shapes *s = user;
 	see_operands(s, op);
