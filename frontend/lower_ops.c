@@ -324,7 +324,7 @@ static struct ir_value finite(const struct call *c, struct ir_value m)
 	return irb_where(b, is_infinite, zero, m, NULL);
 }
 
-/* max + log(sum(exp(x - max))) */
+/* max + log(sum(exp(x - max))), of narrow floats in f32: rounded once */
 bool lower_logsumexp(const struct call *c, struct lval *out)
 {
 	struct ir_value x, m, wide;
@@ -334,6 +334,10 @@ bool lower_logsumexp(const struct call *c, struct lval *out)
 	struct ir_builder *b = c->lw->b;
 	if (!call_tensor(c, "x", &x) || !axes_of(c, x, axes, &n) || !call_bool(c, "keep", &keep))
 		return false;
+	enum ir_dtype dtype = type_of(c, x)->dtype;
+	bool is_narrow = dtype == DT_F16 || dtype == DT_BF16;
+	if (is_narrow)
+		x = irb_cast(b, x, &(struct attrs_cast){.dtype = DT_F32});
 	m = irb_reduce_max(b, x, &(struct attrs_reduce_max){.axes = {axes, n}, .keep = true});
 	m = finite(c, m);
 	wide = m;
@@ -348,5 +352,5 @@ bool lower_logsumexp(const struct call *c, struct lval *out)
 	            m, NULL);
 	if (!keep) /* one element along the axes: a sum removes them */
 		s = irb_reduce_sum(b, s, &(struct attrs_reduce_sum){.axes = {axes, n}, .keep = false});
-	return give(c, out, s);
+	return give(c, out, is_narrow ? irb_cast(b, s, &(struct attrs_cast){.dtype = dtype}) : s);
 }
