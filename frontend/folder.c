@@ -113,29 +113,6 @@ static const char *files_ending(struct arena *a, const char *dir, const char *en
 	return list;
 }
 
-/* The section tokenizer for the files of the folder, "" without any. */
-static const char *folder_tokenizer(struct arena *a, const char *path)
-{
-	if (folder_has(a, path, "tokenizer.json"))
-		return "tokenizer: {file: tokenizer.json, embed: true, optional: true}\n";
-	if (folder_has(a, path, "source.spm") && folder_has(a, path, "target.spm") &&
-	    folder_has(a, path, "vocab.json"))
-		return arena_printf(
-		        a,
-		        "tokenizer: {kind: marian, source: source.spm, target: target.spm, vocab: "
-		        "vocab.json, "
-		        "%sembed: true, optional: true}\n",
-		        folder_has(a, path, "target_vocab.json") ? "target_vocab: target_vocab.json, " : "");
-	if (folder_has(a, path, "vocab.json") && folder_has(a, path, "merges.txt"))
-		return "tokenizer: {vocab: vocab.json, merges: merges.txt, embed: true, optional: true}\n";
-	if (folder_has(a, path, "tokenizer.model"))
-		return "tokenizer: {kind: sentencepiece, file: tokenizer.model, embed: true, optional: "
-		       "true}\n";
-	if (folder_has(a, path, "vocab.txt"))
-		return "tokenizer: {kind: wordpiece, vocab: vocab.txt, embed: true, optional: true}\n";
-	return "";
-}
-
 const char *folder_model(struct arena *a, struct diag_context *cx, const char *path, const char *name,
                          enum tfmc_status *st)
 {
@@ -154,11 +131,12 @@ const char *folder_model(struct arena *a, struct diag_context *cx, const char *p
 		           path);
 		return NULL;
 	}
-	const char *more = "", *projection = NULL;
-	if (folder_has(a, path, "modules.json"))
+	const char *more = NULL, *projection = NULL;
+	const struct json_node *config = folder_json(a, cx, path, "config.json");
+	if (config != NULL && folder_has(a, path, "modules.json"))
 		more = folder_sentence(a, cx, path, &projection);
-	else if (folder_has(a, path, "generation_config.json"))
-		more = folder_generation(a, cx, path);
+	else if (config != NULL)
+		more = folder_generation(a, cx, path, config);
 	if (projection != NULL)
 		files = arena_printf(a, "%s, '%s'", files, projection);
 	*st = more == NULL ? TFMC_INVALID : TFMC_OK;
@@ -166,7 +144,7 @@ const char *folder_model(struct arena *a, struct diag_context *cx, const char *p
 	               ? NULL
 	               : arena_printf(a, "tfmc: 1\nname: %s\nhf: config.json\n%sweights: {files: [%s]}\n%s",
 	                              name != NULL ? name : folder_name(a, path), more, files,
-	                              folder_tokenizer(a, path));
+	                              folder_tokenizer(a, path, config));
 }
 
 /* ---- GGUF ---- */

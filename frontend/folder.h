@@ -4,6 +4,7 @@
 #ifndef TFMC_FRONTEND_FOLDER_H
 #define TFMC_FRONTEND_FOLDER_H
 
+#include "frontend/json.h"
 #include "ir/support/arena.h"
 #include "ir/support/diag.h"
 #include "ir/support/compiler.h"
@@ -25,9 +26,24 @@ const char *folder_sentence(struct arena *a, struct diag_context *cx, const char
 
 /*
  * What generation_config.json adds to that text: ids as parameters, and a comment on how the library would
- * choose; NULL after a diagnostic.
+ * choose; NULL after a diagnostic. Ids that neither it nor config.json has are those of the tokenizer's
+ * tokens: the one that ends a text, the language to write.
  */
-const char *folder_generation(struct arena *a, struct diag_context *cx, const char *dir);
+const char *folder_generation(struct arena *a, struct diag_context *cx, const char *dir,
+                              const struct json_node *config);
+
+/* The section tokenizer for the files of the folder, "" without any. */
+const char *folder_tokenizer(struct arena *a, const char *dir, const struct json_node *config);
+/* A file of the folder that is one object; NULL after a diagnostic. */
+const struct json_node *folder_json(struct arena *a, struct diag_context *cx, const char *dir,
+                                    const char *file);
+/* The text of a token by its key in tokenizer_config.json or special_tokens_map.json, NULL without one; false
+ * after a diagnostic. */
+bool folder_token_of(struct arena *a, struct diag_context *cx, const char *dir, const char *key,
+                     const char **text);
+/* The id that the files of the tokenizer give a text, -1 without one; false after a diagnostic. */
+bool folder_token_id(struct arena *a, struct diag_context *cx, const char *dir, const char *text,
+                     int64_t *id);
 
 /* A GGUF file, by its first bytes. */
 bool gguf_model_is(const char *path);

@@ -19,6 +19,7 @@ struct generation {
 	struct diag_context *cx;
 	struct json_source src;
 	const struct json_node *root, *config;
+	int64_t language;   /* to write, -1: no tokenizer says which */
 	struct buf *params; /* "stop: [1, 2], pad: 0" */
 };
 
@@ -112,6 +113,13 @@ static bool put_forced_list(struct generation *g, const struct json_node *list)
 	return true;
 }
 
+/* Behind the start, unless that is the language itself. */
+static void put_language(struct generation *g, const struct json_node *start)
+{
+	if (g->language >= 0 && !(start->kind == JSON_NODE_INT && start->i == g->language))
+		put_id(g, g->language);
+}
+
 /* What a decoder begins with: its start id (of config.json, when it stands there alone) and ids that are
  * forced behind it. */
 static bool take_start(struct generation *g)
@@ -132,6 +140,8 @@ static bool take_start(struct generation *g)
 		put_ids(g, first);
 	if (lists && first == NULL && !put_forced_list(g, list))
 		return false;
+	if (!lists && first == NULL)
+		put_language(g, start);
 	buf_str(g->params, "]");
 	return true;
 }
@@ -168,31 +178,111 @@ static const char *choices(const struct generation *g)
 	return comment;
 }
 
-static const struct json_node *read(struct generation *g, const char *dir, const char *file)
+/* ---- ids that only the tokenizer has ---- */
+
+static bool has_suffix(const char *text, const char *end)
 {
-	const char *text, *path = file_beneath(g->a, g->cx, dir, file, LOC_NONE);
-	size_t len;
-	if (path == NULL || file_read(g->a, g->cx, path, YAML_FILE_MAX, LOC_NONE, &text, &len) != TFMC_OK)
-		return NULL;
-	g->src = (struct json_source){.name = path, .loc = LOC_NONE, .code = DIAG_FILE};
-	const struct json_node *root = json_parse(g->a, g->cx, &g->src, text, len);
-	if (root != NULL && root->kind != JSON_NODE_OBJECT) {
-		diag_error(g->cx, LOC_NONE, DIAG_FILE, "'%s' is no object", path);
-		return NULL;
-	}
-	return root;
+	size_t n = strlen(text), k = strlen(end);
+	return n >= k && strcmp(text + n - k, end) == 0;
 }
 
-const char *folder_generation(struct arena *a, struct diag_context *cx, const char *dir)
+/* By its architecture: what writes ids one after the other. */
+static bool writes(const struct generation *g, const char *const *endings, size_t n)
 {
+	const struct json_node *list = json_find(g->config, "architectures");
+	const struct json_node *first =
+	        list != NULL && list->kind == JSON_NODE_ARRAY && list->n > 0 ? list->items : NULL;
+	for (size_t i = 0; first != NULL && first->kind == JSON_NODE_STRING && i < n; i++)
+		if (has_suffix(first->text, endings[i]))
+			return true;
+	return false;
+}
+
+static bool has_id(const struct json_node *object, const char *key)
+{
+	const struct json_node *v = json_find(object, key);
+	return v != NULL && v->kind != JSON_NODE_NULL;
+}
+
+/* The token that ends a text ends what the model writes, when neither configuration says what does. */
+static bool take_end(struct generation *g, const char *dir)
+{
+	static const char *const causal[] = {"ForCausalLM", "LMHeadModel"};
+	const char *text;
+	int64_t id;
+	if (has_id(g->root, "eos_token_id") || has_id(g->config, "eos_token_id") ||
+	    !writes(g, causal, TFMC_COUNT(causal)))
+		return true;
+	if (!folder_token_of(g->a, g->cx, dir, "eos_token", &text))
+		return false;
+	if (text == NULL)
+		return true;
+	if (!folder_token_id(g->a, g->cx, dir, text, &id))
+		return false;
+	if (id < 0)
+		return true;
+	begin_param(g, "stop");
+	put_id(g, id);
+	buf_str(g->params, "]");
+	return true;
+}
+
+/* The id of the language to write, -1 when tokenizer_config.json names none or a configuration forces an id.
+ */
+static bool find_language(const struct generation *g, const char *dir, int64_t *id)
+{
+	static const char *const pairs[] = {"ForConditionalGeneration"};
+	const char *text;
+	*id = -1;
+	if (has_id(g->root, "forced_bos_token_id") || has_id(g->config, "forced_bos_token_id") ||
+	    !writes(g, pairs, 1))
+		return true;
+	return folder_token_of(g->a, g->cx, dir, "tgt_lang", &text) &&
+	       (text == NULL || folder_token_id(g->a, g->cx, dir, text, id));
+}
+
+/* A decoder's start without generation_config.json: that of config.json, behind it the id it forces or the
+ * language. */
+static bool take_language(struct generation *g)
+{
+	static const char *const pairs[] = {"ForConditionalGeneration"};
+	const struct json_node *start, *first;
+	if (!writes(g, pairs, 1))
+		return true;
+	if (!find_ids(g, g->config, "decoder_start_token_id", &start) ||
+	    !find_ids(g, g->config, "forced_bos_token_id", &first))
+		return false;
+	if (start == NULL || (first == NULL && g->language < 0))
+		return true;
+	begin_param(g, "start");
+	put_ids(g, start);
+	if (first != NULL)
+		put_ids(g, first);
+	else
+		put_language(g, start);
+	buf_str(g->params, "]");
+	return true;
+}
+
+static bool take_file(struct generation *g)
+{
+	return take_start(g) && take_ids(g, "eos_token_id", "stop") && take_pad(g) &&
+	       take_ids(g, "suppress_tokens", "suppress") &&
+	       take_ids(g, "begin_suppress_tokens", "suppress_first");
+}
+
+const char *folder_generation(struct arena *a, struct diag_context *cx, const char *dir,
+                              const struct json_node *config)
+{
+	static const struct json_node empty = {.kind = JSON_NODE_OBJECT};
 	struct buf params;
 	buf_init(&params);
-	struct generation g = {.a = a, .cx = cx, .params = &params};
-	g.config = read(&g, dir, "config.json");
-	g.root = g.config != NULL ? read(&g, dir, FILE_NAME) : NULL;
-	bool ok = g.root != NULL && take_start(&g) && take_ids(&g, "eos_token_id", "stop") && take_pad(&g) &&
-	          take_ids(&g, "suppress_tokens", "suppress") &&
-	          take_ids(&g, "begin_suppress_tokens", "suppress_first");
+	bool has_file = folder_has(a, dir, FILE_NAME);
+	struct generation g = {.a = a, .cx = cx, .params = &params, .config = config, .language = -1};
+	g.src.name = file_join(a, dir, FILE_NAME);
+	g.root = has_file ? folder_json(a, cx, dir, FILE_NAME) : &empty;
+	bool ok = g.root != NULL && find_language(&g, dir, &g.language) &&
+	          (has_file ? take_file(&g) : take_language(&g)) && take_end(&g, dir);
 	const char *text = NULL;
 	if (ok && params.len == 0)
 		text = choices(&g);

@@ -10,7 +10,7 @@
 #include "frontend/gguf.h"
 #include "frontend/gguf_tokenizer.h"
 #include "frontend/model.h"
-#include "frontend/tokenizer.h"
+#include "frontend/tokenizer_config.h"
 
 #define TOKENIZER_FILE_MAX ((size_t)256 << 20)
 
@@ -84,19 +84,57 @@ static enum tfmc_status read_marian(struct frontend_model *m, const struct yaml_
 	return TFMC_OK;
 }
 
+static enum tfmc_status read_beside(struct frontend_model *m, const struct yaml_node *node, const char *key,
+                                    struct tokenizer_config_text *out)
+{
+	struct text text = {0};
+	if (yaml_find(node, key) == NULL)
+		return TFMC_OK;
+	TFMC_TRY(read_key(m, node, key, &text, &out->name));
+	out->text = text.data;
+	out->len = text.len;
+	return TFMC_OK;
+}
+
+/* What a hub folder has beside the vocabulary; the source has none when it has nothing. */
+static enum tfmc_status read_config(struct frontend_model *m, const struct yaml_node *node, const char *kind,
+                                    struct tokenizer_source *s)
+{
+	const struct yaml_node *class = yaml_find(node, "class");
+	struct tokenizer_config_files files = {.class_name = class != NULL ? class->text : NULL};
+	TFMC_TRY(read_beside(m, node, "config", &files.config));
+	TFMC_TRY(read_beside(m, node, "special", &files.special));
+	TFMC_TRY(read_beside(m, node, "added", &files.added));
+	if (files.class_name == NULL && files.config.text == NULL && files.special.text == NULL &&
+	    files.added.text == NULL)
+		return TFMC_OK;
+	if (files.class_name == NULL && strcmp(kind, "hf") != 0)
+		files.class_name = !strcmp(kind, "bpe")         ? "GPT2Tokenizer"
+		                   : !strcmp(kind, "wordpiece") ? "BertTokenizer"
+		                                                : "LlamaTokenizer";
+	struct tokenizer_config *c = ARENA_NEW(&m->arena, struct tokenizer_config);
+	if (c == NULL)
+		return TFMC_NO_MEMORY;
+	TFMC_TRY(tokenizer_config_read(s, &files, c));
+	s->config = c;
+	return TFMC_OK;
+}
+
 enum tfmc_status model_read_tokenizer(struct frontend_model *m, const struct yaml_node *node, bool may_lack,
                                       struct tokenizer_packed *out)
 {
 	const struct yaml_node *given = yaml_find(node, "kind");
 	const char *kind = given != NULL ? given->text : yaml_find(node, "merges") != NULL ? "bpe" : "hf";
 	bool has_vocab = !strcmp(kind, "bpe") || !strcmp(kind, "wordpiece");
-	struct tokenizer_source s = {&m->arena, m->cx, "", node->loc, may_lack};
+	struct tokenizer_source s = {&m->arena, m->cx, "", node->loc, may_lack, NULL};
 	struct text file = {0}, merges = {0};
 	const char *ignored;
 	if (!strcmp(kind, "gguf"))
 		return read_gguf(m, node, &s, out);
 	if (!strcmp(kind, "marian"))
 		return read_marian(m, node, &s, out);
+	if (has_vocab || !strcmp(kind, "hf") || !strcmp(kind, "sentencepiece"))
+		TFMC_TRY(read_config(m, node, kind, &s));
 	TFMC_TRY(read_key(m, node, has_vocab ? "vocab" : "file", &file, &s.name));
 	const unsigned char *bytes = (const unsigned char *)file.data;
 	if (!strcmp(kind, "bpe")) {

@@ -16,13 +16,16 @@
 #include "ir/support/compiler.h"
 #include "ir/support/diag.h"
 
+struct tokenizer_config; /* frontend/tokenizer_config.h */
+
 /* What is read, for messages, and where the result goes. */
 struct tokenizer_source {
 	struct arena *arena;
 	struct diag_context *cx;
-	const char *name; /* file name as shown */
-	struct loc loc;   /* who asked for it */
-	bool may_lack;    /* refusals are warnings: the caller goes on without text */
+	const char *name;                      /* file name as shown */
+	struct loc loc;                        /* who asked for it */
+	bool may_lack;                         /* refusals are warnings: the caller goes on without text */
+	const struct tokenizer_config *config; /* of a hub folder; NULL: none */
 };
 
 struct tokenizer_packed {

@@ -4,7 +4,7 @@
  * Truncation and padding, which it may hold, are the caller's business and are
  * not read.
  */
-#include "frontend/tokenizer_json.h"
+#include "frontend/tokenizer_class.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -79,73 +79,6 @@ uint32_t tokenizer_id(struct tokenizer_reader *r, const struct json_node *n, con
 	return TFMC_TOK_NONE;
 }
 
-/* ---- added tokens ---- */
-
-/* One more than the largest id of vocabulary and added tokens. */
-static bool make_room(struct tokenizer_reader *r, const struct json_node *list)
-{
-	size_t want = r->desc->n_tokens;
-	for (size_t i = 0; i < list->n; i++) {
-		int64_t id =
-		        tokenizer_int(r, &list->items[i], tokenizer_item(r, "", "added_tokens", i), "id", -1);
-		if (id < 0 || id >= TFMC_TOK_TOKENS_MAX)
-			return tokenizer_reject(r, tokenizer_item(r, "", "added_tokens", i), "no usable id");
-		want = (size_t)id >= want ? (size_t)id + 1 : want;
-	}
-	if (want == r->desc->n_tokens)
-		return true;
-	struct tokenizer_token *grown = ARENA_ARRAY(r->source->arena, struct tokenizer_token, want);
-	if (grown == NULL) {
-		r->no_memory = r->failed = true;
-		return false;
-	}
-	if (r->desc->n_tokens)
-		memcpy(grown, r->desc->tokens, r->desc->n_tokens * sizeof(*grown));
-	r->desc->tokens = grown;
-	r->desc->n_tokens = want;
-	return true;
-}
-
-static void add_token(struct tokenizer_reader *r, const struct json_node *n, const char *path)
-{
-	struct tokenizer_desc *d = r->desc;
-	struct tokenizer_added *a = &d->added[d->n_added++];
-	const char *content = tokenizer_text(r, n, path, "content", "");
-	bool special = tokenizer_bool(r, n, path, "special", false);
-	a->id = tokenizer_id(r, json_find(n, "id"), path);
-	a->flags = (tokenizer_bool(r, n, path, "lstrip", false) ? TFMC_TOK_A_LSTRIP : 0u) |
-	           (tokenizer_bool(r, n, path, "rstrip", false) ? TFMC_TOK_A_RSTRIP : 0u) |
-	           (tokenizer_bool(r, n, path, "single_word", false) ? TFMC_TOK_A_WORD : 0u) |
-	           (special ? TFMC_TOK_A_SPECIAL : 0u);
-	a->in_normalized = tokenizer_bool(r, n, path, "normalized", !special);
-	if (r->failed)
-		return;
-	struct tokenizer_token *t = &d->tokens[a->id];
-	a->text = tokenizer_string(content);
-	/* Decoders read letters of bytes in any token, so that of an added one may become bytes as well. */
-	tokenizer_rename(t, r->byte_level ? tokenizer_letters_to_bytes(r->source->arena, a->text) : a->text);
-	t->is_written = true;
-	t->flags |= TFMC_TOK_F_ADDED | (special ? TFMC_TOK_F_SPECIAL : 0u);
-}
-
-bool tokenizer_read_added(struct tokenizer_reader *r, const struct json_node *list)
-{
-	if (list == NULL || list->kind == JSON_NODE_NULL || list->n == 0)
-		return !r->failed;
-	if (list->kind != JSON_NODE_ARRAY)
-		return tokenizer_reject(r, "added_tokens", "wrong type of value");
-	if (!make_room(r, list))
-		return false;
-	r->desc->added = ARENA_ARRAY(r->source->arena, struct tokenizer_added, list->n);
-	if (r->desc->added == NULL) {
-		r->no_memory = r->failed = true;
-		return false;
-	}
-	for (size_t i = 0; i < list->n && !r->failed; i++)
-		add_token(r, &list->items[i], tokenizer_item(r, "", "added_tokens", i));
-	return !r->failed;
-}
-
 /* ---- the whole ---- */
 
 /* Bytes of a decoder that reads letters, and bytes of a splitter that writes them, must agree. */
@@ -158,14 +91,43 @@ static void finish(struct tokenizer_reader *r)
 		d->flags |= TFMC_TOK_H_DECODE_WORDS; /* words between blanks */
 }
 
+/* A template and a flag beside it that do not agree: the library of today follows the template. */
+static void compare_flag(struct tokenizer_reader *r, const char *key, int flag, uint32_t id)
+{
+	bool has = false;
+	for (size_t i = 0; i < r->desc->n_single; i++)
+		has = has || (r->desc->items[i].kind == TFMC_TOK_TOKEN && r->desc->items[i].id == id);
+	if (flag >= 0 && id != TFMC_TOK_NONE && has != (flag == 1))
+		diag_warning(r->source->cx, r->source->loc, DIAG_TOKENIZER,
+		             "'%s': %s is %s, but post_processor of '%s' %s the token, and is followed",
+		             r->config->name, key, flag ? "true" : "false", r->source->name,
+		             has ? "adds" : "does not add");
+}
+
+/* What stands around the text: the template of the file, or what the class has. */
+static bool read_around(struct tokenizer_reader *r, const struct json_node *n)
+{
+	bool has_template = !r->lists && n != NULL && n->kind != JSON_NODE_NULL;
+	if (!tokenizer_read_template(r, n, "post_processor"))
+		return false;
+	if (r->config == NULL)
+		return true;
+	tokenizer_class_roles(r);
+	if (has_template && r->config->class != NULL && r->config->class->around == TOKENIZER_T_FLAGS) {
+		compare_flag(r, "add_bos_token", r->config->add_bos, r->desc->bos);
+		compare_flag(r, "add_eos_token", r->config->add_eos, r->desc->eos);
+	}
+	return has_template ? tokenizer_class_language(r) : tokenizer_class_around(r);
+}
+
 static bool read_parts(struct tokenizer_reader *r, const struct json_node *root)
 {
 	return tokenizer_read_normalizer(r, json_find(root, "normalizer"), "normalizer") &&
 	       tokenizer_read_splitter(r, json_find(root, "pre_tokenizer"), "pre_tokenizer") &&
 	       tokenizer_read_decoder(r, json_find(root, "decoder"), "decoder") &&
 	       tokenizer_read_model(r, json_find(root, "model")) &&
-	       tokenizer_read_added(r, json_find(root, "added_tokens")) &&
-	       tokenizer_read_template(r, json_find(root, "post_processor"), "post_processor") && !r->failed;
+	       tokenizer_read_added(r, json_find(root, "added_tokens")) && tokenizer_add_configured(r) &&
+	       read_around(r, json_find(root, "post_processor")) && !r->failed;
 }
 
 /* What normalizers make of the text of an added token, which is looked for in normalized text. */
@@ -207,15 +169,11 @@ static enum tfmc_status normalize_added(struct tokenizer_reader *r)
 	return st;
 }
 
-enum tfmc_status tokenizer_from_json(const struct tokenizer_source *s, const char *text, size_t len,
-                                     struct tokenizer_packed *out)
+static enum tfmc_status from_tree(const struct tokenizer_source *s, const struct json_node *root, bool lists,
+                                  struct tokenizer_packed *out)
 {
 	struct tokenizer_desc *d = ARENA_NEW(s->arena, struct tokenizer_desc);
-	struct tokenizer_reader r = {.source = s, .desc = d};
-	const struct json_source src = {s->name, s->loc, DIAG_TOKENIZER, 0};
-	const struct json_node *root = json_parse(s->arena, s->cx, &src, text, len);
-	if (root == NULL)
-		return TFMC_INVALID;
+	struct tokenizer_reader r = {.source = s, .desc = d, .config = s->config, .lists = lists};
 	if (d == NULL)
 		return TFMC_NO_MEMORY;
 	tokenizer_desc_init(d);
@@ -228,4 +186,18 @@ enum tfmc_status tokenizer_from_json(const struct tokenizer_source *s, const cha
 	finish(&r);
 	TFMC_TRY(normalize_added(&r));
 	return tokenizer_pack(s, d, out);
+}
+
+enum tfmc_status tokenizer_from_tree(const struct tokenizer_source *s, const struct json_node *root,
+                                     struct tokenizer_packed *out)
+{
+	return from_tree(s, root, true, out);
+}
+
+enum tfmc_status tokenizer_from_json(const struct tokenizer_source *s, const char *text, size_t len,
+                                     struct tokenizer_packed *out)
+{
+	const struct json_source src = {s->name, s->loc, DIAG_TOKENIZER, 0};
+	const struct json_node *root = json_parse(s->arena, s->cx, &src, text, len);
+	return root != NULL ? from_tree(s, root, false, out) : TFMC_INVALID;
 }

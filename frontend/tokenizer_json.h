@@ -8,14 +8,18 @@
 
 #include "frontend/tokenizer_build.h"
 
+struct tokenizer_config;
+
 struct tokenizer_reader {
 	const struct tokenizer_source *source;
+	const struct tokenizer_config *config; /* NULL: there are no files beside it */
 	struct tokenizer_desc *desc;
 	bool byte_level; /* the vocabulary is written in letters of bytes */
 	bool in_letters; /* a splitter has turned the text into such letters */
 	bool failed;     /* a refusal was reported, or memory ran out */
 	bool no_memory;
 	bool has_decoder;
+	bool lists; /* the members come from the class of files that are lists */
 };
 
 /* "PATH: ..." as a refusal; sets failed. Returns false. */
@@ -41,6 +45,15 @@ bool tokenizer_read_template(struct tokenizer_reader *r, const struct json_node 
 bool tokenizer_read_model(struct tokenizer_reader *r, const struct json_node *n);
 /* Makes room for ids that stand behind the vocabulary; then marks added tokens. */
 bool tokenizer_read_added(struct tokenizer_reader *r, const struct json_node *n);
+
+/* Over them those of the files beside it. */
+bool tokenizer_add_configured(struct tokenizer_reader *r);
+/* The id of an added token or a piece, NONE without one. */
+uint32_t tokenizer_added_id(const struct tokenizer_reader *r, const char *text);
+/* Packs what the members of an object say, which the class of the source has made. */
+TFMC_MUST_USE enum tfmc_status tokenizer_from_tree(const struct tokenizer_source *s,
+                                                   const struct json_node *root,
+                                                   struct tokenizer_packed *out);
 
 /* base64; NULL after a refusal. */
 struct tokenizer_string tokenizer_base64(struct tokenizer_reader *r, const char *path, const char *text);

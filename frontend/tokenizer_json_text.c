@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "frontend/tokenizer_json.h"
+#include "frontend/tokenizer_class.h"
 #include "frontend/tokenizer_pattern.h"
 
 #define NEST_MAX 8
@@ -114,6 +114,8 @@ static bool read_nmt(struct tokenizer_reader *r, const struct json_node *n, cons
 static bool read_prepend(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	const char *text = tokenizer_text(r, n, path, "prepend", "");
+	if (tokenizer_class_prefix(r) == 0 && !strcmp(text, TOKENIZER_MARK))
+		return !r->failed;
 	return normalize_with(r, path, TFMC_TOK_PREPEND, 0, tokenizer_string(text), nothing);
 }
 
@@ -170,13 +172,24 @@ static bool read_charsmap(struct tokenizer_reader *r, const struct json_node *n,
 	return !r->failed && normalize_with(r, path, TFMC_TOK_CHARS, 1, nothing, nothing);
 }
 
+/* A flag of tokenizer_config.json stands above that of the component; only classes that are known read it. */
+static bool over(const struct tokenizer_reader *r, int flag, bool component)
+{
+	return flag >= 0 && r->config->class != NULL ? flag == 1 : component;
+}
+
 static bool read_bert(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
-	bool lower = tokenizer_bool(r, n, path, "lowercase", true), ok = true;
-	bool strip = tokenizer_bool(r, n, path, "strip_accents", lower);
+	bool lower = over(r, r->config != NULL ? r->config->lowercase : -1,
+	                  tokenizer_bool(r, n, path, "lowercase", true));
+	bool strip = over(r, r->config != NULL ? r->config->strip_accents : -1,
+	                  tokenizer_bool(r, n, path, "strip_accents", lower));
+	bool chinese = over(r, r->config != NULL ? r->config->chinese : -1,
+	                    tokenizer_bool(r, n, path, "handle_chinese_chars", true));
+	bool ok = true;
 	if (tokenizer_bool(r, n, path, "clean_text", true))
 		ok = ok && normalize_with(r, path, TFMC_TOK_BERT_CLEAN, 0, nothing, nothing);
-	if (tokenizer_bool(r, n, path, "handle_chinese_chars", true))
+	if (chinese)
 		ok = ok && normalize_with(r, path, TFMC_TOK_BERT_CJK, 0, nothing, nothing);
 	if (strip)
 		ok = ok && normalize_with(r, path, TFMC_TOK_NFD, 0, nothing, nothing) &&
@@ -230,8 +243,9 @@ static bool read_behavior(struct tokenizer_reader *r, const struct json_node *n,
 
 static bool read_byte_level(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
-	if (tokenizer_bool(r, n, path, "add_prefix_space", true) &&
-	    !split_with(r, path, TFMC_TOK_PREFIX_SPACE, 0, nothing))
+	int prefix = tokenizer_class_prefix(r);
+	bool add = tokenizer_bool(r, n, path, "add_prefix_space", true);
+	if ((prefix < 0 ? add : prefix == 1) && !split_with(r, path, TFMC_TOK_PREFIX_SPACE, 0, nothing))
 		return false;
 	if (tokenizer_bool(r, n, path, "use_regex", true) &&
 	    !split_with(r, path, TFMC_TOK_SCAN_GPT2, 0, nothing))
@@ -284,6 +298,8 @@ static bool read_metaspace(struct tokenizer_reader *r, const struct json_node *n
 	const char *mark = tokenizer_text(r, n, path, "replacement", TOKENIZER_MARK);
 	bool add = tokenizer_bool(r, n, path, "add_prefix_space", true);
 	const char *scheme = tokenizer_text(r, n, path, "prepend_scheme", add ? "always" : "never");
+	int prefix = tokenizer_class_prefix(r);
+	scheme = prefix == 0 ? "never" : prefix == 1 && !strcmp(scheme, "never") ? "always" : scheme;
 	uint32_t when = !strcmp(scheme, "always") ? 2 : !strcmp(scheme, "first") ? 1 : 0;
 	if (!*mark || (when == 0 && strcmp(scheme, "never") != 0))
 		return tokenizer_reject(r, path, "not supported yet: the scheme '%s'", scheme);

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "frontend/tokenizer_spm.h"
+#include "frontend/tokenizer_class.h"
 #include "ir/support/number.h"
 
 /* ---- lines ---- */
@@ -119,10 +119,52 @@ static enum tfmc_status read_merges(const struct tokenizer_source *s, struct tok
 	return TFMC_OK;
 }
 
+/* The class that the files beside a list name must be one that reads it. */
+static bool class_reads(const struct tokenizer_source *s, enum tokenizer_files files)
+{
+	const struct tokenizer_config *c = s->config;
+	if (c->class != NULL && c->class->files == files)
+		return true;
+	tokenizer_refuse(s, "not supported yet: the class '%s' without a tokenizer.json", c->class_name);
+	return false;
+}
+
+/* "left right" of each line. */
+static const struct json_node *merge_lines(const struct tokenizer_source *s, const char *text, size_t len)
+{
+	struct json_node *list = ARENA_NEW(s->arena, struct json_node);
+	struct json_node *items = ARENA_ARRAY(s->arena, struct json_node, count_lines(text, len) + 1);
+	struct lines l = {text, text + len, 0};
+	struct tokenizer_string line;
+	if (list == NULL || items == NULL)
+		return NULL;
+	*list = (struct json_node){.kind = JSON_NODE_ARRAY, .items = items};
+	while (next_line(&l, &line))
+		if (line.n != 0 && !(l.number == 1 && line.text[0] == '#'))
+			items[list->n++] = (struct json_node){
+			        .kind = JSON_NODE_STRING, .text = arena_strndup(s->arena, line.text, line.n)};
+	return list;
+}
+
+static enum tfmc_status bpe_of_class(const struct tokenizer_source *s, const char *vocab, size_t n_vocab,
+                                     const char *merges, size_t n_merges, struct tokenizer_packed *out)
+{
+	const struct json_source src = {s->name, s->loc, DIAG_TOKENIZER, 0};
+	if (!class_reads(s, TOKENIZER_F_BPE))
+		return TFMC_INVALID;
+	const struct json_node *ids = json_parse(s->arena, s->cx, &src, vocab, n_vocab);
+	if (ids == NULL)
+		return TFMC_INVALID;
+	const struct json_node *lines = merge_lines(s, merges, n_merges);
+	return lines != NULL ? tokenizer_from_class(s, ids, lines, out) : TFMC_NO_MEMORY;
+}
+
 enum tfmc_status tokenizer_from_bpe(const struct tokenizer_source *s, const char *vocab, size_t n_vocab,
                                     const char *merges, size_t n_merges, struct tokenizer_packed *out)
 {
 	struct tokenizer_desc *d;
+	if (s->config != NULL)
+		return bpe_of_class(s, vocab, n_vocab, merges, n_merges, out);
 	TFMC_TRY(tokenizer_read_ids(s, vocab, n_vocab, &d));
 	TFMC_TRY(read_merges(s, d, merges, n_merges));
 	for (size_t i = 0; i < d->n_tokens; i++)
@@ -193,9 +235,49 @@ enum tfmc_status tokenizer_wordpiece_finish(const struct tokenizer_source *s, st
 	return tokenizer_pack(s, d, out);
 }
 
+/* A name in brackets is no word of the text. */
+static bool has_capitals(struct tokenizer_string line)
+{
+	bool is_name = line.n > 1 && line.text[0] == '[' && line.text[line.n - 1] == ']';
+	for (size_t i = 0; !is_name && i < line.n; i++)
+		if (line.text[i] >= 'A' && line.text[i] <= 'Z')
+			return true;
+	return false;
+}
+
+static enum tfmc_status wordpiece_of_class(const struct tokenizer_source *s, const char *text, size_t len,
+                                           struct tokenizer_packed *out)
+{
+	size_t n = count_lines(text, len);
+	struct json_node *ids = ARENA_NEW(s->arena, struct json_node);
+	struct json_node *items = ARENA_ARRAY(s->arena, struct json_node, n + 1);
+	const char **keys = ARENA_ARRAY(s->arena, const char *, n + 1);
+	struct lines l = {text, text + len, 0};
+	struct tokenizer_string line;
+	bool capitals = false;
+	if (!class_reads(s, TOKENIZER_F_WORDS))
+		return TFMC_INVALID;
+	if (ids == NULL || items == NULL || keys == NULL)
+		return TFMC_NO_MEMORY;
+	while (next_line(&l, &line)) {
+		items[l.number - 1] = (struct json_node){.kind = JSON_NODE_INT, .i = (int64_t)l.number - 1};
+		keys[l.number - 1] = arena_strndup(s->arena, line.text, line.n);
+		capitals = capitals || has_capitals(line);
+	}
+	*ids = (struct json_node){.kind = JSON_NODE_OBJECT, .n = n, .items = items, .keys = keys};
+	struct tokenizer_config config = *s->config;
+	struct tokenizer_source own = *s;
+	own.config = &config;
+	if (config.lowercase < 0 && !config.has_file)
+		config.lowercase = !capitals;
+	return tokenizer_from_class(&own, ids, NULL, out);
+}
+
 enum tfmc_status tokenizer_from_wordpiece(const struct tokenizer_source *s, const char *text, size_t len,
                                           struct tokenizer_packed *out)
 {
+	if (s->config != NULL)
+		return wordpiece_of_class(s, text, len, out);
 	struct tokenizer_desc *d = new_desc(s, count_lines(text, len));
 	struct lines l = {text, text + len, 0};
 	struct tokenizer_string line;
@@ -204,11 +286,9 @@ enum tfmc_status tokenizer_from_wordpiece(const struct tokenizer_source *s, cons
 		return TFMC_NO_MEMORY;
 	while (next_line(&l, &line)) {
 		struct tokenizer_token *t = &d->tokens[l.number - 1];
-		bool is_name = line.n > 1 && line.text[0] == '[' && line.text[line.n - 1] == ']';
 		t->piece = line;
 		t->is_written = t->is_matched = true;
-		for (size_t i = 0; !is_name && i < line.n; i++)
-			lowercase = lowercase && !(line.text[i] >= 'A' && line.text[i] <= 'Z');
+		lowercase = lowercase && !has_capitals(line);
 	}
 	return tokenizer_wordpiece_finish(s, d, lowercase, out);
 }

@@ -302,6 +302,8 @@ enum tfmc_status tokenizer_from_spm(const struct tokenizer_source *s, const unsi
 	struct tokenizer_desc *d;
 	struct tokenizer_spm spm;
 	TFMC_TRY(tokenizer_spm_read(s, data, len, &d, &spm));
+	if (s->config != NULL)
+		return tokenizer_spm_of_class(s, d, &spm, out);
 	d->flags |= TFMC_TOK_H_BARE;
 	TFMC_TRY(tokenizer_spm_finish(s, d, &spm));
 	return tokenizer_pack(s, d, out);

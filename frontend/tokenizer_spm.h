@@ -29,6 +29,11 @@ struct tokenizer_spm {
 TFMC_MUST_USE enum tfmc_status tokenizer_spm_read(const struct tokenizer_source *s, const unsigned char *data,
                                                   size_t len, struct tokenizer_desc **out,
                                                   struct tokenizer_spm *spm);
+/* The same pieces as the class of the source's configuration numbers them, its special tokens, packed. */
+TFMC_MUST_USE enum tfmc_status tokenizer_spm_of_class(const struct tokenizer_source *s,
+                                                      struct tokenizer_desc *d,
+                                                      const struct tokenizer_spm *spm,
+                                                      struct tokenizer_packed *out);
 /* {"piece": id, ..} as tokens that are written and matched. */
 TFMC_MUST_USE enum tfmc_status tokenizer_read_ids(const struct tokenizer_source *s, const char *text,
                                                   size_t len, struct tokenizer_desc **out);

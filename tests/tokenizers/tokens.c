@@ -5,6 +5,7 @@
  *   tokens FILE[,MERGES] text          <lines of ids                         their texts, ended by zero bytes
  *   tokens FILE[,MERGES] speed TEXT                                          MB/s, the best of several rounds
  *   tokens FILE[,MERGES] pack OUT                                            the packed form
+ * FILE may be a hub folder.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
@@ -13,6 +14,8 @@
 #include <time.h>
 
 #include "frontend/files.h"
+#include "frontend/folder.h"
+#include "frontend/frontend.h"
 #include "frontend/gguf_tokenizer.h"
 #include "frontend/tokenizer.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
@@ -59,14 +62,42 @@ static enum tfmc_status read_any(struct tokenizer_source *s, const char *text, s
 	return tokenizer_from_wordpiece(s, text, len, out);
 }
 
+static struct tfmc_tokenizer *open_packed(const struct tokenizer_packed *packed)
+{
+	struct tfmc_tokenizer *t = NULL;
+	int status = tfmc_tokenizer_open(packed->data, packed->bytes, &t);
+	if (status)
+		fprintf(stderr, "%s\n", tfmc_tokenizer_status_text(status));
+	return t;
+}
+
+/* The packed form is the model's: it is copied. */
+static struct tfmc_tokenizer *load_folder(struct arena *a, struct diag_context *cx, const char *path,
+                                          struct tokenizer_packed *packed)
+{
+	const struct frontend_options none = {0};
+	const struct frontend_tokenizer *t;
+	struct frontend_model *m;
+	if (frontend_load(cx, path, &none, &m) != TFMC_OK)
+		return NULL;
+	bool ok = frontend_tokenizer(m, true, &t) == TFMC_OK && t->given;
+	unsigned char *copy = ok ? arena_alloc(a, t->packed.bytes) : NULL;
+	if (copy)
+		*packed = (struct tokenizer_packed){memcpy(copy, t->packed.data, t->packed.bytes),
+		                                    t->packed.bytes};
+	frontend_destroy(m);
+	return copy ? open_packed(packed) : NULL;
+}
+
 static struct tfmc_tokenizer *load(struct arena *a, struct diag_context *cx, char *name,
                                    struct tokenizer_packed *packed)
 {
-	struct tokenizer_source s = {a, cx, name, LOC_NONE, false};
-	struct tfmc_tokenizer *t = NULL;
+	struct tokenizer_source s = {a, cx, name, LOC_NONE, false, NULL};
 	const char *text, *merges = NULL;
 	size_t len, n_merges = 0;
 	char *comma = strchr(name, ',');
+	if (folder_is(name))
+		return load_folder(a, cx, name, packed);
 	if (comma)
 		*comma = 0;
 	if (comma && file_read(a, cx, comma + 1, FILE_LIMIT, LOC_NONE, &merges, &n_merges) != TFMC_OK)
@@ -75,10 +106,7 @@ static struct tfmc_tokenizer *load(struct arena *a, struct diag_context *cx, cha
 		return NULL;
 	if (read_any(&s, text, len, merges, n_merges, packed) != TFMC_OK)
 		return NULL;
-	int status = tfmc_tokenizer_open(packed->data, packed->bytes, &t);
-	if (status)
-		fprintf(stderr, "%s\n", tfmc_tokenizer_status_text(status));
-	return t;
+	return open_packed(packed);
 }
 
 static char *read_input(size_t *n)

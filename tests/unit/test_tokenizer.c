@@ -62,7 +62,7 @@ static unsigned flags_of(const char *name)
 
 static struct tokenizer_packed pack(struct reading *r, const char *name)
 {
-	struct tokenizer_source s = {&r->arena, &r->cx, name, LOC_NONE, false};
+	struct tokenizer_source s = {&r->arena, &r->cx, name, LOC_NONE, false, NULL};
 	struct tokenizer_packed p = {0};
 	const char *text;
 	size_t len;
@@ -181,7 +181,7 @@ START_TEST(marian)
 	read_file(&r, golden(&r, arena_printf(&r.arena, "marian/%s.spm", sides[_i])), &spm, &n_spm);
 	read_file(&r, golden(&r, "marian/vocab.json"), &vocab, &n_vocab);
 	read_file(&r, golden(&r, "marian/marian.cases.json"), &text, &len);
-	struct tokenizer_source s = {&r.arena, &r.cx, "marian", LOC_NONE, false};
+	struct tokenizer_source s = {&r.arena, &r.cx, "marian", LOC_NONE, false, NULL};
 	ck_assert_int_eq(tokenizer_from_marian(&s, (const unsigned char *)spm, n_spm, vocab, n_vocab, &p),
 	                 TFMC_OK);
 	ck_assert_int_eq(tfmc_tokenizer_open_target(p.data, p.bytes, &t), TFMC_TOKENIZER_OK);
@@ -407,7 +407,7 @@ START_TEST(damaged_files)
 		struct tokenizer_packed p;
 		struct tfmc_tokenizer *t;
 		reading_init(&each);
-		struct tokenizer_source s = {&each.arena, &each.cx, names[_i], LOC_NONE, false};
+		struct tokenizer_source s = {&each.arena, &each.cx, names[_i], LOC_NONE, false, NULL};
 		memcpy(copy, text, len + 1);
 		for (uint64_t k = 1 + next_random(&state) % 4; k > 0; k--) {
 			uint64_t what = next_random(&state),
@@ -466,7 +466,7 @@ START_TEST(refusals)
 	struct reading r;
 	struct tokenizer_packed p;
 	reading_init(&r);
-	struct tokenizer_source s = {&r.arena, &r.cx, "t.json", LOC_NONE, false};
+	struct tokenizer_source s = {&r.arena, &r.cx, "t.json", LOC_NONE, false, NULL};
 	ck_assert_int_eq(tokenizer_from_json(&s, refused[_i].text, strlen(refused[_i].text), &p),
 	                 TFMC_INVALID);
 	ck_assert_msg(reading_says(&r, refused[_i].says), "%s", r.log.data);

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Tokenizers of hub folders: with tokenizer_config.json, special_tokens_map.json and added_tokens.json, with and without a
+# tokenizer.json, ids are those that transformers gives (tests/tokenizers/folders.py); damaged files are refused where they are wrong.
+set -euo pipefail
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+tokens=$TFMC_BUILD/tests/tfmc_tokens
+python3 -B "$TFMC_SOURCE/tests/tokenizers/folders.py" "$tmp"
+bad=0 n=0
+for folder in "$tmp"/*/; do
+	folder=${folder%/} name=$(basename "$folder")
+	for kind in plain whole; do
+		flags=(ids)
+		[ $kind = plain ] || flags+=(special)
+		"$tokens" "$folder" "${flags[@]}" <"$folder.texts" >"$tmp/ids" 2>"$tmp/error" || { echo "$name:" >&2; cat "$tmp/error" >&2; bad=1; continue; }
+		diff "$folder.$kind" "$tmp/ids" >"$tmp/diff" || { echo "$name, $kind:" >&2; head -8 "$tmp/diff" >&2; bad=1; }
+		n=$((n + $(wc -l <"$tmp/ids")))
+	done
+done
+[ $bad = 0 ]
+echo "$n texts"
+
+# import FOLDER KEY=VALUE..: what `tfmc import` writes for the folder with these members in its config.json
+import() {
+	local folder=$tmp/$1
+	shift
+	python3 - "$folder/config.json" "$@" <<'P'
+import json
+import sys
+with open(sys.argv[1]) as f:
+    config = json.load(f)
+for pair in sys.argv[2:]:
+    key, value = pair.split("=", 1)
+    config[key] = json.loads(value)
+with open(sys.argv[1], "w") as f:
+    json.dump(config, f)
+P
+	"$TFMC" import "$folder"
+}
+# has TEXT PATTERN
+has() { grep -c -- "$2" <<<"$1" >/dev/null || { printf 'no "%s" in:\n%s\n' "$2" "$1" >&2; exit 1; }; }
+lacks() { [ "$(grep -c -- "$2" <<<"$1")" = 0 ] || { printf '"%s" in:\n%s\n' "$2" "$1" >&2; exit 1; }; }
+
+# The tokenizer's end stops a model that no configuration stops; encoders stop nowhere.
+has "$(import llama_json_map 'architectures=["LlamaForCausalLM"]')" '^tokenizer: {file: tokenizer.json, config: tokenizer_config.json, special: special_tokens_map.json, class: LlamaTokenizer,'
+lacks "$(import llama_json_map)" stop: # no eos_token is named
+has "$(import fast_decoder 'architectures=["LlamaForCausalLM"]')" '^params: {stop: \[2\]}$'
+lacks "$(import fast_decoder 'eos_token_id=5')" stop:
+has "$(import opt_lists 'architectures=["OPTForCausalLM"]')" '^params: {stop: \[2\]}$'
+lacks "$(import roberta_json 'architectures=["RobertaModel"]')" params:
+
+# The language to write stands behind the start, unless an id is forced.
+target=$(import nllb_json 'architectures=["M2M100ForConditionalGeneration"]' 'decoder_start_token_id=2')
+eng=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["model"]["vocab"]["eng_Latn"])' "$tmp/nllb_json/tokenizer.json")
+has "$target" "^params: {start: \\[2, $eng\\]}\$"
+has "$(import nllb_json 'forced_bos_token_id=7')" '^params: {start: \[2, 7\]}$'
+echo '{"decoder_start_token_id": 3}' >"$tmp/nllb_json/generation_config.json"
+has "$(import nllb_json 'forced_bos_token_id=null')" "^params: {start: \\[3, $eng\\]}\$"
+
+# refuse FOLDER TEXT MESSAGE: tokenizer_config.json with that text
+refuse() {
+	printf '%s' "$2" >"$tmp/$1/tokenizer_config.json"
+	if "$tokens" "$tmp/$1" ids </dev/null >/dev/null 2>"$tmp/error"; then echo "taken: $2" >&2; exit 1; fi
+	has "$(cat "$tmp/error")" "$3"
+}
+refuse bert_words '{"do_lower_case": "yes"}' "tokenizer_config.json': do_lower_case: is not true or false"
+refuse bert_words '{"split_special_tokens": true}' "split_special_tokens: not supported yet: true"
+refuse bert_words '{"never_split": ["a"]}' "never_split: not supported yet"
+refuse bert_words '{"tokenizer_class": "BertJapaneseTokenizer"}' "not supported yet: the class 'BertJapaneseTokenizer' without a tokenizer.json"
+refuse bert_words '{"added_tokens_decoder": {"-1": {"content": "x"}}}' "added_tokens_decoder: '-1' is no usable id"
+refuse bert_words '{"added_tokens_decoder": {"1": {"content": 7}}}' "added_tokens_decoder: is no token"
+refuse bert_words '{"cls_token": null}' "cls_token: not supported yet: a vocabulary without it"
+refuse bert_words '[' "tokenizer_config.json"
+refuse whisper_json '{"tokenizer_class": "WhisperTokenizer", "language": "klingon"}' "not supported yet: '<|klingon|>'"
+refuse nllb_json '{"tokenizer_class": "NllbTokenizer", "src_lang": "tlh_Latn"}' "src_lang: not supported yet: 'tlh_Latn'"
+# Contradictions are said; what is unknown says nothing of ids.
+echo '{"tokenizer_class": "LlamaTokenizer", "add_bos_token": false, "chat_template": "x", "unheard_of": 3}' >"$tmp/llama_json_map/tokenizer_config.json"
+"$tokens" "$tmp/llama_json_map" ids </dev/null 2>"$tmp/error"
+has "$(cat "$tmp/error")" "add_bos_token is false, but post_processor"
+lacks "$(cat "$tmp/error")" unheard_of
