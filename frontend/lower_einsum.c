@@ -147,6 +147,32 @@ static bool read_tensors(struct einsum *s)
 	return true;
 }
 
+/* The label occurs in this tensor only. */
+static bool is_own(const struct einsum *s, int which, char label)
+{
+	return axis_of(&s->out, label) < 0 && (s->n < 2 || axis_of(&s->in[1 - which], label) < 0);
+}
+
+static void cast_to(const struct einsum *s, struct term *t, enum ir_dtype dtype)
+{
+	t->v = irb_cast(s->lw->b, t->v, &(struct attrs_cast){.dtype = dtype});
+}
+
+/* Two sums behind each other, of narrow floats: in f32, rounded once. True when the operands were cast. */
+static bool widen(struct einsum *s)
+{
+	enum ir_dtype t = irb_type(s->lw->b, s->in[0].v)->dtype;
+	bool has_own = false;
+	for (int which = 0; which < s->n; which++)
+		for (int i = 0; i < s->in[which].rank; i++)
+			has_own = has_own || is_own(s, which, s->in[which].labels[i]);
+	if (s->n < 2 || !has_own || (t != DT_F16 && t != DT_BF16))
+		return false;
+	cast_to(s, &s->in[0], DT_F32);
+	cast_to(s, &s->in[1], DT_F32);
+	return true;
+}
+
 /* Sums over labels that occur only here. */
 static bool sum_own(struct einsum *s, int which)
 {
@@ -154,9 +180,7 @@ static bool sum_own(struct einsum *s, int which)
 	int64_t axes[IR_RANK_MAX];
 	size_t n = 0;
 	for (int i = 0; i < t->rank; i++) {
-		bool used = axis_of(&s->out, t->labels[i]) >= 0 ||
-		            (s->n == 2 && axis_of(&s->in[1 - which], t->labels[i]) >= 0);
-		if (used)
+		if (!is_own(s, which, t->labels[i]))
 			rest.labels[rest.rank++] = t->labels[i];
 		else if (!call_refuse_mixing(s->c, t->v, i))
 			return false;
@@ -260,11 +284,17 @@ bool lower_einsum(const struct call *c, struct lval *out)
 	struct term y;
 	if (!call_word(c, "spec", &s.spec) || !read_spec(&s) || !read_tensors(&s))
 		return false;
-	for (int i = 0; i < s.n; i++)
+	enum ir_dtype dtype = irb_type(c->lw->b, s.in[0].v)->dtype;
+	bool is_wide = widen(&s);
+	for (int i = 0; i < s.n && !irb_failed(c->lw->b); i++)
 		if (!sum_own(&s, i))
 			return false;
 	y = s.in[0];
 	if (s.n == 2 && !multiply(&s, &y))
+		return false;
+	if (is_wide)
+		cast_to(&s, &y, dtype);
+	if (irb_failed(c->lw->b))
 		return false;
 	*out = lval_tensor(ordered(&s, &y, s.out.labels));
 	return !irb_failed(c->lw->b);
