@@ -4,6 +4,8 @@
  * ints. No division traps: a divisor that would is replaced before, its result
  * behind.
  */
+#include <math.h>
+
 #include "backends/kernel/eval.h"
 
 /* v in the type and lanes of `like`. */
@@ -68,12 +70,128 @@ static struct kb_val rest_of_singles(struct kb *k, struct kb_val a, struct kb_va
 	return kb_select(k, differ_in_sign(k, r, b), kb_add(k, r, b), r);
 }
 
-/* In f64 quotients below 2^29 are rounded down as if they were exact. */
+/* Quotients below 2^29 are rounded down as if they were exact; -0 is what an infinite b makes of less. */
+static struct kb_val quotient_of_singles(struct kb *k, struct kb_val a, struct kb_val b)
+{
+	struct kb_val q = kb_un(k, KB_FLOOR, kb_bin(k, KB_DIV, a, b));
+	struct kb_val is_zero = kb_cmp(k, KB_EQ, q, constant(k, q, 0));
+	struct kb_val is_less = kb_bin(k, KB_AND, is_zero, differ_in_sign(k, a, b));
+	return kb_select(k, is_less, constant(k, q, -1), q);
+}
+
+/* In f64. */
 static struct kb_val of_singles(struct kb *k, bool rest, struct kb_val a, struct kb_val b)
 {
 	struct kb_val x = kb_cvt(k, a, KB_F64), y = kb_cvt(k, b, KB_F64);
-	struct kb_val wide = rest ? rest_of_singles(k, x, y) : kb_un(k, KB_FLOOR, kb_bin(k, KB_DIV, x, y));
-	return kb_cvt(k, wide, KB_F32);
+	return kb_cvt(k, rest ? rest_of_singles(k, x, y) : quotient_of_singles(k, x, y), KB_F32);
+}
+
+/*
+ * Quotient and rest of f32 in ints, for OpenCL C, which need not have f64 nor fused products: |v| is
+ * mantissa * 2^(exponent - 150).
+ */
+struct parts {
+	struct kb_val mantissa; /* i64, below 2^24; of a divisor not 0 */
+	struct kb_val exponent; /* i32, at least 1 */
+};
+
+#define SHIFT_MAX 38 /* what fits into i64 behind a mantissa */
+
+static struct parts parts_of(struct kb *k, struct kb_val v)
+{
+	struct kb_val bits = kb_bitcast(k, kb_un(k, KB_ABS, v), KB_I32), one = constant(k, bits, 1);
+	struct kb_val exponent = kb_bin(k, KB_SHR, bits, constant(k, bits, 23));
+	struct kb_val fraction = kb_bin(k, KB_AND, bits, constant(k, bits, 0x7fffff));
+	struct kb_val whole = kb_bin(k, KB_OR, fraction, constant(k, bits, 0x800000));
+	struct kb_val is_small = kb_cmp(k, KB_LT, exponent, one);
+	return (struct parts){kb_cvt(k, kb_select(k, is_small, fraction, whole), KB_I64),
+	                      kb_select(k, is_small, one, exponent)};
+}
+
+static struct parts divisor_of(struct kb *k, struct kb_val b)
+{
+	struct parts p = parts_of(k, b);
+	struct kb_val one = constant(k, p.mantissa, 1);
+	p.mantissa = kb_bin(k, KB_MAX, p.mantissa, one);
+	return p;
+}
+
+/* a and b have a quotient. */
+static struct kb_val is_divisible(struct kb *k, struct kb_val a, struct kb_val b)
+{
+	struct kb_val infinite = kb_splat(k, kb_f32(k, HUGE_VALF), kb_type_of(k, a).lanes);
+	struct kb_val finite = kb_cmp(k, KB_LT, kb_un(k, KB_ABS, a), infinite);
+	return kb_bin(k, KB_AND, finite, kb_cmp(k, KB_GT, kb_un(k, KB_ABS, b), constant(k, b, 0)));
+}
+
+static struct kb_val is_below(struct kb *k, struct kb_val a, struct kb_val b)
+{
+	return kb_cmp(k, KB_LT, kb_un(k, KB_ABS, a), kb_un(k, KB_ABS, b));
+}
+
+/* rest * 2^(exponent - 150) by its bits: products of powers of two could lose the smallest numbers. */
+static struct kb_val joined(struct kb *k, struct kb_val rest, struct kb_val exponent)
+{
+	struct kb_val whole = kb_cvt(k, rest, KB_I32), zero = constant(k, whole, 0);
+	struct kb_val bits = kb_bitcast(k, kb_cvt(k, whole, KB_F32), KB_I32);
+	struct kb_val scale = kb_sub(k, exponent, constant(k, exponent, 150));
+	struct kb_val high = kb_add(k, kb_bin(k, KB_SHR, bits, constant(k, bits, 23)), scale);
+	struct kb_val normal = kb_add(k, bits, kb_bin(k, KB_SHL, scale, constant(k, bits, 23)));
+	struct kb_val by =
+	        kb_bin(k, KB_MIN, kb_sub(k, exponent, constant(k, exponent, 1)), constant(k, exponent, 23));
+	struct kb_val tiny = kb_bin(k, KB_SHL, whole, by);
+	bits = kb_select(k, kb_cmp(k, KB_GT, high, zero), normal, tiny);
+	return kb_bitcast(k, kb_select(k, kb_cmp(k, KB_EQ, whole, zero), zero, bits), KB_F32);
+}
+
+/* What the quotient toward zero leaves of a: bits of the quotient in rounds, until no lane has more. */
+static struct kb_val rest_in_ints(struct kb *k, struct kb_val a, struct kb_val b)
+{
+	struct parts x = parts_of(k, a), y = divisor_of(k, b);
+	struct kb_val zero = constant(k, x.exponent, 0), most = constant(k, x.exponent, SHIFT_MAX);
+	struct kb_val bits = kb_bin(k, KB_MAX, kb_sub(k, x.exponent, y.exponent), zero);
+	struct kb_var left = kb_var(k, "left", kb_type_of(k, bits), bits);
+	struct kb_var rest = kb_var(k, "rest", kb_type_of(k, x.mantissa), x.mantissa);
+	kb_forever(k);
+	struct kb_val n = kb_get(k, left), by = kb_bin(k, KB_MIN, n, most);
+	struct kb_val shifted = kb_bin(k, KB_SHL, kb_get(k, rest), kb_cvt(k, by, KB_I64));
+	kb_set(k, rest, kb_bin(k, KB_REM, shifted, y.mantissa));
+	n = kb_sub(k, n, by);
+	kb_set(k, left, n);
+	bool is_vector = kb_type_of(k, n).lanes > 1;
+	kb_break_if(k, kb_cmp(k, KB_LE, is_vector ? kb_reduce(k, KB_MAX, n) : n, kb_i32(k, 0)));
+	kb_end_forever(k);
+	struct kb_val r = joined(k, kb_get(k, rest), y.exponent);
+	r = kb_select(k, kb_cmp(k, KB_LT, a, constant(k, a, 0)), kb_un(k, KB_NEG, r), r);
+	r = kb_select(k, is_below(k, a, b), a, r);
+	return kb_select(k, differ_in_sign(k, r, b), kb_add(k, r, b), r);
+}
+
+/* Rounded once, where the quotient is not farther from 1 than i64 holds. */
+static struct kb_val quotient_in_ints(struct kb *k, struct kb_val a, struct kb_val b, struct kb_val rounded)
+{
+	struct parts x = parts_of(k, a), y = divisor_of(k, b);
+	struct kb_val apart = kb_sub(k, x.exponent, y.exponent), most = constant(k, apart, SHIFT_MAX);
+	struct kb_val by = kb_bin(k, KB_MIN, kb_bin(k, KB_MAX, apart, constant(k, apart, 0)), most);
+	struct kb_val shifted = kb_bin(k, KB_SHL, x.mantissa, kb_cvt(k, by, KB_I64));
+	struct kb_val q = kb_bin(k, KB_DIV, shifted, y.mantissa), none = constant(k, q, 0);
+	struct kb_val is_below_one = is_below(k, a, b), one = constant(k, q, 1);
+	q = kb_select(k, is_below_one, none, q);
+	struct kb_val is_exact = kb_cmp(k, KB_EQ, kb_mul(k, q, y.mantissa), shifted);
+	struct kb_val down = kb_sub(k, none, kb_select(k, is_exact, q, kb_add(k, q, one)));
+	q = kb_cvt(k, kb_select(k, differ_in_sign(k, a, b), down, q), KB_F32);
+	return kb_select(k, kb_cmp(k, KB_GT, apart, most), rounded, q);
+}
+
+/* Operands without a quotient give what their division gives. */
+static struct kb_val of_singles_in_ints(struct kb *k, bool rest, struct kb_val a, struct kb_val b)
+{
+	struct kb_val rounded = kb_un(k, KB_FLOOR, kb_bin(k, KB_DIV, a, b)), ok = is_divisible(k, a, b);
+	if (rest) {
+		struct kb_val none = kb_splat(k, kb_f32(k, NAN), kb_type_of(k, a).lanes);
+		return kb_select(k, ok, rest_in_ints(k, a, b), none);
+	}
+	return kb_select(k, ok, quotient_in_ints(k, a, b, rounded), rounded);
 }
 
 /* Divisors 0 and -1 become 1, which leaves the rest 0. */
@@ -95,10 +213,11 @@ struct kb_val eval_quotient(struct eval *e, const struct ir_op *op, struct kb_va
 {
 	enum kb_scalar s = kb_type_of(e->k, a).scalar;
 	bool rest = op->code == OP_mod;
-	/* f64 is an extension of OpenCL C: there quotients above 2^22 are rounded */
-	if (s == KB_F32 && e->job->target->arch != ARCH_OPENCL)
+	if (s == KB_F32 && e->job->target->arch == ARCH_OPENCL)
+		return of_singles_in_ints(e->k, rest, a, b);
+	if (s == KB_F32)
 		return of_singles(e->k, rest, a, b);
-	return s == KB_F32 || s == KB_F64 ? of_floats(e->k, rest, a, b) : of_ints(e->k, rest, a, b);
+	return s == KB_F64 ? of_floats(e->k, rest, a, b) : of_ints(e->k, rest, a, b);
 }
 
 /* Bits that an exponent can have. */
