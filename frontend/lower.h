@@ -187,6 +187,8 @@ bool lower_visible(const struct call *c, struct ir_value scores, bool *has_prefi
 bool lower_table(struct lowering *lw, const char *name, const struct ir_wexpr *e, struct ir_value *out);
 /* The name of what a path with indices stands for, and the indices of the loops in it (room for IR_RANK_MAX).
  */
+/* Whether elements of that type can have the value, and doubles beside it cannot be meant. */
+bool lower_fits(enum ir_dtype t, double v);
 const char *lower_indexed(struct lowering *lw, const char *pattern, const struct lower_loop **loops,
                           size_t *n);
 bool weights_open(struct frontend_model *m);

@@ -3,6 +3,7 @@
  * Expressions of graph statements: scalars by the evaluator of frontend/expr.h,
  * tensors through the builder, with trailing-axis broadcasting between them.
  */
+#include <math.h>
 #include <string.h>
 
 #include "frontend/lower.h"
@@ -77,14 +78,15 @@ bool lower_unify(struct lowering *lw, struct loc at, struct ir_value *a, struct 
 	return !irb_failed(lw->b);
 }
 
-/* The value of an int that the element type can hold. */
-static bool fits(enum ir_dtype t, double v)
+bool lower_fits(enum ir_dtype t, double v)
 {
+	if (ir_dtype_class(t) != DTCLASS_FLOAT && v != floor(v))
+		return false;
 	switch (t) {
 	case DT_I8: return v >= INT8_MIN && v <= INT8_MAX;
 	case DT_U8: return v >= 0 && v <= UINT8_MAX;
 	case DT_I32: return v >= INT32_MIN && v <= INT32_MAX;
-	case DT_I64: return v >= -0x1p53 && v <= 0x1p53; /* constants are doubles */
+	case DT_I64: return fabs(v) < 0x1p53; /* from there on doubles have gaps */
 	case DT_BOOL: return v == 0 || v == 1;
 	case DT_F32:
 	case DT_F16:
@@ -108,6 +110,17 @@ static bool number_of(struct lowering *lw, struct loc at, const struct value *s,
 	return true;
 }
 
+/* Constants of the IR are doubles: what they may not hold is made of two that they do. */
+static struct ir_value spread_wide(struct lowering *lw, int64_t v, const struct ir_type *t)
+{
+	int64_t low = v & (int64_t)UINT32_MAX;
+	struct ir_value high =
+	        irb_full_of(lw->b, (double)((v - low) / ((int64_t)1 << 32)), DT_I64, t->rank, t->dims);
+	struct ir_value unit = irb_full_of(lw->b, 0x1p32, DT_I64, t->rank, t->dims);
+	struct ir_value rest = irb_full_of(lw->b, (double)low, DT_I64, t->rank, t->dims);
+	return irb_add(lw->b, irb_mul(lw->b, high, unit, NULL), rest, NULL);
+}
+
 bool lower_spread(struct lowering *lw, struct loc at, struct lval *v, struct ir_value like)
 {
 	const struct ir_type *t = irb_type(lw->b, like);
@@ -129,10 +142,12 @@ bool lower_spread(struct lowering *lw, struct loc at, struct lval *v, struct ir_
 	if (ir_dtype_class(t->dtype) != DTCLASS_FLOAT && v->s.kind == VALUE_FLOAT)
 		return lower_fail(lw, at, DIAG_DTYPE, "a float beside a tensor of %s",
 		                  ir_dtype_name(t->dtype));
-	if (!fits(t->dtype, d))
+	bool is_wide = t->dtype == DT_I64 && v->s.kind == VALUE_INT && fabs(d) >= 0x1p53;
+	if (!is_wide && !lower_fits(t->dtype, d))
 		return lower_fail(lw, at, DIAG_VALUE_TYPE, "%lld is no value of %s", (long long)v->s.i,
 		                  ir_dtype_name(t->dtype));
-	*v = lval_tensor(irb_full_of(lw->b, d, t->dtype, t->rank, t->dims));
+	*v = lval_tensor(is_wide ? spread_wide(lw, v->s.i, t)
+	                         : irb_full_of(lw->b, d, t->dtype, t->rank, t->dims));
 	return !irb_failed(lw->b);
 }
 

@@ -174,6 +174,10 @@ bool lower_pad(const struct call *c, struct lval *out)
 	    !call_refuse_mixing(c, x, at.axis) || !call_int(c, "before", &at.before) ||
 	    !call_int(c, "after", &at.after) || !call_float(c, "value", &at.value))
 		return false;
+	if (!lower_fits(type_of(c, x)->dtype, at.value))
+		return lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE,
+		                  "pad: %.17g is no value of %s, or too large", at.value,
+		                  ir_dtype_name(type_of(c, x)->dtype));
 	return give(c, out, irb_pad(c->lw->b, x, &at));
 }
 

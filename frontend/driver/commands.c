@@ -160,7 +160,7 @@ enum exit_code command_run(struct driver *d)
 	if (st == TFMC_OK)
 		st = driver_probe(d, &l, &d->options.probe, &(struct option_list){&function, 1, 1});
 	d->entries = &entry;
-	d->n_entries = has_entry(&l, entry);
+	d->n_entries = st == TFMC_OK && has_entry(&l, entry);
 	if (st == TFMC_OK)
 		st = driver_compile_native(d, &l, NULL, &c);
 	if (st == TFMC_OK)

@@ -7,14 +7,9 @@
 
 #include "ir/interp/interp_internal.h"
 
-static bool is_float(const struct interp_tensor *t)
+static bool is_int(const struct interp_tensor *t)
 {
-	return ir_dtype_class(t->dtype) == DTCLASS_FLOAT;
-}
-
-static uint64_t bits(double v)
-{
-	return (uint64_t)interp_int(v);
+	return ir_dtype_class(t->dtype) == DTCLASS_INT;
 }
 
 /* --- one operand ---------------------------------------------------------------------------------- */
@@ -48,8 +43,24 @@ static double positive(double v)
 		return TFMC_OK;                                                                              \
 	}
 
-UNARY(neg, is_float(out) ? -v : interp_wrap(out->dtype, 0 - bits(v)))
-UNARY(abs, is_float(out) || v >= 0 ? fabs(v) : interp_wrap(out->dtype, 0 - bits(v)))
+#define UNARY_NUMBER(name, expr, int_expr)                                                                   \
+	enum tfmc_status interp_eval_##name(struct interp *in, const struct ir_op *op,                       \
+	                                    const struct interp_tensor *const *x, struct interp_tensor *out) \
+	{                                                                                                    \
+		(void)in;                                                                                    \
+		(void)op;                                                                                    \
+		for (int64_t i = 0; i < interp_size(out); i++) {                                             \
+			double v = x[0]->data[i];                                                            \
+			int64_t n = is_int(x[0]) ? interp_exact(x[0], i) : 0;                                \
+			out->data[i] = (expr);                                                               \
+			if (is_int(x[0]))                                                                    \
+				interp_put(out, i, interp_wrap(out->dtype, (int_expr)));                     \
+		}                                                                                            \
+		return TFMC_OK;                                                                              \
+	}
+
+UNARY_NUMBER(neg, -v, 0 - (uint64_t)n)
+UNARY_NUMBER(abs, fabs(v), n < 0 ? 0 - (uint64_t)n : (uint64_t)n)
 UNARY(exp, exp(v))
 UNARY(log, log(v))
 UNARY(sqrt, sqrt(v))
@@ -70,8 +81,39 @@ UNARY(silu, v *sigmoid(v))
 UNARY(scale, v *((const struct attrs_scale *)op->attrs)->f)
 UNARY(softcap, interp_softcap(v, ((const struct attrs_softcap *)op->attrs)->c))
 UNARY(not, v == 0)
+
+/* n with what no double holds as the last bit of 53: this rounds to floats of at most 51 bits as n does. */
+static double odd(int64_t n)
+{
+	uint64_t v = n < 0 ? 0 - (uint64_t)n : (uint64_t)n, lost = 0;
+	int shift = 0;
+	for (; v >> 53 != 0; shift++, v >>= 1)
+		lost |= v & 1;
+	double d = ldexp((double)(v | lost), shift);
+	return n < 0 ? -d : d;
+}
+
 /* Rounding to the nearest value of the dtype is left to the driver: only truncation happens here. */
-UNARY(cast, ir_dtype_class(out->dtype) == DTCLASS_INT ? trunc(v) : v)
+static double cast(const struct interp_tensor *x, int64_t i, enum ir_dtype to)
+{
+	bool is_narrow = ir_dtype_class(to) == DTCLASS_FLOAT && to != DT_F64;
+	if (x->exact && is_narrow)
+		return odd(interp_exact(x, i));
+	return ir_dtype_class(to) == DTCLASS_INT ? trunc(x->data[i]) : x->data[i];
+}
+
+enum tfmc_status interp_eval_cast(struct interp *in, const struct ir_op *op,
+                                  const struct interp_tensor *const *x, struct interp_tensor *out)
+{
+	(void)in;
+	(void)op;
+	for (int64_t i = 0; i < interp_size(out); i++)
+		if (is_int(x[0]) && is_int(out))
+			interp_put(out, i, interp_exact(x[0], i));
+		else
+			out->data[i] = cast(x[0], i, out->dtype);
+	return TFMC_OK;
+}
 
 /* --- two operands ---------------------------------------------------------------------------------- */
 
@@ -85,18 +127,22 @@ static double larger(double a, double b)
 	return isnan(a) || isnan(b) ? (double)NAN : a > b ? a : b;
 }
 
-static bool compare(enum ir_word_cmp kind, double a, double b)
-{
-	switch (kind) {
-	case CMP_lt: return a < b;
-	case CMP_le: return a <= b;
-	case CMP_gt: return a > b;
-	case CMP_ge: return a >= b;
-	case CMP_eq: return a == b;
-	case CMP_ne: return a != b;
+#define COMPARE(name, type)                                     \
+	static bool name(enum ir_word_cmp kind, type a, type b) \
+	{                                                       \
+		switch (kind) {                                 \
+		case CMP_lt: return a < b;                      \
+		case CMP_le: return a <= b;                     \
+		case CMP_gt: return a > b;                      \
+		case CMP_ge: return a >= b;                     \
+		case CMP_eq: return a == b;                     \
+		case CMP_ne: return a != b;                     \
+		}                                               \
+		return false;                                   \
 	}
-	return false;
-}
+
+COMPARE(compare, double)
+COMPARE(compare_ints, int64_t)
 
 /* The quotient is rounded down: a == quotient * b + rest, and the rest has the sign of b. */
 static double float_rest(double a, double b)
@@ -113,32 +159,30 @@ static double float_quotient(double a, double b)
 	return round(r != 0 && (r < 0) != (b < 0) ? q - 1 : q);
 }
 
-static double int_quotient(enum ir_dtype dtype, double a, double b)
+/* Modulo 2^64, as all of these; 0 where y is 0. */
+static uint64_t int_quotient(int64_t x, int64_t y)
 {
-	int64_t x = interp_int(a), y = interp_int(b);
 	if (y == 0)
 		return 0;
 	if (y == -1)
-		return interp_wrap(dtype, 0 - (uint64_t)x);
-	return interp_wrap(dtype, (uint64_t)(x / y - (x % y != 0 && (x < 0) != (y < 0))));
+		return 0 - (uint64_t)x;
+	return (uint64_t)(x / y - (x % y != 0 && (x < 0) != (y < 0)));
 }
 
-static double int_rest(double a, double b)
+static uint64_t int_rest(int64_t x, int64_t y)
 {
-	int64_t x = interp_int(a), y = interp_int(b);
 	int64_t r = y == 0 || y == -1 ? 0 : x % y;
-	return (double)(r != 0 && (r < 0) != (y < 0) ? r + y : r);
+	return (uint64_t)(r != 0 && (r < 0) != (y < 0) ? r + y : r);
 }
 
-static double int_power(enum ir_dtype dtype, double a, double b)
+static uint64_t int_power(int64_t x, int64_t n)
 {
-	uint64_t base = bits(a), r = 1;
-	int64_t n = interp_int(b);
-	if (n < 0) /* 1 / a^-b toward zero */
-		return a == 1 ? 1 : a == -1 ? (n % 2 != 0 ? -1 : 1) : 0;
+	uint64_t base = (uint64_t)x, r = 1;
+	if (n < 0) /* 1 / x^-n toward zero */
+		return x == 1 || (x == -1 && n % 2 == 0) ? 1 : x == -1 ? UINT64_MAX : 0;
 	for (; n > 0; n /= 2, base *= base)
 		r *= n % 2 != 0 ? base : 1;
-	return interp_wrap(dtype, r);
+	return r;
 }
 
 #define BINARY(name, expr)                                                                                   \
@@ -154,18 +198,46 @@ static double int_power(enum ir_dtype dtype, double a, double b)
 		return TFMC_OK;                                                                              \
 	}
 
-BINARY(add, is_float(out) ? a + b : interp_wrap(out->dtype, bits(a) + bits(b)))
-BINARY(sub, is_float(out) ? a - b : interp_wrap(out->dtype, bits(a) - bits(b)))
-BINARY(mul, is_float(out) ? a *b : interp_wrap(out->dtype, bits(a) * bits(b)))
+#define BINARY_NUMBER(name, expr, int_expr)                                                                  \
+	enum tfmc_status interp_eval_##name(struct interp *in, const struct ir_op *op,                       \
+	                                    const struct interp_tensor *const *x, struct interp_tensor *out) \
+	{                                                                                                    \
+		(void)in;                                                                                    \
+		(void)op;                                                                                    \
+		for (int64_t i = 0; i < interp_size(out); i++) {                                             \
+			double a = x[0]->data[i], b = x[1]->data[i];                                         \
+			if (!is_int(x[0])) {                                                                 \
+				out->data[i] = (expr);                                                       \
+				continue;                                                                    \
+			}                                                                                    \
+			int64_t n = interp_exact(x[0], i), m = interp_exact(x[1], i);                        \
+			interp_put(out, i, interp_wrap(out->dtype, (int_expr)));                             \
+		}                                                                                            \
+		return TFMC_OK;                                                                              \
+	}
+
+BINARY_NUMBER(add, a + b, (uint64_t)n + (uint64_t)m)
+BINARY_NUMBER(sub, a - b, (uint64_t)n - (uint64_t)m)
+BINARY_NUMBER(mul, a *b, (uint64_t)n *(uint64_t)m)
 BINARY(div, a / b)
-BINARY(floor_div, is_float(out) ? float_quotient(a, b) : int_quotient(out->dtype, a, b))
-BINARY(mod, is_float(out) ? float_rest(a, b) : int_rest(a, b))
-BINARY(pow, is_float(out) ? pow(a, b) : int_power(out->dtype, a, b))
-BINARY(min, smaller(a, b))
-BINARY(max, larger(a, b))
-BINARY(cmp, compare((enum ir_word_cmp)((const struct attrs_cmp *)op->attrs)->kind, a, b))
+BINARY_NUMBER(floor_div, float_quotient(a, b), int_quotient(n, m))
+BINARY_NUMBER(mod, float_rest(a, b), int_rest(n, m))
+BINARY_NUMBER(pow, pow(a, b), int_power(n, m))
+BINARY_NUMBER(min, smaller(a, b), (uint64_t)(n < m ? n : m))
+BINARY_NUMBER(max, larger(a, b), (uint64_t)(n > m ? n : m))
 BINARY(and, a != 0 && b != 0)
 BINARY(or, a != 0 || b != 0)
+
+enum tfmc_status interp_eval_cmp(struct interp *in, const struct ir_op *op,
+                                 const struct interp_tensor *const *x, struct interp_tensor *out)
+{
+	enum ir_word_cmp kind = (enum ir_word_cmp)((const struct attrs_cmp *)op->attrs)->kind;
+	(void)in;
+	for (int64_t i = 0; i < interp_size(out); i++)
+		out->data[i] = is_int(x[0]) ? compare_ints(kind, interp_exact(x[0], i), interp_exact(x[1], i))
+		                            : compare(kind, x[0]->data[i], x[1]->data[i]);
+	return TFMC_OK;
+}
 
 enum tfmc_status interp_eval_where(struct interp *in, const struct ir_op *op,
                                    const struct interp_tensor *const *x, struct interp_tensor *out)
@@ -173,7 +245,7 @@ enum tfmc_status interp_eval_where(struct interp *in, const struct ir_op *op,
 	(void)in;
 	(void)op;
 	for (int64_t i = 0; i < interp_size(out); i++)
-		out->data[i] = x[0]->data[i] != 0 ? x[1]->data[i] : x[2]->data[i];
+		interp_move(out, i, x[0]->data[i] != 0 ? x[1] : x[2], i, 1);
 	return TFMC_OK;
 }
 
@@ -187,7 +259,8 @@ enum tfmc_status interp_eval_mask_rows(struct interp *in, const struct ir_op *op
 	for (int64_t i = 0; i < interp_size(out); i++) {
 		interp_unravel(out, i, index);
 		bool inside = (double)index[1] < x[1]->data[index[0]];
-		out->data[i] = inside ? x[0]->data[i] : 0;
+		if (inside)
+			interp_move(out, i, x[0], i, 1);
 	}
 	return TFMC_OK;
 }

@@ -85,6 +85,8 @@ static enum tfmc_status fill_default(struct interp *in, const struct ir_param *p
 	double v = p->default_value ? (double)interp_dim(in, p->default_value) : p->fill;
 	for (int64_t i = 0; i < interp_size(t); i++)
 		t->data[i] = v;
+	for (int64_t i = 0; t->exact && p->default_value && i < interp_size(t); i++)
+		interp_put(t, i, interp_dim(in, p->default_value));
 	return TFMC_OK;
 }
 
@@ -103,7 +105,7 @@ static enum tfmc_status place_inputs(struct interp *in)
 		const struct interp_tensor *given = &in->args->inputs[next++];
 		if (given->data) {
 			TFMC_TRY(check_shape(in, p, given, t));
-			memcpy(t->data, given->data, (size_t)interp_size(t) * sizeof(double));
+			interp_move(t, 0, given, 0, interp_size(t));
 		} else {
 			TFMC_TRY(fill_default(in, p, t));
 		}
@@ -122,12 +124,8 @@ static enum tfmc_status take_outputs(struct interp *in)
 		if (!from->data)
 			continue;
 		struct interp_tensor *to = &in->args->outputs[next++];
-		size_t bytes = (size_t)interp_size(from) * sizeof(double);
-		*to = *from;
-		to->data = arena_alloc(in->args->arena, bytes ? bytes : sizeof(double));
-		if (!to->data || arena_failed(in->args->arena))
+		if (!interp_tensor_copy(in->args->arena, from, to))
 			return TFMC_NO_MEMORY;
-		memcpy(to->data, from->data, bytes);
 	}
 	return TFMC_OK;
 }

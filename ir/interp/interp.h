@@ -9,16 +9,25 @@
 
 #include "ir/module.h"
 
-/* A tensor with concrete shape. Every element is kept as the double of its rounded value. */
+/*
+ * A tensor with concrete shape. Every element is kept as the double of its rounded value. Of i64, whose
+ * values need not be doubles, that is the nearest one and `exact` has the value itself; where the two do not
+ * belong together the double was set alone, and is the value.
+ */
 struct interp_tensor {
 	enum ir_dtype dtype;
 	int rank;
 	int64_t dims[IR_RANK_MAX];
-	double *data; /* [count]; owned by whoever made it */
+	double *data;   /* [count]; owned by whoever made it */
+	int64_t *exact; /* [count] of i64, likewise, or NULL; NULL in tensors of other dtypes */
 };
 
 /* Number of elements, or -1 when it does not fit. */
 int64_t interp_count(const struct interp_tensor *t);
+/* Element i of a tensor of ints. */
+int64_t interp_exact(const struct interp_tensor *t, int64_t i);
+/* |a - b| of elements i, of ints without rounding before; equal infinities and NaN are 0 apart. */
+double interp_distance(const struct interp_tensor *a, const struct interp_tensor *b, int64_t i);
 /* Converts from and to bytes in memory layout of the dtype. */
 void interp_from_bytes(struct interp_tensor *t, const void *bytes);
 void interp_to_bytes(const struct interp_tensor *t, void *bytes);
@@ -72,6 +81,10 @@ struct interp_args {
 TFMC_MUST_USE enum tfmc_status interp_run(struct diag_context *cx, const struct ir_module *m,
                                           const struct ir_func *f, const struct interp_args *args);
 
+/* Memory for the elements of a tensor of this dtype and shape, zeroed. False when they do not fit. */
+bool interp_tensor_alloc(struct arena *a, struct interp_tensor *t);
+/* A copy with memory of its own. */
+bool interp_tensor_copy(struct arena *a, const struct interp_tensor *t, struct interp_tensor *out);
 /* A tensor of the right size for a type under dim values; data zeroed. False when it does not fit. */
 bool interp_tensor_make(struct arena *a, const struct ir_type *type, const int64_t *dims,
                         struct interp_tensor *out);

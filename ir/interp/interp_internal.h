@@ -4,6 +4,7 @@
  * the run they work in. A handler gets its operands with their concrete shapes
  * and results that are allocated, shaped by their types and zeroed; it fills
  * them with unrounded f64, the driver rounds to the result type afterwards.
+ * Ops of ints are computed in int64_t and put into results by interp_put.
  */
 #ifndef TFMC_IR_INTERP_INTERP_INTERNAL_H
 #define TFMC_IR_INTERP_INTERP_INTERNAL_H
@@ -94,7 +95,23 @@ static inline int interp_axis(const struct interp_tensor *t, int64_t axis)
 /* A double that holds an integer; saturates. */
 int64_t interp_int(double v);
 /* The integer of the dtype's width that equals v modulo 2^width. */
-double interp_wrap(enum ir_dtype dtype, uint64_t v);
+int64_t interp_wrap(enum ir_dtype dtype, uint64_t v);
+/* Sets element i of a tensor of ints. */
+static inline void interp_put(struct interp_tensor *t, int64_t i, int64_t v)
+{
+	t->data[i] = (double)v;
+	if (t->exact)
+		t->exact[i] = v;
+}
+/* n elements from number j of x to number i of t, which has the same dtype. */
+static inline void interp_move(struct interp_tensor *t, int64_t i, const struct interp_tensor *x, int64_t j,
+                               int64_t n)
+{
+	for (int64_t k = 0; k < n; k++)
+		t->data[i + k] = x->data[j + k];
+	for (int64_t k = 0; t->exact && k < n; k++)
+		t->exact[i + k] = interp_exact(x, j + k);
+}
 static inline int64_t interp_clamp(int64_t v, int64_t lo, int64_t hi)
 {
 	return v < lo ? lo : v > hi ? hi : v;

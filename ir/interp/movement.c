@@ -4,7 +4,6 @@
  * result where it comes from.
  */
 #include <inttypes.h>
-#include <string.h>
 
 #include "ir/interp/interp_internal.h"
 
@@ -15,7 +14,7 @@ enum tfmc_status interp_eval_reshape(struct interp *in, const struct ir_op *op,
 	if (interp_size(x[0]) != n)
 		return interp_error(in, op, "reshape of %" PRId64 " elements to %" PRId64, interp_size(x[0]),
 		                    n);
-	memcpy(out->data, x[0]->data, (size_t)n * sizeof(double));
+	interp_move(out, 0, x[0], 0, n);
 	return TFMC_OK;
 }
 
@@ -29,7 +28,7 @@ enum tfmc_status interp_eval_transpose(struct interp *in, const struct ir_op *op
 		interp_unravel(out, i, to);
 		for (int k = 0; k < out->rank; k++)
 			from[perm->items[k]] = to[k];
-		out->data[i] = x[0]->data[interp_ravel(x[0], from)];
+		interp_move(out, i, x[0], interp_ravel(x[0], from), 1);
 	}
 	return TFMC_OK;
 }
@@ -47,7 +46,7 @@ enum tfmc_status interp_eval_broadcast(struct interp *in, const struct ir_op *op
 		interp_unravel(out, i, to);
 		for (int k = 0; k < x[0]->rank; k++)
 			from[k] = x[0]->dims[k] == 1 ? 0 : to[k + missing];
-		out->data[i] = x[0]->data[interp_ravel(x[0], from)];
+		interp_move(out, i, x[0], interp_ravel(x[0], from), 1);
 	}
 	return TFMC_OK;
 }
@@ -64,7 +63,7 @@ enum tfmc_status interp_eval_slice(struct interp *in, const struct ir_op *op,
 	for (int64_t i = 0; i < interp_size(out); i++) {
 		interp_unravel(out, i, index);
 		index[axis] += begin;
-		out->data[i] = x[0]->data[interp_ravel(x[0], index)];
+		interp_move(out, i, x[0], interp_ravel(x[0], index), 1);
 	}
 	return TFMC_OK;
 }
@@ -76,7 +75,7 @@ static void place(const struct interp_tensor *x, int axis, int64_t begin, struct
 	for (int64_t i = 0; i < interp_size(x); i++) {
 		interp_unravel(x, i, index);
 		index[axis] += begin;
-		out->data[interp_ravel(out, index)] = x->data[i];
+		interp_move(out, interp_ravel(out, index), x, i, 1);
 	}
 }
 
@@ -113,7 +112,7 @@ enum tfmc_status interp_eval_gather(struct interp *in, const struct ir_op *op,
 		return interp_error(in, op, "gather from a table without rows");
 	for (int64_t i = 0; i < n && row > 0; i++) {
 		int64_t id = interp_clamp(interp_int(x[1]->data[i]), 0, rows - 1);
-		memcpy(out->data + i * row, x[0]->data + id * row, (size_t)row * sizeof(double));
+		interp_move(out, i * row, x[0], id * row, row);
 	}
 	return TFMC_OK;
 }
@@ -127,7 +126,7 @@ enum tfmc_status interp_eval_take_rows(struct interp *in, const struct ir_op *op
 		return interp_error(in, op, "take_rows from an axis of size 0");
 	for (int64_t b = 0; b < x[0]->dims[0] && row > 0; b++) {
 		int64_t at = interp_clamp(interp_int(x[1]->data[b]), 0, rows - 1);
-		memcpy(out->data + b * row, x[0]->data + (b * rows + at) * row, (size_t)row * sizeof(double));
+		interp_move(out, b * row, x[0], (b * rows + at) * row, row);
 	}
 	return TFMC_OK;
 }

@@ -27,12 +27,6 @@ static double fold_sum(double a, double b)
 	return a + b;
 }
 
-/* Modulo 2^64; the result is rounded to its width by who calls. */
-static double fold_int_sum(double a, double b)
-{
-	return (double)(int64_t)((uint64_t)interp_int(a) + (uint64_t)interp_int(b));
-}
-
 static double fold_max(double a, double b)
 {
 	return isnan(a) || a > b ? a : b;
@@ -43,31 +37,68 @@ static double fold_min(double a, double b)
 	return isnan(a) || a < b ? a : b;
 }
 
-static void reduce(const struct interp_tensor *x, const struct ir_int_list *axes, double first,
-                   double (*fold)(double, double), struct interp_tensor *out)
+static int64_t fold_int_sum(int64_t a, int64_t b)
+{
+	return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+
+static int64_t fold_int_max(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+static int64_t fold_int_min(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* What is folded, and the value for nothing, of floats and of ints. */
+struct folding {
+	double first;
+	double (*fold)(double, double);
+	int64_t first_int;
+	int64_t (*fold_int)(int64_t, int64_t);
+};
+
+static const struct folding sums = {0, fold_sum, 0, fold_int_sum};
+static const struct folding largest = {-HUGE_VAL, fold_max, INT64_MIN, fold_int_max};
+static const struct folding smallest = {HUGE_VAL, fold_min, INT64_MAX, fold_int_min};
+
+/* Wraps at every step: what lies between need not be a double. */
+static void fold_int(const struct folding *f, int64_t v, struct interp_tensor *out, int64_t at)
+{
+	int64_t r = f->fold_int(interp_exact(out, at), v);
+	interp_put(out, at, interp_wrap(out->dtype, (uint64_t)r));
+}
+
+static void reduce(const struct interp_tensor *x, const struct ir_int_list *axes, const struct folding *f,
+                   struct interp_tensor *out)
 {
 	int64_t stride[IR_RANK_MAX], index[IR_RANK_MAX];
+	bool is_int = ir_dtype_class(out->dtype) == DTCLASS_INT;
 	result_strides(x, axes, stride);
 	for (int64_t i = 0; i < interp_size(out); i++)
-		out->data[i] = first;
+		if (is_int)
+			interp_put(out, i, f->first_int);
+		else
+			out->data[i] = f->first;
 	for (int64_t i = 0; i < interp_size(x); i++) {
 		int64_t at = 0;
 		interp_unravel(x, i, index);
 		for (int k = 0; k < x->rank; k++)
 			at += index[k] * stride[k];
-		out->data[at] = fold(out->data[at], x->data[i]);
+		if (is_int)
+			fold_int(f, interp_exact(x, i), out, at);
+		else
+			out->data[at] = f->fold(out->data[at], x->data[i]);
 	}
 }
 
 enum tfmc_status interp_eval_reduce_sum(struct interp *in, const struct ir_op *op,
                                         const struct interp_tensor *const *x, struct interp_tensor *out)
 {
-	bool is_int = ir_dtype_class(out->dtype) == DTCLASS_INT;
 	(void)in;
-	reduce(x[0], &((const struct attrs_reduce_sum *)op->attrs)->axes, 0, is_int ? fold_int_sum : fold_sum,
-	       out);
-	for (int64_t i = 0; is_int && i < interp_size(out); i++)
-		out->data[i] = interp_wrap(out->dtype, (uint64_t)interp_int(out->data[i]));
+	reduce(x[0], &((const struct attrs_reduce_sum *)op->attrs)->axes, &sums, out);
 	return TFMC_OK;
 }
 
@@ -77,7 +108,7 @@ enum tfmc_status interp_eval_reduce_mean(struct interp *in, const struct ir_op *
 	const struct ir_int_list *axes = &((const struct attrs_reduce_mean *)op->attrs)->axes;
 	double count = 1;
 	(void)in;
-	reduce(x[0], axes, 0, fold_sum, out);
+	reduce(x[0], axes, &sums, out);
 	for (size_t i = 0; i < axes->n; i++)
 		count *= (double)x[0]->dims[interp_axis(x[0], axes->items[i])];
 	for (int64_t i = 0; i < interp_size(out); i++)
@@ -89,7 +120,7 @@ enum tfmc_status interp_eval_reduce_max(struct interp *in, const struct ir_op *o
                                         const struct interp_tensor *const *x, struct interp_tensor *out)
 {
 	(void)in;
-	reduce(x[0], &((const struct attrs_reduce_max *)op->attrs)->axes, -HUGE_VAL, fold_max, out);
+	reduce(x[0], &((const struct attrs_reduce_max *)op->attrs)->axes, &largest, out);
 	return TFMC_OK;
 }
 
@@ -97,16 +128,22 @@ enum tfmc_status interp_eval_reduce_min(struct interp *in, const struct ir_op *o
                                         const struct interp_tensor *const *x, struct interp_tensor *out)
 {
 	(void)in;
-	reduce(x[0], &((const struct attrs_reduce_min *)op->attrs)->axes, HUGE_VAL, fold_min, out);
+	reduce(x[0], &((const struct attrs_reduce_min *)op->attrs)->axes, &smallest, out);
 	return TFMC_OK;
 }
 
-/* Lowest index of the largest of n numbers that stand `stride` apart. */
-static int64_t largest_at(const double *x, int64_t n, int64_t stride)
+static bool is_larger(const struct interp_tensor *x, int64_t i, int64_t j)
+{
+	return x->exact ? interp_exact(x, i) > interp_exact(x, j) : x->data[i] > x->data[j];
+}
+
+/* Lowest index of the largest of n numbers that stand `stride` apart from number `at` on. */
+static int64_t largest_at(const struct interp_tensor *x, int64_t at, int64_t n, int64_t stride)
 {
 	int64_t best = -1;
 	for (int64_t i = 0; i < n; i++)
-		if (!isnan(x[i * stride]) && (best < 0 || x[i * stride] > x[best * stride]))
+		if (!isnan(x->data[at + i * stride]) &&
+		    (best < 0 || is_larger(x, at + i * stride, at + best * stride)))
 			best = i;
 	return best < 0 ? 0 : best;
 }
@@ -119,6 +156,6 @@ enum tfmc_status interp_eval_argmax(struct interp *in, const struct ir_op *op,
 	int64_t n = x[0]->dims[axis], inner = interp_span(x[0], axis + 1, x[0]->rank);
 	(void)in;
 	for (int64_t i = 0; i < interp_size(out); i++)
-		out->data[i] = (double)largest_at(x[0]->data + i / inner * n * inner + i % inner, n, inner);
+		out->data[i] = (double)largest_at(x[0], i / inner * n * inner + i % inner, n, inner);
 	return TFMC_OK;
 }

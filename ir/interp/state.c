@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "ir/interp/interp_internal.h"
-#include "ir/support/checked.h"
 
 struct interp_state {
 	const struct ir_module *m;
@@ -19,15 +18,10 @@ struct interp_state {
 static bool make_contents(struct arena *arena, const struct ir_module *m, const struct ir_state_decl *decl,
                           int64_t batch, struct interp_tensor *out)
 {
-	size_t bytes;
 	*out = (struct interp_tensor){.dtype = decl->type->dtype, .rank = decl->type->rank};
 	for (int i = 0; i < out->rank; i++)
 		out->dims[i] = i == 0 ? batch : ir_dim_hi(m->dims, decl->type->dims[i]);
-	int64_t count = interp_count(out);
-	if (count < 0 || !checked_mul_size((size_t)count, sizeof(double), &bytes))
-		return false;
-	out->data = arena_alloc(arena, bytes ? bytes : sizeof(double));
-	return out->data && !arena_failed(arena);
+	return interp_tensor_alloc(arena, out);
 }
 
 struct interp_state *interp_state_create(struct arena *arena, const struct ir_module *m, int64_t batch)
@@ -90,13 +84,21 @@ static enum tfmc_status find_slice(struct interp *in, const struct ir_op *op,
 	return TFMC_OK;
 }
 
-/* The element of the state at an index of the slice. */
-static double *slice_at(const struct slice *s, const int64_t *index)
+/* Number of the element of the state at an index of the slice. */
+static int64_t slice_at(const struct slice *s, const int64_t *index)
 {
 	int64_t at = 0;
 	for (int i = 1; i < s->rank; i++)
 		at = at * s->dims[i] + index[i];
-	return s->state->data + index[0] * s->stride + s->offset + at;
+	return index[0] * s->stride + s->offset + at;
+}
+
+static void copy_in(struct interp *in, const struct slice *s, const int64_t *index,
+                    const struct interp_tensor *x, int64_t i)
+{
+	int64_t at = slice_at(s, index);
+	interp_move(s->state, at, x, i, 1);
+	s->state->data[at] = interp_rounded(in, s->state->dtype, s->state->data[at]);
 }
 
 static void copy_out(const struct slice *s, struct interp_tensor *out)
@@ -104,7 +106,7 @@ static void copy_out(const struct slice *s, struct interp_tensor *out)
 	int64_t index[IR_RANK_MAX];
 	for (int64_t i = 0; i < interp_size(out); i++) {
 		interp_unravel(out, i, index);
-		out->data[i] = *slice_at(s, index);
+		interp_move(out, i, s->state, slice_at(s, index), 1);
 	}
 }
 
@@ -115,7 +117,7 @@ static void copy_out_ring(const struct slice *s, struct interp_tensor *out)
 	for (int64_t i = 0; i < interp_size(out); i++) {
 		interp_unravel(out, i, index);
 		index[s->rank - 2] %= s->dims[s->rank - 2];
-		out->data[i] = *slice_at(s, index);
+		interp_move(out, i, s->state, slice_at(s, index), 1);
 	}
 }
 
@@ -135,7 +137,7 @@ enum tfmc_status interp_eval_state_append(struct interp *in, const struct ir_op 
 		int64_t row = index[axis] + interp_int(x[2]->data[index[0]]);
 		index[axis] = a->rows > 0 && row >= 0 ? row % held : row;
 		if (row >= 0 && row < rows)
-			*slice_at(&s, index) = interp_rounded(in, s.state->dtype, x[1]->data[i]);
+			copy_in(in, &s, index, x[1], i);
 	}
 	if (a->rows > 0)
 		copy_out_ring(&s, out);
@@ -158,7 +160,7 @@ enum tfmc_status interp_eval_state_write(struct interp *in, const struct ir_op *
 			                    x[1]->dims[i], s.dims[i]);
 	for (int64_t i = 0; i < interp_size(x[1]); i++) {
 		interp_unravel(x[1], i, index);
-		*slice_at(&s, index) = interp_rounded(in, s.state->dtype, x[1]->data[i]);
+		copy_in(in, &s, index, x[1], i);
 	}
 	return TFMC_OK;
 }

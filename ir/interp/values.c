@@ -21,7 +21,10 @@ int64_t interp_count(const struct interp_tensor *t)
 
 void interp_from_bytes(struct interp_tensor *t, const void *bytes)
 {
-	weight_read_elements(t->dtype, bytes, 0, interp_count(t), t->data);
+	int64_t n = interp_count(t);
+	weight_read_elements(t->dtype, bytes, 0, n, t->data);
+	if (t->exact && n > 0)
+		memcpy(t->exact, bytes, (size_t)n * sizeof(*t->exact));
 }
 
 /* Integer of a dtype's width. */
@@ -32,7 +35,6 @@ static int64_t int_bits(enum ir_dtype dtype, double v)
 
 #define WRITE_LOOP(type, expr)                                      \
 	for (int64_t i = 0; i < n; i++) {                           \
-		double v = t->data[i];                              \
 		type e = (type)(expr);                              \
 		memcpy(out + (size_t)i * sizeof(e), &e, sizeof(e)); \
 	}                                                           \
@@ -43,16 +45,31 @@ void interp_to_bytes(const struct interp_tensor *t, void *bytes)
 	unsigned char *out = bytes;
 	int64_t n = interp_count(t);
 	switch (t->dtype) {
-	case DT_F32: WRITE_LOOP(float, v);
-	case DT_F16: WRITE_LOOP(uint16_t, f64_to_half(v));
-	case DT_BF16: WRITE_LOOP(uint16_t, f64_to_bf16(v));
-	case DT_F64: WRITE_LOOP(double, v);
-	case DT_I8: WRITE_LOOP(int8_t, int_bits(DT_I8, v));
-	case DT_U8: WRITE_LOOP(uint8_t, int_bits(DT_U8, v));
-	case DT_I32: WRITE_LOOP(int32_t, int_bits(DT_I32, v));
-	case DT_I64: WRITE_LOOP(int64_t, int_bits(DT_I64, v));
-	case DT_BOOL: WRITE_LOOP(uint8_t, v != 0);
+	case DT_F32: WRITE_LOOP(float, t->data[i]);
+	case DT_F16: WRITE_LOOP(uint16_t, f64_to_half(t->data[i]));
+	case DT_BF16: WRITE_LOOP(uint16_t, f64_to_bf16(t->data[i]));
+	case DT_F64: WRITE_LOOP(double, t->data[i]);
+	case DT_I8: WRITE_LOOP(int8_t, int_bits(DT_I8, t->data[i]));
+	case DT_U8: WRITE_LOOP(uint8_t, int_bits(DT_U8, t->data[i]));
+	case DT_I32: WRITE_LOOP(int32_t, int_bits(DT_I32, t->data[i]));
+	case DT_I64: WRITE_LOOP(int64_t, interp_exact(t, i));
+	case DT_BOOL: WRITE_LOOP(uint8_t, t->data[i] != 0);
 	}
+}
+
+int64_t interp_exact(const struct interp_tensor *t, int64_t i)
+{
+	bool is_known = t->exact && (double)t->exact[i] == t->data[i];
+	return is_known ? t->exact[i] : interp_int(t->data[i]);
+}
+
+double interp_distance(const struct interp_tensor *a, const struct interp_tensor *b, int64_t i)
+{
+	double x = a->data[i], y = b->data[i];
+	if (ir_dtype_class(a->dtype) != DTCLASS_INT)
+		return x == y || (isnan(x) && isnan(y)) ? 0 : fabs(x - y);
+	int64_t n = interp_exact(a, i), m = interp_exact(b, i);
+	return (double)(n > m ? (uint64_t)n - (uint64_t)m : (uint64_t)m - (uint64_t)n);
 }
 
 int64_t interp_int(double v)
@@ -64,13 +81,13 @@ int64_t interp_int(double v)
 	return v <= -0x1p63 ? INT64_MIN : (int64_t)v;
 }
 
-double interp_wrap(enum ir_dtype dtype, uint64_t v)
+int64_t interp_wrap(enum ir_dtype dtype, uint64_t v)
 {
 	switch (dtype) {
 	case DT_I8: return (int8_t)(uint8_t)v;
 	case DT_U8: return (uint8_t)v;
 	case DT_I32: return (int32_t)(uint32_t)v;
-	case DT_I64: return (double)(int64_t)v;
+	case DT_I64: return (int64_t)v;
 	case DT_F32:
 	case DT_F16:
 	case DT_BF16:
@@ -78,6 +95,45 @@ double interp_wrap(enum ir_dtype dtype, uint64_t v)
 	case DT_BOOL: break;
 	}
 	return 0;
+}
+
+/* Bytes of memory for an element: its double, and the value of an i64. */
+static size_t element_bytes(enum ir_dtype dtype)
+{
+	return sizeof(double) + (dtype == DT_I64 ? sizeof(int64_t) : 0);
+}
+
+static bool bytes_of(const struct interp_tensor *t, size_t *bytes)
+{
+	int64_t n = interp_count(t);
+	return n >= 0 && checked_mul_size((size_t)n, element_bytes(t->dtype), bytes);
+}
+
+/* Behind the doubles, in one block. */
+static int64_t *exact_of(const struct interp_tensor *t)
+{
+	return t->dtype == DT_I64 && t->data ? (int64_t *)(t->data + interp_size(t)) : NULL;
+}
+
+bool interp_tensor_alloc(struct arena *a, struct interp_tensor *t)
+{
+	size_t bytes;
+	if (!bytes_of(t, &bytes))
+		return false;
+	/* An empty tensor has an address too. */
+	t->data = arena_alloc(a, bytes ? bytes : element_bytes(t->dtype));
+	t->exact = exact_of(t);
+	return t->data && !arena_failed(a);
+}
+
+bool interp_tensor_copy(struct arena *a, const struct interp_tensor *t, struct interp_tensor *out)
+{
+	struct interp_tensor copy = *t;
+	if (!interp_tensor_alloc(a, &copy))
+		return false;
+	interp_move(&copy, 0, t, 0, interp_size(t));
+	*out = copy;
+	return true;
 }
 
 /* Shape of a type under dim values; false when a dim is negative or the bytes do not fit. */
@@ -88,19 +144,14 @@ static bool shape_of(const struct ir_type *type, const int64_t *dims, struct int
 	for (int i = 0; i < type->rank; i++)
 		if (!ir_dim_eval(type->dims[i], dims, &out->dims[i]) || out->dims[i] < 0)
 			return false;
-	int64_t count = interp_count(out);
-	return count >= 0 && checked_mul_size((size_t)count, sizeof(double), bytes);
+	return bytes_of(out, bytes);
 }
 
 bool interp_tensor_make(struct arena *a, const struct ir_type *type, const int64_t *dims,
                         struct interp_tensor *out)
 {
 	size_t bytes;
-	if (type->kind != IR_TENSOR || !shape_of(type, dims, out, &bytes))
-		return false;
-	/* An empty tensor has an address too. */
-	out->data = arena_alloc(a, bytes ? bytes : sizeof(double));
-	return out->data && !arena_failed(a);
+	return type->kind == IR_TENSOR && shape_of(type, dims, out, &bytes) && interp_tensor_alloc(a, out);
 }
 
 int64_t interp_dim(const struct interp *in, const struct ir_dim *d)
@@ -132,6 +183,7 @@ enum tfmc_status interp_slot_make(struct interp *in, const struct ir_op *op, str
 	if (!checked_add_size(in->used_bytes, bytes, &used) || used > in->limit_bytes)
 		return too_large(in, op, "intermediate values need more than all");
 	s->tensor.data = calloc(bytes ? bytes : 1, 1);
+	s->tensor.exact = exact_of(&s->tensor);
 	if (!s->tensor.data)
 		return TFMC_NO_MEMORY;
 	in->used_bytes = used;
@@ -148,7 +200,7 @@ enum tfmc_status interp_slot_copy(struct interp *in, const struct ir_op *op, str
 	if (interp_size(to) != interp_size(from))
 		return interp_error(in, op, "a value has %lld elements where its type has %lld",
 		                    (long long)interp_size(from), (long long)interp_size(to));
-	memcpy(to->data, from->data, (size_t)interp_size(from) * sizeof(double));
+	interp_move(to, 0, from, 0, interp_size(from));
 	return TFMC_OK;
 }
 
@@ -156,9 +208,10 @@ void interp_slot_free(struct interp *in, struct ir_value v)
 {
 	struct interp_slot *s = &in->slots[v.id];
 	if (s->live && s->tensor.data)
-		in->used_bytes -= (size_t)interp_size(&s->tensor) * sizeof(double);
+		in->used_bytes -= (size_t)interp_size(&s->tensor) * element_bytes(s->tensor.dtype);
 	free(s->tensor.data);
 	s->tensor.data = NULL;
+	s->tensor.exact = NULL;
 	s->live = false;
 }
 

@@ -32,13 +32,11 @@ static void record(void *user, const struct ir_func *f, const struct ir_op *op,
 		if (n <= 0 || t->elements + n > TRACE_ELEMENTS_MAX)
 			continue;
 		struct traced *slot = ARENA_PUSH(t->arena, t);
-		double *data = ARENA_ARRAY(t->arena, double, n);
-		if (slot == NULL || data == NULL)
+		struct interp_tensor copy;
+		if (slot == NULL || !interp_tensor_copy(t->arena, v, &copy))
 			return;
 		t->elements += n;
-		memcpy(data, v->data, (size_t)n * sizeof(*data));
-		*slot = (struct traced){ir_info(f, op->results[i])->name, op->code, op->loc, *v};
-		slot->value.data = data;
+		*slot = (struct traced){ir_info(f, op->results[i])->name, op->code, op->loc, copy};
 	}
 }
 

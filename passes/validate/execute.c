@@ -64,14 +64,11 @@ static enum tfmc_status give_inputs(struct execution *x, const struct ir_func *f
 static bool keep(struct execution *x, const char *name, size_t call, const struct interp_tensor *from)
 {
 	struct trial_output *o = ARENA_PUSH(x->arena, x->out);
-	size_t n = (size_t)interp_count(from);
-	double *data = ARENA_ARRAY(x->arena, double, n + 1);
-	if (o == NULL || data == NULL)
+	struct interp_tensor copy;
+	if (o == NULL || !interp_tensor_copy(x->arena, from, &copy))
 		return false;
-	memcpy(data, from->data, n * sizeof(*data));
 	*o = (struct trial_output){arena_strdup(x->arena, name),
-	                           arena_strdup(x->arena, x->t->calls.items[call].func), call, *from};
-	o->value.data = data;
+	                           arena_strdup(x->arena, x->t->calls.items[call].func), call, copy};
 	return true;
 }
 
@@ -154,11 +151,12 @@ double trial_tensor_difference(const struct interp_tensor *a, const struct inter
 		double x = a->data[i], y = b->data[i];
 		if (isfinite(y) && fabs(y) > largest)
 			largest = fabs(y);
-		if (x == y || (isnan(x) && isnan(y)))
+		double distance = interp_distance(a, b, i);
+		if (distance == 0)
 			continue;
 		if (!isfinite(x) || !isfinite(y))
 			return INFINITY;
-		worst = fabs(x - y) > worst ? fabs(x - y) : worst;
+		worst = distance > worst ? distance : worst;
 	}
 	if (worst == 0)
 		return 0;

@@ -46,8 +46,9 @@ static void compare_elements(struct comparison *r, struct arena *a, size_t outpu
                              const double *bounds)
 {
 	for (int64_t i = 0; i < interp_count(want); i++) {
-		double h = have->data[i], w = want->data[i], e = fabs(h - w), b = bounds[i];
-		if (same(h, w))
+		double h = have->data[i], w = want->data[i], e = interp_distance(have, want, i),
+		       b = bounds[i];
+		if (e == 0)
 			continue;
 		r->differs = true;
 		bool ok = isfinite(e) && isfinite(b) && e <= b;
@@ -86,7 +87,8 @@ struct comparison compare_case(struct arena *a, const struct matrix_case *c, con
 		if (!output_is_caller(c->f, i))
 			continue;
 		size_t n = (size_t)interp_count(&have) * (size_t)ir_dtype_bytes(have.dtype);
-		have.data = ARENA_ARRAY(a, double, interp_count(&have) + 1);
+		if (!interp_tensor_alloc(a, &have))
+			break;
 		interp_from_bytes(&have, data);
 		data += (n + 7) / 8 * 8;
 		if (c->bounds)

@@ -21,11 +21,7 @@ static bool copy_tensor(struct arena *a, const struct interp_tensor *from, struc
 	*to = *from;
 	if (!from->data)
 		return true;
-	size_t n = (size_t)interp_count(from);
-	to->data = ARENA_ARRAY(a, double, n + 1);
-	if (to->data)
-		memcpy(to->data, from->data, n * sizeof(double));
-	return to->data != NULL;
+	return interp_tensor_copy(a, from, to);
 }
 
 static void keep(void *user, const struct ir_func *f, const struct ir_op *op,
@@ -105,8 +101,7 @@ static enum tfmc_status compare_result(struct run *r, const struct opencl_launch
 	struct arena_mark mark = arena_mark(a);
 	struct interp_tensor have = *want;
 	double base = r->call->tolerance > 0 ? r->call->tolerance : TOLERANCE;
-	have.data = ARENA_ARRAY(a, double, (size_t)interp_count(want) + 1);
-	if (!have.data)
+	if (!interp_tensor_alloc(a, &have))
 		return TFMC_NO_MEMORY;
 	interp_from_bytes(&have, piece->region->bytes + piece->begin);
 	const char *why = random_compare(a, &have, want, opencl_tolerance(want->dtype, base));

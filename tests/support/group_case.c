@@ -314,11 +314,11 @@ static const char *compare(struct group_case *c, const struct group_call *call,
 {
 	struct interp_tensor got = *expected;
 	ck_assert_int_eq(interp_count(expected), call->n_out);
-	got.data = ARENA_ARRAY(&c->arena, double, (size_t)call->n_out + 1);
-	ck_assert_ptr_nonnull(got.data);
+	ck_assert(interp_tensor_alloc(&c->arena, &got));
 	interp_from_bytes(&got, call->out);
 	for (int64_t i = 0; i < call->n_out; i++)
-		if (!is_near(got.data[i], expected->data[i], tolerance))
+		if (!is_near(got.data[i], expected->data[i], tolerance) ||
+		    (got.exact && interp_distance(&got, expected, i) != 0))
 			return arena_printf(&c->arena, "element %d of %d is %.9g, expected %.9g", (int)i,
 			                    (int)call->n_out, got.data[i], expected->data[i]);
 	return NULL;

@@ -220,6 +220,29 @@ START_TEST(converts_bytes)
 }
 END_TEST
 
+/* Beside the doubles; a double that was set alone is the value. */
+START_TEST(keeps_wide_ints)
+{
+	const struct ir_dim *dims[] = {ir_dim_const(fx.m->dims, 5)};
+	const int64_t ends[] = {INT64_MIN, -((INT64_C(1) << 53) + 1), 0, (INT64_C(1) << 53) + 1, INT64_MAX};
+	int64_t back[5];
+	struct interp_tensor t, copy;
+	ck_assert(interp_tensor_make(&fx.arena, ir_type_tensor(fx.m->types, DT_I64, 1, dims), NULL, &t));
+	interp_from_bytes(&t, ends);
+	ck_assert(interp_tensor_copy(&fx.arena, &t, &copy));
+	interp_to_bytes(&copy, back);
+	ck_assert_mem_eq(back, ends, sizeof(ends));
+	copy.exact[3]--;
+	ck_assert(interp_distance(&t, &copy, 3) == 1 && interp_distance(&t, &copy, 4) == 0);
+	ck_assert(interp_distance(&t, &(struct interp_tensor){.dtype = DT_I64, .data = copy.data + 4}, 0) ==
+	          0x1p64);
+	t.data[1] = 7;
+	ck_assert_int_eq(interp_exact(&t, 1), 7);
+	interp_to_bytes(&t, back);
+	ck_assert(back[1] == 7 && back[3] == ends[3]);
+}
+END_TEST
+
 START_TEST(refuses_sizes_that_do_not_fit)
 {
 	const struct ir_dim *huge = ir_dim_const(fx.m->dims, INT64_C(1) << 40);
@@ -244,6 +267,7 @@ Suite *suite_interp(void)
 	tcase_add_test(t, traces_every_op);
 	tcase_add_test(t, frees_after_last_use);
 	tcase_add_test(t, converts_bytes);
+	tcase_add_test(t, keeps_wide_ints);
 	tcase_add_test(t, refuses_sizes_that_do_not_fit);
 	suite_add_tcase(s, t);
 	return s;

@@ -170,8 +170,7 @@ static void compare(struct fixture *t, const char *what, const struct tfmc_buffe
 {
 	for (size_t i = 0; i < t->call.n_outputs; i++) {
 		struct interp_tensor have = t->call.outputs[i];
-		have.data = ARENA_ARRAY(&t->arena, double, out[i].count + 1);
-		ck_assert(have.data != NULL);
+		ck_assert(interp_tensor_alloc(&t->arena, &have));
 		interp_from_bytes(&have, out[i].data);
 		const char *why =
 		        random_compare(&t->arena, &have, &t->call.outputs[i], tolerance_of(have.dtype));
