@@ -7,6 +7,11 @@
 
 #include "ir/interp/interp_internal.h"
 
+static void add_int(struct interp_tensor *out, int64_t i, int64_t before, int64_t v)
+{
+	interp_put(out, i, interp_wrap(out->dtype, (uint64_t)before + (uint64_t)v));
+}
+
 /* x [rows, n] */
 enum tfmc_status interp_eval_cumsum(struct interp *in, const struct ir_op *op,
                                     const struct interp_tensor *const *x, struct interp_tensor *out)
@@ -16,10 +21,11 @@ enum tfmc_status interp_eval_cumsum(struct interp *in, const struct ir_op *op,
 	(void)in;
 	(void)op;
 	for (int64_t i = 0; i < interp_size(out); i++) {
-		double before = i % n == 0 ? 0 : out->data[i - 1], v = x[0]->data[i];
-		out->data[i] = is_int ? interp_wrap(out->dtype,
-		                                    (uint64_t)interp_int(before) + (uint64_t)interp_int(v))
-		                      : before + v;
+		bool is_first = i % n == 0;
+		if (is_int)
+			add_int(out, i, is_first ? 0 : interp_exact(out, i - 1), interp_exact(x[0], i));
+		else
+			out->data[i] = (is_first ? 0 : out->data[i - 1]) + x[0]->data[i];
 	}
 	return TFMC_OK;
 }
@@ -27,8 +33,14 @@ enum tfmc_status interp_eval_cumsum(struct interp *in, const struct ir_op *op,
 /* An element of a row. */
 struct element {
 	double value;
+	int64_t exact; /* of ints, else 0 */
 	int64_t index;
 };
+
+static struct element element_of(const struct interp_tensor *x, int64_t at, int64_t index)
+{
+	return (struct element){x->data[at], x->exact ? interp_exact(x, at) : 0, index};
+}
 
 /* Larger ones first, then lower indices; NaN last. */
 static int compare(const void *first, const void *second)
@@ -38,6 +50,8 @@ static int compare(const void *first, const void *second)
 		return isnan(a->value) ? 1 : -1;
 	if (!isnan(a->value) && a->value != b->value)
 		return a->value > b->value ? -1 : 1;
+	if (a->exact != b->exact)
+		return a->exact > b->exact ? -1 : 1;
 	return a->index < b->index ? -1 : a->index > b->index;
 }
 
@@ -53,10 +67,10 @@ enum tfmc_status interp_eval_topk(struct interp *in, const struct ir_op *op,
 		return TFMC_NO_MEMORY;
 	for (int64_t r = 0; r < rows; r++) {
 		for (int64_t i = 0; i < n; i++)
-			row[i] = (struct element){x[0]->data[r * n + i], i};
+			row[i] = element_of(x[0], r * n + i, i);
 		qsort(row, (size_t)n, sizeof(*row), compare);
 		for (int64_t i = 0; i < k; i++) {
-			out->data[2 * r * k + i] = row[i].value;
+			interp_move(out, 2 * r * k + i, x[0], r * n + row[i].index, 1);
 			out->data[(2 * r + 1) * k + i] = (double)row[i].index;
 		}
 	}

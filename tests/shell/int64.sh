@@ -9,7 +9,7 @@ trap 'rm -rf "$tmp"' EXIT
 cat >"$tmp/model.yaml" <<'Y'
 tfmc: 1
 name: int64
-dims: {N: 1..64, M: 1..64}
+dims: {N: 1..64, M: 3..64}
 inputs:
   a: {shape: [N, M], dtype: i64}
   b: {shape: [N, M], dtype: i64}
@@ -46,6 +46,8 @@ graph:
   - bordered = pad(a, 0, 1, 1, value=9007199254740991)
   - moved = a - 9007199254740993 + (-9223372036854775807) * b
   - moved = where(moved == 9007199254740993, 0, moved)
+  - running = cumsum(a, -1)
+  - first, at = topk(a, 3)
   - many = broadcast(reshape(a, [1, N, M]), [2, N, M])
   - mixed = (a * 3 - b) // 7 + abs(a) % 1000003
   - grown = a
@@ -54,7 +56,7 @@ graph:
 outputs: {plus: plus, minus: minus, times: times, quotient: quotient, rest: rest, power: power, less: less, more: more,
   negative: negative, size: size, lt: lt, le: le, eq: eq, chosen: chosen, single: single, narrow: narrow, byte: byte,
   true: true, wide: wide, total: total, highest: highest, lowest: lowest, place: place, turned: turned, joined: joined,
-  rows: rows, part: part, bordered: bordered, many: many, moved: moved, mixed: mixed, grown: grown}
+  rows: rows, part: part, bordered: bordered, many: many, running: running, first: first, at: at, moved: moved, mixed: mixed, grown: grown}
 Y
 cat >"$tmp/int64.py" <<'P'
 import itertools, json, random, struct, sys
@@ -145,6 +147,9 @@ def expected(rows, columns, a, b, f, n):
         "rows": list(itertools.chain(*(turned[k * rows:(k + 1) * rows] for k in n))),
         "part": list(itertools.chain(*(row(a, i)[0:1] for i in range(rows)))),
         "bordered": [2**53 - 1] * columns + a + [2**53 - 1] * columns, "many": a + a,
+        "running": list(itertools.chain(*([wrap(v) for v in itertools.accumulate(row(a, i))] for i in range(rows)))),
+        "first": list(itertools.chain(*(sorted(row(a, i), reverse=True)[:3] for i in range(rows)))),
+        "at": list(itertools.chain(*(sorted(range(columns), key=lambda j: (-a[i * columns + j], j))[:3] for i in range(rows)))),
         "moved": [0 if v == 2**53 + 1 else v for v in each(lambda x, y: wrap(x - (2**53 + 1) - HIGH * y), a, b)],
         "mixed": each(lambda x, y: wrap(quotient(wrap(wrap(x * 3) - y), 7) + rest(wrap(abs(x)), 1000003)), a, b),
         "grown": grown,
