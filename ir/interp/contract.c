@@ -8,6 +8,8 @@
 #include "ir/interp/interp_internal.h"
 #include "ir/support/checked.h"
 
+#define DOTS 4 /* sums at once */
+
 /* A matrix inside a tensor: element [row][col] at row * rows + col * cols. */
 struct matrix {
 	const double *data;
@@ -21,6 +23,40 @@ static double dot(struct matrix a, struct matrix b, int64_t m, int64_t n, int64_
 	for (int64_t k = 0; k < count; k++)
 		sum += a.data[m * a.rows + k * a.cols] * b.data[k * b.rows + n * b.cols];
 	return sum;
+}
+
+/* out[j] = dot of column n + j, j < DOTS: each sum in its own order, so that the bits are those of dot;
+   together because an addition waits for the one before it. */
+static void dots(struct matrix a, struct matrix b, int64_t m, int64_t n, int64_t count, double out[DOTS])
+{
+	const double *left = a.data + m * a.rows;
+	const double *b0 = b.data + n * b.cols, *b1 = b0 + b.cols, *b2 = b1 + b.cols, *b3 = b2 + b.cols;
+	double sum0 = 0, sum1 = 0, sum2 = 0, sum3 = 0;
+	for (int64_t k = 0; k < count; k++) {
+		double x = left[k * a.cols];
+		int64_t at = k * b.rows;
+		sum0 += x * b0[at];
+		sum1 += x * b1[at];
+		sum2 += x * b2[at];
+		sum3 += x * b3[at];
+	}
+	out[0] = sum0;
+	out[1] = sum1;
+	out[2] = sum2;
+	out[3] = sum3;
+}
+
+/* Row m of a b, or of a b + bias: out [N] */
+static void dot_row(struct matrix a, struct matrix b, int64_t m, int64_t n_size, int64_t k_size,
+                    const double *bias, double *out)
+{
+	int64_t n = 0;
+	for (; n + DOTS <= n_size; n += DOTS)
+		dots(a, b, m, n, k_size, out + n);
+	for (; n < n_size; n++)
+		out[n] = dot(a, b, m, n, k_size);
+	for (n = 0; bias && n < n_size; n++)
+		out[n] += bias[n];
 }
 
 static struct matrix matrix_of(const double *data, const struct interp_tensor *t, bool transposed)
@@ -42,8 +78,7 @@ enum tfmc_status interp_eval_matmul(struct interp *in, const struct ir_op *op,
 		struct matrix ma = matrix_of(a->data + i * m_size * k_size, a, at->ta);
 		struct matrix mb = matrix_of(b->data + i * k_size * n_size, b, at->tb);
 		for (int64_t m = 0; m < m_size; m++)
-			for (int64_t n = 0; n < n_size; n++)
-				out->data[(i * m_size + m) * n_size + n] = dot(ma, mb, m, n, k_size);
+			dot_row(ma, mb, m, n_size, k_size, NULL, out->data + (i * m_size + m) * n_size);
 	}
 	return TFMC_OK;
 }
@@ -58,9 +93,7 @@ enum tfmc_status interp_eval_linear(struct interp *in, const struct ir_op *op,
 	(void)in;
 	(void)op;
 	for (int64_t m = 0; m < m_size; m++)
-		for (int64_t n = 0; n < n_size; n++)
-			out->data[m * n_size + n] =
-			        dot(rows, weights, m, n, k_size) + (x[2] ? x[2]->data[n] : 0);
+		dot_row(rows, weights, m, n_size, k_size, x[2] ? x[2]->data : NULL, out->data + m * n_size);
 	return TFMC_OK;
 }
 
@@ -77,9 +110,8 @@ enum tfmc_status interp_eval_expert_linear(struct interp *in, const struct ir_op
 		int64_t e = (int64_t)x[2]->data[m];
 		e = e < 0 ? 0 : e < n_experts ? e : n_experts - 1;
 		struct matrix weights = {x[1]->data + e * n_size * k_size, 1, k_size};
-		for (int64_t n = 0; n < n_size; n++)
-			out->data[m * n_size + n] =
-			        dot(rows, weights, m, n, k_size) + (x[3] ? x[3]->data[e * n_size + n] : 0);
+		dot_row(rows, weights, m, n_size, k_size, x[3] ? x[3]->data + e * n_size : NULL,
+		        out->data + m * n_size);
 	}
 	return TFMC_OK;
 }

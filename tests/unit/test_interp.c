@@ -256,6 +256,47 @@ START_TEST(refuses_sizes_that_do_not_fit)
 }
 END_TEST
 
+/* x [3, 5], w [columns, 5], their sums in f64; terms that cancel, so that another order has other bits. */
+static double sum_of(const double *x, const double *w)
+{
+	double sum = 0;
+	for (int k = 0; k < 5; k++)
+		sum += x[k] * w[k];
+	return sum;
+}
+
+/* The number of columns is 1 to 9: whole blocks of columns, and what is left. */
+START_TEST(sums_in_increasing_order)
+{
+	double x[3 * 5], w[9 * 5];
+	int columns = _i;
+	for (int i = 0; i < 9 * 5; i++)
+		w[i] = (i % 2 ? -1.25 : 1) * ldexp(i + 3, i * 7 % 31);
+	for (int i = 0; i < 3 * 5; i++)
+		x[i] = ldexp(2 * i + 1, i * 5 % 23);
+	const struct ir_dim *three = ir_dim_const(fx.m->dims, 3), *five = ir_dim_const(fx.m->dims, 5),
+	                    *n = ir_dim_const(fx.m->dims, columns);
+	const struct ir_dim *x_dims[] = {three, five}, *w_dims[] = {n, five};
+	struct ir_builder *b = irb_begin(fx.m, &fx.cx, "g", (struct ir_loc){0});
+	struct ir_value y, operands[] = {
+	                           irb_param(b, &(struct ir_param){.name = "x", .lengths = -1},
+	                                     ir_type_tensor(fx.m->types, DT_F64, 2, x_dims)),
+	                           irb_param(b, &(struct ir_param){.name = "w", .lengths = -1},
+	                                     ir_type_tensor(fx.m->types, DT_F64, 2, w_dims)),
+	                   };
+	irb_op(b, OP_matmul, operands, 2, &(struct attrs_matmul){.tb = true}, &y, 1);
+	const struct ir_result result = {.name = "y", .lengths = -1};
+	ck_assert_msg(irb_finish(b, &y, &result, 1, NULL) == TFMC_OK, "%s", fx.messages.data);
+	struct interp_tensor out, in[] = {{.dtype = DT_F64, .rank = 2, .dims = {3, 5}, .data = x},
+	                                  {.dtype = DT_F64, .rank = 2, .dims = {columns, 5}, .data = w}};
+	int64_t dims[2] = {1, 1};
+	struct interp_args args = {.dims = dims, .inputs = in, .outputs = &out, .arena = &fx.arena};
+	ck_assert(interp_run(&fx.cx, fx.m, ir_find_func(fx.m, "g"), &args) == TFMC_OK);
+	for (int i = 0; i < 3 * columns; i++)
+		ck_assert(out.data[i] == sum_of(x + i / columns * 5, w + i % columns * 5));
+}
+END_TEST
+
 Suite *suite_interp(void)
 {
 	Suite *s = suite_create("interp");
@@ -269,6 +310,7 @@ Suite *suite_interp(void)
 	tcase_add_test(t, converts_bytes);
 	tcase_add_test(t, keeps_wide_ints);
 	tcase_add_test(t, refuses_sizes_that_do_not_fit);
+	tcase_add_loop_test(t, sums_in_increasing_order, 1, 10);
 	suite_add_tcase(s, t);
 	return s;
 }
