@@ -561,6 +561,16 @@ static bool make_function(struct shapes *s, size_t at)
 	return true;
 }
 
+/* What the formula of a table asks of its sizes (wexpr_sinusoid). */
+static void see_formula(struct shapes *s, const struct ir_weight *w, const struct axes *axes)
+{
+	if (w->init == NULL || w->init->kind != WX_SINUSOID)
+		return;
+	struct size_info *columns = size_of(&s->sizes, axes->of[1]);
+	columns->even = true;
+	columns->least = w->init->spacing == SINUSOID_T2T ? 4 : 2;
+}
+
 bool shapes_solve(struct shapes *s, const struct ir_module *m, struct ir_module *out, struct arena *arena)
 {
 	*s = (struct shapes){.m = m, .out = out};
@@ -572,8 +582,10 @@ bool shapes_solve(struct shapes *s, const struct ir_module *m, struct ir_module 
 	s->states = ARENA_ARRAY(arena, struct axes, m->states.n + 1);
 	if (arena_failed(arena))
 		return false;
-	for (size_t i = 0; i < m->weights.n; i++)
+	for (size_t i = 0; i < m->weights.n; i++) {
 		make_axes(s, m->weights.items[i]->type, &s->weights[i]);
+		see_formula(s, m->weights.items[i], &s->weights[i]);
+	}
 	for (size_t i = 0; i < m->states.n; i++)
 		make_axes(s, m->states.items[i]->type, &s->states[i]);
 	for (size_t i = 0; i < m->funcs.n; i++)

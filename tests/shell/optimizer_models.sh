@@ -48,14 +48,11 @@ for model in "${models[@]}"; do
 		continue
 	fi
 	attempt each "$model" --after-each
-	: >"$work/other"
-	# retsim is interpreted in full size, minutes for each pipeline: one of them is enough
-	[ "$name" = retsim ] || attempt other "$model" --after-each \
+	attempt other "$model" --after-each \
 		--passes='canonicalize{nonempty=1},fuse-softmax,fuse-attention,chunk-ffn{columns=16},merge-linear,encode,group{max_ops=4}'
 	for level in O0 O2; do
 		attempt "$level" "$model" -$level
-		# sizes of retsim do not shrink: its splits are sums of them
-		if [ "$name" != retsim ]; then attempt "$level.small" "$model" -$level --shrunk; else : >"$work/$level.small"; fi
+		attempt "$level.small" "$model" -$level --shrunk
 	done
 	wide=$(awk '/not rounded/ { if ($NF + 0 > most) most = $NF + 0 } END { printf "%.2g", most }' "$work/each" "$work/other")
 	bound=$(awk '/against/ { print $(NF - 1); exit }' "$work/O2")
