@@ -183,9 +183,36 @@ const char *gguf_part(struct arena *a, const char *path, int i)
 	return arena_printf(a, "%.*s-%05d-of-%05d.gguf", (int)stem, path, i, parts);
 }
 
-/* The section tokenizer for a file whose metadata have one, "" for others; NULL after a diagnostic. */
-static const char *gguf_model_tokenizer(struct arena *a, struct diag_context *cx, const char *path,
-                                        const char *base)
+/* A number of the metadata by a key of the architecture, -1 without one. */
+static int64_t own_number(struct arena *a, const struct gguf *g, const char *architecture, const char *key)
+{
+	const struct gguf_value *name = gguf_find(g, "general.architecture");
+	if (name == NULL || name->type != GGUF_STRING || name->len != strlen(architecture) ||
+	    memcmp(name->text, architecture, name->len) != 0)
+		return -1;
+	const struct gguf_value *v = gguf_find(g, arena_printf(a, "%s.%s", architecture, key));
+	return v != NULL && gguf_is_whole(v->type) ? v->i : -1;
+}
+
+/* An embedder's pooling of its hidden states, by the numbers of the format; its output beside them. */
+static const char *pooling_text(struct arena *a, struct diag_context *cx, const char *path,
+                                const struct gguf *g)
+{
+	static const char *const kinds[] = {NULL, "mean", "cls", "last"};
+	int64_t type = own_number(a, g, "bert", "pooling_type");
+	if (type >= (int64_t)TFMC_COUNT(kinds))
+		diag_warning(cx, LOC_NONE, DIAG_UNSUPPORTED,
+		             "'%s': not supported yet: bert.pooling_type %lld; hidden states are not pooled",
+		             path, (long long)type);
+	return type < 1 || type >= (int64_t)TFMC_COUNT(kinds)
+	               ? ""
+	               : arena_printf(a, "set: {pooling: \"%s\"}\noutputs: {sentence_embedding: x}\n",
+	                              kinds[type]);
+}
+
+/* What metadata add to the text: pooling, and the section tokenizer where they have one; NULL after a
+ * diagnostic. */
+static const char *gguf_sections(struct arena *a, struct diag_context *cx, const char *path, const char *base)
 {
 	struct file_map map;
 	struct gguf g;
@@ -193,12 +220,13 @@ static const char *gguf_model_tokenizer(struct arena *a, struct diag_context *cx
 		return NULL;
 	bool ok = gguf_read(a, cx, path, LOC_NONE, map.data, map.len, &g) == TFMC_OK;
 	bool has = ok && gguf_has_tokenizer(&g);
+	const char *pooling = ok ? pooling_text(a, cx, path, &g) : "";
 	file_map_close(&map);
 	if (!ok)
 		return NULL;
-	return has ? arena_printf(a, "tokenizer: {kind: gguf, file: '%s', embed: true, optional: true}\n",
-	                          base)
-	           : "";
+	return has ? arena_printf(a, "%stokenizer: {kind: gguf, file: '%s', embed: true, optional: true}\n",
+	                          pooling, base)
+	           : pooling;
 }
 
 const char *gguf_model(struct arena *a, struct diag_context *cx, const char *path, const char *name)
@@ -217,10 +245,10 @@ const char *gguf_model(struct arena *a, struct diag_context *cx, const char *pat
 		n -= sizeof(part_ending) - 1;
 	else if (n > 5 && strcmp(base + n - 5, ".gguf") == 0)
 		n -= 5;
-	const char *tokenizer = gguf_model_tokenizer(a, cx, path, base);
-	if (tokenizer == NULL)
+	const char *sections = gguf_sections(a, cx, path, base);
+	if (sections == NULL)
 		return NULL;
 	return arena_printf(a, "tfmc: 1\nname: %s\nhf: '%s'\nweights: {files: [%s]}\n%s",
 	                    name != NULL ? name : folder_name(a, arena_strndup(a, base, n)), base, files,
-	                    tokenizer);
+	                    sections);
 }

@@ -47,6 +47,38 @@ static struct json_node node_of(struct frontend_model *m, const struct gguf_valu
 	return equal ? items[0] : (struct json_node){.kind = JSON_NODE_ARRAY, .n = n, .items = items};
 }
 
+/* Further tokens that end what a model writes, of a turn or of a message, join the one that ends a text. */
+static bool join_stops(struct frontend_model *m, struct json_node *items, const char **keys, size_t n)
+{
+	static const char *const ends[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+	                                   "tokenizer.ggml.eom_token_id"};
+	struct json_node *ids = ARENA_ARRAY(&m->arena, struct json_node, TFMC_COUNT(ends));
+	struct json_node *first = NULL;
+	size_t n_ids = 0;
+	if (ids == NULL)
+		return false;
+	for (size_t k = 0; k < TFMC_COUNT(ends); k++) {
+		for (size_t i = 0; i < n; i++) {
+			if (strcmp(keys[i], ends[k]) != 0 || items[i].kind != JSON_NODE_INT ||
+			    items[i].i < 0 || items[i].i > INT32_MAX)
+				continue;
+			bool known = false;
+			for (size_t j = 0; j < n_ids; j++)
+				known = known || ids[j].i == items[i].i;
+			if (!known)
+				ids[n_ids++] = items[i];
+			keys[i] = ends[0];
+			if (first == NULL)
+				first = &items[i];
+			else
+				items[i] = (struct json_node){.kind = JSON_NODE_NULL};
+		}
+	}
+	if (n_ids > 1)
+		*first = (struct json_node){.kind = JSON_NODE_ARRAY, .n = n_ids, .items = ids};
+	return true;
+}
+
 const struct json_node *hub_gguf_tree(struct frontend_model *m, const struct gguf *g, const char **type)
 {
 	const struct gguf_value *architecture = gguf_find(g, "general.architecture");
@@ -68,6 +100,8 @@ const struct json_node *hub_gguf_tree(struct frontend_model *m, const struct ggu
 		keys[i] = own ? key + strlen(prefix) : key;
 		items[i] = node_of(m, &g->entries[i].value);
 	}
+	if (!join_stops(m, items, keys, g->n_entries))
+		return NULL;
 	*root = (struct json_node){.kind = JSON_NODE_OBJECT, .n = g->n_entries, .items = items, .keys = keys};
 	return root;
 }

@@ -109,6 +109,14 @@ struct splitter {
 	"|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*" \
 	"|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
 
+#define NO_HAN_UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
+#define NO_HAN_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
+#define CONTRACTED   "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+#define KIMI_K2                                                                           \
+	"[\\p{Han}]+|[^\\r\\n\\p{L}\\p{N}]?" NO_HAN_UPPER "*" NO_HAN_LOWER "+" CONTRACTED \
+	"|[^\\r\\n\\p{L}\\p{N}]?" NO_HAN_UPPER "+" NO_HAN_LOWER "*" CONTRACTED            \
+	"|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
 static const struct splitter splitters[] = {
 #define SPLITTER(name, kind, flags, digits, whole, bos) {name, kind, flags, digits, whole, bos, {NULL}, 0, 0},
 #define PATTERNS(name, kind, behind, flags, ...) \

@@ -46,7 +46,9 @@ P
 check falcon falcon
 check deepseek_coder deepseek-coder
 check deepseek_v3 deepseek-v3 hunyuan-dense
-check gpt2 gpt-2 phi-2 mellum
+check gpt2 gpt-2 phi-2 mellum jina-v1-en jina-v2-code modern-bert
+check qwen35 qwen35
+check han kimi-k2
 check llama3 llama-bpe falcon3 glm4
 check o200k gpt-4o minimax-m2
 check starcoder starcoder minerva-7b

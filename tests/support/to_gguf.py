@@ -231,6 +231,16 @@ def starcoder(c, tensors, _):
                                for name, t in gpt2(c, tensors, _)[2].items()}
 
 
+def olmo3(c, tensors, _):
+    """OLMo 2 with windows; frequencies of the other layers."""
+    rope = c["rope_parameters"]["full_attention"]
+    _, keys, out = olmo2({**c, "rope_parameters": rope}, tensors, _)
+    keys["rope.scaling.attn_factor"] = rope["attention_factor"] / (0.1 * math.log(rope["factor"]) + 1)
+    keys["attention.sliding_window"] = c["sliding_window"]
+    keys["attention.sliding_window_pattern"] = [t == "sliding_attention" for t in c["layer_types"]]
+    return "olmo2", keys, out
+
+
 def olmo2(c, tensors, _):
     table = dict(LLAMA_LAYER, post_attention_layernorm="post_attention_norm", post_feedforward_layernorm="post_ffw_norm")
     return "olmo2", decoder_keys(c), rename(tensors, "model.layers.{}", c["num_hidden_layers"], table, LLAMA_TOP)
@@ -464,7 +474,7 @@ def gemma1(c, tensors, _):
 
 FAMILIES = {"gemma": gemma1, "llama": llama, "mistral": llama, "mixtral": llama, "qwen2": qwen, "qwen3": qwen, "gemma2": gemma,
             "gemma3_text": gemma, "gpt2": gpt2, "gpt_neox": gpt_neox, "phi": phi, "bloom": bloom, "mpt": mpt,
-            "bert": bert, "t5": t5, "granite": granite, "olmo2": olmo2, "stablelm": stablelm, "starcoder2": starcoder2, "phi3": phi3,
+            "bert": bert, "t5": t5, "granite": granite, "olmo2": olmo2, "olmo3": olmo3, "stablelm": stablelm, "starcoder2": starcoder2, "phi3": phi3,
             "qwen2_moe": qwen_moe, "qwen3_moe": qwen_moe, "falcon": falcon, "olmo": olmo, "olmoe": olmoe, "smollm3": smollm3, "cohere": cohere,
             "cohere2": cohere, "gpt_bigcode": starcoder}
 
@@ -483,8 +493,8 @@ def entry(key, value):
     if isinstance(value, float):
         return text(key) + struct.pack("<If", F32, value)
     if isinstance(value, list):
-        kind = {str: STRING, float: F32, int: I32}[type(value[0])]
-        items = b"".join(text(v) if kind == STRING else struct.pack("<f" if kind == F32 else "<i", v) for v in value)
+        kind = {str: STRING, float: F32, int: I32, bool: BOOL}[type(value[0])]
+        items = b"".join(text(v) if kind == STRING else struct.pack({F32: "<f", I32: "<i", BOOL: "<?"}[kind], v) for v in value)
         return text(key) + struct.pack("<IIQ", ARRAY, kind, len(value)) + items
     return text(key) + struct.pack("<I", STRING) + text(value)
 

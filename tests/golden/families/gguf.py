@@ -34,6 +34,8 @@ def other(key, value):
     """Another value that the language can hold: one more, except where only a multiple could be right."""
     if isinstance(value, str):
         return value + "_other"
+    if isinstance(value, list):
+        return [other(key, value[0])] + value[1:]
     return not value if isinstance(value, bool) else value + 1
 
 

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Keys of GGUF metadata beside those of the computation: ids that end a turn or a message stop generation as the end of a text
+# does, the pooling that an embedder names is an output.
+set -euo pipefail
+models=$TFMC_SHARED/models
+[ -d "$models" ] || { echo "SKIPPED: $models is absent"; exit 77; }
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+# write FOLDER FILE KEY=VALUE..: the folder as a GGUF file with these keys
+write() {
+	python3 -B - "$TFMC_SOURCE/tests/support" "$@" <<'P'
+import json
+import sys
+sys.path.insert(0, sys.argv[1])
+import to_gguf
+metadata, tensors = to_gguf.convert(sys.argv[2])
+for pair in sys.argv[4:]:
+    key, value = pair.split("=")
+    if value:
+        metadata[key] = json.loads(value)
+    else:
+        metadata.pop(key, None)
+to_gguf.write(sys.argv[3], 3, metadata, to_gguf.pack(tensors, "f32"))
+P
+}
+# stops WANT KEY=VALUE..
+stops() {
+	local want=$1 got
+	shift
+	write "$models/variants/llama" "$tmp/llama.gguf" "$@"
+	"$TFMC" expand "$tmp/llama.gguf" >"$tmp/text"
+	got=$(sed -n 's/.*stop: \(\[[^]]*\]\|[0-9]*\).*/\1/p' "$tmp/text" | tr -d ' ' | head -1)
+	[ "$got" = "$want" ] || { echo "$*: stop is '$got', not '$want'" >&2; exit 1; }
+}
+t=tokenizer.ggml
+stops 7 "$t.eos_token_id=7"
+stops '[7,9]' "$t.eos_token_id=7" "$t.eot_token_id=9"
+stops '[7,9,11]' "$t.eos_token_id=7" "$t.eom_token_id=11" "$t.eot_token_id=9"
+stops 7 "$t.eos_token_id=7" "$t.eot_token_id=7"
+stops 9 "$t.eos_token_id=" "$t.eot_token_id=9"
+
+# Generation ends there: the third token of the model is made one that ends a turn.
+write "$models/variants/llama" "$tmp/plain.gguf"
+long=$("$TFMC" generate "$tmp/plain.gguf" --tokens=1,5,7 --steps=6 --print-tokens --ignore-stop)
+read -r first second third _ <<<"${long//,/ }"
+write "$models/variants/llama" "$tmp/turn.gguf" "$t.eot_token_id=$third"
+[ "$first" != "$third" ] && [ "$second" != "$third" ]
+short=$("$TFMC" generate "$tmp/turn.gguf" --tokens=1,5,7 --steps=6 --print-tokens)
+[ "$(wc -w <<<"${short//,/ }")" -le 3 ] && [[ "${short//,/ }" == "$first $second"* ]] || { echo "'$long' is cut to '$short'" >&2; exit 1; }
+
+# Pooling: mean, first and last row of the hidden states.
+for type in 0 1 2 3 4; do
+	write "$models/bert-tiny" "$tmp/bert.gguf" "bert.pooling_type=$type"
+	python3 -B - "$TFMC" "$tmp/bert.gguf" "$tmp" "$type" <<'P'
+import json
+import struct
+import subprocess
+import sys
+tfmc, model, tmp, kind = sys.argv[1:]
+ids, lengths = [[1, 5, 9, 3], [8, 4, 0, 0]], [4, 2]
+tensors = {"input_ids": ([2, 4], sum(ids, [])), "lengths": ([2], lengths)}
+head, at, data = {}, 0, b""
+for name, (shape, values) in tensors.items():
+    head[name] = {"dtype": "I32", "shape": shape, "data_offsets": [at, at + 4 * len(values)]}
+    at += 4 * len(values)
+    data += struct.pack(f"<{len(values)}i", *values)
+text = json.dumps(head).encode()
+open(tmp + "/in.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data)
+done = subprocess.run([tfmc, "run", model, "--inputs", tmp + "/in.safetensors", "--outputs", tmp + "/out.safetensors"], capture_output=True, text=True, check=True)
+raw = open(tmp + "/out.safetensors", "rb").read()
+n = struct.unpack("<Q", raw[:8])[0]
+head = json.loads(raw[8:8 + n])
+def read(name):
+    a, b = head[name]["data_offsets"]
+    return head[name]["shape"], struct.unpack(f"<{(b - a) // 4}f", raw[8 + n + a:8 + n + b])
+shape, hidden = read("last_hidden_state")
+d = shape[2]
+rows = [[hidden[(b * 4 + s) * d:(b * 4 + s + 1) * d] for s in range(lengths[b])] for b in range(2)]
+want = {"1": [[sum(c) / len(r) for c in zip(*r)] for r in rows], "2": [r[0] for r in rows], "3": [r[-1] for r in rows]}.get(kind)
+assert ("sentence_embedding" in head) == (want is not None), head.keys()
+assert ("pooling_type 4" in done.stderr) == (kind == "4"), done.stderr
+if want:
+    got = read("sentence_embedding")[1]
+    assert max(abs(x - y) for x, y in zip(got, sum(map(list, want), []))) < 1e-5
+print("pooling", kind)
+P
+done
