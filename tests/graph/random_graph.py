@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 random_graph.py FIRST COUNT [FOLDER]: runs random programs of graph statements (programs.py) through the
-compiler ($TFMC) at -O0 and -O2 and through the interpreter, and compares the value of every statement
-with what ops.py says of the values that it read.
+compiler ($TFMC) at -O0 and -O2 and through the interpreter, some as linked objects and as C, and compares the
+value of every statement with what ops.py says of the values that it read.
 """
 import math
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,8 @@ import programs
 import tensor
 
 WAYS = {"O0": ["-O0"], "O2": ["-O2"], "interp": ["--backend=interp"]}
+LINKED = {"object": (["-o", "model.o", "--header=model.h"], ["model.o"]),
+          "C": (["--emit=c=model.c,header=model.h"], ["-O1", "-w", "model.c"])}
 TOGETHER = 4  # programs of one model
 STATEMENTS = 12
 
@@ -60,11 +63,30 @@ def quoted(text):
     return "'%s'" % text.replace("'", "''")
 
 
+def done(folder, command):
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    return ended.returncode == 0, "%s: %s" % (" ".join(command[:3]), ended.stderr)
+
+
+def run_linked(folder, way, sizes):
+    """By the header and a library of what the compiler made."""
+    options, files = LINKED[way]
+    here = os.path.dirname(os.path.abspath(__file__))
+    out = way + ".safetensors"
+    for command in ([os.environ["TFMC"], "model.yaml"] + options, ["gcc", "-shared", "-fPIC", "-o", way + ".so"] + files,
+                    [sys.executable, "-B", os.path.join(here, "call.py"), "./%s.so" % way, "model.h", "in.safetensors", out]
+                    + ["%s=%d" % s for s in sizes.items()]):
+        ok, message = done(folder, command)
+        if not ok:
+            return None, message
+    return tensor.read(os.path.join(folder, out)), ""
+
+
 def run(folder, way):
     command = [os.environ["TFMC"], "run", "model.yaml", "--inputs=in.safetensors", "--outputs=%s.safetensors" % way]
-    done = subprocess.run(command + WAYS[way], cwd=folder, capture_output=True, text=True)
-    if done.returncode != 0:
-        return None, done.stderr
+    ok, message = done(folder, command + WAYS[way])
+    if not ok:
+        return None, message
     return tensor.read(os.path.join(folder, way + ".safetensors")), ""
 
 
@@ -110,12 +132,21 @@ def check(program, way, values, errors):
                     break
 
 
-def run_group(group, folder):
+def ways_of(group, linked):
+    """The ways by which the group runs, each as a function of the folder."""
+    sizes = {s + p.prefix: n for p in group for s, n in p.sizes.items()}
+    ways = {way: lambda folder, way=way: run(folder, way) for way in WAYS}
+    for way in linked:
+        ways[way] = lambda folder, way=way: run_linked(folder, way, sizes)
+    return ways
+
+
+def run_group(group, folder, linked):
     errors = []
     write_model(folder, group)
     inputs = tensor.read(os.path.join(folder, "in.safetensors"))
-    for way in WAYS:
-        outputs, message = run(folder, way)
+    for way, call in ways_of(group, linked).items():
+        outputs, message = call(folder)
         if outputs is None:
             errors.append("%s: %s" % (way, message))
             continue
@@ -125,6 +156,13 @@ def run_group(group, folder):
     return errors
 
 
+def linked_of(number):
+    """Groups in turn: linking takes long."""
+    if shutil.which("gcc") is None:
+        return []
+    return [["object"], [], ["C"], []][number % 4]
+
+
 def main():
     first, n = int(sys.argv[1]), int(sys.argv[2])
     failed, statements = 0, 0
@@ -132,7 +170,7 @@ def main():
         group = [programs.make(s, i, STATEMENTS) for i, s in enumerate(range(seed, min(seed + TOGETHER, first + n)))]
         statements += sum(len(p.statements) for p in group)
         with tempfile.TemporaryDirectory() as folder:
-            errors = run_group(group, sys.argv[3] if len(sys.argv) > 3 else folder)
+            errors = run_group(group, sys.argv[3] if len(sys.argv) > 3 else folder, linked_of(seed // TOGETHER))
         for e in errors[:5]:
             print("seeds %d..%d: %s" % (seed, seed + len(group) - 1, e))
         failed += len(errors) > 0

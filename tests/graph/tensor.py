@@ -117,13 +117,23 @@ def same_shape(*tensors):
     return [broadcast(t, shape) for t in tensors]
 
 
+def to_bytes(t):
+    if t.dtype == "bf16":
+        return b"".join(struct.pack("<f", v)[2:] for v in t.data)
+    return struct.pack("<%d%s" % (len(t.data), FORMATS[t.dtype]), *t.data)
+
+
+def from_bytes(dtype, shape, raw):
+    n = len(raw) // BYTES[dtype]
+    if dtype == "bf16":
+        return Tensor(dtype, shape, [struct.unpack("<f", b"\0\0" + raw[2 * i:2 * i + 2])[0] for i in range(n)])
+    return Tensor(dtype, shape, struct.unpack("<%d%s" % (n, FORMATS[dtype]), raw))
+
+
 def write(path, tensors):
     header, body = {}, b""
     for name, t in tensors.items():
-        if t.dtype == "bf16":
-            raw = b"".join(struct.pack("<f", v)[2:] for v in t.data)
-        else:
-            raw = struct.pack("<%d%s" % (len(t.data), FORMATS[t.dtype]), *t.data)
+        raw = to_bytes(t)
         header[name] = {"dtype": STORED[t.dtype], "shape": list(t.shape), "data_offsets": [len(body), len(body) + len(raw)]}
         body += raw
     text = json.dumps(header).encode()
@@ -143,11 +153,5 @@ def read(path):
             continue
         dtype = {v: k for k, v in STORED.items()}[entry["dtype"]]
         begin, end = entry["data_offsets"]
-        raw = all_bytes[8 + size + begin:8 + size + end]
-        n = len(raw) // BYTES[dtype]
-        if dtype == "bf16":
-            data = [struct.unpack("<f", b"\0\0" + raw[2 * i:2 * i + 2])[0] for i in range(n)]
-        else:
-            data = struct.unpack("<%d%s" % (n, FORMATS[dtype]), raw)
-        out[name] = Tensor(dtype, entry["shape"], data)
+        out[name] = from_bytes(dtype, entry["shape"], all_bytes[8 + size + begin:8 + size + end])
     return out
