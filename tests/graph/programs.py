@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Random programs of graph statements. A statement is its text, the names it assigns, and a function that says
+Random programs of graph statements. A statement is its text (or texts), the names it assigns, and a function that says
 from the values of the names it reads what it must give.
 """
+import ast
 import random
 
 import ops
 from tensor import FLOATS, INTS, Tensor, broadcast, broadcast_shape, count, limits, round_to
 
+OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%"}
 SIZES = [1, 1, 2, 3, 4, 5, 7, 8, 13, 17]
 
 
@@ -22,9 +24,10 @@ class Program:
     def __init__(self, seed, number):
         self.rng = random.Random(seed)
         self.prefix = "p%d_" % number
-        self.sizes = {"B": self.rng.randint(1, 3), "S": self.rng.randint(1, 9)}
+        self.lows = {"B": 1, "S": self.rng.choice([1, 1, 4])}
+        self.sizes = {"B": self.rng.randint(1, 3), "S": self.rng.randint(self.lows["S"], 9)}
         self.values, self.inputs, self.weights, self.statements = [], {}, {}, []
-        self.n = 0
+        self.n, self.products = 0, {}
         self.make_input("f32", ["B", "S"])  # sizes of all dims come from inputs
         for _ in range(self.rng.randint(1, 3)):
             self.make_input(self.rng.choice(["f32", "f32", "f32", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"]))
@@ -49,7 +52,7 @@ class Program:
             kind = r.random()
             return round_to(dtype, 0.0 if kind < 0.05 else float(r.randint(-3, 3)) if kind < 0.3 else r.gauss(0, 2))
         lo, hi = limits(dtype)
-        return r.choice([lo, hi, 0]) if dtype != "i64" and r.random() < 0.05 else r.randint(max(lo, -9), min(hi, 9))
+        return r.choice([lo, hi, 0]) if r.random() < 0.05 else r.randint(max(lo, -9), min(hi, 9))
 
     def tensor(self, dtype, shape):
         return Tensor(dtype, shape, [self.number(dtype) for _ in range(count(shape))])
@@ -125,7 +128,10 @@ class Program:
             if name == "/" and v == 0:
                 return
             scalar = Tensor(a.dtype, [], [round_to(a.dtype, v)])
-            f, reads, text = (lambda t: ops.pair(name, t, scalar)), [a], call % (a.name, text)
+            if self.rng.random() < 0.5:
+                f, reads, text = (lambda t: ops.pair(name, t, scalar)), [a], call % (a.name, text)
+            else:
+                f, reads, text = (lambda t: ops.pair(name, scalar, t)), [a], call % (text, a.name)
         else:
             b = self.fitting(a)
             if self.rng.random() < 0.5:
@@ -147,7 +153,7 @@ class Program:
         if self.rng.random() < 0.3:
             self.add("not " + a.name, [a], [("bool", a.dims)], lambda t: ops.result("bool", t.shape, [not v for v in t.data]))
             return
-        b, name = self.fitting(a), self.rng.choice(["and", "or", "==", "!="])
+        b, name = self.fitting(a), self.rng.choice(["and", "or", "==", "!=", "<", "<=", ">", ">="])
         self.add("%s %s %s" % (a.name, name, b.name), [a, b], [("bool", self.together(a, b))],
                  lambda t, u: ops.pair(name, t, u))
 
@@ -157,8 +163,12 @@ class Program:
         c = self.make_input("bool", self.together(a, b)[self.rng.randint(0, 1):] or self.together(a, b))
         if self.rng.random() < 0.2 and a.dtype != "bool":
             text, v = self.literal(a.dtype)
-            self.add("where(%s, %s, %s)" % (c.name, a.name, text), [c, a], [(a.dtype, self.together(a, c))],
-                     lambda p, t: ops.where(p, t, Tensor(t.dtype, [], [round_to(t.dtype, v)])))
+            number = Tensor(a.dtype, [], [round_to(a.dtype, v)])
+            if self.rng.random() < 0.5:
+                call, f = "where(%s, %s, %s)" % (c.name, a.name, text), lambda p, t: ops.where(p, t, number)
+            else:
+                call, f = "where(%s, %s, %s)" % (c.name, text, a.name), lambda p, t: ops.where(p, number, t)
+            self.add(call, [c, a], [(a.dtype, self.together(a, c))], f)
             return
         self.add("where(%s, %s, %s)" % (c.name, a.name, b.name), [c, a, b], [(a.dtype, self.together(a, b, c))], ops.where)
 
@@ -191,18 +201,36 @@ class Program:
 
     def topk(self):
         x = self.find(FLOATS + INTS)
-        least = 1 if not x.dims[-1].isdigit() else int(x.dims[-1])
-        k = self.rng.randint(1, least)
+        k = self.rng.randint(1, self.least(x.dims[-1]))
         dims = x.dims[:-1] + [str(k)]
         self.add("topk(%s, %d)" % (x.name, k), [x], [(x.dtype, dims), ("i32", dims)], lambda t: ops.topk(t, k))
+
+    def parts(self, dim):
+        """The factors of a size, where it is known to have some."""
+        if dim in self.products:
+            return self.products[dim]
+        factors = [n for n in range(2, int(dim)) if int(dim) % n == 0] if dim.isdigit() else []
+        if not factors:
+            return ["1", dim] if self.rng.random() < 0.5 else [dim, "1"]
+        n = self.rng.choice(factors)
+        return [str(n), str(int(dim) // n)]
+
+    def merged(self, dims):
+        """One axis of several."""
+        text = "*".join("(%s)" % d for d in dims)
+        self.products[text] = dims
+        return text
 
     def reshape(self):
         x = self.find(FLOATS + INTS + ("bool",))
         i = self.rng.randrange(len(x.dims))
-        if len(x.dims) > 1 and i:
-            dims = x.dims[:i - 1] + ["(%s)*(%s)" % (x.dims[i - 1], x.dims[i])] + x.dims[i + 1:]
+        n = self.rng.randint(1, len(x.dims) - i)
+        if n > 1:
+            dims = x.dims[:i] + [self.merged(x.dims[i:i + n])] + x.dims[i + n:]
+        elif len(x.dims) < 5:
+            dims = x.dims[:i] + self.parts(x.dims[i]) + x.dims[i + 1:]
         else:
-            dims = ["*".join("(%s)" % d for d in x.dims)]
+            dims = [self.merged(x.dims)]
         self.add("reshape(%s, [%s])" % (x.name, ", ".join(dims)), [x], [(x.dtype, dims)],
                  lambda t: ops.result(t.dtype, self.shape(dims), t.data))
 
@@ -259,6 +287,110 @@ class Program:
         text = "slice(%s, axis=%d, begin=%d, end=%d%s)" % (x.name, axis, a, b, ", step=%d" % step if step > 1 else "")
         self.add(text, [x], [(x.dtype, dims)], lambda t: ops.slice_of(t, axis, begin, end, step))
 
+    def least(self, dim):
+        return eval(dim, {}, self.lows)
+
+    def symbolic_slice(self):
+        """From a place to so many before the end, or so many at the end, of an axis of any size."""
+        x = self.find(FLOATS + INTS + ("bool",))
+        axes = [i for i, d in enumerate(x.dims) if not d.isdigit()]
+        if not axes:
+            return
+        axis = self.rng.choice(axes)
+        dim, least = x.dims[axis], self.least(x.dims[axis])
+        cut = self.rng.randint(0, least - 1)
+        begin = self.rng.randint(0, least - 1 - cut)
+        end = "(%s)-%d" % (dim, cut)
+        if self.rng.random() < 0.3:
+            size = self.rng.randint(1, least - cut)
+            text = "slice(%s, axis=%d, begin=(%s)-%d, end=%s)" % (x.name, axis, dim, size + cut, end)
+            new, first = str(size), lambda n: n - size - cut
+        else:
+            last = "-%d" % cut if cut and self.rng.random() < 0.5 else end
+            text = "slice(%s, axis=%d, begin=%d, end=%s)" % (x.name, axis, begin, last)
+            new, first = "(%s)-%d" % (dim, begin + cut), lambda n: begin
+        self.add(text, [x], [(x.dtype, x.dims[:axis] + [new] + x.dims[axis + 1:])],
+                 lambda t: ops.pick(t, axis, range(first(t.shape[axis]), t.shape[axis] - cut), [self.size(new)]))
+
+    def stepped_slice(self):
+        """Every so many of an axis of any size; no output can have such a size, its sum can."""
+        x = self.find(INTS)
+        axes = [i for i, d in enumerate(x.dims) if not d.isdigit()]
+        if not axes:
+            return
+        axis, step = self.rng.choice(axes), self.rng.randint(2, 3)
+        begin = self.rng.randint(0, self.least(x.dims[axis]) - 1)
+        text = "sum(slice(%s, axis=%d, begin=%d, end=%s, step=%d), axis=%d)" % (x.name, axis, begin, x.dims[axis], step, axis)
+        self.add(text, [x], [(x.dtype, x.dims[:axis] + x.dims[axis + 1:])],
+                 lambda t: ops.reduce("sum", ops.slice_of(t, axis, begin, t.shape[axis], step), axis, False))
+
+    # ---- several operators in a statement ----
+
+    def tree(self, leaves, depth):
+        """An expression of ints as Python writes it, with no more parentheses than it needs."""
+        if depth == 0 or self.rng.random() < 0.15:
+            return ast.Name(self.rng.choice(leaves)) if self.rng.random() < 0.8 else ast.Constant(self.rng.randint(0, 9))
+        kind = self.rng.choice([ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.USub, ast.Add, ast.Sub])
+        if kind is ast.USub:
+            return ast.UnaryOp(kind(), self.tree(leaves, depth - 1))
+        return ast.BinOp(self.tree(leaves, depth - 1), kind(), self.tree(leaves, depth - 1))
+
+    def expression(self):
+        x = self.find(["i32", "i64"])
+        reads = [x] + [self.fitting(x) for _ in range(self.rng.randint(0, 2))]
+        tree = self.tree([v.name for v in reads], 3)
+        used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+        reads = list({v.name: v for v in reads if v.name in used}.values())
+        if not any(isinstance(n, ast.BinOp) for n in ast.walk(tree)) or not reads:
+            return
+        dtype = x.dtype
+
+        def value(node, names):
+            if isinstance(node, ast.Name):
+                return names[node.id]
+            if isinstance(node, ast.Constant):
+                return Tensor(dtype, [], [node.value])
+            if isinstance(node, ast.UnaryOp):
+                return ops.unary("neg", value(node.operand, names))
+            return ops.pair(OPERATORS[type(node.op)], value(node.left, names), value(node.right, names))
+        try:
+            dims = self.dims_of(tree, {v.name: v for v in reads})
+        except ValueError:
+            return
+        self.add(ast.unparse(tree), reads, [(dtype, dims)], lambda *t: value(tree, dict(zip([v.name for v in reads], t))))
+
+    def dims_of(self, node, names):
+        """ValueError for parts that hold no tensor: their arithmetic is that of the language's numbers."""
+        if isinstance(node, ast.Name):
+            return names[node.id].dims
+        if isinstance(node, ast.UnaryOp):
+            if isinstance(node.operand, ast.Constant):
+                raise ValueError
+            return self.dims_of(node.operand, names)
+        both = [n for n in (node.left, node.right) if not isinstance(n, ast.Constant)]
+        if not both:
+            raise ValueError
+        return self.together(*[Value("", "", self.dims_of(n, names)) for n in both])
+
+    def repeat(self):
+        x, count_of = self.find(["i32", "i64"]), self.rng.randint(1, 4)
+        y = self.fitting(x)
+        if self.together(x, y) != x.dims:
+            return
+        op, other, start = self.rng.choice("+-*"), self.rng.choice("+-"), self.rng.randint(0, 3)
+        name, index = self.fresh(), self.fresh("r")
+        body = "%s = %s %s %s %s %s" % (name, name, op, y.name, other, index)
+        text = ["%s = %s + 0" % (name, x.name),
+                "repeat: {count: %d, as: %s, start: %d, body: [\"%s\"]}" % (count_of, index, start, body)]
+
+        def f(t, u):
+            t = ops.result(t.dtype, t.shape, t.data)
+            for i in range(start, start + count_of):
+                t = ops.pair(other, ops.pair(op, t, u), Tensor(t.dtype, [], [i]))
+            return t
+        self.statements.append((text, [name], [x.name, y.name], f))
+        self.values.append(Value(name, x.dtype, x.dims))
+
     def index(self):
         x = self.find(FLOATS + INTS + ("bool",), 2, 4)
         if not x.dims[0].isdigit():
@@ -266,13 +398,18 @@ class Program:
         i = self.rng.randrange(int(x.dims[0]))
         self.add("%s[%d]" % (x.name, i), [x], [(x.dtype, x.dims[1:])], lambda t: ops.pick(t, 0, [i], []))
 
+    def padding(self, dtype):
+        if dtype in FLOATS and self.rng.random() < 0.5:
+            return self.rng.choice([0.5, -2.25])
+        return self.rng.randint(0 if dtype == "u8" else -5, 5)
+
     def pad(self):
         x = self.find(FLOATS + INTS)
         real, axis = self.axis(x)
-        before, after, value = self.rng.randint(0, 3), self.rng.randint(0, 3), self.rng.randint(0, 5)
+        before, after, value = self.rng.randint(0, 3), self.rng.randint(0, 3), self.padding(x.dtype)
         dims = list(x.dims)
         dims[real] = "(%s)+%d" % (dims[real], before + after)
-        text = "pad(%s, axis=%d, before=%d, after=%d%s)" % (x.name, axis, before, after, ", value=%d" % value if value else "")
+        text = "pad(%s, axis=%d, before=%d, after=%d%s)" % (x.name, axis, before, after, ", value=%r" % value if value else "")
         self.add(text, [x], [(x.dtype, dims)], lambda t: ops.pad(t, axis, before, after, value))
 
     def ids(self, dims, below):
@@ -285,6 +422,9 @@ class Program:
         x = self.find(FLOATS + INTS + ("bool",), 1, 3)
         real, axis = self.axis(x)
         ids = self.ids(self.dims(1, 2), self.size(x.dims[real]))
+        if self.rng.random() < 0.2:  # beyond the ends: the nearest there is
+            t = self.inputs[ids.name][1]
+            t.data = [self.rng.choice([-7, v, v + 5, -2**31, 2**31 - 1]) for v in t.data]
         dims = x.dims[:real] + ids.dims + x.dims[real + 1:]
         if count(self.shape(dims)) <= 3000:
             self.add("gather(%s, %s, axis=%d)" % (x.name, ids.name, axis), [x, ids], [(x.dtype, dims)],
@@ -303,7 +443,7 @@ class Program:
         ta, tb = self.rng.random() < 0.4, self.rng.random() < 0.4
         m, k = (a.dims[-1], a.dims[-2]) if ta else (a.dims[-2], a.dims[-1])
         n = self.dim()
-        lead = [] if self.rng.random() < 0.5 else a.dims[:-2]
+        lead = [] if self.rng.random() < 0.5 else [d if self.rng.random() < 0.7 else "1" for d in a.dims[:-2]]
         b = self.make_input(a.dtype, lead + ([n, k] if tb else [k, n]))
         text = "matmul(%s, %s%s%s)" % (a.name, b.name, ", transpose_a=true" if ta else "", ", transpose_b=true" if tb else "")
         self.add(text, [a, b], [(a.dtype, a.dims[:-2] + [m, n])], lambda t, u: ops.matmul(t, u, ta, tb))
@@ -421,7 +561,8 @@ KINDS = [Program.unary, Program.unary, Program.binary, Program.binary, Program.b
          Program.where, Program.cast, Program.cast, Program.reduce, Program.reduce, Program.by_axis, Program.by_axis,
          Program.topk, Program.reshape, Program.transpose, Program.broadcast, Program.concat, Program.split, Program.slice,
          Program.index, Program.pad, Program.gather, Program.scatter, Program.matmul, Program.einsum, Program.neural,
-         Program.conv, Program.made]
+         Program.conv, Program.made, Program.symbolic_slice, Program.symbolic_slice, Program.stepped_slice,
+         Program.expression, Program.expression, Program.repeat]
 
 
 def make(seed, number, statements):

@@ -25,7 +25,7 @@ STATEMENTS = 12
 def write_model(folder, group):
     inputs, weights, lines = {}, {}, []
     out = ["tfmc: 1", "name: random", "dims: {%s}" % ", ".join(
-        "%s: 1..9" % s for p in group for s in ["B" + p.prefix, "S" + p.prefix])]
+        "%s%s: %d..9" % (s, p.prefix, low) for p in group for s, low in p.lows.items())]
     out.append("inputs:")
     rename = []
     for p in group:
@@ -34,7 +34,8 @@ def write_model(folder, group):
             out.append("  %s: {shape: [%s], dtype: %s}" % (name, ", ".join(own(d) for d in v.dims), v.dtype))
             inputs[name] = t
         for text, names, _, _ in p.statements:
-            lines.append("  - %s" % quoted(own(text)))
+            lines += ["  - " + (own(t) if t.startswith("repeat:") else quoted(own(t)))
+                      for t in ([text] if isinstance(text, str) else text)]
             rename += names
         weights.update(p.weights)
     out += ["graph:"] + lines + ["outputs: {%s}" % ", ".join("%s: %s" % (n, n) for n in rename)]
@@ -172,7 +173,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             errors = run_group(group, sys.argv[3] if len(sys.argv) > 3 else folder, linked_of(seed // TOGETHER))
         for e in errors[:5]:
-            print("seeds %d..%d: %s" % (seed, seed + len(group) - 1, e))
+            print("seeds %d..%d: %s" % (seed, seed + len(group) - 1, e), flush=True)
         failed += len(errors) > 0
     print("%d programs, %d statements, %d groups failed" % (n, statements, failed))
     sys.exit(failed > 0)
