@@ -107,6 +107,23 @@ static enum tfmc_status read_sequence(struct attend *a, struct attend_sequence *
 	return !text ? TFMC_OK : a->d->tokenizer ? push_tokens(a, s, text) : push_text(a->d, s, text);
 }
 
+/* The target as ids of --inputs. */
+static enum tfmc_status push_given(struct attend *a, struct attend_sequence *s)
+{
+	struct named_tensor *v = tensors_find(&a->given, s->input);
+	const int32_t *ids = v->data;
+	if (v->dtype != DT_I32 || v->rank != 2 || v->dims[0] != 1) {
+		diag_error(&a->d->diag, LOC_NONE, DIAG_INPUT, "input %s is no i32[1, S]", s->input);
+		return TFMC_INVALID;
+	}
+	v->used = true;
+	for (int64_t i = 0; i < v->count; i++)
+		if (!push_id(a->d, s, ids[i]))
+			return TFMC_NO_MEMORY;
+	a->sequences[a->n_sequences++] = *s;
+	return TFMC_OK;
+}
+
 static enum tfmc_status read_sequences(struct attend *a)
 {
 	const struct driver_options *o = &a->d->options;
@@ -116,24 +133,36 @@ static enum tfmc_status read_sequences(struct attend *a)
 		TFMC_TRY(frontend_tokenizer(a->l->model, true, &t));
 	else
 		TFMC_TRY(driver_tokenizer(a->d, a->l->model, o->prompt || o->target_text));
+	struct attend_sequence source = {.name = g->kind == GENERATE_SEQ2SEQ ? "source" : "tokens",
+	                                 .vocab = t->source.n ? &t->source : &t->target,
+	                                 .is_source = true};
+	struct attend_sequence target = {.name = "target", .vocab = &t->target, .input = g->tokens};
 	bool is_pair = g->kind == GENERATE_SEQ2SEQ;
 	size_t n;
 	const struct frontend_input *in = frontend_inputs(a->l->model, &n);
-	a->n_sequences = is_pair ? 2 : 1;
-	a->sequences[0] =
-	        (struct attend_sequence){.name = is_pair ? "source" : "tokens", .vocab = &t->source};
-	a->sequences[0].is_source = true;
-	a->sequences[0].input = is_pair ? g->source : g->kind == GENERATE_CAUSAL ? g->tokens : in[0].name;
-	a->sequences[1] = (struct attend_sequence){.name = "target", .vocab = &t->target, .input = g->tokens};
+	source.input = is_pair ? g->source : g->kind == GENERATE_CAUSAL ? g->tokens : in[0].name;
 	if (!is_pair && (o->target_text || o->target_tokens)) {
 		diag_error(&a->d->diag, LOC_NONE, DIAG_OPTION, "the model has no target, only tokens");
 		return TFMC_INVALID;
 	}
-	if (!t->source.n)
-		a->sequences[0].vocab = &t->target;
-	TFMC_TRY(read_sequence(a, &a->sequences[0], o->prompt, o->tokens, g->kind == GENERATE_CAUSAL));
-	TFMC_TRY(attend_check(a, &a->sequences[0]));
-	return is_pair ? read_sequence(a, &a->sequences[1], o->target_text, o->target_tokens, true) : TFMC_OK;
+	if (o->prompt || o->tokens) {
+		TFMC_TRY(read_sequence(a, &source, o->prompt, o->tokens, g->kind == GENERATE_CAUSAL));
+		TFMC_TRY(attend_check(a, &source));
+		a->sequences[a->n_sequences++] = source;
+	}
+	if (!is_pair)
+		return TFMC_OK;
+	bool is_given = !o->target_text && !o->target_tokens && tensors_find(&a->given, g->tokens);
+	if (is_given)
+		return push_given(a, &target);
+	if (a->n_sequences == 0 && !o->target_text && !o->target_tokens) {
+		diag_error(&a->d->diag, LOC_NONE, DIAG_OPTION,
+		           "with a source of --inputs attend wants --target-text or --target-tokens, too");
+		return TFMC_INVALID;
+	}
+	TFMC_TRY(read_sequence(a, &target, o->target_text, o->target_tokens, true));
+	a->sequences[a->n_sequences++] = target;
+	return TFMC_OK;
 }
 
 /* --- what the model writes ------------------------------------------------------------------------- */
@@ -172,8 +201,9 @@ static enum tfmc_status generate(struct attend *a, int64_t steps)
 {
 	const struct driver_options *o = &a->d->options;
 	const struct frontend_generate *g = frontend_generate(a->l->model);
-	bool wants_target = g->kind == GENERATE_SEQ2SEQ && !o->target_text && !o->target_tokens;
-	if (!wants_target && !(g->kind == GENERATE_CAUSAL && steps))
+	bool wants_target = g->kind == GENERATE_SEQ2SEQ && !o->target_text && !o->target_tokens &&
+	                    a->n_sequences == 2 && !a->given.n;
+	if (!wants_target && !(g->kind == GENERATE_CAUSAL && steps && a->n_sequences))
 		return TFMC_OK;
 	static const char *const entries[] = {"prefill", "step", "encode"};
 	struct compiled c = {0};
@@ -266,8 +296,8 @@ static enum exit_code check_options(struct driver *d, int64_t *steps)
 	size_t n;
 	if (!o->html && !o->npy)
 		return driver_usage(d, "attend wants --html=FILE or --npy=DIR");
-	if (!o->tokens == !o->prompt)
-		return driver_usage(d, "one of --prompt, --tokens is wanted");
+	if (o->inputs ? o->tokens && o->prompt : !o->tokens == !o->prompt)
+		return driver_usage(d, "one of --prompt, --tokens is wanted, or --inputs");
 	if (o->target_text && o->target_tokens)
 		return driver_usage(d, "only one of --target-text, --target-tokens");
 	for (size_t i = 0; i < TFMC_COUNT(lists); i++)
@@ -289,6 +319,8 @@ enum exit_code command_attend(struct driver *d)
 		return driver_usage(d, "attend wants a model file, not IR text");
 	enum tfmc_status st = driver_load(d, &l);
 	struct attend a = {.d = d, .l = &l};
+	if (st == TFMC_OK && d->options.inputs)
+		st = tensors_read(d, d->options.inputs, d->options.prefix, &a.given);
 	if (st == TFMC_OK)
 		st = read_sequences(&a);
 	if (st == TFMC_OK)

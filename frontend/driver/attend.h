@@ -33,7 +33,8 @@ struct attend {
 	struct driver *d;
 	struct loaded *l;
 	struct attend_sequence sequences[2]; /* seq2seq: source and target */
-	size_t n_sequences;
+	size_t n_sequences;                  /* none: pictures alone */
+	struct named_tensors given;          /* --inputs */
 	struct {
 		struct attend_map *items;
 		size_t n, cap;

@@ -60,11 +60,16 @@ static int sequence_of(const struct maps_run *r, const struct ir_dim *size)
 static enum attend_stack stack_of(const struct attend *a, const struct attend_map *m)
 {
 	const struct frontend_generate *g = frontend_generate(a->l->model);
-	if (m->queries < 0 || m->keys < 0)
+	bool is_pair = g->kind == GENERATE_SEQ2SEQ;
+	bool has_source = a->n_sequences > 0 && a->sequences[0].is_source;
+	if (!is_pair && (m->queries < 0 || m->keys < 0))
+		return ATTEND_OTHER;
+	if (is_pair && has_source && (m->queries < 0 || m->keys < 0))
 		return ATTEND_OTHER;
 	if (m->queries != m->keys)
 		return ATTEND_CROSS;
-	bool is_decoder = g->kind == GENERATE_CAUSAL || (g->kind == GENERATE_SEQ2SEQ && m->queries == 1);
+	bool is_decoder = g->kind == GENERATE_CAUSAL ||
+	                  (is_pair && m->queries >= 0 && !a->sequences[m->queries].is_source);
 	return is_decoder ? ATTEND_DECODER : ATTEND_ENCODER;
 }
 
@@ -133,8 +138,45 @@ enum tfmc_status attend_check(const struct attend *a, const struct attend_sequen
 	return TFMC_INVALID;
 }
 
+/* The size of a dim of the table that stands alone on an axis. */
+static void set_dim(struct maps_run *r, const struct ir_dim *axis, int64_t size)
+{
+	struct ir_dims *table = r->a->l->module->dims;
+	for (size_t k = 0; k < ir_dims_count(table); k++)
+		if (ir_dim_sym(table, ir_dims_sym(table, k)->name) == axis)
+			r->dims[k] = size;
+}
+
+/* A tensor of --inputs for a parameter; false after a diagnostic: of another rank, or of several sequences.
+ */
+static bool learn_given(struct maps_run *r, const struct ir_param *p, const struct named_tensor *v)
+{
+	const struct ir_type *t = ir_type_of(ir_find_func(r->a->l->module, "run"), p->value);
+	if (v->rank != t->rank) {
+		diag_error(&r->a->d->diag, p->loc.at, DIAG_INPUT, "input '%s' has %d axes, not %d", p->name,
+		           t->rank, v->rank);
+		return false;
+	}
+	if (v->rank > 0 && v->dims[0] != 1 && !ir_dim_equals(t->dims[0], v->dims[0])) {
+		diag_error(&r->a->d->diag, p->loc.at, DIAG_INPUT,
+		           "attend looks at one sequence; '%s' has %lld", p->name, (long long)v->dims[0]);
+		return false;
+	}
+	for (int i = 0; i < t->rank; i++) {
+		int64_t hi = ir_dim_hi(r->a->l->module->dims, t->dims[i]);
+		if (v->dims[i] < 1 || v->dims[i] > hi) {
+			diag_error(&r->a->d->diag, p->loc.at, DIAG_INPUT,
+			           "axis %d of input '%s' is %lld, not 1 to %lld", i, p->name,
+			           (long long)v->dims[i], (long long)hi);
+			return false;
+		}
+		set_dim(r, t->dims[i], v->dims[i]);
+	}
+	return true;
+}
+
 /* Sizes of the call: one sequence, as many rows as there are tokens. */
-static void choose_dims(struct maps_run *r)
+static bool choose_dims(struct maps_run *r)
 {
 	struct ir_dims *table = r->a->l->module->dims;
 	const struct ir_func *f = ir_find_func(r->a->l->module, "run");
@@ -142,11 +184,13 @@ static void choose_dims(struct maps_run *r)
 		r->dims[i] = ir_dims_sym(table, i)->lo > 1 ? ir_dims_sym(table, i)->lo : 1;
 	for (size_t i = 0; i < f->n_params; i++) {
 		const struct attend_sequence *s = find_sequence(r->a, f->params[i].name);
-		const struct ir_type *t = ir_type_of(f, f->params[i].value);
-		for (size_t k = 0; s && k < ir_dims_count(table); k++)
-			if (ir_dim_sym(table, ir_dims_sym(table, k)->name) == t->dims[1])
-				r->dims[k] = (int64_t)s->n;
+		const struct named_tensor *v = tensors_find(&r->a->given, f->params[i].name);
+		if (s)
+			set_dim(r, ir_type_of(f, f->params[i].value)->dims[1], (int64_t)s->n);
+		else if (v && !learn_given(r, &f->params[i], v))
+			return false;
 	}
+	return true;
 }
 
 /* The object would refuse the call without a word of which one it is. */
@@ -163,18 +207,34 @@ static bool ids_fit(const struct maps_run *r, const struct ir_param *p, const st
 	return true;
 }
 
-/* Tokens, or the default; counts that are left out are filled by the object. */
+static enum tfmc_status take_given(struct maps_run *r, struct named_tensor *given,
+                                   struct named_tensors *inputs)
+{
+	struct named_tensor *slot = ARENA_PUSH(&r->a->d->arena, inputs);
+	if (!slot)
+		return TFMC_NO_MEMORY;
+	given->used = true;
+	*slot = *given;
+	return TFMC_OK;
+}
+
+/* Tokens, what --inputs has, or the default; counts that are left out are filled by the object. */
 static enum tfmc_status add_input(struct maps_run *r, const struct ir_param *p, struct named_tensors *inputs)
 {
 	const struct attend_sequence *s = find_sequence(r->a, p->name);
 	const struct frontend_input *in = find_input(r->a, p->name);
 	const struct ir_type *t = ir_type_of(r->f, p->value);
 	int64_t dims[IR_RANK_MAX] = {0}, value = 0;
+	struct named_tensor *given = tensors_find(&r->a->given, p->name);
+	if (given && !s)
+		return take_given(r, given, inputs);
 	if (!s && p->has_default)
 		return TFMC_OK;
 	if (!s && (!in || !in->has_default)) {
 		diag_error(&r->a->d->diag, p->loc.at, DIAG_UNSUPPORTED,
-		           "not supported yet: attend of a model whose input '%s' has no default", p->name);
+		           "not supported yet: attend of a model whose input '%s' has no default; --inputs "
+		           "gives it",
+		           p->name);
 		return TFMC_INVALID;
 	}
 	if (!ids_fit(r, p, s))
@@ -209,9 +269,15 @@ static enum tfmc_status call(struct maps_run *r, struct compiled *c)
 		           "not supported yet: attend of a model with more than %d dims", MAX_DIMS);
 		return TFMC_INVALID;
 	}
-	choose_dims(r);
+	if (!choose_dims(r))
+		return TFMC_INVALID;
 	for (size_t i = 0; i < r->f->n_params; i++)
 		TFMC_TRY(add_input(r, &r->f->params[i], &in));
+	for (size_t i = 0; i < r->a->given.n; i++)
+		if (!r->a->given.items[i].used)
+			diag_warning(&d->diag, LOC_NONE, DIAG_INPUT,
+			             "the tensor %s of --inputs is no input, or is given otherwise",
+			             r->a->given.items[i].name);
 	TFMC_TRY(driver_session_of(d, c, "run", &in, &session));
 	struct caller caller = {
 	        .d = d, .session = session, .record = c->model.record, .probes = &r->probed.probes};

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "frontend/files.h"
+#include "frontend/npy.h"
 #include "frontend/safetensors.h"
 #include "ir/support/checked.h"
 
@@ -52,14 +53,23 @@ enum tfmc_status tensors_read(struct driver *d, const char *path, const char *pr
 	struct file_map map;
 	struct stored_tensors file;
 	TFMC_TRY(file_map_open(&d->diag, path, LOC_NONE, &map));
-	enum tfmc_status st = safetensors_read(&d->arena, &d->diag, path, LOC_NONE, map.data, map.len, &file);
+	enum tfmc_status st =
+	        npy_is(map.data, map.len)
+	                ? npy_read(&d->arena, &d->diag, path, LOC_NONE, map.data, map.len, &file)
+	                : safetensors_read(&d->arena, &d->diag, path, LOC_NONE, map.data, map.len, &file);
 	size_t skip = prefix ? strlen(prefix) : 0;
 	for (size_t i = 0; st == TFMC_OK && i < file.n; i++) {
 		const struct stored_tensor *s = &file.items[i];
 		if (!s->readable || (prefix && strncmp(s->name, prefix, skip)))
 			continue;
-		if (!add_tensor(d, s, s->name + skip, out))
+		if (s->read || s->reversed) {
+			diag_error(&d->diag, LOC_NONE, DIAG_UNSUPPORTED,
+			           "not supported yet: the array of '%s' in order of Fortran or as %s", path,
+			           s->type_name);
+			st = TFMC_INVALID;
+		} else if (!add_tensor(d, s, s->name + skip, out)) {
 			st = TFMC_NO_MEMORY;
+		}
 	}
 	file_map_close(&map);
 	return st;
