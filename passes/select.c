@@ -67,6 +67,14 @@ static int64_t choose(const struct wanted *w, int kind, enum tile_size size, int
 	return v != 0 ? v : by_model;
 }
 
+/* What the matrix lies in memory as. */
+static enum ir_dtype stored_as(const struct rebuild *r, const struct ir_op *root)
+{
+	const struct ir_op *w = ir_def(r->f, root->operands[1]);
+	return w != NULL && w->code == OP_weight ? ((const struct attrs_weight *)w->attrs)->weight->narrow
+	                                         : DT_F32;
+}
+
 /* A matrix of one panel takes tiles of one panel, with as many rows as others have: no more code. */
 static bool select_linear(const struct rebuild *r, const struct ir_op *group, const struct ir_op *root,
                           const struct wanted *w, struct attrs_group *a)
@@ -76,7 +84,8 @@ static bool select_linear(const struct rebuild *r, const struct ir_op *group, co
 	int64_t nr = w->n < 2 * TILE_PANEL ? TILE_PANEL : tile.nr;
 
 	a->nr = choose(w, GROUP_linear, TILE_NR, nr);
-	a->mr = choose(w, GROUP_linear, TILE_MR, target_linear_height(t, w->k));
+	int64_t mr = target_linear_height(t, w->k), most = target_tile_height(t, tile, stored_as(r, root));
+	a->mr = choose(w, GROUP_linear, TILE_MR, mr < most ? mr : most);
 	int64_t named = tiles_find(w->lines, GROUP_linear, w->k, w->n, w->rows, TILE_KC);
 	int64_t kc = named != 0 ? named : target_linear_depth(t);
 	a->kc = w->k < kc ? w->k : kc;

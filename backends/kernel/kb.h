@@ -153,6 +153,9 @@ struct kb_val kb_load_part(struct kb *k, struct kb_type type, int n, struct kb_v
 void kb_store_part(struct kb *k, struct kb_val value, int n, struct kb_val ptr, struct kb_val index,
                    int64_t disp);
 struct kb_val kb_ptr_add(struct kb *k, struct kb_val ptr, struct kb_val bytes, int64_t disp_bytes);
+/* The same address, which a compiler does not know to be the same: what is loaded through it is loaded again,
+ * where it would have taken a register to keep what was loaded through ptr. */
+struct kb_val kb_ptr_apart(struct kb *k, struct kb_val ptr);
 void kb_prefetch(struct kb *k, struct kb_val ptr, struct kb_val index_bytes, int64_t disp_bytes);
 
 /* --- arithmetic: operands of equal type; ints wrap --------------------------------------------------- */

@@ -178,7 +178,7 @@ static void print_operands(struct buf *out, const struct kb_func *f, const struc
 	case KBO_ATOMIC_STORE:
 	case KBO_ATOMIC_ADD:
 		print_args(out, inst, 0);
-		buf_printf(out, " + %" PRId64, inst->imm);
+		buf_printf(out, " + %" PRId64 "%s", inst->imm, inst->sub ? " apart" : "");
 		return;
 	case KBO_CPUID:
 		buf_printf(out, " leaf %" PRId64 " subleaf %d register %d", inst->imm, inst->align,

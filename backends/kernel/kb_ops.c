@@ -190,6 +190,13 @@ struct kb_val kb_ptr_add(struct kb *k, struct kb_val ptr, struct kb_val bytes, i
 	return kb_emit(k, inst, args, 2, true);
 }
 
+struct kb_val kb_ptr_apart(struct kb *k, struct kb_val ptr)
+{
+	struct kb_val args[] = {ptr, kb_index(k, 0)};
+	check_address(k, KB_I8, ptr, args[1]);
+	return kb_emit(k, (struct kb_inst){.op = KBO_PTR_ADD, .type = KB_PTR_T, .sub = 1}, args, 2, true);
+}
+
 void kb_prefetch(struct kb *k, struct kb_val ptr, struct kb_val index_bytes, int64_t disp_bytes)
 {
 	struct kb_inst inst = {.op = KBO_PREFETCH, .imm = disp_bytes};

@@ -115,7 +115,8 @@ bool matmul_choose_schedule(struct linear *l)
 	const struct attrs_group *s = l->schedule;
 	const struct target *t = l->job->target;
 	const struct target_tile tile = target_linear_tile(t);
-	int64_t lanes = s->lanes > 0 ? s->lanes : t->lanes, mr = s->mr > 0 ? s->mr : tile.mr;
+	int64_t lanes = s->lanes > 0 ? s->lanes : t->lanes,
+	        mr = s->mr > 0 ? s->mr : target_tile_height(t, tile, l->stored);
 	int64_t nr = s->nr > 0 ? s->nr : tile.nr;
 	lanes = lanes < MATMUL_PANEL ? lanes : MATMUL_PANEL;
 	if (mr > MATMUL_ROWS_MAX || nr % MATMUL_PANEL != 0 || nr > MATMUL_STRIP * MATMUL_PANEL ||

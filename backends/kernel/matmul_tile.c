@@ -9,13 +9,15 @@
  */
 #include "backends/kernel/matmul_internal.h"
 
-#define UNROLLED 8 /* steps of a single row: its sums are so few that the loop itself shows */
+#define REGISTERS_TO_KEEP 32 /* as many hold the pairs of a step until the next one */
+#define UNROLLED          8  /* steps of a single row: its sums are so few that the loop itself shows */
 
 struct accumulators {
 	const struct tile *tile;
 	int vectors; /* of a row */
 	struct kb_type vec;
 	struct kb_val w;                   /* first line of the tile's first panel */
+	struct kb_val again;               /* the same, for the second elements of pairs of bf16; or none */
 	struct kb_val ahead;               /* its share of the weights that come next, or none */
 	struct kb_val x[MATMUL_ROWS_MAX];  /* rows of x */
 	int64_t x_disp[MATMUL_ROWS_MAX];   /* elements */
@@ -148,6 +150,14 @@ static struct kb_val line_of(struct linear *l, struct kb_val at, int i)
 	return kb_add_const(k, even, (int64_t)i / 2 * MATMUL_PANEL);
 }
 
+/* Vector n of the tile's pairs in that line. */
+static struct kb_val load_pairs(struct linear *l, struct kb_val w, struct kb_val line, int n)
+{
+	int per_panel = MATMUL_PANEL / l->lanes;
+	int64_t in_panel = n % per_panel * l->lanes, panel = n / per_panel * matmul_panel_bytes(l);
+	return kb_load(l->k, KB_TYPE(KB_I32, l->lanes), w, line, panel / 4 + in_panel, 0);
+}
+
 /* Vector n of the tile's weights in that line, as f32. */
 static struct kb_val load_weights(struct linear *l, struct accumulators *a, struct kb_val line, int i, int n)
 {
@@ -155,14 +165,35 @@ static struct kb_val load_weights(struct linear *l, struct accumulators *a, stru
 	int per_panel = MATMUL_PANEL / l->lanes;
 	int64_t in_panel = n % per_panel * l->lanes, panel = n / per_panel * matmul_panel_bytes(l);
 	if (l->stored == DT_BF16) {
-		struct kb_type type = KB_TYPE(KB_I32, l->lanes);
-		return half_of_pair(l, kb_load(k, type, a->w, line, panel / 4 + in_panel, 0), i % 2);
+		struct kb_val w = i % 2 && a->again.id ? a->again : a->w;
+		return half_of_pair(l, load_pairs(l, w, line, n), i % 2);
 	}
 	if (l->stored == DT_F16) {
 		struct kb_type type = KB_TYPE(KB_F16, l->lanes);
 		return kb_cvt(k, kb_load(k, type, a->w, line, panel / 2 + in_panel, 0), KB_F32);
 	}
 	return kb_load(k, a->vec, a->w, line, panel / 4 + in_panel, 0);
+}
+
+/* The same step with elements of x in registers and one vector of weights after the other. */
+static void step_vectors(struct linear *l, struct accumulators *a, struct kb_val line, struct kb_val element,
+                         int i)
+{
+	struct kb_val x[MATMUL_ROWS_MAX];
+	for (int m = 0; m < a->tile->rows; m++)
+		x[m] = kb_load_splat(l->k, a->vec, a->x[m], element, a->x_disp[m]);
+	for (int n = 0; n < a->vectors; n++) {
+		struct kb_val w = load_weights(l, a, line, i, n);
+		for (int m = 0; m < a->tile->rows; m++)
+			add_product(l, a, m, n, x[m], w);
+	}
+}
+
+/* f16 needs registers on its way to f32; those of x are free for all rows. */
+static bool is_widened_last(const struct linear *l, const struct accumulators *a)
+{
+	int widening = l->job->target->has_fma ? 2 : 4;
+	return l->stored == DT_F16 && a->tile->rows * (a->vectors + 1) + widening <= kb_caps(l->k)->registers;
 }
 
 /* sum[m][n] += x[m][at + i] w[n][at + i]; loads stand directly before their uses. */
@@ -173,6 +204,10 @@ static void step(struct linear *l, struct accumulators *a, struct kb_val at, int
 	struct kb_val w[MATMUL_ACC_MAX];
 	if (a->ahead.id && i % l->per_line == 0)
 		matmul_step_ahead(l, a->ahead, kb_add_const(k, at, i));
+	if (is_widened_last(l, a)) {
+		step_vectors(l, a, line, element, i);
+		return;
+	}
 	for (int n = 0; n < a->vectors; n++)
 		w[n] = load_weights(l, a, line, i, n);
 	for (int m = 0; m < a->tile->rows; m++) {
@@ -182,19 +217,67 @@ static void step(struct linear *l, struct accumulators *a, struct kb_val at, int
 	}
 }
 
+/* Registers hold two elements of every row, so that the pairs of one vector can be used up before the next
+ * one. */
+static bool is_paired(const struct linear *l, const struct accumulators *a)
+{
+	int sums = a->tile->rows * a->vectors, words = 2; /* of pairs, and what becomes of them */
+	int wanted = sums + 2 * a->tile->rows + words + !l->job->target->has_fma;
+	return l->stored == DT_BF16 && wanted < kb_caps(l->k)->registers;
+}
+
+/* Steps i and i + 1 for pairs of bf16. */
+static void step_pair(struct linear *l, struct accumulators *a, struct kb_val at, int i)
+{
+	struct kb *k = l->k;
+	struct kb_val line = line_of(l, at, i), x[2][MATMUL_ROWS_MAX];
+	if (a->ahead.id)
+		matmul_step_ahead(l, a->ahead, kb_add_const(k, at, i));
+	for (int m = 0; m < 2 * a->tile->rows; m++) {
+		struct kb_val element = kb_mul(k, kb_add_const(k, at, i + m % 2), l->along.v);
+		x[m % 2][m / 2] = kb_load_splat(k, a->vec, a->x[m / 2], element, a->x_disp[m / 2]);
+	}
+	for (int n = 0; n < a->vectors; n++) {
+		struct kb_val words = load_pairs(l, a->w, line, n);
+		for (int odd = 0; odd < 2; odd++) {
+			struct kb_val w = half_of_pair(l, words, odd);
+			for (int m = 0; m < a->tile->rows; m++)
+				add_product(l, a, m, n, x[odd][m], w);
+		}
+	}
+}
+
+/* Steps i and i + 1 with elements of vectors of x. */
+static void lane_pair(struct linear *l, struct accumulators *a, struct kb_val line, const struct kb_val *x,
+                      int i)
+{
+	struct kb *k = l->k;
+	for (int n = 0; n < a->vectors; n++) {
+		struct kb_val words = load_pairs(l, a->w, line, n);
+		for (int odd = 0; odd < 2; odd++) {
+			struct kb_val w = half_of_pair(l, words, odd);
+			for (int m = 0; m < a->tile->rows; m++)
+				add_product(l, a, m, n, kb_splat(k, kb_lane(k, x[m], i + odd), l->lanes), w);
+		}
+	}
+}
+
 /* The same for `lanes` neighbours along K: beside the sums live a vector of each row and one of weights. */
 static void step_lanes(struct linear *l, struct accumulators *a, struct kb_val at, int lanes)
 {
 	struct kb *k = l->k;
 	struct kb_val x[MATMUL_ROWS_MAX];
+	bool pairs = l->stored == DT_BF16;
 	for (int m = 0; m < a->tile->rows; m++)
 		x[m] = kb_load(k, KB_TYPE(KB_F32, lanes), a->x[m], at, a->x_disp[m], 0);
-	for (int i = 0; i < lanes; i++) {
+	for (int i = 0; i < lanes; i += 1 + pairs) {
 		struct kb_val line = line_of(l, at, i);
 		if (a->ahead.id &&
 		    i % (2 * l->per_line) == 0) /* a share is half a line at most, unless rows are few */
 			matmul_step_ahead(l, a->ahead, kb_add_const(k, at, i));
-		for (int n = 0; n < a->vectors; n++) {
+		if (pairs)
+			lane_pair(l, a, line, x, i);
+		for (int n = 0; n < a->vectors && !pairs; n++) {
 			struct kb_val w = load_weights(l, a, line, i, n);
 			for (int m = 0; m < a->tile->rows; m++)
 				add_product(l, a, m, n, kb_splat(k, kb_lane(k, x[m], i), l->lanes), w);
@@ -219,8 +302,13 @@ static void walk_turns(struct linear *l, struct accumulators *a, struct kb_val *
 	struct kb_val first = *from;
 	*from = end_of_lanes(l, n);
 	struct kb_val at = kb_loop(k, "k", first, *from, n, l->kc ? 0 : KB_NONEMPTY);
-	for (int i = 0; i < n; i++)
-		step(l, a, at, i);
+	bool pairs = is_paired(l, a);
+	for (int i = 0; i < n; i += 1 + pairs) {
+		if (pairs)
+			step_pair(l, a, at, i);
+		else
+			step(l, a, at, i);
+	}
 	kb_end_loop(k);
 }
 
@@ -341,6 +429,8 @@ void matmul_tile(struct linear *l, const struct tile *t)
 		panel = kb_add(k, panel, kb_mul(k, l->half, kb_index(k, l->panels)));
 	struct kb_val line = kb_mul(k, panel, kb_index(k, matmul_panel_bytes(l)));
 	a.w = kb_ptr_add(k, l->expert.id ? l->matrix : l->w->t.ptr, line, 0);
+	if (l->stored == DT_BF16 && !is_paired(l, &a) && kb_caps(k)->registers < REGISTERS_TO_KEEP)
+		a.again = kb_ptr_apart(k, a.w);
 	size_t mark = eval_mark(l->eval);
 	find_rows(l, &a);
 	eval_release(l->eval, mark);

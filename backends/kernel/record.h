@@ -71,7 +71,8 @@ struct kb_inst {
 	const struct kb_val
 	        *args; /* [n_args]; LOAD: ptr, index; STORE: value, ptr, index; LOOP: lo, hi; SET: value */
 	size_t n_args;
-	int sub; /* enum kb_bin / kb_un / kb_cmp; part count; lane; loop flags; param flags */
+	int sub; /* enum kb_bin / kb_un / kb_cmp; part count; lane; loop flags; param flags; PTR_ADD: 1 =
+	            apart */
 	int align;
 	int64_t imm; /* integer constant, displacement, loop step, local count, variable id of GET and SET */
 	double fimm; /* float constant */

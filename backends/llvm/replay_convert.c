@@ -71,20 +71,19 @@ static LLVMValueRef f32_to_bf16(const struct conversion *c, LLVMValueRef v)
 	return narrow_bits(c, LLVMBuildSelect(b, is_nan, nan, rounded, ""), KB_BF16);
 }
 
-/* Moves exponent and fraction to their f32 places and multiplies by 2^112, which is exact, denormals
- * included. */
+/* Moves sign, exponent and fraction to their f32 places and multiplies by 2^112, which is exact, denormals
+ * included; what has the largest exponent gets that of f32. */
 static LLVMValueRef f16_to_f32(const struct conversion *c, LLVMValueRef v)
 {
 	LLVMBuilderRef b = c->r->builder;
-	LLVMValueRef wide = wide_bits(c, v);
-	LLVMValueRef sign = LLVMBuildShl(b, LLVMBuildAnd(b, wide, num(c, 0x8000), ""), num(c, 16), "");
-	LLVMValueRef rest = LLVMBuildShl(b, LLVMBuildAnd(b, wide, num(c, 0x7fff), ""), num(c, 13), "");
-	LLVMValueRef scale = float_of(c, num(c, 0x77800000));
-	LLVMValueRef finite = bits_of(c, LLVMBuildFMul(b, float_of(c, rest), scale, ""));
-	LLVMValueRef special = LLVMBuildOr(b, rest, num(c, 0x7f800000), "");
-	LLVMValueRef is_special = LLVMBuildICmp(b, LLVMIntUGE, rest, num(c, 0x0f800000), "");
-	LLVMValueRef magnitude = LLVMBuildSelect(b, is_special, special, finite, "");
-	return float_of(c, LLVMBuildOr(b, sign, magnitude, ""));
+	LLVMValueRef high = LLVMBuildShl(b, wide_bits(c, v), num(c, 16), "");
+	LLVMValueRef moved = LLVMBuildAnd(b, LLVMBuildAShr(b, high, num(c, 3), ""), num(c, -0x70002000), "");
+	LLVMValueRef scale = float_of(c, num(c, 0x77800000)), largest = num(c, 0x0f800000);
+	LLVMValueRef finite = bits_of(c, LLVMBuildFMul(b, float_of(c, moved), scale, ""));
+	LLVMValueRef exponent = LLVMBuildAnd(b, moved, largest, "");
+	LLVMValueRef is_special = LLVMBuildICmp(b, LLVMIntEQ, exponent, largest, "");
+	LLVMValueRef special = LLVMBuildSelect(b, is_special, num(c, 0x7f800000), num(c, 0), "");
+	return float_of(c, LLVMBuildOr(b, finite, special, ""));
 }
 
 /* Magnitudes below 2^-14 round in a float addition whose last bit is the last bit of a denormal f16. */

@@ -168,6 +168,16 @@ static LLVMValueRef replay_names(struct replay *r, const struct kb_inst *i)
 	return symbol(r, i->name);
 }
 
+/* Through an empty instruction. */
+static LLVMValueRef apart(struct replay *r, LLVMValueRef ptr)
+{
+	LLVMTypeRef ptr_type = LLVMTypeOf(ptr), type = LLVMFunctionType(ptr_type, &ptr_type, 1, 0);
+	const char *same = "=r,0";
+	LLVMValueRef code =
+	        LLVMGetInlineAsm(type, "", 0, same, strlen(same), 0, 0, LLVMInlineAsmDialectATT, 0);
+	return LLVMBuildCall2(r->builder, type, code, &ptr, 1, "");
+}
+
 LLVMValueRef replay_memory(struct replay *r, const struct kb_inst *i)
 {
 	if (i->op == KBO_GET)
@@ -181,7 +191,8 @@ LLVMValueRef replay_memory(struct replay *r, const struct kb_inst *i)
 	else if (i->op == KBO_STORE)
 		build_store(r, i);
 	else if (i->op == KBO_PTR_ADD)
-		return address(r, KB_I8, replay_arg(r, i, 0), replay_arg(r, i, 1), i->imm);
+		return i->sub ? apart(r, replay_arg(r, i, 0))
+		              : address(r, KB_I8, replay_arg(r, i, 0), replay_arg(r, i, 1), i->imm);
 	else if (i->op == KBO_LOAD_PART)
 		return load_part(r, i);
 	else if (i->op == KBO_STORE_PART)

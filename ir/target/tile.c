@@ -54,6 +54,17 @@ struct target_tile target_linear_tile(const struct target *t)
 	return best;
 }
 
+int target_tile_height(const struct target *t, struct target_tile tile, enum ir_dtype stored)
+{
+	int rows = tile.mr, line = vectors(t, tile.nr);
+	if (stored == DT_F32)
+		return rows;
+	while (rows > 1 && (target_tile_registers(t, rows, tile.nr) + 1 > t->registers ||
+	                    (t->k_lanes > 1 && rows * (line + 1) + 3 > t->registers)))
+		rows--;
+	return rows;
+}
+
 int target_linear_height(const struct target *t, int64_t depth)
 {
 	int height = target_linear_tile(t).mr;

@@ -48,6 +48,9 @@ int target_tile_registers(const struct target *t, int mr, int nr);
  * the one with most products for each element that is loaded, mr nr / (mr + nr).
  */
 struct target_tile target_linear_tile(const struct target *t);
+/* Rows of the tile for weights that lie in memory as `stored`: narrow ones take a register more on their way
+ * to f32, two where vectors of x are open beside them. */
+int target_tile_height(const struct target *t, struct target_tile tile, enum ir_dtype stored);
 /*
  * Rows of the tile for x of this depth. Where rows of x lie a multiple of TILE_WAY_BYTES apart they fall into
  * one set of L1, which holds l1_bytes / TILE_WAY_BYTES of them: the tile has no more.

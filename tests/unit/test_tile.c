@@ -29,6 +29,9 @@ START_TEST(follows_the_record)
 	ck_assert_int_eq(tile.mr, w->mr);
 	ck_assert_int_eq(tile.nr, w->nr);
 	ck_assert_int_eq(target_linear_depth(t), w->depth);
+	/* Narrow weights take a register on their way: there is one but where vectors of x are open. */
+	ck_assert_int_eq(target_tile_height(t, tile, DT_F32), w->mr);
+	ck_assert_int_eq(target_tile_height(t, tile, DT_BF16), t->k_lanes > 1 ? w->mr - 1 : w->mr);
 	/* 32 KiB of L1 are 8 ways. */
 	ck_assert_int_eq(target_linear_height(t, 768), w->mr);
 	ck_assert_int_eq(target_linear_height(t, 3072), w->mr < 8 ? w->mr : 8);
