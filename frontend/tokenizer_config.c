@@ -17,6 +17,8 @@ static const char *const role_keys[TOKENIZER_N_ROLES] = {
         [TOKENIZER_SEP] = "sep_token",  [TOKENIZER_PAD] = "pad_token", [TOKENIZER_CLS] = "cls_token",
         [TOKENIZER_MASK] = "mask_token"};
 
+#define TOKENS_MAX 32768 /* each is compared with those before it */
+
 struct reader {
 	struct tokenizer_source source; /* with the name of the file that is read */
 	struct tokenizer_config *c;
@@ -46,6 +48,10 @@ static struct tokenizer_named *push_named(struct reader *r, const char *text)
 		struct tokenizer_named *items;
 		size_t n, cap;
 	} list = {r->c->tokens, r->c->n_tokens, r->cap};
+	if (list.n == TOKENS_MAX) {
+		wrong(r, text, "is one more than the 32768 added tokens that are supported");
+		return NULL;
+	}
 	struct tokenizer_named *t = ARENA_PUSH(r->source.arena, &list);
 	if (t == NULL)
 		return NULL;
@@ -167,9 +173,11 @@ static bool take_added(struct reader *r, const struct json_node *map)
 			return wrong(r, "the file", "is no object of tokens and ids");
 		struct tokenizer_named *t = find_named(r->c, map->keys[i]);
 		bool is_new = t == NULL && map->keys[i][0] != '\0';
+		if (t == NULL && !is_new)
+			return wrong(r, "the file", "has an empty token");
 		t = is_new ? push_named(r, map->keys[i]) : t;
 		if (t == NULL)
-			return wrong(r, "the file", "has an empty token");
+			return false;
 		t->id = id->i;
 		t->normalized = is_new || t->normalized;
 		t->is_whole = true;

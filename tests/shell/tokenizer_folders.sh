@@ -73,6 +73,7 @@ refuse bert_words '{"added_tokens_decoder": {"-1": {"content": "x"}}}' "added_to
 refuse bert_words '{"added_tokens_decoder": {"1": {"content": 7}}}' "added_tokens_decoder: is no token"
 refuse bert_words '{"cls_token": null}' "cls_token: not supported yet: a vocabulary without it"
 refuse bert_words '[' "tokenizer_config.json"
+refuse bert_words "{\"additional_special_tokens\": [$(seq -f '"t%.0f"' -s , 40000)]}" "is one more than the 32768 added tokens"
 refuse whisper_json '{"tokenizer_class": "WhisperTokenizer", "language": "klingon"}' "not supported yet: '<|klingon|>'"
 refuse nllb_json '{"tokenizer_class": "NllbTokenizer", "src_lang": "tlh_Latn"}' "src_lang: not supported yet: 'tlh_Latn'"
 # Contradictions are said; what is unknown says nothing of ids.
@@ -80,3 +81,6 @@ echo '{"tokenizer_class": "LlamaTokenizer", "add_bos_token": false, "chat_templa
 "$tokens" "$tmp/llama_json_map" ids </dev/null 2>"$tmp/error"
 has "$(cat "$tmp/error")" "add_bos_token is false, but post_processor"
 lacks "$(cat "$tmp/error")" unheard_of
+
+# Files with damage anywhere are taken or refused.
+python3 -B "$TFMC_SOURCE/tests/tokenizers/fuzz.py" "$tokens" 60
