@@ -19,7 +19,7 @@ static bool read_factors(const struct step *st, const struct yaml_node *node, st
 {
 	struct expr_env env = blocks_env(st->b, false);
 	struct value v;
-	if (!expr_read_value(&env, node, "factors", &v))
+	if (!expr_read_list(&env, node, "factors", &v))
 		return false;
 	if (v.kind != VALUE_LIST || v.n == 0)
 		return fail(st, node, "'factors' is a list of numbers");

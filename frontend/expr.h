@@ -206,6 +206,9 @@ bool expr_read_word(const struct expr_env *env, const struct yaml_node *node, co
  * these. */
 bool expr_read_value(const struct expr_env *env, const struct yaml_node *node, const char *what,
                      struct value *out);
+/* The same where a list is wanted: a text is the expression of one, quoted or not. */
+bool expr_read_list(const struct expr_env *env, const struct yaml_node *node, const char *what,
+                    struct value *out);
 /* Converts an evaluated value where a type is wanted, as expr_read_* do; reports at loc. */
 bool expr_want_int(const struct expr_env *env, struct loc loc, const char *what, const struct value *v,
                    int64_t *out);

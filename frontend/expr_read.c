@@ -172,3 +172,9 @@ bool expr_read_value(const struct expr_env *env, const struct yaml_node *node, c
 	*out = (struct value){.kind = VALUE_LIST, .n = node->n, .items = items};
 	return true;
 }
+
+bool expr_read_list(const struct expr_env *env, const struct yaml_node *node, const char *what,
+                    struct value *out)
+{
+	return node->kind == YAML_SCALAR ? read(env, node, what, out) : expr_read_value(env, node, what, out);
+}

@@ -4,7 +4,8 @@
 
 Writes the folder as the hub would have it (config.json, model.safetensors from seeded.py), then:
  1. the file of `tfmc import`, without an edit, passes the family's checks and `tfmc verify` as a whole;
- 2. every key of config.json that is not known to be harmless changes what is compiled, or its new value is refused at a place;
+ 2. every key of config.json that is not known to be harmless changes what is compiled (not only params, which nothing need read),
+    or its new value is refused at a place;
  3. a key that nobody knows is refused by name.
 """
 import copy
@@ -24,8 +25,11 @@ HARMLESS = re.compile(
     r"(_name_or_path|architectures|dtype|torch_dtype|transformers_version|use_cache|return_dict|output_\w+|\w*dropout\w*|\w*drop|"
     r"initializer_\w+|init_std|gradient_checkpointing|problem_type|(id2label|label2id)\.\w+|summary_\w+|task_specific_params.*|"
     r"\w*_token_id|router_aux_loss_coef|router_jitter_noise|pooler_\w+|encoder_stride|tie_weights_|sinusoidal_pos_embds|num_hidden_layers)$")
-# Keys of which only another one is read here: written out beside it, or without effect in this configuration.
-SECOND = json.load(open(os.path.join(HERE, "second.json"), encoding="utf-8"))
+# Keys that change nothing in that very configuration: reason, family, keys.
+SECOND = {}
+for families in json.load(open(os.path.join(HERE, "second.json"), encoding="utf-8")).values():
+    for family, keys in families.items():
+        SECOND.setdefault(family, []).extend(keys)
 
 
 def call(*args):
@@ -56,7 +60,7 @@ def other(value):
     if isinstance(value, str):
         return {"gelu": "relu", "silu": "relu"}.get(value, value + "_other")
     if isinstance(value, list):
-        return [other(v) for v in value] if value else [0]
+        return [other(v) for v in value] if value else [1]
     return 1 if value is None else {"unknown_key": 1}
 
 
@@ -74,20 +78,55 @@ def write_config(folder, config):
         json.dump(config, f)
 
 
-def expansion(folder):
-    """What the folder's model says with all values filled in, or the refusal."""
-    result = call("expand", os.path.join(folder, "plain.yaml"))
-    if result.returncode == 0:
-        return result.stdout, None
+def located(result):
+    """The refusal of a command that failed, which must name a place."""
     if result.returncode != 1 or not re.search(r"^\S+\.yaml:\d+:\d+: error|: error", result.stderr, re.M):
         fail("no located refusal", result)
-    return None, result.stderr
+    return result.stderr
+
+
+def expansion(folder):
+    """The folder's model as a model file of steps, or the refusal."""
+    result = call("expand", os.path.join(folder, "plain.yaml"))
+    return (result.stdout, None) if result.returncode == 0 else (None, located(result))
+
+
+def without(text, section):
+    """The document without one of its sections."""
+    kept, inside = [], False
+    for line in text.splitlines():
+        if line[:1] not in (" ", "#", ""):
+            inside = line.startswith(section + ":")
+        if not inside:
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def statements(folder):
+    """The same as statements with all values filled in. Params are left out: what matters is a number or a statement
+    elsewhere, so a value that is only read does not count as used."""
+    text, refusal = expansion(folder)
+    if refusal is not None:
+        return None, refusal
+    steps = os.path.join(folder, "steps.yaml")
+    with open(steps, "w", encoding="utf-8") as f:
+        f.write(text)
+    result = call("expand", steps)
+    return (without(result.stdout, "params"), None) if result.returncode == 0 else (None, located(result))
+
+
+def compiled(folder):
+    """What is compiled: statements may name params."""
+    return call(os.path.join(folder, "plain.yaml"), "--emit=tir=-", "--stop-after=canonicalize", "-mcpu=x86-64-v2").stdout
 
 
 def check_keys(folder, name, config):
-    before, refusal = expansion(folder)
+    before, refusal = statements(folder)
     if before is None:
         fail("refused: " + refusal)
+    ir = compiled(folder)
+    if "func @" not in ir:
+        fail("no IR")
     counted = {"changes": 0, "refused": 0, "harmless": 0}
     second = SECOND.get(name, [])
     for path, value in leaves(config):
@@ -95,10 +134,10 @@ def check_keys(folder, name, config):
         if key == "model_type":
             continue
         write_config(folder, changed(config, path, other(value)))
-        after, refusal = expansion(folder)
+        after, refusal = statements(folder)
         if refusal is not None:
             counted["refused"] += 1
-        elif after != before:
+        elif after != before or compiled(folder) != ir:
             counted["changes"] += 1
         elif HARMLESS.match(re.sub(r"^(text|vision)_config\.", "", key)) or key in second:
             counted["harmless"] += 1
