@@ -12,14 +12,15 @@
 #include "tests/matrix/column.h"
 
 static const struct column columns[] = {
-        {"v2", "x86-64-v2", COLUMN_OBJECT, "object of LLVM, SSE4.2"},
-        {"v3", "x86-64-v3", COLUMN_OBJECT, "object of LLVM, AVX2 and FMA"},
-        {"v4", "x86-64-v4", COLUMN_OBJECT, "object of LLVM, AVX-512"},
-        {"gcc", "x86-64-v2", COLUMN_C, "portable C for x86-64-v2, gcc -O2"},
-        {"clang", "x86-64-v3", COLUMN_C, "portable C for x86-64-v3, clang-19 -O2"},
-        {"ocl-cpu", "opencl-cpu", COLUMN_OPENCL, "OpenCL C, family cpu, on PoCL"},
-        {"ocl-gpu", "opencl-gpu", COLUMN_OPENCL, "OpenCL C, family gpu (work-groups of 64), on PoCL"},
-        {"aarch64", "aarch64", COLUMN_OBJECT, "object of LLVM, NEON, under qemu"},
+        {"v2", "x86-64-v2", COLUMN_OBJECT, "object of LLVM, SSE4.2", false},
+        {"v3", "x86-64-v3", COLUMN_OBJECT, "object of LLVM, AVX2 and FMA", false},
+        {"v4", "x86-64-v4", COLUMN_OBJECT, "object of LLVM, AVX-512", false},
+        {"gcc", "x86-64-v2", COLUMN_C, "portable C for x86-64-v2, gcc -O2", false},
+        {"clang", "x86-64-v3", COLUMN_C, "portable C for x86-64-v3, clang-19 -O2", false},
+        {"ocl-cpu", "opencl-cpu", COLUMN_OPENCL, "OpenCL C, family cpu, on PoCL", false},
+        {"ocl-gpu", "opencl-gpu", COLUMN_OPENCL,
+         "OpenCL C, family gpu (work-groups of 64), on PoCL without its optimizer", true},
+        {"aarch64", "aarch64", COLUMN_OBJECT, "object of LLVM, NEON, under qemu", false},
 };
 
 const struct column *column_at(size_t i)

@@ -93,7 +93,8 @@ enum column_kind { COLUMN_OBJECT, COLUMN_C, COLUMN_OPENCL };
 struct column {
 	const char *name, *target; /* a row of ir/target/targets.def */
 	enum column_kind kind;
-	const char *how; /* for the table's legend */
+	const char *how;  /* for the table's legend */
+	bool unoptimized; /* a device's compiler works without its optimizer */
 };
 /* Column i of the table, or NULL. */
 const struct column *column_at(size_t i);

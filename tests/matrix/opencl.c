@@ -105,6 +105,8 @@ int column_run_opencl(struct suite *s, const struct column *column, const char *
 	struct device_run d = {.s = s, .device = opencl_device_open("Portable Computing Language")};
 	if (!d.device)
 		return 77;
+	if (column->unoptimized)
+		opencl_device_unoptimized(d.device);
 	buf_init(&d.out);
 	bool ok = column_job_begin(&d.job, column) && run_batches(&d);
 	ok = file_put(arena_printf(s->arena, "%s/%s.out", dir, column->name), d.out.data, d.out.len) && ok;

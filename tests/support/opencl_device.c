@@ -27,6 +27,7 @@ struct opencl_device {
 	cl_program program;
 	cl_kernel kernels[KERNELS_MAX]; /* of the program, asked for so far */
 	size_t n_kernels;
+	bool unoptimized;
 	char name[256];
 	char error[8192];
 };
@@ -139,16 +140,24 @@ static bool build_failed(struct opencl_device *d, cl_int code)
 	return fail(d, "clBuildProgram: code %d\n%s", (int)code, log);
 }
 
+void opencl_device_unoptimized(struct opencl_device *d)
+{
+	d->unoptimized = true;
+}
+
 bool opencl_device_build(struct opencl_device *d, const char *source, size_t n, const char *options)
 {
+	char all[256];
 	cl_int code;
 	if (d->error[0])
 		return false;
+	(void)snprintf(all, sizeof all, "%s%s", options ? options : "",
+	               d->unoptimized ? " -cl-opt-disable" : "");
 	drop_program(d);
 	d->program = clCreateProgramWithSource(d->context, 1, &source, &n, &code);
 	if (!check(d, code, "clCreateProgramWithSource"))
 		return false;
-	code = clBuildProgram(d->program, 1, &d->device, options ? options : "", NULL, NULL);
+	code = clBuildProgram(d->program, 1, &d->device, all, NULL, NULL);
 	return code == CL_SUCCESS || build_failed(d, code);
 }
 
@@ -276,6 +285,11 @@ const char *opencl_device_error(const struct opencl_device *d)
 {
 	(void)d;
 	return "built without an OpenCL loader";
+}
+
+void opencl_device_unoptimized(struct opencl_device *d)
+{
+	(void)d;
 }
 
 bool opencl_device_build(struct opencl_device *d, const char *source, size_t n, const char *options)
