@@ -224,10 +224,24 @@ static const struct yaml_node *on_gguf(struct frontend_model *m, const struct ya
 	return below == NULL ? NULL : compose_merge(m, below, preset);
 }
 
+/* The table of the preset with what the model file itself knows about keys of its configuration. */
+static const struct yaml_node *hub_table(struct frontend_model *m, const struct yaml_node *preset,
+                                         const struct yaml_node *root)
+{
+	const struct yaml_node *table = yaml_find(preset, "hub"), *own = yaml_find(root, "hub");
+	return own == NULL ? table : compose_merge(m, table, own);
+}
+
 static const struct yaml_node *with_preset(struct frontend_model *m, const struct yaml_node *root)
 {
 	const struct yaml_node *name = yaml_find(root, "preset"), *hf = yaml_find(root, "hf");
 	const struct hub_config *config = NULL;
+	const struct yaml_node *own = yaml_find(root, "hub");
+	if (own != NULL && hf == NULL) {
+		diag_error(m->cx, own->loc, DIAG_MISSING,
+		           "'hub' is about a configuration and 'hf' names none");
+		return NULL;
+	}
 	if (name == NULL && hf == NULL)
 		return root;
 	if (hf != NULL && (config = hub_read(m, hf)) == NULL)
@@ -239,13 +253,14 @@ static const struct yaml_node *with_preset(struct frontend_model *m, const struc
 	if (preset == NULL)
 		return NULL;
 	if (config != NULL) {
-		const struct yaml_node *params =
-		        hub_apply(m, config, yaml_find(preset, "hub"), yaml_find(preset, "params"));
+		const struct yaml_node *table = hub_table(m, preset, root), *params = NULL;
+		if (table != NULL)
+			params = hub_apply(m, config, table, yaml_find(preset, "params"));
 		if (params == NULL)
 			return NULL;
 		preset = compose_with(m, preset, "params", params);
 	}
-	root = compose_without(m, compose_without(m, root, "preset"), "hf");
+	root = compose_without(m, compose_without(m, compose_without(m, root, "preset"), "hf"), "hub");
 	return compose_merge(m, compose_without(m, preset, "hub"), root);
 }
 

@@ -7,14 +7,15 @@
  *     same: {pretraining_tp: 1}                             only this value is what the preset computes
  *     count: {id2label: classes}                            how many entries an object has -> param
  *     runs: {attention_types: types}                        [[[a, b], 2], ...] -> param: the list a, b, a, b,
- *     ignore: {name: [use_cache, "*dropout"]}               does not change the computation; lists with
- * names, so that presets on top of each other add theirs
- *     stored: {output.weight: untied}                       GGUF: this tensor is there -> param (true,
- * false); with one `*`: the list of the numbers in its place of all tensors that are there rows:
- * {token_embd.weight: vocab}                      GGUF: size of its outermost axis -> param values:
- * {rope_freqs.weight: factors}                  GGUF: its elements as a list -> param
+ *     nulls: {sliding_window: 0}                            what null says for a key whose absence says
+ * something else ignore: {name: [use_cache, "*dropout"]}               does not change the computation; lists
+ * with names, so that presets on top of each other add theirs, and a model file its own stored:
+ * {output.weight: untied}                       GGUF: this tensor is there -> param (true, false); with one
+ * `*`: the list of the numbers in its place of all tensors that are there rows: {token_embd.weight: vocab}
+ * GGUF: size of its outermost axis -> param values: {rope_freqs.weight: factors}                  GGUF: its
+ * elements as a list -> param
  *
- * null counts as absent. Every other key is an error: nothing is guessed.
+ * Any other null counts as absent. Every other key is an error: nothing is guessed.
  */
 #include <string.h>
 
@@ -28,8 +29,9 @@
 struct hub {
 	struct frontend_model *m;
 	const struct hub_config *c;
-	const struct yaml_node *keys, *same, *count, *runs, *words, *within, *ignore;
+	const struct yaml_node *keys, *same, *count, *runs, *words, *within, *nulls, *ignore;
 	const struct yaml_node *params;
+	const char *unknown; /* a key that is in no list */
 };
 
 static bool read_json(struct frontend_model *m, const char *path, struct hub_config *c)
@@ -228,6 +230,15 @@ static bool take(struct hub *h, const struct yaml_node *param, const struct json
 	return h->params != NULL;
 }
 
+static bool take_null(struct hub *h, const char *key, const struct yaml_node *param)
+{
+	const struct yaml_node *value = yaml_find(h->nulls, key);
+	if (param == NULL || value == NULL)
+		return true;
+	h->params = compose_with(h->m, h->params, param->text, value);
+	return h->params != NULL;
+}
+
 /* [[names, n], ...]: all names, each group n times. `list` NULL counts only; SIZE_MAX when it is not that. */
 static size_t write_runs(const struct json_node *v, struct json_node *list)
 {
@@ -285,7 +296,7 @@ static bool one_key(struct hub *h, const char *key, const struct json_node *v)
 	const struct yaml_node *words = yaml_find(h->words, key);
 	bool ok = true;
 	if (v->kind == JSON_NODE_NULL)
-		return true;
+		return take_null(h, key, param);
 	if (words != NULL && !check_words(h, key, words, v))
 		return false;
 	if (param != NULL)
@@ -308,6 +319,7 @@ static bool one_key(struct hub *h, const char *key, const struct json_node *v)
 			     ok;
 		return ok;
 	}
+	h->unknown = key;
 	diag_error(
 	        h->m->cx, h->c->loc, DIAG_UNSUPPORTED,
 	        "not supported yet: '%s' (%s) in %s is unknown to the preset and may change the computation",
@@ -409,13 +421,18 @@ const struct yaml_node *hub_apply(struct frontend_model *m, const struct hub_con
 	                .runs = yaml_find(table, "runs"),
 	                .words = yaml_find(table, "words"),
 	                .within = yaml_find(table, "within"),
+	                .nulls = yaml_find(table, "nulls"),
 	                .ignore = yaml_find(table, "ignore"),
 	                .params = params};
 	bool ok = params != NULL;
-	for (size_t i = 0; ok && i < c->root->n; i++) {
+	for (size_t i = 0; h.params != NULL && i < c->root->n; i++) {
 		if (strcmp(c->root->keys[i], "model_type") != 0)
 			ok = one_key(&h, c->root->keys[i], &c->root->items[i]) && ok;
 	}
+	if (h.unknown != NULL)
+		diag_note(m->cx, c->loc,
+		          "a model file may list what does not change it: hub: {ignore: {mine: [\"%s\"]}}",
+		          h.unknown);
 	if (ok && c->gguf != NULL)
 		ok = take_tensors(&h, table);
 	return ok ? h.params : NULL;

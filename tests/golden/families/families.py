@@ -79,6 +79,15 @@ def sentence_files(d, last=False, dense=False):
                                   **({"pooling_mode_lasttoken": True} if last else {})}}
 
 
+def ends(token):
+    """Marks the last id of every text, and no other, with the end token."""
+    def mark(ids, lengths):
+        ids[ids == token] = 4
+        for row, n in zip(ids, lengths):
+            row[n - 1] = token
+    return mark
+
+
 def from_timm(tensors):
     """Tensors in timm's names as those of the hub's files."""
     out = {}
@@ -344,4 +353,31 @@ weights: {files: [model.safetensors]}
                            config=hf.Qwen3Config(**llama_like(), head_dim=12, **rope(1000000.0))),
     "nomic_bert": dict(kind="text", cls="NomicBertModel", types=True, wrap=Sentence, outputs=SENTENCE, files=sentence_files(84), config=hf.NomicBertConfig(
         **bert_like(), **rope(1000.0))),
+    "modernbert_states": dict(kind="text", cls="ModernBertModel", wrap=Sentence, outputs=SENTENCE, files=sentence_files(84), config=hf.ModernBertConfig(
+        vocab_size=V, hidden_size=84, intermediate_size=101, num_hidden_layers=4, num_attention_heads=7, max_position_embeddings=41,
+        local_attention=10, global_attn_every_n_layers=3, bos_token_id=1, eos_token_id=2, pad_token_id=0, cls_token_id=1, sep_token_id=2)),
+    "modernbert_classes": dict(kind="text", cls="ModernBertForSequenceClassification", outputs=LOGITS, config=hf.ModernBertConfig(
+        vocab_size=V, hidden_size=84, intermediate_size=101, num_hidden_layers=4, num_attention_heads=7, max_position_embeddings=41, num_labels=5,
+        classifier_pooling="mean", local_attention=10, global_attn_every_n_layers=3, bos_token_id=1, eos_token_id=2, pad_token_id=0, cls_token_id=1,
+        sep_token_id=2)),
+    "mpt_clipped": causal("MptForCausalLM", hf.MptConfig(
+        vocab_size=V, d_model=84, n_heads=7, n_layers=2, max_seq_len=41, tie_word_embeddings=True, bos_token_id=1, eos_token_id=2, pad_token_id=0,
+        attn_config={"clip_qkv": 0.9, "softmax_scale": 0.4}), gain=1.5, table=0.3),
+    "opt_bare": causal("OPTForCausalLM", hf.OPTConfig(
+        vocab_size=V, hidden_size=84, ffn_dim=101, num_hidden_layers=2, num_attention_heads=7, max_position_embeddings=41, word_embed_proj_dim=84,
+        activation_function="gelu", enable_bias=False, layer_norm_elementwise_affine=False, bos_token_id=1, eos_token_id=2, pad_token_id=0)),
+    "mt5": seq2seq("MT5ForConditionalGeneration", hf.MT5Config(
+        vocab_size=V, d_model=84, d_kv=10, d_ff=101, num_layers=2, num_decoder_layers=3, num_heads=7, relative_attention_num_buckets=14,
+        relative_attention_max_distance=25, pad_token_id=0, eos_token_id=1, decoder_start_token_id=0), 0, qk=0.6, table=1.0),
+    "mistral_sentence": dict(kind="text", cls="MistralModel", outputs=SENTENCE, wrap=lambda m: Sentence(m, last=True), files=sentence_files(84, last=True),
+                             config=hf.MistralConfig(**llama_like(sliding_window=7), **rope())),
+    "clip_text_states": dict(kind="text", cls="CLIPTextModel", outputs={**HIDDEN, "pooler_output": lambda o: o.pooler_output}, mark=ends(192),
+                             longest=37, config=hf.CLIPTextConfig(
+        vocab_size=V, hidden_size=84, intermediate_size=101, num_hidden_layers=2, num_attention_heads=7, max_position_embeddings=41, eos_token_id=192,
+        bos_token_id=191, pad_token_id=0)),
+    "siglip_vision_cut": dict(kind="picture", cls="SiglipVisionModel", image=17, patch=5, config=hf.SiglipVisionConfig(
+        hidden_size=84, intermediate_size=101, num_hidden_layers=2, num_attention_heads=7, image_size=17, patch_size=5),
+        outputs={**HIDDEN, "pooler_output": lambda o: o.pooler_output}),
+    "llama_yarn": causal("LlamaForCausalLM", hf.LlamaConfig(**llama_like(), rope_parameters={
+        "rope_theta": 10000.0, "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 10, "mscale": 1.5, "mscale_all_dim": 0.5})),
 }

@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""How published folders spell the same model: spellings.py, with TFMC in the environment.
+
+1. SAME: further or older keys of config.json, after which the model expands to the very same statements.
+2. ALIKE: two configurations that must mean the same, and a third that must not.
+3. REFUSED: keys that change the computation, refused by name; all of them at once.
+4. NAMES: tensors under older names, and further ones that files carry: `tfmc plan` of a file with a hole for a body takes them.
+"""
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+
+import seeded
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOOLS = {"unsloth_fixed": True, "unsloth_version": "1.2", "model_max_length": 99, "_attn_implementation_autoset": True, "tokenizer_name": "x/y",
+         "custom_pipelines": {"text-generation": {"impl": "a.B", "pt": "C"}}, "transformers.js_config": {"kv_cache_dtype": {"q4f16": "float16"}},
+         "sentence_transformers": {"activation_fn": "x.Identity", "version": "4"}, "sbert_ce_default_activation_function": "x.Identity"}
+GPT2 = {"model_type": "gpt2", "n_embd": 12, "n_layer": 2, "n_head": 3, "n_positions": 9, "vocab_size": 17}
+MARIAN = {"model_type": "marian", "d_model": 12, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 3, "decoder_attention_heads": 3,
+          "encoder_ffn_dim": 7, "decoder_ffn_dim": 7, "vocab_size": 17, "max_position_embeddings": 9, "decoder_start_token_id": 16, "pad_token_id": 16}
+MPT = {"model_type": "mpt", "d_model": 12, "n_heads": 3, "n_layers": 1, "vocab_size": 17, "max_seq_len": 9}
+BIGCODE = {**GPT2, "model_type": "gpt_bigcode"}
+LLAMA = {"model_type": "llama", "hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 1, "intermediate_size": 7, "vocab_size": 5}
+MISTRAL = {**LLAMA, "model_type": "mistral", "num_key_value_heads": 3, "max_position_embeddings": 9000}
+GEMMA2 = {**LLAMA, "model_type": "gemma2", "num_key_value_heads": 3, "max_position_embeddings": 9}
+YARN = {"factor": 4.0, "original_max_position_embeddings": 6}
+
+SAME = [
+    (GPT2, TOOLS),
+    ("llama3", {"max_sequence_length": 7, "is_llama_config": True, "rope_interleaved": False}),
+    ("qwen2_windows", {"use_mrope": False}),
+    ("phi3", {"full_attn_mod": 1, "interpolate_factor": 1, "lm_head_bias": False}),
+    ("gpt_neox", {"num_steps": "global_step213"}),
+    ("falcon", {"ff_factor": 4}),
+    ("opt_bare", {"learned_embeddings": True, "scale_embeddings": False}),
+    ("nomic_bert", {"parallel_block_tied_norm": False}),
+    (MARIAN, {"normalize_embedding": False, "static_position_embeddings": True, "normalize_before": False, "add_final_layer_norm": False}),
+    ("mbart", {"save_step": 3, "replacing_rate": 0, "student_encoder_layers": None, "student_decoder_layers": None}),
+    ({**MPT, "attn_config": {"alibi": True}}, {"attn_config": {"alibi": True, "_name_or_path": "", "bad_words_ids": None, "clip_qkv": None, "softmax_scale": None,
+                                                               "torch_dtype": None, "id2label": {"0": "a"}}}),
+    ("clip", {"text_config_dict": None, "vision_config_dict": None}),
+]
+# (configuration, one that means the same, one that does not)
+ALIKE = [
+    (BIGCODE, {**BIGCODE, "num_key_value_heads": 1, "multi_query": True}, {**BIGCODE, "multi_query": False}),
+    (MISTRAL, {**MISTRAL, "sliding_window": 4096}, {**MISTRAL, "sliding_window": None}),
+    ({**MISTRAL, "sliding_window": None}, {**LLAMA, "max_position_embeddings": 9000}, {**MISTRAL, "sliding_window": 5}),
+    (GEMMA2, {**GEMMA2, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}, {**GEMMA2, "attn_logit_softcapping": None}),
+    ({**GEMMA2, "final_logit_softcapping": None}, {**GEMMA2, "final_logit_softcapping": 0.0}, GEMMA2),
+    ({**LLAMA, "rope_scaling": {**YARN, "type": "yarn"}}, {**LLAMA, "rope_parameters": {**YARN, "type": "yarn", "rope_type": "yarn", "finetuned": True, "mscale": 1.0}},
+     {**LLAMA, "rope_scaling": {**YARN, "type": "yarn", "mscale": 1.0, "mscale_all_dim": 0.5}}),
+    ({**LLAMA, "rope_scaling": {"type": "linear", "factor": 2.0}}, {**LLAMA, "rope_parameters": {"type": "linear", "rope_type": "linear", "factor": 2.0}}, LLAMA),
+    ({**LLAMA, "model_type": "qwen2"}, {**LLAMA, "model_type": "qwen2", "rope_theta": 10000.0}, {**LLAMA, "model_type": "qwen2", "rope_theta": 1000000.0}),
+    ({**LLAMA, "model_type": "phi", "partial_rotary_factor": 0.5}, {**LLAMA, "model_type": "phi"}, {**LLAMA, "model_type": "phi", "partial_rotary_factor": 0.25}),
+]
+REFUSED = [
+    ({**LLAMA, "use_mrope": 1, "second": 2}, ["'use_mrope'", "'second'", "hub: {ignore: {mine: ["]),
+    ({**LLAMA, "model_type": "qwen2", "use_mrope": True}, ["'use_mrope' is true"]),
+    ({**LLAMA, "rope_interleaved": True}, ["'rope_interleaved' is true"]),
+    ({**MARIAN, "normalize_embedding": True}, ["'normalize_embedding' is true"]),
+    ({**LLAMA, "model_type": "phi3", "lm_head_bias": True}, ["'lm_head_bias' is true"]),
+    ({**MPT, "attn_config": {"qk_ln": True}}, ["'attn_config.qk_ln' is true"]),
+]
+# (family, [old name -> new name], further tensors for each name that fits)
+INV = (r"(.*layers\.\d+\.self_attn)\.(q_proj|qkv_proj)\.weight", r"\1.rotary_emb.inv_freq", [6])
+HEAD = (r"model\.embed_tokens\.weight", "lm_head.weight", [193, 84])
+NAMES = [
+    ("gemma", [], [INV, HEAD]), ("gemma3", [], [INV, HEAD]), ("starcoder2", [], [INV, HEAD]), ("phi", [], [INV]), ("llama3", [], [INV]),
+    ("mistral_sentence", [], [(r"embed_tokens\.weight", "lm_head.weight", [193, 84])]),
+    ("roberta_words", [(r"^lm_head\.bias", "lm_head.decoder.bias")], [(r"(.*)embeddings\.word_embeddings\.weight", r"\1embeddings.position_ids", [1, 43])]),
+    ("mpnet_words", [(r"^lm_head\.bias", "lm_head.decoder.bias")], []),
+    ("gptj", [], [(r"(.*attn)\.q_proj\.weight", r"\1.embed_positions", [41, 8]), (r"(.*attn)\.q_proj\.weight", r"\1.masked_bias", [])]),
+    ("codegen", [], [(r"(.*attn)\.qkv_proj\.weight", r"\1.bias", [1, 1, 41, 41]), (r"(.*attn)\.qkv_proj\.weight", r"\1.embed_positions", [41, 8])]),
+    ("falcon", [], [(r"(.*self_attention)\.query_key_value\.weight", r"\1.maybe_rotary.inv_freq", [6]), (r"(.*)word_embeddings\.weight", "lm_head.weight", [193, 84])]),
+    ("gpt_neox", [], [(r"(.*attention)\.query_key_value\.weight", r"\1.masked_bias", []), (r"(.*attention)\.query_key_value\.weight", r"\1.rotary_emb.inv_freq", [4])]),
+    ("bert_words", [(r"LayerNorm\.weight$", "LayerNorm.gamma"), (r"LayerNorm\.bias$", "LayerNorm.beta")],
+     [(r"bert\.embeddings\.word_embeddings\.weight", "cls.seq_relationship.weight", [2, 84])]),
+    ("modernbert_states", [(r"^", "model.")], []),
+    ("clip_text_states", [(r"^(?!text_model\.)", "text_model.")], [(r".*token_embedding\.weight", "text_model.embeddings.position_ids", [1, 41])]),
+    ("mt5", [], [(r"shared\.weight", side + ".embed_tokens.weight", [193, 84]) for side in ("encoder", "decoder")]),
+    ("m2m_100", [], [(r"model\.shared\.weight", "lm_head.weight", [193, 84]), (r"model\.shared\.weight", "final_logits_bias", [1, 193])]),
+]
+
+
+def call(*args):
+    return subprocess.run([os.environ["TFMC"], *args], capture_output=True, text=True, errors="replace")
+
+
+def fail(*message):
+    print(*message)
+    sys.exit(1)
+
+
+def config_of(base, more=()):
+    if isinstance(base, str):
+        with open(os.path.join(HERE, base, "config.json"), encoding="utf-8") as f:
+            base = json.load(f)
+    return {**base, **dict(more)}
+
+
+def folder_of(tmp, config, shapes=(("w", [1]),)):
+    """A hub folder whose weights are a header and a hole."""
+    header, at = {}, 0
+    for name, shape in dict(shapes).items():
+        size = 4 * seeded.count(shape)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    folder = os.path.join(tmp, "model")
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, "model.safetensors")
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+    os.truncate(path, 8 + len(text) + at)
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
+        json.dump(config, f)
+    return folder
+
+
+def statements(tmp, config):
+    """The graph of the configuration, without the parameters that it came from."""
+    folder = folder_of(tmp, config)
+    steps = os.path.join(folder, "steps.yaml")
+    for source, out in ((folder, steps), (steps, "-")):
+        result = call("expand", source, "-o", out)
+        if result.returncode != 0:
+            fail(json.dumps(config), "is refused:\n" + result.stderr)
+    return result.stdout[result.stdout.index("\ninputs:"):]
+
+
+def names(family, renamed, further):
+    """Names and shapes of the family's tensors with others in their place and beside them."""
+    shapes = {}
+    for name, shape, *_ in seeded.read_list(os.path.join(HERE, family, "tensors.txt")):
+        new = name
+        for old, by in renamed:
+            new = re.sub(old, by, new)
+        shapes[new] = list(shape)
+        for pattern, by, size in further:
+            if re.fullmatch(pattern, name):
+                shapes[re.sub(pattern, by, name)] = size
+    before = len(list(seeded.read_list(os.path.join(HERE, family, "tensors.txt"))))
+    if len(shapes) < before + len(further):
+        fail(family, "has no tensor for", further)
+    return shapes
+
+
+def own_keys(tmp):
+    """A model file may say of keys that they change nothing."""
+    folder = folder_of(tmp, {**GPT2, "wandb": {"run": 3}})
+    path = os.path.join(folder, "model.yaml")
+    head = "tfmc: 1\nname: m\nhf: config.json\nweights: {files: [model.safetensors]}\n"
+    for more, code in (("", 1), ("hub: {ignore: {mine: ['wandb.**']}}\n", 0), ("hub: {ignore: {mine: [other]}}\n", 1)):
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(head + more)
+        result = call("expand", path)
+        if result.returncode != code:
+            fail("hub in a model file:", more, result.stderr)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("tfmc: 1\nname: m\npreset: gpt2\nhub: {ignore: {mine: [x]}}\n")
+    result = call("expand", path)
+    if result.returncode != 1 or "model.yaml:4:6: error: 'hub' is about a configuration" not in result.stderr:
+        fail("hub without hf:", result.stderr)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as tmp:
+        for base, more in SAME:
+            if statements(tmp, config_of(base)) != statements(tmp, config_of(base, more)):
+                fail(base, more, "is another model")
+        for one, same, not_same in ALIKE:
+            graph = statements(tmp, one)
+            if graph != statements(tmp, same) or graph == statements(tmp, not_same):
+                fail("not alike, or alike:", one, same, not_same)
+        for config, parts in REFUSED:
+            result = call("expand", folder_of(tmp, config))
+            if result.returncode != 1 or not all(part in result.stderr for part in parts):
+                fail(config, "is not refused:", result.stderr)
+        for family, renamed, further in NAMES:
+            result = call("plan", folder_of(tmp, config_of(family), names(family, renamed, further)))
+            if result.returncode != 0:
+                fail(family, renamed, further, result.stderr)
+        own_keys(tmp)
+    print(f"{len(SAME)} same, {len(ALIKE)} alike, {len(REFUSED)} refused, {len(NAMES)} files")
+
+
+if __name__ == "__main__":
+    main()
