@@ -91,10 +91,12 @@ const struct json_node *folder_json(struct arena *a, struct diag_context *cx, co
 	if (path == NULL || file_read(a, cx, path, FILE_MAX, LOC_NONE, &text, &len) != TFMC_OK)
 		return NULL;
 	const struct json_source src = {.name = path, .loc = LOC_NONE, .code = DIAG_FILE};
-	const struct json_node *root = json_parse(a, cx, &src, text, len);
+	if (strcmp(file, "tokenizer_config.json") == 0)
+		text = tokenizer_config_digits(a, text, len);
+	const struct json_node *root = text != NULL ? json_parse(a, cx, &src, text, len) : NULL;
 	if (root == NULL || root->kind == JSON_NODE_OBJECT)
 		return root;
-	diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' is no object", path);
+	diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' holds no JSON object", file);
 	return NULL;
 }
 

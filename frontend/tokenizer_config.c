@@ -17,6 +17,7 @@ static const char *const role_keys[TOKENIZER_N_ROLES] = {
         [TOKENIZER_SEP] = "sep_token",  [TOKENIZER_PAD] = "pad_token", [TOKENIZER_CLS] = "cls_token",
         [TOKENIZER_MASK] = "mask_token"};
 
+#define DIGITS_MAX 18
 #define TOKENS_MAX 32768 /* each is compared with those before it */
 
 struct reader {
@@ -244,6 +245,25 @@ static bool take_members(struct reader *r, const struct json_node *root)
 
 /* ---- the whole ---- */
 
+const char *tokenizer_config_digits(struct arena *a, const char *text, size_t len)
+{
+	char *copy = arena_alloc(a, len + 1);
+	bool quoted = false;
+	if (copy != NULL)
+		memcpy(copy, text, len + 1); /* files end in a zero byte that is not counted */
+	for (size_t i = 0, run = 0; copy != NULL && i < len; i++) {
+		bool digit = !quoted && copy[i] >= '0' && copy[i] <= '9';
+		run = digit ? run + 1 : 0;
+		if (run > DIGITS_MAX)
+			copy[i] = ' ';
+		else if (copy[i] == '"')
+			quoted = !quoted;
+		else if (quoted && copy[i] == '\\')
+			i++;
+	}
+	return copy;
+}
+
 /* NULL after a diagnostic; an empty object for a file that is not there. */
 static const struct json_node *parse(struct reader *r, const struct tokenizer_config_text *file)
 {
@@ -252,7 +272,10 @@ static const struct json_node *parse(struct reader *r, const struct tokenizer_co
 		return &empty;
 	r->source.name = file->name;
 	const struct json_source src = {file->name, r->source.loc, DIAG_TOKENIZER, 0};
-	const struct json_node *root = json_parse(r->source.arena, r->source.cx, &src, file->text, file->len);
+	const char *text = tokenizer_config_digits(r->source.arena, file->text, file->len);
+	if (text == NULL)
+		return NULL;
+	const struct json_node *root = json_parse(r->source.arena, r->source.cx, &src, text, file->len);
 	if (root != NULL && root->kind != JSON_NODE_OBJECT) {
 		wrong(r, "the file", "is no object");
 		return NULL;

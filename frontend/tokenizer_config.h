@@ -92,6 +92,12 @@ TFMC_MUST_USE enum tfmc_status tokenizer_config_read(const struct tokenizer_sour
                                                      const struct tokenizer_config_files *files,
                                                      struct tokenizer_config *out);
 
+/*
+ * A copy of a JSON text whose numbers have at most 18 digits: the library writes a length without a bound as
+ * 1000000000000000019884624838656. NULL: no memory.
+ */
+const char *tokenizer_config_digits(struct arena *a, const char *text, size_t len);
+
 /* NULL: none that is known. A name may end in Fast. */
 const struct tokenizer_class *tokenizer_class_find(const char *name);
 /* The class for a type of config.json; NULL: none that is known. */
