@@ -147,11 +147,11 @@ bool emit_qk_norm(struct step *st, const struct qk_norm *n, const char *const qk
                   int64_t e);
 /* blocks_bias.c: what attention adds to its scores, as arguments of sdpa; "" for nothing. */
 bool arg_prefix(const struct step *st, const char **out); /* what `prefix` of sdpa wants */
-/* The length of the cache; absent: left alone. */
+/* Length and element type of the cache; absent: left alone. */
 struct cache_use;
 /* Of the keys and values of a step: its path and the indices of shared repeats, whose turns have one path. */
 const char *cache_name(const struct step *st);
-bool arg_cache(const struct step *st, const struct cache_use *use, int64_t *len);
+bool arg_cache(const struct step *st, const struct cache_use *use, int64_t *len, const char **dtype);
 bool arg_score_bias(const struct step *st, bool causal, const char **out);
 struct expr_env blocks_env(struct blocks *b, bool dims);
 bool find_value(struct blocks *b, const struct yaml_node *name, struct block_value *out);

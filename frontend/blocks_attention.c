@@ -18,6 +18,7 @@ struct attention {
 	const char *score_bias;             /* arguments, or "" */
 	const char *prefix;                 /* argument, or NULL */
 	int64_t cache_len;                  /* 0: as generate says */
+	const char *cache_dtype;            /* NULL: as dtype says */
 	bool sinks;
 	int64_t window; /* 0: none */
 	double scale, softcap;
@@ -130,7 +131,7 @@ static bool read_attention(struct step *st, struct attention *at)
 	    !arg_bool(st, "sinks", &at->sinks))
 		return false;
 	const struct cache_use use = {at->window, at->causal && at->prefix == NULL};
-	if (!arg_cache(st, &use, &at->cache_len))
+	if (!arg_cache(st, &use, &at->cache_len, &at->cache_dtype))
 		return false;
 	if (!arg_rope(st, at->e, &at->rope) || !arg_qk_norm(st, &at->norm) ||
 	    !arg_score_bias(st, at->causal, &at->score_bias))
@@ -283,6 +284,8 @@ static const char *sdpa_options(struct step *st, const struct attention *at)
 		s = arena_printf(a, "%s, cache=\"%s\"", s, cache_name(st));
 	if (at->cache_len > 0)
 		s = arena_printf(a, "%s, cache_len=%lld", s, (long long)at->cache_len);
+	if (at->cache_dtype != NULL)
+		s = arena_printf(a, "%s, cache_dtype=%s", s, at->cache_dtype);
 	return s;
 }
 

@@ -42,23 +42,20 @@ const char *cache_name(const struct step *st)
 	return add_turns(st, st->b->scope, st->path);
 }
 
-bool arg_cache(const struct step *st, const struct cache_use *use, int64_t *len)
+bool arg_cache(const struct step *st, const struct cache_use *use, int64_t *len, const char **dtype)
 {
 	struct expr_env env = blocks_env(st->b, false);
 	const struct yaml_node *map = arg(st, "cache"), *node;
-	const char *dtype = "f32";
 	if (map == NULL)
 		return true;
 	if (map->kind != YAML_MAPPING)
 		return step_error(st, "cache", DIAG_VALUE_TYPE, "cache is a mapping with 'len' and 'dtype'");
 	if (!schema_check(st->b->arena, st->b->cx, map, "cache", NULL, "cache") ||
-	    !arg_map_word(st, map, "cache", "dtype", &dtype))
+	    (yaml_find(map, "dtype") != NULL && !arg_map_word(st, map, "cache", "dtype", dtype)))
 		return false;
 	if (!st->in.grows || arg(st, "memory") != NULL)
 		return step_error(st, "cache", DIAG_REFUSED,
 		                  "only attention on the tokens of a generating model has a cache");
-	if (dtype != NULL && strcmp(dtype, "f32") != 0)
-		return step_error(st, "cache", DIAG_UNSUPPORTED, "not supported yet: a cache of %s", dtype);
 	if ((node = yaml_find(map, "len")) == NULL)
 		return true;
 	if (!expr_read_int(&env, node, "len", len))

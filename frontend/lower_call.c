@@ -56,7 +56,7 @@ static const struct op_row rows[] = {
         {"sdpa",
          "q k v causal window prefix scale softcap bias mask lengths sinks cache alibi alibi_scale rel_bias "
          "buckets "
-         "max_distance bidirectional cache_len",
+         "max_distance bidirectional cache_len cache_dtype",
          3, lower_sdpa},
         {"expect", "x type", 2, lower_expect},
         {"positions", "x", 1, lower_positions},

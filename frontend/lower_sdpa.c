@@ -16,6 +16,7 @@ struct sdpa {
 	int64_t window;      /* 0: none */
 	bool causal, prefix; /* prefix: some positions are seen by all */
 	const char *cache;
+	enum ir_dtype cache_dtype;
 };
 
 static bool read_sdpa(const struct call *c, struct sdpa *s)
@@ -117,6 +118,32 @@ static bool append(const struct call *c, const char *pattern, int64_t window, st
 	return !irb_failed(lw->b);
 }
 
+static bool read_cache_dtype(const struct call *c, struct sdpa *s)
+{
+	static const struct {
+		const char *name;
+		enum ir_dtype dtype;
+	} all[] = {{"f32", DT_F32}, {"f16", DT_F16}, {"bf16", DT_BF16}};
+	const char *name = NULL;
+	s->cache_dtype = c->lw->m->cache_dtype;
+	if (!call_word(c, "cache_dtype", &name))
+		return false;
+	for (size_t i = 0; name != NULL && i < TFMC_COUNT(all); i++) {
+		s->cache_dtype = all[i].dtype;
+		if (strcmp(all[i].name, name) == 0)
+			return true;
+	}
+	return name == NULL ||
+	       lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE, "a cache holds f32, f16 or bf16");
+}
+
+static struct ir_value in_type(const struct call *c, struct ir_value x, enum ir_dtype dtype)
+{
+	const struct ir_type *t = irb_type(c->lw->b, x);
+	bool same = t == NULL || t->dtype == dtype;
+	return same ? x : irb_cast(c->lw->b, x, &(struct attrs_cast){.dtype = dtype});
+}
+
 static bool use_cache(const struct call *c, struct sdpa *s)
 {
 	struct lowering *lw = c->lw;
@@ -141,6 +168,26 @@ static bool use_cache(const struct call *c, struct sdpa *s)
 	s->past = lw->past;
 	return append(c, arena_printf(lw->arena, "%s.k", s->cache), s->window, &s->k) &&
 	       append(c, arena_printf(lw->arena, "%s.v", s->cache), s->window, &s->v);
+}
+
+/*
+ * Keys and values of a narrow cache are rounded when they are appended and widened when they are read. So
+ * they are where there is no cache: all functions of a model compute the same.
+ */
+static bool use_typed_cache(const struct call *c, struct sdpa *s)
+{
+	if (s->cache == NULL || c->lw->m->generate.kind == GENERATE_NONE)
+		return use_cache(c, s);
+	const struct ir_type *q = irb_type(c->lw->b, s->q);
+	if (!read_cache_dtype(c, s))
+		return false;
+	s->k = in_type(c, s->k, s->cache_dtype);
+	s->v = in_type(c, s->v, s->cache_dtype);
+	if (!use_cache(c, s))
+		return false;
+	s->k = in_type(c, s->k, q->dtype);
+	s->v = in_type(c, s->v, q->dtype);
+	return !irb_failed(c->lw->b);
 }
 
 /* ---- arithmetic ---- */
@@ -230,7 +277,7 @@ bool lower_sdpa(const struct call *c, struct lval *out)
 	struct sdpa s = {.len = IR_NO_VALUE, .past = IR_NO_VALUE};
 	struct ir_builder *b = c->lw->b;
 	struct ir_value visible, none = IR_NO_VALUE;
-	if (!read_sdpa(c, &s) || !use_cache(c, &s))
+	if (!read_sdpa(c, &s) || !use_typed_cache(c, &s))
 		return false;
 	const struct ir_type *q = irb_type(b, s.q);
 	if (!repeat_heads(c, q, &s.k) || !repeat_heads(c, q, &s.v))

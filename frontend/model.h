@@ -116,7 +116,8 @@ struct frontend_model {
 	struct frontend_input *input_list; /* what frontend.h shows, in the order of the file */
 	const char **output_list;
 	struct frontend_generate generate;
-	int tokens; /* generate: index of the input that grows, -1 */
+	enum ir_dtype cache_dtype; /* of keys and values, where a step says nothing else */
+	int tokens;                /* generate: index of the input that grows, -1 */
 	struct frontend_target target;
 	struct frontend_tokenizer tokenizer;
 	bool tokenizer_read;

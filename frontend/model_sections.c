@@ -274,11 +274,7 @@ static bool check_dtype(struct frontend_model *m)
 		return false;
 	m->keeps_weights = weights == 0;
 	m->weights_type = types[weights];
-	if (cache > 0) {
-		diag_error(m->cx, yaml_find(node, "cache")->loc, DIAG_UNSUPPORTED,
-		           "not supported yet: dtype.cache other than f32");
-		return false;
-	}
+	m->cache_dtype = types[1 + cache];
 	return true;
 }
 

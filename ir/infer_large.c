@@ -167,13 +167,20 @@ static bool heads_divide(const struct infer *c)
 	return infer_mismatch(c, DIAG_SHAPE, 0, 1, "the heads of q are not a multiple of those of k");
 }
 
+/* Keys and values are stored in the type of q, or for f32 in one of half its size. */
+static bool is_narrow_or_same(const struct infer *c, size_t i)
+{
+	enum ir_dtype t = c->in[i]->dtype;
+	return (c->in[0]->dtype == DT_F32 && (t == DT_F16 || t == DT_BF16)) || infer_same_dtype(c, 0, i);
+}
+
 /* q [B,H,S,E], k [B,K,T,E], v [B,K,T,E], bias [B,H,S,T], len and past [B], sinks [H] */
 bool infer_attention_rule(const struct infer *c)
 {
 	enum { Q, K, V, BIAS, LEN, PAST, SINKS };
 	const struct ir_dim *dims[IR_RANK_MAX];
 	if (!infer_rank(c, Q, 4) || !infer_rank(c, K, 4) || !infer_rank(c, V, 4) ||
-	    !infer_same_dtype(c, Q, K) || !infer_same_dtype(c, Q, V) || !heads_divide(c))
+	    !is_narrow_or_same(c, K) || !is_narrow_or_same(c, V) || !heads_divide(c))
 		return false;
 	if (!infer_axes_equal(c, Q, 0, K, 0) || !infer_axes_equal(c, Q, 3, K, 3))
 		return false;

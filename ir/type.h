@@ -28,6 +28,11 @@ enum ir_dtype_class { DTCLASS_FLOAT, DTCLASS_INT, DTCLASS_BOOL };
 const char *ir_dtype_name(enum ir_dtype t);
 int64_t ir_dtype_bytes(enum ir_dtype t);
 enum ir_dtype_class ir_dtype_class(enum ir_dtype t);
+/* Keys of that type may lie in panels. */
+static inline bool ir_may_be_panels(enum ir_dtype t)
+{
+	return t == DT_F32 || t == DT_F16 || t == DT_BF16;
+}
 const char *ir_dtype_safetensors(enum ir_dtype t);
 /* By its spelling here (`f32`) or in safetensors (`F32`). */
 bool ir_dtype_parse(const char *s, size_t n, enum ir_dtype *out);

@@ -71,9 +71,9 @@ static void verify_state(struct verifier *v, const struct ir_state_decl *s)
 	    !is_symbol(s->type->dims[0]))
 		verify_fail(v, s->loc, "the state @%s is %s: its axis 0 must be a batch dim", s->name,
 		            s->type == NULL ? "without type" : verify_type_text(v, s->type));
-	else if (s->encoding == ENC_PANEL16 && (s->type->rank < 3 || s->type->dtype != DT_F32))
-		verify_fail(v, s->loc, "the state @%s is %s: only matrices of f32 are #panel16", s->name,
-		            verify_type_text(v, s->type));
+	else if (s->encoding == ENC_PANEL16 && (s->type->rank < 3 || !ir_may_be_panels(s->type->dtype)))
+		verify_fail(v, s->loc, "the state @%s is %s: only matrices of f32, f16 and bf16 are #panel16",
+		            s->name, verify_type_text(v, s->type));
 }
 
 void verify_declarations(struct verifier *v)

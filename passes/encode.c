@@ -5,8 +5,8 @@
  * Requires   merge-linear (the final weights), when it runs at all.
  * Ensures    every f32 weight that is `w` of a linear or expert_linear is #panel16 there. A weight that is
  * read otherwise too (a tied embedding) keeps its row-major entry beside a second one named NAME.panel16.
- * Every f32 state whose slices are keys of attention and nothing else, in all functions, is #panel16:
- * positions are columns. Example    weight @up.w : f32[128,32]   %y = linear %x, @up.w
+ * Every state of f32, f16 or bf16 whose slices are keys of attention and nothing else, in all functions, is
+ * #panel16: positions are columns. Example    weight @up.w : f32[128,32]   %y = linear %x, @up.w
  *        ->  weight @up.w : f32[128,32] #panel16
  * Refuses    other element types, and weights and slices behind a view: their linears become plain loops,
  * such keys are transposed by the kernel.
@@ -53,7 +53,7 @@ static void mark_slices(void *user, const struct ir_op *op)
 		const struct ir_state_decl *s = slice_of(v->f, op->operands[i]);
 		if (s == NULL)
 			continue;
-		bool is_key = op->code == OP_attention && i == 1 && s->type->dtype == DT_F32 &&
+		bool is_key = op->code == OP_attention && i == 1 && ir_may_be_panels(s->type->dtype) &&
 		              ir_type_of(v->f, op->operands[i])->rank == 4;
 		strmap_set(is_key ? v->keys : v->others, s->name, v);
 	}

@@ -9,6 +9,7 @@
  *        ->  %o = attention %q, %k, %v {scale=0.125}
  *            Keys and values of fewer heads that are broadcast to the query heads are read as they are.
  *            Operands [B,S,E] and [S,E] are one head of an attention.
+ *            Keys and values of f16 or bf16 that are widened for it are read as they are.
  *            One more logit for each head, in a column that is cut off behind the softmax, is its sinks.
  * Refuses    when scores or probabilities are used again, when operands have more than 4 axes.
  */
@@ -21,9 +22,10 @@ struct found {
 	struct ir_value sinks; /* [1,H,1,1] as the axes of the column broadcast from it; none: no such */
 	struct scores s;
 	struct ir_value q, k, v;
-	bool q_turned, k_turned, v_turned; /* stored with the last two axes exchanged */
-	struct ir_value k_heads, v_heads;  /* operands of the broadcasts over query groups; none: no such */
-	const char *why;                   /* not fused: reason */
+	bool q_turned, k_turned, v_turned;  /* stored with the last two axes exchanged */
+	struct ir_value k_heads, v_heads;   /* operands of the broadcasts over query groups; none: no such */
+	struct ir_value k_narrow, v_narrow; /* [B,K,T,E], what was widened; none: no such */
+	const char *why;                    /* not fused: reason */
 };
 
 /* --- heads --------------------------------------------------------------------------------------------- */
@@ -132,6 +134,28 @@ static const char *check_scores(const struct rebuild *r, struct found *m)
 	return NULL;
 }
 
+/* v [B,K,T,E] or [B,K,1,T,E], widened from f16 or bf16: what was widened. */
+static struct ir_value narrow_of(const struct rebuild *r, struct ir_value v)
+{
+	const struct ir_op *flat = rebuild_def(r, v, OP_reshape);
+	const struct ir_op *cast = rebuild_def(r, flat != NULL ? flat->operands[0] : v, OP_cast);
+	if (cast == NULL)
+		return IR_NO_VALUE;
+	const struct ir_type *t = ir_type_of(r->f, v), *x = ir_type_of(r->f, cast->operands[0]);
+	bool widens = t->dtype == DT_F32 && (x->dtype == DT_F16 || x->dtype == DT_BF16) && x->rank == 4;
+	for (int i = 0; widens && i < 4; i++)
+		widens = x->dims[i] == t->dims[i < 2 ? i : i + t->rank - 4];
+	return widens ? cast->operands[0] : IR_NO_VALUE;
+}
+
+static void read_narrow(const struct rebuild *r, struct found *m)
+{
+	if (!m->k_turned)
+		m->k_narrow = narrow_of(r, m->k_heads.id != 0 ? m->k_heads : m->k);
+	if (!m->v_turned)
+		m->v_narrow = narrow_of(r, m->v_heads.id != 0 ? m->v_heads : m->v);
+}
+
 static void read_operands(const struct rebuild *r, const struct ir_op *op, struct found *m)
 {
 	const struct attrs_matmul *qk = m->qk->attrs, *pv = op->attrs;
@@ -141,14 +165,15 @@ static void read_operands(const struct rebuild *r, const struct ir_op *op, struc
 	m->q_turned = qk->ta;
 	m->k_turned = !qk->tb;
 	m->v_turned = pv->tb;
-	if (m->k_turned || m->v_turned)
-		return;
-	m->k_heads = few_heads(r, m->k);
-	m->v_heads = few_heads(r, m->v);
+	if (!m->k_turned && !m->v_turned) {
+		m->k_heads = few_heads(r, m->k);
+		m->v_heads = few_heads(r, m->v);
+	}
 	bool both = m->k_heads.id != 0 && m->v_heads.id != 0 &&
 	            ir_type_of(r->f, m->k_heads)->dims[1] == ir_type_of(r->f, m->v_heads)->dims[1];
 	if (!both)
 		m->k_heads = m->v_heads = IR_NO_VALUE;
+	read_narrow(r, m);
 }
 
 static bool spans_regions(const struct rebuild *r, const struct ir_op *op, const struct found *m)
@@ -206,6 +231,11 @@ static void refuse(struct rebuild *r, const struct ir_op *op, const char *why)
 		diag_error(r->p->cx, op->loc.at, DIAG_FUSION, "attention is not fused: %s", why);
 }
 
+static struct ir_value first_of(struct ir_value a, struct ir_value b, struct ir_value c)
+{
+	return a.id != 0 ? a : b.id != 0 ? b : c;
+}
+
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
 	struct found m;
@@ -215,8 +245,8 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 		refuse(r, op, m.why);
 		return false;
 	}
-	const struct ir_value reads[] = {m.q,      m.k_heads.id != 0 ? m.k_heads : m.k,
-	                                 m.s.bias, m.v_heads.id != 0 ? m.v_heads : m.v,
+	const struct ir_value reads[] = {m.q,      first_of(m.k_narrow, m.k_heads, m.k),
+	                                 m.s.bias, first_of(m.v_narrow, m.v_heads, m.v),
 	                                 m.s.len,  m.s.past,
 	                                 m.sinks};
 	for (size_t i = 0; i < TFMC_COUNT(reads); i++)
@@ -250,13 +280,21 @@ static struct ir_value with_type_of(struct rebuild *r, struct ir_value v, struct
 	return t == NULL || t->rank == 4 ? v : irb_reshape_to(r->b, v, t->rank, t->dims);
 }
 
+static struct ir_value operand_of(struct rebuild *r, struct ir_value v, struct ir_value heads,
+                                  struct ir_value narrow, bool turned)
+{
+	if (narrow.id != 0)
+		return rebuild_get(r, narrow);
+	return heads.id != 0 ? drop_group_axis(r, heads) : four_axes(r, v, turned);
+}
+
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
 	struct found m;
 	find(r, op, &m);
 	irb_set_loc(r->b, m.softmax->loc);
-	struct ir_value k = m.k_heads.id != 0 ? drop_group_axis(r, m.k_heads) : four_axes(r, m.k, m.k_turned);
-	struct ir_value v = m.v_heads.id != 0 ? drop_group_axis(r, m.v_heads) : four_axes(r, m.v, m.v_turned);
+	struct ir_value k = operand_of(r, m.k, m.k_heads, m.k_narrow, m.k_turned);
+	struct ir_value v = operand_of(r, m.v, m.v_heads, m.v_narrow, m.v_turned);
 	const struct attrs_attention attrs = {.scale = m.s.scale,
 	                                      .softcap = m.s.softcap,
 	                                      .mask = m.s.mask,

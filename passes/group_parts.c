@@ -149,6 +149,18 @@ static bool step_elementwise(struct parts *p, struct part *x, const struct ir_op
 	return true;
 }
 
+/* What a state keeps may have fewer bits: rounded where it is stored. */
+static bool step_narrow(struct parts *p, struct part *x, const struct ir_op *op)
+{
+	enum ir_dtype to = op->code == OP_cast ? ir_type_of(p->s->f, op->results[0])->dtype : DT_F32;
+	const struct ir_op *next = former_only_reader(p->s, op->results[0]);
+	bool is_kept = next != NULL && (next->code == OP_state_append || next->code == OP_state_write);
+	if ((to != DT_F16 && to != DT_BF16) || !is_kept || !former_is_free(p->s, op) || !take(p, op))
+		return false;
+	advance(x, op);
+	return true;
+}
+
 static int64_t lcm(int64_t a, int64_t b)
 {
 	return a / gcd_i64(a, b) * b;
@@ -236,7 +248,7 @@ static bool step(struct parts *p, struct part *x)
 	if (op == NULL || op->region != NULL)
 		return false;
 	return step_elementwise(p, x, op) || step_view(p, x, op) || step_rope(p, x, op) ||
-	       step_state(p, x, op);
+	       step_narrow(p, x, op) || step_state(p, x, op);
 }
 
 /* --- all parts ----------------------------------------------------------------------------------------- */

@@ -67,6 +67,14 @@ struct kb_val attention_load(struct kb *k, const struct kb_tensor *t, struct kb_
 	return kb_cvt(k, kb_load_part(k, type, n, ptr, index, disp), KB_F32);
 }
 
+struct kb_val attention_widen(const struct attention *a, enum ir_dtype dtype, struct kb_val ptr,
+                              struct kb_val index, int64_t disp, int lanes, bool is_aligned)
+{
+	struct kb_type type = KB_TYPE(attention_scalar(dtype), lanes);
+	int align = is_aligned ? lanes * (int)ir_dtype_bytes(dtype) : 0;
+	return kb_cvt(a->k, kb_load(a->k, type, ptr, index, disp, align), KB_F32);
+}
+
 struct kb_val attention_scratch_row(struct kb *k, struct kb_val table, struct kb_val row, int64_t length)
 {
 	return kb_ptr_add(k, table, kb_mul(k, row, kb_index(k, length * 4)), 0);
@@ -267,12 +275,15 @@ static void choose_factors(struct attention *a)
 	a->base2 = a->attrs->base2 || base != 1;
 }
 
-/* Values that do not lie as whole vectors of f32 are copied, and those that are far from each other. */
+/* Values that do not lie as whole vectors are copied, and those that are far from each other. Keys in panels
+ * and values side by side are widened where they are multiplied. */
 static void choose_values(struct attention *a)
 {
 	const struct kb_size *step = &a->value.stride[ATTENTION_ROW];
 	bool whole = a->value_size % a->lanes == 0 && attention_is_dense(&a->value, ATTENTION_ELEMENT);
-	a->copies_values = !whole || a->value.dtype != DT_F32 || !step->is_const || step->c != a->value_size;
+	a->copies_values = !whole || !step->is_const || step->c != a->value_size;
+	a->value_dtype = a->copies_values ? DT_F32 : a->value.dtype;
+	a->key_dtype = a->key.encoding == ENC_PANEL16 ? a->key.dtype : DT_F32;
 	a->value_step = kb_index(a->k, a->copies_values ? a->value_pad : a->value_size);
 }
 

@@ -16,6 +16,7 @@ struct row_copy {
 	const struct attention *a;
 	const struct kb_tensor *t;
 	struct kb_val from, to;
+	enum ir_dtype dtype; /* in scratch: f32, or the operand's */
 	float factor;
 };
 
@@ -25,6 +26,11 @@ static void copy_part(void *user, struct kb_val e, int lanes, int n)
 	const struct row_copy *c = user;
 	struct kb *k = c->a->k;
 	struct kb_val index = attention_step(k, c->t, ATTENTION_ELEMENT, e);
+	if (c->dtype != DT_F32) {
+		struct kb_type type = KB_TYPE(attention_scalar(c->dtype), lanes);
+		kb_store(k, kb_load(k, type, c->from, index, 0, 0), c->to, e, 0, 0);
+		return;
+	}
 	struct kb_val x = attention_load(k, c->t, c->from, index, 0, lanes, n);
 	if (c->factor != 1)
 		x = kb_mul(k, x, kb_splat(k, kb_f32(k, c->factor), lanes));
@@ -35,7 +41,7 @@ void attention_copy_queries(const struct attention *a)
 {
 	struct kb *k = a->k;
 	int lanes = attention_is_dense(&a->q, ATTENTION_ELEMENT) ? a->lanes : 1;
-	struct row_copy c = {.a = a, .t = &a->q, .factor = a->q_factor};
+	struct row_copy c = {.a = a, .t = &a->q, .dtype = DT_F32, .factor = a->q_factor};
 	struct kb_val single = kb_cmp(k, KB_EQ, a->n_rows, kb_index(k, 1));
 	struct kb_val end = kb_select(k, single, a->n_rows, attention_round_up(k, a->n_rows, a->mr));
 	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), end, 1, KB_NONEMPTY);
@@ -201,16 +207,23 @@ static void copy_keys(const struct attention *a)
 		clear_columns(a, attention_round_up(k, a->n_keys, a->lanes), a->lanes);
 }
 
+/* Address of the panel that begins with that row, where keys lie in panels. */
+static struct kb_val panel_at(const struct attention *a, struct kb_val table, struct kb_val row)
+{
+	return attention_at(a->k, &a->key, table, kb_mul(a->k, row, kb_index(a->k, a->size)));
+}
+
 /* Panels of a ring, one after the other. */
 static void copy_panels(const struct attention *a)
 {
 	struct kb *k = a->k;
 	struct kb_val zero = kb_index(k, 0);
+	struct kb_type type = KB_TYPE(attention_scalar(a->key_dtype), a->lanes);
+	int align = a->lanes * (int)ir_dtype_bytes(a->key_dtype);
 	struct kb_val j = kb_loop(k, "j", a->begin_key, a->n_keys, PANEL, 0);
-	struct kb_val from = attention_scratch_row(k, a->k_head, ring_row(a, j), a->size);
-	struct kb_val to = attention_scratch_row(k, a->keys, j, a->size);
+	struct kb_val from = panel_at(a, a->k_head, ring_row(a, j)), to = panel_at(a, a->keys, j);
 	struct kb_val e = kb_loop(k, "e", zero, kb_index(k, a->size * PANEL), a->lanes, KB_NONEMPTY);
-	kb_store(k, kb_load(k, attention_vector(a), from, e, 0, a->lanes * 4), to, e, 0, a->lanes * 4);
+	kb_store(k, kb_load(k, type, from, e, 0, align), to, e, 0, align);
 	kb_end_loop(k);
 	kb_end_loop(k);
 }
@@ -222,12 +235,13 @@ static void copy_values(const struct attention *a, struct kb_val first)
 {
 	struct kb *k = a->k;
 	bool is_dense = attention_is_dense(&a->value, ATTENTION_ELEMENT);
-	struct row_copy c = {.a = a, .t = &a->value, .factor = 1};
+	struct row_copy c = {.a = a, .t = &a->value, .dtype = a->value_dtype, .factor = 1};
 	struct kb_val j = kb_loop(k, "j", a->begin_key, a->n_keys, 1, KB_NONEMPTY);
 	if (a->ring > 0)
 		first = ring_base(a, &a->value, a->v_head, j);
 	c.from = attention_at(k, &a->value, first, attention_step(k, &a->value, ATTENTION_ROW, j));
-	c.to = attention_scratch_row(k, a->values, j, a->copies_values ? a->value_pad : a->value_size);
+	struct kb_val bytes = kb_index(k, ir_dtype_bytes(a->value_dtype));
+	c.to = kb_ptr_add(k, a->values, kb_mul(k, kb_mul(k, j, a->value_step), bytes), 0);
 	attention_walk_row(a, a->value_size, is_dense ? a->lanes : 1, copy_part, &c);
 	for (int64_t i = a->value_size; !is_dense && i < a->value_pad; i++)
 		kb_store(k, kb_f32(k, 0), c.to, kb_index(k, i), 0, 0);
@@ -261,8 +275,7 @@ static void find_in_ring(struct attention *a)
 	kb_end_if(k);
 	struct kb_val first = kb_sub(k, row, a->begin_key);
 	if (panels)
-		a->block_keys =
-		        kb_select(k, is_apart, a->keys, attention_scratch_row(k, a->k_head, first, a->size));
+		a->block_keys = kb_select(k, is_apart, a->keys, panel_at(a, a->k_head, first));
 	struct kb_val values = ring_base(a, &a->value, a->v_head, a->begin_key);
 	if (!a->copies_values)
 		a->block_values = kb_select(k, is_apart, a->values, values);
@@ -279,7 +292,7 @@ void attention_copy_block(struct attention *a)
 	struct kb_val first = attention_at(k, &a->value, a->v_head, step);
 	a->block_keys = a->keys;
 	if (a->key.encoding == ENC_PANEL16)
-		a->block_keys = attention_scratch_row(k, a->k_head, a->first_key, a->size);
+		a->block_keys = panel_at(a, a->k_head, a->first_key);
 	else
 		copy_keys(a);
 	a->block_values = a->copies_values ? a->values : first;

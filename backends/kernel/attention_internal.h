@@ -39,6 +39,7 @@ struct attention {
 	int64_t reach;      /* where rows differ: keys that token 0 sees when its place is 0 */
 	bool copies_values; /* the values of a block are copied, whole vectors of f32 side by side */
 	int64_t ring;       /* keys and values of position p lie in row p mod ring; 0: in row p */
+	enum ir_dtype key_dtype, value_dtype; /* of keys and values where the tiles read them */
 	struct kb_tensor q, key, value, bias, len, past, sinks;
 	struct kb_tensor out;        /* root's axes [B,H,S,V] in the result */
 	int64_t size, value_size;    /* E, V */
@@ -104,6 +105,9 @@ struct kb_val attention_at(struct kb *k, const struct kb_tensor *t, struct kb_va
 /* The element, or as many as type has lanes, as f32; n: only the first n lanes. */
 struct kb_val attention_load(struct kb *k, const struct kb_tensor *t, struct kb_val ptr, struct kb_val index,
                              int64_t disp, int lanes, int n);
+/* A vector of elements of that type as f32: exact. */
+struct kb_val attention_widen(const struct attention *a, enum ir_dtype dtype, struct kb_val ptr,
+                              struct kb_val index, int64_t disp, int lanes, bool is_aligned);
 /* The value of a size; constants stay visible to index arithmetic. */
 struct kb_val attention_size(struct kb *k, const struct kb_size *s);
 /* index * stride in elements of an axis. */

@@ -21,10 +21,11 @@ struct score_tile {
 static void ask_ahead(const struct attention *a, const struct score_tile *t, struct kb_val e)
 {
 	struct kb *k = a->k;
-	int64_t panel = a->size * TILE_PANEL * 4, panels = t->vectors * a->lanes / TILE_PANEL;
+	int64_t bytes = TILE_PANEL * ir_dtype_bytes(a->key_dtype), panel = a->size * bytes,
+	        panels = t->vectors * a->lanes / TILE_PANEL;
 	if (a->key.encoding != ENC_PANEL16 || t->rows != a->few || !attention_has_hints(a))
 		return;
-	struct kb_val line = kb_mul(k, e, kb_index(k, TILE_PANEL * 4));
+	struct kb_val line = kb_mul(k, e, kb_index(k, bytes));
 	for (int64_t p = 0; p < panels; p++)
 		kb_prefetch(k, t->keys, line, (panels + p) * panel);
 }
@@ -53,8 +54,8 @@ static void score_lanes(const struct attention *a, const struct score_tile *t, s
 	for (int d = 0; d < lanes; d++)
 		for (int v = 0; v < t->vectors; v++) {
 			int64_t disp = v / per_panel * a->size * TILE_PANEL + v % per_panel * a->lanes;
-			struct kb_val keys = kb_load(k, attention_vector(a), t->keys, line,
-			                             disp + d * TILE_PANEL, a->lanes * 4);
+			struct kb_val keys = attention_widen(a, a->key_dtype, t->keys, line,
+			                                     disp + d * TILE_PANEL, a->lanes, true);
 			add_products(a, t, q, d, v, keys);
 		}
 }
@@ -68,7 +69,7 @@ static void score_step(const struct attention *a, const struct score_tile *t, st
 	ask_ahead(a, t, e);
 	for (int v = 0; v < t->vectors; v++) {
 		int64_t disp = v / per_panel * a->size * TILE_PANEL + v % per_panel * a->lanes;
-		keys[v] = kb_load(k, attention_vector(a), t->keys, line, disp, a->lanes * 4);
+		keys[v] = attention_widen(a, a->key_dtype, t->keys, line, disp, a->lanes, true);
 	}
 	for (int i = 0; i < t->rows; i++) {
 		struct kb_val x = kb_load_splat(k, attention_vector(a), t->queries, e, i * a->size_pad);
@@ -86,7 +87,8 @@ static void score_tile(const struct attention *a, struct score_tile *t, struct k
 	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
 	int lanes = a->job->target->k_lanes;
 	int64_t whole = a->size - a->size % lanes;
-	t->keys = attention_scratch_row(k, a->block_keys, panel, a->size * TILE_PANEL);
+	int64_t bytes = a->size * TILE_PANEL * ir_dtype_bytes(a->key_dtype);
+	t->keys = kb_ptr_add(k, a->block_keys, kb_mul(k, panel, kb_index(k, bytes)), 0);
 	for (int i = 0; i < t->rows * t->vectors; i++)
 		t->sum[i] = kb_var(k, "score", attention_vector(a), zero);
 	for (int64_t lo = 0, hi = whole; lo < a->size; lo = hi, hi = a->size, lanes = 1) {

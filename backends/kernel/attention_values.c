@@ -21,18 +21,19 @@ static void load_values(const struct attention *a, const struct value_tile *t, s
 	struct kb *k = a->k;
 	struct kb_val at = kb_mul(k, j, a->value_step);
 	for (int x = 0; x < t->vectors; x++)
-		v[x] = kb_load(k, attention_vector(a), t->values, at, x * a->lanes, 0);
+		v[x] = attention_widen(a, a->value_dtype, t->values, at, x * a->lanes, a->lanes, false);
 }
 
 /* A few rows read values as fast as memory gives them: those of a later key. */
 static void ask_ahead(const struct attention *a, const struct value_tile *t, struct kb_val j)
 {
 	struct kb *k = a->k;
-	int64_t row = a->value_pad * 4, rows = (AHEAD + row - 1) / row;
+	int64_t element = ir_dtype_bytes(a->value_dtype), row = a->value_pad * element;
+	int64_t rows = (AHEAD + row - 1) / row;
 	if (a->copies_values || t->rows != a->few || !attention_has_hints(a))
 		return;
-	struct kb_val bytes = kb_mul(k, kb_mul(k, j, a->value_step), kb_index(k, 4));
-	for (int64_t x = 0; x < t->vectors * a->lanes * 4; x += 64)
+	struct kb_val bytes = kb_mul(k, kb_mul(k, j, a->value_step), kb_index(k, element));
+	for (int64_t x = 0; x < t->vectors * a->lanes * element; x += 64)
 		kb_prefetch(k, t->values, bytes, rows * row + x);
 }
 
@@ -46,7 +47,8 @@ static void value_lanes(const struct attention *a, const struct value_tile *t, s
 	for (int d = 0; d < lanes; d++) {
 		struct kb_val at = kb_mul(k, kb_add_const(k, j, d), a->value_step);
 		for (int x = 0; x < t->vectors; x++) {
-			struct kb_val v = kb_load(k, attention_vector(a), t->values, at, x * a->lanes, 0);
+			struct kb_val v = attention_widen(a, a->value_dtype, t->values, at, x * a->lanes,
+			                                  a->lanes, false);
 			for (int i = 0; i < t->rows; i++) {
 				struct kb_var sum = t->sum[i * t->vectors + x];
 				struct kb_val w = kb_splat(k, kb_lane(k, weights[i], d), a->lanes);
@@ -85,8 +87,8 @@ static void add_masked(const struct attention *a, const struct value_tile *t, st
 	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
 	for (int x = 0; x < t->vectors; x++) {
 		struct kb_var var = t->sum[row * t->vectors + x];
-		struct kb_val v = kb_load(k, attention_vector(a), t->values, at, x * a->lanes, 0),
-		              sum = kb_get(k, var);
+		struct kb_val sum = kb_get(k, var), v = attention_widen(a, a->value_dtype, t->values, at,
+		                                                        x * a->lanes, a->lanes, false);
 		if (a->lanes == ATTENTION_LANES_MAX)
 			kb_set(k, var, kb_select(k, is_seen, kb_fma(k, w, v, sum), sum));
 		else
@@ -198,7 +200,8 @@ static void value_tile(const struct attention *a, struct value_tile *t, struct k
 {
 	struct kb *k = a->k;
 	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
-	t->values = kb_ptr_add(k, a->block_values, kb_mul(k, e0, kb_index(k, 4)), 0);
+	t->values =
+	        kb_ptr_add(k, a->block_values, kb_mul(k, e0, kb_index(k, ir_dtype_bytes(a->value_dtype))), 0);
 	for (int i = 0; i < t->rows * t->vectors; i++)
 		t->sum[i] = kb_var(k, "sum", attention_vector(a), zero);
 	walk_keys(a, t);

@@ -263,6 +263,7 @@ struct caller {
 	struct interp_state *state;          /* for the interpreter */
 	const struct probe_values *probes;   /* whose results become tensors; NULL: none */
 	bool planned;                        /* the interpreter works in the bytes of the module's plan */
+	bool wide;                           /* the interpreter rounds no floats */
 };
 TFMC_MUST_USE enum tfmc_status caller_run(struct caller *c, const char *entry, struct named_tensors *in,
                                           struct named_tensors *out);

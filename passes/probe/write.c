@@ -178,6 +178,8 @@ static struct ir_value weights_of(struct writing *w, const struct ir_op *op)
 	const struct attrs_attention *a = op->attrs;
 	struct ir_value q = look(w, op->operands[0]), k = look(w, op->operands[1]);
 	struct ir_value bias = look(w, op->operands[3]);
+	if (irb_type(w->b, k)->dtype != irb_type(w->b, q)->dtype)
+		k = irb_cast(w->b, k, &(struct attrs_cast){.dtype = irb_type(w->b, q)->dtype});
 	k = spread_heads(w, k, irb_type(w->b, q));
 	struct ir_value p = irb_matmul(w->b, q, k, &(struct attrs_matmul){.tb = true});
 	struct attrs_masked_softmax m = {.scale = a->scale,

@@ -22,6 +22,14 @@ double opencl_tolerance(enum ir_dtype t, double base)
 	return base > narrow ? base : narrow;
 }
 
+double opencl_state_tolerance(const struct ir_module *m, enum ir_dtype t, double base)
+{
+	double most = opencl_tolerance(t, base);
+	for (size_t i = 0; i < m->states.n; i++)
+		most = opencl_tolerance(m->states.items[i]->type->dtype, most);
+	return most;
+}
+
 /* --- opening ----------------------------------------------------------------------------------------- */
 
 static bool store_packed(void *user, uint64_t offset, const void *bytes, size_t n)

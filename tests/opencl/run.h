@@ -63,5 +63,7 @@ TFMC_MUST_USE enum tfmc_status opencl_run_function(struct opencl_host *h, const 
 
 /* What random_compare may allow: `base` for f32, more for types with fewer bits. */
 double opencl_tolerance(enum ir_dtype t, double base);
+/* The same for results of a module: what its states hold may be rounded to a neighbour. */
+double opencl_state_tolerance(const struct ir_module *m, enum ir_dtype t, double base);
 
 #endif

@@ -104,7 +104,8 @@ static enum tfmc_status compare_result(struct run *r, const struct opencl_launch
 	if (!interp_tensor_alloc(a, &have))
 		return TFMC_NO_MEMORY;
 	interp_from_bytes(&have, piece->region->bytes + piece->begin);
-	const char *why = random_compare(a, &have, want, opencl_tolerance(want->dtype, base));
+	const char *why =
+	        random_compare(a, &have, want, opencl_state_tolerance(r->host->planned, want->dtype, base));
 	enum tfmc_status status = TFMC_OK;
 	if (why)
 		status = run_fail(r, l, "result %zu: %s", i, why);

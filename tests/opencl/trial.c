@@ -63,6 +63,7 @@ bool trial_same_bits(const struct interp_tensor *a, const struct interp_tensor *
 
 struct one {
 	struct trial *t;
+	const struct ir_module *graph;
 	struct opencl_host *host;
 	const struct ir_func *f;
 	struct random_call call; /* with the interpreter's results on the graph */
@@ -81,12 +82,12 @@ static bool run_on(struct one *o, enum opencl_mode mode, int64_t cap, struct int
 	return opencl_run_function(o->host, &call) == TFMC_OK;
 }
 
-bool trial_outputs_agree(struct trial *t, const char *what, const struct interp_tensor *have,
-                         const struct interp_tensor *want, size_t n)
+bool trial_outputs_agree(struct trial *t, const struct ir_module *m, const char *what,
+                         const struct interp_tensor *have, const struct interp_tensor *want, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		const char *why = random_compare(&t->arena, &have[i], &want[i],
-		                                 opencl_tolerance(want[i].dtype, TRIAL_TOLERANCE));
+		                                 opencl_state_tolerance(m, want[i].dtype, TRIAL_TOLERANCE));
 		if (!why)
 			continue;
 		buf_printf(&t->log, "%s: result %zu: %s\n", what, i, why);
@@ -103,7 +104,7 @@ static bool run_all(struct one *o)
 	struct interp_tensor *first = ARENA_ARRAY(&t->arena, struct interp_tensor, n + 1);
 	struct interp_tensor *again = ARENA_ARRAY(&t->arena, struct interp_tensor, n + 1);
 	if (!first || !again || !run_on(o, OPENCL_CHECKED, t->cap, first) ||
-	    !trial_outputs_agree(t, "launch by launch", first, o->call.outputs, n))
+	    !trial_outputs_agree(t, o->graph, "launch by launch", first, o->call.outputs, n))
 		return false;
 	for (size_t i = 0; !t->only_checked && i < TFMC_COUNT(caps); i++) {
 		if (!run_on(o, OPENCL_WHOLE, caps[i], again))
@@ -112,7 +113,7 @@ static bool run_all(struct one *o)
 			continue;
 		buf_printf(&t->log, "other bits from %d work-groups than from launch by launch\n",
 		           (int)caps[i]);
-		(void)trial_outputs_agree(t, "as a whole", again, o->call.outputs, n);
+		(void)trial_outputs_agree(t, o->graph, "as a whole", again, o->call.outputs, n);
 		return false;
 	}
 	return true;
@@ -121,7 +122,7 @@ static bool run_all(struct one *o)
 static enum trial_result run_one(struct trial *t, const struct ir_module *graph,
                                  const struct ir_module *planned, uint64_t seed)
 {
-	struct one o = {.t = t, .f = graph->funcs.items[0]};
+	struct one o = {.t = t, .graph = graph, .f = graph->funcs.items[0]};
 	if (!random_call_make(&t->arena, graph, o.f, seed, &o.call) ||
 	    random_call_run(&t->cx, graph, o.f, &t->arena, &o.call) != TFMC_OK)
 		return TRIAL_FAILED;

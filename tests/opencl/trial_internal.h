@@ -19,8 +19,8 @@ void trial_show(struct trial *t, const struct ir_module *m);
 enum trial_result trial_refused(const struct trial *t);
 
 bool trial_same_bits(const struct interp_tensor *a, const struct interp_tensor *b, size_t n);
-/* False with a line in the log. */
-bool trial_outputs_agree(struct trial *t, const char *what, const struct interp_tensor *have,
-                         const struct interp_tensor *want, size_t n);
+/* Outputs of a function of m. False with a line in the log. */
+bool trial_outputs_agree(struct trial *t, const struct ir_module *m, const char *what,
+                         const struct interp_tensor *have, const struct interp_tensor *want, size_t n);
 
 #endif

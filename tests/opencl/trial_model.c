@@ -125,7 +125,7 @@ static bool call(struct talk *k, const char *name, int piece)
 	    opencl_run_function(k->host, &on) != TFMC_OK)
 		return false;
 	take_past(k, f, want);
-	return trial_outputs_agree(k->t, name, have, want, n);
+	return trial_outputs_agree(k->t, k->graph, name, have, want, n);
 }
 
 /* --- a conversation ------------------------------------------------------------------------------------ */

@@ -17,8 +17,9 @@ model() { # NAME LEN1 LEN2 W2
 		-e "s/kv_heads: kv_heads, /&window: 13, cache: {len: $2}, /" \
 		-e "s/- attention:\$/&\n            window: $4\n            cache: {len: $3}/" \
 		"$TFMC_SOURCE/tests/golden/torch_rotary/model.yaml" >"$to/model.yaml"
+	echo "dtype: {cache: $type}" >>"$to/model.yaml"
 }
-rows=
+rows= type=f32
 compile() { # NAME LEN1 LEN2 W2 OPTION..
 	local name=$1
 	model "$1" "$2" "$3" "$4"
@@ -50,7 +51,8 @@ for cpu in x86-64-v2 native; do
 	compile short 16 34 31 --mcpu=$cpu
 	compile long 40 96 31 --mcpu=$cpu
 	run
-	# Blocks of 16 keys: most are read where they lie, one is not.
+	# Blocks of 16 keys: most are read where they lie, one is not. Keys and values are narrow here.
+	[ $cpu = native ] && type=bf16 || type=f16
 	compile full 150 150 7 --mcpu=$cpu --emit-tiles="$tmp/tiles"
 	sed -i '/^attention/s/bc=[0-9]*/bc=16/' "$tmp/tiles"
 	grep -c 'bc=16' "$tmp/tiles" >/dev/null
@@ -61,9 +63,11 @@ for cpu in x86-64-v2 native; do
 		compile "$1" "$2" 150 7 --mcpu=$cpu --tiles="$tmp/tiles"
 	done
 	run
+	type=f32
 done
 
 # Without fusion caches are read element by element.
+type=f16
 compile full 150 150 7 -O0
 compile plain 27 16 7 -O0
 compile other 64 48 7 -O0

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# soak.sh [SECONDS [SEED [WORKERS]]]: sequences of four models join, leave, fork, are saved and restored in random
+# soak.sh [SECONDS [SEED [WORKERS]]]: sequences of models join, leave, fork, are saved and restored in random
 # order (tests/soak/soak.c). The runtime library is compiled with TFMC_LINK_FLAGS, so that in a build with
 # sanitizers, or with TFMC_LINK_FLAGS=-fsanitize=address,undefined, all of it is checked.
 set -euo pipefail
@@ -10,9 +10,13 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
 # The models have room for 64 sequences here.
-add() { # folder
+add() { # FOLDER [TYPE]: also with that type of keys and values
 	local name
 	cp -rL "$1" "$tmp/model"
+	if [ $# -gt 1 ]; then
+		sed -i "s/^name: .*/&_$2/" "$tmp/model/model.yaml"
+		echo "dtype: {cache: $2}" >>"$tmp/model/model.yaml"
+	fi
 	sed -i 's/^dims: {B: 1\.\.[0-9]*/dims: {B: 1..64/' "$tmp/model/model.yaml"
 	grep -q '^dims: {B: 1\.\.64' "$tmp/model/model.yaml"
 	name=$(sed -n 's/^name: //p' "$tmp/model/model.yaml")
@@ -23,6 +27,8 @@ add() { # folder
 }
 add "$TFMC_SOURCE/examples/names"
 add "$TFMC_SOURCE/examples/dates"
+add "$TFMC_SOURCE/examples/names" f16
+add "$TFMC_SOURCE/examples/dates" bf16
 for model in stories260k aren-transliteration; do
 	[ ! -d "${TFMC_SHARED:-}/models/$model" ] || add "$TFMC_SHARED/models/$model"
 done

@@ -68,7 +68,7 @@ static struct ir_value key_param(const struct build *x, const char *name, int64_
 	const struct ir_dim *e = constant(x, size);
 	const struct ir_dim *dims[] = {x->batch, constant(x, x->c->key_heads), turned ? e : x->keys,
 	                               turned ? x->keys : e};
-	return param(x, name, float_type(x), 4, dims);
+	return param(x, name, attention_key_type(x->c), 4, dims);
 }
 
 static struct ir_value bias_param(const struct build *x)
@@ -344,15 +344,11 @@ void attention_case_destroy(struct attention_case *c)
 /* --- calls ------------------------------------------------------------------------------------------------
  */
 
-/* Numbers that bf16 holds exactly. */
-static void cut_to_bf16(float *x, int64_t n)
+/* Numbers that the type holds exactly. */
+static void round_to(enum ir_dtype t, float *x, int64_t n)
 {
-	for (int64_t i = 0; i < n; i++) {
-		uint32_t bits;
-		memcpy(&bits, &x[i], 4);
-		bits &= 0xffff0000;
-		memcpy(&x[i], &bits, 4);
-	}
+	for (int64_t i = 0; t != DT_F32 && i < n; i++)
+		x[i] = (float)ir_round(t, (double)x[i]);
 }
 
 static float *numbers(struct attention_case *c, struct rng *rng, int64_t n)
@@ -360,8 +356,7 @@ static float *numbers(struct attention_case *c, struct rng *rng, int64_t n)
 	float *x = ARENA_ARRAY(&c->arena, float, n + 1);
 	for (int64_t i = 0; i < n; i++)
 		x[i] = (float)rng_real(rng, -2, 2);
-	if (c->config.is_bf16)
-		cut_to_bf16(x, n);
+	round_to(c->config.is_bf16 ? DT_BF16 : DT_F32, x, n);
 	return x;
 }
 
@@ -380,6 +375,8 @@ void attention_call_init(struct attention_case *c, struct attention_call *call, 
 	call->q = numbers(c, &rng, call->n_q);
 	call->k = numbers(c, &rng, call->n_k);
 	call->v = numbers(c, &rng, call->n_v);
+	round_to(g->kv, call->k, call->n_k);
+	round_to(g->kv, call->v, call->n_v);
 	call->bias = numbers(c, &rng, call->n_bias);
 	call->sinks = numbers(c, &rng, g->heads);
 	for (int64_t h = 0; h < g->heads; h++)
@@ -470,12 +467,12 @@ void attention_run(struct attention_case *c, struct attention_call *call, int64_
 static const char *interpret(struct attention_case *c, struct attention_call *call, int64_t n_workers)
 {
 	void **words = words_of(c, call, n_workers);
-	size_t bytes = c->config.is_bf16 ? 2 : 4;
+	size_t bytes = c->config.is_bf16 ? 2 : 4, kv_bytes = attention_key_type(&c->config) == DT_F32 ? 4 : 2;
 	const struct kb_range ranges[] = {
 	        {words, N_WORDS * sizeof(void *), false},
 	        {words[WORD_Q], (size_t)call->n_q * bytes, false},
-	        {words[WORD_K], (size_t)attention_key_floats(c, call) * bytes, false},
-	        {words[WORD_V], (size_t)attention_value_floats(c, call) * bytes, false},
+	        {words[WORD_K], (size_t)attention_key_floats(c, call) * kv_bytes, false},
+	        {words[WORD_V], (size_t)attention_value_floats(c, call) * kv_bytes, false},
 	        {words[WORD_BIAS], (size_t)call->n_bias * bytes, false},
 	        {call->len, (size_t)call->b * 4, false},
 	        {call->past, (size_t)call->b * 4, false},

@@ -25,9 +25,10 @@ struct attention_config {
 	double sink; /* the sinks are around this */
 	double scale, softcap;
 	bool base2;
-	bool is_bf16;    /* all float tensors are bf16 */
-	bool turned_kv;  /* k and v are views of [B,K,E,T] and [B,K,V,T] */
-	bool panel_keys; /* k is #panel16, as a state may be; f32 */
+	bool is_bf16;     /* all float tensors are bf16 */
+	enum ir_dtype kv; /* of k and v, where the others are f32 */
+	bool turned_kv;   /* k and v are views of [B,K,E,T] and [B,K,V,T] */
+	bool panel_keys;  /* k is #panel16, as a state may be; not with is_bf16 */
 	int64_t ring; /* > 0: row p of k and v lies at p mod ring, and only those up to past + S are there */
 	int64_t br, bc; /* 0: the defaults */
 	const char *target;

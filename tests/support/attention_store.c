@@ -6,18 +6,28 @@
 
 #include <string.h>
 
+#include "tests/support/narrow.h"
+
+static void *stored_in(struct attention_case *c, enum ir_dtype t, float *x, int64_t n)
+{
+	if (t == DT_F32)
+		return x;
+	uint16_t *out = ARENA_ARRAY(&c->arena, uint16_t, n + 32);
+	out = (uint16_t *)(((uintptr_t)out + 63) & ~(uintptr_t)63); /* as states are */
+	for (int64_t i = 0; i < n; i++)
+		out[i] = narrow_bits(t, x[i]);
+	return out;
+}
+
 /* A float tensor as the kernel sees it, and back. */
 void *attention_stored(struct attention_case *c, float *x, int64_t n)
 {
-	if (!c->config.is_bf16)
-		return x;
-	uint16_t *out = ARENA_ARRAY(&c->arena, uint16_t, n + 1);
-	for (int64_t i = 0; i < n; i++) {
-		uint32_t bits;
-		memcpy(&bits, &x[i], 4);
-		out[i] = (uint16_t)(bits >> 16);
-	}
-	return out;
+	return stored_in(c, c->config.is_bf16 ? DT_BF16 : DT_F32, x, n);
+}
+
+enum ir_dtype attention_key_type(const struct attention_config *c)
+{
+	return c->is_bf16 ? DT_BF16 : c->kv;
 }
 
 static int64_t rows_of(const struct attention_case *c, const struct attention_call *call, bool panels)
@@ -56,18 +66,18 @@ static void *stored_rows(struct attention_case *c, struct attention_call *call, 
 		else
 			out[(head * rows + row) * e + i % e] = x[i];
 	}
-	return attention_stored(c, out, n);
+	return stored_in(c, attention_key_type(g), out, n);
 }
 
 void *attention_stored_keys(struct attention_case *c, struct attention_call *call)
 {
 	bool as_given = !c->config.panel_keys && c->config.ring == 0;
-	return as_given ? attention_stored(c, call->k, call->n_k)
+	return as_given ? stored_in(c, attention_key_type(&c->config), call->k, call->n_k)
 	                : stored_rows(c, call, call->k, c->config.size, c->config.panel_keys);
 }
 
 void *attention_stored_values(struct attention_case *c, struct attention_call *call)
 {
-	return c->config.ring == 0 ? attention_stored(c, call->v, call->n_v)
+	return c->config.ring == 0 ? stored_in(c, attention_key_type(&c->config), call->v, call->n_v)
 	                           : stored_rows(c, call, call->v, c->config.value_size, false);
 }

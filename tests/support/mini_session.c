@@ -48,10 +48,16 @@ void mini_open(struct mini_session *m, const char *vocabulary, int64_t workers)
 void mini_open_for(struct mini_session *m, const char *vocabulary, int64_t workers,
                    const struct target *target, const char *level)
 {
+	mini_open_text(m, mini_model, vocabulary, workers, target, level);
+}
+
+void mini_open_text(struct mini_session *m, const char *text, const char *vocabulary, int64_t workers,
+                    const struct target *target, const char *level)
+{
 	struct tfmc_session_options o = {.struct_size = sizeof(o), .workers = workers};
 	struct tfmc_model model;
 	tir_init(&m->graph);
-	tir_load(&m->graph, mini_model);
+	tir_load(&m->graph, text);
 	compile(m, vocabulary, target, level);
 	ck_assert(backend_jit_model(m->jit, "mini", &model));
 	ck_assert_int_eq(tfmc_session_open(&model, &o, &m->session), TFMC_RT_OK);

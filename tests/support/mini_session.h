@@ -33,6 +33,9 @@ void mini_open(struct mini_session *m, const char *vocabulary, int64_t workers);
 /* The same for a target that this machine runs, at a level of optimization ("O0", "O1", "O2"). */
 void mini_open_for(struct mini_session *m, const char *vocabulary, int64_t workers,
                    const struct target *target, const char *level);
+/* The same for another text with these entries. */
+void mini_open_text(struct mini_session *m, const char *text, const char *vocabulary, int64_t workers,
+                    const struct target *target, const char *level);
 void mini_close(struct mini_session *m);
 /* Resets, then the source; ids behind those in the state, logits [MINI_V] of the last. */
 void mini_encode(struct tfmc_session *s, const int32_t *ids, uint64_t n);

@@ -458,8 +458,8 @@ static bool make_attention(struct gen *g, const struct ir_type *x, struct recipe
 	const struct ir_dim *h = gen_const(g, kv_heads * shared), *k = gen_const(g, kv_heads);
 	const struct ir_dim *e = gen_small(g), *v = rng_chance(&g->rng, 70) ? e : gen_small(g);
 	add(out, gen_type(g, dtype, 4, (const struct ir_dim *[]){b, h, s, e}));
-	add(out, gen_type(g, dtype, 4, (const struct ir_dim *[]){b, k, t, e}));
-	add(out, gen_type(g, dtype, 4, (const struct ir_dim *[]){b, k, t, v}));
+	add(out, gen_type(g, recipe_stored_type(g, dtype, 1), 4, (const struct ir_dim *[]){b, k, t, e}));
+	add(out, gen_type(g, recipe_stored_type(g, dtype, 2), 4, (const struct ir_dim *[]){b, k, t, v}));
 	if (!out->in[0] || !out->in[1] || !out->in[2])
 		return false;
 	const struct ir_type *bias = gen_type(g, dtype, 4, (const struct ir_dim *[]){b, h, s, t});

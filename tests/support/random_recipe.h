@@ -43,6 +43,9 @@ bool recipe_make(struct gen *g, enum ir_opcode code, const struct ir_type *x, st
 /* The same for rope and expert_linear (random_recipe_rope.c). */
 bool recipe_rope(struct gen *g, const struct ir_type *x, struct recipe *out);
 bool recipe_expert_linear(struct gen *g, const struct ir_type *x, struct recipe *out);
+/* Of keys or values: as the queries, or narrow beside f32. Drawn from a copy: other draws stay as they are.
+ */
+enum ir_dtype recipe_stored_type(const struct gen *g, enum ir_dtype queries, uint64_t salt);
 /* random_recipe_strips.c */
 bool recipe_argmax(struct gen *g, const struct ir_type *x, struct recipe *out);
 bool recipe_strip_argmax(struct gen *g, const struct ir_type *x, struct recipe *out);

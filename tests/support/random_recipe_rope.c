@@ -66,3 +66,12 @@ bool recipe_expert_linear(struct gen *g, const struct ir_type *x, struct recipe 
 		out->in[out->n++] = matrix(g, x->dtype, e, n);
 	return out->in[1] && out->in[2] && (out->n < 4 || out->in[3]);
 }
+
+enum ir_dtype recipe_stored_type(const struct gen *g, enum ir_dtype queries, uint64_t salt)
+{
+	struct rng copy = g->rng;
+	struct rng rng = rng_seed((uint64_t)rng_next(&copy) ^ salt);
+	if (queries != DT_F32 || !rng_chance(&rng, 30))
+		return queries;
+	return rng_chance(&rng, 50) ? DT_F16 : DT_BF16;
+}

@@ -10,6 +10,7 @@
 
 #include "ir/support/compiler.h"
 #include "tests/support/attention_case.h"
+#include "tests/unit/attention_configs.h"
 
 static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"};
 
@@ -59,247 +60,6 @@ static void check_shapes(struct attention_case *c)
 		attention_expect(c, &call, tolerance_of(c));
 	}
 }
-
-static const struct attention_config configs[] = {
-        {.heads = 6, .key_heads = 6, .size = 4, .value_size = 4, .has_len = true, .scale = 0.5},
-        {.heads = 2, .key_heads = 1, .size = 5, .value_size = 5, .is_causal = true, .scale = 0.4472136},
-        {.heads = 4,
-         .key_heads = 2,
-         .size = 8,
-         .value_size = 8,
-         .is_causal = true,
-         .has_past = true,
-         .scale = 1},
-        {.heads = 3, .key_heads = 3, .size = 20, .value_size = 20, .bias = BIAS_KEYS, .scale = 0.2},
-        {.heads = 2,
-         .key_heads = 2,
-         .size = 64,
-         .value_size = 64,
-         .is_causal = true,
-         .has_past = true,
-         .has_len = true,
-         .scale = 0.125},
-        {.heads = 2,
-         .key_heads = 1,
-         .size = 64,
-         .value_size = 24,
-         .bias = BIAS_FULL,
-         .is_causal = true,
-         .has_past = true,
-         .scale = 0.125,
-         .softcap = 2.5},
-        {.heads = 2,
-         .key_heads = 2,
-         .size = 20,
-         .value_size = 36,
-         .bias = BIAS_ROWS,
-         .has_len = true,
-         .scale = 0.25,
-         .br = 8,
-         .bc = 16},
-        {.heads = 2,
-         .key_heads = 2,
-         .size = 8,
-         .value_size = 20,
-         .turned_kv = true,
-         .is_causal = true,
-         .has_past = true,
-         .scale = 0.3,
-         .bias = BIAS_FULL},
-        {.heads = 1, .key_heads = 1, .size = 1, .value_size = 1, .scale = 1, .softcap = 1},
-        {.heads = 4,
-         .key_heads = 2,
-         .size = 24,
-         .value_size = 20,
-         .is_causal = true,
-         .has_past = true,
-         .has_len = true,
-         .scale = 1,
-         .base2 = true},
-        {.heads = 2,
-         .key_heads = 1,
-         .size = 40,
-         .value_size = 20,
-         .is_bf16 = true,
-         .is_causal = true,
-         .has_past = true,
-         .scale = 0.2,
-         .base2 = true},
-        {.heads = 2,
-         .key_heads = 1,
-         .size = 40,
-         .value_size = 20,
-         .is_bf16 = true,
-         .is_causal = true,
-         .has_past = true,
-         .has_len = true,
-         .scale = 0.15},
-        {.heads = 6,
-         .key_heads = 2,
-         .size = 7,
-         .value_size = 84,
-         .is_causal = true,
-         .has_past = true,
-         .has_len = true,
-         .scale = 0.4},
-        {.heads = 5, .key_heads = 1, .size = 84, .value_size = 7, .has_len = true, .scale = 0.1},
-        {.heads = 14,
-         .key_heads = 2,
-         .size = 16,
-         .value_size = 1,
-         .is_causal = true,
-         .has_past = true,
-         .bias = BIAS_KEYS,
-         .scale = 0.25,
-         .br = 20,
-         .bc = 32},
-        {.heads = 6,
-         .key_heads = 3,
-         .size = 20,
-         .value_size = 32,
-         .panel_keys = true,
-         .is_causal = true,
-         .has_past = true,
-         .has_len = true,
-         .scale = 0.2},
-        {.heads = 2, .key_heads = 2, .size = 1, .value_size = 16, .panel_keys = true, .bc = 32, .scale = 1},
-        /* windows, from here on: causal and two-sided, narrower than a tile and wider than a block */
-        {.heads = 2,
-         .key_heads = 1,
-         .size = 20,
-         .value_size = 20,
-         .is_causal = true,
-         .has_past = true,
-         .window = 9,
-         .bc = 16,
-         .scale = 0.2},
-        {.heads = 3,
-         .key_heads = 3,
-         .size = 16,
-         .value_size = 16,
-         .window = 21,
-         .has_len = true,
-         .bc = 32,
-         .br = 33,
-         .scale = 0.25},
-        {.heads = 4,
-         .key_heads = 2,
-         .size = 8,
-         .value_size = 24,
-         .panel_keys = true,
-         .is_causal = true,
-         .has_past = true,
-         .has_len = true,
-         .window = 45,
-         .bc = 32,
-         .scale = 0.3,
-         .softcap = 3},
-        {.heads = 2,
-         .key_heads = 2,
-         .size = 12,
-         .value_size = 7,
-         .window = 3,
-         .has_past = true,
-         .bias = BIAS_FULL,
-         .bc = 16,
-         .scale = 0.3},
-        {.heads = 2,
-         .key_heads = 1,
-         .size = 24,
-         .value_size = 16,
-         .is_bf16 = true,
-         .is_causal = true,
-         .has_past = true,
-         .window = 1,
-         .scale = 0.2},
-        {.heads = 2,
-         .key_heads = 2,
-         .size = 8,
-         .value_size = 8,
-         .turned_kv = true,
-         .window = 40,
-         .bias = BIAS_KEYS,
-         .has_len = true,
-         .bc = 16,
-         .scale = 0.3,
-         .base2 = true},
-        /* sinks, from here on: beside the scores, and far from them on both sides */
-        {.heads = 3,
-         .key_heads = 3,
-         .size = 20,
-         .value_size = 20,
-         .has_sinks = true,
-         .has_len = true,
-         .scale = 0.2},
-        {.heads = 6,
-         .key_heads = 2,
-         .size = 8,
-         .value_size = 7,
-         .has_sinks = true,
-         .is_causal = true,
-         .has_past = true,
-         .panel_keys = true,
-         .bc = 32,
-         .scale = 0.3},
-        {.heads = 4,
-         .key_heads = 2,
-         .size = 24,
-         .value_size = 20,
-         .has_sinks = true,
-         .is_causal = true,
-         .has_past = true,
-         .has_len = true,
-         .window = 19,
-         .bias = BIAS_FULL,
-         .bc = 16,
-         .scale = 0.3,
-         .softcap = 3},
-        {.heads = 4,
-         .key_heads = 4,
-         .size = 8,
-         .value_size = 16,
-         .has_sinks = true,
-         .is_causal = true,
-         .has_past = true,
-         .scale = 1,
-         .base2 = true},
-        {.heads = 2,
-         .key_heads = 1,
-         .size = 40,
-         .value_size = 20,
-         .has_sinks = true,
-         .is_bf16 = true,
-         .is_causal = true,
-         .has_past = true,
-         .bias = BIAS_KEYS,
-         .scale = 0.2},
-        {.heads = 2,
-         .key_heads = 1,
-         .size = 8,
-         .value_size = 8,
-         .has_sinks = true,
-         .sink = 1e4,
-         .scale = 0.3},
-        {.heads = 2,
-         .key_heads = 2,
-         .size = 8,
-         .value_size = 8,
-         .has_sinks = true,
-         .sink = -1e4,
-         .has_len = true,
-         .scale = 0.3},
-        {.heads = 2,
-         .key_heads = 2,
-         .size = 8,
-         .value_size = 8,
-         .has_sinks = true,
-         .sink = 12,
-         .bias = BIAS_FULL,
-         .scale = 0.3},
-};
-
-#define WINDOWS 17 /* the first of them */
-#define SINKS   23
 
 START_TEST(equals_the_interpreter)
 {
@@ -354,11 +114,12 @@ static void expect_chunk(struct attention_case *c, const struct attention_call *
 START_TEST(chunks_give_the_same_bits)
 {
 	/* one query head for each key head, three; windows: both sides, causal ones of both widths; sinks */
-	static const int grouped[] = {4, 12, WINDOWS, WINDOWS + 2, WINDOWS + 3, SINKS + 1, SINKS + 2};
-	struct attention_config config = configs[grouped[_i % 7]];
+	static const int grouped[] = {4,         12,        WINDOWS, WINDOWS + 2, WINDOWS + 3,
+	                              SINKS + 1, SINKS + 2, NARROW,  NARROW + 1};
+	struct attention_config config = configs[grouped[_i % 9]];
 	config.has_len = false;
 	config.bias = BIAS_NONE;
-	config.target = targets[_i / 7];
+	config.target = targets[_i / 9];
 	struct attention_case c;
 	attention_case_init(&c, &config);
 	struct attention_call whole;
@@ -420,13 +181,13 @@ START_TEST(divided_heads_give_the_same_bits)
 	static const struct {
 		int config;
 		int64_t heads, key_heads;
-	} cases[] = {{4, 1, 1}, {12, 9, 3},        {11, 5, 1},   {WINDOWS + 2, 4, 1}, {WINDOWS + 3, 16, 1},
-	             {3, 2, 2}, {SINKS + 1, 6, 2}, {SINKS, 1, 1}};
+	} cases[] = {{4, 1, 1}, {12, 9, 3},        {11, 5, 1},    {WINDOWS + 2, 4, 1}, {WINDOWS + 3, 16, 1},
+	             {3, 2, 2}, {SINKS + 1, 6, 2}, {SINKS, 1, 1}, {NARROW, 6, 2},      {NARROW + 1, 3, 1}};
 	static const int64_t workers[] = {2, 3, 4, 7, 16};
-	struct attention_config config = configs[cases[_i % 8].config];
-	config.heads = cases[_i % 8].heads;
-	config.key_heads = cases[_i % 8].key_heads;
-	config.target = targets[_i / 8];
+	struct attention_config config = configs[cases[_i % 10].config];
+	config.heads = cases[_i % 10].heads;
+	config.key_heads = cases[_i % 10].key_heads;
+	config.target = targets[_i / 10];
 	config.bc = 16;
 	config.br = config.heads / config.key_heads;
 	config.split = 10;
@@ -561,9 +322,9 @@ Suite *suite_kernel_attention(void)
 	tcase_set_timeout(t, 120);
 	tcase_add_loop_test(t, equals_the_interpreter, 0, n_configs * n_targets);
 	tcase_add_loop_test(t, stays_inside_its_memory, 0, n_configs * n_targets);
-	tcase_add_loop_test(t, chunks_give_the_same_bits, 0, 7 * n_targets);
+	tcase_add_loop_test(t, chunks_give_the_same_bits, 0, 9 * n_targets);
 	tcase_add_loop_test(t, workers_give_the_same_bits, 0, 5 * n_targets);
-	tcase_add_loop_test(t, divided_heads_give_the_same_bits, 0, 8 * n_targets);
+	tcase_add_loop_test(t, divided_heads_give_the_same_bits, 0, 10 * n_targets);
 	tcase_add_loop_test(t, later_tokens_do_not_matter, 0, n_targets);
 	tcase_add_loop_test(t, panels_give_the_same_bits, 0, n_targets);
 	tcase_add_loop_test(t, lengths_give_the_same_bits, 0, n_targets);

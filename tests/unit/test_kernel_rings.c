@@ -48,6 +48,33 @@ START_TEST(rings_give_the_same_bits)
 	         .window = 16,
 	         .ring = 32,
 	         .bc = 16},
+	        {.heads = 4,
+	         .key_heads = 2,
+	         .size = 12,
+	         .value_size = 32,
+	         .kv = DT_F16,
+	         .panel_keys = true,
+	         .window = 21,
+	         .ring = 48,
+	         .bc = 32,
+	         .split = 10},
+	        {.heads = 3,
+	         .key_heads = 1,
+	         .size = 20,
+	         .value_size = 16,
+	         .kv = DT_BF16,
+	         .panel_keys = true,
+	         .window = 30,
+	         .ring = 48,
+	         .bc = 16},
+	        {.heads = 2,
+	         .key_heads = 2,
+	         .size = 9,
+	         .value_size = 7,
+	         .kv = DT_F16,
+	         .window = 33,
+	         .ring = 80,
+	         .bc = 32},
 	};
 	struct attention_config config = rings[_i / 4];
 	struct attention_case whole, ring;
@@ -82,7 +109,7 @@ Suite *suite_kernel_rings(void)
 	Suite *s = suite_create("kernel_rings");
 	TCase *t = tcase_create("kernel_rings");
 	tcase_set_timeout(t, 120);
-	tcase_add_loop_test(t, rings_give_the_same_bits, 0, 5 * (int)TFMC_COUNT(targets));
+	tcase_add_loop_test(t, rings_give_the_same_bits, 0, 8 * (int)TFMC_COUNT(targets));
 	suite_add_tcase(s, t);
 	return s;
 }

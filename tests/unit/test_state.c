@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/mini_model.h"
 #include "tests/support/mini_session.h"
 
 enum { V = MINI_V, MAX_B = MINI_MAX_B, MAX_T = MINI_MAX_T, N_SOURCE = 6, SAVED = 16384 };
@@ -177,6 +178,65 @@ START_TEST(saved_sequences_come_back_anywhere)
 	}
 	mini_close(&m);
 	mini_close(&other);
+}
+END_TEST
+
+/* mini_model with keys of bf16 and values of f16 in its cache. */
+static void narrow_model(struct buf *out)
+{
+	static const char *const swaps[][2] = {{"state @k : f32[", "state @k : bf16["},
+	                                       {"state @v : f32[", "state @v : f16["},
+	                                       {"%ks, %sk1 = state_append %sk, %kh, %past, %l : f32[",
+	                                        "%kn = cast %kh {dtype=bf16} : bf16[B,4,T,4]\n"
+	                                        "%ks, %sk1 = state_append %sk, %kn, %past, %l : bf16["},
+	                                       {"%vs, %sv1 = state_append %sv, %qh, %past, %l : f32[",
+	                                        "%vn = cast %qh {dtype=f16} : f16[B,4,T,4]\n"
+	                                        "%vs, %sv1 = state_append %sv, %vn, %past, %l : f16["}};
+	const char *from = mini_model;
+	for (size_t i = 0; i < TFMC_COUNT(swaps); i++) {
+		const char *at = strstr(from, swaps[i][0]);
+		ck_assert_ptr_nonnull(at);
+		buf_printf(out, "%.*s%s", (int)(at - from), from, swaps[i][1]);
+		from = at + strlen(swaps[i][0]);
+	}
+	buf_printf(out, "%s", from);
+}
+
+/* Saved, restored, reordered and forked bit for bit; saved ones are shorter, and for this model only. */
+START_TEST(narrow_caches_come_back)
+{
+	static const char *const names[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};
+	static const int64_t swap[MAX_B] = {2, 2, 0, 1};
+	static struct image image;
+	struct mini_session m, wide;
+	float want[V], got[V];
+	struct buf model;
+	uint64_t n;
+	const struct target *target = target_find(names[_i]);
+	if (!target_runs_here(target))
+		return;
+	buf_init(&model);
+	narrow_model(&model);
+	mini_open_text(&m, model.data, NULL, 2, target, "O2");
+	mini_open_for(&wide, NULL, 1, target, "O2");
+	expect(m.session, 2, 2, want);
+	fill(m.session, lengths);
+	take(m.session, &image);
+	ck_assert_int_eq(tfmc_session_restore(wide.session, 0, image.bytes[3], image.n[3]), TFMC_RT_E_OTHER);
+	fill(wide.session, lengths);
+	ck_assert_int_eq(tfmc_session_save(wide.session, 3, NULL, 0, &n), TFMC_RT_E_SIZE);
+	ck_assert_uint_eq(n - image.n[3], 2 * 2 * 4 * 7 * 4 * 2); /* k and v, layers, heads, rows, columns */
+	ck_assert_int_eq(tfmc_session_reorder(m.session, swap, MAX_B), TFMC_RT_OK);
+	for (int64_t b = 0; b < MAX_B; b++) {
+		ck_assert_int_eq(tfmc_session_length(m.session, b), (int64_t)lengths[swap[b]]);
+		ck_assert_int_eq(tfmc_session_restore(m.session, b, image.bytes[2], image.n[2]), TFMC_RT_OK);
+	}
+	ck_assert_int_eq(tfmc_session_select(m.session, 1, -1), TFMC_RT_OK);
+	mini_prefill(m.session, text[2] + 1, 1, got);
+	ck_assert_mem_eq(got, want, sizeof(want));
+	mini_close(&m);
+	mini_close(&wide);
+	buf_destroy(&model);
 }
 END_TEST
 
@@ -413,6 +473,7 @@ Suite *suite_state(void)
 	tcase_add_test(t, beams_read_one_source);
 	tcase_add_test(t, reorder_is_all_at_once);
 	tcase_add_test(t, saved_sequences_come_back_anywhere);
+	tcase_add_loop_test(t, narrow_caches_come_back, 0, 3);
 	tcase_add_test(t, other_variants_take_them);
 	tcase_add_test(t, other_levels_take_them_or_refuse);
 	tcase_add_test(t, damaged_ones_are_refused);
