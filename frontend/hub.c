@@ -4,16 +4,16 @@
  *
  *   hub:
  *     keys: {hidden_size: d, rope_scaling.factor: factor}   key -> param; a dot goes into a nested object
- *     same: {pretraining_tp: 1}                             only this value is what the preset computes
- *     count: {id2label: classes}                            how many entries an object has -> param
- *     runs: {attention_types: types}                        [[[a, b], 2], ...] -> param: the list a, b, a, b,
- *     nulls: {sliding_window: 0}                            what null says for a key whose absence says
- * something else ignore: {name: [use_cache, "*dropout"]}               does not change the computation; lists
- * with names, so that presets on top of each other add theirs, and a model file its own stored:
- * {output.weight: untied}                       GGUF: this tensor is there -> param (true, false); with one
- * `*`: the list of the numbers in its place of all tensors that are there rows: {token_embd.weight: vocab}
- * GGUF: size of its outermost axis -> param values: {rope_freqs.weight: factors}                  GGUF: its
- * elements as a list -> param
+ *     same: {pretraining_tp: 1}                       only this value is what the preset computes
+ *     count: {id2label: classes}                      how many entries an object has -> param
+ *     runs: {attention_types: types}                  [[[a, b], 2], ...] -> param: the list a, b, a, b,
+ *     nulls: {sliding_window: 0}                      what null says where absence says something else
+ *     ignore: {name: [use_cache, "*dropout"]}         does not change the computation; lists with names,
+ *                                                     to which presets on top and model files add theirs
+ *     stored: {output.weight: untied}                 GGUF: this tensor is there -> param (true, false);
+ *                                                     with one `*`: the list of the numbers in its place
+ *     rows: {token_embd.weight: vocab}                GGUF: size of its outermost axis -> param
+ *     values: {rope_freqs.weight: factors}            GGUF: its elements as a list -> param
  *
  * Any other null counts as absent. Every other key is an error: nothing is guessed.
  */
