@@ -56,9 +56,8 @@ static bool given(const struct ir_op *op, size_t i)
 
 static void want(struct shapes *s, size_var v, int64_t size)
 {
-	struct size_info *info = size_of(&s->sizes, v);
-	if (info->old >= size)
-		info->want = size;
+	if (v != 0)
+		size_of(&s->sizes, v)->want = size;
 }
 
 /* --- indices ------------------------------------------------------------------------------------------- */
