@@ -12,6 +12,7 @@
  *   tfmc_opencl - wrong KIND              a wrong kernel: race, bounds or unset
  *
  * --whole before the rest: as a whole too, with several numbers of work-groups. -O0: that pipeline.
+ * --plain: without the optimizer of the device's compiler.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@
 struct command {
 	struct opencl_device *device;
 	const char *family, *pipeline;
-	bool is_whole;
+	bool is_whole, is_plain;
 	int passed, failed, nothing;
 };
 
@@ -153,6 +154,7 @@ int main(int argc, char **argv)
 	struct command c = {.pipeline = "O2"};
 	while (argc > 1 && argv[1][0] == '-' && argv[1][1]) {
 		c.is_whole = c.is_whole || strcmp(argv[1], "--whole") == 0;
+		c.is_plain = c.is_plain || strcmp(argv[1], "--plain") == 0;
 		c.pipeline = strcmp(argv[1], "-O0") == 0 ? "O0" : c.pipeline;
 		argc--;
 		argv++;
@@ -160,12 +162,15 @@ int main(int argc, char **argv)
 	c.device = opencl_device_open(NULL);
 	if (!c.device)
 		return SKIPPED;
+	if (c.is_plain)
+		opencl_device_unoptimized(c.device);
 	bool understood = run(&c, argc, argv);
 	printf("%s: %d passed, %d failed, %d without a program\n", opencl_device_name(c.device), c.passed,
 	       c.failed, c.nothing);
 	opencl_device_close(c.device);
 	if (!understood)
-		(void)fputs("usage: tfmc_opencl [--whole] [-O0] FAMILY ops|programs|shared|mini|model ...\n",
+		(void)fputs("usage: tfmc_opencl [--whole] [--plain] [-O0] FAMILY "
+		            "ops|programs|shared|mini|model ...\n",
 		            stderr);
 	return c.failed > 0 || !understood;
 }
