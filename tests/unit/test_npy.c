@@ -244,7 +244,8 @@ static void put_parts(struct buf *out, const char *const *names, size_t n, const
 	for (size_t i = 0; i < n; i++) {
 		buf_bytes(out, "PK\1\2\0\0", 6);
 		put_common(out, part, names[i]);
-		put_number(out, 0, 10); /* comment, disk, attributes */
+		put_number(out, 0, 4); /* comment, disk */
+		put_number(out, 0, 6); /* attributes */
 		put_number(out, places[i], 4);
 		buf_str(out, names[i]);
 	}
