@@ -202,7 +202,7 @@ static void emit_row(struct rowwise *r, struct kb_val at)
 	open_row(r, at);
 	if (r->is_filled) {
 		const struct rowwise_walk w = {.body = copy_element, .lanes = 1};
-		if (keeps_exp(r) && r->width < 0)
+		if (keeps_exp(r))
 			rowwise_clear_rest(r, rowwise_width(r));
 		rowwise_walk(r, kb_index(r->k, 0), rowwise_width(r), &w);
 	}

@@ -148,7 +148,8 @@ static void walk_hidden(struct rowwise *r, struct kb_val from, struct softmax *s
 static struct kb_val exp_sum(struct rowwise *r, struct kb_val to, struct softmax *s)
 {
 	struct kb *k = r->k;
-	if (in_buffer(r, s) && !r->is_filled && r->width < 0)
+	int64_t n;
+	if (in_buffer(r, s) && !r->is_filled && !kb_const_index(k, to, &n))
 		rowwise_clear_rest(r, to);
 	rowwise_acc_begin(r, &s->max, KB_MAX);
 	walk(r, to, r->lanes, find_max, s);
