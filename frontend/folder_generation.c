@@ -186,7 +186,10 @@ static bool has_suffix(const char *text, const char *end)
 	return n >= k && strcmp(text + n - k, end) == 0;
 }
 
-/* By its architecture: what writes ids one after the other. */
+/* Endings of architectures that write ids one after the other: behind a text, or behind a source. */
+static const char *const causal[] = {"ForCausalLM", "LMHeadModel"};
+static const char *const pairs[] = {"ForConditionalGeneration"};
+
 static bool writes(const struct generation *g, const char *const *endings, size_t n)
 {
 	const struct json_node *list = json_find(g->config, "architectures");
@@ -207,7 +210,6 @@ static bool has_id(const struct json_node *object, const char *key)
 /* The token that ends a text ends what the model writes, when neither configuration says what does. */
 static bool take_end(struct generation *g, const char *dir)
 {
-	static const char *const causal[] = {"ForCausalLM", "LMHeadModel"};
 	const char *text;
 	int64_t id;
 	if (has_id(g->root, "eos_token_id") || has_id(g->config, "eos_token_id") ||
@@ -231,11 +233,10 @@ static bool take_end(struct generation *g, const char *dir)
  */
 static bool find_language(const struct generation *g, const char *dir, int64_t *id)
 {
-	static const char *const pairs[] = {"ForConditionalGeneration"};
 	const char *text;
 	*id = -1;
 	if (has_id(g->root, "forced_bos_token_id") || has_id(g->config, "forced_bos_token_id") ||
-	    !writes(g, pairs, 1))
+	    !writes(g, pairs, TFMC_COUNT(pairs)))
 		return true;
 	return folder_token_of(g->a, g->cx, dir, "tgt_lang", &text) &&
 	       (text == NULL || folder_token_id(g->a, g->cx, dir, text, id));
@@ -245,9 +246,8 @@ static bool find_language(const struct generation *g, const char *dir, int64_t *
  * language. */
 static bool take_language(struct generation *g)
 {
-	static const char *const pairs[] = {"ForConditionalGeneration"};
 	const struct json_node *start, *first;
-	if (!writes(g, pairs, 1))
+	if (!writes(g, pairs, TFMC_COUNT(pairs)))
 		return true;
 	if (!find_ids(g, g->config, "decoder_start_token_id", &start) ||
 	    !find_ids(g, g->config, "forced_bos_token_id", &first))

@@ -14,20 +14,15 @@ import struct
 import sys
 from operator import mul
 
+import to_gguf
+
 
 def read(path):
-    with open(path, "rb") as f:
-        data = f.read()
-    n = struct.unpack_from("<Q", data)[0]
+    """Matrices as rows, vectors as they are."""
     out = {}
-    for name, entry in json.loads(data[8:8 + n]).items():
-        if name == "__metadata__":
-            continue
-        begin, end = (8 + n + at for at in entry["data_offsets"])
-        numbers = struct.unpack(f"<{(end - begin) // 4}f", data[begin:end])
-        width = entry["shape"][-1]
-        rows = [numbers[i:i + width] for i in range(0, len(numbers), width)]
-        out[name] = rows if len(entry["shape"]) > 1 else numbers
+    for name, (shape, numbers) in to_gguf.read_safetensors(path).items():
+        width = shape[-1]
+        out[name] = [numbers[i:i + width] for i in range(0, len(numbers), width)] if len(shape) > 1 else numbers
     return out
 
 
