@@ -232,6 +232,7 @@ static bool read_behavior(struct tokenizer_reader *r, const struct json_node *n,
 	static const char *const names[TFMC_TOK_N_BEHAVIORS] = {"Removed", "Isolated", "MergedWithPrevious",
 	                                                        "MergedWithNext", "Contiguous"};
 	const char *name = tokenizer_text(r, n, path, "behavior", fallback);
+	*out = 0;
 	for (uint32_t i = 0; i < TFMC_TOK_N_BEHAVIORS; i++) {
 		if (!strcmp(names[i], name)) {
 			*out = i | (tokenizer_bool(r, n, path, "invert", false) ? TFMC_TOK_INVERT : 0u);

@@ -41,7 +41,7 @@ static void vector_pointer(struct buf *out, enum kb_scalar s, const struct openc
 }
 
 /* ((__global const float *)p)[i + 3] */
-static void element(struct buf *out, enum kb_scalar s, const struct opencl_address *at, int lane)
+static void element(struct buf *out, enum kb_scalar s, const struct opencl_address *at, int64_t lane)
 {
 	int64_t disp = (int64_t)((uint64_t)at->disp + (uint64_t)lane);
 	buf_char(out, '(');
