@@ -138,9 +138,12 @@ struct tfmc_record_state {
 	int64_t dims[8];
 };
 
+/* Generated headers carry the same text up to the matching #endif. */
+#ifndef TFMC_MODEL_DEFINED
+#define TFMC_MODEL_DEFINED
 /*
- * The functions of an object by role, for generic callers. Generated headers make one (NAME_model()) when
- * this file was included before. Entries are numbered as in the record. `args` are the words described above.
+ * The functions of an object by role, for generic callers. Generated headers make one (NAME_model()). Entries
+ * are numbered as in the record. `args` are the words described above.
  */
 struct tfmc_model {
 	const struct tfmc_record *record;
@@ -161,6 +164,7 @@ struct tfmc_model {
 	uint64_t (*arena_size)(const int64_t *dims, int64_t workers);
 	uint64_t (*state_size)(int64_t batch);
 };
+#endif
 
 /*
  * A weights file: this header, padded with zeros to TFMC_WEIGHTS_DATA bytes, then the packed weights.

@@ -233,10 +233,10 @@ struct tfmc_sample_options {
 	double min_p; /* [0, 1]: only ids at least so likely, as a part of the likeliest's probability */
 	uint64_t seed;
 };
-#define TFMC_SAMPLE_DEFAULTS                                                                \
-	{                                                                                   \
-		.struct_size = sizeof(struct tfmc_sample_options), .repetition_penalty = 1, \
-		.temperature = 1, .top_p = 1                                                \
+/* Every field in its order: C++ has designators since 2020 only. */
+#define TFMC_SAMPLE_DEFAULTS                                               \
+	{                                                                  \
+		sizeof(struct tfmc_sample_options), 1, 0, 0, 1, 0, 1, 0, 0 \
 	}
 struct tfmc_sampler;
 /* TFMC_RT_E_SAMPLE when an option is out of its range. The options are copied. */

@@ -88,7 +88,8 @@ static void print_shape(struct writer *w, const struct entry *e, const struct ir
 /* --- parts
  * ------------------------------------------------------------------------------------------------------ */
 
-static void print_config(struct writer *w)
+/* What runtime/abi.h defines as well, under the same guards: either header may come first. */
+static void print_shared(struct writer *w)
 {
 	buf_str(w->out,
 	        "#ifndef TFMC_CONFIG_DEFINED\n"
@@ -118,6 +119,25 @@ static void print_config(struct writer *w)
 	        "\tvoid *user;                         /* for parallel_for and yield */\n"
 	        "\tuint64_t variants; /* bit i allows variant i of the object; 0: all, the best one that "
 	        "runs */\n"
+	        "};\n"
+	        "#endif\n\n"
+	        "#ifndef TFMC_MODEL_DEFINED\n"
+	        "#define TFMC_MODEL_DEFINED\n"
+	        "struct tfmc_record;\n"
+	        "/* The functions of an object by role, for tfmc_rt.h. */\n"
+	        "struct tfmc_model {\n"
+	        "\tconst struct tfmc_record *record;\n"
+	        "\tint32_t (*init)(void *context, const struct tfmc_config *config);\n"
+	        "\tint32_t (*call)(void *context, uint64_t entry, const uint64_t *args, int64_t worker);\n"
+	        "\tint32_t (*reset)(void *context);\n"
+	        "\tint32_t (*trim)(void *context, int64_t sequence, int64_t length);\n"
+	        "\tint32_t (*fork)(void *context, int64_t from, int64_t to);\n"
+	        "\tint32_t (*select)(void *context, int64_t first, int64_t source);\n"
+	        "\tint32_t (*reorder)(void *context, const int64_t *from, int64_t n);\n"
+	        "\tint64_t (*variant)(void *context);\n"
+	        "\tint32_t (*set_workers)(void *context, int64_t workers);\n"
+	        "\tuint64_t (*arena_size)(const int64_t *dims, int64_t workers);\n"
+	        "\tuint64_t (*state_size)(int64_t batch);\n"
 	        "};\n"
 	        "#endif\n\n");
 }
@@ -370,8 +390,7 @@ static void print_model(struct writer *w)
 {
 	const char *n = w->object->name;
 	buf_printf(w->out,
-	           "#ifdef TFMC_RUNTIME_ABI_H\n"
-	           "/* The functions by role, for tfmc_rt.h (include that first). */\n"
+	           "/* For the functions of tfmc_rt.h. */\n"
 	           "static inline struct tfmc_model %s_model(void)\n{\n"
 	           "\tstruct tfmc_model model;\n"
 	           "\tmodel.record = (const struct tfmc_record *)(const void *)%s_record;\n"
@@ -380,8 +399,7 @@ static void print_model(struct writer *w)
 	           "\tmodel.reorder = %s_reorder;\n\tmodel.variant = %s_variant;\n"
 	           "\tmodel.set_workers = %s_workers;\n"
 	           "\tmodel.arena_size = %s_arena_bytes;\n"
-	           "\tmodel.state_size = %s_state_bytes;\n\treturn model;\n}\n"
-	           "#endif\n\n",
+	           "\tmodel.state_size = %s_state_bytes;\n\treturn model;\n}\n\n",
 	           n, n, n, n, n, n, n, n, n, n, n, n, n);
 }
 
@@ -389,7 +407,7 @@ void header_build(const struct object *o, struct buf *out)
 {
 	struct writer w = {o, out, upper_of(o, o->name)};
 	print_begin(&w);
-	print_config(&w);
+	print_shared(&w);
 	print_macros(&w);
 	print_variants(&w);
 	print_facts(&w);

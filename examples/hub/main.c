@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Text from any model of the hub that writes: model.h and model.o come from
- *	tfmc FOLDER --name=model -o model.o
- * with their tokenizer inside, everything else from libtfmcrt and libtfmctok; the compiler is not needed any
- *more.
  *
- *	talk "Once there was"                   the likeliest continuation, each token written as soon as it
- *is there talk -n 40 -t 0.8 -s 3 "Once there was" at most 40 new tokens, drawn at temperature 0.8 with seed 3
- *	talk -w 2 -m model.weights TEXT         two workers; weights beside the object, as those of large
- *models are
+ *	tfmc FOLDER --name=model -o model.o
+ *
+ * with their tokenizer inside, everything else from libtfmcrt and libtfmctok; the compiler is not needed any
+ * more.
+ *
+ *	talk TEXT                           the likeliest continuation, each token as soon as it is there
+ *
+ *	talk -n 40 -t 0.8 -s 3 TEXT         at most 40 new tokens, drawn at temperature 0.8 with seed 3
+ *
+ *	talk -w 2 -m model.weights TEXT     two workers; weights in a file of their own, as of large models
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,8 +13,11 @@ for h in $(find ir frontend passes backends runtime -name '*.h' | sort); do
 done
 if command -v c++ >/dev/null; then
 	for h in runtime/abi.h runtime/tfmc_rt.h; do
-		printf '#include "%s"\n' "$h" | c++ -std=c++17 -Wall -Wextra -Werror -I. -x c++ -fsyntax-only - ||
+		printf '#include "%s"\n' "$h" | c++ -std=c++17 -Wall -Wextra -Wpedantic -Werror -I. -x c++ -fsyntax-only - ||
 			{ echo "$h does not compile as C++" >&2; failed=1; }
 	done
+	printf '#include "runtime/tfmc_rt.h"\nextern const struct tfmc_sample_options o;\nconst struct tfmc_sample_options o = TFMC_SAMPLE_DEFAULTS;\n' |
+		c++ -std=c++17 -Wall -Wextra -Wpedantic -Werror -I. -x c++ -fsyntax-only - ||
+		{ echo "TFMC_SAMPLE_DEFAULTS does not compile as C++17" >&2; failed=1; }
 fi
 exit $failed

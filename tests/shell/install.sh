@@ -48,6 +48,25 @@ touch "$tmp/app/model.safetensors"
 cmake --build "$tmp/app/build" >"$tmp/log"
 [ "$object" -nt "$tmp/before" ] || { echo "the weights changed, and the model was not compiled again"; exit 1; }
 
+# A project without C is told so.
+mkdir "$tmp/cxx"
+sed 's/LANGUAGES C/LANGUAGES CXX/' "$tmp/app/CMakeLists.txt" >"$tmp/cxx/CMakeLists.txt"
+cmake -G "$generator" -S "$tmp/cxx" -B "$tmp/cxx/build" -DCMAKE_PREFIX_PATH="$prefix" >"$tmp/log" 2>&1 &&
+	{ echo "a project without the language C was configured"; exit 1; }
+tr -s ' \n' ' ' <"$tmp/log" | grep -q 'tfmc needs the language C, this project has enabled: CXX. Write project(NAME LANGUAGES C CXX)' ||
+	{ cat "$tmp/log"; exit 1; }
+
+# The two headers of the README in either order, in C and C++.
+for order in '"dates.h" <tfmc_rt.h>' '<tfmc_rt.h> "dates.h"'; do
+	for language in c:c17 c++:c++17; do
+		{
+			printf '#include %s\n' $order
+			echo 'int main(void) { struct tfmc_model model = dates_model(); return !model.init; }'
+		} | "$CC" -x "${language%:*}" "-std=${language#*:}" -Wall -Wextra -Wpedantic -Werror -I"$prefix/include/tfmc" \
+			-I"$tmp/app/build/tfmc/dates" -fsyntax-only - || { echo "not in the order $order ($language)"; exit 1; }
+	done
+done
+
 # Without CMake.
 PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name tfmc.pc)")
 export PKG_CONFIG_PATH
