@@ -4,7 +4,7 @@
  * before they are joined to a directory; what is opened must be a regular
  * file, and opening never waits (a pipe in the place of a file).
  */
-#define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE /* madvise */
 
 #include "frontend/files.h"
 
@@ -193,4 +193,10 @@ void file_map_close(struct file_map *m)
 	if (m->mapped != NULL)
 		munmap(m->mapped, m->len);
 	*m = (struct file_map){.data = empty_file};
+}
+
+void file_map_give_back(const struct file_map *m)
+{
+	if (m->mapped != NULL)
+		(void)madvise(m->mapped, m->len, MADV_DONTNEED); /* a wish */
 }

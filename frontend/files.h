@@ -43,5 +43,7 @@ struct file_map {
 TFMC_MUST_USE enum tfmc_status file_map_open(struct diag_context *cx, const char *path, struct loc loc,
                                              struct file_map *out);
 void file_map_close(struct file_map *m);
+/* Gives the pages back to the system: those that are read again are mapped again. */
+void file_map_give_back(const struct file_map *m);
 
 #endif

@@ -55,6 +55,8 @@ TFMC_MUST_USE enum tfmc_status frontend_expand(struct frontend_model *m, struct 
 /* The stored tensors that weight expressions of the module name; valid after frontend_lower, until destroy.
  */
 struct weight_source frontend_weights(struct frontend_model *m);
+/* The files they lie in; valid as long. */
+struct weight_files *frontend_weight_files(const struct frontend_model *m);
 
 const char *frontend_name(const struct frontend_model *m); /* `name`: prefix of all symbols */
 const char *frontend_dir(const struct frontend_model *m);  /* directory of the file, "" for the current one */

@@ -413,6 +413,11 @@ struct weight_source frontend_weights(struct frontend_model *m)
 	return weight_files_source(m->files);
 }
 
+struct weight_files *frontend_weight_files(const struct frontend_model *m)
+{
+	return m->files;
+}
+
 /* ---- types only ---- */
 
 /* A dim of the module in the model's own table, by its text. */

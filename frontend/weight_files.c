@@ -62,6 +62,12 @@ void weight_files_destroy(struct weight_files *wf)
 		file_map_close(&wf->files.items[i]);
 }
 
+void weight_files_give_back(const struct weight_files *wf)
+{
+	for (size_t i = 0; i < wf->files.n; i++)
+		file_map_give_back(&wf->files.items[i]);
+}
+
 /* ---- opening ---- */
 
 static bool add_tensor(struct weight_files *wf, const struct stored_tensor *t, const char *file,

@@ -44,6 +44,8 @@ struct weight_files;
 /* Lives in the arena, but holds mappings: destroy it. NULL when memory ran out. */
 struct weight_files *weight_files_create(struct arena *a, struct diag_context *cx);
 void weight_files_destroy(struct weight_files *wf);
+/* Memory that holds what was read of the files goes back to the system; they stay readable. */
+void weight_files_give_back(const struct weight_files *wf);
 
 /*
  * Opens one file. `dir` is the directory of the YAML file ("" = current);

@@ -38,8 +38,15 @@ static int32_t yield_to_others(void *user)
 	return 0;
 }
 
-static int open_weights(struct tfmc_session *s, const char *path, struct tfmc_config *config)
+static int open_weights(struct tfmc_session *s, const struct tfmc_session_options *o,
+                        struct tfmc_config *config)
 {
+	const char *path = o->weights_path;
+	if (!path && o->weights && o->weights->data) {
+		config->weights = o->weights->data;
+		config->weights_bytes = o->weights->bytes;
+		return TFMC_RT_OK;
+	}
 	if (!path)
 		return s->model.record->weights_embedded || s->model.record->weights_bytes == 0
 		               ? TFMC_RT_OK
@@ -143,7 +150,7 @@ static int open_session(struct tfmc_session *s, const struct tfmc_session_option
 	if (o->variant && variant < 0)
 		return TFMC_RT_E_NAME;
 	config.variants = o->variant ? (uint64_t)1 << variant : 0;
-	int status = open_weights(s, o->weights_path, &config);
+	int status = open_weights(s, o, &config);
 	if (status == TFMC_RT_OK)
 		status = open_memory(s, o, &config);
 	if (status == TFMC_RT_OK && config.workers > 1)

@@ -86,7 +86,7 @@ struct tfmc_session_options {
 	uint64_t struct_size;     /* sizeof(struct tfmc_session_options) */
 	int64_t batch;            /* sequences of the state; 0: the bound of the batch dim */
 	int64_t workers;          /* 0: one; the most that a call takes, see tfmc_entry_workers */
-	const char *weights_path; /* NULL: embedded weights */
+	const char *weights_path; /* NULL: embedded weights, or `weights` */
 	const int64_t *dims_max; /* largest values of the record's dims that will be used; NULL: the bounds */
 	enum tfmc_driver driver; /* how several workers are used */
 	const char *variant; /* of the code, by its name in the record; NULL: the best one that runs here */
@@ -100,6 +100,8 @@ struct tfmc_session_options {
 	 * sequence-to-sequence models and inputs of `run` must fit as a whole.
 	 */
 	int64_t call_tokens;
+	/* What tfmc_weights_map gave, for several sessions, all closed before it is unmapped; NULL: none. */
+	const struct tfmc_mapping *weights;
 };
 /* The model is copied; its functions must stay loaded. options may be NULL. */
 int tfmc_session_open(const struct tfmc_model *model, const struct tfmc_session_options *options,

@@ -364,7 +364,8 @@ static enum tfmc_status open_calls(struct bench *b, const struct compiled *c)
 {
 	if (!b->d->options.groups)
 		return driver_session(b->d, c, &b->session);
-	struct bench_groups_options o = {.variant = c->forced, .threads = b->threads};
+	struct bench_groups_options o = {
+	        .variant = c->forced, .threads = b->threads, .weights = &c->weights.map};
 	int status = bench_groups_open(&c->model, b->dims, &o, &b->groups);
 	if (status == TFMC_RT_OK)
 		return TFMC_OK;

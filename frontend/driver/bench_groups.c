@@ -150,6 +150,8 @@ int bench_groups_open(const struct tfmc_model *model, const int64_t *dims,
 	struct tfmc_config c = {.struct_size = sizeof(c), .parallel_for = run_group, .user = g};
 	c.workers = o->threads > 1 ? o->threads : 2;
 	c.batch = model->record->n_dims ? dims[0] : 1;
+	c.weights = o->weights->data;
+	c.weights_bytes = o->weights->bytes;
 	int64_t number = o->variant ? tfmc_variant_find(model->record, o->variant) : -1;
 	c.variants = number >= 0 ? (uint64_t)1 << number : 0;
 	int status = open_workers(g);

@@ -16,6 +16,7 @@ struct bench_groups;
 struct bench_groups_options {
 	const char *variant; /* NULL: the best that runs */
 	int64_t threads;     /* >= 1 */
+	const struct tfmc_mapping *weights;
 };
 
 /* Memory for calls up to dims (all of the record), one sequence for each of the batch. Status codes of

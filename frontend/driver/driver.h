@@ -10,6 +10,7 @@
 #include "frontend/driver/diagnostics.h"
 #include "frontend/driver/options.h"
 #include "frontend/driver/output.h"
+#include "frontend/driver/packed.h"
 #include "frontend/frontend.h"
 #include "ir/interp/interp.h"
 #include "ir/target/target.h"
@@ -174,6 +175,7 @@ struct compiled {
 	const struct ir_module *planned; /* of what runs here */
 	const char *forced;              /* the variant that sessions run; NULL: init chooses */
 	struct backend_output object;
+	struct packed weights;
 	struct backend_jit *jit;
 	struct tfmc_model model;
 };
