@@ -23,6 +23,7 @@
 #include "frontend/folder.h"
 #include "frontend/hub.h"
 #include "frontend/weight_files.h"
+#include "ir/support/glob.h"
 
 #define RUNS_MAX 4096 /* names that `runs` writes out */
 
@@ -183,8 +184,7 @@ static bool is_ignored(const struct hub *h, const char *key)
 	for (size_t i = 0; lists != NULL && lists->kind == YAML_MAPPING && i < lists->n; i++) {
 		const struct yaml_node *list = lists->pairs[i].value;
 		for (size_t k = 0; list->kind == YAML_SEQUENCE && k < list->n; k++) {
-			if (list->items[k]->kind == YAML_SCALAR &&
-			    weight_glob_match(list->items[k]->text, key))
+			if (list->items[k]->kind == YAML_SCALAR && glob_match(list->items[k]->text, key))
 				return true;
 		}
 	}

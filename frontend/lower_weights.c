@@ -9,7 +9,7 @@
 #include "frontend/lower.h"
 
 struct resolved_weight {
-	const struct ir_wexpr *e; /* NULL: failed, reported */
+	const struct ir_wexpr *e; /* of a parameter whose source is wrong (reported): zeros */
 	int rank;
 	int64_t dims[IR_RANK_MAX];
 	struct loc loc;
@@ -85,7 +85,7 @@ static const struct ir_wexpr *resolve(struct lowering *lw, const struct weight_n
 	if (lw->mode == LOWER_PROBE)
 		return wexpr_full(lw->arena, 0.0, need->rank, need->dims);
 	if (r != NULL)
-		return r->e == NULL || same_shape(lw, r, need, path) ? r->e : NULL;
+		return same_shape(lw, r, need, path) ? r->e : NULL;
 	if (m->resolved.n >= MODEL_WEIGHTS_MAX) {
 		lower_fail(lw, LOC_NONE, DIAG_LIMIT, "more than %d parameters", MODEL_WEIGHTS_MAX);
 		return NULL;
@@ -95,11 +95,14 @@ static const struct ir_wexpr *resolve(struct lowering *lw, const struct weight_n
 		return NULL;
 	struct weight_want want = {.path = path, .loc = lw->loc.at, .rank = need->rank};
 	memcpy(want.dims, need->dims, sizeof(want.dims));
-	if (model_section(m, "weights") == NULL)
+	if (model_section(m, "weights") == NULL) {
 		lower_fail(lw, LOC_NONE, DIAG_MISSING, "the model has parameters ('%s') but no 'weights'",
 		           path);
-	else
-		r->e = as_wanted(lw, &want, weight_map_find(m->map, &want));
+		return NULL;
+	}
+	r->e = as_wanted(lw, &want, weight_map_find(m->map, &want));
+	if (r->e == NULL) /* the others are looked at, too: all mistakes of a map in one run */
+		r->e = wexpr_full(&m->arena, 0.0, need->rank, need->dims);
 	r->rank = need->rank;
 	r->loc = lw->loc.at;
 	memcpy(r->dims, need->dims, sizeof(r->dims));

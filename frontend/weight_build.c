@@ -54,7 +54,11 @@ static const struct weight_entry *first_existing(struct weight_build *b, const s
 
 bool weight_entry_exists(struct weight_build *b, const struct weight_entry *e)
 {
-	bool ok = name_exists(b, e->mul) && name_exists(b, e->div);
+	bool ok = true;
+	for (size_t i = 0; i < e->steps.n; i++) {
+		const struct weight_step *s = &e->steps.items[i];
+		ok = (s->kind == WEIGHT_INDEX || name_exists(b, s->name)) && ok;
+	}
 	switch (e->kind) {
 	case ENTRY_FROM: return name_exists(b, e->name) && ok;
 	case ENTRY_ANY: return first_existing(b, e) != NULL && ok;
@@ -66,31 +70,61 @@ bool weight_entry_exists(struct weight_build *b, const struct weight_entry *e)
 
 /* ---- building ---- */
 
-static const struct ir_wexpr *misfit(struct weight_build *b, const struct weight_entry *e, const char *what,
+static const struct ir_wexpr *misfit(struct weight_build *b, const struct weight_step *s, const char *what,
                                      const struct ir_wexpr *x)
 {
 	if (arena_failed(b->arena))
 		return NULL;
-	diag_error(b->cx, e->loc, DIAG_WEIGHT_SHAPE,
+	diag_error(b->cx, s->loc, DIAG_WEIGHT_SHAPE,
 	           "'%s' does not fit the shape %s (for parameter '%.200s')", what,
 	           weight_shape_text(b->arena, x->rank, x->dims), b->want->path);
 	return NULL;
 }
 
-/* The axes in reverse order: the last one moves in front of all that have not moved yet, again and again. */
+/* The product of some sizes of a shape that fits. */
+static int64_t product(const int64_t *dims, const int *axes, int n)
+{
+	int64_t p = 1;
+	for (int i = 0; i < n; i++)
+		p *= dims[axes[i]];
+	return p;
+}
+
+/*
+ * Axis i of the result is axis from[i]. Only two neighbouring axes that end the shape change places in an
+ * expression, so the axes that have no place yet go round until the wanted one is in front.
+ */
+static const struct ir_wexpr *permute_axes(struct arena *a, const struct ir_wexpr *x, const int64_t *from)
+{
+	int order[IR_RANK_MAX], turned[IR_RANK_MAX], rank = x->rank;
+	int64_t dims[IR_RANK_MAX], result[IR_RANK_MAX], front = 1;
+	memcpy(dims, x->dims, sizeof(dims));
+	for (int i = 0; i < rank; i++) {
+		order[i] = i;
+		result[i] = dims[from[i]];
+	}
+	for (int i = 0; x != NULL && i < rank && wexpr_count(x) > 0; i++) {
+		int at = i, n = rank - i;
+		while (order[at] != from[i])
+			at++;
+		const int64_t parts[] = {front, product(dims, order + i, at - i),
+		                         product(dims, order + at, rank - at)};
+		if (at != i)
+			x = wexpr_transpose(a, wexpr_reshape(a, 3, parts, x));
+		for (int k = 0; k < n; k++)
+			turned[k] = order[i + (at - i + k) % n];
+		memcpy(order + i, turned, (size_t)n * sizeof(*order));
+		front *= result[i];
+	}
+	return x == NULL ? NULL : wexpr_reshape(a, rank, result, x);
+}
+
 static const struct ir_wexpr *reverse_axes(struct arena *a, const struct ir_wexpr *x)
 {
-	int64_t front = 1, rest = wexpr_count(x), dims[IR_RANK_MAX];
+	int64_t from[IR_RANK_MAX];
 	for (int i = 0; i < x->rank; i++)
-		dims[i] = x->dims[x->rank - 1 - i];
-	int rank = x->rank;
-	for (int i = 0; x != NULL && i + 1 < rank && rest > 0; i++) {
-		const int64_t parts[] = {front, rest / dims[i], dims[i]};
-		x = wexpr_transpose(a, wexpr_reshape(a, 3, parts, x));
-		front *= dims[i];
-		rest /= dims[i];
-	}
-	return x == NULL ? NULL : wexpr_reshape(a, rank, dims, x);
+		from[i] = x->rank - 1 - i;
+	return permute_axes(a, x, from);
 }
 
 static const char *const block_types[] = {
@@ -179,99 +213,121 @@ static bool axis_fits(const struct ir_wexpr *x, int64_t axis)
 	return axis >= 0 && axis < x->rank;
 }
 
-static const struct ir_wexpr *apply_index(struct weight_build *b, const struct weight_entry *e,
+static const struct ir_wexpr *apply_index(struct weight_build *b, const struct weight_step *s,
                                           const struct ir_wexpr *x)
 {
-	int64_t at = e->index_at;
-	if (e->index_template != NULL) {
-		const char *text = weight_template_fill(b->arena, e->index_template, b->captures);
+	int64_t at = s->begin;
+	if (s->name != NULL) {
+		const char *text = weight_template_fill(b->arena, s->name, b->captures);
 		if (!number_parse_i64(text, strlen(text), &at)) {
-			diag_error(b->cx, e->index_template->node->loc, DIAG_MAP,
-			           "the index '%.60s' is no int", text);
+			diag_error(b->cx, s->name->node->loc, DIAG_MAP, "the index '%.60s' is no int", text);
 			return NULL;
 		}
 	}
-	const struct ir_wexpr *y =
-	        axis_fits(x, e->index_axis) ? wexpr_index(b->arena, (int)e->index_axis, at, x) : NULL;
-	return y != NULL ? y : misfit(b, e, "index", x);
+	const struct ir_wexpr *y = axis_fits(x, s->axis) ? wexpr_index(b->arena, (int)s->axis, at, x) : NULL;
+	return y != NULL ? y : misfit(b, s, "index", x);
 }
 
-static const struct ir_wexpr *apply_slice(struct weight_build *b, const struct weight_entry *e,
+static const struct ir_wexpr *apply_slice(struct weight_build *b, const struct weight_step *s,
                                           const struct ir_wexpr *x)
 {
 	const struct ir_wexpr *y = NULL;
-	if (axis_fits(x, e->slice_axis))
-		y = wexpr_slice(b->arena, (int)e->slice_axis, e->slice_begin, e->slice_end, x);
-	return y != NULL ? y : misfit(b, e, "slice", x);
+	if (axis_fits(x, s->axis))
+		y = wexpr_slice(b->arena, (int)s->axis, s->begin, s->end, x);
+	return y != NULL ? y : misfit(b, s, "slice", x);
 }
 
-static const struct ir_wexpr *apply_split(struct weight_build *b, const struct weight_entry *e,
+static const struct ir_wexpr *apply_split(struct weight_build *b, const struct weight_step *s,
                                           const struct ir_wexpr *x)
 {
 	const struct ir_wexpr *y = NULL;
-	if (axis_fits(x, e->split_axis) && x->dims[e->split_axis] % e->split_of == 0) {
-		int64_t size = x->dims[e->split_axis] / e->split_of; /* part < of: no product can overflow */
-		y = wexpr_slice(b->arena, (int)e->split_axis, e->split_part * size,
-		                (e->split_part + 1) * size, x);
+	if (axis_fits(x, s->axis) && x->dims[s->axis] % s->end == 0) {
+		int64_t size = x->dims[s->axis] / s->end; /* part < of: no product can overflow */
+		y = wexpr_slice(b->arena, (int)s->axis, s->begin * size, (s->begin + 1) * size, x);
 	}
-	return y != NULL ? y : misfit(b, e, "split", x);
+	return y != NULL ? y : misfit(b, s, "split", x);
 }
 
-static const struct ir_wexpr *apply_reshape(struct weight_build *b, const struct weight_entry *e,
+static const struct ir_wexpr *apply_transpose(struct weight_build *b, const struct weight_step *s,
+                                              const struct ir_wexpr *x)
+{
+	if (s->rank < 0)
+		return x;
+	if (s->rank == 0)
+		return wexpr_transpose(b->arena, x);
+	return s->rank == x->rank ? permute_axes(b->arena, x, s->dims) : misfit(b, s, "transpose", x);
+}
+
+static const struct ir_wexpr *apply_reshape(struct weight_build *b, const struct weight_step *s,
                                             const struct ir_wexpr *x)
 {
-	const struct ir_wexpr *y = wexpr_reshape(b->arena, e->reshape_rank, e->reshape_dims, x);
+	const struct ir_wexpr *y = wexpr_reshape(b->arena, s->rank, s->dims, x);
 	if (y != NULL || arena_failed(b->arena))
 		return y;
-	diag_error(b->cx, e->loc, DIAG_WEIGHT_SHAPE, "%s cannot be reshaped to %s (for parameter '%.200s')",
+	diag_error(b->cx, s->loc, DIAG_WEIGHT_SHAPE, "%s cannot be reshaped to %s (for parameter '%.200s')",
 	           weight_shape_text(b->arena, x->rank, x->dims),
-	           weight_shape_text(b->arena, e->reshape_rank, e->reshape_dims), b->want->path);
+	           weight_shape_text(b->arena, s->rank, s->dims), b->want->path);
 	return NULL;
 }
 
-static const struct ir_wexpr *apply_binary(struct weight_build *b, const struct weight_entry *e,
-                                           enum ir_wexpr_kind kind, const struct ir_wexpr *x)
+static const struct ir_wexpr *apply_factor(struct weight_build *b, const struct weight_step *s,
+                                           const struct ir_wexpr *x)
 {
-	const struct ir_wexpr *scale = leaf(b, kind == WX_MUL ? e->mul : e->div);
-	const struct ir_wexpr *y = scale == NULL ? NULL : wexpr_binary(b->arena, kind, x, scale);
-	if (y != NULL || scale == NULL || arena_failed(b->arena))
+	bool mul = s->kind == WEIGHT_MUL;
+	const struct ir_wexpr *factor = leaf(b, s->name);
+	const struct ir_wexpr *y =
+	        factor == NULL ? NULL : wexpr_binary(b->arena, mul ? WX_MUL : WX_DIV, x, factor);
+	if (y != NULL || factor == NULL || arena_failed(b->arena))
 		return y;
-	diag_error(b->cx, e->loc, DIAG_WEIGHT_SHAPE,
-	           "'%s' by a tensor of shape %s does not fit %s (for '%.200s')",
-	           kind == WX_MUL ? "mul" : "div", weight_shape_text(b->arena, scale->rank, scale->dims),
+	diag_error(b->cx, s->loc, DIAG_WEIGHT_SHAPE,
+	           "'%s' by a tensor of shape %s does not fit %s (for '%.200s')", mul ? "mul" : "div",
+	           weight_shape_text(b->arena, factor->rank, factor->dims),
 	           weight_shape_text(b->arena, x->rank, x->dims), b->want->path);
 	return NULL;
 }
 
-static const struct ir_wexpr *apply_permute(struct weight_build *b, const struct weight_entry *e,
+static const struct ir_wexpr *apply_permute(struct weight_build *b, const struct weight_step *s,
                                             const struct ir_wexpr *x)
 {
-	enum ir_wexpr_kind kind = e->permute == PERMUTE_HALVES_TO_INTERLEAVED ? WX_ROPE_H2I : WX_ROPE_I2H;
-	const struct ir_wexpr *y =
-	        e->permute_heads < 1 ? NULL : wexpr_rope(b->arena, kind, e->permute_heads, x);
-	return y != NULL ? y : misfit(b, e, "permute", x);
+	enum ir_wexpr_kind kind = s->kind == WEIGHT_HALVES_TO_INTERLEAVED ? WX_ROPE_H2I : WX_ROPE_I2H;
+	const struct ir_wexpr *y = s->heads < 1 ? NULL : wexpr_rope(b->arena, kind, s->heads, x);
+	return y != NULL ? y : misfit(b, s, "permute", x);
+}
+
+static const struct ir_wexpr *apply(struct weight_build *b, const struct weight_step *s,
+                                    const struct ir_wexpr *x)
+{
+	switch (s->kind) {
+	case WEIGHT_INDEX: return apply_index(b, s, x);
+	case WEIGHT_SLICE: return apply_slice(b, s, x);
+	case WEIGHT_SPLIT: return apply_split(b, s, x);
+	case WEIGHT_TRANSPOSE: return apply_transpose(b, s, x);
+	case WEIGHT_RESHAPE: return apply_reshape(b, s, x);
+	case WEIGHT_HALVES_TO_INTERLEAVED:
+	case WEIGHT_INTERLEAVED_TO_HALVES: return apply_permute(b, s, x);
+	case WEIGHT_MUL:
+	case WEIGHT_DIV: return apply_factor(b, s, x);
+	case WEIGHT_ADD: return wexpr_unary(b->arena, WX_OFFSET, s->add, x);
+	}
+	return NULL;
+}
+
+/* The constructors refuse what is nested too deeply without a word. */
+static const struct ir_wexpr *too_deep(struct weight_build *b, const struct weight_step *s, size_t errors)
+{
+	if (!arena_failed(b->arena) && b->cx->n_errors == errors)
+		diag_error(b->cx, s->loc, DIAG_LIMIT,
+		           "the source of the parameter '%.200s' has too many steps", b->want->path);
+	return NULL;
 }
 
 const struct ir_wexpr *weight_entry_build(struct weight_build *b, const struct weight_entry *e)
 {
 	const struct ir_wexpr *x = origin(b, e);
-	if (x != NULL && e->has_index)
-		x = apply_index(b, e, x);
-	if (x != NULL && e->has_slice)
-		x = apply_slice(b, e, x);
-	if (x != NULL && e->has_split)
-		x = apply_split(b, e, x);
-	if (x != NULL && e->transpose)
-		x = wexpr_transpose(b->arena, x);
-	if (x != NULL && e->has_reshape)
-		x = apply_reshape(b, e, x);
-	if (x != NULL && e->permute != PERMUTE_NONE)
-		x = apply_permute(b, e, x);
-	if (x != NULL && e->mul != NULL)
-		x = apply_binary(b, e, WX_MUL, x);
-	if (x != NULL && e->div != NULL)
-		x = apply_binary(b, e, WX_DIV, x);
-	if (x != NULL && e->has_add)
-		x = wexpr_unary(b->arena, WX_OFFSET, e->add, x);
+	for (size_t i = 0; x != NULL && i < e->steps.n; i++) {
+		size_t errors = b->cx->n_errors;
+		const struct ir_wexpr *y = apply(b, &e->steps.items[i], x);
+		x = y != NULL ? y : too_deep(b, &e->steps.items[i], errors);
+	}
 	return x;
 }

@@ -14,8 +14,32 @@
 #include "ir/weight.h"
 
 enum weight_entry_kind { ENTRY_FROM, ENTRY_ANY, ENTRY_CONCAT, ENTRY_STACK };
-enum weight_permute { PERMUTE_NONE, PERMUTE_HALVES_TO_INTERLEAVED, PERMUTE_INTERLEAVED_TO_HALVES };
 enum weight_optional { OPTIONAL_NONE, OPTIONAL_ZEROS, OPTIONAL_ONES };
+
+enum weight_step_kind {
+	WEIGHT_INDEX,
+	WEIGHT_SLICE,
+	WEIGHT_SPLIT,
+	WEIGHT_TRANSPOSE,
+	WEIGHT_RESHAPE,
+	WEIGHT_HALVES_TO_INTERLEAVED,
+	WEIGHT_INTERLEAVED_TO_HALVES,
+	WEIGHT_MUL,
+	WEIGHT_DIV,
+	WEIGHT_ADD,
+};
+
+struct weight_step {
+	enum weight_step_kind kind;
+	struct loc loc;
+	int64_t axis;              /* index, slice, split */
+	int64_t begin, end;        /* slice; split: part `begin` of `end`; index: begin */
+	int64_t heads;             /* of the orders of rotary rows */
+	int rank;                  /* reshape, transpose; transpose with rank 0: the last two axes */
+	int64_t dims[IR_RANK_MAX]; /* reshape: the shape; transpose: where each axis comes from */
+	double add;
+	struct weight_template *name; /* mul, div: the tensor; index: `at: "{e}"` in place of begin */
+};
 
 struct weight_entry {
 	enum weight_entry_kind kind;
@@ -24,18 +48,10 @@ struct weight_entry {
 	const struct weight_entry **of; /* the others */
 	size_t n_of;
 	int64_t axis; /* ENTRY_CONCAT */
-	/* Then, in this order; a member that is absent changes nothing. */
-	bool has_index, has_slice, has_split, transpose, has_reshape, has_add;
-	int64_t index_axis, index_at;
-	struct weight_template *index_template; /* `at: "{e}"`, instead of index_at */
-	int64_t slice_axis, slice_begin, slice_end;
-	int64_t split_axis, split_part, split_of;
-	int reshape_rank;
-	int64_t reshape_dims[IR_RANK_MAX];
-	enum weight_permute permute;
-	int64_t permute_heads;
-	struct weight_template *mul, *div; /* tensor names */
-	double add;
+	struct {
+		struct weight_step *items; /* what is done with it, in the order written */
+		size_t n, cap;
+	} steps;
 	enum weight_optional optional;
 };
 

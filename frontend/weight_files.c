@@ -12,10 +12,10 @@
 #include "frontend/json.h"
 #include "frontend/npy.h"
 #include "frontend/safetensors.h"
+#include "ir/support/glob.h"
 #include "ir/support/strmap.h"
 
 #define NEAREST_MAX     3     /* names in a suggestion */
-#define GLOB_BYTES_MAX  1024  /* as in weight_glob.c: a longer one would match nothing */
 #define INDEX_FILES_MAX 4096  /* shards of an index */
 #define TYPO_NAMES_MAX  20000 /* among more names, edit distances take too long */
 
@@ -376,7 +376,7 @@ enum tfmc_status weight_files_ignore(struct weight_files *wf, const struct yaml_
 		}
 		for (size_t j = 0; j < wf->tensors.n; j++) {
 			struct weight_tensor *t = wf->tensors.items[j];
-			t->ignored = t->ignored || weight_glob_match(glob->text, t->name);
+			t->ignored = t->ignored || glob_match(glob->text, t->name);
 		}
 	}
 	return TFMC_OK;
@@ -437,6 +437,15 @@ static void offer(const char *best[NEAREST_MAX], size_t scores[NEAREST_MAX], con
 	}
 }
 
+/* `part` is the beginning or the end of a dotted name. */
+static bool is_part(const char *part, const char *name)
+{
+	size_t n = strlen(part), all = strlen(name);
+	return n != 0 && n < all &&
+	       ((strncmp(part, name, n) == 0 && name[n] == '.') ||
+	        (strcmp(part, name + all - n) == 0 && name[all - n - 1] == '.'));
+}
+
 const char *weight_files_nearest(struct weight_files *wf, const char *name)
 {
 	const char *best[NEAREST_MAX] = {NULL};
@@ -445,10 +454,12 @@ const char *weight_files_nearest(struct weight_files *wf, const char *name)
 	const char *typo = n > TYPO_NAMES_MAX ? NULL : nearest_name(name, names, n);
 	struct buf out;
 	if (typo != NULL)
-		offer(best, scores, typo, SIZE_MAX);
+		offer(best, scores, typo, SIZE_MAX - 1);
 	for (size_t i = 0; i < n; i++) {
 		size_t score = weight_name_likeness(name, names[i]);
-		if (score * 2 >= strlen(name) && names[i] != typo)
+		if (is_part(names[i], name) || is_part(name, names[i]))
+			score = SIZE_MAX; /* before names that share no more than an end like `.weight` */
+		if (score >= (strlen(name) + 1) / 2 && names[i] != typo)
 			offer(best, scores, names[i], score);
 	}
 	buf_init(&out);

@@ -89,7 +89,4 @@ size_t weight_name_likeness(const char *a, const char *b);
 /* The numbers of WX_TENSOR leaves. */
 struct weight_source weight_files_source(struct weight_files *wf);
 
-/* `*` characters except dots, `**` any characters, `{a,b}` either; a final `.*` also matches deeper names. */
-bool weight_glob_match(const char *glob, const char *text);
-
 #endif

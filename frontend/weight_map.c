@@ -32,7 +32,7 @@ struct weight_map {
 	struct diag_context *cx;
 	struct weight_files *files;
 	const struct expr_env *env;
-	bool identity;
+	bool missing;             /* a parameter has no tensor: reported */
 	struct pattern_list all;  /* in the order of reading */
 	struct strmap by_text;    /* pattern text -> struct pattern */
 	struct strmap parameters; /* paths asked for; the value is never used */
@@ -128,10 +128,8 @@ enum tfmc_status weight_map_read(struct weight_map *m, const struct yaml_node *m
                                  uint32_t main_source)
 {
 	const struct yaml_node *file;
-	if (map == NULL || yaml_is(map, "identity")) {
-		m->identity = true;
+	if (map == NULL || yaml_is(map, "identity"))
 		return TFMC_OK;
-	}
 	if (map->kind == YAML_MAPPING)
 		return add_patterns(m, map, main_source);
 	if (!yaml_expect(m->cx, map, YAML_SCALAR, "weights.map"))
@@ -208,6 +206,7 @@ static const struct ir_wexpr *report_missing(struct weight_map *m, const struct 
                                              const struct pattern *p, const char *name)
 {
 	const char *near = nearest_tensors(m, name);
+	m->missing = true;
 	diag_error(m->cx, want->loc, DIAG_MISSING_TENSOR,
 	           "no weight file has the tensor '%.200s' for parameter '%.200s'", name, want->path);
 	if (p != NULL)
@@ -220,21 +219,29 @@ static const struct ir_wexpr *report_missing(struct weight_map *m, const struct 
 static const struct ir_wexpr *report_unmapped(struct weight_map *m, const struct weight_want *want)
 {
 	const char *near = nearest_tensors(m, want->path);
+	m->missing = true;
 	diag_error(m->cx, want->loc, DIAG_MISSING_TENSOR,
-	           "no entry of weights.map fits the parameter '%.200s' %s", want->path,
-	           weight_shape_text(m->arena, want->rank, want->dims));
+	           "no entry of weights.map fits the parameter '%.200s' %s, and no tensor is called so",
+	           want->path, weight_shape_text(m->arena, want->rank, want->dims));
 	if (near[0] != '\0')
 		diag_note(m->cx, LOC_NONE, "nearest tensors: %s", near);
 	return NULL;
 }
 
-static bool is_transposed(const struct weight_want *want, const struct ir_wexpr *x)
+/* from[i]: the axis of x that axis i of the parameter may be; false when no order of the axes fits. */
+static bool find_axes(const struct weight_want *want, const struct ir_wexpr *x, int64_t *from)
 {
-	int r = want->rank;
-	if (r < 2 || x->rank != r)
-		return false;
-	return memcmp(want->dims, x->dims, (size_t)(r - 2) * sizeof(int64_t)) == 0 &&
-	       want->dims[r - 1] == x->dims[r - 2] && want->dims[r - 2] == x->dims[r - 1];
+	unsigned taken = 0;
+	for (int i = 0; i < want->rank; i++) {
+		int k = 0;
+		while (k < x->rank && ((taken >> k & 1) != 0 || x->dims[k] != want->dims[i]))
+			k++;
+		if (k == x->rank)
+			return false;
+		taken |= 1U << k;
+		from[i] = k;
+	}
+	return x->rank == want->rank;
 }
 
 static bool same_count(const struct weight_want *want, const struct ir_wexpr *x)
@@ -246,6 +253,28 @@ static bool same_count(const struct weight_want *want, const struct ir_wexpr *x)
 		n /= want->dims[i];
 	}
 	return n == 1;
+}
+
+/* What would make a source fit that differs in shape: nothing that it says already. */
+static const char *shape_hint(struct weight_map *m, const struct weight_want *want, const struct pattern *p,
+                              const struct ir_wexpr *x)
+{
+	const struct weight_entry *e = p == NULL ? NULL : p->source;
+	size_t n = e == NULL ? 0 : e->steps.n;
+	int64_t from[IR_RANK_MAX];
+	if (!find_axes(want, x, from))
+		return !same_count(want, x)
+		               ? ""
+		               : arena_printf(m->arena,
+		                              "; the same number of elements: reshape: %s would fit",
+		                              weight_shape_text(m->arena, want->rank, want->dims));
+	const char *axes = want->rank == 2 ? "true" : weight_shape_text(m->arena, want->rank, from);
+	if (n != 0 && want->rank == 2 && e->steps.items[n - 1].kind == WEIGHT_TRANSPOSE)
+		return "; it would fit without 'transpose'";
+	if (n != 0 || (e != NULL && e->kind != ENTRY_FROM))
+		return arena_printf(m->arena, "; transposed? 'transpose: %s' as the last step would fit",
+		                    axes);
+	return arena_printf(m->arena, "; transposed? write {from: ..., transpose: %s} in the map", axes);
 }
 
 /* The stored tensor in words, when the expression is nothing else. */
@@ -261,14 +290,9 @@ static const struct ir_wexpr *check_shape(struct weight_map *m, const struct wei
 {
 	bool same = x->rank == want->rank &&
 	            memcmp(x->dims, want->dims, (size_t)want->rank * sizeof(int64_t)) == 0;
-	const char *hint = "";
 	if (same)
 		return x;
-	if (is_transposed(want, x))
-		hint = "; transposed? write {from: ..., transpose: true} in the map";
-	else if (same_count(want, x))
-		hint = arena_printf(m->arena, "; the same number of elements: reshape: %s would fit",
-		                    weight_shape_text(m->arena, want->rank, want->dims));
+	const char *hint = shape_hint(m, want, p, x);
 	diag_error(m->cx, want->loc, DIAG_WEIGHT_SHAPE, "the parameter '%.200s' wants %s, %s is %s%s",
 	           want->path, weight_shape_text(m->arena, want->rank, want->dims), describe_source(m, x),
 	           weight_shape_text(m->arena, x->rank, x->dims), hint);
@@ -277,7 +301,7 @@ static const struct ir_wexpr *check_shape(struct weight_map *m, const struct wei
 	return NULL;
 }
 
-/* map: identity is one entry `from: PATH` without pattern. */
+/* A parameter that no entry fits is the tensor of its name: the entry `from: PATH` without pattern. */
 static const struct weight_entry *identity_entry(struct weight_map *m, const struct weight_want *want)
 {
 	struct weight_entry *e = ARENA_NEW(m->arena, struct weight_entry);
@@ -302,13 +326,13 @@ const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct weight
 	struct pattern *p = find_pattern(m, want, &captures, &clash);
 	if (clash)
 		return NULL;
-	if (p == NULL && !m->identity)
-		return report_unmapped(m, want);
 	struct weight_build b = {m->arena, m->cx, m->files, &captures, want, NULL};
 	const struct weight_entry *e = p == NULL ? identity_entry(m, want) : p->source;
 	if (e == NULL || arena_failed(m->arena))
 		return NULL;
 	if (!weight_entry_exists(&b, e)) {
+		if (p == NULL && m->all.n != 0)
+			return report_unmapped(m, want);
 		if (e->optional == OPTIONAL_NONE)
 			return report_missing(m, want, p, b.missing == NULL ? want->path : b.missing);
 		return wexpr_full(m->arena, e->optional == OPTIONAL_ONES ? 1.0 : 0.0, want->rank, want->dims);
@@ -403,6 +427,7 @@ static bool check_unused(struct weight_map *m, bool allow_unused)
 bool weight_map_finish(struct weight_map *m, bool allow_unused)
 {
 	bool matched = check_patterns(m);
-	bool used = check_unused(m, allow_unused);
+	/* Tensors that a wrong name in the map does not reach are left over because of it. */
+	bool used = m->missing || check_unused(m, allow_unused);
 	return matched && used;
 }

@@ -31,7 +31,8 @@ struct weight_map *weight_map_create(struct arena *a, struct diag_context *cx, s
 
 /*
  * The value of weights.map: `identity`, a file name relative to dir, or a
- * mapping. NULL means identity. Patterns written in source `main_source` must
+ * mapping. A parameter that no entry fits is the stored tensor of the same
+ * name; identity, or NULL, has no entries. Patterns written in source `main_source` must
  * match a parameter; those of other sources (base, include, preset) and of a
  * map file need not. May be called more than once (include).
  */
@@ -48,8 +49,9 @@ struct weight_want {
 const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct weight_want *want);
 
 /*
- * After the last parameter: patterns without match, tensors neither used nor
- * ignored (a warning with allow_unused). True when nothing was wrong.
+ * After the last parameter: patterns without match and, when every parameter
+ * has its tensors, tensors neither used nor ignored (a warning with allow_unused). True when nothing was
+ * wrong.
  */
 TFMC_MUST_USE bool weight_map_finish(struct weight_map *m, bool allow_unused);
 

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "ir/support/glob.h"
+
 enum tfmc_status driver_probe(struct driver *d, struct loaded *l, const struct option_list *patterns,
                               const struct option_list *functions)
 {
@@ -113,7 +115,7 @@ static enum tfmc_status print_names(struct driver *d, const struct ir_module *m,
 	for (size_t i = 0; i < names.n; i++) {
 		bool found = false;
 		for (size_t k = 0; k < d->options.probe.n && !found; k++)
-			found = probe_match(d->options.probe.items[k], names.items[i].name);
+			found = glob_match(d->options.probe.items[k], names.items[i].name);
 		if (found)
 			print_name(d, m, f, &sites.items[names.items[i].site], names.items[i].name);
 		*n += found;

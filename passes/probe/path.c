@@ -55,26 +55,3 @@ const char *probe_path(struct arena *arena, const char *path, const struct ir_re
 	}
 	return arena_printf(arena, "%s%.*s", text, done < total ? (int)(total - done) : 0, path + done);
 }
-
-/* One star at a time: a later star never needs an earlier one to take more. */
-bool probe_match(const char *pattern, const char *text)
-{
-	const char *star = NULL, *from = NULL;
-	while (*text) {
-		if (*pattern == '*') {
-			star = pattern++;
-			from = text;
-		} else if (*pattern == '?' || *pattern == *text) {
-			pattern++;
-			text++;
-		} else if (star) {
-			pattern = star + 1;
-			text = ++from;
-		} else {
-			return false;
-		}
-	}
-	while (*pattern == '*')
-		pattern++;
-	return *pattern == 0;
-}

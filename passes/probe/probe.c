@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ir/build.h"
+#include "ir/support/glob.h"
 
 /* The interface of an object has at most 128 tensors for an entry. */
 #define MAX_SITES 96
@@ -29,7 +30,7 @@ static bool is_wanted(struct probing *p, const char *name)
 {
 	bool found = p->q->attentions;
 	for (size_t i = 0; i < p->q->n_patterns; i++) {
-		if (!probe_match(p->q->patterns[i], name))
+		if (!glob_match(p->q->patterns[i], name))
 			continue;
 		p->matched[i] = true;
 		found = true;

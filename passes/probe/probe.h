@@ -26,7 +26,7 @@ enum probe_mode { PROBE_RECOMPUTE, PROBE_BARRIER };
 struct probe_request {
 	struct diag_context *cx;
 	struct arena *arena;         /* for all texts and lists of the answer */
-	const char *const *patterns; /* names with * and ?, which match dots, too */
+	const char *const *patterns; /* ir/support/glob.h */
 	size_t n_patterns;
 	const char *const *functions; /* which functions get results; those that do not exist are left out */
 	size_t n_functions;
@@ -94,9 +94,6 @@ TFMC_MUST_USE enum tfmc_status probe_list(const struct probe_request *q, const s
  */
 const char *probe_path(struct arena *arena, const char *path, const struct ir_region *region,
                        const int64_t *at, size_t n_at);
-/* True when text is what the pattern with * and ? says. */
-bool probe_match(const char *pattern, const char *text);
-
 /* Writes the function with the wanted sites as results into module `out`. */
 TFMC_MUST_USE enum tfmc_status probe_write(const struct probe_request *q, const struct ir_func *f,
                                            struct ir_module *out, struct probe_sites *sites);

@@ -39,7 +39,11 @@ check_file() {
 		local column=${row%%:*}; row=${row#*: }
 		check_expectation "$file" "$line" "$column" "$row" ||
 			{ complain "$file" "no error $line:$column fits /$row/; got:"; sed 's/^/    /' "$tmp/err" >&2; }
-	done < <(grep -a '^# expect: ' "$file" | head -5)
+	done < <(grep -a '^# expect: ' "$file" | head -9)
+	local wanted
+	wanted=$(sed -n 's/^# errors: //p' "$file")
+	[ -z "$wanted" ] || [ "$(grep -acE '(^|: )error: ' "$tmp/err")" -eq "$wanted" ] ||
+		{ complain "$file" "not $wanted errors:"; sed 's/^/    /' "$tmp/err" >&2; }
 	[ $n -gt 0 ] || complain "$file" "has no expectation"
 }
 

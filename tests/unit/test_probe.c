@@ -68,19 +68,6 @@ static void end(struct probed *p)
 	buf_destroy(&p->text);
 }
 
-START_TEST(patterns_match_dots)
-{
-	ck_assert(probe_match("*", ""));
-	ck_assert(probe_match("h.*.weights", "h.0.attn.attention.weights"));
-	ck_assert(probe_match("h.?", "h.3"));
-	ck_assert(!probe_match("h.?", "h.13"));
-	ck_assert(probe_match("*a*b", "aabab"));
-	ck_assert(!probe_match("*a*b", "aabaa"));
-	ck_assert(!probe_match("h", "h.0"));
-	ck_assert(!probe_match("h.0", "h"));
-}
-END_TEST
-
 /* Twelve moments: two values in each of six rounds; "out.1.in.1" is the add, whose path names it as well. */
 START_TEST(rounds_have_names_in_order)
 {
@@ -179,7 +166,6 @@ Suite *suite_probe(void)
 {
 	Suite *s = suite_create("probe");
 	TCase *c = tcase_create("probe");
-	tcase_add_test(c, patterns_match_dots);
 	tcase_add_test(c, rounds_have_names_in_order);
 	tcase_add_test(c, nested_rounds_have_their_values);
 	tcase_add_test(c, recomputed_values_leave_readers_alone);

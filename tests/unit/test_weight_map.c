@@ -41,9 +41,11 @@ static const struct stored {
 
 static void setup(void)
 {
-	static double zeros[64];
+	static float numbers[128];
 	struct stored_tensor items[TFMC_COUNT(stored)];
 	struct buf out;
+	for (size_t i = 0; i < TFMC_COUNT(numbers); i++)
+		numbers[i] = (float)i;
 	reading_init(&r);
 	buf_init(&out);
 	for (size_t i = 0; i < TFMC_COUNT(stored); i++) {
@@ -55,7 +57,7 @@ static void setup(void)
 			n *= stored[i].dims[k];
 		}
 		items[i].bytes = (size_t)n;
-		items[i].data = zeros;
+		items[i].data = numbers;
 	}
 	ck_assert(safetensors_write(&out, items, TFMC_COUNT(stored)));
 	reading_write(&r, "w.safetensors", out.data, out.len);
@@ -134,9 +136,55 @@ START_TEST(patterns)
 	check_tensor("q.weight", 2, 4, 3, "q");
 	check_tensor("special.weight", 2, 2, 3, "v");
 	ck_assert_ptr_null(find("v.weight", 2, 2, 3));
-	ck_assert(reading_says(&r, "no entry of weights.map fits the parameter 'v.weight' [2, 3] [E400]"));
+	ck_assert(reading_says(&r, "no entry of weights.map fits the parameter 'v.weight' [2, 3], and no "
+	                           "tensor is called so [E400]"));
 	ck_assert_ptr_null(find("layers.0.x.norm.bias", 1, 4, 0));
 	ck_assert_ptr_null(find("layers..norm.bias", 1, 4, 0));
+}
+END_TEST
+
+START_TEST(unmapped_is_identity)
+{
+	ck_assert_int_eq(read_map("p: q\n"), TFMC_OK);
+	check_tensor("p", 2, 4, 3, "q");
+	check_tensor("k", 2, 4, 3, "k");
+	check_tensor("h.1.ln.beta", 1, 4, 0, "h.1.ln.beta");
+	ck_assert_ptr_null(find("scale.weight", 1, 4, 0));
+	ck_assert(reading_says(&r, "note: nearest tensors: scale"));
+	ck_assert_uint_eq(r.cx.n_errors, 1);
+}
+END_TEST
+
+/* Element i of what is written is the element of the stored tensor that numpy.transpose moves there. */
+START_TEST(axes_in_any_order)
+{
+	static const struct {
+		const char *source;
+		int64_t dims[3], strides[3];
+	} cases[] = {
+	        {"{from: experts, transpose: [0, 2, 1]}", {2, 3, 4}, {12, 1, 3}},
+	        {"{from: experts, transpose: [1, 0, 2]}", {4, 2, 3}, {3, 12, 1}},
+	        {"{from: experts, transpose: [1, 2, 0]}", {4, 3, 2}, {3, 1, 12}},
+	        {"{from: experts, transpose: [2, 0, 1]}", {3, 2, 4}, {1, 12, 3}},
+	        {"{from: experts, transpose: [2, 1, 0]}", {3, 4, 2}, {1, 3, 12}},
+	        {"{from: experts, transpose: [0, 1, 2]}", {2, 4, 3}, {12, 3, 1}},
+	};
+	const struct weight_source source = weight_files_source(wf);
+	for (size_t c = 0; c < TFMC_COUNT(cases); c++) {
+		struct weight_want want = {.path = arena_printf(&r.arena, "p%zu", c), .rank = 3};
+		double got[24];
+		memcpy(want.dims, cases[c].dims, sizeof(cases[c].dims));
+		ck_assert_int_eq(read_map(arena_printf(&r.arena, "%s: %s\n", want.path, cases[c].source)),
+		                 TFMC_OK);
+		const struct ir_wexpr *e = weight_map_find(map, &want);
+		ck_assert_msg(e != NULL, "%s", r.log.data);
+		ck_assert_int_eq(wexpr_eval(&r.cx, e, &source, 0, 24, got), TFMC_OK);
+		for (int64_t i = 0; i < 24; i++) {
+			const int64_t *d = cases[c].dims, *s = cases[c].strides;
+			int64_t at = i / (d[1] * d[2]) * s[0] + i / d[2] % d[1] * s[1] + i % d[2] * s[2];
+			ck_assert_double_eq(got[i], (double)at);
+		}
+	}
 }
 END_TEST
 
@@ -173,7 +221,15 @@ static const struct source_case {
          "slice(0, 0, 2, index(0, 1, "},
         {"{from: fused, split: {axis: 0, part: 2, of: 3}}", 2, 4, 3, "slice(0, 8, 12, "},
         {"{from: q, reshape: [two * 3, 2]}", 2, 6, 2, "reshape([6,2], "},
-        {"{reshape: [3, 4], transpose: true, from: q}", 2, 3, 4, "reshape([3,4], transpose("},
+        {"{transpose: true, reshape: [4, 3], from: q}", 2, 4, 3, "reshape([4,3], transpose(tensor"},
+        {"{reshape: [4, 3], transpose: true, from: q}", 2, 3, 4, "transpose(reshape([4,3], tensor"},
+        {"[q, reshape: [2, 6], transpose: [1, 0], reshape: [3, 4]]", 2, 3, 4, "reshape([3,4], "},
+        {"[{from: q, transpose: true}, {add: 1, mul: ids}, transpose: true]", 2, 4, 3,
+         "transpose(mul(offset(1.0, transpose("},
+        {"[experts, {index: {axis: 0, at: 1}}, {optional: zeros}]", 2, 4, 3, "index(0, 1, "},
+        {"{from: experts, transpose: [1, 0, 2], reshape: [8, 3]}", 2, 8, 3, "reshape([8,3], "},
+        {"{from: q, transpose: [0, 1]}", 2, 4, 3, "reshape([4,3], tensor"},
+        {"{from: q, transpose: false}", 2, 4, 3, "tensor"},
         {"{from: q, permute: rope_halves_to_interleaved(two)}", 2, 4, 3, "rope_halves_to_interleaved(2, "},
         {"{from: q, permute: rope_interleaved_to_halves(1)}", 2, 4, 3, "rope_interleaved_to_halves(1, "},
         {"{from: quant, div: scale}", 2, 4, 3, "div("},
@@ -205,7 +261,15 @@ START_TEST(index_by_capture)
 END_TEST
 
 static const char *const wrong_maps[][2] = {
-        {"p: [q, k]", "a list is no source"},
+        {"p: [q, k]", "a list is one source and steps like 'transpose: true'; several sources are any"},
+        {"p: []", "the list wants a source and its steps"},
+        {"p: [[q, transpose: true], reshape: [4]]", "E10"},
+        {"p: [q, {from: k}]", "unknown key 'from' in a step of a source"},
+        {"p: [{transpose: true}, transpose: true]", "exactly one of"},
+        {"p: {from: q, transpose: [0, 0]}", "'transpose' wants true or every axis once"},
+        {"p: {from: q, transpose: [1, 2]}", "'transpose' wants true or every axis once"},
+        {"p: {from: q, transpose: []}", "'transpose' wants true or every axis once"},
+        {"p: {from: q, transpose: [0, 1, 2, 3, 4, 5, 6, 7, 8]}", "'transpose' wants at most 8 dims"},
         {"p: {from: q, any: [k]}", "exactly one of"},
         {"p: {transpose: true}", "exactly one of"},
         {"p: {form: q}", "unknown key 'form'"},
@@ -248,6 +312,10 @@ static const char *const wrong_shapes[][2] = {
         {"{from: q, slice: {axis: 0, begin: 2, end: 9}}", "'slice' does not fit the shape [4, 3]"},
         {"{from: q, slice: {axis: 5, begin: 0, end: 1}}", "'slice' does not fit"},
         {"{from: q, split: {axis: 0, part: 0, of: 3}}", "'split' does not fit"},
+        {"{from: q, transpose: [2, 0, 1]}", "'transpose' does not fit the shape [4, 3]"},
+        {"[q, transpose: true, transpose: true]",
+         "wants [3, 4], its source in weights.map is [4, 3]; it would fit without 'transpose' [E401]"},
+        {"[q, add: 1]", "; transposed? 'transpose: true' as the last step would fit [E401]"},
         {"{from: q, mul: v}", "'mul' by a tensor of shape [2, 3] does not fit [4, 3]"},
         {"{from: q, permute: rope_halves_to_interleaved(3)}", "'permute' does not fit"},
         {"ids", "the parameter 'p' wants [3, 4], the tensor 'ids' of 'w.safetensors' is [3]"},
@@ -311,6 +379,8 @@ Suite *suite_weight_map(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, identity);
 	tcase_add_test(t, patterns);
+	tcase_add_test(t, unmapped_is_identity);
+	tcase_add_test(t, axes_in_any_order);
 	tcase_add_test(t, repeated_captures);
 	tcase_add_test(t, two_matches);
 	tcase_add_loop_test(t, source_kinds, 0, (int)TFMC_COUNT(sources));
