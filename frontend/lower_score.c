@@ -42,8 +42,8 @@ static struct ir_value pick(struct lowering *lw, struct ir_value x, struct ir_va
 	const struct ir_type *t = irb_type(lw->b, x);
 	const struct ir_dim *rows = ir_dim_mul(lw->module->dims, t->dims[0], t->dims[1]);
 	const struct ir_dim *flat[] = {rows, t->dims[2]};
-	struct ir_value picked = irb_take_rows(lw->b, irb_reshape_to(lw->b, x, 2, flat),
-	                                       irb_reshape_to(lw->b, at, 1, flat), NULL);
+	struct ir_value index = irb_reshape_to(lw->b, at, 1, flat);
+	struct ir_value picked = irb_take_rows(lw->b, irb_reshape_to(lw->b, x, 2, flat), index, NULL);
 	return irb_reshape_to(lw->b, picked, 2, t->dims);
 }
 

@@ -42,7 +42,8 @@ struct ir_value demand_at(struct demand_builder *d)
 		return filled(d, ir_import_dim(d->r->out, key->begin));
 	const struct ir_dim *last =
 	        ir_dim_sub(dims, ir_import_dim(d->r->out, key->rows), ir_dim_const(dims, 1));
-	struct ir_value at = irb_min(b, early(d->r, key->at), filled(d, last), NULL);
+	struct ir_value most = filled(d, last);
+	struct ir_value at = irb_min(b, early(d->r, key->at), most, NULL);
 	return irb_max(b, at, filled(d, ir_dim_const(dims, 0)), NULL);
 }
 

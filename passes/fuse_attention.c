@@ -300,9 +300,10 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	                                      .mask = m.s.mask,
 	                                      .window = m.s.window,
 	                                      .base2 = m.s.base2};
-	struct ir_value y =
-	        irb_attention(r->b, four_axes(r, m.q, m.q_turned), k, v, four_axes(r, m.s.bias, false),
-	                      rebuild_get(r, m.s.len), rebuild_get(r, m.s.past), sinks_of(r, &m), &attrs);
+	struct ir_value sinks = sinks_of(r, &m);
+	struct ir_value bias = four_axes(r, m.s.bias, false);
+	struct ir_value y = irb_attention(r->b, four_axes(r, m.q, m.q_turned), k, v, bias,
+	                                  rebuild_get(r, m.s.len), rebuild_get(r, m.s.past), sinks, &attrs);
 	rebuild_set(r, op->results[0], with_type_of(r, y, op->results[0]));
 	pass_count(r->p, "fused", 1);
 	pass_remark(r->p, m.softmax->loc, "fused attention");

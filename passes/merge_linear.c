@@ -54,7 +54,8 @@ static struct ir_value build_wide(struct rebuild *r, const struct merge_set *s)
 		return IR_NO_VALUE;
 	}
 	struct ir_value x = rebuild_get(r, s->items[0]->operands[0]);
-	struct ir_value y = irb_linear(r->b, x, join_reference(r, like, w), join_reference(r, like, b), NULL);
+	struct ir_value bias = join_reference(r, like, b);
+	struct ir_value y = irb_linear(r->b, x, join_reference(r, like, w), bias, NULL);
 	pass_count(r->p, "merged", (int64_t)s->n);
 	pass_applied(r->p, s->number, NULL, s->items[0]->loc);
 	pass_count(r->p, "pairs", s->is_pair);

@@ -75,8 +75,8 @@ static void find_even(struct attention *a, struct kb_val last_row)
 	if (a->window == 0)
 		return;
 	struct kb_val begin = kb_sub(k, kb_add(k, a->first_begin, row), a->first_key);
-	struct kb_val apart =
-	        kb_cmp(k, KB_LE, attention_row_first(a, last_row), attention_row_end(a, a->row));
+	struct kb_val upper = attention_row_end(a, a->row);
+	struct kb_val apart = kb_cmp(k, KB_LE, attention_row_first(a, last_row), upper);
 	a->is_even = kb_bin(k, KB_AND, a->is_even, kb_cmp(k, KB_GE, begin, zero));
 	a->is_even = kb_bin(k, KB_AND, a->is_even, apart);
 }

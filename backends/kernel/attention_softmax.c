@@ -30,8 +30,8 @@ struct score_row {
 static struct score_row row_of_tile(const struct attention *a, struct kb_val i)
 {
 	struct kb *k = a->k;
-	struct score_row r = {.row = kb_add(k, a->row, i),
-	                      .s = attention_scratch_row(k, a->scores, i, a->stride)};
+	struct score_row r = {.row = kb_add(k, a->row, i)};
+	r.s = attention_scratch_row(k, a->scores, i, a->stride);
 	r.low = attention_row_first(a, r.row);
 	r.n = attention_row_end(a, r.row);
 	r.end = attention_round_up(k, a->last, a->lanes);
@@ -101,6 +101,12 @@ static struct kb_val seen(const struct attention *a, const struct score_row *r, 
 	return kb_bin(k, KB_AND, is_seen, kb_cmp(k, KB_GE, ids, kb_splat(k, before, a->lanes)));
 }
 
+static struct kb_val capped(struct kb *k, struct kb_val x, float cap)
+{
+	struct kb_val most = math_const(k, x, cap);
+	return kb_mul(k, math_tanh(k, x), most);
+}
+
 /* The vector of scores j + disp joins a maximum; NaN is ignored here. */
 static void max_step(const struct attention *a, const struct score_row *r, struct kb_val j, int64_t disp,
                      struct kb_var max)
@@ -108,7 +114,7 @@ static void max_step(const struct attention *a, const struct score_row *r, struc
 	struct kb *k = a->k;
 	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, disp, a->lanes * 4);
 	if (a->cap > 0) {
-		x = kb_mul(k, math_tanh(k, x), math_const(k, x, a->cap));
+		x = capped(k, x, a->cap);
 		kb_store(k, x, r->s, j, disp, a->lanes * 4);
 	}
 	kb_set(k, max, kb_max(k, x, kb_get(k, max)));
@@ -121,8 +127,9 @@ static void masked_max_step(const struct attention *a, const struct score_row *r
 	struct kb *k = a->k;
 	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, 0, a->lanes * 4);
 	if (a->cap > 0)
-		x = kb_mul(k, math_tanh(k, x), math_const(k, x, a->cap));
-	x = kb_select(k, seen(a, r, j), x, math_const(k, x, -HUGE_VALF));
+		x = capped(k, x, a->cap);
+	struct kb_val hidden = math_const(k, x, -HUGE_VALF);
+	x = kb_select(k, seen(a, r, j), x, hidden);
 	kb_store(k, x, r->s, j, 0, a->lanes * 4);
 	kb_set(k, max, kb_max(k, x, kb_get(k, max)));
 }
@@ -198,7 +205,8 @@ static void mark_step(const struct attention *a, const struct score_row *r, stru
 	struct kb *k = a->k;
 	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, 0, a->lanes * 4);
 	(void)unused;
-	x = kb_select(k, seen(a, r, j), x, math_const(k, x, ATTENTION_UNSEEN));
+	struct kb_val hidden = math_const(k, x, ATTENTION_UNSEEN);
+	x = kb_select(k, seen(a, r, j), x, hidden);
 	kb_store(k, x, r->s, j, 0, a->lanes * 4);
 }
 

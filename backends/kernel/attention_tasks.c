@@ -78,8 +78,8 @@ static struct kb_val head_at(const struct attention *a, const struct kb_tensor *
                              struct kb_val h)
 {
 	struct kb *k = a->k;
-	struct kb_val index =
-	        kb_add(k, attention_step(k, t, ATTENTION_BATCH, b), attention_step(k, t, ATTENTION_HEAD, h));
+	struct kb_val head = attention_step(k, t, ATTENTION_HEAD, h);
+	struct kb_val index = kb_add(k, attention_step(k, t, ATTENTION_BATCH, b), head);
 	return attention_at(k, t, t->ptr, index);
 }
 
@@ -182,8 +182,8 @@ static struct kb_val task_begin(const struct attention *a)
 	struct kb *k = a->k;
 	if (a->window == 0)
 		return kb_index(k, 0);
-	struct kb_val begin =
-	        kb_min(k, attention_row_begin(a, a->first_row), kb_add_const(k, a->visible, -1));
+	struct kb_val last = kb_add_const(k, a->visible, -1);
+	struct kb_val begin = kb_min(k, attention_row_begin(a, a->first_row), last);
 	return attention_round_down(k, kb_max(k, begin, kb_index(k, 0)), TILE_PANEL);
 }
 
@@ -287,7 +287,8 @@ static struct kb_val tile_length(const struct attention *a, const struct line *l
 	struct kb_val first = kb_mul(k, i, kb_index(k, a->mr));
 	struct kb_val end = kb_add_const(k, first, a->mr);
 	struct kb_val last = kb_add_const(k, kb_min(k, end, l->all.rows), -1);
-	struct kb_val keys = kb_sub(k, attention_row_limit(a, last), attention_row_begin(a, first));
+	struct kb_val begin = attention_row_begin(a, first);
+	struct kb_val keys = kb_sub(k, attention_row_limit(a, last), begin);
 	keys = kb_max(k, keys, kb_index(k, 0));
 	return kb_add_const(k, kb_bin(k, KB_DIV, keys, kb_index(k, TILE_PANEL)), 1);
 }
@@ -301,9 +302,11 @@ static struct kb_val line_length(struct attention *a, const struct line *l)
 	attention_find_limits(a, b);
 	struct kb_var head = kb_var(k, "head_length", KB_INDEX_T, kb_index(k, 0));
 	struct kb_val i = kb_loop(k, "tile", kb_index(k, 0), l->tiles, 1, 0);
-	kb_set(k, head, kb_add(k, kb_get(k, head), tile_length(a, l, i)));
+	struct kb_val length = tile_length(a, l, i);
+	kb_set(k, head, kb_add(k, kb_get(k, head), length));
 	kb_end_loop(k);
-	kb_set(k, sum, kb_add(k, kb_get(k, sum), kb_mul(k, kb_get(k, head), l->all.heads)));
+	struct kb_val of_all = kb_mul(k, kb_get(k, head), l->all.heads);
+	kb_set(k, sum, kb_add(k, kb_get(k, sum), of_all));
 	kb_end_loop(k);
 	return kb_get(k, sum);
 }
@@ -313,7 +316,8 @@ struct kb_val attention_part_begin(const struct attention *a, struct kb_val leng
 	struct kb *k = a->k;
 	struct kb_val n = a->job->n_workers;
 	struct kb_val each = kb_bin(k, KB_DIV, length, n), more = kb_bin(k, KB_REM, length, n);
-	return kb_add(k, kb_mul(k, w, each), kb_min(k, w, more));
+	struct kb_val extra = kb_min(k, w, more);
+	return kb_add(k, kb_mul(k, w, each), extra);
 }
 
 static struct kb_val count_if(struct kb *k, struct kb_val n, struct kb_val cond)
@@ -328,8 +332,10 @@ static void find_rows(const struct attention *a, const struct line *l, struct kb
 	struct kb_var before = kb_var(k, "before", KB_INDEX_T, kb_index(k, 0));
 	struct kb_var end = kb_var(k, "end", KB_INDEX_T, kb_index(k, 0));
 	struct kb_val i = kb_loop(k, "tile", kb_index(k, 0), l->tiles, 1, 0), at = kb_get(k, l->at);
-	kb_set(k, before, count_if(k, kb_get(k, before), kb_cmp(k, KB_LT, at, l->lo)));
-	kb_set(k, end, count_if(k, kb_get(k, end), kb_cmp(k, KB_LT, at, l->hi)));
+	struct kb_val is_before = kb_cmp(k, KB_LT, at, l->lo);
+	kb_set(k, before, count_if(k, kb_get(k, before), is_before));
+	struct kb_val is_below = kb_cmp(k, KB_LT, at, l->hi);
+	kb_set(k, end, count_if(k, kb_get(k, end), is_below));
 	kb_set(k, l->at, kb_add(k, at, tile_length(a, l, i)));
 	kb_end_loop(k);
 	struct kb_val mr = kb_index(k, a->mr);
@@ -347,9 +353,9 @@ static struct blocks find_blocks(struct attention *a, const struct line *l, stru
 	struct kb_val first = kb_min(k, kb_max(k, kb_sub(k, l->block_lo, at), zero), n);
 	struct kb_val end = kb_min(k, kb_max(k, kb_sub(k, l->block_hi, at), zero), n);
 	struct kb_val key = attention_round_down(k, a->begin, a->bc), bc = kb_index(k, a->bc);
-	struct blocks b = {.lo = kb_add(k, key, kb_mul(k, first, bc)),
-	                   .hi = kb_min(k, kb_add(k, key, kb_mul(k, end, bc)), a->visible),
-	                   .slot = kb_sub(k, kb_add(k, at, first), l->block_lo)};
+	struct blocks b = {.lo = kb_add(k, key, kb_mul(k, first, bc))};
+	b.hi = kb_min(k, kb_add(k, key, kb_mul(k, end, bc)), a->visible);
+	b.slot = kb_sub(k, kb_add(k, at, first), l->block_lo);
 	kb_set(k, l->block_at, kb_add(k, at, n));
 	struct kb_val any = kb_select(k, kb_cmp(k, KB_LT, first, end), l->all.rows, zero);
 	*lo = kb_select(k, a->is_split, zero, *lo);
@@ -380,7 +386,8 @@ static struct kb_val heads_of_a_group(const struct attention *a)
 	const struct kb_size *q = &a->q.size[ATTENTION_HEAD], *key = &a->key.size[ATTENTION_HEAD];
 	if (q->is_const && key->is_const && key->c > 0)
 		return kb_index(a->k, q->c / key->c);
-	return kb_bin(a->k, KB_DIV, attention_size(a->k, q), attention_size(a->k, key));
+	struct kb_val heads = attention_size(a->k, key);
+	return kb_bin(a->k, KB_DIV, attention_size(a->k, q), heads);
 }
 
 /* All of the heads whose queries, keys and values this worker has computed, nothing of others. */
@@ -400,8 +407,8 @@ static void take_parts(struct attention *a, struct line *l, struct kb_val *first
 struct attention_heads attention_all_heads(struct attention *a)
 {
 	struct kb *k = a->k;
-	struct attention_heads h = {.batch = attention_size(k, &a->q.size[ATTENTION_BATCH]),
-	                            .heads = attention_size(k, &a->key.size[ATTENTION_HEAD])};
+	struct attention_heads h = {.batch = attention_size(k, &a->q.size[ATTENTION_BATCH])};
+	h.heads = attention_size(k, &a->key.size[ATTENTION_HEAD]);
 	a->group = heads_of_a_group(a);
 	h.rows = kb_mul(k, attention_size(k, &a->q.size[ATTENTION_ROW]), a->group);
 	return h;
@@ -424,7 +431,8 @@ struct kb_val attention_all_blocks(struct attention *a, const struct attention_h
 	struct kb_var sum = kb_var(k, "blocks", KB_INDEX_T, kb_index(k, 0));
 	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), h->batch, 1, 0);
 	attention_find_limits(a, b);
-	kb_set(k, sum, kb_add(k, kb_get(k, sum), kb_mul(k, attention_head_blocks(a, h), h->heads)));
+	struct kb_val blocks = kb_mul(k, attention_head_blocks(a, h), h->heads);
+	kb_set(k, sum, kb_add(k, kb_get(k, sum), blocks));
 	kb_end_loop(k);
 	return kb_get(k, sum);
 }

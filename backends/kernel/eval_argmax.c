@@ -79,7 +79,8 @@ static struct kb_val walk(struct top *t, step_fn *step, struct kb_val none, enum
 	struct kb_val all = kb_get(k, t->found[0]);
 	for (int s = 1; s < SLOTS; s++)
 		all = kb_bin(k, op, kb_get(k, t->found[s]), all);
-	return kb_bin(k, op, kb_get(k, t->found[SLOTS]), kb_reduce(k, op, all));
+	struct kb_val most = kb_reduce(k, op, all);
+	return kb_bin(k, op, kb_get(k, t->found[SLOTS]), most);
 }
 
 bool eval_argmax_vectorizes(struct eval *e, const struct ir_op *op, const struct eval_point *p)

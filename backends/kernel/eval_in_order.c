@@ -45,7 +45,8 @@ static struct kb_val cumsum(struct eval *e, const struct ir_op *op, const struct
 	struct kb_val end = kb_add_const(k, p->index[p->rank - 1], 1);
 	size_t mark = eval_mark(e);
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), end, 1, 0);
-	kb_set(k, sum, kb_add(k, kb_get(k, sum), x_at(e, op, &at, i)));
+	struct kb_val x = x_at(e, op, &at, i);
+	kb_set(k, sum, kb_add(k, kb_get(k, sum), x));
 	kb_end_loop(k);
 	eval_release(e, mark);
 	return eval_narrow(e, dtype, kb_get(k, sum));
@@ -56,7 +57,8 @@ static void find_next(struct eval *e, const struct ir_op *op, struct eval_point 
                       struct kb_var index)
 {
 	struct kb *k = e->k;
-	struct ranked last = {kb_get(k, value), kb_get(k, index)};
+	struct ranked last = {.value = kb_get(k, value)};
+	last.index = kb_get(k, index);
 	struct kb_val none = kb_index(k, -1);
 	struct kb_var best = kb_var(k, "best", kb_type_of(k, last.value), last.value);
 	struct kb_var where = kb_var(k, "where", KB_INDEX_T, none);
@@ -64,11 +66,12 @@ static void find_next(struct eval *e, const struct ir_op *op, struct eval_point 
 	struct kb_val size = eval_dim(e, x->dims[x->rank - 1]);
 	size_t mark = eval_mark(e);
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), size, 1, 0);
-	struct ranked here = {x_at(e, op, at, i), i}, old = {kb_get(k, best), kb_get(k, where)};
-	struct kb_val open =
-	        kb_bin(k, KB_OR, kb_cmp(k, KB_EQ, last.index, none), ranked_behind(k, here, last));
-	struct kb_val ahead =
-	        kb_bin(k, KB_OR, kb_cmp(k, KB_EQ, old.index, none), ranked_behind(k, old, here));
+	struct ranked here = {x_at(e, op, at, i), i}, old = {.value = kb_get(k, best)};
+	old.index = kb_get(k, where);
+	struct kb_val behind = ranked_behind(k, here, last);
+	struct kb_val open = kb_bin(k, KB_OR, kb_cmp(k, KB_EQ, last.index, none), behind);
+	struct kb_val before = ranked_behind(k, old, here);
+	struct kb_val ahead = kb_bin(k, KB_OR, kb_cmp(k, KB_EQ, old.index, none), before);
 	struct kb_val better = kb_bin(k, KB_AND, open, ahead);
 	kb_set(k, best, kb_select(k, better, here.value, old.value));
 	kb_set(k, where, kb_select(k, better, i, old.index));
@@ -93,7 +96,8 @@ static struct kb_val topk(struct eval *e, const struct ir_op *op, const struct e
 	find_next(e, op, &at, value, index);
 	kb_end_loop(k);
 	struct kb_val is_value = kb_cmp(k, KB_EQ, p->index[p->rank - 2], kb_index(k, 0));
-	return kb_select(k, is_value, kb_get(k, value), ranked_number(k, kb_get(k, index), s));
+	struct kb_val number = ranked_number(k, kb_get(k, index), s);
+	return kb_select(k, is_value, kb_get(k, value), number);
 }
 
 struct kb_val ranked_number(struct kb *k, struct kb_val index, enum kb_scalar s)
@@ -110,7 +114,8 @@ static struct kb_val last_at(struct eval *e, const struct ir_op *op, const struc
 	size_t mark = eval_mark(e);
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), eval_dim(e, operand_type(e, op)->dims[0]), 1, 0);
 	struct kb_val here = kb_cmp(k, KB_EQ, x_at(e, op, &at, i), row);
-	kb_set(k, found, kb_select(k, here, kb_cvt(k, i, KB_I32), kb_get(k, found)));
+	struct kb_val old = kb_get(k, found);
+	kb_set(k, found, kb_select(k, here, kb_cvt(k, i, KB_I32), old));
 	kb_end_loop(k);
 	eval_release(e, mark);
 	return kb_get(k, found);

@@ -188,7 +188,8 @@ static void set_if_inside(struct eval *e, struct ir_value x, const struct eval_p
 {
 	struct kb *k = e->k;
 	struct kb_val i = p->index[axis];
-	struct kb_val inside = kb_bin(k, KB_AND, kb_cmp(k, KB_GE, i, lo), kb_cmp(k, KB_LT, i, hi));
+	struct kb_val is_below = kb_cmp(k, KB_LT, i, hi);
+	struct kb_val inside = kb_bin(k, KB_AND, kb_cmp(k, KB_GE, i, lo), is_below);
 	struct eval_point at = *p;
 	size_t mark = eval_mark(e);
 	kb_if(k, inside);

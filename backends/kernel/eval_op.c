@@ -172,31 +172,41 @@ static struct kb_val power(struct eval *e, const struct ir_op *op, const struct 
 	struct kb_val a = operand(e, op, 0, p), b = operand(e, op, 1, p);
 	if (ir_dtype_class(ir_type_of(e->job->func, eval_result(op))->dtype) == DTCLASS_INT)
 		return eval_int_power(e, op, a, b);
-	return math_pow(e->k, as_f32(e, op, a), as_f32(e, op, b));
+	b = as_f32(e, op, b);
+	return math_pow(e->k, as_f32(e, op, a), b);
+}
+
+/* Ops of operands as they are. */
+static struct kb_val on_operands(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	struct kb *k = e->k;
+	struct kb_val x[3] = {{0}};
+	for (size_t i = op->n_operands; i-- > 0;)
+		x[i] = operand(e, op, i, p);
+	switch ((int)op->code) {
+	case OP_floor_div:
+	case OP_mod: return eval_quotient(e, op, x[0], x[1]);
+	case OP_div: return kb_bin(k, KB_DIV, x[0], x[1]);
+	case OP_and: return kb_bin(k, KB_AND, x[0], x[1]);
+	case OP_or: return kb_bin(k, KB_OR, x[0], x[1]);
+	case OP_cmp: return kb_cmp(k, compare_of(((const struct attrs_cmp *)op->attrs)->kind), x[0], x[1]);
+	case OP_where: return kb_select(k, x[0], x[1], x[2]);
+	}
+	return eval_internal(e, op, "an elementwise op without lowering");
 }
 
 /* Ops with a form of their own. */
 static struct kb_val special(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
-	struct kb *k = e->k;
 	switch ((int)op->code) {
 	case OP_cast: return cast(e, op, p);
 	case OP_softcap: return softcap(e, op, p);
 	case OP_mask_rows: return mask_rows(e, op, p);
 	case OP_scale: return scale(e, op, p);
 	case OP_relu2: return relu2(e, as_f32(e, op, operand(e, op, 0, p)));
-	case OP_floor_div:
-	case OP_mod: return eval_quotient(e, op, operand(e, op, 0, p), operand(e, op, 1, p));
 	case OP_pow: return power(e, op, p);
-	case OP_div: return kb_bin(k, KB_DIV, operand(e, op, 0, p), operand(e, op, 1, p));
-	case OP_and: return kb_bin(k, KB_AND, operand(e, op, 0, p), operand(e, op, 1, p));
-	case OP_or: return kb_bin(k, KB_OR, operand(e, op, 0, p), operand(e, op, 1, p));
-	case OP_cmp:
-		return kb_cmp(k, compare_of(((const struct attrs_cmp *)op->attrs)->kind),
-		              operand(e, op, 0, p), operand(e, op, 1, p));
-	case OP_where: return kb_select(k, operand(e, op, 0, p), operand(e, op, 1, p), operand(e, op, 2, p));
 	}
-	return eval_internal(e, op, "an elementwise op without lowering");
+	return on_operands(e, op, p);
 }
 
 static struct kb_val plain(struct eval *e, const struct ir_op *op, const struct eval_point *p)

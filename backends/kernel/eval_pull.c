@@ -300,7 +300,8 @@ static struct kb_val argmax(struct eval *e, const struct ir_op *op, const struct
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), size, 1, 0);
 	r.at.index[axis] = i;
 	struct kb_val x = lanes_value(e, op->operands[0], &r.at, p), old = kb_get(k, best);
-	struct kb_val first = kb_bin(k, KB_AND, kb_cmp(k, KB_NE, old, old), kb_cmp(k, KB_EQ, x, x));
+	struct kb_val is_number = kb_cmp(k, KB_EQ, x, x);
+	struct kb_val first = kb_bin(k, KB_AND, kb_cmp(k, KB_NE, old, old), is_number);
 	if (is_int)
 		first = kb_splat(k, kb_cmp(k, KB_EQ, i, kb_index(k, 0)), t.lanes);
 	struct kb_val better = kb_bin(k, KB_OR, first, kb_cmp(k, KB_GT, x, old));

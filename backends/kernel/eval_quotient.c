@@ -23,8 +23,10 @@ static struct kb_val constant(struct kb *k, struct kb_val like, int64_t v)
 static struct kb_val differ_in_sign(struct kb *k, struct kb_val x, struct kb_val y)
 {
 	struct kb_val zero = constant(k, x, 0);
-	struct kb_val down = kb_bin(k, KB_AND, kb_cmp(k, KB_LT, x, zero), kb_cmp(k, KB_GT, y, zero));
-	struct kb_val up = kb_bin(k, KB_AND, kb_cmp(k, KB_GT, x, zero), kb_cmp(k, KB_LT, y, zero));
+	struct kb_val above = kb_cmp(k, KB_GT, y, zero);
+	struct kb_val down = kb_bin(k, KB_AND, kb_cmp(k, KB_LT, x, zero), above);
+	struct kb_val below = kb_cmp(k, KB_LT, y, zero);
+	struct kb_val up = kb_bin(k, KB_AND, kb_cmp(k, KB_GT, x, zero), below);
 	return kb_bin(k, KB_OR, down, up);
 }
 
@@ -50,7 +52,8 @@ static struct kb_val leading_bits(struct kb *k, struct kb_val q)
 	struct kb_val bits = kb_bitcast(k, kb_un(k, KB_ABS, q), KB_I64), zero = constant(k, q, 0);
 	struct kb_val kept = kb_bin(k, KB_AND, bits, constant(k, bits, -((int64_t)1 << 24)));
 	struct kb_val whole = kb_un(k, KB_FLOOR, kb_bitcast(k, kept, KB_F64));
-	return kb_select(k, kb_cmp(k, KB_LT, q, zero), kb_un(k, KB_NEG, whole), whole);
+	struct kb_val negative = kb_un(k, KB_NEG, whole);
+	return kb_select(k, kb_cmp(k, KB_LT, q, zero), negative, whole);
 }
 
 /*
@@ -67,7 +70,8 @@ static struct kb_val rest_of_singles(struct kb *k, struct kb_val a, struct kb_va
 	kb_set(k, left, kb_select(k, kb_cmp(k, KB_EQ, q, zero), r, next)); /* 0 times an infinite b */
 	kb_end_loop(k);
 	r = kb_get(k, left);
-	return kb_select(k, differ_in_sign(k, r, b), kb_add(k, r, b), r);
+	struct kb_val other = kb_add(k, r, b);
+	return kb_select(k, differ_in_sign(k, r, b), other, r);
 }
 
 /* Quotients below 2^29 are rounded down as if they were exact; -0 is what an infinite b makes of less. */
@@ -104,8 +108,8 @@ static struct parts parts_of(struct kb *k, struct kb_val v)
 	struct kb_val fraction = kb_bin(k, KB_AND, bits, constant(k, bits, 0x7fffff));
 	struct kb_val whole = kb_bin(k, KB_OR, fraction, constant(k, bits, 0x800000));
 	struct kb_val is_small = kb_cmp(k, KB_LT, exponent, one);
-	return (struct parts){kb_cvt(k, kb_select(k, is_small, fraction, whole), KB_I64),
-	                      kb_select(k, is_small, one, exponent)};
+	struct kb_val mantissa = kb_cvt(k, kb_select(k, is_small, fraction, whole), KB_I64);
+	return (struct parts){mantissa, kb_select(k, is_small, one, exponent)};
 }
 
 static struct parts divisor_of(struct kb *k, struct kb_val b)
@@ -121,12 +125,14 @@ static struct kb_val is_divisible(struct kb *k, struct kb_val a, struct kb_val b
 {
 	struct kb_val infinite = kb_splat(k, kb_f32(k, HUGE_VALF), kb_type_of(k, a).lanes);
 	struct kb_val finite = kb_cmp(k, KB_LT, kb_un(k, KB_ABS, a), infinite);
-	return kb_bin(k, KB_AND, finite, kb_cmp(k, KB_GT, kb_un(k, KB_ABS, b), constant(k, b, 0)));
+	struct kb_val zero = constant(k, b, 0);
+	return kb_bin(k, KB_AND, finite, kb_cmp(k, KB_GT, kb_un(k, KB_ABS, b), zero));
 }
 
 static struct kb_val is_below(struct kb *k, struct kb_val a, struct kb_val b)
 {
-	return kb_cmp(k, KB_LT, kb_un(k, KB_ABS, a), kb_un(k, KB_ABS, b));
+	struct kb_val limit = kb_un(k, KB_ABS, b);
+	return kb_cmp(k, KB_LT, kb_un(k, KB_ABS, a), limit);
 }
 
 /* rest * 2^(exponent - 150) by its bits: products of powers of two could lose the smallest numbers. */
@@ -137,8 +143,8 @@ static struct kb_val joined(struct kb *k, struct kb_val rest, struct kb_val expo
 	struct kb_val scale = kb_sub(k, exponent, constant(k, exponent, 150));
 	struct kb_val high = kb_add(k, kb_bin(k, KB_SHR, bits, constant(k, bits, 23)), scale);
 	struct kb_val normal = kb_add(k, bits, kb_bin(k, KB_SHL, scale, constant(k, bits, 23)));
-	struct kb_val by =
-	        kb_bin(k, KB_MIN, kb_sub(k, exponent, constant(k, exponent, 1)), constant(k, exponent, 23));
+	struct kb_val most = constant(k, exponent, 23);
+	struct kb_val by = kb_bin(k, KB_MIN, kb_sub(k, exponent, constant(k, exponent, 1)), most);
 	struct kb_val tiny = kb_bin(k, KB_SHL, whole, by);
 	bits = kb_select(k, kb_cmp(k, KB_GT, high, zero), normal, tiny);
 	return kb_bitcast(k, kb_select(k, kb_cmp(k, KB_EQ, whole, zero), zero, bits), KB_F32);
@@ -154,7 +160,8 @@ static struct kb_val rest_in_ints(struct kb *k, struct kb_val a, struct kb_val b
 	struct kb_var rest = kb_var(k, "rest", kb_type_of(k, x.mantissa), x.mantissa);
 	kb_forever(k);
 	struct kb_val n = kb_get(k, left), by = kb_bin(k, KB_MIN, n, most);
-	struct kb_val shifted = kb_bin(k, KB_SHL, kb_get(k, rest), kb_cvt(k, by, KB_I64));
+	struct kb_val distance = kb_cvt(k, by, KB_I64);
+	struct kb_val shifted = kb_bin(k, KB_SHL, kb_get(k, rest), distance);
 	kb_set(k, rest, kb_bin(k, KB_REM, shifted, y.mantissa));
 	n = kb_sub(k, n, by);
 	kb_set(k, left, n);
@@ -162,9 +169,11 @@ static struct kb_val rest_in_ints(struct kb *k, struct kb_val a, struct kb_val b
 	kb_break_if(k, kb_cmp(k, KB_LE, is_vector ? kb_reduce(k, KB_MAX, n) : n, kb_i32(k, 0)));
 	kb_end_forever(k);
 	struct kb_val r = joined(k, kb_get(k, rest), y.exponent);
-	r = kb_select(k, kb_cmp(k, KB_LT, a, constant(k, a, 0)), kb_un(k, KB_NEG, r), r);
+	struct kb_val negative = kb_un(k, KB_NEG, r);
+	r = kb_select(k, kb_cmp(k, KB_LT, a, constant(k, a, 0)), negative, r);
 	r = kb_select(k, is_below(k, a, b), a, r);
-	return kb_select(k, differ_in_sign(k, r, b), kb_add(k, r, b), r);
+	struct kb_val other = kb_add(k, r, b);
+	return kb_select(k, differ_in_sign(k, r, b), other, r);
 }
 
 /* Rounded once, where the quotient is not farther from 1 than i64 holds. */
@@ -246,5 +255,6 @@ struct kb_val eval_int_power(struct eval *e, const struct ir_op *op, struct kb_v
 	kb_end_loop(k);
 	struct kb_val inverse = kb_select(k, kb_cmp(k, KB_EQ, a, one), one, zero);
 	inverse = kb_select(k, kb_cmp(k, KB_EQ, a, minus), sign, inverse);
-	return kb_select(k, kb_cmp(k, KB_LT, b, zero), inverse, kb_get(k, result));
+	struct kb_val whole = kb_get(k, result);
+	return kb_select(k, kb_cmp(k, KB_LT, b, zero), inverse, whole);
 }

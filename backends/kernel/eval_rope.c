@@ -87,11 +87,13 @@ static struct kb_val turned(struct rope *r)
 		pair = kb_bin(k, KB_DIV, i, two);
 	}
 	int64_t step = r->halves ? half : 1;
-	struct kb_val partner = kb_select(k, r->first, kb_add_const(k, i, step), kb_add_const(k, i, -step));
+	struct kb_val before = kb_add_const(k, i, -step);
+	struct kb_val partner = kb_select(k, r->first, kb_add_const(k, i, step), before);
 	struct kb_val row = table_row(r);
 	struct kb_val cosine = angle(r, row, pair), sine = angle(r, row, kb_add_const(k, pair, half));
 	struct kb_val straight = kb_mul(k, read(r, i), cosine);
-	return kb_fma(k, read(r, partner), kb_mul(k, sine, sign(r)), straight);
+	struct kb_val across = kb_mul(k, sine, sign(r));
+	return kb_fma(k, read(r, partner), across, straight);
 }
 
 /* Features behind D keep x. */

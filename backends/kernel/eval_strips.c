@@ -53,14 +53,16 @@ struct kb_val eval_strip_argmax(struct eval *e, const struct ir_op *op, const st
 	size_t mark = eval_mark(e);
 	struct kb_val i = kb_loop(k, "i", s.first, s.end, 1, 0);
 	struct kb_val x = x_at(&s, i), old = kb_get(k, best);
-	struct kb_val first = kb_bin(k, KB_AND, kb_cmp(k, KB_NE, old, old), kb_cmp(k, KB_EQ, x, x));
+	struct kb_val exists = kb_cmp(k, KB_EQ, x, x);
+	struct kb_val first = kb_bin(k, KB_AND, kb_cmp(k, KB_NE, old, old), exists);
 	struct kb_val better = kb_bin(k, KB_OR, first, kb_cmp(k, KB_GT, x, old));
 	kb_set(k, best, kb_select(k, better, x, old));
 	kb_set(k, where, kb_select(k, better, i, kb_get(k, where)));
 	kb_end_loop(k);
 	eval_release(e, mark);
 	struct kb_val index = kb_cvt(k, kb_cvt(k, kb_get(k, where), KB_I32), scalar);
-	return kb_select(k, is_number(&s, 0), kb_get(k, best), index);
+	struct kb_val value = kb_get(k, best);
+	return kb_select(k, is_number(&s, 0), value, index);
 }
 
 static struct kb_val largest(struct strip *s)
@@ -69,7 +71,8 @@ static struct kb_val largest(struct strip *s)
 	struct kb_var most = kb_var(k, "most", KB_F32_T, kb_f32(k, -HUGE_VALF));
 	size_t mark = eval_mark(s->e);
 	struct kb_val i = kb_loop(k, "i", s->first, s->end, 1, 0);
-	kb_set(k, most, kb_max(k, x_at(s, i), kb_get(k, most)));
+	struct kb_val old = kb_get(k, most);
+	kb_set(k, most, kb_max(k, x_at(s, i), old));
 	kb_end_loop(k);
 	eval_release(s->e, mark);
 	return kb_get(k, most);
@@ -103,9 +106,11 @@ struct kb_val eval_strip_score(struct eval *e, const struct ir_op *op, const str
 	row.rank--;
 	struct kb_val at = kb_cvt(k, eval_value(e, op->operands[1], &row), KB_INDEX);
 	at = eval_clamped(e, at, eval_dim(e, x->dims[x->rank - 1]));
-	struct kb_val here = kb_bin(k, KB_AND, kb_cmp(k, KB_GE, at, s.first), kb_cmp(k, KB_LT, at, s.end));
+	struct kb_val is_below = kb_cmp(k, KB_LT, at, s.end);
+	struct kb_val here = kb_bin(k, KB_AND, kb_cmp(k, KB_GE, at, s.first), is_below);
 	struct kb_val within = kb_select(k, empty, zero, kb_sub(k, x_at(&s, at), shift));
 	within = kb_select(k, here, within, none);
 	sum = kb_select(k, empty, kb_f32(k, 1), sum);
-	return kb_select(k, is_number(&s, 0), most, kb_select(k, is_number(&s, 1), sum, within));
+	struct kb_val others = kb_select(k, is_number(&s, 1), sum, within);
+	return kb_select(k, is_number(&s, 0), most, others);
 }

@@ -59,9 +59,11 @@ struct kb_val eval_split(struct eval *e, struct kb_val total, struct kb_val *hi)
 	struct kb *k = e->k;
 	struct kb_val worker = e->job->worker, n = e->job->n_workers;
 	struct kb_val each = kb_bin(k, KB_DIV, total, n), more = kb_bin(k, KB_REM, total, n);
-	struct kb_val lo = kb_add(k, kb_mul(k, worker, each), kb_min(k, worker, more));
+	struct kb_val extra = kb_min(k, worker, more);
+	struct kb_val lo = kb_add(k, kb_mul(k, worker, each), extra);
 	struct kb_val one = kb_index(k, 1), zero = kb_index(k, 0);
-	*hi = kb_add(k, kb_add(k, lo, each), kb_select(k, kb_cmp(k, KB_LT, worker, more), one, zero));
+	struct kb_val longer = kb_select(k, kb_cmp(k, KB_LT, worker, more), one, zero);
+	*hi = kb_add(k, kb_add(k, lo, each), longer);
 	return lo;
 }
 

@@ -182,7 +182,8 @@ static void multiply(struct shared_matmul *g, struct kb_val at, int n)
 	struct kb_val x[MR_MAX], from = kb_add(k, times(k, g->row, X_ROW), at);
 	for (int m = 0; m < g->mr; m++)
 		x[m] = kb_load(k, vec, g->tile, from, (int64_t)m * SIDE * X_ROW, LANES * 4);
-	struct kb_val line = kb_add(k, times(k, at, GPU_COLUMNS), times(k, g->column, LANES));
+	struct kb_val column = times(k, g->column, LANES);
+	struct kb_val line = kb_add(k, times(k, at, GPU_COLUMNS), column);
 	for (int i = 0; i < n; i++) {
 		for (int h = 0; h < HALVES; h++) {
 			int64_t disp = w_begin(g) + (int64_t)i * GPU_COLUMNS + (int64_t)h * SIDE * LANES;
@@ -246,7 +247,8 @@ static void emit_product(struct shared_matmul *g)
 static void share_sums(struct shared_matmul *g)
 {
 	struct kb *k = g->l.k;
-	struct kb_val at = kb_add(k, times(k, g->row, GPU_COLUMNS), times(k, g->column, LANES));
+	struct kb_val column = times(k, g->column, LANES);
+	struct kb_val at = kb_add(k, times(k, g->row, GPU_COLUMNS), column);
 	for (int m = 0; m < g->mr; m++)
 		for (int h = 0; h < HALVES; h++)
 			kb_store(k, kb_get(k, g->sum[m][h]), g->tile, at,

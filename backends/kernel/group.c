@@ -77,7 +77,8 @@ static struct kernel_job split_items(const struct kernel_job *job)
 	struct kernel_job alone = *job;
 	struct kb_val items = kb_index(job->k, job->items);
 	alone.items = 1;
-	alone.worker = kb_add(job->k, kb_mul(job->k, job->worker, items), kb_item_id(job->k));
+	struct kb_val item = kb_item_id(job->k);
+	alone.worker = kb_add(job->k, kb_mul(job->k, job->worker, items), item);
 	alone.n_workers = kb_mul(job->k, job->n_workers, items);
 	return alone;
 }

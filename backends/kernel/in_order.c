@@ -38,7 +38,8 @@ static void sum_row(struct walk *w)
 	struct kb_var sum = kb_var(k, "sum", KB_TYPE(w->scalar, 1), zero);
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), w->size, 1, 0);
 	size_t mark = eval_mark(w->e);
-	kb_set(k, sum, kb_add(k, kb_get(k, sum), x_at(w, i)));
+	struct kb_val x = x_at(w, i);
+	kb_set(k, sum, kb_add(k, kb_get(k, sum), x));
 	w->out.index[w->out.rank - 1] = i;
 	eval_store(w->e, w->to, &w->out, eval_narrow(w->e, w->dtype, kb_get(k, sum)));
 	eval_release(w->e, mark);
@@ -82,13 +83,20 @@ static void sift_down(struct walk *w, struct kb_val slot, struct kb_val end, str
 	right = kb_select(k, kb_cmp(k, KB_LT, right, end), right, left);
 	struct ranked a = heap_get(w, left), b = heap_get(w, right);
 	struct kb_val is_right = ranked_behind(k, b, a);
-	struct ranked worse = {kb_select(k, is_right, b.value, a.value),
-	                       kb_select(k, is_right, b.index, a.index)};
+	struct ranked worse = {.value = kb_select(k, is_right, b.value, a.value)};
+	worse.index = kb_select(k, is_right, b.index, a.index);
 	kb_break_if(k, ranked_behind(k, x, worse));
 	heap_put(w, at, worse);
 	kb_set(k, hole, kb_select(k, is_right, right, left));
 	kb_end_forever(k);
 	heap_put(w, kb_get(k, hole), x);
+}
+
+static struct ranked ranked_at(struct walk *w, struct kb_val i)
+{
+	struct ranked x = {.value = x_at(w, i)};
+	x.index = ranked_number(w->k, i, w->scalar);
+	return x;
 }
 
 /* The first k elements of the row. */
@@ -97,7 +105,7 @@ static void fill_heap(struct walk *w, int64_t n)
 	struct kb *k = w->k;
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), kb_index(k, n), 1, 0);
 	size_t mark = eval_mark(w->e);
-	heap_put(w, i, (struct ranked){x_at(w, i), ranked_number(k, i, w->scalar)});
+	heap_put(w, i, ranked_at(w, i));
 	eval_release(w->e, mark);
 	kb_end_loop(k);
 	i = kb_loop(k, "i", kb_index(k, 0), kb_index(k, n / 2), 1, 0);
@@ -111,7 +119,7 @@ static void offer(struct walk *w, struct kb_val i, int64_t n)
 {
 	struct kb *k = w->k;
 	size_t mark = eval_mark(w->e);
-	struct ranked x = {x_at(w, i), ranked_number(k, i, w->scalar)};
+	struct ranked x = ranked_at(w, i);
 	kb_if(k, ranked_behind(k, heap_get(w, kb_index(k, 0)), x));
 	sift_down(w, kb_index(k, 0), kb_index(k, n), x);
 	kb_end_if(k);
@@ -188,7 +196,8 @@ static void mark_rows(struct walk *w)
 	i = kb_loop(k, "i", kb_index(k, 0), w->size, 1, 0);
 	size_t mark = eval_mark(w->e);
 	struct kb_val row = kb_cvt(k, x_at(w, i), KB_INDEX);
-	kb_if(k, kb_bin(k, KB_AND, kb_cmp(k, KB_GE, row, lo), kb_cmp(k, KB_LT, row, hi)));
+	struct kb_val is_below = kb_cmp(k, KB_LT, row, hi);
+	kb_if(k, kb_bin(k, KB_AND, kb_cmp(k, KB_GE, row, lo), is_below));
 	w->out.index[0] = row;
 	eval_store(w->e, w->to, &w->out, kb_cvt(k, i, KB_I32));
 	kb_end_if(k);

@@ -167,7 +167,8 @@ void kernel_write_row(struct kernel *g, struct kernel_write *w, struct eval_poin
 		const struct attrs_state_append *a = w->op->attrs;
 		w->row = a->rows > 0 ? kb_bin(k, KB_REM, row, end) : row;
 		end = a->rows > 0 ? kb_index(k, a->rows) : end;
-		inside = kb_bin(k, KB_AND, kb_cmp(k, KB_LT, row, end), kb_cmp(k, KB_GE, row, kb_index(k, 0)));
+		inside = kb_cmp(k, KB_GE, row, kb_index(k, 0));
+		inside = kb_bin(k, KB_AND, kb_cmp(k, KB_LT, row, end), inside);
 	}
 	int last = at->rank - 1;
 	bool vectors = eval_vectorizes(g->e, w->x, last) && w->to.t.stride[last].is_const &&

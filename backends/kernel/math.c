@@ -40,6 +40,20 @@ static struct kb_val abs_of(struct kb *k, struct kb_val x)
 	return kb_un(k, KB_ABS, x);
 }
 
+/* NaN stays. */
+static struct kb_val bounded_abs(struct kb *k, struct kb_val x, float most)
+{
+	struct kb_val a = abs_of(k, x);
+	return kb_min(k, math_const(k, x, most), a);
+}
+
+/* x * factor + term */
+static struct kb_val fma_consts(struct kb *k, struct kb_val x, float factor, float term)
+{
+	struct kb_val last = math_const(k, x, term);
+	return kb_fma(k, x, math_const(k, x, factor), last);
+}
+
 /* The sign of s on the magnitude of x >= 0. */
 static struct kb_val with_sign(struct kb *k, struct kb_val x, struct kb_val s)
 {
@@ -100,7 +114,8 @@ static struct rounded round_near(struct kb *k, struct kb_val x)
 	struct kb_val t = add_const(k, x, ROUND_MAGIC);
 	struct kb_val bits = kb_bitcast(k, t, KB_I32);
 	struct kb_val magic = kb_bitcast(k, math_const(k, x, ROUND_MAGIC), KB_I32);
-	return (struct rounded){add_const(k, t, -ROUND_MAGIC), kb_sub(k, bits, magic)};
+	struct kb_val whole = add_const(k, t, -ROUND_MAGIC);
+	return (struct rounded){whole, kb_sub(k, bits, magic)};
 }
 
 /* 2^n for n in [-126, 127], as bits of the exponent. */
@@ -128,15 +143,18 @@ struct power {
 
 static struct power power_near(struct kb *k, struct kb_val t)
 {
-	struct kb_val bits = kb_bin(k, KB_SHL, kb_bitcast(k, t, KB_I32), const_i32(k, t, 23));
-	return (struct power){add_const(k, t, -BIASED_MAGIC), kb_bitcast(k, bits, KB_F32)};
+	struct kb_val width = const_i32(k, t, 23);
+	struct kb_val bits = kb_bin(k, KB_SHL, kb_bitcast(k, t, KB_I32), width);
+	struct kb_val n = add_const(k, t, -BIASED_MAGIC);
+	return (struct power){n, kb_bitcast(k, bits, KB_F32)};
 }
 
 /* e^r - 1 = r + r^2 P(r), |r| <= ln 2 / 2. */
 static struct kb_val expm1_poly(struct kb *k, struct kb_val r)
 {
 	static const float c[] = {0x1.0p-1f, 0x1.5554dcp-3f, 0x1.5554b8p-5f, 0x1.120b72p-7f, 0x1.6d7546p-10f};
-	return kb_fma(k, kb_mul(k, r, r), math_poly(k, r, c, 5), r);
+	struct kb_val p = math_poly(k, r, c, 5);
+	return kb_fma(k, kb_mul(k, r, r), p, r);
 }
 
 /* e^-r - 1, the sign in the coefficients. */
@@ -157,7 +175,8 @@ static struct kb_val add_ln2(struct kb *k, struct kb_val x, struct kb_val n, flo
 /* Bounds x; NaN stays. */
 static struct kb_val clamp(struct kb *k, struct kb_val x, float lo, float hi)
 {
-	return kb_max(k, math_const(k, x, lo), kb_min(k, math_const(k, x, hi), x));
+	struct kb_val below = kb_min(k, math_const(k, x, hi), x);
+	return kb_max(k, math_const(k, x, lo), below);
 }
 
 struct kb_val math_exp(struct kb *k, struct kb_val x)
@@ -172,7 +191,7 @@ struct kb_val math_exp(struct kb *k, struct kb_val x)
 struct kb_val math_exp_nonpositive(struct kb *k, struct kb_val x)
 {
 	struct kb_val y = kb_max(k, math_const(k, x, -88.0f), x);
-	struct kb_val t = kb_fma(k, y, math_const(k, y, LOG2E), math_const(k, y, BIASED_MAGIC));
+	struct kb_val t = fma_consts(k, y, LOG2E, BIASED_MAGIC);
 	struct power p = power_near(k, t);
 	struct kb_val q = expm1_poly(k, add_ln2(k, y, p.n, -1));
 	return kb_fma(k, q, p.scale, p.scale);
@@ -182,7 +201,7 @@ struct kb_val math_exp_nonpositive(struct kb *k, struct kb_val x)
 static struct kb_val one_plus_exp_of_minus(struct kb *k, struct kb_val x)
 {
 	struct kb_val y = clamp(k, x, -89.0f, 88.0f), one = math_const(k, x, 1.0f);
-	struct kb_val t = kb_fma(k, y, math_const(k, y, -LOG2E), math_const(k, y, BIASED_MAGIC));
+	struct kb_val t = fma_consts(k, y, -LOG2E, BIASED_MAGIC);
 	struct power p = power_near(k, t);
 	struct kb_val q = expm1_poly_negative(k, add_ln2(k, y, p.n, 1));
 	return kb_fma(k, kb_add(k, q, one), p.scale, one);
@@ -193,7 +212,8 @@ static struct kb_val exp2_poly(struct kb *k, struct kb_val f)
 {
 	static const float c[] = {0x1.62e430p-1f, 0x1.ebfbdep-3f,  0x1.c6af6ep-5f,
 	                          0x1.3b2ba0p-7f, 0x1.5f07b4p-10f, 0x1.4308f4p-13f};
-	return kb_fma(k, f, math_poly(k, f, c, 6), math_const(k, f, 1.0f));
+	struct kb_val one = math_const(k, f, 1.0f);
+	return kb_fma(k, f, math_poly(k, f, c, 6), one);
 }
 
 struct kb_val math_exp2_nonpositive(struct kb *k, struct kb_val x)
@@ -224,7 +244,8 @@ static struct parts split_float(struct kb *k, struct kb_val x)
 	struct kb_val above = kb_sub(k, bits, root_half);
 	struct kb_val e = kb_bin(k, KB_SAR, above, const_i32(k, x, 23));
 	struct kb_val m = kb_sub(k, bits, kb_bin(k, KB_SHL, e, const_i32(k, x, 23)));
-	return (struct parts){kb_bitcast(k, m, KB_F32), kb_cvt(k, e, KB_F32)};
+	m = kb_bitcast(k, m, KB_F32);
+	return (struct parts){m, kb_cvt(k, e, KB_F32)};
 }
 
 /* log(1 + f) = f - f^2/2 + f^3 P(f): gives the part behind f. */
@@ -234,7 +255,8 @@ static struct kb_val log_tail(struct kb *k, struct kb_val f)
 	                          -0x1.55625cp-3f, 0x1.23dd18p-3f,  -0x1.fbc4e6p-4f,
 	                          0x1.dc8e6ep-4f,  -0x1.dd96c8p-4f, 0x1.2c562ep-4f};
 	struct kb_val square = kb_mul(k, f, f);
-	struct kb_val cube = kb_mul(k, kb_mul(k, square, f), math_poly(k, f, c, 9));
+	struct kb_val p = math_poly(k, f, c, 9);
+	struct kb_val cube = kb_mul(k, kb_mul(k, square, f), p);
 	return kb_fma(k, square, math_const(k, f, -0.5f), cube);
 }
 
@@ -243,8 +265,8 @@ static struct parts normalize(struct kb *k, struct kb_val x)
 {
 	struct kb_val small = kb_cmp(k, KB_LT, x, math_const(k, x, 0x1p-126f));
 	struct kb_val zero = math_const(k, x, 0.0f);
-	return (struct parts){kb_select(k, small, mul_const(k, x, 0x1p24f), x),
-	                      kb_select(k, small, math_const(k, x, -24.0f), zero)};
+	struct kb_val m = kb_select(k, small, mul_const(k, x, 0x1p24f), x);
+	return (struct parts){m, kb_select(k, small, math_const(k, x, -24.0f), zero)};
 }
 
 /* Where x is not a positive number: 0 gives -inf, less gives NaN, +inf and NaN stay. */
@@ -253,8 +275,9 @@ static struct kb_val log_special(struct kb *k, struct kb_val x, struct kb_val y)
 	struct kb_val zero = math_const(k, x, 0.0f), inf = math_const(k, x, HUGE_VALF);
 	struct kb_val finite = kb_cmp(k, KB_LT, x, inf);
 	struct kb_val r = kb_select(k, finite, y, x);
-	r = kb_select(k, kb_cmp(k, KB_EQ, x, zero), math_const(k, x, -HUGE_VALF), r);
-	return kb_select(k, kb_cmp(k, KB_LT, x, zero), math_const(k, x, NAN), r);
+	struct kb_val least = math_const(k, x, -HUGE_VALF), none = math_const(k, x, NAN);
+	r = kb_select(k, kb_cmp(k, KB_EQ, x, zero), least, r);
+	return kb_select(k, kb_cmp(k, KB_LT, x, zero), none, r);
 }
 
 struct kb_val math_log(struct kb *k, struct kb_val x)
@@ -263,8 +286,9 @@ struct kb_val math_log(struct kb *k, struct kb_val x)
 	struct parts p = split_float(k, n.m);
 	struct kb_val e = kb_add(k, p.e, n.e);
 	struct kb_val f = add_const(k, p.m, -1.0f);
-	struct kb_val low = kb_fma(k, e, math_const(k, x, LN2_LOW), log_tail(k, f));
-	struct kb_val y = kb_fma(k, e, math_const(k, x, LN2_HIGH), kb_add(k, f, low));
+	struct kb_val tail = log_tail(k, f);
+	struct kb_val low = kb_add(k, f, kb_fma(k, e, math_const(k, x, LN2_LOW), tail));
+	struct kb_val y = kb_fma(k, e, math_const(k, x, LN2_HIGH), low);
 	return log_special(k, x, y);
 }
 
@@ -281,11 +305,13 @@ static struct kb_val pow_positive(struct kb *k, struct kb_val a, struct kb_val b
 	struct kb_val whole = clamp(k, kb_mul(k, b, e), -1000.0f, 1000.0f);
 	struct kb_val rest = kb_fma(k, b, e, kb_un(k, KB_NEG, whole));
 	struct rounded r = round_near(k, whole);
-	struct kb_val y = kb_add(k, kb_sub(k, whole, r.f), kb_fma(k, b, log2m, rest));
+	struct kb_val small = kb_fma(k, b, log2m, rest);
+	struct kb_val y = kb_add(k, kb_sub(k, whole, r.f), small);
 	struct rounded s = round_near(k, clamp(k, y, -1000.0f, 1000.0f));
 	struct kb_val power = clamp(k, kb_add(k, r.f, s.f), -200.0f, 200.0f);
 	struct kb_val frac = clamp(k, kb_sub(k, y, s.f), -1.0f, 1.0f);
-	return scale_by_power(k, exp2_poly(k, frac), kb_cvt(k, power, KB_I32));
+	power = kb_cvt(k, power, KB_I32);
+	return scale_by_power(k, exp2_poly(k, frac), power);
 }
 
 static struct kb_val is_integer(struct kb *k, struct kb_val x)
@@ -318,7 +344,8 @@ struct kb_val math_pow(struct kb *k, struct kb_val a, struct kb_val b)
 	y = kb_select(k, negative, below, y);
 	y = kb_select(k, kb_cmp(k, KB_NE, a, a), a, y);
 	y = kb_select(k, kb_cmp(k, KB_NE, b, b), b, y);
-	struct kb_val is_one = kb_bin(k, KB_OR, kb_cmp(k, KB_EQ, b, zero), kb_cmp(k, KB_EQ, a, one));
+	struct kb_val is_one = kb_cmp(k, KB_EQ, a, one);
+	is_one = kb_bin(k, KB_OR, kb_cmp(k, KB_EQ, b, zero), is_one);
 	return kb_select(k, is_one, one, y);
 }
 
@@ -341,9 +368,11 @@ static struct kb_val sin_quarter(struct kb *k, struct kb_val r, struct kb_val qu
 	static const float s[] = {-0x1.555552p-3f, 0x1.110c28p-7f, -0x1.9ac8f8p-13f};
 	static const float c[] = {0x1.555554p-5f, -0x1.6c12d2p-10f, 0x1.9bd7f2p-16f};
 	struct kb_val z = kb_mul(k, r, r);
-	struct kb_val sine = kb_fma(k, kb_mul(k, r, z), math_poly(k, z, s, 3), r);
-	struct kb_val cosine = kb_fma(k, z, math_const(k, r, -0.5f), math_const(k, r, 1.0f));
-	cosine = kb_fma(k, kb_mul(k, z, z), math_poly(k, z, c, 3), cosine);
+	struct kb_val p = math_poly(k, z, s, 3);
+	struct kb_val sine = kb_fma(k, kb_mul(k, r, z), p, r);
+	struct kb_val cosine = fma_consts(k, z, -0.5f, 1.0f);
+	p = math_poly(k, z, c, 3);
+	cosine = kb_fma(k, kb_mul(k, z, z), p, cosine);
 	struct kb_val one = const_i32(k, r, 1), two = const_i32(k, r, 2), none = const_i32(k, r, 0);
 	struct kb_val swap = kb_cmp(k, KB_NE, kb_bin(k, KB_AND, quarter, one), none);
 	struct kb_val flip = kb_cmp(k, KB_NE, kb_bin(k, KB_AND, quarter, two), none);
@@ -369,12 +398,14 @@ struct kb_val math_cos(struct kb *k, struct kb_val x)
 
 struct kb_val math_rsqrt(struct kb *k, struct kb_val x)
 {
-	return kb_bin(k, KB_DIV, math_const(k, x, 1.0f), kb_un(k, KB_SQRT, x));
+	struct kb_val root = kb_un(k, KB_SQRT, x);
+	return kb_bin(k, KB_DIV, math_const(k, x, 1.0f), root);
 }
 
 struct kb_val math_sigmoid(struct kb *k, struct kb_val x)
 {
-	return kb_bin(k, KB_DIV, math_const(k, x, 1.0f), one_plus_exp_of_minus(k, x));
+	struct kb_val sum = one_plus_exp_of_minus(k, x);
+	return kb_bin(k, KB_DIV, math_const(k, x, 1.0f), sum);
 }
 
 struct kb_val math_relu(struct kb *k, struct kb_val x)
@@ -385,8 +416,8 @@ struct kb_val math_relu(struct kb *k, struct kb_val x)
 /* E / (E + 2), E = e^2|x| - 1 = 2^n - 1 + 2^n (e^r - 1), which loses nothing near 0; 1 from |x| = 10 on. */
 struct kb_val math_tanh(struct kb *k, struct kb_val x)
 {
-	struct kb_val a = kb_min(k, math_const(k, x, 10.0f), abs_of(k, x)), y = kb_add(k, a, a);
-	struct kb_val t = kb_fma(k, y, math_const(k, y, LOG2E), math_const(k, y, BIASED_MAGIC));
+	struct kb_val a = bounded_abs(k, x, 10.0f), y = kb_add(k, a, a);
+	struct kb_val t = fma_consts(k, y, LOG2E, BIASED_MAGIC);
 	struct power p = power_near(k, t);
 	struct kb_val q = expm1_poly(k, add_ln2(k, y, p.n, -1));
 	struct kb_val e = kb_fma(k, q, p.scale, add_const(k, p.scale, -1.0f));
@@ -415,8 +446,9 @@ struct kb_val math_erf(struct kb *k, struct kb_val x)
 {
 	struct kb_val a = abs_of(k, x);
 	struct kb_val is_near = kb_cmp(k, KB_LT, a, math_const(k, a, 0.96f));
-	struct kb_val far = kb_sub(k, math_const(k, x, 1.0f), erfc_far(k, a));
-	return kb_select(k, is_near, erf_near(k, x), with_sign(k, far, x));
+	struct kb_val rest = erfc_far(k, a);
+	struct kb_val far = with_sign(k, kb_sub(k, math_const(k, x, 1.0f), rest), x);
+	return kb_select(k, is_near, erf_near(k, x), far);
 }
 
 /*
@@ -428,7 +460,7 @@ struct kb_val math_gelu(struct kb *k, struct kb_val x)
 	static const float c[] = {-0x1.0p0f,        -0x1.26aee6p0f,   -0x1.d63912p-2f,  -0x1.ae10f8p-5f,
 	                          0x1.cca43cp-8f,   -0x1.0ca186p-14f, -0x1.06ae08p-12f, 0x1.1f7da4p-14f,
 	                          -0x1.45c9e0p-17f, 0x1.9340e0p-21f,  -0x1.adaf7cp-26f};
-	struct kb_val a = kb_min(k, math_const(k, x, 20.0f), abs_of(k, x));
+	struct kb_val a = bounded_abs(k, x, 20.0f);
 	struct kb_val tail = math_exp2_nonpositive(k, split_poly(k, a, c, 11));
 	struct kb_val ramp = kb_max(k, math_const(k, x, -0.0f), x);
 	return kb_fma(k, kb_un(k, KB_NEG, a), tail, ramp);
@@ -448,7 +480,7 @@ struct kb_val math_silu(struct kb *k, struct kb_val x)
 /* (1 + tanh u) / 2 = sigmoid(2 u) */
 struct kb_val math_gelu_tanh(struct kb *k, struct kb_val x)
 {
-	struct kb_val inner = kb_fma(k, kb_mul(k, x, x), math_const(k, x, 0.044715f), math_const(k, x, 1.0f));
+	struct kb_val inner = fma_consts(k, kb_mul(k, x, x), 0.044715f, 1.0f);
 	return gated(k, x, kb_mul(k, mul_const(k, x, 2 * 0x1.988454p-1f), inner));
 }
 

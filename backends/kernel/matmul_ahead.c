@@ -57,12 +57,13 @@ static struct kb_val part_of_depth(struct linear *l, struct kb_val w)
 	struct kb *k = l->k;
 	struct kb_val line = kb_index(k, matmul_step_bytes(l)), depth = kb_index(k, matmul_panel_bytes(l));
 	struct kb_val part = kb_mul(k, kb_sub(k, l->k_hi, l->k_lo), line), behind = kb_mul(k, l->k_hi, line);
-	struct kb_val share =
-	        kb_mul(k, kb_mul(k, l->ahead_step, kb_get(k, l->ahead_turn)), kb_sub(k, l->k_hi, l->k_lo));
+	struct kb_val steps = kb_sub(k, l->k_hi, l->k_lo);
+	struct kb_val share = kb_mul(k, kb_mul(k, l->ahead_step, kb_get(k, l->ahead_turn)), steps);
 	struct kb_val panel = kb_bin(k, KB_DIV, share, part), rest = kb_bin(k, KB_REM, share, part);
 	struct kb_val next = kb_select(k, kb_cmp(k, KB_LT, l->k_hi, kb_index(k, l->depth)), behind,
 	                               kb_index(k, l->strip_panels * matmul_panel_bytes(l)));
-	struct kb_val at = kb_add(k, kb_add(k, next, rest), kb_mul(k, panel, depth));
+	struct kb_val before = kb_mul(k, panel, depth);
+	struct kb_val at = kb_add(k, kb_add(k, next, rest), before);
 	/* The steps count k from 0. */
 	return kb_ptr_add(k, w, kb_sub(k, at, kb_mul(k, l->k_lo, l->ahead_step)), 0);
 }

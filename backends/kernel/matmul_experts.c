@@ -92,8 +92,8 @@ static struct kb_val list_rows(struct experts *x, struct kb_var next)
 	struct kb_var count = kb_var(k, "count", KB_INDEX_T, kb_index(k, 0));
 	kb_forever(k);
 	struct kb_val row = kb_get(k, next), n = kb_get(k, count);
-	kb_break_if(k, kb_bin(k, KB_OR, kb_cmp(k, KB_GE, row, x->rows),
-	                      kb_cmp(k, KB_GE, n, kb_index(k, x->list_rows))));
+	struct kb_val is_full = kb_cmp(k, KB_GE, n, kb_index(k, x->list_rows));
+	kb_break_if(k, kb_bin(k, KB_OR, kb_cmp(k, KB_GE, row, x->rows), is_full));
 	kb_if(k, kb_cmp(k, KB_EQ, expert_of(x, row), x->l.expert));
 	kb_store(k, kb_cvt(k, row, KB_I32), x->l.list, n, 0, 0);
 	kb_set(k, count, kb_add_const(k, n, 1));

@@ -134,7 +134,8 @@ static void emit_passes(struct linear *l, const struct passes *p, struct tile *t
 	struct kb_val pass = kb_loop(k, "pass", zero, p->n, 1, KB_NONEMPTY);
 	struct kb_val left = kb_sub(k, p->n, pass);
 	l->row = l->stage_row = kb_get(k, row);
-	struct kb_val height = kb_add(k, kb_sub(k, l->rows, l->row), kb_add_const(k, left, -1));
+	struct kb_val others = kb_add_const(k, left, -1);
+	struct kb_val height = kb_add(k, kb_sub(k, l->rows, l->row), others);
 	height = kb_bin(k, KB_DIV, height, left);
 	struct kb_val panel = kb_index(k, matmul_panel_bytes(l)), ahead = kb_index(k, FEW_AHEAD);
 	struct kb_val behind = kb_add(k, panel, kb_mul(k, pass, p->share));

@@ -65,7 +65,8 @@ struct kb_val matmul_height(struct linear *l, struct kb_val left)
 	struct kb_val even = kb_min(k, others, mr);
 	struct kb_val many = kb_select(k, is_odd, odd, even);
 	/* Few rows in all walk over single panels, which tiles of middle heights cannot. */
-	struct kb_val few = kb_select(k, kb_cmp(k, KB_LE, l->rows, mr), kb_min(k, left, least), left);
+	struct kb_val few = kb_min(k, left, least);
+	few = kb_select(k, kb_cmp(k, KB_LE, l->rows, mr), few, left);
 	few = kb_select(k, kb_cmp(k, KB_EQ, left, mr), mr, few);
 	return kb_select(k, kb_cmp(k, KB_GT, left, mr), many, few);
 }

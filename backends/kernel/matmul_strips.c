@@ -92,9 +92,10 @@ static void walk_columns(struct strip_row *s, column_fn *fn, void *user)
 	struct linear *l = s->l;
 	struct kb *k = l->k;
 	if (s->is_whole) {
-		for (int64_t i = 0; i < WIDTH; i += l->lanes)
-			fn(s, kb_add_const(k, s->first, i),
-			   value_at(s, kb_add_const(k, s->first, i), l->lanes, l->lanes), l->lanes, user);
+		for (int64_t i = 0; i < WIDTH; i += l->lanes) {
+			struct kb_val at = kb_add_const(k, s->first, i);
+			fn(s, at, value_at(s, at, l->lanes, l->lanes), l->lanes, user);
+		}
 		return;
 	}
 	int64_t whole = l->columns / l->lanes * l->lanes;
@@ -115,8 +116,8 @@ static struct kb_val only_valid(struct linear *l, struct kb_val x, int valid, fl
 	struct kb *k = l->k;
 	if (valid >= l->lanes)
 		return x;
-	struct kb_val exists =
-	        kb_cmp(k, KB_LT, kb_lane_ids(k, l->lanes), kb_splat(k, kb_i32(k, valid), l->lanes));
+	struct kb_val end = kb_splat(k, kb_i32(k, valid), l->lanes);
+	struct kb_val exists = kb_cmp(k, KB_LT, kb_lane_ids(k, l->lanes), end);
 	return kb_select(k, exists, x, kb_splat(k, kb_f32(k, none), l->lanes));
 }
 
@@ -155,7 +156,8 @@ static void take_top(struct strip_row *s, struct kb_val column, struct kb_val x,
 	struct kb_val here = kb_splat(k, kb_cvt(k, column, KB_I32), s->l->lanes);
 	if (s->l->lanes > 1)
 		here = kb_add(k, here, kb_lane_ids(k, s->l->lanes));
-	struct kb_val tie = kb_bin(k, KB_AND, kb_cmp(k, KB_EQ, x, old), kb_cmp(k, KB_LT, here, at));
+	struct kb_val is_before = kb_cmp(k, KB_LT, here, at);
+	struct kb_val tie = kb_bin(k, KB_AND, kb_cmp(k, KB_EQ, x, old), is_before);
 	struct kb_val better = kb_bin(k, KB_OR, kb_cmp(k, KB_GT, x, old), tie);
 	kb_set(k, t->best, kb_select(k, better, x, old));
 	kb_set(k, t->where, kb_select(k, better, here, at));
@@ -173,7 +175,8 @@ static void argmax_row(struct strip_row *s)
 	walk_columns(s, take_top, &t);
 	struct kb_val all = kb_get(k, t.best), best = reduced(l, KB_MAX, all);
 	struct kb_val holds = kb_cmp(k, KB_EQ, all, kb_splat(k, best, n));
-	struct kb_val where = kb_select(k, holds, kb_get(k, t.where), kb_splat(k, none, n));
+	struct kb_val nowhere = kb_splat(k, none, n);
+	struct kb_val where = kb_select(k, holds, kb_get(k, t.where), nowhere);
 	where = reduced(l, KB_MIN, where);
 	struct kb_val nothing = kb_cmp(k, KB_EQ, where, none);
 	where = kb_select(k, nothing, kb_cvt(k, s->first, KB_I32), where);
@@ -247,7 +250,8 @@ static void score_row(struct strip_row *s)
 	struct kb_val zero = kb_f32(k, 0), empty = kb_cmp(k, KB_EQ, sum, zero);
 	struct kb_var within = kb_var(k, "within", KB_F32_T, kb_f32(k, -HUGE_VALF));
 	struct kb_val at = wanted_column(s);
-	struct kb_val here = kb_bin(k, KB_AND, kb_cmp(k, KB_GE, at, s->first), kb_cmp(k, KB_LT, at, s->end));
+	struct kb_val is_below = kb_cmp(k, KB_LT, at, s->end);
+	struct kb_val here = kb_bin(k, KB_AND, kb_cmp(k, KB_GE, at, s->first), is_below);
 	kb_if(k, here);
 	size_t mark = eval_mark(l->eval);
 	kb_set(k, within, kb_select(k, empty, zero, kb_sub(k, value_at(s, at, 1, 1), p.shift)));

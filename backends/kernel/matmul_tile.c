@@ -454,7 +454,8 @@ static void staged_vector(struct linear *l, struct eval_point p, struct kb_val r
 	size_t mark = eval_mark(l->eval);
 	struct eval_width before = eval_width(l->eval, l->lanes, valid);
 	struct kb_val first = kb_mul(k, l->strip, kb_index(k, MATMUL_PANEL));
-	struct kb_val at = kb_add(k, kb_mul(k, row, kb_index(k, l->stage_width)), kb_sub(k, column, first));
+	struct kb_val within = kb_sub(k, column, first);
+	struct kb_val at = kb_add(k, kb_mul(k, row, kb_index(k, l->stage_width)), within);
 	p.index[l->rank - 1] = column;
 	matmul_finish(l, &p, kb_load(k, KB_TYPE(KB_F32, l->lanes), l->stage, at, 0, 0));
 	eval_width(l->eval, before.lanes, before.valid);

@@ -56,7 +56,8 @@ static void add_square(struct rowwise *r, const struct rowwise_chunk *c, void *u
 static void add_centered_square(struct rowwise *r, const struct rowwise_chunk *c, void *user)
 {
 	struct norm *n = user;
-	struct kb_val x = kb_sub(r->k, rowwise_again(r, c), rowwise_splat(r, c, n->mean));
+	struct kb_val mean = rowwise_splat(r, c, n->mean);
+	struct kb_val x = kb_sub(r->k, rowwise_again(r, c), mean);
 	rowwise_acc_square(r, &n->squares, c, x);
 }
 
@@ -68,12 +69,13 @@ static void scale_and_store(struct rowwise *r, const struct rowwise_chunk *c, vo
 	if (n->mean.id)
 		y = kb_sub(k, y, rowwise_splat(r, c, n->mean));
 	y = kb_mul(k, y, rowwise_splat(r, c, n->inverse));
+	struct kb_val beta = n->beta.id ? parameter(r, c, n->beta) : (struct kb_val){0};
 	if (n->gamma.id && n->beta.id)
-		y = kb_fma(k, y, parameter(r, c, n->gamma), parameter(r, c, n->beta));
+		y = kb_fma(k, y, parameter(r, c, n->gamma), beta);
 	else if (n->gamma.id)
 		y = kb_mul(k, y, parameter(r, c, n->gamma));
 	else if (n->beta.id)
-		y = kb_add(k, y, parameter(r, c, n->beta));
+		y = kb_add(k, y, beta);
 	rowwise_store(r, c, y);
 }
 

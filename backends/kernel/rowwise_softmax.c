@@ -97,7 +97,8 @@ static void store_quotient(struct rowwise *r, const struct rowwise_chunk *c, voi
 static void store_log(struct rowwise *r, const struct rowwise_chunk *c, void *user)
 {
 	const struct softmax *s = user;
-	rowwise_store(r, c, kb_sub(r->k, shifted(r, c, s), rowwise_splat(r, c, s->factor)));
+	struct kb_val factor = rowwise_splat(r, c, s->factor);
+	rowwise_store(r, c, kb_sub(r->k, shifted(r, c, s), factor));
 }
 
 static void store_hidden(struct rowwise *r, const struct rowwise_chunk *c, void *user)

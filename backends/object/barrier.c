@@ -74,10 +74,9 @@ static struct place_in find_place(struct emit *e, const struct meeting *m, struc
 	struct kb_val size = emit_context(e, KB_INDEX, CONTEXT_CLUSTER_SIZE);
 	struct kb_val cluster = kb_bin(k, KB_DIV, worker, size);
 	struct kb_val left = kb_sub(k, n, kb_mul(k, cluster, size));
-	struct place_in p = {.meeting = m,
-	                     .lines = cluster_lines(e, m, cluster),
-	                     .members = kb_min(k, size, left),
-	                     .n_clusters = emit_context(e, KB_INDEX, CONTEXT_N_CLUSTERS)};
+	struct place_in p = {.meeting = m, .lines = cluster_lines(e, m, cluster)};
+	p.members = kb_min(k, size, left);
+	p.n_clusters = emit_context(e, KB_INDEX, CONTEXT_N_CLUSTERS);
 	p.epoch = kb_atomic_load(k, p.lines, EPOCH);
 	return p;
 }
@@ -223,8 +222,8 @@ static void emit_leave(struct object *o)
 	struct place_in p = find_place(&e, &at_end, worker, n);
 	struct kb_val slot = result_slot(&e, p.epoch), mark = cancel_mark(&e, &p);
 	kb_if(k, come(&e, &p));
-	struct kb_val cancelled =
-	        kb_bin(k, KB_OR, is_cancelled(&e, &between, mark), is_cancelled(&e, &at_end, mark));
+	struct kb_val cancelled = is_cancelled(&e, &at_end, mark);
+	cancelled = kb_bin(k, KB_OR, is_cancelled(&e, &between, mark), cancelled);
 	struct kb_val call[] = {e.context, args, kb_select(k, cancelled, kb_i32(k, 1), kb_i32(k, 0))};
 	struct kb_val status = kb_call_ptr(k, finish, KB_I32, call, 3);
 	kb_if(k, cancelled);

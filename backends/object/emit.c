@@ -98,8 +98,10 @@ static struct kb_val atom_value(struct emit *e, const struct ir_dim_atom *atom)
 {
 	if (atom->sym >= 0)
 		return e->dims[atom->sym];
-	if (atom->other)
-		return kb_max(e->k, emit_dim(e, atom->of), emit_dim(e, atom->other));
+	if (atom->other) {
+		struct kb_val other = emit_dim(e, atom->other);
+		return kb_max(e->k, emit_dim(e, atom->of), other);
+	}
 	return floor_div(e, atom);
 }
 

@@ -201,8 +201,9 @@ static void give_task(struct schedule *s, const char *symbol)
 	kb_store(k, kb_func_addr(k, symbol), s->task, zero, 0, 8);
 	for (size_t i = 0; i < s->e.object->n_indices; i++)
 		kb_store(k, index_at(s, i), s->task, zero, OBJECT_TASK_INDEX + (int64_t)i, 8);
-	struct kb_val args[] = {emit_context(&s->e, KB_PTR, CONTEXT_USER), s->n_workers,
-	                        kb_func_addr(k, emit_internal(s->e.object, ".task")), s->task};
+	struct kb_val user = emit_context(&s->e, KB_PTR, CONTEXT_USER);
+	struct kb_val task = kb_func_addr(k, emit_internal(s->e.object, ".task"));
+	struct kb_val args[] = {user, s->n_workers, task, s->task};
 	kb_call_ptr(k, emit_context(&s->e, KB_PTR, CONTEXT_PARALLEL_FOR), KB_VOID, args, 4);
 }
 

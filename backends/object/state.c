@@ -23,7 +23,8 @@ static struct kb_val i32_at(struct emit *e, struct kb_val base, int64_t offset, 
 static void set_i32(struct emit *e, struct kb_val v, struct kb_val base, int64_t offset, struct kb_val i)
 {
 	struct kb *k = e->k;
-	kb_store(k, kb_cvt(k, v, KB_I32), kb_ptr_add(k, base, kb_index(k, 0), offset), i, 0, 4);
+	struct kb_val at = kb_ptr_add(k, base, kb_index(k, 0), offset);
+	kb_store(k, kb_cvt(k, v, KB_I32), at, i, 0, 4);
 }
 
 /* The address of a sequence's block. */
@@ -281,7 +282,8 @@ static void emit_fork(struct object *o)
 	set_i32(&e, rows, state, STATE_PAST, to);
 	if (o->floor_at)
 		set_i32(&e, i32_at(&e, state, o->floor_at, from), state, o->floor_at, to);
-	struct copy c = {block_of(&e, state, from), block_of(&e, state, to)};
+	struct copy c = {.from = block_of(&e, state, from)};
+	c.to = block_of(&e, state, to);
 	kb_if(k, kb_cmp(k, KB_NE, from, to));
 	each_part(&e, rows, copy_part, &c);
 	kb_end_if(k);
@@ -312,7 +314,8 @@ static void reorder_part(struct emit *e, void *user, struct kb_val offset, struc
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), words, lanes, 0);
 	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), r->n, 1, 0);
 	struct kb_val at = kb_ptr_add(k, block_of(e, r->state, source_at(e, r, b)), offset, 0);
-	kb_store(k, kb_load(k, type, at, i, 0, 0), r->local, kb_mul(k, b, kb_index(k, lanes)), 0, 0);
+	struct kb_val slot = kb_mul(k, b, kb_index(k, lanes));
+	kb_store(k, kb_load(k, type, at, i, 0, 0), r->local, slot, 0, 0);
 	kb_end_loop(k);
 	struct kb_val c = kb_loop(k, "c", kb_index(k, 0), r->n, 1, 0);
 	struct kb_val to = kb_ptr_add(k, block_of(e, r->state, c), offset, 0);
@@ -348,7 +351,8 @@ static struct kb_val reorder_check(struct emit *e, const struct reorder *r)
 		require_encoded(e, r->state, from);
 		kb_end_if(k);
 	}
-	kb_set(k, most, kb_max(k, kb_get(k, most), i32_at(e, r->state, STATE_PAST, from)));
+	struct kb_val past = i32_at(e, r->state, STATE_PAST, from);
+	kb_set(k, most, kb_max(k, kb_get(k, most), past));
 	kb_end_loop(k);
 	return kb_get(k, most);
 }

@@ -167,14 +167,15 @@ static enum tfmc_status emit_template(struct group *g, int64_t items)
 	                         .group = g->e.group,
 	                         .target = o->target,
 	                         .bind = &bind,
-	                         .worker = kb_group_id(k),
-	                         .n_workers = kb_group_count(k),
 	                         .items = items,
 	                         .cx = o->cx,
 	                         .arena = o->arena};
+	job.worker = kb_group_id(k);
+	job.n_workers = kb_group_count(k);
 	if (items <= 1 && o->target->group_size > 1) {
 		struct kb_val size = kb_index(k, o->target->group_size);
-		job.worker = kb_add(k, kb_mul(k, job.worker, size), kb_item_id(k));
+		struct kb_val item = kb_item_id(k);
+		job.worker = kb_add(k, kb_mul(k, job.worker, size), item);
 		job.n_workers = kb_mul(k, job.n_workers, size);
 	}
 	job.scratch = scratch_of(g, job.worker);

@@ -63,6 +63,31 @@ hits=$(git ls-files 2>/dev/null | grep -E '\.(c|h|def|sh|md|yaml|py|txt)$|^\.ci'
 	xargs grep -nE '\b(TODO|FIXME|XXX|HACK)\b' || true)
 [ -z "$hits" ] || complain "unfinished: $hits"
 
+# Objects have the same bytes whatever compiler built tfmc: nothing is recorded in an order that C leaves open. The
+# check itself finds what it is there for: through a helper, a macro, an operator and an initializer.
+if command -v python3 >/dev/null; then
+	python3 tests/shell/recording_order.py ir frontend passes backends >&2 || complain "the order of recording is left to the compiler"
+	sample=$(mktemp -d)
+	cat >"$sample/sample.c" <<-'C'
+		#define TWICE(k, a) kb_add(k, a, twice(k, a))
+		static struct kb_val twice(struct kb *k, struct kb_val a) { return kb_emit(k, a); }
+		struct pair fine(struct kb *k, struct kb_val a)
+		{
+			if (kb_emit(k, twice(k, a)).id && kb_emit(k, a).id)
+				return pair(k, a.id ? twice(k, a) : kb_emit(k, a), kb_index(k, 1));
+		}
+		void helper(struct kb *k, struct kb_val a) { use(kb_emit(k, a), twice(k, a)); }
+		void macro(struct kb *k, struct kb_val a) { use(a, TWICE(k, a), twice(k, a)); }
+		int operator(struct kb *k, struct kb_val a) { return kb_emit(k, a).id + twice(k, a).id; }
+		void initializer(struct kb *k, struct kb_val a) { struct pair p = {.x = twice(k, a), .y = kb_emit(k, a)}; }
+	C
+	found=$(python3 tests/shell/recording_order.py "$sample" | cut -d: -f2 | tr '\n' ' ')
+	[ "$found" = "8 9 10 11 " ] || complain "recording_order.py finds the lines $found, not 8 9 10 11"
+	rm -rf "$sample"
+else
+	echo "SKIPPED: the order of recording (no python3)" >&2
+fi
+
 "$TFMC" ops >"${TMPDIR:-/tmp}/tfmc-ops.$$"
 sed -n '/<!-- ops begin -->/,/<!-- ops end -->/p' ir/README.md | sed '1d;$d' | diff -u - "${TMPDIR:-/tmp}/tfmc-ops.$$" ||
 	complain "ir/README.md: the op reference is not current; put the output of 'tfmc ops' between its markers"
