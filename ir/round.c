@@ -2,8 +2,9 @@
 /*
  * Conversions between f64 and the narrow float formats, and the rounding to an
  * element type that ends every op. One rounding step, nearest even, directly
- * from f64: no detour over f32.
+ * from f64: no detour over f32. Bytes of stored elements to f64 and back.
  */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -13,16 +14,24 @@
  */
 struct small_float {
 	int exp, mant;
+	double (*widen)(uint16_t bits);
 };
 
-static const struct small_float half = {5, 10};
-static const struct small_float brain = {8, 7};
+static const struct small_float half = {5, 10, half_to_f64};
+static const struct small_float brain = {8, 7, bf16_to_f64};
 
 static uint64_t bits_of(double v)
 {
 	uint64_t u;
 	memcpy(&u, &v, sizeof(u));
 	return u;
+}
+
+static double f64_of(uint64_t bits)
+{
+	double v;
+	memcpy(&v, &bits, sizeof(v));
+	return v;
 }
 
 /* v >> shift, rounded to nearest even. */
@@ -57,17 +66,21 @@ static uint16_t to_small(struct small_float f, double v)
 	return (uint16_t)(sign | shift_nearest(fraction | UINT64_C(1) << 52, 52 - f.mant + 1 - bias - e));
 }
 
-static double from_small(struct small_float f, uint16_t bits)
+double half_to_f64(uint16_t bits)
 {
-	int mantissa = bits & ((1 << f.mant) - 1);
-	int e = (bits >> f.mant) & ((1 << f.exp) - 1);
-	int bias = (1 << (f.exp - 1)) - 1;
-	double sign = bits >> (f.exp + f.mant) ? -1.0 : 1.0;
-	if (e == (1 << f.exp) - 1)
-		return mantissa ? (double)NAN : sign * HUGE_VAL;
-	if (e == 0)
-		return sign * ldexp(mantissa, 1 - bias - f.mant);
-	return sign * ldexp(mantissa | 1 << f.mant, e - bias - f.mant);
+	/* Where those of an f64 lie they are 2^1008 times too small, subnormal ones as well. */
+	uint64_t u = (uint64_t)(bits & 0x7fff) << 42, sign = (uint64_t)(bits >> 15) << 63;
+	double v = f64_of(u) * 0x1p1008;
+	bool is_finite = (bits & 0x7c00) != 0x7c00;
+	return f64_of(sign | (is_finite ? bits_of(v) : u | UINT64_C(0x7ff) << 52));
+}
+
+double bf16_to_f64(uint16_t bits)
+{
+	uint32_t u = (uint32_t)bits << 16;
+	float v;
+	memcpy(&v, &u, sizeof(v));
+	return (double)v;
 }
 
 /* v as the nearest number of the format. */
@@ -76,21 +89,11 @@ static double nearest(struct small_float f, double v)
 	uint64_t u = bits_of(v), one = UINT64_C(1) << (52 - f.mant);
 	int bias = (1 << (f.exp - 1)) - 1, e = (int)((u >> 52) & 0x7ff) - 1023;
 	if (e < 1 - bias || e >= bias)
-		return from_small(f, to_small(f, v));
+		return f.widen(to_small(f, v));
 	/* A normal number, and what it is rounded up to is finite: the bits of the f64 are rounded. */
 	u = (u + one / 2 - 1 + (u / one & 1)) & ~(one - 1);
 	memcpy(&v, &u, sizeof(v));
 	return v;
-}
-
-double half_to_f64(uint16_t bits)
-{
-	return from_small(half, bits);
-}
-
-double bf16_to_f64(uint16_t bits)
-{
-	return from_small(brain, bits);
 }
 
 uint16_t f64_to_half(double v)
@@ -127,4 +130,55 @@ double ir_round(enum ir_dtype dtype, double v)
 	case DT_BOOL: return v != 0;
 	}
 	return v;
+}
+
+/* --- bytes ------------------------------------------------------------------------------------------- */
+
+/* Stored bytes may be unaligned: every element goes through memcpy. */
+#define READ_LOOP(type, expr)                                         \
+	for (int64_t i = 0; i < n; i++) {                             \
+		type v;                                               \
+		memcpy(&v, bytes + (size_t)i * sizeof(v), sizeof(v)); \
+		out[i] = (double)(expr);                              \
+	}                                                             \
+	break
+
+void weight_read_elements(enum ir_dtype dtype, const void *data, int64_t begin, int64_t n, double *out)
+{
+	const unsigned char *bytes = (const unsigned char *)data + begin * ir_dtype_bytes(dtype);
+	switch (dtype) {
+	case DT_F32: READ_LOOP(float, v);
+	case DT_F16: READ_LOOP(uint16_t, half_to_f64(v));
+	case DT_BF16: READ_LOOP(uint16_t, bf16_to_f64(v));
+	case DT_F64: READ_LOOP(double, v);
+	case DT_I8: READ_LOOP(int8_t, v);
+	case DT_U8: READ_LOOP(uint8_t, v);
+	case DT_I32: READ_LOOP(int32_t, v);
+	case DT_I64: READ_LOOP(int64_t, v);
+	case DT_BOOL: READ_LOOP(uint8_t, v != 0);
+	}
+}
+
+#define WRITE_LOOP(type, expr)                                      \
+	for (int64_t i = 0; i < n; i++) {                           \
+		type e = (type)(expr);                              \
+		memcpy(out + (size_t)i * sizeof(e), &e, sizeof(e)); \
+	}                                                           \
+	break
+
+void weight_write_floats(enum ir_dtype dtype, const double *values, int64_t n, void *bytes)
+{
+	unsigned char *out = bytes;
+	assert(ir_dtype_class(dtype) == DTCLASS_FLOAT);
+	switch (dtype) {
+	case DT_F32: WRITE_LOOP(float, values[i]);
+	case DT_F16: WRITE_LOOP(uint16_t, f64_to_half(values[i]));
+	case DT_BF16: WRITE_LOOP(uint16_t, f64_to_bf16(values[i]));
+	case DT_F64: WRITE_LOOP(double, values[i]);
+	case DT_I8:
+	case DT_U8:
+	case DT_I32:
+	case DT_I64:
+	case DT_BOOL: break;
+	}
 }

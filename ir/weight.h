@@ -184,13 +184,21 @@ void wexpr_memo_destroy(struct wexpr_memo *m);
 enum tfmc_status wexpr_eval_part(struct diag_context *cx, struct wexpr_memo *memo, const struct ir_wexpr *e,
                                  const struct weight_source *source, int64_t begin, int64_t n, double *out);
 
-/* The same, rounded to f32; stored f32 that is only moved is copied. */
-enum tfmc_status wexpr_eval_part_f32(struct diag_context *cx, struct wexpr_memo *memo,
-                                     const struct ir_wexpr *e, const struct weight_source *source,
-                                     int64_t begin, int64_t n, float *out);
+/* Where elements go, and as what: f64, f32, f16 or bf16. */
+struct wexpr_out {
+	void *at;
+	enum ir_dtype dtype;
+};
+/* The same, rounded once to a type; stored elements of this type that are only moved keep their bits. */
+enum tfmc_status wexpr_eval_part_to(struct diag_context *cx, struct wexpr_memo *memo,
+                                    const struct ir_wexpr *e, const struct weight_source *source,
+                                    int64_t begin, int64_t n, struct wexpr_out out);
 
 /* Elements [begin, begin + n) of row-major bytes of a dtype (any alignment) as f64; bool bytes as 0 or 1. */
 void weight_read_elements(enum ir_dtype dtype, const void *data, int64_t begin, int64_t n, double *out);
+
+/* n numbers as elements of a float dtype, rounded to the nearest. */
+void weight_write_floats(enum ir_dtype dtype, const double *values, int64_t n, void *bytes);
 
 /* f16 and bf16 bits, round to nearest even; exact back. */
 double half_to_f64(uint16_t bits);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Evaluation of weight expressions, range by range, in f64. Every kind of node
- * maps a contiguous range of its elements to a few contiguous ranges of its
- * arguments; only transposition and the rope orders have short ranges. Scratch
- * is one block of WEVAL_CHUNK doubles for each level of the expression.
+ * Evaluation of weight expressions, range by range. Every kind of node maps a
+ * contiguous range of its elements to a few contiguous ranges of its
+ * arguments; only transposition and the rope orders have short ranges. What
+ * moves elements does so in the type that is wanted, what computes is f64.
+ * Scratch is one block of WEVAL_CHUNK doubles for each level of the expression.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -74,42 +75,35 @@ static enum tfmc_status find_leaf(struct weval *ev, const struct ir_wexpr *e, co
 	return TFMC_OK;
 }
 
-/* Stored bytes may be unaligned: every element goes through memcpy. */
-#define READ_LOOP(type, expr)                                         \
-	for (int64_t i = 0; i < n; i++) {                             \
-		type v;                                               \
-		memcpy(&v, bytes + (size_t)i * sizeof(v), sizeof(v)); \
-		out[i] = (double)(expr);                              \
-	}                                                             \
-	break
-
-void weight_read_elements(enum ir_dtype dtype, const void *data, int64_t begin, int64_t n, double *out)
+static void read_some(const struct ir_wexpr *e, const struct weight_bytes *b, int64_t begin, int64_t n,
+                      double *out)
 {
-	const unsigned char *bytes = (const unsigned char *)data + begin * ir_dtype_bytes(dtype);
-	switch (dtype) {
-	case DT_F32: READ_LOOP(float, v);
-	case DT_F16: READ_LOOP(uint16_t, half_to_f64(v));
-	case DT_BF16: READ_LOOP(uint16_t, bf16_to_f64(v));
-	case DT_F64: READ_LOOP(double, v);
-	case DT_I8: READ_LOOP(int8_t, v);
-	case DT_U8: READ_LOOP(uint8_t, v);
-	case DT_I32: READ_LOOP(int32_t, v);
-	case DT_I64: READ_LOOP(int64_t, v);
-	case DT_BOOL: READ_LOOP(uint8_t, v != 0);
-	}
+	if (b->read)
+		b->read(b->data, begin, n, out);
+	else
+		weight_read_elements(e->stored, b->data, begin, n, out);
 }
 
 static enum tfmc_status eval_tensor(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
-                                    struct weval_out out)
+                                    struct wexpr_out out)
 {
+	double scratch[WEVAL_CHUNK];
 	const struct weight_bytes *b;
 	TFMC_TRY(find_leaf(ev, e, &b));
-	if (out.f32)
-		memcpy(out.f32, (const char *)b->data + begin * 4, (size_t)n * 4);
-	else if (b->read)
-		b->read(b->data, begin, n, out.f64);
-	else
-		weight_read_elements(e->stored, b->data, begin, n, out.f64);
+	if (out.dtype == e->stored && !b->read) {
+		int64_t size = ir_dtype_bytes(e->stored);
+		memcpy(out.at, (const char *)b->data + begin * size, (size_t)(n * size));
+		return TFMC_OK;
+	}
+	if (out.dtype == DT_F64) {
+		read_some(e, b, begin, n, out.at);
+		return TFMC_OK;
+	}
+	for (int64_t i = 0; i < n; i += WEVAL_CHUNK) {
+		int64_t some = weval_min(n - i, WEVAL_CHUNK);
+		read_some(e, b, begin + i, some, scratch);
+		weight_write_floats(out.dtype, scratch, some, weval_behind(out, i).at);
+	}
 	return TFMC_OK;
 }
 
@@ -150,7 +144,7 @@ static void eval_rotary(const struct ir_wexpr *e, int64_t begin, int64_t n, doub
 
 /* One element of the new axis 0 after the other. */
 static enum tfmc_status eval_stack(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
-                                   struct weval_out out)
+                                   struct wexpr_out out)
 {
 	int64_t block = weval_inner(e, 1);
 	while (n > 0) {
@@ -166,7 +160,7 @@ static enum tfmc_status eval_stack(struct weval *ev, const struct ir_wexpr *e, i
 
 /* Axes before `axis` are outer; within one outer index the arguments' blocks follow each other. */
 static enum tfmc_status eval_concat(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
-                                    struct weval_out out)
+                                    struct wexpr_out out)
 {
 	int64_t row = weval_inner(e, e->axis);
 	while (n > 0) {
@@ -188,7 +182,7 @@ static enum tfmc_status eval_concat(struct weval *ev, const struct ir_wexpr *e, 
 
 /* index and slice: of every block of the argument below the outer axes, `keep` elements from `skip` on. */
 static enum tfmc_status eval_window(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
-                                    struct weval_out out)
+                                    struct wexpr_out out)
 {
 	const struct ir_wexpr *x = e->args[0];
 	int64_t inner = weval_inner(x, e->axis + 1);
@@ -214,21 +208,38 @@ struct tile {
 	int64_t at, r0, r1, c0, c1;
 };
 
-/* Eight columns at a time: what is written of a row lies in one line of the cache. */
-static enum tfmc_status transpose_tile(struct weval *ev, const struct ir_wexpr *e, struct tile t, double *out)
+#define GATHER(size)                                                                                      \
+	for (int64_t i = 0; i < n; i++)                                                                   \
+		for (int64_t k = 0; k < m; k++)                                                           \
+			memcpy(to + (i * pitch + k) * (size), from + (k * TILE_ROWS + i) * (size), size); \
+	break
+
+/* n rows of m elements, `pitch` elements apart, from m columns of TILE_ROWS elements. */
+static void gather(char *to, int64_t pitch, const char *from, int64_t n, int64_t m, int64_t size)
 {
-	double scratch[TILE_COLUMNS][TILE_ROWS];
-	int64_t rows = e->dims[e->rank - 2], cols = e->dims[e->rank - 1];
+	switch (size) {
+	case 2: GATHER(2);
+	case 4: GATHER(4);
+	case 8: GATHER(8);
+	}
+}
+
+/* Eight columns at a time: what is written of a row lies in one line of the cache. */
+static enum tfmc_status transpose_tile(struct weval *ev, const struct ir_wexpr *e, struct tile t,
+                                       struct wexpr_out out)
+{
+	double scratch[TILE_COLUMNS * TILE_ROWS];
+	const struct wexpr_out column = {scratch, out.dtype};
+	int64_t rows = e->dims[e->rank - 2], cols = e->dims[e->rank - 1], size = ir_dtype_bytes(out.dtype);
 	for (int64_t r = t.r0; r < t.r1; r += TILE_ROWS) {
 		int64_t n = weval_min(t.r1 - r, TILE_ROWS);
 		for (int64_t c = t.c0; c < t.c1; c += TILE_COLUMNS) {
 			int64_t m = weval_min(t.c1 - c, TILE_COLUMNS);
-			double *to = out + (r - t.r0) * cols + c - t.c0;
 			for (int64_t k = 0; k < m; k++)
-				TFMC_TRY(weval(ev, e->args[0], t.at + (c + k) * rows + r, n, scratch[k]));
-			for (int64_t i = 0; i < n; i++)
-				for (int64_t k = 0; k < m; k++)
-					to[i * cols + k] = scratch[k][i];
+				TFMC_TRY(weval_to(ev, e->args[0], t.at + (c + k) * rows + r, n,
+				                  weval_behind(column, k * TILE_ROWS)));
+			struct wexpr_out to = weval_behind(out, (r - t.r0) * cols + c - t.c0);
+			gather(to.at, cols, (const char *)scratch, n, m, size);
 		}
 	}
 	return TFMC_OK;
@@ -236,10 +247,10 @@ static enum tfmc_status transpose_tile(struct weval *ev, const struct ir_wexpr *
 
 /* A range is a part of a row, whole rows, and a part of a row; each is a tile. */
 static enum tfmc_status eval_transpose(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
-                                       double *out)
+                                       struct wexpr_out out)
 {
 	if (e->rank < 2)
-		return weval(ev, e->args[0], begin, n, out);
+		return weval_to(ev, e->args[0], begin, n, out);
 	int64_t rows = e->dims[e->rank - 2], cols = e->dims[e->rank - 1];
 	while (n > 0) {
 		int64_t in = begin % (rows * cols);
@@ -250,7 +261,7 @@ static enum tfmc_status eval_transpose(struct weval *ev, const struct ir_wexpr *
 		TFMC_TRY(transpose_tile(ev, e, t, out));
 		int64_t done = (t.r1 - t.r0) * (t.c1 - t.c0);
 		begin += done;
-		out += done;
+		out = weval_behind(out, done);
 		n -= done;
 	}
 	return TFMC_OK;
@@ -269,7 +280,7 @@ static int64_t rope_source_row(const struct ir_wexpr *e, int64_t row)
 }
 
 static enum tfmc_status eval_rope(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
-                                  struct weval_out out)
+                                  struct wexpr_out out)
 {
 	int64_t inner = weval_inner(e, e->axis + 1), rows = e->dims[e->axis];
 	while (n > 0) {
@@ -402,7 +413,6 @@ static enum tfmc_status compute(struct weval *ev, const struct ir_wexpr *e, int6
 		return TFMC_OK;
 	case WX_SINUSOID: eval_sinusoid(e, begin, n, out); return TFMC_OK;
 	case WX_ROTARY: eval_rotary(e, begin, n, out); return TFMC_OK;
-	case WX_TRANSPOSE: return eval_transpose(ev, e, begin, n, out);
 	case WX_MUL:
 	case WX_DIV:
 	case WX_ADD: return eval_binary(ev, e, begin, n, out);
@@ -419,6 +429,7 @@ static enum tfmc_status compute(struct weval *ev, const struct ir_wexpr *e, int6
 	case WX_INDEX:
 	case WX_SLICE:
 	case WX_RESHAPE:
+	case WX_TRANSPOSE:
 	case WX_ROPE_H2I:
 	case WX_ROPE_I2H: break;
 	}
@@ -437,41 +448,25 @@ static double *take_scratch(struct wexpr_memo *memo, int64_t n)
 }
 
 static enum tfmc_status compute_to(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
-                                   struct weval_out out)
+                                   struct wexpr_out out)
 {
-	if (!out.f32)
-		return compute(ev, e, begin, n, out.f64);
+	if (out.dtype == DT_F64)
+		return compute(ev, e, begin, n, out.at);
 	double *scratch = take_scratch(ev->memo, n);
 	if (!scratch)
 		return TFMC_NO_MEMORY;
 	TFMC_TRY(compute(ev, e, begin, n, scratch));
-	for (int64_t i = 0; i < n; i++)
-		out.f32[i] = (float)scratch[i];
-	return TFMC_OK;
-}
-
-static enum tfmc_status read_to(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
-                                struct weval_out out)
-{
-	double scratch[WEVAL_CHUNK];
-	if (!out.f32 || e->stored == DT_F32)
-		return eval_tensor(ev, e, begin, n, out);
-	for (int64_t i = 0; i < n; i += WEVAL_CHUNK) {
-		int64_t some = weval_min(n - i, WEVAL_CHUNK);
-		TFMC_TRY(eval_tensor(ev, e, begin + i, some, (struct weval_out){.f64 = scratch}));
-		for (int64_t k = 0; k < some; k++)
-			out.f32[i + k] = (float)scratch[k];
-	}
+	weight_write_floats(out.dtype, scratch, n, out.at);
 	return TFMC_OK;
 }
 
 enum tfmc_status weval_to(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
-                          struct weval_out out)
+                          struct wexpr_out out)
 {
 	if (n == 0)
 		return TFMC_OK;
 	switch (e->kind) {
-	case WX_TENSOR: return read_to(ev, e, begin, n, out);
+	case WX_TENSOR: return eval_tensor(ev, e, begin, n, out);
 	case WX_STACK: return eval_stack(ev, e, begin, n, out);
 	case WX_CONCAT: return eval_concat(ev, e, begin, n, out);
 	case WX_INDEX:
@@ -482,10 +477,10 @@ enum tfmc_status weval_to(struct weval *ev, const struct ir_wexpr *e, int64_t be
 	case WX_REPEAT:
 		return weval_inner(e, e->axis + 1) == 1 ? compute_to(ev, e, begin, n, out)
 		                                        : weval_repeat_rows(ev, e, begin, n, out);
+	case WX_TRANSPOSE: return eval_transpose(ev, e, begin, n, out);
 	case WX_FULL:
 	case WX_SINUSOID:
 	case WX_ROTARY:
-	case WX_TRANSPOSE:
 	case WX_MUL:
 	case WX_DIV:
 	case WX_ADD:
@@ -501,24 +496,22 @@ enum tfmc_status weval_to(struct weval *ev, const struct ir_wexpr *e, int64_t be
 
 enum tfmc_status weval(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n, double *out)
 {
-	return weval_to(ev, e, begin, n, (struct weval_out){.f64 = out});
+	return weval_to(ev, e, begin, n, (struct wexpr_out){out, DT_F64});
 }
 
-enum tfmc_status wexpr_eval_part_f32(struct diag_context *cx, struct wexpr_memo *memo,
-                                     const struct ir_wexpr *e, const struct weight_source *source,
-                                     int64_t begin, int64_t n, float *out)
+enum tfmc_status wexpr_eval_part_to(struct diag_context *cx, struct wexpr_memo *memo,
+                                    const struct ir_wexpr *e, const struct weight_source *source,
+                                    int64_t begin, int64_t n, struct wexpr_out out)
 {
 	assert(begin >= 0 && n >= 0 && begin + n <= wexpr_count(e));
 	struct weval ev = {.cx = cx, .source = source, .memo = memo};
-	return weval_to(&ev, e, begin, n, (struct weval_out){.f32 = out});
+	return weval_to(&ev, e, begin, n, out);
 }
 
 enum tfmc_status wexpr_eval_part(struct diag_context *cx, struct wexpr_memo *memo, const struct ir_wexpr *e,
                                  const struct weight_source *source, int64_t begin, int64_t n, double *out)
 {
-	assert(begin >= 0 && n >= 0 && begin + n <= wexpr_count(e));
-	struct weval ev = {.cx = cx, .source = source, .memo = memo};
-	return weval(&ev, e, begin, n, out);
+	return wexpr_eval_part_to(cx, memo, e, source, begin, n, (struct wexpr_out){out, DT_F64});
 }
 
 enum tfmc_status wexpr_eval(struct diag_context *cx, const struct ir_wexpr *e,

@@ -25,25 +25,21 @@ struct weval {
 /* Elements [begin, begin + n) of e. */
 enum tfmc_status weval(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n, double *out);
 
-/* Where elements go: f64, or f32 when that is not NULL. */
-struct weval_out {
-	double *f64;
-	float *f32;
-};
-static inline struct weval_out weval_behind(struct weval_out out, int64_t n)
+static inline struct wexpr_out weval_behind(struct wexpr_out out, int64_t n)
 {
-	return out.f32 ? (struct weval_out){.f32 = out.f32 + n} : (struct weval_out){.f64 = out.f64 + n};
+	return (struct wexpr_out){(char *)out.at + n * ir_dtype_bytes(out.dtype), out.dtype};
 }
-/* The same; what only moves elements of f32 does so in f32, all arithmetic is in f64 and then rounded. */
+/* The same; what only moves elements does so in the type that is wanted, all arithmetic is in f64 and then
+ * rounded. */
 enum tfmc_status weval_to(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
-                          struct weval_out out);
+                          struct wexpr_out out);
 
 typedef enum tfmc_status weval_node(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                     double *out);
 weval_node weval_mul_columns, weval_matvec, weval_center, weval_repeat_elements;
 /* Whole rows repeated. */
 enum tfmc_status weval_repeat_rows(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
-                                   struct weval_out out);
+                                   struct wexpr_out out);
 
 static inline int64_t weval_min(int64_t a, int64_t b)
 {

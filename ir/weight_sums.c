@@ -271,7 +271,7 @@ enum tfmc_status weval_repeat_elements(struct weval *ev, const struct ir_wexpr *
 }
 
 enum tfmc_status weval_repeat_rows(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
-                                   struct weval_out out)
+                                   struct wexpr_out out)
 {
 	int64_t inner = weval_inner(e, e->axis + 1);
 	while (n > 0) {

@@ -25,9 +25,9 @@ struct packer {
 	uint64_t base; /* position of the packed weights in the sink */
 	uint64_t at;   /* bytes packed so far */
 	struct tfmc_weights_hash hash;
-	double *values;  /* [capacity]; integers */
-	float *floats;   /* [capacity] */
-	uint32_t *words; /* [capacity]; narrow elements too */
+	double *values;     /* [capacity]; before they are rounded */
+	uint32_t *elements; /* [capacity] words: elements as they lie in memory, row by row */
+	uint32_t *panel;    /* [capacity] words */
 	size_t capacity;
 	struct wexpr_memo memo; /* of the weight at work */
 };
@@ -35,8 +35,8 @@ struct packer {
 static void release(struct packer *p)
 {
 	free(p->values);
-	free(p->floats);
-	free(p->words);
+	free(p->elements);
+	free(p->panel);
 }
 
 static bool reserve(struct packer *p, size_t n)
@@ -45,9 +45,9 @@ static bool reserve(struct packer *p, size_t n)
 		return true;
 	release(p);
 	p->values = malloc(n * sizeof(*p->values));
-	p->floats = malloc(n * sizeof(*p->floats));
-	p->words = malloc(n * sizeof(*p->words));
-	p->capacity = p->values && p->floats && p->words ? n : 0;
+	p->elements = malloc(n * sizeof(*p->elements));
+	p->panel = malloc(n * sizeof(*p->panel));
+	p->capacity = p->values && p->elements && p->panel ? n : 0;
 	return p->capacity == n;
 }
 
@@ -71,113 +71,95 @@ static enum tfmc_status pad_to(struct packer *p, uint64_t offset)
 	return TFMC_OK;
 }
 
-/* Elements [begin, begin + n), rounded to the weight's type. */
-static enum tfmc_status eval_floats(struct packer *p, const struct ir_weight *w, int64_t begin, int64_t n)
+/* Elements [begin, begin + n) of the weight as they lie in memory, to p->elements. */
+static enum tfmc_status eval_elements(struct packer *p, const struct ir_weight *w, int64_t begin, int64_t n)
 {
 	struct diag_context *cx = p->object->cx;
+	struct wexpr_out out = {p->elements, w->narrow};
+	bool is_float = ir_dtype_class(w->type->dtype) == DTCLASS_FLOAT;
 	if (w->type->dtype == DT_F32)
-		return wexpr_eval_part_f32(cx, &p->memo, w->init, p->source, begin, n, p->floats);
+		return wexpr_eval_part_to(cx, &p->memo, w->init, p->source, begin, n, out);
 	TFMC_TRY(wexpr_eval_part(cx, &p->memo, w->init, p->source, begin, n, p->values));
 	for (int64_t i = 0; i < n; i++)
-		p->floats[i] = (float)ir_round(w->type->dtype, p->values[i]);
+		p->values[i] = ir_round(is_float ? w->type->dtype : DT_I32, p->values[i]);
+	if (is_float)
+		weight_write_floats(w->narrow, p->values, n, p->elements);
+	for (int64_t i = 0; !is_float && i < n; i++)
+		p->elements[i] = (uint32_t)(int32_t)p->values[i];
 	return TFMC_OK;
-}
-
-static enum tfmc_status eval_ints(struct packer *p, const struct ir_weight *w, int64_t begin, int64_t n)
-{
-	TFMC_TRY(wexpr_eval_part(p->object->cx, &p->memo, w->init, p->source, begin, n, p->values));
-	for (int64_t i = 0; i < n; i++)
-		p->words[i] = (uint32_t)(int32_t)ir_round(DT_I32, p->values[i]);
-	return TFMC_OK;
-}
-
-/* A number of the narrow type as its bits. */
-static uint16_t narrow_bits(enum ir_dtype t, float v)
-{
-	uint32_t bits;
-	if (t == DT_F16)
-		return f64_to_half((double)v);
-	memcpy(&bits, &v, sizeof(bits));
-	return (uint16_t)(bits >> 16);
-}
-
-/* n numbers as they lie in memory, in p->words. */
-static void narrow_row(struct packer *p, enum ir_dtype t, int64_t n)
-{
-	for (int64_t i = 0; i < n; i++) {
-		uint16_t bits = narrow_bits(t, p->floats[i]);
-		memcpy((char *)p->words + i * 2, &bits, sizeof(bits));
-	}
 }
 
 static enum tfmc_status pack_rows(struct packer *p, const struct weight_place *w)
 {
-	bool is_float = ir_dtype_class(w->weight->type->dtype) == DTCLASS_FLOAT;
 	if (!reserve(p, BLOCK))
 		return TFMC_NO_MEMORY;
 	for (int64_t i = 0; i < w->columns; i += BLOCK) {
 		int64_t n = w->columns - i < BLOCK ? w->columns - i : BLOCK;
-		TFMC_TRY(is_float ? eval_floats(p, w->weight, i, n) : eval_ints(p, w->weight, i, n));
-		bool is_narrow = w->weight->narrow != DT_F32;
-		if (is_narrow)
-			narrow_row(p, w->weight->narrow, n);
-		TFMC_TRY(put(p, is_float && !is_narrow ? (const void *)p->floats : p->words,
-		             (size_t)(n * weight_element_bytes(w->weight))));
+		TFMC_TRY(eval_elements(p, w->weight, i, n));
+		TFMC_TRY(put(p, p->elements, (size_t)(n * weight_element_bytes(w->weight))));
 	}
 	return TFMC_OK;
 }
 
-/* n rows of `columns` numbers as one panel. Squares of 16 x 16, so that rows that lie a power of two apart do
- * not push each other out of the cache. */
-static void turn_panel(uint32_t *to, const float *from, int64_t n, int64_t columns)
+/* n rows of `words` words, `pitch` bytes apart, as one panel of words. Squares of 16 x 16, so that rows that
+ * lie a power of two apart do not push each other out of the cache. */
+static void turn_words(uint32_t *to, const char *from, int64_t n, int64_t words, int64_t pitch)
 {
-	if (n < PANEL)
-		memset(to, 0, (size_t)columns * PANEL * sizeof(*to));
-	for (int64_t k0 = 0; k0 < columns; k0 += PANEL) {
-		int64_t some = columns - k0 < PANEL ? columns - k0 : PANEL;
-		for (int64_t r = 0; r < n; r++) {
-			const float *row = from + r * columns + k0;
-			uint32_t *line = to + k0 * PANEL + r;
-			for (int64_t k = 0; k < some; k++)
-				memcpy(&line[k * PANEL], &row[k], sizeof(*line));
-		}
+	for (int64_t k0 = 0; k0 < words; k0 += PANEL) {
+		int64_t end = words - k0 < PANEL ? words : k0 + PANEL;
+		for (int64_t r = 0; r < n; r++)
+			for (int64_t k = k0; k < end; k++)
+				memcpy(&to[k * PANEL + r], from + r * pitch + k * 4, 4);
 	}
 }
 
-/* The same for a narrow type, in pairs of K: bf16 side by side, f16 below each other. */
-static void turn_narrow(enum ir_dtype t, uint32_t *to, const float *from, int64_t n, int64_t columns)
+/* The same with 16 bits. */
+static void turn_halves(uint16_t *to, const char *from, int64_t n, int64_t columns)
 {
-	int64_t lines = tile_lines(t, columns);
-	int64_t across = t == DT_BF16 ? 2 : 1, down = t == DT_BF16 ? 1 : PANEL;
-	memset(to, 0, (size_t)lines * TILE_LINE);
 	for (int64_t k0 = 0; k0 < columns; k0 += PANEL) {
 		int64_t end = columns - k0 < PANEL ? columns : k0 + PANEL;
 		for (int64_t r = 0; r < n; r++)
-			for (int64_t k = k0; k < end; k++) {
-				uint16_t bits = narrow_bits(t, from[r * columns + k]);
-				int64_t at = k / 2 * 2 * PANEL + r * across + k % 2 * down;
-				memcpy((char *)to + at * 2, &bits, sizeof(bits));
-			}
+			for (int64_t k = k0; k < end; k++)
+				memcpy(&to[k * PANEL + r], from + (r * columns + k) * 2, 2);
 	}
+}
+
+/* Pairs of K, side by side, are words; of an odd number of columns the last pair has one. */
+static void turn_pairs(uint32_t *to, const char *from, int64_t n, int64_t columns)
+{
+	turn_words(to, from, n, columns / 2, columns * 2);
+	for (int64_t r = 0; columns % 2 && r < n; r++)
+		memcpy(&to[columns / 2 * PANEL + r], from + (r * columns + columns - 1) * 2, 2);
+}
+
+/* n rows of elements as one panel of `words` words. */
+static void turn_panel(enum ir_dtype t, uint32_t *to, int64_t words, const char *from, int64_t n,
+                       int64_t columns)
+{
+	if (n < PANEL || columns % 2)
+		memset(to, 0, (size_t)words * sizeof(*to));
+	if (t == DT_BF16)
+		turn_pairs(to, from, n, columns);
+	else if (t == DT_F16)
+		turn_halves((uint16_t *)(void *)to, from, n, columns);
+	else
+		turn_words(to, from, n, columns, columns * 4);
 }
 
 /* Rows [row, row + n) of the matrix that begins at element `begin`, as panels. */
 static enum tfmc_status pack_some(struct packer *p, const struct weight_place *w, int64_t begin, int64_t row,
                                   int64_t n)
 {
-	int64_t columns = w->columns, panels = (n + PANEL - 1) / PANEL;
 	enum ir_dtype t = w->weight->narrow;
-	int64_t words = tile_lines(t, columns) * PANEL; /* of a panel */
-	TFMC_TRY(eval_floats(p, w->weight, begin + row * columns, n * columns));
+	int64_t columns = w->columns, panels = (n + PANEL - 1) / PANEL;
+	int64_t words = tile_lines(t, columns) * PANEL, pitch = columns * weight_element_bytes(w->weight);
+	TFMC_TRY(eval_elements(p, w->weight, begin + row * columns, n * columns));
 	for (int64_t i = 0; i < panels; i++) {
 		int64_t rows = n - i * PANEL < PANEL ? n - i * PANEL : PANEL;
-		const float *from = p->floats + i * PANEL * columns;
-		if (t == DT_F32)
-			turn_panel(p->words + i * words, from, rows, columns);
-		else
-			turn_narrow(t, p->words + i * words, from, rows, columns);
+		const char *from = (const char *)p->elements + i * PANEL * pitch;
+		turn_panel(t, p->panel + i * words, words, from, rows, columns);
 	}
-	return put(p, p->words, (size_t)(panels * words) * sizeof(*p->words));
+	return put(p, p->panel, (size_t)(panels * words) * sizeof(*p->panel));
 }
 
 static enum tfmc_status pack_panels(struct packer *p, const struct weight_place *w)

@@ -45,10 +45,10 @@ void interp_to_bytes(const struct interp_tensor *t, void *bytes)
 	unsigned char *out = bytes;
 	int64_t n = interp_count(t);
 	switch (t->dtype) {
-	case DT_F32: WRITE_LOOP(float, t->data[i]);
-	case DT_F16: WRITE_LOOP(uint16_t, f64_to_half(t->data[i]));
-	case DT_BF16: WRITE_LOOP(uint16_t, f64_to_bf16(t->data[i]));
-	case DT_F64: WRITE_LOOP(double, t->data[i]);
+	case DT_F32:
+	case DT_F16:
+	case DT_BF16:
+	case DT_F64: weight_write_floats(t->dtype, t->data, n, bytes); break;
 	case DT_I8: WRITE_LOOP(int8_t, int_bits(DT_I8, t->data[i]));
 	case DT_U8: WRITE_LOOP(uint8_t, int_bits(DT_U8, t->data[i]));
 	case DT_I32: WRITE_LOOP(int32_t, int_bits(DT_I32, t->data[i]));

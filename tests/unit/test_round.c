@@ -6,6 +6,31 @@
 
 #include "ir/weight.h"
 
+/* What a pattern is worth: sign, exponent, fraction. */
+static double worth(unsigned bits, int exponents, int fraction)
+{
+	int m = (int)bits & ((1 << fraction) - 1), e = (int)(bits >> fraction) & ((1 << exponents) - 1);
+	int bias = (1 << (exponents - 1)) - 1;
+	double v = ldexp(e == 0 ? m : m + (1 << fraction), (e == 0 ? 1 : e) - bias - fraction);
+	if (e == (1 << exponents) - 1)
+		v = m == 0 ? HUGE_VAL : (double)NAN;
+	return bits >> 15 ? -v : v;
+}
+
+static void expect_worth(double have, double want)
+{
+	ck_assert(isnan(want) ? isnan(have) : memcmp(&have, &want, sizeof(have)) == 0);
+}
+
+START_TEST(widens_every_pattern)
+{
+	for (unsigned i = 0; i <= 0xffff; i++) {
+		expect_worth(half_to_f64((uint16_t)i), worth(i, 5, 10));
+		expect_worth(bf16_to_f64((uint16_t)i), worth(i, 8, 7));
+	}
+}
+END_TEST
+
 START_TEST(converts_half_and_bf16)
 {
 	/* Every finite pattern comes back; between neighbours the even one wins. */
@@ -76,6 +101,7 @@ Suite *suite_round(void)
 {
 	Suite *s = suite_create("round");
 	TCase *t = tcase_create("all");
+	tcase_add_test(t, widens_every_pattern);
 	tcase_add_test(t, converts_half_and_bf16);
 	tcase_add_test(t, rounds_to_types);
 	tcase_add_test(t, rounds_like_the_bits);

@@ -85,22 +85,24 @@ static const struct ir_wexpr *leaf(const char *name)
 	return NULL;
 }
 
-/* The range in f32 is what f64 rounds to. */
+/* The range as elements of a narrower type is what f64 rounds to. */
 static void expect_rounded(struct wexpr_memo *memo, const struct ir_wexpr *e, int64_t begin, int64_t n,
                            const double *want)
 {
-	float *have = ARENA_ARRAY(&fx.arena, float, n + 1);
-	have[n] = 77;
-	ck_assert_int_eq(wexpr_eval_part_f32(&fx.cx, memo, e, &fx.source, begin, n, have), TFMC_OK);
-	int64_t wrong = have[n] != 77;
-	for (int64_t i = 0; i < n; i++) {
-		float rounded = (float)want[i];
-		wrong += memcmp(&have[i], &rounded, sizeof(rounded)) != 0;
+	for (int i = 0; i < 3; i++) {
+		const enum ir_dtype t = (const enum ir_dtype[]){DT_F32, DT_F16, DT_BF16}[i];
+		size_t bytes = (size_t)(n * ir_dtype_bytes(t));
+		char *have = arena_alloc(&fx.arena, bytes + 1), *rounded = arena_alloc(&fx.arena, bytes + 1);
+		have[bytes] = 77;
+		const struct wexpr_out out = {have, t};
+		ck_assert_int_eq(wexpr_eval_part_to(&fx.cx, memo, e, &fx.source, begin, n, out), TFMC_OK);
+		weight_write_floats(t, want, n, rounded);
+		ck_assert_mem_eq(have, rounded, bytes);
+		ck_assert_int_eq(have[bytes], 77);
 	}
-	ck_assert_int_eq(wrong, 0);
 }
 
-/* The values of the whole expression; every sub-range must give the same, with a memo in f32 too. */
+/* The values of the whole expression; every sub-range must give the same, with a memo rounded too. */
 static const double *values_of(const struct ir_wexpr *e)
 {
 	ck_assert_ptr_nonnull(e);
@@ -135,6 +137,23 @@ static void expect(const struct ir_wexpr *e, size_t n, const double *want)
 		const double want_[] = {__VA_ARGS__};                 \
 		expect((e), sizeof(want_) / sizeof(want_[0]), want_); \
 	} while (0)
+
+/* What is only moved keeps every bit of its elements, here those of NaNs that no conversion would keep. */
+START_TEST(moves_bits)
+{
+	const uint16_t stored[12] = {0x7fa1, 0xffa2, 0x7f93, 0x7c04, 0x7d05, 0xfd06,
+	                             0x0001, 0x8000, 0x7fff, 0xff81, 0x3c00, 0x7c01};
+	uint16_t have[9];
+	struct wexpr_memo memo = {.next = 0};
+	const struct wexpr_out out = {have, _i ? DT_F16 : DT_BF16};
+	fx.items[0] = (struct stored){"m", {stored, out.dtype, 2, {3, 4}, NULL}};
+	const struct ir_wexpr *e = wexpr_transpose(&fx.arena, wexpr_slice(&fx.arena, 1, 1, 4, leaf("m")));
+	ck_assert_int_eq(wexpr_eval_part_to(&fx.cx, &memo, e, &fx.source, 0, 9, out), TFMC_OK);
+	wexpr_memo_destroy(&memo);
+	for (size_t i = 0; i < 9; i++)
+		ck_assert_uint_eq(have[i], stored[i % 3 * 4 + 1 + i / 3]);
+}
+END_TEST
 
 static void expect_text(const struct ir_wexpr *e, const char *want)
 {
@@ -558,6 +577,7 @@ Suite *suite_weight(void)
 	Suite *s = suite_create("weight");
 	TCase *t = tcase_create("all");
 	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_loop_test(t, moves_bits, 0, 2);
 	tcase_add_test(t, moves_elements);
 	tcase_add_test(t, turns_positions);
 	tcase_add_test(t, orders_rope_rows);
