@@ -11,7 +11,7 @@
 
 #include "frontend/tokenizer_pattern.h"
 
-#define PLACES_MAX  4000u
+#define PLACES_MAX  8000u
 #define SETS_MAX    64u
 #define CLASSES_MAX 250u
 #define STATES_MAX  4000u
@@ -70,7 +70,7 @@ static uint32_t put(struct compiler *c, struct place place)
 {
 	struct place *p = c->places.n < PLACES_MAX ? ARENA_PUSH(c->arena, &c->places) : NULL;
 	if (p == NULL) {
-		refuse(c, "it is too long");
+		refuse(c, "it has more than 8000 steps with its repetitions written out");
 		return 0;
 	}
 	*p = place;
@@ -93,19 +93,39 @@ static uint32_t set_index(struct compiler *c, const struct pattern_set *s)
 
 static void emit(struct compiler *c, const struct pattern *n);
 
-/* a: goes on with the child; else leaves. */
-static void emit_optional(struct compiler *c, const struct pattern *n, bool again)
+#define NO_PLACE UINT32_MAX
+
+/* The split at `at` goes on with the child behind it, or leaves for here. */
+static void join(struct compiler *c, uint32_t at, bool lazy)
+{
+	struct place *p = &c->places.items[at];
+	uint32_t inside = at + 1, behind = (uint32_t)c->places.n;
+	p->a = lazy ? behind : inside;
+	p->b = lazy ? inside : behind;
+}
+
+static void emit_any_number(struct compiler *c, const struct pattern *n)
 {
 	uint32_t split = put(c, (struct place){.step = STEP_SPLIT});
 	emit(c, n->child);
-	if (again)
-		put(c, (struct place){.step = STEP_GO, .a = split});
-	if (c->why != NULL)
-		return;
-	struct place *p = &c->places.items[split];
-	uint32_t inside = split + 1, behind = (uint32_t)c->places.n;
-	p->a = n->lazy ? behind : inside;
-	p->b = n->lazy ? inside : behind;
+	put(c, (struct place){.step = STEP_GO, .a = split});
+	if (c->why == NULL)
+		join(c, split, n->lazy);
+}
+
+/* X(X(X)?)?: leaving one leaves all. Until that place is known, each split holds the one before. */
+static void emit_at_most(struct compiler *c, const struct pattern *n, uint32_t most)
+{
+	uint32_t last = NO_PLACE;
+	for (uint32_t i = 0; i < most && c->why == NULL; i++) {
+		last = put(c, (struct place){.step = STEP_SPLIT, .a = last});
+		emit(c, n->child);
+	}
+	while (c->why == NULL && last != NO_PLACE) {
+		uint32_t before = c->places.items[last].a;
+		join(c, last, n->lazy);
+		last = before;
+	}
 }
 
 static bool may_be_nothing(const struct pattern *n)
@@ -126,16 +146,17 @@ static bool may_be_nothing(const struct pattern *n)
 	return true;
 }
 
+/* Matchers do not agree on what follows a repetition that was nothing. */
 static void emit_repeat(struct compiler *c, const struct pattern *n)
 {
-	if (n->most == UINT32_MAX && may_be_nothing(n->child))
-		refuse(c, "any number of what may be nothing");
+	if (n->most > 1 && may_be_nothing(n->child))
+		refuse(c, "more than one of what may be nothing");
 	for (uint32_t i = 0; i < n->least && c->why == NULL; i++)
 		emit(c, n->child);
 	if (n->most == UINT32_MAX)
-		emit_optional(c, n, true);
-	for (uint32_t i = n->least; n->most != UINT32_MAX && i < n->most && c->why == NULL; i++)
-		emit_optional(c, n, false); /* leaving early is trying the next one, which leaves as well */
+		emit_any_number(c, n);
+	else
+		emit_at_most(c, n, n->most - n->least);
 }
 
 static void emit_any_of(struct compiler *c, const struct pattern *n)

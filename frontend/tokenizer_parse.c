@@ -10,7 +10,7 @@
 #include "ir/support/utf8.h"
 
 #define NEST_MAX   24
-#define REPEAT_MAX 1000u
+#define REPEAT_MAX 100000u /* that of Oniguruma */
 
 struct parser {
 	struct arena *arena;
@@ -19,6 +19,12 @@ struct parser {
 	unsigned depth;
 	bool caseless;
 	struct pattern_runs runs;
+};
+
+/* How often something stands there. */
+struct quantity {
+	uint32_t least, most; /* UINT32_MAX: any number */
+	bool in_braces, may_be_lazy;
 };
 
 static struct pattern *refuse(struct parser *p, const char *why)
@@ -293,9 +299,50 @@ static struct pattern *one_char(struct parser *p)
 	return n;
 }
 
+/* ---- quantities ---- */
+
+static bool read_count(struct parser *p, uint32_t *out)
+{
+	const char *from = p->at;
+	for (*out = 0; p->at < p->end && *p->at >= '0' && *p->at <= '9'; p->at++)
+		*out = *out > REPEAT_MAX ? *out : *out * 10 + (uint32_t)(*p->at - '0');
+	if (*out > REPEAT_MAX)
+		refuse(p, arena_printf(p->arena, "%.*s repetitions, at most %u are possible",
+		                       (int)(p->at - from), from, REPEAT_MAX));
+	return p->at > from;
+}
+
+/* How often: {n}, {n,}, {n,m}, {,m}. False, with nothing read, for a brace that is a character. */
+static bool read_braces(struct parser *p, struct quantity *q)
+{
+	const char *from = p->at;
+	bool ok = eat(p, "{"), low = ok && read_count(p, &q->least), comma = ok && eat(p, ",");
+	q->least = low ? q->least : 0;
+	q->most = q->least;
+	if (comma && !read_count(p, &q->most))
+		q->most = UINT32_MAX;
+	ok = ok && (low || (comma && q->most != UINT32_MAX)) && eat(p, "}");
+	if (!ok)
+		p->at = from;
+	else if (q->most < q->least)
+		refuse(p,
+		       arena_printf(p->arena, "at least %u and at most %u repetitions", q->least, q->most));
+	q->in_braces = ok;
+	q->may_be_lazy = comma;
+	return ok && p->why == NULL;
+}
+
+static bool read_quantity(struct parser *p, struct quantity *q)
+{
+	*q = (struct quantity){peek(p, '+'), peek(p, '?') ? 1 : UINT32_MAX, false, true};
+	return eat(p, "*") || eat(p, "+") || eat(p, "?") || read_braces(p, q);
+}
+
 static struct pattern *atom(struct parser *p)
 {
 	struct pattern_set set = {0};
+	struct quantity quantity;
+	const char *from = p->at;
 	if (eat(p, "("))
 		return group(p);
 	if (eat(p, "\\z")) {
@@ -306,47 +353,13 @@ static struct pattern *atom(struct parser *p)
 		(void)(pattern_set_add(p->arena, &set, '\n', '\n') && pattern_set_complement(p->arena, &set));
 		return look_node(p, set, true);
 	}
-	if (p->at < p->end && strchr("^*+?)", *p->at) != NULL)
-		return refuse(p, arena_printf(p->arena, "'%c' at this place", *p->at));
+	if (p->at < p->end && (strchr("^*+?)", *p->at) != NULL || read_braces(p, &quantity)))
+		return refuse(p, arena_printf(p->arena, "'%.*s' at this place",
+		                              p->at > from ? (int)(p->at - from) : 1, from));
 	return one_char(p);
 }
 
 /* ---- repetitions ---- */
-
-static bool read_count(struct parser *p, uint32_t *out)
-{
-	bool any = false;
-	for (*out = 0; p->at < p->end && *p->at >= '0' && *p->at <= '9' && *out <= REPEAT_MAX; any = true)
-		*out = *out * 10 + (uint32_t)(*p->at++ - '0');
-	return any;
-}
-
-/* {n}, {n,}, {n,m}, {,m}; false, with nothing read, for a brace that is a character. */
-static bool read_braces(struct parser *p, uint32_t *least, uint32_t *most)
-{
-	const char *from = p->at;
-	bool ok = eat(p, "{"), low = ok && read_count(p, least);
-	*least = low ? *least : 0;
-	*most = *least;
-	if (ok && eat(p, ","))
-		*most = read_count(p, most) ? *most : low ? UINT32_MAX : 0;
-	ok = ok && eat(p, "}") && *least <= *most && *least <= REPEAT_MAX &&
-	     (*most <= REPEAT_MAX || *most == UINT32_MAX) && *most > 0;
-	if (!ok)
-		p->at = from;
-	return ok;
-}
-
-static bool read_quantifier(struct parser *p, struct pattern *n, bool *braces)
-{
-	*braces = false;
-	n->least = peek(p, '+');
-	n->most = peek(p, '?') ? 1 : UINT32_MAX;
-	if (eat(p, "*") || eat(p, "+") || eat(p, "?"))
-		return true;
-	*braces = peek(p, '{') && read_braces(p, &n->least, &n->most);
-	return *braces;
-}
 
 /* X*+ is X* where no X follows; X?+ is X, or nothing where no X follows. */
 static struct pattern *possessive(struct parser *p, struct pattern *n)
@@ -361,22 +374,23 @@ static struct pattern *possessive(struct parser *p, struct pattern *n)
 	return both;
 }
 
+/* X{n}? is X{n} or nothing, and a + behind braces repeats what they say. */
 static struct pattern *repeated(struct parser *p)
 {
 	struct pattern *n = atom(p);
-	struct pattern quantity = {0};
-	bool braces;
-	while (n != NULL && read_quantifier(p, &quantity, &braces)) {
-		struct pattern *r = new_node(p, PATTERN_REPEAT);
+	struct quantity quantity;
+	for (unsigned depth = 0; n != NULL && read_quantity(p, &quantity); depth++) {
+		struct pattern *r = depth < NEST_MAX ? new_node(p, PATTERN_REPEAT)
+		                                     : refuse(p, "repetitions of repetitions of repetitions");
 		if (r == NULL)
 			return NULL;
 		r->least = quantity.least;
 		r->most = quantity.most;
 		r->child = n;
-		r->lazy = eat(p, "?");
-		n = !r->lazy && !braces && eat(p, "+") ? possessive(p, r) : r;
+		r->lazy = quantity.may_be_lazy && eat(p, "?");
+		n = !r->lazy && !quantity.in_braces && eat(p, "+") ? possessive(p, r) : r;
 	}
-	return n;
+	return p->why == NULL ? n : NULL;
 }
 
 static struct pattern *concat(struct parser *p)

@@ -84,3 +84,6 @@ lacks "$(cat "$tmp/error")" unheard_of
 
 # Files with damage anywhere are taken or refused.
 python3 -B "$TFMC_SOURCE/tests/tokenizers/fuzz.py" "$tokens" 60
+
+# Regular expressions of splitters find what a backtracking matcher finds, or are refused.
+python3 -B "$TFMC_SOURCE/tests/tokenizers/patterns.py" "$tokens" 200
