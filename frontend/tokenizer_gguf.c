@@ -193,7 +193,15 @@ static enum tfmc_status from_bytes(const struct tokenizer_source *s, const struc
 	TFMC_TRY(begin(s, g, &d));
 	for (size_t i = 0; i < g->n_tokens; i++) {
 		int64_t type = type_of(g, i);
-		if (type == TOKENIZER_PIECE_BYTE || !tokenizer_set_type(s, d, i, type))
+		if (type == TOKENIZER_PIECE_BYTE) {
+			tokenizer_refuse(
+			        s,
+			        "not supported yet: tokenizer.ggml.token_type[%zu] is that of a byte, in a "
+			        "vocabulary whose pieces are bytes (tokenizer.ggml.model 'gpt2')",
+			        i);
+			return TFMC_INVALID;
+		}
+		if (!tokenizer_set_type(s, d, i, type))
 			return TFMC_INVALID;
 		d->tokens[i].is_matched = type == TOKENIZER_PIECE_NORMAL;
 		if (type == TOKENIZER_PIECE_USER)

@@ -10,6 +10,7 @@
 
 #include "frontend/tokenizer_build.h"
 #include "ir/support/checked.h"
+#include "runtime/tokenizer/tfmc_tokenizer.h"
 
 /* What is being written. */
 struct packer {
@@ -361,6 +362,21 @@ static enum tfmc_status finish(struct packer *p, struct tokenizer_packed *out)
 	return TFMC_OK;
 }
 
+/* What the library would refuse later, on another machine perhaps, is refused here. */
+static enum tfmc_status check_packed(const struct tokenizer_source *s, const struct tokenizer_packed *p)
+{
+	struct tfmc_tokenizer *t;
+	int status = tfmc_tokenizer_open(p->data, p->bytes, &t);
+	if (status == TFMC_TOKENIZER_OK)
+		tfmc_tokenizer_close(t);
+	else if (status != TFMC_TOKENIZER_E_MEMORY)
+		tokenizer_refuse(s, "not supported: libtfmctok would say of it that %s",
+		                 tfmc_tokenizer_status_text(status));
+	return status == TFMC_TOKENIZER_OK         ? TFMC_OK
+	       : status == TFMC_TOKENIZER_E_MEMORY ? TFMC_NO_MEMORY
+	                                           : TFMC_INVALID;
+}
+
 enum tfmc_status tokenizer_pack(const struct tokenizer_source *s, struct tokenizer_desc *d,
                                 struct tokenizer_packed *out)
 {
@@ -380,5 +396,5 @@ enum tfmc_status tokenizer_pack(const struct tokenizer_source *s, struct tokeniz
 		st = finish(&p, out);
 	buf_destroy(&p.out);
 	buf_destroy(&p.texts);
-	return st;
+	return st == TFMC_OK ? check_packed(s, out) : st;
 }

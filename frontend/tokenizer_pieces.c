@@ -116,6 +116,7 @@ int tokenizer_byte_piece(struct tokenizer_string p)
 void tokenizer_find_single(struct tokenizer_desc *d)
 {
 	bool byte_level = d->flags & TFMC_TOK_H_BYTE_LEVEL;
+	d->has_single = byte_level; /* of which there may be none: other bytes are unknown */
 	for (size_t i = d->n_tokens; i-- > 0;) {
 		const struct tokenizer_token *t = &d->tokens[i];
 		struct tokenizer_string p = tokenizer_matched(t);
