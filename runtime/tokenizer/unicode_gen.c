@@ -207,30 +207,45 @@ static void print_rest(const struct tables *t)
 	printf("};\nconst uint32_t tok_n_composes = %d;\n", t->n_pairs);
 }
 
-int main(void)
+/* false: no memory, or more records than a table has numbers for. */
+static int fill(struct tables *t)
 {
-	struct tables t = {0};
-	t.records = calloc(CODES, sizeof(*t.records));
-	t.pool = calloc((size_t)4 * CODES, sizeof(*t.pool));
-	t.record_of = calloc(CODES, sizeof(*t.record_of));
-	t.pairs = calloc(CODES, sizeof(*t.pairs));
-	if (!t.records || !t.pool || !t.record_of || !t.pairs)
-		return 1;
+	t->records = calloc(CODES, sizeof(*t->records));
+	t->pool = calloc((size_t)4 * CODES, sizeof(*t->pool));
+	t->record_of = calloc(CODES, sizeof(*t->record_of));
+	t->pairs = calloc(CODES, sizeof(*t->pairs));
+	if (!t->records || !t->pool || !t->record_of || !t->pairs)
+		return 0;
 	for (int cp = 0; cp < CODES; cp++)
 		if (cp < 0xd800 || cp > 0xdfff)
-			add_pair(&t, cp);
-	qsort(t.pairs, (size_t)t.n_pairs, sizeof(*t.pairs), compare_pairs);
+			add_pair(t, cp);
+	qsort(t->pairs, (size_t)t->n_pairs, sizeof(*t->pairs), compare_pairs);
 	for (int cp = 0; cp < CODES; cp++)
 		if (cp < 0xd800 || cp > 0xdfff)
-			add_code(&t, cp);
-	if (t.n_records > 65535)
-		return 1;
+			add_code(t, cp);
+	return t->n_records <= 65535;
+}
+
+static void print_all(const struct tables *t)
+{
 	printf("/* Written by unicode_gen from libutf8proc %s, Unicode %s. */\n", utf8proc_version(),
 	       utf8proc_unicode_version());
 	printf("#include \"unicode.h\"\n");
-	put_stages("category", "uint8_t", value_category, &t);
-	put_stages("bound", "uint8_t", value_bound, &t);
-	put_stages("record", "uint16_t", value_record, &t);
-	print_rest(&t);
-	return ferror(stdout) || fflush(stdout) != 0;
+	put_stages("category", "uint8_t", value_category, t);
+	put_stages("bound", "uint8_t", value_bound, t);
+	put_stages("record", "uint16_t", value_record, t);
+	print_rest(t);
+}
+
+int main(void)
+{
+	struct tables t = {0};
+	int ok = fill(&t);
+	if (ok)
+		print_all(&t);
+	free(t.records);
+	free(t.pool);
+	free(t.record_of);
+	free(t.pairs);
+	return !ok || ferror(stdout) || fflush(stdout) != 0;
 }
