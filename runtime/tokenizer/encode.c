@@ -255,7 +255,7 @@ static int close_run(struct tok_run *r, uint64_t *n)
 		free(r->normal[i].data);
 	for (unsigned i = 0; i < TFMC_TOK_OPS_MAX; i++) {
 		free(r->level[i].data);
-		free(r->trail[i].states);
+		tok_ahead_end(&r->ahead[i]);
 	}
 	free(r->word.items);
 	free(r->symbols);

@@ -236,17 +236,17 @@ static void replace_blanks(const char *s, size_t n, uint32_t least, const char *
 static void replace_matches(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, const char *s,
                             size_t n, struct tok_text *out)
 {
-	struct tok_trail trail = {0};
+	struct tok_ahead ahead = {0};
 	size_t kept = 0, at = 0, len;
-	while ((at = tok_automaton(t, op, &trail, s, n, at, &len)) < n) {
+	while ((at = tok_automaton(t, op, &ahead, s, n, at, &len)) < n) {
 		tok_put(out, s + kept, at - kept);
 		tok_put(out, t->texts + op->b, op->n_b);
 		at += len;
 		kept = at;
 	}
 	tok_put(out, s + kept, n - kept);
-	out->failed = out->failed || trail.failed;
-	free(trail.states);
+	out->failed = out->failed || ahead.failed;
+	tok_ahead_end(&ahead);
 }
 
 static bool is_stripped(uint32_t cp, uint32_t sides)

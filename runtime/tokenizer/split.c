@@ -61,9 +61,9 @@ static void take(struct part *p, size_t end, bool is_match, bool was_match, uint
 static size_t next_match(struct tok_run *r, const struct tfmc_tok_op *op, const char *s, size_t n, size_t at,
                          size_t *match, bool *is_match)
 {
-	struct tok_trail *trail = &r->trail[op - r->t->split];
-	size_t len = *match, from = len ? at : tok_automaton(r->t, op, trail, s, n, at, &len);
-	r->failed = r->failed || trail->failed;
+	struct tok_ahead *ahead = &r->ahead[op - r->t->split];
+	size_t len = *match, from = len ? at : tok_automaton(r->t, op, ahead, s, n, at, &len);
+	r->failed = r->failed || ahead->failed;
 	*is_match = from == at;
 	*match = *is_match ? 0 : len;
 	return *is_match ? at + len : from;
@@ -76,8 +76,7 @@ static void split_matches(struct tok_run *r, const struct tfmc_tok_op *op, uint3
 	bool words = op->kind == TFMC_TOK_SPLIT_WORDS, was = false;
 	uint32_t behavior = words ? TFMC_TOK_REMOVED : op->flags & TFMC_TOK_BEHAVIOR_MASK;
 	bool invert = words || op->flags & TFMC_TOK_INVERT;
-	struct tok_trail *trail = &r->trail[next - 1];
-	trail->from = trail->to = 0;
+	r->ahead[next - 1].is_known = false;
 	for (size_t at = 0, match = 0; at < n && !r->failed;) {
 		bool is_match;
 		if (op->kind == TFMC_TOK_MATCH_PATTERN)

@@ -73,13 +73,18 @@ struct tok_ids {
 	size_t n, cap;
 };
 
-/* What a long walk of an automaton has seen, so that the next one need not go the same way again. */
-struct tok_trail {
-	uint16_t *states; /* in front of the character at each place of the text */
-	size_t cap, from, to,
-	        match; /* places from..to) are known; the last match from them on ends at match */
-	bool failed;
+/* What follows at each place of a text, as far as an automaton asked for it. Sets of states belong to the
+ * automaton and stay from text to text: zeroed before the first one, is_known is cleared for each. */
+struct tok_ahead {
+	uint16_t *at; /* places from `from` on, if is_known: the set of states from which a match ends there
+	                 or later */
+	size_t cap, from, n_sets;
+	uint64_t *sets;   /* a bit for each state */
+	uint16_t *before; /* [set][class]: 1 + the set in front of such a character; 0: not known yet */
+	uint64_t n_steps; /* work so far: characters and states that were looked at */
+	bool is_known, failed;
 };
+void tok_ahead_end(struct tok_ahead *a);
 
 struct tok_symbol {
 	uint32_t id;
@@ -115,7 +120,7 @@ struct tok_run {
 	bool is_start; /* nothing of the text stands in front of the segment */
 	struct tok_text normal[2];
 	struct tok_text level[TFMC_TOK_OPS_MAX]; /* text that a splitter rewrote */
-	struct tok_trail trail[TFMC_TOK_OPS_MAX];
+	struct tok_ahead ahead[TFMC_TOK_OPS_MAX];
 	struct tok_ids word;
 	struct tok_symbol *symbols;
 	size_t cap_symbols;
@@ -144,8 +149,8 @@ size_t tok_match(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, c
                  bool *is_match);
 /* Whether bytes at an offset in TEXTS are an automaton. */
 bool tok_automaton_fits(const char *a, uint64_t offset, uint64_t n);
-/* Where automaton `op` matches from s[at] on, and how much; n: nowhere. The trail belongs to s. */
-size_t tok_automaton(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, struct tok_trail *trail,
+/* Where automaton `op` matches from s[at] on, and how much; n: nowhere. `ahead` belongs to op and s. */
+size_t tok_automaton(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, struct tok_ahead *ahead,
                      const char *s, size_t n, size_t at, size_t *len);
 /* All splitters from `level` on, then the model. */
 void tok_split(struct tok_run *r, uint32_t level, const char *s, size_t n);

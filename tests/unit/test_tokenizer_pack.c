@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What is packed is opened by the library, and what is refused says why: small
- * descriptions, files and GGUF metadata that name no usable tokenizer.
+ * descriptions, files and GGUF metadata that name no usable tokenizer. The work
+ * of regular expressions, which is counted.
  */
 #include <check.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "frontend/tokenizer_build.h"
-#include "runtime/tokenizer/tfmc_tokenizer.h"
+#include "runtime/tokenizer/tok.h"
 #include "tests/support/reading.h"
 
 Suite *suite_tokenizer_pack(void);
@@ -106,6 +108,64 @@ START_TEST(what_the_library_refuses)
 }
 END_TEST
 
+#define O200K_WORD "[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?[\\\\p{Lu}\\\\p{Lt}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]"
+static const struct {
+	const char *regex, *unit, *end;
+} texts[] = {
+        {"a*b", "a", ""},
+        {"a*b|a", "a", "b"},
+        {"(?:aa)*b", "a", ""},
+        {"(?:aa)*b|a", "a", "b"},
+        {"(?:aaa|aa)*b|(?:a{7})*c|a", "a", "ac"},
+        {"[ab]*c|b*d", "ab", ""},
+        {"\\\\s+$|\\\\s+(?!\\\\S)|\\\\s", " ", "x"},
+        {O200K_WORD "*[\\\\p{Ll}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]+|" O200K_WORD
+                    "+|\\\\p{N}{1,3}| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n/]*|\\\\s+",
+         "\xe2\x80\x8b", "A"},
+};
+
+/* Steps that finding all matches takes, for a text of at least n bytes. */
+static uint64_t count_steps(const struct tfmc_tokenizer *t, const char *unit, const char *end, size_t n)
+{
+	struct tok_ahead ahead = {0};
+	struct buf text;
+	buf_init(&text);
+	while (text.len < n)
+		buf_str(&text, unit);
+	buf_str(&text, end);
+	for (size_t at = 0, len; at < text.len; at += len)
+		at = tok_automaton(t, &t->split[0], &ahead, text.data, text.len, at, &len);
+	ck_assert(!ahead.failed);
+	tok_ahead_end(&ahead);
+	buf_destroy(&text);
+	return ahead.n_steps;
+}
+
+START_TEST(matching_is_linear)
+{
+	struct reading r;
+	struct tokenizer_packed p;
+	struct tfmc_tokenizer *t;
+	reading_init(&r);
+	struct tokenizer_source s = {&r.arena, &r.cx, "t.json", LOC_NONE, false, NULL};
+	const char *json =
+	        arena_printf(&r.arena,
+	                     "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"%s\"},"
+	                     "\"behavior\":\"Isolated\"},"
+	                     "\"model\":{\"type\":\"WordLevel\",\"vocab\":{\"a\":0}}}",
+	                     texts[_i].regex);
+	ck_assert_msg(tokenizer_from_json(&s, json, strlen(json), &p) == TFMC_OK, "%s", r.log.data);
+	ck_assert_int_eq(tfmc_tokenizer_open(p.data, p.bytes, &t), TFMC_TOKENIZER_OK);
+	for (size_t n = 10000; n <= 1000000; n *= 10) {
+		uint64_t steps = count_steps(t, texts[_i].unit, texts[_i].end, n);
+		ck_assert_msg(steps >= n / 3 && steps <= 8 * n + 20000, "'%s': %llu steps for %zu bytes",
+		              texts[_i].regex, (unsigned long long)steps, n);
+	}
+	tfmc_tokenizer_close(t);
+	reading_destroy(&r);
+}
+END_TEST
+
 Suite *suite_tokenizer_pack(void)
 {
 	Suite *s = suite_create("tokenizer_pack");
@@ -113,6 +173,7 @@ Suite *suite_tokenizer_pack(void)
 	tcase_add_test(t, without_single_bytes);
 	tcase_add_test(t, bytes_in_a_byte_level_vocabulary);
 	tcase_add_test(t, what_the_library_refuses);
+	tcase_add_loop_test(t, matching_is_linear, 0, (int)TFMC_COUNT(texts));
 	suite_add_tcase(s, t);
 	return s;
 }
