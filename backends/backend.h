@@ -20,7 +20,7 @@ enum backend_weights { BACKEND_WEIGHTS_AUTO, BACKEND_WEIGHTS_EMBED, BACKEND_WEIG
 
 /* Receives the bytes of a file. Positions are written once each, not always in order. */
 struct backend_sink {
-	/* False when it cannot be written (the driver has reported why); packing then ends with TFMC_IO. */
+	/* False after a diagnostic with the path and the reason; the compilation then ends with TFMC_IO. */
 	bool (*write_at)(void *user, uint64_t offset, const void *bytes, size_t n);
 	void *user;
 };

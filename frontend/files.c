@@ -77,7 +77,7 @@ static const char *errno_text(int e)
 	case ENFILE: return "too many open files";
 	case ENOMEM: return "no memory";
 	case EIO: return "input error";
-	default: return "the system refuses it";
+	default: return strerror(e);
 	}
 }
 

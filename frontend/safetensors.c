@@ -358,7 +358,7 @@ bool safetensors_write(struct buf *out, const struct stored_tensor *items, size_
 	bool ok = put_header(&header, items, n);
 	if (ok) {
 		buf_u64le(out, header.len);
-		buf_bytes(out, header.data, header.len);
+		buf_append(out, &header);
 	}
 	for (int64_t size = 8; ok && size > 0; size /= 2) {
 		for (size_t i = 0; i < n; i++) {

@@ -240,7 +240,7 @@ static void put_rest(struct packer *p)
 	put_text(p, d->mark, &p->head.mark, &p->head.n_mark);
 	put_text(p, d->prefix, &p->head.prefix, &p->head.n_prefix);
 	begin(p, TFMC_TOK_TEXTS);
-	buf_bytes(&p->out, p->texts.data, p->texts.len);
+	buf_append(&p->out, &p->texts);
 	end(p, TFMC_TOK_TEXTS);
 }
 

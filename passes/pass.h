@@ -162,11 +162,11 @@ void plan_print_svg(struct buf *out, const struct plan_func *plans, size_t n, co
 /* Where text goes; every member may be NULL. */
 struct pass_sink {
 	/* title: "after group" */
-	void (*print)(void *user, const char *title, const char *text, size_t len);
+	void (*print)(void *user, const char *title, const struct buf *text);
 	/* file_name: "03-fuse-attention.tir" */
-	void (*dump)(void *user, const char *file_name, const char *text, size_t len);
+	void (*dump)(void *user, const char *file_name, const struct buf *text);
 	/* A failing pass: the head of a reproducer, then the IR before it. */
-	void (*reproducer)(void *user, const char *text, size_t len);
+	void (*reproducer)(void *user, const struct buf *text);
 	/* After each pass, with its result. False stops with TFMC_INVALID (the hook reported). */
 	bool (*after)(void *user, const char *pass, const struct ir_module *m);
 	/* Application `number` of a pass with fuel: fuel=number is the least with which it happens. `what` is

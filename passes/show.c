@@ -24,7 +24,7 @@ static void show(const struct manager *g, const char *when, const char *pass, co
 	struct buf title;
 	buf_init(&title);
 	buf_printf(&title, "%s %s", when, pass);
-	g->options->sink.print(g->options->sink.user, title.data, text->data, text->len);
+	g->options->sink.print(g->options->sink.user, title.data, text);
 	buf_destroy(&title);
 }
 
@@ -92,7 +92,7 @@ void manager_dump(struct manager *g, const char *pass, const struct ir_module *m
 	buf_printf(&name, "%02zu-%s%s%s.tir", number, pass, variant != NULL ? "." : "",
 	           variant != NULL ? variant : "");
 	ir_print(&text, g->cx, m);
-	g->options->sink.dump(g->options->sink.user, name.data, text.data, text.len);
+	g->options->sink.dump(g->options->sink.user, name.data, &text);
 	buf_destroy(&name);
 	buf_destroy(&text);
 }
@@ -106,6 +106,6 @@ void manager_reproduce(const struct manager *g, size_t step, const struct ir_mod
 	buf_init(&text);
 	reproducer_print(&text, &rest, g->options);
 	ir_print(&text, g->cx, m);
-	g->options->sink.reproducer(g->options->sink.user, text.data, text.len);
+	g->options->sink.reproducer(g->options->sink.user, &text);
 	buf_destroy(&text);
 }

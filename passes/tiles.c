@@ -299,7 +299,7 @@ static void print_group(void *user, const struct ir_op *op)
 		buf_printf(&line, " br=%lld bc=%lld", (long long)a->br, (long long)a->bc);
 	}
 	if (is_new && (a->kind == GROUP_linear || a->kind == GROUP_attention))
-		buf_bytes(p->out, line.data, line.len);
+		buf_append(p->out, &line);
 	buf_destroy(&line);
 }
 

@@ -139,11 +139,10 @@ static void print_data(struct print *p, struct buf *out)
 
 static void section(struct buf *out, const struct buf *text)
 {
-	if (text->len == 0)
+	if (text->len == 0 && !buf_failed(text))
 		return;
 	buf_char(out, '\n');
-	buf_bytes(out, text->data, text->len);
-	out->failed |= text->failed;
+	buf_append(out, text);
 }
 
 static enum tfmc_status print_file(struct print *p, struct buf *out)
@@ -158,7 +157,7 @@ static enum tfmc_status print_file(struct print *p, struct buf *out)
 	if (!p->failed) {
 		p->dialect->prelude(p, &prelude);
 		title(p, out);
-		buf_bytes(out, prelude.data, prelude.len);
+		buf_append(out, &prelude);
 		section(out, &p->types);
 		section(out, &p->helpers);
 		section(out, &declarations);

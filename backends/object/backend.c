@@ -251,7 +251,7 @@ static enum tfmc_status finish(const struct object *o, struct buf *blob, struct 
 	if (!o->embedded)
 		return o->options->object_sink ? write_object(o, &out->object, blob) : TFMC_OK;
 	buf_init(&image);
-	buf_bytes(&image, out->object.data, out->object.len);
+	buf_append(&image, &out->object);
 	enum tfmc_status status =
 	        embed_room(o->cx, &image, emit_name(o, "_weights"), (uint64_t)o->weights_bytes);
 	if (status == TFMC_OK && o->options->object_sink) {

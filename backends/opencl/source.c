@@ -55,7 +55,7 @@ enum tfmc_status backend_opencl(struct diag_context *cx, const struct ir_module 
 	arena_init(&arena);
 	enum tfmc_status status = opencl_build(cx, planned, target, &arena, &p);
 	if (status == TFMC_OK) {
-		buf_bytes(out, p.source.data, p.source.len);
+		buf_append(out, &p.source);
 		buf_str(out, "\n/*\n");
 		opencl_print_table(&p, planned, out);
 		buf_str(out, "*/\n");

@@ -223,24 +223,13 @@ static enum tfmc_status generate(struct attend *a, int64_t steps)
 
 /* --- files -------------------------------------------------------------------------------------------- */
 
-static enum tfmc_status write_file(struct driver *d, const char *path, const struct buf *text)
-{
-	if (buf_failed(text))
-		return TFMC_NO_MEMORY;
-	struct output_file *f = outputs_add(&d->outputs, path, d->options.input);
-	if (!f)
-		return TFMC_IO;
-	(void)output_write(f, text->data, text->len);
-	return TFMC_OK;
-}
-
 static enum tfmc_status write_page(struct attend *a)
 {
 	struct buf text;
 	buf_init(&text);
 	enum tfmc_status st = attend_page(a, &text);
 	if (st == TFMC_OK)
-		st = write_file(a->d, a->d->options.html, &text);
+		st = driver_put(a->d, a->d->options.html, &text);
 	buf_destroy(&text);
 	return st;
 }
@@ -252,7 +241,7 @@ static enum tfmc_status write_array(struct attend *a, const struct attend_map *m
 	struct buf bytes;
 	buf_init(&bytes);
 	npy_write(&bytes, m->p, TFMC_COUNT(dims), dims);
-	enum tfmc_status st = write_file(a->d, path, &bytes);
+	enum tfmc_status st = driver_put(a->d, path, &bytes);
 	buf_destroy(&bytes);
 	return st;
 }

@@ -15,17 +15,19 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 
-enum tfmc_status driver_emit_text(struct driver *d, const struct buf *text)
+enum tfmc_status driver_put(struct driver *d, const char *path, const struct buf *text)
 {
-	const char *path = d->options.output;
-	if (!path || !strcmp(path, "-")) {
-		buf_bytes(&d->out, text->data, text->len);
+	if (!strcmp(path, "-")) {
+		buf_append(&d->out, text);
 		return TFMC_OK;
 	}
 	struct output_file *f = outputs_add(&d->outputs, path, d->options.input);
-	if (!f)
-		return TFMC_IO;
-	output_write(f, text->data, text->len);
+	return f && output_text(f, text) ? TFMC_OK : TFMC_IO;
+}
+
+enum tfmc_status driver_emit_text(struct driver *d, const struct buf *text)
+{
+	TFMC_TRY(driver_put(d, d->options.output ? d->options.output : "-", text));
 	return outputs_commit(&d->outputs);
 }
 
@@ -89,11 +91,8 @@ static enum tfmc_status write_tensors(struct driver *d, const char *path, const 
 	struct buf text;
 	buf_init(&text);
 	enum tfmc_status st = safetensors_write(&text, items, t->n) ? TFMC_OK : TFMC_NO_MEMORY;
-	struct output_file *f = st == TFMC_OK ? outputs_add(&d->outputs, path, d->options.inputs) : NULL;
-	if (f)
-		output_write(f, text.data, text.len);
-	else
-		st = st == TFMC_OK ? TFMC_IO : st;
+	if (st == TFMC_OK)
+		st = driver_put(d, path, &text);
 	buf_destroy(&text);
 	return st == TFMC_OK ? outputs_commit(&d->outputs) : st;
 }

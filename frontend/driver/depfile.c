@@ -75,8 +75,7 @@ enum tfmc_status driver_depfile(struct driver *d, const char *path)
 	if (ok)
 		f = outputs_add(&d->outputs, path, d->options.input);
 	if (f) {
-		output_write(f, rule.data, rule.len);
-		f->failed = f->failed || buf_failed(&rule);
+		(void)output_text(f, &rule);
 		outputs_move_first(&d->outputs);
 	}
 	buf_destroy(&rule);

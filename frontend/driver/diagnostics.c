@@ -306,7 +306,7 @@ static void sarif_document(struct diagnostics *s, int exit_code, const char *ver
 	           "]}},\n\"invocations\":[{\"executionSuccessful\":%s,\"exitCode\":%d}],"
 	           "\"columnKind\":\"unicodeCodePoints\",\n\"results\":[",
 	           exit_code ? "false" : "true", exit_code);
-	buf_bytes(log, s->open.data, s->open.len);
+	buf_append(log, &s->open);
 	buf_str(log, "]}]}\n");
 }
 
@@ -321,7 +321,7 @@ static void close_notes(struct diagnostics *s, struct buf *log)
 	s->n_notes = 0;
 	if (s->form != DIAGNOSTICS_JSON)
 		return;
-	buf_bytes(log, s->open.data, s->open.len);
+	buf_append(log, &s->open);
 	buf_char(log, '\n');
 	buf_clear(&s->open);
 }

@@ -52,6 +52,7 @@ struct driver {
 	        *tokenizer; /* of the model, driver_tokenizer; NULL: ids, or a list of characters */
 	struct tfmc_tokenizer *target_tokenizer; /* of what is written: the same, or that of the other side */
 	bool all_workers;                        /* small calls take all workers, too */
+	bool out_failed;                         /* stdout could not be written */
 	bool texts_failed; /* a dump or reproducer that was asked for could not be written */
 };
 
@@ -63,7 +64,7 @@ driver_run command_compile, command_run, command_generate, command_verify, comma
 
 /* Writes d->log to stderr at once. */
 void driver_flush_log(struct driver *d);
-/* Writes d->out to stdout at once. False when it cannot be written. */
+/* Writes d->out to stdout at once. False after a diagnostic, of the first time that it cannot be written. */
 bool driver_flush_out(struct driver *d);
 /* Seconds of the stage since the last call, to stderr with --time-passes. */
 void driver_time(struct driver *d, const char *stage);
@@ -72,10 +73,12 @@ double driver_clock(void *user);
 /* --time-passes: a part of the stage before, indented. */
 void driver_time_part(struct driver *d, const char *part, double seconds);
 /* One text file, complete or not at all; false after a diagnostic. */
-bool driver_write_text(struct driver *d, const char *path, const char *text, size_t len);
+bool driver_write_text(struct driver *d, const char *path, const struct buf *text);
 /* The same for a file that an option names: "-" is stdout, and no later output may be the same file. */
 TFMC_MUST_USE enum tfmc_status driver_write_output(struct driver *d, const char *path,
                                                    const struct buf *text);
+/* Puts text to an output of the command; "-" is stdout. The caller commits the outputs. */
+TFMC_MUST_USE enum tfmc_status driver_put(struct driver *d, const char *path, const struct buf *text);
 /* Puts text to -o FILE, or to stdout. */
 TFMC_MUST_USE enum tfmc_status driver_emit_text(struct driver *d, const struct buf *text);
 /* A usage mistake: message to stderr. */

@@ -7,6 +7,7 @@
 #include "frontend/expr.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -167,19 +168,25 @@ static enum exit_code run(struct driver *d)
 
 bool driver_flush_out(struct driver *d)
 {
-	bool ok = fwrite(d->out.data, 1, d->out.len, stdout) == d->out.len && !fflush(stdout);
+	if (d->out_failed)
+		return false;
+	if (buf_failed(&d->out))
+		errno = ENOMEM;
+	else if (fwrite(d->out.data, 1, d->out.len, stdout) == d->out.len && !fflush(stdout))
+		errno = 0;
+	d->out_failed = errno != 0;
+	if (d->out_failed)
+		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot write to stdout: %s", strerror(errno));
 	buf_clear(&d->out);
-	return ok;
+	return !d->out_failed;
 }
 
 static enum exit_code finish(struct driver *d, enum exit_code code)
 {
 	outputs_discard(&d->outputs);
 	driver_flush_log(d);
-	if (!driver_flush_out(d)) {
-		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot write to stdout");
-		code = code == EXIT_OK ? EXIT_ENVIRONMENT : code;
-	}
+	if (!driver_flush_out(d) && code == EXIT_OK)
+		code = EXIT_ENVIRONMENT;
 	diagnostics_finish(&d->diagnostics, (int)code, DRIVER_VERSION, &d->log);
 	driver_flush_log(d);
 	return code;
@@ -194,6 +201,7 @@ int main(int argc, char **argv)
 	diag_init(&d.diag, print_diagnostic, &d);
 	diagnostics_init(&d.diagnostics, &d.arena);
 	outputs_init(&d.outputs, &d.arena, &d.diag);
+	outputs_handle_signals();
 
 	struct buf error;
 	buf_init(&error);

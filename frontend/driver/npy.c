@@ -27,7 +27,7 @@ void npy_write(struct buf *out, const float *data, size_t rank, const int64_t *d
 	buf_char(out, 0);
 	buf_char(out, (char)(header.len & 255));
 	buf_char(out, (char)(header.len >> 8));
-	buf_bytes(out, header.data, header.len);
+	buf_append(out, &header);
 	for (size_t i = 0; i < count; i++) {
 		uint32_t bits;
 		memcpy(&bits, &data[i], sizeof(bits));

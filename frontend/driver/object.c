@@ -103,16 +103,7 @@ static enum tfmc_status put(struct emission *e, enum emit_kind kind, const struc
 {
 	if (!e->wanted[kind])
 		return TFMC_OK;
-	const char *path = path_of(e, kind);
-	if (!strcmp(path, "-")) {
-		buf_bytes(&e->d->out, text->data, text->len);
-		return TFMC_OK;
-	}
-	struct output_file *f = outputs_add(&e->d->outputs, path, e->d->options.input);
-	if (!f)
-		return TFMC_IO;
-	output_write(f, text->data, text->len);
-	return TFMC_OK;
+	return driver_put(e->d, path_of(e, kind), text);
 }
 
 /* The weights file is opened when the first bytes come. */

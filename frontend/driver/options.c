@@ -4,6 +4,7 @@
  */
 #include "frontend/driver/options.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,7 +150,7 @@ static bool read_response(struct parser *p, const char *path)
 {
 	FILE *f = fopen(path, "rb");
 	if (!f)
-		return fail(p, "cannot read the response file %s", path);
+		return fail(p, "cannot read the response file %s: %s", path, strerror(errno));
 	struct buf text;
 	buf_init(&text);
 	char block[4096];

@@ -37,40 +37,36 @@ static struct pass_words split_words(struct driver *d, const struct option_list 
 	return (struct pass_words){words.items, words.n};
 }
 
-static void print_ir(void *user, const char *title, const char *text, size_t len)
+static void print_ir(void *user, const char *title, const struct buf *text)
 {
 	struct driver *d = user;
 	buf_printf(&d->log, "; --- %s\n", title);
-	buf_bytes(&d->log, text, len);
+	buf_append(&d->log, text);
 	driver_flush_log(d);
 }
 
-bool driver_write_text(struct driver *d, const char *path, const char *text, size_t len)
+bool driver_write_text(struct driver *d, const char *path, const struct buf *text)
 {
 	struct outputs o;
 	outputs_init(&o, &d->arena, &d->diag);
 	o.inputs = d->outputs.inputs;
 	struct output_file *f = outputs_add(&o, path, d->options.input);
 	if (f)
-		output_write(f, text, len);
+		(void)output_text(f, text);
 	return f && outputs_commit(&o) == TFMC_OK;
 }
 
 enum tfmc_status driver_write_output(struct driver *d, const char *path, const struct buf *text)
 {
-	if (buf_failed(text))
-		return TFMC_NO_MEMORY;
-	if (!strcmp(path, "-")) {
-		buf_bytes(&d->out, text->data, text->len);
-		return TFMC_OK;
-	}
-	if (!driver_write_text(d, path, text->data, text->len))
+	if (!strcmp(path, "-"))
+		return driver_put(d, path, text);
+	if (!driver_write_text(d, path, text))
 		return TFMC_IO;
 	outputs_protect(&d->outputs, path);
 	return TFMC_OK;
 }
 
-static void dump_ir(void *user, const char *file_name, const char *text, size_t len)
+static void dump_ir(void *user, const char *file_name, const struct buf *text)
 {
 	struct driver *d = user;
 	const char *dir = d->options.dump_dir;
@@ -81,17 +77,17 @@ static void dump_ir(void *user, const char *file_name, const char *text, size_t 
 		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot make the folder '%s': %s", dir,
 		           strerror(errno));
 	else
-		ok = driver_write_text(d, arena_printf(&d->arena, "%s/%s", dir, file_name), text, len);
+		ok = driver_write_text(d, arena_printf(&d->arena, "%s/%s", dir, file_name), text);
 	d->texts_failed = !ok;
 }
 
-static void write_reproducer(void *user, const char *text, size_t len)
+static void write_reproducer(void *user, const struct buf *text)
 {
 	struct driver *d = user;
 	const char *dir = d->options.dump_dir ? d->options.dump_dir : ".", *path = d->options.reproducer;
 	if (!path)
 		path = arena_printf(&d->arena, "%s/%s", dir, REPRODUCER);
-	bool ok = driver_write_text(d, path, text, len);
+	bool ok = driver_write_text(d, path, text);
 	if (!ok && d->options.reproducer)
 		d->texts_failed = true;
 	if (ok && d->options.reproducer)

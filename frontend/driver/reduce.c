@@ -58,7 +58,7 @@ static bool keeps(void *user, const struct ir_module *m)
 		return false;
 	buf_init(&text);
 	ir_print(&text, &t->d->diag, m);
-	bool ok = driver_write_text(t->d, t->candidate, text.data, text.len);
+	bool ok = driver_write_text(t->d, t->candidate, &text);
 	buf_destroy(&text);
 	if (!ok || !run_command(t, &status))
 		t->status = TFMC_IO;

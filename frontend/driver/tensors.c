@@ -53,6 +53,7 @@ enum tfmc_status tensors_read(struct driver *d, const char *path, const char *pr
 	struct file_map map;
 	struct stored_tensors file;
 	TFMC_TRY(file_map_open(&d->diag, path, LOC_NONE, &map));
+	outputs_protect(&d->outputs, path);
 	enum tfmc_status st =
 	        npy_is(map.data, map.len)
 	                ? npy_read(&d->arena, &d->diag, path, LOC_NONE, map.data, map.len, &file)

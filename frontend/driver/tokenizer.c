@@ -110,9 +110,9 @@ static enum tfmc_status tokenize(struct driver *d, struct frontend_model *m)
 	TFMC_TRY(driver_tokenizer(d, m, true));
 	if (o->output) {
 		TFMC_TRY(frontend_tokenizer(m, true, &t));
-		return driver_write_text(d, o->output, (const char *)t->packed.data, t->packed.bytes)
-		               ? TFMC_OK
-		               : TFMC_IO;
+		struct output_file *f = outputs_add(&d->outputs, o->output, NULL);
+		return f && output_write(f, t->packed.data, t->packed.bytes) ? outputs_commit(&d->outputs)
+		                                                             : TFMC_IO;
 	}
 	if (o->prompt_file)
 		return prompt_lines(d, o->prompt_file, print_line, d);

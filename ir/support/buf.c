@@ -75,6 +75,12 @@ void buf_bytes(struct buf *b, const void *bytes, size_t n)
 	b->data[b->len] = '\0';
 }
 
+void buf_append(struct buf *b, const struct buf *from)
+{
+	b->failed = b->failed || from->failed;
+	buf_bytes(b, from->data, from->len);
+}
+
 void buf_str(struct buf *b, const char *s)
 {
 	buf_bytes(b, s, strlen(s));

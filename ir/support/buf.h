@@ -26,6 +26,8 @@ void buf_clear(struct buf *b);
 bool buf_failed(const struct buf *b);
 
 void buf_bytes(struct buf *b, const void *bytes, size_t n);
+/* All of another one; its failure is one of this one. */
+void buf_append(struct buf *b, const struct buf *from);
 void buf_str(struct buf *b, const char *s);
 void buf_char(struct buf *b, char c);
 void buf_fill(struct buf *b, char c, size_t n);

@@ -122,7 +122,7 @@ static void put_window(struct buf *out, const char *line, size_t len, unsigned f
 		buf_clear(&piece);
 		unsigned width = put_char(&piece, line + at, len - at, cell, &taken);
 		if (cell >= from)
-			buf_bytes(out, piece.data, piece.len);
+			buf_append(out, &piece);
 		else if (cell + width > from)
 			buf_fill(out, ' ', cell + width - from);
 		cell += width;

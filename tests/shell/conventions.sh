@@ -59,6 +59,10 @@ hits=$(sources ir frontend passes backends runtime |
 hits=$(sources ir frontend passes backends runtime | grep -vE '^frontend/driver/|^runtime/tokenizer/unicode_gen\.c$' |
 	xargs grep -nE '\b(exit|abort|getenv|printf|puts|perror)\(' || true)
 [ -z "$hits" ] || complain "only a program may do this: $hits"
+# The bytes of a buffer go on by buf_append and output_text, which know when they are not complete.
+hits=$(sources ir frontend passes backends | grep -vE '^(ir/support/buf|frontend/driver/(output|main))\.c$' |
+	xargs grep -nP '\b(buf_bytes|output_write|fwrite|fputs)\(.*?\b([\w.>-]+?)(\.|->)data, \2\3len\b' || true)
+[ -z "$hits" ] || complain "a buffer is written that may have failed: $hits"
 hits=$(git ls-files 2>/dev/null | grep -E '\.(c|h|def|sh|md|yaml|py|txt)$|^\.ci' | grep -v '^tests/shell/conventions.sh$' |
 	xargs grep -nE '\b(TODO|FIXME|XXX|HACK)\b' || true)
 [ -z "$hits" ] || complain "unfinished: $hits"

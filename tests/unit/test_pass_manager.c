@@ -25,17 +25,17 @@ struct fixture {
 	const char *stop_in_hook;
 };
 
-static void on_print(void *user, const char *title, const char *ir, size_t len)
+static void on_print(void *user, const char *title, const struct buf *ir)
 {
 	struct fixture *t = user;
-	ck_assert_uint_eq(strlen(ir), len);
+	ck_assert_uint_eq(strlen(ir->data), ir->len);
 	buf_printf(&t->seen, "print %s\n", title);
 }
 
-static void on_dump(void *user, const char *name, const char *ir, size_t len)
+static void on_dump(void *user, const char *name, const struct buf *ir)
 {
 	struct fixture *t = user;
-	ck_assert_uint_eq(strlen(ir), len);
+	ck_assert_uint_eq(strlen(ir->data), ir->len);
 	buf_printf(&t->seen, "dump %s\n", name);
 }
 
