@@ -166,6 +166,7 @@ enum tfmc_status driver_load(struct driver *d, struct loaded *out)
 static enum tfmc_status load(struct driver *d, struct loaded *out)
 {
 	*out = (struct loaded){0};
+	cache_begin(&d->cache);
 	driver_time(d, NULL);
 	outputs_protect(&d->outputs, d->options.input);
 	if (d->options.rules)

@@ -38,6 +38,7 @@ struct driver {
 	struct diag_context diag; /* sink: diagnostics, then stderr */
 	struct diagnostics diagnostics;
 	struct outputs outputs;
+	struct cache cache;     /* of commands that run a model */
 	struct buf out;         /* what goes to stdout at the end */
 	struct buf log;         /* text for stderr between diagnostics */
 	double clock;           /* seconds at the end of the last timed stage */

@@ -4,7 +4,7 @@
  * attend, verify, bench), and sessions on them. Packed weights lie in pages of
  * their own (packed.h), never in the object.
  */
-#include "frontend/driver/driver.h"
+#include "frontend/driver/native_cache.h"
 
 #include <string.h>
 
@@ -23,42 +23,92 @@ static const struct backend_variant *find_runnable(struct driver *d, const struc
 	return NULL;
 }
 
-static enum tfmc_status compile_here(struct driver *d, struct loaded *l, const char *pipeline,
-                                     struct compiled *out)
+/* Who needs more than functions: the plan is made again, in a hundredth of the time of code. */
+static bool wants_plan(const struct driver *d)
 {
-	struct backend_facts facts = {.pad = -1};
-	struct variant_set *set = &out->variants;
+	return d->options.command == COMMAND_BENCH || d->options.poison;
+}
+
+static enum tfmc_status plan_here(struct driver *d, const struct native_request *q, struct compiled *out)
+{
+	TFMC_TRY(driver_plan(d, q->loaded->module, q->pipeline, &out->variants));
+	out->planned = find_runnable(d, &out->variants)->planned;
+	return driver_check_planned(d, out->planned);
+}
+
+static enum tfmc_status compile_here(struct driver *d, const struct native_request *q, struct compiled *out)
+{
 	struct backend_sink sink = {packed_write, &out->weights};
-	struct backend_options o = {.weights = BACKEND_WEIGHTS_FILE, .facts = &facts, .weights_sink = &sink};
-	o.opt_level = !strcmp(pipeline, "O0") ? 0 : 2;
+	struct backend_options o = {
+	        .weights = BACKEND_WEIGHTS_FILE, .facts = q->facts, .weights_sink = &sink};
+	o.opt_level = !strcmp(q->pipeline, "O0") ? 0 : 2;
 	o.entries = d->entries;
 	o.n_entries = d->n_entries;
-	const struct backend_variant *here = find_runnable(d, set);
-	if (!here)
-		return TFMC_IO;
-	TFMC_TRY(driver_plan(d, l->module, pipeline, set));
-	out->planned = here->planned;
-	TFMC_TRY(driver_check_planned(d, out->planned));
-	if (l->model)
-		TFMC_TRY(driver_facts(d, l->model, &facts));
-	TFMC_TRY(backend_compile_variants(&d->diag, set->items, set->n, &l->weights, &o, &out->object));
+	TFMC_TRY(plan_here(d, q, out));
+	TFMC_TRY(backend_compile_variants(&d->diag, out->variants.items, out->variants.n, &q->loaded->weights,
+	                                  &o, &out->object));
 	driver_time(d, "code generation");
-	TFMC_TRY(packed_map(&out->weights));
+	return packed_map(&out->weights);
+}
+
+static enum tfmc_status load_here(struct driver *d, const char *name, struct compiled *out)
+{
 	TFMC_TRY(backend_jit_load(&d->diag, &out->object.object, &out->jit));
-	if (backend_jit_model(out->jit, out->planned->name, &out->model))
+	if (backend_jit_model(out->jit, name, &out->model))
 		return TFMC_OK;
 	diag_error(&d->diag, LOC_NONE, DIAG_INTERNAL,
 	           "the object does not define all functions of its interface");
 	return TFMC_INTERNAL;
 }
 
+/* -v: what the cache did. */
+static void say_cache(struct driver *d, const char *verb)
+{
+	if (!d->options.verbose)
+		return;
+	if (verb)
+		buf_printf(&d->log, "code and packed weights %s the cache %s\n", verb, d->cache.dir);
+	else
+		buf_printf(&d->log, "the cache is not used: %s\n",
+		           d->cache.why ? d->cache.why : "the limit or the disk leaves no room");
+	driver_flush_log(d);
+}
+
+/* Compiled, or with code and weights of the cache. */
+static enum tfmc_status make_here(struct driver *d, const struct native_request *q, struct compiled *out)
+{
+	size_t said = d->diag.n_warnings;
+	TFMC_TRY(native_cache_open(d));
+	const char *name = native_cache_name(d, q), *verb = NULL;
+	if (name && native_cache_load(d, name, out))
+		verb = "come from";
+	driver_time(d, "cache");
+	if (!verb)
+		TFMC_TRY(compile_here(d, q, out));
+	else if (wants_plan(d))
+		TFMC_TRY(plan_here(d, q, out));
+	TFMC_TRY(load_here(d, q->loaded->module->name, out));
+	/* Warnings are given each time. */
+	if (!verb && name && said == d->diag.n_warnings && native_cache_store(d, name, out))
+		verb = "are kept in";
+	say_cache(d, verb);
+	return TFMC_OK;
+}
+
 enum tfmc_status driver_compile_native(struct driver *d, struct loaded *l, const char *level,
                                        struct compiled *out)
 {
+	struct backend_facts facts = {.pad = -1};
+	struct native_request q = {l, &out->variants, driver_pipeline(d, level), &facts};
 	backend_output_init(&out->object);
-	packed_init(&out->weights, &d->diag, l->model ? frontend_weight_files(l->model) : l->files);
+	out->weights = (struct packed){.cx = &d->diag, .cache = &d->cache, .file.fd = -1, .arena = &d->arena};
+	out->weights.read = l->model ? frontend_weight_files(l->model) : l->files;
 	TFMC_TRY(driver_targets(d, &out->variants));
-	return compile_here(d, l, driver_pipeline(d, level), out);
+	if (!find_runnable(d, &out->variants))
+		return TFMC_IO;
+	if (l->model)
+		TFMC_TRY(driver_facts(d, l->model, &facts));
+	return make_here(d, &q, out);
 }
 
 enum tfmc_status driver_each_variant(struct driver *d, struct compiled *c, variant_work *each, void *user)

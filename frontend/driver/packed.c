@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Packed weights in pages of their own.
+ * Packed weights in a file of the cache, or in memory.
  */
 #define _GNU_SOURCE /* memfd_create */
 #include "frontend/driver/packed.h"
@@ -12,11 +12,6 @@
 #include <unistd.h>
 
 #define GIVE_BACK (64u << 20) /* bytes written between two times that pages of the source are given back */
-
-void packed_init(struct packed *p, struct diag_context *cx, const struct weight_files *read)
-{
-	*p = (struct packed){.cx = cx, .read = read, .fd = -1};
-}
 
 static bool write_all(int fd, uint64_t offset, const char *bytes, size_t n)
 {
@@ -43,12 +38,37 @@ static void give_back(struct packed *p, size_t n)
 		weight_files_give_back(p->read);
 }
 
+static struct cache_file in_memory(void)
+{
+	return (struct cache_file){.fd = memfd_create("tfmc-weights", MFD_CLOEXEC)};
+}
+
+/* The cache takes no more, such as on a full disk: what it has is copied. */
+static bool leave_cache(struct packed *p)
+{
+	struct cache_file to = in_memory();
+	char block[65536];
+	uint64_t at = 0;
+	ssize_t n = 1;
+	while (to.fd >= 0 && (n = pread(p->file.fd, block, sizeof(block), (off_t)at)) > 0 &&
+	       write_all(to.fd, at, block, (size_t)n))
+		at += (uint64_t)n;
+	cache_drop(&p->file);
+	p->file = to;
+	return to.fd >= 0 && n == 0;
+}
+
 bool packed_write(void *packed, uint64_t offset, const void *bytes, size_t n)
 {
 	struct packed *p = packed;
-	if (p->fd < 0)
-		p->fd = memfd_create("tfmc-weights", MFD_CLOEXEC);
-	if (p->fd >= 0 && write_all(p->fd, offset, bytes, n)) {
+	if (p->file.fd < 0)
+		p->file = cache_create(p->cache, p->arena);
+	if (p->file.fd < 0)
+		p->file = in_memory();
+	bool ok = p->file.fd >= 0 && write_all(p->file.fd, offset, bytes, n);
+	if (!ok && p->file.fd >= 0 && p->file.path)
+		ok = leave_cache(p) && write_all(p->file.fd, offset, bytes, n);
+	if (ok) {
 		give_back(p, n);
 		return true;
 	}
@@ -59,11 +79,11 @@ bool packed_write(void *packed, uint64_t offset, const void *bytes, size_t n)
 enum tfmc_status packed_map(struct packed *p)
 {
 	struct stat st;
-	if (p->fd < 0)
+	if (p->file.fd < 0)
 		return TFMC_OK;
 	void *base = MAP_FAILED;
-	if (!fstat(p->fd, &st))
-		base = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, p->fd, 0);
+	if (!fstat(p->file.fd, &st))
+		base = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, p->file.fd, 0);
 	if (base == MAP_FAILED) {
 		diag_error(p->cx, LOC_NONE, DIAG_FILE, "cannot map packed weights: %s", strerror(errno));
 		return TFMC_IO;
@@ -77,10 +97,17 @@ enum tfmc_status packed_map(struct packed *p)
 	return TFMC_OK;
 }
 
+bool packed_keep(struct packed *p, const char *name)
+{
+	return p->file.path && cache_keep(p->cache, &p->file, name);
+}
+
 void packed_close(struct packed *p)
 {
 	tfmc_weights_unmap(&p->map);
-	if (p->fd >= 0)
-		close(p->fd);
-	p->fd = -1;
+	if (p->file.path)
+		cache_drop(&p->file);
+	else if (p->file.fd >= 0)
+		close(p->file.fd);
+	p->file.fd = -1;
 }
