@@ -61,11 +61,20 @@ static struct attrs_slice slice_attrs(struct copier *c, const struct ir_op *op)
 	struct attrs_slice a = *(const struct attrs_slice *)op->attrs;
 	const struct cut *cut = shapes_cut(&c->shapes, op);
 	const struct ir_type *t = new_type(c, op->results[0]);
-	int64_t begin = 0;
-	for (size_t i = 0; cut != NULL && i < cut->first; i++)
-		begin += size_of(&c->shapes.sizes, cut->pieces[i])->now;
+	int64_t begin = cut != NULL ? shapes_pieces(&c->shapes, cut, 0, cut->first) : 0;
 	a.begin = cut != NULL ? ir_dim_const(c->out->dims, begin) : ir_import_dim(c->out, a.begin);
 	a.size = t != NULL ? t->dims[a.axis] : NULL;
+	return a;
+}
+
+static struct attrs_pad pad_attrs(struct copier *c, const struct ir_op *op)
+{
+	struct attrs_pad a = *(const struct attrs_pad *)op->attrs;
+	const struct cut *cut = shapes_cut(&c->shapes, op);
+	if (cut != NULL) {
+		a.before = shapes_pieces(&c->shapes, cut, 0, cut->first);
+		a.after = shapes_pieces(&c->shapes, cut, cut->last, cut->n_pieces);
+	}
 	return a;
 }
 
@@ -101,6 +110,9 @@ static bool build_sized(struct copier *c, const struct ir_op *op)
 		build(c, op, &(struct attrs_last_at){.size = dims.n > 0 ? dims.items[0] : NULL});
 	} else if (op->code == OP_slice) {
 		struct attrs_slice a = slice_attrs(c, op);
+		build(c, op, &a);
+	} else if (op->code == OP_pad) {
+		struct attrs_pad a = pad_attrs(c, op);
 		build(c, op, &a);
 	} else if (op->code == OP_dim_value) {
 		const struct ir_dim *d = ((const struct attrs_dim_value *)op->attrs)->dim;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Slices of constant bounds: all cuts of one axis divide it into pieces, whose
- * sizes add up to the axis; a slice is a run of pieces, so that slices that meet
- * or overlap still do in other sizes.
+ * Slices of constant bounds, and what pads leave as it is: all cuts of one axis
+ * divide it into pieces, whose sizes add up to the axis; a slice is a run of
+ * pieces, so that slices that meet or overlap still do in other sizes.
  */
 #include <string.h>
 
@@ -46,6 +46,7 @@ static void use_pieces(struct shapes *s, struct cut *c, const int64_t *points, c
 	c->pieces = pieces;
 	c->n_pieces = n;
 	c->first = first;
+	c->last = last;
 	if (last - first == 1)
 		size_merge(&s->sizes, c->part, pieces[first]);
 	else
@@ -87,4 +88,12 @@ const struct cut *shapes_cut(const struct shapes *s, const struct ir_op *op)
 		if (s->cuts.items[i].op == op)
 			return s->cuts.items[i].pieces != NULL ? &s->cuts.items[i] : NULL;
 	return NULL;
+}
+
+int64_t shapes_pieces(struct shapes *s, const struct cut *c, size_t from, size_t to)
+{
+	int64_t size = 0;
+	for (size_t i = from; i < to; i++)
+		size += size_of(&s->sizes, c->pieces[i])->now;
+	return size;
 }

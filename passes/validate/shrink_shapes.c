@@ -143,6 +143,15 @@ static void hold(struct shapes *s, size_var v, const struct ir_dim *size)
 	info->least = hi > info->least ? hi : info->least;
 }
 
+static void add_cut(struct shapes *s, const struct ir_op *op, size_var whole, size_var part, int64_t begin)
+{
+	int64_t size = size_of(&s->sizes, part)->old;
+	struct cut *c = ARENA_PUSH(s->sizes.arena, &s->cuts);
+	if (c != NULL)
+		*c = (struct cut){
+		        .op = op, .whole = whole, .part = part, .begin = begin, .end = begin + size};
+}
+
 static void see_slice(struct shapes *s, const struct ir_op *op)
 {
 	const struct attrs_slice *a = op->attrs;
@@ -165,10 +174,7 @@ static void see_slice(struct shapes *s, const struct ir_op *op)
 		size_fix(&s->sizes, part);
 		return;
 	}
-	struct cut *c = ARENA_PUSH(s->sizes.arena, &s->cuts);
-	if (c != NULL)
-		*c = (struct cut){
-		        .op = op, .whole = whole, .part = part, .begin = begin, .end = begin + size};
+	add_cut(s, op, whole, part, begin);
 }
 
 static void see_concat(struct shapes *s, const struct ir_op *op)
@@ -190,12 +196,19 @@ static void see_concat(struct shapes *s, const struct ir_op *op)
 		size_relate(&s->sizes, SIZE_SUM, parts, op->n_operands, &whole, 1);
 }
 
+/* The operand is the part of the result that lies between the borders. */
 static void see_pad(struct shapes *s, const struct ir_op *op)
 {
 	const struct attrs_pad *a = op->attrs;
+	size_var whole = axes_of(s, op->results[0])->of[a->axis],
+	         part = axes_of(s, op->operands[0])->of[a->axis];
 	tie_others(s, op->operands[0], op->results[0], a->axis);
-	size_fix(&s->sizes, axes_of(s, op->operands[0])->of[a->axis]);
-	size_fix(&s->sizes, axes_of(s, op->results[0])->of[a->axis]);
+	if (whole == 0 || part == 0) {
+		size_fix(&s->sizes, whole);
+		size_fix(&s->sizes, part);
+		return;
+	}
+	add_cut(s, op, whole, part, a->before);
 }
 
 static void see_broadcast(struct shapes *s, const struct ir_op *op)

@@ -12,13 +12,16 @@ struct axes {
 	size_var of[IR_RANK_MAX]; /* 0: a symbolic size */
 };
 
-/* A slice of constant bounds, and the pieces between all cuts of its axis. */
+/*
+ * A slice of constant bounds, or what a pad leaves as it is, and the pieces between all cuts of the longer
+ * axis.
+ */
 struct cut {
 	const struct ir_op *op;
 	size_var whole, part;
 	int64_t begin, end;
-	const size_var *pieces; /* of the whole axis, in order */
-	size_t n_pieces, first; /* pieces before the slice */
+	const size_var *pieces;       /* of the whole axis, in order */
+	size_t n_pieces, first, last; /* the slice is [first, last) of them */
 };
 
 struct shapes {
@@ -47,7 +50,9 @@ const struct ir_dim *shapes_dim(struct shapes *s, size_var v, const struct ir_di
 const struct ir_type *shapes_type(struct shapes *s, const struct axes *axes, const struct ir_type *old);
 /* Ties the sizes of all cuts, once they are collected. */
 void shapes_cut_axes(struct shapes *s);
-/* The cut of a slice op; NULL: its bounds stay. */
+/* The cut of a slice or pad; NULL: its bounds stay. */
 const struct cut *shapes_cut(const struct shapes *s, const struct ir_op *op);
+/* New size of the pieces [from, to) of a cut. */
+int64_t shapes_pieces(struct shapes *s, const struct cut *c, size_t from, size_t to);
 
 #endif
