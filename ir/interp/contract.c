@@ -4,11 +4,13 @@
  */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ir/interp/interp_internal.h"
 #include "ir/support/checked.h"
 
-#define DOTS 4 /* sums at once */
+#define DOTS 4 /* sums of a row at once */
+#define ROWS 4
 
 /* A matrix inside a tensor: element [row][col] at row * rows + col * cols. */
 struct matrix {
@@ -25,38 +27,69 @@ static double dot(struct matrix a, struct matrix b, int64_t m, int64_t n, int64_
 	return sum;
 }
 
-/* out[j] = dot of column n + j, j < DOTS: each sum in its own order, so that the bits are those of dot;
-   together because an addition waits for the one before it. */
-static void dots(struct matrix a, struct matrix b, int64_t m, int64_t n, int64_t count, double out[DOTS])
+/* Sums of two rows; arithmetic of each by itself, as of a double. */
+typedef double pair __attribute__((vector_size(16)));
+
+/*
+ * out[j][r] = dot of row r of ROWS and column n + j, j < DOTS: each sum in its own order, so that the bits
+ * are those of dot; together because an addition waits for the one before it, and because b is read once for
+ * all rows.
+ */
+static void dots(pair (*rows)[ROWS / 2], struct matrix b, int64_t n, int64_t count, pair out[DOTS][ROWS / 2])
 {
-	const double *left = a.data + m * a.rows;
 	const double *b0 = b.data + n * b.cols, *b1 = b0 + b.cols, *b2 = b1 + b.cols, *b3 = b2 + b.cols;
-	double sum0 = 0, sum1 = 0, sum2 = 0, sum3 = 0;
+	pair s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, t0 = {0}, t1 = {0}, t2 = {0}, t3 = {0};
 	for (int64_t k = 0; k < count; k++) {
-		double x = left[k * a.cols];
+		pair x = rows[k][0], y = rows[k][1];
 		int64_t at = k * b.rows;
-		sum0 += x * b0[at];
-		sum1 += x * b1[at];
-		sum2 += x * b2[at];
-		sum3 += x * b3[at];
+		s0 += x * b0[at];
+		t0 += y * b0[at];
+		s1 += x * b1[at];
+		t1 += y * b1[at];
+		s2 += x * b2[at];
+		t2 += y * b2[at];
+		s3 += x * b3[at];
+		t3 += y * b3[at];
 	}
-	out[0] = sum0;
-	out[1] = sum1;
-	out[2] = sum2;
-	out[3] = sum3;
+	const pair sums[DOTS][ROWS / 2] = {{s0, t0}, {s1, t1}, {s2, t2}, {s3, t3}};
+	memcpy(out, sums, sizeof(sums));
 }
 
-/* Row m of a b, or of a b + bias: out [N] */
-static void dot_row(struct matrix a, struct matrix b, int64_t m, int64_t n_size, int64_t k_size,
-                    const double *bias, double *out)
+/* n_rows (at most ROWS) rows of a b, or of a b + bias, from row m on: out [n_rows, N] */
+static void dot_rows(pair (*packed)[ROWS / 2], struct matrix a, struct matrix b, int64_t m, int64_t n_rows,
+                     int64_t n_size, int64_t k_size, const double *bias, double *out)
 {
 	int64_t n = 0;
-	for (; n + DOTS <= n_size; n += DOTS)
-		dots(a, b, m, n, k_size, out + n);
+	for (int64_t k = 0; k < k_size; k++)
+		for (int64_t r = 0; r < ROWS; r++)
+			packed[k][r / 2][r % 2] = r < n_rows ? a.data[(m + r) * a.rows + k * a.cols] : 0;
+	for (; n + DOTS <= n_size; n += DOTS) {
+		pair sums[DOTS][ROWS / 2];
+		dots(packed, b, n, k_size, sums);
+		for (int64_t r = 0; r < n_rows; r++)
+			for (int64_t j = 0; j < DOTS; j++)
+				out[r * n_size + n + j] = sums[j][r / 2][r % 2];
+	}
 	for (; n < n_size; n++)
-		out[n] = dot(a, b, m, n, k_size);
-	for (n = 0; bias && n < n_size; n++)
-		out[n] += bias[n];
+		for (int64_t r = 0; r < n_rows; r++)
+			out[r * n_size + n] = dot(a, b, m + r, n, k_size);
+	for (int64_t i = 0; bias && i < n_rows * n_size; i++)
+		out[i] += bias[i % n_size];
+}
+
+/* a b, or a b + bias: out [M, N] */
+static enum tfmc_status multiply(struct matrix a, struct matrix b, int64_t m_size, int64_t n_size,
+                                 int64_t k_size, const double *bias, double *out)
+{
+	pair(*packed)[ROWS / 2] = calloc((size_t)k_size + 1, sizeof(*packed));
+	if (!packed)
+		return TFMC_NO_MEMORY;
+	for (int64_t m = 0; m < m_size; m += ROWS) {
+		int64_t n_rows = m_size - m < ROWS ? m_size - m : ROWS;
+		dot_rows(packed, a, b, m, n_rows, n_size, k_size, bias, out + m * n_size);
+	}
+	free(packed);
+	return TFMC_OK;
 }
 
 static struct matrix matrix_of(const double *data, const struct interp_tensor *t, bool transposed)
@@ -77,8 +110,7 @@ enum tfmc_status interp_eval_matmul(struct interp *in, const struct ir_op *op,
 	for (int64_t i = 0; i < batches; i++) {
 		struct matrix ma = matrix_of(a->data + i * m_size * k_size, a, at->ta);
 		struct matrix mb = matrix_of(b->data + i * k_size * n_size, b, at->tb);
-		for (int64_t m = 0; m < m_size; m++)
-			dot_row(ma, mb, m, n_size, k_size, NULL, out->data + (i * m_size + m) * n_size);
+		TFMC_TRY(multiply(ma, mb, m_size, n_size, k_size, NULL, out->data + i * m_size * n_size));
 	}
 	return TFMC_OK;
 }
@@ -92,9 +124,7 @@ enum tfmc_status interp_eval_linear(struct interp *in, const struct ir_op *op,
 	struct matrix rows = {x[0]->data, k_size, 1}, weights = {x[1]->data, 1, k_size};
 	(void)in;
 	(void)op;
-	for (int64_t m = 0; m < m_size; m++)
-		dot_row(rows, weights, m, n_size, k_size, x[2] ? x[2]->data : NULL, out->data + m * n_size);
-	return TFMC_OK;
+	return multiply(rows, weights, m_size, n_size, k_size, x[2] ? x[2]->data : NULL, out->data);
 }
 
 /* x [M, K], w [E, N, K], ids [M], b [E, N]: out [M, N] */
@@ -110,8 +140,9 @@ enum tfmc_status interp_eval_expert_linear(struct interp *in, const struct ir_op
 		int64_t e = (int64_t)x[2]->data[m];
 		e = e < 0 ? 0 : e < n_experts ? e : n_experts - 1;
 		struct matrix weights = {x[1]->data + e * n_size * k_size, 1, k_size};
-		dot_row(rows, weights, m, n_size, k_size, x[3] ? x[3]->data + e * n_size : NULL,
-		        out->data + m * n_size);
+		struct matrix row = {rows.data + m * k_size, k_size, 1};
+		TFMC_TRY(multiply(row, weights, 1, n_size, k_size, x[3] ? x[3]->data + e * n_size : NULL,
+		                  out->data + m * n_size));
 	}
 	return TFMC_OK;
 }

@@ -77,8 +77,12 @@ static void round_results(struct interp *in, const struct ir_op *op)
 	for (size_t i = 0; i < op->n_results; i++) {
 		struct interp_tensor *t = &in->slots[op->results[i].id].tensor;
 		int64_t n = t->data ? interp_size(t) : 0;
-		for (int64_t k = 0; k < n; k++)
-			t->data[k] = interp_rounded(in, t->dtype, t->data[k]);
+		if (in->args->wide && ir_dtype_class(t->dtype) == DTCLASS_FLOAT)
+			continue;
+		for (int64_t k = 0; k < n && t->dtype == DT_F32; k++)
+			t->data[k] = (double)(float)t->data[k];
+		for (int64_t k = 0; k < n && t->dtype != DT_F32; k++)
+			t->data[k] = ir_round(t->dtype, t->data[k]);
 	}
 }
 
