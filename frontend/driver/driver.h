@@ -270,6 +270,7 @@ struct caller {
 	const struct probe_values *probes;   /* whose results become tensors; NULL: none */
 	bool planned;                        /* the interpreter works in the bytes of the module's plan */
 	bool wide;                           /* the interpreter rounds no floats */
+	bool single;                         /* its sums are those of f32 */
 };
 TFMC_MUST_USE enum tfmc_status caller_run(struct caller *c, const char *entry, struct named_tensors *in,
                                           struct named_tensors *out);

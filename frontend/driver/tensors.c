@@ -231,7 +231,8 @@ static enum tfmc_status interp_call(struct caller *c, const char *entry, const i
 	                           .weights = c->weights,
 	                           .arena = &c->d->arena,
 	                           .planned = c->planned,
-	                           .wide = c->wide};
+	                           .wide = c->wide,
+	                           .single = c->single};
 	TFMC_TRY(interp_run(&c->d->diag, c->module, f, &args));
 	for (size_t i = 0, k = 0; i < f->n_results; i++) {
 		if (!f->results[i].name && f->results[i].role == ROLE_INPUT)

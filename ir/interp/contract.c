@@ -27,6 +27,15 @@ static double dot(struct matrix a, struct matrix b, int64_t m, int64_t n, int64_
 	return sum;
 }
 
+/* The same with every product and partial sum rounded to f32. */
+static double single_dot(struct matrix a, struct matrix b, int64_t m, int64_t n, int64_t count)
+{
+	float sum = 0;
+	for (int64_t k = 0; k < count; k++)
+		sum += (float)(a.data[m * a.rows + k * a.cols] * b.data[k * b.rows + n * b.cols]);
+	return sum;
+}
+
 /* Sums of two rows; arithmetic of each by itself, as of a double. */
 typedef double pair __attribute__((vector_size(16)));
 
@@ -77,14 +86,24 @@ static void dot_rows(pair (*packed)[ROWS / 2], struct matrix a, struct matrix b,
 		out[i] += bias[i % n_size];
 }
 
+/* Sums of f32 instead (interp_args.single). */
+static void single_row(struct matrix a, struct matrix b, int64_t m, int64_t n_size, int64_t k_size,
+                       const double *bias, double *out)
+{
+	for (int64_t n = 0; n < n_size; n++)
+		out[n] = single_dot(a, b, m, n, k_size) + (bias ? bias[n] : 0);
+}
+
 /* a b, or a b + bias: out [M, N] */
-static enum tfmc_status multiply(struct matrix a, struct matrix b, int64_t m_size, int64_t n_size,
-                                 int64_t k_size, const double *bias, double *out)
+static enum tfmc_status multiply(const struct interp *in, struct matrix a, struct matrix b, int64_t m_size,
+                                 int64_t n_size, int64_t k_size, const double *bias, double *out)
 {
 	pair(*packed)[ROWS / 2] = calloc((size_t)k_size + 1, sizeof(*packed));
 	if (!packed)
 		return TFMC_NO_MEMORY;
-	for (int64_t m = 0; m < m_size; m += ROWS) {
+	for (int64_t m = 0; m < m_size && in->args->single; m++)
+		single_row(a, b, m, n_size, k_size, bias, out + m * n_size);
+	for (int64_t m = 0; m < m_size && !in->args->single; m += ROWS) {
 		int64_t n_rows = m_size - m < ROWS ? m_size - m : ROWS;
 		dot_rows(packed, a, b, m, n_rows, n_size, k_size, bias, out + m * n_size);
 	}
@@ -106,11 +125,10 @@ enum tfmc_status interp_eval_matmul(struct interp *in, const struct ir_op *op,
 	int64_t m_size = out->dims[out->rank - 2], n_size = out->dims[out->rank - 1];
 	int64_t k_size = a->dims[a->rank - (at->ta ? 2 : 1)];
 	int64_t batches = interp_span(out, 0, out->rank - 2);
-	(void)in;
 	for (int64_t i = 0; i < batches; i++) {
 		struct matrix ma = matrix_of(a->data + i * m_size * k_size, a, at->ta);
 		struct matrix mb = matrix_of(b->data + i * k_size * n_size, b, at->tb);
-		TFMC_TRY(multiply(ma, mb, m_size, n_size, k_size, NULL, out->data + i * m_size * n_size));
+		TFMC_TRY(multiply(in, ma, mb, m_size, n_size, k_size, NULL, out->data + i * m_size * n_size));
 	}
 	return TFMC_OK;
 }
@@ -122,9 +140,8 @@ enum tfmc_status interp_eval_linear(struct interp *in, const struct ir_op *op,
 	int64_t n_size = x[1]->dims[0], k_size = x[1]->dims[1];
 	int64_t m_size = interp_span(x[0], 0, x[0]->rank - 1);
 	struct matrix rows = {x[0]->data, k_size, 1}, weights = {x[1]->data, 1, k_size};
-	(void)in;
 	(void)op;
-	return multiply(rows, weights, m_size, n_size, k_size, x[2] ? x[2]->data : NULL, out->data);
+	return multiply(in, rows, weights, m_size, n_size, k_size, x[2] ? x[2]->data : NULL, out->data);
 }
 
 /* x [M, K], w [E, N, K], ids [M], b [E, N]: out [M, N] */
@@ -134,14 +151,13 @@ enum tfmc_status interp_eval_expert_linear(struct interp *in, const struct ir_op
 	int64_t n_experts = x[1]->dims[0], n_size = x[1]->dims[1], k_size = x[1]->dims[2];
 	int64_t m_size = interp_span(x[0], 0, x[0]->rank - 1);
 	struct matrix rows = {x[0]->data, k_size, 1};
-	(void)in;
 	(void)op;
 	for (int64_t m = 0; m < m_size; m++) {
 		int64_t e = (int64_t)x[2]->data[m];
 		e = e < 0 ? 0 : e < n_experts ? e : n_experts - 1;
 		struct matrix weights = {x[1]->data + e * n_size * k_size, 1, k_size};
 		struct matrix row = {rows.data + m * k_size, k_size, 1};
-		TFMC_TRY(multiply(row, weights, 1, n_size, k_size, x[3] ? x[3]->data + e * n_size : NULL,
+		TFMC_TRY(multiply(in, row, weights, 1, n_size, k_size, x[3] ? x[3]->data + e * n_size : NULL,
 		                  out->data + m * n_size));
 	}
 	return TFMC_OK;

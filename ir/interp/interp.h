@@ -72,6 +72,11 @@ struct interp_args {
 	 */
 	bool wide;
 	/*
+	 * matmul, linear and expert_linear round every product and partial sum to f32: how far a result is
+	 * then from that of a plain run is what rounding makes of it, in the first order.
+	 */
+	bool single;
+	/*
 	 * Stage plan: values go through the bytes of the arena, poisoned at first. A read of bytes that
 	 * somebody else wrote since, or nobody, is an error that names the buffers.
 	 */

@@ -143,15 +143,6 @@ static void hold(struct shapes *s, size_var v, const struct ir_dim *size)
 	info->least = hi > info->least ? hi : info->least;
 }
 
-static void add_cut(struct shapes *s, const struct ir_op *op, size_var whole, size_var part, int64_t begin)
-{
-	int64_t size = size_of(&s->sizes, part)->old;
-	struct cut *c = ARENA_PUSH(s->sizes.arena, &s->cuts);
-	if (c != NULL)
-		*c = (struct cut){
-		        .op = op, .whole = whole, .part = part, .begin = begin, .end = begin + size};
-}
-
 static void see_slice(struct shapes *s, const struct ir_op *op)
 {
 	const struct attrs_slice *a = op->attrs;
@@ -174,7 +165,7 @@ static void see_slice(struct shapes *s, const struct ir_op *op)
 		size_fix(&s->sizes, part);
 		return;
 	}
-	add_cut(s, op, whole, part, begin);
+	shapes_add_cut(s, op, whole, part, begin);
 }
 
 static void see_concat(struct shapes *s, const struct ir_op *op)
@@ -208,7 +199,7 @@ static void see_pad(struct shapes *s, const struct ir_op *op)
 		size_fix(&s->sizes, part);
 		return;
 	}
-	add_cut(s, op, whole, part, a->before);
+	shapes_add_cut(s, op, whole, part, a->before);
 }
 
 static void see_broadcast(struct shapes *s, const struct ir_op *op)

@@ -48,6 +48,8 @@ const struct axes *shapes_of_state(const struct shapes *s, const struct ir_state
 /* The size of an axis in the new module. */
 const struct ir_dim *shapes_dim(struct shapes *s, size_var v, const struct ir_dim *old);
 const struct ir_type *shapes_type(struct shapes *s, const struct axes *axes, const struct ir_type *old);
+/* `part` lies in `whole` from `begin` on. */
+void shapes_add_cut(struct shapes *s, const struct ir_op *op, size_var whole, size_var part, int64_t begin);
 /* Ties the sizes of all cuts, once they are collected. */
 void shapes_cut_axes(struct shapes *s);
 /* The cut of a slice or pad; NULL: its bounds stay. */
