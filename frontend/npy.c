@@ -196,6 +196,7 @@ static bool read_literal(struct header *h)
 static bool header_range(const struct npy_source *src, const char *tensor, const unsigned char *bytes,
                          size_t len, size_t *begin, size_t *end)
 {
+	*begin = *end = 0;
 	if (len < 10 || !npy_is(bytes, len))
 		return bad(src, tensor, "this is no array in NumPy's format");
 	if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0)

@@ -87,7 +87,7 @@ static bool read_end64(struct zip *z, size_t end)
 
 static bool read_end(struct zip *z)
 {
-	size_t end;
+	size_t end = 0;
 	if (!find_end(z, &end))
 		return false;
 	if (number(z, end + 4, 2) != 0 || number(z, end + 6, 2) != 0)
