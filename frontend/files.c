@@ -129,17 +129,21 @@ static size_t read_all(int fd, char *data, size_t n)
 	return at;
 }
 
-bool file_begins_with(const char *path, const char *magic, size_t n)
+size_t file_head(const char *path, char *out, size_t n)
 {
-	char bytes[16];
 	struct stat st;
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
-		return false;
-	bool ok = n <= sizeof(bytes) && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
-	          read_all(fd, bytes, n) == n && memcmp(bytes, magic, n) == 0;
+		return 0;
+	size_t got = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? read_all(fd, out, n) : 0;
 	close(fd);
-	return ok;
+	return got == SIZE_MAX ? 0 : got;
+}
+
+bool file_begins_with(const char *path, const char *magic, size_t n)
+{
+	char bytes[16];
+	return n <= sizeof(bytes) && file_head(path, bytes, n) == n && memcmp(bytes, magic, n) == 0;
 }
 
 enum tfmc_status file_read(struct arena *a, struct diag_context *cx, const char *path, size_t limit,

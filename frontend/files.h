@@ -26,6 +26,8 @@ const char *file_join(struct arena *a, const char *dir, const char *name);
 const char *file_beneath(struct arena *a, struct diag_context *cx, const char *dir, const char *name,
                          struct loc loc);
 
+/* The first bytes of a regular file, at most n; how many, 0 also when it cannot be read. */
+size_t file_head(const char *path, char *out, size_t n);
 /* A regular file that begins with these bytes; false also when it cannot be read. */
 bool file_begins_with(const char *path, const char *magic, size_t n);
 

@@ -121,6 +121,9 @@ const char *folder_model(struct arena *a, struct diag_context *cx, const char *p
 	*st = TFMC_IO;
 	if (!folder_has(a, path, "config.json")) {
 		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' is a folder without config.json", path);
+		diag_note(cx, LOC_NONE,
+		          "a model folder has config.json and safetensors; a model file (.yaml) is given by "
+		          "its name");
 		return NULL;
 	}
 	for (size_t i = 0; files == NULL && i < TFMC_COUNT(whole); i++)

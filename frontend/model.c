@@ -10,6 +10,7 @@
 
 #include "frontend/blocks.h"
 #include "frontend/compose.h"
+#include "frontend/file_kind.h"
 #include "frontend/files.h"
 #include "frontend/folder.h"
 #include "frontend/schema.h"
@@ -204,6 +205,8 @@ static void note_folder_files(struct frontend_model *m)
 static enum tfmc_status read_written(struct frontend_model *m)
 {
 	bool folder = folder_is(m->path);
+	if (!folder && !gguf_model_is(m->path) && !file_kind_may_be_model(&m->arena, m->cx, m->path))
+		return TFMC_INVALID;
 	if (!folder && !gguf_model_is(m->path))
 		return yaml_read(&m->arena, m->cx, m->path, m->path, LOC_NONE, &m->written);
 	enum tfmc_status st = TFMC_INVALID;
