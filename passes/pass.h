@@ -191,6 +191,7 @@ struct pass_options {
 	struct pass_words require_fusion; /* attention, softmax */
 	bool reproduce;                   /* a reproducer of the whole run, not only of a failing pass */
 	bool provenance;                  /* pass_report.formed is wanted */
+	bool no_locations;                /* prints and dumps leave locations out */
 	bool remarks;                     /* diag_remark for what fused or not, and why */
 	struct pass_words disable_rules;  /* names of rewrite rules */
 	const char *rules_text;           /* more rules, tried before the built-in ones; may be NULL */

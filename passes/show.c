@@ -28,12 +28,18 @@ static void show(const struct manager *g, const char *when, const char *pass, co
 	buf_destroy(&title);
 }
 
+/* With its locations, unless the options say otherwise. */
+static void print_module(const struct manager *g, struct buf *out, const struct ir_module *m)
+{
+	ir_print(out, g->options->no_locations ? NULL : g->cx, m);
+}
+
 static void show_module(const struct manager *g, const char *when, const char *pass,
                         const struct ir_module *m)
 {
 	struct buf text;
 	buf_init(&text);
-	ir_print(&text, g->cx, m);
+	print_module(g, &text, m);
 	show(g, when, pass, &text);
 	buf_destroy(&text);
 }
@@ -91,7 +97,7 @@ void manager_dump(struct manager *g, const char *pass, const struct ir_module *m
 	const char *variant = g->options->variant;
 	buf_printf(&name, "%02zu-%s%s%s.tir", number, pass, variant != NULL ? "." : "",
 	           variant != NULL ? variant : "");
-	ir_print(&text, g->cx, m);
+	print_module(g, &text, m);
 	g->options->sink.dump(g->options->sink.user, name.data, &text);
 	buf_destroy(&name);
 	buf_destroy(&text);

@@ -59,9 +59,8 @@ struct driver {
 
 /* One command: what it does with the parsed options. Its text is in d->out. */
 typedef enum exit_code driver_run(struct driver *d);
-driver_run command_compile, command_run, command_generate, command_verify, command_opt, command_expand,
-        command_import, command_inspect, command_explain, command_ops, command_passes, command_plan,
-        command_score, command_attend, command_bench, command_reduce, command_tokenize;
+#define COMMAND(id, name, synopsis, line, text) driver_run command_##name;
+#include "frontend/driver/commands.def"
 
 /* Writes d->log to stderr at once. */
 void driver_flush_log(struct driver *d);
@@ -155,6 +154,8 @@ TFMC_MUST_USE enum tfmc_status driver_passes_part(struct driver *d, const struct
 TFMC_MUST_USE enum tfmc_status driver_check_planned(struct driver *d, const struct ir_module *m);
 /* Reads the files of --rules and --tiles, before any command runs. */
 TFMC_MUST_USE enum tfmc_status driver_read_texts(struct driver *d);
+/* --prompt -: the prompt is what stdin has, without the end of its last line. */
+TFMC_MUST_USE enum tfmc_status driver_read_prompt(struct driver *d);
 /* --check-rules: the table goes to d->out; TFMC_INVALID when a rule is wrong. */
 TFMC_MUST_USE enum tfmc_status driver_check_rules(struct driver *d);
 /*

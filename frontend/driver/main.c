@@ -38,11 +38,13 @@ enum exit_code driver_usage(struct driver *d, const char *fmt, ...)
 	va_start(ap, fmt);
 	buf_vprintf(&text, fmt, ap);
 	va_end(ap);
+	bool one = d->options.command_named && d->options.command != COMMAND_HELP;
+	const char *space = one ? " " : "", *command = one ? options_command_name(d->options.command) : "";
 	if (diagnostics_is_data(&d->diagnostics)) {
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "%s", text.data);
-		diag_note(&d->diag, LOC_NONE, "see tfmc --help");
+		diag_note(&d->diag, LOC_NONE, "see tfmc help%s%s", space, command);
 	} else {
-		buf_printf(&d->log, "tfmc: %s; see tfmc --help\n", text.data);
+		buf_printf(&d->log, "tfmc: %s (see tfmc help%s%s)\n", text.data, space, command);
 	}
 	buf_destroy(&text);
 	driver_flush_log(d);
@@ -119,26 +121,30 @@ static bool wants_color(const struct driver_options *o)
 
 static enum exit_code dispatch(struct driver *d)
 {
-	switch (d->options.command) {
-	case COMMAND_COMPILE: return command_compile(d);
-	case COMMAND_RUN: return command_run(d);
-	case COMMAND_GENERATE: return command_generate(d);
-	case COMMAND_VERIFY: return command_verify(d);
-	case COMMAND_OPT: return command_opt(d);
-	case COMMAND_EXPAND: return command_expand(d);
-	case COMMAND_IMPORT: return command_import(d);
-	case COMMAND_INSPECT: return command_inspect(d);
-	case COMMAND_EXPLAIN: return command_explain(d);
-	case COMMAND_OPS: return command_ops(d);
-	case COMMAND_PASSES: return command_passes(d);
-	case COMMAND_PLAN: return command_plan(d);
-	case COMMAND_BENCH: return command_bench(d);
-	case COMMAND_SCORE: return command_score(d);
-	case COMMAND_REDUCE: return command_reduce(d);
-	case COMMAND_TOKENIZE: return command_tokenize(d);
-	case COMMAND_ATTEND: return command_attend(d);
-	}
+	static driver_run *const functions[] = {
+#define COMMAND(id, name, synopsis, line, text) command_##name,
+#include "frontend/driver/commands.def"
+	};
+	for (size_t i = 0; i < TFMC_COUNT(functions); i++)
+		if (command_rows[i].command == d->options.command)
+			return functions[i](d);
 	return EXIT_INTERNAL;
+}
+
+/* The list of commands, unless there is a command or a model to be compiled. */
+static enum exit_code help(struct driver *d, const char *command)
+{
+	struct buf error;
+	buf_init(&error);
+	bool ok = options_help(&d->out, command, &error);
+	enum exit_code code = ok ? EXIT_OK : driver_usage(d, "%s", error.data);
+	buf_destroy(&error);
+	return code;
+}
+
+enum exit_code command_help(struct driver *d)
+{
+	return help(d, d->options.input);
 }
 
 static enum exit_code run(struct driver *d)
@@ -153,16 +159,17 @@ static enum exit_code run(struct driver *d)
 		buf_printf(&d->out, "tfmc %s (LLVM %s)\n", DRIVER_VERSION, backend_llvm_version());
 		return EXIT_OK;
 	}
-	if (o->help) {
-		options_help(&d->out, o);
-		return EXIT_OK;
-	}
-	bool needs_input = o->command != COMMAND_OPS && o->command != COMMAND_PASSES && !o->check_rules;
-	if (!needs_input && o->input && !o->check_rules)
+	if (o->help)
+		return help(d, o->command_named || o->input ? options_command_name(o->command) : NULL);
+	bool takes_none = o->command == COMMAND_OPS || o->command == COMMAND_PASSES;
+	bool needs_input = !takes_none && o->command != COMMAND_HELP && !o->check_rules;
+	if (takes_none && o->input)
 		return driver_usage(d, "this command takes no file, '%s' was given", o->input);
 	if (needs_input && !o->input)
 		return driver_usage(d, "no file is given");
 	enum tfmc_status st = driver_read_texts(d);
+	if (st == TFMC_OK)
+		st = driver_read_prompt(d);
 	return st == TFMC_OK ? dispatch(d) : exit_code_of(st);
 }
 

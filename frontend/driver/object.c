@@ -194,41 +194,56 @@ static bool wants_object(const struct emission *e)
 	       e->wanted[EMIT_C];
 }
 
-/* Kernels of OpenCL come from targets of OpenCL, everything else but IR from the others. */
+/* Objects and what they are made of come from processors, not from families of OpenCL. */
 static enum tfmc_status check_kinds(struct emission *e, const struct target *t)
 {
 	struct diag_context *cx = &e->d->diag;
-	bool is_opencl = t->arch == ARCH_OPENCL;
 	if (e->d->options.variants && (e->wanted[EMIT_C] || e->wanted[EMIT_TIR] || e->wanted[EMIT_OPENCL])) {
 		diag_error(cx, LOC_NONE, DIAG_OPTION,
 		           "--variants are of objects: IR, C and OpenCL are texts for one processor");
 		diag_note(cx, LOC_NONE, "--dump-dir writes the IR of every variant");
 		return TFMC_INVALID;
 	}
-	if (is_opencl && wants_object(e)) {
+	if (t->arch == ARCH_OPENCL && wants_object(e)) {
 		diag_error(cx, LOC_NONE, DIAG_TARGET, "no object is made for %s", t->name);
 		diag_note(cx, LOC_NONE, "--emit=opencl writes its kernels");
-		return TFMC_INVALID;
-	}
-	if (!is_opencl && e->wanted[EMIT_OPENCL]) {
-		diag_error(cx, LOC_NONE, DIAG_TARGET, "no kernels of OpenCL are made for %s", t->name);
-		diag_note(cx, LOC_NONE, "use --target=opencl-cpu, opencl-cpu512 or opencl-gpu");
 		return TFMC_INVALID;
 	}
 	return TFMC_OK;
 }
 
+/* The plan for a family of OpenCL, beside that for a processor. Dumps have the family in their names. */
+static enum tfmc_status plan_opencl(struct emission *e, const struct target *family, struct ir_module **out)
+{
+	struct driver *d = e->d;
+	struct pass_options options = driver_pass_options(d, family);
+	struct pipeline p = {0};
+	options.variant = family->name;
+	options.require_fusion = (struct pass_words){0};
+	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, driver_pipeline(d, NULL), &p));
+	TFMC_TRY(driver_passes_part(d, &p, &options, e->l->module, out));
+	return driver_check_planned(d, *out);
+}
+
+/* Kernels of OpenCL, of the target's family or of the first one when the other kinds are for a processor. */
 static enum tfmc_status emit_opencl(struct emission *e, const struct ir_module *planned,
                                     const struct target *target)
 {
 	struct buf text;
+	struct ir_module *own = NULL;
+	enum tfmc_status st = TFMC_OK;
 	if (!e->wanted[EMIT_OPENCL])
 		return TFMC_OK;
 	buf_init(&text);
-	enum tfmc_status st = backend_opencl(&e->d->diag, planned, target, &text);
+	if (target->arch != ARCH_OPENCL && target_choose("opencl", NULL, &target) == TARGET_CHOSEN)
+		st = plan_opencl(e, target, &own);
+	if (st == TFMC_OK)
+		st = backend_opencl(&e->d->diag, own ? own : planned, target, &text);
 	if (st == TFMC_OK)
 		st = put(e, EMIT_OPENCL, &text);
 	buf_destroy(&text);
+	if (own)
+		ir_module_destroy(own);
 	driver_time(e->d, "code generation");
 	return st;
 }
@@ -244,6 +259,37 @@ static const char *depfile_path(const struct emission *e)
 	return arena_printf(a, "%s.d", stem);
 }
 
+static void print_size(struct buf *out, uint64_t bytes)
+{
+	static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB"};
+	double n = (double)bytes;
+	size_t unit = 0;
+	for (; n >= 999.5 && unit + 1 < TFMC_COUNT(units); unit++)
+		n /= 1000;
+	buf_printf(out, unit && n < 9.95 ? "%.1f %s" : "%.0f %s", n, units[unit]);
+}
+
+/* One line: "wrote model.o (1.2 MB), model.h (9.0 kB)"; the object comes first. */
+static enum tfmc_status commit(struct emission *e)
+{
+	struct driver *d = e->d;
+	struct buf line;
+	buf_init(&line);
+	for (size_t i = d->outputs.n; i-- > 0;) {
+		struct output_file *f = d->outputs.items[i];
+		buf_printf(&line, "%s%s (", line.len ? ", " : "wrote ", f->path);
+		print_size(&line, f->bytes);
+		buf_char(&line, ')');
+	}
+	if (line.len && e->weights)
+		buf_printf(&line, "; programs read %s when they run", e->weights->path);
+	enum tfmc_status st = outputs_commit(&d->outputs);
+	if (st == TFMC_OK && line.len && !d->options.quiet && !diagnostics_is_data(&d->diagnostics))
+		buf_printf(&d->log, "%s\n", line.data);
+	buf_destroy(&line);
+	return st;
+}
+
 static enum tfmc_status emit_all(struct emission *e)
 {
 	struct driver *d = e->d;
@@ -255,7 +301,7 @@ static enum tfmc_status emit_all(struct emission *e)
 	enum tfmc_status st = driver_plan(d, e->l->module, driver_pipeline(d, NULL), &set);
 	const struct ir_module *planned = set.items[0].planned;
 	if (st == TFMC_OK && e->wanted[EMIT_TIR]) {
-		ir_print(&e->tir, &d->diag, planned);
+		ir_print(&e->tir, d->options.no_locations ? NULL : &d->diag, planned);
 		st = put(e, EMIT_TIR, &e->tir);
 	}
 	if (st == TFMC_OK && (wants_object(e) || e->wanted[EMIT_OPENCL]))
@@ -267,7 +313,7 @@ static enum tfmc_status emit_all(struct emission *e)
 	if (st == TFMC_OK && d->options.dependencies)
 		st = driver_depfile(d, depfile_path(e));
 	if (st == TFMC_OK)
-		st = outputs_commit(&d->outputs);
+		st = commit(e);
 	driver_time(d, "writing");
 	backend_output_destroy(&object);
 	driver_forget_plans(&set);

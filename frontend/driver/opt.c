@@ -14,7 +14,7 @@ static enum tfmc_status write_module(struct driver *d, const struct ir_module *m
 {
 	struct buf text;
 	buf_init(&text);
-	ir_print(&text, &d->diag, m);
+	ir_print(&text, d->options.no_locations ? NULL : &d->diag, m);
 	enum tfmc_status st = driver_emit_text(d, &text);
 	buf_destroy(&text);
 	return st;

@@ -1,25 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Command line parser and help, driven by options.def. Nothing is printed here.
+ * Command line parser, driven by options.def, commands.def and aliases.def. Nothing is printed here.
  */
+#define _POSIX_C_SOURCE 200809L /* access */
 #include "frontend/driver/options.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ir/support/strmap.h"
-
-enum option_kind { KIND_FLAG, KIND_TEXT, KIND_LIST };
-
-struct option_row {
-	const char *name;
-	enum option_kind kind;
-	const char *value, *help;
-	unsigned commands;
-	size_t offset;
-};
 
 #define COMPILE  COMMAND_COMPILE
 #define RUN      COMMAND_RUN
@@ -36,7 +28,7 @@ struct option_row {
 #define ATTEND   COMMAND_ATTEND
 #define TOKENIZE COMMAND_TOKENIZE
 #define ALL      (~0u)
-static const struct option_row rows[] = {
+const struct option_row option_rows[] = {
 #define OPTION(field, name, kind, value, commands, help) \
 	{name, KIND_##kind, value, help, (unsigned)(commands), offsetof(struct driver_options, field)},
 #include "frontend/driver/options.def"
@@ -57,41 +49,24 @@ static const struct option_row rows[] = {
 #undef TOKENIZE
 #undef ALL
 
-struct command_row {
-	const char *name;
-	enum driver_command command;
-	const char *synopsis, *help;
-};
+const size_t option_rows_n = TFMC_COUNT(option_rows);
 
-static const struct command_row commands[] = {
-        {"compile", COMMAND_COMPILE, "tfmc [compile] MODEL -o FILE.o",
-         "compile a model file into an object and a header"},
-        {"run", COMMAND_RUN, "tfmc run MODEL --inputs FILE --outputs FILE",
-         "compile in memory and run one entry"},
-        {"generate", COMMAND_GENERATE, "tfmc generate MODEL --prompt TEXT | --tokens IDS",
-         "generate text or token ids"},
-        {"score", COMMAND_SCORE, "tfmc score MODEL --prompt TEXT | --tokens IDS",
-         "log-probability of every token of a text"},
-        {"attend", COMMAND_ATTEND, "tfmc attend MODEL --prompt TEXT --html FILE",
-         "which token looks at which, for every layer and head"},
-        {"tokenize", COMMAND_TOKENIZE, "tfmc tokenize MODEL --prompt TEXT | --tokens IDS | -o FILE",
-         "ids of a text, text of ids, or the packed tokenizer as a file"},
-        {"verify", COMMAND_VERIFY, "tfmc verify MODEL",
-         "run the checks of the file and compare with the interpreter"},
-        {"plan", COMMAND_PLAN, "tfmc plan MODEL", "memory and work of the model, before any code generation"},
-        {"bench", COMMAND_BENCH, "tfmc bench MODEL [--entry NAME]",
-         "time of an entry, beside the measured roof"},
-        {"opt", COMMAND_OPT, "tfmc opt FILE.tir --passes=LIST", "IR text in, IR text out"},
-        {"reduce", COMMAND_REDUCE, "tfmc reduce FILE.tir --test=COMMAND -o SMALL.tir",
-         "the smallest IR text on which a command still fails"},
-        {"expand", COMMAND_EXPAND, "tfmc expand MODEL",
-         "print the model at the next lower level of the language"},
-        {"import", COMMAND_IMPORT, "tfmc import FOLDER|GGUF -o model.yaml",
-         "a model file for a hub folder (config.json and weights) or a GGUF file"},
-        {"inspect", COMMAND_INSPECT, "tfmc inspect FILE", "what a file is: model, weights, object"},
-        {"explain", COMMAND_EXPLAIN, "tfmc explain E108", "an error in full"},
-        {"ops", COMMAND_OPS, "tfmc ops", "reference of the ops of the IR (markdown)"},
-        {"passes", COMMAND_PASSES, "tfmc passes", "list of the passes"},
+const struct command_row command_rows[] = {
+#define COMMAND(id, name, synopsis, line, text) {#name, COMMAND_##id, synopsis, line, text},
+#include "frontend/driver/commands.def"
+};
+const size_t command_rows_n = TFMC_COUNT(command_rows);
+
+enum alias_kind { ALIAS_SAME, ALIAS_OTHER, ALIAS_ACTION };
+
+static const struct alias {
+	enum alias_kind kind;
+	const char *name, *ours, *suffix;
+} aliases[] = {
+#define SAME(name, ours)          {ALIAS_SAME, name, ours, ""},
+#define OTHER(name, ours, suffix) {ALIAS_OTHER, name, ours, suffix},
+#define ACTION(name, ours)        {ALIAS_ACTION, name, ours, ""},
+#include "frontend/driver/aliases.def"
 };
 
 struct parser {
@@ -165,23 +140,99 @@ static bool read_response(struct parser *p, const char *path)
 	return ok;
 }
 
-static const struct option_row *find_option(const char *name, size_t n)
+static const struct alias *find_alias(enum alias_kind kind, const char *name)
 {
-	for (size_t i = 0; i < TFMC_COUNT(rows); i++)
-		if (strlen(rows[i].name) == n && !memcmp(rows[i].name, name, n))
-			return &rows[i];
+	for (size_t i = 0; i < TFMC_COUNT(aliases); i++)
+		if (aliases[i].kind == kind && !strcmp(aliases[i].name, name))
+			return &aliases[i];
 	return NULL;
 }
 
-/* Among the options of the command: another command's would be refused next. */
-static const char *nearest_option(const char *name, enum driver_command command)
+const char *option_second_name(const char *name)
 {
-	const char *names[TFMC_COUNT(rows)];
+	for (size_t i = 0; i < TFMC_COUNT(aliases); i++)
+		if (aliases[i].kind == ALIAS_SAME && !strcmp(aliases[i].ours, name))
+			return aliases[i].name;
+	return NULL;
+}
+
+static const struct option_row *find_option(const char *name)
+{
+	const struct alias *same = find_alias(ALIAS_SAME, name);
+	for (size_t i = 0; i < option_rows_n; i++)
+		if (!strcmp(option_rows[i].name, same ? same->ours : name))
+			return &option_rows[i];
+	return NULL;
+}
+
+const char *option_dash(const char *name)
+{
+	return strlen(name) <= 2 || !strncmp(name, "mcpu", 4) ? "-" : "--";
+}
+
+const char *options_command_name(enum driver_command command)
+{
+	for (size_t i = 0; i < command_rows_n; i++)
+		if (command_rows[i].command == command)
+			return command_rows[i].name;
+	return "";
+}
+
+/* ", " and " and " between the names of some commands. */
+static void print_commands(struct buf *out, unsigned commands)
+{
+	bool first = true;
+	for (size_t i = 0; i < command_rows_n; i++) {
+		unsigned bit = (unsigned)command_rows[i].command;
+		if (!(commands & bit))
+			continue;
+		commands &= ~bit;
+		buf_printf(out, "%s%s", first ? "" : commands ? ", " : " and ", command_rows[i].name);
+		first = false;
+	}
+}
+
+/* What another tool calls so, else the nearest name: among the options of the command, for another command's
+ * would be refused next. */
+static bool unknown_option(struct parser *p, const char *arg, const char *name)
+{
+	const char *names[TFMC_COUNT(option_rows)];
+	unsigned command = (unsigned)p->out->command;
+	const struct alias *other = find_alias(ALIAS_OTHER, name);
+	const struct option_row *row = other ? find_option(other->ours) : NULL;
 	size_t n = 0;
-	for (size_t i = 0; i < TFMC_COUNT(rows); i++)
-		if (rows[i].commands & (unsigned)command)
-			names[n++] = rows[i].name;
-	return nearest_name(name, names, n);
+	for (size_t i = 0; i < option_rows_n; i++)
+		if (option_rows[i].commands & command)
+			names[n++] = option_rows[i].name;
+	if (row && row->commands & command)
+		return fail(p, "unknown option %s; did you mean %s%s%s?", arg, option_dash(row->name),
+		            row->name, other->suffix);
+	const char *near = nearest_name(name, names, n);
+	if (near)
+		return fail(p, "unknown option %s; did you mean %s%s?", arg, option_dash(near), near);
+	return fail(p, "unknown option %s", arg);
+}
+
+/* `what`: "command", or what else the word could have been. */
+static const struct command_row *find_command(const char *name, const char *what, struct buf *error)
+{
+	const char *names[TFMC_COUNT(command_rows)];
+	for (size_t i = 0; i < command_rows_n; i++) {
+		names[i] = command_rows[i].name;
+		if (!strcmp(names[i], name))
+			return &command_rows[i];
+	}
+	const struct alias *other = find_alias(ALIAS_ACTION, name);
+	const char *near = other ? other->ours : nearest_name(name, names, command_rows_n);
+	buf_printf(error, "there is no %s '%s'", what, name);
+	if (near)
+		buf_printf(error, "; did you mean tfmc %s?", near);
+	return NULL;
+}
+
+const struct command_row *options_find_command(const char *name, struct buf *error)
+{
+	return find_command(name, "command", error);
 }
 
 static bool store(struct parser *p, const struct option_row *row, const char *value)
@@ -195,44 +246,67 @@ static bool store(struct parser *p, const struct option_row *row, const char *va
 	return false;
 }
 
+/* -oFILE: the value of an option of one letter. */
+static const struct option_row *find_attached(const char *arg)
+{
+	const char letter[2] = {arg[1], 0};
+	const struct option_row *row = arg[1] == '-' ? NULL : find_option(letter);
+	return row && row->kind != KIND_FLAG ? row : NULL;
+}
+
 static bool parse_option(struct parser *p, const char *arg)
 {
-	const char *name = arg + (arg[1] == '-' ? 2 : 1);
-	size_t n = strcspn(name, "=");
-	const struct option_row *row = find_option(name, n);
-	if (!row) {
-		const char *near = nearest_option(arena_strndup(p->arena, name, n), p->out->command);
-		if (near)
-			return fail(p, "unknown option %s; did you mean --%s?", arg, near);
-		return fail(p, "unknown option %s", arg);
+	const char *name = arg + (arg[1] == '-' ? 2 : 1), *value = strchr(name, '=');
+	const char *plain = arena_strndup(p->arena, name, strcspn(name, "="));
+	if (!plain)
+		return fail(p, "out of memory");
+	const struct option_row *row = find_option(plain);
+	if (!row && !find_alias(ALIAS_OTHER, plain) && (row = find_attached(arg)) != NULL)
+		value = arg + 1;
+	if (!row)
+		return unknown_option(p, arg, plain);
+	if (!(row->commands & (unsigned)p->out->command)) {
+		buf_printf(p->error, "option %s%s belongs to ", option_dash(row->name), row->name);
+		print_commands(p->error, row->commands);
+		return fail(p, ", not to %s", options_command_name(p->out->command));
 	}
-	if (!(row->commands & (unsigned)p->out->command))
-		return fail(p, "option --%s does not belong to this command", row->name);
 	if (row->kind == KIND_FLAG)
-		return name[n] ? fail(p, "option --%s takes no value", row->name) : store(p, row, NULL);
-	if (name[n])
-		return store(p, row, name + n + 1);
+		return value ? fail(p, "option %s%s takes no value", option_dash(row->name), row->name)
+		             : store(p, row, NULL);
+	if (value)
+		return store(p, row, value + 1);
 	if (p->at >= p->args.n)
-		return fail(p, "option --%s wants a value (%s)", row->name, row->value);
+		return fail(p, "option %s%s wants a value (%s)", option_dash(row->name), row->name,
+		            row->value);
 	return store(p, row, p->args.items[p->at++]);
 }
 
-static void parse_command(struct parser *p)
+static bool is_command(const char *name)
 {
+	for (size_t i = 0; i < command_rows_n; i++)
+		if (!strcmp(command_rows[i].name, name))
+			return true;
+	return false;
+}
+
+/* A first word that is neither a command nor a file was meant to be a command. */
+static bool parse_command(struct parser *p)
+{
+	const char *word = p->args.n ? p->args.items[0] : "-";
 	p->out->command = COMMAND_COMPILE;
-	if (!p->args.n)
-		return;
-	for (size_t i = 0; i < TFMC_COUNT(commands); i++) {
-		if (strcmp(p->args.items[0], commands[i].name))
-			continue;
-		p->out->command = commands[i].command;
-		p->at = 1;
-		return;
-	}
+	if (!is_command(word))
+		return word[strcspn(word, "-./")] || !access(word, F_OK) ||
+		       find_command(word, "command or file", p->error);
+	p->out->command = options_find_command(word, p->error)->command;
+	p->out->command_named = true;
+	p->at = 1;
+	return true;
 }
 
 static bool parse_positional(struct parser *p, const char *arg)
 {
+	if (is_command(arg) && !p->out->command_named && access(arg, F_OK))
+		return fail(p, "the command comes first: tfmc %s ...", arg);
 	if (p->out->input)
 		return fail(p, "one file is wanted, found %s and %s", p->out->input, arg);
 	p->out->input = arg;
@@ -249,7 +323,8 @@ bool options_parse(struct arena *a, int argc, char **argv, struct driver_options
 		if (!ok)
 			return false;
 	}
-	parse_command(&p);
+	if (!parse_command(&p))
+		return false;
 	bool only_files = false;
 	while (p.at < p.args.n) {
 		const char *arg = p.args.items[p.at++];
@@ -262,30 +337,4 @@ bool options_parse(struct arena *a, int argc, char **argv, struct driver_options
 			return false;
 	}
 	return true;
-}
-
-static void help_options(struct buf *out, unsigned command)
-{
-	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
-		if (!(rows[i].commands & command))
-			continue;
-		const char *dash = strlen(rows[i].name) <= 2 || rows[i].name[0] == 'O' ? "-" : "--";
-		size_t from = out->len;
-		buf_printf(out, "  %s%s%s%s", dash, rows[i].name,
-		           rows[i].value[0] ? (strlen(rows[i].name) > 1 ? "=" : " ") : "", rows[i].value);
-		size_t used = out->len - from;
-		buf_fill(out, ' ', used < 34 ? 34 - used : 1);
-		buf_printf(out, "%s\n", rows[i].help);
-	}
-}
-
-void options_help(struct buf *out, const struct driver_options *o)
-{
-	buf_str(out, "tfmc: compiles Transformer models into object files\n\n");
-	for (size_t i = 0; i < TFMC_COUNT(commands); i++)
-		buf_printf(out, "  %-48s %s\n", commands[i].synopsis, commands[i].help);
-	buf_str(out, "\nOptions of this command:\n");
-	help_options(out, (unsigned)o->command);
-	buf_str(out, "\nExit codes: 0 ok, 1 input rejected, 2 usage, 3 environment, 4 verification failed, "
-	             "70 internal error\n");
 }

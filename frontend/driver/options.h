@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command line as a struct, derived from options.def.
+ * The command line as a struct, derived from options.def, commands.def and aliases.def.
  */
 #ifndef TFMC_DRIVER_OPTIONS_H
 #define TFMC_DRIVER_OPTIONS_H
@@ -11,24 +11,15 @@
 #include "ir/support/arena.h"
 #include "ir/support/buf.h"
 
+enum command_number {
+#define COMMAND(id, name, synopsis, line, text) COMMAND_NUMBER_##id,
+#include "frontend/driver/commands.def"
+};
+
+/* One bit each, so that an option can name those it belongs to. */
 enum driver_command {
-	COMMAND_COMPILE = 1 << 0,
-	COMMAND_RUN = 1 << 1,
-	COMMAND_GENERATE = 1 << 2,
-	COMMAND_VERIFY = 1 << 3,
-	COMMAND_OPT = 1 << 4,
-	COMMAND_EXPAND = 1 << 5,
-	COMMAND_INSPECT = 1 << 6,
-	COMMAND_EXPLAIN = 1 << 7,
-	COMMAND_OPS = 1 << 8,
-	COMMAND_PASSES = 1 << 9,
-	COMMAND_PLAN = 1 << 10,
-	COMMAND_SCORE = 1 << 11,
-	COMMAND_ATTEND = 1 << 12,
-	COMMAND_BENCH = 1 << 13,
-	COMMAND_TOKENIZE = 1 << 16,
-	COMMAND_REDUCE = 1 << 14,
-	COMMAND_IMPORT = 1 << 15,
+#define COMMAND(id, name, synopsis, line, text) COMMAND_##id = 1 << COMMAND_NUMBER_##id,
+#include "frontend/driver/commands.def"
 };
 
 struct option_list {
@@ -41,7 +32,8 @@ struct option_list {
 #define OPTION_FIELD_LIST(field) struct option_list field;
 struct driver_options {
 	enum driver_command command;
-	const char *input; /* the positional argument; NULL: none */
+	bool command_named; /* by the first argument */
+	const char *input;  /* the positional argument; NULL: none */
 #define OPTION(field, name, kind, value, commands, help) OPTION_FIELD_##kind(field)
 #include "frontend/driver/options.def"
 };
@@ -52,7 +44,40 @@ struct driver_options {
  * by the words of the file (separated by white space, "..." and '...' kept).
  */
 bool options_parse(struct arena *a, int argc, char **argv, struct driver_options *out, struct buf *error);
-/* Text of --help. */
-void options_help(struct buf *out, const struct driver_options *o);
+/* The name as the command line has it. */
+const char *options_command_name(enum driver_command command);
+/*
+ * Appends the help of the command `name`, or with NULL the list of commands. False with a one-line message in
+ * `error` when there is no such command.
+ */
+bool options_help(struct buf *out, const char *name, struct buf *error);
+
+/* --- for help.c: the tables --- */
+enum option_kind { KIND_FLAG, KIND_TEXT, KIND_LIST };
+
+struct option_row {
+	const char *name;
+	enum option_kind kind;
+	const char *value, *help;
+	unsigned commands;
+	size_t offset;
+};
+extern const struct option_row option_rows[];
+extern const size_t option_rows_n;
+
+struct command_row {
+	const char *name;
+	enum driver_command command;
+	const char *synopsis, *line, *text;
+};
+extern const struct command_row command_rows[];
+extern const size_t command_rows_n;
+
+/* How the option is written: -o, -O2, --steps. */
+const char *option_dash(const char *name);
+/* The second name of an option; NULL: it has none. */
+const char *option_second_name(const char *name);
+/* The command of that name; NULL after a message in `error`. */
+const struct command_row *options_find_command(const char *name, struct buf *error);
 
 #endif

@@ -257,6 +257,7 @@ bool output_write(struct output_file *f, const void *bytes, size_t n)
 	if (!f->failed && n && fwrite(bytes, 1, n, f->stream) != n)
 		fail(f);
 	f->at += n;
+	f->bytes = f->at > f->bytes ? f->at : f->bytes;
 	return !f->failed;
 }
 

@@ -125,6 +125,7 @@ struct pass_options driver_pass_options(struct driver *d, const struct target *t
 	const struct driver_options *o = &d->options;
 	struct pass_options p = {
 	        .target = target, .stop_after = o->stop_after, .remarks = o->remarks, .provenance = o->stats};
+	p.no_locations = o->no_locations;
 	p.print_before = split_words(d, &o->print_ir_before);
 	p.print_after = split_words(d, &o->print_ir_after);
 	p.diff = split_words(d, &o->diff);

@@ -4,6 +4,7 @@
  */
 #include "frontend/driver/prompts.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "frontend/files.h"
@@ -104,4 +105,34 @@ enum tfmc_status prompt_lines(struct driver *d, const char *path, prompt_line *e
 		text += n + (text[n] != 0);
 	}
 	return TFMC_OK;
+}
+
+static enum tfmc_status read_stdin(struct driver *d, const char **out)
+{
+	struct buf text;
+	char block[4096];
+	size_t n;
+	buf_init(&text);
+	while ((n = fread(block, 1, sizeof(block), stdin)) > 0 && text.len <= PROMPT_FILE_LIMIT)
+		buf_bytes(&text, block, n);
+	if (text.len > 0 && text.data[text.len - 1] == '\n')
+		text.data[--text.len] = 0;
+	bool is_text = text.len <= PROMPT_FILE_LIMIT && !memchr(text.data, 0, text.len);
+	enum tfmc_status st = ferror(stdin) ? TFMC_IO : !is_text ? TFMC_INVALID : TFMC_OK;
+	if (st == TFMC_OK && (buf_failed(&text) || !(*out = arena_strdup(&d->arena, text.data))))
+		st = TFMC_NO_MEMORY;
+	else if (st == TFMC_IO)
+		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot read the prompt from stdin: %s",
+		           strerror(errno));
+	else if (st == TFMC_INVALID)
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
+		           "the prompt from stdin is not a text of at most %zu bytes", PROMPT_FILE_LIMIT);
+	buf_destroy(&text);
+	return st;
+}
+
+enum tfmc_status driver_read_prompt(struct driver *d)
+{
+	const char **prompt = &d->options.prompt;
+	return *prompt && !strcmp(*prompt, "-") ? read_stdin(d, prompt) : TFMC_OK;
 }

@@ -102,9 +102,18 @@ static enum tfmc_status tokenize(struct driver *d, struct frontend_model *m)
 {
 	const struct driver_options *o = &d->options;
 	const struct frontend_tokenizer *t;
-	if (!frontend_tokenizer_head(m)->given || frontend_tokenizer_head(m)->is_chars) {
+	const struct frontend_tokenizer *head = frontend_tokenizer_head(m);
+	if (!head->given) {
 		diag_error(&d->diag, LOC_NONE, DIAG_TOKENIZER,
-		           "tokenize wants a model with a tokenizer of another kind than chars");
+		           "'%s' has no tokenizer: it speaks token ids only", o->input);
+		diag_note(&d->diag, LOC_NONE,
+		          "a tokenizer comes from the section 'tokenizer' of a model file, "
+		          "or from tokenizer.json and its like in a hub folder");
+		return TFMC_INVALID;
+	}
+	if (head->is_chars) {
+		diag_error(&d->diag, head->loc, DIAG_UNSUPPORTED,
+		           "not supported yet: tokenize with a tokenizer of kind chars");
 		return TFMC_INVALID;
 	}
 	TFMC_TRY(driver_tokenizer(d, m, true));

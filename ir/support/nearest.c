@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nearest name by optimal string alignment distance (insert, delete, replace,
- * swap of neighbours). Declared in strmap.h.
+ * Nearest name: one that was not written to its end, else by optimal string
+ * alignment distance (insert, delete, replace, swap of neighbours). Declared in strmap.h.
  */
 #include <string.h>
 
 #include "ir/support/strmap.h"
 
 #define NAME_MAX_BYTES 160 /* longer names are not compared */
+#define PREFIX_BYTES   3   /* shorter names begin too many others */
 
 /* A third of the longer name may be wrong; of one letter nothing, of two one. */
 static unsigned threshold(size_t a, size_t b)
@@ -61,13 +62,23 @@ static unsigned distance(const char *a, size_t na, const char *b, size_t nb, uns
 	return r.row[na % 3][nb];
 }
 
+/* The shortest candidate that begins with the name. */
+static const char *completed(const char *name, size_t na, const char *const *candidates, size_t n)
+{
+	const char *best = NULL;
+	for (size_t i = 0; na >= PREFIX_BYTES && i < n; i++)
+		if (!strncmp(candidates[i], name, na) && (!best || strlen(candidates[i]) < strlen(best)))
+			best = candidates[i];
+	return best;
+}
+
 const char *nearest_name(const char *name, const char *const *candidates, size_t n)
 {
 	size_t na = strlen(name);
-	const char *nearest = NULL;
+	const char *nearest = completed(name, na, candidates, n);
 	unsigned best = NAME_MAX_BYTES + 1;
-	if (na > NAME_MAX_BYTES)
-		return NULL;
+	if (nearest || na > NAME_MAX_BYTES)
+		return nearest;
 	for (size_t i = 0; i < n && best > 0; i++) {
 		size_t nb = strlen(candidates[i]);
 		if (nb > NAME_MAX_BYTES)

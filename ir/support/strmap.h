@@ -42,9 +42,9 @@ uint64_t hash_bytes64(uint64_t seed, const void *p, size_t n);
 #define HASH64_SEED 0xcbf29ce484222325u
 
 /*
- * The candidate nearest to `name` by edit distance (insert, delete, replace,
- * swap of neighbours), when it is near enough to be a likely typing mistake;
- * otherwise NULL. Ties go to the earlier candidate.
+ * The candidate that `name` (of three letters or more) begins, the shortest of several; else the one nearest
+ * by edit distance (insert, delete, replace, swap of neighbours), when it is near enough to be a likely
+ * typing mistake; otherwise NULL. Ties go to the earlier candidate.
  */
 const char *nearest_name(const char *name, const char *const *candidates, size_t n);
 

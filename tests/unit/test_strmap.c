@@ -60,6 +60,9 @@ START_TEST(nearest_names)
 {
 	ck_assert_str_eq(nearest("haeds"), "heads");
 	ck_assert_str_eq(nearest("length"), "lengths");
+	ck_assert_str_eq(nearest("len"), "lengths");
+	ck_assert_str_eq(nearest("hea"), "heads"); /* the shorter of two, whatever is nearer by letters */
+	ck_assert_ptr_null(nearest("he"));
 	ck_assert_str_eq(nearest("headdim"), "head_dim");
 	ck_assert_str_eq(nearest("knid"), "kind");
 	ck_assert_ptr_null(nearest("dropout"));
