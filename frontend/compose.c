@@ -247,6 +247,7 @@ static const struct yaml_node *with_preset(struct frontend_model *m, const struc
 	if (hf != NULL && (config = hub_read(m, hf)) == NULL)
 		return NULL;
 	name = preset_name(m, name, config, hf);
+	m->preset = name == NULL ? NULL : name->text;
 	const struct yaml_node *preset = name == NULL ? NULL : read_preset(m, name, 0);
 	if (preset != NULL && config != NULL && hub_is_gguf(config))
 		preset = on_gguf(m, hf, preset);

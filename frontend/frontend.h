@@ -58,8 +58,9 @@ struct weight_source frontend_weights(struct frontend_model *m);
 /* The files they lie in; valid as long. */
 struct weight_files *frontend_weight_files(const struct frontend_model *m);
 
-const char *frontend_name(const struct frontend_model *m); /* `name`: prefix of all symbols */
-const char *frontend_dir(const struct frontend_model *m);  /* directory of the file, "" for the current one */
+const char *frontend_name(const struct frontend_model *m);   /* `name`: prefix of all symbols */
+const char *frontend_preset(const struct frontend_model *m); /* the preset it is made from; NULL: none */
+const char *frontend_dir(const struct frontend_model *m); /* directory of the file, "" for the current one */
 /*
  * Paths of the files that were read so far, as they were opened: weight files, the file of the weight map,
  * vocabularies; neither the model file itself nor files of checks.

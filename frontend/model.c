@@ -270,6 +270,11 @@ const char *const *frontend_files(const struct frontend_model *m, size_t *n)
 	return m->read.items;
 }
 
+const char *frontend_preset(const struct frontend_model *m)
+{
+	return m->preset;
+}
+
 const char *frontend_dir(const struct frontend_model *m)
 {
 	return m->dir;

@@ -81,6 +81,7 @@ struct frontend_model {
 	struct diag_context *cx;
 	struct frontend_options options;
 	const char *path, *dir;
+	const char *preset;              /* name of the one it is made from; NULL: none */
 	const struct yaml_node *written; /* the file as it is */
 	const struct yaml_node *root;    /* with what it stands on: base, include, preset */
 	const char *name;

@@ -42,7 +42,7 @@ static bool override_param(struct frontend_model *m, const char *name, struct lo
 	struct model_param *p = strmap_get(&m->param_index, name);
 	if (p == NULL) {
 		diag_error(m->cx, loc, DIAG_UNKNOWN_NAME,
-		           "no param is called '%s'%s; only existing params can be set", name,
+		           "no param is called '%s'; only existing params can be set%s", name,
 		           did_you_mean(&m->arena, name, m->suggestions, m->n_suggestions));
 		return false;
 	}

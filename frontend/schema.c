@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "ir/support/strmap.h"
+
 #define STATE_NOW   true
 #define STATE_LATER false
 #define HAS_PARAMS  true
@@ -80,14 +82,30 @@ static bool check_pair(struct arena *a, struct diag_context *cx, const struct ya
 	return true;
 }
 
-static bool check_required(struct diag_context *cx, const struct yaml_node *map, const char *where,
-                           const char *what)
+/* A key that was meant to be this one has been reported with it. */
+static bool is_misspelled(const struct yaml_node *map, const char *where, const char *key,
+                          const char *const *names, size_t n)
+{
+	for (size_t i = 0; i < map->n; i++) {
+		const char *given = map->pairs[i].key->text;
+		const char *near =
+		        schema_find_key(where, given) == NULL ? nearest_name(given, names, n) : NULL;
+		if (near != NULL && strcmp(near, key) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool check_required(struct arena *a, struct diag_context *cx, const struct yaml_node *map,
+                           const char *where, const char *what)
 {
 	bool ok = true;
+	size_t n;
+	const char *const *names = key_names(a, where, NULL, &n);
 	for (size_t i = 0; i < TFMC_COUNT(keys); i++) {
 		if (strcmp(keys[i].where, where) != 0 || strcmp(keys[i].def, "!") != 0)
 			continue;
-		if (yaml_find(map, keys[i].name) != NULL)
+		if (yaml_find(map, keys[i].name) != NULL || is_misspelled(map, where, keys[i].name, names, n))
 			continue;
 		diag_error(cx, map->loc, DIAG_MISSING, "%s needs '%s' (%s)", what, keys[i].name, keys[i].doc);
 		ok = false;
@@ -119,7 +137,7 @@ bool schema_check(struct arena *a, struct diag_context *cx, const struct yaml_no
                   const char *also, const char *what)
 {
 	bool ok = schema_check_some(a, cx, map, where, also, what);
-	return check_required(cx, map, where, what) && ok;
+	return check_required(a, cx, map, where, what) && ok;
 }
 
 const char *const *schema_words(struct arena *a, const struct schema_key *key, size_t *n)

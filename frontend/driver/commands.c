@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The small commands: run, expand, import, inspect, explain, ops, passes.
+ * The small commands: run, expand, import, explain, ops, passes.
  */
 #include "frontend/driver/probes.h"
+#include "frontend/driver/values.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "frontend/files.h"
-#include "frontend/gguf.h"
 #include "frontend/safetensors.h"
-#include "frontend/weight_files.h"
-#include "ir/support/number.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 
@@ -105,13 +102,24 @@ static void warn_unused(struct driver *d, const struct named_tensors *in)
 			             "tensor %s is not an input of this entry", in->items[i].name);
 }
 
+/* Those of --input come first, and so before others of their names. */
+static enum tfmc_status read_inputs(struct driver *d, const struct loaded *l, const char *entry,
+                                    struct named_tensors *in)
+{
+	const struct option_list *given = &d->options.values;
+	const struct ir_func *f = ir_find_func(l->module, entry_function(entry));
+	for (size_t i = 0; f && i < given->n; i++)
+		TFMC_TRY(values_read(d, f, given->items[i], in));
+	return d->options.inputs ? tensors_read(d, d->options.inputs, d->options.prefix, in) : TFMC_OK;
+}
+
 static enum tfmc_status run_entry(struct driver *d, struct loaded *l, struct compiled *c)
 {
 	const char *entry = d->options.entry ? d->options.entry : "run";
 	bool is_interp = d->options.backend && !strcmp(d->options.backend, "interp");
 	struct named_tensors in = {0}, out = {0};
 	struct tfmc_session *session = NULL;
-	TFMC_TRY(tensors_read(d, d->options.inputs, d->options.prefix, &in));
+	TFMC_TRY(read_inputs(d, l, entry, &in));
 	struct caller caller = {
 	        .d = d, .record = c->model.record, .module = l->module, .weights = &l->weights};
 	caller.probes = &l->probes;
@@ -131,7 +139,10 @@ static enum tfmc_status run_entry(struct driver *d, struct loaded *l, struct com
 	tfmc_session_close(session);
 	if (st == TFMC_OK)
 		warn_unused(d, &in);
-	return st == TFMC_OK ? write_tensors(d, d->options.outputs, &out) : st;
+	if (st != TFMC_OK)
+		return st;
+	return d->options.outputs ? write_tensors(d, d->options.outputs, &out)
+	                          : values_print(d, &out, &d->out);
 }
 
 /* Entries of other names are refused by name when they are called. */
@@ -149,8 +160,8 @@ enum exit_code command_run(struct driver *d)
 	struct loaded l;
 	struct compiled c = {0};
 	const char *backend = d->options.backend ? d->options.backend : "cpu";
-	if (!d->options.inputs || !d->options.outputs)
-		return driver_usage(d, "run wants --inputs=FILE and --outputs=FILE");
+	if (!d->options.inputs && !d->options.values.n)
+		return driver_usage(d, "run wants --inputs=FILE or --input NAME=VALUES");
 	if (strcmp(backend, "cpu") && strcmp(backend, "interp"))
 		return driver_usage(d, "--backend is cpu or interp, not %s", backend);
 	d->all_workers = true;
@@ -166,184 +177,6 @@ enum exit_code command_run(struct driver *d)
 		st = run_entry(d, &l, &c);
 	driver_release(&c);
 	driver_unload(&l);
-	return exit_code_of(st);
-}
-
-/* --- inspect ------------------------------------------------------------------------------------------ */
-static void inspect_tensors(struct driver *d, const struct stored_tensors *s)
-{
-	for (size_t i = 0; i < s->n; i++) {
-		const struct stored_tensor *t = &s->items[i];
-		buf_printf(&d->out, "%-64s %s[", t->name, t->type_name);
-		for (int k = 0; k < t->rank; k++)
-			buf_printf(&d->out, "%s%lld", k ? "," : "", (long long)t->dims[k]);
-		buf_printf(&d->out, "] %zu bytes\n", t->bytes);
-	}
-}
-
-/* Texts may hold any bytes: control characters are shown as dots. */
-static void print_value(struct driver *d, const struct gguf_value *v)
-{
-	char number[NUMBER_TEXT_MAX];
-	switch (v->type) {
-	case GGUF_STRING:
-		for (size_t i = 0; i < v->len && i < 200; i++)
-			buf_char(&d->out,
-			         (unsigned char)v->text[i] < 0x20 || v->text[i] == 0x7f ? '.' : v->text[i]);
-		return;
-	case GGUF_ARRAY: buf_printf(&d->out, "%zu of %s", v->n, gguf_type_name(v->element)); return;
-	case GGUF_BOOL: buf_str(&d->out, v->i ? "true" : "false"); return;
-	case GGUF_F32:
-	case GGUF_F64: buf_printf(&d->out, "%.*s", (int)number_print_f64(number, v->f), number); return;
-	case GGUF_U8:
-	case GGUF_I8:
-	case GGUF_U16:
-	case GGUF_I16:
-	case GGUF_U32:
-	case GGUF_I32:
-	case GGUF_U64:
-	case GGUF_I64: buf_printf(&d->out, "%lld", (long long)v->i); return;
-	}
-}
-
-static enum tfmc_status inspect_gguf(struct driver *d, const struct file_map *map)
-{
-	struct gguf g;
-	TFMC_TRY(gguf_read(&d->arena, &d->diag, d->options.input, LOC_NONE, map->data, map->len, &g));
-	buf_printf(&d->out, "GGUF, version %u\n", g.version);
-	for (size_t i = 0; i < g.n_entries; i++) {
-		buf_printf(&d->out, "%-48s = ", g.entries[i].key);
-		print_value(d, &g.entries[i].value);
-		buf_char(&d->out, '\n');
-	}
-	inspect_tensors(d, &g.tensors);
-	return TFMC_OK;
-}
-
-static void inspect_model(struct driver *d, const struct frontend_model *m)
-{
-	size_t n;
-	const struct frontend_input *in = frontend_inputs(m, &n);
-	buf_printf(&d->out, "model file, name %s\n", frontend_name(m));
-	for (size_t i = 0; i < n; i++)
-		buf_printf(&d->out, "input  %s %s rank %d\n", in[i].name, ir_dtype_name(in[i].dtype),
-		           in[i].rank);
-	const char *const *out = frontend_outputs(m, &n);
-	for (size_t i = 0; i < n; i++)
-		buf_printf(&d->out, "output %s\n", out[i]);
-}
-
-/* The record of an object is found by its magic in the bytes: an object need not be loadable here. */
-static const struct tfmc_record *find_record(const unsigned char *bytes, size_t n)
-{
-	for (size_t i = 0; i + sizeof(struct tfmc_record) <= n; i += 8) {
-		const struct tfmc_record *r = (const void *)(bytes + i);
-		if (r->magic == TFMC_RECORD_MAGIC && r->abi_version == TFMC_ABI_VERSION &&
-		    r->bytes <= n - i && r->bytes >= sizeof(*r) && r->name < r->bytes && r->target < r->bytes)
-			return r;
-	}
-	return NULL;
-}
-
-/* A damaged object's text may lack its end: nothing is read beyond the record. */
-static int text_limit(const struct tfmc_record *r, uint64_t offset)
-{
-	uint64_t n = r->bytes - offset;
-	return n < 256 ? (int)n : 256;
-}
-
-/* Names and code of the variants, as far as they lie in the record. */
-static void inspect_variants(struct driver *d, const struct file_map *map, const struct tfmc_record *r)
-{
-	const char *targets[BACKEND_VARIANTS_MAX];
-	struct code_names names = {.targets = targets};
-	uint64_t n = r->n_variants;
-	if (n > BACKEND_VARIANTS_MAX || r->variants > r->bytes ||
-	    r->bytes - r->variants < n * sizeof(uint64_t))
-		return;
-	names.model = arena_printf(&d->arena, "%.*s", text_limit(r, r->name), tfmc_record_text(r, r->name));
-	for (uint64_t i = 0; i < n; i++) {
-		uint64_t at;
-		memcpy(&at, (const char *)r + r->variants + i * sizeof(at), sizeof(at));
-		if (at >= r->bytes)
-			return;
-		targets[names.n++] =
-		        arena_printf(&d->arena, "%.*s", text_limit(r, at), tfmc_record_text(r, at));
-	}
-	driver_print_code(d, &d->out, &names, map->data, map->len);
-}
-
-static enum tfmc_status inspect_object(struct driver *d, const struct file_map *map)
-{
-	const struct tfmc_record *r = find_record(map->data, map->len);
-	if (!r) {
-		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "%s is an object without a tfmc record",
-		           d->options.input);
-		return TFMC_INVALID;
-	}
-	buf_printf(&d->out, "tfmc object, name %.*s, target %.*s, interface version %u\n",
-	           text_limit(r, r->name), tfmc_record_text(r, r->name), text_limit(r, r->target),
-	           tfmc_record_text(r, r->target), r->abi_version);
-	buf_printf(&d->out, "structure %016llx, weights %016llx, %llu bytes %s\n",
-	           (unsigned long long)r->structure_hash, (unsigned long long)r->weights_hash,
-	           (unsigned long long)r->weights_bytes, r->weights_embedded ? "embedded" : "in a file");
-	inspect_variants(d, map, r);
-	buf_printf(
-	        &d->out,
-	        "arena at the bounds %llu bytes, %llu for each worker; state %llu bytes for each sequence\n",
-	        (unsigned long long)r->arena_bytes_max, (unsigned long long)r->scratch_bytes,
-	        (unsigned long long)r->state_batch_bytes);
-	return TFMC_OK;
-}
-
-static enum tfmc_status inspect_weights(struct driver *d, const struct file_map *map)
-{
-	struct tfmc_weights_header h;
-	memcpy(&h, map->data, sizeof(h));
-	buf_printf(&d->out, "tfmc weights, structure %016llx, weights %016llx, %llu bytes\n",
-	           (unsigned long long)h.structure_hash, (unsigned long long)h.weights_hash,
-	           (unsigned long long)h.bytes);
-	return TFMC_OK;
-}
-
-static enum tfmc_status inspect_binary(struct driver *d, const struct file_map *map)
-{
-	struct tfmc_weights_header h;
-	if (map->len >= 4 && !memcmp(map->data, "\177ELF", 4))
-		return inspect_object(d, map);
-	if (map->len >= sizeof(h)) {
-		memcpy(&h, map->data, sizeof(h));
-		if (h.magic == TFMC_WEIGHTS_MAGIC)
-			return inspect_weights(d, map);
-	}
-	struct stored_tensors s;
-	if (gguf_is(map->data, map->len))
-		return inspect_gguf(d, map);
-	TFMC_TRY(weight_file_read(&d->arena, &d->diag, d->options.input, LOC_NONE, map->data, map->len, &s));
-	inspect_tensors(d, &s);
-	return TFMC_OK;
-}
-
-enum exit_code command_inspect(struct driver *d)
-{
-	const char *path = d->options.input;
-	if (d->options.probe.n)
-		return inspect_probes(d);
-	if (path_ends_with(path, ".yaml") || path_ends_with(path, ".yml")) {
-		struct frontend_model *m;
-		enum tfmc_status st = frontend_load(&d->diag, path, &(struct frontend_options){0}, &m);
-		if (st == TFMC_OK) {
-			inspect_model(d, m);
-			frontend_destroy(m);
-		}
-		return exit_code_of(st);
-	}
-	struct file_map map;
-	enum tfmc_status st = file_map_open(&d->diag, path, LOC_NONE, &map);
-	if (st != TFMC_OK)
-		return exit_code_of(st);
-	st = inspect_binary(d, &map);
-	file_map_close(&map);
 	return exit_code_of(st);
 }
 

@@ -201,6 +201,18 @@ void driver_unload(struct loaded *l)
 
 /* --- target, pipeline
  * --------------------------------------------------------------------------------------- */
+/* The word of a list "a, b, c" that was meant. */
+static void note_nearest(struct driver *d, const char *name, const char *known)
+{
+	struct option_list words = {0};
+	driver_split_list(d, known, &words);
+	for (size_t i = 0; i < words.n; i++)
+		words.items[i] += words.items[i][0] == ' ';
+	const char *near = nearest_name(name, words.items, words.n);
+	if (near)
+		diag_note(&d->diag, LOC_NONE, "did you mean '%s'?", near);
+}
+
 static void report_target(struct driver *d, enum target_choice choice, const char *mcpu)
 {
 	const char *triple = d->options.target;
@@ -210,6 +222,7 @@ static void report_target(struct driver *d, enum target_choice choice, const cha
 		target_print_triples(&known);
 		diag_error(&d->diag, LOC_NONE, DIAG_TARGET, "unknown target %s; known are %s", triple,
 		           known.data);
+		note_nearest(d, triple, known.data);
 	} else if (choice == TARGET_NO_NATIVE) {
 		target_print_cpus(&known, NULL);
 		diag_error(&d->diag, LOC_NONE, DIAG_TARGET,
@@ -218,6 +231,7 @@ static void report_target(struct driver *d, enum target_choice choice, const cha
 		target_print_cpus(&known, triple);
 		diag_error(&d->diag, LOC_NONE, DIAG_TARGET, "unknown processor %s%s%s; known are %s", mcpu,
 		           triple ? " of target " : "", triple ? triple : "", known.data);
+		note_nearest(d, mcpu ? mcpu : "", known.data);
 	}
 	buf_destroy(&known);
 }

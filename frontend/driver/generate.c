@@ -114,7 +114,7 @@ static enum tfmc_status search_ids(struct generation *g, const struct ids *promp
 	if (arena_failed(a))
 		return TFMC_NO_MEMORY;
 	int status = tfmc_beam_search(g->session, &w->beam, prompt->items, prompt->n, NULL, 0, best, cap, &n);
-	TFMC_TRY(prompt_status(g->d, "generate", status));
+	TFMC_TRY(prompt_used(g->d, g->record, "generate", prompt, status));
 	for (uint64_t i = 0; i < n; i++)
 		TFMC_TRY(print_line(g, best[i].score, w->n_best > 0, best[i].tokens, best[i].n));
 	return TFMC_OK;
@@ -133,7 +133,7 @@ static enum tfmc_status draw_ids(struct generation *g, const struct ids *prompt)
 		double sum = 0;
 		int status =
 		        tfmc_generate(g->session, &o, prompt->items, prompt->n, NULL, 0, g->out, g->cap, &n);
-		TFMC_TRY(prompt_status(g->d, "generate", status));
+		TFMC_TRY(prompt_used(g->d, g->record, "generate", prompt, status));
 		for (uint64_t k = 0; k < n; k++)
 			sum += g->log_p[k];
 		TFMC_TRY(print_line(g, sum, true, g->out, n));
@@ -165,7 +165,7 @@ static enum tfmc_status generate_waiting(struct generation *g)
 	g->waiting.n = 0;
 	int status = tfmc_generate_many(g->session, &o, items, n);
 	for (size_t i = 0; i < n && (status == TFMC_RT_OK || items[i].status == TFMC_RT_OK); i++) {
-		TFMC_TRY(prompt_status(g->d, "generate", items[i].status));
+		TFMC_TRY(prompt_used(g->d, g->record, "generate", &g->waiting.items[i], items[i].status));
 		TFMC_TRY(print_line(g, 0, false, items[i].out, items[i].n));
 	}
 	arena_release(a, mark);
@@ -215,7 +215,7 @@ static enum tfmc_status generate_ids(struct generation *g, const struct ids *pro
 	(void)tfmc_token_stream_end(&g->stream);
 	if (status == TFMC_RT_OK || g->n_printed)
 		buf_char(&g->d->out, '\n');
-	return prompt_status(g->d, "generate", status);
+	return prompt_used(g->d, g->record, "generate", prompt, status);
 }
 
 static enum tfmc_status generate_text(void *user, const char *text)

@@ -39,6 +39,41 @@ enum tfmc_status prompt_status(struct driver *d, const char *command, int status
 	return status == TFMC_RT_E_MEMORY ? TFMC_NO_MEMORY : TFMC_INVALID;
 }
 
+/* Ids of the input are below this; 0: it is not said. */
+static int64_t vocabulary_of(const struct tfmc_record *r, int64_t name)
+{
+	const char *input = name > 0 ? tfmc_record_text(r, (uint64_t)name) : "";
+	for (uint64_t e = 0; e < r->n_entries; e++)
+		for (uint64_t i = 0; i < tfmc_entry_at(r, (int64_t)e)->n_inputs; i++) {
+			const struct tfmc_record_tensor *t = tfmc_entry_input(r, (int64_t)e, i);
+			if (!strcmp(tfmc_record_text(r, t->name), input) && t->below > 0)
+				return t->below;
+		}
+	return 0;
+}
+
+enum tfmc_status prompt_used(struct driver *d, const struct tfmc_record *r, const char *command,
+                             const struct ids *prompt, int status)
+{
+	int64_t below = vocabulary_of(r, r->generate_kind == 1 ? r->tokens_name : r->source_name);
+	size_t wrong = 0;
+	if (status != TFMC_RT_E_PROMPT)
+		return prompt_status(d, command, status);
+	while (wrong < prompt->n && prompt->items[wrong] < below)
+		wrong++;
+	if (prompt->n == 0)
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s: the prompt has no tokens", command);
+	else if (below > 0 && wrong < prompt->n)
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
+		           "%s: id %d, number %zu of the prompt, is outside of the vocabulary of %lld",
+		           command, prompt->items[wrong], wrong + 1, (long long)below);
+	else
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
+		           "%s: a prompt of %zu tokens is too long; the longest sequence has %lld", command,
+		           prompt->n, (long long)r->max_len);
+	return TFMC_INVALID;
+}
+
 static enum tfmc_status append(struct driver *d, const int32_t *ids, size_t n, struct ids *out)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -61,7 +96,14 @@ enum tfmc_status prompt_text(struct driver *d, const struct tfmc_record *r, cons
 		TFMC_TRY(driver_text_ids(d, which, text, &ids, &n));
 		return append(d, ids, n, out);
 	}
-	TFMC_TRY(prompt_status(d, command, encode(r, text, NULL, 0, &n)));
+	int status = encode(r, text, NULL, 0, &n);
+	if (status == TFMC_RT_E_TEXT && !r->vocabulary && !r->source_vocabulary) {
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
+		           "%s: the model has no tokenizer for the text '%.60s'", command, text);
+		diag_note(&d->diag, LOC_NONE, "give token ids, as in --tokens 1,2,3");
+		return TFMC_INVALID;
+	}
+	TFMC_TRY(prompt_status(d, command, status));
 	ids = ARENA_ARRAY(&d->arena, int32_t, n + 1);
 	if (!ids)
 		return TFMC_NO_MEMORY;
