@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "frontend/files.h"
-#include "frontend/folder.h"
 #include "frontend/gguf.h"
 #include "frontend/weight_files.h"
 #include "ir/support/checked.h"
@@ -145,25 +144,24 @@ static void print_generation(struct buf *out, const struct frontend_model *m)
 	buf_printf(out, "tokenizer %s\n", !t->given ? "none" : t->is_chars ? "of characters" : "yes");
 }
 
+/* A model file, a hub folder, or IR text. */
 static enum tfmc_status inspect_model(struct driver *d)
 {
-	struct frontend_model *m;
-	struct ir_module *module;
-	struct frontend_options o = driver_frontend_options(d);
-	TFMC_TRY(frontend_load(&d->diag, d->options.input, &o, &m));
-	const char *preset = frontend_preset(m);
-	buf_printf(&d->out, "model, name %s%s%s\n", frontend_name(m), preset ? ", family " : "",
-	           preset ? preset : "");
-	enum tfmc_status st = frontend_lower(m, &module);
+	struct loaded l;
+	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK) {
-		print_dims(&d->out, module->dims);
-		print_interface(&d->out, module, ir_find_func(module, "run"));
-		print_parameters(&d->out, module);
-		print_entries(&d->out, module);
-		print_generation(&d->out, m);
-		ir_module_destroy(module);
+		const char *preset = l.model ? frontend_preset(l.model) : NULL;
+		buf_printf(&d->out, "%s, name %s%s%s\n", l.model ? "model" : "IR text", l.module->name,
+		           preset ? ", family " : "", preset ? preset : "");
+		print_dims(&d->out, l.module->dims);
+		if (ir_find_func(l.module, "run"))
+			print_interface(&d->out, l.module, ir_find_func(l.module, "run"));
+		print_parameters(&d->out, l.module);
+		print_entries(&d->out, l.module);
 	}
-	frontend_destroy(m);
+	if (st == TFMC_OK && l.model)
+		print_generation(&d->out, l.model);
+	driver_unload(&l);
 	return st;
 }
 
@@ -259,12 +257,29 @@ static enum tfmc_status inspect_binary(struct driver *d, const struct file_map *
 	return TFMC_OK;
 }
 
+/* Objects, weights and arrays by their first bytes; everything else is read as a model, which says what it is
+ * not. */
+static bool is_binary(const char *path)
+{
+	static const struct {
+		const char *magic;
+		size_t at, n;
+	} kinds[] = {{"\177ELF", 0, 4},   {"GGUF", 0, 4}, {"WIGHTS1", 0, 8},
+	             {"\x93NUMPY", 0, 6}, {"PK", 0, 2},   {"\0{", 7, 2}};
+	char head[16];
+	size_t n = file_head(path, head, sizeof(head));
+	for (size_t i = 0; i < TFMC_COUNT(kinds); i++)
+		if (n >= kinds[i].at + kinds[i].n && !memcmp(head + kinds[i].at, kinds[i].magic, kinds[i].n))
+			return true;
+	return path_ends_with(path, ".safetensors");
+}
+
 enum exit_code command_inspect(struct driver *d)
 {
 	const char *path = d->options.input;
 	if (d->options.probe.n)
 		return inspect_probes(d);
-	if (folder_is(path) || path_ends_with(path, ".yaml") || path_ends_with(path, ".yml"))
+	if (!is_binary(path))
 		return exit_code_of(inspect_model(d));
 	struct file_map map;
 	enum tfmc_status st = file_map_open(&d->diag, path, LOC_NONE, &map);
