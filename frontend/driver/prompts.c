@@ -39,38 +39,49 @@ enum tfmc_status prompt_status(struct driver *d, const char *command, int status
 	return status == TFMC_RT_E_MEMORY ? TFMC_NO_MEMORY : TFMC_INVALID;
 }
 
-/* Ids of the input are below this; 0: it is not said. */
-static int64_t vocabulary_of(const struct tfmc_record *r, int64_t name)
+/* The input that a prompt goes into; NULL: it is not named. */
+static const struct tfmc_record_tensor *prompt_input(const struct tfmc_record *r)
 {
-	const char *input = name > 0 ? tfmc_record_text(r, (uint64_t)name) : "";
-	for (uint64_t e = 0; e < r->n_entries; e++)
+	int64_t name = r->generate_kind == 1 ? r->tokens_name : r->source_name;
+	for (uint64_t e = 0; name > 0 && e < r->n_entries; e++)
 		for (uint64_t i = 0; i < tfmc_entry_at(r, (int64_t)e)->n_inputs; i++) {
 			const struct tfmc_record_tensor *t = tfmc_entry_input(r, (int64_t)e, i);
-			if (!strcmp(tfmc_record_text(r, t->name), input) && t->below > 0)
-				return t->below;
+			if (!strcmp(tfmc_record_text(r, t->name), tfmc_record_text(r, (uint64_t)name)))
+				return t;
 		}
-	return 0;
+	return NULL;
+}
+
+/* The longest prompt: of a source what its axis holds, else the whole sequence. 0: it is not said. */
+static int64_t prompt_limit(struct driver *d, const struct tfmc_record *r, const struct tfmc_record_tensor *t)
+{
+	int64_t *dims = ARENA_ARRAY(&d->arena, int64_t, r->n_dims + 1);
+	for (uint64_t i = 0; dims && i < r->n_dims; i++)
+		dims[i] = tfmc_record_dim_at(r, i)->hi;
+	if (r->generate_kind == 1)
+		return r->max_len;
+	return dims && t->rank == 2 ? tfmc_tensor_size(r, t, 1, dims) : 0;
 }
 
 enum tfmc_status prompt_used(struct driver *d, const struct tfmc_record *r, const char *command,
                              const struct ids *prompt, int status)
 {
-	int64_t below = vocabulary_of(r, r->generate_kind == 1 ? r->tokens_name : r->source_name);
-	size_t wrong = 0;
-	if (status != TFMC_RT_E_PROMPT)
-		return prompt_status(d, command, status);
-	while (wrong < prompt->n && prompt->items[wrong] < below)
-		wrong++;
-	if (prompt->n == 0)
+	const struct tfmc_record_tensor *t = status == TFMC_RT_E_PROMPT ? prompt_input(r) : NULL;
+	int64_t limit = t ? prompt_limit(d, r, t) : 0;
+	size_t at = 0;
+	while (t && t->below > 0 && at < prompt->n && prompt->items[at] < t->below)
+		at++;
+	if (t && prompt->n == 0)
 		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s: the prompt has no tokens", command);
-	else if (below > 0 && wrong < prompt->n)
+	else if (t && t->below > 0 && at < prompt->n)
 		diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
 		           "%s: id %d, number %zu of the prompt, is outside of the vocabulary of %lld",
-		           command, prompt->items[wrong], wrong + 1, (long long)below);
+		           command, prompt->items[at], at + 1, (long long)t->below);
+	else if (limit > 0 && prompt->n > (uint64_t)limit)
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s: the prompt has %zu tokens, at most %lld fit",
+		           command, prompt->n, (long long)limit);
 	else
-		diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
-		           "%s: a prompt of %zu tokens is too long; the longest sequence has %lld", command,
-		           prompt->n, (long long)r->max_len);
+		return prompt_status(d, command, status);
 	return TFMC_INVALID;
 }
 
