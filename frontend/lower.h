@@ -135,7 +135,7 @@ op_lowering lower_param, lower_const, lower_iota, lower_sinusoid, lower_unary, l
         lower_matmul, lower_linear, lower_embed, lower_conv1d, lower_conv2d, lower_norm, lower_sdpa,
         lower_positions, lower_mask_rows, lower_take_rows, lower_state_put, lower_state_get,
         lower_key_lengths, lower_expect, lower_rope, lower_expert_linear, lower_cumsum, lower_topk,
-        lower_scatter, lower_einsum;
+        lower_scatter, lower_einsum, lower_clip, lower_leaky_relu, lower_log10, lower_extreme, lower_frame;
 
 /* lower_weights.c */
 enum weight_form {
@@ -168,6 +168,13 @@ bool lower_score_bias(const struct call *c, struct ir_value visible, struct ir_v
 struct ir_value lower_axis_first(struct lowering *lw, struct ir_value x, int axis);
 /* The first n axes come to lie at `axis`. */
 struct ir_value lower_axes_back(struct lowering *lw, struct ir_value x, int n, int axis);
+/* [.., n, ..] -> [.., count, size, ..]: window i holds the elements i hop + k step, k < size; all exist. */
+struct lower_windows {
+	const struct ir_dim *count;
+	int64_t size, hop, step;
+};
+struct ir_value lower_windows(struct lowering *lw, struct ir_value x, int axis,
+                              const struct lower_windows *w);
 /* Elements 0, step, 2 step, .. of an axis. */
 struct ir_value lower_every(struct lowering *lw, struct ir_value x, int axis, int64_t step);
 

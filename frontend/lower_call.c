@@ -7,6 +7,9 @@
 
 #include "frontend/lower.h"
 
+#define NEAR_LISTED 3 /* operators that a message names in place of an unknown one */
+#define N_PRIVATE   3 /* rows at the end of the table that only the compiler writes */
+
 struct op_row {
 	const char *name, *signature;
 	size_t required;
@@ -22,12 +25,15 @@ static const struct op_row rows[] = {
         {"pow", "a b", 2, lower_pair},
         {"minimum", "a b", 2, lower_pair},
         {"maximum", "a b", 2, lower_pair},
+        {"clip", "x min max", 1, lower_clip},
+        {"leaky_relu", "x slope", 1, lower_leaky_relu},
+        {"log10", "x", 1, lower_log10},
         {"where", "c a b", 3, lower_where},
         {"cast", "x dtype", 2, lower_cast},
         {"sum", "x axis keep", 2, lower_reduce},
         {"mean", "x axis keep", 2, lower_reduce},
-        {"max", "x axis keep", 2, lower_reduce},
-        {"min", "x axis keep", 2, lower_reduce},
+        {"max", "x axis keep", 2, lower_extreme},
+        {"min", "x axis keep", 2, lower_extreme},
         {"argmax", "x axis", 2, lower_argmax},
         {"softmax", "x axis", 1, lower_softmax},
         {"log_softmax", "x axis", 1, lower_softmax},
@@ -40,7 +46,8 @@ static const struct op_row rows[] = {
         {"concat", "xs axis", 2, lower_concat},
         {"split", "x axis sizes", 3, lower_split},
         {"slice", "x axis begin end step", 4, lower_slice},
-        {"pad", "x axis before after value", 4, lower_pad},
+        {"pad", "x axis before after value", 2, lower_pad},
+        {"frame", "x size hop axis", 3, lower_frame},
         {"gather", "x ids axis", 2, lower_gather},
         {"scatter", "x ids y axis", 3, lower_scatter},
         {"matmul", "a b transpose_a transpose_b", 2, lower_matmul},
@@ -148,18 +155,41 @@ static bool check_arguments(const struct call *c, size_t required)
 	return true;
 }
 
+/* The few operators of nearly that name, else all of them. */
+static bool unknown_operator(struct lowering *lw, const struct expr *e)
+{
+	const char *names[TFMC_COUNT(rows) + TFMC_COUNT(unary_names)];
+	size_t n = 0, listed = 0;
+	struct buf near;
+	for (size_t i = 0; i < TFMC_COUNT(rows) - N_PRIVATE; i++)
+		names[n++] = rows[i].name;
+	for (size_t i = 0; i < TFMC_COUNT(unary_names); i++)
+		names[n++] = unary_names[i];
+	buf_init(&near);
+	for (const char *name; listed < NEAR_LISTED && (name = nearest_name(e->text, names, n)) != NULL;
+	     listed++) {
+		buf_printf(&near, "%s'%s'", listed == 0 ? "; did you mean " : " or ", name);
+		for (size_t i = 0; i < n; i++) {
+			if (names[i] == name)
+				names[i] = names[--n];
+		}
+	}
+	buf_str(&near, listed == 0 ? "" : "?");
+	lower_fail(lw, e->loc, DIAG_UNKNOWN_NAME, "no operator is called '%s'%s", e->text, near.data);
+	buf_clear(&near);
+	for (size_t i = 0; listed == 0 && i < n; i++)
+		buf_printf(&near, "%s%s", i == 0 ? "" : ", ", names[i]);
+	if (listed == 0)
+		diag_note(lw->cx, LOC_NONE, "the operators are %s", near.data);
+	buf_destroy(&near);
+	return false;
+}
+
 bool lower_call(struct lowering *lw, const struct expr *e, struct lval *out)
 {
 	const struct op_row *row = find_row(e->text);
-	if (row == NULL) {
-		const char *names[TFMC_COUNT(rows) + TFMC_COUNT(unary_names)];
-		for (size_t i = 0; i < TFMC_COUNT(rows); i++)
-			names[i] = rows[i].name;
-		for (size_t i = 0; i < TFMC_COUNT(unary_names); i++)
-			names[TFMC_COUNT(rows) + i] = unary_names[i];
-		return lower_fail(lw, e->loc, DIAG_UNKNOWN_NAME, "no operator is called '%s'%s", e->text,
-		                  did_you_mean(lw->arena, e->text, names, TFMC_COUNT(names)));
-	}
+	if (row == NULL)
+		return unknown_operator(lw, e);
 	struct call c = {lw, e, row->signature};
 	return check_arguments(&c, row->required) && row->lower(&c, out) && !irb_failed(lw->b);
 }

@@ -11,7 +11,7 @@
 #include "frontend/lower.h"
 #include "ir/support/checked.h"
 
-#define TAPS_MAX 256
+#define TAPS_APART 256 /* up to so many taps each is a slice of its own; more are gathered */
 
 /* One axis that the kernel moves along. */
 struct conv_axis {
@@ -186,13 +186,34 @@ static struct ir_value take(const struct conv *v, struct ir_value x, int i, int6
 	return irb_reshape_to(v->b, x, n - 1, dims);
 }
 
+/* The same with one gather for each axis: any number of taps. */
+static struct ir_value gather_windows(const struct conv *v, struct ir_value x)
+{
+	static const int64_t taps_last[] = {0, 1, 3, 2, 4, 5};
+	const struct ir_type *t = irb_type(v->b, x);
+	const struct ir_dim *dims[] = {t->dims[0], v->axis[0].size, NULL, NULL};
+	dims[1 + v->n_axes] = ir_dim_const(dims_of(v), v->taps * v->channels / v->groups);
+	if (v->n_axes == 2)
+		dims[2] = v->axis[1].size;
+	for (int i = v->n_axes - 1; i >= 0 && !irb_failed(v->b); i--) {
+		const struct conv_axis *a = &v->axis[i];
+		const struct lower_windows w = {a->size, a->kernel, a->stride, a->dilation};
+		x = lower_windows(v->c->lw, x, i + 1, &w);
+	}
+	if (v->n_axes == 2 && !irb_failed(v->b))
+		x = irb_transpose_by(v->b, x, 6, taps_last);
+	return irb_failed(v->b) ? x : irb_reshape_to(v->b, x, v->n_axes + 2, dims);
+}
+
 /* [B, result axes.., taps * channels] */
 static struct ir_value gather_taps(const struct conv *v, struct ir_value x)
 {
-	struct ir_value part[TAPS_MAX];
+	struct ir_value part[TAPS_APART];
 	size_t n = 0;
 	for (int i = 0; i < v->n_axes; i++)
 		x = pad(v, x, i);
+	if (v->taps > TAPS_APART)
+		return irb_failed(v->b) ? x : gather_windows(v, x);
 	for (int64_t k = 0; k < v->axis[0].kernel && !irb_failed(v->b); k++) {
 		struct ir_value line = take(v, x, 0, k * v->axis[0].dilation);
 		for (int64_t m = 0; m < v->axis[1].kernel; m++)
@@ -284,8 +305,6 @@ bool lower_conv1d(const struct call *c, struct lval *out)
 	if (!call_tensor(c, "x", &x) || !read_arguments(&v) || !call_refuse_mixing(c, x, 1) ||
 	    !check_input(&v, irb_type(v.b, x), 2))
 		return false;
-	if (v.taps > TAPS_MAX)
-		return refuse(&v, DIAG_LIMIT, "a kernel of more than 256 taps");
 	if (!convolve(&v, x, &y))
 		return false;
 	*out = lval_tensor(y);
@@ -301,8 +320,6 @@ bool lower_conv2d(const struct call *c, struct lval *out)
 	    !check_input(&v, irb_type(v.b, x), 1))
 		return false;
 	bool tiled = tiles(&v, irb_type(v.b, x));
-	if (!tiled && v.taps > TAPS_MAX)
-		return refuse(&v, DIAG_LIMIT, "a kernel of more than 256 taps");
 	if (tiled ? !patches(&v, x, &y) : !convolve(&v, irb_transpose_by(v.b, x, 4, last), &y))
 		return false;
 	*out = lval_tensor(irb_transpose_by(v.b, y, 4, second));

@@ -85,6 +85,7 @@ bool lower_fits(enum ir_dtype t, double v)
 	switch (t) {
 	case DT_I8: return v >= INT8_MIN && v <= INT8_MAX;
 	case DT_U8: return v >= 0 && v <= UINT8_MAX;
+	case DT_I16: return v >= INT16_MIN && v <= INT16_MAX;
 	case DT_I32: return v >= INT32_MIN && v <= INT32_MAX;
 	case DT_I64: return fabs(v) < 0x1p53; /* from there on doubles have gaps */
 	case DT_BOOL: return v == 0 || v == 1;

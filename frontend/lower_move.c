@@ -166,6 +166,45 @@ struct ir_value lower_every(struct lowering *lw, struct ir_value x, int axis, in
 	return irb_failed(b) ? x : lower_axes_back(lw, x, 1, axis);
 }
 
+struct ir_value lower_windows(struct lowering *lw, struct ir_value x, int axis, const struct lower_windows *w)
+{
+	struct ir_builder *b = lw->b;
+	const struct ir_dim *dims[] = {w->count, ir_dim_const(lw->module->dims, w->size)};
+	struct ir_value first = irb_iota(b, &(struct attrs_iota){.dims = {dims, 2}, .axis = 0});
+	struct ir_value next = irb_iota(b, &(struct attrs_iota){.dims = {dims, 2}, .axis = 1});
+	first = irb_mul(b, first, irb_full_of(b, (double)w->hop, DT_I32, 2, dims), NULL);
+	if (w->step != 1)
+		next = irb_mul(b, next, irb_full_of(b, (double)w->step, DT_I32, 2, dims), NULL);
+	if (irb_failed(b))
+		return x;
+	struct ir_value at = irb_add(b, first, next, NULL);
+	x = irb_gather(b, lower_axis_first(lw, x, axis), at, NULL);
+	return irb_failed(b) ? x : lower_axes_back(lw, x, 2, axis);
+}
+
+/* [.., n, ..] -> [.., (n - size) // hop + 1, size, ..] */
+bool lower_frame(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	struct lower_windows w = {.step = 1};
+	int64_t axis = -1;
+	struct ir_dims *dims = c->lw->module->dims;
+	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &axis) ||
+	    !call_refuse_mixing(c, x, axis) || !call_int(c, "size", &w.size) || !call_int(c, "hop", &w.hop))
+		return false;
+	if (w.size < 1 || w.size > INT32_MAX || w.hop < 1 || w.hop > INT32_MAX)
+		return lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE, "size and hop of frame are at least 1");
+	if (type_of(c, x)->rank == IR_RANK_MAX)
+		return lower_fail(c->lw, c->e->loc, DIAG_LIMIT, "more than %d axes", IR_RANK_MAX);
+	const struct ir_dim *rest = ir_dim_add(dims, type_of(c, x)->dims[axis], ir_dim_const(dims, -w.size));
+	if (ir_dim_lo(dims, rest) < 0)
+		return lower_fail(c->lw, c->e->loc, DIAG_SHAPE,
+		                  "frame: a window of %lld is longer than axis %lld of %s may be",
+		                  (long long)w.size, (long long)axis, type_text(c->lw, x));
+	w.count = ir_dim_add(dims, ir_dim_floordiv(dims, rest, w.hop), ir_dim_const(dims, 1));
+	return give(c, out, lower_windows(c->lw, x, (int)axis, &w));
+}
+
 bool lower_pad(const struct call *c, struct lval *out)
 {
 	struct ir_value x;

@@ -193,7 +193,67 @@ bool lower_pair(const struct call *c, struct lval *out)
 	if (strcmp(c->e->text, "pow") == 0)
 		return give(c, out, irb_pow(irb, a, b, NULL));
 	return give(c, out,
-	            strcmp(c->e->text, "minimum") == 0 ? irb_min(irb, a, b, NULL) : irb_max(irb, a, b, NULL));
+	            strncmp(c->e->text, "min", 3) == 0 ? irb_min(irb, a, b, NULL) : irb_max(irb, a, b, NULL));
+}
+
+bool lower_clip(const struct call *c, struct lval *out)
+{
+	struct ir_value x, limit;
+	const struct expr *ex = call_arg(c, "x");
+	struct ir_builder *b = c->lw->b;
+	if (call_arg(c, "min") == NULL && call_arg(c, "max") == NULL)
+		return lower_fail(c->lw, c->e->loc, DIAG_MISSING, "clip needs 'min' or 'max'");
+	if (!call_tensor(c, "x", &x))
+		return false;
+	for (int most = 0; most < 2; most++) {
+		const struct expr *e = call_arg(c, most ? "max" : "min");
+		struct lval v;
+		if (e == NULL)
+			continue;
+		if (!lower_expr(c->lw, e, &v) || !lower_spread(c->lw, e->loc, &v, x))
+			return false;
+		limit = v.v;
+		if (!lower_unify(c->lw, ex->loc, &x, &limit))
+			return false;
+		x = most ? irb_min(b, x, limit, NULL) : irb_max(b, x, limit, NULL);
+	}
+	return give(c, out, x);
+}
+
+/* x where it is positive, else x times the slope. */
+bool lower_leaky_relu(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	double slope = 0.01;
+	struct ir_builder *b = c->lw->b;
+	if (!call_tensor(c, "x", &x) || !call_float(c, "slope", &slope))
+		return false;
+	const struct ir_type *t = type_of(c, x);
+	if (ir_dtype_class(t->dtype) != DTCLASS_FLOAT)
+		return lower_fail(c->lw, c->e->loc, DIAG_DTYPE, "leaky_relu wants floats, found %s",
+		                  type_text(c->lw, x));
+	struct ir_value zero = irb_full_of(b, 0.0, t->dtype, t->rank, t->dims);
+	struct ir_value positive = irb_cmp(b, x, zero, &(struct attrs_cmp){.kind = CMP_gt});
+	return give(c, out, irb_where(b, positive, x, irb_scale_by(b, x, slope), NULL));
+}
+
+static bool is_narrow(enum ir_dtype t)
+{
+	return t == DT_F16 || t == DT_BF16;
+}
+
+/* Of narrow floats in f32: rounded once. */
+bool lower_log10(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	struct ir_builder *b = c->lw->b;
+	if (!call_tensor(c, "x", &x))
+		return false;
+	enum ir_dtype dtype = type_of(c, x)->dtype;
+	if (is_narrow(dtype))
+		x = irb_cast(b, x, &(struct attrs_cast){.dtype = DT_F32});
+	x = irb_scale_by(b, irb_log(b, x, NULL), 0.43429448190325182765);
+	return give(c, out, is_narrow(dtype) ? irb_cast(b, x, &(struct attrs_cast){.dtype = dtype}) : x);
 }
 
 bool lower_where(const struct call *c, struct lval *out)
@@ -280,6 +340,32 @@ bool lower_reduce(const struct call *c, struct lval *out)
 	                                     : irb_reduce_min(c->lw->b, x, &min));
 }
 
+/* max(a, b), min(a, b) of two tensors, or of a tensor and a float; an int, or a list of them, is an axis. */
+static bool is_pair(const struct call *c, bool *yes)
+{
+	struct lval v;
+	const struct expr *first = call_arg(c, "x"), *second = call_arg(c, "axis");
+	*yes = false;
+	if (c->e->n_args != 2 || c->e->n_keywords != 0 || second->kind == EX_LIST)
+		return true;
+	if (!lower_expr(c->lw, first, &v))
+		return false;
+	*yes = v.kind == LV_SCALAR && v.s.kind != VALUE_STRING;
+	if (*yes)
+		return true;
+	if (!lower_expr(c->lw, second, &v))
+		return false;
+	*yes = v.kind == LV_TENSOR || (v.kind == LV_SCALAR && v.s.kind == VALUE_FLOAT);
+	return true;
+}
+
+bool lower_extreme(const struct call *c, struct lval *out)
+{
+	struct call both = {c->lw, c->e, "a b"};
+	bool yes;
+	return is_pair(c, &yes) && (yes ? lower_pair(&both, out) : lower_reduce(c, out));
+}
+
 bool lower_argmax(const struct call *c, struct lval *out)
 {
 	struct ir_value x;
@@ -335,8 +421,7 @@ bool lower_logsumexp(const struct call *c, struct lval *out)
 	if (!call_tensor(c, "x", &x) || !axes_of(c, x, axes, &n) || !call_bool(c, "keep", &keep))
 		return false;
 	enum ir_dtype dtype = type_of(c, x)->dtype;
-	bool is_narrow = dtype == DT_F16 || dtype == DT_BF16;
-	if (is_narrow)
+	if (is_narrow(dtype))
 		x = irb_cast(b, x, &(struct attrs_cast){.dtype = DT_F32});
 	m = irb_reduce_max(b, x, &(struct attrs_reduce_max){.axes = {axes, n}, .keep = true});
 	m = finite(c, m);
@@ -352,5 +437,5 @@ bool lower_logsumexp(const struct call *c, struct lval *out)
 	            m, NULL);
 	if (!keep) /* one element along the axes: a sum removes them */
 		s = irb_reduce_sum(b, s, &(struct attrs_reduce_sum){.axes = {axes, n}, .keep = false});
-	return give(c, out, is_narrow ? irb_cast(b, s, &(struct attrs_cast){.dtype = dtype}) : s);
+	return give(c, out, is_narrow(dtype) ? irb_cast(b, s, &(struct attrs_cast){.dtype = dtype}) : s);
 }

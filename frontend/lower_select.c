@@ -66,9 +66,9 @@ bool lower_cumsum(const struct call *c, struct lval *out)
 /* The type in which topk computes: it has to hold indices. */
 static enum ir_dtype wide_type(enum ir_dtype t)
 {
-	if (t == DT_F16 || t == DT_BF16)
-		return DT_F32;
-	return t == DT_I8 || t == DT_U8 ? DT_I32 : t;
+	if (ir_dtype_bytes(t) >= 4)
+		return t;
+	return ir_dtype_class(t) == DTCLASS_FLOAT ? DT_F32 : DT_I32;
 }
 
 static struct ir_value as_type(struct ir_builder *b, struct ir_value x, enum ir_dtype t)

@@ -37,7 +37,7 @@ static const struct stored_type {
         {"F4", 4, DT_F32, NULL},
         {"F6_E2M3", 6, DT_F32, NULL},
         {"F6_E3M2", 6, DT_F32, NULL},
-        {"I16", 16, DT_F64, stored_read_i16},
+        {"I16", 16, DT_I16, NULL},
         {"U16", 16, DT_F64, stored_read_u16},
         {"F16", 16, DT_F16, NULL},
         {"BF16", 16, DT_BF16, NULL},

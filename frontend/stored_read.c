@@ -91,7 +91,6 @@ static double e8m0(uint64_t code)
 		}                                                                       \
 	}
 
-READER(stored_read_i16, little, 2, (int16_t)v)
 READER(stored_read_u16, little, 2, v)
 READER(stored_read_u32, little, 4, v)
 READER(stored_read_u64, little, 8, v)

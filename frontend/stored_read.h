@@ -8,7 +8,7 @@
 
 #include "ir/weight.h"
 
-weight_elements stored_read_i16, stored_read_u16, stored_read_u32, stored_read_u64;
+weight_elements stored_read_u16, stored_read_u32, stored_read_u64;
 /* Floats of 8 bits; E4M3, E4M3FNUZ, E5M2FNUZ have no infinities. They and E5M2 fit into f16, E8M0 into bf16.
  */
 weight_elements stored_read_f8_e4m3, stored_read_f8_e5m2, stored_read_f8_e4m3fnuz, stored_read_f8_e5m2fnuz,

@@ -305,7 +305,7 @@ static bool infer_topk(const struct infer *c)
 	const struct ir_type *x = c->in[0];
 	const struct ir_dim *dims[IR_RANK_MAX + 1];
 	int64_t k = ((const struct attrs_topk *)c->attrs)->k;
-	bool is_narrow = x->dtype == DT_F16 || x->dtype == DT_BF16 || x->dtype == DT_I8 || x->dtype == DT_U8;
+	bool is_narrow = ir_dtype_bytes(x->dtype) < 4;
 	if (!infer_rank_min(c, 0, 1))
 		return false;
 	if (is_narrow || x->rank >= IR_RANK_MAX)

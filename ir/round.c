@@ -123,6 +123,7 @@ double ir_round(enum ir_dtype dtype, double v)
 	case DT_F64: return v;
 	case DT_I8: return clamp_int(v, -128, 127);
 	case DT_U8: return clamp_int(v, 0, 255);
+	case DT_I16: return clamp_int(v, INT16_MIN, INT16_MAX);
 	case DT_I32: return clamp_int(v, INT32_MIN, INT32_MAX);
 	case DT_I64:
 		/* 2^63 is not an i64, but no double lies between; conversion to bytes saturates. */
@@ -153,6 +154,7 @@ void weight_read_elements(enum ir_dtype dtype, const void *data, int64_t begin, 
 	case DT_F64: READ_LOOP(double, v);
 	case DT_I8: READ_LOOP(int8_t, v);
 	case DT_U8: READ_LOOP(uint8_t, v);
+	case DT_I16: READ_LOOP(int16_t, v);
 	case DT_I32: READ_LOOP(int32_t, v);
 	case DT_I64: READ_LOOP(int64_t, v);
 	case DT_BOOL: READ_LOOP(uint8_t, v != 0);
@@ -177,6 +179,7 @@ void weight_write_floats(enum ir_dtype dtype, const double *values, int64_t n, v
 	case DT_F64: WRITE_LOOP(double, values[i]);
 	case DT_I8:
 	case DT_U8:
+	case DT_I16:
 	case DT_I32:
 	case DT_I64:
 	case DT_BOOL: break;

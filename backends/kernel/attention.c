@@ -28,6 +28,7 @@ enum kb_scalar attention_scalar(enum ir_dtype t)
 	case DT_F64:
 	case DT_I8:
 	case DT_U8:
+	case DT_I16:
 	case DT_I32:
 	case DT_I64:
 	case DT_BOOL: return KB_VOID;

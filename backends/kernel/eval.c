@@ -358,6 +358,7 @@ static enum kb_scalar stored_scalar(enum ir_dtype t)
 	case DT_F64: return KB_F64;
 	case DT_I8: return KB_I8;
 	case DT_U8: return KB_U8;
+	case DT_I16: return KB_I16;
 	case DT_I32: return KB_I32;
 	case DT_I64: return KB_I64;
 	case DT_BOOL: return KB_U8;

@@ -22,6 +22,7 @@ struct kb_val eval_narrow(struct eval *e, enum ir_dtype t, struct kb_val v)
 	switch (t) {
 	case DT_F16: return kb_cvt(e->k, kb_cvt(e->k, v, KB_F16), KB_F32);
 	case DT_BF16: return kb_cvt(e->k, kb_cvt(e->k, v, KB_BF16), KB_F32);
+	case DT_I16: return kb_cvt(e->k, kb_cvt(e->k, v, KB_I16), KB_I32);
 	case DT_I8: return kb_cvt(e->k, kb_cvt(e->k, v, KB_I8), KB_I32);
 	case DT_U8: return kb_cvt(e->k, kb_cvt(e->k, v, KB_U8), KB_I32);
 	case DT_F32:
@@ -101,9 +102,9 @@ static enum kb_cmp compare_of(int kind)
 /* Bounds of the integer dtypes; i64 needs none. */
 static bool int_bounds(enum ir_dtype t, double *lo, double *hi)
 {
-	*lo = t == DT_I8 ? INT8_MIN : t == DT_U8 ? 0 : INT32_MIN;
-	*hi = t == DT_I8 ? INT8_MAX : t == DT_U8 ? UINT8_MAX : INT32_MAX;
-	return t == DT_I8 || t == DT_U8 || t == DT_I32;
+	*lo = t == DT_I8 ? INT8_MIN : t == DT_U8 ? 0 : t == DT_I16 ? INT16_MIN : INT32_MIN;
+	*hi = t == DT_I8 ? INT8_MAX : t == DT_U8 ? UINT8_MAX : t == DT_I16 ? INT16_MAX : INT32_MAX;
+	return t != DT_I64;
 }
 
 /* Saturates, from floats as from wider ints. */
@@ -111,8 +112,8 @@ static struct kb_val to_int(struct eval *e, enum ir_dtype t, const struct eval_p
 {
 	enum kb_scalar from = kb_type_of(e->k, x).scalar;
 	double lo, hi;
-	if ((from == KB_F32 || from == KB_F64) && (t == DT_I8 || t == DT_U8))
-		x = kb_cvt(e->k, x, t == DT_I8 ? KB_I8 : KB_U8);
+	if ((from == KB_F32 || from == KB_F64) && ir_dtype_bytes(t) < 4)
+		x = kb_cvt(e->k, x, t == DT_I8 ? KB_I8 : t == DT_U8 ? KB_U8 : KB_I16);
 	bool is_int = from == KB_I32 || from == KB_I64;
 	if (is_int && int_bounds(t, &lo, &hi)) {
 		x = kb_min(e->k, x, eval_const(e, p, from, hi));

@@ -126,6 +126,7 @@ static struct kb_val neutral(const struct reduction *r)
 	switch (t) {
 	case DT_I8: return kb_i32(k, most ? INT8_MAX : INT8_MIN);
 	case DT_U8: return kb_i32(k, most ? UINT8_MAX : 0);
+	case DT_I16: return kb_i32(k, most ? INT16_MAX : INT16_MIN);
 	case DT_I32: return kb_i32(k, most ? INT32_MAX : INT32_MIN);
 	case DT_I64: return kb_i64(k, most ? INT64_MAX : INT64_MIN);
 	case DT_F64: return kb_f64(k, most ? HUGE_VAL : -HUGE_VAL);

@@ -95,6 +95,7 @@ static struct kb_val int_at(struct emit *e, const struct ir_type *t, struct kb_v
 {
 	enum kb_scalar s = t->dtype == DT_I64   ? KB_I64
 	                   : t->dtype == DT_I32 ? KB_I32
+	                   : t->dtype == DT_I16 ? KB_I16
 	                   : t->dtype == DT_I8  ? KB_I8
 	                                        : KB_U8;
 	struct kb_val v = kb_load(e->k, KB_TYPE(s, 1), ptr, i, 0, 0);

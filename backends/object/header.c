@@ -32,6 +32,7 @@ static const char *c_type(enum ir_dtype t)
 	case DT_I8: return "int8_t";
 	case DT_U8:
 	case DT_BOOL: return "uint8_t";
+	case DT_I16: return "int16_t";
 	case DT_I32: return "int32_t";
 	case DT_I64: return "int64_t";
 	}

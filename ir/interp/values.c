@@ -51,6 +51,7 @@ void interp_to_bytes(const struct interp_tensor *t, void *bytes)
 	case DT_F64: weight_write_floats(t->dtype, t->data, n, bytes); break;
 	case DT_I8: WRITE_LOOP(int8_t, int_bits(DT_I8, t->data[i]));
 	case DT_U8: WRITE_LOOP(uint8_t, int_bits(DT_U8, t->data[i]));
+	case DT_I16: WRITE_LOOP(int16_t, int_bits(DT_I16, t->data[i]));
 	case DT_I32: WRITE_LOOP(int32_t, int_bits(DT_I32, t->data[i]));
 	case DT_I64: WRITE_LOOP(int64_t, interp_exact(t, i));
 	case DT_BOOL: WRITE_LOOP(uint8_t, t->data[i] != 0);
@@ -86,6 +87,7 @@ int64_t interp_wrap(enum ir_dtype dtype, uint64_t v)
 	switch (dtype) {
 	case DT_I8: return (int8_t)(uint8_t)v;
 	case DT_U8: return (uint8_t)v;
+	case DT_I16: return (int16_t)(uint16_t)v;
 	case DT_I32: return (int32_t)(uint32_t)v;
 	case DT_I64: return (int64_t)v;
 	case DT_F32:

@@ -107,6 +107,7 @@ static void put(enum ir_dtype dtype, double v, void *data, int64_t i)
 	case DT_BF16: ((uint16_t *)data)[i] = f64_to_bf16(v); return;
 	case DT_I8: ((int8_t *)data)[i] = (int8_t)(v * 4); return;
 	case DT_U8: ((uint8_t *)data)[i] = (uint8_t)fabs(v * 4); return;
+	case DT_I16: ((int16_t *)data)[i] = (int16_t)(v * 4); return;
 	case DT_I32: ((int32_t *)data)[i] = (int32_t)fabs(v * 4); return;
 	case DT_I64: ((int64_t *)data)[i] = (int64_t)fabs(v * 4); return;
 	case DT_BOOL: ((uint8_t *)data)[i] = v > 0; return;

@@ -70,6 +70,7 @@ UNARY = {
     "abs": abs,
     "exp": exp,
     "log": log,
+    "log10": lambda v: log(v) / math.log(10) if v > 0 else log(v),
     "sqrt": sqrt,
     "rsqrt": rsqrt,
     "sin": circle(math.sin),
@@ -150,10 +151,10 @@ def extreme(pick):
 
 FLOAT_PAIRS = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": divide,
                "//": float_floordiv, "%": float_mod, "**": float_pow, "pow": float_pow,
-               "minimum": extreme(min), "maximum": extreme(max)}
+               "minimum": extreme(min), "maximum": extreme(max), "min": extreme(min), "max": extreme(max)}
 INT_PAIRS = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b,
              "//": lambda a, b: a // b if b else 0, "%": lambda a, b: a % b if b else 0, "**": int_pow, "pow": int_pow,
-             "minimum": min, "maximum": max}
+             "minimum": min, "maximum": max, "min": min, "max": max}
 COMPARISONS = {"<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
                "==": lambda a, b: a == b, "!=": lambda a, b: a != b}
 
@@ -171,6 +172,16 @@ def pair(name, a, b):
     if name in ("+", "-"):
         return result(a.dtype, a.shape, data, [max(abs(p), abs(q)) for p, q in zip(a.data, b.data)])
     return result(a.dtype, a.shape, data)
+
+
+def clip(x, low, high):
+    if low is not None:
+        x = pair("maximum", x, low)
+    return x if high is None else pair("minimum", x, high)
+
+
+def leaky_relu(x, slope):
+    return result(x.dtype, x.shape, [v if v > 0 else v * slope for v in x.data])
 
 
 def where(c, a, b):
@@ -312,6 +323,11 @@ def slice_of(x, axis, begin, end, step=1):
     places = list(range(begin % (x.shape[axis] + 1) if begin >= 0 else begin + x.shape[axis],
                         end if end >= 0 else end + x.shape[axis], step))
     return pick(x, axis, places, [len(places)])
+
+
+def frame(x, size, hop, axis):
+    count = (x.shape[axis] - size) // hop + 1
+    return pick(x, axis, [i * hop + k for i in range(count) for k in range(size)], [count, size])
 
 
 def gather(x, ids, axis):

@@ -30,7 +30,7 @@ class Program:
         self.n, self.products = 0, {}
         self.make_input("f32", ["B", "S"])  # sizes of all dims come from inputs
         for _ in range(self.rng.randint(1, 3)):
-            self.make_input(self.rng.choice(["f32", "f32", "f32", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"]))
+            self.make_input(self.rng.choice(["f32", "f32", "f32", "f16", "bf16", "i8", "u8", "i16", "i32", "i64", "bool"]))
 
     # ---- parts ----
 
@@ -118,7 +118,7 @@ class Program:
             "(%r)" % v, v)
 
     def binary(self):
-        name = self.rng.choice(["+", "-", "*", "/", "//", "%", "**", "pow", "minimum", "maximum", "<", "<=", ">", ">=", "==",
+        name = self.rng.choice(["+", "-", "*", "/", "//", "%", "**", "pow", "minimum", "maximum", "min", "max", "<", "<=", ">", ">=", "==",
                                 "!="])
         a = self.find(FLOATS if name == "/" else FLOATS + INTS)
         call = "%s(%%s, %%s)" % name if name.isalpha() else "%%s %s %%s" % name.replace("%", "%%")
@@ -127,6 +127,8 @@ class Program:
             dims = a.dims
             if name == "/" and v == 0:
                 return
+            if name in ("min", "max") and "." not in text and "e" not in text:
+                return  # an int is an axis
             scalar = Tensor(a.dtype, [], [round_to(a.dtype, v)])
             if self.rng.random() < 0.5:
                 f, reads, text = (lambda t: ops.pair(name, t, scalar)), [a], call % (a.name, text)
@@ -407,10 +409,46 @@ class Program:
         x = self.find(FLOATS + INTS)
         real, axis = self.axis(x)
         before, after, value = self.rng.randint(0, 3), self.rng.randint(0, 3), self.padding(x.dtype)
+        sides = "".join(", %s=%d" % side for side in (("before", before), ("after", after)) if side[1] or self.rng.random() < 0.3)
         dims = list(x.dims)
         dims[real] = "(%s)+%d" % (dims[real], before + after)
-        text = "pad(%s, axis=%d, before=%d, after=%d%s)" % (x.name, axis, before, after, ", value=%r" % value if value else "")
+        text = "pad(%s, axis=%d%s%s)" % (x.name, axis, sides, ", value=%r" % value if value else "")
         self.add(text, [x], [(x.dtype, dims)], lambda t: ops.pad(t, axis, before, after, value))
+
+    def frame(self):
+        x = self.find(FLOATS + INTS + ("bool",), 1, 3)
+        real, axis = self.axis(x)
+        least = self.least(x.dims[real])
+        size, hop = self.rng.randint(1, least), self.rng.randint(1, 3)
+        # a rounded division cannot be the size of an output
+        hop = 1 if not x.dims[real].isdigit() else hop
+        dims = x.dims[:real] + ["((%s)-%d)//%d+1" % (x.dims[real], size, hop) if hop > 1 else "(%s)-%d" % (x.dims[real], size - 1),
+                                str(size)] + x.dims[real + 1:]
+        if count(self.shape(dims)) > 3000:
+            return
+        text = "frame(%s, %d, %d%s)" % (x.name, size, hop, ", axis=%d" % axis if real < len(x.dims) - 1 or axis != -1 else "")
+        self.add(text, [x], [(x.dtype, dims)], lambda t: ops.frame(t, size, hop, real))
+
+    def clip(self):
+        x = self.find(FLOATS + INTS)
+        sides, texts, reads = [None, None], [], [x]
+        for i in self.rng.choice([[0], [1], [0, 1], [0, 1]]):
+            if self.rng.random() < 0.7:
+                text, v = self.literal(x.dtype)
+                sides[i] = Tensor(x.dtype, [], [round_to(x.dtype, v)])
+            else:
+                other = self.make_input(x.dtype, x.dims)
+                text, sides[i] = other.name, len(reads)
+                reads.append(other)
+            texts.append("%s=%s" % (("min", "max")[i], text))
+        pick = lambda side, values: values[side] if isinstance(side, int) else side
+        self.add("clip(%s, %s)" % (x.name, ", ".join(texts)), reads, [(x.dtype, x.dims)],
+                 lambda *t: ops.clip(t[0], pick(sides[0], t), pick(sides[1], t)))
+
+    def leaky_relu(self):
+        x, slope = self.find(FLOATS), self.rng.choice([0.01, 0.0, 0.25, -0.5, 2.0])
+        self.add("leaky_relu(%s%s)" % (x.name, ", slope=%r" % slope if slope != 0.01 else ""), [x], [(x.dtype, x.dims)],
+                 lambda t: ops.leaky_relu(t, slope))
 
     def ids(self, dims, below):
         v = self.make_input("i32", dims)
@@ -503,6 +541,9 @@ class Program:
         if axes == 1 and least == 1 and self.rng.random() < 0.4:
             sizes = ["S"]
         x = self.make_input("f32", ["B"] + (sizes + [str(channels)] if axes == 1 else [str(channels)] + sizes))
+        if self.rng.random() < 0.06:  # more taps than are taken one by one
+            kernel, dilation, padding, sizes = (257, 1, 130, ["3"]) if axes == 1 else (17, 1, 8, ["3", "2"])
+            x = self.make_input("f32", ["B"] + (sizes + [str(channels)] if axes == 1 else [str(channels)] + sizes))
         path, bias = self.fresh("w"), self.rng.random() < 0.5
         w = self.weights[path + ".weight"] = self.tensor("f32", [out, channels // groups] + [kernel] * axes)
         b = None
@@ -560,7 +601,8 @@ def summed(t):
 KINDS = [Program.unary, Program.unary, Program.binary, Program.binary, Program.binary, Program.binary, Program.logic,
          Program.where, Program.cast, Program.cast, Program.reduce, Program.reduce, Program.by_axis, Program.by_axis,
          Program.topk, Program.reshape, Program.transpose, Program.broadcast, Program.concat, Program.split, Program.slice,
-         Program.index, Program.pad, Program.gather, Program.scatter, Program.matmul, Program.einsum, Program.neural,
+         Program.index, Program.pad, Program.frame, Program.clip,
+         Program.leaky_relu, Program.gather, Program.scatter, Program.matmul, Program.einsum, Program.neural,
          Program.conv, Program.made, Program.symbolic_slice, Program.symbolic_slice, Program.stepped_slice,
          Program.expression, Program.expression, Program.repeat]
 

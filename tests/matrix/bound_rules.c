@@ -25,6 +25,7 @@ static double narrow(enum ir_dtype t)
 	case DT_F64:
 	case DT_I8:
 	case DT_U8:
+	case DT_I16:
 	case DT_I32:
 	case DT_I64:
 	case DT_BOOL: return 0;

@@ -56,8 +56,8 @@ enum ir_dtype gen_float(struct gen *g)
 
 static enum ir_dtype gen_int(struct gen *g)
 {
-	static const enum ir_dtype types[] = {DT_I32, DT_I8, DT_U8, DT_I64};
-	return g->opt.all_dtypes && rng_chance(&g->rng, 50) ? types[rng_below(&g->rng, 4)] : DT_I32;
+	static const enum ir_dtype types[] = {DT_I32, DT_I8, DT_U8, DT_I64, DT_I16};
+	return g->opt.all_dtypes && rng_chance(&g->rng, 50) ? types[rng_below(&g->rng, 5)] : DT_I32;
 }
 
 enum ir_dtype gen_number(struct gen *g)

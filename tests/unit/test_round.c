@@ -64,6 +64,7 @@ START_TEST(rounds_to_types)
 	ck_assert(ir_round(DT_BF16, 257) == 256);
 	ck_assert(ir_round(DT_I8, 200) == 127 && ir_round(DT_I8, -200) == -128);
 	ck_assert(ir_round(DT_U8, -3) == 0 && ir_round(DT_U8, 300) == 255);
+	ck_assert(ir_round(DT_I16, 40000) == 32767 && ir_round(DT_I16, -40000) == -32768);
 	ck_assert(ir_round(DT_I32, 2.5) == 2 && ir_round(DT_I32, 3e9) == 2147483647);
 	ck_assert(ir_round(DT_I32, (double)NAN) == 0);
 	ck_assert(ir_round(DT_I64, 1e30) == 0x1p63);
