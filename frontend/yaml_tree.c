@@ -379,7 +379,33 @@ static void take_event(struct reader *r, const yaml_event_t *ev)
 	}
 }
 
-/* What libyaml says, in words that tell what to do where we know. */
+/* What libyaml says, and the same in words that tell what to do. */
+static const char *plain_words(const char *said)
+{
+	static const char *const words[][2] = {
+	        {"did not find expected ',' or '}'", "expected ',' or '}'"},
+	        {"did not find expected ',' or ']'", "expected ',' or ']'"},
+	        {"did not find expected key", "expected a key; is it indented as the keys above?"},
+	        {"did not find expected '-' indicator", "expected '-', as on the lines above"},
+	        {"could not find expected ':'", "expected ':' after the key"},
+	        {"mapping values are not allowed in this context",
+	         "no ':' can be here; put the text in quotes, or check the indentation"},
+	        {"found unexpected end of stream", "the text ends before the quote is closed"},
+	        {"found a tab character that violates indentation", "a tab cannot indent; use spaces"},
+	        {"while parsing a flow mapping", "to close this '{'"},
+	        {"while parsing a flow sequence", "to close this '['"},
+	        {"while parsing a block mapping", "the mapping begins here"},
+	        {"while parsing a block collection", "the list begins here"},
+	        {"while scanning a quoted scalar", "the quote begins here"},
+	        {"while scanning a simple key", "the key begins here"},
+	        {"while scanning a plain scalar", "the text begins here"},
+	};
+	for (size_t i = 0; i < TFMC_COUNT(words); i++)
+		if (strcmp(said, words[i][0]) == 0)
+			return words[i][1];
+	return said;
+}
+
 static void report_problem(struct reader *r)
 {
 	const yaml_parser_t *p = &r->parser;
@@ -400,9 +426,9 @@ static void report_problem(struct reader *r)
 		diag_error(r->cx, loc_of(r, c, 1), DIAG_YAML, "text cannot begin with '%c'; put it in quotes",
 		           here);
 	else
-		diag_error(r->cx, loc_of(r, c, 1), DIAG_YAML, "%s", problem);
+		diag_error(r->cx, loc_of(r, c, 1), DIAG_YAML, "%s", plain_words(problem));
 	if (p->context != NULL && p->context_mark.index != p->problem_mark.index)
-		diag_note(r->cx, loc_of_index(r, p->context_mark.index), "%s", p->context);
+		diag_note(r->cx, loc_of_index(r, p->context_mark.index), "%s", plain_words(p->context));
 }
 
 static void read_events(struct reader *r)

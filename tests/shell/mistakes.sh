@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Twenty mistakes of a first day, and all that stderr says to each: the place, what is wrong in the user's words, the cure.
+# Mistakes of a first day, and all that stderr says to each: the place, what is wrong in the user's words, the cure.
 set -uo pipefail
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -35,6 +35,7 @@ spoil include 's/^name/include: [nothing.yaml]\nname/'
 spoil open 's/ctx: 6}/ctx: 6/'
 spoil shape 's/ctx: 6/ctx: 7/'
 spoil heads 's/heads: 2/heads: 3/'
+spoil indent 's/^  - norm: {id: final}/ - norm: {id: final}/'
 spoil big 's/ctx: 6/ctx: 99999999999999999999/'
 
 says 2 ok.yaml -o m.o --weigths=embed <<'EXPECTED'
@@ -107,12 +108,20 @@ include.yaml:2:11: note: in the include named here
       |           ^~~~~~~~~~~~
 EXPECTED
 says 1 open.yaml -o m.o <<'EXPECTED'
-open.yaml:4:5: error: did not find expected ',' or '}' [E101]
+open.yaml:4:5: error: expected ',' or '}' [E101]
     4 | dims: {B: 1..2, S: 1..ctx}
       |     ^
-open.yaml:3:9: note: while parsing a flow mapping
+open.yaml:3:9: note: to close this '{'
     3 | params: {d: 8, heads: 2, ff: 12, layers: 2, vocab: 11, ctx: 6
       |         ^
+EXPECTED
+says 1 indent.yaml -o m.o <<'EXPECTED'
+indent.yaml:17:2: error: expected a key; is it indented as the keys above? [E101]
+   17 |  - norm: {id: final}
+      |  ^
+indent.yaml:1:1: note: the mapping begins here
+    1 | tfmc: 1
+      | ^
 EXPECTED
 says 1 shape.yaml -o m.o <<'EXPECTED'
 shape.yaml:12:5: error: the parameter 'pos.weight' wants [7, 8], the tensor 'pos.weight' of 'base/model.safetensors' is [6, 8] [E401]
