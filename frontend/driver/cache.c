@@ -67,6 +67,9 @@ void cache_open(struct cache *c, struct arena *a, uint64_t limit)
 	else
 		return;
 	char *path = (char *)(uintptr_t)arena_strdup(a, base);
+	c->why = "out of memory";
+	if (arena_failed(a))
+		return;
 	const char *fault = make_path(path) ? fault_of(path) : strerror(errno);
 	c->why = fault ? arena_printf(a, "%s: %s", path, fault) : NULL;
 	c->dir = fault ? NULL : path;

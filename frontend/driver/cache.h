@@ -27,10 +27,11 @@ struct cache_key {
 };
 
 struct cache {
-	const char *dir;       /* NULL: not used */
-	const char *why;       /* it is not used */
-	uint64_t limit;        /* bytes of all files */
-	struct timespec start; /* files that changed since may have changed while they were read */
+	const char *dir;        /* NULL: not used */
+	const char *why;        /* it is not used */
+	uint64_t limit;         /* bytes of all files */
+	struct cache_key files; /* content of all that were read, of who uses the cache */
+	struct timespec start;  /* files that changed since may have changed while they were read */
 };
 
 /* A file that is being written, without its name yet. */

@@ -10,10 +10,11 @@
 #include "ir/support/number.h"
 #include "ir/text.h"
 
-#define FORM 1 /* of the files: counts up when they change */
+#define FORM 2 /* of the files: counts up when they change */
 
 /* Which packed weights the code runs with. */
 struct weights_id {
+	struct cache_key files; /* of what they are packed from: hashes of packed weights can be forged */
 	uint64_t structure, weights, bytes;
 };
 
@@ -74,11 +75,13 @@ static bool add_module(struct blake2b *b, const struct ir_module *m)
 }
 
 /*
- * Every file that was read, in order: which weight the module's `"file":"tensor"` means follows from them. A
- * folder is what its files are.
+ * d->cache.files: every file that was read, in order: which weight the module's `"file":"tensor"` means
+ * follows from them. A folder is what its files are.
  */
-static bool add_files(struct driver *d, struct blake2b *b)
+static bool hash_files(struct driver *d)
 {
+	struct blake2b b;
+	blake2b_begin(&b);
 	for (size_t i = 0; i < d->outputs.inputs.n; i++) {
 		const char *path = d->outputs.inputs.items[i], *slash = strrchr(path, '/');
 		struct cache_key content;
@@ -88,9 +91,10 @@ static bool add_files(struct driver *d, struct blake2b *b)
 			d->cache.why = arena_printf(&d->arena, "'%s' has just changed", path);
 			return false;
 		}
-		blake2b_text(b, slash ? slash + 1 : path);
-		blake2b_item(b, content.bytes, sizeof(content.bytes));
+		blake2b_text(&b, slash ? slash + 1 : path);
+		blake2b_item(&b, content.bytes, sizeof(content.bytes));
 	}
+	blake2b_end(&b, d->cache.files.bytes);
 	return true;
 }
 
@@ -132,8 +136,9 @@ const char *native_cache_name(struct driver *d, const struct native_request *q)
 		blake2b_text(&b, q->variants->items[i].target->name);
 	add_options(&b, d);
 	add_facts(&b, q->facts);
-	if (!add_module(&b, q->loaded->module) || !add_files(d, &b))
+	if (!add_module(&b, q->loaded->module) || !hash_files(d))
 		return NULL;
+	blake2b_item(&b, d->cache.files.bytes, sizeof(d->cache.files.bytes));
 	blake2b_end(&b, key.bytes);
 	return cache_entry(&d->arena, "code", &key);
 }
@@ -142,8 +147,12 @@ const char *native_cache_name(struct driver *d, const struct native_request *q)
 
 static const char *weights_name(struct arena *a, const struct weights_id *id)
 {
-	return arena_printf(a, "weights-%016llx-%016llx-%llx", (unsigned long long)id->structure,
-	                    (unsigned long long)id->weights, (unsigned long long)id->bytes);
+	struct cache_key key;
+	struct blake2b b;
+	blake2b_begin(&b);
+	blake2b_item(&b, id, sizeof(*id));
+	blake2b_end(&b, key.bytes);
+	return cache_entry(a, "weights", &key);
 }
 
 static bool map_weights(struct driver *d, const struct weights_id *id, struct tfmc_mapping *out)
@@ -189,16 +198,25 @@ static bool files_are_same(const struct driver *d)
 	return true;
 }
 
+/* Another command may have them already. */
+static bool keep_weights(struct driver *d, const struct weights_id *id, struct packed *weights)
+{
+	const char *name = weights_name(&d->arena, id), *path = cache_path(&d->cache, &d->arena, name);
+	if (id->bytes == 0 || cache_was_checked(&d->cache, path))
+		return true;
+	if (!packed_keep(weights, name))
+		return false;
+	cache_note_checked(&d->cache, path);
+	return true;
+}
+
 bool native_cache_store(struct driver *d, const char *name, struct compiled *c)
 {
 	const struct tfmc_record *r = c->model.record;
-	struct weights_id id = {r->structure_hash, r->weights_hash, r->weights_bytes};
-	const char *weights = weights_name(&d->arena, &id);
+	struct weights_id id = {d->cache.files, r->structure_hash, r->weights_hash, r->weights_bytes};
 	struct buf code;
-	if (!files_are_same(d) || (id.bytes > 0 && !packed_keep(&c->weights, weights)))
+	if (!files_are_same(d) || !keep_weights(d, &id, &c->weights))
 		return false;
-	if (id.bytes > 0)
-		cache_note_checked(&d->cache, cache_path(&d->cache, &d->arena, weights));
 	buf_init(&code);
 	buf_append(&code, &c->object.object);
 	buf_bytes(&code, &id, sizeof(id));

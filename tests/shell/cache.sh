@@ -39,6 +39,12 @@ cached "the second time" && same "the second time"
 [ "$(stat -c %a "$cache")" = 700 ] || complain "others may read the cache"
 fresh "--no-cache" --no-cache && same "--no-cache"
 
+# Another command has other code and the same packed weights.
+"$TFMC" score "$tmp/dates/model.yaml" --prompt "3rd of March 2021" --target-text 2021-03-03 -O0 >"$tmp/err" 2>&1 ||
+	complain "score failed"
+[ "$(ls "$cache" | cut -d- -f1 | sort | uniq -c | tr -s ' \n' ' ')" = ' 2 code 2 seen 1 weights ' ] ||
+	complain "generate and score keep $(ls "$cache")"
+
 # The name of the folder is nothing to it; what the files hold is.
 cp -r "$tmp/dates" "$tmp/copy" && mv "$tmp/dates" "$tmp/old" && mv "$tmp/copy" "$tmp/dates"
 cached "a copy"
