@@ -206,6 +206,39 @@ static bool take_last(struct lowering *lw, const char *name)
 	return !irb_failed(lw->b);
 }
 
+/* Ids of a key of generate are in [0, below). */
+static bool check_ids(struct lowering *lw, const char *key, const struct frontend_ids *ids, int64_t below)
+{
+	const struct yaml_node *node = yaml_find(model_section(lw->m, "generate"), key);
+	for (size_t i = 0; node != NULL && i < ids->n; i++) {
+		struct yaml_list list = yaml_as_list(lw->arena, node);
+		struct loc at = list.n == ids->n ? list.items[i]->loc : node->loc;
+		if (ids->items[i] >= below) {
+			diag_error(lw->cx, at, DIAG_GENERATE,
+			           "%s has the id %lld, but the vocabulary has %lld ids (0 to %lld)", key,
+			           (long long)ids->items[i], (long long)below, (long long)(below - 1));
+			return false;
+		}
+	}
+	return true;
+}
+
+/* What is read must be below the rows of the embedding, what is chosen below the number of logits. */
+static bool check_generate_ids(struct lowering *lw, const char *logits)
+{
+	const struct frontend_generate *g = &lw->m->generate;
+	const struct frontend_ids pad = {&g->pad, 1};
+	const struct lval *x = lower_find(lw, logits);
+	const struct ir_type *t = x != NULL && x->kind == LV_TENSOR ? irb_type(lw->b, x->v) : NULL;
+	int64_t vocab = INT64_MAX, read = lw->m->inputs.items[lw->m->tokens].below;
+	if (t != NULL && t->rank > 0)
+		(void)ir_dim_is_const(t->dims[t->rank - 1], &vocab);
+	read = read > 0 ? read : vocab;
+	return check_ids(lw, "start", &g->start, read) && check_ids(lw, "pad", &pad, read) &&
+	       check_ids(lw, "stop", &g->stop, vocab) && check_ids(lw, "suppress", &g->suppress, vocab) &&
+	       check_ids(lw, "suppress_first", &g->suppress_first, vocab);
+}
+
 static bool decode_body(struct lowering *lw, const struct entry *e)
 {
 	const char *name = e->values[0];
@@ -217,7 +250,7 @@ static bool decode_body(struct lowering *lw, const struct entry *e)
 	if (!lower_body(lw, &head, false))
 		return false;
 	lw->outputs = outputs;
-	return take_last(lw, name) && lower_body(lw, &tail, false);
+	return take_last(lw, name) && lower_body(lw, &tail, false) && check_generate_ids(lw, e->values[0]);
 }
 
 /* ---- results ---- */
