@@ -16,25 +16,27 @@
 #define TFMC_RECORD_MAGIC 0x31434d46u /* "FMC1" */
 
 /* Status codes of every call into an object, one row each: name, value, text. */
-#define TFMC_STATUS_TABLE(X)                                                                        \
-	X(OK, 0, "ok")                                                                              \
-	X(E_NULL, 1, "a required pointer is null")                                                  \
-	X(E_SIZE, 2, "a buffer is smaller than its tensor, or memory is too small")                 \
-	X(E_ALIGN, 3, "memory is not aligned to 64 bytes")                                          \
-	X(E_DIM, 4, "a dimension is outside of its bounds")                                         \
-	X(E_LENGTH, 5, "a length is negative or larger than the dimension it measures")             \
-	X(E_TOKEN, 6, "a token id is outside of the vocabulary")                                    \
-	X(E_CONTEXT, 7, "the context is not initialised")                                           \
-	X(E_ABI, 8, "the caller was built for another interface version")                           \
-	X(E_WEIGHTS, 9, "the weights do not belong to this object")                                 \
-	X(E_CPU, 10, "this processor lacks instructions the object was compiled for")               \
-	X(E_FULL, 11, "the state has no room for that many tokens")                                 \
-	X(E_WORKER, 12, "a worker number is outside of the workers of the context")                 \
-	X(E_CANCELLED, 13, "the call was cancelled")                                                \
-	X(E_ENTRY, 14, "the object has no such entry")                                              \
-	X(E_STATE, 15, "the entry needs state the context was not given, or encode was not called") \
-	X(E_VARIANT, 16, "the object does not hold a variant that is allowed")                      \
-	X(E_OVERWRITTEN, 17, "a ring of the state has overwritten tokens that the sequence would need")
+#define TFMC_STATUS_TABLE(X)                                                                            \
+	X(OK, 0, "ok")                                                                                  \
+	X(E_NULL, 1, "a required pointer is null")                                                      \
+	X(E_SIZE, 2, "a buffer is smaller than its tensor, or memory is too small")                     \
+	X(E_ALIGN, 3, "memory is not aligned to 64 bytes")                                              \
+	X(E_DIM, 4, "a dimension is outside of its bounds")                                             \
+	X(E_LENGTH, 5, "a length is negative or larger than the dimension it measures")                 \
+	X(E_TOKEN, 6, "a token id is outside of the vocabulary")                                        \
+	X(E_CONTEXT, 7, "the context is not initialised")                                               \
+	X(E_ABI, 8, "the caller was built for another interface version")                               \
+	X(E_WEIGHTS, 9, "the weights are those of another object, or damaged")                          \
+	X(E_CPU, 10, "this processor lacks instructions the object was compiled for")                   \
+	X(E_FULL, 11, "the state has no room for that many tokens")                                     \
+	X(E_WORKER, 12, "a worker number is outside of the workers of the context")                     \
+	X(E_CANCELLED, 13, "the call was cancelled")                                                    \
+	X(E_ENTRY, 14, "the object has no such entry")                                                  \
+	X(E_STATE, 15, "the entry needs state the context was not given, or encode was not called")     \
+	X(E_VARIANT, 16, "the object does not hold a variant that is allowed")                          \
+	X(E_OVERWRITTEN, 17, "a ring of the state has overwritten tokens that the sequence would need") \
+	X(E_NO_WEIGHTS, 18,                                                                             \
+	  "the weights are not in this object: give it the file NAME.weights that was written beside it")
 
 enum tfmc_rt_status {
 #define X(name, value, text) TFMC_RT_##name = value,

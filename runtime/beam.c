@@ -284,6 +284,8 @@ static int grow(struct search *s)
 static int open_search(struct search *s, struct tfmc_session *session, const struct tfmc_beam_options *o)
 {
 	*s = (struct search){.options = o};
+	if (!o)
+		return TFMC_RT_E_NULL;
 	if (o->struct_size != sizeof(*o))
 		return TFMC_RT_E_ABI;
 	bool in_range =
@@ -340,17 +342,18 @@ static int give(const struct search *s, struct tfmc_hypothesis *out, uint64_t ca
 static int search(struct search *s, const int32_t *prompt, uint64_t n_prompt, const int32_t *first,
                   uint64_t n_first)
 {
+	int status = feed_check_first(s->feeder.session, n_first, 1);
+	if (status != TFMC_RT_OK)
+		return status;
 	int64_t limit = s->feeder.record->max_len - (int64_t)n_first;
 	int64_t wanted = s->options->max_new_tokens;
 	s->limit = wanted > 0 && wanted < limit ? wanted : limit;
-	if (!n_first || s->limit < 1)
-		return TFMC_RT_E_PROMPT;
 	s->rules.n_first = n_first;
 	s->history = calloc((size_t)n_first + (size_t)s->limit + 1, sizeof(*s->history));
 	if (!s->history)
 		return TFMC_RT_E_MEMORY;
 	memcpy(s->history, first, (size_t)n_first * sizeof(*first));
-	int status = begin(s, prompt, n_prompt, first, n_first);
+	status = begin(s, prompt, n_prompt, first, n_first);
 	return status == TFMC_RT_OK ? grow(s) : status;
 }
 
@@ -359,7 +362,14 @@ int tfmc_beam_search(struct tfmc_session *session, const struct tfmc_beam_option
                      struct tfmc_hypothesis *out, uint64_t cap, uint64_t *n_out)
 {
 	struct search s;
+	bool has_room = out || !cap;
+	if (!n_out)
+		return TFMC_RT_E_NULL;
 	*n_out = 0;
+	for (uint64_t i = 0; has_room && options && i < cap && i < (uint64_t)options->beam; i++)
+		has_room = out[i].tokens || !out[i].cap;
+	if (!session || !has_room || (!prompt && n_prompt) || (!target && n_target))
+		return TFMC_RT_E_NULL;
 	int status = open_search(&s, session, options);
 	if (status == TFMC_RT_OK) {
 		const struct tfmc_record *r = s.feeder.record;

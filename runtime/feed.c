@@ -39,6 +39,30 @@ int32_t *record_start_ids(const struct tfmc_record *r, uint64_t *n)
 	return ids;
 }
 
+int feed_check_first(struct tfmc_session *session, uint64_t n_first, int64_t room)
+{
+	const struct tfmc_record *r = tfmc_session_record(session);
+	const char *what = r->generate_kind == 1 ? "prompt" : "target";
+	int64_t most = r->max_len - room;
+	if (!n_first)
+		return session_fault(session, "the %s is empty, and the model has no start ids", what);
+	if (most < 0 || n_first > (uint64_t)most)
+		return session_fault(session, "the %s has %llu ids; at most %lld are possible", what,
+		                     (unsigned long long)n_first, (long long)most);
+	return TFMC_RT_OK;
+}
+
+int feed_check_ids(struct tfmc_session *session, const char *what, const int32_t *ids, uint64_t n,
+                   int64_t below)
+{
+	for (uint64_t i = 0; below > 0 && i < n; i++)
+		if (ids[i] < 0 || ids[i] >= below)
+			return session_fault(session,
+			                     "id %d, number %llu of %s, is outside of the vocabulary of %lld",
+			                     (int)ids[i], (unsigned long long)i + 1, what, (long long)below);
+	return TFMC_RT_OK;
+}
+
 /* --- calls -----------------------------------------------------------------------------------------------
  */
 
@@ -56,6 +80,26 @@ static int64_t find_tensor(const struct tfmc_record *r, int64_t entry, const cha
 	return -1;
 }
 
+/* What callers know an input by. */
+static const char *phrase(const struct tfmc_record *r, const struct tfmc_record_tensor *t)
+{
+	const char *tokens = r->tokens_name ? tfmc_record_text(r, (uint64_t)r->tokens_name) : "";
+	if (strcmp(tfmc_record_text(r, t->name), tokens) != 0)
+		return "the source";
+	return r->generate_kind == 1 ? "the prompt" : "the target";
+}
+
+static int axis_fault(const struct feeder *f, const struct tfmc_record_tensor *t, uint64_t axis,
+                      int64_t value, int64_t lo, int64_t hi)
+{
+	const char *name = phrase(f->record, t);
+	if (t->below > 0)
+		return session_fault(f->session, "%s has %lld ids; %lld to %lld are possible", name,
+		                     (long long)value, (long long)lo, (long long)hi);
+	return session_fault(f->session, "axis %d of %s is %lld; %lld to %lld are possible", (int)axis, name,
+	                     (long long)value, (long long)lo, (long long)hi);
+}
+
 /* Sets the dim that is axis `axis` of a tensor to `value`, when it is one symbol. */
 static int set_axis(struct feeder *f, const struct tfmc_record_tensor *t, uint64_t axis, int64_t value)
 {
@@ -63,12 +107,14 @@ static int set_axis(struct feeder *f, const struct tfmc_record_tensor *t, uint64
 	if (w[0] == 1 && w[1] == 1 && w[2] == 1) {
 		const struct tfmc_record_dim *dim = tfmc_record_dim_at(f->record, w[3]);
 		if (value < dim->lo || value > dim->hi)
-			return axis == 0 ? TFMC_RT_E_BEAM : TFMC_RT_E_PROMPT;
+			return axis == 0 ? (int)TFMC_RT_E_BEAM
+			                 : axis_fault(f, t, axis, value, dim->lo, dim->hi);
 		f->dims[w[3]] = value;
 	}
-	if (tfmc_tensor_size(f->record, t, axis, f->dims) != value)
-		return axis == 0 ? TFMC_RT_E_BEAM : TFMC_RT_E_PROMPT;
-	return TFMC_RT_OK;
+	int64_t size = tfmc_tensor_size(f->record, t, axis, f->dims);
+	if (size == value)
+		return TFMC_RT_OK;
+	return axis == 0 ? (int)TFMC_RT_E_BEAM : axis_fault(f, t, axis, value, size, size);
 }
 
 /* A call that is being put together. */
@@ -93,7 +139,7 @@ static int begin_call(struct feeder *f, struct feeding *c, const char *entry_nam
 	const struct tfmc_record_tensor *t = tfmc_entry_input(r, c->entry, (uint64_t)input);
 	int status = set_axis(f, t, 0, f->batch);
 	if (status == TFMC_RT_OK)
-		status = set_axis(f, t, 1, (int64_t)n);
+		status = set_axis(f, t, 1, n > INT64_MAX ? INT64_MAX : (int64_t)n);
 	c->inputs[input] = (struct tfmc_buffer){(void *)(uintptr_t)ids, (uint64_t)f->batch * n};
 	if (f->lengths && (t->lengths < 0 || t->lengths >= MAX_TENSORS))
 		return TFMC_RT_E_GENERATE;
@@ -107,6 +153,17 @@ static int end_call(struct feeder *f, const struct feeding *c)
 {
 	int status = tfmc_session_call(f->session, c->entry, f->dims, c->inputs, c->outputs);
 	return status == TFMC_RT_E_TOKEN ? TFMC_RT_E_PROMPT : status;
+}
+
+/* An object says that an id is wrong, not which one. */
+static void name_wrong_id(struct feeder *f, const struct feeding *c)
+{
+	for (uint64_t i = 0; i < MAX_TENSORS; i++) {
+		const struct tfmc_record_tensor *t = tfmc_entry_input(f->record, c->entry, i);
+		const struct tfmc_buffer *b = &c->inputs[i];
+		if (t && t->below > 0 && b->data)
+			(void)feed_check_ids(f->session, phrase(f->record, t), b->data, b->count, t->below);
+	}
 }
 
 /* Calls an entry with ids [batch, n] as the named input and, when it has them and they are wanted, the
@@ -124,7 +181,10 @@ static int feed(struct feeder *f, const char *entry_name, int64_t tensor_name, c
 		return TFMC_RT_E_GENERATE;
 	if (output >= 0 && wants_logits)
 		c.outputs[output] = (struct tfmc_buffer){f->logits, (uint64_t)(f->batch * f->vocab)};
-	return end_call(f, &c);
+	status = end_call(f, &c);
+	if (status == TFMC_RT_E_PROMPT)
+		name_wrong_id(f, &c);
+	return status;
 }
 
 /* A source that is no ids. */
@@ -140,7 +200,12 @@ static int feed_source(struct feeder *f, const struct session_source *s)
 	if (input < 0 || input >= MAX_TENSORS)
 		return TFMC_RT_E_GENERATE;
 	const struct tfmc_record_tensor *t = tfmc_entry_input(f->record, c.entry, (uint64_t)input);
-	int status = t->rank == s->rank && s->sizes[0] == f->batch ? TFMC_RT_OK : (int)TFMC_RT_E_PROMPT;
+	int status = TFMC_RT_OK;
+	if (t->rank != s->rank || s->sizes[0] != f->batch)
+		status = session_fault(
+		        f->session, "the source has rank %llu and %lld sequences; it must be %llu and %lld",
+		        (unsigned long long)s->rank, (long long)s->sizes[0], (unsigned long long)t->rank,
+		        (long long)f->batch);
 	for (uint64_t i = 0; status == TFMC_RT_OK && i < s->rank; i++)
 		status = set_axis(f, t, i, s->sizes[i]);
 	if (status != TFMC_RT_OK)
@@ -154,7 +219,9 @@ int feeder_encode(struct feeder *f, const int32_t *ids, uint64_t n)
 	const struct session_source *source = session_source(f->session);
 	if (source->data)
 		return feed_source(f, source);
-	return n ? feed(f, "encode", f->record->source_name, ids, n, 1) : TFMC_RT_E_PROMPT;
+	if (!n)
+		return session_fault(f->session, "the source is empty");
+	return ids ? feed(f, "encode", f->record->source_name, ids, n, 1) : (int)TFMC_RT_E_NULL;
 }
 
 /* The tokens of an entry, or NULL. */
@@ -185,16 +252,20 @@ static uint64_t prefill_rows(const struct feeder *f)
 static int check_ids(const struct feeder *f, const int32_t *ids, uint64_t n)
 {
 	const struct tfmc_record_tensor *t = tokens_of(f, "prefill");
-	for (uint64_t i = 0; t && t->below > 0 && i < n; i++)
-		if (ids[i] < 0 || ids[i] >= t->below)
-			return TFMC_RT_E_PROMPT;
-	return TFMC_RT_OK;
+	return t ? feed_check_ids(f->session, phrase(f->record, t), ids, n, t->below) : (int)TFMC_RT_OK;
 }
 
 int feeder_prefill(struct feeder *f, const int32_t *ids, uint64_t n)
 {
 	uint64_t rows = f->batch == 1 ? prefill_rows(f) : n, room = f->record->context_limit;
-	int status = n && (!room || n <= room) ? (int)TFMC_RT_OK : (int)TFMC_RT_E_PROMPT;
+	int status = TFMC_RT_OK;
+	if (!n)
+		status = session_fault(f->session, "the prompt is empty, and the model has no start ids");
+	else if (room && n > room)
+		status = session_fault(f->session, "the prompt has %llu ids; the state has room for %llu",
+		                       (unsigned long long)n, (unsigned long long)room);
+	else if (!ids)
+		status = TFMC_RT_E_NULL;
 	if (status == TFMC_RT_OK && n > rows)
 		status = check_ids(f, ids, n);
 	for (uint64_t at = 0, part; status == TFMC_RT_OK && at < n; at += part) {
@@ -278,6 +349,9 @@ static int find_logits(struct feeder *f)
 int feeder_open(struct feeder *f, struct tfmc_session *session, int64_t batch)
 {
 	*f = (struct feeder){.session = session, .record = tfmc_session_record(session), .batch = batch};
+	if (!session)
+		return TFMC_RT_E_NULL;
+	session_clear_fault(session);
 	if (!f->record->generate_kind || f->record->n_dims > FEED_DIMS_MAX)
 		return TFMC_RT_E_GENERATE;
 	for (uint64_t i = 0; i < f->record->n_dims; i++)

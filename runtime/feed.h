@@ -52,6 +52,19 @@ uint64_t session_call_rows(const struct tfmc_session *session, int64_t batch);
 /* tfmc_session_cancel was called since the last time; each request is taken once. */
 int session_take_cancel(struct tfmc_session *session);
 
+/* What is wrong with a prompt, for tfmc_session_status_text, at most SESSION_FAULT - 1 bytes; gives
+ * TFMC_RT_E_PROMPT. */
+#define SESSION_FAULT 192
+int session_fault(struct tfmc_session *session, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+const char *session_last_fault(const struct tfmc_session *session);
+void session_clear_fault(struct tfmc_session *session);
+/* TFMC_RT_E_PROMPT, with words, unless there are 1 to the model's max_len - room tokens in front of new ones.
+ */
+int feed_check_first(struct tfmc_session *session, uint64_t n_first, int64_t room);
+/* TFMC_RT_E_PROMPT, with words, unless all ids are in [0, below). what: "the prompt". */
+int feed_check_ids(struct tfmc_session *session, const char *what, const int32_t *ids, uint64_t n,
+                   int64_t below);
+
 /* log of the sum of e^logit: log p(id) is logits[id] minus it. TFMC_RT_E_LOGITS for NaN, +infinity, and when
  * all are -infinity. */
 int row_log_sum(const float *logits, int64_t vocab, double *out);

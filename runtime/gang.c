@@ -181,6 +181,8 @@ static int start_threads(struct tfmc_gang *g)
 int tfmc_gang_create_spinning(int64_t n, int64_t microseconds, struct tfmc_gang **out)
 {
 	void *seats = NULL;
+	if (!out)
+		return TFMC_RT_E_NULL;
 	*out = NULL;
 	if (n < 1 || n > MAX_WORKERS || microseconds < 0 || microseconds > MAX_SPIN)
 		return TFMC_RT_E_WORKER;
@@ -226,12 +228,15 @@ void tfmc_gang_destroy(struct tfmc_gang *gang)
 
 int64_t tfmc_gang_size(const struct tfmc_gang *gang)
 {
-	return gang->size;
+	return gang ? gang->size : 1;
 }
 
 void tfmc_gang_run_some(struct tfmc_gang *gang, int64_t n, tfmc_task_fn *fn, void *arg)
 {
-	n = n < 1 ? 1 : n > gang->size ? gang->size : n;
+	int64_t most = tfmc_gang_size(gang);
+	if (!fn)
+		return;
+	n = n < 1 ? 1 : n > most ? most : n;
 	for (int64_t i = 0; i + 1 < n; i++)
 		begin_round(&gang->seats[i], fn, arg, n);
 	fn(arg, 0, n);
@@ -241,7 +246,7 @@ void tfmc_gang_run_some(struct tfmc_gang *gang, int64_t n, tfmc_task_fn *fn, voi
 
 void tfmc_gang_run(struct tfmc_gang *gang, tfmc_task_fn *fn, void *arg)
 {
-	tfmc_gang_run_some(gang, gang->size, fn, arg);
+	tfmc_gang_run_some(gang, tfmc_gang_size(gang), fn, arg);
 }
 
 /* n tasks dealt out to the workers by stride. */
@@ -254,7 +259,7 @@ struct deal {
 static void run_dealt(void *arg, int64_t worker, int64_t n_workers)
 {
 	const struct deal *d = arg;
-	for (int64_t i = worker; i < d->n; i += n_workers)
+	for (int64_t i = worker; d->fn && i < d->n; i += n_workers)
 		d->fn(d->arg, i, d->n);
 }
 

@@ -65,7 +65,7 @@ static int tell(struct generator *g, int32_t id, bool *ends)
 	return status;
 }
 
-/* How many new tokens may follow n_first ones. */
+/* How many new tokens may follow n_first ones, at most max_len. */
 static int64_t token_limit(const struct generator *g, uint64_t n_first, uint64_t cap)
 {
 	int64_t limit = g->record->max_len - (int64_t)n_first;
@@ -75,10 +75,10 @@ static int64_t token_limit(const struct generator *g, uint64_t n_first, uint64_t
 	return cap < INT64_MAX && limit > (int64_t)cap ? (int64_t)cap : limit;
 }
 
-int generator_open(struct generator *g, const struct tfmc_record *record, int64_t vocab,
+int generator_open(struct generator *g, struct tfmc_session *session, int64_t vocab,
                    const struct tfmc_generate_options *options)
 {
-	*g = (struct generator){.record = record, .vocab = vocab};
+	*g = (struct generator){.session = session, .record = tfmc_session_record(session), .vocab = vocab};
 	if (options)
 		g->options = *options;
 	return options && options->struct_size != sizeof(*options) ? TFMC_RT_E_ABI : TFMC_RT_OK;
@@ -97,10 +97,11 @@ void generator_close(struct generator *g)
 int generator_begin(struct generator *g, const int32_t *first, uint64_t n_first, uint64_t cap)
 {
 	const struct tfmc_generate_options *o = &g->options;
+	int status = feed_check_first(g->session, n_first, 0);
+	if (status != TFMC_RT_OK)
+		return status;
 	g->limit = token_limit(g, n_first, cap);
-	if (!n_first || g->limit < 0)
-		return TFMC_RT_E_PROMPT;
-	int status = rules_open(&g->rules, g->record, o->rules, g->vocab);
+	status = rules_open(&g->rules, g->record, o->rules, g->vocab);
 	g->rules.ignore_stop = o->ignore_stop != 0;
 	g->rules.n_first = n_first;
 	g->stream = (struct stream){.rules = &g->rules, .emit = o->on_text, .user = o->user};
@@ -178,8 +179,12 @@ int tfmc_generate(struct tfmc_session *session, const struct tfmc_generate_optio
 {
 	struct generator g;
 	struct feeder f = {0};
+	if (!n_out)
+		return TFMC_RT_E_NULL;
 	*n_out = 0;
-	int status = generator_open(&g, tfmc_session_record(session), 0, options);
+	if (!session || (!prompt && n_prompt) || (!target && n_target) || (!out && cap))
+		return TFMC_RT_E_NULL;
+	int status = generator_open(&g, session, 0, options);
 	if (status != TFMC_RT_OK)
 		return status;
 	status = feeder_open(&f, session, 1);

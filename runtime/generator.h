@@ -10,6 +10,7 @@
 #include "rules.h"
 
 struct generator {
+	struct tfmc_session *session;
 	const struct tfmc_record *record;
 	int64_t vocab;
 	struct tfmc_generate_options options;
@@ -18,12 +19,12 @@ struct generator {
 	struct tfmc_sampler *sampler; /* NULL: greedy */
 	int32_t *ids;                 /* first ids, then new ones */
 	uint64_t n, n_first;
-	int64_t limit; /* new ids that may follow the first ones; negative: too many first ones */
+	int64_t limit; /* new ids that may follow the first ones */
 	enum tfmc_finish finish;
 };
 
 /* options may be NULL. Close it also after a failure. */
-int generator_open(struct generator *g, const struct tfmc_record *record, int64_t vocab,
+int generator_open(struct generator *g, struct tfmc_session *session, int64_t vocab,
                    const struct tfmc_generate_options *options);
 void generator_close(struct generator *g);
 /* The ids in front of the new ones, which are at most cap. */

@@ -22,6 +22,7 @@ struct many {
 	const struct tfmc_generate_options *options;
 	struct tfmc_slots *slots;
 	int64_t vocab, n_places;
+	char fault[SESSION_FAULT];      /* of the first prompt that was refused */
 	struct running *places;         /* [n_places] */
 	struct tfmc_slot_token *tokens; /* [n_places] */
 	float *row;                     /* [vocab] of one slot */
@@ -66,7 +67,10 @@ static void begin(struct many *m, struct running *r, struct tfmc_generation *ite
 	int32_t *start = NULL;
 	*r = (struct running){.item = item, .slot = -1};
 	item->n = 0;
-	int status = generator_open(&r->generator, record, m->vocab, m->options);
+	int status = generator_open(&r->generator, m->session, m->vocab, m->options);
+	if ((!item->prompt && item->n_prompt) || (!item->target && item->n_target) ||
+	    (!item->out && item->cap))
+		status = TFMC_RT_E_NULL;
 	if (status == TFMC_RT_OK && !n_first) {
 		first = start = record_start_ids(record, &n_first);
 		status = start ? (int)TFMC_RT_OK : (int)TFMC_RT_E_MEMORY;
@@ -77,6 +81,8 @@ static void begin(struct many *m, struct running *r, struct tfmc_generation *ite
 		status = tfmc_slots_join(m->slots, first, n_first, is_causal ? NULL : item->prompt,
 		                         is_causal ? 0 : item->n_prompt, &r->slot);
 	free(start);
+	if (status == TFMC_RT_E_PROMPT && !*m->fault)
+		memcpy(m->fault, session_last_fault(m->session), sizeof(m->fault));
 	if (status != TFMC_RT_OK || r->generator.limit == 0)
 		end(m, r, status);
 	else
@@ -119,6 +125,8 @@ int tfmc_generate_many(struct tfmc_session *session, const struct tfmc_generate_
 {
 	struct many m = {.session = session, .options = options};
 	const struct tfmc_generate_options *o = options;
+	if (!session || (!items && n))
+		return TFMC_RT_E_NULL;
 	for (uint64_t i = 0; i < n; i++) {
 		items[i].n = 0;
 		items[i].finish = TFMC_FINISH_FAILED;
@@ -141,5 +149,7 @@ int tfmc_generate_many(struct tfmc_session *session, const struct tfmc_generate_
 	free(m.tokens);
 	free(m.row);
 	tfmc_slots_close(m.slots);
+	if (*m.fault)
+		(void)session_fault(session, "%s", m.fault);
 	return status;
 }

@@ -14,19 +14,19 @@ static const void *at(const struct tfmc_record *r, uint64_t offset)
 
 const char *tfmc_record_text(const struct tfmc_record *record, uint64_t offset)
 {
-	return at(record, offset);
+	return record ? at(record, offset) : NULL;
 }
 
 const char *tfmc_variant_name(const struct tfmc_record *record, int64_t variant)
 {
-	if (variant < 0 || (uint64_t)variant >= record->n_variants)
+	if (!record || variant < 0 || (uint64_t)variant >= record->n_variants)
 		return NULL;
 	return tfmc_record_text(record, ((const uint64_t *)at(record, record->variants))[variant]);
 }
 
 int64_t tfmc_variant_find(const struct tfmc_record *record, const char *name)
 {
-	for (uint64_t i = 0; i < record->n_variants; i++)
+	for (uint64_t i = 0; record && name && i < record->n_variants; i++)
 		if (!strcmp(tfmc_variant_name(record, (int64_t)i), name))
 			return (int64_t)i;
 	return -1;
@@ -34,14 +34,14 @@ int64_t tfmc_variant_find(const struct tfmc_record *record, const char *name)
 
 const struct tfmc_record_entry *tfmc_entry_at(const struct tfmc_record *record, int64_t entry)
 {
-	if (entry < 0 || (uint64_t)entry >= record->n_entries)
+	if (!record || entry < 0 || (uint64_t)entry >= record->n_entries)
 		return NULL;
 	return (const struct tfmc_record_entry *)at(record, record->entries) + entry;
 }
 
 int64_t tfmc_entry_find(const struct tfmc_record *record, const char *name)
 {
-	for (uint64_t i = 0; i < record->n_entries; i++)
+	for (uint64_t i = 0; record && name && i < record->n_entries; i++)
 		if (!strcmp(tfmc_record_text(record, tfmc_entry_at(record, (int64_t)i)->name), name))
 			return (int64_t)i;
 	return -1;
@@ -62,7 +62,8 @@ const struct tfmc_record_tensor *tfmc_entry_output(const struct tfmc_record *rec
 
 const struct tfmc_record_dim *tfmc_record_dim_at(const struct tfmc_record *record, uint64_t dim)
 {
-	return dim < record->n_dims ? (const struct tfmc_record_dim *)at(record, record->dims) + dim : NULL;
+	return record && dim < record->n_dims ? (const struct tfmc_record_dim *)at(record, record->dims) + dim
+	                                      : NULL;
 }
 
 uint64_t tfmc_dtype_bytes(uint64_t dtype)
@@ -79,7 +80,7 @@ static int eval_term(const uint64_t **words, const int64_t *dims, int64_t *out)
 	int64_t value = (int64_t)w[0];
 	uint64_t n = w[1];
 	for (uint64_t i = 0; i < n; i++)
-		if (__builtin_mul_overflow(value, dims[w[2 + i]], &value))
+		if (!dims || __builtin_mul_overflow(value, dims[w[2 + i]], &value))
 			return 0;
 	*words = w + 2 + n;
 	*out = value;
@@ -102,7 +103,7 @@ static int64_t eval_poly(const uint64_t *words, const int64_t *dims)
 int64_t tfmc_tensor_size(const struct tfmc_record *record, const struct tfmc_record_tensor *t, uint64_t axis,
                          const int64_t *dims)
 {
-	return eval_poly(at(record, t->sizes[axis]), dims);
+	return record && t && axis < t->rank ? eval_poly(at(record, t->sizes[axis]), dims) : -1;
 }
 
 int64_t tfmc_entry_workers(const struct tfmc_record *record, int64_t entry, const int64_t *dims, int64_t most)
@@ -120,8 +121,8 @@ int64_t tfmc_entry_workers(const struct tfmc_record *record, int64_t entry, cons
 int64_t tfmc_tensor_count(const struct tfmc_record *record, const struct tfmc_record_tensor *t,
                           const int64_t *dims)
 {
-	int64_t count = 1;
-	for (uint64_t i = 0; i < t->rank; i++) {
+	int64_t count = record && t ? 1 : -1;
+	for (uint64_t i = 0; count >= 0 && i < t->rank; i++) {
 		int64_t size = tfmc_tensor_size(record, t, i, dims);
 		if (size < 0 || __builtin_mul_overflow(count, size, &count))
 			return -1;
@@ -131,6 +132,7 @@ int64_t tfmc_tensor_count(const struct tfmc_record *record, const struct tfmc_re
 
 const void *tfmc_record_tokenizer(const struct tfmc_record *record, uint64_t *bytes)
 {
-	*bytes = record->tokenizer_bytes;
-	return record->tokenizer ? at(record, record->tokenizer) : NULL;
+	if (bytes)
+		*bytes = record ? record->tokenizer_bytes : 0;
+	return record && record->tokenizer ? at(record, record->tokenizer) : NULL;
 }

@@ -50,6 +50,8 @@ static uint64_t longest_token(const struct rules *r)
 
 static bool in_vocabulary(const struct tfmc_ids *ids, int64_t vocab)
 {
+	if (!ids->items && ids->n)
+		return false;
 	for (uint64_t i = 0; i < ids->n; i++)
 		if (ids->items[i] < 0 || ids->items[i] >= vocab)
 			return false;
@@ -60,7 +62,8 @@ static int check(const struct rules *r)
 {
 	const struct tfmc_rules *g = &r->given;
 	bool ok = in_vocabulary(&g->forced, r->vocab) && in_vocabulary(&g->suppress, r->vocab) &&
-	          in_vocabulary(&g->stop, r->vocab) && g->no_repeat_ngram >= 0 && g->min_new_tokens >= 0;
+	          in_vocabulary(&g->stop, r->vocab) && g->no_repeat_ngram >= 0 && g->min_new_tokens >= 0 &&
+	          (g->banned || !g->n_banned) && (g->stop_texts || !g->n_stop_texts);
 	for (uint64_t i = 0; ok && i < g->n_banned; i++)
 		ok = g->banned[i].n > 0 && in_vocabulary(&g->banned[i], r->vocab);
 	for (uint64_t i = 0; ok && i < g->n_stop_texts; i++)
@@ -223,7 +226,9 @@ static uint64_t first_end(const struct tfmc_rules *r, const char *text, uint64_t
 
 uint64_t tfmc_text_stop(const struct tfmc_rules *rules, const char *text)
 {
-	uint64_t n = strlen(text), begin;
+	uint64_t n = text ? strlen(text) : 0, begin;
+	if (!rules || !rules->stop_texts)
+		return n;
 	return first_end(rules, text, n, 0, &begin) ? begin : n;
 }
 

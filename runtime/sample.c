@@ -206,6 +206,8 @@ static int32_t draw(struct tfmc_sampler *s, int64_t n)
 int32_t tfmc_sampler_draw(struct tfmc_sampler *s, const float *logits, const unsigned char *excluded,
                           const int32_t *history, uint64_t n_history)
 {
+	if (!s || !logits || (!history && n_history))
+		return -1;
 	count_history(s, history, n_history, 1);
 	int32_t id = draw(s, collect(s, logits, excluded));
 	count_history(s, history, n_history, -1);
@@ -226,7 +228,11 @@ static bool is_valid(const struct tfmc_sample_options *o)
 
 int tfmc_sampler_create(const struct tfmc_sample_options *options, int64_t vocab, struct tfmc_sampler **out)
 {
+	if (!out)
+		return TFMC_RT_E_NULL;
 	*out = NULL;
+	if (!options)
+		return TFMC_RT_E_NULL;
 	if (options->struct_size != sizeof(*options))
 		return TFMC_RT_E_ABI;
 	if (!is_valid(options) || vocab < 1 || vocab > INT32_MAX)

@@ -81,12 +81,27 @@ static int score_all(struct feeder *f, const int32_t *all, uint64_t n_before, ui
 	return status == TFMC_RT_OK ? score_steps(f, all + n_before, n, log_p) : status;
 }
 
+/* The last id is not fed: the state has room for all the others and what stands before. */
+static int check_count(const struct feeder *f, uint64_t n)
+{
+	const struct tfmc_record *r = f->record;
+	uint64_t room = r->context_limit ? r->context_limit : INT32_MAX,
+	         n_before = r->n_start > 0 ? (uint64_t)r->n_start : 0;
+	if (n_before <= room && n <= room + 1 - n_before)
+		return TFMC_RT_OK;
+	return session_fault(f->session,
+	                     "%llu ids are to be scored behind %llu start ids; the state has room for %llu",
+	                     (unsigned long long)n, (unsigned long long)n_before, (unsigned long long)room);
+}
+
 static int score(struct feeder *f, const int32_t *ids, uint64_t n, double *log_p)
 {
 	uint64_t n_before;
-	for (uint64_t i = 0; i < n; i++)
-		if (ids[i] < 0 || ids[i] >= f->vocab)
-			return TFMC_RT_E_PROMPT;
+	int status = check_count(f, n);
+	if (status == TFMC_RT_OK)
+		status = feed_check_ids(f->session, "the ids", ids, n, f->vocab);
+	if (status != TFMC_RT_OK)
+		return status;
 	int32_t *start = record_start_ids(f->record, &n_before);
 	if (start && n_before == 0 && n > 0) { /* nothing stands before the first id: it has no probability */
 		start[0] = *ids++;
@@ -95,7 +110,7 @@ static int score(struct feeder *f, const int32_t *ids, uint64_t n, double *log_p
 		n_before = 1;
 	}
 	int32_t *all = calloc((size_t)n_before + (size_t)n, sizeof(*all));
-	int status = start && all ? (int)TFMC_RT_OK : (int)TFMC_RT_E_MEMORY;
+	status = start && all ? (int)TFMC_RT_OK : (int)TFMC_RT_E_MEMORY;
 	if (status == TFMC_RT_OK && n > 0) {
 		memcpy(all, start, (size_t)n_before * sizeof(*all));
 		memcpy(all + n_before, ids, (size_t)n * sizeof(*all));
@@ -109,7 +124,9 @@ static int score(struct feeder *f, const int32_t *ids, uint64_t n, double *log_p
 int tfmc_score(struct tfmc_session *session, const int32_t *source, uint64_t n_source, const int32_t *ids,
                uint64_t n, double *log_p)
 {
-	struct feeder f;
+	struct feeder f = {0};
+	if (!session || (!source && n_source) || ((!ids || !log_p) && n))
+		return TFMC_RT_E_NULL;
 	int status = feeder_open(&f, session, 1);
 	if (status == TFMC_RT_OK)
 		status = tfmc_session_reset(session);

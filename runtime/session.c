@@ -8,17 +8,22 @@
 #include "memory.h"
 
 #include <sched.h>
+#include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MAX_DIMS    16
 #define MAX_TENSORS 128
+#define MAX_WORKERS 4096 /* of an object */
 
 struct tfmc_session {
 	struct tfmc_model model;
-	struct tfmc_mapping weights;
-	struct tfmc_gang *gang; /* NULL: one worker */
+	struct tfmc_mapping weights; /* the session's own, of a path */
+	struct tfmc_mapping used;    /* these, or those of the caller; zeros: those in the object */
+	struct tfmc_gang *gang;      /* NULL: one worker */
 	struct memory_block context_block, state, arena;
 	void *context;
 	enum tfmc_driver driver;
@@ -29,6 +34,7 @@ struct tfmc_session {
 	int64_t call_tokens;             /* 0: no bound; else at least the positions that see each other */
 	int all_workers;
 	struct session_source source;
+	char fault[SESSION_FAULT]; /* what was wrong with the last prompt that was refused; "": nothing */
 };
 
 static int32_t yield_to_others(void *user)
@@ -45,15 +51,18 @@ static int open_weights(struct tfmc_session *s, const struct tfmc_session_option
 	if (!path && o->weights && o->weights->data) {
 		config->weights = o->weights->data;
 		config->weights_bytes = o->weights->bytes;
+		s->used = *o->weights;
 		return TFMC_RT_OK;
 	}
 	if (!path)
 		return s->model.record->weights_embedded || s->model.record->weights_bytes == 0
 		               ? TFMC_RT_OK
-		               : TFMC_RT_E_WEIGHTS;
-	int status = tfmc_weights_map(path, s->model.record, 0, &s->weights);
+		               : TFMC_RT_E_NO_WEIGHTS;
+	int status =
+	        tfmc_weights_map(path, s->model.record, o->verify_weights ? TFMC_MAP_VERIFY : 0, &s->weights);
 	config->weights = s->weights.data;
 	config->weights_bytes = s->weights.bytes;
+	s->used = s->weights;
 	return status;
 }
 
@@ -108,8 +117,17 @@ static int open_memory(struct tfmc_session *s, const struct tfmc_session_options
 {
 	const struct tfmc_record *r = s->model.record;
 	int64_t bounds[MAX_DIMS];
-	for (uint64_t i = 0; i < r->n_dims; i++)
-		bounds[i] = o->dims_max ? o->dims_max[i] : tfmc_record_dim_at(r, i)->hi;
+	for (uint64_t i = 0; i < r->n_dims; i++) {
+		int64_t most = tfmc_record_dim_at(r, i)->hi;
+		bounds[i] = o->dims_max ? o->dims_max[i] : most;
+		if (bounds[i] < 0 || bounds[i] > most)
+			return TFMC_RT_E_DIM;
+	}
+	if (o->batch < 0 || o->batch > batch_bound(r))
+		return TFMC_RT_E_DIM;
+	if (o->workers < 0 || o->decode_workers < 0 || o->workers > MAX_WORKERS ||
+	    o->decode_workers > MAX_WORKERS)
+		return TFMC_RT_E_WORKER;
 	s->call_tokens = o->call_tokens;
 	config->batch = o->batch ? o->batch : batch_bound(r);
 	s->workers = o->workers ? o->workers : 1;
@@ -164,18 +182,37 @@ static int open_session(struct tfmc_session *s, const struct tfmc_session_option
 	return s->model.init(s->context, &config);
 }
 
+static bool has_functions(const struct tfmc_model *m)
+{
+	return m->record && m->init && m->call && m->reset && m->trim && m->fork && m->select && m->reorder &&
+	       m->variant && m->set_workers && m->arena_size && m->state_size;
+}
+
+/* The size of this header's struct, or of one before it, which had fewer fields. */
+static bool is_options_size(uint64_t bytes)
+{
+	return bytes >= offsetof(struct tfmc_session_options, weights) &&
+	       bytes <= sizeof(struct tfmc_session_options) && bytes % sizeof(uint64_t) == 0;
+}
+
 int tfmc_session_open(const struct tfmc_model *model, const struct tfmc_session_options *options,
                       struct tfmc_session **out)
 {
-	static const struct tfmc_session_options none = {.struct_size = sizeof(none)};
+	struct tfmc_session_options given = {0};
+	if (!out)
+		return TFMC_RT_E_NULL;
 	*out = NULL;
-	if (options && options->struct_size != sizeof(none))
+	if (!model || !has_functions(model))
+		return TFMC_RT_E_NULL;
+	if (options && !is_options_size(options->struct_size))
 		return TFMC_RT_E_ABI;
+	if (options)
+		memcpy(&given, options, (size_t)options->struct_size);
 	struct tfmc_session *s = calloc(1, sizeof(*s));
 	if (!s)
 		return TFMC_RT_E_MEMORY;
 	s->model = *model;
-	int status = open_session(s, options ? options : &none);
+	int status = open_session(s, &given);
 	if (status != TFMC_RT_OK) {
 		tfmc_session_close(s);
 		return status;
@@ -198,28 +235,58 @@ void tfmc_session_close(struct tfmc_session *session)
 
 const struct tfmc_record *tfmc_session_record(const struct tfmc_session *session)
 {
-	return session->model.record;
+	return session ? session->model.record : NULL;
+}
+
+int session_fault(struct tfmc_session *session, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	(void)vsnprintf(session->fault, sizeof(session->fault), fmt, ap);
+	va_end(ap);
+	return TFMC_RT_E_PROMPT;
+}
+
+void session_clear_fault(struct tfmc_session *session)
+{
+	session->fault[0] = 0;
+}
+
+const char *session_last_fault(const struct tfmc_session *session)
+{
+	return session->fault;
+}
+
+const char *tfmc_session_status_text(const struct tfmc_session *session, int status)
+{
+	bool is_known = session && status == TFMC_RT_E_PROMPT && *session->fault;
+	return is_known ? session->fault : tfmc_rt_status_text(status);
 }
 
 const char *tfmc_session_variant(const struct tfmc_session *session)
 {
-	return tfmc_variant_name(session->model.record, session->model.variant(session->context));
+	return session ? tfmc_variant_name(session->model.record, session->model.variant(session->context))
+	               : NULL;
 }
 
 int tfmc_session_reset(struct tfmc_session *session)
 {
-	return session->model.reset(session->context);
+	return session ? session->model.reset(session->context) : (int)TFMC_RT_E_NULL;
 }
 
 int tfmc_session_set_source(struct tfmc_session *session, const void *data, const int64_t *sizes,
                             uint64_t rank)
 {
 	struct session_source s = {.data = data, .rank = rank, .n = 1};
+	if (!session || (data && !sizes))
+		return TFMC_RT_E_NULL;
 	if (data && (rank < 1 || rank > TFMC_SOURCE_RANK_MAX))
-		return TFMC_RT_E_PROMPT;
+		return session_fault(session, "the source has %llu axes; 1 to %d are possible",
+		                     (unsigned long long)rank, TFMC_SOURCE_RANK_MAX);
 	for (uint64_t i = 0; data && i < rank; i++) {
 		if (sizes[i] < 0 || (sizes[i] && s.n > UINT64_MAX / (uint64_t)sizes[i]))
-			return TFMC_RT_E_PROMPT;
+			return session_fault(session, "axis %d of the source is %lld", (int)i,
+			                     (long long)sizes[i]);
 		s.sizes[i] = sizes[i];
 		s.n *= (uint64_t)sizes[i];
 	}
@@ -234,7 +301,8 @@ const struct session_source *session_source(const struct tfmc_session *session)
 
 void tfmc_session_cancel(struct tfmc_session *session)
 {
-	atomic_store(&session->is_cancelled, 1);
+	if (session)
+		atomic_store(&session->is_cancelled, 1);
 }
 
 int session_take_cancel(struct tfmc_session *session)
@@ -244,27 +312,31 @@ int session_take_cancel(struct tfmc_session *session)
 
 int tfmc_session_trim(struct tfmc_session *session, int64_t sequence, int64_t length)
 {
-	return session->model.trim(session->context, sequence, length);
+	return session ? session->model.trim(session->context, sequence, length) : (int)TFMC_RT_E_NULL;
 }
 
 int tfmc_session_fork(struct tfmc_session *session, int64_t from, int64_t to)
 {
-	return session->model.fork(session->context, from, to);
+	return session ? session->model.fork(session->context, from, to) : (int)TFMC_RT_E_NULL;
 }
 
 int tfmc_session_select(struct tfmc_session *session, int64_t first, int64_t source)
 {
-	return session->model.select(session->context, first, source);
+	return session ? session->model.select(session->context, first, source) : (int)TFMC_RT_E_NULL;
 }
 
 int tfmc_session_reorder(struct tfmc_session *session, const int64_t *from, int64_t n)
 {
+	if (!session || (!from && n > 0))
+		return TFMC_RT_E_NULL;
+	if (n == 0)
+		return TFMC_RT_OK;
 	return session->model.reorder(session->context, from, n);
 }
 
 int64_t tfmc_session_batch(const struct tfmc_session *session)
 {
-	return session->state.data ? session->batch : 0;
+	return session && session->state.data ? session->batch : 0;
 }
 
 int64_t tfmc_session_length(const struct tfmc_session *session, int64_t sequence)
@@ -280,14 +352,18 @@ int64_t tfmc_session_length(const struct tfmc_session *session, int64_t sequence
 int tfmc_session_save(const struct tfmc_session *session, int64_t sequence, void *out, uint64_t cap,
                       uint64_t *n_out)
 {
-	return tfmc_state_save(session->model.record, session->state.data, tfmc_session_batch(session),
-	                       sequence, out, cap, n_out);
+	if (!session)
+		return TFMC_RT_E_NULL;
+	return tfmc_state_save(session->model.record, &session->used, session->state.data,
+	                       tfmc_session_batch(session), sequence, out, cap, n_out);
 }
 
 int tfmc_session_restore(struct tfmc_session *session, int64_t sequence, const void *data, uint64_t n)
 {
-	return tfmc_state_restore(session->model.record, session->state.data, tfmc_session_batch(session),
-	                          sequence, data, n);
+	if (!session)
+		return TFMC_RT_E_NULL;
+	return tfmc_state_restore(session->model.record, &session->used, session->state.data,
+	                          tfmc_session_batch(session), sequence, data, n);
 }
 
 uint64_t session_call_rows(const struct tfmc_session *session, int64_t batch)
@@ -344,11 +420,15 @@ static int call_words(struct tfmc_session *s, int64_t entry, const int64_t *dims
 int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t *dims,
                       const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs)
 {
-	const struct tfmc_record *r = session->model.record;
+	const struct tfmc_record *r = tfmc_session_record(session);
 	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
 	uint64_t words[MAX_DIMS + 2 * MAX_TENSORS];
+	if (!session)
+		return TFMC_RT_E_NULL;
 	if (!e)
 		return TFMC_RT_E_NAME;
+	if ((e->n_dims && !dims) || (e->n_inputs && !inputs) || (e->n_outputs && !outputs))
+		return TFMC_RT_E_NULL;
 	if (e->n_dims > MAX_DIMS || e->n_inputs + e->n_outputs > MAX_TENSORS)
 		return TFMC_RT_E_RECORD;
 	const uint64_t *numbers = (const void *)((const char *)r + e->dims);

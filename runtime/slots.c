@@ -56,7 +56,11 @@ static int open_slots(struct tfmc_slots *s)
 
 int tfmc_slots_open(struct tfmc_session *session, struct tfmc_slots **out)
 {
+	if (!out)
+		return TFMC_RT_E_NULL;
 	*out = NULL;
+	if (!session)
+		return TFMC_RT_E_NULL;
 	struct tfmc_slots *s = calloc(1, sizeof(*s));
 	if (!s)
 		return TFMC_RT_E_MEMORY;
@@ -88,7 +92,7 @@ void tfmc_slots_close(struct tfmc_slots *slots)
 
 static int is_active(const struct tfmc_slots *s, int64_t slot)
 {
-	return slot >= 0 && slot < s->n && s->slots[slot].sequence >= 0;
+	return s && slot >= 0 && slot < s->n && s->slots[slot].sequence >= 0;
 }
 
 /* The lowest free slot, -1: none. */
@@ -155,9 +159,14 @@ int tfmc_slots_join(struct tfmc_slots *slots, const int32_t *ids, uint64_t n, co
                     uint64_t n_source, int64_t *slot)
 {
 	struct tfmc_slots *s = slots;
-	int64_t at = find_free(s);
 	int32_t *start = NULL;
+	if (!slot)
+		return TFMC_RT_E_NULL;
 	*slot = -1;
+	if (!s || (!ids && n) || (!source && n_source))
+		return TFMC_RT_E_NULL;
+	session_clear_fault(s->session);
+	int64_t at = find_free(s);
 	if (at < 0)
 		return TFMC_RT_E_SLOT;
 	if (n == 0) {
@@ -178,8 +187,11 @@ int tfmc_slots_join(struct tfmc_slots *slots, const int32_t *ids, uint64_t n, co
 int tfmc_slots_feed(struct tfmc_slots *slots, int64_t slot, const int32_t *ids, uint64_t n)
 {
 	struct tfmc_slots *s = slots;
+	if (!s || (!ids && n))
+		return TFMC_RT_E_NULL;
 	if (!is_active(s, slot))
 		return TFMC_RT_E_SLOT;
+	session_clear_fault(s->session);
 	int status = tfmc_session_select(s->session, s->slots[slot].sequence, -1);
 	int64_t before = tfmc_slots_length(s, slot);
 	if (status == TFMC_RT_OK)
@@ -194,8 +206,12 @@ int tfmc_slots_feed(struct tfmc_slots *slots, int64_t slot, const int32_t *ids, 
 int tfmc_slots_fork(struct tfmc_slots *slots, int64_t slot, int64_t *copy)
 {
 	struct tfmc_slots *s = slots;
-	int64_t at = find_free(s);
+	if (!copy)
+		return TFMC_RT_E_NULL;
 	*copy = -1;
+	if (!s)
+		return TFMC_RT_E_NULL;
+	int64_t at = find_free(s);
 	if (!is_active(s, slot) || at < 0)
 		return TFMC_RT_E_SLOT;
 	int status = tfmc_session_select(s->session, 0, -1);
@@ -213,6 +229,8 @@ int tfmc_slots_fork(struct tfmc_slots *slots, int64_t slot, int64_t *copy)
 int tfmc_slots_leave(struct tfmc_slots *slots, int64_t slot)
 {
 	struct tfmc_slots *s = slots;
+	if (!s)
+		return TFMC_RT_E_NULL;
 	if (!is_active(s, slot))
 		return TFMC_RT_E_SLOT;
 	int64_t hole = s->slots[slot].sequence, last = s->n_active - 1;
@@ -231,6 +249,8 @@ int tfmc_slots_leave(struct tfmc_slots *slots, int64_t slot)
 
 int tfmc_slots_trim(struct tfmc_slots *slots, int64_t slot, int64_t length)
 {
+	if (!slots)
+		return TFMC_RT_E_NULL;
 	if (!is_active(slots, slot))
 		return TFMC_RT_E_SLOT;
 	int64_t before = tfmc_slots_length(slots, slot);
@@ -307,6 +327,9 @@ int tfmc_slots_step(struct tfmc_slots *slots, const struct tfmc_slot_token *toke
 {
 	struct tfmc_slots *s = slots;
 	int64_t end;
+	if (!s || (!tokens && n))
+		return TFMC_RT_E_NULL;
+	session_clear_fault(s->session);
 	int status = set_rows(s, tokens, n, &end);
 	if (status != TFMC_RT_OK || end == 0)
 		return status;
@@ -328,7 +351,7 @@ const float *tfmc_slots_logits(const struct tfmc_slots *slots, int64_t slot)
 
 int64_t tfmc_slots_vocabulary(const struct tfmc_slots *slots)
 {
-	return slots->feeder.vocab;
+	return slots ? slots->feeder.vocab : 0;
 }
 
 int64_t tfmc_slots_length(const struct tfmc_slots *slots, int64_t slot)
@@ -338,12 +361,16 @@ int64_t tfmc_slots_length(const struct tfmc_slots *slots, int64_t slot)
 
 int64_t tfmc_slots_active(const struct tfmc_slots *slots)
 {
-	return slots->n_active;
+	return slots ? slots->n_active : 0;
 }
 
 int tfmc_slots_save(const struct tfmc_slots *slots, int64_t slot, void *out, uint64_t cap, uint64_t *n_out)
 {
+	if (!n_out)
+		return TFMC_RT_E_NULL;
 	*n_out = 0;
+	if (!slots)
+		return TFMC_RT_E_NULL;
 	if (!is_active(slots, slot))
 		return TFMC_RT_E_SLOT;
 	return tfmc_session_save(slots->session, slots->slots[slot].sequence, out, cap, n_out);
@@ -351,8 +378,12 @@ int tfmc_slots_save(const struct tfmc_slots *slots, int64_t slot, void *out, uin
 
 int tfmc_slots_restore(struct tfmc_slots *slots, const void *data, uint64_t n, int64_t *slot)
 {
-	int64_t at = find_free(slots);
+	if (!slot)
+		return TFMC_RT_E_NULL;
 	*slot = -1;
+	if (!slots)
+		return TFMC_RT_E_NULL;
+	int64_t at = find_free(slots);
 	if (at < 0)
 		return TFMC_RT_E_SLOT;
 	int status = tfmc_session_restore(slots->session, slots->n_active, data, n);

@@ -170,12 +170,19 @@ static uint64_t word_at(uint64_t offset, int64_t sequence)
 	return offset + (uint64_t)sequence * sizeof(int32_t);
 }
 
-int tfmc_state_save(const struct tfmc_record *record, const void *state, int64_t batch, int64_t sequence,
-                    void *out, uint64_t cap, uint64_t *n_out)
+static uint64_t hash_of(const struct tfmc_record *r, const struct tfmc_mapping *weights)
+{
+	return weights && weights->hash ? weights->hash : r->weights_hash;
+}
+
+int tfmc_state_save(const struct tfmc_record *record, const struct tfmc_mapping *weights, const void *state,
+                    int64_t batch, int64_t sequence, void *out, uint64_t cap, uint64_t *n_out)
 {
 	const struct tfmc_record *r = record;
 	const char *from = state;
 	int32_t tokens, encoded = 0, floor = 0;
+	if (!r || !n_out)
+		return TFMC_RT_E_NULL;
 	*n_out = 0;
 	int status = check_sequence(r, state, batch, sequence);
 	if (status != TFMC_RT_OK)
@@ -188,7 +195,7 @@ int tfmc_state_save(const struct tfmc_record *record, const void *state, int64_t
 	struct saved_head h = {.magic = SAVED_MAGIC,
 	                       .version = SAVED_VERSION,
 	                       .state_hash = r->state_hash,
-	                       .weights_hash = r->weights_hash,
+	                       .weights_hash = hash_of(r, weights),
 	                       .tokens = (uint64_t)tokens,
 	                       .encoded = encoded != 0,
 	                       .floor = (uint64_t)floor,
@@ -203,13 +210,13 @@ int tfmc_state_save(const struct tfmc_record *record, const void *state, int64_t
 	return TFMC_RT_OK;
 }
 
-static int check_saved(const struct tfmc_record *r, const struct saved_head *h, const char *rest, uint64_t n)
+static int check_saved(const struct tfmc_record *r, uint64_t weights_hash, const struct saved_head *h,
+                       const char *rest, uint64_t n)
 {
 	if (h->magic != SAVED_MAGIC || h->version != SAVED_VERSION || h->bytes != n ||
 	    h->checksum != checksum(h, rest))
 		return TFMC_RT_E_SAVED;
-	if (h->state_hash != r->state_hash || h->weights_hash != r->weights_hash ||
-	    h->n_states != r->n_states)
+	if (h->state_hash != r->state_hash || h->weights_hash != weights_hash || h->n_states != r->n_states)
 		return TFMC_RT_E_OTHER;
 	if (h->tokens > (r->context_limit ? r->context_limit : (uint64_t)INT32_MAX))
 		return TFMC_RT_E_FULL;
@@ -218,12 +225,14 @@ static int check_saved(const struct tfmc_record *r, const struct saved_head *h, 
 	return h->encoded > (r->encoded != 0) || bytes_of(r, h) != n ? (int)TFMC_RT_E_SAVED : (int)TFMC_RT_OK;
 }
 
-int tfmc_state_restore(const struct tfmc_record *record, void *state, int64_t batch, int64_t sequence,
-                       const void *data, uint64_t n)
+int tfmc_state_restore(const struct tfmc_record *record, const struct tfmc_mapping *weights, void *state,
+                       int64_t batch, int64_t sequence, const void *data, uint64_t n)
 {
 	const struct tfmc_record *r = record;
 	struct saved_head h;
 	char *to = state;
+	if (!r)
+		return TFMC_RT_E_NULL;
 	int status = check_sequence(r, state, batch, sequence);
 	if (status != TFMC_RT_OK)
 		return status;
@@ -231,7 +240,7 @@ int tfmc_state_restore(const struct tfmc_record *record, void *state, int64_t ba
 		return TFMC_RT_E_SAVED;
 	memcpy(&h, data, sizeof(h));
 	const char *rest = (const char *)data + sizeof(h);
-	status = check_saved(r, &h, rest, n);
+	status = check_saved(r, hash_of(r, weights), &h, rest, n);
 	if (status != TFMC_RT_OK)
 		return status;
 	int32_t tokens = (int32_t)h.tokens, encoded = (int32_t)h.encoded, floor = (int32_t)floor_of(r, &h);

@@ -50,10 +50,16 @@ static const char *token_at(const char *vocabulary, int32_t id, size_t *n)
 	return id == 0 && *line ? line : NULL;
 }
 
-static int encode(const struct tfmc_record *record, int64_t where, const char *text, int32_t *out,
+static int encode(const struct tfmc_record *record, int of_source, const char *text, int32_t *out,
                   uint64_t cap, uint64_t *n_out)
 {
+	if (!n_out)
+		return TFMC_RT_E_NULL;
 	*n_out = 0;
+	if (!record || !text || (!out && cap))
+		return TFMC_RT_E_NULL;
+	int64_t where =
+	        of_source && record->source_vocabulary ? record->source_vocabulary : record->vocabulary;
 	if (!where)
 		return TFMC_RT_E_TEXT;
 	const char *vocabulary = tfmc_record_text(record, (uint64_t)where);
@@ -79,14 +85,13 @@ static int encode(const struct tfmc_record *record, int64_t where, const char *t
 int tfmc_text_encode(const struct tfmc_record *record, const char *text, int32_t *out, uint64_t cap,
                      uint64_t *n_out)
 {
-	int64_t where = record->source_vocabulary ? record->source_vocabulary : record->vocabulary;
-	return encode(record, where, text, out, cap, n_out);
+	return encode(record, 1, text, out, cap, n_out);
 }
 
 int tfmc_text_encode_target(const struct tfmc_record *record, const char *text, int32_t *out, uint64_t cap,
                             uint64_t *n_out)
 {
-	return encode(record, record->vocabulary, text, out, cap, n_out);
+	return encode(record, 0, text, out, cap, n_out);
 }
 
 static int is_special(const struct tfmc_record *r, int32_t id)
@@ -116,7 +121,11 @@ const char *text_of_token(const struct tfmc_record *record, int32_t id, size_t *
 int tfmc_text_decode(const struct tfmc_record *record, const int32_t *ids, uint64_t n, char *out,
                      uint64_t cap, uint64_t *n_out)
 {
+	if (!n_out)
+		return TFMC_RT_E_NULL;
 	*n_out = 0;
+	if (!record || (!ids && n) || (!out && cap))
+		return TFMC_RT_E_NULL;
 	if (!record->vocabulary)
 		return TFMC_RT_E_TEXT;
 	for (uint64_t i = 0; i < n; i++) {
@@ -136,7 +145,9 @@ int tfmc_text_decode(const struct tfmc_record *record, const int32_t *ids, uint6
 int tfmc_generate_text(struct tfmc_session *session, const char *prompt, char *out, uint64_t cap)
 {
 	const struct tfmc_record *r = tfmc_session_record(session);
-	uint64_t n_prompt, n_ids = 0, n_bytes;
+	uint64_t n_prompt, n_ids = 0, n_bytes = 0;
+	if (!r || !prompt || (!out && cap))
+		return TFMC_RT_E_NULL;
 	uint64_t max_ids = r->max_len > 0 ? (uint64_t)r->max_len : 0;
 	int status = tfmc_text_encode(r, prompt, NULL, 0, &n_prompt);
 	if (status != TFMC_RT_OK)
@@ -150,6 +161,8 @@ int tfmc_generate_text(struct tfmc_session *session, const char *prompt, char *o
 		        tfmc_generate(session, NULL, ids, n_prompt, NULL, 0, ids + n_prompt, max_ids, &n_ids);
 	if (status == TFMC_RT_OK)
 		status = tfmc_text_decode(r, ids + n_prompt, n_ids, out, cap, &n_bytes);
+	if (status == TFMC_RT_OK && n_bytes >= cap)
+		status = TFMC_RT_E_SIZE;
 	free(ids);
 	return status;
 }

@@ -11,7 +11,14 @@
  *	int status = tfmc_session_open(&model, NULL, &session);
  *
  * Every function returns a status code of abi.h (0: ok) unless it says otherwise;
- * nothing is printed. Positive codes from 100 are those of this library.
+ * nothing is printed. Positive codes from 100 are those of this library. A pointer that is missing is
+ * TFMC_RT_E_NULL (of functions that give pointers NULL, of numbers of things -1 or 0); a null pointer with a
+ *count of 0 is an empty list.
+ *
+ * Threads: a session, what was made of it (slots), a gang and a sampler are used by one thread at a time;
+ *only tfmc_session_cancel may be called from any. Different sessions are independent: any number of threads
+ *may each have one, over the same model, record and mapped weights, which nobody changes. There is no global
+ * state.
  */
 #ifndef TFMC_RT_H
 #define TFMC_RT_H
@@ -29,7 +36,8 @@ enum tfmc_rt_code {
 	TFMC_RT_E_RECORD,       /* the object's record is of another version or damaged */
 	TFMC_RT_E_NAME,         /* no entry, tensor or dim has this name */
 	TFMC_RT_E_GENERATE,     /* the object was not compiled for generation */
-	TFMC_RT_E_PROMPT,       /* the prompt is empty, too long, or has an id outside of the vocabulary */
+	TFMC_RT_E_PROMPT,       /* the prompt is empty, too long, or has an id outside of the vocabulary:
+	                           tfmc_session_status_text says which */
 	TFMC_RT_E_LOGITS,       /* a logit is NaN or infinite, or no id may be chosen */
 	TFMC_RT_E_TEXT,         /* the object carries no vocabulary, or the text is not UTF-8 */
 	TFMC_RT_E_SAMPLE,       /* a sampling option is outside of its range */
@@ -48,15 +56,25 @@ struct tfmc_mapping {
 	uint64_t bytes;
 	void *base; /* the mapping itself */
 	uint64_t base_bytes;
+	uint64_t hash; /* weights_hash of the file's header; 0: that of the record */
 };
 enum tfmc_map_flags { TFMC_MAP_VERIFY = 1 /* hash all bytes, not only the header */ };
 /*
  * Maps a weights file read-only and checks that it belongs to the record. The
- * file must not be changed or truncated while it is mapped (replace it by rename).
+ * file must not be changed or truncated while it is mapped (replace it by rename). TFMC_RT_E_FILE: it cannot
+ * be read, is no regular file, or no weights file; TFMC_RT_E_WEIGHTS: it is that of another object, or
+ * damaged.
  */
 int tfmc_weights_map(const char *path, const struct tfmc_record *record, unsigned flags,
                      struct tfmc_mapping *out);
-void tfmc_weights_unmap(struct tfmc_mapping *mapping);
+void tfmc_weights_unmap(struct tfmc_mapping *mapping); /* NULL is allowed */
+/*
+ * Finds the weights file that was written with the object, whatever it is called: the first *.weights file
+ * (by name) beside the program, then in the current folder, whose header has the record's weights_hash. Its
+ * path, zero- terminated, goes to path[0..cap). TFMC_RT_E_NO_WEIGHTS: there is none; TFMC_RT_E_SIZE: the path
+ * is longer.
+ */
+int tfmc_weights_find(const struct tfmc_record *record, char *path, uint64_t cap);
 
 /* --- a gang of workers -----------------------------------------------------------------------------------
  */
@@ -69,7 +87,8 @@ struct tfmc_gang;
 #define TFMC_GANG_SPIN_US 50
 int tfmc_gang_create(int64_t n, struct tfmc_gang **out);
 int tfmc_gang_create_spinning(int64_t n, int64_t microseconds, struct tfmc_gang **out);
-void tfmc_gang_destroy(struct tfmc_gang *gang);
+void tfmc_gang_destroy(struct tfmc_gang *gang); /* NULL is allowed */
+/* A gang that is NULL is the caller alone. */
 int64_t tfmc_gang_size(const struct tfmc_gang *gang);
 /* Runs fn(arg, i, n) on all workers at once and returns when all are done. Not from inside fn. */
 void tfmc_gang_run(struct tfmc_gang *gang, tfmc_task_fn *fn, void *arg);
@@ -82,11 +101,14 @@ void tfmc_gang_parallel_for(void *gang, int64_t n, tfmc_task_fn *fn, void *arg);
  * ---------------------------------------------------------------------- */
 struct tfmc_session;
 enum tfmc_driver { TFMC_DRIVER_SPMD, TFMC_DRIVER_PARALLEL_FOR };
+/* Fields may be added at the end: a smaller struct_size is that of an older header, and what it lacks is 0.
+ */
 struct tfmc_session_options {
 	uint64_t struct_size;     /* sizeof(struct tfmc_session_options) */
 	int64_t batch;            /* sequences of the state; 0: the bound of the batch dim */
 	int64_t workers;          /* 0: one; the most that a call takes, see tfmc_entry_workers */
-	const char *weights_path; /* NULL: embedded weights, or `weights` */
+	const char *weights_path; /* NULL: embedded weights, or `weights`, else TFMC_RT_E_NO_WEIGHTS
+	                             (tfmc_weights_find) */
 	const int64_t *dims_max; /* largest values of the record's dims that will be used; NULL: the bounds */
 	enum tfmc_driver driver; /* how several workers are used */
 	const char *variant; /* of the code, by its name in the record; NULL: the best one that runs here */
@@ -102,12 +124,19 @@ struct tfmc_session_options {
 	int64_t call_tokens;
 	/* What tfmc_weights_map gave, for several sessions, all closed before it is unmapped; NULL: none. */
 	const struct tfmc_mapping *weights;
+	int verify_weights; /* nonzero: all bytes of weights_path are hashed, not only its header read */
 };
 /* The model is copied; its functions must stay loaded. options may be NULL. */
 int tfmc_session_open(const struct tfmc_model *model, const struct tfmc_session_options *options,
                       struct tfmc_session **out);
 void tfmc_session_close(struct tfmc_session *session); /* NULL is allowed */
 const struct tfmc_record *tfmc_session_record(const struct tfmc_session *session);
+/*
+ * tfmc_rt_status_text, but with numbers for a TFMC_RT_E_PROMPT that this session has just returned: how many
+ * ids of how many, or which id of which vocabulary (of tfmc_generate_many the first such item). Valid until
+ * the next call on the session. Never NULL; session may be NULL.
+ */
+const char *tfmc_session_status_text(const struct tfmc_session *session, int status);
 /* Name of the variant of the code that the session runs. */
 const char *tfmc_session_variant(const struct tfmc_session *session);
 
@@ -167,20 +196,21 @@ int tfmc_session_trim(struct tfmc_session *session, int64_t sequence, int64_t le
 int tfmc_session_fork(struct tfmc_session *session, int64_t from, int64_t to);
 /*
  * One sequence as bytes: a head with version, hashes and checksum, then the rows of its tokens in every
- * state, row-major (runtime/README.md). Fits every object with the same packed weights and states: other
- * variants of the code, numbers of sequences and workers, machines. *n_out: bytes needed, also when cap is
- * smaller (then nothing is written, TFMC_RT_E_SIZE). TFMC_RT_E_OTHER: the bytes are of another model;
- * TFMC_RT_E_SAVED: damaged; TFMC_RT_E_FULL: more tokens than the state has room for. Calls with restored
- * sequences have the same bits.
+ * state, row-major (runtime/README.md). Fits every object with the same states that runs on the same packed
+ * weights (those the session was opened with): other variants of the code, numbers of sequences and workers,
+ * machines. *n_out: bytes needed, also when cap is smaller (then nothing is written, TFMC_RT_E_SIZE).
+ * TFMC_RT_E_OTHER: the bytes are of another model; TFMC_RT_E_SAVED: damaged; TFMC_RT_E_FULL: more tokens than
+ * the state has room for. Calls with restored sequences have the same bits.
  */
 int tfmc_session_save(const struct tfmc_session *session, int64_t sequence, void *out, uint64_t cap,
                       uint64_t *n_out);
 int tfmc_session_restore(struct tfmc_session *session, int64_t sequence, const void *data, uint64_t n);
-/* The same on the state's memory of a context without a session; batch: sequences it has room for. */
-int tfmc_state_save(const struct tfmc_record *record, const void *state, int64_t batch, int64_t sequence,
-                    void *out, uint64_t cap, uint64_t *n_out);
-int tfmc_state_restore(const struct tfmc_record *record, void *state, int64_t batch, int64_t sequence,
-                       const void *data, uint64_t n);
+/* The same on the state's memory of a context without a session; weights: those the context was given, NULL:
+ * those in the object; batch: sequences it has room for. */
+int tfmc_state_save(const struct tfmc_record *record, const struct tfmc_mapping *weights, const void *state,
+                    int64_t batch, int64_t sequence, void *out, uint64_t cap, uint64_t *n_out);
+int tfmc_state_restore(const struct tfmc_record *record, const struct tfmc_mapping *weights, void *state,
+                       int64_t batch, int64_t sequence, const void *data, uint64_t n);
 
 /* --- slots: sequences that join and leave a running batch
  * --------------------------------------------------- Sequences that were begun at different times take their
@@ -421,7 +451,8 @@ int tfmc_text_decode(const struct tfmc_record *record, const int32_t *ids, uint6
 /* Where the first stop text of the rules begins in a text: what on_text is given of it. Its length: nowhere.
  */
 uint64_t tfmc_text_stop(const struct tfmc_rules *rules, const char *text);
-/* From text to text in one call: encodes, generates, decodes. */
+/* From text to text in one call: encodes, generates, decodes. TFMC_RT_E_SIZE: the text has more than cap - 1
+ * bytes; out then holds its beginning. */
 int tfmc_generate_text(struct tfmc_session *session, const char *prompt, char *out, uint64_t cap);
 
 #ifdef __cplusplus

@@ -6,7 +6,10 @@
 #define _POSIX_C_SOURCE 200809L
 #include "tfmc_rt.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -20,7 +23,7 @@ static uint64_t hash(const void *bytes, uint64_t n)
 	return tfmc_weights_hash_end(&h);
 }
 
-static int check(const struct tfmc_mapping *m, const struct tfmc_record *record, unsigned flags)
+static int check(struct tfmc_mapping *m, const struct tfmc_record *record, unsigned flags)
 {
 	struct tfmc_weights_header header;
 	if (m->base_bytes < TFMC_WEIGHTS_DATA)
@@ -32,6 +35,7 @@ static int check(const struct tfmc_mapping *m, const struct tfmc_record *record,
 		return TFMC_RT_E_WEIGHTS;
 	if (header.bytes != m->base_bytes - TFMC_WEIGHTS_DATA)
 		return TFMC_RT_E_FILE;
+	m->hash = header.weights_hash;
 	if ((flags & TFMC_MAP_VERIFY) && hash(m->data, m->bytes) != header.weights_hash)
 		return TFMC_RT_E_WEIGHTS;
 	return TFMC_RT_OK;
@@ -41,8 +45,12 @@ int tfmc_weights_map(const char *path, const struct tfmc_record *record, unsigne
                      struct tfmc_mapping *out)
 {
 	struct stat st;
+	if (!out)
+		return TFMC_RT_E_NULL;
 	*out = (struct tfmc_mapping){0};
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (!path || !record)
+		return TFMC_RT_E_NULL;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused, not waited for */
 	if (fd < 0)
 		return TFMC_RT_E_FILE;
 	int status = TFMC_RT_E_FILE;
@@ -67,7 +75,76 @@ done:
 
 void tfmc_weights_unmap(struct tfmc_mapping *mapping)
 {
+	if (!mapping)
+		return;
 	if (mapping->base)
 		munmap(mapping->base, (size_t)mapping->base_bytes);
 	*mapping = (struct tfmc_mapping){0};
+}
+
+/* --- finding them ------------------------------------------------------------------------------------------
+ */
+
+static bool is_weights_name(const char *name)
+{
+	size_t n = strlen(name), suffix = strlen(".weights");
+	return n > suffix && !strcmp(name + n - suffix, ".weights");
+}
+
+/* The file was written with the object. */
+static bool is_of(const struct tfmc_record *record, int folder, const char *name)
+{
+	struct tfmc_weights_header h = {0};
+	int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	bool is_read = fd >= 0 && read(fd, &h, sizeof(h)) == (ssize_t)sizeof(h);
+	if (fd >= 0)
+		close(fd);
+	return is_read && h.magic == TFMC_WEIGHTS_MAGIC && h.abi_version == TFMC_ABI_VERSION &&
+	       h.structure_hash == record->structure_hash && h.weights_hash == record->weights_hash;
+}
+
+/* Writes the first such name of the folder to out; "": there is none. */
+static void find_in(const struct tfmc_record *record, const char *folder, char out[NAME_MAX + 1])
+{
+	DIR *dir = opendir(folder);
+	out[0] = 0;
+	for (struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir)) {
+		size_t n = strlen(e->d_name);
+		bool is_first =
+		        n <= NAME_MAX && is_weights_name(e->d_name) && (!*out || strcmp(e->d_name, out) < 0);
+		if (is_first && is_of(record, dirfd(dir), e->d_name))
+			memcpy(out, e->d_name, n + 1);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+/* The folder of the program; "": the system does not tell. */
+static void program_folder(char out[PATH_MAX])
+{
+	ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
+	while (n > 1 && out[n - 1] != '/')
+		n--;
+	out[n > 1 ? n - 1 : 0] = 0;
+}
+
+int tfmc_weights_find(const struct tfmc_record *record, char *path, uint64_t cap)
+{
+	char beside[PATH_MAX], name[NAME_MAX + 1];
+	if (!record || !path)
+		return TFMC_RT_E_NULL;
+	program_folder(beside);
+	const char *folder = beside;
+	find_in(record, folder, name);
+	if (!*name)
+		find_in(record, folder = ".", name);
+	if (!*name)
+		return TFMC_RT_E_NO_WEIGHTS;
+	size_t n = strlen(folder), n_name = strlen(name);
+	if (n + 1 + n_name + 1 > cap)
+		return TFMC_RT_E_SIZE;
+	memcpy(path, folder, n);
+	path[n] = '/';
+	memcpy(path + n + 1, name, n_name + 1);
+	return TFMC_RT_OK;
 }

@@ -152,7 +152,7 @@ static void init_weights(struct init *n)
 	if (o->embedded)
 		n->weights = kb_select(k, absent, kb_symbol(k, emit_name(o, "_weights")), n->weights);
 	else if (o->weights_bytes > 0)
-		emit_return_if(e, absent, TFMC_RT_E_WEIGHTS);
+		emit_return_if(e, absent, TFMC_RT_E_NO_WEIGHTS);
 }
 
 static void init_arena(struct init *n)

@@ -11,7 +11,7 @@
  *
  *	talk -n 40 -t 0.8 -s 3 TEXT         at most 40 new tokens, drawn at temperature 0.8 with seed 3
  *
- *	talk -w 2 -m model.weights TEXT     two workers; weights in a file of their own, as of large models
+ *	talk -w 2 -m FILE TEXT              two workers; weights of large models, else looked for beside it
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,10 +36,10 @@ struct talk {
 	uint64_t cap;
 };
 
-static int complain(const char *what, int status)
+static int complain(const struct talk *t, const char *what, int status)
 {
 	const char *why = !status        ? ""
-	                  : status < 200 ? tfmc_rt_status_text(status)
+	                  : status < 200 ? tfmc_session_status_text(t ? t->session : NULL, status)
 	                                 : tfmc_tokenizer_status_text(status);
 	fprintf(stderr, "talk: %s%s%s\n", what, status ? ": " : "", why);
 	return 1;
@@ -83,7 +83,7 @@ static int encode(const struct talk *t, const char *prompt, uint64_t *n)
 	                 : tfmc_tokenizer_encode(t->tokenizer, prompt, strlen(prompt), TFMC_TOKENIZE_SPECIAL,
 	                                         t->ids + first, t->cap - first, n);
 	*n += first;
-	return status == TFMC_TOKENIZER_OK && *n > t->cap ? (int)TFMC_RT_E_PROMPT : status;
+	return status;
 }
 
 static int answer(struct talk *t, const struct request *r)
@@ -93,8 +93,13 @@ static int answer(struct talk *t, const struct request *r)
 	uint64_t n, n_out;
 	int continues = tfmc_session_record(t->session)->generate_kind == CAUSAL && *r->prompt;
 	int status = encode(t, r->prompt, &n);
+	if (n > t->cap) {
+		fprintf(stderr, "talk: the prompt has %llu ids; at most %llu are possible\n",
+		        (unsigned long long)n, (unsigned long long)t->cap);
+		return 1;
+	}
 	if (status)
-		return complain("the prompt", status);
+		return complain(t, "the prompt", status);
 	sample.temperature = r->temperature;
 	sample.seed = r->seed;
 	tfmc_token_stream_begin(&stream, t->tokenizer, continues ? TFMC_DETOKENIZE_AFTER : 0, write_text,
@@ -107,31 +112,43 @@ static int answer(struct talk *t, const struct request *r)
 	status = tfmc_generate(t->session, &options, t->ids, n, NULL, 0, t->out, t->cap, &n_out);
 	int ended = tfmc_token_stream_end(&stream);
 	if (status)
-		return complain("generation", status);
-	return ended || puts("") < 0 ? complain("writing", ended) : 0;
+		return complain(t, "generation", status);
+	return ended || puts("") < 0 ? complain(t, "writing", ended) : 0;
+}
+
+/* Weights that are not in the object lie beside the program or in the current folder, if nobody says where.
+ */
+static const char *find_weights(const struct tfmc_record *record, const struct request *r, char *path,
+                                uint64_t cap)
+{
+	if (r->weights || record->weights_embedded)
+		return r->weights;
+	return tfmc_weights_find(record, path, cap) ? NULL : path;
 }
 
 static int open_talk(struct talk *t, const struct request *r)
 {
+	char path[4096];
 	struct tfmc_model model = model_model();
 	struct tfmc_session_options options = {.struct_size = sizeof(options),
 	                                       .batch = 1,
 	                                       .workers = (int64_t)r->workers,
-	                                       .weights_path = r->weights};
+	                                       .weights_path =
+	                                               find_weights(model.record, r, path, sizeof(path))};
 	uint64_t bytes;
 	int status = tfmc_session_open(&model, &options, &t->session);
 	if (status)
-		return complain("session", status);
+		return complain(t, "session", status);
 	const void *packed = tfmc_record_tokenizer(tfmc_session_record(t->session), &bytes);
 	if (!packed)
-		return complain("the model has no tokenizer", 0);
+		return complain(t, "the model has no tokenizer", 0);
 	status = tfmc_tokenizer_open(packed, bytes, &t->tokenizer);
 	if (status)
-		return complain("tokenizer", status);
+		return complain(t, "tokenizer", status);
 	t->cap = 1u << 16;
 	t->ids = calloc(t->cap, sizeof(*t->ids));
 	t->out = calloc(t->cap, sizeof(*t->out));
-	return t->ids && t->out ? 0 : complain("memory", TFMC_RT_E_MEMORY);
+	return t->ids && t->out ? 0 : complain(t, "memory", TFMC_RT_E_MEMORY);
 }
 
 static int parse_count(const char *text, uint64_t most, uint64_t *out)
@@ -170,7 +187,8 @@ int main(int argc, char **argv)
 	for (; ok && i + 2 < argc; i += 2)
 		ok = parse_option(&r, argv[i], argv[i + 1]);
 	if (!ok || i + 1 != argc)
-		return complain("talk [-n TOKENS] [-t TEMPERATURE] [-s SEED] [-w WORKERS] [-m WEIGHTS] TEXT",
+		return complain(NULL,
+		                "talk [-n TOKENS] [-t TEMPERATURE] [-s SEED] [-w WORKERS] [-m WEIGHTS] TEXT",
 		                0);
 	r.prompt = argv[i];
 	int failed = open_talk(&t, &r) || answer(&t, &r);

@@ -188,7 +188,8 @@ static enum tfmc_status continue_tokens(struct attend *a, struct tfmc_session *s
 		return TFMC_NO_MEMORY;
 	int status = tfmc_generate(s, &o, prompt->ids, prompt->n, NULL, 0, out, cap, &n);
 	if (status != TFMC_RT_OK) {
-		diag_error(&a->d->diag, LOC_NONE, DIAG_INPUT, "attend: %s", tfmc_rt_status_text(status));
+		diag_error(&a->d->diag, LOC_NONE, DIAG_INPUT, "attend: %s",
+		           tfmc_session_status_text(s, status));
 		return status == TFMC_RT_E_MEMORY ? TFMC_NO_MEMORY : TFMC_INVALID;
 	}
 	for (uint64_t i = 0; i < n && !is_stop(g, out[i]); i++)

@@ -85,12 +85,12 @@ static enum tfmc_status print_line(struct generation *g, double number, bool wit
 		TFMC_TRY(driver_ids_text(g->d, ids, n, g->follows ? TFMC_DETOKENIZE_AFTER : 0, &text));
 		buf_bytes(out, text, (size_t)tfmc_text_stop(&g->wish.rules, text));
 	} else if (!g->as_ids) {
-		TFMC_TRY(prompt_status(g->d, "generate",
+		TFMC_TRY(prompt_status(g->d, g->session, "generate",
 		                       tfmc_text_decode(g->record, ids, n, NULL, 0, &bytes)));
 		char *text = arena_alloc(&g->d->arena, (size_t)bytes + 1);
 		if (!text)
 			return TFMC_NO_MEMORY;
-		TFMC_TRY(prompt_status(g->d, "generate",
+		TFMC_TRY(prompt_status(g->d, g->session, "generate",
 		                       tfmc_text_decode(g->record, ids, n, text, bytes + 1, &bytes)));
 		buf_bytes(out, text, (size_t)tfmc_text_stop(&g->wish.rules, text));
 	}
@@ -114,7 +114,7 @@ static enum tfmc_status search_ids(struct generation *g, const struct ids *promp
 	if (arena_failed(a))
 		return TFMC_NO_MEMORY;
 	int status = tfmc_beam_search(g->session, &w->beam, prompt->items, prompt->n, NULL, 0, best, cap, &n);
-	TFMC_TRY(prompt_used(g->d, g->record, "generate", prompt, status));
+	TFMC_TRY(prompt_status(g->d, g->session, "generate", status));
 	for (uint64_t i = 0; i < n; i++)
 		TFMC_TRY(print_line(g, best[i].score, w->n_best > 0, best[i].tokens, best[i].n));
 	return TFMC_OK;
@@ -133,7 +133,7 @@ static enum tfmc_status draw_ids(struct generation *g, const struct ids *prompt)
 		double sum = 0;
 		int status =
 		        tfmc_generate(g->session, &o, prompt->items, prompt->n, NULL, 0, g->out, g->cap, &n);
-		TFMC_TRY(prompt_used(g->d, g->record, "generate", prompt, status));
+		TFMC_TRY(prompt_status(g->d, g->session, "generate", status));
 		for (uint64_t k = 0; k < n; k++)
 			sum += g->log_p[k];
 		TFMC_TRY(print_line(g, sum, true, g->out, n));
@@ -165,11 +165,11 @@ static enum tfmc_status generate_waiting(struct generation *g)
 	g->waiting.n = 0;
 	int status = tfmc_generate_many(g->session, &o, items, n);
 	for (size_t i = 0; i < n && (status == TFMC_RT_OK || items[i].status == TFMC_RT_OK); i++) {
-		TFMC_TRY(prompt_used(g->d, g->record, "generate", &g->waiting.items[i], items[i].status));
+		TFMC_TRY(prompt_status(g->d, g->session, "generate", items[i].status));
 		TFMC_TRY(print_line(g, 0, false, items[i].out, items[i].n));
 	}
 	arena_release(a, mark);
-	TFMC_TRY(prompt_status(g->d, "generate", status));
+	TFMC_TRY(prompt_status(g->d, g->session, "generate", status));
 	return driver_flush_out(g->d) ? TFMC_OK : TFMC_IO;
 }
 
@@ -215,7 +215,7 @@ static enum tfmc_status generate_ids(struct generation *g, const struct ids *pro
 	(void)tfmc_token_stream_end(&g->stream);
 	if (status == TFMC_RT_OK || g->n_printed)
 		buf_char(&g->d->out, '\n');
-	return prompt_used(g->d, g->record, "generate", prompt, status);
+	return prompt_status(g->d, g->session, "generate", status);
 }
 
 static enum tfmc_status generate_text(void *user, const char *text)
@@ -258,7 +258,7 @@ static enum tfmc_status generate_rows(struct generation *g, const struct named_t
 	enum tfmc_status st = TFMC_OK;
 	for (int64_t i = 0; st == TFMC_OK && i < n; i++) {
 		const char *data = (const char *)t->data + (size_t)i * row;
-		st = prompt_status(g->d, "generate",
+		st = prompt_status(g->d, g->session, "generate",
 		                   tfmc_session_set_source(g->session, data, sizes, (uint64_t)t->rank));
 		if (st == TFMC_OK)
 			st = generate_ids(g, &(struct ids){0});

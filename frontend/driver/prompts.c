@@ -31,58 +31,14 @@ bool driver_ids(struct driver *d, const char *text, int32_t **items, size_t *n)
 	return true;
 }
 
-enum tfmc_status prompt_status(struct driver *d, const char *command, int status)
+enum tfmc_status prompt_status(struct driver *d, const struct tfmc_session *session, const char *command,
+                               int status)
 {
 	if (status == TFMC_RT_OK)
 		return TFMC_OK;
-	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s: %s", command, tfmc_rt_status_text(status));
+	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s: %s", command,
+	           tfmc_session_status_text(session, status));
 	return status == TFMC_RT_E_MEMORY ? TFMC_NO_MEMORY : TFMC_INVALID;
-}
-
-/* The input that a prompt goes into; NULL: it is not named. */
-static const struct tfmc_record_tensor *prompt_input(const struct tfmc_record *r)
-{
-	int64_t name = r->generate_kind == 1 ? r->tokens_name : r->source_name;
-	for (uint64_t e = 0; name > 0 && e < r->n_entries; e++)
-		for (uint64_t i = 0; i < tfmc_entry_at(r, (int64_t)e)->n_inputs; i++) {
-			const struct tfmc_record_tensor *t = tfmc_entry_input(r, (int64_t)e, i);
-			if (!strcmp(tfmc_record_text(r, t->name), tfmc_record_text(r, (uint64_t)name)))
-				return t;
-		}
-	return NULL;
-}
-
-/* The longest prompt: of a source what its axis holds, else the whole sequence. 0: it is not said. */
-static int64_t prompt_limit(struct driver *d, const struct tfmc_record *r, const struct tfmc_record_tensor *t)
-{
-	int64_t *dims = ARENA_ARRAY(&d->arena, int64_t, r->n_dims + 1);
-	for (uint64_t i = 0; dims && i < r->n_dims; i++)
-		dims[i] = tfmc_record_dim_at(r, i)->hi;
-	if (r->generate_kind == 1)
-		return r->max_len;
-	return dims && t->rank == 2 ? tfmc_tensor_size(r, t, 1, dims) : 0;
-}
-
-enum tfmc_status prompt_used(struct driver *d, const struct tfmc_record *r, const char *command,
-                             const struct ids *prompt, int status)
-{
-	const struct tfmc_record_tensor *t = status == TFMC_RT_E_PROMPT ? prompt_input(r) : NULL;
-	int64_t limit = t ? prompt_limit(d, r, t) : 0;
-	size_t at = 0;
-	while (t && t->below > 0 && at < prompt->n && prompt->items[at] < t->below)
-		at++;
-	if (t && prompt->n == 0)
-		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s: the prompt has no tokens", command);
-	else if (t && t->below > 0 && at < prompt->n)
-		diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
-		           "%s: id %d, number %zu of the prompt, is outside of the vocabulary of %lld",
-		           command, prompt->items[at], at + 1, (long long)t->below);
-	else if (limit > 0 && prompt->n > (uint64_t)limit)
-		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s: the prompt has %zu tokens, at most %lld fit",
-		           command, prompt->n, (long long)limit);
-	else
-		return prompt_status(d, command, status);
-	return TFMC_INVALID;
 }
 
 static enum tfmc_status append(struct driver *d, const int32_t *ids, size_t n, struct ids *out)
@@ -114,11 +70,17 @@ enum tfmc_status prompt_text(struct driver *d, const struct tfmc_record *r, cons
 		diag_note(&d->diag, LOC_NONE, "give token ids, as in --tokens 1,2,3");
 		return TFMC_INVALID;
 	}
-	TFMC_TRY(prompt_status(d, command, status));
+	if (status == TFMC_RT_E_PROMPT) {
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
+		           "%s: character %llu of the text is not in the vocabulary", command,
+		           (unsigned long long)n + 1);
+		return TFMC_INVALID;
+	}
+	TFMC_TRY(prompt_status(d, NULL, command, status));
 	ids = ARENA_ARRAY(&d->arena, int32_t, n + 1);
 	if (!ids)
 		return TFMC_NO_MEMORY;
-	TFMC_TRY(prompt_status(d, command, encode(r, text, ids, n, &n)));
+	TFMC_TRY(prompt_status(d, NULL, command, encode(r, text, ids, n, &n)));
 	return append(d, ids, n, out);
 }
 

@@ -13,12 +13,10 @@ struct ids {
 	size_t n, cap;
 };
 
-/* A status of the runtime library as a diagnostic "COMMAND: TEXT" and its status; TFMC_OK for 0. */
-TFMC_MUST_USE enum tfmc_status prompt_status(struct driver *d, const char *command, int status);
-
-/* The same for what was done with a prompt: why it was refused, with its numbers. */
-TFMC_MUST_USE enum tfmc_status prompt_used(struct driver *d, const struct tfmc_record *r, const char *command,
-                                           const struct ids *prompt, int status);
+/* A status of the runtime library as a diagnostic "COMMAND: TEXT" and its status; TFMC_OK for 0. session: who
+ * gave it, which knows the numbers of a prompt that was refused; or NULL. */
+TFMC_MUST_USE enum tfmc_status prompt_status(struct driver *d, const struct tfmc_session *session,
+                                             const char *command, int status);
 
 /* SOURCE: a whole prompt, with the tokens that its tokenizer puts around it; the others without. */
 enum prompt_vocabulary { PROMPT_SOURCE, PROMPT_TARGET, PROMPT_PLAIN };

@@ -54,7 +54,7 @@ static enum tfmc_status score_ids(struct scoring *s, const struct ids *source, c
 	if (!log_p)
 		return TFMC_NO_MEMORY;
 	int status = tfmc_score(s->session, source->items, source->n, ids->items, ids->n, log_p);
-	TFMC_TRY(prompt_status(s->d, "score", status));
+	TFMC_TRY(prompt_status(s->d, s->session, "score", status));
 	struct total own = {0, (int64_t)ids->n - (r->n_start == 0 && ids->n > 0)};
 	for (size_t i = 0; i < ids->n; i++) {
 		own.log_p += log_p[i];

@@ -268,7 +268,7 @@ static enum tfmc_status give_source(struct check_run *r, struct named_tensors *p
 	if (status == TFMC_RT_OK)
 		return TFMC_OK;
 	diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_FAILED, "check %s: %s", r->check->name,
-	           tfmc_rt_status_text(status));
+	           tfmc_session_status_text(r->caller->session, status));
 	return TFMC_INVALID;
 }
 
@@ -307,7 +307,7 @@ static enum tfmc_status check_generate(struct check_run *r)
 	n = result.n;
 	if (status != TFMC_RT_OK) {
 		diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_FAILED, "check %s: %s", r->check->name,
-		           tfmc_rt_status_text(status));
+		           tfmc_session_status_text(r->caller->session, status));
 		return TFMC_INVALID;
 	}
 	compare_ids(r, want, out, n, fresh.n ? 0 : n_start);

@@ -208,12 +208,16 @@ static void put_stream(struct sink *sink, const char *bytes, size_t n)
 void tfmc_token_stream_begin(struct tfmc_token_stream *s, const struct tfmc_tokenizer *t, unsigned flags,
                              int (*on_text)(void *user, const char *text, uint64_t bytes), void *user)
 {
+	if (!s)
+		return;
 	*s = (struct tfmc_token_stream){.tokenizer = t, .flags = flags, .on_text = on_text, .user = user};
 	s->is_begun = (flags & TFMC_DETOKENIZE_AFTER) != 0;
 }
 
 int tfmc_token_stream_add(struct tfmc_token_stream *s, int32_t id)
 {
+	if (!s || !s->tokenizer)
+		return TFMC_TOKENIZER_E_NULL;
 	struct sink sink = {.t = s->tokenizer,
 	                    .flags = s->flags,
 	                    .is_begun = s->is_begun,
@@ -229,6 +233,8 @@ int tfmc_token_stream_add(struct tfmc_token_stream *s, int32_t id)
 
 int tfmc_token_stream_end(struct tfmc_token_stream *s)
 {
+	if (!s)
+		return TFMC_TOKENIZER_E_NULL;
 	if (s->n_held)
 		put_whole(s, "\xef\xbf\xbd", 3);
 	s->n_held = 0;

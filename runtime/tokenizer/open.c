@@ -298,17 +298,17 @@ void tfmc_tokenizer_close(struct tfmc_tokenizer *t)
 
 int32_t tfmc_tokenizer_size(const struct tfmc_tokenizer *t)
 {
-	return (int32_t)t->head->n_tokens;
+	return t ? (int32_t)t->head->n_tokens : 0;
 }
 
 int tfmc_tokenizer_is_bare(const struct tfmc_tokenizer *t)
 {
-	return (t->head->flags & TFMC_TOK_H_BARE) != 0;
+	return t && (t->head->flags & TFMC_TOK_H_BARE) != 0;
 }
 
 const char *tfmc_tokenizer_piece(const struct tfmc_tokenizer *t, int32_t id, uint64_t *bytes)
 {
-	if (id < 0 || (uint32_t)id >= t->head->n_tokens)
+	if (!t || !bytes || id < 0 || (uint32_t)id >= t->head->n_tokens)
 		return NULL;
 	*bytes = t->offsets[id + 1] - t->offsets[id];
 	return t->pieces + t->offsets[id];
@@ -316,7 +316,7 @@ const char *tfmc_tokenizer_piece(const struct tfmc_tokenizer *t, int32_t id, uin
 
 int tfmc_tokenizer_is_special(const struct tfmc_tokenizer *t, int32_t id)
 {
-	return id >= 0 && (uint32_t)id < t->head->n_tokens && (t->flags[id] & TFMC_TOK_F_SPECIAL) != 0;
+	return t && id >= 0 && (uint32_t)id < t->head->n_tokens && (t->flags[id] & TFMC_TOK_F_SPECIAL) != 0;
 }
 
 size_t tok_longest(const struct tok_trie *t, const char *s, size_t n, uint32_t *value)
@@ -358,6 +358,8 @@ int tfmc_tokenizer_normalize(const struct tfmc_tokenizer *t, const char *text, u
 int32_t tfmc_tokenizer_find(const struct tfmc_tokenizer *t, const char *piece, uint64_t bytes)
 {
 	uint32_t value;
+	if (!t || (!piece && bytes))
+		return -1;
 	if (find(&t->raw, piece, bytes, &value) || find(&t->norm, piece, bytes, &value))
 		return value < t->n_added ? (int32_t)t->added[value].id : -1;
 	if (find(&t->trie, piece, bytes, &value))

@@ -58,7 +58,7 @@ side_by_side "$decoder" --tokens "$tmp/lists" --print-tokens --ignore-stop --ste
 printf '5,6\n7,8,9\n5,99\n4\n' >"$tmp/lists"
 if "$TFMC" generate "$decoder" --tokens-file "$tmp/lists" --print-tokens --steps 3 >"$tmp/out" 2>"$tmp/err"; then exit 1; fi
 [ "$(wc -l <"$tmp/out")" -eq 2 ]
-grep -q 'generate: the prompt is empty, too long, or has an id outside' "$tmp/err"
+grep -q "generate: id 99, number 2 of the prompt, is outside of the vocabulary of [0-9]*" "$tmp/err"
 if "$TFMC" generate "$decoder" --inputs "$tmp/lists" --steps 3 2>"$tmp/err"; then exit 1; fi
 grep -q 'this model reads ids, which --prompt and --tokens give' "$tmp/err"
 

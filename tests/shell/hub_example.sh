@@ -47,7 +47,26 @@ kept=$(python3 "$example/data.py" --check <"$tmp/drawn" | tee /dev/stderr | cut 
 code=0; "$tmp/talk" >/dev/null 2>"$tmp/error" || code=$?
 [ $code -eq 1 ] && grep -c '^talk: talk \[-n TOKENS\]' "$tmp/error" >/dev/null
 code=0; "$tmp/talk" "$(printf 'word %.0s' $(seq 300))" 2>"$tmp/error" || code=$?
-[ $code -eq 1 ] && grep -c 'too long' "$tmp/error" >/dev/null
+[ $code -eq 1 ] && grep -c '^talk: generation: the prompt has [0-9]* ids; at most 256 are possible$' "$tmp/error" >/dev/null
+
+# Weights in a file are found beside the program and in the current folder, by what is in them; others are not taken.
+mkdir "$tmp/apart" "$tmp/away"
+"$TFMC" "$example/tales" --name=model --weights=file -O0 -o "$tmp/apart/model.o"
+"$CC" -std=c17 -I"$tmp/apart" -I"$runtime" -I"$runtime/tokenizer" "$example/main.c" "$tmp/apart/model.o" \
+	"$TFMC_BUILD/runtime/libtfmcrt.a" "$TFMC_BUILD/runtime/tokenizer/libtfmctok.a" -lpthread -lm ${TFMC_LINK_FLAGS:-} -o "$tmp/apart/talk"
+(cd "$tmp/away" && ../apart/talk -n 3 "Once there was a") | cmp - "$tmp/short"
+mv "$tmp/apart/model.weights" "$tmp/away/any.weights"
+(cd "$tmp/away" && ../apart/talk -n 3 "Once there was a") | cmp - "$tmp/short"
+"$tmp/apart/talk" -m "$tmp/away/any.weights" -n 3 "Once there was a" | cmp - "$tmp/short"
+code=0; (cd "$tmp" && apart/talk "Once") 2>"$tmp/error" || code=$?
+[ $code -eq 1 ] && grep -c '^talk: session: the weights are not in this object: ' "$tmp/error" >/dev/null
+cp -r "$example/tales" "$tmp/other"
+sed 's/"rms_norm_eps": [^,]*/"rms_norm_eps": 1e-4/' "$example/tales/config.json" >"$tmp/other/config.json"
+"$TFMC" "$tmp/other" --name=model --weights=file -O0 -o "$tmp/apart/other.o"
+code=0; (cd "$tmp" && apart/talk "Once") 2>"$tmp/error" || code=$?
+[ $code -eq 1 ] && grep -c 'not in this object' "$tmp/error" >/dev/null
+code=0; "$tmp/apart/talk" -m "$tmp/apart/other.weights" "Once" 2>"$tmp/error" || code=$?
+[ $code -eq 1 ] && grep -c '^talk: session: the weights are those of another object' "$tmp/error" >/dev/null
 
 # A hub cache: the repository's name is the model's, files are links.
 cache=$tmp/hub/models--someone--Short-Tales

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/tfmc_rt.h"
@@ -216,6 +217,43 @@ START_TEST(hashes_by_the_definition)
 }
 END_TEST
 
+/* Whoever waits for a writer of a FIFO waits for ever. */
+START_TEST(weights_are_regular_files)
+{
+	struct tfmc_record record = {.structure_hash = 7, .weights_bytes = 1};
+	struct tfmc_mapping m;
+	ck_assert_int_eq(mkfifo("test_runtime.fifo", 0600), 0);
+	alarm(10);
+	ck_assert_int_eq(tfmc_weights_map("test_runtime.fifo", &record, 0, &m), TFMC_RT_E_FILE);
+	alarm(0);
+	remove("test_runtime.fifo");
+	ck_assert_int_eq(tfmc_weights_map("/dev/zero", &record, 0, &m), TFMC_RT_E_FILE);
+	ck_assert_int_eq(tfmc_weights_map(".", &record, 0, &m), TFMC_RT_E_FILE);
+}
+END_TEST
+
+/* By what is in it, not by its name; the first name of several; nothing that is not the object's. */
+START_TEST(weights_are_found)
+{
+	struct tfmc_record record = {.structure_hash = 7, .weights_bytes = 1, .weights_hash = 5};
+	struct tfmc_weights_header h = {TFMC_WEIGHTS_MAGIC, TFMC_ABI_VERSION, 7, 5, 1};
+	char path[64];
+	write_weights(&h, "a", 1);
+	ck_assert_int_eq(mkfifo("a.weights", 0600), 0); /* comes before */
+	alarm(10);
+	ck_assert_int_eq(tfmc_weights_find(&record, path, sizeof(path)), TFMC_RT_OK);
+	alarm(0);
+	remove("a.weights");
+	ck_assert_str_eq(strrchr(path, '/'), "/test_runtime.weights");
+	ck_assert_int_eq(tfmc_weights_find(&record, path, strlen(path)), TFMC_RT_E_SIZE);
+	record.weights_hash = 6;
+	ck_assert_int_eq(tfmc_weights_find(&record, path, sizeof(path)), TFMC_RT_E_NO_WEIGHTS);
+	remove(weights_path);
+	record.weights_hash = 5;
+	ck_assert_int_eq(tfmc_weights_find(&record, path, sizeof(path)), TFMC_RT_E_NO_WEIGHTS);
+}
+END_TEST
+
 START_TEST(weights_are_checked)
 {
 	const uint64_t hash_of_a = plain_hash((const unsigned char *)"a", 1);
@@ -343,6 +381,8 @@ Suite *suite_runtime(void)
 	tcase_add_test(t, gang_refuses_no_workers);
 	tcase_add_test(t, hashes_by_the_definition);
 	tcase_add_test(t, weights_are_checked);
+	tcase_add_test(t, weights_are_regular_files);
+	tcase_add_test(t, weights_are_found);
 	tcase_add_test(t, text_goes_through_ids);
 	tcase_add_loop_test(t, text_must_be_utf8, 0, 7);
 	tcase_add_test(t, ids_must_be_in_the_vocabulary);

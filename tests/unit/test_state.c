@@ -6,6 +6,7 @@
  */
 #include <check.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -330,16 +331,88 @@ START_TEST(damaged_ones_are_refused)
 	memcpy(r, tfmc_session_record(m.session), (size_t)tfmc_session_record(m.session)->bytes);
 	char *state = calloc(1, (size_t)(r->state_fixed_bytes + r->state_batch_bytes));
 	r->weights_hash ^= 1;
-	ck_assert_int_eq(tfmc_state_restore(r, state, 1, 0, before.bytes[1], n), TFMC_RT_E_OTHER);
+	ck_assert_int_eq(tfmc_state_restore(r, NULL, state, 1, 0, before.bytes[1], n), TFMC_RT_E_OTHER);
 	r->weights_hash ^= 1;
 	r->state_hash ^= 1;
-	ck_assert_int_eq(tfmc_state_restore(r, state, 1, 0, before.bytes[1], n), TFMC_RT_E_OTHER);
+	ck_assert_int_eq(tfmc_state_restore(r, NULL, state, 1, 0, before.bytes[1], n), TFMC_RT_E_OTHER);
 	r->state_hash ^= 1;
-	ck_assert_int_eq(tfmc_state_restore(r, NULL, 1, 0, before.bytes[1], n), TFMC_RT_E_STATE);
-	ck_assert_int_eq(tfmc_state_restore(r, state, 1, 0, before.bytes[1], n), TFMC_RT_OK);
+	ck_assert_int_eq(tfmc_state_restore(r, NULL, NULL, 1, 0, before.bytes[1], n), TFMC_RT_E_STATE);
+	ck_assert_int_eq(tfmc_state_restore(r, NULL, state, 1, 0, before.bytes[1], n), TFMC_RT_OK);
 	free(state);
 	free(r);
 	check_same(m.session, &before);
+	mini_close(&m);
+}
+END_TEST
+
+/* A weights file of the model with zeros in it, under a hash of its own. */
+static const char *write_zeros(const struct tfmc_record *r, const char *path, uint64_t hash)
+{
+	static const char zeros[TFMC_WEIGHTS_DATA];
+	struct tfmc_weights_header h = {TFMC_WEIGHTS_MAGIC, TFMC_ABI_VERSION, r->structure_hash, hash,
+	                                r->weights_bytes};
+	FILE *f = fopen(path, "wb");
+	ck_assert_ptr_nonnull(f);
+	fwrite(&h, 1, sizeof(h), f);
+	fwrite(zeros, 1, sizeof(zeros) - sizeof(h), f);
+	for (uint64_t i = 0; i < r->weights_bytes; i++)
+		fputc(0, f);
+	ck_assert_int_eq(fclose(f), 0);
+	return path;
+}
+
+static void open_with(struct mini_session *m, const char *weights, struct tfmc_session **s)
+{
+	struct tfmc_session_options o = {.struct_size = sizeof(o), .weights_path = weights};
+	struct tfmc_model model;
+	ck_assert(backend_jit_model(m->jit, "mini", &model));
+	ck_assert_int_eq(tfmc_session_open(&model, &o, s), TFMC_RT_OK);
+}
+
+/* Weights of equal structure and other values: what one computed is nothing for the other. */
+START_TEST(other_weights_refuse)
+{
+	static const char *const paths[] = {"test_state.a", "test_state.b"};
+	struct mini_session m;
+	struct tfmc_session *s[2];
+	static char bytes[SAVED], mine[SAVED];
+	uint64_t n, n_mine;
+	mini_open(&m, NULL, 1);
+	const struct tfmc_record *r = tfmc_session_record(m.session);
+	fill(m.session, lengths);
+	ck_assert_int_eq(tfmc_session_save(m.session, 1, mine, SAVED, &n_mine), TFMC_RT_OK);
+	/* who asks for it has all bytes looked at, not only the hash in the header */
+	struct tfmc_session_options o = {.struct_size = sizeof(o), .verify_weights = 1};
+	struct tfmc_model model;
+	ck_assert(backend_jit_model(m.jit, "mini", &model));
+	o.weights_path = write_zeros(r, paths[0], r->weights_hash);
+	ck_assert_int_eq(tfmc_session_open(&model, &o, &s[0]), TFMC_RT_E_WEIGHTS);
+	for (int i = 0; i < 2; i++)
+		open_with(&m, write_zeros(r, paths[i], r->weights_hash + 1 + (uint64_t)i), &s[i]);
+	fill(s[0], lengths);
+	ck_assert_int_eq(tfmc_session_save(s[0], 1, bytes, SAVED, &n), TFMC_RT_OK);
+	ck_assert_int_eq(tfmc_session_restore(s[0], 2, bytes, n), TFMC_RT_OK);
+	ck_assert_int_eq(tfmc_session_restore(s[1], 1, bytes, n), TFMC_RT_E_OTHER);
+	ck_assert_int_eq(tfmc_session_restore(m.session, 1, bytes, n), TFMC_RT_E_OTHER);
+	ck_assert_int_eq(tfmc_session_restore(s[0], 1, mine, n_mine), TFMC_RT_E_OTHER);
+	tfmc_session_close(s[0]);
+	/* the object's own weights in a file: the same as those inside */
+	open_with(&m, write_zeros(r, paths[0], r->weights_hash), &s[0]);
+	ck_assert_int_eq(tfmc_session_restore(s[0], 1, mine, n_mine), TFMC_RT_OK);
+	/* without a session */
+	struct tfmc_mapping w;
+	char *state = calloc(1, (size_t)(r->state_fixed_bytes + r->state_batch_bytes));
+	ck_assert_int_eq(tfmc_weights_map(paths[1], r, 0, &w), TFMC_RT_OK);
+	ck_assert_int_eq(tfmc_state_restore(r, &w, state, 1, 0, mine, n_mine), TFMC_RT_E_OTHER);
+	ck_assert_int_eq(tfmc_state_restore(r, NULL, state, 1, 0, mine, n_mine), TFMC_RT_OK);
+	ck_assert_int_eq(tfmc_state_save(r, &w, state, 1, 0, bytes, SAVED, &n), TFMC_RT_OK);
+	ck_assert_int_eq(tfmc_session_restore(s[1], 1, bytes, n), TFMC_RT_OK);
+	tfmc_weights_unmap(&w);
+	for (int i = 0; i < 2; i++) {
+		tfmc_session_close(s[i]);
+		remove(paths[i]);
+	}
+	free(state);
 	mini_close(&m);
 }
 END_TEST
@@ -477,6 +550,7 @@ Suite *suite_state(void)
 	tcase_add_test(t, other_variants_take_them);
 	tcase_add_test(t, other_levels_take_them_or_refuse);
 	tcase_add_test(t, damaged_ones_are_refused);
+	tcase_add_test(t, other_weights_refuse);
 	tcase_add_test(t, misuse_changes_nothing);
 	tcase_add_test(t, slots_join_and_leave);
 	tcase_add_test(t, prompts_are_read_in_parts);
