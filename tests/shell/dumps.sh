@@ -9,7 +9,7 @@ trap 'rm -rf "$tmp"' EXIT
 model=$TFMC_SOURCE/examples/dates/model.yaml
 count=0
 for level in O0 O1 O2; do
-	"$TFMC" "$model" -$level -mcpu=x86-64-v3 -o "$tmp/dates.o" --dump-dir="$tmp/$level" --print-ir-after=all 2>"$tmp/$level.printed"
+	"$TFMC" "$model" -$level -mcpu=x86-64-v3 -o "$tmp/dates.o" -q --dump-dir="$tmp/$level" --print-ir-after=all 2>"$tmp/$level.printed"
 	for dump in "$tmp/$level"/*.tir; do
 		"$TFMC" opt "$dump" --weights-dir="$TFMC_SOURCE/examples/dates" >"$tmp/back.tir"
 		cmp "$dump" "$tmp/back.tir"
