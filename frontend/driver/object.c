@@ -194,7 +194,10 @@ static bool wants_object(const struct emission *e)
 	       e->wanted[EMIT_C];
 }
 
-/* Objects and what they are made of come from processors, not from families of OpenCL. */
+/*
+ * Objects and what they are made of come from processors, kernels of OpenCL from its families. With both the
+ * target is that of the object.
+ */
 static enum tfmc_status check_kinds(struct emission *e, const struct target *t)
 {
 	struct diag_context *cx = &e->d->diag;
@@ -207,6 +210,11 @@ static enum tfmc_status check_kinds(struct emission *e, const struct target *t)
 	if (t->arch == ARCH_OPENCL && wants_object(e)) {
 		diag_error(cx, LOC_NONE, DIAG_TARGET, "no object is made for %s", t->name);
 		diag_note(cx, LOC_NONE, "--emit=opencl writes its kernels");
+		return TFMC_INVALID;
+	}
+	if (t->arch != ARCH_OPENCL && e->wanted[EMIT_OPENCL] && !wants_object(e)) {
+		diag_error(cx, LOC_NONE, DIAG_TARGET, "no kernels of OpenCL are made for %s", t->name);
+		diag_note(cx, LOC_NONE, "use --target=opencl-cpu, opencl-cpu512 or opencl-gpu");
 		return TFMC_INVALID;
 	}
 	return TFMC_OK;
