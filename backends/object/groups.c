@@ -190,9 +190,12 @@ static int64_t parts_of(const struct function *f, size_t group)
 	return group > 0 && f->parts[group - 1] > 1 ? f->parts[group - 1] : f->parts[group];
 }
 
+/* What a template notes down has the size of the function: it is given back when the kernel is recorded. */
 static enum tfmc_status emit_template(struct group *g, const struct emit_bases *bases)
 {
 	const struct object *o = g->object;
+	struct arena notes;
+	arena_init(&notes);
 	g->e.bases = bases;
 	struct kernel_binding bind = binding_of(&g->e);
 	struct kernel_job job = {.k = g->e.k,
@@ -209,11 +212,15 @@ static enum tfmc_status emit_template(struct group *g, const struct emit_bases *
 	                         .parts = parts_of(g->function, g->number),
 	                         .is_divided = &g->function->is_divided[g->number],
 	                         .cx = o->cx,
-	                         .arena = o->arena};
-	TFMC_TRY(kernel_emit_group(&job));
+	                         .arena = &notes};
+	enum tfmc_status status = kernel_emit_group(&job);
+	if (status == TFMC_OK && arena_failed(&notes))
+		status = TFMC_NO_MEMORY;
+	arena_destroy(&notes);
 	g->e.bases = NULL;
-	kb_end(g->e.k);
-	return TFMC_OK;
+	if (status == TFMC_OK)
+		kb_end(g->e.k);
+	return status;
 }
 
 /* Begins a function of a group: (context, args, l0, l1, ..., worker, n_workers). */
@@ -240,12 +247,16 @@ static enum tfmc_status collect_bases(struct group *g)
 {
 	static const char name[] = "collect";
 	struct emit_bases bases = {collect_slice, collect_value, g};
-	struct kb_module *aside = kb_module_create(g->object->arena, kb_module_caps(g->object->kb));
-	if (!aside)
-		return TFMC_NO_MEMORY;
-	TFMC_TRY(begin(g, aside, name));
-	g->scratch = kb_null(g->e.k);
-	return emit_template(g, &bases);
+	struct arena arena;
+	arena_init(&arena);
+	struct kb_module *aside = kb_module_create(&arena, kb_module_caps(g->object->kb));
+	enum tfmc_status status = aside ? begin(g, aside, name) : TFMC_NO_MEMORY;
+	if (status == TFMC_OK) {
+		g->scratch = kb_null(g->e.k);
+		status = emit_template(g, &bases);
+	}
+	arena_destroy(&arena);
+	return status;
 }
 
 /* What the kernel takes: one value for each parameter, in the order of begin_kernel. */
