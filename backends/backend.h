@@ -18,6 +18,10 @@ enum backend_weights { BACKEND_WEIGHTS_AUTO, BACKEND_WEIGHTS_EMBED, BACKEND_WEIG
 #define BACKEND_C_EMBED_MAX (64u << 20)  /* the same for weights inside of C text */
 #define BACKEND_EMBED_MAX   (1ull << 30) /* larger blobs are refused with a diagnostic: use a file */
 
+/* Narrow elements widened, tables in two layouts, padded: packed weights have at most about so many times the
+ * bytes of what is stored; more is computed. */
+#define BACKEND_WEIGHTS_FACTOR 8
+
 /* Receives the bytes of a file. Positions are written once each, not always in order. */
 struct backend_sink {
 	/* False after a diagnostic with the path and the reason; the compilation then ends with TFMC_IO. */
@@ -58,6 +62,9 @@ struct backend_options {
 	const struct backend_sink *object_sink;
 	bool want_llvm, want_assembly, want_kernels; /* text forms to produce beside the object */
 	bool want_c;                                 /* the same program as portable C */
+	/* Bytes of packed weights beyond BACKEND_WEIGHTS_FACTOR times the stored tensors they are made of,
+	 * and of machine code, about: more is TFMC_INVALID, before anything is written. 0: no limit. */
+	uint64_t weights_limit, code_limit;
 	bool no_object;              /* only the text forms in `c` and `kernels`, and the header */
 	int opt_level;               /* 0, 1, 2: effort of LLVM's code generation */
 	double (*clock)(void *user); /* seconds; NULL: nothing is timed */

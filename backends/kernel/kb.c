@@ -194,6 +194,7 @@ void kb_end(struct kb *k)
 	struct kb_func *f = k->func;
 	f->insts = k->insts.items;
 	f->n_insts = k->insts.n;
+	k->module->n_insts += k->insts.n;
 	f->types = k->types.items;
 	f->n_values = k->types.n;
 	f->var_types = k->vars.items;
@@ -464,4 +465,9 @@ void kb_end_if(struct kb *k)
 {
 	if (close_scope(k, KBO_IF, KBO_ELSE))
 		bracket(k, KBO_END_IF);
+}
+
+size_t kb_module_instructions(const struct kb_module *m)
+{
+	return m->n_insts;
 }

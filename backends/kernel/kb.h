@@ -71,6 +71,8 @@ struct kb_module; /* all kernels and functions of an object, in order of definit
 struct kb;        /* the function under construction */
 
 struct kb_module *kb_module_create(struct arena *arena, const struct kb_caps *caps);
+/* Of all functions that have ended. */
+size_t kb_module_instructions(const struct kb_module *m);
 /* Functions that begin from here on are code of variant `number` (at first 0), for a machine with these caps.
  */
 void kb_module_variant(struct kb_module *m, int number, const struct kb_caps *caps);

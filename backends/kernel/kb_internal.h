@@ -49,6 +49,7 @@ struct kb_module {
 		struct kb_data_item *items;
 		size_t n, cap;
 	} data;
+	size_t n_insts; /* of the functions that have ended */
 };
 
 /* Remembers the first misuse; always false. */

@@ -277,6 +277,7 @@ static enum tfmc_status compile(struct object *o, const struct weight_source *so
 {
 	struct buf blob;
 	TFMC_TRY(lay_out(o));
+	TFMC_TRY(budget_weights(o));
 	TFMC_TRY(choose_weights(o));
 	buf_init(&blob);
 	double start = seconds(o);

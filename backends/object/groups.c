@@ -402,8 +402,10 @@ enum tfmc_status emit_groups(struct object *o, const struct function *f)
 {
 	for (size_t i = 0; i < f->n_groups; i++)
 		f->parts[i] = i + 1 < f->n_groups ? order_parts(o, f, f->groups[i], f->groups[i + 1]) : 1;
-	for (size_t i = 0; i < f->n_groups; i++)
+	for (size_t i = 0; i < f->n_groups; i++) {
 		TFMC_TRY(emit_group(o, f, i, false));
+		TFMC_TRY(budget_code(o, f->groups[i]));
+	}
 	for (size_t i = 0; i < f->n_groups; i++) {
 		const struct ir_dim *heads;
 		if (kernel_has_join(o->module, f->func, f->groups[i], &heads))

@@ -8,6 +8,7 @@
 
 #include "backends/backend.h"
 #include "frontend/driver/diagnostics.h"
+#include "frontend/driver/limits.h"
 #include "frontend/driver/options.h"
 #include "frontend/driver/output.h"
 #include "frontend/driver/packed.h"
@@ -37,6 +38,7 @@ struct driver {
 	struct driver_options options;
 	struct diag_context diag; /* sink: diagnostics, then stderr */
 	struct diagnostics diagnostics;
+	struct limits limits;
 	struct outputs outputs;
 	struct cache cache;     /* of commands that run a model */
 	struct buf out;         /* what goes to stdout at the end */

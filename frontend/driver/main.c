@@ -105,6 +105,9 @@ static enum exit_code check_choices(struct driver *d)
 		return driver_usage(d, "--optimize=memory chooses the passes; -O0, -O1 and --passes do too");
 	if (o->name && !expr_is_name(o->name))
 		return driver_usage(d, "--name is a name (letters, digits, _; at most 63), not %s", o->name);
+	const char *wrong;
+	if (!limits_read(o, &d->limits, &wrong))
+		return driver_usage(d, "--%s is a number of bytes from 1, such as 500M or 2G", wrong);
 	if (empty_list(o))
 		return driver_usage(d, "%s wants a name", empty_list(o));
 	return EXIT_OK;

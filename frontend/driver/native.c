@@ -42,6 +42,8 @@ static enum tfmc_status compile_here(struct driver *d, const struct native_reque
 	struct backend_options o = {
 	        .weights = BACKEND_WEIGHTS_FILE, .facts = q->facts, .weights_sink = &sink};
 	o.opt_level = !strcmp(q->pipeline, "O0") ? 0 : 2;
+	o.weights_limit = d->limits.weights;
+	o.code_limit = d->limits.code;
 	o.entries = d->entries;
 	o.n_entries = d->n_entries;
 	TFMC_TRY(plan_here(d, q, out));
@@ -162,11 +164,28 @@ enum tfmc_status driver_workers(struct driver *d, const char *option, const char
 	return TFMC_INVALID;
 }
 
+/* What a session takes, against --limit-memory: a large number of pages is no failure until they are used. */
+static enum tfmc_status check_memory(struct driver *d, const struct compiled *c,
+                                     const struct tfmc_session_options *o)
+{
+	const struct tfmc_record *r = c->model.record;
+	int64_t batch = o->batch ? o->batch : INT64_MAX;
+	const int64_t *bounds = dims_for(d, r, &batch);
+	int64_t workers = o->workers > o->decode_workers ? o->workers : o->decode_workers;
+	if (!bounds)
+		return TFMC_NO_MEMORY;
+	bool has_state = r->state_batch_bytes || r->state_fixed_bytes;
+	return limits_session(&d->limits, &d->diag,
+	                      c->model.arena_size(o->dims_max ? o->dims_max : bounds, workers),
+	                      has_state ? c->model.state_size(batch) : 0);
+}
+
 static enum tfmc_status open_session(struct driver *d, const struct compiled *c,
                                      struct tfmc_session_options *o, struct tfmc_session **out)
 {
 	TFMC_TRY(driver_workers(d, "threads", d->options.threads, &o->workers));
 	TFMC_TRY(driver_workers(d, "decode-threads", d->options.decode_threads, &o->decode_workers));
+	TFMC_TRY(check_memory(d, c, o));
 	o->weights = &c->weights.map;
 	int status = tfmc_session_open(&c->model, o, out);
 	if (status == TFMC_RT_OK)

@@ -6,6 +6,7 @@
  */
 #include "ir/support/number.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -267,5 +268,33 @@ bool number_parse_i64(const char *s, size_t n, int64_t *out)
 	if (!negative && !checked_sub_i64(0, v, &v))
 		return false;
 	*out = v;
+	return true;
+}
+
+static const char units[] = "kMGTPE";
+
+size_t number_print_bytes(char out[NUMBER_TEXT_MAX], uint64_t bytes)
+{
+	uint64_t tenths = bytes;
+	size_t unit = 0;
+	if (bytes < 1000)
+		return (size_t)snprintf(out, NUMBER_TEXT_MAX, "%" PRIu64 " bytes", bytes);
+	for (tenths = bytes / 100 + (bytes % 100 > 0); tenths >= 10000; unit++)
+		tenths = tenths / 1000 + (tenths % 1000 > 0);
+	return (size_t)snprintf(out, NUMBER_TEXT_MAX, "%" PRIu64 ".%u %cB", tenths / 10,
+	                        (unsigned)(tenths % 10), units[unit]);
+}
+
+bool number_parse_bytes(const char *s, size_t n, uint64_t *out)
+{
+	double value, scale = 1;
+	n -= n > 1 && s[n - 1] == 'B';
+	const char *unit = n > 0 && s[n - 1] != '\0' ? strchr(units, s[n - 1]) : NULL;
+	for (const char *u = units; unit && u <= unit; u++)
+		scale *= 1000;
+	n -= unit != NULL;
+	if (!number_parse_f64(s, n, &value) || !(value * scale >= 1 && value * scale < 0x1p63))
+		return false;
+	*out = (uint64_t)(value * scale);
 	return true;
 }

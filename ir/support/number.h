@@ -25,6 +25,10 @@ size_t number_print_f64(char out[NUMBER_TEXT_MAX], double v);
 /* The whole text must be a number: decimal with optional sign, point, exponent; `inf`, `nan`. Correctly
  * rounded. */
 TFMC_MUST_USE bool number_parse_f64(const char *s, size_t n, double *out);
+/* "512 bytes", "1.2 kB", "549.8 GB": powers of 1000, rounded up. */
+size_t number_print_bytes(char out[NUMBER_TEXT_MAX], uint64_t bytes);
+/* A number from 1, with a unit or not: k, M, G, T, kB and so on, powers of 1000. */
+TFMC_MUST_USE bool number_parse_bytes(const char *s, size_t n, uint64_t *out);
 /* Decimal or 0x hexadecimal with optional minus; the whole text; range-checked. */
 TFMC_MUST_USE bool number_parse_i64(const char *s, size_t n, int64_t *out);
 

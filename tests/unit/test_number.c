@@ -13,6 +13,34 @@
 
 #include "ir/support/number.h"
 
+static void expect_bytes(uint64_t bytes, const char *text)
+{
+	char out[NUMBER_TEXT_MAX];
+	ck_assert_uint_eq(number_print_bytes(out, bytes), strlen(text));
+	ck_assert_str_eq(out, text);
+}
+
+START_TEST(bytes)
+{
+	uint64_t v;
+	expect_bytes(0, "0 bytes");
+	expect_bytes(999, "999 bytes");
+	expect_bytes(1000, "1.0 kB");
+	expect_bytes(1001, "1.1 kB");
+	expect_bytes(999999, "1.0 MB");
+	expect_bytes(549755813632, "549.8 GB");
+	expect_bytes(UINT64_MAX, "18.5 EB");
+	ck_assert(number_parse_bytes("17", 2, &v) && v == 17);
+	ck_assert(number_parse_bytes("2.5M", 4, &v) && v == 2500000);
+	ck_assert(number_parse_bytes("4kB", 3, &v) && v == 4000);
+	ck_assert(number_parse_bytes("1E", 2, &v) && v == 1000000000000000000);
+	static const char *const wrong[] = {"",    "B",   "k",   "kB",  "0",   "-1",
+	                                    "nan", "1 k", "1kk", "10E", "1e30"};
+	for (size_t i = 0; i < TFMC_COUNT(wrong); i++)
+		ck_assert_msg(!number_parse_bytes(wrong[i], strlen(wrong[i]), &v), "%s", wrong[i]);
+}
+END_TEST
+
 Suite *suite_number(void);
 
 static void check_f64(double v, const char *text)
@@ -174,6 +202,7 @@ Suite *suite_number(void)
 	tcase_add_test(t, correct_rounding);
 	tcase_add_test(t, refusals);
 	tcase_add_test(t, integers);
+	tcase_add_test(t, bytes);
 	suite_add_tcase(s, t);
 	return s;
 }
