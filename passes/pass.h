@@ -9,6 +9,7 @@
 #define TFMC_PASSES_PASS_H
 
 #include "ir/module.h"
+#include "ir/support/progress.h"
 #include "ir/target/target.h"
 
 /* --- what there is -------------------------------------------------------------------------------------- */
@@ -174,6 +175,7 @@ struct pass_sink {
 	void (*applied)(void *user, const char *pass, int64_t number, const char *what, struct ir_loc loc);
 	double (*clock)(void *user); /* seconds */
 	void *user;
+	const struct progress *progress; /* told after each pass; NULL: nobody */
 };
 
 struct pass_words {

@@ -209,6 +209,7 @@ static enum tfmc_status to_object(struct object *o, struct backend_output *out)
 	TFMC_TRY(kb_verify(o->kb, o->cx));
 	if (o->options->want_kernels)
 		kb_dump(&out->kernels, o->kb, NULL);
+	progress_tell(o->options->progress, "machine code", "functions", 0, kb_func_count(o->kb));
 	return llvm_compile(o->cx, o->kb, o->name, &options, &result);
 }
 

@@ -404,6 +404,7 @@ enum tfmc_status emit_groups(struct object *o, const struct function *f)
 		f->parts[i] = i + 1 < f->n_groups ? order_parts(o, f, f->groups[i], f->groups[i + 1]) : 1;
 	for (size_t i = 0; i < f->n_groups; i++) {
 		TFMC_TRY(emit_group(o, f, i, false));
+		progress_tell(o->options->progress, "kernels", "groups", i + 1, f->n_groups);
 		TFMC_TRY(budget_code(o, f->groups[i]));
 	}
 	for (size_t i = 0; i < f->n_groups; i++) {

@@ -57,6 +57,8 @@ static enum tfmc_status put(struct packer *p, const void *bytes, size_t n)
 	if (p->sink && n && !p->sink->write_at(p->sink->user, p->base + p->at, bytes, n))
 		return TFMC_IO;
 	p->at += n;
+	progress_tell(p->object->options->progress, "packing weights", NULL, p->at,
+	              (uint64_t)p->object->weights_bytes);
 	return TFMC_OK;
 }
 

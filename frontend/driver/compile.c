@@ -6,6 +6,7 @@
 #include "frontend/driver/driver.h"
 
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "frontend/files.h"
@@ -26,7 +27,7 @@ double driver_clock(void *user)
 
 void driver_time_part(struct driver *d, const char *part, double seconds)
 {
-	if (d->options.time_passes)
+	if (d->options.time_passes || d->options.verbose)
 		buf_printf(&d->log, "  %-30s %9.4f s\n", part, seconds);
 	driver_flush_log(d);
 }
@@ -34,7 +35,7 @@ void driver_time_part(struct driver *d, const char *part, double seconds)
 void driver_time(struct driver *d, const char *stage)
 {
 	double seconds = driver_clock(NULL);
-	if (d->options.time_passes && stage)
+	if ((d->options.time_passes || d->options.verbose) && stage)
 		buf_printf(&d->log, "%-32s %9.4f s\n", stage, seconds - d->clock);
 	if (stage)
 		driver_flush_log(d);
@@ -157,9 +158,26 @@ static bool wants_score(struct driver *d)
 	return is_named || d->options.command == COMMAND_SCORE;
 }
 
+/* -v: the files that were opened, with their sizes. */
+static void say_read(struct driver *d)
+{
+	char bytes[NUMBER_TEXT_MAX];
+	struct stat info;
+	for (size_t i = 0; d->options.verbose && i < d->outputs.inputs.n; i++) {
+		const char *path = d->outputs.inputs.items[i];
+		if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
+			continue;
+		number_print_bytes(bytes, (uint64_t)info.st_size);
+		buf_printf(&d->log, "read %s (%s)\n", path, bytes);
+	}
+	driver_flush_log(d);
+}
+
 enum tfmc_status driver_load(struct driver *d, struct loaded *out)
 {
-	TFMC_TRY(load(d, out));
+	enum tfmc_status st = load(d, out);
+	say_read(d);
+	TFMC_TRY(st);
 	return choose_pipeline(d, out);
 }
 

@@ -361,6 +361,7 @@ static enum tfmc_status compare_rounds(struct driver *d, struct caller *object, 
 	struct probe_errors errors = {0};
 	struct sample sample = choose_rounds(interp, &entry, 1);
 	for (int i = 0; i < N_ROUNDS; i++) {
+		progress_tell(&d->progress, "seeded inputs", "calls", (uint64_t)i, N_ROUNDS);
 		if (!sample.chosen[i])
 			continue;
 		struct round round = {.random = {(uint64_t)i * 977 + 1}, .number = i};

@@ -12,6 +12,7 @@
 #include "frontend/driver/options.h"
 #include "frontend/driver/output.h"
 #include "frontend/driver/packed.h"
+#include "frontend/driver/progress.h"
 #include "frontend/frontend.h"
 #include "ir/interp/interp.h"
 #include "ir/target/target.h"
@@ -39,6 +40,8 @@ struct driver {
 	struct diag_context diag; /* sink: diagnostics, then stderr */
 	struct diagnostics diagnostics;
 	struct limits limits;
+	struct progress progress;           /* of whatever takes long */
+	struct progress_view progress_view; /* where it is shown */
 	struct outputs outputs;
 	struct cache cache;     /* of commands that run a model */
 	struct buf out;         /* what goes to stdout at the end */
@@ -68,7 +71,7 @@ typedef enum exit_code driver_run(struct driver *d);
 void driver_flush_log(struct driver *d);
 /* Writes d->out to stdout at once. False after a diagnostic, of the first time that it cannot be written. */
 bool driver_flush_out(struct driver *d);
-/* Seconds of the stage since the last call, to stderr with --time-passes. */
+/* Seconds of the stage since the last call, to stderr with --time-passes or -v. */
 void driver_time(struct driver *d, const char *stage);
 /* Seconds of a clock that only goes forward; `user` is not used. */
 double driver_clock(void *user);

@@ -42,15 +42,42 @@ struct generation {
 		size_t n, cap;
 	} waiting;
 	size_t n_printed;                /* tokens or pieces of text of this prompt */
+	double begin, first;             /* seconds: of the call, of its first token (0: none yet) */
 	struct tfmc_token_stream stream; /* with a tokenizer */
 	struct token_text token_text;
 };
 
 /* --- printing ------------------------------------------------------------------------------------------- */
 
+static void note_time(struct generation *g)
+{
+	if (g->first == 0)
+		g->first = driver_clock(NULL);
+}
+
+/* -v, or on a terminal: how fast the prompt was read and the answer written. */
+static void say_speed(struct generation *g, uint64_t n_prompt, uint64_t n)
+{
+	struct driver *d = g->d;
+	double end = driver_clock(NULL), read = g->first - g->begin, written = end - g->first;
+	if (n < 1 || g->first == 0 || !(d->options.verbose || d->progress_view.form == PROGRESS_BAR))
+		return;
+	(void)driver_flush_out(d);
+	buf_printf(&d->log, "prompt %llu tokens", (unsigned long long)n_prompt);
+	if (read > 0)
+		buf_printf(&d->log, " in %.2f s, %.1f tokens/s", read, (double)n_prompt / read);
+	buf_printf(&d->log, "; answer %llu tokens", (unsigned long long)n);
+	/* The first one came with the prompt. */
+	if (n > 1 && written > 0)
+		buf_printf(&d->log, " in %.2f s, %.1f tokens/s", written, (double)(n - 1) / written);
+	buf_char(&d->log, '\n');
+	driver_flush_log(d);
+}
+
 static int print_id(void *user, int32_t id)
 {
 	struct generation *g = user;
+	note_time(g);
 	buf_printf(&g->d->out, "%s%d", g->n_printed++ ? " " : "", id);
 	return driver_flush_out(g->d) ? 0 : 1;
 }
@@ -58,6 +85,7 @@ static int print_id(void *user, int32_t id)
 static int print_text(void *user, const char *text, uint64_t bytes)
 {
 	struct generation *g = user;
+	note_time(g);
 	buf_bytes(&g->d->out, text, (size_t)bytes);
 	g->n_printed++;
 	return driver_flush_out(g->d) ? 0 : 1;
@@ -66,6 +94,7 @@ static int print_text(void *user, const char *text, uint64_t bytes)
 static int stream_text(void *user, int32_t id)
 {
 	struct generation *g = user;
+	note_time(g);
 	/* A model may have more ids than its tokenizer: they are no text. */
 	return tfmc_token_stream_add(&g->stream, id) == TFMC_TOKENIZER_E_STOPPED;
 }
@@ -209,12 +238,16 @@ static enum tfmc_status generate_ids(struct generation *g, const struct ids *pro
 	                        print_text, g);
 	o.sample = g->wish.is_sampled ? &g->wish.sample : NULL;
 	o.ignore_stop = g->d->options.ignore_stop;
-	uint64_t n;
+	uint64_t n = 0;
 	g->n_printed = 0;
+	g->first = 0;
+	g->begin = driver_clock(NULL);
 	int status = tfmc_generate(g->session, &o, prompt->items, prompt->n, NULL, 0, g->out, g->cap, &n);
 	(void)tfmc_token_stream_end(&g->stream);
 	if (status == TFMC_RT_OK || g->n_printed)
 		buf_char(&g->d->out, '\n');
+	if (status == TFMC_RT_OK)
+		say_speed(g, prompt->n, n);
 	return prompt_status(g->d, g->session, "generate", status);
 }
 

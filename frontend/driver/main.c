@@ -26,8 +26,31 @@ enum exit_code exit_code_of(enum tfmc_status status)
 
 void driver_flush_log(struct driver *d)
 {
+	if (d->log.len > 0)
+		progress_hide(&d->progress_view);
 	fwrite(d->log.data, 1, d->log.len, stderr);
 	buf_clear(&d->log);
+}
+
+static void write_stderr(void *user, const char *text, size_t n)
+{
+	(void)user;
+	fwrite(text, 1, n, stderr);
+}
+
+/* False when --progress is no such word. */
+static bool begin_progress(struct driver *d)
+{
+	struct progress_view *v = &d->progress_view;
+	bool is_terminal = isatty(STDERR_FILENO);
+	if (!progress_find_form(d->options.progress, is_terminal, &v->form))
+		return false;
+	if (diagnostics_is_data(&d->diagnostics))
+		v->form = PROGRESS_NEVER;
+	v->clock = driver_clock;
+	v->write = write_stderr;
+	d->progress = (struct progress){progress_show, v};
+	return true;
 }
 
 enum exit_code driver_usage(struct driver *d, const char *fmt, ...)
@@ -105,6 +128,8 @@ static enum exit_code check_choices(struct driver *d)
 		return driver_usage(d, "--optimize=memory chooses the passes; -O0, -O1 and --passes do too");
 	if (o->name && !expr_is_name(o->name))
 		return driver_usage(d, "--name is a name (letters, digits, _; at most 63), not %s", o->name);
+	if (!begin_progress(d))
+		return driver_usage(d, "--progress is auto, always or never, not %s", o->progress);
 	const char *wrong;
 	if (!limits_read(o, &d->limits, &wrong))
 		return driver_usage(d, "--%s is a number of bytes from 1, such as 500M or 2G", wrong);
@@ -180,6 +205,8 @@ bool driver_flush_out(struct driver *d)
 {
 	if (d->out_failed)
 		return false;
+	if (d->out.len > 0)
+		progress_hide(&d->progress_view);
 	if (buf_failed(&d->out))
 		errno = ENOMEM;
 	else if (fwrite(d->out.data, 1, d->out.len, stdout) == d->out.len && !fflush(stdout))

@@ -42,6 +42,7 @@ static enum tfmc_status compile_here(struct driver *d, const struct native_reque
 	struct backend_options o = {
 	        .weights = BACKEND_WEIGHTS_FILE, .facts = q->facts, .weights_sink = &sink};
 	o.opt_level = !strcmp(q->pipeline, "O0") ? 0 : 2;
+	o.progress = &d->progress;
 	o.weights_limit = d->limits.weights;
 	o.code_limit = d->limits.code;
 	o.entries = d->entries;

@@ -166,6 +166,7 @@ static enum tfmc_status emit_object(struct emission *e, const struct variant_set
 	o.want_c = e->wanted[EMIT_C];
 	o.no_object = !(e->wanted[EMIT_OBJ] || e->wanted[EMIT_LLVM] || e->wanted[EMIT_ASM]);
 	o.clock = driver_clock;
+	o.progress = &d->progress;
 	o.weights_limit = d->limits.weights;
 	o.code_limit = d->limits.code;
 	o.opt_level = d->options.opt0 ? 0 : d->options.opt1 ? 1 : 2;

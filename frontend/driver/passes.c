@@ -138,8 +138,11 @@ struct pass_options driver_pass_options(struct driver *d, const struct target *t
 	p.tiles_name = o->tiles;
 	p.tiles_text = d->tiles_text;
 	p.tiles_len = d->tiles_len;
-	p.sink = (struct pass_sink){
-	        .print = print_ir, .reproducer = write_reproducer, .clock = driver_clock, .user = d};
+	p.sink = (struct pass_sink){.print = print_ir,
+	                            .reproducer = write_reproducer,
+	                            .clock = driver_clock,
+	                            .user = d,
+	                            .progress = &d->progress};
 	if (o->dump_dir)
 		p.sink.dump = dump_ir;
 	return p;

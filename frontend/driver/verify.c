@@ -345,8 +345,10 @@ static enum tfmc_status run_checks(struct driver *d, struct loaded *l, struct co
 	TFMC_TRY(driver_session(d, c, &session));
 	struct caller caller = {.d = d, .session = session, .record = c->model.record, .probes = &l->probes};
 	enum tfmc_status st = TFMC_OK;
-	for (size_t i = 0; st == TFMC_OK && i < n; i++)
+	for (size_t i = 0; st == TFMC_OK && i < n; i++) {
+		progress_tell(&d->progress, "checks", "checks", i, n);
 		st = run_check(d, l->model, &caller, &checks[i], failed);
+	}
 	tfmc_session_close(session);
 	return st;
 }

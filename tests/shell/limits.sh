@@ -58,3 +58,14 @@ for wrong in 0 -1 x 1X 1e30; do
 	"$TFMC" some.yaml -o m.o --limit-code=$wrong 2>out || status=$?
 	[ $status = 2 ] && grep -q 'limit-code is a number of bytes' out
 done
+
+# What is done goes to stderr when it is asked for: files and stages; progress not to a file of messages.
+"$TFMC" some.yaml -mcpu=x86-64-v2 -O0 -o m.o -v 2>out
+grep -q '^read some.yaml ([0-9]* bytes)$' out
+grep -q '^  weight packing  *[0-9.]* s$' out
+"$TFMC" some.yaml -mcpu=x86-64-v2 -O0 -o m.o --progress=never >plain 2>&1
+"$TFMC" some.yaml -mcpu=x86-64-v2 -O0 -o m.o >auto 2>&1
+cmp plain auto
+status=0
+"$TFMC" some.yaml -o m.o --progress=maybe 2>out || status=$?
+[ $status = 2 ] && grep -q 'progress is auto, always or never, not maybe' out
