@@ -210,7 +210,7 @@ static const struct yaml_pair *find_kind(struct blocks *b, const struct yaml_nod
 	return found;
 }
 
-static bool check_args(struct step *st)
+static bool check_args(const struct step *st)
 {
 	if (strcmp(st->kind->kind, "use") == 0)
 		return true;
@@ -267,8 +267,6 @@ static bool run_step(struct step *st)
 	struct blocks *b = st->b;
 	bool when = true;
 	struct expr_env env = blocks_env(b, false);
-	if (!check_args(st))
-		return false;
 	if (arg(st, "when") != NULL && !expr_read_bool(&env, arg(st, "when"), "when", &when))
 		return false;
 	if (!when)
@@ -287,14 +285,14 @@ static bool run_step(struct step *st)
 	return dispatch(st);
 }
 
-static bool one_step(struct blocks *b, const struct yaml_node *node)
+bool read_step(struct blocks *b, const struct yaml_node *node, struct step *st)
 {
 	static const struct yaml_node nothing = {.kind = YAML_MAPPING};
-	struct step st = {.b = b, .loc = node->loc};
 	const struct yaml_node *value = NULL;
+	*st = (struct step){.b = b, .loc = node->loc};
 	if (node->kind == YAML_SCALAR) {
-		st.kind = schema_find_step(node->text);
-		if (st.kind == NULL) {
+		st->kind = schema_find_step(node->text);
+		if (st->kind == NULL) {
 			unknown_step(b, node);
 			return false;
 		}
@@ -309,20 +307,26 @@ static bool one_step(struct blocks *b, const struct yaml_node *node)
 			           "a graph has statements and repeats, found '%s'", pair->key->text);
 			return false;
 		}
-		st.kind = schema_find_step(pair->key->text);
-		st.loc = pair->key->loc;
+		st->kind = schema_find_step(pair->key->text);
+		st->loc = pair->key->loc;
 		value = pair->value;
 	}
-	if (!st.kind->now) {
-		diag_error(b->cx, st.loc, DIAG_UNSUPPORTED, "not supported yet: %s", st.kind->kind);
+	if (!st->kind->now) {
+		diag_error(b->cx, st->loc, DIAG_UNSUPPORTED, "not supported yet: %s", st->kind->kind);
 		return false;
 	}
-	st.args = merge_args(b, st.kind, node->kind == YAML_MAPPING ? node : &nothing, value);
-	if (st.args == NULL)
+	st->args = merge_args(b, st->kind, node->kind == YAML_MAPPING ? node : &nothing, value);
+	if (st->args == NULL)
 		return false;
-	if (st.args->loc.line == 0)
-		((struct yaml_node *)(uintptr_t)st.args)->loc = st.loc;
-	return run_step(&st);
+	if (st->args->loc.line == 0)
+		((struct yaml_node *)(uintptr_t)st->args)->loc = st->loc;
+	return check_args(st);
+}
+
+static bool one_step(struct blocks *b, const struct yaml_node *node)
+{
+	struct step st;
+	return read_step(b, node, &st) && run_step(&st);
 }
 
 bool blocks_body(struct blocks *b, const struct yaml_node *steps)
@@ -335,6 +339,7 @@ bool blocks_body(struct blocks *b, const struct yaml_node *steps)
 		                                                         : one_step(b, node);
 		if (!ok) {
 			chain_notes(b);
+			blocks_check_rest(b, steps, i + 1);
 			return false;
 		}
 	}
@@ -489,14 +494,17 @@ static bool expand_model(struct blocks *b, const struct yaml_node *model)
 {
 	if (model->kind == YAML_SEQUENCE)
 		return expand_list(b, model);
-	if (!yaml_expect(b->cx, model, YAML_MAPPING, "model"))
+	bool ok = yaml_expect(b->cx, model, YAML_MAPPING, "model");
+	if (!ok)
 		return false;
 	for (size_t i = 0; i < model->n; i++) {
-		if (!expand_stack(b, &model->pairs[i]))
-			return false;
+		if (ok)
+			ok = expand_stack(b, &model->pairs[i]);
+		else
+			blocks_check_rest(b, yaml_find(model->pairs[i].value, "body"), 0);
 	}
 	b->has_x = false;
-	return true;
+	return ok;
 }
 
 /* A tied path is that of a step with parameters, or of a part of one (`layers.0.ffn.up`). */

@@ -15,6 +15,8 @@
 #include "frontend/schema.h"
 
 bool blocks_expand(struct frontend_model *m);
+/* Where inputs or outputs are wrong: reports what is wrong in the steps whatever these are. */
+void blocks_check(struct frontend_model *m);
 
 /* ---- private to blocks*.c ---- */
 
@@ -101,6 +103,13 @@ const char *path_join(struct blocks *b, const char *prefix, const char *id);
 void mark_mixed(struct step *st, struct block_value *v);
 bool step_error(const struct step *st, const char *key, enum diag_code code, const char *fmt, ...)
         TFMC_PRINTF(4, 5);
+
+/* Kind and merged arguments of a step, their keys checked. */
+bool read_step(struct blocks *b, const struct yaml_node *node, struct step *st);
+
+/* blocks_check.c: behind a step that failed no shape is known. What can be wrong without one is reported:
+ * kinds, keys, and the types of arguments of the steps from `from` on and of those in their bodies. */
+void blocks_check_rest(struct blocks *b, const struct yaml_node *steps, size_t from);
 
 /* blocks_args.c: absent keys take the schema's default; without one the result is left alone */
 const struct yaml_node *arg(const struct step *st, const char *key);

@@ -32,7 +32,7 @@ static const struct yaml_node *read_document(struct frontend_model *m, const cha
 	int depth = 0;
 	if (!yaml_expect(m->cx, name, YAML_SCALAR, link->key))
 		return NULL;
-	const char *beneath = file_beneath(&m->arena, m->cx, dir, name->text, name->loc);
+	const char *beneath = file_named(&m->arena, m->cx, dir, name->text, name->loc);
 	if (beneath == NULL)
 		return NULL;
 	link->path = file_join(&m->arena, m->dir, beneath);
@@ -151,8 +151,9 @@ static const struct yaml_node *with_base(struct frontend_model *m, const struct 
 		return NULL;
 	const char *inner = file_dir(&m->arena, file_join(&m->arena, dir, name->text));
 	base = with_base(m, base, inner, &link);
+	bool whole = dir[0] == '\0' || name->text[0] == '/';
 	if (base != NULL && strcmp(inner, dir) != 0)
-		base = compose_moved(m, base, inner + (dir[0] == '\0' ? 0 : strlen(dir) + 1));
+		base = compose_moved(m, base, inner + (whole ? 0 : strlen(dir) + 1));
 	return base == NULL ? NULL : compose_merge(m, base, compose_without(m, root, "base"));
 }
 
@@ -212,7 +213,8 @@ static const struct yaml_node *preset_name(struct frontend_model *m, const struc
 		           type + strlen("gguf:"), preset_types(&m->arena, "gguf:"));
 	else
 		diag_error(m->cx, hf->loc, DIAG_UNSUPPORTED,
-		           "not supported yet: models of type '%s'; describe the model by steps", type);
+		           "not supported yet: models of type '%s'%s; describe the model by steps", type,
+		           preset_nearest_type(&m->arena, type));
 	return NULL;
 }
 

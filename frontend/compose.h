@@ -39,6 +39,8 @@ struct yaml_node *compose_scalar(struct frontend_model *m, struct loc loc, const
 const char *preset_text(const char *name);
 /* The preset that has this word in presets.def, or NULL. */
 const char *preset_of_type(const char *type);
+/* "; did you mean 'llama'?" for a `model_type` that no preset has, or "". */
+const char *preset_nearest_type(struct arena *a, const char *type);
 /* What behind the prefix chooses presets: "bert, bloom, ..." */
 const char *preset_types(struct arena *a, const char *prefix);
 /* All names, in order. */

@@ -169,8 +169,8 @@ static const struct yaml_node *moved_check(struct frontend_model *m, const struc
 const struct yaml_node *compose_moved(struct frontend_model *m, const struct yaml_node *root, const char *dir)
 {
 	static const char *const top[] = {"hf"}, *const files[] = {"files"}, *const map[] = {"map"};
-	static const char *const tokenizer[] = {"file",   "vocab",  "merges",
-	                                        "source", "target", "target_vocab"};
+	static const char *const tokenizer[] = {"file",  "vocab",  "merges", "config",      "special",
+	                                        "added", "source", "target", "target_vocab"};
 	const struct yaml_node *weights = yaml_find(root, "weights"), *tok = yaml_find(root, "tokenizer");
 	const struct yaml_node *checks = yaml_find(root, "checks"), *rows = yaml_find(weights, "map");
 	root = moved_keys(m, root, top, 1, dir);

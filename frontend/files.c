@@ -29,7 +29,7 @@ const char *file_dir(struct arena *a, const char *path)
 const char *file_join(struct arena *a, const char *dir, const char *name)
 {
 	size_t n = strlen(dir);
-	if (n == 0)
+	if (n == 0 || name[0] == '/')
 		return name;
 	return arena_printf(a, "%s%s%s", dir, dir[n - 1] == '/' ? "" : "/", name);
 }
@@ -62,6 +62,15 @@ const char *file_beneath(struct arena *a, struct diag_context *cx, const char *d
 		return NULL;
 	}
 	return file_join(a, dir, name);
+}
+
+const char *file_named(struct arena *a, struct diag_context *cx, const char *dir, const char *name,
+                       struct loc loc)
+{
+	if (name[0] != '\0')
+		return file_join(a, dir, name);
+	diag_error(cx, loc, DIAG_FILE, "the file name is empty");
+	return NULL;
 }
 
 static const char *errno_text(int e)

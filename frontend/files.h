@@ -16,7 +16,7 @@
 
 /* The part before the last '/', or "" . */
 const char *file_dir(struct arena *a, const char *path);
-/* dir/name, or name when dir is empty. */
+/* dir/name; name alone when it is absolute or dir is empty. */
 const char *file_join(struct arena *a, const char *dir, const char *name);
 /*
  * The path of `name` beneath `dir`; NULL with a diagnostic (FILE) at loc when
@@ -25,6 +25,12 @@ const char *file_join(struct arena *a, const char *dir, const char *name);
  */
 const char *file_beneath(struct arena *a, struct diag_context *cx, const char *dir, const char *name,
                          struct loc loc);
+/*
+ * The same for a name that somebody wrote in a file of his own, for which any path will do; names in what is
+ * downloaded (folders, indices of shards) go through file_beneath.
+ */
+const char *file_named(struct arena *a, struct diag_context *cx, const char *dir, const char *name,
+                       struct loc loc);
 
 /* The first bytes of a regular file, at most n; how many, 0 also when it cannot be read. */
 size_t file_head(const char *path, char *out, size_t n);

@@ -92,8 +92,27 @@ static int compare(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* In single quotes, which are doubled inside. */
+static const char *quoted(struct arena *a, const char *text)
+{
+	struct buf out;
+	buf_init(&out);
+	buf_char(&out, '\'');
+	for (; *text != '\0'; text++)
+		buf_str(&out, *text == '\'' ? "''" : (const char[]){*text, '\0'});
+	buf_char(&out, '\'');
+	const char *word = arena_strdup(a, out.data);
+	buf_destroy(&out);
+	return word;
+}
+
+const char *folder_file(struct arena *a, const char *at, const char *name)
+{
+	return at[0] == '\0' ? name : quoted(a, file_join(a, at, name));
+}
+
 /* All files of that ending, sorted by name; NULL when there are none. */
-static const char *files_ending(struct arena *a, const char *dir, const char *ending)
+static const char *files_ending(struct arena *a, const char *dir, const char *at, const char *ending)
 {
 	const char *names[FILES_MAX], *list = NULL;
 	size_t n = 0;
@@ -108,13 +127,13 @@ static const char *files_ending(struct arena *a, const char *dir, const char *en
 		closedir(d);
 	qsort(names, n, sizeof(names[0]), compare);
 	for (size_t i = 0; i < n; i++)
-		list = list == NULL ? arena_printf(a, "'%s'", names[i])
-		                    : arena_printf(a, "%s, '%s'", list, names[i]);
+		list = arena_printf(a, "%s%s%s", list == NULL ? "" : list, list == NULL ? "" : ", ",
+		                    quoted(a, file_join(a, at, names[i])));
 	return list;
 }
 
 const char *folder_model(struct arena *a, struct diag_context *cx, const char *path, const char *name,
-                         enum tfmc_status *st)
+                         const char *at, enum tfmc_status *st)
 {
 	static const char *const whole[] = {"model.safetensors.index.json", "model.safetensors"};
 	const char *files = NULL;
@@ -127,8 +146,8 @@ const char *folder_model(struct arena *a, struct diag_context *cx, const char *p
 		return NULL;
 	}
 	for (size_t i = 0; files == NULL && i < TFMC_COUNT(whole); i++)
-		files = folder_has(a, path, whole[i]) ? whole[i] : NULL;
-	files = files != NULL ? files : files_ending(a, path, ".safetensors");
+		files = folder_has(a, path, whole[i]) ? folder_file(a, at, whole[i]) : NULL;
+	files = files != NULL ? files : files_ending(a, path, at, ".safetensors");
 	if (files == NULL) {
 		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' has no weights: no file ends with .safetensors",
 		           path);
@@ -141,13 +160,13 @@ const char *folder_model(struct arena *a, struct diag_context *cx, const char *p
 	else if (config != NULL)
 		more = folder_generation(a, cx, path, config);
 	if (projection != NULL)
-		files = arena_printf(a, "%s, '%s'", files, projection);
+		files = arena_printf(a, "%s, %s", files, quoted(a, file_join(a, at, projection)));
 	*st = more == NULL ? TFMC_INVALID : TFMC_OK;
-	return more == NULL
-	               ? NULL
-	               : arena_printf(a, "tfmc: 1\nname: %s\nhf: config.json\n%sweights: {files: [%s]}\n%s",
-	                              name != NULL ? name : folder_name(a, path), more, files,
-	                              folder_tokenizer(a, path, config));
+	return more == NULL ? NULL
+	                    : arena_printf(a, "tfmc: 1\nname: %s\nhf: %s\n%sweights: {files: [%s]}\n%s",
+	                                   name != NULL ? name : folder_name(a, path),
+	                                   folder_file(a, at, "config.json"), more, files,
+	                                   folder_tokenizer(a, path, at, config));
 }
 
 /* ---- GGUF ---- */
@@ -227,15 +246,16 @@ static const char *gguf_sections(struct arena *a, struct diag_context *cx, const
 	file_map_close(&map);
 	if (!ok)
 		return NULL;
-	return has ? arena_printf(a, "%stokenizer: {kind: gguf, file: '%s', embed: true, optional: true}\n",
-	                          pooling, base)
+	return has ? arena_printf(a, "%stokenizer: {kind: gguf, file: %s, embed: true, optional: true}\n",
+	                          pooling, quoted(a, base))
 	           : pooling;
 }
 
-const char *gguf_model(struct arena *a, struct diag_context *cx, const char *path, const char *name)
+const char *gguf_model(struct arena *a, struct diag_context *cx, const char *path, const char *name,
+                       const char *at)
 {
 	const char *slash = strrchr(path, '/'), *base = slash == NULL ? path : slash + 1;
-	const char *files = arena_printf(a, "'%s'", base);
+	const char *first = file_join(a, at, base), *files = quoted(a, first);
 	size_t n = strlen(base);
 	int parts = gguf_parts(base);
 	if (strpbrk(base, "'\n\r") != NULL) {
@@ -243,15 +263,15 @@ const char *gguf_model(struct arena *a, struct diag_context *cx, const char *pat
 		return NULL;
 	}
 	for (int i = 2; i <= parts; i++)
-		files = arena_printf(a, "%s, '%s'", files, gguf_part(a, base, i));
+		files = arena_printf(a, "%s, %s", files, quoted(a, gguf_part(a, first, i)));
 	if (parts > 1)
 		n -= sizeof(part_ending) - 1;
 	else if (n > 5 && strcmp(base + n - 5, ".gguf") == 0)
 		n -= 5;
-	const char *sections = gguf_sections(a, cx, path, base);
+	const char *sections = gguf_sections(a, cx, path, first);
 	if (sections == NULL)
 		return NULL;
-	return arena_printf(a, "tfmc: 1\nname: %s\nhf: '%s'\nweights: {files: [%s]}\n%s",
-	                    name != NULL ? name : folder_name(a, arena_strndup(a, base, n)), base, files,
-	                    sections);
+	return arena_printf(a, "tfmc: 1\nname: %s\nhf: %s\nweights: {files: [%s]}\n%s",
+	                    name != NULL ? name : folder_name(a, arena_strndup(a, base, n)), quoted(a, first),
+	                    files, sections);
 }

@@ -13,11 +13,14 @@ bool folder_is(const char *path);
 /* Whether a folder has a file, or a link to one, of that name. */
 bool folder_has(struct arena *a, const char *dir, const char *name);
 /*
- * The text of a model file that lies in the folder; NULL after a diagnostic, with TFMC_IO or TFMC_INVALID.
- * `name` NULL: that of the folder, in a hub cache that of the repository.
+ * The text of a model file; NULL after a diagnostic, with TFMC_IO or TFMC_INVALID. `name` NULL: that of the
+ * folder, in a hub cache that of the repository. `at`: the folder as seen from where the file will lie, ""
+ * for in it.
  */
 const char *folder_model(struct arena *a, struct diag_context *cx, const char *path, const char *name,
-                         enum tfmc_status *st);
+                         const char *at, enum tfmc_status *st);
+/* A file of the folder as a word of that text. */
+const char *folder_file(struct arena *a, const char *at, const char *name);
 /*
  * What modules.json of a sentence embedder adds to that text: parameters and an output, nothing when it pools
  * nothing; NULL after a diagnostic. `weights`: the file of a projection behind the pooling, NULL without one.
@@ -33,7 +36,8 @@ const char *folder_generation(struct arena *a, struct diag_context *cx, const ch
                               const struct json_node *config);
 
 /* The section tokenizer for the files of the folder, "" without any. */
-const char *folder_tokenizer(struct arena *a, const char *dir, const struct json_node *config);
+const char *folder_tokenizer(struct arena *a, const char *dir, const char *at,
+                             const struct json_node *config);
 /* A file of the folder that is one object; NULL after a diagnostic. */
 const struct json_node *folder_json(struct arena *a, struct diag_context *cx, const char *dir,
                                     const char *file);
@@ -51,8 +55,10 @@ bool gguf_model_is(const char *path);
  * from 1. */
 int gguf_parts(const char *path);
 const char *gguf_part(struct arena *a, const char *path, int i);
-/* The text of a model file that lies beside it; NULL after a diagnostic. Of a split file all parts are named.
- * A tokenizer in the metadata is the model's. `name` NULL: that of the file. */
-const char *gguf_model(struct arena *a, struct diag_context *cx, const char *path, const char *name);
+/* The text of a model file, `at` as for a folder the one with the file in it; NULL after a diagnostic. Of a
+ * split file all parts are named. A tokenizer in the metadata is the model's. `name` NULL: that of the file.
+ */
+const char *gguf_model(struct arena *a, struct diag_context *cx, const char *path, const char *name,
+                       const char *at);
 
 #endif

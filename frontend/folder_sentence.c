@@ -24,6 +24,7 @@ struct sentence {
 	int64_t width;
 	bool bias;
 	bool normalize;
+	int64_t most; /* tokens that the embedder reads; 0: all that the model can */
 };
 
 static bool refuse(struct sentence *s, const char *file, const char *what)
@@ -165,17 +166,36 @@ static bool read_module(struct sentence *s, size_t at, const struct json_node *m
 	return refuse(s, "modules.json", arena_printf(s->a, "module %zu, '%s'", at, name));
 }
 
+/* Longer texts are cut off there, so no longer ones are embedded. */
+static bool read_most(struct sentence *s)
+{
+	static const char file[] = "sentence_bert_config.json";
+	if (!folder_has(s->a, s->dir, file))
+		return true;
+	const struct json_node *config = read(s, file), *most = json_find(config, "max_seq_length");
+	if (config == NULL)
+		return false;
+	if (most == NULL || most->kind == JSON_NODE_NULL)
+		return true;
+	if (most->kind != JSON_NODE_INT || most->i < 1 || most->i > INT32_MAX)
+		return refuse(s, file, "'max_seq_length' that is no number of tokens");
+	s->most = most->i;
+	return true;
+}
+
 /* What the modules say in the model language. `set` refuses what the preset has no params for. */
 static const char *sentence_text(struct sentence *s, const char *preset)
 {
-	const char *dense = "";
+	const char *dense = "", *dims = "";
+	if (s->most != 0)
+		dims = arena_printf(s->a, "dims: {S: \"1..min(%" PRId64 ", ctx)\"}\n", s->most);
 	if (s->weights != NULL)
 		dense = arena_printf(s->a, ", sentence: %" PRId64 ", sentence_bias: %s, sentence_act: \"%s\"",
 		                     s->width, s->bias ? "true" : "false", s->act);
 	return arena_printf(
 	        s->a,
-	        "preset: %s\nset: {pooling: \"%s\"%s, normalize: %s}\noutputs: {sentence_embedding: x}\n",
-	        preset, s->pooling, dense, s->normalize ? "true" : "false");
+	        "preset: %s\nset: {pooling: \"%s\"%s, normalize: %s}\n%soutputs: {sentence_embedding: x}\n",
+	        preset, s->pooling, dense, s->normalize ? "true" : "false", dims);
 }
 
 const char *folder_sentence(struct arena *a, struct diag_context *cx, const char *dir, const char **weights)
@@ -195,6 +215,8 @@ const char *folder_sentence(struct arena *a, struct diag_context *cx, const char
 	}
 	if (s.pooling == NULL)
 		return "";
+	if (!read_most(&s))
+		return NULL;
 	const struct json_node *config = read(&s, "config.json");
 	const struct json_node *type = config != NULL ? json_find(config, "model_type") : NULL;
 	const char *preset = NULL;

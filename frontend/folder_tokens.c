@@ -14,28 +14,28 @@
 /* ---- the section tokenizer ---- */
 
 struct files {
-	const char *kind, *text; /* kind "": as the keys say */
-	const char *names[3];    /* all of them are there */
+	const char *kind; /* "": as the keys say */
+	struct {
+		const char *key, *name;
+	} parts[3]; /* all of them are there */
 };
 
 static const struct files known[] = {
-        {"", "file: tokenizer.json", {"tokenizer.json"}},
-        {"marian",
-         "source: source.spm, target: target.spm, vocab: vocab.json",
-         {"source.spm", "target.spm", "vocab.json"}},
-        {"", "vocab: vocab.json, merges: merges.txt", {"vocab.json", "merges.txt"}},
-        {"sentencepiece", "file: tokenizer.model", {"tokenizer.model"}},
-        {"sentencepiece", "file: spiece.model", {"spiece.model"}},
-        {"sentencepiece", "file: sentencepiece.bpe.model", {"sentencepiece.bpe.model"}},
-        {"wordpiece", "vocab: vocab.txt", {"vocab.txt"}},
+        {"", {{"file", "tokenizer.json"}}},
+        {"marian", {{"source", "source.spm"}, {"target", "target.spm"}, {"vocab", "vocab.json"}}},
+        {"", {{"vocab", "vocab.json"}, {"merges", "merges.txt"}}},
+        {"sentencepiece", {{"file", "tokenizer.model"}}},
+        {"sentencepiece", {{"file", "spiece.model"}}},
+        {"sentencepiece", {{"file", "sentencepiece.bpe.model"}}},
+        {"wordpiece", {{"vocab", "vocab.txt"}}},
 };
 
 static const struct files *find_files(struct arena *a, const char *dir)
 {
 	for (size_t i = 0; i < TFMC_COUNT(known); i++) {
 		bool all = true;
-		for (size_t k = 0; k < TFMC_COUNT(known[i].names) && known[i].names[k] != NULL; k++)
-			all = all && folder_has(a, dir, known[i].names[k]);
+		for (size_t k = 0; k < TFMC_COUNT(known[i].parts) && known[i].parts[k].name != NULL; k++)
+			all = all && folder_has(a, dir, known[i].parts[k].name);
 		if (all)
 			return &known[i];
 	}
@@ -58,27 +58,31 @@ static const char *class_of(const struct json_node *config)
 	return type != NULL ? tokenizer_class_of_type(type) : NULL;
 }
 
-const char *folder_tokenizer(struct arena *a, const char *dir, const struct json_node *config)
+const char *folder_tokenizer(struct arena *a, const char *dir, const char *at, const struct json_node *config)
 {
 	static const char *const beside[][2] = {{"config", "tokenizer_config.json"},
 	                                        {"special", "special_tokens_map.json"},
 	                                        {"added", "added_tokens.json"}};
 	const struct files *files = find_files(a, dir);
-	const char *more = "";
+	const char *more = "", *text = "";
 	if (files == NULL)
 		return "";
 	bool marian = strcmp(files->kind, "marian") == 0;
 	for (size_t i = 0; !marian && i < TFMC_COUNT(beside); i++)
 		if (folder_has(a, dir, beside[i][1]))
-			more = arena_printf(a, "%s, %s: %s", more, beside[i][0], beside[i][1]);
+			more = arena_printf(a, "%s, %s: %s", more, beside[i][0],
+			                    folder_file(a, at, beside[i][1]));
 	const char *class = class_of(config);
 	if (class != NULL && !marian && (more[0] != '\0' || files != &known[0]))
 		more = arena_printf(a, "%s, class: %s", more, class);
 	if (marian && folder_has(a, dir, "target_vocab.json"))
-		more = ", target_vocab: target_vocab.json";
+		more = arena_printf(a, ", target_vocab: %s", folder_file(a, at, "target_vocab.json"));
+	for (size_t k = 0; k < TFMC_COUNT(files->parts) && files->parts[k].name != NULL; k++)
+		text = arena_printf(a, "%s%s%s: %s", text, k == 0 ? "" : ", ", files->parts[k].key,
+		                    folder_file(a, at, files->parts[k].name));
 	return arena_printf(a, "tokenizer: {%s%s%s%s%s, embed: true, optional: true}\n",
 	                    files->kind[0] != '\0' ? "kind: " : "", files->kind,
-	                    files->kind[0] != '\0' ? ", " : "", files->text, more);
+	                    files->kind[0] != '\0' ? ", " : "", text, more);
 }
 
 /* ---- ids ---- */

@@ -45,8 +45,9 @@ void frontend_destroy(struct frontend_model *m); /* closes weight files; NULL is
  */
 TFMC_MUST_USE enum tfmc_status frontend_lower(struct frontend_model *m, struct ir_module **out);
 
-/* The model file that stands for a hub folder; NULL when the model was loaded from a file. */
-const char *frontend_folder_text(struct frontend_model *m);
+/* The model file that stands for a hub folder or a GGUF file, whose directory is `at` as seen from that file
+ * ("": it lies there); NULL when the model was loaded from a file. */
+const char *frontend_folder_text(struct frontend_model *m, const char *at);
 
 /* Appends the model as one YAML document of the next lower level: a preset by its steps, steps by statements.
  */

@@ -17,6 +17,7 @@
  *
  * Any other null counts as absent. Every other key is an error: nothing is guessed.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "frontend/files.h"
@@ -45,6 +46,9 @@ static bool read_json(struct frontend_model *m, const char *path, struct hub_con
 	c->root = json_parse(&m->arena, m->cx, &src, text, len);
 	if (c->root == NULL)
 		return false;
+	c->text = text;
+	c->len = len;
+	c->source = diag_add_source(m->cx, path, text, len);
 	if (c->root->kind != JSON_NODE_OBJECT) {
 		diag_error(m->cx, c->loc, DIAG_FILE, "'%s' holds no JSON object", c->name);
 		return false;
@@ -94,15 +98,31 @@ static bool read_gguf(struct frontend_model *m, const char *path, struct hub_con
 	return c->root != NULL;
 }
 
+/* Where a key stands in config.json; of GGUF files, who asked for the file. */
+static struct loc place(const struct hub_config *c, const char *key)
+{
+	size_t at, n;
+	if (c->source == 0 || !json_key_place(c->text, c->len, key, &at, &n))
+		return c->loc;
+	struct loc loc = {.source = c->source, .line = 1, .col = 1, .len = (uint32_t)n};
+	for (size_t i = 0; i < at; i++) {
+		bool begins = ((unsigned char)c->text[i] & 0xc0) != 0x80; /* of a character */
+		loc.col = c->text[i] == '\n' ? 1 : loc.col + begins;
+		loc.line += c->text[i] == '\n';
+	}
+	return loc;
+}
+
 const struct hub_config *hub_read(struct frontend_model *m, const struct yaml_node *file)
 {
 	struct hub_config *c = ARENA_NEW(&m->arena, struct hub_config);
 	if (c == NULL || !yaml_expect(m->cx, file, YAML_SCALAR, "hf"))
 		return NULL;
-	const char *path = file_beneath(&m->arena, m->cx, m->dir, file->text, file->loc);
+	const char *path = file_named(&m->arena, m->cx, m->dir, file->text, file->loc);
 	if (path == NULL)
 		return NULL;
 	model_note_file(m, path);
+	m->hub_path = path;
 	*c = (struct hub_config){.name = file->text, .loc = file->loc};
 	bool ok = file_begins_with(path, "GGUF", 4) ? read_gguf(m, path, c) : read_json(m, path, c);
 	return ok ? c : NULL;
@@ -210,8 +230,8 @@ static bool check_words(struct hub *h, const char *key, const struct yaml_node *
 		found = found ||
 		        (list.items[i]->kind == YAML_SCALAR && strcmp(list.items[i]->text, v->text) == 0);
 	if (!found)
-		diag_error(h->m->cx, h->c->loc, DIAG_UNSUPPORTED, "not supported yet: '%s' holds '%s' in %s",
-		           key, v->text, h->c->name);
+		diag_error(h->m->cx, place(h->c, key), DIAG_UNSUPPORTED,
+		           "not supported yet: '%s' holds '%s' in %s", key, v->text, h->c->name);
 	return found;
 }
 
@@ -228,6 +248,27 @@ static bool take(struct hub *h, const struct yaml_node *param, const struct json
 		return false;
 	h->params = compose_with(h->m, h->params, param->text, value);
 	return h->params != NULL;
+}
+
+/* A default that is a number says that numbers are wanted. */
+static bool is_number(const struct yaml_node *def)
+{
+	char *end;
+	if (def == NULL || def->kind != YAML_SCALAR || def->quoted || def->len == 0)
+		return false;
+	(void)strtod(def->text, &end);
+	return *end == '\0' && strchr("0123456789-.", def->text[0]) != NULL;
+}
+
+/* The value of a key; a text in the place of a number would be refused somewhere in the preset. */
+static bool take_key(struct hub *h, const struct yaml_node *param, const char *key, const struct json_node *v)
+{
+	if (v->kind != JSON_NODE_STRING || param->kind != YAML_SCALAR ||
+	    !is_number(yaml_find(h->params, param->text)))
+		return take(h, param, v);
+	diag_error(h->m->cx, place(h->c, key), DIAG_VALUE_TYPE,
+	           "'%s' wants a number, found the text \"%.60s\"", key, v->text);
+	return false;
 }
 
 static bool take_null(struct hub *h, const char *key, const struct yaml_node *param)
@@ -263,7 +304,7 @@ static bool take_runs(struct hub *h, const struct yaml_node *param, const char *
 {
 	struct json_node list = {.kind = JSON_NODE_ARRAY, .n = write_runs(v, NULL)};
 	if (list.n == SIZE_MAX) {
-		diag_error(h->m->cx, h->c->loc, DIAG_VALUE_TYPE,
+		diag_error(h->m->cx, place(h->c, key), DIAG_VALUE_TYPE,
 		           "'%s' in %s is no list of [names, count] pairs", key, h->c->name);
 		return false;
 	}
@@ -284,8 +325,8 @@ static bool check_same(struct hub *h, const char *key, const struct yaml_node *w
 		if (list.items[i]->kind == YAML_SCALAR && strcmp(list.items[i]->text, found) == 0)
 			return true;
 	}
-	diag_error(h->m->cx, h->c->loc, DIAG_UNSUPPORTED, "not supported yet: '%s' is %s in %s", key, found,
-	           h->c->name);
+	diag_error(h->m->cx, place(h->c, key), DIAG_UNSUPPORTED, "not supported yet: '%s' is %s in %s", key,
+	           found, h->c->name);
 	return false;
 }
 
@@ -300,7 +341,7 @@ static bool one_key(struct hub *h, const char *key, const struct json_node *v)
 	if (words != NULL && !check_words(h, key, words, v))
 		return false;
 	if (param != NULL)
-		return take(h, param, v);
+		return take_key(h, param, key, v);
 	if (runs != NULL)
 		return take_runs(h, runs, key, v);
 	if (counted != NULL) {
@@ -321,7 +362,7 @@ static bool one_key(struct hub *h, const char *key, const struct json_node *v)
 	}
 	h->unknown = key;
 	diag_error(
-	        h->m->cx, h->c->loc, DIAG_UNSUPPORTED,
+	        h->m->cx, place(h->c, key), DIAG_UNSUPPORTED,
 	        "not supported yet: '%s' (%s) in %s is unknown to the preset and may change the computation",
 	        key, scalar_text(h, v), h->c->name);
 	return false;
@@ -410,6 +451,22 @@ static bool take_tensors(struct hub *h, const struct yaml_node *table)
 	return ok;
 }
 
+/* Weights of GPTQ, AWQ, bitsandbytes and the like have other tensors than the preset names. */
+static bool refuse_quantized(struct hub *h)
+{
+	const struct json_node *q = json_find(h->c->root, "quantization_config");
+	const struct json_node *method = json_find(q, "quant_method");
+	if (q == NULL || q->kind != JSON_NODE_OBJECT || q->n == 0 || strcmp(q->keys[0], "none") == 0)
+		return false;
+	diag_error(h->m->cx, place(h->c, "quantization_config"), DIAG_UNSUPPORTED,
+	           "not supported yet: quantized weights%s%.60s%s; use the folder of the model before it was "
+	           "quantized",
+	           method != NULL && method->kind == JSON_NODE_STRING ? " ('" : "",
+	           method != NULL && method->kind == JSON_NODE_STRING ? method->text : "",
+	           method != NULL && method->kind == JSON_NODE_STRING ? "')" : "");
+	return true;
+}
+
 const struct yaml_node *hub_apply(struct frontend_model *m, const struct hub_config *c,
                                   const struct yaml_node *table, const struct yaml_node *params)
 {
@@ -425,12 +482,14 @@ const struct yaml_node *hub_apply(struct frontend_model *m, const struct hub_con
 	                .ignore = yaml_find(table, "ignore"),
 	                .params = params};
 	bool ok = params != NULL;
+	if (refuse_quantized(&h))
+		return NULL;
 	for (size_t i = 0; h.params != NULL && i < c->root->n; i++) {
 		if (strcmp(c->root->keys[i], "model_type") != 0)
 			ok = one_key(&h, c->root->keys[i], &c->root->items[i]) && ok;
 	}
 	if (h.unknown != NULL)
-		diag_note(m->cx, c->loc,
+		diag_note(m->cx, c->source != 0 ? LOC_NONE : c->loc,
 		          "a model file may list what does not change it: hub: {ignore: {mine: [\"%s\"]}}",
 		          h.unknown);
 	if (ok && c->gguf != NULL)

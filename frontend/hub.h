@@ -13,6 +13,10 @@ struct hub_config {
 	const char *type; /* `model_type`, "gguf:ARCHITECTURE", or NULL */
 	struct loc loc;   /* who asked for it */
 	const struct gguf *gguf;
+	/* JSON: its text, for places of keys */
+	const char *text;
+	size_t len;
+	uint32_t source; /* 0: none */
 };
 
 /*

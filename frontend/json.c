@@ -116,3 +116,77 @@ const struct json_node *json_find(const struct json_node *object, const char *ke
 	}
 	return NULL;
 }
+
+/* ---- places ---- */
+
+/* In a text that has been parsed: nothing is checked again. */
+struct scan {
+	const char *p, *end;
+};
+
+static void skip_space(struct scan *s)
+{
+	while (s->p < s->end && strchr(" \t\r\n", *s->p) != NULL)
+		s->p++;
+}
+
+static void skip_string(struct scan *s)
+{
+	for (s->p++; s->p < s->end && *s->p != '"'; s->p++)
+		s->p += *s->p == '\\';
+	s->p++;
+}
+
+static void skip_value(struct scan *s)
+{
+	int depth = 0;
+	while (s->p < s->end) {
+		if (depth == 0 && strchr(",]}", *s->p) != NULL)
+			return;
+		if (*s->p == '"') {
+			skip_string(s);
+			continue;
+		}
+		depth += *s->p == '{' || *s->p == '[' ? 1 : *s->p == '}' || *s->p == ']' ? -1 : 0;
+		s->p++;
+	}
+}
+
+/* Of the object that begins here; nested as deeply as the tree that was made of it. */
+static const char *find_key(struct scan s, const char *path, size_t *n)
+{
+	for (s.p++; s.p < s.end;) {
+		skip_space(&s);
+		if (s.p >= s.end || *s.p != '"')
+			return NULL;
+		const char *key = s.p;
+		skip_string(&s);
+		size_t len = (size_t)(s.p - key) - 2;
+		bool begins = s.p <= s.end && strncmp(path, key + 1, len) == 0;
+		*n = len + 2;
+		if (begins && path[len] == '\0')
+			return key;
+		skip_space(&s);
+		s.p++;
+		skip_space(&s);
+		const char *inner = NULL;
+		if (begins && path[len] == '.' && s.p < s.end && *s.p == '{')
+			inner = find_key(s, path + len + 1, n);
+		if (inner != NULL)
+			return inner;
+		skip_value(&s);
+		if (s.p >= s.end || *s.p != ',')
+			return NULL;
+		s.p++;
+	}
+	return NULL;
+}
+
+bool json_key_place(const char *text, size_t len, const char *path, size_t *at, size_t *n)
+{
+	struct scan s = {text, text + len};
+	skip_space(&s);
+	const char *key = s.p < s.end && *s.p == '{' ? find_key(s, path, n) : NULL;
+	*at = key == NULL ? 0 : (size_t)(key - text);
+	return key != NULL;
+}

@@ -53,4 +53,10 @@ const struct json_node *json_parse(struct arena *a, struct diag_context *cx, con
 /* The value of a key, or NULL; NULL also when `object` is none. */
 const struct json_node *json_find(const struct json_node *object, const char *key);
 
+/*
+ * The key of a member in a text that json_parse took: `path` is keys of nested objects with dots between
+ * them. False when there is none, or when it is written with escapes. [*at, *at + *n): the key in its quotes.
+ */
+bool json_key_place(const char *text, size_t len, const char *path, size_t *at, size_t *n);
+
 #endif

@@ -146,19 +146,23 @@ static bool make_lists(struct frontend_model *m)
 
 static bool read_all(struct frontend_model *m)
 {
+	const struct yaml_node *params = model_section(m, "params");
 	if (!read_head(m))
 		return false;
 	bool ok = model_read_params(m);
+	if (params != NULL && params->kind != YAML_MAPPING)
+		return false;
+	/* Params and dims that are wrong have been reported, reading them says no more. */
 	ok = model_read_dims(m) && ok;
-	if (!ok)
-		return false;
-	ok = model_read_defines(m);
-	ok = model_read_inputs(m) && ok;
-	ok = model_read_outputs(m) && ok;
-	if (!ok)
-		return false;
-	ok = model_read_generate(m);
+	ok = model_read_defines(m) && ok;
+	bool values = model_read_inputs(m);
+	values = model_read_outputs(m) && values;
 	ok = model_check_sections(m) && ok;
+	if (!values) {
+		blocks_check(m);
+		return false;
+	}
+	ok = model_read_generate(m) && ok;
 	ok = model_read_checks(m) && ok;
 	return blocks_expand(m) && make_lists(m) && ok;
 }
@@ -184,11 +188,11 @@ static struct frontend_model *create(struct diag_context *cx, const char *path,
 }
 
 /* The text that stands for a hub folder or a GGUF file; NULL for other files, or after a diagnostic. */
-static const char *made_text(struct frontend_model *m, enum tfmc_status *st)
+static const char *made_text(struct frontend_model *m, const char *at, enum tfmc_status *st)
 {
 	if (folder_is(m->path))
-		return folder_model(&m->arena, m->cx, m->path, m->options.name, st);
-	return gguf_model_is(m->path) ? gguf_model(&m->arena, m->cx, m->path, m->options.name) : NULL;
+		return folder_model(&m->arena, m->cx, m->path, m->options.name, at, st);
+	return gguf_model_is(m->path) ? gguf_model(&m->arena, m->cx, m->path, m->options.name, at) : NULL;
 }
 
 /* Files of a folder that its text is made of and does not name. */
@@ -210,7 +214,7 @@ static enum tfmc_status read_written(struct frontend_model *m)
 	if (!folder && !gguf_model_is(m->path))
 		return yaml_read(&m->arena, m->cx, m->path, m->path, LOC_NONE, &m->written);
 	enum tfmc_status st = TFMC_INVALID;
-	const char *text = made_text(m, &st);
+	const char *text = made_text(m, "", &st);
 	if (folder) {
 		m->dir = m->path;
 		note_folder_files(m);
@@ -232,8 +236,13 @@ enum tfmc_status frontend_load(struct diag_context *cx, const char *path,
 	size_t errors = cx->n_errors;
 	enum tfmc_status st = read_written(m);
 	m->root = m->written;
-	if (st == TFMC_OK && (!model_compose(m) || !read_all(m)))
+	if (st == TFMC_OK && !model_compose(m))
 		st = TFMC_INVALID;
+	if (st == TFMC_OK && !read_all(m)) {
+		st = TFMC_INVALID;
+		if (m->hub_path != NULL && cx->n_errors != errors)
+			diag_note(cx, LOC_NONE, "parameters of the preset come from '%s'", m->hub_path);
+	}
 	if (st == TFMC_OK && cx->n_errors != errors)
 		st = TFMC_INVALID;
 	if (arena_failed(&m->arena) && cx->n_errors == errors)
@@ -246,10 +255,10 @@ enum tfmc_status frontend_load(struct diag_context *cx, const char *path,
 	return TFMC_OK;
 }
 
-const char *frontend_folder_text(struct frontend_model *m)
+const char *frontend_folder_text(struct frontend_model *m, const char *at)
 {
 	enum tfmc_status st;
-	return made_text(m, &st);
+	return made_text(m, at, &st);
 }
 
 const char *frontend_name(const struct frontend_model *m)

@@ -128,6 +128,7 @@ struct frontend_model {
 	struct weight_files *files;
 	struct weight_map *map;
 	struct expr_env map_env;
+	const char *hub_path;   /* configuration that parameters of the preset come from, or NULL */
 	struct strmap resolved; /* canonical path -> struct resolved_weight * */
 	struct {
 		const char **items;

@@ -68,8 +68,13 @@ bool model_read_dims(struct frontend_model *m)
 		           MODEL_DIMS_MAX);
 		return false;
 	}
-	for (size_t i = 0; i < dims->n; i++)
-		ok = read_dim(m, &dims->pairs[i]) && ok;
+	for (size_t i = 0; i < dims->n; i++) {
+		if (read_dim(m, &dims->pairs[i]))
+			continue;
+		ok = false;
+		ir_dims_declare(m->dims, dims->pairs[i].key->text, 1,
+		                1); /* it is there: what reads it is not wrong */
+	}
 	const char **all = ARENA_ARRAY(&m->arena, const char *, m->n_suggestions + dims->n);
 	for (size_t i = 0; all != NULL && i < m->n_suggestions; i++)
 		all[i] = m->suggestions[i];

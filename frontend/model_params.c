@@ -163,8 +163,8 @@ bool model_read_params(struct frontend_model *m)
 {
 	const struct yaml_node *params = model_section(m, "params");
 	bool ok = params == NULL || yaml_expect(m->cx, params, YAML_MAPPING, "params");
-	for (size_t i = 0; ok && params != NULL && i < params->n; i++)
-		ok = add_param(m, &params->pairs[i]) != NULL;
+	for (size_t i = 0; params != NULL && params->kind == YAML_MAPPING && i < params->n; i++)
+		ok = add_param(m, &params->pairs[i]) != NULL && ok;
 	refresh_suggestions(m);
 	ok = apply_set(m) && ok;
 	for (size_t i = 0; i < m->options.n_sets; i++)

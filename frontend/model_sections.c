@@ -380,7 +380,7 @@ static enum tfmc_status read_vocab(struct frontend_model *m, const struct yaml_n
 	size_t len, lines = 1, at = 0;
 	if (!yaml_expect(m->cx, name, YAML_SCALAR, "a vocabulary"))
 		return TFMC_INVALID;
-	path = file_beneath(&m->arena, m->cx, m->dir, name->text, name->loc);
+	path = file_named(&m->arena, m->cx, m->dir, name->text, name->loc);
 	if (path == NULL)
 		return TFMC_INVALID;
 	model_note_file(m, path);

@@ -29,7 +29,7 @@ static enum tfmc_status read_key(struct frontend_model *m, const struct yaml_nod
 	}
 	if (!yaml_expect(m->cx, value, YAML_SCALAR, key))
 		return TFMC_INVALID;
-	const char *path = file_beneath(&m->arena, m->cx, m->dir, value->text, value->loc);
+	const char *path = file_named(&m->arena, m->cx, m->dir, value->text, value->loc);
 	if (path == NULL)
 		return TFMC_INVALID;
 	model_note_file(m, path);
@@ -48,7 +48,7 @@ static enum tfmc_status read_gguf(struct frontend_model *m, const struct yaml_no
 		diag_error(m->cx, node->loc, DIAG_MISSING, "a tokenizer of this kind wants 'file'");
 		return TFMC_INVALID;
 	}
-	s->name = file_beneath(&m->arena, m->cx, m->dir, file->text, file->loc);
+	s->name = file_named(&m->arena, m->cx, m->dir, file->text, file->loc);
 	if (s->name == NULL)
 		return TFMC_INVALID;
 	model_note_file(m, s->name);

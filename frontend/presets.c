@@ -61,6 +61,24 @@ const char *preset_of_type(const char *type)
 	return NULL;
 }
 
+const char *preset_nearest_type(struct arena *a, const char *type)
+{
+	struct {
+		const char **items;
+		size_t n, cap;
+	} all = {NULL, 0, 0};
+	for (size_t i = 0; i < TFMC_COUNT(presets); i++) {
+		for (const char *p = presets[i].types; *p != '\0';) {
+			size_t n = strcspn(p, " ");
+			const char **slot = memchr(p, ':', n) == NULL ? ARENA_PUSH(a, &all) : NULL;
+			if (slot != NULL)
+				*slot = arena_strndup(a, p, n);
+			p += n + (p[n] == ' ');
+		}
+	}
+	return did_you_mean(a, type, all.items, arena_failed(a) ? 0 : all.n);
+}
+
 const char *preset_types(struct arena *a, const char *prefix)
 {
 	const char *list = "";

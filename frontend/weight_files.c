@@ -272,7 +272,7 @@ static enum tfmc_status refuse_format(struct weight_files *wf, const char *name,
 enum tfmc_status weight_files_open(struct weight_files *wf, const char *dir, const char *name, struct loc loc)
 {
 	const char *from = dir == NULL ? "" : dir;
-	if (dir != NULL && file_beneath(wf->arena, wf->cx, dir, name, loc) == NULL)
+	if (dir != NULL && file_named(wf->arena, wf->cx, dir, name, loc) == NULL)
 		return TFMC_INVALID;
 	wf->names = NULL;
 	const struct file_map *map = map_file(wf, file_join(wf->arena, from, name), loc);

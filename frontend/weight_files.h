@@ -49,7 +49,7 @@ void weight_files_give_back(const struct weight_files *wf);
 
 /*
  * Opens one file. `dir` is the directory of the YAML file ("" = current);
- * `name` must stay beneath it as written. dir NULL: `name` comes from the
+ * `name` is any path as seen from there. dir NULL: `name` comes from the
  * command line and is taken as it is. Errors are reported at loc.
  */
 TFMC_MUST_USE enum tfmc_status weight_files_open(struct weight_files *wf, const char *dir, const char *name,

@@ -2,12 +2,15 @@
 /*
  * The small commands: run, expand, import, explain, ops, passes.
  */
+#define _XOPEN_SOURCE 700 /* realpath */
+
 #include "frontend/driver/probes.h"
 #include "frontend/driver/values.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "frontend/files.h"
 #include "frontend/safetensors.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -45,6 +48,39 @@ enum exit_code command_expand(struct driver *d)
 	return exit_code_of(st);
 }
 
+static const char *real_dir(struct driver *d, const char *dir)
+{
+	char *real = realpath(dir[0] == '\0' ? "." : dir, NULL);
+	const char *copy = real ? arena_strdup(&d->arena, real) : NULL;
+	free(real);
+	return copy;
+}
+
+/* A directory as the file of -o has to name it: with as many `..` as their paths differ; "" when it lies
+ * there. */
+static const char *seen_from_output(struct driver *d, const char *dir)
+{
+	const char *to_stdout = d->options.output ? d->options.output : "-", *up = "";
+	if (strcmp(to_stdout, "-") == 0)
+		return "";
+	const char *to = real_dir(d, dir), *from = real_dir(d, file_dir(&d->arena, d->options.output));
+	if (!to || !from)
+		return ""; /* the output cannot be written either */
+	size_t same = 0;
+	for (size_t i = 0; i == 0 || to[i - 1] == from[i - 1]; i++) {
+		bool ends = (to[i] == '/' || to[i] == '\0') && (from[i] == '/' || from[i] == '\0');
+		same = ends ? i : same;
+		if (to[i] == '\0' || from[i] == '\0')
+			break;
+	}
+	for (const char *p = from + same; *p != '\0'; p++)
+		up = *p == '/' && p[1] != '\0' ? arena_printf(&d->arena, "%s../", up) : up;
+	const char *down = to + same + (to[same] == '/');
+	if (*down == '\0' && *up != '\0')
+		return arena_strndup(&d->arena, up, strlen(up) - 1);
+	return arena_printf(&d->arena, "%s%s", up, down);
+}
+
 /* The folder is loaded first, so that what is written has been checked. */
 enum exit_code command_import(struct driver *d)
 {
@@ -53,7 +89,7 @@ enum exit_code command_import(struct driver *d)
 	enum tfmc_status st = frontend_load(&d->diag, d->options.input, &o, &m);
 	if (st != TFMC_OK)
 		return exit_code_of(st);
-	const char *made = frontend_folder_text(m);
+	const char *made = frontend_folder_text(m, seen_from_output(d, frontend_dir(m)));
 	struct buf text;
 	buf_init(&text);
 	if (made == NULL) {

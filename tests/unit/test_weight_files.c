@@ -83,11 +83,8 @@ START_TEST(same_tensor_twice)
 END_TEST
 
 static const char *const bad_names[][2] = {
-        {"../a.safetensors", "without '.' or '..'"},
-        {"/a.safetensors", "is absolute"},
-        {"x/../a.safetensors", "without '.' or '..'"},
-        {"./a.safetensors", "without '.' or '..'"},
-        {"x//a.safetensors", "has an empty part"},
+        {"../a.safetensors", "there is no such file"},
+        {"/a.safetensors", "cannot read '/a.safetensors': there is no such file"},
         {"''", "is empty"},
         {"none.safetensors", "there is no such file"},
         {"a.bin", "not supported: weight files of format '.bin'"},
