@@ -258,9 +258,10 @@ static void rounding(struct print *p, const char *name, bool up, enum c_element 
 	struct buf *out = &p->helpers;
 	buf_printf(out, C_INLINE "%s %s(%s x)\n{\n", type, name, type);
 	buf_printf(out,
-	           "#if defined(__clang__) && (defined(__SSE4_1__) || defined(__aarch64__))\n"
+	           "#if __has_builtin(__builtin_elementwise_%s) && (defined(__SSE4_1__) || "
+	           "defined(__aarch64__))\n"
 	           "\treturn __builtin_elementwise_%s(x);\n",
-	           up ? "ceil" : "floor");
+	           up ? "ceil" : "floor", up ? "ceil" : "floor");
 	if (lanes == 1) {
 		buf_printf(out,
 		           "#elif defined(__SSE4_1__) || defined(__aarch64__)\n\treturn __builtin_%s%s(x);\n",
@@ -292,8 +293,8 @@ static void root_one(struct print *p, const char *name, enum c_element e)
 	const char *type = c_element_scalar(e);
 	struct buf *out = &p->helpers;
 	buf_printf(out,
-	           C_INLINE
-	           "%s %s(%s x)\n{\n#if defined(__clang__)\n\treturn __builtin_elementwise_sqrt(x);\n",
+	           C_INLINE "%s %s(%s x)\n{\n#if __has_builtin(__builtin_elementwise_sqrt)\n\treturn "
+	                    "__builtin_elementwise_sqrt(x);\n",
 	           type, name, type);
 	buf_printf(out, "#elif defined(__x86_64__)\n\treturn __builtin_ia32_sqrts%c((%s){x})[0];\n",
 	           single ? 's' : 'd', c_type(p, e, single ? 4 : 2));
@@ -315,8 +316,8 @@ static void root(struct print *p, const char *name, enum c_element e, int lanes)
 	if (print_need(p, one))
 		root_one(p, one, e);
 	buf_printf(out,
-	           C_INLINE
-	           "%s %s(%s x)\n{\n#if defined(__clang__)\n\treturn __builtin_elementwise_sqrt(x);\n#else\n",
+	           C_INLINE "%s %s(%s x)\n{\n#if __has_builtin(__builtin_elementwise_sqrt)\n\treturn "
+	                    "__builtin_elementwise_sqrt(x);\n#else\n",
 	           type, name, type);
 	buf_printf(out, "\tfor (int i = 0; i < %d; i++)\n\t\tx[i] = %s(x[i]);\n\treturn x;\n#endif\n}\n",
 	           lanes, one);

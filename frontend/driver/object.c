@@ -331,15 +331,30 @@ static enum tfmc_status emit_all(struct emission *e)
 	return st;
 }
 
-/* Who asks for kernels of OpenCL alone need not say for which family. */
-static void choose_opencl(struct emission *e)
+static bool wants_only(const struct emission *e, enum emit_kind kind, enum emit_kind beside)
+{
+	bool only = e->wanted[kind];
+	for (int k = 0; k < N_EMIT; k++)
+		only = only && (k == (int)kind || k == (int)beside || k == EMIT_TIR || !e->wanted[k]);
+	return only;
+}
+
+/*
+ * Who asks for kernels of OpenCL alone need not say for which family. C alone is for every machine of the
+ * arch: a compiler that is not told more has the vectors of the least one; to split wider ones takes it ten
+ * times as long, and the result is slower.
+ */
+static void choose_target(struct emission *e)
 {
 	struct driver_options *o = &e->d->options;
-	size_t others = 0;
-	for (int k = 0; k < N_EMIT; k++)
-		others += k != EMIT_OPENCL && k != EMIT_TIR && e->wanted[k];
-	if (e->wanted[EMIT_OPENCL] && !others && !o->target && !o->mcpu)
+	const struct target *t;
+	if (o->mcpu)
+		return;
+	if (wants_only(e, EMIT_OPENCL, EMIT_OPENCL) && !o->target)
 		o->target = "opencl";
+	else if (wants_only(e, EMIT_C, EMIT_HEADER) && !o->variants &&
+	         target_choose(o->target, NULL, &t) == TARGET_CHOSEN && t->arch != ARCH_OPENCL)
+		o->mcpu = target_least(t->arch)->name;
 }
 
 enum exit_code command_compile(struct driver *d)
@@ -352,7 +367,7 @@ enum exit_code command_compile(struct driver *d)
 		return driver_usage(d, "compiling wants -o FILE.o");
 	if (d->options.dependencies_out && !d->options.dependencies)
 		return driver_usage(d, "-MF FILE wants -MD");
-	choose_opencl(&e);
+	choose_target(&e);
 	e.stem = find_stem(d);
 	buf_init(&e.tir);
 	enum tfmc_status st = driver_load(d, &l);

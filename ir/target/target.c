@@ -128,6 +128,14 @@ const struct target *target_at(size_t i)
 	return i < TFMC_COUNT(targets) ? &targets[i] : NULL;
 }
 
+const struct target *target_least(enum target_arch arch)
+{
+	for (size_t i = 0; i < TFMC_COUNT(targets); i++)
+		if (targets[i].arch == arch)
+			return &targets[i];
+	return NULL;
+}
+
 /* Rows go from the least to the most demanding. */
 const struct target *target_native(void)
 {

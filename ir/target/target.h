@@ -42,6 +42,8 @@ const char *target_level(const struct target *t);
 const struct target *target_at(size_t i);
 /* The best row that the machine tfmc runs on can execute (cpuid and xgetbv). NULL: none. */
 const struct target *target_native(void);
+/* The least demanding row of an arch: every machine of it executes its code. */
+const struct target *target_least(enum target_arch arch);
 /* True when this machine can execute code for t. */
 bool target_runs_here(const struct target *t);
 
