@@ -145,8 +145,8 @@ static bool begin_function(struct rebuild *r, struct taker *s)
 	pass_count(r->p, "products", (int64_t)s->plan.products);
 	pass_count(r->p, "ops", (int64_t)s->plan.ops);
 	pass_count(r->p, "kept", (int64_t)s->plan.kept);
-	pass_remark(r->p, r->f->loc, "%s: %zu products for the rows that are read", r->f->name,
-	            s->plan.products);
+	pass_remark(r->p, r->f->loc, "%s: %zu product%s for the rows that are read", r->f->name,
+	            s->plan.products, pass_plural(s->plan.products));
 	pass_applied(r->p, s->number, NULL, r->f->loc);
 	return s->build.rows != NULL;
 }

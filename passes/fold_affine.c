@@ -132,8 +132,9 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	rebuild_set(r, op->results[0], irb_op1(r->b, op->code, operands, op->n_operands, op->attrs));
 	pass_count(r->p, "norms", 1);
 	pass_applied(r->p, s->number, NULL, op->loc);
-	pass_remark(r->p, op->loc, "folded: @%s into the weights of %zu linears",
-	            s->gamma != NULL ? s->gamma->name : s->beta->name, s->n_linears);
+	pass_remark(r->p, op->loc, "folded: @%s into the weights of %zu linear%s",
+	            s->gamma != NULL ? s->gamma->name : s->beta->name, s->n_linears,
+	            pass_plural(s->n_linears));
 }
 
 /* --- the pass ------------------------------------------------------------------------------------------- */

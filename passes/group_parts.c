@@ -363,10 +363,11 @@ static void remark(const struct parts *p)
 		pass_remark(p->s->p, p->root->loc, "fused: %s columns of a linear meet in its epilogue",
 		            text.data);
 	else
-		pass_remark(
-		        p->s->p, p->root->loc,
-		        "fused: a linear stores %s columns apart, with %zu ropes and %zu writes into states",
-		        text.data, p->n_ropes, p->n_states);
+		pass_remark(p->s->p, p->root->loc,
+		            "fused: a linear stores %s columns apart, with %zu rope%s and %zu write%s into "
+		            "states",
+		            text.data, p->n_ropes, pass_plural(p->n_ropes), p->n_states,
+		            pass_plural(p->n_states));
 	buf_destroy(&text);
 }
 

@@ -33,14 +33,43 @@ void pass_count(struct pass_context *p, const char *name, int64_t n)
 		*c = (struct pass_counter){pass, name, n};
 }
 
-static void remark(const struct pass_context *p, struct ir_loc loc, bool is_missed, const char *text)
+static bool same_text(const char *a, const char *b)
 {
-	const struct diag_remark about = {.pass = p->step->pass->name,
-	                                  .function = p->function,
-	                                  .path = loc.path,
-	                                  .text = text,
-	                                  .is_missed = is_missed};
-	diag_remark_about(p->cx, loc.at, &about);
+	return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+static bool same_remark(const struct said_remark *a, const struct said_remark *b)
+{
+	return a->at.source == b->at.source && a->at.line == b->at.line && a->at.col == b->at.col &&
+	       a->about.is_missed == b->about.is_missed && same_text(a->about.function, b->about.function) &&
+	       same_text(a->about.path, b->about.path) && same_text(a->about.text, b->about.text);
+}
+
+/* Counts a remark that was made before. */
+static void remark(struct pass_context *p, struct ir_loc loc, bool is_missed, const char *text)
+{
+	struct said_remark r = {loc.at,
+	                        {.pass = p->step->pass->name,
+	                         .function = p->function != NULL ? arena_strdup(p->arena, p->function) : NULL,
+	                         .path = loc.path != NULL ? arena_strdup(p->arena, loc.path) : NULL,
+	                         .text = text,
+	                         .count = 1,
+	                         .is_missed = is_missed}};
+	for (size_t i = 0; i < p->remarks.n; i++) {
+		if (same_remark(&p->remarks.items[i], &r)) {
+			p->remarks.items[i].about.count++;
+			return;
+		}
+	}
+	struct said_remark *slot = ARENA_PUSH(p->arena, &p->remarks);
+	if (slot != NULL)
+		*slot = r;
+}
+
+static void tell_remarks(const struct pass_context *p)
+{
+	for (size_t i = 0; i < p->remarks.n; i++)
+		diag_remark_about(p->cx, p->remarks.items[i].at, &p->remarks.items[i].about);
 }
 
 void pass_remark(struct pass_context *p, struct ir_loc loc, const char *fmt, ...)
@@ -101,7 +130,12 @@ static enum tfmc_status run_step(struct manager *g, const struct pipeline_step *
 {
 	struct arena arena;
 	int fuel = pass_setting_find(step->pass, "fuel");
-	struct pass_context p = {g->cx, &arena, g->options, g->report, step, NULL, INT64_MAX, 0};
+	struct pass_context p = {.cx = g->cx,
+	                         .arena = &arena,
+	                         .options = g->options,
+	                         .report = g->report,
+	                         .step = step,
+	                         .fuel = INT64_MAX};
 	double begin = now(g);
 
 	if (fuel >= 0)
@@ -113,6 +147,7 @@ static enum tfmc_status run_step(struct manager *g, const struct pipeline_step *
 	enum tfmc_status st = runs[step->pass->id](&p, in, out);
 	if (st == TFMC_OK && arena_failed(&arena))
 		st = TFMC_NO_MEMORY;
+	tell_remarks(&p);
 	arena_destroy(&arena);
 	double end = now(g);
 	if (st == TFMC_OK) {
@@ -176,7 +211,12 @@ static enum tfmc_status copy(struct manager *g, const struct ir_module *in, stru
 {
 	struct arena arena;
 	const struct pipeline_step step = {.pass = pass_at(0)};
-	struct pass_context p = {g->cx, &arena, g->options, g->report, &step, NULL, INT64_MAX, 0};
+	struct pass_context p = {.cx = g->cx,
+	                         .arena = &arena,
+	                         .options = g->options,
+	                         .report = g->report,
+	                         .step = &step,
+	                         .fuel = INT64_MAX};
 
 	*out = ir_module_create_like(in);
 	if (*out == NULL)

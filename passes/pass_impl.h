@@ -20,7 +20,23 @@ struct pass_context {
 	const char *function; /* the one that is worked on, for remarks; NULL: the module */
 	int64_t fuel;         /* applications left */
 	int64_t applied;      /* applications so far */
+	struct {
+		struct said_remark *items;
+		size_t n, cap;
+	} remarks; /* told at the end of the pass, equal ones once */
 };
+
+/* A remark and where it is; texts are in the arena of the pass. */
+struct said_remark {
+	struct loc at;
+	struct diag_remark about;
+};
+
+/* The ending of a word that counts n. */
+static inline const char *pass_plural(size_t n)
+{
+	return n == 1 ? "" : "s";
+}
 
 typedef enum tfmc_status pass_run(struct pass_context *p, const struct ir_module *in, struct ir_module *out);
 

@@ -284,7 +284,7 @@ static void print_groups(struct bench *b, const char *entry, double roof)
 	int64_t values[RECORD_DIMS] = {0};
 	if (f && dim_values(b, entry, values))
 		f = ir_case_for(b->planned, f, values);
-	bench_groups_print(b->groups, &b->d->out, b->planned, f, values, roof);
+	bench_groups_print(b->groups, &b->d->out, b->planned, f, values, roof, b->d->options.json);
 }
 
 struct figures {
@@ -325,8 +325,7 @@ static void print_json(struct bench *b, const char *entry, const struct figures 
 	}
 	buf_printf(out, "}, \"threads\": %lld, \"calls\": %zu, \"min_ms\": %.6f, \"median_ms\": %.6f",
 	           (long long)f->threads, b->n_calls, f->min * 1e3, f->median * 1e3);
-	buf_printf(out,
-	           ", \"flops\": %.0f, \"gflops\": %.3f, \"roof_gflops\": %.3f, \"weights_gbs\": %.3f}\n",
+	buf_printf(out, ", \"flops\": %.0f, \"gflops\": %.3f, \"roof_gflops\": %.3f, \"weights_gbs\": %.3f",
 	           f->flops, f->flops / f->min * 1e-9, f->roof * 1e-9, f->weights / f->min * 1e-9);
 }
 
@@ -355,8 +354,12 @@ static enum tfmc_status report(struct bench *b, const char *entry, const struct 
 		print_json(b, entry, &f);
 	else
 		print_text(b, entry, &f);
+	if (b->groups && b->d->options.json)
+		buf_str(&b->d->out, ", \"groups\": [");
 	if (b->groups)
 		print_groups(b, entry, f.roof);
+	if (b->d->options.json)
+		buf_str(&b->d->out, b->groups ? "]}\n" : "}\n");
 	return TFMC_OK;
 }
 
@@ -406,8 +409,6 @@ enum exit_code command_bench(struct driver *d)
 	if (!b)
 		return EXIT_ENVIRONMENT;
 	b->d = d;
-	if (d->options.groups && d->options.json)
-		return driver_usage(d, "--groups does not go with --json");
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK)
 		st = driver_compile_native(d, &l, NULL, &c);

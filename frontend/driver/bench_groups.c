@@ -230,6 +230,7 @@ struct table {
 	const struct ir_func *func;
 	const int64_t *values;
 	double roof, total;
+	bool is_json;
 	size_t next; /* group */
 };
 
@@ -273,7 +274,7 @@ static void print_lost(const struct table *t)
 static void print_name(const struct table *t, const struct ir_op *op)
 {
 	const struct attrs_group *a = op->attrs;
-	buf_printf(t->out, "  %s", ir_word(WORDS_GROUP, a->kind));
+	buf_str(t->out, ir_word(WORDS_GROUP, a->kind));
 	if (a->mr > 0)
 		buf_printf(t->out, " %lldx%lldx%lld", (long long)a->mr, (long long)a->nr, (long long)a->kc);
 	if (a->br > 0)
@@ -289,6 +290,25 @@ static void print_name(const struct table *t, const struct ir_op *op)
 		ir_type_print(t->out, t->m->dims, ir_type_of(t->func, op->results[0]));
 }
 
+/* op: NULL where it is not known */
+static void print_row(struct table *t, const struct ir_op *op, double flops)
+{
+	const struct timed *g = &t->g->groups[t->next++];
+	if (t->is_json) {
+		buf_printf(
+		        t->out,
+		        "%s{\"ms\": %.6f, \"times\": %lld, \"busy_ms\": %.6f, \"flops\": %.0f, \"group\": \"",
+		        t->next > 1 ? ", " : "", g->least.seconds * 1e3, (long long)g->times,
+		        g->least.busy * 1e3, flops * (double)g->times);
+	} else {
+		print_figures(t, g, flops);
+		buf_str(t->out, op ? "  " : "");
+	}
+	if (op)
+		print_name(t, op);
+	buf_str(t->out, t->is_json ? "\"}" : "\n");
+}
+
 static void print_group(void *user, const struct ir_op *op)
 {
 	struct table *t = user;
@@ -297,15 +317,13 @@ static void print_group(void *user, const struct ir_op *op)
 		return;
 	if (!ir_dim_eval(ir_op_flops(t->m, t->func, op), t->values, &flops))
 		flops = 0;
-	print_figures(t, &t->g->groups[t->next++], (double)flops);
-	print_name(t, op);
-	buf_char(t->out, '\n');
+	print_row(t, op, (double)flops);
 }
 
 void bench_groups_print(const struct bench_groups *g, struct buf *out, const struct ir_module *m,
-                        const struct ir_func *func, const int64_t *values, double roof)
+                        const struct ir_func *func, const int64_t *values, double roof, bool is_json)
 {
-	struct table t = {g, out, m, func, values, roof, 0, 0};
+	struct table t = {g, out, m, func, values, roof, 0, is_json, 0};
 	size_t known = 0;
 	for (size_t i = 0; i < g->n; i++)
 		t.total += g->groups[i].least.seconds;
@@ -314,11 +332,11 @@ void bench_groups_print(const struct bench_groups *g, struct buf *out, const str
 	if (known == g->n) {
 		ir_walk(func->body, print_group, &t);
 	} else {
-		for (size_t i = 0; i < g->n; i++) {
-			print_figures(&t, &g->groups[i], 0);
-			buf_char(out, '\n');
-		}
+		while (t.next < g->n)
+			print_row(&t, NULL, 0);
 	}
+	if (is_json)
+		return;
 	buf_printf(out, "%8.4f ms in %zu groups\n", t.total * 1e3, g->n);
 	if (g->threads > 1)
 		print_lost(&t);

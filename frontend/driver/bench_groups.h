@@ -35,9 +35,9 @@ void bench_groups_end(struct bench_groups *g);
  * The table: for each group of `func` (the function or case that the calls ran) in order. values: those of
  * the module's dims; roof: operations a second of one core, 0: unknown. Several
  * workers: "busy" is the part of their time that they were inside of the group;
- * percent are of the roof of as many cores.
+ * percent are of the roof of as many cores. is_json: objects with commas between them.
  */
 void bench_groups_print(const struct bench_groups *g, struct buf *out, const struct ir_module *m,
-                        const struct ir_func *func, const int64_t *values, double roof);
+                        const struct ir_func *func, const int64_t *values, double roof, bool is_json);
 
 #endif

@@ -173,6 +173,7 @@ static void json_about(struct buf *out, const struct diag_remark *about)
 	json_text(out, "text", about->text);
 	json_text(out, "path", about->path);
 	json_text(out, "function", about->function);
+	buf_printf(out, ",\"count\":%lld", (long long)(about->count ? about->count : 1));
 }
 
 static void json_begin(struct buf *out, const struct diag_context *cx, const struct diag *m)

@@ -5,6 +5,7 @@
  */
 #include "ir/support/diag.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define MAX_ERRORS_DEFAULT 20
@@ -131,10 +132,13 @@ static void emit_about(struct diag_context *cx, struct diag d, const char *fmt, 
 void diag_remark_about(struct diag_context *cx, struct loc loc, const struct diag_remark *about)
 {
 	const char *path = about->path, *function = about->function;
-	emit_about(cx, (struct diag){DIAG_REMARK, DIAG_NONE, loc, NULL, about}, "%s: %s%s%s%s%s%s",
+	char times[32] = "";
+	if (about->count > 1)
+		(void)snprintf(times, sizeof(times), ", %lld times", (long long)about->count);
+	emit_about(cx, (struct diag){DIAG_REMARK, DIAG_NONE, loc, NULL, about}, "%s: %s%s%s%s%s%s%s",
 	           about->pass, about->text, path != NULL ? ", in " : "", path != NULL ? path : "",
 	           function != NULL ? " (@" : "", function != NULL ? function : "",
-	           function != NULL ? ")" : "");
+	           function != NULL ? ")" : "", times);
 }
 
 const struct diag_info *diag_find_info(int number)

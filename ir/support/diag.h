@@ -48,6 +48,7 @@ struct diag_source {
 struct diag_remark {
 	const char *pass, *function, *path; /* path: of the block in the model */
 	const char *text;
+	int64_t count;  /* how many times at this place; 0: once */
 	bool is_missed; /* something was not done, the text says why */
 };
 

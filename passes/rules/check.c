@@ -80,7 +80,12 @@ static struct ir_module *rewrite(struct checker *c, const struct ir_module *m, b
 	if (out == NULL)
 		return NULL;
 	pass_report_init(&report);
-	struct pass_context p = {&c->mute, &c->scratch, &options, &report, &step, NULL, INT64_MAX, 0};
+	struct pass_context p = {.cx = &c->mute,
+	                         .arena = &c->scratch,
+	                         .options = &options,
+	                         .report = &report,
+	                         .step = &step,
+	                         .fuel = INT64_MAX};
 	enum tfmc_status st = rebuild_module(&p, m, out, &hooks, NULL);
 	*wrong = w.applied > 0 && (st != TFMC_OK || w.wrong != NULL);
 	bool ok = st == TFMC_OK && w.applied == 1 && !*wrong;
