@@ -10,6 +10,7 @@
 #include "real.h"
 #include "rules.h"
 
+#include <float.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ struct node {
 	int32_t id;
 	int64_t parent; /* index in nodes, -1: the prompt */
 	int64_t n;      /* new ids so far */
+	bool is_bare;   /* its id does not count in the score */
 };
 
 struct live {
@@ -98,11 +100,15 @@ static int collect_beam(struct search *s, int64_t beam)
 	uint64_t n = recall(s, l->node);
 	double whole;
 	int status = rules_logits(&s->rules, logits, s->history, n);
-	if (status == TFMC_RT_OK)
-		status = row_log_sum(logits, f->vocab, &whole);
 	if (status != TFMC_RT_OK)
 		return status;
 	rules_mark(&s->rules, s->history, n);
+	for (int64_t id = 0; s->options->bare_scores && id < f->vocab; id++)
+		if (s->rules.excluded[id])
+			logits[id] = -FLT_MAX;
+	status = row_log_sum(logits, f->vocab, &whole);
+	if (status != TFMC_RT_OK)
+		return status;
 	for (int64_t id = 0; id < f->vocab; id++) {
 		double p = l->log_p + ((double)logits[id] - whole);
 		if (p > -1e300 && !s->rules.excluded[id])
@@ -139,18 +145,25 @@ static int64_t add_node(struct search *s, const struct candidate *c)
 		s->nodes = grown;
 		s->cap_nodes = cap;
 	}
-	s->nodes[s->n_nodes] = (struct node){c->log_p, c->id, parent, n};
+	s->nodes[s->n_nodes] = (struct node){c->log_p, c->id, parent, n, false};
 	return s->n_nodes++;
+}
+
+/* Of the ids that count. */
+static double log_p_of(const struct search *s, const struct node *n)
+{
+	return !n->is_bare ? n->log_p : n->parent < 0 ? 0 : s->nodes[n->parent].log_p;
 }
 
 /* log p / n^a, or log p / ((5 + n) / 6)^a (Wu et al. 2016, equation 14). */
 static double score_of(const struct search *s, const struct node *n)
 {
-	double length = s->options->gnmt ? (5 + (double)n->n) / 6 : (double)n->n;
+	double count = (double)(n->n - n->is_bare);
+	double length = s->options->gnmt ? (5 + count) / 6 : count > 0 ? count : 1;
 	double a = s->options->length_penalty;
 	double log_length = real_log(length) * a; /* of the divisor */
 	double divisor = log_length <= 0 ? real_exp(log_length) : 1 / real_exp(-log_length);
-	return n->log_p / divisor;
+	return log_p_of(s, n) / divisor;
 }
 
 /* Sorted by score; the earlier one first among equals. */
@@ -185,6 +198,7 @@ static int advance(struct search *s)
 		int64_t node = add_node(s, c);
 		if (node < 0)
 			return TFMC_RT_E_MEMORY;
+		s->nodes[node].is_bare = stops && s->options->bare_scores && rules_is_stop(&s->rules, c->id);
 		if (stops)
 			finish(s, node);
 		else
@@ -327,7 +341,7 @@ static int give(const struct search *s, struct tfmc_hypothesis *out, uint64_t ca
 	for (int64_t i = 0; i < s->n_finished && (uint64_t)i < cap; i++) {
 		const struct node *n = &s->nodes[s->finished[i].node];
 		out[i].n = (uint64_t)n->n;
-		out[i].log_p = n->log_p;
+		out[i].log_p = log_p_of(s, n);
 		out[i].score = s->finished[i].score;
 		for (int64_t at = n->n; at > 0; at--, n = n->parent < 0 ? NULL : &s->nodes[n->parent])
 			if ((uint64_t)at <= out[i].cap)

@@ -398,6 +398,12 @@ struct tfmc_beam_options {
 	int gnmt;               /* nonzero: log p / ((5 + n) / 6)^a (Wu et al. 2016) */
 	int64_t max_new_tokens; /* 0: as many as the model's max_len allows */
 	const struct tfmc_rules *rules; /* NULL: only those of the model */
+	/*
+	 * Nonzero: log_p and score of a hypothesis count its stop token neither as a probability nor as a
+	 * token, and probabilities are among the ids that may follow (no suppressed ones), as those of
+	 * CTranslate2.
+	 */
+	int bare_scores;
 };
 struct tfmc_hypothesis {
 	int32_t *tokens; /* [cap], the caller's: new tokens, the stop token included */

@@ -358,6 +358,7 @@ static enum tfmc_status choose_search(struct driver *d, const struct frontend_mo
 		return TFMC_INVALID;
 	}
 	w->beam = driver_beam(g);
+	w->beam.bare_scores = d->options.bare_scores;
 	w->beam.max_new_tokens = w->steps;
 	if (!beam && (w->is_sampled || d->options.temperature))
 		w->beam.beam = 1;

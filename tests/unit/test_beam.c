@@ -22,13 +22,14 @@ static const int32_t source[N_SOURCE] = {4, 9, 1, 13, 17, 2};
 struct hypothesis {
 	int32_t ids[MAX_T];
 	int n;
-	double log_p, score;
-	int parent, next; /* while it is a candidate: the beam it comes from, its new id */
+	double log_p, before, score; /* before: without the last id */
+	int parent, next;            /* while it is a candidate: the beam it comes from, its new id */
 };
 
 struct plain {
 	struct tfmc_session *session;
 	int width;
+	bool bare; /* probabilities are among the ids that may follow */
 	struct hypothesis live[MAX_B], finished[3 * MAX_B], candidates[MAX_B * V];
 	int n_live, n_finished, n_candidates;
 };
@@ -51,13 +52,15 @@ static void extend(struct plain *p, int beam, bool first)
 	mini_encode(p->session, source, N_SOURCE);
 	mini_prefill(p->session, ids, (uint64_t)h->n + 1, logits);
 	for (int id = 0; id < V; id++)
-		sum += exp((double)logits[id]);
+		if (!p->bare || (id != BANNED && !(first && id == BANNED_FIRST)))
+			sum += exp((double)logits[id]);
 	for (int id = 0; id < V; id++) {
 		if (id == BANNED || (first && id == BANNED_FIRST))
 			continue;
 		struct hypothesis *c = &p->candidates[p->n_candidates++];
 		*c = *h;
 		c->ids[c->n++] = id;
+		c->before = h->log_p;
 		c->log_p += (double)logits[id] - log(sum);
 		c->parent = beam;
 		c->next = id;
@@ -66,7 +69,10 @@ static void extend(struct plain *p, int beam, bool first)
 
 static void finish(struct plain *p, struct hypothesis *h, const struct tfmc_beam_options *o)
 {
-	double length = o->gnmt ? (5.0 + h->n) / 6 : (double)h->n;
+	bool bare = o->bare_scores && h->ids[h->n - 1] == STOP;
+	int count = h->n - bare;
+	double length = o->gnmt ? (5.0 + count) / 6 : count > 0 ? count : 1;
+	h->log_p = bare ? h->before : h->log_p;
 	h->score = h->log_p / pow(length, o->length_penalty);
 	int at = p->n_finished++;
 	for (; at > 0 && h->score > p->finished[at - 1].score; at--)
@@ -102,7 +108,7 @@ static void compare(struct tfmc_session *s, const struct tfmc_beam_options *o)
 	int32_t tokens[3 * MAX_B][MAX_T];
 	uint64_t n;
 	int limit = o->max_new_tokens ? (int)o->max_new_tokens : MAX_T - 1;
-	p = (struct plain){.session = s, .width = (int)o->beam};
+	p = (struct plain){.session = s, .width = (int)o->beam, .bare = o->bare_scores};
 	search(&p, o, limit);
 	for (int i = 0; i < 3 * MAX_B; i++)
 		got[i] = (struct tfmc_hypothesis){.tokens = tokens[i], .cap = MAX_T};
@@ -129,6 +135,8 @@ START_TEST(agrees_with_the_plain_search)
 				                              .length_penalty = penalties[i],
 				                              .gnmt = i % 2 == 1,
 				                              .max_new_tokens = limit};
+				compare(b.session, &o);
+				o.bare_scores = 1;
 				compare(b.session, &o);
 			}
 	mini_close(&b);
