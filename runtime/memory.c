@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory of a session: small blocks from the heap, large ones as mappings of
- * their own that begin at a large page. Zeroed either way.
+ * their own. Zeroed either way.
  */
 #define _DEFAULT_SOURCE
 #include "memory.h"
@@ -25,7 +25,7 @@ static int take_heap(struct memory_block *block, uint64_t bytes)
 }
 
 /* A mapping with room to begin at a large page; what is before and behind goes back. */
-static int take_mapping(struct memory_block *block, uint64_t bytes)
+static int take_mapping(struct memory_block *block, uint64_t bytes, enum memory_pages pages)
 {
 	if (bytes > SIZE_MAX / 2)
 		return TFMC_RT_E_MEMORY;
@@ -40,17 +40,29 @@ static int take_mapping(struct memory_block *block, uint64_t bytes)
 	block->data = base + before;
 	block->mapped = size;
 #ifdef MADV_HUGEPAGE
-	(void)madvise(block->data, (size_t)size, MADV_HUGEPAGE); /* a wish */
+	if (pages == MEMORY_LARGE_PAGES)
+		(void)madvise(block->data, (size_t)size, MADV_HUGEPAGE); /* a wish */
+#else
+	(void)pages;
 #endif
 	return TFMC_RT_OK;
 }
 
-int memory_take(struct memory_block *block, uint64_t bytes)
+int memory_take(struct memory_block *block, uint64_t bytes, enum memory_pages pages)
 {
 	*block = (struct memory_block){0};
 	if (bytes == 0)
 		return TFMC_RT_OK;
-	return bytes < MAPPED_MIN ? take_heap(block, bytes) : take_mapping(block, bytes);
+	return bytes < MAPPED_MIN ? take_heap(block, bytes) : take_mapping(block, bytes, pages);
+}
+
+bool memory_clear(struct memory_block *block)
+{
+#ifdef __linux__
+	return block->mapped && !madvise(block->data, (size_t)block->mapped, MADV_DONTNEED);
+#else
+	return false; /* elsewhere the pages may keep their bytes */
+#endif
 }
 
 void memory_give(struct memory_block *block)

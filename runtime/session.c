@@ -140,11 +140,11 @@ static int open_memory(struct tfmc_session *s, const struct tfmc_session_options
 	config->arena_bytes = arena_bytes(s, bounds, config->workers);
 	config->state_bytes =
 	        r->state_batch_bytes || r->state_fixed_bytes ? s->model.state_size(config->batch) : 0;
-	int status = memory_take(&s->context_block, r->context_bytes);
+	int status = memory_take(&s->context_block, r->context_bytes, MEMORY_SMALL_PAGES);
 	if (status == TFMC_RT_OK)
-		status = memory_take(&s->arena, config->arena_bytes);
+		status = memory_take(&s->arena, config->arena_bytes, MEMORY_LARGE_PAGES);
 	if (status == TFMC_RT_OK)
-		status = memory_take(&s->state, config->state_bytes);
+		status = memory_take(&s->state, config->state_bytes, MEMORY_SMALL_PAGES);
 	s->context = s->context_block.data;
 	config->arena = s->arena.data;
 	config->state = s->state.data;
@@ -179,7 +179,8 @@ static int open_session(struct tfmc_session *s, const struct tfmc_session_option
 	s->current = config.workers;
 	config.user = s->gang;
 	config.parallel_for = s->gang ? tfmc_gang_parallel_for : NULL;
-	return s->model.init(s->context, &config);
+	status = s->model.init(s->context, &config); /* resets, which touches the whole state */
+	return status == TFMC_RT_OK ? tfmc_session_reset(s) : status;
 }
 
 static bool has_functions(const struct tfmc_model *m)
@@ -269,9 +270,15 @@ const char *tfmc_session_variant(const struct tfmc_session *session)
 	               : NULL;
 }
 
+/* The object's reset writes zeros over the whole state, which takes memory for every token that could come.
+ */
 int tfmc_session_reset(struct tfmc_session *session)
 {
-	return session ? session->model.reset(session->context) : (int)TFMC_RT_E_NULL;
+	if (!session)
+		return TFMC_RT_E_NULL;
+	if (memory_clear(&session->state))
+		return session->model.select(session->context, 0, -1);
+	return session->model.reset(session->context);
 }
 
 int tfmc_session_set_source(struct tfmc_session *session, const void *data, const int64_t *sizes,

@@ -108,3 +108,58 @@ sed "s/name: tail/name: many/; s/4000/$many/; s/dim: [0-9]*/dim: $columns/; s/FI
 (ulimit -d 131072; "$TFMC" bench "$tmp/many.yaml" --no-cache) >"$tmp/log" 2>&1 ||
 	{ echo "a run with 1.1 GB of weights does not fit into 128 MB beside them" >&2; cat "$tmp/log" >&2; exit 1; }
 echo "$((many * columns * 4 / 1000000)) MB of weights run with at most 128 MB beside them"
+
+# A session's state takes memory for the tokens it holds, not for those it has room for (here 17 MB), also after a reset,
+# which leaves nothing behind.
+mkdir "$tmp/room"
+cp -L "$TFMC_SOURCE/tests/golden/torch_rotary/model.safetensors" "$tmp/room"
+sed -e 's/^name: .*/name: room/' -e 's/ctx: 24/ctx: 60000/' -e '/^checks:/,$d' \
+	"$TFMC_SOURCE/tests/golden/torch_rotary/model.yaml" >"$tmp/room/model.yaml"
+"$TFMC" "$tmp/room/model.yaml" -q -o "$tmp/room/room.o"
+cat >"$tmp/room/main.c" <<'C'
+#include <stdio.h>
+#include <string.h>
+#include "room.h"
+#include "tfmc_rt.h"
+
+static long resident_kb(void)
+{
+	char line[256];
+	long kb = -1;
+	FILE *f = fopen("/proc/self/status", "r");
+	while (f && fgets(line, sizeof(line), f))
+		if (!strncmp(line, "VmRSS:", 6))
+			(void)sscanf(line + 6, "%ld", &kb);
+	if (f)
+		fclose(f);
+	return kb;
+}
+
+int main(void)
+{
+	static const int32_t prompts[2][8] = {{1, 9, 4, 17, 3, 22, 8, 5}, {1, 30, 2, 11, 6, 6, 19, 7}};
+	struct tfmc_model model = room_model();
+	struct tfmc_session_options o = {.struct_size = sizeof(o), .batch = 1, .call_tokens = 16};
+	struct tfmc_session *session = NULL;
+	int32_t ids[3][12];
+	uint64_t n[3] = {0};
+	long before = resident_kb();
+	if (tfmc_session_open(&model, &o, &session))
+		return 1;
+	for (int i = 0; i < 3; i++) {
+		struct tfmc_generate_options g = {.struct_size = sizeof(g), .ignore_stop = 1, .max_new_tokens = 12};
+		int status = tfmc_generate(session, &g, prompts[i % 2], 8, NULL, 0, ids[i], 12, &n[i]);
+		if (status || n[i] != 12)
+			return 2;
+	}
+	long grown = resident_kb() - before;
+	tfmc_session_close(session);
+	printf("a session with a state of %.1f MB took %ld kB for 20 tokens\n", (double)room_state_bytes(1) / 1e6, grown);
+	if (before <= 0 || grown > 3000)
+		return 3;
+	return memcmp(ids[0], ids[2], sizeof(ids[0])) ? 4 : 0;
+}
+C
+"$CC" -std=c17 -D_GNU_SOURCE -O1 -Wall -Wextra -Werror -I"$TFMC_SOURCE/runtime" -I"$tmp/room" "$tmp/room/main.c" \
+	"$TFMC_SOURCE"/runtime/*.c "$tmp/room/room.o" -lpthread ${TFMC_LINK_FLAGS:-} -o "$tmp/room/main"
+"$tmp/room/main"
