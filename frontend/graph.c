@@ -61,7 +61,7 @@ const char *graph_fill(struct arena *a, const char *pattern, const char *name, c
 	const char *placeholder = arena_printf(a, "{%s}", name);
 	size_t len = strlen(placeholder);
 	struct buf out;
-	if (pattern == NULL || strstr(pattern, placeholder) == NULL)
+	if (pattern == NULL || len == 0 || strstr(pattern, placeholder) == NULL)
 		return pattern;
 	buf_init(&out);
 	for (const char *p = pattern; *p != '\0';) {

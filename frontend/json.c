@@ -9,6 +9,8 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "ir/support/memory.h"
+
 struct copier {
 	struct arena *arena;
 	struct diag_context *cx;
@@ -94,6 +96,7 @@ const struct json_node *json_parse(struct arena *a, struct diag_context *cx, con
 		           len, JSON_BYTES_MAX);
 		return NULL;
 	}
+	json_set_alloc_funcs(memory_alloc, memory_free);
 	json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
 	if (root == NULL) {
 		diag_error(cx, src->loc, src->code, "'%s': JSON at byte %zu: %s", src->name,

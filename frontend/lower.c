@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/support/memory.h"
+
 struct entry {
 	const char *name;
 	enum lower_mode mode;
@@ -438,7 +440,7 @@ void frontend_destroy(struct frontend_model *m)
 	for (size_t i = 0; i < m->hub_files.n; i++)
 		file_map_close(&m->hub_files.items[i]);
 	arena_destroy(&m->arena);
-	free(m);
+	memory_free(m);
 }
 
 struct weight_source frontend_weights(struct frontend_model *m)

@@ -5,7 +5,6 @@
  */
 #include "frontend/model.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "frontend/blocks.h"
@@ -14,6 +13,7 @@
 #include "frontend/files.h"
 #include "frontend/folder.h"
 #include "frontend/schema.h"
+#include "ir/support/memory.h"
 
 bool model_declare(struct frontend_model *m, const char *name, const char *what, struct loc loc)
 {
@@ -170,7 +170,7 @@ static bool read_all(struct frontend_model *m)
 static struct frontend_model *create(struct diag_context *cx, const char *path,
                                      const struct frontend_options *options)
 {
-	struct frontend_model *m = calloc(1, sizeof(*m));
+	struct frontend_model *m = memory_zeroed(1, sizeof(*m));
 	if (m == NULL)
 		return NULL;
 	arena_init(&m->arena);

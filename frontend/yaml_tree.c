@@ -13,6 +13,7 @@
 #include <yaml.h>
 
 #include "frontend/files.h"
+#include "ir/support/memory.h"
 #include "ir/support/strmap.h"
 #include "ir/support/utf8.h"
 
@@ -409,8 +410,10 @@ static const char *plain_words(const char *said)
 static void report_problem(struct reader *r)
 {
 	const yaml_parser_t *p = &r->parser;
-	if (p->error == YAML_MEMORY_ERROR)
+	if (p->error == YAML_MEMORY_ERROR) {
+		memory_refused(0);
 		return;
+	}
 	if (p->error == YAML_READER_ERROR) {
 		diag_error(r->cx, loc_of_byte(r, p->problem_offset), DIAG_ENCODING, "%s",
 		           p->problem == NULL ? "unreadable text" : p->problem);
@@ -434,6 +437,7 @@ static void report_problem(struct reader *r)
 static void read_events(struct reader *r)
 {
 	if (!yaml_parser_initialize(&r->parser)) {
+		memory_refused(0);
 		r->fatal = true;
 		return;
 	}

@@ -3,6 +3,8 @@
 
 #include <zlib.h>
 
+#include "ir/support/memory.h"
+
 #define RATIO_MAX 1032
 #define PIECE     ((size_t)1 << 30) /* zlib counts bytes in 32 bits */
 
@@ -51,8 +53,12 @@ unsigned char *zip_inflate(struct arena *a, const unsigned char *from, size_t pa
 	z_stream z = {0};
 	*why = NULL;
 	unsigned char *to = arena_alloc(a, size + 1); /* never of no bytes */
-	if (to == NULL || inflateInit2(&z, -MAX_WBITS) != Z_OK)
+	if (to == NULL)
 		return NULL;
+	if (inflateInit2(&z, -MAX_WBITS) != Z_OK) {
+		memory_refused(0);
+		return NULL;
+	}
 	bool whole = inflate_all(&z, from, packed, to, size);
 	(void)inflateEnd(&z);
 	if (!whole)

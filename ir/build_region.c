@@ -128,7 +128,7 @@ void irb_repeat_begin(struct ir_builder *b, int64_t count, const struct ir_value
 	}
 	struct build_scope *s = build_open(b, OP_repeat);
 	struct ir_value *list = ARENA_ARRAY(&b->m->arena, struct ir_value, 2 * (n_init + 1));
-	if (s == NULL || list == NULL) {
+	if (s == NULL || list == NULL || arena_failed(&b->m->arena)) {
 		b->failed = true;
 		return;
 	}

@@ -6,12 +6,13 @@
  */
 #include "ir/module.h"
 
-#include <stdlib.h>
 #include <string.h>
+
+#include "ir/support/memory.h"
 
 struct ir_module *ir_module_create(const char *name)
 {
-	struct ir_module *m = calloc(1, sizeof(*m));
+	struct ir_module *m = memory_zeroed(1, sizeof(*m));
 	if (m == NULL)
 		return NULL;
 	arena_init(&m->arena);
@@ -34,7 +35,7 @@ void ir_module_destroy(struct ir_module *m)
 	if (m == NULL)
 		return;
 	arena_destroy(&m->arena);
-	free(m);
+	memory_free(m);
 }
 
 struct ir_module *ir_module_create_like(const struct ir_module *m)

@@ -9,9 +9,9 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "ir/support/memory.h"
 #include "ir/weight_internal.h"
 
 #define TILE_COLUMNS 8
@@ -440,8 +440,8 @@ static enum tfmc_status compute(struct weval *ev, const struct ir_wexpr *e, int6
 static double *take_scratch(struct wexpr_memo *memo, int64_t n)
 {
 	if (memo->scratch_size < (size_t)n) {
-		free(memo->scratch);
-		memo->scratch = malloc((size_t)n * sizeof(double));
+		memory_free(memo->scratch);
+		memo->scratch = memory_alloc((size_t)n * sizeof(double));
 		memo->scratch_size = memo->scratch ? (size_t)n : 0;
 	}
 	return memo->scratch;

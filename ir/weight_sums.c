@@ -8,8 +8,9 @@
  */
 #include "ir/weight_internal.h"
 
-#include <stdlib.h>
 #include <string.h>
+
+#include "ir/support/memory.h"
 
 #define BATCH 65536 /* elements of rows read at once, at least one row */
 
@@ -21,14 +22,14 @@ void wexpr_memo_init(struct wexpr_memo *m)
 void wexpr_memo_destroy(struct wexpr_memo *m)
 {
 	for (size_t i = 0; i < WEXPR_MEANS; i++)
-		free(m->means[i].values);
-	free(m->scratch);
+		memory_free(m->means[i].values);
+	memory_free(m->scratch);
 	*m = (struct wexpr_memo){0};
 }
 
 static double *doubles(int64_t n)
 {
-	return malloc((size_t)(n > 0 ? n : 1) * sizeof(double));
+	return memory_alloc((size_t)(n > 0 ? n : 1) * sizeof(double));
 }
 
 /* --- columns ---------------------------------------------------------------------------------------- */
@@ -135,7 +136,7 @@ enum tfmc_status weval_matvec(struct weval *ev, const struct ir_wexpr *e, int64_
 	if (scratch == NULL)
 		return TFMC_NO_MEMORY;
 	enum tfmc_status status = matvec(ev, e, begin, n, scratch, out);
-	free(scratch);
+	memory_free(scratch);
 	return status;
 }
 
@@ -168,7 +169,7 @@ static enum tfmc_status compute_means(struct weval *ev, const struct ir_wexpr *e
 	if (rows == NULL)
 		return TFMC_NO_MEMORY;
 	enum tfmc_status status = sum_rows(ev, e, outer, rows, means);
-	free(rows);
+	memory_free(rows);
 	return status;
 }
 
@@ -186,11 +187,11 @@ static enum tfmc_status find_means(struct weval *ev, const struct ir_wexpr *e, i
 	double *values = doubles(weval_inner(e, e->axis + 1));
 	enum tfmc_status status = values == NULL ? TFMC_NO_MEMORY : compute_means(ev, e, outer, values);
 	if (status != TFMC_OK) {
-		free(values);
+		memory_free(values);
 		return status;
 	}
 	struct wexpr_means *slot = &memo->means[memo->next++ % WEXPR_MEANS];
-	free(slot->values);
+	memory_free(slot->values);
 	*slot = (struct wexpr_means){e, outer, values};
 	*out = values;
 	return TFMC_OK;

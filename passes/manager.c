@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "ir/support/memory.h"
 #include "ir/verify.h"
 #include "passes/rebuild.h"
 
@@ -138,6 +139,7 @@ static enum tfmc_status run_step(struct manager *g, const struct pipeline_step *
 	                         .fuel = INT64_MAX};
 	double begin = now(g);
 
+	memory_stage("running the pass", step->pass->name);
 	if (fuel >= 0)
 		p.fuel = step->settings[fuel];
 	if (in->stage != step->pass->from)

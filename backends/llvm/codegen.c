@@ -4,6 +4,7 @@
  * code generation. The pass list is mem2reg alone: templates already are the
  * code that is wanted, and every other list cost time and gained nothing.
  */
+#include "backends/llvm/guard.h"
 #include "backends/llvm/replay.h"
 
 #include <llvm-c/Analysis.h>
@@ -14,10 +15,14 @@
 
 #include <string.h>
 
+#include "ir/support/memory.h"
+
 #define PASSES "function(mem2reg)"
 
 struct codegen {
 	struct diag_context *cx;
+	const char *name;
+	const struct llvm_output *out;
 	struct replay_module replay;
 	LLVMTargetMachineRef machine;
 	bool failed;
@@ -199,12 +204,13 @@ static bool buffers_failed(const struct llvm_output *out)
 	       (out->assembly && buf_failed(out->assembly));
 }
 
-static void compile(struct codegen *g, const char *name, const struct llvm_output *out)
+static void generate(struct codegen *g)
 {
+	const struct llvm_output *out = g->out;
 	create_machine(g);
 	if (g->failed)
 		return;
-	create_module(g, name);
+	create_module(g, g->name);
 	build(g);
 	if (!g->failed)
 		verify(g);
@@ -218,6 +224,12 @@ static void compile(struct codegen *g, const char *name, const struct llvm_outpu
 		emit(g, g->replay.module, LLVMObjectFile, out->object);
 }
 
+static void compile(void *user)
+{
+	generate(user);
+	dispose(user);
+}
+
 enum tfmc_status llvm_compile(struct diag_context *cx, const struct kb_module *m, const char *name,
                               const struct llvm_options *options, const struct llvm_output *out)
 {
@@ -229,11 +241,14 @@ enum tfmc_status llvm_compile(struct diag_context *cx, const struct kb_module *m
 		return TFMC_INVALID;
 	}
 	arena_init(&arena);
-	struct codegen g = {.cx = cx, .replay = {.record = m, .options = options, .arena = &arena}};
-	compile(&g, name, out);
-	dispose(&g);
+	struct codegen g = {.cx = cx,
+	                    .name = name,
+	                    .out = out,
+	                    .replay = {.record = m, .options = options, .arena = &arena}};
+	memory_stage("generating code", NULL);
+	enum tfmc_status status = llvm_guard(cx, compile, &g);
 	arena_destroy(&arena);
-	if (g.failed)
-		return TFMC_INTERNAL;
+	if (status != TFMC_OK || g.failed)
+		return status != TFMC_OK ? status : TFMC_INTERNAL;
 	return buffers_failed(out) ? TFMC_NO_MEMORY : TFMC_OK;
 }

@@ -4,6 +4,7 @@
  * an object may call (memcpy, memset) is looked up in the process.
  */
 #include "backends/backend.h"
+#include "backends/llvm/guard.h"
 
 #include <llvm-c/Error.h>
 #include <llvm-c/Core.h>
@@ -11,8 +12,9 @@
 #include <llvm-c/Target.h>
 #include <llvm/Config/llvm-config.h>
 
-#include <stdlib.h>
 #include <string.h>
+
+#include "ir/support/memory.h"
 
 struct backend_jit {
 	LLVMOrcLLJITRef jit;
@@ -36,33 +38,63 @@ static LLVMErrorRef add_process_symbols(LLVMOrcLLJITRef jit)
 	return error;
 }
 
-static LLVMErrorRef load(struct backend_jit *j, const struct buf *object)
+static LLVMErrorRef open(LLVMOrcLLJITRef *jit, const struct buf *object)
 {
 	LLVMInitializeX86TargetInfo();
 	LLVMInitializeX86Target();
 	LLVMInitializeX86TargetMC();
 	LLVMInitializeX86AsmPrinter();
-	LLVMErrorRef error = LLVMOrcCreateLLJIT(&j->jit, NULL);
+	LLVMErrorRef error = LLVMOrcCreateLLJIT(jit, NULL);
 	if (error)
 		return error;
-	error = add_process_symbols(j->jit);
+	error = add_process_symbols(*jit);
 	if (error)
 		return error;
 	LLVMMemoryBufferRef bytes =
 	        LLVMCreateMemoryBufferWithMemoryRangeCopy(object->data, object->len, "object");
-	return LLVMOrcLLJITAddObjectFile(j->jit, LLVMOrcLLJITGetMainJITDylib(j->jit), bytes);
+	return LLVMOrcLLJITAddObjectFile(*jit, LLVMOrcLLJITGetMainJITDylib(*jit), bytes);
+}
+
+/* One call of LLVM, for the guard. */
+struct call {
+	const struct backend_jit *jit;
+	const struct buf *object;
+	const char *symbol;
+	LLVMOrcExecutorAddress at;
+	LLVMErrorRef error;
+	LLVMOrcLLJITRef opened;
+};
+
+static void load(void *user)
+{
+	struct call *c = user;
+	c->error = open(&c->opened, c->object);
+}
+
+/* On an error the address stays 0. */
+static void look_up(void *user)
+{
+	struct call *c = user;
+	c->error = LLVMOrcLLJITLookup(c->jit->jit, &c->at, c->symbol);
 }
 
 enum tfmc_status backend_jit_load(struct diag_context *cx, const struct buf *object, struct backend_jit **out)
 {
 	*out = NULL;
-	struct backend_jit *j = calloc(1, sizeof(*j));
+	struct backend_jit *j = memory_zeroed(1, sizeof(*j));
 	if (!j)
 		return TFMC_NO_MEMORY;
-	LLVMErrorRef error = load(j, object);
-	if (error) {
+	memory_stage("loading the code", NULL);
+	struct call c = {.object = object};
+	enum tfmc_status status = llvm_guard(cx, load, &c);
+	if (status != TFMC_OK) {
+		memory_free(j);
+		return status;
+	}
+	j->jit = c.opened;
+	if (c.error) {
 		backend_jit_destroy(j);
-		return report(cx, error);
+		return report(cx, c.error);
 	}
 	*out = j;
 	return TFMC_OK;
@@ -74,18 +106,16 @@ void backend_jit_destroy(struct backend_jit *jit)
 		return;
 	if (jit->jit)
 		LLVMConsumeError(LLVMOrcDisposeLLJIT(jit->jit));
-	free(jit);
+	memory_free(jit);
 }
 
 void *backend_jit_symbol(const struct backend_jit *jit, const char *symbol)
 {
-	LLVMOrcExecutorAddress at = 0;
-	LLVMErrorRef error = LLVMOrcLLJITLookup(jit->jit, &at, symbol);
-	if (error) {
-		LLVMConsumeError(error);
+	struct call c = {.jit = jit, .symbol = symbol};
+	if (llvm_guard(NULL, look_up, &c) != TFMC_OK)
 		return NULL;
-	}
-	return (void *)(uintptr_t)at;
+	LLVMConsumeError(c.error);
+	return (void *)(uintptr_t)c.at;
 }
 
 /* The address of the symbol name_suffix goes to the pointer at `out`. */

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "ir/support/memory.h"
+
 #include "backends/cfamily/cfamily.h"
 #include "backends/llvm/llvm.h"
 
@@ -287,6 +289,7 @@ static enum tfmc_status compile(struct object *o, const struct weight_source *so
 	enum tfmc_status status = pack(o, source, &blob);
 	out->pack_seconds = seconds(o) - start;
 	bool wants_object = !o->options->no_object;
+	memory_stage("choosing kernels", NULL);
 	if (status == TFMC_OK && wants_object)
 		status = emit_all(o);
 	if (status == TFMC_OK && wants_object)

@@ -9,9 +9,9 @@
  */
 #include "backends/object/object.h"
 
-#include <stdlib.h>
 #include <string.h>
 
+#include "ir/support/memory.h"
 #include "ir/target/tile.h"
 
 #define PANEL       TILE_PANEL
@@ -34,9 +34,9 @@ struct packer {
 
 static void release(struct packer *p)
 {
-	free(p->values);
-	free(p->elements);
-	free(p->panel);
+	memory_free(p->values);
+	memory_free(p->elements);
+	memory_free(p->panel);
 }
 
 static bool reserve(struct packer *p, size_t n)
@@ -44,9 +44,9 @@ static bool reserve(struct packer *p, size_t n)
 	if (n <= p->capacity)
 		return true;
 	release(p);
-	p->values = malloc(n * sizeof(*p->values));
-	p->elements = malloc(n * sizeof(*p->elements));
-	p->panel = malloc(n * sizeof(*p->panel));
+	p->values = memory_alloc(n * sizeof(*p->values));
+	p->elements = memory_alloc(n * sizeof(*p->elements));
+	p->panel = memory_alloc(n * sizeof(*p->panel));
 	p->capacity = p->values && p->elements && p->panel ? n : 0;
 	return p->capacity == n;
 }
@@ -214,6 +214,7 @@ enum tfmc_status pack_weights(struct object *o, const struct weight_source *sour
                               const struct backend_sink *sink, uint64_t base)
 {
 	struct packer p = {.object = o, .source = source, .sink = sink, .base = base};
+	memory_stage("packing weights", NULL);
 	tfmc_weights_hash_begin(&p.hash);
 	enum tfmc_status status = pack_all(&p);
 	release(&p);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "ir/cost.h"
+#include "ir/support/memory.h"
 
 #define MAX_GROUPS 1024
 #define MAX_WORDS  (16 + 4 * 64)
@@ -108,8 +109,10 @@ static int line_memory(uint64_t bytes, void **out)
 {
 	if (!bytes)
 		return TFMC_RT_OK;
-	if (bytes > SIZE_MAX - 64 || posix_memalign(out, 64, (size_t)bytes))
+	if (bytes > SIZE_MAX - 64 || posix_memalign(out, 64, (size_t)bytes)) {
+		memory_refused((size_t)bytes);
 		return TFMC_RT_E_MEMORY;
+	}
 	memset(*out, 0, (size_t)bytes);
 	return TFMC_RT_OK;
 }
@@ -132,7 +135,7 @@ static int open_memory(struct bench_groups *g, const int64_t *dims, struct tfmc_
 
 static int open_workers(struct bench_groups *g)
 {
-	g->stamps = calloc((size_t)g->threads, sizeof(*g->stamps));
+	g->stamps = memory_zeroed((size_t)g->threads, sizeof(*g->stamps));
 	if (!g->stamps)
 		return TFMC_RT_E_MEMORY;
 	return g->threads > 1 ? tfmc_gang_create(g->threads, &g->gang) : TFMC_RT_OK;
@@ -141,7 +144,7 @@ static int open_workers(struct bench_groups *g)
 int bench_groups_open(const struct tfmc_model *model, const int64_t *dims,
                       const struct bench_groups_options *o, struct bench_groups **out)
 {
-	struct bench_groups *g = calloc(1, sizeof(*g));
+	struct bench_groups *g = memory_zeroed(1, sizeof(*g));
 	*out = NULL;
 	if (!g)
 		return TFMC_RT_E_MEMORY;
@@ -171,11 +174,11 @@ void bench_groups_close(struct bench_groups *g)
 	if (!g)
 		return;
 	tfmc_gang_destroy(g->gang);
-	free(g->stamps);
+	memory_free(g->stamps);
 	free(g->context);
 	free(g->state);
 	free(g->arena);
-	free(g);
+	memory_free(g);
 }
 
 int bench_groups_reset(struct bench_groups *g)

@@ -11,6 +11,7 @@
 
 #include "frontend/files.h"
 #include "frontend/weight_files.h"
+#include "ir/support/memory.h"
 #include "ir/support/number.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -185,6 +186,7 @@ static enum tfmc_status load(struct driver *d, struct loaded *out)
 {
 	*out = (struct loaded){0};
 	cache_begin(&d->cache);
+	memory_stage("reading", d->options.input);
 	driver_time(d, NULL);
 	outputs_protect(&d->outputs, d->options.input);
 	if (d->options.rules)

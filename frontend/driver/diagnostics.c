@@ -359,6 +359,13 @@ void diagnostics_add(struct diagnostics *s, const struct diag_context *cx, const
 	}
 }
 
+void diagnostics_restart(struct diagnostics *s)
+{
+	buf_clear(&s->open);
+	s->is_open = false;
+	s->n_notes = s->n_results = 0;
+}
+
 void diagnostics_finish(struct diagnostics *s, int exit_code, const char *version, struct buf *log)
 {
 	close_notes(s, log);

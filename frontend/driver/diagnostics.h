@@ -38,6 +38,8 @@ bool diagnostics_is_data(const struct diagnostics *s);
 /* Appends to `log` what can be written by now. Notes belong to the diagnostic before them. */
 void diagnostics_add(struct diagnostics *s, const struct diag_context *cx, const struct diag *m,
                      struct buf *log);
+/* Forgets what was begun and is not complete: a diagnostic during which memory ran out. */
+void diagnostics_restart(struct diagnostics *s);
 /* What is left; once, at the end. */
 void diagnostics_finish(struct diagnostics *s, int exit_code, const char *version, struct buf *log);
 

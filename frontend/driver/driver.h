@@ -58,6 +58,7 @@ struct driver {
 	        *tokenizer; /* of the model, driver_tokenizer; NULL: ids, or a list of characters */
 	struct tfmc_tokenizer *target_tokenizer; /* of what is written: the same, or that of the other side */
 	bool all_workers;                        /* small calls take all workers, too */
+	bool is_reporting;                       /* a diagnostic is being written */
 	bool out_failed;                         /* stdout could not be written */
 	bool texts_failed; /* a dump or reproducer that was asked for could not be written */
 };
@@ -126,6 +127,10 @@ TFMC_MUST_USE enum tfmc_status driver_targets(struct driver *d, struct variant_s
 TFMC_MUST_USE enum tfmc_status driver_plan(struct driver *d, const struct ir_module *in, const char *pipeline,
                                            struct variant_set *set);
 void driver_forget_plans(struct variant_set *set);
+/* backend_compile_variants; a failure of the compiler itself writes the planned IR of the first variant. */
+TFMC_MUST_USE enum tfmc_status driver_generate(struct driver *d, const struct variant_set *set,
+                                               const struct weight_source *weights,
+                                               const struct backend_options *o, struct backend_output *out);
 /* Whose code an object holds. */
 struct code_names {
 	const char *model;

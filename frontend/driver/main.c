@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ir/support/memory.h"
+
 enum exit_code exit_code_of(enum tfmc_status status)
 {
 	switch (status) {
@@ -77,8 +79,30 @@ enum exit_code driver_usage(struct driver *d, const char *fmt, ...)
 static void print_diagnostic(void *user, const struct diag_context *cx, const struct diag *m)
 {
 	struct driver *d = user;
+	d->is_reporting = true;
 	diagnostics_add(&d->diagnostics, cx, m, &d->log);
+	d->is_reporting = false;
 	driver_flush_log(d);
+}
+
+/* The one answer to it, wherever it happens. Nothing is destroyed: the process ends. */
+static void out_of_memory(void *user, const char *stage, size_t bytes)
+{
+	struct driver *d = user;
+	if (d->is_reporting) {
+		buf_clear(&d->log);
+		diagnostics_restart(&d->diagnostics);
+	}
+	d->diag.max_errors = 0;
+	if (bytes)
+		diag_error(&d->diag, LOC_NONE, DIAG_MEMORY, "out of memory while %s (%zu bytes wanted)",
+		           stage, bytes);
+	else
+		diag_error(&d->diag, LOC_NONE, DIAG_MEMORY, "out of memory while %s", stage);
+	outputs_abandon();
+	diagnostics_finish(&d->diagnostics, (int)EXIT_ENVIRONMENT, DRIVER_VERSION, &d->log);
+	driver_flush_log(d);
+	_exit((int)EXIT_ENVIRONMENT);
 }
 
 /* Text that other options write to stderr would stand between the diagnostics. */
@@ -195,6 +219,7 @@ static enum exit_code run(struct driver *d)
 		return driver_usage(d, "this command takes no file, '%s' was given", o->input);
 	if (needs_input && !o->input)
 		return driver_usage(d, "no file is given");
+	memory_stage("reading options", NULL);
 	enum tfmc_status st = driver_read_texts(d);
 	if (st == TFMC_OK)
 		st = driver_read_prompt(d);
@@ -218,8 +243,21 @@ bool driver_flush_out(struct driver *d)
 	return !d->out_failed;
 }
 
+/* Every failure has a reason, also one that a stage forgot to report. */
+static void check_reason(struct driver *d, enum exit_code code)
+{
+	if (d->diag.n_errors)
+		return;
+	if (code == EXIT_ENVIRONMENT)
+		memory_refused(0);
+	else if (code == EXIT_INPUT || code == EXIT_INTERNAL)
+		diag_error(&d->diag, LOC_NONE, DIAG_INTERNAL, "the reason for exit code %d was not reported",
+		           (int)code);
+}
+
 static enum exit_code finish(struct driver *d, enum exit_code code)
 {
+	check_reason(d, code);
 	outputs_discard(&d->outputs);
 	driver_flush_log(d);
 	if (!driver_flush_out(d) && code == EXIT_OK)
@@ -239,6 +277,7 @@ int main(int argc, char **argv)
 	diagnostics_init(&d.diagnostics, &d.arena);
 	outputs_init(&d.outputs, &d.arena, &d.diag);
 	outputs_handle_signals();
+	memory_on_refusal(out_of_memory, &d);
 
 	struct buf error;
 	buf_init(&error);

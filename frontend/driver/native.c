@@ -48,8 +48,7 @@ static enum tfmc_status compile_here(struct driver *d, const struct native_reque
 	o.entries = d->entries;
 	o.n_entries = d->n_entries;
 	TFMC_TRY(plan_here(d, q, out));
-	TFMC_TRY(backend_compile_variants(&d->diag, out->variants.items, out->variants.n, &q->loaded->weights,
-	                                  &o, &out->object));
+	TFMC_TRY(driver_generate(d, &out->variants, &q->loaded->weights, &o, &out->object));
 	driver_time(d, "code generation");
 	return packed_map(&out->weights);
 }

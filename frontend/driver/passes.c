@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "frontend/files.h"
+#include "ir/text.h"
 #include "passes/rules/check.h"
 #include "passes/tiles.h"
 
@@ -81,12 +82,16 @@ static void dump_ir(void *user, const char *file_name, const struct buf *text)
 	d->texts_failed = !ok;
 }
 
+static const char *reproducer_path(struct driver *d)
+{
+	const char *dir = d->options.dump_dir ? d->options.dump_dir : ".";
+	return arena_printf(&d->arena, "%s/%s", dir, REPRODUCER);
+}
+
 static void write_reproducer(void *user, const struct buf *text)
 {
 	struct driver *d = user;
-	const char *dir = d->options.dump_dir ? d->options.dump_dir : ".", *path = d->options.reproducer;
-	if (!path)
-		path = arena_printf(&d->arena, "%s/%s", dir, REPRODUCER);
+	const char *path = d->options.reproducer ? d->options.reproducer : reproducer_path(d);
 	bool ok = driver_write_text(d, path, text);
 	if (!ok && d->options.reproducer)
 		d->texts_failed = true;
@@ -94,6 +99,27 @@ static void write_reproducer(void *user, const struct buf *text)
 		outputs_protect(&d->outputs, path);
 	if (ok && !d->options.reproducer)
 		diag_note(&d->diag, LOC_NONE, "`tfmc opt %s` runs the failing pass again", path);
+}
+
+enum tfmc_status driver_generate(struct driver *d, const struct variant_set *set,
+                                 const struct weight_source *weights, const struct backend_options *o,
+                                 struct backend_output *out)
+{
+	const struct backend_variant *first = &set->items[0];
+	const char *path = reproducer_path(d);
+	struct buf text;
+	enum tfmc_status st = backend_compile_variants(&d->diag, set->items, set->n, weights, o, out);
+	if (st != TFMC_INTERNAL)
+		return st;
+	buf_init(&text);
+	ir_print(&text, &d->diag, first->planned);
+	if (driver_write_text(d, path, &text))
+		diag_note(
+		        &d->diag, LOC_NONE,
+		        "`tfmc %s --passes= -mcpu=%s -o FILE.o` beside the weights generates the code again",
+		        path, first->target->name);
+	buf_destroy(&text);
+	return st;
 }
 
 enum tfmc_status driver_read_texts(struct driver *d)

@@ -3,11 +3,11 @@
  * Interpreter: contractions, as sums of products in increasing order.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ir/interp/interp_internal.h"
 #include "ir/support/checked.h"
+#include "ir/support/memory.h"
 
 #define DOTS 4 /* sums of a row at once */
 #define ROWS 4
@@ -98,7 +98,7 @@ static void single_row(struct matrix a, struct matrix b, int64_t m, int64_t n_si
 static enum tfmc_status multiply(const struct interp *in, struct matrix a, struct matrix b, int64_t m_size,
                                  int64_t n_size, int64_t k_size, const double *bias, double *out)
 {
-	pair(*packed)[ROWS / 2] = calloc((size_t)k_size + 1, sizeof(*packed));
+	pair(*packed)[ROWS / 2] = memory_zeroed((size_t)k_size + 1, sizeof(*packed));
 	if (!packed)
 		return TFMC_NO_MEMORY;
 	for (int64_t m = 0; m < m_size && in->args->single; m++)
@@ -107,7 +107,7 @@ static enum tfmc_status multiply(const struct interp *in, struct matrix a, struc
 		int64_t n_rows = m_size - m < ROWS ? m_size - m : ROWS;
 		dot_rows(packed, a, b, m, n_rows, n_size, k_size, bias, out + m * n_size);
 	}
-	free(packed);
+	memory_free(packed);
 	return TFMC_OK;
 }
 
@@ -221,7 +221,7 @@ static enum tfmc_status make_weights(struct interp *in, const struct ir_op *op, 
 		return interp_error(in, op, "the attention weights do not fit into memory");
 	if (!checked_mul_size((size_t)n, sizeof(double), &bytes) || bytes > in->limit_bytes)
 		return interp_error(in, op, "the attention weights do not fit into memory");
-	a->p = calloc((size_t)n + 1, sizeof(double));
+	a->p = memory_zeroed((size_t)n + 1, sizeof(double));
 	return a->p ? TFMC_OK : TFMC_NO_MEMORY;
 }
 
@@ -265,6 +265,6 @@ enum tfmc_status interp_eval_attention(struct interp *in, const struct ir_op *op
 	attend(&a, out);
 	if (a.all_rows)
 		show(in, op, &a, out);
-	free(a.p);
+	memory_free(a.p);
 	return TFMC_OK;
 }

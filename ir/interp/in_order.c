@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "ir/interp/interp_internal.h"
+#include "ir/support/memory.h"
 
 static void add_int(struct interp_tensor *out, int64_t i, int64_t before, int64_t v)
 {
@@ -61,7 +62,7 @@ enum tfmc_status interp_eval_topk(struct interp *in, const struct ir_op *op,
 {
 	int64_t k = ((const struct attrs_topk *)op->attrs)->k, n = x[0]->dims[x[0]->rank - 1];
 	int64_t rows = interp_span(x[0], 0, x[0]->rank - 1);
-	struct element *row = calloc((size_t)n, sizeof(*row));
+	struct element *row = memory_zeroed((size_t)n, sizeof(*row));
 	(void)in;
 	if (row == NULL)
 		return TFMC_NO_MEMORY;
@@ -74,7 +75,7 @@ enum tfmc_status interp_eval_topk(struct interp *in, const struct ir_op *op,
 			out->data[(2 * r + 1) * k + i] = (double)row[i].index;
 		}
 	}
-	free(row);
+	memory_free(row);
 	return TFMC_OK;
 }
 

@@ -7,10 +7,10 @@
 #include "ir/interp/interp.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ir/interp/interp_internal.h"
+#include "ir/support/memory.h"
 
 #define DEFAULT_LIMIT ((size_t)8 << 30)
 
@@ -146,13 +146,13 @@ enum tfmc_status interp_run(struct diag_context *cx, const struct ir_module *m, 
 {
 	struct interp in = {.cx = cx, .m = m, .f = f, .args = args};
 	in.limit_bytes = args->memory_limit ? args->memory_limit : DEFAULT_LIMIT;
-	in.slots = calloc(f->n_values + 1, sizeof(*in.slots));
+	in.slots = memory_zeroed(f->n_values + 1, sizeof(*in.slots));
 	if (!in.slots)
 		return TFMC_NO_MEMORY;
 	enum tfmc_status st = run(&in);
 	for (size_t i = 0; i < f->n_values; i++)
-		free(in.slots[i].tensor.data);
-	free(in.slots);
+		memory_free(in.slots[i].tensor.data);
+	memory_free(in.slots);
 	interp_memory_end(&in);
 	return st;
 }

@@ -8,10 +8,10 @@
  */
 #include "ir/interp/interp_internal.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "ir/overwrite.h"
+#include "ir/support/memory.h"
 #include "ir/view.h"
 
 #define LINE      64
@@ -39,7 +39,7 @@ struct interp_memory {
 
 enum tfmc_status interp_memory_begin(struct interp *in)
 {
-	struct interp_memory *m = calloc(1, sizeof(*m));
+	struct interp_memory *m = memory_zeroed(1, sizeof(*m));
 	if (m == NULL)
 		return TFMC_NO_MEMORY;
 	in->memory = m;
@@ -47,9 +47,9 @@ enum tfmc_status interp_memory_begin(struct interp *in)
 	if (m->size < 0 || m->size > BYTES_MAX)
 		return interp_error(in, NULL, "the arena is too large to be interpreted");
 	m->size = (m->size + LINE - 1) / LINE * LINE;
-	m->bytes = malloc((size_t)m->size + 1);
-	m->lines = calloc((size_t)(m->size / LINE) + 1, sizeof(*m->lines));
-	m->spots = calloc(in->f->n_values, sizeof(*m->spots));
+	m->bytes = memory_alloc((size_t)m->size + 1);
+	m->lines = memory_zeroed((size_t)(m->size / LINE) + 1, sizeof(*m->lines));
+	m->spots = memory_zeroed(in->f->n_values, sizeof(*m->spots));
 	if (m->bytes == NULL || m->lines == NULL || m->spots == NULL)
 		return TFMC_NO_MEMORY;
 	memset(m->bytes, 0xff, (size_t)m->size);
@@ -62,10 +62,10 @@ void interp_memory_end(struct interp *in)
 {
 	if (in->memory == NULL)
 		return;
-	free(in->memory->bytes);
-	free(in->memory->lines);
-	free(in->memory->spots);
-	free(in->memory);
+	memory_free(in->memory->bytes);
+	memory_free(in->memory->lines);
+	memory_free(in->memory->spots);
+	memory_free(in->memory);
 	in->memory = NULL;
 }
 

@@ -6,9 +6,9 @@
  * its own region that uses it, itself or within a nested region.
  */
 #include <assert.h>
-#include <stdlib.h>
 
 #include "ir/interp/interp_internal.h"
+#include "ir/support/memory.h"
 
 static interp_handler *const handlers[IR_N_OPS] = {
 #define OP(name, traits, operands, attributes, formula) [OP_##name] = interp_eval_##name,
@@ -107,14 +107,14 @@ static enum tfmc_status call_handler(struct interp *in, const struct ir_op *op, 
 static enum tfmc_status execute(struct interp *in, const struct ir_op *op)
 {
 	struct call c = {
-	        .x = calloc(op->n_operands + OPTIONAL_MAX, sizeof(*c.x)),
-	        .out = calloc(op->n_results + 1, sizeof(*c.out)),
-	        .shown = calloc(op->n_results + 1, sizeof(*c.shown)),
+	        .x = memory_zeroed(op->n_operands + OPTIONAL_MAX, sizeof(*c.x)),
+	        .out = memory_zeroed(op->n_results + 1, sizeof(*c.out)),
+	        .shown = memory_zeroed(op->n_results + 1, sizeof(*c.shown)),
 	};
 	enum tfmc_status st = c.x && c.out && c.shown ? call_handler(in, op, &c) : TFMC_NO_MEMORY;
-	free(c.x);
-	free(c.out);
-	free(c.shown);
+	memory_free(c.x);
+	memory_free(c.out);
+	memory_free(c.shown);
 	if (st != TFMC_OK)
 		return st;
 	free_last_uses(in, op, op);

@@ -5,11 +5,11 @@
  */
 #include <limits.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ir/interp/interp_internal.h"
 #include "ir/support/checked.h"
+#include "ir/support/memory.h"
 
 int64_t interp_count(const struct interp_tensor *t)
 {
@@ -184,7 +184,7 @@ enum tfmc_status interp_slot_make(struct interp *in, const struct ir_op *op, str
 		return too_large(in, op, "the size of a value does not fit into 64 bits, let alone");
 	if (!checked_add_size(in->used_bytes, bytes, &used) || used > in->limit_bytes)
 		return too_large(in, op, "intermediate values need more than all");
-	s->tensor.data = calloc(bytes ? bytes : 1, 1);
+	s->tensor.data = memory_zeroed(bytes ? bytes : 1, 1);
 	s->tensor.exact = exact_of(&s->tensor);
 	if (!s->tensor.data)
 		return TFMC_NO_MEMORY;
@@ -211,7 +211,7 @@ void interp_slot_free(struct interp *in, struct ir_value v)
 	struct interp_slot *s = &in->slots[v.id];
 	if (s->live && s->tensor.data)
 		in->used_bytes -= (size_t)interp_size(&s->tensor) * element_bytes(s->tensor.dtype);
-	free(s->tensor.data);
+	memory_free(s->tensor.data);
 	s->tensor.data = NULL;
 	s->tensor.exact = NULL;
 	s->live = false;

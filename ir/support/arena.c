@@ -7,10 +7,10 @@
 #include "ir/support/arena.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ir/support/checked.h"
+#include "ir/support/memory.h"
 
 #define BLOCK_BYTES_MIN ((size_t)4 << 10)
 #define BLOCK_BYTES_MAX ((size_t)1 << 20)
@@ -32,7 +32,7 @@ static void free_until(struct arena *a, struct arena_block *stop)
 {
 	while (a->head != stop && a->head != NULL) {
 		struct arena_block *next = a->head->next;
-		free(a->head);
+		memory_free(a->head);
 		a->head = next;
 	}
 }
@@ -78,7 +78,7 @@ static bool add_block(struct arena *a, size_t n)
 		size = n;
 	if (!checked_add_size(size, sizeof(struct arena_block), &total))
 		return false;
-	struct arena_block *b = malloc(total);
+	struct arena_block *b = memory_alloc(total);
 	if (b == NULL)
 		return false;
 	b->next = a->head;
@@ -96,8 +96,12 @@ void *arena_alloc(struct arena *a, size_t n)
 	size_t padded, total;
 	if (n == 0)
 		return NULL;
-	if (a->failed || !checked_add_size(n, align - 1, &padded))
+	if (a->failed)
 		return fail(a, n);
+	if (!checked_add_size(n, align - 1, &padded)) {
+		memory_refused(n);
+		return fail(a, n);
+	}
 	padded &= ~(align - 1);
 	if (!checked_add_size(a->used_bytes, padded, &total) ||
 	    (a->limit_bytes != 0 && total > a->limit_bytes))
@@ -114,6 +118,7 @@ void *arena_calloc(struct arena *a, size_t count, size_t size)
 {
 	size_t n;
 	if (!checked_mul_size(count, size, &n)) {
+		memory_refused(SIZE_MAX);
 		a->failed = true;
 		return NULL;
 	}

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "ir/support/checked.h"
+#include "ir/support/memory.h"
 #include "ir/support/number.h"
 #include "ir/support/utf8.h"
 
@@ -23,7 +24,7 @@ void buf_init(struct buf *b)
 void buf_destroy(struct buf *b)
 {
 	if (b->cap != 0)
-		free(b->data);
+		memory_free(b->data);
 	buf_init(b);
 }
 
@@ -46,6 +47,7 @@ static bool reserve(struct buf *b, size_t n)
 	if (b->failed)
 		return false;
 	if (!checked_add_size(b->len, n, &need) || !checked_add_size(need, 1, &need)) {
+		memory_refused(SIZE_MAX);
 		b->failed = true;
 		return false;
 	}
@@ -55,7 +57,7 @@ static bool reserve(struct buf *b, size_t n)
 		cap *= 2;
 	if (cap < need)
 		cap = need;
-	char *p = realloc(b->cap == 0 ? NULL : b->data, cap);
+	char *p = memory_resize(b->cap == 0 ? NULL : b->data, b->cap, cap);
 	if (p == NULL) {
 		b->failed = true;
 		return false;

@@ -59,6 +59,9 @@ hits=$(sources ir frontend passes backends runtime |
 hits=$(sources ir frontend passes backends runtime | grep -vE '^frontend/driver/|^runtime/tokenizer/unicode_gen\.c$' |
 	xargs grep -nE '\b(exit|abort|getenv|printf|puts|perror)\(' || true)
 [ -z "$hits" ] || complain "only a program may do this: $hits"
+hits=$(sources ir frontend passes backends | grep -v '^ir/support/memory\.c$' |
+	xargs grep -nE '(^|[^_[:alnum:]])(malloc|calloc|realloc|reallocarray|strn?dup|v?asprintf|open_memstream|getline)\(' || true)
+[ -z "$hits" ] || complain "memory comes from ir/support/memory.h: $hits"
 # The bytes of a buffer go on by buf_append and output_text, which know when they are not complete.
 hits=$(sources ir frontend passes backends | grep -vE '^(ir/support/buf|frontend/driver/(output|main))\.c$' |
 	xargs grep -nP '\b(buf_bytes|output_write|fwrite|fputs)\(.*?\b([\w.>-]+?)(\.|->)data, \2\3len\b' || true)

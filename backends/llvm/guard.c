@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The guard: handlers of LLVM, of the C++ library and of signals that jump back
+ * out of LLVM. All of them are of the whole process, and so is where they jump.
+ */
+#define _GNU_SOURCE /* RTLD_DEFAULT */
+#include "backends/llvm/guard.h"
+
+#include <llvm-c/ErrorHandling.h>
+
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/support/memory.h"
+
+#define STACK_BYTES ((size_t)64 << 10) /* of handlers: a stack that is full is a reason to be called */
+
+static const int crashes[] = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE};
+
+enum ending { ENDED_NOT, ENDED_FATAL, ENDED_CRASH, ENDED_MEMORY };
+
+static struct {
+	sigjmp_buf back;
+	bool is_active;
+	char why[256];
+} guard;
+
+static _Noreturn void go_back(enum ending how, const char *why)
+{
+	(void)snprintf(guard.why, sizeof(guard.why), "%s", why);
+	siglongjmp(guard.back, (int)how);
+}
+
+static void on_fatal(const char *why)
+{
+	go_back(ENDED_FATAL, why);
+}
+
+static void on_crash(int number)
+{
+	go_back(ENDED_CRASH, number == SIGABRT ? "LLVM gave up" : "LLVM crashed");
+}
+
+static void on_new(void)
+{
+	memory_refused(0);
+	if (guard.is_active)
+		go_back(ENDED_MEMORY, "");
+}
+
+static void on_bad_alloc(void *user, const char *why, bool is_crash_wanted)
+{
+	(void)user;
+	(void)why;
+	(void)is_crash_wanted;
+	on_new();
+}
+
+/* LLVM's C API has no function for this, C++ has two: std::set_new_handler and
+ * llvm::install_bad_alloc_error_handler (a second one stops the process, so that it is installed once). */
+typedef void (*new_handler)(void);
+
+static void handle_memory(new_handler handler)
+{
+	static bool is_installed;
+	new_handler (*set_new)(new_handler);
+	void (*install)(void (*)(void *, const char *, bool), void *);
+	void *at = dlsym(RTLD_DEFAULT, "_ZSt15set_new_handlerPFvvE");
+	memcpy(&set_new, &at, sizeof(at));
+	if (at)
+		set_new(handler);
+	at = dlsym(RTLD_DEFAULT, "_ZN4llvm31install_bad_alloc_error_handlerEPFvPvPKcbES0_");
+	memcpy(&install, &at, sizeof(at));
+	if (at && !is_installed)
+		install(on_bad_alloc, NULL);
+	is_installed = true;
+}
+
+static enum tfmc_status report(struct diag_context *cx, enum ending how)
+{
+	if (!cx && (how == ENDED_FATAL || how == ENDED_CRASH))
+		return TFMC_INTERNAL;
+	switch (how) {
+	case ENDED_NOT: return TFMC_OK;
+	case ENDED_MEMORY: return TFMC_NO_MEMORY;
+	case ENDED_FATAL: diag_error(cx, LOC_NONE, DIAG_INTERNAL, "LLVM: %s", guard.why); break;
+	case ENDED_CRASH:
+		diag_error(cx, LOC_NONE, DIAG_INTERNAL, "%s while code was generated", guard.why);
+		break;
+	}
+	return TFMC_INTERNAL;
+}
+
+enum tfmc_status llvm_guard(struct diag_context *cx, void (*work)(void *user), void *user)
+{
+	struct sigaction crash = {.sa_handler = on_crash, .sa_flags = (int)(SA_ONSTACK | SA_NODEFER)};
+	struct sigaction before[TFMC_COUNT(crashes)];
+	static _Alignas(16) unsigned char stack[STACK_BYTES];
+	stack_t other = {.ss_sp = stack, .ss_size = sizeof(stack)}, stack_before;
+	sigaltstack(&other, &stack_before);
+	for (size_t i = 0; i < TFMC_COUNT(crashes); i++)
+		sigaction(crashes[i], &crash, &before[i]);
+	LLVMInstallFatalErrorHandler(on_fatal);
+	handle_memory(on_new);
+	guard.is_active = true;
+	enum ending how = (enum ending)sigsetjmp(guard.back, 1);
+	if (how == ENDED_NOT)
+		work(user);
+	guard.is_active = false;
+	handle_memory(NULL);
+	LLVMResetFatalErrorHandler();
+	for (size_t i = 0; i < TFMC_COUNT(crashes); i++)
+		sigaction(crashes[i], &before[i], NULL);
+	sigaltstack(&stack_before, NULL);
+	return report(cx, how);
+}

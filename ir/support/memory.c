@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Requests for memory, and the handler of the process for those that fail.
+ */
+#include "ir/support/memory.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STAGE_MAX 256
+
+static struct {
+	memory_handler *handler;
+	void *user;
+	const char *what, *name;
+	bool is_running; /* the handler */
+	size_t used;     /* of the reserve */
+} process;
+
+static _Alignas(max_align_t) unsigned char reserve[MEMORY_RESERVE];
+
+void memory_on_refusal(memory_handler *handler, void *user)
+{
+	process.handler = handler;
+	process.user = user;
+}
+
+void memory_stage(const char *what, const char *name)
+{
+	process.what = what;
+	process.name = name;
+}
+
+void memory_refused(size_t bytes)
+{
+	char stage[STAGE_MAX];
+	if (process.handler == NULL || process.is_running)
+		return;
+	process.is_running = true;
+	snprintf(stage, sizeof(stage), "%s%s%s", process.what != NULL ? process.what : "starting",
+	         process.name != NULL ? " " : "", process.name != NULL ? process.name : "");
+	process.handler(process.user, stage, bytes);
+	process.is_running = false;
+}
+
+static bool is_reserved(const void *p)
+{
+	uintptr_t at = (uintptr_t)p, begin = (uintptr_t)reserve;
+	return at >= begin && at < begin + sizeof(reserve);
+}
+
+static void *from_reserve(size_t n)
+{
+	const size_t align = _Alignof(max_align_t);
+	if (n > sizeof(reserve) - process.used)
+		return NULL;
+	void *p = reserve + process.used;
+	process.used += (n + align - 1) / align * align;
+	if (process.used > sizeof(reserve))
+		process.used = sizeof(reserve);
+	return p;
+}
+
+void *memory_alloc(size_t n)
+{
+	if (process.is_running)
+		return from_reserve(n);
+	void *p = malloc(n != 0 ? n : 1);
+	if (p == NULL)
+		memory_refused(n);
+	return p;
+}
+
+/* Of the system: pages of a large table that are never used cost nothing. */
+void *memory_zeroed(size_t count, size_t size)
+{
+	if (process.is_running) {
+		void *p = from_reserve(count * size);
+		return p != NULL ? memset(p, 0, count * size) : NULL;
+	}
+	void *p = calloc(count != 0 ? count : 1, size != 0 ? size : 1);
+	if (p == NULL)
+		memory_refused(size != 0 && count > SIZE_MAX / size ? SIZE_MAX : count * size);
+	return p;
+}
+
+void *memory_resize(void *p, size_t old, size_t n)
+{
+	if (!process.is_running) {
+		void *grown = realloc(p, n != 0 ? n : 1);
+		if (grown == NULL)
+			memory_refused(n);
+		return grown;
+	}
+	void *copy = from_reserve(n);
+	if (copy != NULL && p != NULL)
+		memcpy(copy, p, old < n ? old : n);
+	return copy;
+}
+
+void memory_free(void *p)
+{
+	if (!is_reserved(p))
+		free(p);
+}
