@@ -245,7 +245,6 @@ static bool set_path(struct step *st)
 {
 	struct blocks *b = st->b;
 	const struct yaml_node *id = arg(st, "id");
-	const char *name = st->kind->kind;
 	if (id != NULL) {
 		if (id->kind != YAML_SCALAR || !expr_is_name(id->text)) {
 			diag_error(b->cx, id->loc, DIAG_NAME,
@@ -253,10 +252,11 @@ static bool set_path(struct step *st)
 			           yaml_describe(b->arena, id));
 			return false;
 		}
-		name = id->text;
+		st->path = path_join(b, b->prefix, id->text);
 	}
 	bool plain = strcmp(st->kind->kind, "use") == 0 && id == NULL;
-	st->path = plain ? b->prefix : path_join(b, b->prefix, name);
+	if (plain)
+		st->path = b->prefix;
 	st->params = st->path;
 	bool shares = strcmp(st->kind->kind, "repeat") != 0; /* where it is a bool */
 	return (!shares || arg_path(st, "share", &st->params)) && own_path(st);
@@ -267,6 +267,7 @@ static bool run_step(struct step *st)
 	struct blocks *b = st->b;
 	bool when = true;
 	struct expr_env env = blocks_env(b, false);
+	st->path = path_join(b, b->prefix, st->kind->kind);
 	if (arg(st, "when") != NULL && !expr_read_bool(&env, arg(st, "when"), "when", &when))
 		return false;
 	if (!when)

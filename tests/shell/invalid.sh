@@ -29,6 +29,7 @@ check_file() {
 	"$TFMC" "$file" -o "$tmp/out/m.o" >"$tmp/out.txt" 2>"$tmp/err"
 	code=$?
 	[ $code -eq 1 ] || complain "$file" "exit code $code, expected 1"
+	! grep -qa '(null)' "$tmp/err" || complain "$file" "a message has no word for what it names: $(cat "$tmp/err")"
 	[ -s "$tmp/out.txt" ] && complain "$file" "wrote to stdout"
 	[ -z "$(ls -A "$tmp/out")" ] || { complain "$file" "left files behind: $(ls -A "$tmp/out")"; rm -rf "${tmp:?}/out"/*; }
 	local n=0
