@@ -281,63 +281,15 @@ static enum tfmc_status generate_list(void *user, const char *text)
 
 /* --- sources that are no ids ---------------------------------------------------------------------------- */
 
-/* Each row of the tensor is a source: features of one recording, one image. */
-static enum tfmc_status generate_rows(struct generation *g, const struct named_tensor *t)
-{
-	int64_t sizes[IR_RANK_MAX], n = t->rank ? t->dims[0] : 0;
-	size_t row = n ? (size_t)(t->count / n) * (size_t)ir_dtype_bytes(t->dtype) : 0;
-	memcpy(sizes, t->dims, sizeof(sizes));
-	sizes[0] = 1;
-	enum tfmc_status st = TFMC_OK;
-	for (int64_t i = 0; st == TFMC_OK && i < n; i++) {
-		const char *data = (const char *)t->data + (size_t)i * row;
-		st = prompt_status(g->d, g->session, "generate",
-		                   tfmc_session_set_source(g->session, data, sizes, (uint64_t)t->rank));
-		if (st == TFMC_OK)
-			st = generate_ids(g, &(struct ids){0});
-	}
-	(void)tfmc_session_set_source(g->session, NULL, NULL, 0);
-	return st;
-}
-
 static enum tfmc_status generate_sources(struct generation *g)
 {
-	struct named_tensors file = {0};
-	const struct frontend_input *in = g->source;
-	TFMC_TRY(tensors_read(g->d, g->d->options.inputs, g->d->options.prefix, &file));
-	struct named_tensor *t = tensors_find(&file, in->name);
-	if (!t || t->dtype != in->dtype || t->rank != in->rank) {
-		diag_error(&g->d->diag, in->loc, DIAG_INPUT, "%s has no tensor %s of type %s and rank %d",
-		           g->d->options.inputs, in->name, ir_dtype_name(in->dtype), in->rank);
-		return TFMC_INVALID;
+	const struct named_tensor *rows;
+	TFMC_TRY(prompt_rows(g->d, g->source, &rows));
+	for (int64_t i = 0; i < rows->dims[0]; i++) {
+		TFMC_TRY(prompt_set_row(g->d, g->session, "generate", rows, i));
+		TFMC_TRY(generate_ids(g, &(struct ids){0}));
 	}
-	for (size_t i = 0; i < file.n; i++)
-		if (&file.items[i] != t)
-			diag_warning(&g->d->diag, LOC_NONE, DIAG_INPUT, "tensor %s is not the source",
-			             file.items[i].name);
-	return generate_rows(g, t);
-}
-
-/* The input that --inputs gives; ids come as prompts. */
-static enum tfmc_status find_source(struct generation *g, const struct frontend_model *m)
-{
-	const struct frontend_generate *gen = frontend_generate(m);
-	size_t n;
-	const struct frontend_input *in = frontend_inputs(m, &n);
-	for (size_t i = 0; gen->kind == GENERATE_SEQ2SEQ && i < n; i++)
-		if (!strcmp(in[i].name, gen->source) && in[i].dtype != DT_I32)
-			g->source = &in[i];
-	if (!g->source == !g->d->options.inputs)
-		return TFMC_OK;
-	if (g->source) {
-		diag_error(&g->d->diag, g->source->loc, DIAG_OPTION,
-		           "the source '%s' is no ids, --inputs gives it", g->source->name);
-		return TFMC_INVALID;
-	}
-	diag_error(&g->d->diag, LOC_NONE, DIAG_OPTION,
-	           "--inputs gives a source that is no ids; this model reads ids, which --prompt and "
-	           "--tokens give");
-	return TFMC_INVALID;
+	return TFMC_OK;
 }
 
 /* --- the command ------------------------------------------------------------------------------------------
@@ -422,7 +374,7 @@ static enum tfmc_status generate_model(struct driver *d, struct loaded *l, const
 	if (st == TFMC_OK && (reads_text || !o->print_tokens))
 		st = driver_tokenizer(d, l->model, reads_text);
 	if (st == TFMC_OK)
-		st = find_source(&g, l->model);
+		st = prompt_features(d, l->model, &g.source);
 	d->entries = entries;
 	d->n_entries = frontend_generate(l->model)->kind == GENERATE_SEQ2SEQ ? 3 : 2;
 	if (st == TFMC_OK)

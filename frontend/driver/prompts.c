@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Texts and lists of ids to ids, and files of them.
+ * Texts and lists of ids to ids, and files of them; sources that are no ids.
  */
 #include "frontend/driver/prompts.h"
 
@@ -105,6 +105,65 @@ enum tfmc_status prompt_facts(struct driver *d, const struct tfmc_record *r, int
 	}
 	return TFMC_OK;
 }
+
+/* --- sources that are no ids ---------------------------------------------------------------------------- */
+
+enum tfmc_status prompt_features(struct driver *d, const struct frontend_model *m,
+                                 const struct frontend_input **out)
+{
+	const struct frontend_generate *gen = frontend_generate(m);
+	size_t n;
+	const struct frontend_input *in = frontend_inputs(m, &n);
+	*out = NULL;
+	for (size_t i = 0; gen->kind == GENERATE_SEQ2SEQ && i < n; i++)
+		if (!strcmp(in[i].name, gen->source) && in[i].dtype != DT_I32)
+			*out = &in[i];
+	if (!*out == !d->options.inputs)
+		return TFMC_OK;
+	if (*out) {
+		diag_error(&d->diag, (*out)->loc, DIAG_OPTION, "the source '%s' is no ids, --inputs gives it",
+		           (*out)->name);
+		return TFMC_INVALID;
+	}
+	diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
+	           "--inputs gives a source that is no ids; this model reads ids, which --prompt and "
+	           "--tokens give");
+	return TFMC_INVALID;
+}
+
+enum tfmc_status prompt_rows(struct driver *d, const struct frontend_input *in,
+                             const struct named_tensor **out)
+{
+	struct named_tensors file = {0};
+	TFMC_TRY(tensors_read(d, d->options.inputs, d->options.prefix, &file));
+	struct named_tensor *t = tensors_find(&file, in->name);
+	if (!t || t->dtype != in->dtype || t->rank != in->rank || !t->rank) {
+		diag_error(&d->diag, in->loc, DIAG_INPUT, "%s has no tensor %s of type %s and rank %d",
+		           d->options.inputs, in->name, ir_dtype_name(in->dtype), in->rank);
+		return TFMC_INVALID;
+	}
+	for (size_t i = 0; i < file.n; i++)
+		if (&file.items[i] != t)
+			diag_warning(&d->diag, LOC_NONE, DIAG_INPUT, "tensor %s is not the source",
+			             file.items[i].name);
+	*out = t;
+	return TFMC_OK;
+}
+
+enum tfmc_status prompt_set_row(struct driver *d, struct tfmc_session *session, const char *command,
+                                const struct named_tensor *rows, int64_t row)
+{
+	size_t bytes = (size_t)(rows->count / rows->dims[0]) * (size_t)ir_dtype_bytes(rows->dtype);
+	int64_t sizes[IR_RANK_MAX];
+	memcpy(sizes, rows->dims, sizeof(sizes));
+	sizes[0] = 1;
+	return prompt_status(d, session, command,
+	                     tfmc_session_set_source(session, (const char *)rows->data + (size_t)row * bytes,
+	                                             sizes, (uint64_t)rows->rank));
+}
+
+/* --- files ------------------------------------------------------------------------------------------------
+ */
 
 enum tfmc_status prompt_lines(struct driver *d, const char *path, prompt_line *each, void *user)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What generate and score read: texts and ids from options and from files with
- * one prompt on each line. Ids lie in the arena of the driver.
+ * one prompt on each line, and features as sources. All lie in the arena of the driver.
  */
 #ifndef TFMC_DRIVER_PROMPTS_H
 #define TFMC_DRIVER_PROMPTS_H
@@ -29,6 +29,20 @@ TFMC_MUST_USE enum tfmc_status prompt_list(struct driver *d, const char *command
 /* Appends ids of the record. */
 TFMC_MUST_USE enum tfmc_status prompt_facts(struct driver *d, const struct tfmc_record *r, int64_t at,
                                             int64_t n, struct ids *out);
+
+/* --- sources that are no ids: features of sounds, pictures --- */
+
+/* The input that --inputs gives, NULL: the model reads ids; TFMC_INVALID when the option is missing, or there
+ * in vain. */
+TFMC_MUST_USE enum tfmc_status prompt_features(struct driver *d, const struct frontend_model *m,
+                                               const struct frontend_input **out);
+/* The tensor of --inputs for it, each row of which is a source; of a rank from 1, in the arena. */
+TFMC_MUST_USE enum tfmc_status prompt_rows(struct driver *d, const struct frontend_input *in,
+                                           const struct named_tensor **out);
+/* Has the session take a row of the tensor as its source, until the next one. */
+TFMC_MUST_USE enum tfmc_status prompt_set_row(struct driver *d, struct tfmc_session *session,
+                                              const char *command, const struct named_tensor *rows,
+                                              int64_t row);
 
 /* Calls each(user, line) for every line of a file until one fails; lines are in the arena, without their end.
  */

@@ -3,7 +3,7 @@
  * tfmc score: log-probabilities of texts or ids under the compiled model. One
  * prompt: a line for each token; a file of prompts: a line for each, and all of
  * them together. Of a sequence-to-sequence model the target is scored, given
- * its source.
+ * its source: text, ids, or features of --inputs, a row for each target.
  */
 #include <math.h>
 #include <string.h>
@@ -20,8 +20,11 @@ struct scoring {
 	struct driver *d;
 	struct tfmc_session *session;
 	const struct tfmc_record *record;
-	bool is_pair; /* sequence-to-sequence */
-	bool each;    /* print every token */
+	bool is_pair;                    /* sequence-to-sequence */
+	bool reads_source;               /* as text or ids */
+	const struct named_tensor *rows; /* sources that are no ids; NULL: none */
+	int64_t n_scored;                /* of them */
+	bool each;                       /* print every token */
 	struct total total;
 };
 
@@ -47,12 +50,24 @@ static void print_sum(struct driver *d, const struct total *t)
 	           exp(-mean));
 }
 
+/* The next row is the source of the next target. */
+static enum tfmc_status next_row(struct scoring *s)
+{
+	if (s->n_scored < s->rows->dims[0])
+		return prompt_set_row(s->d, s->session, "score", s->rows, s->n_scored++);
+	diag_error(&s->d->diag, LOC_NONE, DIAG_INPUT, "score: %s has %lld sources; there are more targets",
+	           s->d->options.inputs, (long long)s->rows->dims[0]);
+	return TFMC_INVALID;
+}
+
 static enum tfmc_status score_ids(struct scoring *s, const struct ids *source, const struct ids *ids)
 {
 	const struct tfmc_record *r = s->record;
 	double *log_p = ARENA_ARRAY(&s->d->arena, double, ids->n + 1);
 	if (!log_p)
 		return TFMC_NO_MEMORY;
+	if (s->rows)
+		TFMC_TRY(next_row(s));
 	int status = tfmc_score(s->session, source->items, source->n, ids->items, ids->n, log_p);
 	TFMC_TRY(prompt_status(s->d, s->session, "score", status));
 	struct total own = {0, (int64_t)ids->n - (r->n_start == 0 && ids->n > 0)};
@@ -72,7 +87,7 @@ static enum tfmc_status score_texts(struct scoring *s, const char *source, const
 {
 	const struct tfmc_record *r = s->record;
 	struct ids in = {0}, ids = {0};
-	if (s->is_pair)
+	if (s->reads_source)
 		TFMC_TRY(prompt_text(s->d, r, "score", PROMPT_SOURCE, source, &in));
 	TFMC_TRY(prompt_text(s->d, r, "score", s->is_pair ? PROMPT_TARGET : PROMPT_PLAIN, text, &ids));
 	TFMC_TRY(prompt_facts(s->d, r, r->stop, r->n_stop > 0, &ids));
@@ -82,18 +97,18 @@ static enum tfmc_status score_texts(struct scoring *s, const char *source, const
 static enum tfmc_status score_lists(struct scoring *s, const char *source, const char *list)
 {
 	struct ids in = {0}, ids = {0};
-	if (s->is_pair)
+	if (s->reads_source)
 		TFMC_TRY(prompt_list(s->d, "score", source, &in));
 	TFMC_TRY(prompt_list(s->d, "score", list, &ids));
 	return score_ids(s, &in, &ids);
 }
 
-/* "source TAB target", or what is scored alone. */
+/* "source TAB target", or what is scored alone: also the target of a row of --inputs. */
 static enum tfmc_status score_line(void *user, const char *line)
 {
 	struct scoring *s = user;
-	const char *tab = s->is_pair ? strchr(line, '\t') : NULL;
-	if (s->is_pair && !tab) {
+	const char *tab = s->reads_source ? strchr(line, '\t') : NULL;
+	if (s->reads_source && !tab) {
 		diag_error(&s->d->diag, LOC_NONE, DIAG_INPUT, "score: a line is source, tab, target, not: %s",
 		           line);
 		return TFMC_INVALID;
@@ -120,8 +135,9 @@ static enum tfmc_status score_pair(struct scoring *s)
 {
 	const struct driver_options *o = &s->d->options;
 	struct ids in = {0}, ids = {0};
-	TFMC_TRY(o->tokens ? prompt_list(s->d, "score", o->tokens, &in)
-	                   : prompt_text(s->d, s->record, "score", PROMPT_SOURCE, o->prompt, &in));
+	if (s->reads_source)
+		TFMC_TRY(o->tokens ? prompt_list(s->d, "score", o->tokens, &in)
+		                   : prompt_text(s->d, s->record, "score", PROMPT_SOURCE, o->prompt, &in));
 	if (o->target_tokens) {
 		TFMC_TRY(prompt_list(s->d, "score", o->target_tokens, &ids));
 	} else {
@@ -142,11 +158,17 @@ static enum tfmc_status score_all(struct scoring *s)
 	                                   : score_texts(s, "", o->prompt);
 	if (st == TFMC_OK)
 		buf_char(&s->d->out, '\n');
+	if (st == TFMC_OK && s->rows && s->n_scored < s->rows->dims[0]) {
+		diag_error(&s->d->diag, LOC_NONE, DIAG_INPUT, "score: %s has %lld sources for %lld targets",
+		           o->inputs, (long long)s->rows->dims[0], (long long)s->n_scored);
+		st = TFMC_INVALID;
+	}
 	return st;
 }
 
 static enum tfmc_status check_model(struct driver *d, const struct loaded *l, struct scoring *s)
 {
+	const struct frontend_input *source;
 	const struct driver_options *o = &d->options;
 	enum frontend_generate_kind kind = l->model ? frontend_generate(l->model)->kind : GENERATE_NONE;
 	bool has_target = o->target_text || o->target_tokens, has_file = o->prompt_file || o->tokens_file;
@@ -161,8 +183,11 @@ static enum tfmc_status check_model(struct driver *d, const struct loaded *l, st
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "%s",
 		           has_file ? "targets stand in the file, behind a tab"
 		                    : "the model has no target, only tokens");
-	else
-		return TFMC_OK;
+	else {
+		TFMC_TRY(prompt_features(d, l->model, &source));
+		s->reads_source = s->is_pair && !source;
+		return source ? prompt_rows(d, source, &s->rows) : TFMC_OK;
+	}
 	return TFMC_INVALID;
 }
 
@@ -182,8 +207,10 @@ enum exit_code command_score(struct driver *d)
 	struct loaded l;
 	struct compiled c = {0};
 	struct scoring s = {.d = d};
-	if (!!o->tokens + !!o->prompt + !!o->prompt_file + !!o->tokens_file != 1)
-		return driver_usage(d, "one of --prompt, --prompt-file, --tokens, --tokens-file is wanted");
+	int n_files = !!o->prompt_file + !!o->tokens_file, n_given = !!o->tokens + !!o->prompt;
+	if (o->inputs ? n_given || n_files > 1 : n_given + n_files != 1)
+		return driver_usage(d, "one of --prompt, --prompt-file, --tokens, --tokens-file is wanted%s",
+		                    o->inputs ? "; with --inputs none, or a file of targets" : "");
 	if (o->target_text && o->target_tokens)
 		return driver_usage(d, "only one of --target-text, --target-tokens");
 	if (o->tokens && !driver_ids(d, o->tokens, &ids.items, &ids.n))

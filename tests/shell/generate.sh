@@ -70,6 +70,23 @@ if [ -d "$whisper" ]; then
 	[ "$(cat "$tmp/ids")" = "39 39 81 81 8 8 8 8 8" ]
 	if "$TFMC" generate "$whisper/model.yaml" --tokens 1 2>"$tmp/err"; then exit 1; fi
 	grep -q "'input_features' is no ids, --inputs gives it" "$tmp/err"
+	# Scored as they were drawn, each with its row, and as the beam search scored them.
+	features=("$whisper/model.yaml" --inputs "$whisper/cases.safetensors" --prefix)
+	"$TFMC" generate "${features[@]}" batch2. --print-tokens --steps 6 --samples 1 --temperature 1 --seed 4 >"$tmp/drawn" 2>"$tmp/err"
+	cut -f2 "$tmp/drawn" >"$tmp/lists"
+	"$TFMC" score "${features[@]}" batch2. --tokens-file "$tmp/lists" >"$tmp/scores" 2>"$tmp/err"
+	head -2 "$tmp/scores" | paste "$tmp/drawn" - | awk -F '\t' '
+		{ split($3, part, /[ ,]+/); d = $1 - part[3]; d = d < 0 ? -d : d; if (d > worst) worst = d; if (part[4] != 6) wrong = 1; seen[$1] = 1 }
+		END { print "features: log p differ by at most " worst + 0; exit !(NR == 2 && !wrong && worst < 1e-4 && length(seen) == 2) }'
+	"$TFMC" generate "${features[@]}" greedy_a. --print-tokens --steps 9 --beam 3 --n-best 1 >"$tmp/beams" 2>"$tmp/err"
+	"$TFMC" score "${features[@]}" greedy_a. --target-tokens "$(cut -f2 "$tmp/beams")" 2>"$tmp/err" | tail -1 >"$tmp/scores"
+	same_scores "$tmp/beams" "$tmp/scores"
+	# As many targets as sources.
+	for targets in 3 '3\n3\n3'; do
+		printf "$targets\n" >"$tmp/lists"
+		if "$TFMC" score "${features[@]}" batch2. --tokens-file "$tmp/lists" >"$tmp/out" 2>"$tmp/err"; then exit 1; fi
+		grep -qe 'has 2 sources for 1 targets' -e 'has 2 sources; there are more targets' "$tmp/err"
+	done
 else
 	echo "SKIPPED, features alone: $whisper is absent"
 fi
