@@ -3,12 +3,12 @@
  * From planned IR to an object in a file: tfmc model.yaml -o model.o. Into this
  * process: native.c.
  */
-#define _POSIX_C_SOURCE 200809L /* fseeko */
 #include "frontend/driver/driver.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/support/number.h"
 #include "ir/text.h"
 
 /* --- to files ------------------------------------------------------------------------------------------ */
@@ -270,27 +270,17 @@ static const char *depfile_path(const struct emission *e)
 	return arena_printf(a, "%s.d", stem);
 }
 
-static void print_size(struct buf *out, uint64_t bytes)
-{
-	static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB"};
-	double n = (double)bytes;
-	size_t unit = 0;
-	for (; n >= 999.5 && unit + 1 < TFMC_COUNT(units); unit++)
-		n /= 1000;
-	buf_printf(out, unit && n < 9.95 ? "%.1f %s" : "%.0f %s", n, units[unit]);
-}
-
 /* One line: "wrote model.o (1.2 MB), model.h (9.0 kB)"; the object comes first. */
 static enum tfmc_status commit(struct emission *e)
 {
 	struct driver *d = e->d;
 	struct buf line;
+	char size[NUMBER_TEXT_MAX];
 	buf_init(&line);
 	for (size_t i = d->outputs.n; i-- > 0;) {
 		struct output_file *f = d->outputs.items[i];
-		buf_printf(&line, "%s%s (", line.len ? ", " : "wrote ", f->path);
-		print_size(&line, f->bytes);
-		buf_char(&line, ')');
+		number_print_bytes(size, f->bytes);
+		buf_printf(&line, "%s%s (%s)", line.len ? ", " : "wrote ", f->path, size);
 	}
 	if (line.len && e->weights)
 		buf_printf(&line, "; programs read %s when they run", e->weights->path);
