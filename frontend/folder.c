@@ -8,6 +8,7 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -111,24 +112,30 @@ const char *folder_file(struct arena *a, const char *at, const char *name)
 	return at[0] == '\0' ? name : quoted(a, file_join(a, at, name));
 }
 
-/* All files of that ending, sorted by name; NULL when there are none. */
-static const char *files_ending(struct arena *a, const char *dir, const char *at, const char *ending)
+/* All files of that ending, sorted by name; NULL after a diagnostic when there are none. */
+static const char *files_ending(struct arena *a, struct diag_context *cx, const char *dir, const char *at,
+                                const char *ending)
 {
 	const char *names[FILES_MAX], *list = NULL;
 	size_t n = 0;
 	DIR *d = opendir(dir);
-	for (struct dirent *e; d != NULL && n < FILES_MAX && (e = readdir(d)) != NULL;) {
+	if (d == NULL) {
+		diag_error(cx, LOC_NONE, DIAG_FILE, "cannot read '%s': %s", dir, strerror(errno));
+		return NULL;
+	}
+	for (struct dirent *e; n < FILES_MAX && (e = readdir(d)) != NULL;) {
 		size_t len = strlen(e->d_name), end = strlen(ending);
 		if (len > end && strcmp(e->d_name + len - end, ending) == 0 &&
 		    folder_has(a, dir, e->d_name) && strpbrk(e->d_name, "'\n") == NULL)
 			names[n++] = arena_strdup(a, e->d_name);
 	}
-	if (d != NULL)
-		closedir(d);
+	closedir(d);
 	qsort(names, n, sizeof(names[0]), compare);
 	for (size_t i = 0; i < n; i++)
 		list = arena_printf(a, "%s%s%s", list == NULL ? "" : list, list == NULL ? "" : ", ",
 		                    quoted(a, file_join(a, at, names[i])));
+	if (list == NULL)
+		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' has no weights: no file ends with %s", dir, ending);
 	return list;
 }
 
@@ -147,12 +154,9 @@ const char *folder_model(struct arena *a, struct diag_context *cx, const char *p
 	}
 	for (size_t i = 0; files == NULL && i < TFMC_COUNT(whole); i++)
 		files = folder_has(a, path, whole[i]) ? folder_file(a, at, whole[i]) : NULL;
-	files = files != NULL ? files : files_ending(a, path, at, ".safetensors");
-	if (files == NULL) {
-		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' has no weights: no file ends with .safetensors",
-		           path);
+	files = files != NULL ? files : files_ending(a, cx, path, at, ".safetensors");
+	if (files == NULL)
 		return NULL;
-	}
 	const char *more = NULL, *projection = NULL;
 	const struct json_node *config = folder_json(a, cx, path, "config.json");
 	if (config != NULL && folder_has(a, path, "modules.json"))

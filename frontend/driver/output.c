@@ -210,6 +210,20 @@ static void forget(struct output_file *f)
 	sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
+void outputs_hold(struct output_file *f, const char *path)
+{
+	sigset_t before;
+	hold_signals(&before);
+	*f = (struct output_file){.temporary = path, .next_named = named};
+	named = f;
+	sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+void outputs_release(struct output_file *f)
+{
+	forget(f);
+}
+
 /* --- one file ------------------------------------------------------------------------------------------- */
 
 static bool open_file(struct arena *a, struct output_file *f)

@@ -54,6 +54,11 @@ void outputs_handle_signals(void);
 /* Removes the named temporary files of the process, which is about to end. */
 void outputs_abandon(void);
 
+/* A file of the command itself that no output comes from: it is removed by `outputs_release`, and by signals.
+ */
+void outputs_hold(struct output_file *f, const char *path);
+void outputs_release(struct output_file *f);
+
 void outputs_init(struct outputs *o, struct arena *arena, struct diag_context *cx);
 /* `path` is an input: no output may be the same file. */
 void outputs_protect(struct outputs *o, const char *path);

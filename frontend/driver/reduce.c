@@ -105,6 +105,7 @@ enum exit_code command_reduce(struct driver *d)
 	const struct driver_options *o = &d->options;
 	struct test t = {.d = d, .command = o->test};
 	struct loaded l = {0};
+	struct output_file candidate;
 	if (!o->test)
 		return driver_usage(d, "reduce wants --test=COMMAND");
 	if (o->status &&
@@ -120,8 +121,9 @@ enum exit_code command_reduce(struct driver *d)
 		           t.candidate);
 		st = TFMC_INVALID;
 	} else if (st == TFMC_OK) {
-		st = t.candidate ? reduce(d, &l, &t) : TFMC_NO_MEMORY;
-		(void)unlink(t.candidate);
+		outputs_hold(&candidate, t.candidate);
+		st = reduce(d, &l, &t);
+		outputs_release(&candidate);
 	}
 	driver_unload(&l);
 	return exit_code_of(st);

@@ -4,9 +4,11 @@
  *   REFUSE_ALLOCATION=N   the Nth allocation fails, with REFUSE_REST=1 all later ones too
  *   REFUSE_UNNAMED=1      there are no files without a name
  *   REFUSE_SYNC=ERRNO     fsync fails; 0: it waits for a signal
+ *   REFUSE_FOLDERS=ERRNO  no folder can be read
  *   REFUSE_PASSES=N       LLVM's passes end by signal N, or by a fatal error when N is 0
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -78,6 +80,17 @@ int open(const char *path, int flags, ...)
 		return -1;
 	}
 	return next(path, flags, mode);
+}
+
+DIR *opendir(const char *path)
+{
+	DIR *(*next)(const char *);
+	const char *error = getenv("REFUSE_FOLDERS");
+	void *at = dlsym(RTLD_NEXT, "opendir");
+	memcpy(&next, &at, sizeof(next));
+	if (error)
+		errno = atoi(error);
+	return error ? NULL : next(path);
 }
 
 int fsync(int fd)

@@ -95,4 +95,19 @@ REFUSE_UNNAMED=1 refuse compile
 is_named || complain "the files of a living process were removed"
 kill -TERM $pid; wait $pid || true
 [ "$(outputs)" = "./x.h ./x.o " ] || complain "left: $(outputs)"
+
+# A folder that cannot be read.
+mkdir folder
+echo '{}' >folder/config.json
+code=0
+REFUSE_FOLDERS=13 refuse "$TFMC" folder -o x.o >log 2>&1 || code=$?
+[ $code = 3 ] && grep -q "error: cannot read 'folder': Permission denied" log || complain "folder: exit $code: $(cat log)"
+
+# The candidates of reduce go with it.
+"$TFMC" "$model" -q -mcpu=x86-64-v3 --emit=tir --stop-after=canonicalize -o case.tir
+"$TFMC" reduce case.tir --test='sleep 5; true' >log 2>&1 &
+pid=$!
+wait_for test -e case.tir.candidate.tir
+kill -TERM $pid; wait $pid || true
+[ ! -e case.tir.candidate.tir ] || complain "reduce left its candidate"
 exit $fails
