@@ -301,14 +301,17 @@ static enum exit_code check_options(struct driver *d, int64_t *steps)
 enum exit_code command_attend(struct driver *d)
 {
 	struct loaded l;
+	struct attend_choice choice = {0};
 	int64_t steps = 0;
 	enum exit_code code = check_options(d, &steps);
+	if (code == EXIT_OK)
+		code = attend_read_choice(d, &choice);
 	if (code != EXIT_OK)
 		return code;
 	if (path_ends_with(d->options.input, ".tir"))
 		return driver_usage(d, "attend wants a model file, not IR text");
 	enum tfmc_status st = driver_load(d, &l);
-	struct attend a = {.d = d, .l = &l};
+	struct attend a = {.d = d, .l = &l, .choice = choice};
 	if (st == TFMC_OK && d->options.inputs)
 		st = tensors_read(d, d->options.inputs, d->options.prefix, &a.given);
 	if (st == TFMC_OK)

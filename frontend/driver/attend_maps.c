@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The weights of every attention: the graph with its attention ops recognized gets them
+ * The weights of the chosen attentions: the graph with its attention ops recognized gets them
  * as further results (passes/probe), is compiled and runs once. Rounds of a repeat become
  * layers: their indices stand in the path behind that of the repeat.
  */
@@ -14,7 +14,7 @@
 
 struct maps_run {
 	struct attend *a;
-	struct loaded probed;    /* the model, its module with the weights of all attentions as results */
+	struct loaded probed; /* the model, its module with the weights of the chosen attentions as results */
 	const struct ir_func *f; /* with the attentions, without the results */
 	int64_t dims[MAX_DIMS];
 };
@@ -73,25 +73,54 @@ static enum attend_stack stack_of(const struct attend *a, const struct attend_ma
 	return is_decoder ? ATTEND_DECODER : ATTEND_ENCODER;
 }
 
-/* p [1,H,S,T] of sequence 0, the only one. */
-static enum tfmc_status take(struct maps_run *r, const struct named_tensor *p)
+static enum tfmc_status add_map(struct maps_run *r, const char *name, const struct ir_op *op)
 {
 	struct attend *a = r->a;
-	const struct ir_op *op = p->probe->op;
-	const struct ir_type *q = ir_type_of(p->probe->f, op->operands[0]),
-	                     *k = ir_type_of(p->probe->f, op->operands[1]);
-	struct attend_map m = {.path = unique_path(a, p->probe->name),
+	const struct ir_type *q = ir_type_of(r->f, op->operands[0]), *k = ir_type_of(r->f, op->operands[1]);
+	struct attend_map m = {.path = unique_path(a, name),
 	                       .queries = sequence_of(r, q->dims[2]),
-	                       .keys = sequence_of(r, k->dims[2]),
-	                       .heads = p->dims[1],
-	                       .rows = p->dims[2],
-	                       .columns = p->dims[3],
-	                       .p = p->data};
+	                       .keys = sequence_of(r, k->dims[2])};
 	m.stack = stack_of(a, &m);
+	if (!ir_dim_eval(q->dims[1], r->dims, &m.all_heads) || !ir_dim_eval(q->dims[2], r->dims, &m.rows) ||
+	    !ir_dim_eval(k->dims[2], r->dims, &m.columns))
+		return TFMC_INVALID;
 	struct attend_map *slot = ARENA_PUSH(&a->d->arena, &a->maps);
 	if (!slot)
 		return TFMC_NO_MEMORY;
 	*slot = m;
+	return TFMC_OK;
+}
+
+/* All attentions with their sizes in this call, then those that are chosen. */
+static enum tfmc_status choose_maps(struct maps_run *r, struct probe_request *q)
+{
+	struct probe_sites sites = {0};
+	struct probe_names names = {0};
+	TFMC_TRY(probe_list(q, r->f, &sites, &names));
+	for (size_t i = 0; i < names.n; i++)
+		TFMC_TRY(add_map(r, names.items[i].name, sites.items[names.items[i].site].op));
+	if (!names.n) {
+		diag_error(&r->a->d->diag, LOC_NONE, DIAG_INPUT, "the model has no attention");
+		return TFMC_INVALID;
+	}
+	bool *taken = ARENA_ARRAY(q->arena, bool, names.n);
+	if (!taken)
+		return TFMC_NO_MEMORY;
+	q->taken = taken;
+	return attend_choose(r->a, taken);
+}
+
+/* p [1,H,S,T] of sequence 0, the only one; its chosen heads move together. */
+static enum tfmc_status take(struct maps_run *r, const struct named_tensor *p)
+{
+	struct attend_map *m = &r->a->maps.items[p->probe - r->probed.probes.items];
+	size_t plane = (size_t)m->rows * (size_t)m->columns;
+	if (p->dims[1] != m->all_heads || p->dims[2] != m->rows || p->dims[3] != m->columns)
+		return TFMC_INTERNAL;
+	m->p = p->data;
+	for (int64_t h = 0; h < m->heads; h++)
+		memmove(m->p + (size_t)h * plane, m->p + (size_t)attend_head(r->a, h) * plane,
+		        plane * sizeof(*m->p));
 	return TFMC_OK;
 }
 
@@ -180,6 +209,11 @@ static bool choose_dims(struct maps_run *r)
 {
 	struct ir_dims *table = r->a->l->module->dims;
 	const struct ir_func *f = ir_find_func(r->a->l->module, "run");
+	if (ir_dims_count(table) > MAX_DIMS) {
+		diag_error(&r->a->d->diag, f->loc.at, DIAG_UNSUPPORTED,
+		           "not supported yet: attend of a model with more than %d dims", MAX_DIMS);
+		return false;
+	}
 	for (size_t i = 0; i < ir_dims_count(table); i++)
 		r->dims[i] = ir_dims_sym(table, i)->lo > 1 ? ir_dims_sym(table, i)->lo : 1;
 	for (size_t i = 0; i < f->n_params; i++) {
@@ -264,13 +298,6 @@ static enum tfmc_status call(struct maps_run *r, struct compiled *c)
 	struct driver *d = r->a->d;
 	struct named_tensors in = {0}, out = {0};
 	struct tfmc_session *session;
-	if (ir_dims_count(r->a->l->module->dims) > MAX_DIMS) {
-		diag_error(&d->diag, r->f->loc.at, DIAG_UNSUPPORTED,
-		           "not supported yet: attend of a model with more than %d dims", MAX_DIMS);
-		return TFMC_INVALID;
-	}
-	if (!choose_dims(r))
-		return TFMC_INVALID;
 	for (size_t i = 0; i < r->f->n_params; i++)
 		TFMC_TRY(add_input(r, &r->f->params[i], &in));
 	for (size_t i = 0; i < r->a->given.n; i++)
@@ -304,12 +331,11 @@ enum tfmc_status attend_run(struct attend *a)
 	q.attentions = true;
 	r.f = ir_find_func(fused, "run");
 	r.probed.probes = (struct probe_values){0};
-	enum tfmc_status st =
-	        r.f ? probe_insert(&q, fused, &r.probed.module, &r.probed.probes) : TFMC_INTERNAL;
-	if (st == TFMC_OK && !r.probed.probes.n) {
-		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "the model has no attention");
-		st = TFMC_INVALID;
-	}
+	enum tfmc_status st = !r.f ? TFMC_INTERNAL : choose_dims(&r) ? TFMC_OK : TFMC_INVALID;
+	if (st == TFMC_OK)
+		st = choose_maps(&r, &q);
+	if (st == TFMC_OK)
+		st = probe_insert(&q, fused, &r.probed.module, &r.probed.probes);
 	d->entries = run;
 	d->n_entries = 1;
 	if (st == TFMC_OK)

@@ -17,7 +17,6 @@ extern const unsigned char attend_html[], attend_state_js[], attend_plot_js[];
 /* Weights are stored as whole numbers of 1 / SCALE in 16 bits; the largest one is no number. */
 #define SCALE        60000
 #define NOT_A_NUMBER 65535
-#define WEIGHTS_MAX  (INT64_C(16) << 20)
 
 static const char *const stack_names[] = {"encoder", "decoder", "cross", "attention"};
 
@@ -137,14 +136,17 @@ static void print_sequence(struct buf *out, const struct attend_sequence *s, con
 	buf_str(out, "]}");
 }
 
-static void print_map(struct buf *out, const struct attend_map *m)
+static void print_map(struct buf *out, const struct attend *a, const struct attend_map *m)
 {
 	buf_str(out, "{\"path\":");
 	json_string(out, m->path);
 	buf_printf(out, ",\"stack\":\"%s\",\"queries\":%d,\"keys\":%d", stack_names[m->stack], m->queries,
 	           m->keys);
-	buf_printf(out, ",\"heads\":%lld,\"rows\":%lld,\"columns\":%lld,\"weights\":", (long long)m->heads,
+	buf_printf(out, ",\"heads\":%lld,\"rows\":%lld,\"columns\":%lld,\"numbers\":[", (long long)m->heads,
 	           (long long)m->rows, (long long)m->columns);
+	for (int64_t h = 0; h < m->heads; h++)
+		buf_printf(out, "%s%lld", h ? "," : "", (long long)attend_head(a, h));
+	buf_printf(out, "],\"of\":%lld,\"weights\":", (long long)m->all_heads);
 	print_weights(out, m);
 	buf_char(out, '}');
 }
@@ -153,6 +155,8 @@ static void print_data(struct buf *out, const struct attend *a)
 {
 	buf_str(out, "{\"model\":");
 	json_string(out, frontend_name(a->l->model));
+	buf_str(out, ",\"left_out\":");
+	json_string(out, a->left_out ? a->left_out : "");
 	buf_printf(out, ",\"scale\":%d,\n\"sequences\":[", SCALE);
 	for (size_t i = 0; i < a->n_sequences; i++) {
 		buf_str(out, i ? ",\n" : "\n");
@@ -162,25 +166,12 @@ static void print_data(struct buf *out, const struct attend *a)
 	buf_str(out, "],\n\"maps\":[");
 	for (size_t i = 0; i < a->maps.n; i++) {
 		buf_str(out, i ? ",\n" : "\n");
-		print_map(out, &a->maps.items[i]);
+		print_map(out, a, &a->maps.items[i]);
 	}
 	buf_str(out, "]}");
 }
 
 /* --- the page ----------------------------------------------------------------------------------------- */
-
-static enum tfmc_status check_size(const struct attend *a)
-{
-	int64_t total = 0;
-	for (size_t i = 0; i < a->maps.n; i++)
-		total += a->maps.items[i].heads * a->maps.items[i].rows * a->maps.items[i].columns;
-	if (total <= WEIGHTS_MAX)
-		return TFMC_OK;
-	diag_error(&a->d->diag, LOC_NONE, DIAG_LIMIT,
-	           "a page holds at most %lld weights, these are %lld; take fewer tokens, or --npy=DIR alone",
-	           (long long)WEIGHTS_MAX, (long long)total);
-	return TFMC_INVALID;
-}
 
 /* Appends what stands for the mark at the begin of the text; its length, 0 when it is no mark. */
 static size_t print_mark(struct buf *out, const struct attend *a, const char *text)
@@ -205,7 +196,6 @@ static size_t print_mark(struct buf *out, const struct attend *a, const char *te
 enum tfmc_status attend_page(const struct attend *a, struct buf *out)
 {
 	const char *text = (const char *)attend_html;
-	TFMC_TRY(check_size(a));
 	while (*text) {
 		size_t n = strcspn(text, "@");
 		buf_bytes(out, text, n);

@@ -36,7 +36,7 @@ function updateChips(p) {
 	const key = p.map.path + "/" + p.map.heads;
 	if (p.chipsFor !== key)
 		p.chips.replaceChildren(make("span", {class: "faint"}, "heads"), ...Array.from({length: p.map.heads}, (_, h) => {
-			const b = make("button", {"aria-label": "head " + h}, String(h));
+			const b = make("button", {"aria-label": "head " + p.map.numbers[h]}, String(p.map.numbers[h]));
 			b.addEventListener("click", () => toggleHead(p, h));
 			return b;
 		}), allChip(p));
@@ -57,8 +57,8 @@ function allChip(p) {
 
 function headsText(p) {
 	if (p.heads.length === 1)
-		return "head " + p.heads[0];
-	return p.heads.length === p.map.heads ? "all heads" : "heads " + p.heads.join(", ");
+		return "head " + p.map.numbers[p.heads[0]];
+	return p.heads.length === p.map.of ? "all heads" : "heads " + p.heads.map((h) => p.map.numbers[h]).join(", ");
 }
 
 /* The strongest partners of the token in question, in words. */
@@ -254,7 +254,7 @@ function overCell(p, e) {
 	tip.replaceChildren(make("bdi", {}, label(map.queries, at.i)), " (" + place(map, "q", at.i).at + ") → ",
 		make("bdi", {}, label(map.keys, at.j)), " (" + place(map, "k", at.j).at + "): " + say(p.mean[k]));
 	if (p.heads.length > 1)
-		tip.append(make("div", {}, p.heads.map((h) => h + ": " + say(weights(map)[h * n + k])).join("  ")));
+		tip.append(make("div", {}, p.heads.map((h) => map.numbers[h] + ": " + say(weights(map)[h * n + k])).join("  ")));
 	const box = tip.getBoundingClientRect();
 	tip.style.left = Math.max(4, Math.min(e.clientX + 14, innerWidth - box.width - 8)) + "px";
 	tip.style.top = Math.max(4, e.clientY + 18 + box.height > innerHeight ? e.clientY - box.height - 10 : e.clientY + 18) + "px";
@@ -460,6 +460,8 @@ function summary() {
 
 document.body.append(tip);
 $("summary").textContent = summary();
+$("left-out").textContent = data.left_out;
+$("left-out").hidden = !data.left_out;
 choices($("stacks"), stacks, stackTitles, "", chooseStack);
 choices($("views"), ["lines", "matrix"], {lines: "Lines", matrix: "Matrix"}, "", chooseView);
 $("compare").addEventListener("click", toggleCompare);

@@ -201,15 +201,16 @@ function buildPicker(stack) {
 	const size = most <= 4 ? 52 : most <= 8 ? 40 : 28, table = make("table"), head = make("tr");
 	const common = maps.length > 1 ? commonPrefix(maps.map((m) => m.path)) : 0;
 	head.append(make("td"));
-	for (let h = 0; h < most; h++)
-		head.append(make("th", {scope: "col", "aria-label": "head " + h}, String(h)));
+	for (const number of maps.find((m) => m.heads === most).numbers)
+		head.append(make("th", {scope: "col", "aria-label": "head " + number}, String(number)));
 	const top = make("thead"), body = make("tbody");
 	top.append(head);
 	for (const map of maps) {
 		const row = make("tr");
 		row.append(make("th", {scope: "row", title: map.path}, shorten(map.path.slice(common), 18)));
 		for (let h = 0; h < map.heads; h++) {
-			const cell = make("td"), b = make("button", {"aria-label": map.path + ", head " + h, title: map.path + ", head " + h});
+			const cell = make("td"), name = map.path + ", head " + map.numbers[h];
+			const b = make("button", {"aria-label": name, title: name});
 			const canvas = make("canvas", {width: size, height: size, "aria-hidden": "true"});
 			drawThumb(canvas, map, h);
 			b.map = map;

@@ -28,7 +28,7 @@ struct probing {
 
 static bool is_wanted(struct probing *p, const char *name)
 {
-	bool found = p->q->attentions;
+	bool found = false;
 	for (size_t i = 0; i < p->q->n_patterns; i++) {
 		if (!glob_match(p->q->patterns[i], name))
 			continue;
@@ -68,7 +68,7 @@ static enum tfmc_status choose(struct probing *p, const struct ir_func *f, struc
 		const char **near = p->all.n < NEAR_MAX ? ARENA_PUSH(p->q->arena, &p->all) : NULL;
 		if (near)
 			*near = n->name;
-		if (!is_wanted(p, n->name))
+		if (p->q->attentions ? p->q->taken && !p->q->taken[i] : !is_wanted(p, n->name))
 			continue;
 		want(p, s, n->round);
 		struct probe_value *v = ARENA_PUSH(p->q->arena, p->values);

@@ -31,8 +31,10 @@ struct probe_request {
 	const char *const *functions; /* which functions get results; those that do not exist are left out */
 	size_t n_functions;
 	enum probe_mode mode;
-	bool attentions; /* the weights of every op `attention` in place of patterns; names are those of its
-	                    step */
+	bool attentions;   /* the weights of every op `attention` in place of patterns; names are those of its
+	                      step */
+	const bool *taken; /* of one function's attentions: those that are wanted, for each name of
+	                      probe_list; NULL: all */
 };
 
 /* One value that was asked for. */

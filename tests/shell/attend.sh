@@ -108,6 +108,116 @@ grep -q layers.0_1.self "$tmp/rounds/m.tir"
 attend "[m['path'] for m in maps] == ['layers.0.self', 'layers.1.self', 'layers.2.self']" \
 	"$tmp/rounds/model.yaml" --tokens 5,6,7
 
+# Chosen kinds, layers and heads: they are the same planes of the arrays of everything.
+attend True "$dates" --prompt 3/3/21 --target-text 2021-03-03
+mv "$tmp/arrays" "$tmp/everything"
+cat >"$tmp/part.py" <<'PY'
+import os, sys
+exec(open(sys.argv[4]).read().split("page = page_of")[0])
+part, whole, heads = sys.argv[1], sys.argv[2], [int(h) for h in sys.argv[3].split(",")]
+for name in os.listdir(part):
+    (h, s, t), some = npy_of(os.path.join(part, name))
+    (_, rows, columns), everything = npy_of(os.path.join(whole, name))
+    assert (h, s, t) == (len(heads), rows, columns), name
+    for i, head in enumerate(heads):
+        plane = everything[head * s * t:(head + 1) * s * t]
+        assert max(abs(x - y) for x, y in zip(some[i * s * t:(i + 1) * s * t], plane)) < 1e-6, (name, head)
+PY
+part() {
+	PYTHONDONTWRITEBYTECODE=1 python3 "$tmp/part.py" "$tmp/arrays" "$tmp/everything" "$1" "$tmp/check.py"
+}
+pair=("$dates" --prompt 3/3/21 --target-text 2021-03-03)
+attend "[m['path'] for m in maps] == ['decoder.layers.0.cross', 'decoder.layers.1.cross'] and maps[0]['numbers'] == [0, 2]" "${pair[@]}" --only=cross --heads=2,0,2
+part 0,2
+attend "[m['path'] for m in maps] == ['encoder.layers.1.self', 'decoder.layers.1.self'] and maps[0]['numbers'] == [3]" "${pair[@]}" --only self --layers 1 --heads 3
+part 3
+attend "{m['stack'] for m in maps} == {'encoder', 'cross'} and len(maps) == 4 and maps[0]['of'] == 4" "${pair[@]}" --only=encoder,cross
+part 0,1,2,3
+refused 2 'is a list of encoder, decoder, cross and self, not crossed' "${pair[@]}" --only=crossed
+refused 2 'is a list of encoder, decoder, cross and self, not self,' "${pair[@]}" --only=self,
+refused 2 'layers is a list of numbers such as 0,1,2, not first' "${pair[@]}" --layers=first
+refused 1 'choose none of the 6 attentions, such as encoder.layers.0.self with 4 heads' "${pair[@]}" --heads=4
+refused 1 'choose none of the 6 attentions' "${pair[@]}" --layers=2
+
+# Sounds of a fixed size: two layers of the encoder have 18 M weights, more than a page holds. What is read most comes first,
+# whole, then what fits of the rest, and that is said; a choice is shown as it is, and arrays alone have no limit.
+mkdir "$tmp/sound"
+cat >"$tmp/sound/model.yaml" <<'YAML'
+tfmc: 1
+name: sound
+params: {d: 8, frames: 1500, ctx: 8}
+dims: {B: 1..2, T: 1..ctx}
+inputs:
+  features: {shape: [B, frames, d], dtype: f32}
+  ids: {shape: [B, T], dtype: i32}
+defaults:
+  attention: {heads: 4, bias: false}
+model:
+  encoder:
+    input: features
+    body:
+      - repeat: {id: layers, count: 2}
+        body:
+          - residual: {id: self, body: [attention: {mask: none}]}
+  decoder:
+    input: ids
+    body:
+      - embed: {id: tok, vocab: 16, dim: d}
+      - repeat: {id: layers, count: 2}
+        body:
+          - residual: {id: self, body: [attention: {mask: causal}]}
+          - residual: {id: cross, body: [attention: {memory: encoder, mask: none}]}
+      - linear: {id: head, out: 16, bias: false, tie: tok}
+outputs: {logits: decoder}
+generate: {kind: seq2seq, source: features, tokens: ids, start: 1, stop: 2, max_len: ctx}
+weights: {files: [model.safetensors]}
+YAML
+python3 - "$tmp/sound" <<'PY'
+import array, json, random, struct, sys
+random.seed(4)
+def write(path, shapes):
+    head, at, body = {}, 0, b""
+    for name, shape in shapes.items():
+        n = 1
+        for x in shape:
+            n *= x
+        body += array.array("f", [random.gauss(0, .5) for _ in range(n)]).tobytes()
+        head[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + 4 * n]}
+        at += 4 * n
+    text = json.dumps(head).encode()
+    open(path, "wb").write(struct.pack("<Q", len(text)) + text + body)
+steps = [f"{s}.layers.{i}.{a}" for i in range(2) for s, a in (("encoder", "self"), ("decoder", "self"), ("decoder", "cross"))]
+write(sys.argv[1] + "/model.safetensors", {"decoder.tok.weight": [16, 8], **{f"{s}.attention.{r}.weight": [8, 8] for s in steps for r in "qkvo"}})
+write(sys.argv[1] + "/in.safetensors", {"features": [1, 1500, 8]})
+write(sys.argv[1] + "/long.safetensors", {"features": [1, 4200, 8]})
+PY
+sound=("$tmp/sound/model.yaml" -O0 --inputs "$tmp/sound/in.safetensors" --target-tokens 1,5,6)
+shapes() {
+	for file in "$tmp/arrays"/*.npy; do
+		echo "$(basename "$file" .npy) $(head -c 128 "$file" | grep -ao '[0-9]*, [0-9]*, [0-9]*')"
+	done
+}
+"$TFMC" attend "${sound[@]}" --html="$tmp/page.html" --npy="$tmp/arrays" 2> >(tee "$tmp/err")
+said='a page holds at most 16777216 weights, these are 18036072: 6 of 6 attentions are shown, 1 of them with fewer heads'
+grep -q "warning: $said; --only, --layers and --heads choose others" "$tmp/err"
+grep -q "\"left_out\":\"$said" "$tmp/page.html"
+diff <(shapes) - <<'TXT'
+decoder.layers.0.cross 4, 3, 1500
+decoder.layers.0.self 4, 3, 3
+decoder.layers.1.cross 4, 3, 1500
+decoder.layers.1.self 4, 3, 3
+encoder.layers.0.self 4, 1500, 1500
+encoder.layers.1.self 3, 1500, 1500
+TXT
+rm -r "$tmp/arrays"
+"$TFMC" attend "${sound[@]}" --only=encoder --layers=1 --heads=3 --html="$tmp/page.html" --npy="$tmp/arrays" -Werror 2>"$tmp/err"
+[ "$(shapes)" = "encoder.layers.1.self 1, 1500, 1500" ]
+rm -r "$tmp/arrays"
+"$TFMC" attend "${sound[@]}" --npy="$tmp/arrays" -Werror 2>"$tmp/err"
+[ "$(shapes | grep -c '4, 1500, 1500')" -eq 2 ]
+# A single head that is too large.
+refused 1 'one head alone has more; --npy=DIR without --html has no such limit' "${sound[@]}" --only=encoder --set frames=4200 --inputs "$tmp/sound/long.safetensors"
+
 # Tokens that want to be markup.
 mkdir "$tmp/hostile"
 cp "$TFMC_SOURCE"/examples/dates/{model.yaml,model.safetensors,*_vocab.txt} "$tmp/hostile"
@@ -134,6 +244,12 @@ refused 1 'no vocabulary for the tokens' "$golden/torch_decoder/model.yaml" --pr
 refused 1 'has no target' "$golden/torch_decoder/model.yaml" --tokens 1 --target-tokens 1
 refused 3 'cannot make the directory' "$dates" --prompt 3 --npy=/dev/null/arrays
 [ -s "$dates" ]
+
+# The scripts are JavaScript, where there is something to say so.
+if node --version >"$tmp/out" 2>&1; then
+	cat "$TFMC_SOURCE"/frontend/driver/attend_{state,plot}.js >"$tmp/page.js"
+	node --check "$tmp/page.js"
+fi
 
 # In a browser.
 browser=
