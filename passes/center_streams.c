@@ -376,13 +376,14 @@ static void set_role(struct streams *s, const struct ir_func *f, const struct ir
 			s->roles[i][op->results[0].id] |= (unsigned char)role;
 }
 
-/* Every reader of the rows of the tables is a cut that may be one of tables too. */
+/* Every reader of the rows of the tables is a cut that may be one of tables too, and no linear reads them:
+ * the table would be stored twice. */
 static bool tables_free(const struct streams *s, const struct tree *t)
 {
 	for (size_t i = 0; i < t->n; i++) {
 		const struct weight_uses *u =
 		        module_uses_weight(s->uses, uses_weight(t->uses->f, t->tables[i]->operands[0]));
-		if (((const struct weight_count *)u->user)->bias != u->other)
+		if (u->linear > 0 || ((const struct weight_count *)u->user)->bias != u->other)
 			return false;
 	}
 	return true;

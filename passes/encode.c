@@ -3,8 +3,9 @@
  * encode: weights and keys get the layout that the kernels read.
  *
  * Requires   merge-linear (the final weights), when it runs at all.
- * Ensures    every f32 weight that is `w` of a linear or expert_linear is #panel16 there. A weight that is
- * read otherwise too (a tied embedding) keeps its row-major entry beside a second one named NAME.panel16.
+ * Ensures    every f32 weight that is `w` of a linear or expert_linear is #panel16 there, and in gathers of
+ * its rows too (a tied embedding is one weight). One that something else reads as well keeps its row-major
+ * entry beside a second one named NAME.panel16.
  * Every state of f32, f16 or bf16 whose slices are keys of attention and nothing else, in all functions, is
  * #panel16: positions are columns. Example    weight @up.w : f32[128,32]   %y = linear %x, @up.w
  *        ->  weight @up.w : f32[128,32] #panel16
@@ -13,8 +14,9 @@
  */
 #include "passes/rebuild.h"
 
+/* By name: weights that linears read in panels, that something reads which needs rows; non-NULL. */
 struct encoder {
-	struct strmap *row_uses; /* by name: something reads the rows, non-NULL */
+	struct strmap linears, row_uses;
 };
 
 static const struct ir_weight *linear_weight(const struct ir_func *f, const struct ir_op *op)
@@ -32,7 +34,7 @@ static const struct ir_weight *linear_weight(const struct ir_func *f, const stru
 
 struct visitor {
 	const struct ir_func *f;
-	struct strmap *row_uses;
+	struct encoder *uses;
 	struct strmap *keys,
 	        *others; /* by name: states whose slices are keys, are something else; non-NULL */
 };
@@ -77,24 +79,43 @@ static void encode_states(struct pass_context *p, const struct ir_module *in, st
 	}
 }
 
-static void mark_row_use(void *user, const struct ir_op *op)
+static void mark_weights(void *user, const struct ir_op *op)
 {
 	struct visitor *v = user;
 	for (size_t i = 0; i < op->n_operands; i++) {
 		const struct ir_op *def = op->operands[i].id == 0 ? NULL : ir_def(v->f, op->operands[i]);
-		if (def == NULL || def->code != OP_weight || (i == 1 && linear_weight(v->f, op) != NULL))
+		if (def == NULL || def->code != OP_weight)
 			continue;
-		strmap_set(v->row_uses, ((const struct attrs_weight *)def->attrs)->weight->name, v);
+		const char *name = ((const struct attrs_weight *)def->attrs)->weight->name;
+		if (i == 1 && linear_weight(v->f, op) != NULL)
+			strmap_set(&v->uses->linears, name, v);
+		else if (op->code != OP_gather)
+			strmap_set(&v->uses->row_uses, name, v);
 	}
+}
+
+/* The weight that op reads in panels, *at: its operand; or NULL. */
+static const struct ir_weight *panel_weight(const struct encoder *e, const struct ir_func *f,
+                                            const struct ir_op *op, size_t *at)
+{
+	*at = op->code == OP_gather ? 0 : 1;
+	if (op->code != OP_gather)
+		return linear_weight(f, op);
+	const struct ir_op *table = ir_def(f, op->operands[0]);
+	if (table == NULL || table->code != OP_weight)
+		return NULL;
+	const struct ir_weight *w = ((const struct attrs_weight *)table->attrs)->weight;
+	return strmap_has(&e->linears, w->name) && !strmap_has(&e->row_uses, w->name) ? w : NULL;
 }
 
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
-	if (linear_weight(r->f, op) == NULL)
+	size_t w;
+	if (panel_weight(r->rewrite->user, r->f, op, &w) == NULL)
 		return false;
-	const struct ir_op *ref = ir_def(r->f, op->operands[1]);
+	const struct ir_op *ref = ir_def(r->f, op->operands[w]);
 	for (size_t i = 0; i < op->n_operands; i++)
-		if (i != 1)
+		if (i != w)
 			rebuild_need(r, op->operands[i]);
 	for (size_t i = 0; i < ref->n_operands; i++)
 		rebuild_need(r, ref->operands[i]);
@@ -107,15 +128,16 @@ static const struct ir_weight *packed(struct rebuild *r, const struct ir_weight 
 	struct ir_weight copy = *w;
 	copy.encoding = ENC_PANEL16;
 	copy.type = ir_import_type(r->out, w->type);
-	if (strmap_has(e->row_uses, w->name))
+	if (strmap_has(&e->row_uses, w->name))
 		copy.name = arena_printf(r->p->arena, "%s.panel16", w->name);
 	return ir_add_weight(r->out, &copy);
 }
 
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
-	const struct ir_op *ref = ir_def(r->f, op->operands[1]);
-	const struct ir_weight *w = packed(r, linear_weight(r->f, op));
+	size_t at_weight;
+	const struct ir_weight *w = packed(r, panel_weight(r->rewrite->user, r->f, op, &at_weight));
+	const struct ir_op *ref = ir_def(r->f, op->operands[at_weight]);
 	struct ir_value at[IR_RANK_MAX];
 
 	if (w == NULL) {
@@ -127,22 +149,22 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	struct ir_value packed_ref = irb_weight_ref(r->b, w, at, ref->n_operands);
 	struct ir_value in[4] = {IR_NO_VALUE};
 	for (size_t i = 0; i < op->n_operands && i < TFMC_COUNT(in); i++)
-		in[i] = i == 1 ? packed_ref : rebuild_get(r, op->operands[i]);
+		in[i] = i == at_weight ? packed_ref : rebuild_get(r, op->operands[i]);
 	rebuild_set(r, op->results[0], irb_op1(r->b, op->code, in, op->n_operands, op->attrs));
-	pass_count(r->p, "linears", 1);
+	pass_count(r->p, op->code == OP_gather ? "gathers" : "linears", 1);
 }
 
 enum tfmc_status pass_encode(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
-	struct strmap row_uses;
-	struct encoder e = {&row_uses};
+	struct encoder e;
 	const struct rewrite rewrite = {.match = match, .emit = emit, .user = &e};
 	size_t errors = p->cx->n_errors;
 
-	strmap_init(&row_uses, p->arena);
+	strmap_init(&e.linears, p->arena);
+	strmap_init(&e.row_uses, p->arena);
 	for (size_t i = 0; i < in->funcs.n; i++) {
-		struct visitor v = {.f = in->funcs.items[i], .row_uses = &row_uses};
-		ir_walk(in->funcs.items[i]->body, mark_row_use, &v);
+		struct visitor v = {.f = in->funcs.items[i], .uses = &e};
+		ir_walk(in->funcs.items[i]->body, mark_weights, &v);
 	}
 	encode_states(p, in, out);
 	TFMC_TRY(rebuild_module(p, in, out, &rewrite, NULL));

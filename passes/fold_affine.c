@@ -12,9 +12,9 @@
  *        ->  %h = layer_norm %x                   %y = linear %h, @w[%l], @c[%l]
  *            with @w = mul_columns(W, G) and @c = add(C, matvec(W, B))
  * Refuses    a norm that something else reads too (the residual of a post-norm layer, a result), weights that
- * are computed, not f32 or indexed otherwise; and growth: a matrix that is also read unfolded would be stored
- * twice. The setting `growth` has the bytes that one norm may cost. Norms with one gamma are folded in all
- * functions or in none.
+ * are computed, not f32 or indexed otherwise; a matrix whose rows are gathered (a tied embedding is stored
+ * once); and growth: a matrix that is also read unfolded would be stored twice. The setting `growth` has the
+ * bytes that one norm may cost. Norms with one gamma are folded in all functions or in none.
  */
 #include "passes/fold_affine.h"
 

@@ -206,8 +206,7 @@ static int64_t new_entries(const struct affine_sites *sites, const struct ir_wei
 {
 	const struct weight_uses *u = module_uses_weight(sites->uses, w);
 	struct folded n = count_folded(sites, w, 1);
-	int64_t after = (int64_t)n.kinds + (u->other > 0) + (n.uses < u->linear);
-	return after - (u->other > 0) - (u->linear > 0);
+	return (int64_t)n.kinds + weight_entries(u, u->linear - n.uses) - weight_entries(u, u->linear);
 }
 
 /* Bytes that the site adds: matrices stored once more, biases where there were none. */
@@ -244,6 +243,17 @@ static const struct affine_site *refused_partner(const struct affine_sites *site
 	return NULL;
 }
 
+/* A table that the site would store a second time, or NULL. */
+static const struct ir_weight *copied_table(const struct affine_sites *sites, const struct affine_site *s)
+{
+	for (size_t i = 0; s->gamma != NULL && i < s->n_linears; i++) {
+		const struct ir_weight *w = matrix_of(s, i);
+		if (module_uses_weight(sites->uses, w)->gathers > 0 && new_entries(sites, w) > 0)
+			return w;
+	}
+	return NULL;
+}
+
 static bool keep(struct finder *d, struct affine_site *s, int64_t growth)
 {
 	const struct affine_site *partner = refused_partner(d->sites, s);
@@ -251,6 +261,10 @@ static bool keep(struct finder *d, struct affine_site *s, int64_t growth)
 	if (partner != NULL)
 		return refuse(d->p, s, "@%s is also read in @%s, where it cannot be folded",
 		              (s->gamma != NULL ? s->gamma : s->beta)->name, partner->f->name);
+	const struct ir_weight *table = copied_table(d->sites, s);
+	if (table != NULL)
+		return refuse(d->p, s, "rows of @%s are read too: the table would be stored twice",
+		              table->name);
 	int64_t bytes = growth_of(d->sites, s, &largest);
 	if (bytes > growth)
 		return refuse(d->p, s, "the weights would grow by %lld bytes, most of them for @%s",

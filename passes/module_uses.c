@@ -28,6 +28,7 @@ static void count_weights(struct module_uses *u, const struct func_uses *fu)
 			bool matrix = use[i].op->code == OP_linear && use[i].operand == 1;
 			count->linear += matrix;
 			count->other += !matrix;
+			count->gathers += use[i].op->code == OP_gather && use[i].operand == 0;
 		}
 	}
 }
@@ -93,6 +94,11 @@ int64_t weight_bytes_of(const struct ir_weight *w)
 	return checked_mul_i64(n, ir_dtype_bytes(ir_weight_dtype(w)), &n) ? n : INT64_MAX;
 }
 
+int64_t weight_entries(const struct weight_uses *u, size_t linear)
+{
+	return (linear > 0) + (u->other > (linear > 0 ? u->gathers : 0));
+}
+
 int64_t module_weight_bytes(struct arena *a, const struct ir_module *m)
 {
 	const struct module_uses *u = module_uses_collect(a, m);
@@ -100,7 +106,7 @@ int64_t module_weight_bytes(struct arena *a, const struct ir_module *m)
 	for (size_t i = 0; u != NULL && i < m->weights.n; i++) {
 		const struct weight_uses *w = &u->weights[i];
 		int64_t bytes = weight_bytes_of(w->weight);
-		for (int k = (w->linear > 0) + (w->other > 0); k > 0; k--)
+		for (int64_t k = weight_entries(w, w->linear); k > 0; k--)
 			sum = checked_add_i64(sum, bytes, &sum) ? sum : INT64_MAX;
 	}
 	return sum;

@@ -20,6 +20,7 @@ struct func_uses {
 struct weight_uses {
 	const struct ir_weight *weight;
 	size_t linear, other; /* uses as the matrix of a linear, and otherwise */
+	size_t gathers;       /* of the others, as the table of a gather */
 	void *user;           /* free for the pass */
 };
 
@@ -40,9 +41,11 @@ const struct value_use *uses_of(const struct func_uses *u, struct ir_value v, si
 void *uses_mark(const struct module_uses *u, const struct ir_func *f, const struct ir_op *op);
 
 /*
- * Bytes of all weights that are read, as `encode` will store them: a weight
- * that linears and others read has two entries. Saturates.
+ * Entries that `encode` will make of the weight when so many linears read it and all others as they do: a
+ * weight that linears and others read has two, but gathers of rows read what linears do.
  */
+int64_t weight_entries(const struct weight_uses *u, size_t linear);
+/* Bytes of all weights that are read, as `encode` will store them. Saturates. */
 int64_t module_weight_bytes(struct arena *a, const struct ir_module *m);
 /* Bytes of one weight. */
 int64_t weight_bytes_of(const struct ir_weight *w);

@@ -418,11 +418,28 @@ struct kb_val eval_load_pairs(struct kb *k, struct kb_val ptr, struct kb_val at,
 	return kb_bitcast(k, kb_bin(k, KB_AND, kb_bin(k, KB_SHL, pair, by), high), KB_F32);
 }
 
+static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, const struct eval_point *p);
+
+/* Lanes along K are lines apart: one element after the other. */
+static struct kb_val load_panel_apart(struct eval *e, const struct eval_tensor *t, const struct eval_point *p)
+{
+	struct kb_val lane[KB_LANES_MAX];
+	for (int l = 0; l < e->valid; l++) {
+		struct eval_point at = *p;
+		at.vec = -1;
+		at.index[p->vec] = kb_add_const(e->k, p->index[p->vec], l);
+		lane[l] = load_panel(e, t, &at);
+	}
+	return eval_gather_lanes(e, lane);
+}
+
 /* Matrices [ceil(N/16)][K][16], narrow ones as tile.h says: element (.., n, i). */
 static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, const struct eval_point *p)
 {
 	struct kb *k = e->k;
 	int row = t->t.rank - 2;
+	if (p->vec >= 0 && p->vec != row && e->lanes > 1)
+		return load_panel_apart(e, t, p);
 	struct kb_val n = p->index[row], i = p->index[row + 1], width = kb_index(k, 16);
 	struct kb_val depth = t->t.size[row + 1].v, steps = kb_index(k, tile_line_steps(t->t.dtype));
 	if (t->t.dtype != DT_F32) /* whole pairs */
@@ -435,8 +452,6 @@ static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, con
 		struct kb_val skip = kb_mul(k, p->index[a], t->t.stride[a].v);
 		at = kb_add(k, at, pairs ? kb_bin(k, KB_DIV, skip, steps) : skip);
 	}
-	if (p->vec >= 0 && p->vec != row && e->lanes > 1)
-		return eval_internal(e, NULL, "lanes along K of packed panels");
 	int lanes = p->vec == row ? e->lanes : 1;
 	if (pairs)
 		return eval_load_pairs(k, t->t.ptr, at, i, lanes);

@@ -34,7 +34,7 @@ static bool ask_tensor(const struct question *q, const struct eval_tensor *t, in
 	if (axis < 0)
 		return true;
 	if (t->t.encoding == ENC_PANEL16)
-		return axis == t->t.rank - 2 && kb_caps(q->e->k)->lanes <= 16;
+		return axis == t->t.rank - 1 || (axis == t->t.rank - 2 && kb_caps(q->e->k)->lanes <= 16);
 	if (t->t.ring > 0 && axis == t->t.rank - 2)
 		return false;
 	return t->t.stride[axis].is_const && (t->t.stride[axis].c == 0 || t->t.stride[axis].c == 1);

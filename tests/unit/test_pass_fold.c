@@ -134,8 +134,8 @@ static const struct {
 	struct folded counts[4];
 } models[] = {
         {pre_norm,
-         {{"fold-affine", "norms", 3},
-          {"fold-affine", "linears", 5},
+         {{"fold-affine", "norms", 2},
+          {"fold-affine", "linears", 4},
           {"center", "norms", 3},
           {"fold-bias", "outputs", 1}}},
         {post_norm,
