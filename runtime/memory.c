@@ -14,6 +14,7 @@
 
 #define LARGE_PAGE ((uint64_t)2 << 20)
 #define MAPPED_MIN (2 * LARGE_PAGE) /* smaller blocks come from the heap */
+#define CLEAR_MIN  (8 * LARGE_PAGE) /* below that writing zeros takes less time than pages that come anew */
 
 static int take_heap(struct memory_block *block, uint64_t bytes)
 {
@@ -59,7 +60,7 @@ int memory_take(struct memory_block *block, uint64_t bytes, enum memory_pages pa
 bool memory_clear(struct memory_block *block)
 {
 #ifdef __linux__
-	return block->mapped && !madvise(block->data, (size_t)block->mapped, MADV_DONTNEED);
+	return block->mapped >= CLEAR_MIN && !madvise(block->data, (size_t)block->mapped, MADV_DONTNEED);
 #else
 	return false; /* elsewhere the pages may keep their bytes */
 #endif

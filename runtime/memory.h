@@ -17,8 +17,8 @@ struct memory_block {
 enum memory_pages { MEMORY_SMALL_PAGES, MEMORY_LARGE_PAGES };
 /* TFMC_RT_E_MEMORY when there is not so much. */
 int memory_take(struct memory_block *block, uint64_t bytes, enum memory_pages pages);
-/* Gives the pages of a mapped block back to the system: it is zeros again and takes no memory until it is
- * written. False, and nothing changed, when that is not possible. */
+/* Gives the pages of a large block back to the system: it is zeros again and takes no memory until it is
+ * written. False, and nothing changed, when that is not possible or the block is small. */
 bool memory_clear(struct memory_block *block);
 /* Gives it back; a block of zeros is left alone. */
 void memory_give(struct memory_block *block);

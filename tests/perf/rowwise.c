@@ -105,6 +105,8 @@ static void open_model(struct row *r)
 	find(r, library, "fork", &r->model.fork);
 	find(r, library, "select", &r->model.select);
 	find(r, library, "reorder", &r->model.reorder);
+	find(r, library, "variant", &r->model.variant);
+	find(r, library, "workers", &r->model.set_workers);
 	find(r, library, "arena_bytes", &r->model.arena_size);
 	find(r, library, "state_bytes", &r->model.state_size);
 	struct tfmc_session_options o = {.struct_size = sizeof(o)};
