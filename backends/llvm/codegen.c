@@ -25,6 +25,8 @@ struct codegen {
 	const struct llvm_output *out;
 	struct replay_module replay;
 	LLVMTargetMachineRef machine;
+	const char *stage; /* of progress */
+	uint64_t n_done;   /* functions of that stage */
 	bool failed;
 };
 
@@ -34,9 +36,13 @@ static void fail(struct codegen *g, const char *what, const char *detail)
 	g->failed = true;
 }
 
+/* LLVM's printer of machine code makes one remark on each function: the sign that it is done. */
 static void on_diagnostic(LLVMDiagnosticInfoRef info, void *user)
 {
 	struct codegen *g = user;
+	if (LLVMGetDiagInfoSeverity(info) == LLVMDSRemark)
+		progress_tell(g->replay.options->progress, g->stage, "functions", ++g->n_done,
+		              kb_func_count(g->replay.record));
 	if (LLVMGetDiagInfoSeverity(info) != LLVMDSError)
 		return;
 	char *text = LLVMGetDiagInfoDescription(info);
@@ -169,6 +175,8 @@ static void emit(struct codegen *g, LLVMModuleRef module, LLVMCodeGenFileType ki
 {
 	LLVMMemoryBufferRef bytes = NULL;
 	char *error = NULL;
+	g->stage = kind == LLVMObjectFile ? "machine code" : "assembly";
+	g->n_done = 0;
 	if (LLVMTargetMachineEmitToMemoryBuffer(g->machine, module, kind, &error, &bytes)) {
 		fail(g, "LLVM's code generation", error);
 		LLVMDisposeMessage(error);
@@ -244,6 +252,7 @@ enum tfmc_status llvm_compile(struct diag_context *cx, const struct kb_module *m
 	struct codegen g = {.cx = cx,
 	                    .name = name,
 	                    .out = out,
+	                    .stage = "machine code",
 	                    .replay = {.record = m, .options = options, .arena = &arena}};
 	memory_stage("generating code", NULL);
 	enum tfmc_status status = llvm_guard(cx, compile, &g);

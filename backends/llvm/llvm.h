@@ -8,6 +8,7 @@
 #define TFMC_BACKENDS_LLVM_LLVM_H
 
 #include "backends/kernel/record.h"
+#include "ir/support/progress.h"
 #include "ir/target/target.h"
 
 struct llvm_options {
@@ -18,7 +19,8 @@ struct llvm_options {
 	/* Functions that must run on every processor of the architecture, whatever the target is. */
 	const char *const *baseline;
 	size_t n_baseline;
-	int opt_level; /* 0, 1, 2: effort of code generation */
+	int opt_level;                   /* 0, 1, 2: effort of code generation */
+	const struct progress *progress; /* told after each function; NULL: nobody */
 };
 
 /* Initialised by the caller; NULL members are not produced. */

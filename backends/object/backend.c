@@ -199,7 +199,8 @@ static enum tfmc_status to_c(struct object *o, const struct buf *blob, struct ba
 
 static enum tfmc_status to_object(struct object *o, struct backend_output *out)
 {
-	struct llvm_options options = {.target = o->target, .opt_level = o->options->opt_level};
+	struct llvm_options options = {
+	        .target = o->target, .opt_level = o->options->opt_level, .progress = o->options->progress};
 	struct llvm_output result = {.object = &out->object,
 	                             .text = o->options->want_llvm ? &out->llvm : NULL,
 	                             .assembly = o->options->want_assembly ? &out->assembly : NULL};
@@ -213,7 +214,6 @@ static enum tfmc_status to_object(struct object *o, struct backend_output *out)
 	TFMC_TRY(kb_verify(o->kb, o->cx));
 	if (o->options->want_kernels)
 		kb_dump(&out->kernels, o->kb, NULL);
-	progress_tell(o->options->progress, "machine code", "functions", 0, kb_func_count(o->kb));
 	return llvm_compile(o->cx, o->kb, o->name, &options, &result);
 }
 

@@ -172,6 +172,36 @@ START_TEST(text_says_what_was_meant)
 }
 END_TEST
 
+static void two_functions(struct kb_module *m)
+{
+	add_one(m);
+	struct kb *k = kb_begin(m, "nothing", KB_EXPORTED, KB_VOID);
+	kb_end(k);
+}
+
+static void hear(void *user, const struct progress_state *s)
+{
+	uint64_t *heard = user;
+	*heard += 1;
+	ck_assert_uint_eq(s->done, (*heard + 1) % 2 + 1);
+	ck_assert_uint_eq(s->total, 2);
+	ck_assert_str_eq(s->name, *heard <= 2 ? "assembly" : "machine code");
+}
+
+/* Each function is counted in the text and in the object. */
+START_TEST(progress_counts_functions)
+{
+	struct compiled c;
+	uint64_t heard = 0;
+	const struct progress progress = {hear, &heard};
+	struct llvm_options o = {.target = target_find("x86-64-v4"), .opt_level = 2, .progress = &progress};
+	compile(&c, two_functions, &o);
+	ck_assert_int_eq(c.status, TFMC_OK);
+	ck_assert_uint_eq(heard, 4);
+	release(&c);
+}
+END_TEST
+
 /* The same functions for a processor without them: no wide register, no library call for fma. */
 START_TEST(baseline_functions_stay_baseline)
 {
@@ -214,6 +244,7 @@ Suite *suite_llvm_code(void)
 	tcase_add_test(t, branches_and_calls);
 #if defined(__x86_64__)
 	tcase_add_test(t, text_says_what_was_meant);
+	tcase_add_test(t, progress_counts_functions);
 	tcase_add_test(t, baseline_functions_stay_baseline);
 	tcase_add_test(t, same_bytes_twice);
 #endif
