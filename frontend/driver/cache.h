@@ -19,6 +19,7 @@
 #include "ir/support/arena.h"
 #include "ir/support/blake2b.h"
 #include "ir/support/buf.h"
+#include "ir/support/progress.h"
 
 #define CACHE_LIMIT (8ull << 30) /* bytes, unless it is said */
 
@@ -27,11 +28,12 @@ struct cache_key {
 };
 
 struct cache {
-	const char *dir;        /* NULL: not used */
-	const char *why;        /* it is not used */
-	uint64_t limit;         /* bytes of all files */
-	struct cache_key files; /* content of all that were read, of who uses the cache */
-	struct timespec start;  /* files that changed since may have changed while they were read */
+	const char *dir;                 /* NULL: not used */
+	const char *why;                 /* it is not used */
+	uint64_t limit;                  /* bytes of all files */
+	struct cache_key files;          /* content of all that were read, of who uses the cache */
+	struct timespec start;           /* files that changed since may have changed while they were read */
+	const struct progress *progress; /* told while content is read; NULL: nobody */
 };
 
 /* A file that is being written, without its name yet. */

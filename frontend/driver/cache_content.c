@@ -52,17 +52,20 @@ static bool is_before(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
 }
 
-static bool hash_file(int fd, struct cache_key *out)
+static bool hash_file(const struct cache *c, int fd, uint64_t size, struct cache_key *out)
 {
 	static const size_t step = 1 << 16;
 	char block[1 << 16];
 	struct blake2b b;
+	uint64_t done = 0;
 	ssize_t n;
 	blake2b_begin(&b);
 	while ((n = read(fd, block, step)) != 0) {
 		if (n < 0 && errno != EINTR)
 			return false;
 		blake2b_add(&b, block, n > 0 ? (size_t)n : 0);
+		done += n > 0 ? (uint64_t)n : 0;
+		progress_tell(c->progress, "checking content", NULL, done, size);
 	}
 	blake2b_end(&b, out->bytes);
 	return true;
@@ -97,13 +100,13 @@ static bool content_of(struct cache *c, int fd, struct cache_key *out)
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || !is_before(&st.st_ctim, &c->start))
 		return false;
 	if (st.st_size < LARGE)
-		return hash_file(fd, out);
+		return hash_file(c, fd, (uint64_t)st.st_size, out);
 	struct arena a;
 	arena_init(&a);
 	const char *name = name_of(&a, &st, true);
 	bool ok = remembered(c, name, out);
 	if (!ok) {
-		ok = hash_file(fd, out);
+		ok = hash_file(c, fd, (uint64_t)st.st_size, out);
 		if (ok)
 			(void)cache_write(c, name, out->bytes, sizeof(out->bytes));
 	}

@@ -115,6 +115,7 @@ enum tfmc_status native_cache_open(struct driver *d)
 		           "--cache-limit and TFMC_CACHE_LIMIT are numbers of bytes, not %s", text);
 		return TFMC_INVALID;
 	}
+	d->cache.progress = &d->progress;
 	d->cache.why = reason_against(&d->options);
 	if (!d->cache.why)
 		cache_open(&d->cache, &d->arena, (uint64_t)limit);
