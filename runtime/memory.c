@@ -62,6 +62,7 @@ bool memory_clear(struct memory_block *block)
 #ifdef __linux__
 	return block->mapped >= CLEAR_MIN && !madvise(block->data, (size_t)block->mapped, MADV_DONTNEED);
 #else
+	(void)block;
 	return false; /* elsewhere the pages may keep their bytes */
 #endif
 }

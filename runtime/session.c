@@ -179,8 +179,9 @@ static int open_session(struct tfmc_session *s, const struct tfmc_session_option
 	s->current = config.workers;
 	config.user = s->gang;
 	config.parallel_for = s->gang ? tfmc_gang_parallel_for : NULL;
-	status = s->model.init(s->context, &config); /* resets, which touches the whole state */
-	return status == TFMC_RT_OK ? tfmc_session_reset(s) : status;
+	status = s->model.init(s->context, &config);
+	/* It has reset the state, which touches all of it. */
+	return status == TFMC_RT_OK && memory_clear(&s->state) ? s->model.select(s->context, 0, -1) : status;
 }
 
 static bool has_functions(const struct tfmc_model *m)

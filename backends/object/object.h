@@ -185,12 +185,11 @@ void object_init(struct object *o, struct diag_context *cx, struct arena *arena,
 
 /* --- layout ---------------------------------------------------------------------------------------- */
 /* The weights of all variants: one list, in each of them. */
-TFMC_MUST_USE /* TFMC_INVALID after a message when limits of the options are exceeded: by the weights, behind
-               * layout_weights; by what is recorded, the last of it `group`. */
-        enum tfmc_status
-        budget_weights(struct object *o);
-enum tfmc_status budget_code(const struct object *o, const struct ir_op *group);
-enum tfmc_status layout_weights(struct object *o);
+TFMC_MUST_USE enum tfmc_status layout_weights(struct object *o);
+/* After layout_weights: TFMC_INVALID after a message when the weights exceed the limit of the options. */
+TFMC_MUST_USE enum tfmc_status budget_weights(struct object *o);
+/* The same of the code that is recorded, the last of it that of `group`. */
+TFMC_MUST_USE enum tfmc_status budget_code(const struct object *o, const struct ir_op *group);
 /* After the layout of each variant: TFMC_INTERNAL when they do not fit together; the largest scratch in all.
  */
 TFMC_MUST_USE enum tfmc_status layout_variants(struct object *o);
