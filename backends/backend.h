@@ -8,8 +8,8 @@
 #ifndef TFMC_BACKENDS_BACKEND_H
 #define TFMC_BACKENDS_BACKEND_H
 
-#include "ir/module.h"
-#include "ir/support/progress.h"
+#include "ir/core/module.h"
+#include "ir/diag/progress.h"
 #include "ir/target/target.h"
 #include "runtime/abi.h"
 

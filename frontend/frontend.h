@@ -10,8 +10,8 @@
 #ifndef TFMC_FRONTEND_FRONTEND_H
 #define TFMC_FRONTEND_FRONTEND_H
 
-#include "frontend/tokenizer.h"
-#include "ir/module.h"
+#include "frontend/tokenizer/tokenizer.h"
+#include "ir/core/module.h"
 
 struct frontend_model;
 

@@ -260,7 +260,7 @@ struct tfmc_record_entry {
 
 struct tfmc_record_tensor {
 	uint64_t name;  /* offset */
-	uint64_t dtype; /* row of ir/dtypes.def: f32 0, f16 1, bf16 2, f64 3, i8 4, u8 5, i32 6, i64 7,
+	uint64_t dtype; /* row of ir/types/dtypes.def: f32 0, f16 1, bf16 2, f64 3, i8 4, u8 5, i32 6, i64 7,
 	                 * bool 8, i16 9 */
 	uint64_t rank;
 	/* Size of axis i: sizes[i] = constant + sum of products, as a small program, see below. */

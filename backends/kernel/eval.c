@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "ir/target/tile.h"
-#include "ir/view.h"
+#include "ir/core/view.h"
 
 #define DEPTH_MAX 256
 

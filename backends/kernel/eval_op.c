@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "backends/kernel/eval.h"
-#include "backends/kernel/math.h"
+#include "backends/kb/math.h"
 
 typedef struct kb_val unary_fn(struct kb *k, struct kb_val x);
 typedef struct kb_val binary_fn(struct kb *k, struct kb_val a, struct kb_val b);

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "backends/kernel/eval.h"
-#include "backends/kernel/math.h"
+#include "backends/kb/math.h"
 
 static const struct ir_type *type_of(const struct eval *e, struct ir_value v)
 {

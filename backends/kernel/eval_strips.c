@@ -5,7 +5,7 @@
  * strip is wanted, the last one the strip.
  */
 #include "backends/kernel/eval.h"
-#include "backends/kernel/math.h"
+#include "backends/kb/math.h"
 
 #include <math.h>
 

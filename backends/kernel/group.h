@@ -7,8 +7,8 @@
 #ifndef TFMC_BACKENDS_KERNEL_GROUP_H
 #define TFMC_BACKENDS_KERNEL_GROUP_H
 
-#include "backends/kernel/kb.h"
-#include "ir/module.h"
+#include "backends/kb/kb.h"
+#include "ir/core/module.h"
 #include "ir/target/target.h"
 
 /* A size, stride or offset: a constant or a value (i64). */

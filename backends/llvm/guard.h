@@ -7,7 +7,7 @@
 #ifndef TFMC_BACKENDS_LLVM_GUARD_H
 #define TFMC_BACKENDS_LLVM_GUARD_H
 
-#include "ir/support/diag.h"
+#include "ir/diag/diag.h"
 
 /*
  * Runs work(user). TFMC_INTERNAL after a diagnostic (cx NULL: without) when LLVM ended it, TFMC_NO_MEMORY

@@ -7,8 +7,8 @@
 #ifndef TFMC_BACKENDS_LLVM_LLVM_H
 #define TFMC_BACKENDS_LLVM_LLVM_H
 
-#include "backends/kernel/record.h"
-#include "ir/support/progress.h"
+#include "backends/kb/record.h"
+#include "ir/diag/progress.h"
 #include "ir/target/target.h"
 
 struct llvm_options {

@@ -3,13 +3,13 @@
  * backend_compile from beginning to end: layout, weights, emission through the
  * kernel builder, LLVM, and the weights into the object.
  */
-#include "backends/object/object.h"
+#include "backends/plan/object.h"
 
 #include <string.h>
 
 #include "ir/support/memory.h"
 
-#include "backends/cfamily/cfamily.h"
+#include "backends/print/cfamily.h"
 #include "backends/llvm/llvm.h"
 
 void backend_output_init(struct backend_output *out)

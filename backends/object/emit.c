@@ -3,7 +3,7 @@
  * What all emitted functions of the object need: words of the context and of
  * the arguments, and the values of dims.
  */
-#include "backends/object/object.h"
+#include "backends/plan/object.h"
 
 #include <stdarg.h>
 

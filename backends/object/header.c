@@ -4,7 +4,7 @@
  * shapes, units and errors in its comments. The argument structs have the
  * layout of the words in runtime/abi.h.
  */
-#include "backends/object/object.h"
+#include "backends/plan/object.h"
 
 #include <string.h>
 

@@ -4,8 +4,8 @@
  * in it is addressed by offsets from its beginning, so that it has no
  * relocations and can be read from the file as well as in memory.
  */
-#include "backends/object/object.h"
-#include "ir/cost.h"
+#include "backends/plan/object.h"
+#include "ir/analysis/cost.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "backends/kernel/kb.h"
+#include "backends/kb/kb.h"
 #include "backends/llvm/llvm.h"
 
 #define ROOF_CHAINS  10 /* independent: more than latency x throughput of any core here */

@@ -4,7 +4,7 @@
  * their layouts must say the same. The modules came from one module behind `encode`;
  * where they differ all the same, no object is made.
  */
-#include "backends/object/object.h"
+#include "backends/plan/object.h"
 
 #include <string.h>
 

@@ -6,8 +6,8 @@
 #ifndef TFMC_BACKENDS_OPENCL_INTERNAL_H
 #define TFMC_BACKENDS_OPENCL_INTERNAL_H
 
-#include "backends/kernel/record.h"
-#include "backends/object/object.h"
+#include "backends/kb/record.h"
+#include "backends/plan/object.h"
 #include "backends/opencl/opencl.h"
 
 _Static_assert(OPENCL_REPEATS_MAX == OBJECT_REPEAT_MAX, "one layout");

@@ -13,7 +13,7 @@
 #ifndef TFMC_BACKENDS_OPENCL_OPENCL_H
 #define TFMC_BACKENDS_OPENCL_OPENCL_H
 
-#include "ir/module.h"
+#include "ir/core/module.h"
 #include "ir/support/buf.h"
 #include "ir/target/target.h"
 

@@ -3,7 +3,7 @@
  * The public face: a recorded program with its source as OpenCL C, or as one
  * file with the launches in a comment at its end.
  */
-#include "backends/cfamily/cfamily.h"
+#include "backends/print/cfamily.h"
 #include "backends/opencl/internal.h"
 
 static enum tfmc_status print_source(struct builder *b, struct opencl_program *out)

@@ -4,16 +4,16 @@
  */
 #define _XOPEN_SOURCE 700 /* realpath */
 
-#include "frontend/driver/probes.h"
-#include "frontend/driver/values.h"
+#include "frontend/driver/run/probes.h"
+#include "frontend/driver/run/values.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "frontend/files.h"
-#include "frontend/safetensors.h"
-#include "ir/text.h"
-#include "ir/verify.h"
+#include "frontend/text/files.h"
+#include "frontend/formats/safetensors.h"
+#include "ir/print/text.h"
+#include "ir/verify/verify.h"
 
 enum tfmc_status driver_put(struct driver *d, const char *path, const struct buf *text)
 {

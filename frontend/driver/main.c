@@ -3,8 +3,8 @@
  * The tfmc command: parses options, runs one command, prints. The only place
  * (with the commands beside it) that writes to stdout and stderr and knows exit codes.
  */
-#include "frontend/driver/driver.h"
-#include "frontend/expr.h"
+#include "frontend/driver/compile/driver.h"
+#include "frontend/expr/expr.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
 #include <errno.h>
@@ -175,7 +175,7 @@ static enum exit_code dispatch(struct driver *d)
 {
 	static driver_run *const functions[] = {
 #define COMMAND(id, name, synopsis, line, text) command_##name,
-#include "frontend/driver/commands.def"
+#include "frontend/driver/options/commands.def"
 	};
 	for (size_t i = 0; i < TFMC_COUNT(functions); i++)
 		if (command_rows[i].command == d->options.command)

@@ -7,7 +7,7 @@
 #ifndef TFMC_IR_INTERP_INTERP_H
 #define TFMC_IR_INTERP_INTERP_H
 
-#include "ir/module.h"
+#include "ir/core/module.h"
 
 /*
  * A tensor with concrete shape. Every element is kept as the double of its rounded value. Of i64, whose

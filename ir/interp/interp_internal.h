@@ -41,7 +41,7 @@ typedef enum tfmc_status interp_handler(struct interp *in, const struct ir_op *o
                                         const struct interp_tensor *const *x, struct interp_tensor *out);
 
 #define OP(name, traits, operands, attributes, formula) interp_handler interp_eval_##name;
-#include "ir/ops.def"
+#include "ir/core/ops.def"
 
 /* Reports at the op: the values given do not allow it. Returns TFMC_INVALID. */
 enum tfmc_status interp_error(struct interp *in, const struct ir_op *op, const char *fmt, ...)

@@ -10,9 +10,9 @@
 
 #include <string.h>
 
-#include "ir/overwrite.h"
+#include "ir/analysis/overwrite.h"
 #include "ir/support/memory.h"
-#include "ir/view.h"
+#include "ir/core/view.h"
 
 #define LINE      64
 #define BYTES_MAX ((int64_t)1 << 32)

@@ -12,7 +12,7 @@
 
 static interp_handler *const handlers[IR_N_OPS] = {
 #define OP(name, traits, operands, attributes, formula) [OP_##name] = interp_eval_##name,
-#include "ir/ops.def"
+#include "ir/core/ops.def"
 };
 
 /* --- lifetimes ------------------------------------------------------------------------------------ */

@@ -8,7 +8,7 @@
 #define TFMC_IR_TARGET_TILE_H
 
 #include "ir/target/target.h"
-#include "ir/type.h"
+#include "ir/types/type.h"
 
 #define TILE_PANEL        16   /* columns of a panel of weights; features of attention are rounded up to it */
 #define TILE_PANELS_MAX   4    /* of a tile: the strip that a linear walks over together */

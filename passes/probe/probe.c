@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-#include "ir/build.h"
-#include "ir/support/glob.h"
+#include "ir/builder/build.h"
+#include "ir/algorithms/glob.h"
 
 /* The interface of an object has at most 128 tensors for an entry. */
 #define MAX_SITES 96

@@ -19,14 +19,14 @@
 #ifndef TFMC_PASSES_PROBE_PROBE_H
 #define TFMC_PASSES_PROBE_PROBE_H
 
-#include "ir/module.h"
+#include "ir/core/module.h"
 
 enum probe_mode { PROBE_RECOMPUTE, PROBE_BARRIER };
 
 struct probe_request {
 	struct diag_context *cx;
 	struct arena *arena;         /* for all texts and lists of the answer */
-	const char *const *patterns; /* ir/support/glob.h */
+	const char *const *patterns; /* ir/algorithms/glob.h */
 	size_t n_patterns;
 	const char *const *functions; /* which functions get results; those that do not exist are left out */
 	size_t n_functions;

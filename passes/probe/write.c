@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ir/build.h"
+#include "ir/builder/build.h"
 #include "passes/probe/probe.h"
 
 #define WRITE_LIST_MAX 1024

@@ -7,7 +7,7 @@
 #ifndef TFMC_PASSES_RULES_READ_H
 #define TFMC_PASSES_RULES_READ_H
 
-#include "ir/parse_internal.h"
+#include "ir/parse/parser.h"
 #include "passes/rules/rule.h"
 
 struct rule_reader {

@@ -12,7 +12,7 @@
 #ifndef TFMC_PASSES_RULES_RULE_H
 #define TFMC_PASSES_RULES_RULE_H
 
-#include "passes/rebuild.h"
+#include "passes/framework/rebuild.h"
 
 #define RULE_VALUES_MAX   64
 #define RULE_OPS_MAX      32 /* of each side */

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ir/case.h"
+#include "ir/builder/case.h"
 #include "passes/validate/trial.h"
 
 #define TRIAL_TENSORS_MAX 64

@@ -13,7 +13,7 @@
 #ifndef TFMC_PASSES_VALIDATE_VALIDATE_H
 #define TFMC_PASSES_VALIDATE_VALIDATE_H
 
-#include "passes/pass.h"
+#include "passes/framework/pass.h"
 #include "passes/validate/trial.h"
 
 /* One comparison: a pass and a function of the module. */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tok.h"
+#include "runtime/tokenizer/tok.h"
 
 #define FAR    32u        /* bytes of a walk beyond its match */
 #define INSIDE UINT16_MAX /* a place that is not the first byte of a character */

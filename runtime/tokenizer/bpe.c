@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "tok.h"
+#include "runtime/tokenizer/tok.h"
 
 #define SHORT_WORD 32
 

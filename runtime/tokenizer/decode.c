@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "tok.h"
+#include "runtime/tokenizer/tok.h"
 
 /* What is the same for a buffer and a stream. */
 struct sink {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tok.h"
+#include "runtime/tokenizer/tok.h"
 
 /* ---- the precompiled map of characters ---- */
 

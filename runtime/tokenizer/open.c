@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tok.h"
+#include "runtime/tokenizer/tok.h"
 
 const char *tfmc_tokenizer_status_text(int status)
 {

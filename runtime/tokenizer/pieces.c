@@ -4,7 +4,7 @@
  * walk down the double array for each character. WordPiece: the longest piece
  * at each place of a word. WordLevel: words as they are.
  */
-#include "tok.h"
+#include "runtime/tokenizer/tok.h"
 
 /* ---- Unigram ---- */
 

@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "tok.h"
+#include "runtime/tokenizer/tok.h"
 
 static unsigned class_at(const char *s, size_t n, size_t at, size_t *len)
 {

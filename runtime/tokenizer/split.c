@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "tok.h"
+#include "runtime/tokenizer/tok.h"
 
 /* A part that grows until its end is known. */
 struct part {

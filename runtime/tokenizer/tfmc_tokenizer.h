@@ -5,8 +5,8 @@
  * Depends on libc alone; programs that work on ids need nothing of it. An open
  * tokenizer never changes: any number of threads may use it.
  */
-#ifndef TFMC_TOKENIZER_H
-#define TFMC_TOKENIZER_H
+#ifndef TFMC_RUNTIME_TOKENIZER_TFMC_TOKENIZER_H
+#define TFMC_RUNTIME_TOKENIZER_TFMC_TOKENIZER_H
 
 #include <stdint.h>
 

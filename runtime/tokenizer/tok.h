@@ -8,9 +8,9 @@
 #ifndef TFMC_RUNTIME_TOKENIZER_TOK_H
 #define TFMC_RUNTIME_TOKENIZER_TOK_H
 
-#include "format.h"
-#include "tfmc_tokenizer.h"
-#include "unicode.h"
+#include "runtime/tokenizer/format.h"
+#include "runtime/tokenizer/tfmc_tokenizer.h"
+#include "runtime/unicode/unicode.h"
 
 struct tok_trie {
 	const struct tfmc_tok_node *nodes;

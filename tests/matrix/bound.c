@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "ir/build.h"
+#include "ir/builder/build.h"
 
 #define CARRIES_MAX 16
 

@@ -3,7 +3,7 @@
 #ifndef TFMC_TESTS_MATRIX_BOUND_MATH_H
 #define TFMC_TESTS_MATRIX_BOUND_MATH_H
 
-#include "ir/build.h"
+#include "ir/builder/build.h"
 #include "tests/matrix/bound.h"
 
 #define U       0x1.0p-24

@@ -7,8 +7,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "ir/build.h"
-#include "passes/pass.h"
+#include "ir/builder/build.h"
+#include "passes/framework/pass.h"
 #include "tests/matrix/column.h"
 
 static const struct column columns[] = {

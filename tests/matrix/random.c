@@ -7,8 +7,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "ir/text.h"
-#include "ir/verify.h"
+#include "ir/print/text.h"
+#include "ir/verify/verify.h"
 #include "tests/matrix/matrix.h"
 #include "tests/support/random_ir.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "backends/backend.h"
-#include "backends/object/object.h"
+#include "backends/plan/object.h"
 #include "tests/opencl/run_internal.h"
 
 #define CAP_DEFAULT 64

@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "ir/view.h"
+#include "ir/core/view.h"
 #include "tests/opencl/run_internal.h"
 #include "tests/support/random_ir.h"
 

@@ -7,9 +7,9 @@
 
 #include <string.h>
 
-#include "ir/text.h"
-#include "ir/verify.h"
-#include "passes/pass.h"
+#include "ir/print/text.h"
+#include "ir/verify/verify.h"
+#include "passes/framework/pass.h"
 #include "tests/opencl/trial_internal.h"
 #include "tests/support/random_ir.h"
 

@@ -11,9 +11,9 @@
 
 #include "backends/backend.h"
 #include "backends/opencl/opencl.h"
-#include "ir/text.h"
-#include "ir/verify.h"
-#include "passes/pass.h"
+#include "ir/print/text.h"
+#include "ir/verify/verify.h"
+#include "passes/framework/pass.h"
 #include "tests/support/opencl_device.h"
 
 #define ARGS_MAX     32

@@ -4,7 +4,7 @@
  * plausible mistake would make of it. `tfmc verify --after-each` and `--bisect`
  * must catch and name every one (tests/shell/planted.sh). Never part of tfmc.
  */
-#include "passes/rebuild.h"
+#include "passes/framework/rebuild.h"
 
 #define BLOCK 2 /* elements that plant-block leaves out */
 

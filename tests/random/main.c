@@ -14,10 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/case.h"
-#include "ir/text.h"
-#include "ir/verify.h"
-#include "passes/pass.h"
+#include "ir/builder/case.h"
+#include "ir/print/text.h"
+#include "ir/verify/verify.h"
+#include "passes/framework/pass.h"
 #include "tests/support/random_ir.h"
 #include "tests/support/random_transformer.h"
 #include "tests/support/rng.h"

@@ -10,13 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/kernel/attention.h"
-#include "backends/kernel/kb_interp.h"
+#include "backends/attention/attention.h"
+#include "backends/kb/interp/interp.h"
 #include "backends/llvm/llvm.h"
-#include "ir/build.h"
+#include "ir/builder/build.h"
 #include "ir/interp/interp.h"
 #include "ir/target/tile.h"
-#include "ir/view.h"
+#include "ir/core/view.h"
 #include "tests/support/attention_store.h"
 #include "tests/support/rng.h"
 

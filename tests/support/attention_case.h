@@ -9,8 +9,8 @@
 #define TFMC_TESTS_SUPPORT_ATTENTION_CASE_H
 
 #include "backends/backend.h"
-#include "backends/kernel/kb.h"
-#include "ir/module.h"
+#include "backends/kb/kb.h"
+#include "ir/core/module.h"
 #include "ir/target/target.h"
 
 enum attention_bias { BIAS_NONE, BIAS_FULL /* [B,H,S,T] */, BIAS_KEYS /* [B,T] */, BIAS_ROWS /* [H,S] */ };

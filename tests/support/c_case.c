@@ -13,8 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/cfamily/cfamily.h"
-#include "backends/kernel/kb_interp.h"
+#include "backends/print/cfamily.h"
+#include "backends/kb/interp/interp.h"
 #include "ir/target/target.h"
 
 #define DATA_MAX 4

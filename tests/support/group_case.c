@@ -9,10 +9,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "backends/kernel/kb_interp.h"
+#include "backends/kb/interp/interp.h"
 #include "backends/llvm/llvm.h"
 #include "ir/interp/interp.h"
-#include "ir/view.h"
+#include "ir/core/view.h"
 #include "tests/support/rng.h"
 
 enum { WORD_OUT = GROUP_CASE_PARAMS, WORD_SCRATCH, WORD_DIMS, N_WORDS = WORD_DIMS + GROUP_CASE_DIMS };

@@ -7,6 +7,6 @@
 #define TFMC_TESTS_SUPPORT_INTERP_CHECKS_H
 
 #define OP(name, traits, operands, attributes, formula) void interp_check_##name(void);
-#include "ir/ops.def"
+#include "ir/core/ops.def"
 
 #endif

@@ -5,7 +5,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "ir/verify.h"
+#include "ir/verify/verify.h"
 #include "tests/support/interp_checks.h"
 #include "tests/support/op_case.h"
 

@@ -9,12 +9,12 @@
 #include <math.h>
 #include <string.h>
 
-#include "backends/kernel/kb_interp.h"
+#include "backends/kb/interp/interp.h"
 #include "backends/kernel/templates.h"
 #include "backends/llvm/llvm.h"
 #include "ir/interp/interp.h"
 #include "ir/target/tile.h"
-#include "ir/view.h"
+#include "ir/core/view.h"
 #include "tests/support/rng.h"
 
 enum { WORD_OUT = LINEAR_PARAMS_MAX, WORD_SCRATCH, WORD_DIMS, N_WORDS = WORD_DIMS + 2 };

@@ -8,7 +8,7 @@
 #define TFMC_TESTS_SUPPORT_LINEAR_CASE_H
 
 #include "backends/backend.h"
-#include "backends/kernel/kb.h"
+#include "backends/kb/kb.h"
 #include "ir/target/target.h"
 #include "tests/support/tir.h"
 

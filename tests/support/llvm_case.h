@@ -6,7 +6,7 @@
 #ifndef TFMC_TESTS_SUPPORT_LLVM_CASE_H
 #define TFMC_TESTS_SUPPORT_LLVM_CASE_H
 
-#include "backends/kernel/kb.h"
+#include "backends/kb/kb.h"
 
 /* Emits the body of a function `case(in, out)`; it must not return. */
 typedef void llvm_case_body(struct kb *k, struct kb_val in, struct kb_val out);

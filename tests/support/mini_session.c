@@ -7,7 +7,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "passes/pass.h"
+#include "passes/framework/pass.h"
 #include "tests/support/mini_model.h"
 
 static void compile(struct mini_session *m, const char *vocabulary, const struct target *target,

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "ir/type.h"
+#include "ir/types/type.h"
 
 /* One of 16 bits; x is in the type. */
 static inline uint16_t narrow_bits(enum ir_dtype t, float x)

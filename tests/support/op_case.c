@@ -8,7 +8,7 @@
 #include <check.h>
 #include <math.h>
 
-#include "ir/verify.h"
+#include "ir/verify/verify.h"
 
 #define OPERANDS_MAX 8
 

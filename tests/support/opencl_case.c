@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/cfamily/cfamily.h"
-#include "backends/kernel/kb_interp.h"
+#include "backends/print/cfamily.h"
+#include "backends/kb/interp/interp.h"
 #include "tests/support/opencl_device.h"
 
 #define DATA_MAX 4

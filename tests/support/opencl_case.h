@@ -7,7 +7,7 @@
 #ifndef TFMC_TESTS_SUPPORT_OPENCL_CASE_H
 #define TFMC_TESTS_SUPPORT_OPENCL_CASE_H
 
-#include "backends/kernel/kb.h"
+#include "backends/kb/kb.h"
 
 /* Emits the body of a kernel `case_kernel(in, out)`; it must not return. */
 typedef void opencl_case_body(struct kb *k, struct kb_val in, struct kb_val out);

@@ -6,7 +6,7 @@
 #ifndef TFMC_TESTS_SUPPORT_RANDOM_RECIPE_H
 #define TFMC_TESTS_SUPPORT_RANDOM_RECIPE_H
 
-#include "ir/build.h"
+#include "ir/builder/build.h"
 #include "tests/support/random_ir.h"
 #include "tests/support/rng.h"
 

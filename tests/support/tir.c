@@ -8,9 +8,9 @@
 #include <check.h>
 #include <string.h>
 
-#include "ir/build.h"
-#include "ir/text.h"
-#include "ir/verify.h"
+#include "ir/builder/build.h"
+#include "ir/print/text.h"
+#include "ir/verify/verify.h"
 
 void tir_init(struct tir *t)
 {

@@ -6,7 +6,7 @@
 #ifndef TFMC_TESTS_SUPPORT_TIR_H
 #define TFMC_TESTS_SUPPORT_TIR_H
 
-#include "ir/module.h"
+#include "ir/core/module.h"
 
 struct tir {
 	struct diag_context cx;

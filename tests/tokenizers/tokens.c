@@ -13,11 +13,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "frontend/files.h"
-#include "frontend/folder.h"
+#include "frontend/text/files.h"
+#include "frontend/import/folder.h"
 #include "frontend/frontend.h"
-#include "frontend/gguf_tokenizer.h"
-#include "frontend/tokenizer.h"
+#include "frontend/sentencepiece/gguf_tokenizer.h"
+#include "frontend/tokenizer/tokenizer.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
 #define FILE_LIMIT ((size_t)512 << 20)

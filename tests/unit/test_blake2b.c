@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ir/support/blake2b.h"
+#include "ir/algorithms/blake2b.h"
 
 Suite *suite_blake2b(void);
 

@@ -7,7 +7,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "passes/pass.h"
+#include "passes/framework/pass.h"
 #include "tests/support/random_ir.h"
 #include "tests/support/tir.h"
 

@@ -6,8 +6,8 @@
 #include <check.h>
 #include <string.h>
 
-#include "frontend/driver/diagnostics.h"
-#include "frontend/json.h"
+#include "frontend/driver/options/diagnostics.h"
+#include "frontend/text/json.h"
 #include "tests/support/reading.h"
 
 Suite *suite_diagnostics(void);

@@ -6,7 +6,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "frontend/expr.h"
+#include "frontend/expr/expr.h"
 #include "tests/support/reading.h"
 
 Suite *suite_expr(void);

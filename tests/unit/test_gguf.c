@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "frontend/gguf.h"
+#include "frontend/formats/gguf.h"
 #include "tests/support/reading.h"
 #include "tests/support/rng.h"
 

@@ -8,8 +8,8 @@
 #include <math.h>
 
 #include "ir/interp/interp.h"
-#include "ir/text.h"
-#include "ir/verify.h"
+#include "ir/print/text.h"
+#include "ir/verify/verify.h"
 
 #define B     2
 #define H     4 /* query heads */

@@ -6,12 +6,12 @@
  */
 #include <check.h>
 
-#include "ir/op.h"
+#include "ir/core/op.h"
 #include "tests/support/interp_checks.h"
 
 static void (*const checks[IR_N_OPS])(void) = {
 #define OP(name, traits, operands, attributes, formula) [OP_##name] = interp_check_##name,
-#include "ir/ops.def"
+#include "ir/core/ops.def"
 };
 
 START_TEST(computes_op)

@@ -7,9 +7,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "ir/build.h"
-#include "ir/text.h"
-#include "ir/verify.h"
+#include "ir/builder/build.h"
+#include "ir/print/text.h"
+#include "ir/verify/verify.h"
 #include "tests/support/tir.h"
 
 Suite *suite_ir_build(void);

@@ -6,8 +6,8 @@
  */
 #include <check.h>
 
-#include "ir/build.h"
-#include "ir/case.h"
+#include "ir/builder/build.h"
+#include "ir/builder/case.h"
 #include "ir/interp/interp.h"
 #include "tests/support/random_ir.h"
 #include "tests/support/tir.h"

@@ -5,8 +5,8 @@
  */
 #include <check.h>
 
-#include "ir/module.h"
-#include "ir/type.h"
+#include "ir/core/module.h"
+#include "ir/types/type.h"
 
 Suite *suite_ir_dim(void);
 

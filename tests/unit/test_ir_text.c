@@ -7,7 +7,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "ir/text.h"
+#include "ir/print/text.h"
 #include "tests/support/random_ir.h"
 #include "tests/support/tir.h"
 

@@ -6,7 +6,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "ir/verify.h"
+#include "ir/verify/verify.h"
 #include "tests/support/tir.h"
 
 Suite *suite_ir_verify(void);

@@ -8,8 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "backends/kernel/kb_interp.h"
-#include "backends/kernel/record.h"
+#include "backends/kb/interp/interp.h"
+#include "backends/kb/record.h"
 
 struct fixture {
 	struct arena arena;

@@ -7,8 +7,8 @@
 #include <check.h>
 #include <string.h>
 
-#include "backends/kernel/kb_interp.h"
-#include "backends/kernel/record.h"
+#include "backends/kb/interp/interp.h"
+#include "backends/kb/record.h"
 #include "ir/support/compiler.h"
 
 #define ITEMS  8

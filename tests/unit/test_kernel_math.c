@@ -9,8 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "backends/kernel/kb_interp.h"
-#include "backends/kernel/math.h"
+#include "backends/kb/interp/interp.h"
+#include "backends/kb/math.h"
 
 #define SAMPLES 4096
 

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "backends/backend.h"
-#include "ir/text.h"
-#include "passes/pass.h"
+#include "ir/print/text.h"
+#include "passes/framework/pass.h"
 #include "runtime/tfmc_rt.h"
 #include "tests/support/tir.h"
 #include "tests/support/random_ir.h"

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/kernel/rowwise.h"
+#include "backends/rows/rowwise.h"
 #include "ir/support/compiler.h"
 #include "tests/support/group_case.h"
 

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "frontend/frontend.h"
-#include "frontend/graph.h"
-#include "frontend/schema.h"
+#include "frontend/graph/graph.h"
+#include "frontend/model/schema.h"
 
 Suite *suite_model(void);
 

@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "frontend/npy.h"
-#include "frontend/stored_read.h"
+#include "frontend/formats/npy.h"
+#include "frontend/formats/stored_read.h"
 #include "tests/support/reading.h"
 #include "tests/support/rng.h"
 

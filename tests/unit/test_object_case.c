@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "backends/backend.h"
-#include "ir/case.h"
+#include "ir/builder/case.h"
 #include "ir/interp/interp.h"
-#include "passes/pass.h"
+#include "passes/framework/pass.h"
 #include "runtime/tfmc_rt.h"
 #include "tests/support/tir.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "backends/opencl/internal.h"
-#include "passes/pass.h"
+#include "passes/framework/pass.h"
 #include "tests/support/mini_model.h"
 #include "tests/support/random_ir.h"
 #include "tests/support/tir.h"

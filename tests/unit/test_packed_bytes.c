@@ -8,9 +8,9 @@
 #include <check.h>
 
 #include "backends/backend.h"
-#include "ir/text.h"
-#include "ir/verify.h"
-#include "passes/pass.h"
+#include "ir/print/text.h"
+#include "ir/verify/verify.h"
+#include "passes/framework/pass.h"
 #include "tests/support/random_transformer.h"
 #include "tests/support/tir.h"
 

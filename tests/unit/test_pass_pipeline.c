@@ -5,7 +5,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "passes/pass.h"
+#include "passes/framework/pass.h"
 
 struct fixture {
 	struct arena arena;

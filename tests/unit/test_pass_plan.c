@@ -6,7 +6,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "passes/plan.h"
+#include "passes/plan/plan.h"
 #include "tests/support/rng.h"
 
 #define N_MAX 60

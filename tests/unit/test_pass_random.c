@@ -7,10 +7,10 @@
 #include <check.h>
 #include <string.h>
 
-#include "ir/case.h"
-#include "ir/text.h"
-#include "ir/verify.h"
-#include "passes/pass.h"
+#include "ir/builder/case.h"
+#include "ir/print/text.h"
+#include "ir/verify/verify.h"
+#include "passes/framework/pass.h"
 #include "tests/support/tir.h"
 #include "tests/support/random_ir.h"
 

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "passes/rules/check.h"
+#include "passes/rule_check/check.h"
 #include "tests/support/random_ir.h"
 #include "tests/support/tir.h"
 

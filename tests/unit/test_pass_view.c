@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "ir/interp/interp.h"
-#include "ir/view.h"
+#include "ir/core/view.h"
 #include "tests/support/tir.h"
 
 #define HEAD "module \"t\"\ndim B in [1,4]\ndim S in [1,8]\nfunc @f(%x: f32[B,S,12]) -> (y: "

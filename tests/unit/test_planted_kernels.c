@@ -9,8 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "backends/kernel/record.h"
-#include "backends/kernel/rowwise.h"
+#include "backends/kb/record.h"
+#include "backends/rows/rowwise.h"
 #include "tests/support/attention_case.h"
 #include "tests/support/group_case.h"
 #include "tests/support/linear_case.h"

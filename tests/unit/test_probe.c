@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "ir/interp/interp.h"
-#include "ir/text.h"
-#include "ir/verify.h"
+#include "ir/print/text.h"
+#include "ir/verify/verify.h"
 #include "passes/probe/probe.h"
 
 Suite *suite_probe(void);

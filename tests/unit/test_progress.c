@@ -3,7 +3,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "frontend/driver/progress.h"
+#include "frontend/driver/options/progress.h"
 #include "ir/support/compiler.h"
 
 struct fixture {

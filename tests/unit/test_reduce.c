@@ -7,9 +7,9 @@
 #include <check.h>
 #include <string.h>
 
-#include "ir/text.h"
-#include "ir/verify.h"
-#include "passes/reduce.h"
+#include "ir/print/text.h"
+#include "ir/verify/verify.h"
+#include "passes/shrink/reduce.h"
 #include "tests/support/random_transformer.h"
 #include "tests/support/tir.h"
 

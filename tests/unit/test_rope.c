@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "frontend/rope.h"
+#include "frontend/operators/rope.h"
 
 Suite *suite_rope(void);
 

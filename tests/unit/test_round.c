@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ir/weight.h"
+#include "ir/weights/weight.h"
 
 /* What a pattern is worth: sign, exponent, fraction. */
 static double worth(unsigned bits, int exponents, int fraction)

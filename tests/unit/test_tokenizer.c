@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "frontend/files.h"
-#include "frontend/json.h"
-#include "frontend/tokenizer.h"
+#include "frontend/text/files.h"
+#include "frontend/text/json.h"
+#include "frontend/tokenizer/tokenizer.h"
 #include "ir/support/utf8.h"
 #include "runtime/tokenizer/format.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"

@@ -7,9 +7,9 @@
 #include <check.h>
 #include <string.h>
 
-#include "ir/text.h"
-#include "ir/verify.h"
-#include "passes/validate/shrink.h"
+#include "ir/print/text.h"
+#include "ir/verify/verify.h"
+#include "passes/shrink/shrink.h"
 #include "passes/validate/validate.h"
 #include "tests/support/random_transformer.h"
 

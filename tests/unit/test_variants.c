@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/kernel/kb_interp.h"
-#include "backends/object/object.h"
-#include "passes/pass.h"
+#include "backends/kb/interp/interp.h"
+#include "backends/plan/object.h"
+#include "passes/framework/pass.h"
 #include "runtime/tfmc_rt.h"
 #include "tests/support/mini_model.h"
 #include "tests/support/tir.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "ir/support/buf.h"
-#include "ir/weight.h"
+#include "ir/weights/weight.h"
 
 struct stored {
 	const char *name;

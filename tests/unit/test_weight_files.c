@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "frontend/safetensors.h"
-#include "frontend/weight_files.h"
-#include "ir/support/glob.h"
+#include "frontend/formats/safetensors.h"
+#include "frontend/weights/files.h"
+#include "ir/algorithms/glob.h"
 #include "tests/support/reading.h"
 
 Suite *suite_weight_files(void);

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "frontend/safetensors.h"
-#include "frontend/weight_map.h"
+#include "frontend/formats/safetensors.h"
+#include "frontend/weights/map.h"
 #include "tests/support/reading.h"
 
 Suite *suite_weight_map(void);

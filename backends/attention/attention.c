@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The attention template: reads the group and its schedule. What is computed and
+ * in which order is said in attention.h; attention_internal.h lists the parts.
+ */
+#include "backends/attention/attention.h"
+
+#include <assert.h>
+
+#include "backends/attention/internal.h"
+#include "ir/core/view.h"
+
+/* Operands of OP_attention. */
+enum { Q, KEY, VALUE, BIAS, LEN, PAST, SINKS };
+
+#define HEAD_MAX  65536
+#define BLOCK_MAX TILE_BLOCK_MAX
+#define UNROLLED  8 /* vectors of a row that need no loop */
+
+/* --- tensors -------------------------------------------------------------------------------------------- */
+
+enum kb_scalar attention_scalar(enum ir_dtype t)
+{
+	switch (t) {
+	case DT_F32: return KB_F32;
+	case DT_F16: return KB_F16;
+	case DT_BF16: return KB_BF16;
+	case DT_F64:
+	case DT_I8:
+	case DT_U8:
+	case DT_I16:
+	case DT_I32:
+	case DT_I64:
+	case DT_BOOL: return KB_VOID;
+	}
+	return KB_VOID;
+}
+
+struct kb_type attention_vector(const struct attention *a)
+{
+	return KB_TYPE(KB_F32, a->lanes);
+}
+
+bool attention_is_dense(const struct kb_tensor *t, int axis)
+{
+	return t->stride[axis].is_const && t->stride[axis].c == 1;
+}
+
+struct kb_val attention_size(struct kb *k, const struct kb_size *s)
+{
+	return s->is_const ? kb_index(k, s->c) : s->v;
+}
+
+struct kb_val attention_step(struct kb *k, const struct kb_tensor *t, int axis, struct kb_val index)
+{
+	return kb_mul(k, index, attention_size(k, &t->stride[axis]));
+}
+
+struct kb_val attention_at(struct kb *k, const struct kb_tensor *t, struct kb_val ptr, struct kb_val index)
+{
+	return kb_ptr_add(k, ptr, kb_mul(k, index, kb_index(k, ir_dtype_bytes(t->dtype))), 0);
+}
+
+struct kb_val attention_load(struct kb *k, const struct kb_tensor *t, struct kb_val ptr, struct kb_val index,
+                             int64_t disp, int lanes, int n)
+{
+	struct kb_type type = KB_TYPE(attention_scalar(t->dtype), lanes);
+	return kb_cvt(k, kb_load_part(k, type, n, ptr, index, disp), KB_F32);
+}
+
+struct kb_val attention_widen(const struct attention *a, enum ir_dtype dtype, struct kb_val ptr,
+                              struct kb_val index, int64_t disp, int lanes, bool is_aligned)
+{
+	struct kb_type type = KB_TYPE(attention_scalar(dtype), lanes);
+	int align = is_aligned ? lanes * (int)ir_dtype_bytes(dtype) : 0;
+	return kb_cvt(a->k, kb_load(a->k, type, ptr, index, disp, align), KB_F32);
+}
+
+struct kb_val attention_scratch_row(struct kb *k, struct kb_val table, struct kb_val row, int64_t length)
+{
+	return kb_ptr_add(k, table, kb_mul(k, row, kb_index(k, length * 4)), 0);
+}
+
+struct kb_val attention_round_down(struct kb *k, struct kb_val n, int64_t step)
+{
+	return step == 1 ? n : kb_mul(k, kb_bin(k, KB_DIV, n, kb_index(k, step)), kb_index(k, step));
+}
+
+struct kb_val attention_round_up(struct kb *k, struct kb_val n, int64_t step)
+{
+	return attention_round_down(k, kb_add_const(k, n, step - 1), step);
+}
+
+void attention_walk_row(const struct attention *a, int64_t count, int lanes, attention_row_step *step,
+                        void *user)
+{
+	struct kb *k = a->k;
+	int64_t whole = count - count % lanes;
+	if (whole <= (int64_t)UNROLLED * lanes) {
+		for (int64_t e = 0; e < whole; e += lanes)
+			step(user, kb_index(k, e), lanes, lanes);
+	} else {
+		struct kb_val e = kb_loop(k, "e", kb_index(k, 0), kb_index(k, whole), lanes, KB_NONEMPTY);
+		step(user, e, lanes, lanes);
+		kb_end_loop(k);
+	}
+	if (whole < count)
+		step(user, kb_index(k, whole), lanes, (int)(count - whole));
+}
+
+int attention_tile_vectors(const struct attention *a, int rows)
+{
+	const struct target *t = a->job->target;
+	int panel = TILE_PANEL / a->lanes, best = panel;
+	if (rows == a->mr)
+		return target_linear_tile(t).nr / a->lanes;
+	for (int v = panel; v <= TILE_PANELS_MAX * panel; v *= 2) {
+		int by_lane = t->k_lanes > 1 ? rows : 0;
+		if (rows * v <= t->tile_sums && rows * v + v + by_lane + 1 + !t->has_fma <= t->registers)
+			best = v;
+	}
+	return best;
+}
+
+/* --- the group ------------------------------------------------------------------------------------------ */
+
+static enum tfmc_status internal(const struct attention *a, const char *what)
+{
+	diag_error(a->job->cx, a->job->group->loc.at, DIAG_INTERNAL, "attention: %s", what);
+	return TFMC_INTERNAL;
+}
+
+static enum tfmc_status operand(const struct attention *a, struct ir_value v, struct kb_tensor *out)
+{
+	const struct kernel_binding *bind = a->job->bind;
+	if (!bind->tensor(bind->user, a->k, v, out))
+		return internal(a, "an operand has no place in memory");
+	return TFMC_OK;
+}
+
+static enum tfmc_status float_operand(struct attention *a, struct ir_value v, struct kb_tensor *out)
+{
+	TFMC_TRY(operand(a, v, out));
+	if (out->encoding != ENC_ROW && out != &a->key)
+		return internal(a, "an operand is packed");
+	if (attention_scalar(out->dtype) != KB_VOID)
+		return TFMC_OK;
+	diag_error(a->job->cx, a->job->group->loc.at, DIAG_UNSUPPORTED,
+	           "not supported yet: attention over %s elements", ir_dtype_name(out->dtype));
+	return TFMC_INVALID;
+}
+
+static enum tfmc_status bind_operands(struct attention *a, const struct ir_op *root)
+{
+	const struct ir_value *x = root->operands;
+	a->has_bias = root->n_operands > BIAS && x[BIAS].id != 0;
+	a->has_len = root->n_operands > LEN && x[LEN].id != 0;
+	a->has_past = root->n_operands > PAST && x[PAST].id != 0;
+	a->has_sinks = root->n_operands > SINKS && x[SINKS].id != 0;
+	bool is_causal = a->attrs->mask == MASK_causal;
+	a->window = a->attrs->window;
+	a->rows_differ = is_causal || a->window > 0;
+	a->reach = is_causal ? 1 : a->window;
+	TFMC_TRY(float_operand(a, x[Q], &a->q));
+	TFMC_TRY(float_operand(a, x[KEY], &a->key));
+	TFMC_TRY(float_operand(a, x[VALUE], &a->value));
+	a->ring = a->key.ring;
+	if (a->value.ring != a->ring || a->q.ring > 0 || a->ring % TILE_PANEL != 0)
+		return internal(a, "keys and values lie in different rings");
+	if (a->has_bias)
+		TFMC_TRY(float_operand(a, x[BIAS], &a->bias));
+	if (a->has_len)
+		TFMC_TRY(operand(a, x[LEN], &a->len));
+	if (a->has_past)
+		TFMC_TRY(operand(a, x[PAST], &a->past));
+	if (a->has_sinks)
+		TFMC_TRY(float_operand(a, x[SINKS], &a->sinks));
+	return TFMC_OK;
+}
+
+static struct kb_size dim_size(const struct attention *a, const struct ir_dim *d)
+{
+	return a->job->bind->dim(a->job->bind->user, a->k, d);
+}
+
+/* The root's axes [B,H,S,V] inside the group's result. */
+static enum tfmc_status bind_result(struct attention *a, const struct ir_op *root)
+{
+	const struct kernel_job *job = a->job;
+	const struct ir_region *r = job->group->region;
+	const struct ir_op *yield = r->ops[r->n_ops - 1];
+	struct kb_tensor result;
+	struct ir_view view;
+	if (yield->n_operands != 1 || !job->bind->result(job->bind->user, a->k, 0, &result))
+		return internal(a, "the group has not one result in memory");
+	if (!ir_view_store(job->module, job->func, yield->operands[0], &view) ||
+	    !ir_same(view.base, root->results[0]))
+		return internal(a, "the result is no view of the root");
+	if (attention_scalar(result.dtype) == KB_VOID)
+		return internal(a, "the result has another element type");
+	a->out = (struct kb_tensor){.dtype = result.dtype, .rank = view.rank};
+	for (int i = 0; i < view.rank; i++) {
+		a->out.size[i] = dim_size(a, view.size[i]);
+		a->out.stride[i] = dim_size(a, view.stride[i]);
+	}
+	struct kb_size offset = dim_size(a, view.offset);
+	a->out.ptr = attention_at(a->k, &a->out, result.ptr, attention_size(a->k, &offset));
+	return TFMC_OK;
+}
+
+/* --- the schedule --------------------------------------------------------------------------------------- */
+
+/* `n` elements of scratch, from *at on, which moves on in whole lines. */
+static struct kb_val take(const struct attention *a, int64_t *at, int64_t n)
+{
+	struct kb_val p = kb_ptr_add(a->k, a->job->scratch, kb_index(a->k, 0), *at * 4);
+	*at += (n + TILE_PANEL - 1) / TILE_PANEL * TILE_PANEL;
+	return p;
+}
+
+/* Addresses of the parts of scratch. */
+static enum tfmc_status divide_scratch(struct attention *a)
+{
+	struct target_attention_scratch s;
+	const struct target_attention_sizes sizes = {a->br, a->bc, a->schedule->split};
+	target_attention_scratch(a->job->target, a->size, a->value_size, &sizes, &s);
+	int64_t at = 0;
+	a->queries = take(a, &at, s.queries);
+	a->keys = take(a, &at, s.keys);
+	a->values = take(a, &at, s.values);
+	a->scores = take(a, &at, s.scores);
+	a->acc = take(a, &at, s.sums);
+	a->max = take(a, &at, s.rows);
+	a->sum = take(a, &at, s.rows);
+	a->tile_max = take(a, &at, s.tile_rows);
+	a->tile_sum = take(a, &at, s.tile_rows);
+	a->old_factor = take(a, &at, s.tile_rows);
+	a->new_factor = take(a, &at, s.tile_rows);
+	a->slots = take(a, &at, s.n_slots * s.slot);
+	a->n_slots = s.n_slots;
+	a->slot_rows = s.slot_rows;
+	a->slot = s.slot;
+	a->slot_list = s.rows;
+	a->stride = s.score_stride;
+	if (at * 4 > a->schedule->scratch)
+		return internal(a, "the planned scratch is too small");
+	return TFMC_OK;
+}
+
+static enum tfmc_status find_head_size(const struct attention *a, const struct kb_size *s, int64_t *out)
+{
+	*out = s->c;
+	if (s->is_const && s->c > 0 && s->c <= HEAD_MAX)
+		return TFMC_OK;
+	diag_error(a->job->cx, a->job->group->loc.at, DIAG_UNSUPPORTED,
+	           "not supported yet: attention with a head size that is no constant from 1 to %d",
+	           HEAD_MAX);
+	return TFMC_INVALID;
+}
+
+static int64_t padded(int64_t n)
+{
+	return (n + TILE_PANEL - 1) / TILE_PANEL * TILE_PANEL;
+}
+
+/* Constant factors go into the queries, once for each of them. A bias may be the least float: no factor may
+ * make it infinite, so the base stays e there. */
+static void choose_factors(struct attention *a)
+{
+	double cap = a->attrs->softcap,
+	       base = a->attrs->base2 || a->has_bias || cap > 0 ? 1 : ATTENTION_LOG2E;
+	double inside = cap > 0 ? 1 / cap : 1;
+	a->q_factor = (float)(a->attrs->scale * inside * base);
+	a->bias_factor = (float)inside;
+	a->cap = (float)cap;
+	a->base2 = a->attrs->base2 || base != 1;
+}
+
+/* Values that do not lie as whole vectors are copied, and those that are far from each other. Keys in panels
+ * and values side by side are widened where they are multiplied. */
+static void choose_values(struct attention *a)
+{
+	const struct kb_size *step = &a->value.stride[ATTENTION_ROW];
+	bool whole = a->value_size % a->lanes == 0 && attention_is_dense(&a->value, ATTENTION_ELEMENT);
+	a->copies_values = !whole || !step->is_const || step->c != a->value_size;
+	a->value_dtype = a->copies_values ? DT_F32 : a->value.dtype;
+	a->key_dtype = a->key.encoding == ENC_PANEL16 ? a->key.dtype : DT_F32;
+	a->value_step = kb_index(a->k, a->copies_values ? a->value_pad : a->value_size);
+}
+
+/* Sizes and the schedule; the group's attributes win over the defaults. */
+static enum tfmc_status choose_schedule(struct attention *a)
+{
+	const struct attrs_group *s = a->schedule;
+	int64_t br, bc;
+	TFMC_TRY(find_head_size(a, &a->q.size[ATTENTION_ELEMENT], &a->size));
+	TFMC_TRY(find_head_size(a, &a->value.size[ATTENTION_ELEMENT], &a->value_size));
+	target_attention_blocks(a->job->target, a->size, a->value_size, &br, &bc);
+	a->br = s->br > 0 ? s->br : br;
+	a->bc = s->bc > 0 ? s->bc : bc;
+	int64_t lanes = s->lanes > 0 ? s->lanes : kb_caps(a->k)->lanes;
+	a->lanes = lanes < ATTENTION_LANES_MAX ? (int)lanes : ATTENTION_LANES_MAX;
+	a->mr = target_linear_tile(a->job->target).mr;
+	a->few = target_attention_few(a->job->target);
+	a->size_pad = padded(a->size);
+	a->value_pad = padded(a->value_size);
+	choose_factors(a);
+	choose_values(a);
+	bool fits = (a->lanes & (a->lanes - 1)) == 0 && a->bc % TILE_PANEL == 0 && a->br <= BLOCK_MAX &&
+	            a->bc <= BLOCK_MAX;
+	return fits ? divide_scratch(a) : internal(a, "the schedule does not fit");
+}
+
+enum tfmc_status kernel_attention(const struct kernel_job *job)
+{
+	const struct attrs_group *schedule = job->group->attrs;
+	const struct ir_region *r = job->group->region;
+	assert(schedule->root >= 0 && (size_t)schedule->root < r->n_ops);
+	const struct ir_op *root = r->ops[schedule->root];
+	assert(root->code == OP_attention);
+	struct attention a = {.job = job, .k = job->k, .attrs = root->attrs, .schedule = schedule};
+	TFMC_TRY(bind_operands(&a, root));
+	TFMC_TRY(bind_result(&a, root));
+	TFMC_TRY(choose_schedule(&a));
+	if (job->is_join)
+		attention_join(&a);
+	else
+		attention_tasks(&a);
+	return TFMC_OK;
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the parts of the attention template share: operands, sizes, places in
+ * scratch, and the position of the loops that are open.
+ *
+ *   attention.c           reads the group and its schedule
+ *   attention_tasks.c     divides heads and rows among workers, begins and ends a task
+ *   attention_copy.c      queries, keys and values in the order that the tiles read
+ *   attention_block.c     one block of keys for all rows of a task, tile by tile
+ *   attention_split.c     blocks of one head divided among workers, joined in a second step
+ *   attention_scores.c    q k^T, attention_softmax.c weights, attention_values.c weights v
+ *
+ * The query heads that read one head of keys are one matrix of rows: row r is token r / group of query head
+ * r % group, so that rows in order see ever more keys.
+ */
+#ifndef TFMC_BACKENDS_ATTENTION_INTERNAL_H
+#define TFMC_BACKENDS_ATTENTION_INTERNAL_H
+
+#include "backends/kernel/group.h"
+#include "ir/target/tile.h"
+
+#define ATTENTION_LANES_MAX 16
+#define ATTENTION_SUMS_MAX  TILE_SUMS_MAX
+#define ATTENTION_ROWS_MAX  TILE_ROWS_MAX
+#define ATTENTION_LOG2E     1.4426950408889634
+#define ATTENTION_UNSEEN    (-1.0f) /* in the place of the weight of a key that its row does not see */
+
+/* Axes of [B,H,S,E]. */
+enum { ATTENTION_BATCH, ATTENTION_HEAD, ATTENTION_ROW, ATTENTION_ELEMENT };
+
+struct attention {
+	const struct kernel_job *job;
+	struct kb *k;
+	const struct attrs_attention *attrs;
+	const struct attrs_group *schedule;
+	bool has_bias, has_len, has_past, has_sinks;
+	bool rows_differ;   /* in the keys they see: causal, or with a window */
+	int64_t window;     /* a row sees keys less than this away; 0: no window */
+	int64_t reach;      /* where rows differ: keys that token 0 sees when its place is 0 */
+	bool copies_values; /* the values of a block are copied, whole vectors of f32 side by side */
+	int64_t ring;       /* keys and values of position p lie in row p mod ring; 0: in row p */
+	enum ir_dtype key_dtype, value_dtype; /* of keys and values where the tiles read them */
+	struct kb_tensor q, key, value, bias, len, past, sinks;
+	struct kb_tensor out;        /* root's axes [B,H,S,V] in the result */
+	int64_t size, value_size;    /* E, V */
+	int64_t size_pad, value_pad; /* rounded up to 16 */
+	int64_t br, bc;              /* rows of a task at most, keys of a block */
+	int64_t stride;              /* of a row of scores, in elements */
+	int lanes;                   /* of a vector */
+	int mr, few; /* rows of the main register tile, and of the one for few rows (0: none) */
+
+	/* score = cap tanh(q' k^T + bias bias_factor), without cap: q' k^T + bias bias_factor; q' = q
+	 * q_factor */
+	float q_factor, bias_factor, cap;
+	bool base2; /* weights are 2^(score - max) */
+
+	/* Scratch. */
+	struct kb_val queries;                /* [br,size_pad] */
+	struct kb_val keys;                   /* [bc/16,E,16] */
+	struct kb_val values;                 /* [bc,value_pad] */
+	struct kb_val scores;                 /* [mr,stride] of the open tile */
+	struct kb_val acc;                    /* [br,value_pad] */
+	struct kb_val max, sum;               /* [br], a vector longer */
+	struct kb_val tile_max, tile_sum;     /* of the tile's rows in the open block, whole vectors */
+	struct kb_val old_factor, new_factor; /* of the rows' sums so far, and of those of the block */
+	int64_t n_slots;                      /* 0: workers never divide the blocks of a head */
+	int64_t slot_rows, slot,
+	        slot_list;      /* of a block of a head: rows, elements, elements of a list of rows */
+	struct kb_val slots;    /* [n_slots,slot]: acc, max, sum of this worker's blocks */
+	struct kb_val is_split; /* bool */
+
+	/* The head: addresses are those of token 0 of its first query head, key 0. */
+	struct kb_val group; /* query heads */
+	struct kb_val q_head, k_head, v_head, out_head, bias_head, sink_head;
+	struct kb_val first_limit; /* past + reach: where the keys end that token 0 may see */
+	struct kb_val first_begin; /* past + 1 - window: where they begin, which may be negative */
+	struct kb_val limit;       /* min(T, len): keys any row may see */
+
+	/* The task: rows first_row .. + n_rows of the head; rows below are counted from first_row. */
+	struct kb_val first_row, n_rows;
+	struct kb_val visible; /* where the keys of the last row end */
+	struct kb_val begin;   /* where those of the first row begin, in whole panels; 0 without a window */
+
+	/* The block: its first key, where the keys that the task's rows see begin in it (a panel) and end,
+	 * where they lie. */
+	struct kb_val first_key, begin_key, n_keys;
+	struct kb_val block_keys;   /* [..,E,16] */
+	struct kb_val block_values; /* row-major */
+	struct kb_val value_step;   /* elements from one key's values to the next */
+
+	/* The tile: its first row, how many rows exist, and keys of the block: [low, last) are seen by some
+	 * row, [common, common_end) by all. */
+	struct kb_val row, rows;
+	struct kb_val low, common, common_end, last;
+	/* bool: each row sees one key more than the row before it, and with a window one less at the other
+	 * end; only where attention_has_edges. */
+	struct kb_val is_even;
+};
+
+/* --- attention.c ---------------------------------------------------------------------------------------- */
+/* A vector of scores, weights or sums. */
+struct kb_type attention_vector(const struct attention *a);
+/* ptr + index elements of t. */
+struct kb_val attention_at(struct kb *k, const struct kb_tensor *t, struct kb_val ptr, struct kb_val index);
+/* The element, or as many as type has lanes, as f32; n: only the first n lanes. */
+struct kb_val attention_load(struct kb *k, const struct kb_tensor *t, struct kb_val ptr, struct kb_val index,
+                             int64_t disp, int lanes, int n);
+/* A vector of elements of that type as f32: exact. */
+struct kb_val attention_widen(const struct attention *a, enum ir_dtype dtype, struct kb_val ptr,
+                              struct kb_val index, int64_t disp, int lanes, bool is_aligned);
+/* The value of a size; constants stay visible to index arithmetic. */
+struct kb_val attention_size(struct kb *k, const struct kb_size *s);
+/* index * stride in elements of an axis. */
+struct kb_val attention_step(struct kb *k, const struct kb_tensor *t, int axis, struct kb_val index);
+/* True when neighbours on the axis lie side by side in memory. */
+bool attention_is_dense(const struct kb_tensor *t, int axis);
+enum kb_scalar attention_scalar(enum ir_dtype t);
+/* n >= 0 rounded up and down to a multiple of step. */
+struct kb_val attention_round_up(struct kb *k, struct kb_val n, int64_t step);
+struct kb_val attention_round_down(struct kb *k, struct kb_val n, int64_t step);
+/* Address of row `row` of a table in scratch with rows of `length` elements. */
+struct kb_val attention_scratch_row(struct kb *k, struct kb_val table, struct kb_val row, int64_t length);
+/* step(user, e, lanes, n) for the elements e .. of a row of `count`: whole vectors, then n of the last one.
+ * Short rows are unrolled. */
+typedef void attention_row_step(void *user, struct kb_val e, int lanes, int n);
+void attention_walk_row(const struct attention *a, int64_t count, int lanes, attention_row_step *step,
+                        void *user);
+/* Vectors of the sums of a register tile of `rows` rows, for each row: whole panels. */
+int attention_tile_vectors(const struct attention *a, int rows);
+
+/* --- attention_split.c ---------------------------------------------------------------------------------- */
+/* The rows' sums of a block lie in slot `index` from now on. */
+void attention_use_slot(struct attention *a, struct kb_val slots, struct kb_val index);
+/* The second step: rows are divided among workers, the blocks of each joined in order. */
+void attention_join(struct attention *a);
+
+/* --- attention_tasks.c ---------------------------------------------------------------------------------- */
+/* Places and sizes of all heads. */
+struct attention_heads {
+	struct kb_val batch, heads; /* heads of keys */
+	struct kb_val rows;         /* of a head */
+};
+struct attention_heads attention_all_heads(struct attention *a);
+/* Which keys the rows of sequence b may see; blocks of keys that rows of a head of it read. */
+void attention_find_limits(struct attention *a, struct kb_val b);
+struct kb_val attention_head_blocks(struct attention *a, const struct attention_heads *h);
+/* Those of all heads. */
+struct kb_val attention_all_blocks(struct attention *a, const struct attention_heads *h);
+void attention_find_head(struct attention *a, struct kb_val b, struct kb_val key_head);
+/* Where worker w's part of a line begins: parts differ by one at most. */
+struct kb_val attention_part_begin(const struct attention *a, struct kb_val length, struct kb_val w);
+/* out = acc / sum for a row of the task; the power of its sink joins the sum. */
+void attention_store_row(const struct attention *a, struct kb_val row);
+void attention_tasks(struct attention *a);
+/* Element of t where row r of the head begins, counted from t's address for the head. */
+struct kb_val attention_row_index(const struct attention *a, const struct kb_tensor *t, struct kb_val r);
+/* Rows are tokens, and edges of what they see have code of their own. */
+bool attention_has_edges(const struct attention *a);
+/* Where the keys that row r of the head sees begin and end; there are none where the end comes first. */
+struct kb_val attention_row_begin(const struct attention *a, struct kb_val r);
+struct kb_val attention_row_limit(const struct attention *a, struct kb_val r);
+
+/* OpenCL has no hint that a template could rely on. */
+static inline bool attention_has_hints(const struct attention *a)
+{
+	return a->job->target->arch != ARCH_OPENCL;
+}
+
+/* --- attention_copy.c ----------------------------------------------------------------------------------- */
+/* The task's queries times q_factor; rows up to the next whole tile repeat the last one. */
+void attention_copy_queries(const struct attention *a);
+/* Sets where keys and values of the block lie, copies what does not lie as tiles read it. */
+void attention_copy_block(struct attention *a);
+
+/* --- one block ------------------------------------------------------------------------------------------ */
+/* Adds the open block of keys to all rows of the task. */
+void attention_block(struct attention *a);
+/* The keys of the block that a row of the task sees are [begin, end). */
+struct kb_val attention_row_first(const struct attention *a, struct kb_val row);
+struct kb_val attention_row_end(const struct attention *a, struct kb_val row);
+/* The tile's scores, for the keys that any of its rows sees, in whole panels; tiles have `rows` rows. */
+void attention_scores(const struct attention *a, int rows);
+/* Exponential for x <= 0, to the base of the kernel. */
+struct kb_val attention_power(const struct attention *a, struct kb_val x);
+/* Scores become weights relative to their maximum in the block; the rows' maxima and sums follow. */
+void attention_softmax(const struct attention *a);
+/* acc = acc old_factor + (weights v) new_factor */
+void attention_values(const struct attention *a, int rows);
+
+#endif

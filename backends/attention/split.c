@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Few heads and many workers: a new token's blocks of keys are divided among
+ * workers, which leave each block's maxima, sums and weighted values in slots of
+ * their scratch. Behind a barrier rows are divided, and each joins its blocks in
+ * order, with the arithmetic of one worker that has them all: the same bits.
+ */
+#include <float.h>
+
+#include "backends/attention/internal.h"
+#include "ir/core/view.h"
+
+enum { Q, KEY };
+
+/* --- when ----------------------------------------------------------------------------------------------- */
+
+bool kernel_has_join(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
+                     const struct ir_dim **heads)
+{
+	const struct attrs_group *attrs = group->attrs;
+	if (attrs->kind != GROUP_attention || attrs->split == 0)
+		return false;
+	const struct ir_type *key = ir_type_of(f, group->region->ops[attrs->root]->operands[KEY]);
+	*heads = ir_dim_mul(m->dims, key->dims[0], key->dims[1]);
+	return true;
+}
+
+struct kb_val kernel_is_split(struct kb *k, struct kb_val heads, struct kb_val n_workers)
+{
+	struct kb_val rest = kb_bin(k, KB_REM, heads, n_workers);
+	struct kb_val few = kb_cmp(k, KB_LT, heads, kb_mul(k, n_workers, kb_index(k, 2)));
+	return kb_bin(k, KB_AND, few, kb_cmp(k, KB_NE, rest, kb_index(k, 0)));
+}
+
+/* --- slots ---------------------------------------------------------------------------------------------- */
+
+void attention_use_slot(struct attention *a, struct kb_val slots, struct kb_val index)
+{
+	struct kb *k = a->k;
+	a->acc = attention_scratch_row(k, slots, index, a->slot);
+	a->max = kb_ptr_add(k, a->acc, kb_index(k, 0), a->slot_rows * a->value_pad * 4);
+	a->sum = kb_ptr_add(k, a->max, kb_index(k, 0), a->slot_list * 4);
+}
+
+/* --- the second step ------------------------------------------------------------------------------------ */
+
+/* The sums of a row so far, and of one block: addresses of row 0. */
+struct join {
+	const struct attention *a; /* what the row has */
+	struct attention block;    /* what a worker left */
+	struct kb_val row, old_factor, new_factor;
+};
+
+static void join_part(void *user, struct kb_val e, int lanes, int n)
+{
+	const struct join *j = user;
+	struct kb *k = j->a->k;
+	struct kb_type type = KB_TYPE(KB_F32, lanes);
+	struct kb_val acc = attention_scratch_row(k, j->a->acc, j->row, j->a->value_pad);
+	struct kb_val block = attention_scratch_row(k, j->block.acc, j->row, j->a->value_pad);
+	struct kb_val sum = kb_mul(k, kb_load(k, type, block, e, 0, lanes * 4), j->new_factor);
+	struct kb_val before = kb_load(k, type, acc, e, 0, lanes * 4);
+	(void)n;
+	kb_store(k, kb_fma(k, before, j->old_factor, sum), acc, e, 0, lanes * 4);
+}
+
+/* As attention_softmax and attention_values join a block, for one row in all lanes. */
+static void join_block(struct join *j)
+{
+	const struct attention *a = j->a;
+	struct kb *k = a->k;
+	struct kb_type type = attention_vector(a);
+	struct kb_val before = kb_load_splat(k, type, a->max, j->row, 0);
+	struct kb_val now = kb_load_splat(k, type, j->block.max, j->row, 0), max = kb_max(k, now, before);
+	j->old_factor = attention_power(a, kb_sub(k, before, max));
+	j->new_factor = attention_power(a, kb_sub(k, now, max));
+	struct kb_val sum = kb_mul(k, kb_load_splat(k, type, j->block.sum, j->row, 0), j->new_factor);
+	sum = kb_fma(k, kb_load_splat(k, type, a->sum, j->row, 0), j->old_factor, sum);
+	/* what lies behind the row belongs to rows that come later */
+	kb_store(k, max, a->max, j->row, 0, 4);
+	kb_store(k, sum, a->sum, j->row, 0, 4);
+	attention_walk_row(a, a->value_pad, a->lanes, join_part, j);
+}
+
+static void clear_row(const struct attention *a, struct kb_val row)
+{
+	struct kb *k = a->k;
+	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
+	struct kb_val acc = attention_scratch_row(k, a->acc, row, a->value_pad);
+	kb_store(k, kb_splat(k, kb_f32(k, -FLT_MAX), a->lanes), a->max, row, 0, 4);
+	kb_store(k, zero, a->sum, row, 0, 4);
+	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), kb_index(k, a->value_pad), a->lanes, KB_NONEMPTY);
+	kb_store(k, zero, acc, e, 0, a->lanes * 4);
+	kb_end_loop(k);
+}
+
+/* Blocks [first, first + n) of the line, which is `length` long. */
+struct range {
+	struct kb_val first, n, length;
+};
+
+/* The slot of block `at` of the line; owner: the worker that has it, or one before. */
+static void find_slot(struct join *j, const struct range *r, struct kb_val at, struct kb_var owner)
+{
+	const struct attention *a = j->a;
+	struct kb *k = a->k;
+	kb_forever(k);
+	struct kb_val next = kb_add_const(k, kb_get(k, owner), 1);
+	kb_break_if(k, kb_cmp(k, KB_GT, attention_part_begin(a, r->length, next), at));
+	kb_set(k, owner, next);
+	kb_end_forever(k);
+	struct kb_val w = kb_get(k, owner), away = kb_sub(k, w, a->job->worker);
+	struct kb_val step = kb_mul(k, away, kb_index(k, a->job->scratch_step));
+	struct kb_val index = kb_sub(k, at, attention_part_begin(a, r->length, w));
+	attention_use_slot(&j->block, kb_ptr_add(k, a->slots, step, 0), index);
+}
+
+static void join_row(const struct attention *a, struct kb_val row, const struct range *r)
+{
+	struct kb *k = a->k;
+	struct join j = {.a = a, .block = *a, .row = row};
+	struct kb_var owner = kb_var(k, "owner", KB_INDEX_T, kb_index(k, 0));
+	clear_row(a, row);
+	struct kb_val end = kb_add(k, r->first, r->n);
+	struct kb_val at = kb_loop(k, "block", r->first, end, 1, 0);
+	find_slot(&j, r, at, owner);
+	join_block(&j);
+	kb_end_loop(k);
+	attention_store_row(a, row);
+}
+
+void attention_join(struct attention *a)
+{
+	struct kb *k = a->k;
+	struct kb_val zero = kb_index(k, 0);
+	struct attention_heads h = attention_all_heads(a);
+	struct kb_val rows = kb_mul(k, kb_mul(k, h.batch, h.heads), h.rows);
+	struct range r = {.length = attention_all_blocks(a, &h)};
+	struct kb_val lo = attention_part_begin(a, rows, a->job->worker);
+	struct kb_val hi = attention_part_begin(a, rows, kb_add_const(k, a->job->worker, 1));
+	struct kb_var row_at = kb_var(k, "row_at", KB_INDEX_T, zero);
+	struct kb_var block_at = kb_var(k, "block_at", KB_INDEX_T, zero);
+	struct kb_val b = kb_loop(k, "b", zero, h.batch, 1, 0);
+	attention_find_limits(a, b);
+	r.n = attention_head_blocks(a, &h);
+	struct kb_val head = kb_loop(k, "head", zero, h.heads, 1, 0), at = kb_get(k, row_at);
+	attention_find_head(a, b, head);
+	r.first = kb_get(k, block_at);
+	struct kb_val first = kb_max(k, kb_sub(k, lo, at), zero), end = kb_min(k, kb_sub(k, hi, at), h.rows);
+	struct kb_val row = kb_loop(k, "row", first, end, 1, 0);
+	join_row(a, row, &r);
+	kb_end_loop(k);
+	kb_set(k, row_at, kb_add(k, at, h.rows));
+	kb_set(k, block_at, kb_add(k, r.first, r.n));
+	kb_end_loop(k);
+	kb_end_loop(k);
+}

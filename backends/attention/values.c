@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The weighted values of a tile of rows in one block: a register tile whose
+ * weights are the rows of values. Each sum is one chain of multiply-adds over
+ * the keys that its row sees, in increasing key, from zero; then it joins what
+ * the row has of the blocks before.
+ */
+#include "backends/attention/internal.h"
+
+#define AHEAD 8192 /* bytes */
+
+struct value_tile {
+	int rows, vectors;
+	struct kb_val values; /* address of the first column of the block's first key */
+	struct kb_var sum[ATTENTION_SUMS_MAX];
+};
+
+static void load_values(const struct attention *a, const struct value_tile *t, struct kb_val j,
+                        struct kb_val *v)
+{
+	struct kb *k = a->k;
+	struct kb_val at = kb_mul(k, j, a->value_step);
+	for (int x = 0; x < t->vectors; x++)
+		v[x] = attention_widen(a, a->value_dtype, t->values, at, x * a->lanes, a->lanes, false);
+}
+
+/* A few rows read values as fast as memory gives them: those of a later key. */
+static void ask_ahead(const struct attention *a, const struct value_tile *t, struct kb_val j)
+{
+	struct kb *k = a->k;
+	int64_t element = ir_dtype_bytes(a->value_dtype), row = a->value_pad * element;
+	int64_t rows = (AHEAD + row - 1) / row;
+	if (a->copies_values || t->rows != a->few || !attention_has_hints(a))
+		return;
+	struct kb_val bytes = kb_mul(k, kb_mul(k, j, a->value_step), kb_index(k, element));
+	for (int64_t x = 0; x < t->vectors * a->lanes * element; x += 64)
+		kb_prefetch(k, t->values, bytes, rows * row + x);
+}
+
+/* Keys [j, j + lanes), which all rows of the tile see: beside their weights lives one vector of values. */
+static void value_lanes(const struct attention *a, const struct value_tile *t, struct kb_val j, int lanes)
+{
+	struct kb *k = a->k;
+	struct kb_val weights[ATTENTION_ROWS_MAX];
+	for (int i = 0; i < t->rows; i++)
+		weights[i] = kb_load(k, KB_TYPE(KB_F32, lanes), a->scores, j, i * a->stride, 0);
+	for (int d = 0; d < lanes; d++) {
+		struct kb_val at = kb_mul(k, kb_add_const(k, j, d), a->value_step);
+		for (int x = 0; x < t->vectors; x++) {
+			struct kb_val v = attention_widen(a, a->value_dtype, t->values, at, x * a->lanes,
+			                                  a->lanes, false);
+			for (int i = 0; i < t->rows; i++) {
+				struct kb_var sum = t->sum[i * t->vectors + x];
+				struct kb_val w = kb_splat(k, kb_lane(k, weights[i], d), a->lanes);
+				kb_set(k, sum, kb_fma(k, w, v, kb_get(k, sum)));
+			}
+		}
+	}
+}
+
+/* One key that all rows of the tile see. */
+static void value_step(const struct attention *a, const struct value_tile *t, struct kb_val j)
+{
+	struct kb *k = a->k;
+	struct kb_val v[ATTENTION_SUMS_MAX];
+	ask_ahead(a, t, j);
+	load_values(a, t, j, v);
+	for (int i = 0; i < t->rows; i++) {
+		struct kb_val w = kb_load_splat(k, attention_vector(a), a->scores, j, i * a->stride);
+		for (int x = 0; x < t->vectors; x++) {
+			struct kb_var sum = t->sum[i * t->vectors + x];
+			kb_set(k, sum, kb_fma(k, w, v[x], kb_get(k, sum)));
+		}
+	}
+}
+
+/*
+ * sum += w v where the row sees the key. With masks in registers of their own, the multiply-add is masked;
+ * else the values are 0 where it does not: the weight is -1 there, and sum + -0 is sum. Values are then
+ * loaded again for each row, as operands: sums, a line of values and a mask are more than 16 registers.
+ */
+static void add_masked(const struct attention *a, const struct value_tile *t, struct kb_val at, int row,
+                       struct kb_val w)
+{
+	struct kb *k = a->k;
+	struct kb_val is_seen = kb_cmp(k, KB_NE, w, kb_splat(k, kb_f32(k, ATTENTION_UNSEEN), a->lanes));
+	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
+	for (int x = 0; x < t->vectors; x++) {
+		struct kb_var var = t->sum[row * t->vectors + x];
+		struct kb_val sum = kb_get(k, var), v = attention_widen(a, a->value_dtype, t->values, at,
+		                                                        x * a->lanes, a->lanes, false);
+		if (a->lanes == ATTENTION_LANES_MAX)
+			kb_set(k, var, kb_select(k, is_seen, kb_fma(k, w, v, sum), sum));
+		else
+			kb_set(k, var, kb_fma(k, w, kb_select(k, is_seen, v, zero), sum));
+	}
+}
+
+/* A key that some rows of the tile see. */
+static void masked_step(const struct attention *a, const struct value_tile *t, struct kb_val j)
+{
+	struct kb *k = a->k;
+	struct kb_val at = kb_mul(k, j, a->value_step);
+	for (int i = 0; i < t->rows; i++)
+		add_masked(a, t, at, i, kb_load_splat(k, attention_vector(a), a->scores, j, i * a->stride));
+}
+
+static void walk_masked(const struct attention *a, const struct value_tile *t, struct kb_val from,
+                        struct kb_val to)
+{
+	struct kb_val j = kb_loop(a->k, "j", from, to, 1, 0);
+	masked_step(a, t, j);
+	kb_end_loop(a->k);
+}
+
+/* The key of one step of an edge, for the rows [from, to) of the tile. */
+static void edge_step(const struct attention *a, const struct value_tile *t, struct kb_val j, int from,
+                      int to)
+{
+	struct kb *k = a->k;
+	struct kb_val v[ATTENTION_SUMS_MAX];
+	load_values(a, t, j, v);
+	for (int i = from; i < to; i++) {
+		struct kb_val w = kb_load_splat(k, attention_vector(a), a->scores, j, i * a->stride);
+		for (int x = 0; x < t->vectors; x++) {
+			struct kb_var sum = t->sum[i * t->vectors + x];
+			kb_set(k, sum, kb_fma(k, w, v[x], kb_get(k, sum)));
+		}
+	}
+}
+
+/*
+ * The keys [begin, end) that only some rows see, where rows are even: of the upper edge key d is for the rows
+ * behind row d, of the lower one for those up to it. No weight has to be looked at.
+ */
+static void walk_edge(const struct attention *a, const struct value_tile *t, struct kb_val begin,
+                      struct kb_val end, bool is_upper)
+{
+	struct kb *k = a->k;
+	struct kb_val whole = kb_cmp(k, KB_EQ, kb_sub(k, end, begin), kb_index(k, t->rows - 1));
+	kb_if(k, kb_bin(k, KB_AND, a->is_even, whole));
+	for (int d = 0; d < t->rows - 1; d++)
+		edge_step(a, t, kb_add_const(k, begin, d), is_upper ? d + 1 : 0, is_upper ? t->rows : d + 1);
+	kb_else(k);
+	walk_masked(a, t, begin, end);
+	kb_end_if(k);
+}
+
+static void walk_differing(const struct attention *a, const struct value_tile *t, struct kb_val begin,
+                           struct kb_val end, bool is_upper)
+{
+	if (attention_has_edges(a))
+		walk_edge(a, t, begin, end, is_upper);
+	else
+		walk_masked(a, t, begin, end);
+}
+
+static void walk_keys(const struct attention *a, const struct value_tile *t)
+{
+	struct kb *k = a->k;
+	int lanes = a->job->target->k_lanes;
+	struct kb_val lo = a->common, j;
+	bool is_masked = a->rows_differ && t->rows > 1;
+	if (is_masked && a->window > 0)
+		walk_differing(a, t, a->low, a->common, false);
+	if (lanes > 1) {
+		struct kb_val n = attention_round_down(k, kb_sub(k, a->common_end, lo), lanes);
+		struct kb_val whole = kb_add(k, lo, n);
+		j = kb_loop(k, "j", lo, whole, lanes, 0);
+		value_lanes(a, t, j, lanes);
+		kb_end_loop(k);
+		lo = whole;
+	}
+	j = kb_loop(k, "j", lo, a->common_end, 1, 0);
+	value_step(a, t, j);
+	kb_end_loop(k);
+	if (is_masked)
+		walk_differing(a, t, a->common_end, a->last, true);
+}
+
+/* Columns from e0 on of acc = acc old_factor + sums new_factor. */
+static void join_sums(const struct attention *a, const struct value_tile *t, struct kb_val e0)
+{
+	struct kb *k = a->k;
+	struct kb_type type = attention_vector(a);
+	struct kb_val acc = attention_scratch_row(k, a->acc, a->row, a->value_pad), zero = kb_index(k, 0);
+	for (int i = 0; i < t->rows; i++) {
+		struct kb_val old_factor = kb_load_splat(k, type, a->old_factor, zero, i);
+		struct kb_val new_factor = kb_load_splat(k, type, a->new_factor, zero, i);
+		for (int x = 0; x < t->vectors; x++) {
+			int64_t disp = i * a->value_pad + x * a->lanes;
+			struct kb_val sum = kb_mul(k, kb_get(k, t->sum[i * t->vectors + x]), new_factor);
+			struct kb_val before = kb_load(k, type, acc, e0, disp, a->lanes * 4);
+			kb_store(k, kb_fma(k, before, old_factor, sum), acc, e0, disp, a->lanes * 4);
+		}
+	}
+}
+
+static void value_tile(const struct attention *a, struct value_tile *t, struct kb_val e0)
+{
+	struct kb *k = a->k;
+	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
+	t->values =
+	        kb_ptr_add(k, a->block_values, kb_mul(k, e0, kb_index(k, ir_dtype_bytes(a->value_dtype))), 0);
+	for (int i = 0; i < t->rows * t->vectors; i++)
+		t->sum[i] = kb_var(k, "sum", attention_vector(a), zero);
+	walk_keys(a, t);
+	join_sums(a, t, e0);
+}
+
+void attention_values(const struct attention *a, int rows)
+{
+	struct kb *k = a->k;
+	int all = (int)((a->value_size + a->lanes - 1) / a->lanes), most = attention_tile_vectors(a, rows);
+	struct value_tile t = {.rows = rows, .vectors = all < most ? all : most};
+	int whole = all - all % t.vectors;
+	struct kb_val e0 = kb_loop(k, "e", kb_index(k, 0), kb_index(k, (int64_t)whole * a->lanes),
+	                           (int64_t)t.vectors * a->lanes, KB_NONEMPTY);
+	value_tile(a, &t, e0);
+	kb_end_loop(k);
+	if (whole == all)
+		return;
+	t.vectors = all - whole;
+	value_tile(a, &t, kb_index(k, (int64_t)whole * a->lanes));
+}

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The functions of the interface that run no model: init, sizes, status texts,
+ * and the call by number; state.c has those of the state. Init checks everything before it writes
+ * the context. All of this is compiled for every processor of the architecture.
+ */
+#include "backends/plan/object.h"
+
+/* Byte offsets in struct tfmc_config. */
+#define CONFIG(field) ((int64_t)offsetof(struct tfmc_config, field))
+
+bool api_begin(struct emit *e, struct object *o, const char *suffix, enum kb_scalar result)
+{
+	*e = (struct emit){.object = o};
+	e->k = kb_begin(o->kb, emit_name(o, "_%s", suffix), KB_EXPORTED, result);
+	return e->k != NULL;
+}
+
+void api_require(struct emit *e, struct kb_val ok, enum tfmc_rt_status status)
+{
+	emit_return_if(e, kb_un(e->k, KB_NOT, ok), status);
+}
+
+static struct kb_val config(struct emit *e, struct kb_val config_ptr, enum kb_scalar type, int64_t offset)
+{
+	struct kb_val at = kb_ptr_add(e->k, config_ptr, kb_index(e->k, 0), offset);
+	return kb_load(e->k, KB_TYPE(type, 1), at, kb_index(e->k, 0), 0, 8);
+}
+
+static struct kb_val config_bits(struct emit *e, struct kb_val config_ptr, int64_t offset)
+{
+	return config(e, config_ptr, KB_INDEX, offset);
+}
+
+static struct kb_val is_zero(struct emit *e, struct kb_val v)
+{
+	return kb_cmp(e->k, KB_EQ, v, kb_index(e->k, 0));
+}
+
+/* Address bits as i64. */
+static struct kb_val is_aligned(struct emit *e, struct kb_val address)
+{
+	return is_zero(e, kb_bin(e->k, KB_AND, address, kb_index(e->k, OBJECT_ALIGN - 1)));
+}
+
+void api_check_magic(struct emit *e)
+{
+	emit_return_if(e, kb_cmp(e->k, KB_EQ, e->context, kb_null(e->k)), TFMC_RT_E_NULL);
+	struct kb_val magic = emit_context(e, KB_INDEX, CONTEXT_MAGIC);
+	api_require(e, kb_cmp(e->k, KB_EQ, magic, kb_index(e->k, (int64_t)e->object->structure_hash)),
+	            TFMC_RT_E_CONTEXT);
+}
+
+void api_zero_words(struct emit *e, struct kb_val ptr, struct kb_val bytes)
+{
+	struct kb_val n = kb_bin(e->k, KB_DIV, bytes, kb_index(e->k, 8));
+	struct kb_val i = kb_loop(e->k, "i", kb_index(e->k, 0), n, 1, 0);
+	kb_store(e->k, kb_index(e->k, 0), ptr, i, 0, 8);
+	kb_end_loop(e->k);
+}
+
+/* --- sizes
+ * -------------------------------------------------------------------------------------------------- */
+
+/* What a call of f needs behind the scratch; 0 where its cases take all calls with these dims. */
+static struct kb_val arena_of(struct emit *e, const struct function *f)
+{
+	const struct object *o = e->object;
+	struct kb_val need = emit_dim(e, f->arena);
+	for (size_t i = 0; i < o->functions.n; i++) {
+		const struct function *c = &o->functions.items[i];
+		if (c->func->when && c->base == f->func)
+			need = kb_select(e->k, emit_conditions(e, c->func->when), kb_index(e->k, 0), need);
+	}
+	return need;
+}
+
+/* The largest of all functions of all variants. Cases count at all dims, so that smaller dims never need
+ * more. */
+static void emit_arena_bytes(struct object *o)
+{
+	struct emit e;
+	if (!api_begin(&e, o, "arena_bytes", KB_INDEX))
+		return;
+	struct kb *k = e.k;
+	struct kb_val values = kb_param(k, "dims", KB_PTR_T, KB_READONLY);
+	struct kb_val workers = kb_param(k, "workers", KB_INDEX_T, 0);
+	size_t n = ir_dims_count(o->module->dims);
+	struct kb_val *dims = ARENA_ARRAY(o->arena, struct kb_val, n + 1);
+	struct kb_val bad = kb_cmp(k, KB_LT, workers, kb_index(k, 0));
+	for (size_t i = 0; dims && i < n; i++) {
+		const struct ir_dim_sym *s = ir_dims_sym(o->module->dims, i);
+		dims[i] = kb_load(k, KB_INDEX_T, values, kb_index(k, 0), (int64_t)i, 8);
+		bad = kb_bin(k, KB_OR, bad, kb_cmp(k, KB_LT, dims[i], kb_index(k, s->lo)));
+		bad = kb_bin(k, KB_OR, bad, kb_cmp(k, KB_GT, dims[i], kb_index(k, s->hi)));
+	}
+	kb_if(k, bad);
+	kb_return(k, kb_index(k, 0));
+	kb_end_if(k);
+	e.dims = dims;
+	struct kb_val most = kb_index(k, 0);
+	for (size_t v = 0; v < o->n_all; v++) {
+		e.object = &o->all[v];
+		for (size_t i = 0; i < e.object->functions.n; i++)
+			if (e.object->functions.items[i].reached)
+				most = kb_max(k, most, arena_of(&e, &e.object->functions.items[i]));
+	}
+	struct kb_val several = kb_max(k, workers, kb_index(k, 1));
+	kb_return(k, kb_add(k, most, kb_mul(k, several, kb_index(k, o->scratch))));
+	kb_end(k);
+}
+
+static void emit_state_bytes(struct object *o)
+{
+	struct emit e;
+	if (!api_begin(&e, o, "state_bytes", KB_INDEX))
+		return;
+	struct kb *k = e.k;
+	struct kb_val batch = kb_param(k, "batch", KB_INDEX_T, 0);
+	if (o->batch_dim >= 0) {
+		struct kb_val low = kb_cmp(k, KB_LT, batch, kb_index(k, 1));
+		struct kb_val high = kb_cmp(k, KB_GT, batch, kb_index(k, o->batch_max));
+		kb_if(k, kb_bin(k, KB_OR, low, high));
+		kb_return(k, kb_index(k, 0));
+		kb_end_if(k);
+	}
+	struct kb_val blocks = kb_mul(k, batch, kb_index(k, o->state_batch_bytes));
+	kb_return(k, kb_add_const(k, blocks, o->state_fixed_bytes));
+	kb_end(k);
+}
+
+/* --- init
+ * ------------------------------------------------------------------------------------------------------ */
+
+struct init {
+	struct emit e;
+	struct kb_val config;
+	struct kb_val weights, state, arena, arena_bytes, batch, workers, variant;
+};
+
+static void init_weights(struct init *n)
+{
+	struct emit *e = &n->e;
+	struct kb *k = e->k;
+	const struct object *o = e->object;
+	n->weights = config(e, n->config, KB_PTR, CONFIG(weights));
+	struct kb_val bytes = config_bits(e, n->config, CONFIG(weights_bytes));
+	struct kb_val absent = kb_cmp(k, KB_EQ, n->weights, kb_null(k));
+	struct kb_val fits = kb_cmp(k, KB_EQ, bytes, kb_index(k, o->weights_bytes));
+	api_require(e, kb_bin(k, KB_OR, absent, fits), TFMC_RT_E_WEIGHTS);
+	api_require(e, is_aligned(e, config_bits(e, n->config, CONFIG(weights))), TFMC_RT_E_ALIGN);
+	if (o->embedded)
+		n->weights = kb_select(k, absent, kb_symbol(k, emit_name(o, "_weights")), n->weights);
+	else if (o->weights_bytes > 0)
+		emit_return_if(e, absent, TFMC_RT_E_NO_WEIGHTS);
+}
+
+static void init_arena(struct init *n)
+{
+	struct emit *e = &n->e;
+	struct kb *k = e->k;
+	n->arena = config(e, n->config, KB_PTR, CONFIG(arena));
+	n->arena_bytes = config_bits(e, n->config, CONFIG(arena_bytes));
+	struct kb_val wanted = config_bits(e, n->config, CONFIG(workers));
+	n->workers = kb_max(k, wanted, kb_index(k, 1));
+	api_require(e, kb_cmp(k, KB_GE, wanted, kb_index(k, 0)), TFMC_RT_E_WORKER);
+	api_require(e, kb_cmp(k, KB_LE, wanted, kb_index(k, 4096)), TFMC_RT_E_WORKER);
+	api_require(e, is_aligned(e, config_bits(e, n->config, CONFIG(arena))), TFMC_RT_E_ALIGN);
+	struct kb_val none = kb_cmp(k, KB_EQ, n->arena, kb_null(k));
+	n->arena_bytes = kb_select(k, none, kb_index(k, 0), n->arena_bytes);
+	struct kb_val scratch = kb_mul(k, n->workers, kb_index(k, e->object->scratch));
+	api_require(e, kb_cmp(k, KB_GE, n->arena_bytes, scratch), TFMC_RT_E_SIZE);
+}
+
+/* batch 0: as many sequences as fit, at most the bound. */
+static void init_state(struct init *n)
+{
+	struct emit *e = &n->e;
+	struct kb *k = e->k;
+	const struct object *o = e->object;
+	n->state = config(e, n->config, KB_PTR, CONFIG(state));
+	n->batch = config_bits(e, n->config, CONFIG(batch));
+	if (o->batch_dim < 0)
+		return;
+	api_require(e, is_aligned(e, config_bits(e, n->config, CONFIG(state))), TFMC_RT_E_ALIGN);
+	api_require(e, kb_cmp(k, KB_GE, n->batch, kb_index(k, 0)), TFMC_RT_E_DIM);
+	api_require(e, kb_cmp(k, KB_LE, n->batch, kb_index(k, o->batch_max)), TFMC_RT_E_DIM);
+	struct kb_val bytes = config_bits(e, n->config, CONFIG(state_bytes));
+	struct kb_val room = kb_bin(k, KB_SUB, bytes, kb_index(k, o->state_fixed_bytes));
+	int64_t block = o->state_batch_bytes > 0 ? o->state_batch_bytes : 1;
+	struct kb_val fit = kb_min(k, kb_bin(k, KB_DIV, room, kb_index(k, block)), kb_index(k, o->batch_max));
+	n->batch = kb_select(k, is_zero(e, n->batch), fit, n->batch);
+	struct kb_val absent = kb_cmp(k, KB_EQ, n->state, kb_null(k));
+	struct kb_val some = kb_cmp(k, KB_GE, n->batch, kb_index(k, 1));
+	struct kb_val enough = kb_cmp(k, KB_GE, room, kb_mul(k, n->batch, kb_index(k, block)));
+	api_require(e, kb_bin(k, KB_OR, absent, kb_bin(k, KB_AND, some, enough)), TFMC_RT_E_SIZE);
+	n->batch = kb_select(k, absent, kb_index(k, 0), n->batch);
+}
+
+static void init_check(struct init *n)
+{
+	struct emit *e = &n->e;
+	struct kb *k = e->k;
+	struct kb_val no_context = kb_cmp(k, KB_EQ, e->context, kb_null(k));
+	struct kb_val no_config = kb_cmp(k, KB_EQ, n->config, kb_null(k));
+	emit_return_if(e, kb_bin(k, KB_OR, no_context, no_config), TFMC_RT_E_NULL);
+	struct kb_val size = config_bits(e, n->config, CONFIG(struct_size));
+	api_require(e, kb_cmp(k, KB_EQ, size, kb_index(k, (int64_t)sizeof(struct tfmc_config))),
+	            TFMC_RT_E_ABI);
+	struct kb_val allowed = config_bits(e, n->config, CONFIG(variants));
+	n->variant = kb_call(k, emit_name(e->object, ".choose"), KB_INDEX, &allowed, 1);
+	api_require(e, kb_cmp(k, KB_NE, n->variant, kb_index(k, CHOICE_NO_VARIANT)), TFMC_RT_E_VARIANT);
+	api_require(e, kb_cmp(k, KB_NE, n->variant, kb_index(k, CHOICE_NO_CPU)), TFMC_RT_E_CPU);
+	init_weights(n);
+	init_arena(n);
+	init_state(n);
+}
+
+static void init_write(struct init *n)
+{
+	struct emit *e = &n->e;
+	struct kb *k = e->k;
+	struct kb_val scratch = kb_mul(k, n->workers, kb_index(k, e->object->scratch));
+	api_zero_words(e, e->context, kb_index(k, CONTEXT_SHARED));
+	emit_set_context(e, n->weights, CONTEXT_WEIGHTS);
+	emit_set_context(e, n->state, CONTEXT_STATE);
+	emit_set_context(e, n->arena, CONTEXT_ARENA);
+	emit_set_context(e, n->arena_bytes, CONTEXT_ARENA_BYTES);
+	emit_set_context(e, kb_ptr_add(k, n->arena, scratch, 0), CONTEXT_PLAN);
+	emit_set_context(e, n->batch, CONTEXT_BATCH);
+	emit_set_context(e, n->variant, CONTEXT_VARIANT);
+	emit_set_context(e, n->workers, CONTEXT_WORKERS_MAX);
+	emit_set_workers(e, n->workers);
+	emit_set_context(e, config(e, n->config, KB_PTR, CONFIG(parallel_for)), CONTEXT_PARALLEL_FOR);
+	emit_set_context(e, config(e, n->config, KB_PTR, CONFIG(yield)), CONTEXT_YIELD);
+	emit_set_context(e, config(e, n->config, KB_PTR, CONFIG(user)), CONTEXT_USER);
+	emit_set_window(e, n->state, kb_index(k, 0), kb_index(k, -1));
+	emit_set_context(e, kb_index(k, (int64_t)e->object->structure_hash), CONTEXT_MAGIC);
+}
+
+/* Between calls; what init was given stays. */
+static void emit_workers(struct object *o)
+{
+	struct emit e;
+	if (!api_begin(&e, o, "workers", KB_I32))
+		return;
+	struct kb *k = e.k;
+	e.context = kb_param(k, "context", KB_PTR_T, 0);
+	struct kb_val n = kb_param(k, "workers", KB_INDEX_T, 0);
+	api_check_magic(&e);
+	api_require(&e, kb_cmp(k, KB_GE, n, kb_index(k, 1)), TFMC_RT_E_WORKER);
+	struct kb_val most = emit_context(&e, KB_INDEX, CONTEXT_WORKERS_MAX);
+	api_require(&e, kb_cmp(k, KB_LE, n, most), TFMC_RT_E_WORKER);
+	emit_set_workers(&e, n);
+	kb_return(k, kb_i32(k, TFMC_RT_OK));
+	kb_end(k);
+}
+
+static void emit_init(struct object *o)
+{
+	struct init n = {0};
+	if (!api_begin(&n.e, o, "init", KB_I32))
+		return;
+	n.e.context = kb_param(n.e.k, "context", KB_PTR_T, 0);
+	n.config = kb_param(n.e.k, "config", KB_PTR_T, KB_READONLY);
+	init_check(&n);
+	init_write(&n);
+	kb_return(n.e.k, kb_call(n.e.k, emit_name(o, "_reset"), KB_I32, &n.e.context, 1));
+	kb_end(n.e.k);
+}
+
+/* --- texts, call by number
+ * ---------------------------------------------------------------------------------------- */
+
+static void emit_status_text(struct object *o)
+{
+	static const struct {
+		int32_t value;
+		const char *text;
+	} rows[] = {
+#define ROW(name, value, text) {value, text},
+	        TFMC_STATUS_TABLE(ROW)
+#undef ROW
+	};
+	struct emit e;
+	if (!api_begin(&e, o, "status_text", KB_PTR))
+		return;
+	struct kb_val status = kb_param(e.k, "status", KB_I32_T, 0);
+	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
+		kb_if(e.k, kb_cmp(e.k, KB_EQ, status, kb_i32(e.k, rows[i].value)));
+		kb_return(e.k, kb_string(e.k, rows[i].text));
+		kb_end_if(e.k);
+	}
+	kb_return(e.k, kb_string(e.k, "unknown status"));
+	kb_end(e.k);
+}
+
+static void emit_call(struct object *o)
+{
+	struct emit e;
+	if (!api_begin(&e, o, "call", KB_I32))
+		return;
+	struct kb *k = e.k;
+	e.context = kb_param(k, "context", KB_PTR_T, 0);
+	struct kb_val number = kb_param(k, "entry", KB_INDEX_T, 0);
+	e.args = kb_param(k, "args", KB_PTR_T, KB_READONLY);
+	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
+	struct kb_val single = kb_cmp(k, KB_EQ, worker, kb_index(k, -1));
+	struct kb_val args[] = {e.context, e.args, worker};
+	for (size_t i = 0; i < o->entries.n; i++) {
+		const char *name = o->entries.items[i].name;
+		kb_if(k, kb_cmp(k, KB_EQ, number, kb_index(k, (int64_t)i)));
+		kb_if(k, single);
+		kb_return(k, kb_call(k, emit_name(o, "_%s", name), KB_I32, args, 2));
+		kb_end_if(k);
+		kb_return(k, kb_call(k, emit_name(o, "_%s_spmd", name), KB_I32, args, 3));
+		kb_end_if(k);
+	}
+	kb_return(k, kb_i32(k, TFMC_RT_E_ENTRY));
+	kb_end(k);
+}
+
+/* -1: a context that init has not filled. */
+static void emit_variant(struct object *o)
+{
+	struct emit e;
+	if (!api_begin(&e, o, "variant", KB_INDEX))
+		return;
+	struct kb *k = e.k;
+	e.context = kb_param(k, "context", KB_PTR_T, 0);
+	kb_if(k, kb_cmp(k, KB_EQ, e.context, kb_null(k)));
+	kb_return(k, kb_index(k, -1));
+	kb_end_if(k);
+	struct kb_val magic = emit_context(&e, KB_INDEX, CONTEXT_MAGIC);
+	kb_if(k, kb_cmp(k, KB_NE, magic, kb_index(k, (int64_t)o->structure_hash)));
+	kb_return(k, kb_index(k, -1));
+	kb_end_if(k);
+	kb_return(k, emit_context(&e, KB_INDEX, CONTEXT_VARIANT));
+	kb_end(k);
+}
+
+const char *const *api_baseline(const struct object *o, size_t *n)
+{
+	static const char *const names[] = {
+	        ".choose",      "_init", "_reset",  "_trim",    "_call",    "_arena_bytes", "_state_bytes",
+	        "_status_text", "_fork", "_select", "_reorder", "_variant", "_workers"};
+	size_t most = TFMC_COUNT(names) + o->n_all + 2 * o->entries.n;
+	const char **all = ARENA_ARRAY(o->arena, const char *, most);
+	*n = 0;
+	if (!all)
+		return NULL;
+	for (size_t i = 0; i < TFMC_COUNT(names); i++)
+		all[(*n)++] = emit_name(o, "%s", names[i]);
+	for (size_t i = 0; i < o->n_all; i++)
+		all[(*n)++] = emit_internal(&o->all[i], ".cpu");
+	for (size_t i = 0; o->n_all > 1 && i < o->entries.n; i++) {
+		all[(*n)++] = emit_name(o, "_%s", o->entries.items[i].name);
+		all[(*n)++] = emit_name(o, "_%s_spmd", o->entries.items[i].name);
+	}
+	return all;
+}
+
+void emit_api(struct object *o)
+{
+	emit_arena_bytes(o);
+	emit_state_bytes(o);
+	emit_state_api(o);
+	emit_init(o);
+	emit_variant(o);
+	emit_workers(o);
+	emit_status_text(o);
+	emit_call(o);
+}

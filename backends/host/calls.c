@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Calls: check, run, commit. The lengths in the state change in `commit` only,
+ * when nothing can fail any more.
+ *
+ *   NAME.func.commit(context, args)
+ *   NAME.func.extend(context, args)    before anything is written: what rings lose
+ *   NAME.func.finish(context, args, is_cancelled) -> status   commit, or not when the call was cancelled
+ *   NAME.func.spmd(context, args, worker) -> status
+ *   NAME.func.single(context, args) -> status
+ *   NAME_ENTRY, NAME_ENTRY_spmd     the exported forms
+ *
+ * With several variants all of this is NAME.LEVEL.., and the exported forms call that of the variant that
+ * init has chosen: directly, by its number. A table of addresses would need relocations when it is loaded.
+ */
+#include "backends/plan/object.h"
+
+static bool begin(struct emit *e, const char *name, enum kb_linkage linkage, enum kb_scalar result)
+{
+	e->k = kb_begin(e->object->kb, name, linkage, result);
+	if (!e->k)
+		return false;
+	e->context = kb_param(e->k, "context", KB_PTR_T, 0);
+	e->args = kb_param(e->k, "args", KB_PTR_T, KB_READONLY);
+	return true;
+}
+
+static const char *part(const struct emit *e, const char *suffix)
+{
+	return arena_printf(e->object->arena, "%s.%s", e->function->symbol, suffix);
+}
+
+static bool has_commit(const struct object *o, const struct function *f)
+{
+	return o->batch_dim >= 0 && (f->past_result >= 0 || (function_is_encode(f) && f->has_state));
+}
+
+static void commit_past(struct emit *e)
+{
+	struct kb *k = e->k;
+	struct kernel_binding bind = binding_of(e);
+	struct kb_tensor t;
+	struct ir_value v = func_result(e->function->func, (size_t)e->function->past_result);
+	if (!bind.tensor(bind.user, k, v, &t) || t.rank != 1)
+		return;
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), e->dims[e->object->batch_dim], 1, 0);
+	struct kb_val at = kb_mul(k, b, t.stride[0].v);
+	kb_store(k, kb_load(k, KB_I32_T, t.ptr, at, 0, 4), e->past, b, 0, 4);
+	kb_end_loop(k);
+}
+
+/* Marks the sequences of the call. */
+static void set_encoded(struct emit *e, int32_t mark)
+{
+	struct kb *k = e->k;
+	const struct object *o = e->object;
+	struct kb_val state = emit_context(e, KB_PTR, CONTEXT_STATE);
+	struct kb_val first = emit_context(e, KB_INDEX, CONTEXT_FIRST);
+	struct kb_val end = kb_add(k, first, e->dims[o->batch_dim]);
+	struct kb_val b = kb_loop(k, "b", first, end, 1, 0);
+	kb_store(k, kb_i32(k, mark), kb_ptr_add(k, state, kb_index(k, 0), o->encoded_at), b, 0, 4);
+	kb_end_loop(k);
+}
+
+static void emit_commit(struct object *o, const struct function *f)
+{
+	struct emit e = {.object = o, .function = f};
+	if (!begin(&e, part(&e, "commit"), KB_INTERNAL, KB_VOID))
+		return;
+	emit_load_dims(&e);
+	emit_load_bases(&e);
+	if (f->past_result >= 0)
+		commit_past(&e);
+	if (function_is_encode(f))
+		set_encoded(&e, 1);
+	kb_end(e.k);
+}
+
+static void call_commit(struct emit *e)
+{
+	struct kb_val args[] = {e->context, e->args};
+	if (has_commit(e->object, e->function))
+		kb_call(e->k, part(e, "commit"), KB_VOID, args, 2);
+}
+
+static bool has_extend(const struct object *o, const struct function *f)
+{
+	return o->floor_at && o->batch_dim >= 0 && f->past_result >= 0 && !function_is_encode(f);
+}
+
+/* What appending does to rings, of the sequence that the code of `emit` is in. */
+struct extension {
+	struct emit *emit;
+	struct kb_val past;
+	struct kb_var floor;
+};
+
+/* Rows [past, past + new) of a ring overwrite those that lie a round before; padding does so, too. */
+static void raise_floor(void *user, const struct ir_op *op)
+{
+	const struct extension *x = user;
+	const struct attrs_state_append *a = op->attrs;
+	int64_t held;
+	if (op->code != OP_state_append || a->rows == 0)
+		return;
+	const struct ir_func *f = x->emit->function->func;
+	const struct ir_type *t = ir_type_of(f, op->operands[0])->state->type;
+	const struct ir_type *rows = ir_type_of(f, op->operands[1]);
+	if (!ir_dim_is_const(t->dims[t->rank - 2], &held))
+		return;
+	struct kb *k = x->emit->k;
+	struct kb_val zero = kb_index(k, 0), new = emit_dim(x->emit, rows->dims[rows->rank - 2]);
+	struct kb_val gone = kb_add_const(k, kb_add(k, x->past, new), -held);
+	struct kb_val least = kb_add_const(k, gone, a->window - 1);
+	least = kb_select(k, kb_cmp(k, KB_GT, gone, zero), least, zero);
+	kb_set(k, x->floor, kb_max(k, kb_get(k, x->floor), least));
+}
+
+/* A call that is cancelled leaves this behind: it may have written already. */
+static void emit_extend(struct object *o, const struct function *f)
+{
+	struct emit e = {.object = o, .function = f};
+	if (!has_extend(o, f) || !begin(&e, part(&e, "extend"), KB_INTERNAL, KB_VOID))
+		return;
+	struct kb *k = e.k;
+	emit_load_dims(&e);
+	emit_load_bases(&e);
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), e.dims[o->batch_dim], 1, 0);
+	struct kb_val at = kb_ptr_add(k, e.past, kb_index(k, 0), o->floor_at - STATE_PAST);
+	struct kb_val before = kb_cvt(k, kb_load(k, KB_I32_T, at, b, 0, 4), KB_INDEX);
+	struct extension x = {.emit = &e, .floor = kb_var(k, "floor", KB_INDEX_T, before)};
+	x.past = kb_cvt(k, kb_load(k, KB_I32_T, e.past, b, 0, 4), KB_INDEX);
+	ir_walk(f->func->body, raise_floor, &x);
+	kb_store(k, kb_cvt(k, kb_get(k, x.floor), KB_I32), at, b, 0, 4);
+	kb_end_loop(k);
+	kb_end(k);
+}
+
+static void call_extend(struct emit *e)
+{
+	struct kb_val args[] = {e->context, e->args};
+	if (has_extend(e->object, e->function))
+		kb_call(e->k, part(e, "extend"), KB_VOID, args, 2);
+}
+
+static void check_first(struct emit *e)
+{
+	struct kb_val args[] = {e->context, e->args};
+	struct kb_val status = kb_call(e->k, part(e, "check"), KB_I32, args, 2);
+	kb_if(e->k, kb_cmp(e->k, KB_NE, status, kb_i32(e->k, TFMC_RT_OK)));
+	kb_return(e->k, status);
+	kb_end_if(e->k);
+}
+
+/* What the last worker does when all are through: a call that was cancelled keeps the lengths, but encode has
+ * overwritten what the state held. */
+static void emit_finish(struct object *o, const struct function *f)
+{
+	struct emit e = {.object = o, .function = f};
+	if (!begin(&e, part(&e, "finish"), KB_INTERNAL, KB_I32))
+		return;
+	struct kb *k = e.k;
+	struct kb_val is_cancelled = kb_param(k, "is_cancelled", KB_I32_T, 0);
+	kb_if(k, kb_cmp(k, KB_NE, is_cancelled, kb_i32(k, 0)));
+	if (function_is_encode(f) && f->has_state && o->batch_dim >= 0) {
+		emit_load_dims(&e);
+		set_encoded(&e, 0);
+	}
+	kb_return(k, kb_i32(k, TFMC_RT_E_CANCELLED));
+	kb_end_if(k);
+	call_commit(&e);
+	kb_return(k, kb_i32(k, TFMC_RT_OK));
+	kb_end(k);
+}
+
+static void emit_spmd(struct object *o, const struct function *f)
+{
+	struct emit e = {.object = o, .function = f};
+	if (!begin(&e, part(&e, "spmd"), KB_INTERNAL, KB_I32))
+		return;
+	struct kb *k = e.k;
+	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
+	struct kb_val n = emit_context(&e, KB_INDEX, CONTEXT_WORKERS);
+	check_first(&e);
+	if (has_extend(o, f)) {
+		kb_if(k, kb_cmp(k, KB_EQ, worker, kb_index(k, 0)));
+		call_extend(&e);
+		kb_end_if(k);
+	}
+	struct kb_val args[] = {e.context, e.args, worker, n};
+	kb_call(k, part(&e, "body"), KB_I32, args, 4);
+	kb_if(k, kb_cmp(k, KB_LE, n, kb_index(k, 1)));
+	call_commit(&e);
+	kb_return(k, kb_i32(k, TFMC_RT_OK));
+	kb_end_if(k);
+	struct kb_val leave[] = {e.context, e.args, worker, n, kb_func_addr(k, part(&e, "finish"))};
+	kb_return(k, kb_call(k, emit_internal(o, ".leave"), KB_I32, leave, 5));
+	kb_end(k);
+}
+
+static void emit_single(struct object *o, const struct function *f)
+{
+	struct emit e = {.object = o, .function = f};
+	if (!begin(&e, part(&e, "single"), KB_INTERNAL, KB_I32))
+		return;
+	struct kb *k = e.k;
+	check_first(&e);
+	call_extend(&e);
+	struct kb_val several = kb_cmp(k, KB_GT, emit_context(&e, KB_INDEX, CONTEXT_WORKERS), kb_index(k, 1));
+	struct kb_val pool = emit_context(&e, KB_PTR, CONTEXT_PARALLEL_FOR);
+	kb_if(k, kb_bin(k, KB_AND, several, kb_cmp(k, KB_NE, pool, kb_null(k))));
+	struct kb_val tasks[] = {e.context, e.args};
+	kb_call(k, part(&e, "tasks"), KB_VOID, tasks, 2);
+	kb_else(k);
+	struct kb_val body[] = {e.context, e.args, kb_index(k, 0), kb_index(k, 1)};
+	kb_call(k, part(&e, "body"), KB_I32, body, 4);
+	kb_end_if(k);
+	call_commit(&e);
+	kb_return(k, kb_i32(k, TFMC_RT_OK));
+	kb_end(k);
+}
+
+void emit_calls(struct object *o, const struct function *f)
+{
+	if (has_commit(o, f))
+		emit_commit(o, f);
+	emit_extend(o, f);
+	emit_finish(o, f);
+	emit_spmd(o, f);
+	emit_single(o, f);
+}
+
+/* --- entries ----------------------------------------------------------------------------------------------
+ */
+
+static void check_context(struct emit *e)
+{
+	struct kb *k = e->k;
+	struct kb_val no_context = kb_cmp(k, KB_EQ, e->context, kb_null(k));
+	struct kb_val no_args = kb_cmp(k, KB_EQ, e->args, kb_null(k));
+	emit_return_if(e, kb_bin(k, KB_OR, no_context, no_args), TFMC_RT_E_NULL);
+	struct kb_val magic = emit_context(e, KB_INDEX, CONTEXT_MAGIC);
+	struct kb_val wanted = kb_index(k, (int64_t)e->object->structure_hash);
+	emit_return_if(e, kb_cmp(k, KB_NE, magic, wanted), TFMC_RT_E_CONTEXT);
+}
+
+/* The function's words from the entry's, which lack a fixed dim: a copy on the stack. */
+static struct kb_val full_args(struct emit *e, const struct entry *entry, struct kb_val copy)
+{
+	struct kb *k = e->k;
+	const struct function *f = e->function;
+	size_t n = f->n_dims + 2 * (f->n_inputs + f->n_outputs), from = 0;
+	size_t fixed = f->dim_word[entry->fixed_dim];
+	for (size_t i = 0; i < n; i++) {
+		struct kb_val v =
+		        i == fixed ? kb_index(k, entry->fixed_value) : emit_word(e, KB_INDEX, from++);
+		kb_store(k, v, copy, kb_index(k, 0), (int64_t)i, 8);
+	}
+	return copy;
+}
+
+static void call_function(struct emit *e, const struct function *f, const struct kb_val *args, bool spmd)
+{
+	const char *name = arena_printf(e->object->arena, "%s.%s", f->symbol, spmd ? "spmd" : "single");
+	kb_return(e->k, kb_call(e->k, name, KB_I32, args, spmd ? 3 : 2));
+}
+
+/* The first case whose conditions hold, otherwise the function itself. args[1]: the words. */
+static void dispatch(struct emit *e, const struct entry *entry, const struct kb_val *args, bool spmd)
+{
+	const struct object *o = e->object;
+	for (size_t i = 0; i < o->functions.n; i++) {
+		const struct function *f = &o->functions.items[i];
+		switch (entry_case(o, entry, f)) {
+		case CASE_NEVER: break;
+		case CASE_SOMETIMES:
+			e->args = args[1];
+			emit_load_dims(e);
+			kb_if(e->k, emit_conditions(e, f->func->when));
+			call_function(e, f, args, spmd);
+			kb_end_if(e->k);
+			break;
+		case CASE_ALWAYS: call_function(e, f, args, spmd); return;
+		}
+	}
+	call_function(e, e->function, args, spmd);
+}
+
+static const char *form_name(const struct object *o, const struct entry *entry, bool spmd)
+{
+	const char *suffix = spmd ? "_spmd" : "";
+	return o->n_all > 1 ? emit_internal(o, ".%s%s", entry->name, suffix)
+	                    : emit_name(o, "_%s%s", entry->name, suffix);
+}
+
+static void emit_form(struct object *o, const struct entry *entry, bool spmd)
+{
+	struct emit e = {.object = o, .function = &o->functions.items[entry->function]};
+	const struct function *f = e.function;
+	bool is_exported = o->n_all == 1;
+	if (!begin(&e, form_name(o, entry, spmd), is_exported ? KB_EXPORTED : KB_INTERNAL, KB_I32))
+		return;
+	struct kb *k = e.k;
+	struct kb_val worker = spmd ? kb_param(k, "worker", KB_INDEX_T, 0) : (struct kb_val){0};
+	struct kb_val copy = {0};
+	size_t n_words = f->n_dims + 2 * (f->n_inputs + f->n_outputs);
+	if (entry->fixed_dim >= 0)
+		copy = kb_local(k, "words", KB_INDEX, (int64_t)n_words);
+	if (is_exported)
+		check_context(&e);
+	if (spmd) {
+		struct kb_val n = emit_context(&e, KB_INDEX, CONTEXT_WORKERS);
+		struct kb_val low = kb_cmp(k, KB_LT, worker, kb_index(k, 0));
+		struct kb_val high = kb_cmp(k, KB_GE, worker, n);
+		emit_return_if(&e, kb_bin(k, KB_OR, low, high), TFMC_RT_E_WORKER);
+	}
+	struct kb_val words = entry->fixed_dim >= 0 ? full_args(&e, entry, copy) : e.args;
+	struct kb_val args[] = {e.context, words, worker};
+	dispatch(&e, entry, args, spmd);
+	kb_end(k);
+}
+
+void emit_entry(struct object *o, const struct entry *e)
+{
+	emit_form(o, e, false);
+	emit_form(o, e, true);
+}
+
+static void emit_choice_form(struct object *o, const struct entry *entry, bool spmd)
+{
+	struct emit e = {.object = o, .function = &o->functions.items[entry->function]};
+	if (!begin(&e, emit_name(o, "_%s%s", entry->name, spmd ? "_spmd" : ""), KB_EXPORTED, KB_I32))
+		return;
+	struct kb *k = e.k;
+	struct kb_val worker = spmd ? kb_param(k, "worker", KB_INDEX_T, 0) : (struct kb_val){0};
+	struct kb_val args[] = {e.context, e.args, worker};
+	check_context(&e);
+	struct kb_val chosen = emit_context(&e, KB_INDEX, CONTEXT_VARIANT);
+	for (size_t i = o->n_all; i-- > 0;) {
+		const char *form = form_name(&o->all[i], entry, spmd);
+		if (i > 0)
+			kb_if(k, kb_cmp(k, KB_EQ, chosen, kb_index(k, (int64_t)i)));
+		kb_return(k, kb_call(k, form, KB_I32, args, spmd ? 3 : 2));
+		if (i > 0)
+			kb_end_if(k);
+	}
+	kb_end(k);
+}
+
+void emit_entry_choice(struct object *o, const struct entry *e)
+{
+	emit_choice_form(o, e, false);
+	emit_choice_form(o, e, true);
+}

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * NAME.func.check(context, args) -> status: everything that can be wrong with a
+ * call, tested before anything is written. Order: pointers, dims, sizes, arena,
+ * state, values, room. Dims are within their bounds when sizes are computed, so that
+ * no product overflows (layout checked the bounds).
+ */
+#include "backends/plan/object.h"
+
+static void check_pointers(struct emit *e)
+{
+	const struct function *f = e->function;
+	for (size_t i = 0; i < f->func->n_params; i++) {
+		if (!param_is_input(f->func, i) || f->func->params[i].has_default)
+			continue;
+		struct kb_val p = emit_word(e, KB_PTR, f->param_word[i]);
+		emit_return_if(e, kb_cmp(e->k, KB_EQ, p, kb_null(e->k)), TFMC_RT_E_NULL);
+	}
+}
+
+static void check_dims(struct emit *e)
+{
+	for (size_t i = 0; i < ir_dims_count(e->object->module->dims); i++) {
+		const struct ir_dim_sym *s = ir_dims_sym(e->object->module->dims, i);
+		if (!e->function->has_dim[i])
+			continue;
+		struct kb_val low = kb_cmp(e->k, KB_LT, e->dims[i], kb_index(e->k, s->lo));
+		struct kb_val high = kb_cmp(e->k, KB_GT, e->dims[i], kb_index(e->k, s->hi));
+		emit_return_if(e, kb_bin(e->k, KB_OR, low, high), TFMC_RT_E_DIM);
+	}
+}
+
+/* The buffer in these words, when there is one, holds the tensor. */
+static void check_size(struct emit *e, size_t word, const struct ir_type *t)
+{
+	struct kb_val need = emit_dim(e, ir_type_count(e->object->module->dims, t));
+	struct kb_val given = kb_cmp(e->k, KB_NE, emit_word(e, KB_PTR, word), kb_null(e->k));
+	struct kb_val count = emit_word(e, KB_INDEX, word + 1);
+	struct kb_val low = kb_cmp(e->k, KB_LT, count, need);
+	emit_return_if(e, kb_bin(e->k, KB_AND, given, low), TFMC_RT_E_SIZE);
+}
+
+static void check_sizes(struct emit *e)
+{
+	const struct function *f = e->function;
+	for (size_t i = 0; i < f->func->n_params; i++)
+		if (param_is_input(f->func, i))
+			check_size(e, f->param_word[i], ir_type_of(f->func, f->func->params[i].value));
+	for (size_t i = 0; i < f->func->n_results; i++)
+		if (result_is_output(f->func, i))
+			check_size(e, f->result_word[i], ir_type_of(f->func, func_result(f->func, i)));
+	struct kb_val workers = emit_context(e, KB_INDEX, CONTEXT_WORKERS);
+	struct kb_val scratch = kb_mul(e->k, workers, kb_index(e->k, e->object->scratch));
+	struct kb_val need = kb_add(e->k, emit_dim(e, f->arena), scratch);
+	struct kb_val have = emit_context(e, KB_INDEX, CONTEXT_ARENA_BYTES);
+	emit_return_if(e, kb_cmp(e->k, KB_LT, have, need), TFMC_RT_E_SIZE);
+}
+
+/* --- state ---------------------------------------------------------------------------------------------- */
+
+static struct kb_val batch_of(struct emit *e)
+{
+	return e->dims[e->object->batch_dim];
+}
+
+/* Encode has filled what each row reads. */
+static void check_encoded(struct emit *e)
+{
+	struct kb *k = e->k;
+	struct kb_val marks = emit_context(e, KB_PTR, CONTEXT_ENCODED);
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), batch_of(e), 1, 0);
+	struct kb_val mark = kb_load(k, KB_I32_T, marks, kb_mul(k, b, e->source_step), 0, 4);
+	emit_return_if(e, kb_cmp(k, KB_EQ, mark, kb_i32(k, 0)), TFMC_RT_E_STATE);
+	kb_end_loop(k);
+}
+
+static void check_state(struct emit *e)
+{
+	const struct object *o = e->object;
+	if (!e->function->has_state || o->batch_dim < 0)
+		return;
+	emit_return_if(e, kb_cmp(e->k, KB_EQ, e->state, kb_null(e->k)), TFMC_RT_E_STATE);
+	struct kb_val room = emit_context(e, KB_INDEX, CONTEXT_BATCH);
+	struct kb_val end = kb_add(e->k, emit_context(e, KB_INDEX, CONTEXT_FIRST), batch_of(e));
+	emit_return_if(e, kb_cmp(e->k, KB_GT, end, room), TFMC_RT_E_DIM);
+	if (o->encoded_at && !function_is_encode(e->function))
+		check_encoded(e);
+}
+
+/* --- values ------------------------------------------------------------------------------------------------
+ */
+
+/* Element i of an integer input as i64. */
+static struct kb_val int_at(struct emit *e, const struct ir_type *t, struct kb_val ptr, struct kb_val i)
+{
+	enum kb_scalar s = t->dtype == DT_I64   ? KB_I64
+	                   : t->dtype == DT_I32 ? KB_I32
+	                   : t->dtype == DT_I16 ? KB_I16
+	                   : t->dtype == DT_I8  ? KB_I8
+	                                        : KB_U8;
+	struct kb_val v = kb_load(e->k, KB_TYPE(s, 1), ptr, i, 0, 0);
+	return kb_cvt(e->k, v, KB_INDEX);
+}
+
+static void check_range(struct emit *e, struct kb_val v, struct kb_val max, enum tfmc_rt_status status)
+{
+	struct kb_val low = kb_cmp(e->k, KB_LT, v, kb_index(e->k, 0));
+	struct kb_val high = kb_cmp(e->k, KB_GT, v, max);
+	emit_return_if(e, kb_bin(e->k, KB_OR, low, high), status);
+}
+
+static struct kb_val given(struct emit *e, size_t param)
+{
+	struct kb_val ptr = emit_word(e, KB_PTR, e->function->param_word[param]);
+	return kb_cmp(e->k, KB_NE, ptr, kb_null(e->k));
+}
+
+/* Every element in [0, max]. */
+static void check_max(struct emit *e, size_t param)
+{
+	const struct ir_param *p = &e->function->func->params[param];
+	const struct ir_type *t = ir_type_of(e->function->func, p->value);
+	struct kb_val max = emit_dim(e, p->max);
+	struct kb_val n = emit_dim(e, ir_type_count(e->object->module->dims, t));
+	struct kb_val ptr = emit_word(e, KB_PTR, e->function->param_word[param]);
+	kb_if(e->k, given(e, param));
+	struct kb_val i = kb_loop(e->k, "i", kb_index(e->k, 0), n, 1, 0);
+	check_range(e, int_at(e, t, ptr, i), max, TFMC_RT_E_LENGTH);
+	kb_end_loop(e->k);
+	kb_end_if(e->k);
+}
+
+/* Leading positions of row b that are real: its length, or all. */
+static struct kb_val real_positions(struct emit *e, const struct ir_param *p, struct kb_val b,
+                                    struct kb_val all)
+{
+	const struct ir_func *f = e->function->func;
+	if (p->lengths < 0)
+		return all;
+	const struct ir_param *l = &f->params[p->lengths];
+	size_t word = e->function->param_word[p->lengths];
+	if (l->role == ROLE_PAST)
+		return all;
+	struct kb_val none = l->default_value ? emit_dim(e, l->default_value) : all;
+	struct kb_var n = kb_var(e->k, "n", KB_INDEX_T, none);
+	kb_if(e->k, given(e, (size_t)p->lengths));
+	kb_set(e->k, n, int_at(e, ir_type_of(f, l->value), emit_word(e, KB_PTR, word), b));
+	kb_end_if(e->k);
+	return kb_get(e->k, n);
+}
+
+/* Ids [B, S, ..]: those at real positions are in [0, below). */
+static void check_ids(struct emit *e, size_t param)
+{
+	const struct ir_param *p = &e->function->func->params[param];
+	const struct ir_type *t = ir_type_of(e->function->func, p->value);
+	struct ir_dims *dims = e->object->module->dims;
+	int split = p->lengths >= 0 && t->rank >= 2 ? 1 : 0;
+	struct kb_val rows = emit_dim(e, ir_type_count_range(dims, t, 0, split));
+	struct kb_val row = emit_dim(e, ir_type_count_range(dims, t, split, t->rank));
+	struct kb_val inner = emit_dim(e, ir_type_count_range(dims, t, t->rank ? split + 1 : 0, t->rank));
+	struct kb_val ptr = emit_word(e, KB_PTR, e->function->param_word[param]);
+	kb_if(e->k, given(e, param));
+	struct kb_val b = kb_loop(e->k, "b", kb_index(e->k, 0), rows, 1, 0);
+	struct kb_val n = row;
+	if (split)
+		n = kb_mul(e->k, real_positions(e, p, b, emit_dim(e, t->dims[1])), inner);
+	struct kb_val i = kb_loop(e->k, "i", kb_index(e->k, 0), n, 1, 0);
+	struct kb_val at = kb_add(e->k, kb_mul(e->k, b, row), i);
+	check_range(e, int_at(e, t, ptr, at), kb_index(e->k, p->below - 1), TFMC_RT_E_TOKEN);
+	kb_end_loop(e->k);
+	kb_end_loop(e->k);
+	kb_end_if(e->k);
+}
+
+static void check_values(struct emit *e)
+{
+	const struct ir_func *f = e->function->func;
+	for (size_t i = 0; i < f->n_params; i++)
+		if (param_is_input(f, i) && f->params[i].max)
+			check_max(e, i);
+	for (size_t i = 0; i < f->n_params; i++)
+		if (param_is_input(f, i) && f->params[i].below > 0)
+			check_ids(e, i);
+}
+
+/* --- room
+ * --------------------------------------------------------------------------------------------------- */
+
+struct rooms {
+	struct emit *emit;
+	const struct ir_dim *seen; /* the rows already checked */
+};
+
+/* The input that says how many of `rows` new tokens of each sequence are real, or -1. */
+static int lengths_of(const struct function *f, const struct ir_dim *rows)
+{
+	for (size_t i = 0; i < f->func->n_params; i++) {
+		const struct ir_param *p = &f->func->params[i];
+		if (param_is_input(f->func, i) && p->max == rows && p->default_value == rows &&
+		    ir_type_of(f->func, p->value)->rank == 1)
+			return (int)i;
+	}
+	return -1;
+}
+
+/* New tokens of sequence b. */
+static struct kb_val new_tokens(struct emit *e, int lengths, struct kb_val b, struct kb_val all)
+{
+	struct kb *k = e->k;
+	if (lengths < 0)
+		return all;
+	struct kb_var n = kb_var(k, "n", KB_INDEX_T, all);
+	const struct ir_type *t = ir_type_of(e->function->func, e->function->func->params[lengths].value);
+	kb_if(k, given(e, (size_t)lengths));
+	kb_set(k, n, int_at(e, t, emit_word(e, KB_PTR, e->function->param_word[lengths]), b));
+	kb_end_if(k);
+	return kb_get(k, n);
+}
+
+/* past[b] + new tokens <= capacity for every sequence; rows behind them that do not fit are not stored. */
+static void check_room(void *user, const struct ir_op *op)
+{
+	struct rooms *r = user;
+	struct emit *e = r->emit;
+	struct kb *k = e->k;
+	int64_t capacity;
+	if (op->code != OP_state_append)
+		return;
+	const struct ir_type *x = ir_type_of(e->function->func, op->operands[1]);
+	const struct ir_type *slice = ir_type_of(e->function->func, op->results[0]);
+	const struct ir_dim *rows = x->dims[x->rank - 2];
+	if (rows == r->seen || !ir_dim_is_const(slice->dims[slice->rank - 2], &capacity))
+		return;
+	r->seen = rows;
+	struct kb_val all = emit_dim(e, rows);
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), batch_of(e), 1, 0);
+	struct kb_val past = kb_cvt(k, kb_load(k, KB_I32_T, e->past, b, 0, 4), KB_INDEX);
+	struct kb_val end = kb_add(k, past, new_tokens(e, lengths_of(e->function, rows), b, all));
+	emit_return_if(e, kb_cmp(k, KB_GT, end, kb_index(k, capacity)), TFMC_RT_E_FULL);
+	kb_end_loop(k);
+}
+
+/* After the values: lengths are in their range. */
+static void check_rooms(struct emit *e)
+{
+	struct rooms r = {.emit = e};
+	if (e->object->batch_dim >= 0 && e->function->past_param >= 0)
+		ir_walk(e->function->func->body, check_room, &r);
+}
+
+void emit_check(struct object *o, const struct function *f)
+{
+	struct emit e = {.object = o, .function = f};
+	e.k = kb_begin(o->kb, arena_printf(o->arena, "%s.check", f->symbol), KB_INTERNAL, KB_I32);
+	if (!e.k)
+		return;
+	e.context = kb_param(e.k, "context", KB_PTR_T, 0);
+	e.args = kb_param(e.k, "args", KB_PTR_T, KB_READONLY);
+	check_pointers(&e);
+	emit_load_dims(&e);
+	emit_load_bases(&e);
+	check_dims(&e);
+	check_sizes(&e);
+	check_state(&e);
+	check_values(&e);
+	check_rooms(&e);
+	kb_return(e.k, kb_i32(e.k, TFMC_RT_OK));
+	kb_end(e.k);
+}

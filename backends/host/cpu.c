@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which code runs here. Runs before anything else, so it is compiled for every
+ * processor of the architecture.
+ *
+ *   NAME.cpu() -> status      (with several variants NAME.LEVEL.cpu) whether this processor, and the
+ *                             operating system on it, has what the variant's code uses
+ *   NAME.choose(allowed) -> i64   the most demanding variant that is allowed and runs here, or enum choice;
+ *                             allowed: a bit for each variant, 0: all
+ */
+#include "backends/plan/object.h"
+
+#include <string.h>
+
+enum { EAX, EBX, ECX, EDX };
+
+struct feature {
+	uint32_t leaf;
+	int reg;
+	uint32_t bits;
+};
+
+struct level {
+	const char *target;
+	const struct feature *features; /* bits 0 ends the list */
+	uint32_t xcr0;                  /* register state the system must save */
+};
+
+/* Sets of the x86-64 psABI; each includes those below it. */
+static const struct feature v2[] = {{1, ECX, 1u << 0 | 1u << 9 | 1u << 13 | 1u << 19 | 1u << 20 | 1u << 23},
+                                    {0, 0, 0}};
+static const struct feature v3[] = {
+        {1, ECX,
+         1u << 0 | 1u << 9 | 1u << 12 | 1u << 13 | 1u << 19 | 1u << 20 | 1u << 22 | 1u << 23 | 1u << 27 |
+                 1u << 28 | 1u << 29},
+        {7, EBX, 1u << 3 | 1u << 5 | 1u << 8},
+        {0x80000001u, ECX, 1u << 5},
+        {0, 0, 0},
+};
+static const struct feature v4[] = {
+        {1, ECX,
+         1u << 0 | 1u << 9 | 1u << 12 | 1u << 13 | 1u << 19 | 1u << 20 | 1u << 22 | 1u << 23 | 1u << 27 |
+                 1u << 28 | 1u << 29},
+        {7, EBX, 1u << 3 | 1u << 5 | 1u << 8 | 1u << 16 | 1u << 17 | 1u << 28 | 1u << 30 | 1u << 31},
+        {0x80000001u, ECX, 1u << 5},
+        {0, 0, 0},
+};
+static const struct level levels[] = {
+        {"x86-64-v2", v2, 0},
+        {"x86-64-v3", v3, 0x06},
+        {"x86-64-v4", v4, 0xe6},
+};
+
+static struct kb_val has_bits(struct emit *e, struct kb_val word, uint32_t bits)
+{
+	struct kb_val wanted = kb_i32(e->k, (int32_t)bits);
+	return kb_cmp(e->k, KB_EQ, kb_bin(e->k, KB_AND, word, wanted), wanted);
+}
+
+static void require(struct emit *e, struct kb_val ok)
+{
+	emit_return_if(e, kb_un(e->k, KB_NOT, ok), TFMC_RT_E_CPU);
+}
+
+/* The highest leaf is compared as unsigned by its distance from the base of its range. */
+static void require_leaf(struct emit *e, uint32_t leaf)
+{
+	uint32_t base = leaf & 0x80000000u;
+	struct kb_val highest = kb_cpuid(e->k, base, 0, EAX);
+	struct kb_val distance = kb_bin(e->k, KB_SUB, highest, kb_i32(e->k, (int32_t)base));
+	require(e, kb_cmp(e->k, KB_GE, distance, kb_i32(e->k, (int32_t)(leaf - base))));
+}
+
+static void require_level(struct emit *e, const struct level *l)
+{
+	for (const struct feature *f = l->features; f->bits; f++) {
+		require_leaf(e, f->leaf);
+		require(e, has_bits(e, kb_cpuid(e->k, f->leaf, 0, f->reg), f->bits));
+	}
+	if (l->xcr0)
+		require(e, has_bits(e, kb_xgetbv(e->k), l->xcr0));
+}
+
+void emit_cpu(struct object *o)
+{
+	struct emit e = {.object = o};
+	e.k = kb_begin(o->kb, emit_internal(o, ".cpu"), KB_INTERNAL, KB_I32);
+	if (!e.k)
+		return;
+	for (size_t i = 0; i < TFMC_COUNT(levels); i++)
+		if (!o->is_text && !strcmp(levels[i].target, o->target->name))
+			require_level(&e, &levels[i]);
+	kb_return(e.k, kb_i32(e.k, TFMC_RT_OK));
+	kb_end(e.k);
+}
+
+static struct kb_val has_any(struct kb *k, struct kb_val bits, int64_t mask)
+{
+	return kb_cmp(k, KB_NE, kb_bin(k, KB_AND, bits, kb_index(k, mask)), kb_index(k, 0));
+}
+
+void emit_choice(struct object *o)
+{
+	struct kb *k = kb_begin(o->kb, emit_name(o, ".choose"), KB_INTERNAL, KB_INDEX);
+	if (!k)
+		return;
+	int64_t every = ((int64_t)1 << o->n_all) - 1;
+	struct kb_val allowed = kb_param(k, "allowed", KB_INDEX_T, 0);
+	kb_if(k, has_any(k, allowed, ~every));
+	kb_return(k, kb_index(k, CHOICE_NO_VARIANT));
+	kb_end_if(k);
+	struct kb_val none = kb_cmp(k, KB_EQ, allowed, kb_index(k, 0));
+	struct kb_val use = kb_select(k, none, kb_index(k, every), allowed);
+	for (size_t i = o->n_all; i-- > 0;) {
+		kb_if(k, has_any(k, use, (int64_t)1 << i));
+		struct kb_val status = kb_call(k, emit_internal(&o->all[i], ".cpu"), KB_I32, NULL, 0);
+		kb_if(k, kb_cmp(k, KB_EQ, status, kb_i32(k, TFMC_RT_OK)));
+		kb_return(k, kb_index(k, (int64_t)i));
+		kb_end_if(k);
+		kb_end_if(k);
+	}
+	kb_return(k, kb_index(k, CHOICE_NO_CPU));
+	kb_end(k);
+}

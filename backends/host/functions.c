@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Layout of functions and entries: which dims and tensors are arguments, in
+ * which word each lies, which groups there are, and the arena: what the
+ * planner planned, then spare memory for left-out inputs and unwanted outputs.
+ */
+#include "backends/plan/object.h"
+
+#include <string.h>
+
+bool param_is_input(const struct ir_func *f, size_t i)
+{
+	return f->params[i].role == ROLE_INPUT && ir_type_of(f, f->params[i].value)->kind == IR_TENSOR;
+}
+
+struct ir_value func_result(const struct ir_func *f, size_t i)
+{
+	return f->body->ops[f->body->n_ops - 1]->operands[i];
+}
+
+bool result_is_output(const struct ir_func *f, size_t i)
+{
+	return f->results[i].role == ROLE_INPUT && ir_type_of(f, func_result(f, i))->kind == IR_TENSOR;
+}
+
+const struct ir_dim *object_round_up(const struct object *o, const struct ir_dim *x)
+{
+	struct ir_dims *t = o->module->dims;
+	const struct ir_dim *up = ir_dim_add(t, x, ir_dim_const(t, OBJECT_ALIGN - 1));
+	return ir_dim_mul(t, ir_dim_floordiv(t, up, OBJECT_ALIGN), ir_dim_const(t, OBJECT_ALIGN));
+}
+
+const struct ir_dim *object_tensor_bytes(const struct object *o, const struct ir_type *t)
+{
+	struct ir_dims *dims = o->module->dims;
+	const struct ir_dim *bytes = ir_dim_const(dims, ir_dtype_bytes(t->dtype));
+	return object_round_up(o, ir_dim_mul(dims, ir_type_count(dims, t), bytes));
+}
+
+/* --- arguments ------------------------------------------------------------------------------------------ */
+
+/* The dims of one function among those of which f's words are made. */
+struct marks {
+	struct function *f;
+	const struct ir_func *func;
+};
+
+static void mark_dims(struct function *f, const struct ir_dim *d)
+{
+	for (size_t t = 0; d && t < d->n_terms; t++)
+		for (size_t a = 0; a < d->terms[t].n_atoms; a++) {
+			const struct ir_dim_atom *atom = d->terms[t].atoms[a];
+			if (atom->sym >= 0)
+				f->has_dim[atom->sym] = true;
+			if (atom->sym < 0) {
+				mark_dims(f, atom->of);
+				mark_dims(f, atom->other);
+			}
+		}
+}
+
+static void mark_type(const struct marks *m, struct ir_value v)
+{
+	const struct ir_type *t = ir_type_of(m->func, v);
+	for (int i = 0; t->kind == IR_TENSOR && i < t->rank; i++)
+		mark_dims(m->f, t->dims[i]);
+}
+
+static void mark_attributes(void *user, const struct ir_op *op)
+{
+	const struct marks *m = user;
+	const struct ir_attr_desc *d = ir_op_desc(op->code)->attrs;
+	for (; d && d->name; d++) {
+		const void *at = (const char *)op->attrs + d->offset;
+		if (d->kind == ATTR_DIM)
+			mark_dims(m->f, *(const struct ir_dim *const *)at);
+		const struct ir_dim_list *list = at;
+		for (size_t i = 0; d->kind == ATTR_DIMS && i < list->n; i++)
+			mark_dims(m->f, list->items[i]);
+	}
+}
+
+static void mark_function(struct function *f, const struct ir_func *func)
+{
+	struct marks m = {f, func};
+	for (uint32_t v = 1; v < func->n_values; v++)
+		mark_type(&m, (struct ir_value){v});
+	mark_dims(f, func->arena);
+	ir_walk(func->body, mark_attributes, &m);
+	for (size_t i = 0; i < func->n_params; i++) {
+		mark_dims(f, func->params[i].default_value);
+		mark_dims(f, func->params[i].max);
+	}
+}
+
+/* Every dim that any value of the function has, so that emission never meets one it cannot load; and those of
+ * its base and all cases of it, so that a call passes the same words to all. */
+static void find_dims(struct object *o, struct function *f)
+{
+	size_t word = 0;
+	for (size_t i = 0; i < o->module->funcs.n; i++)
+		if (ir_case_base(o->module, o->module->funcs.items[i]) == f->base)
+			mark_function(f, o->module->funcs.items[i]);
+	if (f->has_state && o->batch_dim >= 0)
+		f->has_dim[o->batch_dim] = true;
+	for (size_t i = 0; i < ir_dims_count(o->module->dims); i++)
+		if (f->has_dim[i])
+			f->dim_word[i] = word++;
+	f->n_dims = word;
+}
+
+static void find_words(struct function *f)
+{
+	const struct ir_func *func = f->func;
+	size_t word = f->n_dims;
+	for (size_t i = 0; i < func->n_params; i++)
+		if (param_is_input(func, i)) {
+			f->param_word[i] = word;
+			word += 2;
+			f->n_inputs++;
+		}
+	for (size_t i = 0; i < func->n_results; i++)
+		if (result_is_output(func, i)) {
+			f->result_word[i] = word;
+			word += 2;
+			f->n_outputs++;
+		}
+}
+
+static void find_roles(struct function *f)
+{
+	const struct ir_func *func = f->func;
+	f->past_param = f->past_result = -1;
+	for (size_t i = 0; i < func->n_params; i++) {
+		f->has_state = f->has_state || ir_type_of(func, func->params[i].value)->kind == IR_STATE;
+		if (func->params[i].role == ROLE_PAST)
+			f->past_param = (int)i;
+	}
+	for (size_t i = 0; i < func->n_results; i++)
+		if (func->results[i].role == ROLE_PAST)
+			f->past_result = (int)i;
+	f->has_past = f->past_param >= 0 || f->past_result >= 0;
+	f->has_state = f->has_state || f->has_past;
+}
+
+/* --- groups and arena --------------------------------------------------------------------------------------
+ */
+
+struct group_list {
+	struct function *f;
+	size_t n, deepest;
+};
+
+static size_t repeats_around(const struct ir_func *f, const struct ir_op *group)
+{
+	size_t n = 0;
+	const struct ir_region *r = group->n_results > 0 ? ir_info(f, group->results[0])->region : NULL;
+	for (; r && r->owner; r = ir_info(f, r->owner->results[0])->region)
+		n += r->owner->code == OP_repeat;
+	return n < OBJECT_REPEAT_MAX ? n : OBJECT_REPEAT_MAX; /* emit_find_repeats refuses more */
+}
+
+static void visit_group(void *user, const struct ir_op *op)
+{
+	struct group_list *l = user;
+	if (op->code != OP_group)
+		return;
+	if (l->f->groups)
+		l->f->groups[l->n] = op;
+	l->n++;
+	size_t depth = repeats_around(l->f->func, op);
+	l->deepest = depth > l->deepest ? depth : l->deepest;
+	int64_t scratch = ((const struct attrs_group *)op->attrs)->scratch;
+	if (scratch > l->f->scratch)
+		l->f->scratch = scratch;
+}
+
+static enum tfmc_status find_groups(struct object *o, struct function *f)
+{
+	struct group_list count = {.f = f};
+	ir_walk(f->func->body, visit_group, &count);
+	f->groups = ARENA_ARRAY(o->arena, const struct ir_op *, count.n + 1);
+	f->parts = ARENA_ARRAY(o->arena, int64_t, count.n + 1);
+	f->is_divided = ARENA_ARRAY(o->arena, bool, count.n + 1);
+	if (!f->groups || !f->parts || !f->is_divided)
+		return TFMC_NO_MEMORY;
+	struct group_list fill = {.f = f};
+	ir_walk(f->func->body, visit_group, &fill);
+	f->n_groups = fill.n;
+	o->n_indices = fill.deepest > o->n_indices ? fill.deepest : o->n_indices;
+	f->scratch = (f->scratch + OBJECT_ALIGN - 1) / OBJECT_ALIGN * OBJECT_ALIGN;
+	return TFMC_OK;
+}
+
+static const struct ir_dim *take(struct object *o, struct function *f, const struct ir_type *t)
+{
+	const struct ir_dim *at = f->arena;
+	f->arena = ir_dim_add(o->module->dims, at, object_tensor_bytes(o, t));
+	return at;
+}
+
+/* Nothing but the return, possibly through views, reads this output. */
+static bool only_returned(const struct function *f, struct ir_value v)
+{
+	struct ir_value r = func_result(f->func, f->places[v.id].number);
+	for (; f->uses[r.id] == 1; r = ir_def(f->func, r)->operands[0]) {
+		if (ir_same(r, v))
+			return true;
+		if (!ir_def(f->func, r) || !ir_op_has(ir_def(f->func, r)->code, TRAIT_VIEW))
+			return false;
+	}
+	return false;
+}
+
+bool group_is_optional(const struct function *f, const struct ir_op *group)
+{
+	for (size_t i = 0; i < group->n_results; i++)
+		if (f->places[group->results[i].id].kind != PLACE_OUTPUT ||
+		    !only_returned(f, group->results[i]))
+			return false;
+	return group->n_results > 0;
+}
+
+/* An output that is computed even when the caller does not want it. */
+static bool needs_spare(const struct function *f, uint32_t v)
+{
+	const struct place *p = &f->places[v];
+	const struct ir_op *op = ir_def(f->func, (struct ir_value){v});
+	if (p->at || ir_type_of(f->func, (struct ir_value){v})->kind != IR_TENSOR)
+		return false;
+	if (p->kind == PLACE_PLAN)
+		return true;
+	if (p->kind != PLACE_OUTPUT)
+		return false;
+	return !(op && op->code == OP_group && op->n_results == 1 && group_is_optional(f, op));
+}
+
+/* Spare memory behind what was planned. */
+static void extend_arena(struct object *o, struct function *f)
+{
+	const struct ir_func *func = f->func;
+	f->arena = object_round_up(o, func->arena ? func->arena : ir_dim_const(o->module->dims, 0));
+	for (size_t i = 0; i < func->n_params; i++)
+		if (param_is_input(func, i) && func->params[i].has_default)
+			f->default_at[i] = take(o, f, ir_type_of(func, func->params[i].value));
+	for (uint32_t v = 1; v < func->n_values; v++) {
+		struct place *p = &f->places[v];
+		if (!needs_spare(f, v))
+			continue;
+		const struct ir_dim *at = take(o, f, ir_type_of(func, (struct ir_value){v}));
+		for (uint32_t other = v; other < func->n_values; other++)
+			if (f->places[other].kind == p->kind && f->places[other].number == p->number &&
+			    other != v && !f->places[other].at)
+				f->places[other].at = at;
+		p->at = at;
+	}
+}
+
+static enum tfmc_status check_sizes(struct object *o, const struct function *f)
+{
+	if (ir_dims_failed(o->module->dims) || ir_dim_hi(o->module->dims, f->arena) >= INT64_MAX / 4) {
+		diag_error(o->cx, f->func->loc.at, DIAG_LIMIT,
+		           "function '%s' needs more memory than can be addressed", f->func->name);
+		return TFMC_INVALID;
+	}
+	return TFMC_OK;
+}
+
+static enum tfmc_status add_function(struct object *o, const struct ir_func *func)
+{
+	size_t n_dims = ir_dims_count(o->module->dims);
+	struct function *f = ARENA_PUSH(o->arena, &o->functions);
+	if (!f)
+		return TFMC_NO_MEMORY;
+	f->func = func;
+	f->base = ir_case_base(o->module, func);
+	f->symbol = arena_printf(o->arena, "%s.%s", o->prefix, func->name);
+	f->has_dim = ARENA_ARRAY(o->arena, bool, n_dims + 1);
+	f->dim_word = ARENA_ARRAY(o->arena, size_t, n_dims + 1);
+	f->param_word = ARENA_ARRAY(o->arena, size_t, func->n_params + 1);
+	f->result_word = ARENA_ARRAY(o->arena, size_t, func->n_results + 1);
+	f->default_at = ARENA_ARRAY(o->arena, const struct ir_dim *, func->n_params + 1);
+	f->uses = ir_count_uses(o->arena, func);
+	if (arena_failed(o->arena))
+		return TFMC_NO_MEMORY;
+	find_roles(f);
+	find_dims(o, f);
+	find_words(f);
+	TFMC_TRY(find_groups(o, f));
+	TFMC_TRY(places_find(o, f));
+	extend_arena(o, f);
+	if (f->scratch > o->scratch)
+		o->scratch = f->scratch;
+	return check_sizes(o, f);
+}
+
+bool function_is_encode(const struct function *f)
+{
+	return !strcmp(f->base->name, "encode");
+}
+
+enum tfmc_status layout_functions(struct object *o)
+{
+	o->n_indices = OBJECT_INDEX_MIN;
+	for (size_t i = 0; i < o->module->funcs.n; i++)
+		TFMC_TRY(add_function(o, o->module->funcs.items[i]));
+	return TFMC_OK;
+}
+
+/* --- entries
+ * ------------------------------------------------------------------------------------------------- */
+
+static bool is_wanted(const struct object *o, const char *name)
+{
+	const struct backend_options *b = o->options;
+	for (size_t i = 0; i < b->n_entries; i++)
+		if (!strcmp(b->entries[i], name))
+			return true;
+	return b->n_entries == 0;
+}
+
+static enum tfmc_status add_entry(struct object *o, const char *name, enum tfmc_entry_kind kind,
+                                  size_t function, int fixed_dim)
+{
+	if (!is_wanted(o, name))
+		return TFMC_OK;
+	struct entry *e = ARENA_PUSH(o->arena, &o->entries);
+	if (!e)
+		return TFMC_NO_MEMORY;
+	*e = (struct entry){
+	        .name = name, .kind = kind, .function = function, .fixed_dim = fixed_dim, .fixed_value = 1};
+	return TFMC_OK;
+}
+
+static enum tfmc_status add_decode(struct object *o, size_t function)
+{
+	const struct ir_func *f = o->functions.items[function].func;
+	int tokens = ir_func_token_dim(f);
+	TFMC_TRY(add_entry(o, "prefill", TFMC_ENTRY_PREFILL, function, -1));
+	if (tokens < 0) {
+		diag_error(o->cx, f->loc.at, DIAG_UNSUPPORTED,
+		           "not supported yet: entry 'step' of a function that appends to no state");
+		return TFMC_INVALID;
+	}
+	return add_entry(o, "step", TFMC_ENTRY_STEP, function, tokens);
+}
+
+enum case_use entry_case(const struct object *o, const struct entry *e, const struct function *f)
+{
+	const struct ir_case *c = f->func->when;
+	enum case_use use = CASE_ALWAYS;
+	if (!c || f->base != o->functions.items[e->function].func)
+		return CASE_NEVER;
+	for (size_t i = 0; i < c->n; i++) {
+		const struct ir_condition *x = &c->conditions[i];
+		const struct ir_dim *d = entry_dim(o, e, x->dim);
+		int64_t lo = ir_dim_lo(o->module->dims, d), hi = ir_dim_hi(o->module->dims, d);
+		bool equal = x->relation == IR_EQUAL;
+		if (lo > x->value || (equal && hi < x->value))
+			return CASE_NEVER;
+		if (hi > x->value || (equal && lo < x->value))
+			use = CASE_SOMETIMES;
+	}
+	return use;
+}
+
+/* Functions and cases that an entry can come to. */
+static void mark_reached(struct object *o, const struct entry *e)
+{
+	enum case_use use = CASE_NEVER;
+	for (size_t i = 0; i < o->functions.n && use != CASE_ALWAYS; i++) {
+		struct function *f = &o->functions.items[i];
+		use = entry_case(o, e, f);
+		f->reached = f->reached || use != CASE_NEVER;
+	}
+	if (use != CASE_ALWAYS)
+		o->functions.items[e->function].reached = true;
+}
+
+static void find_reached(struct object *o)
+{
+	o->scratch = 0;
+	for (size_t i = 0; i < o->entries.n; i++)
+		mark_reached(o, &o->entries.items[i]);
+	for (size_t i = 0; i < o->functions.n; i++)
+		if (o->functions.items[i].reached && o->functions.items[i].scratch > o->scratch)
+			o->scratch = o->functions.items[i].scratch;
+}
+
+enum tfmc_status layout_entries(struct object *o)
+{
+	for (size_t i = 0; i < o->functions.n; i++) {
+		const char *name = o->functions.items[i].func->name;
+		if (o->functions.items[i].func->when)
+			continue;
+		if (!strcmp(name, "decode"))
+			TFMC_TRY(add_decode(o, i));
+		else if (!strcmp(name, "encode"))
+			TFMC_TRY(add_entry(o, name, TFMC_ENTRY_ENCODE, i, -1));
+		else if (!strcmp(name, "score"))
+			TFMC_TRY(add_entry(o, name, TFMC_ENTRY_SCORE, i, -1));
+		else
+			TFMC_TRY(add_entry(o, name, TFMC_ENTRY_RUN, i, -1));
+	}
+	find_reached(o);
+	if (o->entries.n > 0)
+		return TFMC_OK;
+	diag_error(o->cx, LOC_NONE, DIAG_OPTION, "the model has none of the wanted entries");
+	return TFMC_INVALID;
+}

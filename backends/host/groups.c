@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two internal functions for each group: the kernel, whose body comes from the
+ * templates and which gets addresses, dims and its worker as parameters; and
+ * the group itself, (context, args, l0, l1, ..., worker, n_workers), which looks
+ * all of that up and calls it (l0, l1, ...: indices of the repeats around it, in
+ * all groups as many as the deepest has). Groups with equal kernels, in whatever
+ * function, share one.
+ */
+#include "backends/kb/record.h"
+#include "backends/plan/order.h"
+
+#include <string.h>
+
+const char *group_symbol(const struct object *o, const struct function *f, size_t group)
+{
+	const struct attrs_group *a = f->groups[group]->attrs;
+	return arena_printf(o->arena, "%s.%zu.%s", f->symbol, group, ir_word(WORDS_GROUP, a->kind));
+}
+
+const char *group_join_symbol(const struct object *o, const struct function *f, size_t group)
+{
+	return arena_printf(o->arena, "%s.join", group_symbol(o, f, group));
+}
+
+static const char *group_kernel_symbol(const struct object *o, const struct function *f, size_t group)
+{
+	return arena_printf(o->arena, "%s.kernel", group_symbol(o, f, group));
+}
+
+static bool is_word_char(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+const char *emit_short_name(struct arena *a, const char *path)
+{
+	size_t n = path ? strlen(path) : 0, dots = 0, from = n;
+	while (from > 0 && (path[from - 1] != '.' || ++dots < 2))
+		from--;
+	if (from == n)
+		return "x";
+	bool is_digit = path[from] >= '0' && path[from] <= '9';
+	char *out = ARENA_ARRAY(a, char, n - from + 2);
+	if (!out)
+		return "x";
+	if (is_digit)
+		out[0] = 'x';
+	for (size_t i = from; i < n; i++)
+		out[i - from + is_digit] = is_word_char(path[i]) ? path[i] : '_';
+	return out;
+}
+
+enum tfmc_status emit_find_repeats(struct emit *e, struct ir_value *index)
+{
+	const struct ir_func *f = e->function->func;
+	const struct ir_region *r = ir_info(f, e->group->results[0])->region;
+	struct ir_value inner[OBJECT_REPEAT_MAX];
+	size_t n = 0;
+	for (; r->owner; r = ir_info(f, r->owner->results[0])->region) {
+		if (r->owner->code != OP_repeat)
+			continue;
+		if (n == OBJECT_REPEAT_MAX) {
+			diag_error(e->object->cx, e->group->loc.at, DIAG_UNSUPPORTED,
+			           "not supported yet: repeats more than %d deep", OBJECT_REPEAT_MAX);
+			return TFMC_INVALID;
+		}
+		inner[n++] = r->args[REPEAT_INDEX];
+	}
+	for (size_t i = 0; i < n; i++)
+		index[i] = inner[n - 1 - i];
+	e->n_repeats = n;
+	e->repeat_index = index;
+	return TFMC_OK;
+}
+
+void emit_group_comment(struct emit *e)
+{
+	const struct object *o = e->object;
+	struct ir_loc loc = e->group->loc;
+	const char *file = loc.at.source ? diag_source_name(o->cx, loc.at.source) : "";
+	bool has_path = loc.path && *loc.path;
+	kb_comment(e->k, "%s:%u:%u%s%s", file, loc.at.line, loc.at.col, has_path ? " " : "",
+	           has_path ? loc.path : "");
+}
+
+/* This worker's part of the scratch at the beginning of the arena. */
+static struct kb_val scratch(struct emit *e, struct kb_val worker)
+{
+	struct kb_val arena = emit_context(e, KB_PTR, CONTEXT_ARENA);
+	struct kb_val offset = kb_mul(e->k, worker, kb_index(e->k, e->object->scratch));
+	return kb_ptr_add(e->k, arena, offset, 0);
+}
+
+/* --- bases: what a group touches -------------------------------------------------------------------------
+ */
+
+struct base {
+	bool is_slice;
+	struct ir_value value;      /* no slice */
+	struct binding_slice slice; /* of a state */
+	struct kb_val pointer;      /* in the function under construction */
+};
+
+struct group {
+	struct object *object;
+	const struct function *function;
+	size_t number;
+	struct emit e;
+	struct ir_value repeats[OBJECT_REPEAT_MAX];
+	struct {
+		struct base *items;
+		size_t n, cap;
+	} bases;
+	struct kb_val worker, n_workers, scratch;
+	bool is_join; /* the second step of an attention */
+};
+
+static bool same_slice(const struct binding_slice *a, const struct binding_slice *b)
+{
+	bool same = a->state == b->state && a->n_at == b->n_at;
+	for (size_t i = 0; same && i < a->n_at; i++)
+		same = ir_same(a->at[i], b->at[i]);
+	return same;
+}
+
+static struct base *find_base(struct group *g, const struct base *wanted)
+{
+	for (size_t i = 0; i < g->bases.n; i++) {
+		struct base *b = &g->bases.items[i];
+		bool same = b->is_slice == wanted->is_slice &&
+		            (b->is_slice ? same_slice(&b->slice, &wanted->slice)
+		                         : ir_same(b->value, wanted->value));
+		if (same)
+			return b;
+	}
+	return NULL;
+}
+
+/* While bases are collected: the address in the object's memory, which only shows that there is one. */
+static bool collect(struct group *g, struct base wanted)
+{
+	bool found = wanted.is_slice ? binding_slice_address(&g->e, &wanted.slice, &wanted.pointer)
+	                             : binding_address(&g->e, wanted.value, &wanted.pointer);
+	struct base *b = find_base(g, &wanted);
+	if (found && !b)
+		b = ARENA_PUSH(g->object->arena, &g->bases);
+	if (found && b)
+		*b = wanted;
+	return found && b;
+}
+
+static bool collect_slice(void *user, const struct binding_slice *s, struct kb_val *ptr)
+{
+	struct group *g = user;
+	*ptr = kb_null(g->e.k);
+	return collect(g, (struct base){.is_slice = true, .slice = *s});
+}
+
+static bool collect_value(void *user, struct ir_value base, struct kb_val *ptr)
+{
+	struct group *g = user;
+	*ptr = kb_null(g->e.k);
+	return collect(g, (struct base){.value = base});
+}
+
+/* While the kernel is recorded: its parameter. */
+static bool given_slice(void *user, const struct binding_slice *s, struct kb_val *ptr)
+{
+	struct base wanted = {.is_slice = true, .slice = *s}, *b = find_base(user, &wanted);
+	if (b)
+		*ptr = b->pointer;
+	return b;
+}
+
+static bool given_value(void *user, struct ir_value base, struct kb_val *ptr)
+{
+	struct base wanted = {.value = base}, *b = find_base(user, &wanted);
+	if (b)
+		*ptr = b->pointer;
+	return b;
+}
+
+/* --- recording -------------------------------------------------------------------------------------------
+ */
+
+/* Of heads: together with the group before or the one behind. */
+static int64_t parts_of(const struct function *f, size_t group)
+{
+	return group > 0 && f->parts[group - 1] > 1 ? f->parts[group - 1] : f->parts[group];
+}
+
+/* What a template notes down has the size of the function: it is given back when the kernel is recorded. */
+static enum tfmc_status emit_template(struct group *g, const struct emit_bases *bases)
+{
+	const struct object *o = g->object;
+	struct arena notes;
+	arena_init(&notes);
+	g->e.bases = bases;
+	struct kernel_binding bind = binding_of(&g->e);
+	struct kernel_job job = {.k = g->e.k,
+	                         .module = o->module,
+	                         .func = g->function->func,
+	                         .group = g->e.group,
+	                         .target = o->target,
+	                         .bind = &bind,
+	                         .worker = g->worker,
+	                         .n_workers = g->n_workers,
+	                         .scratch = g->scratch,
+	                         .scratch_step = o->scratch,
+	                         .is_join = g->is_join,
+	                         .parts = parts_of(g->function, g->number),
+	                         .is_divided = &g->function->is_divided[g->number],
+	                         .cx = o->cx,
+	                         .arena = &notes};
+	enum tfmc_status status = kernel_emit_group(&job);
+	if (status == TFMC_OK && arena_failed(&notes))
+		status = TFMC_NO_MEMORY;
+	arena_destroy(&notes);
+	g->e.bases = NULL;
+	if (status == TFMC_OK)
+		kb_end(g->e.k);
+	return status;
+}
+
+/* Begins a function of a group: (context, args, l0, l1, ..., worker, n_workers). */
+static enum tfmc_status begin(struct group *g, struct kb_module *m, const char *name)
+{
+	struct emit *e = &g->e;
+	struct kb *k = e->k = kb_begin(m, name, KB_INTERNAL, KB_VOID);
+	if (!k)
+		return TFMC_NO_MEMORY;
+	e->context = kb_param(k, "context", KB_PTR_T, 0);
+	e->args = kb_param(k, "args", KB_PTR_T, KB_READONLY);
+	for (size_t i = 0; i < g->object->n_indices; i++)
+		e->index[i] = kb_param(k, arena_printf(g->object->arena, "l%zu", i), KB_INDEX_T, 0);
+	g->worker = kb_param(k, "worker", KB_INDEX_T, 0);
+	g->n_workers = kb_param(k, "n_workers", KB_INDEX_T, 0);
+	emit_group_comment(e);
+	emit_load_dims(e);
+	emit_load_bases(e);
+	return TFMC_OK;
+}
+
+/* The template runs once for a module that is thrown away, only to see what it asks for. */
+static enum tfmc_status collect_bases(struct group *g)
+{
+	static const char name[] = "collect";
+	struct emit_bases bases = {collect_slice, collect_value, g};
+	struct arena arena;
+	arena_init(&arena);
+	struct kb_module *aside = kb_module_create(&arena, kb_module_caps(g->object->kb));
+	enum tfmc_status status = aside ? begin(g, aside, name) : TFMC_NO_MEMORY;
+	if (status == TFMC_OK) {
+		g->scratch = kb_null(g->e.k);
+		status = emit_template(g, &bases);
+	}
+	arena_destroy(&arena);
+	return status;
+}
+
+/* What the kernel takes: one value for each parameter, in the order of begin_kernel. */
+struct args {
+	struct kb_val *items;
+	size_t n;
+};
+
+static const char *base_name(const struct group *g, const struct base *b, size_t i)
+{
+	const struct ir_func *f = g->function->func;
+	const struct ir_op *op = b->is_slice ? NULL : ir_def(f, b->value);
+	const char *name = b->is_slice ? b->slice.state->decl->name : ir_info(f, b->value)->name;
+	if (op && op->code == OP_weight)
+		name = ((const struct attrs_weight *)op->attrs)->weight->name;
+	return arena_printf(g->object->arena, "%s_%zu", emit_short_name(g->object->arena, name), i);
+}
+
+/* A base is what encode has left. */
+static bool has_source(const struct group *g)
+{
+	const struct function *f = g->function;
+	for (size_t i = 0; i < g->bases.n; i++) {
+		const struct base *b = &g->bases.items[i];
+		if (b->is_slice && !b->slice.state->grows && g->object->encoded_at && !function_is_encode(f))
+			return true;
+	}
+	return false;
+}
+
+/* Pointers of all bases, scratch, dims, indices of repeats, the worker, the step of sources. */
+static enum tfmc_status begin_kernel(struct group *g, const char *name)
+{
+	struct object *o = g->object;
+	size_t n_dims = ir_dims_count(o->module->dims);
+	struct kb_val *dims = ARENA_ARRAY(o->arena, struct kb_val, n_dims + 1);
+	struct kb *k = g->e.k = kb_begin(o->kb, name, KB_INTERNAL, KB_VOID);
+	if (!k || !dims)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < g->bases.n; i++)
+		g->bases.items[i].pointer = kb_param(k, base_name(g, &g->bases.items[i], i), KB_PTR_T, 0);
+	g->scratch = kb_param(k, "scratch", KB_PTR_T, 0);
+	for (size_t i = 0; i < n_dims; i++)
+		if (g->function->has_dim[i])
+			dims[i] = kb_param(k, ir_dims_sym(o->module->dims, i)->name, KB_INDEX_T, 0);
+	for (size_t i = 0; i < g->e.n_repeats; i++)
+		g->e.index[i] = kb_param(k, arena_printf(o->arena, "l%zu", i), KB_INDEX_T, 0);
+	g->worker = kb_param(k, "worker", KB_INDEX_T, 0);
+	g->n_workers = kb_param(k, "n_workers", KB_INDEX_T, 0);
+	g->e.source_step = (struct kb_val){0};
+	if (has_source(g))
+		g->e.source_step = kb_param(k, "source_step", KB_INDEX_T, 0);
+	g->e.dims = dims;
+	emit_group_comment(&g->e);
+	return TFMC_OK;
+}
+
+/* Which of begin_kernel's parameters are left; they are named by value ids from 1 on. */
+static size_t find_used(const struct kb_func *f, size_t *used)
+{
+	size_t n = 0;
+	for (; n < f->n_insts && f->insts[n].op == KBO_PARAM; n++)
+		used[n] = f->insts[n].result - 1;
+	return n;
+}
+
+static const char *kernel_symbol(const struct group *g)
+{
+	const char *name = group_kernel_symbol(g->object, g->function, g->number);
+	return g->is_join ? arena_printf(g->object->arena, "%s.join", name) : name;
+}
+
+static enum tfmc_status record_kernel(struct group *g, const char **name, size_t *used, size_t *n_used)
+{
+	struct object *o = g->object;
+	struct emit_bases bases = {given_slice, given_value, g};
+	TFMC_TRY(begin_kernel(g, kernel_symbol(g)));
+	TFMC_TRY(emit_template(g, &bases));
+	if (kb_module_failed(o->kb))
+		return kb_verify(o->kb, o->cx);
+	kb_prune(g->e.k);
+	*n_used = find_used(kb_func_at(o->kb, kb_func_count(o->kb) - 1), used);
+	*name = kb_share_last(o->kb)->name;
+	return TFMC_OK;
+}
+
+/* The values of all of begin_kernel's parameters in the function that calls it. */
+static enum tfmc_status make_args(struct group *g, struct args *out)
+{
+	struct object *o = g->object;
+	size_t n_dims = ir_dims_count(o->module->dims);
+	out->items = ARENA_ARRAY(o->arena, struct kb_val, g->bases.n + n_dims + OBJECT_REPEAT_MAX + 5);
+	if (!out->items)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < g->bases.n; i++) {
+		struct base *b = &g->bases.items[i];
+		struct kb_val *slot = &out->items[out->n++];
+		bool found = b->is_slice ? binding_slice_address(&g->e, &b->slice, slot)
+		                         : binding_address(&g->e, b->value, slot);
+		if (!found)
+			return TFMC_INTERNAL;
+	}
+	out->items[out->n++] = scratch(&g->e, g->worker);
+	for (size_t i = 0; i < n_dims; i++)
+		if (g->function->has_dim[i])
+			out->items[out->n++] = g->e.dims[i];
+	for (size_t i = 0; i < g->e.n_repeats; i++)
+		out->items[out->n++] = g->e.index[i];
+	out->items[out->n++] = g->worker;
+	out->items[out->n++] = g->n_workers;
+	if (has_source(g))
+		out->items[out->n++] = g->e.source_step;
+	return TFMC_OK;
+}
+
+static enum tfmc_status emit_group(struct object *o, const struct function *f, size_t number, bool is_join)
+{
+	struct group g = {.object = o, .function = f, .number = number, .is_join = is_join};
+	struct args all = {0};
+	const char *kernel = NULL;
+	size_t n_used = 0, most = ir_dims_count(o->module->dims) + f->func->n_values + OBJECT_REPEAT_MAX + 5;
+	size_t *used = ARENA_ARRAY(o->arena, size_t, most);
+	if (!used)
+		return TFMC_NO_MEMORY;
+	g.e = (struct emit){.object = o, .function = f, .group = f->groups[number]};
+	TFMC_TRY(emit_find_repeats(&g.e, g.repeats));
+	TFMC_TRY(collect_bases(&g));
+	TFMC_TRY(record_kernel(&g, &kernel, used, &n_used));
+	const char *symbol = is_join ? group_join_symbol(o, f, number) : group_symbol(o, f, number);
+	TFMC_TRY(begin(&g, o->kb, symbol));
+	TFMC_TRY(make_args(&g, &all));
+	struct kb_val *given = ARENA_ARRAY(o->arena, struct kb_val, n_used + 1);
+	for (size_t i = 0; given && i < n_used; i++)
+		given[i] = all.items[used[i]];
+	if (!given)
+		return TFMC_NO_MEMORY;
+	kb_call(g.e.k, kernel, KB_VOID, given, n_used);
+	kb_end(g.e.k);
+	return TFMC_OK;
+}
+
+enum tfmc_status emit_groups(struct object *o, const struct function *f)
+{
+	for (size_t i = 0; i < f->n_groups; i++)
+		f->parts[i] = i + 1 < f->n_groups ? order_parts(o, f, f->groups[i], f->groups[i + 1]) : 1;
+	for (size_t i = 0; i < f->n_groups; i++) {
+		TFMC_TRY(emit_group(o, f, i, false));
+		progress_tell(o->options->progress, "kernels", "groups", i + 1, f->n_groups);
+		TFMC_TRY(budget_code(o, f->groups[i]));
+	}
+	for (size_t i = 0; i < f->n_groups; i++) {
+		const struct ir_dim *heads;
+		if (kernel_has_join(o->module, f->func, f->groups[i], &heads))
+			TFMC_TRY(emit_group(o, f, i, true));
+	}
+	return TFMC_OK;
+}

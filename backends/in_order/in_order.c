@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rows in order. cumsum keeps the sum of the elements before; topk keeps the k best
+ * elements before as a heap in the memory of the result, the worst at its root; last_at
+ * writes the number of each id to the row that it names. Workers take whole rows, of
+ * last_at whole ranges of rows.
+ */
+#include "backends/in_order/in_order.h"
+
+#include <math.h>
+
+struct walk {
+	struct kernel *g;
+	struct eval *e;
+	struct kb *k;
+	const struct ir_op *op;
+	const struct eval_tensor *to;
+	struct eval_point at;  /* in x */
+	struct eval_point out; /* in the result */
+	struct kb_val size;    /* of the last axis of x */
+	enum ir_dtype dtype;
+	enum kb_scalar scalar;
+};
+
+static struct kb_val x_at(struct walk *w, struct kb_val i)
+{
+	w->at.index[w->at.rank - 1] = i;
+	w->at.vec = -1;
+	return eval_value(w->e, w->op->operands[0], &w->at);
+}
+
+/* ---- cumsum ---- */
+
+static void sum_row(struct walk *w)
+{
+	struct kb *k = w->k;
+	struct kb_val zero = eval_const(w->e, &w->out, w->scalar, 0);
+	struct kb_var sum = kb_var(k, "sum", KB_TYPE(w->scalar, 1), zero);
+	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), w->size, 1, 0);
+	size_t mark = eval_mark(w->e);
+	struct kb_val x = x_at(w, i);
+	kb_set(k, sum, kb_add(k, kb_get(k, sum), x));
+	w->out.index[w->out.rank - 1] = i;
+	eval_store(w->e, w->to, &w->out, eval_narrow(w->e, w->dtype, kb_get(k, sum)));
+	eval_release(w->e, mark);
+	kb_end_loop(k);
+}
+
+/* ---- topk: the result [.., 2, k] is a heap of numbers and their indices ---- */
+
+enum { VALUE, INDEX };
+
+static struct kb_val heap_offset(struct walk *w, int which, struct kb_val slot)
+{
+	w->out.index[w->out.rank - 2] = kb_index(w->k, which);
+	w->out.index[w->out.rank - 1] = slot;
+	return eval_offset(w->e, w->to, &w->out);
+}
+
+static struct ranked heap_get(struct walk *w, struct kb_val slot)
+{
+	struct kb_type t = KB_TYPE(w->scalar, 1);
+	struct kb_val value = kb_load(w->k, t, w->to->t.ptr, heap_offset(w, VALUE, slot), 0, 0);
+	return (struct ranked){value, kb_load(w->k, t, w->to->t.ptr, heap_offset(w, INDEX, slot), 0, 0)};
+}
+
+static void heap_put(struct walk *w, struct kb_val slot, struct ranked x)
+{
+	kb_store(w->k, x.value, w->to->t.ptr, heap_offset(w, VALUE, slot), 0, 0);
+	kb_store(w->k, x.index, w->to->t.ptr, heap_offset(w, INDEX, slot), 0, 0);
+}
+
+/* Puts x at the root of the part of the heap below `slot`, of `end` slots, where the root is free. */
+static void sift_down(struct walk *w, struct kb_val slot, struct kb_val end, struct ranked x)
+{
+	struct kb *k = w->k;
+	struct kb_var hole = kb_var(k, "hole", KB_INDEX_T, slot);
+	kb_forever(k);
+	struct kb_val at = kb_get(k, hole);
+	struct kb_val left = kb_add_const(k, kb_mul(k, at, kb_index(k, 2)), 1);
+	kb_break_if(k, kb_cmp(k, KB_GE, left, end));
+	struct kb_val right = kb_add_const(k, left, 1);
+	right = kb_select(k, kb_cmp(k, KB_LT, right, end), right, left);
+	struct ranked a = heap_get(w, left), b = heap_get(w, right);
+	struct kb_val is_right = ranked_behind(k, b, a);
+	struct ranked worse = {.value = kb_select(k, is_right, b.value, a.value)};
+	worse.index = kb_select(k, is_right, b.index, a.index);
+	kb_break_if(k, ranked_behind(k, x, worse));
+	heap_put(w, at, worse);
+	kb_set(k, hole, kb_select(k, is_right, right, left));
+	kb_end_forever(k);
+	heap_put(w, kb_get(k, hole), x);
+}
+
+static struct ranked ranked_at(struct walk *w, struct kb_val i)
+{
+	struct ranked x = {.value = x_at(w, i)};
+	x.index = ranked_number(w->k, i, w->scalar);
+	return x;
+}
+
+/* The first k elements of the row. */
+static void fill_heap(struct walk *w, int64_t n)
+{
+	struct kb *k = w->k;
+	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), kb_index(k, n), 1, 0);
+	size_t mark = eval_mark(w->e);
+	heap_put(w, i, ranked_at(w, i));
+	eval_release(w->e, mark);
+	kb_end_loop(k);
+	i = kb_loop(k, "i", kb_index(k, 0), kb_index(k, n / 2), 1, 0);
+	struct kb_val slot = kb_sub(k, kb_index(k, n / 2 - 1), i);
+	sift_down(w, slot, kb_index(k, n), heap_get(w, slot));
+	kb_end_loop(k);
+}
+
+/* Element i, which stands behind all that are in the heap. */
+static void offer(struct walk *w, struct kb_val i, int64_t n)
+{
+	struct kb *k = w->k;
+	size_t mark = eval_mark(w->e);
+	struct ranked x = ranked_at(w, i);
+	kb_if(k, ranked_behind(k, heap_get(w, kb_index(k, 0)), x));
+	sift_down(w, kb_index(k, 0), kb_index(k, n), x);
+	kb_end_if(k);
+	eval_release(w->e, mark);
+}
+
+/* Elements [i, i + lanes) one by one, when one of them is larger than the root. */
+static void offer_lanes(struct walk *w, struct kb_val i, int lanes, int64_t n)
+{
+	struct kb *k = w->k;
+	size_t mark = eval_mark(w->e);
+	struct eval_width before = eval_width(w->e, lanes, lanes);
+	w->at.index[w->at.rank - 1] = i;
+	w->at.vec = w->at.rank - 1;
+	w->at.shifted = true;
+	struct kb_val x = eval_value(w->e, w->op->operands[0], &w->at);
+	struct kb_val low = kb_splat(k, kb_f32(k, -HUGE_VALF), lanes);
+	x = kb_select(k, kb_cmp(k, KB_EQ, x, x), x, low);
+	eval_width(w->e, before.lanes, before.valid);
+	struct kb_val root = heap_get(w, kb_index(k, 0)).value;
+	struct kb_val more = kb_cmp(k, KB_GT, kb_reduce(k, KB_MAX, x), root);
+	more = kb_bin(k, KB_OR, more, kb_cmp(k, KB_NE, root, root));
+	eval_release(w->e, mark);
+	kb_if(k, more);
+	struct kb_val j = kb_loop(k, "j", i, kb_add_const(k, i, lanes), 1, KB_NONEMPTY);
+	offer(w, j, n);
+	kb_end_loop(k);
+	kb_end_if(k);
+}
+
+/* The worst of those that are left goes behind them. */
+static void sort_heap(struct walk *w, int64_t n)
+{
+	struct kb *k = w->k;
+	struct kb_val i = kb_loop(k, "i", kb_index(k, 1), kb_index(k, n), 1, 0);
+	struct kb_val end = kb_sub(k, kb_index(k, n), i);
+	struct ranked last = heap_get(w, end);
+	heap_put(w, end, heap_get(w, kb_index(k, 0)));
+	sift_down(w, kb_index(k, 0), end, last);
+	kb_end_loop(k);
+}
+
+static void top_row(struct walk *w)
+{
+	struct kb *k = w->k;
+	int64_t n = ((const struct attrs_topk *)w->op->attrs)->k;
+	int lanes = kb_caps(k)->lanes;
+	struct kb_val main = kb_index(k, n);
+	fill_heap(w, n);
+	if (w->scalar == KB_F32 && lanes > 1 && eval_vectorizes(w->e, w->op->operands[0], w->at.rank - 1)) {
+		struct kb_val wide = kb_index(k, lanes), left = kb_sub(k, w->size, main);
+		main = kb_add(k, main, kb_mul(k, kb_bin(k, KB_DIV, left, wide), wide));
+		struct kb_val i = kb_loop(k, "i", kb_index(k, n), main, lanes, 0);
+		offer_lanes(w, i, lanes, n);
+		kb_end_loop(k);
+	}
+	struct kb_val i = kb_loop(k, "i", main, w->size, 1, 0);
+	offer(w, i, n);
+	kb_end_loop(k);
+	sort_heap(w, n);
+}
+
+/* ---- last_at ---- */
+
+static void mark_rows(struct walk *w)
+{
+	struct kb *k = w->k;
+	struct kb_val hi, rows = eval_dim(w->e, ir_type_of(w->g->job->func, w->op->results[0])->dims[0]);
+	struct kb_val lo = eval_split(w->e, rows, &hi);
+	struct kb_val i = kb_loop(k, "row", lo, hi, 1, 0);
+	w->out.index[0] = i;
+	eval_store(w->e, w->to, &w->out, kb_i32(k, -1));
+	kb_end_loop(k);
+	i = kb_loop(k, "i", kb_index(k, 0), w->size, 1, 0);
+	size_t mark = eval_mark(w->e);
+	struct kb_val row = kb_cvt(k, x_at(w, i), KB_INDEX);
+	struct kb_val is_below = kb_cmp(k, KB_LT, row, hi);
+	kb_if(k, kb_bin(k, KB_AND, kb_cmp(k, KB_GE, row, lo), is_below));
+	w->out.index[0] = row;
+	eval_store(w->e, w->to, &w->out, kb_cvt(k, i, KB_I32));
+	kb_end_if(k);
+	eval_release(w->e, mark);
+	kb_end_loop(k);
+}
+
+/* ---- all ---- */
+
+static void each_row(struct walk *w, void (*row)(struct walk *w))
+{
+	struct kb *k = w->k;
+	struct kb_val size[IR_RANK_MAX], hi;
+	int lead = w->at.rank - 1;
+	eval_sizes(w->e, w->op->operands[0], size);
+	struct kb_val lo = eval_split(w->e, eval_product(w->e, size, 0, lead), &hi);
+	struct kb_val t = kb_loop(k, "row", lo, hi, 1, 0);
+	size_t mark = eval_mark(w->e);
+	eval_unravel(w->e, t, size, lead, w->at.index);
+	for (int i = 0; i < lead; i++)
+		w->out.index[i] = w->at.index[i];
+	row(w);
+	eval_release(w->e, mark);
+	kb_end_loop(k);
+}
+
+bool kernel_in_order(struct kernel *g)
+{
+	enum ir_opcode code = g->root->code;
+	bool is_own = code == OP_cumsum || code == OP_topk || code == OP_last_at;
+	if (!is_own || g->out.n != 1 || !ir_same(g->out.items[0].value, g->root->results[0]))
+		return false;
+	const struct ir_type *x = ir_type_of(g->job->func, g->root->operands[0]);
+	struct walk w = {
+	        .g = g, .e = g->e, .k = g->k, .op = g->root, .to = &g->out.items[0].to, .dtype = x->dtype};
+	w.scalar = eval_scalar(x->dtype);
+	w.at = (struct eval_point){.rank = x->rank, .vec = -1};
+	w.out = (struct eval_point){.rank = ir_type_of(g->job->func, g->root->results[0])->rank, .vec = -1};
+	w.size = eval_dim(w.e, x->dims[x->rank - 1]);
+	if (code == OP_last_at)
+		mark_rows(&w);
+	else
+		each_row(&w, code == OP_cumsum ? sum_row : top_row);
+	return true;
+}

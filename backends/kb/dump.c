@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The text of a recorded function, for people and tests:
+ *
+ *   internal @scale(%1: ptr x noalias, %2: i64 n) -> void {
+ *     loop %5 i = %3 to %2 step 16 {
+ *       %6 = load 16 x f32 [%1 + %5 + 0] align 4
+ *       store 16 x f32 %6 [%1 + %5 + 0] align 4
+ *     }
+ *   }
+ *
+ * Deterministic; values are numbered in order of definition.
+ */
+#include "backends/kb/internal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static void print_type(struct buf *out, struct kb_type t)
+{
+	if (t.lanes > 1)
+		buf_printf(out, "%d x ", t.lanes);
+	buf_str(out, kb_scalar_name(t.scalar));
+}
+
+static void print_args(struct buf *out, const struct kb_inst *inst, size_t from)
+{
+	for (size_t i = from; i < inst->n_args; i++)
+		buf_printf(out, "%s%%%u", i > from ? ", " : " ", inst->args[i].id);
+}
+
+static void print_address(struct buf *out, const struct kb_inst *inst, size_t at)
+{
+	buf_printf(out, " [%%%u + %%%u + %" PRId64 "] align %d", inst->args[at].id, inst->args[at + 1].id,
+	           inst->imm, inst->align);
+}
+
+/* What follows the operation's name and type. */
+static void print_memory(struct buf *out, const struct kb_inst *inst)
+{
+	bool is_store = inst->op == KBO_STORE || inst->op == KBO_STORE_PART;
+	bool is_part = inst->op == KBO_LOAD_PART || inst->op == KBO_STORE_PART;
+	if (is_part)
+		buf_printf(out, " first %d", inst->sub);
+	if (is_store)
+		buf_printf(out, " %%%u", inst->args[0].id);
+	print_address(out, inst, is_store ? 1 : 0);
+}
+
+static void print_const(struct buf *out, const struct kb_inst *inst)
+{
+	if (inst->op == KBO_CONST_INT)
+		buf_printf(out, " %" PRId64, inst->imm);
+	else if (inst->type.scalar == KB_F32)
+		buf_char(out, ' '), buf_f32(out, (float)inst->fimm);
+	else
+		buf_char(out, ' '), buf_f64(out, inst->fimm);
+}
+
+static void print_shuffle(struct buf *out, const struct kb_inst *inst)
+{
+	print_args(out, inst, 0);
+	for (int i = 0; i < inst->type.lanes; i++)
+		buf_printf(out, "%s%d", i ? " " : " [", inst->lanes[i]);
+	buf_char(out, ']');
+}
+
+static void print_loop(struct buf *out, const struct kb_inst *inst)
+{
+	buf_printf(out, "loop %%%u %s = %%%u to %%%u step %" PRId64 "%s {", inst->result, inst->name,
+	           inst->args[0].id, inst->args[1].id, inst->imm, inst->sub & KB_NONEMPTY ? " nonempty" : "");
+}
+
+static const char *op_name(const struct kb_inst *inst)
+{
+	static const char *const names[] = {
+	        [KBO_CALL] = "call",
+	        [KBO_CALL_PTR] = "call_ptr",
+	        [KBO_FUNC_ADDR] = "func_addr",
+	        [KBO_CONST_INT] = "const",
+	        [KBO_CONST_FLOAT] = "const",
+	        [KBO_NULL] = "null",
+	        [KBO_STRING] = "string",
+	        [KBO_SYMBOL] = "symbol",
+	        [KBO_LANE_IDS] = "lane_ids",
+	        [KBO_GET] = "get",
+	        [KBO_LOCAL] = "local",
+	        [KBO_LOAD] = "load",
+	        [KBO_STORE] = "store",
+	        [KBO_LOAD_SPLAT] = "load_splat",
+	        [KBO_LOAD_PART] = "load",
+	        [KBO_STORE_PART] = "store",
+	        [KBO_PTR_ADD] = "ptr_add",
+	        [KBO_PREFETCH] = "prefetch",
+	        [KBO_FMA] = "fma",
+	        [KBO_SELECT] = "select",
+	        [KBO_SPLAT] = "splat",
+	        [KBO_LANE] = "lane",
+	        [KBO_CVT] = "cvt",
+	        [KBO_BITCAST] = "bitcast",
+	        [KBO_SHUFFLE] = "shuffle",
+	        [KBO_ATOMIC_LOAD] = "atomic_load",
+	        [KBO_ATOMIC_STORE] = "atomic_store",
+	        [KBO_ATOMIC_ADD] = "atomic_add",
+	        [KBO_PAUSE] = "pause",
+	        [KBO_GROUP_ID] = "group_id",
+	        [KBO_GROUP_COUNT] = "group_count",
+	        [KBO_ITEM_ID] = "item_id",
+	        [KBO_SHARED] = "shared",
+	        [KBO_BARRIER] = "barrier",
+	        [KBO_CPUID] = "cpuid",
+	        [KBO_XGETBV] = "xgetbv",
+	};
+	return (size_t)inst->op < TFMC_COUNT(names) && names[inst->op] ? names[inst->op] : "";
+}
+
+/* `%7 = name type operands` of an ordinary instruction. */
+static void print_plain(struct buf *out, const struct kb_inst *inst)
+{
+	if (inst->result)
+		buf_printf(out, "%%%u = ", inst->result);
+	if (inst->op == KBO_BIN)
+		buf_str(out, kb_bin_name((enum kb_bin)inst->sub));
+	else if (inst->op == KBO_UN)
+		buf_str(out, kb_un_name((enum kb_un)inst->sub));
+	else if (inst->op == KBO_CMP)
+		buf_printf(out, "cmp %s", kb_cmp_name((enum kb_cmp)inst->sub));
+	else if (inst->op == KBO_REDUCE)
+		buf_printf(out, "reduce %s", kb_bin_name((enum kb_bin)inst->sub));
+	else
+		buf_str(out, op_name(inst));
+	if (inst->type.scalar != KB_VOID) {
+		buf_char(out, ' ');
+		print_type(out, inst->type);
+	}
+}
+
+static void print_operands(struct buf *out, const struct kb_func *f, const struct kb_inst *inst)
+{
+	switch (inst->op) {
+	case KBO_LOAD:
+	case KBO_STORE:
+	case KBO_LOAD_SPLAT:
+	case KBO_LOAD_PART:
+	case KBO_STORE_PART: print_memory(out, inst); return;
+	case KBO_CONST_INT:
+	case KBO_CONST_FLOAT: print_const(out, inst); return;
+	case KBO_SHUFFLE: print_shuffle(out, inst); return;
+	case KBO_GET: buf_printf(out, " $%" PRId64, inst->imm); return;
+	case KBO_LOCAL:
+	case KBO_SHARED:
+		buf_printf(out, " %s %" PRId64 " x %s", inst->name, inst->imm,
+		           kb_scalar_name((enum kb_scalar)inst->sub));
+		return;
+	case KBO_STRING:
+		buf_char(out, ' ');
+		buf_quoted(out, inst->name);
+		return;
+	case KBO_CALL:
+	case KBO_FUNC_ADDR:
+	case KBO_SYMBOL:
+		buf_printf(out, " @%s", inst->name);
+		print_args(out, inst, 0);
+		return;
+	case KBO_CVT:
+	case KBO_BITCAST:
+		print_args(out, inst, 0);
+		buf_str(out, " from ");
+		print_type(out, f->types[inst->args[0].id]);
+		return;
+	case KBO_LANE:
+		print_args(out, inst, 0);
+		buf_printf(out, " [%d]", inst->sub);
+		return;
+	case KBO_PTR_ADD:
+	case KBO_PREFETCH:
+	case KBO_ATOMIC_LOAD:
+	case KBO_ATOMIC_STORE:
+	case KBO_ATOMIC_ADD:
+		print_args(out, inst, 0);
+		buf_printf(out, " + %" PRId64 "%s", inst->imm, inst->sub ? " apart" : "");
+		return;
+	case KBO_CPUID:
+		buf_printf(out, " leaf %" PRId64 " subleaf %d register %d", inst->imm, inst->align,
+		           inst->sub);
+		return;
+	/* clang-format off */
+	case KBO_XGETBV: case KBO_CALL_PTR: case KBO_NULL: case KBO_LANE_IDS: case KBO_BIN: case KBO_UN:
+	case KBO_FMA: case KBO_CMP: case KBO_SELECT: case KBO_SPLAT: case KBO_REDUCE: case KBO_PAUSE:
+	case KBO_GROUP_ID: case KBO_GROUP_COUNT: case KBO_ITEM_ID: case KBO_BARRIER:
+		print_args(out, inst, 0);
+		return;
+	case KBO_PARAM: case KBO_COMMENT: case KBO_RETURN: case KBO_VAR: case KBO_SET: case KBO_LOOP:
+	case KBO_END_LOOP: case KBO_FOREVER: case KBO_BREAK_IF: case KBO_END_FOREVER: case KBO_IF:
+	case KBO_ELSE: case KBO_END_IF: return;
+		/* clang-format on */
+	}
+}
+
+/* Structure, variables and comments; false when the instruction is an ordinary one. */
+static bool print_structure(struct buf *out, const struct kb_inst *inst)
+{
+	switch (inst->op) {
+	case KBO_COMMENT: buf_printf(out, "; %s", inst->name); return true;
+	case KBO_RETURN:
+		buf_str(out, "return");
+		print_args(out, inst, 0);
+		return true;
+	case KBO_VAR:
+		buf_printf(out, "var $%u %s ", inst->result, inst->name);
+		print_type(out, inst->type);
+		if (inst->n_args)
+			buf_printf(out, " = %%%u", inst->args[0].id);
+		return true;
+	case KBO_SET: buf_printf(out, "set $%" PRId64 " = %%%u", inst->imm, inst->args[0].id); return true;
+	case KBO_LOOP: print_loop(out, inst); return true;
+	case KBO_FOREVER: buf_str(out, "forever {"); return true;
+	case KBO_BREAK_IF: buf_printf(out, "break_if %%%u", inst->args[0].id); return true;
+	case KBO_IF: buf_printf(out, "if %%%u {", inst->args[0].id); return true;
+	case KBO_ELSE: buf_str(out, "} else {"); return true;
+	case KBO_END_LOOP:
+	case KBO_END_FOREVER:
+	case KBO_END_IF: buf_char(out, '}'); return true;
+	/* clang-format off */
+	case KBO_PARAM: case KBO_CALL: case KBO_CALL_PTR: case KBO_FUNC_ADDR: case KBO_CONST_INT:
+	case KBO_CONST_FLOAT: case KBO_NULL: case KBO_STRING: case KBO_SYMBOL: case KBO_LANE_IDS:
+	case KBO_GET: case KBO_LOCAL: case KBO_LOAD: case KBO_STORE: case KBO_LOAD_SPLAT:
+	case KBO_LOAD_PART: case KBO_STORE_PART: case KBO_PTR_ADD: case KBO_PREFETCH: case KBO_BIN:
+	case KBO_UN: case KBO_FMA: case KBO_CMP: case KBO_SELECT: case KBO_SPLAT: case KBO_LANE:
+	case KBO_CVT: case KBO_BITCAST: case KBO_SHUFFLE: case KBO_REDUCE: case KBO_ATOMIC_LOAD:
+	case KBO_ATOMIC_STORE: case KBO_ATOMIC_ADD: case KBO_PAUSE: case KBO_CPUID: case KBO_XGETBV:
+	case KBO_GROUP_ID: case KBO_GROUP_COUNT: case KBO_ITEM_ID: case KBO_SHARED: case KBO_BARRIER:
+		return false;
+		/* clang-format on */
+	}
+	return false;
+}
+
+static void print_head(struct buf *out, const struct kb_func *f)
+{
+	static const char *const linkage[] = {
+	        [KB_INTERNAL] = "internal", [KB_EXPORTED] = "exported", [KB_KERNEL] = "kernel"};
+	buf_printf(out, "%s @%s(", linkage[f->linkage], f->name);
+	for (size_t i = 0; i < f->n_insts && f->insts[i].op == KBO_PARAM; i++) {
+		const struct kb_inst *p = &f->insts[i];
+		buf_printf(out, "%s%%%u: ", i ? ", " : "", p->result);
+		print_type(out, p->type);
+		buf_printf(out, " %s%s%s", p->name, p->sub & KB_NOALIAS ? " noalias" : "",
+		           p->sub & KB_READONLY ? " readonly" : "");
+	}
+	buf_printf(out, ") -> %s ", kb_scalar_name(f->result));
+	if (f->group_size > 1)
+		buf_printf(out, "items %" PRId64 " ", f->group_size);
+	buf_str(out, "{\n");
+}
+
+static void print_func(struct buf *out, const struct kb_func *f)
+{
+	size_t depth = 1;
+	print_head(out, f);
+	for (size_t i = 0; i < f->n_insts; i++) {
+		const struct kb_inst *inst = &f->insts[i];
+		if (inst->op == KBO_PARAM)
+			continue;
+		bool ends = inst->op == KBO_END_LOOP || inst->op == KBO_END_FOREVER ||
+		            inst->op == KBO_END_IF || inst->op == KBO_ELSE;
+		bool begins = inst->op == KBO_LOOP || inst->op == KBO_FOREVER || inst->op == KBO_IF ||
+		              inst->op == KBO_ELSE;
+		depth -= ends;
+		buf_fill(out, ' ', 2 * depth);
+		if (!print_structure(out, inst)) {
+			print_plain(out, inst);
+			print_operands(out, f, inst);
+		}
+		buf_char(out, '\n');
+		depth += begins;
+	}
+	buf_str(out, "}\n");
+}
+
+void kb_dump(struct buf *out, const struct kb_module *m, const char *name)
+{
+	for (size_t i = 0; i < kb_func_count(m); i++) {
+		const struct kb_func *f = kb_func_at(m, i);
+		if (!name || strcmp(name, f->name) == 0)
+			print_func(out, f);
+	}
+}

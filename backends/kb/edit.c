@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Changes to recorded functions for printers that keep one name for each value:
+ * dead code is taken away, equal functions are found. Nothing here changes what
+ * a function computes.
+ */
+#include "backends/kb/internal.h"
+
+#include <string.h>
+
+/* --- dead code --------------------------------------------------------------------------------------- */
+
+struct pruner {
+	struct kb_func *f;
+	bool *insts, *values, *vars; /* needed */
+	bool changed;
+};
+
+bool kb_has_effect(enum kb_opcode op)
+{
+	switch (op) {
+	case KBO_COMMENT:
+	case KBO_RETURN:
+	case KBO_CALL:
+	case KBO_CALL_PTR:
+	case KBO_LOOP:
+	case KBO_END_LOOP:
+	case KBO_FOREVER:
+	case KBO_BREAK_IF:
+	case KBO_END_FOREVER:
+	case KBO_IF:
+	case KBO_ELSE:
+	case KBO_END_IF:
+	case KBO_STORE:
+	case KBO_STORE_PART:
+	case KBO_PREFETCH:
+	case KBO_ATOMIC_LOAD:
+	case KBO_ATOMIC_STORE:
+	case KBO_ATOMIC_ADD:
+	case KBO_PAUSE:
+	case KBO_BARRIER: return true;
+	case KBO_PARAM:
+	case KBO_FUNC_ADDR:
+	case KBO_CONST_INT:
+	case KBO_CONST_FLOAT:
+	case KBO_NULL:
+	case KBO_STRING:
+	case KBO_SYMBOL:
+	case KBO_LANE_IDS:
+	case KBO_VAR:
+	case KBO_GET:
+	case KBO_SET:
+	case KBO_LOCAL:
+	case KBO_LOAD:
+	case KBO_LOAD_SPLAT:
+	case KBO_LOAD_PART:
+	case KBO_PTR_ADD:
+	case KBO_BIN:
+	case KBO_UN:
+	case KBO_FMA:
+	case KBO_CMP:
+	case KBO_SELECT:
+	case KBO_SPLAT:
+	case KBO_LANE:
+	case KBO_CVT:
+	case KBO_BITCAST:
+	case KBO_SHUFFLE:
+	case KBO_REDUCE:
+	case KBO_GROUP_ID:
+	case KBO_GROUP_COUNT:
+	case KBO_ITEM_ID:
+	case KBO_SHARED:
+	case KBO_CPUID:
+	case KBO_XGETBV: return false;
+	}
+	return true;
+}
+
+static bool is_needed(const struct pruner *p, const struct kb_inst *inst)
+{
+	if (inst->op == KBO_SET)
+		return p->vars[inst->imm];
+	if (inst->op == KBO_VAR)
+		return p->vars[inst->result];
+	return kb_has_effect(inst->op) || (inst->result && p->values[inst->result]);
+}
+
+/* Uses come behind definitions, except those of variables in loops: repeated until nothing changes. */
+static void mark(struct pruner *p)
+{
+	p->changed = false;
+	for (size_t i = p->f->n_insts; i-- > 0;) {
+		const struct kb_inst *inst = &p->f->insts[i];
+		if (p->insts[i] || !is_needed(p, inst))
+			continue;
+		p->insts[i] = p->changed = true;
+		for (size_t a = 0; a < inst->n_args; a++)
+			p->values[inst->args[a].id] = true;
+		if (inst->op == KBO_GET)
+			p->vars[inst->imm] = true;
+	}
+}
+
+void kb_prune(struct kb *k)
+{
+	struct arena a;
+	struct kb_func *f = k->func;
+	if (!kb_require(k, k->ended, "only ended functions are pruned") || kb_module_failed(k->module))
+		return;
+	arena_init(&a);
+	struct pruner p = {.f = f};
+	p.insts = ARENA_ARRAY(&a, bool, f->n_insts + 1);
+	p.values = ARENA_ARRAY(&a, bool, f->n_values + 1);
+	p.vars = ARENA_ARRAY(&a, bool, f->n_vars + 1);
+	size_t n = 0;
+	if (!arena_failed(&a)) {
+		do
+			mark(&p);
+		while (p.changed);
+		for (size_t i = 0; i < f->n_insts; i++)
+			if (p.insts[i])
+				f->insts[n++] = f->insts[i];
+		f->n_insts = k->insts.n = n;
+	}
+	arena_destroy(&a);
+}
+
+/* --- equal functions --------------------------------------------------------------------------------- */
+
+/* Which value or variable of the other function stands for each of one. */
+struct pairing {
+	const struct kb_func *a, *b;
+	uint32_t *values, *vars; /* by id of a; 0: not seen yet */
+};
+
+static bool same_text(const char *a, const char *b)
+{
+	return a == b || (a && b && !strcmp(a, b));
+}
+
+/* Names that mean something. */
+static bool names_matter(enum kb_opcode op)
+{
+	return op == KBO_CALL || op == KBO_FUNC_ADDR || op == KBO_STRING || op == KBO_SYMBOL;
+}
+
+static bool same_imm(const struct pairing *p, const struct kb_inst *x, const struct kb_inst *y)
+{
+	if (x->op == KBO_GET || x->op == KBO_SET)
+		return p->vars[x->imm] == (uint32_t)y->imm;
+	return x->imm == y->imm;
+}
+
+static bool same_inst(struct pairing *p, const struct kb_inst *x, const struct kb_inst *y)
+{
+	if (x->op != y->op || !kb_same_type(x->type, y->type) || x->n_args != y->n_args || x->sub != y->sub ||
+	    x->align != y->align || memcmp(&x->fimm, &y->fimm, sizeof(x->fimm)) != 0 ||
+	    (x->result == 0) != (y->result == 0) || !same_imm(p, x, y))
+		return false;
+	if (names_matter(x->op) && !same_text(x->name, y->name))
+		return false;
+	if (x->op == KBO_SHUFFLE &&
+	    memcmp(x->lanes, y->lanes, sizeof(*x->lanes) * (size_t)x->type.lanes) != 0)
+		return false;
+	for (size_t i = 0; i < x->n_args; i++)
+		if (p->values[x->args[i].id] != y->args[i].id)
+			return false;
+	if (x->result)
+		*(x->op == KBO_VAR ? &p->vars[x->result] : &p->values[x->result]) = y->result;
+	return true;
+}
+
+/* The next instruction from i on that is no comment. */
+static size_t skip_comments(const struct kb_func *f, size_t i)
+{
+	while (i < f->n_insts && f->insts[i].op == KBO_COMMENT)
+		i++;
+	return i;
+}
+
+static bool same_insts(struct pairing *p)
+{
+	size_t i = skip_comments(p->a, 0), j = skip_comments(p->b, 0);
+	while (i < p->a->n_insts && j < p->b->n_insts) {
+		if (!same_inst(p, &p->a->insts[i], &p->b->insts[j]))
+			return false;
+		i = skip_comments(p->a, i + 1);
+		j = skip_comments(p->b, j + 1);
+	}
+	return i == p->a->n_insts && j == p->b->n_insts;
+}
+
+bool kb_same_func(const struct kb_func *a, const struct kb_func *b)
+{
+	struct arena arena;
+	if (a->variant != b->variant || a->linkage != b->linkage || a->result != b->result ||
+	    a->group_size != b->group_size)
+		return false;
+	arena_init(&arena);
+	struct pairing p = {.a = a, .b = b};
+	p.values = ARENA_ARRAY(&arena, uint32_t, a->n_values + 1);
+	p.vars = ARENA_ARRAY(&arena, uint32_t, a->n_vars + 1);
+	bool same = !arena_failed(&arena) && same_insts(&p);
+	arena_destroy(&arena);
+	return same;
+}
+
+const struct kb_func *kb_share_last(struct kb_module *m)
+{
+	size_t last = kb_func_count(m) - 1;
+	for (size_t i = 0; i < last; i++)
+		if (kb_same_func(kb_func_at(m, i), kb_func_at(m, last))) {
+			m->funcs.n = last;
+			return kb_func_at(m, i);
+		}
+	return kb_func_at(m, last);
+}

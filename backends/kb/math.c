@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Elementary functions: range reduction with constants short enough that the
+ * first products are exact (with or without a fused multiply-add), a polynomial
+ * fitted for small largest error, and exact scaling. Branch-free: both sides of
+ * a case are computed and selected.
+ */
+#include "backends/kb/math.h"
+
+#include <math.h>
+
+/* 1.5 * 2^23: adding it rounds to an integer, which is then in the low bits. */
+#define ROUND_MAGIC 0x1.8p23f
+#define LOG2E       0x1.715476p0f
+#define LN2_HIGH    0x1.62e4p-1f /* 15 bits */
+#define LN2_LOW     0x1.7f7d1cp-20f
+
+struct kb_val math_const(struct kb *k, struct kb_val x, float c)
+{
+	return kb_splat(k, kb_f32(k, c), kb_type_of(k, x).lanes);
+}
+
+static struct kb_val const_i32(struct kb *k, struct kb_val x, int32_t c)
+{
+	return kb_splat(k, kb_i32(k, c), kb_type_of(k, x).lanes);
+}
+
+static struct kb_val mul_const(struct kb *k, struct kb_val x, float c)
+{
+	return kb_mul(k, x, math_const(k, x, c));
+}
+
+static struct kb_val add_const(struct kb *k, struct kb_val x, float c)
+{
+	return kb_add(k, x, math_const(k, x, c));
+}
+
+static struct kb_val abs_of(struct kb *k, struct kb_val x)
+{
+	return kb_un(k, KB_ABS, x);
+}
+
+/* NaN stays. */
+static struct kb_val bounded_abs(struct kb *k, struct kb_val x, float most)
+{
+	struct kb_val a = abs_of(k, x);
+	return kb_min(k, math_const(k, x, most), a);
+}
+
+/* x * factor + term */
+static struct kb_val fma_consts(struct kb *k, struct kb_val x, float factor, float term)
+{
+	struct kb_val last = math_const(k, x, term);
+	return kb_fma(k, x, math_const(k, x, factor), last);
+}
+
+/* The sign of s on the magnitude of x >= 0. */
+static struct kb_val with_sign(struct kb *k, struct kb_val x, struct kb_val s)
+{
+	struct kb_val bit = const_i32(k, x, INT32_MIN);
+	struct kb_val sign = kb_bin(k, KB_AND, kb_bitcast(k, s, KB_I32), bit);
+	return kb_bitcast(k, kb_bin(k, KB_OR, kb_bitcast(k, x, KB_I32), sign), KB_F32);
+}
+
+struct kb_val math_poly(struct kb *k, struct kb_val x, const float *c, int n)
+{
+	struct kb_val sum = math_const(k, x, c[n - 1]);
+	for (int i = n - 2; i >= 0; i--)
+		sum = kb_fma(k, sum, x, math_const(k, x, c[i]));
+	return sum;
+}
+
+/* The same in powers of x^2, even and odd coefficients apart: half as long a chain for one product more; n
+ * >= 4. */
+static struct kb_val split_poly(struct kb *k, struct kb_val x, const float *c, int n)
+{
+	struct kb_val square = kb_mul(k, x, x), sum[2];
+	for (int odd = 0; odd < 2; odd++) {
+		int i = (n - 1 - odd) / 2 * 2 + odd;
+		sum[odd] = math_const(k, x, c[i]);
+		for (i -= 2; i >= 0; i -= 2)
+			sum[odd] = kb_fma(k, sum[odd], square, math_const(k, x, c[i]));
+	}
+	return kb_fma(k, sum[1], x, sum[0]);
+}
+
+struct kb_val math_min(struct kb *k, struct kb_val a, struct kb_val b)
+{
+	struct kb_val m = kb_min(k, a, b);
+	enum kb_scalar s = kb_type_of(k, a).scalar;
+	if (s != KB_F32 && s != KB_F64)
+		return m;
+	return kb_select(k, kb_cmp(k, KB_NE, a, a), a, m);
+}
+
+struct kb_val math_max(struct kb *k, struct kb_val a, struct kb_val b)
+{
+	struct kb_val m = kb_max(k, a, b);
+	enum kb_scalar s = kb_type_of(k, a).scalar;
+	if (s != KB_F32 && s != KB_F64)
+		return m;
+	return kb_select(k, kb_cmp(k, KB_NE, a, a), a, m);
+}
+
+/* --- exponentials ------------------------------------------------------------------------------------ */
+
+/* round(x) as a float and as i32, |x| < 2^22. */
+struct rounded {
+	struct kb_val f, i;
+};
+
+static struct rounded round_near(struct kb *k, struct kb_val x)
+{
+	struct kb_val t = add_const(k, x, ROUND_MAGIC);
+	struct kb_val bits = kb_bitcast(k, t, KB_I32);
+	struct kb_val magic = kb_bitcast(k, math_const(k, x, ROUND_MAGIC), KB_I32);
+	struct kb_val whole = add_const(k, t, -ROUND_MAGIC);
+	return (struct rounded){whole, kb_sub(k, bits, magic)};
+}
+
+/* 2^n for n in [-126, 127], as bits of the exponent. */
+static struct kb_val power_of_two(struct kb *k, struct kb_val n)
+{
+	struct kb_val biased = kb_add(k, n, const_i32(k, n, 127));
+	return kb_bitcast(k, kb_bin(k, KB_SHL, biased, const_i32(k, n, 23)), KB_F32);
+}
+
+/* x * 2^n for n in [-252, 254]: two steps, so that only the last can overflow or be subnormal. */
+static struct kb_val scale_by_power(struct kb *k, struct kb_val x, struct kb_val n)
+{
+	struct kb_val half = kb_bin(k, KB_SAR, n, const_i32(k, n, 1));
+	struct kb_val y = kb_mul(k, x, power_of_two(k, half));
+	return kb_mul(k, y, power_of_two(k, kb_sub(k, n, half)));
+}
+
+/* The nearest integer n of a product, n in [-127, 128], and 2^n: 0 for -127, infinity for 128. */
+struct power {
+	struct kb_val n, scale;
+};
+
+/* The exponent's bias is in the constant that rounds: what is shifted up is the exponent. */
+#define BIASED_MAGIC (ROUND_MAGIC + 127.0f)
+
+static struct power power_near(struct kb *k, struct kb_val t)
+{
+	struct kb_val width = const_i32(k, t, 23);
+	struct kb_val bits = kb_bin(k, KB_SHL, kb_bitcast(k, t, KB_I32), width);
+	struct kb_val n = add_const(k, t, -BIASED_MAGIC);
+	return (struct power){n, kb_bitcast(k, bits, KB_F32)};
+}
+
+/* e^r - 1 = r + r^2 P(r), |r| <= ln 2 / 2. */
+static struct kb_val expm1_poly(struct kb *k, struct kb_val r)
+{
+	static const float c[] = {0x1.0p-1f, 0x1.5554dcp-3f, 0x1.5554b8p-5f, 0x1.120b72p-7f, 0x1.6d7546p-10f};
+	struct kb_val p = math_poly(k, r, c, 5);
+	return kb_fma(k, kb_mul(k, r, r), p, r);
+}
+
+/* e^-r - 1, the sign in the coefficients. */
+static struct kb_val expm1_poly_negative(struct kb *k, struct kb_val r)
+{
+	static const float c[] = {-0x1.0p0f,      0x1.0p-1f,       -0x1.5554dcp-3f,
+	                          0x1.5554b8p-5f, -0x1.120b72p-7f, 0x1.6d7546p-10f};
+	return kb_mul(k, r, math_poly(k, r, c, 6));
+}
+
+/* x + n factor ln 2, factor 1 or -1 */
+static struct kb_val add_ln2(struct kb *k, struct kb_val x, struct kb_val n, float factor)
+{
+	struct kb_val r = kb_fma(k, n, math_const(k, x, factor * LN2_HIGH), x);
+	return kb_fma(k, n, math_const(k, x, factor * LN2_LOW), r);
+}
+
+/* Bounds x; NaN stays. */
+static struct kb_val clamp(struct kb *k, struct kb_val x, float lo, float hi)
+{
+	struct kb_val below = kb_min(k, math_const(k, x, hi), x);
+	return kb_max(k, math_const(k, x, lo), below);
+}
+
+struct kb_val math_exp(struct kb *k, struct kb_val x)
+{
+	struct kb_val y = clamp(k, x, -106.0f, 89.0f);
+	struct rounded n = round_near(k, mul_const(k, y, LOG2E));
+	struct kb_val q = expm1_poly(k, add_ln2(k, y, n.f, -1));
+	return scale_by_power(k, add_const(k, q, 1.0f), n.i);
+}
+
+/* -88 rounds to the power -127, whose bits are those of 0: nothing is compared and nothing selected. */
+struct kb_val math_exp_nonpositive(struct kb *k, struct kb_val x)
+{
+	struct kb_val y = kb_max(k, math_const(k, x, -88.0f), x);
+	struct kb_val t = fma_consts(k, y, LOG2E, BIASED_MAGIC);
+	struct power p = power_near(k, t);
+	struct kb_val q = expm1_poly(k, add_ln2(k, y, p.n, -1));
+	return kb_fma(k, q, p.scale, p.scale);
+}
+
+/* 1 + e^-x; infinity for x < -88.3. */
+static struct kb_val one_plus_exp_of_minus(struct kb *k, struct kb_val x)
+{
+	struct kb_val y = clamp(k, x, -89.0f, 88.0f), one = math_const(k, x, 1.0f);
+	struct kb_val t = fma_consts(k, y, -LOG2E, BIASED_MAGIC);
+	struct power p = power_near(k, t);
+	struct kb_val q = expm1_poly_negative(k, add_ln2(k, y, p.n, 1));
+	return kb_fma(k, kb_add(k, q, one), p.scale, one);
+}
+
+/* 2^f = 1 + f P(f), |f| <= 1/2. */
+static struct kb_val exp2_poly(struct kb *k, struct kb_val f)
+{
+	static const float c[] = {0x1.62e430p-1f, 0x1.ebfbdep-3f,  0x1.c6af6ep-5f,
+	                          0x1.3b2ba0p-7f, 0x1.5f07b4p-10f, 0x1.4308f4p-13f};
+	struct kb_val one = math_const(k, f, 1.0f);
+	return kb_fma(k, f, math_poly(k, f, c, 6), one);
+}
+
+struct kb_val math_exp2_nonpositive(struct kb *k, struct kb_val x)
+{
+	struct kb_val y = kb_max(k, math_const(k, x, -127.0f), x);
+	struct power p = power_near(k, add_const(k, y, BIASED_MAGIC));
+	return kb_mul(k, exp2_poly(k, kb_sub(k, y, p.n)), p.scale);
+}
+
+struct kb_val math_exp2(struct kb *k, struct kb_val x)
+{
+	struct kb_val y = clamp(k, x, -152.0f, 130.0f);
+	struct rounded n = round_near(k, y);
+	return scale_by_power(k, exp2_poly(k, kb_sub(k, y, n.f)), n.i);
+}
+
+/* --- logarithm --------------------------------------------------------------------------------------- */
+
+/* A normal x > 0 as m 2^e with m in [sqrt 1/2, sqrt 2). */
+struct parts {
+	struct kb_val m, e; /* e as a float */
+};
+
+static struct parts split_float(struct kb *k, struct kb_val x)
+{
+	struct kb_val bits = kb_bitcast(k, x, KB_I32);
+	struct kb_val root_half = const_i32(k, x, 0x3f3504f3);
+	struct kb_val above = kb_sub(k, bits, root_half);
+	struct kb_val e = kb_bin(k, KB_SAR, above, const_i32(k, x, 23));
+	struct kb_val m = kb_sub(k, bits, kb_bin(k, KB_SHL, e, const_i32(k, x, 23)));
+	m = kb_bitcast(k, m, KB_F32);
+	return (struct parts){m, kb_cvt(k, e, KB_F32)};
+}
+
+/* log(1 + f) = f - f^2/2 + f^3 P(f): gives the part behind f. */
+static struct kb_val log_tail(struct kb *k, struct kb_val f)
+{
+	static const float c[] = {0x1.555554p-2f,  -0x1.ffffe6p-3f, 0x1.999d36p-3f,
+	                          -0x1.55625cp-3f, 0x1.23dd18p-3f,  -0x1.fbc4e6p-4f,
+	                          0x1.dc8e6ep-4f,  -0x1.dd96c8p-4f, 0x1.2c562ep-4f};
+	struct kb_val square = kb_mul(k, f, f);
+	struct kb_val p = math_poly(k, f, c, 9);
+	struct kb_val cube = kb_mul(k, kb_mul(k, square, f), p);
+	return kb_fma(k, square, math_const(k, f, -0.5f), cube);
+}
+
+/* x, or x 2^24 and a correction of the exponent when x is subnormal. */
+static struct parts normalize(struct kb *k, struct kb_val x)
+{
+	struct kb_val small = kb_cmp(k, KB_LT, x, math_const(k, x, 0x1p-126f));
+	struct kb_val zero = math_const(k, x, 0.0f);
+	struct kb_val m = kb_select(k, small, mul_const(k, x, 0x1p24f), x);
+	return (struct parts){m, kb_select(k, small, math_const(k, x, -24.0f), zero)};
+}
+
+/* Where x is not a positive number: 0 gives -inf, less gives NaN, +inf and NaN stay. */
+static struct kb_val log_special(struct kb *k, struct kb_val x, struct kb_val y)
+{
+	struct kb_val zero = math_const(k, x, 0.0f), inf = math_const(k, x, HUGE_VALF);
+	struct kb_val finite = kb_cmp(k, KB_LT, x, inf);
+	struct kb_val r = kb_select(k, finite, y, x);
+	struct kb_val least = math_const(k, x, -HUGE_VALF), none = math_const(k, x, NAN);
+	r = kb_select(k, kb_cmp(k, KB_EQ, x, zero), least, r);
+	return kb_select(k, kb_cmp(k, KB_LT, x, zero), none, r);
+}
+
+struct kb_val math_log(struct kb *k, struct kb_val x)
+{
+	struct parts n = normalize(k, x);
+	struct parts p = split_float(k, n.m);
+	struct kb_val e = kb_add(k, p.e, n.e);
+	struct kb_val f = add_const(k, p.m, -1.0f);
+	struct kb_val tail = log_tail(k, f);
+	struct kb_val low = kb_add(k, f, kb_fma(k, e, math_const(k, x, LN2_LOW), tail));
+	struct kb_val y = kb_fma(k, e, math_const(k, x, LN2_HIGH), low);
+	return log_special(k, x, y);
+}
+
+/* --- power ------------------------------------------------------------------------------------------- */
+
+/* |a|^b = 2^(b e + b log2 m), with the rounding error of b e carried along. */
+static struct kb_val pow_positive(struct kb *k, struct kb_val a, struct kb_val b)
+{
+	struct parts n = normalize(k, a);
+	struct parts p = split_float(k, n.m);
+	struct kb_val e = kb_add(k, p.e, n.e);
+	struct kb_val f = add_const(k, p.m, -1.0f);
+	struct kb_val log2m = mul_const(k, kb_add(k, f, log_tail(k, f)), LOG2E);
+	struct kb_val whole = clamp(k, kb_mul(k, b, e), -1000.0f, 1000.0f);
+	struct kb_val rest = kb_fma(k, b, e, kb_un(k, KB_NEG, whole));
+	struct rounded r = round_near(k, whole);
+	struct kb_val small = kb_fma(k, b, log2m, rest);
+	struct kb_val y = kb_add(k, kb_sub(k, whole, r.f), small);
+	struct rounded s = round_near(k, clamp(k, y, -1000.0f, 1000.0f));
+	struct kb_val power = clamp(k, kb_add(k, r.f, s.f), -200.0f, 200.0f);
+	struct kb_val frac = clamp(k, kb_sub(k, y, s.f), -1.0f, 1.0f);
+	power = kb_cvt(k, power, KB_I32);
+	return scale_by_power(k, exp2_poly(k, frac), power);
+}
+
+static struct kb_val is_integer(struct kb *k, struct kb_val x)
+{
+	return kb_cmp(k, KB_EQ, kb_un(k, KB_FLOOR, x), x);
+}
+
+/* A base of 0 or infinity: 0, 1 or infinity by the sign of the exponent. */
+static struct kb_val pow_extreme(struct kb *k, struct kb_val a, struct kb_val b, struct kb_val y)
+{
+	struct kb_val zero = math_const(k, a, 0.0f), inf = math_const(k, a, HUGE_VALF);
+	struct kb_val is_zero = kb_cmp(k, KB_EQ, a, zero), is_inf = kb_cmp(k, KB_EQ, abs_of(k, a), inf);
+	struct kb_val up = kb_cmp(k, KB_GT, b, zero);
+	y = kb_select(k, is_zero, kb_select(k, up, zero, inf), y);
+	return kb_select(k, is_inf, kb_select(k, up, inf, zero), y);
+}
+
+struct kb_val math_pow(struct kb *k, struct kb_val a, struct kb_val b)
+{
+	struct kb_val zero = math_const(k, a, 0.0f), one = math_const(k, a, 1.0f);
+	/* Beyond 2^40 only 1 has a finite nonzero power: no need to multiply by infinity. */
+	struct kb_val bounded = clamp(k, b, -0x1p40f, 0x1p40f);
+	struct kb_val y = pow_extreme(k, a, b, pow_positive(k, abs_of(k, a), bounded));
+	struct kb_val whole = is_integer(k, b);
+	struct kb_val half_whole = is_integer(k, mul_const(k, b, 0.5f));
+	struct kb_val is_odd = kb_bin(k, KB_AND, whole, kb_un(k, KB_NOT, half_whole));
+	struct kb_val negative = kb_cmp(k, KB_LT, a, zero);
+	struct kb_val below = kb_select(k, is_odd, kb_un(k, KB_NEG, y), y);
+	below = kb_select(k, whole, below, math_const(k, a, NAN));
+	y = kb_select(k, negative, below, y);
+	y = kb_select(k, kb_cmp(k, KB_NE, a, a), a, y);
+	y = kb_select(k, kb_cmp(k, KB_NE, b, b), b, y);
+	struct kb_val is_one = kb_cmp(k, KB_EQ, a, one);
+	is_one = kb_bin(k, KB_OR, kb_cmp(k, KB_EQ, b, zero), is_one);
+	return kb_select(k, is_one, one, y);
+}
+
+/* --- trigonometry ------------------------------------------------------------------------------------ */
+
+/* x = n pi/2 + r; pieces of pi/2 of 9 bits keep n piece exact for |n| < 2^15. */
+static struct kb_val trig_reduce(struct kb *k, struct kb_val x, struct rounded *n)
+{
+	static const float pieces[] = {0x1.92p0f, 0x1.fbp-12f, 0x1.51p-22f, 0x1.0b4612p-34f};
+	*n = round_near(k, mul_const(k, x, 0x1.45f306p-1f));
+	struct kb_val r = x;
+	for (int i = 0; i < 4; i++)
+		r = kb_fma(k, n->f, math_const(k, x, -pieces[i]), r);
+	return r;
+}
+
+/* sin(r + quarter pi/2) for a reduced r. */
+static struct kb_val sin_quarter(struct kb *k, struct kb_val r, struct kb_val quarter)
+{
+	static const float s[] = {-0x1.555552p-3f, 0x1.110c28p-7f, -0x1.9ac8f8p-13f};
+	static const float c[] = {0x1.555554p-5f, -0x1.6c12d2p-10f, 0x1.9bd7f2p-16f};
+	struct kb_val z = kb_mul(k, r, r);
+	struct kb_val p = math_poly(k, z, s, 3);
+	struct kb_val sine = kb_fma(k, kb_mul(k, r, z), p, r);
+	struct kb_val cosine = fma_consts(k, z, -0.5f, 1.0f);
+	p = math_poly(k, z, c, 3);
+	cosine = kb_fma(k, kb_mul(k, z, z), p, cosine);
+	struct kb_val one = const_i32(k, r, 1), two = const_i32(k, r, 2), none = const_i32(k, r, 0);
+	struct kb_val swap = kb_cmp(k, KB_NE, kb_bin(k, KB_AND, quarter, one), none);
+	struct kb_val flip = kb_cmp(k, KB_NE, kb_bin(k, KB_AND, quarter, two), none);
+	struct kb_val y = kb_select(k, swap, cosine, sine);
+	return kb_select(k, flip, kb_un(k, KB_NEG, y), y);
+}
+
+struct kb_val math_sin(struct kb *k, struct kb_val x)
+{
+	struct rounded n;
+	struct kb_val r = trig_reduce(k, x, &n);
+	return sin_quarter(k, r, n.i);
+}
+
+struct kb_val math_cos(struct kb *k, struct kb_val x)
+{
+	struct rounded n;
+	struct kb_val r = trig_reduce(k, x, &n);
+	return sin_quarter(k, r, kb_add(k, n.i, const_i32(k, n.i, 1)));
+}
+
+/* --- activations ------------------------------------------------------------------------------------- */
+
+struct kb_val math_rsqrt(struct kb *k, struct kb_val x)
+{
+	struct kb_val root = kb_un(k, KB_SQRT, x);
+	return kb_bin(k, KB_DIV, math_const(k, x, 1.0f), root);
+}
+
+struct kb_val math_sigmoid(struct kb *k, struct kb_val x)
+{
+	struct kb_val sum = one_plus_exp_of_minus(k, x);
+	return kb_bin(k, KB_DIV, math_const(k, x, 1.0f), sum);
+}
+
+struct kb_val math_relu(struct kb *k, struct kb_val x)
+{
+	return kb_max(k, math_const(k, x, 0.0f), x);
+}
+
+/* E / (E + 2), E = e^2|x| - 1 = 2^n - 1 + 2^n (e^r - 1), which loses nothing near 0; 1 from |x| = 10 on. */
+struct kb_val math_tanh(struct kb *k, struct kb_val x)
+{
+	struct kb_val a = bounded_abs(k, x, 10.0f), y = kb_add(k, a, a);
+	struct kb_val t = fma_consts(k, y, LOG2E, BIASED_MAGIC);
+	struct power p = power_near(k, t);
+	struct kb_val q = expm1_poly(k, add_ln2(k, y, p.n, -1));
+	struct kb_val e = kb_fma(k, q, p.scale, add_const(k, p.scale, -1.0f));
+	return with_sign(k, kb_bin(k, KB_DIV, e, add_const(k, e, 2.0f)), x);
+}
+
+/* erf(x) = x + x P(x^2) for |x| < 0.96. */
+static struct kb_val erf_near(struct kb *k, struct kb_val x)
+{
+	static const float c[] = {0x1.06eba8p-3f, -0x1.812742p-2f,  0x1.ce2dc2p-4f, -0x1.b8085cp-6f,
+	                          0x1.548b26p-8f, -0x1.a821d8p-11f, 0x1.55d9a6p-14f};
+	return kb_fma(k, x, math_poly(k, kb_mul(k, x, x), c, 7), x);
+}
+
+/* erfc(a) = 2^P(a) for a in [0.95, 6]. */
+static struct kb_val erfc_far(struct kb *k, struct kb_val a)
+{
+	static const float c[] = {0x1.834f92p-12f, -0x1.a15e76p0f,  -0x1.d2c256p-1f, -0x1.45c07cp-3f,
+	                          0x1.3b835cp-5f,  -0x1.d374eep-8f, 0x1.f751c2p-11f, -0x1.6fdf52p-14f,
+	                          0x1.446e5ep-18f, -0x1.0371a4p-23f};
+	struct kb_val bounded = kb_min(k, math_const(k, a, 6.0f), a);
+	return math_exp2_nonpositive(k, split_poly(k, bounded, c, 10));
+}
+
+struct kb_val math_erf(struct kb *k, struct kb_val x)
+{
+	struct kb_val a = abs_of(k, x);
+	struct kb_val is_near = kb_cmp(k, KB_LT, a, math_const(k, a, 0.96f));
+	struct kb_val rest = erfc_far(k, a);
+	struct kb_val far = with_sign(k, kb_sub(k, math_const(k, x, 1.0f), rest), x);
+	return kb_select(k, is_near, erf_near(k, x), far);
+}
+
+/*
+ * x Phi(x) = max(x, 0) - a Phi(-a), a = |x|: no cancellation anywhere. Phi(-a) = 2^P(a), P(0) = -1, fitted on
+ * [0, 5.8]; behind that P falls on without end. The bound keeps infinity from meeting 0.
+ */
+struct kb_val math_gelu(struct kb *k, struct kb_val x)
+{
+	static const float c[] = {-0x1.0p0f,        -0x1.26aee6p0f,   -0x1.d63912p-2f,  -0x1.ae10f8p-5f,
+	                          0x1.cca43cp-8f,   -0x1.0ca186p-14f, -0x1.06ae08p-12f, 0x1.1f7da4p-14f,
+	                          -0x1.45c9e0p-17f, 0x1.9340e0p-21f,  -0x1.adaf7cp-26f};
+	struct kb_val a = bounded_abs(k, x, 20.0f);
+	struct kb_val tail = math_exp2_nonpositive(k, split_poly(k, a, c, 11));
+	struct kb_val ramp = kb_max(k, math_const(k, x, -0.0f), x);
+	return kb_fma(k, kb_un(k, KB_NEG, a), tail, ramp);
+}
+
+/* x / (1 + e^-t) */
+static struct kb_val gated(struct kb *k, struct kb_val x, struct kb_val t)
+{
+	return kb_bin(k, KB_DIV, x, one_plus_exp_of_minus(k, t));
+}
+
+struct kb_val math_silu(struct kb *k, struct kb_val x)
+{
+	return gated(k, x, x);
+}
+
+/* (1 + tanh u) / 2 = sigmoid(2 u) */
+struct kb_val math_gelu_tanh(struct kb *k, struct kb_val x)
+{
+	struct kb_val inner = fma_consts(k, kb_mul(k, x, x), 0.044715f, 1.0f);
+	return gated(k, x, kb_mul(k, mul_const(k, x, 2 * 0x1.988454p-1f), inner));
+}
+
+struct kb_val math_gelu_quick(struct kb *k, struct kb_val x)
+{
+	return gated(k, x, mul_const(k, x, 1.702f));
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Elementary functions in kernel-builder operations, for f32 with any number of
+ * lanes. No library call is ever emitted, so CPU and every other printer compute
+ * the same thing. Bounds are in README.md and asserted by tests/unit/test_kernel_math.c.
+ */
+#ifndef TFMC_BACKENDS_KB_MATH_H
+#define TFMC_BACKENDS_KB_MATH_H
+
+#include "backends/kb/kb.h"
+
+/* A constant in as many lanes as x has. */
+struct kb_val math_const(struct kb *k, struct kb_val x, float c);
+/* c[0] + x c[1] + .. + x^(n-1) c[n-1], by Horner's rule. */
+struct kb_val math_poly(struct kb *k, struct kb_val x, const float *c, int n);
+
+struct kb_val math_exp(struct kb *k, struct kb_val x);
+/* For x <= 0 (softmax): results below 2^-126 are subnormal or 0; -inf gives 0, NaN stays. */
+struct kb_val math_exp_nonpositive(struct kb *k, struct kb_val x);
+/* 2^x for x <= 0, as math_exp_nonpositive. */
+struct kb_val math_exp2_nonpositive(struct kb *k, struct kb_val x);
+struct kb_val math_exp2(struct kb *k, struct kb_val x);
+struct kb_val math_log(struct kb *k, struct kb_val x);
+struct kb_val math_sin(struct kb *k, struct kb_val x); /* |x| < 2^15 */
+struct kb_val math_cos(struct kb *k, struct kb_val x); /* |x| < 2^15 */
+struct kb_val math_tanh(struct kb *k, struct kb_val x);
+struct kb_val math_erf(struct kb *k, struct kb_val x);
+struct kb_val math_rsqrt(struct kb *k, struct kb_val x);
+struct kb_val math_sigmoid(struct kb *k, struct kb_val x);
+struct kb_val math_relu(struct kb *k, struct kb_val x);
+struct kb_val math_gelu(struct kb *k, struct kb_val x);
+struct kb_val math_gelu_tanh(struct kb *k, struct kb_val x);
+struct kb_val math_gelu_quick(struct kb *k, struct kb_val x);
+struct kb_val math_silu(struct kb *k, struct kb_val x);
+/* a^b with the sign rules of IEEE 754 for a < 0 and a = 0. */
+struct kb_val math_pow(struct kb *k, struct kb_val a, struct kb_val b);
+/* NaN if either is NaN; floats and ints. */
+struct kb_val math_min(struct kb *k, struct kb_val a, struct kb_val b);
+struct kb_val math_max(struct kb *k, struct kb_val a, struct kb_val b);
+
+#endif

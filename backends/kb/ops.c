@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Recording: memory, arithmetic, vectors and atomics. Index arithmetic on
+ * constants folds while recording, so that templates may write plain formulas
+ * and printers still see constant displacements and strides.
+ */
+#include "backends/kb/internal.h"
+
+#include "ir/support/checked.h"
+
+bool kb_is_float(enum kb_scalar s)
+{
+	return s == KB_F16 || s == KB_BF16 || s == KB_F32 || s == KB_F64;
+}
+
+/* Full arithmetic; narrower integers are only converted, compared and combined by bits. */
+static bool is_word(enum kb_scalar s)
+{
+	return s == KB_I32 || s == KB_I64 || s == KB_INDEX;
+}
+
+bool kb_is_int(enum kb_scalar s)
+{
+	return s == KB_I8 || s == KB_U8 || s == KB_I16 || is_word(s);
+}
+
+int kb_scalar_bytes(enum kb_scalar s)
+{
+	switch (s) {
+	case KB_VOID: return 0;
+	case KB_BOOL: return 0; /* not in memory: U8 is */
+	case KB_I8:
+	case KB_U8: return 1;
+	case KB_I16:
+	case KB_F16:
+	case KB_BF16: return 2;
+	case KB_I32:
+	case KB_F32: return 4;
+	case KB_I64:
+	case KB_INDEX:
+	case KB_F64:
+	case KB_PTR: return 8;
+	}
+	return 0;
+}
+
+const char *kb_scalar_name(enum kb_scalar s)
+{
+	static const char *const names[] = {
+	        [KB_VOID] = "void", [KB_BOOL] = "bool", [KB_I8] = "i8",   [KB_U8] = "u8",
+	        [KB_I16] = "i16",   [KB_I32] = "i32",   [KB_I64] = "i64", [KB_INDEX] = "index",
+	        [KB_F16] = "f16",   [KB_BF16] = "bf16", [KB_F32] = "f32", [KB_F64] = "f64",
+	        [KB_PTR] = "ptr"};
+	return names[s];
+}
+
+const char *kb_bin_name(enum kb_bin op)
+{
+	static const char *const names[] = {
+	        [KB_ADD] = "add", [KB_SUB] = "sub", [KB_MUL] = "mul", [KB_DIV] = "div", [KB_REM] = "rem",
+	        [KB_MIN] = "min", [KB_MAX] = "max", [KB_AND] = "and", [KB_OR] = "or",   [KB_XOR] = "xor",
+	        [KB_SHL] = "shl", [KB_SHR] = "shr", [KB_SAR] = "sar"};
+	return names[op];
+}
+
+const char *kb_un_name(enum kb_un op)
+{
+	static const char *const names[] = {[KB_NEG] = "neg",     [KB_ABS] = "abs",   [KB_SQRT] = "sqrt",
+	                                    [KB_FLOOR] = "floor", [KB_CEIL] = "ceil", [KB_NOT] = "not"};
+	return names[op];
+}
+
+const char *kb_cmp_name(enum kb_cmp op)
+{
+	static const char *const names[] = {[KB_LT] = "lt", [KB_LE] = "le", [KB_GT] = "gt",
+	                                    [KB_GE] = "ge", [KB_EQ] = "eq", [KB_NE] = "ne"};
+	return names[op];
+}
+
+/* --- memory ------------------------------------------------------------------------------------------ */
+
+static void check_address(struct kb *k, enum kb_scalar s, struct kb_val ptr, struct kb_val index)
+{
+	kb_require(k, kb_same_type(kb_typeof(k, ptr), KB_PTR_T), "addresses are pointers");
+	kb_require(k, kb_same_type(kb_typeof(k, index), KB_INDEX_T), "element indices are of type index");
+	kb_require(k, kb_scalar_bytes(s) > 0, "the type has no place in memory");
+}
+
+static bool good_lanes(int lanes)
+{
+	return lanes >= 1 && lanes <= KB_LANES_MAX && (lanes & (lanes - 1)) == 0;
+}
+
+/* Moves a constant index into the displacement. */
+static struct kb_val split_index(struct kb *k, struct kb_val index, int64_t *disp)
+{
+	int64_t c, sum;
+	if (!kb_const_index(k, index, &c) || c == 0 || !checked_add_i64(*disp, c, &sum))
+		return index;
+	*disp = sum;
+	return kb_index(k, 0);
+}
+
+static struct kb_val load(struct kb *k, struct kb_inst inst, struct kb_val ptr, struct kb_val index)
+{
+	check_address(k, inst.type.scalar, ptr, index);
+	kb_require(k, good_lanes(inst.type.lanes), "lanes are a power of two up to 64");
+	struct kb_val args[] = {ptr, split_index(k, index, &inst.imm)};
+	return kb_emit(k, inst, args, 2, true);
+}
+
+static int default_align(enum kb_scalar s, int align)
+{
+	return align ? align : kb_scalar_bytes(s);
+}
+
+struct kb_val kb_load(struct kb *k, struct kb_type type, struct kb_val ptr, struct kb_val index, int64_t disp,
+                      int align)
+{
+	struct kb_inst inst = {
+	        .op = KBO_LOAD, .type = type, .imm = disp, .align = default_align(type.scalar, align)};
+	return load(k, inst, ptr, index);
+}
+
+struct kb_val kb_load_splat(struct kb *k, struct kb_type type, struct kb_val ptr, struct kb_val index,
+                            int64_t disp)
+{
+	struct kb_inst inst = {
+	        .op = KBO_LOAD_SPLAT, .type = type, .imm = disp, .align = kb_scalar_bytes(type.scalar)};
+	if (type.lanes == 1)
+		inst.op = KBO_LOAD;
+	return load(k, inst, ptr, index);
+}
+
+struct kb_val kb_load_part(struct kb *k, struct kb_type type, int n, struct kb_val ptr, struct kb_val index,
+                           int64_t disp)
+{
+	struct kb_inst inst = {.op = KBO_LOAD_PART,
+	                       .type = type,
+	                       .sub = n,
+	                       .imm = disp,
+	                       .align = kb_scalar_bytes(type.scalar)};
+	kb_require(k, n >= 1 && n <= type.lanes, "part of the lanes");
+	if (n == type.lanes)
+		inst.op = KBO_LOAD;
+	return load(k, inst, ptr, index);
+}
+
+static void store(struct kb *k, struct kb_inst inst, struct kb_val value, struct kb_val ptr,
+                  struct kb_val index)
+{
+	check_address(k, inst.type.scalar, ptr, index);
+	kb_require(k, good_lanes(inst.type.lanes), "lanes are a power of two up to 64");
+	struct kb_val args[] = {value, ptr, split_index(k, index, &inst.imm)};
+	kb_emit(k, inst, args, 3, false);
+}
+
+void kb_store(struct kb *k, struct kb_val value, struct kb_val ptr, struct kb_val index, int64_t disp,
+              int align)
+{
+	struct kb_type type = kb_typeof(k, value);
+	struct kb_inst inst = {
+	        .op = KBO_STORE, .type = type, .imm = disp, .align = default_align(type.scalar, align)};
+	store(k, inst, value, ptr, index);
+}
+
+void kb_store_part(struct kb *k, struct kb_val value, int n, struct kb_val ptr, struct kb_val index,
+                   int64_t disp)
+{
+	struct kb_type type = kb_typeof(k, value);
+	struct kb_inst inst = {.op = KBO_STORE_PART,
+	                       .type = type,
+	                       .sub = n,
+	                       .imm = disp,
+	                       .align = kb_scalar_bytes(type.scalar)};
+	kb_require(k, n >= 1 && n <= type.lanes, "part of the lanes");
+	if (n == type.lanes)
+		inst.op = KBO_STORE;
+	store(k, inst, value, ptr, index);
+}
+
+struct kb_val kb_ptr_add(struct kb *k, struct kb_val ptr, struct kb_val bytes, int64_t disp_bytes)
+{
+	struct kb_inst inst = {.op = KBO_PTR_ADD, .type = KB_PTR_T, .imm = disp_bytes};
+	check_address(k, KB_I8, ptr, bytes);
+	struct kb_val args[] = {ptr, split_index(k, bytes, &inst.imm)};
+	int64_t zero;
+	if (inst.imm == 0 && kb_const_index(k, args[1], &zero) && zero == 0)
+		return ptr;
+	return kb_emit(k, inst, args, 2, true);
+}
+
+struct kb_val kb_ptr_apart(struct kb *k, struct kb_val ptr)
+{
+	struct kb_val args[] = {ptr, kb_index(k, 0)};
+	check_address(k, KB_I8, ptr, args[1]);
+	return kb_emit(k, (struct kb_inst){.op = KBO_PTR_ADD, .type = KB_PTR_T, .sub = 1}, args, 2, true);
+}
+
+void kb_prefetch(struct kb *k, struct kb_val ptr, struct kb_val index_bytes, int64_t disp_bytes)
+{
+	struct kb_inst inst = {.op = KBO_PREFETCH, .imm = disp_bytes};
+	check_address(k, KB_I8, ptr, index_bytes);
+	struct kb_val args[] = {ptr, index_bytes};
+	kb_emit(k, inst, args, 2, false);
+}
+
+/* --- arithmetic -------------------------------------------------------------------------------------- */
+
+static bool fold_consts(enum kb_bin op, int64_t x, int64_t y, int64_t *out)
+{
+	switch (op) {
+	case KB_ADD: return checked_add_i64(x, y, out);
+	case KB_SUB: return checked_sub_i64(x, y, out);
+	case KB_MUL: return checked_mul_i64(x, y, out);
+	case KB_DIV:
+		if (y <= 0)
+			return false;
+		*out = x / y;
+		return true;
+	case KB_REM:
+		if (y <= 0)
+			return false;
+		*out = x % y;
+		return true;
+	case KB_MIN: *out = x < y ? x : y; return true;
+	case KB_MAX: *out = x > y ? x : y; return true;
+	case KB_AND:
+	case KB_OR:
+	case KB_XOR:
+	case KB_SHL:
+	case KB_SHR:
+	case KB_SAR: return false;
+	}
+	return false;
+}
+
+/* x + 0, x - 0, x * 1, x / 1 and x * 0 of indices. */
+static bool fold_neutral(struct kb *k, enum kb_bin op, struct kb_val x, int64_t c, struct kb_val *out)
+{
+	bool same = (c == 0 && (op == KB_ADD || op == KB_SUB)) || (c == 1 && (op == KB_MUL || op == KB_DIV));
+	bool zero = (c == 0 && op == KB_MUL) || (c == 1 && op == KB_REM);
+	if (!same && !zero)
+		return false;
+	*out = same ? x : kb_index(k, 0);
+	return true;
+}
+
+static bool fold_index(struct kb *k, enum kb_bin op, struct kb_val a, struct kb_val b, struct kb_val *out)
+{
+	int64_t x = 0, y = 0, c;
+	bool ca = kb_const_index(k, a, &x), cb = kb_const_index(k, b, &y);
+	if (ca && cb && fold_consts(op, x, y, &c)) {
+		*out = kb_index(k, c);
+		return true;
+	}
+	if (cb)
+		return fold_neutral(k, op, a, y, out);
+	return ca && (op == KB_ADD || op == KB_MUL) && fold_neutral(k, op, b, x, out);
+}
+
+static bool bin_fits(enum kb_bin op, enum kb_scalar s)
+{
+	switch (op) {
+	case KB_ADD:
+	case KB_SUB:
+	case KB_MUL:
+	case KB_DIV:
+	case KB_MIN:
+	case KB_MAX: return s == KB_F32 || s == KB_F64 || is_word(s);
+	case KB_AND:
+	case KB_OR:
+	case KB_XOR: return s == KB_BOOL || kb_is_int(s);
+	case KB_REM:
+	case KB_SHL:
+	case KB_SHR:
+	case KB_SAR: return is_word(s);
+	}
+	return false;
+}
+
+struct kb_val kb_bin(struct kb *k, enum kb_bin op, struct kb_val a, struct kb_val b)
+{
+	struct kb_type type = kb_typeof(k, a);
+	if (!kb_same_type(type, kb_typeof(k, b)) || !bin_fits(op, type.scalar))
+		return kb_poison(k, type);
+	struct kb_val folded;
+	if (type.scalar == KB_INDEX && type.lanes == 1 && fold_index(k, op, a, b, &folded))
+		return folded;
+	struct kb_inst inst = {.op = KBO_BIN, .type = type, .sub = (int)op};
+	struct kb_val args[] = {a, b};
+	return kb_emit(k, inst, args, 2, true);
+}
+
+static bool un_fits(enum kb_un op, enum kb_scalar s)
+{
+	switch (op) {
+	case KB_NEG:
+	case KB_ABS: return s == KB_F32 || s == KB_F64 || is_word(s);
+	case KB_SQRT:
+	case KB_FLOOR:
+	case KB_CEIL: return s == KB_F32 || s == KB_F64;
+	case KB_NOT: return s == KB_BOOL || kb_is_int(s);
+	}
+	return false;
+}
+
+struct kb_val kb_un(struct kb *k, enum kb_un op, struct kb_val a)
+{
+	struct kb_type type = kb_typeof(k, a);
+	if (!un_fits(op, type.scalar))
+		return kb_poison(k, type);
+	struct kb_inst inst = {.op = KBO_UN, .type = type, .sub = (int)op};
+	return kb_emit(k, inst, &a, 1, true);
+}
+
+struct kb_val kb_fma(struct kb *k, struct kb_val a, struct kb_val b, struct kb_val c)
+{
+	struct kb_type type = kb_typeof(k, a);
+	bool fits = kb_same_type(type, kb_typeof(k, b)) && kb_same_type(type, kb_typeof(k, c));
+	if (!fits || (type.scalar != KB_F32 && type.scalar != KB_F64))
+		return kb_poison(k, type);
+	struct kb_inst inst = {.op = KBO_FMA, .type = type};
+	struct kb_val args[] = {a, b, c};
+	return kb_emit(k, inst, args, 3, true);
+}
+
+struct kb_val kb_cmp(struct kb *k, enum kb_cmp op, struct kb_val a, struct kb_val b)
+{
+	struct kb_type type = kb_typeof(k, a);
+	struct kb_inst inst = {.op = KBO_CMP, .type = KB_TYPE(KB_BOOL, type.lanes), .sub = (int)op};
+	bool number = type.scalar == KB_F32 || type.scalar == KB_F64 || kb_is_int(type.scalar);
+	bool equality = (op == KB_EQ || op == KB_NE) && type.scalar == KB_PTR;
+	if (!kb_same_type(type, kb_typeof(k, b)) || !(number || equality))
+		return kb_poison(k, inst.type);
+	struct kb_val args[] = {a, b};
+	return kb_emit(k, inst, args, 2, true);
+}
+
+struct kb_val kb_select(struct kb *k, struct kb_val cond, struct kb_val a, struct kb_val b)
+{
+	struct kb_type type = kb_typeof(k, a);
+	struct kb_type c = kb_typeof(k, cond);
+	bool fits = kb_same_type(type, kb_typeof(k, b)) && c.scalar == KB_BOOL &&
+	            (c.lanes == type.lanes || c.lanes == 1);
+	if (!fits)
+		return kb_poison(k, type);
+	struct kb_inst inst = {.op = KBO_SELECT, .type = type};
+	struct kb_val args[] = {kb_splat(k, cond, type.lanes), a, b};
+	return kb_emit(k, inst, args, 3, true);
+}
+
+struct kb_val kb_splat(struct kb *k, struct kb_val scalar, int lanes)
+{
+	struct kb_type type = kb_typeof(k, scalar);
+	if (type.lanes == lanes)
+		return scalar;
+	struct kb_inst inst = {.op = KBO_SPLAT, .type = KB_TYPE(type.scalar, lanes)};
+	if (type.lanes != 1 || type.scalar == KB_PTR || !good_lanes(lanes))
+		return kb_poison(k, inst.type);
+	return kb_emit(k, inst, &scalar, 1, true);
+}
+
+struct kb_val kb_lane(struct kb *k, struct kb_val vector, int lane)
+{
+	struct kb_type type = kb_typeof(k, vector);
+	if (type.lanes == 1 && lane == 0)
+		return vector;
+	struct kb_inst inst = {.op = KBO_LANE, .type = KB_TYPE(type.scalar, 1), .sub = lane};
+	if (lane < 0 || lane >= type.lanes)
+		return kb_poison(k, inst.type);
+	return kb_emit(k, inst, &vector, 1, true);
+}
+
+struct kb_val kb_cvt(struct kb *k, struct kb_val v, enum kb_scalar to)
+{
+	struct kb_type from = kb_typeof(k, v);
+	if (from.scalar == to)
+		return v;
+	struct kb_inst inst = {.op = KBO_CVT, .type = KB_TYPE(to, from.lanes)};
+	bool source = kb_is_float(from.scalar) || kb_is_int(from.scalar) || from.scalar == KB_BOOL;
+	if (!source || !(kb_is_float(to) || kb_is_int(to)))
+		return kb_poison(k, inst.type);
+	int64_t c;
+	if (kb_const_index(k, v, &c) && to == KB_I32 && c == (int32_t)c)
+		return kb_i32(k, (int32_t)c);
+	return kb_emit(k, inst, &v, 1, true);
+}
+
+struct kb_val kb_bitcast(struct kb *k, struct kb_val v, enum kb_scalar to)
+{
+	struct kb_type from = kb_typeof(k, v);
+	struct kb_inst inst = {.op = KBO_BITCAST, .type = KB_TYPE(to, from.lanes)};
+	int bytes = kb_scalar_bytes(to);
+	if (bytes == 0 || bytes != kb_scalar_bytes(from.scalar) || from.scalar == KB_PTR || to == KB_PTR)
+		return kb_poison(k, inst.type);
+	return kb_emit(k, inst, &v, 1, true);
+}
+
+struct kb_val kb_shuffle(struct kb *k, struct kb_val a, struct kb_val b, const int *lanes, int n)
+{
+	struct kb_type type = kb_typeof(k, a);
+	struct kb_inst inst = {.op = KBO_SHUFFLE, .type = KB_TYPE(type.scalar, n)};
+	int limit = b.id ? 2 * type.lanes : type.lanes;
+	bool fits = good_lanes(n) && (!b.id || kb_same_type(type, kb_typeof(k, b)));
+	int *copy = ARENA_ARRAY(k->module->arena, int, n);
+	for (int i = 0; fits && copy && i < n; i++) {
+		fits = lanes[i] >= 0 && lanes[i] < limit;
+		copy[i] = lanes[i];
+	}
+	if (!fits)
+		return kb_poison(k, inst.type);
+	inst.lanes = copy;
+	struct kb_val args[] = {a, b};
+	return kb_emit(k, inst, args, b.id ? 2 : 1, true);
+}
+
+struct kb_val kb_reduce(struct kb *k, enum kb_bin op, struct kb_val vector)
+{
+	struct kb_type type = kb_typeof(k, vector);
+	struct kb_inst inst = {.op = KBO_REDUCE, .type = KB_TYPE(type.scalar, 1), .sub = (int)op};
+	bool fits = (op == KB_ADD || op == KB_MIN || op == KB_MAX) && bin_fits(op, type.scalar);
+	if (!fits)
+		return kb_poison(k, inst.type);
+	if (type.lanes == 1)
+		return vector;
+	return kb_emit(k, inst, &vector, 1, true);
+}
+
+/* --- several workers --------------------------------------------------------------------------------- */
+
+struct kb_val kb_atomic_load(struct kb *k, struct kb_val ptr, int64_t disp)
+{
+	kb_require(k, kb_same_type(kb_typeof(k, ptr), KB_PTR_T), "addresses are pointers");
+	struct kb_inst inst = {.op = KBO_ATOMIC_LOAD, .type = KB_I32_T, .imm = disp, .align = 4};
+	return kb_emit(k, inst, &ptr, 1, true);
+}
+
+static void check_atomic(struct kb *k, struct kb_val value, struct kb_val ptr)
+{
+	kb_require(k, kb_same_type(kb_typeof(k, ptr), KB_PTR_T), "addresses are pointers");
+	kb_require(k, kb_same_type(kb_typeof(k, value), KB_I32_T), "atomics are i32");
+}
+
+void kb_atomic_store(struct kb *k, struct kb_val value, struct kb_val ptr, int64_t disp)
+{
+	check_atomic(k, value, ptr);
+	struct kb_inst inst = {.op = KBO_ATOMIC_STORE, .type = KB_I32_T, .imm = disp, .align = 4};
+	struct kb_val args[] = {value, ptr};
+	kb_emit(k, inst, args, 2, false);
+}
+
+struct kb_val kb_atomic_add(struct kb *k, struct kb_val value, struct kb_val ptr, int64_t disp)
+{
+	check_atomic(k, value, ptr);
+	struct kb_inst inst = {.op = KBO_ATOMIC_ADD, .type = KB_I32_T, .imm = disp, .align = 4};
+	struct kb_val args[] = {value, ptr};
+	return kb_emit(k, inst, args, 2, true);
+}
+
+void kb_pause(struct kb *k)
+{
+	struct kb_inst inst = {.op = KBO_PAUSE};
+	kb_emit(k, inst, NULL, 0, false);
+}

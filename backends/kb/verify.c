@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What must hold for every recorded module: nothing failed while recording,
+ * functions are ended and have distinct names, values and variables are visible
+ * where they are used (a region hides what it defines at its end), and calls of
+ * the module's own functions fit their parameters. A violation is our bug.
+ */
+#include "backends/kb/internal.h"
+
+#include <string.h>
+
+#define SHARED_BYTES_MAX 32768 /* what OpenCL 1.2 promises */
+
+struct scope {
+	size_t values, vars; /* lengths of the visible lists at its begin */
+};
+
+struct verifier {
+	const struct kb_module *m;
+	const struct kb_func *f;
+	struct arena arena;
+	bool *value_seen;        /* by value id: visible now */
+	bool *var_seen;          /* by variable id */
+	uint32_t *values, *vars; /* visible ids in order of definition */
+	size_t n_values, n_vars;
+	struct scope *scopes;
+	size_t n_scopes;
+	const char *error;
+};
+
+static void fail(struct verifier *v, size_t at, const char *what)
+{
+	if (!v->error)
+		v->error = arena_printf(&v->arena, "kernel %s: instruction %zu: %s", v->f->name, at, what);
+}
+
+static void leave_scope(struct verifier *v)
+{
+	struct scope s = v->scopes[--v->n_scopes];
+	while (v->n_values > s.values)
+		v->value_seen[v->values[--v->n_values]] = false;
+	while (v->n_vars > s.vars)
+		v->var_seen[v->vars[--v->n_vars]] = false;
+}
+
+static void enter_scope(struct verifier *v)
+{
+	v->scopes[v->n_scopes++] = (struct scope){v->n_values, v->n_vars};
+}
+
+static void define(struct verifier *v, size_t at, const struct kb_inst *inst)
+{
+	bool is_var = inst->op == KBO_VAR;
+	bool *seen = is_var ? v->var_seen : v->value_seen;
+	if (inst->result == 0)
+		return;
+	if (seen[inst->result])
+		fail(v, at, "defined twice");
+	seen[inst->result] = true;
+	if (is_var)
+		v->vars[v->n_vars++] = inst->result;
+	else
+		v->values[v->n_values++] = inst->result;
+}
+
+static const struct kb_func *find_func(const struct kb_module *m, const char *name)
+{
+	for (size_t i = 0; i < kb_func_count(m); i++)
+		if (strcmp(kb_func_at(m, i)->name, name) == 0)
+			return kb_func_at(m, i);
+	return NULL;
+}
+
+/* Operands of a call of one of our functions fit its parameters; others are declared by the printer. */
+static void check_call(struct verifier *v, size_t at, const struct kb_inst *inst)
+{
+	const struct kb_func *callee = find_func(v->m, inst->name);
+	if (!callee)
+		return;
+	if (callee->linkage == KB_KERNEL)
+		fail(v, at, "kernels are launched, not called");
+	size_t n = 0;
+	for (; n < callee->n_insts && callee->insts[n].op == KBO_PARAM; n++) {
+		bool fits = n < inst->n_args && inst->args[n].id < v->f->n_values &&
+		            kb_same_type(callee->insts[n].type, v->f->types[inst->args[n].id]);
+		if (!fits)
+			fail(v, at, "arguments fit the called function");
+	}
+	if (n != inst->n_args || inst->type.scalar != callee->result)
+		fail(v, at, "arguments fit the called function");
+}
+
+static void check_uses(struct verifier *v, size_t at, const struct kb_inst *inst)
+{
+	for (size_t i = 0; i < inst->n_args; i++) {
+		uint32_t id = inst->args[i].id;
+		if (id == 0 || id >= v->f->n_values || !v->value_seen[id])
+			fail(v, at, "an operand is not visible here");
+	}
+	if (inst->op != KBO_GET && inst->op != KBO_SET)
+		return;
+	if (inst->imm <= 0 || inst->imm >= (int64_t)v->f->n_vars || !v->var_seen[inst->imm])
+		fail(v, at, "a variable is not visible here");
+}
+
+static void check_inst(struct verifier *v, size_t at, const struct kb_inst *inst)
+{
+	bool ends = inst->op == KBO_END_LOOP || inst->op == KBO_END_FOREVER || inst->op == KBO_END_IF ||
+	            inst->op == KBO_ELSE;
+	bool begins =
+	        inst->op == KBO_LOOP || inst->op == KBO_FOREVER || inst->op == KBO_IF || inst->op == KBO_ELSE;
+	check_uses(v, at, inst);
+	if (inst->op == KBO_CALL)
+		check_call(v, at, inst);
+	if (ends && v->n_scopes > 0)
+		leave_scope(v);
+	if (begins)
+		enter_scope(v);
+	define(v, at, inst);
+}
+
+/*
+ * Whether all items of a group come to a barrier is not seen here (the kernel interpreter tells), but that
+ * none leaves before it: a kernel with barriers returns at its end only.
+ */
+static void check_group(struct verifier *v)
+{
+	const struct kb_func *f = v->f;
+	bool has_barrier = false;
+	int64_t shared = 0;
+	size_t open = 0;
+	for (size_t i = 0; i < f->n_insts; i++)
+		has_barrier |= f->insts[i].op == KBO_BARRIER;
+	for (size_t i = 0; i < f->n_insts; i++) {
+		const struct kb_inst *inst = &f->insts[i];
+		open += inst->op == KBO_LOOP || inst->op == KBO_FOREVER || inst->op == KBO_IF;
+		open -= inst->op == KBO_END_LOOP || inst->op == KBO_END_FOREVER || inst->op == KBO_END_IF;
+		if (inst->op == KBO_SHARED)
+			shared += inst->imm * kb_scalar_bytes((enum kb_scalar)inst->sub);
+		if (inst->op == KBO_RETURN && has_barrier && (open > 0 || i + 1 < f->n_insts))
+			fail(v, i, "a return in front of the barriers of others");
+	}
+	if (shared > SHARED_BYTES_MAX)
+		fail(v, f->n_insts, "more shared memory than every device has");
+}
+
+static bool verifier_begin(struct verifier *v, const struct kb_module *m, const struct kb_func *f)
+{
+	*v = (struct verifier){.m = m, .f = f};
+	arena_init(&v->arena);
+	v->value_seen = ARENA_ARRAY(&v->arena, bool, f->n_values + 1);
+	v->var_seen = ARENA_ARRAY(&v->arena, bool, f->n_vars + 1);
+	v->values = ARENA_ARRAY(&v->arena, uint32_t, f->n_values + 1);
+	v->vars = ARENA_ARRAY(&v->arena, uint32_t, f->n_vars + 1);
+	v->scopes = ARENA_ARRAY(&v->arena, struct scope, f->n_insts + 1);
+	return !arena_failed(&v->arena);
+}
+
+static enum tfmc_status verify_func(const struct kb_module *m, const struct kb_func *f,
+                                    struct diag_context *cx)
+{
+	struct verifier v;
+	enum tfmc_status st = TFMC_OK;
+	if (!verifier_begin(&v, m, f))
+		st = TFMC_NO_MEMORY;
+	for (size_t i = 0; st == TFMC_OK && i < f->n_insts && !v.error; i++)
+		check_inst(&v, i, &f->insts[i]);
+	if (st == TFMC_OK && f->linkage == KB_KERNEL)
+		check_group(&v);
+	if (v.error) {
+		diag_error(cx, LOC_NONE, DIAG_INTERNAL, "%s", v.error);
+		st = TFMC_INTERNAL;
+	}
+	arena_destroy(&v.arena);
+	return st;
+}
+
+enum tfmc_status kb_verify(const struct kb_module *m, struct diag_context *cx)
+{
+	if (arena_failed(m->arena))
+		return TFMC_NO_MEMORY;
+	if (m->error) {
+		diag_error(cx, LOC_NONE, DIAG_INTERNAL, "kernel %s", m->error);
+		return TFMC_INTERNAL;
+	}
+	for (size_t i = 0; i < m->funcs.n; i++) {
+		const struct kb *k = m->funcs.items[i];
+		if (!k->ended || find_func(m, k->func->name) != k->func) {
+			diag_error(cx, LOC_NONE, DIAG_INTERNAL, "kernel %s is %s", k->func->name,
+			           k->ended ? "defined twice" : "not ended");
+			return TFMC_INTERNAL;
+		}
+		TFMC_TRY(verify_func(m, k->func, cx));
+	}
+	return TFMC_OK;
+}

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A linear by work-groups: 8 x 8 items share a tile of rows and 64 columns of the
+ * result. A step of 16 along K is copied to shared memory by all of them, then
+ * each multiplies its rows (8 apart) by its two vectors of columns. Finished tiles
+ * go through shared memory once more, so that what follows the product is emitted
+ * once and stores whole rows. Items whose row or column does not exist load the
+ * last one instead and store nothing: all come to all barriers.
+ * Each element is one chain of fused multiply-adds in increasing k, as elsewhere.
+ */
+#include "backends/linear/matmul_internal.h"
+#include "ir/support/compiler.h"
+
+#define SIDE   8  /* items of a row or column of items */
+#define LANES  4  /* of a vector */
+#define STEP   16 /* elements along K in shared memory */
+#define X_ROW  20 /* STEP, padded: rows begin in other banks, and at whole vectors */
+#define HALVES 2  /* vectors of columns of an item */
+#define MR_MAX 8
+
+struct shared_matmul {
+	struct linear l;
+	int mr;                    /* rows of an item */
+	struct kb_val item;        /* number of this one */
+	struct kb_val row, column; /* of this one: item / 8, item % 8 */
+	struct kb_val tile;        /* shared: x [8 mr, X_ROW] and w [STEP, 64], later products [8 mr, 64] */
+	struct kb_val first_row;   /* of the open tile */
+	struct kb_val first_panel;
+	struct kb_var sum[MR_MAX][HALVES];
+};
+
+/* What an item copies of x in each step: `n` vectors, or single elements, of one row each. */
+struct x_share {
+	bool is_vector;
+	int n;
+	int per_row;           /* of these in a row of a step */
+	struct kb_val at;      /* which of the row, this item's */
+	struct kb_val row[16]; /* element where the row begins in x */
+};
+
+int64_t kernel_linear_shared_rows(int64_t rows)
+{
+	int64_t n = SIDE;
+	while (n < SIDE * MR_MAX && n < rows)
+		n *= 2;
+	return n;
+}
+
+/* --- sharing ----------------------------------------------------------------------------------------- */
+
+static int64_t w_begin(const struct shared_matmul *g)
+{
+	return (int64_t)g->mr * SIDE * X_ROW;
+}
+
+static int64_t shared_elements(const struct shared_matmul *g)
+{
+	int64_t operands = w_begin(g) + STEP * GPU_COLUMNS, products = (int64_t)g->mr * SIDE * GPU_COLUMNS;
+	return operands > products ? operands : products;
+}
+
+static struct kb_val times(struct kb *k, struct kb_val a, int64_t c)
+{
+	return kb_mul(k, a, kb_index(k, c));
+}
+
+static struct kb_val over(struct kb *k, struct kb_val a, int64_t c)
+{
+	return kb_bin(k, KB_DIV, a, kb_index(k, c));
+}
+
+static struct kb_val modulo(struct kb *k, struct kb_val a, int64_t c)
+{
+	return kb_bin(k, KB_REM, a, kb_index(k, c));
+}
+
+/* Row m of this item's share of x, counted in the tile. */
+static struct kb_val share_row(struct shared_matmul *g, const struct x_share *x, int m)
+{
+	int64_t apart = GPU_ITEMS / x->per_row;
+	return kb_add_const(g->l.k, over(g->l.k, g->item, x->per_row), m * apart);
+}
+
+/* Divides the elements of x in a step among the items; rows that do not exist are the last one. */
+static void divide_x(struct shared_matmul *g, struct x_share *x, bool is_vector)
+{
+	struct linear *l = &g->l;
+	struct kb *k = l->k;
+	x->is_vector = is_vector;
+	x->per_row = is_vector ? STEP / LANES : STEP;
+	x->n = (g->mr * SIDE * x->per_row + GPU_ITEMS - 1) / GPU_ITEMS;
+	x->at = modulo(k, g->item, x->per_row);
+	for (int m = 0; m < x->n; m++) {
+		struct kb_val row = kb_add(k, g->first_row, share_row(g, x, m));
+		row = kb_min(k, row, kb_add_const(k, l->rows, -1));
+		size_t mark = eval_mark(l->eval);
+		struct eval_point p = matmul_point(l, row, kb_index(k, 0));
+		x->row[m] = eval_offset(l->eval, l->x, &p);
+		eval_release(l->eval, mark);
+	}
+}
+
+static void copy_x_vector(struct shared_matmul *g, const struct x_share *x, int m, struct kb_val from)
+{
+	struct kb *k = g->l.k;
+	struct kb_val column = times(k, x->at, LANES);
+	struct kb_val at = kb_add(k, kb_add(k, x->row[m], from), column);
+	struct kb_val v = kb_load(k, KB_TYPE(KB_F32, LANES), g->l.x->t.ptr, at, 0, 0);
+	struct kb_val to = kb_add(k, times(k, share_row(g, x, m), X_ROW), column);
+	kb_store(k, v, g->tile, to, 0, LANES * 4);
+}
+
+/* Elements behind the last are the last one; nobody multiplies by them. */
+static void copy_x_element(struct shared_matmul *g, const struct x_share *x, int m, struct kb_val from)
+{
+	struct kb *k = g->l.k;
+	struct kb_val element = kb_min(k, kb_add(k, from, x->at), kb_index(k, g->l.depth - 1));
+	struct kb_val at = kb_mul(k, element, g->l.x->t.stride[g->l.rank - 1].v);
+	struct kb_val v = kb_load(k, KB_F32_T, g->l.x->t.ptr, kb_add(k, x->row[m], at), 0, 0);
+	kb_store(k, v, g->tile, kb_add(k, times(k, share_row(g, x, m), X_ROW), x->at), 0, 0);
+}
+
+/* x[first_row .., from ..] -> [8 mr, X_ROW] */
+static void copy_x(struct shared_matmul *g, const struct x_share *x, struct kb_val from)
+{
+	struct kb *k = g->l.k;
+	bool some = g->mr * SIDE * x->per_row < GPU_ITEMS; /* not every item has one */
+	if (some)
+		kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, (int64_t)g->mr * SIDE * x->per_row)));
+	for (int m = 0; m < x->n; m++) {
+		if (x->is_vector)
+			copy_x_vector(g, x, m, from);
+		else
+			copy_x_element(g, x, m, from);
+	}
+	if (some)
+		kb_end_if(k);
+}
+
+/* Columns of element i of K from place `at` on, f32. */
+static struct kb_val load_w(struct linear *l, struct kb_val at, struct kb_val i)
+{
+	struct kb *k = l->k;
+	struct kb_val ptr = l->w->t.ptr;
+	if (l->stored == DT_BF16)
+		return eval_load_pairs(k, ptr, at, i, LANES);
+	if (l->stored == DT_F16)
+		return kb_cvt(k, kb_load(k, KB_TYPE(KB_F16, LANES), ptr, at, 0, LANES * 2), KB_F32);
+	return kb_load(k, KB_TYPE(KB_F32, LANES), ptr, at, 0, LANES * 4);
+}
+
+/* Lines [from, from + 16) of four panels -> [STEP, 64]: item i has vector i of each. */
+static void copy_w(struct shared_matmul *g, struct kb_val from)
+{
+	struct linear *l = &g->l;
+	struct kb *k = l->k;
+	struct kb_val line = over(k, g->item, STEP / LANES),
+	              column = times(k, modulo(k, g->item, LANES), LANES);
+	struct kb_val in_panel = kb_min(k, kb_add(k, from, line), kb_index(k, l->depth - 1));
+	struct kb_val element = in_panel;
+	if (l->stored == DT_BF16)
+		in_panel = over(k, in_panel, 2);
+	in_panel = kb_add(k, times(k, in_panel, MATMUL_PANEL), column);
+	struct kb_val to = kb_add(k, times(k, line, GPU_COLUMNS), column);
+	for (int i = 0; i < GPU_COLUMNS / MATMUL_PANEL; i++) {
+		struct kb_val panel = kb_add_const(k, g->first_panel, i);
+		panel = kb_min(k, panel, kb_index(k, l->panels - 1));
+		int64_t size = matmul_panel_bytes(l) / (l->stored == DT_F16 ? 2 : 4);
+		struct kb_val at = kb_add(k, times(k, panel, size), in_panel);
+		struct kb_val v = load_w(l, at, element);
+		kb_store(k, v, g->tile, to, w_begin(g) + (int64_t)i * MATMUL_PANEL, LANES * 4);
+	}
+}
+
+/* --- products ---------------------------------------------------------------------------------------- */
+
+/* sum[m][h] += x[m][at] w[at][h] for n <= 4 elements along K. */
+static void multiply(struct shared_matmul *g, struct kb_val at, int n)
+{
+	struct kb *k = g->l.k;
+	struct kb_type vec = KB_TYPE(KB_F32, LANES);
+	struct kb_val x[MR_MAX], from = kb_add(k, times(k, g->row, X_ROW), at);
+	for (int m = 0; m < g->mr; m++)
+		x[m] = kb_load(k, vec, g->tile, from, (int64_t)m * SIDE * X_ROW, LANES * 4);
+	struct kb_val column = times(k, g->column, LANES);
+	struct kb_val line = kb_add(k, times(k, at, GPU_COLUMNS), column);
+	for (int i = 0; i < n; i++) {
+		for (int h = 0; h < HALVES; h++) {
+			int64_t disp = w_begin(g) + (int64_t)i * GPU_COLUMNS + (int64_t)h * SIDE * LANES;
+			struct kb_val w = kb_load(k, vec, g->tile, line, disp, LANES * 4);
+			for (int m = 0; m < g->mr; m++) {
+				struct kb_val e = kb_splat(k, kb_lane(k, x[m], i), LANES);
+				kb_set(k, g->sum[m][h], kb_fma(k, e, w, kb_get(k, g->sum[m][h])));
+			}
+		}
+	}
+}
+
+/* n <= 16 elements along K. */
+static void multiply_step(struct shared_matmul *g, int64_t n)
+{
+	struct kb *k = g->l.k;
+	int64_t whole = n / LANES * LANES;
+	if (whole > 0) {
+		struct kb_val at = kb_loop(k, "k", kb_index(k, 0), kb_index(k, whole), LANES, KB_NONEMPTY);
+		multiply(g, at, LANES);
+		kb_end_loop(k);
+	}
+	if (n > whole)
+		multiply(g, kb_index(k, whole), (int)(n - whole));
+}
+
+static void emit_step(struct shared_matmul *g, const struct x_share *x, struct kb_val from, int64_t n)
+{
+	copy_x(g, x, from);
+	copy_w(g, from);
+	kb_barrier(g->l.k);
+	multiply_step(g, n);
+	kb_barrier(g->l.k);
+}
+
+static void emit_product(struct shared_matmul *g)
+{
+	struct linear *l = &g->l;
+	struct kb *k = l->k;
+	const struct kb_size *step = &l->x->t.stride[l->rank - 1];
+	int64_t whole = l->depth / STEP * STEP;
+	struct x_share x;
+	for (int m = 0; m < g->mr; m++)
+		for (int h = 0; h < HALVES; h++)
+			kb_set(k, g->sum[m][h], kb_splat(k, kb_f32(k, 0), LANES));
+	if (whole > 0) {
+		divide_x(g, &x, step->is_const && step->c == 1);
+		struct kb_val from =
+		        kb_loop(k, "part", kb_index(k, 0), kb_index(k, whole), STEP, KB_NONEMPTY);
+		emit_step(g, &x, from, STEP);
+		kb_end_loop(k);
+	}
+	if (whole < l->depth) {
+		divide_x(g, &x, false);
+		emit_step(g, &x, kb_index(k, whole), l->depth - whole);
+	}
+}
+
+/* --- what follows ------------------------------------------------------------------------------------ */
+
+static void share_sums(struct shared_matmul *g)
+{
+	struct kb *k = g->l.k;
+	struct kb_val column = times(k, g->column, LANES);
+	struct kb_val at = kb_add(k, times(k, g->row, GPU_COLUMNS), column);
+	for (int m = 0; m < g->mr; m++)
+		for (int h = 0; h < HALVES; h++)
+			kb_store(k, kb_get(k, g->sum[m][h]), g->tile, at,
+			         (int64_t)m * SIDE * GPU_COLUMNS + (int64_t)h * SIDE * LANES, LANES * 4);
+}
+
+static void finish_vector(struct shared_matmul *g, struct eval_point p, struct kb_val at, int valid)
+{
+	struct linear *l = &g->l;
+	size_t mark = eval_mark(l->eval);
+	struct eval_width before = eval_width(l->eval, LANES, valid);
+	struct kb_val product = kb_load(l->k, KB_TYPE(KB_F32, LANES), g->tile, at, 0, LANES * 4);
+	matmul_finish(l, &p, product);
+	eval_width(l->eval, before.lanes, before.valid);
+	eval_release(l->eval, mark);
+}
+
+/* Vector i of the tile's products, row-major. */
+static void finish(struct shared_matmul *g, struct kb_val i)
+{
+	struct linear *l = &g->l;
+	struct kb *k = l->k;
+	int64_t whole = l->columns / LANES * LANES;
+	struct kb_val row = kb_add(k, g->first_row, over(k, i, GPU_COLUMNS / LANES));
+	struct kb_val column = times(k, modulo(k, i, GPU_COLUMNS / LANES), LANES);
+	column = kb_add(k, times(k, g->first_panel, MATMUL_PANEL), column);
+	size_t mark = eval_mark(l->eval);
+	kb_if(k, kb_cmp(k, KB_LT, row, l->rows));
+	struct eval_point p = matmul_point(l, row, column);
+	if (whole > 0) {
+		kb_if(k, kb_cmp(k, KB_LT, column, kb_index(k, whole)));
+		finish_vector(g, p, times(k, i, LANES), LANES);
+		kb_end_if(k);
+	}
+	if (whole < l->columns) {
+		kb_if(k, kb_cmp(k, KB_EQ, column, kb_index(k, whole)));
+		finish_vector(g, p, times(k, i, LANES), (int)(l->columns - whole));
+		kb_end_if(k);
+	}
+	kb_end_if(k);
+	eval_release(l->eval, mark);
+}
+
+static void emit_tile(struct shared_matmul *g)
+{
+	struct kb *k = g->l.k;
+	emit_product(g);
+	share_sums(g);
+	kb_barrier(k);
+	int64_t vectors = (int64_t)g->mr * SIDE * (GPU_COLUMNS / LANES);
+	struct kb_val i = kb_loop(k, "i", g->item, kb_index(k, vectors), GPU_ITEMS, KB_NONEMPTY);
+	finish(g, i);
+	kb_end_loop(k);
+	kb_barrier(k); /* before the next tile overwrites the products */
+}
+
+/* --- tiles ------------------------------------------------------------------------------------------- */
+
+/* Tile t of a group: group, group + groups, ..; tiles that share weights are neighbours. */
+static void emit_tiles(struct shared_matmul *g)
+{
+	struct linear *l = &g->l;
+	struct kb *k = l->k;
+	int64_t height = (int64_t)g->mr * SIDE, across = (l->columns + GPU_COLUMNS - 1) / GPU_COLUMNS;
+	struct kb_val down = over(k, kb_add_const(k, l->rows, height - 1), height);
+	struct kb_var next = kb_var(k, "tile", KB_INDEX_T, l->job->worker);
+	for (int m = 0; m < g->mr; m++)
+		for (int h = 0; h < HALVES; h++)
+			g->sum[m][h] = kb_var(k, "sum", KB_TYPE(KB_F32, LANES), (struct kb_val){0});
+	kb_forever(k);
+	struct kb_val t = kb_get(k, next);
+	kb_break_if(k, kb_cmp(k, KB_GE, t, times(k, down, across)));
+	g->first_row = times(k, kb_bin(k, KB_REM, t, down), height);
+	g->first_panel = times(k, kb_bin(k, KB_DIV, t, down), GPU_COLUMNS / MATMUL_PANEL);
+	emit_tile(g);
+	kb_set(k, next, kb_add(k, t, l->job->n_workers));
+	kb_end_forever(k);
+}
+
+bool kernel_linear_shared(struct kernel *kernel)
+{
+	struct shared_matmul g;
+	if (kernel->job->items != GPU_ITEMS || !matmul_begin(&g.l, kernel))
+		return false;
+	struct kb *k = g.l.k;
+	g.l.lanes = LANES;
+	g.mr = (int)(kernel_linear_shared_rows(g.l.rows_hi) / SIDE);
+	g.item = kb_item_id(k);
+	g.row = over(k, g.item, SIDE);
+	g.column = modulo(k, g.item, SIDE);
+	g.tile = kb_shared(k, "tile", KB_F32, shared_elements(&g));
+	if (g.l.panels > 0 && g.l.rows_hi > 0)
+		emit_tiles(&g);
+	return true;
+}

@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The matmul template: reads the group, chooses tiles, divides rows and panels
+ * of columns among workers, and walks over both. A strip of a few panels stays
+ * in the cache while the rows of a block pass by. Rows that do not fill a tile
+ * go through lower ones; the results do not depend on which.
+ */
+#include "backends/linear/matmul_internal.h"
+#include "backends/rows/rowwise.h"
+#include "ir/support/checked.h"
+#include "ir/builder/case.h"
+#include "ir/support/compiler.h"
+
+/* Operands of OP_linear. */
+enum { X, W, BIAS };
+
+#define BLOCKS_TO_SHARE 8  /* of rows at most, so that all workers have as much to do */
+#define TASKS_TO_SHARE  16 /* for each worker: one more or less does not matter */
+#define MATMUL_LINE     64 /* bytes that parts of scratch are aligned to */
+
+/* --- the group --------------------------------------------------------------------------------------- */
+
+static bool is_norm(const struct ir_op *op)
+{
+	return op->code == OP_layer_norm || op->code == OP_rms_norm;
+}
+
+/* x is computed by a norm of the group, a row at a time. */
+static const struct ir_op *norm_before(const struct linear *l)
+{
+	const struct ir_func *f = l->job->func;
+	struct ir_value x = l->root->operands[X];
+	const struct ir_op *op = ir_def(f, x);
+	if (!op || !eval_is_inside(l->eval, x) || !is_norm(op))
+		return NULL;
+	return ir_type_of(f, x)->dtype == DT_F32 && l->job->items <= 1 ? op : NULL;
+}
+
+/* A norm behind the root needs whole rows: what it reads is left where the result goes, until a row is
+ * complete. */
+static bool bind_norm_behind(struct linear *l, const struct kernel *g)
+{
+	const struct ir_region *r = g->job->group->region;
+	for (size_t i = (size_t)g->attrs->root + 1; i < r->n_ops; i++)
+		if (is_norm(r->ops[i]))
+			l->after = r->ops[i];
+	l->results = &g->out;
+	l->out = &g->out.items[0];
+	if (!l->after)
+		return true;
+	l->before = (struct eval_output){l->after->operands[0], l->out->to};
+	l->out = &l->before;
+	return l->job->items <= 1 && l->before.to.t.dtype == DT_F32 && l->before.to.t.encoding == ENC_ROW;
+}
+
+static bool bind_operands(struct linear *l)
+{
+	const struct ir_op *root = l->root;
+	l->bias = root->n_operands > BIAS ? root->operands[BIAS] : IR_NO_VALUE;
+	l->x = eval_tensor(l->eval, root->operands[X]);
+	l->w = eval_tensor(l->eval, root->operands[W]);
+	if (!l->w || l->w->t.encoding != ENC_PANEL16)
+		return false;
+	l->norm = l->x ? NULL : norm_before(l);
+	l->along = (struct kb_size){true, 1, kb_index(l->k, 1)};
+	if (l->x)
+		l->along = l->x->t.stride[ir_type_of(l->job->func, root->operands[X])->rank - 1];
+	return l->norm || (l->x && l->x->t.dtype == DT_F32);
+}
+
+bool matmul_find_panels(struct linear *l)
+{
+	const struct kb_tensor *w = &l->w->t;
+	for (int i = 0; i < w->rank; i++)
+		if (!w->size[i].is_const || w->size[i].c > INT32_MAX)
+			return false;
+	l->columns = w->size[w->rank - 2].c;
+	l->depth = w->size[w->rank - 1].c;
+	l->panels = (l->columns + MATMUL_PANEL - 1) / MATMUL_PANEL;
+	l->stored = w->dtype;
+	l->per_line = tile_line_steps(w->dtype);
+	l->lines = tile_lines(w->dtype, l->depth);
+	return true;
+}
+
+static bool find_sizes(struct linear *l)
+{
+	const struct ir_type *type = ir_type_of(l->job->func, eval_result(l->root));
+	struct ir_dims *dims = l->job->module->dims;
+	const struct ir_dim *rows = ir_type_count_range(dims, type, 0, type->rank - 1);
+	if (type->rank < 1 || !matmul_find_panels(l))
+		return false;
+	l->rank = type->rank;
+	eval_sizes(l->eval, eval_result(l->root), l->size);
+	l->rows = eval_dim(l->eval, rows);
+	l->rows_lo = ir_dim_lo(dims, rows);
+	l->rows_hi = ir_func_dim_hi(l->job->module, l->job->func, rows);
+	return true;
+}
+
+#define SHORT_OPS_MAX 6
+
+/* Long programs are emitted once, not for every accumulator. */
+bool matmul_wants_stage(const struct kernel *g)
+{
+	const struct ir_region *r = g->job->group->region;
+	size_t n = 0;
+	for (size_t i = (size_t)g->attrs->root + 1; i < r->n_ops; i++)
+		n += ir_op_has(r->ops[i]->code, TRAIT_ELEMENTWISE);
+	return n > SHORT_OPS_MAX || kernel_has_functions(g);
+}
+
+bool matmul_choose_schedule(struct linear *l)
+{
+	const struct attrs_group *s = l->schedule;
+	const struct target *t = l->job->target;
+	const struct target_tile tile = target_linear_tile(t);
+	int64_t lanes = s->lanes > 0 ? s->lanes : t->lanes,
+	        mr = s->mr > 0 ? s->mr : target_tile_height(t, tile, l->stored);
+	int64_t nr = s->nr > 0 ? s->nr : tile.nr;
+	lanes = lanes < MATMUL_PANEL ? lanes : MATMUL_PANEL;
+	if (mr > MATMUL_ROWS_MAX || nr % MATMUL_PANEL != 0 || nr > MATMUL_STRIP * MATMUL_PANEL ||
+	    MATMUL_PANEL % lanes != 0 || mr * (nr / lanes) > MATMUL_ACC_MAX)
+		return false;
+	l->lanes = (int)lanes;
+	l->mr = (int)mr;
+	l->nr = (int)(nr / MATMUL_PANEL);
+	return true;
+}
+
+/* Scratch begins with the rows of the norm: as many as the schedule says, a tile of them at least. */
+static bool choose_normed(struct linear *l)
+{
+	const struct attrs_group *s = l->schedule;
+	int64_t bytes, least = l->rows_hi < l->mr ? l->rows_hi : l->mr;
+	if (!l->norm)
+		return true;
+	if (s->br < least || !checked_mul_i64(s->br, 4 * l->depth, &bytes) || bytes > s->scratch)
+		return false;
+	l->normed_rows = s->br;
+	l->normed = l->job->scratch;
+	return true;
+}
+
+/* K is divided when there is scratch for the sums of a few tiles of rows. */
+static void choose_stage(struct linear *l, bool is_wanted)
+{
+	const struct attrs_group *s = l->schedule;
+	l->stage_width = (int64_t)l->halves * l->strip_panels * MATMUL_PANEL;
+	int64_t bytes = l->stage_width * 4, normed = l->normed_rows * l->depth * 4;
+	normed = (normed + MATMUL_LINE - 1) / MATMUL_LINE * MATMUL_LINE;
+	int64_t rows = (s->scratch - normed) / bytes;
+	int64_t kc = s->kc / l->per_line * l->per_line;
+	bool divide = !l->is_few && kc > 0 && kc < l->depth && l->rows_hi > l->mr && rows >= l->mr;
+	l->kc = divide ? kc : 0;
+	l->is_staged = is_wanted || divide;
+	l->stage_rows = divide ? rows : l->is_few ? l->rows_hi : l->mr;
+	if (divide)
+		l->stage = kb_ptr_add(l->k, l->job->scratch, kb_index(l->k, normed), 0);
+	else if (l->is_staged)
+		l->stage = kb_local(l->k, "stage", KB_F32, l->stage_rows * l->stage_width);
+}
+
+/* --- tiles ------------------------------------------------------------------------------------------- */
+
+/* Panels of a tile of so many rows: as many as registers hold beside one line of weights and a broadcast. */
+static int panels_of(const struct linear *l, int rows)
+{
+	const struct kb_caps *caps = kb_caps(l->k);
+	int units = caps->lanes < MATMUL_PANEL ? MATMUL_PANEL / caps->lanes : 1; /* registers of a panel */
+	int64_t whole = l->columns / MATMUL_PANEL;
+	int n = rows == l->mr || matmul_of_many(l, rows) ? l->nr : MATMUL_STRIP;
+	for (; n > 1; n /= 2) {
+		int lines = rows > 1 ? n * units : 1;
+		bool fits = rows == l->mr || rows * n * units + lines + 1 < caps->registers;
+		if (fits && n <= whole && rows * n * (MATMUL_PANEL / l->lanes) <= MATMUL_ACC_MAX)
+			break;
+	}
+	return n;
+}
+
+/* Strips of many rows are whole tiles of main width. */
+static bool has_single_panels(const struct linear *l, const struct tile *t)
+{
+	return !matmul_of_many(l, t->rows) || l->columns % ((int64_t)t->panels * MATMUL_PANEL) != 0 ||
+	       l->strip_panels % t->panels != 0;
+}
+
+/* All tiles of one height in the strip, of the open half. */
+static void emit_half(struct linear *l, int rows)
+{
+	struct kb *k = l->k;
+	struct kb_val whole = l->strip;
+	struct tile t = {.rows = rows, .panels = panels_of(l, rows)};
+	bool single = has_single_panels(l, &t);
+	if (t.panels > 1) {
+		struct kb_val end = kb_min(k, l->strip_end, kb_index(k, l->columns / MATMUL_PANEL));
+		struct kb_val n = kb_bin(k, KB_DIV, kb_sub(k, end, l->strip), kb_index(k, t.panels));
+		whole = kb_add(k, l->strip, kb_mul(k, n, kb_index(k, t.panels)));
+		t.panel = kb_loop(k, "panel", l->strip, whole, t.panels, single ? 0 : KB_NONEMPTY);
+		matmul_tile(l, &t);
+		kb_end_loop(k);
+	}
+	if (t.panels > 1 && !single)
+		return;
+	t.panels = 1;
+	t.panel = kb_loop(k, "panel", whole, l->strip_end, 1, 0);
+	matmul_tile(l, &t);
+	kb_end_loop(k);
+}
+
+static void emit_height(struct linear *l, int rows)
+{
+	struct kb *k = l->k;
+	if (l->halves == 1) {
+		emit_half(l, rows);
+		return;
+	}
+	l->half = kb_loop(k, "half", kb_index(k, 0), kb_index(k, l->halves), 1, KB_NONEMPTY);
+	emit_half(l, rows);
+	kb_end_loop(k);
+}
+
+/* if (most >= height[0]) ..; else if (most >= height[1]) ..; the last one always fits. */
+static void emit_heights(struct linear *l, const int *height, int n, struct kb_val most, struct kb_var done)
+{
+	struct kb *k = l->k;
+	if (n > 1)
+		kb_if(k, kb_cmp(k, KB_GE, most, kb_index(k, height[0])));
+	emit_height(l, height[0]);
+	kb_set(k, done, kb_index(k, height[0]));
+	if (n > 1) {
+		kb_else(k);
+		emit_heights(l, height + 1, n - 1, most, done);
+		kb_end_if(k);
+	}
+}
+
+/* Rows [first, l->row_end) of the strip, over one part of K. */
+static void emit_rows(struct linear *l, struct kb_val first)
+{
+	struct kb *k = l->k;
+	int height[MATMUL_HEIGHTS_MAX], n = matmul_heights(l, height);
+	struct kb_var row = kb_var(k, "row", KB_INDEX_T, first);
+	struct kb_var done = kb_var(k, "done", KB_INDEX_T, kb_index(k, 0));
+	matmul_begin_ahead(l, kb_sub(k, l->row_end, first));
+	kb_forever(k);
+	l->row = kb_get(k, row);
+	l->stage_row = l->kc ? kb_sub(k, l->row, first) : kb_index(k, 0);
+	kb_break_if(k, kb_cmp(k, KB_GE, l->row, l->row_end));
+	emit_heights(l, height, n, matmul_height(l, kb_sub(k, l->row_end, l->row)), done);
+	if (l->is_staged && !l->kc)
+		matmul_epilogue(l, kb_get(k, done));
+	matmul_end_turn(l);
+	kb_set(k, row, kb_add(k, l->row, kb_get(k, done)));
+	kb_end_forever(k);
+}
+
+static void clear_stage(struct linear *l, struct kb_val rows)
+{
+	struct kb *k = l->k;
+	struct kb_val n = kb_mul(k, rows, kb_index(k, l->stage_width));
+	struct kb_val at = kb_loop(k, "clear", kb_index(k, 0), n, l->lanes, 0);
+	kb_store(k, kb_splat(k, kb_f32(k, 0), l->lanes), l->stage, at, 0, 0);
+	kb_end_loop(k);
+}
+
+/* Rows [first, l->row_end) of the strip. */
+void matmul_strip(struct linear *l, struct kb_val first)
+{
+	struct kb *k = l->k;
+	struct kb_val rows = kb_sub(k, l->row_end, first), depth = kb_index(k, l->depth);
+	l->k_lo = kb_index(k, 0);
+	l->k_hi = depth;
+	if (!l->kc) {
+		emit_rows(l, first);
+		return;
+	}
+	/* A tile of rows alone has nothing to gain from parts: its weights are read once. */
+	struct kb_val few = kb_cmp(k, KB_LE, rows, kb_index(k, l->mr));
+	clear_stage(l, rows);
+	struct kb_val end = kb_select(k, few, kb_index(k, 1), depth);
+	l->k_lo = kb_loop(k, "part", l->k_lo, end, l->kc, KB_NONEMPTY);
+	l->k_hi = kb_select(k, few, depth, kb_min(k, kb_add_const(k, l->k_lo, l->kc), depth));
+	emit_rows(l, first);
+	kb_end_loop(k);
+	l->row = first;
+	matmul_epilogue(l, rows);
+}
+
+/* --- the division of work ---------------------------------------------------------------------------- */
+
+struct division {
+	struct kb_val unit;   /* panels of a group of columns */
+	struct kb_val groups; /* of columns */
+	struct kb_val block;  /* rows of a block */
+	struct kb_val blocks; /* of rows */
+};
+
+static struct kb_val div_up(struct kb *k, struct kb_val a, struct kb_val b)
+{
+	return kb_bin(k, KB_DIV, kb_add_const(k, kb_add(k, a, b), -1), b);
+}
+
+/* Rows of x that stay in the second-level cache beside two strips of weights, in whole tiles. */
+static int64_t rows_of_block(const struct linear *l)
+{
+	int64_t depth = l->kc ? l->kc : l->depth > 0 ? l->depth : 1;
+	int64_t rows = target_linear_rows(l->job->target, depth);
+	rows = l->kc && rows > l->stage_rows ? l->stage_rows : rows;
+	rows = l->norm && rows > l->normed_rows ? l->normed_rows : rows;
+	return rows > l->mr ? rows / l->mr * l->mr : l->mr;
+}
+
+/* Whole rows: each worker takes as many. */
+static void divide_rows(struct linear *l, struct division *d)
+{
+	struct kb *k = l->k;
+	struct kb_val block = div_up(k, l->rows, l->job->n_workers);
+	d->unit = kb_index(k, l->panels);
+	d->groups = kb_index(k, 1);
+	d->block = kb_min(k, kb_max(k, block, d->groups), kb_index(k, rows_of_block(l)));
+	d->blocks = div_up(k, l->rows, d->block);
+}
+
+int64_t matmul_unit_of_many(const struct linear *l)
+{
+	return l->unit_panels % l->nr == 0 ? l->unit_panels : l->unit_panels * l->nr;
+}
+
+/*
+ * Blocks of rows, at least `least`, that give all workers as much: with `groups` of columns each, one block
+ * when they divide evenly, or 2, 4 or 8. A block reads all weights, so there are no more than that takes.
+ */
+static struct kb_val even_blocks(struct linear *l, struct kb_val groups, struct kb_val least)
+{
+	struct kb *k = l->k;
+	struct kb_val n = l->job->n_workers, blocks = kb_index(k, BLOCKS_TO_SHARE);
+	struct kb_var all = kb_var(k, "blocks", KB_INDEX_T, least);
+	kb_if(k, kb_cmp(k, KB_GT, n, kb_index(k, 1)));
+	struct kb_val many = kb_mul(k, n, kb_index(k, TASKS_TO_SHARE));
+	for (int64_t i = BLOCKS_TO_SHARE / 2; i > 0; i /= 2) {
+		struct kb_val tasks = kb_mul(k, groups, kb_index(k, i));
+		struct kb_val rest = kb_bin(k, KB_REM, tasks, n);
+		struct kb_val even = kb_cmp(k, KB_EQ, rest, kb_index(k, 0));
+		even = kb_bin(k, KB_OR, even, kb_cmp(k, KB_GE, tasks, many));
+		blocks = kb_select(k, even, kb_index(k, i), blocks);
+	}
+	kb_set(k, all, kb_max(k, least, blocks));
+	kb_end_if(k);
+	return kb_get(k, all);
+}
+
+/* Few rows: single panels. Many: whole tiles, and blocks of rows as small as it takes to keep all workers
+ * busy. */
+static void divide(struct linear *l, struct division *d)
+{
+	struct kb *k = l->k;
+	if (l->after) {
+		divide_rows(l, d);
+		return;
+	}
+	struct kb_val one = kb_index(k, l->unit_panels), mr = kb_index(k, l->mr);
+	d->unit = one;
+	d->blocks = kb_index(k, 1);
+	d->block = mr;
+	if (l->rows_hi > l->mr) {
+		struct kb_val few = kb_cmp(k, KB_LE, l->rows, mr);
+		d->unit = kb_select(k, few, one, kb_index(k, matmul_unit_of_many(l)));
+		struct kb_val least = div_up(k, kb_max(k, l->rows, one), kb_index(k, rows_of_block(l)));
+		d->blocks = even_blocks(l, div_up(k, kb_index(k, l->panels), d->unit), least);
+		d->block = kb_max(k, div_up(k, l->rows, d->blocks), mr);
+		d->blocks = div_up(k, l->rows, d->block);
+	}
+	d->groups = div_up(k, kb_index(k, l->panels), d->unit);
+}
+
+/* This worker's tasks [*lo, hi) of blocks x groups; divided by parts of heads it passes by all of them. */
+static struct kb_val find_tasks(struct linear *l, struct division *d, struct kb_val *lo)
+{
+	struct kb *k = l->k;
+	struct kb_val hi, by_parts;
+	if (!l->by_parts) {
+		*lo = eval_split(l->eval, kb_mul(k, d->blocks, d->groups), &hi);
+		return hi;
+	}
+	by_parts = kernel_by_parts(l->job);
+	d->blocks = kb_select(k, by_parts, kb_index(k, 1), d->blocks);
+	d->block = kb_select(k, by_parts, kb_max(k, l->rows, kb_index(k, 1)), d->block);
+	*lo = eval_split(l->eval, kb_mul(k, d->blocks, d->groups), &hi);
+	*lo = kb_select(k, by_parts, kb_index(k, 0), *lo);
+	return kb_select(k, by_parts, d->groups, hi);
+}
+
+void matmul_norm(struct linear *l, struct kb_val panel, struct kb_val panel_end)
+{
+	struct rowwise_rows rows = {.norm = l->norm, .first = l->block, .end = l->row_end, .to = l->normed};
+	if (!l->norm)
+		return;
+	size_t mark = eval_mark(l->eval);
+	kb_if(l->k, kb_cmp(l->k, KB_LT, panel, panel_end));
+	rowwise_norm_rows(l->eval, &rows);
+	kb_end_if(l->k);
+	eval_release(l->eval, mark);
+}
+
+/* The rows of the block are complete. */
+static void emit_norm_behind(struct linear *l)
+{
+	struct rowwise_after after = {
+	        .norm = l->after, .out = l->results, .first = l->block, .end = l->row_end};
+	if (l->after)
+		rowwise_norm_after(l->eval, &after);
+}
+
+/* This worker's tasks [lo, hi) of blocks x groups: in each block a run of groups. */
+static void emit_blocks(struct linear *l)
+{
+	struct kb *k = l->k;
+	struct division d;
+	struct kb_val lo, zero = kb_index(k, 0);
+	divide(l, &d);
+	struct kb_val hi = find_tasks(l, &d, &lo);
+	struct kb_val first_block = kb_bin(k, KB_DIV, lo, d.groups);
+	struct kb_val block = kb_loop(k, "block", first_block, div_up(k, hi, d.groups), 1, 0);
+	struct kb_val before = kb_mul(k, block, d.groups), row = kb_mul(k, block, d.block);
+	struct kb_val first = kb_max(k, kb_sub(k, lo, before), zero);
+	struct kb_val end = kb_min(k, kb_sub(k, hi, before), d.groups);
+	struct kb_val panel_end = kb_min(k, kb_mul(k, end, d.unit), kb_index(k, l->panels));
+	struct kb_val panel = kb_mul(k, first, d.unit);
+	l->block = row;
+	l->row_end = kb_min(k, kb_add(k, row, d.block), l->rows);
+	matmul_norm(l, panel, panel_end);
+	matmul_begin_runs(l, &panel, &panel_end);
+	l->strip = kb_loop(k, "strip", panel, panel_end, l->strip_panels, 0);
+	l->strip_end = kb_min(k, kb_add_const(k, l->strip, l->strip_panels), panel_end);
+	matmul_strip(l, row);
+	kb_end_loop(k);
+	matmul_end_runs(l);
+	emit_norm_behind(l);
+	kb_end_loop(k);
+}
+
+struct linear matmul_new(const struct kernel *g)
+{
+	return (struct linear){.job = g->job,
+	                       .k = g->k,
+	                       .eval = g->e,
+	                       .root = g->root,
+	                       .schedule = g->attrs,
+	                       .unit_panels = 1,
+	                       .strip_panels = MATMUL_STRIP,
+	                       .halves = 1};
+}
+
+static bool begin(struct linear *l, const struct kernel *g)
+{
+	*l = matmul_new(g);
+	return bind_operands(l) && find_sizes(l);
+}
+
+/* One result of the root's rank, elementwise but for a norm. */
+static bool is_plain(const struct kernel *g)
+{
+	const struct ir_region *r = g->job->group->region;
+	for (size_t i = (size_t)g->attrs->root + 1; i < r->n_ops; i++)
+		if (!ir_op_has(r->ops[i]->code, TRAIT_ELEMENTWISE) &&
+		    !ir_op_has(r->ops[i]->code, TRAIT_CONST) && r->ops[i]->code != OP_reshape &&
+		    r->ops[i]->code != OP_transpose && r->ops[i]->code != OP_yield && !is_norm(r->ops[i]))
+			return false;
+	return g->out.n == 1;
+}
+
+bool matmul_bind_result(struct linear *l, const struct kernel *g)
+{
+	if (!is_plain(g))
+		return false;
+	if (!is_plain(g) || !bind_norm_behind(l, g))
+		return false;
+	return ir_type_of(l->job->func, l->out->value)->rank == l->rank;
+}
+
+bool matmul_begin(struct linear *l, const struct kernel *g)
+{
+	return begin(l, g) && matmul_bind_result(l, g);
+}
+
+bool kernel_linear(struct kernel *g)
+{
+	struct linear l;
+	if (!begin(&l, g) ||
+	    (!matmul_bind_result(&l, g) && !matmul_find_strips(&l, g) && !matmul_find_parts(&l, g)) ||
+	    !matmul_choose_schedule(&l))
+		return false;
+	if (!choose_normed(&l))
+		return false;
+	l.is_few = matmul_is_few(&l);
+	choose_stage(&l, l.parts || l.strips || matmul_wants_stage(g));
+	bool is_block = l.kc == 0 && (!l.norm || l.rows_hi <= l.normed_rows); /* all rows are */
+	l.by_parts = (l.is_few || is_block) && matmul_divides_heads(&l);
+	if (l.panels > 0 && l.rows_hi > 0 && l.is_few)
+		matmul_few(&l);
+	else if (l.panels > 0 && l.rows_hi > 0)
+		emit_blocks(&l);
+	return true;
+}

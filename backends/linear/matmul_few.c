@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Linears with few rows in models whose weights do not stay in a cache: reading
+ * the weights is what takes time. A worker has one run of panels and walks over
+ * it once; all rows pass by a panel before the next one begins. One panel at a
+ * time is one stream of memory, of which a line far behind is fetched with every
+ * line that is used. Which rows go together changes no result.
+ */
+#include "backends/linear/matmul_internal.h"
+#include "ir/support/checked.h"
+
+#define FEW_ROWS_MAX    32    /* rows of a call at most */
+#define FEW_LEAST_MAX   15    /* always as many rows or more are faster by blocks */
+#define FEW_TILE_MAX    8     /* of a tile: more wait for operands instead of weights */
+#define FEW_STAGE_MAX   65536 /* bytes of finished products of a strip */
+#define FEW_AHEAD       8192  /* bytes between the line that is used and the one that is fetched */
+#define FEW_AHEAD_ONE   4096  /* the same for a tile of one row, which is faster */
+#define FEW_L2_MULTIPLE 16    /* weights that large are read from memory by every call */
+
+/* --- whether ------------------------------------------------------------------------------------------- */
+
+/* Bytes of all weights of the model, those of the linear at least. */
+static int64_t bytes_of_model(const struct linear *l)
+{
+	const struct ir_module *m = l->job->module;
+	int64_t own, sum = 0;
+	if (!checked_mul_i64(l->columns, l->depth, &own) ||
+	    !checked_mul_i64(own, ir_dtype_bytes(l->stored), &own))
+		return INT64_MAX;
+	for (size_t i = 0; i < m->weights.n; i++) {
+		const struct ir_type *t = m->weights.items[i]->type;
+		enum ir_dtype narrow = m->weights.items[i]->narrow;
+		int64_t bytes = ir_dtype_bytes(narrow); /* DT_F32 where elements have 4 bytes */
+		for (int a = 0; a < t->rank; a++)
+			if (!checked_mul_i64(bytes, ir_dim_hi(m->dims, t->dims[a]), &bytes))
+				return INT64_MAX;
+		if (!checked_add_i64(sum, bytes, &sum))
+			return INT64_MAX;
+	}
+	return sum > own ? sum : own;
+}
+
+/* Registers of a panel. */
+static int units_of(const struct linear *l)
+{
+	int lanes = kb_caps(l->k)->lanes;
+	return lanes < MATMUL_PANEL ? MATMUL_PANEL / lanes : 1;
+}
+
+/* Rows of a tile: sums, a line of weights, an element of x and, without fma, a product. */
+static int rows_of_tile(const struct linear *l)
+{
+	const struct kb_caps *caps = kb_caps(l->k);
+	int units = units_of(l), free = caps->registers - units - 2 - !caps->has_fma;
+	int rows = free / units;
+	return rows < 1 ? 1 : rows < FEW_TILE_MAX ? rows : FEW_TILE_MAX;
+}
+
+bool matmul_is_few(const struct linear *l)
+{
+	int64_t width = (int64_t)l->halves * l->strip_panels * MATMUL_PANEL;
+	return l->rows_lo < FEW_LEAST_MAX && !l->after && (!l->norm || l->rows_hi <= l->normed_rows) &&
+	       l->job->items <= 1 && l->rows_hi <= FEW_ROWS_MAX && l->rows_hi * width * 4 <= FEW_STAGE_MAX &&
+	       l->lanes <= kb_caps(l->k)->lanes &&
+	       bytes_of_model(l) / FEW_L2_MULTIPLE > l->job->target->l2_bytes;
+}
+
+/* --- tiles --------------------------------------------------------------------------------------------- */
+
+/* One row where a panel is a single register: streams side by side hide the latency of its sums. */
+static int panels_of_row(const struct linear *l)
+{
+	int64_t whole = l->columns / MATMUL_PANEL;
+	return units_of(l) <= 2 && whole >= MATMUL_STRIP ? MATMUL_STRIP : 1;
+}
+
+/* How a panel is walked over: once when its rows fit into a tile, else in passes of about as many rows. */
+struct passes {
+	int most;            /* rows of a tile */
+	struct kb_val n;     /* none: one */
+	struct kb_val share; /* bytes that a pass fetches */
+};
+
+/* A single pass fetches the lines a little behind. Of several, each fetches its part of the next panel, so
+ * that memory is read all the time. */
+static struct passes find_passes(struct linear *l)
+{
+	struct kb *k = l->k;
+	struct passes p = {.most = rows_of_tile(l)};
+	l->ahead_step = kb_index(k, matmul_step_bytes(l));
+	if (l->rows_hi <= p.most) {
+		p.most = (int)l->rows_hi;
+		return p;
+	}
+	struct kb_val most = kb_index(k, p.most), line = l->ahead_step;
+	p.n = kb_bin(k, KB_DIV, kb_add_const(k, l->rows, p.most - 1), most);
+	p.n = kb_max(k, p.n, kb_index(k, 1));
+	l->ahead_step = kb_bin(k, KB_DIV, kb_add_const(k, kb_add(k, line, p.n), -1), p.n);
+	p.share = kb_mul(k, kb_bin(k, KB_DIV, kb_index(k, l->depth), p.n), line);
+	return p;
+}
+
+/* if (height >= most) ..; else if (height >= most - 1) ..; the last one always fits. */
+static void emit_heights(struct linear *l, struct tile *t, struct kb_val height, int most)
+{
+	struct kb *k = l->k;
+	if (most > 1)
+		kb_if(k, kb_cmp(k, KB_GE, height, kb_index(k, most)));
+	t->rows = most;
+	matmul_tile(l, t);
+	if (most > 1) {
+		kb_else(k);
+		emit_heights(l, t, height, most - 1);
+		kb_end_if(k);
+	}
+}
+
+/* The first line of a panel of the open half. */
+static struct kb_val first_line(struct linear *l, struct kb_val panel)
+{
+	struct kb *k = l->k;
+	if (l->halves > 1)
+		panel = kb_add(k, panel, kb_mul(k, l->half, kb_index(k, l->panels)));
+	return kb_ptr_add(k, l->w->t.ptr, kb_mul(k, panel, kb_index(k, matmul_panel_bytes(l))), 0);
+}
+
+/* All rows of one panel, in passes. */
+static void emit_passes(struct linear *l, const struct passes *p, struct tile *t)
+{
+	struct kb *k = l->k;
+	struct kb_val next = t->fetch, one = kb_index(k, 1), zero = kb_index(k, 0);
+	struct kb_var row = kb_var(k, "row", KB_INDEX_T, zero);
+	struct kb_val several = kb_cmp(k, KB_GT, p->n, one);
+	struct kb_val pass = kb_loop(k, "pass", zero, p->n, 1, KB_NONEMPTY);
+	struct kb_val left = kb_sub(k, p->n, pass);
+	l->row = l->stage_row = kb_get(k, row);
+	struct kb_val others = kb_add_const(k, left, -1);
+	struct kb_val height = kb_add(k, kb_sub(k, l->rows, l->row), others);
+	height = kb_bin(k, KB_DIV, height, left);
+	struct kb_val panel = kb_index(k, matmul_panel_bytes(l)), ahead = kb_index(k, FEW_AHEAD);
+	struct kb_val behind = kb_add(k, panel, kb_mul(k, pass, p->share));
+	t->fetch = kb_ptr_add(k, next, kb_select(k, several, behind, ahead), 0);
+	emit_heights(l, t, height, p->most);
+	kb_set(k, row, kb_add(k, l->row, height));
+	kb_end_loop(k);
+	t->fetch = next;
+}
+
+static void emit_panel(struct linear *l, const struct passes *p, struct kb_val panel)
+{
+	struct kb *k = l->k;
+	struct tile t = {.panels = 1, .panel = panel};
+	t.fetch = first_line(l, panel);
+	if (p->n.id) {
+		emit_passes(l, p, &t);
+		return;
+	}
+	l->row = l->stage_row = kb_index(k, 0);
+	t.fetch = kb_ptr_add(k, t.fetch, kb_index(k, p->most > 1 ? FEW_AHEAD : FEW_AHEAD_ONE), 0);
+	emit_heights(l, &t, l->rows, p->most);
+}
+
+/* --- strips -------------------------------------------------------------------------------------------- */
+
+/* A single row: several panels side by side, then what is left of the strip. */
+static void emit_row(struct linear *l)
+{
+	struct kb *k = l->k;
+	struct tile t = {.rows = 1, .panels = panels_of_row(l)};
+	struct kb_val whole = l->strip;
+	l->row = l->stage_row = kb_index(k, 0);
+	if (t.panels > 1) {
+		struct kb_val end = kb_min(k, l->strip_end, kb_index(k, l->columns / MATMUL_PANEL));
+		struct kb_val n = kb_bin(k, KB_DIV, kb_sub(k, end, l->strip), kb_index(k, t.panels));
+		whole = kb_add(k, l->strip, kb_mul(k, n, kb_index(k, t.panels)));
+		t.panel = kb_loop(k, "panel", l->strip, whole, t.panels, 0);
+		matmul_tile(l, &t);
+		kb_end_loop(k);
+	}
+	t.panels = 1;
+	t.panel = kb_loop(k, "panel", whole, l->strip_end, 1, 0);
+	matmul_tile(l, &t);
+	kb_end_loop(k);
+}
+
+/* Panels [strip, strip_end) of the open half. */
+static void emit_panels(struct linear *l, const struct passes *p)
+{
+	struct kb *k = l->k;
+	bool apart = panels_of_row(l) > 1; /* one row has a walk of its own */
+	if (apart && l->rows_lo < 2 && l->rows_hi > 1)
+		kb_if(k, kb_cmp(k, KB_LE, l->rows, kb_index(k, 1)));
+	if (apart && l->rows_lo < 2)
+		emit_row(l);
+	if (apart && l->rows_lo < 2 && l->rows_hi > 1)
+		kb_else(k);
+	if (!apart || l->rows_hi > 1) {
+		struct kb_val panel = kb_loop(k, "panel", l->strip, l->strip_end, 1, 0);
+		emit_panel(l, p, panel);
+		kb_end_loop(k);
+	}
+	if (apart && l->rows_lo < 2 && l->rows_hi > 1)
+		kb_end_if(k);
+}
+
+static void emit_strip(struct linear *l, const struct passes *p)
+{
+	struct kb *k = l->k;
+	if (l->halves > 1)
+		l->half = kb_loop(k, "half", kb_index(k, 0), kb_index(k, l->halves), 1, KB_NONEMPTY);
+	emit_panels(l, p);
+	if (l->halves > 1)
+		kb_end_loop(k);
+	l->row = l->stage_row = kb_index(k, 0);
+	if (l->is_staged)
+		matmul_epilogue(l, l->rows);
+}
+
+void matmul_few(struct linear *l)
+{
+	struct kb *k = l->k;
+	struct kb_val hi, unit = kb_index(k, l->unit_panels), panels = kb_index(k, l->panels);
+	int64_t units = (l->panels + l->unit_panels - 1) / l->unit_panels;
+	struct kb_val lo = eval_split(l->eval, kb_index(k, units), &hi);
+	struct kb_val first = kb_mul(k, lo, unit), end = kb_min(k, kb_mul(k, hi, unit), panels);
+	if (l->rows_lo < 1)
+		kb_if(k, kb_cmp(k, KB_GT, l->rows, kb_index(k, 0)));
+	l->block = kb_index(k, 0);
+	l->row_end = l->rows;
+	l->k_lo = kb_index(k, 0);
+	l->k_hi = kb_index(k, l->depth);
+	matmul_norm(l, first, end);
+	const struct passes p = find_passes(l);
+	matmul_begin_runs(l, &first, &end);
+	l->strip = kb_loop(k, "strip", first, end, l->strip_panels, 0);
+	l->strip_end = kb_min(k, kb_add_const(k, l->strip, l->strip_panels), end);
+	emit_strip(l, &p);
+	kb_end_loop(k);
+	matmul_end_runs(l);
+	if (l->rows_lo < 1)
+		kb_end_if(k);
+}

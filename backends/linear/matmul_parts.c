@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The epilogue of a linear whose columns go different ways: ranges of columns
+ * (slices of the root's result) end in buffers or states of their own, by heads
+ * and after rope where the group says so; the two halves of the columns may meet
+ * element by element (gate and up). Finished products wait in the stage, where
+ * the values of the parts are placed, so that the evaluator finds whatever
+ * element it asks for. Strips are whole heads of all parts.
+ */
+#include "backends/linear/matmul_internal.h"
+#include "ir/core/view.h"
+
+#include <string.h>
+
+#define PARTS_MAX 8
+#define SINKS_MAX (2 * PARTS_MAX)
+
+struct part {
+	struct ir_value value;
+	int64_t begin, size; /* columns of the root's result */
+};
+
+/* What an op of the group makes of a part. */
+struct trace {
+	unsigned parts; /* those it is made of, by bits */
+	int part;       /* the lowest of them */
+	bool is_placed; /* the part itself, or a view of it: lies in the stage */
+	int64_t head;   /* > 0: the last axis became [.., size / head, head] */
+	/* Axis i of the value is axis from[i] of [.., size / head, head]; the last one stays. */
+	unsigned char from[IR_RANK_MAX];
+};
+
+/* A result of the group or a write into a state. */
+struct sink {
+	struct eval_output *out; /* NULL: a write */
+	struct kernel_write write;
+	struct ir_value value;
+	const struct trace *trace;
+	struct kb_val lo, hi; /* columns of the part in the open strip */
+};
+
+struct matmul_parts {
+	struct kernel *g;
+	struct trace *traces; /* [n_values] */
+	struct part items[PARTS_MAX];
+	int n;
+	struct sink sinks[SINKS_MAX];
+	int n_sinks;
+};
+
+static const struct ir_type *type_of(const struct matmul_parts *p, struct ir_value v)
+{
+	return ir_type_of(p->g->job->func, v);
+}
+
+/* --- what the group says ------------------------------------------------------------------------------ */
+
+static bool add_part(struct matmul_parts *p, struct ir_value v, int64_t begin, int64_t size)
+{
+	if (p->n == PARTS_MAX || begin % MATMUL_PANEL != 0)
+		return false;
+	p->traces[v.id] = (struct trace){.parts = 1u << p->n, .part = p->n, .is_placed = true};
+	p->items[p->n++] = (struct part){v, begin, size};
+	return true;
+}
+
+static bool trace_slice(struct matmul_parts *p, const struct ir_op *op)
+{
+	const struct attrs_slice *a = op->attrs;
+	int64_t begin, size;
+	return ir_same(op->operands[0], eval_result(p->g->root)) &&
+	       a->axis == type_of(p, op->operands[0])->rank - 1 && ir_dim_is_const(a->begin, &begin) &&
+	       ir_dim_is_const(a->size, &size) && add_part(p, eval_result(op), begin, size);
+}
+
+static bool trace_reshape(struct matmul_parts *p, const struct ir_op *op, struct trace *t)
+{
+	const struct ir_type *from = type_of(p, op->operands[0]), *to = type_of(p, eval_result(op));
+	int axis;
+	if (t->head > 0 || !ir_view_splits_heads(from, to, &axis, &t->head))
+		return false;
+	for (int i = 0; i < to->rank; i++)
+		t->from[i] = (unsigned char)(i == axis                      ? to->rank - 2
+		                             : i > axis && i + 1 < to->rank ? i - 1
+		                                                            : i);
+	return p->items[t->part].begin % t->head == 0;
+}
+
+static bool trace_transpose(const struct ir_op *op, struct trace *t)
+{
+	const struct ir_int_list *perm = &((const struct attrs_transpose *)op->attrs)->perm;
+	const struct trace before = *t;
+	if (t->head == 0 || perm->items[perm->n - 1] != (int64_t)perm->n - 1)
+		return false;
+	for (size_t i = 0; i < perm->n; i++)
+		t->from[i] = before.from[perm->items[i]];
+	return true;
+}
+
+/* Elementwise ops and rope: as their operands. */
+static bool trace_value(struct matmul_parts *p, const struct ir_op *op)
+{
+	struct trace *t = &p->traces[eval_result(op).id];
+	for (size_t i = 0; i < op->n_operands; i++) {
+		const struct trace *x = &p->traces[op->operands[i].id];
+		if (!op->operands[i].id || !x->parts)
+			continue;
+		if (t->parts && (x->head != t->head || memcmp(x->from, t->from, sizeof(t->from)) != 0))
+			return false;
+		unsigned parts = t->parts | x->parts;
+		int part = t->parts && t->part < x->part ? t->part : x->part;
+		*t = *x;
+		t->parts = parts;
+		t->part = part;
+		t->is_placed = false;
+	}
+	return true;
+}
+
+static bool trace_view(struct matmul_parts *p, const struct ir_op *op)
+{
+	struct trace t = p->traces[op->operands[0].id];
+	if (!t.parts)
+		return true;
+	p->traces[eval_result(op).id] = t;
+	struct trace *now = &p->traces[eval_result(op).id];
+	return op->code == OP_reshape ? trace_reshape(p, op, now)
+	                              : op->code == OP_transpose && trace_transpose(op, now);
+}
+
+static bool add_sink(struct matmul_parts *p, struct ir_value v)
+{
+	const struct trace *t = &p->traces[v.id];
+	if (!t->parts || p->n_sinks == SINKS_MAX)
+		return false;
+	p->sinks[p->n_sinks++] = (struct sink){.value = v, .trace = t};
+	return true;
+}
+
+static bool trace_op(struct matmul_parts *p, const struct ir_op *op)
+{
+	if (op->code == OP_slice)
+		return trace_slice(p, op);
+	if (op->code == OP_state_append || op->code == OP_state_write) {
+		if (!add_sink(p, op->operands[1]) || p->sinks[p->n_sinks - 1].trace->head == 0)
+			return false;
+		return kernel_make_write(p->g, op, &p->sinks[p->n_sinks - 1].write);
+	}
+	if (ir_op_has(op->code, TRAIT_VIEW))
+		return trace_view(p, op);
+	return ir_op_has(op->code, TRAIT_CONST) || ir_op_has(op->code, TRAIT_TERMINATOR) ||
+	       ((ir_op_has(op->code, TRAIT_ELEMENTWISE) || op->code == OP_rope) && trace_value(p, op));
+}
+
+static bool has_slices(const struct kernel *g)
+{
+	const struct ir_region *r = g->job->group->region;
+	for (size_t i = 0; i < r->n_ops; i++)
+		if (r->ops[i]->code == OP_slice && ir_same(r->ops[i]->operands[0], eval_result(g->root)))
+			return true;
+	return false;
+}
+
+static bool trace_ops(struct matmul_parts *p, const struct linear *l)
+{
+	const struct ir_region *r = p->g->job->group->region;
+	if (!has_slices(p->g) && !add_part(p, eval_result(l->root), 0, l->columns))
+		return false;
+	for (size_t i = (size_t)p->g->attrs->root + 1; i < r->n_ops; i++)
+		if (!trace_op(p, r->ops[i]))
+			return false;
+	for (size_t i = 0; i < p->g->out.n; i++) {
+		if (!add_sink(p, p->g->out.items[i].value))
+			return false;
+		p->sinks[p->n_sinks - 1].out = &p->g->out.items[i];
+	}
+	return true;
+}
+
+/* --- strips ------------------------------------------------------------------------------------------- */
+
+static int64_t lcm(int64_t a, int64_t b)
+{
+	int64_t x = a, y = b;
+	while (y != 0) {
+		int64_t r = x % y;
+		x = y;
+		y = r;
+	}
+	return a / x * b;
+}
+
+/* One result of two parts, the halves of the columns; every other one is of a single part. */
+static bool find_halves(struct linear *l, const struct matmul_parts *p)
+{
+	bool any = false;
+	for (int i = 0; i < p->n_sinks; i++)
+		any = any || (p->sinks[i].trace->parts & (p->sinks[i].trace->parts - 1)) != 0;
+	if (!any)
+		return true;
+	const struct part *a = &p->items[0], *b = &p->items[1];
+	if (p->n != 2 || p->n_sinks != 1 || a->size != b->size || a->begin + b->begin != a->size ||
+	    (a->begin != 0 && b->begin != 0) || a->size % MATMUL_PANEL != 0 || 2 * a->size != l->columns ||
+	    p->sinks[0].trace->head > 0)
+		return false;
+	l->halves = 2;
+	l->columns = a->size;
+	l->panels = a->size / MATMUL_PANEL;
+	return true;
+}
+
+#define UNIT_MAX (256 / MATMUL_PANEL)
+
+static bool find_strips(struct linear *l, const struct matmul_parts *p)
+{
+	int64_t columns = MATMUL_PANEL;
+	for (int i = 0; i < p->n_sinks; i++) {
+		int64_t head = p->sinks[i].trace->head > 0 ? p->sinks[i].trace->head : 1;
+		if (head > UNIT_MAX * MATMUL_PANEL)
+			return false;
+		columns = lcm(columns, head);
+		if (columns > UNIT_MAX * MATMUL_PANEL)
+			return false;
+	}
+	l->unit_panels = columns / MATMUL_PANEL;
+	l->strip_panels = (int)((MATMUL_STRIP + l->unit_panels - 1) / l->unit_panels * l->unit_panels);
+	return true;
+}
+
+bool matmul_find_parts(struct linear *l, struct kernel *g)
+{
+	struct matmul_parts *p = ARENA_NEW(g->job->arena, struct matmul_parts);
+	if (!p || l->rank < 2)
+		return false;
+	p->g = g;
+	p->traces = ARENA_ARRAY(g->job->arena, struct trace, g->job->func->n_values);
+	if (!p->traces || !trace_ops(p, l) || p->n_sinks == 0 || !find_halves(l, p) || !find_strips(l, p))
+		return false;
+	l->parts = p;
+	return true;
+}
+
+/* --- parts of heads ------------------------------------------------------------------------------------ */
+
+bool matmul_divides_heads(const struct linear *l)
+{
+	const struct kernel_job *job = l->job;
+	if (job->parts < 2 || !l->parts || l->after || l->halves != 1)
+		return false;
+	/* Many rows go through whole tiles: a run that ended inside of one would be left in part. */
+	bool is_many = !l->is_few && l->rows_hi > l->mr;
+	int64_t unit = (is_many ? matmul_unit_of_many(l) : l->unit_panels) * MATMUL_PANEL;
+	for (int i = 0; i < l->parts->n; i++) {
+		const struct part *p = &l->parts->items[i];
+		if (p->begin % unit != 0 || p->size % job->parts != 0 || p->size / job->parts % unit != 0)
+			return false;
+	}
+	*job->is_divided = true;
+	return true;
+}
+
+void matmul_begin_runs(struct linear *l, struct kb_val *panel, struct kb_val *panel_end)
+{
+	struct kb *k = l->k;
+	if (!l->by_parts)
+		return;
+	const struct matmul_parts *p = l->parts;
+	struct kb_val one = kb_index(k, 1), by_parts = kernel_by_parts(l->job);
+	struct kb_val n = kb_select(k, by_parts, kb_index(k, p->n), one);
+	struct kb_val run = kb_loop(k, "run", kb_index(k, 0), n, 1, KB_NONEMPTY);
+	struct kb_val begin = kb_index(k, 0), width = begin;
+	for (int i = 0; i < p->n; i++) {
+		struct kb_val here = kb_cmp(k, KB_EQ, run, kb_index(k, i));
+		begin = kb_select(k, here, kb_index(k, p->items[i].begin / MATMUL_PANEL), begin);
+		width = kb_select(k, here, kb_index(k, p->items[i].size / MATMUL_PANEL), width);
+	}
+	struct kb_val each = kb_bin(k, KB_DIV, width, l->job->n_workers);
+	struct kb_val own = kb_add(k, begin, kb_mul(k, l->job->worker, each));
+	*panel = kb_select(k, by_parts, own, *panel);
+	*panel_end = kb_select(k, by_parts, kb_add(k, own, each), *panel_end);
+}
+
+void matmul_end_runs(struct linear *l)
+{
+	if (l->by_parts)
+		kb_end_loop(l->k);
+}
+
+/* --- places in the stage ------------------------------------------------------------------------------ */
+
+/* Axes before the last: rows of the stage. */
+static void lead_strides(struct linear *l, struct kb_size *stride)
+{
+	struct kb *k = l->k;
+	struct kb_val step = kb_index(k, l->stage_width);
+	for (int i = l->rank - 2; i >= 0; i--) {
+		stride[i] = (struct kb_size){i == l->rank - 2, l->stage_width, step};
+		step = kb_mul(k, step, l->size[i]);
+	}
+}
+
+static struct kb_size constant(struct linear *l, int64_t c)
+{
+	return (struct kb_size){true, c, kb_index(l->k, c)};
+}
+
+/* v, which is the part or a view of it, as it lies in the stage from element `skip` on. */
+static void place(struct linear *l, struct ir_value v, const struct trace *t, struct kb_val skip)
+{
+	struct eval_tensor at = {.t = {.ptr = l->stage, .dtype = DT_F32}, .skip = skip};
+	struct eval_sum sum = {.value = v, .bias = l->bias, .begin = l->parts->items[t->part].begin};
+	struct kb_size stride[IR_RANK_MAX];
+	int64_t step[IR_RANK_MAX] = {0};
+	int rank = l->rank + (t->head > 0);
+	lead_strides(l, stride);
+	if (t->head > 0) {
+		stride[l->rank - 1] = constant(l, t->head);
+		step[l->rank - 1] = t->head;
+	}
+	stride[rank - 1] = constant(l, 1);
+	step[rank - 1] = 1;
+	at.t.rank = rank;
+	at.is_flat = t->head == 0;
+	for (int i = 0; i < rank; i++) {
+		int from = t->head > 0 ? t->from[i] : i;
+		at.t.stride[i] = stride[from];
+		sum.step[i] = step[from];
+	}
+	struct kb_val size[IR_RANK_MAX];
+	eval_sizes(l->eval, v, size);
+	for (int i = 0; i < rank; i++)
+		at.t.size[i] = (struct kb_size){.v = size[i]};
+	eval_place(l->eval, v, &at, l->bias.id ? &sum : NULL);
+}
+
+/* Element of the stage at which column 0 of the part in row 0 would lie. */
+static struct kb_val first_element(struct linear *l, const struct part *part)
+{
+	struct kb *k = l->k;
+	struct kb_val before = kb_mul(k, l->row, kb_index(k, l->stage_width));
+	before = kb_add(k, before, kb_mul(k, l->strip, kb_index(k, MATMUL_PANEL)));
+	int64_t begin = part->begin;
+	if (l->halves > 1)
+		begin = part->begin > 0 ? l->stage_width / l->halves : 0;
+	return kb_sub(k, kb_index(k, begin), before);
+}
+
+static void place_all(struct linear *l)
+{
+	const struct ir_region *r = l->job->group->region;
+	struct matmul_parts *p = l->parts;
+	struct kb_val skip[PARTS_MAX];
+	for (int i = 0; i < p->n; i++) {
+		struct ir_value v = p->items[i].value;
+		skip[i] = first_element(l, &p->items[i]);
+		place(l, v, &p->traces[v.id], skip[i]);
+	}
+	for (size_t i = (size_t)l->schedule->root + 1; i + 1 < r->n_ops; i++) {
+		struct ir_value v = eval_result(r->ops[i]);
+		const struct trace *t = &p->traces[v.id];
+		if (t->is_placed && r->ops[i]->code != OP_slice)
+			place(l, v, t, skip[t->part]);
+	}
+}
+
+/* --- storing ------------------------------------------------------------------------------------------ */
+
+static void find_range(struct linear *l, struct sink *s)
+{
+	struct kb *k = l->k;
+	const struct part *part = &l->parts->items[s->trace->part];
+	int64_t begin = l->halves > 1 ? 0 : part->begin;
+	struct kb_val width = kb_index(k, MATMUL_PANEL);
+	struct kb_val lo = kb_add_const(k, kb_mul(k, l->strip, width), -begin);
+	struct kb_val hi = kb_add_const(k, kb_mul(k, l->strip_end, width), -begin);
+	s->lo = kb_max(k, lo, kb_index(k, 0));
+	s->hi = kb_min(k, hi, kb_index(k, part->size));
+}
+
+static void flat_vector(struct linear *l, const struct sink *s, struct eval_point *at, int lanes, int valid)
+{
+	size_t mark = eval_mark(l->eval);
+	struct eval_width before = eval_width(l->eval, lanes, valid);
+	eval_output_at(l->eval, s->out, at);
+	eval_width(l->eval, before.lanes, before.valid);
+	eval_release(l->eval, mark);
+}
+
+/* The columns of one row in the strip. */
+static void flat_row(struct linear *l, const struct sink *s, const struct eval_point *row)
+{
+	struct kb *k = l->k;
+	int last = l->rank - 1;
+	int64_t size = l->parts->items[s->trace->part].size;
+	const struct kb_size *step = &s->out->to.t.stride[last];
+	bool vectors = step->is_const && step->c == 1 && eval_vectorizes(l->eval, s->value, last);
+	int lanes = vectors ? l->lanes : 1;
+	int64_t whole = size / lanes * lanes;
+	size_t mark = eval_mark(l->eval);
+	struct eval_point at = *row;
+	at.vec = last;
+	at.index[last] = s->lo;
+	eval_hoist(l->eval, s->value, &at);
+	at.index[last] = kb_loop(k, "column", s->lo, kb_min(k, s->hi, kb_index(k, whole)), lanes, 0);
+	flat_vector(l, s, &at, lanes, lanes);
+	kb_end_loop(k);
+	if (whole < size) {
+		struct kb_val ends = kb_cmp(k, KB_EQ, s->hi, kb_index(k, size));
+		kb_if(k, kb_bin(k, KB_AND, ends, kb_cmp(k, KB_LT, s->lo, s->hi)));
+		at.index[last] = kb_index(k, whole);
+		flat_vector(l, s, &at, lanes, (int)(size - whole));
+		kb_end_if(k);
+	}
+	eval_release(l->eval, mark);
+}
+
+/* The heads of one row in the strip, which are whole. */
+static void head_rows(struct linear *l, struct sink *s, const struct eval_point *row)
+{
+	struct kb *k = l->k;
+	struct kb_val width = kb_index(k, s->trace->head);
+	struct kb_val before[IR_RANK_MAX]; /* the turn */
+	for (int i = 0; i + 1 < l->rank; i++)
+		before[i] = row->index[i];
+	struct kb_val first = kb_bin(k, KB_DIV, s->lo, width), end = kb_bin(k, KB_DIV, s->hi, width);
+	before[l->rank - 1] = kb_loop(k, "head", first, end, 1, 0);
+	before[l->rank] = kb_index(k, 0);
+	struct eval_point at = {.rank = l->rank + 1, .vec = l->rank};
+	for (int i = 0; i < at.rank; i++)
+		at.index[i] = before[s->trace->from[i]];
+	if (s->out)
+		kernel_output_row(l->parts->g, s->out, &at, kb_index(k, 0), width);
+	else
+		kernel_write_row(l->parts->g, &s->write, &at, width);
+	kb_end_loop(k);
+}
+
+/* Positions, once for a row. */
+static void find_positions(struct linear *l, const struct eval_point *row)
+{
+	const struct ir_region *r = l->job->group->region;
+	const struct ir_type *y = type_of(l->parts, eval_result(l->root));
+	struct eval_point at = {.rank = 2, .vec = -1, .index = {row->index[0], row->index[1]}};
+	for (size_t i = 0; i < r->n_ops; i++) {
+		if (r->ops[i]->code != OP_rope || l->rank != 3)
+			continue;
+		const struct ir_type *t = type_of(l->parts, r->ops[i]->operands[2]);
+		if (t->dims[0] == y->dims[0] && t->dims[1] == y->dims[1])
+			(void)eval_value(l->eval, r->ops[i]->operands[2], &at);
+	}
+}
+
+void matmul_parts_epilogue(struct linear *l, struct kb_val rows)
+{
+	struct kb *k = l->k;
+	struct matmul_parts *p = l->parts;
+	size_t mark = eval_mark(l->eval);
+	place_all(l);
+	for (int i = 0; i < p->n_sinks; i++)
+		find_range(l, &p->sinks[i]);
+	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), rows, 1, KB_NONEMPTY);
+	struct eval_point at = matmul_point(l, kb_add(k, l->row, row), kb_index(k, 0));
+	find_positions(l, &at);
+	for (int i = 0; i < p->n_sinks; i++) {
+		if (p->sinks[i].trace->head > 0)
+			head_rows(l, &p->sinks[i], &at);
+		else
+			flat_row(l, &p->sinks[i], &at);
+	}
+	kb_end_loop(k);
+	eval_release(l->eval, mark);
+}

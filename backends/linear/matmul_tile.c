@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One register tile of a linear: accumulators stay in registers over the whole
+ * K loop, each step loads the packed lines and broadcasts one element of every
+ * row. Where the machine multiplies by an element of a vector (target.k_lanes),
+ * a step loads that many neighbours of every row at once and uses one after
+ * another. Each element is one chain of fused multiply-adds in increasing k,
+ * whichever way.
+ */
+#include "backends/linear/matmul_internal.h"
+
+#define REGISTERS_TO_KEEP 32 /* as many hold the pairs of a step until the next one */
+#define UNROLLED          8  /* steps of a single row: its sums are so few that the loop itself shows */
+
+struct accumulators {
+	const struct tile *tile;
+	int vectors; /* of a row */
+	struct kb_type vec;
+	struct kb_val w;                   /* first line of the tile's first panel */
+	struct kb_val again;               /* the same, for the second elements of pairs of bf16; or none */
+	struct kb_val ahead;               /* its share of the weights that come next, or none */
+	struct kb_val x[MATMUL_ROWS_MAX];  /* rows of x */
+	int64_t x_disp[MATMUL_ROWS_MAX];   /* elements */
+	struct kb_var sum[MATMUL_ACC_MAX]; /* [rows, vectors] */
+};
+
+/* --- points ------------------------------------------------------------------------------------------ */
+
+struct eval_point matmul_point(struct linear *l, struct kb_val row, struct kb_val column)
+{
+	struct eval_point p = {.rank = l->rank, .vec = l->lanes > 1 ? l->rank - 1 : -1};
+	if (l->list.id)
+		row = kb_cvt(l->k, kb_load(l->k, KB_TYPE(KB_I32, 1), l->list, row, 0, 0), KB_INDEX);
+	p.flat = row;
+	eval_unravel(l->eval, row, l->size, l->rank - 1, p.index);
+	p.index[l->rank - 1] = column;
+	return p;
+}
+
+void matmul_bind(struct linear *l, const struct eval_point *p, struct kb_val product)
+{
+	if (l->bias.id) {
+		struct kb_val column = p->index[l->rank - 1];
+		struct eval_point at = {.rank = 1, .index = {column}};
+		if (l->expert.id)
+			at = (struct eval_point){.rank = 2, .index = {l->expert, column}};
+		at.vec = p->vec < 0 ? -1 : at.rank - 1;
+		product = kb_add(l->k, product, eval_value(l->eval, l->bias, &at));
+	}
+	eval_bind(l->eval, eval_result(l->root), p, product);
+}
+
+void matmul_finish(struct linear *l, const struct eval_point *p, struct kb_val product)
+{
+	matmul_bind(l, p, product);
+	eval_output_at(l->eval, l->out, p);
+}
+
+/* --- the K loop -------------------------------------------------------------------------------------- */
+
+/* Element offset of a row of x in its tensor. */
+static struct kb_val x_offset(struct linear *l, const struct eval_point *p)
+{
+	struct eval_point at = *p;
+	at.vec = l->rank - 1;
+	return eval_offset(l->eval, l->x, &at);
+}
+
+/* Rows that the norm left in scratch. */
+static void find_normed_rows(struct linear *l, struct accumulators *a)
+{
+	struct kb *k = l->k;
+	struct kb_val bytes = kb_mul(k, kb_sub(k, l->row, l->block), kb_index(k, l->depth * 4));
+	struct kb_val first = kb_ptr_add(k, l->normed, bytes, 0);
+	for (int m = 0; m < a->tile->rows; m++) {
+		a->x[m] = first;
+		a->x_disp[m] = m * l->depth;
+	}
+}
+
+/* Addresses of the rows: one pointer and constant distances where rows step evenly. */
+static void find_rows(struct linear *l, struct accumulators *a)
+{
+	struct kb *k = l->k;
+	if (l->norm) {
+		find_normed_rows(l, a);
+		return;
+	}
+	const struct kb_tensor *x = &l->x->t;
+	const struct kb_size *step = l->rank >= 2 ? &x->stride[l->rank - 2] : NULL;
+	bool even = l->x->is_flat && !l->list.id && step->is_const && step->c >= 0 && step->c <= INT32_MAX;
+	for (int m = 0; m < a->tile->rows; m++) {
+		a->x_disp[m] = even ? m * step->c : 0;
+		a->x[m] = a->x[0];
+		if (even && m > 0)
+			continue;
+		struct eval_point p = matmul_point(l, kb_add_const(k, l->row, m), kb_index(k, 0));
+		struct kb_val bytes = kb_mul(k, x_offset(l, &p), kb_index(k, 4));
+		a->x[m] = kb_ptr_add(k, x->ptr, bytes, 0);
+	}
+}
+
+/* Element of the stage where the tile begins. */
+static struct kb_val in_stage(struct linear *l, const struct tile *t)
+{
+	struct kb *k = l->k;
+	struct kb_val column = kb_mul(k, kb_sub(k, t->panel, l->strip), kb_index(k, MATMUL_PANEL));
+	if (l->halves > 1)
+		column = kb_add(k, column, kb_mul(k, l->half, kb_index(k, l->stage_width / l->halves)));
+	return kb_add(k, kb_mul(k, l->stage_row, kb_index(k, l->stage_width)), column);
+}
+
+/* Sums begin at 0, or where the part of K before this one left them. */
+static void begin_sums(struct linear *l, struct accumulators *a)
+{
+	struct kb *k = l->k;
+	struct kb_val from = l->kc ? in_stage(l, a->tile) : kb_index(k, 0);
+	struct kb_val sum = kb_splat(k, kb_f32(k, 0), l->lanes);
+	for (int i = 0; i < a->tile->rows * a->vectors; i++) {
+		int64_t disp = i / a->vectors * l->stage_width + i % a->vectors * l->lanes;
+		if (l->kc)
+			sum = kb_load(k, a->vec, l->stage, from, disp, 0);
+		a->sum[i] = kb_var(k, "sum", a->vec, sum);
+	}
+}
+
+static void add_product(struct linear *l, struct accumulators *a, int m, int n, struct kb_val x,
+                        struct kb_val w)
+{
+	struct kb_var sum = a->sum[m * a->vectors + n];
+	kb_set(l->k, sum, kb_fma(l->k, x, w, kb_get(l->k, sum)));
+}
+
+/* Words of pairs of bf16: an even element of K is the low half, an odd one the high half. */
+static struct kb_val half_of_pair(struct linear *l, struct kb_val words, int odd)
+{
+	struct kb *k = l->k;
+	struct kb_val by = kb_splat(k, kb_i32(k, odd ? -65536 : 16), l->lanes);
+	return kb_bitcast(k, kb_bin(k, odd ? KB_AND : KB_SHL, words, by), KB_F32);
+}
+
+/* Where element at + i of K begins in a panel, `at` a multiple of l->per_line: words of pairs, else elements.
+ */
+static struct kb_val line_of(struct linear *l, struct kb_val at, int i)
+{
+	struct kb *k = l->k;
+	if (l->stored != DT_BF16)
+		return kb_mul(k, kb_add_const(k, at, i), kb_index(k, MATMUL_PANEL));
+	struct kb_val even = kb_mul(k, at, kb_index(k, MATMUL_PANEL / 2));
+	return kb_add_const(k, even, (int64_t)i / 2 * MATMUL_PANEL);
+}
+
+/* Vector n of the tile's pairs in that line. */
+static struct kb_val load_pairs(struct linear *l, struct kb_val w, struct kb_val line, int n)
+{
+	int per_panel = MATMUL_PANEL / l->lanes;
+	int64_t in_panel = n % per_panel * l->lanes, panel = n / per_panel * matmul_panel_bytes(l);
+	return kb_load(l->k, KB_TYPE(KB_I32, l->lanes), w, line, panel / 4 + in_panel, 0);
+}
+
+/* Vector n of the tile's weights in that line, as f32. */
+static struct kb_val load_weights(struct linear *l, struct accumulators *a, struct kb_val line, int i, int n)
+{
+	struct kb *k = l->k;
+	int per_panel = MATMUL_PANEL / l->lanes;
+	int64_t in_panel = n % per_panel * l->lanes, panel = n / per_panel * matmul_panel_bytes(l);
+	if (l->stored == DT_BF16) {
+		struct kb_val w = i % 2 && a->again.id ? a->again : a->w;
+		return half_of_pair(l, load_pairs(l, w, line, n), i % 2);
+	}
+	if (l->stored == DT_F16) {
+		struct kb_type type = KB_TYPE(KB_F16, l->lanes);
+		return kb_cvt(k, kb_load(k, type, a->w, line, panel / 2 + in_panel, 0), KB_F32);
+	}
+	return kb_load(k, a->vec, a->w, line, panel / 4 + in_panel, 0);
+}
+
+/* The same step with elements of x in registers and one vector of weights after the other. */
+static void step_vectors(struct linear *l, struct accumulators *a, struct kb_val line, struct kb_val element,
+                         int i)
+{
+	struct kb_val x[MATMUL_ROWS_MAX];
+	for (int m = 0; m < a->tile->rows; m++)
+		x[m] = kb_load_splat(l->k, a->vec, a->x[m], element, a->x_disp[m]);
+	for (int n = 0; n < a->vectors; n++) {
+		struct kb_val w = load_weights(l, a, line, i, n);
+		for (int m = 0; m < a->tile->rows; m++)
+			add_product(l, a, m, n, x[m], w);
+	}
+}
+
+/* f16 needs registers on its way to f32; those of x are free for all rows. */
+static bool is_widened_last(const struct linear *l, const struct accumulators *a)
+{
+	int widening = l->job->target->has_fma ? 2 : 4;
+	return l->stored == DT_F16 && a->tile->rows * (a->vectors + 1) + widening <= kb_caps(l->k)->registers;
+}
+
+/* sum[m][n] += x[m][at + i] w[n][at + i]; loads stand directly before their uses. */
+static void step(struct linear *l, struct accumulators *a, struct kb_val at, int i)
+{
+	struct kb *k = l->k;
+	struct kb_val line = line_of(l, at, i), element = kb_mul(k, kb_add_const(k, at, i), l->along.v);
+	struct kb_val w[MATMUL_ACC_MAX];
+	if (a->ahead.id && i % l->per_line == 0)
+		matmul_step_ahead(l, a->ahead, kb_add_const(k, at, i));
+	if (is_widened_last(l, a)) {
+		step_vectors(l, a, line, element, i);
+		return;
+	}
+	for (int n = 0; n < a->vectors; n++)
+		w[n] = load_weights(l, a, line, i, n);
+	for (int m = 0; m < a->tile->rows; m++) {
+		struct kb_val x = kb_load_splat(k, a->vec, a->x[m], element, a->x_disp[m]);
+		for (int n = 0; n < a->vectors; n++)
+			add_product(l, a, m, n, x, w[n]);
+	}
+}
+
+/* Registers hold two elements of every row, so that the pairs of one vector can be used up before the next
+ * one. */
+static bool is_paired(const struct linear *l, const struct accumulators *a)
+{
+	int sums = a->tile->rows * a->vectors, words = 2; /* of pairs, and what becomes of them */
+	int wanted = sums + 2 * a->tile->rows + words + !l->job->target->has_fma;
+	return l->stored == DT_BF16 && wanted < kb_caps(l->k)->registers;
+}
+
+/* Steps i and i + 1 for pairs of bf16. */
+static void step_pair(struct linear *l, struct accumulators *a, struct kb_val at, int i)
+{
+	struct kb *k = l->k;
+	struct kb_val line = line_of(l, at, i), x[2][MATMUL_ROWS_MAX];
+	if (a->ahead.id)
+		matmul_step_ahead(l, a->ahead, kb_add_const(k, at, i));
+	for (int m = 0; m < 2 * a->tile->rows; m++) {
+		struct kb_val element = kb_mul(k, kb_add_const(k, at, i + m % 2), l->along.v);
+		x[m % 2][m / 2] = kb_load_splat(k, a->vec, a->x[m / 2], element, a->x_disp[m / 2]);
+	}
+	for (int n = 0; n < a->vectors; n++) {
+		struct kb_val words = load_pairs(l, a->w, line, n);
+		for (int odd = 0; odd < 2; odd++) {
+			struct kb_val w = half_of_pair(l, words, odd);
+			for (int m = 0; m < a->tile->rows; m++)
+				add_product(l, a, m, n, x[odd][m], w);
+		}
+	}
+}
+
+/* Steps i and i + 1 with elements of vectors of x. */
+static void lane_pair(struct linear *l, struct accumulators *a, struct kb_val line, const struct kb_val *x,
+                      int i)
+{
+	struct kb *k = l->k;
+	for (int n = 0; n < a->vectors; n++) {
+		struct kb_val words = load_pairs(l, a->w, line, n);
+		for (int odd = 0; odd < 2; odd++) {
+			struct kb_val w = half_of_pair(l, words, odd);
+			for (int m = 0; m < a->tile->rows; m++)
+				add_product(l, a, m, n, kb_splat(k, kb_lane(k, x[m], i + odd), l->lanes), w);
+		}
+	}
+}
+
+/* The same for `lanes` neighbours along K: beside the sums live a vector of each row and one of weights. */
+static void step_lanes(struct linear *l, struct accumulators *a, struct kb_val at, int lanes)
+{
+	struct kb *k = l->k;
+	struct kb_val x[MATMUL_ROWS_MAX];
+	bool pairs = l->stored == DT_BF16;
+	for (int m = 0; m < a->tile->rows; m++)
+		x[m] = kb_load(k, KB_TYPE(KB_F32, lanes), a->x[m], at, a->x_disp[m], 0);
+	for (int i = 0; i < lanes; i += 1 + pairs) {
+		struct kb_val line = line_of(l, at, i);
+		if (a->ahead.id &&
+		    i % (2 * l->per_line) == 0) /* a share is half a line at most, unless rows are few */
+			matmul_step_ahead(l, a->ahead, kb_add_const(k, at, i));
+		if (pairs)
+			lane_pair(l, a, line, x, i);
+		for (int n = 0; n < a->vectors && !pairs; n++) {
+			struct kb_val w = load_weights(l, a, line, i, n);
+			for (int m = 0; m < a->tile->rows; m++)
+				add_product(l, a, m, n, kb_splat(k, kb_lane(k, x[m], i), l->lanes), w);
+		}
+	}
+}
+
+/* Where the steps of `lanes` end; the part of K is constant unless K is divided. */
+static struct kb_val end_of_lanes(const struct linear *l, int lanes)
+{
+	struct kb *k = l->k;
+	if (!l->kc)
+		return kb_index(k, l->depth / lanes * lanes);
+	struct kb_val n = kb_bin(k, KB_DIV, kb_sub(k, l->k_hi, l->k_lo), kb_index(k, lanes));
+	return kb_add(k, l->k_lo, kb_mul(k, n, kb_index(k, lanes)));
+}
+
+/* Steps [*from, ..) of K in turns of n while whole ones are left; *from is where they end. */
+static void walk_turns(struct linear *l, struct accumulators *a, struct kb_val *from, int n)
+{
+	struct kb *k = l->k;
+	struct kb_val first = *from;
+	*from = end_of_lanes(l, n);
+	struct kb_val at = kb_loop(k, "k", first, *from, n, l->kc ? 0 : KB_NONEMPTY);
+	bool pairs = is_paired(l, a);
+	for (int i = 0; i < n; i += 1 + pairs) {
+		if (pairs)
+			step_pair(l, a, at, i);
+		else
+			step(l, a, at, i);
+	}
+	kb_end_loop(k);
+}
+
+/* True when turns of n leave nothing of a part of K. */
+static bool divides_depth(const struct linear *l, int n)
+{
+	return l->depth % n == 0 && l->kc % n == 0;
+}
+
+/* The part of K that is open: by vectors of x or long turns as far as they go, by whole lines, by elements.
+ */
+static void walk_depth(struct linear *l, struct accumulators *a)
+{
+	struct kb *k = l->k;
+	int lanes = l->along.is_const && l->along.c == 1 ? l->job->target->k_lanes : 1;
+	unsigned flags = l->depth > 0 ? KB_NONEMPTY : 0;
+	struct kb_val from = l->k_lo;
+	int turn = 1;
+	if (lanes > 1 && l->depth >= lanes) {
+		turn = lanes;
+		from = end_of_lanes(l, lanes);
+		struct kb_val at = kb_loop(k, "k", l->k_lo, from, lanes, l->kc ? 0 : KB_NONEMPTY);
+		step_lanes(l, a, at, lanes);
+		kb_end_loop(k);
+	} else if (lanes == 1 && a->tile->rows == 1 && !l->kc && l->depth >= UNROLLED) {
+		turn = UNROLLED;
+		walk_turns(l, a, &from, turn);
+	}
+	int64_t left = turn > 1 ? l->depth % turn : l->depth;
+	if (l->per_line > 1 && (left >= l->per_line || l->kc % turn != 0)) {
+		walk_turns(l, a, &from, l->per_line);
+		turn = l->per_line;
+	}
+	if (turn > 1 && divides_depth(l, turn))
+		return;
+	if (turn > 1)
+		flags = l->kc ? 0 : KB_NONEMPTY;
+	struct kb_val at = kb_loop(k, "k", from, l->k_hi, 1, flags);
+	step(l, a, at, 0);
+	kb_end_loop(k);
+}
+
+/* --- what follows ------------------------------------------------------------------------------------ */
+
+/* Columns of vector n that exist when the tile's last panel has `last` columns. */
+static int valid_lanes(const struct linear *l, const struct accumulators *a, int n, int last)
+{
+	int per_panel = MATMUL_PANEL / l->lanes;
+	int left = n / per_panel == a->tile->panels - 1 ? last - n % per_panel * l->lanes : l->lanes;
+	return left < 0 ? 0 : left < l->lanes ? left : l->lanes;
+}
+
+static void finish_tile(struct linear *l, struct accumulators *a, int last)
+{
+	struct kb *k = l->k;
+	struct eval_point p[MATMUL_ROWS_MAX];
+	struct kb_val column = kb_mul(k, a->tile->panel, kb_index(k, MATMUL_PANEL));
+	for (int m = 0; m < a->tile->rows; m++)
+		p[m] = matmul_point(l, kb_add_const(k, l->row, m), column);
+	for (int n = 0; n < a->vectors; n++) {
+		int valid = valid_lanes(l, a, n, last);
+		if (valid == 0)
+			continue;
+		struct kb_val at = kb_add_const(k, column, (int64_t)n * l->lanes);
+		struct eval_width before = eval_width(l->eval, l->lanes, valid);
+		for (int m = 0; m < a->tile->rows; m++) {
+			p[m].index[l->rank - 1] = at;
+			matmul_finish(l, &p[m], kb_get(k, a->sum[m * a->vectors + n]));
+		}
+		eval_width(l->eval, before.lanes, before.valid);
+	}
+}
+
+static void finish_part(struct linear *l, struct accumulators *a, int last)
+{
+	size_t mark = eval_mark(l->eval);
+	finish_tile(l, a, last);
+	eval_release(l->eval, mark);
+}
+
+/* Only a tile of one panel can be the partial one. */
+static void finish(struct linear *l, struct accumulators *a)
+{
+	struct kb *k = l->k;
+	int last = (int)(l->columns % MATMUL_PANEL);
+	if (a->tile->panels > 1 || last == 0) {
+		finish_part(l, a, MATMUL_PANEL);
+		return;
+	}
+	if (l->panels == 1) {
+		finish_part(l, a, last);
+		return;
+	}
+	kb_if(k, kb_cmp(k, KB_LT, a->tile->panel, kb_index(k, l->panels - 1)));
+	finish_part(l, a, MATMUL_PANEL);
+	kb_else(k);
+	finish_part(l, a, last);
+	kb_end_if(k);
+}
+
+static void leave_in_stage(struct linear *l, struct accumulators *a)
+{
+	struct kb *k = l->k;
+	struct kb_val at = in_stage(l, a->tile);
+	for (int m = 0; m < a->tile->rows; m++)
+		for (int n = 0; n < a->vectors; n++)
+			kb_store(k, kb_get(k, a->sum[m * a->vectors + n]), l->stage, at,
+			         m * l->stage_width + n * l->lanes, 0);
+}
+
+void matmul_tile(struct linear *l, const struct tile *t)
+{
+	struct kb *k = l->k;
+	struct accumulators a = {.tile = t, .vec = KB_TYPE(KB_F32, l->lanes)};
+	a.vectors = t->panels * (MATMUL_PANEL / l->lanes);
+	struct kb_val panel = t->panel;
+	if (l->halves > 1)
+		panel = kb_add(k, panel, kb_mul(k, l->half, kb_index(k, l->panels)));
+	struct kb_val line = kb_mul(k, panel, kb_index(k, matmul_panel_bytes(l)));
+	a.w = kb_ptr_add(k, l->expert.id ? l->matrix : l->w->t.ptr, line, 0);
+	if (l->stored == DT_BF16 && !is_paired(l, &a) && kb_caps(k)->registers < REGISTERS_TO_KEEP)
+		a.again = kb_ptr_apart(k, a.w);
+	size_t mark = eval_mark(l->eval);
+	find_rows(l, &a);
+	eval_release(l->eval, mark);
+	a.ahead = l->is_few ? t->fetch : (struct kb_val){0};
+	if (!l->is_few && matmul_runs_ahead(l, t))
+		a.ahead = matmul_ahead(l, a.w);
+	begin_sums(l, &a);
+	walk_depth(l, &a);
+	if (l->is_staged)
+		leave_in_stage(l, &a);
+	else
+		finish(l, &a);
+}
+
+/* --- the staged epilogue ----------------------------------------------------------------------------- */
+
+static void staged_vector(struct linear *l, struct eval_point p, struct kb_val row, struct kb_val column,
+                          int valid)
+{
+	struct kb *k = l->k;
+	size_t mark = eval_mark(l->eval);
+	struct eval_width before = eval_width(l->eval, l->lanes, valid);
+	struct kb_val first = kb_mul(k, l->strip, kb_index(k, MATMUL_PANEL));
+	struct kb_val within = kb_sub(k, column, first);
+	struct kb_val at = kb_add(k, kb_mul(k, row, kb_index(k, l->stage_width)), within);
+	p.index[l->rank - 1] = column;
+	matmul_finish(l, &p, kb_load(k, KB_TYPE(KB_F32, l->lanes), l->stage, at, 0, 0));
+	eval_width(l->eval, before.lanes, before.valid);
+	eval_release(l->eval, mark);
+}
+
+static void staged_row(struct linear *l, struct kb_val row)
+{
+	struct kb *k = l->k;
+	int64_t whole = l->columns / l->lanes * l->lanes;
+	struct kb_val width = kb_index(k, MATMUL_PANEL), first = kb_mul(k, l->strip, width);
+	struct kb_val end = kb_mul(k, l->strip_end, width);
+	struct eval_point p = matmul_point(l, kb_add(k, l->row, row), first);
+	struct kb_val column = kb_loop(k, "column", first, kb_min(k, end, kb_index(k, whole)), l->lanes, 0);
+	staged_vector(l, p, row, column, l->lanes);
+	kb_end_loop(k);
+	if (whole == l->columns)
+		return;
+	kb_if(k, kb_cmp(k, KB_EQ, l->strip_end, kb_index(k, l->panels)));
+	staged_vector(l, p, row, kb_index(k, whole), (int)(l->columns - whole));
+	kb_end_if(k);
+}
+
+void matmul_epilogue(struct linear *l, struct kb_val rows)
+{
+	if (l->parts) {
+		matmul_parts_epilogue(l, rows);
+		return;
+	}
+	if (l->strips) {
+		matmul_strips_epilogue(l, rows);
+		return;
+	}
+	struct kb_val row = kb_loop(l->k, "row", kb_index(l->k, 0), rows, 1, KB_NONEMPTY);
+	staged_row(l, row);
+	kb_end_loop(l->k);
+}

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tells kernels where tensors lie: turns places and views into addresses and
+ * strides while a group's function is emitted.
+ */
+#include "backends/plan/object.h"
+#include "ir/target/tile.h"
+
+#define PANEL TILE_PANEL
+
+static struct kb_val null_or(struct emit *e, struct kb_val ptr, const struct ir_dim *spare)
+{
+	if (!spare)
+		return ptr;
+	struct kb_val is_null = kb_cmp(e->k, KB_EQ, ptr, kb_null(e->k));
+	struct kb_val instead = kb_ptr_add(e->k, e->plan, emit_dim(e, spare), 0);
+	return kb_select(e->k, is_null, instead, ptr);
+}
+
+struct kb_val binding_input(struct emit *e, size_t param)
+{
+	struct kb_val ptr = emit_word(e, KB_PTR, e->function->param_word[param]);
+	return null_or(e, ptr, e->function->default_at[param]);
+}
+
+/* The value of an index (i32[]): a repeat's index or a constant; none when it is neither. */
+static struct kb_val index_value(struct emit *e, struct ir_value v)
+{
+	for (size_t i = 0; i < e->n_repeats; i++)
+		if (ir_same(e->repeat_index[i], v))
+			return e->index[i];
+	const struct ir_op *op = ir_def(e->function->func, v);
+	if (op && op->code == OP_full)
+		return kb_index(e->k, (int64_t)((const struct attrs_full *)op->attrs)->value);
+	if (op && op->code == OP_dim_value)
+		return emit_dim(e, ((const struct attrs_dim_value *)op->attrs)->dim);
+	return (struct kb_val){0};
+}
+
+/* Product of the constant dims [from, rank). */
+static int64_t tail_count(const struct ir_type *t, int from)
+{
+	int64_t n = 1, d;
+	for (int i = from; i < t->rank; i++)
+		n *= ir_dim_is_const(t->dims[i], &d) ? d : 0;
+	return n;
+}
+
+/* The same for a state, whose panels are whole. */
+static int64_t state_count(const struct ir_state_decl *d, int from)
+{
+	int64_t n;
+	return layout_state_count(d, from, &n) ? n : 0;
+}
+
+int64_t binding_units(const struct binding_indexed *x, size_t n)
+{
+	if (x->state)
+		return state_count(x->state, x->first + (int)n);
+	return tail_count(x->type, x->first + (int)n) / x->unit;
+}
+
+/* Sum of index i times the units behind its axis; false when an index has no value. */
+static bool index_offset(struct emit *e, const struct binding_indexed *x, const struct ir_value *at, size_t n,
+                         struct kb_val *out)
+{
+	struct kb_val sum = kb_index(e->k, 0);
+	for (size_t i = 0; i < n; i++) {
+		struct kb_val v = index_value(e, at[i]);
+		if (!v.id)
+			return false;
+		sum = kb_add(e->k, sum, kb_mul(e->k, v, kb_index(e->k, binding_units(x, i + 1))));
+	}
+	*out = sum;
+	return true;
+}
+
+/* --- weights
+ * -------------------------------------------------------------------------------------------------- */
+
+/* Strides of packed panels mean nothing, but their matrices follow each other at a constant distance. */
+bool binding_weight_axes(const struct object *o, const struct ir_op *op, struct binding_indexed *out)
+{
+	const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
+	const struct weight_place *p = object_weight(o, w);
+	bool panels = w->encoding == ENC_PANEL16;
+	if (!p || p->rows == 0 || p->columns == 0)
+		return false;
+	*out = (struct binding_indexed){.type = w->type,
+	                                .unit = panels ? p->rows * p->columns : 1,
+	                                .unit_bytes = panels ? p->matrix_bytes : weight_element_bytes(w),
+	                                .offset = p->offset};
+	return true;
+}
+
+static bool weight_base(struct emit *e, const struct ir_op *op, struct kb_val *ptr)
+{
+	struct binding_indexed x;
+	struct kb_val units;
+	if (!binding_weight_axes(e->object, op, &x) ||
+	    !index_offset(e, &x, op->operands, op->n_operands, &units))
+		return false;
+	struct kb_val bytes = kb_mul(e->k, units, kb_index(e->k, x.unit_bytes));
+	*ptr = kb_ptr_add(e->k, e->weights, bytes, x.offset);
+	return true;
+}
+
+/* How packed weights look, whatever their type says. */
+static void weight_form(const struct ir_op *op, struct kb_tensor *out)
+{
+	const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
+	out->encoding = w->encoding;
+	out->dtype = w->narrow != DT_F32                               ? w->narrow
+	             : ir_dtype_class(w->type->dtype) == DTCLASS_FLOAT ? DT_F32
+	                                                               : DT_I32;
+}
+
+/* --- state
+ * ------------------------------------------------------------------------------------------------------ */
+
+static int64_t sequence_elements(const struct emit *e, enum ir_dtype t)
+{
+	return e->object->state_batch_bytes / ir_dtype_bytes(t);
+}
+
+struct binding_indexed binding_slice_axes(const struct object *o, const struct binding_slice *s)
+{
+	const struct ir_type *t = s->state->decl->type;
+	return (struct binding_indexed){.type = t,
+	                                .state = s->state->decl,
+	                                .first = 1,
+	                                .unit = 1,
+	                                .unit_bytes = ir_dtype_bytes(t->dtype),
+	                                .offset = o->state_fixed_bytes + s->state->offset};
+}
+
+bool binding_is_source(const struct emit *e, const struct state_place *p)
+{
+	return !p->grows && e->source_step.id;
+}
+
+bool binding_slice_address(struct emit *e, const struct binding_slice *s, struct kb_val *ptr)
+{
+	struct binding_indexed x = binding_slice_axes(e->object, s);
+	struct kb_val elements;
+	if (!index_offset(e, &x, s->at, s->n_at, &elements))
+		return false;
+	struct kb_val bytes = kb_mul(e->k, elements, kb_index(e->k, x.unit_bytes));
+	struct kb_val blocks = binding_is_source(e, s->state) ? e->sources : e->blocks;
+	*ptr = kb_ptr_add(e->k, blocks, bytes, s->state->offset);
+	return true;
+}
+
+static bool slice_base(struct emit *e, const struct binding_slice *s, struct kb_val *ptr)
+{
+	return e->bases ? e->bases->slice(e->bases->user, s, ptr) : binding_slice_address(e, s, ptr);
+}
+
+static bool slice_of_op(const struct object *o, const struct ir_func *f, const struct ir_op *op,
+                        struct binding_slice *out)
+{
+	size_t first = op->code == OP_state_append ? 3 : 1;
+	out->state = object_state(o, ir_type_of(f, op->operands[0])->state);
+	out->at = op->operands + first;
+	out->n_at = op->n_operands - first;
+	return out->state != NULL;
+}
+
+/* The op that gives a slice, inside the group it came from. */
+bool binding_find_slice(const struct object *o, const struct ir_func *f, struct ir_value v,
+                        struct binding_slice *out)
+{
+	const struct ir_op *op = ir_def(f, v);
+	while (op && op->code == OP_group) {
+		v = op->region->ops[op->region->n_ops - 1]->operands[ir_info(f, v)->index];
+		op = ir_def(f, v);
+	}
+	if (!op || (op->code != OP_state_append && op->code != OP_state_read))
+		return false;
+	return slice_of_op(o, f, op, out);
+}
+
+/* From one row of a call to the next. */
+static struct kb_size over_sequences(struct emit *e, const struct state_place *p, struct kb_size stride)
+{
+	if (!binding_is_source(e, p))
+		return stride;
+	return (struct kb_size){.v = kb_mul(e->k, stride.v, e->source_step)};
+}
+
+/* Strides of the stored slice behind n indices; that of the rows of panels means nothing. */
+static void slice_strides(struct emit *e, const struct state_place *p, size_t n, struct kb_tensor *out)
+{
+	const struct ir_state_decl *d = p->decl;
+	const struct ir_type *t = d->type;
+	out->dtype = t->dtype;
+	out->encoding = d->encoding;
+	out->rank = t->rank - (int)n;
+	for (int i = 0; i < out->rank; i++) {
+		int axis = i == 0 ? 0 : i + (int)n;
+		int64_t stride = i == 0 ? sequence_elements(e, t->dtype) : state_count(d, axis + 1);
+		if (d->encoding == ENC_PANEL16 && axis >= t->rank - 2)
+			stride = axis == t->rank - 1 ? PANEL : 0;
+		out->size[i] = emit_size(e, t->dims[axis]);
+		out->stride[i] = (struct kb_size){true, stride, kb_index(e->k, stride)};
+	}
+	if (out->rank > 0)
+		out->stride[0] = over_sequences(e, p, out->stride[0]);
+}
+
+static bool bind_state(void *user, struct kb *k, struct ir_value state, const struct ir_value *at, size_t n,
+                       struct kb_tensor *out)
+{
+	struct emit *e = user;
+	const struct ir_type *type = ir_type_of(e->function->func, state);
+	struct binding_slice s = {object_state(e->object, type->state), at, n};
+	(void)k;
+	*out = (struct kb_tensor){0};
+	if (!s.state || !slice_base(e, &s, &out->ptr))
+		return false;
+	slice_strides(e, s.state, n, out);
+	return true;
+}
+
+/* --- tensors
+ * ------------------------------------------------------------------------------------------------------- */
+
+bool binding_address(struct emit *e, struct ir_value base, struct kb_val *ptr)
+{
+	const struct place *p = &e->function->places[base.id];
+	switch (p->kind) {
+	case PLACE_NONE:
+	case PLACE_SLICE: return false;
+	case PLACE_WEIGHT: return weight_base(e, ir_def(e->function->func, base), ptr);
+	case PLACE_PLAN: *ptr = kb_ptr_add(e->k, e->plan, emit_dim(e, p->at), 0); return true;
+	case PLACE_INPUT: *ptr = binding_input(e, p->number); return true;
+	case PLACE_PAST: *ptr = e->past; return true;
+	case PLACE_OUTPUT:
+		*ptr = null_or(e, emit_word(e, KB_PTR, e->function->result_word[p->number]), p->at);
+		return true;
+	}
+	return false;
+}
+
+static bool base_pointer(struct emit *e, struct ir_value base, struct kb_val *ptr, struct kb_tensor *out)
+{
+	const struct place *p = &e->function->places[base.id];
+	const struct ir_func *f = e->function->func;
+	struct binding_slice s;
+	out->dtype = ir_type_of(f, base)->dtype;
+	if (p->kind == PLACE_WEIGHT)
+		weight_form(ir_def(f, base), out);
+	if (p->kind == PLACE_NONE || p->kind == PLACE_SLICE)
+		return binding_find_slice(e->object, f, base, &s) && slice_base(e, &s, ptr);
+	return e->bases ? e->bases->place(e->bases->user, base, ptr) : binding_address(e, base, ptr);
+}
+
+/* A slice of a state in panels, as a whole: there are no views of it. */
+static bool panel_slice(struct emit *e, const struct ir_view *v, struct kb_tensor *out)
+{
+	struct binding_slice s;
+	if (!v->is_state || !binding_find_slice(e->object, e->function->func, v->base, &s) ||
+	    s.state->decl->encoding != ENC_PANEL16)
+		return false;
+	slice_strides(e, s.state, s.n_at, out);
+	for (int i = 0; i < out->rank && i < v->rank; i++)
+		out->size[i] = emit_size(e, v->size[i]);
+	return true;
+}
+
+/* Templates that know rings read them. */
+static bool is_ring(const struct emit *e, const struct ir_view *v, int64_t *held, bool *is_refused)
+{
+	bool found = v->is_state && ir_slice_ring(e->function->func, v->base, held);
+	const struct attrs_group *a = e->group ? e->group->attrs : NULL;
+	*is_refused = found && a && a->kind != GROUP_attention && a->kind != GROUP_loops;
+	return found;
+}
+
+/* The state that a view is one of; NULL: none. */
+static const struct state_place *view_state(const struct emit *e, const struct ir_view *v)
+{
+	struct binding_slice s;
+	return v->is_state && binding_find_slice(e->object, e->function->func, v->base, &s) ? s.state : NULL;
+}
+
+static struct kb_size scaled(struct emit *e, const struct ir_dim *d, int64_t by)
+{
+	struct ir_dims *t = e->object->module->dims;
+	return emit_size(e, ir_dim_mul(t, d, ir_dim_const(t, by)));
+}
+
+/* Matrices of packed weights follow each other with whole panels. */
+static void matrix_strides(struct emit *e, struct ir_value base, struct kb_tensor *out)
+{
+	const struct place *p = &e->function->places[base.id];
+	if (p->kind != PLACE_WEIGHT || out->encoding != ENC_PANEL16 || out->rank < 3)
+		return;
+	const struct ir_op *op = ir_def(e->function->func, base);
+	const struct weight_place *w =
+	        object_weight(e->object, ((const struct attrs_weight *)op->attrs)->weight);
+	int64_t step = w != NULL ? w->matrix_bytes / ir_dtype_bytes(out->dtype) : 0;
+	for (int i = out->rank - 3; i >= 0; i--) {
+		int64_t size = out->size[i].is_const ? out->size[i].c : 0;
+		out->stride[i] = (struct kb_size){true, step, kb_index(e->k, step)};
+		step *= size;
+	}
+}
+
+/* ptr + offset elements. */
+static struct kb_val advance(struct emit *e, const struct ir_view *v, enum ir_dtype dtype, struct kb_val ptr,
+                             const struct state_place *state)
+{
+	struct ir_dims *t = e->object->module->dims;
+	const struct ir_dim *bytes = ir_dim_mul(t, v->offset, ir_dim_const(t, ir_dtype_bytes(dtype)));
+	ptr = kb_ptr_add(e->k, ptr, emit_dim(e, bytes), 0);
+	if (!state)
+		return ptr;
+	struct kb_size far = scaled(e, v->state_offset, e->object->state_batch_bytes);
+	return kb_ptr_add(e->k, ptr, over_sequences(e, state, far).v, 0);
+}
+
+static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_tensor *out)
+{
+	struct emit *e = user;
+	struct ir_view view;
+	struct kb_val ptr;
+	(void)k;
+	*out = (struct kb_tensor){0};
+	if (!ir_view_resolve(e->object->module, e->function->func, v, &view) ||
+	    !base_pointer(e, view.base, &ptr, out))
+		return false;
+	out->ptr = ptr;
+	bool is_refused;
+	if (!is_ring(e, &view, &out->ring, &is_refused))
+		out->ring = 0;
+	if (is_refused)
+		return false;
+	if (panel_slice(e, &view, out))
+		return view.rank == out->rank && ir_same(view.base, v);
+	const struct state_place *state = view_state(e, &view);
+	out->ptr = advance(e, &view, out->dtype, ptr, state);
+	out->rank = view.rank;
+	for (int i = 0; i < view.rank; i++) {
+		int64_t far = view.state_axis[i] ? sequence_elements(e, out->dtype) : 1;
+		out->size[i] = emit_size(e, view.size[i]);
+		out->stride[i] = scaled(e, view.stride[i], far);
+		if (view.state_axis[i] && state)
+			out->stride[i] = over_sequences(e, state, out->stride[i]);
+	}
+	matrix_strides(e, view.base, out);
+	return true;
+}
+
+static bool bind_result(void *user, struct kb *k, size_t i, struct kb_tensor *out)
+{
+	struct emit *e = user;
+	return i < e->group->n_results && bind_tensor(e, k, e->group->results[i], out);
+}
+
+static struct kb_size bind_dim(void *user, struct kb *k, const struct ir_dim *d)
+{
+	(void)k;
+	return emit_size(user, d);
+}
+
+static struct kb_val bind_index(void *user, struct kb *k, struct ir_value v)
+{
+	struct emit *e = user;
+	(void)k;
+	for (size_t i = 0; i < e->n_repeats; i++)
+		if (ir_same(e->repeat_index[i], v))
+			return e->index[i];
+	return (struct kb_val){0};
+}
+
+struct kernel_binding binding_of(struct emit *e)
+{
+	return (struct kernel_binding){.tensor = bind_tensor,
+	                               .result = bind_result,
+	                               .state = bind_state,
+	                               .dim = bind_dim,
+	                               .index = bind_index,
+	                               .user = e};
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory that outlives a call: packed weights in order of their first use, and
+ * the block of states of one sequence. Offsets are multiples of 64 bytes. The
+ * hash of this layout is what a weights file must have been made for.
+ */
+#include "backends/plan/object.h"
+
+#include <string.h>
+
+#include "ir/support/checked.h"
+#include "ir/target/tile.h"
+
+#define PANEL TILE_PANEL
+
+void object_init(struct object *o, struct diag_context *cx, struct arena *arena,
+                 const struct ir_module *planned, const struct target *target,
+                 const struct backend_options *options)
+{
+	*o = (struct object){.cx = cx,
+	                     .arena = arena,
+	                     .module = planned,
+	                     .target = target,
+	                     .options = options,
+	                     .name = planned->name,
+	                     .prefix = planned->name,
+	                     .all = o,
+	                     .n_all = 1};
+}
+
+const struct weight_place *object_weight(const struct object *o, const struct ir_weight *w)
+{
+	for (size_t i = 0; i < o->weights.n; i++)
+		if (!strcmp(o->weights.items[i].weight->name, w->name))
+			return &o->weights.items[i];
+	return NULL;
+}
+
+const struct state_place *object_state(const struct object *o, const struct ir_state_decl *d)
+{
+	for (size_t i = 0; i < o->states.n; i++)
+		if (!strcmp(o->states.items[i].decl->name, d->name))
+			return &o->states.items[i];
+	return NULL;
+}
+
+/* --- weights ---------------------------------------------------------------------------------------------
+ */
+
+static enum tfmc_status too_large(struct object *o, struct ir_loc loc, const char *what, const char *name)
+{
+	diag_error(o->cx, loc.at, DIAG_LIMIT, "the %s '%s' is too large", what, name);
+	return TFMC_INVALID;
+}
+
+/* What is not kept narrow has 4 bytes an element. */
+int64_t weight_element_bytes(const struct ir_weight *w)
+{
+	return w->narrow != DT_F32 ? ir_dtype_bytes(w->narrow) : 4;
+}
+
+/* Panels are rows in groups of 16. */
+static bool weight_sizes(struct weight_place *p)
+{
+	const struct ir_type *t = p->weight->type;
+	int leading = p->weight->encoding == ENC_PANEL16 ? t->rank - 2 : 0;
+	int64_t dims[IR_RANK_MAX] = {0}, count, each = weight_element_bytes(p->weight);
+	for (int i = 0; i < t->rank; i++)
+		if (!ir_dim_is_const(t->dims[i], &dims[i]))
+			return false;
+	if (leading < 0 || !checked_product_i64(dims, (size_t)leading, &p->matrices))
+		return false;
+	if (p->weight->encoding == ENC_ROW) {
+		p->rows = 1;
+		if (!checked_product_i64(dims, (size_t)t->rank, &p->columns))
+			return false;
+		count = p->columns;
+	} else {
+		p->rows = dims[t->rank - 2];
+		p->columns = dims[t->rank - 1];
+		if (!checked_round_up_i64(p->rows, TILE_PANEL, &count) ||
+		    !checked_mul_i64(count / TILE_PANEL, tile_lines(p->weight->narrow, p->columns), &count))
+			return false;
+		each = TILE_LINE;
+	}
+	return checked_mul_i64(count, each, &p->matrix_bytes) &&
+	       checked_mul_i64(p->matrix_bytes, p->matrices, &p->bytes);
+}
+
+static enum tfmc_status add_weight(struct object *o, const struct ir_weight *w)
+{
+	struct weight_place p = {.weight = w, .offset = o->weights_bytes};
+	int64_t end;
+	const struct weight_place *known = object_weight(o, w);
+	if (known && known->weight->encoding == w->encoding && known->weight->narrow == w->narrow)
+		return TFMC_OK;
+	if (known) {
+		diag_error(o->cx, w->loc.at, DIAG_INTERNAL, "the variants want '%s' in two layouts", w->name);
+		return TFMC_INTERNAL;
+	}
+	if (!weight_sizes(&p) || !checked_add_i64(p.offset, p.bytes, &end) ||
+	    !checked_round_up_i64(end, OBJECT_ALIGN, &o->weights_bytes))
+		return too_large(o, w->loc, "weight", w->name);
+	struct weight_place *slot = ARENA_PUSH(o->arena, &o->weights);
+	if (!slot)
+		return TFMC_NO_MEMORY;
+	*slot = p;
+	return TFMC_OK;
+}
+
+struct collect {
+	struct object *object;
+	enum tfmc_status status;
+};
+
+static void collect_weight(void *user, const struct ir_op *op)
+{
+	struct collect *c = user;
+	if (op->code != OP_weight || c->status != TFMC_OK)
+		return;
+	c->status = add_weight(c->object, ((const struct attrs_weight *)op->attrs)->weight);
+}
+
+uint64_t object_hash_text(uint64_t h, const char *s)
+{
+	return hash_bytes64(h, s, strlen(s) + 1);
+}
+
+uint64_t object_hash_number(uint64_t h, int64_t v)
+{
+	unsigned char bytes[8];
+	for (int i = 0; i < 8; i++)
+		bytes[i] = (unsigned char)((uint64_t)v >> (8 * i));
+	return hash_bytes64(h, bytes, sizeof(bytes));
+}
+
+static uint64_t hash_layout(const struct object *o)
+{
+	uint64_t h = object_hash_text(object_hash_number(HASH64_SEED, TFMC_ABI_VERSION), o->name);
+	for (size_t i = 0; i < o->weights.n; i++) {
+		const struct weight_place *p = &o->weights.items[i];
+		h = object_hash_text(h, p->weight->name);
+		h = object_hash_text(h, ir_encoding_name(p->weight->encoding));
+		h = object_hash_number(h, (int64_t)p->weight->type->dtype);
+		h = object_hash_number(h, (int64_t)p->weight->narrow);
+		h = object_hash_number(h, p->offset);
+		h = object_hash_number(h, p->rows);
+		h = object_hash_number(h, p->columns);
+		h = object_hash_number(h, p->matrices);
+	}
+	return h;
+}
+
+enum tfmc_status layout_weights(struct object *o)
+{
+	struct collect c = {o, TFMC_OK};
+	for (size_t v = 0; v < o->n_all; v++)
+		for (size_t i = 0; i < o->all[v].module->funcs.n; i++)
+			ir_walk(o->all[v].module->funcs.items[i]->body, collect_weight, &c);
+	TFMC_TRY(c.status);
+	o->structure_hash = hash_layout(o);
+	for (size_t v = 0; v < o->n_all; v++) {
+		struct object *other = &o->all[v];
+		memcpy(&other->weights, &o->weights, sizeof(o->weights));
+		other->weights_bytes = o->weights_bytes;
+		other->structure_hash = o->structure_hash;
+	}
+	return arena_failed(o->arena) ? TFMC_NO_MEMORY : TFMC_OK;
+}
+
+/* --- state
+ * -------------------------------------------------------------------------------------------------- */
+
+bool layout_state_count(const struct ir_state_decl *d, int from, int64_t *out)
+{
+	const struct ir_type *t = d->type;
+	int64_t dims[IR_RANK_MAX] = {0};
+	for (int i = from; i < t->rank; i++) {
+		bool in_panels = d->encoding == ENC_PANEL16 && i == t->rank - 2;
+		if (!ir_dim_is_const(t->dims[i], &dims[i]) ||
+		    (in_panels && !checked_round_up_i64(dims[i], PANEL, &dims[i])))
+			return false;
+	}
+	return checked_product_i64(dims + from, (size_t)(t->rank - from), out);
+}
+
+static bool state_bytes(const struct ir_state_decl *d, int64_t *out)
+{
+	int64_t count;
+	return layout_state_count(d, 1, &count) &&
+	       checked_mul_i64(count, ir_dtype_bytes(d->type->dtype), out);
+}
+
+/* The symbol a dim consists of, or -1. */
+static int only_symbol(const struct ir_dim *d)
+{
+	if (d->n_terms != 1 || d->terms[0].coeff != 1 || d->terms[0].n_atoms != 1)
+		return -1;
+	return d->terms[0].atoms[0]->sym;
+}
+
+static enum tfmc_status add_state(struct object *o, const struct ir_state_decl *d)
+{
+	struct state_place p = {.decl = d, .offset = o->state_batch_bytes};
+	int64_t end;
+	int batch = d->type->rank > 0 ? only_symbol(d->type->dims[0]) : -1;
+	if (batch < 0 || (o->batch_dim >= 0 && batch != o->batch_dim)) {
+		diag_error(o->cx, d->loc.at, DIAG_INTERNAL, "state '%s' does not begin with the batch dim",
+		           d->name);
+		return TFMC_INTERNAL;
+	}
+	o->batch_dim = batch;
+	if (!state_bytes(d, &p.bytes) || !checked_add_i64(p.offset, p.bytes, &end) ||
+	    !checked_round_up_i64(end, OBJECT_ALIGN, &o->state_batch_bytes))
+		return too_large(o, d->loc, "state", d->name);
+	struct state_place *slot = ARENA_PUSH(o->arena, &o->states);
+	if (!slot)
+		return TFMC_NO_MEMORY;
+	*slot = p;
+	return TFMC_OK;
+}
+
+struct limit {
+	struct object *object;
+	const struct ir_func *func;
+};
+
+/* The growing states bound the tokens of a sequence. */
+static void collect_limit(void *user, const struct ir_op *op)
+{
+	const struct limit *l = user;
+	int64_t capacity;
+	if (op->code != OP_state_append)
+		return;
+	const char *name = ir_type_of(l->func, op->operands[0])->state->name;
+	const struct attrs_state_append *a = op->attrs;
+	for (size_t i = 0; i < l->object->states.n; i++) {
+		struct state_place *p = &l->object->states.items[i];
+		if (strcmp(p->decl->name, name) != 0)
+			continue;
+		p->grows = true;
+		p->window = a->window > p->window ? a->window : p->window;
+	}
+	const struct ir_type *t = ir_type_of(l->func, op->results[0]);
+	if (!ir_dim_is_const(t->dims[t->rank - 2], &capacity))
+		return;
+	if (l->object->context_limit == 0 || capacity < l->object->context_limit)
+		l->object->context_limit = capacity;
+}
+
+static bool has_encode(const struct object *o)
+{
+	for (size_t i = 0; i < o->module->funcs.n; i++)
+		if (!strcmp(o->module->funcs.items[i]->name, "encode"))
+			return true;
+	return false;
+}
+
+enum tfmc_status layout_state(struct object *o)
+{
+	o->batch_dim = -1;
+	for (size_t i = 0; i < o->module->states.n; i++)
+		TFMC_TRY(add_state(o, o->module->states.items[i]));
+	for (size_t i = 0; i < o->module->funcs.n; i++) {
+		struct limit l = {o, o->module->funcs.items[i]};
+		ir_walk(l.func->body, collect_limit, &l);
+	}
+	if (o->batch_dim < 0)
+		return TFMC_OK;
+	o->batch_max = ir_dims_sym(o->module->dims, (size_t)o->batch_dim)->hi;
+	int64_t bytes = STATE_PAST + 4 * o->batch_max, all;
+	if (has_encode(o)) {
+		o->encoded_at = bytes;
+		bytes += 4 * o->batch_max;
+	}
+	for (size_t i = 0; i < o->states.n && !o->floor_at; i++) {
+		if (o->states.items[i].window == 0)
+			continue;
+		o->floor_at = bytes;
+		bytes += 4 * o->batch_max;
+	}
+	o->state_hash = state_content_hash(o);
+	if (!checked_round_up_i64(bytes, OBJECT_ALIGN, &o->state_fixed_bytes) ||
+	    !checked_mul_i64(o->state_batch_bytes, o->batch_max, &all))
+		return too_large(o, (struct ir_loc){0}, "state of", o->name);
+	return TFMC_OK;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where every value of a planned function lies. A carry of a repeat, its first
+ * value, what the body yields for it and the repeat's result are one buffer
+ * (the planner made it so); values are joined accordingly, and the place of a
+ * joined set is that of its group results, or of the parameter it began with.
+ */
+#include "backends/plan/object.h"
+
+struct finder {
+	struct object *object;
+	struct function *f;
+	uint32_t *parent; /* [n_values]: joined sets */
+	enum tfmc_status status;
+};
+
+static uint32_t root_of(struct finder *w, uint32_t v)
+{
+	while (w->parent[v] != v) {
+		w->parent[v] = w->parent[w->parent[v]];
+		v = w->parent[v];
+	}
+	return v;
+}
+
+static enum tfmc_status fail(const struct finder *w, struct ir_loc loc, const char *what)
+{
+	diag_error(w->object->cx, loc.at, DIAG_INTERNAL, "memory plan of '%s': %s", w->f->func->name, what);
+	return TFMC_INTERNAL;
+}
+
+/* The value whose buffer v is; v is the whole of it in the same order. */
+static uint32_t whole_base(struct finder *w, struct ir_value v, struct ir_loc loc)
+{
+	struct ir_view view;
+	const struct ir_func *f = w->f->func;
+	struct ir_value base = ir_view_base(f, v);
+	bool whole = base.id == v.id;
+	if (!whole && ir_view_resolve(w->object->module, f, v, &view)) {
+		const struct ir_dim *step = ir_dim_const(w->object->module->dims, 1);
+		whole = ir_dim_equals(view.offset, 0) && !view.is_state;
+		for (int i = view.rank - 1; i >= 0; i--) {
+			whole = whole && (view.stride[i] == step || ir_dim_equals(view.size[i], 1));
+			step = ir_dim_mul(w->object->module->dims, step, view.size[i]);
+		}
+	}
+	if (!whole && w->status == TFMC_OK)
+		w->status = fail(w, loc, "a carried or returned value is only a part of its buffer");
+	return base.id;
+}
+
+static void join(struct finder *w, uint32_t a, uint32_t b)
+{
+	w->parent[root_of(w, a)] = root_of(w, b);
+}
+
+static bool is_tensor(const struct finder *w, struct ir_value v)
+{
+	return ir_type_of(w->f->func, v)->kind == IR_TENSOR;
+}
+
+static void join_repeat(void *user, const struct ir_op *op)
+{
+	struct finder *w = user;
+	if (op->code != OP_repeat)
+		return;
+	const struct ir_op *yield = op->region->ops[op->region->n_ops - 1];
+	for (size_t i = 0; i < op->n_operands; i++) {
+		if (!is_tensor(w, op->operands[i]))
+			continue;
+		uint32_t result = op->results[i].id;
+		join(w, op->region->args[i + 1].id, result);
+		join(w, whole_base(w, op->operands[i], op->loc), result);
+		join(w, whole_base(w, yield->operands[i], op->loc), result);
+	}
+}
+
+/* --- places of the sets
+ * ------------------------------------------------------------------------------------- */
+
+static struct place *place_of(struct finder *w, uint32_t v)
+{
+	return &w->f->places[root_of(w, v)];
+}
+
+static void place_params(struct finder *w)
+{
+	const struct ir_func *f = w->f->func;
+	for (size_t i = 0; i < f->n_params; i++) {
+		if (!is_tensor(w, f->params[i].value))
+			continue;
+		struct place *p = place_of(w, f->params[i].value.id);
+		p->kind = f->params[i].role == ROLE_PAST ? PLACE_PAST : PLACE_INPUT;
+		p->number = i;
+	}
+}
+
+static void place_weight(void *user, const struct ir_op *op)
+{
+	struct finder *w = user;
+	if (op->code == OP_weight)
+		w->f->places[op->results[0].id].kind = PLACE_WEIGHT;
+}
+
+/* Results with a planned offset. */
+static void place_group(void *user, const struct ir_op *op)
+{
+	struct finder *w = user;
+	int64_t c;
+	if (op->code != OP_group)
+		return;
+	const struct ir_dim_list *at = &((const struct attrs_group *)op->attrs)->at;
+	for (size_t i = 0; i < op->n_results; i++) {
+		struct ir_value v = op->results[i];
+		if (!is_tensor(w, v))
+			continue;
+		struct place *p = place_of(w, v.id);
+		if (ir_is_state_slice(w->f->func, v)) {
+			p->kind = PLACE_SLICE;
+		} else if (i >= at->n) {
+			w->status = fail(w, op->loc, "a group's result has no offset");
+		} else if (!ir_dim_is_const(at->items[i], &c) || c >= 0) {
+			if (p->kind == PLACE_PLAN && p->at != at->items[i])
+				w->status = fail(w, op->loc, "one buffer has two offsets");
+			*p = (struct place){.kind = PLACE_PLAN, .at = at->items[i]};
+		}
+	}
+}
+
+/* Buffers without offset are those of the caller; they get spare memory for when the caller gives none. */
+static void place_results(struct finder *w)
+{
+	const struct ir_func *f = w->f->func;
+	const struct ir_op *ret = f->body->ops[f->body->n_ops - 1];
+	for (size_t i = 0; i < f->n_results; i++) {
+		if (!is_tensor(w, ret->operands[i]))
+			continue;
+		struct place *p = place_of(w, whole_base(w, ret->operands[i], ret->loc));
+		bool is_past = f->results[i].role == ROLE_PAST;
+		if (p->kind == PLACE_NONE && is_past) {
+			p->kind = PLACE_PLAN;
+		} else if (p->kind == PLACE_NONE) {
+			p->kind = PLACE_OUTPUT;
+			p->number = i;
+		} else if (!is_past) {
+			w->status = fail(w, ret->loc, "an output is not written to the caller's buffer");
+			return;
+		}
+	}
+}
+
+/* Copies the place of each set to its members; weights have their own. */
+static void spread(struct finder *w)
+{
+	for (uint32_t v = 1; v < w->f->func->n_values; v++)
+		if (root_of(w, v) != v)
+			w->f->places[v] = w->f->places[root_of(w, v)];
+}
+
+static void check_group(void *user, const struct ir_op *op)
+{
+	struct finder *w = user;
+	if (op->code != OP_group)
+		return;
+	for (size_t i = 0; i < op->n_results; i++) {
+		enum place_kind kind = place_of(w, op->results[i].id)->kind;
+		if (is_tensor(w, op->results[i]) && kind != PLACE_PLAN && kind != PLACE_OUTPUT &&
+		    kind != PLACE_SLICE && w->status == TFMC_OK)
+			w->status = fail(w, op->loc, "a group's result lies in no memory of this call");
+	}
+}
+
+enum tfmc_status places_find(struct object *o, struct function *f)
+{
+	struct finder w = {.object = o, .f = f};
+	size_t n = f->func->n_values;
+	w.parent = ARENA_ARRAY(o->arena, uint32_t, n);
+	f->places = ARENA_ARRAY(o->arena, struct place, n);
+	if (!w.parent || !f->places)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < n; i++)
+		w.parent[i] = (uint32_t)i;
+	ir_walk(f->func->body, join_repeat, &w);
+	place_params(&w);
+	ir_walk(f->func->body, place_weight, &w);
+	ir_walk(f->func->body, place_group, &w);
+	if (w.status == TFMC_OK)
+		place_results(&w);
+	ir_walk(f->func->body, check_group, &w);
+	spread(&w);
+	return w.status;
+}

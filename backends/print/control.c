@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Functions and control flow as text. Blocks begin and end with nothing kept
+ * back; what stands in the head of a block is evaluated where the record says.
+ */
+#include "backends/print/print.h"
+
+#include <string.h>
+
+void print_line(struct print *p, const char *fmt, ...)
+{
+	va_list ap;
+	buf_fill(&p->body, '\t', (size_t)p->depth);
+	va_start(ap, fmt);
+	buf_vprintf(&p->body, fmt, ap);
+	va_end(ap);
+	buf_char(&p->body, '\n');
+}
+
+void print_fail(struct print *p, const char *what)
+{
+	if (!p->failed)
+		diag_error(p->cx, LOC_NONE, DIAG_UNSUPPORTED, "not supported yet: function %s: %s",
+		           p->f->name, what);
+	p->failed = true;
+}
+
+/* The end of a comment inside of one is broken up. */
+void print_comment(struct print *p, const char *text)
+{
+	if (p->dialect->comment) {
+		p->dialect->comment(p, text);
+		return;
+	}
+	buf_fill(&p->body, '\t', (size_t)p->depth);
+	buf_str(&p->body, "/* ");
+	for (const char *s = text; *s; s++) {
+		bool breaks = (s[0] == '*' && s[1] == '/') || (s[0] == '/' && s[1] == '*');
+		buf_char(&p->body, *s == '\n' || *s == '\r' ? ' ' : *s);
+		if (breaks)
+			buf_char(&p->body, ' ');
+	}
+	buf_str(&p->body, " */\n");
+}
+
+/* --- blocks ------------------------------------------------------------------------------------------ */
+
+static void begin_loop(struct print *p, const struct kb_inst *i)
+{
+	struct buf head;
+	struct print_value *hi = &p->values[i->args[1].id];
+	if (hi->is_pending) /* computed once, not after each turn */
+		print_flush(p, FLUSH_ALL, 0);
+	print_consume(p, i);
+	print_flush(p, FLUSH_ALL, 0);
+	print_open(p);
+	p->depth--;
+	const char *name = print_local_name(p, i->name);
+	p->values[i->result].text = name;
+	buf_init(&head);
+	buf_str(&head, "for (");
+	p->dialect->type(p, i->type, (struct space_pointer){SPACE_NONE, false}, &head);
+	buf_printf(&head, " %s = ", name);
+	print_bare_arg(p, i, 0, &head);
+	buf_printf(&head, "; %s < %s; ", name, print_arg(p, i, 1));
+	if (i->imm == 1)
+		buf_printf(&head, "%s++) {", name);
+	else
+		buf_printf(&head, "%s += %lld) {", name, (long long)i->imm);
+	print_line(p, "%s", head.data);
+	p->body.failed |= head.failed;
+	buf_destroy(&head);
+	p->depth++;
+}
+
+static void with_condition(struct print *p, const struct kb_inst *i, const char *before, const char *after)
+{
+	struct buf line;
+	buf_init(&line);
+	print_consume(p, i);
+	print_flush(p, FLUSH_ALL, 0);
+	buf_printf(&line, "%s (", before);
+	print_bare_arg(p, i, 0, &line);
+	buf_printf(&line, ")%s", after);
+	print_line(p, "%s", line.data);
+	p->body.failed |= line.failed;
+	buf_destroy(&line);
+}
+
+static void end_block(struct print *p, const char *text)
+{
+	print_flush(p, FLUSH_ALL, 0);
+	print_close(p);
+	print_line(p, "%s", text);
+}
+
+/* --- calls ------------------------------------------------------------------------------------------- */
+
+static void print_return(struct print *p, const struct kb_inst *i)
+{
+	struct buf line;
+	buf_init(&line);
+	print_consume(p, i);
+	print_flush(p, FLUSH_ALL, 0);
+	buf_str(&line, i->n_args ? "return " : "return");
+	if (i->n_args)
+		print_bare_arg(p, i, 0, &line);
+	print_line(p, "%s;", line.data);
+	p->body.failed |= line.failed;
+	buf_destroy(&line);
+}
+
+static void call_text(struct print *p, const struct kb_inst *i)
+{
+	buf_clear(&p->scratch);
+	if (i->op != KBO_CALL) {
+		p->dialect->expr(p, i, &p->scratch);
+		return;
+	}
+	buf_printf(&p->scratch, "%s(", print_global(p, i->name));
+	for (size_t k = 0; k < i->n_args; k++) {
+		buf_str(&p->scratch, k ? ", " : "");
+		print_bare_arg(p, i, k, &p->scratch);
+	}
+	buf_char(&p->scratch, ')');
+}
+
+/* Calls and atomics: everything that was loaded before has a name before. */
+static void print_ordered(struct print *p, const struct kb_inst *i)
+{
+	print_consume(p, i);
+	print_flush(p, FLUSH_LOADS, 0);
+	call_text(p, i);
+	const char *text = arena_strndup(p->arena, p->scratch.data, p->scratch.len);
+	if (i->result && p->values[i->result].uses)
+		print_assign_name(p, i->result, text);
+	else
+		print_line(p, i->result ? "(void)%s;" : "%s;", text);
+}
+
+static void print_stmt(struct print *p, const struct kb_inst *i)
+{
+	print_consume(p, i);
+	print_flush(p, FLUSH_LOADS, 0);
+	p->dialect->stmt(p, i);
+}
+
+/* --- variables --------------------------------------------------------------------------------------- */
+
+static struct space_pointer var_space(const struct print *p, uint32_t var)
+{
+	return p->spaces.funcs ? p->spaces.funcs[p->f_number].vars[var]
+	                       : (struct space_pointer){SPACE_NONE, true};
+}
+
+/* What a variable holds before it is set; OpenCL C has no initializer lists of one for vectors. */
+static void print_zero(struct print *p, struct kb_type type, struct buf *line)
+{
+	if (type.lanes == 1) {
+		buf_char(line, '0');
+	} else if (p->options->dialect == CFAMILY_C) {
+		buf_str(line, "{0}");
+	} else {
+		buf_char(line, '(');
+		p->dialect->type(p, type, (struct space_pointer){SPACE_NONE, false}, line);
+		buf_str(line, ")(0)");
+	}
+}
+
+static void print_var(struct print *p, const struct kb_inst *i)
+{
+	struct print_var *v = &p->vars[i->result];
+	struct buf line;
+	if (!v->is_read)
+		return;
+	print_consume(p, i);
+	v->name = print_local_name(p, i->name ? i->name : "x");
+	buf_init(&line);
+	p->dialect->type(p, i->type, var_space(p, i->result), &line);
+	if (line.len && line.data[line.len - 1] != '*')
+		buf_char(&line, ' ');
+	buf_printf(&line, "%s = ", v->name);
+	if (i->n_args)
+		print_bare_arg(p, i, 0, &line);
+	else
+		print_zero(p, i->type, &line);
+	print_line(p, "%s;", line.data);
+	p->body.failed |= line.failed;
+	buf_destroy(&line);
+}
+
+static void print_set(struct print *p, const struct kb_inst *i)
+{
+	if (!p->vars[i->imm].is_read)
+		return;
+	print_consume(p, i);
+	print_flush(p, FLUSH_VAR, (uint32_t)i->imm);
+	struct buf value;
+	buf_init(&value);
+	print_bare_arg(p, i, 0, &value);
+	print_line(p, "%s = %s;", p->vars[i->imm].name, value.data);
+	p->body.failed |= value.failed;
+	buf_destroy(&value);
+}
+
+static void print_array(struct print *p, const struct kb_inst *i)
+{
+	const char *name;
+	if (!p->values[i->result].uses)
+		return;
+	name = print_local_name(p, i->name);
+	p->dialect->array(p, i, name);
+	buf_clear(&p->scratch);
+	p->dialect->array_text(p, i, name, &p->scratch);
+	p->values[i->result].text = arena_strndup(p->arena, p->scratch.data, p->scratch.len);
+}
+
+/* --- dispatch ---------------------------------------------------------------------------------------- */
+
+void print_control(struct print *p, const struct kb_inst *i)
+{
+	switch (i->op) {
+	case KBO_PARAM: return;
+	case KBO_COMMENT: print_comment(p, i->name); return;
+	case KBO_RETURN: print_return(p, i); return;
+	case KBO_CALL:
+	case KBO_CALL_PTR:
+	case KBO_ATOMIC_LOAD:
+	case KBO_ATOMIC_ADD: print_ordered(p, i); return;
+	case KBO_CPUID:
+	case KBO_XGETBV:
+		if (p->values[i->result].uses)
+			print_ordered(p, i);
+		return;
+	case KBO_VAR: print_var(p, i); return;
+	case KBO_SET: print_set(p, i); return;
+	case KBO_LOCAL:
+	case KBO_SHARED: print_array(p, i); return;
+	case KBO_LOOP: begin_loop(p, i); return;
+	case KBO_FOREVER:
+		print_flush(p, FLUSH_ALL, 0);
+		print_line(p, "for (;;) {");
+		print_open(p);
+		return;
+	case KBO_IF:
+		with_condition(p, i, "if", " {");
+		print_open(p);
+		return;
+	case KBO_BREAK_IF:
+		with_condition(p, i, "if", "");
+		p->depth++;
+		print_line(p, "break;");
+		p->depth--;
+		return;
+	case KBO_ELSE:
+		end_block(p, "} else {");
+		print_open(p);
+		return;
+	case KBO_END_LOOP:
+	case KBO_END_FOREVER:
+	case KBO_END_IF: end_block(p, "}"); return;
+	case KBO_STORE:
+	case KBO_STORE_PART:
+	case KBO_PREFETCH:
+	case KBO_ATOMIC_STORE:
+	case KBO_PAUSE:
+	case KBO_BARRIER: print_stmt(p, i); return;
+	/* clang-format off */
+	case KBO_FUNC_ADDR: case KBO_CONST_INT: case KBO_CONST_FLOAT: case KBO_NULL: case KBO_STRING:
+	case KBO_SYMBOL: case KBO_LANE_IDS: case KBO_GET: case KBO_LOAD: case KBO_LOAD_SPLAT:
+	case KBO_LOAD_PART: case KBO_PTR_ADD: case KBO_BIN: case KBO_UN: case KBO_FMA: case KBO_CMP:
+	case KBO_SELECT: case KBO_SPLAT: case KBO_LANE: case KBO_CVT: case KBO_BITCAST: case KBO_SHUFFLE:
+	case KBO_REDUCE: case KBO_GROUP_ID: case KBO_GROUP_COUNT: case KBO_ITEM_ID:
+		/* clang-format on */
+		if (p->values[i->result].uses)
+			print_define(p, i);
+		return;
+	}
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names in the text. Exported names stay as they are; the others keep their
+ * letters and digits, everything else becomes an underscore, and a number makes
+ * them distinct from all names that are visible in the same place.
+ */
+#include "backends/print/print.h"
+
+#include <string.h>
+
+static const char *const words[] = {
+        "asm",          "auto",   "bool",   "break",    "case",      "char",     "const",    "continue",
+        "default",      "do",     "double", "else",     "enum",      "extern",   "false",    "float",
+        "for",          "goto",   "if",     "inline",   "int",       "long",     "register", "return",
+        "restrict",     "short",  "signed", "sizeof",   "static",    "struct",   "switch",   "true",
+        "typedef",      "typeof", "union",  "unsigned", "void",      "volatile", "while",    "linux",
+        "unix",         "i386",   "main",   "nullptr",  "constexpr", "alignas",  "alignof",  "static_assert",
+        "thread_local", "NULL",   NULL};
+
+static bool is_in(const char *const *list, const char *name)
+{
+	for (; list && *list; list++)
+		if (strcmp(*list, name) == 0)
+			return true;
+	return false;
+}
+
+static bool is_reserved(const struct print *p, const char *name)
+{
+	return is_in(words, name) || is_in(p->dialect->reserved, name) || p->dialect->is_reserved(name);
+}
+
+static bool is_letter(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+static const char *clean(struct print *p, const char *name)
+{
+	size_t n = strlen(name);
+	char *text = arena_alloc(p->arena, n + 2);
+	if (!text)
+		return "_";
+	size_t at = 0;
+	if (!is_letter(name[0]))
+		text[at++] = '_';
+	for (size_t i = 0; i < n; i++)
+		text[at++] = is_letter(name[i]) || (name[i] >= '0' && name[i] <= '9') ? name[i] : '_';
+	text[at] = '\0';
+	return text;
+}
+
+/* --- file scope -------------------------------------------------------------------------------------- */
+
+const char *print_file_name(struct print *p, const char *name)
+{
+	const char *base = clean(p, name), *text = base;
+	for (int i = 2; strmap_has(&p->taken, text) || is_reserved(p, text); i++)
+		text = arena_printf(p->arena, "%s_%d", base, i);
+	(void)strmap_set(&p->taken, text, p);
+	return text;
+}
+
+static void add_global(struct print *p, const char *name, bool keep)
+{
+	if (strmap_has(&p->globals, name))
+		return;
+	const char *text = keep ? name : print_file_name(p, name);
+	if (keep)
+		(void)strmap_set(&p->taken, name, p);
+	(void)strmap_set(&p->globals, name, (void *)(uintptr_t)text);
+}
+
+/* Names that others see come first, so that no internal one takes theirs. */
+bool print_names_begin(struct print *p)
+{
+	strmap_init(&p->globals, p->arena);
+	strmap_init(&p->taken, p->arena);
+	strmap_init(&p->needed, p->arena);
+	for (int internal = 0; internal < 2; internal++) {
+		for (size_t i = 0; i < kb_func_count(p->m); i++) {
+			const struct kb_func *f = kb_func_at(p->m, i);
+			if ((f->linkage == KB_INTERNAL) == internal)
+				add_global(p, f->name, !internal);
+		}
+		for (size_t i = 0; i < kb_data_count(p->m); i++) {
+			const struct kb_data_item *d = kb_data_at(p->m, i);
+			if ((d->linkage == KB_INTERNAL) == internal)
+				add_global(p, d->name, !internal);
+		}
+	}
+	for (size_t i = 0; i < p->options->n_data; i++)
+		add_global(p, p->options->data[i].name, false);
+	return !arena_failed(p->arena);
+}
+
+const char *print_global(struct print *p, const char *name)
+{
+	const char *text = strmap_get(&p->globals, name);
+	return text ? text : name;
+}
+
+/* --- functions --------------------------------------------------------------------------------------- */
+
+bool print_locals_begin(struct print *p)
+{
+	size_t n = p->f->n_values + p->f->n_vars + 1;
+	strmap_init(&p->locals, p->arena);
+	p->names = ARENA_ARRAY(p->arena, const char *, n);
+	p->blocks = ARENA_ARRAY(p->arena, size_t, p->f->n_insts + 2);
+	p->n_names = 0;
+	p->n_temporaries = 0;
+	p->depth = 0;
+	return p->names && p->blocks;
+}
+
+static bool is_free(const struct print *p, const char *name)
+{
+	return !strmap_get(&p->locals, name) && !strmap_has(&p->taken, name) && !is_reserved(p, name);
+}
+
+const char *print_local_name(struct print *p, const char *name)
+{
+	const char *base = clean(p, name), *text = base;
+	for (int i = 1; !is_free(p, text); i++)
+		text = arena_printf(p->arena, "%s%s%d", base, is_letter(base[strlen(base) - 1]) ? "" : "_",
+		                    i);
+	if (strmap_set(&p->locals, text, p))
+		p->names[p->n_names++] = text;
+	return text;
+}
+
+void print_open(struct print *p)
+{
+	p->blocks[p->depth++] = p->n_names;
+}
+
+void print_close(struct print *p)
+{
+	size_t begin = p->blocks[--p->depth];
+	while (p->n_names > begin)
+		(void)strmap_set(&p->locals, p->names[--p->n_names], NULL);
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The printer's inside: what its core and its dialects share. The core owns
+ * functions, names, control flow, variables, calls, comments, use counts and
+ * the folding of values into the expressions that use them; a dialect says how
+ * types, values, memory and machine operations are spelled.
+ *
+ * Invariant: the text of a value is a primary expression (a name, a literal, a
+ * call, something in parentheses, or a cast of one of these) without side
+ * effects, so that it may stand as any operand; statements strip outer parentheses.
+ */
+#ifndef TFMC_BACKENDS_PRINT_PRINT_H
+#define TFMC_BACKENDS_PRINT_PRINT_H
+
+#include "backends/print/cfamily.h"
+#include "backends/print/space.h"
+#include "ir/support/strmap.h"
+
+struct print_value {
+	const char *text; /* NULL: not defined yet, or not used */
+	uint32_t uses;    /* by instructions that are printed */
+	bool is_pending;  /* text is an expression of its own, not a name or a literal */
+	bool has_load;    /* the expression reads memory */
+	uint32_t *gets;   /* [n_gets] variables the expression reads */
+	size_t n_gets;
+	enum kb_opcode user; /* the last instruction that uses it */
+	const struct kb_inst *definition;
+};
+
+struct print_var {
+	const char *name;
+	bool is_read; /* by something that is printed */
+};
+
+struct cfamily_dialect_table;
+
+struct print {
+	struct diag_context *cx;
+	const struct kb_module *m;
+	const struct cfamily_options *options;
+	const struct cfamily_dialect_table *dialect;
+	struct arena *arena;
+	struct space_module spaces; /* .funcs NULL where the dialect has no address spaces */
+
+	struct strmap needed;  /* helpers and types that were asked for */
+	struct buf types;      /* printed before helpers */
+	struct buf helpers;    /* printed before the first function, in order of their need */
+	struct strmap globals; /* record name -> name in the text */
+	struct strmap taken;   /* names in the text that stand for something at file scope */
+
+	/* the function being printed */
+	const struct kb_func *f;
+	size_t f_number;
+	struct print_value *values; /* [n_values], by value id */
+	struct print_var *vars;     /* [n_vars], by variable id */
+	struct strmap locals;       /* names in use: their value is not NULL */
+	const char **names;         /* [n_names] of the open blocks, in order */
+	size_t n_names;
+	size_t *blocks;    /* [depth] n_names at their begin */
+	uint32_t *pending; /* ids of values whose text is an expression, in order of definition */
+	size_t n_pending;
+	uint32_t n_temporaries;
+	int depth; /* of blocks: tabs before a statement */
+	struct buf body;
+	struct buf scratch; /* for one expression */
+	bool failed;        /* a diagnostic was reported */
+};
+
+/*
+ * A dialect. `expr` gives the primary expression of a value of: constants, LANE_IDS, STRING, SYMBOL,
+ * FUNC_ADDR, LOAD*, PTR_ADD, BIN, UN, FMA, CMP, SELECT, SPLAT, LANE, CVT, BITCAST, SHUFFLE, REDUCE,
+ * ATOMIC_LOAD, ATOMIC_ADD, CALL_PTR, GROUP_ID, GROUP_COUNT, ITEM_ID, CPUID, XGETBV. `stmt` writes the
+ * statements of STORE*, PREFETCH, ATOMIC_STORE, PAUSE, BARRIER through print_line. Operands come from
+ * print_arg.
+ */
+struct cfamily_dialect_table {
+	bool has_spaces; /* print->spaces is filled before anything is printed */
+	/* Top of the file, behind the title; needed helpers follow it. */
+	void (*prelude)(struct print *p, struct buf *out);
+	/* Why the function cannot be said in this dialect ("f64"), or NULL. */
+	const char *(*refuse)(const struct print *p, const struct kb_func *f);
+	/* Type of a value or variable; `pointer` is where a KB_PTR points. Asks for what it needs. */
+	void (*type)(struct print *p, struct kb_type t, struct space_pointer pointer, struct buf *out);
+	/* "static void name(int32_t a, ...)" without ; or {. Parameter names: print_value_name. is_used:
+	 * something in the module refers to it. */
+	void (*head)(struct print *p, const struct kb_func *f, bool is_used, struct buf *out);
+	void (*expr)(struct print *p, const struct kb_inst *i, struct buf *out);
+	void (*stmt)(struct print *p, const struct kb_inst *i);
+	/* The declaration of LOCAL or SHARED as one line by print_line; the value's text becomes what
+	 * array_text writes. */
+	void (*array)(struct print *p, const struct kb_inst *i, const char *name);
+	void (*array_text)(struct print *p, const struct kb_inst *i, const char *name, struct buf *out);
+	/* A whole definition of constant data at file scope. */
+	void (*data)(struct print *p, const struct kb_data_item *d, const char *name, struct buf *out);
+	/* A comment of the record as lines by print_line. NULL: the core writes it in slashes and stars. */
+	void (*comment)(struct print *p, const char *text);
+	/* Words that are no names in this dialect, beside those of C; ends with NULL. */
+	const char *const *reserved;
+	/* Prefixes and whole names of helpers and types that the dialect prints itself. */
+	bool (*is_reserved)(const char *name);
+};
+
+const struct cfamily_dialect_table *cfamily_c(void);
+const struct cfamily_dialect_table *cfamily_opencl(void);
+
+/* --- for dialects ------------------------------------------------------------------------------------- */
+/* True the first time somebody asks for `name`: the caller then writes it into types or helpers. */
+bool print_need(struct print *p, const char *name);
+/* Text of operand k: primary. */
+const char *print_arg(const struct print *p, const struct kb_inst *i, size_t k);
+struct kb_type print_arg_type(const struct print *p, const struct kb_inst *i, size_t k);
+struct space_pointer print_arg_space(const struct print *p, const struct kb_inst *i, size_t k);
+struct space_pointer print_value_space(const struct print *p, uint32_t id);
+/* Operand k as something between commas or behind `=`: without outer parentheses. */
+void print_bare_arg(const struct print *p, const struct kb_inst *i, size_t k, struct buf *out);
+void print_bare(const char *text, struct buf *out);
+/* True for a constant index or integer operand. */
+bool print_const_arg(const struct print *p, const struct kb_inst *i, size_t k, int64_t *out);
+/* The name of a value that has one (parameters). */
+const char *print_value_name(const struct print *p, uint32_t id);
+/* The name at file scope for a record name (functions, data); also for names outside of the module. */
+const char *print_global(struct print *p, const char *name);
+/* One statement on its own line at the current depth; the text brings its semicolon. */
+void print_line(struct print *p, const char *fmt, ...) TFMC_PRINTF(2, 3);
+
+/* --- the core's own files ------------------------------------------------------------------------------ */
+/* Fills uses and is_read of the function: what is printed at all. */
+void print_count_uses(struct print *p);
+/* The operands now belong to the text of this instruction. */
+void print_consume(struct print *p, const struct kb_inst *i);
+/* Definition of a value by an expression: its text, kept back when it is used once. */
+void print_define(struct print *p, const struct kb_inst *i);
+/* Prints `const type name = text;` and lets the name stand for the value. */
+void print_assign_name(struct print *p, uint32_t id, const char *text);
+/* Gives names to pending values: those that read memory, those that read variable `var` (0: none), or all. */
+enum print_flush { FLUSH_LOADS, FLUSH_VAR, FLUSH_ALL };
+void print_flush(struct print *p, enum print_flush which, uint32_t var);
+/* A fresh local name made of `name`. */
+const char *print_local_name(struct print *p, const char *name);
+/* A fresh name at file scope. */
+const char *print_file_name(struct print *p, const char *name);
+/* Blocks: names of a closed block may be used again. */
+void print_open(struct print *p);
+void print_close(struct print *p);
+bool print_names_begin(struct print *p);  /* of the file */
+bool print_locals_begin(struct print *p); /* of the function */
+void print_control(struct print *p, const struct kb_inst *i);
+void print_function(struct print *p, size_t number);
+void print_comment(struct print *p, const char *text);
+/* Reports once that the dialect has no words for this. */
+void print_fail(struct print *p, const char *what);
+
+#endif

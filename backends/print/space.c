@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Address spaces by unification: every pointer value, pointer variable and
+ * pointer result of the module is a node; copies, additions, selects, compares
+ * and calls join nodes; a class has at most one space. A store marks the whole
+ * class as written, so that const-ness agrees wherever pointers meet.
+ */
+#include "backends/print/space.h"
+
+#include <string.h>
+
+struct node {
+	uint32_t parent;
+	struct space_pointer pointer; /* of the class, at its root */
+};
+
+struct infer {
+	struct diag_context *cx;
+	const struct kb_module *m;
+	struct node *nodes;
+	size_t *first; /* [functions]: the node of value 0, which is the result; then values, vars */
+	size_t at;     /* the function being walked */
+	const struct kb_func *f; /* it */
+	bool failed;
+};
+
+const char *space_qualifier(enum space s)
+{
+	switch (s) {
+	case SPACE_NONE: return "";
+	case SPACE_GLOBAL: return "__global";
+	case SPACE_LOCAL: return "__local";
+	case SPACE_PRIVATE: return "__private";
+	case SPACE_CONSTANT: return "__constant";
+	}
+	return "";
+}
+
+/* --- classes ----------------------------------------------------------------------------------------- */
+
+static void refuse(struct infer *s, const char *what)
+{
+	if (!s->failed)
+		diag_error(s->cx, LOC_NONE, DIAG_UNSUPPORTED, "not supported yet: in OpenCL C, kernel %s %s",
+		           s->f->name, what);
+	s->failed = true;
+}
+
+static uint32_t root(struct infer *s, uint32_t n)
+{
+	while (s->nodes[n].parent != n) {
+		s->nodes[n].parent = s->nodes[s->nodes[n].parent].parent;
+		n = s->nodes[n].parent;
+	}
+	return n;
+}
+
+static void set_space(struct infer *s, uint32_t n, enum space space)
+{
+	struct space_pointer *p = &s->nodes[root(s, n)].pointer;
+	if (p->space != SPACE_NONE && space != SPACE_NONE && p->space != space)
+		refuse(s, "uses one pointer for two address spaces");
+	else if (space != SPACE_NONE)
+		p->space = space;
+}
+
+static void join(struct infer *s, uint32_t a, uint32_t b)
+{
+	uint32_t x = root(s, a), y = root(s, b);
+	if (x == y)
+		return;
+	struct space_pointer joined = s->nodes[y].pointer;
+	s->nodes[y].parent = x;
+	set_space(s, x, joined.space);
+	s->nodes[x].pointer.is_written |= joined.is_written;
+}
+
+/* --- nodes of the function being walked -------------------------------------------------------------- */
+
+static uint32_t result_node(const struct infer *s, size_t func)
+{
+	return (uint32_t)s->first[func];
+}
+
+static uint32_t value_node(const struct infer *s, uint32_t id)
+{
+	return (uint32_t)(s->first[s->at] + id);
+}
+
+static uint32_t var_node(const struct infer *s, int64_t id)
+{
+	return (uint32_t)(s->first[s->at] + s->f->n_values + (size_t)id);
+}
+
+static bool is_pointer(const struct infer *s, struct kb_val v)
+{
+	return s->f->types[v.id].scalar == KB_PTR;
+}
+
+/* --- one instruction --------------------------------------------------------------------------------- */
+
+static bool find_func(const struct kb_module *m, const char *name, size_t *out)
+{
+	for (*out = 0; *out < kb_func_count(m); ++*out)
+		if (strcmp(kb_func_at(m, *out)->name, name) == 0)
+			return true;
+	return false;
+}
+
+/* Arguments are the parameters, which are the first values of a function, in order. */
+static void walk_call(struct infer *s, const struct kb_inst *i)
+{
+	size_t callee;
+	if (!find_func(s->m, i->name, &callee)) {
+		refuse(s, "calls a function outside of the module");
+		return;
+	}
+	for (size_t a = 0; a < i->n_args; a++)
+		if (is_pointer(s, i->args[a]))
+			join(s, value_node(s, i->args[a].id),
+			     (uint32_t)(s->first[callee] + kb_func_at(s->m, callee)->insts[a].result));
+	if (i->type.scalar == KB_PTR)
+		join(s, value_node(s, i->result), result_node(s, callee));
+}
+
+static void walk_store(struct infer *s, const struct kb_inst *i)
+{
+	s->nodes[root(s, value_node(s, i->args[1].id))].pointer.is_written = true;
+	if (is_pointer(s, i->args[0]))
+		refuse(s, "keeps a pointer in memory");
+}
+
+/* Values the result may be: the pointers among the operands. */
+static void walk_copy(struct infer *s, const struct kb_inst *i, uint32_t to)
+{
+	for (size_t a = 0; a < i->n_args; a++)
+		if (is_pointer(s, i->args[a]))
+			join(s, to, value_node(s, i->args[a].id));
+}
+
+static void walk_param(struct infer *s, const struct kb_inst *i)
+{
+	if (s->f->linkage == KB_KERNEL && i->type.scalar == KB_PTR)
+		set_space(s, value_node(s, i->result), SPACE_GLOBAL);
+}
+
+static void walk(struct infer *s, const struct kb_inst *i)
+{
+	switch (i->op) {
+	case KBO_PARAM: walk_param(s, i); return;
+	case KBO_STRING:
+	case KBO_SYMBOL: set_space(s, value_node(s, i->result), SPACE_CONSTANT); return;
+	case KBO_LOCAL: set_space(s, value_node(s, i->result), SPACE_PRIVATE); return;
+	case KBO_SHARED: set_space(s, value_node(s, i->result), SPACE_LOCAL); return;
+	case KBO_STORE:
+	case KBO_STORE_PART: walk_store(s, i); return;
+	case KBO_CALL: walk_call(s, i); return;
+	case KBO_RETURN: walk_copy(s, i, result_node(s, s->at)); return;
+	case KBO_VAR: walk_copy(s, i, var_node(s, i->result)); return;
+	case KBO_SET: walk_copy(s, i, var_node(s, i->imm)); return;
+	case KBO_GET:
+		if (i->type.scalar == KB_PTR)
+			join(s, value_node(s, i->result), var_node(s, i->imm));
+		return;
+	case KBO_PTR_ADD:
+	case KBO_SELECT:
+		if (i->type.scalar == KB_PTR)
+			walk_copy(s, i, value_node(s, i->result));
+		return;
+	case KBO_CMP:
+		if (is_pointer(s, i->args[0]))
+			join(s, value_node(s, i->args[0].id), value_node(s, i->args[1].id));
+		return;
+	case KBO_LOAD:
+	case KBO_LOAD_SPLAT:
+	case KBO_LOAD_PART:
+		if (i->type.scalar == KB_PTR)
+			refuse(s, "loads a pointer from memory");
+		return;
+	case KBO_CALL_PTR:
+	case KBO_FUNC_ADDR: refuse(s, "calls through a pointer"); return;
+	/* clang-format off */
+	case KBO_COMMENT: case KBO_CONST_INT: case KBO_CONST_FLOAT: case KBO_NULL: case KBO_LANE_IDS:
+	case KBO_LOOP: case KBO_END_LOOP: case KBO_FOREVER: case KBO_BREAK_IF: case KBO_END_FOREVER:
+	case KBO_IF: case KBO_ELSE: case KBO_END_IF: case KBO_PREFETCH: case KBO_BIN: case KBO_UN:
+	case KBO_FMA: case KBO_SPLAT: case KBO_LANE: case KBO_CVT: case KBO_BITCAST: case KBO_SHUFFLE:
+	case KBO_REDUCE: case KBO_ATOMIC_LOAD: case KBO_ATOMIC_STORE: case KBO_ATOMIC_ADD: case KBO_PAUSE:
+	case KBO_GROUP_ID: case KBO_GROUP_COUNT: case KBO_ITEM_ID: case KBO_BARRIER: case KBO_CPUID:
+	case KBO_XGETBV: return;
+		/* clang-format on */
+	}
+}
+
+/* --- the module -------------------------------------------------------------------------------------- */
+
+static bool begin(struct infer *s, struct arena *arena)
+{
+	size_t n = 0, n_funcs = kb_func_count(s->m);
+	s->first = ARENA_ARRAY(arena, size_t, n_funcs + 1);
+	if (!s->first)
+		return false;
+	for (size_t i = 0; i < n_funcs; i++) {
+		s->first[i] = n;
+		n += kb_func_at(s->m, i)->n_values + kb_func_at(s->m, i)->n_vars;
+	}
+	s->nodes = ARENA_ARRAY(arena, struct node, n + 1);
+	for (size_t i = 0; s->nodes && i < n; i++)
+		s->nodes[i].parent = (uint32_t)i;
+	return s->nodes != NULL;
+}
+
+static bool collect(struct infer *s, struct arena *arena, struct space_func *out)
+{
+	struct space_pointer *values = ARENA_ARRAY(arena, struct space_pointer, s->f->n_values + 1);
+	struct space_pointer *vars = ARENA_ARRAY(arena, struct space_pointer, s->f->n_vars + 1);
+	if (!values || !vars)
+		return false;
+	for (uint32_t i = 0; i < s->f->n_values; i++) {
+		values[i] = s->nodes[root(s, value_node(s, i))].pointer;
+		if (values[i].space == SPACE_CONSTANT && values[i].is_written)
+			refuse(s, "stores to constant data");
+	}
+	for (uint32_t i = 0; i < s->f->n_vars; i++)
+		vars[i] = s->nodes[root(s, var_node(s, i))].pointer;
+	out->values = values;
+	out->vars = vars;
+	out->result = values[0]; /* node 0 of a function is its result */
+	return true;
+}
+
+enum tfmc_status space_infer(struct diag_context *cx, const struct kb_module *m, struct arena *arena,
+                             struct space_module *out)
+{
+	struct infer s = {.cx = cx, .m = m};
+	size_t n = kb_func_count(m);
+	struct space_func *funcs = ARENA_ARRAY(arena, struct space_func, n + 1);
+	if (!funcs || !begin(&s, arena))
+		return TFMC_NO_MEMORY;
+	for (s.at = 0; s.at < n && !s.failed; s.at++) {
+		s.f = kb_func_at(m, s.at);
+		for (size_t i = 0; i < s.f->n_insts && !s.failed; i++)
+			walk(&s, &s.f->insts[i]);
+	}
+	for (s.at = 0; s.at < n && !s.failed; s.at++) {
+		s.f = kb_func_at(m, s.at);
+		if (!collect(&s, arena, &funcs[s.at]))
+			return TFMC_NO_MEMORY;
+	}
+	out->funcs = funcs;
+	return s.failed ? TFMC_INVALID : TFMC_OK;
+}

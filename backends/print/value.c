@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Values in the text. A value that is used once is kept back and stands in the
+ * expression that uses it; it gets a name of its own before anything happens
+ * that could change it: a store, a call or an atomic for what reads memory, a
+ * set for what reads that variable, a block for all. Unused values are not printed.
+ */
+#include "backends/print/print.h"
+
+#include <string.h>
+
+#define TEXT_MAX 88 /* characters of an expression that may stand in another one */
+
+/* --- uses -------------------------------------------------------------------------------------------- */
+
+static bool is_printed(const struct print *p, const struct kb_inst *i)
+{
+	if (i->op == KBO_VAR)
+		return p->vars[i->result].is_read;
+	if (i->op == KBO_SET)
+		return p->vars[i->imm].is_read;
+	return kb_has_effect(i->op) || (i->result && p->values[i->result].uses > 0);
+}
+
+/* From the last instruction to the first: users come before what they use. True when a variable turned out to
+ * be read. */
+static bool count_once(struct print *p)
+{
+	bool more = false;
+	for (size_t v = 0; v < p->f->n_values; v++)
+		p->values[v].uses = 0;
+	for (size_t at = p->f->n_insts; at-- > 0;) {
+		const struct kb_inst *i = &p->f->insts[at];
+		if (!is_printed(p, i))
+			continue;
+		for (size_t k = 0; k < i->n_args; k++) {
+			p->values[i->args[k].id].uses++;
+			p->values[i->args[k].id].user = i->op;
+		}
+		if (i->op == KBO_GET && !p->vars[i->imm].is_read)
+			more = p->vars[i->imm].is_read = true;
+	}
+	return more;
+}
+
+void print_count_uses(struct print *p)
+{
+	while (count_once(p))
+		;
+}
+
+/* --- pending values ---------------------------------------------------------------------------------- */
+
+static void forget(struct print *p, uint32_t id)
+{
+	size_t n = 0;
+	if (!p->values[id].is_pending)
+		return;
+	for (size_t i = 0; i < p->n_pending; i++)
+		if (p->pending[i] != id)
+			p->pending[n++] = p->pending[i];
+	p->n_pending = n;
+	p->values[id].is_pending = false;
+}
+
+void print_consume(struct print *p, const struct kb_inst *i)
+{
+	for (size_t k = 0; k < i->n_args; k++)
+		forget(p, i->args[k].id);
+}
+
+static bool reads_var(const struct print_value *v, uint32_t var)
+{
+	for (size_t i = 0; i < v->n_gets; i++)
+		if (v->gets[i] == var)
+			return true;
+	return false;
+}
+
+void print_flush(struct print *p, enum print_flush which, uint32_t var)
+{
+	size_t n = 0, count = p->n_pending;
+	for (size_t i = 0; i < count; i++) {
+		uint32_t id = p->pending[i];
+		struct print_value *v = &p->values[id];
+		bool named = which == FLUSH_ALL || (which == FLUSH_LOADS && v->has_load) ||
+		             (which == FLUSH_VAR && reads_var(v, var));
+		if (named)
+			print_assign_name(p, id, v->text);
+		else
+			p->pending[n++] = id;
+	}
+	p->n_pending = n;
+}
+
+static const char *temporary(struct print *p, uint32_t id)
+{
+	const struct kb_type t = p->f->types[id];
+	const char *prefix = t.scalar == KB_PTR ? "p" : t.scalar == KB_BOOL ? "is" : t.lanes > 1 ? "v" : "t";
+	return print_local_name(p, arena_printf(p->arena, "%s%u", prefix, ++p->n_temporaries));
+}
+
+void print_assign_name(struct print *p, uint32_t id, const char *text)
+{
+	struct print_value *v = &p->values[id];
+	const char *name = temporary(p, id);
+	struct buf line;
+	buf_init(&line);
+	buf_str(&line, "const ");
+	if (p->f->types[id].scalar == KB_PTR)
+		buf_clear(&line); /* the pointer's type says what is constant */
+	p->dialect->type(p, p->f->types[id], print_value_space(p, id), &line);
+	if (line.len && line.data[line.len - 1] != '*')
+		buf_char(&line, ' ');
+	buf_printf(&line, "%s = ", name);
+	print_bare(text, &line);
+	print_line(p, "%s;", line.data);
+	p->body.failed |= line.failed;
+	buf_destroy(&line);
+	*v = (struct print_value){.text = name, .uses = v->uses, .definition = v->definition};
+}
+
+/* --- definitions ------------------------------------------------------------------------------------- */
+
+static void take_gets(struct print *p, struct print_value *v, const struct kb_inst *i)
+{
+	size_t n = i->op == KBO_GET;
+	for (size_t k = 0; k < i->n_args; k++)
+		if (p->values[i->args[k].id].is_pending)
+			n += p->values[i->args[k].id].n_gets;
+	v->gets = n ? ARENA_ARRAY(p->arena, uint32_t, n) : NULL;
+	v->n_gets = 0;
+	if (n && !v->gets)
+		return;
+	if (i->op == KBO_GET)
+		v->gets[v->n_gets++] = (uint32_t)i->imm;
+	for (size_t k = 0; k < i->n_args; k++) {
+		const struct print_value *a = &p->values[i->args[k].id];
+		for (size_t g = 0; a->is_pending && g < a->n_gets; g++)
+			v->gets[v->n_gets++] = a->gets[g];
+	}
+}
+
+static bool reads_memory(const struct print *p, const struct kb_inst *i)
+{
+	bool load = i->op == KBO_LOAD || i->op == KBO_LOAD_SPLAT || i->op == KBO_LOAD_PART;
+	for (size_t k = 0; k < i->n_args; k++)
+		load = load || (p->values[i->args[k].id].is_pending && p->values[i->args[k].id].has_load);
+	return load;
+}
+
+static bool is_literal(enum kb_opcode op)
+{
+	return op == KBO_CONST_INT || op == KBO_CONST_FLOAT || op == KBO_NULL || op == KBO_STRING ||
+	       op == KBO_SYMBOL || op == KBO_FUNC_ADDR;
+}
+
+/* A product that stands in a sum would be contracted to one operation. */
+static bool must_have_name(const struct kb_inst *i, const struct print_value *v)
+{
+	bool product = i->op == KBO_BIN && i->sub == KB_MUL &&
+	               (i->type.scalar == KB_F32 || i->type.scalar == KB_F64);
+	return product && (v->user == KBO_BIN || v->user == KBO_UN || v->user == KBO_FMA);
+}
+
+static const char *expression(struct print *p, const struct kb_inst *i)
+{
+	if (i->op == KBO_GET)
+		return p->vars[i->imm].name;
+	buf_clear(&p->scratch);
+	p->dialect->expr(p, i, &p->scratch);
+	return arena_strndup(p->arena, p->scratch.data, p->scratch.len);
+}
+
+void print_define(struct print *p, const struct kb_inst *i)
+{
+	struct print_value *v = &p->values[i->result];
+	v->definition = i;
+	v->text = expression(p, i);
+	if (is_literal(i->op))
+		return;
+	v->has_load = reads_memory(p, i);
+	take_gets(p, v, i);
+	print_consume(p, i);
+	if (v->uses == 1 && strlen(v->text) <= TEXT_MAX && !must_have_name(i, v)) {
+		v->is_pending = true;
+		p->pending[p->n_pending++] = i->result;
+	} else {
+		print_assign_name(p, i->result, v->text);
+	}
+}
+
+/* --- operands ---------------------------------------------------------------------------------------- */
+
+const char *print_arg(const struct print *p, const struct kb_inst *i, size_t k)
+{
+	const char *text = p->values[i->args[k].id].text;
+	return text ? text : "";
+}
+
+struct kb_type print_arg_type(const struct print *p, const struct kb_inst *i, size_t k)
+{
+	return p->f->types[i->args[k].id];
+}
+
+struct space_pointer print_value_space(const struct print *p, uint32_t id)
+{
+	return p->spaces.funcs ? p->spaces.funcs[p->f_number].values[id]
+	                       : (struct space_pointer){SPACE_NONE, true};
+}
+
+struct space_pointer print_arg_space(const struct print *p, const struct kb_inst *i, size_t k)
+{
+	return print_value_space(p, i->args[k].id);
+}
+
+/* One pair of parentheses around everything. */
+static bool is_wrapped(const char *text, size_t n)
+{
+	int depth = 0;
+	bool quoted = false;
+	if (n < 2 || text[0] != '(')
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		if (text[i] == '\\' && quoted)
+			i++;
+		else if (text[i] == '"')
+			quoted = !quoted;
+		else if (!quoted)
+			depth += (text[i] == '(') - (text[i] == ')');
+		if (depth == 0)
+			return i + 1 == n;
+	}
+	return false;
+}
+
+void print_bare(const char *text, struct buf *out)
+{
+	size_t n = strlen(text);
+	if (is_wrapped(text, n))
+		buf_bytes(out, text + 1, n - 2);
+	else
+		buf_bytes(out, text, n);
+}
+
+void print_bare_arg(const struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
+{
+	print_bare(print_arg(p, i, k), out);
+}
+
+bool print_const_arg(const struct print *p, const struct kb_inst *i, size_t k, int64_t *out)
+{
+	const struct kb_inst *d = p->values[i->args[k].id].definition;
+	if (!d || d->op != KBO_CONST_INT)
+		return false;
+	*out = d->imm;
+	return true;
+}
+
+const char *print_value_name(const struct print *p, uint32_t id)
+{
+	return p->values[id].text;
+}

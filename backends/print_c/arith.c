@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Constants, operators and compares in portable C. Integers that may wrap are
+ * computed as unsigned and converted back, which gcc and clang define; an
+ * expression that goes on as unsigned leaves the conversion out.
+ */
+#include "backends/print_c/internal.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ir/support/number.h"
+
+/* --- constants --------------------------------------------------------------------------------------- */
+
+static void int_text(enum kb_scalar s, int64_t v, struct buf *out)
+{
+	bool wide = v > INT32_MAX || v < -(int64_t)INT32_MAX;
+	if (s == KB_BOOL)
+		buf_str(out, v ? "true" : "false");
+	else if (s == KB_I32 && v == INT32_MIN)
+		buf_str(out, "(-2147483647 - 1)");
+	else if (v == INT64_MIN)
+		buf_str(out, "(-INT64_C(9223372036854775807) - 1)");
+	else if (wide)
+		buf_printf(out, v < 0 ? "(-INT64_C(%llu))" : "INT64_C(%llu)",
+		           v < 0 ? 0 - (unsigned long long)v : (unsigned long long)v);
+	else
+		buf_printf(out, v < 0 ? "(%lld)" : "%lld", (long long)v);
+}
+
+static void float_text(enum kb_scalar s, double v, struct buf *out)
+{
+	char text[NUMBER_TEXT_MAX];
+	const char *f = s == KB_F32 ? "f" : "";
+	if (isnan(v)) {
+		buf_printf(out, "__builtin_nan%s(\"\")", f);
+	} else if (isinf(v)) {
+		buf_printf(out, v < 0 ? "(-__builtin_inf%s())" : "__builtin_inf%s()", f);
+	} else {
+		if (s == KB_F32)
+			number_print_f32(text, (float)v);
+		else
+			number_print_f64(text, v);
+		buf_printf(out, signbit(v) ? "(%s%s)" : "%s%s", text, f);
+	}
+}
+
+/* Octal escapes end after three digits, whatever follows. */
+static void string_text(const char *text, struct buf *out)
+{
+	buf_str(out, "(char *)\"");
+	for (const char *s = text; *s; s++) {
+		unsigned char c = (unsigned char)*s;
+		if (c < 0x20 || c >= 0x7f || c == '"' || c == '\\' || c == '?')
+			buf_printf(out, "\\%03o", c);
+		else
+			buf_char(out, (char)c);
+	}
+	buf_char(out, '"');
+}
+
+void c_constant(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	bool is_float = i->type.scalar == KB_F32 || i->type.scalar == KB_F64;
+	if (i->op == KBO_NULL)
+		buf_str(out, "(char *)0");
+	else if (i->op == KBO_STRING)
+		string_text(i->name, out);
+	else if (i->op == KBO_CONST_FLOAT || is_float)
+		float_text(i->type.scalar, i->op == KBO_CONST_FLOAT ? i->fimm : 0, out);
+	else if (i->op == KBO_CONST_INT)
+		int_text(i->type.scalar, i->imm, out);
+	else if (i->type.lanes == 1)
+		buf_char(out, '0');
+	else {
+		buf_printf(out, "(%s)", c_type(p, C_I32, i->type.lanes));
+		for (int k = 0; k < i->type.lanes; k++)
+			buf_printf(out, "%s%d", k ? ", " : "{", k);
+		buf_char(out, '}');
+	}
+}
+
+/* --- integers ---------------------------------------------------------------------------------------- */
+
+/* Operand k; true when its type is the unsigned one. */
+static bool unsigned_operand(struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
+{
+	const char *text = print_arg(p, i, k), *rest = c_unconverted(text);
+	bool wide = c_bits(c_element_of(i->type.scalar, 1)) == 64;
+	int64_t c;
+	if (rest != text && !strncmp(text, wide ? "(int64_t)" : "(int32_t)", 9)) {
+		buf_str(out, rest);
+		return true;
+	}
+	if (print_const_arg(p, i, k, &c) && c >= 0) {
+		buf_printf(out, wide ? "%lldull" : "%lldu", (long long)c);
+		return true;
+	}
+	buf_str(out, text);
+	return false;
+}
+
+/* a + b, a - b, a * b of words, and a << n. */
+static void wrapping(struct print *p, const struct kb_inst *i, const char *op, struct buf *out)
+{
+	struct buf a, b;
+	enum c_element e = c_element_of(i->type.scalar, 1);
+	bool shift = i->sub == KB_SHL;
+	int64_t c;
+	buf_init(&a);
+	buf_init(&b);
+	bool done = unsigned_operand(p, i, 0, &a);
+	if (!shift)
+		done |= unsigned_operand(p, i, 1, &b);
+	else if (print_const_arg(p, i, 1, &c))
+		buf_printf(&b, "%lld", (long long)(c & (c_bits(e) - 1)));
+	else
+		buf_printf(&b, "(%s & %d)", print_arg(p, i, 1), c_bits(e) - 1);
+	buf_printf(out, "(%s)(", c_element_scalar(e));
+	if (!done)
+		buf_printf(out, "(%s)", c_element_scalar(c_unsigned(e)));
+	buf_printf(out, "%s %s %s)", a.data, op, b.data);
+	out->failed |= a.failed || b.failed;
+	buf_destroy(&a);
+	buf_destroy(&b);
+}
+
+static void shift_right(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	enum c_element e = c_element_of(i->type.scalar, 1);
+	int64_t c;
+	if (i->sub == KB_SAR)
+		buf_printf(out, "((%s)%s >> ", c_element_scalar(e), print_arg(p, i, 0));
+	else
+		buf_printf(out, "(%s)((%s)%s >> ", c_element_scalar(e), c_element_scalar(c_unsigned(e)),
+		           print_arg(p, i, 0));
+	if (print_const_arg(p, i, 1, &c))
+		buf_printf(out, "%lld)", (long long)(c & (c_bits(e) - 1)));
+	else
+		buf_printf(out, "(%s & %d))", print_arg(p, i, 1), c_bits(e) - 1);
+}
+
+static const char *operator_text(enum kb_bin op)
+{
+	switch (op) {
+	case KB_ADD: return "+";
+	case KB_SUB: return "-";
+	case KB_MUL: return "*";
+	case KB_DIV: return "/";
+	case KB_REM: return "%";
+	case KB_AND: return "&";
+	case KB_OR: return "|";
+	case KB_XOR: return "^";
+	case KB_SHL: return "<<";
+	case KB_SHR:
+	case KB_SAR: return ">>";
+	case KB_MIN:
+	case KB_MAX: return "";
+	}
+	return "";
+}
+
+static void vector_int(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
+	const char *type = c_type(p, e, i->type.lanes), *op = operator_text((enum kb_bin)i->sub);
+	bool is_signed = i->sub == KB_DIV || i->sub == KB_REM || i->sub == KB_SAR;
+	bool is_shift = i->sub == KB_SHL || i->sub == KB_SHR || i->sub == KB_SAR;
+	const char *u = is_signed ? type : c_type(p, c_unsigned(e), i->type.lanes);
+	if (is_shift)
+		buf_printf(out, "(%s)((%s)%s %s ((%s)%s & %d))", type, u, print_arg(p, i, 0), op, u,
+		           print_arg(p, i, 1), c_bits(e) - 1);
+	else
+		buf_printf(out, "(%s)((%s)%s %s (%s)%s)", type, u, print_arg(p, i, 0), op, u,
+		           print_arg(p, i, 1));
+}
+
+static void plain(struct print *p, const struct kb_inst *i, const char *cast, struct buf *out)
+{
+	buf_printf(out, "%s(%s %s %s)", cast, print_arg(p, i, 0), operator_text((enum kb_bin)i->sub),
+	           print_arg(p, i, 1));
+}
+
+/* Narrow integers are int in expressions: the result goes back. */
+static const char *narrow_cast(struct print *p, struct kb_type t)
+{
+	enum c_element e = c_element_of(t.scalar, t.lanes);
+	if (t.lanes > 1 || e == C_BOOL || c_bits(e) >= 32)
+		return "";
+	return arena_printf(p->arena, "(%s)", c_element_scalar(e));
+}
+
+static void call2(struct print *p, const struct kb_inst *i, const char *name, struct buf *out)
+{
+	buf_printf(out, "%s(", name);
+	print_bare_arg(p, i, 0, out);
+	buf_str(out, ", ");
+	print_bare_arg(p, i, 1, out);
+	buf_char(out, ')');
+}
+
+static void bin(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	enum kb_bin op = (enum kb_bin)i->sub;
+	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
+	bool bits = op == KB_AND || op == KB_OR || op == KB_XOR;
+	if (e == C_BOOL)
+		buf_printf(out, "(%s %s %s)", print_arg(p, i, 0),
+		           op == KB_AND  ? "&&"
+		           : op == KB_OR ? "||"
+		                         : "!=",
+		           print_arg(p, i, 1));
+	else if (op == KB_MIN || op == KB_MAX)
+		call2(p, i, c_need_extreme(p, op, e, i->type.lanes), out);
+	else if (c_is_float(e) || bits)
+		plain(p, i, narrow_cast(p, i->type), out);
+	else if (i->type.lanes > 1)
+		vector_int(p, i, out);
+	else if (op == KB_DIV || op == KB_REM)
+		plain(p, i, "", out);
+	else if (op == KB_SHR || op == KB_SAR)
+		shift_right(p, i, out);
+	else
+		wrapping(p, i, operator_text(op), out);
+}
+
+/* a op b ? a : b */
+const char *c_need_extreme(struct print *p, enum kb_bin op, enum c_element e, int lanes)
+{
+	const char *name =
+	        arena_printf(p->arena, "%s_%s", op == KB_MIN ? "min" : "max", c_suffix(p, e, lanes));
+	if (strmap_has(&p->needed, name))
+		return name;
+	const char *type = c_type(p, e, lanes), *sign = op == KB_MIN ? "<" : ">";
+	const char *select = lanes > 1 ? c_need_select(p, e, lanes) : "";
+	(void)print_need(p, name);
+	buf_printf(&p->helpers, C_INLINE "%s %s(%s a, %s b)\n{\n", type, name, type, type);
+	if (lanes == 1)
+		buf_printf(&p->helpers, "\treturn a %s b ? a : b;\n}\n", sign);
+	else if (c_bits(e) == 32)
+		buf_printf(&p->helpers, "\treturn %s((%s)(a %s b), a, b);\n}\n", select,
+		           c_type(p, C_I32, lanes), sign);
+	else
+		buf_printf(&p->helpers, "\treturn %s(__builtin_convertvector(a %s b, %s), a, b);\n}\n",
+		           select, sign, c_type(p, C_I32, lanes));
+	return name;
+}
+
+/* --- one operand ------------------------------------------------------------------------------------- */
+
+/* Toward -inf or +inf through integers: the same on machines without the instruction. */
+static void rounding(struct print *p, const char *name, bool up, enum c_element e, int lanes)
+{
+	enum c_element i = c_signed(e);
+	const char *type = c_type(p, e, lanes), *ints = c_type(p, i, lanes);
+	const char *big = e == C_F32 ? "8388608.0f" : "4503599627370496.0", *f = e == C_F32 ? "f" : "";
+	struct buf *out = &p->helpers;
+	buf_printf(out, C_INLINE "%s %s(%s x)\n{\n", type, name, type);
+	buf_printf(out,
+	           "#if __has_builtin(__builtin_elementwise_%s) && (defined(__SSE4_1__) || "
+	           "defined(__aarch64__))\n"
+	           "\treturn __builtin_elementwise_%s(x);\n",
+	           up ? "ceil" : "floor", up ? "ceil" : "floor");
+	if (lanes == 1) {
+		buf_printf(out,
+		           "#elif defined(__SSE4_1__) || defined(__aarch64__)\n\treturn __builtin_%s%s(x);\n",
+		           up ? "ceil" : "floor", f);
+		buf_printf(out, "#else\n\tif (!(__builtin_fabs%s(x) < %s))\n\t\treturn x;\n", f, big);
+		buf_printf(out, "\tconst %s t = (%s)(%s)x;\n", type, type, ints);
+		buf_printf(out, "\treturn __builtin_copysign%s(t %s x ? t %s 1 : t, x);\n#endif\n}\n", f,
+		           up ? "<" : ">", up ? "+" : "-");
+		return;
+	}
+	const char *sign = e == C_F32 ? "INT32_MIN" : "INT64_MIN";
+	buf_printf(out, "#else\n\tconst %s bits = (%s)x;\n", ints, ints);
+	buf_printf(out, "\tconst %s small = (%s)((%s)(bits & ~%s) < %s);\n", ints, ints, type, sign, big);
+	buf_printf(out,
+	           "\tconst %s t = __builtin_convertvector(__builtin_convertvector((%s)(bits & small), %s), "
+	           "%s);\n",
+	           type, type, ints, type);
+	buf_printf(out, "\tconst %s away = (%s)(t %s x);\n", ints, ints, up ? "<" : ">");
+	buf_printf(out, "\tconst %s whole = t %s __builtin_convertvector(away, %s);\n", type, up ? "-" : "+",
+	           type);
+	buf_printf(out, "\tconst %s near = (%s)whole | (bits & %s);\n", ints, ints, sign);
+	buf_printf(out, "\treturn (%s)((small & near) | (~small & bits));\n#endif\n}\n", type);
+}
+
+/* gcc would call the library for negative numbers: what the machine has is named. */
+static void root_one(struct print *p, const char *name, enum c_element e)
+{
+	bool single = e == C_F32;
+	const char *type = c_element_scalar(e);
+	struct buf *out = &p->helpers;
+	buf_printf(out,
+	           C_INLINE "%s %s(%s x)\n{\n#if __has_builtin(__builtin_elementwise_sqrt)\n\treturn "
+	                    "__builtin_elementwise_sqrt(x);\n",
+	           type, name, type);
+	buf_printf(out, "#elif defined(__x86_64__)\n\treturn __builtin_ia32_sqrts%c((%s){x})[0];\n",
+	           single ? 's' : 'd', c_type(p, e, single ? 4 : 2));
+	buf_printf(out,
+	           "#elif defined(__aarch64__)\n\t%s y;\n\t__asm__(\"fsqrt %%%c0, %%%c1\" : \"=w\"(y) : "
+	           "\"w\"(x));\n"
+	           "\treturn y;\n#else\n\treturn __builtin_sqrt%s(x);\n#endif\n}\n",
+	           type, single ? 's' : 'd', single ? 's' : 'd', single ? "f" : "");
+}
+
+static void root(struct print *p, const char *name, enum c_element e, int lanes)
+{
+	const char *type = c_type(p, e, lanes), *one = arena_printf(p->arena, "sqrt_%s", c_element_name(e));
+	struct buf *out = &p->helpers;
+	if (lanes == 1) {
+		root_one(p, name, e);
+		return;
+	}
+	if (print_need(p, one))
+		root_one(p, one, e);
+	buf_printf(out,
+	           C_INLINE "%s %s(%s x)\n{\n#if __has_builtin(__builtin_elementwise_sqrt)\n\treturn "
+	                    "__builtin_elementwise_sqrt(x);\n#else\n",
+	           type, name, type);
+	buf_printf(out, "\tfor (int i = 0; i < %d; i++)\n\t\tx[i] = %s(x[i]);\n\treturn x;\n#endif\n}\n",
+	           lanes, one);
+}
+
+static void absolute(struct print *p, const char *name, enum c_element e, int lanes)
+{
+	const char *type = c_type(p, e, lanes), *ints = c_type(p, c_signed(e), lanes);
+	const char *words = c_type(p, c_unsigned(e), lanes);
+	struct buf *out = &p->helpers;
+	buf_printf(out, C_INLINE "%s %s(%s x)\n{\n", type, name, type);
+	if (c_is_float(e) && lanes == 1)
+		buf_printf(out, "\treturn __builtin_fabs%s(x);\n}\n", e == C_F32 ? "f" : "");
+	else if (c_is_float(e))
+		buf_printf(out, "\treturn (%s)((%s)x & %s);\n}\n", type, ints,
+		           e == C_F32 ? "INT32_MAX" : "INT64_MAX");
+	else if (lanes == 1)
+		buf_printf(out, "\treturn x < 0 ? (%s)(0 - (%s)x) : x;\n}\n", type, words);
+	else
+		buf_printf(out,
+		           "\tconst %s sign = (%s)(x < 0);\n\treturn (%s)((%s)(x ^ sign) - (%s)sign);\n}\n",
+		           type, type, type, words, words);
+}
+
+static void un_call(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
+	static const char *const names[] = {[KB_NEG] = "neg",     [KB_ABS] = "abs",   [KB_SQRT] = "sqrt",
+	                                    [KB_FLOOR] = "floor", [KB_CEIL] = "ceil", [KB_NOT] = "not"};
+	const char *name = arena_printf(p->arena, "%s_%s", names[i->sub], c_suffix(p, e, i->type.lanes));
+	if (print_need(p, name)) {
+		if (i->sub == KB_ABS)
+			absolute(p, name, e, i->type.lanes);
+		else if (i->sub == KB_SQRT)
+			root(p, name, e, i->type.lanes);
+		else
+			rounding(p, name, i->sub == KB_CEIL, e, i->type.lanes);
+	}
+	buf_printf(out, "%s(", name);
+	print_bare_arg(p, i, 0, out);
+	buf_char(out, ')');
+}
+
+static void un(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
+	const char *a = print_arg(p, i, 0);
+	if (i->sub == KB_NOT)
+		buf_printf(out, "%s(%s%s)", narrow_cast(p, i->type), e == C_BOOL ? "!" : "~", a);
+	else if (i->sub != KB_NEG)
+		un_call(p, i, out);
+	else if (c_is_float(e))
+		buf_printf(out, "(-%s)", a);
+	else
+		buf_printf(out, "(%s)(0 - (%s)%s)", c_type(p, e, i->type.lanes),
+		           c_type(p, c_unsigned(e), i->type.lanes), a);
+}
+
+/* --- compares ---------------------------------------------------------------------------------------- */
+
+static void compare(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	static const char *const signs[] = {
+	        [KB_LT] = "<", [KB_LE] = "<=", [KB_GT] = ">", [KB_GE] = ">=", [KB_EQ] = "==", [KB_NE] = "!="};
+	struct kb_type from = print_arg_type(p, i, 0);
+	const char *a = print_arg(p, i, 0), *b = print_arg(p, i, 1), *sign = signs[i->sub];
+	if (from.lanes == 1)
+		buf_printf(out, "(%s %s %s)", a, sign, b);
+	else if (c_bits(c_element_of(from.scalar, from.lanes)) == 32)
+		buf_printf(out, "(%s)(%s %s %s)", c_type(p, C_I32, from.lanes), a, sign, b);
+	else
+		buf_printf(out, "__builtin_convertvector(%s %s %s, %s)", a, sign, b,
+		           c_type(p, C_I32, from.lanes));
+}
+
+void c_arith(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	if (i->op == KBO_BIN)
+		bin(p, i, out);
+	else if (i->op == KBO_UN)
+		un(p, i, out);
+	else if (i->op == KBO_CMP)
+		compare(p, i, out);
+	else
+		buf_printf(out, "(%s * %s + %s)", print_arg(p, i, 0), print_arg(p, i, 1), print_arg(p, i, 2));
+}

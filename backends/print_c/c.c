@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The portable C dialect: C11 with the vector extensions that gcc and clang
+ * share. Pointers are char *, memory is accessed through types that may alias;
+ * nothing is undefined that the record defines: integers wrap in unsigned types.
+ */
+#include "backends/print_c/internal.h"
+
+#include <string.h>
+
+static const struct {
+	const char *name, *scalar;
+	int bits;
+} elements[] = {[C_I8] = {"i8", "int8_t", 8},     [C_U8] = {"u8", "uint8_t", 8},
+                [C_I16] = {"i16", "int16_t", 16}, [C_U16] = {"u16", "uint16_t", 16},
+                [C_I32] = {"i32", "int32_t", 32}, [C_U32] = {"u32", "uint32_t", 32},
+                [C_I64] = {"i64", "int64_t", 64}, [C_U64] = {"u64", "uint64_t", 64},
+                [C_F32] = {"f32", "float", 32},   [C_F64] = {"f64", "double", 64},
+                [C_PTR] = {"ptr", "char *", 64},  [C_BOOL] = {"bool", "bool", 8}};
+
+enum c_element c_element_of(enum kb_scalar s, int lanes)
+{
+	switch (s) {
+	case KB_VOID:
+	case KB_BOOL: return lanes > 1 ? C_I32 : C_BOOL;
+	case KB_I8: return C_I8;
+	case KB_U8: return C_U8;
+	case KB_I16: return C_I16;
+	case KB_I32: return C_I32;
+	case KB_I64:
+	case KB_INDEX: return C_I64;
+	case KB_F16:
+	case KB_BF16: return C_U16;
+	case KB_F32: return C_F32;
+	case KB_F64: return C_F64;
+	case KB_PTR: return C_PTR;
+	}
+	return C_I32;
+}
+
+enum c_element c_unsigned(enum c_element e)
+{
+	switch (elements[e].bits) {
+	case 8: return C_U8;
+	case 16: return C_U16;
+	case 32: return C_U32;
+	default: return C_U64;
+	}
+}
+
+enum c_element c_signed(enum c_element e)
+{
+	switch (elements[e].bits) {
+	case 8: return C_I8;
+	case 16: return C_I16;
+	case 32: return C_I32;
+	default: return C_I64;
+	}
+}
+
+bool c_is_float(enum c_element e)
+{
+	return e == C_F32 || e == C_F64;
+}
+
+int c_bits(enum c_element e)
+{
+	return elements[e].bits;
+}
+
+const char *c_element_name(enum c_element e)
+{
+	return elements[e].name;
+}
+
+const char *c_element_scalar(enum c_element e)
+{
+	return elements[e].scalar;
+}
+
+const char *c_suffix(struct print *p, enum c_element e, int lanes)
+{
+	return lanes > 1 ? arena_printf(p->arena, "%sx%d", elements[e].name, lanes) : elements[e].name;
+}
+
+const char *c_type(struct print *p, enum c_element e, int lanes)
+{
+	if (lanes == 1)
+		return elements[e].scalar;
+	const char *name = c_suffix(p, e, lanes);
+	if (print_need(p, name))
+		buf_printf(&p->types, "typedef %s %s __attribute__((vector_size(%d)));\n", elements[e].scalar,
+		           name, elements[e].bits / 8 * lanes);
+	return name;
+}
+
+void c_fill(struct buf *out, const char *x, int lanes)
+{
+	for (int i = 0; i < lanes; i++)
+		buf_printf(out, "%s%s", i ? ", " : "{", x);
+	buf_char(out, '}');
+}
+
+const char *c_unconverted(const char *text)
+{
+	size_t n = strlen(text);
+	size_t cast = !strncmp(text, "(int64_t)(", 10) || !strncmp(text, "(int32_t)(", 10) ? 9 : 0;
+	int depth = 0;
+	for (size_t i = cast; cast && i < n; i++) {
+		depth += (text[i] == '(') - (text[i] == ')');
+		if (depth == 0)
+			return i + 1 == n ? text + cast : text;
+	}
+	return text;
+}
+
+/* --- the file ---------------------------------------------------------------------------------------- */
+
+static void prelude(struct print *p, struct buf *out)
+{
+	(void)p;
+	buf_str(out,
+	        "#include <stdbool.h>\n#include <stdint.h>\n\n"
+	        "#if !defined(__GNUC__)\n#error \"this file needs the vector extensions of gcc or "
+	        "clang\"\n#endif\n"
+	        "#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__\n#error \"this file is for little-endian "
+	        "machines\"\n#endif\n"
+	        "#if __SIZEOF_POINTER__ != 8\n#error \"this file is for 64-bit machines\"\n#endif\n\n"
+	        "/* A product and a sum in one statement are one operation where the machine has it. */\n"
+	        "#if defined(__clang__)\n#pragma clang fp contract(on)\n#else\n"
+	        "#pragma GCC optimize(\"fp-contract=fast\", "
+	        "\"no-trapping-math\")\n#endif\n"
+	        "#pragma GCC diagnostic ignored \"-Wpsabi\" /* vectors stay inside of this file */\n"
+	        "#define TFMC_INLINE static inline __attribute__((always_inline, unused))\n");
+}
+
+static const char *refuse(const struct print *p, const struct kb_func *f)
+{
+	if (f->linkage == KB_KERNEL)
+		return "work-groups in C";
+	return p->options->index_bits == 64 ? NULL : "indices of 32 bits in C";
+}
+
+static void type(struct print *p, struct kb_type t, struct space_pointer pointer, struct buf *out)
+{
+	(void)pointer;
+	buf_str(out, c_type(p, c_element_of(t.scalar, t.lanes), t.lanes));
+}
+
+static void result_type(enum kb_scalar s, struct buf *out)
+{
+	buf_str(out, s == KB_VOID ? "void " : c_element_scalar(c_element_of(s, 1)));
+	if (s != KB_VOID && s != KB_PTR)
+		buf_char(out, ' ');
+}
+
+static void head(struct print *p, const struct kb_func *f, bool is_used, struct buf *out)
+{
+	size_t n = 0;
+	if (f->linkage == KB_INTERNAL)
+		buf_str(out, is_used ? "static " : "static __attribute__((unused)) ");
+	result_type(f->result, out);
+	buf_printf(out, "%s(", print_global(p, f->name));
+	for (; n < f->n_insts && f->insts[n].op == KBO_PARAM; n++) {
+		const struct kb_inst *i = &f->insts[n];
+		buf_str(out, n ? ", " : "");
+		type(p, i->type, (struct space_pointer){SPACE_NONE, true}, out);
+		if (i->type.scalar != KB_PTR)
+			buf_char(out, ' ');
+		else if (i->sub & KB_NOALIAS)
+			buf_str(out, "restrict ");
+		buf_str(out, print_value_name(p, i->result));
+	}
+	buf_str(out, n ? ")" : "void)");
+}
+
+/* Bytes beyond the end are zero. */
+static uint64_t word_at(const struct kb_data_item *d, size_t at)
+{
+	const unsigned char *bytes = d->bytes;
+	uint64_t word = 0;
+	for (size_t k = 8; k-- > 0;)
+		word = word << 8 | (at + k < d->n ? bytes[at + k] : 0u);
+	return word;
+}
+
+static void data(struct print *p, const struct kb_data_item *d, const char *name, struct buf *out)
+{
+	size_t words = d->n / 8 + (d->n % 8 != 0);
+	static const char digits[] = "0123456789abcdef";
+	(void)p;
+	if (d->linkage != KB_INTERNAL)
+		buf_printf(out, "extern const uint64_t %s[];\n", name);
+	buf_printf(out, "%sconst uint64_t %s[%zu] __attribute__((aligned(%d)%s)) = {",
+	           d->linkage == KB_INTERNAL ? "static " : "", name, words ? words : 1,
+	           d->align > 8 ? d->align : 8, d->linkage == KB_INTERNAL ? ", unused" : "");
+	for (size_t i = 0; i < words; i++) {
+		uint64_t w = word_at(d, 8 * i);
+		char text[19] = "0x";
+		int n = 2;
+		for (int shift = 60; shift >= 0; shift -= 4)
+			if (n > 2 || (w >> shift) & 15 || shift == 0)
+				text[n++] = digits[(w >> shift) & 15];
+		buf_str(out, i % 6 ? ", " : i ? ",\n\t" : "\n\t");
+		buf_bytes(out, text, (size_t)n);
+	}
+	buf_str(out, words ? "\n};\n" : "0};\n");
+}
+
+/* --- values ------------------------------------------------------------------------------------------ */
+
+static void call_through(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	buf_str(out, "((");
+	result_type(i->type.scalar, out);
+	buf_str(out, "(*)(");
+	for (size_t k = 1; k < i->n_args; k++) {
+		struct kb_type t = print_arg_type(p, i, k);
+		buf_printf(out, "%s%s", k > 1 ? ", " : "",
+		           c_type(p, c_element_of(t.scalar, t.lanes), t.lanes));
+	}
+	buf_printf(out, "%s))(uintptr_t)%s)(", i->n_args > 1 ? "" : "void", print_arg(p, i, 0));
+	for (size_t k = 1; k < i->n_args; k++) {
+		buf_str(out, k > 1 ? ", " : "");
+		print_bare_arg(p, i, k, out);
+	}
+	buf_char(out, ')');
+}
+
+static void symbol(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	bool known = strmap_has(&p->globals, i->name);
+	if (!known && print_need(p, i->name))
+		buf_printf(&p->types, "extern const char %s[];\n", i->name);
+	buf_printf(out, "(char *)%s", print_global(p, i->name));
+}
+
+static void expr(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	switch (i->op) {
+	case KBO_CONST_INT:
+	case KBO_CONST_FLOAT:
+	case KBO_NULL:
+	case KBO_STRING:
+	case KBO_LANE_IDS: c_constant(p, i, out); return;
+	case KBO_SYMBOL: symbol(p, i, out); return;
+	case KBO_FUNC_ADDR: buf_printf(out, "(char *)(uintptr_t)%s", print_global(p, i->name)); return;
+	case KBO_CALL_PTR: call_through(p, i, out); return;
+	case KBO_LOAD:
+	case KBO_LOAD_SPLAT:
+	case KBO_LOAD_PART:
+	case KBO_PTR_ADD:
+	case KBO_ATOMIC_LOAD:
+	case KBO_ATOMIC_ADD: c_memory(p, i, out); return;
+	case KBO_BIN:
+	case KBO_UN:
+	case KBO_FMA:
+	case KBO_CMP: c_arith(p, i, out); return;
+	case KBO_SELECT:
+	case KBO_SPLAT:
+	case KBO_LANE:
+	case KBO_SHUFFLE:
+	case KBO_REDUCE: c_vector(p, i, out); return;
+	case KBO_CVT: c_convert(p, i, out); return;
+	case KBO_BITCAST: c_bitcast(p, i, out); return;
+	case KBO_CPUID:
+	case KBO_XGETBV: print_fail(p, "what the processor has, in C"); return;
+	case KBO_GROUP_ID:
+	case KBO_GROUP_COUNT:
+	case KBO_ITEM_ID: print_fail(p, "work-groups in C"); return;
+	/* clang-format off */
+	case KBO_PARAM: case KBO_COMMENT: case KBO_RETURN: case KBO_CALL: case KBO_VAR: case KBO_GET: case KBO_SET:
+	case KBO_LOCAL: case KBO_SHARED: case KBO_LOOP: case KBO_END_LOOP: case KBO_FOREVER: case KBO_BREAK_IF:
+	case KBO_END_FOREVER: case KBO_IF: case KBO_ELSE: case KBO_END_IF: case KBO_STORE: case KBO_STORE_PART:
+	case KBO_PREFETCH: case KBO_ATOMIC_STORE: case KBO_PAUSE: case KBO_BARRIER: return;
+		/* clang-format on */
+	}
+}
+
+static void array(struct print *p, const struct kb_inst *i, const char *name)
+{
+	int bytes = c_bits(c_element_of((enum kb_scalar)i->sub, 1)) / 8;
+	print_line(p, "char %s[%lld * %d] __attribute__((aligned(%d))); /* %s [%lld] */", name,
+	           (long long)i->imm, bytes, i->align,
+	           c_element_name(c_element_of((enum kb_scalar)i->sub, 1)), (long long)i->imm);
+}
+
+static void array_text(struct print *p, const struct kb_inst *i, const char *name, struct buf *out)
+{
+	(void)p;
+	(void)i;
+	buf_str(out, name);
+}
+
+/* Types and helpers: a letter and bits; an operation, an underscore and such a name. */
+static bool is_reserved(const char *name)
+{
+	const char *last = strrchr(name, '_');
+	const char *end = last ? last + 1 : name;
+	if (!strncmp(name, "__", 2) || !strcmp(name, "TFMC_INLINE") || strstr(name, "int8_t") ||
+	    !strcmp(end, "t"))
+		return true;
+	for (int e = C_I8; e <= C_PTR; e++)
+		if (!strncmp(end, elements[e].name, strlen(elements[e].name)))
+			return true;
+	return false;
+}
+
+static const char *const reserved[] = {"INT64_C", "UINT64_C", "spin_pause", NULL};
+
+const struct cfamily_dialect_table *cfamily_c(void)
+{
+	static const struct cfamily_dialect_table table = {.prelude = prelude,
+	                                                   .refuse = refuse,
+	                                                   .type = type,
+	                                                   .head = head,
+	                                                   .expr = expr,
+	                                                   .stmt = c_stmt,
+	                                                   .array = array,
+	                                                   .array_text = array_text,
+	                                                   .data = data,
+	                                                   .reserved = reserved,
+	                                                   .is_reserved = is_reserved};
+	return &table;
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory in portable C: `load_f32x16(p, i)` reads from element i on. Vectors in
+ * memory have types of their own, which may alias and whose alignment is that of
+ * the access: aligned_ when the whole vector is, bytes_ when not even elements are.
+ */
+#include "backends/print_c/internal.h"
+
+#include <string.h>
+
+/* "", "aligned_" or "bytes_" */
+static const char *alignment(enum c_element e, int lanes, int align, int *out)
+{
+	int element = c_bits(e) / 8;
+	if (align < element) {
+		*out = 1;
+		return "bytes_";
+	}
+	bool whole = lanes > 1 && align >= element * lanes;
+	*out = whole ? element * lanes : element;
+	return whole ? "aligned_" : "";
+}
+
+static bool is_whole(enum c_element e)
+{
+	return e != C_BOOL;
+}
+
+/* The type that memory is accessed through. */
+static const char *memory_type(struct print *p, enum c_element e, int lanes, const char *prefix, int align)
+{
+	const char *name = arena_printf(p->arena, "%s%s_m", prefix, c_suffix(p, e, lanes));
+	if (!is_whole(e) || !print_need(p, name))
+		return name;
+	buf_printf(&p->types, "typedef %s %s __attribute__((", c_element_scalar(e), name);
+	if (lanes > 1)
+		buf_printf(&p->types, "vector_size(%d), ", c_bits(e) / 8 * lanes);
+	buf_printf(&p->types, "aligned(%d), may_alias));\n", align);
+	return name;
+}
+
+/* Name of the accessor for an access: load or store. */
+static const char *accessor(struct print *p, const char *what, enum c_element e, int lanes, int align)
+{
+	int bytes;
+	const char *prefix = alignment(e, lanes, align, &bytes);
+	const char *name = arena_printf(p->arena, "%s_%s%s", what, prefix, c_suffix(p, e, lanes));
+	if (!print_need(p, name))
+		return name;
+	const char *type = c_type(p, e, lanes), *m = memory_type(p, e, lanes, prefix, bytes);
+	const char *space = e == C_PTR && lanes == 1 ? "" : " ";
+	if (!strcmp(what, "load"))
+		buf_printf(&p->helpers,
+		           C_INLINE
+		           "%s%s%s(const char *p, int64_t i)\n{\n\treturn *(const %s *)(p + %d * i);\n}\n",
+		           type, space, name, m, c_bits(e) / 8);
+	else
+		buf_printf(&p->helpers,
+		           C_INLINE "void %s(char *p, int64_t i, %s%sx)\n{\n\t*(%s *)(p + %d * i) = x;\n}\n",
+		           name, type, space, m, c_bits(e) / 8);
+	return name;
+}
+
+/* The first n lanes. */
+static const char *part_accessor(struct print *p, const char *what, enum c_element e, int lanes)
+{
+	const char *name = arena_printf(p->arena, "%s_part_%s", what, c_suffix(p, e, lanes));
+	if (!print_need(p, name))
+		return name;
+	const char *type = c_type(p, e, lanes);
+	int bytes = c_bits(e) / 8;
+	if (!strcmp(what, "load"))
+		buf_printf(&p->helpers,
+		           C_INLINE
+		           "%s %s(const char *p, int64_t i, int n)\n{\n\t%s x = {0};\n"
+		           "\t__builtin_memcpy(&x, p + %d * i, (uint64_t)(n * %d));\n\treturn x;\n}\n",
+		           type, name, type, bytes, bytes);
+	else
+		buf_printf(&p->helpers,
+		           C_INLINE "void %s(char *p, int64_t i, %s x, int n)\n{\n"
+		                    "\t__builtin_memcpy(p + %d * i, &x, (uint64_t)(n * %d));\n}\n",
+		           name, type, bytes, bytes);
+	return name;
+}
+
+/* Operand k and the displacement: "i * 4 + 3". */
+static void index_text(const struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
+{
+	int64_t c = 0;
+	if (print_const_arg(p, i, k, &c) && c == 0) {
+		buf_printf(out, "%lld", (long long)i->imm);
+		return;
+	}
+	print_bare(c_unconverted(print_arg(p, i, k)), out);
+	if (i->imm > 0)
+		buf_printf(out, " + %lld", (long long)i->imm);
+	else if (i->imm < 0)
+		buf_printf(out, " - %llu", 0 - (unsigned long long)i->imm);
+}
+
+static void load(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	struct kb_type t = i->type;
+	enum c_element e = c_element_of(t.scalar, t.lanes);
+	bool part = i->op == KBO_LOAD_PART;
+	const char *name =
+	        part ? part_accessor(p, "load", e, t.lanes) : accessor(p, "load", e, t.lanes, i->align);
+	buf_printf(out, "%s(", name);
+	print_bare_arg(p, i, 0, out);
+	buf_str(out, ", ");
+	index_text(p, i, 1, out);
+	if (part)
+		buf_printf(out, ", %d", i->sub);
+	buf_char(out, ')');
+}
+
+static void load_splat(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	struct kb_inst one = *i;
+	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
+	one.op = KBO_LOAD;
+	one.type.lanes = 1;
+	buf_printf(out, "%s(", c_need_splat(p, e, i->type.lanes));
+	load(p, &one, out);
+	buf_char(out, ')');
+}
+
+static const char *need_atomic(struct print *p, const char *what)
+{
+	const char *name = arena_printf(p->arena, "atomic_%s_i32", what);
+	const char *m = memory_type(p, C_I32, 1, "", 4);
+	if (!print_need(p, name))
+		return name;
+	if (!strcmp(what, "load"))
+		buf_printf(&p->helpers,
+		           C_INLINE
+		           "int32_t %s(const char *p, int64_t i)\n{\n"
+		           "\treturn __atomic_load_n((const %s *)(p + 4 * i), __ATOMIC_ACQUIRE);\n}\n",
+		           name, m);
+	else if (!strcmp(what, "store"))
+		buf_printf(&p->helpers,
+		           C_INLINE "void %s(char *p, int64_t i, int32_t x)\n{\n"
+		                    "\t__atomic_store_n((%s *)(p + 4 * i), x, __ATOMIC_RELEASE);\n}\n",
+		           name, m);
+	else
+		buf_printf(&p->helpers,
+		           C_INLINE
+		           "int32_t %s(char *p, int64_t i, int32_t x)\n{\n"
+		           "\treturn __atomic_fetch_add((%s *)(p + 4 * i), x, __ATOMIC_ACQ_REL);\n}\n",
+		           name, m);
+	return name;
+}
+
+static void ptr_add(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	int64_t c = 0;
+	bool only_disp = print_const_arg(p, i, 1, &c) && c == 0;
+	buf_printf(out, "(%s + ", print_arg(p, i, 0));
+	if (!only_disp && i->imm == 0) {
+		buf_str(out, print_arg(p, i, 1));
+	} else {
+		buf_str(out, only_disp && i->imm >= 0 ? "" : "(");
+		index_text(p, i, 1, out);
+		buf_str(out, only_disp && i->imm >= 0 ? "" : ")");
+	}
+	buf_char(out, ')');
+}
+
+void c_memory(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	if (i->op == KBO_LOAD_SPLAT) {
+		load_splat(p, i, out);
+	} else if (i->op == KBO_PTR_ADD) {
+		ptr_add(p, i, out);
+	} else if (i->op == KBO_ATOMIC_LOAD) {
+		buf_printf(out, "%s(", need_atomic(p, "load"));
+		print_bare_arg(p, i, 0, out);
+		buf_printf(out, ", %lld)", (long long)i->imm);
+	} else if (i->op == KBO_ATOMIC_ADD) {
+		buf_printf(out, "%s(", need_atomic(p, "add"));
+		print_bare_arg(p, i, 1, out);
+		buf_printf(out, ", %lld, ", (long long)i->imm);
+		print_bare_arg(p, i, 0, out);
+		buf_char(out, ')');
+	} else {
+		load(p, i, out);
+	}
+}
+
+/* --- statements -------------------------------------------------------------------------------------- */
+
+static void store(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	struct kb_type t = i->type;
+	enum c_element e = c_element_of(t.scalar, t.lanes);
+	bool part = i->op == KBO_STORE_PART;
+	buf_printf(out, "%s(",
+	           part ? part_accessor(p, "store", e, t.lanes) : accessor(p, "store", e, t.lanes, i->align));
+	print_bare_arg(p, i, 1, out);
+	buf_str(out, ", ");
+	index_text(p, i, 2, out);
+	buf_str(out, ", ");
+	print_bare(c_unconverted(print_arg(p, i, 0)), out);
+	if (part)
+		buf_printf(out, ", %d", i->sub);
+	buf_str(out, ");");
+}
+
+static void spin_pause(struct print *p, struct buf *out)
+{
+	buf_str(out, "spin_pause();");
+	if (print_need(p, "spin_pause"))
+		buf_str(&p->helpers,
+		        C_INLINE "void spin_pause(void)\n{\n"
+		                 "#if defined(__x86_64__)\n\t__builtin_ia32_pause();\n"
+		                 "#elif defined(__aarch64__)\n\t__asm__ volatile(\"yield\");\n#endif\n}\n");
+}
+
+void c_stmt(struct print *p, const struct kb_inst *i)
+{
+	struct buf line;
+	buf_init(&line);
+	if (i->op == KBO_STORE || i->op == KBO_STORE_PART) {
+		store(p, i, &line);
+	} else if (i->op == KBO_PREFETCH) {
+		buf_printf(&line, "__builtin_prefetch(%s + (", print_arg(p, i, 0));
+		index_text(p, i, 1, &line);
+		buf_str(&line, "));");
+	} else if (i->op == KBO_ATOMIC_STORE) {
+		buf_printf(&line, "%s(", need_atomic(p, "store"));
+		print_bare_arg(p, i, 1, &line);
+		buf_printf(&line, ", %lld, ", (long long)i->imm);
+		print_bare_arg(p, i, 0, &line);
+		buf_str(&line, ");");
+	} else if (i->op == KBO_PAUSE) {
+		spin_pause(p, &line);
+	} else {
+		print_fail(p, "barriers of work-groups in C");
+	}
+	print_line(p, "%s", line.data);
+	p->body.failed |= line.failed;
+	buf_destroy(&line);
+}

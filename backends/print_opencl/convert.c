@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Conversions. Small floats go through float: f16 by vload_half and vstore_half
+ * on a private copy of the bits (core OpenCL C, no extension), bf16 by integers.
+ * Wide integers reach bf16 through a float rounded to odd, so that the second
+ * rounding is the only one. Floats saturate into integers, and NaN gives 0
+ * explicitly: the standard leaves it to the device.
+ */
+#include "backends/print_opencl/convert.h"
+
+#include <string.h>
+
+struct conversion {
+	struct print *p;
+	const struct kb_inst *inst;
+	struct buf *out;
+	enum kb_scalar from, to;
+	int lanes;
+};
+
+static bool is_float(enum kb_scalar s)
+{
+	return s == KB_F16 || s == KB_BF16 || s == KB_F32;
+}
+
+/* Has more bits than a float's fraction. */
+static bool is_wide(enum kb_scalar s)
+{
+	return s == KB_I32 || s == KB_I64 || s == KB_INDEX;
+}
+
+/* convert_float4( or as_float4( */
+static void open_call(const struct conversion *c, const char *what, const char *to)
+{
+	buf_printf(c->out, "%s_%s", what, to);
+	if (c->lanes > 1)
+		buf_printf(c->out, "%d", c->lanes);
+	buf_char(c->out, '(');
+}
+
+static void operand(const struct conversion *c)
+{
+	print_bare_arg(c->p, c->inst, 0, c->out);
+}
+
+/* The operand as a number of C: bools as 0 and 1. (A mask & 1 becomes an extension of a vector of bits, which
+ * Oclgrind gets wrong.) */
+static void print_number(const struct conversion *c)
+{
+	if (c->from == KB_BOOL && c->lanes > 1)
+		buf_printf(c->out, "select((int%d)(0), (int%d)(1), %s)", c->lanes, c->lanes,
+		           print_arg(c->p, c->inst, 0));
+	else
+		operand(c);
+}
+
+/* The operand as float, of any type. */
+static void print_as_float(const struct conversion *c)
+{
+	bool by_helper = c->from == KB_F16 || (c->to == KB_BF16 && is_wide(c->from));
+	if (c->from == KB_F32) {
+		operand(c);
+	} else if (by_helper) {
+		opencl_helper(c->p, c->from == KB_F16 ? HELPER_F16_TO : HELPER_ODD_FLOAT,
+		              c->from == KB_F16 ? KB_F32 : c->from, c->lanes, c->out);
+		buf_char(c->out, '(');
+		operand(c);
+		buf_char(c->out, ')');
+	} else if (c->from == KB_BF16) {
+		open_call(c, "as", "float");
+		open_call(c, "convert", "uint");
+		operand(c);
+		buf_str(c->out, ") << 16)");
+	} else {
+		open_call(c, "convert", "float");
+		print_number(c);
+		buf_char(c->out, ')');
+	}
+}
+
+static void float_to(const struct conversion *c)
+{
+	if (c->to == KB_F32) {
+		print_as_float(c);
+		return;
+	}
+	if (c->to == KB_F16 || c->to == KB_BF16)
+		opencl_helper(c->p, c->to == KB_F16 ? HELPER_F16_OF : HELPER_BF16_OF, KB_F32, c->lanes,
+		              c->out);
+	else
+		opencl_helper(c->p, HELPER_INT_OF, c->to, c->lanes, c->out);
+	buf_char(c->out, '(');
+	print_as_float(c);
+	buf_char(c->out, ')');
+}
+
+static struct conversion conversion_of(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	return (struct conversion){p, i, out, print_arg_type(p, i, 0).scalar, i->type.scalar, i->type.lanes};
+}
+
+void opencl_convert(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	struct conversion c = conversion_of(p, i, out);
+	const char *name = opencl_scalar(c.to, p->options->index_bits);
+	if (is_float(c.from) || is_float(c.to)) {
+		float_to(&c);
+	} else if (strcmp(name, opencl_scalar(c.from, p->options->index_bits)) == 0) {
+		print_number(&c);
+	} else {
+		open_call(&c, "convert", name);
+		print_number(&c);
+		buf_char(out, ')');
+	}
+}
+
+/* Indices are i64 by contract: their bits are their value. */
+void opencl_bitcast(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	struct conversion c = conversion_of(p, i, out);
+	const char *from = opencl_scalar(c.from, p->options->index_bits);
+	const char *to = opencl_scalar(c.to, p->options->index_bits);
+	if (strcmp(from, to) == 0) {
+		operand(&c);
+		return;
+	}
+	open_call(&c, c.from == KB_INDEX || c.to == KB_INDEX ? "convert" : "as", to);
+	operand(&c);
+	buf_char(out, ')');
+}

@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The dialect OpenCL C 1.2 without extensions: what the core of the printer asks
+ * for. Kernels take pointers to global memory; every other pointer's address
+ * space comes from space.h. A place of the model in a comment becomes the name
+ * of the "file" that compilers cite: they name the step and the line in its kernel.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "backends/print_opencl/memory.h"
+#include "ir/support/compiler.h"
+
+/* --- functions --------------------------------------------------------------------------------------- */
+
+static void prelude(struct print *p, struct buf *out)
+{
+	buf_str(out, "/* OpenCL C 1.2, no extensions. */\n#pragma OPENCL FP_CONTRACT OFF\n\n");
+	buf_printf(out, "typedef %s idx; /* counts elements and bytes */\n",
+	           p->options->index_bits == 64 ? "long" : "int");
+}
+
+static void print_type(struct print *p, struct kb_type t, struct space_pointer pointer, struct buf *out)
+{
+	if (t.scalar == KB_PTR)
+		opencl_pointer_type(out, pointer);
+	else
+		opencl_type(out, t, p->options->index_bits);
+}
+
+static void print_param(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	print_type(p, i->type, print_value_space(p, i->result), out);
+	if (i->type.scalar != KB_PTR)
+		buf_char(out, ' ');
+	else if (i->sub & KB_NOALIAS)
+		buf_str(out, "restrict ");
+	buf_str(out, print_value_name(p, i->result));
+}
+
+static void print_head(struct print *p, const struct kb_func *f, bool is_used, struct buf *out)
+{
+	if (f->linkage == KB_KERNEL)
+		buf_printf(out, "__kernel __attribute__((reqd_work_group_size(%" PRId64 ", 1, 1))) ",
+		           f->group_size);
+	else
+		buf_str(out, is_used ? "static " : "__attribute__((unused)) static ");
+	print_type(p, KB_TYPE(f->result, 1), p->spaces.funcs[p->f_number].result, out);
+	buf_printf(out, "%s%s(", f->result == KB_PTR ? "" : " ", print_global(p, f->name));
+	size_t n = 0;
+	for (; n < f->n_insts && f->insts[n].op == KBO_PARAM; n++) {
+		buf_str(out, n ? ",\n\t\t" : "\n\t\t");
+		print_param(p, &f->insts[n], out);
+	}
+	buf_str(out, n ? ")" : "void)");
+}
+
+/* --- what cannot be said ----------------------------------------------------------------------------- */
+
+static const char *refuse_type(struct kb_type t)
+{
+	if (t.scalar == KB_F64)
+		return "f64 in OpenCL C";
+	return t.lanes > OPENCL_LANES_MAX ? "vectors of more than 16 lanes in OpenCL C" : NULL;
+}
+
+static bool has_data(const struct print *p, const char *name)
+{
+	for (size_t i = 0; i < kb_data_count(p->m); i++)
+		if (strcmp(kb_data_at(p->m, i)->name, name) == 0)
+			return true;
+	for (size_t i = 0; i < p->options->n_data; i++)
+		if (strcmp(p->options->data[i].name, name) == 0)
+			return true;
+	return false;
+}
+
+static const char *refuse_inst(const struct print *p, const struct kb_inst *i)
+{
+	switch (i->op) {
+	case KBO_ATOMIC_LOAD:
+	case KBO_ATOMIC_STORE:
+	case KBO_ATOMIC_ADD: return "atomics in OpenCL C";
+	case KBO_CPUID:
+	case KBO_XGETBV: return "registers of an x86 processor in OpenCL C";
+	case KBO_SYMBOL: return has_data(p, i->name) ? NULL : "data outside of the file in OpenCL C";
+	case KBO_CONST_INT:
+		if (i->type.scalar == KB_INDEX && p->options->index_bits == 32 && i->imm != (int32_t)i->imm)
+			return "an index beyond 32 bits";
+		return NULL;
+	case KBO_LOAD:
+	case KBO_STORE:
+		if (i->align < kb_scalar_bytes(i->type.scalar))
+			return "elements off their alignment in OpenCL C";
+		return refuse_type(i->type);
+	case KBO_LOCAL:
+	case KBO_SHARED: return refuse_type(KB_TYPE((enum kb_scalar)i->sub, 1));
+	/* clang-format off */
+	case KBO_PARAM: case KBO_COMMENT: case KBO_RETURN: case KBO_CALL: case KBO_CALL_PTR:
+	case KBO_FUNC_ADDR: case KBO_CONST_FLOAT: case KBO_NULL: case KBO_STRING: case KBO_LANE_IDS:
+	case KBO_VAR: case KBO_GET: case KBO_SET: case KBO_LOOP: case KBO_END_LOOP: case KBO_FOREVER:
+	case KBO_BREAK_IF: case KBO_END_FOREVER: case KBO_IF: case KBO_ELSE: case KBO_END_IF:
+	case KBO_LOAD_SPLAT: case KBO_LOAD_PART: case KBO_STORE_PART: case KBO_PTR_ADD:
+	case KBO_PREFETCH: case KBO_BIN: case KBO_UN: case KBO_FMA: case KBO_CMP: case KBO_SELECT:
+	case KBO_SPLAT: case KBO_LANE: case KBO_CVT: case KBO_BITCAST: case KBO_SHUFFLE:
+	case KBO_REDUCE: case KBO_PAUSE: case KBO_GROUP_ID: case KBO_GROUP_COUNT: case KBO_ITEM_ID:
+	case KBO_BARRIER: return refuse_type(i->type);
+		/* clang-format on */
+	}
+	return NULL;
+}
+
+static const char *refuse(const struct print *p, const struct kb_func *f)
+{
+	const char *why = f->linkage == KB_EXPORTED ? "exported functions in OpenCL C" : NULL;
+	for (size_t i = 0; i < f->n_insts && !why; i++)
+		why = refuse_inst(p, &f->insts[i]);
+	return why;
+}
+
+/* --- expressions ------------------------------------------------------------------------------------- */
+
+static bool is_word(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+	       c == '.';
+}
+
+/* Behind the parenthesis that closes the one at s. */
+static const char *behind_group(const char *s)
+{
+	int depth = 0;
+	do {
+		depth += (*s == '(') - (*s == ')');
+		s++;
+	} while (*s && depth > 0);
+	return s;
+}
+
+/* A name, a number, a call, or a group. */
+static bool is_primary(const char *s)
+{
+	char before = '\0';
+	bool is_number = *s >= '0' && *s <= '9';
+	for (; is_word(*s) || (is_number && *s == '-' && before == 'p'); s++)
+		before = *s;
+	if (*s == '(')
+		s = behind_group(s);
+	return *s == '\0';
+}
+
+static struct opencl_address address(const struct print *p, const struct kb_inst *i, size_t k)
+{
+	int64_t c;
+	bool zero = print_const_arg(p, i, k + 1, &c) && c == 0;
+	return (struct opencl_address){print_arg_space(p, i, k), print_arg(p, i, k),
+	                               zero ? NULL : print_arg(p, i, k + 1), i->imm};
+}
+
+/* Octal escapes end after three digits. */
+static void print_string(const char *text, struct buf *out)
+{
+	buf_str(out, "(__constant uchar *)\"");
+	for (const unsigned char *s = (const unsigned char *)text; *s; s++) {
+		bool plain = *s >= ' ' && *s < 127 && *s != '"' && *s != '\\' && *s != '?';
+		buf_printf(out, plain ? "%c" : "\\%03o", *s);
+	}
+	buf_char(out, '"');
+}
+
+static void print_raw(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	if (i->op == KBO_LOAD || i->op == KBO_LOAD_SPLAT || i->op == KBO_LOAD_PART) {
+		struct opencl_address at = address(p, i, 0);
+		opencl_load(out, i, &at, p->options->index_bits);
+	} else if (i->op == KBO_PTR_ADD) {
+		struct opencl_address at = address(p, i, 0);
+		opencl_ptr_add(out, &at);
+	} else {
+		opencl_expression(p, i, out);
+	}
+}
+
+static void print_expr(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	struct buf raw;
+	if (i->op == KBO_STRING) {
+		print_string(i->name, out);
+		return;
+	}
+	if (i->op == KBO_SYMBOL) {
+		buf_str(out, print_global(p, i->name));
+		return;
+	}
+	buf_init(&raw);
+	print_raw(p, i, &raw);
+	buf_printf(out, is_primary(raw.data) ? "%s" : "(%s)", raw.data);
+	out->failed |= raw.failed;
+	buf_destroy(&raw);
+}
+
+/* --- statements -------------------------------------------------------------------------------------- */
+
+static bool is_name(const char *s)
+{
+	while (is_word(*s) && *s != '.')
+		s++;
+	return *s == '\0';
+}
+
+/* A value that stands in several statements has a name. */
+static const char *named_value(struct print *p, const struct kb_inst *i)
+{
+	const char *value = print_arg(p, i, 0), *name;
+	struct buf type;
+	if (is_name(value))
+		return value;
+	name = print_local_name(p, "part");
+	buf_init(&type);
+	opencl_type(&type, i->type, p->options->index_bits);
+	print_line(p, "const %s %s = %s;", type.data, name, value);
+	p->body.failed |= type.failed;
+	buf_destroy(&type);
+	return name;
+}
+
+static void print_store(struct print *p, const struct kb_inst *i)
+{
+	struct opencl_address at = address(p, i, 1);
+	struct buf value, indent;
+	buf_init(&value);
+	buf_init(&indent);
+	buf_fill(&indent, '\t', (size_t)p->depth);
+	if (i->op == KBO_STORE_PART)
+		buf_str(&value, named_value(p, i));
+	else
+		print_bare_arg(p, i, 0, &value);
+	opencl_store(&p->body, i, &at, value.data, p->options->index_bits, indent.data);
+	p->body.failed |= value.failed || indent.failed;
+	buf_destroy(&value);
+	buf_destroy(&indent);
+}
+
+static void print_stmt(struct print *p, const struct kb_inst *i)
+{
+	if (i->op == KBO_STORE || i->op == KBO_STORE_PART)
+		print_store(p, i);
+	else if (i->op == KBO_BARRIER)
+		print_line(p, "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);");
+	/* a prefetch and a pause are hints */
+}
+
+static void print_array(struct print *p, const struct kb_inst *i, const char *name)
+{
+	struct buf line;
+	buf_init(&line);
+	opencl_array(&line, i, name);
+	print_line(p, "%s", line.data);
+	p->body.failed |= line.failed;
+	buf_destroy(&line);
+}
+
+static void array_text(struct print *p, const struct kb_inst *i, const char *name, struct buf *out)
+{
+	(void)p;
+	buf_printf(out, "((%s uchar *)%s)",
+	           space_qualifier(i->op == KBO_SHARED ? SPACE_LOCAL : SPACE_PRIVATE), name);
+}
+
+static void print_data(struct print *p, const struct kb_data_item *d, const char *name, struct buf *out)
+{
+	(void)p;
+	opencl_data(out, d, name);
+}
+
+/* --- comments ---------------------------------------------------------------------------------------- */
+
+static const char *digits(const char *s)
+{
+	while (*s >= '0' && *s <= '9')
+		s++;
+	return s;
+}
+
+/* FILE:LINE:COL and then a space or the end. */
+static bool is_place(const char *text)
+{
+	for (const char *s = strchr(text, ':'); s; s = strchr(s + 1, ':')) {
+		const char *line = digits(s + 1);
+		const char *column = *line == ':' ? digits(line + 1) : line;
+		bool ends = *column == ' ' || *column == '\0';
+		if (s > text && line > s + 1 && column > line + 1 && ends)
+			return true;
+	}
+	return false;
+}
+
+static void print_comment_text(struct buf *out, const char *text, const char *forbidden)
+{
+	for (; *text; text++)
+		buf_char(out, (unsigned char)*text < ' ' || strchr(forbidden, *text) ? ' ' : *text);
+}
+
+/* The name of a file for messages of compilers, else a comment. */
+static void print_place(struct print *p, const char *text)
+{
+	struct buf clean;
+	buf_init(&clean);
+	bool place = is_place(text);
+	print_comment_text(&clean, text, place ? "\"\\?" : "*\\?");
+	print_line(p, place ? "#line 1 \"%s\"" : "/* %s */", clean.data);
+	p->body.failed |= clean.failed;
+	buf_destroy(&clean);
+}
+
+/* --- names ------------------------------------------------------------------------------------------- */
+
+/* Of OpenCL C, and functions of its library that a name of ours would hide or meet. */
+static const char *const reserved[] = {"kernel",
+                                       "global",
+                                       "local",
+                                       "constant",
+                                       "private",
+                                       "half",
+                                       "uchar",
+                                       "ushort",
+                                       "uint",
+                                       "ulong",
+                                       "idx",
+                                       "size_t",
+                                       "quad",
+                                       "pipe",
+                                       "generic",
+                                       "read_only",
+                                       "write_only",
+                                       "read_write",
+                                       "select",
+                                       "min",
+                                       "max",
+                                       "abs",
+                                       "fabs",
+                                       "sqrt",
+                                       "floor",
+                                       "ceil",
+                                       "isnan",
+                                       "barrier",
+                                       "all",
+                                       "any",
+                                       "dot",
+                                       "cross",
+                                       "length",
+                                       "distance",
+                                       "normalize",
+                                       "step",
+                                       "mix",
+                                       "clamp",
+                                       "sign",
+                                       "exp",
+                                       "log",
+                                       "pow",
+                                       "sin",
+                                       "cos",
+                                       "tan",
+                                       "tanh",
+                                       "erf",
+                                       "round",
+                                       "rint",
+                                       "trunc",
+                                       "fract",
+                                       "fma",
+                                       "mad",
+                                       "shuffle",
+                                       "shuffle2",
+                                       "prefetch",
+                                       "rotate",
+                                       "popcount",
+                                       "clz",
+                                       "bitselect",
+                                       "mad24",
+                                       "mul24",
+                                       "hypot",
+                                       "remainder",
+                                       "exp2",
+                                       "log2",
+                                       "rsqrt",
+                                       "degrees",
+                                       "radians",
+                                       "smoothstep",
+                                       "sinh",
+                                       "cosh",
+                                       "get_group_id",
+                                       "get_num_groups",
+                                       "get_local_id",
+                                       "mem_fence",
+                                       "read_mem_fence",
+                                       "write_mem_fence",
+                                       "wait_group_events",
+                                       "printf",
+                                       "complex",
+                                       "imaginary",
+                                       NULL};
+
+/* Digits behind a name make it another one: what is reserved must not be a prefix. */
+static bool is_reserved(const char *name)
+{
+	static const char *const prefixes[] = {"as_",    "convert_",   "vload",
+	                                       "vstore", "vload_half", "vstore_half"};
+	if (opencl_is_type(name) || opencl_is_helper(name))
+		return true;
+	for (size_t i = 0; i < TFMC_COUNT(prefixes); i++) {
+		size_t n = strlen(prefixes[i]);
+		const char *rest = name + n;
+		if (strncmp(name, prefixes[i], n) == 0 && (opencl_is_type(rest) || digits(rest) > rest))
+			return opencl_is_type(rest) || strlen(rest) < 3;
+	}
+	return false;
+}
+
+const struct cfamily_dialect_table *cfamily_opencl(void)
+{
+	static const struct cfamily_dialect_table table = {
+	        .has_spaces = true,
+	        .prelude = prelude,
+	        .refuse = refuse,
+	        .type = print_type,
+	        .head = print_head,
+	        .expr = print_expr,
+	        .stmt = print_stmt,
+	        .array = print_array,
+	        .array_text = array_text,
+	        .data = print_data,
+	        .comment = print_place,
+	        .reserved = reserved,
+	        .is_reserved = is_reserved,
+	};
+	return &table;
+}

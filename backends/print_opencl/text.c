@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Expressions of OpenCL C, one for each operation of the builder. Signed
+ * arithmetic that may wrap goes through the unsigned type; indices never wrap by
+ * contract and stay readable. min and max are compare and pick, because fmin
+ * has another rule for NaN.
+ */
+#include "backends/print_opencl/text.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "backends/print_opencl/convert.h"
+
+struct expr {
+	struct print *p;
+	const struct kb_inst *inst;
+	struct buf *out;
+	int index_bits;
+};
+
+/* --- types ------------------------------------------------------------------------------------------- */
+
+const char *opencl_scalar(enum kb_scalar s, int index_bits)
+{
+	switch (s) {
+	case KB_VOID: return "void";
+	case KB_BOOL: return "int";
+	case KB_I8: return "char";
+	case KB_U8: return "uchar";
+	case KB_I16: return "short";
+	case KB_I32: return "int";
+	case KB_I64: return "long";
+	case KB_INDEX: return index_bits == 64 ? "long" : "int";
+	case KB_F16:
+	case KB_BF16: return "ushort";
+	case KB_F32: return "float";
+	case KB_F64: return "double";
+	case KB_PTR: return "uchar *";
+	}
+	return "";
+}
+
+const char *opencl_memory_scalar(enum kb_scalar s)
+{
+	return opencl_scalar(s, 64);
+}
+
+static void type_name(struct buf *out, const char *scalar, int lanes)
+{
+	buf_str(out, scalar);
+	if (lanes > 1)
+		buf_printf(out, "%d", lanes);
+}
+
+void opencl_type(struct buf *out, struct kb_type t, int index_bits)
+{
+	if (t.scalar == KB_INDEX && t.lanes == 1)
+		buf_str(out, "idx");
+	else
+		type_name(out, opencl_scalar(t.scalar, index_bits), t.lanes);
+}
+
+static const char *arg(const struct expr *e, size_t k)
+{
+	return print_arg(e->p, e->inst, k);
+}
+
+static void bare_arg(const struct expr *e, size_t k)
+{
+	print_bare_arg(e->p, e->inst, k, e->out);
+}
+
+/* name(a, b, c) of all operands; the name is written. */
+static void call_args(const struct expr *e)
+{
+	for (size_t k = 0; k < e->inst->n_args; k++) {
+		buf_str(e->out, k ? ", " : "(");
+		bare_arg(e, k);
+	}
+	buf_char(e->out, ')');
+}
+
+static void call_helper(const struct expr *e, enum opencl_helper h)
+{
+	struct kb_type t = print_arg_type(e->p, e->inst, 0);
+	opencl_helper(e->p, h, t.scalar, t.lanes, e->out);
+	call_args(e);
+}
+
+static bool is_wrapping(enum kb_scalar s)
+{
+	return s == KB_I32 || s == KB_I64;
+}
+
+/* "int4" or "uint4" */
+static void int_type(const struct expr *e, bool is_unsigned)
+{
+	struct kb_type t = e->inst->type;
+	if (is_unsigned)
+		buf_char(e->out, 'u');
+	type_name(e->out, opencl_scalar(t.scalar, e->index_bits), t.lanes);
+}
+
+/* --- arithmetic -------------------------------------------------------------------------------------- */
+
+static const char *operator_of(enum kb_bin op)
+{
+	switch (op) {
+	case KB_ADD: return "+";
+	case KB_SUB: return "-";
+	case KB_MUL: return "*";
+	case KB_DIV: return "/";
+	case KB_REM: return "%";
+	case KB_MIN: return "<";
+	case KB_MAX: return ">";
+	case KB_AND: return "&";
+	case KB_OR: return "|";
+	case KB_XOR: return "^";
+	case KB_SHL: return "<<";
+	case KB_SHR:
+	case KB_SAR: return ">>";
+	}
+	return "";
+}
+
+/* as_int4(as_uint4(a) + as_uint4(b)) */
+static void unsigned_bin(const struct expr *e, const char *op)
+{
+	buf_str(e->out, "as_");
+	int_type(e, false);
+	buf_str(e->out, "(as_");
+	int_type(e, true);
+	buf_printf(e->out, "(%s) %s as_", arg(e, 0), op);
+	int_type(e, true);
+	buf_printf(e->out, "(%s))", arg(e, 1));
+}
+
+static bool goes_unsigned(enum kb_bin op, enum kb_scalar s)
+{
+	bool shifts = op == KB_SHL || op == KB_SHR;
+	bool wraps = op == KB_ADD || op == KB_SUB || op == KB_MUL;
+	return shifts || (wraps && is_wrapping(s));
+}
+
+/* x + (-1) of indices reads better as x - 1 */
+static bool print_less(const struct expr *e)
+{
+	int64_t c;
+	bool is_sum = e->inst->sub == KB_ADD && e->inst->type.scalar == KB_INDEX && e->inst->type.lanes == 1;
+	if (!is_sum || !print_const_arg(e->p, e->inst, 1, &c) || c >= 0 || c == INT64_MIN)
+		return false;
+	buf_printf(e->out, "%s - %lld%s", arg(e, 0), (long long)-c, e->index_bits == 64 ? "L" : "");
+	return true;
+}
+
+static void print_bin(const struct expr *e)
+{
+	enum kb_bin op = (enum kb_bin)e->inst->sub;
+	enum kb_scalar s = e->inst->type.scalar;
+	const char *text = operator_of(op);
+	if (print_less(e))
+		return;
+	bool picks = op == KB_MIN || op == KB_MAX;
+	if (picks && s == KB_F32) {
+		call_helper(e, op == KB_MIN ? HELPER_LESSER : HELPER_GREATER);
+	} else if (picks) {
+		buf_str(e->out, op == KB_MIN ? "min" : "max");
+		call_args(e);
+	} else if (goes_unsigned(op, s)) {
+		unsigned_bin(e, text);
+	} else {
+		buf_printf(e->out, "%s %s %s", arg(e, 0), text, arg(e, 1));
+	}
+}
+
+/* as_int(-as_uint(a)), as_int(abs(a)) */
+static void wrapped_un(const struct expr *e, const char *before, bool is_unsigned)
+{
+	buf_str(e->out, "as_");
+	int_type(e, false);
+	buf_printf(e->out, "(%s", before);
+	if (is_unsigned) {
+		buf_str(e->out, "as_");
+		int_type(e, true);
+	}
+	buf_printf(e->out, "(%s))", arg(e, 0));
+}
+
+static void print_not(const struct expr *e)
+{
+	struct kb_type t = e->inst->type;
+	if (t.scalar == KB_BOOL && t.lanes == 1) {
+		buf_printf(e->out, "!%s", arg(e, 0));
+		return;
+	}
+	/* one narrow lane would have become an int */
+	if (t.lanes == 1 && !is_wrapping(t.scalar))
+		buf_printf(e->out, "(%s)", opencl_scalar(t.scalar, e->index_bits));
+	buf_printf(e->out, "~%s", arg(e, 0));
+}
+
+static void print_un(const struct expr *e)
+{
+	bool is_float = e->inst->type.scalar == KB_F32;
+	const char *a = arg(e, 0);
+	switch ((enum kb_un)e->inst->sub) {
+	case KB_NEG:
+		if (is_float)
+			buf_printf(e->out, "-%s", a);
+		else
+			wrapped_un(e, "-", true);
+		return;
+	case KB_ABS:
+		if (is_float)
+			buf_printf(e->out, "fabs(%s)", a);
+		else
+			wrapped_un(e, "abs", false);
+		return;
+	case KB_SQRT: buf_printf(e->out, "sqrt(%s)", a); return;
+	case KB_FLOOR: buf_printf(e->out, "floor(%s)", a); return;
+	case KB_CEIL: buf_printf(e->out, "ceil(%s)", a); return;
+	case KB_NOT: print_not(e); return;
+	}
+}
+
+static const char *compare_of(enum kb_cmp op)
+{
+	switch (op) {
+	case KB_LT: return "<";
+	case KB_LE: return "<=";
+	case KB_GT: return ">";
+	case KB_GE: return ">=";
+	case KB_EQ: return "==";
+	case KB_NE: return "!=";
+	}
+	return "";
+}
+
+/* Bytes of a lane as it is carried. */
+static int lane_bytes(enum kb_scalar s, int index_bits)
+{
+	switch (s) {
+	case KB_I8:
+	case KB_U8: return 1;
+	case KB_I16:
+	case KB_F16:
+	case KB_BF16: return 2;
+	case KB_BOOL:
+	case KB_I32:
+	case KB_F32: return 4;
+	case KB_INDEX: return index_bits / 8;
+	case KB_I64:
+	case KB_F64: return 8;
+	case KB_VOID:
+	case KB_PTR: return 0;
+	}
+	return 0;
+}
+
+static void print_cmp(const struct expr *e)
+{
+	struct kb_type t = print_arg_type(e->p, e->inst, 0);
+	const char *op = compare_of((enum kb_cmp)e->inst->sub);
+	/* lanes of the mask are as wide as what was compared */
+	if (t.lanes > 1 && lane_bytes(t.scalar, e->index_bits) != 4)
+		buf_printf(e->out, "convert_int%d(%s %s %s)", t.lanes, arg(e, 0), op, arg(e, 1));
+	else
+		buf_printf(e->out, "%s %s %s", arg(e, 0), op, arg(e, 1));
+}
+
+static void print_select(const struct expr *e)
+{
+	struct kb_type t = e->inst->type;
+	const char *c = arg(e, 0), *a = arg(e, 1), *b = arg(e, 2);
+	int bytes = lane_bytes(t.scalar, e->index_bits);
+	if (t.lanes == 1)
+		buf_printf(e->out, "%s ? %s : %s", c, a, b);
+	else if (bytes == 4)
+		buf_printf(e->out, "select(%s, %s, %s)", b, a, c);
+	else
+		buf_printf(e->out, "select(%s, %s, convert_%s%d(%s))", b, a,
+		           bytes == 1   ? "char"
+		           : bytes == 2 ? "short"
+		                        : "long",
+		           t.lanes, c);
+}
+
+static void print_reduce(const struct expr *e)
+{
+	enum kb_bin op = (enum kb_bin)e->inst->sub;
+	call_helper(e, op == KB_ADD ? HELPER_SUM : op == KB_MIN ? HELPER_LEAST : HELPER_MOST);
+}
+
+/* --- constants and vectors --------------------------------------------------------------------------- */
+
+static void print_int(const struct expr *e)
+{
+	struct kb_type t = e->inst->type;
+	int64_t v = e->inst->imm;
+	bool is_wide = t.scalar == KB_I64 || (t.scalar == KB_INDEX && e->index_bits == 64);
+	if (v == INT64_MIN)
+		buf_str(e->out, "(-0x7fffffffffffffffL - 1)");
+	else if (v == INT32_MIN && !is_wide)
+		buf_str(e->out, "(-0x7fffffff - 1)");
+	else
+		buf_printf(e->out, v < 0 ? "(%lld%s)" : "%lld%s", (long long)v, is_wide ? "L" : "");
+}
+
+/* Whole numbers as such, others by their digits of base 16, which are exact. */
+static void print_magnitude(struct buf *out, uint32_t bits)
+{
+	int exponent = (int)(bits >> 23) - 127;
+	uint32_t fraction = bits & 0x7fffff, one = exponent < -126 ? 0 : 1;
+	float v;
+	memcpy(&v, &bits, sizeof v);
+	if (v < 65536 && v == (float)(int)v)
+		buf_printf(out, "%d.0f", (int)v);
+	else
+		buf_printf(out, "0x%u.%06xp%df", (unsigned)one, (unsigned)fraction << 1,
+		           one ? exponent : -126);
+}
+
+/* Infinities and NaN by their bits, which no option of a compiler may take for impossible. */
+static void print_float(struct buf *out, float v)
+{
+	uint32_t bits;
+	memcpy(&bits, &v, sizeof bits);
+	if (!isfinite(v)) {
+		buf_printf(out, "as_float(0x%08xu)", (unsigned)bits);
+		return;
+	}
+	buf_str(out, bits >> 31 ? "(-" : "");
+	print_magnitude(out, bits & 0x7fffffff);
+	buf_str(out, bits >> 31 ? ")" : "");
+}
+
+static void vector_begin(const struct expr *e)
+{
+	buf_char(e->out, '(');
+	type_name(e->out, opencl_scalar(e->inst->type.scalar, e->index_bits), e->inst->type.lanes);
+	buf_str(e->out, ")(");
+}
+
+static void print_lane_ids(const struct expr *e)
+{
+	int lanes = e->inst->type.lanes;
+	if (lanes == 1) {
+		buf_char(e->out, '0');
+		return;
+	}
+	vector_begin(e);
+	for (int i = 0; i < lanes; i++)
+		buf_printf(e->out, "%s%d", i ? ", " : "", i);
+	buf_char(e->out, ')');
+}
+
+static void print_splat(const struct expr *e)
+{
+	if (e->inst->type.lanes == 1) {
+		buf_str(e->out, arg(e, 0));
+		return;
+	}
+	vector_begin(e);
+	buf_printf(e->out, "%s%s)", e->inst->type.scalar == KB_BOOL ? "-" : "", arg(e, 0));
+}
+
+static void print_lane(const struct expr *e, const char *vector, int lane)
+{
+	buf_printf(e->out, e->inst->type.scalar == KB_BOOL ? "(%s.s%x & 1)" : "%s.s%x", vector,
+	           (unsigned)lane);
+}
+
+/* Lanes of one vector: v.s0213 */
+static void print_swizzle(const struct expr *e)
+{
+	int n = e->inst->type.lanes;
+	buf_printf(e->out, "%s.s", arg(e, 0));
+	for (int i = 0; i < n; i++)
+		buf_printf(e->out, "%x", (unsigned)e->inst->lanes[i]);
+}
+
+static void print_shuffle(const struct expr *e)
+{
+	int from = print_arg_type(e->p, e->inst, 0).lanes, n = e->inst->type.lanes;
+	const int *lanes = e->inst->lanes;
+	if (n == 1 && from == 1) {
+		buf_str(e->out, arg(e, (size_t)lanes[0]));
+	} else if (n == 1) {
+		print_lane(e, arg(e, (size_t)(lanes[0] / from)), lanes[0] % from);
+	} else if (e->inst->n_args == 1 && from > 1) {
+		print_swizzle(e);
+	} else {
+		opencl_shuffle_helper(e->p, e->inst, e->out);
+		call_args(e);
+	}
+}
+
+/* --- one operation ----------------------------------------------------------------------------------- */
+
+void opencl_expression(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	const struct expr all = {p, i, out, p->options->index_bits}, *e = &all;
+	switch (i->op) {
+	case KBO_CONST_INT: print_int(e); return;
+	case KBO_CONST_FLOAT: print_float(out, (float)i->fimm); return;
+	case KBO_NULL: buf_char(e->out, '0'); return;
+	case KBO_LANE_IDS: print_lane_ids(e); return;
+	case KBO_BIN: print_bin(e); return;
+	case KBO_UN: print_un(e); return;
+	case KBO_FMA: call_helper(e, HELPER_FMA); return;
+	case KBO_CMP: print_cmp(e); return;
+	case KBO_SELECT: print_select(e); return;
+	case KBO_SPLAT: print_splat(e); return;
+	case KBO_LANE: print_lane(e, arg(e, 0), e->inst->sub); return;
+	case KBO_CVT: opencl_convert(p, i, out); return;
+	case KBO_BITCAST: opencl_bitcast(p, i, out); return;
+	case KBO_SHUFFLE: print_shuffle(e); return;
+	case KBO_REDUCE: print_reduce(e); return;
+	case KBO_GROUP_ID: buf_str(e->out, "(idx)get_group_id(0)"); return;
+	case KBO_GROUP_COUNT: buf_str(e->out, "(idx)get_num_groups(0)"); return;
+	case KBO_ITEM_ID: buf_str(e->out, "(idx)get_local_id(0)"); return;
+	/* clang-format off */
+	case KBO_PARAM: case KBO_COMMENT: case KBO_RETURN: case KBO_CALL: case KBO_CALL_PTR:
+	case KBO_FUNC_ADDR: case KBO_STRING: case KBO_SYMBOL: case KBO_VAR: case KBO_GET: case KBO_SET:
+	case KBO_LOCAL: case KBO_LOOP: case KBO_END_LOOP: case KBO_FOREVER: case KBO_BREAK_IF:
+	case KBO_END_FOREVER: case KBO_IF: case KBO_ELSE: case KBO_END_IF: case KBO_LOAD: case KBO_STORE:
+	case KBO_LOAD_SPLAT: case KBO_LOAD_PART: case KBO_STORE_PART: case KBO_PTR_ADD: case KBO_PREFETCH:
+	case KBO_ATOMIC_LOAD: case KBO_ATOMIC_STORE: case KBO_ATOMIC_ADD: case KBO_PAUSE: case KBO_SHARED:
+	case KBO_BARRIER: case KBO_CPUID: case KBO_XGETBV: return;
+		/* clang-format on */
+	}
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Template of groups of kind `rowwise`: an op on rows of the last axis (softmax,
+ * log_softmax, masked_softmax, mask, layer_norm, rms_norm) with the elementwise
+ * ops before and after it. A row is read once, kept in registers, in the row of
+ * the result or in scratch, and every row is computed by one worker.
+ */
+#ifndef TFMC_BACKENDS_ROWS_ROWWISE_H
+#define TFMC_BACKENDS_ROWS_ROWWISE_H
+
+#include "backends/kernel/eval.h"
+
+/*
+ * Emits the body for job->group. Scratch of a worker: 4 bytes for each element of
+ * a row. Less is enough when the result is f32 and its rows are dense; else rows
+ * are computed again in every walk. f64 is refused.
+ */
+TFMC_MUST_USE enum tfmc_status rowwise_emit(const struct kernel_job *job);
+
+/* Rows [first, end) of a norm in front of another root, one behind the other. */
+struct rowwise_rows {
+	const struct ir_op *norm; /* layer_norm or rms_norm of f32, rows of a constant length */
+	struct kb_val first, end; /* of all leading axes as one */
+	struct kb_val to;         /* f32 [end - first, length] */
+};
+/* Emits them; the bits are those of a group of the norm alone. What fails is marked in `e`. */
+void rowwise_norm_rows(struct eval *e, const struct rowwise_rows *rows);
+
+/* A norm behind another root: its rows lie where the group's result goes, and are normalised there. */
+struct rowwise_after {
+	const struct ir_op *norm;       /* layer_norm or rms_norm of f32 */
+	const struct eval_outputs *out; /* the group's one result, of the norm's shape, in f32 */
+	struct kb_val first, end;       /* rows, of all leading axes as one */
+};
+/* Emits them and what follows the norm; the bits are those of a group of the norm alone. */
+void rowwise_norm_after(struct eval *e, const struct rowwise_after *after);
+
+#endif

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The rowwise template: reads the group, decides where rows are kept, and walks
+ * over this worker's rows. The walks of one row are in rowwise_norm.c and
+ * rowwise_softmax.c. Nothing depends on the number of workers but which rows
+ * are computed.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "backends/rows/rowwise.h"
+#include "backends/rows/rowwise_internal.h"
+
+struct kb_val rowwise_width(const struct rowwise *r)
+{
+	return r->size[r->rank - 1];
+}
+
+struct kb_val rowwise_visible(struct rowwise *r, const struct eval_mask *mask, struct kb_val *first)
+{
+	struct kb *k = r->k;
+	struct kb_val b = r->row.index[0], i = r->row.index[r->rank - 2];
+	struct kb_val n = eval_visible(&r->e, mask, b, i);
+	*first = eval_first_visible(&r->e, mask, b, i);
+	if (!n.id)
+		return rowwise_width(r);
+	n = kb_min(k, kb_cvt(k, n, KB_INDEX), rowwise_width(r));
+	return kb_max(k, n, kb_index(k, 0));
+}
+
+/* --- the group ------------------------------------------------------------------------------------------ */
+
+static bool same_shape(const struct ir_type *a, const struct ir_type *b)
+{
+	if (a->rank != b->rank)
+		return false;
+	for (int i = 0; i < a->rank; i++)
+		if (a->dims[i] != b->dims[i])
+			return false;
+	return true;
+}
+
+static bool is_masked(const struct rowwise *r)
+{
+	return r->root->code == OP_mask || r->root->code == OP_masked_softmax;
+}
+
+static bool keeps_exp(const struct rowwise *r)
+{
+	return r->root->code == OP_softmax || r->root->code == OP_masked_softmax;
+}
+
+/* The types that the walks rely on. */
+static enum tfmc_status check_types(struct rowwise *r)
+{
+	const struct ir_func *f = r->job->func;
+	const struct ir_type *y = ir_type_of(f, r->root->results[0]);
+	for (size_t i = 0; i < r->root->n_operands; i++)
+		if (r->root->operands[i].id && ir_type_of(f, r->root->operands[i])->dtype == DT_F64)
+			eval_unsupported(&r->e, r->root, "rows of f64");
+	if (y->rank < (is_masked(r) ? 2 : 1))
+		eval_unsupported(&r->e, r->root, "rows of a tensor of this rank");
+	if (r->outputs.n == 0)
+		eval_internal(&r->e, r->root, "the group stores nothing");
+	for (size_t i = 0; i < r->outputs.n; i++)
+		if (!same_shape(ir_type_of(f, r->outputs.items[i].value), y))
+			eval_unsupported(&r->e, r->root, "results with another shape than the rows");
+	return eval_status(&r->e);
+}
+
+/* Rows of the result can keep x: f32, side by side. */
+static bool result_keeps_rows(const struct rowwise *r)
+{
+	const struct kb_tensor *t = &r->outputs.items[0].to.t;
+	const struct kb_size *step = &t->stride[r->rank - 1];
+	return t->dtype == DT_F32 && t->encoding == ENC_ROW && step->is_const && step->c == 1;
+}
+
+/*
+ * x is read again where it lies, unless the first walk changes it. Exponentials of rows of unknown length are
+ * computed in the buffer, which has room for whole vectors.
+ */
+static bool x_stays(const struct rowwise *r)
+{
+	const struct attrs_masked_softmax *a = r->root->attrs;
+	if (r->root->code == OP_masked_softmax && (a->scale != 1 || a->softcap > 0))
+		return false;
+	return eval_tensor(&r->e, r->root->operands[0]) && !r->is_filled && !(keeps_exp(r) && r->width < 0);
+}
+
+/* The mask alone walks once; norms and log_softmax keep nothing when x stays. */
+static bool needs_buffer(const struct rowwise *r)
+{
+	if (r->root->code == OP_mask)
+		return r->is_filled;
+	return !r->is_held && (keeps_exp(r) || !r->x_stays);
+}
+
+/* Where rows are kept between walks. */
+static void choose_buffer(struct rowwise *r)
+{
+	const struct attrs_group *schedule = r->job->group->attrs;
+	const struct ir_type *x = ir_type_of(r->job->func, r->root->operands[0]);
+	int64_t longest = ir_dim_hi(r->job->module->dims, x->dims[r->rank - 1]);
+	if (!needs_buffer(r) || r->is_inner)
+		return;
+	if (r->items > 1 && longest <= ROWWISE_SHARED) {
+		r->buffer = kb_shared(r->k, "kept", KB_F32, longest > 0 ? longest : 1);
+	} else if (schedule->scratch / 4 >= longest) {
+		r->buffer = r->job->scratch;
+		r->is_padded = schedule->scratch % 64 == 0 && r->lanes <= 16;
+	} else if (result_keeps_rows(r)) {
+		r->in_result = true;
+	} else {
+		r->has_none = true;
+		r->lanes = r->is_filled ? 1 : r->lanes;
+		r->out_lanes = r->is_filled ? 1 : r->out_lanes;
+		r->is_filled = false;
+	}
+}
+
+static int vector_lanes(const struct rowwise *r)
+{
+	int64_t planned = ((const struct attrs_group *)r->job->group->attrs)->lanes;
+	int lanes = kb_caps(r->k)->lanes;
+	if (r->items > 1)
+		return 1;
+	if (planned > 0 && planned <= KB_LANES_MAX && (planned & (planned - 1)) == 0)
+		lanes = (int)planned;
+	while (lanes > 1 && r->width >= 0 && lanes / 2 >= r->width)
+		lanes /= 2;
+	return lanes;
+}
+
+/* Short rows of known length, without elements that nobody may read. */
+static bool fits_registers(const struct rowwise *r)
+{
+	int64_t chunks = (r->width + r->lanes - 1) / r->lanes;
+	return r->items == 1 && !is_masked(r) && r->width >= 0 && chunks <= ROWWISE_HELD_MAX &&
+	       2 * chunks <= kb_caps(r->k)->registers && !r->is_filled && r->out_lanes == r->lanes;
+}
+
+static void choose_schedule(struct rowwise *r)
+{
+	int last = r->rank - 1;
+	if (ir_dim_is_const(ir_type_of(r->job->func, r->root->results[0])->dims[last], &r->width))
+		r->size[last] = kb_index(r->k, r->width);
+	else
+		r->width = -1;
+	r->lanes = r->out_lanes = vector_lanes(r);
+	for (size_t i = 0; i < r->outputs.n; i++)
+		if (!eval_vectorizes(&r->e, r->outputs.items[i].value, last))
+			r->out_lanes = 1;
+	r->is_filled = r->lanes > 1 && !eval_vectorizes(&r->e, r->root->operands[0], last);
+	r->is_held = fits_registers(r);
+	r->x_stays = x_stays(r);
+	choose_buffer(r);
+}
+
+/* --- rows ----------------------------------------------------------------------------------------------- */
+
+static void copy_element(struct rowwise *r, const struct rowwise_chunk *c, void *user)
+{
+	struct eval_point p = r->row;
+	(void)user;
+	p.index[r->rank - 1] = c->at;
+	rowwise_put(r, c, eval_value(&r->e, r->root->operands[0], &p));
+}
+
+static void emit_root(struct rowwise *r)
+{
+	switch ((int)r->root->code) {
+	case OP_softmax:
+	case OP_masked_softmax: rowwise_softmax(r); return;
+	case OP_log_softmax: rowwise_log_softmax(r); return;
+	case OP_mask: rowwise_mask(r); return;
+	case OP_layer_norm: rowwise_layer_norm(r); return;
+	case OP_rms_norm: rowwise_rms_norm(r); return;
+	}
+	eval_internal(&r->e, r->root, "a rowwise op without template");
+}
+
+/* Row `at` of all; addresses that its walks share are computed here. */
+static void open_row(struct rowwise *r, struct kb_val at)
+{
+	struct kb *k = r->k;
+	r->row = (struct eval_point){.rank = r->rank, .vec = r->rank - 1, .flat = at};
+	eval_unravel(&r->e, at, r->size, r->rank - 1, r->row.index);
+	r->row.index[r->rank - 1] = kb_index(k, 0);
+	eval_hoist(&r->e, r->root->operands[0], &r->row);
+	for (size_t i = 0; i < r->outputs.n; i++)
+		eval_hoist(&r->e, r->outputs.items[i].value, &r->row);
+	if (!r->in_result)
+		return;
+	const struct eval_tensor *to = &r->outputs.items[0].to;
+	struct kb_val offset = eval_offset(&r->e, to, &r->row);
+	r->buffer = kb_ptr_add(k, to->t.ptr, kb_mul(k, offset, kb_index(k, 4)), 0);
+}
+
+static void emit_row(struct rowwise *r, struct kb_val at)
+{
+	open_row(r, at);
+	if (r->is_filled) {
+		const struct rowwise_walk w = {.body = copy_element, .lanes = 1};
+		if (keeps_exp(r))
+			rowwise_clear_rest(r, rowwise_width(r));
+		rowwise_walk(r, kb_index(r->k, 0), rowwise_width(r), &w);
+	}
+	emit_root(r);
+}
+
+static void emit_rows(struct rowwise *r)
+{
+	struct kb *k = r->k;
+	struct kb_val rows = eval_product(&r->e, r->size, 0, r->rank - 1), hi;
+	struct kb_val lo = eval_split(&r->e, rows, &hi);
+	size_t mark = eval_mark(&r->e);
+	struct kb_val at = kb_loop(k, "row", lo, hi, 1, 0);
+	emit_row(r, at);
+	kb_end_loop(k);
+	eval_release(&r->e, mark);
+}
+
+/* --- rows in front of another root ---------------------------------------------------------------------- */
+
+/* The buffer of a row is the place of its result. */
+static void emit_inner_rows(struct rowwise *r, const struct rowwise_rows *rows)
+{
+	struct kb *k = r->k;
+	struct kb_val bytes = kb_mul(k, rowwise_width(r), kb_index(k, 4));
+	struct kb_val at = kb_loop(k, "row", rows->first, rows->end, 1, 0);
+	r->buffer = kb_ptr_add(k, rows->to, kb_mul(k, kb_sub(k, at, rows->first), bytes), 0);
+	emit_row(r, at);
+	kb_end_loop(k);
+}
+
+static void keep_status(struct eval *e, const struct eval *inner)
+{
+	e->failed = inner->failed;
+	e->unsupported = inner->unsupported;
+	e->no_memory = inner->no_memory;
+}
+
+/* The evaluator is the caller's but for the cache: its widths and points are those of another root. */
+void rowwise_norm_rows(struct eval *e, const struct rowwise_rows *rows)
+{
+	struct rowwise r = {
+	        .job = e->job, .k = e->k, .root = rows->norm, .e = *e, .items = 1, .is_inner = true};
+	r.e.cache.items = NULL;
+	r.e.cache.n = r.e.cache.cap = 0;
+	r.rank = ir_type_of(e->job->func, r.root->results[0])->rank;
+	eval_sizes(&r.e, r.root->results[0], r.size);
+	choose_schedule(&r);
+	emit_inner_rows(&r, rows);
+	keep_status(e, &r.e);
+}
+
+/* The operand of the norm lies in the result. */
+static bool move_operand(struct rowwise *r)
+{
+	size_t n = r->job->func->n_values;
+	struct eval_tensor *tensors = ARENA_ARRAY(r->job->arena, struct eval_tensor, n);
+	if (!tensors)
+		return false;
+	memcpy(tensors, r->e.tensors, n * sizeof(*tensors));
+	tensors[r->root->operands[0].id] = r->outputs.items[0].to;
+	r->e.tensors = tensors;
+	return true;
+}
+
+void rowwise_norm_after(struct eval *e, const struct rowwise_after *after)
+{
+	struct rowwise r = {.job = e->job, .k = e->k, .root = after->norm, .e = *e, .items = 1};
+	r.outputs = *after->out;
+	r.e.cache.items = NULL;
+	r.e.cache.n = r.e.cache.cap = 0;
+	r.rank = ir_type_of(e->job->func, r.root->results[0])->rank;
+	if (!move_operand(&r)) {
+		e->no_memory = true;
+		return;
+	}
+	eval_sizes(&r.e, r.root->results[0], r.size);
+	choose_schedule(&r);
+	struct kb_val at = kb_loop(r.k, "row", after->first, after->end, 1, 0);
+	emit_row(&r, at);
+	kb_end_loop(r.k);
+	keep_status(e, &r.e);
+}
+
+/* --- groups --------------------------------------------------------------------------------------------- */
+
+enum tfmc_status rowwise_emit(const struct kernel_job *job)
+{
+	const struct attrs_group *schedule = job->group->attrs;
+	const struct ir_region *region = job->group->region;
+	assert(schedule->root >= 0 && (size_t)schedule->root < region->n_ops);
+	struct rowwise r = {.job = job, .k = job->k, .root = region->ops[schedule->root]};
+	assert(ir_op_has(r.root->code, TRAIT_ROWWISE));
+	TFMC_TRY(eval_begin(&r.e, job));
+	TFMC_TRY(eval_outputs(&r.e, &r.outputs));
+	r.rank = ir_type_of(job->func, r.root->results[0])->rank;
+	TFMC_TRY(check_types(&r));
+	r.items = job->items > 1 ? job->items : 1;
+	if (r.items > 1)
+		rowwise_items_begin(&r);
+	eval_sizes(&r.e, r.root->results[0], r.size);
+	choose_schedule(&r);
+	emit_rows(&r);
+	return eval_status(&r.e);
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rowwise template: softmax, log_softmax, masked_softmax and mask. Three walks:
+ * the largest score; exponentials and their sum; results. Exponentials are kept,
+ * so that each is computed once, unless there is no place for them. Elements that are not visible are never
+ * read.
+ */
+#include <math.h>
+
+#include "backends/kb/math.h"
+#include "backends/rows/rowwise_internal.h"
+
+enum { X, LEN, PAST };
+
+struct softmax {
+	struct rowwise_acc max, sum;
+	struct kb_val shift;  /* f32: the largest score */
+	struct kb_val factor; /* f32: 1 / sum, or log(sum) */
+	double scale, softcap;
+	bool base2;          /* 2^x in place of e^x */
+	bool keeps_exp;      /* softmax; log_softmax needs the scores again */
+	struct kb_val first; /* i32: of the elements that are visible; none: 0 */
+	float hidden;        /* results of elements that are not */
+};
+
+/* --- walks ---------------------------------------------------------------------------------------------- */
+
+/* softcap(x scale) */
+static struct kb_val score(struct rowwise *r, const struct softmax *s, struct kb_val x)
+{
+	struct kb *k = r->k;
+	if (s->scale != 1)
+		x = kb_mul(k, x, math_const(k, x, (float)s->scale));
+	if (s->softcap > 0) {
+		struct kb_val limit = math_const(k, x, (float)s->softcap);
+		x = kb_mul(k, limit, math_tanh(k, kb_bin(k, KB_DIV, x, limit)));
+	}
+	return x;
+}
+
+/* x where the window reaches, else -inf. */
+static struct kb_val in_window(struct rowwise *r, const struct rowwise_chunk *c, const struct softmax *s,
+                               struct kb_val x)
+{
+	struct kb *k = r->k;
+	if (!s->first.id)
+		return x;
+	int lanes = kb_type_of(k, x).lanes;
+	struct kb_val at = kb_splat(k, kb_cvt(k, c->at, KB_I32), lanes);
+	if (lanes > 1)
+		at = kb_add(k, at, kb_lane_ids(k, lanes));
+	struct kb_val seen = kb_cmp(k, KB_GE, at, kb_splat(k, s->first, lanes));
+	return kb_select(k, seen, x, math_const(k, x, -HUGE_VALF));
+}
+
+static void find_max(struct rowwise *r, const struct rowwise_chunk *c, void *user)
+{
+	struct softmax *s = user;
+	struct kb_val x = in_window(r, c, s, score(r, s, rowwise_first(r, c)));
+	rowwise_keep(r, c, x);
+	rowwise_acc_add(r, &s->max, c, x);
+}
+
+/* score - max, after the first walk */
+static struct kb_val shifted(struct rowwise *r, const struct rowwise_chunk *c, const struct softmax *s)
+{
+	struct kb_val x = rowwise_again(r, c);
+	if (r->has_none)
+		x = score(r, s, x);
+	x = in_window(r, c, s, x);
+	return kb_sub(r->k, x, rowwise_splat(r, c, s->shift));
+}
+
+/* The exponential of score - max. */
+static struct kb_val power(struct rowwise *r, const struct rowwise_chunk *c, const struct softmax *s)
+{
+	struct kb_val x = shifted(r, c, s);
+	return s->base2 ? math_exp2_nonpositive(r->k, x) : math_exp_nonpositive(r->k, x);
+}
+
+static void add_exp(struct rowwise *r, const struct rowwise_chunk *c, void *user)
+{
+	struct softmax *s = user;
+	struct kb_val e = power(r, c, s);
+	rowwise_acc_add(r, &s->sum, c, e);
+	if (s->keeps_exp && !r->has_none)
+		rowwise_put(r, c, e);
+}
+
+static void store_quotient(struct rowwise *r, const struct rowwise_chunk *c, void *user)
+{
+	const struct softmax *s = user;
+	struct kb_val e = r->has_none ? power(r, c, s) : rowwise_get(r, c);
+	rowwise_store(r, c, kb_mul(r->k, e, rowwise_splat(r, c, s->factor)));
+}
+
+static void store_log(struct rowwise *r, const struct rowwise_chunk *c, void *user)
+{
+	const struct softmax *s = user;
+	struct kb_val factor = rowwise_splat(r, c, s->factor);
+	rowwise_store(r, c, kb_sub(r->k, shifted(r, c, s), factor));
+}
+
+static void store_hidden(struct rowwise *r, const struct rowwise_chunk *c, void *user)
+{
+	const struct softmax *s = user;
+	rowwise_store(r, c, rowwise_splat(r, c, kb_f32(r->k, s->hidden)));
+}
+
+static void store_x(struct rowwise *r, const struct rowwise_chunk *c, void *user)
+{
+	rowwise_store(r, c, in_window(r, c, user, rowwise_first(r, c)));
+}
+
+/* --- rows ----------------------------------------------------------------------------------------------- */
+
+/* Walks over [0, to). */
+static void walk(struct rowwise *r, struct kb_val to, int lanes, rowwise_body *body, struct softmax *s)
+{
+	const struct rowwise_walk w = {.body = body, .user = s, .lanes = lanes};
+	rowwise_walk(r, kb_index(r->k, 0), to, &w);
+}
+
+#define REGISTERS_OF_FOUR                                                                 \
+	32 /* with fewer, four exponentials at once leave constants and sums on the stack \
+	    */
+
+/* Do exponentials take the place of scores in the buffer? */
+static bool in_buffer(const struct rowwise *r, const struct softmax *s)
+{
+	return s->keeps_exp && !r->x_stays;
+}
+
+/* The exponentials: in padded memory without a loop over the last elements. */
+static void walk_exp(struct rowwise *r, struct kb_val to, struct softmax *s)
+{
+	struct rowwise_walk w = {.body = add_exp, .user = s, .lanes = r->lanes, .pads = in_buffer(r, s)};
+	w.at_once = !s->keeps_exp && kb_caps(r->k)->registers < REGISTERS_OF_FOUR ? 2 : 0;
+	rowwise_walk(r, kb_index(r->k, 0), to, &w);
+}
+
+static void walk_hidden(struct rowwise *r, struct kb_val from, struct softmax *s)
+{
+	const struct rowwise_walk w = {.body = store_hidden, .user = s, .lanes = r->out_lanes};
+	rowwise_walk(r, from, rowwise_width(r), &w);
+}
+
+/* The sum over [0, to) of exp(x - max). A row of -inf is shifted by 0 and sums to 0; NaN reaches the sum. */
+static struct kb_val exp_sum(struct rowwise *r, struct kb_val to, struct softmax *s)
+{
+	struct kb *k = r->k;
+	int64_t n;
+	if (in_buffer(r, s) && !r->is_filled && !kb_const_index(k, to, &n))
+		rowwise_clear_rest(r, to);
+	rowwise_acc_begin(r, &s->max, KB_MAX);
+	walk(r, to, r->lanes, find_max, s);
+	s->shift = rowwise_acc_value(r, &s->max);
+	if (s->keeps_exp) {
+		struct kb_val is_empty = kb_cmp(k, KB_EQ, s->shift, kb_f32(k, -HUGE_VALF));
+		s->shift = kb_select(k, is_empty, kb_f32(k, 0), s->shift);
+	}
+	rowwise_acc_begin(r, &s->sum, KB_ADD);
+	walk_exp(r, to, s);
+	return rowwise_acc_value(r, &s->sum);
+}
+
+static void softmax_to(struct rowwise *r, struct kb_val to, struct softmax *s)
+{
+	struct kb *k = r->k;
+	struct kb_val sum = exp_sum(r, to, s);
+	struct kb_val is_zero = kb_cmp(k, KB_EQ, sum, kb_f32(k, 0));
+	s->factor = kb_bin(k, KB_DIV, kb_f32(k, 1), kb_select(k, is_zero, kb_f32(k, 1), sum));
+	walk(r, to, r->out_lanes, store_quotient, s);
+}
+
+static void masked_softmax(struct rowwise *r)
+{
+	const struct attrs_masked_softmax *a = r->root->attrs;
+	struct softmax s = {.scale = a->scale, .softcap = a->softcap, .base2 = a->base2, .keeps_exp = true};
+	const struct eval_mask mask = {rowwise_operand(r, LEN), rowwise_operand(r, PAST),
+	                               a->mask == MASK_causal, a->window};
+	struct kb_val n = rowwise_visible(r, &mask, &s.first);
+	softmax_to(r, n, &s);
+	walk_hidden(r, n, &s);
+}
+
+void rowwise_softmax(struct rowwise *r)
+{
+	struct softmax s = {.scale = 1, .keeps_exp = true};
+	if (r->root->code == OP_masked_softmax)
+		masked_softmax(r);
+	else
+		softmax_to(r, rowwise_width(r), &s);
+}
+
+void rowwise_log_softmax(struct rowwise *r)
+{
+	struct softmax s = {.scale = 1};
+	struct kb_val width = rowwise_width(r), sum = exp_sum(r, width, &s);
+	s.factor = math_log(r->k, sum);
+	walk(r, width, r->out_lanes, store_log, &s);
+}
+
+void rowwise_mask(struct rowwise *r)
+{
+	const struct attrs_mask *a = r->root->attrs;
+	struct softmax s = {.hidden = -HUGE_VALF};
+	const struct eval_mask mask = {rowwise_operand(r, LEN), rowwise_operand(r, PAST),
+	                               a->mask == MASK_causal, a->window};
+	struct kb_val n = rowwise_visible(r, &mask, &s.first);
+	walk(r, n, r->out_lanes, store_x, &s);
+	walk_hidden(r, n, &s);
+}

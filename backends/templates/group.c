@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a group to its template. The kind is the schedule's choice, the root op
+ * says what there is to compute; what has no fast template goes to the plain one.
+ */
+#include <assert.h>
+
+#include "backends/attention/attention.h"
+#include "backends/kernel/group.h"
+#include "backends/rows/rowwise.h"
+#include "backends/kernel/templates.h"
+
+static bool is_function(enum ir_opcode code)
+{
+	static const bool table[IR_N_OPS] = {
+	        [OP_exp] = true,        [OP_log] = true,  [OP_sin] = true,  [OP_cos] = true,
+	        [OP_tanh] = true,       [OP_erf] = true,  [OP_gelu] = true, [OP_gelu_tanh] = true,
+	        [OP_gelu_quick] = true, [OP_silu] = true, [OP_pow] = true,  [OP_sigmoid] = true,
+	        [OP_softcap] = true,
+	};
+	return table[code];
+}
+
+struct kb_val kernel_by_parts(const struct kernel_job *job)
+{
+	struct kb *k = job->k;
+	struct kb_val rest = kb_bin(k, KB_REM, kb_index(k, job->parts), job->n_workers);
+	struct kb_val several = kb_cmp(k, KB_GT, job->n_workers, kb_index(k, 1));
+	return kb_bin(k, KB_AND, several, kb_cmp(k, KB_EQ, rest, kb_index(k, 0)));
+}
+
+bool kernel_has_functions(const struct kernel *g)
+{
+	const struct ir_region *r = g->job->group->region;
+	for (size_t i = 0; i < r->n_ops; i++)
+		if (is_function(r->ops[i]->code))
+			return true;
+	return false;
+}
+
+static void comment_types(const struct kernel *g)
+{
+	struct buf text;
+	const struct ir_func *f = g->job->func;
+	const struct ir_op *op = g->root;
+	buf_init(&text);
+	buf_printf(&text, "%s %s", ir_word(WORDS_GROUP, g->attrs->kind), ir_op_desc(op->code)->name);
+	for (size_t i = 0; i < op->n_operands; i++) {
+		if (!op->operands[i].id)
+			continue;
+		buf_char(&text, ' ');
+		ir_type_print(&text, g->job->module->dims, ir_type_of(f, op->operands[i]));
+	}
+	buf_str(&text, " ->");
+	for (size_t i = 0; i < g->job->group->n_results; i++) {
+		buf_char(&text, ' ');
+		ir_type_print(&text, g->job->module->dims, ir_type_of(f, g->job->group->results[i]));
+	}
+	kb_comment(g->k, "%s", text.data);
+	buf_destroy(&text);
+}
+
+static bool is_row_op(enum ir_opcode code)
+{
+	return code == OP_mask || code == OP_softmax || code == OP_log_softmax || code == OP_masked_softmax ||
+	       code == OP_layer_norm || code == OP_rms_norm;
+}
+
+bool kernel_is_rowwise(const struct attrs_group *attrs, const struct ir_op *root)
+{
+	return is_row_op(root->code) && (attrs->kind == GROUP_rowwise || root->code != OP_mask);
+}
+
+/* Each item of the work-group is a worker of its own. */
+static struct kernel_job split_items(const struct kernel_job *job)
+{
+	struct kernel_job alone = *job;
+	struct kb_val items = kb_index(job->k, job->items);
+	alone.items = 1;
+	struct kb_val item = kb_item_id(job->k);
+	alone.worker = kb_add(job->k, kb_mul(job->k, job->worker, items), item);
+	alone.n_workers = kb_mul(job->k, job->n_workers, items);
+	return alone;
+}
+
+/* The templates of work-groups; what they cannot do the items do one by one. */
+static enum tfmc_status emit_shared(struct kernel *g)
+{
+	struct kernel_job alone;
+	if (g->attrs->kind == GROUP_linear && g->root->code == OP_linear && kernel_linear_shared(g))
+		return eval_status(g->e);
+	alone = split_items(g->job);
+	g->job = g->e->job = &alone;
+	kernel_loops(g);
+	return eval_status(g->e);
+}
+
+static bool emit_linear(struct kernel *g)
+{
+	if (g->attrs->kind != GROUP_linear)
+		return false;
+	if (g->root->code == OP_expert_linear)
+		return kernel_expert_linear(g);
+	return g->root->code == OP_linear && kernel_linear(g);
+}
+
+enum tfmc_status kernel_emit_group(const struct kernel_job *job)
+{
+	struct eval e;
+	const struct attrs_group *attrs = job->group->attrs;
+	const struct ir_region *r = job->group->region;
+	struct kernel g = {.e = &e, .k = job->k, .job = job, .attrs = attrs};
+	if (attrs->root < 0 || (size_t)attrs->root >= r->n_ops) {
+		diag_error(job->cx, job->group->loc.at, DIAG_INTERNAL, "kernel: a group without root");
+		return TFMC_INTERNAL;
+	}
+	g.root = r->ops[attrs->root];
+	comment_types(&g);
+	if (attrs->kind == GROUP_attention && g.root->code == OP_attention) {
+		assert(job->items <= 1);
+		return kernel_attention(job);
+	}
+	if (kernel_is_rowwise(attrs, g.root))
+		return rowwise_emit(job);
+	TFMC_TRY(eval_begin(&e, job));
+	TFMC_TRY(eval_outputs(&e, &g.out));
+	if (job->items > 1)
+		return emit_shared(&g);
+	if (!emit_linear(&g))
+		kernel_loops(&g);
+	return eval_status(&e);
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How much work a group is, for launches: whether the items of a work-group share
+ * its tasks, and how many tasks there are. Both follow the templates' division of
+ * work; group.c takes the same decisions when it emits.
+ */
+#include "backends/attention/attention.h"
+#include "backends/kernel/templates.h"
+#include "ir/target/tile.h"
+#include "ir/core/view.h"
+
+#define ROW_MIN 32 /* elements below which items do not share a row */
+
+/* --- items ------------------------------------------------------------------------------------------- */
+
+static const struct ir_op *root_of(const struct ir_op *group)
+{
+	const struct attrs_group *attrs = group->attrs;
+	bool has_root = attrs->root >= 0 && (size_t)attrs->root < group->region->n_ops;
+	return has_root ? group->region->ops[attrs->root] : NULL;
+}
+
+/* What kernel_linear_shared reads: f32 in memory, packed weights, one result of the root's rank. */
+static bool is_shared_linear(const struct ir_func *f, const struct ir_op *group, const struct ir_op *root)
+{
+	const struct attrs_group *attrs = group->attrs;
+	if (attrs->kind != GROUP_linear || root->code != OP_linear || group->n_results != 1)
+		return false;
+	struct ir_value x = ir_view_base(f, root->operands[0]);
+	const struct ir_op *w = ir_def(f, root->operands[1]);
+	return ir_info(f, x)->region != group->region && ir_type_of(f, x)->dtype == DT_F32 && w &&
+	       w->code == OP_weight &&
+	       ((const struct attrs_weight *)w->attrs)->weight->encoding == ENC_PANEL16;
+}
+
+static int64_t longest_row(const struct ir_module *m, const struct ir_func *f, const struct ir_op *root)
+{
+	const struct ir_type *t = ir_type_of(f, root->results[0]);
+	return t->rank > 0 ? ir_dim_hi(m->dims, t->dims[t->rank - 1]) : 1;
+}
+
+int64_t kernel_items(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
+                     const struct target *t)
+{
+	const struct ir_op *root = root_of(group);
+	if (t->group_size != GPU_ITEMS || !root)
+		return 1;
+	if (is_shared_linear(f, group, root))
+		return GPU_ITEMS;
+	if (kernel_is_rowwise(group->attrs, root) && longest_row(m, f, root) >= ROW_MIN)
+		return GPU_ITEMS;
+	return 1;
+}
+
+/* --- tasks ------------------------------------------------------------------------------------------- */
+
+static const struct ir_dim *div_up(const struct ir_module *m, const struct ir_dim *a, int64_t by)
+{
+	return ir_dim_floordiv(m->dims, ir_dim_add(m->dims, a, ir_dim_const(m->dims, by - 1)), by);
+}
+
+static const struct ir_dim *rows_of(const struct ir_module *m, const struct ir_type *t)
+{
+	return ir_type_count_range(m->dims, t, 0, t->rank > 1 ? t->rank - 1 : 0);
+}
+
+static const struct ir_dim *last_of(const struct ir_module *m, const struct ir_type *t)
+{
+	return t->rank > 0 ? t->dims[t->rank - 1] : ir_dim_const(m->dims, 1);
+}
+
+/* Few rows: single panels. Many: tiles of rows times strips of panels; the sum is right for the first. */
+static const struct ir_dim *linear_tasks(const struct ir_module *m, const struct ir_type *y, int64_t mr,
+                                         bool is_shared)
+{
+	const struct ir_dim *rows = rows_of(m, y), *columns = last_of(m, y);
+	if (is_shared) {
+		int64_t height = kernel_linear_shared_rows(ir_dim_hi(m->dims, rows));
+		return ir_dim_mul(m->dims, div_up(m, rows, height), div_up(m, columns, GPU_COLUMNS));
+	}
+	const struct ir_dim *panels = div_up(m, columns, TILE_PANEL),
+	                    *strips = div_up(m, panels, TILE_PANELS_MAX);
+	const struct ir_dim *tiles = div_up(m, rows, mr);
+	const struct ir_dim *more = ir_dim_sub(m->dims, panels, strips);
+	return ir_dim_add(m->dims, ir_dim_mul(m->dims, tiles, strips), more);
+}
+
+/* Pieces of rows of every result, rows that are written into state. */
+static const struct ir_dim *loops_tasks(const struct ir_module *m, const struct ir_func *f,
+                                        const struct ir_op *group, const struct target *t)
+{
+	const struct ir_dim *most = ir_dim_const(m->dims, 1);
+	for (size_t i = 0; i < group->n_results; i++) {
+		const struct ir_type *y = ir_type_of(f, group->results[i]);
+		if (y->kind != IR_TENSOR || y->rank == 0)
+			continue;
+		const struct ir_dim *n =
+		        ir_dim_mul(m->dims, rows_of(m, y), div_up(m, last_of(m, y), kernel_loops_block(t)));
+		most = ir_dim_hi(m->dims, n) > ir_dim_hi(m->dims, most) ? n : most;
+	}
+	for (size_t i = 0; i < group->region->n_ops; i++) {
+		const struct ir_op *op = group->region->ops[i];
+		if (op->code != OP_state_append && op->code != OP_state_write)
+			continue;
+		const struct ir_dim *n = rows_of(m, ir_type_of(f, op->operands[1]));
+		most = ir_dim_hi(m->dims, n) > ir_dim_hi(m->dims, most) ? n : most;
+	}
+	return most;
+}
+
+/* Tiles of rows of every head: rows are axis 2 of [B, H, S, E]. Any number of workers shares them evenly. */
+static const struct ir_dim *attention_tasks_of(const struct ir_module *m, const struct ir_type *q)
+{
+	return ir_dim_mul(m->dims, ir_type_count_range(m->dims, q, 0, 2),
+	                  div_up(m, q->dims[2], ATTENTION_TASK_ROWS));
+}
+
+const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_func *f,
+                                  const struct ir_op *group, const struct target *t)
+{
+	const struct attrs_group *attrs = group->attrs;
+	const struct ir_op *root = root_of(group);
+	if (!root)
+		return ir_dim_const(m->dims, 1);
+	const struct ir_type *y = ir_type_of(f, root->results[0]);
+	if (attrs->kind == GROUP_attention && root->code == OP_attention && y->rank == 4)
+		return attention_tasks_of(m, ir_type_of(f, root->operands[0]));
+	if (kernel_is_rowwise(attrs, root))
+		return rows_of(m, y);
+	if (attrs->kind == GROUP_linear && root->code == OP_linear)
+		return linear_tasks(m, y, attrs->mr > 0 ? attrs->mr : target_linear_tile(t).mr,
+		                    kernel_items(m, f, group, t) > 1);
+	return loops_tasks(m, f, group, t);
+}

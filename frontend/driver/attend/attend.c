@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tfmc attend: which token looks at which, for every layer and head. Reads or generates
+ * the tokens, has the model run over them (attend_maps.c) and writes one offline page
+ * and one array file for each attention.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include "frontend/driver/attend/attend.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "frontend/driver/run/prompts.h"
+#include "ir/support/number.h"
+#include "ir/support/utf8.h"
+#include "runtime/tokenizer/tfmc_tokenizer.h"
+
+/* --- tokens ----------------------------------------------------------------------------------------- */
+
+static bool push_id(struct driver *d, struct attend_sequence *s, int64_t id)
+{
+	struct {
+		int32_t *items;
+		size_t n, cap;
+	} list = {s->ids, s->n, s->cap};
+	int32_t *slot = ARENA_PUSH(&d->arena, &list);
+	if (slot)
+		*slot = (int32_t)id;
+	s->ids = list.items;
+	s->n = list.n;
+	s->cap = list.cap;
+	return slot != NULL;
+}
+
+static bool push_ids(struct driver *d, struct attend_sequence *s, const struct frontend_ids *ids)
+{
+	for (size_t i = 0; i < ids->n; i++)
+		if (!push_id(d, s, ids->items[i]))
+			return false;
+	return true;
+}
+
+static int64_t find_token(const struct frontend_vocab *v, const char *text, size_t n)
+{
+	for (size_t i = 0; i < v->n; i++)
+		if (strlen(v->tokens[i]) == n && !memcmp(v->tokens[i], text, n))
+			return (int64_t)i;
+	return v->unknown;
+}
+
+/* One token for each code point. */
+static enum tfmc_status push_text(struct driver *d, struct attend_sequence *s, const char *text)
+{
+	size_t len = strlen(text), bad = utf8_check(text, len);
+	if (!s->vocab->n) {
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
+		           "the model has no vocabulary for the %s; give it as ids", s->name);
+		return TFMC_INVALID;
+	}
+	if (bad < len) {
+		diag_error(&d->diag, LOC_NONE, DIAG_ENCODING, "the %s is not UTF-8 from byte %zu", s->name,
+		           bad);
+		return TFMC_INVALID;
+	}
+	for (size_t n; *text; text += n) {
+		uint32_t cp;
+		n = utf8_decode(text, strlen(text), &cp);
+		int64_t id = find_token(s->vocab, text, n);
+		if (id < 0) {
+			diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
+			           "U+%04X of the %s is not in the vocabulary", (unsigned)cp, s->name);
+			return TFMC_INVALID;
+		}
+		if (!push_id(d, s, id))
+			return TFMC_NO_MEMORY;
+	}
+	return TFMC_OK;
+}
+
+/* A whole prompt has what its tokenizer puts around it, which says more than the model's first ids. */
+static enum tfmc_status push_tokens(struct attend *a, struct attend_sequence *s, const char *text)
+{
+	int32_t *ids;
+	uint64_t n;
+	if (s->is_source && !tfmc_tokenizer_is_bare(a->d->tokenizer))
+		s->n = 0;
+	TFMC_TRY(driver_text_ids(a->d, s->is_source ? PROMPT_SOURCE : PROMPT_TARGET, text, &ids, &n));
+	for (uint64_t i = 0; i < n; i++)
+		if (!push_id(a->d, s, ids[i]))
+			return TFMC_NO_MEMORY;
+	return TFMC_OK;
+}
+
+/* Text, with the model's first ids in front where it generates, or ids as they are. */
+static enum tfmc_status read_sequence(struct attend *a, struct attend_sequence *s, const char *text,
+                                      const char *ids, bool grows)
+{
+	if (ids) {
+		(void)driver_ids(a->d, ids, &s->ids, &s->n);
+		s->cap = s->n;
+		return TFMC_OK;
+	}
+	if (grows && !push_ids(a->d, s, &frontend_generate(a->l->model)->start))
+		return TFMC_NO_MEMORY;
+	return !text ? TFMC_OK : a->d->tokenizer ? push_tokens(a, s, text) : push_text(a->d, s, text);
+}
+
+/* The target as ids of --inputs. */
+static enum tfmc_status push_given(struct attend *a, struct attend_sequence *s)
+{
+	struct named_tensor *v = tensors_find(&a->given, s->input);
+	const int32_t *ids = v->data;
+	if (v->dtype != DT_I32 || v->rank != 2 || v->dims[0] != 1) {
+		diag_error(&a->d->diag, LOC_NONE, DIAG_INPUT, "input %s is no i32[1, S]", s->input);
+		return TFMC_INVALID;
+	}
+	v->used = true;
+	for (int64_t i = 0; i < v->count; i++)
+		if (!push_id(a->d, s, ids[i]))
+			return TFMC_NO_MEMORY;
+	a->sequences[a->n_sequences++] = *s;
+	return TFMC_OK;
+}
+
+static enum tfmc_status read_sequences(struct attend *a)
+{
+	const struct driver_options *o = &a->d->options;
+	const struct frontend_generate *g = frontend_generate(a->l->model);
+	const struct frontend_tokenizer *t = frontend_tokenizer_head(a->l->model);
+	if (t->is_chars)
+		TFMC_TRY(frontend_tokenizer(a->l->model, true, &t));
+	else
+		TFMC_TRY(driver_tokenizer(a->d, a->l->model, o->prompt || o->target_text));
+	struct attend_sequence source = {.name = g->kind == GENERATE_SEQ2SEQ ? "source" : "tokens",
+	                                 .vocab = t->source.n ? &t->source : &t->target,
+	                                 .is_source = true};
+	struct attend_sequence target = {.name = "target", .vocab = &t->target, .input = g->tokens};
+	bool is_pair = g->kind == GENERATE_SEQ2SEQ;
+	size_t n;
+	const struct frontend_input *in = frontend_inputs(a->l->model, &n);
+	source.input = is_pair ? g->source : g->kind == GENERATE_CAUSAL ? g->tokens : in[0].name;
+	if (!is_pair && (o->target_text || o->target_tokens)) {
+		diag_error(&a->d->diag, LOC_NONE, DIAG_OPTION, "the model has no target, only tokens");
+		return TFMC_INVALID;
+	}
+	if (o->prompt || o->tokens) {
+		TFMC_TRY(read_sequence(a, &source, o->prompt, o->tokens, g->kind == GENERATE_CAUSAL));
+		TFMC_TRY(attend_check(a, &source));
+		a->sequences[a->n_sequences++] = source;
+	}
+	if (!is_pair)
+		return TFMC_OK;
+	bool is_given = !o->target_text && !o->target_tokens && tensors_find(&a->given, g->tokens);
+	if (is_given)
+		return push_given(a, &target);
+	if (a->n_sequences == 0 && !o->target_text && !o->target_tokens) {
+		diag_error(&a->d->diag, LOC_NONE, DIAG_OPTION,
+		           "with a source of --inputs attend wants --target-text or --target-tokens, too");
+		return TFMC_INVALID;
+	}
+	TFMC_TRY(read_sequence(a, &target, o->target_text, o->target_tokens, true));
+	a->sequences[a->n_sequences++] = target;
+	return TFMC_OK;
+}
+
+/* --- what the model writes ------------------------------------------------------------------------- */
+
+static bool is_stop(const struct frontend_generate *g, int32_t id)
+{
+	for (size_t i = 0; i < g->stop.n; i++)
+		if (g->stop.items[i] == id)
+			return true;
+	return false;
+}
+
+/* Greedy tokens behind what is there; the last one is looked at only when it is no stop id. */
+static enum tfmc_status continue_tokens(struct attend *a, struct tfmc_session *s, int64_t steps)
+{
+	const struct frontend_generate *g = frontend_generate(a->l->model);
+	const struct attend_sequence *prompt = &a->sequences[0];
+	struct attend_sequence *grows = &a->sequences[a->n_sequences - 1];
+	struct tfmc_generate_options o = {.struct_size = sizeof(o), .max_new_tokens = steps};
+	uint64_t n, cap = (uint64_t)g->max_len;
+	int32_t *out = ARENA_ARRAY(&a->d->arena, int32_t, cap + 1);
+	if (!out)
+		return TFMC_NO_MEMORY;
+	int status = tfmc_generate(s, &o, prompt->ids, prompt->n, NULL, 0, out, cap, &n);
+	if (status != TFMC_RT_OK) {
+		diag_error(&a->d->diag, LOC_NONE, DIAG_INPUT, "attend: %s",
+		           tfmc_session_status_text(s, status));
+		return status == TFMC_RT_E_MEMORY ? TFMC_NO_MEMORY : TFMC_INVALID;
+	}
+	for (uint64_t i = 0; i < n && !is_stop(g, out[i]); i++)
+		if ((int64_t)grows->n < g->max_len && !push_id(a->d, grows, out[i]))
+			return TFMC_NO_MEMORY;
+	return TFMC_OK;
+}
+
+static enum tfmc_status generate(struct attend *a, int64_t steps)
+{
+	const struct driver_options *o = &a->d->options;
+	const struct frontend_generate *g = frontend_generate(a->l->model);
+	bool wants_target = g->kind == GENERATE_SEQ2SEQ && !o->target_text && !o->target_tokens &&
+	                    a->n_sequences == 2 && !a->given.n;
+	if (!wants_target && !(g->kind == GENERATE_CAUSAL && steps && a->n_sequences))
+		return TFMC_OK;
+	static const char *const entries[] = {"prefill", "step", "encode"};
+	struct compiled c = {0};
+	struct tfmc_session *s;
+	a->d->entries = entries;
+	a->d->n_entries = g->kind == GENERATE_SEQ2SEQ ? 3 : 2;
+	enum tfmc_status st = driver_compile_native(a->d, a->l, NULL, &c);
+	if (st == TFMC_OK)
+		st = driver_session(a->d, &c, &s);
+	if (st == TFMC_OK) {
+		st = continue_tokens(a, s, steps);
+		tfmc_session_close(s);
+	}
+	driver_release(&c);
+	return st;
+}
+
+/* --- files -------------------------------------------------------------------------------------------- */
+
+static enum tfmc_status write_page(struct attend *a)
+{
+	struct buf text;
+	buf_init(&text);
+	enum tfmc_status st = attend_page(a, &text);
+	if (st == TFMC_OK)
+		st = driver_put(a->d, a->d->options.html, &text);
+	buf_destroy(&text);
+	return st;
+}
+
+static enum tfmc_status write_array(struct attend *a, const struct attend_map *m)
+{
+	const char *path = arena_printf(&a->d->arena, "%s/%s.npy", a->d->options.npy, m->path);
+	const int64_t dims[] = {m->heads, m->rows, m->columns};
+	struct buf bytes;
+	buf_init(&bytes);
+	npy_write(&bytes, m->p, TFMC_COUNT(dims), dims);
+	enum tfmc_status st = driver_put(a->d, path, &bytes);
+	buf_destroy(&bytes);
+	return st;
+}
+
+static enum tfmc_status write_all(struct attend *a, bool *made)
+{
+	const struct driver_options *o = &a->d->options;
+	if (o->html)
+		TFMC_TRY(write_page(a));
+	if (o->npy) {
+		*made = !mkdir(o->npy, 0777);
+		if (!*made && errno != EEXIST) {
+			diag_error(&a->d->diag, LOC_NONE, DIAG_FILE, "cannot make the directory %s: %s",
+			           o->npy, strerror(errno));
+			return TFMC_IO;
+		}
+	}
+	for (size_t i = 0; o->npy && i < a->maps.n; i++)
+		TFMC_TRY(write_array(a, &a->maps.items[i]));
+	return outputs_commit(&a->d->outputs);
+}
+
+/* A failure leaves no directory behind that was not there before. */
+static enum tfmc_status write_outputs(struct attend *a)
+{
+	bool made = false;
+	enum tfmc_status st = write_all(a, &made);
+	outputs_discard(&a->d->outputs);
+	if (st != TFMC_OK && made)
+		(void)rmdir(a->d->options.npy);
+	return st;
+}
+
+/* --- the command ---------------------------------------------------------------------------------------- */
+
+static enum exit_code check_options(struct driver *d, int64_t *steps)
+{
+	const struct driver_options *o = &d->options;
+	const char *const lists[] = {o->tokens, o->target_tokens};
+	int32_t *ids;
+	size_t n;
+	if (!o->html && !o->npy)
+		return driver_usage(d, "attend wants --html=FILE or --npy=DIR");
+	if (o->inputs ? o->tokens && o->prompt : !o->tokens == !o->prompt)
+		return driver_usage(d, "one of --prompt, --tokens is wanted, or --inputs");
+	if (o->target_text && o->target_tokens)
+		return driver_usage(d, "only one of --target-text, --target-tokens");
+	for (size_t i = 0; i < TFMC_COUNT(lists); i++)
+		if (lists[i] && !driver_ids(d, lists[i], &ids, &n))
+			return driver_usage(d, "a list of ids is such as 1,2,3, not %s", lists[i]);
+	if (o->steps && (!number_parse_i64(o->steps, strlen(o->steps), steps) || *steps < 1))
+		return driver_usage(d, "--steps is a number from 1, not %s", o->steps);
+	return EXIT_OK;
+}
+
+enum exit_code command_attend(struct driver *d)
+{
+	struct loaded l;
+	struct attend_choice choice = {0};
+	int64_t steps = 0;
+	enum exit_code code = check_options(d, &steps);
+	if (code == EXIT_OK)
+		code = attend_read_choice(d, &choice);
+	if (code != EXIT_OK)
+		return code;
+	if (path_ends_with(d->options.input, ".tir"))
+		return driver_usage(d, "attend wants a model file, not IR text");
+	enum tfmc_status st = driver_load(d, &l);
+	struct attend a = {.d = d, .l = &l, .choice = choice};
+	if (st == TFMC_OK && d->options.inputs)
+		st = tensors_read(d, d->options.inputs, d->options.prefix, &a.given);
+	if (st == TFMC_OK)
+		st = read_sequences(&a);
+	if (st == TFMC_OK)
+		st = generate(&a, steps);
+	for (size_t i = 0; st == TFMC_OK && i < a.n_sequences; i++)
+		st = attend_check(&a, &a.sequences[i]);
+	if (st == TFMC_OK)
+		st = attend_run(&a);
+	if (st == TFMC_OK)
+		st = write_outputs(&a);
+	driver_unload(&l);
+	return exit_code_of(st);
+}

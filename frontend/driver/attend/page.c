@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The page of tfmc attend: the text of attend.html (in the program, embed.cmake) with the
+ * name of the model, the data as JSON and the scripts in their places. Tokens are hostile: inside
+ * strings every character that could end the script or the markup is an escape.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "frontend/driver/attend/attend.h"
+#include "ir/support/utf8.h"
+#include "runtime/tokenizer/tfmc_tokenizer.h"
+
+/* embed.cmake: the files, zero-terminated. */
+extern const unsigned char attend_html[], attend_state_js[], attend_plot_js[];
+
+/* Weights are stored as whole numbers of 1 / SCALE in 16 bits; the largest one is no number. */
+#define SCALE        60000
+#define NOT_A_NUMBER 65535
+
+static const char *const stack_names[] = {"encoder", "decoder", "cross", "attention"};
+
+/* --- JSON ------------------------------------------------------------------------------------------- */
+
+static bool is_plain(uint32_t cp)
+{
+	return cp >= 0x20 && !strchr("\"\\<>&'", (int)(cp < 0x80 ? cp : 'x')) && !utf8_is_control(cp) &&
+	       cp != 0x2028 && cp != 0x2029;
+}
+
+/* A code point as one or two \uXXXX. */
+static void escape(struct buf *out, uint32_t cp)
+{
+	if (cp >= 0x10000)
+		buf_printf(out, "\\u%04x\\u%04x", 0xd800 + (unsigned)((cp - 0x10000) >> 10),
+		           0xdc00 + (unsigned)((cp - 0x10000) & 0x3ff));
+	else
+		buf_printf(out, "\\u%04x", (unsigned)cp);
+}
+
+static void json_string(struct buf *out, const char *text)
+{
+	size_t len = strlen(text);
+	buf_char(out, '"');
+	for (size_t at = 0; at < len;) {
+		uint32_t cp = 0xfffd;
+		size_t n = utf8_decode(text + at, len - at, &cp);
+		if (n && is_plain(cp))
+			buf_bytes(out, text + at, n);
+		else
+			escape(out, n ? cp : 0xfffd);
+		at += n ? n : 1;
+	}
+	buf_char(out, '"');
+}
+
+static const char base64_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/* Groups of up to three bytes as four digits. */
+struct base64 {
+	struct buf *out;
+	uint32_t bits;
+	int n;
+};
+
+static void base64_flush(struct base64 *b)
+{
+	if (!b->n)
+		return;
+	b->bits <<= 8 * (3 - b->n);
+	for (int i = 0; i < 4; i++)
+		buf_char(b->out, i <= b->n ? base64_digits[b->bits >> (18 - 6 * i) & 63] : '=');
+	b->n = 0;
+	b->bits = 0;
+}
+
+static void base64_byte(struct base64 *b, unsigned byte)
+{
+	b->bits = b->bits << 8 | byte;
+	if (++b->n == 3)
+		base64_flush(b);
+}
+
+/* 16 bits each, little-endian. */
+static void print_weights(struct buf *out, const struct attend_map *m)
+{
+	struct base64 b = {.out = out};
+	int64_t n = m->heads * m->rows * m->columns;
+	buf_char(out, '"');
+	for (int64_t i = 0; i < n; i++) {
+		double v = m->p[i];
+		unsigned k = isnan(v) ? NOT_A_NUMBER : (unsigned)lround(v * SCALE);
+		base64_byte(&b, k & 255);
+		base64_byte(&b, k >> 8);
+	}
+	base64_flush(&b);
+	buf_char(out, '"');
+}
+
+/* The text of a token; what is no UTF-8 is replaced, as in a stream. */
+static int put_label(void *user, const char *text, uint64_t bytes)
+{
+	buf_bytes(user, text, (size_t)bytes);
+	return 0;
+}
+
+static void print_label(struct buf *out, const struct tfmc_tokenizer *t, int32_t id)
+{
+	struct tfmc_token_stream stream;
+	struct buf text;
+	buf_init(&text);
+	tfmc_token_stream_begin(&stream, t, TFMC_DETOKENIZE_KEEP | TFMC_DETOKENIZE_AFTER, put_label, &text);
+	(void)tfmc_token_stream_add(&stream, id); /* an id that has no text has an empty label */
+	(void)tfmc_token_stream_end(&stream);
+	json_string(out, text.data);
+	buf_destroy(&text);
+}
+
+static void print_sequence(struct buf *out, const struct attend_sequence *s, const struct tfmc_tokenizer *t)
+{
+	buf_str(out, "{\"name\":");
+	json_string(out, s->name);
+	buf_str(out, ",\"ids\":[");
+	for (size_t i = 0; i < s->n; i++)
+		buf_printf(out, "%s%d", i ? "," : "", s->ids[i]);
+	buf_str(out, "],\"tokens\":[");
+	for (size_t i = 0; i < s->n && s->vocab->n; i++) {
+		size_t id = (size_t)s->ids[i];
+		buf_str(out, i ? "," : "");
+		json_string(out, id < s->vocab->n ? s->vocab->tokens[id] : "");
+	}
+	for (size_t i = 0; i < s->n && t; i++) {
+		buf_str(out, i ? "," : "");
+		print_label(out, t, s->ids[i]);
+	}
+	buf_str(out, "]}");
+}
+
+static void print_map(struct buf *out, const struct attend *a, const struct attend_map *m)
+{
+	buf_str(out, "{\"path\":");
+	json_string(out, m->path);
+	buf_printf(out, ",\"stack\":\"%s\",\"queries\":%d,\"keys\":%d", stack_names[m->stack], m->queries,
+	           m->keys);
+	buf_printf(out, ",\"heads\":%lld,\"rows\":%lld,\"columns\":%lld,\"numbers\":[", (long long)m->heads,
+	           (long long)m->rows, (long long)m->columns);
+	for (int64_t h = 0; h < m->heads; h++)
+		buf_printf(out, "%s%lld", h ? "," : "", (long long)attend_head(a, h));
+	buf_printf(out, "],\"of\":%lld,\"weights\":", (long long)m->all_heads);
+	print_weights(out, m);
+	buf_char(out, '}');
+}
+
+static void print_data(struct buf *out, const struct attend *a)
+{
+	buf_str(out, "{\"model\":");
+	json_string(out, frontend_name(a->l->model));
+	buf_str(out, ",\"left_out\":");
+	json_string(out, a->left_out ? a->left_out : "");
+	buf_printf(out, ",\"scale\":%d,\n\"sequences\":[", SCALE);
+	for (size_t i = 0; i < a->n_sequences; i++) {
+		buf_str(out, i ? ",\n" : "\n");
+		print_sequence(out, &a->sequences[i],
+		               a->sequences[i].is_source ? a->d->tokenizer : a->d->target_tokenizer);
+	}
+	buf_str(out, "],\n\"maps\":[");
+	for (size_t i = 0; i < a->maps.n; i++) {
+		buf_str(out, i ? ",\n" : "\n");
+		print_map(out, a, &a->maps.items[i]);
+	}
+	buf_str(out, "]}");
+}
+
+/* --- the page ----------------------------------------------------------------------------------------- */
+
+/* Appends what stands for the mark at the begin of the text; its length, 0 when it is no mark. */
+static size_t print_mark(struct buf *out, const struct attend *a, const char *text)
+{
+	static const char *const marks[] = {"@NAME@", "@DATA@", "@SCRIPT@"};
+	size_t i = 0;
+	while (i < TFMC_COUNT(marks) && strncmp(text, marks[i], strlen(marks[i])))
+		i++;
+	if (i == TFMC_COUNT(marks))
+		return 0;
+	if (i == 0)
+		buf_str(out, frontend_name(a->l->model)); /* letters, digits, underscores */
+	if (i == 1)
+		print_data(out, a);
+	if (i == 2) {
+		buf_str(out, (const char *)attend_state_js);
+		buf_str(out, (const char *)attend_plot_js);
+	}
+	return strlen(marks[i]);
+}
+
+enum tfmc_status attend_page(const struct attend *a, struct buf *out)
+{
+	const char *text = (const char *)attend_html;
+	while (*text) {
+		size_t n = strcspn(text, "@");
+		buf_bytes(out, text, n);
+		text += n;
+		n = print_mark(out, a, text);
+		if (!n && *text)
+			buf_char(out, *text);
+		text += n ? n : *text != 0;
+	}
+	return buf_failed(out) ? TFMC_NO_MEMORY : TFMC_OK;
+}

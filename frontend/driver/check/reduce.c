@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tfmc reduce: the smallest text on which a command still ends with a given
+ * status. The command gets the name of a candidate, which lies beside the
+ * input, so that weight files are found, and is removed at the end.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include "frontend/driver/compile/driver.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ir/support/number.h"
+#include "ir/print/text.h"
+#include "passes/shrink/reduce.h"
+
+#define STATUS_NONE 126 /* from here on the shell says that the command cannot run, or a signal ended it */
+
+extern char **environ;
+
+struct test {
+	struct driver *d;
+	const char *command, *candidate;
+	int64_t wanted;
+	enum tfmc_status status; /* of writing and running */
+};
+
+/* The status with which `command FILE` ends; 128 + n for signal n. False when there is no shell. */
+static bool run_command(const struct test *t, int *status)
+{
+	const char *script = arena_printf(&t->d->arena, "%s \"$0\"", t->command);
+	char shell[] = "sh", flag[] = "-c";
+	char *argv[] = {shell, flag, (char *)(uintptr_t)script, (char *)(uintptr_t)t->candidate, NULL};
+	posix_spawn_file_actions_t quiet;
+	pid_t pid;
+	int word = 0;
+	posix_spawn_file_actions_init(&quiet);
+	posix_spawn_file_actions_addopen(&quiet, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+	posix_spawn_file_actions_addopen(&quiet, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+	bool ok = script && !posix_spawn(&pid, "/bin/sh", &quiet, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&quiet);
+	while (ok && waitpid(pid, &word, 0) < 0)
+		ok = errno == EINTR;
+	*status = WIFEXITED(word) ? WEXITSTATUS(word) : 128 + WTERMSIG(word);
+	return ok;
+}
+
+static bool keeps(void *user, const struct ir_module *m)
+{
+	struct test *t = user;
+	struct buf text;
+	int status = 0;
+	if (t->status != TFMC_OK)
+		return false;
+	buf_init(&text);
+	ir_print(&text, &t->d->diag, m);
+	bool ok = driver_write_text(t->d, t->candidate, &text);
+	buf_destroy(&text);
+	if (!ok || !run_command(t, &status))
+		t->status = TFMC_IO;
+	return t->status == TFMC_OK && status == t->wanted;
+}
+
+/* The command ends as wanted on the whole text: otherwise there is nothing to keep. */
+static enum tfmc_status check_whole(struct test *t, const struct ir_module *m)
+{
+	int status = 0;
+	if (keeps(t, m))
+		return TFMC_OK;
+	if (t->status != TFMC_OK || !run_command(t, &status)) {
+		diag_error(&t->d->diag, LOC_NONE, DIAG_FILE, "the command of --test cannot be started");
+		return TFMC_IO;
+	}
+	diag_error(&t->d->diag, LOC_NONE, DIAG_OPTION,
+	           "the command of --test ends with %d, not %lld, on the whole text%s", status,
+	           (long long)t->wanted, status >= STATUS_NONE ? ": it could not run to its end" : "");
+	return TFMC_INVALID;
+}
+
+static enum tfmc_status reduce(struct driver *d, const struct loaded *l, struct test *t)
+{
+	struct reduce_report report;
+	struct ir_module *small = NULL;
+	struct buf text;
+	TFMC_TRY(check_whole(t, l->module));
+	TFMC_TRY(module_reduce(l->module, keeps, t, &small, &report));
+	buf_init(&text);
+	ir_print(&text, &d->diag, small);
+	enum tfmc_status st = t->status == TFMC_OK ? driver_emit_text(d, &text) : t->status;
+	if (st == TFMC_OK)
+		buf_printf(&d->log, "kept %zu of %zu changes, %zu bytes of %zu are left\n", report.kept,
+		           report.tried, text.len, l->text_len);
+	driver_flush_log(d);
+	buf_destroy(&text);
+	ir_module_destroy(small);
+	return st;
+}
+
+enum exit_code command_reduce(struct driver *d)
+{
+	const struct driver_options *o = &d->options;
+	struct test t = {.d = d, .command = o->test};
+	struct loaded l = {0};
+	struct output_file candidate;
+	if (!o->test)
+		return driver_usage(d, "reduce wants --test=COMMAND");
+	if (o->status &&
+	    (!number_parse_i64(o->status, strlen(o->status), &t.wanted) || t.wanted < 0 || t.wanted > 255))
+		return driver_usage(d, "--status is a number from 0 to 255, not %s", o->status);
+	if (!path_ends_with(o->input, ".tir"))
+		return driver_usage(
+		        d, "reduce wants IR text; `tfmc MODEL --emit=tir --stop-after=PASS` writes one");
+	enum tfmc_status st = driver_load(d, &l);
+	t.candidate = arena_printf(&d->arena, "%s.candidate.tir", o->input);
+	if (st == TFMC_OK && !access(t.candidate, F_OK)) {
+		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "%s exists; reduce writes its candidates there",
+		           t.candidate);
+		st = TFMC_INVALID;
+	} else if (st == TFMC_OK) {
+		outputs_hold(&candidate, t.candidate);
+		st = reduce(d, &l, &t);
+		outputs_release(&candidate);
+	}
+	driver_unload(&l);
+	return exit_code_of(st);
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verify --reference: values that another framework computed, by layer path, against
+ * those of the object, in the order of computation. The first that differs is named.
+ *
+ * Bound: relative L2 error of 2e-5. The object stays within 1e-5 of exact evaluation
+ * (differential.c), and so does the other framework when it computes in f32. Files in
+ * f16 and bf16 hold values that were rounded: 2^-10 and 2^-7. Rows at or beyond the
+ * length of their sequence are not compared: frameworks differ in what they leave there.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "frontend/driver/run/probes.h"
+#include "frontend/driver/check/verify.h"
+
+struct reference {
+	struct driver *d;
+	struct loaded *l;
+	const struct ir_func *f;   /* run, as the model says it */
+	struct named_tensors file; /* what was read */
+	struct named_tensors in;   /* the inputs of them */
+	struct named_tensors out;  /* what the object computes */
+	struct option_list names;  /* of values that are probed */
+	const char *first;         /* value that differs first */
+};
+
+static double bound_of(enum ir_dtype t)
+{
+	return t == DT_F16 ? 0x1p-10 : t == DT_BF16 ? 0x1p-7 : 2e-5;
+}
+
+/* --- what is in the file ------------------------------------------------------------------------------ */
+
+static const struct ir_param *find_param(const struct ir_func *f, const char *name)
+{
+	for (size_t i = 0; i < f->n_params; i++)
+		if (!strcmp(f->params[i].name, name))
+			return &f->params[i];
+	return NULL;
+}
+
+static bool is_output(const struct ir_func *f, const char *name)
+{
+	for (size_t i = 0; i < f->n_results; i++)
+		if (f->results[i].name && !strcmp(f->results[i].name, name))
+			return true;
+	return false;
+}
+
+/* In the type of the model: frameworks keep ids in wider integers. */
+static enum tfmc_status take_input(struct reference *r, const struct ir_param *p,
+                                   const struct named_tensor *t)
+{
+	const struct ir_type *type = ir_type_of(r->f, p->value);
+	struct named_tensor *in = tensors_add(r->d, &r->in, t->name, type->dtype, t->rank, t->dims);
+	if (!in)
+		return TFMC_NO_MEMORY;
+	struct interp_tensor v = {.dtype = type->dtype, .rank = t->rank};
+	memcpy(v.dims, t->dims, sizeof(v.dims));
+	v.data = ARENA_ARRAY(&r->d->arena, double, t->count + 1);
+	if (!v.data)
+		return TFMC_NO_MEMORY;
+	for (int64_t i = 0; i < t->count; i++)
+		v.data[i] = ir_round(type->dtype, tensor_value(t, i));
+	interp_to_bytes(&v, in->data);
+	return TFMC_OK;
+}
+
+static bool is_known(const struct probe_names *names, const char *name)
+{
+	for (size_t i = 0; i < names->n; i++)
+		if (!strcmp(names->items[i].name, name))
+			return true;
+	return false;
+}
+
+static void warn_unknown(struct reference *r, const struct probe_names *names, const char *name)
+{
+	const char **all = ARENA_ARRAY(&r->d->arena, const char *, names->n + 1);
+	for (size_t i = 0; all && i < names->n; i++)
+		all[i] = names->items[i].name;
+	const char *near = all ? nearest_name(name, all, names->n) : NULL;
+	diag_warning(&r->d->diag, LOC_NONE, DIAG_INPUT, "no value of the model is called '%s'%s%s%s", name,
+	             near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+static enum tfmc_status sort_tensors(struct reference *r)
+{
+	struct probe_sites sites = {0};
+	struct probe_names names = {0};
+	struct probe_request q = {.cx = &r->d->diag, .arena = &r->d->arena};
+	size_t n_compared = 0;
+	TFMC_TRY(probe_list(&q, r->f, &sites, &names));
+	for (size_t i = 0; i < r->file.n; i++) {
+		const struct named_tensor *t = &r->file.items[i];
+		const struct ir_param *p = find_param(r->f, t->name);
+		if (p) {
+			TFMC_TRY(take_input(r, p, t));
+			continue;
+		}
+		bool known = is_known(&names, t->name) && !strpbrk(t->name, "*?");
+		n_compared += known || is_output(r->f, t->name);
+		if (!known && !is_output(r->f, t->name))
+			warn_unknown(r, &names, t->name);
+		if (!known)
+			continue;
+		const char **slot = ARENA_PUSH(&r->d->arena, &r->names);
+		if (!slot)
+			return TFMC_NO_MEMORY;
+		*slot = t->name;
+	}
+	if (n_compared)
+		return TFMC_OK;
+	diag_error(&r->d->diag, LOC_NONE, DIAG_INPUT, "%s has no value of the model",
+	           r->d->options.reference);
+	return TFMC_INVALID;
+}
+
+/* --- which elements are compared ---------------------------------------------------------------------- */
+
+/* The lengths that hold for a dim: those of an input whose axis 1 has it. */
+static const struct named_tensor *lengths_of_dim(const struct reference *r, const struct ir_dim *dim)
+{
+	for (size_t i = 0; i < r->f->n_params; i++) {
+		const struct ir_param *p = &r->f->params[i];
+		const struct ir_type *t = ir_type_of(r->f, p->value);
+		if (p->lengths >= 0 && t->kind == IR_TENSOR && t->rank >= 2 && t->dims[1] == dim)
+			return tensors_find(&r->in, r->f->params[p->lengths].name);
+	}
+	return NULL;
+}
+
+/* The type of a value in the model; NULL for one that has none there. */
+static const struct ir_type *type_of(const struct reference *r, const struct named_tensor *got)
+{
+	if (got->probe)
+		return ir_type_of(r->f, got->probe->op->results[0]);
+	const struct ir_op *ret = r->f->body->ops[r->f->body->n_ops - 1];
+	for (size_t i = 0; i < r->f->n_results; i++)
+		if (r->f->results[i].name && !strcmp(r->f->results[i].name, got->name))
+			return ir_type_of(r->f, ret->operands[i]);
+	return NULL;
+}
+
+/* Rows beyond a length become what was wanted, and so no difference. */
+static void drop_padding(const struct reference *r, const struct named_tensor *want, struct named_tensor *got)
+{
+	const struct ir_type *type = type_of(r, got);
+	int64_t inner = want->count ? want->count : 1;
+	for (int k = 0; type && type->rank == got->rank && k < got->rank; k++) {
+		const struct named_tensor *lengths = k ? lengths_of_dim(r, type->dims[k]) : NULL;
+		inner = got->dims[k] ? inner / got->dims[k] : 1;
+		int64_t batch = got->dims[0] && lengths ? want->count / got->dims[0] : 0;
+		for (int64_t i = 0; batch && lengths->count == got->dims[0] && i < want->count; i++)
+			if (i / inner % got->dims[k] >= (int64_t)tensor_value(lengths, i / batch))
+				((float *)got->data)[i] = (float)tensor_value(want, i);
+	}
+}
+
+static bool same_shape(const struct named_tensor *a, const struct named_tensor *b)
+{
+	bool same = a->rank == b->rank;
+	for (int k = 0; same && k < a->rank; k++)
+		same = a->dims[k] == b->dims[k];
+	return same;
+}
+
+/* --- comparison --------------------------------------------------------------------------------------- */
+
+static void report(struct reference *r, const struct named_tensor *want, const struct named_tensor *got)
+{
+	struct loc at = got->probe ? got->probe->op->loc.at : LOC_NONE;
+	const char *why = same_shape(want, got) ? tensor_difference(r->d, got, want) : "it has another shape";
+	if (!r->first)
+		diag_error(&r->d->diag, at, DIAG_CHECK_FAILED, "the first step that differs is %s: %s",
+		           got->name, why);
+	r->first = r->first ? r->first : got->name;
+}
+
+static void compare(struct reference *r, struct named_tensor *got)
+{
+	const struct named_tensor *want = tensors_find(&r->file, got->name);
+	if (!want)
+		return;
+	bool fits = same_shape(want, got);
+	double bound = bound_of(want->dtype), error = INFINITY;
+	if (fits && got->dtype == DT_F32)
+		drop_padding(r, want, got);
+	if (fits)
+		error = tensor_relative_l2(got, want);
+	verify_line(r->d, arena_printf(&r->d->arena, "%s, against reference", got->name), error, bound,
+	            error <= bound);
+	if (!(error <= bound))
+		report(r, want, got);
+}
+
+static enum tfmc_status run_object(struct reference *r)
+{
+	static const char *const entries[] = {"run"};
+	struct compiled c = {0};
+	struct tfmc_session *session;
+	r->d->entries = r->l->model ? entries : NULL;
+	r->d->n_entries = r->l->model ? 1 : 0;
+	enum tfmc_status st = driver_compile_native(r->d, r->l, NULL, &c);
+	if (st == TFMC_OK)
+		st = driver_session_of(r->d, &c, "run", &r->in, &session);
+	if (st == TFMC_OK) {
+		struct caller caller = {
+		        .d = r->d, .session = session, .record = c.model.record, .probes = &r->l->probes};
+		st = caller_run(&caller, "run", &r->in, &r->out);
+		tfmc_session_close(session);
+	}
+	driver_release(&c);
+	return st;
+}
+
+enum tfmc_status verify_reference(struct driver *d, struct loaded *l, bool *failed)
+{
+	static const char *function[] = {"run"};
+	struct reference r = {.d = d, .l = l, .f = ir_find_func(l->module, "run")};
+	if (!r.f) {
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "verify --reference wants a function run");
+		return TFMC_INVALID;
+	}
+	TFMC_TRY(tensors_read(d, d->options.reference, NULL, &r.file));
+	TFMC_TRY(sort_tensors(&r));
+	TFMC_TRY(driver_probe(d, l, &r.names, &(struct option_list){function, 1, 1}));
+	TFMC_TRY(run_object(&r));
+	buf_printf(&d->out, "%-52s %12s %12s\n", "comparison", "error", "bound");
+	for (size_t i = 0; i < r.out.n; i++)
+		if (r.out.items[i].probe)
+			compare(&r, &r.out.items[i]);
+	for (size_t i = 0; i < r.out.n; i++)
+		if (!r.out.items[i].probe)
+			compare(&r, &r.out.items[i]);
+	*failed = *failed || r.first;
+	return TFMC_OK;
+}

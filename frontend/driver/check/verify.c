@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tfmc verify: runs the checks of a model file through the compiled object, and
+ * compares the object with the interpreter on seeded inputs (differential.c).
+ * One line for each comparison: what, largest error, bound, ok or FAILED.
+ */
+#include "frontend/driver/run/probes.h"
+#include "frontend/driver/check/verify.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "frontend/weights/files.h"
+#include "ir/support/number.h"
+
+void verify_line(struct driver *d, const char *what, double error, double bound, bool ok)
+{
+	buf_printf(&d->out, "%-52s %12.3g %12.3g  %s\n", what, error, bound, ok ? "ok" : "FAILED");
+	(void)driver_flush_out(d);
+}
+
+double tensor_value(const struct named_tensor *t, int64_t i)
+{
+	double value;
+	weight_read_elements(t->dtype, t->data, i, 1, &value);
+	return value;
+}
+
+/* --- tensors of a check --------------------------------------------------------------------------------- */
+struct check_run {
+	struct driver *d;
+	struct frontend_model *m;
+	const struct frontend_check *check;
+	struct caller *caller;
+	double worst, bound; /* the comparison that is nearest to (or furthest beyond) its bound */
+	bool ok;
+};
+
+static const char *renamed(const struct frontend_check *c, const char *name)
+{
+	for (size_t i = 0; i < c->n_rename; i++)
+		if (!strcmp(c->rename[i].from, name))
+			return c->rename[i].to;
+	return name;
+}
+
+static bool copy_stored(struct driver *d, const struct weight_tensor *w, const char *name,
+                        struct named_tensors *out)
+{
+	struct named_tensor *t = tensors_add(d, out, name, w->dtype, w->rank, w->dims);
+	if (t && w->bytes)
+		memcpy(t->data, w->data, w->bytes);
+	return t != NULL;
+}
+
+static bool copy_literal(struct driver *d, const struct frontend_tensor *l, enum ir_dtype dtype,
+                         const char *name, struct named_tensors *out)
+{
+	struct named_tensor *t = tensors_add(d, out, name, dtype, l->rank, l->dims);
+	struct interp_tensor v = {.dtype = dtype, .rank = l->rank, .data = (double *)(uintptr_t)l->values};
+	memcpy(v.dims, l->dims, sizeof(v.dims));
+	if (t)
+		interp_to_bytes(&v, t->data);
+	return t != NULL;
+}
+
+/* Adds the tensor `name` of `from` when it is given; a file without it is no mistake here. */
+static enum tfmc_status find_given(struct check_run *r, const struct frontend_tensors *from, const char *name,
+                                   enum ir_dtype dtype, struct named_tensors *out)
+{
+	const char *stored = renamed(r->check, name);
+	for (size_t i = 0; i < from->n; i++)
+		if (!strcmp(from->items[i].name, name) &&
+		    !copy_literal(r->d, &from->items[i], dtype, name, out))
+			return TFMC_NO_MEMORY;
+	if (!from->file)
+		return TFMC_OK;
+	const char *full = arena_printf(&r->d->arena, "%s%s", from->prefix ? from->prefix : "", stored);
+	const struct weight_tensor *w;
+	TFMC_TRY(frontend_check_tensor(r->m, from->file, from->loc, full, &w));
+	return !w || copy_stored(r->d, w, name, out) ? TFMC_OK : TFMC_NO_MEMORY;
+}
+
+/* --- comparison
+ * ---------------------------------------------------------------------------------------------- */
+/* Position of an element of the expected tensor in the result, through `rows`; -1: padded, not compared. */
+static int64_t result_index(const struct check_run *r, const struct named_tensor *want,
+                            const struct named_tensor *got, const struct named_tensor *lengths, int64_t i)
+{
+	if (want->rank < 2)
+		return i;
+	int64_t inner = 1;
+	for (int k = 2; k < want->rank; k++)
+		inner *= want->dims[k];
+	int64_t b = i / (want->dims[1] * inner), row = i / inner % want->dims[1];
+	int64_t at = r->check->rows ? r->check->rows[row] : row;
+	if (lengths && at >= (int64_t)tensor_value(lengths, b))
+		return -1;
+	return (b * got->dims[1] + at) * inner + i % inner;
+}
+
+static bool shapes_fit(const struct check_run *r, const struct named_tensor *want,
+                       const struct named_tensor *got)
+{
+	bool ok = want->rank == got->rank;
+	for (int k = 0; ok && k < want->rank; k++) {
+		bool by_rows = k == 1 && r->check->rows;
+		ok = by_rows ? want->dims[k] == (int64_t)r->check->n_rows : want->dims[k] == got->dims[k];
+	}
+	for (size_t i = 0; ok && r->check->rows && i < r->check->n_rows; i++)
+		ok = r->check->rows[i] >= 0 && r->check->rows[i] < got->dims[1];
+	return ok;
+}
+
+static void compare(struct check_run *r, const struct named_tensor *want, const struct named_tensor *got,
+                    const struct named_tensor *lengths)
+{
+	if (!shapes_fit(r, want, got)) {
+		diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_CASE,
+		           "check %s: %s has another shape than expected", r->check->name, want->name);
+		r->ok = false;
+		return;
+	}
+	for (int64_t i = 0; i < want->count; i++) {
+		int64_t at = result_index(r, want, got, lengths, i);
+		if (at < 0)
+			continue;
+		double w = tensor_value(want, i), g = tensor_value(got, at);
+		double error = g == w ? 0 : fabs(g - w), bound = r->check->atol + r->check->rtol * fabs(w);
+		if (isnan(error) ? !(isnan(w) && isnan(g)) : error > bound)
+			r->ok = false;
+		if (!(error * r->bound <= r->worst * bound)) {
+			r->worst = error;
+			r->bound = bound;
+		}
+	}
+}
+
+/* The lengths that belong to an output of an entry: those of the input it follows. */
+static const struct named_tensor *lengths_of(const struct check_run *r, int64_t entry, const char *output,
+                                             const struct named_tensors *in)
+{
+	const struct tfmc_record *rec = r->caller->record;
+	const struct tfmc_record_entry *e = tfmc_entry_at(rec, entry);
+	for (uint64_t i = 0; i < e->n_outputs; i++) {
+		const struct tfmc_record_tensor *t = tfmc_entry_output(rec, entry, i);
+		if (strcmp(tfmc_record_text(rec, t->name), output) || t->lengths < 0)
+			continue;
+		const struct tfmc_record_tensor *l = tfmc_entry_input(rec, entry, (uint64_t)t->lengths);
+		return l ? tensors_find(in, tfmc_record_text(rec, l->name)) : NULL;
+	}
+	return NULL;
+}
+
+static enum tfmc_status gather_inputs(struct check_run *r, int64_t entry, struct named_tensors *in)
+{
+	const struct tfmc_record *rec = r->caller->record;
+	const struct tfmc_record_entry *e = tfmc_entry_at(rec, entry);
+	for (uint64_t i = 0; i < e->n_inputs; i++) {
+		const struct tfmc_record_tensor *t = tfmc_entry_input(rec, entry, i);
+		TFMC_TRY(find_given(r, &r->check->with, tfmc_record_text(rec, t->name),
+		                    (enum ir_dtype)t->dtype, in));
+	}
+	return TFMC_OK;
+}
+
+static enum tfmc_status compare_outputs(struct check_run *r, int64_t entry, const struct named_tensors *in,
+                                        const struct named_tensors *out)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < out->n; i++) {
+		const struct named_tensor *got = &out->items[i];
+		struct named_tensors want = {0};
+		if (r->check->only_output && strcmp(r->check->only_output, got->name))
+			continue;
+		TFMC_TRY(find_given(r, &r->check->expect, got->name, got->dtype, &want));
+		if (!want.n)
+			continue;
+		n++;
+		compare(r, &want.items[0], got, lengths_of(r, entry, got->name, in));
+	}
+	if (n)
+		return TFMC_OK;
+	diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_CASE, "check %s: no expected output was found",
+	           r->check->name);
+	return TFMC_INVALID;
+}
+
+static enum tfmc_status check_entry(struct check_run *r)
+{
+	struct named_tensors in = {0}, out = {0};
+	int64_t entry = tfmc_entry_find(r->caller->record, r->check->call);
+	if (entry < 0) {
+		diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_CASE,
+		           "check %s calls %s, the model has no such entry", r->check->name, r->check->call);
+		return TFMC_INVALID;
+	}
+	TFMC_TRY(gather_inputs(r, entry, &in));
+	TFMC_TRY(caller_run(r->caller, r->check->call, &in, &out));
+	return compare_outputs(r, entry, &in, &out);
+}
+
+/* --- generate
+ * -------------------------------------------------------------------------------------------------- */
+static int32_t *as_ids(struct driver *d, const struct named_tensors *t)
+{
+	int64_t n = t->n ? t->items[0].count : 0;
+	int32_t *ids = ARENA_ARRAY(&d->arena, int32_t, n + 1);
+	for (int64_t i = 0; ids && i < n; i++)
+		ids[i] = (int32_t)tensor_value(&t->items[0], i);
+	return ids;
+}
+
+/* new_tokens, or tokens with the first ones in front. */
+static void compare_ids(struct check_run *r, const struct named_tensor *want, const int32_t *got, uint64_t n,
+                        uint64_t skip)
+{
+	r->bound = 0;
+	r->ok = r->ok && (uint64_t)want->count == n + skip;
+	for (uint64_t i = 0; r->ok && i < n; i++)
+		r->ok = tensor_value(want, (int64_t)(i + skip)) == (double)got[i];
+	if (!r->ok)
+		r->worst = 1;
+}
+
+struct id_list {
+	int32_t *items;
+	uint64_t n;
+};
+
+/* prompt and target; result: memory for n ids, then what was generated. */
+static int generate_for_check(struct check_run *r, const struct tfmc_generate_options *o,
+                              const struct id_list in[2], struct id_list *result)
+{
+	struct tfmc_session *s = r->caller->session;
+	struct tfmc_beam_options beam = driver_beam(frontend_generate(r->m));
+	uint64_t cap = result->n, found;
+	if (beam.beam == 1 || r->check->greedy)
+		return tfmc_generate(s, o, in[0].items, in[0].n, in[1].items, in[1].n, result->items, cap,
+		                     &result->n);
+	struct tfmc_hypothesis best = {.tokens = result->items, .cap = cap};
+	beam.max_new_tokens = o->max_new_tokens;
+	int status = tfmc_beam_search(s, &beam, in[0].items, in[0].n, in[1].items, in[1].n, &best, 1, &found);
+	result->n = best.n < cap ? best.n : cap;
+	return status;
+}
+
+/* The type of the source, or i32 for causal models. */
+static enum ir_dtype source_type(const struct check_run *r)
+{
+	const struct frontend_generate *g = frontend_generate(r->m);
+	size_t n;
+	const struct frontend_input *in = frontend_inputs(r->m, &n);
+	for (size_t i = 0; g->kind != GENERATE_CAUSAL && i < n; i++)
+		if (!strcmp(in[i].name, g->source))
+			return in[i].dtype;
+	return DT_I32;
+}
+
+/* A source that is no ids goes to the session; what is left are no ids. */
+static enum tfmc_status give_source(struct check_run *r, struct named_tensors *prompt)
+{
+	if (source_type(r) == DT_I32 || !prompt->n)
+		return TFMC_OK;
+	const struct named_tensor *t = &prompt->items[0];
+	int status = tfmc_session_set_source(r->caller->session, t->data, t->dims, (uint64_t)t->rank);
+	prompt->n = 0;
+	if (status == TFMC_RT_OK)
+		return TFMC_OK;
+	diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_FAILED, "check %s: %s", r->check->name,
+	           tfmc_session_status_text(r->caller->session, status));
+	return TFMC_INVALID;
+}
+
+static enum tfmc_status check_generate(struct check_run *r)
+{
+	const struct frontend_generate *g = frontend_generate(r->m);
+	bool is_causal = g->kind == GENERATE_CAUSAL;
+	struct named_tensors prompt = {0}, target = {0}, fresh = {0}, all = {0};
+	TFMC_TRY(find_given(r, &r->check->with, is_causal ? g->tokens : g->source, source_type(r), &prompt));
+	TFMC_TRY(give_source(r, &prompt));
+	if (!is_causal)
+		TFMC_TRY(find_given(r, &r->check->with, g->tokens, DT_I32, &target));
+	TFMC_TRY(find_given(r, &r->check->expect, "new_tokens", DT_I32, &fresh));
+	if (!fresh.n)
+		TFMC_TRY(find_given(r, &r->check->expect, "tokens", DT_I32, &all));
+	if (!fresh.n && !all.n) {
+		diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_CASE,
+		           "check %s: no expected tokens were found", r->check->name);
+		return TFMC_INVALID;
+	}
+	const struct named_tensor *want = fresh.n ? &fresh.items[0] : &all.items[0];
+	uint64_t n_prompt = prompt.n ? (uint64_t)prompt.items[0].count : 0;
+	uint64_t n_target = target.n ? (uint64_t)target.items[0].count : 0;
+	uint64_t n_start = is_causal ? n_prompt : n_target ? n_target : g->start.n;
+	int64_t expected = want->count - (fresh.n ? 0 : (int64_t)n_start);
+	struct tfmc_generate_options o = {.struct_size = sizeof(o), .ignore_stop = r->check->ignore_stop};
+	o.max_new_tokens = r->check->steps >= 0 ? r->check->steps : expected;
+	uint64_t n, cap = (uint64_t)g->max_len;
+	int32_t *out = ARENA_ARRAY(&r->d->arena, int32_t, cap + 1);
+	if (!out)
+		return TFMC_NO_MEMORY;
+	struct id_list lists[] = {{as_ids(r->d, &prompt), n_prompt}, {as_ids(r->d, &target), n_target}};
+	struct id_list result = {out, cap};
+	int status = generate_for_check(r, &o, lists, &result);
+	tfmc_session_set_source(r->caller->session, NULL, NULL, 0);
+	n = result.n;
+	if (status != TFMC_RT_OK) {
+		diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_FAILED, "check %s: %s", r->check->name,
+		           tfmc_session_status_text(r->caller->session, status));
+		return TFMC_INVALID;
+	}
+	compare_ids(r, want, out, n, fresh.n ? 0 : n_start);
+	return TFMC_OK;
+}
+
+/* --- all checks
+ * --------------------------------------------------------------------------------------------------- */
+static enum tfmc_status run_check(struct driver *d, struct frontend_model *m, struct caller *caller,
+                                  const struct frontend_check *check, bool *failed)
+{
+	struct check_run r = {.d = d, .m = m, .check = check, .caller = caller, .ok = true, .bound = 1};
+	bool generates = !strcmp(check->call, "generate");
+	bool searches = driver_beam(frontend_generate(m)).beam > 1 && !check->greedy;
+	if (generates && searches && check->ignore_stop) {
+		diag_error(&d->diag, check->loc, DIAG_CHECK_CASE,
+		           "check %s: ignore_stop wants `search: greedy`", check->name);
+		return TFMC_INVALID;
+	}
+	TFMC_TRY(generates ? check_generate(&r) : check_entry(&r));
+	const char *what = arena_printf(&d->arena, "%s %s", check->call, check->name);
+	verify_line(d, what, r.worst, r.bound, r.ok);
+	if (!r.ok)
+		diag_error(&d->diag, check->loc, DIAG_CHECK_FAILED, "check %s: largest error %g, allowed %g",
+		           check->name, r.worst, r.bound);
+	*failed = *failed || !r.ok;
+	return TFMC_OK;
+}
+
+static enum tfmc_status run_checks(struct driver *d, struct loaded *l, struct compiled *c, bool *failed)
+{
+	size_t n;
+	const struct frontend_check *checks = frontend_checks(l->model, &n);
+	struct tfmc_session *session;
+	TFMC_TRY(driver_session(d, c, &session));
+	struct caller caller = {.d = d, .session = session, .record = c->model.record, .probes = &l->probes};
+	enum tfmc_status st = TFMC_OK;
+	for (size_t i = 0; st == TFMC_OK && i < n; i++) {
+		progress_tell(&d->progress, "checks", "checks", i, n);
+		st = run_check(d, l->model, &caller, &checks[i], failed);
+	}
+	tfmc_session_close(session);
+	return st;
+}
+
+struct verification {
+	struct driver *d;
+	struct loaded *l;
+	bool failed;
+};
+
+static enum tfmc_status verify_variant(void *user, struct compiled *c, const struct target *target)
+{
+	struct verification *v = user;
+	struct driver *d = v->d;
+	if (d->options.variants)
+		buf_printf(&d->out, "variant %s\n", target->name);
+	if (v->l->model)
+		TFMC_TRY(run_checks(d, v->l, c, &v->failed));
+	if (!d->options.checks_only)
+		TFMC_TRY(verify_differential(d, v->l, c, &v->failed));
+	return d->options.poison ? verify_poison(d, v->l, c, &v->failed) : TFMC_OK;
+}
+
+enum exit_code command_verify(struct driver *d)
+{
+	struct loaded l;
+	struct compiled c = {0};
+	struct verification v = {.d = d, .l = &l};
+	bool passes_only = d->options.after_each || d->options.bisect;
+	const char *work = d->options.limit_work;
+	int64_t most;
+	if (work && (!number_parse_i64(work, strlen(work), &most) || most < 0))
+		return driver_usage(d, "--limit-work is a number from 0, not %s", work);
+	d->all_workers = true;
+	enum tfmc_status st = driver_load(d, &l);
+	if (st == TFMC_OK && (passes_only || d->options.shrunk)) {
+		st = passes_only ? verify_passes(d, &l, &v.failed) : verify_shrunk(d, &l, &v.failed);
+		driver_unload(&l);
+		return st != TFMC_OK ? exit_code_of(st) : v.failed ? EXIT_VERIFY : EXIT_OK;
+	}
+	if (st == TFMC_OK && d->options.reference) {
+		st = verify_reference(d, &l, &v.failed);
+		driver_unload(&l);
+		return st != TFMC_OK ? exit_code_of(st) : v.failed ? EXIT_VERIFY : EXIT_OK;
+	}
+	static const char *probed[] = {"run", "encode"};
+	if (st == TFMC_OK)
+		st = driver_probe(d, &l, &d->options.probe, &(struct option_list){probed, 2, 2});
+	if (st == TFMC_OK)
+		st = driver_compile_native(d, &l, NULL, &c);
+	if (st == TFMC_OK)
+		buf_printf(&d->out, "%-52s %12s %12s\n", "comparison", "error", "bound");
+	if (st == TFMC_OK)
+		st = driver_each_variant(d, &c, verify_variant, &v);
+	driver_release(&c);
+	driver_unload(&l);
+	return st != TFMC_OK ? exit_code_of(st) : v.failed ? EXIT_VERIFY : EXIT_OK;
+}

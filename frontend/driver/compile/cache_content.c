@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What names in the cache are made of: content of files, remembered while they
+ * stay as they are, and the program.
+ */
+#define _GNU_SOURCE /* dl_iterate_phdr */
+#include "frontend/driver/compile/cache.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LARGE (1 << 20) /* bytes: smaller files are read each time */
+
+/* --- files --------------------------------------------------------------------------------------------- */
+
+/* Numbers of devices, and what was written but not on the disk, hold until the next start of the machine. */
+static void add_boot(struct blake2b *b)
+{
+	char text[64] = "";
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text));
+	if (fd >= 0)
+		close(fd);
+	blake2b_item(b, text, n > 0 ? (size_t)n : 0);
+}
+
+/* The name of what is remembered of a file. */
+static const char *name_of(struct arena *a, const struct stat *st, bool with_changes)
+{
+	struct cache_key key;
+	struct blake2b b;
+	blake2b_begin(&b);
+	add_boot(&b);
+	blake2b_number(&b, (int64_t)st->st_dev);
+	blake2b_number(&b, (int64_t)st->st_ino);
+	blake2b_number(&b, (int64_t)st->st_size);
+	blake2b_number(&b, (int64_t)st->st_mtim.tv_sec);
+	blake2b_number(&b, (int64_t)st->st_mtim.tv_nsec);
+	blake2b_number(&b, with_changes ? (int64_t)st->st_ctim.tv_sec : -1);
+	blake2b_number(&b, with_changes ? (int64_t)st->st_ctim.tv_nsec : -1);
+	blake2b_end(&b, key.bytes);
+	return cache_entry(a, "seen", &key);
+}
+
+static bool is_before(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
+}
+
+static bool hash_file(const struct cache *c, int fd, uint64_t size, struct cache_key *out)
+{
+	static const size_t step = 1 << 16;
+	char block[1 << 16];
+	struct blake2b b;
+	uint64_t done = 0;
+	ssize_t n;
+	blake2b_begin(&b);
+	while ((n = read(fd, block, step)) != 0) {
+		if (n < 0 && errno != EINTR)
+			return false;
+		blake2b_add(&b, block, n > 0 ? (size_t)n : 0);
+		done += n > 0 ? (uint64_t)n : 0;
+		progress_tell(c->progress, "checking content", NULL, done, size);
+	}
+	blake2b_end(&b, out->bytes);
+	return true;
+}
+
+static bool remembered(struct cache *c, const char *name, struct cache_key *out)
+{
+	struct buf text;
+	buf_init(&text);
+	bool ok = cache_read(c, name, &text) && text.len == sizeof(out->bytes);
+	if (ok)
+		memcpy(out->bytes, text.data, sizeof(out->bytes));
+	buf_destroy(&text);
+	return ok;
+}
+
+bool cache_is_folder(const char *path)
+{
+	struct stat st;
+	return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+bool cache_is_same(const struct cache *c, const char *path)
+{
+	struct stat st;
+	return !stat(path, &st) && is_before(&st.st_ctim, &c->start);
+}
+
+static bool content_of(struct cache *c, int fd, struct cache_key *out)
+{
+	struct stat st;
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || !is_before(&st.st_ctim, &c->start))
+		return false;
+	if (st.st_size < LARGE)
+		return hash_file(c, fd, (uint64_t)st.st_size, out);
+	struct arena a;
+	arena_init(&a);
+	const char *name = name_of(&a, &st, true);
+	bool ok = remembered(c, name, out);
+	if (!ok) {
+		ok = hash_file(c, fd, (uint64_t)st.st_size, out);
+		if (ok)
+			(void)cache_write(c, name, out->bytes, sizeof(out->bytes));
+	}
+	arena_destroy(&a);
+	return ok;
+}
+
+bool cache_content(struct cache *c, const char *path, struct cache_key *out)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		return false;
+	bool ok = content_of(c, fd, out);
+	close(fd);
+	return ok;
+}
+
+/* When it was last used changes the file's ctime. */
+bool cache_was_checked(struct cache *c, const char *path)
+{
+	struct stat st;
+	struct cache_key key;
+	struct arena a;
+	if (stat(path, &st) || st.st_size < LARGE)
+		return false;
+	arena_init(&a);
+	bool ok = remembered(c, name_of(&a, &st, false), &key);
+	arena_destroy(&a);
+	return ok;
+}
+
+void cache_note_checked(struct cache *c, const char *path)
+{
+	struct stat st;
+	static const struct cache_key none;
+	struct arena a;
+	if (stat(path, &st) || st.st_size < LARGE)
+		return;
+	arena_init(&a);
+	(void)cache_write(c, name_of(&a, &st, false), none.bytes, sizeof(none.bytes));
+	arena_destroy(&a);
+}
+
+/* --- the program --------------------------------------------------------------------------------------- */
+
+static bool add_notes(struct blake2b *b, const char *p, size_t n)
+{
+	bool found = false;
+	ElfW(Nhdr) h;
+	for (size_t at = 0; at + sizeof(h) <= n;) {
+		memcpy(&h, p + at, sizeof(h));
+		size_t name = (h.n_namesz + 3u) & ~3u, bytes = (h.n_descsz + 3u) & ~3u;
+		at += sizeof(h);
+		if (name > n - at || bytes > n - at - name)
+			break;
+		if (h.n_type == NT_GNU_BUILD_ID && h.n_namesz == 4 && !memcmp(p + at, "GNU", 4)) {
+			blake2b_item(b, p + at + name, h.n_descsz);
+			found = true;
+		}
+		at += name + bytes;
+	}
+	return found;
+}
+
+/* The build id, which linkers make of all bytes; without one, the file as it is now. */
+static int add_module(struct dl_phdr_info *info, size_t size, void *user)
+{
+	struct blake2b *b = user;
+	struct stat st;
+	bool found = false;
+	(void)size;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		if (p->p_type == PT_NOTE)
+			found |= add_notes(b, (const char *)(info->dlpi_addr + p->p_vaddr), p->p_memsz);
+	}
+	if (!found && !stat(*info->dlpi_name ? info->dlpi_name : "/proc/self/exe", &st)) {
+		struct arena a;
+		arena_init(&a);
+		blake2b_text(b, name_of(&a, &st, true));
+		arena_destroy(&a);
+	}
+	return 0;
+}
+
+void cache_add_build(struct blake2b *b)
+{
+	(void)dl_iterate_phdr(add_module, b);
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a model file or IR text to planned IR: loading, target, pipeline, facts.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include "frontend/driver/compile/driver.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "frontend/text/files.h"
+#include "frontend/weights/files.h"
+#include "ir/support/memory.h"
+#include "ir/support/number.h"
+#include "ir/print/text.h"
+#include "ir/verify/verify.h"
+
+#define TIR_LIMIT ((size_t)64 << 20)
+
+double driver_clock(void *user)
+{
+	struct timespec now;
+	(void)user;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+void driver_time_part(struct driver *d, const char *part, double seconds)
+{
+	if (d->options.time_passes || d->options.verbose)
+		buf_printf(&d->log, "  %-30s %9.4f s\n", part, seconds);
+	driver_flush_log(d);
+}
+
+void driver_time(struct driver *d, const char *stage)
+{
+	double seconds = driver_clock(NULL);
+	if ((d->options.time_passes || d->options.verbose) && stage)
+		buf_printf(&d->log, "%-32s %9.4f s\n", stage, seconds - d->clock);
+	if (stage)
+		driver_flush_log(d);
+	d->clock = seconds;
+}
+
+/* --- loading ----------------------------------------------------------------------------------------- */
+bool path_ends_with(const char *path, const char *ending)
+{
+	size_t n = strlen(path), k = strlen(ending);
+	return n >= k && !strcmp(path + n - k, ending);
+}
+
+/* Weight files of IR text are opened when something reads them, beneath one directory. */
+struct tir_weights {
+	struct weight_files *files;
+	const char *dir;
+};
+
+static enum tfmc_status read_tir_weight(void *user, struct diag_context *cx, const char *file,
+                                        const char *tensor, struct weight_bytes *out)
+{
+	struct tir_weights *w = user;
+	const struct weight_tensor *t = weight_files_find(w->files, tensor);
+	if (!t || strcmp(t->file, file)) {
+		TFMC_TRY(weight_files_open(w->files, w->dir, file, LOC_NONE));
+		t = weight_files_find(w->files, tensor);
+	}
+	if (!t || !t->readable) {
+		diag_error(cx, LOC_NONE, DIAG_MISSING_TENSOR, "%s has no readable tensor %s", file, tensor);
+		return TFMC_INVALID;
+	}
+	weight_tensor_bytes(t, out);
+	return TFMC_OK;
+}
+
+/* The weight files an expression reads must not be written. */
+static void protect_files(struct driver *d, const char *dir, const struct ir_wexpr *e, const char **last)
+{
+	for (size_t i = 0; i < e->n_args; i++)
+		protect_files(d, dir, e->args[i], last);
+	if (e->kind != WX_TENSOR || (*last && !strcmp(*last, e->file)))
+		return;
+	*last = e->file;
+	outputs_protect(&d->outputs, file_join(&d->arena, dir, e->file));
+}
+
+static void protect_read(struct driver *d, const struct frontend_model *m)
+{
+	size_t n;
+	const char *const *paths = frontend_files(m, &n);
+	for (size_t i = 0; i < n; i++)
+		outputs_protect(&d->outputs, paths[i]);
+}
+
+static void protect_weights(struct driver *d, const struct ir_module *m, const char *dir)
+{
+	const char *last = NULL;
+	for (size_t i = 0; i < m->weights.n; i++)
+		if (m->weights.items[i]->init)
+			protect_files(d, dir, m->weights.items[i]->init, &last);
+}
+
+static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
+{
+	const char *path = d->options.input, *text;
+	size_t len;
+	TFMC_TRY(file_read(&d->arena, &d->diag, path, TIR_LIMIT, LOC_NONE, &text, &len));
+	out->text = text;
+	out->text_len = len;
+	TFMC_TRY(ir_parse(&d->diag, path, text, len, &out->module));
+	if (d->options.name)
+		out->module->name = d->options.name;
+	TFMC_TRY(ir_verify(out->module, &d->diag));
+	struct tir_weights *w = ARENA_NEW(&d->arena, struct tir_weights);
+	out->files = weight_files_create(&d->arena, &d->diag);
+	if (!w || !out->files)
+		return TFMC_NO_MEMORY;
+	w->dir = d->options.weights_dir ? d->options.weights_dir : file_dir(&d->arena, path);
+	w->files = out->files;
+	out->weights = (struct weight_source){read_tir_weight, w};
+	protect_weights(d, out->module, w->dir);
+	return TFMC_OK;
+}
+
+/* --optimize: the pipeline for this module. */
+static enum tfmc_status choose_pipeline(struct driver *d, const struct loaded *l)
+{
+	const char *what = d->options.optimize;
+	if (!what || !strcmp(what, "speed"))
+		return TFMC_OK;
+	const struct target *target = driver_target(d, d->options.mcpu);
+	struct pass_options options = driver_pass_options(d, target);
+	if (!target)
+		return TFMC_INVALID;
+	enum tfmc_status st = pipeline_choose_memory(&d->arena, &d->diag, &options, l->module,
+	                                             driver_pipeline(d, NULL), &d->pipeline);
+	driver_time(d, "choice of the pipeline");
+	return st;
+}
+
+struct frontend_options driver_frontend_options(const struct driver *d)
+{
+	const struct driver_options *o = &d->options;
+	return (struct frontend_options){
+	        .sets = o->set.items, .n_sets = o->set.n, .allow_unused = o->allow_unused, .name = o->name};
+}
+
+static enum tfmc_status load(struct driver *d, struct loaded *out);
+
+/* The entry score is built for those who ask for it. */
+static bool wants_score(struct driver *d)
+{
+	struct option_list entries = {0};
+	driver_split_list(d, d->options.entries, &entries);
+	for (size_t i = 0; i < entries.n; i++)
+		if (!strcmp(entries.items[i], "score"))
+			return true;
+	bool is_named = d->options.entry && !strcmp(d->options.entry, "score");
+	return is_named || d->options.command == COMMAND_SCORE;
+}
+
+/* -v: the files that were opened, with their sizes. */
+static void say_read(struct driver *d)
+{
+	char bytes[NUMBER_TEXT_MAX];
+	struct stat info;
+	for (size_t i = 0; d->options.verbose && i < d->outputs.inputs.n; i++) {
+		const char *path = d->outputs.inputs.items[i];
+		if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
+			continue;
+		number_print_bytes(bytes, (uint64_t)info.st_size);
+		buf_printf(&d->log, "read %s (%s)\n", path, bytes);
+	}
+	driver_flush_log(d);
+}
+
+enum tfmc_status driver_load(struct driver *d, struct loaded *out)
+{
+	enum tfmc_status st = load(d, out);
+	say_read(d);
+	TFMC_TRY(st);
+	return choose_pipeline(d, out);
+}
+
+static enum tfmc_status load(struct driver *d, struct loaded *out)
+{
+	*out = (struct loaded){0};
+	cache_begin(&d->cache);
+	memory_stage("reading", d->options.input);
+	driver_time(d, NULL);
+	outputs_protect(&d->outputs, d->options.input);
+	if (d->options.rules)
+		outputs_protect(&d->outputs, d->options.rules);
+	if (d->options.tiles)
+		outputs_protect(&d->outputs, d->options.tiles);
+	if (path_ends_with(d->options.input, ".tir"))
+		return load_tir(d, out);
+	struct frontend_options o = driver_frontend_options(d);
+	o.score = wants_score(d);
+	TFMC_TRY(frontend_load(&d->diag, d->options.input, &o, &out->model));
+	TFMC_TRY(driver_take_target(d, frontend_target(out->model)));
+	TFMC_TRY(frontend_lower(out->model, &out->module));
+	TFMC_TRY(ir_verify(out->module, &d->diag));
+	out->weights = frontend_weights(out->model);
+	protect_read(d, out->model);
+	driver_time(d, "frontend");
+	return TFMC_OK;
+}
+
+void driver_unload(struct loaded *l)
+{
+	if (l->module)
+		ir_module_destroy(l->module);
+	if (l->plain)
+		ir_module_destroy(l->plain);
+	if (l->files)
+		weight_files_destroy(l->files);
+	frontend_destroy(l->model);
+	*l = (struct loaded){0};
+}
+
+/* --- target, pipeline
+ * --------------------------------------------------------------------------------------- */
+/* The word of a list "a, b, c" that was meant. */
+static void note_nearest(struct driver *d, const char *name, const char *known)
+{
+	struct option_list words = {0};
+	driver_split_list(d, known, &words);
+	for (size_t i = 0; i < words.n; i++)
+		words.items[i] += words.items[i][0] == ' ';
+	const char *near = nearest_name(name, words.items, words.n);
+	if (near)
+		diag_note(&d->diag, LOC_NONE, "did you mean '%s'?", near);
+}
+
+static void report_target(struct driver *d, enum target_choice choice, const char *mcpu)
+{
+	const char *triple = d->options.target;
+	struct buf known;
+	buf_init(&known);
+	if (choice == TARGET_NO_TRIPLE) {
+		target_print_triples(&known);
+		diag_error(&d->diag, LOC_NONE, DIAG_TARGET, "unknown target %s; known are %s", triple,
+		           known.data);
+		note_nearest(d, triple, known.data);
+	} else if (choice == TARGET_NO_NATIVE) {
+		target_print_cpus(&known, NULL);
+		diag_error(&d->diag, LOC_NONE, DIAG_TARGET,
+		           "no target fits the machine tfmc runs on; -mcpu names one of %s", known.data);
+	} else {
+		target_print_cpus(&known, triple);
+		diag_error(&d->diag, LOC_NONE, DIAG_TARGET, "unknown processor %s%s%s; known are %s", mcpu,
+		           triple ? " of target " : "", triple ? triple : "", known.data);
+		note_nearest(d, mcpu ? mcpu : "", known.data);
+	}
+	buf_destroy(&known);
+}
+
+const struct target *driver_row(struct driver *d, const char *mcpu)
+{
+	const struct target *t;
+	enum target_choice choice = target_choose(d->options.target, mcpu, &t);
+	if (choice != TARGET_CHOSEN)
+		report_target(d, choice, mcpu);
+	return t;
+}
+
+const struct target *driver_target(struct driver *d, const char *mcpu)
+{
+	struct variant_set set;
+	if (!d->options.variants)
+		return driver_row(d, mcpu);
+	return driver_targets(d, &set) == TFMC_OK ? set.items[set.n - 1].target : NULL;
+}
+
+const char *driver_pipeline(const struct driver *d, const char *level)
+{
+	if (level)
+		return level;
+	if (d->pipeline)
+		return d->pipeline;
+	if (d->options.passes)
+		return d->options.passes;
+	return d->options.opt0 ? "O0" : d->options.opt1 ? "O1" : "O2";
+}
+
+/* --- facts
+ * ------------------------------------------------------------------------------------------------------ */
+static const char *join_tokens(struct driver *d, const struct frontend_vocab *v)
+{
+	struct buf text;
+	if (!v->n)
+		return NULL;
+	buf_init(&text);
+	for (size_t i = 0; i < v->n; i++) {
+		buf_str(&text, v->tokens[i]);
+		buf_char(&text, '\n');
+	}
+	const char *result = arena_strdup(&d->arena, text.data);
+	buf_destroy(&text);
+	return result;
+}
+
+static enum tfmc_status add_vocabulary(struct driver *d, struct frontend_model *m, struct backend_facts *out)
+{
+	const struct frontend_tokenizer *t;
+	bool compiles = d->options.command == COMMAND_COMPILE;
+	const struct frontend_tokenizer *head = frontend_tokenizer_head(m);
+	if (!head->given || (compiles && !head->embed))
+		return TFMC_OK;
+	if (!compiles && !head->is_chars) /* read only where there is text, see driver_tokenizer */
+		return TFMC_OK;
+	TFMC_TRY(frontend_tokenizer(m, false, &t));
+	protect_read(d, m);
+	out->tokenizer = t->packed.data;
+	out->tokenizer_bytes = t->packed.bytes;
+	out->vocabulary = join_tokens(d, &t->target);
+	out->source_vocabulary = join_tokens(d, &t->source);
+	if (t->source.unknown >= 0 && (size_t)t->source.unknown < t->source.n)
+		out->unknown_token = t->source.tokens[t->source.unknown];
+	return TFMC_OK;
+}
+
+enum tfmc_status driver_facts(struct driver *d, struct frontend_model *m, struct backend_facts *out)
+{
+	const struct frontend_generate *g = frontend_generate(m);
+	*out = (struct backend_facts){.generate_kind = (int64_t)g->kind, .pad = -1};
+	if (g->kind == GENERATE_NONE) /* encoders read text as well */
+		return frontend_tokenizer_head(m)->is_chars ? TFMC_OK : add_vocabulary(d, m, out);
+	out->start = (struct backend_ids){g->start.items, g->start.n};
+	out->stop = (struct backend_ids){g->stop.items, g->stop.n};
+	out->suppress = (struct backend_ids){g->suppress.items, g->suppress.n};
+	out->suppress_first = (struct backend_ids){g->suppress_first.items, g->suppress_first.n};
+	out->pad = g->pad;
+	out->max_len = g->max_len;
+	out->prefix = g->prefix;
+	out->tokens = g->tokens;
+	out->source = g->source;
+	out->logits = g->logits;
+	return add_vocabulary(d, m, out);
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a loaded model to functions in this process (run, generate, score,
+ * attend, verify, bench), and sessions on them. Packed weights lie in pages of
+ * their own (packed.h), never in the object.
+ */
+#include "frontend/driver/compile/native_cache.h"
+
+#include <string.h>
+
+#include "ir/support/number.h"
+
+/* The most demanding of those this machine runs; NULL after a diagnostic. */
+static const struct backend_variant *find_runnable(struct driver *d, const struct variant_set *set)
+{
+	for (size_t i = set->n; i-- > 0;)
+		if (target_runs_here(set->items[i].target))
+			return &set->items[i];
+	diag_error(&d->diag, LOC_NONE, DIAG_TARGET,
+	           "this machine cannot run code for %s; compile it with -o for one that can, or choose "
+	           "--target=native",
+	           set->items[0].target->name);
+	return NULL;
+}
+
+/* Who needs more than functions: the plan is made again, in a hundredth of the time of code. */
+static bool wants_plan(const struct driver *d)
+{
+	return d->options.command == COMMAND_BENCH || d->options.poison;
+}
+
+static enum tfmc_status plan_here(struct driver *d, const struct native_request *q, struct compiled *out)
+{
+	TFMC_TRY(driver_plan(d, q->loaded->module, q->pipeline, &out->variants));
+	out->planned = find_runnable(d, &out->variants)->planned;
+	return driver_check_planned(d, out->planned);
+}
+
+static enum tfmc_status compile_here(struct driver *d, const struct native_request *q, struct compiled *out)
+{
+	struct backend_sink sink = {packed_write, &out->weights};
+	struct backend_options o = {
+	        .weights = BACKEND_WEIGHTS_FILE, .facts = q->facts, .weights_sink = &sink};
+	o.opt_level = !strcmp(q->pipeline, "O0") ? 0 : 2;
+	o.progress = &d->progress;
+	o.weights_limit = d->limits.weights;
+	o.code_limit = d->limits.code;
+	o.entries = d->entries;
+	o.n_entries = d->n_entries;
+	TFMC_TRY(plan_here(d, q, out));
+	TFMC_TRY(driver_generate(d, &out->variants, &q->loaded->weights, &o, &out->object));
+	driver_time(d, "code generation");
+	return packed_map(&out->weights);
+}
+
+static enum tfmc_status load_here(struct driver *d, const char *name, struct compiled *out)
+{
+	TFMC_TRY(backend_jit_load(&d->diag, &out->object.object, &out->jit));
+	if (backend_jit_model(out->jit, name, &out->model))
+		return TFMC_OK;
+	diag_error(&d->diag, LOC_NONE, DIAG_INTERNAL,
+	           "the object does not define all functions of its interface");
+	return TFMC_INTERNAL;
+}
+
+/* -v: what the cache did. */
+static void say_cache(struct driver *d, const char *verb)
+{
+	if (!d->options.verbose)
+		return;
+	if (verb)
+		buf_printf(&d->log, "code and packed weights %s the cache %s\n", verb, d->cache.dir);
+	else
+		buf_printf(&d->log, "the cache is not used: %s\n",
+		           d->cache.why ? d->cache.why : "the limit or the disk leaves no room");
+	driver_flush_log(d);
+}
+
+/* Compiled, or with code and weights of the cache. */
+static enum tfmc_status make_here(struct driver *d, const struct native_request *q, struct compiled *out)
+{
+	size_t said = d->diag.n_warnings;
+	TFMC_TRY(native_cache_open(d));
+	const char *name = native_cache_name(d, q), *verb = NULL;
+	if (name && native_cache_load(d, name, out))
+		verb = "come from";
+	driver_time(d, "cache");
+	if (!verb)
+		TFMC_TRY(compile_here(d, q, out));
+	else if (wants_plan(d))
+		TFMC_TRY(plan_here(d, q, out));
+	TFMC_TRY(load_here(d, q->loaded->module->name, out));
+	/* Warnings are given each time. */
+	if (!verb && name && said == d->diag.n_warnings && native_cache_store(d, name, out))
+		verb = "are kept in";
+	say_cache(d, verb);
+	return TFMC_OK;
+}
+
+enum tfmc_status driver_compile_native(struct driver *d, struct loaded *l, const char *level,
+                                       struct compiled *out)
+{
+	struct backend_facts facts = {.pad = -1};
+	struct native_request q = {l, &out->variants, driver_pipeline(d, level), &facts};
+	backend_output_init(&out->object);
+	out->weights = (struct packed){.cx = &d->diag, .cache = &d->cache, .file.fd = -1, .arena = &d->arena};
+	out->weights.read = l->model ? frontend_weight_files(l->model) : l->files;
+	TFMC_TRY(driver_targets(d, &out->variants));
+	if (!find_runnable(d, &out->variants))
+		return TFMC_IO;
+	if (l->model)
+		TFMC_TRY(driver_facts(d, l->model, &facts));
+	return make_here(d, &q, out);
+}
+
+enum tfmc_status driver_each_variant(struct driver *d, struct compiled *c, variant_work *each, void *user)
+{
+	for (size_t i = 0; i < c->variants.n; i++) {
+		const struct backend_variant *v = &c->variants.items[i];
+		if (!target_runs_here(v->target)) {
+			diag_warning(&d->diag, LOC_NONE, DIAG_TARGET, "this machine does not run variant %s",
+			             v->target->name);
+			continue;
+		}
+		c->planned = v->planned;
+		c->forced = v->target->name;
+		TFMC_TRY(each(user, c, v->target));
+	}
+	return TFMC_OK;
+}
+
+void driver_release(struct compiled *c)
+{
+	backend_jit_destroy(c->jit);
+	if (c->variants.n > 0) {
+		backend_output_destroy(&c->object);
+		packed_close(&c->weights);
+	}
+	driver_forget_plans(&c->variants);
+	*c = (struct compiled){0};
+}
+
+/* The batch dim is the first one of the first entry: it becomes *batch or its bound, others take their
+ * bounds. */
+static const int64_t *dims_for(struct driver *d, const struct tfmc_record *r, int64_t *batch)
+{
+	int64_t *dims = ARENA_ARRAY(&d->arena, int64_t, (size_t)r->n_dims + 1);
+	const struct tfmc_record_entry *e = tfmc_entry_at(r, 0);
+	for (uint64_t i = 0; dims && i < r->n_dims; i++)
+		dims[i] = tfmc_record_dim_at(r, i)->hi;
+	if (dims && e && e->n_dims) {
+		uint64_t first = *(const uint64_t *)(const void *)((const char *)r + e->dims);
+		*batch = *batch < dims[first] ? *batch : dims[first];
+		dims[first] = *batch;
+	}
+	return dims;
+}
+
+enum tfmc_status driver_workers(struct driver *d, const char *option, const char *text, int64_t *out)
+{
+	if (!text || (number_parse_i64(text, strlen(text), out) && *out >= 1))
+		return TFMC_OK;
+	diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--%s is a number from 1, not %s", option, text);
+	return TFMC_INVALID;
+}
+
+/* What a session takes, against --limit-memory: a large number of pages is no failure until they are used. */
+static enum tfmc_status check_memory(struct driver *d, const struct compiled *c,
+                                     const struct tfmc_session_options *o)
+{
+	const struct tfmc_record *r = c->model.record;
+	int64_t batch = o->batch ? o->batch : INT64_MAX;
+	const int64_t *bounds = dims_for(d, r, &batch);
+	int64_t workers = o->workers > o->decode_workers ? o->workers : o->decode_workers;
+	if (!bounds)
+		return TFMC_NO_MEMORY;
+	bool has_state = r->state_batch_bytes || r->state_fixed_bytes;
+	return limits_session(&d->limits, &d->diag,
+	                      c->model.arena_size(o->dims_max ? o->dims_max : bounds, workers),
+	                      has_state ? c->model.state_size(batch) : 0);
+}
+
+static enum tfmc_status open_session(struct driver *d, const struct compiled *c,
+                                     struct tfmc_session_options *o, struct tfmc_session **out)
+{
+	TFMC_TRY(driver_workers(d, "threads", d->options.threads, &o->workers));
+	TFMC_TRY(driver_workers(d, "decode-threads", d->options.decode_threads, &o->decode_workers));
+	TFMC_TRY(check_memory(d, c, o));
+	o->weights = &c->weights.map;
+	int status = tfmc_session_open(&c->model, o, out);
+	if (status == TFMC_RT_OK)
+		return TFMC_OK;
+	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "cannot open a session: %s", tfmc_rt_status_text(status));
+	return status == TFMC_RT_E_MEMORY || status == TFMC_RT_E_THREAD ? TFMC_NO_MEMORY : TFMC_INVALID;
+}
+
+enum tfmc_status driver_session_of(struct driver *d, const struct compiled *c, const char *entry,
+                                   const struct named_tensors *in, struct tfmc_session **out)
+{
+	struct tfmc_session_options o = {
+	        .struct_size = sizeof(o), .workers = 1, .all_workers = d->all_workers, .variant = c->forced};
+	const struct tfmc_record *r = c->model.record;
+	int64_t number = tfmc_entry_find(r, entry);
+	int64_t *dims = number < 0 ? NULL : tensors_dims(d, r, number, in);
+	for (uint64_t i = 0; dims && i < r->n_dims; i++) {
+		const struct tfmc_record_dim *dim = tfmc_record_dim_at(r, i);
+		dims[i] = dims[i] < dim->lo ? dim->lo : dims[i] > dim->hi ? dim->hi : dims[i];
+	}
+	o.dims_max = dims; /* NULL: the bounds; the call says what is wrong */
+	return open_session(d, c, &o, out);
+}
+
+enum tfmc_status driver_session_for(struct driver *d, const struct compiled *c, int64_t batch,
+                                    struct tfmc_session **out)
+{
+	struct tfmc_session_options o = {
+	        .struct_size = sizeof(o), .workers = 1, .all_workers = d->all_workers, .variant = c->forced};
+	if (batch && !(o.dims_max = dims_for(d, c->model.record, &batch)))
+		return TFMC_NO_MEMORY;
+	o.batch = batch;
+	return open_session(d, c, &o, out);
+}
+
+enum tfmc_status driver_session(struct driver *d, const struct compiled *c, struct tfmc_session **out)
+{
+	return driver_session_for(d, c, 0, out);
+}

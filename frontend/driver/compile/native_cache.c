@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names of code in the cache, and the way in and out.
+ */
+#include "frontend/driver/compile/native_cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/support/number.h"
+#include "ir/print/text.h"
+
+#define FORM 2 /* of the files: counts up when they change */
+
+/* Which packed weights the code runs with. */
+struct weights_id {
+	struct cache_key files; /* of what they are packed from: hashes of packed weights can be forged */
+	uint64_t structure, weights, bytes;
+};
+
+/* --- the name ---------------------------------------------------------------------------------------- */
+
+static void add_words(struct blake2b *b, const char *const *words, size_t n)
+{
+	blake2b_number(b, (int64_t)n);
+	for (size_t i = 0; i < n; i++)
+		blake2b_text(b, words[i]);
+}
+
+static void add_ids(struct blake2b *b, const struct backend_ids *ids)
+{
+	blake2b_number(b, (int64_t)ids->n);
+	for (size_t i = 0; i < ids->n; i++)
+		blake2b_number(b, ids->items[i]);
+}
+
+static void add_facts(struct blake2b *b, const struct backend_facts *f)
+{
+	blake2b_number(b, f->generate_kind);
+	add_ids(b, &f->start);
+	add_ids(b, &f->stop);
+	add_ids(b, &f->suppress);
+	add_ids(b, &f->suppress_first);
+	blake2b_number(b, f->pad);
+	blake2b_number(b, f->max_len);
+	blake2b_number(b, f->prefix);
+	blake2b_text(b, f->tokens);
+	blake2b_text(b, f->source);
+	blake2b_text(b, f->logits);
+	blake2b_text(b, f->vocabulary);
+	blake2b_text(b, f->source_vocabulary);
+	blake2b_text(b, f->unknown_token);
+	blake2b_item(b, f->tokenizer, f->tokenizer_bytes);
+}
+
+static void add_options(struct blake2b *b, const struct driver *d)
+{
+	const struct driver_options *o = &d->options;
+	add_words(b, o->disable_rule.items, o->disable_rule.n);
+	blake2b_item(b, d->rules_text, d->rules_len);
+	blake2b_item(b, d->tiles_text, d->tiles_len);
+	add_words(b, d->entries, d->n_entries);
+}
+
+/* The module without places, so that it does not matter from where the command is given. */
+static bool add_module(struct blake2b *b, const struct ir_module *m)
+{
+	struct buf text;
+	buf_init(&text);
+	ir_print(&text, NULL, m);
+	blake2b_item(b, text.data, text.len);
+	bool ok = !buf_failed(&text);
+	buf_destroy(&text);
+	return ok;
+}
+
+/*
+ * d->cache.files: every file that was read, in order: which weight the module's `"file":"tensor"` means
+ * follows from them. A folder is what its files are.
+ */
+static bool hash_files(struct driver *d)
+{
+	struct blake2b b;
+	blake2b_begin(&b);
+	for (size_t i = 0; i < d->outputs.inputs.n; i++) {
+		const char *path = d->outputs.inputs.items[i], *slash = strrchr(path, '/');
+		struct cache_key content;
+		if (cache_is_folder(path))
+			continue;
+		if (!cache_content(&d->cache, path, &content)) {
+			d->cache.why = arena_printf(&d->arena, "'%s' has just changed", path);
+			return false;
+		}
+		blake2b_text(&b, slash ? slash + 1 : path);
+		blake2b_item(&b, content.bytes, sizeof(content.bytes));
+	}
+	blake2b_end(&b, d->cache.files.bytes);
+	return true;
+}
+
+/* What is said about compiling would not be said of what was compiled before. */
+static const char *reason_against(const struct driver_options *o)
+{
+	bool prints = o->print_ir_after.n || o->print_ir_before.n || o->diff.n || o->dump_dir || o->remarks ||
+	              o->time_passes || o->stats;
+	return o->no_cache ? "--no-cache" : prints ? "an option says how it is compiled" : NULL;
+}
+
+enum tfmc_status native_cache_open(struct driver *d)
+{
+	const char *text = d->options.cache_limit ? d->options.cache_limit : getenv("TFMC_CACHE_LIMIT");
+	int64_t limit = CACHE_LIMIT;
+	if (text && (!number_parse_i64(text, strlen(text), &limit) || limit < 0)) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
+		           "--cache-limit and TFMC_CACHE_LIMIT are numbers of bytes, not %s", text);
+		return TFMC_INVALID;
+	}
+	d->cache.progress = &d->progress;
+	d->cache.why = reason_against(&d->options);
+	if (!d->cache.why)
+		cache_open(&d->cache, &d->arena, (uint64_t)limit);
+	return TFMC_OK;
+}
+
+const char *native_cache_name(struct driver *d, const struct native_request *q)
+{
+	struct cache_key key;
+	struct blake2b b;
+	if (!d->cache.dir)
+		return NULL;
+	blake2b_begin(&b);
+	blake2b_number(&b, FORM);
+	cache_add_build(&b);
+	blake2b_text(&b, q->pipeline);
+	blake2b_number(&b, (int64_t)q->variants->n);
+	for (size_t i = 0; i < q->variants->n; i++)
+		blake2b_text(&b, q->variants->items[i].target->name);
+	add_options(&b, d);
+	add_facts(&b, q->facts);
+	if (!add_module(&b, q->loaded->module) || !hash_files(d))
+		return NULL;
+	blake2b_item(&b, d->cache.files.bytes, sizeof(d->cache.files.bytes));
+	blake2b_end(&b, key.bytes);
+	return cache_entry(&d->arena, "code", &key);
+}
+
+/* --- in and out -------------------------------------------------------------------------------------- */
+
+static const char *weights_name(struct arena *a, const struct weights_id *id)
+{
+	struct cache_key key;
+	struct blake2b b;
+	blake2b_begin(&b);
+	blake2b_item(&b, id, sizeof(*id));
+	blake2b_end(&b, key.bytes);
+	return cache_entry(a, "weights", &key);
+}
+
+static bool map_weights(struct driver *d, const struct weights_id *id, struct tfmc_mapping *out)
+{
+	struct tfmc_record wanted = {.structure_hash = id->structure, .weights_bytes = id->bytes};
+	if (id->bytes == 0)
+		return true;
+	const char *path = cache_path(&d->cache, &d->arena, weights_name(&d->arena, id));
+	bool is_checked = cache_was_checked(&d->cache, path);
+	if (tfmc_weights_map(path, &wanted, is_checked ? 0 : TFMC_MAP_VERIFY, out) != TFMC_RT_OK)
+		return false;
+	struct tfmc_weights_header header;
+	memcpy(&header, out->base, sizeof(header));
+	if (header.weights_hash != id->weights) {
+		tfmc_weights_unmap(out);
+		return false;
+	}
+	cache_touch(path);
+	if (!is_checked)
+		cache_note_checked(&d->cache, path);
+	return true;
+}
+
+bool native_cache_load(struct driver *d, const char *name, struct compiled *out)
+{
+	struct weights_id id;
+	struct buf *code = &out->object.object;
+	if (!cache_read(&d->cache, name, code) || code->len <= sizeof(id))
+		return false;
+	code->len -= sizeof(id);
+	memcpy(&id, code->data + code->len, sizeof(id));
+	if (map_weights(d, &id, &out->weights.map))
+		return true;
+	buf_clear(code);
+	return false;
+}
+
+static bool files_are_same(const struct driver *d)
+{
+	for (size_t i = 0; i < d->outputs.inputs.n; i++)
+		if (!cache_is_same(&d->cache, d->outputs.inputs.items[i]))
+			return false;
+	return true;
+}
+
+/* Another command may have them already. */
+static bool keep_weights(struct driver *d, const struct weights_id *id, struct packed *weights)
+{
+	const char *name = weights_name(&d->arena, id), *path = cache_path(&d->cache, &d->arena, name);
+	if (id->bytes == 0 || cache_was_checked(&d->cache, path))
+		return true;
+	if (!packed_keep(weights, name))
+		return false;
+	cache_note_checked(&d->cache, path);
+	return true;
+}
+
+bool native_cache_store(struct driver *d, const char *name, struct compiled *c)
+{
+	const struct tfmc_record *r = c->model.record;
+	struct weights_id id = {d->cache.files, r->structure_hash, r->weights_hash, r->weights_bytes};
+	struct buf code;
+	if (!files_are_same(d) || !keep_weights(d, &id, &c->weights))
+		return false;
+	buf_init(&code);
+	buf_append(&code, &c->object.object);
+	buf_bytes(&code, &id, sizeof(id));
+	bool ok = !buf_failed(&code) && cache_write(&d->cache, name, code.data, code.len);
+	buf_destroy(&code);
+	return ok;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A model in this process out of the cache: its code under a name made of all
+ * it was compiled from, its packed weights under their own content.
+ */
+#ifndef TFMC_FRONTEND_DRIVER_COMPILE_NATIVE_CACHE_H
+#define TFMC_FRONTEND_DRIVER_COMPILE_NATIVE_CACHE_H
+
+#include "frontend/driver/compile/driver.h"
+
+/* What is compiled, beside what *d says. */
+struct native_request {
+	const struct loaded *loaded;
+	const struct variant_set *variants;
+	const char *pipeline;
+	const struct backend_facts *facts;
+};
+
+/* Opens d->cache as the options want it. TFMC_INVALID when one of them is no number. */
+TFMC_MUST_USE enum tfmc_status native_cache_open(struct driver *d);
+/* Name of the code, in the arena; NULL: it is not cached. */
+const char *native_cache_name(struct driver *d, const struct native_request *q);
+/* Gives *out object and weights. False: the cache does not have both. */
+bool native_cache_load(struct driver *d, const char *name, struct compiled *out);
+/* Of a model that was compiled and loaded. False: it is not kept. */
+bool native_cache_store(struct driver *d, const char *name, struct compiled *c);
+
+#endif

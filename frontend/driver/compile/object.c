@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From planned IR to an object in a file: tfmc model.yaml -o model.o. Into this
+ * process: native.c.
+ */
+#include "frontend/driver/compile/driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/support/number.h"
+#include "ir/print/text.h"
+
+/* --- to files ------------------------------------------------------------------------------------------ */
+enum emit_kind { EMIT_TIR, EMIT_LLVM, EMIT_ASM, EMIT_OBJ, EMIT_HEADER, EMIT_OPENCL, EMIT_C, N_EMIT };
+
+static const char *const emit_names[N_EMIT] = {"tir", "llvm", "asm", "obj", "header", "opencl", "c"};
+static const char *const emit_endings[N_EMIT] = {".tir", ".ll", ".s", ".o", ".h", ".cl", ".c"};
+
+struct emission {
+	struct driver *d;
+	struct loaded *l;
+	bool wanted[N_EMIT];
+	const char *files[N_EMIT]; /* NULL: no file named */
+	const char *stem;          /* output path without its ending */
+	struct output_file *weights, *object;
+	struct buf tir;
+};
+
+/* One KIND[=FILE] of --emit. */
+static bool parse_kind(struct emission *e, const char *text, size_t n)
+{
+	size_t name = strcspn(text, "=");
+	name = name < n ? name : n;
+	for (int k = 0; k < N_EMIT; k++) {
+		if (strlen(emit_names[k]) != name || memcmp(emit_names[k], text, name))
+			continue;
+		e->wanted[k] = true;
+		e->files[k] = name < n ? arena_strndup(&e->d->arena, text + name + 1, n - name - 1) : NULL;
+		return true;
+	}
+	return false;
+}
+
+static bool parse_emit(struct emission *e)
+{
+	const struct option_list *list = &e->d->options.emit;
+	for (size_t i = 0; i < list->n; i++) {
+		for (const char *s = list->items[i]; *s;) {
+			size_t n = strcspn(s, ",");
+			if (!parse_kind(e, s, n)) {
+				(void)driver_usage(
+				        e->d, "--emit=%.*s: kinds are tir, llvm, asm, obj, header, opencl, c",
+				        (int)n, s);
+				return false;
+			}
+			s += n + (s[n] != 0);
+		}
+	}
+	if (!list->n)
+		e->wanted[EMIT_OBJ] = e->wanted[EMIT_HEADER] = true;
+	return true;
+}
+
+static const char *without_ending(struct arena *a, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	const char *dot = strrchr(slash ? slash : path, '.');
+	return dot ? arena_strndup(a, path, (size_t)(dot - path)) : path;
+}
+
+/* The output path without .o, or the input's name without its folder and ending. */
+static const char *find_stem(struct driver *d)
+{
+	const char *path = d->options.output;
+	if (!path) {
+		const char *slash = strrchr(d->options.input, '/');
+		path = slash ? slash + 1 : d->options.input;
+	}
+	return without_ending(&d->arena, path);
+}
+
+/* Where a kind goes: its own file, -o for the only one, else beside the object. */
+static const char *path_of(const struct emission *e, enum emit_kind kind)
+{
+	const struct driver_options *o = &e->d->options;
+	bool is_main = kind == EMIT_OBJ;
+	int n = 0;
+	for (int k = 0; k < N_EMIT; k++)
+		n += e->wanted[k];
+	if (kind == EMIT_HEADER && o->header)
+		return o->header;
+	if (e->files[kind])
+		return e->files[kind];
+	if (o->output && (is_main || n == 1))
+		return o->output;
+	if (!o->output && n == 1 && !is_main)
+		return "-";
+	return arena_printf(&e->d->arena, "%s%s", e->stem, emit_endings[kind]);
+}
+
+static enum tfmc_status put(struct emission *e, enum emit_kind kind, const struct buf *text)
+{
+	if (!e->wanted[kind])
+		return TFMC_OK;
+	return driver_put(e->d, path_of(e, kind), text);
+}
+
+/* The weights file is opened when the first bytes come. */
+static bool write_weights(void *user, uint64_t offset, const void *bytes, size_t n)
+{
+	struct emission *e = user;
+	if (!e->weights) {
+		const char *path = e->d->options.weights_out;
+		if (!path)
+			path = arena_printf(&e->d->arena, "%s.weights", e->stem);
+		e->weights = outputs_add(&e->d->outputs, path, e->d->options.input);
+	}
+	return e->weights && output_write_at(e->weights, offset, bytes, n);
+}
+
+static bool write_object(void *user, uint64_t offset, const void *bytes, size_t n)
+{
+	struct emission *e = user;
+	if (!e->object)
+		e->object = outputs_add(&e->d->outputs, path_of(e, EMIT_OBJ), e->d->options.input);
+	return e->object && output_write_at(e->object, offset, bytes, n);
+}
+
+static enum tfmc_status parse_weights(struct driver *d, enum backend_weights *out)
+{
+	const char *w = d->options.weights ? d->options.weights : "auto";
+	*out = !strcmp(w, "embed")  ? BACKEND_WEIGHTS_EMBED
+	       : !strcmp(w, "file") ? BACKEND_WEIGHTS_FILE
+	                            : BACKEND_WEIGHTS_AUTO;
+	if (*out != BACKEND_WEIGHTS_AUTO || !strcmp(w, "auto"))
+		return TFMC_OK;
+	diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--weights is embed, file or auto, not %s", w);
+	return TFMC_INVALID;
+}
+
+static void report_code(struct emission *e, const struct variant_set *set, const struct buf *object)
+{
+	const char *targets[BACKEND_VARIANTS_MAX];
+	const struct code_names names = {set->items[0].planned->name, targets, set->n};
+	for (size_t i = 0; i < set->n; i++)
+		targets[i] = set->items[i].target->name;
+	if (e->d->options.stats && object->len > 0)
+		driver_print_code(e->d, &e->d->log, &names, object->data, object->len);
+	driver_flush_log(e->d);
+	if (object->len > 0)
+		driver_remark_variants(e->d, set, object);
+}
+
+static enum tfmc_status emit_object(struct emission *e, const struct variant_set *set,
+                                    struct backend_output *object)
+{
+	struct driver *d = e->d;
+	struct backend_facts facts = {.pad = -1};
+	struct backend_sink sink = {write_weights, e}, object_sink = {write_object, e};
+	struct option_list entries = {0};
+	driver_split_list(d, d->options.entries, &entries);
+	struct backend_options o = {.entries = entries.items, .n_entries = entries.n, .facts = &facts};
+	o.want_llvm = e->wanted[EMIT_LLVM];
+	o.want_assembly = e->wanted[EMIT_ASM];
+	o.want_c = e->wanted[EMIT_C];
+	o.no_object = !(e->wanted[EMIT_OBJ] || e->wanted[EMIT_LLVM] || e->wanted[EMIT_ASM]);
+	o.clock = driver_clock;
+	o.progress = &d->progress;
+	o.weights_limit = d->limits.weights;
+	o.code_limit = d->limits.code;
+	o.opt_level = d->options.opt0 ? 0 : d->options.opt1 ? 1 : 2;
+	o.object_sink = e->wanted[EMIT_OBJ] ? &object_sink : NULL;
+	o.weights_sink = e->wanted[EMIT_OBJ] || e->wanted[EMIT_C] ? &sink : NULL;
+	TFMC_TRY(parse_weights(d, &o.weights));
+	if (o.object_sink && !strcmp(path_of(e, EMIT_OBJ), "-")) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "an object is not written to stdout");
+		return TFMC_INVALID;
+	}
+	if (e->l->model)
+		TFMC_TRY(driver_facts(d, e->l->model, &facts));
+	TFMC_TRY(driver_generate(d, set, &e->l->weights, &o, object));
+	driver_time(d, "code generation");
+	driver_time_part(d, "weight packing", object->pack_seconds);
+	report_code(e, set, &object->object);
+	TFMC_TRY(put(e, EMIT_LLVM, &object->llvm));
+	TFMC_TRY(put(e, EMIT_ASM, &object->assembly));
+	TFMC_TRY(put(e, EMIT_HEADER, &object->header));
+	TFMC_TRY(put(e, EMIT_C, &object->c));
+	outputs_move_last(&d->outputs, e->object);
+	return TFMC_OK;
+}
+
+static bool wants_object(const struct emission *e)
+{
+	return e->wanted[EMIT_LLVM] || e->wanted[EMIT_ASM] || e->wanted[EMIT_OBJ] || e->wanted[EMIT_HEADER] ||
+	       e->wanted[EMIT_C];
+}
+
+/*
+ * Objects and what they are made of come from processors, kernels of OpenCL from its families. With both the
+ * target is that of the object.
+ */
+static enum tfmc_status check_kinds(struct emission *e, const struct target *t)
+{
+	struct diag_context *cx = &e->d->diag;
+	if (e->d->options.variants && (e->wanted[EMIT_C] || e->wanted[EMIT_TIR] || e->wanted[EMIT_OPENCL])) {
+		diag_error(cx, LOC_NONE, DIAG_OPTION,
+		           "--variants are of objects: IR, C and OpenCL are texts for one processor");
+		diag_note(cx, LOC_NONE, "--dump-dir writes the IR of every variant");
+		return TFMC_INVALID;
+	}
+	if (t->arch == ARCH_OPENCL && wants_object(e)) {
+		diag_error(cx, LOC_NONE, DIAG_TARGET, "no object is made for %s", t->name);
+		diag_note(cx, LOC_NONE, "--emit=opencl writes its kernels");
+		return TFMC_INVALID;
+	}
+	if (t->arch != ARCH_OPENCL && e->wanted[EMIT_OPENCL] && !wants_object(e)) {
+		diag_error(cx, LOC_NONE, DIAG_TARGET, "no kernels of OpenCL are made for %s", t->name);
+		diag_note(cx, LOC_NONE, "use --target=opencl-cpu, opencl-cpu512 or opencl-gpu");
+		return TFMC_INVALID;
+	}
+	return TFMC_OK;
+}
+
+/* The plan for a family of OpenCL, beside that for a processor. Dumps have the family in their names. */
+static enum tfmc_status plan_opencl(struct emission *e, const struct target *family, struct ir_module **out)
+{
+	struct driver *d = e->d;
+	struct pass_options options = driver_pass_options(d, family);
+	struct pipeline p = {0};
+	options.variant = family->name;
+	options.require_fusion = (struct pass_words){0};
+	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, driver_pipeline(d, NULL), &p));
+	TFMC_TRY(driver_passes_part(d, &p, &options, e->l->module, out));
+	return driver_check_planned(d, *out);
+}
+
+/* Kernels of OpenCL, of the target's family or of the first one when the other kinds are for a processor. */
+static enum tfmc_status emit_opencl(struct emission *e, const struct ir_module *planned,
+                                    const struct target *target)
+{
+	struct buf text;
+	struct ir_module *own = NULL;
+	enum tfmc_status st = TFMC_OK;
+	if (!e->wanted[EMIT_OPENCL])
+		return TFMC_OK;
+	buf_init(&text);
+	if (target->arch != ARCH_OPENCL && target_choose("opencl", NULL, &target) == TARGET_CHOSEN)
+		st = plan_opencl(e, target, &own);
+	if (st == TFMC_OK)
+		st = backend_opencl(&e->d->diag, own ? own : planned, target, &text);
+	if (st == TFMC_OK)
+		st = put(e, EMIT_OPENCL, &text);
+	buf_destroy(&text);
+	if (own)
+		ir_module_destroy(own);
+	driver_time(e->d, "code generation");
+	return st;
+}
+
+/* -MF, or the object's name (without an object: the stem) with .d. */
+static const char *depfile_path(const struct emission *e)
+{
+	struct arena *a = &e->d->arena;
+	if (e->d->options.dependencies_out)
+		return e->d->options.dependencies_out;
+	const char *path = e->files[EMIT_OBJ];
+	const char *stem = path ? without_ending(a, path) : e->stem;
+	return arena_printf(a, "%s.d", stem);
+}
+
+/* One line: "wrote model.o (1.2 MB), model.h (9.0 kB)"; the object comes first. */
+static enum tfmc_status commit(struct emission *e)
+{
+	struct driver *d = e->d;
+	struct buf line;
+	char size[NUMBER_TEXT_MAX];
+	buf_init(&line);
+	for (size_t i = d->outputs.n; i-- > 0;) {
+		struct output_file *f = d->outputs.items[i];
+		number_print_bytes(size, f->bytes);
+		buf_printf(&line, "%s%s (%s)", line.len ? ", " : "wrote ", f->path, size);
+	}
+	if (line.len && e->weights)
+		buf_printf(&line, "; programs read %s when they run", e->weights->path);
+	enum tfmc_status st = outputs_commit(&d->outputs);
+	if (st == TFMC_OK && line.len && !d->options.quiet && !diagnostics_is_data(&d->diagnostics))
+		buf_printf(&d->log, "%s\n", line.data);
+	buf_destroy(&line);
+	return st;
+}
+
+static enum tfmc_status emit_all(struct emission *e)
+{
+	struct driver *d = e->d;
+	struct variant_set set;
+	struct backend_output object;
+	if (driver_targets(d, &set) != TFMC_OK || check_kinds(e, set.items[0].target) != TFMC_OK)
+		return TFMC_INVALID;
+	backend_output_init(&object);
+	enum tfmc_status st = driver_plan(d, e->l->module, driver_pipeline(d, NULL), &set);
+	const struct ir_module *planned = set.items[0].planned;
+	if (st == TFMC_OK && e->wanted[EMIT_TIR]) {
+		ir_print(&e->tir, d->options.no_locations ? NULL : &d->diag, planned);
+		st = put(e, EMIT_TIR, &e->tir);
+	}
+	if (st == TFMC_OK && (wants_object(e) || e->wanted[EMIT_OPENCL]))
+		st = driver_check_planned(d, planned);
+	if (st == TFMC_OK && wants_object(e))
+		st = emit_object(e, &set, &object);
+	if (st == TFMC_OK)
+		st = emit_opencl(e, planned, set.items[0].target);
+	if (st == TFMC_OK && d->options.dependencies)
+		st = driver_depfile(d, depfile_path(e));
+	if (st == TFMC_OK)
+		st = commit(e);
+	driver_time(d, "writing");
+	backend_output_destroy(&object);
+	driver_forget_plans(&set);
+	return st;
+}
+
+static bool wants_only(const struct emission *e, enum emit_kind kind, enum emit_kind beside)
+{
+	bool only = e->wanted[kind];
+	for (int k = 0; k < N_EMIT; k++)
+		only = only && (k == (int)kind || k == (int)beside || k == EMIT_TIR || !e->wanted[k]);
+	return only;
+}
+
+/*
+ * Who asks for kernels of OpenCL alone need not say for which family. C alone is for every machine of the
+ * arch: a compiler that is not told more has the vectors of the least one; to split wider ones takes it ten
+ * times as long, and the result is slower.
+ */
+static void choose_target(struct emission *e)
+{
+	struct driver_options *o = &e->d->options;
+	const struct target *t;
+	if (o->mcpu)
+		return;
+	if (wants_only(e, EMIT_OPENCL, EMIT_OPENCL) && !o->target)
+		o->target = "opencl";
+	else if (wants_only(e, EMIT_C, EMIT_HEADER) && !o->variants &&
+	         target_choose(o->target, NULL, &t) == TARGET_CHOSEN && t->arch != ARCH_OPENCL)
+		o->mcpu = target_least(t->arch)->name;
+}
+
+enum exit_code command_compile(struct driver *d)
+{
+	struct loaded l;
+	struct emission e = {.d = d, .l = &l};
+	if (!parse_emit(&e))
+		return EXIT_USAGE;
+	if (e.wanted[EMIT_OBJ] && !d->options.output && !e.files[EMIT_OBJ])
+		return driver_usage(d, "compiling wants -o FILE.o");
+	if (d->options.dependencies_out && !d->options.dependencies)
+		return driver_usage(d, "-MF FILE wants -MD");
+	choose_target(&e);
+	e.stem = find_stem(d);
+	buf_init(&e.tir);
+	enum tfmc_status st = driver_load(d, &l);
+	if (st == TFMC_OK)
+		st = emit_all(&e);
+	buf_destroy(&e.tir);
+	driver_unload(&l);
+	return exit_code_of(st);
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Running pass pipelines for the commands: prints, dumps, reproducers and
+ * statistics go where the options say.
+ */
+#include "frontend/driver/compile/driver.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "frontend/text/files.h"
+#include "ir/print/text.h"
+#include "passes/rule_check/check.h"
+#include "passes/group/tiles.h"
+
+#define REPRODUCER  "tfmc-reproducer.tir"
+#define TEXT_LIMIT  (1u << 20) /* bytes of a file of rules or tiles */
+#define RULES_SEEDS 40         /* instances of each rule */
+
+void driver_split_list(struct driver *d, const char *text, struct option_list *out)
+{
+	for (const char *s = text; s && *s;) {
+		size_t n = strcspn(s, ",");
+		const char **slot = n ? ARENA_PUSH(&d->arena, out) : NULL;
+		if (slot)
+			*slot = arena_strndup(&d->arena, s, n);
+		s += n + (s[n] != 0);
+	}
+}
+
+/* The words of options that may be repeated and hold lists. */
+static struct pass_words split_words(struct driver *d, const struct option_list *list)
+{
+	struct option_list words = {0};
+	for (size_t i = 0; i < list->n; i++)
+		driver_split_list(d, list->items[i], &words);
+	return (struct pass_words){words.items, words.n};
+}
+
+static void print_ir(void *user, const char *title, const struct buf *text)
+{
+	struct driver *d = user;
+	buf_printf(&d->log, "; --- %s\n", title);
+	buf_append(&d->log, text);
+	driver_flush_log(d);
+}
+
+bool driver_write_text(struct driver *d, const char *path, const struct buf *text)
+{
+	struct outputs o;
+	outputs_init(&o, &d->arena, &d->diag);
+	o.inputs = d->outputs.inputs;
+	struct output_file *f = outputs_add(&o, path, d->options.input);
+	if (f)
+		(void)output_text(f, text);
+	return f && outputs_commit(&o) == TFMC_OK;
+}
+
+enum tfmc_status driver_write_output(struct driver *d, const char *path, const struct buf *text)
+{
+	if (!strcmp(path, "-"))
+		return driver_put(d, path, text);
+	if (!driver_write_text(d, path, text))
+		return TFMC_IO;
+	outputs_protect(&d->outputs, path);
+	return TFMC_OK;
+}
+
+static void dump_ir(void *user, const char *file_name, const struct buf *text)
+{
+	struct driver *d = user;
+	const char *dir = d->options.dump_dir;
+	bool ok = false;
+	if (d->texts_failed)
+		return;
+	if (mkdir(dir, 0777) && errno != EEXIST)
+		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot make the folder '%s': %s", dir,
+		           strerror(errno));
+	else
+		ok = driver_write_text(d, arena_printf(&d->arena, "%s/%s", dir, file_name), text);
+	d->texts_failed = !ok;
+}
+
+static const char *reproducer_path(struct driver *d)
+{
+	const char *dir = d->options.dump_dir ? d->options.dump_dir : ".";
+	return arena_printf(&d->arena, "%s/%s", dir, REPRODUCER);
+}
+
+static void write_reproducer(void *user, const struct buf *text)
+{
+	struct driver *d = user;
+	const char *path = d->options.reproducer ? d->options.reproducer : reproducer_path(d);
+	bool ok = driver_write_text(d, path, text);
+	if (!ok && d->options.reproducer)
+		d->texts_failed = true;
+	if (ok && d->options.reproducer)
+		outputs_protect(&d->outputs, path);
+	if (ok && !d->options.reproducer)
+		diag_note(&d->diag, LOC_NONE, "`tfmc opt %s` runs the failing pass again", path);
+}
+
+enum tfmc_status driver_generate(struct driver *d, const struct variant_set *set,
+                                 const struct weight_source *weights, const struct backend_options *o,
+                                 struct backend_output *out)
+{
+	const struct backend_variant *first = &set->items[0];
+	const char *path = reproducer_path(d);
+	struct buf text;
+	enum tfmc_status st = backend_compile_variants(&d->diag, set->items, set->n, weights, o, out);
+	if (st != TFMC_INTERNAL)
+		return st;
+	buf_init(&text);
+	ir_print(&text, &d->diag, first->planned);
+	if (driver_write_text(d, path, &text))
+		diag_note(
+		        &d->diag, LOC_NONE,
+		        "`tfmc %s --passes= -mcpu=%s -o FILE.o` beside the weights generates the code again",
+		        path, first->target->name);
+	buf_destroy(&text);
+	return st;
+}
+
+enum tfmc_status driver_read_texts(struct driver *d)
+{
+	const struct driver_options *o = &d->options;
+	if (o->rules)
+		TFMC_TRY(file_read(&d->arena, &d->diag, o->rules, TEXT_LIMIT, LOC_NONE, &d->rules_text,
+		                   &d->rules_len));
+	if (o->tiles)
+		TFMC_TRY(file_read(&d->arena, &d->diag, o->tiles, TEXT_LIMIT, LOC_NONE, &d->tiles_text,
+		                   &d->tiles_len));
+	return TFMC_OK;
+}
+
+enum tfmc_status driver_check_rules(struct driver *d)
+{
+	struct pass_options options = driver_pass_options(d, NULL);
+	struct rule_set set;
+	rule_set_init(&set);
+	enum tfmc_status st = rule_set_load(&set, &d->diag, &options);
+	if (st == TFMC_OK)
+		st = rule_check_all(&d->diag, &set, RULES_SEEDS, &d->out);
+	rule_set_destroy(&set);
+	return st;
+}
+
+struct pass_options driver_pass_options(struct driver *d, const struct target *target)
+{
+	const struct driver_options *o = &d->options;
+	struct pass_options p = {
+	        .target = target, .stop_after = o->stop_after, .remarks = o->remarks, .provenance = o->stats};
+	p.no_locations = o->no_locations;
+	p.print_before = split_words(d, &o->print_ir_before);
+	p.print_after = split_words(d, &o->print_ir_after);
+	p.diff = split_words(d, &o->diff);
+	p.reproduce = o->reproducer != NULL;
+	p.require_fusion = split_words(d, &o->require_fusion);
+	p.disable_rules = split_words(d, &o->disable_rule);
+	p.rules_name = o->rules;
+	p.rules_text = d->rules_text;
+	p.rules_len = d->rules_len;
+	p.tiles_name = o->tiles;
+	p.tiles_text = d->tiles_text;
+	p.tiles_len = d->tiles_len;
+	p.sink = (struct pass_sink){.print = print_ir,
+	                            .reproducer = write_reproducer,
+	                            .clock = driver_clock,
+	                            .user = d,
+	                            .progress = &d->progress};
+	if (o->dump_dir)
+		p.sink.dump = dump_ir;
+	return p;
+}
+
+static void print_times(struct driver *d, const struct pass_report *r)
+{
+	for (size_t i = 0; i < r->times.n; i++)
+		buf_printf(&d->log, "  %-30s %9.4f s  verify %9.4f s\n", r->times.items[i].pass,
+		           r->times.items[i].pass_seconds, r->times.items[i].verify_seconds);
+	driver_flush_log(d);
+}
+
+/* --emit-tiles */
+static enum tfmc_status write_tiles(struct driver *d, const struct ir_module *m, const struct target *target)
+{
+	struct buf text;
+	buf_init(&text);
+	tiles_print(&text, m, target);
+	enum tfmc_status st = driver_write_output(d, d->options.emit_tiles, &text);
+	buf_destroy(&text);
+	return st;
+}
+
+enum tfmc_status driver_pipeline_run(struct driver *d, const struct ir_module *in, const char *pipeline,
+                                     const struct target *target, struct ir_module **out,
+                                     struct pass_report *report)
+{
+	struct pipeline p = {0};
+	struct pass_options options = driver_pass_options(d, target);
+	*out = NULL;
+	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, pipeline, &p));
+	TFMC_TRY(passes_run(&d->diag, &p, &options, in, out, report));
+	if (!d->texts_failed)
+		return TFMC_OK;
+	ir_module_destroy(*out);
+	*out = NULL;
+	return TFMC_IO;
+}
+
+enum tfmc_status driver_check_planned(struct driver *d, const struct ir_module *m)
+{
+	if (m->stage == STAGE_PLAN)
+		return TFMC_OK;
+	diag_error(&d->diag, LOC_NONE, DIAG_PIPELINE,
+	           "the pipeline ends before plan-memory: buffers have no places yet");
+	diag_note(&d->diag, LOC_NONE, "--emit=tir writes what the passes made");
+	return TFMC_INVALID;
+}
+
+enum tfmc_status driver_passes_part(struct driver *d, const struct pipeline *p,
+                                    const struct pass_options *options, const struct ir_module *in,
+                                    struct ir_module **out)
+{
+	struct pass_report report;
+	pass_report_init(&report);
+	*out = NULL;
+	enum tfmc_status st = passes_run(&d->diag, p, options, in, out, &report);
+	bool says = d->options.time_passes || d->options.stats;
+	if (says)
+		buf_printf(&d->log, "%s:\n", options->variant ? options->variant : "passes of all variants");
+	if (d->options.time_passes)
+		print_times(d, &report);
+	if (st == TFMC_OK && d->options.stats)
+		pass_report_print(&d->log, &report);
+	driver_flush_log(d);
+	pass_report_destroy(&report);
+	if (st != TFMC_OK || !d->texts_failed)
+		return st;
+	ir_module_destroy(*out);
+	*out = NULL;
+	return TFMC_IO;
+}
+
+enum tfmc_status driver_passes(struct driver *d, const struct ir_module *in, const char *pipeline,
+                               const struct target *target, struct ir_module **out)
+{
+	struct pass_report report;
+	pass_report_init(&report);
+	enum tfmc_status st = driver_pipeline_run(d, in, pipeline, target, out, &report);
+	driver_time(d, "passes");
+	if (d->options.time_passes)
+		print_times(d, &report);
+	if (st == TFMC_OK && d->options.stats) {
+		pass_report_print(&d->log, &report);
+		driver_flush_log(d);
+	}
+	pass_report_destroy(&report);
+	if (st == TFMC_OK && d->options.emit_tiles && target)
+		st = write_tiles(d, *out, target);
+	return st;
+}
+
+enum exit_code command_passes(struct driver *d)
+{
+	for (size_t i = 0; pass_at(i); i++)
+		buf_printf(&d->out, "%-16s %s\n", pass_at(i)->name, pass_at(i)->summary);
+	static const char *const names[] = {"O0", "O1", "O2"};
+	for (size_t i = 0; i < TFMC_COUNT(names); i++)
+		buf_printf(&d->out, "%-16s %s\n", names[i], pipeline_named(names[i]));
+	return EXIT_OK;
+}

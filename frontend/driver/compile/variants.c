@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * --variants: one object for several levels of a processor. Passes run once up to the layout of the weights
+ * and then once for each level, so that all of them read the same packed weights.
+ */
+#include "frontend/driver/compile/driver.h"
+
+#include <string.h>
+
+/* --- which ------------------------------------------------------------------------------------------ */
+
+/* A row of the arch by its name or its level (v3). */
+static const struct target *find_level(enum target_arch arch, const char *name)
+{
+	for (size_t i = 0; target_at(i); i++) {
+		const struct target *t = target_at(i);
+		if (t->arch == arch && (!strcmp(t->name, name) || !strcmp(target_level(t), name)))
+			return t;
+	}
+	return NULL;
+}
+
+static enum tfmc_status unknown_level(struct driver *d, enum target_arch arch, const char *name)
+{
+	const char *known = "";
+	for (size_t i = 0; target_at(i); i++)
+		if (target_at(i)->arch == arch)
+			known = arena_printf(&d->arena, "%s%s%s", known, *known ? ", " : "",
+			                     target_level(target_at(i)));
+	diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--variants: there is no level %s; known are %s", name,
+	           known);
+	return TFMC_INVALID;
+}
+
+/* What an object of several variants cannot be made with. */
+static enum tfmc_status check_options(struct driver *d, const struct target *t)
+{
+	const struct driver_options *o = &d->options;
+	const char *what = o->mcpu         ? "-mcpu names one processor, --variants several"
+	                   : o->stop_after ? "--stop-after ends in front of an object; choose -mcpu"
+	                   : o->reproducer ? "--reproducer writes one module; choose -mcpu"
+	                   : o->emit_tiles ? "--emit-tiles writes the tiles of one processor; choose -mcpu"
+	                                   : NULL;
+	if (what) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--variants=%s: %s", o->variants, what);
+		return TFMC_INVALID;
+	}
+	if (t->arch == ARCH_X86_64)
+		return TFMC_OK;
+	diag_error(&d->diag, LOC_NONE, DIAG_TARGET,
+	           "--variants=%s: objects for %s have no variants; levels are told apart by the cpuid of "
+	           "x86-64",
+	           o->variants, t->name);
+	return TFMC_INVALID;
+}
+
+/* Keeps the order of the table: from the least to the most demanding. */
+static enum tfmc_status insert(struct driver *d, struct variant_set *set, const struct target *t)
+{
+	size_t at = set->n;
+	for (size_t i = 0; i < set->n; i++)
+		if (set->items[i].target == t) {
+			diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--variants=%s: %s stands twice",
+			           d->options.variants, target_level(t));
+			return TFMC_INVALID;
+		}
+	for (; at > 0 && set->items[at - 1].target > t; at--)
+		set->items[at] = set->items[at - 1];
+	set->items[at] = (struct backend_variant){.target = t};
+	set->n++;
+	return TFMC_OK;
+}
+
+enum tfmc_status driver_targets(struct driver *d, struct variant_set *out)
+{
+	struct option_list names = {0};
+	const struct target *base;
+	*out = (struct variant_set){0};
+	if (!d->options.variants) {
+		base = driver_target(d, d->options.mcpu);
+		*out = (struct variant_set){.n = 1, .items = {{.target = base}}};
+		return base ? TFMC_OK : TFMC_INVALID;
+	}
+	if (!(base = driver_row(d, NULL)))
+		return TFMC_INVALID;
+	TFMC_TRY(check_options(d, base));
+	driver_split_list(d, d->options.variants, &names);
+	for (size_t i = 0; i < names.n; i++) {
+		const struct target *t = find_level(base->arch, names.items[i]);
+		if (!t)
+			return unknown_level(d, base->arch, names.items[i]);
+		if (out->n == BACKEND_VARIANTS_MAX)
+			break;
+		TFMC_TRY(insert(d, out, t));
+	}
+	if (out->n > 0)
+		return TFMC_OK;
+	diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--variants wants levels, such as v2,v3,v4");
+	return TFMC_INVALID;
+}
+
+/* --- the section `target` of a model file -----------------------------------------------------------------
+ */
+
+/* Variants are of objects and what runs them; texts and plans are of one processor. */
+static bool has_variants(const struct driver_options *o)
+{
+	const unsigned with = COMMAND_COMPILE | COMMAND_RUN | COMMAND_GENERATE | COMMAND_SCORE |
+	                      COMMAND_VERIFY | COMMAND_BENCH;
+	return (with & (unsigned)o->command) != 0 && o->emit.n == 0 && !o->stop_after && !o->reproducer &&
+	       !o->emit_tiles;
+}
+
+static enum tfmc_status take_variants(struct driver *d, const struct frontend_target *t)
+{
+	const char *list = "";
+	const struct target *base;
+	if (target_choose(t->triple, NULL, &base) != TARGET_CHOSEN)
+		base = target_at(0);
+	for (size_t i = 0; i < t->n_variants; i++) {
+		if (!find_level(base->arch, t->variants[i])) {
+			diag_error(&d->diag, t->variants_loc, DIAG_TARGET,
+			           "target: there is no level '%s' of %s", t->variants[i], base->name);
+			return TFMC_INVALID;
+		}
+		list = arena_printf(&d->arena, "%s%s%s", list, i > 0 ? "," : "", t->variants[i]);
+	}
+	if (has_variants(&d->options))
+		d->options.variants = list;
+	return TFMC_OK;
+}
+
+enum tfmc_status driver_take_target(struct driver *d, const struct frontend_target *t)
+{
+	struct driver_options *o = &d->options;
+	const struct target *row;
+	if (t->loc.line == 0)
+		return TFMC_OK;
+	if (!o->opt0 && !o->opt1 && !o->opt2 && !o->passes) {
+		o->opt0 = t->opt == 0;
+		o->opt1 = t->opt == 1;
+	}
+	if (o->target || o->mcpu || o->variants)
+		return TFMC_OK;
+	if ((t->triple || t->cpu) && target_choose(t->triple, t->cpu, &row) != TARGET_CHOSEN) {
+		diag_error(&d->diag, t->loc, DIAG_TARGET, "target: there is no %s%s%s",
+		           t->triple ? t->triple : "", t->triple && t->cpu ? " with processor " : "",
+		           t->cpu ? t->cpu : "");
+		return TFMC_INVALID;
+	}
+	o->target = t->triple;
+	o->mcpu = t->cpu;
+	return t->n_variants > 0 ? take_variants(d, t) : TFMC_OK;
+}
+
+/* --- passes ------------------------------------------------------------------------------------------- */
+
+/* Passes that every variant shares: up to the layout of the weights. */
+static size_t shared_steps(const struct pipeline *p)
+{
+	size_t n = p->n;
+	for (size_t i = p->n; i-- > 0;) {
+		if (p->items[i].pass->id == PASS_encode)
+			return i + 1;
+		if (p->items[i].pass->id == PASS_group)
+			n = i;
+	}
+	return n;
+}
+
+static enum tfmc_status plan_each(struct driver *d, const struct pipeline *p, struct variant_set *set,
+                                  const struct ir_module *in, size_t shared)
+{
+	const struct pipeline head = {p->items, shared, 0};
+	const struct pipeline rest = {p->items + shared, p->n - shared, 0};
+	struct pass_options options = driver_pass_options(d, set->items[0].target);
+	struct ir_module *common = NULL;
+	TFMC_TRY(driver_passes_part(d, &head, &options, in, &common));
+	enum tfmc_status st = TFMC_OK;
+	options.require_fusion = (struct pass_words){0};
+	options.first_number = shared + 1;
+	for (size_t i = 0; i < set->n && st == TFMC_OK; i++) {
+		struct ir_module *planned = NULL;
+		options.target = set->items[i].target;
+		options.variant = target_level(options.target);
+		st = driver_passes_part(d, &rest, &options, common, &planned);
+		set->items[i].planned = planned;
+	}
+	ir_module_destroy(common);
+	return st;
+}
+
+enum tfmc_status driver_plan(struct driver *d, const struct ir_module *in, const char *pipeline,
+                             struct variant_set *set)
+{
+	struct pipeline p = {0};
+	if (set->n == 1 && !d->options.variants) {
+		struct ir_module *planned = NULL;
+		enum tfmc_status st = driver_passes(d, in, pipeline, set->items[0].target, &planned);
+		set->items[0].planned = planned;
+		return st;
+	}
+	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, pipeline, &p));
+	enum tfmc_status st = plan_each(d, &p, set, in, shared_steps(&p));
+	driver_time(d, "passes");
+	return st;
+}
+
+void driver_forget_plans(struct variant_set *set)
+{
+	for (size_t i = 0; i < set->n; i++)
+		if (set->items[i].planned)
+			ir_module_destroy((struct ir_module *)(uintptr_t)set->items[i].planned);
+	*set = (struct variant_set){0};
+}
+
+/* --- what it costs -------------------------------------------------------------------------------------- */
+
+void driver_print_code(struct driver *d, struct buf *out, const struct code_names *names, const void *object,
+                       size_t bytes)
+{
+	struct arena *a = &d->arena;
+	uint64_t rest = backend_code_bytes(object, bytes, arena_printf(a, "%s_", names->model)) +
+	                backend_code_bytes(object, bytes, arena_printf(a, "%s.", names->model));
+	for (size_t i = 0; i < names->n; i++) {
+		const struct target *t = target_find(names->targets[i]);
+		const char *level = t ? target_level(t) : names->targets[i];
+		const char *prefix = names->n > 1 ? arena_printf(a, "%s.%s.", names->model, level)
+		                                  : arena_printf(a, "%s.", names->model);
+		uint64_t code = backend_code_bytes(object, bytes, prefix);
+		rest -= code;
+		buf_printf(out, "variant %-16s %9llu bytes of code\n", names->targets[i],
+		           (unsigned long long)code);
+	}
+	buf_printf(out, "interface                %9llu bytes of code\n", (unsigned long long)rest);
+}
+
+/* The most demanding row of the arch. */
+static const struct target *widest(enum target_arch arch)
+{
+	const struct target *best = NULL;
+	for (size_t i = 0; target_at(i); i++)
+		if (target_at(i)->arch == arch)
+			best = target_at(i);
+	return best;
+}
+
+void driver_remark_variants(struct driver *d, const struct variant_set *set, const struct buf *object)
+{
+	const struct target *t = set->items[0].target, *best = widest(t->arch);
+	const char *levels = target_level(t);
+	uint64_t more = 0, code;
+	if (!d->options.remarks || set->n > 1 || !best || best->lanes <= t->lanes)
+		return;
+	code = backend_code_bytes(object->data, object->len,
+	                          arena_printf(&d->arena, "%s.", set->items[0].planned->name));
+	for (const struct target *u = t + 1; u <= best; u++) {
+		levels = arena_printf(&d->arena, "%s,%s", levels, target_level(u));
+		more += code;
+	}
+	const struct diag_remark about = {
+	        .pass = "variants",
+	        .text = arena_printf(
+	                &d->arena,
+	                "%s has %d times the lanes of %s; --variants=%s would add about %llu KB of code",
+	                best->name, best->lanes / t->lanes, t->name, levels,
+	                (unsigned long long)((more + 1023) / 1024)),
+	        .is_missed = true};
+	diag_remark_about(&d->diag, LOC_NONE, &about);
+}

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The sink of the command in its forms. JSON and SARIF are written as text in
+ * the order in which diagnostics come: an object stays open at its list of
+ * notes until the next diagnostic or the end closes it.
+ */
+#include "frontend/driver/options/diagnostics.h"
+
+#include <string.h>
+
+#include "ir/support/utf8.h"
+
+static const char *const form_names[] = {"text", "short", "json", "sarif"};
+
+void diagnostics_init(struct diagnostics *s, struct arena *arena)
+{
+	*s = (struct diagnostics){.arena = arena};
+	buf_init(&s->open);
+}
+
+void diagnostics_destroy(struct diagnostics *s)
+{
+	buf_destroy(&s->open);
+}
+
+bool diagnostics_find_form(const char *text, enum diagnostics_form *out)
+{
+	for (size_t i = 0; i < TFMC_COUNT(form_names); i++) {
+		if (strcmp(text, form_names[i]))
+			continue;
+		*out = (enum diagnostics_form)i;
+		return true;
+	}
+	return false;
+}
+
+enum diagnostics_form diagnostics_guess_form(int argc, char **argv)
+{
+	static const char name[] = "diagnostics";
+	enum diagnostics_form form = DIAGNOSTICS_TEXT;
+	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
+		const char *word = argv[i] + strspn(argv[i], "-");
+		if (word == argv[i] || strncmp(word, name, strlen(name)))
+			continue;
+		word += strlen(name);
+		if (*word == '=')
+			(void)diagnostics_find_form(word + 1, &form);
+		else if (!*word && i + 1 < argc)
+			(void)diagnostics_find_form(argv[i + 1], &form);
+	}
+	return form;
+}
+
+bool diagnostics_is_data(const struct diagnostics *s)
+{
+	return s->form == DIAGNOSTICS_JSON || s->form == DIAGNOSTICS_SARIF;
+}
+
+/* --- text of JSON -------------------------------------------------------------------------------------- */
+static void put_escape(struct buf *out, uint32_t cp)
+{
+	if (cp == '\n')
+		buf_str(out, "\\n");
+	else if (cp == '\t')
+		buf_str(out, "\\t");
+	else
+		buf_printf(out, "\\u%04x", (unsigned)cp);
+}
+
+void diagnostics_json_string(struct buf *out, const char *text)
+{
+	size_t n = strlen(text), len;
+	buf_char(out, '"');
+	for (size_t at = 0; at < n; at += len) {
+		uint32_t cp = 0;
+		len = utf8_decode(text + at, n - at, &cp);
+		if (!len || (cp <= 0xffff && utf8_is_control(cp))) {
+			put_escape(out, len ? cp : 0xfffd);
+			len = len ? len : 1;
+			continue;
+		}
+		if (cp == '"' || cp == '\\')
+			buf_char(out, '\\');
+		buf_bytes(out, text + at, len);
+	}
+	buf_char(out, '"');
+}
+
+static bool is_unreserved(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+	       (c != '\0' && strchr("-._~/", c));
+}
+
+void diagnostics_json_uri(struct buf *out, const char *path)
+{
+	buf_str(out, path[0] == '/' ? "\"file://" : "\"");
+	for (const char *p = path; *p; p++) {
+		if (is_unreserved(*p))
+			buf_char(out, *p);
+		else
+			buf_printf(out, "%%%02X", (unsigned)(unsigned char)*p);
+	}
+	buf_char(out, '"');
+}
+
+/* --- text and short ------------------------------------------------------------------------------------- */
+/* location: severity: message, and nothing else. */
+static void add_short(const struct diag_context *cx, const struct diag *m, struct buf *log)
+{
+	struct buf line;
+	if (m->severity == DIAG_NOTE)
+		return;
+	buf_init(&line);
+	diag_render(&line, cx, m, false);
+	buf_bytes(log, line.data, strcspn(line.data, "\n"));
+	buf_char(log, '\n');
+	buf_destroy(&line);
+}
+
+/* --- json --------------------------------------------------------------------------------------------------
+ */
+static const char *severity_name(enum diag_severity severity)
+{
+	switch (severity) {
+	case DIAG_ERROR: return "error";
+	case DIAG_WARNING: return "warning";
+	case DIAG_NOTE: return "note";
+	case DIAG_REMARK: return "remark";
+	}
+	return "";
+}
+
+static void json_number(struct buf *out, const char *key, uint32_t value, bool is_known)
+{
+	if (is_known)
+		buf_printf(out, ",\"%s\":%u", key, (unsigned)value);
+	else
+		buf_printf(out, ",\"%s\":null", key);
+}
+
+/* "message":..,"file":..,"line":..,"column":..,"length":..; null: the diagnostic has no such place. */
+static void json_body(struct buf *out, const struct diag_context *cx, const struct diag *m)
+{
+	const char *file = diag_source_name(cx, m->loc.source);
+	bool has_line = file[0] && m->loc.line;
+	buf_str(out, "\"message\":");
+	diagnostics_json_string(out, m->message);
+	buf_str(out, ",\"file\":");
+	if (file[0])
+		diagnostics_json_string(out, file);
+	else
+		buf_str(out, "null");
+	json_number(out, "line", m->loc.line, has_line);
+	json_number(out, "column", m->loc.col, has_line && m->loc.col);
+	json_number(out, "length", m->loc.len ? m->loc.len : 1, has_line && m->loc.col);
+}
+
+static void json_text(struct buf *out, const char *key, const char *text)
+{
+	buf_printf(out, ",\"%s\":", key);
+	if (text)
+		diagnostics_json_string(out, text);
+	else
+		buf_str(out, "null");
+}
+
+/* What a remark of a pass is about. */
+static void json_about(struct buf *out, const struct diag_remark *about)
+{
+	json_text(out, "pass", about->pass);
+	json_text(out, "kind", about->is_missed ? "missed" : "passed");
+	json_text(out, "text", about->text);
+	json_text(out, "path", about->path);
+	json_text(out, "function", about->function);
+	buf_printf(out, ",\"count\":%lld", (long long)(about->count ? about->count : 1));
+}
+
+static void json_begin(struct buf *out, const struct diag_context *cx, const struct diag *m)
+{
+	buf_printf(out, "{\"severity\":\"%s\",\"code\":", severity_name(m->severity));
+	if (m->code == DIAG_NONE)
+		buf_str(out, "null,");
+	else
+		buf_printf(out, "\"E%d\",", (int)m->code);
+	json_body(out, cx, m);
+	if (m->about)
+		json_about(out, m->about);
+	buf_str(out, ",\"notes\":[");
+}
+
+static void json_note(struct buf *out, const struct diag_context *cx, const struct diag *m)
+{
+	buf_char(out, '{');
+	json_body(out, cx, m);
+	buf_char(out, '}');
+}
+
+/* --- sarif -------------------------------------------------------------------------------------------------
+ */
+static size_t rule_index(struct diagnostics *s, int code)
+{
+	for (size_t i = 0; i < s->rules.n; i++)
+		if (s->rules.items[i] == code)
+			return i;
+	int *slot = ARENA_PUSH(s->arena, &s->rules);
+	if (!slot)
+		return 0;
+	*slot = code;
+	return s->rules.n - 1;
+}
+
+/* What has no code of its own is of the rule "remark". */
+static void put_rule_id(struct buf *out, int code)
+{
+	if (code == DIAG_NONE)
+		buf_str(out, "\"remark\"");
+	else
+		buf_printf(out, "\"E%d\"", code);
+}
+
+static void sarif_message(struct buf *out, const char *key, const char *text)
+{
+	buf_printf(out, "\"%s\":{\"text\":", key);
+	diagnostics_json_string(out, text);
+	buf_char(out, '}');
+}
+
+/* "physicalLocation":{..}; columns count code points, the end is the column behind. */
+static void sarif_place(struct buf *out, const struct diag_context *cx, struct loc loc)
+{
+	buf_str(out, "\"physicalLocation\":{\"artifactLocation\":{\"uri\":");
+	diagnostics_json_uri(out, diag_source_name(cx, loc.source));
+	buf_char(out, '}');
+	if (loc.line)
+		buf_printf(out, ",\"region\":{\"startLine\":%u", (unsigned)loc.line);
+	if (loc.line && loc.col)
+		buf_printf(out, ",\"startColumn\":%u,\"endColumn\":%llu", (unsigned)loc.col,
+		           (unsigned long long)loc.col + (loc.len ? loc.len : 1));
+	buf_str(out, loc.line ? "}}" : "}");
+}
+
+static const char *sarif_level(enum diag_severity severity)
+{
+	switch (severity) {
+	case DIAG_ERROR: return "\"level\":\"error\"";
+	case DIAG_WARNING: return "\"level\":\"warning\"";
+	case DIAG_NOTE:
+	case DIAG_REMARK: return "\"kind\":\"informational\",\"level\":\"none\"";
+	}
+	return "";
+}
+
+static void sarif_begin(struct diagnostics *s, const struct diag_context *cx, const struct diag *m)
+{
+	struct buf *out = &s->open;
+	buf_str(out, s->n_results++ ? ",\n{\"ruleId\":" : "\n{\"ruleId\":");
+	put_rule_id(out, (int)m->code);
+	buf_printf(out, ",\"ruleIndex\":%zu,%s,", rule_index(s, (int)m->code), sarif_level(m->severity));
+	sarif_message(out, "message", m->message);
+	buf_str(out, ",\"locations\":[");
+	if (diag_source_name(cx, m->loc.source)[0]) {
+		buf_char(out, '{');
+		sarif_place(out, cx, m->loc);
+		buf_char(out, '}');
+	}
+	buf_str(out, "],\"relatedLocations\":[");
+}
+
+/* The id keeps two notes of the same text apart: related locations are a set. */
+static void sarif_note(struct buf *out, const struct diag_context *cx, const struct diag *m, size_t id)
+{
+	buf_printf(out, "{\"id\":%zu,", id);
+	sarif_message(out, "message", m->message);
+	if (diag_source_name(cx, m->loc.source)[0]) {
+		buf_char(out, ',');
+		sarif_place(out, cx, m->loc);
+	}
+	buf_char(out, '}');
+}
+
+static void sarif_rule(struct buf *out, int code)
+{
+	const struct diag_info *info = diag_find_info(code);
+	buf_str(out, "{\"id\":");
+	put_rule_id(out, code);
+	buf_char(out, ',');
+	sarif_message(out, "shortDescription", info ? info->title : "what was done, or why not");
+	if (info) {
+		buf_char(out, ',');
+		sarif_message(out, "fullDescription", info->help);
+	}
+	buf_char(out, '}');
+}
+
+static void sarif_document(struct diagnostics *s, int exit_code, const char *version, struct buf *log)
+{
+	buf_str(log, "{\"$schema\":\"https://json.schemastore.org/sarif-2.1.0.json\",\"version\":\"2.1.0\","
+	             "\"runs\":[{\"tool\":{\"driver\":{\"name\":\"tfmc\",\"version\":");
+	diagnostics_json_string(log, version);
+	buf_str(log, ",\"rules\":[");
+	for (size_t i = 0; i < s->rules.n; i++) {
+		buf_str(log, i ? ",\n" : "\n");
+		sarif_rule(log, s->rules.items[i]);
+	}
+	buf_printf(log,
+	           "]}},\n\"invocations\":[{\"executionSuccessful\":%s,\"exitCode\":%d}],"
+	           "\"columnKind\":\"unicodeCodePoints\",\n\"results\":[",
+	           exit_code ? "false" : "true", exit_code);
+	buf_append(log, &s->open);
+	buf_str(log, "]}]}\n");
+}
+
+/* --- the sink
+ * ----------------------------------------------------------------------------------------------- */
+static void close_notes(struct diagnostics *s, struct buf *log)
+{
+	if (!s->is_open)
+		return;
+	buf_str(&s->open, "]}");
+	s->is_open = false;
+	s->n_notes = 0;
+	if (s->form != DIAGNOSTICS_JSON)
+		return;
+	buf_append(log, &s->open);
+	buf_char(log, '\n');
+	buf_clear(&s->open);
+}
+
+static void add_data(struct diagnostics *s, const struct diag_context *cx, const struct diag *m,
+                     struct buf *log)
+{
+	bool is_json = s->form == DIAGNOSTICS_JSON;
+	if (m->severity == DIAG_NOTE && s->is_open) {
+		if (s->n_notes++)
+			buf_char(&s->open, ',');
+		if (is_json)
+			json_note(&s->open, cx, m);
+		else
+			sarif_note(&s->open, cx, m, s->n_notes);
+		return;
+	}
+	close_notes(s, log);
+	s->is_open = true;
+	if (is_json)
+		json_begin(&s->open, cx, m);
+	else
+		sarif_begin(s, cx, m);
+}
+
+void diagnostics_add(struct diagnostics *s, const struct diag_context *cx, const struct diag *m,
+                     struct buf *log)
+{
+	switch (s->form) {
+	case DIAGNOSTICS_TEXT: diag_render(log, cx, m, s->color); return;
+	case DIAGNOSTICS_SHORT: add_short(cx, m, log); return;
+	case DIAGNOSTICS_JSON:
+	case DIAGNOSTICS_SARIF: add_data(s, cx, m, log); return;
+	}
+}
+
+void diagnostics_restart(struct diagnostics *s)
+{
+	buf_clear(&s->open);
+	s->is_open = false;
+	s->n_notes = s->n_results = 0;
+}
+
+void diagnostics_finish(struct diagnostics *s, int exit_code, const char *version, struct buf *log)
+{
+	close_notes(s, log);
+	if (s->form == DIAGNOSTICS_SARIF)
+		sarif_document(s, exit_code, version, log);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Diagnostics in the form of --diagnostics: text, one line each, JSON lines, or
+ * one SARIF document. The sink of the command; text goes to a buffer that the
+ * caller writes to stderr.
+ */
+#ifndef TFMC_FRONTEND_DRIVER_OPTIONS_DIAGNOSTICS_H
+#define TFMC_FRONTEND_DRIVER_OPTIONS_DIAGNOSTICS_H
+
+#include "ir/support/arena.h"
+#include "ir/support/buf.h"
+#include "ir/diag/diag.h"
+
+enum diagnostics_form { DIAGNOSTICS_TEXT, DIAGNOSTICS_SHORT, DIAGNOSTICS_JSON, DIAGNOSTICS_SARIF };
+
+struct diagnostics {
+	struct arena *arena;
+	enum diagnostics_form form;
+	bool color;
+	struct buf open; /* JSON: the diagnostic whose notes may follow; SARIF: all results so far */
+	bool is_open;    /* its list of notes is not closed */
+	size_t n_notes, n_results;
+	struct {
+		int *items; /* codes, in the order of their first result */
+		size_t n, cap;
+	} rules;
+};
+
+void diagnostics_init(struct diagnostics *s, struct arena *arena);
+void diagnostics_destroy(struct diagnostics *s);
+/* text, short, json, sarif. False: none of them. */
+bool diagnostics_find_form(const char *text, enum diagnostics_form *out);
+/* The form that words of a command line ask for which could not be parsed otherwise; text when none. */
+enum diagnostics_form diagnostics_guess_form(int argc, char **argv);
+/* json and sarif: nothing else may be written to stderr. */
+bool diagnostics_is_data(const struct diagnostics *s);
+
+/* Appends to `log` what can be written by now. Notes belong to the diagnostic before them. */
+void diagnostics_add(struct diagnostics *s, const struct diag_context *cx, const struct diag *m,
+                     struct buf *log);
+/* Forgets what was begun and is not complete: a diagnostic during which memory ran out. */
+void diagnostics_restart(struct diagnostics *s);
+/* What is left; once, at the end. */
+void diagnostics_finish(struct diagnostics *s, int exit_code, const char *version, struct buf *log);
+
+/* "text" as JSON: ASCII controls and DEL escaped, each byte that is not part of valid UTF-8 is \ufffd. */
+void diagnostics_json_string(struct buf *out, const char *text);
+/* "path" as a URI: file:// before an absolute one, all but letters, digits and -._~/ in percent. */
+void diagnostics_json_uri(struct buf *out, const char *path);
+
+#endif

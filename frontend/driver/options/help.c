@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Text of help: the list of commands, and one command with its options, at most 100 columns wide.
+ */
+#include "frontend/driver/options/options.h"
+
+#include <string.h>
+
+#define HELP_COLUMNS 100
+
+/* Words of the text, from the current column `at` on; later lines begin at `indent`. */
+static void wrap(struct buf *out, const char *text, size_t at, size_t indent)
+{
+	for (const char *s = text; *s; s += *s == ' ') {
+		size_t n = strcspn(s, " ");
+		bool begins = s == text;
+		if (!begins && at + 1 + n > HELP_COLUMNS) {
+			buf_char(out, '\n');
+			buf_fill(out, ' ', indent);
+			at = indent;
+			begins = true;
+		}
+		buf_printf(out, "%s%.*s", begins ? "" : " ", (int)n, s);
+		at += n + !begins;
+		s += n;
+	}
+	buf_char(out, '\n');
+}
+
+/* Two columns; a name that is too long for the first has a line of its own. */
+static void row(struct buf *out, const char *name, const char *text, size_t column)
+{
+	size_t n = strlen(name);
+	buf_printf(out, "  %s", name);
+	if (n + 4 > column)
+		buf_char(out, '\n');
+	buf_fill(out, ' ', n + 4 > column ? column : column - n - 2);
+	wrap(out, text, column, column);
+}
+
+static void options_of(struct buf *out, unsigned command, bool common)
+{
+	struct buf name;
+	buf_init(&name);
+	for (size_t i = 0; i < option_rows_n; i++) {
+		const struct option_row *o = &option_rows[i];
+		if (!(o->commands & command) || (o->commands == ~0u) != common)
+			continue;
+		const char *second = option_second_name(o->name);
+		bool second_first = second && strlen(second) == 1;
+		const char *a = second_first ? second : o->name, *b = second_first ? o->name : second;
+		buf_clear(&name);
+		buf_printf(&name, "%s%s", option_dash(a), a);
+		if (b)
+			buf_printf(&name, ", %s%s", option_dash(b), b);
+		if (o->value[0])
+			buf_printf(&name, "%s%s", b || strlen(a) > 2 ? "=" : " ", o->value);
+		row(out, name.data, o->help, 34);
+	}
+	buf_destroy(&name);
+}
+
+static void one_command(struct buf *out, const struct command_row *c)
+{
+	buf_printf(out, "tfmc %s\n\n", c->synopsis);
+	wrap(out, c->text, 0, 0);
+	struct buf options;
+	buf_init(&options);
+	options_of(&options, (unsigned)c->command, false);
+	if (options.len)
+		buf_printf(out, "\nOptions:\n%s", options.data);
+	buf_str(out, "\nOptions of every command:\n");
+	options_of(out, (unsigned)c->command, true);
+	buf_destroy(&options);
+}
+
+bool options_help(struct buf *out, const char *name, struct buf *error)
+{
+	const struct command_row *c = name ? options_find_command(name, error) : NULL;
+	if (c)
+		one_command(out, c);
+	if (name)
+		return c != NULL;
+	buf_str(out, "tfmc: compiles Transformer models into object files\n\n");
+	for (size_t i = 0; i < command_rows_n; i++)
+		row(out, command_rows[i].name, command_rows[i].line, 14);
+	buf_str(out, "\nCompiling a model: tfmc MODEL -o model.o\n");
+	wrap(out, "MODEL is a model file (.yaml), a hub folder (config.json and safetensors) or a GGUF file.",
+	     0, 0);
+	buf_str(out, "Options of a command: tfmc help COMMAND\n");
+	wrap(out,
+	     "Exit codes: 0 ok, 1 input rejected, 2 usage, 3 environment, 4 verification failed, 70 internal "
+	     "error",
+	     0, 12);
+	return true;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The limits of one run of the command.
+ */
+#define _DEFAULT_SOURCE /* _SC_PHYS_PAGES */
+#include "frontend/driver/options/limits.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "frontend/driver/options/options.h"
+#include "ir/support/number.h"
+
+#define WEIGHTS UINT64_C(1000000000)
+#define CODE    UINT64_C(64000000)
+
+static uint64_t machine_memory(void)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+	return pages > 0 && bytes > 0 ? (uint64_t)pages * (uint64_t)bytes : UINT64_MAX;
+}
+
+bool limits_read(const struct driver_options *o, struct limits *out, const char **wrong)
+{
+	*out = (struct limits){WEIGHTS, CODE, machine_memory()};
+	const struct {
+		const char *name, *text;
+		uint64_t *value;
+	} rows[] = {{"limit-weights", o->limit_weights, &out->weights},
+	            {"limit-code", o->limit_code, &out->code},
+	            {"limit-memory", o->limit_memory, &out->memory}};
+	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
+		*wrong = rows[i].name;
+		if (rows[i].text && !number_parse_bytes(rows[i].text, strlen(rows[i].text), rows[i].value))
+			return false;
+	}
+	return true;
+}
+
+enum tfmc_status limits_session(const struct limits *l, struct diag_context *cx, uint64_t arena,
+                                uint64_t state)
+{
+	char all[NUMBER_TEXT_MAX], limit[NUMBER_TEXT_MAX];
+	uint64_t sum = arena > UINT64_MAX - state ? UINT64_MAX : arena + state;
+	if (sum <= l->memory)
+		return TFMC_OK;
+	number_print_bytes(all, sum);
+	number_print_bytes(limit, l->memory);
+	diag_error(
+	        cx, LOC_NONE, DIAG_LIMIT,
+	        "a session takes %s for intermediate values and state at the largest dims, the limit is %s",
+	        all, limit);
+	diag_note(cx, LOC_NONE,
+	          "smaller bounds in `dims` make it smaller, --limit-memory=%llu raises the limit",
+	          (unsigned long long)sum);
+	return TFMC_INVALID;
+}

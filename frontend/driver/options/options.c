@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Command line parser, driven by options.def, commands.def and aliases.def. Nothing is printed here.
+ */
+#define _POSIX_C_SOURCE 200809L /* access */
+#include "frontend/driver/options/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ir/support/strmap.h"
+
+#define COMPILE  COMMAND_COMPILE
+#define RUN      COMMAND_RUN
+#define GENERATE COMMAND_GENERATE
+#define VERIFY   COMMAND_VERIFY
+#define OPT      COMMAND_OPT
+#define EXPAND   COMMAND_EXPAND
+#define IMPORT   COMMAND_IMPORT
+#define INSPECT  COMMAND_INSPECT
+#define PLAN     COMMAND_PLAN
+#define BENCH    COMMAND_BENCH
+#define REDUCE   COMMAND_REDUCE
+#define SCORE    COMMAND_SCORE
+#define ATTEND   COMMAND_ATTEND
+#define TOKENIZE COMMAND_TOKENIZE
+#define ALL      (~0u)
+const struct option_row option_rows[] = {
+#define OPTION(field, name, kind, value, commands, help) \
+	{name, KIND_##kind, value, help, (unsigned)(commands), offsetof(struct driver_options, field)},
+#include "frontend/driver/options/options.def"
+};
+#undef COMPILE
+#undef RUN
+#undef GENERATE
+#undef VERIFY
+#undef OPT
+#undef EXPAND
+#undef IMPORT
+#undef INSPECT
+#undef PLAN
+#undef BENCH
+#undef REDUCE
+#undef SCORE
+#undef ATTEND
+#undef TOKENIZE
+#undef ALL
+
+const size_t option_rows_n = TFMC_COUNT(option_rows);
+
+const struct command_row command_rows[] = {
+#define COMMAND(id, name, synopsis, line, text) {#name, COMMAND_##id, synopsis, line, text},
+#include "frontend/driver/options/commands.def"
+};
+const size_t command_rows_n = TFMC_COUNT(command_rows);
+
+enum alias_kind { ALIAS_SAME, ALIAS_OTHER, ALIAS_ACTION };
+
+static const struct alias {
+	enum alias_kind kind;
+	const char *name, *ours, *suffix;
+} aliases[] = {
+#define SAME(name, ours)          {ALIAS_SAME, name, ours, ""},
+#define OTHER(name, ours, suffix) {ALIAS_OTHER, name, ours, suffix},
+#define ACTION(name, ours)        {ALIAS_ACTION, name, ours, ""},
+#include "frontend/driver/options/aliases.def"
+};
+
+struct parser {
+	struct arena *arena;
+	struct driver_options *out;
+	struct buf *error;
+	struct option_list args; /* after response files */
+	size_t at;
+};
+
+static bool fail(struct parser *p, const char *fmt, ...) TFMC_PRINTF(2, 3);
+
+static bool fail(struct parser *p, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	buf_vprintf(p->error, fmt, ap);
+	va_end(ap);
+	return false;
+}
+
+static bool push(struct parser *p, struct option_list *list, const char *text)
+{
+	const char **slot = ARENA_PUSH(p->arena, list);
+	if (!slot)
+		return fail(p, "out of memory");
+	*slot = text;
+	return true;
+}
+
+/* Splits the text of a response file into words. */
+static bool split_words(struct parser *p, const char *text)
+{
+	struct buf word;
+	buf_init(&word);
+	bool ok = true;
+	for (const char *s = text; ok && *s;) {
+		if (strchr(" \t\r\n", *s)) {
+			s++;
+			continue;
+		}
+		buf_clear(&word);
+		for (char quote = 0; *s && (quote || !strchr(" \t\r\n", *s)); s++) {
+			if (quote ? *s == quote : (*s == '"' || *s == '\''))
+				quote = quote ? 0 : *s;
+			else
+				buf_char(&word, *s);
+		}
+		ok = push(p, &p->args, arena_strdup(p->arena, word.data));
+	}
+	buf_destroy(&word);
+	return ok;
+}
+
+static bool read_response(struct parser *p, const char *path)
+{
+	FILE *f = fopen(path, "rb");
+	if (!f)
+		return fail(p, "cannot read the response file %s: %s", path, strerror(errno));
+	struct buf text;
+	buf_init(&text);
+	char block[4096];
+	size_t n;
+	while ((n = fread(block, 1, sizeof(block), f)) > 0 && text.len < (1u << 20))
+		buf_bytes(&text, block, n);
+	bool ok = !ferror(f) && text.len < (1u << 20) && !memchr(text.data, 0, text.len);
+	fclose(f);
+	ok = ok ? split_words(p, text.data)
+	        : fail(p, "the response file %s is not a text of at most 1 MiB", path);
+	buf_destroy(&text);
+	return ok;
+}
+
+static const struct alias *find_alias(enum alias_kind kind, const char *name)
+{
+	for (size_t i = 0; i < TFMC_COUNT(aliases); i++)
+		if (aliases[i].kind == kind && !strcmp(aliases[i].name, name))
+			return &aliases[i];
+	return NULL;
+}
+
+const char *option_second_name(const char *name)
+{
+	for (size_t i = 0; i < TFMC_COUNT(aliases); i++)
+		if (aliases[i].kind == ALIAS_SAME && !strcmp(aliases[i].ours, name))
+			return aliases[i].name;
+	return NULL;
+}
+
+static const struct option_row *find_option(const char *name)
+{
+	const struct alias *same = find_alias(ALIAS_SAME, name);
+	for (size_t i = 0; i < option_rows_n; i++)
+		if (!strcmp(option_rows[i].name, same ? same->ours : name))
+			return &option_rows[i];
+	return NULL;
+}
+
+const char *option_dash(const char *name)
+{
+	return strlen(name) <= 2 || !strncmp(name, "mcpu", 4) ? "-" : "--";
+}
+
+const char *options_command_name(enum driver_command command)
+{
+	for (size_t i = 0; i < command_rows_n; i++)
+		if (command_rows[i].command == command)
+			return command_rows[i].name;
+	return "";
+}
+
+/* ", " and " and " between the names of some commands. */
+static void print_commands(struct buf *out, unsigned commands)
+{
+	bool first = true;
+	for (size_t i = 0; i < command_rows_n; i++) {
+		unsigned bit = (unsigned)command_rows[i].command;
+		if (!(commands & bit))
+			continue;
+		commands &= ~bit;
+		buf_printf(out, "%s%s", first ? "" : commands ? ", " : " and ", command_rows[i].name);
+		first = false;
+	}
+}
+
+/* What another tool calls so, else the nearest name: among the options of the command, for another command's
+ * would be refused next. */
+static bool unknown_option(struct parser *p, const char *arg, const char *name)
+{
+	const char *names[TFMC_COUNT(option_rows)];
+	unsigned command = (unsigned)p->out->command;
+	const struct alias *other = find_alias(ALIAS_OTHER, name);
+	const struct option_row *row = other ? find_option(other->ours) : NULL;
+	size_t n = 0;
+	for (size_t i = 0; i < option_rows_n; i++)
+		if (option_rows[i].commands & command)
+			names[n++] = option_rows[i].name;
+	if (row && row->commands & command)
+		return fail(p, "unknown option %s; did you mean %s%s%s?", arg, option_dash(row->name),
+		            row->name, other->suffix);
+	const char *near = nearest_name(name, names, n);
+	if (near)
+		return fail(p, "unknown option %s; did you mean %s%s?", arg, option_dash(near), near);
+	return fail(p, "unknown option %s", arg);
+}
+
+/* `what`: "command", or what else the word could have been. */
+static const struct command_row *find_command(const char *name, const char *what, struct buf *error)
+{
+	const char *names[TFMC_COUNT(command_rows)];
+	for (size_t i = 0; i < command_rows_n; i++) {
+		names[i] = command_rows[i].name;
+		if (!strcmp(names[i], name))
+			return &command_rows[i];
+	}
+	const struct alias *other = find_alias(ALIAS_ACTION, name);
+	const char *near = other ? other->ours : nearest_name(name, names, command_rows_n);
+	buf_printf(error, "there is no %s '%s'", what, name);
+	if (near)
+		buf_printf(error, "; did you mean tfmc %s?", near);
+	return NULL;
+}
+
+const struct command_row *options_find_command(const char *name, struct buf *error)
+{
+	return find_command(name, "command", error);
+}
+
+static bool store(struct parser *p, const struct option_row *row, const char *value)
+{
+	void *field = (char *)p->out + row->offset;
+	switch (row->kind) {
+	case KIND_FLAG: *(bool *)field = true; return true;
+	case KIND_TEXT: *(const char **)field = value; return true;
+	case KIND_LIST: return push(p, field, value);
+	}
+	return false;
+}
+
+/* -oFILE: the value of an option of one letter. */
+static const struct option_row *find_attached(const char *arg)
+{
+	const char letter[2] = {arg[1], 0};
+	const struct option_row *row = arg[1] == '-' ? NULL : find_option(letter);
+	return row && row->kind != KIND_FLAG ? row : NULL;
+}
+
+static bool parse_option(struct parser *p, const char *arg)
+{
+	const char *name = arg + (arg[1] == '-' ? 2 : 1), *value = strchr(name, '=');
+	const char *plain = arena_strndup(p->arena, name, strcspn(name, "="));
+	if (!plain)
+		return fail(p, "out of memory");
+	const struct option_row *row = find_option(plain);
+	if (!row && !find_alias(ALIAS_OTHER, plain) && (row = find_attached(arg)) != NULL)
+		value = arg + 1;
+	if (!row)
+		return unknown_option(p, arg, plain);
+	if (!(row->commands & (unsigned)p->out->command)) {
+		buf_printf(p->error, "option %s%s belongs to ", option_dash(row->name), row->name);
+		print_commands(p->error, row->commands);
+		return fail(p, ", not to %s", options_command_name(p->out->command));
+	}
+	if (row->kind == KIND_FLAG)
+		return value ? fail(p, "option %s%s takes no value", option_dash(row->name), row->name)
+		             : store(p, row, NULL);
+	if (value)
+		return store(p, row, value + 1);
+	if (p->at >= p->args.n)
+		return fail(p, "option %s%s wants a value (%s)", option_dash(row->name), row->name,
+		            row->value);
+	return store(p, row, p->args.items[p->at++]);
+}
+
+static bool is_command(const char *name)
+{
+	for (size_t i = 0; i < command_rows_n; i++)
+		if (!strcmp(command_rows[i].name, name))
+			return true;
+	return false;
+}
+
+/* A first word that is neither a command nor a file was meant to be a command. */
+static bool parse_command(struct parser *p)
+{
+	const char *word = p->args.n ? p->args.items[0] : "-";
+	p->out->command = COMMAND_COMPILE;
+	if (!is_command(word))
+		return word[strcspn(word, "-./")] || !access(word, F_OK) ||
+		       find_command(word, "command or file", p->error);
+	p->out->command = options_find_command(word, p->error)->command;
+	p->out->command_named = true;
+	p->at = 1;
+	return true;
+}
+
+static bool parse_positional(struct parser *p, const char *arg)
+{
+	if (is_command(arg) && !p->out->command_named && access(arg, F_OK))
+		return fail(p, "the command comes first: tfmc %s ...", arg);
+	if (p->out->input)
+		return fail(p, "one file is wanted, found %s and %s", p->out->input, arg);
+	p->out->input = arg;
+	return true;
+}
+
+bool options_parse(struct arena *a, int argc, char **argv, struct driver_options *out, struct buf *error)
+{
+	struct parser p = {.arena = a, .out = out, .error = error};
+	memset(out, 0, sizeof(*out));
+	for (int i = 1; i < argc; i++) {
+		bool ok = argv[i][0] == '@' && argv[i][1] ? read_response(&p, argv[i] + 1)
+		                                          : push(&p, &p.args, argv[i]);
+		if (!ok)
+			return false;
+	}
+	if (!parse_command(&p))
+		return false;
+	bool only_files = false;
+	while (p.at < p.args.n) {
+		const char *arg = p.args.items[p.at++];
+		if (!only_files && !strcmp(arg, "--")) {
+			only_files = true;
+			continue;
+		}
+		bool is_option = !only_files && arg[0] == '-' && arg[1];
+		if (!(is_option ? parse_option(&p, arg) : parse_positional(&p, arg)))
+			return false;
+	}
+	return true;
+}

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Output files without a name until they are complete.
+ */
+#define _GNU_SOURCE /* O_TMPFILE */
+#include "frontend/driver/options/output.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SUFFIX_DIGITS 6
+#define ATTEMPTS      100
+
+/* --- signals ------------------------------------------------------------------------------------------ */
+
+static const int deadly[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+
+/* Of the whole process: a signal has no other way to them. Changed while signals wait. */
+static struct output_file *volatile named;
+
+static void hold_signals(sigset_t *before)
+{
+	sigset_t set;
+	sigemptyset(&set);
+	for (size_t i = 0; i < TFMC_COUNT(deadly); i++)
+		sigaddset(&set, deadly[i]);
+	sigprocmask(SIG_BLOCK, &set, before);
+}
+
+void outputs_abandon(void)
+{
+	for (const struct output_file *f = named; f; f = f->next_named)
+		unlink(f->temporary);
+}
+
+/* The default action is back by now. */
+static void end_process(int number)
+{
+	outputs_abandon();
+	raise(number);
+}
+
+static void carry_on(int number)
+{
+	(void)number;
+}
+
+/* What the parent process ignores stays ignored. */
+void outputs_handle_signals(void)
+{
+	struct sigaction end = {.sa_handler = end_process, .sa_flags = (int)(SA_RESETHAND | SA_NODEFER)};
+	struct sigaction go_on = {.sa_handler = carry_on, .sa_flags = SA_RESTART}, old;
+	for (size_t i = 0; i < TFMC_COUNT(deadly); i++)
+		if (!sigaction(deadly[i], NULL, &old) && old.sa_handler == SIG_DFL)
+			sigaction(deadly[i], &end, NULL);
+	sigaction(SIGXFSZ, &go_on, NULL);
+}
+
+/* --- names -------------------------------------------------------------------------------------------- */
+
+void outputs_init(struct outputs *o, struct arena *arena, struct diag_context *cx)
+{
+	*o = (struct outputs){.arena = arena, .cx = cx};
+	strmap_init(&o->known, arena);
+}
+
+static bool same_file(const char *a, const char *b)
+{
+	struct stat sa, sb;
+	return a && b && !stat(a, &sa) && !stat(b, &sb) && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
+}
+
+void outputs_protect(struct outputs *o, const char *path)
+{
+	const char *kept = strmap_has(&o->known, path) ? NULL : arena_strdup(o->arena, path);
+	const char **slot = kept ? ARENA_PUSH(o->arena, &o->inputs) : NULL;
+	if (!slot)
+		return;
+	*slot = kept;
+	strmap_set(&o->known, kept, o);
+}
+
+static bool is_input(const struct outputs *o, const char *path, const char *input)
+{
+	bool found = same_file(path, input);
+	for (size_t i = 0; !found && i < o->inputs.n; i++)
+		found = same_file(path, o->inputs.items[i]);
+	return found;
+}
+
+/* Length of the folder with its slash. */
+static int folder_length(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash ? (int)(slash - path) + 1 : 0;
+}
+
+static const char *folder_of(struct arena *a, const char *path)
+{
+	return arena_printf(a, "%.*s.", folder_length(path), path);
+}
+
+/* folder/.name.tfmc-NNNNNN; another one for each attempt. */
+static const char *temporary_name(struct arena *a, const char *path, int attempt)
+{
+	int n = folder_length(path);
+	unsigned number = ((unsigned)getpid() * ATTEMPTS + (unsigned)attempt) & 0xffffffu;
+	return arena_printf(a, "%.*s.%s.tfmc-%0*x", n, path, path + n, SUFFIX_DIGITS, number);
+}
+
+/* --- temporary files ------------------------------------------------------------------------------------ */
+
+/* The reason is errno. */
+static void fail(struct output_file *f)
+{
+	f->failed = true;
+	diag_error(f->cx, LOC_NONE, DIAG_FILE, "cannot write %s: %s", f->path, strerror(errno));
+}
+
+/* A temporary file that nobody has locked belongs to a process that was killed. */
+static void remove_if_left(int folder, const char *name)
+{
+	struct stat st;
+	int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0)
+		return;
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && !flock(fd, LOCK_EX | LOCK_NB))
+		(void)unlinkat(folder, name, 0);
+	close(fd);
+}
+
+static void remove_left(struct arena *a, const char *path)
+{
+	const char *name = temporary_name(a, path, 0) + folder_length(path);
+	size_t n = strlen(name);
+	DIR *folder = opendir(folder_of(a, path));
+	if (!folder)
+		return;
+	for (const struct dirent *e; (e = readdir(folder));)
+		if (strlen(e->d_name) == n && !memcmp(e->d_name, name, n - SUFFIX_DIGITS))
+			remove_if_left(dirfd(folder), e->d_name);
+	closedir(folder);
+}
+
+/* -1: not on this system. */
+static int open_unnamed(struct arena *a, const char *path)
+{
+	if (access("/proc/self/fd", X_OK))
+		return -1;
+	int fd = open(folder_of(a, path), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+	if (fd >= 0)
+		(void)flock(fd, LOCK_EX); /* it has a temporary name for a moment, at the end */
+	return fd;
+}
+
+/* -1 with errno. Before it is locked another process may take it for left and remove it. */
+static int open_locked(const char *name)
+{
+	struct stat st;
+	int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (fd < 0)
+		return -1;
+	(void)flock(fd, LOCK_EX);
+	if (!fstat(fd, &st) && st.st_nlink > 0)
+		return fd;
+	close(fd);
+	errno = EEXIST;
+	return -1;
+}
+
+static int open_named(struct arena *a, struct output_file *f)
+{
+	int fd = -1;
+	sigset_t before;
+	errno = EEXIST;
+	for (int i = 0; i < ATTEMPTS && fd < 0 && errno == EEXIST; i++) {
+		f->temporary = temporary_name(a, f->path, i);
+		hold_signals(&before);
+		fd = open_locked(f->temporary);
+		if (fd >= 0) {
+			f->next_named = named;
+			named = f;
+		}
+		sigprocmask(SIG_SETMASK, &before, NULL);
+	}
+	if (fd < 0)
+		f->temporary = NULL;
+	return fd;
+}
+
+/* The temporary file goes away, if it still has its name. */
+static void forget(struct output_file *f)
+{
+	struct output_file *volatile *at = &named;
+	sigset_t before;
+	hold_signals(&before);
+	if (f->temporary)
+		unlink(f->temporary);
+	f->temporary = NULL;
+	while (*at && *at != f)
+		at = &(*at)->next_named;
+	if (*at)
+		*at = f->next_named;
+	sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+void outputs_hold(struct output_file *f, const char *path)
+{
+	sigset_t before;
+	hold_signals(&before);
+	*f = (struct output_file){.temporary = path, .next_named = named};
+	named = f;
+	sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+void outputs_release(struct output_file *f)
+{
+	forget(f);
+}
+
+/* --- one file ------------------------------------------------------------------------------------------- */
+
+static bool open_file(struct arena *a, struct output_file *f)
+{
+	remove_left(a, f->path);
+	int fd = open_unnamed(a, f->path);
+	if (fd < 0)
+		fd = open_named(a, f);
+	f->stream = fd < 0 ? NULL : fdopen(fd, "wb");
+	if (f->stream)
+		return true;
+	fail(f);
+	if (fd >= 0)
+		close(fd);
+	forget(f);
+	return false;
+}
+
+struct output_file *outputs_add(struct outputs *o, const char *path, const char *input)
+{
+	if (is_input(o, path, input)) {
+		diag_error(o->cx, LOC_NONE, DIAG_FILE, "the output %s is an input file", path);
+		return NULL;
+	}
+	struct stat st;
+	if (!stat(path, &st) && !S_ISREG(st.st_mode)) {
+		diag_error(o->cx, LOC_NONE, DIAG_FILE, "the output %s exists and is not a regular file",
+		           path);
+		return NULL;
+	}
+	struct output_file *f = ARENA_NEW(o->arena, struct output_file);
+	struct output_file **slot = f ? ARENA_PUSH(o->arena, o) : NULL;
+	if (!slot)
+		return NULL;
+	*slot = f;
+	*f = (struct output_file){.cx = o->cx, .path = path};
+	if (open_file(o->arena, f))
+		return f;
+	o->n--;
+	return NULL;
+}
+
+bool output_write(struct output_file *f, const void *bytes, size_t n)
+{
+	if (!f->failed && n && fwrite(bytes, 1, n, f->stream) != n)
+		fail(f);
+	f->at += n;
+	f->bytes = f->at > f->bytes ? f->at : f->bytes;
+	return !f->failed;
+}
+
+bool output_write_at(struct output_file *f, uint64_t offset, const void *bytes, size_t n)
+{
+	if (!f->failed && f->at != offset && fseeko(f->stream, (off_t)offset, SEEK_SET))
+		fail(f);
+	f->at = offset;
+	return output_write(f, bytes, n);
+}
+
+bool output_text(struct output_file *f, const struct buf *text)
+{
+	if (!f->failed && buf_failed(text)) {
+		errno = ENOMEM;
+		fail(f);
+	}
+	return output_write(f, text->data, text->len);
+}
+
+/* --- all files --------------------------------------------------------------------------------------------
+ */
+
+void outputs_move_first(struct outputs *o)
+{
+	struct output_file *last = o->items[o->n - 1];
+	memmove(o->items + 1, o->items, (o->n - 1) * sizeof(struct output_file *));
+	o->items[0] = last;
+}
+
+void outputs_move_last(struct outputs *o, struct output_file *f)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < o->n; i++)
+		if (o->items[i] != f)
+			o->items[n++] = o->items[i];
+	if (n < o->n)
+		o->items[n] = f;
+}
+
+/* Everything is on the disk: what it refuses late is refused here. */
+static bool complete(struct output_file *f)
+{
+	if (!f->failed && (fflush(f->stream) || fsync(fileno(f->stream))))
+		fail(f);
+	return !f->failed;
+}
+
+/* A temporary name for a file without one. */
+static bool link_file(struct arena *a, struct output_file *f)
+{
+	char from[64];
+	(void)snprintf(from, sizeof(from), "/proc/self/fd/%d", fileno(f->stream));
+	for (int i = 0; i < ATTEMPTS; i++) {
+		const char *to = temporary_name(a, f->path, i);
+		if (!linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW)) {
+			f->temporary = to;
+			return true;
+		}
+		if (errno != EEXIST)
+			return false;
+	}
+	return false;
+}
+
+/* A link does not replace a file that is there: a rename does. */
+static bool put_in_place(struct arena *a, struct output_file *f)
+{
+	if ((!f->temporary && !link_file(a, f)) || rename(f->temporary, f->path)) {
+		fail(f);
+		return false;
+	}
+	f->temporary = NULL;
+	return true;
+}
+
+/* No signal comes between the first name and the last. */
+enum tfmc_status outputs_commit(struct outputs *o)
+{
+	bool ok = true;
+	sigset_t before;
+	for (size_t i = 0; i < o->n; i++)
+		ok = complete(o->items[i]) && ok;
+	hold_signals(&before);
+	for (size_t i = 0; ok && i < o->n; i++)
+		ok = put_in_place(o->arena, o->items[i]);
+	outputs_discard(o);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return ok ? TFMC_OK : TFMC_IO;
+}
+
+void outputs_discard(struct outputs *o)
+{
+	for (size_t i = 0; i < o->n; i++) {
+		fclose(o->items[i]->stream);
+		forget(o->items[i]);
+	}
+	o->n = 0;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Progress as a bar or as lines.
+ */
+#include "frontend/driver/options/progress.h"
+
+#include <string.h>
+
+#include "ir/support/number.h"
+
+#define WAIT  1.0  /* seconds of a stage before its bar */
+#define EACH  0.1  /* seconds between two drawings of the bar */
+#define LINES 10.0 /* seconds between two lines */
+#define WIDTH 20   /* characters of the bar */
+#define CLEAR "\r\x1b[K"
+
+bool progress_find_form(const char *text, bool is_terminal, enum progress_form *out)
+{
+	bool is_auto = !text || !strcmp(text, "auto"), is_always = text && !strcmp(text, "always");
+	*out = is_terminal && (is_auto || is_always) ? PROGRESS_BAR
+	       : is_always                           ? PROGRESS_LINES
+	                                             : PROGRESS_NEVER;
+	return is_auto || is_always || !strcmp(text, "never");
+}
+
+static void amount(struct buf *out, uint64_t n, const char *unit)
+{
+	char text[NUMBER_TEXT_MAX];
+	number_print_bytes(text, n);
+	if (unit)
+		buf_printf(out, "%llu", (unsigned long long)n);
+	else
+		buf_str(out, text);
+}
+
+static void describe(struct buf *out, const struct progress_view *v, const struct progress_state *s,
+                     double seconds)
+{
+	uint64_t fresh = s->done > v->first ? s->done - v->first : 0;
+	double rate = seconds > 0 ? (double)fresh / seconds : 0;
+	amount(out, s->done, s->unit);
+	if (s->total > 0) {
+		buf_str(out, " of ");
+		amount(out, s->total, s->unit);
+	}
+	if (s->unit)
+		buf_printf(out, " %s", s->unit);
+	if (!s->unit && rate >= 1) {
+		buf_str(out, ", ");
+		amount(out, (uint64_t)rate, NULL);
+		buf_str(out, "/s");
+	}
+	if (s->total > s->done && rate > 0)
+		buf_printf(out, ", %.0f s left", (double)(s->total - s->done) / rate);
+	else
+		buf_printf(out, ", %.0f s", seconds);
+}
+
+static void draw(struct buf *out, const struct progress_view *v, const struct progress_state *s,
+                 double seconds)
+{
+	double part = s->total > 0 ? (double)s->done / (double)s->total : 0;
+	int full = (int)((part < 1 ? part : 1) * WIDTH);
+	if (v->form == PROGRESS_BAR)
+		buf_str(out, CLEAR);
+	buf_printf(out, "%s: ", s->name);
+	if (v->form == PROGRESS_BAR && s->total > 0) {
+		buf_char(out, '[');
+		for (int i = 0; i < WIDTH; i++)
+			buf_char(out, i < full ? '#' : '.');
+		buf_str(out, "] ");
+	}
+	if (s->total > 0)
+		buf_printf(out, "%d %%, ", (int)(part * 100));
+	describe(out, v, s, seconds);
+	if (v->form == PROGRESS_LINES)
+		buf_char(out, '\n');
+}
+
+void progress_hide(struct progress_view *v)
+{
+	if (v->is_drawn)
+		v->write(v->user, CLEAR, strlen(CLEAR));
+	v->is_drawn = false;
+}
+
+void progress_show(void *user, const struct progress_state *s)
+{
+	struct progress_view *v = user;
+	struct buf text;
+	if (v->form == PROGRESS_NEVER)
+		return;
+	double now = v->clock(v->user);
+	if (!v->stage || strcmp(v->stage, s->name) != 0) {
+		progress_hide(v);
+		v->stage = s->name;
+		v->begin = v->shown = now;
+		v->first = s->done;
+		v->shown += v->form == PROGRESS_BAR ? WAIT - EACH : 0;
+	}
+	if (s->total > 0 && s->done >= s->total) {
+		progress_hide(v);
+		v->stage = NULL;
+		return;
+	}
+	if (now - v->shown < (v->form == PROGRESS_BAR ? EACH : LINES))
+		return;
+	v->shown = now;
+	buf_init(&text);
+	draw(&text, v, s, now - v->begin);
+	if (!buf_failed(&text))
+		v->write(v->user, text.data, text.len);
+	v->is_drawn = v->form == PROGRESS_BAR;
+	buf_destroy(&text);
+}

@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tfmc bench: time of one entry on seeded inputs, beside the multiply-add roof
+ * that is measured in the same run. Calls are timed one by one; what a call needs
+ * first (an encoded source, a prompt) and the reset between calls are not.
+ */
+#include "frontend/driver/run/bench_groups.h"
+#include "frontend/driver/compile/driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/builder/case.h"
+#include "ir/analysis/cost.h"
+#include "ir/support/number.h"
+
+#define MAX_CALLS   1000
+#define MIN_CALLS   5
+#define WARM_UP     2
+#define SECONDS     1.0 /* of timed calls, when there are MIN_CALLS */
+#define TENSORS_MAX 128
+#define RECORD_DIMS 16
+
+struct bench {
+	struct driver *d;
+	const struct ir_module *planned;
+	const struct tfmc_record *record;
+	struct tfmc_session *session;
+	struct bench_groups *groups; /* --groups: calls go there, not to the session */
+	int64_t dims[RECORD_DIMS];
+	uint64_t random; /* SplitMix64 */
+	double seconds[MAX_CALLS];
+	size_t n_calls;
+	int64_t threads;
+};
+
+struct call {
+	int64_t entry;
+	const char *name;
+	int64_t dims[RECORD_DIMS];
+	struct tfmc_buffer inputs[TENSORS_MAX], outputs[TENSORS_MAX];
+};
+
+/* --- inputs ----------------------------------------------------------------------------------------------
+ */
+
+static uint64_t next_random(struct bench *b)
+{
+	uint64_t z = b->random += 0x9e3779b97f4a7c15u;
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+	return z ^ (z >> 31);
+}
+
+/* Floats in [-1, 1), ids in range, other integers 0. */
+static void fill(struct bench *b, const struct tfmc_record_tensor *t, void *data, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++) {
+		uint64_t r = next_random(b);
+		if (t->dtype == DT_F32)
+			((float *)data)[i] = (float)((double)(r >> 11) * 0x1p-52 - 1);
+		else if (t->dtype == DT_I32 && t->below > 0)
+			((int32_t *)data)[i] = (int32_t)(r % (uint64_t)t->below);
+	}
+}
+
+static bool add_buffer(struct bench *b, const struct tfmc_record_tensor *t, struct tfmc_buffer *out)
+{
+	int64_t n = tfmc_tensor_count(b->record, t, b->dims);
+	size_t width = (size_t)tfmc_dtype_bytes(t->dtype);
+	out->data = n >= 0 ? arena_alloc(&b->d->arena, ((size_t)n + 1) * width) : NULL;
+	out->count = (uint64_t)n;
+	if (out->data)
+		memset(out->data, 0, (size_t)n * width);
+	return out->data;
+}
+
+/* Inputs that may be left out are left out: every position is real. */
+static enum tfmc_status prepare(struct bench *b, const char *name, struct call *c)
+{
+	memset(c, 0, sizeof(*c));
+	c->name = name;
+	memcpy(c->dims, b->dims, sizeof(c->dims));
+	c->entry = tfmc_entry_find(b->record, name);
+	if (c->entry < 0) {
+		diag_error(&b->d->diag, LOC_NONE, DIAG_INPUT, "the model has no entry %s", name);
+		return TFMC_INVALID;
+	}
+	const struct tfmc_record_entry *e = tfmc_entry_at(b->record, c->entry);
+	if (e->n_inputs > TENSORS_MAX || e->n_outputs > TENSORS_MAX)
+		return TFMC_INTERNAL;
+	for (uint64_t i = 0; i < e->n_inputs; i++) {
+		const struct tfmc_record_tensor *t = tfmc_entry_input(b->record, c->entry, i);
+		if (t->has_default)
+			continue;
+		if (!add_buffer(b, t, &c->inputs[i]))
+			return TFMC_NO_MEMORY;
+		fill(b, t, c->inputs[i].data, (int64_t)c->inputs[i].count);
+	}
+	for (uint64_t i = 0; i < e->n_outputs; i++)
+		if (!add_buffer(b, tfmc_entry_output(b->record, c->entry, i), &c->outputs[i]))
+			return TFMC_NO_MEMORY;
+	return TFMC_OK;
+}
+
+static enum tfmc_status run_call(struct bench *b, const struct call *c)
+{
+	int status = b->groups ? bench_groups_call(b->groups, c->entry, c->dims, c->inputs, c->outputs)
+	                       : tfmc_session_call(b->session, c->entry, c->dims, c->inputs, c->outputs);
+	if (status == TFMC_RT_OK)
+		return TFMC_OK;
+	diag_error(&b->d->diag, LOC_NONE, DIAG_INPUT, "entry %s: %s", c->name, tfmc_rt_status_text(status));
+	return TFMC_INVALID;
+}
+
+/* --- dims -------------------------------------------------------------------------------------------------
+ */
+
+static enum tfmc_status set_dim(struct bench *b, const char *text)
+{
+	size_t n = strcspn(text, "=");
+	for (uint64_t i = 0; i < b->record->n_dims && text[n]; i++) {
+		const struct tfmc_record_dim *dim = tfmc_record_dim_at(b->record, i);
+		const char *name = tfmc_record_text(b->record, dim->name);
+		int64_t v;
+		if (strlen(name) != n || memcmp(name, text, n))
+			continue;
+		if (number_parse_i64(text + n + 1, strlen(text + n + 1), &v) && v >= dim->lo &&
+		    v <= dim->hi) {
+			b->dims[i] = v;
+			return TFMC_OK;
+		}
+		diag_error(&b->d->diag, LOC_NONE, DIAG_OPTION, "--dim=%s: %s is a number from %lld to %lld",
+		           text, name, (long long)dim->lo, (long long)dim->hi);
+		return TFMC_INVALID;
+	}
+	diag_error(&b->d->diag, LOC_NONE, DIAG_OPTION,
+	           "--dim=%s: NAME=VALUE with a dim of the model is wanted", text);
+	return TFMC_INVALID;
+}
+
+/* The largest, but for the first one, which counts sequences: one. */
+static enum tfmc_status choose_dims(struct bench *b)
+{
+	struct option_list words = {0};
+	for (uint64_t i = 0; i < b->record->n_dims; i++) {
+		const struct tfmc_record_dim *dim = tfmc_record_dim_at(b->record, i);
+		b->dims[i] = i == 0 ? dim->lo : dim->hi;
+	}
+	for (size_t i = 0; i < b->d->options.dim.n; i++)
+		driver_split_list(b->d, b->d->options.dim.items[i], &words);
+	for (size_t i = 0; i < words.n; i++)
+		TFMC_TRY(set_dim(b, words.items[i]));
+	return TFMC_OK;
+}
+
+/* --- timing ------------------------------------------------------------------------------------------------
+ */
+
+/* What has to be there before a call of the entry: a reset state, an encoded source, a prompt. */
+static enum tfmc_status set_up(struct bench *b, const struct call *main, const struct call *encode,
+                               const struct call *first)
+{
+	bool decodes =
+	        !strcmp(main->name, "prefill") || !strcmp(main->name, "step") || !strcmp(main->name, "score");
+	if ((b->groups ? bench_groups_reset(b->groups) : tfmc_session_reset(b->session)) != TFMC_RT_OK)
+		return TFMC_INTERNAL;
+	if (decodes && encode->name)
+		TFMC_TRY(run_call(b, encode));
+	return first->name ? run_call(b, first) : TFMC_OK;
+}
+
+static enum tfmc_status time_calls(struct bench *b, const struct call *main, const struct call *encode,
+                                   const struct call *first)
+{
+	double total = 0;
+	for (size_t i = 0; i < MAX_CALLS + WARM_UP && (b->n_calls < MIN_CALLS || total < SECONDS); i++) {
+		TFMC_TRY(set_up(b, main, encode, first));
+		if (b->groups)
+			bench_groups_begin(b->groups);
+		double start = driver_clock(NULL);
+		TFMC_TRY(run_call(b, main));
+		double seconds = driver_clock(NULL) - start;
+		if (b->groups)
+			bench_groups_end(b->groups);
+		if (i < WARM_UP)
+			continue;
+		b->seconds[b->n_calls++] = seconds;
+		total += seconds;
+	}
+	return TFMC_OK;
+}
+
+/* Whether dim i of the record is an argument of the entry. */
+static bool has_dim(const struct bench *b, const char *entry, uint64_t i)
+{
+	const struct tfmc_record_entry *e = tfmc_entry_at(b->record, tfmc_entry_find(b->record, entry));
+	const uint64_t *numbers = (const void *)((const char *)b->record + e->dims);
+	for (uint64_t k = 0; k < e->n_dims; k++)
+		if (numbers[k] == i)
+			return true;
+	return false;
+}
+
+/* A prompt in front of a step: a token, or as many as --context says, in the dim that step does not have. */
+static enum tfmc_status prepare_context(struct bench *b, struct call *c)
+{
+	const char *text = b->d->options.context, *name = "prefill";
+	int64_t n = 1, before[RECORD_DIMS];
+	memcpy(before, b->dims, sizeof(before));
+	if (!text)
+		return prepare(b, "step", c);
+	for (uint64_t i = 0; i < b->record->n_dims && tfmc_entry_find(b->record, name) >= 0; i++) {
+		const struct tfmc_record_dim *dim = tfmc_record_dim_at(b->record, i);
+		if (!has_dim(b, name, i) || has_dim(b, "step", i))
+			continue;
+		if (!number_parse_i64(text, strlen(text), &n) || n < dim->lo || n > dim->hi) {
+			diag_error(&b->d->diag, LOC_NONE, DIAG_OPTION,
+			           "--context is a number from %lld to %lld, not %s", (long long)dim->lo,
+			           (long long)dim->hi, text);
+			return TFMC_INVALID;
+		}
+		b->dims[i] = n;
+	}
+	enum tfmc_status st = prepare(b, name, c);
+	memcpy(b->dims, before, sizeof(before));
+	return st;
+}
+
+static enum tfmc_status measure(struct bench *b, const char *entry)
+{
+	struct call *calls = ARENA_ARRAY(&b->d->arena, struct call, 3);
+	if (!calls)
+		return TFMC_NO_MEMORY;
+	TFMC_TRY(prepare(b, entry, &calls[0]));
+	if (tfmc_entry_find(b->record, "encode") >= 0)
+		TFMC_TRY(prepare(b, "encode", &calls[1]));
+	if (!strcmp(entry, "step"))
+		TFMC_TRY(prepare_context(b, &calls[2]));
+	return time_calls(b, &calls[0], &calls[1], &calls[2]);
+}
+
+/* --- the report --------------------------------------------------------------------------------------------
+ */
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+static const struct ir_func *func_of(const struct bench *b, const char *entry)
+{
+	bool decodes = !strcmp(entry, "prefill") || !strcmp(entry, "step");
+	return ir_find_func(b->planned, decodes ? "decode" : entry);
+}
+
+/* Values of the module's dims at the entry's; what is no argument of it (the tokens of step) is 1. */
+static bool dim_values(const struct bench *b, const char *entry, int64_t *values)
+{
+	size_t n = ir_dims_count(b->planned->dims);
+	for (size_t i = 0; i < n && i < RECORD_DIMS; i++) {
+		const char *name = ir_dims_sym(b->planned->dims, i)->name;
+		for (uint64_t k = 0; k < b->record->n_dims; k++)
+			if (!strcmp(tfmc_record_text(b->record, tfmc_record_dim_at(b->record, k)->name),
+			            name))
+				values[i] = has_dim(b, entry, k) ? b->dims[k] : 1;
+	}
+	return n <= RECORD_DIMS;
+}
+
+static double flops_of(const struct bench *b, const char *entry)
+{
+	const struct ir_func *f = func_of(b, entry);
+	int64_t values[RECORD_DIMS] = {0}, flops;
+	return f && dim_values(b, entry, values) && ir_dim_eval(ir_func_flops(b->planned, f), values, &flops)
+	               ? (double)flops
+	               : 0;
+}
+
+static void print_groups(struct bench *b, const char *entry, double roof)
+{
+	const struct ir_func *f = func_of(b, entry);
+	int64_t values[RECORD_DIMS] = {0};
+	if (f && dim_values(b, entry, values))
+		f = ir_case_for(b->planned, f, values);
+	bench_groups_print(b->groups, &b->d->out, b->planned, f, values, roof, b->d->options.json);
+}
+
+struct figures {
+	double min, median, flops, weights, roof;
+	int64_t threads;
+	const char *target;
+};
+
+static void print_text(struct bench *b, const char *entry, const struct figures *f)
+{
+	struct buf *out = &b->d->out;
+	buf_printf(out, "%s", entry);
+	for (uint64_t i = 0; i < b->record->n_dims; i++)
+		if (has_dim(b, entry, i))
+			buf_printf(out, " %s=%lld",
+			           tfmc_record_text(b->record, tfmc_record_dim_at(b->record, i)->name),
+			           (long long)b->dims[i]);
+	buf_printf(out, ", %lld threads, %zu calls\n", (long long)f->threads, b->n_calls);
+	buf_printf(out, "min       %12.6f ms\nmedian    %12.6f ms\n", f->min * 1e3, f->median * 1e3);
+	buf_printf(out, "products  %12.3f GFLOP/s, %.0f %% of %.1f measured on one core\n",
+	           f->flops / f->min * 1e-9, f->roof > 0 ? 100 * f->flops / f->min / f->roof : 0.0,
+	           f->roof * 1e-9);
+	buf_printf(out, "weights   %12.3f GB/s\n", f->weights / f->min * 1e-9);
+}
+
+static void print_json(struct bench *b, const char *entry, const struct figures *f)
+{
+	struct buf *out = &b->d->out;
+	buf_printf(out, "{\"entry\": \"%s\", \"target\": \"%s\", \"dims\": {", entry, f->target);
+	const char *separator = "";
+	for (uint64_t i = 0; i < b->record->n_dims; i++) {
+		if (!has_dim(b, entry, i))
+			continue;
+		buf_printf(out, "%s\"%s\": %lld", separator,
+		           tfmc_record_text(b->record, tfmc_record_dim_at(b->record, i)->name),
+		           (long long)b->dims[i]);
+		separator = ", ";
+	}
+	buf_printf(out, "}, \"threads\": %lld, \"calls\": %zu, \"min_ms\": %.6f, \"median_ms\": %.6f",
+	           (long long)f->threads, b->n_calls, f->min * 1e3, f->median * 1e3);
+	buf_printf(out, ", \"flops\": %.0f, \"gflops\": %.3f, \"roof_gflops\": %.3f, \"weights_gbs\": %.3f",
+	           f->flops, f->flops / f->min * 1e-9, f->roof * 1e-9, f->weights / f->min * 1e-9);
+}
+
+/* Packed weights that a call reads. */
+static enum tfmc_status weights_of(const struct bench *b, const char *entry, const struct target *target,
+                                   double *out)
+{
+	struct backend_sizes sizes;
+	TFMC_TRY(backend_measure(&b->d->diag, b->planned, target, &b->d->arena, &sizes));
+	for (size_t i = 0; i < sizes.n_functions; i++)
+		if (sizes.functions[i].func == func_of(b, entry))
+			*out = (double)sizes.functions[i].weights;
+	return TFMC_OK;
+}
+
+static enum tfmc_status report(struct bench *b, const char *entry, const struct target *target)
+{
+	struct figures f = {.threads = b->threads, .target = target->name};
+	TFMC_TRY(weights_of(b, entry, target, &f.weights));
+	TFMC_TRY(backend_roof(&b->d->diag, target, driver_clock, NULL, &f.roof));
+	qsort(b->seconds, b->n_calls, sizeof(double), by_value);
+	f.min = b->seconds[0];
+	f.median = b->seconds[b->n_calls / 2];
+	f.flops = flops_of(b, entry);
+	if (b->d->options.json)
+		print_json(b, entry, &f);
+	else
+		print_text(b, entry, &f);
+	if (b->groups && b->d->options.json)
+		buf_str(&b->d->out, ", \"groups\": [");
+	if (b->groups)
+		print_groups(b, entry, f.roof);
+	if (b->d->options.json)
+		buf_str(&b->d->out, b->groups ? "]}\n" : "}\n");
+	return TFMC_OK;
+}
+
+static enum tfmc_status open_calls(struct bench *b, const struct compiled *c)
+{
+	if (!b->d->options.groups)
+		return driver_session(b->d, c, &b->session);
+	struct bench_groups_options o = {
+	        .variant = c->forced, .threads = b->threads, .weights = &c->weights.map};
+	int status = bench_groups_open(&c->model, b->dims, &o, &b->groups);
+	if (status == TFMC_RT_OK)
+		return TFMC_OK;
+	diag_error(&b->d->diag, LOC_NONE, DIAG_INTERNAL, "%s", tfmc_rt_status_text(status));
+	return TFMC_INTERNAL;
+}
+
+static enum tfmc_status bench_model(void *user, struct compiled *c, const struct target *target)
+{
+	struct bench *b = user;
+	const char *entry = b->d->options.entry ? b->d->options.entry : "run";
+	b->planned = c->planned;
+	b->n_calls = 0;
+	b->groups = NULL;
+	b->session = NULL;
+	if (b->d->options.variants && !b->d->options.json)
+		buf_printf(&b->d->out, "variant %s\n", target->name);
+	b->record = c->model.record;
+	if (b->record->n_dims > RECORD_DIMS)
+		return TFMC_INTERNAL;
+	b->threads = 1;
+	TFMC_TRY(driver_workers(b->d, "threads", b->d->options.threads, &b->threads));
+	TFMC_TRY(choose_dims(b));
+	TFMC_TRY(open_calls(b, c));
+	enum tfmc_status st = measure(b, entry);
+	if (st == TFMC_OK)
+		st = report(b, entry, target);
+	tfmc_session_close(b->session);
+	bench_groups_close(b->groups);
+	return st;
+}
+
+enum exit_code command_bench(struct driver *d)
+{
+	struct loaded l;
+	struct compiled c = {0};
+	struct bench *b = ARENA_NEW(&d->arena, struct bench);
+	if (!b)
+		return EXIT_ENVIRONMENT;
+	b->d = d;
+	enum tfmc_status st = driver_load(d, &l);
+	if (st == TFMC_OK)
+		st = driver_compile_native(d, &l, NULL, &c);
+	if (st == TFMC_OK)
+		st = driver_each_variant(d, &c, bench_model, b);
+	driver_release(&c);
+	driver_unload(&l);
+	return exit_code_of(st);
+}

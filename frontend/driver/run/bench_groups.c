@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Times of single groups, see bench_groups.h. The object hands each group to
+ * parallel_for as a task whose first word is the address of the group's
+ * function; that address is what tells groups apart. The context is opened for
+ * two workers at least, since one alone never asks for parallel_for; the tasks
+ * are told how many there really are. Several are a gang: a round for each
+ * group, in which every worker stamps its own clock.
+ */
+#define _POSIX_C_SOURCE 200809L /* posix_memalign */
+#include "frontend/driver/run/bench_groups.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/analysis/cost.h"
+#include "ir/support/memory.h"
+
+#define MAX_GROUPS 1024
+#define MAX_WORDS  (16 + 4 * 64)
+
+/* Sums over the executions of a group in one call. */
+struct spent {
+	double seconds; /* from begin to end, waiting included */
+	double busy;    /* of all workers together, inside the group */
+	double longest; /* of the worker that took longest, each time */
+};
+
+struct timed {
+	uint64_t function;  /* address */
+	struct spent now;   /* the running call */
+	int64_t times;      /* executions in the running call */
+	struct spent least; /* the call with the least seconds; 0: none yet */
+};
+
+/* One worker's clock, on lines of its own. */
+struct stamp {
+	double seconds;
+	char apart[128 - sizeof(double)];
+};
+
+/* What a gang is asked to do. */
+struct round {
+	tfmc_task_fn *fn;
+	void *arg;
+	struct stamp *stamps; /* [workers] */
+};
+
+struct bench_groups {
+	struct tfmc_model model;
+	void *context, *state, *arena;
+	struct tfmc_gang *gang; /* NULL: one worker */
+	struct stamp *stamps;   /* [threads] */
+	int64_t threads;
+	struct timed groups[MAX_GROUPS];
+	size_t n;
+	bool timing;
+};
+
+static void run_worker(void *user, int64_t worker, int64_t n)
+{
+	const struct round *r = user;
+	double start = driver_clock(NULL);
+	r->fn(r->arg, worker, n);
+	r->stamps[worker].seconds = driver_clock(NULL) - start;
+}
+
+/* Runs the group by all workers. */
+static struct spent run_round(struct bench_groups *g, tfmc_task_fn *fn, void *arg)
+{
+	struct round r = {fn, arg, g->stamps};
+	struct spent s = {0};
+	double start = driver_clock(NULL);
+	if (g->gang)
+		tfmc_gang_run(g->gang, run_worker, &r);
+	else
+		run_worker(&r, 0, 1);
+	s.seconds = driver_clock(NULL) - start;
+	for (int64_t i = 0; i < g->threads; i++) {
+		s.busy += g->stamps[i].seconds;
+		s.longest = g->stamps[i].seconds > s.longest ? g->stamps[i].seconds : s.longest;
+	}
+	return s;
+}
+
+static void run_group(void *user, int64_t n, tfmc_task_fn *fn, void *arg)
+{
+	struct bench_groups *g = user;
+	uint64_t function;
+	size_t i = 0;
+	(void)n;
+	memcpy(&function, arg, sizeof(function));
+	struct spent s = run_round(g, fn, arg);
+	while (i < g->n && g->groups[i].function != function)
+		i++;
+	if (!g->timing || i == MAX_GROUPS)
+		return;
+	if (i == g->n)
+		g->groups[g->n++] = (struct timed){.function = function};
+	struct spent *now = &g->groups[i].now;
+	now->seconds += s.seconds;
+	now->busy += s.busy;
+	now->longest += s.longest;
+	g->groups[i].times++;
+}
+
+/* Zeroed, aligned to a line; NULL for 0 bytes. */
+static int line_memory(uint64_t bytes, void **out)
+{
+	if (!bytes)
+		return TFMC_RT_OK;
+	if (bytes > SIZE_MAX - 64 || posix_memalign(out, 64, (size_t)bytes)) {
+		memory_refused((size_t)bytes);
+		return TFMC_RT_E_MEMORY;
+	}
+	memset(*out, 0, (size_t)bytes);
+	return TFMC_RT_OK;
+}
+
+static int open_memory(struct bench_groups *g, const int64_t *dims, struct tfmc_config *c)
+{
+	const struct tfmc_record *r = g->model.record;
+	bool has_state = r->state_batch_bytes || r->state_fixed_bytes;
+	c->arena_bytes = g->model.arena_size(dims, c->workers);
+	c->state_bytes = has_state ? g->model.state_size(c->batch) : 0;
+	int status = line_memory(r->context_bytes, &g->context);
+	if (status == TFMC_RT_OK)
+		status = line_memory(c->arena_bytes, &g->arena);
+	if (status == TFMC_RT_OK)
+		status = line_memory(c->state_bytes, &g->state);
+	c->arena = g->arena;
+	c->state = g->state;
+	return status;
+}
+
+static int open_workers(struct bench_groups *g)
+{
+	g->stamps = memory_zeroed((size_t)g->threads, sizeof(*g->stamps));
+	if (!g->stamps)
+		return TFMC_RT_E_MEMORY;
+	return g->threads > 1 ? tfmc_gang_create(g->threads, &g->gang) : TFMC_RT_OK;
+}
+
+int bench_groups_open(const struct tfmc_model *model, const int64_t *dims,
+                      const struct bench_groups_options *o, struct bench_groups **out)
+{
+	struct bench_groups *g = memory_zeroed(1, sizeof(*g));
+	*out = NULL;
+	if (!g)
+		return TFMC_RT_E_MEMORY;
+	g->model = *model;
+	g->threads = o->threads;
+	struct tfmc_config c = {.struct_size = sizeof(c), .parallel_for = run_group, .user = g};
+	c.workers = o->threads > 1 ? o->threads : 2;
+	c.batch = model->record->n_dims ? dims[0] : 1;
+	c.weights = o->weights->data;
+	c.weights_bytes = o->weights->bytes;
+	int64_t number = o->variant ? tfmc_variant_find(model->record, o->variant) : -1;
+	c.variants = number >= 0 ? (uint64_t)1 << number : 0;
+	int status = open_workers(g);
+	if (status == TFMC_RT_OK)
+		status = open_memory(g, dims, &c);
+	if (status == TFMC_RT_OK)
+		status = model->init(g->context, &c);
+	if (status == TFMC_RT_OK)
+		*out = g;
+	else
+		bench_groups_close(g);
+	return status;
+}
+
+void bench_groups_close(struct bench_groups *g)
+{
+	if (!g)
+		return;
+	tfmc_gang_destroy(g->gang);
+	memory_free(g->stamps);
+	free(g->context);
+	free(g->state);
+	free(g->arena);
+	memory_free(g);
+}
+
+int bench_groups_reset(struct bench_groups *g)
+{
+	return g->model.reset(g->context);
+}
+
+int bench_groups_call(struct bench_groups *g, int64_t entry, const int64_t *dims,
+                      const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs)
+{
+	const struct tfmc_record_entry *e = tfmc_entry_at(g->model.record, entry);
+	uint64_t words[MAX_WORDS], n = 0;
+	if (!e || e->n_dims + 2 * (e->n_inputs + e->n_outputs) > MAX_WORDS)
+		return TFMC_RT_E_RECORD;
+	const uint64_t *numbers = (const void *)((const char *)g->model.record + e->dims);
+	for (uint64_t i = 0; i < e->n_dims; i++)
+		words[n++] = (uint64_t)dims[numbers[i]];
+	for (uint64_t i = 0; i < e->n_inputs + e->n_outputs; i++) {
+		const struct tfmc_buffer *b = i < e->n_inputs ? &inputs[i] : &outputs[i - e->n_inputs];
+		words[n++] = (uint64_t)(uintptr_t)b->data;
+		words[n++] = b->count;
+	}
+	return g->model.call(g->context, (uint64_t)entry, words, -1);
+}
+
+void bench_groups_begin(struct bench_groups *g)
+{
+	g->timing = true;
+	for (size_t i = 0; i < g->n; i++) {
+		g->groups[i].now = (struct spent){0};
+		g->groups[i].times = 0;
+	}
+}
+
+void bench_groups_end(struct bench_groups *g)
+{
+	g->timing = false;
+	for (size_t i = 0; i < g->n; i++) {
+		struct timed *t = &g->groups[i];
+		if (t->least.seconds <= 0 || t->now.seconds < t->least.seconds)
+			t->least = t->now;
+	}
+}
+
+/* --- the table ---------------------------------------------------------------------------------------------
+ */
+
+struct table {
+	const struct bench_groups *g;
+	struct buf *out;
+	const struct ir_module *m;
+	const struct ir_func *func;
+	const int64_t *values;
+	double roof, total;
+	bool is_json;
+	size_t next; /* group */
+};
+
+static void count_group(void *user, const struct ir_op *op)
+{
+	size_t *n = user;
+	*n += op->code == OP_group;
+}
+
+static void print_figures(const struct table *t, const struct timed *g, double flops)
+{
+	double seconds = g->least.seconds, threads = (double)t->g->threads;
+	double rate = seconds > 0 ? flops * (double)g->times / seconds : 0;
+	buf_printf(t->out, "%8.4f ms %5.1f %%  %3lld x", seconds * 1e3,
+	           t->total > 0 ? 100 * seconds / t->total : 0.0, (long long)g->times);
+	if (t->g->threads > 1)
+		buf_printf(t->out, "  busy %3.0f %%",
+		           seconds > 0 ? 100 * g->least.busy / seconds / threads : 0.0);
+	if (flops <= 0)
+		buf_printf(t->out, "%24s", "");
+	else
+		buf_printf(t->out, " %8.1f GFLOP/s %4.0f %%", rate * 1e-9,
+		           t->roof > 0 ? 100 * rate / (t->roof * threads) : 0.0);
+}
+
+/* What several workers lose: one has less to do than another, and all meet. */
+static void print_lost(const struct table *t)
+{
+	double busy = 0, longest = 0, threads = (double)t->g->threads;
+	int64_t rounds = 0;
+	for (size_t i = 0; i < t->g->n; i++) {
+		busy += t->g->groups[i].least.busy;
+		longest += t->g->groups[i].least.longest;
+		rounds += t->g->groups[i].times;
+	}
+	buf_printf(t->out, "%8.4f ms the longest worker of each, %.4f ms if all were equal; %lld rounds\n",
+	           longest * 1e3, busy / threads * 1e3, (long long)rounds);
+}
+
+/* `linear 14x32x384: layer_norm linear gelu` */
+static void print_name(const struct table *t, const struct ir_op *op)
+{
+	const struct attrs_group *a = op->attrs;
+	buf_str(t->out, ir_word(WORDS_GROUP, a->kind));
+	if (a->mr > 0)
+		buf_printf(t->out, " %lldx%lldx%lld", (long long)a->mr, (long long)a->nr, (long long)a->kc);
+	if (a->br > 0)
+		buf_printf(t->out, " %lldx%lld", (long long)a->br, (long long)a->bc);
+	buf_str(t->out, ":");
+	for (size_t i = 0; op->region && i < op->region->n_ops; i++) {
+		const struct ir_op *inner = op->region->ops[i];
+		if (inner->code != OP_weight && !ir_op_has(inner->code, TRAIT_TERMINATOR))
+			buf_printf(t->out, " %s", ir_op_desc(inner->code)->name);
+	}
+	buf_str(t->out, " -> ");
+	if (op->n_results > 0)
+		ir_type_print(t->out, t->m->dims, ir_type_of(t->func, op->results[0]));
+}
+
+/* op: NULL where it is not known */
+static void print_row(struct table *t, const struct ir_op *op, double flops)
+{
+	const struct timed *g = &t->g->groups[t->next++];
+	if (t->is_json) {
+		buf_printf(
+		        t->out,
+		        "%s{\"ms\": %.6f, \"times\": %lld, \"busy_ms\": %.6f, \"flops\": %.0f, \"group\": \"",
+		        t->next > 1 ? ", " : "", g->least.seconds * 1e3, (long long)g->times,
+		        g->least.busy * 1e3, flops * (double)g->times);
+	} else {
+		print_figures(t, g, flops);
+		buf_str(t->out, op ? "  " : "");
+	}
+	if (op)
+		print_name(t, op);
+	buf_str(t->out, t->is_json ? "\"}" : "\n");
+}
+
+static void print_group(void *user, const struct ir_op *op)
+{
+	struct table *t = user;
+	int64_t flops = 0;
+	if (op->code != OP_group)
+		return;
+	if (!ir_dim_eval(ir_op_flops(t->m, t->func, op), t->values, &flops))
+		flops = 0;
+	print_row(t, op, (double)flops);
+}
+
+void bench_groups_print(const struct bench_groups *g, struct buf *out, const struct ir_module *m,
+                        const struct ir_func *func, const int64_t *values, double roof, bool is_json)
+{
+	struct table t = {g, out, m, func, values, roof, 0, is_json, 0};
+	size_t known = 0;
+	for (size_t i = 0; i < g->n; i++)
+		t.total += g->groups[i].least.seconds;
+	if (func)
+		ir_walk(func->body, count_group, &known);
+	if (known == g->n) {
+		ir_walk(func->body, print_group, &t);
+	} else {
+		while (t.next < g->n)
+			print_row(&t, NULL, 0);
+	}
+	if (is_json)
+		return;
+	buf_printf(out, "%8.4f ms in %zu groups\n", t.total * 1e3, g->n);
+	if (g->threads > 1)
+		print_lost(&t);
+}

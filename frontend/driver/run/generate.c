@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tfmc generate: text or token ids through the compiled object, printed as they
+ * come when nothing has to stand in front of them.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "frontend/driver/run/prompts.h"
+#include "ir/support/number.h"
+#include "runtime/tokenizer/tfmc_tokenizer.h"
+
+#define PROMPTS_AT_ONCE 128 /* of a file: read, generated, printed */
+#define SIDE_BY_SIDE    16  /* sequences of the session that they share */
+
+/* What every prompt is generated with. */
+struct wish {
+	int64_t steps;
+	struct tfmc_sample_options sample;
+	bool is_sampled;
+	int64_t samples;               /* draws to print with their log p; 0: one alone */
+	struct tfmc_beam_options beam; /* beam 1: no search */
+	int64_t n_best;                /* hypotheses to print with their scores; 0: the best one alone */
+	struct tfmc_rules rules;
+};
+
+/* One command. */
+struct generation {
+	struct driver *d;
+	struct tfmc_session *session;
+	const struct tfmc_record *record;
+	struct wish wish;
+	const struct frontend_input *source; /* that is no ids; NULL: ids */
+	bool as_ids;
+	bool follows; /* the new text stands behind that of the prompt */
+	int32_t *out; /* [cap] */
+	double *log_p;
+	uint64_t cap;
+	bool side_by_side; /* prompts wait until there are enough for one batch after another */
+	struct {
+		struct ids *items;
+		size_t n, cap;
+	} waiting;
+	size_t n_printed;                /* tokens or pieces of text of this prompt */
+	double begin, first;             /* seconds: of the call, of its first token (0: none yet) */
+	struct tfmc_token_stream stream; /* with a tokenizer */
+	struct token_text token_text;
+};
+
+/* --- printing ------------------------------------------------------------------------------------------- */
+
+static void note_time(struct generation *g)
+{
+	if (g->first == 0)
+		g->first = driver_clock(NULL);
+}
+
+/* -v, or on a terminal: how fast the prompt was read and the answer written. */
+static void say_speed(struct generation *g, uint64_t n_prompt, uint64_t n)
+{
+	struct driver *d = g->d;
+	double end = driver_clock(NULL), read = g->first - g->begin, written = end - g->first;
+	if (n < 1 || g->first == 0 || !(d->options.verbose || d->progress_view.form == PROGRESS_BAR))
+		return;
+	(void)driver_flush_out(d);
+	buf_printf(&d->log, "prompt %llu tokens", (unsigned long long)n_prompt);
+	if (read > 0)
+		buf_printf(&d->log, " in %.2f s, %.1f tokens/s", read, (double)n_prompt / read);
+	buf_printf(&d->log, "; answer %llu tokens", (unsigned long long)n);
+	/* The first one came with the prompt. */
+	if (n > 1 && written > 0)
+		buf_printf(&d->log, " in %.2f s, %.1f tokens/s", written, (double)(n - 1) / written);
+	buf_char(&d->log, '\n');
+	driver_flush_log(d);
+}
+
+static int print_id(void *user, int32_t id)
+{
+	struct generation *g = user;
+	note_time(g);
+	buf_printf(&g->d->out, "%s%d", g->n_printed++ ? " " : "", id);
+	return driver_flush_out(g->d) ? 0 : 1;
+}
+
+static int print_text(void *user, const char *text, uint64_t bytes)
+{
+	struct generation *g = user;
+	note_time(g);
+	buf_bytes(&g->d->out, text, (size_t)bytes);
+	g->n_printed++;
+	return driver_flush_out(g->d) ? 0 : 1;
+}
+
+static int stream_text(void *user, int32_t id)
+{
+	struct generation *g = user;
+	note_time(g);
+	/* A model may have more ids than its tokenizer: they are no text. */
+	return tfmc_token_stream_add(&g->stream, id) == TFMC_TOKENIZER_E_STOPPED;
+}
+
+/* Tokens of a finished sequence on a line, behind a number. */
+static enum tfmc_status print_line(struct generation *g, double number, bool with_number, const int32_t *ids,
+                                   uint64_t n)
+{
+	struct buf *out = &g->d->out;
+	uint64_t bytes = 0;
+	if (with_number)
+		buf_printf(out, "%.6f\t", number);
+	for (uint64_t i = 0; g->as_ids && i < n; i++)
+		buf_printf(out, "%s%d", i ? " " : "", ids[i]);
+	if (!g->as_ids && g->d->tokenizer) {
+		const char *text;
+		TFMC_TRY(driver_ids_text(g->d, ids, n, g->follows ? TFMC_DETOKENIZE_AFTER : 0, &text));
+		buf_bytes(out, text, (size_t)tfmc_text_stop(&g->wish.rules, text));
+	} else if (!g->as_ids) {
+		TFMC_TRY(prompt_status(g->d, g->session, "generate",
+		                       tfmc_text_decode(g->record, ids, n, NULL, 0, &bytes)));
+		char *text = arena_alloc(&g->d->arena, (size_t)bytes + 1);
+		if (!text)
+			return TFMC_NO_MEMORY;
+		TFMC_TRY(prompt_status(g->d, g->session, "generate",
+		                       tfmc_text_decode(g->record, ids, n, text, bytes + 1, &bytes)));
+		buf_bytes(out, text, (size_t)tfmc_text_stop(&g->wish.rules, text));
+	}
+	buf_char(out, '\n');
+	return TFMC_OK;
+}
+
+/* --- one prompt -------------------------------------------------------------------------------------------
+ */
+
+static enum tfmc_status search_ids(struct generation *g, const struct ids *prompt)
+{
+	struct arena *a = &g->d->arena;
+	const struct wish *w = &g->wish;
+	uint64_t n, cap = w->n_best ? (uint64_t)w->n_best : 1;
+	struct tfmc_hypothesis *best = ARENA_ARRAY(a, struct tfmc_hypothesis, cap);
+	for (uint64_t i = 0; best && i < cap; i++) {
+		best[i].cap = g->cap;
+		best[i].tokens = ARENA_ARRAY(a, int32_t, g->cap + 1);
+	}
+	if (arena_failed(a))
+		return TFMC_NO_MEMORY;
+	int status = tfmc_beam_search(g->session, &w->beam, prompt->items, prompt->n, NULL, 0, best, cap, &n);
+	TFMC_TRY(prompt_status(g->d, g->session, "generate", status));
+	for (uint64_t i = 0; i < n; i++)
+		TFMC_TRY(print_line(g, best[i].score, w->n_best > 0, best[i].tokens, best[i].n));
+	return TFMC_OK;
+}
+
+static enum tfmc_status draw_ids(struct generation *g, const struct ids *prompt)
+{
+	struct tfmc_sample_options sample = g->wish.sample;
+	struct tfmc_generate_options o = {.struct_size = sizeof(o), .max_new_tokens = g->wish.steps};
+	o.sample = &sample;
+	o.rules = &g->wish.rules;
+	o.log_p = g->log_p;
+	o.ignore_stop = g->d->options.ignore_stop;
+	for (int64_t i = 0; i < g->wish.samples; i++, sample.seed++) {
+		uint64_t n;
+		double sum = 0;
+		int status =
+		        tfmc_generate(g->session, &o, prompt->items, prompt->n, NULL, 0, g->out, g->cap, &n);
+		TFMC_TRY(prompt_status(g->d, g->session, "generate", status));
+		for (uint64_t k = 0; k < n; k++)
+			sum += g->log_p[k];
+		TFMC_TRY(print_line(g, sum, true, g->out, n));
+	}
+	return TFMC_OK;
+}
+
+/* --- prompts side by side ------------------------------------------------------------------------------ */
+
+/* All that wait, in the slots of the session; printed in their order, up to the first that failed. */
+static enum tfmc_status generate_waiting(struct generation *g)
+{
+	struct arena *a = &g->d->arena;
+	size_t n = g->waiting.n;
+	struct arena_mark mark = arena_mark(a);
+	struct tfmc_generation *items = ARENA_ARRAY(a, struct tfmc_generation, n + 1);
+	struct tfmc_generate_options o = {.struct_size = sizeof(o), .max_new_tokens = g->wish.steps};
+	o.rules = &g->wish.rules;
+	o.sample = g->wish.is_sampled ? &g->wish.sample : NULL;
+	o.ignore_stop = g->d->options.ignore_stop;
+	for (size_t i = 0; items && i < n; i++) {
+		items[i].prompt = g->waiting.items[i].items;
+		items[i].n_prompt = g->waiting.items[i].n;
+		items[i].out = ARENA_ARRAY(a, int32_t, g->cap + 1);
+		items[i].cap = g->cap;
+	}
+	if (arena_failed(a))
+		return TFMC_NO_MEMORY;
+	g->waiting.n = 0;
+	int status = tfmc_generate_many(g->session, &o, items, n);
+	for (size_t i = 0; i < n && (status == TFMC_RT_OK || items[i].status == TFMC_RT_OK); i++) {
+		TFMC_TRY(prompt_status(g->d, g->session, "generate", items[i].status));
+		TFMC_TRY(print_line(g, 0, false, items[i].out, items[i].n));
+	}
+	arena_release(a, mark);
+	TFMC_TRY(prompt_status(g->d, g->session, "generate", status));
+	return driver_flush_out(g->d) ? TFMC_OK : TFMC_IO;
+}
+
+static enum tfmc_status wait_for_others(struct generation *g, const struct ids *prompt)
+{
+	struct ids *slot = ARENA_PUSH(&g->d->arena, &g->waiting);
+	if (!slot)
+		return TFMC_NO_MEMORY;
+	*slot = *prompt;
+	return g->waiting.n < PROMPTS_AT_ONCE ? TFMC_OK : generate_waiting(g);
+}
+
+/* What a file of prompts left waiting; a line that could not be read has the others printed first. */
+static enum tfmc_status finish_waiting(struct generation *g, enum tfmc_status st)
+{
+	enum tfmc_status rest = st != TFMC_INVALID && st != TFMC_OK ? st : generate_waiting(g);
+	return st == TFMC_OK ? rest : st;
+}
+
+static enum tfmc_status generate_ids(struct generation *g, const struct ids *prompt)
+{
+	if (g->side_by_side)
+		return wait_for_others(g, prompt);
+	if (g->wish.beam.beam > 1)
+		return search_ids(g, prompt);
+	if (g->wish.samples)
+		return draw_ids(g, prompt);
+	struct tfmc_generate_options o = {.struct_size = sizeof(o),
+	                                  .max_new_tokens = g->wish.steps,
+	                                  .rules = &g->wish.rules,
+	                                  .user = g};
+	/* Behind a stop text nothing may have been printed: then the library, which looks for it, prints. */
+	bool streams = !g->as_ids && g->d->tokenizer && !g->wish.rules.n_stop_texts;
+	o.on_token = g->as_ids ? print_id : streams ? stream_text : NULL;
+	o.on_text = g->as_ids || streams ? NULL : print_text;
+	tfmc_token_stream_begin(&g->stream, g->d->target_tokenizer, g->follows ? TFMC_DETOKENIZE_AFTER : 0,
+	                        print_text, g);
+	o.sample = g->wish.is_sampled ? &g->wish.sample : NULL;
+	o.ignore_stop = g->d->options.ignore_stop;
+	uint64_t n = 0;
+	g->n_printed = 0;
+	g->first = 0;
+	g->begin = driver_clock(NULL);
+	int status = tfmc_generate(g->session, &o, prompt->items, prompt->n, NULL, 0, g->out, g->cap, &n);
+	(void)tfmc_token_stream_end(&g->stream);
+	if (status == TFMC_RT_OK || g->n_printed)
+		buf_char(&g->d->out, '\n');
+	if (status == TFMC_RT_OK)
+		say_speed(g, prompt->n, n);
+	return prompt_status(g->d, g->session, "generate", status);
+}
+
+static enum tfmc_status generate_text(void *user, const char *text)
+{
+	struct generation *g = user;
+	const struct tfmc_record *r = g->record;
+	struct ids prompt = {0};
+	/* A tokenizer that says what stands in front of a text says all of it. */
+	bool starts = !*text || !g->d->tokenizer || tfmc_tokenizer_is_bare(g->d->tokenizer);
+	if (r->generate_kind == 1 && starts)
+		TFMC_TRY(prompt_facts(g->d, r, r->start, r->n_start, &prompt));
+	g->follows = r->generate_kind == 1 && *text;
+	if (*text) /* without text, also objects without a vocabulary begin with the start tokens */
+		TFMC_TRY(prompt_text(g->d, r, "generate", PROMPT_SOURCE, text, &prompt));
+	return generate_ids(g, &prompt);
+}
+
+static enum tfmc_status generate_list(void *user, const char *text)
+{
+	struct generation *g = user;
+	struct ids prompt = {0};
+	TFMC_TRY(prompt_list(g->d, "generate", text, &prompt));
+	g->follows = g->record->generate_kind == 1;
+	for (size_t i = 0; g->d->tokenizer && g->follows && i < prompt.n; i++)
+		if (!tfmc_tokenizer_is_special(g->d->tokenizer, prompt.items[i]))
+			return generate_ids(g, &prompt);
+	g->follows = false;
+	return generate_ids(g, &prompt);
+}
+
+/* --- sources that are no ids ---------------------------------------------------------------------------- */
+
+static enum tfmc_status generate_sources(struct generation *g)
+{
+	const struct named_tensor *rows;
+	TFMC_TRY(prompt_rows(g->d, g->source, &rows));
+	for (int64_t i = 0; i < rows->dims[0]; i++) {
+		TFMC_TRY(prompt_set_row(g->d, g->session, "generate", rows, i));
+		TFMC_TRY(generate_ids(g, &(struct ids){0}));
+	}
+	return TFMC_OK;
+}
+
+/* --- the command ------------------------------------------------------------------------------------------
+ */
+
+static bool parse_count(const char *text, int64_t lowest, int64_t *out)
+{
+	return !text || (number_parse_i64(text, strlen(text), out) && *out >= lowest);
+}
+
+/* The width of the search: --beam, else the file's, unless a sampling option is given. */
+static enum tfmc_status choose_search(struct driver *d, const struct frontend_model *m, struct wish *w)
+{
+	const struct frontend_generate *g = frontend_generate(m);
+	const char *beam = d->options.beam, *n_best = d->options.n_best;
+	if (g->kind == GENERATE_NONE) {
+		diag_error(&d->diag, LOC_NONE, DIAG_GENERATE, "the model has no generate section");
+		return TFMC_INVALID;
+	}
+	w->beam = driver_beam(g);
+	w->beam.bare_scores = d->options.bare_scores;
+	w->beam.max_new_tokens = w->steps;
+	if (!beam && (w->is_sampled || d->options.temperature))
+		w->beam.beam = 1;
+	if (!parse_count(beam, 1, &w->beam.beam) || !parse_count(n_best, 1, &w->n_best)) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--beam and --n-best are numbers from 1");
+		return TFMC_INVALID;
+	}
+	if (w->samples && !w->is_sampled) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
+		           "--samples goes with sampling, such as --temperature 1");
+		return TFMC_INVALID;
+	}
+	if (w->beam.beam > 1 && (w->is_sampled || d->options.ignore_stop)) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
+		           "a beam of %lld goes neither with sampling nor with --ignore-stop",
+		           (long long)w->beam.beam);
+		return TFMC_INVALID;
+	}
+	return TFMC_OK;
+}
+
+static enum tfmc_status generate_all(struct generation *g)
+{
+	const struct driver_options *o = &g->d->options;
+	g->cap = g->record->max_len > 0 ? (uint64_t)g->record->max_len : 0;
+	g->out = ARENA_ARRAY(&g->d->arena, int32_t, g->cap + 1);
+	g->log_p = ARENA_ARRAY(&g->d->arena, double, g->cap + 1);
+	g->as_ids = o->print_tokens || !(g->record->vocabulary || g->d->tokenizer);
+	if (!g->out || !g->log_p)
+		return TFMC_NO_MEMORY;
+	if (!driver_rules(g->d, g->record, &g->wish.rules))
+		return TFMC_INVALID;
+	if (g->d->tokenizer) {
+		g->token_text.tokenizer = g->d->target_tokenizer;
+		g->wish.rules.token_text = driver_token_text;
+		g->wish.rules.user = &g->token_text;
+	}
+	g->wish.beam.rules = &g->wish.rules;
+	bool has_file = o->prompt_file || o->tokens_file;
+	g->side_by_side =
+	        has_file && g->wish.beam.beam == 1 && !g->wish.samples && tfmc_session_batch(g->session) > 1;
+	if (o->prompt_file)
+		return finish_waiting(g, prompt_lines(g->d, o->prompt_file, generate_text, g));
+	if (o->tokens_file)
+		return finish_waiting(g, prompt_lines(g->d, o->tokens_file, generate_list, g));
+	if (o->inputs)
+		return generate_sources(g);
+	if (o->tokens)
+		return generate_list(g, o->tokens);
+	return generate_text(g, o->prompt ? o->prompt : "");
+}
+
+static enum tfmc_status generate_model(struct driver *d, struct loaded *l, const struct wish *w)
+{
+	struct compiled c = {0};
+	struct generation g = {.d = d, .wish = *w};
+	static const char *const entries[] = {"prefill", "step", "encode"};
+	const struct driver_options *o = &d->options;
+	bool reads_text = o->prompt || o->prompt_file || o->stop.n || o->ban.n || o->forced_text;
+	enum tfmc_status st = choose_search(d, l->model, &g.wish);
+	if (st == TFMC_OK && (reads_text || !o->print_tokens))
+		st = driver_tokenizer(d, l->model, reads_text);
+	if (st == TFMC_OK)
+		st = prompt_features(d, l->model, &g.source);
+	d->entries = entries;
+	d->n_entries = frontend_generate(l->model)->kind == GENERATE_SEQ2SEQ ? 3 : 2;
+	if (st == TFMC_OK)
+		st = driver_compile_native(d, l, NULL, &c);
+	int64_t batch = g.wish.beam.beam;
+	if (batch == 1 && !g.wish.samples && (d->options.prompt_file || d->options.tokens_file))
+		batch = SIDE_BY_SIDE;
+	if (st == TFMC_OK)
+		st = driver_session_for(d, &c, batch, &g.session);
+	if (st == TFMC_OK) {
+		g.record = tfmc_session_record(g.session);
+		st = generate_all(&g);
+		tfmc_session_close(g.session);
+	}
+	driver_release(&c);
+	return st;
+}
+
+enum exit_code command_generate(struct driver *d)
+{
+	const struct driver_options *o = &d->options;
+	struct ids ids = {0};
+	struct wish w = {0};
+	struct loaded l;
+	if (!parse_count(o->steps, 1, &w.steps))
+		return driver_usage(d, "--steps is a number from 1, not %s", o->steps);
+	if (!parse_count(o->samples, 1, &w.samples))
+		return driver_usage(d, "--samples is a number from 1, not %s", o->samples);
+	if (!!o->tokens + !!o->prompt + !!o->prompt_file + !!o->tokens_file + !!o->inputs > 1)
+		return driver_usage(d,
+		                    "only one of --prompt, --prompt-file, --tokens, --tokens-file, --inputs");
+	if (o->tokens && !driver_ids(d, o->tokens, &ids.items, &ids.n))
+		return driver_usage(d, "--tokens is a list of ids such as 1,2,3, not %s", o->tokens);
+	if (o->forced_text && o->forced_tokens)
+		return driver_usage(d, "only one of --forced-text, --forced-tokens");
+	if (o->ignore_stop && !o->steps)
+		return driver_usage(d, "--ignore-stop wants --steps");
+	enum tfmc_status st = driver_load(d, &l);
+	if (st == TFMC_OK && !l.model)
+		return driver_usage(d, "generate wants a model file, not IR text");
+	if (st == TFMC_OK && !driver_sampling(d, frontend_generate(l.model), &w.sample, &w.is_sampled)) {
+		driver_unload(&l);
+		return EXIT_USAGE;
+	}
+	if (st == TFMC_OK)
+		st = generate_model(d, &l, &w);
+	driver_unload(&l);
+	return exit_code_of(st);
+}

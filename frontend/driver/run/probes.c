@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * --probe: a loaded module becomes one with further results (passes/probe), and what
+ * these results hold becomes tensors with the names of the values again.
+ */
+#include "frontend/driver/run/probes.h"
+
+#include <string.h>
+
+#include "ir/algorithms/glob.h"
+
+enum tfmc_status driver_probe(struct driver *d, struct loaded *l, const struct option_list *patterns,
+                              const struct option_list *functions)
+{
+	struct probe_request q = {.cx = &d->diag,
+	                          .arena = &d->arena,
+	                          .patterns = patterns->items,
+	                          .n_patterns = patterns->n,
+	                          .functions = functions->items,
+	                          .n_functions = functions->n,
+	                          .mode = d->options.probe_barrier ? PROBE_BARRIER : PROBE_RECOMPUTE};
+	struct ir_module *probed;
+	if (!patterns->n)
+		return TFMC_OK;
+	TFMC_TRY(probe_insert(&q, l->module, &probed, &l->probes));
+	l->plain = l->module;
+	l->module = probed;
+	return TFMC_OK;
+}
+
+/* A slot of a result, or all of it. */
+static bool add_value(struct driver *d, const struct probe_value *v, const struct named_tensor *all,
+                      struct named_tensors *out)
+{
+	bool is_all = v->slot < 0;
+	if (!is_all && (all->rank < 1 || v->slot >= all->dims[0]))
+		return true;
+	struct named_tensor *t = tensors_add(d, out, v->name, all->dtype, is_all ? all->rank : all->rank - 1,
+	                                     is_all ? all->dims : all->dims + 1);
+	if (!t)
+		return false;
+	size_t bytes = (size_t)t->count * (size_t)ir_dtype_bytes(t->dtype);
+	if (bytes)
+		memcpy(t->data, (const char *)all->data + (is_all ? 0 : (size_t)v->slot * bytes), bytes);
+	t->probe = v;
+	return true;
+}
+
+static bool is_result(const struct probe_values *values, const char *function, const char *name)
+{
+	for (size_t i = 0; i < values->n; i++)
+		if (!strcmp(values->items[i].result, name) && !strcmp(values->items[i].function, function))
+			return true;
+	return false;
+}
+
+enum tfmc_status probes_split(struct driver *d, const struct probe_values *values, const char *function,
+                              struct named_tensors *t)
+{
+	struct named_tensors out = {0};
+	for (size_t i = 0; i < t->n; i++) {
+		struct named_tensor *slot = NULL;
+		if (is_result(values, function, t->items[i].name))
+			continue;
+		slot = ARENA_PUSH(&d->arena, &out);
+		if (!slot)
+			return TFMC_NO_MEMORY;
+		*slot = t->items[i];
+	}
+	for (size_t i = 0; i < values->n; i++) {
+		const struct probe_value *v = &values->items[i];
+		const struct named_tensor *all = tensors_find(t, v->result);
+		if (all && !strcmp(v->function, function) && !tensors_find(&out, v->name) &&
+		    !add_value(d, v, all, &out))
+			return TFMC_NO_MEMORY;
+	}
+	*t = out;
+	return TFMC_OK;
+}
+
+const char *entry_function(const char *entry)
+{
+	return !strcmp(entry, "prefill") || !strcmp(entry, "step") ? "decode" : entry;
+}
+
+static void print_name(struct driver *d, const struct ir_module *m, const struct ir_func *f,
+                       const struct probe_site *site, const char *name)
+{
+	const struct ir_type *t = ir_type_of(f, site->op->results[site->result]);
+	const struct loc at = site->op->loc.at;
+	buf_printf(&d->out, "%-48s %s[", name, ir_dtype_name(t->dtype));
+	for (int i = 0; i < t->rank; i++) {
+		bool is_keys = site->is_weights && i == 3; /* [B, H, S, E] becomes [B, H, S, T] */
+		buf_str(&d->out, i ? "," : "");
+		ir_dim_print(&d->out, m->dims,
+		             is_keys ? ir_type_of(f, site->op->operands[1])->dims[2] : t->dims[i], false);
+	}
+	buf_char(&d->out, ']');
+	if (at.source)
+		buf_printf(&d->out, "  %s:%u", diag_source_name(&d->diag, at.source), at.line);
+	buf_char(&d->out, '\n');
+}
+
+static enum tfmc_status print_names(struct driver *d, const struct ir_module *m, const char *function,
+                                    size_t *n)
+{
+	const struct ir_func *f = ir_find_func(m, function);
+	struct probe_request q = {.cx = &d->diag, .arena = &d->arena};
+	struct probe_sites sites = {0};
+	struct probe_names names = {0};
+	if (!f)
+		return TFMC_OK;
+	TFMC_TRY(probe_list(&q, f, &sites, &names));
+	buf_printf(&d->out, "%s:\n", function);
+	for (size_t i = 0; i < names.n; i++) {
+		bool found = false;
+		for (size_t k = 0; k < d->options.probe.n && !found; k++)
+			found = glob_match(d->options.probe.items[k], names.items[i].name);
+		if (found)
+			print_name(d, m, f, &sites.items[names.items[i].site], names.items[i].name);
+		*n += found;
+	}
+	return TFMC_OK;
+}
+
+enum exit_code inspect_probes(struct driver *d)
+{
+	struct loaded l;
+	size_t n = 0;
+	enum tfmc_status st = driver_load(d, &l);
+	if (st == TFMC_OK)
+		st = print_names(d, l.module, "run", &n);
+	if (st == TFMC_OK)
+		st = print_names(d, l.module, "encode", &n);
+	if (st == TFMC_OK && !n) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "no value of the model matches '%s'",
+		           d->options.probe.items[0]);
+		st = TFMC_INVALID;
+	}
+	driver_unload(&l);
+	return exit_code_of(st);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Probes of the commands run and verify (probes.c), and comparison with values that
+ * another framework wrote (reference.c).
+ */
+#ifndef TFMC_FRONTEND_DRIVER_RUN_PROBES_H
+#define TFMC_FRONTEND_DRIVER_RUN_PROBES_H
+
+#include "frontend/driver/compile/driver.h"
+
+/*
+ * The module of *l gets results for all values of the functions that match (none: nothing happens). *l keeps
+ * the module that was read, for places and types.
+ */
+TFMC_MUST_USE enum tfmc_status driver_probe(struct driver *d, struct loaded *l,
+                                            const struct option_list *patterns,
+                                            const struct option_list *functions);
+/* inspect --probe: names, types and places of the values that match, of run and of encode. */
+enum exit_code inspect_probes(struct driver *d);
+/* In place of the results of a function that hold probes: one tensor for each value, in order. */
+TFMC_MUST_USE enum tfmc_status probes_split(struct driver *d, const struct probe_values *values,
+                                            const char *function, struct named_tensors *t);
+/* The function of the IR behind an entry: decode of prefill and step. */
+const char *entry_function(const char *entry);
+
+/*
+ * verify --reference: the values of a file of tensors, named by layer paths, against those of the object, in
+ * the order of computation. Inputs of `run` are in the same file.
+ */
+TFMC_MUST_USE enum tfmc_status verify_reference(struct driver *d, struct loaded *l, bool *failed);
+
+#endif

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Texts and lists of ids to ids, and files of them; sources that are no ids.
+ */
+#include "frontend/driver/run/prompts.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "frontend/text/files.h"
+#include "ir/support/number.h"
+
+#define PROMPT_FILE_LIMIT ((size_t)64 << 20)
+
+bool driver_ids(struct driver *d, const char *text, int32_t **items, size_t *n)
+{
+	struct ids out = {0};
+	for (const char *s = text; *s;) {
+		size_t length = strcspn(s, ", ");
+		int64_t id;
+		if (length) {
+			int32_t *slot = ARENA_PUSH(&d->arena, &out);
+			if (!number_parse_i64(s, length, &id) || id < 0 || id > INT32_MAX || !slot)
+				return false;
+			*slot = (int32_t)id;
+		}
+		s += length + (s[length] != 0);
+	}
+	*items = out.items;
+	*n = out.n;
+	return true;
+}
+
+enum tfmc_status prompt_status(struct driver *d, const struct tfmc_session *session, const char *command,
+                               int status)
+{
+	if (status == TFMC_RT_OK)
+		return TFMC_OK;
+	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s: %s", command,
+	           tfmc_session_status_text(session, status));
+	return status == TFMC_RT_E_MEMORY ? TFMC_NO_MEMORY : TFMC_INVALID;
+}
+
+static enum tfmc_status append(struct driver *d, const int32_t *ids, size_t n, struct ids *out)
+{
+	for (size_t i = 0; i < n; i++) {
+		int32_t *slot = ARENA_PUSH(&d->arena, out);
+		if (!slot)
+			return TFMC_NO_MEMORY;
+		*slot = ids[i];
+	}
+	return TFMC_OK;
+}
+
+enum tfmc_status prompt_text(struct driver *d, const struct tfmc_record *r, const char *command,
+                             enum prompt_vocabulary which, const char *text, struct ids *out)
+{
+	int (*encode)(const struct tfmc_record *, const char *, int32_t *, uint64_t, uint64_t *) =
+	        which == PROMPT_TARGET ? tfmc_text_encode_target : tfmc_text_encode;
+	uint64_t n;
+	int32_t *ids;
+	if (d->tokenizer) {
+		TFMC_TRY(driver_text_ids(d, which, text, &ids, &n));
+		return append(d, ids, n, out);
+	}
+	int status = encode(r, text, NULL, 0, &n);
+	if (status == TFMC_RT_E_TEXT && !r->vocabulary && !r->source_vocabulary) {
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
+		           "%s: the model has no tokenizer for the text '%.60s'", command, text);
+		diag_note(&d->diag, LOC_NONE, "give token ids, as in --tokens 1,2,3");
+		return TFMC_INVALID;
+	}
+	if (status == TFMC_RT_E_PROMPT) {
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
+		           "%s: character %llu of the text is not in the vocabulary", command,
+		           (unsigned long long)n + 1);
+		return TFMC_INVALID;
+	}
+	TFMC_TRY(prompt_status(d, NULL, command, status));
+	ids = ARENA_ARRAY(&d->arena, int32_t, n + 1);
+	if (!ids)
+		return TFMC_NO_MEMORY;
+	TFMC_TRY(prompt_status(d, NULL, command, encode(r, text, ids, n, &n)));
+	return append(d, ids, n, out);
+}
+
+enum tfmc_status prompt_list(struct driver *d, const char *command, const char *text, struct ids *out)
+{
+	int32_t *ids;
+	size_t n;
+	if (driver_ids(d, text, &ids, &n))
+		return append(d, ids, n, out);
+	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s: a list of ids is such as 1,2,3, not %s", command,
+	           text);
+	return TFMC_INVALID;
+}
+
+enum tfmc_status prompt_facts(struct driver *d, const struct tfmc_record *r, int64_t at, int64_t n,
+                              struct ids *out)
+{
+	const int64_t *ids = (const void *)((const char *)r + at);
+	for (int64_t i = 0; i < n; i++) {
+		int32_t id = (int32_t)ids[i];
+		TFMC_TRY(append(d, &id, 1, out));
+	}
+	return TFMC_OK;
+}
+
+/* --- sources that are no ids ---------------------------------------------------------------------------- */
+
+enum tfmc_status prompt_features(struct driver *d, const struct frontend_model *m,
+                                 const struct frontend_input **out)
+{
+	const struct frontend_generate *gen = frontend_generate(m);
+	size_t n;
+	const struct frontend_input *in = frontend_inputs(m, &n);
+	*out = NULL;
+	for (size_t i = 0; gen->kind == GENERATE_SEQ2SEQ && i < n; i++)
+		if (!strcmp(in[i].name, gen->source) && in[i].dtype != DT_I32)
+			*out = &in[i];
+	if (!*out == !d->options.inputs)
+		return TFMC_OK;
+	if (*out) {
+		diag_error(&d->diag, (*out)->loc, DIAG_OPTION, "the source '%s' is no ids, --inputs gives it",
+		           (*out)->name);
+		return TFMC_INVALID;
+	}
+	diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
+	           "--inputs gives a source that is no ids; this model reads ids, which --prompt and "
+	           "--tokens give");
+	return TFMC_INVALID;
+}
+
+enum tfmc_status prompt_rows(struct driver *d, const struct frontend_input *in,
+                             const struct named_tensor **out)
+{
+	struct named_tensors file = {0};
+	TFMC_TRY(tensors_read(d, d->options.inputs, d->options.prefix, &file));
+	struct named_tensor *t = tensors_find(&file, in->name);
+	if (!t || t->dtype != in->dtype || t->rank != in->rank || !t->rank) {
+		diag_error(&d->diag, in->loc, DIAG_INPUT, "%s has no tensor %s of type %s and rank %d",
+		           d->options.inputs, in->name, ir_dtype_name(in->dtype), in->rank);
+		return TFMC_INVALID;
+	}
+	for (size_t i = 0; i < file.n; i++)
+		if (&file.items[i] != t)
+			diag_warning(&d->diag, LOC_NONE, DIAG_INPUT, "tensor %s is not the source",
+			             file.items[i].name);
+	*out = t;
+	return TFMC_OK;
+}
+
+enum tfmc_status prompt_set_row(struct driver *d, struct tfmc_session *session, const char *command,
+                                const struct named_tensor *rows, int64_t row)
+{
+	size_t bytes = (size_t)(rows->count / rows->dims[0]) * (size_t)ir_dtype_bytes(rows->dtype);
+	int64_t sizes[IR_RANK_MAX];
+	memcpy(sizes, rows->dims, sizeof(sizes));
+	sizes[0] = 1;
+	return prompt_status(d, session, command,
+	                     tfmc_session_set_source(session, (const char *)rows->data + (size_t)row * bytes,
+	                                             sizes, (uint64_t)rows->rank));
+}
+
+/* --- files ------------------------------------------------------------------------------------------------
+ */
+
+enum tfmc_status prompt_lines(struct driver *d, const char *path, prompt_line *each, void *user)
+{
+	const char *text;
+	size_t len;
+	TFMC_TRY(file_read(&d->arena, &d->diag, path, PROMPT_FILE_LIMIT, LOC_NONE, &text, &len));
+	while (*text) {
+		size_t n = strcspn(text, "\n");
+		const char *line = arena_strndup(&d->arena, text, n);
+		if (!line)
+			return TFMC_NO_MEMORY;
+		TFMC_TRY(each(user, line));
+		text += n + (text[n] != 0);
+	}
+	return TFMC_OK;
+}
+
+static enum tfmc_status read_stdin(struct driver *d, const char **out)
+{
+	struct buf text;
+	char block[4096];
+	size_t n;
+	buf_init(&text);
+	while ((n = fread(block, 1, sizeof(block), stdin)) > 0 && text.len <= PROMPT_FILE_LIMIT)
+		buf_bytes(&text, block, n);
+	if (text.len > 0 && text.data[text.len - 1] == '\n')
+		text.data[--text.len] = 0;
+	bool is_text = text.len <= PROMPT_FILE_LIMIT && !memchr(text.data, 0, text.len);
+	enum tfmc_status st = ferror(stdin) ? TFMC_IO : !is_text ? TFMC_INVALID : TFMC_OK;
+	if (st == TFMC_OK && (buf_failed(&text) || !(*out = arena_strdup(&d->arena, text.data))))
+		st = TFMC_NO_MEMORY;
+	else if (st == TFMC_IO)
+		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot read the prompt from stdin: %s",
+		           strerror(errno));
+	else if (st == TFMC_INVALID)
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
+		           "the prompt from stdin is not a text of at most %zu bytes", PROMPT_FILE_LIMIT);
+	buf_destroy(&text);
+	return st;
+}
+
+enum tfmc_status driver_read_prompt(struct driver *d)
+{
+	const char **prompt = &d->options.prompt;
+	return *prompt && !strcmp(*prompt, "-") ? read_stdin(d, prompt) : TFMC_OK;
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Named tensors: reading them from safetensors files, and calling entries on
+ * them. Dims of a call follow from the shapes of its inputs.
+ */
+#include "frontend/driver/run/probes.h"
+
+#include <string.h>
+
+#include "frontend/text/files.h"
+#include "frontend/formats/npy.h"
+#include "frontend/formats/safetensors.h"
+#include "ir/support/checked.h"
+
+#define MAX_TENSORS 128
+
+struct named_tensor *tensors_find(const struct named_tensors *t, const char *name)
+{
+	for (size_t i = 0; i < t->n; i++)
+		if (!strcmp(t->items[i].name, name))
+			return &t->items[i];
+	return NULL;
+}
+
+struct named_tensor *tensors_add(struct driver *d, struct named_tensors *list, const char *name,
+                                 enum ir_dtype dtype, int rank, const int64_t *dims)
+{
+	struct named_tensor t = {.name = arena_strdup(&d->arena, name), .dtype = dtype, .rank = rank};
+	size_t bytes;
+	if (!checked_product_i64(dims, (size_t)rank, &t.count) ||
+	    !checked_mul_size((size_t)t.count, (size_t)ir_dtype_bytes(dtype), &bytes))
+		return NULL;
+	memcpy(t.dims, dims, (size_t)rank * sizeof(*dims));
+	t.data = arena_alloc(&d->arena, bytes ? bytes : 1);
+	struct named_tensor *slot = t.data ? ARENA_PUSH(&d->arena, list) : NULL;
+	if (slot)
+		*slot = t;
+	return slot;
+}
+
+static bool add_tensor(struct driver *d, const struct stored_tensor *s, const char *name,
+                       struct named_tensors *out)
+{
+	struct named_tensor *t = tensors_add(d, out, name, s->dtype, s->rank, s->dims);
+	if (t && s->bytes)
+		memcpy(t->data, s->data, s->bytes);
+	return t != NULL;
+}
+
+enum tfmc_status tensors_read(struct driver *d, const char *path, const char *prefix,
+                              struct named_tensors *out)
+{
+	struct file_map map;
+	struct stored_tensors file;
+	TFMC_TRY(file_map_open(&d->diag, path, LOC_NONE, &map));
+	outputs_protect(&d->outputs, path);
+	enum tfmc_status st =
+	        npy_is(map.data, map.len)
+	                ? npy_read(&d->arena, &d->diag, path, LOC_NONE, map.data, map.len, &file)
+	                : safetensors_read(&d->arena, &d->diag, path, LOC_NONE, map.data, map.len, &file);
+	size_t skip = prefix ? strlen(prefix) : 0;
+	for (size_t i = 0; st == TFMC_OK && i < file.n; i++) {
+		const struct stored_tensor *s = &file.items[i];
+		if (!s->readable || (prefix && strncmp(s->name, prefix, skip)))
+			continue;
+		if (s->read || s->reversed) {
+			diag_error(&d->diag, LOC_NONE, DIAG_UNSUPPORTED,
+			           "not supported yet: the array of '%s' in order of Fortran or as %s", path,
+			           s->type_name);
+			st = TFMC_INVALID;
+		} else if (!add_tensor(d, s, s->name + skip, out)) {
+			st = TFMC_NO_MEMORY;
+		}
+	}
+	file_map_close(&map);
+	return st;
+}
+
+/* --- dims from shapes ------------------------------------------------------------------------------- */
+struct shape_dims {
+	int64_t values[16];
+	bool known[16];
+};
+
+/* Sets the dim when axis i of a tensor is one bare symbol. */
+static void learn_axis(const struct tfmc_record *r, const struct tfmc_record_tensor *t, uint64_t axis,
+                       int64_t size, struct shape_dims *dims)
+{
+	const uint64_t *w = (const void *)((const char *)r + t->sizes[axis]);
+	if (w[0] != 1 || w[1] != 1 || w[2] != 1 || dims->known[w[3]])
+		return;
+	dims->values[w[3]] = size;
+	dims->known[w[3]] = true;
+}
+
+static void learn_dims(const struct tfmc_record *r, int64_t entry, const struct named_tensors *in,
+                       struct shape_dims *dims)
+{
+	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
+	for (uint64_t i = 0; i < e->n_inputs; i++) {
+		const struct tfmc_record_tensor *t = tfmc_entry_input(r, entry, i);
+		const struct named_tensor *v = tensors_find(in, tfmc_record_text(r, t->name));
+		for (uint64_t k = 0; v && (uint64_t)v->rank == t->rank && k < t->rank; k++)
+			learn_axis(r, t, k, v->dims[k], dims);
+	}
+	for (uint64_t i = 0; i < r->n_dims; i++)
+		if (!dims->known[i])
+			dims->values[i] = tfmc_record_dim_at(r, i)->lo;
+}
+
+static void print_shape(struct buf *b, enum ir_dtype dtype, int rank, const int64_t *dims)
+{
+	buf_printf(b, "%s[", ir_dtype_name(dtype));
+	for (int i = 0; i < rank; i++)
+		buf_printf(b, "%s%lld", i ? "," : "", (long long)dims[i]);
+	buf_char(b, ']');
+}
+
+/* Checks a given tensor against the record's; false after a diagnostic. */
+static bool check_tensor(struct caller *c, const struct tfmc_record_tensor *t, const struct named_tensor *v,
+                         const int64_t *dims)
+{
+	bool ok = (uint64_t)v->rank == t->rank && (uint64_t)v->dtype == t->dtype;
+	int64_t want[IR_RANK_MAX];
+	for (uint64_t k = 0; k < t->rank; k++) {
+		want[k] = tfmc_tensor_size(c->record, t, k, dims);
+		ok = ok && want[k] == v->dims[k];
+	}
+	if (ok)
+		return true;
+	struct buf b;
+	buf_init(&b);
+	print_shape(&b, v->dtype, v->rank, v->dims);
+	buf_str(&b, ", expected ");
+	print_shape(&b, (enum ir_dtype)t->dtype, (int)t->rank, want);
+	diag_error(&c->d->diag, LOC_NONE, DIAG_INPUT, "input %s is %s", v->name, b.data);
+	buf_destroy(&b);
+	return false;
+}
+
+static bool bind_inputs(struct caller *c, int64_t entry, struct named_tensors *in, const int64_t *dims,
+                        struct tfmc_buffer *buffers)
+{
+	const struct tfmc_record *r = c->record;
+	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
+	for (uint64_t i = 0; i < e->n_inputs; i++) {
+		const struct tfmc_record_tensor *t = tfmc_entry_input(r, entry, i);
+		const char *name = tfmc_record_text(r, t->name);
+		struct named_tensor *v = tensors_find(in, name);
+		if (!v && !t->has_default) {
+			diag_error(&c->d->diag, LOC_NONE, DIAG_INPUT, "input %s is not given", name);
+			return false;
+		}
+		if (!v)
+			continue;
+		v->used = true;
+		if (!check_tensor(c, t, v, dims))
+			return false;
+		buffers[i] = (struct tfmc_buffer){v->data, (uint64_t)v->count};
+	}
+	return true;
+}
+
+static bool make_outputs(struct caller *c, int64_t entry, const int64_t *dims, struct tfmc_buffer *buffers,
+                         struct named_tensors *out)
+{
+	const struct tfmc_record *r = c->record;
+	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
+	for (uint64_t i = 0; i < e->n_outputs; i++) {
+		const struct tfmc_record_tensor *t = tfmc_entry_output(r, entry, i);
+		int64_t sizes[IR_RANK_MAX];
+		for (uint64_t k = 0; k < t->rank; k++)
+			sizes[k] = tfmc_tensor_size(r, t, k, dims);
+		struct named_tensor *v = tensors_add(c->d, out, tfmc_record_text(r, t->name),
+		                                     (enum ir_dtype)t->dtype, (int)t->rank, sizes);
+		if (!v)
+			return false;
+		buffers[i] = (struct tfmc_buffer){v->data, (uint64_t)v->count};
+	}
+	return true;
+}
+
+int64_t *tensors_dims(struct driver *d, const struct tfmc_record *r, int64_t entry,
+                      const struct named_tensors *in)
+{
+	struct shape_dims dims = {0};
+	int64_t *out = ARENA_ARRAY(&d->arena, int64_t, r->n_dims + 1);
+	if (!out || r->n_dims > TFMC_COUNT(dims.values))
+		return NULL;
+	learn_dims(r, entry, in, &dims);
+	memcpy(out, dims.values, r->n_dims * sizeof(*out));
+	return out;
+}
+
+/* --- through the interpreter --------------------------------------------------------------------------- */
+/* The value of a parameter; without data the interpreter takes its default, and nothing is in the state. */
+static bool interp_input(struct caller *c, const struct ir_func *f, const struct ir_param *p,
+                         const int64_t *dims, const struct tfmc_buffer *given, struct interp_tensor *out)
+{
+	*out = (struct interp_tensor){0};
+	if (!given && p->role == ROLE_PAST)
+		return interp_tensor_make(&c->d->arena, ir_type_of(f, p->value), dims, out);
+	if (!given || !given->data)
+		return true;
+	if (!interp_tensor_make(&c->d->arena, ir_type_of(f, p->value), dims, out))
+		return false;
+	interp_from_bytes(out, given->data);
+	return true;
+}
+
+static enum tfmc_status interp_call(struct caller *c, const char *entry, const int64_t *dims,
+                                    const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs)
+{
+	const struct ir_func *f = ir_find_func(c->module, entry_function(entry));
+	struct interp_tensor in[MAX_TENSORS], results[MAX_TENSORS];
+	size_t n_in = 0, n_given = 0, n_out = 0;
+	if (!f || f->n_params > MAX_TENSORS || f->n_results > MAX_TENSORS)
+		return TFMC_INTERNAL;
+	for (size_t i = 0; i < f->n_params; i++) {
+		const struct ir_param *p = &f->params[i];
+		if (ir_type_of(f, p->value)->kind != IR_TENSOR)
+			continue;
+		const struct tfmc_buffer *given = p->role == ROLE_INPUT ? &inputs[n_given++] : NULL;
+		if (!interp_input(c, f, p, dims, given, &in[n_in++]))
+			return TFMC_NO_MEMORY;
+	}
+	struct interp_args args = {.dims = dims,
+	                           .inputs = in,
+	                           .outputs = results,
+	                           .state = c->state,
+	                           .weights = c->weights,
+	                           .arena = &c->d->arena,
+	                           .planned = c->planned,
+	                           .wide = c->wide,
+	                           .single = c->single};
+	TFMC_TRY(interp_run(&c->d->diag, c->module, f, &args));
+	for (size_t i = 0, k = 0; i < f->n_results; i++) {
+		if (!f->results[i].name && f->results[i].role == ROLE_INPUT)
+			continue; /* state */
+		if (f->results[i].role == ROLE_INPUT)
+			interp_to_bytes(&results[n_out], outputs[k++].data);
+		n_out++;
+	}
+	return TFMC_OK;
+}
+
+static enum tfmc_status session_call(struct caller *c, int64_t entry, const char *name, const int64_t *dims,
+                                     const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs)
+{
+	int status = tfmc_session_call(c->session, entry, dims, inputs, outputs);
+	if (status == TFMC_RT_OK)
+		return TFMC_OK;
+	diag_error(&c->d->diag, LOC_NONE, DIAG_INPUT, "entry %s: %s", name, tfmc_rt_status_text(status));
+	return TFMC_INVALID;
+}
+
+enum tfmc_status caller_run(struct caller *c, const char *entry, struct named_tensors *in,
+                            struct named_tensors *out)
+{
+	struct tfmc_buffer inputs[MAX_TENSORS] = {0}, outputs[MAX_TENSORS] = {0};
+	struct shape_dims dims = {0};
+	int64_t number = tfmc_entry_find(c->record, entry);
+	if (number < 0) {
+		diag_error(&c->d->diag, LOC_NONE, DIAG_INPUT, "the model has no entry %s", entry);
+		return TFMC_INVALID;
+	}
+	learn_dims(c->record, number, in, &dims);
+	if (!bind_inputs(c, number, in, dims.values, inputs))
+		return TFMC_INVALID;
+	if (!make_outputs(c, number, dims.values, outputs, out))
+		return TFMC_NO_MEMORY;
+	if (c->session)
+		TFMC_TRY(session_call(c, number, entry, dims.values, inputs, outputs));
+	else
+		TFMC_TRY(interp_call(c, entry, dims.values, inputs, outputs));
+	return c->probes && c->probes->n ? probes_split(c->d, c->probes, entry_function(entry), out)
+	                                 : TFMC_OK;
+}

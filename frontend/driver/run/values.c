@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tensors as text: small inputs from the command line, outputs for a reader.
+ */
+#include "frontend/driver/run/values.h"
+
+#include <string.h>
+
+#include "ir/support/checked.h"
+#include "ir/support/number.h"
+
+#define WHOLE_VALUES 1024 /* tensors of so many values are printed in full */
+#define LINE_VALUES  8    /* of longer ones: values of a row, */
+#define LINES        16   /* and rows */
+
+struct numbers {
+	double *items;
+	size_t n, cap;
+};
+
+/* --- reading ---------------------------------------------------------------------------------------- */
+
+/* Whether an element of the type has this value; ints beyond 2^53 are not written in text. */
+static bool holds(enum ir_dtype t, double v)
+{
+	int64_t bits = 8 * ir_dtype_bytes(t), whole = bits > 53 ? INT64_C(1) << 53 : INT64_C(1) << (bits - 1);
+	double lo = -(double)whole, hi = (double)whole - 1;
+	if (ir_dtype_class(t) == DTCLASS_FLOAT)
+		return true;
+	if (t == DT_U8 || t == DT_BOOL) {
+		lo = 0;
+		hi = t == DT_BOOL ? 1 : 255;
+	}
+	return v >= lo && v <= hi && (double)(int64_t)v == v;
+}
+
+/* The numbers of a text and how many rows they are in; false after a diagnostic. */
+static bool read_numbers(struct driver *d, const struct ir_param *p, enum ir_dtype t, const char *text,
+                         struct numbers *out, int64_t *rows)
+{
+	*rows = 1;
+	for (const char *s = text; *s;) {
+		size_t n = strcspn(s, ",; ");
+		double *slot = n ? ARENA_PUSH(&d->arena, out) : NULL;
+		if (n && (!slot || !number_parse_f64(s, n, slot) || !holds(t, *slot))) {
+			diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "--input %s: '%.*s' is no %s", p->name,
+			           (int)n, s, ir_dtype_name(t));
+			return false;
+		}
+		s += n;
+		*rows += *s == ';';
+		s += *s != 0;
+	}
+	return true;
+}
+
+static bool is_free(const struct ir_type *t, int axis, int64_t *size)
+{
+	return !ir_dim_is_const(t->dims[axis], size);
+}
+
+/* Sizes of the axes for so many values in so many rows; false when they fit none. */
+static bool find_shape(const struct ir_type *t, int64_t values, int64_t rows, int64_t *dims)
+{
+	int first = -1, last = -1;
+	int64_t fixed = 1;
+	for (int i = 0; i < t->rank; i++) {
+		dims[i] = 1;
+		if (is_free(t, i, &dims[i])) {
+			first = first < 0 ? i : first;
+			last = i;
+		} else if (!checked_mul_i64(fixed, dims[i], &fixed)) {
+			return false;
+		}
+	}
+	if (first < 0)
+		return values == fixed;
+	if (first != last)
+		dims[first] = rows;
+	if (first != last && !checked_mul_i64(fixed, rows, &fixed))
+		return false;
+	dims[last] = fixed > 0 ? values / fixed : 0;
+	return fixed > 0 && values % fixed == 0;
+}
+
+static const struct ir_param *find_input(const struct ir_func *f, const char *name, size_t n)
+{
+	for (size_t i = 0; i < f->n_params; i++)
+		if (f->params[i].role == ROLE_INPUT && f->params[i].name && strlen(f->params[i].name) == n &&
+		    !memcmp(f->params[i].name, name, n))
+			return &f->params[i];
+	return NULL;
+}
+
+static enum tfmc_status unknown_input(struct driver *d, const struct ir_func *f, const char *name)
+{
+	const char *names[64];
+	const char *list = "";
+	size_t n = 0;
+	for (size_t i = 0; i < f->n_params && n < TFMC_COUNT(names); i++)
+		if (f->params[i].role == ROLE_INPUT && f->params[i].name) {
+			list = arena_printf(&d->arena, "%s%s%s", list, n ? ", " : "", f->params[i].name);
+			names[n++] = f->params[i].name;
+		}
+	const char *near = nearest_name(name, names, n);
+	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "--input: there is no input '%s'%s%s%s", name,
+	           near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+	diag_note(&d->diag, LOC_NONE, "inputs are %s", list);
+	return TFMC_INVALID;
+}
+
+enum tfmc_status values_read(struct driver *d, const struct ir_func *f, const char *text,
+                             struct named_tensors *out)
+{
+	size_t n = strcspn(text, "=");
+	const char *name = arena_strndup(&d->arena, text, n);
+	const struct ir_param *p = find_input(f, text, n);
+	struct interp_tensor wide = {0};
+	struct numbers numbers = {0};
+	int64_t rows;
+	if (!text[n]) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
+		           "--input is NAME=VALUES, such as ids=1,2,3, not %s", text);
+		return TFMC_INVALID;
+	}
+	if (!p)
+		return unknown_input(d, f, name);
+	const struct ir_type *t = ir_type_of(f, p->value);
+	if (!read_numbers(d, p, t->dtype, text + n + 1, &numbers, &rows))
+		return TFMC_INVALID;
+	if (!find_shape(t, (int64_t)numbers.n, rows, wide.dims)) {
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
+		           "--input %s: %zu values in rows: %lld do not fill its axes of fixed size", name,
+		           numbers.n, (long long)rows);
+		return TFMC_INVALID;
+	}
+	wide.dtype = t->dtype;
+	wide.rank = t->rank;
+	struct named_tensor *made = tensors_add(d, out, name, t->dtype, t->rank, wide.dims);
+	if (!made || !interp_tensor_alloc(&d->arena, &wide))
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < numbers.n; i++) {
+		wide.data[i] = numbers.items[i];
+		if (wide.exact)
+			wide.exact[i] = (int64_t)numbers.items[i];
+	}
+	interp_to_bytes(&wide, made->data);
+	return TFMC_OK;
+}
+
+/* --- printing --------------------------------------------------------------------------------------- */
+
+static void print_value(struct buf *out, const struct interp_tensor *t, int64_t i)
+{
+	switch (ir_dtype_class(t->dtype)) {
+	case DTCLASS_FLOAT:
+		if (t->dtype == DT_F64)
+			buf_f64(out, t->data[i]);
+		else
+			buf_f32(out, (float)t->data[i]);
+		return;
+	case DTCLASS_INT:
+	case DTCLASS_BOOL: buf_printf(out, "%lld", (long long)interp_exact(t, i)); return;
+	}
+}
+
+/* "[0,3] " of a row: its place along all axes but the last one. */
+static void print_place(struct buf *out, const struct named_tensor *t, int64_t row)
+{
+	int64_t below = 1, at = row;
+	for (int i = 0; i + 1 < t->rank; i++)
+		below *= t->dims[i];
+	for (int i = 0; i + 1 < t->rank; i++) {
+		below /= t->dims[i];
+		buf_printf(out, "%s%lld%s", i ? "," : "[", (long long)(at / below),
+		           i + 2 < t->rank ? "" : "] ");
+		at %= below;
+	}
+}
+
+static void print_tensor(struct buf *out, const struct named_tensor *t, const struct interp_tensor *wide)
+{
+	int64_t row = t->rank ? t->dims[t->rank - 1] : 1, rows = row ? t->count / row : 0;
+	bool whole = t->count <= WHOLE_VALUES;
+	buf_printf(out, "%s %s[", t->name, ir_dtype_name(t->dtype));
+	for (int i = 0; i < t->rank; i++)
+		buf_printf(out, "%s%lld", i ? "," : "", (long long)t->dims[i]);
+	buf_str(out, "]\n");
+	for (int64_t r = 0; r < rows && (whole || r < LINES); r++) {
+		int64_t shown = whole || row <= LINE_VALUES ? row : LINE_VALUES;
+		buf_str(out, "  ");
+		print_place(out, t, r);
+		for (int64_t i = 0; i < shown; i++) {
+			buf_str(out, i ? " " : "");
+			print_value(out, wide, r * row + i);
+		}
+		buf_str(out, shown < row ? " ...\n" : "\n");
+	}
+	if (!whole && rows > LINES)
+		buf_printf(out, "  ... %lld more rows; --outputs FILE writes all\n",
+		           (long long)(rows - LINES));
+}
+
+enum tfmc_status values_print(struct driver *d, const struct named_tensors *t, struct buf *out)
+{
+	for (size_t i = 0; i < t->n; i++) {
+		const struct named_tensor *v = &t->items[i];
+		struct interp_tensor wide = {.dtype = v->dtype, .rank = v->rank};
+		struct arena_mark mark = arena_mark(&d->arena);
+		memcpy(wide.dims, v->dims, sizeof(wide.dims));
+		if (!interp_tensor_alloc(&d->arena, &wide))
+			return TFMC_NO_MEMORY;
+		interp_from_bytes(&wide, v->data);
+		print_tensor(out, v, &wide);
+		arena_release(&d->arena, mark);
+	}
+	return buf_failed(out) ? TFMC_NO_MEMORY : TFMC_OK;
+}

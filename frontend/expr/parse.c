@@ -1,0 +1,582 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Parser of expressions and graph statements, by precedence climbing over one
+ * token of lookahead. Nesting is counted, so hostile text cannot exhaust the
+ * stack; the first error ends the expression.
+ */
+#include <string.h>
+
+#include "frontend/expr/expr.h"
+#include "frontend/expr/lex.h"
+#include "ir/support/utf8.h"
+
+struct parser {
+	struct lexer lx;
+	struct token tok; /* not yet consumed */
+	enum expr_mode mode;
+	enum diag_code code; /* of errors of form */
+	unsigned depth;
+	bool failed;
+};
+
+static const struct expr *parse_level(struct parser *p, unsigned level);
+static const struct expr *parse_expr(struct parser *p);
+
+/* ---- tokens ---- */
+
+static void next(struct parser *p)
+{
+	p->tok = expr_lex_next(&p->lx);
+	if (p->tok.kind == TOK_ERROR)
+		p->failed = true;
+}
+
+static struct loc here(const struct parser *p)
+{
+	return expr_lex_loc(&p->lx.src, p->tok.offset, p->tok.len == 0 ? 1 : p->tok.len);
+}
+
+static const struct expr *fail(struct parser *p, const char *wanted)
+{
+	if (!p->failed)
+		diag_error(p->lx.cx, here(p), p->code, "expected %s, found %s", wanted,
+		           expr_lex_describe(p->lx.arena, &p->tok));
+	p->failed = true;
+	return NULL;
+}
+
+static bool at_punct(const struct parser *p, const char *text)
+{
+	return p->tok.kind == TOK_PUNCT && strcmp(p->tok.text, text) == 0;
+}
+
+static bool at_word(const struct parser *p, const char *text)
+{
+	return p->tok.kind == TOK_NAME && strcmp(p->tok.text, text) == 0;
+}
+
+static bool accept(struct parser *p, const char *text)
+{
+	if (!at_punct(p, text))
+		return false;
+	next(p);
+	return true;
+}
+
+static bool expect(struct parser *p, const char *text, const char *wanted)
+{
+	if (accept(p, text))
+		return true;
+	fail(p, wanted);
+	return false;
+}
+
+/* ---- nodes ---- */
+
+static struct expr *new_expr(struct parser *p, enum expr_kind kind, struct loc loc)
+{
+	struct expr *e = ARENA_NEW(p->lx.arena, struct expr);
+	if (e == NULL) {
+		p->failed = true;
+		return NULL;
+	}
+	e->kind = kind;
+	e->loc = loc;
+	return e;
+}
+
+struct args {
+	const struct expr **items;
+	size_t n, cap;
+};
+
+struct keywords {
+	struct expr_keyword *items;
+	size_t n, cap;
+};
+
+static void push(struct parser *p, struct args *list, const struct expr *e)
+{
+	const struct expr **slot = ARENA_PUSH(p->lx.arena, list);
+	if (slot == NULL || e == NULL)
+		p->failed = true;
+	else
+		*slot = e;
+}
+
+static const struct expr *operation(struct parser *p, enum expr_kind kind, enum expr_op op, struct loc loc,
+                                    struct args args)
+{
+	struct expr *e = new_expr(p, kind, loc);
+	if (e == NULL || p->failed)
+		return NULL;
+	e->op = op;
+	e->args = args.items;
+	e->n_args = args.n;
+	return e;
+}
+
+static const struct expr *unary(struct parser *p, enum expr_op op, struct loc loc, const struct expr *x)
+{
+	struct args args = {NULL, 0, 0};
+	push(p, &args, x);
+	return operation(p, EX_UNARY, op, loc, args);
+}
+
+static const struct expr *binary(struct parser *p, enum expr_op op, struct loc loc, const struct expr *x,
+                                 const struct expr *y)
+{
+	struct args args = {NULL, 0, 0};
+	push(p, &args, x);
+	push(p, &args, y);
+	return operation(p, EX_BINARY, op, loc, args);
+}
+
+static bool enter(struct parser *p)
+{
+	if (++p->depth <= EXPR_DEPTH_MAX)
+		return true;
+	if (!p->failed)
+		diag_error(p->lx.cx, here(p), DIAG_LIMIT, "the expression is nested deeper than %d levels",
+		           EXPR_DEPTH_MAX);
+	p->failed = true;
+	return false;
+}
+
+static void leave(struct parser *p)
+{
+	p->depth--;
+}
+
+/* ---- primary expressions ---- */
+
+static const struct expr *parse_int(struct parser *p)
+{
+	struct expr *e = new_expr(p, EX_INT, here(p));
+	if (p->tok.magnitude > (uint64_t)INT64_MAX) {
+		diag_error(p->lx.cx, here(p), DIAG_OVERFLOW, "'%.40s' does not fit into 64 bits",
+		           p->tok.text);
+		p->failed = true;
+		return NULL;
+	}
+	if (e != NULL)
+		e->i = (int64_t)p->tok.magnitude;
+	next(p);
+	return e;
+}
+
+static const struct expr *parse_float(struct parser *p)
+{
+	struct expr *e = new_expr(p, EX_FLOAT, here(p));
+	if (e != NULL)
+		e->f = p->tok.number;
+	next(p);
+	return e;
+}
+
+static const struct expr *parse_string(struct parser *p)
+{
+	if (p->tok.kind == TOK_STRING && p->mode == EXPR_PLAIN)
+		return fail(p, "a string in single quotes");
+	struct expr *e = new_expr(p, EX_STRING, here(p));
+	if (e != NULL)
+		e->text = p->tok.text;
+	next(p);
+	return e;
+}
+
+/* A keyword argument when a name is followed by `=`. */
+static bool parse_keyword(struct parser *p, struct keywords *list)
+{
+	struct parser before = *p;
+	struct loc loc = here(p);
+	const char *name = p->tok.text;
+	if (p->mode != EXPR_GRAPH || p->tok.kind != TOK_NAME)
+		return false;
+	next(p);
+	if (p->failed || !accept(p, "=")) {
+		if (!p->failed)
+			*p = before;
+		return p->failed;
+	}
+	for (size_t i = 0; i < list->n; i++) {
+		if (strcmp(list->items[i].name, name) == 0) {
+			diag_error(p->lx.cx, loc, DIAG_ARGUMENTS, "the argument '%.63s' is given twice",
+			           name);
+			p->failed = true;
+			return true;
+		}
+	}
+	struct expr_keyword *k = ARENA_PUSH(p->lx.arena, list);
+	const struct expr *value = parse_expr(p);
+	if (k == NULL || value == NULL)
+		p->failed = true;
+	else
+		*k = (struct expr_keyword){name, loc, value};
+	return true;
+}
+
+/* Arguments up to the closing bracket, which is consumed. */
+static void parse_args(struct parser *p, const char *close, struct args *args, struct keywords *keywords)
+{
+	if (accept(p, close))
+		return;
+	while (!p->failed) {
+		if (keywords == NULL || !parse_keyword(p, keywords)) {
+			if (keywords != NULL && keywords->n != 0) {
+				fail(p, "a named argument after named arguments");
+				return;
+			}
+			push(p, args, parse_expr(p));
+		}
+		if (p->failed || accept(p, close))
+			return;
+		if (!expect(p, ",", close[0] == ')' ? "',' or ')'" : "',' or ']'"))
+			return;
+	}
+}
+
+static const struct expr *parse_call(struct parser *p, const struct token *name, struct loc loc)
+{
+	struct args args = {NULL, 0, 0};
+	struct keywords keywords = {NULL, 0, 0};
+	if (p->mode == EXPR_PLAIN && !expr_is_function(name->text)) {
+		static const char *const known[] = {"min",  "max", "abs", "len", "floor",   "ceil",
+		                                    "sqrt", "exp", "log", "if",  "contains"};
+		diag_error(p->lx.cx, loc, DIAG_UNKNOWN_NAME, "there is no function '%.63s'%s", name->text,
+		           did_you_mean(p->lx.arena, name->text, known, TFMC_COUNT(known)));
+		p->failed = true;
+		return NULL;
+	}
+	next(p);
+	parse_args(p, ")", &args, &keywords);
+	struct expr *e = new_expr(p, EX_CALL, loc);
+	if (e == NULL || p->failed)
+		return NULL;
+	e->text = name->text;
+	e->args = args.items;
+	e->n_args = args.n;
+	e->keywords = keywords.items;
+	e->n_keywords = keywords.n;
+	return e;
+}
+
+static const struct expr *parse_name(struct parser *p)
+{
+	struct token name = p->tok;
+	struct loc loc = here(p);
+	struct expr *e = new_expr(p, EX_NAME, loc);
+	if (e == NULL)
+		return NULL;
+	next(p);
+	if (at_punct(p, "("))
+		return parse_call(p, &name, loc);
+	e->text = name.text;
+	if (strcmp(name.text, "true") == 0 || strcmp(name.text, "false") == 0) {
+		e->kind = EX_BOOL;
+		e->i = name.text[0] == 't';
+	} else if (strcmp(name.text, "null") == 0 || strcmp(name.text, "~") == 0) {
+		e->kind = EX_NONE;
+	} else if (strcmp(name.text, "and") == 0 || strcmp(name.text, "or") == 0 ||
+	           strcmp(name.text, "not") == 0) {
+		p->tok = name;
+		return fail(p, "a value");
+	}
+	return e;
+}
+
+static const struct expr *parse_list(struct parser *p)
+{
+	struct args args = {NULL, 0, 0};
+	struct loc loc = here(p);
+	if (p->mode == EXPR_PLAIN)
+		return fail(p, "a value");
+	next(p);
+	parse_args(p, "]", &args, NULL);
+	return operation(p, EX_LIST, EXPR_OR, loc, args);
+}
+
+static const struct expr *parse_parentheses(struct parser *p)
+{
+	next(p);
+	struct expr *e = (struct expr *)parse_expr(p);
+	if (e == NULL || !expect(p, ")", "')'"))
+		return NULL;
+	e->parenthesized = true;
+	return e;
+}
+
+static const struct expr *parse_primary(struct parser *p)
+{
+	switch (p->tok.kind) {
+	case TOK_INT: return parse_int(p);
+	case TOK_FLOAT: return parse_float(p);
+	case TOK_NAME: return parse_name(p);
+	case TOK_STRING:
+	case TOK_SINGLE: return parse_string(p);
+	case TOK_PUNCT:
+		if (at_punct(p, "("))
+			return parse_parentheses(p);
+		if (at_punct(p, "["))
+			return parse_list(p);
+		if (at_punct(p, "+"))
+			return fail(p, "a value (a number has no '+' sign)");
+		return fail(p, "a value");
+	case TOK_END:
+	case TOK_ERROR: return fail(p, "a value");
+	}
+	return NULL;
+}
+
+static const struct expr *parse_postfix(struct parser *p)
+{
+	const struct expr *e = parse_primary(p);
+	while (e != NULL && !p->failed && at_punct(p, "[")) {
+		struct args args = {NULL, 0, 0};
+		struct loc loc = here(p);
+		push(p, &args, e);
+		next(p);
+		parse_args(p, "]", &args, NULL);
+		if (!p->failed && p->mode == EXPR_PLAIN && args.n != 2) {
+			diag_error(p->lx.cx, loc, p->code, "a list is read with one index");
+			p->failed = true;
+		}
+		e = operation(p, EX_INDEX, EXPR_OR, loc, args);
+	}
+	return p->failed ? NULL : e;
+}
+
+/* ---- operators ---- */
+
+static const struct expr *parse_unary(struct parser *p);
+
+/* Right associative; the right side may have a sign: 2 ** -1. */
+static const struct expr *parse_power(struct parser *p)
+{
+	const struct expr *base = parse_postfix(p);
+	struct loc loc = here(p);
+	if (base == NULL || !accept(p, "**"))
+		return base;
+	if (!enter(p))
+		return NULL;
+	const struct expr *exponent = parse_unary(p);
+	leave(p);
+	return exponent == NULL ? NULL : binary(p, EXPR_POW, loc, base, exponent);
+}
+
+/* -9223372036854775808: its magnitude alone is no int. */
+static const struct expr *parse_least_int(struct parser *p, struct loc loc)
+{
+	struct parser before = *p;
+	if (p->tok.kind != TOK_INT || p->tok.magnitude != (uint64_t)INT64_MAX + 1)
+		return NULL;
+	next(p);
+	if (p->failed || at_punct(p, "**") || at_punct(p, "[")) {
+		*p = before;
+		return NULL;
+	}
+	struct expr *e = new_expr(p, EX_INT, loc);
+	if (e != NULL)
+		e->i = INT64_MIN;
+	return e;
+}
+
+static const struct expr *parse_unary(struct parser *p)
+{
+	struct loc loc = here(p);
+	if (!accept(p, "-"))
+		return parse_power(p);
+	const struct expr *e = parse_least_int(p, loc);
+	if (e != NULL || p->failed || !enter(p))
+		return e;
+	const struct expr *x = parse_unary(p);
+	leave(p);
+	return x == NULL ? NULL : unary(p, EXPR_NEG, loc, x);
+}
+
+struct op_row {
+	const char *text;
+	unsigned level;
+	enum expr_op op;
+};
+
+enum { LEVEL_OR, LEVEL_AND, LEVEL_NOT, LEVEL_COMPARE, LEVEL_SUM, LEVEL_PRODUCT, LEVEL_UNARY };
+
+static const struct op_row rows[] = {
+        {"or", LEVEL_OR, EXPR_OR},
+        {"and", LEVEL_AND, EXPR_AND},
+        {"==", LEVEL_COMPARE, EXPR_EQ},
+        {"!=", LEVEL_COMPARE, EXPR_NE},
+        {"<", LEVEL_COMPARE, EXPR_LT},
+        {"<=", LEVEL_COMPARE, EXPR_LE},
+        {">", LEVEL_COMPARE, EXPR_GT},
+        {">=", LEVEL_COMPARE, EXPR_GE},
+        {"+", LEVEL_SUM, EXPR_ADD},
+        {"-", LEVEL_SUM, EXPR_SUB},
+        {"*", LEVEL_PRODUCT, EXPR_MUL},
+        {"/", LEVEL_PRODUCT, EXPR_DIV},
+        {"//", LEVEL_PRODUCT, EXPR_FLOORDIV},
+        {"%", LEVEL_PRODUCT, EXPR_MOD},
+};
+
+static const struct op_row *operator_here(const struct parser *p, unsigned level)
+{
+	if (p->tok.kind != TOK_PUNCT && p->tok.kind != TOK_NAME)
+		return NULL;
+	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
+		if (rows[i].level == level && strcmp(rows[i].text, p->tok.text) == 0)
+			return &rows[i];
+	}
+	return NULL;
+}
+
+static const struct expr *parse_not(struct parser *p)
+{
+	struct loc loc = here(p);
+	if (!at_word(p, "not"))
+		return parse_level(p, LEVEL_COMPARE);
+	next(p);
+	if (p->failed || !enter(p))
+		return NULL;
+	const struct expr *x = parse_not(p);
+	leave(p);
+	return x == NULL ? NULL : unary(p, EXPR_NOT, loc, x);
+}
+
+/* Left-associative chain of the operators of one level; comparisons do not chain. */
+static const struct expr *parse_level(struct parser *p, unsigned level)
+{
+	if (level == LEVEL_UNARY)
+		return parse_unary(p);
+	if (level == LEVEL_NOT)
+		return parse_not(p);
+	const struct expr *e = parse_level(p, level + 1);
+	for (const struct op_row *row = operator_here(p, level); e != NULL && row != NULL && !p->failed;) {
+		struct loc loc = here(p);
+		next(p);
+		const struct expr *right = p->failed ? NULL : parse_level(p, level + 1);
+		if (right == NULL)
+			return NULL;
+		e = binary(p, row->op, loc, e, right);
+		row = operator_here(p, level);
+		if (row != NULL && level == LEVEL_COMPARE) {
+			diag_error(p->lx.cx, here(p), p->code,
+			           "comparisons do not chain; write 'a < b and b < c'");
+			p->failed = true;
+			return NULL;
+		}
+	}
+	return p->failed ? NULL : e;
+}
+
+static const struct expr *parse_expr(struct parser *p)
+{
+	if (p->failed || !enter(p))
+		return NULL;
+	const struct expr *e = parse_level(p, LEVEL_OR);
+	leave(p);
+	return e;
+}
+
+/* ---- entry points ---- */
+
+static bool start(struct parser *p, struct arena *a, struct diag_context *cx, struct expr_source src)
+{
+	p->lx = (struct lexer){a, cx, src, 0};
+	if (utf8_count(src.text, src.len) > EXPR_TEXT_MAX) {
+		diag_error(cx, expr_lex_loc(&src, 0, 1), DIAG_LIMIT,
+		           "the expression has more than %d characters", EXPR_TEXT_MAX);
+		return false;
+	}
+	next(p);
+	return !p->failed;
+}
+
+static bool finish(struct parser *p, const char *wanted)
+{
+	if (!p->failed && p->tok.kind != TOK_END)
+		fail(p, wanted);
+	return !p->failed && !arena_failed(p->lx.arena);
+}
+
+const struct expr *expr_parse(struct arena *a, struct diag_context *cx, struct expr_source src,
+                              enum expr_mode mode)
+{
+	struct parser p = {.mode = mode, .code = DIAG_EXPRESSION};
+	if (!start(&p, a, cx, src))
+		return NULL;
+	const struct expr *e = parse_expr(&p);
+	return finish(&p, "an operator or the end") ? e : NULL;
+}
+
+bool expr_parse_range(struct arena *a, struct diag_context *cx, struct expr_source src,
+                      const struct expr **lo, const struct expr **hi)
+{
+	struct parser p = {.mode = EXPR_PLAIN, .code = DIAG_EXPRESSION};
+	*hi = NULL;
+	if (!start(&p, a, cx, src))
+		return false;
+	*lo = parse_expr(&p);
+	if (!p.failed && accept(&p, ".."))
+		*hi = parse_expr(&p);
+	return finish(&p, "'..', an operator or the end");
+}
+
+static void parse_return(struct parser *p, struct expr_statement *st)
+{
+	struct args values = {NULL, 0, 0};
+	next(p);
+	do {
+		push(p, &values, parse_expr(p));
+	} while (!p->failed && accept(p, ","));
+	st->is_return = true;
+	st->values = values.items;
+	st->n_values = values.n;
+}
+
+static void parse_assignment(struct parser *p, struct expr_statement *st)
+{
+	struct {
+		struct expr_target *items;
+		size_t n, cap;
+	} targets = {NULL, 0, 0};
+	struct args values = {NULL, 0, 0};
+	do {
+		struct expr_target *t = ARENA_PUSH(p->lx.arena, &targets);
+		if (p->tok.kind != TOK_NAME || t == NULL) {
+			fail(p, "'NAME = EXPRESSION' or 'return EXPRESSION'");
+			return;
+		}
+		if (!expr_is_name(p->tok.text)) {
+			diag_error(p->lx.cx, here(p), DIAG_NAME,
+			           "'%.80s' is not a name of at most %d characters", p->tok.text,
+			           EXPR_NAME_MAX);
+			p->failed = true;
+			return;
+		}
+		*t = (struct expr_target){p->tok.text, here(p)};
+		next(p);
+	} while (!p->failed && accept(p, ","));
+	if (p->failed || !expect(p, "=", "'=' (a statement is 'NAME = EXPRESSION')"))
+		return;
+	push(p, &values, parse_expr(p));
+	st->targets = targets.items;
+	st->n_targets = targets.n;
+	st->values = values.items;
+	st->n_values = values.n;
+}
+
+const struct expr_statement *expr_parse_statement(struct arena *a, struct diag_context *cx,
+                                                  struct expr_source src)
+{
+	struct parser p = {.mode = EXPR_GRAPH, .code = DIAG_STATEMENT};
+	struct expr_statement *st = ARENA_NEW(a, struct expr_statement);
+	if (st == NULL || !start(&p, a, cx, src))
+		return NULL;
+	st->loc = here(&p);
+	if (at_word(&p, "return"))
+		parse_return(&p, st);
+	else
+		parse_assignment(&p, st);
+	return finish(&p, "an operator or the end") ? st : NULL;
+}

@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * GGUF: magic, version, counts, metadata, tensor infos, padding, data. A cursor moves over the bytes; it
+ * never passes the end, and the first thing that is wrong is said once, with its byte.
+ */
+#include "frontend/formats/gguf.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "frontend/formats/stored_read.h"
+#include "ir/support/checked.h"
+#include "ir/support/strmap.h"
+
+#define ALIGNMENT_MAX (1u << 30)
+
+struct cursor {
+	struct arena *arena;
+	struct diag_context *cx;
+	const char *name;
+	struct loc loc;
+	const unsigned char *bytes;
+	size_t len, at;
+};
+
+static const struct element_type {
+	uint32_t number;
+	const char *name;
+	size_t block, bytes; /* elements, bytes of a block */
+	bool readable;
+	enum ir_dtype dtype;
+	weight_elements *read;
+} element_types[] = {
+#define PLAIN(number, name, bytes, dtype)  {number, #name, 1, bytes, true, dtype, NULL},
+#define WIDER(number, name, bytes, read)   {number, #name, 1, bytes, true, DT_F64, read},
+#define BLOCKS(number, name, block, bytes) {number, #name, block, bytes, false, DT_F32, NULL},
+#include "frontend/formats/gguf_types.def"
+};
+
+static const struct value_type {
+	const char *name;
+	size_t bytes; /* 0: of no fixed size */
+} value_types[] = {
+        [GGUF_U8] = {"u8", 1},       [GGUF_I8] = {"i8", 1},     [GGUF_U16] = {"u16", 2},
+        [GGUF_I16] = {"i16", 2},     [GGUF_U32] = {"u32", 4},   [GGUF_I32] = {"i32", 4},
+        [GGUF_F32] = {"f32", 4},     [GGUF_BOOL] = {"bool", 1}, [GGUF_STRING] = {"string", 0},
+        [GGUF_ARRAY] = {"array", 0}, [GGUF_U64] = {"u64", 8},   [GGUF_I64] = {"i64", 8},
+        [GGUF_F64] = {"f64", 8},
+};
+
+const char *gguf_type_name(enum gguf_type type)
+{
+	return value_types[type].name;
+}
+
+bool gguf_is_whole(enum gguf_type type)
+{
+	return type != GGUF_F32 && type != GGUF_F64 && type != GGUF_BOOL && type != GGUF_STRING &&
+	       type != GGUF_ARRAY;
+}
+
+static bool bad(const struct cursor *c, const char *what)
+{
+	diag_error(c->cx, c->loc, DIAG_WEIGHT_FILE, "'%s': at byte %zu: %s", c->name, c->at, what);
+	return false;
+}
+
+static bool bad_entry(const struct cursor *c, const char *kind, const char *name, const char *what)
+{
+	diag_error(c->cx, c->loc, DIAG_WEIGHT_FILE, "'%s': %s '%.200s': %s", c->name, kind, name, what);
+	return false;
+}
+
+/* ---- numbers and texts ---- */
+
+static bool has(const struct cursor *c, uint64_t n)
+{
+	return n <= c->len - c->at ? true : bad(c, "the file ends too early");
+}
+
+static uint64_t little(const unsigned char *p, size_t n)
+{
+	uint64_t v = 0;
+	for (size_t i = 0; i < n; i++)
+		v |= (uint64_t)p[i] << (8 * i);
+	return v;
+}
+
+static bool take_u32(struct cursor *c, uint32_t *out)
+{
+	if (!has(c, 4))
+		return false;
+	*out = (uint32_t)little(c->bytes + c->at, 4);
+	c->at += 4;
+	return true;
+}
+
+static bool take_u64(struct cursor *c, uint64_t *out)
+{
+	if (!has(c, 8))
+		return false;
+	*out = little(c->bytes + c->at, 8);
+	c->at += 8;
+	return true;
+}
+
+static bool take_text(struct cursor *c, const char **text, size_t *len)
+{
+	uint64_t n;
+	if (!take_u64(c, &n) || !has(c, n))
+		return false;
+	*text = (const char *)c->bytes + c->at;
+	*len = (size_t)n;
+	c->at += (size_t)n;
+	return true;
+}
+
+/* A name: printable ASCII, copied with an end. */
+static const char *take_name(struct cursor *c, size_t limit, const char *what)
+{
+	const char *text;
+	size_t len, begin = c->at;
+	if (!take_text(c, &text, &len))
+		return NULL;
+	bool ok = len > 0 && len <= limit;
+	for (size_t i = 0; ok && i < len; i++)
+		ok = text[i] >= 0x20 && text[i] < 0x7f;
+	if (ok)
+		return arena_strndup(c->arena, text, len);
+	c->at = begin;
+	bad(c, arena_printf(c->arena, "%s must be 1 to %zu printable characters of ASCII", what, limit));
+	return NULL;
+}
+
+static bool take_type(struct cursor *c, enum gguf_type *out)
+{
+	uint32_t type;
+	if (!take_u32(c, &type))
+		return false;
+	if (type >= TFMC_COUNT(value_types)) {
+		c->at -= 4;
+		return bad(c, arena_printf(c->arena, "the type %u of a value is unknown", type));
+	}
+	*out = (enum gguf_type)type;
+	return true;
+}
+
+/* ---- values ---- */
+
+/* A value of fixed size from its bytes; NULL, or what is wrong. */
+static const char *decode(enum gguf_type type, const unsigned char *p, struct gguf_value *out)
+{
+	uint64_t v = little(p, value_types[type].bytes);
+	*out = (struct gguf_value){.type = type};
+	switch (type) {
+	case GGUF_U8:
+	case GGUF_U16:
+	case GGUF_U32: out->i = (int64_t)v; return NULL;
+	case GGUF_I8: out->i = (int8_t)v; return NULL;
+	case GGUF_I16: out->i = (int16_t)v; return NULL;
+	case GGUF_I32: out->i = (int32_t)v; return NULL;
+	case GGUF_I64: out->i = (int64_t)v; return NULL;
+	case GGUF_F32: out->f = stored_float(v); return NULL;
+	case GGUF_F64: out->f = stored_double(v); return NULL;
+	case GGUF_BOOL: out->i = (int64_t)v; return v > 1 ? "a bool is neither 0 nor 1" : NULL;
+	case GGUF_U64: out->i = (int64_t)v; return v > INT64_MAX ? "a number is larger than 2^63 - 1" : NULL;
+	case GGUF_STRING:
+	case GGUF_ARRAY: break;
+	}
+	return NULL;
+}
+
+static bool take_array(struct cursor *c, struct gguf_value *out)
+{
+	uint64_t n;
+	enum gguf_type element;
+	if (!take_type(c, &element) || !take_u64(c, &n))
+		return false;
+	size_t each = value_types[element].bytes;
+	if (element == GGUF_ARRAY)
+		return bad(c, "not supported: an array of arrays");
+	if (n > (c->len - c->at) / (each == 0 ? 8 : each))
+		return bad(c, arena_printf(c->arena, "an array of %llu elements does not fit into the file",
+		                           (unsigned long long)n));
+	*out = (struct gguf_value){
+	        .type = GGUF_ARRAY, .element = element, .n = (size_t)n, .bytes = c->bytes + c->at};
+	for (uint64_t i = 0; i < n; i++) {
+		struct gguf_value v;
+		const char *text, *fault;
+		size_t len;
+		if (element == GGUF_STRING) {
+			if (!take_text(c, &text, &len))
+				return false;
+			continue;
+		}
+		fault = decode(element, c->bytes + c->at, &v);
+		if (fault != NULL)
+			return bad(c, fault);
+		c->at += each;
+	}
+	out->n_bytes = (size_t)(c->bytes + c->at - out->bytes);
+	return true;
+}
+
+static bool take_value(struct cursor *c, struct gguf_value *out)
+{
+	enum gguf_type type;
+	const char *fault;
+	if (!take_type(c, &type))
+		return false;
+	if (type == GGUF_ARRAY)
+		return take_array(c, out);
+	if (type == GGUF_STRING) {
+		*out = (struct gguf_value){.type = type};
+		return take_text(c, &out->text, &out->len);
+	}
+	if (!has(c, value_types[type].bytes))
+		return false;
+	fault = decode(type, c->bytes + c->at, out);
+	if (fault != NULL)
+		return bad(c, fault);
+	c->at += value_types[type].bytes;
+	return true;
+}
+
+bool gguf_next(const struct gguf_value *array, size_t *at, struct gguf_value *out)
+{
+	if (*at >= array->n_bytes)
+		return false;
+	const unsigned char *p = array->bytes + *at;
+	if (array->element != GGUF_STRING) {
+		decode(array->element, p, out);
+		*at += value_types[array->element].bytes;
+		return true;
+	}
+	size_t len = (size_t)little(p, 8);
+	*out = (struct gguf_value){.type = GGUF_STRING, .text = (const char *)p + 8, .len = len};
+	*at += 8 + len;
+	return true;
+}
+
+/* ---- metadata ---- */
+
+static bool take_entries(struct cursor *c, uint64_t n, struct gguf *out)
+{
+	struct strmap keys;
+	struct gguf_entry *entries = ARENA_ARRAY(c->arena, struct gguf_entry, n + 1);
+	if (entries == NULL || arena_failed(c->arena))
+		return false;
+	strmap_init(&keys, c->arena);
+	for (size_t i = 0; i < n; i++) {
+		struct gguf_entry *e = &entries[i];
+		e->key = take_name(c, 65535, "a key");
+		if (e->key == NULL || !take_value(c, &e->value))
+			return false;
+		if (strmap_has(&keys, e->key))
+			return bad_entry(c, "the key", e->key, "is given twice");
+		strmap_set(&keys, e->key, e);
+	}
+	out->entries = entries;
+	out->n_entries = (size_t)n;
+	return true;
+}
+
+const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
+{
+	for (size_t i = 0; i < g->n_entries; i++) {
+		if (strcmp(g->entries[i].key, key) == 0)
+			return &g->entries[i].value;
+	}
+	return NULL;
+}
+
+static bool read_alignment(struct cursor *c, const struct gguf *g, size_t *out)
+{
+	const struct gguf_value *v = gguf_find(g, "general.alignment");
+	*out = 32;
+	if (v == NULL)
+		return true;
+	bool whole = v->type == GGUF_U32 || v->type == GGUF_U64;
+	if (!whole || v->i < 1 || v->i > ALIGNMENT_MAX || (v->i & (v->i - 1)) != 0)
+		return bad_entry(c, "the key", "general.alignment", "must be a power of two");
+	*out = (size_t)v->i;
+	return true;
+}
+
+/* ---- tensors ---- */
+
+static const struct element_type *find_type(uint32_t number)
+{
+	for (size_t i = 0; i < TFMC_COUNT(element_types); i++) {
+		if (element_types[i].number == number)
+			return &element_types[i];
+	}
+	return NULL;
+}
+
+/* Dims, turned around; blocks must divide rows. */
+static bool take_shape(struct cursor *c, struct stored_tensor *t)
+{
+	uint32_t rank;
+	if (!take_u32(c, &rank))
+		return false;
+	if (rank > GGUF_RANK_MAX)
+		return bad_entry(c, "tensor", t->name,
+		                 arena_printf(c->arena, "rank %u, the limit is %d", rank, GGUF_RANK_MAX));
+	t->rank = (int)rank;
+	for (uint32_t i = 0; i < rank; i++) {
+		uint64_t n;
+		if (!take_u64(c, &n))
+			return false;
+		if (n > INT64_MAX)
+			return bad_entry(c, "tensor", t->name, "a dim is larger than 2^63 - 1");
+		t->dims[rank - 1 - i] = (int64_t)n;
+	}
+	return true;
+}
+
+static bool measure(struct cursor *c, const struct element_type *type, struct stored_tensor *t)
+{
+	int64_t count, bytes;
+	int64_t row = t->rank == 0 ? 1 : t->dims[t->rank - 1];
+	if (row % (int64_t)type->block != 0)
+		return bad_entry(c, "tensor", t->name,
+		                 arena_printf(c->arena, "rows of %lld elements are no whole blocks of %s",
+		                              (long long)row, type->name));
+	if (!checked_product_i64(t->dims, (size_t)t->rank, &count) ||
+	    !checked_mul_i64(count / (int64_t)type->block, (int64_t)type->bytes, &bytes))
+		return bad_entry(c, "tensor", t->name,
+		                 "the size of its shape is not a possible number of bytes");
+	t->bytes = (size_t)bytes;
+	return true;
+}
+
+static bool take_tensor(struct cursor *c, struct stored_tensor *t, uint64_t *offset)
+{
+	uint32_t number;
+	t->name = take_name(c, GGUF_NAME_MAX, "the name of a tensor");
+	if (t->name == NULL || !take_shape(c, t) || !take_u32(c, &number) || !take_u64(c, offset))
+		return false;
+	const struct element_type *type = find_type(number);
+	if (type == NULL)
+		return bad_entry(
+		        c, "tensor", t->name,
+		        arena_printf(c->arena, "its type has the number %u, which is unknown", number));
+	t->type_name = type->name;
+	t->readable = type->readable;
+	t->dtype = type->dtype;
+	t->read = type->read;
+	return measure(c, type, t);
+}
+
+/* Where the next tensor begins: `end` rounded up to the alignment, or SIZE_MAX. */
+static size_t aligned(size_t end, size_t alignment)
+{
+	size_t sum;
+	return checked_add_size(end, alignment - 1, &sum) ? sum & ~(alignment - 1) : SIZE_MAX;
+}
+
+/* Each tensor begins at the aligned end of the one before it. */
+static bool place(struct cursor *c, struct stored_tensor *items, const uint64_t *offsets, size_t n,
+                  size_t alignment)
+{
+	size_t begin = aligned(c->at, alignment), at = 0;
+	size_t room = begin <= c->len ? c->len - begin : 0;
+	for (size_t i = 0; i < n; i++) {
+		if (offsets[i] != at)
+			return bad_entry(c, "tensor", items[i].name,
+			                 arena_printf(c->arena,
+			                              "its data begin at %llu, those before it end at %zu",
+			                              (unsigned long long)offsets[i], at));
+		if (at > room || items[i].bytes > room - at)
+			return bad_entry(
+			        c, "tensor", items[i].name,
+			        arena_printf(c->arena,
+			                     "its %zu bytes at %zu reach beyond the %zu bytes of data",
+			                     items[i].bytes, at, room));
+		items[i].data = items[i].bytes == 0 ? NULL : c->bytes + begin + at;
+		at = aligned(at + items[i].bytes, alignment);
+	}
+	if (n == 0 || room <= at)
+		return true;
+	c->at = begin + at;
+	return bad(c, "bytes from here on belong to no tensor");
+}
+
+static bool take_tensors(struct cursor *c, uint64_t n, struct gguf *out)
+{
+	struct strmap names;
+	size_t alignment;
+	struct stored_tensor *items = ARENA_ARRAY(c->arena, struct stored_tensor, n + 1);
+	uint64_t *offsets = ARENA_ARRAY(c->arena, uint64_t, n + 1);
+	if (items == NULL || offsets == NULL || arena_failed(c->arena) || !read_alignment(c, out, &alignment))
+		return false;
+	strmap_init(&names, c->arena);
+	for (size_t i = 0; i < n; i++) {
+		if (!take_tensor(c, &items[i], &offsets[i]))
+			return false;
+		if (strmap_has(&names, items[i].name))
+			return bad_entry(c, "tensor", items[i].name, "is there twice");
+		strmap_set(&names, items[i].name, &items[i]);
+	}
+	out->tensors = (struct stored_tensors){items, (size_t)n};
+	return place(c, items, offsets, (size_t)n, alignment);
+}
+
+/* ---- the file ---- */
+
+bool gguf_is(const unsigned char *bytes, size_t len)
+{
+	return len >= 4 && memcmp(bytes, "GGUF", 4) == 0;
+}
+
+static bool take_version(struct cursor *c, uint32_t *out)
+{
+	c->at = 4;
+	if (!take_u32(c, out))
+		return false;
+	if (*out == 2 || *out == 3)
+		return true;
+	c->at = 4;
+	if ((*out & 0xffff) == 0)
+		return bad(c, "not supported yet: a big-endian GGUF file");
+	return bad(c, arena_printf(c->arena, "not supported: version %u of GGUF (2 and 3 are)", *out));
+}
+
+static bool read_file(struct cursor *c, struct gguf *out)
+{
+	uint64_t tensors, entries;
+	if (!gguf_is(c->bytes, c->len))
+		return bad(c, "this is no GGUF file");
+	if (!take_version(c, &out->version) || !take_u64(c, &tensors) || !take_u64(c, &entries))
+		return false;
+	if (tensors > GGUF_TENSORS_MAX || entries > GGUF_ENTRIES_MAX)
+		return bad(c,
+		           arena_printf(c->arena,
+		                        "%llu tensors and %llu entries of metadata; the limits are %d and %d",
+		                        (unsigned long long)tensors, (unsigned long long)entries,
+		                        GGUF_TENSORS_MAX, GGUF_ENTRIES_MAX));
+	/* The smallest entry has 13 bytes, the smallest tensor 24. */
+	if (entries > (c->len - c->at) / 13 || tensors > (c->len - c->at) / 24)
+		return bad(c, "the file is too short for its counts");
+	return take_entries(c, entries, out) && take_tensors(c, tensors, out);
+}
+
+enum tfmc_status gguf_read(struct arena *a, struct diag_context *cx, const char *name, struct loc loc,
+                           const unsigned char *bytes, size_t len, struct gguf *out)
+{
+	struct cursor c = {.arena = a, .cx = cx, .name = name, .loc = loc, .bytes = bytes, .len = len};
+	*out = (struct gguf){0};
+	bool ok = read_file(&c, out);
+	if (arena_failed(a))
+		return TFMC_NO_MEMORY;
+	if (!ok)
+		*out = (struct gguf){0};
+	return ok ? TFMC_OK : TFMC_INVALID;
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * .npy: magic, version, length of the header, the header, data. The header is a literal of Python with three
+ * keys; a small strict parser reads exactly that and nothing else of Python.
+ */
+#include "frontend/formats/npy.h"
+
+#include <string.h>
+
+#include "frontend/formats/stored_read.h"
+#include "ir/support/checked.h"
+
+#define MAGIC "\x93NUMPY"
+
+/* What `descr` may be, with the bytes of an element; >: big-endian, |: no order. */
+static const struct npy_type {
+	const char *descr;
+	size_t bytes;
+	enum ir_dtype dtype;
+	weight_elements *read;
+} types[] = {
+        {"<f4", 4, DT_F32, NULL},
+        {"<f2", 2, DT_F16, NULL},
+        {"<f8", 8, DT_F64, NULL},
+        {"|V2", 2, DT_BF16, NULL}, /* how bfloat16 of other packages is written */
+        {"|i1", 1, DT_I8, NULL},
+        {"|u1", 1, DT_U8, NULL},
+        {"|b1", 1, DT_BOOL, NULL},
+        {"<i2", 2, DT_I16, NULL},
+        {"<u2", 2, DT_F64, stored_read_u16},
+        {"<i4", 4, DT_I32, NULL},
+        {"<u4", 4, DT_F64, stored_read_u32},
+        {"<i8", 8, DT_I64, NULL},
+        {"<u8", 8, DT_F64, stored_read_u64},
+        {">f2", 2, DT_F16, stored_read_be_f16},
+        {">f4", 4, DT_F64, stored_read_be_f32},
+        {">f8", 8, DT_F64, stored_read_be_f64},
+        {">i2", 2, DT_I16, stored_read_be_i16},
+        {">u2", 2, DT_F64, stored_read_be_u16},
+        {">i4", 4, DT_I32, stored_read_be_i32},
+        {">u4", 4, DT_F64, stored_read_be_u32},
+        {">i8", 8, DT_I64, stored_read_be_i64},
+        {">u8", 8, DT_F64, stored_read_be_u64},
+};
+
+struct header {
+	const struct npy_source *src;
+	const char *tensor;
+	const char *p, *end;
+	struct stored_tensor *t;
+	const struct npy_type *type;
+	bool has_descr, has_order, has_shape;
+};
+
+static bool bad(const struct npy_source *src, const char *tensor, const char *what)
+{
+	diag_error(src->cx, src->loc, DIAG_WEIGHT_FILE, "'%s': array '%.200s': %s", src->name, tensor, what);
+	return false;
+}
+
+static bool bad_header(const struct header *h, const char *what)
+{
+	return bad(h->src, h->tensor, what);
+}
+
+/* ---- the literal ---- */
+
+static void blanks(struct header *h)
+{
+	while (h->p < h->end && *h->p == ' ')
+		h->p++;
+}
+
+static bool token(struct header *h, const char *text)
+{
+	size_t n = strlen(text);
+	blanks(h);
+	if ((size_t)(h->end - h->p) < n || memcmp(h->p, text, n) != 0)
+		return false;
+	h->p += n;
+	return true;
+}
+
+/* 'text' or "text", without escapes. */
+static const char *quoted(struct header *h)
+{
+	blanks(h);
+	if (h->p == h->end || (*h->p != '\'' && *h->p != '"'))
+		return NULL;
+	char quote = *h->p++;
+	const char *begin = h->p;
+	while (h->p < h->end && *h->p != quote && *h->p != '\\' && *h->p != '\n')
+		h->p++;
+	if (h->p == h->end || *h->p != quote)
+		return NULL;
+	return arena_strndup(h->src->arena, begin, (size_t)(h->p++ - begin));
+}
+
+static bool read_descr(struct header *h)
+{
+	const char *descr = quoted(h);
+	h->has_descr = true;
+	if (descr == NULL)
+		return bad_header(h, "not supported: 'descr' is no simple type");
+	for (size_t i = 0; i < TFMC_COUNT(types); i++) {
+		if (strcmp(types[i].descr, descr) == 0)
+			h->type = &types[i];
+	}
+	h->t->type_name = descr;
+	return h->type != NULL ||
+	       bad_header(h, arena_printf(h->src->arena, "not supported: the type '%.40s' of its elements",
+	                                  descr));
+}
+
+static bool read_order(struct header *h)
+{
+	h->has_order = true;
+	h->t->reversed = token(h, "True");
+	return h->t->reversed || token(h, "False") ||
+	       bad_header(h, "'fortran_order' is neither True nor False");
+}
+
+static bool read_dim(struct header *h)
+{
+	int64_t n = 0;
+	const char *begin = h->p;
+	for (; h->p < h->end && *h->p >= '0' && *h->p <= '9'; h->p++) {
+		if (!checked_mul_i64(n, 10, &n) || !checked_add_i64(n, *h->p - '0', &n))
+			return bad_header(h, "a dim of 'shape' is too large");
+	}
+	if (h->p == begin)
+		return bad_header(h, "'shape' must hold non-negative integers");
+	if (h->t->rank == IR_RANK_MAX)
+		return bad_header(h, "'shape' has more than 8 dims");
+	h->t->dims[h->t->rank++] = n;
+	return true;
+}
+
+/* (), (3,), (3, 4) */
+static bool read_shape(struct header *h)
+{
+	h->has_shape = true;
+	if (!token(h, "("))
+		return bad_header(h, "'shape' is no tuple");
+	while (!token(h, ")")) {
+		if (!read_dim(h))
+			return false;
+		bool comma = token(h, ",");
+		blanks(h);
+		if (!comma && (h->p == h->end || *h->p != ')'))
+			return bad_header(h, "'shape' is no tuple of integers");
+	}
+	return true;
+}
+
+static bool read_key(struct header *h)
+{
+	const char *key = quoted(h);
+	if (key == NULL || !token(h, ":"))
+		return bad_header(h, "its header is no literal of 'descr', 'fortran_order' and 'shape'");
+	if (strcmp(key, "descr") == 0 && !h->has_descr)
+		return read_descr(h);
+	if (strcmp(key, "fortran_order") == 0 && !h->has_order)
+		return read_order(h);
+	if (strcmp(key, "shape") == 0 && !h->has_shape)
+		return read_shape(h);
+	return bad_header(h, arena_printf(h->src->arena,
+	                                  "the key '%.40s' of its header is unknown or there twice", key));
+}
+
+static bool read_literal(struct header *h)
+{
+	if (!token(h, "{"))
+		return bad_header(h, "its header is no literal of 'descr', 'fortran_order' and 'shape'");
+	while (!token(h, "}")) {
+		if (!read_key(h))
+			return false;
+		bool comma = token(h, ",");
+		blanks(h);
+		if (!comma && (h->p == h->end || *h->p != '}'))
+			return bad_header(h,
+			                  "its header is no literal of 'descr', 'fortran_order' and 'shape'");
+	}
+	blanks(h);
+	if (h->p < h->end && *h->p == '\n')
+		h->p++;
+	if (h->p != h->end)
+		return bad_header(h, "there is text behind the literal of its header");
+	return (h->has_descr && h->has_order && h->has_shape) ||
+	       bad_header(h, "its header lacks 'descr', 'fortran_order' or 'shape'");
+}
+
+/* ---- the array ---- */
+
+/* Where the header begins and ends; false after a diagnostic. */
+static bool header_range(const struct npy_source *src, const char *tensor, const unsigned char *bytes,
+                         size_t len, size_t *begin, size_t *end)
+{
+	*begin = *end = 0;
+	if (len < 10 || !npy_is(bytes, len))
+		return bad(src, tensor, "this is no array in NumPy's format");
+	if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0)
+		return bad(src, tensor,
+		           arena_printf(src->arena, "not supported: version %u.%u of the format", bytes[6],
+		                        bytes[7]));
+	size_t width = bytes[6] == 1 ? 2 : 4, n = 0;
+	if (len < 8 + width)
+		return bad(src, tensor, "it is cut off");
+	for (size_t i = 0; i < width; i++)
+		n |= (size_t)bytes[8 + i] << (8 * i);
+	*begin = 8 + width;
+	if (n > NPY_HEADER_MAX || n > len - *begin)
+		return bad(src, tensor, arena_printf(src->arena, "a header of %zu bytes cannot be", n));
+	*end = *begin + n;
+	return true;
+}
+
+bool npy_array(const struct npy_source *src, const unsigned char *bytes, size_t len, struct stored_tensor *t)
+{
+	size_t begin, end;
+	int64_t count, size;
+	if (!header_range(src, t->name, bytes, len, &begin, &end))
+		return false;
+	struct header h = {.src = src,
+	                   .tensor = t->name,
+	                   .p = (const char *)bytes + begin,
+	                   .end = (const char *)bytes + end,
+	                   .t = t};
+	if (!read_literal(&h))
+		return false;
+	if (!checked_product_i64(t->dims, (size_t)t->rank, &count) ||
+	    !checked_mul_i64(count, (int64_t)h.type->bytes, &size))
+		return bad(src, t->name, "the size of its shape is not a possible number of bytes");
+	if ((uint64_t)size != len - end)
+		return bad(src, t->name,
+		           arena_printf(src->arena, "its shape needs %lld bytes, there are %zu",
+		                        (long long)size, len - end));
+	t->readable = true;
+	t->dtype = h.type->dtype;
+	t->read = h.type->read;
+	t->reversed = t->reversed && t->rank > 1;
+	t->bytes = (size_t)size;
+	t->data = size == 0 ? NULL : bytes + end;
+	return true;
+}
+
+bool npy_is(const unsigned char *bytes, size_t len)
+{
+	return len >= 6 && memcmp(bytes, MAGIC, 6) == 0;
+}
+
+/* The part of a path behind the last '/', without `.npy`. */
+static const char *array_name(struct arena *a, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	const char *base = slash == NULL ? path : slash + 1;
+	size_t n = strlen(base);
+	return n > 4 && strcmp(base + n - 4, ".npy") == 0 ? arena_strndup(a, base, n - 4) : base;
+}
+
+enum tfmc_status npy_read(struct arena *a, struct diag_context *cx, const char *name, struct loc loc,
+                          const unsigned char *bytes, size_t len, struct stored_tensors *out)
+{
+	const struct npy_source src = {a, cx, name, loc};
+	struct stored_tensor *t = ARENA_NEW(a, struct stored_tensor);
+	*out = (struct stored_tensors){NULL, 0};
+	if (t == NULL || arena_failed(a))
+		return TFMC_NO_MEMORY;
+	t->name = array_name(a, name);
+	bool ok = npy_array(&src, bytes, len, t);
+	if (arena_failed(a))
+		return TFMC_NO_MEMORY;
+	if (ok)
+		*out = (struct stored_tensors){t, 1};
+	return ok ? TFMC_OK : TFMC_INVALID;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Strict readers of NumPy's formats over bytes in memory: .npy (one array) and .npz (a zip archive of them,
+ * stored or compressed by deflate). Little- and big-endian numbers, both orders of axes. Nothing is believed:
+ * headers, directory and local entries must agree with each other and with the bytes that are there.
+ */
+#ifndef TFMC_FRONTEND_FORMATS_NPY_H
+#define TFMC_FRONTEND_FORMATS_NPY_H
+
+#include "frontend/formats/stored.h"
+#include "ir/support/arena.h"
+#include "ir/support/compiler.h"
+#include "ir/diag/diag.h"
+
+#define NPY_HEADER_MAX  65536 /* bytes */
+#define NPZ_ENTRIES_MAX 65535
+
+/* The file begins with the magic of the format. */
+bool npy_is(const unsigned char *bytes, size_t len);
+bool npz_is(const unsigned char *bytes, size_t len);
+
+/*
+ * name: the file, shown in messages; loc: who asked for it. The tensor of an .npy file is called as the file
+ * without directory and ending, those of an .npz file as their entries without ending. TFMC_INVALID after a
+ * diagnostic.
+ */
+TFMC_MUST_USE enum tfmc_status npy_read(struct arena *a, struct diag_context *cx, const char *name,
+                                        struct loc loc, const unsigned char *bytes, size_t len,
+                                        struct stored_tensors *out);
+/* What was compressed lies in the arena, up to 4 GiB of an archive; the rest is read where it lies. */
+TFMC_MUST_USE enum tfmc_status npz_read(struct arena *a, struct diag_context *cx, const char *name,
+                                        struct loc loc, const unsigned char *bytes, size_t len,
+                                        struct stored_tensors *out);
+
+/* ---- private to npy.c, npz.c ---- */
+
+struct npy_source {
+	struct arena *arena;
+	struct diag_context *cx;
+	const char *name; /* of the file */
+	struct loc loc;
+};
+/* One array, the whole of `bytes`, into *t, whose name is set. False after a diagnostic. */
+bool npy_array(const struct npy_source *src, const unsigned char *bytes, size_t len, struct stored_tensor *t);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Strict reader and writer of the safetensors format over bytes in memory. A
+ * file is accepted only when every entry is well-formed and the tensors tile
+ * the data section exactly, from 0 to its end. Every refusal is a WEIGHT_FILE
+ * diagnostic that names the file, the tensor and the byte offset.
+ */
+#ifndef TFMC_FRONTEND_FORMATS_SAFETENSORS_H
+#define TFMC_FRONTEND_FORMATS_SAFETENSORS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "frontend/formats/stored.h"
+#include "ir/support/arena.h"
+#include "ir/support/buf.h"
+#include "ir/support/compiler.h"
+#include "ir/diag/diag.h"
+
+#define SAFETENSORS_HEADER_MAX ((size_t)100000000) /* bytes; the format's own limit */
+
+/* name: shown in messages; loc: who asked for the file. TFMC_INVALID after a diagnostic. */
+TFMC_MUST_USE enum tfmc_status safetensors_read(struct arena *a, struct diag_context *cx, const char *name,
+                                                struct loc loc, const unsigned char *bytes, size_t len,
+                                                struct stored_tensors *out);
+
+/*
+ * Appends a whole file: header padded to 8 bytes, then the data in order of
+ * decreasing element size (so that all are aligned), then of the list. False
+ * when a tensor's bytes do not equal shape x dtype or memory ran out. `data`
+ * is little-endian, row-major.
+ */
+TFMC_MUST_USE bool safetensors_write(struct buf *out, const struct stored_tensor *items, size_t n);
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One document out of several: `base`, `include`, a preset and the parameter
+ * values of a hub configuration. What the rest of the front end reads is the
+ * merged tree; every node keeps its place in the file it came from.
+ */
+#ifndef TFMC_FRONTEND_IMPORT_COMPOSE_H
+#define TFMC_FRONTEND_IMPORT_COMPOSE_H
+
+#include "frontend/model/model.h"
+
+#define COMPOSE_DEPTH_MAX 8
+
+/* Replaces m->root by the merged document; it stays as it is when it names no other. */
+bool model_compose(struct frontend_model *m);
+
+/* ---- private to compose*.c, hub.c, presets.c ---- */
+
+/*
+ * The deep merge: mappings merge, anything else replaces, null deletes. Keys of `base` keep their place; the
+ * result has the place of `top`. NULL after a diagnostic.
+ */
+const struct yaml_node *compose_merge(struct frontend_model *m, const struct yaml_node *base,
+                                      const struct yaml_node *top);
+/* `map` without a key. */
+const struct yaml_node *compose_without(struct frontend_model *m, const struct yaml_node *map,
+                                        const char *key);
+/* `map` with the value of a key, at its place or at the end. */
+const struct yaml_node *compose_with(struct frontend_model *m, const struct yaml_node *map, const char *key,
+                                     const struct yaml_node *value);
+/* File names of a document that lies in `dir` (beneath that of the model), as seen from the model. */
+const struct yaml_node *compose_moved(struct frontend_model *m, const struct yaml_node *root,
+                                      const char *dir);
+struct yaml_node *compose_scalar(struct frontend_model *m, struct loc loc, const char *text, bool quoted);
+
+/* ---- presets ---- */
+
+/* The text of a preset, or NULL; presets.def is the list. */
+const char *preset_text(const char *name);
+/* The preset that has this word in presets.def, or NULL. */
+const char *preset_of_type(const char *type);
+/* "; did you mean 'llama'?" for a `model_type` that no preset has, or "". */
+const char *preset_nearest_type(struct arena *a, const char *type);
+/* What behind the prefix chooses presets: "bert, bloom, ..." */
+const char *preset_types(struct arena *a, const char *prefix);
+/* All names, in order. */
+const char *const *preset_names(size_t *n);
+
+/* ---- hub.c ---- */
+
+/*
+ * The parameters of a preset with the values of a configuration (config.json or GGUF), by the table `hub` of
+ * the preset. A key that is in no list is an error: it may change the computation. NULL after a diagnostic.
+ */
+struct hub_config;
+const struct hub_config *hub_read(struct frontend_model *m, const struct yaml_node *file);
+/* Its `model_type`, or NULL; "gguf:ARCHITECTURE" of a GGUF file. */
+const char *hub_type(const struct hub_config *c);
+/* The preset for it, by the first of its `architectures` if there is one for that; NULL when there is none.
+ */
+const char *hub_preset(struct frontend_model *m, const struct hub_config *c);
+bool hub_is_gguf(const struct hub_config *c);
+const struct yaml_node *hub_apply(struct frontend_model *m, const struct hub_config *c,
+                                  const struct yaml_node *table, const struct yaml_node *params);
+
+#endif

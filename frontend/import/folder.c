@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A hub folder or a GGUF file as a model file: its name, its configuration and
+ * its weights, in the words of the model language. What `tfmc import` writes is
+ * this text.
+ */
+#include "frontend/import/folder.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "frontend/expr/expr.h"
+#include "frontend/text/files.h"
+#include "frontend/sentencepiece/gguf_tokenizer.h"
+
+#define FILES_MAX 4096
+
+bool folder_is(const char *path)
+{
+	struct stat st;
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool folder_has(struct arena *a, const char *dir, const char *name)
+{
+	struct stat st;
+	return stat(file_join(a, dir, name), &st) == 0 && S_ISREG(st.st_mode);
+}
+
+/* A part of a path: [from, end). */
+struct part {
+	size_t from, end;
+};
+
+/* The last part before `end`; an empty one when there is none. */
+static struct part last_part(const char *path, size_t end)
+{
+	while (end > 1 && path[end - 1] == '/')
+		end--;
+	size_t from = end;
+	while (from > 0 && path[from - 1] != '/')
+		from--;
+	return (struct part){from, end};
+}
+
+static bool part_begins(const char *path, struct part p, const char *text)
+{
+	size_t n = strlen(text);
+	return p.end - p.from >= n && memcmp(path + p.from, text, n) == 0;
+}
+
+/* The last part of a path; of a hub cache, models--OWNER--NAME/snapshots/HASH, NAME. */
+static struct part naming_part(const char *path)
+{
+	struct part last = last_part(path, strlen(path)), snapshots = last_part(path, last.from);
+	struct part cached = last_part(path, snapshots.from);
+	if (snapshots.end - snapshots.from != 9 || !part_begins(path, snapshots, "snapshots") ||
+	    !part_begins(path, cached, "models--"))
+		return last;
+	size_t from = cached.end;
+	while (memcmp(path + from - 2, "--", 2) != 0)
+		from--;
+	return from < cached.end ? (struct part){from, cached.end} : last;
+}
+
+/* What the model in a folder or a file is called: letters, digits and underscores, not longer than a name may
+ * be. */
+static const char *folder_name(struct arena *a, const char *path)
+{
+	struct part p = naming_part(path);
+	size_t from = p.from, n = p.end;
+	char *name = arena_alloc(a, EXPR_NAME_MAX + 1);
+	size_t len = 0;
+	if (name == NULL)
+		return NULL;
+	if (from < n && isdigit((unsigned char)path[from]))
+		name[len++] = 'm';
+	for (size_t i = from; i < n && len < EXPR_NAME_MAX; i++) {
+		unsigned char c = (unsigned char)path[i];
+		name[len++] = c < 0x80 && isalnum(c) ? (char)tolower(c) : '_';
+	}
+	name[len] = '\0';
+	bool plain = len > 0 && (isalpha((unsigned char)name[0]) || strspn(name, "_") < len);
+	return plain ? name : "model";
+}
+
+static int compare(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* In single quotes, which are doubled inside. */
+static const char *quoted(struct arena *a, const char *text)
+{
+	struct buf out;
+	buf_init(&out);
+	buf_char(&out, '\'');
+	for (; *text != '\0'; text++)
+		buf_str(&out, *text == '\'' ? "''" : (const char[]){*text, '\0'});
+	buf_char(&out, '\'');
+	const char *word = arena_strdup(a, out.data);
+	buf_destroy(&out);
+	return word;
+}
+
+const char *folder_file(struct arena *a, const char *at, const char *name)
+{
+	return at[0] == '\0' ? name : quoted(a, file_join(a, at, name));
+}
+
+/* All files of that ending, sorted by name; NULL after a diagnostic when there are none. */
+static const char *files_ending(struct arena *a, struct diag_context *cx, const char *dir, const char *at,
+                                const char *ending)
+{
+	const char *names[FILES_MAX], *list = NULL;
+	size_t n = 0;
+	DIR *d = opendir(dir);
+	if (d == NULL) {
+		diag_error(cx, LOC_NONE, DIAG_FILE, "cannot read '%s': %s", dir, strerror(errno));
+		return NULL;
+	}
+	for (struct dirent *e; n < FILES_MAX && (e = readdir(d)) != NULL;) {
+		size_t len = strlen(e->d_name), end = strlen(ending);
+		if (len > end && strcmp(e->d_name + len - end, ending) == 0 &&
+		    folder_has(a, dir, e->d_name) && strpbrk(e->d_name, "'\n") == NULL)
+			names[n++] = arena_strdup(a, e->d_name);
+	}
+	closedir(d);
+	qsort(names, n, sizeof(names[0]), compare);
+	for (size_t i = 0; i < n; i++)
+		list = arena_printf(a, "%s%s%s", list == NULL ? "" : list, list == NULL ? "" : ", ",
+		                    quoted(a, file_join(a, at, names[i])));
+	if (list == NULL)
+		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' has no weights: no file ends with %s", dir, ending);
+	return list;
+}
+
+const char *folder_model(struct arena *a, struct diag_context *cx, const char *path, const char *name,
+                         const char *at, enum tfmc_status *st)
+{
+	static const char *const whole[] = {"model.safetensors.index.json", "model.safetensors"};
+	const char *files = NULL;
+	*st = TFMC_IO;
+	if (!folder_has(a, path, "config.json")) {
+		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' is a folder without config.json", path);
+		diag_note(cx, LOC_NONE,
+		          "a model folder has config.json and safetensors; a model file (.yaml) is given by "
+		          "its name");
+		return NULL;
+	}
+	for (size_t i = 0; files == NULL && i < TFMC_COUNT(whole); i++)
+		files = folder_has(a, path, whole[i]) ? folder_file(a, at, whole[i]) : NULL;
+	files = files != NULL ? files : files_ending(a, cx, path, at, ".safetensors");
+	if (files == NULL)
+		return NULL;
+	const char *more = NULL, *projection = NULL;
+	const struct json_node *config = folder_json(a, cx, path, "config.json");
+	if (config != NULL && folder_has(a, path, "modules.json"))
+		more = folder_sentence(a, cx, path, &projection);
+	else if (config != NULL)
+		more = folder_generation(a, cx, path, config);
+	if (projection != NULL)
+		files = arena_printf(a, "%s, %s", files, quoted(a, file_join(a, at, projection)));
+	*st = more == NULL ? TFMC_INVALID : TFMC_OK;
+	return more == NULL ? NULL
+	                    : arena_printf(a, "tfmc: 1\nname: %s\nhf: %s\n%sweights: {files: [%s]}\n%s",
+	                                   name != NULL ? name : folder_name(a, path),
+	                                   folder_file(a, at, "config.json"), more, files,
+	                                   folder_tokenizer(a, path, at, config));
+}
+
+/* ---- GGUF ---- */
+
+#define PARTS_MAX 1000
+
+bool gguf_model_is(const char *path)
+{
+	return file_begins_with(path, "GGUF", 4);
+}
+
+static const char part_ending[] = "-00001-of-#####.gguf";
+
+int gguf_parts(const char *path)
+{
+	size_t n = strlen(path), len = sizeof(part_ending) - 1;
+	int parts = 0;
+	if (n <= len)
+		return 1;
+	const char *end = path + n - len;
+	for (size_t i = 0; i < len; i++) {
+		if (part_ending[i] == '#' && isdigit((unsigned char)end[i]))
+			parts = parts * 10 + (end[i] - '0');
+		else if (part_ending[i] != end[i])
+			return 1;
+	}
+	return parts < 1 || parts > PARTS_MAX ? 1 : parts;
+}
+
+const char *gguf_part(struct arena *a, const char *path, int i)
+{
+	int parts = gguf_parts(path);
+	if (parts == 1)
+		return path;
+	size_t stem = strlen(path) - (sizeof(part_ending) - 1);
+	return arena_printf(a, "%.*s-%05d-of-%05d.gguf", (int)stem, path, i, parts);
+}
+
+/* A number of the metadata by a key of the architecture, -1 without one. */
+static int64_t own_number(struct arena *a, const struct gguf *g, const char *architecture, const char *key)
+{
+	const struct gguf_value *name = gguf_find(g, "general.architecture");
+	if (name == NULL || name->type != GGUF_STRING || name->len != strlen(architecture) ||
+	    memcmp(name->text, architecture, name->len) != 0)
+		return -1;
+	const struct gguf_value *v = gguf_find(g, arena_printf(a, "%s.%s", architecture, key));
+	return v != NULL && gguf_is_whole(v->type) ? v->i : -1;
+}
+
+/* An embedder's pooling of its hidden states, by the numbers of the format; its output beside them. */
+static const char *pooling_text(struct arena *a, struct diag_context *cx, const char *path,
+                                const struct gguf *g)
+{
+	static const char *const kinds[] = {NULL, "mean", "cls", "last"};
+	int64_t type = own_number(a, g, "bert", "pooling_type");
+	if (type >= (int64_t)TFMC_COUNT(kinds))
+		diag_warning(cx, LOC_NONE, DIAG_UNSUPPORTED,
+		             "'%s': not supported yet: bert.pooling_type %lld; hidden states are not pooled",
+		             path, (long long)type);
+	return type < 1 || type >= (int64_t)TFMC_COUNT(kinds)
+	               ? ""
+	               : arena_printf(a, "set: {pooling: \"%s\"}\noutputs: {sentence_embedding: x}\n",
+	                              kinds[type]);
+}
+
+/* What metadata add to the text: pooling, and the section tokenizer where they have one; NULL after a
+ * diagnostic. */
+static const char *gguf_sections(struct arena *a, struct diag_context *cx, const char *path, const char *base)
+{
+	struct file_map map;
+	struct gguf g;
+	if (file_map_open(cx, path, LOC_NONE, &map) != TFMC_OK)
+		return NULL;
+	bool ok = gguf_read(a, cx, path, LOC_NONE, map.data, map.len, &g) == TFMC_OK;
+	bool has = ok && gguf_has_tokenizer(&g);
+	const char *pooling = ok ? pooling_text(a, cx, path, &g) : "";
+	file_map_close(&map);
+	if (!ok)
+		return NULL;
+	return has ? arena_printf(a, "%stokenizer: {kind: gguf, file: %s, embed: true, optional: true}\n",
+	                          pooling, quoted(a, base))
+	           : pooling;
+}
+
+const char *gguf_model(struct arena *a, struct diag_context *cx, const char *path, const char *name,
+                       const char *at)
+{
+	const char *slash = strrchr(path, '/'), *base = slash == NULL ? path : slash + 1;
+	const char *first = file_join(a, at, base), *files = quoted(a, first);
+	size_t n = strlen(base);
+	int parts = gguf_parts(base);
+	if (strpbrk(base, "'\n\r") != NULL) {
+		diag_error(cx, LOC_NONE, DIAG_FILE, "the name of '%s' has quotes or line breaks", path);
+		return NULL;
+	}
+	for (int i = 2; i <= parts; i++)
+		files = arena_printf(a, "%s, %s", files, quoted(a, gguf_part(a, first, i)));
+	if (parts > 1)
+		n -= sizeof(part_ending) - 1;
+	else if (n > 5 && strcmp(base + n - 5, ".gguf") == 0)
+		n -= 5;
+	const char *sections = gguf_sections(a, cx, path, first);
+	if (sections == NULL)
+		return NULL;
+	return arena_printf(a, "tfmc: 1\nname: %s\nhf: %s\nweights: {files: [%s]}\n%s",
+	                    name != NULL ? name : folder_name(a, arena_strndup(a, base, n)), quoted(a, first),
+	                    files, sections);
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tokenizers of hub folders: which files stand for one, and ids that a model needs and only its tokenizer
+ * has.
+ */
+#include <string.h>
+
+#include "frontend/text/files.h"
+#include "frontend/import/folder.h"
+#include "frontend/tokenizer_files/config.h"
+
+#define FILE_MAX ((size_t)256 << 20)
+
+/* ---- the section tokenizer ---- */
+
+struct files {
+	const char *kind; /* "": as the keys say */
+	struct {
+		const char *key, *name;
+	} parts[3]; /* all of them are there */
+};
+
+static const struct files known[] = {
+        {"", {{"file", "tokenizer.json"}}},
+        {"marian", {{"source", "source.spm"}, {"target", "target.spm"}, {"vocab", "vocab.json"}}},
+        {"", {{"vocab", "vocab.json"}, {"merges", "merges.txt"}}},
+        {"sentencepiece", {{"file", "tokenizer.model"}}},
+        {"sentencepiece", {{"file", "spiece.model"}}},
+        {"sentencepiece", {{"file", "sentencepiece.bpe.model"}}},
+        {"wordpiece", {{"vocab", "vocab.txt"}}},
+};
+
+static const struct files *find_files(struct arena *a, const char *dir)
+{
+	for (size_t i = 0; i < TFMC_COUNT(known); i++) {
+		bool all = true;
+		for (size_t k = 0; k < TFMC_COUNT(known[i].parts) && known[i].parts[k].name != NULL; k++)
+			all = all && folder_has(a, dir, known[i].parts[k].name);
+		if (all)
+			return &known[i];
+	}
+	return NULL;
+}
+
+static const char *text_of(const struct json_node *object, const char *key)
+{
+	const struct json_node *v = json_find(object, key);
+	return v != NULL && v->kind == JSON_NODE_STRING ? v->text : NULL;
+}
+
+/* The class that a configuration names itself, or that of its type. */
+static const char *class_of(const struct json_node *config)
+{
+	const char *own = text_of(config, "tokenizer_class"), *type = text_of(config, "model_type");
+	if (own != NULL && own[0] != '\0' &&
+	    strspn(own, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == strlen(own))
+		return own;
+	return type != NULL ? tokenizer_class_of_type(type) : NULL;
+}
+
+const char *folder_tokenizer(struct arena *a, const char *dir, const char *at, const struct json_node *config)
+{
+	static const char *const beside[][2] = {{"config", "tokenizer_config.json"},
+	                                        {"special", "special_tokens_map.json"},
+	                                        {"added", "added_tokens.json"}};
+	const struct files *files = find_files(a, dir);
+	const char *more = "", *text = "";
+	if (files == NULL)
+		return "";
+	bool marian = strcmp(files->kind, "marian") == 0;
+	for (size_t i = 0; !marian && i < TFMC_COUNT(beside); i++)
+		if (folder_has(a, dir, beside[i][1]))
+			more = arena_printf(a, "%s, %s: %s", more, beside[i][0],
+			                    folder_file(a, at, beside[i][1]));
+	const char *class = class_of(config);
+	if (class != NULL && !marian && (more[0] != '\0' || files != &known[0]))
+		more = arena_printf(a, "%s, class: %s", more, class);
+	if (marian && folder_has(a, dir, "target_vocab.json"))
+		more = arena_printf(a, ", target_vocab: %s", folder_file(a, at, "target_vocab.json"));
+	for (size_t k = 0; k < TFMC_COUNT(files->parts) && files->parts[k].name != NULL; k++)
+		text = arena_printf(a, "%s%s%s: %s", text, k == 0 ? "" : ", ", files->parts[k].key,
+		                    folder_file(a, at, files->parts[k].name));
+	return arena_printf(a, "tokenizer: {%s%s%s%s%s, embed: true, optional: true}\n",
+	                    files->kind[0] != '\0' ? "kind: " : "", files->kind,
+	                    files->kind[0] != '\0' ? ", " : "", text, more);
+}
+
+/* ---- ids ---- */
+
+const struct json_node *folder_json(struct arena *a, struct diag_context *cx, const char *dir,
+                                    const char *file)
+{
+	const char *text, *path = file_beneath(a, cx, dir, file, LOC_NONE);
+	size_t len;
+	if (path == NULL || file_read(a, cx, path, FILE_MAX, LOC_NONE, &text, &len) != TFMC_OK)
+		return NULL;
+	const struct json_source src = {.name = path, .loc = LOC_NONE, .code = DIAG_FILE};
+	if (strcmp(file, "tokenizer_config.json") == 0)
+		text = tokenizer_config_digits(a, text, len);
+	const struct json_node *root = text != NULL ? json_parse(a, cx, &src, text, len) : NULL;
+	if (root == NULL || root->kind == JSON_NODE_OBJECT)
+		return root;
+	diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' holds no JSON object", file);
+	return NULL;
+}
+
+/* An empty object for a file that is not there. */
+static const struct json_node *optional_json(struct arena *a, struct diag_context *cx, const char *dir,
+                                             const char *file)
+{
+	static const struct json_node empty = {.kind = JSON_NODE_OBJECT};
+	return folder_has(a, dir, file) ? folder_json(a, cx, dir, file) : &empty;
+}
+
+static int64_t id_of(const struct json_node *v)
+{
+	return v != NULL && v->kind == JSON_NODE_INT && v->i >= 0 && v->i <= INT32_MAX ? v->i : -1;
+}
+
+/* {"2": {"content": "</s>"}} */
+static int64_t id_in_decoder(const struct json_node *map, const char *text)
+{
+	for (size_t i = 0; map != NULL && map->kind == JSON_NODE_OBJECT && i < map->n; i++) {
+		const char *content = text_of(&map->items[i], "content");
+		int64_t id = 0;
+		if (content == NULL || strcmp(content, text) != 0)
+			continue;
+		for (const char *c = map->keys[i]; *c >= '0' && *c <= '9' && id <= INT32_MAX; c++)
+			id = 10 * id + (*c - '0');
+		return id <= INT32_MAX ? id : -1;
+	}
+	return -1;
+}
+
+/* added_tokens, or the vocabulary as an object or a list of pairs. */
+static int64_t id_in_tokenizer(const struct json_node *root, const char *text)
+{
+	const struct json_node *added = json_find(root, "added_tokens");
+	for (size_t i = 0; added != NULL && added->kind == JSON_NODE_ARRAY && i < added->n; i++) {
+		const char *content = text_of(&added->items[i], "content");
+		if (content != NULL && strcmp(content, text) == 0)
+			return id_of(json_find(&added->items[i], "id"));
+	}
+	const struct json_node *vocab = json_find(json_find(root, "model"), "vocab");
+	for (size_t i = 0; vocab != NULL && vocab->kind == JSON_NODE_ARRAY && i < vocab->n; i++) {
+		const struct json_node *pair = &vocab->items[i];
+		if (pair->kind == JSON_NODE_ARRAY && pair->n > 0 && pair->items[0].kind == JSON_NODE_STRING &&
+		    strcmp(pair->items[0].text, text) == 0)
+			return (int64_t)i;
+	}
+	return id_of(json_find(vocab, text));
+}
+
+bool folder_token_id(struct arena *a, struct diag_context *cx, const char *dir, const char *text, int64_t *id)
+{
+	const struct json_node *config = optional_json(a, cx, dir, "tokenizer_config.json");
+	*id = config != NULL ? id_in_decoder(json_find(config, "added_tokens_decoder"), text) : -1;
+	if (config == NULL || *id >= 0)
+		return config != NULL;
+	const struct json_node *added = optional_json(a, cx, dir, "added_tokens.json");
+	*id = added != NULL ? id_of(json_find(added, text)) : -1;
+	if (added == NULL || *id >= 0)
+		return added != NULL;
+	const struct json_node *whole = optional_json(a, cx, dir, "tokenizer.json");
+	*id = whole != NULL ? id_in_tokenizer(whole, text) : -1;
+	if (whole == NULL || *id >= 0)
+		return whole != NULL;
+	const struct json_node *vocab = optional_json(a, cx, dir, "vocab.json");
+	*id = vocab != NULL ? id_of(json_find(vocab, text)) : -1;
+	return vocab != NULL;
+}
+
+/* A member that is a token: a string, or an object with its content. */
+static const char *token_text(const struct json_node *object, const char *key)
+{
+	const char *text = text_of(object, key);
+	return text != NULL ? text : text_of(json_find(object, key), "content");
+}
+
+bool folder_token_of(struct arena *a, struct diag_context *cx, const char *dir, const char *key,
+                     const char **text)
+{
+	static const char *const files[] = {"tokenizer_config.json", "special_tokens_map.json"};
+	*text = NULL;
+	for (size_t i = 0; *text == NULL && i < TFMC_COUNT(files); i++) {
+		const struct json_node *root = optional_json(a, cx, dir, files[i]);
+		if (root == NULL)
+			return false;
+		*text = token_text(root, key);
+	}
+	return true;
+}

@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A hub configuration (config.json, or the metadata of a GGUF file) through the table of a preset:
+ *
+ *   hub:
+ *     keys: {hidden_size: d, rope_scaling.factor: factor}   key -> param; a dot goes into a nested object
+ *     same: {pretraining_tp: 1}                       only this value is what the preset computes
+ *     count: {id2label: classes}                      how many entries an object has -> param
+ *     runs: {attention_types: types}                  [[[a, b], 2], ...] -> param: the list a, b, a, b,
+ *     nulls: {sliding_window: 0}                      what null says where absence says something else
+ *     ignore: {name: [use_cache, "*dropout"]}         does not change the computation; lists with names,
+ *                                                     to which presets on top and model files add theirs
+ *     stored: {output.weight: untied}                 GGUF: this tensor is there -> param (true, false);
+ *                                                     with one `*`: the list of the numbers in its place
+ *     rows: {token_embd.weight: vocab}                GGUF: size of its outermost axis -> param
+ *     values: {rope_freqs.weight: factors}            GGUF: its elements as a list -> param
+ *
+ * Any other null counts as absent. Every other key is an error: nothing is guessed.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "frontend/text/files.h"
+#include "frontend/import/folder.h"
+#include "frontend/import/hub.h"
+#include "frontend/weights/files.h"
+#include "ir/algorithms/glob.h"
+
+#define RUNS_MAX 4096 /* names that `runs` writes out */
+
+struct hub {
+	struct frontend_model *m;
+	const struct hub_config *c;
+	const struct yaml_node *keys, *same, *count, *runs, *words, *within, *nulls, *ignore;
+	const struct yaml_node *params;
+	const char *unknown; /* a key that is in no list */
+};
+
+static bool read_json(struct frontend_model *m, const char *path, struct hub_config *c)
+{
+	const struct json_source src = {.name = path, .loc = c->loc, .code = DIAG_FILE};
+	const char *text;
+	size_t len;
+	if (file_read(&m->arena, m->cx, path, YAML_FILE_MAX, c->loc, &text, &len) != TFMC_OK)
+		return false;
+	c->root = json_parse(&m->arena, m->cx, &src, text, len);
+	if (c->root == NULL)
+		return false;
+	c->text = text;
+	c->len = len;
+	c->source = diag_add_source(m->cx, path, text, len);
+	if (c->root->kind != JSON_NODE_OBJECT) {
+		diag_error(m->cx, c->loc, DIAG_FILE, "'%s' holds no JSON object", c->name);
+		return false;
+	}
+	const struct json_node *type = json_find(c->root, "model_type");
+	c->type = type != NULL && type->kind == JSON_NODE_STRING ? type->text : NULL;
+	return true;
+}
+
+/* The file stays mapped as long as the model: tables of presets may ask for tensors. */
+static bool map_gguf(struct frontend_model *m, const char *path, const struct hub_config *c, struct gguf *out)
+{
+	struct file_map *map = ARENA_PUSH(&m->arena, &m->hub_files);
+	return map != NULL && file_map_open(m->cx, path, c->loc, map) == TFMC_OK &&
+	       gguf_read(&m->arena, m->cx, path, c->loc, map->data, map->len, out) == TFMC_OK;
+}
+
+/* The tensors of further parts of the file. */
+static bool add_part(struct frontend_model *m, const char *path, const struct hub_config *c, struct gguf *g)
+{
+	struct gguf part;
+	if (!map_gguf(m, path, c, &part))
+		return false;
+	size_t n = g->tensors.n + part.tensors.n;
+	struct stored_tensor *all = ARENA_ARRAY(&m->arena, struct stored_tensor, n + 1);
+	if (all == NULL || arena_failed(&m->arena))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		all[i] = i < g->tensors.n ? g->tensors.items[i] : part.tensors.items[i - g->tensors.n];
+	g->tensors = (struct stored_tensors){all, n};
+	return true;
+}
+
+static bool read_gguf(struct frontend_model *m, const char *path, struct hub_config *c)
+{
+	struct gguf *g = ARENA_NEW(&m->arena, struct gguf);
+	if (g == NULL || !map_gguf(m, path, c, g))
+		return false;
+	for (int i = 2; i <= gguf_parts(path); i++) {
+		const char *part = gguf_part(&m->arena, path, i);
+		model_note_file(m, part);
+		if (!add_part(m, part, c, g))
+			return false;
+	}
+	c->gguf = g;
+	c->root = hub_gguf_tree(m, g, &c->type);
+	return c->root != NULL;
+}
+
+/* Where a key stands in config.json; of GGUF files, who asked for the file. */
+static struct loc place(const struct hub_config *c, const char *key)
+{
+	size_t at, n;
+	if (c->source == 0 || !json_key_place(c->text, c->len, key, &at, &n))
+		return c->loc;
+	struct loc loc = {.source = c->source, .line = 1, .col = 1, .len = (uint32_t)n};
+	for (size_t i = 0; i < at; i++) {
+		bool begins = ((unsigned char)c->text[i] & 0xc0) != 0x80; /* of a character */
+		loc.col = c->text[i] == '\n' ? 1 : loc.col + begins;
+		loc.line += c->text[i] == '\n';
+	}
+	return loc;
+}
+
+const struct hub_config *hub_read(struct frontend_model *m, const struct yaml_node *file)
+{
+	struct hub_config *c = ARENA_NEW(&m->arena, struct hub_config);
+	if (c == NULL || !yaml_expect(m->cx, file, YAML_SCALAR, "hf"))
+		return NULL;
+	const char *path = file_named(&m->arena, m->cx, m->dir, file->text, file->loc);
+	if (path == NULL)
+		return NULL;
+	model_note_file(m, path);
+	m->hub_path = path;
+	*c = (struct hub_config){.name = file->text, .loc = file->loc};
+	bool ok = file_begins_with(path, "GGUF", 4) ? read_gguf(m, path, c) : read_json(m, path, c);
+	return ok ? c : NULL;
+}
+
+const char *hub_type(const struct hub_config *c)
+{
+	return c->type;
+}
+
+bool hub_is_gguf(const struct hub_config *c)
+{
+	return c->gguf != NULL;
+}
+
+const char *hub_preset(struct frontend_model *m, const struct hub_config *c)
+{
+	const struct json_node *list = json_find(c->root, "architectures");
+	const char *type = hub_type(c), *preset = NULL;
+	if (type == NULL)
+		return NULL;
+	if (list != NULL && list->kind == JSON_NODE_ARRAY && list->n > 0 &&
+	    list->items[0].kind == JSON_NODE_STRING)
+		preset = preset_of_type(arena_printf(&m->arena, "%s:%s", type, list->items[0].text));
+	return preset != NULL ? preset : preset_of_type(type);
+}
+
+/* ---- values ---- */
+
+static const char *scalar_text(struct hub *h, const struct json_node *v)
+{
+	struct buf t;
+	buf_init(&t);
+	switch (v->kind) {
+	case JSON_NODE_NULL: buf_str(&t, "null"); break;
+	case JSON_NODE_BOOL: buf_str(&t, v->i ? "true" : "false"); break;
+	case JSON_NODE_INT: buf_printf(&t, "%lld", (long long)v->i); break;
+	case JSON_NODE_REAL: value_print_float(&t, v->f); break;
+	case JSON_NODE_STRING: buf_str(&t, v->text); break;
+	case JSON_NODE_ARRAY: buf_str(&t, "a list"); break;
+	case JSON_NODE_OBJECT: buf_str(&t, "an object"); break;
+	}
+	const char *text = arena_strdup(&h->m->arena, t.data);
+	buf_destroy(&t);
+	return text;
+}
+
+static const struct yaml_node *node_of(struct hub *h, const struct json_node *v)
+{
+	if (v->kind != JSON_NODE_ARRAY)
+		return compose_scalar(h->m, h->c->loc, scalar_text(h, v), v->kind == JSON_NODE_STRING);
+	struct yaml_node *list = ARENA_NEW(&h->m->arena, struct yaml_node);
+	if (list == NULL)
+		return NULL;
+	*list = (struct yaml_node){.kind = YAML_SEQUENCE, .loc = h->c->loc, .n = v->n};
+	list->items = ARENA_ARRAY(&h->m->arena, const struct yaml_node *, v->n + 1);
+	for (size_t i = 0; list->items != NULL && i < v->n; i++)
+		list->items[i] = node_of(h, &v->items[i]);
+	return list;
+}
+
+/* ---- keys ---- */
+
+/* The key without the name of an object of `within`, or NULL. */
+static const char *key_within(const struct hub *h, const char *key)
+{
+	for (size_t i = 0; h->within != NULL && h->within->kind == YAML_SEQUENCE && i < h->within->n; i++) {
+		const struct yaml_node *object = h->within->items[i];
+		size_t len = object->kind == YAML_SCALAR ? strlen(object->text) : 0;
+		if (len > 0 && strncmp(key, object->text, len) == 0 && key[len] == '.')
+			return key + len + 1;
+	}
+	return NULL;
+}
+
+static bool is_ignored(const struct hub *h, const char *key)
+{
+	const struct yaml_node *lists = h->ignore;
+	for (size_t i = 0; lists != NULL && lists->kind == YAML_MAPPING && i < lists->n; i++) {
+		const struct yaml_node *list = lists->pairs[i].value;
+		for (size_t k = 0; list->kind == YAML_SEQUENCE && k < list->n; k++) {
+			if (list->items[k]->kind == YAML_SCALAR && glob_match(list->items[k]->text, key))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* The strings in `v` are all of `words`. */
+static bool check_words(struct hub *h, const char *key, const struct yaml_node *words,
+                        const struct json_node *v)
+{
+	struct yaml_list list = yaml_as_list(&h->m->arena, words);
+	bool found = false;
+	if (v->kind == JSON_NODE_ARRAY) {
+		for (size_t i = 0; i < v->n; i++) {
+			if (!check_words(h, key, words, &v->items[i]))
+				return false;
+		}
+		return true;
+	}
+	if (v->kind != JSON_NODE_STRING)
+		return true;
+	for (size_t i = 0; i < list.n; i++)
+		found = found ||
+		        (list.items[i]->kind == YAML_SCALAR && strcmp(list.items[i]->text, v->text) == 0);
+	if (!found)
+		diag_error(h->m->cx, place(h->c, key), DIAG_UNSUPPORTED,
+		           "not supported yet: '%s' holds '%s' in %s", key, v->text, h->c->name);
+	return found;
+}
+
+static bool ignored(const struct hub *h, const char *key)
+{
+	const char *inner = key_within(h, key);
+	return is_ignored(h, key) || (inner != NULL && is_ignored(h, inner));
+}
+
+static bool take(struct hub *h, const struct yaml_node *param, const struct json_node *v)
+{
+	const struct yaml_node *value = node_of(h, v);
+	if (value == NULL || param->kind != YAML_SCALAR)
+		return false;
+	h->params = compose_with(h->m, h->params, param->text, value);
+	return h->params != NULL;
+}
+
+/* A default that is a number says that numbers are wanted. */
+static bool is_number(const struct yaml_node *def)
+{
+	char *end;
+	if (def == NULL || def->kind != YAML_SCALAR || def->quoted || def->len == 0)
+		return false;
+	(void)strtod(def->text, &end);
+	return *end == '\0' && strchr("0123456789-.", def->text[0]) != NULL;
+}
+
+/* The value of a key; a text in the place of a number would be refused somewhere in the preset. */
+static bool take_key(struct hub *h, const struct yaml_node *param, const char *key, const struct json_node *v)
+{
+	if (v->kind != JSON_NODE_STRING || param->kind != YAML_SCALAR ||
+	    !is_number(yaml_find(h->params, param->text)))
+		return take(h, param, v);
+	diag_error(h->m->cx, place(h->c, key), DIAG_VALUE_TYPE,
+	           "'%s' wants a number, found the text \"%.60s\"", key, v->text);
+	return false;
+}
+
+static bool take_null(struct hub *h, const char *key, const struct yaml_node *param)
+{
+	const struct yaml_node *value = yaml_find(h->nulls, key);
+	if (param == NULL || value == NULL)
+		return true;
+	h->params = compose_with(h->m, h->params, param->text, value);
+	return h->params != NULL;
+}
+
+/* [[names, n], ...]: all names, each group n times. `list` NULL counts only; SIZE_MAX when it is not that. */
+static size_t write_runs(const struct json_node *v, struct json_node *list)
+{
+	size_t n = 0;
+	for (size_t i = 0; v->kind == JSON_NODE_ARRAY && i < v->n; i++) {
+		const struct json_node *group = &v->items[i];
+		const struct json_node *names = group->items;
+		if (group->kind != JSON_NODE_ARRAY || group->n != 2 || names[0].kind != JSON_NODE_ARRAY ||
+		    names[1].kind != JSON_NODE_INT || names[1].i < 0 || names[1].i > RUNS_MAX ||
+		    names[0].n > RUNS_MAX || n + names[0].n * (size_t)names[1].i > RUNS_MAX)
+			return SIZE_MAX;
+		for (size_t k = 0; k < names[0].n * (size_t)names[1].i; k++, n++) {
+			if (list != NULL)
+				list[n] = names[0].items[k % names[0].n];
+		}
+	}
+	return v->kind == JSON_NODE_ARRAY ? n : SIZE_MAX;
+}
+
+static bool take_runs(struct hub *h, const struct yaml_node *param, const char *key,
+                      const struct json_node *v)
+{
+	struct json_node list = {.kind = JSON_NODE_ARRAY, .n = write_runs(v, NULL)};
+	if (list.n == SIZE_MAX) {
+		diag_error(h->m->cx, place(h->c, key), DIAG_VALUE_TYPE,
+		           "'%s' in %s is no list of [names, count] pairs", key, h->c->name);
+		return false;
+	}
+	struct json_node *items = ARENA_ARRAY(&h->m->arena, struct json_node, list.n + 1);
+	if (items == NULL)
+		return false;
+	write_runs(v, items);
+	list.items = items;
+	return take(h, param, &list);
+}
+
+static bool check_same(struct hub *h, const char *key, const struct yaml_node *want,
+                       const struct json_node *v)
+{
+	struct yaml_list list = yaml_as_list(&h->m->arena, want);
+	const char *found = scalar_text(h, v);
+	for (size_t i = 0; i < list.n; i++) {
+		if (list.items[i]->kind == YAML_SCALAR && strcmp(list.items[i]->text, found) == 0)
+			return true;
+	}
+	diag_error(h->m->cx, place(h->c, key), DIAG_UNSUPPORTED, "not supported yet: '%s' is %s in %s", key,
+	           found, h->c->name);
+	return false;
+}
+
+static bool one_key(struct hub *h, const char *key, const struct json_node *v)
+{
+	const struct yaml_node *param = yaml_find(h->keys, key), *want = yaml_find(h->same, key);
+	const struct yaml_node *counted = yaml_find(h->count, key), *runs = yaml_find(h->runs, key);
+	const struct yaml_node *words = yaml_find(h->words, key);
+	bool ok = true;
+	if (v->kind == JSON_NODE_NULL)
+		return take_null(h, key, param);
+	if (words != NULL && !check_words(h, key, words, v))
+		return false;
+	if (param != NULL)
+		return take_key(h, param, key, v);
+	if (runs != NULL)
+		return take_runs(h, runs, key, v);
+	if (counted != NULL) {
+		const struct json_node n = {.kind = JSON_NODE_INT, .i = (int64_t)v->n};
+		return take(h, counted, &n);
+	}
+	if (ignored(h, key))
+		return true;
+	if (want == NULL && key_within(h, key) != NULL)
+		want = yaml_find(h->same, key_within(h, key));
+	if (want != NULL)
+		return check_same(h, key, want, v);
+	if (v->kind == JSON_NODE_OBJECT) {
+		for (size_t i = 0; i < v->n; i++)
+			ok = one_key(h, arena_printf(&h->m->arena, "%s.%s", key, v->keys[i]), &v->items[i]) &&
+			     ok;
+		return ok;
+	}
+	h->unknown = key;
+	diag_error(
+	        h->m->cx, place(h->c, key), DIAG_UNSUPPORTED,
+	        "not supported yet: '%s' (%s) in %s is unknown to the preset and may change the computation",
+	        key, scalar_text(h, v), h->c->name);
+	return false;
+}
+
+/* ---- tensors of a GGUF file ---- */
+
+static const struct stored_tensor *find_tensor(const struct gguf *g, const char *name)
+{
+	for (size_t i = 0; i < g->tensors.n; i++) {
+		if (strcmp(g->tensors.items[i].name, name) == 0)
+			return &g->tensors.items[i];
+	}
+	return NULL;
+}
+
+static bool take_values(struct hub *h, const struct yaml_node *param, const struct stored_tensor *t)
+{
+	const struct json_node *list = hub_gguf_values(h->m, t);
+	if (list != NULL)
+		return take(h, param, list);
+	diag_error(h->m->cx, h->c->loc, DIAG_UNSUPPORTED,
+	           "not supported yet: the tensor '%s' (%s) in %s as a list of numbers", t->name,
+	           t->type_name, h->c->name);
+	return false;
+}
+
+/* The number in place of the star of the pattern, or -1. */
+static int64_t number_at_star(const char *pattern, const char *star, const char *name)
+{
+	size_t before = (size_t)(star - pattern), behind = strlen(star + 1), n = strlen(name);
+	int64_t number = 0;
+	if (n <= before + behind || strncmp(pattern, name, before) != 0 ||
+	    strcmp(name + n - behind, star + 1) != 0)
+		return -1;
+	for (size_t i = before; i < n - behind; i++) {
+		if (name[i] < '0' || name[i] > '9' || number > INT32_MAX / 10)
+			return -1;
+		number = 10 * number + (name[i] - '0');
+	}
+	return number;
+}
+
+static bool take_numbers(struct hub *h, const struct yaml_node *param, const char *pattern, const char *star)
+{
+	const struct stored_tensors *all = &h->c->gguf->tensors;
+	struct json_node *items = ARENA_ARRAY(&h->m->arena, struct json_node, all->n + 1);
+	struct json_node list = {.kind = JSON_NODE_ARRAY, .items = items};
+	if (items == NULL || arena_failed(&h->m->arena))
+		return false;
+	for (size_t i = 0; i < all->n; i++) {
+		int64_t number = number_at_star(pattern, star, all->items[i].name);
+		if (number >= 0)
+			items[list.n++] = (struct json_node){.kind = JSON_NODE_INT, .i = number};
+	}
+	return take(h, param, &list);
+}
+
+static bool take_stored(struct hub *h, const struct yaml_node *param, const char *name)
+{
+	const char *star = strchr(name, '*');
+	const struct json_node v = {.kind = JSON_NODE_BOOL, .i = find_tensor(h->c->gguf, name) != NULL};
+	return star != NULL ? take_numbers(h, param, name, star) : take(h, param, &v);
+}
+
+static bool take_tensor(struct hub *h, const char *kind, const struct yaml_node *param, const char *name)
+{
+	const struct stored_tensor *t = find_tensor(h->c->gguf, name);
+	if (strcmp(kind, "stored") == 0)
+		return take_stored(h, param, name);
+	if (t == NULL || (strcmp(kind, "rows") == 0 && t->rank == 0))
+		return true;
+	const struct json_node rows = {.kind = JSON_NODE_INT, .i = t->dims[0]};
+	return strcmp(kind, "rows") == 0 ? take(h, param, &rows) : take_values(h, param, t);
+}
+
+static bool take_tensors(struct hub *h, const struct yaml_node *table)
+{
+	static const char *const kinds[] = {"stored", "rows", "values"};
+	bool ok = true;
+	for (size_t kind = 0; kind < TFMC_COUNT(kinds); kind++) {
+		const struct yaml_node *map = yaml_find(table, kinds[kind]);
+		for (size_t i = 0; ok && map != NULL && map->kind == YAML_MAPPING && i < map->n; i++)
+			ok = take_tensor(h, kinds[kind], map->pairs[i].value, map->pairs[i].key->text);
+	}
+	return ok;
+}
+
+/* Weights of GPTQ, AWQ, bitsandbytes and the like have other tensors than the preset names. */
+static bool refuse_quantized(struct hub *h)
+{
+	const struct json_node *q = json_find(h->c->root, "quantization_config");
+	const struct json_node *method = json_find(q, "quant_method");
+	if (q == NULL || q->kind != JSON_NODE_OBJECT || q->n == 0 || strcmp(q->keys[0], "none") == 0)
+		return false;
+	diag_error(h->m->cx, place(h->c, "quantization_config"), DIAG_UNSUPPORTED,
+	           "not supported yet: quantized weights%s%.60s%s; use the folder of the model before it was "
+	           "quantized",
+	           method != NULL && method->kind == JSON_NODE_STRING ? " ('" : "",
+	           method != NULL && method->kind == JSON_NODE_STRING ? method->text : "",
+	           method != NULL && method->kind == JSON_NODE_STRING ? "')" : "");
+	return true;
+}
+
+const struct yaml_node *hub_apply(struct frontend_model *m, const struct hub_config *c,
+                                  const struct yaml_node *table, const struct yaml_node *params)
+{
+	struct hub h = {.m = m,
+	                .c = c,
+	                .keys = yaml_find(table, "keys"),
+	                .same = yaml_find(table, "same"),
+	                .count = yaml_find(table, "count"),
+	                .runs = yaml_find(table, "runs"),
+	                .words = yaml_find(table, "words"),
+	                .within = yaml_find(table, "within"),
+	                .nulls = yaml_find(table, "nulls"),
+	                .ignore = yaml_find(table, "ignore"),
+	                .params = params};
+	bool ok = params != NULL;
+	if (refuse_quantized(&h))
+		return NULL;
+	for (size_t i = 0; h.params != NULL && i < c->root->n; i++) {
+		if (strcmp(c->root->keys[i], "model_type") != 0)
+			ok = one_key(&h, c->root->keys[i], &c->root->items[i]) && ok;
+	}
+	if (h.unknown != NULL)
+		diag_note(m->cx, c->source != 0 ? LOC_NONE : c->loc,
+		          "a model file may list what does not change it: hub: {ignore: {mine: [\"%s\"]}}",
+		          h.unknown);
+	if (ok && c->gguf != NULL)
+		ok = take_tensors(&h, table);
+	return ok ? h.params : NULL;
+}

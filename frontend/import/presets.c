@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The list of built-in presets. Their texts are the files of presets/, made
+ * part of the program when it is built.
+ */
+#include <string.h>
+
+#include "frontend/import/compose.h"
+
+#define PRESET(name, types) extern const unsigned char preset_##name[];
+#include "frontend/presets/presets.def"
+
+static const struct {
+	const char *name;
+	const unsigned char *text;
+	const char *types;
+} presets[] = {
+#define PRESET(name, types) {#name, preset_##name, types},
+#include "frontend/presets/presets.def"
+};
+
+static const char *const names[] = {
+#define PRESET(name, types) #name,
+#include "frontend/presets/presets.def"
+};
+
+const char *const *preset_names(size_t *n)
+{
+	*n = TFMC_COUNT(names);
+	return names;
+}
+
+const char *preset_text(const char *name)
+{
+	for (size_t i = 0; i < TFMC_COUNT(presets); i++) {
+		if (strcmp(presets[i].name, name) == 0)
+			return (const char *)presets[i].text;
+	}
+	return NULL;
+}
+
+/* `word` is one of `list`, which are separated by blanks. */
+static bool lists(const char *list, const char *word)
+{
+	size_t len = strlen(word);
+	for (const char *p = list; *p != '\0';) {
+		size_t n = strcspn(p, " ");
+		if (n == len && strncmp(p, word, len) == 0)
+			return true;
+		p += n + (p[n] == ' ');
+	}
+	return false;
+}
+
+const char *preset_of_type(const char *type)
+{
+	for (size_t i = 0; i < TFMC_COUNT(presets); i++) {
+		if (lists(presets[i].types, type))
+			return presets[i].name;
+	}
+	return NULL;
+}
+
+const char *preset_nearest_type(struct arena *a, const char *type)
+{
+	struct {
+		const char **items;
+		size_t n, cap;
+	} all = {NULL, 0, 0};
+	for (size_t i = 0; i < TFMC_COUNT(presets); i++) {
+		for (const char *p = presets[i].types; *p != '\0';) {
+			size_t n = strcspn(p, " ");
+			const char **slot = memchr(p, ':', n) == NULL ? ARENA_PUSH(a, &all) : NULL;
+			if (slot != NULL)
+				*slot = arena_strndup(a, p, n);
+			p += n + (p[n] == ' ');
+		}
+	}
+	return did_you_mean(a, type, all.items, arena_failed(a) ? 0 : all.n);
+}
+
+const char *preset_types(struct arena *a, const char *prefix)
+{
+	const char *list = "";
+	for (size_t i = 0; i < TFMC_COUNT(presets); i++) {
+		if (strncmp(presets[i].types, prefix, strlen(prefix)) == 0)
+			list = arena_printf(a, "%s%s%s", list, *list ? ", " : "",
+			                    presets[i].types + strlen(prefix));
+	}
+	return list;
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A model as a YAML document of the next lower level, with parameters at their
+ * final values: a preset by its steps, else the computation as statements of the
+ * graph level and the other sections as they were written.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "frontend/model/model.h"
+
+static bool needs_quotes(const struct yaml_node *node)
+{
+	const char *t = node->text;
+	if (node->quoted || node->len == 0)
+		return !node->null;
+	return strpbrk(t, ",[]{}#&*!|>'\"%@`\n") != NULL || strstr(t, ": ") != NULL ||
+	       t[node->len - 1] == ':' || strchr("?-: ", t[0]) != NULL;
+}
+
+static void print_quoted(struct buf *out, const struct yaml_node *node)
+{
+	bool controls = false;
+	for (size_t i = 0; i < node->len; i++)
+		controls = controls || (unsigned char)node->text[i] < 0x20;
+	if (controls) {
+		buf_quoted(out, node->text);
+		return;
+	}
+	buf_char(out, '\'');
+	for (const char *p = node->text; *p != '\0'; p++) {
+		buf_char(out, *p);
+		if (*p == '\'')
+			buf_char(out, '\'');
+	}
+	buf_char(out, '\'');
+}
+
+static void print_scalar(struct buf *out, const struct yaml_node *node)
+{
+	bool negative = node->text[0] == '-' && node->len > 1 && node->text[1] >= '0' && node->text[1] <= '9';
+	if (needs_quotes(node) && !negative)
+		print_quoted(out, node);
+	else
+		buf_str(out, node->null ? "null" : node->text);
+}
+
+/* Flow style. */
+static void print_flow(struct buf *out, const struct yaml_node *node)
+{
+	if (node->kind == YAML_SCALAR) {
+		print_scalar(out, node);
+		return;
+	}
+	bool map = node->kind == YAML_MAPPING;
+	buf_char(out, map ? '{' : '[');
+	for (size_t i = 0; i < node->n; i++) {
+		buf_str(out, i > 0 ? ", " : "");
+		if (map) {
+			print_scalar(out, node->pairs[i].key);
+			buf_str(out, ": ");
+		}
+		print_flow(out, map ? node->pairs[i].value : node->items[i]);
+	}
+	buf_char(out, map ? '}' : ']');
+}
+
+/* A section, each entry on its own line. */
+static void print_section(struct buf *out, const struct frontend_model *m, const char *key, bool split_map)
+{
+	const struct yaml_node *node = model_section(m, key);
+	if (node == NULL)
+		return;
+	buf_printf(out, "%s:", key);
+	if (node->kind == YAML_SCALAR) {
+		buf_char(out, ' ');
+		print_scalar(out, node);
+		buf_char(out, '\n');
+		return;
+	}
+	buf_char(out, '\n');
+	for (size_t i = 0; i < node->n; i++) {
+		const struct yaml_node *value =
+		        node->kind == YAML_MAPPING ? node->pairs[i].value : node->items[i];
+		buf_str(out, node->kind == YAML_MAPPING ? "  " : "  - ");
+		if (node->kind == YAML_MAPPING) {
+			print_scalar(out, node->pairs[i].key);
+			buf_str(out, ": ");
+		}
+		bool lines = split_map && value->kind == YAML_MAPPING &&
+		             strcmp(node->pairs[i].key->text, "map") == 0;
+		if (!lines)
+			print_flow(out, value);
+		buf_char(out, '\n');
+		for (size_t k = 0; lines && k < value->n; k++) {
+			buf_str(out, "    ");
+			print_scalar(out, value->pairs[k].key);
+			buf_str(out, ": ");
+			print_flow(out, value->pairs[k].value);
+			buf_char(out, '\n');
+		}
+	}
+}
+
+/* ---- block style, for documents of steps ---- */
+
+#define FLOW_WIDTH 100
+
+static void print_tree(struct buf *out, const struct yaml_node *node, unsigned indent);
+
+static bool fits(const struct yaml_node *node, unsigned indent)
+{
+	struct buf text;
+	buf_init(&text);
+	print_flow(&text, node);
+	bool yes = indent + text.len <= FLOW_WIDTH;
+	buf_destroy(&text);
+	return yes;
+}
+
+/* Behind a key or a dash: in the line when it fits, else below. */
+static void print_value(struct buf *out, const struct yaml_node *node, unsigned indent)
+{
+	if (node->kind == YAML_SCALAR || node->n == 0 || fits(node, indent + 16)) {
+		buf_char(out, ' ');
+		print_flow(out, node);
+		buf_char(out, '\n');
+		return;
+	}
+	buf_char(out, '\n');
+	print_tree(out, node, indent);
+}
+
+static void print_pairs(struct buf *out, const struct yaml_node *map, unsigned indent, bool first_in_line)
+{
+	for (size_t i = 0; i < map->n; i++) {
+		if (i > 0 || !first_in_line)
+			buf_fill(out, ' ', indent);
+		print_scalar(out, map->pairs[i].key);
+		buf_char(out, ':');
+		print_value(out, map->pairs[i].value, indent + 2);
+	}
+}
+
+static void print_tree(struct buf *out, const struct yaml_node *node, unsigned indent)
+{
+	if (node->kind == YAML_MAPPING) {
+		print_pairs(out, node, indent, false);
+		return;
+	}
+	for (size_t i = 0; i < node->n; i++) {
+		const struct yaml_node *item = node->items[i];
+		buf_fill(out, ' ', indent);
+		buf_char(out, '-');
+		if (item->kind != YAML_MAPPING || item->n == 0 || (item->n > 1 && fits(item, indent + 2))) {
+			print_value(out, item, indent + 2);
+			continue;
+		}
+		buf_char(out, ' ');
+		print_pairs(out, item, indent + 2, true);
+	}
+}
+
+/* Strings are quoted in params; value_print writes them as 'text'. */
+static void print_params(struct buf *out, const struct frontend_model *m)
+{
+	if (m->params.n > 0)
+		buf_str(out, "params:\n");
+	for (size_t i = 0; i < m->params.n; i++) {
+		buf_printf(out, "  %s: ", m->params.items[i]->name);
+		value_print(out, m->dims, &m->params.items[i]->value);
+		buf_char(out, '\n');
+	}
+}
+
+static void print_input(struct buf *out, const struct frontend_model *m, const struct model_input *in)
+{
+	buf_printf(out, "  %s: {shape: [", in->pub.name);
+	for (int i = 0; i < in->pub.rank; i++) {
+		buf_str(out, i > 0 ? ", " : "");
+		ir_dim_print(out, m->dims, in->dims[i], false);
+	}
+	buf_printf(out, "], dtype: %s", ir_dtype_name(in->pub.dtype));
+	if (in->below > 0)
+		buf_printf(out, ", below: %lld", (long long)in->below);
+	if (in->pub.has_default) {
+		buf_str(out, ", default: ");
+		if (in->pub.default_dim != NULL)
+			ir_dim_print(out, m->dims, in->pub.default_dim, false);
+		else if (in->pub.dtype == DT_BOOL)
+			buf_str(out, in->pub.fill != 0.0 ? "true" : "false");
+		else if (isinf(in->pub.fill))
+			buf_str(out, in->pub.fill > 0.0 ? ".inf" : "-.inf");
+		else
+			buf_f64(out, in->pub.fill);
+	}
+	if (in->pub.lengths != NULL)
+		buf_printf(out, ", lengths: %s", in->pub.lengths);
+	buf_str(out, "}\n");
+}
+
+static void print_interface(struct buf *out, const struct frontend_model *m)
+{
+	size_t n = ir_dims_count(m->dims);
+	if (n > 0)
+		buf_str(out, "dims:\n");
+	for (size_t i = 0; i < n; i++) {
+		const struct ir_dim_sym *s = ir_dims_sym(m->dims, i);
+		buf_printf(out, "  %s: %lld..%lld\n", s->name, (long long)s->lo, (long long)s->hi);
+	}
+	buf_str(out, "inputs:\n");
+	for (size_t i = 0; i < m->inputs.n; i++)
+		print_input(out, m, &m->inputs.items[i]);
+}
+
+/* The merged document; params have been printed. */
+static void print_steps(struct buf *out, const struct frontend_model *m)
+{
+	static const char *const printed[] = {"tfmc", "name", "params", "set"};
+	for (size_t i = 0; i < m->root->n; i++) {
+		const struct yaml_pair *p = &m->root->pairs[i];
+		bool again = false;
+		for (size_t k = 0; k < TFMC_COUNT(printed); k++)
+			again = again || strcmp(p->key->text, printed[k]) == 0;
+		if (again)
+			continue;
+		buf_printf(out, "%s:", p->key->text);
+		print_value(out, p->value, 2);
+	}
+}
+
+enum tfmc_status frontend_expand(struct frontend_model *m, struct buf *out)
+{
+	buf_printf(out, "tfmc: 1\nname: %s\n", m->name);
+	print_params(out, m);
+	if (yaml_find(m->written, "preset") != NULL || yaml_find(m->written, "hf") != NULL) {
+		print_steps(out, m);
+		return buf_failed(out) ? TFMC_NO_MEMORY : TFMC_OK;
+	}
+	print_interface(out, m);
+	buf_str(out, "graph:\n");
+	graph_print(out, &m->graph, 2);
+	buf_str(out, "outputs:\n");
+	for (size_t i = 0; i < m->outputs.n; i++)
+		buf_printf(out, "  %s: %s\n", m->outputs.items[i].name, m->outputs.items[i].value);
+	static const char *const sections[] = {"generate",  "weights", "dtype",
+	                                       "tokenizer", "checks",  "target"};
+	for (size_t i = 0; i < TFMC_COUNT(sections); i++)
+		print_section(out, m, sections[i], strcmp(sections[i], "weights") == 0);
+	return buf_failed(out) ? TFMC_NO_MEMORY : TFMC_OK;
+}

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Loading a model file: the stages in order, the one name space, and the
+ * accessors of frontend.h.
+ */
+#include "frontend/model/model.h"
+
+#include <string.h>
+
+#include "frontend/steps/blocks.h"
+#include "frontend/import/compose.h"
+#include "frontend/import/file_kind.h"
+#include "frontend/text/files.h"
+#include "frontend/import/folder.h"
+#include "frontend/model/schema.h"
+#include "ir/support/memory.h"
+
+bool model_declare(struct frontend_model *m, const char *name, const char *what, struct loc loc)
+{
+	if (!expr_is_name(name)) {
+		diag_error(m->cx, loc, DIAG_NAME, "'%s' is not a name (letters, digits, _; at most 63)",
+		           name);
+		return false;
+	}
+	const char *old = strmap_get(&m->names, name);
+	if (old != NULL) {
+		diag_error(m->cx, loc, DIAG_NAME_CLASH, "%s '%s' has the name of %s", what, name, old);
+		return false;
+	}
+	char *text = arena_alloc(&m->arena, strlen(what) + 3);
+	if (text == NULL)
+		return false;
+	memcpy(text, "a ", 2);
+	memcpy(text + 2, what, strlen(what));
+	strmap_set(&m->names, name, text);
+	return true;
+}
+
+const struct yaml_node *model_section(const struct frontend_model *m, const char *key)
+{
+	return yaml_find(m->root, key);
+}
+
+static enum expr_lookup lookup(void *user, const char *name, struct loc loc, struct value *out)
+{
+	struct frontend_model *m = user;
+	const struct ir_dim *d = ir_dim_sym(m->dims, name);
+	if (d != NULL) {
+		*out = value_dim(d);
+		return EXPR_FOUND;
+	}
+	return model_lookup_param(m, name, loc, out);
+}
+
+static const char *const *suggest(void *user, size_t *n)
+{
+	struct frontend_model *m = user;
+	*n = m->n_suggestions;
+	return m->suggestions;
+}
+
+struct expr_env model_env(struct frontend_model *m, bool dims)
+{
+	return (struct expr_env){&m->arena, m->cx, dims ? m->dims : NULL, lookup, suggest, m};
+}
+
+int model_find_input(const struct frontend_model *m, const char *name)
+{
+	for (size_t i = 0; i < m->inputs.n; i++) {
+		if (strcmp(m->inputs.items[i].pub.name, name) == 0)
+			return (int)i;
+	}
+	return -1;
+}
+
+int model_find_output(const struct frontend_model *m, const char *name)
+{
+	for (size_t i = 0; i < m->outputs.n; i++) {
+		if (strcmp(m->outputs.items[i].name, name) == 0)
+			return (int)i;
+	}
+	return -1;
+}
+
+const struct definition *model_find_definition(const struct frontend_model *m, const char *name)
+{
+	for (size_t i = 0; i < m->defines.n; i++) {
+		if (strcmp(m->defines.items[i].name, name) == 0)
+			return &m->defines.items[i];
+	}
+	return NULL;
+}
+
+/* `tfmc: 1`, `name`, and which top-level keys go together. */
+static bool read_head(struct frontend_model *m)
+{
+	struct expr_env env = model_env(m, false);
+	const struct yaml_node *version = model_section(m, "tfmc"), *name = model_section(m, "name");
+	int64_t v;
+	if (!schema_check(&m->arena, m->cx, m->root, "top", NULL, "the model"))
+		return false;
+	if (!expr_read_int(&env, version, "tfmc", &v))
+		return false;
+	if (v != 1) {
+		diag_error(m->cx, version->loc, DIAG_UNSUPPORTED,
+		           "not supported yet: version %lld of the language", (long long)v);
+		return false;
+	}
+	if (!yaml_expect(m->cx, name, YAML_SCALAR, "name"))
+		return false;
+	if (!expr_is_name(name->text)) {
+		diag_error(m->cx, name->loc, DIAG_NAME, "'%s' is not a name (letters, digits, _; at most 63)",
+		           name->text);
+		return false;
+	}
+	m->name = m->options.name != NULL ? m->options.name : name->text;
+	static const char *const needed[] = {"inputs", "outputs"};
+	bool ok = true;
+	for (size_t i = 0; i < TFMC_COUNT(needed); i++) {
+		if (model_section(m, needed[i]) == NULL) {
+			diag_error(m->cx, m->root->loc, DIAG_MISSING, "the model needs '%s'", needed[i]);
+			ok = false;
+		}
+	}
+	const struct yaml_pair *model = yaml_find_pair(m->root, "model"),
+	                       *graph = yaml_find_pair(m->root, "graph");
+	if (model == NULL && graph == NULL)
+		diag_error(m->cx, m->root->loc, DIAG_MISSING, "the model needs 'model' or 'graph'");
+	if (model != NULL && graph != NULL)
+		diag_error(m->cx, graph->key->loc, DIAG_REFUSED, "'model' and 'graph' exclude each other");
+	return ok && (model == NULL) != (graph == NULL);
+}
+
+static bool make_lists(struct frontend_model *m)
+{
+	m->input_list = ARENA_ARRAY(&m->arena, struct frontend_input, m->inputs.n);
+	m->output_list = ARENA_ARRAY(&m->arena, const char *, m->outputs.n);
+	if (m->input_list == NULL || m->output_list == NULL)
+		return false;
+	for (size_t i = 0; i < m->inputs.n; i++)
+		m->input_list[i] = m->inputs.items[i].pub;
+	for (size_t i = 0; i < m->outputs.n; i++)
+		m->output_list[i] = m->outputs.items[i].name;
+	return true;
+}
+
+static bool read_all(struct frontend_model *m)
+{
+	const struct yaml_node *params = model_section(m, "params");
+	if (!read_head(m))
+		return false;
+	bool ok = model_read_params(m);
+	if (params != NULL && params->kind != YAML_MAPPING)
+		return false;
+	/* Params and dims that are wrong have been reported, reading them says no more. */
+	ok = model_read_dims(m) && ok;
+	ok = model_read_defines(m) && ok;
+	bool values = model_read_inputs(m);
+	values = model_read_outputs(m) && values;
+	ok = model_check_sections(m) && ok;
+	if (!values) {
+		blocks_check(m);
+		return false;
+	}
+	ok = model_read_generate(m) && ok;
+	ok = model_read_checks(m) && ok;
+	return blocks_expand(m) && make_lists(m) && ok;
+}
+
+static struct frontend_model *create(struct diag_context *cx, const char *path,
+                                     const struct frontend_options *options)
+{
+	struct frontend_model *m = memory_zeroed(1, sizeof(*m));
+	if (m == NULL)
+		return NULL;
+	arena_init(&m->arena);
+	m->cx = cx;
+	if (options != NULL)
+		m->options = *options;
+	m->path = arena_strdup(&m->arena, path);
+	m->dir = file_dir(&m->arena, path);
+	m->dims = ir_dims_create(&m->arena);
+	m->tokens = -1;
+	strmap_init(&m->names, &m->arena);
+	strmap_init(&m->param_index, &m->arena);
+	strmap_init(&m->resolved, &m->arena);
+	return m;
+}
+
+/* The text that stands for a hub folder or a GGUF file; NULL for other files, or after a diagnostic. */
+static const char *made_text(struct frontend_model *m, const char *at, enum tfmc_status *st)
+{
+	if (folder_is(m->path))
+		return folder_model(&m->arena, m->cx, m->path, m->options.name, at, st);
+	return gguf_model_is(m->path) ? gguf_model(&m->arena, m->cx, m->path, m->options.name, at) : NULL;
+}
+
+/* Files of a folder that its text is made of and does not name. */
+static void note_folder_files(struct frontend_model *m)
+{
+	static const char *const files[] = {"modules.json", "generation_config.json"};
+	for (size_t i = 0; i < TFMC_COUNT(files); i++) {
+		if (folder_has(&m->arena, m->path, files[i]))
+			model_note_file(m, file_join(&m->arena, m->path, files[i]));
+	}
+}
+
+/* The file, or what stands for a hub folder or a GGUF file. */
+static enum tfmc_status read_written(struct frontend_model *m)
+{
+	bool folder = folder_is(m->path);
+	if (!folder && !gguf_model_is(m->path) && !file_kind_may_be_model(&m->arena, m->cx, m->path))
+		return TFMC_INVALID;
+	if (!folder && !gguf_model_is(m->path))
+		return yaml_read(&m->arena, m->cx, m->path, m->path, LOC_NONE, &m->written);
+	enum tfmc_status st = TFMC_INVALID;
+	const char *text = made_text(m, "", &st);
+	if (folder) {
+		m->dir = m->path;
+		note_folder_files(m);
+	}
+	if (text == NULL)
+		return st;
+	return yaml_parse(&m->arena, m->cx,
+	                  arena_printf(&m->arena, folder ? "%s (folder)" : "%s (GGUF)", m->path), text,
+	                  strlen(text), false, &m->written);
+}
+
+enum tfmc_status frontend_load(struct diag_context *cx, const char *path,
+                               const struct frontend_options *options, struct frontend_model **out)
+{
+	*out = NULL;
+	struct frontend_model *m = create(cx, path, options);
+	if (m == NULL)
+		return TFMC_NO_MEMORY;
+	size_t errors = cx->n_errors;
+	enum tfmc_status st = read_written(m);
+	m->root = m->written;
+	if (st == TFMC_OK && !model_compose(m))
+		st = TFMC_INVALID;
+	if (st == TFMC_OK && !read_all(m)) {
+		st = TFMC_INVALID;
+		if (m->hub_path != NULL && cx->n_errors != errors)
+			diag_note(cx, LOC_NONE, "parameters of the preset come from '%s'", m->hub_path);
+	}
+	if (st == TFMC_OK && cx->n_errors != errors)
+		st = TFMC_INVALID;
+	if (arena_failed(&m->arena) && cx->n_errors == errors)
+		st = TFMC_NO_MEMORY;
+	if (st != TFMC_OK) {
+		frontend_destroy(m);
+		return st;
+	}
+	*out = m;
+	return TFMC_OK;
+}
+
+const char *frontend_folder_text(struct frontend_model *m, const char *at)
+{
+	enum tfmc_status st;
+	return made_text(m, at, &st);
+}
+
+const char *frontend_name(const struct frontend_model *m)
+{
+	return m->name;
+}
+
+void model_note_file(struct frontend_model *m, const char *path)
+{
+	const char **slot = ARENA_PUSH(&m->arena, &m->read);
+	if (slot != NULL)
+		*slot = arena_strdup(&m->arena, path);
+}
+
+const char *const *frontend_files(const struct frontend_model *m, size_t *n)
+{
+	*n = m->read.n;
+	return m->read.items;
+}
+
+const char *frontend_preset(const struct frontend_model *m)
+{
+	return m->preset;
+}
+
+const char *frontend_dir(const struct frontend_model *m)
+{
+	return m->dir;
+}
+
+const struct frontend_input *frontend_inputs(const struct frontend_model *m, size_t *n)
+{
+	*n = m->inputs.n;
+	return m->input_list;
+}
+
+const char *const *frontend_outputs(const struct frontend_model *m, size_t *n)
+{
+	*n = m->outputs.n;
+	return m->output_list;
+}
+
+const struct frontend_target *frontend_target(const struct frontend_model *m)
+{
+	return &m->target;
+}
+
+const struct frontend_generate *frontend_generate(const struct frontend_model *m)
+{
+	return &m->generate;
+}
+
+const struct frontend_check *frontend_checks(const struct frontend_model *m, size_t *n)
+{
+	*n = m->checks.n;
+	return m->checks.items;
+}

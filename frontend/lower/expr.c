@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Expressions of graph statements: scalars by the evaluator of frontend/expr/expr.h,
+ * tensors through the builder, with trailing-axis broadcasting between them.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "frontend/lower/lower.h"
+
+bool lower_fail(struct lowering *lw, struct loc at, enum diag_code code, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	const char *text = arena_vprintf(lw->arena, fmt, ap);
+	va_end(ap);
+	const char *path = lw->loc.path;
+	struct loc loc = at.line != 0 ? at : lw->loc.at;
+	if (path != NULL && path[0] != '\0')
+		diag_error(lw->cx, loc, code, "%s (%s)", text, path);
+	else
+		diag_error(lw->cx, loc, code, "%s", text);
+	return false;
+}
+
+const struct ir_dim *lower_dim(struct lowering *lw, const struct ir_dim *d)
+{
+	const struct ir_dim *own = ir_import_dim(lw->module, d);
+	return lw->bound == NULL ? own : ir_dim_bind(lw->module->dims, own, lw->bound_sym, lw->bound);
+}
+
+const char *type_text(struct lowering *lw, struct ir_value v)
+{
+	struct buf t;
+	buf_init(&t);
+	ir_type_print(&t, lw->module->dims, irb_type(lw->b, v));
+	const char *s = arena_strdup(lw->arena, t.data);
+	buf_destroy(&t);
+	return s;
+}
+
+struct lval lval_tensor(struct ir_value v)
+{
+	return (struct lval){.kind = LV_TENSOR, .v = v};
+}
+
+/* ---- broadcasting ---- */
+
+static struct ir_value widen(struct lowering *lw, struct ir_value v, int rank,
+                             const struct ir_dim *const *dims)
+{
+	const struct ir_type *t = irb_type(lw->b, v);
+	bool same = t != NULL && t->rank == rank;
+	for (int i = 0; same && i < rank; i++)
+		same = t->dims[i] == dims[i];
+	return same ? v : irb_broadcast_to(lw->b, v, rank, dims);
+}
+
+bool lower_unify(struct lowering *lw, struct loc at, struct ir_value *a, struct ir_value *b)
+{
+	const struct ir_type *ta = irb_type(lw->b, *a), *tb = irb_type(lw->b, *b);
+	const struct ir_dim *dims[IR_RANK_MAX];
+	if (ta == NULL || tb == NULL)
+		return false;
+	int rank = ta->rank > tb->rank ? ta->rank : tb->rank;
+	for (int i = 1; i <= rank; i++) {
+		const struct ir_dim *da = i <= ta->rank ? ta->dims[ta->rank - i] : NULL;
+		const struct ir_dim *db = i <= tb->rank ? tb->dims[tb->rank - i] : NULL;
+		bool fits =
+		        da == NULL || db == NULL || da == db || ir_dim_equals(da, 1) || ir_dim_equals(db, 1);
+		if (!fits)
+			return lower_fail(lw, at, DIAG_SHAPE, "%s and %s do not fit together",
+			                  type_text(lw, *a), type_text(lw, *b));
+		dims[rank - i] = da == NULL || (db != NULL && ir_dim_equals(da, 1)) ? db : da;
+	}
+	*a = widen(lw, *a, rank, dims);
+	*b = widen(lw, *b, rank, dims);
+	return !irb_failed(lw->b);
+}
+
+bool lower_fits(enum ir_dtype t, double v)
+{
+	if (ir_dtype_class(t) != DTCLASS_FLOAT && v != floor(v))
+		return false;
+	switch (t) {
+	case DT_I8: return v >= INT8_MIN && v <= INT8_MAX;
+	case DT_U8: return v >= 0 && v <= UINT8_MAX;
+	case DT_I16: return v >= INT16_MIN && v <= INT16_MAX;
+	case DT_I32: return v >= INT32_MIN && v <= INT32_MAX;
+	case DT_I64: return fabs(v) < 0x1p53; /* from there on doubles have gaps */
+	case DT_BOOL: return v == 0 || v == 1;
+	case DT_F32:
+	case DT_F16:
+	case DT_BF16:
+	case DT_F64: break;
+	}
+	return true;
+}
+
+static bool number_of(struct lowering *lw, struct loc at, const struct value *s, double *out)
+{
+	if (s->kind == VALUE_INT)
+		*out = (double)s->i;
+	else if (s->kind == VALUE_FLOAT)
+		*out = s->f;
+	else if (s->kind == VALUE_BOOL)
+		*out = s->b ? 1.0 : 0.0;
+	else
+		return lower_fail(lw, at, DIAG_VALUE_TYPE, "a number is wanted beside a tensor, found %s",
+		                  value_describe(lw->arena, lw->m->dims, s));
+	return true;
+}
+
+/* Constants of the IR are doubles: what they may not hold is made of two that they do. */
+static struct ir_value spread_wide(struct lowering *lw, int64_t v, const struct ir_type *t)
+{
+	int64_t low = v & (int64_t)UINT32_MAX;
+	struct ir_value high =
+	        irb_full_of(lw->b, (double)((v - low) / ((int64_t)1 << 32)), DT_I64, t->rank, t->dims);
+	struct ir_value unit = irb_full_of(lw->b, 0x1p32, DT_I64, t->rank, t->dims);
+	struct ir_value rest = irb_full_of(lw->b, (double)low, DT_I64, t->rank, t->dims);
+	return irb_add(lw->b, irb_mul(lw->b, high, unit, NULL), rest, NULL);
+}
+
+bool lower_spread(struct lowering *lw, struct loc at, struct lval *v, struct ir_value like)
+{
+	const struct ir_type *t = irb_type(lw->b, like);
+	double d = 0.0;
+	if (v->kind == LV_TENSOR)
+		return true;
+	if (t == NULL)
+		return false;
+	if (v->kind == LV_SCALAR && v->s.kind == VALUE_DIM) {
+		struct ir_value n =
+		        irb_dim_value(lw->b, &(struct attrs_dim_value){.dim = lower_dim(lw, v->s.dim)});
+		if (t->dtype != DT_I32)
+			n = irb_cast(lw->b, n, &(struct attrs_cast){.dtype = t->dtype});
+		*v = lval_tensor(irb_broadcast_to(lw->b, n, t->rank, t->dims));
+		return !irb_failed(lw->b);
+	}
+	if (v->kind != LV_SCALAR || !number_of(lw, at, &v->s, &d))
+		return false;
+	if (ir_dtype_class(t->dtype) != DTCLASS_FLOAT && v->s.kind == VALUE_FLOAT)
+		return lower_fail(lw, at, DIAG_DTYPE, "a float beside a tensor of %s",
+		                  ir_dtype_name(t->dtype));
+	bool is_wide = t->dtype == DT_I64 && v->s.kind == VALUE_INT && fabs(d) >= 0x1p53;
+	if (!is_wide && !lower_fits(t->dtype, d))
+		return lower_fail(lw, at, DIAG_VALUE_TYPE, "%lld is no value of %s", (long long)v->s.i,
+		                  ir_dtype_name(t->dtype));
+	*v = lval_tensor(is_wide ? spread_wide(lw, v->s.i, t)
+	                         : irb_full_of(lw->b, d, t->dtype, t->rank, t->dims));
+	return !irb_failed(lw->b);
+}
+
+/* ---- scalars ---- */
+
+static bool is_scalar_function(const char *name)
+{
+	static const char *const names[] = {"min",  "max",  "abs", "len", "floor",
+	                                    "ceil", "sqrt", "exp", "log", "if"};
+	for (size_t i = 0; i < TFMC_COUNT(names); i++) {
+		if (strcmp(names[i], name) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool is_scalar(const struct lowering *lw, const struct expr *e)
+{
+	if (e->kind == EX_NAME && lower_find(lw, e->text) != NULL)
+		return false;
+	if (e->kind == EX_LIST || (e->kind == EX_CALL && (!is_scalar_function(e->text) || e->n_keywords > 0)))
+		return false;
+	for (size_t i = 0; i < e->n_args; i++) {
+		if (!is_scalar(lw, e->args[i]))
+			return false;
+	}
+	return true;
+}
+
+static bool scalar(struct lowering *lw, const struct expr *e, struct lval *out)
+{
+	*out = (struct lval){.kind = LV_SCALAR};
+	if (e->kind == EX_STRING) {
+		out->s = value_string(e->text);
+		return true;
+	}
+	if (e->kind == EX_NAME) {
+		enum expr_lookup found = lw->env.lookup(lw->env.user, e->text, e->loc, &out->s);
+		if (found == EXPR_ABSENT)
+			out->s = value_string(e->text); /* a word, or an unknown name: the taker decides */
+		return found != EXPR_FAILED;
+	}
+	return expr_eval(&lw->env, e, &out->s);
+}
+
+/* ---- operators ---- */
+
+static bool unknown_name(struct lowering *lw, const struct expr *e)
+{
+	const char **names = ARENA_ARRAY(lw->arena, const char *, lw->vars.n + 1);
+	size_t n = 0;
+	for (size_t i = 0; names != NULL && i < lw->vars.n; i++) {
+		if (lw->vars.items[i].value != NULL)
+			names[n++] = lw->vars.items[i].key;
+	}
+	return lower_fail(lw, e->loc, DIAG_UNKNOWN_VALUE, "no value is called '%s' here%s", e->text,
+	                  did_you_mean(lw->arena, e->text, names, n));
+}
+
+static bool is_unknown(const struct expr *e, const struct lval *v)
+{
+	return e->kind == EX_NAME && v->kind == LV_SCALAR && v->s.kind == VALUE_STRING;
+}
+
+static bool compare(struct lowering *lw, enum expr_op op, struct ir_value a, struct ir_value b,
+                    struct lval *out)
+{
+	const struct ir_type *t = irb_type(lw->b, a);
+	static const int kinds[] = {[EXPR_EQ] = CMP_eq, [EXPR_NE] = CMP_ne, [EXPR_LT] = CMP_lt,
+	                            [EXPR_LE] = CMP_le, [EXPR_GT] = CMP_gt, [EXPR_GE] = CMP_ge};
+	if (t != NULL && t->dtype == DT_BOOL) { /* false < true */
+		a = irb_cast(lw->b, a, &(struct attrs_cast){.dtype = DT_I32});
+		b = irb_cast(lw->b, b, &(struct attrs_cast){.dtype = DT_I32});
+	}
+	*out = lval_tensor(irb_cmp(lw->b, a, b, &(struct attrs_cmp){.kind = kinds[op]}));
+	return !irb_failed(lw->b);
+}
+
+static bool divide(struct lowering *lw, const struct expr *e, struct ir_value a, struct ir_value b,
+                   struct lval *out)
+{
+	const struct ir_type *t = irb_type(lw->b, a);
+	if (t != NULL && ir_dtype_class(t->dtype) == DTCLASS_INT)
+		return lower_fail(lw, e->loc, DIAG_DTYPE,
+		                  "'/' of ints is not exact: write // to round down, or cast %s to f32",
+		                  type_text(lw, a));
+	*out = lval_tensor(irb_div(lw->b, a, b, NULL));
+	return !irb_failed(lw->b);
+}
+
+static bool operate(struct lowering *lw, const struct expr *e, struct ir_value a, struct ir_value b,
+                    struct lval *out)
+{
+	struct ir_value v = IR_NO_VALUE;
+	switch (e->op) {
+	case EXPR_ADD: v = irb_add(lw->b, a, b, NULL); break;
+	case EXPR_SUB: v = irb_sub(lw->b, a, b, NULL); break;
+	case EXPR_MUL: v = irb_mul(lw->b, a, b, NULL); break;
+	case EXPR_DIV: return divide(lw, e, a, b, out);
+	case EXPR_POW: v = irb_pow(lw->b, a, b, NULL); break;
+	case EXPR_AND: v = irb_and(lw->b, a, b, NULL); break;
+	case EXPR_OR: v = irb_or(lw->b, a, b, NULL); break;
+	case EXPR_FLOORDIV: v = irb_floor_div(lw->b, a, b, NULL); break;
+	case EXPR_MOD: v = irb_mod(lw->b, a, b, NULL); break;
+	case EXPR_NOT:
+	case EXPR_NEG: break; /* one operand */
+	case EXPR_EQ:
+	case EXPR_NE:
+	case EXPR_LT:
+	case EXPR_LE:
+	case EXPR_GT:
+	case EXPR_GE: return compare(lw, e->op, a, b, out);
+	}
+	*out = lval_tensor(v);
+	return !irb_failed(lw->b);
+}
+
+/* Multiplication by a constant is its own op. */
+static bool scale_by(struct lowering *lw, const struct expr *e, const struct lval *a, const struct lval *b,
+                     struct lval *out)
+{
+	const struct lval *t = a->kind == LV_TENSOR ? a : b, *s = t == a ? b : a;
+	const struct ir_type *type = irb_type(lw->b, t->v);
+	double f = 0.0;
+	bool times = e->op == EXPR_MUL, over = e->op == EXPR_DIV && t == a;
+	if (s->kind != LV_SCALAR || t->kind != LV_TENSOR || type == NULL ||
+	    ir_dtype_class(type->dtype) != DTCLASS_FLOAT || !(times || over) ||
+	    (s->s.kind != VALUE_INT && s->s.kind != VALUE_FLOAT))
+		return false;
+	f = s->s.kind == VALUE_INT ? (double)s->s.i : s->s.f;
+	if (over && f == 0.0)
+		return false;
+	*out = lval_tensor(irb_scale_by(lw->b, t->v, over ? 1.0 / f : f));
+	return true;
+}
+
+static bool binary(struct lowering *lw, const struct expr *e, struct lval *out)
+{
+	struct lval a, b;
+	if (!lower_expr(lw, e->args[0], &a) || !lower_expr(lw, e->args[1], &b))
+		return false;
+	if (is_unknown(e->args[0], &a))
+		return unknown_name(lw, e->args[0]);
+	if (is_unknown(e->args[1], &b))
+		return unknown_name(lw, e->args[1]);
+	if (scale_by(lw, e, &a, &b, out))
+		return !irb_failed(lw->b);
+	struct ir_value like = a.kind == LV_TENSOR ? a.v : b.v;
+	if (!lower_spread(lw, e->loc, &a, like) || !lower_spread(lw, e->loc, &b, like) ||
+	    !lower_unify(lw, e->loc, &a.v, &b.v))
+		return false;
+	return operate(lw, e, a.v, b.v, out);
+}
+
+static bool unary(struct lowering *lw, const struct expr *e, struct lval *out)
+{
+	struct lval a;
+	if (!lower_expr(lw, e->args[0], &a))
+		return false;
+	if (a.kind != LV_TENSOR)
+		return lower_fail(lw, e->loc, DIAG_VALUE_TYPE, "'%s' wants a tensor or a number",
+		                  expr_op_text(e->op));
+	*out = lval_tensor(e->op == EXPR_NOT ? irb_not(lw->b, a.v, NULL) : irb_neg(lw->b, a.v, NULL));
+	return !irb_failed(lw->b);
+}
+
+/* a[i]: index i of axis 0. */
+static bool index_of(struct lowering *lw, const struct expr *e, struct lval *out)
+{
+	struct lval a, i;
+	if (e->n_args != 2 || !lower_expr(lw, e->args[0], &a) || !lower_expr(lw, e->args[1], &i))
+		return e->n_args == 2 ? false : lower_fail(lw, e->loc, DIAG_STATEMENT, "one index is wanted");
+	const struct ir_type *t = a.kind == LV_TENSOR ? irb_type(lw->b, a.v) : NULL;
+	if (t == NULL || t->rank < 1 || i.kind != LV_SCALAR || i.s.kind != VALUE_INT)
+		return lower_fail(lw, e->loc, DIAG_VALUE_TYPE, "indexing wants a tensor and an int");
+	if (i.s.i < 0 || i.s.i >= ir_dim_lo(lw->module->dims, t->dims[0]))
+		return lower_fail(lw, e->loc, DIAG_INDEX, "index %lld of %s", (long long)i.s.i,
+		                  type_text(lw, a.v));
+	struct ir_dims *d = lw->module->dims;
+	struct ir_value s = irb_slice_of(lw->b, a.v, 0, ir_dim_const(d, i.s.i), ir_dim_const(d, 1));
+	*out = lval_tensor(irb_reshape_to(lw->b, s, t->rank - 1, t->dims + 1));
+	return !irb_failed(lw->b);
+}
+
+bool lower_expr(struct lowering *lw, const struct expr *e, struct lval *out)
+{
+	const struct lval *v = e->kind == EX_NAME ? lower_find(lw, e->text) : NULL;
+	if (v != NULL) {
+		*out = *v;
+		return true;
+	}
+	if (is_scalar(lw, e))
+		return scalar(lw, e, out);
+	switch (e->kind) {
+	case EX_UNARY: return unary(lw, e, out);
+	case EX_BINARY: return binary(lw, e, out);
+	case EX_INDEX: return index_of(lw, e, out);
+	case EX_CALL: return lower_call(lw, e, out);
+	case EX_LIST: return lower_fail(lw, e->loc, DIAG_STATEMENT, "a list is not a value");
+	case EX_NONE:
+	case EX_INT:
+	case EX_FLOAT:
+	case EX_BOOL:
+	case EX_STRING:
+	case EX_NAME: break;
+	}
+	return scalar(lw, e, out);
+}

@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The functions of a module: run, and for generating models decode and encode.
+ */
+#include "frontend/lower/lower.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/support/memory.h"
+
+struct entry {
+	const char *name;
+	enum lower_mode mode;
+	struct graph_body body;
+	const size_t *outputs;     /* indices of model outputs */
+	const char *const *values; /* their names at level 3 */
+	size_t n_outputs;
+	bool tokens, others; /* which inputs are parameters */
+	bool scores;         /* decode that yields log p of given tokens */
+	struct loc loc;
+};
+
+static bool begin(struct lowering *lw, struct frontend_model *m, struct ir_module *module,
+                  const struct entry *e, struct state_types *types)
+{
+	*lw = (struct lowering){
+	        .m = m, .arena = &m->arena, .cx = m->cx, .mode = e->mode, .module = module, .types = types};
+	lw->env = model_env(m, true);
+	lw->outputs = e->values;
+	lw->n_outputs = e->n_outputs;
+	strmap_init(&lw->vars, &m->arena);
+	lw->b = irb_begin(module, m->cx, e->name, (struct ir_loc){e->loc, NULL});
+	return lw->b != NULL && lower_bind_rows(lw, e->scores);
+}
+
+/* ---- parameters ---- */
+
+static bool is_wanted(const struct frontend_model *m, const struct entry *e, size_t input)
+{
+	bool tokens = m->tokens >= 0 &&
+	              ((int)input == m->tokens || m->inputs.items[m->tokens].lengths == (int)input);
+	return tokens ? e->tokens : e->others;
+}
+
+static const struct ir_type *input_type(struct lowering *lw, const struct model_input *in)
+{
+	const struct ir_dim *dims[IR_RANK_MAX];
+	for (int i = 0; i < in->pub.rank; i++)
+		dims[i] = lower_dim(lw, in->dims[i]);
+	return ir_type_tensor(lw->module->types, in->pub.dtype, in->pub.rank, dims);
+}
+
+static bool add_input(struct lowering *lw, const struct model_input *in, const int *index)
+{
+	struct frontend_model *m = lw->m;
+	struct ir_param p = {.name = in->pub.name,
+	                     .loc = {in->pub.loc, NULL},
+	                     .role = ROLE_INPUT,
+	                     .below = in->below,
+	                     .has_default = in->pub.has_default};
+	p.lengths = in->lengths < 0 ? -1 : index[in->lengths];
+	p.fill = in->pub.fill;
+	if (in->pub.default_dim != NULL)
+		p.default_value = lower_dim(lw, in->pub.default_dim);
+	if (in->measures >= 0)
+		p.max = lower_dim(lw, m->inputs.items[in->measures].dims[1]);
+	struct lval v = lval_tensor(irb_param(lw->b, &p, input_type(lw, in)));
+	lower_bind(lw, in->pub.name, &v);
+	return !irb_failed(lw->b);
+}
+
+/* Numbers of the parameters that the inputs become, -1: not one of this function. */
+static int *number_inputs(struct lowering *lw, const struct entry *e)
+{
+	int *index = ARENA_ARRAY(lw->arena, int, lw->m->inputs.n);
+	int next = 0;
+	for (size_t i = 0; index != NULL && i < lw->m->inputs.n; i++)
+		index[i] = is_wanted(lw->m, e, i) ? next++ : -1;
+	return index;
+}
+
+static const struct ir_type *batch_type(struct lowering *lw)
+{
+	const struct ir_dim *dims[] = {lower_dim(lw, lw->m->inputs.items[lw->m->tokens].dims[0])};
+	return ir_type_tensor(lw->module->types, DT_I32, 1, dims);
+}
+
+static bool add_state(struct lowering *lw, const char *name)
+{
+	const struct state_type *t = NULL;
+	for (size_t i = 0; i < lw->types->n; i++) {
+		if (strcmp(lw->types->items[i].name, name) == 0)
+			t = &lw->types->items[i];
+	}
+	if (t == NULL)
+		return lower_fail(lw, LOC_NONE, DIAG_INTERNAL, "no state is called '%s'", name);
+	const struct ir_dim *dims[IR_RANK_MAX];
+	for (int i = 0; i < t->rank; i++)
+		dims[i] = lower_dim(lw, t->dims[i]);
+	const struct ir_type *type = ir_type_tensor(lw->module->types, t->dtype, t->rank, dims);
+	const struct ir_state_decl *decl = type == NULL ? NULL : ir_add_state(lw->module, name, type, t->loc);
+	struct lower_state *s = decl == NULL ? NULL : ARENA_PUSH(lw->arena, &lw->states);
+	if (s == NULL)
+		return lower_fail(lw, LOC_NONE, DIAG_INTERNAL, "the state '%s' cannot be declared", name);
+	const char *last = strrchr(name, '.');
+	struct ir_param p = {.name = last == NULL ? name : last + 1, .loc = t->loc, .lengths = -1};
+	if (lower_find(lw, p.name) != NULL || lw->states.n > 1)
+		p.name = arena_printf(lw->arena, "state%zu", lw->states.n);
+	*s = (struct lower_state){name, decl, irb_param(lw->b, &p, ir_type_state(lw->module->types, decl))};
+	return !irb_failed(lw->b);
+}
+
+static bool add_params(struct lowering *lw, const struct entry *e)
+{
+	int *index = number_inputs(lw, e);
+	struct names_list names = {NULL, 0, 0};
+	if (index == NULL)
+		return false;
+	for (size_t i = 0; i < lw->m->inputs.n; i++) {
+		if (index[i] >= 0 && !add_input(lw, &lw->m->inputs.items[i], index))
+			return false;
+	}
+	int lengths = lw->m->tokens < 0 ? -1 : lw->m->inputs.items[lw->m->tokens].lengths;
+	if (e->scores && !score_add_targets(lw, lengths < 0 ? -1 : index[lengths]))
+		return false;
+	if (e->mode == LOWER_DECODE) {
+		struct ir_param past = {.name = lower_find(lw, "past") == NULL ? "past" : "past_lengths",
+		                        .role = ROLE_PAST,
+		                        .lengths = -1,
+		                        .loc = {e->loc, NULL}};
+		lw->past = irb_param(lw->b, &past, batch_type(lw));
+		lw->grows = lower_dim(lw, lw->m->inputs.items[lw->m->tokens].dims[1]);
+	}
+	if (e->mode != LOWER_DECODE && e->mode != LOWER_ENCODE)
+		return true;
+	if (!lower_body_states(lw, &e->body, &names))
+		return false;
+	for (size_t i = 0; i < names.n; i++) {
+		if (!add_state(lw, names.items[i]))
+			return false;
+	}
+	return true;
+}
+
+/* ---- the last real row ---- */
+
+/* A statement that treats each row of `name` alone and yields the next name; sets *source to what it reads.
+ */
+static bool is_rowwise(const struct expr *e, const char **source)
+{
+	static const char *const calls[] = {"linear",     "layer_norm", "rms_norm", "mask_rows",
+	                                    "relu",       "silu",       "gelu",     "gelu_tanh",
+	                                    "gelu_quick", "relu2",      "tanh",     "sigmoid"};
+	if (e->kind == EX_NAME) {
+		*source = e->text;
+		return true;
+	}
+	if (e->kind == EX_BINARY && e->op == EXPR_MUL &&
+	    (e->args[1]->kind == EX_FLOAT || e->args[1]->kind == EX_INT))
+		return is_rowwise(e->args[0], source);
+	for (size_t i = 0; e->kind == EX_CALL && i < TFMC_COUNT(calls); i++) {
+		if (strcmp(calls[i], e->text) == 0 && e->n_args > 0)
+			return is_rowwise(e->args[0], source);
+	}
+	return false;
+}
+
+/* Where the chain of row-wise statements that ends in `name` begins; *name becomes what the chain reads. */
+static size_t tail_start(const struct lowering *lw, const struct graph_body *body, const char **name)
+{
+	size_t at = body->n;
+	while (at > 0) {
+		const struct graph_node *node = body->items[at - 1];
+		const char *source = NULL;
+		if (node->kind != GRAPH_STATEMENT || node->st->n_targets != 1 || node->st->n_values != 1 ||
+		    strcmp(node->st->targets[0].name, *name) != 0 ||
+		    !is_rowwise(node->st->values[0], &source))
+			break;
+		if (model_find_input(lw->m, source) >= 0)
+			break;
+		*name = source;
+		at--;
+	}
+	return at;
+}
+
+/* i32 [B]: number of new real tokens. */
+static struct ir_value new_tokens(struct lowering *lw)
+{
+	const struct model_input *in = &lw->m->inputs.items[lw->m->tokens];
+	if (in->lengths >= 0)
+		return lower_find(lw, lw->m->inputs.items[in->lengths].pub.name)->v;
+	struct ir_value n = irb_dim_value(lw->b, &(struct attrs_dim_value){.dim = lw->grows});
+	return irb_broadcast_to(lw->b, n, 1, batch_type(lw)->dims);
+}
+
+static bool take_last(struct lowering *lw, const char *name)
+{
+	const struct lval *x = lower_find(lw, name);
+	if (x == NULL || x->kind != LV_TENSOR || irb_type(lw->b, x->v)->rank != 3)
+		return lower_fail(lw, LOC_NONE, DIAG_GENERATE, "logits must have the shape [B, S, vocab]");
+	struct ir_value n = new_tokens(lw);
+	struct ir_value one = irb_full_of(lw->b, 1.0, DT_I32, 1, batch_type(lw)->dims);
+	struct lval row = lval_tensor(irb_take_rows(lw->b, x->v, irb_sub(lw->b, n, one, NULL), NULL));
+	lower_bind(lw, name, &row);
+	lw->tail = true;
+	return !irb_failed(lw->b);
+}
+
+/* Ids of a key of generate are in [0, below). */
+static bool check_ids(struct lowering *lw, const char *key, const struct frontend_ids *ids, int64_t below)
+{
+	const struct yaml_node *node = yaml_find(model_section(lw->m, "generate"), key);
+	for (size_t i = 0; node != NULL && i < ids->n; i++) {
+		struct yaml_list list = yaml_as_list(lw->arena, node);
+		struct loc at = list.n == ids->n ? list.items[i]->loc : node->loc;
+		if (ids->items[i] >= below) {
+			diag_error(lw->cx, at, DIAG_GENERATE,
+			           "%s has the id %lld, but the vocabulary has %lld ids (0 to %lld)", key,
+			           (long long)ids->items[i], (long long)below, (long long)(below - 1));
+			return false;
+		}
+	}
+	return true;
+}
+
+/* What is read must be below the rows of the embedding, what is chosen below the number of logits. */
+static bool check_generate_ids(struct lowering *lw, const char *logits)
+{
+	const struct frontend_generate *g = &lw->m->generate;
+	const struct frontend_ids pad = {&g->pad, 1};
+	const struct lval *x = lower_find(lw, logits);
+	const struct ir_type *t = x != NULL && x->kind == LV_TENSOR ? irb_type(lw->b, x->v) : NULL;
+	int64_t vocab = INT64_MAX, read = lw->m->inputs.items[lw->m->tokens].below;
+	if (t != NULL && t->rank > 0)
+		(void)ir_dim_is_const(t->dims[t->rank - 1], &vocab);
+	read = read > 0 ? read : vocab;
+	return check_ids(lw, "start", &g->start, read) && check_ids(lw, "pad", &pad, read) &&
+	       check_ids(lw, "stop", &g->stop, vocab) && check_ids(lw, "suppress", &g->suppress, vocab) &&
+	       check_ids(lw, "suppress_first", &g->suppress_first, vocab);
+}
+
+static bool decode_body(struct lowering *lw, const struct entry *e)
+{
+	const char *name = e->values[0];
+	size_t at = tail_start(lw, &e->body, &name);
+	struct graph_body head = {e->body.items, at, at},
+	                  tail = {e->body.items + at, e->body.n - at, e->body.n - at};
+	const char *const *outputs = lw->outputs;
+	lw->outputs = &name;
+	if (!lower_body(lw, &head, false))
+		return false;
+	lw->outputs = outputs;
+	return take_last(lw, name) && lower_body(lw, &tail, false) && check_generate_ids(lw, e->values[0]);
+}
+
+/* ---- results ---- */
+
+static int lengths_of(const struct lowering *lw, const struct entry *e, const struct model_output *o,
+                      const int *index)
+{
+	int input = o->lengths == NULL || e->mode == LOWER_DECODE ? -1 : model_find_input(lw->m, o->lengths);
+	return input < 0 ? -1 : index[input];
+}
+
+static bool finish(struct lowering *lw, const struct entry *e)
+{
+	size_t n = 0, most = e->n_outputs + 1 + lw->states.n;
+	struct ir_value *values = ARENA_ARRAY(lw->arena, struct ir_value, most);
+	struct ir_result *results = ARENA_ARRAY(lw->arena, struct ir_result, most);
+	int *index = number_inputs(lw, e);
+	if (values == NULL || results == NULL || index == NULL)
+		return false;
+	irb_set_loc(lw->b, (struct ir_loc){e->loc, NULL});
+	for (size_t i = 0; i < e->n_outputs; i++) {
+		const struct model_output *o = &lw->m->outputs.items[e->outputs[i]];
+		const struct lval *v = lower_find(lw, e->values[i]);
+		if (v == NULL || v->kind != LV_TENSOR)
+			return lower_fail(lw, o->value_loc, DIAG_UNKNOWN_VALUE, "no value is called '%s'",
+			                  e->values[i]);
+		values[n] = v->v;
+		results[n++] = (struct ir_result){.name = e->scores ? score_output : o->name,
+		                                  .lengths = lengths_of(lw, e, o, index)};
+	}
+	if (e->mode == LOWER_DECODE)
+		values[n] = irb_add(lw->b, lw->past, new_tokens(lw), NULL);
+	if (e->mode == LOWER_ENCODE)
+		values[n] = irb_full_of(lw->b, 0.0, DT_I32, 1, batch_type(lw)->dims);
+	if (e->mode == LOWER_DECODE || e->mode == LOWER_ENCODE)
+		results[n++] = (struct ir_result){.role = ROLE_PAST, .lengths = -1};
+	for (size_t i = 0; i < lw->states.n; i++) {
+		values[n] = lw->states.items[i].value;
+		results[n++] = (struct ir_result){.lengths = -1};
+	}
+	return irb_finish(lw->b, values, results, n, NULL) == TFMC_OK;
+}
+
+static bool build(struct frontend_model *m, struct ir_module *module, const struct entry *e,
+                  struct state_types *types)
+{
+	struct lowering lw;
+	if (!begin(&lw, m, module, e, types) || !add_params(&lw, e))
+		return false;
+	bool is_decode = e->mode == LOWER_DECODE && !e->scores;
+	bool ok = is_decode ? decode_body(&lw, e) : lower_body(&lw, &e->body, false);
+	if (ok && e->scores)
+		ok = score_finish(&lw, e->values[0]);
+	return ok && finish(&lw, e);
+}
+
+/* ---- modules ---- */
+
+static struct ir_module *create_module(struct frontend_model *m)
+{
+	struct ir_module *module = ir_module_create(m->name);
+	for (size_t i = 0; module != NULL && i < ir_dims_count(m->dims); i++) {
+		const struct ir_dim_sym *s = ir_dims_sym(m->dims, i);
+		ir_dims_declare(module->dims, s->name, s->lo, s->hi);
+	}
+	return module;
+}
+
+static bool run_entry(struct frontend_model *m, struct entry *e)
+{
+	size_t n = m->outputs.n;
+	const char **values = ARENA_ARRAY(&m->arena, const char *, n);
+	size_t *index = ARENA_ARRAY(&m->arena, size_t, n);
+	*e = (struct entry){.name = "run", .mode = LOWER_RUN, .n_outputs = n, .tokens = true, .others = true};
+	if (values == NULL || index == NULL)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		values[i] = m->outputs.items[i].value;
+		index[i] = i;
+	}
+	e->values = values;
+	e->outputs = index;
+	e->body = graph_prune(&m->arena, &m->graph, values, n, NULL);
+	return true;
+}
+
+/* decode: only what the logits need. */
+static void decode_entry(struct frontend_model *m, const struct graph_body *body, struct entry *e)
+{
+	int logits = model_find_output(m, m->generate.logits);
+	const char **value = ARENA_ARRAY(&m->arena, const char *, 1);
+	size_t *index = ARENA_ARRAY(&m->arena, size_t, 1);
+	*e = (struct entry){.name = "decode",
+	                    .mode = LOWER_DECODE,
+	                    .n_outputs = 1,
+	                    .tokens = true,
+	                    .others = m->generate.kind == GENERATE_CAUSAL,
+	                    .loc = m->generate.loc};
+	if (value == NULL || index == NULL)
+		return;
+	value[0] = m->outputs.items[logits].value;
+	index[0] = (size_t)logits;
+	e->values = value;
+	e->outputs = index;
+	e->body = graph_prune(&m->arena, body, value, 1, NULL);
+}
+
+/* decode and, when it is wanted, score. */
+static bool build_decode(struct frontend_model *m, struct ir_module *module, const struct graph_body *body,
+                         struct state_types *types)
+{
+	struct entry e;
+	decode_entry(m, body, &e);
+	if (!build(m, module, &e, types))
+		return false;
+	if (!m->options.score)
+		return true;
+	e.name = "score";
+	e.scores = true;
+	return build(m, module, &e, types);
+}
+
+static bool build_pair(struct frontend_model *m, struct ir_module *module, struct state_types *types)
+{
+	struct split_result s;
+	struct entry encode;
+	if (!split_graph(m, &s))
+		return false;
+	encode = (struct entry){.name = "encode",
+	                        .mode = LOWER_PROBE,
+	                        .body = s.encode,
+	                        .outputs = s.encode_index,
+	                        .values = s.encode_outputs,
+	                        .n_outputs = s.n_encode_outputs,
+	                        .others = true,
+	                        .loc = m->generate.loc};
+	struct ir_module *scratch = create_module(m);
+	if (scratch == NULL)
+		return false;
+	bool ok = build(m, scratch, &encode, types);
+	/* the recorded dims belong to the scratch module: make them again */
+	for (size_t i = 0; ok && i < types->n; i++) {
+		for (int k = 0; k < types->items[i].rank; k++)
+			types->items[i].dims[k] = ir_import_dim(module, types->items[i].dims[k]);
+	}
+	ir_module_destroy(scratch);
+	encode.mode = LOWER_ENCODE;
+	return ok && build(m, module, &encode, types) && build_decode(m, module, &s.decode, types);
+}
+
+static bool build_all(struct frontend_model *m, struct ir_module *module)
+{
+	struct entry run;
+	struct state_types types = {NULL, 0, 0};
+	if (!weights_open(m) || !run_entry(m, &run) || !build(m, module, &run, &types))
+		return false;
+	if (m->generate.kind == GENERATE_CAUSAL && !build_decode(m, module, &m->graph, &types))
+		return false;
+	if (m->generate.kind == GENERATE_SEQ2SEQ && !build_pair(m, module, &types))
+		return false;
+	return weight_map_finish(m->map, m->options.allow_unused);
+}
+
+enum tfmc_status frontend_lower(struct frontend_model *m, struct ir_module **out)
+{
+	size_t errors = m->cx->n_errors;
+	struct ir_module *module = create_module(m);
+	*out = NULL;
+	if (module == NULL)
+		return TFMC_NO_MEMORY;
+	if (build_all(m, module) && m->cx->n_errors == errors) {
+		*out = module;
+		return TFMC_OK;
+	}
+	ir_module_destroy(module);
+	return m->cx->n_errors == errors ? TFMC_NO_MEMORY : TFMC_INVALID;
+}
+
+void frontend_destroy(struct frontend_model *m)
+{
+	if (m == NULL)
+		return;
+	model_close_checks(m);
+	weight_files_destroy(m->files);
+	for (size_t i = 0; i < m->hub_files.n; i++)
+		file_map_close(&m->hub_files.items[i]);
+	arena_destroy(&m->arena);
+	memory_free(m);
+}
+
+struct weight_source frontend_weights(struct frontend_model *m)
+{
+	return weight_files_source(m->files);
+}
+
+struct weight_files *frontend_weight_files(const struct frontend_model *m)
+{
+	return m->files;
+}
+
+/* ---- types only ---- */
+
+/* A dim of the module in the model's own table, by its text. */
+static const struct ir_dim *dim_back(struct lowering *lw, const struct ir_dim *d)
+{
+	struct expr_env env = model_env(lw->m, true);
+	struct buf text;
+	struct value v;
+	const struct ir_dim *out = NULL;
+	buf_init(&text);
+	ir_dim_print(&text, lw->module->dims, d, false);
+	const char *copy = arena_strdup(lw->arena, text.data);
+	buf_destroy(&text);
+	struct expr_source src = {copy, strlen(copy), lw->loc.at, false};
+	const struct expr *e = expr_parse(lw->arena, lw->cx, src, EXPR_PLAIN);
+	if (e == NULL || !expr_eval(&env, e, &v) || !expr_want_dim(&env, lw->loc.at, "a shape", &v, &out))
+		return ir_dim_const(lw->m->dims, 1);
+	return out;
+}
+
+static bool probe(struct lowering *lw, const struct probe_value *given, size_t n,
+                  const struct graph_body *body, struct probe_value *want)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct ir_dim *dims[IR_RANK_MAX];
+		for (int k = 0; k < given[i].rank; k++)
+			dims[k] = lower_dim(lw, given[i].dims[k]);
+		struct ir_param p = {.name = given[i].name, .lengths = -1};
+		const struct ir_type *t =
+		        ir_type_tensor(lw->module->types, given[i].dtype, given[i].rank, dims);
+		struct lval v = lval_tensor(irb_param(lw->b, &p, t));
+		lower_bind(lw, given[i].name, &v);
+	}
+	if (irb_failed(lw->b) || !lower_body(lw, body, false))
+		return false;
+	const struct lval *v = lower_find(lw, want->name);
+	if (v == NULL || v->kind != LV_TENSOR)
+		return lower_fail(lw, LOC_NONE, DIAG_VALUE_TYPE, "'%s' is not a tensor after the statements",
+		                  want->name);
+	const struct ir_type *t = irb_type(lw->b, v->v);
+	want->dtype = t->dtype;
+	want->rank = t->rank;
+	for (int k = 0; k < t->rank; k++)
+		want->dims[k] = dim_back(lw, t->dims[k]);
+	return true;
+}
+
+bool lower_probe(struct frontend_model *m, const struct probe_value *given, size_t n,
+                 const struct graph_body *body, struct probe_value *want)
+{
+	struct lowering lw;
+	struct state_types types = {NULL, 0, 0};
+	struct entry e = {.name = "probe", .mode = LOWER_PROBE, .values = &want->name, .n_outputs = 1};
+	struct ir_module *module = create_module(m);
+	bool ok = module != NULL && begin(&lw, m, module, &e, &types) && probe(&lw, given, n, body, want);
+	ir_module_destroy(module);
+	return ok;
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lowering of the graph level to IR: the only callers of the IR builder. One
+ * body is lowered for each function of the module; what differs is the mode.
+ *
+ * INVARIANT: a name is bound to a value that is visible in the present region;
+ * names that a repeat's body assigns are carried or unbound after it.
+ */
+#ifndef TFMC_FRONTEND_LOWER_LOWER_H
+#define TFMC_FRONTEND_LOWER_LOWER_H
+
+#include "frontend/model/model.h"
+#include "ir/builder/build.h"
+
+enum lower_mode {
+	LOWER_RUN,    /* no state; records the types of caches */
+	LOWER_PROBE,  /* types only: weights are zeros, state statements record their types */
+	LOWER_ENCODE, /* state_put writes */
+	LOWER_DECODE, /* caches grow, state_get reads */
+};
+
+enum lval_kind { LV_TENSOR, LV_SCALAR, LV_TUPLE };
+
+/* What an expression yields. */
+struct lval {
+	enum lval_kind kind;
+	struct ir_value v;
+	struct value s; /* numbers, words, strings */
+	struct lval *items;
+	size_t n;
+};
+
+struct lower_loop {
+	const struct lower_loop *outer;
+	const struct graph_node *node;
+	struct ir_value index;
+};
+
+struct lower_frame {
+	const struct lower_frame *outer;
+	const struct graph_body *body;
+	size_t at;
+	bool loop;
+};
+
+struct lower_state {
+	const char *name;
+	const struct ir_state_decl *decl;
+	struct ir_value value; /* present state */
+};
+
+struct state_type {
+	const char *name;
+	enum ir_dtype dtype;
+	int rank;
+	const struct ir_dim *dims[IR_RANK_MAX];
+	struct ir_loc loc;
+	int64_t call_rows; /* of a ring: tokens that one call may append at most; else 0 */
+};
+
+/* Types of states, found by the modes that have none; shared by the functions of a module. */
+struct state_types {
+	struct state_type *items;
+	size_t n, cap;
+};
+
+struct lowering {
+	struct frontend_model *m;
+	struct arena *arena;
+	struct diag_context *cx;
+	enum lower_mode mode;
+	struct ir_module *module;
+	struct ir_builder *b;
+	struct expr_env env;
+	struct strmap vars; /* name -> struct lval *; NULL: unbound */
+	const struct lower_loop *loop;
+	const struct lower_frame *frame;
+	struct ir_loc loc;
+	const char *const *outputs; /* names that are read at the end */
+	size_t n_outputs;
+	struct state_types *types;
+	struct {
+		struct lower_state *items;
+		size_t n, cap;
+	} states;
+	struct ir_value past;       /* LOWER_DECODE */
+	const struct ir_dim *grows; /* LOWER_DECODE: the sequence dim of tokens */
+	const struct ir_dim *bound; /* stands for the symbol bound_sym in this function; NULL: none */
+	int bound_sym;
+	bool tail; /* rows have been taken: values are [B, d] */
+};
+
+/* lower_body.c */
+bool lower_body(struct lowering *lw, const struct graph_body *body, bool loop);
+void lower_bind(struct lowering *lw, const char *name, const struct lval *v);
+const struct lval *lower_find(const struct lowering *lw, const char *name);
+
+/* lower_expr.c */
+/* A dim of the model in the module. */
+const struct ir_dim *lower_dim(struct lowering *lw, const struct ir_dim *d);
+bool lower_expr(struct lowering *lw, const struct expr *e, struct lval *out);
+bool lower_fail(struct lowering *lw, struct loc at, enum diag_code code, const char *fmt, ...)
+        TFMC_PRINTF(4, 5);
+const char *type_text(struct lowering *lw, struct ir_value v);
+struct lval lval_tensor(struct ir_value v);
+/* Both with the same shape, by broadcasting. */
+bool lower_unify(struct lowering *lw, struct loc at, struct ir_value *a, struct ir_value *b);
+/* A tensor of the dtype and shape of `like` from a scalar; a tensor is left alone. */
+bool lower_spread(struct lowering *lw, struct loc at, struct lval *v, struct ir_value like);
+
+/* lower_call.c */
+struct call {
+	struct lowering *lw;
+	const struct expr *e;
+	const char *signature; /* names of the arguments, separated by blanks */
+};
+const struct expr *call_arg(const struct call *c, const char *name);
+bool call_tensor(const struct call *c, const char *name, struct ir_value *out);
+bool call_int(const struct call *c, const char *name,
+              int64_t *out); /* absent: left alone; missing ones are reported by the table */
+bool call_float(const struct call *c, const char *name, double *out);
+bool call_bool(const struct call *c, const char *name, bool *out);
+bool call_word(const struct call *c, const char *name, const char **out); /* word or string */
+bool call_dims(const struct call *c, const char *name, int *rank, const struct ir_dim **dims);
+bool call_axis(const struct call *c, const char *name, int rank, int64_t *axis); /* negative ones resolved */
+bool lower_call(struct lowering *lw, const struct expr *e, struct lval *out);
+/* LOWER_DECODE: reports an operation that mixes positions of the growing axis. */
+bool call_refuse_mixing(const struct call *c, struct ir_value x, int64_t axis);
+
+/* ops: lower_ops.c, lower_move.c, lower_nn.c, lower_rope.c, lower_sdpa.c, lower_state.c */
+typedef bool op_lowering(const struct call *c, struct lval *out);
+op_lowering lower_param, lower_const, lower_iota, lower_sinusoid, lower_unary, lower_softcap, lower_pair,
+        lower_where, lower_cast, lower_reduce, lower_argmax, lower_softmax, lower_logsumexp, lower_reshape,
+        lower_transpose, lower_broadcast, lower_concat, lower_split, lower_slice, lower_pad, lower_gather,
+        lower_matmul, lower_linear, lower_embed, lower_conv1d, lower_conv2d, lower_norm, lower_sdpa,
+        lower_positions, lower_mask_rows, lower_take_rows, lower_state_put, lower_state_get,
+        lower_key_lengths, lower_expect, lower_rope, lower_expert_linear, lower_cumsum, lower_topk,
+        lower_scatter, lower_einsum, lower_clip, lower_leaky_relu, lower_log10, lower_extreme, lower_frame;
+
+/* lower_weights.c */
+enum weight_form {
+	WEIGHT_PLAIN,
+	WEIGHT_MATRIX,     /* [out, ...] as a matrix [out, all the rest] */
+	WEIGHT_TAPS_FIRST, /* [out, C, taps..] as a matrix [out, taps C] */
+	WEIGHT_MADE,       /* what `make` makes of it */
+};
+
+struct weight_need {
+	const char *pattern; /* path with {i} */
+	int rank;
+	int64_t dims[IR_RANK_MAX]; /* of the whole parameter */
+	int64_t first, rows;       /* rows > 0: only rows [first, first + rows) of axis 0 */
+	int64_t groups;            /* > 1: only those many rows of each equal part of axis 0, rows in all */
+	enum weight_form form;
+	const struct ir_wexpr *(*make)(void *user, const struct ir_wexpr *parameter); /* WEIGHT_MADE */
+	void *user;
+	const char *made; /* how the result differs from the parameter; part of its name */
+	bool plus_one;    /* 1 + the parameter */
+	int64_t experts;  /* > 0: the pattern has LOWER_EXPERT, as many matrices are stacked */
+};
+#define LOWER_EXPERT "{*}" /* the number of an expert */
+bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir_value *out);
+/* Adds what the arguments bias, alibi and rel_bias of sdpa say to scores [B, H, S, T], and -inf where a key
+ * is not visible (bool, rank 4, broadcast; may be none). */
+bool lower_score_bias(const struct call *c, struct ir_value visible, struct ir_value *scores);
+
+/* lower_move.c */
+struct ir_value lower_axis_first(struct lowering *lw, struct ir_value x, int axis);
+/* The first n axes come to lie at `axis`. */
+struct ir_value lower_axes_back(struct lowering *lw, struct ir_value x, int n, int axis);
+/* [.., n, ..] -> [.., count, size, ..]: window i holds the elements i hop + k step, k < size; all exist. */
+struct lower_windows {
+	const struct ir_dim *count;
+	int64_t size, hop, step;
+};
+struct ir_value lower_windows(struct lowering *lw, struct ir_value x, int axis,
+                              const struct lower_windows *w);
+/* Elements 0, step, 2 step, .. of an axis. */
+struct ir_value lower_every(struct lowering *lw, struct ir_value x, int axis, int64_t step);
+
+/* lower_visible.c */
+bool lower_is_none(const struct expr *e); /* absent, or written as none */
+/* i32 [B or 1, 1, S, T]: j - i, both from the start of the sequence. */
+struct ir_value lower_distances(const struct lowering *lw, const struct ir_type *scores);
+/* An optional argument of sdpa that broadcasts to the scores, with four axes; none: left alone. */
+bool lower_score_operand(const struct call *c, const char *name, struct ir_value scores, enum ir_dtype dtype,
+                         struct ir_value *out);
+/* x (0 when none) where visible, else -inf. */
+struct ir_value lower_unseen(struct lowering *lw, struct ir_value visible, struct ir_value x,
+                             enum ir_dtype dtype);
+/* What `mask` and `prefix` let a query see, or none; with a prefix that includes causality. */
+bool lower_visible(const struct call *c, struct ir_value scores, bool *has_prefix, struct ir_value *out);
+/* A weight that is not a parameter. */
+bool lower_table(struct lowering *lw, const char *name, const struct ir_wexpr *e, struct ir_value *out);
+/* The name of what a path with indices stands for, and the indices of the loops in it (room for IR_RANK_MAX).
+ */
+/* Whether elements of that type can have the value, and doubles beside it cannot be meant. */
+bool lower_fits(enum ir_dtype t, double v);
+const char *lower_indexed(struct lowering *lw, const char *pattern, const struct lower_loop **loops,
+                          size_t *n);
+bool weights_open(struct frontend_model *m);
+
+/* lower_state.c */
+bool lower_record_state(struct lowering *lw, const char *pattern, const struct state_type *slice);
+struct lower_state *lower_find_state(struct lowering *lw, const char *name);
+/* Names of the states that a body uses, in order. */
+struct names_list {
+	const char **items;
+	size_t n, cap;
+};
+bool lower_body_states(struct lowering *lw, const struct graph_body *body, struct names_list *out);
+void lower_index_operands(const struct lower_loop *const *loops, size_t n, struct ir_value *out);
+
+/* lower_rows.c */
+struct cache_use {
+	int64_t window; /* 0: none */
+	bool is_causal; /* and no position is seen by all */
+};
+/* Why attention cannot have a cache of `len` positions; NULL: it can. */
+const char *cache_refusal(struct arena *a, const struct cache_use *use, int64_t len, int64_t max_len);
+/* Rows of a state for so many positions; fewer than max_len: a ring. */
+int64_t cache_rows(int64_t len, int64_t max_len);
+/* Bounds the tokens of a call of decode or score, where their bound is not small enough. */
+bool lower_bind_rows(struct lowering *lw, bool scores);
+
+/* lower_score.c: what the entry score has beside decode. */
+bool score_add_targets(struct lowering *lw, int lengths);
+/* Binds `name` to log p of the targets, f32 [B, rows], instead of logits. */
+bool score_finish(struct lowering *lw, const char *name);
+extern const char score_output[];
+
+/* split.c: the parts of a seq2seq model before and with the tokens */
+struct split_result {
+	struct graph_body encode, decode;
+	const char **encode_outputs; /* names at level 3 */
+	size_t *encode_index;        /* their model outputs */
+	size_t n_encode_outputs;
+};
+bool split_graph(struct frontend_model *m, struct split_result *out);
+
+/* lower.c: the type that `name` has after `body`, where the named values have the given types. */
+struct probe_value {
+	const char *name;
+	enum ir_dtype dtype;
+	int rank;
+	const struct ir_dim *dims[IR_RANK_MAX];
+};
+bool lower_probe(struct frontend_model *m, const struct probe_value *given, size_t n,
+                 const struct graph_body *body, struct probe_value *want);
+
+#endif

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Constants, elementwise operators and reductions of the graph level.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "frontend/lower/lower.h"
+
+static const struct ir_type *type_of(const struct call *c, struct ir_value v)
+{
+	return irb_type(c->lw->b, v);
+}
+
+static bool give(const struct call *c, struct lval *out, struct ir_value v)
+{
+	*out = lval_tensor(v);
+	return !irb_failed(c->lw->b);
+}
+
+/* ---- constants ---- */
+
+/* A list of numbers: a table that is no parameter, called by what it holds. */
+static bool const_list(const struct call *c, const struct expr *e, struct lval *out)
+{
+	struct lowering *lw = c->lw;
+	struct arena *a = &lw->m->arena;
+	uint64_t hash = HASH64_SEED;
+	struct ir_value table;
+	if (e->n_args == 0)
+		return lower_fail(lw, e->loc, DIAG_VALUE_TYPE, "const wants a number or a list of numbers");
+	const struct ir_wexpr **parts = ARENA_ARRAY(a, const struct ir_wexpr *, e->n_args);
+	for (size_t i = 0; parts != NULL && i < e->n_args; i++) {
+		struct value v;
+		double number;
+		if (!expr_eval(&lw->env, e->args[i], &v) ||
+		    !expr_want_float(&lw->env, e->args[i]->loc, "const", &v, &number))
+			return false;
+		hash = hash_bytes64(hash, &number, sizeof(number));
+		parts[i] = wexpr_full(a, number, 0, NULL);
+	}
+	const char *name = arena_printf(lw->arena, "const.%zu.%016llx", e->n_args, (unsigned long long)hash);
+	return parts != NULL && lower_table(lw, name, wexpr_stack(a, e->n_args, parts), &table) &&
+	       give(c, out, table);
+}
+
+bool lower_const(const struct call *c, struct lval *out)
+{
+	double v = 0.0;
+	const struct expr *e = call_arg(c, "value");
+	if (e->kind == EX_LIST)
+		return const_list(c, e, out);
+	return call_float(c, "value", &v) && give(c, out, irb_full_of(c->lw->b, v, DT_F32, 0, NULL));
+}
+
+bool lower_iota(const struct call *c, struct lval *out)
+{
+	const struct ir_dim *dims[IR_RANK_MAX];
+	int rank;
+	int64_t start = 0;
+	if (!call_dims(c, "n", &rank, dims) || !call_int(c, "start", &start))
+		return false;
+	struct attrs_iota at = {.dims = {dims, (size_t)rank}, .axis = 0, .start = start};
+	return give(c, out, irb_iota(c->lw->b, &at));
+}
+
+static bool sinusoid_words(const struct call *c, const char **layout, const char **spacing)
+{
+	if (!call_word(c, "layout", layout) || !call_word(c, "spacing", spacing))
+		return false;
+	if (strcmp(*layout, "halves") != 0 && strcmp(*layout, "interleaved") != 0)
+		return lower_fail(c->lw, c->e->loc, DIAG_WORD, "layout is halves or interleaved, found '%s'",
+		                  *layout);
+	if (strcmp(*spacing, "paper") != 0 && strcmp(*spacing, "t2t") != 0)
+		return lower_fail(c->lw, c->e->loc, DIAG_WORD, "spacing is paper or t2t, found '%s'",
+		                  *spacing);
+	return true;
+}
+
+bool lower_sinusoid(const struct call *c, struct lval *out)
+{
+	int64_t len = 0, dim = 0, start = 0;
+	double base = 10000.0;
+	const char *layout = "", *spacing = "";
+	if (!call_int(c, "len", &len) || !call_int(c, "dim", &dim) || !call_int(c, "start", &start) ||
+	    !call_float(c, "base", &base) || !sinusoid_words(c, &layout, &spacing))
+		return false;
+	struct lowering *lw = c->lw;
+	const struct ir_wexpr *e =
+	        wexpr_sinusoid(&lw->m->arena, len, dim,
+	                       strcmp(layout, "halves") == 0 ? SINUSOID_HALVES : SINUSOID_INTERLEAVED,
+	                       strcmp(spacing, "paper") == 0 ? SINUSOID_PAPER : SINUSOID_T2T, start, base);
+	if (e == NULL)
+		return lower_fail(lw, c->e->loc, DIAG_SHAPE,
+		                  "a sinusoid of %lld rows and width %lld is not possible", (long long)len,
+		                  (long long)dim);
+	const char *name = arena_printf(lw->arena, "sinusoid.%s.%s.%lldx%lld.from%lld", layout, spacing,
+	                                (long long)len, (long long)dim, (long long)start);
+	if (base != 10000.0)
+		name = arena_printf(lw->arena, "%s.base%016llx", name,
+		                    (unsigned long long)hash_bytes64(HASH64_SEED, &base, sizeof(base)));
+	struct ir_value v;
+	return lower_table(lw, name, e, &v) && give(c, out, v);
+}
+
+bool lower_param(const struct call *c, struct lval *out)
+{
+	struct weight_need need = {.pattern = NULL};
+	const struct ir_dim *dims[IR_RANK_MAX];
+	struct ir_value v;
+	if (!call_word(c, "path", &need.pattern) || !call_dims(c, "shape", &need.rank, dims))
+		return false;
+	for (int i = 0; i < need.rank; i++) {
+		if (!ir_dim_is_const(dims[i], &need.dims[i]))
+			return lower_fail(c->lw, c->e->loc, DIAG_SHAPE,
+			                  "the shape of a parameter must be constant");
+	}
+	return lower_weight(c->lw, &need, &v) && give(c, out, v);
+}
+
+/* ---- elementwise ---- */
+
+static const struct {
+	const char *name;
+	enum ir_opcode code;
+} unary[] = {
+        {"neg", OP_neg},
+        {"abs", OP_abs},
+        {"exp", OP_exp},
+        {"log", OP_log},
+        {"sqrt", OP_sqrt},
+        {"rsqrt", OP_rsqrt},
+        {"sin", OP_sin},
+        {"cos", OP_cos},
+        {"tanh", OP_tanh},
+        {"erf", OP_erf},
+        {"floor", OP_floor},
+        {"ceil", OP_ceil},
+        {"sigmoid", OP_sigmoid},
+        {"relu", OP_relu},
+        {"relu2", OP_relu2},
+        {"gelu", OP_gelu},
+        {"gelu_tanh", OP_gelu_tanh},
+        {"gelu_quick", OP_gelu_quick},
+        {"silu", OP_silu},
+};
+
+bool lower_unary(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	if (!call_tensor(c, "x", &x))
+		return false;
+	for (size_t i = 0; i < TFMC_COUNT(unary); i++) {
+		if (strcmp(unary[i].name, c->e->text) == 0)
+			return give(c, out, irb_op1(c->lw->b, unary[i].code, &x, 1, NULL));
+	}
+	return give(c, out, x); /* identity */
+}
+
+bool lower_softcap(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	double cap = 0.0;
+	if (!call_tensor(c, "x", &x) || !call_float(c, "cap", &cap))
+		return false;
+	return give(c, out, cap == 0.0 ? x : irb_softcap(c->lw->b, x, &(struct attrs_softcap){.c = cap}));
+}
+
+/* Two operands of which one may be a number. */
+static bool pair(const struct call *c, const char *first, const char *second, struct ir_value *a,
+                 struct ir_value *b)
+{
+	struct lval x, y;
+	const struct expr *ex = call_arg(c, first), *ey = call_arg(c, second);
+	if (!lower_expr(c->lw, ex, &x) || !lower_expr(c->lw, ey, &y))
+		return false;
+	if (x.kind != LV_TENSOR && y.kind != LV_TENSOR)
+		return lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE, "%s wants a tensor", c->e->text);
+	struct ir_value like = x.kind == LV_TENSOR ? x.v : y.v;
+	if (!lower_spread(c->lw, ex->loc, &x, like) || !lower_spread(c->lw, ey->loc, &y, like))
+		return false;
+	*a = x.v;
+	*b = y.v;
+	return lower_unify(c->lw, c->e->loc, a, b);
+}
+
+bool lower_pair(const struct call *c, struct lval *out)
+{
+	struct ir_value a, b;
+	struct ir_builder *irb = c->lw->b;
+	if (!pair(c, "a", "b", &a, &b))
+		return false;
+	if (strcmp(c->e->text, "pow") == 0)
+		return give(c, out, irb_pow(irb, a, b, NULL));
+	return give(c, out,
+	            strncmp(c->e->text, "min", 3) == 0 ? irb_min(irb, a, b, NULL) : irb_max(irb, a, b, NULL));
+}
+
+bool lower_clip(const struct call *c, struct lval *out)
+{
+	struct ir_value x, limit;
+	const struct expr *ex = call_arg(c, "x");
+	struct ir_builder *b = c->lw->b;
+	if (call_arg(c, "min") == NULL && call_arg(c, "max") == NULL)
+		return lower_fail(c->lw, c->e->loc, DIAG_MISSING, "clip needs 'min' or 'max'");
+	if (!call_tensor(c, "x", &x))
+		return false;
+	for (int most = 0; most < 2; most++) {
+		const struct expr *e = call_arg(c, most ? "max" : "min");
+		struct lval v;
+		if (e == NULL)
+			continue;
+		if (!lower_expr(c->lw, e, &v) || !lower_spread(c->lw, e->loc, &v, x))
+			return false;
+		limit = v.v;
+		if (!lower_unify(c->lw, ex->loc, &x, &limit))
+			return false;
+		x = most ? irb_min(b, x, limit, NULL) : irb_max(b, x, limit, NULL);
+	}
+	return give(c, out, x);
+}
+
+/* x where it is positive, else x times the slope. */
+bool lower_leaky_relu(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	double slope = 0.01;
+	struct ir_builder *b = c->lw->b;
+	if (!call_tensor(c, "x", &x) || !call_float(c, "slope", &slope))
+		return false;
+	const struct ir_type *t = type_of(c, x);
+	if (ir_dtype_class(t->dtype) != DTCLASS_FLOAT)
+		return lower_fail(c->lw, c->e->loc, DIAG_DTYPE, "leaky_relu wants floats, found %s",
+		                  type_text(c->lw, x));
+	struct ir_value zero = irb_full_of(b, 0.0, t->dtype, t->rank, t->dims);
+	struct ir_value positive = irb_cmp(b, x, zero, &(struct attrs_cmp){.kind = CMP_gt});
+	return give(c, out, irb_where(b, positive, x, irb_scale_by(b, x, slope), NULL));
+}
+
+static bool is_narrow(enum ir_dtype t)
+{
+	return t == DT_F16 || t == DT_BF16;
+}
+
+/* Of narrow floats in f32: rounded once. */
+bool lower_log10(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	struct ir_builder *b = c->lw->b;
+	if (!call_tensor(c, "x", &x))
+		return false;
+	enum ir_dtype dtype = type_of(c, x)->dtype;
+	if (is_narrow(dtype))
+		x = irb_cast(b, x, &(struct attrs_cast){.dtype = DT_F32});
+	x = irb_scale_by(b, irb_log(b, x, NULL), 0.43429448190325182765);
+	return give(c, out, is_narrow(dtype) ? irb_cast(b, x, &(struct attrs_cast){.dtype = dtype}) : x);
+}
+
+bool lower_where(const struct call *c, struct lval *out)
+{
+	struct ir_value cond, a, b;
+	if (!call_tensor(c, "c", &cond) || !pair(c, "a", "b", &a, &b))
+		return false;
+	if (!lower_unify(c->lw, c->e->loc, &cond, &a) || !lower_unify(c->lw, c->e->loc, &cond, &b) ||
+	    !lower_unify(c->lw, c->e->loc, &a, &b) || !lower_unify(c->lw, c->e->loc, &cond, &a))
+		return false;
+	return give(c, out, irb_where(c->lw->b, cond, a, b, NULL));
+}
+
+bool lower_cast(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	const char *word = "";
+	enum ir_dtype dtype;
+	if (!call_tensor(c, "x", &x) || !call_word(c, "dtype", &word))
+		return false;
+	if (!ir_dtype_parse(word, strlen(word), &dtype))
+		return lower_fail(c->lw, c->e->loc, DIAG_WORD, "'%s' is not an element type", word);
+	return give(c, out, irb_cast(c->lw->b, x, &(struct attrs_cast){.dtype = dtype}));
+}
+
+/* ---- reductions ---- */
+
+/* An int or a list of ints, ascending. */
+static bool axes_of(const struct call *c, struct ir_value x, int64_t *axes, size_t *n)
+{
+	const struct expr *e = call_arg(c, "axis");
+	int rank = type_of(c, x)->rank;
+	*n = e->kind == EX_LIST ? e->n_args : 1;
+	if (*n == 0 || *n > (size_t)rank)
+		return lower_fail(c->lw, e->loc, DIAG_SHAPE, "%zu axes of %s", *n, type_text(c->lw, x));
+	for (size_t i = 0; i < *n; i++) {
+		struct value v;
+		const struct expr *item = e->kind == EX_LIST ? e->args[i] : e;
+		if (!expr_eval(&c->lw->env, item, &v) ||
+		    !expr_want_int(&c->lw->env, item->loc, "axis", &v, &axes[i]))
+			return false;
+		axes[i] += axes[i] < 0 ? rank : 0;
+		if (axes[i] < 0 || axes[i] >= rank)
+			return lower_fail(c->lw, e->loc, DIAG_SHAPE, "axis %lld of %s", (long long)axes[i],
+			                  type_text(c->lw, x));
+		for (size_t k = i; k > 0 && axes[k - 1] > axes[k]; k--) {
+			int64_t t = axes[k];
+			axes[k] = axes[k - 1];
+			axes[k - 1] = t;
+		}
+		if (!call_refuse_mixing(c, x, axes[i]))
+			return false;
+	}
+	return true;
+}
+
+/* Means of ints are f32. */
+static struct ir_value as_float(const struct call *c, struct ir_value x)
+{
+	if (ir_dtype_class(type_of(c, x)->dtype) != DTCLASS_INT)
+		return x;
+	return irb_cast(c->lw->b, x, &(struct attrs_cast){.dtype = DT_F32});
+}
+
+bool lower_reduce(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	int64_t axes[IR_RANK_MAX];
+	size_t n;
+	bool keep = false;
+	const char *name = c->e->text;
+	if (!call_tensor(c, "x", &x) || !axes_of(c, x, axes, &n) || !call_bool(c, "keep", &keep))
+		return false;
+	struct attrs_reduce_sum sum = {.axes = {axes, n}, .keep = keep};
+	struct attrs_reduce_mean mean = {.axes = {axes, n}, .keep = keep};
+	struct attrs_reduce_max max = {.axes = {axes, n}, .keep = keep};
+	struct attrs_reduce_min min = {.axes = {axes, n}, .keep = keep};
+	if (strcmp(name, "sum") == 0)
+		return give(c, out, irb_reduce_sum(c->lw->b, x, &sum));
+	if (strcmp(name, "mean") == 0)
+		return give(c, out, irb_reduce_mean(c->lw->b, as_float(c, x), &mean));
+	return give(c, out,
+	            strcmp(name, "max") == 0 ? irb_reduce_max(c->lw->b, x, &max)
+	                                     : irb_reduce_min(c->lw->b, x, &min));
+}
+
+/* max(a, b), min(a, b) of two tensors, or of a tensor and a float; an int, or a list of them, is an axis. */
+static bool is_pair(const struct call *c, bool *yes)
+{
+	struct lval v;
+	const struct expr *first = call_arg(c, "x"), *second = call_arg(c, "axis");
+	*yes = false;
+	if (c->e->n_args != 2 || c->e->n_keywords != 0 || second->kind == EX_LIST)
+		return true;
+	if (!lower_expr(c->lw, first, &v))
+		return false;
+	*yes = v.kind == LV_SCALAR && v.s.kind != VALUE_STRING;
+	if (*yes)
+		return true;
+	if (!lower_expr(c->lw, second, &v))
+		return false;
+	*yes = v.kind == LV_TENSOR || (v.kind == LV_SCALAR && v.s.kind == VALUE_FLOAT);
+	return true;
+}
+
+bool lower_extreme(const struct call *c, struct lval *out)
+{
+	struct call both = {c->lw, c->e, "a b"};
+	bool yes;
+	return is_pair(c, &yes) && (yes ? lower_pair(&both, out) : lower_reduce(c, out));
+}
+
+bool lower_argmax(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	int64_t axis = -1;
+	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &axis) ||
+	    !call_refuse_mixing(c, x, axis))
+		return false;
+	return give(c, out, irb_argmax(c->lw->b, x, &(struct attrs_argmax){.axis = axis}));
+}
+
+bool lower_softmax(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	int64_t axis = -1, perm[IR_RANK_MAX];
+	if (!call_tensor(c, "x", &x))
+		return false;
+	int rank = type_of(c, x)->rank;
+	if (!call_axis(c, "axis", rank, &axis) || !call_refuse_mixing(c, x, axis))
+		return false;
+	for (int i = 0; i < rank; i++)
+		perm[i] = i;
+	perm[axis] = rank - 1;
+	perm[rank - 1] = axis;
+	bool last = axis == rank - 1;
+	struct ir_value t = last ? x : irb_transpose_by(c->lw->b, x, rank, perm);
+	t = strcmp(c->e->text, "softmax") == 0 ? irb_softmax(c->lw->b, t, NULL)
+	                                       : irb_log_softmax(c->lw->b, t, NULL);
+	return give(c, out, last ? t : irb_transpose_by(c->lw->b, t, rank, perm));
+}
+
+/* m where it is finite, else 0: what may be subtracted from numbers of which it is the largest. */
+static struct ir_value finite(const struct call *c, struct ir_value m)
+{
+	struct ir_builder *b = c->lw->b;
+	const struct ir_type *t = type_of(c, m);
+	if (t == NULL)
+		return m;
+	struct ir_value most = irb_full_of(b, HUGE_VAL, t->dtype, t->rank, t->dims);
+	struct ir_value zero = irb_full_of(b, 0.0, t->dtype, t->rank, t->dims);
+	struct ir_value is_infinite =
+	        irb_cmp(b, irb_abs(b, m, NULL), most, &(struct attrs_cmp){.kind = CMP_eq});
+	return irb_where(b, is_infinite, zero, m, NULL);
+}
+
+/* max + log(sum(exp(x - max))), of narrow floats in f32: rounded once */
+bool lower_logsumexp(const struct call *c, struct lval *out)
+{
+	struct ir_value x, m, wide;
+	int64_t axes[IR_RANK_MAX];
+	size_t n;
+	bool keep = false;
+	struct ir_builder *b = c->lw->b;
+	if (!call_tensor(c, "x", &x) || !axes_of(c, x, axes, &n) || !call_bool(c, "keep", &keep))
+		return false;
+	enum ir_dtype dtype = type_of(c, x)->dtype;
+	if (is_narrow(dtype))
+		x = irb_cast(b, x, &(struct attrs_cast){.dtype = DT_F32});
+	m = irb_reduce_max(b, x, &(struct attrs_reduce_max){.axes = {axes, n}, .keep = true});
+	m = finite(c, m);
+	wide = m;
+	struct ir_value full = x;
+	if (!lower_unify(c->lw, c->e->loc, &full, &wide))
+		return false;
+	struct ir_value s = irb_exp(b, irb_sub(b, x, wide, NULL), NULL);
+	s = irb_add(b,
+	            irb_log(b,
+	                    irb_reduce_sum(b, s, &(struct attrs_reduce_sum){.axes = {axes, n}, .keep = true}),
+	                    NULL),
+	            m, NULL);
+	if (!keep) /* one element along the axes: a sum removes them */
+		s = irb_reduce_sum(b, s, &(struct attrs_reduce_sum){.axes = {axes, n}, .keep = false});
+	return give(c, out, is_narrow(dtype) ? irb_cast(b, s, &(struct attrs_cast){.dtype = dtype}) : s);
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * State: caches of sdpa and what a seq2seq model's first part leaves for the
+ * second. Types are recorded by a pass without state, because the states are
+ * parameters of the function that uses them.
+ */
+#include <string.h>
+
+#include "frontend/lower/lower.h"
+
+bool lower_record_state(struct lowering *lw, const char *pattern, const struct state_type *slice)
+{
+	const struct lower_loop *loops[IR_RANK_MAX];
+	size_t n;
+	const char *name = lower_indexed(lw, pattern, loops, &n);
+	if (name == NULL)
+		return false;
+	if ((size_t)slice->rank + n > IR_RANK_MAX || slice->rank < 1)
+		return lower_fail(lw, LOC_NONE, DIAG_LIMIT, "the state '%s' has too many axes", name);
+	for (size_t i = 0; i < lw->types->n; i++) {
+		if (strcmp(lw->types->items[i].name, name) == 0)
+			return lower_fail(lw, LOC_NONE, DIAG_GENERATE, "two caches are called '%s'", name);
+	}
+	struct state_type *t = ARENA_PUSH(lw->arena, lw->types);
+	if (t == NULL)
+		return false;
+	*t = *slice;
+	t->name = name;
+	t->rank = slice->rank + (int)n;
+	for (int i = slice->rank - 1; i >= 1; i--)
+		t->dims[i + (int)n] = slice->dims[i];
+	for (size_t i = 0; i < n; i++)
+		t->dims[i + 1] = ir_dim_const(lw->module->dims, loops[i]->node->count);
+	return true;
+}
+
+struct lower_state *lower_find_state(struct lowering *lw, const char *name)
+{
+	for (size_t i = 0; i < lw->states.n; i++) {
+		if (strcmp(lw->states.items[i].name, name) == 0)
+			return &lw->states.items[i];
+	}
+	lower_fail(lw, LOC_NONE, DIAG_INTERNAL, "no state is called '%s'", name);
+	return NULL;
+}
+
+/* ---- which states a body uses ---- */
+
+static bool add_name(struct lowering *lw, struct names_list *out, const char *pattern)
+{
+	const struct lower_loop *loops[IR_RANK_MAX];
+	size_t n;
+	const char *name = lower_indexed(lw, pattern, loops, &n);
+	for (size_t i = 0; name != NULL && i < out->n; i++) {
+		if (strcmp(out->items[i], name) == 0)
+			return true;
+	}
+	const char **slot = name == NULL ? NULL : ARENA_PUSH(lw->arena, out);
+	if (slot != NULL)
+		*slot = name;
+	return slot != NULL;
+}
+
+static bool expr_states(struct lowering *lw, const struct expr *e, struct names_list *out)
+{
+	bool ok = true;
+	bool put = e->kind == EX_CALL &&
+	           (strcmp(e->text, "state_put") == 0 || strcmp(e->text, "state_get") == 0);
+	if (put && e->n_args > 0 && e->args[0]->kind == EX_STRING)
+		ok = add_name(lw, out, e->args[0]->text);
+	for (size_t i = 0; i < e->n_keywords; i++) {
+		const struct expr *v = e->keywords[i].value;
+		if (lw->mode == LOWER_DECODE && strcmp(e->keywords[i].name, "cache") == 0 &&
+		    v->kind == EX_STRING)
+			ok = ok && add_name(lw, out, arena_printf(lw->arena, "%s.k", v->text)) &&
+			     add_name(lw, out, arena_printf(lw->arena, "%s.v", v->text));
+		ok = ok && expr_states(lw, v, out);
+	}
+	for (size_t i = 0; ok && i < e->n_args; i++)
+		ok = expr_states(lw, e->args[i], out);
+	return ok;
+}
+
+bool lower_body_states(struct lowering *lw, const struct graph_body *body, struct names_list *out)
+{
+	bool ok = true;
+	for (size_t i = 0; ok && i < body->n; i++) {
+		const struct graph_node *node = body->items[i];
+		if (node->kind == GRAPH_REPEAT) {
+			struct lower_loop loop = {lw->loop, node, IR_NO_VALUE};
+			lw->loop = &loop;
+			ok = lower_body_states(lw, &node->body, out);
+			lw->loop = loop.outer;
+			continue;
+		}
+		for (size_t v = 0; ok && v < node->st->n_values; v++)
+			ok = expr_states(lw, node->st->values[v], out);
+	}
+	return ok;
+}
+
+/* ---- statements of split bodies ---- */
+
+static bool record_put(const struct call *c, const char *name, struct ir_value x, bool padded)
+{
+	struct lowering *lw = c->lw;
+	const struct ir_type *t = irb_type(lw->b, x);
+	struct state_type slice = {.dtype = t->dtype, .rank = t->rank, .loc = lw->loc};
+	for (int i = 0; i < t->rank; i++) {
+		bool constant = i == 0 || ir_dim_is_const(t->dims[i], NULL);
+		slice.dims[i] = t->dims[i];
+		if (!constant)
+			slice.dims[i] =
+			        ir_dim_const(lw->module->dims, ir_dim_hi(lw->module->dims, t->dims[i]));
+		if (!constant && !padded)
+			return lower_fail(lw, LOC_NONE, DIAG_UNSUPPORTED,
+			                  "not supported yet: %s of the source is used beside the tokens "
+			                  "other than as keys and values of attention",
+			                  type_text(lw, x));
+	}
+	return lower_record_state(lw, name, &slice);
+}
+
+bool lower_state_put(const struct call *c, struct lval *out)
+{
+	struct lowering *lw = c->lw;
+	const char *pattern = "";
+	struct ir_value x;
+	bool padded = false;
+	if (!call_word(c, "name", &pattern) || !call_tensor(c, "x", &x) || !call_bool(c, "padded", &padded))
+		return false;
+	*out = lval_tensor(x);
+	if (lw->mode == LOWER_PROBE)
+		return record_put(c, pattern, x, padded);
+	const struct lower_loop *loops[IR_RANK_MAX];
+	struct ir_value in[2 + IR_RANK_MAX];
+	size_t n;
+	const char *name = lower_indexed(lw, pattern, loops, &n);
+	struct lower_state *state = name == NULL ? NULL : lower_find_state(lw, name);
+	if (state == NULL)
+		return false;
+	in[0] = state->value;
+	in[1] = x;
+	lower_index_operands(loops, n, in + 2);
+	state->value = irb_op1(lw->b, OP_state_write, in, 2 + n, NULL);
+	return !irb_failed(lw->b);
+}
+
+bool lower_state_get(const struct call *c, struct lval *out)
+{
+	struct lowering *lw = c->lw;
+	const char *pattern = "";
+	const struct lower_loop *loops[IR_RANK_MAX];
+	struct ir_value in[1 + IR_RANK_MAX], results[2];
+	size_t n;
+	if (!call_word(c, "name", &pattern))
+		return false;
+	const char *name = lower_indexed(lw, pattern, loops, &n);
+	struct lower_state *state = name == NULL ? NULL : lower_find_state(lw, name);
+	if (state == NULL)
+		return false;
+	in[0] = state->value;
+	lower_index_operands(loops, n, in + 1);
+	irb_op(lw->b, OP_state_read, in, 1 + n, NULL, results, 2);
+	state->value = results[1];
+	*out = lval_tensor(results[0]);
+	return !irb_failed(lw->b);
+}
+
+/* i32 [B]: the number of keys in x [B, g, m, e]. */
+bool lower_key_lengths(const struct call *c, struct lval *out)
+{
+	struct lowering *lw = c->lw;
+	struct ir_value x;
+	if (!call_tensor(c, "x", &x))
+		return false;
+	const struct ir_type *t = irb_type(lw->b, x);
+	if (t->rank != 4)
+		return lower_fail(lw, LOC_NONE, DIAG_SHAPE, "keys have four axes, found %s",
+		                  type_text(lw, x));
+	struct ir_value n = irb_dim_value(lw->b, &(struct attrs_dim_value){.dim = t->dims[2]});
+	*out = lval_tensor(irb_broadcast_to(lw->b, n, 1, t->dims));
+	return !irb_failed(lw->b);
+}

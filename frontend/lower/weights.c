@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Parameters of graph statements: paths with indices become stacked weights,
+ * one expression for each index from the weight map, resolved once per model.
+ */
+#include <string.h>
+
+#include "frontend/text/files.h"
+#include "frontend/lower/lower.h"
+
+struct resolved_weight {
+	const struct ir_wexpr *e; /* of a parameter whose source is wrong (reported): zeros */
+	int rank;
+	int64_t dims[IR_RANK_MAX];
+	struct loc loc;
+};
+
+/* Weight files, and the file with the map when `map` names one. */
+static void note_files(struct frontend_model *m, const struct yaml_node *map)
+{
+	size_t n;
+	const char *const *paths = weight_files_paths(m->files, &n);
+	for (size_t i = 0; i < n; i++)
+		model_note_file(m, paths[i]);
+	if (map != NULL && map->kind == YAML_SCALAR && !yaml_is(map, "identity"))
+		model_note_file(m, file_join(&m->arena, m->dir, map->text));
+}
+
+bool weights_open(struct frontend_model *m)
+{
+	const struct yaml_node *section = model_section(m, "weights");
+	if (m->map != NULL)
+		return true;
+	m->files = weight_files_create(&m->arena, m->cx);
+	m->map_env = model_env(m, false);
+	if (m->files == NULL)
+		return false;
+	if (section != NULL &&
+	    (weight_files_open_all(m->files, m->dir, yaml_find(section, "files")) != TFMC_OK ||
+	     weight_files_strip(m->files, yaml_find(section, "strip_prefix")) != TFMC_OK ||
+	     weight_files_ignore(m->files, yaml_find(section, "ignore")) != TFMC_OK))
+		return false;
+	struct weight_map *map = weight_map_create(&m->arena, m->cx, m->files, &m->map_env);
+	if (map == NULL ||
+	    weight_map_read(map, yaml_find(section, "map"), m->dir, m->root->loc.source) != TFMC_OK)
+		return false;
+	note_files(m, yaml_find(section, "map"));
+	m->map = map;
+	return true;
+}
+
+/* ---- one parameter ---- */
+
+static bool same_shape(struct lowering *lw, const struct resolved_weight *r, const struct weight_need *need,
+                       const char *path)
+{
+	bool same = r->rank == need->rank;
+	for (int i = 0; same && i < r->rank; i++)
+		same = r->dims[i] == need->dims[i];
+	if (same)
+		return true;
+	lower_fail(lw, LOC_NONE, DIAG_SHAPE, "the parameter '%s' is used with two shapes", path);
+	diag_note(lw->cx, r->loc, "the other use is here");
+	return false;
+}
+
+/* dtype.weights: a matrix or table is rounded as if the files held it so, before anything is made of it. */
+static const struct ir_wexpr *as_wanted(struct lowering *lw, const struct weight_want *want,
+                                        const struct ir_wexpr *e)
+{
+	struct frontend_model *m = lw->m;
+	if (e == NULL || want->rank < 2 || m->keeps_weights || m->weights_type == DT_F32)
+		return e;
+	const struct ir_wexpr *rounded = wexpr_round(&m->arena, m->weights_type, e);
+	if (rounded == NULL)
+		lower_fail(lw, LOC_NONE, DIAG_LIMIT, "the source of the parameter '%s' has too many steps",
+		           want->path);
+	return rounded;
+}
+
+static const struct ir_wexpr *resolve(struct lowering *lw, const struct weight_need *need, const char *path)
+{
+	struct frontend_model *m = lw->m;
+	struct resolved_weight *r = strmap_get(&m->resolved, path);
+	if (lw->mode == LOWER_PROBE)
+		return wexpr_full(lw->arena, 0.0, need->rank, need->dims);
+	if (r != NULL)
+		return same_shape(lw, r, need, path) ? r->e : NULL;
+	if (m->resolved.n >= MODEL_WEIGHTS_MAX) {
+		lower_fail(lw, LOC_NONE, DIAG_LIMIT, "more than %d parameters", MODEL_WEIGHTS_MAX);
+		return NULL;
+	}
+	r = ARENA_NEW(&m->arena, struct resolved_weight);
+	if (r == NULL)
+		return NULL;
+	struct weight_want want = {.path = path, .loc = lw->loc.at, .rank = need->rank};
+	memcpy(want.dims, need->dims, sizeof(want.dims));
+	if (model_section(m, "weights") == NULL) {
+		lower_fail(lw, LOC_NONE, DIAG_MISSING, "the model has parameters ('%s') but no 'weights'",
+		           path);
+		return NULL;
+	}
+	r->e = as_wanted(lw, &want, weight_map_find(m->map, &want));
+	if (r->e == NULL) /* the others are looked at, too: all mistakes of a map in one run */
+		r->e = wexpr_full(&m->arena, 0.0, need->rank, need->dims);
+	r->rank = need->rank;
+	r->loc = lw->loc.at;
+	memcpy(r->dims, need->dims, sizeof(r->dims));
+	strmap_set(&m->resolved, path, r);
+	return r->e;
+}
+
+static int64_t groups_of(const struct weight_need *need)
+{
+	return need->groups > 1 ? need->groups : 1;
+}
+
+/* The matrix that a product wants. */
+static const struct ir_wexpr *shaped(struct arena *a, const struct weight_need *need,
+                                     const struct ir_wexpr *e)
+{
+	int64_t rest = 1;
+	for (int i = 2; i < e->rank; i++)
+		rest *= e->dims[i]; /* the parameter exists: its elements have been counted */
+	const int64_t taps[] = {e->dims[0], e->rank > 1 ? e->dims[1] : 1, rest};
+	const int64_t matrix[] = {taps[0], taps[1] * taps[2]};
+	switch (need->form) {
+	case WEIGHT_PLAIN: return e;
+	case WEIGHT_MATRIX: return wexpr_reshape(a, 2, matrix, e);
+	case WEIGHT_TAPS_FIRST:
+		if (rest > 1)
+			e = wexpr_transpose(a, wexpr_reshape(a, 3, taps, e));
+		return wexpr_reshape(a, 2, matrix, e);
+	case WEIGHT_MADE: return need->make(need->user, e);
+	}
+	return e;
+}
+
+/* Rows of the whole parameter, or as many of each group. */
+static const struct ir_wexpr *chosen_rows(struct arena *a, const struct weight_need *need,
+                                          const struct ir_wexpr *e)
+{
+	int64_t dims[IR_RANK_MAX + 1], one = need->rows / groups_of(need);
+	if (groups_of(need) == 1)
+		return wexpr_slice(a, 0, need->first, need->first + need->rows, e);
+	dims[0] = need->groups;
+	dims[1] = need->dims[0] / need->groups;
+	memcpy(dims + 2, need->dims + 1, (size_t)(need->rank - 1) * sizeof(*dims));
+	e = wexpr_slice(a, 1, need->first, need->first + one, wexpr_reshape(a, need->rank + 1, dims, e));
+	memcpy(dims, need->dims, (size_t)need->rank * sizeof(*dims));
+	dims[0] = need->rows;
+	return wexpr_reshape(a, need->rank, dims, e);
+}
+
+/* What the name of a weight says about its form. */
+static const char *form_text(const struct weight_need *need)
+{
+	switch (need->form) {
+	case WEIGHT_PLAIN: return "";
+	case WEIGHT_MATRIX: return ".matrix";
+	case WEIGHT_TAPS_FIRST: return ".taps";
+	case WEIGHT_MADE: return need->made;
+	}
+	return "";
+}
+
+static const struct ir_wexpr *stack(struct lowering *lw, const struct weight_need *need, const char *path,
+                                    const struct lower_loop *const *loops, size_t n, size_t level);
+
+/* All experts behind each other; `path` has their number still open. */
+static const struct ir_wexpr *stack_experts(struct lowering *lw, const struct weight_need *need,
+                                            const char *path)
+{
+	struct arena *a = &lw->m->arena;
+	const struct ir_wexpr **parts = ARENA_ARRAY(a, const struct ir_wexpr *, need->experts);
+	bool ok = parts != NULL;
+	for (int64_t k = 0; parts != NULL && k < need->experts; k++) {
+		const char *one = graph_fill(a, path, "*", arena_printf(a, "%lld", (long long)k));
+		parts[k] = stack(lw, need, one, NULL, 0, 0);
+		ok = parts[k] != NULL && ok;
+	}
+	return ok ? wexpr_stack(a, (size_t)need->experts, parts) : NULL;
+}
+
+/* The expression for the loops from `level` on; `path` has the outer ones filled in. */
+static const struct ir_wexpr *stack(struct lowering *lw, const struct weight_need *need, const char *path,
+                                    const struct lower_loop *const *loops, size_t n, size_t level)
+{
+	struct arena *a = &lw->m->arena;
+	if (level == n && need->experts > 0 && strstr(path, LOWER_EXPERT) != NULL)
+		return stack_experts(lw, need, path);
+	if (level == n) {
+		const struct ir_wexpr *e = resolve(lw, need, path);
+		if (e != NULL && need->rows > 0)
+			e = chosen_rows(a, need, e);
+		return e == NULL ? NULL : shaped(a, need, e);
+	}
+	const struct graph_node *node = loops[level]->node;
+	const struct ir_wexpr **parts = ARENA_ARRAY(a, const struct ir_wexpr *, node->count);
+	bool ok = parts != NULL;
+	for (int64_t k = 0; parts != NULL && k < node->count; k++) {
+		const char *index = arena_printf(a, "%lld", (long long)(node->start + k));
+		parts[k] = stack(lw, need, graph_fill(a, path, node->as, index), loops, n, level + 1);
+		ok = parts[k] != NULL && ok;
+	}
+	return ok ? wexpr_stack(a, (size_t)node->count, parts) : NULL;
+}
+
+/* ---- names ---- */
+
+static const char *drop_index(struct arena *a, const char *text, const struct graph_node *node, bool label)
+{
+	const char *dotted = arena_printf(a, ".{%s}", node->as), *bare = arena_printf(a, "{%s}", node->as);
+	const char *with = node->label != NULL ? node->label
+	                                       : arena_printf(a, "%lld_%lld", (long long)node->start,
+	                                                      (long long)(node->start + node->count - 1));
+	if (label)
+		return graph_fill(a, text, node->as, with);
+	char *out = (char *)(uintptr_t)arena_strdup(a, text);
+	for (char *p = strstr(out, dotted); p != NULL; p = strstr(out, dotted))
+		memmove(p, p + strlen(dotted), strlen(p + strlen(dotted)) + 1);
+	for (char *p = strstr(out, bare); p != NULL; p = strstr(out, bare))
+		memmove(p, p + strlen(bare), strlen(p + strlen(bare)) + 1);
+	return out;
+}
+
+static const char *indexed(struct lowering *lw, const char *pattern, const struct lower_loop **loops,
+                           size_t *n, bool label)
+{
+	const struct lower_loop *found[IR_RANK_MAX];
+	size_t count = 0;
+	const char *name = pattern;
+	for (const struct lower_loop *l = lw->loop; l != NULL; l = l->outer) {
+		if (strstr(pattern, arena_printf(lw->arena, "{%s}", l->node->as)) == NULL)
+			continue;
+		if (count + 1 >= IR_RANK_MAX) {
+			lower_fail(lw, LOC_NONE, DIAG_LIMIT, "more than %d indices in '%s'", IR_RANK_MAX - 1,
+			           pattern);
+			return NULL;
+		}
+		found[count++] = l;
+		name = drop_index(lw->arena, name, l->node, label || l->node->label != NULL);
+	}
+	for (size_t i = 0; i < count; i++)
+		loops[i] = found[count - 1 - i];
+	*n = count;
+	return name;
+}
+
+const char *lower_indexed(struct lowering *lw, const char *pattern, const struct lower_loop **loops,
+                          size_t *n)
+{
+	return indexed(lw, pattern, loops, n, false);
+}
+
+/* ---- references ---- */
+
+static const struct ir_weight *add(struct lowering *lw, const char *name, const struct ir_wexpr *e,
+                                   enum ir_dtype narrow)
+{
+	const struct ir_dim *dims[IR_RANK_MAX];
+	for (int i = 0; i < e->rank; i++)
+		dims[i] = ir_dim_const(lw->module->dims, e->dims[i]);
+	const struct ir_type *type = ir_type_tensor(lw->module->types, DT_F32, e->rank, dims);
+	struct ir_weight w = {
+	        .name = name, .type = type, .encoding = ENC_ROW, .narrow = narrow, .init = e, .loc = lw->loc};
+	return type == NULL ? NULL : ir_add_weight(lw->module, &w);
+}
+
+bool lower_table(struct lowering *lw, const char *name, const struct ir_wexpr *e, struct ir_value *out)
+{
+	const struct ir_weight *w = add(lw, name, e, DT_F32);
+	if (w == NULL)
+		return lower_fail(lw, LOC_NONE, DIAG_INTERNAL, "two tables are called '%s'", name);
+	*out = irb_weight_ref(lw->b, w, NULL, 0);
+	return !irb_failed(lw->b);
+}
+
+void lower_index_operands(const struct lower_loop *const *loops, size_t n, struct ir_value *out)
+{
+	for (size_t i = 0; i < n; i++)
+		out[i] = loops[i]->index;
+}
+
+static bool rows_exist(struct lowering *lw, const struct weight_need *need)
+{
+	int64_t groups = groups_of(need);
+	bool even = need->groups == 0 ||
+	            (need->groups >= 1 && need->dims[0] % groups == 0 && need->rows % groups == 0);
+	if (need->rows == 0 && need->groups > 1)
+		return lower_fail(lw, LOC_NONE, DIAG_ARGUMENTS, "'groups' of linear needs 'of'");
+	if (need->rows == 0)
+		return true;
+	if (!even)
+		return lower_fail(lw, LOC_NONE, DIAG_NOT_DIVISIBLE,
+		                  "%lld of %lld rows are not the same number of each of %lld groups",
+		                  (long long)need->rows, (long long)need->dims[0], (long long)need->groups);
+	if (need->first >= 0 && need->first <= need->dims[0] / groups - need->rows / groups)
+		return true;
+	return lower_fail(lw, LOC_NONE, DIAG_SHAPE, "rows %lld to %lld of a parameter with %lld rows%s",
+	                  (long long)need->first, (long long)(need->first + need->rows / groups),
+	                  (long long)(need->dims[0] / groups), groups > 1 ? " in each group" : "");
+}
+
+/* What the name of a weight says about its rows. */
+static const char *rows_text(struct lowering *lw, const struct weight_need *need)
+{
+	int64_t groups = groups_of(need), last = need->first + need->rows / groups - 1;
+	if (need->rows == 0)
+		return "";
+	const char *rows = arena_printf(lw->arena, ".rows%lld_%lld", (long long)need->first, (long long)last);
+	return groups == 1 ? rows : arena_printf(lw->arena, "%s.of%lld", rows, (long long)groups);
+}
+
+/* dtype.weights: what matrices and tables lie in memory as; vectors are small, and passes fold them. */
+static enum ir_dtype kept_as(const struct lowering *lw, const struct weight_need *need,
+                             const struct ir_wexpr *e, size_t n_loops)
+{
+	int rank = e->rank - (int)n_loops - (need->experts > 0);
+	if (rank < 2)
+		return DT_F32;
+	if (lw->m->keeps_weights)
+		return wexpr_narrow(e);
+	return wexpr_holds(e, lw->m->weights_type) ? lw->m->weights_type : DT_F32;
+}
+
+bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir_value *out)
+{
+	const struct lower_loop *loops[IR_RANK_MAX];
+	struct ir_value index[IR_RANK_MAX];
+	size_t n;
+	const char *pattern = need->pattern;
+	if (need->experts > 0)
+		pattern = graph_fill(lw->arena, arena_printf(lw->arena, "%s", pattern), "*", "all");
+	const char *name = indexed(lw, pattern, loops, &n, false);
+	if (name == NULL)
+		return false;
+	if (!rows_exist(lw, need))
+		return false;
+	const struct ir_wexpr *e = stack(lw, need, need->pattern, loops, n, 0);
+	if (e != NULL && need->plus_one)
+		e = wexpr_unary(lw->arena, WX_OFFSET, 1.0, e);
+	if (e == NULL)
+		return false;
+	enum ir_dtype narrow = kept_as(lw, need, e, n);
+	const char *part = rows_text(lw, need);
+	if (need->plus_one)
+		part = arena_printf(lw->arena, "%s.plus_one", part);
+	part = arena_printf(lw->arena, "%s%s", part, form_text(need));
+	const struct ir_weight *w = add(lw, arena_printf(lw->arena, "%s%s", name, part), e, narrow);
+	if (w == NULL) {
+		name = indexed(lw, pattern, loops, &n, true);
+		w = add(lw, arena_printf(lw->arena, "%s%s", name, part), e, narrow);
+	}
+	if (w == NULL)
+		return lower_fail(lw, LOC_NONE, DIAG_SHAPE, "the parameter '%s' is used in two ways",
+		                  need->pattern);
+	lower_index_operands(loops, n, index);
+	*out = irb_weight_ref(lw->b, w, index, n);
+	return !irb_failed(lw->b);
+}

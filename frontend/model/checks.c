@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `checks`: what to run and what to expect. Files are opened when a check runs.
+ */
+#include <string.h>
+
+#include "frontend/model/model.h"
+#include "frontend/model/schema.h"
+
+#define CHECK_VALUES_MAX 1000000
+
+struct check_file {
+	const char *name;
+	struct weight_files *files;
+};
+
+/* ---- nested lists ---- */
+
+struct numbers {
+	struct frontend_model *m;
+	double *values;
+	size_t n, cap;
+};
+
+static bool measure(struct frontend_model *m, const struct yaml_node *node, struct frontend_tensor *t,
+                    size_t *count)
+{
+	*count = 1;
+	for (t->rank = 0; node->kind == YAML_SEQUENCE; node = node->items[0]) {
+		if (t->rank >= IR_RANK_MAX || node->n == 0 || *count > CHECK_VALUES_MAX / node->n) {
+			diag_error(m->cx, node->loc, DIAG_LIMIT,
+			           "the list of '%s' is empty, too deep or too long", t->name);
+			return false;
+		}
+		t->dims[t->rank++] = (int64_t)node->n;
+		*count *= node->n;
+	}
+	return true;
+}
+
+static bool fill(struct numbers *out, const struct yaml_node *node, const struct frontend_tensor *t,
+                 int depth)
+{
+	struct expr_env env = model_env(out->m, false);
+	if (depth == t->rank) {
+		struct value v;
+		if (!yaml_expect(out->m->cx, node, YAML_SCALAR, t->name) ||
+		    !expr_read_value(&env, node, t->name, &v))
+			return false;
+		if (v.kind == VALUE_BOOL)
+			v = value_int(v.b);
+		return expr_want_float(&env, node->loc, t->name, &v, &out->values[out->n++]);
+	}
+	if (node->kind != YAML_SEQUENCE || (int64_t)node->n != t->dims[depth]) {
+		diag_error(out->m->cx, node->loc, DIAG_SHAPE, "the lists of '%s' differ in length", t->name);
+		return false;
+	}
+	for (size_t i = 0; i < node->n; i++) {
+		if (!fill(out, node->items[i], t, depth + 1))
+			return false;
+	}
+	return true;
+}
+
+static bool read_tensor(struct frontend_model *m, const struct yaml_pair *pair, struct frontend_tensor *t)
+{
+	size_t count;
+	t->name = pair->key->text;
+	t->loc = pair->key->loc;
+	if (!measure(m, pair->value, t, &count))
+		return false;
+	struct numbers out = {m, ARENA_ARRAY(&m->arena, double, count), 0, count};
+	t->values = out.values;
+	return out.values != NULL && fill(&out, pair->value, t, 0);
+}
+
+/* ---- with, expect ---- */
+
+static bool read_tolerance(struct frontend_model *m, const struct yaml_node *node, struct frontend_check *c)
+{
+	struct expr_env env = model_env(m, false);
+	const struct yaml_node *rtol = yaml_find(node, "rtol"), *atol = yaml_find(node, "atol");
+	if (rtol != NULL && !expr_read_float(&env, rtol, "rtol", &c->rtol))
+		return false;
+	return atol == NULL || expr_read_float(&env, atol, "atol", &c->atol);
+}
+
+static bool read_steps(struct frontend_model *m, const struct yaml_node *node, struct frontend_check *c)
+{
+	struct expr_env env = model_env(m, false);
+	if (!expr_read_int(&env, node, "steps", &c->steps))
+		return false;
+	if (c->steps >= 1)
+		return true;
+	diag_error(m->cx, node->loc, DIAG_VALUE_TYPE, "steps is %lld, it must be at least 1",
+	           (long long)c->steps);
+	return false;
+}
+
+static bool read_given(struct frontend_model *m, const struct yaml_node *node, struct frontend_check *c,
+                       struct frontend_tensors *out)
+{
+	if (node == NULL)
+		return true;
+	out->loc = node->loc;
+	if (!yaml_expect(m->cx, node, YAML_MAPPING, "with and expect"))
+		return false;
+	struct frontend_tensor *items = ARENA_ARRAY(&m->arena, struct frontend_tensor, node->n);
+	const struct yaml_node *file = yaml_find(node, "file"), *prefix = yaml_find(node, "prefix");
+	if (file != NULL && !yaml_expect(m->cx, file, YAML_SCALAR, "file"))
+		return false;
+	if (prefix != NULL && !yaml_expect(m->cx, prefix, YAML_SCALAR, "prefix"))
+		return false;
+	out->file = file == NULL ? NULL : file->text;
+	out->prefix = prefix == NULL ? "" : prefix->text;
+	for (size_t i = 0; items != NULL && i < node->n; i++) {
+		const struct yaml_pair *p = &node->pairs[i];
+		const char *key = p->key->text;
+		if (strcmp(key, "file") == 0 || strcmp(key, "prefix") == 0 || strcmp(key, "rtol") == 0 ||
+		    strcmp(key, "atol") == 0)
+			continue;
+		if (strcmp(key, "steps") == 0 && model_find_input(m, key) < 0) {
+			if (!read_steps(m, p->value, c))
+				return false;
+			continue;
+		}
+		if (!read_tensor(m, p, &items[out->n++]))
+			return false;
+	}
+	out->items = items;
+	return read_tolerance(m, node, c);
+}
+
+/* ---- one entry ---- */
+
+static bool read_call(struct frontend_model *m, const struct yaml_node *node, struct frontend_check *c)
+{
+	static const char *const causal[] = {"run", "prefill", "step", "generate"};
+	static const char *const pair[] = {"run", "encode", "prefill", "step", "generate"};
+	const char *const *names = m->generate.kind == GENERATE_SEQ2SEQ ? pair : causal;
+	size_t n = m->generate.kind == GENERATE_NONE ? 1 : m->generate.kind == GENERATE_CAUSAL ? 4 : 5;
+	c->call = "run";
+	if (node == NULL)
+		return true;
+	if (!yaml_expect(m->cx, node, YAML_SCALAR, "call"))
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(names[i], node->text) == 0) {
+			c->call = names[i];
+			return true;
+		}
+	}
+	int output = model_find_output(m, node->text);
+	if (output >= 0) {
+		c->only_output = m->outputs.items[output].name;
+		return true;
+	}
+	diag_error(m->cx, node->loc, DIAG_UNKNOWN_NAME, "no entry or output is called '%s'%s", node->text,
+	           did_you_mean(&m->arena, node->text, names, n));
+	return false;
+}
+
+static bool read_rename(struct frontend_model *m, const struct yaml_node *node, struct frontend_check *c)
+{
+	if (node == NULL)
+		return true;
+	if (!yaml_expect(m->cx, node, YAML_MAPPING, "rename"))
+		return false;
+	struct frontend_rename *items = ARENA_ARRAY(&m->arena, struct frontend_rename, node->n);
+	for (size_t i = 0; items != NULL && i < node->n; i++) {
+		if (!yaml_expect(m->cx, node->pairs[i].value, YAML_SCALAR, "rename"))
+			return false;
+		items[i] = (struct frontend_rename){node->pairs[i].key->text, node->pairs[i].value->text};
+	}
+	c->rename = items;
+	c->n_rename = items == NULL ? 0 : node->n;
+	return true;
+}
+
+static bool read_details(struct frontend_model *m, const struct yaml_node *node, struct frontend_check *c)
+{
+	struct expr_env env = model_env(m, false);
+	struct frontend_ids rows = {NULL, 0};
+	const struct yaml_node *steps = yaml_find(node, "steps"), *ignore = yaml_find(node, "ignore_stop");
+	const struct yaml_node *search = yaml_find(node, "search");
+	static const char *const words[] = {"greedy"};
+	size_t word;
+	if (!read_call(m, yaml_find(node, "call"), c) || !read_rename(m, yaml_find(node, "rename"), c) ||
+	    !read_tolerance(m, node, c) || !model_read_ids(m, yaml_find(node, "rows"), "rows", &rows))
+		return false;
+	c->rows = rows.items;
+	c->n_rows = rows.n;
+	if (steps != NULL && !read_steps(m, steps, c))
+		return false;
+	if (ignore != NULL && !expr_read_bool(&env, ignore, "ignore_stop", &c->ignore_stop))
+		return false;
+	c->greedy = search != NULL;
+	return search == NULL || expr_read_word(&env, search, "search", words, 1, &word);
+}
+
+static bool push_check(struct frontend_model *m, const struct frontend_check *c)
+{
+	struct frontend_check *slot = ARENA_PUSH(&m->arena, &m->checks);
+	if (slot != NULL)
+		*slot = *c;
+	return slot != NULL;
+}
+
+static bool read_cases(struct frontend_model *m, const struct yaml_node *node,
+                       const struct frontend_check *base)
+{
+	const struct yaml_node *file = yaml_find(node, "file"), *cases = yaml_find(node, "cases");
+	if (file == NULL || cases == NULL) {
+		diag_error(m->cx, node->loc, DIAG_MISSING, "a check with '%s' needs '%s'",
+		           file == NULL ? "cases" : "file", file == NULL ? "file" : "cases");
+		return false;
+	}
+	if (!yaml_expect(m->cx, file, YAML_SCALAR, "file"))
+		return false;
+	struct yaml_list list = yaml_as_list(&m->arena, cases);
+	for (size_t i = 0; i < list.n; i++) {
+		struct frontend_check c = *base;
+		if (!yaml_expect(m->cx, list.items[i], YAML_SCALAR, "cases"))
+			return false;
+		const char *prefix = arena_printf(&m->arena, "%s.", list.items[i]->text);
+		c.short_form = true;
+		c.name = list.items[i]->text;
+		c.loc = list.items[i]->loc;
+		c.with = (struct frontend_tensors){.file = file->text, .prefix = prefix, .loc = file->loc};
+		c.expect = c.with;
+		if (!push_check(m, &c))
+			return false;
+	}
+	return true;
+}
+
+static bool read_check(struct frontend_model *m, const struct yaml_node *node, size_t number)
+{
+	struct frontend_check c = {.rtol = 1e-4, .atol = 1e-5, .steps = -1, .loc = node->loc};
+	if (!yaml_expect(m->cx, node, YAML_MAPPING, "a check") ||
+	    !schema_check(&m->arena, m->cx, node, "check", NULL, "a check") || !read_details(m, node, &c))
+		return false;
+	if (yaml_find(node, "file") != NULL || yaml_find(node, "cases") != NULL)
+		return read_cases(m, node, &c);
+	const struct yaml_node *name = yaml_find(node, "name");
+	c.name = name != NULL && name->kind == YAML_SCALAR ? name->text
+	                                                   : arena_printf(&m->arena, "%zu", number + 1);
+	if (yaml_find(node, "expect") == NULL) {
+		diag_error(m->cx, node->loc, DIAG_MISSING, "a check needs 'expect', or 'file' and 'cases'");
+		return false;
+	}
+	return read_given(m, yaml_find(node, "with"), &c, &c.with) &&
+	       read_given(m, yaml_find(node, "expect"), &c, &c.expect) && push_check(m, &c);
+}
+
+bool model_read_checks(struct frontend_model *m)
+{
+	const struct yaml_node *checks = model_section(m, "checks");
+	bool ok = true;
+	if (checks == NULL)
+		return true;
+	if (!yaml_expect(m->cx, checks, YAML_SEQUENCE, "checks"))
+		return false;
+	for (size_t i = 0; i < checks->n; i++)
+		ok = read_check(m, checks->items[i], i) && ok;
+	return ok;
+}
+
+/* ---- files of checks ---- */
+
+enum tfmc_status frontend_check_tensor(struct frontend_model *m, const char *file, struct loc loc,
+                                       const char *name, const struct weight_tensor **out)
+{
+	struct check_file *found = NULL;
+	for (size_t i = 0; i < m->check_files.n; i++) {
+		if (strcmp(m->check_files.items[i].name, file) == 0)
+			found = &m->check_files.items[i];
+	}
+	*out = NULL;
+	if (found == NULL) {
+		found = ARENA_PUSH(&m->arena, &m->check_files);
+		if (found == NULL)
+			return TFMC_NO_MEMORY;
+		found->name = file;
+		found->files = weight_files_create(&m->arena, m->cx);
+		if (found->files == NULL)
+			return TFMC_NO_MEMORY;
+		TFMC_TRY(weight_files_open(found->files, m->dir, file, loc));
+	}
+	*out = weight_files_find(found->files, name);
+	if (*out == NULL || ((*out)->read == NULL && !(*out)->reversed))
+		return TFMC_OK;
+	diag_error(m->cx, loc, DIAG_STORED_TYPE,
+	           "not supported yet: '%.200s' of '%.200s' as a value of checks: it is stored as %s%s", name,
+	           file, (*out)->type_name, (*out)->reversed ? " in the order of Fortran" : "");
+	return TFMC_INVALID;
+}
+
+void model_close_checks(struct frontend_model *m)
+{
+	for (size_t i = 0; i < m->check_files.n; i++)
+		weight_files_destroy(m->check_files.items[i].files);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `define`: heads such as `gau(x, eps=1e-5)`, and whether an entry is a step
+ * list or a function. Bodies are read where they are used.
+ */
+#include <string.h>
+
+#include "frontend/model/model.h"
+
+static bool add_arg(struct frontend_model *m, struct definition *d, const char *name, struct loc loc,
+                    const struct expr *def)
+{
+	for (size_t i = 0; i < d->n_args; i++) {
+		if (strcmp(d->args[i].name, name) == 0) {
+			diag_error(m->cx, loc, DIAG_ARGUMENTS, "'%s' declares the argument '%s' twice",
+			           d->name, name);
+			return false;
+		}
+	}
+	const char *old = strmap_get(&m->names, name);
+	if (old != NULL && (strcmp(old, "a param") == 0 || strcmp(old, "a dim") == 0)) {
+		diag_error(m->cx, loc, DIAG_NAME_CLASH, "argument '%s' of '%s' has the name of %s", name,
+		           d->name, old);
+		return false;
+	}
+	d->args[d->n_args++] = (struct definition_arg){name, def};
+	return true;
+}
+
+static bool read_head(struct frontend_model *m, struct definition *d, const struct yaml_node *key)
+{
+	const struct expr *e = expr_parse(&m->arena, m->cx, expr_source_of(key), EXPR_GRAPH);
+	if (e == NULL)
+		return false;
+	if (e->kind != EX_NAME && e->kind != EX_CALL) {
+		diag_error(m->cx, key->loc, DIAG_ARGUMENTS,
+		           "a definition is written NAME or NAME(a, b=1), found '%s'", key->text);
+		return false;
+	}
+	d->name = e->text;
+	d->args = ARENA_ARRAY(&m->arena, struct definition_arg, e->n_args + e->n_keywords + 1);
+	for (size_t i = 0; i < e->n_args; i++) {
+		if (e->args[i]->kind != EX_NAME) {
+			diag_error(m->cx, e->args[i]->loc, DIAG_ARGUMENTS, "arguments of '%s' are names",
+			           d->name);
+			return false;
+		}
+		if (!add_arg(m, d, e->args[i]->text, e->args[i]->loc, NULL))
+			return false;
+	}
+	for (size_t i = 0; i < e->n_keywords; i++) {
+		if (!add_arg(m, d, e->keywords[i].name, e->keywords[i].loc, e->keywords[i].value))
+			return false;
+	}
+	return model_declare(m, d->name, "definition", key->loc);
+}
+
+static bool is_function(const struct yaml_node *body)
+{
+	const struct yaml_node *last = body->n > 0 ? body->items[body->n - 1] : NULL;
+	return last != NULL && last->kind == YAML_SCALAR && strncmp(last->text, "return ", 7) == 0;
+}
+
+bool model_read_defines(struct frontend_model *m)
+{
+	const struct yaml_node *define = model_section(m, "define");
+	bool ok = true;
+	if (define == NULL)
+		return true;
+	if (!yaml_expect(m->cx, define, YAML_MAPPING, "define"))
+		return false;
+	for (size_t i = 0; i < define->n; i++) {
+		struct definition *d = ARENA_PUSH(&m->arena, &m->defines);
+		if (d == NULL || !yaml_expect(m->cx, define->pairs[i].value, YAML_SEQUENCE, "a definition"))
+			return false;
+		d->loc = define->pairs[i].key->loc;
+		d->body = define->pairs[i].value;
+		d->function = is_function(d->body);
+		ok = read_head(m, d, define->pairs[i].key) && ok;
+		if (d->name == NULL)
+			d->name = "";
+	}
+	return ok;
+}

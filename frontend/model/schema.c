@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tables of schema.def and the check of mappings against them. Tables are
+ * short and searched linearly.
+ */
+#include "frontend/model/schema.h"
+
+#include <string.h>
+
+#include "ir/support/strmap.h"
+
+#define STATE_NOW   true
+#define STATE_LATER false
+#define HAS_PARAMS  true
+#define HAS_NONE    false
+
+static const struct schema_key keys[] = {
+#define KEY(where, name, type, words, def, state, doc) \
+	{#where, #name, KEY_##type, words, def, STATE_##state, doc},
+#include "frontend/model/schema.def"
+};
+
+static const struct schema_step steps[] = {
+#define STEP(kind, main, params, state, doc) {#kind, main, HAS_##params, STATE_##state, doc},
+#include "frontend/model/schema.def"
+};
+
+const struct schema_step *schema_find_step(const char *kind)
+{
+	for (size_t i = 0; i < TFMC_COUNT(steps); i++) {
+		if (strcmp(steps[i].kind, kind) == 0)
+			return &steps[i];
+	}
+	return NULL;
+}
+
+const struct schema_key *schema_find_key(const char *where, const char *name)
+{
+	for (size_t i = 0; i < TFMC_COUNT(keys); i++) {
+		if (strcmp(keys[i].where, where) == 0 && strcmp(keys[i].name, name) == 0)
+			return &keys[i];
+	}
+	return NULL;
+}
+
+const char *const *schema_step_kinds(struct arena *a, size_t *n)
+{
+	const char **list = ARENA_ARRAY(a, const char *, TFMC_COUNT(steps));
+	*n = list == NULL ? 0 : TFMC_COUNT(steps);
+	for (size_t i = 0; i < *n; i++)
+		list[i] = steps[i].kind;
+	return list;
+}
+
+static const char *const *key_names(struct arena *a, const char *where, const char *also, size_t *n)
+{
+	const char **list = ARENA_ARRAY(a, const char *, TFMC_COUNT(keys));
+	*n = 0;
+	for (size_t i = 0; list != NULL && i < TFMC_COUNT(keys); i++) {
+		bool in_also = also != NULL && strcmp(keys[i].where, also) == 0;
+		if (in_also || strcmp(keys[i].where, where) == 0)
+			list[(*n)++] = keys[i].name;
+	}
+	return list;
+}
+
+static bool check_pair(struct arena *a, struct diag_context *cx, const struct yaml_pair *pair,
+                       const struct schema_key *key, const char *what)
+{
+	if (!key->now) {
+		const struct yaml_node *v = pair->value;
+		if (key->type == KEY_BOOL && v->kind == YAML_SCALAR && yaml_is(v, "false"))
+			return true;
+		diag_error(cx, pair->key->loc, DIAG_UNSUPPORTED, "not supported yet: %s", key->name);
+		return false;
+	}
+	if (pair->value->kind == YAML_SCALAR && pair->value->null) {
+		diag_error(cx, pair->key->loc, DIAG_NULL_VALUE, "'%s' of %s has no value", key->name,
+		           arena_strdup(a, what));
+		return false;
+	}
+	return true;
+}
+
+/* A key that was meant to be this one has been reported with it. */
+static bool is_misspelled(const struct yaml_node *map, const char *where, const char *key,
+                          const char *const *names, size_t n)
+{
+	for (size_t i = 0; i < map->n; i++) {
+		const char *given = map->pairs[i].key->text;
+		const char *near =
+		        schema_find_key(where, given) == NULL ? nearest_name(given, names, n) : NULL;
+		if (near != NULL && strcmp(near, key) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool check_required(struct arena *a, struct diag_context *cx, const struct yaml_node *map,
+                           const char *where, const char *what)
+{
+	bool ok = true;
+	size_t n;
+	const char *const *names = key_names(a, where, NULL, &n);
+	for (size_t i = 0; i < TFMC_COUNT(keys); i++) {
+		if (strcmp(keys[i].where, where) != 0 || strcmp(keys[i].def, "!") != 0)
+			continue;
+		if (yaml_find(map, keys[i].name) != NULL || is_misspelled(map, where, keys[i].name, names, n))
+			continue;
+		diag_error(cx, map->loc, DIAG_MISSING, "%s needs '%s' (%s)", what, keys[i].name, keys[i].doc);
+		ok = false;
+	}
+	return ok;
+}
+
+bool schema_check_some(struct arena *a, struct diag_context *cx, const struct yaml_node *map,
+                       const char *where, const char *also, const char *what)
+{
+	if (where == NULL)
+		return true;
+	size_t n;
+	const char *const *names = key_names(a, where, also, &n);
+	bool ok = true;
+	for (size_t i = 0; i < map->n; i++) {
+		const struct yaml_pair *pair = &map->pairs[i];
+		const struct schema_key *key = schema_find_key(where, pair->key->text);
+		if (key == NULL && also != NULL)
+			key = schema_find_key(also, pair->key->text);
+		if (key == NULL)
+			yaml_unknown_key(cx, pair->key, names, n, what);
+		ok = key != NULL && check_pair(a, cx, pair, key, what) && ok;
+	}
+	return ok;
+}
+
+bool schema_check(struct arena *a, struct diag_context *cx, const struct yaml_node *map, const char *where,
+                  const char *also, const char *what)
+{
+	bool ok = schema_check_some(a, cx, map, where, also, what);
+	return check_required(a, cx, map, where, what) && ok;
+}
+
+const char *const *schema_words(struct arena *a, const struct schema_key *key, size_t *n)
+{
+	size_t most = 1;
+	for (const char *p = key->words; *p != '\0'; p++)
+		most += *p == ' ';
+	const char **list = ARENA_ARRAY(a, const char *, most);
+	*n = 0;
+	for (const char *p = key->words; list != NULL && *p != '\0';) {
+		size_t len = strcspn(p, " ");
+		list[(*n)++] = arena_strndup(a, p, len);
+		p += len + (p[len] == ' ');
+	}
+	return list;
+}
+
+/* ---- reference ---- */
+
+static const char *const type_names[] = {
+        [KEY_INT] = "int",   [KEY_FLOAT] = "float", [KEY_BOOL] = "bool",   [KEY_DIM] = "dim",
+        [KEY_WORD] = "word", [KEY_NAME] = "name",   [KEY_VALUE] = "value", [KEY_PATH] = "path",
+        [KEY_TEXT] = "text", [KEY_LIST] = "list",   [KEY_MAP] = "mapping", [KEY_STEPS] = "steps",
+        [KEY_ANY] = "any",
+};
+
+static void print_key(struct buf *out, const struct schema_key *k)
+{
+	const char *def = strcmp(k->def, "!") == 0 ? "required" : k->def;
+	buf_printf(out, "| `%s` | `%s` | %s | %s | %s%s", k->where, k->name, type_names[k->type], def,
+	           k->now ? "" : "(not supported yet) ", k->doc);
+	bool acts = strncmp(k->words, "identity ", 9) == 0;
+	if (k->words[0] != '\0')
+		buf_printf(out, ": %s", acts ? "an activation" : k->words);
+	buf_str(out, " |\n");
+}
+
+void schema_reference(struct buf *out)
+{
+	buf_str(out, "| step | main argument | parameters | what |\n|---|---|---|---|\n");
+	for (size_t i = 0; i < TFMC_COUNT(steps); i++)
+		buf_printf(out, "| `%s` | %s | %s | %s%s |\n", steps[i].kind, steps[i].main,
+		           steps[i].params ? "yes" : "", steps[i].now ? "" : "(not supported yet) ",
+		           steps[i].doc);
+	buf_str(out, "\n| place | key | type | default | what |\n|---|---|---|---|---|\n");
+	for (size_t i = 0; i < TFMC_COUNT(keys); i++)
+		print_key(out, &keys[i]);
+}

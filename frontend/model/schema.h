@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lookup in the tables of schema.def: which keys a place has, which kinds of
+ * steps there are, and the check of a mapping against them.
+ *
+ * INVARIANT: a key of the language that is not built yet is reported as
+ * UNSUPPORTED, never as unknown.
+ */
+#ifndef TFMC_FRONTEND_MODEL_SCHEMA_H
+#define TFMC_FRONTEND_MODEL_SCHEMA_H
+
+#include "frontend/text/yaml_tree.h"
+#include "ir/support/buf.h"
+
+enum schema_type {
+	KEY_INT,
+	KEY_FLOAT,
+	KEY_BOOL,
+	KEY_DIM,
+	KEY_WORD,
+	KEY_NAME,
+	KEY_VALUE,
+	KEY_PATH,
+	KEY_TEXT,
+	KEY_LIST,
+	KEY_MAP,
+	KEY_STEPS,
+	KEY_ANY
+};
+
+struct schema_key {
+	const char *where, *name;
+	enum schema_type type;
+	const char *words; /* separated by blanks */
+	const char *def;   /* "!": required, "": absent */
+	bool now;
+	const char *doc;
+};
+
+struct schema_step {
+	const char *kind;
+	const char *main; /* "" : none */
+	bool params;
+	bool now;
+	const char *doc;
+};
+
+const struct schema_step *schema_find_step(const char *kind);
+const struct schema_key *schema_find_key(const char *where, const char *name);
+/* Kinds of all steps, in table order. */
+const char *const *schema_step_kinds(struct arena *a, size_t *n);
+
+/*
+ * Reports keys of `map` that `where` (and, if not NULL, `also`) does not have, keys that are not supported
+ * yet, null values, and required keys that are absent. `what` names the place in messages.
+ */
+bool schema_check(struct arena *a, struct diag_context *cx, const struct yaml_node *map, const char *where,
+                  const char *also, const char *what);
+
+/* The same without required keys (defaults); `where` NULL: nothing is checked. */
+bool schema_check_some(struct arena *a, struct diag_context *cx, const struct yaml_node *map,
+                       const char *where, const char *also, const char *what);
+
+/* The words of a WORD key. */
+const char *const *schema_words(struct arena *a, const struct schema_key *key, size_t *n);
+
+/* The keys and steps as Markdown tables: what stands between the markers of README.md. */
+void schema_reference(struct buf *out);
+
+#endif

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The section tokenizer: which files its kind reads, and the packed form they
+ * become. Without a kind the keys say it: file is a tokenizer.json, vocab and
+ * merges are byte-level BPE.
+ */
+#include <string.h>
+
+#include "frontend/text/files.h"
+#include "frontend/formats/gguf.h"
+#include "frontend/sentencepiece/gguf_tokenizer.h"
+#include "frontend/model/model.h"
+#include "frontend/tokenizer_files/config.h"
+
+#define TOKENIZER_FILE_MAX ((size_t)256 << 20)
+
+struct text {
+	const char *data;
+	size_t len;
+};
+
+static enum tfmc_status read_key(struct frontend_model *m, const struct yaml_node *node, const char *key,
+                                 struct text *out, const char **name)
+{
+	const struct yaml_node *value = yaml_find(node, key);
+	if (value == NULL) {
+		diag_error(m->cx, node->loc, DIAG_MISSING, "a tokenizer of this kind wants '%s'", key);
+		return TFMC_INVALID;
+	}
+	if (!yaml_expect(m->cx, value, YAML_SCALAR, key))
+		return TFMC_INVALID;
+	const char *path = file_named(&m->arena, m->cx, m->dir, value->text, value->loc);
+	if (path == NULL)
+		return TFMC_INVALID;
+	model_note_file(m, path);
+	*name = path;
+	return file_read(&m->arena, m->cx, path, TOKENIZER_FILE_MAX, value->loc, &out->data, &out->len);
+}
+
+/* The metadata alone: the file is mapped, for its tensors may be large. */
+static enum tfmc_status read_gguf(struct frontend_model *m, const struct yaml_node *node,
+                                  struct tokenizer_source *s, struct tokenizer_packed *out)
+{
+	const struct yaml_node *file = yaml_find(node, "file");
+	struct file_map map;
+	struct gguf g;
+	if (file == NULL || !yaml_expect(m->cx, file, YAML_SCALAR, "file")) {
+		diag_error(m->cx, node->loc, DIAG_MISSING, "a tokenizer of this kind wants 'file'");
+		return TFMC_INVALID;
+	}
+	s->name = file_named(&m->arena, m->cx, m->dir, file->text, file->loc);
+	if (s->name == NULL)
+		return TFMC_INVALID;
+	model_note_file(m, s->name);
+	TFMC_TRY(file_map_open(m->cx, s->name, file->loc, &map));
+	enum tfmc_status st = gguf_read(&m->arena, m->cx, s->name, file->loc, map.data, map.len, &g);
+	if (st == TFMC_OK)
+		st = gguf_tokenizer(s, &g, out);
+	file_map_close(&map);
+	return st;
+}
+
+/* One tokenizer behind the other: of the source, of the target. */
+static enum tfmc_status read_marian(struct frontend_model *m, const struct yaml_node *node,
+                                    struct tokenizer_source *s, struct tokenizer_packed *out)
+{
+	static const char *const sides[] = {"source", "target"};
+	struct tokenizer_packed packed[TFMC_COUNT(sides)];
+	const char *ignored;
+	for (size_t i = 0; i < TFMC_COUNT(sides); i++) {
+		bool own = i == 1 && yaml_find(node, "target_vocab") != NULL;
+		struct text spm = {0}, vocab = {0};
+		TFMC_TRY(read_key(m, node, own ? "target_vocab" : "vocab", &vocab, &ignored));
+		TFMC_TRY(read_key(m, node, sides[i], &spm, &s->name));
+		TFMC_TRY(tokenizer_from_marian(s, (const unsigned char *)spm.data, spm.len, vocab.data,
+		                               vocab.len, &packed[i]));
+	}
+	unsigned char *both = arena_alloc(&m->arena, packed[0].bytes + packed[1].bytes);
+	if (both == NULL)
+		return TFMC_NO_MEMORY;
+	memcpy(both, packed[0].data, packed[0].bytes);
+	memcpy(both + packed[0].bytes, packed[1].data, packed[1].bytes);
+	*out = (struct tokenizer_packed){both, packed[0].bytes + packed[1].bytes};
+	return TFMC_OK;
+}
+
+static enum tfmc_status read_beside(struct frontend_model *m, const struct yaml_node *node, const char *key,
+                                    struct tokenizer_config_text *out)
+{
+	struct text text = {0};
+	if (yaml_find(node, key) == NULL)
+		return TFMC_OK;
+	TFMC_TRY(read_key(m, node, key, &text, &out->name));
+	out->text = text.data;
+	out->len = text.len;
+	return TFMC_OK;
+}
+
+/* What a hub folder has beside the vocabulary; the source has none when it has nothing. */
+static enum tfmc_status read_config(struct frontend_model *m, const struct yaml_node *node, const char *kind,
+                                    struct tokenizer_source *s)
+{
+	const struct yaml_node *class = yaml_find(node, "class");
+	struct tokenizer_config_files files = {.class_name = class != NULL ? class->text : NULL};
+	TFMC_TRY(read_beside(m, node, "config", &files.config));
+	TFMC_TRY(read_beside(m, node, "special", &files.special));
+	TFMC_TRY(read_beside(m, node, "added", &files.added));
+	if (files.class_name == NULL && files.config.text == NULL && files.special.text == NULL &&
+	    files.added.text == NULL)
+		return TFMC_OK;
+	if (files.class_name == NULL && strcmp(kind, "hf") != 0)
+		files.class_name = !strcmp(kind, "bpe")         ? "GPT2Tokenizer"
+		                   : !strcmp(kind, "wordpiece") ? "BertTokenizer"
+		                                                : "LlamaTokenizer";
+	struct tokenizer_config *c = ARENA_NEW(&m->arena, struct tokenizer_config);
+	if (c == NULL)
+		return TFMC_NO_MEMORY;
+	TFMC_TRY(tokenizer_config_read(s, &files, c));
+	s->config = c;
+	return TFMC_OK;
+}
+
+enum tfmc_status model_read_tokenizer(struct frontend_model *m, const struct yaml_node *node, bool may_lack,
+                                      struct tokenizer_packed *out)
+{
+	const struct yaml_node *given = yaml_find(node, "kind");
+	const char *kind = given != NULL ? given->text : yaml_find(node, "merges") != NULL ? "bpe" : "hf";
+	bool has_vocab = !strcmp(kind, "bpe") || !strcmp(kind, "wordpiece");
+	struct tokenizer_source s = {&m->arena, m->cx, "", node->loc, may_lack, NULL};
+	struct text file = {0}, merges = {0};
+	const char *ignored;
+	if (!strcmp(kind, "gguf"))
+		return read_gguf(m, node, &s, out);
+	if (!strcmp(kind, "marian"))
+		return read_marian(m, node, &s, out);
+	if (has_vocab || !strcmp(kind, "hf") || !strcmp(kind, "sentencepiece"))
+		TFMC_TRY(read_config(m, node, kind, &s));
+	TFMC_TRY(read_key(m, node, has_vocab ? "vocab" : "file", &file, &s.name));
+	const unsigned char *bytes = (const unsigned char *)file.data;
+	if (!strcmp(kind, "bpe")) {
+		TFMC_TRY(read_key(m, node, "merges", &merges, &ignored));
+		return tokenizer_from_bpe(&s, file.data, file.len, merges.data, merges.len, out);
+	}
+	if (!strcmp(kind, "wordpiece"))
+		return tokenizer_from_wordpiece(&s, file.data, file.len, out);
+	if (!strcmp(kind, "sentencepiece"))
+		return tokenizer_from_spm(&s, bytes, file.len, out);
+	if (!strcmp(kind, "scored"))
+		return tokenizer_from_scored(&s, file.data, file.len, out);
+	if (!strcmp(kind, "llama2c"))
+		return tokenizer_from_llama2c(&s, bytes, file.len, out);
+	return tokenizer_from_json(&s, file.data, file.len, out); /* hf */
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What sdpa adds to its scores: a given tensor, linear biases, a table over
+ * buckets of distances. Positions count from the start of the sequence, with a
+ * cache too.
+ *
+ *   ALiBi (Press et al. 2022, section 3): -m_n |i - j|; m_n falls geometrically
+ *   relative positions (Raffel et al. 2020, section 2.1): T[bucket(j - i), n]
+ */
+#include <math.h>
+#include <string.h>
+
+#include "frontend/lower/lower.h"
+
+#define DISTANCE_MAX 65536
+#define HEADS_MAX    65536
+
+struct score_bias {
+	const struct call *c;
+	struct ir_builder *b;
+	struct ir_dims *dims;
+	const struct ir_type *scores; /* [B, H, S, T] */
+	int64_t heads;
+};
+
+static struct ir_value spread(const struct score_bias *s, struct ir_value v, int rank,
+                              const struct ir_dim **dims)
+{
+	return irb_broadcast_to(s->b, irb_reshape_to(s->b, v, rank, dims), rank, s->scores->dims);
+}
+
+/* i32 [B or 1, 1, S, T]: j - i. */
+static struct ir_value distances(const struct score_bias *s)
+{
+	return lower_distances(s->c->lw, s->scores);
+}
+
+/* ---- ALiBi ---- */
+
+/* p = largest power of two <= h; 2^(-max (n + 1) / p) for n < p, then the odd ones of twice as many. */
+static double slope(int64_t n, int64_t heads, double max)
+{
+	int64_t p = 1;
+	while (2 * p <= heads)
+		p *= 2;
+	if (n < p)
+		return pow(2.0, -max * (double)(n + 1) / (double)p);
+	return pow(2.0, -max * (double)(2 * (n - p) + 1) / (double)(2 * p));
+}
+
+/* f32 [H]: -m_n scale */
+static bool slopes(const struct score_bias *s, double max, double scale, struct ir_value *out)
+{
+	struct arena *a = &s->c->lw->m->arena;
+	const struct ir_wexpr **parts = ARENA_ARRAY(a, const struct ir_wexpr *, s->heads);
+	for (int64_t n = 0; parts != NULL && n < s->heads; n++)
+		parts[n] = wexpr_full(a, -slope(n, s->heads, max) * scale, 0, NULL);
+	if (parts == NULL)
+		return false;
+	const char *name = arena_printf(s->c->lw->arena, "alibi.%lld", (long long)s->heads);
+	if (max != 8.0)
+		name = arena_printf(s->c->lw->arena, "%s.max%016llx", name,
+		                    (unsigned long long)hash_bytes64(HASH64_SEED, &max, sizeof(max)));
+	if (scale != 1.0)
+		name = arena_printf(s->c->lw->arena, "%s.scale%016llx", name,
+		                    (unsigned long long)hash_bytes64(HASH64_SEED, &scale, sizeof(scale)));
+	return lower_table(s->c->lw, name, wexpr_stack(a, (size_t)s->heads, parts), out);
+}
+
+static bool add_alibi(const struct score_bias *s, struct ir_value *scores)
+{
+	double max = 0.0, scale = 1.0;
+	struct ir_value m;
+	const struct ir_dim *one = ir_dim_const(s->dims, 1);
+	if (!call_float(s->c, "alibi_scale", &scale) || !call_float(s->c, "alibi", &max))
+		return false;
+	if (max == 0.0)
+		return true;
+	if (!(max > 0.0) || !isfinite(max) || !(scale > 0.0) || !isfinite(scale))
+		return lower_fail(s->c->lw, s->c->e->loc, DIAG_VALUE_TYPE,
+		                  "alibi wants a positive exponent and a positive scale");
+	if (!slopes(s, max, scale, &m))
+		return false;
+	struct ir_value d = irb_cast(s->b, distances(s), &(struct attrs_cast){.dtype = s->scores->dtype});
+	const struct ir_type *t = irb_type(s->b, d);
+	const struct ir_dim *heads[] = {one, s->scores->dims[1], one, one};
+	if (t == NULL)
+		return false;
+	d = spread(s, irb_abs(s->b, d, NULL), 4,
+	           (const struct ir_dim *[]){t->dims[0], one, t->dims[2], t->dims[3]});
+	*scores = irb_add(s->b, *scores, irb_mul(s->b, d, spread(s, m, 4, heads), NULL), NULL);
+	return !irb_failed(s->b);
+}
+
+/* ---- relative positions ---- */
+
+struct buckets {
+	int64_t n, reach; /* buckets; distances from there on share one */
+	bool both;        /* keys behind the query have buckets of their own */
+};
+
+static int64_t bucket(const struct buckets *k, int64_t r)
+{
+	int64_t n = k->both ? k->n / 2 : k->n, offset = k->both && r > 0 ? n : 0;
+	int64_t exact = n / 2, d = r < 0 ? -r : k->both ? r : 0;
+	if (d < exact)
+		return offset + d;
+	double part = log((double)d / (double)exact) / log((double)k->reach / (double)exact);
+	int64_t far = exact + (int64_t)floor(part * (double)(n - exact));
+	return offset + (far < n - 1 ? far : n - 1);
+}
+
+/* Distances -reach .. reach: the bucket of each, as rows of the stored table. */
+static const struct ir_wexpr *by_distance(const struct score_bias *s, const struct buckets *k,
+                                          const struct ir_wexpr *table)
+{
+	struct arena *a = &s->c->lw->m->arena;
+	const struct ir_wexpr **parts = ARENA_ARRAY(a, const struct ir_wexpr *, 2 * k->reach + 1);
+	size_t n = 0;
+	for (int64_t r = -k->reach; parts != NULL && r <= k->reach;) {
+		int64_t row = bucket(k, r), from = r;
+		while (r <= k->reach && bucket(k, r) == row)
+			r++;
+		const struct ir_wexpr *e = wexpr_slice(a, 0, row, row + 1, table);
+		parts[n++] = r - from > 1 ? wexpr_repeat(a, 0, r - from, e) : e;
+	}
+	return parts == NULL ? NULL : wexpr_concat(a, 0, n, parts);
+}
+
+static bool read_buckets(const struct score_bias *s, struct buckets *k)
+{
+	const struct call *c = s->c;
+	if (!call_int(c, "buckets", &k->n) || !call_int(c, "max_distance", &k->reach) ||
+	    !call_bool(c, "bidirectional", &k->both))
+		return false;
+	int64_t n = k->both ? k->n / 2 : k->n;
+	if (k->n < 2 || k->n > DISTANCE_MAX || (k->both && k->n % 2 != 0) || n < 2)
+		return lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE,
+		                  "rel_bias wants at least 2 buckets for each direction");
+	if (k->reach <= n / 2 || k->reach > DISTANCE_MAX)
+		return lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE,
+		                  "max_distance lies above %lld (half of the buckets) and is at most %d",
+		                  (long long)(n / 2), DISTANCE_MAX);
+	return true;
+}
+
+static const struct ir_wexpr *spread_buckets(void *user, const struct ir_wexpr *table)
+{
+	const void *const *both = user;
+	return by_distance(both[0], both[1], table);
+}
+
+static bool add_relative(const struct score_bias *s, struct ir_value *scores)
+{
+	static const int64_t heads_first[] = {0, 3, 1, 2};
+	const char *path = NULL;
+	struct buckets k = {.n = 0};
+	struct ir_value table;
+	if (!call_word(s->c, "rel_bias", &path))
+		return false;
+	if (path == NULL || strcmp(path, "none") == 0)
+		return true;
+	if (!read_buckets(s, &k))
+		return false;
+	const void *both[] = {s, &k};
+	struct weight_need need = {.rank = 2,
+	                           .dims = {k.n, s->heads},
+	                           .form = WEIGHT_MADE,
+	                           .make = spread_buckets,
+	                           .user = both,
+	                           .made = arena_printf(s->c->lw->arena, ".distances%lld%s",
+	                                                (long long)k.reach, k.both ? "" : ".past")};
+	need.pattern = arena_printf(s->c->lw->arena, "%s.weight", path);
+	if (!lower_weight(s->c->lw, &need, &table))
+		return false;
+	struct ir_value d = distances(s);
+	const struct ir_type *t = irb_type(s->b, d);
+	if (t == NULL)
+		return false;
+	const struct ir_dim *flat[] = {t->dims[0], t->dims[2], t->dims[3]};
+	d = irb_reshape_to(s->b, d, 3, flat);
+	struct ir_value reach = irb_full_of(s->b, (double)k.reach, DT_I32, 3, flat);
+	struct ir_value bias = irb_gather(s->b, table, irb_add(s->b, d, reach, NULL), NULL); /* [B,S,T,H] */
+	bias = irb_transpose_by(s->b, bias, 4, heads_first);
+	*scores = irb_add(s->b, *scores, irb_broadcast_to(s->b, bias, 4, s->scores->dims), NULL);
+	return !irb_failed(s->b);
+}
+
+/* ---- a given tensor ---- */
+
+/*
+ * The given bias and, as -inf, the keys that are not visible: one sum, which
+ * fuses into attention.
+ */
+static bool add_given(const struct score_bias *s, struct ir_value visible, struct ir_value *scores)
+{
+	struct ir_value bias = IR_NO_VALUE;
+	if (!lower_score_operand(s->c, "bias", *scores, s->scores->dtype, &bias))
+		return false;
+	if (bias.id == 0 && visible.id == 0)
+		return true;
+	if (visible.id != 0)
+		bias = lower_unseen(s->c->lw, visible, bias, s->scores->dtype);
+	*scores = irb_add(s->b, *scores, irb_broadcast_to(s->b, bias, 4, s->scores->dims), NULL);
+	return !irb_failed(s->b);
+}
+
+bool lower_score_bias(const struct call *c, struct ir_value visible, struct ir_value *scores)
+{
+	struct score_bias s = {.c = c, .b = c->lw->b, .dims = c->lw->module->dims};
+	s.scores = irb_type(s.b, *scores);
+	if (s.scores == NULL || !ir_dim_is_const(s.scores->dims[1], &s.heads) || s.heads < 1 ||
+	    s.heads > HEADS_MAX)
+		return false;
+	return add_given(&s, visible, scores) && add_alibi(&s, scores) && add_relative(&s, scores);
+}

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Convolutions of the graph level as linears: the values under each tap of the
+ * kernel stand side by side (channels innermost), one matrix product does the
+ * rest. Where the windows tile the input (patches), that is a transposition.
+ *
+ *   y[.., l, o] = b[o] + sum over c, k of W[o, c, k] x[.., l stride + k dilation - padding, c], zero outside
+ */
+#include <string.h>
+
+#include "frontend/lower/lower.h"
+#include "ir/support/checked.h"
+
+#define TAPS_APART 256 /* up to so many taps each is a slice of its own; more are gathered */
+
+/* One axis that the kernel moves along. */
+struct conv_axis {
+	int64_t kernel, stride, padding, dilation;
+	const struct ir_dim *size; /* of the result */
+	bool by_rows;              /* strides over an axis whose size is not constant */
+};
+
+struct conv {
+	const struct call *c;
+	struct ir_builder *b;
+	int n_axes; /* 1 or 2 */
+	struct conv_axis axis[2];
+	int64_t channels, out, groups, taps;
+	const char *path;
+	bool bias;
+};
+
+static struct ir_dims *dims_of(const struct conv *v)
+{
+	return v->c->lw->module->dims;
+}
+
+static bool refuse(const struct conv *v, enum diag_code code, const char *text)
+{
+	return lower_fail(v->c->lw, v->c->e->loc, code, "%s: %s", v->c->e->text, text);
+}
+
+/* ---- arguments ---- */
+
+/* One number for all axes, or a list with one for each. */
+static bool read_pair(const struct conv *v, const char *name, int64_t lo, int64_t *first, int64_t *second)
+{
+	const struct ir_dim *dims[IR_RANK_MAX];
+	int n = 0;
+	int64_t *out[] = {first, second};
+	if (call_arg(v->c, name) == NULL)
+		return true;
+	if (!call_dims(v->c, name, &n, dims))
+		return false;
+	if (n != 1 && n != v->n_axes)
+		return refuse(v, DIAG_SHAPE, "a number for every axis is wanted");
+	for (int i = 0; i < v->n_axes; i++) {
+		if (!ir_dim_is_const(dims[n == 1 ? 0 : i], out[i]))
+			return refuse(v, DIAG_VALUE_TYPE, "sizes of the kernel must be constant");
+		if (*out[i] < lo || *out[i] > INT32_MAX)
+			return refuse(v, DIAG_VALUE_TYPE, "kernel, stride and dilation are at least 1");
+	}
+	return true;
+}
+
+static bool read_arguments(struct conv *v)
+{
+	struct conv_axis *a = v->axis;
+	a[0] = a[1] = (struct conv_axis){.kernel = 1, .stride = 1, .dilation = 1};
+	v->groups = 1;
+	v->bias = true;
+	if (!call_word(v->c, "path", &v->path) || !call_int(v->c, "out", &v->out) ||
+	    !call_int(v->c, "groups", &v->groups) || !call_bool(v->c, "bias", &v->bias) ||
+	    !read_pair(v, "kernel", 1, &a[0].kernel, &a[1].kernel) ||
+	    !read_pair(v, "stride", 1, &a[0].stride, &a[1].stride) ||
+	    !read_pair(v, "padding", 0, &a[0].padding, &a[1].padding) ||
+	    !read_pair(v, "dilation", 1, &a[0].dilation, &a[1].dilation))
+		return false;
+	if (v->out < 1 || v->out > INT32_MAX || v->groups < 1)
+		return refuse(v, DIAG_VALUE_TYPE, "out and groups are at least 1");
+	if (v->n_axes == 1)
+		a[1] = (struct conv_axis){.kernel = 1, .stride = 1, .dilation = 1};
+	if (!checked_mul_i64(a[0].kernel, a[1].kernel, &v->taps))
+		return refuse(v, DIAG_LIMIT, "the kernel is too large");
+	return true;
+}
+
+/* (L + 2 padding - dilation (kernel - 1) - 1) // stride + 1 */
+static bool find_size(struct conv *v, struct conv_axis *a, const struct ir_dim *size)
+{
+	struct ir_dims *t = dims_of(v);
+	int64_t reach, pads, n;
+	if (!checked_mul_i64(a->dilation, a->kernel - 1, &reach) || !checked_mul_i64(2, a->padding, &pads) ||
+	    reach > INT32_MAX || pads > INT32_MAX)
+		return refuse(v, DIAG_LIMIT, "the kernel is too large");
+	const struct ir_dim *span = ir_dim_add(t, size, ir_dim_const(t, pads - reach - 1));
+	if (ir_dim_lo(t, span) < 0)
+		return refuse(v, DIAG_SHAPE, "the kernel is larger than the padded input");
+	a->size = ir_dim_add(t, ir_dim_floordiv(t, span, a->stride), ir_dim_const(t, 1));
+	a->by_rows = a->stride > 1 && !ir_dim_is_const(size, &n);
+	return true;
+}
+
+/* ---- one product ---- */
+
+/* Rows of the matrix [out, channels of a group * taps]; taps outermost unless the kernel is not to be turned.
+ */
+static bool product(const struct conv *v, struct ir_value x, int64_t group, bool turn, struct ir_value *y)
+{
+	int64_t rows = v->out / v->groups;
+	struct weight_need need = {.rank = v->n_axes + 2,
+	                           .dims = {v->out, v->channels / v->groups, v->axis[0].kernel},
+	                           .form = turn ? WEIGHT_TAPS_FIRST : WEIGHT_MATRIX};
+	struct ir_value w, bias = IR_NO_VALUE;
+	if (v->n_axes == 2)
+		need.dims[3] = v->axis[1].kernel;
+	if (v->groups > 1) {
+		need.first = group * rows;
+		need.rows = rows;
+	}
+	need.pattern = arena_printf(v->c->lw->arena, "%s.weight", v->path);
+	if (!lower_weight(v->c->lw, &need, &w))
+		return false;
+	need.rank = 1;
+	need.form = WEIGHT_PLAIN;
+	need.pattern = arena_printf(v->c->lw->arena, "%s.bias", v->path);
+	if (v->bias && !lower_weight(v->c->lw, &need, &bias))
+		return false;
+	*y = irb_linear(v->b, x, w, bias, NULL);
+	return !irb_failed(v->b);
+}
+
+/* ---- values under the taps; x [B, axes.., channels] ---- */
+
+/* Zeros on both sides: what the windows reach, and whole strides of it. */
+static struct ir_value pad(const struct conv *v, struct ir_value x, int i)
+{
+	const struct conv_axis *a = &v->axis[i];
+	struct ir_dims *t = dims_of(v);
+	const struct ir_dim *end = ir_dim_const(t, a->dilation * (a->kernel - 1));
+	end = ir_dim_add(t, end, ir_dim_mul(t, a->size, ir_dim_const(t, a->stride)));
+	end = ir_dim_sub(t, end, irb_type(v->b, x)->dims[i + 1]);
+	int64_t after = ir_dim_hi(t, end) - a->padding;
+	if (a->by_rows)
+		after = a->padding;
+	struct attrs_pad at = {.axis = i + 1, .before = a->padding, .after = after > 0 ? after : 0};
+	return at.before == 0 && at.after == 0 ? x : irb_pad(v->b, x, &at);
+}
+
+/* Elements at offset, offset + stride, .. of an axis whose size is not constant; all of them exist. */
+static struct ir_value take_rows(const struct conv *v, struct ir_value x, int i, int64_t offset)
+{
+	const struct conv_axis *a = &v->axis[i];
+	const struct ir_dim *size = a->size;
+	struct ir_value at = irb_iota(v->b, &(struct attrs_iota){.dims = {&size, 1}, .axis = 0});
+	at = irb_mul(v->b, at, irb_full_of(v->b, (double)a->stride, DT_I32, 1, &a->size), NULL);
+	at = irb_add(v->b, at, irb_full_of(v->b, (double)offset, DT_I32, 1, &a->size), NULL);
+	if (irb_failed(v->b))
+		return x;
+	x = irb_gather(v->b, lower_axis_first(v->c->lw, x, i + 1), at, NULL);
+	return irb_failed(v->b) ? x : lower_axes_back(v->c->lw, x, 1, i + 1);
+}
+
+/* Elements at offset, offset + stride, ..: as many as the result has. */
+static struct ir_value take(const struct conv *v, struct ir_value x, int i, int64_t offset)
+{
+	const struct conv_axis *a = &v->axis[i];
+	struct ir_dims *t = dims_of(v);
+	const struct ir_dim *dims[IR_RANK_MAX], *stride = ir_dim_const(t, a->stride);
+	int n = 0, axis = i + 1;
+	if (a->by_rows)
+		return take_rows(v, x, i, offset);
+	x = irb_slice_of(v->b, x, axis, ir_dim_const(t, offset), ir_dim_mul(t, a->size, stride));
+	if (irb_failed(v->b) || a->stride == 1)
+		return x;
+	const struct ir_type *type = irb_type(v->b, x);
+	for (int k = 0; k < type->rank; k++) {
+		dims[n++] = k == axis ? a->size : type->dims[k];
+		if (k == axis)
+			dims[n++] = stride;
+	}
+	x = irb_reshape_to(v->b, x, n, dims);
+	x = irb_slice_of(v->b, x, axis + 1, ir_dim_const(t, 0), ir_dim_const(t, 1));
+	for (int k = axis + 1; k + 1 < n; k++)
+		dims[k] = dims[k + 1];
+	return irb_reshape_to(v->b, x, n - 1, dims);
+}
+
+/* The same with one gather for each axis: any number of taps. */
+static struct ir_value gather_windows(const struct conv *v, struct ir_value x)
+{
+	static const int64_t taps_last[] = {0, 1, 3, 2, 4, 5};
+	const struct ir_type *t = irb_type(v->b, x);
+	const struct ir_dim *dims[] = {t->dims[0], v->axis[0].size, NULL, NULL};
+	dims[1 + v->n_axes] = ir_dim_const(dims_of(v), v->taps * v->channels / v->groups);
+	if (v->n_axes == 2)
+		dims[2] = v->axis[1].size;
+	for (int i = v->n_axes - 1; i >= 0 && !irb_failed(v->b); i--) {
+		const struct conv_axis *a = &v->axis[i];
+		const struct lower_windows w = {a->size, a->kernel, a->stride, a->dilation};
+		x = lower_windows(v->c->lw, x, i + 1, &w);
+	}
+	if (v->n_axes == 2 && !irb_failed(v->b))
+		x = irb_transpose_by(v->b, x, 6, taps_last);
+	return irb_failed(v->b) ? x : irb_reshape_to(v->b, x, v->n_axes + 2, dims);
+}
+
+/* [B, result axes.., taps * channels] */
+static struct ir_value gather_taps(const struct conv *v, struct ir_value x)
+{
+	struct ir_value part[TAPS_APART];
+	size_t n = 0;
+	for (int i = 0; i < v->n_axes; i++)
+		x = pad(v, x, i);
+	if (v->taps > TAPS_APART)
+		return irb_failed(v->b) ? x : gather_windows(v, x);
+	for (int64_t k = 0; k < v->axis[0].kernel && !irb_failed(v->b); k++) {
+		struct ir_value line = take(v, x, 0, k * v->axis[0].dilation);
+		for (int64_t m = 0; m < v->axis[1].kernel; m++)
+			part[n++] = v->n_axes == 1 ? line : take(v, line, 1, m * v->axis[1].dilation);
+	}
+	if (n <= 1 || irb_failed(v->b))
+		return n == 1 ? part[0] : x;
+	return irb_op1(v->b, OP_concat, part, n, &(struct attrs_concat){.axis = v->n_axes + 1});
+}
+
+static bool convolve(const struct conv *v, struct ir_value x, struct ir_value *y)
+{
+	struct ir_dims *t = dims_of(v);
+	struct ir_value *parts = ARENA_ARRAY(v->c->lw->arena, struct ir_value, v->groups);
+	const struct ir_dim *width = ir_dim_const(t, v->channels / v->groups);
+	int axis = v->n_axes + 1;
+	for (int64_t g = 0; parts != NULL && g < v->groups; g++) {
+		struct ir_value part = x;
+		if (v->groups > 1)
+			part = irb_slice_of(v->b, x, axis, ir_dim_const(t, g * (v->channels / v->groups)),
+			                    width);
+		if (irb_failed(v->b) || !product(v, gather_taps(v, part), g, true, &parts[g]))
+			return false;
+	}
+	if (parts == NULL)
+		return false;
+	*y = parts[0];
+	if (v->groups > 1)
+		*y = irb_op1(v->b, OP_concat, parts, (size_t)v->groups, &(struct attrs_concat){.axis = axis});
+	return !irb_failed(v->b);
+}
+
+/* ---- patches: windows that tile the image ---- */
+
+static bool tiles(const struct conv *v, const struct ir_type *type)
+{
+	bool yes = v->groups == 1;
+	for (int i = 0; i < v->n_axes; i++) {
+		const struct conv_axis *a = &v->axis[i];
+		int64_t n;
+		yes = yes && a->stride == a->kernel && a->padding == 0 && a->dilation == 1 &&
+		      ir_dim_is_const(type->dims[i + 2], &n) && n % a->kernel == 0;
+	}
+	return yes;
+}
+
+/* [B, C, H, W] -> [B, H/h, W/w, C h w], as the kernel is stored */
+static bool patches(const struct conv *v, struct ir_value x, struct ir_value *y)
+{
+	static const int64_t perm[] = {0, 2, 4, 1, 3, 5};
+	struct ir_dims *t = dims_of(v);
+	const struct ir_type *type = irb_type(v->b, x);
+	const struct conv_axis *a = v->axis;
+	const struct ir_dim *split[] = {type->dims[0], type->dims[1],
+	                                a[0].size,     ir_dim_const(t, a[0].kernel),
+	                                a[1].size,     ir_dim_const(t, a[1].kernel)};
+	const struct ir_dim *rows[] = {type->dims[0], a[0].size, a[1].size,
+	                               ir_dim_const(t, v->channels * v->taps)};
+	x = irb_reshape_to(v->b, x, 6, split);
+	x = irb_transpose_by(v->b, x, 6, perm);
+	x = irb_reshape_to(v->b, x, 4, rows);
+	return !irb_failed(v->b) && product(v, x, 0, false, y);
+}
+
+/* ---- operators ---- */
+
+static bool check_input(struct conv *v, const struct ir_type *type, int channel_axis)
+{
+	int64_t row;
+	if (type->rank != v->n_axes + 2 || !ir_dim_is_const(type->dims[channel_axis], &v->channels))
+		return refuse(v, DIAG_SHAPE,
+		              v->n_axes == 1 ? "wants x [B, L, C] with constant C"
+		                             : "wants x [B, C, H, W] with constant C");
+	if (v->channels < 1 || v->channels % v->groups != 0 || v->out % v->groups != 0)
+		return refuse(v, DIAG_SHAPE, "groups must divide the channels of both sides");
+	if (!checked_mul_i64(v->channels, v->taps, &row) || row > INT32_MAX)
+		return refuse(v, DIAG_LIMIT, "the kernel is too large");
+	for (int i = 0; i < v->n_axes; i++) {
+		if (!find_size(v, &v->axis[i], type->dims[v->n_axes == 1 ? 1 : i + 2]))
+			return false;
+	}
+	return true;
+}
+
+bool lower_conv1d(const struct call *c, struct lval *out)
+{
+	struct conv v = {.c = c, .b = c->lw->b, .n_axes = 1};
+	struct ir_value x, y;
+	if (!call_tensor(c, "x", &x) || !read_arguments(&v) || !call_refuse_mixing(c, x, 1) ||
+	    !check_input(&v, irb_type(v.b, x), 2))
+		return false;
+	if (!convolve(&v, x, &y))
+		return false;
+	*out = lval_tensor(y);
+	return true;
+}
+
+bool lower_conv2d(const struct call *c, struct lval *out)
+{
+	static const int64_t last[] = {0, 2, 3, 1}, second[] = {0, 3, 1, 2};
+	struct conv v = {.c = c, .b = c->lw->b, .n_axes = 2};
+	struct ir_value x, y;
+	if (!call_tensor(c, "x", &x) || !read_arguments(&v) || !call_refuse_mixing(c, x, 1) ||
+	    !check_input(&v, irb_type(v.b, x), 1))
+		return false;
+	bool tiled = tiles(&v, irb_type(v.b, x));
+	if (tiled ? !patches(&v, x, &y) : !convolve(&v, irb_transpose_by(v.b, x, 4, last), &y))
+		return false;
+	*out = lval_tensor(irb_transpose_by(v.b, y, 4, second));
+	return !irb_failed(v.b);
+}

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * einsum of one or two tensors: labels that end in one operand are summed there,
+ * what is left is one matmul over [shared.., rows.., columns..].
+ */
+#include <string.h>
+
+#include "frontend/lower/lower.h"
+
+struct term {
+	struct ir_value v;
+	char labels[IR_RANK_MAX + 1];
+	int rank;
+};
+
+struct einsum {
+	const struct call *c;
+	struct lowering *lw;
+	const char *spec;
+	struct term in[2], out;
+	int n;
+};
+
+static bool fail(const struct einsum *s, const char *why)
+{
+	return lower_fail(s->lw, s->c->e->loc, DIAG_SHAPE, "einsum \"%s\": %s", s->spec, why);
+}
+
+static bool is_label(char ch)
+{
+	return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z');
+}
+
+/* Labels up to an end; *at moves behind them. */
+static bool read_labels(const struct einsum *s, const char **at, struct term *t)
+{
+	for (; **at != '\0' && **at != ',' && **at != '-'; (*at)++) {
+		if (**at == ' ')
+			continue;
+		if (!is_label(**at))
+			return fail(s, "labels are letters");
+		if (t->rank >= IR_RANK_MAX)
+			return fail(s, "too many axes");
+		t->labels[t->rank++] = **at;
+		t->labels[t->rank] = '\0';
+	}
+	return true;
+}
+
+static bool read_spec(struct einsum *s)
+{
+	const char *at = s->spec;
+	if (!read_labels(s, &at, &s->in[0]))
+		return false;
+	s->n = 1;
+	if (*at == ',') {
+		at++;
+		s->n = 2;
+		if (!read_labels(s, &at, &s->in[1]))
+			return false;
+	}
+	if (at[0] != '-' || at[1] != '>')
+		return fail(s, "wants one or two lists of labels and \"->\"");
+	at += 2;
+	if (!read_labels(s, &at, &s->out))
+		return false;
+	if (*at != '\0')
+		return fail(s, "too many parts");
+	for (int i = 1; i < s->out.rank; i++)
+		if (memchr(s->out.labels, s->out.labels[i], (size_t)i) != NULL)
+			return fail(s, "a label occurs twice in the result");
+	return true;
+}
+
+/* Axes of one label become one: what lies on the diagonal. */
+static bool take_diagonal(const struct einsum *s, struct term *t, int first, int second)
+{
+	struct ir_builder *b = s->lw->b;
+	const struct ir_type *type = irb_type(b, t->v);
+	const struct ir_dim_list dims = {(const struct ir_dim **)type->dims, (size_t)type->rank};
+	int64_t axis = second;
+	if (type->dims[first] != type->dims[second])
+		return fail(s, arena_printf(s->lw->arena, "sizes of '%c' differ: %s", t->labels[first],
+		                            type_text(s->lw, t->v)));
+	if (!call_refuse_mixing(s->c, t->v, first))
+		return false;
+	struct ir_value i = irb_iota(b, &(struct attrs_iota){.dims = dims, .axis = first});
+	struct ir_value j = irb_iota(b, &(struct attrs_iota){.dims = dims, .axis = second});
+	struct ir_value zero = irb_full_of(b, 0.0, type->dtype, type->rank, type->dims);
+	struct ir_value own = irb_cmp(b, i, j, &(struct attrs_cmp){.kind = CMP_eq});
+	t->v = irb_reduce_sum(b, irb_where(b, own, t->v, zero, NULL),
+	                      &(struct attrs_reduce_sum){.axes = {&axis, 1}});
+	memmove(t->labels + second, t->labels + second + 1, (size_t)(t->rank - second));
+	t->rank--;
+	return !irb_failed(b);
+}
+
+static bool take_diagonals(const struct einsum *s, struct term *t)
+{
+	for (int i = 0; i < t->rank; i++)
+		for (int k = t->rank - 1; k > i; k--)
+			if (t->labels[k] == t->labels[i] && !take_diagonal(s, t, i, k))
+				return false;
+	return true;
+}
+
+static int axis_of(const struct term *t, char label)
+{
+	const char *p = label == '\0' ? NULL : strchr(t->labels, label);
+	return p == NULL ? -1 : (int)(p - t->labels);
+}
+
+static const struct ir_dim *size_of(const struct einsum *s, char label)
+{
+	for (int i = 0; i < s->n; i++) {
+		int axis = axis_of(&s->in[i], label);
+		if (axis >= 0)
+			return irb_type(s->lw->b, s->in[i].v)->dims[axis];
+	}
+	return NULL;
+}
+
+static bool read_tensors(struct einsum *s)
+{
+	static const char *const names[] = {"a", "b"};
+	if ((call_arg(s->c, "b") != NULL) != (s->n == 2))
+		return fail(s, "as many tensors as lists of labels are wanted");
+	for (int i = 0; i < s->n; i++) {
+		if (!call_tensor(s->c, names[i], &s->in[i].v))
+			return false;
+		if (irb_type(s->lw->b, s->in[i].v)->rank != s->in[i].rank)
+			return fail(s, "a list of labels and its tensor differ in length");
+		if (!take_diagonals(s, &s->in[i]))
+			return false;
+	}
+	for (int i = 0; i < s->in[1].rank; i++) {
+		int axis = axis_of(&s->in[0], s->in[1].labels[i]);
+		if (axis >= 0 &&
+		    irb_type(s->lw->b, s->in[0].v)->dims[axis] != irb_type(s->lw->b, s->in[1].v)->dims[i])
+			return fail(s, arena_printf(s->lw->arena, "sizes of '%c' differ: %s and %s",
+			                            s->in[1].labels[i], type_text(s->lw, s->in[0].v),
+			                            type_text(s->lw, s->in[1].v)));
+	}
+	for (int i = 0; i < s->out.rank; i++)
+		if (size_of(s, s->out.labels[i]) == NULL)
+			return fail(s, "a label of the result occurs in no tensor");
+	return true;
+}
+
+/* The label occurs in this tensor only. */
+static bool is_own(const struct einsum *s, int which, char label)
+{
+	return axis_of(&s->out, label) < 0 && (s->n < 2 || axis_of(&s->in[1 - which], label) < 0);
+}
+
+static void cast_to(const struct einsum *s, struct term *t, enum ir_dtype dtype)
+{
+	t->v = irb_cast(s->lw->b, t->v, &(struct attrs_cast){.dtype = dtype});
+}
+
+/* Two sums behind each other, of narrow floats: in f32, rounded once. True when the operands were cast. */
+static bool widen(struct einsum *s)
+{
+	enum ir_dtype t = irb_type(s->lw->b, s->in[0].v)->dtype;
+	bool has_own = false;
+	for (int which = 0; which < s->n; which++)
+		for (int i = 0; i < s->in[which].rank; i++)
+			has_own = has_own || is_own(s, which, s->in[which].labels[i]);
+	if (s->n < 2 || !has_own || (t != DT_F16 && t != DT_BF16))
+		return false;
+	cast_to(s, &s->in[0], DT_F32);
+	cast_to(s, &s->in[1], DT_F32);
+	return true;
+}
+
+/* Sums over labels that occur only here. */
+static bool sum_own(struct einsum *s, int which)
+{
+	struct term *t = &s->in[which], rest = {.rank = 0};
+	int64_t axes[IR_RANK_MAX];
+	size_t n = 0;
+	for (int i = 0; i < t->rank; i++) {
+		if (!is_own(s, which, t->labels[i]))
+			rest.labels[rest.rank++] = t->labels[i];
+		else if (!call_refuse_mixing(s->c, t->v, i))
+			return false;
+		else
+			axes[n++] = i;
+	}
+	rest.v = t->v;
+	if (n > 0)
+		rest.v = irb_reduce_sum(s->lw->b, t->v, &(struct attrs_reduce_sum){.axes = {axes, n}});
+	*t = rest;
+	return !irb_failed(s->lw->b);
+}
+
+/* The axes of t in the order of `labels`, of which all occur. */
+static struct ir_value ordered(const struct einsum *s, const struct term *t, const char *labels)
+{
+	int64_t perm[IR_RANK_MAX];
+	bool same = true;
+	for (int i = 0; i < t->rank; i++) {
+		perm[i] = axis_of(t, labels[i]);
+		same = same && perm[i] == i;
+	}
+	return same ? t->v : irb_transpose_by(s->lw->b, t->v, t->rank, perm);
+}
+
+/* Appends the labels of t that stand in the result or not, and in the other tensor or not. */
+static size_t pick(const struct einsum *s, const struct term *t, const struct term *other, bool in_out,
+                   bool in_other, char *to)
+{
+	size_t n = 0;
+	for (int i = 0; i < t->rank; i++) {
+		char l = t->labels[i];
+		if ((axis_of(&s->out, l) >= 0) == in_out && (axis_of(other, l) >= 0) == in_other)
+			to[n++] = l;
+	}
+	to[n] = '\0';
+	return n;
+}
+
+static const struct ir_dim *count(const struct einsum *s, const char *labels)
+{
+	const struct ir_dim *n = ir_dim_const(s->lw->module->dims, 1);
+	for (; *labels != '\0'; labels++)
+		n = ir_dim_mul(s->lw->module->dims, n, size_of(s, *labels));
+	return n;
+}
+
+/* t as [shared.., count(first), count(second)] */
+static struct ir_value matrices(const struct einsum *s, const struct term *t, const char *shared,
+                                const char *first, const char *second)
+{
+	const struct ir_dim *dims[IR_RANK_MAX];
+	int n = 0;
+	struct ir_value v = ordered(s, t, arena_printf(s->lw->arena, "%s%s%s", shared, first, second));
+	for (const char *p = shared; *p != '\0'; p++)
+		dims[n++] = size_of(s, *p);
+	dims[n++] = count(s, first);
+	dims[n++] = count(s, second);
+	return irb_reshape_to(s->lw->b, v, n, dims);
+}
+
+static bool refuse_mixing(const struct einsum *s, const char *labels)
+{
+	for (; *labels != '\0'; labels++)
+		for (int i = 0; i < 2; i++) {
+			int axis = axis_of(&s->in[i], *labels);
+			if (axis >= 0 && !call_refuse_mixing(s->c, s->in[i].v, axis))
+				return false;
+		}
+	return true;
+}
+
+static bool multiply(const struct einsum *s, struct term *y)
+{
+	char shared[IR_RANK_MAX + 1], left[IR_RANK_MAX + 1], right[IR_RANK_MAX + 1], sum[IR_RANK_MAX + 1];
+	const struct term *a = &s->in[0], *b = &s->in[1];
+	const struct ir_dim *dims[IR_RANK_MAX];
+	size_t n = pick(s, a, b, true, true, shared);
+	n += pick(s, a, b, true, false, left) + pick(s, b, a, true, false, right);
+	pick(s, a, b, false, true, sum);
+	if (strlen(shared) + 2 > IR_RANK_MAX || n > IR_RANK_MAX)
+		return fail(s, "too many axes");
+	if (!refuse_mixing(s, sum) || !refuse_mixing(s, right))
+		return false;
+	struct ir_value p = matrices(s, a, shared, left, sum), q = matrices(s, b, shared, sum, right);
+	if (irb_failed(s->lw->b))
+		return false;
+	y->v = irb_matmul(s->lw->b, p, q, &(struct attrs_matmul){.ta = false});
+	const char *labels = arena_printf(s->lw->arena, "%s%s%s", shared, left, right);
+	y->rank = (int)n;
+	memcpy(y->labels, labels, n + 1);
+	for (size_t i = 0; i < n; i++)
+		dims[i] = size_of(s, labels[i]);
+	y->v = irb_reshape_to(s->lw->b, y->v, y->rank, dims);
+	return !irb_failed(s->lw->b);
+}
+
+bool lower_einsum(const struct call *c, struct lval *out)
+{
+	struct einsum s = {.c = c, .lw = c->lw};
+	struct term y;
+	if (!call_word(c, "spec", &s.spec) || !read_spec(&s) || !read_tensors(&s))
+		return false;
+	enum ir_dtype dtype = irb_type(c->lw->b, s.in[0].v)->dtype;
+	bool is_wide = widen(&s);
+	for (int i = 0; i < s.n && !irb_failed(c->lw->b); i++)
+		if (!sum_own(&s, i))
+			return false;
+	y = s.in[0];
+	if (s.n == 2 && !multiply(&s, &y))
+		return false;
+	if (is_wide)
+		cast_to(&s, &y, dtype);
+	if (irb_failed(c->lw->b))
+		return false;
+	*out = lval_tensor(ordered(&s, &y, s.out.labels));
+	return !irb_failed(c->lw->b);
+}

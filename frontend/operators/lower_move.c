@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Movement and products of the graph level.
+ */
+#include <string.h>
+
+#include "frontend/lower/lower.h"
+
+static const struct ir_type *type_of(const struct call *c, struct ir_value v)
+{
+	return irb_type(c->lw->b, v);
+}
+
+static bool give(const struct call *c, struct lval *out, struct ir_value v)
+{
+	*out = lval_tensor(v);
+	return !irb_failed(c->lw->b);
+}
+
+bool lower_reshape(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	const struct ir_dim *dims[IR_RANK_MAX];
+	int rank;
+	return call_tensor(c, "x", &x) && call_dims(c, "shape", &rank, dims) &&
+	       give(c, out, irb_reshape_to(c->lw->b, x, rank, dims));
+}
+
+bool lower_broadcast(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	const struct ir_dim *dims[IR_RANK_MAX];
+	int rank;
+	return call_tensor(c, "x", &x) && call_dims(c, "shape", &rank, dims) &&
+	       give(c, out, irb_broadcast_to(c->lw->b, x, rank, dims));
+}
+
+bool lower_transpose(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	const struct ir_dim *dims[IR_RANK_MAX];
+	int64_t perm[IR_RANK_MAX];
+	int rank;
+	if (!call_tensor(c, "x", &x) || !call_dims(c, "perm", &rank, dims))
+		return false;
+	for (int i = 0; i < rank; i++) {
+		if (!ir_dim_is_const(dims[i], &perm[i]))
+			return lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE, "perm wants ints");
+	}
+	return give(c, out, irb_transpose_by(c->lw->b, x, rank, perm));
+}
+
+bool lower_concat(const struct call *c, struct lval *out)
+{
+	const struct expr *list = call_arg(c, "xs");
+	struct ir_value v;
+	int64_t axis = 0;
+	if (list->kind != EX_LIST || list->n_args == 0)
+		return lower_fail(c->lw, list->loc, DIAG_VALUE_TYPE, "concat wants a list of tensors");
+	struct ir_value *xs = ARENA_ARRAY(c->lw->arena, struct ir_value, list->n_args);
+	if (xs == NULL)
+		return false;
+	for (size_t i = 0; i < list->n_args; i++) {
+		struct lval t;
+		if (!lower_expr(c->lw, list->args[i], &t))
+			return false;
+		if (t.kind != LV_TENSOR)
+			return lower_fail(c->lw, list->args[i]->loc, DIAG_VALUE_TYPE, "concat wants tensors");
+		xs[i] = t.v;
+	}
+	if (!call_axis(c, "axis", type_of(c, xs[0])->rank, &axis) || !call_refuse_mixing(c, xs[0], axis))
+		return false;
+	v = irb_op1(c->lw->b, OP_concat, xs, list->n_args, &(struct attrs_concat){.axis = axis});
+	return give(c, out, v);
+}
+
+bool lower_split(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	const struct ir_dim *sizes[IR_RANK_MAX];
+	int n;
+	int64_t axis = 0;
+	struct lowering *lw = c->lw;
+	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &axis) ||
+	    !call_refuse_mixing(c, x, axis) || !call_dims(c, "sizes", &n, sizes))
+		return false;
+	const struct ir_dim *begin = ir_dim_const(lw->module->dims, 0);
+	*out = (struct lval){
+	        .kind = LV_TUPLE, .items = ARENA_ARRAY(lw->arena, struct lval, n), .n = (size_t)n};
+	for (int i = 0; out->items != NULL && i < n; i++) {
+		out->items[i] = lval_tensor(irb_slice_of(lw->b, x, (int)axis, begin, sizes[i]));
+		begin = ir_dim_add(lw->module->dims, begin, sizes[i]);
+	}
+	if (begin != type_of(c, x)->dims[axis])
+		return lower_fail(lw, c->e->loc, DIAG_SHAPE,
+		                  "the sizes of split do not add up to axis %lld of %s", (long long)axis,
+		                  type_text(lw, x));
+	return out->items != NULL && !irb_failed(lw->b);
+}
+
+/* A place on an axis of so many elements; a negative number counts from its end. */
+static bool place(const struct call *c, const char *name, const struct ir_dim *size,
+                  const struct ir_dim **out)
+{
+	struct lowering *lw = c->lw;
+	const struct expr *e = call_arg(c, name);
+	struct value v;
+	const struct ir_dim *d;
+	int64_t n;
+	if (!expr_eval(&lw->env, e, &v) || !expr_want_dim(&lw->env, e->loc, name, &v, &d))
+		return false;
+	d = lower_dim(lw, d);
+	*out = ir_dim_is_const(d, &n) && n < 0 ? ir_dim_add(lw->module->dims, d, size) : d;
+	if (ir_dim_lo(lw->module->dims, *out) < 0)
+		return lower_fail(lw, e->loc, DIAG_INDEX, "'%s' of slice may be in front of the axis", name);
+	return true;
+}
+
+bool lower_slice(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	const struct ir_dim *begin, *end;
+	int64_t axis = 0, step = 1;
+	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &axis) ||
+	    !call_refuse_mixing(c, x, axis) || !place(c, "begin", type_of(c, x)->dims[axis], &begin) ||
+	    !place(c, "end", type_of(c, x)->dims[axis], &end) || !call_int(c, "step", &step))
+		return false;
+	if (step < 1 || step > INT32_MAX)
+		return lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE, "the step of slice is at least 1");
+	struct ir_dims *dims = c->lw->module->dims;
+	const struct ir_dim *size = ir_dim_sub(dims, end, begin);
+	x = irb_slice_of(c->lw->b, x, (int)axis, begin, size);
+	return !irb_failed(c->lw->b) && give(c, out, lower_every(c->lw, x, (int)axis, step));
+}
+
+struct ir_value lower_axis_first(struct lowering *lw, struct ir_value x, int axis)
+{
+	int64_t perm[IR_RANK_MAX] = {axis};
+	int rank = irb_type(lw->b, x)->rank;
+	for (int i = 0, to = 1; i < rank; i++)
+		if (i != axis)
+			perm[to++] = i;
+	return axis == 0 ? x : irb_transpose_by(lw->b, x, rank, perm);
+}
+
+struct ir_value lower_axes_back(struct lowering *lw, struct ir_value x, int n, int axis)
+{
+	int64_t perm[IR_RANK_MAX];
+	int rank = irb_type(lw->b, x)->rank;
+	for (int i = 0; i < rank; i++)
+		perm[i] = i < axis ? i + n : i < axis + n ? i - axis : i;
+	return axis == 0 ? x : irb_transpose_by(lw->b, x, rank, perm);
+}
+
+struct ir_value lower_every(struct lowering *lw, struct ir_value x, int axis, int64_t step)
+{
+	struct ir_dims *dims = lw->module->dims;
+	struct ir_builder *b = lw->b;
+	if (step == 1)
+		return x;
+	const struct ir_dim *n = irb_type(b, x)->dims[axis];
+	n = ir_dim_floordiv(dims, ir_dim_add(dims, n, ir_dim_const(dims, step - 1)), step);
+	struct ir_value at = irb_iota(b, &(struct attrs_iota){.dims = {&n, 1}, .axis = 0});
+	at = irb_mul(b, at, irb_full_of(b, (double)step, DT_I32, 1, &n), NULL);
+	x = irb_gather(b, lower_axis_first(lw, x, axis), at, NULL);
+	return irb_failed(b) ? x : lower_axes_back(lw, x, 1, axis);
+}
+
+struct ir_value lower_windows(struct lowering *lw, struct ir_value x, int axis, const struct lower_windows *w)
+{
+	struct ir_builder *b = lw->b;
+	const struct ir_dim *dims[] = {w->count, ir_dim_const(lw->module->dims, w->size)};
+	struct ir_value first = irb_iota(b, &(struct attrs_iota){.dims = {dims, 2}, .axis = 0});
+	struct ir_value next = irb_iota(b, &(struct attrs_iota){.dims = {dims, 2}, .axis = 1});
+	first = irb_mul(b, first, irb_full_of(b, (double)w->hop, DT_I32, 2, dims), NULL);
+	if (w->step != 1)
+		next = irb_mul(b, next, irb_full_of(b, (double)w->step, DT_I32, 2, dims), NULL);
+	if (irb_failed(b))
+		return x;
+	struct ir_value at = irb_add(b, first, next, NULL);
+	x = irb_gather(b, lower_axis_first(lw, x, axis), at, NULL);
+	return irb_failed(b) ? x : lower_axes_back(lw, x, 2, axis);
+}
+
+/* [.., n, ..] -> [.., (n - size) // hop + 1, size, ..] */
+bool lower_frame(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	struct lower_windows w = {.step = 1};
+	int64_t axis = -1;
+	struct ir_dims *dims = c->lw->module->dims;
+	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &axis) ||
+	    !call_refuse_mixing(c, x, axis) || !call_int(c, "size", &w.size) || !call_int(c, "hop", &w.hop))
+		return false;
+	if (w.size < 1 || w.size > INT32_MAX || w.hop < 1 || w.hop > INT32_MAX)
+		return lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE, "size and hop of frame are at least 1");
+	if (type_of(c, x)->rank == IR_RANK_MAX)
+		return lower_fail(c->lw, c->e->loc, DIAG_LIMIT, "more than %d axes", IR_RANK_MAX);
+	const struct ir_dim *rest = ir_dim_add(dims, type_of(c, x)->dims[axis], ir_dim_const(dims, -w.size));
+	if (ir_dim_lo(dims, rest) < 0)
+		return lower_fail(c->lw, c->e->loc, DIAG_SHAPE,
+		                  "frame: a window of %lld is longer than axis %lld of %s may be",
+		                  (long long)w.size, (long long)axis, type_text(c->lw, x));
+	w.count = ir_dim_add(dims, ir_dim_floordiv(dims, rest, w.hop), ir_dim_const(dims, 1));
+	return give(c, out, lower_windows(c->lw, x, (int)axis, &w));
+}
+
+bool lower_pad(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	struct attrs_pad at = {.axis = 0};
+	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &at.axis) ||
+	    !call_refuse_mixing(c, x, at.axis) || !call_int(c, "before", &at.before) ||
+	    !call_int(c, "after", &at.after) || !call_float(c, "value", &at.value))
+		return false;
+	if (!lower_fits(type_of(c, x)->dtype, at.value))
+		return lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE,
+		                  "pad: %.17g is no value of %s, or too large", at.value,
+		                  ir_dtype_name(type_of(c, x)->dtype));
+	return give(c, out, irb_pad(c->lw->b, x, &at));
+}
+
+bool lower_gather(const struct call *c, struct lval *out)
+{
+	struct ir_value x, ids;
+	int64_t axis = 0;
+	if (!call_tensor(c, "x", &x) || !call_tensor(c, "ids", &ids) ||
+	    !call_axis(c, "axis", type_of(c, x)->rank, &axis) || !call_refuse_mixing(c, x, axis))
+		return false;
+	int n = type_of(c, ids)->rank;
+	if (type_of(c, x)->rank - 1 + n > IR_RANK_MAX)
+		return lower_fail(c->lw, c->e->loc, DIAG_LIMIT, "more than %d axes", IR_RANK_MAX);
+	x = irb_gather(c->lw->b, lower_axis_first(c->lw, x, (int)axis), ids, NULL);
+	return !irb_failed(c->lw->b) && give(c, out, lower_axes_back(c->lw, x, n, (int)axis));
+}
+
+/* Leading axes broadcast. */
+static bool match_leading(const struct call *c, struct ir_value *a, struct ir_value *b)
+{
+	const struct ir_type *ta = type_of(c, *a), *tb = type_of(c, *b);
+	const struct ir_dim *da[IR_RANK_MAX], *db[IR_RANK_MAX];
+	if (ta->rank < 2 || tb->rank < 2)
+		return lower_fail(c->lw, c->e->loc, DIAG_SHAPE, "matmul of %s and %s", type_text(c->lw, *a),
+		                  type_text(c->lw, *b));
+	int rank = ta->rank > tb->rank ? ta->rank : tb->rank;
+	for (int i = 1; i <= rank; i++) {
+		const struct ir_dim *x =
+		        i <= ta->rank ? ta->dims[ta->rank - i] : ir_dim_const(c->lw->module->dims, 1);
+		const struct ir_dim *y =
+		        i <= tb->rank ? tb->dims[tb->rank - i] : ir_dim_const(c->lw->module->dims, 1);
+		bool lead = i > 2;
+		da[rank - i] = lead && ir_dim_equals(x, 1) ? y : x;
+		db[rank - i] = lead && ir_dim_equals(y, 1) ? x : y;
+		if (lead && da[rank - i] != db[rank - i])
+			return lower_fail(c->lw, c->e->loc, DIAG_SHAPE,
+			                  "matmul of %s and %s: leading axes differ", type_text(c->lw, *a),
+			                  type_text(c->lw, *b));
+	}
+	*a = irb_broadcast_to(c->lw->b, *a, rank, da);
+	*b = irb_broadcast_to(c->lw->b, *b, rank, db);
+	return !irb_failed(c->lw->b);
+}
+
+bool lower_matmul(const struct call *c, struct lval *out)
+{
+	struct ir_value a, b;
+	struct attrs_matmul at = {.ta = false};
+	if (!call_tensor(c, "a", &a) || !call_tensor(c, "b", &b) || !call_bool(c, "transpose_a", &at.ta) ||
+	    !call_bool(c, "transpose_b", &at.tb))
+		return false;
+	int ra = type_of(c, a)->rank, rb = type_of(c, b)->rank;
+	if (ra >= 2 && rb >= 2 &&
+	    (!call_refuse_mixing(c, a, at.ta ? ra - 2 : ra - 1) || !call_refuse_mixing(c, b, rb - 1) ||
+	     !call_refuse_mixing(c, b, rb - 2)))
+		return false;
+	return match_leading(c, &a, &b) && give(c, out, irb_matmul(c->lw->b, a, b, &at));
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Layers with parameters, attention, and the operators that know positions.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "frontend/lower/lower.h"
+
+#define EXPERTS_MAX 1024
+
+static const struct ir_type *type_of(const struct call *c, struct ir_value v)
+{
+	return irb_type(c->lw->b, v);
+}
+
+static bool give(const struct call *c, struct lval *out, struct ir_value v)
+{
+	*out = lval_tensor(v);
+	return !irb_failed(c->lw->b);
+}
+
+static bool constant_width(const struct call *c, struct ir_value x, int64_t *out)
+{
+	const struct ir_type *t = type_of(c, x);
+	if (t != NULL && t->rank > 0 && ir_dim_is_const(t->dims[t->rank - 1], out))
+		return true;
+	return lower_fail(c->lw, c->e->loc, DIAG_SHAPE, "%s wants a last axis of constant size, found %s",
+	                  c->e->text, type_text(c->lw, x));
+}
+
+static bool weight(const struct call *c, const char *path, const char *role, const struct weight_need *shape,
+                   struct ir_value *out)
+{
+	struct weight_need need = *shape;
+	need.pattern = arena_printf(c->lw->arena, "%s.%s", path, role);
+	return lower_weight(c->lw, &need, out);
+}
+
+/* ---- linear, embed, norms ---- */
+
+static bool activate(const struct call *c, struct ir_value *v)
+{
+	const char *act = "identity";
+	if (!call_word(c, "act", &act) || strcmp(act, "identity") == 0)
+		return strcmp(act, "identity") == 0;
+	const struct expr name = {.kind = EX_NAME, .text = "x", .loc = c->e->loc};
+	const struct expr *args[] = {&name};
+	struct expr call = {.kind = EX_CALL, .text = act, .loc = c->e->loc, .n_args = 1, .args = args};
+	const struct lval *old = strmap_get(&c->lw->vars, "x");
+	struct lval x = lval_tensor(*v), r;
+	strmap_set(&c->lw->vars, "x", &x);
+	bool ok = lower_call(c->lw, &call, &r);
+	strmap_set(&c->lw->vars, "x", (void *)(uintptr_t)old);
+	*v = r.v;
+	return ok;
+}
+
+bool lower_linear(const struct call *c, struct lval *out)
+{
+	struct ir_value x, w, b = IR_NO_VALUE;
+	const char *path = NULL, *tie = NULL;
+	struct weight_need need = {.rank = 2};
+	int64_t rows = 0, first = 0, of = 0, groups = 1;
+	bool bias = true;
+	if (!call_tensor(c, "x", &x) || !call_word(c, "path", &path) || !call_int(c, "out", &rows) ||
+	    !call_bool(c, "bias", &bias) || !call_word(c, "tie", &tie) || !call_int(c, "first", &first) ||
+	    !call_int(c, "of", &of) || !call_int(c, "groups", &groups) ||
+	    !constant_width(c, x, &need.dims[1]))
+		return false;
+	need.dims[0] = of > 0 ? of : rows;
+	need.first = first;
+	need.rows = of > 0 ? rows : 0;
+	need.groups = groups;
+	if (!weight(c, tie != NULL ? tie : path, "weight", &need, &w))
+		return false;
+	need.rank = 1;
+	if (bias && !weight(c, path, "bias", &need, &b))
+		return false;
+	struct ir_value y = irb_linear(c->lw->b, x, w, b, NULL);
+	return activate(c, &y) && give(c, out, y);
+}
+
+/* Rows go through the matrix of the expert that their id names: parameters PATH.N.ROLE. */
+bool lower_expert_linear(const struct call *c, struct lval *out)
+{
+	struct lowering *lw = c->lw;
+	struct ir_value x, ids, w, b = IR_NO_VALUE;
+	const char *path = NULL, *role = NULL;
+	struct weight_need need = {.rank = 2};
+	bool bias = true;
+	if (!call_tensor(c, "x", &x) || !call_tensor(c, "ids", &ids) || !call_word(c, "path", &path) ||
+	    !call_word(c, "role", &role) || !call_int(c, "experts", &need.experts) ||
+	    !call_int(c, "out", &need.dims[0]) || !call_bool(c, "bias", &bias) ||
+	    !constant_width(c, x, &need.dims[1]))
+		return false;
+	if (need.experts < 1 || need.experts > EXPERTS_MAX || need.dims[0] < 1)
+		return lower_fail(lw, c->e->loc, DIAG_VALUE_TYPE,
+		                  "expert_linear has 1 to %d experts and a positive width", EXPERTS_MAX);
+	path = arena_printf(lw->arena, "%s." LOWER_EXPERT ".%s", path, role);
+	if (!weight(c, path, "weight", &need, &w))
+		return false;
+	need.rank = 1;
+	if (bias && !weight(c, path, "bias", &need, &b))
+		return false;
+	struct ir_value y = irb_expert_linear(lw->b, x, w, ids, b, NULL);
+	return activate(c, &y) && give(c, out, y);
+}
+
+bool lower_embed(const struct call *c, struct lval *out)
+{
+	struct ir_value ids, w;
+	const char *path = NULL;
+	struct weight_need need = {.rank = 2};
+	if (!call_tensor(c, "ids", &ids) || !call_word(c, "path", &path) ||
+	    !call_int(c, "vocab", &need.dims[0]) || !call_int(c, "dim", &need.dims[1]) ||
+	    !weight(c, path, "weight", &need, &w))
+		return false;
+	return give(c, out, irb_gather(c->lw->b, w, ids, NULL));
+}
+
+bool lower_norm(const struct call *c, struct lval *out)
+{
+	struct ir_value x, w = IR_NO_VALUE, b = IR_NO_VALUE;
+	const char *path = NULL;
+	bool layer = strcmp(c->e->text, "layer_norm") == 0, bias = layer, plus_one = false;
+	double eps = 0.0;
+	struct weight_need need = {.rank = 1};
+	if (!call_tensor(c, "x", &x) || !call_word(c, "path", &path) || !call_float(c, "eps", &eps) ||
+	    !constant_width(c, x, &need.dims[0]))
+		return false;
+	if (!call_bool(c, "plus_one", &plus_one) || (layer && !call_bool(c, "bias", &bias)))
+		return false;
+	bool affine = strcmp(path, "none") != 0;
+	need.plus_one = plus_one;
+	if (affine && !weight(c, path, "weight", &need, &w))
+		return false;
+	need.plus_one = false;
+	if (affine && layer && bias && !weight(c, path, "bias", &need, &b))
+		return false;
+	if (layer)
+		return give(c, out,
+		            irb_layer_norm(c->lw->b, x, w, b, &(struct attrs_layer_norm){.eps = eps}));
+	return give(c, out, irb_rms_norm(c->lw->b, x, w, &(struct attrs_rms_norm){.eps = eps}));
+}
+
+/* ---- positions and rows ---- */
+
+/* i32 [B, n]: the absolute position of each row of axis 1. */
+bool lower_positions(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	struct lowering *lw = c->lw;
+	if (!call_tensor(c, "x", &x))
+		return false;
+	const struct ir_type *t = type_of(c, x);
+	if (t->rank < 2)
+		return lower_fail(lw, c->e->loc, DIAG_SHAPE,
+		                  "positions wants the axes batch and sequence, found %s", type_text(lw, x));
+	const struct ir_dim *dims[] = {t->dims[0], t->dims[1]};
+	struct ir_value p = irb_iota(lw->b, &(struct attrs_iota){.dims = {dims, 2}, .axis = 1});
+	if (lw->mode == LOWER_DECODE && t->dims[1] == lw->grows) {
+		const struct ir_dim *column[] = {t->dims[0], ir_dim_const(lw->module->dims, 1)};
+		struct ir_value past = irb_reshape_to(lw->b, lw->past, 2, column);
+		p = irb_add(lw->b, p, irb_broadcast_to(lw->b, past, 2, dims), NULL);
+	}
+	return give(c, out, p);
+}
+
+bool lower_mask_rows(const struct call *c, struct lval *out)
+{
+	struct ir_value x, len;
+	struct lowering *lw = c->lw;
+	if (!call_tensor(c, "x", &x) || !call_tensor(c, "lengths", &len))
+		return false;
+	const struct ir_type *t = type_of(c, x);
+	if (!lw->tail || t->rank != 2)
+		return give(c, out, irb_mask_rows(lw->b, x, len, NULL));
+	/* the last row of each sequence stands for all: it is real unless the length is 0 */
+	const struct ir_dim *rows[] = {t->dims[0], ir_dim_const(lw->module->dims, 1), t->dims[1]};
+	struct ir_value r = irb_mask_rows(lw->b, irb_reshape_to(lw->b, x, 3, rows), len, NULL);
+	return give(c, out, irb_reshape_to(lw->b, r, 2, t->dims));
+}
+
+bool lower_take_rows(const struct call *c, struct lval *out)
+{
+	struct ir_value x, at;
+	return call_tensor(c, "x", &x) && call_tensor(c, "at", &at) && call_refuse_mixing(c, x, 1) &&
+	       give(c, out, irb_take_rows(c->lw->b, x, at, NULL));
+}
+
+/* `expect(x, f32[B, n, d])` */
+bool lower_expect(const struct call *c, struct lval *out)
+{
+	struct ir_value x;
+	struct lowering *lw = c->lw;
+	const struct expr *e = call_arg(c, "type");
+	enum ir_dtype dtype;
+	if (!call_tensor(c, "x", &x))
+		return false;
+	if (e->kind != EX_INDEX || e->args[0]->kind != EX_NAME ||
+	    !ir_dtype_parse(e->args[0]->text, strlen(e->args[0]->text), &dtype))
+		return lower_fail(lw, e->loc, DIAG_VALUE_TYPE, "expect wants a type such as f32[B, 3]");
+	const struct ir_type *t = type_of(c, x);
+	bool same = t->dtype == dtype && (size_t)t->rank == e->n_args - 1;
+	for (size_t i = 1; same && i < e->n_args; i++) {
+		struct value v;
+		const struct ir_dim *d;
+		if (!expr_eval(&lw->env, e->args[i], &v) ||
+		    !expr_want_dim(&lw->env, e->args[i]->loc, "type", &v, &d))
+			return false;
+		same = t->dims[i - 1] == lower_dim(lw, d);
+	}
+	if (!same) {
+		struct buf text;
+		buf_init(&text);
+		expr_print(&text, e, NULL, NULL, NULL);
+		lower_fail(lw, e->loc, DIAG_SHAPE, "expected %s, found %s", text.data, type_text(lw, x));
+		buf_destroy(&text);
+		return false;
+	}
+	return give(c, out, x);
+}

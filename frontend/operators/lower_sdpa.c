@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Scaled dot-product attention as primitive ops; the passes fuse them again.
+ * With a cache, new keys and values are appended to the state and all of it is
+ * read.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "frontend/lower/lower.h"
+
+struct sdpa {
+	struct ir_value q, k, v, len, past; /* q [B,h,n,e], k, v [B,g,m,e] */
+	struct ir_value fresh;              /* with a cache: lengths of the new keys */
+	double scale, softcap;
+	int64_t window;      /* 0: none */
+	bool causal, prefix; /* prefix: some positions are seen by all */
+	const char *cache;
+	enum ir_dtype cache_dtype;
+};
+
+static bool read_sdpa(const struct call *c, struct sdpa *s)
+{
+	struct lowering *lw = c->lw;
+	if (!call_tensor(c, "q", &s->q) || !call_tensor(c, "k", &s->k) || !call_tensor(c, "v", &s->v))
+		return false;
+	const struct ir_type *q = irb_type(lw->b, s->q), *k = irb_type(lw->b, s->k);
+	int64_t e;
+	if (q->rank != 4 || k->rank != 4 || irb_type(lw->b, s->v)->rank != 4 ||
+	    !ir_dim_is_const(q->dims[3], &e))
+		return lower_fail(lw, c->e->loc, DIAG_SHAPE,
+		                  "sdpa wants q [B, h, n, e] and k, v [B, g, m, e], found %s and %s",
+		                  type_text(lw, s->q), type_text(lw, s->k));
+	s->scale = 1.0 / sqrt((double)(e > 0 ? e : 1));
+	if (!lower_is_none(call_arg(c, "lengths")) && !call_tensor(c, "lengths", &s->len))
+		return false;
+	if (!call_int(c, "window", &s->window))
+		return false;
+	if (s->window < 0 || s->window > IR_WINDOW_MAX)
+		return lower_fail(lw, call_arg(c, "window")->loc, DIAG_VALUE_TYPE, "window is 0 to %d",
+		                  IR_WINDOW_MAX);
+	return call_float(c, "scale", &s->scale) && call_float(c, "softcap", &s->softcap) &&
+	       call_bool(c, "causal", &s->causal) && call_word(c, "cache", &s->cache);
+}
+
+/* ---- the cache ---- */
+
+/* Every turn of the repeats around has a cache of its own. */
+static bool has_turns(const struct call *c, const struct sdpa *s)
+{
+	const struct lower_loop *named[IR_RANK_MAX];
+	size_t n;
+	if (lower_indexed(c->lw, s->cache, named, &n) == NULL)
+		return false;
+	for (const struct lower_loop *l = c->lw->loop; l != NULL; l = l->outer) {
+		bool is_named = l->node->count <= 1;
+		for (size_t i = 0; i < n; i++)
+			is_named = is_named || named[i] == l;
+		if (!is_named)
+			return lower_fail(c->lw, c->e->loc, DIAG_GENERATE,
+			                  "the turns of the repeat over '%s' would share the cache \"%s\": "
+			                  "its name needs {%s}",
+			                  l->node->as, s->cache, l->node->as);
+	}
+	return true;
+}
+
+static bool record_cache(const struct call *c, const struct sdpa *s)
+{
+	static const char *const ends[] = {"k", "v"};
+	struct lowering *lw = c->lw;
+	int64_t most = lw->m->generate.max_len, rows = most;
+	const struct cache_use use = {s->window, s->causal && lower_is_none(call_arg(c, "prefix"))};
+	if (!has_turns(c, s) || !call_int(c, "cache_len", &rows))
+		return false;
+	const char *why = rows > INT32_MAX ? "a cache of that many positions is too large"
+	                                   : cache_refusal(lw->arena, &use, rows, most);
+	if (why != NULL)
+		return lower_fail(lw, c->e->loc, DIAG_REFUSED, "%s", why);
+	rows = cache_rows(rows, most);
+	const struct ir_value parts[] = {s->k, s->v};
+	for (size_t i = 0; i < TFMC_COUNT(parts); i++) {
+		const struct ir_type *t = irb_type(lw->b, parts[i]);
+		struct state_type slice = {.dtype = t->dtype,
+		                           .rank = 4,
+		                           .loc = lw->loc,
+		                           .call_rows = rows < most ? rows - s->window + 1 : 0};
+		memcpy(slice.dims, t->dims, sizeof(slice.dims));
+		slice.dims[2] = ir_dim_const(lw->module->dims, rows);
+		if (!lower_record_state(lw, arena_printf(lw->arena, "%s.%s", s->cache, ends[i]), &slice))
+			return false;
+	}
+	return true;
+}
+
+/* A state with fewer rows than a sequence may have tokens is a ring. */
+static bool append(const struct call *c, const char *pattern, int64_t window, struct ir_value *x)
+{
+	struct lowering *lw = c->lw;
+	const struct lower_loop *loops[IR_RANK_MAX];
+	struct ir_value in[3 + IR_RANK_MAX], results[2];
+	size_t n;
+	const char *name = lower_indexed(lw, pattern, loops, &n);
+	struct lower_state *state = name == NULL ? NULL : lower_find_state(lw, name);
+	if (state == NULL)
+		return false;
+	const struct ir_type *t = state->decl->type;
+	int64_t rows, most = lw->m->generate.max_len;
+	bool is_ring = ir_dim_is_const(t->dims[t->rank - 2], &rows) && rows < most;
+	const struct attrs_state_append ring = {.rows = most, .window = window};
+	in[0] = state->value;
+	in[1] = *x;
+	in[2] = lw->past;
+	lower_index_operands(loops, n, in + 3);
+	irb_op(lw->b, OP_state_append, in, 3 + n, is_ring ? &ring : NULL, results, 2);
+	*x = results[0];
+	state->value = results[1];
+	return !irb_failed(lw->b);
+}
+
+static bool read_cache_dtype(const struct call *c, struct sdpa *s)
+{
+	static const struct {
+		const char *name;
+		enum ir_dtype dtype;
+	} all[] = {{"f32", DT_F32}, {"f16", DT_F16}, {"bf16", DT_BF16}};
+	const char *name = NULL;
+	s->cache_dtype = c->lw->m->cache_dtype;
+	if (!call_word(c, "cache_dtype", &name))
+		return false;
+	for (size_t i = 0; name != NULL && i < TFMC_COUNT(all); i++) {
+		s->cache_dtype = all[i].dtype;
+		if (strcmp(all[i].name, name) == 0)
+			return true;
+	}
+	return name == NULL ||
+	       lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE, "a cache holds f32, f16 or bf16");
+}
+
+static struct ir_value in_type(const struct call *c, struct ir_value x, enum ir_dtype dtype)
+{
+	const struct ir_type *t = irb_type(c->lw->b, x);
+	bool same = t == NULL || t->dtype == dtype;
+	return same ? x : irb_cast(c->lw->b, x, &(struct attrs_cast){.dtype = dtype});
+}
+
+static bool use_cache(const struct call *c, struct sdpa *s)
+{
+	struct lowering *lw = c->lw;
+	const struct ir_type *q = irb_type(lw->b, s->q);
+	bool grows = lw->mode == LOWER_DECODE && q->dims[2] == lw->grows;
+	if (s->cache == NULL && grows && s->causal)
+		return lower_fail(lw, c->e->loc, DIAG_GENERATE,
+		                  "a causal sdpa between tokens and logits needs cache=\"NAME\"");
+	if (s->cache == NULL)
+		return true;
+	if (!s->causal && lower_is_none(call_arg(c, "prefix")))
+		return lower_fail(lw, c->e->loc, DIAG_NO_CAUSAL_MASK,
+		                  "sdpa with a cache needs causal=true or a prefix");
+	if (lw->m->tokens >= 0 && !lower_is_none(call_arg(c, "mask")))
+		return lower_fail(lw, c->e->loc, DIAG_GENERATE, "sdpa with a cache has no mask");
+	if (lw->mode == LOWER_RUN)
+		return lw->m->tokens < 0 || record_cache(c, s);
+	if (lw->mode != LOWER_DECODE)
+		return true;
+	s->fresh = s->len;
+	s->len = IR_NO_VALUE; /* keys of real rows only are visible from real rows */
+	s->past = lw->past;
+	return append(c, arena_printf(lw->arena, "%s.k", s->cache), s->window, &s->k) &&
+	       append(c, arena_printf(lw->arena, "%s.v", s->cache), s->window, &s->v);
+}
+
+/*
+ * Keys and values of a narrow cache are rounded when they are appended and widened when they are read. So
+ * they are where there is no cache: all functions of a model compute the same.
+ */
+static bool use_typed_cache(const struct call *c, struct sdpa *s)
+{
+	if (s->cache == NULL || c->lw->m->generate.kind == GENERATE_NONE)
+		return use_cache(c, s);
+	const struct ir_type *q = irb_type(c->lw->b, s->q);
+	if (!read_cache_dtype(c, s))
+		return false;
+	s->k = in_type(c, s->k, s->cache_dtype);
+	s->v = in_type(c, s->v, s->cache_dtype);
+	if (!use_cache(c, s))
+		return false;
+	s->k = in_type(c, s->k, q->dtype);
+	s->v = in_type(c, s->v, q->dtype);
+	return !irb_failed(c->lw->b);
+}
+
+/* ---- arithmetic ---- */
+
+/* [B, g, m, e] to [B, h, m, e]: each key head for its h / g query heads. */
+static bool repeat_heads(const struct call *c, const struct ir_type *q, struct ir_value *x)
+{
+	struct lowering *lw = c->lw;
+	const struct ir_type *t = irb_type(lw->b, *x);
+	int64_t h, g;
+	if (!ir_dim_is_const(q->dims[1], &h) || !ir_dim_is_const(t->dims[1], &g) || g < 1 || h % g != 0)
+		return lower_fail(lw, c->e->loc, DIAG_NOT_DIVISIBLE,
+		                  "the heads of q are not a multiple of those of %s", type_text(lw, *x));
+	if (h == g)
+		return true;
+	struct ir_dims *d = lw->module->dims;
+	const struct ir_dim *one[] = {t->dims[0], t->dims[1], ir_dim_const(d, 1), t->dims[2], t->dims[3]};
+	const struct ir_dim *wide[] = {t->dims[0], t->dims[1], ir_dim_const(d, h / g), t->dims[2],
+	                               t->dims[3]};
+	const struct ir_dim *flat[] = {t->dims[0], q->dims[1], t->dims[2], t->dims[3]};
+	*x = irb_reshape_to(lw->b, *x, 5, one);
+	*x = irb_broadcast_to(lw->b, *x, 5, wide);
+	*x = irb_reshape_to(lw->b, *x, 4, flat);
+	return !irb_failed(lw->b);
+}
+
+/* Keys that a prefix shows end with those that exist: past + new ones. */
+static bool limit_prefix(const struct call *c, struct sdpa *s)
+{
+	struct lowering *lw = c->lw;
+	if (s->past.id == 0)
+		return true;
+	const struct ir_type *q = irb_type(lw->b, s->q);
+	struct ir_value n = s->fresh;
+	if (n.id == 0) {
+		n = irb_dim_value(lw->b, &(struct attrs_dim_value){.dim = q->dims[2]});
+		n = irb_broadcast_to(lw->b, n, 1, q->dims);
+	}
+	s->len = irb_add(lw->b, s->past, n, NULL);
+	return !irb_failed(lw->b);
+}
+
+/* -inf where a key is not visible, in the order of the language: lengths, causality, window; a given mask. */
+static bool hide(const struct call *c, struct sdpa *s, struct ir_value visible, struct ir_value *p)
+{
+	struct ir_builder *b = c->lw->b;
+	bool causal = s->causal && !s->prefix;
+	const struct attrs_mask mask = {.mask = causal ? MASK_causal : MASK_none, .window = s->window};
+	if (causal || s->len.id != 0 || s->window > 0)
+		*p = irb_mask(b, *p, s->len, causal || s->window > 0 ? s->past : IR_NO_VALUE, &mask);
+	if (visible.id == 0)
+		return !irb_failed(b);
+	const struct ir_type *t = irb_type(b, *p);
+	*p = lower_unseen(c->lw, visible, *p, t->dtype);
+	return !irb_failed(b);
+}
+
+/* softmax over the scores [B,h,n,m], with one more logit for each head that takes no value. */
+static bool normalize(const struct call *c, struct ir_value *p)
+{
+	struct lowering *lw = c->lw;
+	const struct ir_type *t = irb_type(lw->b, *p);
+	struct ir_value sinks;
+	if (lower_is_none(call_arg(c, "sinks"))) {
+		*p = irb_softmax(lw->b, *p, NULL);
+		return !irb_failed(lw->b);
+	}
+	if (!call_tensor(c, "sinks", &sinks))
+		return false;
+	const struct ir_type *st = irb_type(lw->b, sinks);
+	const struct ir_dim *one = ir_dim_const(lw->module->dims, 1);
+	const struct ir_dim *heads[] = {one, t->dims[1], one, one};
+	const struct ir_dim *column[] = {t->dims[0], t->dims[1], t->dims[2], one};
+	if (st->rank != 1 || st->dims[0] != t->dims[1] || st->dtype != t->dtype)
+		return lower_fail(lw, c->e->loc, DIAG_SHAPE, "sinks of sdpa: %s does not fit scores %s",
+		                  type_text(lw, sinks), type_text(lw, *p));
+	sinks = irb_broadcast_to(lw->b, irb_reshape_to(lw->b, sinks, 4, heads), 4, column);
+	const struct ir_value both[] = {*p, sinks};
+	struct ir_value all = irb_op1(lw->b, OP_concat, both, 2, &(struct attrs_concat){.axis = 3});
+	const struct ir_dim *begin = ir_dim_const(lw->module->dims, 0);
+	*p = irb_slice_of(lw->b, irb_softmax(lw->b, all, NULL), 3, begin, t->dims[3]);
+	return !irb_failed(lw->b);
+}
+
+bool lower_sdpa(const struct call *c, struct lval *out)
+{
+	struct sdpa s = {.len = IR_NO_VALUE, .past = IR_NO_VALUE};
+	struct ir_builder *b = c->lw->b;
+	struct ir_value visible, none = IR_NO_VALUE;
+	if (!read_sdpa(c, &s) || !use_typed_cache(c, &s))
+		return false;
+	const struct ir_type *q = irb_type(b, s.q);
+	if (!repeat_heads(c, q, &s.k) || !repeat_heads(c, q, &s.v))
+		return false;
+	struct ir_value p = irb_matmul(b, s.q, s.k, &(struct attrs_matmul){.tb = true});
+	if (s.scale != 1.0)
+		p = irb_scale_by(b, p, s.scale);
+	if (irb_failed(b) || !lower_visible(c, p, &s.prefix, &visible) || (s.prefix && !limit_prefix(c, &s)))
+		return false;
+	bool early = s.softcap == 0.0; /* -inf passes everything but a softcap */
+	if (!lower_score_bias(c, early ? visible : none, &p))
+		return false;
+	if (!early)
+		p = irb_softcap(b, p, &(struct attrs_softcap){.c = s.softcap});
+	irb_name(b, p, "scores");
+	if (!hide(c, &s, early ? none : visible, &p) || !normalize(c, &p))
+		return false;
+	irb_name(b, p, "weights");
+	p = irb_matmul(b, p, s.v, &(struct attrs_matmul){.ta = false});
+	irb_name(b, p, "context");
+	*out = lval_tensor(p);
+	return !irb_failed(b);
+}

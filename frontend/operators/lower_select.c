@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operators that choose or count along an axis: cumsum, topk, scatter. The ops walk over
+ * rows of the last axis; scatter asks for each row which of the ids names it last.
+ */
+#include <string.h>
+
+#include "frontend/lower/lower.h"
+
+static const struct ir_type *type_of(const struct call *c, struct ir_value v)
+{
+	return irb_type(c->lw->b, v);
+}
+
+static bool give(const struct call *c, struct lval *out, struct ir_value v)
+{
+	*out = lval_tensor(v);
+	return !irb_failed(c->lw->b);
+}
+
+static struct ir_value compare(struct ir_builder *b, struct ir_value x, struct ir_value y, int kind)
+{
+	return irb_cmp(b, x, y, &(struct attrs_cmp){.kind = kind});
+}
+
+static struct ir_value to(struct ir_builder *b, struct ir_value x, enum ir_dtype dtype)
+{
+	return irb_cast(b, x, &(struct attrs_cast){.dtype = dtype});
+}
+
+/* Axis `axis` and the last one change places. */
+static struct ir_value with_last(struct ir_builder *b, struct ir_value x, int64_t axis)
+{
+	int64_t perm[IR_RANK_MAX];
+	int rank = irb_type(b, x)->rank;
+	for (int i = 0; i < rank; i++)
+		perm[i] = i;
+	perm[axis] = rank - 1;
+	perm[rank - 1] = axis;
+	return axis == rank - 1 ? x : irb_transpose_by(b, x, rank, perm);
+}
+
+static bool check_numbers(const struct call *c, struct ir_value x)
+{
+	const struct ir_type *t = type_of(c, x);
+	if (ir_dtype_class(t->dtype) == DTCLASS_BOOL)
+		return lower_fail(c->lw, c->e->loc, DIAG_DTYPE, "%s wants a tensor of numbers, found %s",
+		                  c->e->text, type_text(c->lw, x));
+	return true;
+}
+
+bool lower_cumsum(const struct call *c, struct lval *out)
+{
+	struct ir_builder *b = c->lw->b;
+	struct ir_value x;
+	int64_t axis = -1;
+	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &axis) ||
+	    !check_numbers(c, x) || !call_refuse_mixing(c, x, axis))
+		return false;
+	x = irb_cumsum(b, with_last(b, x, axis), NULL);
+	return !irb_failed(b) && give(c, out, with_last(b, x, axis));
+}
+
+/* ---- topk ---- */
+
+/* The type in which topk computes: it has to hold indices. */
+static enum ir_dtype wide_type(enum ir_dtype t)
+{
+	if (ir_dtype_bytes(t) >= 4)
+		return t;
+	return ir_dtype_class(t) == DTCLASS_FLOAT ? DT_F32 : DT_I32;
+}
+
+static struct ir_value as_type(struct ir_builder *b, struct ir_value x, enum ir_dtype t)
+{
+	return irb_type(b, x)->dtype == t ? x : to(b, x, t);
+}
+
+/* Row `which` of the axis before the last, as a tensor of the type. */
+static struct ir_value part(const struct call *c, struct ir_value pairs, int64_t which, enum ir_dtype dtype)
+{
+	struct ir_builder *b = c->lw->b;
+	struct ir_dims *d = c->lw->module->dims;
+	const struct ir_type *t = irb_type(b, pairs);
+	const struct ir_dim *dims[IR_RANK_MAX];
+	if (t == NULL)
+		return pairs;
+	int rank = t->rank - 1;
+	for (int i = 0; i < rank; i++)
+		dims[i] = t->dims[i];
+	dims[rank - 1] = t->dims[rank];
+	pairs = irb_slice_of(b, pairs, rank - 1, ir_dim_const(d, which), ir_dim_const(d, 1));
+	pairs = irb_reshape_to(b, pairs, rank, dims);
+	return irb_failed(b) ? pairs : as_type(b, pairs, dtype);
+}
+
+static bool check_topk(const struct call *c, struct ir_value x, int64_t k)
+{
+	struct lowering *lw = c->lw;
+	const struct ir_type *t = type_of(c, x);
+	if (t->rank < 1)
+		return lower_fail(lw, c->e->loc, DIAG_SHAPE, "topk of %s", type_text(lw, x));
+	if (t->rank + 1 > IR_RANK_MAX)
+		return lower_fail(lw, c->e->loc, DIAG_LIMIT, "topk of more than %d axes", IR_RANK_MAX - 1);
+	if (k < 1 || k > ir_dim_lo(lw->module->dims, t->dims[t->rank - 1]))
+		return lower_fail(lw, c->e->loc, DIAG_VALUE_TYPE, "topk of %lld elements of %s", (long long)k,
+		                  type_text(lw, x));
+	return check_numbers(c, x) && call_refuse_mixing(c, x, t->rank - 1);
+}
+
+bool lower_topk(const struct call *c, struct lval *out)
+{
+	struct lowering *lw = c->lw;
+	struct ir_value x;
+	int64_t k = 0;
+	if (!call_tensor(c, "x", &x) || !call_int(c, "k", &k) || !check_topk(c, x, k))
+		return false;
+	enum ir_dtype dtype = type_of(c, x)->dtype;
+	struct ir_value pairs =
+	        irb_topk(lw->b, as_type(lw->b, x, wide_type(dtype)), &(struct attrs_topk){.k = k});
+	*out = (struct lval){.kind = LV_TUPLE, .items = ARENA_ARRAY(lw->arena, struct lval, 2), .n = 2};
+	if (out->items == NULL || irb_failed(lw->b))
+		return false;
+	out->items[0] = lval_tensor(part(c, pairs, 0, dtype));
+	out->items[1] = lval_tensor(part(c, pairs, 1, DT_I32));
+	return !irb_failed(lw->b);
+}
+
+/* ---- scatter ---- */
+
+struct scatter {
+	const struct call *c;
+	struct ir_value x, ids, y; /* x [n, rest..], ids [m], y [m, rest..] */
+	int64_t axis;
+};
+
+/* Axis first, ids with one axis; y has the shape of ids in place of the axis. */
+static bool read_scatter(struct scatter *s)
+{
+	struct lowering *lw = s->c->lw;
+	struct ir_builder *b = lw->b;
+	const struct ir_dim *dims[IR_RANK_MAX];
+	if (!call_tensor(s->c, "x", &s->x) || !call_tensor(s->c, "ids", &s->ids) ||
+	    !call_tensor(s->c, "y", &s->y) || !call_axis(s->c, "axis", type_of(s->c, s->x)->rank, &s->axis) ||
+	    !call_refuse_mixing(s->c, s->x, s->axis))
+		return false;
+	const struct ir_type *x = type_of(s->c, s->x), *ids = type_of(s->c, s->ids), *y = type_of(s->c, s->y);
+	int n = ids->rank;
+	bool fits = ids->dtype == DT_I32 && y->dtype == x->dtype && y->rank == x->rank - 1 + n;
+	for (int i = 0; fits && i < y->rank; i++) {
+		int at = i < s->axis ? i : i - n + 1;
+		fits = i >= s->axis && i < s->axis + n ? y->dims[i] == ids->dims[i - s->axis]
+		                                       : y->dims[i] == x->dims[at];
+	}
+	if (!fits)
+		return lower_fail(lw, s->c->e->loc, DIAG_SHAPE, "scatter of %s at %s into axis %lld of %s",
+		                  type_text(lw, s->y), type_text(lw, s->ids), (long long)s->axis,
+		                  type_text(lw, s->x));
+	const struct ir_dim *m = ir_type_count_range(lw->module->dims, ids, 0, n);
+	int rank = 0;
+	for (int i = 0; i < y->rank; i++)
+		if (i < s->axis || i >= s->axis + n)
+			dims[rank++] = y->dims[i];
+		else if (i == s->axis)
+			dims[rank++] = m;
+	if (n == 0)
+		return lower_fail(lw, s->c->e->loc, DIAG_SHAPE, "the ids of scatter have one axis at least");
+	s->y = lower_axis_first(lw, irb_reshape_to(b, s->y, rank, dims), (int)s->axis);
+	s->ids = irb_reshape_to(b, s->ids, 1, &m);
+	s->x = lower_axis_first(lw, s->x, (int)s->axis);
+	return !irb_failed(b);
+}
+
+bool lower_scatter(const struct call *c, struct lval *out)
+{
+	struct scatter s = {.c = c};
+	struct ir_builder *b = c->lw->b;
+	if (!read_scatter(&s))
+		return false;
+	struct attrs_last_at rows_of = {.size = type_of(c, s.x)->dims[0]};
+	struct ir_value writer = irb_last_at(b, s.ids, &rows_of);
+	if (irb_failed(b))
+		return false;
+	const struct ir_type *t = type_of(c, s.x);
+	const struct ir_dim *column[IR_RANK_MAX];
+	for (int i = 0; i < t->rank; i++)
+		column[i] = i == 0 ? t->dims[0] : ir_dim_const(c->lw->module->dims, 1);
+	struct ir_value zero = irb_full_of(b, 0.0, DT_I32, 1, t->dims);
+	struct ir_value hit = irb_reshape_to(b, compare(b, writer, zero, CMP_ge), t->rank, column);
+	struct ir_value rows = irb_gather(b, s.y, writer, NULL); /* clamps -1, which is not taken */
+	rows = irb_where(b, irb_broadcast_to(b, hit, t->rank, t->dims), rows, s.x, NULL);
+	return !irb_failed(b) && give(c, out, lower_axes_back(c->lw, rows, 1, (int)s.axis));
+}

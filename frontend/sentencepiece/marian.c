@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Marian: each side has a SentencePiece model that cuts its text into pieces;
+ * what their ids are stands in vocab.json. Pieces that it lacks take part in
+ * the cut and come out as the unknown token: they have ids behind the others.
+ */
+#include <string.h>
+
+#include "frontend/sentencepiece/spm.h"
+#include "ir/support/utf8.h"
+
+/* Tokens of the vocabulary, room for every piece behind them; none is matched. */
+static enum tfmc_status make_room(const struct tokenizer_source *s, struct tokenizer_desc *d, size_t n_pieces)
+{
+	struct tokenizer_token *all =
+	        ARENA_ARRAY(s->arena, struct tokenizer_token, d->n_tokens + n_pieces + 1);
+	if (all == NULL)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < d->n_tokens; i++) {
+		all[i] = d->tokens[i];
+		all[i].is_matched = false;
+	}
+	d->tokens = all;
+	return TFMC_OK;
+}
+
+/* Pieces of text with their scores. */
+static void take_pieces(struct tokenizer_desc *d, const struct tokenizer_desc *spm,
+                        const struct tokenizer_index *ids)
+{
+	for (size_t i = 0; i < spm->n_tokens; i++) {
+		const struct tokenizer_token *p = &spm->tokens[i];
+		if (!p->is_matched || p->piece.n == 0)
+			continue;
+		uint32_t id = tokenizer_index_find(ids, p->piece.text, p->piece.n);
+		bool known = id != TFMC_TOK_NONE;
+		struct tokenizer_token *t = &d->tokens[known ? id : d->n_tokens++];
+		t->piece = p->piece;
+		t->score = p->score;
+		t->is_matched = true;
+		t->is_written = known;
+		t->flags |= known ? 0u : TFMC_TOK_F_UNKNOWN;
+	}
+}
+
+/* Characters that this side's model does not know are looked up in the vocabulary all the same. */
+static void take_characters(struct tokenizer_desc *d, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct tokenizer_token *t = &d->tokens[i];
+		uint32_t cp;
+		if (t->is_matched || t->flags || !t->is_written ||
+		    utf8_decode(t->piece.text, t->piece.n, &cp) != t->piece.n || t->piece.n == 0)
+			continue;
+		t->is_matched = true;
+		t->score = d->unknown_score;
+		t->flags |= TFMC_TOK_F_LONE;
+	}
+}
+
+static bool is(struct tokenizer_string s, const char *text)
+{
+	return s.n == strlen(text) && !memcmp(s.text, text, s.n);
+}
+
+/* </s>, <pad>, <unk> and languages such as >>fr<< are found in the text, and end and fill it. */
+static enum tfmc_status take_specials(const struct tokenizer_source *s, struct tokenizer_desc *d, size_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct tokenizer_string p = d->tokens[i].piece;
+		bool language = p.n > 4 && !memcmp(p.text, ">>", 2) && !memcmp(p.text + p.n - 2, "<<", 2);
+		bool end = is(p, "</s>"), pad = is(p, "<pad>"), unknown = is(p, "<unk>");
+		d->eos = end ? i : d->eos;
+		d->pad = pad ? i : d->pad;
+		d->unknown = unknown ? i : d->unknown;
+		if ((language || end || pad || unknown) &&
+		    !tokenizer_add_token(s, d, i, language ? 0u : TFMC_TOK_A_SPECIAL, false))
+			return TFMC_NO_MEMORY;
+	}
+	if (d->unknown != TFMC_TOK_NONE && d->eos != TFMC_TOK_NONE)
+		return TFMC_OK;
+	tokenizer_refuse(s, "the vocabulary has no %s", d->eos == TFMC_TOK_NONE ? "</s>" : "<unk>");
+	return TFMC_INVALID;
+}
+
+/* Text, then </s>; of two texts as well one at the end. */
+static void set_template(struct tokenizer_desc *d)
+{
+	const struct tfmc_tok_item items[] = {{TFMC_TOK_TEXT_A, 0, 0},
+	                                      {TFMC_TOK_TOKEN, d->eos, 0},
+	                                      {TFMC_TOK_TEXT_A, 0, 0},
+	                                      {TFMC_TOK_TEXT_B, 0, 0},
+	                                      {TFMC_TOK_TOKEN, d->eos, 0}};
+	memcpy(d->items, items, sizeof(items));
+	d->n_single = 2;
+	d->n_items = TFMC_COUNT(items);
+}
+
+enum tfmc_status tokenizer_from_marian(const struct tokenizer_source *s, const unsigned char *spm_bytes,
+                                       size_t n_spm, const char *vocab, size_t n_vocab,
+                                       struct tokenizer_packed *out)
+{
+	struct tokenizer_desc *pieces, *d;
+	struct tokenizer_spm spm;
+	TFMC_TRY(tokenizer_spm_read(s, spm_bytes, n_spm, &pieces, &spm));
+	TFMC_TRY(tokenizer_read_ids(s, vocab, n_vocab, &d));
+	size_t n = d->n_tokens;
+	struct tokenizer_index *ids = tokenizer_index_new(s->arena, d);
+	TFMC_TRY(make_room(s, d, pieces->n_tokens));
+	if (ids == NULL)
+		return TFMC_NO_MEMORY;
+	TFMC_TRY(take_specials(s, d, n));
+	take_pieces(d, pieces, ids);
+	d->charsmap = pieces->charsmap;
+	set_template(d);
+	TFMC_TRY(tokenizer_spm_finish(s, d, &spm));
+	if (spm.is_unigram)
+		take_characters(d, n);
+	return tokenizer_pack(s, d, out);
+}

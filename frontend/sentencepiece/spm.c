@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * SentencePiece: what its types and settings mean, and tokenizer.model, a
+ * protobuf of which only the fields that matter are read; fields that change
+ * the mathematics and are not supported are refused.
+ */
+#include "frontend/sentencepiece/spm.h"
+
+#include <string.h>
+
+/* ---- what all sources have in common ---- */
+
+bool tokenizer_add_token(const struct tokenizer_source *s, struct tokenizer_desc *d, uint32_t id,
+                         uint32_t flags, bool in_normalized)
+{
+	struct tokenizer_token *t = &d->tokens[id];
+	if (d->added == NULL)
+		d->added = ARENA_ARRAY(s->arena, struct tokenizer_added, d->n_tokens);
+	if (d->added == NULL)
+		return false;
+	d->added[d->n_added++] = (struct tokenizer_added){id, flags, in_normalized, {NULL, 0}};
+	t->flags |= TFMC_TOK_F_ADDED | (flags & TFMC_TOK_A_SPECIAL ? TFMC_TOK_F_SPECIAL : 0u);
+	return true;
+}
+
+static bool set_byte(const struct tokenizer_source *s, struct tokenizer_desc *d, size_t i)
+{
+	struct tokenizer_token *t = &d->tokens[i];
+	int byte = tokenizer_byte_piece(t->piece);
+	if (byte < 0) {
+		tokenizer_refuse(s, "token %zu is of type byte and is called '%.*s'", i, (int)t->piece.n,
+		                 t->piece.text);
+		return false;
+	}
+	const char c = (char)byte;
+	t->piece = (struct tokenizer_string){arena_strndup(s->arena, &c, 1), 1};
+	t->flags |= TFMC_TOK_F_BYTE;
+	return true;
+}
+
+bool tokenizer_set_type(const struct tokenizer_source *s, struct tokenizer_desc *d, size_t i, int64_t type)
+{
+	struct tokenizer_token *t = &d->tokens[i];
+	bool ok = true;
+	t->is_written = true;
+	t->is_matched = type == TOKENIZER_PIECE_NORMAL || type == TOKENIZER_PIECE_USER;
+	if (type == TOKENIZER_PIECE_UNKNOWN) {
+		d->unknown = (uint32_t)i;
+		t->flags |= TFMC_TOK_F_SPECIAL;
+	} else if (type == TOKENIZER_PIECE_CONTROL) {
+		ok = tokenizer_add_token(s, d, (uint32_t)i, TFMC_TOK_A_SPECIAL, false);
+	} else if (type == TOKENIZER_PIECE_USER) {
+		ok = tokenizer_add_token(s, d, (uint32_t)i, 0, true);
+	} else if (type == TOKENIZER_PIECE_BYTE) {
+		ok = set_byte(s, d, i);
+	} else if (type < TOKENIZER_PIECE_NORMAL || type > TOKENIZER_PIECE_BYTE) {
+		tokenizer_refuse(s, "token %zu has the unknown type %lld", i, (long long)type);
+		ok = false;
+	}
+	return ok;
+}
+
+void tokenizer_bos_eos(struct tokenizer_desc *d, uint32_t bos, uint32_t eos)
+{
+	d->n_items = 0;
+	for (int pair = 0; pair < 2; pair++) {
+		for (int text = 0; text <= pair; text++) {
+			if (bos != TFMC_TOK_NONE)
+				d->items[d->n_items++] =
+				        (struct tfmc_tok_item){TFMC_TOK_TOKEN, bos, (uint32_t)text};
+			d->items[d->n_items++] = (struct tfmc_tok_item){
+			        text ? TFMC_TOK_TEXT_B : TFMC_TOK_TEXT_A, 0, (uint32_t)text};
+			if (eos != TFMC_TOK_NONE)
+				d->items[d->n_items++] =
+				        (struct tfmc_tok_item){TFMC_TOK_TOKEN, eos, (uint32_t)text};
+		}
+		d->n_single = pair ? d->n_single : d->n_items;
+	}
+}
+
+static bool add_operations(struct tokenizer_desc *d, const struct tokenizer_spm *spm)
+{
+	const struct tokenizer_string none = {"", 0}, mark = tokenizer_string(spm->mark);
+	bool ok = true;
+	if (d->charsmap.n)
+		ok = ok && tokenizer_add_normalize(d, TFMC_TOK_CHARS, 0, none, none);
+	if (!spm->extra_blanks)
+		ok = ok && tokenizer_add_normalize(d, TFMC_TOK_STRIP, 7, none, none) &&
+		     tokenizer_add_normalize(d, TFMC_TOK_REPLACE_BLANKS, 2, tokenizer_string(" "), none);
+	if (strcmp(spm->mark, " ") != 0)
+		ok = ok && tokenizer_add_normalize(d, TFMC_TOK_REPLACE, 0, tokenizer_string(" "), mark);
+	if (spm->prefix)
+		ok = ok && tokenizer_add_normalize(d, TFMC_TOK_PREPEND, 0, mark, none);
+	return ok;
+}
+
+enum tfmc_status tokenizer_spm_finish(const struct tokenizer_source *s, struct tokenizer_desc *d,
+                                      const struct tokenizer_spm *spm)
+{
+	double lowest = 0;
+	bool is_first = true;
+	if (arena_failed(s->arena) || !add_operations(d, spm))
+		return TFMC_NO_MEMORY;
+	d->model = spm->is_unigram ? TFMC_TOK_UNIGRAM : TFMC_TOK_BPE;
+	d->mark = tokenizer_string(spm->mark);
+	d->flags |= TFMC_TOK_H_FUSE_UNKNOWN | (spm->prefix ? TFMC_TOK_H_DECODE_STRIP : 0u) |
+	            (spm->extra_blanks ? 0u : TFMC_TOK_H_DECODE_STRIP_ALL);
+	tokenizer_find_single(d);
+	if (d->has_single)
+		d->flags |= TFMC_TOK_H_FALLBACK;
+	for (size_t i = 0; i < d->n_tokens; i++) {
+		if (!d->tokens[i].is_matched)
+			continue;
+		lowest = is_first || d->tokens[i].score < lowest ? d->tokens[i].score : lowest;
+		is_first = false;
+	}
+	d->unknown_score = lowest - 10;
+	return spm->is_unigram ? TFMC_OK : tokenizer_merges_by_score(s, d);
+}
+
+/* ---- protobuf ---- */
+
+struct reader {
+	const unsigned char *at, *end;
+	bool failed;
+};
+
+struct field {
+	uint64_t number;
+	unsigned wire; /* 0 varint, 1 64 bits, 2 bytes, 5 32 bits */
+	uint64_t value;
+	struct reader bytes;
+};
+
+static uint64_t varint(struct reader *r)
+{
+	uint64_t v = 0;
+	for (unsigned shift = 0; shift < 64; shift += 7) {
+		if (r->at == r->end)
+			break;
+		unsigned char c = *r->at++;
+		v |= (uint64_t)(c & 0x7f) << shift;
+		if (!(c & 0x80))
+			return v;
+	}
+	r->failed = true;
+	return 0;
+}
+
+static uint64_t fixed(struct reader *r, unsigned n)
+{
+	uint64_t v = 0;
+	if ((size_t)(r->end - r->at) < n) {
+		r->failed = true;
+		return 0;
+	}
+	for (unsigned i = 0; i < n; i++)
+		v |= (uint64_t)*r->at++ << (8 * i);
+	return v;
+}
+
+/* false at the end, or when the bytes are no field. */
+static bool next_field(struct reader *r, struct field *f)
+{
+	if (r->failed || r->at == r->end)
+		return false;
+	uint64_t key = varint(r);
+	*f = (struct field){.number = key >> 3, .wire = (unsigned)(key & 7)};
+	if (f->wire == 0) {
+		f->value = varint(r);
+	} else if (f->wire == 1 || f->wire == 5) {
+		f->value = fixed(r, f->wire == 1 ? 8 : 4);
+	} else if (f->wire == 2) {
+		uint64_t n = varint(r);
+		if (r->failed || n > (uint64_t)(r->end - r->at)) {
+			r->failed = true;
+			return false;
+		}
+		f->bytes = (struct reader){r->at, r->at + n, false};
+		r->at += n;
+	} else {
+		r->failed = true;
+	}
+	return !r->failed;
+}
+
+/* ---- tokenizer.model ---- */
+
+struct model {
+	const struct tokenizer_source *source;
+	struct tokenizer_desc *desc;
+	struct tokenizer_spm spm;
+	uint64_t type; /* 1 unigram, 2 BPE */
+	bool escapes;  /* spaces become marks */
+	bool suffix;
+};
+
+static bool read_piece(struct model *m, struct reader piece, size_t i)
+{
+	struct tokenizer_token *t = &m->desc->tokens[i];
+	int64_t type = TOKENIZER_PIECE_NORMAL;
+	struct field f;
+	while (next_field(&piece, &f)) {
+		if (f.number == 1 && f.wire == 2)
+			t->piece = (struct tokenizer_string){(const char *)f.bytes.at,
+			                                     (size_t)(f.bytes.end - f.bytes.at)};
+		if (f.number == 2 && f.wire == 5) {
+			uint32_t bits = (uint32_t)f.value;
+			float score;
+			memcpy(&score, &bits, sizeof(score));
+			t->score = (double)score;
+		}
+		if (f.number == 3 && f.wire == 0)
+			type = (int64_t)f.value;
+	}
+	return !piece.failed && tokenizer_set_type(m->source, m->desc, i, type);
+}
+
+static bool read_trainer(struct model *m, struct reader spec)
+{
+	struct field f;
+	while (next_field(&spec, &f)) {
+		if (f.number == 3 && f.wire == 0)
+			m->type = f.value;
+		if (f.number == 24 && f.wire == 0)
+			m->suffix = f.value != 0;
+	}
+	return !spec.failed;
+}
+
+static bool read_normalizer(struct model *m, struct reader spec)
+{
+	struct field f;
+	while (next_field(&spec, &f)) {
+		if (f.number == 2 && f.wire == 2)
+			m->desc->charsmap = (struct tokenizer_string){(const char *)f.bytes.at,
+			                                              (size_t)(f.bytes.end - f.bytes.at)};
+		if (f.number == 3 && f.wire == 0)
+			m->spm.prefix = f.value != 0;
+		if (f.number == 4 && f.wire == 0)
+			m->spm.extra_blanks = f.value == 0;
+		if (f.number == 5 && f.wire == 0)
+			m->escapes = f.value != 0;
+	}
+	return !spec.failed;
+}
+
+static bool read_model(struct model *m, struct reader all)
+{
+	struct reader count = all;
+	struct field f;
+	size_t i = 0;
+	while (next_field(&count, &f))
+		m->desc->n_tokens += f.number == 1 && f.wire == 2;
+	m->desc->tokens = ARENA_ARRAY(m->source->arena, struct tokenizer_token, m->desc->n_tokens + 1);
+	if (count.failed || m->desc->tokens == NULL || m->desc->n_tokens > TFMC_TOK_TOKENS_MAX)
+		return false;
+	bool ok = true;
+	while (ok && next_field(&all, &f)) {
+		if (f.wire != 2)
+			continue;
+		if (f.number == 1)
+			ok = read_piece(m, f.bytes, i++);
+		else if (f.number == 2)
+			ok = read_trainer(m, f.bytes);
+		else if (f.number == 3)
+			ok = read_normalizer(m, f.bytes);
+	}
+	return ok && !all.failed;
+}
+
+enum tfmc_status tokenizer_spm_read(const struct tokenizer_source *s, const unsigned char *data, size_t len,
+                                    struct tokenizer_desc **out, struct tokenizer_spm *spm)
+{
+	struct tokenizer_desc *d = *out = ARENA_NEW(s->arena, struct tokenizer_desc);
+	struct model m = {s, d, {false, true, false, TOKENIZER_MARK}, 1, true, false};
+	if (d == NULL)
+		return TFMC_NO_MEMORY;
+	tokenizer_desc_init(d);
+	size_t errors = s->cx->n_errors;
+	if (!read_model(&m, (struct reader){data, data + len, false})) {
+		if (s->cx->n_errors == errors)
+			tokenizer_refuse(s, "no model of SentencePiece");
+		return TFMC_INVALID;
+	}
+	if ((m.type != 1 && m.type != 2) || !m.escapes || m.suffix) {
+		tokenizer_refuse(s, "not supported yet: %s",
+		                 m.suffix      ? "treat_whitespace_as_suffix"
+		                 : !m.escapes  ? "escape_whitespaces false"
+		                 : m.type == 3 ? "model type word"
+		                               : "model type char");
+		return TFMC_INVALID;
+	}
+	m.spm.is_unigram = m.type == 1;
+	*spm = m.spm;
+	return TFMC_OK;
+}
+
+enum tfmc_status tokenizer_from_spm(const struct tokenizer_source *s, const unsigned char *data, size_t len,
+                                    struct tokenizer_packed *out)
+{
+	struct tokenizer_desc *d;
+	struct tokenizer_spm spm;
+	TFMC_TRY(tokenizer_spm_read(s, data, len, &d, &spm));
+	if (s->config != NULL)
+		return tokenizer_spm_of_class(s, d, &spm, out);
+	d->flags |= TFMC_TOK_H_BARE;
+	TFMC_TRY(tokenizer_spm_finish(s, d, &spm));
+	return tokenizer_pack(s, d, out);
+}

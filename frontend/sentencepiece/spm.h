@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * SentencePiece vocabularies, wherever they are written: tokenizer.model, GGUF
+ * metadata, llama2.c. A reader fills pieces with their types; the rest follows.
+ */
+#ifndef TFMC_FRONTEND_SENTENCEPIECE_SPM_H
+#define TFMC_FRONTEND_SENTENCEPIECE_SPM_H
+
+#include "frontend/tokenizer/build.h"
+
+/* Numbers of the format. */
+enum tokenizer_piece_type {
+	TOKENIZER_PIECE_NORMAL = 1,
+	TOKENIZER_PIECE_UNKNOWN = 2,
+	TOKENIZER_PIECE_CONTROL = 3,
+	TOKENIZER_PIECE_USER = 4,
+	TOKENIZER_PIECE_UNUSED = 5,
+	TOKENIZER_PIECE_BYTE = 6,
+};
+
+struct tokenizer_spm {
+	bool is_unigram;
+	bool prefix;       /* a mark in front of the text */
+	bool extra_blanks; /* blanks at the ends and runs of blanks stay */
+	const char *mark;  /* what pieces have for a space */
+};
+
+/* tokenizer.model as it is: pieces with types, no operations yet. */
+TFMC_MUST_USE enum tfmc_status tokenizer_spm_read(const struct tokenizer_source *s, const unsigned char *data,
+                                                  size_t len, struct tokenizer_desc **out,
+                                                  struct tokenizer_spm *spm);
+/* The same pieces as the class of the source's configuration numbers them, its special tokens, packed. */
+TFMC_MUST_USE enum tfmc_status tokenizer_spm_of_class(const struct tokenizer_source *s,
+                                                      struct tokenizer_desc *d,
+                                                      const struct tokenizer_spm *spm,
+                                                      struct tokenizer_packed *out);
+/* {"piece": id, ..} as tokens that are written and matched. */
+TFMC_MUST_USE enum tfmc_status tokenizer_read_ids(const struct tokenizer_source *s, const char *text,
+                                                  size_t len, struct tokenizer_desc **out);
+
+/* Type of piece i; d->tokens[i] has its text and score. false after a refusal. */
+bool tokenizer_set_type(const struct tokenizer_source *s, struct tokenizer_desc *d, size_t i, int64_t type);
+/* One more added token; false: no memory. */
+bool tokenizer_add_token(const struct tokenizer_source *s, struct tokenizer_desc *d, uint32_t id,
+                         uint32_t flags, bool in_normalized);
+/* Model, merges, operations and decoding, when all types are set. */
+TFMC_MUST_USE enum tfmc_status tokenizer_spm_finish(const struct tokenizer_source *s,
+                                                    struct tokenizer_desc *d,
+                                                    const struct tokenizer_spm *spm);
+/* BOS in front, EOS behind (NONE: not), of one text and of two. */
+void tokenizer_bos_eos(struct tokenizer_desc *d, uint32_t bos, uint32_t eos);
+
+/* The rest of WordPiece as BERT has it: special tokens by their names, operations, decoding; then packs. */
+TFMC_MUST_USE enum tfmc_status tokenizer_wordpiece_finish(const struct tokenizer_source *s,
+                                                          struct tokenizer_desc *d, bool lowercase,
+                                                          struct tokenizer_packed *out);
+
+#endif

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Arguments of steps: merging of defaults, names in scope, typed extraction
+ * with the defaults of the schema.
+ */
+#include <string.h>
+
+#include "frontend/steps/blocks.h"
+#include "frontend/steps/graph_close.h"
+
+/* ---- names ---- */
+
+static const struct yaml_node *use_argument(const struct block_scope *s, const char *name)
+{
+	for (size_t i = 0; i < s->def->n_args; i++) {
+		if (strcmp(s->def->args[i].name, name) == 0)
+			return yaml_find(s->args, name);
+	}
+	return NULL;
+}
+
+struct scoped {
+	struct blocks *b;
+	const struct block_scope *scope;
+	bool dims;
+};
+
+static enum expr_lookup lookup_scoped(void *user, const char *name, struct loc loc, struct value *out);
+
+static struct expr_env scoped_env(struct blocks *b, const struct block_scope *scope, bool dims)
+{
+	struct expr_env env = model_env(b->m, dims);
+	struct scoped *s = ARENA_NEW(b->arena, struct scoped);
+	if (s == NULL)
+		return env;
+	*s = (struct scoped){b, scope, dims};
+	env.lookup = lookup_scoped;
+	env.names = NULL;
+	env.user = s;
+	return env;
+}
+
+/* A plain identifier that means nothing in `env` is a word. */
+static enum expr_lookup argument_value(struct scoped *s, const struct block_scope *scope,
+                                       const struct yaml_node *node, const struct expr *def,
+                                       struct value *out)
+{
+	struct expr_env env = scoped_env(s->b, scope->outer, s->dims);
+	const struct expr *e = node == NULL ? def : NULL;
+	if (node != NULL && node->kind == YAML_SCALAR)
+		e = expr_parse(s->b->arena, s->b->cx, expr_source_of(node), EXPR_PLAIN);
+	if (node != NULL && node->kind != YAML_SCALAR)
+		diag_error(s->b->cx, node->loc, DIAG_VALUE_TYPE,
+		           "an argument is an expression, a word or a value name");
+	if (e == NULL)
+		return EXPR_FAILED;
+	if (e->kind == EX_NAME) {
+		enum expr_lookup found = lookup_scoped(env.user, e->text, e->loc, out);
+		if (found == EXPR_ABSENT)
+			*out = value_string(e->text);
+		return found == EXPR_FAILED ? EXPR_FAILED : EXPR_FOUND;
+	}
+	return expr_eval(&env, e, out) ? EXPR_FOUND : EXPR_FAILED;
+}
+
+static enum expr_lookup lookup_scoped(void *user, const char *name, struct loc loc, struct value *out)
+{
+	struct scoped *s = user;
+	const struct value *given = graph_function_value(s->b, name);
+	if (given != NULL) {
+		*out = *given;
+		return EXPR_FOUND;
+	}
+	for (const struct block_scope *scope = s->scope; scope != NULL; scope = scope->outer) {
+		if (scope->def == NULL) {
+			if (strcmp(scope->loop, name) != 0)
+				continue;
+			*out = scope->value;
+			return EXPR_FOUND;
+		}
+		for (size_t i = 0; i < scope->def->n_args; i++) {
+			if (strcmp(scope->def->args[i].name, name) == 0)
+				return argument_value(s, scope, use_argument(scope, name),
+				                      scope->def->args[i].def, out);
+		}
+	}
+	struct expr_env env = model_env(s->b->m, s->dims);
+	return env.lookup(env.user, name, loc, out);
+}
+
+/* Indices and arguments before params and dims. */
+static const char *const *suggest_scoped(void *user, size_t *n)
+{
+	const struct scoped *s = user;
+	const struct frontend_model *m = s->b->m;
+	size_t most = m->n_suggestions;
+	for (const struct block_scope *c = s->scope; c != NULL; c = c->outer)
+		most += c->def == NULL ? 1 : c->def->n_args;
+	const char **names = ARENA_ARRAY(s->b->arena, const char *, most);
+	*n = 0;
+	if (names == NULL)
+		return NULL;
+	for (const struct block_scope *c = s->scope; c != NULL; c = c->outer) {
+		for (size_t i = 0; c->def != NULL && i < c->def->n_args; i++)
+			names[(*n)++] = c->def->args[i].name;
+		if (c->def == NULL)
+			names[(*n)++] = c->loop;
+	}
+	for (size_t i = 0; i < m->n_suggestions; i++)
+		names[(*n)++] = m->suggestions[i];
+	return names;
+}
+
+struct expr_env blocks_env(struct blocks *b, bool dims)
+{
+	struct expr_env env = scoped_env(b, b->scope, dims);
+	env.names = suggest_scoped;
+	return env;
+}
+
+/* ---- merging ---- */
+
+static void put(struct blocks *b, struct yaml_node *map, const struct yaml_node *key,
+                const struct yaml_node *value)
+{
+	(void)b;
+	for (size_t i = 0; i < map->n; i++) {
+		if (strcmp(map->pairs[i].key->text, key->text) == 0) {
+			map->pairs[i] = (struct yaml_pair){key, value};
+			return;
+		}
+	}
+	map->pairs[map->n++] = (struct yaml_pair){key, value};
+}
+
+/* `over` on `base`, deep; nulls of `over` delete. */
+static const struct yaml_node *merge(struct blocks *b, const struct yaml_node *base,
+                                     const struct yaml_node *over)
+{
+	struct yaml_node *out = ARENA_NEW(b->arena, struct yaml_node);
+	if (out == NULL)
+		return over;
+	*out = *over;
+	out->pairs = ARENA_ARRAY(b->arena, struct yaml_pair, base->n + over->n + 1);
+	out->n = 0;
+	for (size_t i = 0; out->pairs != NULL && i < base->n; i++) {
+		const struct yaml_node *o = yaml_find(over, base->pairs[i].key->text);
+		if (o == NULL)
+			put(b, out, base->pairs[i].key, base->pairs[i].value);
+	}
+	for (size_t i = 0; out->pairs != NULL && i < over->n; i++) {
+		const struct yaml_pair *p = &over->pairs[i];
+		const struct yaml_node *old = yaml_find(base, p->key->text);
+		if (p->value->kind == YAML_SCALAR && p->value->null && old != NULL)
+			continue;
+		bool deep = old != NULL && old->kind == YAML_MAPPING && p->value->kind == YAML_MAPPING;
+		put(b, out, p->key, deep ? merge(b, old, p->value) : p->value);
+	}
+	return out;
+}
+
+/* The step's own arguments as one mapping: the value of the kind and the keys beside it. */
+static const struct yaml_node *own_args(struct blocks *b, const struct schema_step *kind,
+                                        const struct yaml_node *step, const struct yaml_node *value)
+{
+	struct yaml_node *out = ARENA_NEW(b->arena, struct yaml_node);
+	if (out == NULL)
+		return step;
+	bool mapping = value != NULL && value->kind == YAML_MAPPING;
+	out->kind = YAML_MAPPING;
+	out->loc = step->loc;
+	out->pairs = ARENA_ARRAY(b->arena, struct yaml_pair, (mapping ? value->n : 1) + step->n + 1);
+	for (size_t i = 0; mapping && out->pairs != NULL && i < value->n; i++)
+		put(b, out, value->pairs[i].key, value->pairs[i].value);
+	for (size_t i = 0; step->kind == YAML_MAPPING && i < step->n; i++) {
+		if (step->pairs[i].value != value)
+			put(b, out, step->pairs[i].key, step->pairs[i].value);
+	}
+	if (value != NULL && !mapping) {
+		struct yaml_node *key = ARENA_NEW(b->arena, struct yaml_node);
+		if (kind->main[0] == '\0' || (value->kind == YAML_SCALAR && value->null)) {
+			diag_error(b->cx, value->loc, DIAG_VALUE_TYPE,
+			           "'%s' wants a mapping of arguments, found %s", kind->kind,
+			           yaml_describe(b->arena, value));
+			return NULL;
+		}
+		if (key == NULL)
+			return NULL;
+		key->kind = YAML_SCALAR;
+		key->loc = value->loc;
+		key->text = kind->main;
+		key->len = strlen(kind->main);
+		put(b, out, key, value);
+	}
+	return out;
+}
+
+const struct yaml_node *merge_args(struct blocks *b, const struct schema_step *kind,
+                                   const struct yaml_node *step, const struct yaml_node *value)
+{
+	const struct yaml_node *own = own_args(b, kind, step, value);
+	const struct yaml_node *def = yaml_find(model_section(b->m, "defaults"), kind->kind);
+	static const struct yaml_node empty = {.kind = YAML_MAPPING};
+	if (own == NULL)
+		return NULL;
+	return merge(b, def == NULL ? &empty : def, own);
+}
+
+/* ---- typed extraction ---- */
+
+const struct yaml_node *arg(const struct step *st, const char *key)
+{
+	return yaml_find(st->args, key);
+}
+
+/* The schema's default as a scalar node, or NULL. */
+static const struct yaml_node *arg_or_default(const struct step *st, const char *key)
+{
+	const struct yaml_node *node = arg(st, key);
+	const struct schema_key *row = schema_find_key(st->kind->kind, key);
+	if (node != NULL || row == NULL || row->def[0] == '\0' || row->def[0] == '!')
+		return node;
+	struct yaml_node *def = ARENA_NEW(st->b->arena, struct yaml_node);
+	if (def == NULL)
+		return NULL;
+	def->kind = YAML_SCALAR;
+	def->loc = st->loc;
+	def->text = row->def;
+	def->len = strlen(row->def);
+	return def;
+}
+
+bool arg_int(const struct step *st, const char *key, int64_t lo, int64_t *out)
+{
+	struct expr_env env = blocks_env(st->b, false);
+	const struct yaml_node *node = arg_or_default(st, key);
+	if (node == NULL)
+		return true;
+	if (!expr_read_int(&env, node, key, out))
+		return false;
+	if (*out >= lo && *out < INT64_C(1) << 31)
+		return true;
+	return step_error(st, key, DIAG_VALUE_TYPE, "%s is %lld, it must be at least %lld and below 2^31",
+	                  key, (long long)*out, (long long)lo);
+}
+
+bool arg_float(const struct step *st, const char *key, double *out)
+{
+	struct expr_env env = blocks_env(st->b, false);
+	const struct yaml_node *node = arg_or_default(st, key);
+	return node == NULL || expr_read_float(&env, node, key, out);
+}
+
+bool arg_bool(const struct step *st, const char *key, bool *out)
+{
+	struct expr_env env = blocks_env(st->b, false);
+	const struct yaml_node *node = arg_or_default(st, key);
+	return node == NULL || expr_read_bool(&env, node, key, out);
+}
+
+bool arg_word(const struct step *st, const char *key, const char **out)
+{
+	struct expr_env env = blocks_env(st->b, false);
+	const struct yaml_node *node = arg_or_default(st, key);
+	size_t n, word;
+	if (node == NULL)
+		return true;
+	const char *const *words = schema_words(st->b->arena, schema_find_key(st->kind->kind, key), &n);
+	if (words == NULL || !expr_read_word(&env, node, key, words, n, &word))
+		return false;
+	*out = words[word];
+	return true;
+}
+
+bool arg_act(const struct step *st, const char *key, const char **out)
+{
+	static const char *const aliases[][2] = {{"swish", "silu"},
+	                                         {"gelu_new", "gelu_tanh"},
+	                                         {"gelu_pytorch_tanh", "gelu_tanh"},
+	                                         {"gelu_fast", "gelu_tanh"},
+	                                         {"quick_gelu", "gelu_quick"}};
+	if (!arg_word(st, key, out))
+		return false;
+	for (size_t i = 0; i < TFMC_COUNT(aliases); i++) {
+		if (strcmp(*out, aliases[i][0]) == 0)
+			*out = aliases[i][1];
+	}
+	return true;
+}
+
+/* A definition's argument that stands for a value name is replaced by what the use wrote. */
+static const char *value_name(struct blocks *b, const char *name)
+{
+	for (const struct block_scope *s = b->scope; s != NULL; s = s->outer) {
+		const struct yaml_node *node = s->def == NULL ? NULL : use_argument(s, name);
+		if (node != NULL && node->kind == YAML_SCALAR)
+			name = node->text;
+	}
+	return concrete(b, name);
+}
+
+static void unknown_value(struct blocks *b, struct loc loc, const char *name)
+{
+	const char **names = ARENA_ARRAY(b->arena, const char *, b->values.n + 1);
+	size_t n = 0;
+	for (; names != NULL && n < b->values.n; n++)
+		names[n] = b->values.items[n].key;
+	diag_error(b->cx, loc, DIAG_UNKNOWN_VALUE, "no value is called '%s' here%s", name,
+	           did_you_mean(b->arena, name, names, n));
+}
+
+bool find_value(struct blocks *b, const struct yaml_node *node, struct block_value *out)
+{
+	if (!yaml_expect(b->cx, node, YAML_SCALAR, "a value name"))
+		return false;
+	const char *name = value_name(b, node->text);
+	if (strcmp(name, "x") == 0 && b->has_x) {
+		*out = b->x;
+		return true;
+	}
+	const struct block_value *v = strmap_get(&b->values, name);
+	if (v == NULL) {
+		unknown_value(b, node->loc, name);
+		return false;
+	}
+	*out = *v;
+	return true;
+}
+
+bool find_named(struct blocks *b, const struct yaml_node *node, struct block_value *out)
+{
+	const struct block_value *v =
+	        node->kind == YAML_SCALAR ? strmap_get(&b->values, value_name(b, node->text)) : NULL;
+	if (v != NULL)
+		*out = *v;
+	return v != NULL;
+}
+
+bool arg_value(const struct step *st, const char *key, struct block_value *out)
+{
+	const struct yaml_node *node = arg(st, key);
+	return node == NULL || find_value(st->b, node, out);
+}
+
+bool arg_lengths(const struct step *st, const char *key, const char **out)
+{
+	const struct yaml_node *node = arg(st, key);
+	struct block_value v;
+	if (node == NULL)
+		return true;
+	if (yaml_is(node, "none")) {
+		*out = NULL;
+		return true;
+	}
+	if (!find_value(st->b, node, &v))
+		return false;
+	if (v.dtype != DT_I32 || v.rank != 1)
+		return step_error(st, key, DIAG_SHAPE, "lengths must be i32 with one axis, the batch");
+	*out = v.name;
+	return true;
+}
+
+bool arg_path(const struct step *st, const char *key, const char **out)
+{
+	return path_of_node(st, arg(st, key), key, out);
+}
+
+bool path_of_node(const struct step *st, const struct yaml_node *node, const char *key, const char **out)
+{
+	if (node == NULL)
+		return true;
+	if (!yaml_expect(st->b->cx, node, YAML_SCALAR, key))
+		return false;
+	if (node->text[0] == '/')
+		*out = node->text + 1;
+	else
+		*out = path_join(st->b, st->b->prefix, node->text);
+	if (**out != '\0')
+		return true;
+	return step_error(st, key, DIAG_VALUE_TYPE, "%s wants a path", key);
+}
+
+int64_t width_of(const struct step *st, const struct block_value *v)
+{
+	int64_t d;
+	if (v->rank >= 1 && ir_dim_is_const(v->dims[v->rank - 1], &d))
+		return d;
+	step_error(st, NULL, DIAG_SHAPE, "%s needs a value whose last axis has a constant size, found %s",
+	           st->kind->kind, shape_text(st->b, v->rank, v->dims));
+	return -1;
+}
+
+bool arg_map_word(const struct step *st, const struct yaml_node *map, const char *where, const char *key,
+                  const char **out)
+{
+	struct expr_env env = blocks_env(st->b, false);
+	size_t n, word;
+	const char *const *words = schema_words(st->b->arena, schema_find_key(where, key), &n);
+	if (yaml_find(map, key) == NULL && *out != NULL)
+		return true;
+	if (words == NULL || !expr_read_word(&env, yaml_find(map, key), key, words, n, &word))
+		return false;
+	*out = words[word];
+	return true;
+}

@@ -1,0 +1,552 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The walk over stacks and steps: scopes, names, paths, dispatch to the
+ * handlers of the kinds, and the outputs at the end.
+ */
+#include "frontend/steps/blocks.h"
+
+#include <string.h>
+
+#include "frontend/steps/graph_close.h"
+
+/* ---- text helpers ---- */
+
+const char *dim_text(struct blocks *b, const struct ir_dim *d)
+{
+	struct buf t;
+	buf_init(&t);
+	ir_dim_print(&t, b->m->dims, d, false);
+	const char *s = arena_strdup(b->arena, t.data);
+	buf_destroy(&t);
+	return s;
+}
+
+const char *shape_text(struct blocks *b, int rank, const struct ir_dim *const *dims)
+{
+	struct buf t;
+	buf_init(&t);
+	buf_char(&t, '[');
+	for (int i = 0; i < rank; i++) {
+		buf_str(&t, i > 0 ? ", " : "");
+		ir_dim_print(&t, b->m->dims, dims[i], false);
+	}
+	buf_char(&t, ']');
+	const char *s = arena_strdup(b->arena, t.data);
+	buf_destroy(&t);
+	return s;
+}
+
+const char *float_text(struct blocks *b, double v)
+{
+	struct buf t;
+	buf_init(&t);
+	buf_f64(&t, v);
+	const char *s = arena_strdup(b->arena, t.data);
+	buf_destroy(&t);
+	return s;
+}
+
+const char *path_join(struct blocks *b, const char *prefix, const char *id)
+{
+	if (prefix[0] == '\0' || id[0] == '\0')
+		return prefix[0] == '\0' ? id : prefix;
+	return arena_printf(b->arena, "%s.%s", prefix, id);
+}
+
+/* A pattern with the present value of every loop. */
+const char *concrete(struct blocks *b, const char *pattern)
+{
+	for (const struct block_scope *s = b->scope; s != NULL; s = s->outer) {
+		if (s->def == NULL)
+			pattern = graph_fill(b->arena, pattern, s->loop,
+			                     arena_printf(b->arena, "%lld", (long long)s->value.i));
+	}
+	return pattern;
+}
+
+bool emit(const struct step *st, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	const char *text = arena_vprintf(st->b->arena, fmt, ap);
+	va_end(ap);
+	struct ir_loc loc = {st->loc, st->path};
+	return graph_push_text(st->b->arena, st->b->cx, st->b->out, loc, text);
+}
+
+/* ---- temporaries ---- */
+
+static bool is_taken(struct blocks *b, const char *name)
+{
+	if (strcmp(name, "x") == 0 || strmap_has(&b->m->names, name) || strmap_has(&b->values, name) ||
+	    strmap_has(&b->graph_names, name))
+		return true;
+	for (size_t i = 0; i < b->temps.n; i++) {
+		if (strcmp(b->temps.items[i], name) == 0)
+			return true;
+	}
+	return false;
+}
+
+const char *temp_push(struct blocks *b, const char *stem)
+{
+	const char *name = stem;
+	for (int i = 2; is_taken(b, name); i++)
+		name = arena_printf(b->arena, "%s%d", stem, i);
+	const char **slot = ARENA_PUSH(b->arena, &b->temps);
+	if (slot != NULL)
+		*slot = name;
+	return name;
+}
+
+void temp_pop(struct blocks *b, size_t n)
+{
+	b->temps.n -= n;
+}
+
+/* ---- errors ---- */
+
+/* Once, from the innermost body that failed. */
+static void chain_notes(struct blocks *b)
+{
+	for (const struct use_chain *c = b->noted ? NULL : b->chain; c != NULL; c = c->outer)
+		diag_note(b->cx, c->loc, "in the use of '%s' here", c->name);
+	b->noted = true;
+}
+
+bool step_error(const struct step *st, const char *key, enum diag_code code, const char *fmt, ...)
+{
+	const struct yaml_node *node = key == NULL ? NULL : arg(st, key);
+	va_list ap;
+	va_start(ap, fmt);
+	const char *text = arena_vprintf(st->b->arena, fmt, ap);
+	va_end(ap);
+	diag_error(st->b->cx, node != NULL ? node->loc : st->loc, code, "%s (step %s)", text,
+	           concrete(st->b, st->path));
+	return false;
+}
+
+void mark_mixed(struct step *st, struct block_value *v)
+{
+	if (!v->grows || v->mixed_by != NULL)
+		return;
+	v->mixed = st->loc;
+	v->mixed_by = st->kind->kind;
+}
+
+/* ---- steps ---- */
+
+static const struct {
+	const char *kind;
+	step_handler *run;
+} handlers[] = {
+        {"embed", step_embed},
+        {"positions", step_positions},
+        {"norm", step_norm},
+        {"linear", step_linear},
+        {"attention", step_attention},
+        {"ffn", step_ffn},
+        {"moe", step_moe},
+        {"residual", step_residual},
+        {"repeat", step_repeat},
+        {"patchify", step_patchify},
+        {"conv1d", step_conv1d},
+        {"prepend", step_prepend},
+        {"pool", step_pool},
+        {"normalize", step_normalize},
+        {"act", step_act},
+        {"scale", step_scale},
+        {"softcap", step_softcap},
+        {"reshape", step_reshape},
+        {"transpose", step_transpose},
+        {"save", step_save},
+        {"x", step_x},
+        {"use", step_use},
+        {"graph", step_graph},
+};
+
+static bool dispatch(struct step *st)
+{
+	for (size_t i = 0; i < TFMC_COUNT(handlers); i++) {
+		if (strcmp(handlers[i].kind, st->kind->kind) == 0)
+			return handlers[i].run(st);
+	}
+	return step_error(st, NULL, DIAG_UNSUPPORTED, "not supported yet: %s", st->kind->kind);
+}
+
+static void unknown_step(struct blocks *b, const struct yaml_node *key)
+{
+	size_t n;
+	const char *const *kinds = schema_step_kinds(b->arena, &n);
+	yaml_unknown_key(b->cx, key, kinds, n, "a list of steps");
+}
+
+/* Finds the key that is a kind. */
+static const struct yaml_pair *find_kind(struct blocks *b, const struct yaml_node *node)
+{
+	const struct yaml_pair *found = yaml_find_pair(node, "use");
+	for (size_t i = 0; found == NULL && i < node->n; i++) {
+		const char *key = node->pairs[i].key->text;
+		if (strcmp(key, "body") != 0 && strcmp(key, "branches") != 0)
+			found = &node->pairs[i];
+	}
+	if (found == NULL || schema_find_step(found->key->text) == NULL) {
+		if (found != NULL)
+			unknown_step(b, found->key);
+		else
+			diag_error(b->cx, node->loc, DIAG_MISSING, "a step needs a kind");
+		return NULL;
+	}
+	for (size_t i = 0; strcmp(found->key->text, "use") != 0 && i < node->n; i++) {
+		const struct yaml_pair *p = &node->pairs[i];
+		bool beside = strcmp(p->key->text, "body") == 0 || strcmp(p->key->text, "branches") == 0;
+		if (p == found || beside)
+			continue;
+		diag_error(b->cx, found->key->loc, DIAG_REFUSED,
+		           "'%s' has '%s' beside it; a step has one kind, its arguments belong into {...}",
+		           found->key->text, p->key->text);
+		return NULL;
+	}
+	return found;
+}
+
+static bool check_args(const struct step *st)
+{
+	if (strcmp(st->kind->kind, "use") == 0)
+		return true;
+	return schema_check(st->b->arena, st->b->cx, st->args, st->kind->kind, "step",
+	                    arena_printf(st->b->arena, "step '%s'", st->kind->kind));
+}
+
+/* Two steps with own parameters may not have one path. */
+static bool own_path(struct step *st)
+{
+	struct blocks *b = st->b;
+	if (st->kind->params)
+		strmap_set(&b->paths, concrete(b, st->params), b);
+	if (!st->kind->params || b->again || arg(st, "share") != NULL)
+		return true;
+	const char *path = concrete(b, st->path);
+	const struct loc *old = strmap_get(&b->owned, path);
+	if (old != NULL) {
+		diag_error(b->cx, st->loc, DIAG_DUPLICATE_PATH, "two steps have the path '%s'; give them ids",
+		           path);
+		diag_note(b->cx, *old, "the first one is here");
+		return false;
+	}
+	struct loc *loc = ARENA_NEW(b->arena, struct loc);
+	if (loc == NULL)
+		return false;
+	*loc = st->loc;
+	return strmap_set(&b->owned, path, loc);
+}
+
+static bool set_path(struct step *st)
+{
+	struct blocks *b = st->b;
+	const struct yaml_node *id = arg(st, "id");
+	if (id != NULL) {
+		if (id->kind != YAML_SCALAR || !expr_is_name(id->text)) {
+			diag_error(b->cx, id->loc, DIAG_NAME,
+			           "an id is letters, digits and underscores, found %s",
+			           yaml_describe(b->arena, id));
+			return false;
+		}
+		st->path = path_join(b, b->prefix, id->text);
+	}
+	bool plain = strcmp(st->kind->kind, "use") == 0 && id == NULL;
+	if (plain)
+		st->path = b->prefix;
+	st->params = st->path;
+	bool shares = strcmp(st->kind->kind, "repeat") != 0; /* where it is a bool */
+	return (!shares || arg_path(st, "share", &st->params)) && own_path(st);
+}
+
+static bool run_step(struct step *st)
+{
+	struct blocks *b = st->b;
+	bool when = true;
+	struct expr_env env = blocks_env(b, false);
+	st->path = path_join(b, b->prefix, st->kind->kind);
+	if (arg(st, "when") != NULL && !expr_read_bool(&env, arg(st, "when"), "when", &when))
+		return false;
+	if (!when)
+		return true;
+	if (++b->n_steps > MODEL_STEPS_MAX)
+		return step_error(st, NULL, DIAG_LIMIT, "more than %d steps after expansion",
+		                  MODEL_STEPS_MAX);
+	if (!set_path(st))
+		return false;
+	st->in = b->x;
+	const struct yaml_node *from = arg(st, "from");
+	if (from != NULL && !find_value(b, from, &st->in))
+		return false;
+	if (from == NULL && !b->has_x)
+		return step_error(st, NULL, DIAG_UNKNOWN_VALUE, "there is no current value yet");
+	return dispatch(st);
+}
+
+bool read_step(struct blocks *b, const struct yaml_node *node, struct step *st)
+{
+	static const struct yaml_node nothing = {.kind = YAML_MAPPING};
+	const struct yaml_node *value = NULL;
+	*st = (struct step){.b = b, .loc = node->loc};
+	if (node->kind == YAML_SCALAR) {
+		st->kind = schema_find_step(node->text);
+		if (st->kind == NULL) {
+			unknown_step(b, node);
+			return false;
+		}
+	} else {
+		if (!yaml_expect(b->cx, node, YAML_MAPPING, "a step"))
+			return false;
+		const struct yaml_pair *pair = find_kind(b, node);
+		if (pair == NULL)
+			return false;
+		if (b->locals != NULL && strcmp(pair->key->text, "repeat") != 0) {
+			diag_error(b->cx, pair->key->loc, DIAG_STATEMENT,
+			           "a graph has statements and repeats, found '%s'", pair->key->text);
+			return false;
+		}
+		st->kind = schema_find_step(pair->key->text);
+		st->loc = pair->key->loc;
+		value = pair->value;
+	}
+	if (!st->kind->now) {
+		diag_error(b->cx, st->loc, DIAG_UNSUPPORTED, "not supported yet: %s", st->kind->kind);
+		return false;
+	}
+	st->args = merge_args(b, st->kind, node->kind == YAML_MAPPING ? node : &nothing, value);
+	if (st->args == NULL)
+		return false;
+	if (st->args->loc.line == 0)
+		((struct yaml_node *)(uintptr_t)st->args)->loc = st->loc;
+	return check_args(st);
+}
+
+static bool one_step(struct blocks *b, const struct yaml_node *node)
+{
+	struct step st;
+	return read_step(b, node, &st) && run_step(&st);
+}
+
+bool blocks_body(struct blocks *b, const struct yaml_node *steps)
+{
+	if (!yaml_expect(b->cx, steps, YAML_SEQUENCE, "a body"))
+		return false;
+	for (size_t i = 0; i < steps->n; i++) {
+		const struct yaml_node *node = steps->items[i];
+		bool ok = b->locals != NULL && node->kind == YAML_SCALAR ? graph_close_statement(b, node)
+		                                                         : one_step(b, node);
+		if (!ok) {
+			chain_notes(b);
+			blocks_check_rest(b, steps, i + 1);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* ---- stacks and outputs ---- */
+
+static bool add_value(struct blocks *b, const char *name, const struct block_value *v)
+{
+	struct block_value *copy = ARENA_NEW(b->arena, struct block_value);
+	if (copy == NULL)
+		return false;
+	*copy = *v;
+	return strmap_set(&b->values, name, copy);
+}
+
+/* Padded positions of inputs read as 0. */
+static void declare_inputs(struct blocks *b)
+{
+	const struct frontend_model *m = b->m;
+	for (size_t i = 0; i < m->inputs.n; i++) {
+		const struct model_input *in = &m->inputs.items[i];
+		struct block_value v = {.name = in->pub.name,
+		                        .dtype = in->pub.dtype,
+		                        .rank = in->pub.rank,
+		                        .lengths = in->pub.lengths};
+		memcpy(v.dims, in->dims, sizeof(v.dims));
+		v.grows = m->tokens == (int)i;
+		v.input = (int)i + 1;
+		if (v.lengths != NULL)
+			v.name = arena_printf(b->arena, "mask_rows(%s, %s)", v.name, v.lengths);
+		add_value(b, in->pub.name, &v);
+	}
+}
+
+static bool begin_x(struct blocks *b, const struct block_value *v, struct loc loc, const char *path)
+{
+	b->start = b->x = *v;
+	b->has_x = true;
+	b->x.name = "x";
+	return graph_push_text(b->arena, b->cx, b->out, (struct ir_loc){loc, path},
+	                       arena_printf(b->arena, "x = %s", v->name));
+}
+
+static bool expand_stack(struct blocks *b, const struct yaml_pair *pair)
+{
+	const struct yaml_node *spec = pair->value;
+	const char *name = pair->key->text;
+	struct block_value v;
+	if (!model_declare(b->m, name, "stack", pair->key->loc) ||
+	    !yaml_expect(b->cx, spec, YAML_MAPPING, "a stack") ||
+	    !schema_check(b->arena, b->cx, spec, "stack", NULL, "a stack"))
+		return false;
+	if (strcmp(name, "x") == 0 || strcmp(name, "none") == 0) {
+		diag_error(b->cx, pair->key->loc, DIAG_NAME,
+		           "'%s' is a word of the language; a stack needs another name", name);
+		return false;
+	}
+	b->has_x = false;
+	if (!find_value(b, yaml_find(spec, "input"), &v))
+		return false;
+	const struct yaml_node *lengths = yaml_find(spec, "lengths");
+	struct block_value len = {.lengths = NULL};
+	if (lengths != NULL && !yaml_is(lengths, "none") && !find_value(b, lengths, &len))
+		return false;
+	if (lengths != NULL) {
+		v.lengths = len.name;
+		if (len.name != NULL)
+			v.name = arena_printf(b->arena, "mask_rows(%s, %s)", v.name, len.name);
+	}
+	b->prefix = name;
+	if (!begin_x(b, &v, pair->key->loc, name) || !blocks_body(b, yaml_find(spec, "body")))
+		return false;
+	v = b->x;
+	v.name = name;
+	return graph_push_text(b->arena, b->cx, b->out, (struct ir_loc){pair->key->loc, name},
+	                       arena_printf(b->arena, "%s = x", name)) &&
+	       add_value(b, name, &v);
+}
+
+/* The first input that is no lengths of another. */
+static bool expand_list(struct blocks *b, const struct yaml_node *steps)
+{
+	for (size_t i = 0; i < b->m->inputs.n; i++) {
+		const struct model_input *in = &b->m->inputs.items[i];
+		if (in->measures >= 0)
+			continue;
+		const struct block_value *v = strmap_get(&b->values, in->pub.name);
+		return v != NULL && begin_x(b, v, in->pub.loc, "") && blocks_body(b, steps);
+	}
+	diag_error(b->cx, model_section(b->m, "inputs")->loc, DIAG_MISSING, "no input starts the model");
+	return false;
+}
+
+static bool expand_output(struct blocks *b, struct model_output *o)
+{
+	struct block_value v;
+	const struct yaml_node *node = yaml_find(model_section(b->m, "outputs"), o->name);
+	if (!find_value(b, node, &v))
+		return false;
+	bool logits = b->m->tokens >= 0 && strcmp(o->name, b->m->generate.logits) == 0;
+	if (logits && v.mixed_by != NULL) {
+		diag_error(b->cx, v.mixed, DIAG_GENERATE,
+		           "'%s' between tokens and logits of a generating model: only steps that treat each "
+		           "position alone, causal attention and cross-attention are possible",
+		           v.mixed_by);
+		return false;
+	}
+	if (logits && (!v.grows || v.rank != 3)) {
+		diag_error(b->cx, o->loc, DIAG_GENERATE,
+		           "logits must depend on tokens and have the shape [B, S, vocab], found %s",
+		           shape_text(b, v.rank, v.dims));
+		return false;
+	}
+	const char *name = is_taken(b, o->name) ? temp_push(b, arena_printf(b->arena, "%s_out", o->name))
+	                                        : temp_push(b, o->name);
+	const char *text =
+	        v.lengths == NULL ? arena_printf(b->arena, "%s = %s", name, v.name)
+	                          : arena_printf(b->arena, "%s = mask_rows(%s, %s)", name, v.name, v.lengths);
+	o->value = name;
+	o->lengths = v.lengths;
+	return graph_push_text(b->arena, b->cx, b->out, (struct ir_loc){o->loc, NULL}, text);
+}
+
+/* Every key of `defaults` is a kind with known arguments. */
+static bool check_defaults(struct blocks *b)
+{
+	const struct yaml_node *defaults = model_section(b->m, "defaults");
+	bool ok = true;
+	if (defaults == NULL)
+		return true;
+	if (!yaml_expect(b->cx, defaults, YAML_MAPPING, "defaults"))
+		return false;
+	for (size_t i = 0; i < defaults->n; i++) {
+		const struct yaml_pair *p = &defaults->pairs[i];
+		const struct schema_step *kind = schema_find_step(p->key->text);
+		if (kind == NULL)
+			unknown_step(b, p->key);
+		if (kind == NULL || !yaml_expect(b->cx, p->value, YAML_MAPPING, "defaults of a kind")) {
+			ok = false;
+			continue;
+		}
+		ok = schema_check_some(b->arena, b->cx, p->value, kind->now ? kind->kind : NULL, "step",
+		                       arena_printf(b->arena, "step '%s'", kind->kind)) &&
+		     ok;
+	}
+	return ok;
+}
+
+static bool expand_model(struct blocks *b, const struct yaml_node *model)
+{
+	if (model->kind == YAML_SEQUENCE)
+		return expand_list(b, model);
+	bool ok = yaml_expect(b->cx, model, YAML_MAPPING, "model");
+	if (!ok)
+		return false;
+	for (size_t i = 0; i < model->n; i++) {
+		if (ok)
+			ok = expand_stack(b, &model->pairs[i]);
+		else
+			blocks_check_rest(b, yaml_find(model->pairs[i].value, "body"), 0);
+	}
+	b->has_x = false;
+	return ok;
+}
+
+/* A tied path is that of a step with parameters, or of a part of one (`layers.0.ffn.up`). */
+static bool check_ties(struct blocks *b)
+{
+	bool ok = true;
+	const char **names = ARENA_ARRAY(b->arena, const char *, b->paths.n + 1);
+	for (size_t i = 0; names != NULL && i < b->paths.n; i++)
+		names[i] = b->paths.items[i].key;
+	for (size_t i = 0; i < b->ties.n; i++) {
+		const char *path = b->ties.items[i].key;
+		const char *dot = strrchr(path, '.');
+		if (strmap_has(&b->paths, path) ||
+		    (dot != NULL &&
+		     strmap_has(&b->paths, arena_strndup(b->arena, path, (size_t)(dot - path)))))
+			continue;
+		diag_error(b->cx, *(const struct loc *)b->ties.items[i].value, DIAG_UNKNOWN_PATH,
+		           "no step has parameters at the path '%s'%s", path,
+		           did_you_mean(b->arena, path, names, names == NULL ? 0 : b->paths.n));
+		ok = false;
+	}
+	return ok;
+}
+
+bool blocks_expand(struct frontend_model *m)
+{
+	struct blocks b = {.m = m, .arena = &m->arena, .cx = m->cx, .out = &m->graph, .prefix = ""};
+	const struct yaml_node *model = model_section(m, "model");
+	if (model == NULL)
+		return graph_close_model(m);
+	strmap_init(&b.values, &m->arena);
+	strmap_init(&b.owned, &m->arena);
+	strmap_init(&b.paths, &m->arena);
+	strmap_init(&b.ties, &m->arena);
+	strmap_init(&b.graph_names, &m->arena);
+	declare_inputs(&b);
+	if (!check_defaults(&b) || !expand_model(&b, model))
+		return false;
+	b.prefix = "";
+	bool ok = true;
+	for (size_t i = 0; i < m->outputs.n; i++)
+		ok = expand_output(&b, &m->outputs.items[i]) && ok;
+	return check_ties(&b) && ok;
+}

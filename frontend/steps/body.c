@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Steps with bodies: residual, repeat, use. A repeat expands its body for every
+ * index and rolls consecutive indices that came out the same into one loop of
+ * the graph level.
+ */
+#include <string.h>
+
+#include "frontend/steps/blocks.h"
+
+static bool same_type(const struct block_value *a, const struct block_value *b)
+{
+	bool same = a->rank == b->rank && a->dtype == b->dtype;
+	for (int i = 0; same && i < a->rank; i++)
+		same = a->dims[i] == b->dims[i];
+	return same;
+}
+
+/* ---- residual ---- */
+
+/* Expands steps under the path of `st`, starting from x. */
+static bool inner(struct step *st, const struct yaml_node *steps)
+{
+	struct blocks *b = st->b;
+	const char *prefix = b->prefix;
+	b->prefix = st->path;
+	bool ok = blocks_body(b, steps);
+	b->prefix = prefix;
+	return ok;
+}
+
+static bool join(struct step *st, const struct block_value *base, const char *r)
+{
+	struct blocks *b = st->b;
+	double scale = 1.0;
+	if (!arg_float(st, "scale", &scale))
+		return false;
+	if (!same_type(base, &b->x))
+		return step_error(st, NULL, DIAG_SHAPE, "residual adds %s to %s",
+		                  shape_text(b, b->x.rank, b->x.dims), shape_text(b, base->rank, base->dims));
+	return scale == 1.0 ? emit(st, "x = %s + x", r)
+	                    : emit(st, "x = %s + x * %s", r, float_text(b, scale));
+}
+
+/* Sum of the branches, each from y. */
+static bool branches(struct step *st, const struct yaml_node *list)
+{
+	struct blocks *b = st->b;
+	struct block_value y = b->x;
+	const char *in = temp_push(b, "y"), *sum = temp_push(b, "s");
+	bool ok = yaml_expect(b->cx, list, YAML_SEQUENCE, "branches") && emit(st, "%s = x", in);
+	for (size_t i = 0; ok && i < list->n; i++) {
+		b->x = y;
+		ok = (i == 0 || emit(st, "x = %s", in)) && inner(st, list->items[i]);
+		if (ok && i > 0)
+			ok = emit(st, "%s = %s + x", sum, sum);
+		else if (ok)
+			ok = emit(st, "%s = x", sum);
+		if (ok && !same_type(&y, &b->x))
+			ok = step_error(st, NULL, DIAG_SHAPE, "a branch gives %s for %s",
+			                shape_text(b, b->x.rank, b->x.dims), shape_text(b, y.rank, y.dims));
+	}
+	ok = ok && list->n > 0 && emit(st, "x = %s", sum);
+	temp_pop(b, 2);
+	return ok;
+}
+
+bool step_residual(struct step *st)
+{
+	struct blocks *b = st->b;
+	const struct yaml_node *body = arg(st, "body"), *list = arg(st, "branches");
+	struct block_value base = st->in;
+	if (body == NULL && list == NULL)
+		return step_error(st, NULL, DIAG_MISSING, "residual needs 'body' or 'branches'");
+	const char *r = temp_push(b, "r");
+	bool ok = emit(st, "%s = %s", r, st->in.name);
+	if (ok && arg(st, "from") != NULL)
+		ok = emit(st, "x = %s", r);
+	b->x = st->in;
+	b->x.name = "x";
+	ok = ok && (body == NULL || inner(st, body)) && (list == NULL || branches(st, list)) &&
+	     join(st, &base, r);
+	temp_pop(b, 1);
+	if (b->x.lengths == NULL)
+		b->x.lengths = base.lengths;
+	return ok;
+}
+
+/* ---- repeat ---- */
+
+struct round {
+	struct graph_body body;
+	struct block_value out; /* x after it */
+};
+
+struct rounds {
+	const char *as;
+	int64_t start, count;
+	bool share;
+	struct round *items;
+};
+
+static bool expand_round(struct step *st, const struct rounds *r, int64_t k)
+{
+	struct blocks *b = st->b;
+	struct block_scope scope = {.outer = b->scope, .loop = r->as, .value = value_int(r->start + k)};
+	struct graph_body *out = b->out;
+	const char *prefix = b->prefix;
+	bool again = b->again;
+	b->scope = &scope;
+	b->out = &r->items[k].body;
+	b->again = again || (r->share && k > 0);
+	b->prefix = r->share ? st->path : arena_printf(b->arena, "%s.{%s}", st->path, r->as);
+	bool ok = blocks_body(b, arg(st, "body"));
+	b->scope = scope.outer;
+	b->out = out;
+	b->again = again;
+	b->prefix = prefix;
+	r->items[k].out = b->x;
+	return ok;
+}
+
+/* Rounds [from, to) are equal and keep the type of x: one loop; a single one is written out. */
+static bool push_rounds(struct step *st, const struct rounds *r, int64_t from, int64_t to)
+{
+	struct blocks *b = st->b;
+	const char *first = arena_printf(b->arena, "%lld", (long long)(r->start + from));
+	if (to - from == 1)
+		return graph_substitute(b->arena, b->cx, &r->items[from].body, r->as, first, b->out);
+	struct graph_node *node =
+	        graph_push(b->arena, b->out, GRAPH_REPEAT, (struct ir_loc){st->loc, st->path});
+	if (node == NULL)
+		return false;
+	node->count = to - from;
+	node->start = r->start + from;
+	node->as = r->as;
+	node->body = r->items[from].body;
+	if (from > 0 || to < r->count || (b->locals != NULL && node->start > 0))
+		node->label = arena_printf(b->arena, "%s_%lld", first, (long long)(r->start + to - 1));
+	return true;
+}
+
+static bool roll(struct step *st, const struct rounds *r, const struct block_value *before)
+{
+	int64_t from = 0;
+	for (int64_t k = 1; k <= r->count; k++) {
+		const struct block_value *in = from == 0 ? before : &r->items[from - 1].out;
+		bool equal = k < r->count && graph_equal(&r->items[from].body, &r->items[k].body) &&
+		             same_type(in, &r->items[from].out);
+		if (equal)
+			continue;
+		if (!push_rounds(st, r, from, k))
+			return false;
+		from = k;
+	}
+	return true;
+}
+
+static bool check_repeat(struct step *st, const struct rounds *r)
+{
+	struct blocks *b = st->b;
+	if (r->count > MODEL_REPEAT_MAX)
+		return step_error(st, "count", DIAG_LIMIT, "count is %lld, at most %d is possible",
+		                  (long long)r->count, MODEL_REPEAT_MAX);
+	const char *old = strmap_get(&b->m->names, r->as);
+	if (old == NULL && strmap_has(&b->values, r->as))
+		old = "a value";
+	if (old == NULL && b->function != NULL && strmap_has(b->locals, r->as))
+		old = "an argument or a name of the function";
+	for (const struct block_scope *s = b->scope; old == NULL && s != NULL; s = s->outer) {
+		if (s->def == NULL && strcmp(s->loop, r->as) == 0)
+			old = "an outer index";
+	}
+	if (old != NULL)
+		return step_error(st, "as", DIAG_NAME_CLASH,
+		                  "the index '%s' has the name of %s; give another one with 'as'", r->as,
+		                  old);
+	return true;
+}
+
+bool step_repeat(struct step *st)
+{
+	struct blocks *b = st->b;
+	struct rounds r = {.as = "i"};
+	const struct yaml_node *as = arg(st, "as");
+	if (!arg_int(st, "count", 0, &r.count) || !arg_int(st, "start", 0, &r.start))
+		return false;
+	/* `share` is a bool here */
+	if (!arg_bool(st, "share", &r.share))
+		return false;
+	if (as != NULL) {
+		if (as->kind != YAML_SCALAR || !expr_is_name(as->text))
+			return step_error(st, "as", DIAG_NAME, "the index needs a name");
+		r.as = as->text;
+	}
+	if (!check_repeat(st, &r))
+		return false;
+	struct block_value before = st->in;
+	if (arg(st, "from") != NULL && !emit(st, "x = %s", st->in.name))
+		return false;
+	b->x = before;
+	b->x.name = "x";
+	r.items = ARENA_ARRAY(b->arena, struct round, r.count);
+	if (r.items == NULL && r.count > 0)
+		return false;
+	for (int64_t k = 0; k < r.count; k++) {
+		if (!expand_round(st, &r, k))
+			return false;
+	}
+	return roll(st, &r, &before);
+}
+
+/* ---- use ---- */
+
+static bool check_use(struct step *st, const struct definition *d)
+{
+	bool ok = true;
+	for (size_t i = 0; i < st->args->n; i++) {
+		const struct yaml_node *key = st->args->pairs[i].key;
+		bool known = strcmp(key->text, "name") == 0 || strcmp(key->text, "id") == 0 ||
+		             strcmp(key->text, "when") == 0 || strcmp(key->text, "from") == 0;
+		for (size_t k = 0; !known && k < d->n_args; k++)
+			known = strcmp(key->text, d->args[k].name) == 0;
+		if (known)
+			continue;
+		diag_error(st->b->cx, key->loc, DIAG_ARGUMENTS, "the definition '%s' has no argument '%s'",
+		           d->name, key->text);
+		diag_note(st->b->cx, d->loc, "it is defined here");
+		ok = false;
+	}
+	for (size_t k = 0; k < d->n_args; k++) {
+		if (d->args[k].def != NULL || arg(st, d->args[k].name) != NULL)
+			continue;
+		diag_error(st->b->cx, st->loc, DIAG_ARGUMENTS, "the definition '%s' needs the argument '%s'",
+		           d->name, d->args[k].name);
+		diag_note(st->b->cx, d->loc, "it is defined here");
+		ok = false;
+	}
+	return ok;
+}
+
+static const struct definition *find_used(struct step *st, const struct yaml_node *name)
+{
+	struct blocks *b = st->b;
+	if (name == NULL || !yaml_expect(b->cx, name, YAML_SCALAR, "use"))
+		return NULL;
+	const struct definition *d = model_find_definition(b->m, name->text);
+	const char **names = ARENA_ARRAY(b->arena, const char *, b->m->defines.n);
+	for (size_t i = 0; names != NULL && i < b->m->defines.n; i++)
+		names[i] = b->m->defines.items[i].name;
+	if (d == NULL)
+		step_error(st, "name", DIAG_UNKNOWN_NAME, "no definition is called '%s'%s", name->text,
+		           did_you_mean(b->arena, name->text, names, names == NULL ? 0 : b->m->defines.n));
+	else if (d->function)
+		step_error(st, "name", DIAG_ARGUMENTS, "'%s' is a function; use it in a graph statement",
+		           name->text);
+	else
+		return d;
+	return NULL;
+}
+
+bool step_use(struct step *st)
+{
+	struct blocks *b = st->b;
+	const struct definition *d = find_used(st, arg(st, "name"));
+	if (d == NULL || !check_use(st, d))
+		return false;
+	for (const struct use_chain *c = b->chain; c != NULL; c = c->outer) {
+		if (strcmp(c->name, d->name) == 0)
+			return step_error(st, NULL, DIAG_CYCLE, "the definition '%s' uses itself", d->name);
+	}
+	struct use_chain link = {b->chain, d->name, st->loc};
+	struct block_scope scope = {.outer = b->scope, .def = d, .args = st->args};
+	if (arg(st, "from") != NULL && !emit(st, "x = %s", st->in.name))
+		return false;
+	b->x = st->in;
+	b->x.name = "x";
+	b->has_x = true;
+	b->chain = &link;
+	b->scope = &scope;
+	bool ok = inner(st, d->body);
+	b->chain = link.outer;
+	b->scope = scope.outer;
+	return ok;
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Calls of a user's functions in graph statements, written out where they
+ * stand: arguments become values or literals, names of the body become free
+ * ones, the call becomes the name of its result.
+ *
+ * INVARIANT: a body sees its arguments, its own names, parameters, dims and
+ * indices; nothing else of the place of use. A name that stands for a value
+ * that was written here begins with `%` in the tree, so that no name of the
+ * user can be taken for it.
+ */
+#include <string.h>
+
+#include "frontend/steps/graph_close.h"
+
+#define FUNCTION_DEPTH_MAX 64
+
+struct inliner {
+	struct blocks *b;
+	const struct expr *call;
+	const struct definition *def;
+	struct function_call *f;
+};
+
+static bool refuse(const struct inliner *in, struct loc at, const char *what)
+{
+	diag_error(in->b->cx, at, DIAG_ARGUMENTS, "the function '%s' %s", in->def->name, what);
+	diag_note(in->b->cx, in->def->loc, "it is defined here");
+	return false;
+}
+
+static const struct definition *called(struct blocks *b, const struct expr *e)
+{
+	return e->kind == EX_CALL ? model_find_definition(b->m, e->text) : NULL;
+}
+
+/* ---- arguments ---- */
+
+static int argument_index(const struct definition *d, const char *name)
+{
+	for (size_t i = 0; i < d->n_args; i++) {
+		if (strcmp(d->args[i].name, name) == 0)
+			return (int)i;
+	}
+	return -1;
+}
+
+/* The expression for each argument of the definition, NULL where there is none. */
+static bool match_arguments(const struct inliner *in, const struct expr **values)
+{
+	const struct definition *d = in->def;
+	const struct expr *e = in->call;
+	struct arena *a = in->b->arena;
+	if (e->n_args > d->n_args)
+		return refuse(in, e->args[d->n_args]->loc,
+		              arena_printf(a, "has %zu arguments, found %zu", d->n_args, e->n_args));
+	for (size_t i = 0; i < d->n_args; i++)
+		values[i] = i < e->n_args ? e->args[i] : NULL;
+	for (size_t i = 0; i < e->n_keywords; i++) {
+		const struct expr_keyword *k = &e->keywords[i];
+		int at = argument_index(d, k->name);
+		if (at < 0)
+			return refuse(in, k->loc, arena_printf(a, "has no argument '%s'", k->name));
+		if (values[at] != NULL)
+			return refuse(in, k->loc, arena_printf(a, "gets the argument '%s' twice", k->name));
+		values[at] = k->value;
+	}
+	for (size_t i = 0; i < d->n_args; i++) {
+		values[i] = values[i] != NULL ? values[i] : d->args[i].def;
+		if (values[i] == NULL)
+			return refuse(in, e->loc,
+			              arena_printf(a, "needs the argument '%s'", d->args[i].name));
+	}
+	return true;
+}
+
+/* Numbers, and what is computed from numbers, parameters and dims alone. */
+static bool is_scalar(const struct blocks *b, const struct expr *e)
+{
+	const char *what = e->kind == EX_NAME ? strmap_get(&b->m->names, e->text) : NULL;
+	switch (e->kind) {
+	case EX_INT:
+	case EX_FLOAT:
+	case EX_BOOL: return true;
+	case EX_NAME: return what != NULL && (strcmp(what, "a param") == 0 || strcmp(what, "a dim") == 0);
+	case EX_CALL:
+		if (!expr_is_function(e->text) || e->n_keywords > 0)
+			return false;
+		break;
+	case EX_UNARY:
+	case EX_BINARY:
+	case EX_INDEX: break;
+	case EX_NONE:
+	case EX_STRING:
+	case EX_LIST: return false;
+	}
+	for (size_t i = 0; i < e->n_args; i++) {
+		if (!is_scalar(b, e->args[i]))
+			return false;
+	}
+	return e->n_args > 0;
+}
+
+static const struct expr *parse_again(struct blocks *b, const char *text, struct loc loc)
+{
+	struct expr_source src = {.text = text, .len = strlen(text), .loc = loc};
+	return expr_parse(b->arena, b->cx, src, EXPR_GRAPH);
+}
+
+/* The text of a string without its quotes. */
+static const char *inside(struct arena *a, const char *text)
+{
+	size_t n = strlen(text);
+	return n >= 2 && text[0] == '"' ? arena_strndup(a, text + 1, n - 2) : text;
+}
+
+/* What the body reads for an argument whose text at the place of use is `text`. */
+static bool bind_text(const struct inliner *in, const char *name, const char *text, bool assigned)
+{
+	struct blocks *b = in->b;
+	struct loc loc = in->call->loc;
+	const struct expr *e = parse_again(b, text, loc);
+	struct expr_env env = blocks_env(b, true);
+	struct value v;
+	if (e == NULL)
+		return false;
+	bool is_value = e->kind != EX_NAME && e->kind != EX_STRING && e->kind != EX_LIST;
+	if (is_scalar(b, e)) {
+		if (!expr_eval(&env, e, &v))
+			return false;
+		struct value *copy = ARENA_NEW(b->arena, struct value);
+		if (copy == NULL)
+			return false;
+		*copy = v;
+		strmap_set(&in->f->values, name, copy);
+		text = graph_value_text(b, &v);
+		is_value = false;
+	}
+	if (is_value || assigned) {
+		const char *temp = temp_push(b, name);
+		text = arena_printf(b->arena, "%s = %s", temp, text);
+		if (!graph_push_text(b->arena, b->cx, b->out, (struct ir_loc){loc, b->prefix}, text))
+			return false;
+		text = temp;
+	}
+	return strmap_set(&in->f->texts, name, (void *)(uintptr_t)text) &&
+	       strmap_set(&in->f->strings, name, (void *)(uintptr_t)inside(b->arena, text));
+}
+
+const struct value *graph_function_value(const struct blocks *b, const char *name)
+{
+	return b->function == NULL ? NULL : strmap_get(&b->function->values, name);
+}
+
+/* ---- names of the body ---- */
+
+static bool bind(const struct inliner *in)
+{
+	struct blocks *b = in->b;
+	const struct definition *d = in->def;
+	const struct expr **values = ARENA_ARRAY(b->arena, const struct expr *, d->n_args + 1);
+	struct strmap assigned;
+	strmap_init(&assigned, b->arena);
+	if (values == NULL || !match_arguments(in, values) || !graph_assigned(b, b->cx, d->body, &assigned))
+		return false;
+	for (size_t i = 0; i < d->n_args; i++) {
+		const struct expr *value;
+		if (!graph_inline(b, values[i], &value) ||
+		    !bind_text(in, d->args[i].name, graph_expr_text(b, value),
+		               strmap_has(&assigned, d->args[i].name)))
+			return false;
+	}
+	for (size_t i = 0; i < assigned.n; i++) {
+		const char *name = assigned.items[i].key;
+		if (strmap_has(&in->f->texts, name))
+			continue;
+		if (!strmap_set(&in->f->texts, name, (void *)(uintptr_t)temp_push(b, name)))
+			return false;
+	}
+	return true;
+}
+
+/* The names of the results, as many as the last statement returns. */
+static bool name_results(const struct inliner *in)
+{
+	struct blocks *b = in->b;
+	const struct yaml_node *last = in->def->body->items[in->def->body->n - 1];
+	const struct expr_statement *st = expr_parse_statement(b->arena, b->cx, expr_source_of(last));
+	if (st == NULL)
+		return false;
+	in->f->results = ARENA_ARRAY(b->arena, const char *, st->n_values);
+	for (size_t i = 0; in->f->results != NULL && i < st->n_values; i++)
+		in->f->results[i] = temp_push(b, in->def->name);
+	in->f->n_results = st->n_values;
+	return in->f->results != NULL;
+}
+
+/* ---- the call ---- */
+
+static bool may_enter(const struct inliner *in)
+{
+	int depth = 0;
+	if (!in->def->function)
+		return refuse(in, in->call->loc, "is a list of steps; its last entry is no return");
+	for (const struct use_chain *c = in->b->chain; c != NULL; c = c->outer) {
+		if (strcmp(c->name, in->def->name) == 0) {
+			diag_error(in->b->cx, in->call->loc, DIAG_CYCLE, "the definition '%s' uses itself",
+			           in->def->name);
+			return false;
+		}
+		depth++;
+	}
+	if (depth < FUNCTION_DEPTH_MAX)
+		return true;
+	diag_error(in->b->cx, in->call->loc, DIAG_LIMIT, "more than %d definitions inside of each other",
+	           FUNCTION_DEPTH_MAX);
+	return false;
+}
+
+static bool write_body(const struct inliner *in)
+{
+	struct blocks *b = in->b;
+	struct use_chain link = {b->chain, in->def->name, in->call->loc};
+	const struct function_call *outer = b->function;
+	struct strmap *locals = b->locals;
+	b->chain = &link;
+	b->function = in->f;
+	b->locals = &in->f->texts;
+	bool ok = blocks_body(b, in->def->body);
+	b->chain = link.outer;
+	b->function = outer;
+	b->locals = locals;
+	return ok;
+}
+
+bool graph_call(struct blocks *b, const struct expr *call, const char *const **results, size_t *n)
+{
+	struct function_call f = {.def = model_find_definition(b->m, call->text)};
+	const struct inliner in = {b, call, f.def, &f};
+	strmap_init(&f.texts, b->arena);
+	strmap_init(&f.strings, b->arena);
+	strmap_init(&f.values, b->arena);
+	if (!may_enter(&in) || !name_results(&in) || !bind(&in) || !write_body(&in))
+		return false;
+	*results = f.results;
+	*n = f.n_results;
+	return true;
+}
+
+/* ---- expressions ---- */
+
+static bool inline_call(struct blocks *b, const struct expr *e, const struct expr **out)
+{
+	const char *const *results;
+	size_t n;
+	struct expr *name = ARENA_NEW(b->arena, struct expr);
+	if (name == NULL || !graph_call(b, e, &results, &n))
+		return false;
+	if (n != 1) {
+		diag_error(b->cx, e->loc, DIAG_ARGUMENTS, "'%s' returns %zu values; here stands one", e->text,
+		           n);
+		return false;
+	}
+	*name = (struct expr){
+	        .kind = EX_NAME, .loc = e->loc, .text = arena_printf(b->arena, "%%%s", results[0])};
+	*out = name;
+	return true;
+}
+
+static bool has_call(struct blocks *b, const struct expr *e)
+{
+	if (called(b, e) != NULL)
+		return true;
+	for (size_t i = 0; i < e->n_args; i++) {
+		if (has_call(b, e->args[i]))
+			return true;
+	}
+	for (size_t i = 0; i < e->n_keywords; i++) {
+		if (has_call(b, e->keywords[i].value))
+			return true;
+	}
+	return false;
+}
+
+bool graph_inline(struct blocks *b, const struct expr *e, const struct expr **out)
+{
+	*out = e;
+	if (!has_call(b, e))
+		return true;
+	if (called(b, e) != NULL)
+		return inline_call(b, e, out);
+	struct expr *copy = ARENA_NEW(b->arena, struct expr);
+	if (copy == NULL)
+		return false;
+	*copy = *e;
+	copy->args = ARENA_ARRAY(b->arena, const struct expr *, e->n_args + 1);
+	copy->keywords = ARENA_ARRAY(b->arena, struct expr_keyword, e->n_keywords + 1);
+	if (copy->args == NULL || copy->keywords == NULL)
+		return false;
+	for (size_t i = 0; i < e->n_args; i++) {
+		if (!graph_inline(b, e->args[i], &copy->args[i]))
+			return false;
+	}
+	for (size_t i = 0; i < e->n_keywords; i++) {
+		copy->keywords[i] = e->keywords[i];
+		if (!graph_inline(b, e->keywords[i].value, &copy->keywords[i].value))
+			return false;
+	}
+	*out = copy;
+	return true;
+}

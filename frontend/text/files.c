@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opening, reading and mapping files named by a model. Names are checked
+ * before they are joined to a directory; what is opened must be a regular
+ * file, and opening never waits (a pipe in the place of a file).
+ */
+#define _DEFAULT_SOURCE /* madvise */
+
+#include "frontend/text/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const unsigned char empty_file[1] = {0};
+
+const char *file_dir(struct arena *a, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	if (slash == NULL)
+		return "";
+	return slash == path ? "/" : arena_strndup(a, path, (size_t)(slash - path));
+}
+
+const char *file_join(struct arena *a, const char *dir, const char *name)
+{
+	size_t n = strlen(dir);
+	if (n == 0 || name[0] == '/')
+		return name;
+	return arena_printf(a, "%s%s%s", dir, dir[n - 1] == '/' ? "" : "/", name);
+}
+
+/* NULL when every part between slashes is an ordinary name; else what is wrong. */
+static const char *name_fault(const char *name)
+{
+	if (name[0] == '\0')
+		return "is empty";
+	if (name[0] == '/')
+		return "is absolute; names are relative to the directory of the file that contains them";
+	for (const char *p = name; p != NULL; p = strchr(p, '/')) {
+		p += *p == '/';
+		size_t n = strcspn(p, "/");
+		if (n == 0)
+			return "has an empty part";
+		if ((n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.'))
+			return "must stay beneath the directory of the file that contains it, without '.' or "
+			       "'..'";
+	}
+	return NULL;
+}
+
+const char *file_beneath(struct arena *a, struct diag_context *cx, const char *dir, const char *name,
+                         struct loc loc)
+{
+	const char *fault = name_fault(name);
+	if (fault != NULL) {
+		diag_error(cx, loc, DIAG_FILE, "the file name '%.200s' %s", name, fault);
+		return NULL;
+	}
+	return file_join(a, dir, name);
+}
+
+const char *file_named(struct arena *a, struct diag_context *cx, const char *dir, const char *name,
+                       struct loc loc)
+{
+	if (name[0] != '\0')
+		return file_join(a, dir, name);
+	diag_error(cx, loc, DIAG_FILE, "the file name is empty");
+	return NULL;
+}
+
+static const char *errno_text(int e)
+{
+	switch (e) {
+	case ENOENT: return "there is no such file";
+	case EACCES: return "permission denied";
+	case EISDIR: return "it is a directory";
+	case ENOTDIR: return "a part of its path is not a directory";
+	case ELOOP: return "too many symbolic links";
+	case ENAMETOOLONG: return "the name is too long";
+	case EMFILE:
+	case ENFILE: return "too many open files";
+	case ENOMEM: return "no memory";
+	case EIO: return "input error";
+	default: return strerror(e);
+	}
+}
+
+static enum tfmc_status io_error(struct diag_context *cx, struct loc loc, const char *path, const char *why)
+{
+	diag_error(cx, loc, DIAG_FILE, "cannot read '%.400s': %s", path, why);
+	return TFMC_IO;
+}
+
+/* A descriptor of a regular file and its size, or -1 after a diagnostic. */
+static int open_regular(struct diag_context *cx, const char *path, struct loc loc, size_t *size)
+{
+	struct stat st;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0) {
+		io_error(cx, loc, path, errno_text(errno));
+		return -1;
+	}
+	const char *why = NULL;
+	if (fstat(fd, &st) != 0)
+		why = errno_text(errno);
+	else if (!S_ISREG(st.st_mode))
+		why = S_ISDIR(st.st_mode) ? "it is a directory" : "it is not a regular file";
+	else if (st.st_size < 0 || (uintmax_t)st.st_size > SIZE_MAX / 2)
+		why = "it is too large";
+	if (why != NULL) {
+		io_error(cx, loc, path, why);
+		close(fd);
+		return -1;
+	}
+	*size = (size_t)st.st_size;
+	return fd;
+}
+
+/* Up to n bytes; the number read, or SIZE_MAX on an error. */
+static size_t read_all(int fd, char *data, size_t n)
+{
+	size_t at = 0;
+	while (at < n) {
+		ssize_t got = read(fd, data + at, n - at);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return SIZE_MAX;
+		if (got == 0)
+			break;
+		at += (size_t)got;
+	}
+	return at;
+}
+
+size_t file_head(const char *path, char *out, size_t n)
+{
+	struct stat st;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		return 0;
+	size_t got = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? read_all(fd, out, n) : 0;
+	close(fd);
+	return got == SIZE_MAX ? 0 : got;
+}
+
+bool file_begins_with(const char *path, const char *magic, size_t n)
+{
+	char bytes[16];
+	return n <= sizeof(bytes) && file_head(path, bytes, n) == n && memcmp(bytes, magic, n) == 0;
+}
+
+enum tfmc_status file_read(struct arena *a, struct diag_context *cx, const char *path, size_t limit,
+                           struct loc loc, const char **text, size_t *len)
+{
+	enum tfmc_status st = TFMC_OK;
+	size_t size;
+	int fd = open_regular(cx, path, loc, &size);
+	if (fd < 0)
+		return TFMC_IO;
+	if (size > limit) {
+		diag_error(cx, loc, DIAG_LIMIT, "'%.400s' has %zu bytes, the limit is %zu", path, size,
+		           limit);
+		close(fd);
+		return TFMC_INVALID;
+	}
+	char *data = arena_alloc(a, size + 1);
+	if (data == NULL || arena_failed(a)) {
+		st = TFMC_NO_MEMORY;
+	} else {
+		size_t got = read_all(fd, data, size);
+		if (got == SIZE_MAX)
+			st = io_error(cx, loc, path, errno_text(errno));
+		*len = got;
+		*text = data;
+	}
+	close(fd);
+	return st;
+}
+
+enum tfmc_status file_map_open(struct diag_context *cx, const char *path, struct loc loc,
+                               struct file_map *out)
+{
+	size_t size;
+	*out = (struct file_map){.data = empty_file};
+	int fd = open_regular(cx, path, loc, &size);
+	if (fd < 0)
+		return TFMC_IO;
+	void *p = size == 0 ? NULL : mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+	int error = errno;
+	close(fd);
+	if (p == MAP_FAILED)
+		return io_error(cx, loc, path, errno_text(error));
+	if (p != NULL)
+		*out = (struct file_map){.data = p, .len = size, .mapped = p};
+	return TFMC_OK;
+}
+
+void file_map_close(struct file_map *m)
+{
+	if (m->mapped != NULL)
+		munmap(m->mapped, m->len);
+	*m = (struct file_map){.data = empty_file};
+}
+
+void file_map_give_back(const struct file_map *m)
+{
+	if (m->mapped != NULL)
+		(void)madvise(m->mapped, m->len, MADV_DONTNEED); /* a wish */
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files that a model names: paths that stay beneath the directory of the file
+ * that contains them, whole files into memory, and read-only mappings. Only
+ * regular files are opened, and never blocking.
+ */
+#ifndef TFMC_FRONTEND_TEXT_FILES_H
+#define TFMC_FRONTEND_TEXT_FILES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "ir/support/arena.h"
+#include "ir/support/compiler.h"
+#include "ir/diag/diag.h"
+
+/* The part before the last '/', or "" . */
+const char *file_dir(struct arena *a, const char *path);
+/* dir/name; name alone when it is absolute or dir is empty. */
+const char *file_join(struct arena *a, const char *dir, const char *name);
+/*
+ * The path of `name` beneath `dir`; NULL with a diagnostic (FILE) at loc when
+ * it is empty, absolute, or has `.` or `..` parts. Symbolic links are followed
+ * when it is opened.
+ */
+const char *file_beneath(struct arena *a, struct diag_context *cx, const char *dir, const char *name,
+                         struct loc loc);
+/*
+ * The same for a name that somebody wrote in a file of his own, for which any path will do; names in what is
+ * downloaded (folders, indices of shards) go through file_beneath.
+ */
+const char *file_named(struct arena *a, struct diag_context *cx, const char *dir, const char *name,
+                       struct loc loc);
+
+/* The first bytes of a regular file, at most n; how many, 0 also when it cannot be read. */
+size_t file_head(const char *path, char *out, size_t n);
+/* A regular file that begins with these bytes; false also when it cannot be read. */
+bool file_begins_with(const char *path, const char *magic, size_t n);
+
+/* The bytes, followed by a zero byte that is not counted. TFMC_IO, or TFMC_INVALID over the limit; reported
+ * at loc. */
+TFMC_MUST_USE enum tfmc_status file_read(struct arena *a, struct diag_context *cx, const char *path,
+                                         size_t limit, struct loc loc, const char **text, size_t *len);
+
+struct file_map {
+	const unsigned char
+	        *data; /* never NULL after success; a zero-length file has one readable zero byte */
+	size_t len;
+	void *mapped; /* NULL: nothing to unmap */
+};
+TFMC_MUST_USE enum tfmc_status file_map_open(struct diag_context *cx, const char *path, struct loc loc,
+                                             struct file_map *out);
+void file_map_close(struct file_map *m);
+/* Gives the pages back to the system: those that are read again are mapped again. */
+void file_map_give_back(const struct file_map *m);
+
+#endif

@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A described tokenizer into its packed form. The description is checked here
+ * once more as a whole (ids within bounds, a usable model), so that readers need
+ * not agree on who checks what; the result is a function of the description.
+ */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "frontend/tokenizer/build.h"
+#include "ir/support/checked.h"
+#include "runtime/tokenizer/tfmc_tokenizer.h"
+
+/* What is being written. */
+struct packer {
+	const struct tokenizer_source *source;
+	const struct tokenizer_desc *desc;
+	struct arena *arena;
+	struct tfmc_tok_header head;
+	struct buf out;   /* sections behind the header */
+	struct buf texts; /* TFMC_TOK_TEXTS */
+};
+
+void tokenizer_desc_init(struct tokenizer_desc *d)
+{
+	*d = (struct tokenizer_desc){.unknown = TFMC_TOK_NONE, .bos = TFMC_TOK_NONE, .eos = TFMC_TOK_NONE};
+	d->pad = d->mask = TFMC_TOK_NONE;
+	for (unsigned i = 0; i < 256; i++)
+		d->single[i] = TFMC_TOK_NONE;
+}
+
+struct tokenizer_string tokenizer_string(const char *text)
+{
+	return (struct tokenizer_string){text, text ? strlen(text) : 0};
+}
+
+void tokenizer_refuse(const struct tokenizer_source *s, const char *fmt, ...)
+{
+	struct buf text;
+	va_list ap;
+	buf_init(&text);
+	va_start(ap, fmt);
+	buf_vprintf(&text, fmt, ap);
+	va_end(ap);
+	if (s->may_lack && strstr(text.data, "not supported") != NULL)
+		diag_warning(s->cx, s->loc, DIAG_TOKENIZER,
+		             "'%s': %s; without its tokenizer the model takes ids alone", s->name, text.data);
+	else
+		diag_error(s->cx, s->loc, DIAG_TOKENIZER, "'%s': %s", s->name, text.data);
+	buf_destroy(&text);
+}
+
+bool tokenizer_add_normalize(struct tokenizer_desc *d, enum tfmc_tok_normalize kind, uint32_t flags,
+                             struct tokenizer_string a, struct tokenizer_string b)
+{
+	if (d->n_normalize == TFMC_TOK_OPS_MAX)
+		return false;
+	d->normalize[d->n_normalize++] = (struct tokenizer_op){(uint32_t)kind, flags, a, b};
+	return true;
+}
+
+bool tokenizer_add_split(struct tokenizer_desc *d, enum tfmc_tok_split kind, uint32_t flags,
+                         struct tokenizer_string a)
+{
+	if (d->n_split == TFMC_TOK_OPS_MAX)
+		return false;
+	d->split[d->n_split++] = (struct tokenizer_op){(uint32_t)kind, flags, a, {NULL, 0}};
+	return true;
+}
+
+/* ---- sections ---- */
+
+static void begin(struct packer *p, enum tfmc_tok_section_kind kind)
+{
+	size_t over = p->out.len % TFMC_TOK_ALIGN;
+	buf_fill(&p->out, 0, over ? TFMC_TOK_ALIGN - over : 0);
+	p->head.sections[kind].offset = sizeof(p->head) + p->out.len;
+}
+
+static void end(struct packer *p, enum tfmc_tok_section_kind kind)
+{
+	p->head.sections[kind].bytes = sizeof(p->head) + p->out.len - p->head.sections[kind].offset;
+}
+
+/* Aligned for the tables of automata. */
+static void put_text(struct packer *p, struct tokenizer_string text, uint32_t *at, uint32_t *n)
+{
+	buf_fill(&p->texts, 0, (0 - p->texts.len) % 4);
+	*at = (uint32_t)p->texts.len;
+	*n = (uint32_t)text.n;
+	buf_bytes(&p->texts, text.text, text.n);
+}
+
+static void put_tokens(struct packer *p)
+{
+	const struct tokenizer_desc *d = p->desc;
+	size_t at = 0;
+	begin(p, TFMC_TOK_OFFSETS);
+	for (size_t i = 0; i <= d->n_tokens; i++) {
+		buf_u32le(&p->out, (uint32_t)at);
+		at += i < d->n_tokens ? d->tokens[i].piece.n : 0;
+	}
+	end(p, TFMC_TOK_OFFSETS);
+	begin(p, TFMC_TOK_PIECES);
+	for (size_t i = 0; i < d->n_tokens; i++)
+		buf_bytes(&p->out, d->tokens[i].piece.text, d->tokens[i].piece.n);
+	end(p, TFMC_TOK_PIECES);
+	begin(p, TFMC_TOK_FLAGS);
+	for (size_t i = 0; i < d->n_tokens; i++)
+		buf_char(&p->out, (char)d->tokens[i].flags);
+	end(p, TFMC_TOK_FLAGS);
+	begin(p, TFMC_TOK_SCORES);
+	for (size_t i = 0; d->model == TFMC_TOK_UNIGRAM && i < d->n_tokens; i++) {
+		uint64_t bits;
+		memcpy(&bits, &d->tokens[i].score, sizeof(bits));
+		buf_u64le(&p->out, bits);
+	}
+	end(p, TFMC_TOK_SCORES);
+}
+
+static enum tfmc_status put_trie(struct packer *p, enum tfmc_tok_section_kind kind,
+                                 struct tokenizer_key *keys, size_t n)
+{
+	struct tokenizer_trie t;
+	TFMC_TRY(tokenizer_trie_build(p->arena, keys, n, &t));
+	begin(p, kind);
+	for (size_t i = 0; i < t.n; i++) {
+		buf_u32le(&p->out, t.nodes[i].base);
+		buf_u32le(&p->out, t.nodes[i].check);
+	}
+	end(p, kind);
+	return TFMC_OK;
+}
+
+static enum tfmc_status put_piece_trie(struct packer *p)
+{
+	const struct tokenizer_desc *d = p->desc;
+	size_t n = 0;
+	struct tokenizer_key *keys = ARENA_ARRAY(p->arena, struct tokenizer_key, d->n_tokens);
+	if (keys == NULL)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < d->n_tokens; i++)
+		if (d->tokens[i].is_matched && tokenizer_matched(&d->tokens[i]).n)
+			keys[n++] = (struct tokenizer_key){tokenizer_matched(&d->tokens[i]), (uint32_t)i};
+	return put_trie(p, TFMC_TOK_TRIE, keys, n);
+}
+
+static enum tfmc_status put_added(struct packer *p)
+{
+	const struct tokenizer_desc *d = p->desc;
+	begin(p, TFMC_TOK_ADDED);
+	for (size_t i = 0; i < d->n_added; i++) {
+		buf_u32le(&p->out, d->added[i].id);
+		buf_u32le(&p->out, d->added[i].flags);
+	}
+	end(p, TFMC_TOK_ADDED);
+	for (int in_normalized = 0; in_normalized < 2; in_normalized++) {
+		size_t n = 0;
+		struct tokenizer_key *keys = ARENA_ARRAY(p->arena, struct tokenizer_key, d->n_added + 1);
+		if (keys == NULL)
+			return TFMC_NO_MEMORY;
+		for (size_t i = 0; i < d->n_added; i++) {
+			const struct tokenizer_added *a = &d->added[i];
+			struct tokenizer_string text = a->text.n ? a->text : d->tokens[a->id].piece;
+			if (a->in_normalized == in_normalized && text.n)
+				keys[n++] = (struct tokenizer_key){text, (uint32_t)i};
+		}
+		TFMC_TRY(put_trie(p, in_normalized ? TFMC_TOK_NORM_TRIE : TFMC_TOK_RAW_TRIE, keys, n));
+	}
+	return TFMC_OK;
+}
+
+/* At most half of the slots are taken. The first of equal pairs stays. */
+static enum tfmc_status put_pairs(struct packer *p)
+{
+	const struct tokenizer_desc *d = p->desc;
+	size_t n = 16;
+	while (n < 2 * d->n_merges)
+		n *= 2;
+	struct tfmc_tok_pair *slots = d->n_merges ? ARENA_ARRAY(p->arena, struct tfmc_tok_pair, n) : NULL;
+	if (d->n_merges && slots == NULL)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; slots && i < n; i++)
+		slots[i] = (struct tfmc_tok_pair){TFMC_TOK_NONE, TFMC_TOK_NONE, TFMC_TOK_NONE, TFMC_TOK_NONE};
+	for (size_t i = 0; i < d->n_merges; i++) {
+		const struct tokenizer_merge *m = &d->merges[i];
+		size_t at = tfmc_tok_pair_hash(m->left, m->right) & (n - 1);
+		while (slots[at].left != TFMC_TOK_NONE &&
+		       (slots[at].left != m->left || slots[at].right != m->right))
+			at = (at + 1) & (n - 1);
+		if (slots[at].left == TFMC_TOK_NONE || slots[at].rank > m->rank)
+			slots[at] = (struct tfmc_tok_pair){m->left, m->right, m->rank, m->id};
+	}
+	begin(p, TFMC_TOK_PAIRS);
+	for (size_t i = 0; slots && i < n; i++) {
+		buf_u32le(&p->out, slots[i].left);
+		buf_u32le(&p->out, slots[i].right);
+		buf_u32le(&p->out, slots[i].rank);
+		buf_u32le(&p->out, slots[i].id);
+	}
+	end(p, TFMC_TOK_PAIRS);
+	return TFMC_OK;
+}
+
+static void put_ops(struct packer *p, enum tfmc_tok_section_kind kind, const struct tokenizer_op *ops,
+                    size_t n)
+{
+	begin(p, kind);
+	for (size_t i = 0; i < n; i++) {
+		uint32_t a, n_a, b, n_b;
+		put_text(p, ops[i].a, &a, &n_a);
+		put_text(p, ops[i].b, &b, &n_b);
+		const uint32_t words[] = {ops[i].kind, ops[i].flags, a, n_a, b, n_b};
+		for (size_t k = 0; k < TFMC_COUNT(words); k++)
+			buf_u32le(&p->out, words[k]);
+	}
+	end(p, kind);
+}
+
+static void put_rest(struct packer *p)
+{
+	const struct tokenizer_desc *d = p->desc;
+	begin(p, TFMC_TOK_SINGLE);
+	for (unsigned i = 0; d->has_single && i < 256; i++)
+		buf_u32le(&p->out, d->single[i]);
+	end(p, TFMC_TOK_SINGLE);
+	put_ops(p, TFMC_TOK_NORMALIZE, d->normalize, d->n_normalize);
+	put_ops(p, TFMC_TOK_SPLIT, d->split, d->n_split);
+	begin(p, TFMC_TOK_TEMPLATE);
+	for (size_t i = 0; i < d->n_items; i++) {
+		buf_u32le(&p->out, d->items[i].kind);
+		buf_u32le(&p->out, d->items[i].id);
+		buf_u32le(&p->out, d->items[i].type);
+	}
+	end(p, TFMC_TOK_TEMPLATE);
+	begin(p, TFMC_TOK_CHARSMAP);
+	buf_bytes(&p->out, d->charsmap.text, d->charsmap.n);
+	end(p, TFMC_TOK_CHARSMAP);
+	put_text(p, d->mark, &p->head.mark, &p->head.n_mark);
+	put_text(p, d->prefix, &p->head.prefix, &p->head.n_prefix);
+	begin(p, TFMC_TOK_TEXTS);
+	buf_append(&p->out, &p->texts);
+	end(p, TFMC_TOK_TEXTS);
+}
+
+/* ---- checks ---- */
+
+static bool id_fits(const struct tokenizer_desc *d, uint32_t id)
+{
+	return id == TFMC_TOK_NONE || id < d->n_tokens;
+}
+
+static bool ids_fit(const struct tokenizer_desc *d)
+{
+	bool ok = id_fits(d, d->unknown) && id_fits(d, d->bos) && id_fits(d, d->eos) && id_fits(d, d->pad) &&
+	          id_fits(d, d->mask);
+	for (size_t i = 0; ok && i < d->n_added; i++)
+		ok = d->added[i].id < d->n_tokens;
+	for (size_t i = 0; ok && i < d->n_merges; i++)
+		ok = d->merges[i].left < d->n_tokens && d->merges[i].right < d->n_tokens &&
+		     d->merges[i].id < d->n_tokens;
+	for (size_t i = 0; ok && i < d->n_items; i++)
+		ok = d->items[i].kind != TFMC_TOK_TOKEN || d->items[i].id < d->n_tokens;
+	for (unsigned i = 0; ok && d->has_single && i < 256; i++)
+		ok = id_fits(d, d->single[i]);
+	return ok;
+}
+
+/* Bytes of the units, the units, texts of which the last one is ended. */
+static bool charsmap_fits(struct tokenizer_string map)
+{
+	const unsigned char *m = (const unsigned char *)map.text;
+	if (map.n == 0)
+		return true;
+	size_t units = map.n < 4 ? 0 : m[0] | (size_t)m[1] << 8 | (size_t)m[2] << 16 | (size_t)m[3] << 24;
+	return units != 0 && units % 4 == 0 && units < map.n - 4 && m[map.n - 1] == 0;
+}
+
+static bool scores_fit(const struct tokenizer_desc *d)
+{
+	bool ok = d->unknown_score - d->unknown_score == 0; /* no NaN, no infinity */
+	for (size_t i = 0; ok && d->model == TFMC_TOK_UNIGRAM && i < d->n_tokens; i++)
+		ok = d->tokens[i].score - d->tokens[i].score == 0;
+	return ok;
+}
+
+static enum tfmc_status check(const struct tokenizer_source *s, const struct tokenizer_desc *d)
+{
+	size_t bytes = 0, merges;
+	bool fits = d->n_tokens <= TFMC_TOK_TOKENS_MAX && checked_mul_size(d->n_merges, 64, &merges) &&
+	            merges <= UINT32_MAX;
+	for (size_t i = 0; fits && i < d->n_tokens; i++)
+		fits = checked_add_size(bytes, d->tokens[i].piece.n, &bytes) && bytes <= UINT32_MAX / 2;
+	if (d->n_tokens == 0)
+		tokenizer_refuse(s, "the tokenizer has no tokens");
+	else if (!fits || d->charsmap.n > UINT32_MAX / 2)
+		tokenizer_refuse(s, "the tokenizer is too large");
+	else if (!charsmap_fits(d->charsmap))
+		tokenizer_refuse(s, "the precompiled map of characters is damaged");
+	else if (!scores_fit(d))
+		tokenizer_refuse(s, "a score is not a finite number");
+	else if (!ids_fit(d))
+		tokenizer_refuse(s, "an id of the tokenizer is not that of a token");
+	else
+		return TFMC_OK;
+	return TFMC_INVALID;
+}
+
+/* ---- packing ---- */
+
+/* Pieces with the mark behind something else forbid to cut words at marks. */
+static bool cuts_at_mark(const struct tokenizer_desc *d)
+{
+	bool ok = d->mark.n > 0 && d->model == TFMC_TOK_BPE && !(d->flags & TFMC_TOK_H_BYTE_LEVEL);
+	for (size_t i = 0; ok && i < d->n_tokens; i++) {
+		struct tokenizer_string p = tokenizer_matched(&d->tokens[i]);
+		bool is_mark = true;
+		for (size_t at = 0; ok && d->tokens[i].is_matched && at < p.n;) {
+			bool here = p.n - at >= d->mark.n && !memcmp(p.text + at, d->mark.text, d->mark.n);
+			ok = is_mark || !here;
+			is_mark = here;
+			at += here ? d->mark.n : 1;
+		}
+	}
+	return ok;
+}
+
+static void fill_head(struct packer *p)
+{
+	const struct tokenizer_desc *d = p->desc;
+	p->head = (struct tfmc_tok_header){.magic = TFMC_TOK_MAGIC, .version = TFMC_TOK_VERSION};
+	p->head.n_sections = TFMC_TOK_N_SECTIONS;
+	p->head.model = (uint32_t)d->model;
+	p->head.flags = d->flags | (cuts_at_mark(d) ? TFMC_TOK_H_CUT_AT_MARK : 0u);
+	p->head.n_tokens = (uint32_t)d->n_tokens;
+	p->head.unknown = d->unknown;
+	p->head.bos = d->bos;
+	p->head.eos = d->eos;
+	p->head.pad = d->pad;
+	p->head.mask = d->mask;
+	p->head.word_max = d->word_max;
+	p->head.n_single = (uint32_t)d->n_single;
+	p->head.unknown_score = d->unknown_score;
+}
+
+static enum tfmc_status finish(struct packer *p, struct tokenizer_packed *out)
+{
+	size_t over = p->out.len % TFMC_TOK_ALIGN;
+	buf_fill(&p->out, 0, over ? TFMC_TOK_ALIGN - over : 0);
+	size_t bytes = sizeof(p->head) + p->out.len, skip = offsetof(struct tfmc_tok_header, model);
+	unsigned char *data =
+	        buf_failed(&p->out) || buf_failed(&p->texts) ? NULL : arena_alloc(p->arena, bytes);
+	if (data == NULL)
+		return TFMC_NO_MEMORY;
+	p->head.bytes = bytes;
+	memcpy(data, &p->head, sizeof(p->head));
+	memcpy(data + sizeof(p->head), p->out.data, p->out.len);
+	p->head.checksum = tfmc_tok_checksum(data + skip, bytes - skip);
+	memcpy(data, &p->head, sizeof(p->head));
+	*out = (struct tokenizer_packed){data, bytes};
+	return TFMC_OK;
+}
+
+/* What the library would refuse later, on another machine perhaps, is refused here. */
+static enum tfmc_status check_packed(const struct tokenizer_source *s, const struct tokenizer_packed *p)
+{
+	struct tfmc_tokenizer *t;
+	int status = tfmc_tokenizer_open(p->data, p->bytes, &t);
+	if (status == TFMC_TOKENIZER_OK)
+		tfmc_tokenizer_close(t);
+	else if (status != TFMC_TOKENIZER_E_MEMORY)
+		tokenizer_refuse(s, "not supported: libtfmctok would say of it that %s",
+		                 tfmc_tokenizer_status_text(status));
+	return status == TFMC_TOKENIZER_OK         ? TFMC_OK
+	       : status == TFMC_TOKENIZER_E_MEMORY ? TFMC_NO_MEMORY
+	                                           : TFMC_INVALID;
+}
+
+enum tfmc_status tokenizer_pack(const struct tokenizer_source *s, struct tokenizer_desc *d,
+                                struct tokenizer_packed *out)
+{
+	struct packer p = {.source = s, .desc = d, .arena = s->arena};
+	TFMC_TRY(check(s, d));
+	fill_head(&p);
+	buf_init(&p.out);
+	buf_init(&p.texts);
+	put_tokens(&p);
+	enum tfmc_status st = put_piece_trie(&p);
+	if (st == TFMC_OK)
+		st = put_pairs(&p);
+	if (st == TFMC_OK)
+		st = put_added(&p);
+	put_rest(&p);
+	if (st == TFMC_OK)
+		st = finish(&p, out);
+	buf_destroy(&p.out);
+	buf_destroy(&p.texts);
+	return st == TFMC_OK ? check_packed(s, out) : st;
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What readers of several formats need: pieces by text, the letters of
+ * byte-level vocabularies, tokens of single bytes, merges from scores.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "frontend/tokenizer/build.h"
+#include "ir/support/utf8.h"
+
+#define SCORED_PIECE_MAX 256 /* bytes of a piece that is cut in every way */
+
+/* ---- pieces by text ---- */
+
+struct tokenizer_index {
+	const struct tokenizer_desc *desc;
+	struct tokenizer_string *texts; /* [mask + 1] */
+	uint32_t *ids;                  /* [mask + 1]; NONE: empty */
+	size_t mask;
+};
+
+static size_t hash_text(const char *text, size_t n)
+{
+	uint64_t h = 0xcbf29ce484222325ull;
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ (unsigned char)text[i]) * 0x100000001b3ull;
+	return (size_t)(h ^ h >> 29);
+}
+
+static size_t slot_of(const struct tokenizer_index *x, const char *text, size_t n)
+{
+	size_t at = hash_text(text, n) & x->mask;
+	while (x->ids[at] != TFMC_TOK_NONE &&
+	       (x->texts[at].n != n || memcmp(x->texts[at].text, text, n) != 0))
+		at = (at + 1) & x->mask;
+	return at;
+}
+
+struct tokenizer_index *tokenizer_index_new(struct arena *a, const struct tokenizer_desc *d)
+{
+	struct tokenizer_index *x = ARENA_NEW(a, struct tokenizer_index);
+	size_t n = 64;
+	while (n < 2 * d->n_tokens)
+		n *= 2;
+	if (x == NULL)
+		return NULL;
+	*x = (struct tokenizer_index){d, ARENA_ARRAY(a, struct tokenizer_string, n),
+	                              ARENA_ARRAY(a, uint32_t, n), n - 1};
+	if (x->texts == NULL || x->ids == NULL)
+		return NULL;
+	memset(x->ids, 0xff, n * sizeof(*x->ids));
+	for (size_t i = 0; i < d->n_tokens; i++) {
+		struct tokenizer_string p = d->tokens[i].piece;
+		if (!d->tokens[i].is_matched || p.n == 0)
+			continue;
+		size_t at = slot_of(x, p.text, p.n);
+		if (x->ids[at] == TFMC_TOK_NONE) {
+			x->ids[at] = (uint32_t)i;
+			x->texts[at] = p;
+		}
+	}
+	return x;
+}
+
+uint32_t tokenizer_index_find(const struct tokenizer_index *x, const char *text, size_t n)
+{
+	return n ? x->ids[slot_of(x, text, n)] : TFMC_TOK_NONE;
+}
+
+/* ---- bytes ---- */
+
+/*
+ * The byte of a letter, -1: none. Printable bytes stand for themselves; the others, which are 0-32, 127-160
+ * and 173, follow from 256 on.
+ */
+static int byte_of_letter(uint32_t cp)
+{
+	if ((cp >= 33 && cp <= 126) || (cp >= 161 && cp <= 172) || (cp >= 174 && cp <= 255))
+		return (int)cp;
+	if (cp < 256 || cp > 323)
+		return -1;
+	int k = (int)cp - 256;
+	return k <= 32 ? k : k <= 66 ? 127 + k - 33 : 173;
+}
+
+struct tokenizer_string tokenizer_letters_to_bytes(struct arena *a, struct tokenizer_string letters)
+{
+	char *out = arena_alloc(a, letters.n + 1);
+	size_t n = 0;
+	for (size_t at = 0; out != NULL && at < letters.n;) {
+		uint32_t cp;
+		size_t len = utf8_decode(letters.text + at, letters.n - at, &cp);
+		int byte = len ? byte_of_letter(cp) : -1;
+		if (byte < 0)
+			return letters;
+		out[n++] = (char)byte;
+		at += len;
+	}
+	return out == NULL ? letters : (struct tokenizer_string){out, n};
+}
+
+static int hex(char c)
+{
+	return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+int tokenizer_byte_piece(struct tokenizer_string p)
+{
+	if (p.n != 6 || memcmp(p.text, "<0x", 3) != 0 || p.text[5] != '>' || hex(p.text[3]) < 0 ||
+	    hex(p.text[4]) < 0)
+		return -1;
+	return hex(p.text[3]) * 16 + hex(p.text[4]);
+}
+
+void tokenizer_find_single(struct tokenizer_desc *d)
+{
+	bool byte_level = d->flags & TFMC_TOK_H_BYTE_LEVEL;
+	d->has_single = byte_level; /* of which there may be none: other bytes are unknown */
+	for (size_t i = d->n_tokens; i-- > 0;) {
+		const struct tokenizer_token *t = &d->tokens[i];
+		struct tokenizer_string p = tokenizer_matched(t);
+		bool is_single = p.n == 1 && (byte_level ? t->is_matched : t->flags & TFMC_TOK_F_BYTE);
+		if (is_single) {
+			d->single[(unsigned char)p.text[0]] = (uint32_t)i;
+			d->has_single = true;
+		}
+	}
+}
+
+/* ---- merges from scores ---- */
+
+struct merges {
+	struct tokenizer_merge *items;
+	size_t n, cap;
+};
+
+static int compare_scores(const void *pa, const void *pb)
+{
+	double a = *(const double *)pa, b = *(const double *)pb;
+	return a > b ? -1 : a < b;
+}
+
+/* Distinct scores of matched pieces, the best first. */
+static enum tfmc_status sort_scores(const struct tokenizer_source *s, const struct tokenizer_desc *d,
+                                    double **scores, size_t *n)
+{
+	size_t kept = 0;
+	*scores = ARENA_ARRAY(s->arena, double, d->n_tokens + 1);
+	*n = 0;
+	if (*scores == NULL)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < d->n_tokens; i++) {
+		if (d->tokens[i].score != d->tokens[i].score) {
+			tokenizer_refuse(s, "the score of token %zu is not a number", i);
+			return TFMC_INVALID;
+		}
+		if (d->tokens[i].is_matched)
+			(*scores)[(*n)++] = d->tokens[i].score;
+	}
+	if (*n > 1)
+		qsort(*scores, *n, sizeof(double), compare_scores);
+	for (size_t i = 0; i < *n; i++)
+		if (kept == 0 || (*scores)[kept - 1] > (*scores)[i])
+			(*scores)[kept++] = (*scores)[i];
+	*n = kept;
+	return TFMC_OK;
+}
+
+static uint32_t rank_of(const double *scores, size_t n, double score)
+{
+	const double *at = bsearch(&score, scores, n, sizeof(double), compare_scores);
+	return at != NULL ? (uint32_t)(at - scores) : 0;
+}
+
+static bool add_cuts(const struct tokenizer_source *s, const struct tokenizer_index *x, uint32_t id,
+                     uint32_t rank, struct merges *out)
+{
+	struct tokenizer_string p = x->desc->tokens[id].piece;
+	for (size_t at = 1; at < p.n; at++) {
+		if (((unsigned char)p.text[at] & 0xc0) == 0x80)
+			continue;
+		uint32_t left = tokenizer_index_find(x, p.text, at);
+		uint32_t right =
+		        left == TFMC_TOK_NONE ? left : tokenizer_index_find(x, p.text + at, p.n - at);
+		if (right == TFMC_TOK_NONE)
+			continue;
+		struct tokenizer_merge *m = ARENA_PUSH(s->arena, out);
+		if (m == NULL)
+			return false;
+		*m = (struct tokenizer_merge){left, right, id, rank};
+	}
+	return true;
+}
+
+enum tfmc_status tokenizer_merges_by_score(const struct tokenizer_source *s, struct tokenizer_desc *d)
+{
+	struct tokenizer_index *x = tokenizer_index_new(s->arena, d);
+	struct merges out = {0};
+	double *scores;
+	size_t n;
+	if (x == NULL)
+		return TFMC_NO_MEMORY;
+	TFMC_TRY(sort_scores(s, d, &scores, &n));
+	for (size_t i = 0; i < d->n_tokens; i++) {
+		const struct tokenizer_token *t = &d->tokens[i];
+		if (!t->is_matched || tokenizer_index_find(x, t->piece.text, t->piece.n) != i)
+			continue;
+		if (t->piece.n > SCORED_PIECE_MAX) {
+			tokenizer_refuse(s, "token %zu has %zu bytes, at most %d are supported with scores",
+			                 i, t->piece.n, SCORED_PIECE_MAX);
+			return TFMC_INVALID;
+		}
+		if (!add_cuts(s, x, (uint32_t)i, rank_of(scores, n, t->score), &out))
+			return TFMC_NO_MEMORY;
+	}
+	d->merges = out.items;
+	d->n_merges = out.n;
+	return TFMC_OK;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Classes of tokenizers, inside the readers: the table is tokenizer_classes.def.
+ */
+#ifndef TFMC_FRONTEND_TOKENIZER_FILES_CLASS_H
+#define TFMC_FRONTEND_TOKENIZER_FILES_CLASS_H
+
+#include "frontend/tokenizer_files/config.h"
+#include "frontend/tokenizer_files/json.h"
+#include "frontend/sentencepiece/spm.h"
+
+/* Behind tokenizer_add_configured; false after a refusal. What the class puts around the text. */
+bool tokenizer_class_around(struct tokenizer_reader *r);
+/* The same where it stands in place of a template of the file: languages. */
+bool tokenizer_class_language(struct tokenizer_reader *r);
+/* A blank in front of the text: what the files say, or -1 for the file at hand. */
+int tokenizer_class_prefix(const struct tokenizer_reader *r);
+/* The ids of bos, eos, pad and mask. */
+bool tokenizer_class_roles(struct tokenizer_reader *r);
+
+/* vocab.json or vocab.txt, {"piece": id, ..}, and merges.txt, ["left right", ..], NULL for WordPiece, as a
+ * class reads them. */
+TFMC_MUST_USE enum tfmc_status tokenizer_from_class(const struct tokenizer_source *s,
+                                                    const struct json_node *vocab,
+                                                    const struct json_node *merges,
+                                                    struct tokenizer_packed *out);
+
+#endif

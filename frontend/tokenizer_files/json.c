@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tokenizer.json: members with types, the order of its parts, added tokens.
+ * Truncation and padding, which it may hold, are the caller's business and are
+ * not read.
+ */
+#include "frontend/tokenizer_files/class.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "runtime/tokenizer/tfmc_tokenizer.h"
+
+bool tokenizer_reject(struct tokenizer_reader *r, const char *path, const char *fmt, ...)
+{
+	struct buf text;
+	va_list ap;
+	if (r->failed)
+		return false;
+	buf_init(&text);
+	va_start(ap, fmt);
+	buf_vprintf(&text, fmt, ap);
+	va_end(ap);
+	tokenizer_refuse(r->source, "%s: %s", path, text.data);
+	buf_destroy(&text);
+	r->failed = true;
+	return false;
+}
+
+const char *tokenizer_path(struct tokenizer_reader *r, const char *path, const char *key)
+{
+	return arena_printf(r->source->arena, "%s.%s", path, key);
+}
+
+const char *tokenizer_item(struct tokenizer_reader *r, const char *path, const char *key, size_t i)
+{
+	return arena_printf(r->source->arena, "%s.%s[%zu]", path, key, i);
+}
+
+/* The member, or NULL when it is absent, null, or refused for its type. */
+static const struct json_node *member(struct tokenizer_reader *r, const struct json_node *o, const char *path,
+                                      const char *key, enum json_kind kind)
+{
+	const struct json_node *n = json_find(o, key);
+	if (n == NULL || n->kind == JSON_NODE_NULL)
+		return NULL;
+	if (n->kind == kind)
+		return n;
+	tokenizer_reject(r, tokenizer_path(r, path, key), "wrong type of value");
+	return NULL;
+}
+
+const char *tokenizer_text(struct tokenizer_reader *r, const struct json_node *o, const char *path,
+                           const char *key, const char *fallback)
+{
+	const struct json_node *n = member(r, o, path, key, JSON_NODE_STRING);
+	return n != NULL ? n->text : fallback;
+}
+
+bool tokenizer_bool(struct tokenizer_reader *r, const struct json_node *o, const char *path, const char *key,
+                    bool fallback)
+{
+	const struct json_node *n = member(r, o, path, key, JSON_NODE_BOOL);
+	return n != NULL ? n->i != 0 : fallback;
+}
+
+int64_t tokenizer_int(struct tokenizer_reader *r, const struct json_node *o, const char *path,
+                      const char *key, int64_t fallback)
+{
+	const struct json_node *n = member(r, o, path, key, JSON_NODE_INT);
+	return n != NULL ? n->i : fallback;
+}
+
+uint32_t tokenizer_id(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	if (n != NULL && n->kind == JSON_NODE_INT && n->i >= 0 && (uint64_t)n->i < r->desc->n_tokens)
+		return (uint32_t)n->i;
+	tokenizer_reject(r, path, "no id of a token");
+	return TFMC_TOK_NONE;
+}
+
+/* ---- the whole ---- */
+
+/* Bytes of a decoder that reads letters, and bytes of a splitter that writes them, must agree. */
+static void finish(struct tokenizer_reader *r)
+{
+	struct tokenizer_desc *d = r->desc;
+	if (d->flags & (TFMC_TOK_H_BYTE_LEVEL | TFMC_TOK_H_FALLBACK))
+		tokenizer_find_single(d);
+	if (d->model == TFMC_TOK_WORDLEVEL && !r->has_decoder)
+		d->flags |= TFMC_TOK_H_DECODE_WORDS; /* words between blanks */
+}
+
+/* A template and a flag beside it that do not agree: the library of today follows the template. */
+static void compare_flag(struct tokenizer_reader *r, const char *key, int flag, uint32_t id)
+{
+	bool has = false;
+	for (size_t i = 0; i < r->desc->n_single; i++)
+		has = has || (r->desc->items[i].kind == TFMC_TOK_TOKEN && r->desc->items[i].id == id);
+	if (flag >= 0 && id != TFMC_TOK_NONE && has != (flag == 1))
+		diag_warning(r->source->cx, r->source->loc, DIAG_TOKENIZER,
+		             "'%s': %s is %s, but post_processor of '%s' %s the token, and is followed",
+		             r->config->name, key, flag ? "true" : "false", r->source->name,
+		             has ? "adds" : "does not add");
+}
+
+/* What stands around the text: the template of the file, or what the class has. */
+static bool read_around(struct tokenizer_reader *r, const struct json_node *n)
+{
+	bool has_template = !r->lists && n != NULL && n->kind != JSON_NODE_NULL;
+	if (!tokenizer_read_template(r, n, "post_processor"))
+		return false;
+	if (r->config == NULL)
+		return true;
+	tokenizer_class_roles(r);
+	if (has_template && r->config->class != NULL && r->config->class->around == TOKENIZER_T_FLAGS) {
+		compare_flag(r, "add_bos_token", r->config->add_bos, r->desc->bos);
+		compare_flag(r, "add_eos_token", r->config->add_eos, r->desc->eos);
+	}
+	return has_template ? tokenizer_class_language(r) : tokenizer_class_around(r);
+}
+
+static bool read_parts(struct tokenizer_reader *r, const struct json_node *root)
+{
+	return tokenizer_read_normalizer(r, json_find(root, "normalizer"), "normalizer") &&
+	       tokenizer_read_splitter(r, json_find(root, "pre_tokenizer"), "pre_tokenizer") &&
+	       tokenizer_read_decoder(r, json_find(root, "decoder"), "decoder") &&
+	       tokenizer_read_model(r, json_find(root, "model")) &&
+	       tokenizer_read_added(r, json_find(root, "added_tokens")) && tokenizer_add_configured(r) &&
+	       read_around(r, json_find(root, "post_processor")) && !r->failed;
+}
+
+/* What normalizers make of the text of an added token, which is looked for in normalized text. */
+static enum tfmc_status normalize_one(struct tokenizer_reader *r, const struct tfmc_tokenizer *t,
+                                      struct tokenizer_added *a)
+{
+	struct arena *arena = r->source->arena;
+	uint64_t n;
+	int status = tfmc_tokenizer_normalize(t, a->text.text, a->text.n, NULL, 0, &n);
+	char *text = status == TFMC_TOKENIZER_OK ? arena_alloc(arena, (size_t)n + 1) : NULL;
+	if (text == NULL || tfmc_tokenizer_normalize(t, a->text.text, a->text.n, text, n, &n) != 0)
+		return TFMC_NO_MEMORY;
+	a->text = (struct tokenizer_string){text, (size_t)n};
+	tokenizer_rename(&r->desc->tokens[a->id],
+	                 r->byte_level ? tokenizer_letters_to_bytes(arena, a->text) : a->text);
+	return TFMC_OK;
+}
+
+/* The normalizers run in the library: it opens the tokenizer without its added tokens. */
+static enum tfmc_status normalize_added(struct tokenizer_reader *r)
+{
+	struct tokenizer_desc *d = r->desc, plain = *d;
+	struct tokenizer_packed packed;
+	struct tfmc_tokenizer *t;
+	size_t n = 0;
+	for (size_t i = 0; i < d->n_added; i++)
+		n += d->added[i].in_normalized;
+	if (n == 0 || d->n_normalize == 0)
+		return TFMC_OK;
+	plain.n_added = 0;
+	TFMC_TRY(tokenizer_pack(r->source, &plain, &packed));
+	if (tfmc_tokenizer_open(packed.data, packed.bytes, &t) != TFMC_TOKENIZER_OK)
+		return TFMC_NO_MEMORY;
+	enum tfmc_status st = TFMC_OK;
+	for (size_t i = 0; st == TFMC_OK && i < d->n_added; i++)
+		if (d->added[i].in_normalized)
+			st = normalize_one(r, t, &d->added[i]);
+	tfmc_tokenizer_close(t);
+	return st;
+}
+
+static enum tfmc_status from_tree(const struct tokenizer_source *s, const struct json_node *root, bool lists,
+                                  struct tokenizer_packed *out)
+{
+	struct tokenizer_desc *d = ARENA_NEW(s->arena, struct tokenizer_desc);
+	struct tokenizer_reader r = {.source = s, .desc = d, .config = s->config, .lists = lists};
+	if (d == NULL)
+		return TFMC_NO_MEMORY;
+	tokenizer_desc_init(d);
+	if (root->kind != JSON_NODE_OBJECT) {
+		tokenizer_refuse(s, "no object");
+		return TFMC_INVALID;
+	}
+	if (!read_parts(&r, root))
+		return r.no_memory || arena_failed(s->arena) ? TFMC_NO_MEMORY : TFMC_INVALID;
+	finish(&r);
+	TFMC_TRY(normalize_added(&r));
+	return tokenizer_pack(s, d, out);
+}
+
+enum tfmc_status tokenizer_from_tree(const struct tokenizer_source *s, const struct json_node *root,
+                                     struct tokenizer_packed *out)
+{
+	return from_tree(s, root, true, out);
+}
+
+enum tfmc_status tokenizer_from_json(const struct tokenizer_source *s, const char *text, size_t len,
+                                     struct tokenizer_packed *out)
+{
+	const struct json_source src = {s->name, s->loc, DIAG_TOKENIZER, 0};
+	const struct json_node *root = json_parse(s->arena, s->cx, &src, text, len);
+	return root != NULL ? from_tree(s, root, false, out) : TFMC_INVALID;
+}

@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Weight files: opening by format, one table of all tensors, stripping of
+ * prefixes, ignoring by globs, lookup, and suggestions of near names.
+ */
+#include "frontend/weights/files.h"
+
+#include <string.h>
+
+#include "frontend/text/files.h"
+#include "frontend/formats/gguf.h"
+#include "frontend/text/json.h"
+#include "frontend/formats/npy.h"
+#include "frontend/formats/safetensors.h"
+#include "ir/algorithms/glob.h"
+#include "ir/support/strmap.h"
+
+#define NEAREST_MAX     3     /* names in a suggestion */
+#define INDEX_FILES_MAX 4096  /* shards of an index */
+#define TYPO_NAMES_MAX  20000 /* among more names, edit distances take too long */
+
+struct file_list {
+	struct file_map *items;
+	size_t n, cap;
+};
+
+struct tensor_list {
+	struct weight_tensor **items;
+	size_t n, cap;
+};
+
+struct weight_files {
+	struct arena *arena;
+	struct diag_context *cx;
+	struct file_list files;
+	struct {
+		const char **items;
+		size_t n, cap;
+	} paths; /* of all that was opened, indices too */
+	struct tensor_list tensors;
+	struct strmap by_stored; /* name in the file -> tensor */
+	struct strmap by_name;   /* stripped name -> tensor */
+	const char **names;      /* of tensors, made on demand */
+	size_t n_names;
+};
+
+struct weight_files *weight_files_create(struct arena *a, struct diag_context *cx)
+{
+	struct weight_files *wf = ARENA_NEW(a, struct weight_files);
+	if (wf == NULL || arena_failed(a))
+		return NULL;
+	wf->arena = a;
+	wf->cx = cx;
+	strmap_init(&wf->by_stored, a);
+	strmap_init(&wf->by_name, a);
+	return wf;
+}
+
+void weight_files_destroy(struct weight_files *wf)
+{
+	for (size_t i = 0; wf != NULL && i < wf->files.n; i++)
+		file_map_close(&wf->files.items[i]);
+}
+
+void weight_files_give_back(const struct weight_files *wf)
+{
+	for (size_t i = 0; i < wf->files.n; i++)
+		file_map_give_back(&wf->files.items[i]);
+}
+
+/* ---- opening ---- */
+
+static bool add_tensor(struct weight_files *wf, const struct stored_tensor *t, const char *file,
+                       struct loc loc)
+{
+	const struct weight_tensor *before = strmap_get(&wf->by_stored, t->name);
+	if (before != NULL) {
+		diag_error(wf->cx, loc, DIAG_WEIGHT_FILE, "the tensor '%.200s' is in '%s' and in '%s'",
+		           t->name, before->file, file);
+		return false;
+	}
+	struct weight_tensor *w = ARENA_NEW(wf->arena, struct weight_tensor);
+	struct weight_tensor **slot = ARENA_PUSH(wf->arena, &wf->tensors);
+	if (w == NULL || slot == NULL || arena_failed(wf->arena))
+		return true;
+	*slot = w;
+	*w = (struct weight_tensor){.name = t->name,
+	                            .stored = t->name,
+	                            .file = file,
+	                            .file_index = wf->files.n - 1,
+	                            .loc = loc,
+	                            .readable = t->readable,
+	                            .type_name = t->type_name,
+	                            .dtype = t->dtype,
+	                            .read = t->read,
+	                            .reversed = t->reversed,
+	                            .rank = t->rank,
+	                            .data = t->data,
+	                            .bytes = t->bytes};
+	memcpy(w->dims, t->dims, sizeof(w->dims));
+	strmap_set(&wf->by_stored, t->name, w);
+	strmap_set(&wf->by_name, t->name, w);
+	return true;
+}
+
+static void add_path(struct weight_files *wf, const char *path)
+{
+	const char **slot = ARENA_PUSH(wf->arena, &wf->paths);
+	if (slot != NULL)
+		*slot = arena_strdup(wf->arena, path);
+}
+
+/* The mapping stays in the list also when the file turns out to be damaged. */
+static struct file_map *map_file(struct weight_files *wf, const char *path, struct loc loc)
+{
+	struct file_map *map = ARENA_PUSH(wf->arena, &wf->files);
+	add_path(wf, path);
+	if (map == NULL || file_map_open(wf->cx, path, loc, map) == TFMC_OK)
+		return map;
+	wf->files.n--;
+	return NULL;
+}
+
+enum tfmc_status weight_file_read(struct arena *a, struct diag_context *cx, const char *name, struct loc loc,
+                                  const unsigned char *bytes, size_t len, struct stored_tensors *out)
+{
+	struct gguf g;
+	if (npy_is(bytes, len))
+		return npy_read(a, cx, name, loc, bytes, len, out);
+	if (npz_is(bytes, len))
+		return npz_read(a, cx, name, loc, bytes, len, out);
+	if (!gguf_is(bytes, len))
+		return safetensors_read(a, cx, name, loc, bytes, len, out);
+	TFMC_TRY(gguf_read(a, cx, name, loc, bytes, len, &g));
+	*out = g.tensors;
+	return TFMC_OK;
+}
+
+/* Adds the tensors of a file that was mapped last. */
+static enum tfmc_status add_file(struct weight_files *wf, const struct file_map *map, const char *name,
+                                 struct loc loc)
+{
+	struct stored_tensors st;
+	const char *kept = arena_strdup(wf->arena, name);
+	bool ok = true;
+	TFMC_TRY(weight_file_read(wf->arena, wf->cx, name, loc, map->data, map->len, &st));
+	for (size_t i = 0; i < st.n && ok; i++)
+		ok = add_tensor(wf, &st.items[i], kept, loc);
+	if (arena_failed(wf->arena))
+		return TFMC_NO_MEMORY;
+	return ok ? TFMC_OK : TFMC_INVALID;
+}
+
+/* A shard lies beside its index; its name has no directory. */
+static enum tfmc_status open_shard(struct weight_files *wf, const char *dir, const char *index,
+                                   const char *shard, struct loc loc)
+{
+	if (shard[0] == '\0' || strchr(shard, '/') != NULL || strcmp(shard, "..") == 0 ||
+	    strcmp(shard, ".") == 0) {
+		diag_error(wf->cx, loc, DIAG_WEIGHT_FILE,
+		           "'%s' names the shard '%.200s', which is no file name", index, shard);
+		return TFMC_INVALID;
+	}
+	const char *name = file_join(wf->arena, file_dir(wf->arena, index), shard);
+	const struct file_map *map = map_file(wf, file_join(wf->arena, dir, name), loc);
+	if (map == NULL)
+		return arena_failed(wf->arena) ? TFMC_NO_MEMORY : TFMC_IO;
+	return add_file(wf, map, name, loc);
+}
+
+/* Every tensor of the index must be in the shard it names. */
+static bool check_index(struct weight_files *wf, const char *index, const struct json_node *map,
+                        struct loc loc)
+{
+	for (size_t i = 0; i < map->n; i++) {
+		const struct weight_tensor *t = strmap_get(&wf->by_stored, map->keys[i]);
+		const char *name = file_join(wf->arena, file_dir(wf->arena, index), map->items[i].text);
+		if (t != NULL && strcmp(t->file, name) == 0)
+			continue;
+		diag_error(wf->cx, loc, DIAG_WEIGHT_FILE,
+		           "'%s' places the tensor '%.200s' in '%s', which has none", index, map->keys[i],
+		           map->items[i].text);
+		return false;
+	}
+	return true;
+}
+
+static bool check_weight_map(struct weight_files *wf, const char *index, const struct json_node *map,
+                             struct loc loc)
+{
+	bool ok = map != NULL && map->kind == JSON_NODE_OBJECT;
+	for (size_t i = 0; ok && i < map->n; i++)
+		ok = map->items[i].kind == JSON_NODE_STRING;
+	if (!ok)
+		diag_error(wf->cx, loc, DIAG_WEIGHT_FILE,
+		           "'%s': 'weight_map' is missing or does not map tensor names to file names", index);
+	return ok;
+}
+
+static enum tfmc_status add_index(struct weight_files *wf, const struct file_map *index, const char *dir,
+                                  const char *name, struct loc loc)
+{
+	struct json_source src = {name, loc, DIAG_WEIGHT_FILE, 0};
+	struct strmap shards;
+	if (index->len > JSON_BYTES_MAX) {
+		diag_error(wf->cx, loc, DIAG_LIMIT, "'%s' has %zu bytes, the limit is %zu", name, index->len,
+		           JSON_BYTES_MAX);
+		return TFMC_INVALID;
+	}
+	const struct json_node *root =
+	        json_parse(wf->arena, wf->cx, &src, (const char *)index->data, index->len);
+	if (root == NULL)
+		return arena_failed(wf->arena) ? TFMC_NO_MEMORY : TFMC_INVALID;
+	const struct json_node *map = json_find(root, "weight_map");
+	if (!check_weight_map(wf, name, map, loc))
+		return TFMC_INVALID;
+	strmap_init(&shards, wf->arena);
+	for (size_t i = 0; i < map->n; i++) {
+		const char *shard = map->items[i].text;
+		if (strmap_has(&shards, shard))
+			continue;
+		if (shards.n == INDEX_FILES_MAX) {
+			diag_error(wf->cx, loc, DIAG_LIMIT, "'%s' names more than %d files", name,
+			           INDEX_FILES_MAX);
+			return TFMC_INVALID;
+		}
+		strmap_set(&shards, shard, wf);
+		TFMC_TRY(open_shard(wf, dir, name, shard, loc));
+	}
+	return check_index(wf, name, map, loc) ? TFMC_OK : TFMC_INVALID;
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+	size_t n = strlen(s), m = strlen(end);
+	return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* A text of JSON; a safetensors file may begin with the same byte, but has zeros in its first eight. */
+static bool is_index(const struct file_map *map, const char *name)
+{
+	size_t n = map->len < 8 ? map->len : 8;
+	return ends_with(name, ".safetensors.index.json") ||
+	       (n > 0 && map->data[0] == '{' && memchr(map->data, '\0', n) == NULL);
+}
+
+/* Bytes without a mark are safetensors when their header or their name says so. */
+static bool is_known(const struct file_map *map, const char *name)
+{
+	return ends_with(name, ".safetensors") || (map->len > 8 && map->data[8] == '{') ||
+	       gguf_is(map->data, map->len) || npy_is(map->data, map->len) || npz_is(map->data, map->len);
+}
+
+static enum tfmc_status refuse_format(struct weight_files *wf, const char *name, struct loc loc)
+{
+	static const char *const others[] = {".bin", ".pt", ".pth", ".h5", ".onnx", ".pb", ".tflite"};
+	for (size_t i = 0; i < TFMC_COUNT(others); i++) {
+		if (!ends_with(name, others[i]))
+			continue;
+		diag_error(wf->cx, loc, DIAG_UNSUPPORTED,
+		           "not supported: weight files of format '%s' ('%.200s'); convert to safetensors",
+		           others[i], name);
+		return TFMC_INVALID;
+	}
+	diag_error(wf->cx, loc, DIAG_FILE,
+	           "'%.200s' is of no known format; weight files are safetensors, an index of shards, GGUF, "
+	           "npy or npz",
+	           name);
+	return TFMC_INVALID;
+}
+
+enum tfmc_status weight_files_open(struct weight_files *wf, const char *dir, const char *name, struct loc loc)
+{
+	const char *from = dir == NULL ? "" : dir;
+	if (dir != NULL && file_named(wf->arena, wf->cx, dir, name, loc) == NULL)
+		return TFMC_INVALID;
+	wf->names = NULL;
+	const struct file_map *map = map_file(wf, file_join(wf->arena, from, name), loc);
+	if (map == NULL)
+		return arena_failed(wf->arena) ? TFMC_NO_MEMORY : TFMC_IO;
+	const struct file_map file = *map; /* more files may move the list */
+	if (is_index(&file, name))
+		return add_index(wf, &file, from, name, loc);
+	return is_known(&file, name) ? add_file(wf, &file, name, loc) : refuse_format(wf, name, loc);
+}
+
+const char *const *weight_files_paths(const struct weight_files *wf, size_t *n)
+{
+	*n = wf->paths.n;
+	return wf->paths.items;
+}
+
+enum tfmc_status weight_files_open_all(struct weight_files *wf, const char *dir,
+                                       const struct yaml_node *files)
+{
+	struct yaml_list list = yaml_as_list(wf->arena, files);
+	enum tfmc_status worst = TFMC_OK;
+	for (size_t i = 0; i < list.n; i++) {
+		enum tfmc_status st = TFMC_INVALID;
+		if (yaml_expect(wf->cx, list.items[i], YAML_SCALAR, "weights.files"))
+			st = weight_files_open(wf, dir, list.items[i]->text, list.items[i]->loc);
+		worst = st == TFMC_OK ? worst : st;
+	}
+	return worst;
+}
+
+/* ---- strip and ignore ---- */
+
+static bool has_prefix(const char *s, const char *prefix)
+{
+	return strncmp(s, prefix, strlen(prefix)) == 0;
+}
+
+static bool fits_any(const struct weight_files *wf, const char *prefix)
+{
+	for (size_t i = 0; i < wf->tensors.n; i++) {
+		if (has_prefix(wf->tensors.items[i]->stored, prefix))
+			return true;
+	}
+	return prefix[0] == '\0';
+}
+
+static enum tfmc_status strip(struct weight_files *wf, const struct yaml_node *prefix)
+{
+	strmap_init(&wf->by_name, wf->arena);
+	wf->names = NULL;
+	for (size_t i = 0; i < wf->tensors.n; i++) {
+		struct weight_tensor *t = wf->tensors.items[i];
+		bool strips = has_prefix(t->stored, prefix->text) && strlen(t->stored) > prefix->len;
+		t->name = t->stored + (strips ? prefix->len : 0);
+		const struct weight_tensor *before = strmap_get(&wf->by_name, t->name);
+		if (before != NULL) {
+			diag_error(wf->cx, prefix->loc, DIAG_NAME_CLASH,
+			           "without '%.60s' the tensors '%.200s' and '%.200s' have the same name",
+			           prefix->text, before->stored, t->stored);
+			return TFMC_INVALID;
+		}
+		strmap_set(&wf->by_name, t->name, t);
+	}
+	return arena_failed(wf->arena) ? TFMC_NO_MEMORY : TFMC_OK;
+}
+
+enum tfmc_status weight_files_strip(struct weight_files *wf, const struct yaml_node *prefixes)
+{
+	if (prefixes == NULL)
+		return TFMC_OK;
+	struct yaml_list list = yaml_as_list(wf->arena, prefixes);
+	for (size_t i = 0; i < list.n; i++) {
+		if (!yaml_expect(wf->cx, list.items[i], YAML_SCALAR, "strip_prefix"))
+			return TFMC_INVALID;
+		if (fits_any(wf, list.items[i]->text))
+			return strip(wf, list.items[i]);
+	}
+	diag_error(wf->cx, prefixes->loc, DIAG_MAP,
+	           "no tensor name begins with '%.200s'%s; \"\" as the last one always fits",
+	           list.n == 0 ? "" : list.items[0]->text, list.n > 1 ? " or another of these prefixes" : "");
+	if (wf->tensors.n != 0)
+		diag_note(wf->cx, wf->tensors.items[0]->loc, "the first tensor is '%.200s'",
+		          wf->tensors.items[0]->stored);
+	return TFMC_INVALID;
+}
+
+enum tfmc_status weight_files_ignore(struct weight_files *wf, const struct yaml_node *globs)
+{
+	if (globs == NULL)
+		return TFMC_OK;
+	struct yaml_list list = yaml_as_list(wf->arena, globs);
+	for (size_t i = 0; i < list.n; i++) {
+		const struct yaml_node *glob = list.items[i];
+		if (!yaml_expect(wf->cx, glob, YAML_SCALAR, "ignore"))
+			return TFMC_INVALID;
+		if (glob->len > GLOB_BYTES_MAX) {
+			diag_error(wf->cx, glob->loc, DIAG_LIMIT, "the glob has more than %d bytes",
+			           GLOB_BYTES_MAX);
+			return TFMC_INVALID;
+		}
+		for (size_t j = 0; j < wf->tensors.n; j++) {
+			struct weight_tensor *t = wf->tensors.items[j];
+			t->ignored = t->ignored || glob_match(glob->text, t->name);
+		}
+	}
+	return TFMC_OK;
+}
+
+/* ---- lookup ---- */
+
+size_t weight_files_count(const struct weight_files *wf)
+{
+	return wf->tensors.n;
+}
+
+struct weight_tensor *weight_files_at(const struct weight_files *wf, size_t index)
+{
+	return wf->tensors.items[index];
+}
+
+struct weight_tensor *weight_files_find(const struct weight_files *wf, const char *name)
+{
+	return strmap_get(&wf->by_name, name);
+}
+
+const char *const *weight_files_names(struct weight_files *wf, size_t *n)
+{
+	if (wf->names == NULL) {
+		wf->names = ARENA_ARRAY(wf->arena, const char *, wf->tensors.n + 1);
+		wf->n_names = wf->names == NULL || arena_failed(wf->arena) ? 0 : wf->tensors.n;
+		for (size_t i = 0; i < wf->n_names; i++)
+			wf->names[i] = wf->tensors.items[i]->name;
+	}
+	*n = wf->n_names;
+	return wf->names;
+}
+
+size_t weight_name_likeness(const char *a, const char *b)
+{
+	size_t na = strlen(a), nb = strlen(b), n = na < nb ? na : nb, head = 0, tail = 0;
+	while (head < n && a[head] == b[head])
+		head++;
+	while (tail < n - head && a[na - 1 - tail] == b[nb - 1 - tail])
+		tail++;
+	return head + tail;
+}
+
+/* Keeps the best few, best first; earlier names win ties. */
+static void offer(const char *best[NEAREST_MAX], size_t scores[NEAREST_MAX], const char *name, size_t score)
+{
+	for (size_t i = 0; i < NEAREST_MAX; i++) {
+		if (best[i] != NULL && scores[i] >= score)
+			continue;
+		for (size_t j = NEAREST_MAX - 1; j > i; j--) {
+			best[j] = best[j - 1];
+			scores[j] = scores[j - 1];
+		}
+		best[i] = name;
+		scores[i] = score;
+		return;
+	}
+}
+
+/* `part` is the beginning or the end of a dotted name. */
+static bool is_part(const char *part, const char *name)
+{
+	size_t n = strlen(part), all = strlen(name);
+	return n != 0 && n < all &&
+	       ((strncmp(part, name, n) == 0 && name[n] == '.') ||
+	        (strcmp(part, name + all - n) == 0 && name[all - n - 1] == '.'));
+}
+
+const char *weight_files_nearest(struct weight_files *wf, const char *name)
+{
+	const char *best[NEAREST_MAX] = {NULL};
+	size_t scores[NEAREST_MAX] = {0}, n;
+	const char *const *names = weight_files_names(wf, &n);
+	const char *typo = n > TYPO_NAMES_MAX ? NULL : nearest_name(name, names, n);
+	struct buf out;
+	if (typo != NULL)
+		offer(best, scores, typo, SIZE_MAX - 1);
+	for (size_t i = 0; i < n; i++) {
+		size_t score = weight_name_likeness(name, names[i]);
+		if (is_part(names[i], name) || is_part(name, names[i]))
+			score = SIZE_MAX; /* before names that share no more than an end like `.weight` */
+		if (score >= (strlen(name) + 1) / 2 && names[i] != typo)
+			offer(best, scores, names[i], score);
+	}
+	buf_init(&out);
+	for (size_t i = 0; i < NEAREST_MAX && best[i] != NULL; i++)
+		buf_printf(&out, "%s%.200s", i == 0 ? "" : ", ", best[i]);
+	const char *text = arena_strdup(wf->arena, out.data);
+	buf_destroy(&out);
+	return text;
+}
+
+void weight_tensor_bytes(const struct weight_tensor *t, struct weight_bytes *out)
+{
+	*out = (struct weight_bytes){.data = t->data, .read = t->read, .dtype = t->dtype, .rank = t->rank};
+	for (int i = 0; i < t->rank; i++)
+		out->dims[i] = t->dims[t->reversed ? t->rank - 1 - i : i];
+}
+
+static enum tfmc_status read_tensor(void *user, struct diag_context *cx, const char *file, const char *tensor,
+                                    struct weight_bytes *out)
+{
+	const struct weight_files *wf = user;
+	const struct weight_tensor *t = strmap_get(&wf->by_stored, tensor);
+	if (t == NULL || strcmp(t->file, file) != 0 || !t->readable) {
+		diag_error(cx, LOC_NONE, DIAG_MISSING_TENSOR,
+		           "the file '%.200s' has no readable tensor '%.200s'", file, tensor);
+		return TFMC_IO;
+	}
+	weight_tensor_bytes(t, out);
+	return TFMC_OK;
+}
+
+struct weight_source weight_files_source(struct weight_files *wf)
+{
+	return (struct weight_source){read_tensor, wf};
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The weight files of a model (also usable for the files of `checks`): opened
+ * beneath the directory of the file that names them, mapped read-only, read
+ * strictly, and looked up by tensor name. Formats, told by the bytes of the
+ * file: safetensors, an index of shards, GGUF, npy, npz.
+ *
+ * INVARIANT: names are unique over all files, before and after stripping.
+ * Tensor data may be unaligned: read it through memcpy.
+ */
+#ifndef TFMC_FRONTEND_WEIGHTS_FILES_H
+#define TFMC_FRONTEND_WEIGHTS_FILES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "frontend/formats/stored.h"
+#include "frontend/text/yaml_tree.h"
+#include "ir/support/arena.h"
+#include "ir/support/compiler.h"
+#include "ir/diag/diag.h"
+#include "ir/weights/weight.h"
+
+struct weight_tensor {
+	const char *name;   /* after strip_prefix: what the map and `ignore` see */
+	const char *stored; /* the name in the file */
+	const char *file;   /* the file as written in the model (an index: the shard beside it) */
+	size_t file_index;
+	struct loc loc;        /* the entry of weights.files */
+	bool readable;         /* dtype is one of ours; else `type_name` tells what it is */
+	const char *type_name; /* as stored: "F32", "F8_E4M3" */
+	enum ir_dtype dtype;
+	weight_elements *read; /* as in struct stored_tensor */
+	bool reversed; /* as in struct stored_tensor: weight_tensor_bytes gives axes in reverse order */
+	int rank;
+	int64_t dims[IR_RANK_MAX];
+	const void *data; /* valid until weight_files_destroy; NULL when bytes = 0 */
+	size_t bytes;
+	bool used, ignored;
+};
+
+struct weight_files;
+
+/* Lives in the arena, but holds mappings: destroy it. NULL when memory ran out. */
+struct weight_files *weight_files_create(struct arena *a, struct diag_context *cx);
+void weight_files_destroy(struct weight_files *wf);
+/* Memory that holds what was read of the files goes back to the system; they stay readable. */
+void weight_files_give_back(const struct weight_files *wf);
+
+/*
+ * Opens one file. `dir` is the directory of the YAML file ("" = current);
+ * `name` is any path as seen from there. dir NULL: `name` comes from the
+ * command line and is taken as it is. Errors are reported at loc.
+ */
+TFMC_MUST_USE enum tfmc_status weight_files_open(struct weight_files *wf, const char *dir, const char *name,
+                                                 struct loc loc);
+/* weights.files: a list of names or one name. */
+TFMC_MUST_USE enum tfmc_status weight_files_open_all(struct weight_files *wf, const char *dir,
+                                                     const struct yaml_node *files);
+/* weights.strip_prefix and weights.ignore (NULL: absent); after all files are open, strip first. */
+TFMC_MUST_USE enum tfmc_status weight_files_strip(struct weight_files *wf, const struct yaml_node *prefixes);
+TFMC_MUST_USE enum tfmc_status weight_files_ignore(struct weight_files *wf, const struct yaml_node *globs);
+
+/* Paths of the files that were opened, in that order; an index before its shards. */
+const char *const *weight_files_paths(const struct weight_files *wf, size_t *n);
+
+size_t weight_files_count(const struct weight_files *wf);
+/* In the order of files and of their tensors by data offset. */
+struct weight_tensor *weight_files_at(const struct weight_files *wf, size_t index);
+/* By the stripped name, or NULL. */
+struct weight_tensor *weight_files_find(const struct weight_files *wf, const char *name);
+/* Names of all tensors, for nearest_name; in the order of weight_files_at. */
+const char *const *weight_files_names(struct weight_files *wf, size_t *n);
+/* "a, b, c": the few tensor names most like `name`, by common parts and edit distance; "" when there are
+ * none. */
+const char *weight_files_nearest(struct weight_files *wf, const char *name);
+
+/* The tensors of the bytes of a file: GGUF, npy or npz by their marks, else safetensors. */
+TFMC_MUST_USE enum tfmc_status weight_file_read(struct arena *a, struct diag_context *cx, const char *name,
+                                                struct loc loc, const unsigned char *bytes, size_t len,
+                                                struct stored_tensors *out);
+
+/* What a WX_TENSOR leaf of the tensor reads. */
+void weight_tensor_bytes(const struct weight_tensor *t, struct weight_bytes *out);
+
+/* Length of the common beginning and end of two names: how alike names of weights are. */
+size_t weight_name_likeness(const char *a, const char *b);
+
+/* The numbers of WX_TENSOR leaves. */
+struct weight_source weight_files_source(struct weight_files *wf);
+
+#endif

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The weight map: which entry serves a parameter, what is wrong with the
+ * tensors it names, and what is left over at the end.
+ */
+#include "frontend/weights/map.h"
+
+#include <string.h>
+
+#include "frontend/text/files.h"
+#include "frontend/weights/entry.h"
+#include "frontend/weights/pattern.h"
+#include "ir/support/strmap.h"
+
+#define UNUSED_LISTED 10 /* unused tensors that are named */
+
+struct pattern {
+	struct weight_template key;
+	const struct weight_entry *source;
+	struct weight_templates templates;
+	struct loc loc;
+	bool must_match, matched, clash_reported;
+};
+
+struct pattern_list {
+	struct pattern **items;
+	size_t n, cap;
+};
+
+struct weight_map {
+	struct arena *arena;
+	struct diag_context *cx;
+	struct weight_files *files;
+	const struct expr_env *env;
+	bool missing;             /* a parameter has no tensor: reported */
+	struct pattern_list all;  /* in the order of reading */
+	struct strmap by_text;    /* pattern text -> struct pattern */
+	struct strmap parameters; /* paths asked for; the value is never used */
+};
+
+struct weight_map *weight_map_create(struct arena *a, struct diag_context *cx, struct weight_files *wf,
+                                     const struct expr_env *env)
+{
+	struct weight_map *m = ARENA_NEW(a, struct weight_map);
+	if (m == NULL || arena_failed(a))
+		return NULL;
+	*m = (struct weight_map){.arena = a, .cx = cx, .files = wf, .env = env};
+	strmap_init(&m->by_text, a);
+	strmap_init(&m->parameters, a);
+	return m;
+}
+
+/* ---- reading ---- */
+
+/* Each capture stands on both sides. */
+static bool check_captures(struct weight_map *m, const struct pattern *p)
+{
+	for (size_t i = 0; i < p->key.n; i++) {
+		const char *capture = p->key.pieces[i].capture;
+		bool found = capture == NULL;
+		for (size_t k = 0; !found && k < p->templates.n; k++)
+			found = weight_template_has(p->templates.items[k], capture);
+		if (!found) {
+			diag_error(m->cx, p->loc, DIAG_MAP,
+			           "'{%s}' of the pattern does not occur in its source", capture);
+			return false;
+		}
+	}
+	for (size_t k = 0; k < p->templates.n; k++) {
+		const struct weight_template *t = p->templates.items[k];
+		for (size_t i = 0; i < t->n; i++) {
+			if (t->pieces[i].capture == NULL ||
+			    weight_template_has(&p->key, t->pieces[i].capture))
+				continue;
+			diag_error(m->cx, t->node->loc, DIAG_MAP,
+			           "'{%s}' does not occur in the pattern '%.200s'", t->pieces[i].capture,
+			           p->key.node->text);
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool add_pattern(struct weight_map *m, const struct yaml_pair *pair, bool must_match)
+{
+	struct pattern *p = ARENA_NEW(m->arena, struct pattern);
+	struct weight_entry_reader r = {.arena = m->arena, .cx = m->cx, .env = m->env};
+	const struct pattern *before = strmap_get(&m->by_text, pair->key->text);
+	if (before != NULL) {
+		diag_error(m->cx, pair->key->loc, DIAG_NAME_CLASH, "the pattern '%.200s' is given twice",
+		           pair->key->text);
+		diag_note(m->cx, before->loc, "the first one is here");
+		return false;
+	}
+	if (m->all.n == WEIGHT_MAP_PATTERNS_MAX) {
+		diag_error(m->cx, pair->key->loc, DIAG_LIMIT, "the weight map has more than %d patterns",
+		           WEIGHT_MAP_PATTERNS_MAX);
+		return false;
+	}
+	if (p == NULL || !weight_template_parse(m->arena, m->cx, pair->key, true, &p->key))
+		return false;
+	p->loc = pair->key->loc;
+	p->must_match = must_match;
+	p->source = weight_entry_read(&r, pair->value);
+	p->templates = r.templates;
+	if (p->source == NULL || !check_captures(m, p))
+		return false;
+	struct pattern **slot = ARENA_PUSH(m->arena, &m->all);
+	if (slot == NULL)
+		return false;
+	*slot = p;
+	return strmap_set(&m->by_text, pair->key->text, p);
+}
+
+static enum tfmc_status add_patterns(struct weight_map *m, const struct yaml_node *map, uint32_t main_source)
+{
+	bool ok = true;
+	for (size_t i = 0; i < map->n; i++) {
+		uint32_t source = map->pairs[i].key->loc.source;
+		ok = add_pattern(m, &map->pairs[i], source != 0 && source == main_source) && ok;
+		if (arena_failed(m->arena))
+			return TFMC_NO_MEMORY;
+	}
+	return ok ? TFMC_OK : TFMC_INVALID;
+}
+
+enum tfmc_status weight_map_read(struct weight_map *m, const struct yaml_node *map, const char *dir,
+                                 uint32_t main_source)
+{
+	const struct yaml_node *file;
+	if (map == NULL || yaml_is(map, "identity"))
+		return TFMC_OK;
+	if (map->kind == YAML_MAPPING)
+		return add_patterns(m, map, main_source);
+	if (!yaml_expect(m->cx, map, YAML_SCALAR, "weights.map"))
+		return TFMC_INVALID;
+	const char *path = file_named(m->arena, m->cx, dir, map->text, map->loc);
+	if (path == NULL)
+		return TFMC_INVALID;
+	TFMC_TRY(yaml_read(m->arena, m->cx, path, map->text, map->loc, &file));
+	return add_patterns(m, file, 0);
+}
+
+/* ---- finding ---- */
+
+/* After the limit on errors nobody reads suggestions, and they are not cheap. */
+static bool wants_advice(const struct weight_map *m)
+{
+	return m->cx->max_errors == 0 || m->cx->n_errors <= m->cx->max_errors;
+}
+
+static const char *nearest_tensors(struct weight_map *m, const char *name)
+{
+	return wants_advice(m) ? weight_files_nearest(m->files, name) : "";
+}
+
+static void report_clash(struct weight_map *m, const struct weight_want *want, struct pattern *a,
+                         struct pattern *b)
+{
+	if (!b->clash_reported) {
+		diag_error(m->cx, b->loc, DIAG_TWO_MATCHES, "the parameter '%.200s' fits two patterns",
+		           want->path);
+		diag_note(m->cx, a->loc, "the other one is here");
+		diag_note(m->cx, want->loc, "the parameter belongs to this step");
+	}
+	a->clash_reported = true;
+	b->clash_reported = true;
+}
+
+/*
+ * The pattern that serves the path: the literal one, else the only one that fits. *clash: two fit (reported).
+ * Patterns that fit but give way to a literal one count as matched.
+ */
+static struct pattern *find_pattern(struct weight_map *m, const struct weight_want *want,
+                                    struct weight_captures *captures, bool *clash)
+{
+	struct weight_captures trial;
+	struct pattern *found = strmap_get(&m->by_text, want->path);
+	bool literal = found != NULL && found->key.n_captures == 0;
+	*clash = false;
+	captures->n = 0;
+	if (literal)
+		found->matched = true;
+	else
+		found = NULL;
+	for (size_t i = 0; i < m->all.n; i++) {
+		struct pattern *p = m->all.items[i];
+		if (p->key.n_captures == 0 ||
+		    !weight_template_match(&p->key, &p->templates, want->path, &trial))
+			continue;
+		p->matched = true;
+		if (literal)
+			continue;
+		if (found != NULL) {
+			report_clash(m, want, found, p);
+			*clash = true;
+			return NULL;
+		}
+		found = p;
+		*captures = trial;
+	}
+	return found;
+}
+
+static const struct ir_wexpr *report_missing(struct weight_map *m, const struct weight_want *want,
+                                             const struct pattern *p, const char *name)
+{
+	const char *near = nearest_tensors(m, name);
+	m->missing = true;
+	diag_error(m->cx, want->loc, DIAG_MISSING_TENSOR,
+	           "no weight file has the tensor '%.200s' for parameter '%.200s'", name, want->path);
+	if (p != NULL)
+		diag_note(m->cx, p->source->loc, "the map asks for it here");
+	if (near[0] != '\0')
+		diag_note(m->cx, LOC_NONE, "nearest tensors: %s", near);
+	return NULL;
+}
+
+static const struct ir_wexpr *report_unmapped(struct weight_map *m, const struct weight_want *want)
+{
+	const char *near = nearest_tensors(m, want->path);
+	m->missing = true;
+	diag_error(m->cx, want->loc, DIAG_MISSING_TENSOR,
+	           "no entry of weights.map fits the parameter '%.200s' %s, and no tensor is called so",
+	           want->path, weight_shape_text(m->arena, want->rank, want->dims));
+	if (near[0] != '\0')
+		diag_note(m->cx, LOC_NONE, "nearest tensors: %s", near);
+	return NULL;
+}
+
+/* from[i]: the axis of x that axis i of the parameter may be; false when no order of the axes fits. */
+static bool find_axes(const struct weight_want *want, const struct ir_wexpr *x, int64_t *from)
+{
+	unsigned taken = 0;
+	for (int i = 0; i < want->rank; i++) {
+		int k = 0;
+		while (k < x->rank && ((taken >> k & 1) != 0 || x->dims[k] != want->dims[i]))
+			k++;
+		if (k == x->rank)
+			return false;
+		taken |= 1U << k;
+		from[i] = k;
+	}
+	return x->rank == want->rank;
+}
+
+static bool same_count(const struct weight_want *want, const struct ir_wexpr *x)
+{
+	int64_t n = wexpr_count(x);
+	for (int i = 0; i < want->rank; i++) {
+		if (want->dims[i] == 0 || n % want->dims[i] != 0)
+			return false;
+		n /= want->dims[i];
+	}
+	return n == 1;
+}
+
+/* What would make a source fit that differs in shape: nothing that it says already. */
+static const char *shape_hint(struct weight_map *m, const struct weight_want *want, const struct pattern *p,
+                              const struct ir_wexpr *x)
+{
+	const struct weight_entry *e = p == NULL ? NULL : p->source;
+	size_t n = e == NULL ? 0 : e->steps.n;
+	int64_t from[IR_RANK_MAX];
+	if (!find_axes(want, x, from))
+		return !same_count(want, x)
+		               ? ""
+		               : arena_printf(m->arena,
+		                              "; the same number of elements: reshape: %s would fit",
+		                              weight_shape_text(m->arena, want->rank, want->dims));
+	const char *axes = want->rank == 2 ? "true" : weight_shape_text(m->arena, want->rank, from);
+	if (n != 0 && want->rank == 2 && e->steps.items[n - 1].kind == WEIGHT_TRANSPOSE)
+		return "; it would fit without 'transpose'";
+	if (n != 0 || (e != NULL && e->kind != ENTRY_FROM))
+		return arena_printf(m->arena, "; transposed? 'transpose: %s' as the last step would fit",
+		                    axes);
+	return arena_printf(m->arena, "; transposed? write {from: ..., transpose: %s} in the map", axes);
+}
+
+/* The stored tensor in words, when the expression is nothing else. */
+static const char *describe_source(struct weight_map *m, const struct ir_wexpr *x)
+{
+	if (x->kind == WX_TENSOR)
+		return arena_printf(m->arena, "the tensor '%.200s' of '%s'", x->tensor, x->file);
+	return "its source in weights.map";
+}
+
+static const struct ir_wexpr *check_shape(struct weight_map *m, const struct weight_want *want,
+                                          const struct pattern *p, const struct ir_wexpr *x)
+{
+	bool same = x->rank == want->rank &&
+	            memcmp(x->dims, want->dims, (size_t)want->rank * sizeof(int64_t)) == 0;
+	if (same)
+		return x;
+	const char *hint = shape_hint(m, want, p, x);
+	diag_error(m->cx, want->loc, DIAG_WEIGHT_SHAPE, "the parameter '%.200s' wants %s, %s is %s%s",
+	           want->path, weight_shape_text(m->arena, want->rank, want->dims), describe_source(m, x),
+	           weight_shape_text(m->arena, x->rank, x->dims), hint);
+	if (p != NULL)
+		diag_note(m->cx, p->source->loc, "mapped here");
+	return NULL;
+}
+
+/* A parameter that no entry fits is the tensor of its name: the entry `from: PATH` without pattern. */
+static const struct weight_entry *identity_entry(struct weight_map *m, const struct weight_want *want)
+{
+	struct weight_entry *e = ARENA_NEW(m->arena, struct weight_entry);
+	struct weight_template *t = ARENA_NEW(m->arena, struct weight_template);
+	struct weight_piece *piece = ARENA_NEW(m->arena, struct weight_piece);
+	struct yaml_node *node = ARENA_NEW(m->arena, struct yaml_node);
+	if (e == NULL || t == NULL || piece == NULL || node == NULL)
+		return NULL;
+	*node = (struct yaml_node){
+	        .kind = YAML_SCALAR, .loc = want->loc, .text = want->path, .len = strlen(want->path)};
+	*piece = (struct weight_piece){.text = node->text, .len = node->len};
+	*t = (struct weight_template){.node = node, .pieces = piece, .n = 1};
+	*e = (struct weight_entry){.kind = ENTRY_FROM, .loc = want->loc, .name = t};
+	return e;
+}
+
+const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct weight_want *want)
+{
+	struct weight_captures captures;
+	bool clash;
+	strmap_set(&m->parameters, want->path, m);
+	struct pattern *p = find_pattern(m, want, &captures, &clash);
+	if (clash)
+		return NULL;
+	struct weight_build b = {m->arena, m->cx, m->files, &captures, want, NULL};
+	const struct weight_entry *e = p == NULL ? identity_entry(m, want) : p->source;
+	if (e == NULL || arena_failed(m->arena))
+		return NULL;
+	if (!weight_entry_exists(&b, e)) {
+		if (p == NULL && m->all.n != 0)
+			return report_unmapped(m, want);
+		if (e->optional == OPTIONAL_NONE)
+			return report_missing(m, want, p, b.missing == NULL ? want->path : b.missing);
+		return wexpr_full(m->arena, e->optional == OPTIONAL_ONES ? 1.0 : 0.0, want->rank, want->dims);
+	}
+	const struct ir_wexpr *x = weight_entry_build(&b, e);
+	return x == NULL ? NULL : check_shape(m, want, p, x);
+}
+
+/* ---- the end ---- */
+
+/* The parameter path most like a name, or NULL. */
+static const char *nearest_parameter(const struct weight_map *m, const char *name)
+{
+	const char *best = NULL;
+	size_t best_score = 0;
+	for (size_t i = 0; i < m->parameters.n; i++) {
+		size_t score = weight_name_likeness(name, m->parameters.items[i].key);
+		if (score > best_score) {
+			best_score = score;
+			best = m->parameters.items[i].key;
+		}
+	}
+	return best;
+}
+
+static bool check_patterns(struct weight_map *m)
+{
+	bool ok = true;
+	for (size_t i = 0; i < m->all.n; i++) {
+		const struct pattern *p = m->all.items[i];
+		if (p->matched || !p->must_match)
+			continue;
+		const char *near = wants_advice(m) ? nearest_parameter(m, p->key.node->text) : NULL;
+		diag_error(m->cx, p->loc, DIAG_NO_MATCH, "the pattern '%.200s' fits no parameter%s%s%s",
+		           p->key.node->text, near == NULL ? "" : "; the nearest is '",
+		           near == NULL ? "" : near, near == NULL ? "" : "'");
+		ok = false;
+	}
+	return ok;
+}
+
+static bool is_unused(const struct weight_tensor *t)
+{
+	return !t->used && !t->ignored;
+}
+
+/* Where each of the first few might belong. */
+static void note_unused(struct weight_map *m)
+{
+	size_t n = weight_files_count(m->files), listed = 0;
+	for (size_t i = 0; i < n && listed < UNUSED_LISTED && wants_advice(m); i++) {
+		const struct weight_tensor *t = weight_files_at(m->files, i);
+		const char *near = is_unused(t) ? nearest_parameter(m, t->name) : NULL;
+		if (near == NULL)
+			continue;
+		diag_note(m->cx, LOC_NONE, "'%.200s' %s %s; the nearest parameter is '%.200s'", t->name,
+		          t->type_name, weight_shape_text(m->arena, t->rank, t->dims), near);
+		listed++;
+	}
+}
+
+static bool check_unused(struct weight_map *m, bool allow_unused)
+{
+	size_t n = weight_files_count(m->files), unused = 0;
+	struct loc loc = LOC_NONE;
+	struct buf names;
+	buf_init(&names);
+	for (size_t i = 0; i < n; i++) {
+		const struct weight_tensor *t = weight_files_at(m->files, i);
+		if (!is_unused(t))
+			continue;
+		if (unused < UNUSED_LISTED)
+			buf_printf(&names, "%s%.200s", unused == 0 ? "" : ", ", t->name);
+		loc = unused == 0 ? t->loc : loc;
+		unused++;
+	}
+	if (unused > UNUSED_LISTED)
+		buf_printf(&names, " and %zu more", unused - UNUSED_LISTED);
+	if (unused != 0 && allow_unused)
+		diag_warning(m->cx, loc, DIAG_UNUSED_TENSOR, "stored but neither used nor ignored: %s",
+		             names.data);
+	else if (unused != 0)
+		diag_error(m->cx, loc, DIAG_UNUSED_TENSOR,
+		           "stored but neither used nor ignored: %s; map them or list them in weights.ignore",
+		           names.data);
+	buf_destroy(&names);
+	if (unused != 0)
+		note_unused(m);
+	return unused == 0 || allow_unused;
+}
+
+bool weight_map_finish(struct weight_map *m, bool allow_unused)
+{
+	bool matched = check_patterns(m);
+	/* Tensors that a wrong name in the map does not reach are left over because of it. */
+	bool used = m->missing || check_unused(m, allow_unused);
+	return matched && used;
+}

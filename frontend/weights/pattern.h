@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names with captures: "layers.{i}.{r:q=query,k=key}.weight". A pattern is
+ * matched against a parameter path and binds its captures; a template is
+ * filled from them and may restrict and translate what they matched. Private
+ * to the weight map.
+ */
+#ifndef TFMC_FRONTEND_WEIGHTS_PATTERN_H
+#define TFMC_FRONTEND_WEIGHTS_PATTERN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "frontend/text/yaml_tree.h"
+
+#define WEIGHT_CAPTURES_MAX 16
+#define WEIGHT_NAME_MAX     1024 /* bytes of a pattern or template */
+
+struct weight_choice {
+	const char *from, *to;
+};
+
+struct weight_piece {
+	const char *capture; /* NULL: literal text */
+	const char *text;    /* literal */
+	size_t len;
+	bool restricted; /* only the choices are allowed */
+	struct weight_choice *choices;
+	size_t n_choices;
+};
+
+struct weight_template {
+	const struct yaml_node *node;
+	struct weight_piece *pieces;
+	size_t n, cap;
+	size_t n_captures; /* pieces that are captures */
+};
+
+struct weight_capture {
+	const char *name;
+	const char *text; /* into the matched path */
+	size_t len;
+};
+
+struct weight_captures {
+	struct weight_capture items[WEIGHT_CAPTURES_MAX];
+	size_t n;
+};
+
+/* The templates of one map entry; all must allow a match. */
+struct weight_templates {
+	const struct weight_template **items;
+	size_t n, cap;
+};
+
+/* False after a diagnostic. In a pattern choices are an error. */
+bool weight_template_parse(struct arena *a, struct diag_context *cx, const struct yaml_node *node,
+                           bool is_pattern, struct weight_template *out);
+bool weight_template_has(const struct weight_template *t, const char *capture);
+/* The first way to match in which every template allows its captures; shorter captures are tried first. */
+bool weight_template_match(const struct weight_template *pattern, const struct weight_templates *allow,
+                           const char *path, struct weight_captures *out);
+const char *weight_template_fill(struct arena *a, const struct weight_template *t,
+                                 const struct weight_captures *c);
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * BLAKE2b as RFC 7693 has it, without a key.
+ */
+#include "ir/algorithms/blake2b.h"
+
+#include <string.h>
+
+static const uint64_t start[8] = {0x6a09e667f3bcc908u, 0xbb67ae8584caa73bu, 0x3c6ef372fe94f82bu,
+                                  0xa54ff53a5f1d36f1u, 0x510e527fade682d1u, 0x9b05688c2b3e6c1fu,
+                                  0x1f83d9abfb41bd6bu, 0x5be0cd19137e2179u};
+
+/* Which words of the block each round takes, in pairs. */
+static const unsigned char order[10][16] = {
+        {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
+        {14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3},
+        {11, 8, 12, 0, 5, 2, 15, 13, 10, 14, 3, 6, 7, 1, 9, 4},
+        {7, 9, 3, 1, 13, 12, 11, 14, 2, 6, 5, 10, 4, 0, 15, 8},
+        {9, 0, 5, 7, 2, 4, 10, 15, 14, 1, 11, 12, 6, 8, 3, 13},
+        {2, 12, 6, 10, 0, 11, 8, 3, 4, 13, 7, 5, 15, 14, 1, 9},
+        {12, 5, 1, 15, 14, 13, 4, 10, 0, 7, 6, 3, 9, 2, 8, 11},
+        {13, 11, 7, 14, 12, 1, 3, 9, 5, 0, 15, 4, 8, 6, 2, 10},
+        {6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5},
+        {10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0},
+};
+
+static inline uint64_t turn(uint64_t x, int n)
+{
+	return x >> n | x << (64 - n);
+}
+
+static inline void mix(uint64_t *v, int a, int b, int c, int d, uint64_t x, uint64_t y)
+{
+	v[a] += v[b] + x;
+	v[d] = turn(v[d] ^ v[a], 32);
+	v[c] += v[d];
+	v[b] = turn(v[b] ^ v[c], 24);
+	v[a] += v[b] + y;
+	v[d] = turn(v[d] ^ v[a], 16);
+	v[c] += v[d];
+	v[b] = turn(v[b] ^ v[c], 63);
+}
+
+static void compress(struct blake2b *b, const unsigned char *block, int is_last)
+{
+	uint64_t m[16], v[16];
+	memcpy(m, block, sizeof(m)); /* little-endian, as everything here */
+	for (int i = 0; i < 8; i++) {
+		v[i] = b->h[i];
+		v[i + 8] = start[i];
+	}
+	v[12] ^= b->bytes;
+	if (is_last)
+		v[14] = ~v[14];
+	for (int round = 0; round < 12; round++) {
+		const unsigned char *s = order[round % 10];
+		mix(v, 0, 4, 8, 12, m[s[0]], m[s[1]]);
+		mix(v, 1, 5, 9, 13, m[s[2]], m[s[3]]);
+		mix(v, 2, 6, 10, 14, m[s[4]], m[s[5]]);
+		mix(v, 3, 7, 11, 15, m[s[6]], m[s[7]]);
+		mix(v, 0, 5, 10, 15, m[s[8]], m[s[9]]);
+		mix(v, 1, 6, 11, 12, m[s[10]], m[s[11]]);
+		mix(v, 2, 7, 8, 13, m[s[12]], m[s[13]]);
+		mix(v, 3, 4, 9, 14, m[s[14]], m[s[15]]);
+	}
+	for (int i = 0; i < 8; i++)
+		b->h[i] ^= v[i] ^ v[i + 8];
+}
+
+void blake2b_begin(struct blake2b *b)
+{
+	*b = (struct blake2b){0};
+	memcpy(b->h, start, sizeof(start));
+	b->h[0] ^= 0x01010000u ^ BLAKE2B_BYTES;
+}
+
+/* The last block is another one than those before: a full one waits until it is known which it is. */
+void blake2b_add(struct blake2b *b, const void *bytes, size_t n)
+{
+	const unsigned char *p = bytes;
+	while (n > 0) {
+		if (b->n == BLAKE2B_BLOCK) {
+			b->bytes += BLAKE2B_BLOCK;
+			compress(b, b->block, 0);
+			b->n = 0;
+		}
+		for (; b->n == 0 && n > BLAKE2B_BLOCK; p += BLAKE2B_BLOCK, n -= BLAKE2B_BLOCK) {
+			b->bytes += BLAKE2B_BLOCK;
+			compress(b, p, 0);
+		}
+		size_t room = BLAKE2B_BLOCK - b->n, some = n < room ? n : room;
+		memcpy(b->block + b->n, p, some);
+		b->n += some;
+		p += some;
+		n -= some;
+	}
+}
+
+void blake2b_number(struct blake2b *b, int64_t v)
+{
+	unsigned char bytes[8];
+	for (int i = 0; i < 8; i++)
+		bytes[i] = (unsigned char)((uint64_t)v >> (8 * i));
+	blake2b_add(b, bytes, sizeof(bytes));
+}
+
+void blake2b_item(struct blake2b *b, const void *bytes, size_t n)
+{
+	blake2b_number(b, (int64_t)n);
+	blake2b_add(b, bytes, n);
+}
+
+void blake2b_text(struct blake2b *b, const char *text)
+{
+	if (text)
+		blake2b_item(b, text, strlen(text));
+	else
+		blake2b_number(b, -1);
+}
+
+void blake2b_end(struct blake2b *b, unsigned char out[BLAKE2B_BYTES])
+{
+	b->bytes += b->n;
+	memset(b->block + b->n, 0, BLAKE2B_BLOCK - b->n);
+	compress(b, b->block, 1);
+	for (int i = 0; i < BLAKE2B_BYTES; i++)
+		out[i] = (unsigned char)(b->h[i / 8] >> (8 * (i % 8)));
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * BLAKE2b (RFC 7693) with results of 32 bytes: a name for content that nobody
+ * can give to other content. About a byte a nanosecond.
+ */
+#ifndef TFMC_IR_ALGORITHMS_BLAKE2B_H
+#define TFMC_IR_ALGORITHMS_BLAKE2B_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define BLAKE2B_BYTES 32
+#define BLAKE2B_BLOCK 128
+
+struct blake2b {
+	uint64_t h[8];
+	uint64_t bytes; /* that went into h */
+	unsigned char block[BLAKE2B_BLOCK];
+	size_t n; /* bytes in the block */
+};
+
+void blake2b_begin(struct blake2b *b);
+void blake2b_add(struct blake2b *b, const void *bytes, size_t n);
+/* A text or other bytes with their length, so that what follows cannot be taken for a part of them. */
+void blake2b_item(struct blake2b *b, const void *bytes, size_t n);
+void blake2b_text(struct blake2b *b, const char *text); /* NULL is another text than "" */
+void blake2b_number(struct blake2b *b, int64_t v);
+void blake2b_end(struct blake2b *b, unsigned char out[BLAKE2B_BYTES]);
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Costs by the shapes of operands and results. The formulas are those of the
+ * products' definitions in ops.def.
+ */
+#include "ir/analysis/cost.h"
+
+static const struct ir_dim *axis_from_end(const struct ir_func *f, struct ir_value v, int back)
+{
+	const struct ir_type *t = ir_type_of(f, v);
+	return t->dims[t->rank - back];
+}
+
+/* 2 x elements of the result x terms of each. */
+static const struct ir_dim *product(const struct ir_module *m, const struct ir_func *f,
+                                    const struct ir_op *op, const struct ir_dim *terms)
+{
+	struct ir_dims *dims = m->dims;
+	const struct ir_dim *count = ir_type_count(dims, ir_type_of(f, op->results[0]));
+	return ir_dim_mul(dims, ir_dim_const(dims, 2), ir_dim_mul(dims, count, terms));
+}
+
+static const struct ir_dim *attention_flops(const struct ir_module *m, const struct ir_func *f,
+                                            const struct ir_op *op)
+{
+	struct ir_dims *dims = m->dims;
+	const struct ir_type *q = ir_type_of(f, op->operands[0]);
+	const struct ir_dim *rows = ir_type_count_range(dims, q, 0, q->rank - 1);
+	const struct ir_dim *keys = axis_from_end(f, op->operands[1], 2);
+	const struct ir_dim *width =
+	        ir_dim_add(dims, axis_from_end(f, op->operands[0], 1), axis_from_end(f, op->operands[2], 1));
+	return ir_dim_mul(dims, ir_dim_mul(dims, ir_dim_const(dims, 2), rows), ir_dim_mul(dims, keys, width));
+}
+
+static const struct ir_dim *region_flops(const struct ir_module *m, const struct ir_func *f,
+                                         const struct ir_region *r)
+{
+	const struct ir_dim *sum = ir_dim_const(m->dims, 0);
+	for (size_t i = 0; i < r->n_ops; i++)
+		sum = ir_dim_add(m->dims, sum, ir_op_flops(m, f, r->ops[i]));
+	return sum;
+}
+
+const struct ir_dim *ir_op_flops(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op)
+{
+	struct ir_dims *dims = m->dims;
+	if (op->code == OP_linear || op->code == OP_expert_linear)
+		return product(m, f, op, axis_from_end(f, op->operands[0], 1));
+	if (op->code == OP_matmul) {
+		bool ta = ((const struct attrs_matmul *)op->attrs)->ta;
+		return product(m, f, op, axis_from_end(f, op->operands[0], ta ? 2 : 1));
+	}
+	if (op->code == OP_attention)
+		return attention_flops(m, f, op);
+	if (!op->region)
+		return ir_dim_const(dims, 0);
+	const struct ir_dim *body = region_flops(m, f, op->region);
+	if (op->code == OP_repeat)
+		body = ir_dim_mul(dims, body,
+		                  ir_dim_const(dims, ((const struct attrs_repeat *)op->attrs)->count));
+	return body;
+}
+
+const struct ir_dim *ir_func_flops(const struct ir_module *m, const struct ir_func *f)
+{
+	return region_flops(m, f, f->body);
+}
+
+const struct ir_dim *ir_type_bytes(const struct ir_module *m, const struct ir_type *t)
+{
+	return ir_dim_mul(m->dims, ir_type_count(m->dims, t),
+	                  ir_dim_const(m->dims, ir_dtype_bytes(t->dtype)));
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a computation costs, as formulas of the module's dims: operations of its
+ * products and bytes of its tensors. Nothing here depends on a target.
+ */
+#ifndef TFMC_IR_ANALYSIS_COST_H
+#define TFMC_IR_ANALYSIS_COST_H
+
+#include "ir/core/module.h"
+
+/*
+ * Operations of the products of one execution of `op`, multiply and add as two: linear [.., K] x [N, K] is
+ * 2 .. N K, matmul 2 .. M N K, attention 2 B H S T (E + Ev) over all keys, masked or not. Regions count with
+ * their repetitions. Everything else counts 0: its cost is that of moving its operands.
+ */
+const struct ir_dim *ir_op_flops(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op);
+/* The sum over the body of a function. */
+const struct ir_dim *ir_func_flops(const struct ir_module *m, const struct ir_func *f);
+/* Bytes of a tensor type, elements times the width of its dtype. */
+const struct ir_dim *ir_type_bytes(const struct ir_module *m, const struct ir_type *t);
+
+#endif

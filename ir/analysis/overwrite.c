@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * See overwrite.h. Elements are compared as positions in memory: the result is
+ * row-major, so what is read must be the whole of `base` in the same order.
+ */
+#include "ir/analysis/overwrite.h"
+
+#include "ir/core/view.h"
+
+enum { Q };
+
+struct question {
+	const struct ir_module *m;
+	const struct ir_func *f;
+	const struct ir_op *group, *root;
+	const struct attrs_group *attrs;
+	struct ir_value base;
+	struct ir_value out; /* what is stored, before reshapes at the end */
+};
+
+static bool reads(const struct question *q, const struct ir_op *op, size_t i)
+{
+	return op->operands[i].id != 0 && ir_same(ir_view_base(q->f, op->operands[i]), q->base);
+}
+
+bool ir_group_reads(const struct ir_func *f, const struct ir_op *group, struct ir_value base)
+{
+	const struct question q = {.f = f, .base = base};
+	for (size_t k = 0; k < group->region->n_ops; k++)
+		for (size_t i = 0; i < group->region->ops[k]->n_operands; i++)
+			if (reads(&q, group->region->ops[k], i))
+				return true;
+	return false;
+}
+
+static bool is_inside(const struct question *q, struct ir_value v)
+{
+	const struct ir_op *op = ir_def(q->f, v);
+	return op != NULL && ir_info(q->f, v)->region == q->group->region;
+}
+
+static bool same_dims(const struct question *q, struct ir_value a, struct ir_value b)
+{
+	const struct ir_type *x = ir_type_of(q->f, a), *y = ir_type_of(q->f, b);
+	bool same = x->rank == y->rank;
+	for (int i = 0; same && i < x->rank; i++)
+		same = x->dims[i] == y->dims[i];
+	return same;
+}
+
+/* v is all of its base, in the same order. */
+static bool is_whole(const struct question *q, struct ir_value v)
+{
+	struct ir_view view;
+	const struct ir_type *t = ir_type_of(q->f, q->base);
+	const struct ir_dim *step = ir_dim_const(q->m->dims, 1);
+	bool whole = ir_view_resolve(q->m, q->f, v, &view) && ir_same(view.base, q->base) && !view.is_state &&
+	             ir_dim_equals(view.offset, 0);
+	for (int i = whole ? view.rank - 1 : -1; i >= 0; i--) {
+		whole = whole && (view.stride[i] == step || ir_dim_equals(view.size[i], 1));
+		step = ir_dim_mul(q->m->dims, step, view.size[i]);
+	}
+	return whole && step == ir_type_count(q->m->dims, t);
+}
+
+/* --- the element that is written ------------------------------------------------------------------------ */
+
+/* A norm behind the root of a linear: what it reads is left in the memory of the result until a row is
+ * complete. */
+static bool is_norm_behind(const struct question *q, const struct ir_op *op)
+{
+	bool is_norm = op->code == OP_layer_norm || op->code == OP_rms_norm;
+	const struct ir_region *r = q->group->region;
+	size_t k = (size_t)q->attrs->root;
+	while (k < r->n_ops && r->ops[k] != op)
+		k++;
+	return is_norm && q->attrs->kind == GROUP_linear && k < r->n_ops;
+}
+
+/* Operand i of op is evaluated at op's own element. */
+static bool at_element(const struct question *q, const struct ir_op *op, size_t i)
+{
+	if (is_norm_behind(q, op))
+		return i == 0 && same_dims(q, op->operands[0], op->results[0]);
+	if (op == q->root && q->attrs->kind == GROUP_rowwise)
+		return i == 0 && same_dims(q, op->operands[0], op->results[0]);
+	return ir_op_has(op->code, TRAIT_ELEMENTWISE) && (op->code != OP_mask_rows || i == 0) &&
+	       same_dims(q, op->operands[i], op->results[0]);
+}
+
+/* Everything that reads v is evaluated at the element that is written. A chain is as long as a group. */
+static bool is_placed(const struct question *q, struct ir_value v, size_t depth)
+{
+	const struct ir_region *r = q->group->region;
+	if (ir_same(v, q->out))
+		return true;
+	for (size_t k = 0; k < r->n_ops && depth < r->n_ops; k++) {
+		const struct ir_op *op = r->ops[k];
+		for (size_t i = 0; i < op->n_operands; i++) {
+			if (!ir_same(op->operands[i], v))
+				continue;
+			if (op->n_results != 1 || !at_element(q, op, i) ||
+			    !is_placed(q, op->results[0], depth + 1))
+				return false;
+		}
+	}
+	return depth < r->n_ops;
+}
+
+static const char *refuse_reader(const struct question *q, const struct ir_op *op)
+{
+	if (op == q->root && q->attrs->kind == GROUP_linear)
+		return "every element of the result reads whole rows of it";
+	if (op->code == OP_gather || op->code == OP_take_rows)
+		return "it is read through a gather";
+	if (ir_op_has(op->code, TRAIT_REDUCE))
+		return "it is read by a reduction";
+	if (op == q->root)
+		return "it is read at other elements than the one that is written";
+	return "it is read at another element than the one that is written";
+}
+
+static const char *refuse_elements(const struct question *q)
+{
+	const struct ir_region *r = q->group->region;
+	const struct ir_op *yield = r->ops[r->n_ops - 1];
+	if (!is_inside(q, q->out) && !is_whole(q, q->out)) /* a copy */
+		return "it is copied in another order";
+	bool behind = false;
+	for (size_t k = 0; k < r->n_ops; k++) {
+		const struct ir_op *op = r->ops[k];
+		behind = behind || is_norm_behind(q, op);
+		for (size_t i = 0; i < op->n_operands; i++) {
+			if (!reads(q, op, i) || op == yield || ir_op_has(op->code, TRAIT_VIEW))
+				continue;
+			if (behind)
+				return "it is read behind a norm, whose rows wait in the result";
+			if (op->n_results != 1 || !at_element(q, op, i) || !is_placed(q, op->results[0], 0))
+				return refuse_reader(q, op);
+			if (!is_whole(q, op->operands[i]))
+				return "only a part of it is read, or in another order";
+		}
+	}
+	return NULL;
+}
+
+/* Reshapes at the end of a group change no bytes. */
+static struct ir_value before_reshapes(const struct question *q, struct ir_value v)
+{
+	const struct ir_op *op = ir_def(q->f, v);
+	while (op != NULL && op->code == OP_reshape && is_inside(q, v)) {
+		v = op->operands[0];
+		op = ir_def(q->f, v);
+	}
+	return v;
+}
+
+/* Rows are kept in scratch between their walks, not in the result. */
+static bool keeps_rows_aside(const struct question *q)
+{
+	const struct ir_type *t = ir_type_of(q->f, q->root->operands[0]);
+	int64_t longest = t->rank > 0 ? ir_dim_hi(q->m->dims, t->dims[t->rank - 1]) : 1;
+	return q->attrs->scratch / 4 >= longest;
+}
+
+/* --- attention ------------------------------------------------------------------------------------------ */
+
+static const char *refuse_attention(const struct question *q)
+{
+	const struct ir_region *r = q->group->region;
+	const struct ir_op *yield = r->ops[r->n_ops - 1], *root = q->root;
+	struct ir_view from, to;
+
+	for (size_t k = 0; k < r->n_ops; k++)
+		for (size_t i = 0; i < r->ops[k]->n_operands; i++)
+			if (reads(q, r->ops[k], i) && !(r->ops[k] == root && i == Q))
+				return "other tasks read it";
+	if (!ir_view_resolve(q->m, q->f, root->operands[Q], &from) || !ir_same(from.base, q->base) ||
+	    !ir_view_store(q->m, q->f, yield->operands[0], &to) || !ir_same(to.base, root->results[0]) ||
+	    from.rank != to.rank || from.is_state || !ir_dim_equals(from.offset, 0))
+		return "q is only a part of it";
+	for (int i = 0; i < from.rank; i++)
+		if (from.size[i] != to.size[i] ||
+		    (from.stride[i] != to.stride[i] && !ir_dim_equals(from.size[i], 1)))
+			return "q and the result lie in different orders";
+	return NULL;
+}
+
+/* --- all ------------------------------------------------------------------------------------------------ */
+
+const char *ir_overwrite_refusal(const struct ir_module *m, const struct ir_func *f,
+                                 const struct ir_op *group, struct ir_value base)
+{
+	const struct ir_region *r = group->region;
+	const struct ir_op *yield = r->ops[r->n_ops - 1];
+	struct question q = {.m = m, .f = f, .group = group, .attrs = group->attrs, .base = base};
+
+	if (group->n_results != 1 || q.attrs->root < 0 || (size_t)q.attrs->root >= r->n_ops)
+		return "the group has more than one result";
+	q.root = r->ops[q.attrs->root];
+	q.out = before_reshapes(&q, yield->operands[0]);
+	const struct ir_type *from = ir_type_of(f, base), *to = ir_type_of(f, group->results[0]);
+	if (from->kind != IR_TENSOR || ir_dtype_bytes(from->dtype) != ir_dtype_bytes(to->dtype))
+		return "its elements have another size";
+	if (ir_type_count(m->dims, from) != ir_type_count(m->dims, to))
+		return "it has another number of elements";
+	switch ((enum ir_word_group)q.attrs->kind) {
+	case GROUP_attention:
+		return q.root->code == OP_attention ? refuse_attention(&q) : "other tasks read it";
+	case GROUP_rowwise:
+		if (!keeps_rows_aside(&q))
+			return "the kernel keeps rows in its result";
+		return refuse_elements(&q);
+	case GROUP_linear:
+	case GROUP_loops: return refuse_elements(&q);
+	}
+	return "its kernel is not known";
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What follows from the conditions of a case: which call it serves, what its
+ * dims become, how large they can be. Nothing here changes a module.
+ */
+#include "ir/builder/case.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "ir/builder/builder.h"
+#include "ir/support/checked.h"
+#include "ir/print/text.h"
+
+static bool atom_has(const struct ir_dim_atom *atom, int sym)
+{
+	if (atom->sym >= 0)
+		return atom->sym == sym;
+	return ir_dim_has(atom->of, sym) || (atom->other != NULL && ir_dim_has(atom->other, sym));
+}
+
+bool ir_dim_has(const struct ir_dim *d, int sym)
+{
+	for (size_t t = 0; t < d->n_terms; t++)
+		for (size_t a = 0; a < d->terms[t].n_atoms; a++)
+			if (atom_has(d->terms[t].atoms[a], sym))
+				return true;
+	return false;
+}
+
+int ir_dim_only_sym(const struct ir_dim *d)
+{
+	if (d->n_terms != 1 || d->terms[0].coeff != 1 || d->terms[0].n_atoms != 1)
+		return -1;
+	return d->terms[0].atoms[0]->sym;
+}
+
+/* --- which call ------------------------------------------------------------------------------------------
+ */
+
+const struct ir_func *ir_case_base(const struct ir_module *m, const struct ir_func *f)
+{
+	return f->when == NULL ? f : ir_find_func(m, f->when->of);
+}
+
+bool ir_case_holds(const struct ir_case *c, const int64_t *values)
+{
+	for (size_t i = 0; i < c->n; i++) {
+		const struct ir_condition *x = &c->conditions[i];
+		int64_t v;
+		if (!ir_dim_eval(x->dim, values, &v))
+			return false;
+		if (x->relation == IR_EQUAL ? v != x->value : v > x->value)
+			return false;
+	}
+	return true;
+}
+
+const struct ir_func *ir_case_for(const struct ir_module *m, const struct ir_func *base,
+                                  const int64_t *values)
+{
+	for (size_t i = 0; i < m->funcs.n; i++) {
+		const struct ir_func *f = m->funcs.items[i];
+		if (f->when != NULL && strcmp(f->when->of, base->name) == 0 && ir_case_holds(f->when, values))
+			return f;
+	}
+	return base;
+}
+
+/* --- dims ------------------------------------------------------------------------------------------------
+ */
+
+const struct ir_dim *ir_case_bind(struct ir_module *m, const struct ir_case *c, const struct ir_dim *d)
+{
+	for (size_t i = 0; i < c->n; i++) {
+		const struct ir_condition *x = &c->conditions[i];
+		int sym = ir_dim_only_sym(x->dim);
+		if (x->relation == IR_EQUAL && sym >= 0)
+			d = ir_dim_bind(m->dims, d, sym, ir_dim_const(m->dims, x->value));
+	}
+	return d;
+}
+
+const struct ir_type *ir_case_bind_type(struct ir_module *m, const struct ir_case *c, const struct ir_type *t)
+{
+	const struct ir_dim *dims[IR_RANK_MAX];
+	if (t->kind != IR_TENSOR)
+		return t;
+	for (int i = 0; i < t->rank; i++)
+		dims[i] = ir_case_bind(m, c, t->dims[i]);
+	return ir_type_tensor(m->types, t->dtype, t->rank, dims);
+}
+
+/* d = q x and x <= value, q constant and not negative: d <= q value. */
+static int64_t limited(const struct ir_module *m, const struct ir_dim *d, const struct ir_condition *x,
+                       int64_t hi)
+{
+	const struct ir_dim *q = ir_dim_divide(m->dims, d, x->dim);
+	int64_t least, most, bound;
+	if (q == NULL)
+		return hi;
+	least = ir_dim_lo(m->dims, q);
+	most = ir_dim_hi(m->dims, q);
+	if (least < 0 || x->value < 0 || !checked_mul_i64(most, x->value, &bound))
+		return hi;
+	return bound < hi ? bound : hi;
+}
+
+int64_t ir_func_dim_hi(const struct ir_module *m, const struct ir_func *f, const struct ir_dim *d)
+{
+	int64_t hi = ir_dim_hi(m->dims, d);
+	for (size_t i = 0; f->when != NULL && i < f->when->n; i++)
+		if (f->when->conditions[i].relation == IR_AT_MOST)
+			hi = limited(m, d, &f->when->conditions[i], hi);
+	return hi;
+}
+
+struct token_dim {
+	const struct ir_func *f;
+	int sym;
+};
+
+static void find_token_dim(void *user, const struct ir_op *op)
+{
+	struct token_dim *t = user;
+	if (op->code != OP_state_append || t->sym >= 0)
+		return;
+	const struct ir_type *x = ir_type_of(t->f, op->operands[1]);
+	int batch = ir_dim_only_sym(ir_type_of(t->f, op->operands[0])->state->type->dims[0]);
+	int rows = ir_dim_only_sym(x->dims[x->rank - 2]);
+	t->sym = rows != batch ? rows : -1;
+}
+
+int ir_func_token_dim(const struct ir_func *f)
+{
+	struct token_dim t = {f, -1};
+	ir_walk(f->body, find_token_dim, &t);
+	return t.sym;
+}
+
+/* --- text and copies -------------------------------------------------------------------------------------
+ */
+
+void ir_case_print(struct buf *out, const struct ir_module *m, const struct ir_case *c)
+{
+	buf_str(out, "case of ");
+	ir_print_name(out, '@', c->of);
+	for (size_t i = 0; i < c->n; i++) {
+		const struct ir_condition *x = &c->conditions[i];
+		buf_str(out, i == 0 ? " when " : ", ");
+		ir_dim_print(out, m->dims, x->dim, true);
+		buf_printf(out, " %s %" PRId64, x->relation == IR_EQUAL ? "=" : "<=", x->value);
+	}
+}
+
+void irb_case(struct ir_builder *b, const struct ir_case *c)
+{
+	if (b->failed)
+		return;
+	struct ir_case *copy = ARENA_NEW(&b->m->arena, struct ir_case);
+	struct ir_condition *list = ARENA_ARRAY(&b->m->arena, struct ir_condition, c->n + 1);
+	if (copy == NULL || list == NULL || c->n > IR_CONDITIONS_MAX) {
+		b->failed = true;
+		return;
+	}
+	for (size_t i = 0; i < c->n; i++) {
+		list[i] = c->conditions[i];
+		list[i].dim = ir_import_dim(b->m, list[i].dim);
+		if (list[i].dim == NULL)
+			build_fail(b, DIAG_INTERNAL, "a condition of @%s cannot be copied", c->of);
+	}
+	*copy = (struct ir_case){strmap_intern(&b->m->strings, c->of, strlen(c->of)), list, c->n};
+	b->f->when = copy;
+}

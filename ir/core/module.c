@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Modules: creation, weights and states by name, import of dims and types of
+ * another module, and walks over ops. Invariant: everything a module points to
+ * lives in its own arena.
+ */
+#include "ir/core/module.h"
+
+#include <string.h>
+
+#include "ir/support/memory.h"
+
+struct ir_module *ir_module_create(const char *name)
+{
+	struct ir_module *m = memory_zeroed(1, sizeof(*m));
+	if (m == NULL)
+		return NULL;
+	arena_init(&m->arena);
+	m->name = arena_strdup(&m->arena, name);
+	strmap_init(&m->strings, &m->arena);
+	strmap_init(&m->weight_names, &m->arena);
+	strmap_init(&m->state_names, &m->arena);
+	strmap_init(&m->func_names, &m->arena);
+	m->dims = ir_dims_create(&m->arena);
+	m->types = ir_types_create(&m->arena, m->dims);
+	if (m->dims == NULL || m->types == NULL || arena_failed(&m->arena)) {
+		ir_module_destroy(m);
+		return NULL;
+	}
+	return m;
+}
+
+void ir_module_destroy(struct ir_module *m)
+{
+	if (m == NULL)
+		return;
+	arena_destroy(&m->arena);
+	memory_free(m);
+}
+
+struct ir_module *ir_module_create_like(const struct ir_module *m)
+{
+	struct ir_module *like = ir_module_create(m->name);
+	if (like == NULL)
+		return NULL;
+	like->stage = m->stage;
+	like->own_source = m->own_source;
+	for (size_t i = 0; i < ir_dims_count(m->dims); i++) {
+		const struct ir_dim_sym *s = ir_dims_sym(m->dims, i);
+		if (!ir_dims_declare(like->dims, s->name, s->lo, s->hi))
+			goto failed;
+	}
+	for (size_t i = 0; i < m->states.n; i++) {
+		const struct ir_state_decl *s = m->states.items[i];
+		if (ir_add_state(like, s->name, s->type, s->loc) == NULL ||
+		    !ir_encode_state(like, s->name, s->encoding))
+			goto failed;
+	}
+	return like;
+failed:
+	ir_module_destroy(like);
+	return NULL;
+}
+
+const char *ir_encoding_name(enum ir_encoding e)
+{
+	switch (e) {
+	case ENC_ROW: return "row";
+	case ENC_PANEL16: return "panel16";
+	}
+	return "";
+}
+
+const struct ir_weight *ir_find_weight(const struct ir_module *m, const char *name)
+{
+	return strmap_get(&m->weight_names, name);
+}
+
+const struct ir_state_decl *ir_find_state(const struct ir_module *m, const char *name)
+{
+	return strmap_get(&m->state_names, name);
+}
+
+const struct ir_func *ir_find_func(const struct ir_module *m, const char *name)
+{
+	return strmap_get(&m->func_names, name);
+}
+
+struct ir_loc ir_import_loc(struct ir_module *m, struct ir_loc loc)
+{
+	if (loc.path != NULL)
+		loc.path = strmap_intern(&m->strings, loc.path, strlen(loc.path));
+	return loc;
+}
+
+/* --- weights and states ---------------------------------------------------------------------------- */
+
+static const double *copy_frequencies(struct ir_module *m, const struct ir_wexpr *e)
+{
+	size_t n = (size_t)e->dims[1] / 2;
+	double *r = ARENA_ARRAY(&m->arena, double, n + 1);
+	if (r != NULL)
+		memcpy(r, e->frequencies, n * sizeof(*r));
+	return r;
+}
+
+static const struct ir_wexpr *copy_wexpr(struct ir_module *m, const struct ir_wexpr *e)
+{
+	struct ir_wexpr *r = ARENA_NEW(&m->arena, struct ir_wexpr);
+	if (e == NULL || r == NULL)
+		return NULL;
+	*r = *e;
+	if (e->file != NULL)
+		r->file = strmap_intern(&m->strings, e->file, strlen(e->file));
+	if (e->tensor != NULL)
+		r->tensor = arena_strdup(&m->arena, e->tensor);
+	if (e->frequencies != NULL)
+		r->frequencies = copy_frequencies(m, e);
+	if (e->n_args == 0)
+		return arena_failed(&m->arena) ? NULL : r;
+	const struct ir_wexpr **args = ARENA_ARRAY(&m->arena, const struct ir_wexpr *, e->n_args);
+	for (size_t i = 0; args != NULL && i < e->n_args; i++) {
+		args[i] = copy_wexpr(m, e->args[i]);
+		if (args[i] == NULL)
+			return NULL;
+	}
+	r->args = args;
+	return args == NULL ? NULL : r;
+}
+
+static bool same_init(const struct ir_wexpr *a, const struct ir_wexpr *b)
+{
+	if (a == NULL || b == NULL)
+		return a == b;
+	return wexpr_equal(a, b);
+}
+
+const struct ir_weight *ir_add_weight(struct ir_module *m, const struct ir_weight *w)
+{
+	const struct ir_type *type = ir_import_type(m, w->type);
+	const struct ir_weight *old = ir_find_weight(m, w->name);
+	if (old != NULL) {
+		bool same = old->type == type && old->encoding == w->encoding && old->narrow == w->narrow &&
+		            same_init(old->init, w->init);
+		return same ? old : NULL;
+	}
+	struct ir_weight *r = ARENA_NEW(&m->arena, struct ir_weight);
+	if (r == NULL || type == NULL)
+		return NULL;
+	*r = *w;
+	r->name = strmap_intern(&m->strings, w->name, strlen(w->name));
+	r->type = type;
+	r->loc = ir_import_loc(m, w->loc);
+	if (w->init != NULL) {
+		r->init = copy_wexpr(m, w->init);
+		if (r->init == NULL)
+			return NULL;
+	}
+	struct ir_weight **slot = ARENA_PUSH(&m->arena, &m->weights);
+	if (slot == NULL || !strmap_set(&m->weight_names, r->name, r))
+		return NULL;
+	*slot = r;
+	return r;
+}
+
+const struct ir_state_decl *ir_add_state(struct ir_module *m, const char *name, const struct ir_type *type,
+                                         struct ir_loc loc)
+{
+	type = ir_import_type(m, type);
+	const struct ir_state_decl *old = ir_find_state(m, name);
+	if (old != NULL)
+		return old->type == type ? old : NULL;
+	struct ir_state_decl *r = ARENA_NEW(&m->arena, struct ir_state_decl);
+	if (r == NULL || type == NULL)
+		return NULL;
+	*r = (struct ir_state_decl){strmap_intern(&m->strings, name, strlen(name)), type,
+	                            ir_import_loc(m, loc), ENC_ROW};
+	struct ir_state_decl **slot = ARENA_PUSH(&m->arena, &m->states);
+	if (slot == NULL || !strmap_set(&m->state_names, r->name, r))
+		return NULL;
+	*slot = r;
+	return r;
+}
+
+bool ir_encode_state(struct ir_module *m, const char *name, enum ir_encoding encoding)
+{
+	for (size_t i = 0; i < m->states.n; i++) {
+		if (strcmp(m->states.items[i]->name, name) != 0)
+			continue;
+		m->states.items[i]->encoding = encoding;
+		return true;
+	}
+	return false;
+}
+
+/* --- dims and types of another module ----------------------------------------------------------------- */
+
+static const struct ir_dim *import_atom(struct ir_module *m, const struct ir_dim_atom *a)
+{
+	if (a->other != NULL)
+		return ir_dim_max(m->dims, ir_import_dim(m, a->of), ir_import_dim(m, a->other));
+	if (a->sym < 0)
+		return ir_dim_floordiv(m->dims, ir_import_dim(m, a->of), a->by);
+	if ((size_t)a->sym >= ir_dims_count(m->dims))
+		return NULL;
+	return ir_dim_sym(m->dims, ir_dims_sym(m->dims, (size_t)a->sym)->name);
+}
+
+const struct ir_dim *ir_import_dim(struct ir_module *m, const struct ir_dim *d)
+{
+	const struct ir_dim *r = ir_dim_const(m->dims, 0);
+	if (d == NULL)
+		return NULL;
+	for (size_t i = 0; i < d->n_terms; i++) {
+		const struct ir_dim *x = ir_dim_const(m->dims, d->terms[i].coeff);
+		for (size_t k = 0; k < d->terms[i].n_atoms; k++) {
+			const struct ir_dim *factor = import_atom(m, d->terms[i].atoms[k]);
+			if (factor == NULL)
+				return NULL;
+			x = ir_dim_mul(m->dims, x, factor);
+		}
+		r = ir_dim_add(m->dims, r, x);
+	}
+	return r;
+}
+
+const struct ir_type *ir_import_type(struct ir_module *m, const struct ir_type *t)
+{
+	if (t == NULL)
+		return NULL;
+	if (t->kind == IR_STATE) {
+		const struct ir_state_decl *s = ir_find_state(m, t->state->name);
+		return s == NULL ? NULL : ir_type_state(m->types, s);
+	}
+	const struct ir_dim *dims[IR_RANK_MAX];
+	for (int i = 0; i < t->rank; i++)
+		dims[i] = ir_import_dim(m, t->dims[i]);
+	return ir_type_tensor(m->types, t->dtype, t->rank, dims);
+}
+
+/* --- walks --------------------------------------------------------------------------------------------- */
+
+void ir_walk(const struct ir_region *r, ir_visit *visit, void *user)
+{
+	for (size_t i = 0; i < r->n_ops; i++) {
+		visit(user, r->ops[i]);
+		if (r->ops[i]->region != NULL)
+			ir_walk(r->ops[i]->region, visit, user);
+	}
+}
+
+static void count_op(void *user, const struct ir_op *op)
+{
+	uint32_t *uses = user;
+	for (size_t i = 0; i < op->n_operands; i++)
+		uses[op->operands[i].id]++;
+}
+
+uint32_t *ir_count_uses(struct arena *a, const struct ir_func *f)
+{
+	uint32_t *uses = ARENA_ARRAY(a, uint32_t, f->n_values);
+	if (uses == NULL)
+		return NULL;
+	ir_walk(f->body, count_op, uses);
+	uses[0] = 0;
+	return uses;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Descriptors of all ops, expanded from ops.def and words.def. One function
+ * per op holds its constant tables, so that offsets of attributes can name the
+ * op's own struct.
+ */
+#include "ir/core/op.h"
+
+#include <string.h>
+
+/* The traits as ops.def spells them. */
+enum {
+	PURE = TRAIT_PURE,
+	VIEW = TRAIT_VIEW,
+	ELEMENTWISE = TRAIT_ELEMENTWISE,
+	ROWWISE = TRAIT_ROWWISE,
+	REDUCE = TRAIT_REDUCE,
+	CONTRACT = TRAIT_CONTRACT,
+	MOVE = TRAIT_MOVE,
+	CONST = TRAIT_CONST,
+	STATEFUL = TRAIT_STATEFUL,
+	REGION = TRAIT_REGION,
+	TERMINATOR = TRAIT_TERMINATOR,
+	COMMUTATIVE = TRAIT_COMMUTATIVE,
+};
+
+#define WORD(list, word)         #word,
+#define WORDS(list, name, words) static const char *const words_of_##list[] = {words};
+#include "ir/core/words.def"
+#undef WORD
+
+struct word_list {
+	const char *const *words;
+	int n;
+};
+
+static const struct word_list word_lists[] = {
+#define WORDS(list, name, words) [WORDS_##list] = {words_of_##list, (int)TFMC_COUNT(words_of_##list)},
+#include "ir/core/words.def"
+};
+
+int ir_words_count(enum ir_word_list list)
+{
+	return word_lists[list].n;
+}
+
+const char *ir_word(enum ir_word_list list, int word)
+{
+	return word_lists[list].words[word];
+}
+
+#define IN(name, cls)                 {#name, CLASS_##cls, OPERAND_REQUIRED},
+#define OPT(name, cls)                {#name, CLASS_##cls, OPERAND_OPTIONAL},
+#define VAR(name, cls)                {#name, CLASS_##cls, OPERAND_VARIADIC},
+#define ATTR(name, kind, f, i, words) {#name, kind, offsetof(self, name), f, i, words},
+#define FLOAT(name, def)              ATTR(name, ATTR_FLOAT, def, 0, WORDS_MASK)
+#define INT(name, def)                ATTR(name, ATTR_INT, 0.0, def, WORDS_MASK)
+#define FLAG(name)                    ATTR(name, ATTR_FLAG, 0.0, 0, WORDS_MASK)
+#define DIMATTR(name)                 ATTR(name, ATTR_DIM, 0.0, 0, WORDS_MASK)
+#define DIMS(name)                    ATTR(name, ATTR_DIMS, 0.0, 0, WORDS_MASK)
+#define INTS(name)                    ATTR(name, ATTR_INTS, 0.0, 0, WORDS_MASK)
+#define DTYPEATTR(name)               ATTR(name, ATTR_DTYPE, 0.0, 0, WORDS_MASK)
+#define WORDATTR(name, list, def)     ATTR(name, ATTR_WORD, 0.0, list##_##def, WORDS_##list)
+#define WEIGHT(name)                  ATTR(name, ATTR_WEIGHT, 0.0, 0, WORDS_MASK)
+#define OP(op, op_traits, op_operands, op_attributes, op_formula)                                  \
+	static const struct ir_op_desc *describe_##op(void)                                        \
+	{                                                                                          \
+		typedef struct attrs_##op self;                                                    \
+		static const struct ir_operand_desc operands[] = {                                 \
+		        op_operands{NULL, CLASS_ANY, OPERAND_REQUIRED}};                           \
+		static const struct ir_attr_desc attrs[] = {                                       \
+		        op_attributes{NULL, ATTR_FLOAT, 0, 0.0, 0, WORDS_MASK}};                   \
+		static const struct ir_op_desc desc = {OP_##op, #op,          op_traits, operands, \
+		                                       attrs,   sizeof(self), op_formula};         \
+		return &desc;                                                                      \
+	}
+#include "ir/core/ops.def"
+
+typedef const struct ir_op_desc *describe_fn(void);
+
+static describe_fn *const descriptions[] = {
+#define OP(name, traits, operands, attributes, formula) [OP_##name] = describe_##name,
+#include "ir/core/ops.def"
+};
+
+const struct ir_op_desc *ir_op_desc(enum ir_opcode code)
+{
+	return descriptions[code]();
+}
+
+bool ir_op_find(const char *name, size_t n, enum ir_opcode *out)
+{
+	for (int i = 0; i < IR_N_OPS; i++) {
+		const char *s = ir_op_desc((enum ir_opcode)i)->name;
+		if (strlen(s) == n && memcmp(s, name, n) == 0) {
+			*out = (enum ir_opcode)i;
+			return true;
+		}
+	}
+	return false;
+}
+
+bool ir_op_has(enum ir_opcode code, unsigned traits)
+{
+	return (ir_op_desc(code)->traits & traits) == traits;
+}

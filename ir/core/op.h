@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What ops are: enums, attribute structs and descriptors, all derived from
+ * ops.def and words.def. Facts only; what is done with an op lives in the
+ * tables of its consumers.
+ */
+#ifndef TFMC_IR_CORE_OP_H
+#define TFMC_IR_CORE_OP_H
+
+#include "ir/types/type.h"
+
+enum ir_opcode {
+#define OP(name, traits, operands, attributes, formula) OP_##name,
+#include "ir/core/ops.def"
+};
+#define OP(name, traits, operands, attributes, formula) +1
+enum {
+	IR_N_OPS = 0
+#include "ir/core/ops.def"
+};
+
+enum ir_traits {
+	TRAIT_PURE = 1 << 0,        /* no effect besides its results */
+	TRAIT_VIEW = 1 << 1,        /* the result shares the operand's elements */
+	TRAIT_ELEMENTWISE = 1 << 2, /* one element from the elements at the same index */
+	TRAIT_ROWWISE = 1 << 3,     /* a row of the last axis depends on that row only */
+	TRAIT_REDUCE = 1 << 4,
+	TRAIT_CONTRACT = 1 << 5,
+	TRAIT_MOVE = 1 << 6,     /* moves elements, no arithmetic */
+	TRAIT_CONST = 1 << 7,    /* no tensor operands */
+	TRAIT_STATEFUL = 1 << 8, /* consumes and returns state */
+	TRAIT_REGION = 1 << 9,
+	TRAIT_TERMINATOR = 1 << 10,
+	TRAIT_COMMUTATIVE = 1 << 11,
+};
+
+#define IR_WINDOW_MAX (1 << 30) /* of masks: positions and windows together stay far below 2^31 */
+
+/* Word lists: enum mask { MASK_none, MASK_causal }, ... */
+#define WORD(list, word)         list##_##word,
+#define WORDS(list, name, words) enum ir_word_##name{words};
+#include "ir/core/words.def"
+#undef WORD
+
+enum ir_word_list {
+#define WORDS(list, name, words) WORDS_##list,
+#include "ir/core/words.def"
+};
+/* Number of words of a list and the spelling of one. */
+int ir_words_count(enum ir_word_list list);
+const char *ir_word(enum ir_word_list list, int word);
+
+struct ir_weight;
+
+struct ir_dim_list {
+	const struct ir_dim **items;
+	size_t n;
+};
+struct ir_int_list {
+	int64_t *items;
+	size_t n;
+};
+
+/* struct attrs_<op>; ops without attributes have one unused member. */
+#define FLOAT(name, def)          double name;
+#define INT(name, def)            int64_t name;
+#define FLAG(name)                bool name;
+#define DIMATTR(name)             const struct ir_dim *name;
+#define DIMS(name)                struct ir_dim_list name;
+#define INTS(name)                struct ir_int_list name;
+#define DTYPEATTR(name)           enum ir_dtype name;
+#define WORDATTR(name, list, def) int name; /* a word of `list` */
+#define WEIGHT(name)              const struct ir_weight *name;
+#define OP(name, traits, operands, attributes, formula) \
+	struct attrs_##name {                           \
+		attributes char unused_;                \
+	};
+#include "ir/core/ops.def"
+
+enum ir_operand_class { CLASS_ANY, CLASS_FLOAT, CLASS_INT, CLASS_I32, CLASS_BOOL, CLASS_NUMBER, CLASS_STATE };
+
+enum ir_operand_kind { OPERAND_REQUIRED, OPERAND_OPTIONAL, OPERAND_VARIADIC };
+
+struct ir_operand_desc {
+	const char *name; /* NULL ends the list */
+	enum ir_operand_class class;
+	enum ir_operand_kind kind;
+};
+
+enum ir_attr_kind {
+	ATTR_FLOAT,
+	ATTR_INT,
+	ATTR_FLAG,
+	ATTR_DIM,
+	ATTR_DIMS,
+	ATTR_INTS,
+	ATTR_DTYPE,
+	ATTR_WORD,
+	ATTR_WEIGHT,
+};
+
+struct ir_attr_desc {
+	const char *name; /* NULL ends the list */
+	enum ir_attr_kind kind;
+	size_t offset;           /* in struct attrs_<op> */
+	double float_default;    /* ATTR_FLOAT */
+	int64_t int_default;     /* ATTR_INT, ATTR_WORD */
+	enum ir_word_list words; /* ATTR_WORD */
+};
+
+struct ir_op_desc {
+	enum ir_opcode code;
+	const char *name;
+	unsigned traits; /* enum ir_traits */
+	const struct ir_operand_desc *operands;
+	const struct ir_attr_desc *attrs;
+	size_t attrs_bytes; /* sizeof(struct attrs_<op>) */
+	const char *formula;
+};
+
+const struct ir_op_desc *ir_op_desc(enum ir_opcode code);
+/* False when no op has that name. */
+bool ir_op_find(const char *name, size_t n, enum ir_opcode *out);
+bool ir_op_has(enum ir_opcode code, unsigned traits); /* all of them */
+
+#endif

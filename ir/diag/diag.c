@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Diagnostic context: sources, counting, the limit on errors, and the table of
+ * codes. Drawing is in diag_render.c.
+ */
+#include "ir/diag/diag.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_ERRORS_DEFAULT 20
+
+static const struct diag_info infos[] = {
+#define DIAG(name, number, title, help) {DIAG_##name, #name, title, help},
+#include "ir/diag/diagnostics.def"
+};
+
+void diag_init(struct diag_context *cx, diag_sink *sink, void *user)
+{
+	*cx = (struct diag_context){.sink = sink, .user = user, .max_errors = MAX_ERRORS_DEFAULT};
+	arena_init(&cx->arena);
+}
+
+void diag_destroy(struct diag_context *cx)
+{
+	arena_destroy(&cx->arena);
+	cx->sources = NULL;
+	cx->n_sources = 0;
+	cx->cap_sources = 0;
+}
+
+uint32_t diag_add_source(struct diag_context *cx, const char *name, const char *text, size_t len)
+{
+	const char *name_copy = arena_strdup(&cx->arena, name);
+	const char *text_copy = text == NULL ? NULL : arena_strndup(&cx->arena, text, len);
+	if (arena_failed(&cx->arena) || cx->n_sources >= UINT32_MAX)
+		return 0;
+	struct diag_source *s = arena_list_push(&cx->arena, (void **)&cx->sources, &cx->n_sources,
+	                                        &cx->cap_sources, sizeof(*s));
+	if (s == NULL)
+		return 0;
+	*s = (struct diag_source){name_copy, text_copy, text == NULL ? 0 : len};
+	return (uint32_t)cx->n_sources;
+}
+
+uint32_t diag_find_source(const struct diag_context *cx, const char *name)
+{
+	for (size_t i = 0; i < cx->n_sources; i++) {
+		if (strcmp(cx->sources[i].name, name) == 0)
+			return (uint32_t)(i + 1);
+	}
+	return 0;
+}
+
+const char *diag_source_name(const struct diag_context *cx, uint32_t source)
+{
+	return source == 0 || source > cx->n_sources ? "" : cx->sources[source - 1].name;
+}
+
+static void emit(struct diag_context *cx, struct diag d, const char *fmt, va_list ap)
+{
+	struct buf message;
+	if (cx->sink == NULL)
+		return;
+	buf_init(&message);
+	buf_vprintf(&message, fmt, ap);
+	d.message = message.data;
+	cx->sink(cx->user, cx, &d);
+	buf_destroy(&message);
+}
+
+/* Counts; false when the diagnostic goes beyond the limit. */
+static bool admit(struct diag_context *cx, enum diag_severity severity)
+{
+	if (severity == DIAG_WARNING)
+		cx->n_warnings++;
+	if (severity == DIAG_ERROR)
+		cx->n_errors++;
+	cx->drop_notes = severity == DIAG_ERROR && cx->max_errors != 0 && cx->n_errors > cx->max_errors;
+	return !cx->drop_notes;
+}
+
+void diag_error(struct diag_context *cx, struct loc loc, enum diag_code code, const char *fmt, ...)
+{
+	if (!admit(cx, DIAG_ERROR))
+		return;
+	va_list ap;
+	va_start(ap, fmt);
+	emit(cx, (struct diag){DIAG_ERROR, code, loc, NULL, NULL}, fmt, ap);
+	va_end(ap);
+}
+
+void diag_warning(struct diag_context *cx, struct loc loc, enum diag_code code, const char *fmt, ...)
+{
+	enum diag_severity severity = cx->warnings_are_errors ? DIAG_ERROR : DIAG_WARNING;
+	if (!admit(cx, severity))
+		return;
+	va_list ap;
+	va_start(ap, fmt);
+	emit(cx, (struct diag){severity, code, loc, NULL, NULL}, fmt, ap);
+	va_end(ap);
+}
+
+void diag_note(struct diag_context *cx, struct loc loc, const char *fmt, ...)
+{
+	if (cx->drop_notes)
+		return;
+	va_list ap;
+	va_start(ap, fmt);
+	emit(cx, (struct diag){DIAG_NOTE, DIAG_NONE, loc, NULL, NULL}, fmt, ap);
+	va_end(ap);
+}
+
+void diag_remark(struct diag_context *cx, struct loc loc, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	emit(cx, (struct diag){DIAG_REMARK, DIAG_NONE, loc, NULL, NULL}, fmt, ap);
+	va_end(ap);
+}
+
+static void emit_about(struct diag_context *cx, struct diag d, const char *fmt, ...) TFMC_PRINTF(3, 4);
+
+static void emit_about(struct diag_context *cx, struct diag d, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	emit(cx, d, fmt, ap);
+	va_end(ap);
+}
+
+void diag_remark_about(struct diag_context *cx, struct loc loc, const struct diag_remark *about)
+{
+	const char *path = about->path, *function = about->function;
+	char times[32] = "";
+	if (about->count > 1)
+		(void)snprintf(times, sizeof(times), ", %lld times", (long long)about->count);
+	emit_about(cx, (struct diag){DIAG_REMARK, DIAG_NONE, loc, NULL, about}, "%s: %s%s%s%s%s%s%s",
+	           about->pass, about->text, path != NULL ? ", in " : "", path != NULL ? path : "",
+	           function != NULL ? " (@" : "", function != NULL ? function : "",
+	           function != NULL ? ")" : "", times);
+}
+
+const struct diag_info *diag_find_info(int number)
+{
+	for (size_t i = 0; i < TFMC_COUNT(infos); i++) {
+		if ((int)infos[i].code == number)
+			return &infos[i];
+	}
+	return NULL;
+}
+
+const struct diag_info *diag_table(size_t *n)
+{
+	*n = TFMC_COUNT(infos);
+	return infos;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The text form (.tir). Laws, each a test: print(parse(t)) == t for canonical
+ * text; parse(print(m)) verifies and prints equal. Unknown ops, attributes and
+ * names are errors with position and nearest name. The format belongs to one
+ * version of the tool.
+ *
+ * Grammar in README.md. One op per line:
+ *   %y = linear %x, @ffn.up.weight[%l], @ffn.up.bias[%l] : f32[B,S,128] loc("model.yaml":24:13
+ * "encoder.layers.mlp") operands in table order (an optional operand after an absent one is written name=%v),
+ * attributes in table order inside {}, defaults left out, true flags bare, the types of the results always.
+ * An op without loc gets its own line of the .tir; such locations are not printed back. Inside a group a line
+ * may begin with `pre`, `root` or `post`; these words are derived from the root's position.
+ */
+#ifndef TFMC_IR_PRINT_TEXT_H
+#define TFMC_IR_PRINT_TEXT_H
+
+#include "ir/core/module.h"
+
+/* Registers the text as a source and parses it. On failure *out is NULL. The caller destroys the module. */
+TFMC_MUST_USE enum tfmc_status ir_parse(struct diag_context *cx, const char *file_name, const char *text,
+                                        size_t len, struct ir_module **out);
+
+/* Locations whose source is the module's `own_source` (a parsed .tir) are left out; `cx` resolves source
+ * names, NULL: no locations at all. */
+void ir_print(struct buf *out, const struct diag_context *cx, const struct ir_module *m);
+/*
+ * Equal for modules that differ in locations and in the names of values only (64 bits of the text without
+ * them), so unequal values mean a change of structure.
+ */
+uint64_t ir_structure_hash(const struct ir_module *m);
+/* One function, or one op (for messages). */
+void ir_print_func(struct buf *out, const struct diag_context *cx, const struct ir_module *m,
+                   const struct ir_func *f);
+void ir_print_op(struct buf *out, const struct ir_module *m, const struct ir_func *f, const struct ir_op *op);
+
+/* `%name` or `@name`; quoted when it is not letters, digits, `_` and `.`, beginning with a letter or `_`. */
+void ir_print_name(struct buf *out, char sigil, const char *name);
+/* The reference of all ops as a Markdown table, from ops.def (part of README.md). */
+void ir_print_op_reference(struct buf *out);
+
+#endif

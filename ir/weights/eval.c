@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Evaluation of weight expressions, range by range. Every kind of node maps a
+ * contiguous range of its elements to a few contiguous ranges of its
+ * arguments; only transposition and the rope orders have short ranges. What
+ * moves elements does so in the type that is wanted, what computes is f64.
+ * Scratch is one block of WEVAL_CHUNK doubles for each level of the expression.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "ir/support/memory.h"
+#include "ir/weights/internal.h"
+
+#define TILE_COLUMNS 8
+#define TILE_ROWS    128
+
+/* --- stored tensors ----------------------------------------------------------------------------- */
+
+static void shape_text(struct buf *out, enum ir_dtype dtype, int rank, const int64_t *dims)
+{
+	buf_printf(out, "%s[", ir_dtype_name(dtype));
+	for (int i = 0; i < rank; i++)
+		buf_printf(out, "%s%" PRId64, i ? "," : "", dims[i]);
+	buf_char(out, ']');
+}
+
+static enum tfmc_status check_leaf(struct weval *ev, const struct ir_wexpr *e, const struct weight_bytes *b)
+{
+	bool same = b->rank == e->rank && b->dtype == e->stored;
+	for (int i = 0; same && i < e->rank; i++)
+		same = b->dims[i] == e->dims[i];
+	if (same && (b->data || wexpr_count(e) == 0))
+		return TFMC_OK;
+	if (same) {
+		diag_error(ev->cx, LOC_NONE, DIAG_WEIGHT_FILE, "tensor '%s' of '%s' has no data", e->tensor,
+		           e->file);
+		return TFMC_INVALID;
+	}
+	struct buf want, have;
+	buf_init(&want);
+	buf_init(&have);
+	shape_text(&want, e->stored, e->rank, e->dims);
+	shape_text(&have, b->dtype, b->rank, b->dims);
+	diag_error(ev->cx, LOC_NONE, DIAG_WEIGHT_SHAPE,
+	           "tensor '%s' of '%s' is %s, the model was made with %s", e->tensor, e->file, have.data,
+	           want.data);
+	buf_destroy(&want);
+	buf_destroy(&have);
+	return TFMC_INVALID;
+}
+
+static enum tfmc_status find_leaf(struct weval *ev, const struct ir_wexpr *e, const struct weight_bytes **out)
+{
+	for (size_t i = 0; i < WEVAL_RECENT; i++) {
+		if (ev->leaf[i] == e) {
+			*out = &ev->bytes[i];
+			return TFMC_OK;
+		}
+	}
+	if (!ev->source || !ev->source->read) {
+		diag_error(ev->cx, LOC_NONE, DIAG_WEIGHT_FILE,
+		           "tensor '%s' is needed, but there are no weight files", e->tensor);
+		return TFMC_INVALID;
+	}
+	struct weight_bytes b = {0};
+	TFMC_TRY(ev->source->read(ev->source->user, ev->cx, e->file, e->tensor, &b));
+	TFMC_TRY(check_leaf(ev, e, &b));
+	size_t slot = ev->next++ % WEVAL_RECENT;
+	ev->leaf[slot] = e;
+	ev->bytes[slot] = b;
+	*out = &ev->bytes[slot];
+	return TFMC_OK;
+}
+
+static void read_some(const struct ir_wexpr *e, const struct weight_bytes *b, int64_t begin, int64_t n,
+                      double *out)
+{
+	if (b->read)
+		b->read(b->data, begin, n, out);
+	else
+		weight_read_elements(e->stored, b->data, begin, n, out);
+}
+
+static enum tfmc_status eval_tensor(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                    struct wexpr_out out)
+{
+	double scratch[WEVAL_CHUNK];
+	const struct weight_bytes *b;
+	TFMC_TRY(find_leaf(ev, e, &b));
+	if (out.dtype == e->stored && !b->read) {
+		int64_t size = ir_dtype_bytes(e->stored);
+		memcpy(out.at, (const char *)b->data + begin * size, (size_t)(n * size));
+		return TFMC_OK;
+	}
+	if (out.dtype == DT_F64) {
+		read_some(e, b, begin, n, out.at);
+		return TFMC_OK;
+	}
+	for (int64_t i = 0; i < n; i += WEVAL_CHUNK) {
+		int64_t some = weval_min(n - i, WEVAL_CHUNK);
+		read_some(e, b, begin + i, some, scratch);
+		weight_write_floats(out.dtype, scratch, some, weval_behind(out, i).at);
+	}
+	return TFMC_OK;
+}
+
+/* --- tables ------------------------------------------------------------------------------------- */
+
+static double sinusoid_at(const struct ir_wexpr *e, int64_t row, int64_t col)
+{
+	int64_t half = e->dims[1] / 2;
+	bool halves = e->layout == SINUSOID_HALVES;
+	int64_t j = halves ? col % half : col / 2;
+	bool cosine = halves ? col >= half : col % 2 == 1;
+	double exponent = e->spacing == SINUSOID_T2T ? -(double)j / ((double)half - 1)
+	                                             : -2.0 * (double)j / (double)e->dims[1];
+	double angle = (double)(row + e->begin) * pow(e->value, exponent);
+	return cosine ? cos(angle) : sin(angle);
+}
+
+static void eval_sinusoid(const struct ir_wexpr *e, int64_t begin, int64_t n, double *out)
+{
+	for (int64_t i = 0; i < n; i++)
+		out[i] = sinusoid_at(e, (begin + i) / e->dims[1], (begin + i) % e->dims[1]);
+}
+
+static double rotary_at(const struct ir_wexpr *e, int64_t row, int64_t col)
+{
+	int64_t half = e->dims[1] / 2;
+	double angle = (double)row * e->frequencies[col % half];
+	return e->value * (col < half ? cos(angle) : sin(angle));
+}
+
+static void eval_rotary(const struct ir_wexpr *e, int64_t begin, int64_t n, double *out)
+{
+	for (int64_t i = 0; i < n; i++)
+		out[i] = rotary_at(e, (begin + i) / e->dims[1], (begin + i) % e->dims[1]);
+}
+
+/* --- nodes that move elements --------------------------------------------------------------------- */
+
+/* One element of the new axis 0 after the other. */
+static enum tfmc_status eval_stack(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                   struct wexpr_out out)
+{
+	int64_t block = weval_inner(e, 1);
+	while (n > 0) {
+		int64_t in = begin % block;
+		int64_t run = weval_min(n, block - in);
+		TFMC_TRY(weval_to(ev, e->args[begin / block], in, run, out));
+		begin += run;
+		out = weval_behind(out, run);
+		n -= run;
+	}
+	return TFMC_OK;
+}
+
+/* Axes before `axis` are outer; within one outer index the arguments' blocks follow each other. */
+static enum tfmc_status eval_concat(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                    struct wexpr_out out)
+{
+	int64_t row = weval_inner(e, e->axis);
+	while (n > 0) {
+		int64_t outer = begin / row, in = begin % row;
+		size_t arg = 0;
+		int64_t block = weval_inner(e->args[0], e->axis);
+		while (in >= block) {
+			in -= block;
+			block = weval_inner(e->args[++arg], e->axis);
+		}
+		int64_t run = weval_min(n, block - in);
+		TFMC_TRY(weval_to(ev, e->args[arg], outer * block + in, run, out));
+		begin += run;
+		out = weval_behind(out, run);
+		n -= run;
+	}
+	return TFMC_OK;
+}
+
+/* index and slice: of every block of the argument below the outer axes, `keep` elements from `skip` on. */
+static enum tfmc_status eval_window(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                    struct wexpr_out out)
+{
+	const struct ir_wexpr *x = e->args[0];
+	int64_t inner = weval_inner(x, e->axis + 1);
+	int64_t block = inner * x->dims[e->axis];
+	int64_t keep = inner * (e->kind == WX_INDEX ? 1 : e->end - e->begin);
+	while (n > 0) {
+		int64_t in = begin % keep;
+		int64_t run = weval_min(n, keep - in);
+		TFMC_TRY(weval_to(ev, x, begin / keep * block + e->begin * inner + in, run, out));
+		begin += run;
+		out = weval_behind(out, run);
+		n -= run;
+	}
+	return TFMC_OK;
+}
+
+/*
+ * The part of a transposed range that lies in columns [c0, c1) of rows
+ * [r0, r1) of one matrix: for each column one contiguous run of the argument.
+ * at: element of the argument where the matrix begins; x [C, R], e [R, C].
+ */
+struct tile {
+	int64_t at, r0, r1, c0, c1;
+};
+
+#define GATHER(size)                                                                                      \
+	for (int64_t i = 0; i < n; i++)                                                                   \
+		for (int64_t k = 0; k < m; k++)                                                           \
+			memcpy(to + (i * pitch + k) * (size), from + (k * TILE_ROWS + i) * (size), size); \
+	break
+
+/* n rows of m elements, `pitch` elements apart, from m columns of TILE_ROWS elements. */
+static void gather(char *to, int64_t pitch, const char *from, int64_t n, int64_t m, int64_t size)
+{
+	switch (size) {
+	case 2: GATHER(2);
+	case 4: GATHER(4);
+	case 8: GATHER(8);
+	}
+}
+
+/* Eight columns at a time: what is written of a row lies in one line of the cache. */
+static enum tfmc_status transpose_tile(struct weval *ev, const struct ir_wexpr *e, struct tile t,
+                                       struct wexpr_out out)
+{
+	double scratch[TILE_COLUMNS * TILE_ROWS];
+	const struct wexpr_out column = {scratch, out.dtype};
+	int64_t rows = e->dims[e->rank - 2], cols = e->dims[e->rank - 1], size = ir_dtype_bytes(out.dtype);
+	for (int64_t r = t.r0; r < t.r1; r += TILE_ROWS) {
+		int64_t n = weval_min(t.r1 - r, TILE_ROWS);
+		for (int64_t c = t.c0; c < t.c1; c += TILE_COLUMNS) {
+			int64_t m = weval_min(t.c1 - c, TILE_COLUMNS);
+			for (int64_t k = 0; k < m; k++)
+				TFMC_TRY(weval_to(ev, e->args[0], t.at + (c + k) * rows + r, n,
+				                  weval_behind(column, k * TILE_ROWS)));
+			struct wexpr_out to = weval_behind(out, (r - t.r0) * cols + c - t.c0);
+			gather(to.at, cols, (const char *)scratch, n, m, size);
+		}
+	}
+	return TFMC_OK;
+}
+
+/* A range is a part of a row, whole rows, and a part of a row; each is a tile. */
+static enum tfmc_status eval_transpose(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                       struct wexpr_out out)
+{
+	if (e->rank < 2)
+		return weval_to(ev, e->args[0], begin, n, out);
+	int64_t rows = e->dims[e->rank - 2], cols = e->dims[e->rank - 1];
+	while (n > 0) {
+		int64_t in = begin % (rows * cols);
+		struct tile t = {.at = begin - in, .r0 = in / cols, .c0 = in % cols};
+		bool whole = t.c0 == 0 && n >= cols;
+		t.r1 = whole ? weval_min(rows, t.r0 + n / cols) : t.r0 + 1;
+		t.c1 = whole ? cols : weval_min(cols, t.c0 + n);
+		TFMC_TRY(transpose_tile(ev, e, t, out));
+		int64_t done = (t.r1 - t.r0) * (t.c1 - t.c0);
+		begin += done;
+		out = weval_behind(out, done);
+		n -= done;
+	}
+	return TFMC_OK;
+}
+
+/* The row of the argument that becomes row `row` of the axis; rows beside the heads stay. */
+static int64_t rope_source_row(const struct ir_wexpr *e, int64_t row)
+{
+	int64_t step = e->step > 0 ? e->step : 1, half = e->end / 2;
+	int64_t i = (row - e->start) / step, at = (row - e->start) % step, head = row - at;
+	if (row < e->start || i >= e->begin || at >= e->end)
+		return row;
+	if (e->kind == WX_ROPE_H2I)
+		return head + at / 2 + (at % 2) * half;
+	return head + (at < half ? 2 * at : 2 * (at - half) + 1);
+}
+
+static enum tfmc_status eval_rope(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                  struct wexpr_out out)
+{
+	int64_t inner = weval_inner(e, e->axis + 1), rows = e->dims[e->axis];
+	while (n > 0) {
+		int64_t in = begin % inner, row = begin / inner % rows, outer = begin / inner / rows;
+		int64_t run = weval_min(n, inner - in);
+		int64_t source = outer * rows + rope_source_row(e, row);
+		TFMC_TRY(weval_to(ev, e->args[0], source * inner + in, run, out));
+		begin += run;
+		out = weval_behind(out, run);
+		n -= run;
+	}
+	return TFMC_OK;
+}
+
+/* --- arithmetic ----------------------------------------------------------------------------------- */
+
+/* out[i] op= y */
+static void combine_one(enum ir_wexpr_kind kind, double *out, int64_t n, double y)
+{
+	if (kind == WX_MUL)
+		for (int64_t i = 0; i < n; i++)
+			out[i] *= y;
+	else if (kind == WX_DIV)
+		for (int64_t i = 0; i < n; i++)
+			out[i] /= y;
+	else
+		for (int64_t i = 0; i < n; i++)
+			out[i] += y;
+}
+
+/* out[i] op= y[i] */
+static void combine_each(enum ir_wexpr_kind kind, double *restrict out, int64_t n, const double *restrict y)
+{
+	if (kind == WX_MUL)
+		for (int64_t i = 0; i < n; i++)
+			out[i] *= y[i];
+	else if (kind == WX_DIV)
+		for (int64_t i = 0; i < n; i++)
+			out[i] /= y[i];
+	else
+		for (int64_t i = 0; i < n; i++)
+			out[i] += y[i];
+}
+
+/* Elements [begin, begin + n), of which `below` neighbours meet the same y; y[0] is that of the first. */
+static void combine(enum ir_wexpr_kind kind, double *out, int64_t begin, int64_t n, int64_t below,
+                    const double *y)
+{
+	if (below == 1) {
+		combine_each(kind, out, n, y);
+		return;
+	}
+	for (int64_t left = below - begin % below; n > 0; left = below) {
+		int64_t run = weval_min(n, left);
+		combine_one(kind, out, run, *y++);
+		out += run;
+		n -= run;
+	}
+}
+
+/* Element i of the result meets element i / below of the second argument. */
+static enum tfmc_status eval_binary(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                    double *out)
+{
+	double scratch[WEVAL_CHUNK];
+	int64_t below = wexpr_count(e) / wexpr_count(e->args[1]);
+	TFMC_TRY(weval(ev, e->args[0], begin, n, out));
+	while (n > 0) {
+		int64_t first = begin / below;
+		int64_t run = weval_min(n, (first + WEVAL_CHUNK) * below - begin);
+		TFMC_TRY(weval(ev, e->args[1], first, (begin + run - 1) / below - first + 1, scratch));
+		combine(e->kind, out, begin, run, below, scratch);
+		begin += run;
+		out += run;
+		n -= run;
+	}
+	return TFMC_OK;
+}
+
+static enum tfmc_status eval_unary(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                   double *out)
+{
+	TFMC_TRY(weval(ev, e->args[0], begin, n, out));
+	for (int64_t i = 0; i < n; i++)
+		out[i] = e->kind == WX_SCALE ? e->value * out[i] : e->value + out[i];
+	return TFMC_OK;
+}
+
+static const struct ir_wexpr *first_tensor(const struct ir_wexpr *e)
+{
+	while (e->n_args > 0)
+		e = e->args[0];
+	return e;
+}
+
+static enum tfmc_status too_large(struct weval *ev, const struct ir_wexpr *e, double v)
+{
+	const struct ir_wexpr *t = first_tensor(e);
+	const char *type = ir_dtype_name(e->stored);
+	if (t->kind == WX_TENSOR)
+		diag_error(ev->cx, LOC_NONE, DIAG_WEIGHT_RANGE,
+		           "%.9g in tensor '%s' of '%s' is too large for %s", v, t->tensor, t->file, type);
+	else
+		diag_error(ev->cx, LOC_NONE, DIAG_WEIGHT_RANGE, "the weight %.9g is too large for %s", v,
+		           type);
+	return TFMC_INVALID;
+}
+
+static enum tfmc_status eval_round(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                   double *out)
+{
+	TFMC_TRY(weval(ev, e->args[0], begin, n, out));
+	for (int64_t i = 0; i < n; i++) {
+		double v = out[i];
+		out[i] = ir_round(e->stored, v);
+		if (isinf(out[i]) && !isinf(v))
+			return too_large(ev, e, v);
+	}
+	return TFMC_OK;
+}
+
+/* What computes, in f64. */
+static enum tfmc_status compute(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                double *out)
+{
+	switch (e->kind) {
+	case WX_FULL:
+		for (int64_t i = 0; i < n; i++)
+			out[i] = e->value;
+		return TFMC_OK;
+	case WX_SINUSOID: eval_sinusoid(e, begin, n, out); return TFMC_OK;
+	case WX_ROTARY: eval_rotary(e, begin, n, out); return TFMC_OK;
+	case WX_MUL:
+	case WX_DIV:
+	case WX_ADD: return eval_binary(ev, e, begin, n, out);
+	case WX_SCALE:
+	case WX_OFFSET: return eval_unary(ev, e, begin, n, out);
+	case WX_MUL_COLUMNS: return weval_mul_columns(ev, e, begin, n, out);
+	case WX_MATVEC: return weval_matvec(ev, e, begin, n, out);
+	case WX_CENTER: return weval_center(ev, e, begin, n, out);
+	case WX_REPEAT: return weval_repeat_elements(ev, e, begin, n, out);
+	case WX_ROUND: return eval_round(ev, e, begin, n, out);
+	case WX_TENSOR:
+	case WX_STACK:
+	case WX_CONCAT:
+	case WX_INDEX:
+	case WX_SLICE:
+	case WX_RESHAPE:
+	case WX_TRANSPOSE:
+	case WX_ROPE_H2I:
+	case WX_ROPE_I2H: break;
+	}
+	return TFMC_INTERNAL;
+}
+
+/* The memo's scratch, for n numbers; it is in use until the outermost computation ends. */
+static double *take_scratch(struct wexpr_memo *memo, int64_t n)
+{
+	if (memo->scratch_size < (size_t)n) {
+		memory_free(memo->scratch);
+		memo->scratch = memory_alloc((size_t)n * sizeof(double));
+		memo->scratch_size = memo->scratch ? (size_t)n : 0;
+	}
+	return memo->scratch;
+}
+
+static enum tfmc_status compute_to(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                   struct wexpr_out out)
+{
+	if (out.dtype == DT_F64)
+		return compute(ev, e, begin, n, out.at);
+	double *scratch = take_scratch(ev->memo, n);
+	if (!scratch)
+		return TFMC_NO_MEMORY;
+	TFMC_TRY(compute(ev, e, begin, n, scratch));
+	weight_write_floats(out.dtype, scratch, n, out.at);
+	return TFMC_OK;
+}
+
+enum tfmc_status weval_to(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                          struct wexpr_out out)
+{
+	if (n == 0)
+		return TFMC_OK;
+	switch (e->kind) {
+	case WX_TENSOR: return eval_tensor(ev, e, begin, n, out);
+	case WX_STACK: return eval_stack(ev, e, begin, n, out);
+	case WX_CONCAT: return eval_concat(ev, e, begin, n, out);
+	case WX_INDEX:
+	case WX_SLICE: return eval_window(ev, e, begin, n, out);
+	case WX_RESHAPE: return weval_to(ev, e->args[0], begin, n, out);
+	case WX_ROPE_H2I:
+	case WX_ROPE_I2H: return eval_rope(ev, e, begin, n, out);
+	case WX_REPEAT:
+		return weval_inner(e, e->axis + 1) == 1 ? compute_to(ev, e, begin, n, out)
+		                                        : weval_repeat_rows(ev, e, begin, n, out);
+	case WX_TRANSPOSE: return eval_transpose(ev, e, begin, n, out);
+	case WX_FULL:
+	case WX_SINUSOID:
+	case WX_ROTARY:
+	case WX_MUL:
+	case WX_DIV:
+	case WX_ADD:
+	case WX_SCALE:
+	case WX_OFFSET:
+	case WX_MUL_COLUMNS:
+	case WX_MATVEC:
+	case WX_ROUND:
+	case WX_CENTER: return compute_to(ev, e, begin, n, out);
+	}
+	return TFMC_INTERNAL;
+}
+
+enum tfmc_status weval(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n, double *out)
+{
+	return weval_to(ev, e, begin, n, (struct wexpr_out){out, DT_F64});
+}
+
+enum tfmc_status wexpr_eval_part_to(struct diag_context *cx, struct wexpr_memo *memo,
+                                    const struct ir_wexpr *e, const struct weight_source *source,
+                                    int64_t begin, int64_t n, struct wexpr_out out)
+{
+	assert(begin >= 0 && n >= 0 && begin + n <= wexpr_count(e));
+	struct weval ev = {.cx = cx, .source = source, .memo = memo};
+	return weval_to(&ev, e, begin, n, out);
+}
+
+enum tfmc_status wexpr_eval_part(struct diag_context *cx, struct wexpr_memo *memo, const struct ir_wexpr *e,
+                                 const struct weight_source *source, int64_t begin, int64_t n, double *out)
+{
+	return wexpr_eval_part_to(cx, memo, e, source, begin, n, (struct wexpr_out){out, DT_F64});
+}
+
+enum tfmc_status wexpr_eval(struct diag_context *cx, const struct ir_wexpr *e,
+                            const struct weight_source *source, int64_t begin, int64_t n, double *out)
+{
+	struct wexpr_memo memo;
+	wexpr_memo_init(&memo);
+	enum tfmc_status status = wexpr_eval_part(cx, &memo, e, source, begin, n, out);
+	wexpr_memo_destroy(&memo);
+	return status;
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Conversions between f64 and the narrow float formats, and the rounding to an
+ * element type that ends every op. One rounding step, nearest even, directly
+ * from f64: no detour over f32. Bytes of stored elements to f64 and back.
+ */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "ir/weights/weight.h"
+
+/* A binary format with one sign bit, `exp` exponent bits and `mant` stored mantissa bits; at most 16 in all.
+ */
+struct small_float {
+	int exp, mant;
+	double (*widen)(uint16_t bits);
+};
+
+static const struct small_float half = {5, 10, half_to_f64};
+static const struct small_float brain = {8, 7, bf16_to_f64};
+
+static uint64_t bits_of(double v)
+{
+	uint64_t u;
+	memcpy(&u, &v, sizeof(u));
+	return u;
+}
+
+static double f64_of(uint64_t bits)
+{
+	double v;
+	memcpy(&v, &bits, sizeof(v));
+	return v;
+}
+
+/* v >> shift, rounded to nearest even. */
+static uint64_t shift_nearest(uint64_t v, int shift)
+{
+	if (shift > 63)
+		return 0;
+	uint64_t down = v >> shift;
+	uint64_t rest = v & ((UINT64_C(1) << shift) - 1);
+	uint64_t half_way = UINT64_C(1) << (shift - 1);
+	return down + (rest > half_way || (rest == half_way && (down & 1)));
+}
+
+static uint16_t to_small(struct small_float f, double v)
+{
+	uint64_t u = bits_of(v);
+	uint64_t sign = (u >> 63) << (f.exp + f.mant);
+	uint64_t infinity = ((UINT64_C(1) << f.exp) - 1) << f.mant;
+	int bias = (1 << (f.exp - 1)) - 1;
+	int e = (int)((u >> 52) & 0x7ff) - 1023;
+	uint64_t fraction = u & ((UINT64_C(1) << 52) - 1);
+	if (isnan(v)) /* quiet */
+		return (uint16_t)(sign | infinity | UINT64_C(1) << (f.mant - 1));
+	if (e > bias)
+		return (uint16_t)(sign | infinity);
+	if (e == -1023) /* zero, or far below the smallest number */
+		return (uint16_t)sign;
+	/* A carry out of the mantissa raises the exponent, up to infinity: what rounding wants. */
+	if (e >= 1 - bias)
+		return (uint16_t)(sign |
+		                  (((uint64_t)(e + bias) << f.mant) + shift_nearest(fraction, 52 - f.mant)));
+	return (uint16_t)(sign | shift_nearest(fraction | UINT64_C(1) << 52, 52 - f.mant + 1 - bias - e));
+}
+
+double half_to_f64(uint16_t bits)
+{
+	/* Where those of an f64 lie they are 2^1008 times too small, subnormal ones as well. */
+	uint64_t u = (uint64_t)(bits & 0x7fff) << 42, sign = (uint64_t)(bits >> 15) << 63;
+	double v = f64_of(u) * 0x1p1008;
+	bool is_finite = (bits & 0x7c00) != 0x7c00;
+	return f64_of(sign | (is_finite ? bits_of(v) : u | UINT64_C(0x7ff) << 52));
+}
+
+double bf16_to_f64(uint16_t bits)
+{
+	uint32_t u = (uint32_t)bits << 16;
+	float v;
+	memcpy(&v, &u, sizeof(v));
+	return (double)v;
+}
+
+/* v as the nearest number of the format. */
+static double nearest(struct small_float f, double v)
+{
+	uint64_t u = bits_of(v), one = UINT64_C(1) << (52 - f.mant);
+	int bias = (1 << (f.exp - 1)) - 1, e = (int)((u >> 52) & 0x7ff) - 1023;
+	if (e < 1 - bias || e >= bias)
+		return f.widen(to_small(f, v));
+	/* A normal number, and what it is rounded up to is finite: the bits of the f64 are rounded. */
+	u = (u + one / 2 - 1 + (u / one & 1)) & ~(one - 1);
+	memcpy(&v, &u, sizeof(v));
+	return v;
+}
+
+uint16_t f64_to_half(double v)
+{
+	return to_small(half, v);
+}
+
+uint16_t f64_to_bf16(double v)
+{
+	return to_small(brain, v);
+}
+
+static double clamp_int(double v, double lo, double hi)
+{
+	if (isnan(v))
+		return 0;
+	v = rint(v);
+	return v < lo ? lo : v > hi ? hi : v;
+}
+
+double ir_round(enum ir_dtype dtype, double v)
+{
+	switch (dtype) {
+	case DT_F32: return (double)(float)v;
+	case DT_F16: return nearest(half, v);
+	case DT_BF16: return nearest(brain, v);
+	case DT_F64: return v;
+	case DT_I8: return clamp_int(v, -128, 127);
+	case DT_U8: return clamp_int(v, 0, 255);
+	case DT_I16: return clamp_int(v, INT16_MIN, INT16_MAX);
+	case DT_I32: return clamp_int(v, INT32_MIN, INT32_MAX);
+	case DT_I64:
+		/* 2^63 is not an i64, but no double lies between; conversion to bytes saturates. */
+		return clamp_int(v, -0x1p63, 0x1p63);
+	case DT_BOOL: return v != 0;
+	}
+	return v;
+}
+
+/* --- bytes ------------------------------------------------------------------------------------------- */
+
+/* Stored bytes may be unaligned: every element goes through memcpy. */
+#define READ_LOOP(type, expr)                                         \
+	for (int64_t i = 0; i < n; i++) {                             \
+		type v;                                               \
+		memcpy(&v, bytes + (size_t)i * sizeof(v), sizeof(v)); \
+		out[i] = (double)(expr);                              \
+	}                                                             \
+	break
+
+void weight_read_elements(enum ir_dtype dtype, const void *data, int64_t begin, int64_t n, double *out)
+{
+	const unsigned char *bytes = (const unsigned char *)data + begin * ir_dtype_bytes(dtype);
+	switch (dtype) {
+	case DT_F32: READ_LOOP(float, v);
+	case DT_F16: READ_LOOP(uint16_t, half_to_f64(v));
+	case DT_BF16: READ_LOOP(uint16_t, bf16_to_f64(v));
+	case DT_F64: READ_LOOP(double, v);
+	case DT_I8: READ_LOOP(int8_t, v);
+	case DT_U8: READ_LOOP(uint8_t, v);
+	case DT_I16: READ_LOOP(int16_t, v);
+	case DT_I32: READ_LOOP(int32_t, v);
+	case DT_I64: READ_LOOP(int64_t, v);
+	case DT_BOOL: READ_LOOP(uint8_t, v != 0);
+	}
+}
+
+#define WRITE_LOOP(type, expr)                                      \
+	for (int64_t i = 0; i < n; i++) {                           \
+		type e = (type)(expr);                              \
+		memcpy(out + (size_t)i * sizeof(e), &e, sizeof(e)); \
+	}                                                           \
+	break
+
+void weight_write_floats(enum ir_dtype dtype, const double *values, int64_t n, void *bytes)
+{
+	unsigned char *out = bytes;
+	assert(ir_dtype_class(dtype) == DTCLASS_FLOAT);
+	switch (dtype) {
+	case DT_F32: WRITE_LOOP(float, values[i]);
+	case DT_F16: WRITE_LOOP(uint16_t, f64_to_half(values[i]));
+	case DT_BF16: WRITE_LOOP(uint16_t, f64_to_bf16(values[i]));
+	case DT_F64: WRITE_LOOP(double, values[i]);
+	case DT_I8:
+	case DT_U8:
+	case DT_I16:
+	case DT_I32:
+	case DT_I64:
+	case DT_BOOL: break;
+	}
+}

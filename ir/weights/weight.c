@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Construction and equality of weight expressions. Every constructor checks
+ * that its shape exists, that the number of elements fits 64 bits, and that the
+ * expression does not nest deeper than WEXPR_DEPTH_MAX; so evaluation and
+ * printing recurse without checks of their own.
+ */
+#include "ir/weights/weight.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "ir/support/checked.h"
+
+static bool shape_fits(int rank, const int64_t *dims)
+{
+	if (rank < 0 || rank > IR_RANK_MAX)
+		return false;
+	for (int i = 0; i < rank; i++)
+		if (dims[i] < 0)
+			return false;
+	int64_t count, bytes;
+	/* The widest element has 8 bytes: byte sizes fit too. */
+	return checked_product_i64(dims, (size_t)rank, &count) && checked_mul_i64(count, 8, &bytes);
+}
+
+static struct ir_wexpr *make(struct arena *a, enum ir_wexpr_kind kind, int rank, const int64_t *dims)
+{
+	if (!shape_fits(rank, dims))
+		return NULL;
+	struct ir_wexpr *e = ARENA_NEW(a, struct ir_wexpr);
+	if (!e || arena_failed(a))
+		return NULL;
+	e->kind = kind;
+	e->rank = rank;
+	for (int i = 0; i < rank; i++)
+		e->dims[i] = dims[i];
+	e->depth = 1;
+	return e;
+}
+
+/* Copies the arguments; false when one is missing or the result would be too deep. */
+static bool set_args(struct arena *a, struct ir_wexpr *e, size_t n, const struct ir_wexpr *const *args)
+{
+	const struct ir_wexpr **copy = ARENA_ARRAY(a, const struct ir_wexpr *, n);
+	if (!copy || arena_failed(a))
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		if (!args[i] || args[i]->depth >= WEXPR_DEPTH_MAX)
+			return false;
+		if (args[i]->depth + 1 > e->depth)
+			e->depth = args[i]->depth + 1;
+		copy[i] = args[i];
+	}
+	e->args = copy;
+	e->n_args = n;
+	return true;
+}
+
+static struct ir_wexpr *make1(struct arena *a, enum ir_wexpr_kind kind, int rank, const int64_t *dims,
+                              const struct ir_wexpr *arg)
+{
+	struct ir_wexpr *e = make(a, kind, rank, dims);
+	return e && set_args(a, e, 1, &arg) ? e : NULL;
+}
+
+const struct ir_wexpr *wexpr_tensor(struct arena *a, const char *file, const char *tensor,
+                                    enum ir_dtype stored, int rank, const int64_t *dims)
+{
+	struct ir_wexpr *e = make(a, WX_TENSOR, rank, dims);
+	if (!e)
+		return NULL;
+	e->file = arena_strdup(a, file);
+	e->tensor = arena_strdup(a, tensor);
+	e->stored = stored;
+	return arena_failed(a) ? NULL : e;
+}
+
+const struct ir_wexpr *wexpr_full(struct arena *a, double value, int rank, const int64_t *dims)
+{
+	struct ir_wexpr *e = make(a, WX_FULL, rank, dims);
+	if (e)
+		e->value = value;
+	return e;
+}
+
+const struct ir_wexpr *wexpr_sinusoid(struct arena *a, int64_t rows, int64_t dim,
+                                      enum ir_sinusoid_layout layout, enum ir_sinusoid_spacing spacing,
+                                      int64_t start, double base)
+{
+	int64_t end;
+	if (dim < 2 || dim % 2 != 0 || !(base > 0) || !checked_add_i64(start, rows, &end))
+		return NULL;
+	/* t2t divides by d/2 - 1. */
+	if (spacing == SINUSOID_T2T && dim < 4)
+		return NULL;
+	struct ir_wexpr *e = make(a, WX_SINUSOID, 2, (int64_t[]){rows, dim});
+	if (!e)
+		return NULL;
+	e->begin = start;
+	e->value = base;
+	e->layout = layout;
+	e->spacing = spacing;
+	return e;
+}
+
+const struct ir_wexpr *wexpr_rotary(struct arena *a, int64_t rows, double scale, const double *frequencies,
+                                    size_t n)
+{
+	if (n < 1 || n > WEXPR_FREQUENCIES_MAX || !isfinite(scale))
+		return NULL;
+	double *copy = ARENA_ARRAY(a, double, n);
+	struct ir_wexpr *e = make(a, WX_ROTARY, 2, (int64_t[]){rows, 2 * (int64_t)n});
+	for (size_t i = 0; copy && e && i < n; i++) {
+		if (!isfinite(frequencies[i]))
+			return NULL;
+		copy[i] = frequencies[i];
+	}
+	if (!copy || !e)
+		return NULL;
+	e->value = scale;
+	e->frequencies = copy;
+	return e;
+}
+
+static bool same_shape(const struct ir_wexpr *x, const struct ir_wexpr *y)
+{
+	return x->rank == y->rank && !memcmp(x->dims, y->dims, (size_t)x->rank * sizeof(x->dims[0]));
+}
+
+const struct ir_wexpr *wexpr_stack(struct arena *a, size_t n, const struct ir_wexpr *const *args)
+{
+	if (n == 0 || !args[0] || args[0]->rank >= IR_RANK_MAX)
+		return NULL;
+	int64_t dims[IR_RANK_MAX] = {(int64_t)n};
+	for (int i = 0; i < args[0]->rank; i++)
+		dims[i + 1] = args[0]->dims[i];
+	for (size_t i = 1; i < n; i++)
+		if (!args[i] || !same_shape(args[0], args[i]))
+			return NULL;
+	struct ir_wexpr *e = make(a, WX_STACK, args[0]->rank + 1, dims);
+	return e && set_args(a, e, n, args) ? e : NULL;
+}
+
+/* Adds the size of `arg` along `axis` to dims; false when another axis differs. */
+static bool concat_one(int64_t *dims, int rank, int axis, const struct ir_wexpr *arg)
+{
+	if (!arg || arg->rank != rank)
+		return false;
+	for (int i = 0; i < rank; i++)
+		if (i != axis && arg->dims[i] != dims[i])
+			return false;
+	return checked_add_i64(dims[axis], arg->dims[axis], &dims[axis]);
+}
+
+const struct ir_wexpr *wexpr_concat(struct arena *a, int axis, size_t n, const struct ir_wexpr *const *args)
+{
+	if (n == 0 || !args[0] || axis < 0 || axis >= args[0]->rank)
+		return NULL;
+	int64_t dims[IR_RANK_MAX] = {0};
+	memcpy(dims, args[0]->dims, sizeof(dims));
+	for (size_t i = 1; i < n; i++)
+		if (!concat_one(dims, args[0]->rank, axis, args[i]))
+			return NULL;
+	struct ir_wexpr *e = make(a, WX_CONCAT, args[0]->rank, dims);
+	if (!e || !set_args(a, e, n, args))
+		return NULL;
+	e->axis = axis;
+	return e;
+}
+
+const struct ir_wexpr *wexpr_index(struct arena *a, int axis, int64_t at, const struct ir_wexpr *arg)
+{
+	if (!arg || axis < 0 || axis >= arg->rank || at < 0 || at >= arg->dims[axis])
+		return NULL;
+	int64_t dims[IR_RANK_MAX] = {0};
+	for (int i = 0, to = 0; i < arg->rank; i++)
+		if (i != axis)
+			dims[to++] = arg->dims[i];
+	struct ir_wexpr *e = make1(a, WX_INDEX, arg->rank - 1, dims, arg);
+	if (!e)
+		return NULL;
+	e->axis = axis;
+	e->begin = at;
+	return e;
+}
+
+const struct ir_wexpr *wexpr_slice(struct arena *a, int axis, int64_t begin, int64_t end,
+                                   const struct ir_wexpr *arg)
+{
+	if (!arg || axis < 0 || axis >= arg->rank || begin < 0 || end < begin || end > arg->dims[axis])
+		return NULL;
+	int64_t dims[IR_RANK_MAX] = {0};
+	memcpy(dims, arg->dims, sizeof(dims));
+	dims[axis] = end - begin;
+	struct ir_wexpr *e = make1(a, WX_SLICE, arg->rank, dims, arg);
+	if (!e)
+		return NULL;
+	e->axis = axis;
+	e->begin = begin;
+	e->end = end;
+	return e;
+}
+
+const struct ir_wexpr *wexpr_transpose(struct arena *a, const struct ir_wexpr *arg)
+{
+	if (!arg)
+		return NULL;
+	int64_t dims[IR_RANK_MAX] = {0};
+	memcpy(dims, arg->dims, sizeof(dims));
+	if (arg->rank >= 2) {
+		dims[arg->rank - 1] = arg->dims[arg->rank - 2];
+		dims[arg->rank - 2] = arg->dims[arg->rank - 1];
+	}
+	return make1(a, WX_TRANSPOSE, arg->rank, dims, arg);
+}
+
+const struct ir_wexpr *wexpr_reshape(struct arena *a, int rank, const int64_t *dims,
+                                     const struct ir_wexpr *arg)
+{
+	if (!arg || !shape_fits(rank, dims))
+		return NULL;
+	int64_t count;
+	if (!checked_product_i64(dims, (size_t)rank, &count) || count != wexpr_count(arg))
+		return NULL;
+	return make1(a, WX_RESHAPE, rank, dims, arg);
+}
+
+const struct ir_wexpr *wexpr_rope(struct arena *a, enum ir_wexpr_kind kind, int64_t heads,
+                                  const struct ir_wexpr *arg)
+{
+	assert(kind == WX_ROPE_H2I || kind == WX_ROPE_I2H);
+	/* Rows of axis 0 split into heads of an even number of rows. */
+	if (!arg || arg->rank < 1 || heads < 1 || arg->dims[0] % heads != 0)
+		return NULL;
+	int64_t size = arg->dims[0] / heads;
+	return wexpr_rope_rows(a, kind, 0, &(struct wexpr_rows){0, heads, size, size}, arg);
+}
+
+bool wexpr_rows_fit(const struct wexpr_rows *r, int64_t n)
+{
+	int64_t last;
+	return r->start >= 0 && r->heads >= 1 && r->size >= 0 && r->size <= r->step &&
+	       checked_mul_i64(r->heads - 1, r->step, &last) && checked_add_i64(last, r->start, &last) &&
+	       checked_add_i64(last, r->size, &last) && last <= n;
+}
+
+const struct ir_wexpr *wexpr_rope_rows(struct arena *a, enum ir_wexpr_kind kind, int axis,
+                                       const struct wexpr_rows *rows, const struct ir_wexpr *arg)
+{
+	assert(kind == WX_ROPE_H2I || kind == WX_ROPE_I2H);
+	if (!arg || axis < 0 || axis >= arg->rank || rows->size % 2 != 0 ||
+	    !wexpr_rows_fit(rows, arg->dims[axis]))
+		return NULL;
+	struct ir_wexpr *e = make1(a, kind, arg->rank, arg->dims, arg);
+	if (!e)
+		return NULL;
+	e->axis = axis;
+	e->begin = rows->heads;
+	e->end = rows->size;
+	e->start = rows->start;
+	e->step = rows->step;
+	return e;
+}
+
+const struct ir_wexpr *wexpr_binary(struct arena *a, enum ir_wexpr_kind kind, const struct ir_wexpr *x,
+                                    const struct ir_wexpr *y)
+{
+	assert(kind == WX_MUL || kind == WX_DIV || kind == WX_ADD);
+	if (!x || !y || y->rank > x->rank)
+		return NULL;
+	int rank = y->rank;
+	while (rank > 0 && y->dims[rank - 1] == 1)
+		rank--;
+	for (int i = 0; i < rank; i++)
+		if (x->dims[i] != y->dims[i])
+			return NULL;
+	struct ir_wexpr *e = make(a, kind, x->rank, x->dims);
+	return e && set_args(a, e, 2, (const struct ir_wexpr *const[]){x, y}) ? e : NULL;
+}
+
+const struct ir_wexpr *wexpr_unary(struct arena *a, enum ir_wexpr_kind kind, double value,
+                                   const struct ir_wexpr *arg)
+{
+	assert(kind == WX_SCALE || kind == WX_OFFSET);
+	if (!arg)
+		return NULL;
+	struct ir_wexpr *e = make1(a, kind, arg->rank, arg->dims, arg);
+	if (e)
+		e->value = value;
+	return e;
+}
+
+/* True when v is [..,K] for w [..,N,K]. */
+static bool fits_columns(const struct ir_wexpr *w, const struct ir_wexpr *v)
+{
+	if (!w || !v || w->rank < 2 || v->rank != w->rank - 1)
+		return false;
+	for (int i = 0; i < w->rank - 2; i++)
+		if (w->dims[i] != v->dims[i])
+			return false;
+	return w->dims[w->rank - 1] == v->dims[v->rank - 1];
+}
+
+const struct ir_wexpr *wexpr_columns(struct arena *a, enum ir_wexpr_kind kind, const struct ir_wexpr *w,
+                                     const struct ir_wexpr *v)
+{
+	assert(kind == WX_MUL_COLUMNS || kind == WX_MATVEC);
+	if (!fits_columns(w, v))
+		return NULL;
+	struct ir_wexpr *e = make(a, kind, kind == WX_MATVEC ? w->rank - 1 : w->rank, w->dims);
+	return e && set_args(a, e, 2, (const struct ir_wexpr *const[]){w, v}) ? e : NULL;
+}
+
+const struct ir_wexpr *wexpr_center(struct arena *a, int axis, const struct ir_wexpr *arg)
+{
+	if (!arg || axis < 0 || axis >= arg->rank)
+		return NULL;
+	struct ir_wexpr *e = make1(a, WX_CENTER, arg->rank, arg->dims, arg);
+	if (e)
+		e->axis = axis;
+	return e;
+}
+
+const struct ir_wexpr *wexpr_repeat(struct arena *a, int axis, int64_t times, const struct ir_wexpr *arg)
+{
+	int64_t dims[IR_RANK_MAX] = {0};
+	if (!arg || axis < 0 || axis >= arg->rank || times < 1)
+		return NULL;
+	memcpy(dims, arg->dims, sizeof(dims));
+	if (!checked_mul_i64(dims[axis], times, &dims[axis]))
+		return NULL;
+	struct ir_wexpr *e = make1(a, WX_REPEAT, arg->rank, dims, arg);
+	if (!e)
+		return NULL;
+	e->axis = axis;
+	e->begin = times;
+	return e;
+}
+
+/* Its elements are those of its arguments. */
+static bool moves(const struct ir_wexpr *e)
+{
+	switch (e->kind) {
+	case WX_STACK:
+	case WX_CONCAT:
+	case WX_INDEX:
+	case WX_SLICE:
+	case WX_TRANSPOSE:
+	case WX_RESHAPE:
+	case WX_ROPE_H2I:
+	case WX_ROPE_I2H:
+	case WX_REPEAT: return true;
+	case WX_TENSOR:
+	case WX_FULL:
+	case WX_SINUSOID:
+	case WX_ROTARY:
+	case WX_MUL:
+	case WX_DIV:
+	case WX_ADD:
+	case WX_SCALE:
+	case WX_OFFSET:
+	case WX_MUL_COLUMNS:
+	case WX_MATVEC:
+	case WX_CENTER:
+	case WX_ROUND: break;
+	}
+	return false;
+}
+
+/* e with rounded arguments. */
+static const struct ir_wexpr *round_args(struct arena *a, enum ir_dtype dtype, const struct ir_wexpr *e)
+{
+	const struct ir_wexpr **args = ARENA_ARRAY(a, const struct ir_wexpr *, e->n_args);
+	struct ir_wexpr *copy = make(a, e->kind, e->rank, e->dims);
+	if (!args || !copy)
+		return NULL;
+	*copy = *e;
+	copy->depth = 1;
+	for (size_t i = 0; i < e->n_args; i++)
+		args[i] = wexpr_round(a, dtype, e->args[i]);
+	return set_args(a, copy, e->n_args, args) ? copy : NULL;
+}
+
+const struct ir_wexpr *wexpr_round(struct arena *a, enum ir_dtype dtype, const struct ir_wexpr *e)
+{
+	assert(dtype == DT_F16 || dtype == DT_BF16);
+	if (!e || wexpr_holds(e, dtype))
+		return e;
+	if (moves(e))
+		return round_args(a, dtype, e);
+	struct ir_wexpr *rounded = make1(a, WX_ROUND, e->rank, e->dims, e);
+	if (rounded)
+		rounded->stored = dtype;
+	return rounded;
+}
+
+int64_t wexpr_count(const struct ir_wexpr *e)
+{
+	int64_t n = 0;
+	bool fits = checked_product_i64(e->dims, (size_t)e->rank, &n);
+	assert(fits);
+	(void)fits;
+	return n;
+}
+
+bool wexpr_holds(const struct ir_wexpr *e, enum ir_dtype dtype)
+{
+	switch (e->kind) {
+	case WX_TENSOR:
+	case WX_ROUND: return e->stored == dtype;
+	case WX_FULL: return ir_round(dtype, e->value) == e->value;
+	case WX_SINUSOID:
+	case WX_ROTARY:
+	case WX_MUL:
+	case WX_DIV:
+	case WX_ADD:
+	case WX_SCALE:
+	case WX_OFFSET:
+	case WX_MUL_COLUMNS:
+	case WX_MATVEC:
+	case WX_CENTER: return dtype == DT_F32;
+	case WX_STACK:
+	case WX_CONCAT:
+	case WX_INDEX:
+	case WX_SLICE:
+	case WX_TRANSPOSE:
+	case WX_RESHAPE:
+	case WX_ROPE_H2I:
+	case WX_ROPE_I2H:
+	case WX_REPEAT: break;
+	}
+	for (size_t i = 0; i < e->n_args; i++)
+		if (!wexpr_holds(e->args[i], dtype))
+			return false;
+	return true;
+}
+
+enum ir_dtype wexpr_narrow(const struct ir_wexpr *e)
+{
+	bool bf16 = wexpr_holds(e, DT_BF16), f16 = wexpr_holds(e, DT_F16);
+	return bf16 == f16 ? DT_F32 : bf16 ? DT_BF16 : DT_F16;
+}
+
+static bool same_bits(double a, double b)
+{
+	return !memcmp(&a, &b, sizeof(a));
+}
+
+/* Both of the same shape. */
+static bool same_frequencies(const struct ir_wexpr *a, const struct ir_wexpr *b)
+{
+	return a->kind != WX_ROTARY ||
+	       !memcmp(a->frequencies, b->frequencies, (size_t)a->dims[1] / 2 * sizeof(double));
+}
+
+bool wexpr_equal(const struct ir_wexpr *a, const struct ir_wexpr *b)
+{
+	if (a == b)
+		return true;
+	if (!a || !b || a->kind != b->kind || !same_shape(a, b) || a->n_args != b->n_args)
+		return false;
+	if (a->axis != b->axis || a->begin != b->begin || a->end != b->end || a->start != b->start ||
+	    a->step != b->step || !same_bits(a->value, b->value))
+		return false;
+	if (a->layout != b->layout || a->spacing != b->spacing || !same_frequencies(a, b))
+		return false;
+	if (a->kind == WX_ROUND && a->stored != b->stored)
+		return false;
+	if (a->kind == WX_TENSOR &&
+	    (a->stored != b->stored || strcmp(a->file, b->file) != 0 || strcmp(a->tensor, b->tensor) != 0))
+		return false;
+	for (size_t i = 0; i < a->n_args; i++)
+		if (!wexpr_equal(a->args[i], b->args[i]))
+			return false;
+	return true;
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * demand-rows: products are computed for the rows that somebody reads.
+ *
+ * Requires   fuse-attention and merge-heads (it looks at whole attentions).
+ * Ensures    where only one row of each sequence of a result is read (take_rows, or slice {axis=1 size=1}),
+ *            everything between it and the last mixing of rows has one row. When that result is a repeat's,
+ * its last iteration is computed apart: k, v and states on all rows, what follows q on the rows that are
+ * read. Same ops, same weights (indexed by the constant), same bits. Setting peel=0 leaves repeats as they
+ * are. Counters: peeled, products, ops, rows picked, kept. Example    %y = repeat %i = 0 to 5 carry (%x =
+ * %x0) { .. }   %r = take_rows %y, %at
+ *        ->  %z = repeat %i = 0 to 4 carry (%x = %x0) { .. }   .. of iteration 4, q and behind [B,1,..]
+ * Refuses    a result of which all rows or rows picked in another way are read too; row numbers that depend
+ * on more than parameters; a last iteration whose products all need every row. A linear beside others of the
+ * same input that need all rows stays whole: they become one linear.
+ */
+#include "passes/demand/build.h"
+
+/* --- the last iteration apart -----------------------------------------------------------------------------
+ */
+
+struct peeler {
+	struct demand_plan plan;
+	bool active; /* for the function of the plan */
+};
+
+static struct demand_plan *plan_for(struct demand_plan *plan, bool *active, const struct rebuild *r,
+                                    bool peel)
+{
+	if (plan->f != r->f) {
+		*plan = (struct demand_plan){.p = r->p, .m = r->in, .f = r->f, .may_peel = peel};
+		*active = demand_find(plan);
+	}
+	return *active ? plan : NULL;
+}
+
+static void need_operands(void *user, const struct ir_op *op)
+{
+	for (size_t i = 0; i < op->n_operands; i++)
+		rebuild_need(user, op->operands[i]);
+}
+
+static bool match_repeat(struct rebuild *r, const struct ir_op *op)
+{
+	struct peeler *s = r->rewrite->user;
+	const struct demand_plan *plan = plan_for(&s->plan, &s->active, r, r->p->step->settings[0] != 0);
+	if (plan == NULL || op->code != OP_repeat || !plan->peel[op->results[0].id])
+		return false;
+	r->number = pass_take_fuel(r->p);
+	if (r->number == 0)
+		return false;
+	need_operands(r, op);
+	ir_walk(op->region, need_operands, r);
+	return true;
+}
+
+/* The ops of the body once more; `carries` becomes what they yield. */
+static void clone_body(struct rebuild *r, const struct ir_region *body, struct ir_value index,
+                       struct ir_value *carries)
+{
+	const struct ir_op *yield = body->ops[body->n_ops - 1];
+	r->map[body->args[REPEAT_INDEX].id] = index;
+	for (size_t i = 0; i < yield->n_operands; i++)
+		r->map[body->args[i + 1].id] = carries[i];
+	for (size_t i = 0; i + 1 < body->n_ops; i++) {
+		irb_set_loc(r->b, body->ops[i]->loc);
+		irb_clone(r->b, r->f, body->ops[i], r->map);
+	}
+	for (size_t i = 0; i < yield->n_operands; i++)
+		carries[i] = rebuild_get(r, yield->operands[i]);
+}
+
+static void emit_repeat(struct rebuild *r, const struct ir_op *op)
+{
+	const struct ir_region *body = op->region;
+	int64_t count = ((const struct attrs_repeat *)op->attrs)->count;
+	struct ir_value *carries = ARENA_ARRAY(r->p->arena, struct ir_value, op->n_operands + 1);
+	struct ir_value *args = ARENA_ARRAY(r->p->arena, struct ir_value, body->n_args + 1);
+
+	if (carries == NULL || args == NULL)
+		return;
+	for (size_t i = 0; i < op->n_operands; i++)
+		carries[i] = rebuild_get(r, op->operands[i]);
+	if (count > 1) {
+		irb_repeat_begin(r->b, count - 1, carries, op->n_operands, args);
+		for (size_t i = 0; i < op->n_operands; i++) {
+			irb_name(r->b, args[i + 1], ir_info(r->f, body->args[i + 1])->name);
+			carries[i] = args[i + 1];
+		}
+		irb_name(r->b, args[REPEAT_INDEX], ir_info(r->f, body->args[REPEAT_INDEX])->name);
+		clone_body(r, body, args[REPEAT_INDEX], carries);
+		irb_set_loc(r->b, op->loc);
+		irb_repeat_end(r->b, carries, op->n_operands, args);
+		for (size_t i = 0; i < op->n_operands; i++)
+			carries[i] = args[i];
+	}
+	clone_body(r, body, irb_full_of(r->b, (double)(count - 1), DT_I32, 0, NULL), carries);
+	for (size_t i = 0; i < op->n_results; i++)
+		rebuild_set(r, op->results[i], carries[i]);
+	pass_count(r->p, "peeled", 1);
+	pass_applied(r->p, r->replaced[op->results[0].id], NULL, op->loc);
+	pass_remark(r->p, op->loc,
+	            "the last of %lld iterations is computed apart, for the rows that are read",
+	            (long long)count);
+}
+
+/* --- rows -------------------------------------------------------------------------------------------------
+ */
+
+struct taker {
+	struct demand_plan plan;
+	bool active;
+	int64_t number; /* of the application: the rows of a function are one */
+	struct demand_builder build;
+	const struct ir_func *build_of; /* the function that `build` is for */
+};
+
+static bool match_rows(struct rebuild *r, const struct ir_op *op)
+{
+	struct taker *s = r->rewrite->user;
+	bool is_new = s->plan.f != r->f;
+	const struct demand_plan *plan = plan_for(&s->plan, &s->active, r, false);
+	if (is_new && plan != NULL) {
+		s->number = pass_take_fuel(r->p);
+		s->active = s->number > 0;
+	}
+	if (!s->active || ir_info(r->f, op->results[0])->region != r->f->body)
+		return false;
+	if (!demand_is_root(plan, op) && !plan->of[op->results[0].id].taken)
+		return false;
+	need_operands(r, op);
+	rebuild_need(r, plan->key.at);
+	r->number = s->number;
+	return true;
+}
+
+/* Once for each function, when the forward walk meets its first op. */
+static bool begin_function(struct rebuild *r, struct taker *s)
+{
+	if (s->build_of == r->f)
+		return s->build.rows != NULL;
+	s->build_of = r->f;
+	s->build = (struct demand_builder){.r = r, .plan = &s->plan};
+	s->build.rows = ARENA_ARRAY(r->p->arena, struct ir_value, r->f->n_values);
+	pass_count(r->p, "products", (int64_t)s->plan.products);
+	pass_count(r->p, "ops", (int64_t)s->plan.ops);
+	pass_count(r->p, "kept", (int64_t)s->plan.kept);
+	pass_remark(r->p, r->f->loc, "%s: %zu product%s for the rows that are read", r->f->name,
+	            s->plan.products, pass_plural(s->plan.products));
+	pass_applied(r->p, s->number, NULL, r->f->loc);
+	return s->build.rows != NULL;
+}
+
+static void emit_rows(struct rebuild *r, const struct ir_op *op)
+{
+	struct taker *s = r->rewrite->user;
+	const struct ir_type *type = ir_type_of(r->f, op->results[0]);
+	const struct ir_dim *dims[IR_RANK_MAX];
+
+	if (!begin_function(r, s))
+		return;
+	if (!demand_is_root(&s->plan, op)) {
+		demand_build(&s->build, op);
+		return;
+	}
+	for (int i = 0; i < type->rank; i++)
+		dims[i] = ir_import_dim(r->out, type->dims[i]);
+	struct ir_value row = demand_row(&s->build, op->operands[0], 1);
+	rebuild_set(r, op->results[0], irb_reshape_to(r->b, row, type->rank, dims));
+}
+
+enum tfmc_status pass_demand_rows(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
+{
+	struct peeler peeler = {.active = false};
+	struct taker taker = {.active = false};
+	const struct rewrite apart = {
+	        .match = match_repeat, .emit = emit_repeat, .user = &peeler, .is_numbered = true};
+	const struct rewrite rows = {
+	        .match = match_rows, .emit = emit_rows, .user = &taker, .is_numbered = true};
+	struct ir_module *peeled = ir_module_create_like(in);
+
+	if (peeled == NULL)
+		return TFMC_NO_MEMORY;
+	pass_count(p, "peeled", 0);
+	enum tfmc_status st = rebuild_module(p, in, peeled, &apart, NULL);
+	if (st == TFMC_OK)
+		st = rebuild_module(p, peeled, out, &rows, NULL);
+	ir_module_destroy(peeled);
+	return st;
+}

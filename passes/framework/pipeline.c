@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table of passes, the named pipelines and their text form.
+ */
+#include "passes/framework/pass.h"
+
+#include <string.h>
+
+#include "ir/support/number.h"
+#include "ir/support/strmap.h"
+
+#define PIPELINE_STEPS_MAX 256
+
+/*
+ * Why this order: fusion compares spellings, so canonicalize (the rewrite rules) comes first; attention is
+ * found around the one softmax op that fuse-softmax leaves; demand-rows looks at whole attentions, and
+ * linears that get fewer rows than their neighbours must be apart before merge-linear joins them;
+ * merge-heads needs the attention of each head, and makes of the linears of all heads the ones that
+ * merge-linear joins; fold-tables comes before what changes norms, where it undoes factors of tied tables;
+ * fold-affine changes linears one by one and wants their final rows; center comes after it, because a norm
+ * without beta is a rms_norm without an add behind it; fold-bias looks at keys and values behind views,
+ * before they are slices of a merged linear; fold-scale wants the attentions of all heads and still finds
+ * the queries in a linear of their own, as does rope-style with queries and keys; merge-linear comes after
+ * them, because they look through single uses that its slices would hide; encode sees the final weights and
+ * belongs before the variants split; strip-logits wants to know which linears have packed weights; specialize
+ * copies what is final into cases for one token, which share the weights, and group may choose other kernels
+ * for them; group needs to know which linears read packed weights; select needs groups; the plan needs the
+ * groups and nothing after it may change lifetimes. O0 has no fusions at all: one kernel for each op.
+ */
+#define O0 "encode,group{max_ops=1},select,plan-memory"
+#define O1 "canonicalize,fuse-softmax,fuse-attention,encode,group,select,plan-memory"
+#define O2                                                                                    \
+	"canonicalize,fuse-softmax,fuse-attention,merge-heads,demand-rows,"                   \
+	"fold-tables,fold-affine,center,fold-bias,fold-scale,rope-style,merge-linear,encode," \
+	"strip-logits,specialize,group,select,plan-memory"
+
+enum {
+	N_PASSES = 0
+#define PASS(id, name, from, to, summary) +1
+#include "passes/framework/passes.def"
+};
+
+static const struct pass_setting settings[N_PASSES][PASS_SETTINGS_MAX + 1] = {
+#define SETTING(id, index, name, def, lo, hi) [PASS_##id][index] = {name, def, lo, hi},
+#include "passes/framework/passes.def"
+};
+
+static const enum pass_exactness exactness[N_PASSES] = {
+#define EXACT(id, class) [PASS_##id] = EXACT_##class,
+#include "passes/framework/passes.def"
+};
+
+#define PASS(id, name, from, to, summary) \
+	{PASS_##id, name, summary, STAGE_##from, STAGE_##to, settings[PASS_##id]},
+static const struct pass_desc passes[] = {
+#include "passes/framework/passes.def"
+};
+
+const struct pass_desc *pass_at(size_t i)
+{
+	return i < TFMC_COUNT(passes) ? &passes[i] : NULL;
+}
+
+const struct pass_desc *pass_find(const char *name)
+{
+	for (size_t i = 0; i < TFMC_COUNT(passes); i++)
+		if (strcmp(passes[i].name, name) == 0)
+			return &passes[i];
+	return NULL;
+}
+
+enum pass_exactness pass_exactness(const struct pass_desc *pass)
+{
+	return exactness[pass->id];
+}
+
+int pass_setting_find(const struct pass_desc *pass, const char *name)
+{
+	for (int i = 0; pass->settings[i].name != NULL; i++)
+		if (strcmp(pass->settings[i].name, name) == 0)
+			return i;
+	return -1;
+}
+
+const char *pipeline_named(const char *name)
+{
+	if (strcmp(name, "O0") == 0)
+		return O0;
+	if (strcmp(name, "O1") == 0)
+		return O1;
+	return strcmp(name, "O2") == 0 ? O2 : NULL;
+}
+
+/* --- reading ------------------------------------------------------------------------------------------- */
+
+struct reader {
+	struct arena *arena;
+	struct diag_context *cx;
+	const char *at;
+	struct pipeline *out;
+};
+
+static enum tfmc_status refuse(struct reader *r, const char *what, const char *name)
+{
+	diag_error(r->cx, LOC_NONE, DIAG_PIPELINE, "%s '%s'", what, name);
+	return TFMC_INVALID;
+}
+
+static void skip_blanks(struct reader *r)
+{
+	while (*r->at == ' ')
+		r->at++;
+}
+
+/* Letters, digits, '_' and '-'; may be empty. */
+static const char *take_word(struct reader *r)
+{
+	skip_blanks(r);
+	const char *from = r->at;
+	while ((*r->at >= 'a' && *r->at <= 'z') || (*r->at >= 'A' && *r->at <= 'Z') ||
+	       (*r->at >= '0' && *r->at <= '9') || *r->at == '_' || *r->at == '-')
+		r->at++;
+	const char *word = arena_strndup(r->arena, from, (size_t)(r->at - from));
+	skip_blanks(r);
+	return word;
+}
+
+static enum tfmc_status read_setting(struct reader *r, struct pipeline_step *step)
+{
+	const struct pass_setting *s = step->pass->settings;
+	const char *name = take_word(r);
+	int64_t v;
+	size_t i = 0;
+
+	while (s[i].name != NULL && strcmp(s[i].name, name) != 0)
+		i++;
+	if (s[i].name == NULL)
+		return refuse(r, arena_printf(r->arena, "the pass %s has no setting", step->pass->name),
+		              name);
+	if (*r->at != '=')
+		return refuse(r, "a value is missing for the setting", name);
+	r->at++;
+	const char *value = take_word(r);
+	if (!number_parse_i64(value, strlen(value), &v) || v < s[i].lo || v > s[i].hi) {
+		const char *what =
+		        arena_printf(r->arena, "the setting %s takes a number from %lld to %lld, not", name,
+		                     (long long)s[i].lo, (long long)s[i].hi);
+		return refuse(r, what, value);
+	}
+	step->settings[i] = v;
+	return TFMC_OK;
+}
+
+static enum tfmc_status read_settings(struct reader *r, struct pipeline_step *step)
+{
+	if (*r->at != '{')
+		return TFMC_OK;
+	r->at++;
+	skip_blanks(r);
+	while (*r->at >= 'a' && *r->at <= 'z')
+		TFMC_TRY(read_setting(r, step));
+	if (*r->at != '}')
+		return refuse(r, "expected '}' before", r->at);
+	r->at++;
+	skip_blanks(r);
+	return TFMC_OK;
+}
+
+void pass_suggest(struct diag_context *cx, const char *name)
+{
+	const char *names[TFMC_COUNT(passes)];
+	for (size_t i = 0; i < TFMC_COUNT(passes); i++)
+		names[i] = passes[i].name;
+	const char *near = nearest_name(name, names, TFMC_COUNT(passes));
+	if (near != NULL)
+		diag_note(cx, LOC_NONE, "did you mean '%s'?", near);
+}
+
+static enum tfmc_status unknown_pass(struct reader *r, const char *name)
+{
+	refuse(r, "there is no pass", name);
+	pass_suggest(r->cx, name);
+	return TFMC_INVALID;
+}
+
+static enum tfmc_status read_steps(struct reader *r, bool may_name);
+
+static enum tfmc_status read_step(struct reader *r, bool may_name)
+{
+	const char *name = take_word(r);
+	const char *text = may_name ? pipeline_named(name) : NULL;
+	if (text != NULL) {
+		struct reader inner = *r;
+		inner.at = text;
+		return read_steps(&inner, false);
+	}
+	const struct pass_desc *pass = pass_find(name);
+	if (pass == NULL)
+		return unknown_pass(r, name);
+	if (r->out->n >= PIPELINE_STEPS_MAX)
+		return refuse(r, "too many passes at", name);
+	struct pipeline_step *step = ARENA_PUSH(r->arena, r->out);
+	if (step == NULL)
+		return TFMC_NO_MEMORY;
+	step->pass = pass;
+	for (size_t i = 0; pass->settings[i].name != NULL; i++)
+		step->settings[i] = pass->settings[i].def;
+	return read_settings(r, step);
+}
+
+static enum tfmc_status read_steps(struct reader *r, bool may_name)
+{
+	skip_blanks(r);
+	if (*r->at == '\0')
+		return TFMC_OK;
+	for (;;) {
+		TFMC_TRY(read_step(r, may_name));
+		if (*r->at == '\0')
+			return TFMC_OK;
+		if (*r->at != ',')
+			return refuse(r, "expected ',' before", r->at);
+		r->at++;
+	}
+}
+
+enum tfmc_status pipeline_parse(struct arena *a, struct diag_context *cx, const char *text,
+                                struct pipeline *out)
+{
+	struct reader r = {a, cx, text, out};
+	*out = (struct pipeline){0};
+	return read_steps(&r, true);
+}
+
+void pipeline_print(struct buf *out, const struct pipeline *p)
+{
+	for (size_t i = 0; i < p->n; i++) {
+		const struct pipeline_step *step = &p->items[i];
+		const struct pass_setting *s = step->pass->settings;
+		bool any = false;
+		buf_printf(out, "%s%s", i > 0 ? "," : "", step->pass->name);
+		for (size_t k = 0; s[k].name != NULL; k++) {
+			if (step->settings[k] == s[k].def)
+				continue;
+			buf_printf(out, "%s%s=%lld", any ? " " : "{", s[k].name,
+			           (long long)step->settings[k]);
+			any = true;
+		}
+		buf_str(out, any ? "}" : "");
+	}
+}

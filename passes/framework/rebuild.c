@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The two walks of rebuild.h. Invariant of the backward walk: when an op is
+ * reached, everything that reads its results was seen before.
+ */
+#include "passes/framework/rebuild.h"
+
+#define REBUILD_LIST_MAX 1024
+
+void rebuild_need(struct rebuild *r, struct ir_value old)
+{
+	r->needed[old.id] = old.id != 0;
+}
+
+struct ir_value rebuild_get(struct rebuild *r, struct ir_value old)
+{
+	return r->map[old.id];
+}
+
+void rebuild_set(struct rebuild *r, struct ir_value old, struct ir_value now)
+{
+	r->map[old.id] = now;
+	irb_name(r->b, now, ir_info(r->f, old)->name);
+}
+
+const struct ir_op *rebuild_def(const struct rebuild *r, struct ir_value v, enum ir_opcode code)
+{
+	const struct ir_op *op = v.id == 0 ? NULL : ir_def(r->f, v);
+	return op != NULL && op->code == code ? op : NULL;
+}
+
+bool rebuild_once(const struct rebuild *r, struct ir_value v)
+{
+	return r->uses[v.id] == 1;
+}
+
+/* --- backward ------------------------------------------------------------------------------------------ */
+
+static bool any_needed(const struct rebuild *r, const struct ir_op *op)
+{
+	if (r->rewrite == NULL || ir_op_has(op->code, TRAIT_TERMINATOR) ||
+	    ir_op_has(op->code, TRAIT_STATEFUL))
+		return true;
+	for (size_t i = 0; i < op->n_results; i++)
+		if (r->needed[op->results[i].id])
+			return true;
+	return false;
+}
+
+static void need_operands(struct rebuild *r, const struct ir_op *op)
+{
+	for (size_t i = 0; i < op->n_operands; i++)
+		rebuild_need(r, op->operands[i]);
+}
+
+/* Asks the pass, when there is fuel for what it would do. */
+static bool match(struct rebuild *r, const struct ir_op *op)
+{
+	const struct rewrite *rewrite = r->rewrite;
+	if (rewrite == NULL || rewrite->match == NULL || (!rewrite->is_numbered && r->p->fuel <= 0) ||
+	    !rewrite->match(r, op))
+		return false;
+	int64_t number = rewrite->is_numbered ? r->number : pass_take_fuel(r->p);
+	r->replaced[op->results[0].id] = number > 0 ? number : -1;
+	return true;
+}
+
+static void emit(struct rebuild *r, const struct ir_op *op)
+{
+	int64_t number = r->replaced[op->results[0].id];
+	r->rewrite->emit(r, op);
+	r->changes++;
+	if (number > 0 && !r->rewrite->is_numbered)
+		pass_applied(r->p, number, NULL, op->loc);
+}
+
+static void mark_region(struct rebuild *r, const struct ir_region *region)
+{
+	for (size_t i = region->n_ops; i-- > 0;) {
+		const struct ir_op *op = region->ops[i];
+		if (!any_needed(r, op))
+			continue;
+		if (op->n_results > 0 && match(r, op))
+			continue;
+		need_operands(r, op);
+		if (op->region != NULL)
+			mark_region(r, op->region);
+	}
+}
+
+/* --- forward ------------------------------------------------------------------------------------------- */
+
+static void emit_region(struct rebuild *r, const struct ir_region *region);
+
+static void map_operands(struct rebuild *r, const struct ir_op *op, struct ir_value *out)
+{
+	for (size_t i = 0; i < op->n_operands; i++)
+		out[i] = rebuild_get(r, op->operands[i]);
+}
+
+static void emit_repeat(struct rebuild *r, const struct ir_op *op)
+{
+	struct ir_value values[REBUILD_LIST_MAX], args[REBUILD_LIST_MAX + 1];
+	const struct ir_region *body = op->region;
+	const struct ir_op *yield = body->ops[body->n_ops - 1];
+
+	map_operands(r, op, values);
+	irb_repeat_begin(r->b, ((const struct attrs_repeat *)op->attrs)->count, values, op->n_operands, args);
+	for (size_t i = 0; i < body->n_args; i++)
+		rebuild_set(r, body->args[i], args[i]);
+	emit_region(r, body);
+	map_operands(r, yield, values);
+	irb_set_loc(r->b, op->loc);
+	irb_repeat_end(r->b, values, yield->n_operands, args);
+	for (size_t i = 0; i < op->n_results; i++)
+		rebuild_set(r, op->results[i], args[i]);
+}
+
+static void emit_region(struct rebuild *r, const struct ir_region *region)
+{
+	for (size_t i = 0; i + 1 < region->n_ops && !irb_failed(r->b); i++) {
+		const struct ir_op *op = region->ops[i];
+		if (!any_needed(r, op))
+			continue;
+		irb_set_loc(r->b, op->loc);
+		if (op->n_results > 0 && r->replaced[op->results[0].id] != 0) {
+			emit(r, op);
+		} else if (op->code == OP_repeat && op->n_operands <= REBUILD_LIST_MAX) {
+			emit_repeat(r, op);
+		} else {
+			irb_clone(r->b, r->f, op, r->map);
+		}
+	}
+}
+
+void rebuild_need_group(struct rebuild *r, const struct ir_op *group)
+{
+	for (size_t i = 0; i < group->region->n_ops; i++)
+		need_operands(r, group->region->ops[i]);
+}
+
+void rebuild_group(struct rebuild *r, const struct ir_op *group, const struct attrs_group *attrs)
+{
+	struct ir_value values[REBUILD_LIST_MAX], results[REBUILD_LIST_MAX];
+	const struct ir_region *body = group->region;
+	const struct ir_op *yield = body->ops[body->n_ops - 1];
+
+	if (yield->n_operands > REBUILD_LIST_MAX)
+		return;
+	irb_set_loc(r->b, group->loc);
+	irb_group_begin(r->b);
+	irb_set_literal(r->b, true);
+	for (size_t i = 0; i + 1 < body->n_ops; i++)
+		irb_clone(r->b, r->f, body->ops[i], r->map);
+	irb_set_literal(r->b, false);
+	map_operands(r, yield, values);
+	irb_group_end(r->b, attrs, values, yield->n_operands, results);
+	for (size_t i = 0; i < group->n_results; i++)
+		rebuild_set(r, group->results[i], results[i]);
+}
+
+/* --- functions ----------------------------------------------------------------------------------------- */
+
+static enum tfmc_status rebuild_func(struct rebuild *r)
+{
+	const struct ir_func *f = r->f;
+	const struct ir_op *ret = f->body->ops[f->body->n_ops - 1];
+	struct ir_value *values = ARENA_ARRAY(r->p->arena, struct ir_value, ret->n_operands + 1);
+
+	r->uses = ir_count_uses(r->p->arena, f);
+	r->needed = ARENA_ARRAY(r->p->arena, bool, f->n_values);
+	r->replaced = ARENA_ARRAY(r->p->arena, int64_t, f->n_values);
+	r->map = ARENA_ARRAY(r->p->arena, struct ir_value, f->n_values);
+	r->b = irb_begin(r->out, r->p->cx, f->name, f->loc);
+	if (arena_failed(r->p->arena) || r->b == NULL || r->uses == NULL)
+		return TFMC_NO_MEMORY;
+	irb_set_literal(r->b, r->rewrite == NULL);
+	mark_region(r, f->body);
+	irb_clone_params(r->b, f, r->map);
+	emit_region(r, f->body);
+	map_operands(r, ret, values);
+	irb_set_loc(r->b, ret->loc);
+	return irb_finish(r->b, values, f->results, ret->n_operands, ir_import_dim(r->out, f->arena));
+}
+
+enum tfmc_status rebuild_module(struct pass_context *p, const struct ir_module *in, struct ir_module *out,
+                                const struct rewrite *rewrite, int64_t *changes)
+{
+	struct rebuild r = {.p = p, .in = in, .out = out, .rewrite = rewrite};
+
+	out->stage = in->stage;
+	for (size_t i = 0; rewrite == NULL && i < in->weights.n; i++)
+		if (ir_add_weight(out, in->weights.items[i]) == NULL)
+			return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < in->funcs.n; i++) {
+		r.f = in->funcs.items[i];
+		p->function = r.f->name;
+		TFMC_TRY(rebuild_func(&r));
+	}
+	p->function = NULL;
+	if (changes != NULL)
+		*changes = r.changes;
+	return TFMC_OK;
+}

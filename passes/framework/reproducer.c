@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Head of reproducers: written and read by one table of keys.
+ */
+#include "passes/framework/reproducer.h"
+
+#include <string.h>
+
+#define WORDS "; reproducer "
+#define HEAD  WORDS "1\n"
+
+/* Every line of a text behind its key. */
+static void print_lines(struct buf *out, const char *key, const char *text, size_t len)
+{
+	for (size_t at = 0; at < len;) {
+		const char *end = memchr(text + at, '\n', len - at);
+		size_t n = end != NULL ? (size_t)(end - (text + at)) : len - at;
+		buf_printf(out, "; %s |", key);
+		buf_bytes(out, text + at, n);
+		buf_char(out, '\n');
+		at += n + 1;
+	}
+}
+
+void reproducer_print(struct buf *out, const struct pipeline *p, const struct pass_options *o)
+{
+	buf_str(out, HEAD "; passes ");
+	pipeline_print(out, p);
+	buf_char(out, '\n');
+	if (o->target != NULL)
+		buf_printf(out, "; mcpu %s\n", o->target->name);
+	for (size_t i = 0; i < o->disable_rules.n; i++)
+		buf_printf(out, "; disable-rule %s\n", o->disable_rules.items[i]);
+	if (o->rules_text != NULL)
+		print_lines(out, "rule", o->rules_text, o->rules_len);
+	if (o->tiles_text != NULL)
+		print_lines(out, "tile", o->tiles_text, o->tiles_len);
+}
+
+/* --- reading ---------------------------------------------------------------------------------------------
+ */
+
+struct head {
+	struct arena *arena;
+	struct reproducer *out;
+	struct {
+		const char **items;
+		size_t n, cap;
+	} disabled;
+	struct buf rules, tiles;
+};
+
+/* What stands behind `; key ` in the line; NULL: another line. */
+static const char *value_of(const char *line, const char *key)
+{
+	size_t n = strlen(key);
+	return strncmp(line + 2, key, n) == 0 && line[2 + n] == ' ' ? line + 3 + n : NULL;
+}
+
+static bool read_line(struct head *h, const char *line)
+{
+	const char *v;
+	if ((v = value_of(line, "passes")) != NULL) {
+		h->out->passes = v;
+	} else if ((v = value_of(line, "mcpu")) != NULL) {
+		h->out->mcpu = v;
+	} else if ((v = value_of(line, "disable-rule")) != NULL) {
+		const char **slot = ARENA_PUSH(h->arena, &h->disabled);
+		if (slot != NULL)
+			*slot = v;
+	} else if ((v = value_of(line, "rule")) != NULL && v[0] == '|') {
+		buf_str(&h->rules, v + 1);
+		buf_char(&h->rules, '\n');
+	} else if ((v = value_of(line, "tile")) != NULL && v[0] == '|') {
+		buf_str(&h->tiles, v + 1);
+		buf_char(&h->tiles, '\n');
+	} else {
+		return false;
+	}
+	return true;
+}
+
+bool reproducer_read(struct arena *a, struct diag_context *cx, const char *text, size_t len,
+                     struct reproducer *out, enum tfmc_status *status)
+{
+	struct head h = {.arena = a, .out = out};
+	size_t at = strlen(HEAD);
+
+	*out = (struct reproducer){.passes = ""};
+	*status = TFMC_OK;
+	if (len < strlen(WORDS) || memcmp(text, WORDS, strlen(WORDS)) != 0)
+		return false;
+	if (len < at || memcmp(text, HEAD, at) != 0) {
+		diag_error(cx, LOC_NONE, DIAG_PIPELINE,
+		           "the head of a reproducer has another version than 1");
+		*status = TFMC_INVALID;
+		return true;
+	}
+	buf_init(&h.rules);
+	buf_init(&h.tiles);
+	while (at + 2 < len && text[at] == ';' && text[at + 1] == ' ' && *status == TFMC_OK) {
+		const char *end = memchr(text + at, '\n', len - at);
+		size_t n = end != NULL ? (size_t)(end - (text + at)) : len - at;
+		const char *line = arena_strndup(a, text + at, n);
+		if (line != NULL && !read_line(&h, line)) {
+			diag_error(cx, LOC_NONE, DIAG_PIPELINE, "the head of a reproducer has no line '%s'",
+			           line);
+			*status = TFMC_INVALID;
+		}
+		at += n + 1;
+	}
+	out->disable_rules = h.disabled.items;
+	out->n_disable_rules = h.disabled.n;
+	if (h.rules.len > 0) {
+		out->rules = arena_strndup(a, h.rules.data, h.rules.len);
+		out->rules_len = h.rules.len;
+	}
+	if (h.tiles.len > 0) {
+		out->tiles = arena_strndup(a, h.tiles.data, h.tiles.len);
+		out->tiles_len = h.tiles.len;
+	}
+	bool failed = buf_failed(&h.rules) || buf_failed(&h.tiles) || arena_failed(a);
+	buf_destroy(&h.rules);
+	buf_destroy(&h.tiles);
+	*status = *status == TFMC_OK && failed ? TFMC_NO_MEMORY : *status;
+	return true;
+}

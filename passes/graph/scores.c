@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Peels scale, mask, softcap, bias off the operand of a softmax, outermost
+ * first. Invariant: at each moment the softmax's operand equals
+ * mask(f softcap(g x)) with f, g the factors collected outside and inside.
+ */
+#include "passes/graph/scores.h"
+
+#include <math.h>
+
+struct peel {
+	const struct rebuild *r;
+	struct scores *s;
+};
+
+/* The op that defines x, when it has that code and x is read here only. */
+static const struct ir_op *next(struct peel *p, enum ir_opcode code)
+{
+	const struct ir_op *op = rebuild_def(p->r, p->s->x, code);
+	if (op == NULL)
+		return NULL;
+	if (rebuild_once(p->r, p->s->x))
+		return op;
+	p->s->blocked = "the scores before the softmax are used again";
+	return NULL;
+}
+
+static void step(struct peel *p, const struct ir_op *op)
+{
+	p->s->x = op->operands[0];
+	p->s->n_peeled++;
+}
+
+/* Positive factors; a mask lets them pass, since they keep -inf. */
+static double factors(struct peel *p)
+{
+	double f = 1;
+	for (const struct ir_op *op; (op = next(p, OP_scale)) != NULL; step(p, op)) {
+		double more = ((const struct attrs_scale *)op->attrs)->f;
+		if (!(more > 0) || !isfinite(f * more))
+			return f;
+		f *= more;
+	}
+	return f;
+}
+
+static void peel_mask(struct peel *p)
+{
+	const struct ir_op *op = next(p, OP_mask);
+	if (op == NULL)
+		return;
+	p->s->mask = ((const struct attrs_mask *)op->attrs)->mask;
+	p->s->window = ((const struct attrs_mask *)op->attrs)->window;
+	p->s->len = op->operands[1];
+	p->s->past = op->operands[2];
+	step(p, op);
+}
+
+/* f c tanh(x / c) = c' tanh(f x / c') with c' = f c, so factors outside move inside. */
+static void peel_softcap(struct peel *p)
+{
+	const struct ir_op *op = next(p, OP_softcap);
+	double c = op != NULL ? ((const struct attrs_softcap *)op->attrs)->c : 0;
+	if (!(c > 0) || !isfinite(c * p->s->scale))
+		return;
+	p->s->softcap = c * p->s->scale;
+	step(p, op);
+}
+
+/* scale (x + bias) is not x scale + bias, so the factor outside must be 1. */
+static void peel_bias(struct peel *p)
+{
+	const struct ir_op *op = next(p, OP_add);
+	if (op == NULL || p->s->scale != 1)
+		return;
+	size_t x = rebuild_def(p->r, op->operands[1], OP_matmul) != NULL ? 1 : 0;
+	const struct ir_op *other = rebuild_def(p->r, op->operands[1], OP_scale);
+	if (other != NULL && rebuild_def(p->r, other->operands[0], OP_matmul) != NULL)
+		x = 1;
+	p->s->bias = op->operands[1 - x];
+	p->s->x = op->operands[x];
+	p->s->n_peeled++;
+}
+
+static void begin(struct scores *s, struct ir_value x)
+{
+	*s = (struct scores){.x = x, .scale = 1, .mask = MASK_none};
+}
+
+static void peel_inside(struct peel *p)
+{
+	p->s->scale = factors(p);
+	peel_mask(p);
+	p->s->scale *= factors(p);
+	peel_softcap(p);
+	p->s->scale *= factors(p);
+}
+
+static void peel_added(struct peel *p)
+{
+	peel_bias(p);
+	p->s->scale *= factors(p);
+}
+
+void scores_read_from(const struct rebuild *r, struct ir_value x, struct scores *out)
+{
+	struct peel p = {r, out};
+	begin(out, x);
+	peel_inside(&p);
+	peel_added(&p);
+}
+
+void scores_read(const struct rebuild *r, const struct ir_op *op, bool with_bias, struct scores *out)
+{
+	struct peel p = {r, out};
+	begin(out, op->operands[0]);
+	if (op->code == OP_masked_softmax) {
+		const struct attrs_masked_softmax *a = op->attrs;
+		out->scale = a->scale;
+		out->softcap = a->softcap;
+		out->mask = a->mask;
+		out->window = a->window;
+		out->base2 = a->base2;
+		out->len = op->operands[1];
+		out->past = op->operands[2];
+	} else {
+		peel_inside(&p);
+	}
+	if (with_bias)
+		peel_added(&p);
+}

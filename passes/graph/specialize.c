@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * specialize: functions that serve some calls of another one, with dims bound or bounded.
+ *
+ * Requires   the final graph and final weights: what a case has too is chosen once for both.
+ * Ensures    behind each function its cases. step: calls with one token for each sequence (the dim of the
+ * rows that are appended to the state is 1). buckets=N: calls with at most N tokens (the elements of the
+ *            first input of ids). A case has the bound symbols nowhere; transposes that only move axes of
+ *            size 1 are reshapes in it, the row taken of one row is that row, dims that became numbers are
+ *            constants. Base functions stay as they are: they are right for every call.
+ * Example    func @decode(%t: i32[B,S] ..  ->  and func @decode.step(%t: i32[B,1] .. case of @decode when S =
+ * 1 Refuses    functions that have cases; a dim that is never or always 1; targets of OpenCL, whose programs
+ * are launched function by function.
+ */
+#include "ir/builder/case.h"
+#include "passes/framework/rebuild.h"
+
+#define CONDITIONS 2
+
+/* Settings. */
+enum { STEP, BUCKETS };
+
+/* --- simpler with size 1 ---------------------------------------------------------------------------------
+ */
+
+/* The axes that are not of size 1 stay in their order. */
+static bool only_moves_ones(const struct ir_type *t, const struct attrs_transpose *a)
+{
+	int64_t last = -1;
+	for (size_t i = 0; i < a->perm.n; i++) {
+		int64_t axis = a->perm.items[i];
+		if (ir_dim_equals(t->dims[axis], 1))
+			continue;
+		if (axis < last)
+			return false;
+		last = axis;
+	}
+	return true;
+}
+
+static bool is_simple(const struct rebuild *r, const struct ir_op *op)
+{
+	if (op->code == OP_transpose)
+		return only_moves_ones(ir_type_of(r->f, op->operands[0]), op->attrs);
+	if (op->code == OP_take_rows)
+		return ir_dim_equals(ir_type_of(r->f, op->operands[0])->dims[1], 1);
+	if (op->code == OP_iota) {
+		const struct attrs_iota *a = op->attrs;
+		return ir_dim_equals(a->dims.items[a->axis], 1);
+	}
+	if (op->code == OP_dim_value)
+		return ir_dim_is_const(((const struct attrs_dim_value *)op->attrs)->dim, NULL);
+	return false;
+}
+
+static bool match(struct rebuild *r, const struct ir_op *op)
+{
+	if (r->f->when == NULL || !is_simple(r, op))
+		return false;
+	if (op->code == OP_transpose || op->code == OP_take_rows)
+		rebuild_need(r, op->operands[0]);
+	return true;
+}
+
+static int64_t constant_of(const struct ir_op *op)
+{
+	int64_t v = 0;
+	if (op->code == OP_iota)
+		return ((const struct attrs_iota *)op->attrs)->start;
+	(void)ir_dim_is_const(((const struct attrs_dim_value *)op->attrs)->dim, &v);
+	return v;
+}
+
+static void emit(struct rebuild *r, const struct ir_op *op)
+{
+	const struct ir_type *t = ir_type_of(r->f, op->results[0]);
+	const struct ir_dim *dims[IR_RANK_MAX];
+	for (int i = 0; i < t->rank; i++)
+		dims[i] = ir_import_dim(r->out, t->dims[i]);
+	bool moves = op->code == OP_transpose || op->code == OP_take_rows;
+	struct ir_value v = moves ? irb_reshape_to(r->b, rebuild_get(r, op->operands[0]), t->rank, dims)
+	                          : irb_full_of(r->b, (double)constant_of(op), DT_I32, t->rank, dims);
+	rebuild_set(r, op->results[0], v);
+}
+
+/* --- cases -----------------------------------------------------------------------------------------------
+ */
+
+struct specializer {
+	struct pass_context *p;
+	const struct ir_module *in;
+	struct ir_module *mid; /* functions and cases, not simplified yet */
+	const struct ir_func *f;
+};
+
+/* A copy in mid; a case when there are conditions. */
+static enum tfmc_status copy(struct specializer *s, const char *name, const struct ir_case *c)
+{
+	const struct ir_func *f = s->f;
+	const struct ir_op *ret = f->body->ops[f->body->n_ops - 1];
+	struct ir_value *values = ARENA_ARRAY(s->p->arena, struct ir_value, ret->n_operands + 1);
+	struct ir_value *map = ARENA_ARRAY(s->p->arena, struct ir_value, f->n_values);
+	struct ir_builder *b = irb_begin(s->mid, s->p->cx, name, f->loc);
+	if (values == NULL || map == NULL || b == NULL)
+		return TFMC_NO_MEMORY;
+	if (c != NULL)
+		irb_case(b, c);
+	irb_clone_params(b, f, map);
+	for (size_t i = 0; i + 1 < f->body->n_ops && !irb_failed(b); i++)
+		irb_clone(b, f, f->body->ops[i], map);
+	for (size_t i = 0; i < ret->n_operands; i++)
+		values[i] = map[ret->operands[i].id];
+	irb_set_loc(b, ret->loc);
+	return irb_finish(b, values, f->results, ret->n_operands, NULL);
+}
+
+static enum tfmc_status add_case(struct specializer *s, const char *suffix,
+                                 const struct ir_condition *conditions, size_t n)
+{
+	struct pass_context *p = s->p;
+	const struct ir_case c = {s->f->name, conditions, n};
+	const char *name = arena_printf(p->arena, "%s.%s", s->f->name, suffix);
+	struct buf text;
+	if (ir_find_func(s->in, name) != NULL) {
+		pass_missed(p, s->f->loc, "not specialized: there is a function @%s", name);
+		return TFMC_OK;
+	}
+	int64_t number = pass_take_fuel(p);
+	if (number == 0)
+		return TFMC_OK;
+	TFMC_TRY(copy(s, name, &c));
+	pass_applied(p, number, arena_printf(p->arena, "case @%s", name), s->f->loc);
+	buf_init(&text);
+	ir_case_print(&text, s->in, &c);
+	pass_remark(p, s->f->loc, "specialized: @%s is a %s", name, text.data);
+	buf_destroy(&text);
+	pass_count(p, "cases", 1);
+	return TFMC_OK;
+}
+
+/* The number of ids of a call, or NULL. */
+static const struct ir_dim *token_count(const struct specializer *s)
+{
+	for (size_t i = 0; i < s->f->n_params; i++)
+		if (s->f->params[i].below > 0)
+			return ir_type_count(s->in->dims, ir_type_of(s->f, s->f->params[i].value));
+	return NULL;
+}
+
+/* Some calls are within the limit and some are not. */
+static bool divides(const struct specializer *s, const struct ir_dim *count, int64_t limit)
+{
+	return ir_dim_lo(s->in->dims, count) <= limit && ir_dim_hi(s->in->dims, count) > limit;
+}
+
+/* The symbol that step binds, or -1. */
+static int step_symbol(struct specializer *s)
+{
+	int sym = ir_func_token_dim(s->f);
+	if (s->p->step->settings[STEP] == 0)
+		return -1;
+	if (sym < 0) {
+		pass_missed(s->p, s->f->loc, "not specialized: @%s appends no rows whose number is a dim",
+		            s->f->name);
+		return -1;
+	}
+	const struct ir_dim_sym *d = ir_dims_sym(s->in->dims, (size_t)sym);
+	if (d->lo <= 1 && d->hi > 1)
+		return sym;
+	pass_missed(s->p, s->f->loc, "not specialized: %s is in [%lld,%lld], %s 1", d->name, (long long)d->lo,
+	            (long long)d->hi, d->lo > 1 || d->hi < 1 ? "never" : "always");
+	return -1;
+}
+
+/* The narrowest case first: the first whose conditions hold is taken. */
+static enum tfmc_status add_cases(struct specializer *s)
+{
+	struct ir_dims *dims = s->in->dims;
+	int64_t limit = s->p->step->settings[BUCKETS];
+	const struct ir_dim *count = limit > 0 ? token_count(s) : NULL;
+	int sym = step_symbol(s);
+	struct ir_condition c[CONDITIONS] = {{.relation = IR_EQUAL, .value = 1}, {0}};
+	if (sym >= 0) {
+		c[0].dim = ir_dim_sym(dims, ir_dims_sym(dims, (size_t)sym)->name);
+		const struct ir_dim *rest =
+		        count ? ir_dim_bind(dims, count, sym, ir_dim_const(dims, 1)) : NULL;
+		if (rest != NULL && divides(s, rest, limit)) {
+			c[1] = (struct ir_condition){rest, IR_AT_MOST, limit};
+			const char *name = arena_printf(s->p->arena, "step_%lld", (long long)limit);
+			TFMC_TRY(add_case(s, name, c, 2));
+		}
+		TFMC_TRY(add_case(s, "step", c, 1));
+	}
+	if (count == NULL || !divides(s, count, limit))
+		return TFMC_OK;
+	c[0] = (struct ir_condition){count, IR_AT_MOST, limit};
+	return add_case(s, arena_printf(s->p->arena, "tokens_%lld", (long long)limit), c, 1);
+}
+
+static bool has_cases(const struct ir_module *m, const struct ir_func *f)
+{
+	for (size_t i = 0; i < m->funcs.n; i++)
+		if (m->funcs.items[i]->when != NULL && ir_case_base(m, m->funcs.items[i]) == f)
+			return true;
+	return f->when != NULL;
+}
+
+static enum tfmc_status copy_all(struct specializer *s)
+{
+	for (size_t i = 0; i < s->in->funcs.n; i++) {
+		s->f = s->in->funcs.items[i];
+		s->p->function = s->f->name;
+		TFMC_TRY(copy(s, s->f->name, NULL));
+		if (!has_cases(s->in, s->f))
+			TFMC_TRY(add_cases(s));
+		else if (s->f->when == NULL)
+			pass_missed(s->p, s->f->loc, "not specialized: @%s has cases", s->f->name);
+	}
+	s->p->function = NULL;
+	return TFMC_OK;
+}
+
+/* mid, simplified; what reshapes have folded away is dropped by a second walk. */
+static enum tfmc_status simplify(struct specializer *s, struct ir_module *out)
+{
+	const struct rewrite rewrite = {.match = match, .emit = emit}, drop = {0};
+	int64_t changes = 0;
+	struct ir_module *simple = ir_module_create_like(s->in);
+	if (simple == NULL)
+		return TFMC_NO_MEMORY;
+	enum tfmc_status status = rebuild_module(s->p, s->mid, simple, &rewrite, &changes);
+	if (status == TFMC_OK)
+		status = rebuild_module(s->p, simple, out, &drop, NULL);
+	ir_module_destroy(simple);
+	pass_count(s->p, "simplified", changes);
+	return status;
+}
+
+enum tfmc_status pass_specialize(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
+{
+	struct specializer s = {.p = p, .in = in};
+
+	if (p->options->target != NULL && p->options->target->arch == ARCH_OPENCL)
+		return rebuild_module(p, in, out, NULL, NULL);
+	s.mid = ir_module_create_like(in);
+	if (s.mid == NULL)
+		return TFMC_NO_MEMORY;
+	enum tfmc_status status = copy_all(&s);
+	if (status == TFMC_OK)
+		status = simplify(&s, out);
+	ir_module_destroy(s.mid);
+	return status;
+}

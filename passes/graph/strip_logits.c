@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * strip-logits: logits that only arg-max or the log-probability of given ids reads are not stored.
+ *
+ * Requires   encode (the linear has packed weights: its kernel works by strips of columns).
+ * Ensures    a strip op behind the linear, at the end of its kernel, leaves two or three numbers of each
+ * strip; what is left to do reads 1/20 of the bytes. The counter `argmax` and `scores` have how many. Example
+ * %y = linear %x, @head : f32[B,S,32000]  %i = argmax %y
+ *        ->  %s = strip_argmax %y : f32[B,S,2,500]
+ *            %i = the index of the strip that argmax finds in %s[..,0,:]
+ *            %y = linear ..  %p = log_softmax %y  %r = take_rows of the rows of %p, one element of each
+ *        ->  %s = strip_score %y, %ids
+ *            %r = the largest of log_softmax(%s[..,0,:]) + %s[..,1,:]: the probability of the strip times
+ * that of the column in it; -inf in all strips but that of the column Refuses    logits that something else
+ * reads; fewer columns than the setting says; kernels of work-groups (target.group_size).
+ */
+#include "ir/target/target.h"
+#include "ir/target/tile.h"
+#include "passes/framework/rebuild.h"
+
+#define CHAIN_MAX 8 /* elementwise ops behind the linear */
+
+enum { WIDTH = TILE_PANELS_MAX * TILE_PANEL }; /* columns of a strip: what the kernel walks over together */
+
+static bool is_packed(const struct rebuild *r, const struct ir_op *linear)
+{
+	const struct ir_op *w = rebuild_def(r, linear->operands[1], OP_weight);
+	return w != NULL && ((const struct attrs_weight *)w->attrs)->weight->encoding == ENC_PANEL16 &&
+	       ir_type_of(r->f, linear->operands[0])->dtype == DT_F32;
+}
+
+/* x is a linear of many columns, perhaps with elementwise ops behind it, that nobody else reads. */
+static bool is_strippable(const struct rebuild *r, struct ir_value x)
+{
+	const struct ir_type *t = ir_type_of(r->f, x);
+	int64_t columns;
+	if (t->dtype != DT_F32 || t->rank < 1 || t->rank >= IR_RANK_MAX ||
+	    !ir_dim_is_const(t->dims[t->rank - 1], &columns) || columns < r->p->step->settings[0] ||
+	    columns > 1 << 24)
+		return false;
+	for (size_t i = 0; i < CHAIN_MAX && rebuild_once(r, x); i++) {
+		const struct ir_op *op = ir_def(r->f, x);
+		if (op == NULL || op->code == OP_linear)
+			return op != NULL && is_packed(r, op);
+		if (!ir_op_has(op->code, TRAIT_ELEMENTWISE) || ir_type_of(r->f, op->operands[0]) != t)
+			return false;
+		x = op->operands[0];
+	}
+	return false;
+}
+
+/* take_rows(reshape(log_softmax(x)), reshape(ids)): the log_softmax, or NULL. */
+static const struct ir_op *scored(const struct rebuild *r, const struct ir_op *op)
+{
+	const struct ir_op *flat = rebuild_def(r, op->operands[0], OP_reshape), *p;
+	if (ir_type_of(r->f, op->operands[0])->rank != 2 || !rebuild_once(r, op->operands[0]))
+		return NULL;
+	p = rebuild_def(r, flat != NULL ? flat->operands[0] : op->operands[0], OP_log_softmax);
+	if (p == NULL || !rebuild_once(r, p->results[0]))
+		return NULL;
+	const struct ir_type *x = ir_type_of(r->f, p->operands[0]);
+	bool same_rows = x->dims[x->rank - 1] == ir_type_of(r->f, op->operands[0])->dims[1];
+	return same_rows && is_strippable(r, p->operands[0]) ? p : NULL;
+}
+
+static bool is_work_group(const struct rebuild *r)
+{
+	const struct target *t = r->p->options->target;
+	return t != NULL && t->group_size > 1;
+}
+
+static bool match(struct rebuild *r, const struct ir_op *op)
+{
+	const struct ir_op *p = op->code == OP_take_rows && !is_work_group(r) ? scored(r, op) : NULL;
+	if (p != NULL) {
+		rebuild_need(r, p->operands[0]);
+		rebuild_need(r, op->operands[1]);
+		return true;
+	}
+	if (op->code != OP_argmax || is_work_group(r))
+		return false;
+	int64_t axis = ((const struct attrs_argmax *)op->attrs)->axis;
+	int rank = ir_type_of(r->f, op->operands[0])->rank;
+	if ((axis != -1 && axis != rank - 1) || !is_strippable(r, op->operands[0]))
+		return false;
+	rebuild_need(r, op->operands[0]);
+	return true;
+}
+
+/* Number `which` of every strip, rows as one axis: s [..,numbers,n] -> [rows,n]. */
+static struct ir_value numbers(struct rebuild *r, struct ir_value s, int64_t which)
+{
+	struct ir_dims *dims = r->out->dims;
+	const struct ir_type *t = irb_type(r->b, s);
+	const struct ir_dim *one = ir_dim_const(dims, 1);
+	const struct ir_dim *flat[] = {ir_type_count_range(dims, t, 0, t->rank - 2), t->dims[t->rank - 1]};
+	return irb_reshape_to(r->b, irb_slice_of(r->b, s, t->rank - 2, ir_dim_const(dims, which), one), 2,
+	                      flat);
+}
+
+/* ids at the leading axes of x. */
+static struct ir_value ids_like(struct rebuild *r, struct ir_value ids, struct ir_value x)
+{
+	const struct ir_type *t = irb_type(r->b, x);
+	return irb_reshape_to(r->b, ids, t->rank - 1, t->dims);
+}
+
+static void emit_score(struct rebuild *r, const struct ir_op *op)
+{
+	struct ir_value x = rebuild_get(r, scored(r, op)->operands[0]);
+	struct ir_value ids = ids_like(r, rebuild_get(r, op->operands[1]), x);
+	struct ir_value s = irb_strip_score(r->b, x, ids, &(struct attrs_strip_score){.width = WIDTH});
+	struct ir_value sum = irb_log(r->b, numbers(r, s, 1), NULL);
+	struct ir_value strips = irb_log_softmax(r->b, irb_add(r->b, numbers(r, s, 0), sum, NULL), NULL);
+	struct ir_value all = irb_sub(r->b, irb_add(r->b, strips, numbers(r, s, 2), NULL), sum, NULL);
+	int64_t last = 1;
+	const struct attrs_reduce_max max = {.axes = {&last, 1}};
+	rebuild_set(r, op->results[0], irb_reduce_max(r->b, all, &max));
+	pass_count(r->p, "scores", 1);
+	pass_remark(r->p, op->loc, "fused: log_softmax of one id into the linear before it");
+}
+
+static void emit_argmax(struct rebuild *r, const struct ir_op *op)
+{
+	struct ir_value x = rebuild_get(r, op->operands[0]);
+	struct ir_value s = irb_strip_argmax(r->b, x, &(struct attrs_strip_argmax){.width = WIDTH});
+	struct ir_value at = irb_argmax(r->b, numbers(r, s, 0), &(struct attrs_argmax){.axis = 1});
+	struct ir_value index = irb_take_rows(r->b, numbers(r, s, 1), at, NULL);
+	index = irb_cast(r->b, index, &(struct attrs_cast){.dtype = DT_I32});
+	const struct ir_type *t = irb_type(r->b, x);
+	rebuild_set(r, op->results[0], irb_reshape_to(r->b, index, t->rank - 1, t->dims));
+	pass_count(r->p, "argmax", 1);
+	pass_remark(r->p, op->loc, "fused: argmax into the linear before it");
+}
+
+static void emit(struct rebuild *r, const struct ir_op *op)
+{
+	if (op->code == OP_argmax)
+		emit_argmax(r, op);
+	else
+		emit_score(r, op);
+}
+
+enum tfmc_status pass_strip_logits(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
+{
+	const struct rewrite rewrite = {.match = match, .emit = emit};
+	pass_count(p, "argmax", 0);
+	pass_count(p, "scores", 0);
+	return rebuild_module(p, in, out, &rewrite, NULL);
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * transpose(@w) with its last two axes exchanged becomes @w.turned, whose
+ * provenance is transpose(E). Refused when something reads @w as it is stored:
+ * both forms would be kept.
+ */
+#include "passes/graph/turn_weight.h"
+
+static bool exchanges_last_two(const struct ir_op *op)
+{
+	const struct attrs_transpose *a = op->attrs;
+	int64_t n = (int64_t)a->perm.n;
+	for (int64_t i = 0; i < n; i++)
+		if (a->perm.items[i] != (i < n - 2 ? i : 2 * n - 3 - i))
+			return false;
+	return n >= 2;
+}
+
+struct readers {
+	const struct ir_func *f;
+	const struct ir_weight *weight;
+	bool as_stored;
+};
+
+/* Any reader of the weight but such a transpose. */
+static void see_reader(void *user, const struct ir_op *op)
+{
+	struct readers *s = user;
+	for (size_t i = 0; i < op->n_operands; i++) {
+		const struct ir_op *def = op->operands[i].id != 0 ? ir_def(s->f, op->operands[i]) : NULL;
+		if (def == NULL || def->code != OP_weight ||
+		    ((const struct attrs_weight *)def->attrs)->weight != s->weight)
+			continue;
+		s->as_stored |= op->code != OP_transpose || !exchanges_last_two(op);
+	}
+}
+
+static bool read_as_stored(const struct rebuild *r, const struct ir_weight *w)
+{
+	struct readers s = {.weight = w};
+	for (size_t i = 0; i < r->in->funcs.n && !s.as_stored; i++) {
+		s.f = r->in->funcs.items[i];
+		ir_walk(s.f->body, see_reader, &s);
+	}
+	return s.as_stored;
+}
+
+bool turn_weight_match(struct rebuild *r, const struct ir_op *op)
+{
+	const struct ir_op *def = rebuild_def(r, op->operands[0], OP_weight);
+	if (def == NULL || !exchanges_last_two(op))
+		return false;
+	const struct ir_weight *w = ((const struct attrs_weight *)def->attrs)->weight;
+	if (w->init == NULL || w->init->depth >= WEXPR_DEPTH_MAX || w->encoding != ENC_ROW ||
+	    read_as_stored(r, w))
+		return false;
+	for (size_t i = 0; i < def->n_operands; i++)
+		rebuild_need(r, def->operands[i]);
+	return true;
+}
+
+static const struct ir_weight *turned(struct rebuild *r, const struct ir_weight *w)
+{
+	struct ir_weight t = *w;
+	const struct ir_dim *dims[IR_RANK_MAX];
+	int rank = w->type->rank;
+	for (int i = 0; i < rank; i++)
+		dims[i] = ir_import_dim(r->out, w->type->dims[i < rank - 2 ? i : 2 * rank - 3 - i]);
+	t.name = arena_printf(&r->out->arena, "%s.turned", w->name);
+	t.type = ir_type_tensor(r->out->types, w->type->dtype, rank, dims);
+	t.init = wexpr_transpose(&r->out->arena, w->init);
+	return t.type != NULL && t.init != NULL ? ir_add_weight(r->out, &t) : NULL;
+}
+
+void turn_weight_emit(struct rebuild *r, const struct ir_op *op)
+{
+	const struct ir_op *def = rebuild_def(r, op->operands[0], OP_weight);
+	const struct ir_weight *w = turned(r, ((const struct attrs_weight *)def->attrs)->weight);
+	struct ir_value index[IR_RANK_MAX];
+	for (size_t i = 0; i < def->n_operands && i < IR_RANK_MAX; i++)
+		index[i] = rebuild_get(r, def->operands[i]);
+	if (w == NULL)
+		return;
+	rebuild_set(r, op->results[0], irb_weight_ref(r->b, w, index, def->n_operands));
+	pass_count(r->p, "weights turned", 1);
+}

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * group: every op becomes part of one kernel.
+ *
+ * Requires   encode (linears with packed weights are kernels of their own kind).
+ * Ensures    outside of groups there are only views, weights and constants that views read, state_read,
+ * repeat and terminators. A group has one last op, a linear with parts one for each part; what it reads can
+ * be addressed by strides; interior values have no reader outside. Carries, their first values and what
+ * bodies yield can share one buffer; returned values have no other reader. Needed copies are groups of their
+ * own. Example    %h = linear %x, @up.w  %a = relu %h
+ *        ->  %a = group linear { root %h = linear %x, @up.w   post %a = relu %h   yield %a }
+ * Refuses    computing a value twice: an op with readers in two groups ends its own. Constants and the
+ * indices of a gather are the exceptions.
+ */
+#include "passes/group/emit.h"
+#include "passes/group/parts.h"
+
+#include "ir/core/view.h"
+
+/* --- groups -------------------------------------------------------------------------------------------- */
+
+static bool is_constant(const struct ir_op *op)
+{
+	return op != NULL && (op->code == OP_full || op->code == OP_iota || op->code == OP_dim_value);
+}
+
+/* Operand i of a member is cloned into its group: a constant, or the norm of several linears. */
+static bool is_inside(const struct grouper *g, const struct ir_op *op, size_t i, const struct ir_op *def)
+{
+	if (is_constant(def))
+		return group_constant_inside(g->f, op, i);
+	return op->code == OP_linear && i == 0 && formed_is_copied(&g->formed, def);
+}
+
+/* The value inside the open group of a constant; cloned when it is read first. */
+static struct ir_value clone_inside(struct grouper *g, const struct ir_op *op, int64_t *position)
+{
+	struct ir_value old = op->results[0], outside = g->map[old.id];
+	if (g->stamp[old.id] != g->n_groups) {
+		irb_clone(g->b, g->f, op, g->map);
+		g->inside[old.id] = g->map[old.id];
+		g->stamp[old.id] = g->n_groups;
+		g->map[old.id] = outside;
+		++*position;
+	}
+	return g->inside[old.id];
+}
+
+/* One member with the constants that it reads; gives its position in the group. */
+static int64_t clone_member(struct grouper *g, const struct ir_op *op, int64_t position)
+{
+	struct ir_value saved[GROUP_LIST_MAX];
+	for (size_t i = 0; i < op->n_operands; i++) {
+		struct ir_value v = op->operands[i];
+		const struct ir_op *def = v.id == 0 ? NULL : ir_def(g->f, v);
+		saved[i] = g->map[v.id];
+		if (def != NULL && is_inside(g, op, i, def))
+			g->map[v.id] = clone_inside(g, def, &position);
+	}
+	irb_clone(g->b, g->f, op, g->map);
+	for (size_t i = op->n_operands; i-- > 0;)
+		g->map[op->operands[i].id] = saved[i];
+	return position;
+}
+
+static void emit_op(struct grouper *g, const struct ir_op *op);
+
+/* What a linear with parts reads may be named behind it: constants, weights, views of what is there. */
+static void emit_early(struct grouper *g, struct ir_value v)
+{
+	const struct ir_op *op = v.id == 0 || g->map[v.id].id != 0 ? NULL : ir_def(g->f, v);
+	if (op == NULL || formed_cluster(&g->formed, op) != NULL)
+		return;
+	for (size_t i = 0; i < op->n_operands; i++)
+		emit_early(g, op->operands[i]);
+	emit_op(g, op);
+}
+
+static void emit_reads(struct grouper *g, size_t number)
+{
+	const struct formed *d = &g->formed;
+	for (size_t i = d->first_of[number - 1]; i < d->n_ops; i = d->next_of[i])
+		for (size_t k = 0; k < d->ops[i]->n_operands; k++)
+			emit_early(g, d->ops[i]->operands[k]);
+}
+
+/* The values that leave the cluster, in order; gives their number. */
+static size_t list_results(const struct cluster *c, struct ir_value *out)
+{
+	const struct ir_op *const *ends = c->n_ends > 0 ? c->ends : &c->last;
+	size_t n = 0;
+	for (size_t i = 0; i < (c->n_ends > 0 ? c->n_ends : 1); i++)
+		for (size_t k = 0; k < ends[i]->n_results; k++)
+			out[n++] = ends[i]->results[k];
+	return n;
+}
+
+static void emit_cluster(struct grouper *g, const struct cluster *c)
+{
+	const struct formed *d = &g->formed;
+	size_t number = d->cluster_of[formed_index(d, c->root)];
+	struct attrs_group attrs = {.kind = c->kind};
+	struct ir_value leave[2 * PARTS_MAX], yields[2 * PARTS_MAX], results[2 * PARTS_MAX];
+	size_t n = list_results(c, leave);
+	int64_t position = 0;
+
+	if (c->n_ends > 0)
+		emit_reads(g, number);
+
+	irb_set_loc(g->b, c->root->loc);
+	irb_group_begin(g->b);
+	g->n_groups++;
+	for (size_t i = d->first_of[number - 1]; i < d->n_ops; i = d->next_of[i]) {
+		position = clone_member(g, d->ops[i], position);
+		if (d->ops[i] == c->root)
+			attrs.root = position;
+		position++;
+	}
+	for (size_t i = 0; i < n; i++)
+		yields[i] = g->map[leave[i].id];
+	irb_set_loc(g->b, c->root->loc);
+	irb_group_end(g->b, &attrs, yields, n, results);
+	for (size_t i = 0; i < n; i++) {
+		g->map[leave[i].id] = results[i];
+		irb_name(g->b, results[i], ir_info(g->f, leave[i])->name);
+	}
+}
+
+/* One op alone in a group of kind loops: what it reads was emitted before. */
+static void emit_alone(struct grouper *g, const struct ir_op *op)
+{
+	const struct attrs_group attrs = {.kind = GROUP_loops};
+	struct ir_value old = op->results[0], inner;
+
+	irb_group_begin(g->b);
+	g->n_groups++;
+	irb_clone(g->b, g->f, op, g->map);
+	inner = g->map[old.id];
+	irb_group_end(g->b, &attrs, &inner, 1, &g->map[old.id]);
+	irb_name(g->b, g->map[old.id], ir_info(g->f, old)->name);
+}
+
+struct ir_value group_copy(struct grouper *g, struct ir_value v, struct ir_loc loc)
+{
+	const struct attrs_group attrs = {.kind = GROUP_loops};
+	const struct ir_type *t = irb_type(g->b, v);
+	struct ir_value result;
+
+	if (irb_failed(g->b) || t == NULL)
+		return IR_NO_VALUE;
+	irb_set_loc(g->b, loc);
+	irb_group_begin(g->b);
+	g->n_groups++;
+	g->copies++;
+	struct ir_value copy = irb_reshape_to(g->b, v, t->rank, t->dims);
+	irb_group_end(g->b, &attrs, &copy, 1, &result);
+	return result;
+}
+
+/* --- ops outside of groups ----------------------------------------------------------------------------- */
+
+/* weight and state_read: their indices are the index of a repeat or constants beside them. */
+static void emit_indexed(struct grouper *g, const struct ir_op *op)
+{
+	struct ir_value saved[GROUP_LIST_MAX];
+	for (size_t i = 0; i < op->n_operands; i++) {
+		const struct ir_op *def = ir_def(g->f, op->operands[i]);
+		saved[i] = g->map[op->operands[i].id];
+		if (is_constant(def))
+			irb_clone(g->b, g->f, def, g->map);
+	}
+	irb_clone(g->b, g->f, op, g->map);
+	for (size_t i = op->n_operands; i-- > 0;)
+		if (is_constant(ir_def(g->f, op->operands[i])))
+			g->map[op->operands[i].id] = saved[i];
+}
+
+static void emit_view(struct grouper *g, const struct ir_op *op)
+{
+	struct ir_value from = g->map[op->operands[0].id], now;
+	struct ir_view view;
+
+	irb_clone(g->b, g->f, op, g->map);
+	now = g->map[op->results[0].id];
+	if (irb_failed(g->b) || ir_view_resolve(g->out, irb_func(g->b), now, &view))
+		return;
+	pass_missed(g->p, op->loc, "%s becomes a copy: it cannot be expressed by strides",
+	            ir_op_desc(op->code)->name);
+	g->map[op->operands[0].id] = from;
+	g->copies++;
+	emit_alone(g, op);
+}
+
+static void emit_region(struct grouper *g, const struct ir_region *r);
+
+static void emit_repeat(struct grouper *g, const struct ir_op *op)
+{
+	struct ir_value values[GROUP_LIST_MAX], args[GROUP_LIST_MAX + 1];
+	const struct ir_region *body = op->region;
+
+	group_carry_inits(g, op, values);
+	irb_set_loc(g->b, op->loc);
+	irb_repeat_begin(g->b, ((const struct attrs_repeat *)op->attrs)->count, values, op->n_operands, args);
+	for (size_t i = 0; i < body->n_args; i++) {
+		g->map[body->args[i].id] = args[i];
+		irb_name(g->b, args[i], ir_info(g->f, body->args[i])->name);
+	}
+	emit_region(g, body);
+	group_carry_yields(g, op, values);
+	irb_set_loc(g->b, op->loc);
+	irb_repeat_end(g->b, values, op->n_operands, args);
+	for (size_t i = 0; i < op->n_results; i++) {
+		g->map[op->results[i].id] = args[i];
+		irb_name(g->b, args[i], ir_info(g->f, op->results[i])->name);
+	}
+}
+
+static void emit_op(struct grouper *g, const struct ir_op *op)
+{
+	irb_set_loc(g->b, op->loc);
+	if (op->n_results > 0 && g->map[op->results[0].id].id != 0)
+		return; /* emit_early */
+	if (op->code == OP_repeat) {
+		emit_repeat(g, op);
+		return;
+	}
+	const struct cluster *c = formed_cluster(&g->formed, op);
+	if (c != NULL) {
+		if (c->at == op)
+			emit_cluster(g, c);
+		return;
+	}
+	if (ir_op_has(op->code, TRAIT_VIEW))
+		emit_view(g, op);
+	else if (op->code == OP_state_read || op->code == OP_weight)
+		emit_indexed(g, op);
+	else if (g->formed.in_memory[formed_index(&g->formed, op)])
+		emit_alone(g, op);
+}
+
+static void emit_region(struct grouper *g, const struct ir_region *r)
+{
+	for (size_t i = 0; i + 1 < r->n_ops && !irb_failed(g->b); i++)
+		if (r->ops[i]->n_operands <= GROUP_LIST_MAX)
+			emit_op(g, r->ops[i]);
+}
+
+/* --- functions ----------------------------------------------------------------------------------------- */
+
+static enum tfmc_status group_func(struct grouper *g)
+{
+	const struct ir_func *f = g->f;
+	const struct ir_op *ret = f->body->ops[f->body->n_ops - 1];
+	struct ir_value *values = ARENA_ARRAY(g->p->arena, struct ir_value, ret->n_operands + 1);
+
+	g->map = ARENA_ARRAY(g->p->arena, struct ir_value, f->n_values);
+	g->inside = ARENA_ARRAY(g->p->arena, struct ir_value, f->n_values);
+	g->stamp = ARENA_ARRAY(g->p->arena, size_t, f->n_values);
+	g->b = irb_begin(g->out, g->p->cx, f->name, f->loc);
+	if (g->b == NULL || arena_failed(g->p->arena) ||
+	    !group_form(g->p, g->in, f, (size_t)g->p->step->settings[0], &g->formed))
+		return TFMC_NO_MEMORY;
+	irb_set_literal(g->b, true);
+	irb_clone_params(g->b, f, g->map);
+	emit_region(g, f->body);
+	group_results(g, ret, values);
+	irb_set_loc(g->b, ret->loc);
+	return irb_finish(g->b, values, f->results, ret->n_operands, NULL);
+}
+
+/* --- nothing is computed twice -------------------------------------------------------------------------- */
+
+struct census {
+	int64_t n[IR_N_OPS];
+};
+
+static void count_op(void *user, const struct ir_op *op)
+{
+	struct census *c = user;
+	c->n[op->code]++;
+}
+
+static bool costs_work(enum ir_opcode code)
+{
+	return ir_op_has(code, TRAIT_CONTRACT) || ir_op_has(code, TRAIT_REDUCE) ||
+	       ir_op_has(code, TRAIT_ROWWISE) || ir_op_has(code, TRAIT_ELEMENTWISE) || code == OP_rope;
+}
+
+/* Norms of rows may be computed by each linear that reads them. */
+static bool may_repeat(enum ir_opcode code)
+{
+	return code == OP_layer_norm || code == OP_rms_norm;
+}
+
+/* Every other op that works is in one group: as often as before. */
+static enum tfmc_status check_census(struct pass_context *p, const struct ir_module *in,
+                                     const struct ir_module *out)
+{
+	struct census before = {{0}}, after = {{0}};
+	for (size_t i = 0; i < in->funcs.n; i++)
+		ir_walk(in->funcs.items[i]->body, count_op, &before);
+	for (size_t i = 0; i < out->funcs.n; i++)
+		ir_walk(out->funcs.items[i]->body, count_op, &after);
+	for (int code = 0; code < IR_N_OPS; code++)
+		if (costs_work((enum ir_opcode)code) && before.n[code] != after.n[code] &&
+		    (!may_repeat((enum ir_opcode)code) || after.n[code] < before.n[code]))
+			return pass_internal(p, in->funcs.items[0]->loc,
+			                     "an op is in two groups, or in none");
+	return TFMC_OK;
+}
+
+enum tfmc_status pass_group(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
+{
+	static const char *const kinds[] = {[GROUP_loops] = "loops",
+	                                    [GROUP_rowwise] = "rowwise",
+	                                    [GROUP_linear] = "linear",
+	                                    [GROUP_attention] = "attention"};
+	struct grouper g = {.p = p, .in = in, .out = out};
+
+	out->stage = STAGE_GROUPS;
+	for (size_t i = 0; i < in->funcs.n; i++) {
+		g.f = in->funcs.items[i];
+		g.n_groups = 0;
+		TFMC_TRY(group_func(&g));
+		for (size_t k = 0; k < g.formed.clusters.n; k++)
+			pass_count(p, kinds[g.formed.clusters.items[k].kind], 1);
+	}
+	pass_count(p, "copies", g.copies);
+	return check_census(p, in, out);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Norms in kernels of linears, see group_norms.h. The sizes of weights and the
+ * target decide; bits do not depend on it, since a linear's kernel walks over
+ * the rows of a norm as a kernel of the norm alone does.
+ */
+#include "passes/group/norms.h"
+
+#include "ir/target/tile.h"
+
+bool group_is_norm(const struct ir_op *op)
+{
+	return op->code == OP_layer_norm || op->code == OP_rms_norm;
+}
+
+/* Elements of the weights of linears that one worker may be left alone with, when there is one row only. */
+#define WHOLE_ROWS_MAX 65536
+
+/*
+ * A norm needs whole rows, so that no two workers may share one: with one row, one worker computes it. That
+ * is quicker than to wait for all only when the linear is small.
+ */
+bool group_norm_can_follow(const struct former *s, const struct cluster *c, const struct ir_op *op)
+{
+	const struct target *t = s->p->options->target;
+	bool linear = c->kind == GROUP_linear && c->root->code == OP_linear;
+	const struct ir_type *w = linear ? ir_type_of(s->f, c->root->operands[1]) : NULL;
+	struct ir_value v = c->last->results[0];
+
+	if (w == NULL || !s->norms || !group_is_norm(op) || !former_is_free(s, op) ||
+	    !ir_same(op->operands[0], v) || c->has_norm || (t != NULL && t->group_size > 1) ||
+	    !former_same_dims(ir_type_of(s->f, c->root->results[0]), ir_type_of(s->f, v)))
+		return false;
+	for (size_t i = 1; i < op->n_operands; i++)
+		if (ir_same(op->operands[i], v) || !former_is_f32(s->f, op->operands[i]))
+			return false;
+	const struct ir_op *reader = former_only_reader(s, op->results[0]);
+	if (reader != NULL && reader->code == OP_linear && former_kind_of(s->f, reader) == GROUP_linear)
+		return false; /* its prologue */
+	int64_t columns = ir_dim_hi(s->m->dims, w->dims[0]), depth = ir_dim_hi(s->m->dims, w->dims[1]);
+	if (columns <= WHOLE_ROWS_MAX / (depth > 0 ? depth : 1))
+		return true;
+	pass_missed(s->p, op->loc,
+	            "not fused: %s stays a kernel of its own: workers share the rows of the linear before it",
+	            ir_op_desc(op->code)->name);
+	return false;
+}
+
+/* --- norms in front ---------------------------------------------------------------------------------------
+ */
+
+/* Why the norm cannot be computed by the kernel of `linear`, which reads it; NULL: it can. */
+static const char *keeps_norm_apart(const struct former *s, const struct ir_op *linear)
+{
+	const struct target *t = s->p->options->target;
+	const struct ir_type *w = ir_type_of(s->f, linear->operands[1]);
+	int64_t depth = ir_dim_hi(s->m->dims, w->dims[1]);
+
+	if (t != NULL && t->group_size > 1)
+		return "work-groups share the tiles of the step that reads it";
+	if (t != NULL && depth > t->l2_bytes / (2 * 4 * target_linear_tile(t).mr))
+		return "a tile of its rows does not fit into half of the second-level cache";
+	return NULL;
+}
+
+/* op is a linear with packed weights whose input is v, and only that. */
+static bool is_input_of(const struct former *s, struct ir_value v, const struct ir_op *op)
+{
+	bool once = op->code == OP_linear && ir_same(op->operands[0], v) && !ir_same(op->operands[1], v) &&
+	            (op->n_operands < 3 || !ir_same(op->operands[2], v));
+	return once && former_kind_of(s->f, op) == GROUP_linear;
+}
+
+static bool any_linear_reads(const struct former *s, struct ir_value v)
+{
+	const struct user_list *u = &s->users[v.id];
+	for (size_t i = 0; i < u->n; i++)
+		if (is_input_of(s, v, u->items[i]))
+			return true;
+	return false;
+}
+
+/* The one linear that reads this norm, as its input, when its kernel may compute the norm's rows. */
+const struct ir_op *group_linear_behind(struct former *s, const struct ir_op *norm)
+{
+	struct ir_value v = norm->results[0];
+	const struct ir_op *op = former_only_reader(s, v);
+	const char *why = op == NULL ? "more than one step reads it" : NULL;
+
+	if (s->max_ops < 2 || !s->norms || !any_linear_reads(s, v))
+		return NULL;
+	if (op != NULL && !is_input_of(s, v, op))
+		return NULL;
+	if (why == NULL)
+		why = keeps_norm_apart(s, op);
+	if (why != NULL)
+		pass_missed(s->p, norm->loc, "not fused: %s stays a kernel of its own: %s",
+		            ir_op_desc(norm->code)->name, why);
+	return why == NULL ? op : NULL;
+}
+
+/* Several linears and nothing else read the norm, and the kernels of all may compute it. */
+static bool only_linears_read(const struct former *s, const struct ir_op *norm)
+{
+	struct ir_value v = norm->results[0];
+	const struct user_list *u = &s->users[v.id];
+	for (size_t i = 0; i < u->n; i++)
+		if (!is_input_of(s, v, u->items[i]) || keeps_norm_apart(s, u->items[i]) != NULL ||
+		    former_region_of(s, u->items[i]) != former_region_of(s, norm))
+			return false;
+	return u->n > 1;
+}
+
+/* Time for memory: the norm is computed again in each kernel, its result is nowhere. */
+void group_find_copied(struct former *s)
+{
+	for (size_t i = 0; i < s->g->n_ops && s->max_ops > 1 && s->copies_norms; i++) {
+		const struct ir_op *op = s->g->ops[i];
+		if (!group_is_norm(op) || former_kind_of(s->f, op) != GROUP_rowwise ||
+		    !only_linears_read(s, op))
+			continue;
+		s->g->is_copied[i] = true;
+		pass_count(s->p, "norm_prologues", (int64_t)s->users[op->results[0].id].n);
+		pass_remark(s->p, op->loc, "fused: %s into each of the %zu linears behind it",
+		            ir_op_desc(op->code)->name, s->users[op->results[0].id].n);
+	}
+}
+
+void group_take_norm(struct former *s, size_t cluster)
+{
+	const struct ir_op *linear = s->g->clusters.items[cluster].root;
+	const struct ir_op *norm = ir_def(s->f, linear->operands[0]);
+
+	if (norm == NULL || !group_is_norm(norm) || !former_is_free(s, norm) ||
+	    group_linear_behind(s, norm) != linear)
+		return;
+	former_join(s, norm, cluster, MEMBER_PRE);
+	pass_count(s->p, "norm_prologues", 1);
+	pass_remark(s->p, norm->loc, "fused: %s into the linear behind it", ir_op_desc(norm->code)->name);
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * select: tiles and scratch of every group for the target.
+ *
+ * Requires   group, and a target record.
+ * Ensures    the attributes of every group say how its kernel is made: linear mr x nr register tiles and kc
+ * rows of K at a time (br rows of a norm in front of it), attention br queries by bc keys, the lanes of a
+ * vector, scratch bytes for each worker (multiples of 64). The sizes are those of the model of
+ * ir/target/tile.h, from the target record alone, unless a line of a file of tiles (tiles.h) fits. Example
+ * group linear { .. }  ->  group linear {mr=6 nr=16 kc=512 lanes=8} { .. } Refuses    rows whose largest
+ * length does not fit into memory; tiles that want more registers than there are.
+ */
+#include "ir/support/checked.h"
+#include "passes/framework/rebuild.h"
+#include "passes/group/tiles.h"
+
+#define SPLIT_ROWS_MAX   16 /* query heads of a head of keys, in a step */
+#define SPLIT_BLOCKS_MIN 4  /* of keys */
+#define SPLIT_BLOCKS_MAX 512
+#define SCRATCH_MAX      ((int64_t)1 << 32)
+
+struct selector {
+	struct tile_lines lines; /* of --tiles */
+};
+
+/* What the file of tiles says about a group, by its k, n and rows. */
+struct wanted {
+	const struct tile_lines *lines;
+	int64_t k, n, rows;
+};
+
+static bool match(struct rebuild *r, const struct ir_op *op)
+{
+	if (op->code != OP_group)
+		return false;
+	rebuild_need_group(r, op);
+	return true;
+}
+
+/* The norm in front of a linear, computed by its kernel. */
+static const struct ir_op *norm_of(const struct rebuild *r, const struct ir_op *group,
+                                   const struct ir_op *root)
+{
+	const struct ir_op *op = ir_def(r->f, root->operands[0]);
+	bool inside = op != NULL && ir_info(r->f, root->operands[0])->region == group->region;
+	return inside && ir_op_has(op->code, TRAIT_ROWWISE) ? op : NULL;
+}
+
+/* Rows of x of a block: whole tiles of what the second-level cache holds. */
+static bool select_normed(const struct rebuild *r, const struct ir_op *root, int64_t depth,
+                          struct attrs_group *a)
+{
+	const struct target *t = r->p->options->target;
+	const struct ir_type *x = ir_type_of(r->f, root->operands[0]);
+	int64_t most = ir_dim_hi(r->in->dims, ir_type_count_range(r->in->dims, x, 0, x->rank - 1)), bytes;
+	int64_t rows = target_linear_rows(t, depth);
+
+	rows = rows > a->mr ? rows / a->mr * a->mr : a->mr;
+	a->br = rows < most ? rows : most;
+	return checked_mul_i64(a->br, 4 * depth, &bytes) && checked_round_up_i64(bytes, 64, &bytes) &&
+	       checked_add_i64(a->scratch, bytes, &a->scratch);
+}
+
+static int64_t choose(const struct wanted *w, int kind, enum tile_size size, int64_t by_model)
+{
+	int64_t v = tiles_find(w->lines, kind, w->k, w->n, w->rows, size);
+	return v != 0 ? v : by_model;
+}
+
+/* What the matrix lies in memory as. */
+static enum ir_dtype stored_as(const struct rebuild *r, const struct ir_op *root)
+{
+	const struct ir_op *w = ir_def(r->f, root->operands[1]);
+	return w != NULL && w->code == OP_weight ? ((const struct attrs_weight *)w->attrs)->weight->narrow
+	                                         : DT_F32;
+}
+
+/* A matrix of one panel takes tiles of one panel, with as many rows as others have: no more code. */
+static bool select_linear(const struct rebuild *r, const struct ir_op *group, const struct ir_op *root,
+                          const struct wanted *w, struct attrs_group *a)
+{
+	const struct target *t = r->p->options->target;
+	const struct target_tile tile = target_linear_tile(t);
+	int64_t nr = w->n < 2 * TILE_PANEL ? TILE_PANEL : tile.nr;
+
+	a->nr = choose(w, GROUP_linear, TILE_NR, nr);
+	int64_t mr = target_linear_height(t, w->k), most = target_tile_height(t, tile, stored_as(r, root));
+	a->mr = choose(w, GROUP_linear, TILE_MR, mr < most ? mr : most);
+	int64_t named = tiles_find(w->lines, GROUP_linear, w->k, w->n, w->rows, TILE_KC);
+	int64_t kc = named != 0 ? named : target_linear_depth(t);
+	a->kc = w->k < kc ? w->k : kc;
+	/* Parts pay when the weights of a strip do not stay in the second-level cache: sums [rows, columns].
+	 */
+	if (target_is_deep(t, w->k) || (named != 0 && named < w->k))
+		a->scratch = TILE_WAITING_BYTES;
+	return norm_of(r, group, root) == NULL || select_normed(r, root, w->k, a);
+}
+
+/* Lines of a file that are possible each may not be so together. */
+static void check_linear(struct rebuild *r, const struct ir_op *op, const struct attrs_group *a)
+{
+	const struct target *t = r->p->options->target;
+	int need = target_tile_registers(t, (int)a->mr, (int)a->nr);
+	if (need > t->registers)
+		diag_error(r->p->cx, op->loc.at, DIAG_TILES,
+		           "lines of tiles give this step %lld x %lld, which wants %d vector registers, %s "
+		           "has %d",
+		           (long long)a->mr, (long long)a->nr, need, t->name, t->registers);
+}
+
+static int64_t whole_panels(int64_t n)
+{
+	return (n + TILE_PANEL - 1) / TILE_PANEL * TILE_PANEL;
+}
+
+/* Rows of the query heads that read one head of keys; the most there can be. 0: not known. */
+static int64_t attention_rows(const struct rebuild *r, const struct ir_op *root, int64_t tokens)
+{
+	int64_t heads = ir_dim_hi(r->in->dims, ir_type_of(r->f, root->operands[0])->dims[1]);
+	int64_t key_heads = ir_dim_hi(r->in->dims, ir_type_of(r->f, root->operands[1])->dims[1]), rows;
+	bool fits = heads > 0 && key_heads > 0 && checked_mul_i64(tokens, heads / key_heads, &rows);
+	return fits ? rows : 0;
+}
+
+/*
+ * Blocks of keys of a head, where dividing them among workers may pay: one new token, long contexts. The
+ * blocks and the order in which they join are the same without it.
+ */
+static int64_t split_of(const struct rebuild *r, const struct ir_op *root, int64_t rows, int64_t bc)
+{
+	const struct ir_type *key = ir_type_of(r->f, root->operands[1]);
+	int64_t keys = ir_dim_hi(r->in->dims, key->dims[2]), heads;
+	bool is_step = ir_dim_equals(ir_type_of(r->f, root->operands[0])->dims[2], 1);
+	if (r->p->options->target->arch == ARCH_OPENCL || !is_step || rows < 1 || rows > SPLIT_ROWS_MAX ||
+	    !ir_dim_is_const(key->dims[1], &heads))
+		return 0;
+	int64_t blocks = keys / bc + (keys % bc != 0);
+	return blocks >= SPLIT_BLOCKS_MIN && blocks <= SPLIT_BLOCKS_MAX ? blocks : 0;
+}
+
+/*
+ * bc depends on nothing that differs between entries, except that it is never more than there are keys: then
+ * there is one block, whatever bc is.
+ */
+static bool select_attention(const struct rebuild *r, const struct ir_op *root, const struct wanted *w,
+                             struct attrs_group *a)
+{
+	const struct target *t = r->p->options->target;
+	int64_t keys = ir_dim_hi(r->in->dims, ir_type_of(r->f, root->operands[1])->dims[2]);
+	int64_t rows = attention_rows(r, root, w->rows);
+	struct target_attention_scratch s;
+
+	if (w->k > SCRATCH_MAX || w->n > SCRATCH_MAX)
+		return false;
+	target_attention_blocks(t, w->k, w->n, &a->br, &a->bc);
+	a->br = choose(w, GROUP_attention, TILE_BR, a->br);
+	a->bc = choose(w, GROUP_attention, TILE_BC, a->bc);
+	a->br = rows > 0 && rows < a->br ? rows : a->br;
+	a->bc = keys > 0 && keys < a->bc ? whole_panels(keys) : a->bc;
+	a->split = split_of(r, root, rows, a->bc);
+	target_attention_scratch(t, w->k, w->n, &(struct target_attention_sizes){a->br, a->bc, a->split}, &s);
+	a->scratch = s.bytes;
+	return true;
+}
+
+/* One row in f32. */
+static bool select_rowwise(const struct rebuild *r, const struct ir_op *root, struct attrs_group *a)
+{
+	const struct ir_type *x = ir_type_of(r->f, root->operands[0]);
+	int64_t row = ir_dim_hi(r->in->dims, x->dims[x->rank - 1]);
+	return checked_mul_i64(row, 4, &a->scratch);
+}
+
+static void emit(struct rebuild *r, const struct ir_op *op)
+{
+	struct attrs_group a = *(const struct attrs_group *)op->attrs;
+	const struct selector *s = r->rewrite->user;
+	const struct ir_op *root = op->region->ops[a.root];
+	struct wanted w = {.lines = &s->lines};
+	bool fits = true;
+
+	(void)tiles_key(r->in, r->f, op, &w.k, &w.n, &w.rows);
+
+	a.mr = a.nr = a.kc = a.br = a.bc = a.split = a.scratch = 0;
+	a.lanes = r->p->options->target->lanes;
+	switch ((enum ir_word_group)a.kind) {
+	case GROUP_linear:
+		fits = select_linear(r, op, root, &w, &a);
+		check_linear(r, op, &a);
+		break;
+	case GROUP_attention: fits = select_attention(r, root, &w, &a); break;
+	case GROUP_rowwise: fits = select_rowwise(r, root, &a); break;
+	case GROUP_loops: break;
+	}
+	fits = fits && checked_round_up_i64(a.scratch, 64, &a.scratch) && a.scratch <= SCRATCH_MAX;
+	if (!fits)
+		diag_error(r->p->cx, op->loc.at, DIAG_LIMIT, "a row of this step can be too long to compute");
+	rebuild_group(r, op, &a);
+}
+
+enum tfmc_status pass_select(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
+{
+	const struct pass_options *o = p->options;
+	struct selector s = {.lines = {0}};
+	const struct rewrite rewrite = {.match = match, .emit = emit, .user = &s};
+	size_t errors = p->cx->n_errors;
+
+	if (p->options->target == NULL) {
+		diag_error(p->cx, LOC_NONE, DIAG_PIPELINE, "the pass select needs a target");
+		return TFMC_INVALID;
+	}
+	if (o->tiles_text != NULL)
+		TFMC_TRY(tiles_read(p->arena, p->cx, o->target, o->tiles_name, o->tiles_text, o->tiles_len,
+		                    &s.lines));
+	TFMC_TRY(rebuild_module(p, in, out, &rewrite, NULL));
+	return p->cx->n_errors > errors ? TFMC_INVALID : TFMC_OK;
+}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading, finding and writing lines of tiles. A line is checked when it is
+ * read: what it asks for is possible for its target, or it is refused with the
+ * limit that it breaks. Sizes that change the order of arithmetic (bc) are one
+ * for all entries of a model, so such a line cannot depend on rows.
+ */
+#include "passes/group/tiles.h"
+
+#include <string.h>
+
+#include "ir/support/number.h"
+
+#define LINES_MAX 65536
+#define WORDS_MAX 16
+#define WORD_MAX  64
+
+struct words {
+	const char *text[WORDS_MAX];
+	uint32_t col[WORDS_MAX];
+	size_t n;
+	bool too_many;
+};
+
+struct reader {
+	struct arena *arena;
+	struct diag_context *cx;
+	const struct target *target;
+	uint32_t source, line;
+	bool failed;
+};
+
+static const struct {
+	const char *name;
+	int kind;
+	int64_t lo, hi, step;
+} sizes[N_TILE_SIZES] = {
+        [TILE_MR] = {"mr", GROUP_linear, 1, TILE_ROWS_MAX, 1},
+        [TILE_NR] = {"nr", GROUP_linear, TILE_PANEL, TILE_PANEL *TILE_PANELS_MAX, TILE_PANEL},
+        [TILE_KC] = {"kc", GROUP_linear, TILE_PANEL, TILE_DEPTH_MAX, TILE_PANEL},
+        [TILE_BR] = {"br", GROUP_attention, 1, TILE_BLOCK_MAX, 1},
+        [TILE_BC] = {"bc", GROUP_attention, TILE_PANEL, TILE_BLOCK_MAX, TILE_PANEL},
+};
+
+/* --- reading
+ * ------------------------------------------------------------------------------------------------
+ */
+
+static struct loc place(const struct reader *r, const struct words *w, size_t i)
+{
+	if (i >= w->n)
+		return (struct loc){r->source, r->line, w->n > 0 ? w->col[w->n - 1] : 1, 1};
+	return (struct loc){r->source, r->line, w->col[i], (uint32_t)strlen(w->text[i])};
+}
+
+#define REFUSE(r, w, i, ...)                                                  \
+	do {                                                                  \
+		diag_error((r)->cx, place(r, w, i), DIAG_TILES, __VA_ARGS__); \
+		(r)->failed = true;                                           \
+	} while (0)
+
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r';
+}
+
+/* Words of a line up to a comment. */
+static void split(struct reader *r, const char *line, size_t len, struct words *w)
+{
+	*w = (struct words){.n = 0};
+	for (size_t at = 0; at < len && line[at] != '#';) {
+		size_t from = at;
+		while (at < len && !is_blank(line[at]) && line[at] != '#')
+			at++;
+		if (at > from && w->n < WORDS_MAX && at - from <= WORD_MAX) {
+			w->col[w->n] = (uint32_t)(from + 1);
+			w->text[w->n] = arena_strndup(r->arena, line + from, at - from);
+			r->failed = r->failed || w->text[w->n] == NULL;
+			w->n += w->text[w->n] != NULL;
+		} else if (at > from) {
+			w->too_many = true;
+		}
+		while (at < len && is_blank(line[at]))
+			at++;
+	}
+}
+
+/* `*` or a number; -1 for the star. */
+static int64_t read_key(struct reader *r, const struct words *w, size_t i, const char *what)
+{
+	int64_t v = -1;
+	if (strcmp(w->text[i], "*") == 0)
+		return -1;
+	if (!number_parse_i64(w->text[i], strlen(w->text[i]), &v) || v < 1)
+		REFUSE(r, w, i, "%s is a number above 0 or *, not '%s'", what, w->text[i]);
+	return v;
+}
+
+static void read_kind(struct reader *r, const struct words *w, struct tile_line *out)
+{
+	const char *name = w->text[0];
+	if (strcmp(name, "linear") == 0)
+		out->kind = GROUP_linear;
+	else if (strcmp(name, "attention") == 0)
+		out->kind = GROUP_attention;
+	else
+		REFUSE(r, w, 0, "there are tiles of linear and attention, not of '%s'", name);
+}
+
+static void read_size(struct reader *r, const struct words *w, size_t i, struct tile_line *out)
+{
+	const char *text = w->text[i], *equals = strchr(text, '=');
+	size_t n = equals != NULL ? (size_t)(equals - text) : strlen(text);
+	int64_t v;
+	size_t s = 0;
+	while (s < N_TILE_SIZES && (strlen(sizes[s].name) != n || memcmp(sizes[s].name, text, n) != 0))
+		s++;
+	if (equals == NULL || s == N_TILE_SIZES) {
+		REFUSE(r, w, i, "expected mr=, nr=, kc=, br= or bc=, not '%s'", text);
+		return;
+	}
+	if (sizes[s].kind != out->kind) {
+		REFUSE(r, w, i, "%s has no %s", w->text[0], sizes[s].name);
+		return;
+	}
+	if (!number_parse_i64(equals + 1, strlen(equals + 1), &v) || v < sizes[s].lo || v > sizes[s].hi ||
+	    v % sizes[s].step != 0) {
+		REFUSE(r, w, i, "%s is a multiple of %lld from %lld to %lld, not '%s'", sizes[s].name,
+		       (long long)sizes[s].step, (long long)sizes[s].lo, (long long)sizes[s].hi, equals + 1);
+		return;
+	}
+	if (out->size[s] != 0)
+		REFUSE(r, w, i, "%s is given twice", sizes[s].name);
+	out->size[s] = v;
+}
+
+/* What the target's kernels can hold. */
+static void check_line(struct reader *r, const struct words *w, const struct tile_line *line)
+{
+	const struct target *t = r->target;
+	const struct target_tile model = target_linear_tile(t);
+	int mr = (int)(line->size[TILE_MR] != 0 ? line->size[TILE_MR] : model.mr);
+	int nr = (int)(line->size[TILE_NR] != 0 ? line->size[TILE_NR] : model.nr);
+	int need = target_tile_registers(t, mr, nr);
+	bool is_tile = line->size[TILE_MR] != 0 || line->size[TILE_NR] != 0;
+
+	if (nr != TILE_PANEL && nr != 2 * TILE_PANEL && nr != TILE_PANELS_MAX * TILE_PANEL)
+		REFUSE(r, w, 5, "nr is %d, %d or %d", TILE_PANEL, 2 * TILE_PANEL,
+		       TILE_PANELS_MAX * TILE_PANEL);
+	else if (is_tile && need > t->registers)
+		REFUSE(r, w, 5, "a tile of %d x %d wants %d vector registers, %s has %d", mr, nr, need,
+		       t->name, t->registers);
+	if (line->size[TILE_BC] != 0 && line->rows >= 0)
+		REFUSE(r, w, 4,
+		       "bc changes the order of sums: it is one for all numbers of rows, so rows is *");
+}
+
+static bool is_known_target(const char *name)
+{
+	return target_find(name) != NULL;
+}
+
+static void read_line(struct reader *r, const struct words *w, struct tile_lines *out)
+{
+	struct tile_line line = {.loc = place(r, w, 0), .kind = -1};
+	if (w->too_many || w->n < 6) {
+		REFUSE(r, w, 0, "a line is: kind target k n rows, then sizes (mr=6 nr=16), at most %d words",
+		       WORDS_MAX);
+		return;
+	}
+	read_kind(r, w, &line);
+	if (strcmp(w->text[1], "*") != 0) {
+		line.target = w->text[1];
+		if (!is_known_target(line.target))
+			REFUSE(r, w, 1, "there is no target '%s'", line.target);
+	}
+	line.k = read_key(r, w, 2, "k");
+	line.n = read_key(r, w, 3, "n");
+	line.rows = read_key(r, w, 4, "rows");
+	for (size_t i = 5; i < w->n && line.kind >= 0; i++)
+		read_size(r, w, i, &line);
+	if (r->failed || (line.target != NULL && strcmp(line.target, r->target->name) != 0))
+		return;
+	check_line(r, w, &line);
+	struct tile_line *slot = ARENA_PUSH(r->arena, out);
+	if (slot != NULL)
+		*slot = line;
+}
+
+static void read_head(struct reader *r, const struct words *w)
+{
+	int64_t version = 0;
+	if (w->n != 2 || strcmp(w->text[0], "tiles") != 0 ||
+	    !number_parse_i64(w->text[1], strlen(w->text[1]), &version))
+		REFUSE(r, w, 0, "a file of tiles begins with 'tiles 1'");
+	else if (version != 1)
+		REFUSE(r, w, 1, "version %s of files of tiles is not known, only 1", w->text[1]);
+}
+
+enum tfmc_status tiles_read(struct arena *a, struct diag_context *cx, const struct target *target,
+                            const char *name, const char *text, size_t len, struct tile_lines *out)
+{
+	struct reader r = {a, cx, target, diag_add_source(cx, name, text, len), 0, false};
+	struct words w = {.n = 0};
+	bool has_head = false;
+
+	if (r.source == 0)
+		return TFMC_NO_MEMORY;
+	for (size_t at = 0; at < len && r.line < LINES_MAX; r.failed = r.failed && has_head) {
+		const char *end = memchr(text + at, '\n', len - at);
+		size_t n = end != NULL ? (size_t)(end - (text + at)) : len - at;
+		bool failed = r.failed;
+		r.failed = false;
+		r.line++;
+		split(&r, text + at, n, &w);
+		if (w.n > 0 && !has_head)
+			read_head(&r, &w);
+		else if (w.n > 0)
+			read_line(&r, &w, out);
+		if (w.n > 0 && !has_head && r.failed)
+			return TFMC_INVALID;
+		has_head = has_head || w.n > 0;
+		r.failed = r.failed || failed;
+		at += n + 1;
+	}
+	if (!has_head) {
+		r.line = 1;
+		w.n = 0;
+		REFUSE(&r, &w, 0, "a file of tiles begins with 'tiles 1'");
+	}
+	return arena_failed(a) ? TFMC_NO_MEMORY : r.failed ? TFMC_INVALID : TFMC_OK;
+}
+
+/* --- finding and writing
+ * ------------------------------------------------------------------------------------
+ */
+
+static bool fits(int64_t want, int64_t have)
+{
+	return want < 0 || want == have;
+}
+
+int64_t tiles_find(const struct tile_lines *t, int kind, int64_t k, int64_t n, int64_t rows,
+                   enum tile_size size)
+{
+	for (size_t i = 0; i < t->n; i++) {
+		const struct tile_line *l = &t->items[i];
+		if (l->kind == kind && l->size[size] != 0 && fits(l->k, k) && fits(l->n, n) &&
+		    (l->rows < 0 || rows <= l->rows))
+			return l->size[size];
+	}
+	return 0;
+}
+
+bool tiles_key(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group, int64_t *k,
+               int64_t *n, int64_t *rows)
+{
+	const struct attrs_group *a = group->attrs;
+	const struct ir_op *root = group->region->ops[a->root];
+	bool attention = root->code == OP_attention;
+	if (root->code != OP_linear && root->code != OP_expert_linear && !attention)
+		return false;
+	const struct ir_type *x = ir_type_of(f, root->operands[0]);
+	const struct ir_type *y = ir_type_of(f, root->results[0]);
+	const struct ir_dim *count = attention ? x->dims[2] : ir_type_count_range(m->dims, x, 0, x->rank - 1);
+	*k = ir_dim_hi(m->dims, x->dims[x->rank - 1]);
+	*n = ir_dim_hi(m->dims, y->dims[y->rank - 1]);
+	*rows = ir_dim_hi(m->dims, count);
+	return true;
+}
+
+struct printer {
+	struct buf *out;
+	const struct ir_module *m;
+	const struct ir_func *f;
+	const struct target *target;
+};
+
+/* One line, unless a group with the same key was written before. */
+static void print_group(void *user, const struct ir_op *op)
+{
+	const struct printer *p = user;
+	const struct attrs_group *a = op->attrs;
+	struct buf line;
+	int64_t k, n, rows;
+
+	if (op->code != OP_group || !tiles_key(p->m, p->f, op, &k, &n, &rows))
+		return;
+	buf_init(&line);
+	buf_printf(&line, "\n%s %s %lld %lld *", ir_word(WORDS_GROUP, a->kind), p->target->name, (long long)k,
+	           (long long)n);
+	bool is_new = line.data != NULL && (p->out->data == NULL || strstr(p->out->data, line.data) == NULL);
+	if (a->kind == GROUP_linear) {
+		buf_printf(&line, " mr=%lld nr=%lld", (long long)a->mr, (long long)a->nr);
+		/* Without scratch for sums, beside the rows of a norm, K is not divided. */
+		if (a->kc < k && a->scratch / 4 - a->br * k >= TILE_WAITING_BYTES / 4)
+			buf_printf(&line, " kc=%lld", (long long)a->kc);
+	} else {
+		buf_printf(&line, " br=%lld bc=%lld", (long long)a->br, (long long)a->bc);
+	}
+	if (is_new && (a->kind == GROUP_linear || a->kind == GROUP_attention))
+		buf_append(p->out, &line);
+	buf_destroy(&line);
+}
+
+void tiles_print(struct buf *out, const struct ir_module *m, const struct target *target)
+{
+	struct printer p = {out, m, NULL, target};
+	buf_str(out, "tiles 1\n# kind target k n rows sizes");
+	for (size_t i = 0; i < m->funcs.n; i++) {
+		p.f = m->funcs.items[i];
+		ir_walk(p.f->body, print_group, &p);
+	}
+	buf_char(out, '\n');
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * alias, the first step of plan-memory: which values share memory. The values
+ * of a carry do; beyond that the result of a group is written over a value that
+ * the group reads, when the kernel allows it (ir/analysis/overwrite.h) and nothing reads
+ * that value later.
+ *
+ * Invariant: two values of one class never hold something at the same time,
+ * except a value that a group reads and the one it writes over it.
+ *
+ * Example    %y = group linear { %l = linear %f, @w  post %y = add %x, %l }  ->  %y lies where %x lies
+ * Refuses    with a remark for every value of the arena that the group reads: it is read later, it has
+ *            another number of elements, it is read through a gather, other tasks read it, ..
+ */
+#include "ir/analysis/overwrite.h"
+#include "ir/core/view.h"
+#include "passes/plan/plan.h"
+
+#define READS_MAX 256 /* values of the arena that one group reads */
+
+/* --- classes ------------------------------------------------------------------------------------------- */
+
+static bool is_tensor(const struct plan_classes *c, struct ir_value v)
+{
+	return ir_type_of(c->f, v)->kind == IR_TENSOR;
+}
+
+static void join(struct plan_classes *c, uint32_t a, uint32_t b)
+{
+	uint32_t from = c->class_of[a], to = c->class_of[b], v = from;
+	if (from == to)
+		return;
+	do {
+		c->class_of[v] = to;
+		v = c->next[v];
+	} while (v != from);
+	v = c->next[from];
+	c->next[from] = c->next[to];
+	c->next[to] = v;
+}
+
+/* The group at the time where a ends and b begins writes b over a. */
+static bool hands_over(const struct plan_classes *c, struct ir_value a, struct ir_value b)
+{
+	size_t t = c->life.first[b.id];
+	if (c->life.last[a.id] != t || t >= c->life.n_times)
+		return false;
+	const struct ir_op *group = c->life.groups[t];
+	return ir_def(c->f, b) == group && ir_group_reads(c->f, group, a) &&
+	       ir_overwrite_refusal(c->m, c->f, group, a) == NULL;
+}
+
+/* A member of a's class and one of b's that hold something at the same time: *v is that of a's class. */
+static bool in_conflict(const struct plan_classes *c, struct ir_value a, struct ir_value b,
+                        struct ir_value *v, struct ir_value *w)
+{
+	uint32_t x = a.id;
+	do {
+		uint32_t y = b.id;
+		do {
+			*v = (struct ir_value){x};
+			*w = (struct ir_value){y};
+			if (ir_lifetimes_meet(&c->life, *v, *w) && !hands_over(c, *v, *w) &&
+			    !hands_over(c, *w, *v))
+				return true;
+			y = c->next[y];
+		} while (y != b.id);
+		x = c->next[x];
+	} while (x != a.id);
+	return false;
+}
+
+/* --- one group ----------------------------------------------------------------------------------------- */
+
+static const char *name_of(const struct plan_classes *c, struct ir_value v)
+{
+	const char *name = ir_info(c->f, v)->name;
+	return name != NULL ? name : "(unnamed)";
+}
+
+static bool reads_class(const struct plan_classes *c, const struct ir_op *group, uint32_t class)
+{
+	for (size_t k = 0; k < group->region->n_ops; k++)
+		for (size_t i = 0; i < group->region->ops[k]->n_operands; i++) {
+			struct ir_value v = group->region->ops[k]->operands[i];
+			if (v.id != 0 && c->class_of[ir_view_base(c->f, v).id] == class)
+				return true;
+		}
+	return false;
+}
+
+/* The first group after t that reads something of the class; NULL: none. */
+static const struct ir_op *later_reader(const struct plan_classes *c, size_t t, uint32_t class)
+{
+	for (size_t i = t + 1; i < c->life.n_times; i++)
+		if (reads_class(c, c->life.groups[i], class))
+			return c->life.groups[i];
+	return NULL;
+}
+
+/* Why the classes of x, which the group reads, and y, its result, cannot be one. */
+static const char *explain(struct pass_context *p, const struct plan_classes *c, struct ir_value x,
+                           struct ir_value v, struct ir_value w, size_t t)
+{
+	bool is_self = ir_same(v, x) && c->life.last[x.id] > t;
+	const struct ir_op *reader = is_self ? later_reader(c, t, c->class_of[x.id]) : NULL;
+	if (reader != NULL && reader->loc.at.line > 0)
+		return arena_printf(p->arena, "it is read later, at %u:%u%s%s", reader->loc.at.line,
+		                    reader->loc.at.col, reader->loc.path != NULL ? " in " : "",
+		                    reader->loc.path != NULL ? reader->loc.path : "");
+	if (is_self)
+		return "it is read later";
+	return arena_printf(p->arena, "%%%s, which shares its memory, is alive together with %%%s",
+	                    name_of(c, v), name_of(c, w));
+}
+
+/* Values of the arena that the group reads, each once; gives their number. */
+static size_t collect_reads(const struct plan_classes *c, const struct ir_op *group, struct ir_value *out)
+{
+	size_t n = 0;
+	for (size_t k = 0; k < group->region->n_ops; k++)
+		for (size_t i = 0; i < group->region->ops[k]->n_operands; i++) {
+			struct ir_value v = group->region->ops[k]->operands[i];
+			bool seen = v.id == 0 || !is_tensor(c, v);
+			v = seen ? v : ir_view_base(c->f, v);
+			seen = seen || ir_info(c->f, v)->region == group->region || !c->in_arena[v.id];
+			for (size_t j = 0; j < n; j++)
+				seen = seen || ir_same(out[j], v);
+			if (!seen && n < READS_MAX)
+				out[n++] = v;
+		}
+	return n;
+}
+
+/* The result takes the memory of x, or a remark says why not. */
+static bool try_over(struct pass_context *p, struct plan_classes *c, size_t t, struct ir_value x)
+{
+	const struct ir_op *group = c->life.groups[t];
+	struct ir_value y = group->results[0], v, w;
+	const char *why = ir_overwrite_refusal(c->m, c->f, group, x);
+	if (c->class_of[x.id] == c->class_of[y.id])
+		return false;
+	if (why == NULL && in_conflict(c, x, y, &v, &w))
+		why = p->options->remarks ? explain(p, c, x, v, w, t) : "";
+	if (why != NULL) {
+		if (p->options->remarks)
+			pass_missed(p, group->loc, "not written over %%%s: %s", name_of(c, x), why);
+		return false;
+	}
+	join(c, y.id, x.id);
+	pass_count(p, "in place", 1);
+	pass_remark(p, group->loc, "written over %%%s", name_of(c, x));
+	return true;
+}
+
+static void look_at(struct pass_context *p, struct plan_classes *c, size_t t)
+{
+	const struct ir_op *group = c->life.groups[t];
+	struct ir_value reads[READS_MAX];
+	if (group->n_results == 0 || !is_tensor(c, group->results[0]) || !c->in_arena[group->results[0].id])
+		return;
+	size_t n = collect_reads(c, group, reads);
+	for (size_t i = 0; i < n; i++)
+		if (try_over(p, c, t, reads[i]))
+			return;
+}
+
+/* --- all ----------------------------------------------------------------------------------------------- */
+
+/* A result of a group that is neither returned nor in a state; with it the other values of its carry. */
+static void find_arena(struct plan_classes *c)
+{
+	const struct ir_op *ret = c->f->body->ops[c->f->body->n_ops - 1];
+	for (size_t t = 0; t < c->life.n_times; t++)
+		for (size_t i = 0; i < c->life.groups[t]->n_results; i++) {
+			struct ir_value v = c->life.groups[t]->results[i];
+			c->in_arena[v.id] = is_tensor(c, v) && !ir_is_state_slice(c->f, v);
+		}
+	for (size_t i = 0; i < ret->n_operands; i++)
+		c->in_arena[ret->operands[i].id] = false;
+	for (uint32_t v = 1; v < c->f->n_values; v++) {
+		bool any = false;
+		uint32_t w = v;
+		do {
+			any = any || c->in_arena[w];
+			w = c->next[w];
+		} while (w != v);
+		c->in_arena[v] = any;
+	}
+}
+
+enum tfmc_status plan_classes(struct pass_context *p, const struct ir_module *m, const struct ir_func *f,
+                              bool in_place, struct plan_classes *out)
+{
+	*out = (struct plan_classes){.m = m,
+	                             .f = f,
+	                             .class_of = ARENA_ARRAY(p->arena, uint32_t, f->n_values),
+	                             .next = ARENA_ARRAY(p->arena, uint32_t, f->n_values),
+	                             .in_arena = ARENA_ARRAY(p->arena, bool, f->n_values)};
+	if (!ir_lifetimes(p->arena, f, &out->life))
+		return TFMC_NO_MEMORY;
+	for (uint32_t v = 0; v < f->n_values; v++)
+		out->class_of[v] = out->next[v] = v;
+	for (uint32_t v = 1; v < f->n_values; v++)
+		join(out, v, out->life.carry[v]);
+	find_arena(out);
+	for (size_t t = 0; in_place && t < out->life.n_times; t++)
+		look_at(p, out, t);
+	return TFMC_OK;
+}

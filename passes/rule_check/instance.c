@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Random instances of the left side of a rule. Shapes come from the type
+ * patterns, attribute variables are drawn until the predicates hold, and what
+ * a pattern leaves open (an operand without a type, the sizes of a broadcast)
+ * follows from the op that reads it.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "passes/rule_check/check.h"
+
+#define DRAWS 64
+
+struct drawn {
+	const struct rule *rule;
+	struct rule_rng rng;
+	enum ir_dtype floats;
+	struct diag_context cx; /* nobody listens */
+	struct ir_module *m;
+	struct ir_builder *b;
+	struct rule_match bound; /* dims, lead and variables; values of the new function */
+};
+
+/* --- numbers ------------------------------------------------------------------------------------------- */
+
+uint64_t rule_random(struct rule_rng *r)
+{
+	uint64_t z = (r->state += UINT64_C(0x9e3779b97f4a7c15));
+	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return z ^ (z >> 31);
+}
+
+int rule_below(struct rule_rng *r, int n)
+{
+	return (int)(rule_random(r) % (uint64_t)n);
+}
+
+double rule_real(struct rule_rng *r)
+{
+	return (double)(rule_random(r) >> 11) / 9007199254740992.0;
+}
+
+/* --- shapes -------------------------------------------------------------------------------------------- */
+
+static const struct ir_dim *draw_dim(struct drawn *d)
+{
+	static const int sizes[] = {1, 2, 3, 5, 4, 7};
+	return ir_dim_const(d->m->dims, sizes[rule_below(&d->rng, (int)TFMC_COUNT(sizes))]);
+}
+
+static bool has_axes(const struct rule *rule)
+{
+	for (int i = 0; i < rule->n_values; i++)
+		if (rule->values[i].type != NULL && rule->values[i].type->n > 0)
+			return true;
+	return false;
+}
+
+/* Without named axes `..` is the whole shape, which rows need to be at least one axis. */
+static void draw_shapes(struct drawn *d)
+{
+	struct rule_match *m = &d->bound;
+	for (int i = 0; i < d->rule->n_dims; i++)
+		m->dims[i] = draw_dim(d);
+	m->has_lead = true;
+	m->n_lead = has_axes(d->rule) ? rule_below(&d->rng, 3) : 1 + rule_below(&d->rng, 3);
+	for (int i = 0; i < m->n_lead; i++)
+		m->lead[i] = draw_dim(d);
+}
+
+static const struct ir_type *shaped(struct drawn *d, const struct rule_type *t, enum ir_dtype dtype)
+{
+	const struct ir_dim *dims[2 * IR_RANK_MAX];
+	const struct rule_match *m = &d->bound;
+	int rank = 0;
+	for (int i = 0; (t == NULL || t->lead) && i < m->n_lead; i++)
+		dims[rank++] = m->lead[i];
+	for (int i = 0; t != NULL && i < t->n; i++)
+		dims[rank++] = t->axes[i].dim >= 0 ? m->dims[t->axes[i].dim]
+		                                   : ir_dim_const(d->m->dims, t->axes[i].size);
+	return ir_type_tensor(d->m->types, dtype, rank, dims);
+}
+
+static enum ir_dtype dtype_of_class(const struct drawn *d, enum ir_operand_class class)
+{
+	switch (class) {
+	case CLASS_ANY:
+	case CLASS_FLOAT:
+	case CLASS_NUMBER: return d->floats;
+	case CLASS_INT:
+	case CLASS_I32: return DT_I32;
+	case CLASS_BOOL: return DT_BOOL;
+	case CLASS_STATE: break;
+	}
+	return d->floats;
+}
+
+/* The class that the first op which reads the value wants. */
+static enum ir_operand_class wanted_class(const struct rule *rule, int value)
+{
+	for (int i = 0; i < rule->n_match; i++)
+		for (size_t k = 0; k < rule->match[i].n_operands; k++) {
+			const struct rule_operand *x = &rule->match[i].operands[k];
+			if (x->kind == ARG_VALUE && x->index == value)
+				return ir_op_desc(rule->match[i].code)->operands[k].class;
+		}
+	return CLASS_FLOAT;
+}
+
+static enum ir_dtype operand_dtype(const struct drawn *d, int value)
+{
+	const struct rule_type *t = d->rule->values[value].type;
+	enum rule_elem elem = t != NULL ? t->elem : ELEM_ANY;
+	switch (elem) {
+	case ELEM_FLOAT: return d->floats;
+	case ELEM_INT: return DT_I32;
+	case ELEM_BOOL: return DT_BOOL;
+	case ELEM_DTYPE: return t->dtype;
+	case ELEM_NUMBER:
+	case ELEM_ANY: break;
+	}
+	return dtype_of_class(d, wanted_class(d->rule, value));
+}
+
+/* --- variables ----------------------------------------------------------------------------------------- */
+
+static double draw_number(struct drawn *d, enum ir_attr_kind kind)
+{
+	static const double floats[] = {1e-5, 0.5, 1, 2, -1, 0.125, 3, -2.5, 1e-3, -1e9, -1e4};
+	if (kind == ATTR_FLAG)
+		return rule_below(&d->rng, 2);
+	if (kind == ATTR_INT || kind == ATTR_WORD)
+		return rule_below(&d->rng, 3);
+	if (kind == ATTR_DTYPE)
+		return d->floats;
+	if (rule_below(&d->rng, 3) > 0)
+		return floats[rule_below(&d->rng, (int)TFMC_COUNT(floats))];
+	return 8 * rule_real(&d->rng) - 4;
+}
+
+/* A random order of the axes, or a few of them ascending. */
+static void draw_ints(struct drawn *d, struct rule_bound *v, bool is_perm, int rank)
+{
+	v->ints.items = ARENA_ARRAY(&d->m->arena, int64_t, IR_RANK_MAX);
+	v->ints.n = 0;
+	if (v->ints.items == NULL)
+		return;
+	for (int i = 0; i < rank; i++)
+		if (is_perm || rule_below(&d->rng, 2) == 0)
+			v->ints.items[v->ints.n++] = i;
+	for (int i = (int)v->ints.n - 1; is_perm && i > 0; i--) {
+		int k = rule_below(&d->rng, i + 1);
+		int64_t x = v->ints.items[i];
+		v->ints.items[i] = v->ints.items[k];
+		v->ints.items[k] = x;
+	}
+}
+
+/* The attribute that binds a variable. */
+static const struct ir_attr_desc *binding_attr(const struct rule *rule, int var, const struct rule_op **op)
+{
+	for (int i = 0; i < rule->n_match; i++) {
+		const struct ir_op_desc *desc = ir_op_desc(rule->match[i].code);
+		for (int k = 0; desc->attrs[k].name != NULL; k++) {
+			if (rule->match[i].attrs[k].kind != RULE_ATTR_VAR ||
+			    rule->match[i].attrs[k].var != var)
+				continue;
+			*op = &rule->match[i];
+			return &desc->attrs[k];
+		}
+	}
+	return NULL;
+}
+
+static int rank_of(const struct drawn *d, const struct rule_op *op)
+{
+	const struct rule_type *t = NULL;
+	if (op != NULL && op->n_operands > 0 && op->operands[0].kind == ARG_VALUE)
+		t = d->rule->values[op->operands[0].index].type;
+	return t == NULL ? d->bound.n_lead : t->n + (t->lead ? d->bound.n_lead : 0);
+}
+
+static void draw_variables(struct drawn *d)
+{
+	for (int i = 0; i < d->rule->n_vars; i++) {
+		struct rule_bound *v = &d->bound.vars[i];
+		enum ir_attr_kind kind = d->rule->vars[i].kind;
+		const struct rule_op *op = NULL;
+		const struct ir_attr_desc *attr = binding_attr(d->rule, i, &op);
+		v->is_set = true;
+		if (kind == ATTR_INTS)
+			draw_ints(d, v, attr != NULL && strcmp(attr->name, "perm") == 0, rank_of(d, op));
+		else
+			v->number = draw_number(d, kind);
+	}
+}
+
+/* equal($a, e), near($a, e): the variable gets the number. near($a*b, e) and near($a*$b, e): it is solved. */
+static void solve(struct drawn *d, const struct rule_pred *p)
+{
+	const struct rule_expr *left = p->args[0], *factor = NULL;
+	double want, by = 1;
+	if (left->kind == EXPR_MUL && left->args[0]->kind == EXPR_VAR) {
+		factor = left->args[1];
+		left = left->args[0];
+	}
+	if ((p->kind != PRED_EQUAL && p->kind != PRED_NEAR) || left->kind != EXPR_VAR ||
+	    !rule_expr_eval(p->args[1], &d->bound, &want) ||
+	    (factor != NULL && !rule_expr_eval(factor, &d->bound, &by)))
+		return;
+	d->bound.vars[left->index].number = want / by;
+}
+
+static bool draw_until_true(struct drawn *d)
+{
+	for (int i = 0; i < DRAWS; i++) {
+		draw_variables(d);
+		for (int k = 0; k < d->rule->n_preds; k++)
+			solve(d, &d->rule->preds[k]);
+		if (rule_preds_hold(&d->bound, NULL))
+			return true;
+	}
+	return false;
+}
+
+/* --- operands ------------------------------------------------------------------------------------------ */
+
+/* Different numbers for every element: a column of sinusoids, shaped. */
+static struct ir_value draw_weight(struct drawn *d, const struct ir_type *t, int value)
+{
+	struct arena *a = &d->m->arena;
+	int64_t dims[IR_RANK_MAX], count = 1;
+	for (int i = 0; i < t->rank; i++) {
+		if (!ir_dim_is_const(t->dims[i], &dims[i]))
+			return IR_NO_VALUE;
+		count *= dims[i];
+	}
+	const struct ir_wexpr *e =
+	        wexpr_sinusoid(a, count, 2, SINUSOID_HALVES, SINUSOID_PAPER, 1 + rule_below(&d->rng, 9), 10);
+	e = e != NULL ? wexpr_slice(a, 1, 0, 1, e) : NULL;
+	e = e != NULL ? wexpr_reshape(a, t->rank, dims, e) : NULL;
+	const struct ir_weight w = {
+	        .name = arena_printf(a, "w%d", value), .type = t, .encoding = ENC_ROW, .init = e};
+	const struct ir_weight *added = e != NULL ? ir_add_weight(d->m, &w) : NULL;
+	return added != NULL ? irb_weight_ref(d->b, added, NULL, 0) : IR_NO_VALUE;
+}
+
+/* Parameters first, weights after them. */
+static bool make_operands(struct drawn *d, bool weights)
+{
+	for (int i = 0; i < d->rule->n_values; i++) {
+		const struct rule_value *v = &d->rule->values[i];
+		if (v->op >= 0 || v->from_into || v->is_const != weights)
+			continue;
+		const struct ir_type *t = shaped(d, v->type, operand_dtype(d, i));
+		if (t == NULL)
+			return false;
+		const struct ir_param p = {.name = v->name, .lengths = -1};
+		d->bound.values[i] = weights ? draw_weight(d, t, i) : irb_param(d->b, &p, t);
+		if (d->bound.values[i].id == 0)
+			return false;
+	}
+	return true;
+}
+
+/* The type of an operand of op that is built, to give constants and broadcasts theirs. */
+static const struct ir_type *sibling_type(const struct drawn *d, const struct rule_op *op)
+{
+	for (size_t i = op->n_operands; i-- > 0;) {
+		if (op->operands[i].kind != ARG_VALUE)
+			continue;
+		struct ir_value v = d->bound.values[op->operands[i].index];
+		if (v.id != 0 && !(op->code == OP_where && i == 0))
+			return irb_type(d->b, v);
+	}
+	return NULL;
+}
+
+static struct ir_value make_operand(struct drawn *d, const struct rule_op *op, size_t i)
+{
+	const struct rule_operand *x = &op->operands[i];
+	if (x->kind == ARG_ABSENT)
+		return IR_NO_VALUE;
+	if (x->kind == ARG_VALUE)
+		return d->bound.values[x->index];
+	const struct ir_type *t = sibling_type(d, op);
+	if (t == NULL)
+		t = shaped(d, NULL, d->floats);
+	double value = x->kind == ARG_NUMBER ? x->number : d->bound.vars[x->index].number;
+	return t == NULL ? IR_NO_VALUE : irb_full_of(d->b, value, t->dtype, t->rank, t->dims);
+}
+
+/* --- attributes ---------------------------------------------------------------------------------------- */
+
+static bool set_ints(struct drawn *d, struct ir_int_list *out, const struct rule_attr *a, int rank)
+{
+	out->items = ARENA_ARRAY(&d->m->arena, int64_t, IR_RANK_MAX);
+	out->n = (size_t)(a->kind == RULE_ATTR_INTS ? a->n_ints : a->kind == RULE_ATTR_LAST ? 1 : rank);
+	if (out->items == NULL || rank < (a->kind == RULE_ATTR_SWAP ? 2 : 1))
+		return false;
+	for (int i = 0; i < (int)out->n; i++) {
+		int64_t swapped = i < rank - 2 ? i : 2 * rank - 3 - i;
+		out->items[i] = a->kind == RULE_ATTR_INTS   ? a->ints[i]
+		                : a->kind == RULE_ATTR_LAST ? rank - 1
+		                                            : swapped;
+	}
+	return true;
+}
+
+/* The reader of a result that has no type. */
+static const struct rule_op *reader_of(const struct rule *rule, int value)
+{
+	for (int i = 0; i < rule->n_match; i++)
+		for (size_t k = 0; k < rule->match[i].n_operands; k++)
+			if (rule->match[i].operands[k].kind == ARG_VALUE &&
+			    rule->match[i].operands[k].index == value)
+				return &rule->match[i];
+	return NULL;
+}
+
+static bool set_dims(struct drawn *d, const struct rule_op *op, struct ir_dim_list *out)
+{
+	const struct rule_type *pattern = d->rule->values[op->result].type;
+	const struct rule_op *reader = reader_of(d->rule, op->result);
+	const struct ir_type *t = NULL;
+	if (pattern != NULL)
+		t = shaped(d, pattern, d->floats);
+	else if (reader != NULL)
+		t = sibling_type(d, reader);
+	out->items = ARENA_ARRAY(&d->m->arena, const struct ir_dim *, IR_RANK_MAX);
+	if (t == NULL || out->items == NULL)
+		return false;
+	out->n = (size_t)t->rank;
+	for (int i = 0; i < t->rank; i++)
+		out->items[i] = t->dims[i];
+	return true;
+}
+
+static bool set_attr(struct drawn *d, const struct rule_op *op, int i, void *attrs, int rank)
+{
+	const struct ir_attr_desc *desc = &ir_op_desc(op->code)->attrs[i];
+	const struct rule_attr *a = &op->attrs[i];
+	void *at = (char *)attrs + desc->offset;
+	double number;
+	switch (a->kind) {
+	case RULE_ATTR_DEFAULT: return true;
+	case RULE_ATTR_ANY: return desc->kind == ATTR_DIMS && set_dims(d, op, at);
+	case RULE_ATTR_VAR:
+		if (desc->kind == ATTR_INTS)
+			*(struct ir_int_list *)at = d->bound.vars[a->var].ints;
+		rule_put_number(desc, at, d->bound.vars[a->var].number);
+		return desc->kind != ATTR_DIM && desc->kind != ATTR_DIMS;
+	case RULE_ATTR_EXPR:
+		if (!rule_expr_eval(a->expr, &d->bound, &number))
+			return false;
+		rule_put_number(desc, at, number);
+		return true;
+	case RULE_ATTR_INTS:
+	case RULE_ATTR_LAST:
+	case RULE_ATTR_SWAP: return set_ints(d, at, a, rank);
+	case RULE_ATTR_DTYPE: *(enum ir_dtype *)at = a->dtype; return true;
+	}
+	return false;
+}
+
+/* --- ops ----------------------------------------------------------------------------------------------- */
+
+static bool make_op(struct drawn *d, const struct rule_op *op)
+{
+	struct ir_value operands[RULE_OPERANDS_MAX];
+	void *attrs = ir_default_attrs(&d->m->arena, op->code);
+	for (size_t i = 0; i < op->n_operands; i++)
+		operands[i] = make_operand(d, op, i);
+	const struct ir_type *first = op->n_operands > 0 ? irb_type(d->b, operands[0]) : NULL;
+	for (int i = 0; attrs != NULL && ir_op_desc(op->code)->attrs[i].name != NULL; i++)
+		if (!set_attr(d, op, i, attrs, first != NULL ? first->rank : 0))
+			return false;
+	if (attrs == NULL)
+		return false;
+	d->bound.values[op->result] = irb_op1(d->b, op->code, operands, op->n_operands, attrs);
+	irb_name(d->b, d->bound.values[op->result], d->rule->values[op->result].name);
+	return d->bound.values[op->result].id != 0;
+}
+
+static bool make_body(struct drawn *d)
+{
+	const struct ir_result result = {.name = "y", .lengths = -1};
+	const struct rule_op *root = &d->rule->match[d->rule->n_match - 1];
+	if (!make_operands(d, false) || !make_operands(d, true))
+		return false;
+	for (int i = 0; i < d->rule->n_match; i++)
+		if (!make_op(d, &d->rule->match[i]))
+			return false;
+	return irb_finish(d->b, &d->bound.values[root->result], &result, 1, NULL) == TFMC_OK;
+}
+
+struct ir_module *rule_instance(const struct rule *rule, uint64_t seed, enum ir_dtype floats)
+{
+	struct drawn d = {.rule = rule, .rng = {seed}, .floats = floats, .m = ir_module_create("check")};
+	if (d.m == NULL)
+		return NULL;
+	d.bound.rule = rule;
+	diag_init(&d.cx, NULL, NULL);
+	draw_shapes(&d);
+	bool ok = draw_until_true(&d);
+	if (ok) {
+		d.b = irb_begin(d.m, &d.cx, "f", (struct ir_loc){0});
+		ok = d.b != NULL;
+	}
+	if (ok) {
+		irb_set_literal(d.b, true);
+		ok = make_body(&d);
+	}
+	diag_destroy(&d.cx);
+	if (ok)
+		return d.m;
+	ir_module_destroy(d.m);
+	return NULL;
+}

@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A module copied with one edit. Two walks for each function, as in rebuild.c:
+ * backward to find what is read, forward through the builder. Unlike a pass,
+ * an edit may change parameters, results and bounds.
+ */
+#include "passes/shrink/reduce.h"
+
+#include <string.h>
+
+#include "ir/builder/build.h"
+#include "ir/verify/verify.h"
+
+#define LIST_MAX 1024
+
+struct copier {
+	const struct ir_module *in;
+	struct ir_module *out;
+	const struct reduce_edit *edit;
+	struct diag_context mute;
+	struct arena arena;
+	const struct ir_func *f;
+	struct ir_builder *b;
+	const struct ir_op *target; /* the op of the edit; NULL: none in this function */
+	bool *needed;               /* [f->n_values] */
+	struct ir_value *map;       /* [f->n_values] */
+	bool applied;
+};
+
+static bool edits(const struct copier *c, enum reduce_kind kind)
+{
+	return c->target != NULL && c->edit->kind == kind;
+}
+
+/* --- the op of the edit ----------------------------------------------------------------------------------
+ */
+
+struct search {
+	size_t at;
+	const struct ir_op *found;
+};
+
+static void count_op(void *user, const struct ir_op *op)
+{
+	struct search *s = user;
+	if (s->at-- == 0)
+		s->found = op;
+}
+
+static const struct ir_op *find_op(const struct ir_func *f, size_t at)
+{
+	struct search s = {at, NULL};
+	ir_walk(f->body, count_op, &s);
+	return s.found;
+}
+
+/* --- backward --------------------------------------------------------------------------------------------
+ */
+
+static void need(struct copier *c, struct ir_value v)
+{
+	c->needed[v.id] = v.id != 0;
+}
+
+static bool any_needed(const struct copier *c, const struct ir_op *op)
+{
+	bool any = ir_op_has(op->code, TRAIT_TERMINATOR) || ir_op_has(op->code, TRAIT_STATEFUL);
+	for (size_t i = 0; i < op->n_results; i++)
+		any = any || c->needed[op->results[i].id];
+	return any;
+}
+
+/* The operands of the return without the dropped result. */
+static bool returns(const struct copier *c, size_t i)
+{
+	return c->edit->kind != REDUCE_RESULT || c->edit->at != i ||
+	       c->in->funcs.items[c->edit->func] != c->f;
+}
+
+/* What result i of the function is after the edit. */
+static struct ir_value result_value(const struct copier *c, const struct ir_op *ret, size_t i)
+{
+	const struct ir_op *def = ir_info(c->f, ret->operands[i])->def;
+	bool earlier = c->edit->kind == REDUCE_EARLIER && c->edit->at == i &&
+	               c->in->funcs.items[c->edit->func] == c->f;
+	return earlier ? def->operands[c->edit->choice] : ret->operands[i];
+}
+
+static void mark(struct copier *c, const struct ir_region *r, size_t n);
+
+/* A repeat that is opened: of its carries only what is read behind it or by what is read. */
+static void mark_open(struct copier *c, const struct ir_op *op)
+{
+	const struct ir_region *body = op->region;
+	const struct ir_op *yield = body->ops[body->n_ops - 1];
+	for (size_t i = 0; i < op->n_results; i++)
+		if (c->needed[op->results[i].id])
+			need(c, yield->operands[i]);
+	mark(c, body, body->n_ops - 1);
+	for (size_t i = 0; i < op->n_operands; i++)
+		if (c->needed[body->args[1 + i].id])
+			need(c, op->operands[i]);
+}
+
+/* The first n ops. */
+static void mark(struct copier *c, const struct ir_region *r, size_t n)
+{
+	for (size_t i = n; i-- > 0;) {
+		const struct ir_op *op = r->ops[i];
+		if (!any_needed(c, op))
+			continue;
+		if (op == c->target && (edits(c, REDUCE_INPUT) || edits(c, REDUCE_ONES)))
+			continue;
+		if (op == c->target && edits(c, REDUCE_OPERAND)) {
+			need(c, op->operands[c->edit->choice]);
+			continue;
+		}
+		if (op == c->target && edits(c, REDUCE_OPEN)) {
+			mark_open(c, op);
+			continue;
+		}
+		for (size_t k = 0; k < op->n_operands; k++)
+			if (op->code != OP_return)
+				need(c, op->operands[k]);
+			else if (returns(c, k))
+				need(c, result_value(c, op, k));
+		if (op->region != NULL)
+			mark(c, op->region, op->region->n_ops);
+	}
+}
+
+/* --- forward ---------------------------------------------------------------------------------------------
+ */
+
+static void copy_region(struct copier *c, const struct ir_region *r);
+
+static void map_list(const struct copier *c, const struct ir_value *from, size_t n, struct ir_value *out)
+{
+	for (size_t i = 0; i < n; i++)
+		out[i] = from[i].id == 0 ? IR_NO_VALUE : c->map[from[i].id];
+}
+
+static void set(struct copier *c, struct ir_value old, struct ir_value now)
+{
+	c->map[old.id] = now;
+	irb_name(c->b, now, ir_info(c->f, old)->name);
+}
+
+static void copy_repeat(struct copier *c, const struct ir_op *op)
+{
+	struct ir_value values[LIST_MAX], args[LIST_MAX + 1];
+	const struct ir_region *body = op->region;
+	const struct ir_op *yield = body->ops[body->n_ops - 1];
+	bool once = op == c->target && edits(c, REDUCE_COUNT),
+	     open = op == c->target && edits(c, REDUCE_OPEN);
+
+	map_list(c, op->operands, op->n_operands, values);
+	c->applied = c->applied || once || open;
+	if (open) {
+		args[REPEAT_INDEX] = c->needed[body->args[REPEAT_INDEX].id]
+		                             ? irb_full_of(c->b, 0, DT_I32, 0, NULL)
+		                             : IR_NO_VALUE;
+		memcpy(args + 1, values, op->n_operands * sizeof(values[0]));
+	} else {
+		irb_repeat_begin(c->b, once ? 1 : ((const struct attrs_repeat *)op->attrs)->count, values,
+		                 op->n_operands, args);
+	}
+	for (size_t i = 0; i < body->n_args; i++)
+		if (args[i].id != 0)
+			set(c, body->args[i], args[i]);
+	copy_region(c, body);
+	map_list(c, yield->operands, yield->n_operands, values);
+	irb_set_loc(c->b, op->loc);
+	if (!open)
+		irb_repeat_end(c->b, values, yield->n_operands, args);
+	for (size_t i = 0; i < op->n_results; i++)
+		set(c, op->results[i], open ? values[i] : args[i]);
+}
+
+/* What stands in place of the results of the op of the edit; parameters were made before. */
+static void replace(struct copier *c, const struct ir_op *op)
+{
+	const struct ir_dim *dims[IR_RANK_MAX];
+	c->applied = true;
+	if (c->edit->kind == REDUCE_OPERAND)
+		set(c, op->results[0], c->map[op->operands[c->edit->choice].id]);
+	for (size_t i = 0; c->edit->kind == REDUCE_ONES && i < op->n_results; i++) {
+		const struct ir_type *t = ir_type_of(c->f, op->results[i]);
+		for (int k = 0; k < t->rank; k++)
+			dims[k] = ir_import_dim(c->out, t->dims[k]);
+		set(c, op->results[i], irb_full_of(c->b, 1, t->dtype, t->rank, dims));
+	}
+}
+
+static bool is_replaced(const struct copier *c, const struct ir_op *op)
+{
+	return op == c->target &&
+	       (edits(c, REDUCE_OPERAND) || edits(c, REDUCE_INPUT) || edits(c, REDUCE_ONES));
+}
+
+static void copy_region(struct copier *c, const struct ir_region *r)
+{
+	for (size_t i = 0; i + 1 < r->n_ops && !irb_failed(c->b); i++) {
+		const struct ir_op *op = r->ops[i];
+		if (!any_needed(c, op))
+			continue;
+		irb_set_loc(c->b, op->loc);
+		if (is_replaced(c, op))
+			replace(c, op);
+		else if (op->code == OP_repeat && op->n_operands <= LIST_MAX)
+			copy_repeat(c, op);
+		else
+			irb_clone(c->b, c->f, op, c->map);
+	}
+}
+
+/* --- functions -------------------------------------------------------------------------------------------
+ */
+
+/* Parameter `at` of the function is dropped. */
+static bool drops_param(const struct copier *c, size_t at)
+{
+	return c->edit->kind == REDUCE_PARAM && c->edit->at == at &&
+	       c->in->funcs.items[c->edit->func] == c->f;
+}
+
+/* The number of the parameter that holds lengths, after the edit. */
+static int lengths_after(const struct copier *c, int lengths)
+{
+	if (lengths < 0 || c->edit->kind != REDUCE_PARAM || c->in->funcs.items[c->edit->func] != c->f ||
+	    (size_t)lengths < c->edit->at)
+		return lengths;
+	return (size_t)lengths == c->edit->at ? -1 : lengths - 1;
+}
+
+/* A parameter for each result of the op of the edit. */
+static void add_inputs(struct copier *c)
+{
+	for (size_t i = 0; edits(c, REDUCE_INPUT) && i < c->target->n_results; i++) {
+		struct ir_value old = c->target->results[i];
+		const struct ir_param p = {.name = arena_printf(&c->arena, "in%zu", c->f->n_params + i),
+		                           .lengths = -1};
+		c->map[old.id] = irb_param(c->b, &p, ir_import_type(c->out, ir_type_of(c->f, old)));
+		c->applied = true;
+	}
+}
+
+static void copy_params(struct copier *c)
+{
+	bool has_inputs = false;
+	for (size_t i = 0; i < c->f->n_params; i++) {
+		struct ir_param p = c->f->params[i];
+		const struct ir_type *type = ir_type_of(c->f, p.value);
+		if (type->kind != IR_TENSOR && !has_inputs) {
+			has_inputs = true;
+			add_inputs(c);
+		}
+		if (drops_param(c, i)) {
+			c->applied = !c->needed[p.value.id];
+			continue;
+		}
+		p.default_value = ir_import_dim(c->out, p.default_value);
+		p.max = ir_import_dim(c->out, p.max);
+		p.lengths = lengths_after(c, p.lengths);
+		c->map[p.value.id] = irb_param(c->b, &p, ir_import_type(c->out, type));
+	}
+	if (!has_inputs)
+		add_inputs(c);
+}
+
+static bool finish(struct copier *c)
+{
+	const struct ir_op *ret = c->f->body->ops[c->f->body->n_ops - 1];
+	struct ir_value *values = ARENA_ARRAY(&c->arena, struct ir_value, ret->n_operands + 1);
+	struct ir_result *results = ARENA_ARRAY(&c->arena, struct ir_result, ret->n_operands + 1);
+	size_t n = 0;
+	for (size_t i = 0; i < ret->n_operands && !arena_failed(&c->arena); i++) {
+		if (!returns(c, i)) {
+			c->applied = true;
+			continue;
+		}
+		results[n] = c->f->results[i];
+		struct ir_value v = result_value(c, ret, i);
+		bool same = ir_type_of(c->f, v) == ir_type_of(c->f, ret->operands[i]);
+		c->applied = c->applied || !ir_same(v, ret->operands[i]);
+		results[n].lengths = same ? lengths_after(c, results[n].lengths) : -1;
+		values[n++] = c->map[v.id];
+	}
+	irb_set_loc(c->b, ret->loc);
+	return !arena_failed(&c->arena) && n > 0 &&
+	       irb_finish(c->b, values, results, n, ir_import_dim(c->out, c->f->arena)) == TFMC_OK;
+}
+
+static bool copy_func(struct copier *c, size_t index)
+{
+	c->f = c->in->funcs.items[index];
+	c->target = NULL;
+	if (c->edit->func == index && c->edit->kind >= REDUCE_COUNT && c->edit->kind <= REDUCE_ONES)
+		c->target = find_op(c->f, c->edit->at);
+	c->needed = ARENA_ARRAY(&c->arena, bool, c->f->n_values);
+	c->map = ARENA_ARRAY(&c->arena, struct ir_value, c->f->n_values);
+	c->b = irb_begin(c->out, &c->mute, c->f->name, c->f->loc);
+	if (arena_failed(&c->arena) || c->b == NULL)
+		return false;
+	mark(c, c->f->body, c->f->body->n_ops);
+	if (c->f->when != NULL)
+		irb_case(c->b, c->f->when);
+	copy_params(c);
+	copy_region(c, c->f->body);
+	return finish(c);
+}
+
+/* --- modules ---------------------------------------------------------------------------------------------
+ */
+
+/* Dims and states of the module, one bound changed. */
+static struct ir_module *begin_module(const struct ir_module *in, const struct reduce_edit *edit)
+{
+	if (edit->kind != REDUCE_BOUND && edit->kind != REDUCE_STATE)
+		return ir_module_create_like(in);
+	struct ir_module *m = ir_module_create(in->name);
+	bool ok = m != NULL;
+	for (size_t i = 0; ok && i < ir_dims_count(in->dims); i++) {
+		const struct ir_dim_sym *s = ir_dims_sym(in->dims, i);
+		bool is_cut = edit->kind == REDUCE_BOUND && i == edit->at;
+		ok = ir_dims_declare(m->dims, s->name, s->lo, is_cut ? edit->choice : s->hi);
+	}
+	for (size_t i = 0; ok && i < in->states.n; i++) {
+		const struct ir_state_decl *s = in->states.items[i];
+		if (edit->kind == REDUCE_STATE && i == edit->at)
+			continue;
+		ok = ir_add_state(m, s->name, ir_import_type(m, s->type), ir_import_loc(m, s->loc)) != NULL &&
+		     ir_encode_state(m, s->name, s->encoding);
+	}
+	if (ok) {
+		m->own_source = in->own_source;
+		return m;
+	}
+	ir_module_destroy(m);
+	return NULL;
+}
+
+static bool has_state(const struct ir_func *f, const struct ir_state_decl *s)
+{
+	for (size_t i = 0; i < f->n_params; i++) {
+		const struct ir_type *t = ir_type_of(f, f->params[i].value);
+		if (t->kind == IR_STATE && strcmp(t->state->name, s->name) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* A tensor that is computed, from one. */
+static bool has_earlier(const struct ir_module *in, const struct reduce_edit *e)
+{
+	const struct ir_func *f = in->funcs.items[e->func];
+	const struct ir_op *ret = f->body->ops[f->body->n_ops - 1];
+	const struct ir_op *def = e->at < ret->n_operands ? ir_info(f, ret->operands[e->at])->def : NULL;
+	if (def == NULL || (size_t)e->choice >= def->n_operands || def->operands[e->choice].id == 0)
+		return false;
+	return ir_type_of(f, ret->operands[e->at])->kind == IR_TENSOR &&
+	       ir_type_of(f, def->operands[e->choice])->kind == IR_TENSOR;
+}
+
+/* An op of the edit must be one that the edit can change. */
+static bool is_possible(const struct ir_module *in, const struct reduce_edit *e)
+{
+	if (e->kind == REDUCE_EARLIER)
+		return has_earlier(in, e);
+	for (size_t i = 0; e->kind == REDUCE_STATE && i < in->funcs.n; i++)
+		if (has_state(in->funcs.items[i], in->states.items[e->at]))
+			return false;
+	if (e->kind < REDUCE_COUNT || e->kind > REDUCE_ONES)
+		return true;
+	const struct ir_func *f = in->funcs.items[e->func];
+	const struct ir_op *op = find_op(f, e->at);
+	if (op == NULL || ir_op_has(op->code, TRAIT_TERMINATOR) || op->n_results == 0)
+		return false;
+	if (e->kind == REDUCE_COUNT)
+		return op->code == OP_repeat && ((const struct attrs_repeat *)op->attrs)->count > 1;
+	if (e->kind == REDUCE_OPEN)
+		return op->code == OP_repeat && ((const struct attrs_repeat *)op->attrs)->count == 1;
+	if (op->code == OP_weight || op->code == OP_full)
+		return false;
+	for (size_t i = 0; i < op->n_results; i++)
+		if (ir_type_of(f, op->results[i])->kind != IR_TENSOR)
+			return false;
+	return e->kind != REDUCE_OPERAND ||
+	       ((size_t)e->choice < op->n_operands && op->n_results == 1 && op->operands[e->choice].id != 0 &&
+	        ir_type_of(f, op->operands[e->choice]) == ir_type_of(f, op->results[0]));
+}
+
+struct ir_module *reduce_apply(const struct ir_module *in, const struct reduce_edit *edit)
+{
+	struct copier c = {.in = in, .edit = edit};
+	if (!is_possible(in, edit) || (c.out = begin_module(in, edit)) == NULL)
+		return NULL;
+	diag_init(&c.mute, NULL, NULL);
+	arena_init(&c.arena);
+	c.applied = edit->kind == REDUCE_FUNC || edit->kind == REDUCE_BOUND || edit->kind == REDUCE_STATE;
+	c.out->stage = in->stage;
+	bool ok = true;
+	for (size_t i = 0; i < in->funcs.n && ok; i++)
+		if (edit->kind != REDUCE_FUNC || edit->func != i)
+			ok = copy_func(&c, i);
+	ok = ok && c.applied && ir_verify(c.out, &c.mute) == TFMC_OK;
+	arena_destroy(&c.arena);
+	diag_destroy(&c.mute);
+	if (ok)
+		return c.out;
+	ir_module_destroy(c.out);
+	return NULL;
+}

@@ -1,0 +1,600 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which sizes the ops tie together (shrink_shapes.h). Follows the rules of type
+ * inference: whatever those demand to be equal is merged here.
+ */
+#include "passes/shrink/shrink_shapes.h"
+
+#include <string.h>
+
+#define CONTEXT_WANT 14 /* positions of a cache or table */
+#define WORDS_WANT   11
+#define LAYERS_WANT  2
+
+static struct axes *axes_of(const struct shapes *s, struct ir_value v)
+{
+	return &s->values[s->func][v.id];
+}
+
+static const struct ir_type *type_of(const struct shapes *s, struct ir_value v)
+{
+	return ir_type_of(s->f, v);
+}
+
+static void make_axes(struct shapes *s, const struct ir_type *t, struct axes *out)
+{
+	int64_t n;
+	for (int i = 0; t->kind == IR_TENSOR && i < t->rank; i++)
+		out->of[i] = ir_dim_is_const(t->dims[i], &n) ? size_new(&s->sizes, n) : 0;
+}
+
+/* Axis i of a is axis j of b. */
+static void tie(struct shapes *s, struct axes *a, int i, struct axes *b, int j)
+{
+	size_merge(&s->sizes, a->of[i], b->of[j]);
+}
+
+static void tie_all(struct shapes *s, struct ir_value a, struct ir_value b)
+{
+	const struct ir_type *t = type_of(s, a);
+	for (int i = 0; t->kind == IR_TENSOR && i < t->rank; i++)
+		tie(s, axes_of(s, a), i, axes_of(s, b), i);
+}
+
+/* All axes but one. */
+static void tie_others(struct shapes *s, struct ir_value a, struct ir_value b, int64_t axis)
+{
+	for (int i = 0; i < type_of(s, a)->rank; i++)
+		if (i != axis)
+			tie(s, axes_of(s, a), i, axes_of(s, b), i);
+}
+
+static bool given(const struct ir_op *op, size_t i)
+{
+	return i < op->n_operands && op->operands[i].id != 0;
+}
+
+static void want(struct shapes *s, size_var v, int64_t size)
+{
+	if (v != 0)
+		size_of(&s->sizes, v)->want = size;
+}
+
+/* --- indices ------------------------------------------------------------------------------------------- */
+
+/* The axis that a value chooses from: as long as the repeat that counts it, else as it is. */
+static void tie_index(struct shapes *s, struct ir_value index, size_var axis)
+{
+	size_merge(&s->sizes, axis, s->counts[s->func][index.id]);
+}
+
+static bool is_index_operand(const struct ir_op *op, size_t i)
+{
+	size_t first = op->code == OP_weight         ? 0
+	               : op->code == OP_state_append ? 3
+	               : op->code == OP_state_write  ? 2
+	               : op->code == OP_state_read   ? 1
+	                                             : SIZE_MAX;
+	return i >= first;
+}
+
+/* --- reshape ------------------------------------------------------------------------------------------- */
+
+/* Axes [from, to) of a and of b hold the same elements. */
+static void tie_group(struct shapes *s, struct ir_value a, const int from[2], struct ir_value b,
+                      const int to[2])
+{
+	size_var left[IR_RANK_MAX], right[IR_RANK_MAX];
+	size_t n = 0, k = 0;
+	bool symbolic = false;
+	for (int i = from[0]; i < to[0]; i++) {
+		left[n++] = axes_of(s, a)->of[i];
+		symbolic = symbolic || left[n - 1] == 0;
+	}
+	for (int i = from[1]; i < to[1]; i++) {
+		right[k++] = axes_of(s, b)->of[i];
+		symbolic = symbolic || right[k - 1] == 0;
+	}
+	for (size_t i = 0; i < n && symbolic; i++)
+		size_fix(&s->sizes, left[i]);
+	for (size_t i = 0; i < k && symbolic; i++)
+		size_fix(&s->sizes, right[i]);
+	if (symbolic || n == 0 || k == 0)
+		return;
+	if (n == 1 && k == 1)
+		size_merge(&s->sizes, left[0], right[0]);
+	else
+		size_relate(&s->sizes, SIZE_PRODUCT, left, n, right, k);
+}
+
+/* Cuts both shapes into the smallest groups of axes with equal products. */
+static void see_reshape(struct shapes *s, const struct ir_op *op)
+{
+	struct ir_value a = op->operands[0], b = op->results[0];
+	const struct ir_type *t = type_of(s, a), *u = type_of(s, b);
+	struct ir_dims *dims = s->m->dims;
+	const struct ir_dim *one = ir_dim_const(dims, 1), *x = one, *y = one;
+	int from[2] = {0, 0}, to[2] = {0, 0};
+	while (to[0] < t->rank || to[1] < u->rank) {
+		bool left = to[0] < t->rank &&
+		            (to[1] == u->rank || (x == y && ir_dim_equals(t->dims[to[0]], 1)) ||
+		             ir_dim_divide(dims, x, y) == NULL || x == y);
+		if (left)
+			x = ir_dim_mul(dims, x, t->dims[to[0]++]);
+		else
+			y = ir_dim_mul(dims, y, u->dims[to[1]++]);
+		if (x != y || (x == one && to[0] < t->rank && to[1] < u->rank))
+			continue;
+		tie_group(s, a, from, b, to);
+		memcpy(from, to, sizeof(from));
+		x = y = one;
+	}
+	if (from[0] < to[0] || from[1] < to[1])
+		tie_group(s, a, from, b, to);
+}
+
+/* --- parts --------------------------------------------------------------------------------------------- */
+
+/* v holds at least what a size of the new module may be. */
+static void hold(struct shapes *s, size_var v, const struct ir_dim *size)
+{
+	struct size_info *info = size_of(&s->sizes, v);
+	int64_t hi = ir_dim_hi(s->out->dims, size);
+	info->least = hi > info->least ? hi : info->least;
+}
+
+static void see_slice(struct shapes *s, const struct ir_op *op)
+{
+	const struct attrs_slice *a = op->attrs;
+	size_var whole = axes_of(s, op->operands[0])->of[a->axis],
+	         part = axes_of(s, op->results[0])->of[a->axis];
+	int64_t begin, size;
+	tie_others(s, op->operands[0], op->results[0], a->axis);
+	if (whole == 0) {
+		size_fix(&s->sizes, part);
+		return;
+	}
+	if (part == 0) {
+		const struct ir_dim *end = ir_dim_add(s->out->dims, ir_import_dim(s->out, a->begin),
+		                                      ir_import_dim(s->out, a->size));
+		hold(s, whole, end);
+		return;
+	}
+	if (!ir_dim_is_const(a->begin, &begin) || !ir_dim_is_const(a->size, &size)) {
+		size_fix(&s->sizes, whole);
+		size_fix(&s->sizes, part);
+		return;
+	}
+	shapes_add_cut(s, op, whole, part, begin);
+}
+
+static void see_concat(struct shapes *s, const struct ir_op *op)
+{
+	int64_t axis = ((const struct attrs_concat *)op->attrs)->axis;
+	size_var *parts = ARENA_ARRAY(s->sizes.arena, size_var, op->n_operands + 1);
+	size_var whole = axes_of(s, op->results[0])->of[axis];
+	bool symbolic = whole == 0;
+	for (size_t i = 0; i < op->n_operands && parts != NULL; i++) {
+		tie_others(s, op->operands[i], op->results[0], axis);
+		parts[i] = axes_of(s, op->operands[i])->of[axis];
+		symbolic = symbolic || parts[i] == 0;
+	}
+	for (size_t i = 0; i < op->n_operands && parts != NULL && symbolic; i++)
+		size_fix(&s->sizes, parts[i]);
+	if (symbolic)
+		size_fix(&s->sizes, whole);
+	else if (parts != NULL)
+		size_relate(&s->sizes, SIZE_SUM, parts, op->n_operands, &whole, 1);
+}
+
+/* The operand is the part of the result that lies between the borders. */
+static void see_pad(struct shapes *s, const struct ir_op *op)
+{
+	const struct attrs_pad *a = op->attrs;
+	size_var whole = axes_of(s, op->results[0])->of[a->axis],
+	         part = axes_of(s, op->operands[0])->of[a->axis];
+	tie_others(s, op->operands[0], op->results[0], a->axis);
+	if (whole == 0 || part == 0) {
+		size_fix(&s->sizes, whole);
+		size_fix(&s->sizes, part);
+		return;
+	}
+	shapes_add_cut(s, op, whole, part, a->before);
+}
+
+static void see_broadcast(struct shapes *s, const struct ir_op *op)
+{
+	const struct ir_type *t = type_of(s, op->operands[0]), *u = type_of(s, op->results[0]);
+	for (int i = 0; i < t->rank; i++)
+		if (!ir_dim_equals(t->dims[i], 1))
+			tie(s, axes_of(s, op->operands[0]), i, axes_of(s, op->results[0]),
+			    i + u->rank - t->rank);
+}
+
+static void see_transpose(struct shapes *s, const struct ir_op *op)
+{
+	const struct attrs_transpose *a = op->attrs;
+	for (size_t i = 0; i < a->perm.n; i++)
+		tie(s, axes_of(s, op->results[0]), (int)i, axes_of(s, op->operands[0]),
+		    (int)a->perm.items[i]);
+}
+
+static void see_reduce(struct shapes *s, const struct ir_op *op, const struct ir_int_list *axes, bool keep)
+{
+	size_t next = 0;
+	int at = 0;
+	for (int i = 0; i < type_of(s, op->operands[0])->rank; i++) {
+		bool gone = next < axes->n && axes->items[next] == i;
+		next += gone;
+		if (!gone)
+			tie(s, axes_of(s, op->operands[0]), i, axes_of(s, op->results[0]), at);
+		at += !gone || keep;
+	}
+}
+
+static void see_argmax(struct shapes *s, const struct ir_op *op)
+{
+	int64_t axis = ((const struct attrs_argmax *)op->attrs)->axis;
+	if (axis < 0)
+		axis += type_of(s, op->operands[0])->rank;
+	see_reduce(s, op, &(const struct ir_int_list){&axis, 1}, false);
+}
+
+/* k elements of rows that have as many at least. */
+static void see_topk(struct shapes *s, const struct ir_op *op)
+{
+	struct axes *x = axes_of(s, op->operands[0]), *y = axes_of(s, op->results[0]);
+	int last = type_of(s, op->operands[0])->rank - 1;
+	for (int i = 0; i < last; i++)
+		tie(s, x, i, y, i);
+	size_fix(&s->sizes, y->of[last]);
+	size_fix(&s->sizes, y->of[last + 1]);
+	if (x->of[last] != 0)
+		size_relate(&s->sizes, SIZE_AT_MOST, &y->of[last + 1], 1, &x->of[last], 1);
+}
+
+/* --- tables -------------------------------------------------------------------------------------------- */
+
+/* The parameter whose ids these are, after masks and movement. */
+static const struct ir_param *ids_from(const struct shapes *s, struct ir_value v)
+{
+	const struct ir_op *op;
+	while ((op = ir_def(s->f, v)) != NULL && op->n_operands > 0 &&
+	       (op->code == OP_mask_rows || ir_op_has(op->code, TRAIT_VIEW)))
+		v = op->operands[0];
+	for (size_t i = 0; op == NULL && i < s->f->n_params; i++)
+		if (ir_same(s->f->params[i].value, v))
+			return &s->f->params[i];
+	return NULL;
+}
+
+static void see_gather(struct shapes *s, const struct ir_op *op)
+{
+	const struct ir_type *table = type_of(s, op->operands[0]), *ids = type_of(s, op->operands[1]);
+	struct axes *rows = axes_of(s, op->operands[0]), *result = axes_of(s, op->results[0]);
+	const struct ir_param *p = ids_from(s, op->operands[1]);
+	for (int i = 0; i < ids->rank; i++)
+		tie(s, axes_of(s, op->operands[1]), i, result, i);
+	for (int i = 1; i < table->rank; i++)
+		tie(s, rows, i, result, ids->rank + i - 1);
+	if (p == NULL || p->below <= 0) {
+		want(s, rows->of[0], CONTEXT_WANT); /* positions */
+		return;
+	}
+	size_var *below = &s->below[s->func][p - s->f->params];
+	if (*below == 0)
+		*below = size_new(&s->sizes, p->below);
+	want(s, *below, WORDS_WANT);
+	want(s, rows->of[0], WORDS_WANT);
+	if (rows->of[0] != 0)
+		size_relate(&s->sizes, SIZE_AT_MOST, below, 1, &rows->of[0], 1);
+}
+
+static void see_take_rows(struct shapes *s, const struct ir_op *op)
+{
+	const struct ir_type *x = type_of(s, op->operands[0]);
+	for (int i = 0; i + 1 < x->rank; i++)
+		tie(s, axes_of(s, op->results[0]), i, axes_of(s, op->operands[0]), i == 0 ? 0 : i + 1);
+}
+
+static void see_weight(struct shapes *s, const struct ir_op *op)
+{
+	const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
+	struct axes *axes = (struct axes *)(uintptr_t)shapes_of_weight(s, w);
+	for (size_t i = 0; i < op->n_operands; i++)
+		tie_index(s, op->operands[i], axes->of[i]);
+	for (int i = 0; i < type_of(s, op->results[0])->rank; i++)
+		tie(s, axes_of(s, op->results[0]), i, axes, i + (int)op->n_operands);
+}
+
+/* --- rows and contractions ----------------------------------------------------------------------------- */
+
+static void see_rows(struct shapes *s, const struct ir_op *op)
+{
+	int last = type_of(s, op->operands[0])->rank - 1;
+	bool norm = op->code == OP_layer_norm || op->code == OP_rms_norm;
+	tie_all(s, op->operands[0], op->results[0]);
+	for (size_t i = 1; norm && i < op->n_operands; i++)
+		if (given(op, i))
+			tie(s, axes_of(s, op->operands[i]), 0, axes_of(s, op->operands[0]), last);
+}
+
+static void see_rope(struct shapes *s, const struct ir_op *op)
+{
+	struct axes *table = axes_of(s, op->operands[1]), *x = axes_of(s, op->operands[0]);
+	int last = type_of(s, op->operands[0])->rank - 1;
+	tie_all(s, op->operands[0], op->results[0]);
+	if (size_of(&s->sizes, table->of[1])->old == size_of(&s->sizes, x->of[last])->old)
+		tie(s, table, 1, x, last);
+	else
+		size_relate(&s->sizes, SIZE_AT_MOST, &table->of[1], 1, &x->of[last], 1);
+	want(s, table->of[0], CONTEXT_WANT);
+	size_of(&s->sizes, table->of[1])->even = true;
+	size_of(&s->sizes, x->of[last])->even = true;
+}
+
+static void see_matmul(struct shapes *s, const struct ir_op *op)
+{
+	const struct attrs_matmul *t = op->attrs;
+	struct axes *a = axes_of(s, op->operands[0]), *b = axes_of(s, op->operands[1]),
+	            *y = axes_of(s, op->results[0]);
+	int r = type_of(s, op->results[0])->rank;
+	for (int i = 0; i + 2 < r; i++) {
+		tie(s, a, i, b, i);
+		tie(s, a, i, y, i);
+	}
+	tie(s, a, t->ta ? r - 2 : r - 1, b, t->tb ? r - 1 : r - 2);
+	tie(s, a, t->ta ? r - 1 : r - 2, y, r - 2);
+	tie(s, b, t->tb ? r - 2 : r - 1, y, r - 1);
+}
+
+static void see_linear(struct shapes *s, const struct ir_op *op)
+{
+	struct axes *x = axes_of(s, op->operands[0]), *w = axes_of(s, op->operands[1]),
+	            *y = axes_of(s, op->results[0]);
+	int last = type_of(s, op->operands[0])->rank - 1;
+	tie_others(s, op->operands[0], op->results[0], last);
+	tie(s, x, last, w, 1);
+	tie(s, y, last, w, 0);
+	if (given(op, 2))
+		tie(s, axes_of(s, op->operands[2]), 0, w, 0);
+}
+
+static void see_expert_linear(struct shapes *s, const struct ir_op *op)
+{
+	struct axes *x = axes_of(s, op->operands[0]), *w = axes_of(s, op->operands[1]),
+	            *y = axes_of(s, op->results[0]);
+	int last = type_of(s, op->operands[0])->rank - 1;
+	tie_others(s, op->operands[0], op->results[0], last);
+	tie_others(s, op->operands[2], op->results[0], last);
+	tie(s, x, last, w, 2);
+	tie(s, y, last, w, 1);
+	for (int i = 0; given(op, 3) && i < 2; i++)
+		tie(s, axes_of(s, op->operands[3]), i, w, i);
+}
+
+static void see_attention(struct shapes *s, const struct ir_op *op)
+{
+	struct axes *q = axes_of(s, op->operands[0]), *k = axes_of(s, op->operands[1]),
+	            *v = axes_of(s, op->operands[2]), *y = axes_of(s, op->results[0]);
+	tie(s, q, 3, k, 3);
+	tie(s, k, 1, v, 1);
+	tie(s, k, 2, v, 2);
+	for (int i = 1; i < 3; i++)
+		tie(s, q, i, y, i);
+	tie(s, v, 3, y, 3);
+	int64_t heads = size_of(&s->sizes, q->of[1])->old, keys = size_of(&s->sizes, k->of[1])->old;
+	if (heads == keys) {
+		tie(s, q, 1, k, 1);
+	} else if (keys > 0) {
+		size_var parts[] = {k->of[1], size_new(&s->sizes, heads / keys)};
+		size_relate(&s->sizes, SIZE_PRODUCT, parts, 2, &q->of[1], 1);
+	}
+	const struct ir_type *bias = given(op, 3) ? type_of(s, op->operands[3]) : NULL;
+	static const int q_axes[] = {0, 1, 2};
+	for (int i = 0; bias != NULL && bias->rank == 4 && i < 3; i++)
+		if (!ir_dim_equals(bias->dims[i], 1))
+			tie(s, axes_of(s, op->operands[3]), i, q, q_axes[i]);
+	if (bias != NULL && bias->rank == 4)
+		tie(s, axes_of(s, op->operands[3]), 3, k, 2);
+	if (given(op, 6))
+		tie(s, axes_of(s, op->operands[6]), 0, q, 1);
+}
+
+/* --- state --------------------------------------------------------------------------------------------- */
+
+/* The slice [B, rest] of a state behind its indices. */
+static void tie_slice(struct shapes *s, const struct ir_op *op, size_t first_at, struct ir_value slice,
+                      int skip)
+{
+	const struct ir_state_decl *d = type_of(s, op->operands[0])->state;
+	struct axes *axes = (struct axes *)(uintptr_t)shapes_of_state(s, d);
+	int n = (int)(op->n_operands - first_at);
+	for (int i = 0; i < n; i++)
+		tie_index(s, op->operands[first_at + (size_t)i], axes->of[1 + i]);
+	for (int i = 1; i < type_of(s, slice)->rank; i++)
+		if (i != skip)
+			tie(s, axes_of(s, slice), i, axes, i + n);
+}
+
+static void see_append(struct shapes *s, const struct ir_op *op)
+{
+	int t = type_of(s, op->results[0])->rank - 2;
+	tie_slice(s, op, 3, op->results[0], -1);
+	tie_slice(s, op, 3, op->operands[1], t);
+	want(s, axes_of(s, op->results[0])->of[t], CONTEXT_WANT);
+}
+
+/* Each axis of x is at most that of the slice. */
+static void see_write(struct shapes *s, const struct ir_op *op)
+{
+	const struct ir_type *x = type_of(s, op->operands[1]);
+	struct axes *state = (struct axes *)(uintptr_t)shapes_of_state(s, type_of(s, op->operands[0])->state);
+	int n = (int)op->n_operands - 2;
+	for (int i = 0; i < n; i++)
+		tie_index(s, op->operands[2 + i], state->of[1 + i]);
+	for (int i = 1; i < x->rank; i++) {
+		size_var v = axes_of(s, op->operands[1])->of[i], w = state->of[i + n];
+		if (v == 0 && w != 0)
+			hold(s, w, ir_import_dim(s->out, x->dims[i]));
+		else if (v != 0 && size_of(&s->sizes, v)->old == size_of(&s->sizes, w)->old)
+			size_merge(&s->sizes, v, w);
+		else if (v != 0)
+			size_relate(&s->sizes, SIZE_AT_MOST, &v, 1, &w, 1);
+	}
+}
+
+/* --- repeat -------------------------------------------------------------------------------------------- */
+
+static void see_repeat(struct shapes *s, const struct ir_op *op)
+{
+	const struct ir_region *body = op->region;
+	const struct ir_op *yield = body->ops[body->n_ops - 1];
+	size_var *count = &s->counts[s->func][body->args[REPEAT_INDEX].id];
+	*count = size_new(&s->sizes, ((const struct attrs_repeat *)op->attrs)->count);
+	want(s, *count, LAYERS_WANT);
+	for (size_t i = 0; i < op->n_operands; i++) {
+		tie_all(s, op->operands[i], op->results[i]);
+		tie_all(s, op->operands[i], body->args[1 + i]);
+		tie_all(s, op->operands[i], yield->operands[i]);
+	}
+}
+
+static void see_elementwise(struct shapes *s, const struct ir_op *op)
+{
+	size_t n = op->code == OP_mask_rows ? 1 : op->n_operands;
+	for (size_t i = 0; i < n; i++)
+		tie_all(s, op->operands[i], op->results[0]);
+}
+
+/* A number of a repeat that is more than an index keeps its range. */
+static void see_operands(struct shapes *s, const struct ir_op *op)
+{
+	for (size_t i = 0; i < op->n_operands; i++)
+		if (!is_index_operand(op, i))
+			size_fix(&s->sizes, s->counts[s->func][op->operands[i].id]);
+}
+
+static void see_other(struct shapes *s, const struct ir_op *op)
+{
+	if (ir_op_has(op->code, TRAIT_ELEMENTWISE))
+		see_elementwise(s, op);
+	else if (op->code == OP_cumsum)
+		tie_all(s, op->operands[0], op->results[0]);
+	else if (ir_op_has(op->code, TRAIT_ROWWISE))
+		see_rows(s, op);
+	else if (op->code == OP_argmax)
+		see_argmax(s, op);
+	else if (ir_op_has(op->code, TRAIT_REDUCE))
+		see_reduce(s, op, &((const struct attrs_reduce_sum *)op->attrs)->axes,
+		           ((const struct attrs_reduce_sum *)op->attrs)->keep);
+}
+
+typedef void see_fn(struct shapes *s, const struct ir_op *op);
+
+static void see_read(struct shapes *s, const struct ir_op *op)
+{
+	tie_slice(s, op, 1, op->results[0], -1);
+}
+
+static void see_op(void *user, const struct ir_op *op)
+{
+	static see_fn *const special[IR_N_OPS] = {
+	        [OP_reshape] = see_reshape,     [OP_slice] = see_slice,
+	        [OP_concat] = see_concat,       [OP_pad] = see_pad,
+	        [OP_broadcast] = see_broadcast, [OP_transpose] = see_transpose,
+	        [OP_gather] = see_gather,       [OP_take_rows] = see_take_rows,
+	        [OP_weight] = see_weight,       [OP_rope] = see_rope,
+	        [OP_matmul] = see_matmul,       [OP_linear] = see_linear,
+	        [OP_attention] = see_attention, [OP_state_append] = see_append,
+	        [OP_state_write] = see_write,   [OP_state_read] = see_read,
+	        [OP_repeat] = see_repeat,       [OP_expert_linear] = see_expert_linear,
+	        [OP_topk] = see_topk,
+	};
+	struct shapes *s = user;
+	see_operands(s, op);
+	(special[op->code] != NULL ? special[op->code] : see_other)(s, op);
+}
+
+/* --- all ----------------------------------------------------------------------------------------------- */
+
+const struct axes *shapes_of_weight(const struct shapes *s, const struct ir_weight *w)
+{
+	for (size_t i = 0; i < s->m->weights.n; i++)
+		if (s->m->weights.items[i] == w)
+			return &s->weights[i];
+	return NULL;
+}
+
+const struct axes *shapes_of_state(const struct shapes *s, const struct ir_state_decl *d)
+{
+	for (size_t i = 0; i < s->m->states.n; i++)
+		if (s->m->states.items[i] == d)
+			return &s->states[i];
+	return NULL;
+}
+
+const struct ir_dim *shapes_dim(struct shapes *s, size_var v, const struct ir_dim *old)
+{
+	return v == 0 ? ir_import_dim(s->out, old) : ir_dim_const(s->out->dims, size_of(&s->sizes, v)->now);
+}
+
+const struct ir_type *shapes_type(struct shapes *s, const struct axes *axes, const struct ir_type *old)
+{
+	const struct ir_dim *dims[IR_RANK_MAX];
+	for (int i = 0; i < old->rank; i++)
+		dims[i] = shapes_dim(s, axes->of[i], old->dims[i]);
+	return ir_type_tensor(s->out->types, old->dtype, old->rank, dims);
+}
+
+static bool make_function(struct shapes *s, size_t at)
+{
+	const struct ir_func *f = s->m->funcs.items[at];
+	struct arena *a = s->sizes.arena;
+	s->values[at] = ARENA_ARRAY(a, struct axes, f->n_values + 1);
+	s->counts[at] = ARENA_ARRAY(a, size_var, f->n_values + 1);
+	s->below[at] = ARENA_ARRAY(a, size_var, f->n_params + 1);
+	if (arena_failed(a))
+		return false;
+	for (size_t v = 1; v < f->n_values; v++)
+		make_axes(s, f->values[v].type, &s->values[at][v]);
+	s->f = f;
+	s->func = at;
+	ir_walk(f->body, see_op, s);
+	return true;
+}
+
+/* What the formula of a table asks of its sizes (wexpr_sinusoid). */
+static void see_formula(struct shapes *s, const struct ir_weight *w, const struct axes *axes)
+{
+	if (w->init == NULL || w->init->kind != WX_SINUSOID)
+		return;
+	struct size_info *columns = size_of(&s->sizes, axes->of[1]);
+	columns->even = true;
+	columns->least = w->init->spacing == SINUSOID_T2T ? 4 : 2;
+}
+
+bool shapes_solve(struct shapes *s, const struct ir_module *m, struct ir_module *out, struct arena *arena)
+{
+	*s = (struct shapes){.m = m, .out = out};
+	sizes_init(&s->sizes, arena);
+	s->values = ARENA_ARRAY(arena, struct axes *, m->funcs.n + 1);
+	s->counts = ARENA_ARRAY(arena, size_var *, m->funcs.n + 1);
+	s->below = ARENA_ARRAY(arena, size_var *, m->funcs.n + 1);
+	s->weights = ARENA_ARRAY(arena, struct axes, m->weights.n + 1);
+	s->states = ARENA_ARRAY(arena, struct axes, m->states.n + 1);
+	if (arena_failed(arena))
+		return false;
+	for (size_t i = 0; i < m->weights.n; i++) {
+		make_axes(s, m->weights.items[i]->type, &s->weights[i]);
+		see_formula(s, m->weights.items[i], &s->weights[i]);
+	}
+	for (size_t i = 0; i < m->states.n; i++)
+		make_axes(s, m->states.items[i]->type, &s->states[i]);
+	for (size_t i = 0; i < m->funcs.n; i++)
+		if (!make_function(s, i))
+			return false;
+	shapes_cut_axes(s);
+	sizes_solve(&s->sizes);
+	return !arena_failed(arena);
+}

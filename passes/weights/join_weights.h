@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Weights of several linears as one weight: for passes that make one linear of
+ * many. The provenance of the result says what it is made of; its name is that
+ * of the parts with the differing middles joined: a.q.w, a.k.w -> a.q_k.w.
+ */
+#ifndef TFMC_PASSES_WEIGHTS_JOIN_WEIGHTS_H
+#define TFMC_PASSES_WEIGHTS_JOIN_WEIGHTS_H
+
+#include "passes/framework/rebuild.h"
+
+/* Linears whose weights (operand 1) are weight references at the same indices and have a provenance. */
+struct join {
+	const struct ir_op *const *items;
+	size_t n;
+};
+
+/* The weight op behind operand i of a linear, or NULL; and the weight. */
+const struct ir_op *join_weight_op(const struct rebuild *r, const struct ir_op *linear, size_t i);
+const struct ir_weight *join_weight(const struct rebuild *r, const struct ir_op *linear, size_t i);
+/*
+ * The weights (operand 1) or biases (operand 2, zeros where one is missing) along axis 0 ([N]) or 1 ([K]) of
+ * one layer, added to r->out. NULL when there is none, or they cannot be joined.
+ */
+const struct ir_weight *join_weights(struct rebuild *r, const struct join *s, size_t operand, int axis);
+/* Adds w under its name or, when that means something else already, the name and a number. NULL: no memory.
+ */
+const struct ir_weight *join_add_weight(struct rebuild *r, struct ir_weight *w);
+/* w at the indices of the weight op `like`. IR_NO_VALUE for none. */
+struct ir_value join_reference(struct rebuild *r, const struct ir_op *like, const struct ir_weight *w);
+
+#endif

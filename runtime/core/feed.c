@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From ids to calls: finds the tensors of generate by their names in the
+ * record, sets the dims of a call from the shape of the ids, and calls.
+ */
+#include "runtime/core/feed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_TENSORS 128
+
+static const int64_t *ids_at(const struct tfmc_record *r, int64_t offset)
+{
+	return (const void *)((const char *)r + offset);
+}
+
+int record_has_id(const struct tfmc_record *r, int64_t ids, int64_t n, int64_t id)
+{
+	for (int64_t i = 0; i < n; i++)
+		if (ids_at(r, ids)[i] == id)
+			return 1;
+	return 0;
+}
+
+int record_allows(const struct tfmc_record *r, int64_t id, int first)
+{
+	if (record_has_id(r, r->suppress, r->n_suppress, id))
+		return 0;
+	return !first || !record_has_id(r, r->suppress_first, r->n_suppress_first, id);
+}
+
+int32_t *record_start_ids(const struct tfmc_record *r, uint64_t *n)
+{
+	*n = (uint64_t)r->n_start;
+	int32_t *ids = malloc((size_t)(*n ? *n : 1) * sizeof(*ids));
+	for (uint64_t i = 0; ids && i < *n; i++)
+		ids[i] = (int32_t)ids_at(r, r->start)[i];
+	return ids;
+}
+
+int feed_check_first(struct tfmc_session *session, uint64_t n_first, int64_t room)
+{
+	const struct tfmc_record *r = tfmc_session_record(session);
+	const char *what = r->generate_kind == 1 ? "prompt" : "target";
+	int64_t most = r->max_len - room;
+	if (!n_first)
+		return session_fault(session, "the %s is empty, and the model has no start ids", what);
+	if (most < 0 || n_first > (uint64_t)most)
+		return session_fault(session, "the %s has %llu ids; at most %lld are possible", what,
+		                     (unsigned long long)n_first, (long long)most);
+	return TFMC_RT_OK;
+}
+
+int feed_check_ids(struct tfmc_session *session, const char *what, const int32_t *ids, uint64_t n,
+                   int64_t below)
+{
+	for (uint64_t i = 0; below > 0 && i < n; i++)
+		if (ids[i] < 0 || ids[i] >= below)
+			return session_fault(session,
+			                     "id %d, number %llu of %s, is outside of the vocabulary of %lld",
+			                     (int)ids[i], (unsigned long long)i + 1, what, (long long)below);
+	return TFMC_RT_OK;
+}
+
+/* --- calls -----------------------------------------------------------------------------------------------
+ */
+
+/* Number of the input or output with that name, or -1. */
+static int64_t find_tensor(const struct tfmc_record *r, int64_t entry, const char *name, int output)
+{
+	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
+	uint64_t n = output ? e->n_outputs : e->n_inputs;
+	for (uint64_t i = 0; i < n; i++) {
+		const struct tfmc_record_tensor *t =
+		        output ? tfmc_entry_output(r, entry, i) : tfmc_entry_input(r, entry, i);
+		if (!strcmp(tfmc_record_text(r, t->name), name))
+			return (int64_t)i;
+	}
+	return -1;
+}
+
+/* What callers know an input by. */
+static const char *phrase(const struct tfmc_record *r, const struct tfmc_record_tensor *t)
+{
+	const char *tokens = r->tokens_name ? tfmc_record_text(r, (uint64_t)r->tokens_name) : "";
+	if (strcmp(tfmc_record_text(r, t->name), tokens) != 0)
+		return "the source";
+	return r->generate_kind == 1 ? "the prompt" : "the target";
+}
+
+static int axis_fault(const struct feeder *f, const struct tfmc_record_tensor *t, uint64_t axis,
+                      int64_t value, int64_t lo, int64_t hi)
+{
+	const char *name = phrase(f->record, t);
+	if (t->below > 0)
+		return session_fault(f->session, "%s has %lld ids; %lld to %lld are possible", name,
+		                     (long long)value, (long long)lo, (long long)hi);
+	return session_fault(f->session, "axis %d of %s is %lld; %lld to %lld are possible", (int)axis, name,
+	                     (long long)value, (long long)lo, (long long)hi);
+}
+
+/* Sets the dim that is axis `axis` of a tensor to `value`, when it is one symbol. */
+static int set_axis(struct feeder *f, const struct tfmc_record_tensor *t, uint64_t axis, int64_t value)
+{
+	const uint64_t *w = (const void *)((const char *)f->record + t->sizes[axis]);
+	if (w[0] == 1 && w[1] == 1 && w[2] == 1) {
+		const struct tfmc_record_dim *dim = tfmc_record_dim_at(f->record, w[3]);
+		if (value < dim->lo || value > dim->hi)
+			return axis == 0 ? (int)TFMC_RT_E_BEAM
+			                 : axis_fault(f, t, axis, value, dim->lo, dim->hi);
+		f->dims[w[3]] = value;
+	}
+	int64_t size = tfmc_tensor_size(f->record, t, axis, f->dims);
+	if (size == value)
+		return TFMC_RT_OK;
+	return axis == 0 ? (int)TFMC_RT_E_BEAM : axis_fault(f, t, axis, value, size, size);
+}
+
+/* A call that is being put together. */
+struct feeding {
+	int64_t entry;
+	struct tfmc_buffer inputs[MAX_TENSORS], outputs[MAX_TENSORS];
+};
+
+/* Begins a call with ids [batch, n] as the named input. */
+static int begin_call(struct feeder *f, struct feeding *c, const char *entry_name, int64_t tensor_name,
+                      const int32_t *ids, uint64_t n)
+{
+	const struct tfmc_record *r = f->record;
+	*c = (struct feeding){.entry = tfmc_entry_find(r, entry_name)};
+	if (c->entry < 0 || !tensor_name)
+		return TFMC_RT_E_GENERATE;
+	if (session_take_cancel(f->session))
+		return TFMC_RT_E_CANCELLED;
+	int64_t input = find_tensor(r, c->entry, tfmc_record_text(r, (uint64_t)tensor_name), 0);
+	if (input < 0 || input >= MAX_TENSORS)
+		return TFMC_RT_E_GENERATE;
+	const struct tfmc_record_tensor *t = tfmc_entry_input(r, c->entry, (uint64_t)input);
+	int status = set_axis(f, t, 0, f->batch);
+	if (status == TFMC_RT_OK)
+		status = set_axis(f, t, 1, n > INT64_MAX ? INT64_MAX : (int64_t)n);
+	c->inputs[input] = (struct tfmc_buffer){(void *)(uintptr_t)ids, (uint64_t)f->batch * n};
+	if (f->lengths && (t->lengths < 0 || t->lengths >= MAX_TENSORS))
+		return TFMC_RT_E_GENERATE;
+	if (f->lengths)
+		c->inputs[t->lengths] =
+		        (struct tfmc_buffer){(void *)(uintptr_t)f->lengths, (uint64_t)f->batch};
+	return status;
+}
+
+static int end_call(struct feeder *f, const struct feeding *c)
+{
+	int status = tfmc_session_call(f->session, c->entry, f->dims, c->inputs, c->outputs);
+	return status == TFMC_RT_E_TOKEN ? TFMC_RT_E_PROMPT : status;
+}
+
+/* An object says that an id is wrong, not which one. */
+static void name_wrong_id(struct feeder *f, const struct feeding *c)
+{
+	for (uint64_t i = 0; i < MAX_TENSORS; i++) {
+		const struct tfmc_record_tensor *t = tfmc_entry_input(f->record, c->entry, i);
+		const struct tfmc_buffer *b = &c->inputs[i];
+		if (t && t->below > 0 && b->data)
+			(void)feed_check_ids(f->session, phrase(f->record, t), b->data, b->count, t->below);
+	}
+}
+
+/* Calls an entry with ids [batch, n] as the named input and, when it has them and they are wanted, the
+ * logits. */
+static int feed(struct feeder *f, const char *entry_name, int64_t tensor_name, const int32_t *ids, uint64_t n,
+                int wants_logits)
+{
+	struct feeding c;
+	const struct tfmc_record *r = f->record;
+	int status = begin_call(f, &c, entry_name, tensor_name, ids, n);
+	if (status != TFMC_RT_OK)
+		return status;
+	int64_t output = find_tensor(r, c.entry, tfmc_record_text(r, (uint64_t)r->logits_name), 1);
+	if (output >= MAX_TENSORS)
+		return TFMC_RT_E_GENERATE;
+	if (output >= 0 && wants_logits)
+		c.outputs[output] = (struct tfmc_buffer){f->logits, (uint64_t)(f->batch * f->vocab)};
+	status = end_call(f, &c);
+	if (status == TFMC_RT_E_PROMPT)
+		name_wrong_id(f, &c);
+	return status;
+}
+
+/* A source that is no ids. */
+static int feed_source(struct feeder *f, const struct session_source *s)
+{
+	struct feeding c = {.entry = tfmc_entry_find(f->record, "encode")};
+	if (c.entry < 0 || !f->record->source_name)
+		return TFMC_RT_E_GENERATE;
+	if (session_take_cancel(f->session))
+		return TFMC_RT_E_CANCELLED;
+	int64_t input = find_tensor(f->record, c.entry,
+	                            tfmc_record_text(f->record, (uint64_t)f->record->source_name), 0);
+	if (input < 0 || input >= MAX_TENSORS)
+		return TFMC_RT_E_GENERATE;
+	const struct tfmc_record_tensor *t = tfmc_entry_input(f->record, c.entry, (uint64_t)input);
+	int status = TFMC_RT_OK;
+	if (t->rank != s->rank || s->sizes[0] != f->batch)
+		status = session_fault(
+		        f->session, "the source has rank %llu and %lld sequences; it must be %llu and %lld",
+		        (unsigned long long)s->rank, (long long)s->sizes[0], (unsigned long long)t->rank,
+		        (long long)f->batch);
+	for (uint64_t i = 0; status == TFMC_RT_OK && i < s->rank; i++)
+		status = set_axis(f, t, i, s->sizes[i]);
+	if (status != TFMC_RT_OK)
+		return status;
+	c.inputs[input] = (struct tfmc_buffer){(void *)(uintptr_t)s->data, s->n};
+	return end_call(f, &c);
+}
+
+int feeder_encode(struct feeder *f, const int32_t *ids, uint64_t n)
+{
+	const struct session_source *source = session_source(f->session);
+	if (source->data)
+		return feed_source(f, source);
+	if (!n)
+		return session_fault(f->session, "the source is empty");
+	return ids ? feed(f, "encode", f->record->source_name, ids, n, 1) : (int)TFMC_RT_E_NULL;
+}
+
+/* The tokens of an entry, or NULL. */
+static const struct tfmc_record_tensor *tokens_of(const struct feeder *f, const char *entry_name)
+{
+	const struct tfmc_record *r = f->record;
+	int64_t entry = tfmc_entry_find(r, entry_name);
+	if (entry < 0 || !r->tokens_name)
+		return NULL;
+	int64_t input = find_tensor(r, entry, tfmc_record_text(r, (uint64_t)r->tokens_name), 0);
+	return input < 0 ? NULL : tfmc_entry_input(r, entry, (uint64_t)input);
+}
+
+/* Tokens of each sequence that one call of prefill takes. */
+static uint64_t prefill_rows(const struct feeder *f)
+{
+	int64_t bounds[FEED_DIMS_MAX];
+	const struct tfmc_record_tensor *t = tokens_of(f, "prefill");
+	for (uint64_t i = 0; i < f->record->n_dims; i++)
+		bounds[i] = tfmc_record_dim_at(f->record, i)->hi;
+	int64_t most = t ? tfmc_tensor_size(f->record, t, 1, bounds) : 0;
+	uint64_t rows = session_call_rows(f->session, f->batch);
+	return most > 0 && (uint64_t)most < rows ? (uint64_t)most : rows;
+}
+
+/* Of a prompt that takes several calls, all ids are looked at before the first: rings cannot be taken back.
+ */
+static int check_ids(const struct feeder *f, const int32_t *ids, uint64_t n)
+{
+	const struct tfmc_record_tensor *t = tokens_of(f, "prefill");
+	return t ? feed_check_ids(f->session, phrase(f->record, t), ids, n, t->below) : (int)TFMC_RT_OK;
+}
+
+int feeder_prefill(struct feeder *f, const int32_t *ids, uint64_t n)
+{
+	uint64_t rows = f->batch == 1 ? prefill_rows(f) : n, room = f->record->context_limit;
+	int status = TFMC_RT_OK;
+	if (!n)
+		status = session_fault(f->session, "the prompt is empty, and the model has no start ids");
+	else if (room && n > room)
+		status = session_fault(f->session, "the prompt has %llu ids; the state has room for %llu",
+		                       (unsigned long long)n, (unsigned long long)room);
+	else if (!ids)
+		status = TFMC_RT_E_NULL;
+	if (status == TFMC_RT_OK && n > rows)
+		status = check_ids(f, ids, n);
+	for (uint64_t at = 0, part; status == TFMC_RT_OK && at < n; at += part) {
+		part = n - at < rows ? n - at : rows;
+		status = feed(f, "prefill", f->record->tokens_name, ids + at, part, at + part == n);
+	}
+	return status;
+}
+
+int feeder_step(struct feeder *f, const int32_t *ids)
+{
+	return feed(f, "step", f->record->tokens_name, ids, 1, 1);
+}
+
+int feeder_has_lengths(const struct feeder *f)
+{
+	const struct tfmc_record_tensor *t = tokens_of(f, "step");
+	return t && t->lengths >= 0 && t->lengths < MAX_TENSORS;
+}
+
+int feeder_score(struct feeder *f, const int32_t *ids, const int32_t *targets, uint64_t n, float *log_p)
+{
+	struct feeding c;
+	int status = begin_call(f, &c, "score", f->record->tokens_name, ids, n);
+	if (status != TFMC_RT_OK)
+		return status;
+	int64_t input = find_tensor(f->record, c.entry, "targets", 0);
+	int64_t output = find_tensor(f->record, c.entry, "log_p", 1);
+	if (input < 0 || input >= MAX_TENSORS || output < 0 || output >= MAX_TENSORS)
+		return TFMC_RT_E_GENERATE;
+	c.inputs[input] = (struct tfmc_buffer){(void *)(uintptr_t)targets, (uint64_t)f->batch * n};
+	c.outputs[output] = (struct tfmc_buffer){log_p, (uint64_t)f->batch * n};
+	return end_call(f, &c);
+}
+
+/* --- opening ----------------------------------------------------------------------------------------------
+ */
+
+/* Rows and vocabulary of the entry score, when there is one. */
+static int find_score(struct feeder *f)
+{
+	const struct tfmc_record *r = f->record;
+	int64_t entry = tfmc_entry_find(r, "score");
+	int64_t input = entry < 0 ? -1 : find_tensor(r, entry, "targets", 0);
+	if (input < 0)
+		return TFMC_RT_OK;
+	const struct tfmc_record_tensor *t = tfmc_entry_input(r, entry, (uint64_t)input);
+	int64_t bounds[FEED_DIMS_MAX];
+	for (uint64_t i = 0; i < r->n_dims; i++)
+		bounds[i] = tfmc_record_dim_at(r, i)->hi;
+	int64_t rows = tfmc_tensor_size(r, t, 1, bounds);
+	if (rows < 1 || t->below < 1 || t->below > INT32_MAX)
+		return TFMC_RT_E_GENERATE;
+	f->score_rows = (uint64_t)rows;
+	if (f->score_rows > session_call_rows(f->session, f->batch))
+		f->score_rows = session_call_rows(f->session, f->batch);
+	f->vocab = t->below;
+	return TFMC_RT_OK;
+}
+
+/* Size of the vocabulary: the last axis of prefill's logits. */
+static int find_logits(struct feeder *f)
+{
+	const struct tfmc_record *r = f->record;
+	int64_t entry = tfmc_entry_find(r, "prefill");
+	int64_t output = entry < 0 || !r->logits_name
+	                         ? -1
+	                         : find_tensor(r, entry, tfmc_record_text(r, (uint64_t)r->logits_name), 1);
+	if (output < 0)
+		return f->score_rows ? (int)TFMC_RT_OK : (int)TFMC_RT_E_GENERATE;
+	const struct tfmc_record_tensor *t = tfmc_entry_output(r, entry, (uint64_t)output);
+	f->vocab = tfmc_tensor_size(r, t, t->rank - 1, f->dims);
+	if (t->dtype != 0 || f->vocab < 1 || f->vocab > INT32_MAX)
+		return TFMC_RT_E_GENERATE;
+	f->logits = calloc((size_t)f->vocab * (size_t)f->batch, sizeof(*f->logits));
+	if (!f->logits)
+		return TFMC_RT_E_MEMORY;
+	return TFMC_RT_OK;
+}
+
+int feeder_open(struct feeder *f, struct tfmc_session *session, int64_t batch)
+{
+	*f = (struct feeder){.session = session, .record = tfmc_session_record(session), .batch = batch};
+	if (!session)
+		return TFMC_RT_E_NULL;
+	session_clear_fault(session);
+	if (!f->record->generate_kind || f->record->n_dims > FEED_DIMS_MAX)
+		return TFMC_RT_E_GENERATE;
+	for (uint64_t i = 0; i < f->record->n_dims; i++)
+		f->dims[i] = tfmc_record_dim_at(f->record, i)->lo;
+	int status = find_score(f);
+	return status == TFMC_RT_OK ? find_logits(f) : status;
+}
+
+void feeder_close(struct feeder *f)
+{
+	free(f->logits);
+	f->logits = NULL;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory of a session: small blocks from the heap, large ones as mappings of
+ * their own. Zeroed either way.
+ */
+#define _DEFAULT_SOURCE
+#include "runtime/core/memory.h"
+
+#include "tfmc_rt.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define LARGE_PAGE ((uint64_t)2 << 20)
+#define MAPPED_MIN (2 * LARGE_PAGE) /* smaller blocks come from the heap */
+#define CLEAR_MIN  (8 * LARGE_PAGE) /* below that writing zeros takes less time than pages that come anew */
+
+static int take_heap(struct memory_block *block, uint64_t bytes)
+{
+	void *p = NULL;
+	if (posix_memalign(&p, 64, (size_t)bytes))
+		return TFMC_RT_E_MEMORY;
+	block->data = memset(p, 0, (size_t)bytes);
+	return TFMC_RT_OK;
+}
+
+/* A mapping with room to begin at a large page; what is before and behind goes back. */
+static int take_mapping(struct memory_block *block, uint64_t bytes, enum memory_pages pages)
+{
+	if (bytes > SIZE_MAX / 2)
+		return TFMC_RT_E_MEMORY;
+	uint64_t size = (bytes + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE, room = size + LARGE_PAGE;
+	char *base = mmap(NULL, (size_t)room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (base == MAP_FAILED)
+		return TFMC_RT_E_MEMORY;
+	uint64_t before = -(uint64_t)(uintptr_t)base & (LARGE_PAGE - 1);
+	if (before)
+		munmap(base, (size_t)before);
+	munmap(base + before + size, (size_t)(LARGE_PAGE - before));
+	block->data = base + before;
+	block->mapped = size;
+#ifdef MADV_HUGEPAGE
+	if (pages == MEMORY_LARGE_PAGES)
+		(void)madvise(block->data, (size_t)size, MADV_HUGEPAGE); /* a wish */
+#else
+	(void)pages;
+#endif
+	return TFMC_RT_OK;
+}
+
+int memory_take(struct memory_block *block, uint64_t bytes, enum memory_pages pages)
+{
+	*block = (struct memory_block){0};
+	if (bytes == 0)
+		return TFMC_RT_OK;
+	return bytes < MAPPED_MIN ? take_heap(block, bytes) : take_mapping(block, bytes, pages);
+}
+
+bool memory_clear(struct memory_block *block)
+{
+#ifdef __linux__
+	return block->mapped >= CLEAR_MIN && !madvise(block->data, (size_t)block->mapped, MADV_DONTNEED);
+#else
+	(void)block;
+	return false; /* elsewhere the pages may keep their bytes */
+#endif
+}
+
+void memory_give(struct memory_block *block)
+{
+	if (block->mapped)
+		munmap(block->data, (size_t)block->mapped);
+	else
+		free(block->data);
+	*block = (struct memory_block){0};
+}

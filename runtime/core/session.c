@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A session owns the memory a context needs (context, state, arena, mapped
+ * weights) and its workers, and calls entries with the words of abi.h.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include "runtime/core/feed.h"
+#include "runtime/core/memory.h"
+
+#include <sched.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_DIMS    16
+#define MAX_TENSORS 128
+#define MAX_WORKERS 4096 /* of an object */
+
+struct tfmc_session {
+	struct tfmc_model model;
+	struct tfmc_mapping weights; /* the session's own, of a path */
+	struct tfmc_mapping used;    /* these, or those of the caller; zeros: those in the object */
+	struct tfmc_gang *gang;      /* NULL: one worker */
+	struct memory_block context_block, state, arena;
+	void *context;
+	enum tfmc_driver driver;
+	atomic_int is_cancelled;         /* by tfmc_session_cancel; taken by feeder_* */
+	int64_t workers, decode_workers; /* at most */
+	int64_t current;                 /* of the context */
+	int64_t batch;                   /* sequences of the state */
+	int64_t call_tokens;             /* 0: no bound; else at least the positions that see each other */
+	int all_workers;
+	struct session_source source;
+	char fault[SESSION_FAULT]; /* what was wrong with the last prompt that was refused; "": nothing */
+};
+
+static int32_t yield_to_others(void *user)
+{
+	(void)user;
+	sched_yield();
+	return 0;
+}
+
+static int open_weights(struct tfmc_session *s, const struct tfmc_session_options *o,
+                        struct tfmc_config *config)
+{
+	const char *path = o->weights_path;
+	if (!path && o->weights && o->weights->data) {
+		config->weights = o->weights->data;
+		config->weights_bytes = o->weights->bytes;
+		s->used = *o->weights;
+		return TFMC_RT_OK;
+	}
+	if (!path)
+		return s->model.record->weights_embedded || s->model.record->weights_bytes == 0
+		               ? TFMC_RT_OK
+		               : TFMC_RT_E_NO_WEIGHTS;
+	int status =
+	        tfmc_weights_map(path, s->model.record, o->verify_weights ? TFMC_MAP_VERIFY : 0, &s->weights);
+	config->weights = s->weights.data;
+	config->weights_bytes = s->weights.bytes;
+	s->used = s->weights;
+	return status;
+}
+
+/* The batch dim is the first one of the first entry, or -1. */
+static int64_t batch_dim(const struct tfmc_record *r)
+{
+	const struct tfmc_record_entry *e = tfmc_entry_at(r, 0);
+	if (!e || !e->n_dims)
+		return -1;
+	const uint64_t *dims = (const void *)((const char *)r + e->dims);
+	return (int64_t)dims[0];
+}
+
+static int64_t batch_bound(const struct tfmc_record *r)
+{
+	int64_t dim = batch_dim(r);
+	return dim < 0 ? 1 : tfmc_record_dim_at(r, (uint64_t)dim)->hi;
+}
+
+/* Tokens of each of `batch` sequences in one call: never fewer than must come together. */
+static int64_t rows_of_call(const struct tfmc_session *s, int64_t batch)
+{
+	int64_t rows = s->call_tokens / (batch > 0 ? batch : 1), least = s->model.record->prefix;
+	least = least > 1 ? least : 1;
+	return rows > least ? rows : least;
+}
+
+/* For all dims at their bounds; with call_tokens for every number of sequences with so many tokens together.
+ */
+static uint64_t arena_bytes(const struct tfmc_session *s, const int64_t *bounds, int64_t workers)
+{
+	const struct tfmc_record *r = s->model.record;
+	int64_t dims[MAX_DIMS], batch = batch_dim(r);
+	uint64_t most = 0;
+	if (s->call_tokens <= 0 || batch < 0)
+		return s->model.arena_size(bounds, workers);
+	for (int64_t b = tfmc_record_dim_at(r, (uint64_t)batch)->lo; b <= bounds[batch]; b++) {
+		int64_t each = rows_of_call(s, b);
+		for (uint64_t i = 0; i < r->n_dims; i++) {
+			int64_t lo = tfmc_record_dim_at(r, i)->lo;
+			dims[i] = (int64_t)i == batch ? b : each < bounds[i] ? each : bounds[i];
+			dims[i] = dims[i] < lo ? lo : dims[i];
+		}
+		uint64_t bytes = s->model.arena_size(dims, workers);
+		most = bytes > most ? bytes : most;
+	}
+	return most;
+}
+
+static int open_memory(struct tfmc_session *s, const struct tfmc_session_options *o,
+                       struct tfmc_config *config)
+{
+	const struct tfmc_record *r = s->model.record;
+	int64_t bounds[MAX_DIMS];
+	for (uint64_t i = 0; i < r->n_dims; i++) {
+		int64_t most = tfmc_record_dim_at(r, i)->hi;
+		bounds[i] = o->dims_max ? o->dims_max[i] : most;
+		if (bounds[i] < 0 || bounds[i] > most)
+			return TFMC_RT_E_DIM;
+	}
+	if (o->batch < 0 || o->batch > batch_bound(r))
+		return TFMC_RT_E_DIM;
+	if (o->workers < 0 || o->decode_workers < 0 || o->workers > MAX_WORKERS ||
+	    o->decode_workers > MAX_WORKERS)
+		return TFMC_RT_E_WORKER;
+	s->call_tokens = o->call_tokens;
+	config->batch = o->batch ? o->batch : batch_bound(r);
+	s->workers = o->workers ? o->workers : 1;
+	s->decode_workers = o->decode_workers ? o->decode_workers : s->workers;
+	s->all_workers = o->all_workers;
+	config->workers = s->workers > s->decode_workers ? s->workers : s->decode_workers;
+	s->batch = config->batch;
+	if (s->call_tokens > 0 && batch_dim(r) >= 0 && bounds[batch_dim(r)] > s->batch)
+		bounds[batch_dim(r)] = s->batch;
+	config->arena_bytes = arena_bytes(s, bounds, config->workers);
+	config->state_bytes =
+	        r->state_batch_bytes || r->state_fixed_bytes ? s->model.state_size(config->batch) : 0;
+	int status = memory_take(&s->context_block, r->context_bytes, MEMORY_SMALL_PAGES);
+	if (status == TFMC_RT_OK)
+		status = memory_take(&s->arena, config->arena_bytes, MEMORY_LARGE_PAGES);
+	if (status == TFMC_RT_OK)
+		status = memory_take(&s->state, config->state_bytes, MEMORY_SMALL_PAGES);
+	s->context = s->context_block.data;
+	config->arena = s->arena.data;
+	config->state = s->state.data;
+	return status;
+}
+
+static int open_gang(struct tfmc_session *s, const struct tfmc_session_options *o, int64_t n)
+{
+	if (o->spin_us == 0)
+		return tfmc_gang_create(n, &s->gang);
+	return tfmc_gang_create_spinning(n, o->spin_us < 0 ? 0 : o->spin_us, &s->gang);
+}
+
+static int open_session(struct tfmc_session *s, const struct tfmc_session_options *o)
+{
+	const struct tfmc_record *r = s->model.record;
+	if (r->magic != TFMC_RECORD_MAGIC || r->abi_version != TFMC_ABI_VERSION || r->n_dims > MAX_DIMS)
+		return TFMC_RT_E_RECORD;
+	struct tfmc_config config = {.struct_size = sizeof(config), .yield = yield_to_others};
+	int64_t variant = o->variant ? tfmc_variant_find(r, o->variant) : -1;
+	if (o->variant && variant < 0)
+		return TFMC_RT_E_NAME;
+	config.variants = o->variant ? (uint64_t)1 << variant : 0;
+	int status = open_weights(s, o, &config);
+	if (status == TFMC_RT_OK)
+		status = open_memory(s, o, &config);
+	if (status == TFMC_RT_OK && config.workers > 1)
+		status = open_gang(s, o, config.workers);
+	if (status != TFMC_RT_OK)
+		return status;
+	s->driver = o->driver;
+	s->current = config.workers;
+	config.user = s->gang;
+	config.parallel_for = s->gang ? tfmc_gang_parallel_for : NULL;
+	status = s->model.init(s->context, &config);
+	/* It has reset the state, which touches all of it. */
+	return status == TFMC_RT_OK && memory_clear(&s->state) ? s->model.select(s->context, 0, -1) : status;
+}
+
+static bool has_functions(const struct tfmc_model *m)
+{
+	return m->record && m->init && m->call && m->reset && m->trim && m->fork && m->select && m->reorder &&
+	       m->variant && m->set_workers && m->arena_size && m->state_size;
+}
+
+/* The size of this header's struct, or of one before it, which had fewer fields. */
+static bool is_options_size(uint64_t bytes)
+{
+	return bytes >= offsetof(struct tfmc_session_options, weights) &&
+	       bytes <= sizeof(struct tfmc_session_options) && bytes % sizeof(uint64_t) == 0;
+}
+
+int tfmc_session_open(const struct tfmc_model *model, const struct tfmc_session_options *options,
+                      struct tfmc_session **out)
+{
+	struct tfmc_session_options given = {0};
+	if (!out)
+		return TFMC_RT_E_NULL;
+	*out = NULL;
+	if (!model || !has_functions(model))
+		return TFMC_RT_E_NULL;
+	if (options && !is_options_size(options->struct_size))
+		return TFMC_RT_E_ABI;
+	if (options)
+		memcpy(&given, options, (size_t)options->struct_size);
+	struct tfmc_session *s = calloc(1, sizeof(*s));
+	if (!s)
+		return TFMC_RT_E_MEMORY;
+	s->model = *model;
+	int status = open_session(s, &given);
+	if (status != TFMC_RT_OK) {
+		tfmc_session_close(s);
+		return status;
+	}
+	*out = s;
+	return TFMC_RT_OK;
+}
+
+void tfmc_session_close(struct tfmc_session *session)
+{
+	if (!session)
+		return;
+	tfmc_gang_destroy(session->gang);
+	tfmc_weights_unmap(&session->weights);
+	memory_give(&session->context_block);
+	memory_give(&session->state);
+	memory_give(&session->arena);
+	free(session);
+}
+
+const struct tfmc_record *tfmc_session_record(const struct tfmc_session *session)
+{
+	return session ? session->model.record : NULL;
+}
+
+int session_fault(struct tfmc_session *session, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	(void)vsnprintf(session->fault, sizeof(session->fault), fmt, ap);
+	va_end(ap);
+	return TFMC_RT_E_PROMPT;
+}
+
+void session_clear_fault(struct tfmc_session *session)
+{
+	session->fault[0] = 0;
+}
+
+const char *session_last_fault(const struct tfmc_session *session)
+{
+	return session->fault;
+}
+
+const char *tfmc_session_status_text(const struct tfmc_session *session, int status)
+{
+	bool is_known = session && status == TFMC_RT_E_PROMPT && *session->fault;
+	return is_known ? session->fault : tfmc_rt_status_text(status);
+}
+
+const char *tfmc_session_variant(const struct tfmc_session *session)
+{
+	return session ? tfmc_variant_name(session->model.record, session->model.variant(session->context))
+	               : NULL;
+}
+
+/* The object's reset writes zeros over the whole state, which takes memory for every token that could come.
+ */
+int tfmc_session_reset(struct tfmc_session *session)
+{
+	if (!session)
+		return TFMC_RT_E_NULL;
+	if (memory_clear(&session->state))
+		return session->model.select(session->context, 0, -1);
+	return session->model.reset(session->context);
+}
+
+int tfmc_session_set_source(struct tfmc_session *session, const void *data, const int64_t *sizes,
+                            uint64_t rank)
+{
+	struct session_source s = {.data = data, .rank = rank, .n = 1};
+	if (!session || (data && !sizes))
+		return TFMC_RT_E_NULL;
+	if (data && (rank < 1 || rank > TFMC_SOURCE_RANK_MAX))
+		return session_fault(session, "the source has %llu axes; 1 to %d are possible",
+		                     (unsigned long long)rank, TFMC_SOURCE_RANK_MAX);
+	for (uint64_t i = 0; data && i < rank; i++) {
+		if (sizes[i] < 0 || (sizes[i] && s.n > UINT64_MAX / (uint64_t)sizes[i]))
+			return session_fault(session, "axis %d of the source is %lld", (int)i,
+			                     (long long)sizes[i]);
+		s.sizes[i] = sizes[i];
+		s.n *= (uint64_t)sizes[i];
+	}
+	session->source = s;
+	return TFMC_RT_OK;
+}
+
+const struct session_source *session_source(const struct tfmc_session *session)
+{
+	return &session->source;
+}
+
+void tfmc_session_cancel(struct tfmc_session *session)
+{
+	if (session)
+		atomic_store(&session->is_cancelled, 1);
+}
+
+int session_take_cancel(struct tfmc_session *session)
+{
+	return atomic_exchange(&session->is_cancelled, 0);
+}
+
+int tfmc_session_trim(struct tfmc_session *session, int64_t sequence, int64_t length)
+{
+	return session ? session->model.trim(session->context, sequence, length) : (int)TFMC_RT_E_NULL;
+}
+
+int tfmc_session_fork(struct tfmc_session *session, int64_t from, int64_t to)
+{
+	return session ? session->model.fork(session->context, from, to) : (int)TFMC_RT_E_NULL;
+}
+
+int tfmc_session_select(struct tfmc_session *session, int64_t first, int64_t source)
+{
+	return session ? session->model.select(session->context, first, source) : (int)TFMC_RT_E_NULL;
+}
+
+int tfmc_session_reorder(struct tfmc_session *session, const int64_t *from, int64_t n)
+{
+	if (!session || (!from && n > 0))
+		return TFMC_RT_E_NULL;
+	if (n == 0)
+		return TFMC_RT_OK;
+	return session->model.reorder(session->context, from, n);
+}
+
+int64_t tfmc_session_batch(const struct tfmc_session *session)
+{
+	return session && session->state.data ? session->batch : 0;
+}
+
+int64_t tfmc_session_length(const struct tfmc_session *session, int64_t sequence)
+{
+	int32_t n;
+	if (sequence < 0 || sequence >= tfmc_session_batch(session))
+		return -1;
+	const char *past = (const char *)session->state.data + session->model.record->past;
+	memcpy(&n, past + (uint64_t)sequence * sizeof(n), sizeof(n));
+	return n;
+}
+
+int tfmc_session_save(const struct tfmc_session *session, int64_t sequence, void *out, uint64_t cap,
+                      uint64_t *n_out)
+{
+	if (!session)
+		return TFMC_RT_E_NULL;
+	return tfmc_state_save(session->model.record, &session->used, session->state.data,
+	                       tfmc_session_batch(session), sequence, out, cap, n_out);
+}
+
+int tfmc_session_restore(struct tfmc_session *session, int64_t sequence, const void *data, uint64_t n)
+{
+	if (!session)
+		return TFMC_RT_E_NULL;
+	return tfmc_state_restore(session->model.record, &session->used, session->state.data,
+	                          tfmc_session_batch(session), sequence, data, n);
+}
+
+uint64_t session_call_rows(const struct tfmc_session *session, int64_t batch)
+{
+	if (session->call_tokens <= 0)
+		return UINT64_MAX;
+	return (uint64_t)rows_of_call(session, batch);
+}
+
+/* One call in the SPMD form: every worker enters the object. */
+struct spmd_call {
+	struct tfmc_session *session;
+	uint64_t entry;
+	const uint64_t *args;
+	int32_t status; /* written by worker 0; all workers get the same */
+};
+
+static void spmd_worker(void *arg, int64_t worker, int64_t n_workers)
+{
+	struct spmd_call *c = arg;
+	(void)n_workers;
+	int32_t status = c->session->model.call(c->session->context, c->entry, c->args, worker);
+	if (worker == 0)
+		c->status = status;
+}
+
+/* Tells the context how many workers the call has. */
+static int choose_workers(struct tfmc_session *s, int64_t entry, const int64_t *dims)
+{
+	const struct tfmc_record_entry *e = tfmc_entry_at(s->model.record, entry);
+	int64_t n = e->kind == TFMC_ENTRY_STEP ? s->decode_workers : s->workers;
+	if (!s->all_workers)
+		n = tfmc_entry_workers(s->model.record, entry, dims, n);
+	if (n == s->current)
+		return TFMC_RT_OK;
+	int status = s->model.set_workers(s->context, n);
+	if (status == TFMC_RT_OK)
+		s->current = n;
+	return status;
+}
+
+static int call_words(struct tfmc_session *s, int64_t entry, const int64_t *dims, const uint64_t *words)
+{
+	int status = s->gang ? choose_workers(s, entry, dims) : TFMC_RT_OK;
+	if (status != TFMC_RT_OK)
+		return status;
+	if (!s->gang || s->current == 1 || s->driver == TFMC_DRIVER_PARALLEL_FOR)
+		return s->model.call(s->context, (uint64_t)entry, words, -1);
+	struct spmd_call call = {.session = s, .entry = (uint64_t)entry, .args = words};
+	tfmc_gang_run_some(s->gang, s->current, spmd_worker, &call);
+	return call.status;
+}
+
+int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t *dims,
+                      const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs)
+{
+	const struct tfmc_record *r = tfmc_session_record(session);
+	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
+	uint64_t words[MAX_DIMS + 2 * MAX_TENSORS];
+	if (!session)
+		return TFMC_RT_E_NULL;
+	if (!e)
+		return TFMC_RT_E_NAME;
+	if ((e->n_dims && !dims) || (e->n_inputs && !inputs) || (e->n_outputs && !outputs))
+		return TFMC_RT_E_NULL;
+	if (e->n_dims > MAX_DIMS || e->n_inputs + e->n_outputs > MAX_TENSORS)
+		return TFMC_RT_E_RECORD;
+	const uint64_t *numbers = (const void *)((const char *)r + e->dims);
+	uint64_t n = 0;
+	for (uint64_t i = 0; i < e->n_dims; i++)
+		words[n++] = (uint64_t)dims[numbers[i]];
+	for (uint64_t i = 0; i < e->n_inputs + e->n_outputs; i++) {
+		const struct tfmc_buffer *b = i < e->n_inputs ? &inputs[i] : &outputs[i - e->n_inputs];
+		words[n++] = (uint64_t)(uintptr_t)b->data;
+		words[n++] = b->count;
+	}
+	return call_words(session, entry, dims, words);
+}

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Slots: sequences that join and leave a running batch. The active ones are
+ * always sequences 0 .. n_active - 1 of the session, so that a step is one call
+ * of the first rows; who leaves is replaced by the last one, whose tokens are
+ * copied once. A slot is the number callers know a sequence by.
+ *
+ * INVARIANT: sequence_of and slot_of are each other's inverse on the active ones;
+ * a call that fails leaves lengths, slots and logits as they were.
+ */
+#include "runtime/core/feed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct slot {
+	int64_t sequence; /* of the session; -1: free */
+	int has_logits;
+};
+
+struct tfmc_slots {
+	struct tfmc_session *session;
+	struct feeder feeder;
+	int64_t n, n_active;
+	struct slot *slots; /* [n] */
+	int64_t *slot_of;   /* [n]: by sequence */
+	float *logits;      /* [n, V]: by slot */
+	float *rows;        /* [n, V]: of a call; the feeder's */
+	int32_t *ids;       /* [n]: of a step */
+	int32_t *lengths;   /* [n]: of a step, 1 or 0 */
+};
+
+static int open_slots(struct tfmc_slots *s)
+{
+	s->n = tfmc_session_batch(s->session);
+	if (s->n < 1)
+		return TFMC_RT_E_STATE;
+	int status = feeder_open(&s->feeder, s->session, s->n);
+	if (status != TFMC_RT_OK)
+		return status;
+	s->rows = s->feeder.logits;
+	if (!s->rows)
+		return TFMC_RT_E_GENERATE;
+	size_t n = (size_t)s->n;
+	s->slots = calloc(n, sizeof(*s->slots));
+	s->slot_of = calloc(n, sizeof(*s->slot_of));
+	s->ids = calloc(n, sizeof(*s->ids));
+	s->lengths = calloc(n, sizeof(*s->lengths));
+	s->logits = calloc(n * (size_t)s->feeder.vocab, sizeof(*s->logits));
+	if (!s->slots || !s->slot_of || !s->ids || !s->lengths || !s->logits)
+		return TFMC_RT_E_MEMORY;
+	for (int64_t i = 0; i < s->n; i++)
+		s->slots[i].sequence = -1;
+	return tfmc_session_reset(s->session);
+}
+
+int tfmc_slots_open(struct tfmc_session *session, struct tfmc_slots **out)
+{
+	if (!out)
+		return TFMC_RT_E_NULL;
+	*out = NULL;
+	if (!session)
+		return TFMC_RT_E_NULL;
+	struct tfmc_slots *s = calloc(1, sizeof(*s));
+	if (!s)
+		return TFMC_RT_E_MEMORY;
+	s->session = session;
+	int status = open_slots(s);
+	if (status == TFMC_RT_OK)
+		*out = s;
+	else
+		tfmc_slots_close(s);
+	return status;
+}
+
+void tfmc_slots_close(struct tfmc_slots *slots)
+{
+	if (!slots)
+		return;
+	(void)tfmc_session_reset(slots->session);
+	feeder_close(&slots->feeder);
+	free(slots->slots);
+	free(slots->slot_of);
+	free(slots->ids);
+	free(slots->lengths);
+	free(slots->logits);
+	free(slots);
+}
+
+/* --- who is where
+ * ------------------------------------------------------------------------------------------- */
+
+static int is_active(const struct tfmc_slots *s, int64_t slot)
+{
+	return s && slot >= 0 && slot < s->n && s->slots[slot].sequence >= 0;
+}
+
+/* The lowest free slot, -1: none. */
+static int64_t find_free(const struct tfmc_slots *s)
+{
+	for (int64_t i = 0; i < s->n; i++)
+		if (s->slots[i].sequence < 0)
+			return i;
+	return -1;
+}
+
+static float *logits_of(const struct tfmc_slots *s, int64_t slot)
+{
+	return s->logits + slot * s->feeder.vocab;
+}
+
+/* The sequence behind the active ones becomes that of the slot. */
+static void take(struct tfmc_slots *s, int64_t slot)
+{
+	s->slots[slot] = (struct slot){.sequence = s->n_active};
+	s->slot_of[s->n_active++] = slot;
+}
+
+static void keep_logits(struct tfmc_slots *s, int64_t slot, const float *row)
+{
+	memcpy(logits_of(s, slot), row, (size_t)s->feeder.vocab * sizeof(*row));
+	s->slots[slot].has_logits = 1;
+}
+
+/* --- one sequence
+ * ------------------------------------------------------------------------------------------- */
+
+/* Tokens for one sequence, in as many calls as they need; after a failure it is as long as before, unless
+ * rings have lost what was there. */
+static int prefill(struct tfmc_slots *s, int64_t sequence, const int32_t *ids, uint64_t n)
+{
+	int64_t before = tfmc_session_length(s->session, sequence);
+	uint64_t room = s->feeder.record->context_limit;
+	if (room && n > room - (uint64_t)before)
+		return TFMC_RT_E_FULL;
+	s->feeder.batch = 1;
+	s->feeder.lengths = NULL;
+	int status = feeder_prefill(&s->feeder, ids, n);
+	if (status != TFMC_RT_OK)
+		(void)tfmc_session_trim(s->session, sequence, before);
+	return status;
+}
+
+/* The source, then the tokens, into the sequence behind the active ones. */
+static int fill(struct tfmc_slots *s, const int32_t *ids, uint64_t n, const int32_t *source,
+                uint64_t n_source)
+{
+	int status = tfmc_session_trim(s->session, s->n_active, 0);
+	if (status == TFMC_RT_OK)
+		status = tfmc_session_select(s->session, s->n_active, -1);
+	s->feeder.batch = 1;
+	s->feeder.lengths = NULL;
+	if (status == TFMC_RT_OK && s->feeder.record->generate_kind != 1)
+		status = feeder_encode(&s->feeder, source, n_source);
+	return status == TFMC_RT_OK ? prefill(s, s->n_active, ids, n) : status;
+}
+
+int tfmc_slots_join(struct tfmc_slots *slots, const int32_t *ids, uint64_t n, const int32_t *source,
+                    uint64_t n_source, int64_t *slot)
+{
+	struct tfmc_slots *s = slots;
+	int32_t *start = NULL;
+	if (!slot)
+		return TFMC_RT_E_NULL;
+	*slot = -1;
+	if (!s || (!ids && n) || (!source && n_source))
+		return TFMC_RT_E_NULL;
+	session_clear_fault(s->session);
+	int64_t at = find_free(s);
+	if (at < 0)
+		return TFMC_RT_E_SLOT;
+	if (n == 0) {
+		start = record_start_ids(s->feeder.record, &n);
+		if (!start)
+			return TFMC_RT_E_MEMORY;
+	}
+	int status = fill(s, start ? start : ids, n, source, n_source);
+	free(start);
+	if (status != TFMC_RT_OK)
+		return status;
+	take(s, at);
+	keep_logits(s, at, s->rows);
+	*slot = at;
+	return TFMC_RT_OK;
+}
+
+int tfmc_slots_feed(struct tfmc_slots *slots, int64_t slot, const int32_t *ids, uint64_t n)
+{
+	struct tfmc_slots *s = slots;
+	if (!s || (!ids && n))
+		return TFMC_RT_E_NULL;
+	if (!is_active(s, slot))
+		return TFMC_RT_E_SLOT;
+	session_clear_fault(s->session);
+	int status = tfmc_session_select(s->session, s->slots[slot].sequence, -1);
+	int64_t before = tfmc_slots_length(s, slot);
+	if (status == TFMC_RT_OK)
+		status = prefill(s, s->slots[slot].sequence, ids, n);
+	if (status == TFMC_RT_OK)
+		keep_logits(s, slot, s->rows);
+	else if (tfmc_slots_length(s, slot) != before)
+		s->slots[slot].has_logits = 0;
+	return status;
+}
+
+int tfmc_slots_fork(struct tfmc_slots *slots, int64_t slot, int64_t *copy)
+{
+	struct tfmc_slots *s = slots;
+	if (!copy)
+		return TFMC_RT_E_NULL;
+	*copy = -1;
+	if (!s)
+		return TFMC_RT_E_NULL;
+	int64_t at = find_free(s);
+	if (!is_active(s, slot) || at < 0)
+		return TFMC_RT_E_SLOT;
+	int status = tfmc_session_select(s->session, 0, -1);
+	if (status == TFMC_RT_OK)
+		status = tfmc_session_fork(s->session, s->slots[slot].sequence, s->n_active);
+	if (status != TFMC_RT_OK)
+		return status;
+	take(s, at);
+	s->slots[at].has_logits = s->slots[slot].has_logits;
+	memcpy(logits_of(s, at), logits_of(s, slot), (size_t)s->feeder.vocab * sizeof(float));
+	*copy = at;
+	return TFMC_RT_OK;
+}
+
+int tfmc_slots_leave(struct tfmc_slots *slots, int64_t slot)
+{
+	struct tfmc_slots *s = slots;
+	if (!s)
+		return TFMC_RT_E_NULL;
+	if (!is_active(s, slot))
+		return TFMC_RT_E_SLOT;
+	int64_t hole = s->slots[slot].sequence, last = s->n_active - 1;
+	int status = tfmc_session_select(s->session, 0, -1);
+	if (status == TFMC_RT_OK && hole != last)
+		status = tfmc_session_fork(s->session, last, hole);
+	if (status != TFMC_RT_OK)
+		return status;
+	(void)tfmc_session_trim(s->session, last, 0);
+	s->slots[s->slot_of[last]].sequence = hole;
+	s->slot_of[hole] = s->slot_of[last];
+	s->slots[slot] = (struct slot){.sequence = -1};
+	s->n_active = last;
+	return TFMC_RT_OK;
+}
+
+int tfmc_slots_trim(struct tfmc_slots *slots, int64_t slot, int64_t length)
+{
+	if (!slots)
+		return TFMC_RT_E_NULL;
+	if (!is_active(slots, slot))
+		return TFMC_RT_E_SLOT;
+	int64_t before = tfmc_slots_length(slots, slot);
+	int status = tfmc_session_trim(slots->session, slots->slots[slot].sequence, length);
+	if (status == TFMC_RT_OK && length != before)
+		slots->slots[slot].has_logits = 0;
+	return status;
+}
+
+/* --- a step
+ * ------------------------------------------------------------------------------------------------- */
+
+/* Ids and lengths of the rows; *end: behind the last one that grows. */
+static int set_rows(struct tfmc_slots *s, const struct tfmc_slot_token *tokens, uint64_t n, int64_t *end)
+{
+	memset(s->lengths, 0, (size_t)s->n * sizeof(*s->lengths));
+	memset(s->ids, 0, (size_t)s->n * sizeof(*s->ids));
+	*end = 0;
+	for (uint64_t i = 0; i < n; i++) {
+		if (!is_active(s, tokens[i].slot))
+			return TFMC_RT_E_SLOT;
+		int64_t row = s->slots[tokens[i].slot].sequence;
+		if (s->lengths[row])
+			return TFMC_RT_E_SLOT;
+		s->lengths[row] = 1;
+		s->ids[row] = tokens[i].id;
+		*end = row + 1 > *end ? row + 1 : *end;
+	}
+	return TFMC_RT_OK;
+}
+
+/* Rows [at, end) in one call. */
+static int step_rows(struct tfmc_slots *s, int64_t at, int64_t end, int all)
+{
+	struct feeder *f = &s->feeder;
+	f->batch = end - at;
+	f->lengths = all ? NULL : s->lengths + at;
+	f->logits = s->rows + at * f->vocab;
+	int status = tfmc_session_select(s->session, at, -1);
+	if (status == TFMC_RT_OK)
+		status = feeder_step(f, s->ids + at);
+	f->logits = s->rows;
+	f->lengths = NULL;
+	return status;
+}
+
+/* Takes back the step of rows before `end`. */
+static void step_back(struct tfmc_slots *s, int64_t end)
+{
+	for (int64_t row = 0; row < end; row++)
+		if (s->lengths[row])
+			(void)tfmc_session_trim(s->session, row, tfmc_session_length(s->session, row) - 1);
+}
+
+/* An object without lengths takes runs of rows that all grow. */
+static int step_runs(struct tfmc_slots *s, int64_t end)
+{
+	for (int64_t at = 0, next; at < end; at = next) {
+		next = at + 1;
+		if (!s->lengths[at])
+			continue;
+		while (next < end && s->lengths[next])
+			next++;
+		int status = step_rows(s, at, next, 1);
+		if (status == TFMC_RT_OK)
+			continue;
+		step_back(s, at);
+		return status;
+	}
+	return TFMC_RT_OK;
+}
+
+int tfmc_slots_step(struct tfmc_slots *slots, const struct tfmc_slot_token *tokens, uint64_t n)
+{
+	struct tfmc_slots *s = slots;
+	int64_t end;
+	if (!s || (!tokens && n))
+		return TFMC_RT_E_NULL;
+	session_clear_fault(s->session);
+	int status = set_rows(s, tokens, n, &end);
+	if (status != TFMC_RT_OK || end == 0)
+		return status;
+	int all = (uint64_t)end == n;
+	status = all || feeder_has_lengths(&s->feeder) ? step_rows(s, 0, end, all) : step_runs(s, end);
+	for (int64_t row = 0; status == TFMC_RT_OK && row < end; row++)
+		if (s->lengths[row])
+			keep_logits(s, s->slot_of[row], s->rows + row * s->feeder.vocab);
+	return status;
+}
+
+/* --- what is known of a slot
+ * -------------------------------------------------------------------------------- */
+
+const float *tfmc_slots_logits(const struct tfmc_slots *slots, int64_t slot)
+{
+	return is_active(slots, slot) && slots->slots[slot].has_logits ? logits_of(slots, slot) : NULL;
+}
+
+int64_t tfmc_slots_vocabulary(const struct tfmc_slots *slots)
+{
+	return slots ? slots->feeder.vocab : 0;
+}
+
+int64_t tfmc_slots_length(const struct tfmc_slots *slots, int64_t slot)
+{
+	return is_active(slots, slot) ? tfmc_session_length(slots->session, slots->slots[slot].sequence) : -1;
+}
+
+int64_t tfmc_slots_active(const struct tfmc_slots *slots)
+{
+	return slots ? slots->n_active : 0;
+}
+
+int tfmc_slots_save(const struct tfmc_slots *slots, int64_t slot, void *out, uint64_t cap, uint64_t *n_out)
+{
+	if (!n_out)
+		return TFMC_RT_E_NULL;
+	*n_out = 0;
+	if (!slots)
+		return TFMC_RT_E_NULL;
+	if (!is_active(slots, slot))
+		return TFMC_RT_E_SLOT;
+	return tfmc_session_save(slots->session, slots->slots[slot].sequence, out, cap, n_out);
+}
+
+int tfmc_slots_restore(struct tfmc_slots *slots, const void *data, uint64_t n, int64_t *slot)
+{
+	if (!slot)
+		return TFMC_RT_E_NULL;
+	*slot = -1;
+	if (!slots)
+		return TFMC_RT_E_NULL;
+	int64_t at = find_free(slots);
+	if (at < 0)
+		return TFMC_RT_E_SLOT;
+	int status = tfmc_session_restore(slots->session, slots->n_active, data, n);
+	if (status != TFMC_RT_OK)
+		return status;
+	take(slots, at);
+	*slot = at;
+	return TFMC_RT_OK;
+}

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which ids may come next. What never may is marked once; what depends on the
+ * sequence (forced ids, first ids, n-grams, banned sequences, a minimum of new
+ * tokens) is marked anew for every row.
+ */
+#include "runtime/generate/rules.h"
+
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/core/feed.h"
+
+/* --- texts of tokens ----------------------------------------------------------------------------------- */
+
+bool rules_have_text(const struct rules *r)
+{
+	return r->record->vocabulary || r->given.token_text;
+}
+
+const char *rules_token_text(const struct rules *r, int32_t id, size_t *bytes)
+{
+	uint64_t n = 0;
+	if (!r->given.token_text)
+		return text_of_token(r->record, id, bytes);
+	const char *text = r->given.token_text(r->given.user, id, &n);
+	*bytes = (size_t)n;
+	return text;
+}
+
+static uint64_t longest_token(const struct rules *r)
+{
+	uint64_t longest = 0, n = 0;
+	if (r->given.token_text) {
+		for (int64_t id = 0; id < r->vocab; id++)
+			if (r->given.token_text(r->given.user, (int32_t)id, &n))
+				longest = n > longest ? n : longest;
+		return longest;
+	}
+	const char *line = tfmc_record_text(r->record, (uint64_t)r->record->vocabulary);
+	for (; *line; line += n + (line[n] == '\n')) {
+		n = strcspn(line, "\n");
+		longest = n > longest ? n : longest;
+	}
+	return longest;
+}
+
+/* --- checks -------------------------------------------------------------------------------------------- */
+
+static bool in_vocabulary(const struct tfmc_ids *ids, int64_t vocab)
+{
+	if (!ids->items && ids->n)
+		return false;
+	for (uint64_t i = 0; i < ids->n; i++)
+		if (ids->items[i] < 0 || ids->items[i] >= vocab)
+			return false;
+	return true;
+}
+
+static int check(const struct rules *r)
+{
+	const struct tfmc_rules *g = &r->given;
+	bool ok = in_vocabulary(&g->forced, r->vocab) && in_vocabulary(&g->suppress, r->vocab) &&
+	          in_vocabulary(&g->stop, r->vocab) && g->no_repeat_ngram >= 0 && g->min_new_tokens >= 0 &&
+	          (g->banned || !g->n_banned) && (g->stop_texts || !g->n_stop_texts);
+	for (uint64_t i = 0; ok && i < g->n_banned; i++)
+		ok = g->banned[i].n > 0 && in_vocabulary(&g->banned[i], r->vocab);
+	for (uint64_t i = 0; ok && i < g->n_stop_texts; i++)
+		ok = g->stop_texts[i] && *g->stop_texts[i];
+	if (!ok)
+		return TFMC_RT_E_RULES;
+	if (g->n_stop_texts && !rules_have_text(r))
+		return TFMC_RT_E_TEXT;
+	return TFMC_RT_OK;
+}
+
+/* --- opening ----------------------------------------------------------------------------------------------
+ */
+
+static void mark_always(struct rules *r)
+{
+	for (int64_t id = 0; id < r->vocab; id++)
+		r->always[id] = !record_allows(r->record, id, 0);
+	for (uint64_t i = 0; i < r->given.suppress.n; i++)
+		r->always[r->given.suppress.items[i]] = 1;
+}
+
+/* Room for the longest stop text and the longest token behind its beginning. */
+static int open_tail(struct rules *r)
+{
+	for (uint64_t i = 0; i < r->given.n_stop_texts; i++) {
+		uint64_t n = strlen(r->given.stop_texts[i]);
+		r->longest = n > r->longest ? n : r->longest;
+	}
+	if (!r->longest)
+		return TFMC_RT_OK;
+	r->tail_cap = r->longest + longest_token(r);
+	r->tail = malloc((size_t)r->tail_cap);
+	return r->tail ? (int)TFMC_RT_OK : (int)TFMC_RT_E_MEMORY;
+}
+
+int rules_open(struct rules *r, const struct tfmc_record *record, const struct tfmc_rules *given,
+               int64_t vocab)
+{
+	*r = (struct rules){.record = record, .vocab = vocab};
+	if (given && given->struct_size != sizeof(*given))
+		return TFMC_RT_E_ABI;
+	if (given)
+		r->given = *given;
+	int status = check(r);
+	if (status != TFMC_RT_OK)
+		return status;
+	r->always = malloc((size_t)vocab);
+	r->excluded = malloc((size_t)vocab);
+	if (!r->always || !r->excluded)
+		return TFMC_RT_E_MEMORY;
+	mark_always(r);
+	return open_tail(r);
+}
+
+void rules_close(struct rules *r)
+{
+	free(r->always);
+	free(r->excluded);
+	free(r->tail);
+	r->always = r->excluded = NULL;
+	r->tail = NULL;
+}
+
+/* --- a row ------------------------------------------------------------------------------------------------
+ */
+
+int rules_logits(const struct rules *r, float *logits, const int32_t *ids, uint64_t n)
+{
+	if (r->given.on_logits && r->given.on_logits(r->given.user, logits, r->vocab, ids, n))
+		return TFMC_RT_E_CANCELLED;
+	int wrong = 0;
+	for (int64_t id = 0; id < r->vocab; id++)
+		wrong |= !(logits[id] <= FLT_MAX); /* NaN and +infinity */
+	return wrong ? (int)TFMC_RT_E_LOGITS : (int)TFMC_RT_OK;
+}
+
+/* Ids that would repeat n ids of the sequence. */
+static void mark_ngrams(struct rules *r, const int32_t *ids, uint64_t n)
+{
+	uint64_t length = (uint64_t)r->given.no_repeat_ngram;
+	if (length == 0 || n < length)
+		return;
+	const int32_t *last = ids + n - (length - 1);
+	for (uint64_t i = 0; i + length <= n; i++) {
+		int32_t next = ids[i + length - 1];
+		if (next >= 0 && next < r->vocab &&
+		    !memcmp(ids + i, last, (size_t)(length - 1) * sizeof(*ids)))
+			r->excluded[next] = 1;
+	}
+}
+
+static void mark_banned(struct rules *r, const int32_t *ids, uint64_t n)
+{
+	for (uint64_t i = 0; i < r->given.n_banned; i++) {
+		const struct tfmc_ids *b = &r->given.banned[i];
+		uint64_t before = b->n - 1;
+		if (n >= before && !memcmp(ids + n - before, b->items, (size_t)before * sizeof(*ids)))
+			r->excluded[b->items[before]] = 1;
+	}
+}
+
+static void mark_stops(struct rules *r)
+{
+	for (int64_t id = 0; id < r->vocab; id++)
+		r->excluded[id] |= rules_is_stop(r, (int32_t)id);
+}
+
+void rules_mark(struct rules *r, const int32_t *ids, uint64_t n)
+{
+	const struct tfmc_rules *g = &r->given;
+	uint64_t n_new = n - r->n_first;
+	if (n_new < g->forced.n) {
+		memset(r->excluded, 1, (size_t)r->vocab);
+		r->excluded[g->forced.items[n_new]] = 0;
+		return;
+	}
+	memcpy(r->excluded, r->always, (size_t)r->vocab);
+	for (int64_t id = 0; n_new == 0 && id < r->vocab; id++)
+		r->excluded[id] |= !record_allows(r->record, id, 1);
+	if (n_new < (uint64_t)g->min_new_tokens)
+		mark_stops(r);
+	mark_ngrams(r, ids, n);
+	mark_banned(r, ids, n);
+}
+
+bool rules_is_stop(const struct rules *r, int32_t id)
+{
+	if (r->ignore_stop)
+		return false;
+	for (uint64_t i = 0; i < r->given.stop.n; i++)
+		if (r->given.stop.items[i] == id)
+			return true;
+	return record_has_id(r->record, r->record->stop, r->record->n_stop, id);
+}
+
+/* --- stop texts -------------------------------------------------------------------------------------------
+ */
+
+/*
+ * The first place of text[0..n) behind `from` at which a stop text ends, 0: there is none. *begin: where it
+ * begins, the earliest of those that end there.
+ */
+static uint64_t first_end(const struct tfmc_rules *r, const char *text, uint64_t n, uint64_t from,
+                          uint64_t *begin)
+{
+	for (uint64_t end = from + 1; end <= n; end++) {
+		*begin = end;
+		for (uint64_t i = 0; i < r->n_stop_texts; i++) {
+			uint64_t bytes = strlen(r->stop_texts[i]);
+			if (bytes <= end && end - bytes < *begin &&
+			    !memcmp(text + end - bytes, r->stop_texts[i], (size_t)bytes))
+				*begin = end - bytes;
+		}
+		if (*begin < end)
+			return end;
+	}
+	return 0;
+}
+
+uint64_t tfmc_text_stop(const struct tfmc_rules *rules, const char *text)
+{
+	uint64_t n = text ? strlen(text) : 0, begin;
+	if (!rules || !rules->stop_texts)
+		return n;
+	return first_end(rules, text, n, 0, &begin) ? begin : n;
+}
+
+bool rules_stop_text(struct rules *r, const int32_t *ids, uint64_t n)
+{
+	uint64_t at = r->tail_cap, last = 0, begin;
+	for (uint64_t i = n; r->longest && i > r->n_first && at > 0; i--) {
+		size_t bytes;
+		const char *text = rules_token_text(r, ids[i - 1], &bytes);
+		if (!text)
+			return false;
+		size_t part = bytes < at ? bytes : (size_t)at;
+		at -= part;
+		memcpy(r->tail + at, text + bytes - part, part);
+		last = i == n ? bytes : last;
+	}
+	uint64_t have = r->tail_cap - at;
+	return last && first_end(&r->given, r->tail + at, have, have - last, &begin);
+}
+
+/* Bytes at the end of the held text with which a stop text may begin. */
+static uint64_t undecided(const struct stream *s)
+{
+	const struct tfmc_rules *g = &s->rules->given;
+	uint64_t most = 0;
+	for (uint64_t i = 0; i < g->n_stop_texts; i++) {
+		uint64_t bytes = strlen(g->stop_texts[i]);
+		uint64_t n = s->n < bytes ? s->n : bytes - 1;
+		while (n > most && memcmp(s->held + s->n - n, g->stop_texts[i], (size_t)n))
+			n--;
+		most = n > most ? n : most;
+	}
+	return most;
+}
+
+/* Lets the first `bytes` of the held text go. */
+static void let_go(struct stream *s, uint64_t bytes)
+{
+	if (bytes && s->emit && s->emit(s->user, s->held, bytes))
+		s->is_ended = true;
+	s->n -= bytes;
+	memmove(s->held, s->held + bytes, (size_t)s->n);
+}
+
+static int append(struct stream *s, const char *text, size_t bytes)
+{
+	if (s->n + bytes > s->cap) {
+		uint64_t cap = 2 * s->cap + bytes;
+		char *grown = realloc(s->held, (size_t)cap);
+		if (!grown)
+			return TFMC_RT_E_MEMORY;
+		s->held = grown;
+		s->cap = cap;
+	}
+	memcpy(s->held + s->n, text, bytes);
+	s->n += bytes;
+	return TFMC_RT_OK;
+}
+
+int stream_token(struct stream *s, int32_t id)
+{
+	size_t bytes;
+	if (!s->emit && !s->rules->longest)
+		return TFMC_RT_OK;
+	const char *text = rules_token_text(s->rules, id, &bytes);
+	if (!text)
+		return TFMC_RT_E_TEXT;
+	if (!bytes)
+		return TFMC_RT_OK;
+	uint64_t before = s->n, begin;
+	int status = append(s, text, bytes);
+	if (status != TFMC_RT_OK)
+		return status;
+	if (first_end(&s->rules->given, s->held, s->n, before, &begin)) {
+		let_go(s, begin);
+		s->n = 0;
+		s->is_stopped = true;
+		return TFMC_RT_OK;
+	}
+	let_go(s, s->n - undecided(s));
+	return TFMC_RT_OK;
+}
+
+void stream_end(struct stream *s)
+{
+	if (!s->is_stopped && !s->is_ended && s->n)
+		let_go(s, s->n);
+}
+
+void stream_close(struct stream *s)
+{
+	free(s->held);
+	s->held = NULL;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the library: which ids may come next, what ends a sequence, and text
+ * that is held back until no stop text can begin in it. Generation and beam
+ * search ask the same functions.
+ */
+#ifndef TFMC_RUNTIME_GENERATE_RULES_H
+#define TFMC_RUNTIME_GENERATE_RULES_H
+
+#include <stdbool.h>
+
+#include "tfmc_rt.h"
+
+struct rules {
+	const struct tfmc_record *record;
+	struct tfmc_rules given; /* zeros: none */
+	int64_t vocab;
+	uint64_t n_first; /* ids in front of the new ones */
+	bool ignore_stop;
+	unsigned char *always;      /* [vocab]: ids that are never chosen */
+	unsigned char *excluded;    /* [vocab]: those of rules_mark */
+	char *tail;                 /* [tail_cap]: the end of a text, for rules_stop_text */
+	uint64_t tail_cap, longest; /* longest stop text, bytes */
+};
+
+/* TFMC_RT_E_RULES for what cannot be followed. Close it also after a failure. */
+int rules_open(struct rules *r, const struct tfmc_record *record, const struct tfmc_rules *given,
+               int64_t vocab);
+void rules_close(struct rules *r);
+
+/* The caller's function on a row of logits, then the check: TFMC_RT_E_LOGITS for NaN and +infinity,
+ * TFMC_RT_E_CANCELLED when the function wants no more. */
+int rules_logits(const struct rules *r, float *logits, const int32_t *ids, uint64_t n);
+/* Which ids may not follow ids[0..n), of which n - n_first are new, to r->excluded. */
+void rules_mark(struct rules *r, const int32_t *ids, uint64_t n);
+bool rules_is_stop(const struct rules *r, int32_t id);
+/* ids[0..n), whose last one is new, end with a token in which a stop text ends. */
+bool rules_stop_text(struct rules *r, const int32_t *ids, uint64_t n);
+
+/* Whether tokens have texts, of the object or of the caller; the text of one, as text_of_token. */
+bool rules_have_text(const struct rules *r);
+const char *rules_token_text(const struct rules *r, int32_t id, size_t *bytes);
+/* Text of one token, "" for start, stop and pad ids; NULL: not in the vocabulary. */
+const char *text_of_token(const struct tfmc_record *record, int32_t id, size_t *bytes);
+
+/* --- text as it comes ------------------------------------------------------------------------------------
+ */
+struct stream {
+	const struct rules *rules;
+	int (*emit)(void *user, const char *text, uint64_t bytes); /* NULL: nothing is kept */
+	void *user;
+	char *held; /* [n]: not yet decided */
+	uint64_t n, cap;
+	bool is_stopped, is_ended; /* by a stop text; by emit */
+};
+
+/* Takes the text of one more token. */
+int stream_token(struct stream *s, int32_t id);
+/* Nothing follows: what is held goes out. */
+void stream_end(struct stream *s);
+void stream_close(struct stream *s);
+
+#endif

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Drawing ids from logits. Order: penalties, temperature,
+ * top-k, top-p, min-p, draw. All arithmetic is IEEE double in a fixed order and
+ * uses no library function, so that a seed gives the same ids on every machine
+ * (this file is compiled without contraction of a * b + c).
+ */
+#include "runtime/generate/real.h"
+#include "tfmc_rt.h"
+
+#include <float.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct candidate {
+	double weight; /* first the logit, then exp(logit - largest) */
+	int32_t id;
+};
+
+struct tfmc_sampler {
+	struct tfmc_sample_options options;
+	uint64_t random; /* state of the generator */
+	int64_t vocab;
+	struct candidate *items; /* [vocab] */
+	int32_t *counts;         /* [vocab]: how often each id stands in the history */
+};
+
+/* --- numbers ------------------------------------------------------------------------------------------- */
+
+/* SplitMix64 (Steele, Lea, Flood 2014): a number in [0, 1) from its upper 53 bits. */
+static double next_uniform(struct tfmc_sampler *s)
+{
+	uint64_t z = s->random += 0x9e3779b97f4a7c15u;
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+	return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
+}
+
+/* --- candidates ------------------------------------------------------------------------------------------
+ */
+
+static void count_history(struct tfmc_sampler *s, const int32_t *history, uint64_t n, int32_t by)
+{
+	for (uint64_t i = 0; i < n; i++)
+		if (history[i] >= 0 && history[i] < s->vocab)
+			s->counts[history[i]] += by;
+}
+
+/* Repetition: Keskar et al. 2019, section 4.1, negative logits multiplied; presence and frequency subtract.
+ */
+static double penalized(const struct tfmc_sampler *s, double logit, int32_t count)
+{
+	const struct tfmc_sample_options *o = &s->options;
+	if (count <= 0)
+		return logit;
+	logit = logit > 0 ? logit / o->repetition_penalty : logit * o->repetition_penalty;
+	return logit - o->presence_penalty - o->frequency_penalty * (double)count;
+}
+
+/* All ids that may be drawn, in their order; gives how many. */
+static int64_t collect(struct tfmc_sampler *s, const float *logits, const unsigned char *excluded)
+{
+	int64_t n = 0;
+	for (int64_t id = 0; id < s->vocab; id++) {
+		double v = (double)logits[id];
+		if (v != v || v < -FLT_MAX || (excluded && excluded[id]))
+			continue;
+		v = penalized(s, v, s->counts[id]) / s->options.temperature;
+		s->items[n++] = (struct candidate){v, (int32_t)id};
+	}
+	return n;
+}
+
+/* Larger first, the lower id first among equals. */
+static bool is_before(const struct candidate *x, const struct candidate *y)
+{
+	return x->weight != y->weight ? x->weight > y->weight : x->id < y->id;
+}
+
+/* The item at `root` sinks to its place in the heap items[0..n), whose first one is before all others. */
+static void sink(struct candidate *items, int64_t n, int64_t root)
+{
+	struct candidate moved = items[root];
+	for (int64_t child; (child = 2 * root + 1) < n; root = child) {
+		if (child + 1 < n && is_before(&items[child + 1], &items[child]))
+			child++;
+		if (!is_before(&items[child], &moved))
+			break;
+		items[root] = items[child];
+	}
+	items[root] = moved;
+}
+
+static void make_heap(struct candidate *items, int64_t n)
+{
+	for (int64_t i = n / 2; i-- > 0;)
+		sink(items, n, i);
+}
+
+/* Takes the first of the heap items[0..n) out and leaves it at items[n - 1]. */
+static void take_first(struct candidate *items, int64_t n)
+{
+	struct candidate first = items[0];
+	items[0] = items[n - 1];
+	sink(items, n - 1, 0);
+	items[n - 1] = first;
+}
+
+/* Of n items the last `kept`, which were taken one after the other, come to the front in the order of taking.
+ */
+static int64_t keep_taken(struct candidate *items, int64_t n, int64_t kept)
+{
+	memmove(items, items + n - kept, (size_t)kept * sizeof(*items));
+	for (int64_t i = 0, k = kept - 1; i < k; i++, k--) {
+		struct candidate first = items[i];
+		items[i] = items[k];
+		items[k] = first;
+	}
+	return kept;
+}
+
+static double largest(const struct tfmc_sampler *s, int64_t n)
+{
+	double max = s->items[0].weight;
+	for (int64_t i = 1; i < n; i++)
+		max = s->items[i].weight > max ? s->items[i].weight : max;
+	return max;
+}
+
+/* Logits become weights, the largest 1; infinite logits share everything. Gives their sum. */
+static double weigh(struct candidate *items, int64_t n, double max)
+{
+	double sum = 0;
+	for (int64_t i = 0; i < n; i++) {
+		double v = items[i].weight;
+		items[i].weight = v == max ? 1 : real_exp(v - max);
+		sum += items[i].weight;
+	}
+	return sum;
+}
+
+/*
+ * Leaves the fewest of the likeliest whose probability reaches p (Holtzman et al. 2020), likeliest first;
+ * `sum` is that of all n weights.
+ */
+static int64_t cut_to_nucleus(struct tfmc_sampler *s, int64_t n, double sum)
+{
+	double reached = 0, wanted = s->options.top_p * sum;
+	int64_t kept = 0;
+	make_heap(s->items, n);
+	while (kept < n && reached < wanted) {
+		take_first(s->items, n - kept);
+		kept++;
+		reached += s->items[n - kept].weight;
+	}
+	return keep_taken(s->items, n, kept);
+}
+
+/* Leaves the k likeliest, likeliest first. */
+static int64_t cut_to(struct tfmc_sampler *s, int64_t n, int64_t k)
+{
+	make_heap(s->items, n);
+	for (int64_t i = 0; i < k; i++)
+		take_first(s->items, n - i);
+	return keep_taken(s->items, n, k);
+}
+
+/* Keeps what is at least min_p as likely as the likeliest, in the same order. */
+static int64_t keep_likely(struct tfmc_sampler *s, int64_t n)
+{
+	int64_t kept = 0;
+	for (int64_t i = 0; i < n; i++)
+		if (s->items[i].weight >= s->options.min_p)
+			s->items[kept++] = s->items[i];
+	return kept;
+}
+
+static int32_t pick(struct tfmc_sampler *s, int64_t n)
+{
+	double sum = 0, passed = 0;
+	for (int64_t i = 0; i < n; i++)
+		sum += s->items[i].weight;
+	double at = next_uniform(s) * sum;
+	for (int64_t i = 0; i < n; i++) {
+		passed += s->items[i].weight;
+		if (at < passed)
+			return s->items[i].id;
+	}
+	return s->items[n - 1].id;
+}
+
+static int32_t draw(struct tfmc_sampler *s, int64_t n)
+{
+	const struct tfmc_sample_options *o = &s->options;
+	if (n == 0)
+		return -1;
+	if (o->top_k > 0 && o->top_k < n)
+		n = cut_to(s, n, o->top_k);
+	double sum = weigh(s->items, n, largest(s, n));
+	if (o->top_p < 1)
+		n = cut_to_nucleus(s, n, sum);
+	return pick(s, keep_likely(s, n));
+}
+
+int32_t tfmc_sampler_draw(struct tfmc_sampler *s, const float *logits, const unsigned char *excluded,
+                          const int32_t *history, uint64_t n_history)
+{
+	if (!s || !logits || (!history && n_history))
+		return -1;
+	count_history(s, history, n_history, 1);
+	int32_t id = draw(s, collect(s, logits, excluded));
+	count_history(s, history, n_history, -1);
+	return id;
+}
+
+/* --- life -------------------------------------------------------------------------------------------------
+ */
+
+static bool is_valid(const struct tfmc_sample_options *o)
+{
+	bool numbers = o->temperature > 0 && o->temperature <= 1e6 && o->repetition_penalty > 0 &&
+	               o->repetition_penalty <= 1e6 && o->presence_penalty >= -1e6 &&
+	               o->presence_penalty <= 1e6 && o->frequency_penalty >= -1e6 &&
+	               o->frequency_penalty <= 1e6;
+	return numbers && o->top_k >= 0 && o->top_p > 0 && o->top_p <= 1 && o->min_p >= 0 && o->min_p <= 1;
+}
+
+int tfmc_sampler_create(const struct tfmc_sample_options *options, int64_t vocab, struct tfmc_sampler **out)
+{
+	if (!out)
+		return TFMC_RT_E_NULL;
+	*out = NULL;
+	if (!options)
+		return TFMC_RT_E_NULL;
+	if (options->struct_size != sizeof(*options))
+		return TFMC_RT_E_ABI;
+	if (!is_valid(options) || vocab < 1 || vocab > INT32_MAX)
+		return TFMC_RT_E_SAMPLE;
+	struct tfmc_sampler *s = calloc(1, sizeof(*s));
+	if (!s)
+		return TFMC_RT_E_MEMORY;
+	s->options = *options;
+	s->random = options->seed;
+	s->vocab = vocab;
+	s->items = calloc((size_t)vocab, sizeof(*s->items));
+	s->counts = calloc((size_t)vocab, sizeof(*s->counts));
+	*out = s;
+	if (s->items && s->counts)
+		return TFMC_RT_OK;
+	tfmc_sampler_destroy(s);
+	*out = NULL;
+	return TFMC_RT_E_MEMORY;
+}
+
+void tfmc_sampler_destroy(struct tfmc_sampler *s)
+{
+	if (!s)
+		return;
+	free(s->items);
+	free(s->counts);
+	free(s);
+}

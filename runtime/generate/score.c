@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Log-probabilities of given ids. An object with the entry score computes those of
+ * many rows in one call and gives nothing else; without it the model is fed id
+ * after id, and one row of logits is held.
+ */
+#include "runtime/core/feed.h"
+#include "runtime/generate/real.h"
+
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+int row_log_sum(const float *logits, int64_t vocab, double *out)
+{
+	float max = logits[0];
+	double sum = 0;
+	int wrong = 0;
+	for (int64_t i = 0; i < vocab; i++) {
+		wrong |= !(logits[i] <= FLT_MAX);
+		max = logits[i] > max ? logits[i] : max;
+	}
+	if (wrong || max < -FLT_MAX)
+		return TFMC_RT_E_LOGITS;
+	for (int64_t i = 0; i < vocab; i++)
+		sum += real_exp((double)logits[i] - (double)max);
+	*out = (double)max + real_log(sum);
+	return TFMC_RT_OK;
+}
+
+/* --- id after id -------------------------------------------------------------------------------------------
+ */
+
+/* log p of what follows what was fed so far; the last id is only asked for, not fed. */
+static int score_steps(struct feeder *f, const int32_t *ids, uint64_t n, double *log_p)
+{
+	int status = TFMC_RT_OK;
+	for (uint64_t i = 0; status == TFMC_RT_OK && i < n; i++) {
+		double whole;
+		status = row_log_sum(f->logits, f->vocab, &whole);
+		if (status != TFMC_RT_OK)
+			break;
+		log_p[i] = (double)f->logits[ids[i]] - whole;
+		if (i + 1 < n)
+			status = feeder_step(f, &ids[i]);
+	}
+	return status;
+}
+
+/* --- many at once ------------------------------------------------------------------------------------------
+ */
+
+/* all[0..n_before + n): what stands before the first id, then the ids. */
+static int score_rows(struct feeder *f, const int32_t *all, uint64_t n_before, uint64_t n, double *log_p)
+{
+	uint64_t end = n_before + n - 1; /* the last id is not fed */
+	float *out = malloc((size_t)f->score_rows * sizeof(*out));
+	int status = out ? (int)TFMC_RT_OK : (int)TFMC_RT_E_MEMORY;
+	for (uint64_t at = 0, rows; status == TFMC_RT_OK && at < end; at += rows) {
+		rows = end - at < f->score_rows ? end - at : f->score_rows;
+		status = feeder_score(f, all + at, all + at + 1, rows, out);
+		for (uint64_t i = 0; status == TFMC_RT_OK && i < rows; i++) {
+			if (!(out[i] <= FLT_MAX)) /* -infinity is a probability: 0 */
+				status = TFMC_RT_E_LOGITS;
+			else if (at + i + 1 >= n_before)
+				log_p[at + i + 1 - n_before] = (double)out[i];
+		}
+	}
+	free(out);
+	return status;
+}
+
+/* --- both --------------------------------------------------------------------------------------------------
+ */
+
+static int score_all(struct feeder *f, const int32_t *all, uint64_t n_before, uint64_t n, double *log_p)
+{
+	if (f->score_rows)
+		return score_rows(f, all, n_before, n, log_p);
+	int status = feeder_prefill(f, all, n_before);
+	return status == TFMC_RT_OK ? score_steps(f, all + n_before, n, log_p) : status;
+}
+
+/* The last id is not fed: the state has room for all the others and what stands before. */
+static int check_count(const struct feeder *f, uint64_t n)
+{
+	const struct tfmc_record *r = f->record;
+	uint64_t room = r->context_limit ? r->context_limit : INT32_MAX,
+	         n_before = r->n_start > 0 ? (uint64_t)r->n_start : 0;
+	if (n_before <= room && n <= room + 1 - n_before)
+		return TFMC_RT_OK;
+	return session_fault(f->session,
+	                     "%llu ids are to be scored behind %llu start ids; the state has room for %llu",
+	                     (unsigned long long)n, (unsigned long long)n_before, (unsigned long long)room);
+}
+
+static int score(struct feeder *f, const int32_t *ids, uint64_t n, double *log_p)
+{
+	uint64_t n_before;
+	int status = check_count(f, n);
+	if (status == TFMC_RT_OK)
+		status = feed_check_ids(f->session, "the ids", ids, n, f->vocab);
+	if (status != TFMC_RT_OK)
+		return status;
+	int32_t *start = record_start_ids(f->record, &n_before);
+	if (start && n_before == 0 && n > 0) { /* nothing stands before the first id: it has no probability */
+		start[0] = *ids++;
+		*log_p++ = 0;
+		n--;
+		n_before = 1;
+	}
+	int32_t *all = calloc((size_t)n_before + (size_t)n, sizeof(*all));
+	status = start && all ? (int)TFMC_RT_OK : (int)TFMC_RT_E_MEMORY;
+	if (status == TFMC_RT_OK && n > 0) {
+		memcpy(all, start, (size_t)n_before * sizeof(*all));
+		memcpy(all + n_before, ids, (size_t)n * sizeof(*all));
+		status = score_all(f, all, n_before, n, log_p);
+	}
+	free(start);
+	free(all);
+	return status;
+}
+
+int tfmc_score(struct tfmc_session *session, const int32_t *source, uint64_t n_source, const int32_t *ids,
+               uint64_t n, double *log_p)
+{
+	struct feeder f = {0};
+	if (!session || (!source && n_source) || ((!ids || !log_p) && n))
+		return TFMC_RT_E_NULL;
+	int status = feeder_open(&f, session, 1);
+	if (status == TFMC_RT_OK)
+		status = tfmc_session_reset(session);
+	if (status == TFMC_RT_OK && f.record->generate_kind != 1)
+		status = feeder_encode(&f, source, n_source);
+	if (status == TFMC_RT_OK && n > 0)
+		status = score(&f, ids, n, log_p);
+	feeder_close(&f);
+	return status == TFMC_RT_E_FULL ? TFMC_RT_E_PROMPT : status;
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Text and ids with a vocabulary of one token per Unicode code point, as the
+ * record carries it (tokens separated by newlines, the id is the line number).
+ */
+#include "runtime/generate/rules.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes of the UTF-8 sequence at s, 0 when it is not valid. */
+static size_t utf8_bytes(const char *s)
+{
+	const unsigned char *u = (const unsigned char *)s;
+	size_t n = u[0] < 0x80 ? 1 : u[0] >= 0xc2 && u[0] < 0xe0 ? 2 : (u[0] & 0xf0) == 0xe0 ? 3 : 0;
+	if (!n && u[0] >= 0xf0 && u[0] < 0xf5)
+		n = 4;
+	for (size_t i = 1; i < n; i++)
+		if ((u[i] & 0xc0) != 0x80)
+			return 0;
+	if (n == 3 && ((u[0] == 0xe0 && u[1] < 0xa0) || (u[0] == 0xed && u[1] >= 0xa0)))
+		return 0;
+	if (n == 4 && ((u[0] == 0xf0 && u[1] < 0x90) || (u[0] == 0xf4 && u[1] >= 0x90)))
+		return 0;
+	return n;
+}
+
+/* The id of a token, or -1. */
+static int32_t find_token(const char *vocabulary, const char *token, size_t n)
+{
+	int32_t id = 0;
+	for (const char *line = vocabulary; *line; id++) {
+		size_t len = strcspn(line, "\n");
+		if (len == n && !memcmp(line, token, n))
+			return id;
+		line += len + (line[len] == '\n');
+	}
+	return -1;
+}
+
+/* Token number id, or NULL. */
+static const char *token_at(const char *vocabulary, int32_t id, size_t *n)
+{
+	const char *line = vocabulary;
+	for (; id > 0 && *line; id--) {
+		size_t len = strcspn(line, "\n");
+		line += len + (line[len] == '\n');
+	}
+	*n = strcspn(line, "\n");
+	return id == 0 && *line ? line : NULL;
+}
+
+static int encode(const struct tfmc_record *record, int of_source, const char *text, int32_t *out,
+                  uint64_t cap, uint64_t *n_out)
+{
+	if (!n_out)
+		return TFMC_RT_E_NULL;
+	*n_out = 0;
+	if (!record || !text || (!out && cap))
+		return TFMC_RT_E_NULL;
+	int64_t where =
+	        of_source && record->source_vocabulary ? record->source_vocabulary : record->vocabulary;
+	if (!where)
+		return TFMC_RT_E_TEXT;
+	const char *vocabulary = tfmc_record_text(record, (uint64_t)where);
+	const char *unknown =
+	        record->unknown_token ? tfmc_record_text(record, (uint64_t)record->unknown_token) : "";
+	int32_t unknown_id = *unknown ? find_token(vocabulary, unknown, strlen(unknown)) : -1;
+	for (const char *s = text; *s;) {
+		size_t n = utf8_bytes(s);
+		if (!n)
+			return TFMC_RT_E_TEXT;
+		int32_t id = find_token(vocabulary, s, n);
+		id = id < 0 ? unknown_id : id;
+		if (id < 0)
+			return TFMC_RT_E_PROMPT;
+		if (*n_out < cap)
+			out[*n_out] = id;
+		++*n_out;
+		s += n;
+	}
+	return TFMC_RT_OK;
+}
+
+int tfmc_text_encode(const struct tfmc_record *record, const char *text, int32_t *out, uint64_t cap,
+                     uint64_t *n_out)
+{
+	return encode(record, 1, text, out, cap, n_out);
+}
+
+int tfmc_text_encode_target(const struct tfmc_record *record, const char *text, int32_t *out, uint64_t cap,
+                            uint64_t *n_out)
+{
+	return encode(record, 0, text, out, cap, n_out);
+}
+
+static int is_special(const struct tfmc_record *r, int32_t id)
+{
+	const int64_t *start = (const void *)((const char *)r + r->start);
+	const int64_t *stop = (const void *)((const char *)r + r->stop);
+	for (int64_t i = 0; i < r->n_start; i++)
+		if (start[i] == id)
+			return 1;
+	for (int64_t i = 0; i < r->n_stop; i++)
+		if (stop[i] == id)
+			return 1;
+	return id == r->pad;
+}
+
+const char *text_of_token(const struct tfmc_record *record, int32_t id, size_t *bytes)
+{
+	const char *token =
+	        record->vocabulary
+	                ? token_at(tfmc_record_text(record, (uint64_t)record->vocabulary), id, bytes)
+	                : NULL;
+	if (token && is_special(record, id))
+		*bytes = 0;
+	return token;
+}
+
+int tfmc_text_decode(const struct tfmc_record *record, const int32_t *ids, uint64_t n, char *out,
+                     uint64_t cap, uint64_t *n_out)
+{
+	if (!n_out)
+		return TFMC_RT_E_NULL;
+	*n_out = 0;
+	if (!record || (!ids && n) || (!out && cap))
+		return TFMC_RT_E_NULL;
+	if (!record->vocabulary)
+		return TFMC_RT_E_TEXT;
+	for (uint64_t i = 0; i < n; i++) {
+		size_t len;
+		const char *token = text_of_token(record, ids[i], &len);
+		if (!token)
+			return TFMC_RT_E_TEXT;
+		for (size_t k = 0; k < len && *n_out + k + 1 < cap; k++)
+			out[*n_out + k] = token[k];
+		*n_out += len;
+	}
+	if (cap)
+		out[*n_out < cap ? *n_out : cap - 1] = 0;
+	return TFMC_RT_OK;
+}
+
+int tfmc_generate_text(struct tfmc_session *session, const char *prompt, char *out, uint64_t cap)
+{
+	const struct tfmc_record *r = tfmc_session_record(session);
+	uint64_t n_prompt, n_ids = 0, n_bytes = 0;
+	if (!r || !prompt || (!out && cap))
+		return TFMC_RT_E_NULL;
+	uint64_t max_ids = r->max_len > 0 ? (uint64_t)r->max_len : 0;
+	int status = tfmc_text_encode(r, prompt, NULL, 0, &n_prompt);
+	if (status != TFMC_RT_OK)
+		return status;
+	int32_t *ids = malloc((size_t)(n_prompt + max_ids + 1) * sizeof(*ids));
+	if (!ids)
+		return TFMC_RT_E_MEMORY;
+	status = tfmc_text_encode(r, prompt, ids, n_prompt, &n_prompt);
+	if (status == TFMC_RT_OK)
+		status =
+		        tfmc_generate(session, NULL, ids, n_prompt, NULL, 0, ids + n_prompt, max_ids, &n_ids);
+	if (status == TFMC_RT_OK)
+		status = tfmc_text_decode(r, ids + n_prompt, n_ids, out, cap, &n_bytes);
+	if (status == TFMC_RT_OK && n_bytes >= cap)
+		status = TFMC_RT_E_SIZE;
+	free(ids);
+	return status;
+}
