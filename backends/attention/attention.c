@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The attention template: reads the group and its schedule. What is computed and
- * in which order is said in attention.h; attention_internal.h lists the parts.
+ * in which order is said in attention.h; internal.h lists the parts.
  */
 #include "backends/attention/attention.h"
 

@@ -4,11 +4,11 @@
  * scratch, and the position of the loops that are open.
  *
  *   attention.c           reads the group and its schedule
- *   attention_tasks.c     divides heads and rows among workers, begins and ends a task
- *   attention_copy.c      queries, keys and values in the order that the tiles read
- *   attention_block.c     one block of keys for all rows of a task, tile by tile
- *   attention_split.c     blocks of one head divided among workers, joined in a second step
- *   attention_scores.c    q k^T, attention_softmax.c weights, attention_values.c weights v
+ *   tasks.c     divides heads and rows among workers, begins and ends a task
+ *   copy.c      queries, keys and values in the order that the tiles read
+ *   block.c     one block of keys for all rows of a task, tile by tile
+ *   split.c     blocks of one head divided among workers, joined in a second step
+ *   scores.c    q k^T, softmax.c weights, values.c weights v
  *
  * The query heads that read one head of keys are one matrix of rows: row r is token r / group of query head
  * r % group, so that rows in order see ever more keys.
@@ -128,13 +128,13 @@ void attention_walk_row(const struct attention *a, int64_t count, int lanes, att
 /* Vectors of the sums of a register tile of `rows` rows, for each row: whole panels. */
 int attention_tile_vectors(const struct attention *a, int rows);
 
-/* --- attention_split.c ---------------------------------------------------------------------------------- */
+/* --- split.c ---------------------------------------------------------------------------------- */
 /* The rows' sums of a block lie in slot `index` from now on. */
 void attention_use_slot(struct attention *a, struct kb_val slots, struct kb_val index);
 /* The second step: rows are divided among workers, the blocks of each joined in order. */
 void attention_join(struct attention *a);
 
-/* --- attention_tasks.c ---------------------------------------------------------------------------------- */
+/* --- tasks.c ---------------------------------------------------------------------------------- */
 /* Places and sizes of all heads. */
 struct attention_heads {
 	struct kb_val batch, heads; /* heads of keys */
@@ -166,7 +166,7 @@ static inline bool attention_has_hints(const struct attention *a)
 	return a->job->target->arch != ARCH_OPENCL;
 }
 
-/* --- attention_copy.c ----------------------------------------------------------------------------------- */
+/* --- copy.c ----------------------------------------------------------------------------------- */
 /* The task's queries times q_factor; rows up to the next whole tile repeat the last one. */
 void attention_copy_queries(const struct attention *a);
 /* Sets where keys and values of the block lie, copies what does not lie as tiles read it. */

@@ -43,7 +43,7 @@ static struct kb_val as_f32(struct eval *e, const struct ir_op *op, struct kb_va
 	return x;
 }
 
-/* Functions of math.c, by op. */
+/* Functions of backends/kb/math.c, by op. */
 static unary_fn *math_of(enum ir_opcode code)
 {
 	static unary_fn *const table[IR_N_OPS] = {

@@ -23,7 +23,7 @@ struct kernel {
 void kernel_loops(struct kernel *g);
 /* Elements of a row that one worker computes: few where thousands of them stand side by side. */
 int64_t kernel_loops_block(const struct target *t);
-/* True for groups that the rowwise template computes (rowwise.h). */
+/* True for groups that the rowwise template computes (backends/rows/rowwise.h). */
 bool kernel_is_rowwise(const struct attrs_group *attrs, const struct ir_op *root);
 /* linear with packed weights. False when an operand does not lie as the tile needs it. */
 bool kernel_linear(struct kernel *g);
@@ -35,7 +35,7 @@ bool kernel_linear_shared(struct kernel *g);
 #define GPU_COLUMNS 64 /* of a tile */
 /* Rows of a tile when there are at most `rows`: 8, 16, 32 or 64. */
 int64_t kernel_linear_shared_rows(int64_t rows);
-/* Rows are in rowwise.h, attention in attention.h. */
+/* Rows are in backends/rows/rowwise.h, attention in backends/attention/attention.h. */
 
 /* A loop along the last axis: whole vectors, then what is left. `body` is recorded for both. */
 struct row_loop {

@@ -48,7 +48,7 @@ enum object_context {
 	CONTEXT_SOURCES = 152,     /* address of the block that row 0 reads of encode */
 	CONTEXT_SOURCE_STEP = 160, /* sequences from the source of a row to that of the next: 1, or 0 */
 	CONTEXT_ENCODED = 168,     /* address of the mark of row 0's source */
-	CONTEXT_SHARED = 256,      /* from here on: what workers write, barrier.c */
+	CONTEXT_SHARED = 256,      /* from here on: what workers write, backends/host/barrier.c */
 	/* i32: marks of the call when a worker was told to stop, at a barrier and at the end of a call. */
 	CONTEXT_CANCEL = CONTEXT_SHARED,
 	CONTEXT_EXIT_CANCEL = CONTEXT_SHARED + OBJECT_LINE,

@@ -2,7 +2,7 @@
 /*
  * The dialect OpenCL C 1.2 without extensions: what the core of the printer asks
  * for. Kernels take pointers to global memory; every other pointer's address
- * space comes from space.h. A place of the model in a comment becomes the name
+ * space comes from backends/print/space.h. A place of the model in a comment becomes the name
  * of the "file" that compilers cite: they name the step and the line in its kernel.
  */
 #include <inttypes.h>

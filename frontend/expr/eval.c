@@ -2,7 +2,7 @@
 /*
  * Evaluator of expressions: names, indices, operators. Ints are 64-bit and
  * never wrap, `/` on ints is exact or an error, floats never become NaN or
- * infinite by arithmetic. Functions are in expr_func.c.
+ * infinite by arithmetic. Functions are in func.c.
  */
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The expression language: text to tree (expr_lex.c, expr_parse.c) and tree to
- * value (expr_eval.c, expr_func.c); expr_read.c reads YAML scalars of a wanted
+ * The expression language: text to tree (lex.c, parse.c) and tree to
+ * value (eval.c, func.c); read.c reads YAML scalars of a wanted
  * type. Graph statements use the same tree with calls, keyword arguments and
  * lists allowed.
  *

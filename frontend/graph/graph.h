@@ -50,7 +50,7 @@ bool graph_substitute(struct arena *a, struct diag_context *cx, const struct gra
 /* `pattern` with every {name} replaced. */
 const char *graph_fill(struct arena *a, const char *pattern, const char *name, const char *with);
 
-/* ---- names (graph_live.c) ---- */
+/* ---- names (live.c) ---- */
 bool expr_mentions(const struct expr *e, const char *name);
 /* True when `e` or a part of it is a call of `name`. */
 bool expr_calls(const struct expr *e, const char *name);
@@ -63,7 +63,7 @@ const char *const *graph_targets(struct arena *a, const struct graph_body *body,
 struct graph_body graph_prune(struct arena *a, const struct graph_body *body, const char *const *outputs,
                               size_t n, const char *effect);
 
-/* ---- text (graph_text.c) ---- */
+/* ---- text (text.c) ---- */
 /* Replacement of a name, or NULL to keep it. */
 typedef const char *expr_rename(void *user, const char *name);
 void expr_print(struct buf *out, const struct expr *e, expr_rename *rename, expr_rename *placeholder,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loading a model file: the stages in order, the one name space, and the
- * accessors of frontend.h.
+ * Loading a model file: the stages in order, and the accessors of frontend.h.
  */
 #include "frontend/model/model.h"
 
@@ -14,82 +13,6 @@
 #include "frontend/import/folder.h"
 #include "frontend/model/schema.h"
 #include "ir/support/memory.h"
-
-bool model_declare(struct frontend_model *m, const char *name, const char *what, struct loc loc)
-{
-	if (!expr_is_name(name)) {
-		diag_error(m->cx, loc, DIAG_NAME, "'%s' is not a name (letters, digits, _; at most 63)",
-		           name);
-		return false;
-	}
-	const char *old = strmap_get(&m->names, name);
-	if (old != NULL) {
-		diag_error(m->cx, loc, DIAG_NAME_CLASH, "%s '%s' has the name of %s", what, name, old);
-		return false;
-	}
-	char *text = arena_alloc(&m->arena, strlen(what) + 3);
-	if (text == NULL)
-		return false;
-	memcpy(text, "a ", 2);
-	memcpy(text + 2, what, strlen(what));
-	strmap_set(&m->names, name, text);
-	return true;
-}
-
-const struct yaml_node *model_section(const struct frontend_model *m, const char *key)
-{
-	return yaml_find(m->root, key);
-}
-
-static enum expr_lookup lookup(void *user, const char *name, struct loc loc, struct value *out)
-{
-	struct frontend_model *m = user;
-	const struct ir_dim *d = ir_dim_sym(m->dims, name);
-	if (d != NULL) {
-		*out = value_dim(d);
-		return EXPR_FOUND;
-	}
-	return model_lookup_param(m, name, loc, out);
-}
-
-static const char *const *suggest(void *user, size_t *n)
-{
-	struct frontend_model *m = user;
-	*n = m->n_suggestions;
-	return m->suggestions;
-}
-
-struct expr_env model_env(struct frontend_model *m, bool dims)
-{
-	return (struct expr_env){&m->arena, m->cx, dims ? m->dims : NULL, lookup, suggest, m};
-}
-
-int model_find_input(const struct frontend_model *m, const char *name)
-{
-	for (size_t i = 0; i < m->inputs.n; i++) {
-		if (strcmp(m->inputs.items[i].pub.name, name) == 0)
-			return (int)i;
-	}
-	return -1;
-}
-
-int model_find_output(const struct frontend_model *m, const char *name)
-{
-	for (size_t i = 0; i < m->outputs.n; i++) {
-		if (strcmp(m->outputs.items[i].name, name) == 0)
-			return (int)i;
-	}
-	return -1;
-}
-
-const struct definition *model_find_definition(const struct frontend_model *m, const char *name)
-{
-	for (size_t i = 0; i < m->defines.n; i++) {
-		if (strcmp(m->defines.items[i].name, name) == 0)
-			return &m->defines.items[i];
-	}
-	return NULL;
-}
 
 /* `tfmc: 1`, `name`, and which top-level keys go together. */
 static bool read_head(struct frontend_model *m)
@@ -226,6 +149,18 @@ static enum tfmc_status read_written(struct frontend_model *m)
 	                  strlen(text), false, &m->written);
 }
 
+void frontend_destroy(struct frontend_model *m)
+{
+	if (m == NULL)
+		return;
+	model_close_checks(m);
+	weight_files_destroy(m->files);
+	for (size_t i = 0; i < m->hub_files.n; i++)
+		file_map_close(&m->hub_files.items[i]);
+	arena_destroy(&m->arena);
+	memory_free(m);
+}
+
 enum tfmc_status frontend_load(struct diag_context *cx, const char *path,
                                const struct frontend_options *options, struct frontend_model **out)
 {
@@ -264,13 +199,6 @@ const char *frontend_folder_text(struct frontend_model *m, const char *at)
 const char *frontend_name(const struct frontend_model *m)
 {
 	return m->name;
-}
-
-void model_note_file(struct frontend_model *m, const char *path)
-{
-	const char **slot = ARENA_PUSH(&m->arena, &m->read);
-	if (slot != NULL)
-		*slot = arena_strdup(&m->arena, path);
 }
 
 const char *const *frontend_files(const struct frontend_model *m, size_t *n)
@@ -315,4 +243,14 @@ const struct frontend_check *frontend_checks(const struct frontend_model *m, siz
 {
 	*n = m->checks.n;
 	return m->checks.items;
+}
+
+struct weight_source frontend_weights(struct frontend_model *m)
+{
+	return weight_files_source(m->files);
+}
+
+struct weight_files *frontend_weight_files(const struct frontend_model *m)
+{
+	return m->files;
 }

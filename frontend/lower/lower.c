@@ -431,28 +431,6 @@ enum tfmc_status frontend_lower(struct frontend_model *m, struct ir_module **out
 	return m->cx->n_errors == errors ? TFMC_NO_MEMORY : TFMC_INVALID;
 }
 
-void frontend_destroy(struct frontend_model *m)
-{
-	if (m == NULL)
-		return;
-	model_close_checks(m);
-	weight_files_destroy(m->files);
-	for (size_t i = 0; i < m->hub_files.n; i++)
-		file_map_close(&m->hub_files.items[i]);
-	arena_destroy(&m->arena);
-	memory_free(m);
-}
-
-struct weight_source frontend_weights(struct frontend_model *m)
-{
-	return weight_files_source(m->files);
-}
-
-struct weight_files *frontend_weight_files(const struct frontend_model *m)
-{
-	return m->files;
-}
-
 /* ---- types only ---- */
 
 /* A dim of the module in the model's own table, by its text. */

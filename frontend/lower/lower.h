@@ -90,12 +90,12 @@ struct lowering {
 	bool tail; /* rows have been taken: values are [B, d] */
 };
 
-/* lower_body.c */
+/* body.c */
 bool lower_body(struct lowering *lw, const struct graph_body *body, bool loop);
 void lower_bind(struct lowering *lw, const char *name, const struct lval *v);
 const struct lval *lower_find(const struct lowering *lw, const char *name);
 
-/* lower_expr.c */
+/* expr.c */
 /* A dim of the model in the module. */
 const struct ir_dim *lower_dim(struct lowering *lw, const struct ir_dim *d);
 bool lower_expr(struct lowering *lw, const struct expr *e, struct lval *out);
@@ -108,7 +108,7 @@ bool lower_unify(struct lowering *lw, struct loc at, struct ir_value *a, struct 
 /* A tensor of the dtype and shape of `like` from a scalar; a tensor is left alone. */
 bool lower_spread(struct lowering *lw, struct loc at, struct lval *v, struct ir_value like);
 
-/* lower_call.c */
+/* call.c */
 struct call {
 	struct lowering *lw;
 	const struct expr *e;
@@ -127,7 +127,8 @@ bool lower_call(struct lowering *lw, const struct expr *e, struct lval *out);
 /* LOWER_DECODE: reports an operation that mixes positions of the growing axis. */
 bool call_refuse_mixing(const struct call *c, struct ir_value x, int64_t axis);
 
-/* ops: lower_ops.c, lower_move.c, lower_nn.c, lower_rope.c, lower_sdpa.c, lower_state.c */
+/* ops: ops.c, frontend/operators/lower_move.c, frontend/operators/lower_nn.c,
+ * frontend/operators/lower_rope.c, frontend/operators/lower_sdpa.c, state.c */
 typedef bool op_lowering(const struct call *c, struct lval *out);
 op_lowering lower_param, lower_const, lower_iota, lower_sinusoid, lower_unary, lower_softcap, lower_pair,
         lower_where, lower_cast, lower_reduce, lower_argmax, lower_softmax, lower_logsumexp, lower_reshape,
@@ -137,7 +138,7 @@ op_lowering lower_param, lower_const, lower_iota, lower_sinusoid, lower_unary, l
         lower_key_lengths, lower_expect, lower_rope, lower_expert_linear, lower_cumsum, lower_topk,
         lower_scatter, lower_einsum, lower_clip, lower_leaky_relu, lower_log10, lower_extreme, lower_frame;
 
-/* lower_weights.c */
+/* weights.c */
 enum weight_form {
 	WEIGHT_PLAIN,
 	WEIGHT_MATRIX,     /* [out, ...] as a matrix [out, all the rest] */
@@ -164,7 +165,7 @@ bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir
  * is not visible (bool, rank 4, broadcast; may be none). */
 bool lower_score_bias(const struct call *c, struct ir_value visible, struct ir_value *scores);
 
-/* lower_move.c */
+/* frontend/operators/lower_move.c */
 struct ir_value lower_axis_first(struct lowering *lw, struct ir_value x, int axis);
 /* The first n axes come to lie at `axis`. */
 struct ir_value lower_axes_back(struct lowering *lw, struct ir_value x, int n, int axis);
@@ -178,7 +179,7 @@ struct ir_value lower_windows(struct lowering *lw, struct ir_value x, int axis,
 /* Elements 0, step, 2 step, .. of an axis. */
 struct ir_value lower_every(struct lowering *lw, struct ir_value x, int axis, int64_t step);
 
-/* lower_visible.c */
+/* frontend/operators/lower_visible.c */
 bool lower_is_none(const struct expr *e); /* absent, or written as none */
 /* i32 [B or 1, 1, S, T]: j - i, both from the start of the sequence. */
 struct ir_value lower_distances(const struct lowering *lw, const struct ir_type *scores);
@@ -200,7 +201,7 @@ const char *lower_indexed(struct lowering *lw, const char *pattern, const struct
                           size_t *n);
 bool weights_open(struct frontend_model *m);
 
-/* lower_state.c */
+/* state.c */
 bool lower_record_state(struct lowering *lw, const char *pattern, const struct state_type *slice);
 struct lower_state *lower_find_state(struct lowering *lw, const char *name);
 /* Names of the states that a body uses, in order. */
@@ -211,7 +212,7 @@ struct names_list {
 bool lower_body_states(struct lowering *lw, const struct graph_body *body, struct names_list *out);
 void lower_index_operands(const struct lower_loop *const *loops, size_t n, struct ir_value *out);
 
-/* lower_rows.c */
+/* rows.c */
 struct cache_use {
 	int64_t window; /* 0: none */
 	bool is_causal; /* and no position is seen by all */
@@ -223,7 +224,7 @@ int64_t cache_rows(int64_t len, int64_t max_len);
 /* Bounds the tokens of a call of decode or score, where their bound is not small enough. */
 bool lower_bind_rows(struct lowering *lw, bool scores);
 
-/* lower_score.c: what the entry score has beside decode. */
+/* frontend/operators/lower_score.c: what the entry score has beside decode. */
 bool score_add_targets(struct lowering *lw, int lengths);
 /* Binds `name` to log p of the targets, f32 [B, rows], instead of logits. */
 bool score_finish(struct lowering *lw, const char *name);

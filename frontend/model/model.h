@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The typed description of a model file, filled in stages by model_*.c, and
- * read by the block expansion (blocks.h) and the lowering (lower.h). Private to
+ * read by the block expansion (frontend/steps/blocks.h) and the lowering (frontend/lower/lower.h). Private to
  * the folder; frontend.h is what others see.
  *
  * Functions that return false have reported at least one error.
@@ -152,29 +152,29 @@ int model_find_input(const struct frontend_model *m, const char *name); /* index
 int model_find_output(const struct frontend_model *m, const char *name);
 const struct definition *model_find_definition(const struct frontend_model *m, const char *name);
 
-/* ---- model_params.c ---- */
+/* ---- params.c ---- */
 bool model_read_params(struct frontend_model *m);
 enum expr_lookup model_lookup_param(struct frontend_model *m, const char *name, struct loc loc,
                                     struct value *out);
 
-/* ---- model_inputs.c ---- */
+/* ---- inputs.c ---- */
 bool model_read_dims(struct frontend_model *m);
 bool model_read_inputs(struct frontend_model *m);
 bool model_read_outputs(struct frontend_model *m);
 
-/* ---- model_define.c ---- */
+/* ---- define.c ---- */
 bool model_read_defines(struct frontend_model *m);
 
-/* ---- model_sections.c ---- */
+/* ---- sections.c ---- */
 bool model_read_generate(struct frontend_model *m);
-/* Files of a tokenizer of any kind but chars, packed; in model_tokenizer.c. */
+/* Files of a tokenizer of any kind but chars, packed; in tokenizer.c. */
 TFMC_MUST_USE enum tfmc_status model_read_tokenizer(struct frontend_model *m, const struct yaml_node *node,
                                                     bool may_lack, struct tokenizer_packed *out);
 bool model_check_sections(struct frontend_model *m); /* weights, dtype, tokenizer, target: keys and words */
 bool model_read_ids(struct frontend_model *m, const struct yaml_node *node, const char *what,
                     struct frontend_ids *out);
 
-/* ---- model_checks.c ---- */
+/* ---- checks.c ---- */
 bool model_read_checks(struct frontend_model *m);
 void model_close_checks(struct frontend_model *m); /* the files that checks opened */
 

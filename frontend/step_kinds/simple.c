@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Steps that look at each position alone: embeddings, positions, linear layers,
- * feed-forward, activations, factors. Norms: blocks_norm.c.
+ * feed-forward, activations, factors. Norms: norm.c.
  */
 #include <string.h>
 

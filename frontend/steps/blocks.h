@@ -107,11 +107,11 @@ bool step_error(const struct step *st, const char *key, enum diag_code code, con
 /* Kind and merged arguments of a step, their keys checked. */
 bool read_step(struct blocks *b, const struct yaml_node *node, struct step *st);
 
-/* blocks_check.c: behind a step that failed no shape is known. What can be wrong without one is reported:
+/* check.c: behind a step that failed no shape is known. What can be wrong without one is reported:
  * kinds, keys, and the types of arguments of the steps from `from` on and of those in their bodies. */
 void blocks_check_rest(struct blocks *b, const struct yaml_node *steps, size_t from);
 
-/* blocks_args.c: absent keys take the schema's default; without one the result is left alone */
+/* args.c: absent keys take the schema's default; without one the result is left alone */
 const struct yaml_node *arg(const struct step *st, const char *key);
 bool arg_int(const struct step *st, const char *key, int64_t lo, int64_t *out);
 bool arg_float(const struct step *st, const char *key, double *out);
@@ -124,18 +124,20 @@ bool arg_path(const struct step *st, const char *key, const char **out);
 bool path_of_node(const struct step *st, const struct yaml_node *node, const char *key, const char **out);
 bool arg_lengths(const struct step *st, const char *key, const char **out);
 /* The arguments of graph-level rope after x and positions for heads of `width`; NULL without `rope`
- * (blocks_rope.c). */
+ * (frontend/step_kinds/rope.c). */
 bool arg_rope(const struct step *st, int64_t width, const char **out);
-/* A word of a mapping argument whose keys are those of `where` in schema.def; *out stays when it is absent.
+/* A word of a mapping argument whose keys are those of `where` in frontend/model/schema.def; *out stays when
+ * it is absent.
  */
 bool arg_map_word(const struct step *st, const struct yaml_node *map, const char *where, const char *key,
                   const char **out);
 
-/* blocks_simple.c: x gets the type of the input with another last axis. */
+/* frontend/step_kinds/simple.c: x gets the type of the input with another last axis. */
 void set_width(struct step *st, int64_t width);
 bool want_float_input(const struct step *st);
 
-/* blocks_norm.c: one row of features brought to a common size; weight, bias: parameters PATH.ROLE. */
+/* frontend/step_kinds/norm.c: one row of features brought to a common size; weight, bias: parameters
+ * PATH.ROLE. */
 struct norm {
 	const char *kind; /* NULL: none */
 	double eps;
@@ -144,7 +146,7 @@ struct norm {
 bool emit_norm(const struct step *st, const struct norm *n, const char *to, const char *from,
                const char *path, int64_t width);
 
-/* blocks_qk_norm.c: norms of queries and keys. */
+/* frontend/step_kinds/qk_norm.c: norms of queries and keys. */
 struct qk_norm {
 	struct norm norm;
 	bool over_all; /* of all heads together, before they are split */
@@ -154,7 +156,7 @@ bool arg_qk_norm(const struct step *st, struct qk_norm *out);
 /* Of q [B, heads[0], S, e] and k [B, heads[1], S, e], or of all features before the split. */
 bool emit_qk_norm(struct step *st, const struct qk_norm *n, const char *const qk[2], const int64_t heads[2],
                   int64_t e);
-/* blocks_bias.c: what attention adds to its scores, as arguments of sdpa; "" for nothing. */
+/* frontend/step_kinds/bias.c: what attention adds to its scores, as arguments of sdpa; "" for nothing. */
 bool arg_prefix(const struct step *st, const char **out); /* what `prefix` of sdpa wants */
 /* Length and element type of the cache; absent: left alone. */
 struct cache_use;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Classes of tokenizers, inside the readers: the table is tokenizer_classes.def.
+ * Classes of tokenizers, inside the readers: the table is classes.def.
  */
 #ifndef TFMC_FRONTEND_TOKENIZER_FILES_CLASS_H
 #define TFMC_FRONTEND_TOKENIZER_FILES_CLASS_H

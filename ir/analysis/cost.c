@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Costs by the shapes of operands and results. The formulas are those of the
- * products' definitions in ops.def.
+ * products' definitions in ir/core/ops.def.
  */
 #include "ir/analysis/cost.h"
 

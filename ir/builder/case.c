@@ -10,7 +10,6 @@
 
 #include "ir/builder/builder.h"
 #include "ir/support/checked.h"
-#include "ir/print/text.h"
 
 static bool atom_has(const struct ir_dim_atom *atom, int sym)
 {

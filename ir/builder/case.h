@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Cases: functions that serve some calls of another function, their base, with
- * some of its dims bound or bounded (struct ir_case in module.h). Calling the
+ * some of its dims bound or bounded (struct ir_case in ir/core/module.h). Calling the
  * base directly is always right; whoever makes code for an entry may test the
  * conditions and call the case instead.
  */

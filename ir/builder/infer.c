@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Result types: one infer_<op> for every row of ops.def, after the operand
+ * Result types: one infer_<op> for every row of ir/core/ops.def, after the operand
  * classes of the row were checked. The builder and the verifier share it, so
  * what is built is what is verified.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The typed calls of the builder, one per row of ops.def, and the frequent
+ * The typed calls of the builder, one per row of ir/core/ops.def, and the frequent
  * shapes of calls. Each is irb_op with its operands in table order.
  *
  * The operands of a row become a sequence (x)(w)(b); PARAMETERS and NAMES walk

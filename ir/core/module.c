@@ -265,3 +265,37 @@ uint32_t *ir_count_uses(struct arena *a, const struct ir_func *f)
 	uses[0] = 0;
 	return uses;
 }
+
+static bool is_word_char(char c, bool first)
+{
+	bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+	return letter || (!first && ((c >= '0' && c <= '9') || c == '.'));
+}
+
+void ir_print_name(struct buf *out, char sigil, const char *name)
+{
+	bool plain = name[0] != '\0';
+	for (size_t i = 0; plain && name[i] != '\0'; i++)
+		plain = is_word_char(name[i], i == 0);
+	buf_char(out, sigil);
+	if (plain)
+		buf_str(out, name);
+	else
+		buf_quoted(out, name);
+}
+
+void ir_type_print(struct buf *out, const struct ir_dims *dims, const struct ir_type *type)
+{
+	if (type->kind == IR_STATE) {
+		buf_str(out, "state ");
+		ir_print_name(out, '@', type->state->name);
+		return;
+	}
+	buf_str(out, ir_dtype_name(type->dtype));
+	buf_char(out, '[');
+	for (int i = 0; i < type->rank; i++) {
+		buf_str(out, i > 0 ? "," : "");
+		ir_dim_print(out, dims, type->dims[i], true);
+	}
+	buf_char(out, ']');
+}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Storage of the IR: module, weights, states, functions, regions, ops, values.
- * Only the builder (build.h) creates ops; everything is const once a function
+ * Only the builder (ir/builder/build.h) creates ops; everything is const once a function
  * is finished. A module owns one arena; destroying it is one call.
  *
  *   module "aren"
@@ -209,6 +209,11 @@ const struct ir_dim *ir_import_dim(struct ir_module *m, const struct ir_dim *d);
 const struct ir_type *ir_import_type(struct ir_module *m, const struct ir_type *t);
 /* A location whose path lives in m. */
 struct ir_loc ir_import_loc(struct ir_module *m, struct ir_loc loc);
+
+/* `%name` or `@name`; quoted when it is not letters, digits, `_` and `.`, beginning with a letter or `_`. */
+void ir_print_name(struct buf *out, char sigil, const char *name);
+/* `f32[B,S]`, `state @name`. */
+void ir_type_print(struct buf *out, const struct ir_dims *dims, const struct ir_type *type);
 
 static inline const struct ir_value_info *ir_info(const struct ir_func *f, struct ir_value v)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside the interpreter: one handler for every op, declared from ops.def, and
+ * Inside the interpreter: one handler for every op, declared from ir/core/ops.def, and
  * the run they work in. A handler gets its operands with their concrete shapes
  * and results that are allocated, shaped by their types and zeroed; it fills
  * them with unrounded f64, the driver rounds to the result type afterwards.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attribute lists of ops, read by the descriptors of ops.def.
+ * Attribute lists of ops, read by the descriptors of ir/core/ops.def.
  */
 #include "ir/parse/parser.h"
 

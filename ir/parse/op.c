@@ -2,7 +2,7 @@
 /*
  * Lines of a body: results, op, operands, attributes, types, location. The
  * table says everything about an op; only repeat and group have their own form
- * (parse_region.c).
+ * (region.c).
  */
 #include "ir/parse/parser.h"
 

@@ -60,7 +60,7 @@ bool parse_float(struct parser *p, double *out);
 bool parse_enter(struct parser *p);
 void parse_leave(struct parser *p);
 
-/* parse_dim.c */
+/* dim.c */
 bool parse_dim(struct parser *p, const struct ir_dim **out);
 bool parse_dims(struct parser *p, struct ir_dim_list *out); /* [a,b] */
 bool parse_ints(struct parser *p, struct ir_int_list *out);
@@ -73,10 +73,10 @@ bool parse_encoding(struct parser *p, enum ir_encoding *out);
 /* {name=value ...} of an op; `attrs` has the defaults. `skip_required`: lists may be absent (group). */
 bool parse_attrs(struct parser *p, enum ir_opcode code, void *attrs, bool skip_required);
 
-/* parse_weight.c */
+/* weight.c */
 bool parse_wexpr(struct parser *p, const struct ir_wexpr **out);
 
-/* parse_op.c: the body up to and with its closing brace; `end` is its terminator, whose operands are given.
+/* op.c: the body up to and with its closing brace; `end` is its terminator, whose operands are given.
  */
 bool parse_body(struct parser *p, enum ir_opcode end, struct parse_values *ends, int64_t *root);
 bool parse_value(struct parser *p, struct ir_value *out); /* %x or @w[%l] */
@@ -85,11 +85,11 @@ bool parse_define(struct parser *p, const struct tok *name, struct ir_value v);
 bool parse_result_types(struct parser *p, const struct ir_value *results, size_t n);
 void parse_scope_end(struct parser *p, size_t mark);
 
-/* parse_region.c: after the word `repeat` or `group` */
+/* region.c: after the word `repeat` or `group` */
 bool parse_repeat(struct parser *p, const struct parse_names *results, struct ir_loc loc);
 bool parse_group(struct parser *p, const struct parse_names *results, struct ir_loc loc);
 
-/* parse_func.c: after the word `func` */
+/* func.c: after the word `func` */
 bool parse_func(struct parser *p);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Provenance expressions of weights (weight.h has their text). The constructors
+ * Provenance expressions of weights (ir/weights/weight.h has their text). The constructors
  * check shapes; here are words, counts and the counted stack, which reads its
  * element once for each number with {i} in tensor names replaced.
  */

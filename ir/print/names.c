@@ -16,24 +16,6 @@ struct naming {
 	unsigned next;
 };
 
-static bool is_word_char(char c, bool first)
-{
-	bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-	return letter || (!first && ((c >= '0' && c <= '9') || c == '.'));
-}
-
-void ir_print_name(struct buf *out, char sigil, const char *name)
-{
-	bool plain = name[0] != '\0';
-	for (size_t i = 0; plain && name[i] != '\0'; i++)
-		plain = is_word_char(name[i], i == 0);
-	buf_char(out, sigil);
-	if (plain)
-		buf_str(out, name);
-	else
-		buf_quoted(out, name);
-}
-
 static bool is_number(const char *name)
 {
 	return name[0] == '\0' || strspn(name, "0123456789") == strlen(name);

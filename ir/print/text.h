@@ -34,9 +34,7 @@ void ir_print_func(struct buf *out, const struct diag_context *cx, const struct 
                    const struct ir_func *f);
 void ir_print_op(struct buf *out, const struct ir_module *m, const struct ir_func *f, const struct ir_op *op);
 
-/* `%name` or `@name`; quoted when it is not letters, digits, `_` and `.`, beginning with a letter or `_`. */
-void ir_print_name(struct buf *out, char sigil, const char *name);
-/* The reference of all ops as a Markdown table, from ops.def (part of README.md). */
+/* The reference of all ops as a Markdown table, from ir/core/ops.def (part of README.md). */
 void ir_print_op_reference(struct buf *out);
 
 #endif

@@ -8,8 +8,7 @@
 #include <string.h>
 
 #include "ir/types/intern.h"
-#include "ir/core/module.h"
-#include "ir/print/text.h"
+#include "ir/support/strmap.h"
 
 struct dtype_row {
 	const char *name;
@@ -96,9 +95,7 @@ static uint64_t type_hash(const struct ir_type *key)
 	uint64_t h = hash_bytes64(HASH64_SEED, head, sizeof(head));
 	for (int i = 0; i < key->rank; i++)
 		h = hash_bytes64(h, &key->dims[i]->serial, sizeof(uint32_t));
-	if (key->state != NULL)
-		h = hash_bytes64(h, key->state->name, strlen(key->state->name));
-	return h;
+	return h; /* states are few: they may share a slot */
 }
 
 static const struct ir_type *intern_type(struct ir_types *t, const struct ir_type *key)
@@ -146,20 +143,4 @@ const struct ir_dim *ir_type_count_range(struct ir_dims *t, const struct ir_type
 	for (int i = from; i < to; i++)
 		n = ir_dim_mul(t, n, type->dims[i]);
 	return n;
-}
-
-void ir_type_print(struct buf *out, const struct ir_dims *dims, const struct ir_type *type)
-{
-	if (type->kind == IR_STATE) {
-		buf_str(out, "state ");
-		ir_print_name(out, '@', type->state->name);
-		return;
-	}
-	buf_str(out, ir_dtype_name(type->dtype));
-	buf_char(out, '[');
-	for (int i = 0; i < type->rank; i++) {
-		buf_str(out, i > 0 ? "," : "");
-		ir_dim_print(out, dims, type->dims[i], true);
-	}
-	buf_char(out, ']');
 }

@@ -60,6 +60,5 @@ const struct ir_type *ir_type_state(struct ir_types *t, const struct ir_state_de
 /* Product of all dims, or of dims [from, to). */
 const struct ir_dim *ir_type_count(struct ir_dims *t, const struct ir_type *type);
 const struct ir_dim *ir_type_count_range(struct ir_dims *t, const struct ir_type *type, int from, int to);
-void ir_type_print(struct buf *out, const struct ir_dims *dims, const struct ir_type *type);
 
 #endif

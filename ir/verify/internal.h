@@ -24,14 +24,14 @@ const char *verify_type_text(struct verifier *v, const struct ir_type *t);
 /* `%name` as the text form prints it, without making it unique. */
 const char *verify_value_text(struct verifier *v, struct ir_value value);
 
-/* verify_module.c: names, weights, states, signatures */
+/* module.c: names, weights, states, signatures */
 void verify_declarations(struct verifier *v);
 void verify_signature(struct verifier *v);
-/* verify_case.c: conditions and signature of a case */
+/* case.c: conditions and signature of a case */
 void verify_case(struct verifier *v);
-/* verify_stage.c */
+/* stage.c */
 void verify_stage_of(struct verifier *v, const struct ir_op *op);
-/* verify_plan.c: a function of the stage plan whose structure is right */
+/* plan.c: a function of the stage plan whose structure is right */
 void verify_plan(struct verifier *v);
 
 #endif

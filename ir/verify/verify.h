@@ -4,7 +4,7 @@
  * the entity, its function and both sides:
  *
  *  - operands are defined before use and visible (same or enclosing region);
- *  - operand classes fit ops.def; types equal what infer.c derives again;
+ *  - operand classes fit ir/core/ops.def; types equal what ir/builder/infer.c derives again;
  *  - regions end in their terminator, repeat yields have the carries' types;
  *  - state values are used exactly once, and come back from the function;
  *  - names of weights, states, functions, params are unique; weight types have

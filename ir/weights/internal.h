@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between the files that evaluate weight expressions: weight_eval.c has the
+ * Between the files that evaluate weight expressions: eval.c has the
  * dispatch, stored tensors and what moves or maps elements one by one,
- * weight_sums.c what reads whole rows or columns for one element.
+ * sums.c what reads whole rows or columns for one element.
  */
 #ifndef TFMC_IR_WEIGHTS_INTERNAL_H
 #define TFMC_IR_WEIGHTS_INTERNAL_H

@@ -2,7 +2,7 @@
 /*
  * Which rows of each value somebody reads: all of them, or one row of each
  * sequence, at[b] of an axis. The facts are found backward over a function
- * (demand.c, by the rules of demand_rule.c) before anything is rewritten.
+ * (demand.c, by the rules of rule.c) before anything is rewritten.
  *
  * The axis of a value that holds the rows is never 0: that one counts sequences.
  */

@@ -199,7 +199,7 @@ struct pass_options {
 	const char *rules_text;           /* more rules, tried before the built-in ones; may be NULL */
 	const char *rules_name;           /* of their file, for messages */
 	size_t rules_len;
-	const char *tiles_text; /* sizes instead of those of the model (tiles.h); may be NULL */
+	const char *tiles_text; /* sizes instead of those of the model (passes/group/tiles.h); may be NULL */
 	const char *tiles_name; /* of their file, for messages */
 	size_t tiles_len;
 	size_t first_number; /* of the first dump; 0: 1 */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Writing a function at the stage groups: the walk (group.c) and the copies
- * that make buffers coincide where they must (group_copies.c).
+ * that make buffers coincide where they must (copies.c).
  */
 #ifndef TFMC_PASSES_GROUP_EMIT_H
 #define TFMC_PASSES_GROUP_EMIT_H

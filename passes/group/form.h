@@ -4,7 +4,7 @@
  * it; every other member is read by members only. So a cluster can be emitted
  * where its last op stands, and nothing is computed twice. A linear with parts
  * has a result for each part and is emitted where its root stands: whatever its
- * members read from outside is there by then (group_parts.c).
+ * members read from outside is there by then (parts.c).
  */
 #ifndef TFMC_PASSES_GROUP_FORM_H
 #define TFMC_PASSES_GROUP_FORM_H

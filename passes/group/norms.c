@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Norms in kernels of linears, see group_norms.h. The sizes of weights and the
+ * Norms in kernels of linears, see norms.h. The sizes of weights and the
  * target decide; bits do not depend on it, since a linear's kernel walks over
  * the rows of a norm as a kernel of the norm alone does.
  */

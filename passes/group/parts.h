@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files that form clusters share: the state of the walk and the facts
- * about ops (group_form.c), and linears whose column ranges go different ways
- * (group_parts.c).
+ * about ops (form.c), and linears whose column ranges go different ways
+ * (parts.c).
  */
 #ifndef TFMC_PASSES_GROUP_PARTS_H
 #define TFMC_PASSES_GROUP_PARTS_H

@@ -3,9 +3,9 @@
  * Packing of the blocks of a lane: buffers are intervals of time with a height.
  * Greedy in several orders, each buffer into the smallest gap between those that
  * are alive with it, among equal ones where bytes were freed last (they are in
- * the caches); branch and bound (plan_search.c) where no order meets the lower
+ * the caches); branch and bound (search.c) where no order meets the lower
  * bound (the largest sum of what is alive at once). Of packings with the same
- * peak that one wins which stacks best on the other lanes (plan_lanes.c), then
+ * peak that one wins which stacks best on the other lanes (lanes.c), then
  * the one whose bytes were freed most recently.
  */
 #include "passes/plan/plan.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Inside of plan-memory: which values share memory (alias.c), which buffers a
- * function has and when they are alive (plan_live.c), and where they lie
- * (plan_pack.c, plan_search.c, plan_lanes.c). Sizes are coefficient times unit:
+ * function has and when they are alive (live.c), and where they lie
+ * (pack.c, search.c, lanes.c). Sizes are coefficient times unit:
  * buffers with the same unit are one lane, and a packing of the coefficients is
  * a packing for every value of the dims.
  */
@@ -33,7 +33,7 @@ struct plan_classes {
 TFMC_MUST_USE enum tfmc_status plan_classes(struct pass_context *p, const struct ir_module *m,
                                             const struct ir_func *f, bool in_place, struct plan_classes *out);
 
-/* --- buffers (plan_live.c) -------------------------------------------------------------------------------
+/* --- buffers (live.c) -------------------------------------------------------------------------------
  */
 
 /* Buffers and lifetimes of f (stage groups). */
@@ -48,15 +48,15 @@ TFMC_MUST_USE enum tfmc_status plan_live(struct pass_context *p, const struct ir
  */
 
 /*
- * Offsets of all buffers, blocks, peaks and lower bounds (plan_pack.c), then bases of the blocks, arena and
- * lower bound of the whole (plan_lanes.c). Allocates blocks in `keep`, works in `a`. False when memory ran
+ * Offsets of all buffers, blocks, peaks and lower bounds (pack.c), then bases of the blocks, arena and
+ * lower bound of the whole (lanes.c). Allocates blocks in `keep`, works in `a`. False when memory ran
  * out.
  */
 TFMC_MUST_USE bool plan_pack(struct arena *a, struct arena *keep, struct ir_dims *dims,
                              struct plan_func *plan);
 
 /*
- * Branch and bound over buffers of one block (plan_search.c) whose best known packing has the peak `peak`:
+ * Branch and bound over buffers of one block (search.c) whose best known packing has the peak `peak`:
  * writes offsets of a better one when it finds any. True when the offsets are optimal.
  */
 bool plan_search(struct arena *a, struct plan_buffer **buffers, size_t n, size_t n_times, int64_t peak,
@@ -65,7 +65,7 @@ bool plan_search(struct arena *a, struct plan_buffer **buffers, size_t n, size_t
 /* A gap at the largest dims counts so much: those are the bytes that callers have. */
 #define PLAN_LARGEST_WEIGHT 8
 
-/* One way to lay blocks on top of each other, measured (plan_lanes.c). */
+/* One way to lay blocks on top of each other, measured (lanes.c). */
 struct plan_stack {
 	struct plan_func *plan;
 	struct arena *arena;
@@ -87,7 +87,7 @@ size_t plan_stack_turns(const struct plan_stack *s);
 void plan_stack_keep(struct plan_stack *s, struct ir_dims *dims);
 
 /*
- * Packs buffer by buffer (plan_mixed.c). When that makes the largest gap smaller than `gap`, every buffer is
+ * Packs buffer by buffer (mixed.c). When that makes the largest gap smaller than `gap`, every buffer is
  * a block of its own, with bases for plan_stack_keep; gives the new gap. Negative: it does not, the plan is
  * as it was.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Building what a rule puts in place of a match, and the rewriter that brings
- * rules into the two walks of rebuild.h. The replacement has the location of
+ * rules into the two walks of passes/framework/rebuild.h. The replacement has the location of
  * the root. Invariant: it has the type of the root, or the pass fails with an
  * internal error that names the rule.
  */

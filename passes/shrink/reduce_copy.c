@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A module copied with one edit. Two walks for each function, as in rebuild.c:
+ * A module copied with one edit. Two walks for each function, as in passes/framework/rebuild.c:
  * backward to find what is read, forward through the builder. Unlike a pass,
  * an edit may change parameters, results and bounds.
  */

@@ -68,8 +68,9 @@ const struct tfmc_record_dim *tfmc_record_dim_at(const struct tfmc_record *recor
 
 uint64_t tfmc_dtype_bytes(uint64_t dtype)
 {
-	static const uint8_t bytes[] = {4, 2, 2, 8, 1, 1,
-	                                4, 8, 1, 2}; /* rows of dtypes.def, see struct tfmc_record_tensor */
+	static const uint8_t bytes[] = {
+	        4, 2, 2, 8, 1,
+	        1, 4, 8, 1, 2}; /* rows of ir/types/dtypes.def, see struct tfmc_record_tensor */
 	return dtype < sizeof(bytes) ? bytes[dtype] : 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Generation of several sequences side by side: each has a generator of its own
- * (generate.c) and a slot of the session (slots.c); a step is one call for all.
+ * (generate.c) and a slot of the session (runtime/core/slots.c); a step is one call for all.
  * Steps of a batch have the bits of steps alone, so every sequence is what it
  * would be without the others.
  */

@@ -108,7 +108,7 @@ bool column_emit(struct suite *s, const struct column *column, const char *dir);
 /* Runs all batches of a column in this process; writes DIR/NAME.out. 77: no device. */
 int column_run_opencl(struct suite *s, const struct column *column, const char *dir);
 
-/* --- files (files.c says what is in them)
+/* --- files (frontend/text/files.c says what is in them)
  * ---------------------------------------------------------------------- */
 bool write_cases(const struct suite *s, const char *path);
 /* Whole files; false after a message. */

@@ -110,7 +110,7 @@ static struct row *add_row(struct table *t, const char *name, int code)
 	return r;
 }
 
-/* Ops in the order of ops.def, then what else cases name. */
+/* Ops in the order of ir/core/ops.def, then what else cases name. */
 static bool make_rows(struct table *t)
 {
 	for (int i = 0; i < IR_N_OPS; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One check of the interpreter for every op, declared from ops.def: a function
+ * One check of the interpreter for every op, declared from ir/core/ops.def: a function
  * that fails the running Check test when the op's values are wrong.
  */
 #ifndef TFMC_TESTS_SUPPORT_INTERP_CHECKS_H

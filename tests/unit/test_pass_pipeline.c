@@ -66,7 +66,7 @@ static bool is_extra(const struct pass_desc *pass)
 	return pass->id == PASS_chunk_ffn;
 }
 
-/* The order of passes.def is that of the default pipeline. */
+/* The order of passes/framework/passes.def is that of the default pipeline. */
 START_TEST(test_default_has_all)
 {
 	struct fixture t;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tfmc attend: which token looks at which, for every layer and head. Reads or generates
- * the tokens, has the model run over them (attend_maps.c) and writes one offline page
+ * the tokens, has the model run over them (maps.c) and writes one offline page
  * and one array file for each attention.
  */
 #define _POSIX_C_SOURCE 200809L

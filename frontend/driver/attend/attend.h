@@ -2,7 +2,7 @@
 /*
  * What tfmc attend gathers: the tokens of a run, and for the chosen attention ops that were
  * executed their weights p [H,S,T], query rows by key columns. The command (attend.c) fills
- * the sequences, attend_maps.c the maps, attend_page.c and npy.c write them.
+ * the sequences, maps.c the maps, page.c and npy.c write them.
  */
 #ifndef TFMC_FRONTEND_DRIVER_ATTEND_ATTEND_H
 #define TFMC_FRONTEND_DRIVER_ATTEND_ATTEND_H
@@ -51,20 +51,20 @@ struct attend {
 	const char *left_out; /* what the page says of attentions that it has no room for; NULL: nothing */
 };
 
-/* attend_choice.c: EXIT_OK, or that of a usage error. */
+/* choice.c: EXIT_OK, or that of a usage error. */
 enum exit_code attend_read_choice(struct driver *d, struct attend_choice *out);
-/* attend_choice.c: keeps of a->maps (without p) and of their heads what is chosen and, where a page is
+/* choice.c: keeps of a->maps (without p) and of their heads what is chosen and, where a page is
  * written, what it has room for; taken[i] says it of each that was there. TFMC_INVALID after a diagnostic
  * when nothing is left. */
 TFMC_MUST_USE enum tfmc_status attend_choose(struct attend *a, bool *taken);
 /* Which head of the model a map's head h is. */
 int64_t attend_head(const struct attend *a, int64_t h);
 
-/* attend_maps.c: the input takes as many tokens, or a diagnostic at the input. */
+/* maps.c: the input takes as many tokens, or a diagnostic at the input. */
 TFMC_MUST_USE enum tfmc_status attend_check(const struct attend *a, const struct attend_sequence *s);
-/* attend_maps.c: runs the compiled model on the sequences and takes the weights of the chosen attentions. */
+/* maps.c: runs the compiled model on the sequences and takes the weights of the chosen attentions. */
 TFMC_MUST_USE enum tfmc_status attend_run(struct attend *a);
-/* attend_page.c: appends the page. */
+/* page.c: appends the page. */
 TFMC_MUST_USE enum tfmc_status attend_page(const struct attend *a, struct buf *out);
 
 /* npy.c: a NumPy file, format 1.0: f32, little-endian, row-major. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Probes of the commands run and verify (probes.c), and comparison with values that
- * another framework wrote (reference.c).
+ * another framework wrote (frontend/driver/check/reference.c).
  */
 #ifndef TFMC_FRONTEND_DRIVER_RUN_PROBES_H
 #define TFMC_FRONTEND_DRIVER_RUN_PROBES_H

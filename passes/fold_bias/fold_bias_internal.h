@@ -6,7 +6,7 @@
 #ifndef TFMC_PASSES_FOLDS_FOLD_BIAS_INTERNAL_H
 #define TFMC_PASSES_FOLDS_FOLD_BIAS_INTERNAL_H
 
-#include "passes/folds/fold_bias.h"
+#include "passes/fold_bias/fold_bias.h"
 
 #define BIAS_VIEWS_MAX 16
 

@@ -4,7 +4,7 @@
  * through elementwise ops of single readers to linears of one input. Then blocks
  * are struck out until every weight of those that remain is read by them only.
  */
-#include "passes/folds/ffn.h"
+#include "passes/chunks/ffn.h"
 
 struct finder {
 	struct pass_context *p;

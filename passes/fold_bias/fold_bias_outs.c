@@ -5,7 +5,7 @@
  * the bias.
  */
 #include "ir/core/view.h"
-#include "passes/folds/fold_bias_internal.h"
+#include "passes/fold_bias/fold_bias_internal.h"
 
 /* --- attentions ----------------------------------------------------------------------------------------- */
 

@@ -5,7 +5,7 @@
  * attention with the same lengths makes it 0 again, or a caller could see it.
  * Invariant: a value that is not marked is the same whatever these rows hold.
  */
-#include "passes/folds/fold_bias.h"
+#include "passes/fold_bias/fold_bias.h"
 
 #define VIEWS_MAX 16
 

@@ -12,7 +12,7 @@
  * Refuses    blocks whose weights something else reads (they would be stored twice), blocks that are as small
  * as a part, and blocks inside of more than one repeat.
  */
-#include "passes/folds/ffn.h"
+#include "passes/chunks/ffn.h"
 #include "passes/weights/join_weights.h"
 
 #define PANEL       16 /* columns of a panel of packed weights */

@@ -16,7 +16,7 @@
  * which unwritten rows are visible; and a bias that is used elsewhere. What shares a weight or a state is
  * folded in all functions or in none.
  */
-#include "passes/folds/fold_bias.h"
+#include "passes/fold_bias/fold_bias.h"
 
 #include "passes/folds/fold_affine.h"
 

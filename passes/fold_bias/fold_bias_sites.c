@@ -5,7 +5,7 @@
  * are joined along the way, a reason against one is one against its whole set.
  */
 #include "ir/core/view.h"
-#include "passes/folds/fold_bias_internal.h"
+#include "passes/fold_bias/fold_bias_internal.h"
 
 #define COLUMNS_MAX (1 << 22)
 
