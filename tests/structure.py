@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""structure.py [ROOT]: the size and shape of the tree in one table; `git worktree add OLD REVISION` gives an older
+tree to compare with. Lines and functions are those of C files beside tests."""
+import collections
+import os
+import re
+import subprocess
+import sys
+
+STAGES = ("ir", "frontend", "passes", "backends", "runtime")
+
+
+def read(root, path):
+    return open(os.path.join(root, path), encoding="utf-8", errors="replace").read()
+
+
+def tracked(root):
+    return subprocess.check_output(["git", "-C", root, "ls-files"], text=True).split()
+
+
+def without_comments(text):
+    text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m[0].count("\n"), text, flags=re.S)
+    return re.sub(r'"(\\.|[^"\\])*"', '""', text)
+
+
+def included_rooms(root, sources):
+    """Room -> rooms whose headers it includes; the includes of other rooms' internal headers."""
+    arrows, internal = collections.defaultdict(set), 0
+    for path in sources:
+        room = os.path.dirname(path)
+        for target in re.findall(r'^#include "([^"]+)"', read(root, path), flags=re.M):
+            other = os.path.dirname(target)
+            if target not in sources or other == room:
+                continue
+            arrows[room].add(other)
+            internal += target.endswith("internal.h") and not room.startswith(other + "/")
+    return arrows, internal
+
+
+def reachable(arrows, start):
+    seen, open_rooms = set(), [start]
+    while open_rooms:
+        for room in arrows[open_rooms.pop()] - seen:
+            seen.add(room)
+            open_rooms.append(room)
+    return seen
+
+
+def circles(arrows):
+    """Sets of rooms that reach each other."""
+    reach = {room: reachable(arrows, room) for room in list(arrows)}
+    return {frozenset(r for r in reach if r in reach[room] and room in reach[r]) for room in reach if room in reach[room]}
+
+
+def fields(body):
+    """Declared names in the body of a struct, those of structs inside it included."""
+    n = 0
+    for declaration in re.sub(r"\([^()]*\)", "", re.sub(r"\[[^\]]*\]", "", body)).replace("{", ";").replace("}", ";").split(";"):
+        words = re.sub(r"\bstruct\s*$|\bunion\s*$", "", declaration.strip()).strip()
+        if re.search(r"\w\s+\**\w|\w\s*\*+\s*\w", words):
+            n += 1 + words.count(",")
+    return n
+
+
+def structs(text):
+    for found in re.finditer(r"^(?:typedef )?struct (\w+) \{$(.*?)^\}", text, flags=re.S | re.M):
+        yield found[1], fields(found[2])
+
+
+def functions(text):
+    """Lengths of the bodies of functions."""
+    return [f[1].count("\n") for f in re.finditer(r"^\{\n(.*?)^\}", text, flags=re.S | re.M)]
+
+
+def main():
+    root = sys.argv[1] if len(sys.argv) > 1 else "."
+    files = tracked(root)
+    c_files = [f for f in files if f.split("/")[0] in STAGES and f.endswith((".c", ".h", ".def"))]
+    texts = {f: without_comments(read(root, f)) for f in c_files}
+    count = collections.Counter(os.path.dirname(f) for f in c_files)
+    arrows, internal = included_rooms(root, set(c_files))
+    largest = max((n, name, f) for f, text in texts.items() if f not in ("runtime/abi.h", "runtime/tfmc_rt.h")
+                  for name, n in structs(text))
+    lengths = [n for text in texts.values() for n in functions(text)]
+    readme = max((read(root, f).count("\n"), f) for f in files if f.endswith("README.md"))
+    room, n = count.most_common(1)[0]
+    rows = [("lines of C beside tests", sum(read(root, f).count("\n") for f in c_files), ""),
+            ("source files in the largest folder", n, room),
+            ("rooms", len(count), ""),
+            ("circles between rooms", len(circles(arrows)), " ".join(sorted(min(circles(arrows), default=[])))),
+            ("includes of another room's internal header", internal, ""),
+            ("lines of the largest README", *readme),
+            ("fields of the largest private struct", largest[0], "struct %s, %s" % largest[1:]),
+            ("functions", len(lengths), "mean %.1f lines, %d above 50" % (sum(lengths) / len(lengths), sum(n > 50 for n in lengths)))]
+    for name, value, where in rows:
+        print("%-44s %7d  %s" % (name, value, where))
+
+
+if __name__ == "__main__":
+    main()
