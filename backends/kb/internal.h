@@ -65,7 +65,6 @@ struct kb_val kb_emit(struct kb *k, struct kb_inst inst, const struct kb_val *ar
 /* A valid value of a type after a misuse, so that recording goes on. */
 struct kb_val kb_poison(struct kb *k, struct kb_type type);
 
-bool kb_is_float(enum kb_scalar s);
 bool kb_is_int(enum kb_scalar s); /* I8 .. I64 */
 const char *kb_scalar_name(enum kb_scalar s);
 const char *kb_bin_name(enum kb_bin op);

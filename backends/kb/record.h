@@ -116,6 +116,7 @@ bool kb_same_func(const struct kb_func *a, const struct kb_func *b);
 const struct kb_func *kb_share_last(struct kb_module *m);
 /* Bytes of an element in memory; 0 for what has no place there (VOID, BOOL). */
 int kb_scalar_bytes(enum kb_scalar s);
+bool kb_is_float(enum kb_scalar s);
 const struct kb_caps *kb_module_caps(const struct kb_module *m);
 
 #endif

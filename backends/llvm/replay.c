@@ -40,11 +40,6 @@ LLVMTypeRef replay_type(const struct replay_module *m, struct kb_type t)
 	return t.lanes > 1 ? LLVMVectorType(s, (unsigned)t.lanes) : s;
 }
 
-bool replay_is_float(enum kb_scalar s)
-{
-	return s == KB_F16 || s == KB_BF16 || s == KB_F32 || s == KB_F64;
-}
-
 LLVMValueRef replay_intrinsic(struct replay *r, const char *name, LLVMTypeRef *types, size_t n_types,
                               LLVMValueRef *args, unsigned n_args)
 {

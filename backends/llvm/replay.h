@@ -47,7 +47,6 @@ struct replay {
 
 LLVMTypeRef replay_scalar(const struct replay_module *m, enum kb_scalar s);
 LLVMTypeRef replay_type(const struct replay_module *m, struct kb_type t);
-bool replay_is_float(enum kb_scalar s);
 /* Integer constant, splat over the lanes of t (f32 and f16 kinds of the same width: as integers). */
 LLVMValueRef replay_int(const struct replay_module *m, struct kb_type t, int64_t v);
 /* Call of the intrinsic `name`, overloaded on `n_types` types. */

@@ -73,7 +73,7 @@ static LLVMIntPredicate int_predicate(enum kb_cmp op, bool is_unsigned)
 static LLVMValueRef compare(struct replay *r, enum kb_scalar s, enum kb_cmp op, LLVMValueRef a,
                             LLVMValueRef b)
 {
-	if (replay_is_float(s))
+	if (kb_is_float(s))
 		return LLVMBuildFCmp(r->builder, float_predicate(op), a, b, "");
 	return LLVMBuildICmp(r->builder, int_predicate(op, s == KB_U8 || s == KB_PTR), a, b, "");
 }
@@ -87,7 +87,7 @@ static LLVMValueRef pick(struct replay *r, enum kb_scalar s, enum kb_cmp op, LLV
 static LLVMValueRef bin(struct replay *r, enum kb_scalar s, enum kb_bin op, LLVMValueRef a, LLVMValueRef b)
 {
 	LLVMBuilderRef build = r->builder;
-	bool is_float = replay_is_float(s), is_unsigned = s == KB_U8;
+	bool is_float = kb_is_float(s), is_unsigned = s == KB_U8;
 	switch (op) {
 	case KB_ADD: return is_float ? LLVMBuildFAdd(build, a, b, "") : LLVMBuildAdd(build, a, b, "");
 	case KB_SUB: return is_float ? LLVMBuildFSub(build, a, b, "") : LLVMBuildSub(build, a, b, "");
@@ -117,7 +117,7 @@ static LLVMValueRef un_intrinsic(struct replay *r, const char *name, LLVMValueRe
 
 static LLVMValueRef un(struct replay *r, enum kb_scalar s, enum kb_un op, LLVMValueRef a)
 {
-	bool is_float = replay_is_float(s);
+	bool is_float = kb_is_float(s);
 	switch (op) {
 	case KB_NEG: return is_float ? LLVMBuildFNeg(r->builder, a, "") : LLVMBuildNeg(r->builder, a, "");
 	case KB_ABS:
@@ -239,7 +239,7 @@ static LLVMValueRef xgetbv(struct replay *r)
 static LLVMValueRef constant(struct replay *r, const struct kb_inst *i)
 {
 	LLVMTypeRef type = replay_type(r->module, i->type);
-	if (i->op == KBO_CONST_INT && replay_is_float(i->type.scalar))
+	if (i->op == KBO_CONST_INT && kb_is_float(i->type.scalar))
 		return LLVMConstNull(type);
 	if (i->op == KBO_CONST_INT)
 		return replay_int(r->module, i->type, i->imm);

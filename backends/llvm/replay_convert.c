@@ -224,7 +224,7 @@ static LLVMValueRef int_to_int(const struct conversion *c, LLVMValueRef v, enum 
 LLVMValueRef replay_convert(struct replay *r, LLVMValueRef v, struct kb_type from, struct kb_type to)
 {
 	struct conversion c = {r, to.lanes};
-	bool float_from = replay_is_float(from.scalar), float_to = replay_is_float(to.scalar);
+	bool float_from = kb_is_float(from.scalar), float_to = kb_is_float(to.scalar);
 	if (to.scalar == KB_BOOL && float_from)
 		return LLVMBuildFCmp(r->builder, LLVMRealUNE, v, LLVMConstNull(LLVMTypeOf(v)), "");
 	if (to.scalar == KB_BOOL)

@@ -244,22 +244,17 @@ static const char *int_to_float(struct print *p, const char *text, enum kb_scala
 	return direct ? x : float_to_float(p, x, via, to);
 }
 
-static bool is_float(enum kb_scalar s)
-{
-	return s == KB_F16 || s == KB_BF16 || s == KB_F32 || s == KB_F64;
-}
-
 void c_convert(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct kb_type from = print_arg_type(p, i, 0), to = i->type;
 	const char *text = print_arg(p, i, 0);
 	if (from.scalar == KB_BOOL && from.lanes > 1)
 		text = arena_printf(p->arena, "(%s & 1)", text);
-	if (is_float(from.scalar) && is_float(to.scalar))
+	if (kb_is_float(from.scalar) && kb_is_float(to.scalar))
 		buf_str(out, float_to_float(p, text, from.scalar, to));
-	else if (is_float(from.scalar))
+	else if (kb_is_float(from.scalar))
 		buf_str(out, float_to_int(p, text, from.scalar, to));
-	else if (is_float(to.scalar))
+	else if (kb_is_float(to.scalar))
 		buf_str(out, int_to_float(p, text, from.scalar, to));
 	else if (c_element_of(from.scalar, from.lanes) == c_element_of(to.scalar, to.lanes))
 		buf_str(out, text);

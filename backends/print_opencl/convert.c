@@ -18,11 +18,6 @@ struct conversion {
 	int lanes;
 };
 
-static bool is_float(enum kb_scalar s)
-{
-	return s == KB_F16 || s == KB_BF16 || s == KB_F32;
-}
-
 /* Has more bits than a float's fraction. */
 static bool is_wide(enum kb_scalar s)
 {
@@ -103,7 +98,7 @@ void opencl_convert(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct conversion c = conversion_of(p, i, out);
 	const char *name = opencl_scalar(c.to, p->options->index_bits);
-	if (is_float(c.from) || is_float(c.to)) {
+	if (kb_is_float(c.from) || kb_is_float(c.to)) {
 		float_to(&c);
 	} else if (strcmp(name, opencl_scalar(c.from, p->options->index_bits)) == 0) {
 		print_number(&c);

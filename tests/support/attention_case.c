@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "backends/attention/attention.h"
-#include "backends/kb/interp/interp.h"
+#include "tests/kb_interp/interp.h"
 #include "backends/llvm/llvm.h"
 #include "ir/builder/build.h"
 #include "ir/interp/interp.h"

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "backends/print/cfamily.h"
-#include "backends/kb/interp/interp.h"
+#include "tests/kb_interp/interp.h"
 #include "ir/target/target.h"
 
 #define DATA_MAX 4

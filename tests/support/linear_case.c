@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backends/kb/interp/interp.h"
+#include "tests/kb_interp/interp.h"
 #include "backends/kernel/templates.h"
 #include "backends/llvm/llvm.h"
 #include "ir/interp/interp.h"

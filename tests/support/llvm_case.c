@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "backends/backend.h"
-#include "backends/kb/interp/interp.h"
+#include "tests/kb_interp/interp.h"
 #include "backends/llvm/llvm.h"
 #include "tests/support/cross.h"
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "backends/print/cfamily.h"
-#include "backends/kb/interp/interp.h"
+#include "tests/kb_interp/interp.h"
 #include "tests/support/opencl_device.h"
 
 #define DATA_MAX 4

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backends/kb/interp/interp.h"
+#include "tests/kb_interp/interp.h"
 #include "backends/kb/record.h"
 
 struct fixture {

@@ -7,7 +7,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "backends/kb/interp/interp.h"
+#include "tests/kb_interp/interp.h"
 #include "backends/kb/record.h"
 #include "ir/support/compiler.h"
 

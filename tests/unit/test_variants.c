@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/kb/interp/interp.h"
+#include "tests/kb_interp/interp.h"
 #include "backends/plan/object.h"
 #include "passes/framework/pass.h"
 #include "runtime/tfmc_rt.h"

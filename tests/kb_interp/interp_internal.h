@@ -2,11 +2,11 @@
 /*
  * The kernel interpreter's frame, and the lane arithmetic its main loop uses.
  */
-#ifndef TFMC_BACKENDS_KB_INTERP_INTERP_INTERNAL_H
-#define TFMC_BACKENDS_KB_INTERP_INTERP_INTERNAL_H
+#ifndef TFMC_TESTS_KB_INTERP_INTERP_INTERNAL_H
+#define TFMC_TESTS_KB_INTERP_INTERP_INTERNAL_H
 
-#include "backends/kb/internal.h"
-#include "backends/kb/interp/interp.h"
+#include "backends/kb/record.h"
+#include "tests/kb_interp/interp.h"
 
 struct kb_work;
 

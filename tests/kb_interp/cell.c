@@ -4,7 +4,7 @@
  * once: for + - * / and sqrt that is the correctly rounded result, and fma asks
  * the library for it.
  */
-#include "backends/kb/interp/interp_internal.h"
+#include "tests/kb_interp/interp_internal.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * The kernel interpreter's loop over instructions. Structure is resolved to
  * jumps once for each call; every value has its lanes in an array.
  */
-#include "backends/kb/interp/interp_internal.h"
+#include "tests/kb_interp/interp_internal.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -5,7 +5,7 @@
  * shadow that says who touched it last, so that an order of the items that no
  * barrier promises is an error here, whatever this run happens to compute.
  */
-#include "backends/kb/interp/interp_internal.h"
+#include "tests/kb_interp/interp_internal.h"
 
 #include <stdio.h>
 #include <string.h>
