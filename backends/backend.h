@@ -130,7 +130,7 @@ TFMC_MUST_USE enum tfmc_status backend_pack(struct diag_context *cx, const struc
                                             const struct weight_source *source,
                                             const struct backend_sink *sink);
 
-/* --- sizes, before code generation ------------------------------------------------------------------- */
+/* ---- sizes, before code generation ---- */
 struct backend_function_sizes {
 	const struct ir_func *func;
 	const struct ir_dim *arena; /* bytes, beside the scratch */
@@ -151,7 +151,7 @@ TFMC_MUST_USE enum tfmc_status backend_measure(struct diag_context *cx, const st
                                                const struct target *target, struct arena *arena,
                                                struct backend_sizes *out);
 
-/* --- object bytes in this process ---------------------------------------------------------------- */
+/* ---- object bytes in this process ---- */
 struct backend_jit;
 /* Loads an object made for this machine through LLJIT. `object` is copied. */
 TFMC_MUST_USE enum tfmc_status backend_jit_load(struct diag_context *cx, const struct buf *object,

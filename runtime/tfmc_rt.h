@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libtfmcrt: what applications normally use on top of a compiled object. Maps
- * weights, runs a gang of workers, keeps memory for a session, calls entries
- * by name, and generates: greedily or by sampling. Depends on libc and threads only.
+ * libtfmcrt: what applications normally use on top of a compiled object. Maps weights, runs a gang of workers,
+ * keeps memory for a session, calls entries by name, and generates: greedily, by sampling or by beam search.
+ * Depends on libc and threads only.
  *
- *	#include <tfmc_rt.h>
- *	#include "dates.h"
- *	struct tfmc_model model = dates_model();
- *	struct tfmc_session *session;
- *	int status = tfmc_session_open(&model, NULL, &session);
+ * 	#include <tfmc_rt.h>
+ * 	#include "dates.h"
+ * 	struct tfmc_model model = dates_model();
+ * 	struct tfmc_session *session;
+ * 	int status = tfmc_session_open(&model, NULL, &session);
  *
- * Every function returns a status code of abi.h (0: ok) unless it says otherwise;
- * nothing is printed. Positive codes from 100 are those of this library. A pointer that is missing is
- * TFMC_RT_E_NULL (of functions that give pointers NULL, of numbers of things -1 or 0); a null pointer with a
- *count of 0 is an empty list.
+ * Every function returns a status code of abi.h (0: ok) unless it says otherwise; nothing is printed. Positive
+ * codes from 100 are those of this library. A missing pointer is TFMC_RT_E_NULL (functions that return pointers
+ * give NULL, functions that return counts -1 or 0); a null pointer with a count of 0 is an empty list.
  *
- * Threads: a session, what was made of it (slots), a gang and a sampler are used by one thread at a time;
- *only tfmc_session_cancel may be called from any. Different sessions are independent: any number of threads
- *may each have one, over the same model, record and mapped weights, which nobody changes. There is no global
- * state.
+ * Threads: a session, what was made of it (slots), a gang and a sampler are used by one thread at a time; only
+ * tfmc_session_cancel may be called from any. Different sessions are independent: any number of threads may each
+ * have one, over the same model, record and mapped weights, which nobody changes. There is no global state.
  */
 #ifndef TFMC_RT_H
 #define TFMC_RT_H
@@ -50,7 +48,7 @@ enum tfmc_rt_code {
 /* Text of any status code, of objects and of this library. Never NULL. */
 const char *tfmc_rt_status_text(int status);
 
-/* --- weights ----------------------------------------------------------------------------------------- */
+/* ---- weights ---- */
 struct tfmc_mapping {
 	const void *data; /* the weights: pass as tfmc_config.weights; 64-byte aligned */
 	uint64_t bytes;
@@ -76,8 +74,7 @@ void tfmc_weights_unmap(struct tfmc_mapping *mapping); /* NULL is allowed */
  */
 int tfmc_weights_find(const struct tfmc_record *record, char *path, uint64_t cap);
 
-/* --- a gang of workers -----------------------------------------------------------------------------------
- */
+/* ---- a gang of workers ---- */
 struct tfmc_gang;
 /*
  * n >= 1 workers: the caller and n - 1 threads. Who has to wait, a thread for the next round or the caller
@@ -97,8 +94,7 @@ void tfmc_gang_run_some(struct tfmc_gang *gang, int64_t n, tfmc_task_fn *fn, voi
 /* A parallel_for for tfmc_config (user = the gang): any n, indices dealt out in order. */
 void tfmc_gang_parallel_for(void *gang, int64_t n, tfmc_task_fn *fn, void *arg);
 
-/* --- sessions: memory and calls by name
- * ---------------------------------------------------------------------- */
+/* ---- sessions: memory and calls by name ---- */
 struct tfmc_session;
 enum tfmc_driver { TFMC_DRIVER_SPMD, TFMC_DRIVER_PARALLEL_FOR };
 /* Fields may be added at the end: a smaller struct_size is that of an older header, and what it lacks is 0.
@@ -174,10 +170,12 @@ int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t
                       const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs);
 int tfmc_session_reset(struct tfmc_session *session);
 
-/* --- sequences of a session ------------------------------------------------------------------------------
- * A session holds `batch` sequences of their own lengths. A call with B rows works on B of them that follow
- * each other, those from 0 on unless tfmc_session_select said otherwise; rows whose length (the input
- * `lengths`) is 0 are left alone. What cannot be done is a status, and then nothing has changed. */
+/* ---- sequences of a session ---- */
+/*
+ * A session holds `batch` sequences of their own lengths. A call with B rows works on B of them that
+ * follow each other, those from 0 on unless tfmc_session_select said otherwise; rows whose length (the
+ * input `lengths`) is 0 are left alone. What cannot be done is a status, and then nothing has changed.
+ */
 int64_t tfmc_session_batch(const struct tfmc_session *session);
 /* Tokens of a sequence; -1: there is none of that number. */
 int64_t tfmc_session_length(const struct tfmc_session *session, int64_t sequence);
@@ -212,10 +210,12 @@ int tfmc_state_save(const struct tfmc_record *record, const struct tfmc_mapping 
 int tfmc_state_restore(const struct tfmc_record *record, const struct tfmc_mapping *weights, void *state,
                        int64_t batch, int64_t sequence, const void *data, uint64_t n);
 
-/* --- slots: sequences that join and leave a running batch
- * --------------------------------------------------- Sequences that were begun at different times take their
- * steps in one call. A slot is a number that stays with a sequence until it leaves. The session is the slots'
- * alone until they are closed; it must outlive them. */
+/* ---- slots: sequences that join and leave a running batch ---- */
+/*
+ * Sequences that were begun at different times take their steps in one call. A slot is a number that stays
+ * with a sequence until it leaves. The session is the slots' alone until they are closed; it must outlive
+ * them.
+ */
 struct tfmc_slots;
 /* Resets the session. As many slots as the session has sequences. */
 int tfmc_slots_open(struct tfmc_session *session, struct tfmc_slots **out);
@@ -250,9 +250,8 @@ int tfmc_slots_save(const struct tfmc_slots *slots, int64_t slot, void *out, uin
 /* Into a free slot. */
 int tfmc_slots_restore(struct tfmc_slots *slots, const void *data, uint64_t n, int64_t *slot);
 
-/* --- sampling
- * --------------------------------------------------------------------------------------------------
- * What is not given cuts nothing off. The steps are done in the order of the fields, first the penalties. */
+/* ---- sampling ---- */
+/* What is not given cuts nothing off. The steps are done in the order of the fields, first the penalties. */
 struct tfmc_sample_options {
 	uint64_t struct_size;
 	double repetition_penalty; /* > 0: logits of ids seen before are divided (negative: multiplied) by it;
@@ -283,11 +282,12 @@ void tfmc_sampler_destroy(struct tfmc_sampler *sampler); /* NULL is allowed */
 int32_t tfmc_sampler_draw(struct tfmc_sampler *sampler, const float *logits, const unsigned char *excluded,
                           const int32_t *history, uint64_t n_history);
 
-/* --- what may be written
- * ------------------------------------------------------------------------------------------------
- * Beside what the model itself says (start, stop, suppress). Ids are excluded after probabilities have been
- * taken over the whole vocabulary: a beam's log p does not change by what is excluded, and sampling shares
- * their probability among the others. Zero-initialise, set struct_size; arrays stay the caller's. */
+/* ---- what may be written ---- */
+/*
+ * Beside what the model itself says (start, stop, suppress). Ids are excluded after probabilities have
+ * been taken over the whole vocabulary: a beam's log p does not change by what is excluded, and sampling
+ * shares their probability among the others. Zero-initialise, set struct_size; arrays stay the caller's.
+ */
 struct tfmc_ids {
 	const int32_t *items;
 	uint64_t n;
@@ -319,8 +319,7 @@ struct tfmc_rules {
 	void *user;
 };
 
-/* --- generation
- * ------------------------------------------------------------------------------------------------ */
+/* ---- generation ---- */
 enum tfmc_finish {
 	TFMC_FINISH_LENGTH,   /* max_new_tokens, max_len or the room for ids was reached */
 	TFMC_FINISH_STOP,     /* the last token is a stop id */
@@ -442,8 +441,7 @@ int tfmc_score(struct tfmc_session *session, const int32_t *source, uint64_t n_s
 /* The packed tokenizer an object carries, for tfmc_tokenizer_open of libtfmctok; NULL: none. */
 const void *tfmc_record_tokenizer(const struct tfmc_record *record, uint64_t *bytes);
 
-/* --- text: one token per Unicode code point
- * ------------------------------------------------------------------------ */
+/* ---- text: one token per Unicode code point ---- */
 /* Text to ids with the source vocabulary (seq2seq) or the vocabulary; *n_out: ids needed, also when cap is
  * smaller. */
 int tfmc_text_encode(const struct tfmc_record *record, const char *text, int32_t *out, uint64_t cap,

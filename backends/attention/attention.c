@@ -17,7 +17,7 @@ enum { Q, KEY, VALUE, BIAS, LEN, PAST, SINKS };
 #define BLOCK_MAX TILE_BLOCK_MAX
 #define UNROLLED  8 /* vectors of a row that need no loop */
 
-/* --- tensors -------------------------------------------------------------------------------------------- */
+/* ---- tensors ---- */
 
 enum kb_scalar attention_scalar(enum ir_dtype t)
 {
@@ -122,7 +122,7 @@ int attention_tile_vectors(const struct attention *a, int rows)
 	return best;
 }
 
-/* --- the group ------------------------------------------------------------------------------------------ */
+/* ---- the group ---- */
 
 static enum tfmc_status internal(const struct attention *a, const char *what)
 {
@@ -208,7 +208,7 @@ static enum tfmc_status bind_result(struct attention *a, const struct ir_op *roo
 	return TFMC_OK;
 }
 
-/* --- the schedule --------------------------------------------------------------------------------------- */
+/* ---- the schedule ---- */
 
 /* `n` elements of scratch, from *at on, which moves on in whole lines. */
 static struct kb_val take(const struct attention *a, int64_t *at, int64_t n)

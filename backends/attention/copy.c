@@ -9,7 +9,7 @@
 
 #define PANEL TILE_PANEL
 
-/* --- queries -------------------------------------------------------------------------------------------- */
+/* ---- queries ---- */
 
 /* A row of an operand, and where it goes in scratch. */
 struct row_copy {
@@ -52,7 +52,7 @@ void attention_copy_queries(const struct attention *a)
 	kb_end_loop(k);
 }
 
-/* --- rings ---------------------------------------------------------------------------------------------- */
+/* ---- rings ---- */
 
 /* The row of a ring in which key j of the block lies. */
 static struct kb_val ring_row(const struct attention *a, struct kb_val j)
@@ -68,7 +68,7 @@ static struct kb_val ring_base(const struct attention *a, const struct kb_tensor
 	return attention_at(a->k, t, head, attention_step(a->k, t, ATTENTION_ROW, row));
 }
 
-/* --- keys ----------------------------------------------------------------------------------------------- */
+/* ---- keys ---- */
 
 /* As many keys as a vector has lanes; clamped: those at or beyond n_keys are not read, the last one stands
  * in. */
@@ -228,7 +228,7 @@ static void copy_panels(const struct attention *a)
 	kb_end_loop(k);
 }
 
-/* --- values --------------------------------------------------------------------------------------------- */
+/* ---- values ---- */
 
 /* Whole vectors are multiplied: behind the last element there is 0. */
 static void copy_values(const struct attention *a, struct kb_val first)

@@ -97,7 +97,7 @@ struct attention {
 	struct kb_val is_even;
 };
 
-/* --- attention.c ---------------------------------------------------------------------------------------- */
+/* ---- attention.c ---- */
 /* A vector of scores, weights or sums. */
 struct kb_type attention_vector(const struct attention *a);
 /* ptr + index elements of t. */
@@ -128,13 +128,13 @@ void attention_walk_row(const struct attention *a, int64_t count, int lanes, att
 /* Vectors of the sums of a register tile of `rows` rows, for each row: whole panels. */
 int attention_tile_vectors(const struct attention *a, int rows);
 
-/* --- split.c ---------------------------------------------------------------------------------- */
+/* ---- split.c ---- */
 /* The rows' sums of a block lie in slot `index` from now on. */
 void attention_use_slot(struct attention *a, struct kb_val slots, struct kb_val index);
 /* The second step: rows are divided among workers, the blocks of each joined in order. */
 void attention_join(struct attention *a);
 
-/* --- tasks.c ---------------------------------------------------------------------------------- */
+/* ---- tasks.c ---- */
 /* Places and sizes of all heads. */
 struct attention_heads {
 	struct kb_val batch, heads; /* heads of keys */
@@ -166,13 +166,13 @@ static inline bool attention_has_hints(const struct attention *a)
 	return a->job->target->arch != ARCH_OPENCL;
 }
 
-/* --- copy.c ----------------------------------------------------------------------------------- */
+/* ---- copy.c ---- */
 /* The task's queries times q_factor; rows up to the next whole tile repeat the last one. */
 void attention_copy_queries(const struct attention *a);
 /* Sets where keys and values of the block lie, copies what does not lie as tiles read it. */
 void attention_copy_block(struct attention *a);
 
-/* --- one block ------------------------------------------------------------------------------------------ */
+/* ---- one block ---- */
 /* Adds the open block of keys to all rows of the task. */
 void attention_block(struct attention *a);
 /* The keys of the block that a row of the task sees are [begin, end). */

@@ -16,7 +16,7 @@
 
 #define MAXIMA 4
 
-/* --- a row ---------------------------------------------------------------------------------------------- */
+/* ---- a row ---- */
 
 /* A row of the tile. */
 struct score_row {
@@ -45,7 +45,7 @@ static struct score_row row_of_tile(const struct attention *a, struct kb_val i)
 	return r;
 }
 
-/* --- bias ----------------------------------------------------------------------------------------------- */
+/* ---- bias ---- */
 
 /* s[j] += bias[j] bias_factor for `lanes` keys. */
 static void bias_step(const struct attention *a, struct kb_val s, struct kb_val bias, struct kb_val j,
@@ -87,7 +87,7 @@ static void add_bias(const struct attention *a, const struct score_row *r)
 	kb_end_loop(k);
 }
 
-/* --- maxima --------------------------------------------------------------------------------------------- */
+/* ---- maxima ---- */
 
 /* Which of the keys from j on the row sees. */
 static struct kb_val seen(const struct attention *a, const struct score_row *r, struct kb_val j)
@@ -226,7 +226,7 @@ static void row_weights(const struct attention *a, struct kb_val i)
 		walk_partly(a, &r, mark_step, sum);
 }
 
-/* --- the tile ------------------------------------------------------------------------------------------- */
+/* ---- the tile ---- */
 
 /* Rows that the last vector has beyond the tile's: nothing joins them. */
 static void clear_tile_rows(const struct attention *a)

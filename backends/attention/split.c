@@ -12,7 +12,7 @@
 
 enum { Q, KEY };
 
-/* --- when ----------------------------------------------------------------------------------------------- */
+/* ---- when ---- */
 
 bool kernel_has_join(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
                      const struct ir_dim **heads)
@@ -32,7 +32,7 @@ struct kb_val kernel_is_split(struct kb *k, struct kb_val heads, struct kb_val n
 	return kb_bin(k, KB_AND, few, kb_cmp(k, KB_NE, rest, kb_index(k, 0)));
 }
 
-/* --- slots ---------------------------------------------------------------------------------------------- */
+/* ---- slots ---- */
 
 void attention_use_slot(struct attention *a, struct kb_val slots, struct kb_val index)
 {
@@ -42,7 +42,7 @@ void attention_use_slot(struct attention *a, struct kb_val slots, struct kb_val 
 	a->sum = kb_ptr_add(k, a->max, kb_index(k, 0), a->slot_list * 4);
 }
 
-/* --- the second step ------------------------------------------------------------------------------------ */
+/* ---- the second step ---- */
 
 /* The sums of a row so far, and of one block: addresses of row 0. */
 struct join {

@@ -10,7 +10,7 @@
 #include "backends/attention/internal.h"
 #include "backends/kernel/templates.h"
 
-/* --- rows of a head ------------------------------------------------------------------------------------- */
+/* ---- rows of a head ---- */
 
 static bool is_grouped(const struct attention *a)
 {
@@ -52,7 +52,7 @@ struct kb_val attention_row_limit(const struct attention *a, struct kb_val r)
 	return kb_min(a->k, a->limit, kb_add(a->k, a->first_limit, token_of(a, r)));
 }
 
-/* --- the head ------------------------------------------------------------------------------------------- */
+/* ---- the head ---- */
 
 /* Element of an i32[B] operand. */
 static struct kb_val sequence_value(struct attention *a, const struct kb_tensor *t, struct kb_val b)
@@ -97,7 +97,7 @@ void attention_find_head(struct attention *a, struct kb_val b, struct kb_val key
 		                            attention_step(a->k, &a->sinks, 0, first));
 }
 
-/* --- the task ------------------------------------------------------------------------------------------- */
+/* ---- the task ---- */
 
 static void clear_rows(const struct attention *a)
 {
@@ -267,7 +267,7 @@ static void run_task(struct attention *a, const struct blocks *part)
 	kb_end_if(k);
 }
 
-/* --- shares --------------------------------------------------------------------------------------------- */
+/* ---- shares ---- */
 
 /* The line of tiles, and this worker's part [lo, hi) of it; where blocks are divided, the line of all blocks.
  */

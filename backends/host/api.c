@@ -59,8 +59,7 @@ void api_zero_words(struct emit *e, struct kb_val ptr, struct kb_val bytes)
 	kb_end_loop(e->k);
 }
 
-/* --- sizes
- * -------------------------------------------------------------------------------------------------- */
+/* ---- sizes ---- */
 
 /* What a call of f needs behind the scratch; 0 where its cases take all calls with these dims. */
 static struct kb_val arena_of(struct emit *e, const struct function *f)
@@ -129,8 +128,7 @@ static void emit_state_bytes(struct object *o)
 	kb_end(k);
 }
 
-/* --- init
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- init ---- */
 
 struct init {
 	struct emit e;
@@ -269,8 +267,7 @@ static void emit_init(struct object *o)
 	kb_end(n.e.k);
 }
 
-/* --- texts, call by number
- * ---------------------------------------------------------------------------------------- */
+/* ---- texts, call by number ---- */
 
 static void emit_status_text(struct object *o)
 {

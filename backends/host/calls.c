@@ -230,8 +230,7 @@ void emit_calls(struct object *o, const struct function *f)
 	emit_single(o, f);
 }
 
-/* --- entries ----------------------------------------------------------------------------------------------
- */
+/* ---- entries ---- */
 
 static void check_context(struct emit *e)
 {

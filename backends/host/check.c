@@ -56,7 +56,7 @@ static void check_sizes(struct emit *e)
 	emit_return_if(e, kb_cmp(e->k, KB_LT, have, need), TFMC_RT_E_SIZE);
 }
 
-/* --- state ---------------------------------------------------------------------------------------------- */
+/* ---- state ---- */
 
 static struct kb_val batch_of(struct emit *e)
 {
@@ -87,8 +87,7 @@ static void check_state(struct emit *e)
 		check_encoded(e);
 }
 
-/* --- values ------------------------------------------------------------------------------------------------
- */
+/* ---- values ---- */
 
 /* Element i of an integer input as i64. */
 static struct kb_val int_at(struct emit *e, const struct ir_type *t, struct kb_val ptr, struct kb_val i)
@@ -184,8 +183,7 @@ static void check_values(struct emit *e)
 			check_ids(e, i);
 }
 
-/* --- room
- * --------------------------------------------------------------------------------------------------- */
+/* ---- room ---- */
 
 struct rooms {
 	struct emit *emit;

@@ -37,7 +37,7 @@ const struct ir_dim *object_tensor_bytes(const struct object *o, const struct ir
 	return object_round_up(o, ir_dim_mul(dims, ir_type_count(dims, t), bytes));
 }
 
-/* --- arguments ------------------------------------------------------------------------------------------ */
+/* ---- arguments ---- */
 
 /* The dims of one function among those of which f's words are made. */
 struct marks {
@@ -143,8 +143,7 @@ static void find_roles(struct function *f)
 	f->has_state = f->has_state || f->has_past;
 }
 
-/* --- groups and arena --------------------------------------------------------------------------------------
- */
+/* ---- groups and arena ---- */
 
 struct group_list {
 	struct function *f;
@@ -307,8 +306,7 @@ enum tfmc_status layout_functions(struct object *o)
 	return TFMC_OK;
 }
 
-/* --- entries
- * ------------------------------------------------------------------------------------------------- */
+/* ---- entries ---- */
 
 static bool is_wanted(const struct object *o, const char *name)
 {

@@ -92,8 +92,7 @@ static struct kb_val scratch(struct emit *e, struct kb_val worker)
 	return kb_ptr_add(e->k, arena, offset, 0);
 }
 
-/* --- bases: what a group touches -------------------------------------------------------------------------
- */
+/* ---- bases: what a group touches ---- */
 
 struct base {
 	bool is_slice;
@@ -181,8 +180,7 @@ static bool given_value(void *user, struct ir_value base, struct kb_val *ptr)
 	return b;
 }
 
-/* --- recording -------------------------------------------------------------------------------------------
- */
+/* ---- recording ---- */
 
 /* Of heads: together with the group before or the one behind. */
 static int64_t parts_of(const struct function *f, size_t group)

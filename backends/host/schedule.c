@@ -29,7 +29,7 @@ struct schedule {
 	} open;
 };
 
-/* --- left-out inputs ------------------------------------------------------------------------------------ */
+/* ---- left-out inputs ---- */
 
 static enum kb_scalar scalar_of(enum ir_dtype t)
 {
@@ -100,8 +100,7 @@ static void emit_defaults(struct object *o, const struct function *f)
 	kb_end(e.k);
 }
 
-/* --- groups
- * ------------------------------------------------------------------------------------------------- */
+/* ---- groups ---- */
 
 static void barrier(struct schedule *s)
 {
@@ -290,8 +289,7 @@ static void schedule_region(struct schedule *s, const struct ir_region *r)
 	}
 }
 
-/* --- the two drivers
- * ------------------------------------------------------------------------------------------- */
+/* ---- the two drivers ---- */
 
 static void begin(struct schedule *s, const char *suffix, enum kb_scalar result)
 {

@@ -71,8 +71,7 @@ static void end_ok(struct emit *e)
 	kb_end(e->k);
 }
 
-/* --- the window --------------------------------------------------------------------------------------------
- */
+/* ---- the window ---- */
 
 void emit_set_window(struct emit *e, struct kb_val state, struct kb_val first, struct kb_val source)
 {
@@ -112,8 +111,7 @@ static void emit_select(struct object *o)
 	end_ok(&e);
 }
 
-/* --- reset, trim
- * -------------------------------------------------------------------------------------------- */
+/* ---- reset, trim ---- */
 
 static void emit_reset(struct object *o)
 {
@@ -165,8 +163,7 @@ static void emit_trim(struct object *o)
 	end_ok(&e);
 }
 
-/* --- copies
- * ------------------------------------------------------------------------------------------------- */
+/* ---- copies ---- */
 
 /* A state as matrices that follow each other, of units that tokens fill: a row, or a panel of 16. What does
  * not grow, or has rows of odd bytes, is one unit. */
@@ -290,8 +287,7 @@ static void emit_fork(struct object *o)
 	end_ok(&e);
 }
 
-/* --- reorder
- * ------------------------------------------------------------------------------------------------ */
+/* ---- reorder ---- */
 
 struct reorder {
 	struct kb_val state, from, n; /* from: i64 [n] */

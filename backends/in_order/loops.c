@@ -62,7 +62,7 @@ void kernel_row_loop(const struct row_loop *l)
 	row_vectors(l, main, l->hi, 1);
 }
 
-/* --- results ----------------------------------------------------------------------------------------- */
+/* ---- results ---- */
 
 static void store_element(void *user, struct eval *e, const struct eval_point *at)
 {
@@ -126,7 +126,7 @@ static void output_tensor(struct kernel *g, struct eval_output *o)
 	kb_end_loop(k);
 }
 
-/* --- state ------------------------------------------------------------------------------------------- */
+/* ---- state ---- */
 
 bool kernel_make_write(struct kernel *g, const struct ir_op *op, struct kernel_write *w)
 {

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* --- dead code --------------------------------------------------------------------------------------- */
+/* ---- dead code ---- */
 
 struct pruner {
 	struct kb_func *f;
@@ -125,7 +125,7 @@ void kb_prune(struct kb *k)
 	arena_destroy(&a);
 }
 
-/* --- equal functions --------------------------------------------------------------------------------- */
+/* ---- equal functions ---- */
 
 /* Which value or variable of the other function stands for each of one. */
 struct pairing {

@@ -127,7 +127,7 @@ struct kb_val kb_poison(struct kb *k, struct kb_type type)
 	return kb_emit(k, splat, &v, 1, true);
 }
 
-/* --- functions --------------------------------------------------------------------------------------- */
+/* ---- functions ---- */
 
 struct kb *kb_begin(struct kb_module *m, const char *name, enum kb_linkage linkage, enum kb_scalar result)
 {
@@ -234,7 +234,7 @@ struct kb_val kb_func_addr(struct kb *k, const char *name)
 	return named(k, KBO_FUNC_ADDR, name);
 }
 
-/* --- constants --------------------------------------------------------------------------------------- */
+/* ---- constants ---- */
 
 static struct kb_val const_int(struct kb *k, enum kb_scalar s, int64_t v)
 {
@@ -324,7 +324,7 @@ bool kb_const_index(const struct kb *k, struct kb_val v, int64_t *out)
 	return true;
 }
 
-/* --- variables, local arrays ------------------------------------------------------------------------- */
+/* ---- variables, local arrays ---- */
 
 struct kb_var kb_var(struct kb *k, const char *name, struct kb_type type, struct kb_val init)
 {
@@ -374,7 +374,7 @@ struct kb_val kb_local(struct kb *k, const char *name, enum kb_scalar type, int6
 	return kb_emit(k, inst, NULL, 0, true);
 }
 
-/* --- control flow ------------------------------------------------------------------------------------ */
+/* ---- control flow ---- */
 
 static void open_scope(struct kb *k, enum kb_opcode op)
 {

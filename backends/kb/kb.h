@@ -83,7 +83,7 @@ bool kb_module_failed(const struct kb_module *m);
 enum kb_linkage { KB_INTERNAL, KB_EXPORTED, KB_KERNEL };
 enum kb_param_flags { KB_NOALIAS = 1, KB_READONLY = 2 };
 
-/* --- functions --------------------------------------------------------------------------------------- */
+/* ---- functions ---- */
 /* Begins a function; result KB_VOID, KB_I32, KB_INDEX or KB_PTR. A comment line (shapes, YAML place) may
  * follow. */
 struct kb *kb_begin(struct kb_module *m, const char *name, enum kb_linkage linkage, enum kb_scalar result);
@@ -101,7 +101,7 @@ struct kb_val kb_call_ptr(struct kb *k, struct kb_val fn, enum kb_scalar result,
                           size_t n);
 struct kb_val kb_func_addr(struct kb *k, const char *name);
 
-/* --- constants --------------------------------------------------------------------------------------- */
+/* ---- constants ---- */
 struct kb_val kb_f32(struct kb *k, float v);
 struct kb_val kb_f64(struct kb *k, double v);
 struct kb_val kb_i32(struct kb *k, int32_t v);
@@ -119,7 +119,7 @@ struct kb_val kb_symbol(struct kb *k, const char *name);
 /* <0, 1, .., lanes-1> as i32. */
 struct kb_val kb_lane_ids(struct kb *k, int lanes);
 
-/* --- variables, local arrays ------------------------------------------------------------------------- */
+/* ---- variables, local arrays ---- */
 struct kb_var kb_var(struct kb *k, const char *name, struct kb_type type,
                      struct kb_val init); /* init may be none */
 struct kb_val kb_get(struct kb *k, struct kb_var v);
@@ -127,7 +127,7 @@ void kb_set(struct kb *k, struct kb_var v, struct kb_val value);
 /* A small array on the stack, 64-byte aligned; gives its address. Call at function level. */
 struct kb_val kb_local(struct kb *k, const char *name, enum kb_scalar type, int64_t count);
 
-/* --- control flow ------------------------------------------------------------------------------------ */
+/* ---- control flow ---- */
 enum kb_loop_flags { KB_NONEMPTY = 1 /* lo < hi is known: no guard */ };
 /* for (i = lo; i < hi; i += step): gives i (index). step > 0 constant. */
 struct kb_val kb_loop(struct kb *k, const char *name, struct kb_val lo, struct kb_val hi, int64_t step,
@@ -140,7 +140,7 @@ void kb_if(struct kb *k, struct kb_val cond);
 void kb_else(struct kb *k);
 void kb_end_if(struct kb *k);
 
-/* --- memory ------------------------------------------------------------------------------------------ */
+/* ---- memory ---- */
 /* Element index + disp, in elements of type.scalar. align in bytes (0: that of the scalar). */
 struct kb_val kb_load(struct kb *k, struct kb_type type, struct kb_val ptr, struct kb_val index, int64_t disp,
                       int align);
@@ -160,7 +160,7 @@ struct kb_val kb_ptr_add(struct kb *k, struct kb_val ptr, struct kb_val bytes, i
 struct kb_val kb_ptr_apart(struct kb *k, struct kb_val ptr);
 void kb_prefetch(struct kb *k, struct kb_val ptr, struct kb_val index_bytes, int64_t disp_bytes);
 
-/* --- arithmetic: operands of equal type; ints wrap --------------------------------------------------- */
+/* ---- arithmetic: operands of equal type; ints wrap ---- */
 enum kb_bin {
 	KB_ADD,
 	KB_SUB,
@@ -194,16 +194,18 @@ struct kb_val kb_shuffle(struct kb *k, struct kb_val a, struct kb_val b, const i
 /* One fixed tree everywhere: halves added pairwise. op: KB_ADD, KB_MAX, KB_MIN. */
 struct kb_val kb_reduce(struct kb *k, enum kb_bin op, struct kb_val vector);
 
-/* --- several workers --------------------------------------------------------------------------------- */
+/* ---- several workers ---- */
 struct kb_val kb_atomic_load(struct kb *k, struct kb_val ptr, int64_t disp);              /* i32, acquire */
 void kb_atomic_store(struct kb *k, struct kb_val value, struct kb_val ptr, int64_t disp); /* i32, release */
 struct kb_val kb_atomic_add(struct kb *k, struct kb_val value, struct kb_val ptr,
                             int64_t disp); /* i32, acq_rel; old value */
 void kb_pause(struct kb *k);
 
-/* --- work-groups (KB_KERNEL functions) ----------------------------------------------------------------
- * A launch runs `groups` work-groups of `items` work-items each, in one dimension; templates make more
- * of them by division. Items of a group share arrays and wait for each other, groups never do. */
+/* ---- work-groups (KB_KERNEL functions) ---- */
+/*
+ * A launch runs `groups` work-groups of `items` work-items each, in one dimension; templates make more of
+ * them by division. Items of a group share arrays and wait for each other, groups never do.
+ */
 /* Sets the items of a group; after the parameters, once. Functions that do not say have one. */
 void kb_group_size(struct kb *k, int64_t items);
 struct kb_val kb_group_id(struct kb *k);    /* index: 0 .. groups - 1 */
@@ -215,7 +217,7 @@ struct kb_val kb_shared(struct kb *k, const char *name, enum kb_scalar type, int
  * all items come or none: in loops and conditions that are the same for the whole group, before no return. */
 void kb_barrier(struct kb *k);
 
-/* --- x86 processors: what they offer ----------------------------------------------------------------- */
+/* ---- x86 processors: what they offer ---- */
 /* Register reg (0..3: eax, ebx, ecx, edx) of cpuid with that leaf and subleaf, i32. */
 struct kb_val kb_cpuid(struct kb *k, int64_t leaf, int subleaf, int reg);
 /* Low half of XCR0, i32. Only after cpuid said that xgetbv exists. */

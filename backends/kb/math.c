@@ -102,7 +102,7 @@ struct kb_val math_max(struct kb *k, struct kb_val a, struct kb_val b)
 	return kb_select(k, kb_cmp(k, KB_NE, a, a), a, m);
 }
 
-/* --- exponentials ------------------------------------------------------------------------------------ */
+/* ---- exponentials ---- */
 
 /* round(x) as a float and as i32, |x| < 2^22. */
 struct rounded {
@@ -230,7 +230,7 @@ struct kb_val math_exp2(struct kb *k, struct kb_val x)
 	return scale_by_power(k, exp2_poly(k, kb_sub(k, y, n.f)), n.i);
 }
 
-/* --- logarithm --------------------------------------------------------------------------------------- */
+/* ---- logarithm ---- */
 
 /* A normal x > 0 as m 2^e with m in [sqrt 1/2, sqrt 2). */
 struct parts {
@@ -292,7 +292,7 @@ struct kb_val math_log(struct kb *k, struct kb_val x)
 	return log_special(k, x, y);
 }
 
-/* --- power ------------------------------------------------------------------------------------------- */
+/* ---- power ---- */
 
 /* |a|^b = 2^(b e + b log2 m), with the rounding error of b e carried along. */
 static struct kb_val pow_positive(struct kb *k, struct kb_val a, struct kb_val b)
@@ -349,7 +349,7 @@ struct kb_val math_pow(struct kb *k, struct kb_val a, struct kb_val b)
 	return kb_select(k, is_one, one, y);
 }
 
-/* --- trigonometry ------------------------------------------------------------------------------------ */
+/* ---- trigonometry ---- */
 
 /* x = n pi/2 + r; pieces of pi/2 of 9 bits keep n piece exact for |n| < 2^15. */
 static struct kb_val trig_reduce(struct kb *k, struct kb_val x, struct rounded *n)
@@ -394,7 +394,7 @@ struct kb_val math_cos(struct kb *k, struct kb_val x)
 	return sin_quarter(k, r, kb_add(k, n.i, const_i32(k, n.i, 1)));
 }
 
-/* --- activations ------------------------------------------------------------------------------------- */
+/* ---- activations ---- */
 
 struct kb_val math_rsqrt(struct kb *k, struct kb_val x)
 {

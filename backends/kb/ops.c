@@ -77,7 +77,7 @@ const char *kb_cmp_name(enum kb_cmp op)
 	return names[op];
 }
 
-/* --- memory ------------------------------------------------------------------------------------------ */
+/* ---- memory ---- */
 
 static void check_address(struct kb *k, enum kb_scalar s, struct kb_val ptr, struct kb_val index)
 {
@@ -205,7 +205,7 @@ void kb_prefetch(struct kb *k, struct kb_val ptr, struct kb_val index_bytes, int
 	kb_emit(k, inst, args, 2, false);
 }
 
-/* --- arithmetic -------------------------------------------------------------------------------------- */
+/* ---- arithmetic ---- */
 
 static bool fold_consts(enum kb_bin op, int64_t x, int64_t y, int64_t *out)
 {
@@ -427,7 +427,7 @@ struct kb_val kb_reduce(struct kb *k, enum kb_bin op, struct kb_val vector)
 	return kb_emit(k, inst, &vector, 1, true);
 }
 
-/* --- several workers --------------------------------------------------------------------------------- */
+/* ---- several workers ---- */
 
 struct kb_val kb_atomic_load(struct kb *k, struct kb_val ptr, int64_t disp)
 {

@@ -12,7 +12,7 @@
 
 #define DEPTH_MAX 256
 
-/* --- failure ----------------------------------------------------------------------------------------- */
+/* ---- failure ---- */
 
 enum tfmc_status eval_status(const struct eval *e)
 {
@@ -45,7 +45,7 @@ struct kb_val eval_unsupported(struct eval *e, const struct ir_op *op, const cha
 	return refuse(e, op, DIAG_UNSUPPORTED, "not supported yet: ", what);
 }
 
-/* --- tensors ----------------------------------------------------------------------------------------- */
+/* ---- tensors ---- */
 
 bool eval_is_inside(const struct eval *e, struct ir_value v)
 {
@@ -185,7 +185,7 @@ enum tfmc_status eval_outputs(struct eval *e, struct eval_outputs *out)
 	return TFMC_OK;
 }
 
-/* --- cache ------------------------------------------------------------------------------------------- */
+/* ---- cache ---- */
 
 static bool same_index(const struct eval *e, struct kb_val a, struct kb_val b)
 {
@@ -271,7 +271,7 @@ void eval_hoist_offset(struct eval *e, struct ir_value v, const struct eval_tens
 	(void)row_offset(e, v, t, p);
 }
 
-/* --- the walk ---------------------------------------------------------------------------------------- */
+/* ---- the walk ---- */
 
 static struct kb_val constant_value(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
@@ -347,7 +347,7 @@ struct kb_val eval_value(struct eval *e, struct ir_value v, const struct eval_po
 	return result;
 }
 
-/* --- memory ------------------------------------------------------------------------------------------ */
+/* ---- memory ---- */
 
 static enum kb_scalar stored_scalar(enum ir_dtype t)
 {

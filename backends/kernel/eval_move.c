@@ -19,7 +19,7 @@ static int common_tail(const struct ir_type *a, const struct ir_type *b)
 	return n;
 }
 
-/* --- axes -------------------------------------------------------------------------------------------- */
+/* ---- axes ---- */
 
 /* Lanes stay neighbours when the source axis holds whole rows of the result's. */
 static int reshape_axis(struct eval *e, const struct ir_type *from, const struct ir_type *to, int axis)
@@ -56,7 +56,7 @@ int eval_view_axis(struct eval *e, const struct ir_op *op, int axis)
 	return -2;
 }
 
-/* --- points ------------------------------------------------------------------------------------------ */
+/* ---- points ---- */
 
 static void reshape_point(struct eval *e, const struct ir_op *op, const struct eval_point *p,
                           struct eval_point *out)
@@ -122,7 +122,7 @@ bool eval_view_point(struct eval *e, const struct ir_op *op, const struct eval_p
 	return true;
 }
 
-/* --- movement ---------------------------------------------------------------------------------------- */
+/* ---- movement ---- */
 
 struct kb_val eval_apart(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {

@@ -26,7 +26,7 @@ static struct kb_val lanes_value(struct eval *e, struct ir_value x, const struct
 	return like->vec < 0 ? v : kb_splat(e->k, v, e->lanes);
 }
 
-/* --- masks ------------------------------------------------------------------------------------------- */
+/* ---- masks ---- */
 
 static struct kb_val of_sequence(struct eval *e, struct ir_value v, struct kb_val b)
 {
@@ -93,7 +93,7 @@ static struct kb_val mask(struct eval *e, const struct ir_op *op, const struct e
 	return masked(e, p, lo, limit, lanes_value(e, op->operands[0], p, p));
 }
 
-/* --- reductions -------------------------------------------------------------------------------------- */
+/* ---- reductions ---- */
 
 struct reduction {
 	struct eval *e;
@@ -314,7 +314,7 @@ static struct kb_val argmax(struct eval *e, const struct ir_op *op, const struct
 	return kb_get(k, where);
 }
 
-/* --- contractions ------------------------------------------------------------------------------------ */
+/* ---- contractions ---- */
 
 /* Sum over i < size of a at `at_a` times b at `at_b`, with i on the axes axis_a and axis_b. */
 struct dot {

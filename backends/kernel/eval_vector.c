@@ -174,7 +174,7 @@ bool eval_vectorizes(struct eval *e, struct ir_value v, int axis)
 	return ask(&q, v, axis);
 }
 
-/* --- row addresses ----------------------------------------------------------------------------------- */
+/* ---- row addresses ---- */
 
 static void hoist(struct question *q, struct ir_value v, const struct eval_point *p);
 

@@ -46,7 +46,7 @@ int64_t kernel_linear_shared_rows(int64_t rows)
 	return n;
 }
 
-/* --- sharing ----------------------------------------------------------------------------------------- */
+/* ---- sharing ---- */
 
 static int64_t w_begin(const struct shared_matmul *g)
 {
@@ -172,7 +172,7 @@ static void copy_w(struct shared_matmul *g, struct kb_val from)
 	}
 }
 
-/* --- products ---------------------------------------------------------------------------------------- */
+/* ---- products ---- */
 
 /* sum[m][h] += x[m][at] w[at][h] for n <= 4 elements along K. */
 static void multiply(struct shared_matmul *g, struct kb_val at, int n)
@@ -242,7 +242,7 @@ static void emit_product(struct shared_matmul *g)
 	}
 }
 
-/* --- what follows ------------------------------------------------------------------------------------ */
+/* ---- what follows ---- */
 
 static void share_sums(struct shared_matmul *g)
 {
@@ -305,7 +305,7 @@ static void emit_tile(struct shared_matmul *g)
 	kb_barrier(k); /* before the next tile overwrites the products */
 }
 
-/* --- tiles ------------------------------------------------------------------------------------------- */
+/* ---- tiles ---- */
 
 /* Tile t of a group: group, group + groups, ..; tiles that share weights are neighbours. */
 static void emit_tiles(struct shared_matmul *g)

@@ -18,7 +18,7 @@ enum { X, W, BIAS };
 #define TASKS_TO_SHARE  16 /* for each worker: one more or less does not matter */
 #define MATMUL_LINE     64 /* bytes that parts of scratch are aligned to */
 
-/* --- the group --------------------------------------------------------------------------------------- */
+/* ---- the group ---- */
 
 static bool is_norm(const struct ir_op *op)
 {
@@ -161,7 +161,7 @@ static void choose_stage(struct linear *l, bool is_wanted)
 		l->stage = kb_local(l->k, "stage", KB_F32, l->stage_rows * l->stage_width);
 }
 
-/* --- tiles ------------------------------------------------------------------------------------------- */
+/* ---- tiles ---- */
 
 /* Panels of a tile of so many rows: as many as registers hold beside one line of weights and a broadcast. */
 static int panels_of(const struct linear *l, int rows)
@@ -288,7 +288,7 @@ void matmul_strip(struct linear *l, struct kb_val first)
 	matmul_epilogue(l, rows);
 }
 
-/* --- the division of work ---------------------------------------------------------------------------- */
+/* ---- the division of work ---- */
 
 struct division {
 	struct kb_val unit;   /* panels of a group of columns */

@@ -17,7 +17,7 @@
 #define FEW_AHEAD_ONE   4096  /* the same for a tile of one row, which is faster */
 #define FEW_L2_MULTIPLE 16    /* weights that large are read from memory by every call */
 
-/* --- whether ------------------------------------------------------------------------------------------- */
+/* ---- whether ---- */
 
 /* Bytes of all weights of the model, those of the linear at least. */
 static int64_t bytes_of_model(const struct linear *l)
@@ -65,7 +65,7 @@ bool matmul_is_few(const struct linear *l)
 	       bytes_of_model(l) / FEW_L2_MULTIPLE > l->job->target->l2_bytes;
 }
 
-/* --- tiles --------------------------------------------------------------------------------------------- */
+/* ---- tiles ---- */
 
 /* One row where a panel is a single register: streams side by side hide the latency of its sums. */
 static int panels_of_row(const struct linear *l)
@@ -160,7 +160,7 @@ static void emit_panel(struct linear *l, const struct passes *p, struct kb_val p
 	emit_heights(l, &t, l->rows, p->most);
 }
 
-/* --- strips -------------------------------------------------------------------------------------------- */
+/* ---- strips ---- */
 
 /* A single row: several panels side by side, then what is left of the strip. */
 static void emit_row(struct linear *l)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the parts of the matmul template share. matmul.c divides rows and panels
- * among workers and walks over tiles, matmul_tile.c computes one register tile
- * and what follows the product,
- * matmul_few.c walks when rows are few.
+ * What the files of the matmul template share: matmul.c divides rows and panels among workers and walks over
+ * tiles, matmul_tile.c computes one register tile and what follows the product, matmul_few.c is the walk when
+ * rows are few.
  */
 #ifndef TFMC_BACKENDS_LINEAR_MATMUL_INTERNAL_H
 #define TFMC_BACKENDS_LINEAR_MATMUL_INTERNAL_H

@@ -53,7 +53,7 @@ static const struct ir_type *type_of(const struct matmul_parts *p, struct ir_val
 	return ir_type_of(p->g->job->func, v);
 }
 
-/* --- what the group says ------------------------------------------------------------------------------ */
+/* ---- what the group says ---- */
 
 static bool add_part(struct matmul_parts *p, struct ir_value v, int64_t begin, int64_t size)
 {
@@ -177,7 +177,7 @@ static bool trace_ops(struct matmul_parts *p, const struct linear *l)
 	return true;
 }
 
-/* --- strips ------------------------------------------------------------------------------------------- */
+/* ---- strips ---- */
 
 static int64_t lcm(int64_t a, int64_t b)
 {
@@ -240,7 +240,7 @@ bool matmul_find_parts(struct linear *l, struct kernel *g)
 	return true;
 }
 
-/* --- parts of heads ------------------------------------------------------------------------------------ */
+/* ---- parts of heads ---- */
 
 bool matmul_divides_heads(const struct linear *l)
 {
@@ -286,7 +286,7 @@ void matmul_end_runs(struct linear *l)
 		kb_end_loop(l->k);
 }
 
-/* --- places in the stage ------------------------------------------------------------------------------ */
+/* ---- places in the stage ---- */
 
 /* Axes before the last: rows of the stage. */
 static void lead_strides(struct linear *l, struct kb_size *stride)
@@ -363,7 +363,7 @@ static void place_all(struct linear *l)
 	}
 }
 
-/* --- storing ------------------------------------------------------------------------------------------ */
+/* ---- storing ---- */
 
 static void find_range(struct linear *l, struct sink *s)
 {

@@ -32,7 +32,7 @@ static int64_t width_of(const struct ir_op *op)
 	                                   : ((const struct attrs_strip_score *)op->attrs)->width;
 }
 
-/* --- what the group says ------------------------------------------------------------------------------ */
+/* ---- what the group says ---- */
 
 bool matmul_find_strips(struct linear *l, const struct kernel *g)
 {
@@ -60,7 +60,7 @@ bool matmul_find_strips(struct linear *l, const struct kernel *g)
 	return true;
 }
 
-/* --- columns -------------------------------------------------------------------------------------------- */
+/* ---- columns ---- */
 
 /* What the strip op reads. */
 static struct kb_val value_at(struct strip_row *s, struct kb_val column, int lanes, int valid)
@@ -139,8 +139,7 @@ static void store_number(struct strip_row *s, int which, struct kb_val v)
 	kb_store(k, v, l->out->to.t.ptr, eval_offset(l->eval, &l->out->to, &p), 0, 0);
 }
 
-/* --- arg-max ----------------------------------------------------------------------------------------------
- */
+/* ---- arg-max ---- */
 
 /* For each lane the largest so far and the lowest column that holds it. */
 struct top {
@@ -184,8 +183,7 @@ static void argmax_row(struct strip_row *s)
 	store_number(s, 1, kb_cvt(k, where, KB_F32));
 }
 
-/* --- log-probability ---------------------------------------------------------------------------------------
- */
+/* ---- log-probability ---- */
 
 struct powers {
 	struct kb_val shift;

@@ -24,7 +24,7 @@ struct accumulators {
 	struct kb_var sum[MATMUL_ACC_MAX]; /* [rows, vectors] */
 };
 
-/* --- points ------------------------------------------------------------------------------------------ */
+/* ---- points ---- */
 
 struct eval_point matmul_point(struct linear *l, struct kb_val row, struct kb_val column)
 {
@@ -56,7 +56,7 @@ void matmul_finish(struct linear *l, const struct eval_point *p, struct kb_val p
 	eval_output_at(l->eval, l->out, p);
 }
 
-/* --- the K loop -------------------------------------------------------------------------------------- */
+/* ---- the K loop ---- */
 
 /* Element offset of a row of x in its tensor. */
 static struct kb_val x_offset(struct linear *l, const struct eval_point *p)
@@ -351,7 +351,7 @@ static void walk_depth(struct linear *l, struct accumulators *a)
 	kb_end_loop(k);
 }
 
-/* --- what follows ------------------------------------------------------------------------------------ */
+/* ---- what follows ---- */
 
 /* Columns of vector n that exist when the tile's last panel has `last` columns. */
 static int valid_lanes(const struct linear *l, const struct accumulators *a, int n, int last)
@@ -445,7 +445,7 @@ void matmul_tile(struct linear *l, const struct tile *t)
 		finish(l, &a);
 }
 
-/* --- the staged epilogue ----------------------------------------------------------------------------- */
+/* ---- the staged epilogue ---- */
 
 static void staged_vector(struct linear *l, struct eval_point p, struct kb_val row, struct kb_val column,
                           int valid)

@@ -50,7 +50,7 @@ LLVMValueRef replay_intrinsic(struct replay *r, const char *name, LLVMTypeRef *t
 	return LLVMBuildCall2(r->builder, type, fn, args, n_args, "");
 }
 
-/* --- attributes ---------------------------------------------------------------------------------------- */
+/* ---- attributes ---- */
 
 static void enum_attribute(const struct replay_module *m, LLVMValueRef fn, LLVMAttributeIndex at,
                            const char *name, uint64_t value)
@@ -118,8 +118,7 @@ static void param_attributes(const struct replay_module *m, LLVMValueRef fn, uns
 		enum_attribute(m, fn, number + 1, "readonly", 0);
 }
 
-/* --- module level -----------------------------------------------------------------------------------------
- */
+/* ---- module level ---- */
 
 static void declare(struct replay_module *m, const struct kb_func *f)
 {
@@ -154,8 +153,7 @@ static void define_data(struct replay_module *m, const struct kb_data_item *d)
 		LLVMSetLinkage(g, LLVMInternalLinkage);
 }
 
-/* --- functions --------------------------------------------------------------------------------------------
- */
+/* ---- functions ---- */
 
 static LLVMValueRef replay_inst(struct replay *r, const struct kb_inst *i)
 {

@@ -42,7 +42,7 @@ static LLVMValueRef lane_ids(struct replay *r, int lanes)
 	return lanes == 1 ? ids[0] : LLVMConstVector(ids, (unsigned)lanes);
 }
 
-/* --- two operands --------------------------------------------------------------------------------------- */
+/* ---- two operands ---- */
 
 static LLVMRealPredicate float_predicate(enum kb_cmp op)
 {
@@ -141,8 +141,7 @@ static LLVMValueRef multiply_add(struct replay *r, const struct kb_inst *i)
 	return replay_intrinsic(r, name, &type, 1, args, 3);
 }
 
-/* --- vectors -----------------------------------------------------------------------------------------------
- */
+/* ---- vectors ---- */
 
 static LLVMValueRef shuffle(struct replay *r, const struct kb_inst *i)
 {
@@ -184,8 +183,7 @@ static LLVMValueRef reduce(struct replay *r, const struct kb_inst *i)
 	return v;
 }
 
-/* --- the machine
- * --------------------------------------------------------------------------------------------- */
+/* ---- the machine ---- */
 
 static void build_pause(struct replay *r)
 {
@@ -233,8 +231,7 @@ static LLVMValueRef xgetbv(struct replay *r)
 	return LLVMBuildExtractValue(r->builder, all, 0, "");
 }
 
-/* --- dispatch
- * --------------------------------------------------------------------------------------------------- */
+/* ---- dispatch ---- */
 
 static LLVMValueRef constant(struct replay *r, const struct kb_inst *i)
 {

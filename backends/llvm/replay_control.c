@@ -40,8 +40,7 @@ static struct replay_scope *top_scope(struct replay *r)
 	return &r->scopes.items[r->scopes.n - 1];
 }
 
-/* --- loops ------------------------------------------------------------------------------------------------
- */
+/* ---- loops ---- */
 
 static LLVMValueRef begin_loop(struct replay *r, const struct kb_inst *i)
 {
@@ -112,8 +111,7 @@ static void end_forever(struct replay *r)
 	r->scopes.n--;
 }
 
-/* --- conditions -------------------------------------------------------------------------------------------
- */
+/* ---- conditions ---- */
 
 static void begin_if(struct replay *r, const struct kb_inst *i)
 {
@@ -147,8 +145,7 @@ static void end_if(struct replay *r)
 	r->scopes.n--;
 }
 
-/* --- calls -------------------------------------------------------------------------------------------------
- */
+/* ---- calls ---- */
 
 static void build_return(struct replay *r, const struct kb_inst *i)
 {

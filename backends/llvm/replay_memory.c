@@ -87,8 +87,7 @@ static void build_prefetch(struct replay *r, const struct kb_inst *i)
 	replay_intrinsic(r, "llvm.prefetch", &ptr, 1, args, 4);
 }
 
-/* --- variables
- * ---------------------------------------------------------------------------------------------- */
+/* ---- variables ---- */
 
 static void new_var(struct replay *r, const struct kb_inst *i)
 {
@@ -105,8 +104,7 @@ static LLVMValueRef new_local(struct replay *r, const struct kb_inst *i)
 	return v;
 }
 
-/* --- names
- * --------------------------------------------------------------------------------------------------- */
+/* ---- names ---- */
 
 /* Data of the record, or data that is added to the object later: hidden, so that its address needs no table.
  */
@@ -129,8 +127,7 @@ static LLVMValueRef function_address(struct replay *r, const char *name)
 	return fn;
 }
 
-/* --- atomics
- * -------------------------------------------------------------------------------------------------- */
+/* ---- atomics ---- */
 
 static LLVMValueRef atomic_load(struct replay *r, const struct kb_inst *i)
 {

@@ -33,8 +33,7 @@ void backend_output_destroy(struct backend_output *out)
 	buf_destroy(&out->c);
 }
 
-/* --- layout and weights
- * ------------------------------------------------------------------------------------- */
+/* ---- layout and weights ---- */
 
 static enum tfmc_status lay_out(struct object *o)
 {
@@ -93,8 +92,7 @@ static enum tfmc_status pack(struct object *o, const struct weight_source *sourc
 	return sink && o->weights_bytes > 0 ? pack_header(o, sink) : TFMC_OK;
 }
 
-/* --- emission
- * --------------------------------------------------------------------------------------------------- */
+/* ---- emission ---- */
 
 static struct kb_caps caps_of(const struct object *o)
 {
@@ -151,7 +149,7 @@ static enum tfmc_status emit_all(struct object *o)
 	return emit_interface(o);
 }
 
-/* --- as C -------------------------------------------------------------------------------------------- */
+/* ---- as C ---- */
 
 static enum tfmc_status check_c(const struct object *o)
 {
@@ -217,7 +215,7 @@ static enum tfmc_status to_object(struct object *o, struct backend_output *out)
 	return llvm_compile(o->cx, o->kb, o->name, &options, &result);
 }
 
-/* --- the file ---------------------------------------------------------------------------------------- */
+/* ---- the file ---- */
 
 static enum tfmc_status write_to(const struct backend_sink *sink, uint64_t at, const char *bytes, size_t n)
 {

@@ -54,8 +54,7 @@ void emit_return_if(struct emit *e, struct kb_val cond, enum tfmc_rt_status stat
 	kb_end_if(e->k);
 }
 
-/* --- dims -------------------------------------------------------------------------------------------------
- */
+/* ---- dims ---- */
 
 void emit_load_dims(struct emit *e)
 {

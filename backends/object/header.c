@@ -86,8 +86,7 @@ static void print_shape(struct writer *w, const struct entry *e, const struct ir
 	buf_str(w->out, "]");
 }
 
-/* --- parts
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- parts ---- */
 
 /* What runtime/abi.h defines as well, under the same guards: either header may come first. */
 static void print_shared(struct writer *w)
@@ -237,8 +236,7 @@ static void print_status(struct writer *w)
 	buf_str(w->out, "\n};\n\n");
 }
 
-/* --- entries
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- entries ---- */
 
 static void print_tensor(struct writer *w, const struct entry *e, const struct ir_type *t, const char *field,
                          const char *qualifier)
@@ -322,9 +320,7 @@ static void print_entry(struct writer *w, const struct entry *e)
 	           o->name, e->name, o->name, e->name, o->name, e->name, o->name, e->name);
 }
 
-/* --- functions
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- functions ---- */
 
 static void print_functions(struct writer *w)
 {

@@ -47,8 +47,7 @@ static int64_t put_ids(struct writer *w, const struct backend_ids *ids)
 	return (int64_t)put_bytes(w, ids->items, ids->n * sizeof(*ids->items));
 }
 
-/* --- dims
- * --------------------------------------------------------------------------------------------------- */
+/* ---- dims ---- */
 
 const struct ir_dim *entry_dim(const struct object *o, const struct entry *e, const struct ir_dim *d)
 {
@@ -102,7 +101,7 @@ static uint64_t put_dims(struct writer *w)
 	return put_bytes(w, dims, dims ? n * sizeof(*dims) : 0);
 }
 
-/* --- work ----------------------------------------------------------------------------------------------- */
+/* ---- work ---- */
 
 /* How often the group runs in a call. */
 static int64_t turns_of(const struct ir_func *f, const struct ir_op *group)
@@ -153,8 +152,7 @@ static void put_work(struct writer *w, const struct entry *e, struct tfmc_record
 		out->flops = put_poly(w, e, sum, f->func->loc.at);
 }
 
-/* --- tensors and entries
- * ---------------------------------------------------------------------------------------- */
+/* ---- tensors and entries ---- */
 
 static struct tfmc_record_tensor tensor(struct writer *w, const struct entry *e, const char *name,
                                         const struct ir_type *t)
@@ -235,8 +233,7 @@ static uint64_t put_entries(struct writer *w)
 	return put_bytes(w, all, all ? o->entries.n * sizeof(*all) : 0);
 }
 
-/* --- the whole
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- the whole ---- */
 
 static void put_facts(struct writer *w, struct tfmc_record *r)
 {

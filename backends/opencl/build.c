@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* --- steps ------------------------------------------------------------------------------------------- */
+/* ---- steps ---- */
 
 static enum tfmc_status add_step(struct builder *b, struct opencl_step step)
 {
@@ -46,7 +46,7 @@ static enum tfmc_status add_region(struct builder *b, const struct function *f, 
 	return TFMC_OK;
 }
 
-/* --- functions --------------------------------------------------------------------------------------- */
+/* ---- functions ---- */
 
 static enum tfmc_status find_past_result(struct builder *b, const struct function *f,
                                          struct opencl_function *out)
@@ -94,7 +94,7 @@ static enum tfmc_status add_functions(struct builder *b, struct opencl_program *
 	return TFMC_OK;
 }
 
-/* --- the whole --------------------------------------------------------------------------------------- */
+/* ---- the whole ---- */
 
 /* Hosts of the tables append where a sequence ends, and nowhere else. */
 static enum tfmc_status refuse_rings(const struct object *o)

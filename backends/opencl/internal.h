@@ -36,7 +36,7 @@ struct group {
 	struct kb_val *pointers;  /* [places.n] */
 };
 
-/* --- places: the same value gives the same place whenever it is asked for ------------------------------- */
+/* ---- places: the same value gives the same place whenever it is asked for ---- */
 /* Memory of a base that is no slice of a state. False: it has none, like a constant. */
 bool place_of_value(const struct group *g, struct ir_value base, struct opencl_place *out);
 bool place_of_slice(const struct group *g, const struct binding_slice *s, struct opencl_place *out);
@@ -45,8 +45,7 @@ int place_find(const struct group *g, const struct opencl_place *p);
 /* Everything the group touches, in order of its operands, results last. */
 TFMC_MUST_USE enum tfmc_status place_collect(struct group *g);
 
-/* --- kernels ---------------------------------------------------------------------------------------------
- */
+/* ---- kernels ---- */
 /* Records the kernel of a group, unless an equal one exists, and fills in the launch. */
 TFMC_MUST_USE enum tfmc_status kernel_record(struct builder *b, const struct function *f,
                                              const struct ir_op *op, struct opencl_launch *out);

@@ -16,7 +16,7 @@ struct params {
 	bool failed;
 };
 
-/* --- names ------------------------------------------------------------------------------------------- */
+/* ---- names ---- */
 
 static bool is_taken(const struct group *g, size_t before, const char *name)
 {
@@ -40,7 +40,7 @@ static void name_places(struct group *g)
 	}
 }
 
-/* --- parameters -------------------------------------------------------------------------------------- */
+/* ---- parameters ---- */
 
 static struct kb_val add_param(struct group *g, struct params *p, const char *name, struct kb_type type,
                                struct opencl_arg arg)
@@ -95,7 +95,7 @@ static enum tfmc_status make_params(struct group *g, struct params *p)
 	return TFMC_OK;
 }
 
-/* --- addresses while the template runs ---------------------------------------------------------------- */
+/* ---- addresses while the template runs ---- */
 
 static bool pointer_of(const struct group *g, const struct opencl_place *p, struct kb_val *out)
 {
@@ -117,7 +117,7 @@ static bool base_of_value(void *user, struct ir_value base, struct kb_val *ptr)
 	return place_of_value(user, base, &p) && pointer_of(user, &p, ptr);
 }
 
-/* --- recording --------------------------------------------------------------------------------------- */
+/* ---- recording ---- */
 
 static int64_t scratch_bytes(const struct ir_op *group)
 {
@@ -198,7 +198,7 @@ static enum tfmc_status check_types(const struct group *g, const struct kb_func 
 	return TFMC_OK;
 }
 
-/* --- the launch -------------------------------------------------------------------------------------- */
+/* ---- the launch ---- */
 
 /* The parameters that are left, and the places they name. */
 static enum tfmc_status take_args(struct group *g, const struct params *p, const struct kb_func *f,

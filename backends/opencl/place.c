@@ -23,7 +23,7 @@ static const struct ir_dim *times(const struct group *g, const struct ir_dim *a,
 	return ir_dim_mul(dims_of(g), a, ir_dim_const(dims_of(g), by));
 }
 
-/* --- addresses --------------------------------------------------------------------------------------- */
+/* ---- addresses ---- */
 
 /* Adds index v times `bytes` to the offset: a repeat's index, a constant or a dim. */
 static bool add_index(const struct group *g, struct ir_value v, int64_t bytes, struct opencl_place *p)
@@ -118,7 +118,7 @@ bool place_of_value(const struct group *g, struct ir_value base, struct opencl_p
 	return false;
 }
 
-/* --- what a group touches ---------------------------------------------------------------------------- */
+/* ---- what a group touches ---- */
 
 static bool same_memory(const struct opencl_place *a, const struct opencl_place *b)
 {

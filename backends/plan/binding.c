@@ -75,8 +75,7 @@ static bool index_offset(struct emit *e, const struct binding_indexed *x, const 
 	return true;
 }
 
-/* --- weights
- * -------------------------------------------------------------------------------------------------- */
+/* ---- weights ---- */
 
 /* Strides of packed panels mean nothing, but their matrices follow each other at a constant distance. */
 bool binding_weight_axes(const struct object *o, const struct ir_op *op, struct binding_indexed *out)
@@ -115,8 +114,7 @@ static void weight_form(const struct ir_op *op, struct kb_tensor *out)
 	                                                               : DT_I32;
 }
 
-/* --- state
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- state ---- */
 
 static int64_t sequence_elements(const struct emit *e, enum ir_dtype t)
 {
@@ -222,8 +220,7 @@ static bool bind_state(void *user, struct kb *k, struct ir_value state, const st
 	return true;
 }
 
-/* --- tensors
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- tensors ---- */
 
 bool binding_address(struct emit *e, struct ir_value base, struct kb_val *ptr)
 {

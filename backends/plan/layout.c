@@ -44,8 +44,7 @@ const struct state_place *object_state(const struct object *o, const struct ir_s
 	return NULL;
 }
 
-/* --- weights ---------------------------------------------------------------------------------------------
- */
+/* ---- weights ---- */
 
 static enum tfmc_status too_large(struct object *o, struct ir_loc loc, const char *what, const char *name)
 {
@@ -168,8 +167,7 @@ enum tfmc_status layout_weights(struct object *o)
 	return arena_failed(o->arena) ? TFMC_NO_MEMORY : TFMC_OK;
 }
 
-/* --- state
- * -------------------------------------------------------------------------------------------------- */
+/* ---- state ---- */
 
 bool layout_state_count(const struct ir_state_decl *d, int from, int64_t *out)
 {

@@ -183,7 +183,7 @@ void object_init(struct object *o, struct diag_context *cx, struct arena *arena,
                  const struct ir_module *planned, const struct target *target,
                  const struct backend_options *options);
 
-/* --- layout ---------------------------------------------------------------------------------------- */
+/* ---- layout ---- */
 /* The weights of all variants: one list, in each of them. */
 TFMC_MUST_USE enum tfmc_status layout_weights(struct object *o);
 /* After layout_weights: TFMC_INVALID after a message when the weights exceed the limit of the options. */
@@ -226,7 +226,7 @@ TFMC_MUST_USE enum tfmc_status pack_header(struct object *o, const struct backen
 /* content.c: hash of what the states hold; after layout of the states. */
 uint64_t state_content_hash(const struct object *o);
 
-/* --- bases ---------------------------------------------------------------------------------------- */
+/* ---- bases ---- */
 /* A slice of a state at indices of the axes behind the batch. */
 struct binding_slice {
 	const struct state_place *state;
@@ -263,7 +263,7 @@ struct emit_bases {
 	void *user;
 };
 
-/* --- emission ----------------------------------------------------------------------------------------- */
+/* ---- emission ---- */
 /* A function of the object under construction, with what all of its code reads. */
 struct emit {
 	const struct object *object;

@@ -32,7 +32,7 @@ struct areas {
 	} list;
 };
 
-/* --- what a group touches ------------------------------------------------------------------------------ */
+/* ---- what a group touches ---- */
 
 static void add_area(struct areas *a, struct area area)
 {
@@ -93,8 +93,7 @@ static void touch_group(struct areas *a, const struct ir_op *group)
 	}
 }
 
-/* --- whether areas meet ----------------------------------------------------------------------------------
- */
+/* ---- whether areas meet ---- */
 
 static bool ends_before(const struct object *o, const struct area *a, const struct area *b)
 {
@@ -115,8 +114,7 @@ static bool meet(const struct object *o, const struct area *a, const struct area
 	return !a->from || !b->from || (!ends_before(o, a, b) && !ends_before(o, b, a));
 }
 
-/* --- heads ------------------------------------------------------------------------------------------------
- */
+/* ---- heads ---- */
 
 static const struct ir_op *root_of(const struct ir_op *group)
 {

@@ -75,8 +75,7 @@ static void join_repeat(void *user, const struct ir_op *op)
 	}
 }
 
-/* --- places of the sets
- * ------------------------------------------------------------------------------------- */
+/* ---- places of the sets ---- */
 
 static struct place *place_of(struct finder *w, uint32_t v)
 {

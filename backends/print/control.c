@@ -43,7 +43,7 @@ void print_comment(struct print *p, const char *text)
 	buf_str(&p->body, " */\n");
 }
 
-/* --- blocks ------------------------------------------------------------------------------------------ */
+/* ---- blocks ---- */
 
 static void begin_loop(struct print *p, const struct kb_inst *i)
 {
@@ -94,7 +94,7 @@ static void end_block(struct print *p, const char *text)
 	print_line(p, "%s", text);
 }
 
-/* --- calls ------------------------------------------------------------------------------------------- */
+/* ---- calls ---- */
 
 static void print_return(struct print *p, const struct kb_inst *i)
 {
@@ -145,7 +145,7 @@ static void print_stmt(struct print *p, const struct kb_inst *i)
 	p->dialect->stmt(p, i);
 }
 
-/* --- variables --------------------------------------------------------------------------------------- */
+/* ---- variables ---- */
 
 static struct space_pointer var_space(const struct print *p, uint32_t var)
 {
@@ -215,7 +215,7 @@ static void print_array(struct print *p, const struct kb_inst *i)
 	p->values[i->result].text = arena_strndup(p->arena, p->scratch.data, p->scratch.len);
 }
 
-/* --- dispatch ---------------------------------------------------------------------------------------- */
+/* ---- dispatch ---- */
 
 void print_control(struct print *p, const struct kb_inst *i)
 {

@@ -50,7 +50,7 @@ static const char *clean(struct print *p, const char *name)
 	return text;
 }
 
-/* --- file scope -------------------------------------------------------------------------------------- */
+/* ---- file scope ---- */
 
 const char *print_file_name(struct print *p, const char *name)
 {
@@ -100,7 +100,7 @@ const char *print_global(struct print *p, const char *name)
 	return text ? text : name;
 }
 
-/* --- functions --------------------------------------------------------------------------------------- */
+/* ---- functions ---- */
 
 bool print_locals_begin(struct print *p)
 {

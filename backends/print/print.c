@@ -14,7 +14,7 @@ bool print_need(struct print *p, const char *name)
 	return strmap_set(&p->needed, name, p);
 }
 
-/* --- functions --------------------------------------------------------------------------------------- */
+/* ---- functions ---- */
 
 static bool is_used(const struct print *p, const char *name)
 {
@@ -109,7 +109,7 @@ static void print_func(struct print *p, size_t number, struct buf *declarations)
 	p->arena = arena;
 }
 
-/* --- the file ---------------------------------------------------------------------------------------- */
+/* ---- the file ---- */
 
 static void title(const struct print *p, struct buf *out)
 {

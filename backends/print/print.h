@@ -103,7 +103,7 @@ struct cfamily_dialect_table {
 const struct cfamily_dialect_table *cfamily_c(void);
 const struct cfamily_dialect_table *cfamily_opencl(void);
 
-/* --- for dialects ------------------------------------------------------------------------------------- */
+/* ---- for dialects ---- */
 /* True the first time somebody asks for `name`: the caller then writes it into types or helpers. */
 bool print_need(struct print *p, const char *name);
 /* Text of operand k: primary. */
@@ -123,7 +123,7 @@ const char *print_global(struct print *p, const char *name);
 /* One statement on its own line at the current depth; the text brings its semicolon. */
 void print_line(struct print *p, const char *fmt, ...) TFMC_PRINTF(2, 3);
 
-/* --- the core's own files ------------------------------------------------------------------------------ */
+/* ---- the core's own files ---- */
 /* Fills uses and is_read of the function: what is printed at all. */
 void print_count_uses(struct print *p);
 /* The operands now belong to the text of this instruction. */

@@ -36,7 +36,7 @@ const char *space_qualifier(enum space s)
 	return "";
 }
 
-/* --- classes ----------------------------------------------------------------------------------------- */
+/* ---- classes ---- */
 
 static void refuse(struct infer *s, const char *what)
 {
@@ -75,7 +75,7 @@ static void join(struct infer *s, uint32_t a, uint32_t b)
 	s->nodes[x].pointer.is_written |= joined.is_written;
 }
 
-/* --- nodes of the function being walked -------------------------------------------------------------- */
+/* ---- nodes of the function being walked ---- */
 
 static uint32_t result_node(const struct infer *s, size_t func)
 {
@@ -97,7 +97,7 @@ static bool is_pointer(const struct infer *s, struct kb_val v)
 	return s->f->types[v.id].scalar == KB_PTR;
 }
 
-/* --- one instruction --------------------------------------------------------------------------------- */
+/* ---- one instruction ---- */
 
 static bool find_func(const struct kb_module *m, const char *name, size_t *out)
 {
@@ -191,7 +191,7 @@ static void walk(struct infer *s, const struct kb_inst *i)
 	}
 }
 
-/* --- the module -------------------------------------------------------------------------------------- */
+/* ---- the module ---- */
 
 static bool begin(struct infer *s, struct arena *arena)
 {

@@ -11,7 +11,7 @@
 
 #define TEXT_MAX 88 /* characters of an expression that may stand in another one */
 
-/* --- uses -------------------------------------------------------------------------------------------- */
+/* ---- uses ---- */
 
 static bool is_printed(const struct print *p, const struct kb_inst *i)
 {
@@ -49,7 +49,7 @@ void print_count_uses(struct print *p)
 		;
 }
 
-/* --- pending values ---------------------------------------------------------------------------------- */
+/* ---- pending values ---- */
 
 static void forget(struct print *p, uint32_t id)
 {
@@ -120,7 +120,7 @@ void print_assign_name(struct print *p, uint32_t id, const char *text)
 	*v = (struct print_value){.text = name, .uses = v->uses, .definition = v->definition};
 }
 
-/* --- definitions ------------------------------------------------------------------------------------- */
+/* ---- definitions ---- */
 
 static void take_gets(struct print *p, struct print_value *v, const struct kb_inst *i)
 {
@@ -190,7 +190,7 @@ void print_define(struct print *p, const struct kb_inst *i)
 	}
 }
 
-/* --- operands ---------------------------------------------------------------------------------------- */
+/* ---- operands ---- */
 
 const char *print_arg(const struct print *p, const struct kb_inst *i, size_t k)
 {

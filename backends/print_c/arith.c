@@ -11,7 +11,7 @@
 
 #include "ir/support/number.h"
 
-/* --- constants --------------------------------------------------------------------------------------- */
+/* ---- constants ---- */
 
 static void int_text(enum kb_scalar s, int64_t v, struct buf *out)
 {
@@ -81,7 +81,7 @@ void c_constant(struct print *p, const struct kb_inst *i, struct buf *out)
 	}
 }
 
-/* --- integers ---------------------------------------------------------------------------------------- */
+/* ---- integers ---- */
 
 /* Operand k; true when its type is the unsigned one. */
 static bool unsigned_operand(struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
@@ -247,7 +247,7 @@ const char *c_need_extreme(struct print *p, enum kb_bin op, enum c_element e, in
 	return name;
 }
 
-/* --- one operand ------------------------------------------------------------------------------------- */
+/* ---- one operand ---- */
 
 /* Toward -inf or +inf through integers: the same on machines without the instruction. */
 static void rounding(struct print *p, const char *name, bool up, enum c_element e, int lanes)
@@ -376,7 +376,7 @@ static void un(struct print *p, const struct kb_inst *i, struct buf *out)
 		           c_type(p, c_unsigned(e), i->type.lanes), a);
 }
 
-/* --- compares ---------------------------------------------------------------------------------------- */
+/* ---- compares ---- */
 
 static void compare(struct print *p, const struct kb_inst *i, struct buf *out)
 {

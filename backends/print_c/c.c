@@ -114,7 +114,7 @@ const char *c_unconverted(const char *text)
 	return text;
 }
 
-/* --- the file ---------------------------------------------------------------------------------------- */
+/* ---- the file ---- */
 
 static void prelude(struct print *p, struct buf *out)
 {
@@ -207,7 +207,7 @@ static void data(struct print *p, const struct kb_data_item *d, const char *name
 	buf_str(out, words ? "\n};\n" : "0};\n");
 }
 
-/* --- values ------------------------------------------------------------------------------------------ */
+/* ---- values ---- */
 
 static void call_through(struct print *p, const struct kb_inst *i, struct buf *out)
 {

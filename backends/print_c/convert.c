@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* --- text of helpers --------------------------------------------------------------------------------- */
+/* ---- text of helpers ---- */
 
 /*
  * Writes `text` for a number of lanes: $F $D $U $I $L $H are the types of f32, f64, u32, i32, i64, u16, $N
@@ -111,7 +111,7 @@ static const struct pair odd = {
                  "\tconst $U toward = bits_f32$N(near) + ($U)__builtin_convertvector(away, $I);\n"
                  "\treturn float_u32$N(toward | (($U)__builtin_convertvector(lost, $I) & 1u));\n}\n"};
 
-/* --- choosing ---------------------------------------------------------------------------------------- */
+/* ---- choosing ---- */
 
 static const char *need(struct print *p, const char *name, const char *text, int lanes)
 {
@@ -164,7 +164,7 @@ static const char *float_to_float(struct print *p, const char *text, enum kb_sca
 	return call(p, need(p, "f32_to_f16", f32_to_f16, to.lanes), single);
 }
 
-/* --- float to integer -------------------------------------------------------------------------------- */
+/* ---- float to integer ---- */
 
 struct limits {
 	const char *lo, *hi;         /* as floats: outside of them is saturated */
@@ -233,7 +233,7 @@ static const char *float_to_int(struct print *p, const char *text, enum kb_scala
 	return call(p, name, x);
 }
 
-/* --- integers ---------------------------------------------------------------------------------------- */
+/* ---- integers ---- */
 
 static const char *int_to_float(struct print *p, const char *text, enum kb_scalar from, struct kb_type to)
 {
@@ -262,7 +262,7 @@ void c_convert(struct print *p, const struct kb_inst *i, struct buf *out)
 		buf_str(out, cast(p, text, c_element_of(to.scalar, to.lanes), to.lanes));
 }
 
-/* --- bits -------------------------------------------------------------------------------------------- */
+/* ---- bits ---- */
 
 void c_bitcast(struct print *p, const struct kb_inst *i, struct buf *out)
 {

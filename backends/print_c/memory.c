@@ -187,7 +187,7 @@ void c_memory(struct print *p, const struct kb_inst *i, struct buf *out)
 	}
 }
 
-/* --- statements -------------------------------------------------------------------------------------- */
+/* ---- statements ---- */
 
 static void store(struct print *p, const struct kb_inst *i, struct buf *out)
 {

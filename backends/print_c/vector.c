@@ -105,7 +105,7 @@ static void shuffle(struct print *p, const struct kb_inst *i, struct buf *out)
 	buf_char(out, ')');
 }
 
-/* --- reductions -------------------------------------------------------------------------------------- */
+/* ---- reductions ---- */
 
 static void half(struct buf *out, const char *from, int first, int n)
 {

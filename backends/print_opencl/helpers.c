@@ -64,7 +64,7 @@ static void helper_name(struct buf *out, enum opencl_helper h, enum kb_scalar s,
 	type_of(out, opencl_scalar(s, index_bits), lanes);
 }
 
-/* --- texts ------------------------------------------------------------------------------------------- */
+/* ---- texts ---- */
 
 /* static RESULT NAME(PARAM x */
 static void open_function(struct helpers *p, enum opencl_helper h, enum kb_scalar s, int lanes,
@@ -242,7 +242,7 @@ static void print_odd_float(struct helpers *p, enum kb_scalar from, int lanes)
 	buf_str(out, lanes == 1 ? "(back != x));\n}\n\n" : "(back != x)));\n}\n\n");
 }
 
-/* --- asking ------------------------------------------------------------------------------------------ */
+/* ---- asking ---- */
 
 static bool is_new(struct helpers *h, const struct buf *name)
 {
@@ -296,7 +296,7 @@ void opencl_helper(struct print *p, enum opencl_helper h, enum kb_scalar s, int 
 	helper_name(out, h, s, lanes, p->options->index_bits);
 }
 
-/* --- shuffles of two operands ------------------------------------------------------------------------ */
+/* ---- shuffles of two operands ---- */
 
 /* shuffle_float4_0819: the lanes in digits of base 32, those of b behind those of a */
 static void shuffle_name(struct buf *out, const struct kb_inst *i, int from, int index_bits)

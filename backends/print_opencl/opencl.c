@@ -11,7 +11,7 @@
 #include "backends/print_opencl/memory.h"
 #include "ir/support/compiler.h"
 
-/* --- functions --------------------------------------------------------------------------------------- */
+/* ---- functions ---- */
 
 static void prelude(struct print *p, struct buf *out)
 {
@@ -55,7 +55,7 @@ static void print_head(struct print *p, const struct kb_func *f, bool is_used, s
 	buf_str(out, n ? ")" : "void)");
 }
 
-/* --- what cannot be said ----------------------------------------------------------------------------- */
+/* ---- what cannot be said ---- */
 
 static const char *refuse_type(struct kb_type t)
 {
@@ -118,7 +118,7 @@ static const char *refuse(const struct print *p, const struct kb_func *f)
 	return why;
 }
 
-/* --- expressions ------------------------------------------------------------------------------------- */
+/* ---- expressions ---- */
 
 static bool is_word(char c)
 {
@@ -199,7 +199,7 @@ static void print_expr(struct print *p, const struct kb_inst *i, struct buf *out
 	buf_destroy(&raw);
 }
 
-/* --- statements -------------------------------------------------------------------------------------- */
+/* ---- statements ---- */
 
 static bool is_name(const char *s)
 {
@@ -273,7 +273,7 @@ static void print_data(struct print *p, const struct kb_data_item *d, const char
 	opencl_data(out, d, name);
 }
 
-/* --- comments ---------------------------------------------------------------------------------------- */
+/* ---- comments ---- */
 
 static const char *digits(const char *s)
 {
@@ -313,7 +313,7 @@ static void print_place(struct print *p, const char *text)
 	buf_destroy(&clean);
 }
 
-/* --- names ------------------------------------------------------------------------------------------- */
+/* ---- names ---- */
 
 /* Of OpenCL C, and functions of its library that a name of ours would hide or meet. */
 static const char *const reserved[] = {"kernel",

@@ -19,7 +19,7 @@ struct expr {
 	int index_bits;
 };
 
-/* --- types ------------------------------------------------------------------------------------------- */
+/* ---- types ---- */
 
 const char *opencl_scalar(enum kb_scalar s, int index_bits)
 {
@@ -102,7 +102,7 @@ static void int_type(const struct expr *e, bool is_unsigned)
 	type_name(e->out, opencl_scalar(t.scalar, e->index_bits), t.lanes);
 }
 
-/* --- arithmetic -------------------------------------------------------------------------------------- */
+/* ---- arithmetic ---- */
 
 static const char *operator_of(enum kb_bin op)
 {
@@ -292,7 +292,7 @@ static void print_reduce(const struct expr *e)
 	call_helper(e, op == KB_ADD ? HELPER_SUM : op == KB_MIN ? HELPER_LEAST : HELPER_MOST);
 }
 
-/* --- constants and vectors --------------------------------------------------------------------------- */
+/* ---- constants and vectors ---- */
 
 static void print_int(const struct expr *e)
 {
@@ -396,7 +396,7 @@ static void print_shuffle(const struct expr *e)
 	}
 }
 
-/* --- one operation ----------------------------------------------------------------------------------- */
+/* ---- one operation ---- */
 
 void opencl_expression(struct print *p, const struct kb_inst *i, struct buf *out)
 {

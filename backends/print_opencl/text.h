@@ -24,7 +24,7 @@ void opencl_type(struct buf *out, struct kb_type t, int index_bits);
  * instruction, as an expression that may need parentheses. Asks for the helpers it calls. */
 void opencl_expression(struct print *p, const struct kb_inst *i, struct buf *out);
 
-/* --- helpers: functions printed before the first one that calls them ------------------------------------ */
+/* ---- helpers: functions printed before the first one that calls them ---- */
 enum opencl_helper {
 	HELPER_FMA,
 	HELPER_LESSER,  /* a < b ? a : b */

@@ -28,7 +28,7 @@ struct kb_val rowwise_visible(struct rowwise *r, const struct eval_mask *mask, s
 	return kb_max(k, n, kb_index(k, 0));
 }
 
-/* --- the group ------------------------------------------------------------------------------------------ */
+/* ---- the group ---- */
 
 static bool same_shape(const struct ir_type *a, const struct ir_type *b)
 {
@@ -157,7 +157,7 @@ static void choose_schedule(struct rowwise *r)
 	choose_buffer(r);
 }
 
-/* --- rows ----------------------------------------------------------------------------------------------- */
+/* ---- rows ---- */
 
 static void copy_element(struct rowwise *r, const struct rowwise_chunk *c, void *user)
 {
@@ -221,7 +221,7 @@ static void emit_rows(struct rowwise *r)
 	eval_release(&r->e, mark);
 }
 
-/* --- rows in front of another root ---------------------------------------------------------------------- */
+/* ---- rows in front of another root ---- */
 
 /* The buffer of a row is the place of its result. */
 static void emit_inner_rows(struct rowwise *r, const struct rowwise_rows *rows)
@@ -287,7 +287,7 @@ void rowwise_norm_after(struct eval *e, const struct rowwise_after *after)
 	keep_status(e, &r.e);
 }
 
-/* --- groups --------------------------------------------------------------------------------------------- */
+/* ---- groups ---- */
 
 enum tfmc_status rowwise_emit(const struct kernel_job *job)
 {

@@ -35,7 +35,7 @@ static struct kb_val parameter(struct rowwise *r, const struct rowwise_chunk *c,
 	return rowwise_splat(r, c, eval_value(&r->e, v, &p));
 }
 
-/* --- walks ---------------------------------------------------------------------------------------------- */
+/* ---- walks ---- */
 
 static void add_element(struct rowwise *r, const struct rowwise_chunk *c, void *user)
 {
@@ -85,7 +85,7 @@ static void store_row(struct rowwise *r, struct norm *n)
 	rowwise_walk(r, kb_index(r->k, 0), rowwise_width(r), &w);
 }
 
-/* --- rows ----------------------------------------------------------------------------------------------- */
+/* ---- rows ---- */
 
 void rowwise_layer_norm(struct rowwise *r)
 {

@@ -23,7 +23,7 @@ struct softmax {
 	float hidden;        /* results of elements that are not */
 };
 
-/* --- walks ---------------------------------------------------------------------------------------------- */
+/* ---- walks ---- */
 
 /* softcap(x scale) */
 static struct kb_val score(struct rowwise *r, const struct softmax *s, struct kb_val x)
@@ -112,7 +112,7 @@ static void store_x(struct rowwise *r, const struct rowwise_chunk *c, void *user
 	rowwise_store(r, c, in_window(r, c, user, rowwise_first(r, c)));
 }
 
-/* --- rows ----------------------------------------------------------------------------------------------- */
+/* ---- rows ---- */
 
 /* Walks over [0, to). */
 static void walk(struct rowwise *r, struct kb_val to, int lanes, rowwise_body *body, struct softmax *s)
@@ -121,7 +121,7 @@ static void walk(struct rowwise *r, struct kb_val to, int lanes, rowwise_body *b
 	rowwise_walk(r, kb_index(r->k, 0), to, &w);
 }
 
-#define REGISTERS_OF_FOUR                                                                 \
+#define REGISTERS_OF_FOUR \
 	32 /* with fewer, four exponentials at once leave constants and sums on the stack \
 	    */
 

@@ -7,7 +7,7 @@
 
 #include "backends/rows/rowwise_internal.h"
 
-/* --- walks ---------------------------------------------------------------------------------------------- */
+/* ---- walks ---- */
 
 void rowwise_chunk(struct rowwise *r, const struct rowwise_walk *w, const struct rowwise_chunk *c)
 {
@@ -138,7 +138,7 @@ void rowwise_all(struct rowwise *r, rowwise_body *body, void *user)
 	rowwise_walk(r, kb_index(r->k, 0), rowwise_width(r), &w);
 }
 
-/* --- elements ------------------------------------------------------------------------------------------- */
+/* ---- elements ---- */
 
 static struct eval_point point_of(const struct rowwise *r, const struct rowwise_chunk *c)
 {
@@ -219,7 +219,7 @@ struct kb_val rowwise_only(struct rowwise *r, const struct rowwise_chunk *c, str
 	return kb_select(r->k, c->mask, value, rowwise_splat(r, c, kb_f32(r->k, other)));
 }
 
-/* --- accumulators --------------------------------------------------------------------------------------- */
+/* ---- accumulators ---- */
 
 static float identity(enum kb_bin op)
 {

@@ -11,7 +11,7 @@
 
 #define ROW_MIN 32 /* elements below which items do not share a row */
 
-/* --- items ------------------------------------------------------------------------------------------- */
+/* ---- items ---- */
 
 static const struct ir_op *root_of(const struct ir_op *group)
 {
@@ -52,7 +52,7 @@ int64_t kernel_items(const struct ir_module *m, const struct ir_func *f, const s
 	return 1;
 }
 
-/* --- tasks ------------------------------------------------------------------------------------------- */
+/* ---- tasks ---- */
 
 static const struct ir_dim *div_up(const struct ir_module *m, const struct ir_dim *a, int64_t by)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finds the lines of a text file that mean what a question means. embed.h and embed.o come from
- *	tfmc examples/embed/model.yaml -o embed.o
+ * 	tfmc examples/embed/model.yaml -o embed.o
  * and nothing else is needed: this program calls the object without libtfmcrt.
  *
- *	embed vocab.txt sentences.txt "the cat chased the dog" ...
+ * 	embed vocab.txt sentences.txt "the cat chased the dog" ...
  *
- * A sentence is its words, in lower case; words that vocab.txt does not have are word 1. Vectors have length
- *1, so their product is the cosine of the angle between them: 1 for the same meaning.
+ * A sentence is its words, in lower case; words that vocab.txt does not have are word 1. Vectors have length 1,
+ * so their product is the cosine of the angle between them: 1 for the same meaning.
  */
 #include <ctype.h>
 #include <stdio.h>

@@ -106,7 +106,7 @@ enum exit_code command_import(struct driver *d)
 	return exit_code_of(st);
 }
 
-/* --- run ------------------------------------------------------------------------------------------- */
+/* ---- run ---- */
 static enum tfmc_status write_tensors(struct driver *d, const char *path, const struct named_tensors *t)
 {
 	struct stored_tensor *items = ARENA_ARRAY(&d->arena, struct stored_tensor, t->n ? t->n : 1);
@@ -216,8 +216,7 @@ enum exit_code command_run(struct driver *d)
 	return exit_code_of(st);
 }
 
-/* --- texts -----------------------------------------------------------------------------------------------
- */
+/* ---- texts ---- */
 enum exit_code command_explain(struct driver *d)
 {
 	const char *code = d->options.input;

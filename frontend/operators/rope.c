@@ -59,8 +59,7 @@ static const struct rope_kind *find_kind(const char *name)
 	return NULL;
 }
 
-/* --- checks ----------------------------------------------------------------------------------------------
- */
+/* ---- checks ---- */
 
 static bool is_positive(double v)
 {
@@ -134,8 +133,7 @@ const char *rope_check(struct arena *a, struct rope_turn *r, int64_t width)
 	return r->scaling ? check_scaling(a, r) : NULL;
 }
 
-/* --- frequencies -----------------------------------------------------------------------------------------
- */
+/* ---- frequencies ---- */
 
 static double linear(const struct rope_turn *r, int64_t pair, double frequency)
 {

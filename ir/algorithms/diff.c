@@ -62,8 +62,7 @@ static bool same(const struct differ *d, ptrdiff_t i, ptrdiff_t k)
 	return x->hash == y->hash && x->len == y->len && memcmp(x->text, y->text, x->len) == 0;
 }
 
-/* --- the middle of a shortest path -----------------------------------------------------------------------
- */
+/* ---- the middle of a shortest path ---- */
 
 #define NEVER PTRDIFF_MAX /* up: no path of this length; -NEVER for down */
 
@@ -158,8 +157,7 @@ static void compare(struct differ *d, struct box x)
 	compare(d, (struct box){i, x.a1, k, x.b1});
 }
 
-/* --- hunks -----------------------------------------------------------------------------------------------
- */
+/* ---- hunks ---- */
 
 /* Lines [a0, a1) and [b0, b1) with what stands around the changes. */
 struct hunk {

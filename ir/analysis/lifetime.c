@@ -35,7 +35,7 @@ static bool is_tensor(const struct liver *s, struct ir_value v)
 	return ir_type_of(s->f, v)->kind == IR_TENSOR;
 }
 
-/* --- numbering ----------------------------------------------------------------------------------------- */
+/* ---- numbering ---- */
 
 static void number_region(struct liver *s, const struct ir_region *r)
 {
@@ -64,7 +64,7 @@ static void number_region(struct liver *s, const struct ir_region *r)
 	s->here = outer;
 }
 
-/* --- carries ------------------------------------------------------------------------------------------- */
+/* ---- carries ---- */
 
 static uint32_t find(struct ir_lifetimes *l, uint32_t v)
 {
@@ -95,7 +95,7 @@ static void unite_carries(void *user, const struct ir_op *op)
 	}
 }
 
-/* --- touching ------------------------------------------------------------------------------------------ */
+/* ---- touching ---- */
 
 static void extend(struct liver *s, struct ir_value v, size_t first, size_t last)
 {

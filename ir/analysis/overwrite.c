@@ -63,7 +63,7 @@ static bool is_whole(const struct question *q, struct ir_value v)
 	return whole && step == ir_type_count(q->m->dims, t);
 }
 
-/* --- the element that is written ------------------------------------------------------------------------ */
+/* ---- the element that is written ---- */
 
 /* A norm behind the root of a linear: what it reads is left in the memory of the result until a row is
  * complete. */
@@ -163,7 +163,7 @@ static bool keeps_rows_aside(const struct question *q)
 	return q->attrs->scratch / 4 >= longest;
 }
 
-/* --- attention ------------------------------------------------------------------------------------------ */
+/* ---- attention ---- */
 
 static const char *refuse_attention(const struct question *q)
 {
@@ -186,7 +186,7 @@ static const char *refuse_attention(const struct question *q)
 	return NULL;
 }
 
-/* --- all ------------------------------------------------------------------------------------------------ */
+/* ---- all ---- */
 
 const char *ir_overwrite_refusal(const struct ir_module *m, const struct ir_func *f,
                                  const struct ir_op *group, struct ir_value base)

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* --- state ------------------------------------------------------------------------------------------- */
+/* ---- state ---- */
 
 struct ir_module *irb_module(const struct ir_builder *b)
 {
@@ -66,7 +66,7 @@ void build_fail(struct ir_builder *b, enum diag_code code, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* --- values and ops ------------------------------------------------------------------------------------ */
+/* ---- values and ops ---- */
 
 struct ir_value build_value(struct ir_builder *b, const struct ir_type *type, const struct ir_op *def,
                             unsigned index)
@@ -124,8 +124,7 @@ bool build_results(struct ir_builder *b, struct ir_op *op, const struct ir_type 
 	return !b->failed;
 }
 
-/* --- functions and parameters ----------------------------------------------------------------------------
- */
+/* ---- functions and parameters ---- */
 
 struct ir_builder *irb_begin(struct ir_module *m, struct diag_context *cx, const char *name,
                              struct ir_loc loc)
@@ -210,8 +209,7 @@ const struct ir_type *irb_type(const struct ir_builder *b, struct ir_value v)
 	return v.id < b->f->n_values ? b->f->values[v.id].type : NULL;
 }
 
-/* --- ops
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- ops ---- */
 
 size_t ir_result_count(enum ir_opcode code)
 {

@@ -106,7 +106,7 @@ static bool inside(struct ir_builder *b, enum ir_opcode code)
 	return false;
 }
 
-/* --- repeat -------------------------------------------------------------------------------------------- */
+/* ---- repeat ---- */
 
 static struct attrs_repeat *repeat_attrs(struct ir_builder *b, int64_t count)
 {
@@ -183,7 +183,7 @@ void irb_repeat_end(struct ir_builder *b, const struct ir_value *yields, size_t 
 		finish_owner(b, op, yields, n, results);
 }
 
-/* --- group --------------------------------------------------------------------------------------------- */
+/* ---- group ---- */
 
 void irb_group_begin(struct ir_builder *b)
 {
@@ -207,8 +207,7 @@ void irb_group_end(struct ir_builder *b, const struct attrs_group *attrs, const 
 		finish_owner(b, op, yields, n, results);
 }
 
-/* --- end of the function ----------------------------------------------------------------------------------
- */
+/* ---- end of the function ---- */
 
 static bool copy_results(struct ir_builder *b, const struct ir_result *results, size_t n)
 {

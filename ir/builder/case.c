@@ -34,8 +34,7 @@ int ir_dim_only_sym(const struct ir_dim *d)
 	return d->terms[0].atoms[0]->sym;
 }
 
-/* --- which call ------------------------------------------------------------------------------------------
- */
+/* ---- which call ---- */
 
 const struct ir_func *ir_case_base(const struct ir_module *m, const struct ir_func *f)
 {
@@ -66,8 +65,7 @@ const struct ir_func *ir_case_for(const struct ir_module *m, const struct ir_fun
 	return base;
 }
 
-/* --- dims ------------------------------------------------------------------------------------------------
- */
+/* ---- dims ---- */
 
 const struct ir_dim *ir_case_bind(struct ir_module *m, const struct ir_case *c, const struct ir_dim *d)
 {
@@ -137,8 +135,7 @@ int ir_func_token_dim(const struct ir_func *f)
 	return t.sym;
 }
 
-/* --- text and copies -------------------------------------------------------------------------------------
- */
+/* ---- text and copies ---- */
 
 void ir_case_print(struct buf *out, const struct ir_module *m, const struct ir_case *c)
 {

@@ -54,7 +54,7 @@ static struct ir_value unchanged_type(const struct fold *f)
 	return irb_type(f->b, f->operands[0]) == f->result ? f->operands[0] : IR_NO_VALUE;
 }
 
-/* --- arithmetic ---------------------------------------------------------------------------------------- */
+/* ---- arithmetic ---- */
 
 static struct ir_value fold_scale(const struct fold *f)
 {
@@ -116,7 +116,7 @@ static struct ir_value fold_mask_rows(const struct fold *f)
 	return op != NULL && ir_same(op->operands[1], f->operands[1]) ? f->operands[0] : IR_NO_VALUE;
 }
 
-/* --- movement ------------------------------------------------------------------------------------------ */
+/* ---- movement ---- */
 
 static struct ir_value fold_reshape(const struct fold *f)
 {

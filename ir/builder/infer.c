@@ -15,7 +15,7 @@ typedef bool infer_fn(const struct infer *c);
 #define OP(name, traits, operands, attributes, formula) static infer_fn infer_##name;
 #include "ir/core/ops.def"
 
-/* --- constants ----------------------------------------------------------------------------------------- */
+/* ---- constants ---- */
 
 static bool infer_weight(const struct infer *c)
 {
@@ -61,7 +61,7 @@ static bool infer_dim_value(const struct infer *c)
 	return infer_result(c, DT_I32, 0, NULL);
 }
 
-/* --- elementwise --------------------------------------------------------------------------------------- */
+/* ---- elementwise ---- */
 
 static bool as_x(const struct infer *c)
 {
@@ -161,7 +161,7 @@ static bool infer_mask_rows(const struct infer *c)
 	return infer_rank_min(c, 0, 2) && infer_per_batch(c, 1, 0) && as_x(c);
 }
 
-/* --- rows ---------------------------------------------------------------------------------------------- */
+/* ---- rows ---- */
 
 static bool infer_softmax(const struct infer *c)
 {
@@ -206,7 +206,7 @@ static bool infer_rms_norm(const struct infer *c)
 	return infer_norm_rule(c);
 }
 
-/* --- reductions ---------------------------------------------------------------------------------------- */
+/* ---- reductions ---- */
 
 /* Axes ascend; each goes, or becomes 1 with keep. */
 static bool reduce(const struct infer *c, const struct ir_int_list *axes, bool keep)
@@ -256,7 +256,7 @@ static bool infer_argmax(const struct infer *c)
 	return infer_result(c, DT_I32, rank, dims);
 }
 
-/* --- strips of the last axis ---------------------------------------------------------------------------- */
+/* ---- strips of the last axis ---- */
 
 /* x [..,V] -> [..,numbers,n]; V is constant, and its columns are exact as f32. */
 static bool infer_strips(const struct infer *c, int64_t width, int64_t numbers)
@@ -292,7 +292,7 @@ static bool infer_strip_score(const struct infer *c)
 	return infer_strips(c, ((const struct attrs_strip_score *)c->attrs)->width, 3);
 }
 
-/* --- rows in order ------------------------------------------------------------------------------------- */
+/* ---- rows in order ---- */
 
 static bool infer_cumsum(const struct infer *c)
 {
@@ -334,7 +334,7 @@ static bool infer_last_at(const struct infer *c)
 	return infer_result(c, DT_I32, 1, &a->size);
 }
 
-/* --- movement ------------------------------------------------------------------------------------------ */
+/* ---- movement ---- */
 
 static bool infer_reshape(const struct infer *c)
 {
@@ -437,8 +437,7 @@ static bool infer_take_rows(const struct infer *c)
 	return infer_result(c, x->dtype, x->rank - 1, dims);
 }
 
-/* --- contractions and state ------------------------------------------------------------------------------
- */
+/* ---- contractions and state ---- */
 
 static bool infer_matmul(const struct infer *c)
 {
@@ -475,8 +474,7 @@ static bool infer_state_read(const struct infer *c)
 	return infer_state_read_rule(c);
 }
 
-/* --- structure: the types follow from the region, not from here
- * --------------------------------------------- */
+/* ---- structure: the types follow from the region, not from here ---- */
 
 static bool by_region(const struct infer *c)
 {
@@ -493,8 +491,7 @@ BY_REGION(group)
 BY_REGION(yield)
 BY_REGION(return )
 
-/* --- operand classes -------------------------------------------------------------------------------------
- */
+/* ---- operand classes ---- */
 
 static bool class_fits(const struct ir_type *t, enum ir_operand_class class)
 {

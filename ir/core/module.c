@@ -93,7 +93,7 @@ struct ir_loc ir_import_loc(struct ir_module *m, struct ir_loc loc)
 	return loc;
 }
 
-/* --- weights and states ---------------------------------------------------------------------------- */
+/* ---- weights and states ---- */
 
 static const double *copy_frequencies(struct ir_module *m, const struct ir_wexpr *e)
 {
@@ -193,7 +193,7 @@ bool ir_encode_state(struct ir_module *m, const char *name, enum ir_encoding enc
 	return false;
 }
 
-/* --- dims and types of another module ----------------------------------------------------------------- */
+/* ---- dims and types of another module ---- */
 
 static const struct ir_dim *import_atom(struct ir_module *m, const struct ir_dim_atom *a)
 {
@@ -238,7 +238,7 @@ const struct ir_type *ir_import_type(struct ir_module *m, const struct ir_type *
 	return ir_type_tensor(m->types, t->dtype, t->rank, dims);
 }
 
-/* --- walks --------------------------------------------------------------------------------------------- */
+/* ---- walks ---- */
 
 void ir_walk(const struct ir_region *r, ir_visit *visit, void *user)
 {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Storage of the IR: module, weights, states, functions, regions, ops, values.
- * Only the builder (ir/builder/build.h) creates ops; everything is const once a function
- * is finished. A module owns one arena; destroying it is one call.
+ * Only the builder (ir/builder/build.h) creates ops; everything is const once a function is finished. A module
+ * owns one arena; destroying it is one call.
  *
  *   module "aren"
  *   dim B in [1,8]
  *   dim S in [1,128]
- *   weight @encoder.tok.weight : f32[51,32] = tensor "model.safetensors":"encoder/embeddings/weight"
- * f32[51,32] state @decoder.self.k : f32[B,6,8,128,4] #row func @encode(%src: i32[B,S] {below=51
- * lengths=%lengths}, %lengths: i32[B] {default=S max=S}) -> (memory: f32[B,S,32]) {
+ *   weight @encoder.tok.weight : f32[51,32] = tensor "model.safetensors":"encoder/embeddings/weight" f32[51,32]
+ *   state @decoder.self.k : f32[B,6,8,128,4] #row
+ *   func @encode(%src: i32[B,S] {below=51 lengths=%lengths}, %lengths: i32[B] {default=S max=S})
+ *       -> (memory: f32[B,S,32]) {
  *     ...
  *   }
  */

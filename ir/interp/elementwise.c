@@ -12,7 +12,7 @@ static bool is_int(const struct interp_tensor *t)
 	return ir_dtype_class(t->dtype) == DTCLASS_INT;
 }
 
-/* --- one operand ---------------------------------------------------------------------------------- */
+/* ---- one operand ---- */
 
 static double sigmoid(double v)
 {
@@ -115,7 +115,7 @@ enum tfmc_status interp_eval_cast(struct interp *in, const struct ir_op *op,
 	return TFMC_OK;
 }
 
-/* --- two operands ---------------------------------------------------------------------------------- */
+/* ---- two operands ---- */
 
 static double smaller(double a, double b)
 {

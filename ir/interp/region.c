@@ -15,7 +15,7 @@ static interp_handler *const handlers[IR_N_OPS] = {
 #include "ir/core/ops.def"
 };
 
-/* --- lifetimes ------------------------------------------------------------------------------------ */
+/* ---- lifetimes ---- */
 
 /* A region being walked and the op of the region around it that owns it. */
 struct frame {
@@ -60,7 +60,7 @@ static void free_last_uses(struct interp *in, const struct ir_op *op, const stru
 		free_last_uses(in, op->region->ops[i], last);
 }
 
-/* --- one op ---------------------------------------------------------------------------------------- */
+/* ---- one op ---- */
 
 /* More than any op has optional operands: absent ones at the end may be missing from the list. */
 #define OPTIONAL_MAX 8
@@ -146,7 +146,7 @@ static void clear_region(struct interp *in, const struct ir_region *r)
 			interp_slot_free(in, r->ops[i]->results[k]);
 }
 
-/* --- ops with regions -------------------------------------------------------------------------------- */
+/* ---- ops with regions ---- */
 
 /* Copies what the region yields into the results of its op. */
 static enum tfmc_status take_yields(struct interp *in, const struct ir_op *op)

@@ -11,8 +11,7 @@
 
 #include <string.h>
 
-/* --- dims --------------------------------------------------------------------------------------------------
- */
+/* ---- dims ---- */
 
 static bool parse_symbol(struct parser *p, const struct ir_dim **out)
 {
@@ -149,8 +148,7 @@ bool parse_ints(struct parser *p, struct ir_int_list *out)
 	return parse_expect(p, ']');
 }
 
-/* --- types -------------------------------------------------------------------------------------------------
- */
+/* ---- types ---- */
 
 static bool parse_dtype(struct parser *p, enum ir_dtype *out)
 {
@@ -237,8 +235,7 @@ bool parse_encoding(struct parser *p, enum ir_encoding *out)
 	return parse_unknown(p, &t, "encoding", names, TFMC_COUNT(all));
 }
 
-/* --- locations
- * ----------------------------------------------------------------------------------------------- */
+/* ---- locations ---- */
 
 static bool parse_place(struct parser *p, const char *file, struct ir_loc *out)
 {

@@ -38,8 +38,7 @@ struct signature {
 	struct ir_loc loc;
 };
 
-/* --- parameters --------------------------------------------------------------------------------------------
- */
+/* ---- parameters ---- */
 
 static bool parse_role(struct parser *p, enum ir_param_role *out)
 {
@@ -125,8 +124,7 @@ static bool find_param(struct parser *p, const struct signature *s, const struct
 	return parse_unknown(p, name, "parameter", names, s->params.n);
 }
 
-/* --- results -----------------------------------------------------------------------------------------------
- */
+/* ---- results ---- */
 
 static bool parse_result_property(struct parser *p, const struct signature *s, struct parsed_result *out)
 {
@@ -178,7 +176,7 @@ static bool parse_results(struct parser *p, struct signature *s)
 	return true;
 }
 
-/* --- cases: `case of @base when S = 1, B*S <= 14` ------------------------------------------------------- */
+/* ---- cases: `case of @base when S = 1, B*S <= 14` ---- */
 
 static bool parse_condition(struct parser *p, struct ir_condition *out)
 {
@@ -216,8 +214,7 @@ static bool parse_case(struct parser *p, struct ir_case *out)
 	return true;
 }
 
-/* --- functions ---------------------------------------------------------------------------------------------
- */
+/* ---- functions ---- */
 
 static bool parse_signature(struct parser *p, struct signature *s)
 {

@@ -89,8 +89,7 @@ static struct tok token(struct lexer *lx, enum tok_kind kind, size_t start, size
 	return (struct tok){.kind = kind, .text = text, .loc = place(lx, start)};
 }
 
-/* --- strings -----------------------------------------------------------------------------------------------
- */
+/* ---- strings ---- */
 
 static int hex_digit(char c)
 {
@@ -152,8 +151,7 @@ static struct tok lex_string(struct lexer *lx, enum tok_kind kind, size_t start)
 	return (struct tok){.kind = kind, .text = text, .loc = place(lx, start)};
 }
 
-/* --- names and numbers
- * -------------------------------------------------------------------------------------- */
+/* ---- names and numbers ---- */
 
 static void skip_name(struct lexer *lx)
 {

@@ -8,8 +8,7 @@
 
 #include <string.h>
 
-/* --- values ------------------------------------------------------------------------------------------------
- */
+/* ---- values ---- */
 
 bool parse_define(struct parser *p, const struct tok *name, struct ir_value v)
 {
@@ -97,8 +96,7 @@ bool parse_value(struct parser *p, struct ir_value *out)
 	return parse_take(p, TOK_VALUE, "%name or @name", &t) && find_value(p, &t, out);
 }
 
-/* --- operands ----------------------------------------------------------------------------------------------
- */
+/* ---- operands ---- */
 
 static bool at_operand(const struct parser *p)
 {
@@ -139,8 +137,7 @@ static bool parse_operands(struct parser *p, const struct ir_op_desc *op, struct
 	return true;
 }
 
-/* --- ops ---------------------------------------------------------------------------------------------------
- */
+/* ---- ops ---- */
 
 static bool type_fits(struct parser *p, struct loc at, const struct ir_type *got, const struct ir_type *said)
 {
@@ -256,8 +253,7 @@ static bool parse_line(struct parser *p)
 	return parse_plain(p, code, &results, loc);
 }
 
-/* --- bodies ------------------------------------------------------------------------------------------------
- */
+/* ---- bodies ---- */
 
 /* `pre`, `root` or `post` before a line of a group. */
 static bool parse_stage_word(struct parser *p, int64_t *root, bool *is_root)

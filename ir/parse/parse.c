@@ -12,8 +12,7 @@
 #include "ir/support/number.h"
 #include "ir/support/utf8.h"
 
-/* --- tokens ------------------------------------------------------------------------------------------------
- */
+/* ---- tokens ---- */
 
 bool parse_fail(struct parser *p, struct loc at, enum diag_code code, const char *fmt, ...)
 {
@@ -139,8 +138,7 @@ void parse_leave(struct parser *p)
 	p->depth--;
 }
 
-/* --- declarations ------------------------------------------------------------------------------------------
- */
+/* ---- declarations ---- */
 
 static bool parse_dim_decl(struct parser *p)
 {
@@ -271,8 +269,7 @@ static bool parse_header(struct parser *p)
 	return true;
 }
 
-/* --- the text ----------------------------------------------------------------------------------------------
- */
+/* ---- the text ---- */
 
 static bool check_text(struct diag_context *cx, uint32_t source, const char *text, size_t len)
 {

@@ -28,8 +28,7 @@ static bool fits(struct wx *x, struct loc at, const char *word, const struct ir_
 	return e != NULL || parse_fail(x->p, at, DIAG_SHAPE, "the arguments of %s do not fit", word);
 }
 
-/* --- leaves ------------------------------------------------------------------------------------------------
- */
+/* ---- leaves ---- */
 
 static const char *numbered(struct wx *x, const char *name)
 {
@@ -145,8 +144,7 @@ static bool parse_rotary(struct wx *x, struct loc at, const struct ir_wexpr **ou
 	return fits(x, at, "rotary", *out);
 }
 
-/* --- lists -------------------------------------------------------------------------------------------------
- */
+/* ---- lists ---- */
 
 struct wexpr_list {
 	const struct ir_wexpr **items;
@@ -222,8 +220,7 @@ static bool parse_concat(struct wx *x, struct loc at, const struct ir_wexpr **ou
 	return fits(x, at, "concat", *out);
 }
 
-/* --- with one or two expressions
- * ----------------------------------------------------------------------------- */
+/* ---- with one or two expressions ---- */
 
 static bool parse_int_comma(struct parser *p, int64_t *out)
 {
@@ -365,8 +362,7 @@ static bool parse_round(struct wx *x, struct loc at, const struct ir_wexpr **out
 	return fits(x, at, "round", *out);
 }
 
-/* --- by the word -------------------------------------------------------------------------------------------
- */
+/* ---- by the word ---- */
 
 /* Spellings in the order of enum ir_wexpr_kind. */
 static const char *const kind_words[] = {

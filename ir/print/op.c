@@ -9,8 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* --- attributes ------------------------------------------------------------------------------------------
- */
+/* ---- attributes ---- */
 
 static bool is_default(const struct ir_attr_desc *d, const void *a)
 {
@@ -88,8 +87,7 @@ static void print_attrs(const struct printer *p, const struct ir_op *op)
 		buf_char(p->out, '}');
 }
 
-/* --- ops -------------------------------------------------------------------------------------------------
- */
+/* ---- ops ---- */
 
 /* `%a, name=%b`: after an absent operand the next ones say their names. */
 static void print_operands(const struct printer *p, const struct ir_op *op)

@@ -25,8 +25,7 @@ void print_loc(struct buf *out, const struct diag_context *cx, const struct ir_m
 	buf_char(out, ')');
 }
 
-/* --- declarations ----------------------------------------------------------------------------------------
- */
+/* ---- declarations ---- */
 
 static const char *stage_text(enum ir_stage stage)
 {
@@ -80,8 +79,7 @@ static void print_header(struct buf *out, const struct diag_context *cx, const s
 	}
 }
 
-/* --- functions -------------------------------------------------------------------------------------------
- */
+/* ---- functions ---- */
 
 /* ` {` before the first of a list of properties, ` ` before the others. */
 static void property(struct buf *out, bool *any)

@@ -57,7 +57,7 @@ bool ir_dims_failed(const struct ir_dims *t)
 	return t->failed;
 }
 
-/* --- interning ----------------------------------------------------------------------------------- */
+/* ---- interning ---- */
 
 int dim_compare(const struct ir_dim *a, const struct ir_dim *b)
 {
@@ -212,7 +212,7 @@ const struct ir_dim *dims_fail(struct ir_dims *t)
 	return dims_intern(t, &(struct dim_poly){.n = 0});
 }
 
-/* --- polynomials under construction ---------------------------------------------------------------- */
+/* ---- polynomials under construction ---- */
 
 static void remove_term(struct dim_poly *p, size_t at)
 {
@@ -278,7 +278,7 @@ bool dim_poly_add_product(struct dim_poly *p, const struct ir_dim_term *x, const
 	return dim_poly_add(p, c, atoms, n);
 }
 
-/* --- arithmetic -------------------------------------------------------------------------------------- */
+/* ---- arithmetic ---- */
 
 const struct ir_dim *ir_dim_const(struct ir_dims *t, int64_t v)
 {

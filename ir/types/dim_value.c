@@ -31,7 +31,7 @@ bool ir_dim_equals(const struct ir_dim *d, int64_t v)
 	return ir_dim_is_const(d, &c) && c == v;
 }
 
-/* --- intervals ------------------------------------------------------------------------------------- */
+/* ---- intervals ---- */
 
 static int64_t saturating_mul(int64_t a, int64_t b)
 {
@@ -217,7 +217,7 @@ bool ir_dim_le(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b
 	return le(t, a, b, MAXIMA_DEPTH);
 }
 
-/* --- values ------------------------------------------------------------------------------------------ */
+/* ---- values ---- */
 
 static bool atom_eval(const struct ir_dim_atom *a, const int64_t *values, int64_t *out)
 {
@@ -262,7 +262,7 @@ bool ir_dim_eval(const struct ir_dim *d, const int64_t *values, int64_t *out)
 	return true;
 }
 
-/* --- text -------------------------------------------------------------------------------------------- */
+/* ---- text ---- */
 
 /* A quotient, in parentheses where it stands inside a product. */
 static void print_atom(struct buf *out, const struct ir_dims *t, const struct ir_dim_atom *a, bool tight,

@@ -58,7 +58,7 @@ bool ir_dtype_parse(const char *s, size_t n, enum ir_dtype *out)
 	return false;
 }
 
-/* --- interning ----------------------------------------------------------------------------------- */
+/* ---- interning ---- */
 
 struct ir_types {
 	struct arena *arena;

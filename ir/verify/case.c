@@ -23,8 +23,7 @@ static const char *sym_name(const struct verifier *v, int sym)
 	return ir_dims_sym(v->m->dims, (size_t)sym)->name;
 }
 
-/* --- conditions ------------------------------------------------------------------------------------------
- */
+/* ---- conditions ---- */
 
 static bool type_has(const struct ir_type *t, int sym)
 {
@@ -93,8 +92,7 @@ static void check_condition(struct verifier *v, const struct ir_func *base, size
 		            (long long)hi);
 }
 
-/* --- the function ----------------------------------------------------------------------------------------
- */
+/* ---- the function ---- */
 
 struct search {
 	struct verifier *v;
@@ -188,8 +186,7 @@ static void check_results(struct verifier *v, const struct ir_func *base)
 		verify_fail(v, f->loc, "the results are not those of its base @%s", base->name);
 }
 
-/* --- the case --------------------------------------------------------------------------------------------
- */
+/* ---- the case ---- */
 
 static bool same_conditions(const struct ir_case *a, const struct ir_case *b)
 {

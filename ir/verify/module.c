@@ -95,8 +95,7 @@ void verify_declarations(struct verifier *v)
 		check_unique(v, &funcs, "functions", v->m->funcs.items[i]->name, v->m->funcs.items[i]->loc);
 }
 
-/* --- signatures --------------------------------------------------------------------------------------------
- */
+/* ---- signatures ---- */
 
 static bool is_counts(const struct ir_type *t)
 {

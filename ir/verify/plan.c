@@ -35,8 +35,7 @@ struct plan_verifier {
 	} alive; /* slots that may still be alive */
 };
 
-/* --- offsets of all values -------------------------------------------------------------------------------
- */
+/* ---- offsets of all values ---- */
 
 static void place(struct plan_verifier *p, const struct ir_op *group, size_t i)
 {
@@ -70,8 +69,7 @@ static void add_slot(struct plan_verifier *p, uint32_t v)
 		*s = (struct slot){value, at, ir_dim_add(p->v->m->dims, at, bytes_of(p, value))};
 }
 
-/* --- comparisons -----------------------------------------------------------------------------------------
- */
+/* ---- comparisons ---- */
 
 static bool apart(const struct plan_verifier *p, const struct slot *a, const struct slot *b)
 {
@@ -108,8 +106,7 @@ static bool inside(const struct plan_verifier *p, const struct slot *s)
 	return ir_dim_le(p->v->m->dims, s->end, p->v->f->arena);
 }
 
-/* --- all -------------------------------------------------------------------------------------------------
- */
+/* ---- all ---- */
 
 /* Slots in order of their first time: a counting sort, so that equal times keep the order of definition. */
 static bool sort_slots(struct plan_verifier *p)

@@ -42,8 +42,7 @@ const char *verify_value_text(struct verifier *v, struct ir_value value)
 	                    : arena_printf(&v->arena, "value %u", value.id);
 }
 
-/* --- operands ----------------------------------------------------------------------------------------------
- */
+/* ---- operands ---- */
 
 static bool may_be_absent(const struct ir_op *op, size_t i)
 {
@@ -97,8 +96,7 @@ static bool verify_operands(struct verifier *v, const struct ir_region *r, const
 	return ok;
 }
 
-/* --- types -------------------------------------------------------------------------------------------------
- */
+/* ---- types ---- */
 
 static void same_type(struct verifier *v, const struct ir_op *op, const char *what, size_t i,
                       const struct ir_type *a, const struct ir_type *b)
@@ -166,8 +164,7 @@ static void verify_group_types(struct verifier *v, const struct ir_op *op, const
 		          ir_type_of(v->f, yield->operands[i]));
 }
 
-/* --- regions -----------------------------------------------------------------------------------------------
- */
+/* ---- regions ---- */
 
 static void define(struct verifier *v, const struct ir_value *values, size_t n, const struct ir_op *def,
                    const struct ir_region *r, struct ir_loc loc)

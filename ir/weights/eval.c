@@ -17,7 +17,7 @@
 #define TILE_COLUMNS 8
 #define TILE_ROWS    128
 
-/* --- stored tensors ----------------------------------------------------------------------------- */
+/* ---- stored tensors ---- */
 
 static void shape_text(struct buf *out, enum ir_dtype dtype, int rank, const int64_t *dims)
 {
@@ -107,7 +107,7 @@ static enum tfmc_status eval_tensor(struct weval *ev, const struct ir_wexpr *e, 
 	return TFMC_OK;
 }
 
-/* --- tables ------------------------------------------------------------------------------------- */
+/* ---- tables ---- */
 
 static double sinusoid_at(const struct ir_wexpr *e, int64_t row, int64_t col)
 {
@@ -140,7 +140,7 @@ static void eval_rotary(const struct ir_wexpr *e, int64_t begin, int64_t n, doub
 		out[i] = rotary_at(e, (begin + i) / e->dims[1], (begin + i) % e->dims[1]);
 }
 
-/* --- nodes that move elements --------------------------------------------------------------------- */
+/* ---- nodes that move elements ---- */
 
 /* One element of the new axis 0 after the other. */
 static enum tfmc_status eval_stack(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
@@ -295,7 +295,7 @@ static enum tfmc_status eval_rope(struct weval *ev, const struct ir_wexpr *e, in
 	return TFMC_OK;
 }
 
-/* --- arithmetic ----------------------------------------------------------------------------------- */
+/* ---- arithmetic ---- */
 
 /* out[i] op= y */
 static void combine_one(enum ir_wexpr_kind kind, double *out, int64_t n, double y)

@@ -133,7 +133,7 @@ double ir_round(enum ir_dtype dtype, double v)
 	return v;
 }
 
-/* --- bytes ------------------------------------------------------------------------------------------- */
+/* ---- bytes ---- */
 
 /* Stored bytes may be unaligned: every element goes through memcpy. */
 #define READ_LOOP(type, expr)                                         \

@@ -32,7 +32,7 @@ static double *doubles(int64_t n)
 	return memory_alloc((size_t)(n > 0 ? n : 1) * sizeof(double));
 }
 
-/* --- columns ---------------------------------------------------------------------------------------- */
+/* ---- columns ---- */
 
 static void multiply(double *restrict out, const double *restrict x, int64_t n)
 {
@@ -72,7 +72,7 @@ enum tfmc_status weval_mul_columns(struct weval *ev, const struct ir_wexpr *e, i
 	return TFMC_OK;
 }
 
-/* --- matrix times vector ------------------------------------------------------------------------------ */
+/* ---- matrix times vector ---- */
 
 /* out[i] = row i times v. Four rows at a time: the sums of one wait for each other. */
 static void sum_products(const double *rows, int64_t n, int64_t columns, const double *v, double *out)
@@ -140,7 +140,7 @@ enum tfmc_status weval_matvec(struct weval *ev, const struct ir_wexpr *e, int64_
 	return status;
 }
 
-/* --- center ------------------------------------------------------------------------------------------- */
+/* ---- center ---- */
 
 /* means[i] of the block `outer`: over the axis, of the element i behind it. `rows` holds a batch. */
 static enum tfmc_status sum_rows(struct weval *ev, const struct ir_wexpr *e, int64_t outer, double *rows,
@@ -250,7 +250,7 @@ enum tfmc_status weval_center(struct weval *ev, const struct ir_wexpr *e, int64_
 	return TFMC_OK;
 }
 
-/* --- repeat ------------------------------------------------------------------------------------------- */
+/* ---- repeat ---- */
 
 /* Single elements repeated: a block of the argument gives `begin` times as many elements. */
 enum tfmc_status weval_repeat_elements(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,

@@ -6,8 +6,7 @@
  */
 #include "passes/demand/build.h"
 
-/* --- which row --------------------------------------------------------------------------------------------
- */
+/* ---- which row ---- */
 
 /* Row numbers may be computed behind what reads them: their ops are built here first, and merged later. */
 static struct ir_value early(struct rebuild *r, struct ir_value v)
@@ -77,8 +76,7 @@ struct ir_value demand_row(struct demand_builder *d, struct ir_value v, int axis
 	return of->taken && of->axis == axis ? d->rows[v.id] : pick(d, v, axis);
 }
 
-/* --- ops --------------------------------------------------------------------------------------------------
- */
+/* ---- ops ---- */
 
 /* dims of the result in the new module, 1 at the axis of the row. */
 static int result_dims(struct demand_builder *d, const struct ir_op *op, const struct ir_dim **dims)

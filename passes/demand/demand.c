@@ -16,8 +16,7 @@ static struct demand *demand_of(const struct demand_plan *plan, struct ir_value 
 	return &plan->of[v.id];
 }
 
-/* --- what picks rows --------------------------------------------------------------------------------------
- */
+/* ---- what picks rows ---- */
 
 static bool picks_rows(const struct ir_func *f, const struct ir_op *op)
 {
@@ -69,8 +68,7 @@ static bool is_early(const struct ir_func *f, struct ir_value v, int *left)
 	return true;
 }
 
-/* --- one op -----------------------------------------------------------------------------------------------
- */
+/* ---- one op ---- */
 
 static void want_all(struct demand_plan *plan, struct ir_value v)
 {
@@ -134,8 +132,7 @@ static void see_plain(struct demand_plan *plan, const struct ir_op *op)
 		ir_walk(op->region, want_operands, plan);
 }
 
-/* --- repeat -----------------------------------------------------------------------------------------------
- */
+/* ---- repeat ---- */
 
 static void see_region(struct demand_plan *plan, const struct ir_region *region);
 
@@ -217,8 +214,7 @@ static void see_region(struct demand_plan *plan, const struct ir_region *region)
 	}
 }
 
-/* --- linears that become one ------------------------------------------------------------------------------
- */
+/* ---- linears that become one ---- */
 
 struct siblings {
 	struct demand_plan *plan;
@@ -301,8 +297,7 @@ static void find_for_key(struct demand_plan *plan)
 		plan->products = 0;
 }
 
-/* --- all --------------------------------------------------------------------------------------------------
- */
+/* ---- all ---- */
 
 struct key_list {
 	struct demand_key items[KEYS_MAX];

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * demand-rows: products are computed for the rows that somebody reads.
+ * demand-rows: products are computed for the rows that are read.
  *
  * Requires   fuse-attention and merge-heads (it looks at whole attentions).
  * Ensures    where only one row of each sequence of a result is read (take_rows, or slice {axis=1 size=1}),
- *            everything between it and the last mixing of rows has one row. When that result is a repeat's,
- * its last iteration is computed apart: k, v and states on all rows, what follows q on the rows that are
- * read. Same ops, same weights (indexed by the constant), same bits. Setting peel=0 leaves repeats as they
- * are. Counters: peeled, products, ops, rows picked, kept. Example    %y = repeat %i = 0 to 5 carry (%x =
- * %x0) { .. }   %r = take_rows %y, %at
- *        ->  %z = repeat %i = 0 to 4 carry (%x = %x0) { .. }   .. of iteration 4, q and behind [B,1,..]
- * Refuses    a result of which all rows or rows picked in another way are read too; row numbers that depend
- * on more than parameters; a last iteration whose products all need every row. A linear beside others of the
- * same input that need all rows stays whole: they become one linear.
+ *            everything between it and the last mixing of rows has one row. When that result is the result of a
+ *            repeat, its last iteration is computed apart: k, v and states on all rows, what follows q on the
+ *            rows that are read. Same ops, same weights (indexed by the constant), same bits. The setting peel=0
+ *            leaves repeats as they are. Counters: peeled, products, ops, rows picked, kept.
+ * Example    %y = repeat %i = 0 to 5 carry (%x = %x0) { .. }   %r = take_rows %y, %at
+ *        ->  %z = repeat %i = 0 to 4 carry (%x = %x0) { .. }   .. of iteration 4, q and what follows [B,1,..]
+ * Refuses    a result of which all rows, or rows picked in another way, are read too; row numbers that depend on
+ *            more than parameters; a last iteration whose products all need every row. A linear beside others of
+ *            the same input that need all rows stays whole: they become one linear.
  */
 #include "passes/demand/build.h"
 
-/* --- the last iteration apart -----------------------------------------------------------------------------
- */
+/* ---- the last iteration apart ---- */
 
 struct peeler {
 	struct demand_plan plan;
@@ -104,8 +103,7 @@ static void emit_repeat(struct rebuild *r, const struct ir_op *op)
 	            (long long)count);
 }
 
-/* --- rows -------------------------------------------------------------------------------------------------
- */
+/* ---- rows ---- */
 
 struct taker {
 	struct demand_plan plan;

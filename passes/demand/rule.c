@@ -17,8 +17,7 @@ static bool first_only(int axis, bool ok, int *axes)
 	return ok;
 }
 
-/* --- views ------------------------------------------------------------------------------------------------
- */
+/* ---- views ---- */
 
 /* The axis with as many elements before it. */
 static bool reshape_rule(const struct demand_plan *plan, const struct ir_op *op, int axis, int *axes)
@@ -61,8 +60,7 @@ static bool other_axis(const struct ir_op *op, int64_t changed, int axis, int *a
 	return changed > 0 && changed != axis;
 }
 
-/* --- arithmetic -------------------------------------------------------------------------------------------
- */
+/* ---- arithmetic ---- */
 
 static bool attention_rule(const struct ir_op *op, int axis, int *axes)
 {

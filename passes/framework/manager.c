@@ -17,7 +17,7 @@ static pass_run *const runs[] = {
 #include "passes/framework/passes.def"
 };
 
-/* --- what passes use ----------------------------------------------------------------------------------- */
+/* ---- what passes use ---- */
 
 void pass_count(struct pass_context *p, const char *name, int64_t n)
 {
@@ -119,7 +119,7 @@ enum tfmc_status pass_internal(struct pass_context *p, struct ir_loc loc, const 
 	return TFMC_INTERNAL;
 }
 
-/* --- running ------------------------------------------------------------------------------------------- */
+/* ---- running ---- */
 
 static double now(const struct manager *g)
 {

@@ -12,7 +12,7 @@
 #include "ir/diag/progress.h"
 #include "ir/target/target.h"
 
-/* --- what there is -------------------------------------------------------------------------------------- */
+/* ---- what there is ---- */
 
 enum pass_id {
 #define PASS(id, name, from, to, summary) PASS_##id,
@@ -45,8 +45,7 @@ enum pass_exactness pass_exactness(const struct pass_desc *pass);
 /* Index of the setting of that name, -1: there is none. */
 int pass_setting_find(const struct pass_desc *pass, const char *name);
 
-/* --- pipelines --------------------------------------------------------------------------------------------
- */
+/* ---- pipelines ---- */
 
 struct pipeline_step {
 	const struct pass_desc *pass;
@@ -69,8 +68,7 @@ void pipeline_print(struct buf *out, const struct pipeline *p);
 /* The passes behind a name (O0, O1, O2), or NULL. */
 const char *pipeline_named(const char *name);
 
-/* --- report -----------------------------------------------------------------------------------------------
- */
+/* ---- report ---- */
 
 struct pass_counter {
 	const char *pass, *name;
@@ -157,8 +155,7 @@ void plan_print_map(struct buf *out, const struct plan_func *p);
 /* The maps of n functions as one picture (SVG), with the sizes at these values of the dims. */
 void plan_print_svg(struct buf *out, const struct plan_func *plans, size_t n, const int64_t *dims);
 
-/* --- running ----------------------------------------------------------------------------------------------
- */
+/* ---- running ---- */
 
 /* Where text goes; every member may be NULL. */
 struct pass_sink {

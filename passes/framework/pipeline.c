@@ -91,7 +91,7 @@ const char *pipeline_named(const char *name)
 	return strcmp(name, "O2") == 0 ? O2 : NULL;
 }
 
-/* --- reading ------------------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 
 struct reader {
 	struct arena *arena;

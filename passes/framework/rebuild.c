@@ -34,7 +34,7 @@ bool rebuild_once(const struct rebuild *r, struct ir_value v)
 	return r->uses[v.id] == 1;
 }
 
-/* --- backward ------------------------------------------------------------------------------------------ */
+/* ---- backward ---- */
 
 static bool any_needed(const struct rebuild *r, const struct ir_op *op)
 {
@@ -88,7 +88,7 @@ static void mark_region(struct rebuild *r, const struct ir_region *region)
 	}
 }
 
-/* --- forward ------------------------------------------------------------------------------------------- */
+/* ---- forward ---- */
 
 static void emit_region(struct rebuild *r, const struct ir_region *region);
 
@@ -159,7 +159,7 @@ void rebuild_group(struct rebuild *r, const struct ir_op *group, const struct at
 		rebuild_set(r, group->results[i], results[i]);
 }
 
-/* --- functions ----------------------------------------------------------------------------------------- */
+/* ---- functions ---- */
 
 static enum tfmc_status rebuild_func(struct rebuild *r)
 {

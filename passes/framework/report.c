@@ -28,7 +28,7 @@ int64_t pass_report_count(const struct pass_report *r, const char *pass, const c
 	return 0;
 }
 
-/* --- the map ------------------------------------------------------------------------------------------- */
+/* ---- the map ---- */
 
 static char letter(size_t i)
 {
@@ -82,7 +82,7 @@ void plan_print_map(struct buf *out, const struct plan_func *p)
 	}
 }
 
-/* --- everything ---------------------------------------------------------------------------------------- */
+/* ---- everything ---- */
 
 static void print_plan(struct buf *out, const struct plan_func *p)
 {

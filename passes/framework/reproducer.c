@@ -37,8 +37,7 @@ void reproducer_print(struct buf *out, const struct pipeline *p, const struct pa
 		print_lines(out, "tile", o->tiles_text, o->tiles_len);
 }
 
-/* --- reading ---------------------------------------------------------------------------------------------
- */
+/* ---- reading ---- */
 
 struct head {
 	struct arena *arena;

@@ -6,13 +6,14 @@
  * Ensures    no rewrite rule (rules/) matches any more: multiplications by a constant are `scale` and no
  *            scale follows a scale, transposed operands of matmul are flags, a bias row added to a linear is
  *            its operand, activations, norms and softmax are one op however they were spelled; a
- *            transposed weight is a weight; take_rows stands as early as it can; no dead op, no two equal
- * pure ops in a region (the builder merges and folds). Example    %s = div %x, %c8   %t = scale %s {f=2.0}
+ *            transposed weight is a weight; take_rows comes as early as it can; no dead op, no two equal
+ *            pure ops in a region (the builder merges and folds).
+ * Example    %s = div %x, %c8   %t = scale %s {f=2.0}
  *        ->  %t = scale %x {f=0.25}
  * Refuses    what a rule refuses; moving take_rows over a value that has other uses: it would be computed
  *            twice.
  *
- * The rules live in this pass and not in one of their own because both make room for each other: a rule
+ * The rules are in this pass and not in one of their own because each makes room for the other: a rule
  * leaves a value with one use, over which take_rows moves, and what take_rows built matches again.
  */
 #include "passes/rules/rule.h"

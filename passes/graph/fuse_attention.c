@@ -3,14 +3,14 @@
  * fuse-attention: matmul, softmax and matmul become one attention.
  *
  * Requires   canonicalize (transposed operands of matmul are flags), fuse-softmax.
- * Ensures    every softmax between two matmuls of rank 4 is inside an attention, or a remark says why not;
- * the counter `fused` has the exact number. Example    %s = matmul %q, %k {tb}  %p = masked_softmax %s
- * {scale=0.125}  %o = matmul %p, %v
+ * Ensures    every softmax between two matmuls of rank 4 is inside an attention, or a remark says why not; the
+ *            counter `fused` has the exact number.
+ * Example    %s = matmul %q, %k {tb}  %p = masked_softmax %s {scale=0.125}  %o = matmul %p, %v
  *        ->  %o = attention %q, %k, %v {scale=0.125}
  *            Keys and values of fewer heads that are broadcast to the query heads are read as they are.
  *            Operands [B,S,E] and [S,E] are one head of an attention.
  *            Keys and values of f16 or bf16 that are widened for it are read as they are.
- *            One more logit for each head, in a column that is cut off behind the softmax, is its sinks.
+ *            An additional logit for each head, in a column that is cut off after the softmax, becomes its sinks.
  * Refuses    when scores or probabilities are used again, when operands have more than 4 axes.
  */
 #include "passes/graph/scores.h"
@@ -28,7 +28,7 @@ struct found {
 	const char *why;                    /* not fused: reason */
 };
 
-/* --- heads --------------------------------------------------------------------------------------------- */
+/* ---- heads ---- */
 
 /*
  * v [B,H,T,E] = reshape(broadcast(x [B,K,1,T,E] to [B,K,G,T,E])): gives x.
@@ -59,7 +59,7 @@ static struct ir_value drop_group_axis(struct rebuild *r, struct ir_value x)
 	return irb_reshape_to(r->b, rebuild_get(r, x), 4, dims);
 }
 
-/* --- sinks --------------------------------------------------------------------------------------------- */
+/* ---- sinks ---- */
 
 /* c, with axes that stand for the last ones of scores [B,H,S,T], is one number for each head. */
 static bool is_by_head(const struct ir_type *c, const struct ir_type *scores)
@@ -106,7 +106,7 @@ static struct ir_value sinks_of(struct rebuild *r, const struct found *m)
 	return irb_reshape_to(r->b, rebuild_get(r, m->sinks), 1, &heads);
 }
 
-/* --- finding ------------------------------------------------------------------------------------------- */
+/* ---- finding ---- */
 
 /* A factor on q or k is a factor on the scores. */
 static struct ir_value without_scale(const struct rebuild *r, struct ir_value v, double *f)
@@ -221,7 +221,7 @@ static bool find(const struct rebuild *r, const struct ir_op *op, struct found *
 	return true;
 }
 
-/* --- rewriting ----------------------------------------------------------------------------------------- */
+/* ---- rewriting ---- */
 
 static void refuse(struct rebuild *r, const struct ir_op *op, const char *why)
 {

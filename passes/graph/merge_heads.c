@@ -29,7 +29,7 @@ struct heads {
 	bool is_sum;
 };
 
-/* --- finding ------------------------------------------------------------------------------------------- */
+/* ---- finding ---- */
 
 static bool here(const struct rebuild *r, const struct ir_op *root, struct ir_value v)
 {
@@ -142,7 +142,7 @@ static bool find(const struct rebuild *r, const struct ir_op *op, struct heads *
 	return op->code == OP_add && find_sum(r, op, h);
 }
 
-/* --- operands of the heads ----------------------------------------------------------------------------- */
+/* ---- operands of the heads ---- */
 
 /* The linears [B,S,E] behind operand i of all heads, when they read one input and can be one linear. */
 static bool linears_behind(const struct rebuild *r, const struct heads *h, size_t i,
@@ -198,7 +198,7 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	return true;
 }
 
-/* --- building ------------------------------------------------------------------------------------------ */
+/* ---- building ---- */
 
 static const int64_t heads_inside[4] = {0, 2, 1, 3};
 

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * specialize: functions that serve some calls of another one, with dims bound or bounded.
+ * specialize: functions that serve some calls of another function, with dims bound or bounded.
  *
- * Requires   the final graph and final weights: what a case has too is chosen once for both.
- * Ensures    behind each function its cases. step: calls with one token for each sequence (the dim of the
- * rows that are appended to the state is 1). buckets=N: calls with at most N tokens (the elements of the
- *            first input of ids). A case has the bound symbols nowhere; transposes that only move axes of
- *            size 1 are reshapes in it, the row taken of one row is that row, dims that became numbers are
- *            constants. Base functions stay as they are: they are right for every call.
- * Example    func @decode(%t: i32[B,S] ..  ->  and func @decode.step(%t: i32[B,1] .. case of @decode when S =
- * 1 Refuses    functions that have cases; a dim that is never or always 1; targets of OpenCL, whose programs
- * are launched function by function.
+ * Requires   the final graph and final weights: what the base and the case share is decided once.
+ * Ensures    each function is followed by its cases. step: calls with one token for each sequence (the dim of the
+ *            rows that are appended to the state is 1). buckets=N: calls with at most N tokens (the elements of the
+ *            first input of ids). A bound symbol does not occur in the case; transposes that only move axes of
+ *            size 1 become reshapes, taking one row of one row becomes that row, dims that became numbers become
+ *            constants. The base functions stay as they are: they are right for every call.
+ * Example    func @decode(%t: i32[B,S] ..
+ *        ->  and func @decode.step(%t: i32[B,1] .. case of @decode when S = 1
+ * Refuses    functions that have cases; a dim that is never or always 1; OpenCL targets, whose programs are
+ *            launched function by function.
  */
 #include "ir/builder/case.h"
 #include "passes/framework/rebuild.h"
@@ -20,8 +21,7 @@
 /* Settings. */
 enum { STEP, BUCKETS };
 
-/* --- simpler with size 1 ---------------------------------------------------------------------------------
- */
+/* ---- simpler with size 1 ---- */
 
 /* The axes that are not of size 1 stay in their order. */
 static bool only_moves_ones(const struct ir_type *t, const struct attrs_transpose *a)
@@ -83,8 +83,7 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	rebuild_set(r, op->results[0], v);
 }
 
-/* --- cases -----------------------------------------------------------------------------------------------
- */
+/* ---- cases ---- */
 
 struct specializer {
 	struct pass_context *p;

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * strip-logits: logits that only arg-max or the log-probability of given ids reads are not stored.
+ * strip-logits: logits that are read only by an arg-max or by the log-probability of given ids are not stored.
  *
- * Requires   encode (the linear has packed weights: its kernel works by strips of columns).
- * Ensures    a strip op behind the linear, at the end of its kernel, leaves two or three numbers of each
- * strip; what is left to do reads 1/20 of the bytes. The counter `argmax` and `scores` have how many. Example
- * %y = linear %x, @head : f32[B,S,32000]  %i = argmax %y
+ * Requires   encode (the linear has packed weights, its kernel works on strips of columns).
+ * Ensures    the kernel of the linear ends in a strip op that stores two or three numbers for each strip of columns;
+ *            the ops that combine the strips read 1/20 of the bytes. Counters: `argmax`, `scores`.
+ * Example    %y = linear %x, @head : f32[B,S,32000]  %i = argmax %y
  *        ->  %s = strip_argmax %y : f32[B,S,2,500]
- *            %i = the index of the strip that argmax finds in %s[..,0,:]
+ *            %i = the index stored for the strip that argmax finds in %s[..,0,:]
  *            %y = linear ..  %p = log_softmax %y  %r = take_rows of the rows of %p, one element of each
  *        ->  %s = strip_score %y, %ids
- *            %r = the largest of log_softmax(%s[..,0,:]) + %s[..,1,:]: the probability of the strip times
- * that of the column in it; -inf in all strips but that of the column Refuses    logits that something else
- * reads; fewer columns than the setting says; kernels of work-groups (target.group_size).
+ *            %r = the largest of log_softmax(%s[..,0,:]) + %s[..,1,:]: the probability of the strip times that of
+ *            the column within it; -inf in all strips but the one that holds the column
+ * Refuses    logits that something else reads; fewer columns than the setting says; kernels of work-groups
+ *            (target.group_size).
  */
 #include "ir/target/target.h"
 #include "ir/target/tile.h"

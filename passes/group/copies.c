@@ -33,7 +33,7 @@ void group_carry_inits(struct grouper *g, const struct ir_op *op, struct ir_valu
 	}
 }
 
-/* --- who reads the old carry --------------------------------------------------------------------------- */
+/* ---- who reads the old carry ---- */
 
 struct reading {
 	const struct grouper *g;
@@ -126,7 +126,7 @@ static bool may_overwrite(struct grouper *g, const struct ir_op *op, size_t i)
 	return written > last;
 }
 
-/* --- yields -------------------------------------------------------------------------------------------- */
+/* ---- yields ---- */
 
 static bool yielded_once(const struct ir_op *yield, struct ir_value v)
 {
@@ -175,7 +175,7 @@ void group_carry_yields(struct grouper *g, const struct ir_op *op, struct ir_val
 			out[i] = group_copy(g, out[i], op->loc);
 }
 
-/* --- results of the function --------------------------------------------------------------------------- */
+/* ---- results of the function ---- */
 
 void group_results(struct grouper *g, const struct ir_op *ret, struct ir_value *out)
 {

@@ -26,7 +26,7 @@ bool formed_is_copied(const struct formed *g, const struct ir_op *op)
 	return op->n_results == 1 && op->region == NULL && g->is_copied[formed_index(g, op)];
 }
 
-/* --- facts --------------------------------------------------------------------------------------------- */
+/* ---- facts ---- */
 
 static bool is_constant(const struct ir_op *op)
 {
@@ -97,7 +97,7 @@ int former_kind_of(const struct ir_func *f, const struct ir_op *op)
 	return GROUP_loops;
 }
 
-/* --- operations on clusters ---------------------------------------------------------------------------- */
+/* ---- operations on clusters ---- */
 
 static size_t index_of(const struct former *s, const struct ir_op *op)
 {
@@ -146,7 +146,7 @@ const struct ir_op *former_only_reader(const struct former *s, struct ir_value v
 	return op->n_results > 0 && former_region_of(s, op) == ir_info(s->f, v)->region ? op : NULL;
 }
 
-/* --- step 1: epilogues --------------------------------------------------------------------------------- */
+/* ---- step 1: epilogues ---- */
 
 /* op computes on f32 (masks, lengths and conditions beside) at the elements of v. */
 static bool can_follow(const struct former *s, const struct ir_op *op, struct ir_value v)
@@ -219,7 +219,7 @@ static void form_roots(struct former *s)
 	}
 }
 
-/* --- step 2: prologues --------------------------------------------------------------------------------- */
+/* ---- step 2: prologues ---- */
 
 /* Indices of a gather: computed again for every element of the row that is read, so only integer arithmetic.
  */
@@ -308,7 +308,7 @@ static void form_rest(struct former *s)
 	}
 }
 
-/* --- step 3: views that are stored, and constants in memory -------------------------------------------- */
+/* ---- step 3: views that are stored, and constants in memory ---- */
 
 static bool is_turning_view(const struct ir_op *op)
 {
@@ -398,7 +398,7 @@ static void find_memory(struct former *s)
 	}
 }
 
-/* --- all ----------------------------------------------------------------------------------------------- */
+/* ---- all ---- */
 
 static void number_op(void *user, const struct ir_op *op)
 {

@@ -3,21 +3,22 @@
  * group: every op becomes part of one kernel.
  *
  * Requires   encode (linears with packed weights are kernels of their own kind).
- * Ensures    outside of groups there are only views, weights and constants that views read, state_read,
- * repeat and terminators. A group has one last op, a linear with parts one for each part; what it reads can
- * be addressed by strides; interior values have no reader outside. Carries, their first values and what
- * bodies yield can share one buffer; returned values have no other reader. Needed copies are groups of their
- * own. Example    %h = linear %x, @up.w  %a = relu %h
+ * Ensures    outside of groups there are only views, weights and constants that views read, state_read, repeat
+ *            and terminators. A group has one last op; a linear whose columns have different uses (q, k, v) has
+ *            one for each use. What a group reads can be addressed by strides; interior values have no reader
+ *            outside. Carries, their first values and what bodies yield can share one buffer; returned values
+ *            have no other reader. Copies that this needs are groups of their own.
+ * Example    %h = linear %x, @up.w  %a = relu %h
  *        ->  %a = group linear { root %h = linear %x, @up.w   post %a = relu %h   yield %a }
- * Refuses    computing a value twice: an op with readers in two groups ends its own. Constants and the
- * indices of a gather are the exceptions.
+ * Refuses    computing a value twice: an op with readers in two groups ends its own group. Constants and the
+ *            indices of a gather are the exceptions.
  */
 #include "passes/group/emit.h"
 #include "passes/group/parts.h"
 
 #include "ir/core/view.h"
 
-/* --- groups -------------------------------------------------------------------------------------------- */
+/* ---- groups ---- */
 
 static bool is_constant(const struct ir_op *op)
 {
@@ -157,7 +158,7 @@ struct ir_value group_copy(struct grouper *g, struct ir_value v, struct ir_loc l
 	return result;
 }
 
-/* --- ops outside of groups ----------------------------------------------------------------------------- */
+/* ---- ops outside of groups ---- */
 
 /* weight and state_read: their indices are the index of a repeat or constants beside them. */
 static void emit_indexed(struct grouper *g, const struct ir_op *op)
@@ -245,7 +246,7 @@ static void emit_region(struct grouper *g, const struct ir_region *r)
 			emit_op(g, r->ops[i]);
 }
 
-/* --- functions ----------------------------------------------------------------------------------------- */
+/* ---- functions ---- */
 
 static enum tfmc_status group_func(struct grouper *g)
 {
@@ -268,7 +269,7 @@ static enum tfmc_status group_func(struct grouper *g)
 	return irb_finish(g->b, values, f->results, ret->n_operands, NULL);
 }
 
-/* --- nothing is computed twice -------------------------------------------------------------------------- */
+/* ---- nothing is computed twice ---- */
 
 struct census {
 	int64_t n[IR_N_OPS];

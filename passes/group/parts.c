@@ -38,7 +38,7 @@ struct parts {
 	bool has_slices, no_rope, no_pairs;
 };
 
-/* --- facts --------------------------------------------------------------------------------------------- */
+/* ---- facts ---- */
 
 static bool is_taken(const struct parts *p, const struct ir_op *op)
 {
@@ -94,7 +94,7 @@ static bool take_index(struct parts *p, struct ir_value v, int depth)
 	return take(p, op);
 }
 
-/* --- steps of a part ----------------------------------------------------------------------------------- */
+/* ---- steps of a part ---- */
 
 static struct part *part_at(struct parts *p, struct ir_value v)
 {
@@ -251,7 +251,7 @@ static bool step(struct parts *p, struct part *x)
 	       step_narrow(p, x, op) || step_state(p, x, op);
 }
 
-/* --- all parts ----------------------------------------------------------------------------------------- */
+/* ---- all parts ---- */
 
 static bool add_slice(struct parts *p, const struct ir_op *op)
 {

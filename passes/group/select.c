@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * select: tiles and scratch of every group for the target.
+ * select: tile sizes and scratch of every group for the target.
  *
  * Requires   group, and a target record.
- * Ensures    the attributes of every group say how its kernel is made: linear mr x nr register tiles and kc
- * rows of K at a time (br rows of a norm in front of it), attention br queries by bc keys, the lanes of a
- * vector, scratch bytes for each worker (multiples of 64). The sizes are those of the model of
- * ir/target/tile.h, from the target record alone, unless a line of a file of tiles (tiles.h) fits. Example
- * group linear { .. }  ->  group linear {mr=6 nr=16 kc=512 lanes=8} { .. } Refuses    rows whose largest
- * length does not fit into memory; tiles that want more registers than there are.
+ * Ensures    the attributes of every group say how its kernel is made: for a linear the mr x nr register tile and
+ *            kc rows of K at a time (and br rows of a norm before it), for attention br queries by bc keys; the
+ *            lanes of a vector; scratch bytes for each worker (multiples of 64). The sizes are computed by
+ *            ir/target/tile.h from the target record alone, unless a line of a tile file (tiles.h) fits.
+ * Example    group linear { .. }  ->  group linear {mr=6 nr=16 kc=512 lanes=8} { .. }
+ * Refuses    rows whose largest length does not fit into memory; tiles that want more registers than there are.
  */
 #include "ir/support/checked.h"
 #include "passes/framework/rebuild.h"

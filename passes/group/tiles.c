@@ -42,9 +42,7 @@ static const struct {
         [TILE_BC] = {"bc", GROUP_attention, TILE_PANEL, TILE_BLOCK_MAX, TILE_PANEL},
 };
 
-/* --- reading
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- reading ---- */
 
 static struct loc place(const struct reader *r, const struct words *w, size_t i)
 {
@@ -231,9 +229,7 @@ enum tfmc_status tiles_read(struct arena *a, struct diag_context *cx, const stru
 	return arena_failed(a) ? TFMC_NO_MEMORY : r.failed ? TFMC_INVALID : TFMC_OK;
 }
 
-/* --- finding and writing
- * ------------------------------------------------------------------------------------
- */
+/* ---- finding and writing ---- */
 
 static bool fits(int64_t want, int64_t have)
 {

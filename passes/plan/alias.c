@@ -18,7 +18,7 @@
 
 #define READS_MAX 256 /* values of the arena that one group reads */
 
-/* --- classes ------------------------------------------------------------------------------------------- */
+/* ---- classes ---- */
 
 static bool is_tensor(const struct plan_classes *c, struct ir_value v)
 {
@@ -70,7 +70,7 @@ static bool in_conflict(const struct plan_classes *c, struct ir_value a, struct 
 	return false;
 }
 
-/* --- one group ----------------------------------------------------------------------------------------- */
+/* ---- one group ---- */
 
 static const char *name_of(const struct plan_classes *c, struct ir_value v)
 {
@@ -165,7 +165,7 @@ static void look_at(struct pass_context *p, struct plan_classes *c, size_t t)
 			return;
 }
 
-/* --- all ----------------------------------------------------------------------------------------------- */
+/* ---- all ---- */
 
 /* A result of a group that is neither returned nor in a state; with it the other values of its carry. */
 static void find_arena(struct plan_classes *c)

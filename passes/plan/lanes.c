@@ -13,8 +13,7 @@
 #define LANES_PERMUTED 3 /* so many lanes or fewer are tried in every order */
 #define TOPS_MAX       8 /* sides of the maximum in the size of an arena */
 
-/* --- points ----------------------------------------------------------------------------------------------
- */
+/* ---- points ---- */
 
 static int64_t at_point(const struct ir_dim_sym *s, size_t index, int point)
 {
@@ -41,8 +40,7 @@ static bool find_units(struct plan_stack *s, const struct ir_dims *dims)
 	return true;
 }
 
-/* --- the lower bound of the whole ------------------------------------------------------------------------
- */
+/* ---- the lower bound of the whole ---- */
 
 static double bytes_at(const struct plan_stack *s, const int64_t *sum, int point)
 {
@@ -118,8 +116,7 @@ bool plan_stack_begin(struct plan_stack *s, struct arena *a, struct ir_dims *dim
 	return each_time(s, raise_bound, NULL);
 }
 
-/* --- laying blocks ----------------------------------------------------------------------------------------
- */
+/* ---- laying blocks ---- */
 
 size_t plan_stack_turns(const struct plan_stack *s)
 {
@@ -226,8 +223,7 @@ double plan_stack_try(struct plan_stack *s, size_t turn)
 	return worst;
 }
 
-/* --- sizes ------------------------------------------------------------------------------------------------
- */
+/* ---- sizes ---- */
 
 /* Vectors of coefficients of which none is below another one. */
 struct tops {

@@ -18,7 +18,7 @@ struct liver {
 	int64_t total; /* of all coefficients */
 };
 
-/* --- buffers and lanes --------------------------------------------------------------------------------- */
+/* ---- buffers and lanes ---- */
 
 static enum tfmc_status too_large(const struct liver *s)
 {
@@ -124,7 +124,7 @@ static enum tfmc_status number_buffers(struct liver *s)
 	return arena_failed(&s->p->report->arena) ? TFMC_NO_MEMORY : TFMC_OK;
 }
 
-/* --- what group promised -------------------------------------------------------------------------------- */
+/* ---- what group promised ---- */
 
 static bool is_tensor(const struct liver *s, struct ir_value v)
 {

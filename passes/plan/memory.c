@@ -2,13 +2,13 @@
 /*
  * plan-memory: every buffer gets its place in the arena.
  *
- * Requires   group (its copies make the buffers of carries coincide and give every returned value one
- * reader). Ensures    `at` of every group: the byte offset of each result as a dim polynomial with
- * coefficients that are multiples of 64, or -1 for what lies in memory of the caller (outputs, state). A
- * function has its arena size. Values share bytes when they are never alive together, or when a group writes
- * over what it reads (alias.c). Example
- * group linear { .. }  ->  group linear { .. } at [128*B*S] Refuses    buffers beyond what 64 bits can
- * address.
+ * Requires   group (its copies make the buffers of carries coincide and give every returned value one reader).
+ * Ensures    `at` of every group: the byte offset of each result as a dim polynomial with coefficients that are
+ *            multiples of 64, or -1 for what lies in memory of the caller (outputs, state). A function has its
+ *            arena size. Values share bytes when they are never alive together, or when a group writes over what
+ *            it reads (alias.c).
+ * Example    group linear { .. }  ->  group linear { .. } at [128*B*S]
+ * Refuses    buffers beyond what 64 bits can address.
  */
 #include "passes/plan/plan.h"
 #include "passes/framework/rebuild.h"

@@ -142,8 +142,7 @@ static void place_one(struct mixed *m, size_t n_placed)
 	memcpy(all, m->best, bytes);
 }
 
-/* --- orders -----------------------------------------------------------------------------------------------
- */
+/* ---- orders ---- */
 
 /* The fullest time of the buffer, in bytes at a point of the dims. */
 static double crowd(const struct mixed *m, size_t i, int point)

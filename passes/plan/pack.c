@@ -164,8 +164,7 @@ static int64_t *sums(struct arena *a, const struct packer *k, size_t n_times)
 	return alive;
 }
 
-/* --- blocks -----------------------------------------------------------------------------------------------
- */
+/* ---- blocks ---- */
 
 static int by_lane_and_start(const void *x, const void *y)
 {
@@ -199,8 +198,7 @@ static bool make_blocks(struct arena *keep, struct plan_func *plan, struct item 
 	return true;
 }
 
-/* --- one block --------------------------------------------------------------------------------------------
- */
+/* ---- one block ---- */
 
 /* What was tried: offsets of all buffers in every way, and the peak of every block. */
 struct ways {
@@ -284,8 +282,7 @@ static bool pack_block(struct ways *w, size_t block)
 	return w->proved[block] || search(w, &k, block, best);
 }
 
-/* --- the best combination ---------------------------------------------------------------------------------
- */
+/* ---- the best combination ---- */
 
 static size_t best_way(const struct ways *w, size_t block)
 {

@@ -16,8 +16,7 @@
 /* Packing compares all pairs. */
 #define PLAN_BUFFERS_MAX 8192
 
-/* --- values that share memory (alias.c) ------------------------------------------------------------------
- */
+/* ---- values that share memory (alias.c) ---- */
 
 struct plan_classes {
 	const struct ir_module *m;
@@ -33,8 +32,7 @@ struct plan_classes {
 TFMC_MUST_USE enum tfmc_status plan_classes(struct pass_context *p, const struct ir_module *m,
                                             const struct ir_func *f, bool in_place, struct plan_classes *out);
 
-/* --- buffers (live.c) -------------------------------------------------------------------------------
- */
+/* ---- buffers (live.c) ---- */
 
 /* Buffers and lifetimes of f (stage groups). */
 struct plan_live {
@@ -44,8 +42,7 @@ struct plan_live {
 TFMC_MUST_USE enum tfmc_status plan_live(struct pass_context *p, const struct ir_module *m,
                                          const struct ir_func *f, struct plan_live *out);
 
-/* --- places ----------------------------------------------------------------------------------------------
- */
+/* ---- places ---- */
 
 /*
  * Offsets of all buffers, blocks, peaks and lower bounds (pack.c), then bases of the blocks, arena and

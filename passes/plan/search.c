@@ -37,8 +37,7 @@ struct search {
 	int64_t *saved; /* [depth][n_sections] floors before a placement */
 };
 
-/* --- sections: stretches of time in which the same buffers are alive --------------------------------------
- */
+/* ---- sections: stretches of time in which the same buffers are alive ---- */
 
 /* Where buffers begin or end cuts time; section_of[t] is the number of the section of time t. */
 static size_t make_sections(struct search *s, size_t *section_of, size_t n_times)
@@ -59,8 +58,7 @@ static size_t make_sections(struct search *s, size_t *section_of, size_t n_times
 	return n + 1;
 }
 
-/* --- one node ---------------------------------------------------------------------------------------------
- */
+/* ---- one node ---- */
 
 static int64_t floor_of(const struct search *s, const struct box *x)
 {
@@ -196,8 +194,7 @@ static bool place(struct search *s, size_t depth, int64_t level, size_t after)
 	}
 }
 
-/* --- all --------------------------------------------------------------------------------------------------
- */
+/* ---- all ---- */
 
 static bool begin(struct search *s, struct arena *a, struct plan_buffer **buffers, size_t n, size_t n_times)
 {

@@ -74,8 +74,7 @@ static void put_size(struct buf *out, double bytes)
 	buf_printf(out, unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
 }
 
-/* --- parts ------------------------------------------------------------------------------------------------
- */
+/* ---- parts ---- */
 
 static void put_buffer(struct picture *p, size_t i)
 {

@@ -32,7 +32,7 @@ struct listing {
 	int64_t at[MAX_DEPTH];
 };
 
-/* --- places ------------------------------------------------------------------------------------------ */
+/* ---- places ---- */
 
 static bool has_value(const struct ir_func *f, const struct ir_op *op)
 {
@@ -95,7 +95,7 @@ static void find_sites(struct listing *l, const struct ir_region *r, size_t dept
 	}
 }
 
-/* --- moments ----------------------------------------------------------------------------------------- */
+/* ---- moments ---- */
 
 /* This and what it is a part of: h.0.attn, h.0, h. Indices alone have no path before them. */
 static void note_steps(struct listing *l, const char *path, size_t moment)
@@ -144,7 +144,7 @@ static bool run_region(struct listing *l, const struct ir_region *r, size_t dept
 	return true;
 }
 
-/* --- names ------------------------------------------------------------------------------------------- */
+/* ---- names ---- */
 
 static void add_name(struct listing *l, const char *name, size_t moment)
 {

@@ -30,7 +30,7 @@ struct writing {
 	bool too_long;
 };
 
-/* --- values beside the function ---------------------------------------------------------------------- */
+/* ---- values beside the function ---- */
 
 static void note_readers(void *user, const struct ir_op *op)
 {
@@ -196,7 +196,7 @@ static struct ir_value weights_of(struct writing *w, const struct ir_op *op)
 	return irb_masked_softmax(w->b, p, w->map[op->operands[4].id], w->map[op->operands[5].id], &m);
 }
 
-/* --- rounds ------------------------------------------------------------------------------------------ */
+/* ---- rounds ---- */
 
 /* Number of the round among all rounds of the repeats around a region; i32[]. */
 static struct ir_value round_number(struct writing *w, const struct ir_region *r)
@@ -263,7 +263,7 @@ static void fill_slot(struct writing *w, struct probe_site *s, struct ir_value v
 	s->now = irb_where(w->b, is_now, irb_broadcast_to(w->b, v, t->rank, t->dims), s->now, NULL);
 }
 
-/* --- the function ------------------------------------------------------------------------------------ */
+/* ---- the function ---- */
 
 static bool is_inside(const struct writing *w, const struct probe_site *s, const struct ir_op *repeat)
 {

@@ -56,7 +56,7 @@ struct checker {
 	bool tried;
 };
 
-/* --- building and rewriting ----------------------------------------------------------------------------- */
+/* ---- building and rewriting ---- */
 
 static bool rule_match_hook(struct rebuild *r, const struct ir_op *op)
 {
@@ -122,7 +122,7 @@ static bool make_pair(struct checker *c, uint64_t seed, enum ir_dtype floats, st
 	return true;
 }
 
-/* --- numbers ------------------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 static double draw(struct rule_rng *r, enum style style, bool masked)
 {
@@ -157,7 +157,7 @@ static void fill(struct interp_tensor *t, struct rule_rng *r, enum style style, 
 	}
 }
 
-/* --- running ------------------------------------------------------------------------------------------- */
+/* ---- running ---- */
 
 struct watch {
 	bool *infinite; /* [values] not all finite */
@@ -229,7 +229,7 @@ static bool run_side(struct checker *c, struct side *s, uint64_t seed, enum styl
 	return ok;
 }
 
-/* --- comparing ----------------------------------------------------------------------------------------- */
+/* ---- comparing ---- */
 
 static void say_wrong(struct checker *c, const struct pair *p, enum style style, const char *what)
 {
@@ -372,8 +372,7 @@ static double allowed_narrow(struct checker *c, const struct pair *wide, const s
 	return bound;
 }
 
-/* --- one seed --------------------------------------------------------------------------------------------
- */
+/* ---- one seed ---- */
 
 static bool permits(const struct rule *rule, enum style style)
 {
@@ -438,8 +437,7 @@ static void check_seed(struct checker *c, uint64_t seed)
 		check_bits(c, seed, exact[i]);
 }
 
-/* --- one rule, all rules -----------------------------------------------------------------------------------
- */
+/* ---- one rule, all rules ---- */
 
 static bool add_rule(struct checker *c)
 {

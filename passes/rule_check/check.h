@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Numeric checks of rules: small random instances of the left side are built,
- * rewritten by that one rule, and both sides run in the interpreter on numbers
- * chosen to hurt. What "equal" means follows from the class of the rule:
+ * Numeric checks of rules: small random instances of the left side are built, rewritten by that one rule, and
+ * both sides run in the interpreter on numbers chosen to provoke errors. What "equal" means follows from the
+ * class of the rule:
  *
- *   bits         the same bits, also of NaN, infinities and signed zeros, in f32, bf16 and (where it fits)
- * i32 round        in f64 both sides agree to 1e-9 of the largest result; in f32 the right side is at most
+ *   bits         the same bits, also of NaN, infinities and signed zeros, in f32, bf16 and (where it fits) i32
+ *   round        in f64 both sides agree to 1e-9 of the largest result; in f32 the right side is at most
  *                twice as far from the f64 result as the left side, plus 4 units in the last place
  *   reassociate  as round, with 4 units for each element that is summed
  *   approximate  on moderate numbers, to the stated tolerance of the largest result
  *
- * Except for bits, an instance on which the left side overflows on its way (an infinite or NaN result of
+ * Except for bits, an instance on which the left side overflows (an infinite or NaN intermediate result of
  * finite operands) promises nothing and is not compared.
  */
 #ifndef TFMC_PASSES_RULE_CHECK_CHECK_H
@@ -38,8 +38,7 @@ TFMC_MUST_USE enum tfmc_status rule_check_run(struct diag_context *cx, struct ar
 TFMC_MUST_USE enum tfmc_status rule_check_all(struct diag_context *cx, const struct rule_set *set, int seeds,
                                               struct buf *table);
 
-/* --- instances (instance.c) --------------------------------------------------------------------------------
- */
+/* ---- instances (instance.c) ---- */
 
 /* SplitMix64 (Steele, Lea, Flood 2014). */
 struct rule_rng {

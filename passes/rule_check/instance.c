@@ -22,7 +22,7 @@ struct drawn {
 	struct rule_match bound; /* dims, lead and variables; values of the new function */
 };
 
-/* --- numbers ------------------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 uint64_t rule_random(struct rule_rng *r)
 {
@@ -42,7 +42,7 @@ double rule_real(struct rule_rng *r)
 	return (double)(rule_random(r) >> 11) / 9007199254740992.0;
 }
 
-/* --- shapes -------------------------------------------------------------------------------------------- */
+/* ---- shapes ---- */
 
 static const struct ir_dim *draw_dim(struct drawn *d)
 {
@@ -124,7 +124,7 @@ static enum ir_dtype operand_dtype(const struct drawn *d, int value)
 	return dtype_of_class(d, wanted_class(d->rule, value));
 }
 
-/* --- variables ----------------------------------------------------------------------------------------- */
+/* ---- variables ---- */
 
 static double draw_number(struct drawn *d, enum ir_attr_kind kind)
 {
@@ -225,7 +225,7 @@ static bool draw_until_true(struct drawn *d)
 	return false;
 }
 
-/* --- operands ------------------------------------------------------------------------------------------ */
+/* ---- operands ---- */
 
 /* Different numbers for every element: a column of sinusoids, shaped. */
 static struct ir_value draw_weight(struct drawn *d, const struct ir_type *t, int value)
@@ -292,7 +292,7 @@ static struct ir_value make_operand(struct drawn *d, const struct rule_op *op, s
 	return t == NULL ? IR_NO_VALUE : irb_full_of(d->b, value, t->dtype, t->rank, t->dims);
 }
 
-/* --- attributes ---------------------------------------------------------------------------------------- */
+/* ---- attributes ---- */
 
 static bool set_ints(struct drawn *d, struct ir_int_list *out, const struct rule_attr *a, int rank)
 {
@@ -365,7 +365,7 @@ static bool set_attr(struct drawn *d, const struct rule_op *op, int i, void *att
 	return false;
 }
 
-/* --- ops ----------------------------------------------------------------------------------------------- */
+/* ---- ops ---- */
 
 static bool make_op(struct drawn *d, const struct rule_op *op)
 {

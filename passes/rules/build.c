@@ -16,7 +16,7 @@ struct maker {
 	const struct ir_type *root; /* in the new module */
 };
 
-/* --- types --------------------------------------------------------------------------------------------- */
+/* ---- types ---- */
 
 /* The dims of a type pattern in the new module; false when the match did not bind them all. */
 static bool dims_of(const struct maker *k, const struct rule_type *t, const struct ir_dim **dims, int *rank)
@@ -38,7 +38,7 @@ static bool dims_of(const struct maker *k, const struct rule_type *t, const stru
 	return true;
 }
 
-/* --- operands ------------------------------------------------------------------------------------------ */
+/* ---- operands ---- */
 
 static struct ir_value value_of(const struct maker *k, int index)
 {
@@ -70,7 +70,7 @@ static struct ir_value operand(const struct maker *k, const struct rule_op *op, 
 	return t == NULL ? IR_NO_VALUE : irb_full_of(k->r->b, value, t->dtype, t->rank, t->dims);
 }
 
-/* --- attributes ---------------------------------------------------------------------------------------- */
+/* ---- attributes ---- */
 
 void rule_put_number(const struct ir_attr_desc *d, void *at, double v)
 {
@@ -169,7 +169,7 @@ static bool put_attr(const struct maker *k, const struct rule_op *op, int i, voi
 	return false;
 }
 
-/* --- ops ----------------------------------------------------------------------------------------------- */
+/* ---- ops ---- */
 
 static bool make_op(struct maker *k, int n)
 {
@@ -219,8 +219,7 @@ void rule_need(struct rebuild *r, const struct rule_match *m)
 	}
 }
 
-/* --- rewriter --------------------------------------------------------------------------------------------
- */
+/* ---- rewriter ---- */
 
 bool rewriter_match(struct rewriter *w, struct rebuild *r, const struct ir_op *op)
 {

@@ -29,7 +29,7 @@ struct matcher {
 
 static bool step(struct matcher *t, int at);
 
-/* --- types --------------------------------------------------------------------------------------------- */
+/* ---- types ---- */
 
 static bool match_axis(struct rule_match *m, const struct rule_axis *axis, const struct ir_dim *d)
 {
@@ -62,7 +62,7 @@ static bool match_type(struct rule_match *m, const struct rule_type *p, const st
 	return true;
 }
 
-/* --- attributes ---------------------------------------------------------------------------------------- */
+/* ---- attributes ---- */
 
 static double number_at(const struct ir_attr_desc *d, const void *at)
 {
@@ -160,8 +160,7 @@ static bool match_attrs(struct matcher *t, const struct rule_op *p, const struct
 	return true;
 }
 
-/* --- ops and operands ------------------------------------------------------------------------------------
- */
+/* ---- ops and operands ---- */
 
 /*
  * Ops that cost nothing, or no more than reading their result does, may stand
@@ -293,7 +292,7 @@ static bool step(struct matcher *t, int at)
 	return true;
 }
 
-/* --- the whole match ----------------------------------------------------------------------------------- */
+/* ---- the whole match ---- */
 
 /* How often the ops of the match read v; an op that stands for two of the pattern counts once. */
 static uint32_t readers_inside(const struct rule_match *m, struct ir_value v)

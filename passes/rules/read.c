@@ -11,7 +11,7 @@
 
 #define RULES_TEXT_MAX (1u << 20)
 
-/* --- head ---------------------------------------------------------------------------------------------- */
+/* ---- head ---- */
 
 static bool read_class(struct rule_reader *r)
 {
@@ -50,7 +50,7 @@ static bool read_exceptions(struct rule_reader *r)
 	return true;
 }
 
-/* --- where --------------------------------------------------------------------------------------------- */
+/* ---- where ---- */
 
 struct pred_row {
 	const char *name;
@@ -115,7 +115,7 @@ static bool read_pred(struct rule_reader *r)
 	return parse_unknown(&r->p, &t, "predicate", names, TFMC_COUNT(names));
 }
 
-/* --- the whole rule ------------------------------------------------------------------------------------ */
+/* ---- the whole rule ---- */
 
 /* Every op reads operands of the rule or results above it; `into` does not read the root. */
 static bool check_order(struct rule_reader *r, const struct rule_op *ops, int n, bool into)

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* --- names --------------------------------------------------------------------------------------------- */
+/* ---- names ---- */
 
 /* Kinds whose value is one number. */
 static bool is_number_kind(enum ir_attr_kind kind)
@@ -76,7 +76,7 @@ int read_dim(struct rule_reader *r, const struct tok *t, bool may_bind)
 	return rule->n_dims++;
 }
 
-/* --- expressions --------------------------------------------------------------------------------------- */
+/* ---- expressions ---- */
 
 static const struct rule_expr *node(struct rule_reader *r, struct rule_expr e)
 {
@@ -179,8 +179,7 @@ bool read_expr(struct rule_reader *r, const struct rule_expr **out)
 	return *out != NULL;
 }
 
-/* --- types -------------------------------------------------------------------------------------------------
- */
+/* ---- types ---- */
 
 static bool read_elem(struct rule_reader *r, struct rule_type *out)
 {

@@ -10,7 +10,7 @@
 
 static bool read_op(struct rule_reader *r, int result);
 
-/* --- values -------------------------------------------------------------------------------------------- */
+/* ---- values ---- */
 
 int read_find_value(const struct rule_reader *r, const char *name)
 {
@@ -48,7 +48,7 @@ static int add_value(struct rule_reader *r, const char *name, struct loc at)
 	return rule->n_values++;
 }
 
-/* --- operands ------------------------------------------------------------------------------------------ */
+/* ---- operands ---- */
 
 static bool read_value_operand(struct rule_reader *r, struct rule_operand *out)
 {
@@ -150,7 +150,7 @@ static bool check_operands(struct rule_reader *r, const struct ir_op_desc *desc,
 	return true;
 }
 
-/* --- attributes ---------------------------------------------------------------------------------------- */
+/* ---- attributes ---- */
 
 static bool read_word_attr(struct rule_reader *r, enum ir_word_list list, struct rule_attr *out)
 {
@@ -300,7 +300,7 @@ static bool read_attrs(struct rule_reader *r, const struct ir_op_desc *desc, str
 	return true;
 }
 
-/* --- ops ----------------------------------------------------------------------------------------------- */
+/* ---- ops ---- */
 
 static bool read_code(struct rule_reader *r, enum ir_opcode *out)
 {

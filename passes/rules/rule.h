@@ -31,7 +31,7 @@ enum rule_class {
 };
 const char *rule_class_name(enum rule_class c);
 
-/* --- expressions of attributes ----------------------------------------------------------------------- */
+/* ---- expressions of attributes ---- */
 
 enum rule_expr_kind { EXPR_NUMBER, EXPR_VAR, EXPR_DIM, EXPR_ADD, EXPR_SUB, EXPR_MUL, EXPR_CALL };
 
@@ -42,7 +42,7 @@ struct rule_expr {
 	const struct rule_expr *args[2];
 };
 
-/* --- patterns ------------------------------------------------------------------------------------------ */
+/* ---- patterns ---- */
 
 enum rule_elem { ELEM_ANY, ELEM_NUMBER, ELEM_FLOAT, ELEM_INT, ELEM_BOOL, ELEM_DTYPE };
 
@@ -179,7 +179,7 @@ struct rule_file {
 };
 extern const struct rule_file rule_files[];
 
-/* --- matching ------------------------------------------------------------------------------------------ */
+/* ---- matching ---- */
 
 /* What a variable holds: a number, or a list of the function that is read. */
 struct rule_bound {
@@ -212,8 +212,7 @@ struct ir_value rule_build(struct rebuild *r, const struct rule_match *m);
 /* Stores v in the attribute at `at` when its kind is a number, flag, word or dtype. */
 void rule_put_number(const struct ir_attr_desc *d, void *at, double v);
 
-/* --- pieces that matching, building and checking share
- * ------------------------------------------------------ */
+/* ---- pieces that matching, building and checking share ---- */
 
 /* False when a dim has no constant value. */
 bool rule_expr_eval(const struct rule_expr *e, const struct rule_match *m, double *out);
@@ -226,7 +225,7 @@ size_t rule_call_names(const char *const **names);
 bool rule_number_fits(double pattern, double value);
 bool rule_elem_fits(const struct rule_type *t, enum ir_dtype dtype);
 
-/* --- rewriting ------------------------------------------------------------------------------------------ */
+/* ---- rewriting ---- */
 
 /* Rules at work on one module: matches found on the way back, built on the way forward. */
 struct rewriter {

@@ -32,8 +32,7 @@ static bool edits(const struct copier *c, enum reduce_kind kind)
 	return c->target != NULL && c->edit->kind == kind;
 }
 
-/* --- the op of the edit ----------------------------------------------------------------------------------
- */
+/* ---- the op of the edit ---- */
 
 struct search {
 	size_t at;
@@ -54,8 +53,7 @@ static const struct ir_op *find_op(const struct ir_func *f, size_t at)
 	return s.found;
 }
 
-/* --- backward --------------------------------------------------------------------------------------------
- */
+/* ---- backward ---- */
 
 static void need(struct copier *c, struct ir_value v)
 {
@@ -129,8 +127,7 @@ static void mark(struct copier *c, const struct ir_region *r, size_t n)
 	}
 }
 
-/* --- forward ---------------------------------------------------------------------------------------------
- */
+/* ---- forward ---- */
 
 static void copy_region(struct copier *c, const struct ir_region *r);
 
@@ -214,8 +211,7 @@ static void copy_region(struct copier *c, const struct ir_region *r)
 	}
 }
 
-/* --- functions -------------------------------------------------------------------------------------------
- */
+/* ---- functions ---- */
 
 /* Parameter `at` of the function is dropped. */
 static bool drops_param(const struct copier *c, size_t at)
@@ -310,8 +306,7 @@ static bool copy_func(struct copier *c, size_t index)
 	return finish(c);
 }
 
-/* --- modules ---------------------------------------------------------------------------------------------
- */
+/* ---- modules ---- */
 
 /* Dims and states of the module, one bound changed. */
 static struct ir_module *begin_module(const struct ir_module *in, const struct reduce_edit *edit)

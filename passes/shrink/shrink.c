@@ -25,7 +25,7 @@ struct copier {
 	struct ir_value *map; /* [f->n_values] */
 };
 
-/* --- ops ----------------------------------------------------------------------------------------------- */
+/* ---- ops ---- */
 
 static void set(struct copier *c, struct ir_value old, struct ir_value now)
 {
@@ -155,7 +155,7 @@ static void copy_region(struct copier *c, const struct ir_region *r)
 	}
 }
 
-/* --- functions ----------------------------------------------------------------------------------------- */
+/* ---- functions ---- */
 
 static void copy_params(struct copier *c)
 {
@@ -190,7 +190,7 @@ static bool copy_func(struct copier *c, size_t at)
 	return irb_finish(c->b, values, c->f->results, ret->n_operands, NULL) == TFMC_OK;
 }
 
-/* --- modules ------------------------------------------------------------------------------------------- */
+/* ---- modules ---- */
 
 static void see_size(void *user, const struct ir_op *op)
 {

@@ -60,7 +60,7 @@ static void want(struct shapes *s, size_var v, int64_t size)
 		size_of(&s->sizes, v)->want = size;
 }
 
-/* --- indices ------------------------------------------------------------------------------------------- */
+/* ---- indices ---- */
 
 /* The axis that a value chooses from: as long as the repeat that counts it, else as it is. */
 static void tie_index(struct shapes *s, struct ir_value index, size_var axis)
@@ -78,7 +78,7 @@ static bool is_index_operand(const struct ir_op *op, size_t i)
 	return i >= first;
 }
 
-/* --- reshape ------------------------------------------------------------------------------------------- */
+/* ---- reshape ---- */
 
 /* Axes [from, to) of a and of b hold the same elements. */
 static void tie_group(struct shapes *s, struct ir_value a, const int from[2], struct ir_value b,
@@ -133,7 +133,7 @@ static void see_reshape(struct shapes *s, const struct ir_op *op)
 		tie_group(s, a, from, b, to);
 }
 
-/* --- parts --------------------------------------------------------------------------------------------- */
+/* ---- parts ---- */
 
 /* v holds at least what a size of the new module may be. */
 static void hold(struct shapes *s, size_var v, const struct ir_dim *size)
@@ -253,7 +253,7 @@ static void see_topk(struct shapes *s, const struct ir_op *op)
 		size_relate(&s->sizes, SIZE_AT_MOST, &y->of[last + 1], 1, &x->of[last], 1);
 }
 
-/* --- tables -------------------------------------------------------------------------------------------- */
+/* ---- tables ---- */
 
 /* The parameter whose ids these are, after masks and movement. */
 static const struct ir_param *ids_from(const struct shapes *s, struct ir_value v)
@@ -307,7 +307,7 @@ static void see_weight(struct shapes *s, const struct ir_op *op)
 		tie(s, axes_of(s, op->results[0]), i, axes, i + (int)op->n_operands);
 }
 
-/* --- rows and contractions ----------------------------------------------------------------------------- */
+/* ---- rows and contractions ---- */
 
 static void see_rows(struct shapes *s, const struct ir_op *op)
 {
@@ -401,7 +401,7 @@ static void see_attention(struct shapes *s, const struct ir_op *op)
 		tie(s, axes_of(s, op->operands[6]), 0, q, 1);
 }
 
-/* --- state --------------------------------------------------------------------------------------------- */
+/* ---- state ---- */
 
 /* The slice [B, rest] of a state behind its indices. */
 static void tie_slice(struct shapes *s, const struct ir_op *op, size_t first_at, struct ir_value slice,
@@ -444,7 +444,7 @@ static void see_write(struct shapes *s, const struct ir_op *op)
 	}
 }
 
-/* --- repeat -------------------------------------------------------------------------------------------- */
+/* ---- repeat ---- */
 
 static void see_repeat(struct shapes *s, const struct ir_op *op)
 {
@@ -516,7 +516,7 @@ static void see_op(void *user, const struct ir_op *op)
 	(special[op->code] != NULL ? special[op->code] : see_other)(s, op);
 }
 
-/* --- all ----------------------------------------------------------------------------------------------- */
+/* ---- all ---- */
 
 const struct axes *shapes_of_weight(const struct shapes *s, const struct ir_weight *w)
 {

@@ -87,7 +87,7 @@ void size_relate(struct sizes *s, enum size_relation r, const size_var *left, si
 		s->constraints.n--;
 }
 
-/* --- what follows -------------------------------------------------------------------------------------- */
+/* ---- what follows ---- */
 
 /* Value of the known members of a side; the number of open ones and the last of them. */
 struct side {
@@ -164,7 +164,7 @@ static bool derive_all(struct sizes *s, uint32_t part, size_var *trail, size_t *
 	return true;
 }
 
-/* --- the search ---------------------------------------------------------------------------------------- */
+/* ---- the search ---- */
 
 /* The new size of another variable with this old size, 0: none. */
 static int64_t size_of_equal(const struct sizes *s, int64_t old)
@@ -240,7 +240,7 @@ static bool search(struct sizes *s, uint32_t part, size_var *trail, size_t *n)
 	return false;
 }
 
-/* --- parts --------------------------------------------------------------------------------------------- */
+/* ---- parts ---- */
 
 static void join_parts(struct sizes *s, const struct size_constraint *c, bool *changed)
 {

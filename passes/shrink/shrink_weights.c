@@ -46,7 +46,7 @@ static enum tfmc_status read_tensor(void *user, struct diag_context *cx, const c
 	return TFMC_OK;
 }
 
-/* --- roles --------------------------------------------------------------------------------------------- */
+/* ---- roles ---- */
 
 static enum role role_at(const struct ir_op *op, size_t operand)
 {
@@ -75,7 +75,7 @@ static void see_role(void *user, const struct ir_op *op)
 	}
 }
 
-/* --- numbers ------------------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 static double number(struct random *r, enum role role, int64_t row)
 {
@@ -133,7 +133,7 @@ static const struct ir_wexpr *make_tensor(struct maker *k, const char *name, enu
 	return data != NULL ? e : NULL;
 }
 
-/* --- expressions --------------------------------------------------------------------------------------- */
+/* ---- expressions ---- */
 
 /* One tensor for each layer, so that passes find the expressions that models have. */
 static const struct ir_wexpr *make_stack(struct maker *k, const struct ir_weight *w, enum role role, int rank,

@@ -132,7 +132,7 @@ enum tfmc_status trial_execute(const struct trial *t, struct diag_context *cx, c
 	return st;
 }
 
-/* --- comparison ---------------------------------------------------------------------------------------- */
+/* ---- comparison ---- */
 
 static bool same_shape(const struct interp_tensor *a, const struct interp_tensor *b)
 {

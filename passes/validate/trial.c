@@ -19,7 +19,7 @@ static const int64_t rounds[ROUNDS][2] = {{1, 1}, {2, 5}, {3, 7}, {1, 4}, {2, 11
 /* Tokens of the prefill and of the calls behind it. */
 static const int64_t session_tokens[1 + STEPS] = {4, 1, 1, 2, 1, 1};
 
-/* --- dims ---------------------------------------------------------------------------------------------- */
+/* ---- dims ---- */
 
 static bool has_state(const struct ir_func *f)
 {
@@ -73,7 +73,7 @@ static bool choose_dims(struct trial *t, const struct ir_module *m, const struct
 	return true;
 }
 
-/* --- inputs -------------------------------------------------------------------------------------------- */
+/* ---- inputs ---- */
 
 /* What the direct readers of a parameter want of it. */
 struct uses {

@@ -48,7 +48,7 @@ struct search {
 	struct rule_set rules;
 };
 
-/* --- stages -------------------------------------------------------------------------------------------- */
+/* ---- stages ---- */
 
 static void stage_end(struct stage *s)
 {
@@ -101,7 +101,7 @@ static enum tfmc_status stage_make(const struct search *s, const struct pipeline
 	return out->is_broken ? TFMC_OK : st;
 }
 
-/* --- exactness ----------------------------------------------------------------------------------------- */
+/* ---- exactness ---- */
 
 /* The loosest class of the rules that fired. */
 static enum rule_class class_of_rules(const struct search *s, const struct pass_report *r, double *tolerance)
@@ -135,7 +135,7 @@ static struct class class_of(const struct search *s, const struct pipeline *p, c
 	return (struct class){rule_class_name(most), bound + tolerance, WIDE_BOUND + tolerance};
 }
 
-/* --- comparison ---------------------------------------------------------------------------------------- */
+/* ---- comparison ---- */
 
 /*
  * A result that rounding alone moves far (a norm of numbers that nearly cancel) may move as far when a pass
@@ -202,7 +202,7 @@ static bool show_functions(const struct search *s, const char *pass, const struc
 	return ok;
 }
 
-/* --- the application ----------------------------------------------------------------------------------- */
+/* ---- the application ---- */
 
 /* The step with this fuel on `before`; seen (may be NULL) learns its applications. */
 static enum tfmc_status make_with_fuel(const struct search *s, const struct stage *before,
@@ -322,7 +322,7 @@ static enum tfmc_status blame(const struct search *s, size_t step, const struct 
 	return st;
 }
 
-/* --- one pass after the other -------------------------------------------------------------------------- */
+/* ---- one pass after the other ---- */
 
 static enum tfmc_status one_pass(const struct search *s, size_t i, const struct stage *before,
                                  struct stage *after, bool *found, struct validate_culprit *culprit)
@@ -357,7 +357,7 @@ static enum tfmc_status each(const struct search *s, const struct ir_module *m, 
 	return st;
 }
 
-/* --- bisection over the pipeline ----------------------------------------------------------------------- */
+/* ---- bisection over the pipeline ---- */
 
 static enum tfmc_status try_prefix(const struct search *s, const struct stage *first, size_t n,
                                    struct stage *out, struct class *class, bool *ok)
@@ -415,7 +415,7 @@ static enum tfmc_status bisect(const struct search *s, const struct stage *first
 	return blame(s, hi - 1, good, bad, &class, culprit);
 }
 
-/* --- both ---------------------------------------------------------------------------------------------- */
+/* ---- both ---- */
 
 static enum tfmc_status search(const struct validate *v, const struct ir_module *m, bool by_halves,
                                bool *found, struct validate_culprit *culprit)

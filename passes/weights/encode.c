@@ -3,14 +3,14 @@
  * encode: weights and keys get the layout that the kernels read.
  *
  * Requires   merge-linear (the final weights), when it runs at all.
- * Ensures    every f32 weight that is `w` of a linear or expert_linear is #panel16 there, and in gathers of
- * its rows too (a tied embedding is one weight). One that something else reads as well keeps its row-major
- * entry beside a second one named NAME.panel16.
- * Every state of f32, f16 or bf16 whose slices are keys of attention and nothing else, in all functions, is
- * #panel16: positions are columns. Example    weight @up.w : f32[128,32]   %y = linear %x, @up.w
+ * Ensures    every f32 weight that is `w` of a linear or expert_linear is #panel16 there, and in gathers of its
+ *            rows too (a tied embedding is one weight). One that something else reads as well keeps its row-major
+ *            entry beside a second one named NAME.panel16. Every state of f32, f16 or bf16 whose slices are keys
+ *            of attention and nothing else, in all functions, is #panel16: positions are columns.
+ * Example    weight @up.w : f32[128,32]   %y = linear %x, @up.w
  *        ->  weight @up.w : f32[128,32] #panel16
- * Refuses    other element types, and weights and slices behind a view: their linears become plain loops,
- * such keys are transposed by the kernel.
+ * Refuses    other element types, and weights and slices behind a view: their linears become plain loops, such
+ *            keys are transposed by the kernel.
  */
 #include "passes/framework/rebuild.h"
 

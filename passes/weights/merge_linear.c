@@ -41,7 +41,7 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	return true;
 }
 
-/* --- rewriting ----------------------------------------------------------------------------------------- */
+/* ---- rewriting ---- */
 
 static struct ir_value build_wide(struct rebuild *r, const struct merge_set *s)
 {

@@ -21,7 +21,7 @@ struct collector {
 	const struct ir_func *f;
 };
 
-/* --- candidates ---------------------------------------------------------------------------------------- */
+/* ---- candidates ---- */
 
 static void mark_elementwise(void *user, const struct ir_op *op)
 {
@@ -100,7 +100,7 @@ static void add_candidate(void *user, const struct ir_op *op)
 		*slot = op;
 }
 
-/* --- pairs --------------------------------------------------------------------------------------------- */
+/* ---- pairs ---- */
 
 #define PAIR_CHAIN_MAX 8
 #define PAIR_COLUMNS   16 /* a panel holds columns of one half */
@@ -195,7 +195,7 @@ static void collect_func(struct collector *c, const struct ir_func *f)
 	ir_walk(f->body, add_candidate, c);
 }
 
-/* --- weights that something else reads ----------------------------------------------------------------- */
+/* ---- weights that something else reads ---- */
 
 struct weight_use {
 	size_t total, in_sets;

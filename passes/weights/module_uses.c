@@ -81,7 +81,7 @@ void *uses_mark(const struct module_uses *u, const struct ir_func *f, const stru
 	return fu == NULL || op->n_results == 0 ? NULL : fu->marks[op->results[0].id];
 }
 
-/* --- weights ------------------------------------------------------------------------------------------- */
+/* ---- weights ---- */
 
 int64_t weight_bytes_of(const struct ir_weight *w)
 {

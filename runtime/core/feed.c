@@ -63,8 +63,7 @@ int feed_check_ids(struct tfmc_session *session, const char *what, const int32_t
 	return TFMC_RT_OK;
 }
 
-/* --- calls -----------------------------------------------------------------------------------------------
- */
+/* ---- calls ---- */
 
 /* Number of the input or output with that name, or -1. */
 static int64_t find_tensor(const struct tfmc_record *r, int64_t entry, const char *name, int output)
@@ -301,8 +300,7 @@ int feeder_score(struct feeder *f, const int32_t *ids, const int32_t *targets, u
 	return end_call(f, &c);
 }
 
-/* --- opening ----------------------------------------------------------------------------------------------
- */
+/* ---- opening ---- */
 
 /* Rows and vocabulary of the entry score, when there is one. */
 static int find_score(struct feeder *f)

@@ -51,7 +51,7 @@ struct tfmc_gang {
 	struct seat *seats; /* [size - 1], of workers 1 .. */
 };
 
-/* --- bells ------------------------------------------------------------------------------------------- */
+/* ---- bells ---- */
 
 static void pause_a_little(void)
 {
@@ -136,7 +136,7 @@ static void take_down(struct bell *b)
 	pthread_mutex_destroy(&b->mutex);
 }
 
-/* --- workers ------------------------------------------------------------------------------------------- */
+/* ---- workers ---- */
 
 /* A round without a function ends the thread. */
 static void *thread_main(void *arg)

@@ -87,8 +87,7 @@ void tfmc_slots_close(struct tfmc_slots *slots)
 	free(slots);
 }
 
-/* --- who is where
- * ------------------------------------------------------------------------------------------- */
+/* ---- who is where ---- */
 
 static int is_active(const struct tfmc_slots *s, int64_t slot)
 {
@@ -122,8 +121,7 @@ static void keep_logits(struct tfmc_slots *s, int64_t slot, const float *row)
 	s->slots[slot].has_logits = 1;
 }
 
-/* --- one sequence
- * ------------------------------------------------------------------------------------------- */
+/* ---- one sequence ---- */
 
 /* Tokens for one sequence, in as many calls as they need; after a failure it is as long as before, unless
  * rings have lost what was there. */
@@ -260,8 +258,7 @@ int tfmc_slots_trim(struct tfmc_slots *slots, int64_t slot, int64_t length)
 	return status;
 }
 
-/* --- a step
- * ------------------------------------------------------------------------------------------------- */
+/* ---- a step ---- */
 
 /* Ids and lengths of the rows; *end: behind the last one that grows. */
 static int set_rows(struct tfmc_slots *s, const struct tfmc_slot_token *tokens, uint64_t n, int64_t *end)
@@ -341,8 +338,7 @@ int tfmc_slots_step(struct tfmc_slots *slots, const struct tfmc_slot_token *toke
 	return status;
 }
 
-/* --- what is known of a slot
- * -------------------------------------------------------------------------------- */
+/* ---- what is known of a slot ---- */
 
 const float *tfmc_slots_logits(const struct tfmc_slots *slots, int64_t slot)
 {

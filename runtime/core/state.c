@@ -107,8 +107,7 @@ static uint64_t checksum(const struct saved_head *head, const char *rest)
 	return tfmc_weights_hash_end(&hash);
 }
 
-/* --- moving rows
- * -------------------------------------------------------------------------------------------- */
+/* ---- moving rows ---- */
 
 /* Between a row of the block, in panels [ceil(rows / 16)][columns][16], and one that is saved. */
 static void move_panel_row(const struct matrices *m, uint64_t row, char *block, char *flat, int saves)

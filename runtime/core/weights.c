@@ -82,8 +82,7 @@ void tfmc_weights_unmap(struct tfmc_mapping *mapping)
 	*mapping = (struct tfmc_mapping){0};
 }
 
-/* --- finding them ------------------------------------------------------------------------------------------
- */
+/* ---- finding them ---- */
 
 static bool is_weights_name(const char *name)
 {

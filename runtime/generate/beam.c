@@ -60,8 +60,7 @@ struct search {
 	int32_t *history; /* [first ids + limit]: of one beam */
 };
 
-/* --- candidates ------------------------------------------------------------------------------------------
- */
+/* ---- candidates ---- */
 
 static bool is_better(const struct candidate *a, const struct candidate *b)
 {
@@ -130,8 +129,7 @@ static int collect(struct search *s)
 	return TFMC_RT_OK;
 }
 
-/* --- beams ------------------------------------------------------------------------------------------------
- */
+/* ---- beams ---- */
 
 static int64_t add_node(struct search *s, const struct candidate *c)
 {
@@ -247,8 +245,7 @@ static int step(struct search *s)
 	return feeder_step(&s->feeder, s->ids);
 }
 
-/* --- the search --------------------------------------------------------------------------------------------
- */
+/* ---- the search ---- */
 
 /* One sequence is filled, then copied to the slots of the others. */
 static int begin(struct search *s, const int32_t *source, uint64_t n_source, const int32_t *first,

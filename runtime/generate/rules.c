@@ -12,7 +12,7 @@
 
 #include "runtime/core/feed.h"
 
-/* --- texts of tokens ----------------------------------------------------------------------------------- */
+/* ---- texts of tokens ---- */
 
 bool rules_have_text(const struct rules *r)
 {
@@ -46,7 +46,7 @@ static uint64_t longest_token(const struct rules *r)
 	return longest;
 }
 
-/* --- checks -------------------------------------------------------------------------------------------- */
+/* ---- checks ---- */
 
 static bool in_vocabulary(const struct tfmc_ids *ids, int64_t vocab)
 {
@@ -75,8 +75,7 @@ static int check(const struct rules *r)
 	return TFMC_RT_OK;
 }
 
-/* --- opening ----------------------------------------------------------------------------------------------
- */
+/* ---- opening ---- */
 
 static void mark_always(struct rules *r)
 {
@@ -128,8 +127,7 @@ void rules_close(struct rules *r)
 	r->tail = NULL;
 }
 
-/* --- a row ------------------------------------------------------------------------------------------------
- */
+/* ---- a row ---- */
 
 int rules_logits(const struct rules *r, float *logits, const int32_t *ids, uint64_t n)
 {
@@ -200,8 +198,7 @@ bool rules_is_stop(const struct rules *r, int32_t id)
 	return record_has_id(r->record, r->record->stop, r->record->n_stop, id);
 }
 
-/* --- stop texts -------------------------------------------------------------------------------------------
- */
+/* ---- stop texts ---- */
 
 /*
  * The first place of text[0..n) behind `from` at which a stop text ends, 0: there is none. *begin: where it

@@ -43,8 +43,7 @@ const char *rules_token_text(const struct rules *r, int32_t id, size_t *bytes);
 /* Text of one token, "" for start, stop and pad ids; NULL: not in the vocabulary. */
 const char *text_of_token(const struct tfmc_record *record, int32_t id, size_t *bytes);
 
-/* --- text as it comes ------------------------------------------------------------------------------------
- */
+/* ---- text as it comes ---- */
 struct stream {
 	const struct rules *rules;
 	int (*emit)(void *user, const char *text, uint64_t bytes); /* NULL: nothing is kept */

@@ -26,7 +26,7 @@ struct tfmc_sampler {
 	int32_t *counts;         /* [vocab]: how often each id stands in the history */
 };
 
-/* --- numbers ------------------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 /* SplitMix64 (Steele, Lea, Flood 2014): a number in [0, 1) from its upper 53 bits. */
 static double next_uniform(struct tfmc_sampler *s)
@@ -37,8 +37,7 @@ static double next_uniform(struct tfmc_sampler *s)
 	return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
 }
 
-/* --- candidates ------------------------------------------------------------------------------------------
- */
+/* ---- candidates ---- */
 
 static void count_history(struct tfmc_sampler *s, const int32_t *history, uint64_t n, int32_t by)
 {
@@ -214,8 +213,7 @@ int32_t tfmc_sampler_draw(struct tfmc_sampler *s, const float *logits, const uns
 	return id;
 }
 
-/* --- life -------------------------------------------------------------------------------------------------
- */
+/* ---- life ---- */
 
 static bool is_valid(const struct tfmc_sample_options *o)
 {

@@ -28,8 +28,7 @@ int row_log_sum(const float *logits, int64_t vocab, double *out)
 	return TFMC_RT_OK;
 }
 
-/* --- id after id -------------------------------------------------------------------------------------------
- */
+/* ---- id after id ---- */
 
 /* log p of what follows what was fed so far; the last id is only asked for, not fed. */
 static int score_steps(struct feeder *f, const int32_t *ids, uint64_t n, double *log_p)
@@ -47,8 +46,7 @@ static int score_steps(struct feeder *f, const int32_t *ids, uint64_t n, double 
 	return status;
 }
 
-/* --- many at once ------------------------------------------------------------------------------------------
- */
+/* ---- many at once ---- */
 
 /* all[0..n_before + n): what stands before the first id, then the ids. */
 static int score_rows(struct feeder *f, const int32_t *all, uint64_t n_before, uint64_t n, double *log_p)
@@ -70,8 +68,7 @@ static int score_rows(struct feeder *f, const int32_t *all, uint64_t n_before, u
 	return status;
 }
 
-/* --- both --------------------------------------------------------------------------------------------------
- */
+/* ---- both ---- */
 
 static int score_all(struct feeder *f, const int32_t *all, uint64_t n_before, uint64_t n, double *log_p)
 {

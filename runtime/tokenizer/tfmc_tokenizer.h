@@ -52,8 +52,7 @@ int tfmc_tokenizer_is_special(const struct tfmc_tokenizer *t, int32_t id);
 /* The id of a piece or of an added token, -1: there is none. */
 int32_t tfmc_tokenizer_find(const struct tfmc_tokenizer *t, const char *piece, uint64_t bytes);
 
-/* --- text to ids ------------------------------------------------------------------------------------------
- */
+/* ---- text to ids ---- */
 
 #define TFMC_TOKENIZE_SPECIAL 1u /* the tokens that stand around a text, such as [CLS] .. [SEP] */
 #define TFMC_TOKENIZE_PLAIN   2u /* control tokens that stand in the text are text: for text of others */
@@ -73,8 +72,7 @@ int tfmc_tokenizer_encode_pair(const struct tfmc_tokenizer *t, const char *a, ui
 int tfmc_tokenizer_normalize(const struct tfmc_tokenizer *t, const char *text, uint64_t bytes, char *out,
                              uint64_t cap, uint64_t *n);
 
-/* --- ids to text ------------------------------------------------------------------------------------------
- */
+/* ---- ids to text ---- */
 
 #define TFMC_DETOKENIZE_KEEP  1u /* control tokens are written; else they are left out */
 #define TFMC_DETOKENIZE_AFTER 2u /* text stands in front: a blank at the beginning stays */

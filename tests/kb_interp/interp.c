@@ -54,7 +54,7 @@ static bool allowed(struct kb_frame *fr, const void *p, size_t bytes, bool write
 	return fail(fr, write ? "stores outside of its memory" : "loads outside of its memory");
 }
 
-/* --- before a call ----------------------------------------------------------------------------------- */
+/* ---- before a call ---- */
 
 static size_t matching_end(const struct kb_func *f, size_t at)
 {
@@ -117,7 +117,7 @@ bool kb_frame_enter(struct kb_frame *fr)
 	return true;
 }
 
-/* --- memory ------------------------------------------------------------------------------------------ */
+/* ---- memory ---- */
 
 static char *address(struct kb_frame *fr, const struct kb_inst *inst, size_t at)
 {
@@ -231,7 +231,7 @@ static bool do_call(struct kb_frame *fr, const struct kb_inst *inst, union kb_ce
 	return run_func(fr, callee, args, inst->n_args - first, out);
 }
 
-/* --- lanes ------------------------------------------------------------------------------------------- */
+/* ---- lanes ---- */
 
 static union kb_cell reduce(const struct kb_inst *inst, const union kb_cell *x, int lanes)
 {
@@ -305,7 +305,7 @@ static bool do_lanes(struct kb_frame *fr, const struct kb_inst *inst, union kb_c
 	return true;
 }
 
-/* --- control ----------------------------------------------------------------------------------------- */
+/* ---- control ---- */
 
 static void copy_lanes(union kb_cell *to, const union kb_cell *from, int lanes)
 {

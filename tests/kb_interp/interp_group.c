@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- who touched a byte ------------------------------------------------------------------------------ */
+/* ---- who touched a byte ---- */
 
 struct kb_watched *kb_work_find(struct kb_work *w, const char *p, size_t bytes)
 {
@@ -87,7 +87,7 @@ bool kb_work_shared(struct kb_frame *fr, union kb_cell *out)
 	return kb_frame_fail(fr, "a shared array without memory");
 }
 
-/* --- memory of a launch ------------------------------------------------------------------------------ */
+/* ---- memory of a launch ---- */
 
 struct launch {
 	struct kb_interp *in;
@@ -161,7 +161,7 @@ static bool make_items(struct launch *l)
 	return true;
 }
 
-/* --- barriers ---------------------------------------------------------------------------------------- */
+/* ---- barriers ---- */
 
 /* Turns that the loop at `begin` has made. */
 static int64_t turns(const struct kb_frame *fr, const struct kb_inst *begin)

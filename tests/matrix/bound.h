@@ -19,8 +19,7 @@
 enum tfmc_status bound_run(struct diag_context *cx, const struct ir_module *m, const struct ir_func *f,
                            const struct interp_args *args, struct arena *a, double **bounds);
 
-/* --- between bound.c and bound_rules.c -------------------------------------------------------------------
- */
+/* ---- between bound.c and bound_rules.c ---- */
 struct bound {
 	struct ir_builder *b;
 	const struct ir_func *from;

@@ -12,7 +12,7 @@
 
 #include "tests/matrix/bound_math.h"
 
-/* --- roundings ----------------------------------------------------------------------------------------- */
+/* ---- roundings ---- */
 
 /* Relative difference of two roundings to a type that is not wider than the arithmetic, and at its smallest
  * numbers. */
@@ -47,7 +47,7 @@ static struct ir_value rounded(struct bound *s, const struct ir_op *op, struct i
 	return t == DT_F16 ? plus(s, e, 0x1.0p-24) : e;
 }
 
-/* --- elementwise --------------------------------------------------------------------------------------- */
+/* ---- elementwise ---- */
 
 enum slope { ONE, BY_Y, BY_X, BY_Y_X };
 
@@ -160,7 +160,7 @@ static struct ir_value rule_extreme(struct bound *s, const struct ir_op *op)
 	return irb_max(s->b, err(s, op, 0), err(s, op, 1), NULL);
 }
 
-/* --- movement: errors move as values do ---------------------------------------------------------------- */
+/* ---- movement: errors move as values do ---- */
 
 static struct ir_value rule_move(struct bound *s, const struct ir_op *op)
 {
@@ -202,7 +202,7 @@ static struct ir_value rule_mask(struct bound *s, const struct ir_op *op)
 	return irb_where(s->b, visible, err(s, op, 0), constant(s, y, 0), NULL);
 }
 
-/* --- rows ---------------------------------------------------------------------------------------------- */
+/* ---- rows ---- */
 
 /* |x| where it is a number that counts, 0 where it is masked. */
 static struct ir_value finite(struct bound *s, struct ir_value x)
@@ -328,7 +328,7 @@ static struct ir_value rule_rms_norm(struct bound *s, const struct ir_op *op)
 	                  err(s, op, 0));
 }
 
-/* --- reductions and contractions ----------------------------------------------------------------------- */
+/* ---- reductions and contractions ---- */
 
 static struct ir_value apply1(struct bound *s, const struct ir_op *op, struct ir_value x)
 {
@@ -435,7 +435,7 @@ static struct ir_value rule_rope(struct bound *s, const struct ir_op *op)
 	return rounded(s, op, times(s, e, 2), as_f64(s, s->value[op->results[0].id]));
 }
 
-/* --- attention ----------------------------------------------------------------------------------------- */
+/* ---- attention ---- */
 
 /* [B, K, T, E] -> [B, H, T, E]: the key head of every query head. */
 static struct ir_value by_query_head(struct bound *s, struct ir_value x, const struct ir_dim *heads)
@@ -516,7 +516,7 @@ static struct ir_value rule_attention(struct bound *s, const struct ir_op *op)
 	               as_f64(s, s->value[op->results[0].id]));
 }
 
-/* --- which rule ---------------------------------------------------------------------------------------- */
+/* ---- which rule ---- */
 
 static struct ir_value rule_same(struct bound *s, const struct ir_op *op)
 {

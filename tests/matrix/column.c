@@ -51,8 +51,7 @@ bool column_has(const struct column *column, const struct batch *b)
 	return column->kind == COLUMN_OBJECT || b->few;
 }
 
-/* --- plans
- * --------------------------------------------------------------------------------------------------- */
+/* ---- plans ---- */
 
 struct ir_module *column_plan(struct diag_context *cx, const struct ir_module *graph, const char *pipeline,
                               const struct target *target)
@@ -69,8 +68,7 @@ struct ir_module *column_plan(struct diag_context *cx, const struct ir_module *g
 	return planned;
 }
 
-/* --- modules without the functions that a back end refuses
- * ------------------------------------------------------ */
+/* ---- modules without the functions that a back end refuses ---- */
 
 static bool copy_function(struct ir_module *to, struct diag_context *cx, const struct ir_func *f,
                           struct arena *a)
@@ -140,9 +138,7 @@ struct ir_module *column_graph(struct column_job *j, const struct batch *b, colu
 	return copy_functions(j, b->graph, keep);
 }
 
-/* --- jobs
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- jobs ---- */
 
 bool column_job_begin(struct column_job *j, const struct column *column)
 {

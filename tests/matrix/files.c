@@ -91,8 +91,7 @@ bool write_cases(const struct suite *s, const char *path)
 	return ok;
 }
 
-/* --- whole files
- * -------------------------------------------------------------------------------------------- */
+/* ---- whole files ---- */
 
 bool file_put(const char *path, const char *bytes, size_t n)
 {

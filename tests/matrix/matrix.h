@@ -63,8 +63,7 @@ struct suite {
  */
 enum fill { FILL_RANDOM, FILL_SPECIAL, FILL_EMPTY };
 
-/* --- making the suite -------------------------------------------------------------------------------------
- */
+/* ---- making the suite ---- */
 /* All batches and cases with the interpreter's outputs and bounds. False after a diagnostic. */
 bool suite_build(struct suite *s);
 void suite_destroy(struct suite *s);
@@ -86,8 +85,7 @@ static inline bool ops_has(const struct ops_set *o, enum ir_opcode code)
 bool input_is_caller(const struct ir_func *f, size_t tensor);
 bool output_is_caller(const struct ir_func *f, size_t tensor);
 
-/* --- columns
- * ------------------------------------------------------------------------------------------------ */
+/* ---- columns ---- */
 enum column_kind { COLUMN_OBJECT, COLUMN_C, COLUMN_OPENCL };
 
 struct column {
@@ -108,15 +106,13 @@ bool column_emit(struct suite *s, const struct column *column, const char *dir);
 /* Runs all batches of a column in this process; writes DIR/NAME.out. 77: no device. */
 int column_run_opencl(struct suite *s, const struct column *column, const char *dir);
 
-/* --- files (frontend/text/files.c says what is in them)
- * ---------------------------------------------------------------------- */
+/* ---- files (frontend/text/files.c says what is in them) ---- */
 bool write_cases(const struct suite *s, const char *path);
 /* Whole files; false after a message. */
 bool file_put(const char *path, const char *bytes, size_t n);
 bool file_get(struct arena *a, const char *path, const char **bytes, size_t *n);
 
-/* --- the table
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- the table ---- */
 /* Prints the table of the columns that have DIR/NAME.out; true when nothing failed. */
 bool table_print(struct suite *s, const char *dir, size_t *n_failed);
 

@@ -92,8 +92,7 @@ static bool end(struct merge *g, const struct batch *like)
 	return ok;
 }
 
-/* --- ops
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- ops ---- */
 
 /* State belongs to models; weights are indexed by repeats only, which programs have. */
 static bool is_alone(enum ir_opcode code)

@@ -44,8 +44,7 @@ static const struct model models[] = {
 };
 #define N_MODELS (sizeof(models) / sizeof(models[0]))
 
-/* --- memory between guards --------------------------------------------------------------------------------
- */
+/* ---- memory between guards ---- */
 
 struct guarded {
 	unsigned char *base, *data;
@@ -84,8 +83,7 @@ static void guarded_free(struct guarded *g)
 	g->base = NULL;
 }
 
-/* --- the file of cases
- * -------------------------------------------------------------------------------------- */
+/* ---- the file of cases ---- */
 
 struct tensor {
 	uint64_t count, size;
@@ -155,8 +153,7 @@ static const struct tfmc_record_entry *find_entry(const struct model *m, const s
 	return NULL;
 }
 
-/* --- a model in use: context, state and arena live until the next reset
- * ---------------------------------------- */
+/* ---- a model in use: context, state and arena live until the next reset ---- */
 
 struct session {
 	const struct model *model;
@@ -207,8 +204,7 @@ static int32_t session_open(struct session *s, const struct model *m, uint64_t a
 	return m->init(s->context.data, &config);
 }
 
-/* --- one case
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- one case ---- */
 
 static void put(FILE *f, const void *data, size_t n)
 {

@@ -10,8 +10,7 @@
 #include "tests/matrix/matrix.h"
 #include "tests/support/random_ir.h"
 
-/* --- functions ---------------------------------------------------------------------------------------------
- */
+/* ---- functions ---- */
 
 static void see_op(void *user, const struct ir_op *op)
 {
@@ -49,8 +48,7 @@ bool output_is_caller(const struct ir_func *f, size_t tensor)
 	return false;
 }
 
-/* --- inputs
- * -------------------------------------------------------------------------------------------------- */
+/* ---- inputs ---- */
 
 /* Ends of the range, subnormals, what is no number; sine and cosine are for |x| < 2^15. */
 static double special(uint64_t i, bool is_bounded)
@@ -159,8 +157,7 @@ bool suite_expect(struct suite *s, struct matrix_case *c)
 	return bound_run(s->cx, b->graph, c->f, &args, s->arena, c->bounds) == TFMC_OK;
 }
 
-/* --- the suite
- * ------------------------------------------------------------------------------------------------ */
+/* ---- the suite ---- */
 
 bool suite_build(struct suite *s)
 {

@@ -25,8 +25,7 @@ static const struct allowed allowed[] = {
         {true, "f64 values in OpenCL kernels", "f64 is an extension of OpenCL C 1.2, which devices may lack"},
 };
 
-/* --- one case
- * ------------------------------------------------------------------------------------------------- */
+/* ---- one case ---- */
 
 static bool same(double have, double want)
 {
@@ -99,8 +98,7 @@ struct comparison compare_case(struct arena *a, const struct matrix_case *c, con
 	return r;
 }
 
-/* --- rows
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- rows ---- */
 
 static struct row *add_row(struct table *t, const char *name, int code)
 {
@@ -137,8 +135,7 @@ static bool belongs(const struct row *r, const struct matrix_case *c)
 	       (r->code == OP_group || ops_has(&c->ops, (enum ir_opcode)r->code));
 }
 
-/* --- columns
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- columns ---- */
 
 static const char *status_text(uint64_t status, struct arena *a)
 {
@@ -253,9 +250,7 @@ static void read_column(struct table *t, size_t column, const char *dir)
 	}
 }
 
-/* --- text
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- text ---- */
 
 static const char *cell_text(struct arena *a, const struct cell *c)
 {

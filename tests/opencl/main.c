@@ -51,8 +51,7 @@ static void end(struct command *c, struct trial *t, const char *name, enum trial
 	trial_destroy(t);
 }
 
-/* --- sets ------------------------------------------------------------------------------------------------
- */
+/* ---- sets ---- */
 
 static void run_ops(struct command *c, uint64_t seed, int first, int last)
 {
@@ -114,8 +113,7 @@ static void run_model(struct command *c, const char *path)
 	end(c, &t, path, trial_model_file(&t, path, 2, 5));
 }
 
-/* --- the command -----------------------------------------------------------------------------------------
- */
+/* ---- the command ---- */
 
 static long number(int argc, char **argv, int i, long otherwise)
 {

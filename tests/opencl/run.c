@@ -30,7 +30,7 @@ double opencl_state_tolerance(const struct ir_module *m, enum ir_dtype t, double
 	return most;
 }
 
-/* --- opening ----------------------------------------------------------------------------------------- */
+/* ---- opening ---- */
 
 static bool store_packed(void *user, uint64_t offset, const void *bytes, size_t n)
 {
@@ -115,7 +115,7 @@ const char *opencl_host_source(const struct opencl_host *h)
 	return h->program.source.data ? h->program.source.data : "";
 }
 
-/* --- errors ------------------------------------------------------------------------------------------ */
+/* ---- errors ---- */
 
 enum tfmc_status run_fail(struct run *r, const struct opencl_launch *l, const char *fmt, ...)
 {
@@ -138,7 +138,7 @@ enum tfmc_status run_device_failed(struct run *r, const struct opencl_launch *l)
 	return run_fail(r, l, "%s", opencl_device_error(r->host->device));
 }
 
-/* --- memory of a call -------------------------------------------------------------------------------- */
+/* ---- memory of a call ---- */
 
 static bool is_tensor(const struct ir_func *f, struct ir_value v)
 {
@@ -250,7 +250,7 @@ static enum tfmc_status place_memory(struct run *r)
 	return place_outputs(r);
 }
 
-/* --- results ----------------------------------------------------------------------------------------- */
+/* ---- results ---- */
 
 /* The new lengths lie where the program says; they become those of the state. */
 static enum tfmc_status take_lengths(struct run *r, struct region *out)
@@ -277,7 +277,7 @@ static enum tfmc_status take_outputs(struct run *r)
 	return TFMC_OK;
 }
 
-/* --- calls ------------------------------------------------------------------------------------------- */
+/* ---- calls ---- */
 
 static const struct opencl_function *find_function(const struct opencl_program *p, const char *name)
 {

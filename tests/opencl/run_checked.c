@@ -14,7 +14,7 @@
 
 #define TOLERANCE 2e-4
 
-/* --- the interpreter's values ------------------------------------------------------------------------ */
+/* ---- the interpreter's values ---- */
 
 static bool copy_tensor(struct arena *a, const struct interp_tensor *from, struct interp_tensor *to)
 {
@@ -60,7 +60,7 @@ static enum tfmc_status interpret(struct run *r)
 	return arena_failed(c->arena) ? TFMC_NO_MEMORY : TFMC_OK;
 }
 
-/* --- results of a launch ------------------------------------------------------------------------------- */
+/* ---- results of a launch ---- */
 
 static bool is_result(const struct opencl_place *p)
 {
@@ -132,7 +132,7 @@ static enum tfmc_status compare(struct run *r, const struct opencl_launch *l, co
 	return TFMC_OK;
 }
 
-/* --- buffers of a launch ------------------------------------------------------------------------------- */
+/* ---- buffers of a launch ---- */
 
 /* Places that overlap, as one buffer. */
 struct clusters {
@@ -254,7 +254,7 @@ static enum tfmc_status check_unchanged(struct run *r, const struct opencl_launc
 	return TFMC_OK;
 }
 
-/* --- launches ------------------------------------------------------------------------------------------ */
+/* ---- launches ---- */
 
 static enum tfmc_status launch_on(struct run *r, const struct opencl_launch *l, struct clusters *c)
 {

@@ -8,7 +8,7 @@
 
 #include "tests/opencl/run_internal.h"
 
-/* --- numbers ------------------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 int64_t run_groups(const struct run *r, const struct opencl_launch *l)
 {
@@ -74,7 +74,7 @@ bool run_args(struct run *r, const struct opencl_launch *l, const struct piece *
 	return true;
 }
 
-/* --- steps ------------------------------------------------------------------------------------------- */
+/* ---- steps ---- */
 
 /* Behind the end of the repeat that begins at i. */
 static size_t behind(const struct opencl_function *f, size_t i)
@@ -127,7 +127,7 @@ enum tfmc_status run_steps(struct run *r, run_launch *launch)
 	return run_range(r, 0, r->f->n_steps, launch);
 }
 
-/* --- the whole --------------------------------------------------------------------------------------- */
+/* ---- the whole ---- */
 
 static enum tfmc_status launch_whole(struct run *r, const struct opencl_launch *l)
 {

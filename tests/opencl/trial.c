@@ -59,7 +59,7 @@ bool trial_same_bits(const struct interp_tensor *a, const struct interp_tensor *
 	return true;
 }
 
-/* --- one function ------------------------------------------------------------------------------------ */
+/* ---- one function ---- */
 
 struct one {
 	struct trial *t;
@@ -151,7 +151,7 @@ enum trial_result trial_module(struct trial *t, struct ir_module *graph, uint64_
 	return result;
 }
 
-/* --- where modules come from --------------------------------------------------------------------------- */
+/* ---- where modules come from ---- */
 
 /* State belongs to whole models. */
 static bool has_no_trial(enum ir_opcode code)

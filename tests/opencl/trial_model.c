@@ -27,8 +27,7 @@ struct talk {
 	int64_t cap;
 };
 
-/* --- inputs ----------------------------------------------------------------------------------------------
- */
+/* ---- inputs ---- */
 
 static void set_dims(struct talk *k)
 {
@@ -75,8 +74,7 @@ static size_t make_inputs(struct talk *k, const struct ir_func *f, int piece, st
 	return n;
 }
 
-/* --- one call --------------------------------------------------------------------------------------------
- */
+/* ---- one call ---- */
 
 static size_t count_outputs(const struct ir_func *f)
 {
@@ -128,7 +126,7 @@ static bool call(struct talk *k, const char *name, int piece)
 	return trial_outputs_agree(k->t, k->graph, name, have, want, n);
 }
 
-/* --- a conversation ------------------------------------------------------------------------------------ */
+/* ---- a conversation ---- */
 
 /* The symbol of the tokens' axis 1 in decode, or -1. */
 static int tokens_dim(const struct talk *k, const struct ir_func *f)

@@ -5,8 +5,8 @@
  * with MODEL_HEADER, MODEL and LENGTH.
  *
  *	cold WEIGHTS [N]      starts itself N times (default 20): least and median time, in ms
- *	cold WEIGHTS -1       the application: one sequence of LENGTH ids, one byte to stdout when the result
- *is there
+ *	cold WEIGHTS -1       the application: one sequence of LENGTH ids, one byte to stdout when the result is
+ *	                      there
  */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>

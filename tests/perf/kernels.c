@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Times linears and attentions on one core, beside the roofs of that core.
- * kernels.sh compiles each as a model of its own into a shared library.
+ * Times linears and attentions on one core, beside the roofs of that core. kernels.sh compiles each as a model of
+ * its own into a shared library.
  *
- *	tfmc_kernels ROUNDS ROW...
- *	ROW: LABEL,LIBRARY,MODEL,WEIGHTS,FLOPS,BYTES,ROOF
- *	     WEIGHTS: the weights file, or -; FLOPS of a call; BYTES of weights, keys and values that a call
- *reads; ROOF: number in enum roof_number
+ * 	tfmc_kernels ROUNDS ROW...
+ * 	ROW: LABEL,LIBRARY,MODEL,WEIGHTS,FLOPS,BYTES,ROOF
+ * 	     WEIGHTS: the weights file, or -; FLOPS of a call; BYTES of weights, keys and values that a call reads;
+ * 	     ROOF: number in enum roof_number
  *
  * Warm: one copy of weights and inputs, called again and again. Cold: calls go round as many copies as fill
- *COLD_BYTES, as the layers of a model do, so that what a call reads comes from memory.
+ * COLD_BYTES, as the layers of a model do, so that what a call reads comes from memory.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
@@ -79,7 +79,7 @@ static void *lines(const struct row *r, uint64_t bytes)
 	return p;
 }
 
-/* --- rows */
+/* ---- rows ---- */
 
 static bool split_row(char *text, struct row *r)
 {
@@ -195,7 +195,7 @@ static void close_row(struct row *r)
 	free(r->arena);
 }
 
-/* --- measuring */
+/* ---- measuring ---- */
 
 /* Seconds of a call when calls go round n copies. */
 static double time_calls(struct row *r, size_t n)

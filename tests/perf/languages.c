@@ -52,7 +52,7 @@ static void fail(const struct row *r, const char *what)
 	exit(1);
 }
 
-/* --- rows ---------------------------------------------------------------------------------------------- */
+/* ---- rows ---- */
 
 static bool split_row(char *text, struct row *r)
 {
@@ -152,8 +152,7 @@ static double difference(struct row *r, const struct row *first)
 	return worst / scale;
 }
 
-/* --- measuring -------------------------------------------------------------------------------------------
- */
+/* ---- measuring ---- */
 
 static int compare(const void *a, const void *b)
 {

@@ -38,7 +38,7 @@ static int64_t constant(const struct ir_dim *d)
 	return ir_dim_is_const(d, &v) ? v : 0;
 }
 
-/* --- compiling ------------------------------------------------------------------------------------------ */
+/* ---- compiling ---- */
 
 static bool write_weights(void *user, uint64_t offset, const void *bytes, size_t n)
 {
@@ -78,8 +78,7 @@ static enum tfmc_status compile(struct opencl_row *r, const char *path, const ch
 	return opencl_build(&r->cx, r->planned, options.target, &r->arena, &r->program);
 }
 
-/* --- the device -------------------------------------------------------------------------------------------
- */
+/* ---- the device ---- */
 
 static void allocate(struct opencl_row *r, const float *x)
 {
@@ -140,8 +139,7 @@ bool opencl_row_read(struct opencl_row *r, float *y)
 	return opencl_device_read(r->device, &r->memory[OPENCL_OUTPUT], 0, y, r->y_bytes);
 }
 
-/* --- opening
- * ------------------------------------------------------------------------------------------------ */
+/* ---- opening ---- */
 
 static bool open_device(struct opencl_row *r, const float *x)
 {

@@ -73,7 +73,7 @@ __attribute__((target("avx512f,avx512bf16"))) static float dot_bf16(int64_t n)
 	return _mm512_cvtss_f32(sum);
 }
 
-/* --- tiles (AMX), spelled as bytes and instructions: any level of the assembler does */
+/* ---- tiles (AMX), spelled as bytes and instructions: any level of the assembler does ---- */
 
 struct tile_config {
 	uint8_t palette, start, reserved[14];

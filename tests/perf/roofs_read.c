@@ -30,7 +30,7 @@ static double now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* --- reading: four places at once, two vectors of each in a step */
+/* ---- reading: four places at once, two vectors of each in a step ---- */
 
 #define AT(s, k) ((const void *)(p + (size_t)(s)*part + (k)))
 #define READ_LOOP(type, load, or)                                                     \
@@ -73,7 +73,7 @@ uint64_t roofs_read(const void *data, size_t bytes)
 	return __builtin_cpu_supports("avx2") ? read_256(data, part) : read_128(data, part);
 }
 
-/* --- threads */
+/* ---- threads ---- */
 
 struct team {
 	const struct roof *roof; /* NULL: read */

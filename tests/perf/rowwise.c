@@ -64,7 +64,7 @@ static double seconds_of_cycle(void)
 	return (now() - start) / CHAIN;
 }
 
-/* --- rows ---------------------------------------------------------------------------------------------- */
+/* ---- rows ---- */
 
 static bool split_row(char *text, struct row *r)
 {
@@ -173,7 +173,7 @@ static void choose_calls(struct row *r)
 	r->calls = once < SLICE ? (int64_t)(SLICE / once) + 1 : 1;
 }
 
-/* --- measuring ----------------------------------------------------------------------------------------- */
+/* ---- measuring ---- */
 
 static int compare(const void *a, const void *b)
 {

@@ -38,7 +38,7 @@ static struct ir_value one_more(struct rebuild *r, struct ir_value counts)
 	return irb_add(r->b, counts, irb_full_of(r->b, 1, DT_I32, t->rank, t->dims), NULL);
 }
 
-/* --- rotary pairs -------------------------------------------------------------------------------------- */
+/* ---- rotary pairs ---- */
 
 static bool is_rope(struct rebuild *r, const struct ir_op *op)
 {
@@ -57,7 +57,7 @@ static void swap_pairs(struct rebuild *r, const struct ir_op *op)
 	build_again(r, op, x, 3, &a);
 }
 
-/* --- attention: scale, mask, key heads ----------------------------------------------------------------- */
+/* ---- attention: scale, mask, key heads ---- */
 
 static bool is_attention(struct rebuild *r, const struct ir_op *op)
 {
@@ -115,7 +115,7 @@ static void rotate_heads(struct rebuild *r, const struct ir_op *op)
 	build_again(r, op, x, ATT_N, op->attrs);
 }
 
-/* --- norms --------------------------------------------------------------------------------------------- */
+/* ---- norms ---- */
 
 static bool is_norm(struct rebuild *r, const struct ir_op *op)
 {
@@ -140,7 +140,7 @@ static void shrink_eps(struct rebuild *r, const struct ir_op *op)
 	}
 }
 
-/* --- linears ------------------------------------------------------------------------------------------- */
+/* ---- linears ---- */
 
 static bool is_long_linear(struct rebuild *r, const struct ir_op *op)
 {
@@ -202,7 +202,7 @@ static void drop_last_bias(struct rebuild *r, const struct ir_op *op)
 	build_again(r, op, x, 3, op->attrs);
 }
 
-/* --- caches -------------------------------------------------------------------------------------------- */
+/* ---- caches ---- */
 
 static bool is_append(struct rebuild *r, const struct ir_op *op)
 {
@@ -234,7 +234,7 @@ static void write_beyond(struct rebuild *r, const struct ir_op *op)
 	build_again(r, op, x, op->n_operands, op->attrs);
 }
 
-/* --- the passes ---------------------------------------------------------------------------------------- */
+/* ---- the passes ---- */
 
 #define PLANT(name, matches, emits)                                                            \
 	enum tfmc_status pass_plant_##name(struct pass_context *p, const struct ir_module *in, \

@@ -50,8 +50,7 @@ static bool fail(struct tester *t, const char *what)
 	return false;
 }
 
-/* --- module and pipeline ----------------------------------------------------------------------------------
- */
+/* ---- module and pipeline ---- */
 
 static struct ir_module *parse(struct tester *t, const char *text, size_t len)
 {
@@ -111,8 +110,7 @@ static void make_pipeline(struct tester *t, struct buf *out)
 			add_step(t, out, pass_at(i));
 }
 
-/* --- comparing --------------------------------------------------------------------------------------------
- */
+/* ---- comparing ---- */
 
 static bool same(struct tester *t, const char *function, const struct interp_tensor *have,
                  const struct interp_tensor *want)
@@ -196,8 +194,7 @@ static bool same_decoding(struct tester *t)
 	return true;
 }
 
-/* --- one seed ---------------------------------------------------------------------------------------------
- */
+/* ---- one seed ---- */
 
 static bool reads_back(struct tester *t)
 {

@@ -57,6 +57,12 @@ for f in $(sources ir frontend passes backends runtime tests examples); do
 	[ "$n" -le 600 ] || complain "$f has $n lines, at most 600"
 done
 
+# A heading among declarations is one line: /* ---- title ---- */
+hits=$(find ir frontend passes backends runtime tests examples -name '*.[ch]' -o -name '*.def' |
+	grep -vE '^passes/(folds|fold_bias|chunks)/' | xargs grep -nE '/\* *---|-{10}' |
+	grep -vE '/\* ---- .*[^-] ---- \*/$|"[^"]*-{10}' || true)
+[ -z "$hits" ] || complain "a broken heading: $hits"
+
 hits=$(sources ir frontend passes backends runtime |
 	xargs grep -nE '\b(strcpy|strcat|sprintf|vsprintf|gets|strtok|atoi|atol|atof|alloca|setlocale|rand|srand)\(' || true)
 [ -z "$hits" ] || complain "banned function: $hits"

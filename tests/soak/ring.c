@@ -47,7 +47,7 @@ static void expect(const struct pair *p, const char *what, int status, int wante
 		fail(p, what, status);
 }
 
-/* --- calls --------------------------------------------------------------------------------------------- */
+/* ---- calls ---- */
 
 struct rows {
 	int32_t ids[ROWS * MAX_CALL], lengths[ROWS];
@@ -100,7 +100,7 @@ static void grow(struct pair *p)
 	p->calls++;
 }
 
-/* --- the state ----------------------------------------------------------------------------------------- */
+/* ---- the state ---- */
 
 /* Every ring still has what token `length` reads. */
 static int is_kept(const struct pair *p, int64_t b, int64_t length)
@@ -201,7 +201,7 @@ static void save(struct pair *p)
 	p->saves++;
 }
 
-/* --- rounds -------------------------------------------------------------------------------------------- */
+/* ---- rounds ---- */
 
 static struct tfmc_session *open_session(const struct pair *p, const struct ring_model *m, int64_t workers)
 {

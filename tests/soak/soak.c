@@ -71,7 +71,7 @@ static void expect(const struct soak *s, const char *what, int status, int wante
 		fail(s, what, status);
 }
 
-/* --- fresh runs ---------------------------------------------------------------------------------------- */
+/* ---- fresh runs ---- */
 
 /* Rows of a call: ids [rows, width], of which the first lengths[b] are real; logits [rows, V] or NULL. */
 struct rows {
@@ -144,7 +144,7 @@ static void compare(struct soak *s, const struct sequence *q)
 	compare_logits(s, q, got);
 }
 
-/* --- sequences ----------------------------------------------------------------------------------------- */
+/* ---- sequences ---- */
 
 static struct sequence *find(struct soak *s, int is_active)
 {
@@ -271,7 +271,7 @@ static void trim(struct soak *s)
 	feed(s, q);
 }
 
-/* --- saving -------------------------------------------------------------------------------------------- */
+/* ---- saving ---- */
 
 static void save(struct soak *s)
 {
@@ -321,7 +321,7 @@ static void restore(struct soak *s)
 	look_again(s, to);
 }
 
-/* --- misuse -------------------------------------------------------------------------------------------- */
+/* ---- misuse ---- */
 
 /* What is refused leaves all slots as they were. */
 static void misuse(struct soak *s)
@@ -356,7 +356,7 @@ static void misuse(struct soak *s)
 	compare(s, other);
 }
 
-/* --- batches ------------------------------------------------------------------------------------------- */
+/* ---- batches ---- */
 
 struct batch {
 	struct sequence q[MAX_ROWS];
@@ -410,7 +410,7 @@ static void batch(struct soak *s)
 	s->counts.batches++;
 }
 
-/* --- rounds -------------------------------------------------------------------------------------------- */
+/* ---- rounds ---- */
 
 static void act(struct soak *s)
 {

@@ -36,7 +36,7 @@ enum {
 
 typedef void kernel_function(void *const *words, int64_t worker, int64_t n_workers);
 
-/* --- the module ---------------------------------------------------------------------------------------- */
+/* ---- the module ---- */
 
 struct build {
 	const struct attention_config *c;
@@ -168,8 +168,7 @@ static void build_module(struct attention_case *c)
 	c->scratch_bytes = schedule_of(&c->config).scratch;
 }
 
-/* --- the kernel ------------------------------------------------------------------------------------------
- */
+/* ---- the kernel ---- */
 
 struct binding {
 	const struct attention_case *c;
@@ -341,8 +340,7 @@ void attention_case_destroy(struct attention_case *c)
 	buf_destroy(&c->log);
 }
 
-/* --- calls ------------------------------------------------------------------------------------------------
- */
+/* ---- calls ---- */
 
 /* Numbers that the type holds exactly. */
 static void round_to(enum ir_dtype t, float *x, int64_t n)
@@ -496,8 +494,7 @@ void attention_run_checked(struct attention_case *c, struct attention_call *call
 	ck_assert_msg(why == NULL, "%s", why);
 }
 
-/* --- the reference
- * ------------------------------------------------------------------------------------------ */
+/* ---- the reference ---- */
 
 static void fill(struct interp_tensor *t, const float *from, int64_t n)
 {

@@ -19,7 +19,7 @@ enum { WORD_OUT = GROUP_CASE_PARAMS, WORD_SCRATCH, WORD_DIMS, N_WORDS = WORD_DIM
 
 typedef void kernel_function(void *const *words, int64_t worker, int64_t n_workers);
 
-/* --- binding -------------------------------------------------------------------------------------------- */
+/* ---- binding ---- */
 
 struct binding {
 	const struct group_case *c;
@@ -87,7 +87,7 @@ static struct kb_val bind_index(void *user, struct kb *k, struct ir_value v)
 	return (struct kb_val){0};
 }
 
-/* --- kernel --------------------------------------------------------------------------------------------- */
+/* ---- kernel ---- */
 
 static int64_t scratch_bytes(const struct group_case *c)
 {
@@ -181,7 +181,7 @@ void group_case_destroy(struct group_case *c)
 	arena_destroy(&c->arena);
 }
 
-/* --- calls ---------------------------------------------------------------------------------------------- */
+/* ---- calls ---- */
 
 static void *memory(struct group_case *c, int64_t bytes)
 {
@@ -299,7 +299,7 @@ void group_case_launch(struct group_case *c, struct group_call *call, int64_t gr
 	ck_assert_msg(kb_interp_launch(&in, "kernel", args, 1, groups), "%s", in.error);
 }
 
-/* --- reference ------------------------------------------------------------------------------------------ */
+/* ---- reference ---- */
 
 static bool is_near(double got, double e, double tolerance)
 {

@@ -39,7 +39,7 @@ void interp_check_dim_value(void)
 	op_case_end(&c);
 }
 
-/* --- functions built by hand -------------------------------------------------------------------------- */
+/* ---- functions built by hand ---- */
 
 static const struct ir_type *type_of(struct op_case *c, enum ir_dtype dtype, int rank, const int64_t *dims)
 {
@@ -148,8 +148,7 @@ void interp_check_return(void)
 	ck_assert(ir_op_has(OP_return, TRAIT_TERMINATOR));
 }
 
-/* --- state: @s f32[B,2,1,3,2], two layers, three rows ------------------------------------------------------
- */
+/* ---- state: @s f32[B,2,1,3,2], two layers, three rows ---- */
 
 struct state_case {
 	struct op_case c;

@@ -15,7 +15,7 @@
 		(int64_t[]){__VA_ARGS__}, LITERAL_COUNT(((int64_t[]){__VA_ARGS__})) \
 	}
 
-/* --- rows ------------------------------------------------------------------------------------------- */
+/* ---- rows ---- */
 
 void interp_check_softmax(void)
 {
@@ -115,7 +115,7 @@ void interp_check_rms_norm(void)
 	              TENSOR(F32, (2), 1.22474487, -1.68325082));
 }
 
-/* --- reductions --------------------------------------------------------------------------------------- */
+/* ---- reductions ---- */
 
 void interp_check_reduce_sum(void)
 {
@@ -205,7 +205,7 @@ void interp_check_strip_score(void)
 	              TENSOR(F32, (1, 3, 2), 1, 5, NANS, 1, -INF, 0));
 }
 
-/* --- movement ------------------------------------------------------------------------------------------- */
+/* ---- movement ---- */
 
 /* Runs an op whose attributes hold dims of the module of `c`. */
 #define CHECK_WITH_DIMS(code, attributes, operands, want) \
@@ -290,8 +290,7 @@ void interp_check_take_rows(void)
 	              TENSOR(F32, (3, 2), 3, 4, 5, 6, 11, 12));
 }
 
-/* --- contractions ----------------------------------------------------------------------------------------
- */
+/* ---- contractions ---- */
 
 void interp_check_matmul(void)
 {

@@ -21,7 +21,7 @@ enum { WORD_OUT = LINEAR_PARAMS_MAX, WORD_SCRATCH, WORD_DIMS, N_WORDS = WORD_DIM
 
 typedef void kernel_function(void *const *words, int64_t worker, int64_t n_workers);
 
-/* --- the kernel -------------------------------------------------------------------------------------- */
+/* ---- the kernel ---- */
 
 struct binding {
 	const struct linear_case *c;
@@ -212,7 +212,7 @@ void linear_case_destroy(struct linear_case *c)
 	tir_destroy(&c->tir);
 }
 
-/* --- calls ------------------------------------------------------------------------------------------- */
+/* ---- calls ---- */
 
 static int64_t count_of(const struct linear_case *c, const int64_t *dims, struct ir_value v)
 {
@@ -366,7 +366,7 @@ void linear_launch(struct linear_case *c, struct linear_call *call, int64_t grou
 	linear_run_checked(c, call, groups);
 }
 
-/* --- the reference ----------------------------------------------------------------------------------- */
+/* ---- the reference ---- */
 
 /* NULL, or the first element that is not near. */
 static const char *difference(struct linear_case *c, const struct linear_call *call, double tolerance)

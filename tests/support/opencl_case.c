@@ -58,7 +58,7 @@ static enum tfmc_status print(struct recorded *r, int index_bits)
 	return cfamily_print(&r->cx, r->module, &options, &r->text);
 }
 
-/* --- lint -------------------------------------------------------------------------------------------- */
+/* ---- lint ---- */
 
 static bool has_clang(void)
 {
@@ -101,7 +101,7 @@ void opencl_lint(const struct buf *text)
 	lint(text, "spir", "spir64");
 }
 
-/* --- running ----------------------------------------------------------------------------------------- */
+/* ---- running ---- */
 
 static void run_interpreter(const struct kb_module *m, const struct opencl_case *c, void *out)
 {

@@ -49,7 +49,7 @@ static bool check(struct opencl_device *d, cl_int code, const char *what)
 	return code == CL_SUCCESS || fail(d, "%s: code %d", what, (int)code);
 }
 
-/* --- finding one ------------------------------------------------------------------------------------- */
+/* ---- finding one ---- */
 
 static cl_platform_id find_platform(const char *wanted)
 {
@@ -131,7 +131,7 @@ const char *opencl_device_error(const struct opencl_device *d)
 	return d->error;
 }
 
-/* --- programs ---------------------------------------------------------------------------------------- */
+/* ---- programs ---- */
 
 static bool build_failed(struct opencl_device *d, cl_int code)
 {
@@ -179,7 +179,7 @@ static cl_kernel find_kernel(struct opencl_device *d, const char *wanted)
 	return k;
 }
 
-/* --- memory ------------------------------------------------------------------------------------------ */
+/* ---- memory ---- */
 
 struct opencl_device_buffer opencl_device_alloc(struct opencl_device *d, size_t bytes, const void *init)
 {
@@ -220,7 +220,7 @@ bool opencl_device_read(struct opencl_device *d, const struct opencl_device_buff
 	             "clEnqueueReadBuffer");
 }
 
-/* --- launches ---------------------------------------------------------------------------------------- */
+/* ---- launches ---- */
 
 static cl_int set_arg(cl_kernel k, cl_uint i, const struct opencl_device_arg *a)
 {

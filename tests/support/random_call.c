@@ -8,7 +8,7 @@
 #include "tests/support/random_ir.h"
 #include "tests/support/rng.h"
 
-/* --- inputs -------------------------------------------------------------------------------------------- */
+/* ---- inputs ---- */
 
 /* Ranges of a parameter's numbers, from the ops that read it directly. */
 struct uses {
@@ -112,8 +112,7 @@ enum tfmc_status random_call_run(struct diag_context *cx, const struct ir_module
 	return interp_run(cx, m, f, &args);
 }
 
-/* --- comparison ------------------------------------------------------------------------------------------
- */
+/* ---- comparison ---- */
 
 static bool same_value(double have, double want, double allowed)
 {

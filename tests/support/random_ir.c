@@ -16,7 +16,7 @@
 #define TRIES        60
 #define DEFAULT_OPS  12
 
-/* --- the pool ----------------------------------------------------------------------------------------- */
+/* ---- the pool ---- */
 
 static struct ir_value put(struct program *p, struct ir_value v, int growth)
 {
@@ -64,7 +64,7 @@ static struct ir_value find_value(struct program *p, const struct ir_type *type)
 	return IR_NO_VALUE;
 }
 
-/* --- values out of nothing ------------------------------------------------------------------------------ */
+/* ---- values out of nothing ---- */
 
 static struct ir_value fill(struct program *p, const struct ir_type *t, double value)
 {
@@ -157,8 +157,7 @@ static struct ir_value keep_in_range(struct program *p, struct ir_value v, struc
 	return irb_min(b, v, irb_broadcast_to(b, most, t->rank, t->dims), NULL);
 }
 
-/* --- one step --------------------------------------------------------------------------------------------
- */
+/* ---- one step ---- */
 
 static struct ir_value squash(struct program *p, struct ir_value v)
 {
@@ -303,8 +302,7 @@ static void step(struct program *p)
 			return;
 }
 
-/* --- the module
- * --------------------------------------------------------------------------------------------- */
+/* ---- the module ---- */
 
 bool random_begin(struct gen *g, struct diag_context *cx, uint64_t seed, const struct random_options *options)
 {

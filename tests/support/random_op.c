@@ -74,8 +74,7 @@ static struct ir_module *of_constant(struct gen *g, enum ir_opcode code)
 	return random_end(g, &y, 1);
 }
 
-/* --- state [B, (L,) K, T, E] ------------------------------------------------------------------------------
- */
+/* ---- state [B, (L,) K, T, E] ---- */
 
 struct state_parts {
 	const struct ir_dim *batch, *heads, *rows, *size;

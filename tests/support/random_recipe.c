@@ -70,7 +70,7 @@ enum ir_dtype gen_any(struct gen *g)
 	return rng_chance(&g->rng, 85) ? gen_number(g) : DT_BOOL;
 }
 
-/* --- building a recipe -------------------------------------------------------------------------------- */
+/* ---- building a recipe ---- */
 
 static void add(struct recipe *r, const struct ir_type *t)
 {
@@ -141,7 +141,7 @@ static bool unary(struct gen *g, const struct ir_type *x, enum ir_operand_class 
 	return equal_operands(g, x, class, 1, out);
 }
 
-/* --- attributes and operands by op ---------------------------------------------------------------------- */
+/* ---- attributes and operands by op ---- */
 
 static bool make_cast(struct gen *g, const struct ir_type *x, struct recipe *out)
 {
@@ -500,7 +500,7 @@ static bool make_softcap(struct gen *g, const struct ir_type *x, struct recipe *
 	return unary(g, x, CLASS_FLOAT, out);
 }
 
-/* --- which of them an op uses ---------------------------------------------------------------------- */
+/* ---- which of them an op uses ---- */
 
 typedef bool recipe_fn(struct gen *g, const struct ir_type *x, struct recipe *out);
 

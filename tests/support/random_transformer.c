@@ -79,8 +79,7 @@ static struct plan choose(struct rng *r)
 	return p;
 }
 
-/* --- words ------------------------------------------------------------------------------------------------
- */
+/* ---- words ---- */
 
 /* A line of a function that defines a value; gives the value's number. */
 static int line(struct text *t, const char *type, const char *fmt, ...) TFMC_PRINTF(3, 4);
@@ -150,8 +149,7 @@ static struct words vector(struct text *t, const char *name, bool is_layer, int 
 	return weight(t, name, is_layer, n, 0, middle);
 }
 
-/* --- norms ------------------------------------------------------------------------------------------------
- */
+/* ---- norms ---- */
 
 /* (x - mean) / sqrt(mean of squares + eps), or without the mean. */
 static int spelled_norm(struct text *t, int x, int n, bool has_mean)
@@ -201,8 +199,7 @@ static int norm(struct text *t, int x, const char *name, bool is_layer)
 	return line(t, rows(n).text, "layer_norm %%v%d, %s, %s", x, gamma.text, beta.text);
 }
 
-/* --- attention ---------------------------------------------------------------------------------------------
- */
+/* ---- attention ---- */
 
 static int linear(struct text *t, int x, const char *name, int n, int k, bool has_bias, bool is_layer)
 {
@@ -356,8 +353,7 @@ static int self_attention(struct text *t, int x, int at)
 	return linear(t, y, "o", p->d, p->h * p->e, p->has_o_bias, true);
 }
 
-/* --- feed-forward ------------------------------------------------------------------------------------------
- */
+/* ---- feed-forward ---- */
 
 /* x/2 (1 + erf(x / sqrt 2)) and x / (1 + exp(-x)), by single steps. */
 static int spelled_act(struct text *t, int x, int n)
@@ -402,8 +398,7 @@ static int feed_forward(struct text *t, int x)
 	return linear(t, y, "down", p->d, p->f, p->has_f_bias, true);
 }
 
-/* --- layers ------------------------------------------------------------------------------------------------
- */
+/* ---- layers ---- */
 
 typedef int sublayer(struct text *t, int x, int at);
 
@@ -457,8 +452,7 @@ static int layers(struct text *t, int x, int at)
 	return result;
 }
 
-/* --- functions ---------------------------------------------------------------------------------------------
- */
+/* ---- functions ---- */
 
 /* i32[B,S]: the position of every row. */
 static int positions(struct text *t)

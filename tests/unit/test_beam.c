@@ -16,8 +16,7 @@ enum { BANNED = MINI_BANNED, BANNED_FIRST = MINI_FIRST, N_SOURCE = 6 };
 
 static const int32_t source[N_SOURCE] = {4, 9, 1, 13, 17, 2};
 
-/* --- the plain search --------------------------------------------------------------------------------------
- */
+/* ---- the plain search ---- */
 
 struct hypothesis {
 	int32_t ids[MAX_T];

@@ -40,7 +40,7 @@ static void put(struct sink *s, struct kb_val v)
 
 #define OUT_BYTES (1 << 16)
 
-/* --- floats ------------------------------------------------------------------------------------------ */
+/* ---- floats ---- */
 
 struct floats {
 	float a[LANES], b[LANES], c[LANES];
@@ -119,7 +119,7 @@ START_TEST(computes_floats)
 }
 END_TEST
 
-/* --- integers ---------------------------------------------------------------------------------------- */
+/* ---- integers ---- */
 
 static void int_ops_of(struct sink *s, struct kb_val in, enum kb_scalar scalar, int lanes)
 {
@@ -224,7 +224,7 @@ START_TEST(computes_integers)
 }
 END_TEST
 
-/* --- conversions ------------------------------------------------------------------------------------- */
+/* ---- conversions ---- */
 
 static const enum kb_scalar int_types[] = {KB_I8, KB_U8, KB_I16, KB_I32, KB_I64, KB_INDEX};
 static const enum kb_scalar float_types[] = {KB_F16, KB_BF16, KB_F32, KB_F64};
@@ -322,7 +322,7 @@ START_TEST(converts)
 }
 END_TEST
 
-/* --- lanes ------------------------------------------------------------------------------------------- */
+/* ---- lanes ---- */
 
 static void lane_ops(struct kb *k, struct kb_val in, struct kb_val out)
 {
@@ -385,7 +385,7 @@ START_TEST(moves_lanes)
 }
 END_TEST
 
-/* --- memory and control ------------------------------------------------------------------------------ */
+/* ---- memory and control ---- */
 
 static void memory_ops(struct kb *k, struct kb_val in, struct kb_val out)
 {

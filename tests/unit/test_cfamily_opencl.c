@@ -11,7 +11,7 @@
 
 #include "tests/support/opencl_numbers.h"
 
-/* --- vectors ----------------------------------------------------------------------------------------- */
+/* ---- vectors ---- */
 
 static void shuffles(struct kb *k, struct kb_val in, struct kb_val out)
 {
@@ -65,7 +65,7 @@ START_TEST(reduces_by_one_tree)
 }
 END_TEST
 
-/* --- memory ------------------------------------------------------------------------------------------ */
+/* ---- memory ---- */
 
 /* Parts of vectors, elements in all lanes, displacements before and behind, odd places. */
 static void moves(struct kb *k, struct kb_val in, struct kb_val out)
@@ -149,7 +149,7 @@ START_TEST(reads_strings)
 }
 END_TEST
 
-/* --- control and functions --------------------------------------------------------------------------- */
+/* ---- control and functions ---- */
 
 static void add_functions(struct kb_module *m)
 {
@@ -205,7 +205,7 @@ START_TEST(calls_functions)
 }
 END_TEST
 
-/* --- work-groups ------------------------------------------------------------------------------------- */
+/* ---- work-groups ---- */
 
 #define ITEMS  32
 #define GROUPS 5
@@ -261,7 +261,7 @@ START_TEST(shares_memory)
 }
 END_TEST
 
-/* --- the text ---------------------------------------------------------------------------------------- */
+/* ---- the text ---- */
 
 static void text_body(struct kb *k, struct kb_val in, struct kb_val out)
 {
@@ -296,7 +296,7 @@ START_TEST(reads_well)
 }
 END_TEST
 
-/* --- what is refused --------------------------------------------------------------------------------- */
+/* ---- what is refused ---- */
 
 static void doubles(struct kb *k, struct kb_val in, struct kb_val out)
 {

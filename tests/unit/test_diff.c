@@ -55,8 +55,7 @@ START_TEST(distant_changes_are_two_hunks)
 }
 END_TEST
 
-/* --- random texts ----------------------------------------------------------------------------------------
- */
+/* ---- random texts ---- */
 
 struct words {
 	size_t n;

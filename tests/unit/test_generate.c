@@ -17,8 +17,7 @@ enum { V = MINI_V, MAX_T = MINI_MAX_T, N_SOURCE = 6 };
 static const int32_t source[N_SOURCE] = {4, 9, 1, 13, 17, 2};
 static const char vocabulary[] = "<pad>\na\nb\n<s>\nab\n</s>\nc\nxx\nba\nd\nca\ne\nf\nbc\ng\nh\ni\nj\nk\nl\n";
 
-/* --- a plain reading of the rules --------------------------------------------------------------------------
- */
+/* ---- a plain reading of the rules ---- */
 
 static bool contains(const struct tfmc_ids *ids, int32_t id)
 {
@@ -193,8 +192,7 @@ START_TEST(beams_follow_the_rules)
 }
 END_TEST
 
-/* --- text ------------------------------------------------------------------------------------------------
- */
+/* ---- text ---- */
 
 struct heard {
 	char text[256];
@@ -333,8 +331,7 @@ START_TEST(beams_end_with_stop_texts)
 }
 END_TEST
 
-/* --- callbacks ---------------------------------------------------------------------------------------------
- */
+/* ---- callbacks ---- */
 
 struct meddler {
 	struct tfmc_session *session;

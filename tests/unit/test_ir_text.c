@@ -365,8 +365,7 @@ START_TEST(locations)
 }
 END_TEST
 
-/* --- errors ------------------------------------------------------------------------------------------------
- */
+/* ---- errors ---- */
 
 struct refusal {
 	const char *text; /* inside of a function with %x: f32[B,S,8], or a whole text */

@@ -148,8 +148,7 @@ START_TEST(broken_rules)
 }
 END_TEST
 
-/* --- damage: the body of @f is  %y = relu %x   %z = add %y, %x   return %z
- * ------------------------------------ */
+/* ---- damage: the body of @f is %y = relu %x %z = add %y, %x return %z ---- */
 
 static void load_sound(struct tir *t)
 {

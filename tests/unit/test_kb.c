@@ -39,7 +39,7 @@ static struct kb *begin(struct fixture *t, const char *name, enum kb_scalar resu
 	return kb_begin(t->m, name, KB_INTERNAL, result);
 }
 
-/* --- text -------------------------------------------------------------------------------------------- */
+/* ---- text ---- */
 
 START_TEST(dump_reads_like_the_program)
 {
@@ -101,7 +101,7 @@ START_TEST(indices_fold)
 }
 END_TEST
 
-/* --- misuse ------------------------------------------------------------------------------------------ */
+/* ---- misuse ---- */
 
 typedef void misuse_fn(struct kb *k, struct kb_val f, struct kb_val i);
 
@@ -214,7 +214,7 @@ START_TEST(functions_end_and_differ)
 }
 END_TEST
 
-/* --- registers --------------------------------------------------------------------------------------- */
+/* ---- registers ---- */
 
 /* A tile of 6 x 2 vectors: 12 sums, 2 vectors of weights; the broadcast is an operand. */
 START_TEST(tiles_fit_registers)
@@ -246,7 +246,7 @@ START_TEST(tiles_fit_registers)
 }
 END_TEST
 
-/* --- execution --------------------------------------------------------------------------------------- */
+/* ---- execution ---- */
 
 /* factorial(n) by recursion: if, call, return. */
 START_TEST(calls_and_conditions)

@@ -61,7 +61,7 @@ static struct kb_val number(struct kb *k, struct kb_val i)
 	return kb_cvt(k, i, KB_I32);
 }
 
-/* --- what works -------------------------------------------------------------------------------------- */
+/* ---- what works ---- */
 
 /* Each item writes, all wait, each reads its mirror: twice, so that the array is used again. */
 static void mirror(struct kb *k, struct kb_val out, struct kb_val item)
@@ -113,7 +113,7 @@ START_TEST(items_leave)
 }
 END_TEST
 
-/* --- what fails -------------------------------------------------------------------------------------- */
+/* ---- what fails ---- */
 
 static void all_write_one(struct kb *k, struct kb_val out, struct kb_val item)
 {
@@ -232,7 +232,7 @@ START_TEST(one_group_races_with_none)
 }
 END_TEST
 
-/* --- what the verifier refuses ----------------------------------------------------------------------- */
+/* ---- what the verifier refuses ---- */
 
 static void returns_before_barrier(struct kb *k, struct kb_val out, struct kb_val item)
 {

@@ -21,7 +21,7 @@
 
 static const int64_t group_counts[] = {1, 2, 7};
 
-/* --- products ---------------------------------------------------------------------------------------- */
+/* ---- products ---- */
 
 struct product {
 	int b_max, s_max; /* bounds of the dims, they choose the height of a tile */
@@ -164,7 +164,7 @@ START_TEST(test_forms)
 }
 END_TEST
 
-/* --- rows -------------------------------------------------------------------------------------------- */
+/* ---- rows ---- */
 
 struct recipe {
 	const char *pre, *root, *post;
@@ -329,7 +329,7 @@ START_TEST(test_groups_give_the_same_bits)
 }
 END_TEST
 
-/* --- what has no template ---------------------------------------------------------------------------- */
+/* ---- what has no template ---- */
 
 /* Each item is a worker of its own. */
 START_TEST(test_items_alone)
@@ -361,7 +361,7 @@ START_TEST(test_items_alone)
 }
 END_TEST
 
-/* --- work -------------------------------------------------------------------------------------------- */
+/* ---- work ---- */
 
 struct work {
 	const char *text, *target;

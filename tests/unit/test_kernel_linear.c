@@ -22,7 +22,7 @@ static const int64_t shapes[][2] = {{1, 1},  {1, 2}, {3, 1},  {1, 5},  {1, 13}, 
                                     {3, 5},  {1, 0}, {1, 29}, {1, 31}, {4, 16}, {1, 67},
                                     {7, 18}, {2, 8}, {1, 17}, {2, 9},  {5, 4}};
 
-/* --- the product ------------------------------------------------------------------------------------- */
+/* ---- the product ---- */
 
 static void format_plain(struct buf *text, int64_t depth, int64_t columns, const char *attrs)
 {
@@ -187,7 +187,7 @@ START_TEST(test_fixed_rows)
 }
 END_TEST
 
-/* --- other forms ------------------------------------------------------------------------------------- */
+/* ---- other forms ---- */
 
 struct form {
 	const char *name, *text;
@@ -374,7 +374,7 @@ START_TEST(test_forms)
 }
 END_TEST
 
-/* --- few rows, weights from memory --------------------------------------------------------------------- */
+/* ---- few rows, weights from memory ---- */
 
 #define HEAD_FEW "module \"m\" stage=groups dim B in [0,2] dim S in [0,16] "
 
@@ -470,7 +470,7 @@ START_TEST(test_accesses)
 }
 END_TEST
 
-/* --- registers --------------------------------------------------------------------------------------- */
+/* ---- registers ---- */
 
 /* The K loop of the main tile fits into the registers. */
 START_TEST(test_registers)

@@ -69,7 +69,7 @@ static void same(float have, float want)
 	              (double)have, (double)want);
 }
 
-/* --- error bounds ------------------------------------------------------------------------------------ */
+/* ---- error bounds ---- */
 
 static double silu(double x)
 {
@@ -164,7 +164,7 @@ START_TEST(errors_are_bounded)
 }
 END_TEST
 
-/* --- edges ------------------------------------------------------------------------------------------- */
+/* ---- edges ---- */
 
 START_TEST(edges_of_exponentials)
 {
@@ -227,7 +227,7 @@ START_TEST(edges_of_activations)
 }
 END_TEST
 
-/* --- powers ------------------------------------------------------------------------------------------ */
+/* ---- powers ---- */
 
 struct power {
 	float a, b;

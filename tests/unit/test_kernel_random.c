@@ -213,7 +213,7 @@ static void check(struct fixture *t, uint64_t seed, int only)
 				check_code(t, pipelines[i], target_at((size_t)n));
 }
 
-/* --- parts of linears ---------------------------------------------------------------------------------- */
+/* ---- parts of linears ---- */
 
 #define HEAD                                                                                              \
 	"module \"m\"\ndim B in [1,3]\ndim S in [1,40]\n"                                                 \
@@ -293,8 +293,7 @@ static const char *const part_texts[] = {
         PAIR(20, gelu, mul), /* no whole panels: two kernels */
 };
 
-/* --- experts: rows of a call by the matrix that each one names --------------------------------------------
- */
+/* ---- experts: rows of a call by the matrix that each one names ---- */
 
 #define WAVES(count, shape)                        \
 	"reshape(" shape ", sinusoid(rows=" #count \
@@ -373,7 +372,7 @@ START_TEST(parts)
 }
 END_TEST
 
-/* --- attention of one token, few heads --------------------------------------------------------------- */
+/* ---- attention of one token, few heads ---- */
 
 static const char *const divided_texts[] = {
         "module \"m\"\ndim B in [1,2]\ndim T in [1,2000]\n"

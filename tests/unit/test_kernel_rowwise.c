@@ -20,7 +20,7 @@ static const int64_t row_counts[] = {0, 1, 2, 7};
 
 #define TOLERANCE 4e-6
 
-/* --- texts ---------------------------------------------------------------------------------------------- */
+/* ---- texts ---- */
 
 /* A group over x [R, D], g [D], h [D], y [R, D]: %p is x behind the prologue, %n the root, %q the result. */
 struct recipe {
@@ -93,7 +93,7 @@ static void write_text(char text[2048], const struct recipe *r, int64_t width, e
 	put_width(text, number);
 }
 
-/* --- shapes --------------------------------------------------------------------------------------------- */
+/* ---- shapes ---- */
 
 static void check_rows(struct group_case *c, int64_t width)
 {
@@ -195,8 +195,7 @@ START_TEST(workers_give_the_same_bits)
 }
 END_TEST
 
-/* --- extreme rows -----------------------------------------------------------------------------------------
- */
+/* ---- extreme rows ---- */
 
 /* Seven rows of -inf, large numbers, infinities and NaN. */
 static void put_extremes(float *x, int64_t width)
@@ -263,8 +262,7 @@ START_TEST(norms_keep_digits)
 }
 END_TEST
 
-/* --- masks ------------------------------------------------------------------------------------------------
- */
+/* ---- masks ---- */
 
 static const char *const masks[] = {
         "mask %p {mask=causal}",
@@ -365,8 +363,7 @@ START_TEST(lengths_give_the_same_bits)
 }
 END_TEST
 
-/* --- 16 bits ----------------------------------------------------------------------------------------------
- */
+/* ---- 16 bits ---- */
 
 static void narrow(char *text, const char *dtype)
 {

@@ -92,8 +92,7 @@ START_TEST(orders_nan)
 }
 END_TEST
 
-/* --- integers --------------------------------------------------------------------------------------------
- */
+/* ---- integers ---- */
 
 static void int_ops_of(struct kb *k, struct kb_val in, struct kb_val out, enum kb_scalar s)
 {
@@ -131,8 +130,7 @@ START_TEST(computes_integers)
 }
 END_TEST
 
-/* --- conversions -------------------------------------------------------------------------------------------
- */
+/* ---- conversions ---- */
 
 #define HALVES 65536
 

@@ -13,8 +13,7 @@
 static const int32_t ints[32] = {5,  3,  8,  1,  9,  2,  7,  4,  6,  0,  11, 15, 13, 12, 10, 14,
                                  21, 23, 28, 17, 29, 22, 27, 24, 26, 20, 31, 19, 18, 16, 30, 25};
 
-/* --- memory and vectors
- * -------------------------------------------------------------------------------------- */
+/* ---- memory and vectors ---- */
 
 static void memory(struct kb *k, struct kb_val in, struct kb_val out)
 {
@@ -46,8 +45,7 @@ START_TEST(loads_and_stores)
 }
 END_TEST
 
-/* --- control flow
- * ------------------------------------------------------------------------------------------------ */
+/* ---- control flow ---- */
 
 /* gcd by a loop without bound, called below with and without a pointer */
 static void gcd_functions(struct kb_module *m)

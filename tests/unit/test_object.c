@@ -102,8 +102,7 @@ static void unload(struct loaded *l)
 	tir_destroy(&l->tir);
 }
 
-/* --- run: against the interpreter
- * ---------------------------------------------------------------------------- */
+/* ---- run: against the interpreter ---- */
 
 struct run_case {
 	int64_t dims[2];
@@ -168,8 +167,7 @@ static void check_run(struct loaded *l, struct tfmc_session *s, int64_t b, int64
 	ck_assert_mem_eq(c.z, z, (size_t)(b * n) * sizeof(float));
 }
 
-/* --- decode: the cache grows
- * ------------------------------------------------------------------------------------ */
+/* ---- decode: the cache grows ---- */
 
 static void feed(struct tfmc_session *s, int64_t entry, int64_t n, const float *x, float *o, int expected)
 {
@@ -219,8 +217,7 @@ START_TEST(computes_what_the_interpreter_computes)
 }
 END_TEST
 
-/* --- wrong calls
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- wrong calls ---- */
 
 static int call(struct tfmc_session *s, const struct run_case *c)
 {
@@ -279,8 +276,7 @@ START_TEST(left_out_buffers)
 }
 END_TEST
 
-/* --- contexts without the runtime's session
- * ---------------------------------------------------------------------------- */
+/* ---- contexts without the runtime's session ---- */
 
 struct memory {
 	_Alignas(64) unsigned char arena[8192], state[4096];
@@ -355,9 +351,7 @@ START_TEST(sizes_follow_the_dims)
 }
 END_TEST
 
-/* --- cancelling
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- cancelling ---- */
 
 #define CANCEL_WORKERS 9 /* three clusters at their barriers */
 
@@ -505,9 +499,7 @@ START_TEST(workers_change_between_calls)
 }
 END_TEST
 
-/* --- weights
- * ----------------------------------------------------------------------------------------------------------------------
- */
+/* ---- weights ---- */
 
 struct file {
 	unsigned char bytes[8192];

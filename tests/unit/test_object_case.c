@@ -182,8 +182,7 @@ START_TEST(only_what_is_reached)
 }
 END_TEST
 
-/* --- memory ----------------------------------------------------------------------------------------------
- */
+/* ---- memory ---- */
 
 #define CHAIN(name, rows, when, op)                                                     \
 	"func @" name "(%x: f32[B," rows ",64]) -> (y: f32[B," rows ",64])" when " {\n" \

@@ -57,8 +57,7 @@ static void release(struct built *b)
 	tir_destroy(&b->graph);
 }
 
-/* --- one conversation, by object and by interpreter ------------------------------------------------------
- */
+/* ---- one conversation, by object and by interpreter ---- */
 
 /* A batch of sources, then prompts of the given lengths, one after another. */
 struct talk {

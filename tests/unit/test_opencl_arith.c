@@ -10,7 +10,7 @@
 
 #include "tests/support/opencl_numbers.h"
 
-/* --- floats ------------------------------------------------------------------------------------------ */
+/* ---- floats ---- */
 
 static void float_ops(struct kb *k, struct kb_val in, struct kb_val out)
 {
@@ -148,7 +148,7 @@ START_TEST(prints_constants)
 }
 END_TEST
 
-/* --- integers ---------------------------------------------------------------------------------------- */
+/* ---- integers ---- */
 
 static int64_t int_ops_of(struct kb *k, struct kb_val in, struct kb_val out, enum kb_scalar s, int lanes,
                           int64_t at)
@@ -276,7 +276,7 @@ START_TEST(combines_bools)
 }
 END_TEST
 
-/* --- conversions ------------------------------------------------------------------------------------- */
+/* ---- conversions ---- */
 
 #define HALVES 65536
 

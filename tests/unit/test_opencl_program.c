@@ -64,7 +64,7 @@ static void record_text(struct recorded *r, const char *text, const char *family
 	ck_assert_msg(st == TFMC_OK, "%s", r->graph.log.data);
 }
 
-/* --- what holds for every program -------------------------------------------------------------------- */
+/* ---- what holds for every program ---- */
 
 static int64_t value(const struct ir_dim *d, const int64_t *dims)
 {
@@ -175,7 +175,7 @@ static void check_program(const struct recorded *r)
 	}
 }
 
-/* --- every op ---------------------------------------------------------------------------------------- */
+/* ---- every op ---- */
 
 /* Random modules index weights and state by parameters, which no program can; the model below has them. */
 static bool cannot_run(enum ir_opcode code)
@@ -209,7 +209,7 @@ START_TEST(every_op)
 }
 END_TEST
 
-/* --- whole models ------------------------------------------------------------------------------------ */
+/* ---- whole models ---- */
 
 START_TEST(model_of_states)
 {

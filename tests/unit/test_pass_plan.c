@@ -75,8 +75,7 @@ START_TEST(test_chain_meets_bound)
 }
 END_TEST
 
-/* --- branch and bound ------------------------------------------------------------------------------------
- */
+/* ---- branch and bound ---- */
 
 #define SMALL_MAX 7
 

@@ -39,7 +39,7 @@ static enum tfmc_status read_text(struct rules *t, const char *text)
 	return rule_set_read(&t->set, &t->cx, "test.rule", text, strlen(text));
 }
 
-/* --- numeric checks ---------------------------------------------------------------------------------- */
+/* ---- numeric checks ---- */
 
 START_TEST(test_builtin_hold)
 {
@@ -111,7 +111,7 @@ START_TEST(test_tolerance_counts)
 }
 END_TEST
 
-/* --- all rules together ------------------------------------------------------------------------------ */
+/* ---- all rules together ---- */
 
 /* Rules of written-out scores are approximations where a row is empty. */
 #define TOGETHER_TOLERANCE 1e-4
@@ -183,8 +183,7 @@ START_TEST(test_together)
 }
 END_TEST
 
-/* --- wrong texts -----------------------------------------------------------------------------------------
- */
+/* ---- wrong texts ---- */
 
 static const struct {
 	const char *text, *says;
@@ -223,8 +222,7 @@ START_TEST(test_mistakes)
 }
 END_TEST
 
-/* --- the pass
- * ----------------------------------------------------------------------------------------------- */
+/* ---- the pass ---- */
 
 static const char chain[] = "module \"t\"\n"
                             "dim B in [1,4]\n"

@@ -18,7 +18,7 @@
 #define TOLERANCE      2e-5
 #define ROWS_TOLERANCE 4e-6
 
-/* --- editing a record ---------------------------------------------------------------------------------- */
+/* ---- editing a record ---- */
 
 /* A function whose record a test owns. */
 struct record {
@@ -69,8 +69,7 @@ static size_t count_in(const struct record *r, size_t from, size_t to, enum kb_o
 	return n;
 }
 
-/* --- faults: each gives the number of places that it made wrong
- * --------------------------------------------- */
+/* ---- faults: each gives the number of places that it made wrong ---- */
 
 typedef size_t fault_fn(const struct record *r);
 
@@ -210,8 +209,7 @@ static size_t lost_barrier(const struct record *r)
 	return 0;
 }
 
-/* --- kernels ---------------------------------------------------------------------------------------------
- */
+/* ---- kernels ---- */
 
 #define DIMS "module \"m\" stage=groups dim B in [0,8] dim S in [0,128] "
 #define LINEAR                                                                                              \
@@ -289,8 +287,7 @@ static void check_attention(fault_fn *fault)
 	attention_case_destroy(&c);
 }
 
-/* --- tests -----------------------------------------------------------------------------------------------
- */
+/* ---- tests ---- */
 
 START_TEST(test_linear)
 {

@@ -13,7 +13,7 @@
 
 #include "runtime/tfmc_rt.h"
 
-/* --- gang -------------------------------------------------------------------------------------------- */
+/* ---- gang ---- */
 #define MAX_WORKERS 8
 
 struct tally {
@@ -129,7 +129,7 @@ START_TEST(gang_refuses_no_workers)
 }
 END_TEST
 
-/* --- how many workers -------------------------------------------------------------------------------- */
+/* ---- how many workers ---- */
 
 struct small_record {
 	struct tfmc_record record;
@@ -169,7 +169,7 @@ START_TEST(workers_grow_with_the_work)
 }
 END_TEST
 
-/* --- weights ------------------------------------------------------------------------------------------- */
+/* ---- weights ---- */
 static const char weights_path[] = "test_runtime.weights";
 
 static void write_weights(const struct tfmc_weights_header *h, const void *bytes, size_t n)
@@ -288,8 +288,7 @@ START_TEST(weights_are_checked)
 }
 END_TEST
 
-/* --- text ------------------------------------------------------------------------------------------------
- */
+/* ---- text ---- */
 struct text_record {
 	struct tfmc_record head;
 	int64_t start[1], stop[1];

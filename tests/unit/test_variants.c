@@ -20,8 +20,7 @@
 enum { N = 3, D = 16, V = 20, BATCH = 2, SOURCE = 5, PROMPT = 4 };
 static const char *const levels[N] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};
 
-/* --- an object of n variants -----------------------------------------------------------------------------
- */
+/* ---- an object of n variants ---- */
 
 struct built {
 	struct tir graph;
@@ -80,8 +79,7 @@ static void release(struct built *b)
 	arena_destroy(&b->arena);
 }
 
-/* --- calls ------------------------------------------------------------------------------------------------
- */
+/* ---- calls ---- */
 
 struct answers {
 	float memory[BATCH * SOURCE * D], prefill[BATCH * V], step[BATCH * V];
@@ -189,8 +187,7 @@ static bool runs(size_t level)
 	return target_runs_here(target_find(levels[level]));
 }
 
-/* --- tests
- * -------------------------------------------------------------------------------------------------- */
+/* ---- tests ---- */
 
 /* Same bits as the object that holds this variant alone; variants are near each other. */
 START_TEST(each_is_what_it_is_alone)
@@ -355,8 +352,7 @@ START_TEST(layouts_must_agree)
 }
 END_TEST
 
-/* --- processors that this machine is not ------------------------------------------------------------------
- */
+/* ---- processors that this machine is not ---- */
 
 /* Bits of leaf 1 ecx (V2, V3) and leaf 7 ebx. */
 #define V2     0x00982201u

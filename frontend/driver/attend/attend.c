@@ -17,7 +17,7 @@
 #include "ir/support/utf8.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
-/* --- tokens ----------------------------------------------------------------------------------------- */
+/* ---- tokens ---- */
 
 static bool push_id(struct driver *d, struct attend_sequence *s, int64_t id)
 {
@@ -165,7 +165,7 @@ static enum tfmc_status read_sequences(struct attend *a)
 	return TFMC_OK;
 }
 
-/* --- what the model writes ------------------------------------------------------------------------- */
+/* ---- what the model writes ---- */
 
 static bool is_stop(const struct frontend_generate *g, int32_t id)
 {
@@ -222,7 +222,7 @@ static enum tfmc_status generate(struct attend *a, int64_t steps)
 	return st;
 }
 
-/* --- files -------------------------------------------------------------------------------------------- */
+/* ---- files ---- */
 
 static enum tfmc_status write_page(struct attend *a)
 {
@@ -276,7 +276,7 @@ static enum tfmc_status write_outputs(struct attend *a)
 	return st;
 }
 
-/* --- the command ---------------------------------------------------------------------------------------- */
+/* ---- the command ---- */
 
 static enum exit_code check_options(struct driver *d, int64_t *steps)
 {

@@ -10,7 +10,7 @@
 
 #define PAGE_WEIGHTS_MAX (INT64_C(16) << 20)
 
-/* --- options ---------------------------------------------------------------------------------------- */
+/* ---- options ---- */
 
 #define BIT(stack) (1u << (stack))
 
@@ -83,7 +83,7 @@ int64_t attend_head(const struct attend *a, int64_t h)
 	return a->choice.n_heads ? a->choice.heads[h] : h;
 }
 
-/* --- what is chosen ------------------------------------------------------------------------------------ */
+/* ---- what is chosen ---- */
 
 /* The first number of a path: 3 of encoder.layers.3.self; -1: it has none. */
 static int64_t layer_of(const char *path)
@@ -115,8 +115,7 @@ static int64_t chosen_heads(const struct attend_choice *c, int64_t all)
 	return c->n_heads ? n : all;
 }
 
-/* --- what a page holds -----------------------------------------------------------------------------------
- */
+/* ---- what a page holds ---- */
 
 /* Of each attention as many heads as there is room for; those that are read most first. */
 static void fill_page(struct attend *a)
@@ -178,8 +177,7 @@ static enum tfmc_status fit_page(struct attend *a)
 	return TFMC_OK;
 }
 
-/* --- both -------------------------------------------------------------------------------------------------
- */
+/* ---- both ---- */
 
 enum tfmc_status attend_choose(struct attend *a, bool *taken)
 {

@@ -19,7 +19,7 @@ struct maps_run {
 	int64_t dims[MAX_DIMS];
 };
 
-/* --- names ------------------------------------------------------------------------------------------ */
+/* ---- names ---- */
 
 static bool is_taken(const struct attend *a, const char *path)
 {
@@ -42,7 +42,7 @@ static const char *unique_path(struct attend *a, const char *name)
 	return path;
 }
 
-/* --- maps ------------------------------------------------------------------------------------------- */
+/* ---- maps ---- */
 
 /* The sequence whose axis 1 has this size, or -1. The last one first: a target may have the source's dim. */
 static int sequence_of(const struct maps_run *r, const struct ir_dim *size)
@@ -124,7 +124,7 @@ static enum tfmc_status take(struct maps_run *r, const struct named_tensor *p)
 	return TFMC_OK;
 }
 
-/* --- the run ------------------------------------------------------------------------------------------ */
+/* ---- the run ---- */
 
 static const struct attend_sequence *find_sequence(const struct attend *a, const char *input)
 {

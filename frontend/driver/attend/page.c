@@ -20,7 +20,7 @@ extern const unsigned char attend_html[], attend_state_js[], attend_plot_js[];
 
 static const char *const stack_names[] = {"encoder", "decoder", "cross", "attention"};
 
-/* --- JSON ------------------------------------------------------------------------------------------- */
+/* ---- JSON ---- */
 
 static bool is_plain(uint32_t cp)
 {
@@ -171,7 +171,7 @@ static void print_data(struct buf *out, const struct attend *a)
 	buf_str(out, "]}");
 }
 
-/* --- the page ----------------------------------------------------------------------------------------- */
+/* ---- the page ---- */
 
 /* Appends what stands for the mark at the begin of the text; its length, 0 when it is no mark. */
 static size_t print_mark(struct buf *out, const struct attend *a, const char *text)

@@ -122,7 +122,7 @@ static enum tfmc_status bound_of(struct reference *x, const char *entry, struct 
 	return TFMC_OK;
 }
 
-/* --- seeded inputs ----------------------------------------------------------------------------------- */
+/* ---- seeded inputs ---- */
 struct round {
 	struct random random;
 	int number;
@@ -274,8 +274,7 @@ static bool make_inputs(struct driver *d, const struct tfmc_record *r, int64_t e
 	return true;
 }
 
-/* --- object against interpreter --------------------------------------------------------------------------
- */
+/* ---- object against interpreter ---- */
 /* Largest error of each probe over all rounds, and where it was. */
 struct probe_errors {
 	struct probe_error {
@@ -373,8 +372,7 @@ static enum tfmc_status compare_rounds(struct driver *d, struct caller *object, 
 	return TFMC_OK;
 }
 
-/* --- cache against one shot --------------------------------------------------------------------------------
- */
+/* ---- cache against one shot ---- */
 /* The logits row of `run` at one position of a sequence as a tensor of its own. */
 static struct named_tensor row_of(const struct named_tensor *all, int64_t b, int64_t row)
 {
@@ -539,8 +537,7 @@ enum tfmc_status verify_differential(struct driver *d, struct loaded *l, struct 
 	return st;
 }
 
-/* --- the plan's bytes --------------------------------------------------------------------------------------
- */
+/* ---- the plan's bytes ---- */
 static enum tfmc_status compare_planned(struct driver *d, struct caller *planned, struct reference *plain,
                                         const char *entry, struct round *round, bool *failed)
 {

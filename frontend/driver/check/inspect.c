@@ -62,7 +62,7 @@ static enum tfmc_status inspect_gguf(struct driver *d, const struct file_map *ma
 	return TFMC_OK;
 }
 
-/* --- models ----------------------------------------------------------------------------------------- */
+/* ---- models ---- */
 static void print_dims(struct buf *out, const struct ir_dims *dims)
 {
 	for (size_t i = 0; i < ir_dims_count(dims); i++) {
@@ -165,7 +165,7 @@ static enum tfmc_status inspect_model(struct driver *d)
 	return st;
 }
 
-/* --- objects ---------------------------------------------------------------------------------------- */
+/* ---- objects ---- */
 /* The record of an object is found by its magic in the bytes: an object need not be loadable here. */
 static const struct tfmc_record *find_record(const unsigned char *bytes, size_t n)
 {

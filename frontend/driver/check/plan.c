@@ -23,7 +23,7 @@ struct plan {
 	int64_t *dims; /* of the module's symbols */
 };
 
-/* --- numbers ------------------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 static void print_bytes(struct buf *out, double bytes)
 {
@@ -68,8 +68,7 @@ static void print_formula(struct plan *p, const struct ir_dim *d, void (*unit)(s
 	unit(&p->d->out, v);
 }
 
-/* --- dims ------------------------------------------------------------------------------------------------
- */
+/* ---- dims ---- */
 
 static enum tfmc_status set_dim(struct plan *p, const char *text)
 {
@@ -113,8 +112,7 @@ static enum tfmc_status choose_dims(struct plan *p)
 	return TFMC_OK;
 }
 
-/* --- functions ---------------------------------------------------------------------------------------------
- */
+/* ---- functions ---- */
 
 static const struct plan_func *plan_of(const struct plan *p, const char *name)
 {

@@ -30,7 +30,7 @@ static double bound_of(enum ir_dtype t)
 	return t == DT_F16 ? 0x1p-10 : t == DT_BF16 ? 0x1p-7 : 2e-5;
 }
 
-/* --- what is in the file ------------------------------------------------------------------------------ */
+/* ---- what is in the file ---- */
 
 static const struct ir_param *find_param(const struct ir_func *f, const char *name)
 {
@@ -117,7 +117,7 @@ static enum tfmc_status sort_tensors(struct reference *r)
 	return TFMC_INVALID;
 }
 
-/* --- which elements are compared ---------------------------------------------------------------------- */
+/* ---- which elements are compared ---- */
 
 /* The lengths that hold for a dim: those of an input whose axis 1 has it. */
 static const struct named_tensor *lengths_of_dim(const struct reference *r, const struct ir_dim *dim)
@@ -166,7 +166,7 @@ static bool same_shape(const struct named_tensor *a, const struct named_tensor *
 	return same;
 }
 
-/* --- comparison --------------------------------------------------------------------------------------- */
+/* ---- comparison ---- */
 
 static void report(struct reference *r, const struct named_tensor *want, const struct named_tensor *got)
 {

@@ -26,7 +26,7 @@ double tensor_value(const struct named_tensor *t, int64_t i)
 	return value;
 }
 
-/* --- tensors of a check --------------------------------------------------------------------------------- */
+/* ---- tensors of a check ---- */
 struct check_run {
 	struct driver *d;
 	struct frontend_model *m;
@@ -81,8 +81,7 @@ static enum tfmc_status find_given(struct check_run *r, const struct frontend_te
 	return !w || copy_stored(r->d, w, name, out) ? TFMC_OK : TFMC_NO_MEMORY;
 }
 
-/* --- comparison
- * ---------------------------------------------------------------------------------------------- */
+/* ---- comparison ---- */
 /* Position of an element of the expected tensor in the result, through `rows`; -1: padded, not compared. */
 static int64_t result_index(const struct check_run *r, const struct named_tensor *want,
                             const struct named_tensor *got, const struct named_tensor *lengths, int64_t i)
@@ -200,8 +199,7 @@ static enum tfmc_status check_entry(struct check_run *r)
 	return compare_outputs(r, entry, &in, &out);
 }
 
-/* --- generate
- * -------------------------------------------------------------------------------------------------- */
+/* ---- generate ---- */
 static int32_t *as_ids(struct driver *d, const struct named_tensors *t)
 {
 	int64_t n = t->n ? t->items[0].count : 0;
@@ -314,8 +312,7 @@ static enum tfmc_status check_generate(struct check_run *r)
 	return TFMC_OK;
 }
 
-/* --- all checks
- * --------------------------------------------------------------------------------------------------- */
+/* ---- all checks ---- */
 static enum tfmc_status run_check(struct driver *d, struct frontend_model *m, struct caller *caller,
                                   const struct frontend_check *check, bool *failed)
 {

@@ -19,7 +19,7 @@
 #define ENTRY_MAX (256u << 20) /* bytes of a file that is read */
 #define TEMPORARY "new-"       /* what files are called until they are complete */
 
-/* --- the directory ----------------------------------------------------------------------------------- */
+/* ---- the directory ---- */
 
 /* Each directory of the path, as mkdir -p. */
 static bool make_path(char *path)
@@ -98,7 +98,7 @@ void cache_touch(const char *path)
 	(void)utimensat(AT_FDCWD, path, times, 0);
 }
 
-/* --- files that are written ------------------------------------------------------------------------- */
+/* ---- files that are written ---- */
 
 /* Its lock tells others that somebody still writes it. */
 struct cache_file cache_create(struct cache *c, struct arena *a)
@@ -218,7 +218,7 @@ bool cache_keep(struct cache *c, struct cache_file *f, const char *name)
 	return ok;
 }
 
-/* --- small files -------------------------------------------------------------------------------------- */
+/* ---- small files ---- */
 
 /* Before the bytes: their hash together with the name. */
 static void check_of(const char *name, const void *bytes, size_t n, unsigned char out[BLAKE2B_BYTES])

@@ -16,7 +16,7 @@
 
 #define LARGE (1 << 20) /* bytes: smaller files are read each time */
 
-/* --- files --------------------------------------------------------------------------------------------- */
+/* ---- files ---- */
 
 /* Numbers of devices, and what was written but not on the disk, hold until the next start of the machine. */
 static void add_boot(struct blake2b *b)
@@ -150,7 +150,7 @@ void cache_note_checked(struct cache *c, const char *path)
 	arena_destroy(&a);
 }
 
-/* --- the program --------------------------------------------------------------------------------------- */
+/* ---- the program ---- */
 
 static bool add_notes(struct blake2b *b, const char *p, size_t n)
 {

@@ -43,7 +43,7 @@ void driver_time(struct driver *d, const char *stage)
 	d->clock = seconds;
 }
 
-/* --- loading ----------------------------------------------------------------------------------------- */
+/* ---- loading ---- */
 bool path_ends_with(const char *path, const char *ending)
 {
 	size_t n = strlen(path), k = strlen(ending);
@@ -219,8 +219,7 @@ void driver_unload(struct loaded *l)
 	*l = (struct loaded){0};
 }
 
-/* --- target, pipeline
- * --------------------------------------------------------------------------------------- */
+/* ---- target, pipeline ---- */
 /* The word of a list "a, b, c" that was meant. */
 static void note_nearest(struct driver *d, const char *name, const char *known)
 {
@@ -284,8 +283,7 @@ const char *driver_pipeline(const struct driver *d, const char *level)
 	return d->options.opt0 ? "O0" : d->options.opt1 ? "O1" : "O2";
 }
 
-/* --- facts
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- facts ---- */
 static const char *join_tokens(struct driver *d, const struct frontend_vocab *v)
 {
 	struct buf text;

@@ -94,7 +94,7 @@ bool path_ends_with(const char *path, const char *ending);
 /* Appends the words of a comma-separated list (NULL: none) to *out, in the arena. */
 void driver_split_list(struct driver *d, const char *text, struct option_list *out);
 
-/* --- from a model file to IR ------------------------------------------------------------------------ */
+/* ---- from a model file to IR ---- */
 /* A model file (.yaml) or IR text (.tir), loaded. */
 struct loaded {
 	struct frontend_model *model; /* NULL for .tir */
@@ -182,8 +182,7 @@ TFMC_MUST_USE enum tfmc_status driver_tokenizer(struct driver *d, struct fronten
 TFMC_MUST_USE enum tfmc_status driver_facts(struct driver *d, struct frontend_model *m,
                                             struct backend_facts *out);
 
-/* --- an object in memory ----------------------------------------------------------------------------------
- */
+/* ---- an object in memory ---- */
 /* Compiled, loaded through LLJIT, ready to be called. */
 struct compiled {
 	struct variant_set variants;
@@ -237,8 +236,7 @@ bool driver_ids(struct driver *d, const char *text, int32_t **items, size_t *n);
 /* The model's `search`; beam 1 when it has none. */
 struct tfmc_beam_options driver_beam(const struct frontend_generate *g);
 
-/* --- named tensors
- * -------------------------------------------------------------------------------------------- */
+/* ---- named tensors ---- */
 struct named_tensor {
 	const char *name;
 	enum ir_dtype dtype;

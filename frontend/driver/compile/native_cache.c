@@ -18,7 +18,7 @@ struct weights_id {
 	uint64_t structure, weights, bytes;
 };
 
-/* --- the name ---------------------------------------------------------------------------------------- */
+/* ---- the name ---- */
 
 static void add_words(struct blake2b *b, const char *const *words, size_t n)
 {
@@ -144,7 +144,7 @@ const char *native_cache_name(struct driver *d, const struct native_request *q)
 	return cache_entry(&d->arena, "code", &key);
 }
 
-/* --- in and out -------------------------------------------------------------------------------------- */
+/* ---- in and out ---- */
 
 static const char *weights_name(struct arena *a, const struct weights_id *id)
 {

@@ -11,7 +11,7 @@
 #include "ir/support/number.h"
 #include "ir/print/text.h"
 
-/* --- to files ------------------------------------------------------------------------------------------ */
+/* ---- to files ---- */
 enum emit_kind { EMIT_TIR, EMIT_LLVM, EMIT_ASM, EMIT_OBJ, EMIT_HEADER, EMIT_OPENCL, EMIT_C, N_EMIT };
 
 static const char *const emit_names[N_EMIT] = {"tir", "llvm", "asm", "obj", "header", "opencl", "c"};

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* --- which ------------------------------------------------------------------------------------------ */
+/* ---- which ---- */
 
 /* A row of the arch by its name or its level (v3). */
 static const struct target *find_level(enum target_arch arch, const char *name)
@@ -99,8 +99,7 @@ enum tfmc_status driver_targets(struct driver *d, struct variant_set *out)
 	return TFMC_INVALID;
 }
 
-/* --- the section `target` of a model file -----------------------------------------------------------------
- */
+/* ---- the section `target` of a model file ---- */
 
 /* Variants are of objects and what runs them; texts and plans are of one processor. */
 static bool has_variants(const struct driver_options *o)
@@ -153,7 +152,7 @@ enum tfmc_status driver_take_target(struct driver *d, const struct frontend_targ
 	return t->n_variants > 0 ? take_variants(d, t) : TFMC_OK;
 }
 
-/* --- passes ------------------------------------------------------------------------------------------- */
+/* ---- passes ---- */
 
 /* Passes that every variant shares: up to the layout of the weights. */
 static size_t shared_steps(const struct pipeline *p)
@@ -214,7 +213,7 @@ void driver_forget_plans(struct variant_set *set)
 	*set = (struct variant_set){0};
 }
 
-/* --- what it costs -------------------------------------------------------------------------------------- */
+/* ---- what it costs ---- */
 
 void driver_print_code(struct driver *d, struct buf *out, const struct code_names *names, const void *object,
                        size_t bytes)

@@ -56,7 +56,7 @@ bool diagnostics_is_data(const struct diagnostics *s)
 	return s->form == DIAGNOSTICS_JSON || s->form == DIAGNOSTICS_SARIF;
 }
 
-/* --- text of JSON -------------------------------------------------------------------------------------- */
+/* ---- text of JSON ---- */
 static void put_escape(struct buf *out, uint32_t cp)
 {
 	if (cp == '\n')
@@ -104,7 +104,7 @@ void diagnostics_json_uri(struct buf *out, const char *path)
 	buf_char(out, '"');
 }
 
-/* --- text and short ------------------------------------------------------------------------------------- */
+/* ---- text and short ---- */
 /* location: severity: message, and nothing else. */
 static void add_short(const struct diag_context *cx, const struct diag *m, struct buf *log)
 {
@@ -118,8 +118,7 @@ static void add_short(const struct diag_context *cx, const struct diag *m, struc
 	buf_destroy(&line);
 }
 
-/* --- json --------------------------------------------------------------------------------------------------
- */
+/* ---- json ---- */
 static const char *severity_name(enum diag_severity severity)
 {
 	switch (severity) {
@@ -196,8 +195,7 @@ static void json_note(struct buf *out, const struct diag_context *cx, const stru
 	buf_char(out, '}');
 }
 
-/* --- sarif -------------------------------------------------------------------------------------------------
- */
+/* ---- sarif ---- */
 static size_t rule_index(struct diagnostics *s, int code)
 {
 	for (size_t i = 0; i < s->rules.n; i++)
@@ -311,8 +309,7 @@ static void sarif_document(struct diagnostics *s, int exit_code, const char *ver
 	buf_str(log, "]}]}\n");
 }
 
-/* --- the sink
- * ----------------------------------------------------------------------------------------------- */
+/* ---- the sink ---- */
 static void close_notes(struct diagnostics *s, struct buf *log)
 {
 	if (!s->is_open)

@@ -52,7 +52,7 @@ const char *options_command_name(enum driver_command command);
  */
 bool options_help(struct buf *out, const char *name, struct buf *error);
 
-/* --- for help.c: the tables --- */
+/* ---- for help.c: the tables ---- */
 enum option_kind { KIND_FLAG, KIND_TEXT, KIND_LIST };
 
 struct option_row {

@@ -17,7 +17,7 @@
 #define SUFFIX_DIGITS 6
 #define ATTEMPTS      100
 
-/* --- signals ------------------------------------------------------------------------------------------ */
+/* ---- signals ---- */
 
 static const int deadly[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
 
@@ -62,7 +62,7 @@ void outputs_handle_signals(void)
 	sigaction(SIGXFSZ, &go_on, NULL);
 }
 
-/* --- names -------------------------------------------------------------------------------------------- */
+/* ---- names ---- */
 
 void outputs_init(struct outputs *o, struct arena *arena, struct diag_context *cx)
 {
@@ -114,7 +114,7 @@ static const char *temporary_name(struct arena *a, const char *path, int attempt
 	return arena_printf(a, "%.*s.%s.tfmc-%0*x", n, path, path + n, SUFFIX_DIGITS, number);
 }
 
-/* --- temporary files ------------------------------------------------------------------------------------ */
+/* ---- temporary files ---- */
 
 /* The reason is errno. */
 static void fail(struct output_file *f)
@@ -224,7 +224,7 @@ void outputs_release(struct output_file *f)
 	forget(f);
 }
 
-/* --- one file ------------------------------------------------------------------------------------------- */
+/* ---- one file ---- */
 
 static bool open_file(struct arena *a, struct output_file *f)
 {
@@ -292,8 +292,7 @@ bool output_text(struct output_file *f, const struct buf *text)
 	return output_write(f, text->data, text->len);
 }
 
-/* --- all files --------------------------------------------------------------------------------------------
- */
+/* ---- all files ---- */
 
 void outputs_move_first(struct outputs *o)
 {

@@ -41,8 +41,7 @@ struct call {
 	struct tfmc_buffer inputs[TENSORS_MAX], outputs[TENSORS_MAX];
 };
 
-/* --- inputs ----------------------------------------------------------------------------------------------
- */
+/* ---- inputs ---- */
 
 static uint64_t next_random(struct bench *b)
 {
@@ -113,8 +112,7 @@ static enum tfmc_status run_call(struct bench *b, const struct call *c)
 	return TFMC_INVALID;
 }
 
-/* --- dims -------------------------------------------------------------------------------------------------
- */
+/* ---- dims ---- */
 
 static enum tfmc_status set_dim(struct bench *b, const char *text)
 {
@@ -154,8 +152,7 @@ static enum tfmc_status choose_dims(struct bench *b)
 	return TFMC_OK;
 }
 
-/* --- timing ------------------------------------------------------------------------------------------------
- */
+/* ---- timing ---- */
 
 /* What has to be there before a call of the entry: a reset state, an encoded source, a prompt. */
 static enum tfmc_status set_up(struct bench *b, const struct call *main, const struct call *encode,
@@ -240,8 +237,7 @@ static enum tfmc_status measure(struct bench *b, const char *entry)
 	return time_calls(b, &calls[0], &calls[1], &calls[2]);
 }
 
-/* --- the report --------------------------------------------------------------------------------------------
- */
+/* ---- the report ---- */
 
 static int by_value(const void *a, const void *b)
 {

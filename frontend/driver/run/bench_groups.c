@@ -223,8 +223,7 @@ void bench_groups_end(struct bench_groups *g)
 	}
 }
 
-/* --- the table ---------------------------------------------------------------------------------------------
- */
+/* ---- the table ---- */
 
 struct table {
 	const struct bench_groups *g;

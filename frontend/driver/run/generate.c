@@ -47,7 +47,7 @@ struct generation {
 	struct token_text token_text;
 };
 
-/* --- printing ------------------------------------------------------------------------------------------- */
+/* ---- printing ---- */
 
 static void note_time(struct generation *g)
 {
@@ -127,8 +127,7 @@ static enum tfmc_status print_line(struct generation *g, double number, bool wit
 	return TFMC_OK;
 }
 
-/* --- one prompt -------------------------------------------------------------------------------------------
- */
+/* ---- one prompt ---- */
 
 static enum tfmc_status search_ids(struct generation *g, const struct ids *prompt)
 {
@@ -170,7 +169,7 @@ static enum tfmc_status draw_ids(struct generation *g, const struct ids *prompt)
 	return TFMC_OK;
 }
 
-/* --- prompts side by side ------------------------------------------------------------------------------ */
+/* ---- prompts side by side ---- */
 
 /* All that wait, in the slots of the session; printed in their order, up to the first that failed. */
 static enum tfmc_status generate_waiting(struct generation *g)
@@ -279,7 +278,7 @@ static enum tfmc_status generate_list(void *user, const char *text)
 	return generate_ids(g, &prompt);
 }
 
-/* --- sources that are no ids ---------------------------------------------------------------------------- */
+/* ---- sources that are no ids ---- */
 
 static enum tfmc_status generate_sources(struct generation *g)
 {
@@ -292,8 +291,7 @@ static enum tfmc_status generate_sources(struct generation *g)
 	return TFMC_OK;
 }
 
-/* --- the command ------------------------------------------------------------------------------------------
- */
+/* ---- the command ---- */
 
 static bool parse_count(const char *text, int64_t lowest, int64_t *out)
 {

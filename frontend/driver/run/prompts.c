@@ -106,7 +106,7 @@ enum tfmc_status prompt_facts(struct driver *d, const struct tfmc_record *r, int
 	return TFMC_OK;
 }
 
-/* --- sources that are no ids ---------------------------------------------------------------------------- */
+/* ---- sources that are no ids ---- */
 
 enum tfmc_status prompt_features(struct driver *d, const struct frontend_model *m,
                                  const struct frontend_input **out)
@@ -162,8 +162,7 @@ enum tfmc_status prompt_set_row(struct driver *d, struct tfmc_session *session, 
 	                                             sizes, (uint64_t)rows->rank));
 }
 
-/* --- files ------------------------------------------------------------------------------------------------
- */
+/* ---- files ---- */
 
 enum tfmc_status prompt_lines(struct driver *d, const char *path, prompt_line *each, void *user)
 {

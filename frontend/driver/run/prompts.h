@@ -30,7 +30,7 @@ TFMC_MUST_USE enum tfmc_status prompt_list(struct driver *d, const char *command
 TFMC_MUST_USE enum tfmc_status prompt_facts(struct driver *d, const struct tfmc_record *r, int64_t at,
                                             int64_t n, struct ids *out);
 
-/* --- sources that are no ids: features of sounds, pictures --- */
+/* ---- sources that are no ids: features of sounds, pictures ---- */
 
 /* The input that --inputs gives, NULL: the model reads ids; TFMC_INVALID when the option is missing, or there
  * in vain. */
@@ -50,7 +50,7 @@ typedef enum tfmc_status prompt_line(void *user, const char *line);
 TFMC_MUST_USE enum tfmc_status prompt_lines(struct driver *d, const char *path, prompt_line *each,
                                             void *user);
 
-/* --- with d->tokenizer, in tokenizer.c --- */
+/* ---- with d->tokenizer, in tokenizer.c ---- */
 TFMC_MUST_USE enum tfmc_status driver_text_ids(struct driver *d, enum prompt_vocabulary which,
                                                const char *text, int32_t **ids, uint64_t *n);
 /* Zero-terminated; flags of tfmc_tokenizer_decode. */

@@ -76,7 +76,7 @@ enum tfmc_status tensors_read(struct driver *d, const char *path, const char *pr
 	return st;
 }
 
-/* --- dims from shapes ------------------------------------------------------------------------------- */
+/* ---- dims from shapes ---- */
 struct shape_dims {
 	int64_t values[16];
 	bool known[16];
@@ -192,7 +192,7 @@ int64_t *tensors_dims(struct driver *d, const struct tfmc_record *r, int64_t ent
 	return out;
 }
 
-/* --- through the interpreter --------------------------------------------------------------------------- */
+/* ---- through the interpreter ---- */
 /* The value of a parameter; without data the interpreter takes its default, and nothing is in the state. */
 static bool interp_input(struct caller *c, const struct ir_func *f, const struct ir_param *p,
                          const int64_t *dims, const struct tfmc_buffer *given, struct interp_tensor *out)

@@ -67,7 +67,7 @@ const char *driver_token_text(void *user, int32_t id, uint64_t *bytes)
 	return status == TFMC_TOKENIZER_OK ? t->text : NULL;
 }
 
-/* --- tfmc tokenize ------------------------------------------------------------------------------------ */
+/* ---- tfmc tokenize ---- */
 
 static enum tfmc_status print_ids(struct driver *d, enum prompt_vocabulary which, const char *text)
 {

@@ -18,7 +18,7 @@ struct numbers {
 	size_t n, cap;
 };
 
-/* --- reading ---------------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 
 /* Whether an element of the type has this value; ints beyond 2^53 are not written in text. */
 static bool holds(enum ir_dtype t, double v)
@@ -148,7 +148,7 @@ enum tfmc_status values_read(struct driver *d, const struct ir_func *f, const ch
 	return TFMC_OK;
 }
 
-/* --- printing --------------------------------------------------------------------------------------- */
+/* ---- printing ---- */
 
 static void print_value(struct buf *out, const struct interp_tensor *t, int64_t i)
 {

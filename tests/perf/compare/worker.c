@@ -76,7 +76,7 @@ static void add_time(struct worker *w, double seconds)
 		w->times[w->n_times++] = seconds;
 }
 
-/* --- calls */
+/* ---- calls ---- */
 
 /* The dims of the model files: B is 1, S the length of the input, T (target tokens) what one call appends. */
 static void set_dims(struct worker *w, int64_t s, int64_t t)
@@ -148,7 +148,7 @@ static void run_once(struct worker *w)
 	add_time(w, now() - before);
 }
 
-/* --- commands */
+/* ---- commands ---- */
 
 /* What follows a pause is not timed: an eighth of the slice, or one call. */
 static void time_slice(struct worker *w, double seconds)
@@ -203,7 +203,7 @@ static void serve(struct worker *w)
 	}
 }
 
-/* --- opening */
+/* ---- opening ---- */
 
 static void open_session(struct worker *w, const char *weights, int64_t threads)
 {
