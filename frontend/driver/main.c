@@ -154,9 +154,7 @@ static enum exit_code check_choices(struct driver *d)
 		return driver_usage(d, "--name is a name (letters, digits, _; at most 63), not %s", o->name);
 	if (!begin_progress(d))
 		return driver_usage(d, "--progress is auto, always or never, not %s", o->progress);
-	const char *wrong;
-	if (!limits_read(o, &d->limits, &wrong))
-		return driver_usage(d, "--%s is a number of bytes from 1, such as 500M or 2G", wrong);
+	d->limits = limits_of(o);
 	if (empty_list(o))
 		return driver_usage(d, "%s wants a name", empty_list(o));
 	return EXIT_OK;

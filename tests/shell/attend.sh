@@ -247,7 +247,7 @@ refused 3 'cannot make the directory' "$dates" --prompt 3 --npy=/dev/null/arrays
 
 # The scripts are JavaScript, where there is something to say so.
 if node --version >"$tmp/out" 2>&1; then
-	cat "$TFMC_SOURCE"/frontend/driver/attend_{state,plot}.js >"$tmp/page.js"
+	cat "$TFMC_SOURCE"/frontend/driver/attend/attend_{state,plot}.js >"$tmp/page.js"
 	node --check "$tmp/page.js"
 fi
 

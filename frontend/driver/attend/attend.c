@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "frontend/driver/run/prompts.h"
-#include "ir/support/number.h"
 #include "ir/support/utf8.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
@@ -278,7 +277,7 @@ static enum tfmc_status write_outputs(struct attend *a)
 
 /* ---- the command ---- */
 
-static enum exit_code check_options(struct driver *d, int64_t *steps)
+static enum exit_code check_options(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
 	const char *const lists[] = {o->tokens, o->target_tokens};
@@ -293,8 +292,6 @@ static enum exit_code check_options(struct driver *d, int64_t *steps)
 	for (size_t i = 0; i < TFMC_COUNT(lists); i++)
 		if (lists[i] && !driver_ids(d, lists[i], &ids, &n))
 			return driver_usage(d, "a list of ids is such as 1,2,3, not %s", lists[i]);
-	if (o->steps && (!number_parse_i64(o->steps, strlen(o->steps), steps) || *steps < 1))
-		return driver_usage(d, "--steps is a number from 1, not %s", o->steps);
 	return EXIT_OK;
 }
 
@@ -302,8 +299,7 @@ enum exit_code command_attend(struct driver *d)
 {
 	struct loaded l;
 	struct attend_choice choice = {0};
-	int64_t steps = 0;
-	enum exit_code code = check_options(d, &steps);
+	enum exit_code code = check_options(d);
 	if (code == EXIT_OK)
 		code = attend_read_choice(d, &choice);
 	if (code != EXIT_OK)
@@ -317,7 +313,7 @@ enum exit_code command_attend(struct driver *d)
 	if (st == TFMC_OK)
 		st = read_sequences(&a);
 	if (st == TFMC_OK)
-		st = generate(&a, steps);
+		st = generate(&a, option_int(d->options.steps, 0));
 	for (size_t i = 0; st == TFMC_OK && i < a.n_sequences; i++)
 		st = attend_check(&a, &a.sequences[i]);
 	if (st == TFMC_OK)

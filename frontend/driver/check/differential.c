@@ -23,7 +23,6 @@
 #include <string.h>
 
 #include "ir/analysis/cost.h"
-#include "ir/support/number.h"
 #include "passes/validate/random.h"
 
 #define REL_L2_BOUND 1e-5
@@ -175,10 +174,8 @@ static struct sample choose_rounds(const struct reference *x, const char *const 
 	const struct ir_module *m = x->rounded.module;
 	double work[N_ROUNDS] = {0}, taken = 0;
 	struct sample s = {.work = 0};
-	int64_t most = WORK_MAX;
+	int64_t most = option_int(o->limit_work, WORK_MAX);
 	int least = 0;
-	if (o->limit_work && !number_parse_i64(o->limit_work, strlen(o->limit_work), &most))
-		most = WORK_MAX; /* the command refuses it */
 	for (int i = 0; i < N_ROUNDS; i++) {
 		struct round round = {.number = i};
 		choose_dims(x->rounded.record, &round);

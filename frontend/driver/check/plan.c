@@ -10,7 +10,6 @@
 
 #include "ir/builder/case.h"
 #include "ir/analysis/cost.h"
-#include "ir/support/number.h"
 
 #define LARGEST 5 /* buffers shown for a function */
 
@@ -68,48 +67,15 @@ static void print_formula(struct plan *p, const struct ir_dim *d, void (*unit)(s
 	unit(&p->d->out, v);
 }
 
-/* ---- dims ---- */
-
-static enum tfmc_status set_dim(struct plan *p, const char *text)
-{
-	const char *equals = strchr(text, '=');
-	const char *name = equals ? arena_strndup(&p->d->arena, text, (size_t)(equals - text)) : text;
-	const struct ir_dims *dims = p->planned->dims;
-	int number = ir_dims_find(dims, name);
-	if (!equals) {
-		diag_error(&p->d->diag, LOC_NONE, DIAG_OPTION, "--dim is NAME=VALUE, not %s", text);
-		return TFMC_INVALID;
-	}
-	if (number < 0) {
-		diag_error(&p->d->diag, LOC_NONE, DIAG_OPTION, "--dim=%s: the model has no dim %s", text,
-		           name);
-		return TFMC_INVALID;
-	}
-	const struct ir_dim_sym *s = ir_dims_sym(dims, (size_t)number);
-	int64_t v;
-	if (!number_parse_i64(equals + 1, strlen(equals + 1), &v) || v < s->lo || v > s->hi) {
-		diag_error(&p->d->diag, LOC_NONE, DIAG_OPTION, "--dim=%s: %s is a number from %lld to %lld",
-		           text, name, (long long)s->lo, (long long)s->hi);
-		return TFMC_INVALID;
-	}
-	p->dims[number] = v;
-	return TFMC_OK;
-}
-
 static enum tfmc_status choose_dims(struct plan *p)
 {
 	size_t n = ir_dims_count(p->planned->dims);
-	struct option_list words = {0};
 	p->dims = ARENA_ARRAY(&p->d->arena, int64_t, n + 1);
 	if (!p->dims)
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < n; i++)
 		p->dims[i] = ir_dims_sym(p->planned->dims, i)->hi;
-	for (size_t i = 0; i < p->d->options.dim.n; i++)
-		driver_split_list(p->d, p->d->options.dim.items[i], &words);
-	for (size_t i = 0; i < words.n; i++)
-		TFMC_TRY(set_dim(p, words.items[i]));
-	return TFMC_OK;
+	return driver_set_dims(p->d, p->planned->dims, p->dims);
 }
 
 /* ---- functions ---- */

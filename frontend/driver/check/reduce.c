@@ -14,7 +14,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ir/support/number.h"
 #include "ir/print/text.h"
 #include "passes/shrink/reduce.h"
 
@@ -103,14 +102,13 @@ static enum tfmc_status reduce(struct driver *d, const struct loaded *l, struct 
 enum exit_code command_reduce(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
-	struct test t = {.d = d, .command = o->test};
+	struct test t = {.d = d, .command = o->test, .wanted = option_int(o->status, 0)};
 	struct loaded l = {0};
 	struct output_file candidate;
 	if (!o->test)
 		return driver_usage(d, "reduce wants --test=COMMAND");
-	if (o->status &&
-	    (!number_parse_i64(o->status, strlen(o->status), &t.wanted) || t.wanted < 0 || t.wanted > 255))
-		return driver_usage(d, "--status is a number from 0 to 255, not %s", o->status);
+	if (t.wanted > 255)
+		return driver_usage(d, "--status is a number from 0 to 255, not %lld", (long long)t.wanted);
 	if (!path_ends_with(o->input, ".tir"))
 		return driver_usage(
 		        d, "reduce wants IR text; `tfmc MODEL --emit=tir --stop-after=PASS` writes one");

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "frontend/weights/files.h"
-#include "ir/support/number.h"
 
 void verify_line(struct driver *d, const char *what, double error, double bound, bool ok)
 {
@@ -375,10 +374,6 @@ enum exit_code command_verify(struct driver *d)
 	struct compiled c = {0};
 	struct verification v = {.d = d, .l = &l};
 	bool passes_only = d->options.after_each || d->options.bisect;
-	const char *work = d->options.limit_work;
-	int64_t most;
-	if (work && (!number_parse_i64(work, strlen(work), &most) || most < 0))
-		return driver_usage(d, "--limit-work is a number from 0, not %s", work);
 	d->all_workers = true;
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK && (passes_only || d->options.shrunk)) {

@@ -144,6 +144,8 @@ void driver_print_code(struct driver *d, struct buf *out, const struct code_name
 /* What the file says about the target, where the command line says nothing. */
 TFMC_MUST_USE enum tfmc_status driver_take_target(struct driver *d, const struct frontend_target *t);
 void driver_remark_variants(struct driver *d, const struct variant_set *set, const struct buf *object);
+/* Sets the values, one for each dim, that --dim gives; the others stay. */
+TFMC_MUST_USE enum tfmc_status driver_set_dims(struct driver *d, const struct ir_dims *dims, int64_t *values);
 /* Pipeline text of -O and --passes; level: "O0", .. or NULL for the options' own. */
 const char *driver_pipeline(const struct driver *d, const char *level);
 /* Where prints, dumps and reproducers of passes go. */
@@ -208,26 +210,19 @@ TFMC_MUST_USE enum tfmc_status driver_session(struct driver *d, const struct com
 /* The same with memory for `batch` sequences (at most the bound; 0: the bound). */
 TFMC_MUST_USE enum tfmc_status driver_session_for(struct driver *d, const struct compiled *c, int64_t batch,
                                                   struct tfmc_session **out);
-/* A number of workers; *out stays when the option was not given (text NULL). */
-TFMC_MUST_USE enum tfmc_status driver_workers(struct driver *d, const char *option, const char *text,
-                                              int64_t *out);
-
 /* The same for one call of an entry on inputs of these shapes: no larger dims are used in the session. */
 struct named_tensors;
 TFMC_MUST_USE enum tfmc_status driver_session_of(struct driver *d, const struct compiled *c,
                                                  const char *entry, const struct named_tensors *in,
                                                  struct tfmc_session **out);
 
-/*
- * How tokens are chosen: the model's `sample`, then the options. *is_sampled false: greedily. False after a
- * message when an option is no number.
- */
-bool driver_sampling(struct driver *d, const struct frontend_generate *g, struct tfmc_sample_options *out,
-                     bool *is_sampled);
+/* How tokens are chosen: the model's `sample`, then the options. False: greedily. */
+bool driver_sampling(const struct driver *d, const struct frontend_generate *g,
+                     struct tfmc_sample_options *out);
 
 /*
- * The rules of the options, in the arena. False after a message when an option is no number or list, or a
- * text has no ids.
+ * The rules of the options, in the arena. False after a message when an option is no list, or a text has no
+ * ids.
  */
 bool driver_rules(struct driver *d, const struct tfmc_record *r, struct tfmc_rules *out);
 

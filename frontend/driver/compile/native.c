@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-#include "ir/support/number.h"
-
 /* The most demanding of those this machine runs; NULL after a diagnostic. */
 static const struct backend_variant *find_runnable(struct driver *d, const struct variant_set *set)
 {
@@ -156,14 +154,6 @@ static const int64_t *dims_for(struct driver *d, const struct tfmc_record *r, in
 	return dims;
 }
 
-enum tfmc_status driver_workers(struct driver *d, const char *option, const char *text, int64_t *out)
-{
-	if (!text || (number_parse_i64(text, strlen(text), out) && *out >= 1))
-		return TFMC_OK;
-	diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--%s is a number from 1, not %s", option, text);
-	return TFMC_INVALID;
-}
-
 /* What a session takes, against --limit-memory: a large number of pages is no failure until they are used. */
 static enum tfmc_status check_memory(struct driver *d, const struct compiled *c,
                                      const struct tfmc_session_options *o)
@@ -183,8 +173,8 @@ static enum tfmc_status check_memory(struct driver *d, const struct compiled *c,
 static enum tfmc_status open_session(struct driver *d, const struct compiled *c,
                                      struct tfmc_session_options *o, struct tfmc_session **out)
 {
-	TFMC_TRY(driver_workers(d, "threads", d->options.threads, &o->workers));
-	TFMC_TRY(driver_workers(d, "decode-threads", d->options.decode_threads, &o->decode_workers));
+	o->workers = option_int(d->options.threads, o->workers);
+	o->decode_workers = option_int(d->options.decode_threads, o->decode_workers);
 	TFMC_TRY(check_memory(d, c, o));
 	o->weights = &c->weights.map;
 	int status = tfmc_session_open(&c->model, o, out);

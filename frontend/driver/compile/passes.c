@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "frontend/text/files.h"
+#include "ir/support/number.h"
 #include "ir/print/text.h"
 #include "passes/rule_check/check.h"
 #include "passes/group/tiles.h"
@@ -27,6 +28,39 @@ void driver_split_list(struct driver *d, const char *text, struct option_list *o
 			*slot = arena_strndup(&d->arena, s, n);
 		s += n + (s[n] != 0);
 	}
+}
+
+/* One NAME=VALUE. */
+static enum tfmc_status set_dim(struct driver *d, const struct ir_dims *dims, const char *text,
+                                int64_t *values)
+{
+	size_t n = strcspn(text, "=");
+	const char *name = arena_strndup(&d->arena, text, n);
+	int number = name ? ir_dims_find(dims, name) : -1;
+	const struct ir_dim_sym *s = number < 0 ? NULL : ir_dims_sym(dims, (size_t)number);
+	int64_t v;
+	if (!text[n])
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--dim is NAME=VALUE, not %s", text);
+	else if (!s)
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--dim=%s: the model has no dim %s", text, name);
+	else if (!number_parse_i64(text + n + 1, strlen(text + n + 1), &v) || v < s->lo || v > s->hi)
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--dim=%s: %s is a number from %lld to %lld",
+		           text, name, (long long)s->lo, (long long)s->hi);
+	else {
+		values[number] = v;
+		return TFMC_OK;
+	}
+	return TFMC_INVALID;
+}
+
+enum tfmc_status driver_set_dims(struct driver *d, const struct ir_dims *dims, int64_t *values)
+{
+	struct option_list words = {0};
+	for (size_t i = 0; i < d->options.dim.n; i++)
+		driver_split_list(d, d->options.dim.items[i], &words);
+	for (size_t i = 0; i < words.n; i++)
+		TFMC_TRY(set_dim(d, dims, words.items[i], values));
+	return TFMC_OK;
 }
 
 /* The words of options that may be repeated and hold lists. */

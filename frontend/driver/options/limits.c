@@ -5,7 +5,6 @@
 #define _DEFAULT_SOURCE /* _SC_PHYS_PAGES */
 #include "frontend/driver/options/limits.h"
 
-#include <string.h>
 #include <unistd.h>
 
 #include "frontend/driver/options/options.h"
@@ -20,21 +19,11 @@ static uint64_t machine_memory(void)
 	return pages > 0 && bytes > 0 ? (uint64_t)pages * (uint64_t)bytes : UINT64_MAX;
 }
 
-bool limits_read(const struct driver_options *o, struct limits *out, const char **wrong)
+struct limits limits_of(const struct driver_options *o)
 {
-	*out = (struct limits){WEIGHTS, CODE, machine_memory()};
-	const struct {
-		const char *name, *text;
-		uint64_t *value;
-	} rows[] = {{"limit-weights", o->limit_weights, &out->weights},
-	            {"limit-code", o->limit_code, &out->code},
-	            {"limit-memory", o->limit_memory, &out->memory}};
-	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
-		*wrong = rows[i].name;
-		if (rows[i].text && !number_parse_bytes(rows[i].text, strlen(rows[i].text), rows[i].value))
-			return false;
-	}
-	return true;
+	return (struct limits){.weights = o->limit_weights ? *o->limit_weights : WEIGHTS,
+	                       .code = o->limit_code ? *o->limit_code : CODE,
+	                       .memory = o->limit_memory ? *o->limit_memory : machine_memory()};
 }
 
 enum tfmc_status limits_session(const struct limits *l, struct diag_context *cx, uint64_t arena,

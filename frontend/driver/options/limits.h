@@ -14,8 +14,7 @@ struct limits {
 	uint64_t code;    /* bytes of machine code, about */
 	uint64_t memory;  /* bytes of a session's arena and state */
 };
-/* False when an option is no number of bytes; *wrong is its name then, without dashes. */
-bool limits_read(const struct driver_options *o, struct limits *out, const char **wrong);
+struct limits limits_of(const struct driver_options *o);
 /* TFMC_INVALID after a message when a session of so many bytes is too large. */
 TFMC_MUST_USE enum tfmc_status limits_session(const struct limits *l, struct diag_context *cx, uint64_t arena,
                                               uint64_t state);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ir/support/number.h"
 #include "ir/support/strmap.h"
 
 #define COMPILE  COMMAND_COMPILE
@@ -235,6 +236,34 @@ const struct command_row *options_find_command(const char *name, struct buf *err
 	return find_command(name, "command", error);
 }
 
+union number {
+	int64_t i;
+	uint64_t bytes;
+	double real;
+};
+
+static bool store_number(struct parser *p, const struct option_row *row, const char *text)
+{
+	union number *v = ARENA_NEW(p->arena, union number);
+	size_t n = strlen(text);
+	const char *what = "";
+	bool ok = false;
+	if (!v)
+		return fail(p, "out of memory");
+	if (row->kind == KIND_REAL) {
+		what = "a number";
+		ok = number_parse_f64(text, n, &v->real);
+	} else if (row->kind == KIND_BYTES) {
+		what = "a number of bytes from 1, such as 500M or 2G";
+		ok = number_parse_bytes(text, n, &v->bytes);
+	} else {
+		what = row->kind == KIND_COUNT ? "a number from 1" : "a number from 0";
+		ok = number_parse_i64(text, n, &v->i) && v->i >= (row->kind == KIND_COUNT);
+	}
+	memcpy((char *)p->out + row->offset, &v, sizeof(v));
+	return ok || fail(p, "%s%s is %s, not %s", option_dash(row->name), row->name, what, text);
+}
+
 static bool store(struct parser *p, const struct option_row *row, const char *value)
 {
 	void *field = (char *)p->out + row->offset;
@@ -242,6 +271,10 @@ static bool store(struct parser *p, const struct option_row *row, const char *va
 	case KIND_FLAG: *(bool *)field = true; return true;
 	case KIND_TEXT: *(const char **)field = value; return true;
 	case KIND_LIST: return push(p, field, value);
+	case KIND_INT:
+	case KIND_COUNT:
+	case KIND_REAL:
+	case KIND_BYTES: return store_number(p, row, value);
 	}
 	return false;
 }

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "ir/support/arena.h"
 #include "ir/support/buf.h"
@@ -30,6 +31,11 @@ struct option_list {
 #define OPTION_FIELD_FLAG(field) bool field;
 #define OPTION_FIELD_TEXT(field) const char *field; /* NULL: not given */
 #define OPTION_FIELD_LIST(field) struct option_list field;
+/* Numbers, too: NULL when not given. */
+#define OPTION_FIELD_INT(field)   const int64_t *field;
+#define OPTION_FIELD_COUNT(field) const int64_t *field;
+#define OPTION_FIELD_REAL(field)  const double *field;
+#define OPTION_FIELD_BYTES(field) const uint64_t *field;
 struct driver_options {
 	enum driver_command command;
 	bool command_named; /* by the first argument */
@@ -37,6 +43,16 @@ struct driver_options {
 #define OPTION(field, name, kind, value, commands, help) OPTION_FIELD_##kind(field)
 #include "frontend/driver/options/options.def"
 };
+
+static inline int64_t option_int(const int64_t *given, int64_t otherwise)
+{
+	return given ? *given : otherwise;
+}
+
+static inline double option_real(const double *given, double otherwise)
+{
+	return given ? *given : otherwise;
+}
 
 /*
  * Parses argv (the first is the program). False with a one-line message in
@@ -53,7 +69,7 @@ const char *options_command_name(enum driver_command command);
 bool options_help(struct buf *out, const char *name, struct buf *error);
 
 /* ---- for help.c: the tables ---- */
-enum option_kind { KIND_FLAG, KIND_TEXT, KIND_LIST };
+enum option_kind { KIND_FLAG, KIND_TEXT, KIND_LIST, KIND_INT, KIND_COUNT, KIND_REAL, KIND_BYTES };
 
 struct option_row {
 	const char *name;

@@ -12,7 +12,6 @@
 
 #include "ir/builder/case.h"
 #include "ir/analysis/cost.h"
-#include "ir/support/number.h"
 
 #define MAX_CALLS   1000
 #define MIN_CALLS   5
@@ -114,42 +113,14 @@ static enum tfmc_status run_call(struct bench *b, const struct call *c)
 
 /* ---- dims ---- */
 
-static enum tfmc_status set_dim(struct bench *b, const char *text)
-{
-	size_t n = strcspn(text, "=");
-	for (uint64_t i = 0; i < b->record->n_dims && text[n]; i++) {
-		const struct tfmc_record_dim *dim = tfmc_record_dim_at(b->record, i);
-		const char *name = tfmc_record_text(b->record, dim->name);
-		int64_t v;
-		if (strlen(name) != n || memcmp(name, text, n))
-			continue;
-		if (number_parse_i64(text + n + 1, strlen(text + n + 1), &v) && v >= dim->lo &&
-		    v <= dim->hi) {
-			b->dims[i] = v;
-			return TFMC_OK;
-		}
-		diag_error(&b->d->diag, LOC_NONE, DIAG_OPTION, "--dim=%s: %s is a number from %lld to %lld",
-		           text, name, (long long)dim->lo, (long long)dim->hi);
-		return TFMC_INVALID;
-	}
-	diag_error(&b->d->diag, LOC_NONE, DIAG_OPTION,
-	           "--dim=%s: NAME=VALUE with a dim of the model is wanted", text);
-	return TFMC_INVALID;
-}
-
-/* The largest, but for the first one, which counts sequences: one. */
+/* The largest, but for the first one, which counts sequences: one. The record has the dims of the module. */
 static enum tfmc_status choose_dims(struct bench *b)
 {
-	struct option_list words = {0};
 	for (uint64_t i = 0; i < b->record->n_dims; i++) {
 		const struct tfmc_record_dim *dim = tfmc_record_dim_at(b->record, i);
 		b->dims[i] = i == 0 ? dim->lo : dim->hi;
 	}
-	for (size_t i = 0; i < b->d->options.dim.n; i++)
-		driver_split_list(b->d, b->d->options.dim.items[i], &words);
-	for (size_t i = 0; i < words.n; i++)
-		TFMC_TRY(set_dim(b, words.items[i]));
-	return TFMC_OK;
+	return driver_set_dims(b->d, b->planned->dims, b->dims);
 }
 
 /* ---- timing ---- */
@@ -202,19 +173,19 @@ static bool has_dim(const struct bench *b, const char *entry, uint64_t i)
 /* A prompt in front of a step: a token, or as many as --context says, in the dim that step does not have. */
 static enum tfmc_status prepare_context(struct bench *b, struct call *c)
 {
-	const char *text = b->d->options.context, *name = "prefill";
-	int64_t n = 1, before[RECORD_DIMS];
+	const char *name = "prefill";
+	int64_t n = option_int(b->d->options.context, 1), before[RECORD_DIMS];
 	memcpy(before, b->dims, sizeof(before));
-	if (!text)
+	if (!b->d->options.context)
 		return prepare(b, "step", c);
 	for (uint64_t i = 0; i < b->record->n_dims && tfmc_entry_find(b->record, name) >= 0; i++) {
 		const struct tfmc_record_dim *dim = tfmc_record_dim_at(b->record, i);
 		if (!has_dim(b, name, i) || has_dim(b, "step", i))
 			continue;
-		if (!number_parse_i64(text, strlen(text), &n) || n < dim->lo || n > dim->hi) {
+		if (n < dim->lo || n > dim->hi) {
 			diag_error(&b->d->diag, LOC_NONE, DIAG_OPTION,
-			           "--context is a number from %lld to %lld, not %s", (long long)dim->lo,
-			           (long long)dim->hi, text);
+			           "--context is a number from %lld to %lld, not %lld", (long long)dim->lo,
+			           (long long)dim->hi, (long long)n);
 			return TFMC_INVALID;
 		}
 		b->dims[i] = n;
@@ -251,34 +222,27 @@ static const struct ir_func *func_of(const struct bench *b, const char *entry)
 	return ir_find_func(b->planned, decodes ? "decode" : entry);
 }
 
-/* Values of the module's dims at the entry's; what is no argument of it (the tokens of step) is 1. */
-static bool dim_values(const struct bench *b, const char *entry, int64_t *values)
+/* The dims of a call; what is no argument of the entry (the tokens of step) is 1. */
+static void dim_values(const struct bench *b, const char *entry, int64_t *values)
 {
-	size_t n = ir_dims_count(b->planned->dims);
-	for (size_t i = 0; i < n && i < RECORD_DIMS; i++) {
-		const char *name = ir_dims_sym(b->planned->dims, i)->name;
-		for (uint64_t k = 0; k < b->record->n_dims; k++)
-			if (!strcmp(tfmc_record_text(b->record, tfmc_record_dim_at(b->record, k)->name),
-			            name))
-				values[i] = has_dim(b, entry, k) ? b->dims[k] : 1;
-	}
-	return n <= RECORD_DIMS;
+	for (uint64_t i = 0; i < b->record->n_dims; i++)
+		values[i] = has_dim(b, entry, i) ? b->dims[i] : 1;
 }
 
 static double flops_of(const struct bench *b, const char *entry)
 {
 	const struct ir_func *f = func_of(b, entry);
-	int64_t values[RECORD_DIMS] = {0}, flops;
-	return f && dim_values(b, entry, values) && ir_dim_eval(ir_func_flops(b->planned, f), values, &flops)
-	               ? (double)flops
-	               : 0;
+	int64_t values[RECORD_DIMS], flops;
+	dim_values(b, entry, values);
+	return f && ir_dim_eval(ir_func_flops(b->planned, f), values, &flops) ? (double)flops : 0;
 }
 
 static void print_groups(struct bench *b, const char *entry, double roof)
 {
 	const struct ir_func *f = func_of(b, entry);
-	int64_t values[RECORD_DIMS] = {0};
-	if (f && dim_values(b, entry, values))
+	int64_t values[RECORD_DIMS];
+	dim_values(b, entry, values);
+	if (f)
 		f = ir_case_for(b->planned, f, values);
 	bench_groups_print(b->groups, &b->d->out, b->planned, f, values, roof, b->d->options.json);
 }
@@ -385,8 +349,7 @@ static enum tfmc_status bench_model(void *user, struct compiled *c, const struct
 	b->record = c->model.record;
 	if (b->record->n_dims > RECORD_DIMS)
 		return TFMC_INTERNAL;
-	b->threads = 1;
-	TFMC_TRY(driver_workers(b->d, "threads", b->d->options.threads, &b->threads));
+	b->threads = option_int(b->d->options.threads, 1);
 	TFMC_TRY(choose_dims(b));
 	TFMC_TRY(open_calls(b, c));
 	enum tfmc_status st = measure(b, entry);

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "frontend/driver/run/prompts.h"
-#include "ir/support/number.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
 #define PROMPTS_AT_ONCE 128 /* of a file: read, generated, printed */
@@ -293,16 +292,10 @@ static enum tfmc_status generate_sources(struct generation *g)
 
 /* ---- the command ---- */
 
-static bool parse_count(const char *text, int64_t lowest, int64_t *out)
-{
-	return !text || (number_parse_i64(text, strlen(text), out) && *out >= lowest);
-}
-
 /* The width of the search: --beam, else the file's, unless a sampling option is given. */
 static enum tfmc_status choose_search(struct driver *d, const struct frontend_model *m, struct wish *w)
 {
 	const struct frontend_generate *g = frontend_generate(m);
-	const char *beam = d->options.beam, *n_best = d->options.n_best;
 	if (g->kind == GENERATE_NONE) {
 		diag_error(&d->diag, LOC_NONE, DIAG_GENERATE, "the model has no generate section");
 		return TFMC_INVALID;
@@ -310,12 +303,10 @@ static enum tfmc_status choose_search(struct driver *d, const struct frontend_mo
 	w->beam = driver_beam(g);
 	w->beam.bare_scores = d->options.bare_scores;
 	w->beam.max_new_tokens = w->steps;
-	if (!beam && (w->is_sampled || d->options.temperature))
+	w->n_best = option_int(d->options.n_best, 0);
+	if (w->is_sampled || d->options.temperature)
 		w->beam.beam = 1;
-	if (!parse_count(beam, 1, &w->beam.beam) || !parse_count(n_best, 1, &w->n_best)) {
-		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--beam and --n-best are numbers from 1");
-		return TFMC_INVALID;
-	}
+	w->beam.beam = option_int(d->options.beam, w->beam.beam);
 	if (w->samples && !w->is_sampled) {
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
 		           "--samples goes with sampling, such as --temperature 1");
@@ -395,12 +386,8 @@ enum exit_code command_generate(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
 	struct ids ids = {0};
-	struct wish w = {0};
+	struct wish w = {.steps = option_int(o->steps, 0), .samples = option_int(o->samples, 0)};
 	struct loaded l;
-	if (!parse_count(o->steps, 1, &w.steps))
-		return driver_usage(d, "--steps is a number from 1, not %s", o->steps);
-	if (!parse_count(o->samples, 1, &w.samples))
-		return driver_usage(d, "--samples is a number from 1, not %s", o->samples);
 	if (!!o->tokens + !!o->prompt + !!o->prompt_file + !!o->tokens_file + !!o->inputs > 1)
 		return driver_usage(d,
 		                    "only one of --prompt, --prompt-file, --tokens, --tokens-file, --inputs");
@@ -413,12 +400,10 @@ enum exit_code command_generate(struct driver *d)
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK && !l.model)
 		return driver_usage(d, "generate wants a model file, not IR text");
-	if (st == TFMC_OK && !driver_sampling(d, frontend_generate(l.model), &w.sample, &w.is_sampled)) {
-		driver_unload(&l);
-		return EXIT_USAGE;
-	}
-	if (st == TFMC_OK)
+	if (st == TFMC_OK) {
+		w.is_sampled = driver_sampling(d, frontend_generate(l.model), &w.sample);
 		st = generate_model(d, &l, &w);
+	}
 	driver_unload(&l);
 	return exit_code_of(st);
 }

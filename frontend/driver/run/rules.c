@@ -4,18 +4,6 @@
  */
 #include "frontend/driver/run/prompts.h"
 
-#include <string.h>
-
-#include "ir/support/number.h"
-
-static bool parse_count(struct driver *d, const char *name, const char *text, int64_t *out)
-{
-	if (!text || (number_parse_i64(text, strlen(text), out) && *out >= 0))
-		return true;
-	(void)driver_usage(d, "--%s is a number from 0, not %s", name, text);
-	return false;
-}
-
 static bool parse_ids(struct driver *d, const char *text, struct tfmc_ids *out)
 {
 	struct ids ids = {0};
@@ -61,9 +49,9 @@ bool driver_rules(struct driver *d, const struct tfmc_record *r, struct tfmc_rul
 	*out = (struct tfmc_rules){.struct_size = sizeof(*out)};
 	out->stop_texts = o->stop.items;
 	out->n_stop_texts = o->stop.n;
-	return parse_count(d, "no-repeat-ngram", o->no_repeat_ngram, &out->no_repeat_ngram) &&
-	       parse_count(d, "min-steps", o->min_steps, &out->min_new_tokens) &&
-	       parse_ids(d, o->suppress, &out->suppress) && parse_ids(d, o->stop_tokens, &out->stop) &&
+	out->no_repeat_ngram = option_int(o->no_repeat_ngram, 0);
+	out->min_new_tokens = option_int(o->min_steps, 0);
+	return parse_ids(d, o->suppress, &out->suppress) && parse_ids(d, o->stop_tokens, &out->stop) &&
 	       parse_text(d, r, o->forced_text, &out->forced) &&
 	       parse_ids(d, o->forced_tokens, &out->forced) && parse_banned(d, r, out);
 }

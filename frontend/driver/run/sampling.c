@@ -5,41 +5,6 @@
  */
 #include "frontend/driver/compile/driver.h"
 
-#include <string.h>
-
-#include "ir/support/number.h"
-
-static bool parse_real(struct driver *d, const char *name, const char *text, double *out)
-{
-	if (!text || number_parse_f64(text, strlen(text), out))
-		return true;
-	(void)driver_usage(d, "--%s is a number, not %s", name, text);
-	return false;
-}
-
-static bool parse_integer(struct driver *d, const char *name, const char *text, int64_t *out)
-{
-	if (!text || (number_parse_i64(text, strlen(text), out) && *out >= 0))
-		return true;
-	(void)driver_usage(d, "--%s is a number from 0, not %s", name, text);
-	return false;
-}
-
-static bool parse_all(struct driver *d, struct tfmc_sample_options *out)
-{
-	const struct driver_options *o = &d->options;
-	int64_t seed = (int64_t)out->seed;
-	bool ok = parse_real(d, "temperature", o->temperature, &out->temperature) &&
-	          parse_integer(d, "top-k", o->top_k, &out->top_k) &&
-	          parse_real(d, "top-p", o->top_p, &out->top_p) &&
-	          parse_real(d, "min-p", o->min_p, &out->min_p) && parse_integer(d, "seed", o->seed, &seed) &&
-	          parse_real(d, "repetition-penalty", o->repetition_penalty, &out->repetition_penalty) &&
-	          parse_real(d, "presence-penalty", o->presence_penalty, &out->presence_penalty) &&
-	          parse_real(d, "frequency-penalty", o->frequency_penalty, &out->frequency_penalty);
-	out->seed = (uint64_t)seed;
-	return ok;
-}
-
 struct tfmc_beam_options driver_beam(const struct frontend_generate *g)
 {
 	struct tfmc_beam_options o = {.struct_size = sizeof(o), .beam = 1, .length_penalty = 1};
@@ -51,8 +16,8 @@ struct tfmc_beam_options driver_beam(const struct frontend_generate *g)
 	return o;
 }
 
-bool driver_sampling(struct driver *d, const struct frontend_generate *g, struct tfmc_sample_options *out,
-                     bool *is_sampled)
+bool driver_sampling(const struct driver *d, const struct frontend_generate *g,
+                     struct tfmc_sample_options *out)
 {
 	const struct driver_options *o = &d->options;
 	const struct tfmc_sample_options defaults = TFMC_SAMPLE_DEFAULTS;
@@ -67,13 +32,17 @@ bool driver_sampling(struct driver *d, const struct frontend_generate *g, struct
 		out->min_p = g->sample.min_p;
 		out->seed = (uint64_t)g->sample.seed;
 	}
-	if (!parse_all(d, out))
-		return false;
-	*is_sampled = asked || by_file || penalties;
-	if (out->temperature == 0 || (penalties && !asked && !by_file)) {
-		*is_sampled = penalties; /* greedy, but for what the penalties change */
-		out->temperature = 1;
-		out->top_k = 1;
-	}
-	return true;
+	out->temperature = option_real(o->temperature, out->temperature);
+	out->top_k = option_int(o->top_k, out->top_k);
+	out->top_p = option_real(o->top_p, out->top_p);
+	out->min_p = option_real(o->min_p, out->min_p);
+	out->seed = (uint64_t)option_int(o->seed, (int64_t)out->seed);
+	out->repetition_penalty = option_real(o->repetition_penalty, out->repetition_penalty);
+	out->presence_penalty = option_real(o->presence_penalty, out->presence_penalty);
+	out->frequency_penalty = option_real(o->frequency_penalty, out->frequency_penalty);
+	if (out->temperature != 0 && (asked || by_file || !penalties))
+		return asked || by_file;
+	out->temperature = 1; /* greedy, but for what the penalties change */
+	out->top_k = 1;
+	return penalties;
 }
