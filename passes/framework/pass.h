@@ -78,23 +78,15 @@ struct pass_counter {
 /* One buffer of the arena: the values that share it, and when it is alive (positions of groups in program
  * order). */
 struct plan_buffer {
-	const char *name;     /* of the first value, may be "" */
-	size_t lane;          /* index into plan_func.lanes */
-	size_t block;         /* index into plan_func.blocks */
-	int64_t offset, size; /* coefficients of the lane's unit, from the block's base on; bytes */
-	size_t first, last;   /* inclusive */
+	const char *name;        /* of the first value, may be "" */
+	size_t lane;             /* index into plan_func.lanes */
+	int64_t size;            /* coefficient of the lane's unit; bytes, a multiple of 64 */
+	const struct ir_dim *at; /* bytes from the begin of the arena on */
+	size_t first, last;      /* inclusive */
 };
 /* Buffers whose size is a multiple of the same positive quantity. */
 struct plan_lane {
 	const struct ir_dim *unit;
-	int64_t peak, lower_bound; /* coefficients of the unit; bytes */
-	bool proved;               /* no packing of the lane has a smaller peak */
-};
-/* Buffers of one lane that are connected in time. Blocks that are never alive together may share bytes. */
-struct plan_block {
-	size_t lane, first, last;
-	const struct ir_dim *base; /* bytes */
-	int64_t peak, lower_bound; /* coefficients of the unit; bytes */
 };
 /* Points of the dims at which a plan is compared with the bound: all at their largest, all at their smallest,
  * all in the middle, every other one at its smallest. */
@@ -105,8 +97,6 @@ struct plan_func {
 	const struct ir_dim *arena, *lower_bound;
 	struct plan_lane *lanes;
 	size_t n_lanes;
-	struct plan_block *blocks;
-	size_t n_blocks;
 	struct plan_buffer *buffers;
 	size_t n_buffers, n_times;
 	double gap[PLAN_POINTS]; /* bytes above the lower bound of the whole arena, as a part of it */

@@ -36,21 +36,21 @@ static char letter(size_t i)
 	return letters[i % (sizeof(letters) - 1)];
 }
 
-/* One line: what lies where at time t. Every buffer has at least one column. */
-static void map_line(struct buf *out, const struct plan_func *p, size_t lane, size_t t)
+/* One line: what lies where at time t, at the largest dims. Every buffer has at least one column. */
+static void map_line(struct buf *out, const struct plan_func *p, size_t t)
 {
 	char line[MAP_COLUMNS + 1];
-	int64_t peak = p->lanes[lane].peak > 0 ? p->lanes[lane].peak : 1;
+	double scale = (double)MAP_COLUMNS / (double)ir_dim_hi(p->dims, p->arena);
 
 	memset(line, '.', MAP_COLUMNS);
 	line[MAP_COLUMNS] = '\0';
 	for (size_t i = 0; i < p->n_buffers; i++) {
 		const struct plan_buffer *b = &p->buffers[i];
-		if (b->lane != lane || t < b->first || t > b->last)
+		if (t < b->first || t > b->last)
 			continue;
-		double scale = (double)MAP_COLUMNS / (double)peak;
-		size_t from = (size_t)((double)b->offset * scale);
-		size_t to = (size_t)((double)(b->offset + b->size) * scale);
+		double at = (double)ir_dim_hi(p->dims, b->at);
+		double bytes = (double)b->size * (double)ir_dim_hi(p->dims, p->lanes[b->lane].unit);
+		size_t from = (size_t)(at * scale), to = (size_t)((at + bytes) * scale + 0.5);
 		for (size_t c = from; c < MAP_COLUMNS && (c < to || c == from); c++)
 			line[c] = letter(i);
 	}
@@ -64,38 +64,27 @@ static void print_dim(struct buf *out, const struct plan_func *p, const struct i
 
 void plan_print_map(struct buf *out, const struct plan_func *p)
 {
-	for (size_t lane = 0; lane < p->n_lanes; lane++) {
-		const struct plan_lane *l = &p->lanes[lane];
-		buf_printf(out, "  lane ");
-		print_dim(out, p, l->unit);
-		buf_printf(out, ": %lld bytes each, lower bound %lld\n", (long long)l->peak,
-		           (long long)l->lower_bound);
-		for (size_t i = 0; i < p->n_buffers; i++) {
-			const struct plan_buffer *b = &p->buffers[i];
-			if (b->lane == lane)
-				buf_printf(out, "    %c %%%s: %lld at %lld, groups %zu to %zu\n", letter(i),
-				           b->name, (long long)b->size, (long long)b->offset, b->first,
-				           b->last);
-		}
-		for (size_t t = 0; t < p->n_times; t++)
-			map_line(out, p, lane, t);
+	for (size_t i = 0; i < p->n_buffers; i++) {
+		const struct plan_buffer *b = &p->buffers[i];
+		buf_printf(out, "  %c %%%s: %lld x ", letter(i), b->name, (long long)b->size);
+		print_dim(out, p, p->lanes[b->lane].unit);
+		buf_str(out, " bytes at ");
+		print_dim(out, p, b->at);
+		buf_printf(out, ", groups %zu to %zu\n", b->first, b->last);
 	}
+	for (size_t t = 0; t < p->n_times; t++)
+		map_line(out, p, t);
 }
 
 /* ---- everything ---- */
 
 static void print_plan(struct buf *out, const struct plan_func *p)
 {
-	int64_t peak = 0, bound = 0;
-	for (size_t i = 0; i < p->n_lanes; i++) {
-		peak += p->lanes[i].peak;
-		bound += p->lanes[i].lower_bound;
-	}
 	buf_printf(out, "arena of %s: ", p->name);
 	print_dim(out, p, p->arena);
 	buf_str(out, " bytes, lower bound ");
 	print_dim(out, p, p->lower_bound);
-	buf_printf(out, ", gap %lld, %zu buffers, %zu groups\n", (long long)(peak - bound), p->n_buffers,
+	buf_printf(out, ", gap %.1f %%, %zu buffers, %zu groups\n", 100 * p->gap[0], p->n_buffers,
 	           p->n_times);
 	plan_print_map(out, p);
 }

@@ -39,11 +39,7 @@ static const struct ir_dim *offset_of(struct ir_module *m, const struct plan_liv
 	size_t at = live->buffer_of[v.id];
 	if (at == 0)
 		return ir_dim_const(m->dims, -1);
-	const struct plan_buffer *b = &live->plan->buffers[at - 1];
-	const struct plan_lane *l = &live->plan->lanes[b->lane];
-	const struct ir_dim *in_lane =
-	        ir_dim_mul(m->dims, ir_dim_const(m->dims, b->offset), ir_import_dim(m, l->unit));
-	return ir_dim_add(m->dims, ir_import_dim(m, live->plan->blocks[b->block].base), in_lane);
+	return ir_import_dim(m, live->plan->buffers[at - 1].at);
 }
 
 static void emit(struct rebuild *r, const struct ir_op *op)
@@ -67,12 +63,7 @@ static enum tfmc_status plan_one(struct pass_context *p, const struct ir_module 
 		return TFMC_NO_MEMORY;
 	live->plan->name = arena_strdup(&p->report->arena, f->name);
 	TFMC_TRY(plan_live(p, m, f, live));
-	if (!plan_pack(p->arena, &p->report->arena, m->dims, live->plan))
-		return TFMC_NO_MEMORY;
-	const char *wrong = plan_check(p->arena, live->plan);
-	if (wrong != NULL)
-		return pass_internal(p, f->loc, wrong);
-	return TFMC_OK;
+	return plan_pack(p->arena, m->dims, live->plan) ? TFMC_OK : TFMC_NO_MEMORY;
 }
 
 /* The report speaks of the result module, which outlives the pass. */
@@ -87,8 +78,8 @@ static void add_report(struct pass_context *p, struct ir_module *out, const stru
 	copy->lower_bound = ir_import_dim(out, plan->lower_bound);
 	for (size_t i = 0; i < copy->n_lanes; i++)
 		copy->lanes[i].unit = ir_import_dim(out, copy->lanes[i].unit);
-	for (size_t i = 0; i < copy->n_blocks; i++)
-		copy->blocks[i].base = ir_import_dim(out, copy->blocks[i].base);
+	for (size_t i = 0; i < copy->n_buffers; i++)
+		copy->buffers[i].at = ir_import_dim(out, copy->buffers[i].at);
 }
 
 enum tfmc_status pass_plan_memory(struct pass_context *p, const struct ir_module *in, struct ir_module *out)

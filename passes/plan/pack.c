@@ -1,407 +1,412 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Packing of the blocks of a lane: buffers are intervals of time with a height.
- * Greedy in several orders, each buffer into the smallest gap between those that
- * are alive with it, among equal ones where bytes were freed last (they are in
- * the caches); branch and bound (search.c) where no order meets the lower
- * bound (the largest sum of what is alive at once). Of packings with the same
- * peak that one wins which stacks best on the other lanes (lanes.c), then
- * the one whose bytes were freed most recently.
+ * Packing: buffers are intervals of time, offsets are polynomials with a
+ * coefficient for the unit of each lane. Buffers are placed one after another,
+ * each at 0, on top of one that is alive with it, or on top of all of them
+ * (coefficient by coefficient); of those places that are apart from everything
+ * alive with it, for all values of the dims, it takes the one with the lowest
+ * top at the points of the dims. Several orders are tried; in each of them the
+ * buffer at the peak moves toward the front and everything is placed again
+ * ("squeaky wheel" optimization, Joslin and Clements 1999).
  */
 #include "passes/plan/plan.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-/* Above this, one order only. */
-#define MANY_BUFFERS 2000
-/* Up to this, lanes are packed into each other's gaps. */
-#define MIXED_BUFFERS 256
+#define MANY_BUFFERS 256 /* above this, one order, once */
+#define PROMOTIONS   12  /* of buffers at the peak, for each order */
+#define TOPS_MAX     8   /* sides of the maximum in the size of an arena */
+/* A gap at the largest dims counts so much: those are the bytes that callers have. */
+#define LARGEST_WEIGHT 8
+/* Bytes above the lower bound count so much more than those below it when a place is chosen. */
+#define OVER_BOUND 100
 
-enum order { BY_SIZE, BY_AREA, BY_START, BY_END, BY_CROWD, N_ORDERS };
-#define SEARCHED N_ORDERS /* the packing that branch and bound found */
-#define N_WAYS   (N_ORDERS + 1)
-
-struct item {
-	struct plan_buffer *b;
-	int64_t offset;
-	double area;
-	int64_t crowd; /* the largest sum of what is alive together with it */
-};
+enum order { LARGE_FIRST, LONG_FIRST, AREA_FIRST, CROWDED_FIRST, EARLY_FIRST, LATE_FIRST, N_ORDERS };
 
 struct packer {
-	struct arena *arena;
-	struct item *items;  /* [n] in the order of placement */
-	struct item **alive; /* [n] placed, alive with the one at hand, by offset */
-	size_t n;
-};
-
-static int compare_i64(int64_t a, int64_t b)
-{
-	return a < b ? -1 : a > b;
-}
-
-/* Ties: earlier first, then the order of definition (the address in the array of buffers). */
-static int tie(const struct item *a, const struct item *b)
-{
-	if (a->b->first != b->b->first)
-		return a->b->first < b->b->first ? -1 : 1;
-	return a->b < b->b ? -1 : a->b > b->b;
-}
-
-static int by_size(const void *x, const void *y)
-{
-	const struct item *a = x, *b = y;
-	int order = compare_i64(b->b->size, a->b->size);
-	return order != 0 ? order : tie(a, b);
-}
-
-static int by_area(const void *x, const void *y)
-{
-	const struct item *a = x, *b = y;
-	return a->area != b->area ? (a->area > b->area ? -1 : 1) : tie(a, b);
-}
-
-static int by_start(const void *x, const void *y)
-{
-	return tie(x, y);
-}
-
-static int by_end(const void *x, const void *y)
-{
-	const struct item *a = x, *b = y;
-	if (a->b->last != b->b->last)
-		return a->b->last > b->b->last ? -1 : 1;
-	return tie(a, b);
-}
-
-/* What is alive in the fullest groups first, there the large ones. */
-static int by_crowd(const void *x, const void *y)
-{
-	const struct item *a = x, *b = y;
-	int order = compare_i64(b->crowd, a->crowd);
-	return order != 0 ? order : by_size(x, y);
-}
-
-static int by_offset(const void *x, const void *y)
-{
-	const struct item *a = *(const struct item *const *)x, *b = *(const struct item *const *)y;
-	int order = compare_i64(a->offset, b->offset);
-	return order != 0 ? order : tie(a, b);
-}
-
-static bool together(const struct plan_buffer *a, const struct plan_buffer *b)
-{
-	return a->first <= b->last && b->first <= a->last;
-}
-
-/* Groups since the bytes [at, at + size) held something before item i; many when they never did. */
-static size_t idle(const struct packer *k, size_t i, int64_t at)
-{
-	const struct plan_buffer *b = k->items[i].b;
-	size_t least = b->first + 1;
-	for (size_t j = 0; j < i; j++) {
-		const struct item *x = &k->items[j];
-		bool shares = x->offset < at + b->size && at < x->offset + x->b->size;
-		if (shares && x->b->last < b->first && b->first - x->b->last < least)
-			least = b->first - x->b->last;
-	}
-	return least;
-}
-
-/* The smallest gap that holds item i, or the end of what is alive with it. */
-static int64_t best_gap(struct packer *k, size_t i)
-{
-	int64_t size = k->items[i].b->size, end = 0, best = -1, best_gap = 0;
-	size_t n = 0;
-
-	for (size_t j = 0; j < i; j++)
-		if (together(k->items[j].b, k->items[i].b))
-			k->alive[n++] = &k->items[j];
-	if (n > 0)
-		qsort(k->alive, n, sizeof(*k->alive), by_offset);
-	for (size_t j = 0; j < n; j++) {
-		int64_t gap = k->alive[j]->offset - end, top = k->alive[j]->offset + k->alive[j]->b->size;
-		bool better = best < 0 || gap < best_gap;
-		if (gap >= size && (better || (gap == best_gap && idle(k, i, end) < idle(k, i, best)))) {
-			best = end;
-			best_gap = gap;
-		}
-		end = top > end ? top : end;
-	}
-	return best >= 0 ? best : end;
-}
-
-/* Places everything in one order; gives the peak. */
-static int64_t place(struct packer *k, enum order order)
-{
-	static int (*const compare[])(const void *, const void *) = {[BY_SIZE] = by_size,
-	                                                             [BY_AREA] = by_area,
-	                                                             [BY_START] = by_start,
-	                                                             [BY_END] = by_end,
-	                                                             [BY_CROWD] = by_crowd};
-	int64_t peak = 0;
-
-	qsort(k->items, k->n, sizeof(*k->items), compare[order]);
-	for (size_t i = 0; i < k->n; i++) {
-		k->items[i].offset = best_gap(k, i);
-		int64_t top = k->items[i].offset + k->items[i].b->size;
-		peak = top > peak ? top : peak;
-	}
-	return peak;
-}
-
-/* alive[t]: the sum of sizes alive at t; the largest of them is the lower bound. */
-static int64_t *sums(struct arena *a, const struct packer *k, size_t n_times)
-{
-	int64_t *alive = ARENA_ARRAY(a, int64_t, n_times + 2);
-	for (size_t i = 0; alive != NULL && i < k->n; i++) {
-		alive[k->items[i].b->first] += k->items[i].b->size;
-		alive[k->items[i].b->last + 1] -= k->items[i].b->size;
-	}
-	for (size_t t = 0; alive != NULL && t <= n_times; t++)
-		alive[t + 1] += alive[t];
-	return alive;
-}
-
-/* ---- blocks ---- */
-
-static int by_lane_and_start(const void *x, const void *y)
-{
-	const struct item *a = x, *b = y;
-	if (a->b->lane != b->b->lane)
-		return a->b->lane < b->b->lane ? -1 : 1;
-	return tie(a, b);
-}
-
-/* Begins a block where nothing of its lane is alive before. items: all buffers, [n_buffers]. */
-static bool make_blocks(struct arena *keep, struct plan_func *plan, struct item *items)
-{
-	plan->blocks = ARENA_ARRAY(keep, struct plan_block, plan->n_buffers + 1);
-	if (plan->blocks == NULL)
-		return false;
-	for (size_t i = 0; i < plan->n_buffers; i++)
-		items[i] = (struct item){.b = &plan->buffers[i]};
-	if (plan->n_buffers > 0)
-		qsort(items, plan->n_buffers, sizeof(*items), by_lane_and_start);
-	plan->n_blocks = 0;
-	for (size_t i = 0; i < plan->n_buffers; i++) {
-		struct plan_buffer *b = items[i].b;
-		struct plan_block *x = plan->n_blocks > 0 ? &plan->blocks[plan->n_blocks - 1] : NULL;
-		if (x == NULL || x->lane != b->lane || x->last < b->first) {
-			x = &plan->blocks[plan->n_blocks++];
-			*x = (struct plan_block){.lane = b->lane, .first = b->first, .last = b->last};
-		}
-		x->last = b->last > x->last ? b->last : x->last;
-		b->block = plan->n_blocks - 1;
-	}
-	return true;
-}
-
-/* ---- one block ---- */
-
-/* What was tried: offsets of all buffers in every way, and the peak of every block. */
-struct ways {
 	struct plan_func *plan;
-	struct arena *arena;
-	int64_t *offset; /* [N_WAYS][n_buffers] */
-	int64_t *peak;   /* [N_WAYS][n_blocks], INT64_MAX: not tried */
-	bool *proved;    /* [n_blocks] */
+	struct ir_dims *dims;
+	size_t n_lanes;
+	double (*unit)[PLAN_POINTS]; /* [n_lanes] bytes for each coefficient at the points */
+	int64_t *least; /* [n_lanes][n_lanes] unit i is at least so many times unit j; 0: not known */
+	int64_t *alive; /* [n_times + 2][n_lanes] sums of sizes */
+	double bound[PLAN_POINTS]; /* bytes that are alive at once, at least */
+	int64_t *at;               /* [n_buffers][n_lanes] offsets */
+	size_t *order;             /* [n_buffers] of placement */
+	size_t *near;              /* [n_near] placed, alive with the buffer at hand */
+	size_t n_near;
+	int64_t *place, *best, *rest; /* [n_lanes] candidate, the best one so far, of a comparison */
 };
 
-static void remember(struct ways *w, size_t way, const struct packer *k, size_t block, int64_t peak)
+/* ---- sizes at the points of the dims ---- */
+
+static int64_t at_point(const struct ir_dim_sym *s, size_t index, int point)
 {
-	w->peak[way * w->plan->n_blocks + block] = peak;
-	for (size_t i = 0; i < k->n; i++)
-		w->offset[way * w->plan->n_buffers + (size_t)(k->items[i].b - w->plan->buffers)] =
-		        k->items[i].offset;
+	switch (point) {
+	case 0: return s->hi;
+	case 1: return s->lo;
+	case 2: return s->lo + (s->hi - s->lo) / 2;
+	default: return index % 2 == 0 ? s->hi : s->lo;
+	}
 }
 
-/* Branch and bound below the best peak so far, which is that of `way`. */
-static bool search(struct ways *w, struct packer *k, size_t block, size_t way)
+static bool find_units(struct packer *k, struct arena *a)
 {
-	struct plan_func *plan = w->plan;
-	int64_t best = w->peak[way * plan->n_blocks + block], peak = 0;
-	struct plan_buffer **buffers = ARENA_ARRAY(w->arena, struct plan_buffer *, k->n + 1);
-	if (buffers == NULL)
+	size_t n = ir_dims_count(k->dims);
+	int64_t *values = ARENA_ARRAY(a, int64_t, n + 1), v;
+	if (values == NULL)
 		return false;
-	for (size_t i = 0; i < k->n; i++) {
-		buffers[i] = k->items[i].b;
-		buffers[i]->offset = w->offset[way * plan->n_buffers + (size_t)(buffers[i] - plan->buffers)];
+	for (int point = 0; point < PLAN_POINTS; point++) {
+		for (size_t i = 0; i < n; i++)
+			values[i] = at_point(ir_dims_sym(k->dims, i), i, point);
+		for (size_t i = 0; i < k->n_lanes; i++)
+			k->unit[i][point] = ir_dim_eval(k->plan->lanes[i].unit, values, &v) ? (double)v : 0;
 	}
-	w->proved[block] =
-	        plan_search(w->arena, buffers, k->n, plan->n_times, best, plan->blocks[block].lower_bound);
-	for (size_t i = 0; i < k->n; i++) {
-		k->items[i].offset = k->items[i].b->offset;
-		int64_t top = k->items[i].offset + k->items[i].b->size;
-		peak = top > peak ? top : peak;
-	}
-	remember(w, SEARCHED, k, block, peak);
 	return true;
 }
 
-static bool begin_block(struct ways *w, struct packer *k, size_t block)
+static double bytes_at(const struct packer *k, const int64_t *coefficients, int point)
 {
-	struct plan_func *plan = w->plan;
-	for (size_t i = 0; i < plan->n_buffers; i++) {
-		struct plan_buffer *b = &plan->buffers[i];
-		if (b->block == block)
-			k->items[k->n++] = (struct item){
-			        .b = b, .area = (double)b->size * (double)(b->last - b->first + 1)};
+	double bytes = 0;
+	for (size_t i = 0; i < k->n_lanes; i++)
+		bytes += (double)coefficients[i] * k->unit[i][point];
+	return bytes;
+}
+
+/* B*T is at least 1 times B where T is at least 1. */
+static void find_least(struct packer *k)
+{
+	const struct plan_lane *l = k->plan->lanes;
+	for (size_t i = 0; i < k->n_lanes; i++)
+		for (size_t j = 0; j < k->n_lanes; j++) {
+			const struct ir_dim *q = i != j ? ir_dim_divide(k->dims, l[i].unit, l[j].unit) : NULL;
+			int64_t least = q != NULL ? ir_dim_lo(k->dims, q) : 0;
+			k->least[i * k->n_lanes + j] = least > 0 ? least : 0;
+		}
+}
+
+static void find_alive(struct packer *k)
+{
+	const struct plan_func *p = k->plan;
+	for (size_t i = 0; i < p->n_buffers; i++) {
+		const struct plan_buffer *b = &p->buffers[i];
+		for (size_t t = b->first; t <= b->last; t++)
+			k->alive[t * k->n_lanes + b->lane] += b->size;
 	}
-	const int64_t *alive = sums(w->arena, k, plan->n_times);
-	if (alive == NULL)
-		return false;
-	for (size_t i = 0; i < k->n; i++)
-		for (size_t t = k->items[i].b->first; t <= k->items[i].b->last; t++)
-			k->items[i].crowd = alive[t] > k->items[i].crowd ? alive[t] : k->items[i].crowd;
-	for (size_t t = 0; t <= plan->n_times; t++)
-		if (alive[t] > plan->blocks[block].lower_bound)
-			plan->blocks[block].lower_bound = alive[t];
+	for (size_t t = 0; t <= p->n_times; t++)
+		for (int point = 0; point < PLAN_POINTS; point++) {
+			double bytes = bytes_at(k, k->alive + t * k->n_lanes, point);
+			k->bound[point] = bytes > k->bound[point] ? bytes : k->bound[point];
+		}
+}
+
+/* ---- one buffer ---- */
+
+static int64_t *at_of(const struct packer *k, size_t buffer)
+{
+	return k->at + buffer * k->n_lanes;
+}
+
+static void top_of(const struct packer *k, size_t buffer, int64_t *top)
+{
+	const struct plan_buffer *b = &k->plan->buffers[buffer];
+	memcpy(top, at_of(k, buffer), k->n_lanes * sizeof(*top));
+	top[b->lane] += b->size;
+}
+
+/* What is missing in lane i is there in lanes whose units are multiples of its unit; taken away there. */
+static bool covered(const struct packer *k, int64_t *rest, size_t i)
+{
+	for (size_t j = 0; j < k->n_lanes && rest[i] < 0; j++) {
+		int64_t least = k->least[j * k->n_lanes + i];
+		if (least <= 0 || rest[j] <= 0)
+			continue;
+		int64_t need = -rest[i] / least + (-rest[i] % least != 0);
+		int64_t taken = need < rest[j] ? need : rest[j];
+		rest[j] -= taken;
+		rest[i] = taken == need ? 0 : rest[i] + taken * least;
+	}
+	return rest[i] >= 0;
+}
+
+/* a >= b + size of the buffer `under`, for all values of the dims. */
+static bool above(const struct packer *k, const int64_t *a, const int64_t *b, const struct plan_buffer *under)
+{
+	bool all = true, some = false;
+	for (size_t i = 0; i < k->n_lanes; i++) {
+		k->rest[i] = a[i] - b[i] - (i == under->lane ? under->size : 0);
+		all = all && k->rest[i] >= 0;
+		some = some || k->rest[i] > 0;
+	}
+	for (size_t i = 0; !all && some && i < k->n_lanes; i++)
+		some = covered(k, k->rest, i);
+	return all || some;
+}
+
+/* The neighbors from number `from` on come first: who lies on the buffer of a candidate was often placed
+ * next. */
+static bool fits(const struct packer *k, const struct plan_buffer *b, size_t from)
+{
+	for (size_t i = 0; i < k->n_near; i++) {
+		size_t other = k->near[(from + i) % k->n_near];
+		const struct plan_buffer *x = &k->plan->buffers[other];
+		if (!above(k, k->place, at_of(k, other), x) && !above(k, at_of(k, other), k->place, b))
+			return false;
+	}
 	return true;
 }
 
-static bool pack_block(struct ways *w, size_t block)
-{
-	struct plan_func *plan = w->plan;
-	struct packer k = {.arena = w->arena, .items = ARENA_ARRAY(w->arena, struct item, plan->n_buffers)};
-	size_t best = BY_SIZE;
-	k.alive = ARENA_ARRAY(w->arena, struct item *, plan->n_buffers);
-	if (k.items == NULL || k.alive == NULL || !begin_block(w, &k, block))
-		return false;
-	for (size_t way = 0; way < N_WAYS; way++)
-		w->peak[way * plan->n_blocks + block] = INT64_MAX;
-	for (enum order order = BY_SIZE; order < N_ORDERS && (order == BY_SIZE || k.n <= MANY_BUFFERS);
-	     order++) {
-		int64_t peak = place(&k, order);
-		remember(w, order, &k, block, peak);
-		if (w->peak[order * plan->n_blocks + block] < w->peak[best * plan->n_blocks + block])
-			best = order;
-	}
-	w->proved[block] = w->peak[best * plan->n_blocks + block] == plan->blocks[block].lower_bound;
-	return w->proved[block] || search(w, &k, block, best);
-}
-
-/* ---- the best combination ---- */
-
-static size_t best_way(const struct ways *w, size_t block)
-{
-	size_t best = 0, n = w->plan->n_blocks;
-	for (size_t way = 1; way < N_WAYS; way++)
-		if (w->peak[way * n + block] < w->peak[best * n + block])
-			best = way;
-	return best;
-}
-
-/* Offsets of `way` wherever it is as good as the best one of a block, else of that. */
-static void choose(struct ways *w, size_t way)
-{
-	struct plan_func *plan = w->plan;
-	for (size_t i = 0; i < plan->n_buffers; i++) {
-		size_t block = plan->buffers[i].block, best = best_way(w, block), n = plan->n_blocks;
-		size_t from = w->peak[way * n + block] == w->peak[best * n + block] ? way : best;
-		plan->buffers[i].offset = w->offset[from * plan->n_buffers + i];
-		plan->blocks[block].peak = w->peak[best * n + block];
-	}
-}
-
-/* Groups between the last use of bytes and the next, over all buffers: small is good for the caches. */
-static double staleness(const struct plan_func *plan)
+/* How high the top of the candidate is, relative to the lower bounds. */
+static double height(const struct packer *k, const struct plan_buffer *b)
 {
 	double sum = 0;
-	for (size_t i = 0; i < plan->n_buffers; i++) {
-		const struct plan_buffer *x = &plan->buffers[i];
-		size_t least = x->first + 1;
-		for (size_t j = 0; j < plan->n_buffers; j++) {
-			const struct plan_buffer *y = &plan->buffers[j];
-			bool shares = x->block == y->block && y->last < x->first &&
-			              x->offset < y->offset + y->size && y->offset < x->offset + x->size;
-			least = shares && x->first - y->last < least ? x->first - y->last : least;
-		}
-		sum += (double)least;
+	for (int point = 0; point < PLAN_POINTS; point++) {
+		double top = bytes_at(k, k->place, point) + (double)b->size * k->unit[b->lane][point];
+		double part = k->bound[point] > 0 ? top / k->bound[point] : 0;
+		sum += part > 1 ? OVER_BOUND * part : part;
 	}
 	return sum;
 }
 
-static bool combine(struct ways *w, struct arena *keep, struct ir_dims *dims)
+/* k->place becomes the best one if it is the lowest so far. */
+static void consider(struct packer *k, const struct plan_buffer *b, size_t from, double *lowest)
 {
-	struct plan_stack s;
-	double best_gap = 0, best_stale = 0;
-	size_t best_way_of_all = 0, best_turn = 0;
-	bool any = false, many = w->plan->n_buffers > MANY_BUFFERS;
-	if (!plan_stack_begin(&s, w->arena, dims, w->plan))
-		return false;
-	for (size_t way = 0; way < (many ? 1 : N_WAYS); way++) {
-		choose(w, way);
-		double stale = many ? 0 : staleness(w->plan);
-		for (size_t turn = 0; turn < plan_stack_turns(&s); turn++) {
-			double gap = plan_stack_try(&s, turn);
-			if (any && (gap > best_gap || (!(gap < best_gap) && stale >= best_stale)))
-				continue;
-			any = true;
-			best_gap = gap;
-			best_stale = stale;
-			best_way_of_all = way;
-			best_turn = turn;
+	double h = height(k, b);
+	if ((*lowest >= 0 && h >= *lowest) || !fits(k, b, from))
+		return;
+	*lowest = h;
+	memcpy(k->best, k->place, k->n_lanes * sizeof(*k->best));
+}
+
+/* Places the buffer apart from those before number n_placed of the order. */
+static void place_one(struct packer *k, size_t n_placed)
+{
+	size_t here = k->order[n_placed], n = k->n_lanes;
+	const struct plan_buffer *b = &k->plan->buffers[here];
+	int64_t *all = at_of(k, here); /* above everything that is alive with it */
+	double lowest = -1;
+
+	k->n_near = 0;
+	for (size_t i = 0; i < n_placed; i++) {
+		const struct plan_buffer *x = &k->plan->buffers[k->order[i]];
+		if (x->first <= b->last && b->first <= x->last)
+			k->near[k->n_near++] = k->order[i];
+	}
+	memset(all, 0, n * sizeof(*all));
+	memset(k->place, 0, n * sizeof(*all));
+	consider(k, b, 0, &lowest);
+	for (size_t i = 0; i < k->n_near; i++) {
+		top_of(k, k->near[i], k->place);
+		for (size_t j = 0; j < n; j++)
+			all[j] = k->place[j] > all[j] ? k->place[j] : all[j];
+		consider(k, b, i + 1, &lowest);
+	}
+	memcpy(k->place, all, n * sizeof(*all));
+	consider(k, b, 0, &lowest);
+	/* Where a unit is a multiple of another one: above 4*B*S and 32*B is 4*B*S + 28*B. */
+	for (size_t i = 0; i < n * n; i++) {
+		size_t from = i / n, to = i % n;
+		if (k->least[i] <= 0 || all[from] <= 0 || all[to] <= 0)
+			continue;
+		memcpy(k->place, all, n * sizeof(*all));
+		k->place[to] = all[from] > all[to] / k->least[i] ? 0 : all[to] - k->least[i] * all[from];
+		consider(k, b, 0, &lowest);
+	}
+	memcpy(all, k->best, n * sizeof(*all));
+}
+
+/* ---- orders ---- */
+
+static double key_of(const struct packer *k, const struct plan_buffer *b, enum order order, int point)
+{
+	double length = (double)(b->last - b->first + 1);
+	double bytes = (double)b->size * k->unit[b->lane][point], most = 0;
+	switch (order) {
+	case LARGE_FIRST: return bytes;
+	case LONG_FIRST: return length;
+	case AREA_FIRST: return bytes * length;
+	case EARLY_FIRST: return -(double)b->first;
+	case LATE_FIRST: return (double)b->last;
+	case CROWDED_FIRST:
+		for (size_t t = b->first; t <= b->last; t++) {
+			double sum = bytes_at(k, k->alive + t * k->n_lanes, point);
+			most = sum > most ? sum : most;
+		}
+		return most;
+	case N_ORDERS: break;
+	}
+	return 0;
+}
+
+/* The largest keys first; equal ones in the order of definition. */
+static void sort(struct packer *k, double *key, enum order order, int point)
+{
+	for (size_t i = 0; i < k->plan->n_buffers; i++) {
+		size_t j = i;
+		key[i] = key_of(k, &k->plan->buffers[i], order, point);
+		for (; j > 0 && key[k->order[j - 1]] < key[i]; j--)
+			k->order[j] = k->order[j - 1];
+		k->order[j] = i;
+	}
+}
+
+/* Places all in their order. Gives the largest weighted gap of the points, its buffer and the gaps. */
+static double place_all(struct packer *k, size_t *highest, double gap[PLAN_POINTS])
+{
+	double worst = 0, peak[PLAN_POINTS] = {0};
+	size_t at_peak[PLAN_POINTS] = {0};
+	for (size_t i = 0; i < k->plan->n_buffers; i++) {
+		place_one(k, i);
+		top_of(k, k->order[i], k->place);
+		for (int point = 0; point < PLAN_POINTS; point++) {
+			double top = bytes_at(k, k->place, point);
+			if (top > peak[point]) {
+				peak[point] = top;
+				at_peak[point] = i;
+			}
 		}
 	}
-	choose(w, best_way_of_all);
-	best_gap = plan_stack_try(&s, best_turn);
-	if (w->plan->n_lanes > 1 && best_gap > 0 && w->plan->n_buffers <= MIXED_BUFFERS)
-		(void)plan_mixed(&s, keep, best_gap);
-	plan_stack_keep(&s, dims);
-	return !arena_failed(w->arena);
-}
-
-static void sum_lanes(struct ways *w)
-{
-	struct plan_func *plan = w->plan;
-	for (size_t i = 0; i < plan->n_lanes; i++)
-		plan->lanes[i].proved = true;
-	for (size_t i = 0; i < plan->n_blocks; i++) {
-		const struct plan_block *b = &plan->blocks[i];
-		struct plan_lane *l = &plan->lanes[b->lane];
-		l->peak = b->peak > l->peak ? b->peak : l->peak;
-		l->lower_bound = b->lower_bound > l->lower_bound ? b->lower_bound : l->lower_bound;
-		l->proved = l->proved && w->proved[i];
-	}
-}
-
-bool plan_pack(struct arena *a, struct arena *keep, struct ir_dims *dims, struct plan_func *plan)
-{
-	struct ways w = {.plan = plan, .arena = a};
-	struct item *items = ARENA_ARRAY(a, struct item, plan->n_buffers + 1);
-	if (items == NULL || !make_blocks(keep, plan, items))
-		return false;
-	w.offset = ARENA_ARRAY(a, int64_t, N_WAYS * plan->n_buffers + 1);
-	w.peak = ARENA_ARRAY(a, int64_t, N_WAYS * plan->n_blocks + 1);
-	w.proved = ARENA_ARRAY(a, bool, plan->n_blocks + 1);
-	if (arena_failed(a))
-		return false;
-	for (size_t i = 0; i < plan->n_blocks; i++)
-		if (!pack_block(&w, i))
-			return false;
-	choose(&w, 0);
-	sum_lanes(&w);
-	return combine(&w, keep, dims);
-}
-
-const char *plan_check(struct arena *a, const struct plan_func *plan)
-{
-	for (size_t i = 0; i < plan->n_buffers; i++) {
-		const struct plan_buffer *x = &plan->buffers[i];
-		if (x->first > x->last || x->last > plan->n_times)
-			return arena_printf(a, "buffer %zu (%s) has no lifetime", i, x->name);
-		if (x->offset < 0 || x->offset % PLAN_ALIGN != 0 ||
-		    x->offset + x->size > plan->blocks[x->block].peak)
-			return arena_printf(a, "buffer %zu (%s) lies outside of its block", i, x->name);
-		for (size_t j = i + 1; j < plan->n_buffers; j++) {
-			const struct plan_buffer *y = &plan->buffers[j];
-			if (x->block == y->block && together(x, y) && x->offset < y->offset + y->size &&
-			    y->offset < x->offset + x->size)
-				return arena_printf(a, "buffers %zu (%s) and %zu (%s) overlap", i, x->name, j,
-				                    y->name);
+	for (int point = 0; point < PLAN_POINTS; point++) {
+		gap[point] = k->bound[point] > 0 ? (peak[point] - k->bound[point]) / k->bound[point] : 0;
+		double weighted = gap[point] * (point == 0 ? LARGEST_WEIGHT : 1);
+		if (weighted > worst) {
+			worst = weighted;
+			*highest = at_peak[point];
 		}
 	}
-	return NULL;
+	return worst;
+}
+
+/* Moves number i of the order half the way to the front: closer to it, the same few would take turns. */
+static void promote(struct packer *k, size_t i)
+{
+	size_t buffer = k->order[i], to = i / 2;
+	memmove(k->order + to + 1, k->order + to, (i - to) * sizeof(*k->order));
+	k->order[to] = buffer;
+}
+
+/* The best of all orders is in `best` [n_buffers][n_lanes], its gaps are in the plan. */
+static void try_orders(struct packer *k, double *key, int64_t *best)
+{
+	size_t n = k->plan->n_buffers, highest = 0;
+	bool many = n > MANY_BUFFERS;
+	double least = -1, gap[PLAN_POINTS];
+	for (int turn = 0; turn < (many ? 1 : 2 * N_ORDERS); turn++) {
+		sort(k, key, (enum order)(turn % N_ORDERS), turn / N_ORDERS);
+		for (int i = 0; i <= (many ? 0 : PROMOTIONS); i++) {
+			double now = place_all(k, &highest, gap);
+			if (least < 0 || now < least) {
+				least = now;
+				memcpy(best, k->at, n * k->n_lanes * sizeof(*best));
+				memcpy(k->plan->gap, gap, sizeof(gap));
+			}
+			if (!(least > 0))
+				return;
+			promote(k, highest);
+		}
+	}
+}
+
+/* ---- sizes ---- */
+
+/* Vectors of coefficients of which none is below another one. */
+struct tops {
+	int64_t *items; /* [TOPS_MAX][n_lanes] */
+	size_t n, n_lanes;
+};
+
+static bool below(const int64_t *a, const int64_t *b, size_t n)
+{
+	bool all = true;
+	for (size_t i = 0; i < n; i++)
+		all = all && a[i] <= b[i];
+	return all;
+}
+
+/* False: there is no room; what is there stays. */
+static bool add_top(struct tops *t, const int64_t *top)
+{
+	size_t n = t->n_lanes, kept = 0;
+	for (size_t i = 0; i < t->n; i++)
+		if (below(top, t->items + i * n, n))
+			return true;
+	for (size_t i = 0; i < t->n; i++)
+		if (!below(t->items + i * n, top, n))
+			memmove(t->items + kept++ * n, t->items + i * n, n * sizeof(*top));
+	t->n = kept;
+	if (kept == TOPS_MAX)
+		return false;
+	memcpy(t->items + t->n++ * n, top, n * sizeof(*top));
+	return true;
+}
+
+/* Sum of coefficients (multiples of 64) times units, divided by 64. */
+static const struct ir_dim *lines_of(const struct packer *k, const int64_t *top)
+{
+	const struct ir_dim *sum = ir_dim_const(k->dims, 0);
+	for (size_t i = 0; i < k->n_lanes; i++) {
+		const struct ir_dim *lines = ir_dim_const(k->dims, top[i] / PLAN_ALIGN);
+		sum = ir_dim_add(k->dims, sum, ir_dim_mul(k->dims, lines, k->plan->lanes[i].unit));
+	}
+	return sum;
+}
+
+static const struct ir_dim *bytes_of(const struct packer *k, const struct ir_dim *lines)
+{
+	return ir_dim_mul(k->dims, ir_dim_const(k->dims, PLAN_ALIGN), lines);
+}
+
+static const struct ir_dim *largest(const struct packer *k, const struct tops *t)
+{
+	const struct ir_dim *most = ir_dim_const(k->dims, 0);
+	for (size_t i = 0; i < t->n; i++)
+		most = ir_dim_max(k->dims, most, lines_of(k, t->items + i * k->n_lanes));
+	return bytes_of(k, most);
+}
+
+static void keep(struct packer *k, struct tops *tops, struct tops *times)
+{
+	struct plan_func *p = k->plan;
+	for (size_t i = 0; i < p->n_buffers; i++) {
+		p->buffers[i].at = bytes_of(k, lines_of(k, at_of(k, i)));
+		top_of(k, i, k->place);
+		if (add_top(tops, k->place))
+			continue;
+		/* Too many sides of the maximum: the last one covers all others. */
+		int64_t *last = tops->items + (tops->n - 1) * k->n_lanes;
+		for (size_t j = 0; j < k->n_lanes; j++)
+			last[j] = k->place[j] > last[j] ? k->place[j] : last[j];
+	}
+	/* A bound without some of its times is a bound, too. */
+	for (size_t t = 0; t <= p->n_times; t++)
+		(void)add_top(times, k->alive + t * k->n_lanes);
+	p->arena = largest(k, tops);
+	p->lower_bound = largest(k, times);
+}
+
+bool plan_pack(struct arena *a, struct ir_dims *dims, struct plan_func *plan)
+{
+	size_t n = plan->n_buffers, lanes = plan->n_lanes, cells = n * lanes + 1;
+	struct packer k = {.plan = plan, .dims = dims, .n_lanes = lanes};
+	struct tops tops = {ARENA_ARRAY(a, int64_t, TOPS_MAX * lanes + 1), 0, lanes};
+	struct tops times = {ARENA_ARRAY(a, int64_t, TOPS_MAX * lanes + 1), 0, lanes};
+	double *key = ARENA_ARRAY(a, double, n + 1);
+	int64_t *best = ARENA_ARRAY(a, int64_t, cells);
+	k.unit = arena_alloc(a, (lanes + 1) * sizeof(*k.unit));
+	k.least = ARENA_ARRAY(a, int64_t, lanes * lanes + 1);
+	k.alive = ARENA_ARRAY(a, int64_t, (plan->n_times + 2) * (lanes + 1));
+	k.at = ARENA_ARRAY(a, int64_t, cells);
+	k.order = ARENA_ARRAY(a, size_t, n + 1);
+	k.near = ARENA_ARRAY(a, size_t, n + 1);
+	k.place = ARENA_ARRAY(a, int64_t, lanes + 1);
+	k.best = ARENA_ARRAY(a, int64_t, lanes + 1);
+	k.rest = ARENA_ARRAY(a, int64_t, lanes + 1);
+	if (arena_failed(a) || !find_units(&k, a))
+		return false;
+	find_least(&k);
+	find_alive(&k);
+	try_orders(&k, key, best);
+	k.at = best;
+	keep(&k, &tops, &times);
+	return !arena_failed(a);
 }

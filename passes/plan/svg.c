@@ -31,9 +31,7 @@ static double value_of(const struct picture *p, const struct ir_dim *d)
 
 static double begin_of(const struct picture *p, const struct plan_buffer *b)
 {
-	const struct plan_func *f = p->plan;
-	return value_of(p, f->blocks[b->block].base) +
-	       (double)b->offset * value_of(p, f->lanes[b->lane].unit);
+	return value_of(p, b->at);
 }
 
 static double bytes_of(const struct picture *p, const struct plan_buffer *b)

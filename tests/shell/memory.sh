@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Memory plans of the examples and of the models beside the checkout: nothing above the lower bound of the whole
-# arena for functions whose buffers are multiples of one quantity; elsewhere at most 5 % at the largest dims and in
-# the middle. For one token of each sequence (the other two points, some kilobytes) the largest is 27 % today. Then the groups of the examples in the bytes of their plan,
-# and the map, which is the same twice.
+# arena for functions whose buffers are multiples of one quantity; elsewhere at most 1 % at each point of the dims.
+# Then the groups of the examples in the bytes of their plan, and the map, which is the same twice.
 set -euo pipefail
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -22,8 +21,8 @@ for model in "${models[@]}"; do
 			/^  (arena|bound) .*max\(/ { mixed = 1 }
 			/^  gap / {
 				n++
-				most = mixed ? 5 : 0
-				if (over($2, most) || over($8, mixed ? 40 : 0) || over($9, most) || over($11, mixed ? 40 : 0)) {
+				most = mixed ? 1 : 0
+				if (over($2, most) || over($8, most) || over($9, most) || over($11, most)) {
 					print what ": " $0
 					failed = 1
 				}
