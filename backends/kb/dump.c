@@ -41,7 +41,7 @@ static void print_memory(struct buf *out, const struct kb_inst *inst)
 	bool is_store = inst->op == KBO_STORE || inst->op == KBO_STORE_PART;
 	bool is_part = inst->op == KBO_LOAD_PART || inst->op == KBO_STORE_PART;
 	if (is_part)
-		buf_printf(out, " first %d", inst->sub);
+		buf_printf(out, " first %d", inst->n_lanes);
 	if (is_store)
 		buf_printf(out, " %%%u", inst->args[0].id);
 	print_address(out, inst, is_store ? 1 : 0);
@@ -68,50 +68,8 @@ static void print_shuffle(struct buf *out, const struct kb_inst *inst)
 static void print_loop(struct buf *out, const struct kb_inst *inst)
 {
 	buf_printf(out, "loop %%%u %s = %%%u to %%%u step %" PRId64 "%s {", inst->result, inst->name,
-	           inst->args[0].id, inst->args[1].id, inst->imm, inst->sub & KB_NONEMPTY ? " nonempty" : "");
-}
-
-static const char *op_name(const struct kb_inst *inst)
-{
-	static const char *const names[] = {
-	        [KBO_CALL] = "call",
-	        [KBO_CALL_PTR] = "call_ptr",
-	        [KBO_FUNC_ADDR] = "func_addr",
-	        [KBO_CONST_INT] = "const",
-	        [KBO_CONST_FLOAT] = "const",
-	        [KBO_NULL] = "null",
-	        [KBO_STRING] = "string",
-	        [KBO_SYMBOL] = "symbol",
-	        [KBO_LANE_IDS] = "lane_ids",
-	        [KBO_GET] = "get",
-	        [KBO_LOCAL] = "local",
-	        [KBO_LOAD] = "load",
-	        [KBO_STORE] = "store",
-	        [KBO_LOAD_SPLAT] = "load_splat",
-	        [KBO_LOAD_PART] = "load",
-	        [KBO_STORE_PART] = "store",
-	        [KBO_PTR_ADD] = "ptr_add",
-	        [KBO_PREFETCH] = "prefetch",
-	        [KBO_FMA] = "fma",
-	        [KBO_SELECT] = "select",
-	        [KBO_SPLAT] = "splat",
-	        [KBO_LANE] = "lane",
-	        [KBO_CVT] = "cvt",
-	        [KBO_BITCAST] = "bitcast",
-	        [KBO_SHUFFLE] = "shuffle",
-	        [KBO_ATOMIC_LOAD] = "atomic_load",
-	        [KBO_ATOMIC_STORE] = "atomic_store",
-	        [KBO_ATOMIC_ADD] = "atomic_add",
-	        [KBO_PAUSE] = "pause",
-	        [KBO_GROUP_ID] = "group_id",
-	        [KBO_GROUP_COUNT] = "group_count",
-	        [KBO_ITEM_ID] = "item_id",
-	        [KBO_SHARED] = "shared",
-	        [KBO_BARRIER] = "barrier",
-	        [KBO_CPUID] = "cpuid",
-	        [KBO_XGETBV] = "xgetbv",
-	};
-	return (size_t)inst->op < TFMC_COUNT(names) && names[inst->op] ? names[inst->op] : "";
+	           inst->args[0].id, inst->args[1].id, inst->imm,
+	           inst->flags & KB_NONEMPTY ? " nonempty" : "");
 }
 
 /* `%7 = name type operands` of an ordinary instruction. */
@@ -120,15 +78,15 @@ static void print_plain(struct buf *out, const struct kb_inst *inst)
 	if (inst->result)
 		buf_printf(out, "%%%u = ", inst->result);
 	if (inst->op == KBO_BIN)
-		buf_str(out, kb_bin_name((enum kb_bin)inst->sub));
+		buf_str(out, kb_bin_name(inst->bin));
 	else if (inst->op == KBO_UN)
-		buf_str(out, kb_un_name((enum kb_un)inst->sub));
-	else if (inst->op == KBO_CMP)
-		buf_printf(out, "cmp %s", kb_cmp_name((enum kb_cmp)inst->sub));
-	else if (inst->op == KBO_REDUCE)
-		buf_printf(out, "reduce %s", kb_bin_name((enum kb_bin)inst->sub));
+		buf_str(out, kb_un_name(inst->un));
 	else
-		buf_str(out, op_name(inst));
+		buf_str(out, kb_op_name(inst->op));
+	if (inst->op == KBO_CMP)
+		buf_printf(out, " %s", kb_cmp_name(inst->cmp));
+	if (inst->op == KBO_REDUCE)
+		buf_printf(out, " %s", kb_bin_name(inst->bin));
 	if (inst->type.scalar != KB_VOID) {
 		buf_char(out, ' ');
 		print_type(out, inst->type);
@@ -149,8 +107,7 @@ static void print_operands(struct buf *out, const struct kb_func *f, const struc
 	case KBO_GET: buf_printf(out, " $%" PRId64, inst->imm); return;
 	case KBO_LOCAL:
 	case KBO_SHARED:
-		buf_printf(out, " %s %" PRId64 " x %s", inst->name, inst->imm,
-		           kb_scalar_name((enum kb_scalar)inst->sub));
+		buf_printf(out, " %s %" PRId64 " x %s", inst->name, inst->imm, kb_scalar_name(inst->element));
 		return;
 	case KBO_STRING:
 		buf_char(out, ' ');
@@ -170,7 +127,7 @@ static void print_operands(struct buf *out, const struct kb_func *f, const struc
 		return;
 	case KBO_LANE:
 		print_args(out, inst, 0);
-		buf_printf(out, " [%d]", inst->sub);
+		buf_printf(out, " [%d]", inst->lane);
 		return;
 	case KBO_PTR_ADD:
 	case KBO_PREFETCH:
@@ -178,22 +135,13 @@ static void print_operands(struct buf *out, const struct kb_func *f, const struc
 	case KBO_ATOMIC_STORE:
 	case KBO_ATOMIC_ADD:
 		print_args(out, inst, 0);
-		buf_printf(out, " + %" PRId64 "%s", inst->imm, inst->sub ? " apart" : "");
+		buf_printf(out, " + %" PRId64, inst->imm);
 		return;
 	case KBO_CPUID:
-		buf_printf(out, " leaf %" PRId64 " subleaf %d register %d", inst->imm, inst->align,
-		           inst->sub);
+		buf_printf(out, " leaf %" PRId64 " subleaf %d register %d", inst->imm, inst->cpuid.subleaf,
+		           inst->cpuid.reg);
 		return;
-	/* clang-format off */
-	case KBO_XGETBV: case KBO_CALL_PTR: case KBO_NULL: case KBO_LANE_IDS: case KBO_BIN: case KBO_UN:
-	case KBO_FMA: case KBO_CMP: case KBO_SELECT: case KBO_SPLAT: case KBO_REDUCE: case KBO_PAUSE:
-	case KBO_GROUP_ID: case KBO_GROUP_COUNT: case KBO_ITEM_ID: case KBO_BARRIER:
-		print_args(out, inst, 0);
-		return;
-	case KBO_PARAM: case KBO_COMMENT: case KBO_RETURN: case KBO_VAR: case KBO_SET: case KBO_LOOP:
-	case KBO_END_LOOP: case KBO_FOREVER: case KBO_BREAK_IF: case KBO_END_FOREVER: case KBO_IF:
-	case KBO_ELSE: case KBO_END_IF: return;
-		/* clang-format on */
+	default: print_args(out, inst, 0); return;
 	}
 }
 
@@ -221,19 +169,8 @@ static bool print_structure(struct buf *out, const struct kb_inst *inst)
 	case KBO_END_LOOP:
 	case KBO_END_FOREVER:
 	case KBO_END_IF: buf_char(out, '}'); return true;
-	/* clang-format off */
-	case KBO_PARAM: case KBO_CALL: case KBO_CALL_PTR: case KBO_FUNC_ADDR: case KBO_CONST_INT:
-	case KBO_CONST_FLOAT: case KBO_NULL: case KBO_STRING: case KBO_SYMBOL: case KBO_LANE_IDS:
-	case KBO_GET: case KBO_LOCAL: case KBO_LOAD: case KBO_STORE: case KBO_LOAD_SPLAT:
-	case KBO_LOAD_PART: case KBO_STORE_PART: case KBO_PTR_ADD: case KBO_PREFETCH: case KBO_BIN:
-	case KBO_UN: case KBO_FMA: case KBO_CMP: case KBO_SELECT: case KBO_SPLAT: case KBO_LANE:
-	case KBO_CVT: case KBO_BITCAST: case KBO_SHUFFLE: case KBO_REDUCE: case KBO_ATOMIC_LOAD:
-	case KBO_ATOMIC_STORE: case KBO_ATOMIC_ADD: case KBO_PAUSE: case KBO_CPUID: case KBO_XGETBV:
-	case KBO_GROUP_ID: case KBO_GROUP_COUNT: case KBO_ITEM_ID: case KBO_SHARED: case KBO_BARRIER:
-		return false;
-		/* clang-format on */
+	default: return false;
 	}
-	return false;
 }
 
 static void print_head(struct buf *out, const struct kb_func *f)
@@ -245,8 +182,8 @@ static void print_head(struct buf *out, const struct kb_func *f)
 		const struct kb_inst *p = &f->insts[i];
 		buf_printf(out, "%s%%%u: ", i ? ", " : "", p->result);
 		print_type(out, p->type);
-		buf_printf(out, " %s%s%s", p->name, p->sub & KB_NOALIAS ? " noalias" : "",
-		           p->sub & KB_READONLY ? " readonly" : "");
+		buf_printf(out, " %s%s%s", p->name, p->flags & KB_NOALIAS ? " noalias" : "",
+		           p->flags & KB_READONLY ? " readonly" : "");
 	}
 	buf_printf(out, ") -> %s ", kb_scalar_name(f->result));
 	if (f->group_size > 1)

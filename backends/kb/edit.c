@@ -16,66 +16,6 @@ struct pruner {
 	bool changed;
 };
 
-bool kb_has_effect(enum kb_opcode op)
-{
-	switch (op) {
-	case KBO_COMMENT:
-	case KBO_RETURN:
-	case KBO_CALL:
-	case KBO_CALL_PTR:
-	case KBO_LOOP:
-	case KBO_END_LOOP:
-	case KBO_FOREVER:
-	case KBO_BREAK_IF:
-	case KBO_END_FOREVER:
-	case KBO_IF:
-	case KBO_ELSE:
-	case KBO_END_IF:
-	case KBO_STORE:
-	case KBO_STORE_PART:
-	case KBO_PREFETCH:
-	case KBO_ATOMIC_LOAD:
-	case KBO_ATOMIC_STORE:
-	case KBO_ATOMIC_ADD:
-	case KBO_PAUSE:
-	case KBO_BARRIER: return true;
-	case KBO_PARAM:
-	case KBO_FUNC_ADDR:
-	case KBO_CONST_INT:
-	case KBO_CONST_FLOAT:
-	case KBO_NULL:
-	case KBO_STRING:
-	case KBO_SYMBOL:
-	case KBO_LANE_IDS:
-	case KBO_VAR:
-	case KBO_GET:
-	case KBO_SET:
-	case KBO_LOCAL:
-	case KBO_LOAD:
-	case KBO_LOAD_SPLAT:
-	case KBO_LOAD_PART:
-	case KBO_PTR_ADD:
-	case KBO_BIN:
-	case KBO_UN:
-	case KBO_FMA:
-	case KBO_CMP:
-	case KBO_SELECT:
-	case KBO_SPLAT:
-	case KBO_LANE:
-	case KBO_CVT:
-	case KBO_BITCAST:
-	case KBO_SHUFFLE:
-	case KBO_REDUCE:
-	case KBO_GROUP_ID:
-	case KBO_GROUP_COUNT:
-	case KBO_ITEM_ID:
-	case KBO_SHARED:
-	case KBO_CPUID:
-	case KBO_XGETBV: return false;
-	}
-	return true;
-}
-
 static bool is_needed(const struct pruner *p, const struct kb_inst *inst)
 {
 	if (inst->op == KBO_SET)
@@ -153,9 +93,10 @@ static bool same_imm(const struct pairing *p, const struct kb_inst *x, const str
 
 static bool same_inst(struct pairing *p, const struct kb_inst *x, const struct kb_inst *y)
 {
-	if (x->op != y->op || !kb_same_type(x->type, y->type) || x->n_args != y->n_args || x->sub != y->sub ||
-	    x->align != y->align || memcmp(&x->fimm, &y->fimm, sizeof(x->fimm)) != 0 ||
-	    (x->result == 0) != (y->result == 0) || !same_imm(p, x, y))
+	if (x->op != y->op || !kb_same_type(x->type, y->type) || x->n_args != y->n_args ||
+	    x->detail != y->detail || x->align != y->align ||
+	    memcmp(&x->fimm, &y->fimm, sizeof(x->fimm)) != 0 || (x->result == 0) != (y->result == 0) ||
+	    !same_imm(p, x, y))
 		return false;
 	if (names_matter(x->op) && !same_text(x->name, y->name))
 		return false;

@@ -44,7 +44,7 @@ struct kb_val kb_shared(struct kb *k, const char *name, enum kb_scalar type, int
 	struct kb_inst inst = {.op = KBO_SHARED,
 	                       .type = KB_PTR_T,
 	                       .imm = count,
-	                       .sub = (int)type,
+	                       .element = type,
 	                       .align = 64,
 	                       .name = arena_strdup(k->module->arena, name)};
 	return kb_emit(k, inst, NULL, 0, true);

@@ -66,9 +66,10 @@ struct kb_val kb_emit(struct kb *k, struct kb_inst inst, const struct kb_val *ar
 struct kb_val kb_poison(struct kb *k, struct kb_type type);
 
 bool kb_is_int(enum kb_scalar s); /* I8 .. I64 */
+/* Whether the operation takes operands of the type. */
+bool kb_bin_fits(enum kb_bin op, enum kb_scalar s);
+bool kb_un_fits(enum kb_un op, enum kb_scalar s);
 const char *kb_scalar_name(enum kb_scalar s);
-const char *kb_bin_name(enum kb_bin op);
-const char *kb_un_name(enum kb_un op);
 const char *kb_cmp_name(enum kb_cmp op);
 static inline bool kb_same_type(struct kb_type a, struct kb_type b)
 {

@@ -159,10 +159,8 @@ struct kb_val kb_param(struct kb *k, const char *name, struct kb_type type, unsi
 {
 	bool first = k->insts.n == 0 || k->insts.items[k->insts.n - 1].op == KBO_PARAM;
 	kb_require(k, first, "parameters come first");
-	struct kb_inst inst = {.op = KBO_PARAM,
-	                       .type = type,
-	                       .sub = (int)flags,
-	                       .name = arena_strdup(k->module->arena, name)};
+	struct kb_inst inst = {
+	        .op = KBO_PARAM, .type = type, .flags = flags, .name = arena_strdup(k->module->arena, name)};
 	return kb_emit(k, inst, NULL, 0, true);
 }
 
@@ -368,7 +366,7 @@ struct kb_val kb_local(struct kb *k, const char *name, enum kb_scalar type, int6
 	struct kb_inst inst = {.op = KBO_LOCAL,
 	                       .type = KB_PTR_T,
 	                       .imm = count,
-	                       .sub = (int)type,
+	                       .element = type,
 	                       .align = 64,
 	                       .name = arena_strdup(k->module->arena, name)};
 	return kb_emit(k, inst, NULL, 0, true);
@@ -404,7 +402,7 @@ struct kb_val kb_loop(struct kb *k, const char *name, struct kb_val lo, struct k
 	struct kb_inst inst = {.op = KBO_LOOP,
 	                       .type = KB_INDEX_T,
 	                       .imm = step,
-	                       .sub = (int)flags,
+	                       .flags = flags,
 	                       .name = arena_strdup(k->module->arena, name)};
 	return kb_emit(k, inst, args, 2, true);
 }

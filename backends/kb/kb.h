@@ -162,22 +162,17 @@ void kb_prefetch(struct kb *k, struct kb_val ptr, struct kb_val index_bytes, int
 
 /* ---- arithmetic: operands of equal type; ints wrap ---- */
 enum kb_bin {
-	KB_ADD,
-	KB_SUB,
-	KB_MUL,
-	KB_DIV /* floats; ints toward zero, divisor != 0 */,
-	KB_REM,
-	KB_MIN,
-	KB_MAX /* floats: a op b ? a : b */,
-	KB_AND,
-	KB_OR,
-	KB_XOR,
-	KB_SHL,
-	KB_SHR /* logical */,
-	KB_SAR
+#define KB_BIN(op, name, sign, operands) KB_##op,
+#include "backends/kb/kb_ops.def"
 };
-enum kb_un { KB_NEG, KB_ABS, KB_SQRT, KB_FLOOR, KB_CEIL, KB_NOT };
-enum kb_cmp { KB_LT, KB_LE, KB_GT, KB_GE, KB_EQ, KB_NE /* floats: ordered, NE unordered; ints signed */ };
+enum kb_un {
+#define KB_UN(op, name, operands) KB_##op,
+#include "backends/kb/kb_ops.def"
+};
+enum kb_cmp {
+#define KB_CMP(op, name, sign) KB_##op,
+#include "backends/kb/kb_ops.def"
+};
 struct kb_val kb_bin(struct kb *k, enum kb_bin op, struct kb_val a, struct kb_val b);
 struct kb_val kb_un(struct kb *k, enum kb_un op, struct kb_val a);
 struct kb_val kb_fma(struct kb *k, struct kb_val a, struct kb_val b, struct kb_val c); /* a * b + c */
@@ -258,7 +253,5 @@ static inline struct kb_val kb_add_const(struct kb *k, struct kb_val a, int64_t 
 TFMC_MUST_USE enum tfmc_status kb_verify(const struct kb_module *m, struct diag_context *cx);
 /* Deterministic text of one function (NULL: all), for people and tests. */
 void kb_dump(struct buf *out, const struct kb_module *m, const char *name);
-/* Largest number of vector values alive at once in a function, in units of native registers. */
-int kb_live_vectors(const struct kb_module *m, const char *name);
 
 #endif

@@ -8,75 +8,6 @@
 
 #include "ir/support/checked.h"
 
-bool kb_is_float(enum kb_scalar s)
-{
-	return s == KB_F16 || s == KB_BF16 || s == KB_F32 || s == KB_F64;
-}
-
-/* Full arithmetic; narrower integers are only converted, compared and combined by bits. */
-static bool is_word(enum kb_scalar s)
-{
-	return s == KB_I32 || s == KB_I64 || s == KB_INDEX;
-}
-
-bool kb_is_int(enum kb_scalar s)
-{
-	return s == KB_I8 || s == KB_U8 || s == KB_I16 || is_word(s);
-}
-
-int kb_scalar_bytes(enum kb_scalar s)
-{
-	switch (s) {
-	case KB_VOID: return 0;
-	case KB_BOOL: return 0; /* not in memory: U8 is */
-	case KB_I8:
-	case KB_U8: return 1;
-	case KB_I16:
-	case KB_F16:
-	case KB_BF16: return 2;
-	case KB_I32:
-	case KB_F32: return 4;
-	case KB_I64:
-	case KB_INDEX:
-	case KB_F64:
-	case KB_PTR: return 8;
-	}
-	return 0;
-}
-
-const char *kb_scalar_name(enum kb_scalar s)
-{
-	static const char *const names[] = {
-	        [KB_VOID] = "void", [KB_BOOL] = "bool", [KB_I8] = "i8",   [KB_U8] = "u8",
-	        [KB_I16] = "i16",   [KB_I32] = "i32",   [KB_I64] = "i64", [KB_INDEX] = "index",
-	        [KB_F16] = "f16",   [KB_BF16] = "bf16", [KB_F32] = "f32", [KB_F64] = "f64",
-	        [KB_PTR] = "ptr"};
-	return names[s];
-}
-
-const char *kb_bin_name(enum kb_bin op)
-{
-	static const char *const names[] = {
-	        [KB_ADD] = "add", [KB_SUB] = "sub", [KB_MUL] = "mul", [KB_DIV] = "div", [KB_REM] = "rem",
-	        [KB_MIN] = "min", [KB_MAX] = "max", [KB_AND] = "and", [KB_OR] = "or",   [KB_XOR] = "xor",
-	        [KB_SHL] = "shl", [KB_SHR] = "shr", [KB_SAR] = "sar"};
-	return names[op];
-}
-
-const char *kb_un_name(enum kb_un op)
-{
-	static const char *const names[] = {[KB_NEG] = "neg",     [KB_ABS] = "abs",   [KB_SQRT] = "sqrt",
-	                                    [KB_FLOOR] = "floor", [KB_CEIL] = "ceil", [KB_NOT] = "not"};
-	return names[op];
-}
-
-const char *kb_cmp_name(enum kb_cmp op)
-{
-	static const char *const names[] = {[KB_LT] = "lt", [KB_LE] = "le", [KB_GT] = "gt",
-	                                    [KB_GE] = "ge", [KB_EQ] = "eq", [KB_NE] = "ne"};
-	return names[op];
-}
-
 /* ---- memory ---- */
 
 static void check_address(struct kb *k, enum kb_scalar s, struct kb_val ptr, struct kb_val index)
@@ -137,7 +68,7 @@ struct kb_val kb_load_part(struct kb *k, struct kb_type type, int n, struct kb_v
 {
 	struct kb_inst inst = {.op = KBO_LOAD_PART,
 	                       .type = type,
-	                       .sub = n,
+	                       .n_lanes = n,
 	                       .imm = disp,
 	                       .align = kb_scalar_bytes(type.scalar)};
 	kb_require(k, n >= 1 && n <= type.lanes, "part of the lanes");
@@ -170,7 +101,7 @@ void kb_store_part(struct kb *k, struct kb_val value, int n, struct kb_val ptr, 
 	struct kb_type type = kb_typeof(k, value);
 	struct kb_inst inst = {.op = KBO_STORE_PART,
 	                       .type = type,
-	                       .sub = n,
+	                       .n_lanes = n,
 	                       .imm = disp,
 	                       .align = kb_scalar_bytes(type.scalar)};
 	kb_require(k, n >= 1 && n <= type.lanes, "part of the lanes");
@@ -192,9 +123,8 @@ struct kb_val kb_ptr_add(struct kb *k, struct kb_val ptr, struct kb_val bytes, i
 
 struct kb_val kb_ptr_apart(struct kb *k, struct kb_val ptr)
 {
-	struct kb_val args[] = {ptr, kb_index(k, 0)};
-	check_address(k, KB_I8, ptr, args[1]);
-	return kb_emit(k, (struct kb_inst){.op = KBO_PTR_ADD, .type = KB_PTR_T, .sub = 1}, args, 2, true);
+	kb_require(k, kb_same_type(kb_typeof(k, ptr), KB_PTR_T), "addresses are pointers");
+	return kb_emit(k, (struct kb_inst){.op = KBO_PTR_APART, .type = KB_PTR_T}, &ptr, 1, true);
 }
 
 void kb_prefetch(struct kb *k, struct kb_val ptr, struct kb_val index_bytes, int64_t disp_bytes)
@@ -259,58 +189,25 @@ static bool fold_index(struct kb *k, enum kb_bin op, struct kb_val a, struct kb_
 	return ca && (op == KB_ADD || op == KB_MUL) && fold_neutral(k, op, b, x, out);
 }
 
-static bool bin_fits(enum kb_bin op, enum kb_scalar s)
-{
-	switch (op) {
-	case KB_ADD:
-	case KB_SUB:
-	case KB_MUL:
-	case KB_DIV:
-	case KB_MIN:
-	case KB_MAX: return s == KB_F32 || s == KB_F64 || is_word(s);
-	case KB_AND:
-	case KB_OR:
-	case KB_XOR: return s == KB_BOOL || kb_is_int(s);
-	case KB_REM:
-	case KB_SHL:
-	case KB_SHR:
-	case KB_SAR: return is_word(s);
-	}
-	return false;
-}
-
 struct kb_val kb_bin(struct kb *k, enum kb_bin op, struct kb_val a, struct kb_val b)
 {
 	struct kb_type type = kb_typeof(k, a);
-	if (!kb_same_type(type, kb_typeof(k, b)) || !bin_fits(op, type.scalar))
+	if (!kb_same_type(type, kb_typeof(k, b)) || !kb_bin_fits(op, type.scalar))
 		return kb_poison(k, type);
 	struct kb_val folded;
 	if (type.scalar == KB_INDEX && type.lanes == 1 && fold_index(k, op, a, b, &folded))
 		return folded;
-	struct kb_inst inst = {.op = KBO_BIN, .type = type, .sub = (int)op};
+	struct kb_inst inst = {.op = KBO_BIN, .type = type, .bin = op};
 	struct kb_val args[] = {a, b};
 	return kb_emit(k, inst, args, 2, true);
-}
-
-static bool un_fits(enum kb_un op, enum kb_scalar s)
-{
-	switch (op) {
-	case KB_NEG:
-	case KB_ABS: return s == KB_F32 || s == KB_F64 || is_word(s);
-	case KB_SQRT:
-	case KB_FLOOR:
-	case KB_CEIL: return s == KB_F32 || s == KB_F64;
-	case KB_NOT: return s == KB_BOOL || kb_is_int(s);
-	}
-	return false;
 }
 
 struct kb_val kb_un(struct kb *k, enum kb_un op, struct kb_val a)
 {
 	struct kb_type type = kb_typeof(k, a);
-	if (!un_fits(op, type.scalar))
+	if (!kb_un_fits(op, type.scalar))
 		return kb_poison(k, type);
-	struct kb_inst inst = {.op = KBO_UN, .type = type, .sub = (int)op};
+	struct kb_inst inst = {.op = KBO_UN, .type = type, .un = op};
 	return kb_emit(k, inst, &a, 1, true);
 }
 
@@ -328,7 +225,7 @@ struct kb_val kb_fma(struct kb *k, struct kb_val a, struct kb_val b, struct kb_v
 struct kb_val kb_cmp(struct kb *k, enum kb_cmp op, struct kb_val a, struct kb_val b)
 {
 	struct kb_type type = kb_typeof(k, a);
-	struct kb_inst inst = {.op = KBO_CMP, .type = KB_TYPE(KB_BOOL, type.lanes), .sub = (int)op};
+	struct kb_inst inst = {.op = KBO_CMP, .type = KB_TYPE(KB_BOOL, type.lanes), .cmp = op};
 	bool number = type.scalar == KB_F32 || type.scalar == KB_F64 || kb_is_int(type.scalar);
 	bool equality = (op == KB_EQ || op == KB_NE) && type.scalar == KB_PTR;
 	if (!kb_same_type(type, kb_typeof(k, b)) || !(number || equality))
@@ -366,7 +263,7 @@ struct kb_val kb_lane(struct kb *k, struct kb_val vector, int lane)
 	struct kb_type type = kb_typeof(k, vector);
 	if (type.lanes == 1 && lane == 0)
 		return vector;
-	struct kb_inst inst = {.op = KBO_LANE, .type = KB_TYPE(type.scalar, 1), .sub = lane};
+	struct kb_inst inst = {.op = KBO_LANE, .type = KB_TYPE(type.scalar, 1), .lane = lane};
 	if (lane < 0 || lane >= type.lanes)
 		return kb_poison(k, inst.type);
 	return kb_emit(k, inst, &vector, 1, true);
@@ -418,8 +315,8 @@ struct kb_val kb_shuffle(struct kb *k, struct kb_val a, struct kb_val b, const i
 struct kb_val kb_reduce(struct kb *k, enum kb_bin op, struct kb_val vector)
 {
 	struct kb_type type = kb_typeof(k, vector);
-	struct kb_inst inst = {.op = KBO_REDUCE, .type = KB_TYPE(type.scalar, 1), .sub = (int)op};
-	bool fits = (op == KB_ADD || op == KB_MIN || op == KB_MAX) && bin_fits(op, type.scalar);
+	struct kb_inst inst = {.op = KBO_REDUCE, .type = KB_TYPE(type.scalar, 1), .bin = op};
+	bool fits = (op == KB_ADD || op == KB_MIN || op == KB_MAX) && kb_bin_fits(op, type.scalar);
 	if (!fits)
 		return kb_poison(k, inst.type);
 	if (type.lanes == 1)
@@ -462,4 +359,20 @@ void kb_pause(struct kb *k)
 {
 	struct kb_inst inst = {.op = KBO_PAUSE};
 	kb_emit(k, inst, NULL, 0, false);
+}
+
+/* ---- x86 processors ---- */
+
+struct kb_val kb_cpuid(struct kb *k, int64_t leaf, int subleaf, int reg)
+{
+	kb_require(k, reg >= 0 && reg < 4, "cpuid gives four registers");
+	struct kb_inst inst = {
+	        .op = KBO_CPUID, .type = KB_I32_T, .imm = leaf, .cpuid = {(int16_t)subleaf, (int16_t)reg}};
+	return kb_emit(k, inst, NULL, 0, true);
+}
+
+struct kb_val kb_xgetbv(struct kb *k)
+{
+	struct kb_inst inst = {.op = KBO_XGETBV, .type = KB_I32_T};
+	return kb_emit(k, inst, NULL, 0, true);
 }

@@ -9,70 +9,45 @@
 #include "backends/kb/kb.h"
 
 enum kb_opcode {
-	KBO_PARAM,
-	KBO_COMMENT,
-	KBO_RETURN,
-	KBO_CALL,
-	KBO_CALL_PTR,
-	KBO_FUNC_ADDR,
-	KBO_CONST_INT /* BOOL I32 I64 */,
-	KBO_CONST_FLOAT,
-	KBO_NULL,
-	KBO_STRING,
-	KBO_SYMBOL,
-	KBO_LANE_IDS,
-	KBO_VAR,
-	KBO_GET,
-	KBO_SET,
-	KBO_LOCAL,
-	KBO_LOOP,
-	KBO_END_LOOP,
-	KBO_FOREVER,
-	KBO_BREAK_IF,
-	KBO_END_FOREVER,
-	KBO_IF,
-	KBO_ELSE,
-	KBO_END_IF,
-	KBO_LOAD,
-	KBO_STORE,
-	KBO_LOAD_SPLAT,
-	KBO_LOAD_PART,
-	KBO_STORE_PART,
-	KBO_PTR_ADD,
-	KBO_PREFETCH,
-	KBO_BIN,
-	KBO_UN,
-	KBO_FMA,
-	KBO_CMP,
-	KBO_SELECT,
-	KBO_SPLAT,
-	KBO_LANE,
-	KBO_CVT,
-	KBO_BITCAST,
-	KBO_SHUFFLE,
-	KBO_REDUCE,
-	KBO_ATOMIC_LOAD,
-	KBO_ATOMIC_STORE,
-	KBO_ATOMIC_ADD,
-	KBO_PAUSE,
-	KBO_GROUP_ID,
-	KBO_GROUP_COUNT,
-	KBO_ITEM_ID,
-	KBO_SHARED /* as LOCAL */,
-	KBO_BARRIER,
-	KBO_CPUID /* imm: leaf, align: subleaf, sub: 0..3 = eax ebx ecx edx */,
-	KBO_XGETBV /* register 0, low half */,
+#define KB_OP(op, name, kind, effect) KBO_##op,
+#include "backends/kb/kb_ops.def"
 };
 
+/* What a consumer may treat alike; kb_ops.def says what each is. */
+enum kb_kind {
+	KB_KIND_BLOCK,
+	KB_KIND_VARIABLE,
+	KB_KIND_CALL,
+	KB_KIND_CONSTANT,
+	KB_KIND_NAME,
+	KB_KIND_ARRAY,
+	KB_KIND_MEMORY,
+	KB_KIND_LANES,
+	KB_KIND_ATOMIC,
+	KB_KIND_MACHINE,
+	KB_KIND_GROUP
+};
+
+/* One instruction. The rows of kb_ops.def say which operands and fields an operation uses. */
 struct kb_inst {
 	enum kb_opcode op;
-	struct kb_type type; /* of the result; of the stored value for stores; KB_VOID else */
-	uint32_t result;     /* value id, variable id for KBO_VAR, or 0 */
-	const struct kb_val
-	        *args; /* [n_args]; LOAD: ptr, index; STORE: value, ptr, index; LOOP: lo, hi; SET: value */
+	struct kb_type type;       /* of the result; of the stored value for stores; KB_VOID else */
+	uint32_t result;           /* value id, variable id for KBO_VAR, or 0 */
+	const struct kb_val *args; /* [n_args] */
 	size_t n_args;
-	int sub; /* enum kb_bin / kb_un / kb_cmp; part count; lane; loop flags; param flags; PTR_ADD: 1 =
-	            apart */
+	union { /* by op; zero where it uses none of them */
+		enum kb_bin bin;
+		enum kb_un un;
+		enum kb_cmp cmp;
+		enum kb_scalar element; /* of an array */
+		unsigned flags;
+		int lane;
+		int n_lanes;
+		struct {
+			int16_t subleaf, reg; /* reg: 0..3 = eax ebx ecx edx */
+		} cpuid;
+		int detail; /* any of them, to be compared */
+	};
 	int align;
 	int64_t imm; /* integer constant, displacement, loop step, local count, variable id of GET and SET */
 	double fimm; /* float constant */
@@ -106,8 +81,16 @@ size_t kb_func_count(const struct kb_module *m);
 const struct kb_func *kb_func_at(const struct kb_module *m, size_t i);
 size_t kb_data_count(const struct kb_module *m);
 const struct kb_data_item *kb_data_at(const struct kb_module *m, size_t i);
+enum kb_kind kb_kind(enum kb_opcode op);
 /* Does more than giving a value, whoever uses it. Variables count by their readers: VAR and SET do not. */
 bool kb_has_effect(enum kb_opcode op);
+/* The operation in dumps and in messages; "" where another one's text says it. */
+const char *kb_op_name(enum kb_opcode op);
+const char *kb_bin_name(enum kb_bin op);
+const char *kb_un_name(enum kb_un op);
+/* The operator of C; that of a compare for MIN and MAX. */
+const char *kb_bin_sign(enum kb_bin op);
+const char *kb_cmp_sign(enum kb_cmp op);
 /* The same variant, parameters and code; names of functions, values and variables, and comments do not count.
  */
 bool kb_same_func(const struct kb_func *a, const struct kb_func *b);

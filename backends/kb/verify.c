@@ -136,7 +136,7 @@ static void check_group(struct verifier *v)
 		open += inst->op == KBO_LOOP || inst->op == KBO_FOREVER || inst->op == KBO_IF;
 		open -= inst->op == KBO_END_LOOP || inst->op == KBO_END_FOREVER || inst->op == KBO_END_IF;
 		if (inst->op == KBO_SHARED)
-			shared += inst->imm * kb_scalar_bytes((enum kb_scalar)inst->sub);
+			shared += inst->imm * kb_scalar_bytes(inst->element);
 		if (inst->op == KBO_RETURN && has_barrier && (open > 0 || i + 1 < f->n_insts))
 			fail(v, i, "a return in front of the barriers of others");
 	}

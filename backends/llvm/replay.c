@@ -109,7 +109,7 @@ static void function_attributes(const struct replay_module *m, LLVMValueRef fn, 
 	}
 }
 
-static void param_attributes(const struct replay_module *m, LLVMValueRef fn, unsigned number, int flags)
+static void param_attributes(const struct replay_module *m, LLVMValueRef fn, unsigned number, unsigned flags)
 {
 	enum_attribute(m, fn, number + 1, "noundef", 0);
 	if (flags & KB_NOALIAS)
@@ -138,7 +138,7 @@ static void declare(struct replay_module *m, const struct kb_func *f)
 	for (unsigned i = 0; i < n; i++) {
 		LLVMValueRef p = LLVMGetParam(fn, i);
 		LLVMSetValueName2(p, f->insts[i].name, strlen(f->insts[i].name));
-		param_attributes(m, fn, i, f->insts[i].sub);
+		param_attributes(m, fn, i, f->insts[i].flags);
 	}
 }
 
@@ -157,60 +157,18 @@ static void define_data(struct replay_module *m, const struct kb_data_item *d)
 
 static LLVMValueRef replay_inst(struct replay *r, const struct kb_inst *i)
 {
-	switch (i->op) {
-	case KBO_PARAM: return LLVMGetParam(r->function, r->n_params++);
-	case KBO_COMMENT: return NULL;
-	case KBO_RETURN:
-	case KBO_CALL:
-	case KBO_CALL_PTR:
-	case KBO_LOOP:
-	case KBO_END_LOOP:
-	case KBO_FOREVER:
-	case KBO_BREAK_IF:
-	case KBO_END_FOREVER:
-	case KBO_IF:
-	case KBO_ELSE:
-	case KBO_END_IF: return replay_control(r, i);
-	case KBO_FUNC_ADDR:
-	case KBO_STRING:
-	case KBO_SYMBOL:
-	case KBO_VAR:
-	case KBO_GET:
-	case KBO_SET:
-	case KBO_LOCAL:
-	case KBO_LOAD:
-	case KBO_STORE:
-	case KBO_LOAD_SPLAT:
-	case KBO_LOAD_PART:
-	case KBO_STORE_PART:
-	case KBO_PTR_ADD:
-	case KBO_PREFETCH:
-	case KBO_ATOMIC_LOAD:
-	case KBO_ATOMIC_STORE:
-	case KBO_ATOMIC_ADD: return replay_memory(r, i);
-	case KBO_CONST_INT:
-	case KBO_CONST_FLOAT:
-	case KBO_NULL:
-	case KBO_LANE_IDS:
-	case KBO_BIN:
-	case KBO_UN:
-	case KBO_FMA:
-	case KBO_CMP:
-	case KBO_SELECT:
-	case KBO_SPLAT:
-	case KBO_LANE:
-	case KBO_CVT:
-	case KBO_BITCAST:
-	case KBO_SHUFFLE:
-	case KBO_REDUCE:
-	case KBO_PAUSE:
-	case KBO_CPUID:
-	case KBO_XGETBV: return replay_arith(r, i);
-	case KBO_GROUP_ID:
-	case KBO_GROUP_COUNT:
-	case KBO_ITEM_ID:
-	case KBO_SHARED:
-	case KBO_BARRIER: replay_fail(r->module, "machine code has no work-groups"); return NULL;
+	switch (kb_kind(i->op)) {
+	case KB_KIND_BLOCK:
+	case KB_KIND_CALL: return replay_control(r, i);
+	case KB_KIND_VARIABLE:
+	case KB_KIND_ARRAY:
+	case KB_KIND_NAME:
+	case KB_KIND_MEMORY:
+	case KB_KIND_ATOMIC: return replay_memory(r, i);
+	case KB_KIND_CONSTANT:
+	case KB_KIND_LANES:
+	case KB_KIND_MACHINE: return replay_arith(r, i);
+	case KB_KIND_GROUP: replay_fail(r->module, "machine code has no work-groups"); return NULL;
 	}
 	return NULL;
 }

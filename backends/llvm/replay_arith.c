@@ -179,7 +179,7 @@ static LLVMValueRef reduce(struct replay *r, const struct kb_inst *i)
 	LLVMValueRef v = replay_arg(r, i, 0);
 	int lanes = replay_arg_type(r, i, 0).lanes;
 	for (int n = lanes / 2; n >= 1; n /= 2)
-		v = bin(r, i->type.scalar, (enum kb_bin)i->sub, part(r, v, 0, n), part(r, v, n, n));
+		v = bin(r, i->type.scalar, i->bin, part(r, v, 0, n), part(r, v, n, n));
 	return v;
 }
 
@@ -213,10 +213,10 @@ static LLVMValueRef cpuid(struct replay *r, const struct kb_inst *i)
 	LLVMTypeRef four[] = {i32, i32, i32, i32};
 	LLVMTypeRef result = LLVMStructTypeInContext(r->module->context, four, 4, 0);
 	LLVMValueRef args[] = {replay_int(r->module, KB_I32_T, i->imm),
-	                       replay_int(r->module, KB_I32_T, i->align)};
+	                       replay_int(r->module, KB_I32_T, i->cpuid.subleaf)};
 	LLVMValueRef all = assembly(
 	        r, "cpuid", "={ax},={bx},={cx},={dx},{ax},{cx},~{dirflag},~{fpsr},~{flags}", result, args, 2);
-	return LLVMBuildExtractValue(r->builder, all, (unsigned)i->sub, "");
+	return LLVMBuildExtractValue(r->builder, all, (unsigned)i->cpuid.reg, "");
 }
 
 /* Spelled as bytes: the assembler accepts the name only with a feature that baseline code does not have. */
@@ -233,59 +233,32 @@ static LLVMValueRef xgetbv(struct replay *r)
 
 /* ---- dispatch ---- */
 
-static LLVMValueRef constant(struct replay *r, const struct kb_inst *i)
-{
-	LLVMTypeRef type = replay_type(r->module, i->type);
-	if (i->op == KBO_CONST_INT && kb_is_float(i->type.scalar))
-		return LLVMConstNull(type);
-	if (i->op == KBO_CONST_INT)
-		return replay_int(r->module, i->type, i->imm);
-	if (i->op == KBO_CONST_FLOAT)
-		return LLVMConstReal(type, i->fimm);
-	if (i->op == KBO_NULL)
-		return LLVMConstNull(type);
-	return lane_ids(r, i->type.lanes);
-}
-
-static LLVMValueRef replay_vector(struct replay *r, const struct kb_inst *i)
-{
-	if (i->op == KBO_SPLAT)
-		return replay_splat(r, replay_arg(r, i, 0), i->type.lanes);
-	if (i->op == KBO_LANE)
-		return part(r, replay_arg(r, i, 0), i->sub, 1);
-	if (i->op == KBO_SHUFFLE)
-		return shuffle(r, i);
-	if (i->op == KBO_REDUCE)
-		return reduce(r, i);
-	if (i->op == KBO_CVT)
-		return replay_convert(r, replay_arg(r, i, 0), replay_arg_type(r, i, 0), i->type);
-	return LLVMBuildBitCast(r->builder, replay_arg(r, i, 0), replay_type(r->module, i->type), "");
-}
-
 LLVMValueRef replay_arith(struct replay *r, const struct kb_inst *i)
 {
 	enum kb_scalar s = i->type.scalar;
-	if (i->op == KBO_BIN)
-		return bin(r, s, (enum kb_bin)i->sub, replay_arg(r, i, 0), replay_arg(r, i, 1));
-	if (i->op == KBO_UN)
-		return un(r, s, (enum kb_un)i->sub, replay_arg(r, i, 0));
-	if (i->op == KBO_FMA)
-		return multiply_add(r, i);
-	if (i->op == KBO_CMP)
-		return compare(r, replay_arg_type(r, i, 0).scalar, (enum kb_cmp)i->sub, replay_arg(r, i, 0),
-		               replay_arg(r, i, 1));
-	if (i->op == KBO_SELECT)
-		return LLVMBuildSelect(r->builder, replay_arg(r, i, 0), replay_arg(r, i, 1),
-		                       replay_arg(r, i, 2), "");
-	if (i->op == KBO_CONST_INT || i->op == KBO_CONST_FLOAT || i->op == KBO_NULL || i->op == KBO_LANE_IDS)
-		return constant(r, i);
-	if (i->op == KBO_CPUID)
-		return cpuid(r, i);
-	if (i->op == KBO_XGETBV)
-		return xgetbv(r);
-	if (i->op == KBO_PAUSE) {
-		build_pause(r);
-		return NULL;
+	LLVMTypeRef type = replay_type(r->module, i->type);
+	LLVMValueRef a = i->n_args > 0 ? replay_arg(r, i, 0) : NULL;
+	LLVMValueRef b = i->n_args > 1 ? replay_arg(r, i, 1) : NULL;
+	switch (i->op) {
+	case KBO_CONST_INT:
+		return kb_is_float(s) ? LLVMConstNull(type) : replay_int(r->module, i->type, i->imm);
+	case KBO_CONST_FLOAT: return LLVMConstReal(type, i->fimm);
+	case KBO_NULL: return LLVMConstNull(type);
+	case KBO_LANE_IDS: return lane_ids(r, i->type.lanes);
+	case KBO_BIN: return bin(r, s, i->bin, a, b);
+	case KBO_UN: return un(r, s, i->un, a);
+	case KBO_FMA: return multiply_add(r, i);
+	case KBO_CMP: return compare(r, replay_arg_type(r, i, 0).scalar, i->cmp, a, b);
+	case KBO_SELECT: return LLVMBuildSelect(r->builder, a, b, replay_arg(r, i, 2), "");
+	case KBO_SPLAT: return replay_splat(r, a, i->type.lanes);
+	case KBO_LANE: return part(r, a, i->lane, 1);
+	case KBO_SHUFFLE: return shuffle(r, i);
+	case KBO_REDUCE: return reduce(r, i);
+	case KBO_CVT: return replay_convert(r, a, replay_arg_type(r, i, 0), i->type);
+	case KBO_BITCAST: return LLVMBuildBitCast(r->builder, a, type, "");
+	case KBO_PAUSE: build_pause(r); return NULL;
+	case KBO_CPUID: return cpuid(r, i);
+	case KBO_XGETBV: return xgetbv(r);
+	default: replay_fail(r->module, "arithmetic that machine code does not have"); return NULL;
 	}
-	return replay_vector(r, i);
 }

@@ -53,7 +53,7 @@ static LLVMValueRef begin_loop(struct replay *r, const struct kb_inst *i)
 	s->body = new_block(r, i->name);
 	s->exit = new_block(r, "end");
 	LLVMBasicBlockRef before = LLVMGetInsertBlock(r->builder);
-	if (i->sub & KB_NONEMPTY) {
+	if (i->flags & KB_NONEMPTY) {
 		LLVMBuildBr(r->builder, s->body);
 	} else {
 		LLVMValueRef some = LLVMBuildICmp(r->builder, LLVMIntSLT, lo, s->hi, "");
@@ -183,6 +183,8 @@ static LLVMValueRef call_name(struct replay *r, const struct kb_inst *i)
 
 LLVMValueRef replay_control(struct replay *r, const struct kb_inst *i)
 {
+	if (i->op == KBO_PARAM)
+		return LLVMGetParam(r->function, r->n_params++);
 	if (i->op == KBO_LOOP)
 		return begin_loop(r, i);
 	if (i->op == KBO_END_LOOP)

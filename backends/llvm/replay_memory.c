@@ -57,7 +57,7 @@ static LLVMValueRef load_part(struct replay *r, const struct kb_inst *i)
 	LLVMValueRef args[] = {
 	        address(r, i->type.scalar, replay_arg(r, i, 0), replay_arg(r, i, 1), i->imm),
 	        replay_int(r->module, KB_I32_T, i->align),
-	        first_lanes(r, i->sub, i->type.lanes),
+	        first_lanes(r, i->n_lanes, i->type.lanes),
 	        LLVMConstNull(type),
 	};
 	return replay_intrinsic(r, "llvm.masked.load", types, 2, args, 4);
@@ -70,7 +70,7 @@ static void store_part(struct replay *r, const struct kb_inst *i)
 	        replay_arg(r, i, 0),
 	        address(r, i->type.scalar, replay_arg(r, i, 1), replay_arg(r, i, 2), i->imm),
 	        replay_int(r->module, KB_I32_T, i->align),
-	        first_lanes(r, i->sub, i->type.lanes),
+	        first_lanes(r, i->n_lanes, i->type.lanes),
 	};
 	replay_intrinsic(r, "llvm.masked.store", types, 2, args, 4);
 }
@@ -98,7 +98,7 @@ static void new_var(struct replay *r, const struct kb_inst *i)
 
 static LLVMValueRef new_local(struct replay *r, const struct kb_inst *i)
 {
-	LLVMTypeRef element = replay_scalar(r->module, (enum kb_scalar)i->sub);
+	LLVMTypeRef element = replay_scalar(r->module, i->element);
 	LLVMValueRef v = LLVMBuildAlloca(r->entry, LLVMArrayType2(element, (uint64_t)i->imm), i->name);
 	LLVMSetAlignment(v, (unsigned)i->align);
 	return v;
@@ -156,15 +156,6 @@ static LLVMValueRef atomic_add(struct replay *r, const struct kb_inst *i)
 	                          LLVMAtomicOrderingAcquireRelease, 0);
 }
 
-static LLVMValueRef replay_names(struct replay *r, const struct kb_inst *i)
-{
-	if (i->op == KBO_FUNC_ADDR)
-		return function_address(r, i->name);
-	if (i->op == KBO_STRING)
-		return LLVMBuildGlobalStringPtr(r->builder, i->name, "text");
-	return symbol(r, i->name);
-}
-
 /* Through an empty instruction. */
 static LLVMValueRef apart(struct replay *r, LLVMValueRef ptr)
 {
@@ -177,36 +168,26 @@ static LLVMValueRef apart(struct replay *r, LLVMValueRef ptr)
 
 LLVMValueRef replay_memory(struct replay *r, const struct kb_inst *i)
 {
-	if (i->op == KBO_GET)
-		return LLVMBuildLoad2(r->builder, replay_type(r->module, i->type), r->vars[i->imm], "");
-	if (i->op == KBO_SET)
-		LLVMBuildStore(r->builder, replay_arg(r, i, 0), r->vars[i->imm]);
-	else if (i->op == KBO_LOAD)
-		return build_load(r, i, i->type);
-	else if (i->op == KBO_LOAD_SPLAT)
+	switch (i->op) {
+	case KBO_GET: return LLVMBuildLoad2(r->builder, replay_type(r->module, i->type), r->vars[i->imm], "");
+	case KBO_SET: LLVMBuildStore(r->builder, replay_arg(r, i, 0), r->vars[i->imm]); return NULL;
+	case KBO_VAR: new_var(r, i); return NULL;
+	case KBO_LOCAL: return new_local(r, i);
+	case KBO_LOAD: return build_load(r, i, i->type);
+	case KBO_LOAD_SPLAT:
 		return replay_splat(r, build_load(r, i, KB_TYPE(i->type.scalar, 1)), i->type.lanes);
-	else if (i->op == KBO_STORE)
-		build_store(r, i);
-	else if (i->op == KBO_PTR_ADD)
-		return i->sub ? apart(r, replay_arg(r, i, 0))
-		              : address(r, KB_I8, replay_arg(r, i, 0), replay_arg(r, i, 1), i->imm);
-	else if (i->op == KBO_LOAD_PART)
-		return load_part(r, i);
-	else if (i->op == KBO_STORE_PART)
-		store_part(r, i);
-	else if (i->op == KBO_PREFETCH)
-		build_prefetch(r, i);
-	else if (i->op == KBO_VAR)
-		new_var(r, i);
-	else if (i->op == KBO_LOCAL)
-		return new_local(r, i);
-	else if (i->op == KBO_ATOMIC_LOAD)
-		return atomic_load(r, i);
-	else if (i->op == KBO_ATOMIC_STORE)
-		atomic_store(r, i);
-	else if (i->op == KBO_ATOMIC_ADD)
-		return atomic_add(r, i);
-	else
-		return replay_names(r, i);
-	return NULL;
+	case KBO_LOAD_PART: return load_part(r, i);
+	case KBO_STORE: build_store(r, i); return NULL;
+	case KBO_STORE_PART: store_part(r, i); return NULL;
+	case KBO_PTR_ADD: return address(r, KB_I8, replay_arg(r, i, 0), replay_arg(r, i, 1), i->imm);
+	case KBO_PTR_APART: return apart(r, replay_arg(r, i, 0));
+	case KBO_PREFETCH: build_prefetch(r, i); return NULL;
+	case KBO_ATOMIC_LOAD: return atomic_load(r, i);
+	case KBO_ATOMIC_STORE: atomic_store(r, i); return NULL;
+	case KBO_ATOMIC_ADD: return atomic_add(r, i);
+	case KBO_FUNC_ADDR: return function_address(r, i->name);
+	case KBO_STRING: return LLVMBuildGlobalStringPtr(r->builder, i->name, "text");
+	case KBO_SYMBOL: return symbol(r, i->name);
+	default: replay_fail(r->module, "memory that machine code does not have"); return NULL;
+	}
 }

@@ -223,15 +223,6 @@ void print_control(struct print *p, const struct kb_inst *i)
 	case KBO_PARAM: return;
 	case KBO_COMMENT: print_comment(p, i->name); return;
 	case KBO_RETURN: print_return(p, i); return;
-	case KBO_CALL:
-	case KBO_CALL_PTR:
-	case KBO_ATOMIC_LOAD:
-	case KBO_ATOMIC_ADD: print_ordered(p, i); return;
-	case KBO_CPUID:
-	case KBO_XGETBV:
-		if (p->values[i->result].uses)
-			print_ordered(p, i);
-		return;
 	case KBO_VAR: print_var(p, i); return;
 	case KBO_SET: print_set(p, i); return;
 	case KBO_LOCAL:
@@ -259,21 +250,12 @@ void print_control(struct print *p, const struct kb_inst *i)
 	case KBO_END_LOOP:
 	case KBO_END_FOREVER:
 	case KBO_END_IF: end_block(p, "}"); return;
-	case KBO_STORE:
-	case KBO_STORE_PART:
-	case KBO_PREFETCH:
-	case KBO_ATOMIC_STORE:
-	case KBO_PAUSE:
-	case KBO_BARRIER: print_stmt(p, i); return;
-	/* clang-format off */
-	case KBO_FUNC_ADDR: case KBO_CONST_INT: case KBO_CONST_FLOAT: case KBO_NULL: case KBO_STRING:
-	case KBO_SYMBOL: case KBO_LANE_IDS: case KBO_GET: case KBO_LOAD: case KBO_LOAD_SPLAT:
-	case KBO_LOAD_PART: case KBO_PTR_ADD: case KBO_BIN: case KBO_UN: case KBO_FMA: case KBO_CMP:
-	case KBO_SELECT: case KBO_SPLAT: case KBO_LANE: case KBO_CVT: case KBO_BITCAST: case KBO_SHUFFLE:
-	case KBO_REDUCE: case KBO_GROUP_ID: case KBO_GROUP_COUNT: case KBO_ITEM_ID:
-		/* clang-format on */
-		if (p->values[i->result].uses)
-			print_define(p, i);
-		return;
+	default: break;
 	}
+	if (kb_kind(i->op) == KB_KIND_CALL || (i->result && kb_has_effect(i->op)))
+		print_ordered(p, i);
+	else if (!i->result)
+		print_stmt(p, i);
+	else if (p->values[i->result].uses)
+		print_define(p, i);
 }

@@ -163,6 +163,7 @@ static void walk(struct infer *s, const struct kb_inst *i)
 			join(s, value_node(s, i->result), var_node(s, i->imm));
 		return;
 	case KBO_PTR_ADD:
+	case KBO_PTR_APART:
 	case KBO_SELECT:
 		if (i->type.scalar == KB_PTR)
 			walk_copy(s, i, value_node(s, i->result));
@@ -179,15 +180,7 @@ static void walk(struct infer *s, const struct kb_inst *i)
 		return;
 	case KBO_CALL_PTR:
 	case KBO_FUNC_ADDR: refuse(s, "calls through a pointer"); return;
-	/* clang-format off */
-	case KBO_COMMENT: case KBO_CONST_INT: case KBO_CONST_FLOAT: case KBO_NULL: case KBO_LANE_IDS:
-	case KBO_LOOP: case KBO_END_LOOP: case KBO_FOREVER: case KBO_BREAK_IF: case KBO_END_FOREVER:
-	case KBO_IF: case KBO_ELSE: case KBO_END_IF: case KBO_PREFETCH: case KBO_BIN: case KBO_UN:
-	case KBO_FMA: case KBO_SPLAT: case KBO_LANE: case KBO_CVT: case KBO_BITCAST: case KBO_SHUFFLE:
-	case KBO_REDUCE: case KBO_ATOMIC_LOAD: case KBO_ATOMIC_STORE: case KBO_ATOMIC_ADD: case KBO_PAUSE:
-	case KBO_GROUP_ID: case KBO_GROUP_COUNT: case KBO_ITEM_ID: case KBO_BARRIER: case KBO_CPUID:
-	case KBO_XGETBV: return;
-		/* clang-format on */
+	default: return;
 	}
 }
 

@@ -151,14 +151,13 @@ static bool reads_memory(const struct print *p, const struct kb_inst *i)
 
 static bool is_literal(enum kb_opcode op)
 {
-	return op == KBO_CONST_INT || op == KBO_CONST_FLOAT || op == KBO_NULL || op == KBO_STRING ||
-	       op == KBO_SYMBOL || op == KBO_FUNC_ADDR;
+	return kb_kind(op) == KB_KIND_NAME || (kb_kind(op) == KB_KIND_CONSTANT && op != KBO_LANE_IDS);
 }
 
 /* A product that stands in a sum would be contracted to one operation. */
 static bool must_have_name(const struct kb_inst *i, const struct print_value *v)
 {
-	bool product = i->op == KBO_BIN && i->sub == KB_MUL &&
+	bool product = i->op == KBO_BIN && i->bin == KB_MUL &&
 	               (i->type.scalar == KB_F32 || i->type.scalar == KB_F64);
 	return product && (v->user == KBO_BIN || v->user == KBO_UN || v->user == KBO_FMA);
 }

@@ -47,7 +47,7 @@ static void float_text(enum kb_scalar s, double v, struct buf *out)
 }
 
 /* Octal escapes end after three digits, whatever follows. */
-static void string_text(const char *text, struct buf *out)
+void c_string(const char *text, struct buf *out)
 {
 	buf_str(out, "(char *)\"");
 	for (const char *s = text; *s; s++) {
@@ -65,8 +65,6 @@ void c_constant(struct print *p, const struct kb_inst *i, struct buf *out)
 	bool is_float = i->type.scalar == KB_F32 || i->type.scalar == KB_F64;
 	if (i->op == KBO_NULL)
 		buf_str(out, "(char *)0");
-	else if (i->op == KBO_STRING)
-		string_text(i->name, out);
 	else if (i->op == KBO_CONST_FLOAT || is_float)
 		float_text(i->type.scalar, i->op == KBO_CONST_FLOAT ? i->fimm : 0, out);
 	else if (i->op == KBO_CONST_INT)
@@ -106,7 +104,7 @@ static void wrapping(struct print *p, const struct kb_inst *i, const char *op, s
 {
 	struct buf a, b;
 	enum c_element e = c_element_of(i->type.scalar, 1);
-	bool shift = i->sub == KB_SHL;
+	bool shift = i->bin == KB_SHL;
 	int64_t c;
 	buf_init(&a);
 	buf_init(&b);
@@ -130,7 +128,7 @@ static void shift_right(struct print *p, const struct kb_inst *i, struct buf *ou
 {
 	enum c_element e = c_element_of(i->type.scalar, 1);
 	int64_t c;
-	if (i->sub == KB_SAR)
+	if (i->bin == KB_SAR)
 		buf_printf(out, "((%s)%s >> ", c_element_scalar(e), print_arg(p, i, 0));
 	else
 		buf_printf(out, "(%s)((%s)%s >> ", c_element_scalar(e), c_element_scalar(c_unsigned(e)),
@@ -141,32 +139,12 @@ static void shift_right(struct print *p, const struct kb_inst *i, struct buf *ou
 		buf_printf(out, "(%s & %d))", print_arg(p, i, 1), c_bits(e) - 1);
 }
 
-static const char *operator_text(enum kb_bin op)
-{
-	switch (op) {
-	case KB_ADD: return "+";
-	case KB_SUB: return "-";
-	case KB_MUL: return "*";
-	case KB_DIV: return "/";
-	case KB_REM: return "%";
-	case KB_AND: return "&";
-	case KB_OR: return "|";
-	case KB_XOR: return "^";
-	case KB_SHL: return "<<";
-	case KB_SHR:
-	case KB_SAR: return ">>";
-	case KB_MIN:
-	case KB_MAX: return "";
-	}
-	return "";
-}
-
 static void vector_int(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
-	const char *type = c_type(p, e, i->type.lanes), *op = operator_text((enum kb_bin)i->sub);
-	bool is_signed = i->sub == KB_DIV || i->sub == KB_REM || i->sub == KB_SAR;
-	bool is_shift = i->sub == KB_SHL || i->sub == KB_SHR || i->sub == KB_SAR;
+	const char *type = c_type(p, e, i->type.lanes), *op = kb_bin_sign(i->bin);
+	bool is_signed = i->bin == KB_DIV || i->bin == KB_REM || i->bin == KB_SAR;
+	bool is_shift = i->bin == KB_SHL || i->bin == KB_SHR || i->bin == KB_SAR;
 	const char *u = is_signed ? type : c_type(p, c_unsigned(e), i->type.lanes);
 	if (is_shift)
 		buf_printf(out, "(%s)((%s)%s %s ((%s)%s & %d))", type, u, print_arg(p, i, 0), op, u,
@@ -178,8 +156,7 @@ static void vector_int(struct print *p, const struct kb_inst *i, struct buf *out
 
 static void plain(struct print *p, const struct kb_inst *i, const char *cast, struct buf *out)
 {
-	buf_printf(out, "%s(%s %s %s)", cast, print_arg(p, i, 0), operator_text((enum kb_bin)i->sub),
-	           print_arg(p, i, 1));
+	buf_printf(out, "%s(%s %s %s)", cast, print_arg(p, i, 0), kb_bin_sign(i->bin), print_arg(p, i, 1));
 }
 
 /* Narrow integers are int in expressions: the result goes back. */
@@ -202,7 +179,7 @@ static void call2(struct print *p, const struct kb_inst *i, const char *name, st
 
 static void bin(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	enum kb_bin op = (enum kb_bin)i->sub;
+	enum kb_bin op = i->bin;
 	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
 	bool bits = op == KB_AND || op == KB_OR || op == KB_XOR;
 	if (e == C_BOOL)
@@ -222,17 +199,16 @@ static void bin(struct print *p, const struct kb_inst *i, struct buf *out)
 	else if (op == KB_SHR || op == KB_SAR)
 		shift_right(p, i, out);
 	else
-		wrapping(p, i, operator_text(op), out);
+		wrapping(p, i, kb_bin_sign(op), out);
 }
 
 /* a op b ? a : b */
 const char *c_need_extreme(struct print *p, enum kb_bin op, enum c_element e, int lanes)
 {
-	const char *name =
-	        arena_printf(p->arena, "%s_%s", op == KB_MIN ? "min" : "max", c_suffix(p, e, lanes));
+	const char *name = arena_printf(p->arena, "%s_%s", kb_bin_name(op), c_suffix(p, e, lanes));
 	if (strmap_has(&p->needed, name))
 		return name;
-	const char *type = c_type(p, e, lanes), *sign = op == KB_MIN ? "<" : ">";
+	const char *type = c_type(p, e, lanes), *sign = kb_bin_sign(op);
 	const char *select = lanes > 1 ? c_need_select(p, e, lanes) : "";
 	(void)print_need(p, name);
 	buf_printf(&p->helpers, C_INLINE "%s %s(%s a, %s b)\n{\n", type, name, type, type);
@@ -345,16 +321,14 @@ static void absolute(struct print *p, const char *name, enum c_element e, int la
 static void un_call(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
-	static const char *const names[] = {[KB_NEG] = "neg",     [KB_ABS] = "abs",   [KB_SQRT] = "sqrt",
-	                                    [KB_FLOOR] = "floor", [KB_CEIL] = "ceil", [KB_NOT] = "not"};
-	const char *name = arena_printf(p->arena, "%s_%s", names[i->sub], c_suffix(p, e, i->type.lanes));
+	const char *name = arena_printf(p->arena, "%s_%s", kb_un_name(i->un), c_suffix(p, e, i->type.lanes));
 	if (print_need(p, name)) {
-		if (i->sub == KB_ABS)
+		if (i->un == KB_ABS)
 			absolute(p, name, e, i->type.lanes);
-		else if (i->sub == KB_SQRT)
+		else if (i->un == KB_SQRT)
 			root(p, name, e, i->type.lanes);
 		else
-			rounding(p, name, i->sub == KB_CEIL, e, i->type.lanes);
+			rounding(p, name, i->un == KB_CEIL, e, i->type.lanes);
 	}
 	buf_printf(out, "%s(", name);
 	print_bare_arg(p, i, 0, out);
@@ -365,9 +339,9 @@ static void un(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
 	const char *a = print_arg(p, i, 0);
-	if (i->sub == KB_NOT)
+	if (i->un == KB_NOT)
 		buf_printf(out, "%s(%s%s)", narrow_cast(p, i->type), e == C_BOOL ? "!" : "~", a);
-	else if (i->sub != KB_NEG)
+	else if (i->un != KB_NEG)
 		un_call(p, i, out);
 	else if (c_is_float(e))
 		buf_printf(out, "(-%s)", a);
@@ -380,10 +354,8 @@ static void un(struct print *p, const struct kb_inst *i, struct buf *out)
 
 static void compare(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	static const char *const signs[] = {
-	        [KB_LT] = "<", [KB_LE] = "<=", [KB_GT] = ">", [KB_GE] = ">=", [KB_EQ] = "==", [KB_NE] = "!="};
 	struct kb_type from = print_arg_type(p, i, 0);
-	const char *a = print_arg(p, i, 0), *b = print_arg(p, i, 1), *sign = signs[i->sub];
+	const char *a = print_arg(p, i, 0), *b = print_arg(p, i, 1), *sign = kb_cmp_sign(i->cmp);
 	if (from.lanes == 1)
 		buf_printf(out, "(%s %s %s)", a, sign, b);
 	else if (c_bits(c_element_of(from.scalar, from.lanes)) == 32)
@@ -395,12 +367,13 @@ static void compare(struct print *p, const struct kb_inst *i, struct buf *out)
 
 void c_arith(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	if (i->op == KBO_BIN)
-		bin(p, i, out);
-	else if (i->op == KBO_UN)
-		un(p, i, out);
-	else if (i->op == KBO_CMP)
-		compare(p, i, out);
-	else
+	switch (i->op) {
+	case KBO_BIN: bin(p, i, out); return;
+	case KBO_UN: un(p, i, out); return;
+	case KBO_CMP: compare(p, i, out); return;
+	case KBO_FMA:
 		buf_printf(out, "(%s * %s + %s)", print_arg(p, i, 0), print_arg(p, i, 1), print_arg(p, i, 2));
+		return;
+	default: print_fail(p, "this arithmetic in C");
+	}
 }

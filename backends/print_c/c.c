@@ -167,7 +167,7 @@ static void head(struct print *p, const struct kb_func *f, bool is_used, struct 
 		type(p, i->type, (struct space_pointer){SPACE_NONE, true}, out);
 		if (i->type.scalar != KB_PTR)
 			buf_char(out, ' ');
-		else if (i->sub & KB_NOALIAS)
+		else if (i->flags & KB_NOALIAS)
 			buf_str(out, "restrict ");
 		buf_str(out, print_value_name(p, i->result));
 	}
@@ -235,54 +235,39 @@ static void symbol(struct print *p, const struct kb_inst *i, struct buf *out)
 	buf_printf(out, "(char *)%s", print_global(p, i->name));
 }
 
+static void name_text(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	if (i->op == KBO_SYMBOL)
+		symbol(p, i, out);
+	else if (i->op == KBO_STRING)
+		c_string(i->name, out);
+	else
+		buf_printf(out, "(char *)(uintptr_t)%s", print_global(p, i->name));
+}
+
 static void expr(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	switch (i->op) {
-	case KBO_CONST_INT:
-	case KBO_CONST_FLOAT:
-	case KBO_NULL:
-	case KBO_STRING:
-	case KBO_LANE_IDS: c_constant(p, i, out); return;
-	case KBO_SYMBOL: symbol(p, i, out); return;
-	case KBO_FUNC_ADDR: buf_printf(out, "(char *)(uintptr_t)%s", print_global(p, i->name)); return;
-	case KBO_CALL_PTR: call_through(p, i, out); return;
-	case KBO_LOAD:
-	case KBO_LOAD_SPLAT:
-	case KBO_LOAD_PART:
-	case KBO_PTR_ADD:
-	case KBO_ATOMIC_LOAD:
-	case KBO_ATOMIC_ADD: c_memory(p, i, out); return;
-	case KBO_BIN:
-	case KBO_UN:
-	case KBO_FMA:
-	case KBO_CMP: c_arith(p, i, out); return;
-	case KBO_SELECT:
-	case KBO_SPLAT:
-	case KBO_LANE:
-	case KBO_SHUFFLE:
-	case KBO_REDUCE: c_vector(p, i, out); return;
-	case KBO_CVT: c_convert(p, i, out); return;
-	case KBO_BITCAST: c_bitcast(p, i, out); return;
-	case KBO_CPUID:
-	case KBO_XGETBV: print_fail(p, "what the processor has, in C"); return;
-	case KBO_GROUP_ID:
-	case KBO_GROUP_COUNT:
-	case KBO_ITEM_ID: print_fail(p, "work-groups in C"); return;
-	/* clang-format off */
-	case KBO_PARAM: case KBO_COMMENT: case KBO_RETURN: case KBO_CALL: case KBO_VAR: case KBO_GET: case KBO_SET:
-	case KBO_LOCAL: case KBO_SHARED: case KBO_LOOP: case KBO_END_LOOP: case KBO_FOREVER: case KBO_BREAK_IF:
-	case KBO_END_FOREVER: case KBO_IF: case KBO_ELSE: case KBO_END_IF: case KBO_STORE: case KBO_STORE_PART:
-	case KBO_PREFETCH: case KBO_ATOMIC_STORE: case KBO_PAUSE: case KBO_BARRIER: return;
-		/* clang-format on */
+	switch (kb_kind(i->op)) {
+	case KB_KIND_CONSTANT: c_constant(p, i, out); return;
+	case KB_KIND_NAME: name_text(p, i, out); return;
+	case KB_KIND_CALL: call_through(p, i, out); return;
+	case KB_KIND_MEMORY:
+	case KB_KIND_ATOMIC: c_memory(p, i, out); return;
+	case KB_KIND_LANES: c_lanes(p, i, out); return;
+	case KB_KIND_MACHINE: print_fail(p, "what the processor has, in C"); return;
+	case KB_KIND_GROUP: print_fail(p, "work-groups in C"); return;
+	case KB_KIND_BLOCK:
+	case KB_KIND_VARIABLE:
+	case KB_KIND_ARRAY: return;
 	}
 }
 
 static void array(struct print *p, const struct kb_inst *i, const char *name)
 {
-	int bytes = c_bits(c_element_of((enum kb_scalar)i->sub, 1)) / 8;
+	int bytes = c_bits(c_element_of(i->element, 1)) / 8;
 	print_line(p, "char %s[%lld * %d] __attribute__((aligned(%d))); /* %s [%lld] */", name,
-	           (long long)i->imm, bytes, i->align,
-	           c_element_name(c_element_of((enum kb_scalar)i->sub, 1)), (long long)i->imm);
+	           (long long)i->imm, bytes, i->align, c_element_name(c_element_of(i->element, 1)),
+	           (long long)i->imm);
 }
 
 static void array_text(struct print *p, const struct kb_inst *i, const char *name, struct buf *out)

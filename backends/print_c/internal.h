@@ -34,9 +34,12 @@ void c_fill(struct buf *out, const char *x, int lanes);
 /* "(int64_t)(x + y)" -> "(x + y)": without a conversion that the context does anyway. */
 const char *c_unconverted(const char *text);
 
+/* A string literal as char *. */
+void c_string(const char *text, struct buf *out);
 void c_constant(struct print *p, const struct kb_inst *i, struct buf *out);
+/* Any operation on lanes; the three below are some of them. */
+void c_lanes(struct print *p, const struct kb_inst *i, struct buf *out);
 void c_arith(struct print *p, const struct kb_inst *i, struct buf *out);
-void c_vector(struct print *p, const struct kb_inst *i, struct buf *out);
 void c_convert(struct print *p, const struct kb_inst *i, struct buf *out);
 void c_bitcast(struct print *p, const struct kb_inst *i, struct buf *out);
 void c_memory(struct print *p, const struct kb_inst *i, struct buf *out); /* loads, PTR_ADD, atomics */

@@ -110,7 +110,7 @@ static void load(struct print *p, const struct kb_inst *i, struct buf *out)
 	buf_str(out, ", ");
 	index_text(p, i, 1, out);
 	if (part)
-		buf_printf(out, ", %d", i->sub);
+		buf_printf(out, ", %d", i->n_lanes);
 	buf_char(out, ')');
 }
 
@@ -170,6 +170,8 @@ void c_memory(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	if (i->op == KBO_LOAD_SPLAT) {
 		load_splat(p, i, out);
+	} else if (i->op == KBO_PTR_APART) {
+		buf_printf(out, "(%s + 0)", print_arg(p, i, 0));
 	} else if (i->op == KBO_PTR_ADD) {
 		ptr_add(p, i, out);
 	} else if (i->op == KBO_ATOMIC_LOAD) {
@@ -202,7 +204,7 @@ static void store(struct print *p, const struct kb_inst *i, struct buf *out)
 	buf_str(out, ", ");
 	print_bare(c_unconverted(print_arg(p, i, 0)), out);
 	if (part)
-		buf_printf(out, ", %d", i->sub);
+		buf_printf(out, ", %d", i->n_lanes);
 	buf_str(out, ");");
 }
 

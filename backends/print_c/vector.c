@@ -155,11 +155,10 @@ static void reduce_tree(struct print *p, enum kb_bin op, enum c_element e, int l
 
 static void reduce(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	enum kb_bin op = (enum kb_bin)i->sub;
+	enum kb_bin op = i->bin;
 	int lanes = print_arg_type(p, i, 0).lanes;
 	enum c_element e = c_element_of(i->type.scalar, 1);
-	const char *what = op == KB_ADD ? "add" : op == KB_MIN ? "min" : "max";
-	const char *name = arena_printf(p->arena, "reduce_%s_%s", what, c_suffix(p, e, lanes));
+	const char *name = arena_printf(p->arena, "reduce_%s_%s", kb_bin_name(op), c_suffix(p, e, lanes));
 	if (print_need(p, name)) {
 		/* what it calls comes before it */
 		for (int n = lanes / 2; n >= 1 && op != KB_ADD; n /= 2)
@@ -173,16 +172,16 @@ static void reduce(struct print *p, const struct kb_inst *i, struct buf *out)
 	buf_char(out, ')');
 }
 
-void c_vector(struct print *p, const struct kb_inst *i, struct buf *out)
+void c_lanes(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	if (i->op == KBO_SELECT)
-		select(p, i, out);
-	else if (i->op == KBO_SPLAT)
-		splat(p, i, out);
-	else if (i->op == KBO_LANE)
-		lane(p, i, 0, i->sub, out);
-	else if (i->op == KBO_SHUFFLE)
-		shuffle(p, i, out);
-	else
-		reduce(p, i, out);
+	switch (i->op) {
+	case KBO_SELECT: select(p, i, out); return;
+	case KBO_SPLAT: splat(p, i, out); return;
+	case KBO_LANE: lane(p, i, 0, i->lane, out); return;
+	case KBO_SHUFFLE: shuffle(p, i, out); return;
+	case KBO_REDUCE: reduce(p, i, out); return;
+	case KBO_CVT: c_convert(p, i, out); return;
+	case KBO_BITCAST: c_bitcast(p, i, out); return;
+	default: c_arith(p, i, out);
+	}
 }

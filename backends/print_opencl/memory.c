@@ -80,7 +80,7 @@ static void load_elements(struct buf *out, const struct kb_inst *i, const struct
 	buf_printf(out, "(%s%d)(", opencl_memory_scalar(i->type.scalar), i->type.lanes);
 	for (int k = 0; k < n; k++) {
 		buf_str(out, k ? ", " : "");
-		if (is_splat || k < i->sub)
+		if (is_splat || k < i->n_lanes)
 			element(out, i->type.scalar, at, k);
 		else
 			buf_char(out, '0');
@@ -126,7 +126,7 @@ void opencl_store(struct buf *out, const struct kb_inst *i, const struct opencl_
 		buf_str(out, ");\n");
 		return;
 	}
-	int n = i->op == KBO_STORE ? 1 : i->sub;
+	int n = i->op == KBO_STORE ? 1 : i->n_lanes;
 	for (int k = 0; k < n; k++) {
 		buf_str(out, indent);
 		element(out, s, at, k);
@@ -149,8 +149,7 @@ void opencl_array(struct buf *out, const struct kb_inst *i, const char *name)
 {
 	bool is_shared = i->op == KBO_SHARED;
 	buf_printf(out, "%s %s %s[%" PRId64 "] __attribute__((aligned(64)));",
-	           is_shared ? "__local" : "__private", opencl_memory_scalar((enum kb_scalar)i->sub), name,
-	           i->imm);
+	           is_shared ? "__local" : "__private", opencl_memory_scalar(i->element), name, i->imm);
 }
 
 void opencl_data(struct buf *out, const struct kb_data_item *d, const char *name)

@@ -33,7 +33,7 @@ static void print_param(struct print *p, const struct kb_inst *i, struct buf *ou
 	print_type(p, i->type, print_value_space(p, i->result), out);
 	if (i->type.scalar != KB_PTR)
 		buf_char(out, ' ');
-	else if (i->sub & KB_NOALIAS)
+	else if (i->flags & KB_NOALIAS)
 		buf_str(out, "restrict ");
 	buf_str(out, print_value_name(p, i->result));
 }
@@ -94,20 +94,9 @@ static const char *refuse_inst(const struct print *p, const struct kb_inst *i)
 			return "elements off their alignment in OpenCL C";
 		return refuse_type(i->type);
 	case KBO_LOCAL:
-	case KBO_SHARED: return refuse_type(KB_TYPE((enum kb_scalar)i->sub, 1));
-	/* clang-format off */
-	case KBO_PARAM: case KBO_COMMENT: case KBO_RETURN: case KBO_CALL: case KBO_CALL_PTR:
-	case KBO_FUNC_ADDR: case KBO_CONST_FLOAT: case KBO_NULL: case KBO_STRING: case KBO_LANE_IDS:
-	case KBO_VAR: case KBO_GET: case KBO_SET: case KBO_LOOP: case KBO_END_LOOP: case KBO_FOREVER:
-	case KBO_BREAK_IF: case KBO_END_FOREVER: case KBO_IF: case KBO_ELSE: case KBO_END_IF:
-	case KBO_LOAD_SPLAT: case KBO_LOAD_PART: case KBO_STORE_PART: case KBO_PTR_ADD:
-	case KBO_PREFETCH: case KBO_BIN: case KBO_UN: case KBO_FMA: case KBO_CMP: case KBO_SELECT:
-	case KBO_SPLAT: case KBO_LANE: case KBO_CVT: case KBO_BITCAST: case KBO_SHUFFLE:
-	case KBO_REDUCE: case KBO_PAUSE: case KBO_GROUP_ID: case KBO_GROUP_COUNT: case KBO_ITEM_ID:
-	case KBO_BARRIER: return refuse_type(i->type);
-		/* clang-format on */
+	case KBO_SHARED: return refuse_type(KB_TYPE(i->element, 1));
+	default: return refuse_type(i->type);
 	}
-	return NULL;
 }
 
 static const char *refuse(const struct print *p, const struct kb_func *f)
@@ -173,6 +162,8 @@ static void print_raw(struct print *p, const struct kb_inst *i, struct buf *out)
 	if (i->op == KBO_LOAD || i->op == KBO_LOAD_SPLAT || i->op == KBO_LOAD_PART) {
 		struct opencl_address at = address(p, i, 0);
 		opencl_load(out, i, &at, p->options->index_bits);
+	} else if (i->op == KBO_PTR_APART) {
+		buf_str(out, print_arg(p, i, 0));
 	} else if (i->op == KBO_PTR_ADD) {
 		struct opencl_address at = address(p, i, 0);
 		opencl_ptr_add(out, &at);

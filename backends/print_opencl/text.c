@@ -104,26 +104,6 @@ static void int_type(const struct expr *e, bool is_unsigned)
 
 /* ---- arithmetic ---- */
 
-static const char *operator_of(enum kb_bin op)
-{
-	switch (op) {
-	case KB_ADD: return "+";
-	case KB_SUB: return "-";
-	case KB_MUL: return "*";
-	case KB_DIV: return "/";
-	case KB_REM: return "%";
-	case KB_MIN: return "<";
-	case KB_MAX: return ">";
-	case KB_AND: return "&";
-	case KB_OR: return "|";
-	case KB_XOR: return "^";
-	case KB_SHL: return "<<";
-	case KB_SHR:
-	case KB_SAR: return ">>";
-	}
-	return "";
-}
-
 /* as_int4(as_uint4(a) + as_uint4(b)) */
 static void unsigned_bin(const struct expr *e, const char *op)
 {
@@ -147,7 +127,7 @@ static bool goes_unsigned(enum kb_bin op, enum kb_scalar s)
 static bool print_less(const struct expr *e)
 {
 	int64_t c;
-	bool is_sum = e->inst->sub == KB_ADD && e->inst->type.scalar == KB_INDEX && e->inst->type.lanes == 1;
+	bool is_sum = e->inst->bin == KB_ADD && e->inst->type.scalar == KB_INDEX && e->inst->type.lanes == 1;
 	if (!is_sum || !print_const_arg(e->p, e->inst, 1, &c) || c >= 0 || c == INT64_MIN)
 		return false;
 	buf_printf(e->out, "%s - %lld%s", arg(e, 0), (long long)-c, e->index_bits == 64 ? "L" : "");
@@ -156,9 +136,9 @@ static bool print_less(const struct expr *e)
 
 static void print_bin(const struct expr *e)
 {
-	enum kb_bin op = (enum kb_bin)e->inst->sub;
+	enum kb_bin op = e->inst->bin;
 	enum kb_scalar s = e->inst->type.scalar;
-	const char *text = operator_of(op);
+	const char *text = kb_bin_sign(op);
 	if (print_less(e))
 		return;
 	bool picks = op == KB_MIN || op == KB_MAX;
@@ -204,7 +184,7 @@ static void print_un(const struct expr *e)
 {
 	bool is_float = e->inst->type.scalar == KB_F32;
 	const char *a = arg(e, 0);
-	switch ((enum kb_un)e->inst->sub) {
+	switch (e->inst->un) {
 	case KB_NEG:
 		if (is_float)
 			buf_printf(e->out, "-%s", a);
@@ -222,19 +202,6 @@ static void print_un(const struct expr *e)
 	case KB_CEIL: buf_printf(e->out, "ceil(%s)", a); return;
 	case KB_NOT: print_not(e); return;
 	}
-}
-
-static const char *compare_of(enum kb_cmp op)
-{
-	switch (op) {
-	case KB_LT: return "<";
-	case KB_LE: return "<=";
-	case KB_GT: return ">";
-	case KB_GE: return ">=";
-	case KB_EQ: return "==";
-	case KB_NE: return "!=";
-	}
-	return "";
 }
 
 /* Bytes of a lane as it is carried. */
@@ -261,7 +228,7 @@ static int lane_bytes(enum kb_scalar s, int index_bits)
 static void print_cmp(const struct expr *e)
 {
 	struct kb_type t = print_arg_type(e->p, e->inst, 0);
-	const char *op = compare_of((enum kb_cmp)e->inst->sub);
+	const char *op = kb_cmp_sign(e->inst->cmp);
 	/* lanes of the mask are as wide as what was compared */
 	if (t.lanes > 1 && lane_bytes(t.scalar, e->index_bits) != 4)
 		buf_printf(e->out, "convert_int%d(%s %s %s)", t.lanes, arg(e, 0), op, arg(e, 1));
@@ -288,7 +255,7 @@ static void print_select(const struct expr *e)
 
 static void print_reduce(const struct expr *e)
 {
-	enum kb_bin op = (enum kb_bin)e->inst->sub;
+	enum kb_bin op = e->inst->bin;
 	call_helper(e, op == KB_ADD ? HELPER_SUM : op == KB_MIN ? HELPER_LEAST : HELPER_MOST);
 }
 
@@ -412,7 +379,7 @@ void opencl_expression(struct print *p, const struct kb_inst *i, struct buf *out
 	case KBO_CMP: print_cmp(e); return;
 	case KBO_SELECT: print_select(e); return;
 	case KBO_SPLAT: print_splat(e); return;
-	case KBO_LANE: print_lane(e, arg(e, 0), e->inst->sub); return;
+	case KBO_LANE: print_lane(e, arg(e, 0), e->inst->lane); return;
 	case KBO_CVT: opencl_convert(p, i, out); return;
 	case KBO_BITCAST: opencl_bitcast(p, i, out); return;
 	case KBO_SHUFFLE: print_shuffle(e); return;
@@ -420,14 +387,6 @@ void opencl_expression(struct print *p, const struct kb_inst *i, struct buf *out
 	case KBO_GROUP_ID: buf_str(e->out, "(idx)get_group_id(0)"); return;
 	case KBO_GROUP_COUNT: buf_str(e->out, "(idx)get_num_groups(0)"); return;
 	case KBO_ITEM_ID: buf_str(e->out, "(idx)get_local_id(0)"); return;
-	/* clang-format off */
-	case KBO_PARAM: case KBO_COMMENT: case KBO_RETURN: case KBO_CALL: case KBO_CALL_PTR:
-	case KBO_FUNC_ADDR: case KBO_STRING: case KBO_SYMBOL: case KBO_VAR: case KBO_GET: case KBO_SET:
-	case KBO_LOCAL: case KBO_LOOP: case KBO_END_LOOP: case KBO_FOREVER: case KBO_BREAK_IF:
-	case KBO_END_FOREVER: case KBO_IF: case KBO_ELSE: case KBO_END_IF: case KBO_LOAD: case KBO_STORE:
-	case KBO_LOAD_SPLAT: case KBO_LOAD_PART: case KBO_STORE_PART: case KBO_PTR_ADD: case KBO_PREFETCH:
-	case KBO_ATOMIC_LOAD: case KBO_ATOMIC_STORE: case KBO_ATOMIC_ADD: case KBO_PAUSE: case KBO_SHARED:
-	case KBO_BARRIER: case KBO_CPUID: case KBO_XGETBV: return;
-		/* clang-format on */
+	default: print_fail(p, "this operation in OpenCL C");
 	}
 }

@@ -130,7 +130,7 @@ static char *address(struct kb_frame *fr, const struct kb_inst *inst, size_t at)
 static bool do_load(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
 {
 	size_t size = (size_t)kb_scalar_bytes(inst->type.scalar);
-	int n = inst->op == KBO_LOAD_PART ? inst->sub : inst->type.lanes;
+	int n = inst->op == KBO_LOAD_PART ? inst->n_lanes : inst->type.lanes;
 	bool splat = inst->op == KBO_LOAD_SPLAT;
 	char *p = address(fr, inst, 0);
 	if (!allowed(fr, p, size * (size_t)(splat ? 1 : n), false))
@@ -150,7 +150,7 @@ static bool do_load(struct kb_frame *fr, const struct kb_inst *inst, union kb_ce
 static bool do_store(struct kb_frame *fr, const struct kb_inst *inst)
 {
 	size_t size = (size_t)kb_scalar_bytes(inst->type.scalar);
-	int n = inst->op == KBO_STORE_PART ? inst->sub : inst->type.lanes;
+	int n = inst->op == KBO_STORE_PART ? inst->n_lanes : inst->type.lanes;
 	char *p = address(fr, inst, 1);
 	if (!allowed(fr, p, size * (size_t)n, true))
 		return false;
@@ -159,6 +159,24 @@ static bool do_store(struct kb_frame *fr, const struct kb_inst *inst)
 	for (int i = 0; i < n; i++)
 		kb_cell_write(inst->type.scalar, lanes_of(fr, inst->args[0])[i], p + (size_t)i * size);
 	return true;
+}
+
+static bool do_memory(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+{
+	switch (inst->op) {
+	case KBO_LOAD:
+	case KBO_LOAD_SPLAT:
+	case KBO_LOAD_PART: return do_load(fr, inst, out);
+	case KBO_STORE:
+	case KBO_STORE_PART: return do_store(fr, inst);
+	case KBO_PTR_APART: *out = *lanes_of(fr, inst->args[0]); return true;
+	case KBO_PTR_ADD:
+		out->p = (void *)((uintptr_t)lanes_of(fr, inst->args[0])->p +
+		                  (uintptr_t)(lanes_of(fr, inst->args[1])->i + inst->imm));
+		return true;
+	case KBO_PREFETCH: return true;
+	default: return fail(fr, "memory that the interpreter does not know");
+	}
 }
 
 static bool do_atomic(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
@@ -181,7 +199,7 @@ static bool do_atomic(struct kb_frame *fr, const struct kb_inst *inst, union kb_
 
 static bool do_local(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
 {
-	size_t bytes = (size_t)inst->imm * (size_t)kb_scalar_bytes((enum kb_scalar)inst->sub);
+	size_t bytes = (size_t)inst->imm * (size_t)kb_scalar_bytes(inst->element);
 	char *p = arena_alloc(&fr->arena, bytes + 64);
 	if (!p)
 		return fail(fr, "no memory");
@@ -239,8 +257,7 @@ static union kb_cell reduce(const struct kb_inst *inst, const union kb_cell *x, 
 	memcpy(tree, x, (size_t)lanes * sizeof *x);
 	for (int half = lanes / 2; half >= 1; half /= 2)
 		for (int i = 0; i < half; i++)
-			tree[i] = kb_cell_bin((enum kb_bin)inst->sub, inst->type.scalar, tree[i],
-			                      tree[i + half]);
+			tree[i] = kb_cell_bin(inst->bin, inst->type.scalar, tree[i], tree[i + half]);
 	return tree[0];
 }
 
@@ -264,33 +281,20 @@ static union kb_cell lane_op(struct kb_frame *fr, const struct kb_inst *inst, in
 {
 	struct kb_type from = fr->f->types[inst->args[0].id];
 	switch (inst->op) {
-	case KBO_BIN: return kb_cell_bin((enum kb_bin)inst->sub, from.scalar, x[0][i], x[1][i]);
-	case KBO_UN: return kb_cell_un((enum kb_un)inst->sub, from.scalar, x[0][i]);
+	case KBO_BIN: return kb_cell_bin(inst->bin, from.scalar, x[0][i], x[1][i]);
+	case KBO_UN: return kb_cell_un(inst->un, from.scalar, x[0][i]);
 	case KBO_FMA: return fma_lane(from.scalar, x[0][i], x[1][i], x[2][i]);
-	case KBO_CMP:
-		return (union kb_cell){
-		        .i = kb_cell_cmp((enum kb_cmp)inst->sub, from.scalar, x[0][i], x[1][i])};
+	case KBO_CMP: return (union kb_cell){.i = kb_cell_cmp(inst->cmp, from.scalar, x[0][i], x[1][i])};
 	case KBO_SELECT: return x[0][i].i ? x[1][i] : x[2][i];
 	case KBO_SPLAT: return x[0][0];
-	case KBO_LANE: return x[0][inst->sub];
+	case KBO_LANE: return x[0][inst->lane];
 	case KBO_CVT: return kb_cell_cvt(from.scalar, inst->type.scalar, x[0][i]);
 	case KBO_BITCAST: return bitcast(from.scalar, inst->type.scalar, x[0][i]);
 	case KBO_SHUFFLE:
 		return inst->lanes[i] < from.lanes ? x[0][inst->lanes[i]] : x[1][inst->lanes[i] - from.lanes];
 	case KBO_REDUCE: return reduce(inst, x[0], from.lanes);
-	/* clang-format off */
-	case KBO_PARAM: case KBO_COMMENT: case KBO_RETURN: case KBO_CALL: case KBO_CALL_PTR:
-	case KBO_FUNC_ADDR: case KBO_CONST_INT: case KBO_CONST_FLOAT: case KBO_NULL: case KBO_STRING:
-	case KBO_SYMBOL: case KBO_LANE_IDS: case KBO_VAR: case KBO_GET: case KBO_SET: case KBO_LOCAL:
-	case KBO_LOOP: case KBO_END_LOOP: case KBO_FOREVER: case KBO_BREAK_IF: case KBO_END_FOREVER:
-	case KBO_IF: case KBO_ELSE: case KBO_END_IF: case KBO_LOAD: case KBO_STORE: case KBO_LOAD_SPLAT:
-	case KBO_LOAD_PART: case KBO_STORE_PART: case KBO_PTR_ADD: case KBO_PREFETCH:
-	case KBO_ATOMIC_LOAD: case KBO_ATOMIC_STORE: case KBO_ATOMIC_ADD: case KBO_PAUSE:
-	case KBO_GROUP_ID: case KBO_GROUP_COUNT: case KBO_ITEM_ID: case KBO_SHARED: case KBO_BARRIER:
-	case KBO_CPUID: case KBO_XGETBV: break;
-		/* clang-format on */
+	default: fail(fr, "arithmetic that the interpreter does not know"); return (union kb_cell){.i = 0};
 	}
-	return (union kb_cell){.i = 0};
 }
 
 static bool do_lanes(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
@@ -302,7 +306,7 @@ static bool do_lanes(struct kb_frame *fr, const struct kb_inst *inst, union kb_c
 	for (int i = 0; i < inst->type.lanes; i++)
 		result[i] = lane_op(fr, inst, i, x);
 	memcpy(out, result, (size_t)inst->type.lanes * sizeof *out);
-	return true;
+	return !fr->in->error[0];
 }
 
 /* ---- control ---- */
@@ -337,7 +341,7 @@ static bool ask_processor(struct kb_frame *fr, const struct kb_inst *inst, union
 		return fail(fr, "asks the processor");
 	uint32_t word = inst->op == KBO_XGETBV ? cpu->xcr0
 	                                       : cpu->cpuid(cpu->user, (uint32_t)inst->imm,
-	                                                    (uint32_t)inst->align, inst->sub);
+	                                                    (uint32_t)inst->cpuid.subleaf, inst->cpuid.reg);
 	*out = kb_cell_int(KB_I32, word);
 	return true;
 }
@@ -388,64 +392,30 @@ static bool do_control(struct kb_frame *fr, const struct kb_inst *inst, union kb
 	case KBO_BARRIER: fr->is_waiting = fr->work != NULL; return true;
 	case KBO_CPUID:
 	case KBO_XGETBV: return ask_processor(fr, inst, out);
-	/* clang-format off */
-	case KBO_COMMENT: case KBO_FOREVER: case KBO_END_IF: case KBO_PREFETCH: case KBO_PAUSE:
-	case KBO_SHARED:
-	case KBO_CALL: case KBO_CALL_PTR: case KBO_FUNC_ADDR: case KBO_STRING: case KBO_SYMBOL:
-	case KBO_LOCAL: case KBO_LOAD: case KBO_STORE: case KBO_LOAD_SPLAT: case KBO_LOAD_PART:
-	case KBO_STORE_PART: case KBO_PTR_ADD: case KBO_BIN: case KBO_UN: case KBO_FMA: case KBO_CMP:
-	case KBO_SELECT: case KBO_SPLAT: case KBO_LANE: case KBO_CVT: case KBO_BITCAST: case KBO_SHUFFLE:
-	case KBO_REDUCE: case KBO_ATOMIC_LOAD: case KBO_ATOMIC_STORE: case KBO_ATOMIC_ADD: return true;
-		/* clang-format on */
+	case KBO_COMMENT:
+	case KBO_FOREVER:
+	case KBO_END_IF:
+	case KBO_PAUSE: return true;
+	default: return fail(fr, "an operation that the interpreter does not know");
 	}
-	return true;
 }
 
 static bool step(struct kb_frame *fr, const struct kb_inst *inst)
 {
 	union kb_cell *out = inst->result && inst->op != KBO_VAR ? fr->values[inst->result] : NULL;
-	switch (inst->op) {
-	case KBO_LOAD:
-	case KBO_LOAD_SPLAT:
-	case KBO_LOAD_PART: return do_load(fr, inst, out);
-	case KBO_STORE:
-	case KBO_STORE_PART: return do_store(fr, inst);
-	case KBO_ATOMIC_LOAD:
-	case KBO_ATOMIC_STORE:
-	case KBO_ATOMIC_ADD: return do_atomic(fr, inst, out);
-	case KBO_PTR_ADD:
-		out->p = (void *)((uintptr_t)lanes_of(fr, inst->args[0])->p +
-		                  (uintptr_t)(lanes_of(fr, inst->args[1])->i + inst->imm));
-		return true;
-	case KBO_SHARED:
-		if (fr->work)
-			return kb_work_shared(fr, out);
-		return do_local(fr, inst, out);
-	case KBO_LOCAL: return do_local(fr, inst, out);
-	case KBO_FUNC_ADDR:
-	case KBO_STRING:
-	case KBO_SYMBOL: return do_name(fr, inst, out);
-	case KBO_CALL:
-	case KBO_CALL_PTR: return do_call(fr, inst, out);
-	case KBO_BIN:
-	case KBO_UN:
-	case KBO_FMA:
-	case KBO_CMP:
-	case KBO_SELECT:
-	case KBO_SPLAT:
-	case KBO_LANE:
-	case KBO_CVT:
-	case KBO_BITCAST:
-	case KBO_SHUFFLE:
-	case KBO_REDUCE: return do_lanes(fr, inst, out);
-	/* clang-format off */
-	case KBO_PARAM: case KBO_COMMENT: case KBO_RETURN: case KBO_CONST_INT: case KBO_CONST_FLOAT:
-	case KBO_NULL: case KBO_LANE_IDS: case KBO_VAR: case KBO_GET: case KBO_SET: case KBO_LOOP:
-	case KBO_END_LOOP: case KBO_FOREVER: case KBO_BREAK_IF: case KBO_END_FOREVER: case KBO_IF:
-	case KBO_ELSE: case KBO_END_IF: case KBO_PREFETCH: case KBO_PAUSE: case KBO_CPUID: case KBO_XGETBV:
-	case KBO_GROUP_ID: case KBO_GROUP_COUNT: case KBO_ITEM_ID: case KBO_BARRIER:
-		return do_control(fr, inst, out);
-		/* clang-format on */
+	switch (kb_kind(inst->op)) {
+	case KB_KIND_MEMORY: return do_memory(fr, inst, out);
+	case KB_KIND_ATOMIC: return do_atomic(fr, inst, out);
+	case KB_KIND_ARRAY:
+		return inst->op == KBO_SHARED && fr->work ? kb_work_shared(fr, out) : do_local(fr, inst, out);
+	case KB_KIND_NAME: return do_name(fr, inst, out);
+	case KB_KIND_CALL: return do_call(fr, inst, out);
+	case KB_KIND_LANES: return do_lanes(fr, inst, out);
+	case KB_KIND_BLOCK:
+	case KB_KIND_VARIABLE:
+	case KB_KIND_CONSTANT:
+	case KB_KIND_MACHINE:
+	case KB_KIND_GROUP: return do_control(fr, inst, out);
 	}
 	return true;
 }

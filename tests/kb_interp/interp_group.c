@@ -111,7 +111,7 @@ static bool watch(struct launch *l, struct kb_range range, size_t pc, bool is_sh
 static bool make_shared(struct launch *l, size_t pc)
 {
 	const struct kb_inst *inst = &l->f->insts[pc];
-	size_t bytes = (size_t)inst->imm * (size_t)kb_scalar_bytes((enum kb_scalar)inst->sub);
+	size_t bytes = (size_t)inst->imm * (size_t)kb_scalar_bytes(inst->element);
 	char *p = arena_alloc(&l->arena, bytes + 64);
 	if (!p)
 		return false;

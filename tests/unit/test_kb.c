@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "tests/kb_interp/interp.h"
+#include "tests/kb_interp/live.h"
 #include "backends/kb/record.h"
 
 struct fixture {

@@ -12,6 +12,7 @@
 #include "ir/support/compiler.h"
 #include "tests/support/linear_case.h"
 #include "tests/support/rng.h"
+#include "tests/kb_interp/live.h"
 
 static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"};
 

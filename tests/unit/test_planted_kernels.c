@@ -105,7 +105,7 @@ static size_t store_whole_tail(const struct record *r)
 	size_t n = 0;
 	for (size_t i = 0; i < r->n; i++)
 		if (r->insts[i].op == KBO_STORE_PART) {
-			r->insts[i].sub = r->insts[i].type.lanes;
+			r->insts[i].n_lanes = r->insts[i].type.lanes;
 			n++;
 		}
 	return n;
@@ -117,7 +117,7 @@ static size_t change_factor(const struct record *r, int64_t from, int64_t to)
 	size_t n = 0;
 	for (size_t i = 0; i < r->n; i++) {
 		const struct kb_inst *m = &r->insts[i];
-		if (m->op != KBO_BIN || m->sub != KB_MUL || m->type.scalar != KB_INDEX)
+		if (m->op != KBO_BIN || m->bin != KB_MUL || m->type.scalar != KB_INDEX)
 			continue;
 		for (size_t k = 0; k < m->n_args; k++) {
 			struct kb_inst *c = def_of(r, m, k);
@@ -170,9 +170,9 @@ static size_t wrong_tail_mask(const struct record *r)
 	size_t n = 0;
 	for (size_t i = 0; i < r->n; i++) {
 		const struct kb_inst *lanes = r->insts[i].op == KBO_CMP ? def_of(r, &r->insts[i], 0) : NULL;
-		if (lanes == NULL || lanes->op != KBO_LANE_IDS || r->insts[i].sub != KB_LT)
+		if (lanes == NULL || lanes->op != KBO_LANE_IDS || r->insts[i].cmp != KB_LT)
 			continue;
-		r->insts[i].sub = KB_LE;
+		r->insts[i].cmp = KB_LE;
 		n++;
 	}
 	return n;
@@ -186,7 +186,7 @@ static size_t lost_rescale(const struct record *r)
 	for (size_t i = 0; i < r->n; i++) {
 		const struct kb_inst *fma = r->insts[i].op == KBO_STORE ? def_of(r, &r->insts[i], 0) : NULL;
 		const struct kb_inst *product = fma != NULL && fma->op == KBO_FMA ? def_of(r, fma, 2) : NULL;
-		if (product == NULL || product->op != KBO_BIN || product->sub != KB_MUL)
+		if (product == NULL || product->op != KBO_BIN || product->bin != KB_MUL)
 			continue;
 		const struct kb_inst *factor = def_of(r, product, 1);
 		if (factor == NULL || factor->op != KBO_LOAD_SPLAT)

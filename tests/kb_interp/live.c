@@ -5,7 +5,7 @@
  * what was defined before it. Snapshots of variables and values that go into a
  * variable at once share its register; a splat load is an operand of its use.
  */
-#include "backends/kb/internal.h"
+#include "tests/kb_interp/live.h"
 
 #include <string.h>
 

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Facts about types and operations, from the rows of kb_ops.def.
+ */
+#include "backends/kb/internal.h"
+
+bool kb_is_float(enum kb_scalar s)
+{
+	return s == KB_F16 || s == KB_BF16 || s == KB_F32 || s == KB_F64;
+}
+
+/* Full arithmetic; narrower integers are only converted, compared and combined by bits. */
+static bool is_word(enum kb_scalar s)
+{
+	return s == KB_I32 || s == KB_I64 || s == KB_INDEX;
+}
+
+bool kb_is_int(enum kb_scalar s)
+{
+	return s == KB_I8 || s == KB_U8 || s == KB_I16 || is_word(s);
+}
+
+int kb_scalar_bytes(enum kb_scalar s)
+{
+	switch (s) {
+	case KB_VOID: return 0;
+	case KB_BOOL: return 0; /* not in memory: U8 is */
+	case KB_I8:
+	case KB_U8: return 1;
+	case KB_I16:
+	case KB_F16:
+	case KB_BF16: return 2;
+	case KB_I32:
+	case KB_F32: return 4;
+	case KB_I64:
+	case KB_INDEX:
+	case KB_F64:
+	case KB_PTR: return 8;
+	}
+	return 0;
+}
+
+const char *kb_scalar_name(enum kb_scalar s)
+{
+	static const char *const names[] = {
+	        [KB_VOID] = "void", [KB_BOOL] = "bool", [KB_I8] = "i8",   [KB_U8] = "u8",
+	        [KB_I16] = "i16",   [KB_I32] = "i32",   [KB_I64] = "i64", [KB_INDEX] = "index",
+	        [KB_F16] = "f16",   [KB_BF16] = "bf16", [KB_F32] = "f32", [KB_F64] = "f64",
+	        [KB_PTR] = "ptr"};
+	return names[s];
+}
+
+/* ---- operations ---- */
+
+static const struct {
+	const char *name;
+	enum kb_kind kind;
+	bool has_effect;
+} ops[] = {
+#define KB_OP(op, name, kind, effect) [KBO_##op] = {name, KB_KIND_##kind, effect},
+#include "backends/kb/kb_ops.def"
+};
+
+enum kb_operands { KB_ON_NUMBERS, KB_ON_FLOATS, KB_ON_WORDS, KB_ON_BITS };
+
+static const struct {
+	const char *name, *sign;
+	enum kb_operands operands;
+} bins[] = {
+#define KB_BIN(op, name, sign, operands) [KB_##op] = {name, sign, KB_ON_##operands},
+#include "backends/kb/kb_ops.def"
+};
+
+static const struct {
+	const char *name;
+	enum kb_operands operands;
+} uns[] = {
+#define KB_UN(op, name, operands) [KB_##op] = {name, KB_ON_##operands},
+#include "backends/kb/kb_ops.def"
+};
+
+static const struct {
+	const char *name, *sign;
+} cmps[] = {
+#define KB_CMP(op, name, sign) [KB_##op] = {name, sign},
+#include "backends/kb/kb_ops.def"
+};
+
+enum kb_kind kb_kind(enum kb_opcode op)
+{
+	return ops[op].kind;
+}
+
+bool kb_has_effect(enum kb_opcode op)
+{
+	return ops[op].has_effect;
+}
+
+const char *kb_op_name(enum kb_opcode op)
+{
+	return ops[op].name;
+}
+
+const char *kb_bin_name(enum kb_bin op)
+{
+	return bins[op].name;
+}
+
+const char *kb_un_name(enum kb_un op)
+{
+	return uns[op].name;
+}
+
+const char *kb_cmp_name(enum kb_cmp op)
+{
+	return cmps[op].name;
+}
+
+const char *kb_bin_sign(enum kb_bin op)
+{
+	return bins[op].sign;
+}
+
+const char *kb_cmp_sign(enum kb_cmp op)
+{
+	return cmps[op].sign;
+}
+
+static bool fits(enum kb_operands operands, enum kb_scalar s)
+{
+	bool is_float = s == KB_F32 || s == KB_F64;
+	switch (operands) {
+	case KB_ON_NUMBERS: return is_float || is_word(s);
+	case KB_ON_FLOATS: return is_float;
+	case KB_ON_WORDS: return is_word(s);
+	case KB_ON_BITS: return s == KB_BOOL || kb_is_int(s);
+	}
+	return false;
+}
+
+bool kb_bin_fits(enum kb_bin op, enum kb_scalar s)
+{
+	return fits(bins[op].operands, s);
+}
+
+bool kb_un_fits(enum kb_un op, enum kb_scalar s)
+{
+	return fits(uns[op].operands, s);
+}
