@@ -1,24 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keys tokenizer.ggml.* of GGUF into the form that the packing of tokenizers takes. Types of values are
- * checked here, their meaning there.
+ * Tokenizers of GGUF metadata, keys tokenizer.ggml.*. The format names the splitter instead of writing it;
+ * names that are not in the table are refused.
  */
 #include "frontend/sentencepiece/gguf_tokenizer.h"
 
 #include <string.h>
 
-#define PREFIX     "tokenizer.ggml."
-#define TOKENS_MAX ((size_t)1 << 24)
+#include "frontend/sentencepiece/spm.h"
+#include "frontend/tokenizer/pattern.h"
 
+#define PREFIX "tokenizer.ggml."
+
+static const struct tokenizer_string none = {"", 0};
+
+/* Keys that are absent are NULL, ids NONE, flags -1. */
 struct reader {
 	const struct tokenizer_source *s;
 	const struct gguf *g;
+	struct tokenizer_desc *d;
+	bool failed;
+	struct tokenizer_string model, pre;
+	const struct gguf_value *merges,
+	        *types; /* lists of strings "left right"; of numbers, for each token */
+	bool has_scores;
+	uint32_t unknown;
+	int add_bos, add_eos, prefix, strip_blanks;
 };
 
-static enum tfmc_status wrong(const struct reader *r, const char *key, const char *what)
+static bool is(struct tokenizer_string s, const char *text)
 {
-	diag_error(r->s->cx, r->s->loc, DIAG_FILE, "'%s': the key '" PREFIX "%s' %s", r->s->name, key, what);
-	return TFMC_INVALID;
+	return s.n == strlen(text) && !memcmp(s.text, text, s.n);
+}
+
+/* ---- keys ---- */
+
+static void wrong(struct reader *r, const char *key, const char *what)
+{
+	if (!r->failed)
+		diag_error(r->s->cx, r->s->loc, DIAG_FILE, "'%s': the key '" PREFIX "%s' %s", r->s->name, key,
+		           what);
+	r->failed = true;
 }
 
 static const struct gguf_value *find(const struct reader *r, const char *key)
@@ -26,149 +48,289 @@ static const struct gguf_value *find(const struct reader *r, const char *key)
 	return gguf_find(r->g, arena_printf(r->s->arena, PREFIX "%s", key));
 }
 
-static enum tfmc_status read_text(const struct reader *r, const char *key, const char *absent,
-                                  struct tokenizer_string *out)
+static struct tokenizer_string read_text(struct reader *r, const char *key, const char *absent)
 {
 	const struct gguf_value *v = find(r, key);
-	*out = (struct tokenizer_string){absent, strlen(absent)};
 	if (v == NULL)
-		return TFMC_OK;
+		return tokenizer_string(absent);
 	if (v->type != GGUF_STRING)
-		return wrong(r, key, "is no string");
-	*out = (struct tokenizer_string){v->text, v->len};
-	return TFMC_OK;
+		wrong(r, key, "is no string");
+	return (struct tokenizer_string){v->text, v->len};
 }
 
-/* An id, or -1. */
-static enum tfmc_status read_id(const struct reader *r, const char *key, int64_t *out)
+static uint32_t read_id(struct reader *r, const char *key)
 {
 	const struct gguf_value *v = find(r, key);
-	*out = -1;
+	if (v == NULL || (gguf_is_whole(v->type) && (v->i == -1 || v->i == UINT32_MAX)))
+		return TFMC_TOK_NONE;
+	if (!gguf_is_whole(v->type) || v->i < 0)
+		wrong(r, key, "is no id");
+	else if ((uint64_t)v->i >= r->d->n_tokens)
+		wrong(r, key, "is not the id of a token");
+	return (uint32_t)v->i;
+}
+
+static int read_flag(struct reader *r, const char *key)
+{
+	const struct gguf_value *v = find(r, key);
+	if (v != NULL && v->type != GGUF_BOOL)
+		wrong(r, key, "is no bool");
+	return v == NULL ? -1 : v->i != 0;
+}
+
+/* A list with elements of one kind, or NULL. n 0: of any length. */
+static const struct gguf_value *read_list(struct reader *r, const char *key, bool strings, size_t n)
+{
+	const struct gguf_value *v = find(r, key);
 	if (v == NULL)
-		return TFMC_OK;
-	if (!gguf_is_whole(v->type) || v->i < -1)
-		return wrong(r, key, "is no id");
-	*out = v->i == UINT32_MAX ? -1 : v->i;
-	return TFMC_OK;
-}
-
-static enum tfmc_status read_flag(const struct reader *r, const char *key, int *out)
-{
-	const struct gguf_value *v = find(r, key);
-	*out = v == NULL ? -1 : v->i != 0;
-	return v == NULL || v->type == GGUF_BOOL ? TFMC_OK : wrong(r, key, "is no bool");
-}
-
-/* A list with elements of one kind, or NULL; *st tells what is wrong. n 0: of any length. */
-static const struct gguf_value *read_list(const struct reader *r, const char *key, bool strings, size_t n,
-                                          enum tfmc_status *st)
-{
-	const struct gguf_value *v = find(r, key);
-	if (v == NULL || *st != TFMC_OK)
 		return NULL;
 	bool kind = v->type == GGUF_ARRAY && (strings ? v->element == GGUF_STRING
 	                                              : v->element != GGUF_STRING && v->element != GGUF_BOOL);
 	if (!kind)
-		*st = wrong(r, key, strings ? "is no list of strings" : "is no list of numbers");
-	else if (v->n > TOKENS_MAX)
-		*st = wrong(r, key, "is too long");
+		wrong(r, key, strings ? "is no list of strings" : "is no list of numbers");
+	else if (v->n > TFMC_TOK_TOKENS_MAX)
+		wrong(r, key, "is too long");
 	else if (n != 0 && v->n != n)
-		*st = wrong(r, key, "does not have one element for each token");
-	return *st == TFMC_OK ? v : NULL;
+		wrong(r, key, "does not have one element for each token");
+	return r->failed ? NULL : v;
 }
 
-static const struct tokenizer_string *read_strings(const struct reader *r, const char *key, size_t *n,
-                                                   enum tfmc_status *st)
+/* Pieces and their scores. */
+static enum tfmc_status read_tokens(struct reader *r)
 {
-	const struct gguf_value *list = read_list(r, key, true, 0, st);
+	const struct gguf_value *tokens = read_list(r, "tokens", true, 0);
+	struct tokenizer_desc *d = r->d;
 	struct gguf_value v;
-	size_t at = 0, i = 0;
-	*n = 0;
-	if (list == NULL)
-		return NULL;
-	struct tokenizer_string *out = ARENA_ARRAY(r->s->arena, struct tokenizer_string, list->n + 1);
-	if (out == NULL || arena_failed(r->s->arena)) {
-		*st = TFMC_NO_MEMORY;
-		return NULL;
+	if (tokens == NULL || tokens->n == 0) {
+		wrong(r, "tokens", "is missing or empty");
+		return TFMC_INVALID;
 	}
-	for (; gguf_next(list, &at, &v); i++)
-		out[i] = (struct tokenizer_string){v.text, v.len};
-	*n = list->n;
-	return out;
+	const struct gguf_value *scores = read_list(r, "scores", false, tokens->n);
+	d->n_tokens = tokens->n;
+	d->tokens = ARENA_ARRAY(r->s->arena, struct tokenizer_token, d->n_tokens + 1);
+	if (d->tokens == NULL)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0, at = 0; gguf_next(tokens, &at, &v); i++)
+		d->tokens[i].piece = (struct tokenizer_string){v.text, v.len};
+	for (size_t i = 0, at = 0; scores != NULL && gguf_next(scores, &at, &v); i++)
+		d->tokens[i].score = gguf_is_whole(v.type) ? (double)(float)v.i : (double)(float)v.f;
+	r->has_scores = scores != NULL;
+	return r->failed ? TFMC_INVALID : TFMC_OK;
 }
 
-static enum tfmc_status read_scores(const struct reader *r, struct tokenizer_gguf *out)
+static enum tfmc_status read_keys(struct reader *r)
 {
-	enum tfmc_status st = TFMC_OK;
-	const struct gguf_value *list = read_list(r, "scores", false, out->n_tokens, &st);
+	struct tokenizer_desc *d = r->d;
+	const struct gguf_value *charsmap = find(r, "precompiled_charsmap");
 	struct gguf_value v;
-	size_t at = 0, i = 0;
-	if (list == NULL)
-		return st;
-	float *scores = ARENA_ARRAY(r->s->arena, float, list->n + 1);
-	if (scores == NULL || arena_failed(r->s->arena))
-		return TFMC_NO_MEMORY;
-	for (; gguf_next(list, &at, &v); i++)
-		scores[i] = gguf_is_whole(v.type) ? (float)v.i : (float)v.f;
-	out->scores = scores;
-	return TFMC_OK;
+	size_t at = 0;
+	TFMC_TRY(read_tokens(r));
+	r->pre = read_text(r, "pre", "default");
+	r->merges = read_list(r, "merges", true, 0);
+	r->types = read_list(r, "token_type", false, d->n_tokens);
+	while (r->types != NULL && gguf_next(r->types, &at, &v))
+		if (!gguf_is_whole(v.type) || v.i < 0 || v.i > TOKENIZER_PIECE_BYTE)
+			wrong(r, "token_type", "has a type that is unknown");
+	if (charsmap != NULL && (charsmap->type != GGUF_ARRAY || charsmap->element > GGUF_I8))
+		wrong(r, "precompiled_charsmap", "is no list of bytes");
+	else if (charsmap != NULL)
+		d->charsmap = (struct tokenizer_string){(const char *)charsmap->bytes, charsmap->n_bytes};
+	d->bos = read_id(r, "bos_token_id");
+	d->eos = read_id(r, "eos_token_id");
+	d->pad = read_id(r, "padding_token_id");
+	d->mask = read_id(r, "mask_token_id");
+	r->unknown = read_id(r, "unknown_token_id");
+	r->add_bos = read_flag(r, "add_bos_token");
+	r->add_eos = read_flag(r, "add_eos_token");
+	r->prefix = read_flag(r, "add_space_prefix");
+	r->strip_blanks = read_flag(r, "remove_extra_whitespaces");
+	return r->failed ? TFMC_INVALID : TFMC_OK;
 }
 
-static enum tfmc_status read_types(const struct reader *r, struct tokenizer_gguf *out)
+/* Of every token, by the list of types; one without a list is normal. */
+static enum tfmc_status set_types(struct reader *r, bool bytes)
 {
-	enum tfmc_status st = TFMC_OK;
-	const struct gguf_value *list = read_list(r, "token_type", false, out->n_tokens, &st);
-	struct gguf_value v;
-	size_t at = 0, i = 0;
-	if (list == NULL)
-		return st;
-	int32_t *types = ARENA_ARRAY(r->s->arena, int32_t, list->n + 1);
-	if (types == NULL || arena_failed(r->s->arena))
-		return TFMC_NO_MEMORY;
-	for (; gguf_next(list, &at, &v); i++) {
-		if (!gguf_is_whole(v.type) || v.i < 0 || v.i > 6)
-			return wrong(r, "token_type", "has a type that is unknown");
-		types[i] = (int32_t)v.i;
+	struct gguf_value v = {.type = GGUF_I32, .i = TOKENIZER_PIECE_NORMAL};
+	size_t at = 0;
+	for (size_t i = 0; i < r->d->n_tokens; i++) {
+		if (r->types != NULL)
+			(void)gguf_next(r->types, &at, &v);
+		if (v.i == TOKENIZER_PIECE_BYTE && !bytes)
+			return tokenizer_refuse(
+			        r->s, TOKENIZER_UNSUPPORTED, NULL,
+			        PREFIX
+			        "token_type[%zu] is that of a byte, in a vocabulary whose pieces are bytes "
+			        "(" PREFIX "model 'gpt2')",
+			        i);
+		if (!tokenizer_set_type(r->s, r->d, i, v.i))
+			return TFMC_INVALID;
 	}
-	out->types = types;
 	return TFMC_OK;
 }
 
-static enum tfmc_status read_charsmap(const struct reader *r, struct tokenizer_gguf *out)
+static void set_template(struct reader *r, bool bos, bool eos)
 {
-	const struct gguf_value *v = find(r, "precompiled_charsmap");
-	if (v == NULL)
-		return TFMC_OK;
-	if (v->type != GGUF_ARRAY || (v->element != GGUF_U8 && v->element != GGUF_I8))
-		return wrong(r, "precompiled_charsmap", "is no list of bytes");
-	out->charsmap = v->bytes;
-	out->n_charsmap = v->n_bytes;
+	bool add_bos = r->add_bos < 0 ? bos : r->add_bos != 0,
+	     add_eos = r->add_eos < 0 ? eos : r->add_eos != 0;
+	const struct tokenizer_named_id names[] = {{"bos_token", add_bos ? r->d->bos : TFMC_TOK_NONE},
+	                                           {"eos_token", add_eos ? r->d->eos : TFMC_TOK_NONE},
+	                                           {NULL, 0}};
+	tokenizer_set_template(r->d, TOKENIZER_TEMPLATE_ENDS, names);
+}
+
+/* ---- SentencePiece ---- */
+
+static enum tfmc_status from_spm(struct reader *r, bool is_unigram, struct tokenizer_packed *out)
+{
+	const struct tokenizer_spm spm = {
+	        .is_unigram = is_unigram,
+	        .mark = TOKENIZER_MARK,
+	        .prefix = r->prefix != 0,
+	        .extra_blanks = is_unigram ? r->strip_blanks == 0 : r->strip_blanks != 1,
+	};
+	if (!r->has_scores)
+		return tokenizer_refuse(r->s, TOKENIZER_WRONG, NULL, PREFIX "scores is missing");
+	TFMC_TRY(set_types(r, true));
+	if (r->unknown != TFMC_TOK_NONE)
+		r->d->unknown = r->unknown;
+	TFMC_TRY(tokenizer_spm_finish(r->s, r->d, &spm));
+	set_template(r, !is_unigram, is_unigram);
+	return tokenizer_pack(r->s, r->d, out);
+}
+
+/* ---- byte-level BPE ---- */
+
+#define PATTERNS_MAX 6
+
+struct splitter {
+	const char *name;
+	enum tfmc_tok_split kind; /* MATCH_PATTERN: none but `patterns` */
+	uint32_t flags;
+	bool digits;                        /* numbers are cut into digits before */
+	bool whole;                         /* words of the vocabulary are taken without merging */
+	bool bos;                           /* added unless the file says otherwise */
+	const char *patterns[PATTERNS_MAX]; /* what they match are pieces */
+	size_t behind;                      /* how many of them come behind `kind`, ... */
+	uint32_t behind_flags;              /* ... perhaps over letters of bytes */
+};
+
+#define HAN_AND_HANGUL "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+#define HAN_AND_KANA   "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
+#define DEEPSEEK_V3                                                           \
+	"[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"               \
+	"|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*" \
+	"|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
+
+#define NO_HAN_UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
+#define NO_HAN_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
+#define CONTRACTED   "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+#define KIMI_K2                                                                           \
+	"[\\p{Han}]+|[^\\r\\n\\p{L}\\p{N}]?" NO_HAN_UPPER "*" NO_HAN_LOWER "+" CONTRACTED \
+	"|[^\\r\\n\\p{L}\\p{N}]?" NO_HAN_UPPER "+" NO_HAN_LOWER "*" CONTRACTED            \
+	"|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+static const struct splitter splitters[] = {
+#define SPLITTER(name, kind, flags, digits, whole, bos) {name, kind, flags, digits, whole, bos, {NULL}, 0, 0},
+#define PATTERNS(name, kind, behind, flags, ...) \
+	{name, kind, 0, false, false, false, {__VA_ARGS__}, behind, flags},
+#include "frontend/sentencepiece/gguf_splitters.def"
+};
+
+static enum tfmc_status add_merges(struct reader *r)
+{
+	struct tokenizer_desc *d = r->d;
+	struct tokenizer_index *x = tokenizer_index_new(r->s->arena, d);
+	struct tokenizer_string left, right;
+	struct gguf_value v;
+	size_t at = 0;
+	d->merges =
+	        ARENA_ARRAY(r->s->arena, struct tokenizer_merge, r->merges != NULL ? r->merges->n + 1 : 1);
+	if (x == NULL || d->merges == NULL)
+		return TFMC_NO_MEMORY;
+	while (r->merges != NULL && gguf_next(r->merges, &at, &v))
+		if (!tokenizer_cut_merge((struct tokenizer_string){v.text, v.len}, &left, &right) ||
+		    !tokenizer_add_merge(x, d, left, right))
+			return tokenizer_refuse(r->s, TOKENIZER_WRONG, NULL,
+			                        PREFIX "merges[%zu] is no merge of the vocabulary",
+			                        d->n_merges);
 	return TFMC_OK;
 }
 
-static enum tfmc_status read_ids(const struct reader *r, struct tokenizer_gguf *out)
+static bool add_patterns(const struct reader *r, const char *const *list, size_t n, uint32_t flags)
 {
-	int64_t separator;
-	const struct {
-		const char *key;
-		int64_t *out;
-	} ids[] = {{"bos_token_id", &out->bos},       {"eos_token_id", &out->eos},
-	           {"unknown_token_id", &out->unk},   {"separator_token_id", &separator},
-	           {"seperator_token_id", &out->sep}, {"padding_token_id", &out->pad},
-	           {"cls_token_id", &out->cls},       {"mask_token_id", &out->mask}};
-	const struct {
-		const char *key;
-		int *out;
-	} flags[] = {{"add_bos_token", &out->add_bos},
-	             {"add_eos_token", &out->add_eos},
-	             {"add_space_prefix", &out->add_space_prefix},
-	             {"remove_extra_whitespaces", &out->remove_extra_whitespaces}};
-	for (size_t i = 0; i < TFMC_COUNT(ids); i++)
-		TFMC_TRY(read_id(r, ids[i].key, ids[i].out));
-	for (size_t i = 0; i < TFMC_COUNT(flags); i++)
-		TFMC_TRY(read_flag(r, flags[i].key, flags[i].out));
-	out->sep = out->sep < 0 ? separator : out->sep;
-	return TFMC_OK;
+	const char *why;
+	for (size_t i = 0; i < n; i++) {
+		struct tokenizer_string p = pattern_compile(r->s->arena, list[i], &why);
+		if (p.n == 0 ||
+		    !tokenizer_add_split(r->d, TFMC_TOK_MATCH_PATTERN, TFMC_TOK_ISOLATED | flags, p))
+			return false;
+	}
+	return true;
+}
+
+static bool add_splits(const struct reader *r, const struct splitter *p)
+{
+	size_t n = 0;
+	while (n < PATTERNS_MAX && p->patterns[n] != NULL)
+		n++;
+	bool ok = r->prefix != 1 || tokenizer_add_split(r->d, TFMC_TOK_PREFIX_SPACE, 0, none);
+	ok = ok && add_patterns(r, p->patterns, n - p->behind, 0);
+	if (p->digits)
+		ok = ok && tokenizer_add_split(r->d, TFMC_TOK_MATCH_DIGIT, TFMC_TOK_ISOLATED, none);
+	if (p->kind != TFMC_TOK_MATCH_PATTERN)
+		ok = ok && tokenizer_add_split(r->d, p->kind, p->flags, none);
+	return ok && add_patterns(r, p->patterns + n - p->behind, p->behind, p->behind_flags);
+}
+
+static enum tfmc_status from_bytes(struct reader *r, struct tokenizer_packed *out)
+{
+	const struct splitter *p = NULL;
+	struct tokenizer_desc *d = r->d;
+	for (size_t i = 0; i < TFMC_COUNT(splitters); i++)
+		p = is(r->pre, splitters[i].name) ? &splitters[i] : p;
+	if (p == NULL)
+		return tokenizer_refuse(r->s, TOKENIZER_UNSUPPORTED, NULL, PREFIX "pre '%.*s'", (int)r->pre.n,
+		                        r->pre.text);
+	TFMC_TRY(set_types(r, false));
+	for (size_t i = 0; i < d->n_added; i++) { /* looked for in the text as it is, never made by merging */
+		d->added[i].in_normalized = false;
+		d->tokens[d->added[i].id].is_matched = false;
+	}
+	TFMC_TRY(add_merges(r));
+	for (size_t i = 0; i < d->n_tokens; i++)
+		if (d->tokens[i].is_matched)
+			d->tokens[i].piece = tokenizer_letters_to_bytes(r->s->arena, d->tokens[i].piece);
+	d->model = TFMC_TOK_BPE;
+	d->flags = TFMC_TOK_H_BYTE_LEVEL | (p->whole ? TFMC_TOK_H_WHOLE_WORDS : 0u);
+	tokenizer_find_single(d);
+	if (!add_splits(r, p))
+		return TFMC_NO_MEMORY;
+	set_template(r, p->bos, false);
+	return tokenizer_pack(r->s, d, out);
+}
+
+/* ---- WordPiece ---- */
+
+/* The format writes a mark in front of beginnings of words and nothing in front of continuations. */
+static enum tfmc_status from_bert(struct reader *r, struct tokenizer_packed *out)
+{
+	struct tokenizer_desc *d = r->d;
+	const char **words = ARENA_ARRAY(r->s->arena, const char *, d->n_tokens);
+	struct gguf_value type = {.i = TOKENIZER_PIECE_NORMAL};
+	size_t at = 0;
+	if (words == NULL)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < d->n_tokens; i++) {
+		struct tokenizer_string p = d->tokens[i].piece;
+		bool in_brackets = p.n > 1 && p.text[0] == '[' && p.text[p.n - 1] == ']';
+		bool begins = p.n >= 3 && !memcmp(p.text, TOKENIZER_MARK, 3);
+		if (r->types != NULL)
+			(void)gguf_next(r->types, &at, &type);
+		bool continues = !begins && type.i == TOKENIZER_PIECE_NORMAL && !in_brackets;
+		words[i] = arena_printf(r->s->arena, "%s%.*s", continues ? "##" : "",
+		                        (int)(begins ? p.n - 3 : p.n), begins ? p.text + 3 : p.text);
+	}
+	return tokenizer_from_words(r->s, words, d->n_tokens, d->bos, d->eos, out);
 }
 
 bool gguf_has_tokenizer(const struct gguf *g)
@@ -176,32 +338,25 @@ bool gguf_has_tokenizer(const struct gguf *g)
 	return gguf_find(g, PREFIX "model") != NULL;
 }
 
-enum tfmc_status gguf_tokenizer_read(const struct tokenizer_source *s, const struct gguf *g,
-                                     struct tokenizer_gguf *out)
-{
-	const struct reader r = {s, g};
-	enum tfmc_status st = TFMC_OK;
-	*out = (struct tokenizer_gguf){0};
-	if (!gguf_has_tokenizer(g))
-		return wrong(&r, "model", "is missing: the file has no tokenizer");
-	TFMC_TRY(read_text(&r, "model", "", &out->model));
-	TFMC_TRY(read_text(&r, "pre", "default", &out->pre));
-	out->tokens = read_strings(&r, "tokens", &out->n_tokens, &st);
-	TFMC_TRY(st);
-	if (out->n_tokens == 0)
-		return wrong(&r, "tokens", "is missing or empty");
-	out->merges = read_strings(&r, "merges", &out->n_merges, &st);
-	TFMC_TRY(st);
-	TFMC_TRY(read_scores(&r, out));
-	TFMC_TRY(read_types(&r, out));
-	TFMC_TRY(read_charsmap(&r, out));
-	return read_ids(&r, out);
-}
-
 enum tfmc_status gguf_tokenizer(const struct tokenizer_source *s, const struct gguf *g,
                                 struct tokenizer_packed *out)
 {
-	struct tokenizer_gguf t;
-	TFMC_TRY(gguf_tokenizer_read(s, g, &t));
-	return tokenizer_from_gguf(s, &t, out);
+	struct reader r = {.s = s, .g = g, .d = ARENA_NEW(s->arena, struct tokenizer_desc)};
+	if (r.d == NULL)
+		return TFMC_NO_MEMORY;
+	tokenizer_desc_init(r.d);
+	if (!gguf_has_tokenizer(g))
+		wrong(&r, "model", "is missing: the file has no tokenizer");
+	r.model = read_text(&r, "model", "");
+	if (r.failed)
+		return TFMC_INVALID;
+	TFMC_TRY(read_keys(&r));
+	if (is(r.model, "llama") || is(r.model, "t5"))
+		return from_spm(&r, r.model.text[0] == 't', out);
+	if (is(r.model, "gpt2"))
+		return from_bytes(&r, out);
+	if (is(r.model, "bert"))
+		return from_bert(&r, out);
+	return tokenizer_refuse(s, TOKENIZER_UNSUPPORTED, NULL, PREFIX "model '%.*s'", (int)r.model.n,
+	                        r.model.text);
 }

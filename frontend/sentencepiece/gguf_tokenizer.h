@@ -9,12 +9,8 @@
 /* Whether there is one at all. */
 bool gguf_has_tokenizer(const struct gguf *g);
 
-/* What the metadata say, with texts that point into the file. TFMC_INVALID after a diagnostic: a key has the
+/* s->name names the file, whose bytes are not needed behind. TFMC_INVALID after a diagnostic: a key has the
  * wrong type, or lists do not have one entry for each token. */
-TFMC_MUST_USE enum tfmc_status gguf_tokenizer_read(const struct tokenizer_source *s, const struct gguf *g,
-                                                   struct tokenizer_gguf *out);
-
-/* The same, packed: s->name names the file. The bytes of the file are not needed behind. */
 TFMC_MUST_USE enum tfmc_status gguf_tokenizer(const struct tokenizer_source *s, const struct gguf *g,
                                               struct tokenizer_packed *out);
 

@@ -79,21 +79,8 @@ static enum tfmc_status take_specials(const struct tokenizer_source *s, struct t
 	}
 	if (d->unknown != TFMC_TOK_NONE && d->eos != TFMC_TOK_NONE)
 		return TFMC_OK;
-	tokenizer_refuse(s, "the vocabulary has no %s", d->eos == TFMC_TOK_NONE ? "</s>" : "<unk>");
-	return TFMC_INVALID;
-}
-
-/* Text, then </s>; of two texts as well one at the end. */
-static void set_template(struct tokenizer_desc *d)
-{
-	const struct tfmc_tok_item items[] = {{TFMC_TOK_TEXT_A, 0, 0},
-	                                      {TFMC_TOK_TOKEN, d->eos, 0},
-	                                      {TFMC_TOK_TEXT_A, 0, 0},
-	                                      {TFMC_TOK_TEXT_B, 0, 0},
-	                                      {TFMC_TOK_TOKEN, d->eos, 0}};
-	memcpy(d->items, items, sizeof(items));
-	d->n_single = 2;
-	d->n_items = TFMC_COUNT(items);
+	return tokenizer_refuse(s, TOKENIZER_WRONG, NULL, "the vocabulary has no %s",
+	                        d->eos == TFMC_TOK_NONE ? "</s>" : "<unk>");
 }
 
 enum tfmc_status tokenizer_from_marian(const struct tokenizer_source *s, const unsigned char *spm_bytes,
@@ -112,7 +99,8 @@ enum tfmc_status tokenizer_from_marian(const struct tokenizer_source *s, const u
 	TFMC_TRY(take_specials(s, d, n));
 	take_pieces(d, pieces, ids);
 	d->charsmap = pieces->charsmap;
-	set_template(d);
+	const struct tokenizer_named_id end[] = {{"eos_token", d->eos}, {NULL, 0}};
+	tokenizer_set_template(d, "$A eos_token", "$A $B eos_token", end);
 	TFMC_TRY(tokenizer_spm_finish(s, d, &spm));
 	if (spm.is_unigram)
 		take_characters(d, n);

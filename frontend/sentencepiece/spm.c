@@ -28,8 +28,9 @@ static bool set_byte(const struct tokenizer_source *s, struct tokenizer_desc *d,
 	struct tokenizer_token *t = &d->tokens[i];
 	int byte = tokenizer_byte_piece(t->piece);
 	if (byte < 0) {
-		tokenizer_refuse(s, "token %zu is of type byte and is called '%.*s'", i, (int)t->piece.n,
-		                 t->piece.text);
+		(void)tokenizer_refuse(s, TOKENIZER_WRONG, NULL,
+		                       "token %zu is of type byte and is called '%.*s'", i, (int)t->piece.n,
+		                       t->piece.text);
 		return false;
 	}
 	const char c = (char)byte;
@@ -54,28 +55,11 @@ bool tokenizer_set_type(const struct tokenizer_source *s, struct tokenizer_desc 
 	} else if (type == TOKENIZER_PIECE_BYTE) {
 		ok = set_byte(s, d, i);
 	} else if (type < TOKENIZER_PIECE_NORMAL || type > TOKENIZER_PIECE_BYTE) {
-		tokenizer_refuse(s, "token %zu has the unknown type %lld", i, (long long)type);
+		(void)tokenizer_refuse(s, TOKENIZER_WRONG, NULL, "token %zu has the unknown type %lld", i,
+		                       (long long)type);
 		ok = false;
 	}
 	return ok;
-}
-
-void tokenizer_bos_eos(struct tokenizer_desc *d, uint32_t bos, uint32_t eos)
-{
-	d->n_items = 0;
-	for (int pair = 0; pair < 2; pair++) {
-		for (int text = 0; text <= pair; text++) {
-			if (bos != TFMC_TOK_NONE)
-				d->items[d->n_items++] =
-				        (struct tfmc_tok_item){TFMC_TOK_TOKEN, bos, (uint32_t)text};
-			d->items[d->n_items++] = (struct tfmc_tok_item){
-			        text ? TFMC_TOK_TEXT_B : TFMC_TOK_TEXT_A, 0, (uint32_t)text};
-			if (eos != TFMC_TOK_NONE)
-				d->items[d->n_items++] =
-				        (struct tfmc_tok_item){TFMC_TOK_TOKEN, eos, (uint32_t)text};
-		}
-		d->n_single = pair ? d->n_single : d->n_items;
-	}
 }
 
 static bool add_operations(struct tokenizer_desc *d, const struct tokenizer_spm *spm)
@@ -280,17 +264,16 @@ enum tfmc_status tokenizer_spm_read(const struct tokenizer_source *s, const unsi
 	size_t errors = s->cx->n_errors;
 	if (!read_model(&m, (struct reader){data, data + len, false})) {
 		if (s->cx->n_errors == errors)
-			tokenizer_refuse(s, "no model of SentencePiece");
+			(void)tokenizer_refuse(s, TOKENIZER_WRONG, NULL, "no model of SentencePiece");
 		return TFMC_INVALID;
 	}
-	if ((m.type != 1 && m.type != 2) || !m.escapes || m.suffix) {
-		tokenizer_refuse(s, "not supported yet: %s",
-		                 m.suffix      ? "treat_whitespace_as_suffix"
-		                 : !m.escapes  ? "escape_whitespaces false"
-		                 : m.type == 3 ? "model type word"
-		                               : "model type char");
-		return TFMC_INVALID;
-	}
+	const char *odd = m.suffix                     ? "treat_whitespace_as_suffix"
+	                  : !m.escapes                 ? "escape_whitespaces false"
+	                  : m.type == 3                ? "model type word"
+	                  : m.type != 1 && m.type != 2 ? "model type char"
+	                                               : NULL;
+	if (odd != NULL)
+		return tokenizer_refuse(s, TOKENIZER_UNSUPPORTED, NULL, "%s", odd);
 	m.spm.is_unigram = m.type == 1;
 	*spm = m.spm;
 	return TFMC_OK;

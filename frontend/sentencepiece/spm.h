@@ -47,12 +47,9 @@ bool tokenizer_add_token(const struct tokenizer_source *s, struct tokenizer_desc
 TFMC_MUST_USE enum tfmc_status tokenizer_spm_finish(const struct tokenizer_source *s,
                                                     struct tokenizer_desc *d,
                                                     const struct tokenizer_spm *spm);
-/* BOS in front, EOS behind (NONE: not), of one text and of two. */
-void tokenizer_bos_eos(struct tokenizer_desc *d, uint32_t bos, uint32_t eos);
-
-/* The rest of WordPiece as BERT has it: special tokens by their names, operations, decoding; then packs. */
-TFMC_MUST_USE enum tfmc_status tokenizer_wordpiece_finish(const struct tokenizer_source *s,
-                                                          struct tokenizer_desc *d, bool lowercase,
-                                                          struct tokenizer_packed *out);
+/* WordPiece as BERT has it: special tokens by their names; bos and eos may be NONE. */
+TFMC_MUST_USE enum tfmc_status tokenizer_from_words(const struct tokenizer_source *s,
+                                                    const char *const *words, size_t n, uint32_t bos,
+                                                    uint32_t eos, struct tokenizer_packed *out);
 
 #endif

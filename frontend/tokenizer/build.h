@@ -8,6 +8,8 @@
 #ifndef TFMC_FRONTEND_TOKENIZER_BUILD_H
 #define TFMC_FRONTEND_TOKENIZER_BUILD_H
 
+#include <stdarg.h>
+
 #include "frontend/text/json.h"
 #include "frontend/tokenizer/tokenizer.h"
 #include "ir/support/buf.h"
@@ -83,8 +85,31 @@ bool tokenizer_add_normalize(struct tokenizer_desc *d, enum tfmc_tok_normalize k
 bool tokenizer_add_split(struct tokenizer_desc *d, enum tfmc_tok_split kind, uint32_t flags,
                          struct tokenizer_string a);
 
-/* A refusal of the file: "'NAME': ...". */
-void tokenizer_refuse(const struct tokenizer_source *s, const char *fmt, ...) TFMC_PRINTF(2, 3);
+enum tokenizer_refusal {
+	TOKENIZER_WRONG,      /* the file is damaged, or says what cannot be */
+	TOKENIZER_UNSUPPORTED /* "not supported yet: ..": a warning where the caller goes on without text */
+};
+/* A refusal of the file: "'NAME': PATH: ...", path NULL: none. Gives TFMC_INVALID. */
+enum tfmc_status tokenizer_refuse(const struct tokenizer_source *s, enum tokenizer_refusal why,
+                                  const char *path, const char *fmt, ...) TFMC_PRINTF(4, 5);
+enum tfmc_status tokenizer_vrefuse(const struct tokenizer_source *s, enum tokenizer_refusal why,
+                                   const char *path, const char *fmt, va_list ap);
+
+/* The token that a template names, NONE: it is left out. */
+struct tokenizer_named_id {
+	const char *name;
+	uint32_t id;
+};
+/*
+ * What stands around one text and around two, written as TemplateProcessing does it: `cls_token $A sep_token`
+ * and `cls_token $A sep_token $B:1 sep_token:1`. Names end in one that is NULL.
+ */
+void tokenizer_set_template(struct tokenizer_desc *d, const char *single, const char *pair,
+                            const struct tokenizer_named_id *names);
+#define TOKENIZER_TEMPLATE_BERT    "cls_token $A sep_token", "cls_token $A sep_token $B:1 sep_token:1"
+#define TOKENIZER_TEMPLATE_ROBERTA "cls_token $A sep_token", "cls_token $A sep_token sep_token $B sep_token"
+#define TOKENIZER_TEMPLATE_ENDS \
+	"bos_token $A eos_token", "bos_token $A eos_token bos_token:1 $B:1 eos_token:1"
 
 /* The bytes for which byte-level BPE writes these letters; text that has others stays as it is. */
 struct tokenizer_string tokenizer_letters_to_bytes(struct arena *a, struct tokenizer_string letters);
@@ -95,11 +120,16 @@ void tokenizer_find_single(struct tokenizer_desc *d);
 /* Merges of BPE by scores: every way to cut a piece into two pieces; equal scores have equal ranks. */
 TFMC_MUST_USE enum tfmc_status tokenizer_merges_by_score(const struct tokenizer_source *s,
                                                          struct tokenizer_desc *d);
-/* One line "left right" as a merge of two pieces; false: one of the three pieces is not in the index. */
 struct tokenizer_index;
 struct tokenizer_index *tokenizer_index_new(struct arena *a, const struct tokenizer_desc *d);
 /* The id of a piece that the model may produce, or TFMC_TOK_NONE. */
 uint32_t tokenizer_index_find(const struct tokenizer_index *x, const char *text, size_t n);
+/* The next merge; there is room in d->merges. False: one of the three pieces is not in the index. */
+bool tokenizer_add_merge(const struct tokenizer_index *x, struct tokenizer_desc *d,
+                         struct tokenizer_string left, struct tokenizer_string right);
+/* "left right"; false: there is no blank behind the first character. */
+bool tokenizer_cut_merge(struct tokenizer_string line, struct tokenizer_string *left,
+                         struct tokenizer_string *right);
 
 /* ---- the double array ---- */
 struct tokenizer_key {

@@ -4,7 +4,6 @@
  * once more as a whole (ids within bounds, a usable model), so that readers need
  * not agree on who checks what; the result is a function of the description.
  */
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,20 +34,34 @@ struct tokenizer_string tokenizer_string(const char *text)
 	return (struct tokenizer_string){text, text ? strlen(text) : 0};
 }
 
-void tokenizer_refuse(const struct tokenizer_source *s, const char *fmt, ...)
+enum tfmc_status tokenizer_vrefuse(const struct tokenizer_source *s, enum tokenizer_refusal why,
+                                   const char *path, const char *fmt, va_list ap)
 {
 	struct buf text;
-	va_list ap;
+	bool goes_on = s->may_lack && why == TOKENIZER_UNSUPPORTED;
 	buf_init(&text);
-	va_start(ap, fmt);
+	if (path != NULL)
+		buf_printf(&text, "%s: ", path);
+	if (why == TOKENIZER_UNSUPPORTED)
+		buf_str(&text, "not supported yet: ");
 	buf_vprintf(&text, fmt, ap);
-	va_end(ap);
-	if (s->may_lack && strstr(text.data, "not supported") != NULL)
+	if (goes_on)
 		diag_warning(s->cx, s->loc, DIAG_TOKENIZER,
 		             "'%s': %s; without its tokenizer the model takes ids alone", s->name, text.data);
 	else
 		diag_error(s->cx, s->loc, DIAG_TOKENIZER, "'%s': %s", s->name, text.data);
 	buf_destroy(&text);
+	return TFMC_INVALID;
+}
+
+enum tfmc_status tokenizer_refuse(const struct tokenizer_source *s, enum tokenizer_refusal why,
+                                  const char *path, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	enum tfmc_status st = tokenizer_vrefuse(s, why, path, fmt, ap);
+	va_end(ap);
+	return st;
 }
 
 bool tokenizer_add_normalize(struct tokenizer_desc *d, enum tfmc_tok_normalize kind, uint32_t flags,
@@ -67,6 +80,39 @@ bool tokenizer_add_split(struct tokenizer_desc *d, enum tfmc_tok_split kind, uin
 		return false;
 	d->split[d->n_split++] = (struct tokenizer_op){(uint32_t)kind, flags, a, {NULL, 0}};
 	return true;
+}
+
+static uint32_t named_id(const struct tokenizer_named_id *names, const char *text, size_t n)
+{
+	for (; names->name != NULL; names++)
+		if (strlen(names->name) == n && memcmp(names->name, text, n) == 0)
+			return names->id;
+	return TFMC_TOK_NONE;
+}
+
+static void add_items(struct tokenizer_desc *d, const char *at, const struct tokenizer_named_id *names)
+{
+	for (; *at != '\0'; at += strspn(at, " ")) {
+		size_t n = strcspn(at, ": ");
+		bool is_text = *at == '$';
+		struct tfmc_tok_item item = {TFMC_TOK_TOKEN, is_text ? 0 : named_id(names, at, n), 0};
+		if (is_text)
+			item.kind = at[1] == 'A' ? TFMC_TOK_TEXT_A : TFMC_TOK_TEXT_B;
+		if (at[n] == ':')
+			item.type = (uint32_t)(at[n + 1] - '0');
+		if (item.id != TFMC_TOK_NONE && d->n_items < TFMC_TOK_ITEMS_MAX)
+			d->items[d->n_items++] = item;
+		at += strcspn(at, " ");
+	}
+}
+
+void tokenizer_set_template(struct tokenizer_desc *d, const char *single, const char *pair,
+                            const struct tokenizer_named_id *names)
+{
+	d->n_items = 0;
+	add_items(d, single, names);
+	d->n_single = d->n_items;
+	add_items(d, pair, names);
 }
 
 /* ---- sections ---- */
@@ -292,19 +338,13 @@ static enum tfmc_status check(const struct tokenizer_source *s, const struct tok
 	            merges <= UINT32_MAX;
 	for (size_t i = 0; fits && i < d->n_tokens; i++)
 		fits = checked_add_size(bytes, d->tokens[i].piece.n, &bytes) && bytes <= UINT32_MAX / 2;
-	if (d->n_tokens == 0)
-		tokenizer_refuse(s, "the tokenizer has no tokens");
-	else if (!fits || d->charsmap.n > UINT32_MAX / 2)
-		tokenizer_refuse(s, "the tokenizer is too large");
-	else if (!charsmap_fits(d->charsmap))
-		tokenizer_refuse(s, "the precompiled map of characters is damaged");
-	else if (!scores_fit(d))
-		tokenizer_refuse(s, "a score is not a finite number");
-	else if (!ids_fit(d))
-		tokenizer_refuse(s, "an id of the tokenizer is not that of a token");
-	else
-		return TFMC_OK;
-	return TFMC_INVALID;
+	const char *wrong = d->n_tokens == 0                          ? "the tokenizer has no tokens"
+	                    : !fits || d->charsmap.n > UINT32_MAX / 2 ? "the tokenizer is too large"
+	                    : !charsmap_fits(d->charsmap) ? "the precompiled map of characters is damaged"
+	                    : !scores_fit(d)              ? "a score is not a finite number"
+	                    : !ids_fit(d)                 ? "an id of the tokenizer is not that of a token"
+	                                                  : NULL;
+	return wrong == NULL ? TFMC_OK : tokenizer_refuse(s, TOKENIZER_WRONG, NULL, "%s", wrong);
 }
 
 /* ---- packing ---- */
@@ -367,14 +407,13 @@ static enum tfmc_status check_packed(const struct tokenizer_source *s, const str
 {
 	struct tfmc_tokenizer *t;
 	int status = tfmc_tokenizer_open(p->data, p->bytes, &t);
-	if (status == TFMC_TOKENIZER_OK)
-		tfmc_tokenizer_close(t);
-	else if (status != TFMC_TOKENIZER_E_MEMORY)
-		tokenizer_refuse(s, "not supported: libtfmctok would say of it that %s",
-		                 tfmc_tokenizer_status_text(status));
-	return status == TFMC_TOKENIZER_OK         ? TFMC_OK
-	       : status == TFMC_TOKENIZER_E_MEMORY ? TFMC_NO_MEMORY
-	                                           : TFMC_INVALID;
+	if (status == TFMC_TOKENIZER_E_MEMORY)
+		return TFMC_NO_MEMORY;
+	if (status != TFMC_TOKENIZER_OK)
+		return tokenizer_refuse(s, TOKENIZER_UNSUPPORTED, NULL, "libtfmctok would say of it that %s",
+		                        tfmc_tokenizer_status_text(status));
+	tfmc_tokenizer_close(t);
+	return TFMC_OK;
 }
 
 enum tfmc_status tokenizer_pack(const struct tokenizer_source *s, struct tokenizer_desc *d,

@@ -14,6 +14,7 @@
 /* ---- pieces by text ---- */
 
 struct tokenizer_index {
+	struct arena *arena;
 	const struct tokenizer_desc *desc;
 	struct tokenizer_string *texts; /* [mask + 1] */
 	uint32_t *ids;                  /* [mask + 1]; NONE: empty */
@@ -45,7 +46,7 @@ struct tokenizer_index *tokenizer_index_new(struct arena *a, const struct tokeni
 		n *= 2;
 	if (x == NULL)
 		return NULL;
-	*x = (struct tokenizer_index){d, ARENA_ARRAY(a, struct tokenizer_string, n),
+	*x = (struct tokenizer_index){a, d, ARENA_ARRAY(a, struct tokenizer_string, n),
 	                              ARENA_ARRAY(a, uint32_t, n), n - 1};
 	if (x->texts == NULL || x->ids == NULL)
 		return NULL;
@@ -128,6 +129,37 @@ void tokenizer_find_single(struct tokenizer_desc *d)
 	}
 }
 
+/* ---- merges ---- */
+
+bool tokenizer_add_merge(const struct tokenizer_index *x, struct tokenizer_desc *d,
+                         struct tokenizer_string left, struct tokenizer_string right)
+{
+	size_t n = left.n + right.n;
+	char few[256], *both = n <= sizeof(few) ? few : arena_alloc(x->arena, n);
+	if (both == NULL || left.n == 0 || right.n == 0)
+		return false;
+	memcpy(both, left.text, left.n);
+	memcpy(both + left.n, right.text, right.n);
+	struct tokenizer_merge m = {tokenizer_index_find(x, left.text, left.n),
+	                            tokenizer_index_find(x, right.text, right.n),
+	                            tokenizer_index_find(x, both, n), (uint32_t)d->n_merges};
+	if (m.left == TFMC_TOK_NONE || m.right == TFMC_TOK_NONE || m.id == TFMC_TOK_NONE)
+		return false;
+	d->merges[d->n_merges++] = m;
+	return true;
+}
+
+bool tokenizer_cut_merge(struct tokenizer_string line, struct tokenizer_string *left,
+                         struct tokenizer_string *right)
+{
+	const char *blank = line.n > 1 ? memchr(line.text + 1, ' ', line.n - 1) : NULL;
+	if (blank == NULL)
+		return false;
+	*left = (struct tokenizer_string){line.text, (size_t)(blank - line.text)};
+	*right = (struct tokenizer_string){blank + 1, line.n - left->n - 1};
+	return true;
+}
+
 /* ---- merges from scores ---- */
 
 struct merges {
@@ -151,10 +183,9 @@ static enum tfmc_status sort_scores(const struct tokenizer_source *s, const stru
 	if (*scores == NULL)
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < d->n_tokens; i++) {
-		if (d->tokens[i].score != d->tokens[i].score) {
-			tokenizer_refuse(s, "the score of token %zu is not a number", i);
-			return TFMC_INVALID;
-		}
+		if (d->tokens[i].score != d->tokens[i].score)
+			return tokenizer_refuse(s, TOKENIZER_WRONG, NULL,
+			                        "the score of token %zu is not a number", i);
 		if (d->tokens[i].is_matched)
 			(*scores)[(*n)++] = d->tokens[i].score;
 	}
@@ -206,11 +237,11 @@ enum tfmc_status tokenizer_merges_by_score(const struct tokenizer_source *s, str
 		const struct tokenizer_token *t = &d->tokens[i];
 		if (!t->is_matched || tokenizer_index_find(x, t->piece.text, t->piece.n) != i)
 			continue;
-		if (t->piece.n > SCORED_PIECE_MAX) {
-			tokenizer_refuse(s, "token %zu has %zu bytes, at most %d are supported with scores",
-			                 i, t->piece.n, SCORED_PIECE_MAX);
-			return TFMC_INVALID;
-		}
+		if (t->piece.n > SCORED_PIECE_MAX)
+			return tokenizer_refuse(
+			        s, TOKENIZER_WRONG, NULL,
+			        "token %zu has %zu bytes, at most %d are possible with scores", i, t->piece.n,
+			        SCORED_PIECE_MAX);
 		if (!add_cuts(s, x, (uint32_t)i, rank_of(scores, n, t->score), &out))
 			return TFMC_NO_MEMORY;
 	}

@@ -18,6 +18,11 @@
 
 struct tokenizer_config; /* frontend/tokenizer_files/config.h */
 
+struct tokenizer_string {
+	const char *text; /* not zero-terminated */
+	size_t n;
+};
+
 /* What is read, for messages, and where the result goes. */
 struct tokenizer_source {
 	struct arena *arena;
@@ -60,32 +65,5 @@ TFMC_MUST_USE enum tfmc_status tokenizer_from_marian(const struct tokenizer_sour
                                                      const unsigned char *spm, size_t n_spm,
                                                      const char *vocab, size_t n_vocab,
                                                      struct tokenizer_packed *out);
-
-/* ---- GGUF metadata ---- */
-
-struct tokenizer_string {
-	const char *text; /* not zero-terminated */
-	size_t n;
-};
-
-/* Keys tokenizer.ggml.*; arrays that are absent are NULL, numbers -1. */
-struct tokenizer_gguf {
-	struct tokenizer_string model; /* "gpt2", "llama", "bert", "t5" */
-	struct tokenizer_string pre;   /* "default" when absent */
-	const struct tokenizer_string *tokens;
-	size_t n_tokens;
-	const float *scores;  /* [n_tokens] */
-	const int32_t *types; /* [n_tokens]: 1 normal 2 unknown 3 control 4 user defined 5 unused 6 byte */
-	const struct tokenizer_string *merges; /* "left right" */
-	size_t n_merges;
-	int64_t bos, eos, unk, sep, pad, cls, mask;
-	/* 0, 1, -1 when absent: add_bos_token, add_eos_token, add_space_prefix, remove_extra_whitespaces. */
-	int add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
-	const unsigned char *charsmap; /* precompiled_charsmap */
-	size_t n_charsmap;
-};
-TFMC_MUST_USE enum tfmc_status tokenizer_from_gguf(const struct tokenizer_source *s,
-                                                   const struct tokenizer_gguf *g,
-                                                   struct tokenizer_packed *out);
 
 #endif

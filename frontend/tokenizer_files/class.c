@@ -101,137 +101,78 @@ static uint32_t role_id(const struct tokenizer_reader *r, enum tokenizer_role ro
 	return text != NULL ? tokenizer_added_id(r, text) : TFMC_TOK_NONE;
 }
 
-static void put(struct tokenizer_desc *d, enum tfmc_tok_item_kind kind, uint32_t id, uint32_t type)
-{
-	bool missing = kind == TFMC_TOK_TOKEN && id == TFMC_TOK_NONE;
-	if (!missing && d->n_items < TFMC_TOK_ITEMS_MAX)
-		d->items[d->n_items++] = (struct tfmc_tok_item){(uint32_t)kind, id, type};
-}
+/* What may stand around the text. */
+static const char *const templates[][2] = {
+        [TOKENIZER_T_FLAGS] = {TOKENIZER_TEMPLATE_ENDS},
+        [TOKENIZER_T_BERT] = {TOKENIZER_TEMPLATE_BERT},
+        [TOKENIZER_T_ROBERTA] = {TOKENIZER_TEMPLATE_ROBERTA},
+        [TOKENIZER_T_CLIP] = {"bos_token $A eos_token", "bos_token $A eos_token eos_token $B eos_token"},
+        [TOKENIZER_T_EOS] = {"$A eos_token", "$A eos_token $B eos_token"},
+        [TOKENIZER_T_LANGUAGE] = {"src_lang $A eos_token", "src_lang $A $B eos_token"},
+        [TOKENIZER_T_BEHIND] = {"$A eos_token src_lang", "$A $B eos_token src_lang"},
+        [TOKENIZER_T_WHISPER] = {"start language task timestamps $A eos_token",
+                                 "start language task timestamps $A $B:1 eos_token:1"},
+};
 
-static bool needs(struct tokenizer_reader *r, enum tokenizer_role role, const char *name)
-{
-	return role_id(r, role) != TFMC_TOK_NONE ||
-	       tokenizer_reject(r, name, "not supported yet: a vocabulary without it");
-}
+struct around {
+	struct tokenizer_reader *r;
+	const char *single;
+	struct tokenizer_named_id names[12];
+	size_t n;
+};
 
-/* cls A sep, then B sep; with another sep between them, and all of type 0, as Roberta has it. */
-static bool around_cls(struct tokenizer_reader *r, enum tokenizer_role first, enum tokenizer_role last,
-                       bool roberta)
+/* The id of what a template has under a name; text NULL: it is left out. False after a refusal. */
+static bool add_name(struct around *a, const char *name, const char *text, bool needed)
 {
-	struct tokenizer_desc *d = r->desc;
-	if (!needs(r, first, "cls_token") || !needs(r, last, "sep_token"))
-		return false;
-	d->n_items = 0;
-	for (int pair = 0; pair < 2; pair++) {
-		put(d, TFMC_TOK_TOKEN, role_id(r, first), 0);
-		put(d, TFMC_TOK_TEXT_A, 0, 0);
-		put(d, TFMC_TOK_TOKEN, role_id(r, last), 0);
-		d->n_single = pair ? d->n_single : d->n_items;
-		if (!pair)
-			continue;
-		if (roberta)
-			put(d, TFMC_TOK_TOKEN, role_id(r, last), 0);
-		put(d, TFMC_TOK_TEXT_B, 0, roberta ? 0 : 1);
-		put(d, TFMC_TOK_TOKEN, role_id(r, last), roberta ? 0 : 1);
-	}
-	return true;
-}
-
-/* Ids in front of A B and behind them. */
-static void around_both(struct tokenizer_desc *d, const uint32_t *front, size_t n_front,
-                        const uint32_t *behind, size_t n_behind, uint32_t type)
-{
-	d->n_items = 0;
-	for (int pair = 0; pair < 2; pair++) {
-		for (size_t i = 0; i < n_front; i++)
-			put(d, TFMC_TOK_TOKEN, front[i], 0);
-		put(d, TFMC_TOK_TEXT_A, 0, 0);
-		if (pair)
-			put(d, TFMC_TOK_TEXT_B, 0, type);
-		for (size_t i = 0; i < n_behind; i++)
-			put(d, TFMC_TOK_TOKEN, behind[i], pair ? type : 0);
-		d->n_single = pair ? d->n_single : d->n_items;
-	}
-}
-
-static bool around_language(struct tokenizer_reader *r, enum tokenizer_template around)
-{
-	const struct tokenizer_config *c = r->config;
-	bool nllb = strcmp(c->class->names, "NllbTokenizer") == 0;
-	const char *language = c->src_lang != NULL ? c->src_lang : nllb ? "eng_Latn" : "en_XX";
-	uint32_t ids[2] = {tokenizer_added_id(r, language), role_id(r, TOKENIZER_EOS)};
-	if (ids[0] == TFMC_TOK_NONE || ids[1] == TFMC_TOK_NONE)
-		return tokenizer_reject(r, "src_lang",
-		                        "not supported yet: '%s', which is not in the vocabulary", language);
-	if (around == TOKENIZER_T_BEHIND || (nllb && c->legacy_language == 1)) {
-		const uint32_t behind[2] = {ids[1], ids[0]};
-		around_both(r->desc, NULL, 0, behind, 2, 0);
-	} else {
-		around_both(r->desc, ids, 1, ids + 1, 1, 0);
-	}
-	return true;
+	if (strstr(a->single, name) == NULL)
+		return true;
+	uint32_t id = text != NULL ? tokenizer_added_id(a->r, text) : TFMC_TOK_NONE;
+	a->names[a->n++] = (struct tokenizer_named_id){name, id};
+	if (!needed || id != TFMC_TOK_NONE)
+		return true;
+	if (text != NULL)
+		return tokenizer_reject(a->r, TOKENIZER_UNSUPPORTED, name,
+		                        "'%s', which is not in the vocabulary", text);
+	return tokenizer_reject(a->r, TOKENIZER_UNSUPPORTED, name, "a vocabulary without it");
 }
 
 /* The language by its code, as its token has it. */
-static bool around_speech(struct tokenizer_reader *r)
+static bool add_speech(struct around *a)
 {
-	const struct tokenizer_config *c = r->config;
-	const char *names[4] = {"<|startoftranscript|>"};
-	uint32_t front[4], end = role_id(r, TOKENIZER_EOS);
-	size_t n = 1;
-	if (tokenizer_added_id(r, names[0]) == TFMC_TOK_NONE)
-		return true; /* a vocabulary for text */
-	if (c->language != NULL)
-		names[n++] = arena_printf(r->source->arena, "<|%s|>", c->language);
-	if (c->task != NULL)
-		names[n++] = arena_printf(r->source->arena, "<|%s|>", c->task);
-	if (c->timestamps != 1)
-		names[n++] = "<|notimestamps|>";
-	for (size_t i = 0; i < n; i++) {
-		front[i] = names[i] != NULL ? tokenizer_added_id(r, names[i]) : TFMC_TOK_NONE;
-		if (front[i] == TFMC_TOK_NONE)
-			return tokenizer_reject(r, "language, task",
-			                        "not supported yet: '%s', which is not in the vocabulary",
-			                        names[i]);
-	}
-	around_both(r->desc, front, n, &end, 1, 1);
-	return true;
-}
-
-/* bos and eos as the flags say; without flags nothing stands around the text. */
-static bool around_flags(struct tokenizer_reader *r)
-{
-	const struct tokenizer_config *c = r->config;
-	uint32_t bos = c->add_bos == 1 ? role_id(r, TOKENIZER_BOS) : TFMC_TOK_NONE;
-	uint32_t eos = c->add_eos == 1 ? role_id(r, TOKENIZER_EOS) : TFMC_TOK_NONE;
-	tokenizer_bos_eos(r->desc, bos, eos);
-	return true;
-}
-
-/* A eos, A eos B eos */
-static bool around_end(struct tokenizer_reader *r)
-{
-	if (!needs(r, TOKENIZER_EOS, "eos_token"))
-		return false;
-	tokenizer_bos_eos(r->desc, TFMC_TOK_NONE, role_id(r, TOKENIZER_EOS));
-	for (size_t i = 0; i < r->desc->n_items; i++)
-		r->desc->items[i].type = 0;
-	return true;
+	const struct tokenizer_config *c = a->r->config;
+	struct arena *arena = a->r->source->arena;
+	const char *language = c->language != NULL ? arena_printf(arena, "<|%s|>", c->language) : NULL;
+	const char *task = c->task != NULL ? arena_printf(arena, "<|%s|>", c->task) : NULL;
+	return add_name(a, "start", "<|startoftranscript|>", true) &&
+	       add_name(a, "language", language, language != NULL) &&
+	       add_name(a, "task", task, task != NULL) &&
+	       (c->timestamps == 1 || add_name(a, "timestamps", "<|notimestamps|>", true));
 }
 
 static bool around(struct tokenizer_reader *r, enum tokenizer_template kind)
 {
-	switch (kind) {
-	case TOKENIZER_T_FLAGS: return around_flags(r);
-	case TOKENIZER_T_BERT: return around_cls(r, TOKENIZER_CLS, TOKENIZER_SEP, false);
-	case TOKENIZER_T_ROBERTA: return around_cls(r, TOKENIZER_CLS, TOKENIZER_SEP, true);
-	case TOKENIZER_T_CLIP: return around_cls(r, TOKENIZER_BOS, TOKENIZER_EOS, true);
-	case TOKENIZER_T_EOS: return around_end(r);
-	case TOKENIZER_T_LANGUAGE:
-	case TOKENIZER_T_BEHIND: return around_language(r, kind);
-	case TOKENIZER_T_WHISPER: return around_speech(r);
-	}
-	return false;
+	const struct tokenizer_config *c = r->config;
+	const char *const *roles = c->roles;
+	bool nllb = strcmp(c->class->names, "NllbTokenizer") == 0, flags = kind == TOKENIZER_T_FLAGS;
+	if (kind == TOKENIZER_T_WHISPER && tokenizer_added_id(r, "<|startoftranscript|>") == TFMC_TOK_NONE)
+		return true; /* a vocabulary for text */
+	if (kind == TOKENIZER_T_LANGUAGE && nllb && c->legacy_language == 1)
+		kind = TOKENIZER_T_BEHIND;
+	struct around a = {.r = r, .single = templates[kind][0]};
+	if (!add_name(&a, "src_lang",
+	              c->src_lang != NULL ? c->src_lang
+	              : nllb              ? "eng_Latn"
+	                                  : "en_XX",
+	              true) ||
+	    !add_name(&a, "cls_token", roles[TOKENIZER_CLS], true) ||
+	    !add_name(&a, "sep_token", roles[TOKENIZER_SEP], true) ||
+	    !add_name(&a, "bos_token", flags && c->add_bos != 1 ? NULL : roles[TOKENIZER_BOS], !flags) ||
+	    !add_name(&a, "eos_token", flags && c->add_eos != 1 ? NULL : roles[TOKENIZER_EOS],
+	              !flags && kind != TOKENIZER_T_WHISPER) ||
+	    (kind == TOKENIZER_T_WHISPER && !add_speech(&a)))
+		return false;
+	tokenizer_set_template(r->desc, templates[kind][0], templates[kind][1], a.names);
+	return true;
 }
 
 /* A tokenizer.json without a template says that bos and eos are not added, and may lack others. */
@@ -276,52 +217,50 @@ bool tokenizer_class_roles(struct tokenizer_reader *r)
 
 /* ---- files that are lists ---- */
 
-/* The members of an object of the table, further members behind them. */
-static struct json_node *members(struct arena *a, const struct json_node *from, size_t more)
+/* The members of an object, of `more` with others behind them. */
+static struct json_node *with_members(struct arena *a, const struct json_node *from,
+                                      const char *const *more_keys, const struct json_node *const *more,
+                                      size_t n_more)
 {
 	struct json_node *o = ARENA_NEW(a, struct json_node);
-	struct json_node *items = ARENA_ARRAY(a, struct json_node, from->n + more);
-	const char **keys = ARENA_ARRAY(a, const char *, from->n + more);
+	struct json_node *items = ARENA_ARRAY(a, struct json_node, from->n + n_more);
+	const char **keys = ARENA_ARRAY(a, const char *, from->n + n_more);
 	if (o == NULL || items == NULL || keys == NULL)
 		return NULL;
-	for (size_t i = 0; i < from->n; i++) {
-		items[i] = from->items[i];
-		keys[i] = from->keys[i];
-	}
+	memcpy(items, from->items, from->n * sizeof(*items));
+	memcpy(keys, from->keys, from->n * sizeof(*keys));
 	*o = (struct json_node){.kind = JSON_NODE_OBJECT, .n = from->n, .items = items, .keys = keys};
+	for (size_t i = 0; i < n_more; i++) {
+		if (more[i] == NULL)
+			continue;
+		items[o->n] = *more[i];
+		keys[o->n++] = more_keys[i];
+	}
 	return o;
 }
 
-/* Room was made by members(). */
-static void add_member(struct json_node *o, const char *key, const struct json_node *value)
+enum tfmc_status tokenizer_from_lists(const struct tokenizer_source *s, const struct tokenizer_lists *lists,
+                                      struct tokenizer_packed *out)
 {
-	((struct json_node *)(uintptr_t)o->items)[o->n] = *value;
-	((const char **)(uintptr_t)o->keys)[o->n++] = key;
-}
-
-enum tfmc_status tokenizer_from_class(const struct tokenizer_source *s, const struct json_node *vocab,
-                                      const struct json_node *merges, struct tokenizer_packed *out)
-{
-	const struct tokenizer_class *class = s->config->class;
+	static const char *const model_keys[] = {"vocab", "merges", "unk_token"}, *const root_keys[] = {
+	                                                                                  "model"};
 	const struct json_source src = {s->name, s->loc, DIAG_INTERNAL, 0};
-	const char *unknown = s->config->roles[TOKENIZER_UNK];
+	const struct tokenizer_class *class = s->config != NULL ? s->config->class : lists->class;
+	const char *unknown = s->config != NULL ? s->config->roles[TOKENIZER_UNK] : lists->unknown;
+	const struct json_node unk = {.kind = JSON_NODE_STRING, .text = unknown};
+	const struct json_node *model_more[] = {lists->vocab, lists->merges, unknown != NULL ? &unk : NULL};
 	const char *text = arena_printf(
-	        s->arena, "{\"normalizer\":%s,\"pre_tokenizer\":%s,\"decoder\":{\"type\":\"%s\"}}",
-	        class->normalizer, class->splitter, merges != NULL ? "ByteLevel" : "WordPiece");
+	        s->arena, "{\"normalizer\":%s,\"pre_tokenizer\":%s,\"decoder\":{\"type\":\"%s\"}%s}",
+	        lists->normalizer != NULL ? lists->normalizer : class->normalizer, class->splitter,
+	        lists->merges != NULL ? "ByteLevel" : "WordPiece", lists->more);
 	if (text == NULL)
 		return TFMC_NO_MEMORY;
 	const struct json_node *parts = json_parse(s->arena, s->cx, &src, text, strlen(text));
 	const struct json_node *kind = json_parse(s->arena, s->cx, &src, class->model, strlen(class->model));
-	struct json_node *root = parts != NULL ? members(s->arena, parts, 1) : NULL;
-	struct json_node *model = kind != NULL ? members(s->arena, kind, 3) : NULL;
-	if (root == NULL || model == NULL)
+	if (parts == NULL || kind == NULL)
 		return TFMC_NO_MEMORY;
-	add_member(model, "vocab", vocab);
-	if (merges != NULL)
-		add_member(model, "merges", merges);
-	if (unknown != NULL)
-		add_member(model, "unk_token",
-		           &(struct json_node){.kind = JSON_NODE_STRING, .text = unknown});
-	add_member(root, "model", model);
-	return tokenizer_from_tree(s, root, out);
+	const struct json_node *model =
+	        with_members(s->arena, kind, model_keys, model_more, TFMC_COUNT(model_more));
+	const struct json_node *root = with_members(s->arena, parts, root_keys, &model, 1);
+	return model != NULL && root != NULL ? tokenizer_from_tree(s, root, out) : TFMC_NO_MEMORY;
 }

@@ -29,7 +29,7 @@ struct reader {
 
 static bool wrong(const struct reader *r, const char *key, const char *what)
 {
-	tokenizer_refuse(&r->source, "%s: %s", key, what);
+	(void)tokenizer_refuse(&r->source, TOKENIZER_WRONG, key, "%s", what);
 	return false;
 }
 
@@ -206,24 +206,26 @@ static bool take_text(const struct reader *r, const struct json_node *root, cons
 	return v->kind == JSON_NODE_STRING || wrong(r, key, "is no text");
 }
 
-/* Keys that change ids in a way that is not followed. */
+/* Keys that change ids in a way that is not followed, other than with these values. */
 static bool refuse_others(const struct reader *r, const struct json_node *root)
 {
 	static const struct {
 		const char *key;
 		bool harmless;
 	} keys[] = {{"split_special_tokens", false}, {"do_basic_tokenize", true}, {"do_split_on_punc", true}};
-	for (size_t i = 0; i < TFMC_COUNT(keys); i++) {
+	const char *key = NULL, *value = "tokens";
+	for (size_t i = 0; key == NULL && i < TFMC_COUNT(keys); i++) {
 		const struct json_node *v = json_find(root, keys[i].key);
-		if (v != NULL && v->kind == JSON_NODE_BOOL && (v->i != 0) != keys[i].harmless)
-			return wrong(r, keys[i].key,
-			             keys[i].harmless ? "not supported yet: false"
-			                              : "not supported yet: true");
+		if (v != NULL && v->kind == JSON_NODE_BOOL && (v->i != 0) != keys[i].harmless) {
+			key = keys[i].key;
+			value = v->i != 0 ? "true" : "false";
+		}
 	}
 	const struct json_node *never = json_find(root, "never_split");
-	if (never != NULL && never->kind == JSON_NODE_ARRAY && never->n > 0)
-		return wrong(r, "never_split", "not supported yet");
-	return true;
+	if (key == NULL && never != NULL && never->kind == JSON_NODE_ARRAY && never->n > 0)
+		key = "never_split";
+	return key == NULL ||
+	       tokenizer_refuse(&r->source, TOKENIZER_UNSUPPORTED, key, "%s", value) == TFMC_OK;
 }
 
 static bool take_members(struct reader *r, const struct json_node *root)

@@ -11,18 +11,15 @@
 
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
-bool tokenizer_reject(struct tokenizer_reader *r, const char *path, const char *fmt, ...)
+bool tokenizer_reject(struct tokenizer_reader *r, enum tokenizer_refusal why, const char *path,
+                      const char *fmt, ...)
 {
-	struct buf text;
 	va_list ap;
 	if (r->failed)
 		return false;
-	buf_init(&text);
 	va_start(ap, fmt);
-	buf_vprintf(&text, fmt, ap);
+	(void)tokenizer_vrefuse(r->source, why, path, fmt, ap);
 	va_end(ap);
-	tokenizer_refuse(r->source, "%s: %s", path, text.data);
-	buf_destroy(&text);
 	r->failed = true;
 	return false;
 }
@@ -46,7 +43,7 @@ static const struct json_node *member(struct tokenizer_reader *r, const struct j
 		return NULL;
 	if (n->kind == kind)
 		return n;
-	tokenizer_reject(r, tokenizer_path(r, path, key), "wrong type of value");
+	tokenizer_reject(r, TOKENIZER_WRONG, tokenizer_path(r, path, key), "wrong type of value");
 	return NULL;
 }
 
@@ -75,7 +72,7 @@ uint32_t tokenizer_id(struct tokenizer_reader *r, const struct json_node *n, con
 {
 	if (n != NULL && n->kind == JSON_NODE_INT && n->i >= 0 && (uint64_t)n->i < r->desc->n_tokens)
 		return (uint32_t)n->i;
-	tokenizer_reject(r, path, "no id of a token");
+	tokenizer_reject(r, TOKENIZER_WRONG, path, "no id of a token");
 	return TFMC_TOK_NONE;
 }
 
@@ -104,14 +101,32 @@ static void compare_flag(struct tokenizer_reader *r, const char *key, int flag, 
 		             has ? "adds" : "does not add");
 }
 
-/* What stands around the text: the template of the file, or what the class has. */
-static bool read_around(struct tokenizer_reader *r, const struct json_node *n)
+/* Ids that lists have beside the members of a tokenizer.json. */
+static bool read_roles(struct tokenizer_reader *r, const struct json_node *root)
 {
+	struct tokenizer_desc *d = r->desc;
+	const struct {
+		const char *key;
+		uint32_t *out;
+	} roles[] = {{"bos_token_id", &d->bos},
+	             {"eos_token_id", &d->eos},
+	             {"pad_token_id", &d->pad},
+	             {"mask_token_id", &d->mask}};
+	for (size_t i = 0; i < TFMC_COUNT(roles); i++)
+		if (json_find(root, roles[i].key) != NULL)
+			*roles[i].out = tokenizer_id(r, json_find(root, roles[i].key), roles[i].key);
+	return !r->failed;
+}
+
+/* What stands around the text: the template of the file, or what the class has. */
+static bool read_around(struct tokenizer_reader *r, const struct json_node *root)
+{
+	const struct json_node *n = json_find(root, "post_processor");
 	bool has_template = !r->lists && n != NULL && n->kind != JSON_NODE_NULL;
 	if (!tokenizer_read_template(r, n, "post_processor"))
 		return false;
 	if (r->config == NULL)
-		return true;
+		return !r->lists || read_roles(r, root);
 	tokenizer_class_roles(r);
 	if (has_template && r->config->class != NULL && r->config->class->around == TOKENIZER_T_FLAGS) {
 		compare_flag(r, "add_bos_token", r->config->add_bos, r->desc->bos);
@@ -127,7 +142,7 @@ static bool read_parts(struct tokenizer_reader *r, const struct json_node *root)
 	       tokenizer_read_decoder(r, json_find(root, "decoder"), "decoder") &&
 	       tokenizer_read_model(r, json_find(root, "model")) &&
 	       tokenizer_read_added(r, json_find(root, "added_tokens")) && tokenizer_add_configured(r) &&
-	       read_around(r, json_find(root, "post_processor")) && !r->failed;
+	       read_around(r, root) && !r->failed;
 }
 
 /* What normalizers make of the text of an added token, which is looked for in normalized text. */
@@ -177,10 +192,8 @@ static enum tfmc_status from_tree(const struct tokenizer_source *s, const struct
 	if (d == NULL)
 		return TFMC_NO_MEMORY;
 	tokenizer_desc_init(d);
-	if (root->kind != JSON_NODE_OBJECT) {
-		tokenizer_refuse(s, "no object");
-		return TFMC_INVALID;
-	}
+	if (root->kind != JSON_NODE_OBJECT)
+		return tokenizer_refuse(s, TOKENIZER_WRONG, NULL, "no object");
 	if (!read_parts(&r, root))
 		return r.no_memory || arena_failed(s->arena) ? TFMC_NO_MEMORY : TFMC_INVALID;
 	finish(&r);

@@ -22,8 +22,9 @@ struct tokenizer_reader {
 	bool lists; /* the members come from the class of files that are lists */
 };
 
-/* "PATH: ..." as a refusal; sets failed. Returns false. */
-bool tokenizer_reject(struct tokenizer_reader *r, const char *path, const char *fmt, ...) TFMC_PRINTF(3, 4);
+/* The first refusal is reported; sets failed. Returns false. */
+bool tokenizer_reject(struct tokenizer_reader *r, enum tokenizer_refusal why, const char *path,
+                      const char *fmt, ...) TFMC_PRINTF(4, 5);
 const char *tokenizer_path(struct tokenizer_reader *r, const char *path, const char *key);
 const char *tokenizer_item(struct tokenizer_reader *r, const char *path, const char *key, size_t i);
 
@@ -43,6 +44,8 @@ bool tokenizer_read_decoder(struct tokenizer_reader *r, const struct json_node *
 bool tokenizer_read_template(struct tokenizer_reader *r, const struct json_node *n, const char *path);
 /* Vocabulary and merges; after the splitter, which says whether pieces are letters of bytes. */
 bool tokenizer_read_model(struct tokenizer_reader *r, const struct json_node *n);
+/* {"piece": id, ..} as tokens that are written and matched. */
+bool tokenizer_read_vocab(struct tokenizer_reader *r, const struct json_node *vocab, const char *path);
 /* Makes room for ids that stand behind the vocabulary; then marks added tokens. */
 bool tokenizer_read_added(struct tokenizer_reader *r, const struct json_node *n);
 

@@ -36,7 +36,8 @@ static bool make_room(struct tokenizer_reader *r, const struct json_node *list)
 		int64_t id =
 		        tokenizer_int(r, &list->items[i], tokenizer_item(r, "", "added_tokens", i), "id", -1);
 		if (id < 0 || id >= TFMC_TOK_TOKENS_MAX)
-			return tokenizer_reject(r, tokenizer_item(r, "", "added_tokens", i), "no usable id");
+			return tokenizer_reject(r, TOKENIZER_WRONG, tokenizer_item(r, "", "added_tokens", i),
+			                        "no usable id");
 		want = (size_t)id >= want ? (size_t)id + 1 : want;
 	}
 	return grow(r, want);
@@ -108,7 +109,7 @@ static bool add_named(struct tokenizer_reader *r, const struct tokenizer_named *
 			return true;
 		id = id < 0 ? (int64_t)d->n_tokens : id;
 		if (id >= TFMC_TOK_TOKENS_MAX)
-			return tokenizer_reject(r, t->text, "no usable id");
+			return tokenizer_reject(r, TOKENIZER_WRONG, t->text, "no usable id");
 		if (!grow(r, (size_t)id + 1))
 			return false;
 		a = &d->added[d->n_added++];
@@ -151,7 +152,7 @@ bool tokenizer_read_added(struct tokenizer_reader *r, const struct json_node *li
 	if (list == NULL || list->kind == JSON_NODE_NULL || list->n == 0)
 		return !r->failed;
 	if (list->kind != JSON_NODE_ARRAY)
-		return tokenizer_reject(r, "added_tokens", "wrong type of value");
+		return tokenizer_reject(r, TOKENIZER_WRONG, "added_tokens", "wrong type of value");
 	if (!make_room(r, list))
 		return false;
 	r->desc->added = ARENA_ARRAY(r->source->arena, struct tokenizer_added, list->n);

@@ -15,7 +15,7 @@ static bool put_item(struct tokenizer_reader *r, const char *path, enum tfmc_tok
 {
 	struct tokenizer_desc *d = r->desc;
 	if (d->n_items == TFMC_TOK_ITEMS_MAX || type < 0 || type > 255)
-		return tokenizer_reject(r, path, "the template is too long");
+		return tokenizer_reject(r, TOKENIZER_WRONG, path, "the template is too long");
 	d->items[d->n_items++] = (struct tfmc_tok_item){(uint32_t)kind, id, (uint32_t)type};
 	return true;
 }
@@ -27,7 +27,7 @@ static bool put_special(struct tokenizer_reader *r, const struct json_node *root
 	int64_t type = tokenizer_int(r, n, path, "type_id", 0);
 	const struct json_node *ids = json_find(json_find(json_find(root, "special_tokens"), name), "ids");
 	if (ids == NULL || ids->kind != JSON_NODE_ARRAY)
-		return tokenizer_reject(r, path, "special_tokens has no ids for '%s'", name);
+		return tokenizer_reject(r, TOKENIZER_WRONG, path, "special_tokens has no ids for '%s'", name);
 	for (size_t i = 0; i < ids->n; i++) {
 		uint32_t id = tokenizer_id(r, &ids->items[i], path);
 		if (r->failed || !put_item(r, path, TFMC_TOK_TOKEN, id, type))
@@ -74,31 +74,17 @@ static uint32_t named_id(struct tokenizer_reader *r, const struct json_node *n, 
 	return tokenizer_id(r, ok ? &pair->items[1] : NULL, tokenizer_path(r, path, key));
 }
 
-/* [CLS] A [SEP] and [CLS] A [SEP] B [SEP]; of Roberta <s> A </s> </s> B </s>, all of type 0. */
 static bool read_cls_sep(struct tokenizer_reader *r, const struct json_node *n, const char *path,
                          bool roberta)
 {
-	uint32_t cls = named_id(r, n, path, "cls"), sep = named_id(r, n, path, "sep");
-	struct tokenizer_desc *d = r->desc;
-	uint32_t other = roberta ? 0 : 1;
-	if (r->failed)
-		return false;
-	d->n_items = 0;
-	for (int pair = 0; pair < 2; pair++) {
-		bool ok = put_item(r, path, TFMC_TOK_TOKEN, cls, 0) &&
-		          put_item(r, path, TFMC_TOK_TEXT_A, 0, 0) &&
-		          put_item(r, path, TFMC_TOK_TOKEN, sep, 0);
-		if (pair && roberta)
-			ok = ok && put_item(r, path, TFMC_TOK_TOKEN, sep, 0);
-		if (pair)
-			ok = ok && put_item(r, path, TFMC_TOK_TEXT_B, 0, other) &&
-			     put_item(r, path, TFMC_TOK_TOKEN, sep, other);
-		else
-			d->n_single = d->n_items;
-		if (!ok)
-			return false;
-	}
-	return true;
+	const struct tokenizer_named_id names[] = {{"cls_token", named_id(r, n, path, "cls")},
+	                                           {"sep_token", named_id(r, n, path, "sep")},
+	                                           {NULL, 0}};
+	if (roberta)
+		tokenizer_set_template(r->desc, TOKENIZER_TEMPLATE_ROBERTA, names);
+	else
+		tokenizer_set_template(r->desc, TOKENIZER_TEMPLATE_BERT, names);
+	return !r->failed;
 }
 
 bool tokenizer_read_template(struct tokenizer_reader *r, const struct json_node *n, const char *path)
@@ -114,11 +100,11 @@ bool tokenizer_read_template(struct tokenizer_reader *r, const struct json_node 
 		return true; /* trims offsets, which nobody asks for */
 	const struct json_node *list = json_find(n, "processors");
 	if (strcmp(type, "Sequence") != 0 || list == NULL)
-		return tokenizer_reject(r, path, "not supported yet: a component of type '%s'", type);
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "a component of type '%s'", type);
 	for (size_t i = 0; i < list->n; i++) {
 		const struct json_node *each = &list->items[i];
 		if (json_find(each, "processors") != NULL)
-			return tokenizer_reject(r, path, "not supported yet: a sequence in a sequence");
+			return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "a sequence in a sequence");
 		if (!tokenizer_read_template(r, each, tokenizer_item(r, path, "processors", i)))
 			return false;
 	}
@@ -150,7 +136,8 @@ static bool read_replace(struct tokenizer_reader *r, const struct json_node *n, 
 	const char *text = tokenizer_text(r, json_find(n, "pattern"), path, "String", NULL);
 	const char *content = tokenizer_text(r, n, path, "content", "");
 	if (text == NULL || !*text || strcmp(content, " ") != 0)
-		return tokenizer_reject(r, path, "not supported yet: another replacement than by a space");
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path,
+		                        "another replacement than by a space");
 	r->desc->mark = tokenizer_string(text);
 	return true;
 }
@@ -159,7 +146,8 @@ static bool read_strip(struct tokenizer_reader *r, const struct json_node *n, co
 {
 	if (strcmp(tokenizer_text(r, n, path, "content", " "), " ") != 0 ||
 	    tokenizer_int(r, n, path, "start", 0) > 1 || tokenizer_int(r, n, path, "stop", 0) != 0)
-		return tokenizer_reject(r, path, "not supported yet: other than one space at the beginning");
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path,
+		                        "other than one space at the beginning");
 	if (tokenizer_int(r, n, path, "start", 0) == 1)
 		r->desc->flags |= TFMC_TOK_H_DECODE_STRIP;
 	return true;
@@ -187,10 +175,10 @@ bool tokenizer_read_decoder(struct tokenizer_reader *r, const struct json_node *
 	}
 	const struct json_node *list = json_find(n, "decoders");
 	if (strcmp(type, "Sequence") != 0 || list == NULL)
-		return tokenizer_reject(r, path, "not supported yet: a component of type '%s'", type);
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "a component of type '%s'", type);
 	for (size_t i = 0; i < list->n; i++) {
 		if (json_find(&list->items[i], "decoders") != NULL)
-			return tokenizer_reject(r, path, "not supported yet: a sequence in a sequence");
+			return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "a sequence in a sequence");
 		if (!tokenizer_read_decoder(r, &list->items[i], tokenizer_item(r, path, "decoders", i)))
 			return false;
 	}
@@ -221,7 +209,7 @@ struct tokenizer_string tokenizer_base64(struct tokenizer_reader *r, const char 
 	for (size_t i = 0; out != NULL && i < len; i++) {
 		int digit = base64_digit(text[i]);
 		if (digit < 0) {
-			tokenizer_reject(r, path, "no base64");
+			tokenizer_reject(r, TOKENIZER_WRONG, path, "no base64");
 			return (struct tokenizer_string){"", 0};
 		}
 		bits = (bits << 6 | (uint32_t)digit) & 0xffffff;

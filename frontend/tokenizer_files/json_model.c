@@ -15,15 +15,15 @@ static bool no_memory(struct tokenizer_reader *r)
 
 /* ---- vocabularies ---- */
 
-static bool read_vocab(struct tokenizer_reader *r, const struct json_node *vocab)
+bool tokenizer_read_vocab(struct tokenizer_reader *r, const struct json_node *vocab, const char *path)
 {
 	struct tokenizer_desc *d = r->desc;
 	if (vocab == NULL || vocab->kind != JSON_NODE_OBJECT)
-		return tokenizer_reject(r, "model.vocab", "no object of pieces and ids");
+		return tokenizer_reject(r, TOKENIZER_WRONG, path, "no object of pieces and ids");
 	for (size_t i = 0; i < vocab->n; i++) {
 		const struct json_node *id = &vocab->items[i];
 		if (id->kind != JSON_NODE_INT || id->i < 0 || id->i >= TFMC_TOK_TOKENS_MAX)
-			return tokenizer_reject(r, "model.vocab", "the id of '%s' is not usable",
+			return tokenizer_reject(r, TOKENIZER_WRONG, path, "the id of '%s' is not usable",
 			                        vocab->keys[i]);
 		d->n_tokens = (size_t)id->i >= d->n_tokens ? (size_t)id->i + 1 : d->n_tokens;
 	}
@@ -33,7 +33,7 @@ static bool read_vocab(struct tokenizer_reader *r, const struct json_node *vocab
 	for (size_t i = 0; i < vocab->n; i++) {
 		struct tokenizer_token *t = &d->tokens[vocab->items[i].i];
 		if (t->is_written)
-			return tokenizer_reject(r, "model.vocab", "'%s' and '%s' have the same id",
+			return tokenizer_reject(r, TOKENIZER_WRONG, path, "'%s' and '%s' have the same id",
 			                        t->piece.text, vocab->keys[i]);
 		t->piece = tokenizer_string(vocab->keys[i]);
 		t->is_written = t->is_matched = true;
@@ -47,7 +47,7 @@ static bool read_scored(struct tokenizer_reader *r, const struct json_node *voca
 	struct tokenizer_desc *d = r->desc;
 	double lowest = 0;
 	if (vocab == NULL || vocab->kind != JSON_NODE_ARRAY || vocab->n >= TFMC_TOK_TOKENS_MAX)
-		return tokenizer_reject(r, "model.vocab", "no list of pieces and scores");
+		return tokenizer_reject(r, TOKENIZER_WRONG, "model.vocab", "no list of pieces and scores");
 	d->n_tokens = vocab->n;
 	d->tokens = ARENA_ARRAY(r->source->arena, struct tokenizer_token, d->n_tokens + 1);
 	if (d->tokens == NULL)
@@ -58,7 +58,7 @@ static bool read_scored(struct tokenizer_reader *r, const struct json_node *voca
 		          pair->items[0].kind == JSON_NODE_STRING &&
 		          (pair->items[1].kind == JSON_NODE_REAL || pair->items[1].kind == JSON_NODE_INT);
 		if (!ok)
-			return tokenizer_reject(r, tokenizer_item(r, "model", "vocab", i),
+			return tokenizer_reject(r, TOKENIZER_WRONG, tokenizer_item(r, "model", "vocab", i),
 			                        "no piece with a score");
 		const struct json_node *score = &pair->items[1];
 		double value = score->kind == JSON_NODE_REAL ? score->f : (double)score->i;
@@ -92,17 +92,13 @@ static void mark_bytes(struct tokenizer_desc *d, struct arena *a)
 static bool merge_texts(const struct json_node *n, struct tokenizer_string *left,
                         struct tokenizer_string *right)
 {
-	if (n->kind == JSON_NODE_ARRAY && n->n == 2 && n->items[0].kind == JSON_NODE_STRING &&
-	    n->items[1].kind == JSON_NODE_STRING) {
-		*left = tokenizer_string(n->items[0].text);
-		*right = tokenizer_string(n->items[1].text);
-		return true;
-	}
-	const char *blank = n->kind == JSON_NODE_STRING ? strchr(n->text, ' ') : NULL;
-	if (blank == NULL)
+	if (n->kind == JSON_NODE_STRING)
+		return tokenizer_cut_merge(tokenizer_string(n->text), left, right);
+	if (n->kind != JSON_NODE_ARRAY || n->n != 2 || n->items[0].kind != JSON_NODE_STRING ||
+	    n->items[1].kind != JSON_NODE_STRING)
 		return false;
-	*left = (struct tokenizer_string){n->text, (size_t)(blank - n->text)};
-	*right = tokenizer_string(blank + 1);
+	*left = tokenizer_string(n->items[0].text);
+	*right = tokenizer_string(n->items[1].text);
 	return true;
 }
 
@@ -111,7 +107,7 @@ static bool read_merges(struct tokenizer_reader *r, const struct json_node *list
 	struct tokenizer_desc *d = r->desc;
 	struct arena *a = r->source->arena;
 	if (list == NULL || list->kind != JSON_NODE_ARRAY)
-		return tokenizer_reject(r, "model.merges", "no list of merges");
+		return tokenizer_reject(r, TOKENIZER_WRONG, "model.merges", "no list of merges");
 	struct tokenizer_index *x = tokenizer_index_new(a, d);
 	d->merges = ARENA_ARRAY(a, struct tokenizer_merge, list->n + 1);
 	if (x == NULL || d->merges == NULL)
@@ -119,17 +115,12 @@ static bool read_merges(struct tokenizer_reader *r, const struct json_node *list
 	for (size_t i = 0; i < list->n; i++) {
 		struct tokenizer_string left, right;
 		if (!merge_texts(&list->items[i], &left, &right))
-			return tokenizer_reject(r, tokenizer_item(r, "model", "merges", i),
+			return tokenizer_reject(r, TOKENIZER_WRONG, tokenizer_item(r, "model", "merges", i),
 			                        "no pair of pieces");
-		const char *both =
-		        arena_printf(a, "%.*s%.*s", (int)left.n, left.text, (int)right.n, right.text);
-		struct tokenizer_merge m = {tokenizer_index_find(x, left.text, left.n),
-		                            tokenizer_index_find(x, right.text, right.n),
-		                            tokenizer_index_find(x, both, left.n + right.n), (uint32_t)i};
-		if (m.left == TFMC_TOK_NONE || m.right == TFMC_TOK_NONE || m.id == TFMC_TOK_NONE)
-			return tokenizer_reject(r, tokenizer_item(r, "model", "merges", i),
-			                        "'%s' or a part of it is not in the vocabulary", both);
-		d->merges[d->n_merges++] = m;
+		if (!tokenizer_add_merge(x, d, left, right))
+			return tokenizer_reject(r, TOKENIZER_WRONG, tokenizer_item(r, "model", "merges", i),
+			                        "'%.*s%.*s' or a part of it is not in the vocabulary",
+			                        (int)left.n, left.text, (int)right.n, right.text);
 	}
 	return true;
 }
@@ -157,18 +148,19 @@ static bool read_bpe(struct tokenizer_reader *r, const struct json_node *n)
 	d->model = TFMC_TOK_BPE;
 	d->prefix = tokenizer_string(tokenizer_text(r, n, "model", "end_of_word_suffix", ""));
 	if (*prefix)
-		return tokenizer_reject(r, "model.continuing_subword_prefix", "not supported yet: '%s'",
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, "model.continuing_subword_prefix", "'%s'",
 		                        prefix);
 	if (dropout != NULL && dropout->kind != JSON_NODE_NULL && dropout->f > 0)
-		return tokenizer_reject(r, "model.dropout", "not supported: encoding is deterministic");
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, "model.dropout",
+		                        "encoding is deterministic");
 	d->flags |= (r->byte_level ? TFMC_TOK_H_BYTE_LEVEL : 0u) |
 	            (tokenizer_bool(r, n, "model", "fuse_unk", false) ? TFMC_TOK_H_FUSE_UNKNOWN : 0u) |
 	            (tokenizer_bool(r, n, "model", "byte_fallback", false) ? TFMC_TOK_H_FALLBACK : 0u) |
 	            (tokenizer_bool(r, n, "model", "ignore_merges", false) ? TFMC_TOK_H_WHOLE_WORDS : 0u);
 	if (d->prefix.n)
 		d->flags |= TFMC_TOK_H_DECODE_SUFFIX;
-	if (!read_vocab(r, json_find(n, "vocab")) || !read_merges(r, json_find(n, "merges")) ||
-	    !read_unknown(r, n))
+	if (!tokenizer_read_vocab(r, json_find(n, "vocab"), "model.vocab") ||
+	    !read_merges(r, json_find(n, "merges")) || !read_unknown(r, n))
 		return false;
 	if (d->flags & TFMC_TOK_H_FALLBACK)
 		mark_bytes(d, r->source->arena);
@@ -199,19 +191,21 @@ static bool read_wordpiece(struct tokenizer_reader *r, const struct json_node *n
 	d->model = TFMC_TOK_WORDPIECE;
 	d->prefix = tokenizer_string(tokenizer_text(r, n, "model", "continuing_subword_prefix", "##"));
 	if (most < 1 || most > 1 << 20)
-		return tokenizer_reject(r, "model.max_input_chars_per_word", "out of range");
+		return tokenizer_reject(r, TOKENIZER_WRONG, "model.max_input_chars_per_word", "out of range");
 	d->word_max = (uint32_t)most;
-	if (!read_vocab(r, json_find(n, "vocab")) || !read_unknown(r, n))
+	if (!tokenizer_read_vocab(r, json_find(n, "vocab"), "model.vocab") || !read_unknown(r, n))
 		return false;
 	if (d->unknown == TFMC_TOK_NONE)
-		return tokenizer_reject(r, "model.unk_token", "is not in the vocabulary");
+		return tokenizer_reject(r, TOKENIZER_WRONG, "model.unk_token",
+		                        "'%s' is not in the vocabulary",
+		                        tokenizer_text(r, n, "model", "unk_token", ""));
 	return true;
 }
 
 static bool read_wordlevel(struct tokenizer_reader *r, const struct json_node *n)
 {
 	r->desc->model = TFMC_TOK_WORDLEVEL;
-	return read_vocab(r, json_find(n, "vocab")) && read_unknown(r, n);
+	return tokenizer_read_vocab(r, json_find(n, "vocab"), "model.vocab") && read_unknown(r, n);
 }
 
 /* Older files leave the type out. */
@@ -226,7 +220,7 @@ static const char *guess_type(const struct json_node *n)
 bool tokenizer_read_model(struct tokenizer_reader *r, const struct json_node *n)
 {
 	if (n == NULL || n->kind != JSON_NODE_OBJECT)
-		return tokenizer_reject(r, "model", "no object");
+		return tokenizer_reject(r, TOKENIZER_WRONG, "model", "no object");
 	const char *type = tokenizer_text(r, n, "model", "type", NULL);
 	type = type == NULL ? guess_type(n) : type;
 	bool ok = false;
@@ -239,11 +233,11 @@ bool tokenizer_read_model(struct tokenizer_reader *r, const struct json_node *n)
 	else if (!strcmp(type, "WordLevel"))
 		ok = read_wordlevel(r, n);
 	else
-		return tokenizer_reject(r, "model.type", "not supported yet: '%s'", type);
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, "model.type", "'%s'", type);
 	if (!ok || r->failed)
 		return false;
 	if (r->byte_level && r->desc->model != TFMC_TOK_BPE)
-		return tokenizer_reject(r, "pre_tokenizer", "not supported yet: ByteLevel with %s", type);
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, "pre_tokenizer", "ByteLevel with %s", type);
 	for (size_t i = 0; r->byte_level && i < r->desc->n_tokens; i++) {
 		struct tokenizer_token *t = &r->desc->tokens[i];
 		t->piece = tokenizer_letters_to_bytes(r->source->arena, t->piece);

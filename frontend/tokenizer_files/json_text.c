@@ -23,7 +23,7 @@ static bool normalize_with(struct tokenizer_reader *r, const char *path, enum tf
                            uint32_t flags, struct tokenizer_string a, struct tokenizer_string b)
 {
 	return tokenizer_add_normalize(r->desc, kind, flags, a, b) ||
-	       tokenizer_reject(r, path, "more than %u operations", TFMC_TOK_OPS_MAX);
+	       tokenizer_reject(r, TOKENIZER_WRONG, path, "more than %u operations", TFMC_TOK_OPS_MAX);
 }
 
 /* Behind ByteLevel the text is written in letters of bytes, which matter to what looks at characters. */
@@ -32,11 +32,11 @@ static bool split_with(struct tokenizer_reader *r, const char *path, enum tfmc_t
 {
 	bool matches = kind > TFMC_TOK_MATCH_TEXT && kind <= TFMC_TOK_MATCH_PATTERN;
 	if (r->in_letters && !matches)
-		return tokenizer_reject(r, path, "not supported yet: this component behind ByteLevel");
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "this component behind ByteLevel");
 	if (r->in_letters)
 		flags |= TFMC_TOK_LETTERS;
 	return tokenizer_add_split(r->desc, kind, flags, a) ||
-	       tokenizer_reject(r, path, "more than %u operations", TFMC_TOK_OPS_MAX);
+	       tokenizer_reject(r, TOKENIZER_WRONG, path, "more than %u operations", TFMC_TOK_OPS_MAX);
 }
 
 static bool dispatch(struct tokenizer_reader *r, const struct json_node *n, const char *path,
@@ -48,7 +48,7 @@ static bool dispatch(struct tokenizer_reader *r, const struct json_node *n, cons
 	for (size_t i = 0; i < n_parts; i++)
 		if (!strcmp(parts[i].type, type))
 			return parts[i].read(r, n, path) && !r->failed;
-	return tokenizer_reject(r, path, "not supported yet: a component of type '%s'", type);
+	return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "a component of type '%s'", type);
 }
 
 /* Each member of a Sequence. */
@@ -60,7 +60,7 @@ static bool read_sequence(struct tokenizer_reader *r, const struct json_node *n,
 	for (const char *c = path; *c; c++)
 		depth += *c == '[';
 	if (list == NULL || list->kind != JSON_NODE_ARRAY || depth >= NEST_MAX)
-		return tokenizer_reject(r, tokenizer_path(r, path, key), "no list");
+		return tokenizer_reject(r, TOKENIZER_WRONG, tokenizer_path(r, path, key), "no list");
 	for (size_t i = 0; i < list->n; i++)
 		if (!each(r, &list->items[i], tokenizer_item(r, path, key, i)))
 			return false;
@@ -68,48 +68,6 @@ static bool read_sequence(struct tokenizer_reader *r, const struct json_node *n,
 }
 
 /* ---- normalizers ---- */
-
-static bool read_nfc(struct tokenizer_reader *r, const struct json_node *n, const char *path)
-{
-	(void)n;
-	return normalize_with(r, path, TFMC_TOK_NFC, 0, nothing, nothing);
-}
-
-static bool read_nfd(struct tokenizer_reader *r, const struct json_node *n, const char *path)
-{
-	(void)n;
-	return normalize_with(r, path, TFMC_TOK_NFD, 0, nothing, nothing);
-}
-
-static bool read_nfkc(struct tokenizer_reader *r, const struct json_node *n, const char *path)
-{
-	(void)n;
-	return normalize_with(r, path, TFMC_TOK_NFKC, 0, nothing, nothing);
-}
-
-static bool read_nfkd(struct tokenizer_reader *r, const struct json_node *n, const char *path)
-{
-	(void)n;
-	return normalize_with(r, path, TFMC_TOK_NFKD, 0, nothing, nothing);
-}
-
-static bool read_lowercase(struct tokenizer_reader *r, const struct json_node *n, const char *path)
-{
-	(void)n;
-	return normalize_with(r, path, TFMC_TOK_LOWER, 0, nothing, nothing);
-}
-
-static bool read_accents(struct tokenizer_reader *r, const struct json_node *n, const char *path)
-{
-	(void)n;
-	return normalize_with(r, path, TFMC_TOK_STRIP_MARKS, 0, nothing, nothing);
-}
-
-static bool read_nmt(struct tokenizer_reader *r, const struct json_node *n, const char *path)
-{
-	(void)n;
-	return normalize_with(r, path, TFMC_TOK_NMT, 0, nothing, nothing);
-}
 
 static bool read_prepend(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
@@ -140,8 +98,8 @@ static bool replace_regex(struct tokenizer_reader *r, const char *path, const ch
 	const char *why;
 	struct tokenizer_string automaton = pattern_compile(r->source->arena, regex, &why);
 	if (automaton.n == 0)
-		return tokenizer_reject(r, path, "not supported yet: the regular expression '%s': %s", regex,
-		                        why);
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "the regular expression '%s': %s",
+		                        regex, why);
 	return normalize_with(r, path, TFMC_TOK_REPLACE_PATTERN, 0, automaton, to);
 }
 
@@ -156,7 +114,7 @@ static bool read_replace(struct tokenizer_reader *r, const struct json_node *n, 
 	if (regex != NULL)
 		return replace_regex(r, path, regex, content);
 	if (text == NULL || !*text)
-		return tokenizer_reject(r, path, "no pattern");
+		return tokenizer_reject(r, TOKENIZER_WRONG, path, "no pattern");
 	return normalize_with(r, path, TFMC_TOK_REPLACE, 0, tokenizer_string(text),
 	                      tokenizer_string(content));
 }
@@ -167,7 +125,7 @@ static bool read_charsmap(struct tokenizer_reader *r, const struct json_node *n,
 	if (r->failed || text == NULL || !*text)
 		return !r->failed; /* an empty map changes nothing */
 	if (r->desc->charsmap.n)
-		return tokenizer_reject(r, path, "not supported yet: two maps of characters");
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "two maps of characters");
 	r->desc->charsmap = tokenizer_base64(r, tokenizer_path(r, path, "precompiled_charsmap"), text);
 	return !r->failed && normalize_with(r, path, TFMC_TOK_CHARS, 1, nothing, nothing);
 }
@@ -206,21 +164,21 @@ static bool read_normalizers(struct tokenizer_reader *r, const struct json_node 
 
 bool tokenizer_read_normalizer(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
+	static const struct {
+		const char *type;
+		enum tfmc_tok_normalize kind;
+	} plain[] = {{"NFC", TFMC_TOK_NFC},         {"NFD", TFMC_TOK_NFD},
+	             {"NFKC", TFMC_TOK_NFKC},       {"NFKD", TFMC_TOK_NFKD},
+	             {"Lowercase", TFMC_TOK_LOWER}, {"StripAccents", TFMC_TOK_STRIP_MARKS},
+	             {"Nmt", TFMC_TOK_NMT}};
 	static const struct part parts[] = {
-	        {"NFC", read_nfc},
-	        {"NFD", read_nfd},
-	        {"NFKC", read_nfkc},
-	        {"NFKD", read_nfkd},
-	        {"Lowercase", read_lowercase},
-	        {"StripAccents", read_accents},
-	        {"Nmt", read_nmt},
-	        {"Prepend", read_prepend},
-	        {"Strip", read_strip},
-	        {"Replace", read_replace},
-	        {"Precompiled", read_charsmap},
-	        {"BertNormalizer", read_bert},
-	        {"Sequence", read_normalizers},
+	        {"Prepend", read_prepend},      {"Strip", read_strip},         {"Replace", read_replace},
+	        {"Precompiled", read_charsmap}, {"BertNormalizer", read_bert}, {"Sequence", read_normalizers},
 	};
+	const struct json_node *type = json_find(n, "type");
+	for (size_t i = 0; type != NULL && type->kind == JSON_NODE_STRING && i < TFMC_COUNT(plain); i++)
+		if (!strcmp(plain[i].type, type->text))
+			return normalize_with(r, path, plain[i].kind, 0, nothing, nothing);
 	return dispatch(r, n, path, parts, TFMC_COUNT(parts));
 }
 
@@ -239,7 +197,7 @@ static bool read_behavior(struct tokenizer_reader *r, const struct json_node *n,
 			return !r->failed;
 		}
 	}
-	return tokenizer_reject(r, path, "not supported yet: the behavior '%s'", name);
+	return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "the behavior '%s'", name);
 }
 
 static bool read_byte_level(struct tokenizer_reader *r, const struct json_node *n, const char *path)
@@ -265,8 +223,8 @@ static bool split_regex(struct tokenizer_reader *r, const char *path, const char
 		op = (struct tokenizer_op){TFMC_TOK_MATCH_PATTERN, 0,
 		                           pattern_compile(r->source->arena, regex, &why), nothing};
 		if (op.a.n == 0)
-			return tokenizer_reject(r, path, "not supported yet: the regular expression '%s': %s",
-			                        regex, why);
+			return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path,
+			                        "the regular expression '%s': %s", regex, why);
 	}
 	bool is_scan = op.kind < TFMC_TOK_MATCH_TEXT;
 	bool isolates = behavior == TFMC_TOK_ISOLATED || behavior == (TFMC_TOK_REMOVED | TFMC_TOK_INVERT);
@@ -275,7 +233,7 @@ static bool split_regex(struct tokenizer_reader *r, const char *path, const char
 	if (op.kind == TFMC_TOK_SCAN_BLOOM && behavior != TFMC_TOK_ISOLATED)
 		isolates = false;
 	if (is_scan && !isolates)
-		return tokenizer_reject(r, path, "not supported yet: this behavior with '%s'", regex);
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "this behavior with '%s'", regex);
 	return split_with(r, path, (enum tfmc_tok_split)op.kind, is_scan ? op.flags : behavior, op.a);
 }
 
@@ -290,7 +248,7 @@ static bool read_split(struct tokenizer_reader *r, const struct json_node *n, co
 	if (regex != NULL)
 		return split_regex(r, path, regex, behavior);
 	if (text == NULL || !*text)
-		return tokenizer_reject(r, path, "no pattern");
+		return tokenizer_reject(r, TOKENIZER_WRONG, path, "no pattern");
 	return split_with(r, path, TFMC_TOK_MATCH_TEXT, behavior, tokenizer_string(text));
 }
 
@@ -303,7 +261,7 @@ static bool read_metaspace(struct tokenizer_reader *r, const struct json_node *n
 	scheme = prefix == 0 ? "never" : prefix == 1 && !strcmp(scheme, "never") ? "always" : scheme;
 	uint32_t when = !strcmp(scheme, "always") ? 2 : !strcmp(scheme, "first") ? 1 : 0;
 	if (!*mark || (when == 0 && strcmp(scheme, "never") != 0))
-		return tokenizer_reject(r, path, "not supported yet: the scheme '%s'", scheme);
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "the scheme '%s'", scheme);
 	r->desc->mark = tokenizer_string(mark);
 	return split_with(r, path, TFMC_TOK_METASPACE, when, tokenizer_string(mark)) &&
 	       (!tokenizer_bool(r, n, path, "split", true) ||
@@ -333,7 +291,7 @@ static bool read_delimiter(struct tokenizer_reader *r, const struct json_node *n
 {
 	const char *text = tokenizer_text(r, n, path, "delimiter", "");
 	if (!*text)
-		return tokenizer_reject(r, path, "no delimiter");
+		return tokenizer_reject(r, TOKENIZER_WRONG, path, "no delimiter");
 	return split_with(r, path, TFMC_TOK_MATCH_TEXT, TFMC_TOK_REMOVED, tokenizer_string(text));
 }
 

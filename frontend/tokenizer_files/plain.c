@@ -50,15 +50,6 @@ static struct tokenizer_desc *new_desc(const struct tokenizer_source *s, size_t 
 	return d->tokens != NULL ? d : NULL;
 }
 
-static uint32_t find_piece(const struct tokenizer_desc *d, const char *text)
-{
-	size_t n = strlen(text);
-	for (size_t i = 0; i < d->n_tokens; i++)
-		if (d->tokens[i].piece.n == n && !memcmp(d->tokens[i].piece.text, text, n))
-			return (uint32_t)i;
-	return TFMC_TOK_NONE;
-}
-
 /* ---- vocab.json and merges.txt ---- */
 
 enum tfmc_status tokenizer_read_ids(const struct tokenizer_source *s, const char *text, size_t len,
@@ -66,67 +57,24 @@ enum tfmc_status tokenizer_read_ids(const struct tokenizer_source *s, const char
 {
 	const struct json_source src = {s->name, s->loc, DIAG_TOKENIZER, 0};
 	const struct json_node *root = json_parse(s->arena, s->cx, &src, text, len);
-	size_t n = 0;
+	struct tokenizer_reader r = {.source = s, .desc = new_desc(s, 0)};
 	if (root == NULL)
 		return TFMC_INVALID;
-	for (size_t i = 0; i < root->n; i++) {
-		const struct json_node *id = &root->items[i];
-		if (root->kind != JSON_NODE_OBJECT || id->kind != JSON_NODE_INT || id->i < 0 ||
-		    id->i >= TFMC_TOK_TOKENS_MAX) {
-			tokenizer_refuse(s, "no object of pieces and ids");
-			return TFMC_INVALID;
-		}
-		n = (size_t)id->i >= n ? (size_t)id->i + 1 : n;
-	}
-	*out = new_desc(s, n);
-	if (*out == NULL)
+	if (r.desc == NULL)
 		return TFMC_NO_MEMORY;
-	for (size_t i = 0; i < root->n; i++) {
-		struct tokenizer_token *t = &(*out)->tokens[root->items[i].i];
-		t->piece = tokenizer_string(root->keys[i]);
-		t->is_written = t->is_matched = true;
-	}
-	return TFMC_OK;
-}
-
-static enum tfmc_status read_merges(const struct tokenizer_source *s, struct tokenizer_desc *d,
-                                    const char *text, size_t len)
-{
-	struct tokenizer_index *x = tokenizer_index_new(s->arena, d);
-	struct lines l = {text, text + len, 0};
-	struct tokenizer_string line;
-	d->merges = ARENA_ARRAY(s->arena, struct tokenizer_merge, count_lines(text, len) + 1);
-	if (x == NULL || d->merges == NULL)
-		return TFMC_NO_MEMORY;
-	while (next_line(&l, &line)) {
-		const char *blank = line.n ? memchr(line.text, ' ', line.n) : NULL;
-		if (line.n == 0 || (l.number == 1 && line.text[0] == '#'))
-			continue;
-		size_t left = blank != NULL ? (size_t)(blank - line.text) : 0;
-		size_t right = blank != NULL ? line.n - left - 1 : 0;
-		const char *both = arena_printf(s->arena, "%.*s%.*s", (int)left, line.text, (int)right,
-		                                line.text + line.n - right);
-		struct tokenizer_merge m = {tokenizer_index_find(x, line.text, left),
-		                            tokenizer_index_find(x, line.text + line.n - right, right),
-		                            tokenizer_index_find(x, both, left + right),
-		                            (uint32_t)d->n_merges};
-		if (m.left == TFMC_TOK_NONE || m.right == TFMC_TOK_NONE || m.id == TFMC_TOK_NONE) {
-			tokenizer_refuse(s, "line %zu of the merges is no merge of the vocabulary", l.number);
-			return TFMC_INVALID;
-		}
-		d->merges[d->n_merges++] = m;
-	}
-	return TFMC_OK;
+	*out = r.desc;
+	if (tokenizer_read_vocab(&r, root, NULL))
+		return TFMC_OK;
+	return r.no_memory ? TFMC_NO_MEMORY : TFMC_INVALID;
 }
 
 /* The class that the files beside a list name must be one that reads it. */
 static bool class_reads(const struct tokenizer_source *s, enum tokenizer_files files)
 {
 	const struct tokenizer_config *c = s->config;
-	if (c->class != NULL && c->class->files == files)
-		return true;
-	tokenizer_refuse(s, "not supported yet: the class '%s' without a tokenizer.json", c->class_name);
-	return false;
+	return c == NULL || (c->class != NULL && c->class->files == files) ||
+	       tokenizer_refuse(s, TOKENIZER_UNSUPPORTED, NULL, "the class '%s' without a tokenizer.json",
+	                        c->class_name) == TFMC_OK;
 }
 
 /* "left right" of each line. */
@@ -146,151 +94,113 @@ static const struct json_node *merge_lines(const struct tokenizer_source *s, con
 	return list;
 }
 
-static enum tfmc_status bpe_of_class(const struct tokenizer_source *s, const char *vocab, size_t n_vocab,
-                                     const char *merges, size_t n_merges, struct tokenizer_packed *out)
+/* Tokens of these names that a vocabulary has, as a member of a tokenizer.json. */
+static const char *special_tokens(struct arena *a, const struct json_node *vocab, const char *const *names,
+                                  size_t n)
 {
-	const struct json_source src = {s->name, s->loc, DIAG_TOKENIZER, 0};
-	if (!class_reads(s, TOKENIZER_F_BPE))
-		return TFMC_INVALID;
-	const struct json_node *ids = json_parse(s->arena, s->cx, &src, vocab, n_vocab);
-	if (ids == NULL)
-		return TFMC_INVALID;
-	const struct json_node *lines = merge_lines(s, merges, n_merges);
-	return lines != NULL ? tokenizer_from_class(s, ids, lines, out) : TFMC_NO_MEMORY;
+	const char *list = "";
+	for (size_t i = 0; i < n; i++) {
+		const struct json_node *id = json_find(vocab, names[i]);
+		if (id != NULL)
+			list = arena_printf(a, "%s%s{\"id\":%lld,\"content\":\"%s\",\"special\":true}", list,
+			                    *list ? "," : "", (long long)id->i, names[i]);
+	}
+	return arena_printf(a, ",\"added_tokens\":[%s]", list);
 }
 
 enum tfmc_status tokenizer_from_bpe(const struct tokenizer_source *s, const char *vocab, size_t n_vocab,
                                     const char *merges, size_t n_merges, struct tokenizer_packed *out)
 {
-	struct tokenizer_desc *d;
-	if (s->config != NULL)
-		return bpe_of_class(s, vocab, n_vocab, merges, n_merges, out);
-	TFMC_TRY(tokenizer_read_ids(s, vocab, n_vocab, &d));
-	TFMC_TRY(read_merges(s, d, merges, n_merges));
-	for (size_t i = 0; i < d->n_tokens; i++)
-		d->tokens[i].piece = tokenizer_letters_to_bytes(s->arena, d->tokens[i].piece);
-	d->model = TFMC_TOK_BPE;
-	d->flags = TFMC_TOK_H_BYTE_LEVEL;
-	tokenizer_find_single(d);
-	uint32_t end = find_piece(d, "<|endoftext|>");
-	if (end != TFMC_TOK_NONE && !tokenizer_add_token(s, d, end, TFMC_TOK_A_SPECIAL, false))
-		return TFMC_NO_MEMORY;
-	if (!tokenizer_add_split(d, TFMC_TOK_SCAN_GPT2, 0, tokenizer_string("")))
-		return TFMC_NO_MEMORY;
-	return tokenizer_pack(s, d, out);
+	static const char *const end[] = {"<|endoftext|>"};
+	const struct json_source src = {s->name, s->loc, DIAG_TOKENIZER, 0};
+	struct tokenizer_lists lists = {.class = tokenizer_class_find("GPT2Tokenizer"), .more = ""};
+	if (!class_reads(s, TOKENIZER_F_BPE))
+		return TFMC_INVALID;
+	lists.vocab = json_parse(s->arena, s->cx, &src, vocab, n_vocab);
+	if (lists.vocab == NULL)
+		return TFMC_INVALID;
+	lists.merges = merge_lines(s, merges, n_merges);
+	if (s->config == NULL)
+		lists.more = special_tokens(s->arena, lists.vocab, end, 1);
+	return lists.merges != NULL ? tokenizer_from_lists(s, &lists, out) : TFMC_NO_MEMORY;
 }
 
 /* ---- vocab.txt ---- */
 
-static enum tfmc_status bert_specials(const struct tokenizer_source *s, struct tokenizer_desc *d)
+static bool has_capitals(const char *word)
+{
+	size_t n = strlen(word);
+	bool is_name = n > 1 && word[0] == '[' && word[n - 1] == ']';
+	return !is_name && strpbrk(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != NULL;
+}
+
+/* Tokens by their names, and what stands around the text when there are the two that do. */
+static const char *bert_members(struct arena *a, const struct json_node *vocab, uint32_t bos, uint32_t eos)
 {
 	static const char *const names[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
-	uint32_t ids[TFMC_COUNT(names)];
-	for (size_t i = 0; i < TFMC_COUNT(names); i++) {
-		ids[i] = find_piece(d, names[i]);
-		if (ids[i] != TFMC_TOK_NONE && !tokenizer_add_token(s, d, ids[i], TFMC_TOK_A_SPECIAL, false))
-			return TFMC_NO_MEMORY;
-	}
-	if (ids[1] == TFMC_TOK_NONE) {
-		tokenizer_refuse(s, "the vocabulary has no [UNK]");
-		return TFMC_INVALID;
-	}
-	d->pad = ids[0];
-	d->unknown = ids[1];
-	d->mask = ids[4];
-	if (ids[2] == TFMC_TOK_NONE || ids[3] == TFMC_TOK_NONE)
-		return TFMC_OK;
-	const struct tfmc_tok_item items[] = {{TFMC_TOK_TOKEN, ids[2], 0}, {TFMC_TOK_TEXT_A, 0, 0},
-	                                      {TFMC_TOK_TOKEN, ids[3], 0}, {TFMC_TOK_TOKEN, ids[2], 0},
-	                                      {TFMC_TOK_TEXT_A, 0, 0},     {TFMC_TOK_TOKEN, ids[3], 0},
-	                                      {TFMC_TOK_TEXT_B, 0, 1},     {TFMC_TOK_TOKEN, ids[3], 1}};
-	memcpy(d->items, items, sizeof(items));
-	d->n_single = 3;
-	d->n_items = TFMC_COUNT(items);
-	return TFMC_OK;
+	const struct json_node *cls = json_find(vocab, "[CLS]"), *sep = json_find(vocab, "[SEP]");
+	const struct json_node *pad = json_find(vocab, "[PAD]"), *mask = json_find(vocab, "[MASK]");
+	const struct {
+		const char *key;
+		int64_t id;
+	} roles[] = {{"bos", bos == TFMC_TOK_NONE ? -1 : (int64_t)bos},
+	             {"eos", eos == TFMC_TOK_NONE ? -1 : (int64_t)eos},
+	             {"pad", pad != NULL ? pad->i : -1},
+	             {"mask", mask != NULL ? mask->i : -1}};
+	const char *more = special_tokens(a, vocab, names, TFMC_COUNT(names));
+	if (cls != NULL && sep != NULL)
+		more = arena_printf(a,
+		                    "%s,\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":[\"\",%lld],"
+		                    "\"cls\":[\"\",%lld]}",
+		                    more, (long long)sep->i, (long long)cls->i);
+	for (size_t i = 0; i < TFMC_COUNT(roles); i++)
+		if (roles[i].id >= 0)
+			more = arena_printf(a, "%s,\"%s_token_id\":%lld", more, roles[i].key,
+			                    (long long)roles[i].id);
+	return more;
 }
 
-static bool bert_operations(struct tokenizer_desc *d, bool lowercase)
+/* Without a configuration words with capitals say that text is not made lower case. */
+enum tfmc_status tokenizer_from_words(const struct tokenizer_source *s, const char *const *words, size_t n,
+                                      uint32_t bos, uint32_t eos, struct tokenizer_packed *out)
 {
-	const struct tokenizer_string none = {"", 0};
-	return tokenizer_add_normalize(d, TFMC_TOK_BERT_CLEAN, 0, none, none) &&
-	       tokenizer_add_normalize(d, TFMC_TOK_BERT_CJK, 0, none, none) &&
-	       (!lowercase || (tokenizer_add_normalize(d, TFMC_TOK_NFD, 0, none, none) &&
-	                       tokenizer_add_normalize(d, TFMC_TOK_STRIP_MARKS, 1, none, none) &&
-	                       tokenizer_add_normalize(d, TFMC_TOK_LOWER, 0, none, none))) &&
-	       tokenizer_add_split(d, TFMC_TOK_MATCH_SPACE, TFMC_TOK_REMOVED, none) &&
-	       tokenizer_add_split(d, TFMC_TOK_MATCH_PUNCTUATION, TFMC_TOK_ISOLATED, none);
-}
-
-enum tfmc_status tokenizer_wordpiece_finish(const struct tokenizer_source *s, struct tokenizer_desc *d,
-                                            bool lowercase, struct tokenizer_packed *out)
-{
-	TFMC_TRY(bert_specials(s, d));
-	if (!bert_operations(d, lowercase))
-		return TFMC_NO_MEMORY;
-	d->model = TFMC_TOK_WORDPIECE;
-	d->prefix = tokenizer_string("##");
-	d->word_max = 100;
-	d->flags |= TFMC_TOK_H_DECODE_WORDS | TFMC_TOK_H_DECODE_CLEAN;
-	return tokenizer_pack(s, d, out);
-}
-
-/* A name in brackets is no word of the text. */
-static bool has_capitals(struct tokenizer_string line)
-{
-	bool is_name = line.n > 1 && line.text[0] == '[' && line.text[line.n - 1] == ']';
-	for (size_t i = 0; !is_name && i < line.n; i++)
-		if (line.text[i] >= 'A' && line.text[i] <= 'Z')
-			return true;
-	return false;
-}
-
-static enum tfmc_status wordpiece_of_class(const struct tokenizer_source *s, const char *text, size_t len,
-                                           struct tokenizer_packed *out)
-{
-	size_t n = count_lines(text, len);
-	struct json_node *ids = ARENA_NEW(s->arena, struct json_node);
 	struct json_node *items = ARENA_ARRAY(s->arena, struct json_node, n + 1);
-	const char **keys = ARENA_ARRAY(s->arena, const char *, n + 1);
-	struct lines l = {text, text + len, 0};
-	struct tokenizer_string line;
-	bool capitals = false;
-	if (!class_reads(s, TOKENIZER_F_WORDS))
-		return TFMC_INVALID;
-	if (ids == NULL || items == NULL || keys == NULL)
-		return TFMC_NO_MEMORY;
-	while (next_line(&l, &line)) {
-		items[l.number - 1] = (struct json_node){.kind = JSON_NODE_INT, .i = (int64_t)l.number - 1};
-		keys[l.number - 1] = arena_strndup(s->arena, line.text, line.n);
-		capitals = capitals || has_capitals(line);
-	}
-	*ids = (struct json_node){.kind = JSON_NODE_OBJECT, .n = n, .items = items, .keys = keys};
-	struct tokenizer_config config = *s->config;
+	const struct json_node vocab = {.kind = JSON_NODE_OBJECT, .n = n, .items = items, .keys = words};
+	struct tokenizer_lists lists = {.vocab = &vocab, .unknown = "[UNK]", .more = ""};
 	struct tokenizer_source own = *s;
-	own.config = &config;
-	if (config.lowercase < 0 && !config.has_file)
-		config.lowercase = !capitals;
-	return tokenizer_from_class(&own, ids, NULL, out);
+	bool capitals = false;
+	if (items == NULL || arena_failed(s->arena))
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < n; i++) {
+		items[i] = (struct json_node){.kind = JSON_NODE_INT, .i = (int64_t)i};
+		capitals = capitals || has_capitals(words[i]);
+	}
+	if (s->config != NULL) {
+		struct tokenizer_config config = *s->config;
+		if (config.lowercase < 0 && !config.has_file)
+			config.lowercase = !capitals;
+		own.config = &config;
+		return tokenizer_from_lists(&own, &lists, out);
+	}
+	lists.class = tokenizer_class_find("BertTokenizer");
+	lists.normalizer = capitals ? "{\"type\":\"BertNormalizer\",\"lowercase\":false}" : NULL;
+	lists.more = bert_members(s->arena, &vocab, bos, eos);
+	return tokenizer_from_lists(s, &lists, out);
 }
 
 enum tfmc_status tokenizer_from_wordpiece(const struct tokenizer_source *s, const char *text, size_t len,
                                           struct tokenizer_packed *out)
 {
-	if (s->config != NULL)
-		return wordpiece_of_class(s, text, len, out);
-	struct tokenizer_desc *d = new_desc(s, count_lines(text, len));
+	size_t n = count_lines(text, len);
+	const char **words = ARENA_ARRAY(s->arena, const char *, n + 1);
 	struct lines l = {text, text + len, 0};
 	struct tokenizer_string line;
-	bool lowercase = true;
-	if (d == NULL)
-		return TFMC_NO_MEMORY;
-	while (next_line(&l, &line)) {
-		struct tokenizer_token *t = &d->tokens[l.number - 1];
-		t->piece = line;
-		t->is_written = t->is_matched = true;
-		lowercase = lowercase && !has_capitals(line);
-	}
-	return tokenizer_wordpiece_finish(s, d, lowercase, out);
+	if (!class_reads(s, TOKENIZER_F_WORDS))
+		return TFMC_INVALID;
+	while (words != NULL && next_line(&l, &line))
+		words[l.number - 1] = arena_strndup(s->arena, line.text, line.n);
+	return words != NULL ? tokenizer_from_words(s, words, n, TFMC_TOK_NONE, TFMC_TOK_NONE, out)
+	                     : TFMC_NO_MEMORY;
 }
 
 /* ---- scores with bytes as they are ---- */
@@ -354,11 +264,10 @@ enum tfmc_status tokenizer_from_scored(const struct tokenizer_source *s, const c
 		        id == (int64_t)l.number - 1 &&
 		        number_parse_f64(tab + 1, (size_t)(second - tab - 1), &t->score) &&
 		        read_hex(s->arena, second + 1, (size_t)(line.text + line.n - second - 1), &t->piece);
-		if (!ok) {
-			tokenizer_refuse(s, "line %zu is not id %zu, score and bytes in hexadecimal",
-			                 l.number, l.number - 1);
-			return TFMC_INVALID;
-		}
+		if (!ok)
+			return tokenizer_refuse(s, TOKENIZER_WRONG, NULL,
+			                        "line %zu is not id %zu, score and bytes in hexadecimal",
+			                        l.number, l.number - 1);
 	}
 	return finish_plain(s, d, out);
 }
@@ -378,10 +287,9 @@ enum tfmc_status tokenizer_from_llama2c(const struct tokenizer_source *s, const 
 	struct tokenizer_desc *d = new_desc(s, n);
 	if (d == NULL)
 		return TFMC_NO_MEMORY;
-	if (at != len || n == 0) {
-		tokenizer_refuse(s, "no vocabulary of llama2.c: damaged at byte %zu", at);
-		return TFMC_INVALID;
-	}
+	if (at != len || n == 0)
+		return tokenizer_refuse(s, TOKENIZER_WRONG, NULL,
+		                        "no vocabulary of llama2.c: damaged at byte %zu", at);
 	at = 4;
 	for (size_t i = 0; i < n; i++) {
 		uint32_t bits = u32_at(data + at), bytes = u32_at(data + at + 4);

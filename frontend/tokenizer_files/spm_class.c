@@ -89,26 +89,24 @@ static bool gives_ids(const struct tokenizer_config *c)
 	return false;
 }
 
-static bool number_pieces(const struct tokenizer_source *s, struct tokenizer_desc *d)
+static enum tfmc_status number_pieces(const struct tokenizer_source *s, struct tokenizer_desc *d)
 {
 	const struct tokenizer_class *class = s->config->class;
 	bool fairseq = class->files == TOKENIZER_F_FAIRSEQ, listed = gives_ids(s->config);
 	size_t more = N_FRONT + N_SENTINELS + count_words(class->languages);
-	if (fairseq && (d->n_tokens < N_BEFORE || d->unknown != 0)) {
-		tokenizer_refuse(
-		        s, "not supported yet: '%s' with a model that does not begin with <unk> <s> </s>",
-		        s->config->class_name);
-		return false;
-	}
+	if (fairseq && (d->n_tokens < N_BEFORE || d->unknown != 0))
+		return tokenizer_refuse(s, TOKENIZER_UNSUPPORTED, NULL,
+		                        "'%s' with a model that does not begin with <unk> <s> </s>",
+		                        s->config->class_name);
 	if (!renumber(s, d, fairseq, more))
-		return false;
+		return TFMC_NO_MEMORY;
 	if (fairseq)
 		put_front(d);
 	if (!listed)
 		put_words(d, class->languages);
 	if (!listed && class->files == TOKENIZER_F_SENTINELS)
 		put_sentinels(s, d);
-	return true;
+	return TFMC_OK;
 }
 
 /* Added tokens are looked for in the text as it is. */
@@ -146,13 +144,10 @@ enum tfmc_status tokenizer_spm_of_class(const struct tokenizer_source *s, struct
 	const struct tokenizer_config *c = s->config;
 	struct tokenizer_reader r = {.source = s, .desc = d, .config = c, .lists = true};
 	struct tokenizer_spm own = *spm;
-	if (c->class == NULL || c->class->files < TOKENIZER_F_PIECES) {
-		tokenizer_refuse(s, "not supported yet: the class '%s' without a tokenizer.json",
-		                 c->class_name);
-		return TFMC_INVALID;
-	}
-	if (!number_pieces(s, d))
-		return arena_failed(s->arena) ? TFMC_NO_MEMORY : TFMC_INVALID;
+	if (c->class == NULL || c->class->files < TOKENIZER_F_PIECES)
+		return tokenizer_refuse(s, TOKENIZER_UNSUPPORTED, NULL,
+		                        "the class '%s' without a tokenizer.json", c->class_name);
+	TFMC_TRY(number_pieces(s, d));
 	size_t n_added = d->n_added;
 	if (!tokenizer_add_configured(&r))
 		return r.no_memory || arena_failed(s->arena) ? TFMC_NO_MEMORY : TFMC_INVALID;
