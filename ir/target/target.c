@@ -19,83 +19,63 @@ static const struct target targets[] = {
 #include "ir/target/targets.def"
 };
 
+/* Bits that a level needs beyond the level below it. LAHF is not asked for: all of these processors have it. */
+static const struct {
+	const char *name;
+	uint32_t leaf_1_ecx, leaf_7_ebx, leaf_80000001_ecx, xcr0;
+} levels[] = {
+        /* SSE3, SSSE3, CMPXCHG16B, SSE4.1, SSE4.2, POPCNT */
+        {"x86-64-v2", 1u << 0 | 1u << 9 | 1u << 13 | 1u << 19 | 1u << 20 | 1u << 23, 0, 0, 0},
+        /* FMA, MOVBE, OSXSAVE, AVX, F16C; BMI1, AVX2, BMI2; LZCNT; XMM, YMM */
+        {"x86-64-v3", 1u << 12 | 1u << 22 | 1u << 27 | 1u << 28 | 1u << 29, 1u << 3 | 1u << 5 | 1u << 8,
+         1u << 5, 1u << 1 | 1u << 2},
+        /* AVX512 F, DQ, CD, BW, VL; mask registers, upper halves, upper registers */
+        {"x86-64-v4", 0, 1u << 16 | 1u << 17 | 1u << 28 | 1u << 30 | 1u << 31, 0,
+         1u << 5 | 1u << 6 | 1u << 7},
+};
+
+struct target_cpu_needs target_cpu_needs(const struct target *t)
+{
+	enum { ECX = 2, EBX = 1 };
+	struct target_cpu_needs n = {.words = {{1, ECX, 0}, {7, EBX, 0}, {0x80000001u, ECX, 0}}};
+	for (size_t i = 0; i < TFMC_COUNT(levels); i++) {
+		n.words[0].bits |= levels[i].leaf_1_ecx;
+		n.words[1].bits |= levels[i].leaf_7_ebx;
+		n.words[2].bits |= levels[i].leaf_80000001_ecx;
+		n.xcr0 |= levels[i].xcr0;
+		if (!strcmp(levels[i].name, t->name))
+			return n;
+	}
+	return (struct target_cpu_needs){0};
+}
+
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 
 #include <cpuid.h>
 
-/* Registers of one cpuid leaf that a level looks at. */
-enum cpu_word { WORD_1_ECX, WORD_7_EBX, WORD_80000001_ECX, N_CPU_WORDS };
-
-/* Bits that a level needs beyond the level below it. */
-struct level {
-	const char *name;
-	unsigned need[N_CPU_WORDS];
-	unsigned xcr0; /* register state the operating system must save */
-};
-
-static const struct level levels[] = {
-        {"x86-64-v2",
-         {/* SSE3, SSSE3, CMPXCHG16B, SSE4.1, SSE4.2, POPCNT */
-          [WORD_1_ECX] = 1u << 0 | 1u << 9 | 1u << 13 | 1u << 19 | 1u << 20 | 1u << 23,
-          /* LAHF */
-          [WORD_80000001_ECX] = 1u << 0},
-         0},
-        {"x86-64-v3",
-         {/* FMA, MOVBE, OSXSAVE, AVX, F16C */
-          [WORD_1_ECX] = 1u << 12 | 1u << 22 | 1u << 27 | 1u << 28 | 1u << 29,
-          /* BMI1, AVX2, BMI2 */
-          [WORD_7_EBX] = 1u << 3 | 1u << 5 | 1u << 8,
-          /* LZCNT */
-          [WORD_80000001_ECX] = 1u << 5},
-         1u << 1 | 1u << 2}, /* XMM, YMM */
-        {"x86-64-v4",
-         {/* AVX512 F, DQ, CD, BW, VL */
-          [WORD_7_EBX] = 1u << 16 | 1u << 17 | 1u << 28 | 1u << 30 | 1u << 31},
-         1u << 5 | 1u << 6 | 1u << 7}, /* mask registers, upper halves, upper registers */
-};
-
-static void read_cpu(unsigned words[N_CPU_WORDS])
-{
-	unsigned a, b, c, d;
-	if (__get_cpuid(1, &a, &b, &c, &d))
-		words[WORD_1_ECX] = c;
-	if (__get_cpuid_count(7, 0, &a, &b, &c, &d))
-		words[WORD_7_EBX] = b;
-	if (__get_cpuid(0x80000001u, &a, &b, &c, &d))
-		words[WORD_80000001_ECX] = c;
-}
-
 /* Register state that the operating system saves; 0 when it does not say. */
-static unsigned read_xcr0(const unsigned words[N_CPU_WORDS])
+static uint32_t read_xcr0(void)
 {
-	unsigned low, high;
-	if (!(words[WORD_1_ECX] & 1u << 27)) /* OSXSAVE */
+	unsigned regs[4] = {0}, low, high;
+	__get_cpuid(1, &regs[0], &regs[1], &regs[2], &regs[3]);
+	if (!(regs[2] & 1u << 27)) /* OSXSAVE */
 		return 0;
 	__asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
 	(void)high;
 	return low;
 }
 
-static bool has_level(const struct level *l, const unsigned words[N_CPU_WORDS], unsigned xcr0)
-{
-	for (int i = 0; i < N_CPU_WORDS; i++)
-		if ((words[i] & l->need[i]) != l->need[i])
-			return false;
-	return (xcr0 & l->xcr0) == l->xcr0;
-}
-
 bool target_runs_here(const struct target *t)
 {
-	unsigned words[N_CPU_WORDS] = {0};
-	read_cpu(words);
-	unsigned xcr0 = read_xcr0(words);
-	for (size_t i = 0; i < TFMC_COUNT(levels); i++) {
-		if (!has_level(&levels[i], words, xcr0))
+	const struct target_cpu_needs needs = target_cpu_needs(t);
+	for (int i = 0; i < TARGET_CPU_WORDS; i++) {
+		const struct target_cpu_word *w = &needs.words[i];
+		unsigned regs[4] = {0};
+		if (w->bits && (!__get_cpuid_count(w->leaf, 0, &regs[0], &regs[1], &regs[2], &regs[3]) ||
+		                (regs[w->reg] & w->bits) != w->bits))
 			return false;
-		if (!strcmp(levels[i].name, t->name))
-			return true;
 	}
-	return false;
+	return needs.words[0].bits && (read_xcr0() & needs.xcr0) == needs.xcr0;
 }
 
 #else

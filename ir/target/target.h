@@ -47,6 +47,18 @@ const struct target *target_least(enum target_arch arch);
 /* True when this machine can execute code for t. */
 bool target_runs_here(const struct target *t);
 
+/* What code for a level of x86-64 needs, with what the levels below it need: bits of registers (0 eax .. 3 edx)
+ * of leaves of cpuid, and register state that the operating system must save (xgetbv). */
+enum { TARGET_CPU_WORDS = 3 };
+struct target_cpu_needs {
+	struct target_cpu_word {
+		uint32_t leaf, reg, bits;
+	} words[TARGET_CPU_WORDS]; /* without bits: not asked for */
+	uint32_t xcr0;
+};
+/* All zero for rows that are no such level. */
+struct target_cpu_needs target_cpu_needs(const struct target *t);
+
 /* What became of a choice. NO_NATIVE: no row fits the machine tfmc runs on; NO_CPU: no row of that name
  * belongs to the triple. */
 enum target_choice { TARGET_CHOSEN, TARGET_NO_TRIPLE, TARGET_NO_CPU, TARGET_NO_NATIVE };
