@@ -53,21 +53,21 @@ typedef void tfmc_parallel_for_fn(void *user, int64_t n, tfmc_task_fn *fn, void 
 /* Called by a worker that has waited long at a barrier. Nonzero cancels the call. */
 typedef int32_t tfmc_yield_fn(void *user);
 
-/* Given to init. Zero-initialise, set struct_size. */
+/* Given to init. Zero-initialise, set struct_size. All memory belongs to the caller. */
 struct tfmc_config {
-	uint64_t struct_size;
-	const void *weights; /* NULL: the embedded ones; else the packed weights, 64-byte aligned */
+	uint64_t struct_size; /* sizeof(struct tfmc_config) */
+	const void *weights;  /* NULL: the embedded ones; else the packed weights, 64-byte aligned */
 	uint64_t weights_bytes;
 	void *state; /* 64-byte aligned; NULL when no entry with state is called */
 	uint64_t state_bytes;
-	void *arena; /* 64-byte aligned; shared by all entries */
+	void *arena; /* 64-byte aligned; shared by all entries, holds nothing between calls */
 	uint64_t arena_bytes;
 	int64_t batch;   /* sequences the state has room for, 1 .. bound of B; 0: as many as fit */
 	int64_t workers; /* 0 and 1: one worker */
-	tfmc_parallel_for_fn
-	        *parallel_for; /* used by the single-call form when workers > 1; NULL: one worker does all */
-	tfmc_yield_fn *yield;  /* may be NULL */
-	void *user;            /* for parallel_for and yield */
+	/* For the single-call form with several workers; NULL: one does all. */
+	tfmc_parallel_for_fn *parallel_for;
+	tfmc_yield_fn *yield; /* may be NULL */
+	void *user;           /* for parallel_for and yield */
 	uint64_t variants; /* bit i allows variant i of the record; 0: all. The best one that runs is taken */
 };
 #endif
@@ -161,8 +161,7 @@ struct tfmc_model {
 	int64_t (*variant)(void *context);
 	/* Between calls: how many workers later calls have, 1 to those of the config. */
 	int32_t (*set_workers)(void *context, int64_t workers);
-	/* dims: one value for every dim of the record. Bytes that are enough for every entry at these dims.
-	 */
+	/* dims: one value for every dim of the record. Bytes that are enough for every entry at these dims. */
 	uint64_t (*arena_size)(const int64_t *dims, int64_t workers);
 	uint64_t (*state_size)(int64_t batch);
 };

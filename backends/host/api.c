@@ -339,8 +339,11 @@ static void emit_variant(struct object *o)
 const char *const *api_baseline(const struct object *o, size_t *n)
 {
 	static const char *const names[] = {
-	        ".choose",      "_init", "_reset",  "_trim",    "_call",    "_arena_bytes", "_state_bytes",
-	        "_status_text", "_fork", "_select", "_reorder", "_variant", "_workers"};
+	        ".choose",
+#define MODEL(field, name, result, parameters, comment) "_" #name,
+#define OTHER(name, result, parameters, comment)        "_" #name,
+#include "backends/interface.def"
+	};
 	size_t most = TFMC_COUNT(names) + o->n_all + 2 * o->entries.n;
 	const char **all = ARENA_ARRAY(o->arena, const char *, most);
 	*n = 0;

@@ -133,13 +133,12 @@ static bool find(const struct backend_jit *jit, const char *name, const char *su
 bool backend_jit_model(const struct backend_jit *jit, const char *name, struct tfmc_model *out)
 {
 	memset(out, 0, sizeof(*out));
-	return find(jit, name, "record", &out->record) && find(jit, name, "init", &out->init) &&
-	       find(jit, name, "call", &out->call) && find(jit, name, "reset", &out->reset) &&
-	       find(jit, name, "trim", &out->trim) && find(jit, name, "fork", &out->fork) &&
-	       find(jit, name, "select", &out->select) && find(jit, name, "reorder", &out->reorder) &&
-	       find(jit, name, "variant", &out->variant) && find(jit, name, "workers", &out->set_workers) &&
-	       find(jit, name, "arena_bytes", &out->arena_size) &&
-	       find(jit, name, "state_bytes", &out->state_size);
+	bool found = find(jit, name, "record", &out->record);
+#define MODEL(field, name_, result, parameters, comment) \
+	found = found && find(jit, name, #name_, &out->field);
+#define OTHER(name_, result, parameters, comment)
+#include "backends/interface.def"
+	return found;
 }
 
 const char *backend_llvm_version(void)

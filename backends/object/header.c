@@ -8,6 +8,9 @@
 
 #include <string.h>
 
+/* ir/support/embed.cmake: the file, zero-terminated. */
+extern const unsigned char runtime_abi_h[];
+
 struct writer {
 	const struct object *object;
 	struct buf *out;
@@ -88,58 +91,16 @@ static void print_shape(struct writer *w, const struct entry *e, const struct ir
 
 /* ---- parts ---- */
 
-/* What runtime/abi.h defines as well, under the same guards: either header may come first. */
+/* The parts of runtime/abi.h that headers carry as well, under the same guards: either header may come first. */
 static void print_shared(struct writer *w)
 {
-	buf_str(w->out,
-	        "#ifndef TFMC_CONFIG_DEFINED\n"
-	        "#define TFMC_CONFIG_DEFINED\n"
-	        "/* Runs fn(arg, i, n) for i = 0 .. n-1, in any order, concurrently or not, and returns when "
-	        "all are done. */\n"
-	        "typedef void tfmc_task_fn(void *arg, int64_t worker, int64_t n_workers);\n"
-	        "typedef void tfmc_parallel_for_fn(void *user, int64_t n, tfmc_task_fn *fn, void *arg);\n"
-	        "/* Called by a worker that has waited long for the others. Nonzero cancels the call. */\n"
-	        "typedef int32_t tfmc_yield_fn(void *user);\n"
-	        "\n"
-	        "/* Given to init. Zero-initialise, set struct_size. All memory belongs to the caller. */\n"
-	        "struct tfmc_config {\n"
-	        "\tuint64_t struct_size; /* sizeof(struct tfmc_config) */\n"
-	        "\tconst void *weights;  /* NULL: the embedded ones; else the packed weights, 64-byte "
-	        "aligned */\n"
-	        "\tuint64_t weights_bytes;\n"
-	        "\tvoid *state; /* 64-byte aligned; NULL when no entry with state is called */\n"
-	        "\tuint64_t state_bytes;\n"
-	        "\tvoid *arena; /* 64-byte aligned; shared by all entries, holds nothing between calls */\n"
-	        "\tuint64_t arena_bytes;\n"
-	        "\tint64_t batch;   /* sequences the state has room for; 0: as many as fit */\n"
-	        "\tint64_t workers; /* 0 and 1: one worker */\n"
-	        "\ttfmc_parallel_for_fn *parallel_for; /* for the single-call form with several workers; may "
-	        "be NULL */\n"
-	        "\ttfmc_yield_fn *yield;               /* may be NULL */\n"
-	        "\tvoid *user;                         /* for parallel_for and yield */\n"
-	        "\tuint64_t variants; /* bit i allows variant i of the object; 0: all, the best one that "
-	        "runs */\n"
-	        "};\n"
-	        "#endif\n\n"
-	        "#ifndef TFMC_MODEL_DEFINED\n"
-	        "#define TFMC_MODEL_DEFINED\n"
-	        "struct tfmc_record;\n"
-	        "/* The functions of an object by role, for tfmc_rt.h. */\n"
-	        "struct tfmc_model {\n"
-	        "\tconst struct tfmc_record *record;\n"
-	        "\tint32_t (*init)(void *context, const struct tfmc_config *config);\n"
-	        "\tint32_t (*call)(void *context, uint64_t entry, const uint64_t *args, int64_t worker);\n"
-	        "\tint32_t (*reset)(void *context);\n"
-	        "\tint32_t (*trim)(void *context, int64_t sequence, int64_t length);\n"
-	        "\tint32_t (*fork)(void *context, int64_t from, int64_t to);\n"
-	        "\tint32_t (*select)(void *context, int64_t first, int64_t source);\n"
-	        "\tint32_t (*reorder)(void *context, const int64_t *from, int64_t n);\n"
-	        "\tint64_t (*variant)(void *context);\n"
-	        "\tint32_t (*set_workers)(void *context, int64_t workers);\n"
-	        "\tuint64_t (*arena_size)(const int64_t *dims, int64_t workers);\n"
-	        "\tuint64_t (*state_size)(int64_t batch);\n"
-	        "};\n"
-	        "#endif\n\n");
+	static const char *const guards[] = {"#ifndef TFMC_CONFIG_DEFINED", "#ifndef TFMC_MODEL_DEFINED"};
+	static const char last[] = "#endif\n";
+	for (size_t i = 0; i < TFMC_COUNT(guards); i++) {
+		const char *from = strstr((const char *)runtime_abi_h, guards[i]);
+		const char *end = strstr(from, last) + strlen(last);
+		buf_printf(w->out, "%.*s\n", (int)(end - from), from);
+	}
 }
 
 static void print_begin(struct writer *w)
@@ -322,46 +283,25 @@ static void print_entry(struct writer *w, const struct entry *e)
 
 /* ---- functions ---- */
 
+static void print_function(struct writer *w, const char *result, const char *name, const char *parameters,
+                           const char *comment)
+{
+	const char *space = result[strlen(result) - 1] == '*' ? "" : " ";
+	buf_printf(w->out, "/* %s */\n%s%s%s_%s(%s);\n", comment, result, space, w->object->name, name,
+	           parameters);
+}
+
 static void print_functions(struct writer *w)
 {
-	const char *n = w->object->name;
-	buf_printf(
-	        w->out,
-	        "struct %s_context {\n\tuint64_t words[%d];\n};\n\n"
-	        "/* Identity record, constant; struct tfmc_record of tfmc's runtime/abi.h. */\n"
-	        "extern const uint64_t %s_record[];\n"
-	        "/* Checks the processor and everything in the config, then fills the context and resets "
-	        "the\n"
-	        " * state. After a failure the context is as before. */\n"
-	        "int32_t %s_init(void *context, const struct tfmc_config *config);\n"
-	        "/* Forgets all sequences. */\n"
-	        "int32_t %s_reset(void *context);\n"
-	        "/* Forgets the tokens of one sequence from `length` on. */\n"
-	        "int32_t %s_trim(void *context, int64_t sequence, int64_t length);\n"
-	        "/* Makes sequence `to` a copy of sequence `from`; with a shared source of its tokens alone. "
-	        "*/\n"
-	        "int32_t %s_fork(void *context, int64_t from, int64_t to);\n"
-	        "/* Row i of later calls is sequence first + i. source: -1, or the sequence whose source "
-	        "(what\n"
-	        " * encode has filled) all rows read in place of their own. After init and reset 0 and -1. "
-	        "*/\n"
-	        "int32_t %s_select(void *context, int64_t first, int64_t source);\n"
-	        "/* Sequence i becomes a copy of what sequence from[i] was, for all i below n. */\n"
-	        "int32_t %s_reorder(void *context, const int64_t *from, int64_t n);\n"
-	        "/* Number of the variant that init has chosen; -1: the context is not initialised. */\n"
-	        "int64_t %s_variant(void *context);\n"
-	        "/* Between calls: later ones have so many workers, 1 to those of the config. */\n"
-	        "int32_t %s_workers(void *context, int64_t workers);\n"
-	        "/* Any entry by its number in the record; args are the words of its struct; worker -1: the\n"
-	        " * single-call form. */\n"
-	        "int32_t %s_call(void *context, uint64_t entry, const uint64_t *args, int64_t worker);\n"
-	        "/* Arena that is enough for every entry at these values of all dims; 0: out of bounds. */\n"
-	        "uint64_t %s_arena_bytes(const int64_t *dims, int64_t workers);\n"
-	        "/* State for so many sequences; 0: out of bounds, or the model has none. */\n"
-	        "uint64_t %s_state_bytes(int64_t batch);\n"
-	        "/* Never NULL. */\n"
-	        "const char *%s_status_text(int32_t status);\n\n",
-	        n, CONTEXT_BYTES / 8, n, n, n, n, n, n, n, n, n, n, n, n, n);
+	buf_printf(w->out,
+	           "struct %s_context {\n\tuint64_t words[%d];\n};\n\n"
+	           "/* Identity record, constant; struct tfmc_record of tfmc's runtime/abi.h. */\n"
+	           "extern const uint64_t %s_record[];\n",
+	           w->object->name, CONTEXT_BYTES / 8, w->object->name);
+#define MODEL(field, name, result, parameters, comment) print_function(w, result, #name, parameters, comment);
+#define OTHER(name, result, parameters, comment)        print_function(w, result, #name, parameters, comment);
+#include "backends/interface.def"
+	buf_char(w->out, '\n');
 }
 
 static void print_arena_size(struct writer *w)
@@ -390,14 +330,13 @@ static void print_model(struct writer *w)
 	           "/* For the functions of tfmc_rt.h. */\n"
 	           "static inline struct tfmc_model %s_model(void)\n{\n"
 	           "\tstruct tfmc_model model;\n"
-	           "\tmodel.record = (const struct tfmc_record *)(const void *)%s_record;\n"
-	           "\tmodel.init = %s_init;\n\tmodel.call = %s_call;\n\tmodel.reset = %s_reset;\n"
-	           "\tmodel.trim = %s_trim;\n\tmodel.fork = %s_fork;\n\tmodel.select = %s_select;\n"
-	           "\tmodel.reorder = %s_reorder;\n\tmodel.variant = %s_variant;\n"
-	           "\tmodel.set_workers = %s_workers;\n"
-	           "\tmodel.arena_size = %s_arena_bytes;\n"
-	           "\tmodel.state_size = %s_state_bytes;\n\treturn model;\n}\n\n",
-	           n, n, n, n, n, n, n, n, n, n, n, n, n);
+	           "\tmodel.record = (const struct tfmc_record *)(const void *)%s_record;\n",
+	           n, n);
+#define MODEL(field, name, result, parameters, comment) \
+	buf_printf(w->out, "\tmodel." #field " = %s_" #name ";\n", n);
+#define OTHER(name, result, parameters, comment)
+#include "backends/interface.def"
+	buf_str(w->out, "\treturn model;\n}\n\n");
 }
 
 void header_build(const struct object *o, struct buf *out)
