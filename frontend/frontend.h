@@ -209,9 +209,9 @@ struct frontend_check {
 const struct frontend_check *frontend_checks(const struct frontend_model *m, size_t *n);
 /* Opens a file of a check (once; later calls return the same). The tensor keeps valid until frontend_destroy.
  */
-struct weight_tensor;
+struct stored_tensor;
 TFMC_MUST_USE enum tfmc_status frontend_check_tensor(struct frontend_model *m, const char *file,
                                                      struct loc loc, const char *name,
-                                                     const struct weight_tensor **out);
+                                                     const struct stored_tensor **out);
 
 #endif

@@ -10,9 +10,7 @@
 
 struct resolved_weight {
 	const struct ir_wexpr *e; /* of a parameter whose source is wrong (reported): zeros */
-	int rank;
-	int64_t dims[IR_RANK_MAX];
-	struct loc loc;
+	struct weight_want want;
 };
 
 /* Weight files, and the file with the map when `map` names one. */
@@ -54,13 +52,11 @@ bool weights_open(struct frontend_model *m)
 static bool same_shape(struct lowering *lw, const struct resolved_weight *r, const struct weight_need *need,
                        const char *path)
 {
-	bool same = r->rank == need->rank;
-	for (int i = 0; same && i < r->rank; i++)
-		same = r->dims[i] == need->dims[i];
-	if (same)
+	if (r->want.rank == need->rank &&
+	    memcmp(r->want.dims, need->dims, (size_t)need->rank * sizeof(*need->dims)) == 0)
 		return true;
 	lower_fail(lw, LOC_NONE, DIAG_SHAPE, "the parameter '%s' is used with two shapes", path);
-	diag_note(lw->cx, r->loc, "the other use is here");
+	diag_note(lw->cx, r->want.loc, "the other use is here");
 	return false;
 }
 
@@ -93,19 +89,16 @@ static const struct ir_wexpr *resolve(struct lowering *lw, const struct weight_n
 	r = ARENA_NEW(&m->arena, struct resolved_weight);
 	if (r == NULL)
 		return NULL;
-	struct weight_want want = {.path = path, .loc = lw->loc.at, .rank = need->rank};
-	memcpy(want.dims, need->dims, sizeof(want.dims));
+	r->want = (struct weight_want){.path = path, .loc = lw->loc.at, .rank = need->rank};
+	memcpy(r->want.dims, need->dims, sizeof(need->dims));
 	if (model_section(m, "weights") == NULL) {
 		lower_fail(lw, LOC_NONE, DIAG_MISSING, "the model has parameters ('%s') but no 'weights'",
 		           path);
 		return NULL;
 	}
-	r->e = as_wanted(lw, &want, weight_map_find(m->map, &want));
+	r->e = as_wanted(lw, &r->want, weight_map_find(m->map, &r->want));
 	if (r->e == NULL) /* the others are looked at, too: all mistakes of a map in one run */
 		r->e = wexpr_full(&m->arena, 0.0, need->rank, need->dims);
-	r->rank = need->rank;
-	r->loc = lw->loc.at;
-	memcpy(r->dims, need->dims, sizeof(r->dims));
 	strmap_set(&m->resolved, path, r);
 	return r->e;
 }

@@ -269,7 +269,7 @@ bool model_read_checks(struct frontend_model *m)
 /* ---- files of checks ---- */
 
 enum tfmc_status frontend_check_tensor(struct frontend_model *m, const char *file, struct loc loc,
-                                       const char *name, const struct weight_tensor **out)
+                                       const char *name, const struct stored_tensor **out)
 {
 	struct check_file *found = NULL;
 	for (size_t i = 0; i < m->check_files.n; i++) {

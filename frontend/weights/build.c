@@ -135,25 +135,25 @@ static const char *const block_types[] = {
 };
 
 static void refuse_type(struct weight_build *b, const struct weight_template *t,
-                        const struct weight_tensor *w)
+                        const struct stored_tensor *w)
 {
 	bool blocks = false;
 	for (size_t i = 0; i < TFMC_COUNT(block_types); i++)
 		blocks = blocks || strcmp(block_types[i], w->type_name) == 0;
 	if (blocks)
 		diag_error(b->cx, t->node->loc, DIAG_STORED_TYPE,
-		           "the tensor '%.200s' of '%s' has type %s: not supported yet", w->name, w->file,
+		           "the tensor '%.200s' of '%s' has type %s: not supported yet", w->key, w->file,
 		           w->type_name);
 	else
 		diag_error(b->cx, t->node->loc, DIAG_STORED_TYPE,
 		           "the tensor '%.200s' of '%s' is stored as %s; weights are numbers of 8 to 64 bits",
-		           w->name, w->file, w->type_name);
+		           w->key, w->file, w->type_name);
 }
 
 static const struct ir_wexpr *leaf(struct weight_build *b, const struct weight_template *t)
 {
 	const char *name = weight_template_fill(b->arena, t, b->captures);
-	struct weight_tensor *w = weight_files_find(b->files, name);
+	struct stored_tensor *w = weight_files_find(b->files, name);
 	struct weight_bytes bytes;
 	if (w == NULL)
 		return NULL;
@@ -164,7 +164,7 @@ static const struct ir_wexpr *leaf(struct weight_build *b, const struct weight_t
 	}
 	weight_tensor_bytes(w, &bytes);
 	const struct ir_wexpr *x =
-	        wexpr_tensor(b->arena, w->file, w->stored, bytes.dtype, bytes.rank, bytes.dims);
+	        wexpr_tensor(b->arena, w->file, w->name, bytes.dtype, bytes.rank, bytes.dims);
 	return x == NULL || !w->reversed ? x : reverse_axes(b->arena, x);
 }
 

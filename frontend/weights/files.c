@@ -25,7 +25,7 @@ struct file_list {
 };
 
 struct tensor_list {
-	struct weight_tensor **items;
+	struct stored_tensor **items;
 	size_t n, cap;
 };
 
@@ -70,36 +70,23 @@ void weight_files_give_back(const struct weight_files *wf)
 
 /* ---- opening ---- */
 
-static bool add_tensor(struct weight_files *wf, const struct stored_tensor *t, const char *file,
-                       struct loc loc)
+static bool add_tensor(struct weight_files *wf, struct stored_tensor *t, const char *file, struct loc loc)
 {
-	const struct weight_tensor *before = strmap_get(&wf->by_stored, t->name);
+	const struct stored_tensor *before = strmap_get(&wf->by_stored, t->name);
 	if (before != NULL) {
 		diag_error(wf->cx, loc, DIAG_WEIGHT_FILE, "the tensor '%.200s' is in '%s' and in '%s'",
 		           t->name, before->file, file);
 		return false;
 	}
-	struct weight_tensor *w = ARENA_NEW(wf->arena, struct weight_tensor);
-	struct weight_tensor **slot = ARENA_PUSH(wf->arena, &wf->tensors);
-	if (w == NULL || slot == NULL || arena_failed(wf->arena))
+	struct stored_tensor **slot = ARENA_PUSH(wf->arena, &wf->tensors);
+	if (slot == NULL)
 		return true;
-	*slot = w;
-	*w = (struct weight_tensor){.name = t->name,
-	                            .stored = t->name,
-	                            .file = file,
-	                            .file_index = wf->files.n - 1,
-	                            .loc = loc,
-	                            .readable = t->readable,
-	                            .type_name = t->type_name,
-	                            .dtype = t->dtype,
-	                            .read = t->read,
-	                            .reversed = t->reversed,
-	                            .rank = t->rank,
-	                            .data = t->data,
-	                            .bytes = t->bytes};
-	memcpy(w->dims, t->dims, sizeof(w->dims));
-	strmap_set(&wf->by_stored, t->name, w);
-	strmap_set(&wf->by_name, t->name, w);
+	*slot = t;
+	t->key = t->name;
+	t->file = file;
+	t->loc = loc;
+	strmap_set(&wf->by_stored, t->name, t);
+	strmap_set(&wf->by_name, t->name, t);
 	return true;
 }
 
@@ -173,7 +160,7 @@ static bool check_index(struct weight_files *wf, const char *index, const struct
                         struct loc loc)
 {
 	for (size_t i = 0; i < map->n; i++) {
-		const struct weight_tensor *t = strmap_get(&wf->by_stored, map->keys[i]);
+		const struct stored_tensor *t = strmap_get(&wf->by_stored, map->keys[i]);
 		const char *name = file_join(wf->arena, file_dir(wf->arena, index), map->items[i].text);
 		if (t != NULL && strcmp(t->file, name) == 0)
 			continue;
@@ -314,7 +301,7 @@ static bool has_prefix(const char *s, const char *prefix)
 static bool fits_any(const struct weight_files *wf, const char *prefix)
 {
 	for (size_t i = 0; i < wf->tensors.n; i++) {
-		if (has_prefix(wf->tensors.items[i]->stored, prefix))
+		if (has_prefix(wf->tensors.items[i]->name, prefix))
 			return true;
 	}
 	return prefix[0] == '\0';
@@ -325,17 +312,17 @@ static enum tfmc_status strip(struct weight_files *wf, const struct yaml_node *p
 	strmap_init(&wf->by_name, wf->arena);
 	wf->names = NULL;
 	for (size_t i = 0; i < wf->tensors.n; i++) {
-		struct weight_tensor *t = wf->tensors.items[i];
-		bool strips = has_prefix(t->stored, prefix->text) && strlen(t->stored) > prefix->len;
-		t->name = t->stored + (strips ? prefix->len : 0);
-		const struct weight_tensor *before = strmap_get(&wf->by_name, t->name);
+		struct stored_tensor *t = wf->tensors.items[i];
+		bool strips = has_prefix(t->name, prefix->text) && strlen(t->name) > prefix->len;
+		t->key = t->name + (strips ? prefix->len : 0);
+		const struct stored_tensor *before = strmap_get(&wf->by_name, t->key);
 		if (before != NULL) {
 			diag_error(wf->cx, prefix->loc, DIAG_NAME_CLASH,
 			           "without '%.60s' the tensors '%.200s' and '%.200s' have the same name",
-			           prefix->text, before->stored, t->stored);
+			           prefix->text, before->name, t->name);
 			return TFMC_INVALID;
 		}
-		strmap_set(&wf->by_name, t->name, t);
+		strmap_set(&wf->by_name, t->key, t);
 	}
 	return arena_failed(wf->arena) ? TFMC_NO_MEMORY : TFMC_OK;
 }
@@ -356,7 +343,7 @@ enum tfmc_status weight_files_strip(struct weight_files *wf, const struct yaml_n
 	           list.n == 0 ? "" : list.items[0]->text, list.n > 1 ? " or another of these prefixes" : "");
 	if (wf->tensors.n != 0)
 		diag_note(wf->cx, wf->tensors.items[0]->loc, "the first tensor is '%.200s'",
-		          wf->tensors.items[0]->stored);
+		          wf->tensors.items[0]->name);
 	return TFMC_INVALID;
 }
 
@@ -375,8 +362,8 @@ enum tfmc_status weight_files_ignore(struct weight_files *wf, const struct yaml_
 			return TFMC_INVALID;
 		}
 		for (size_t j = 0; j < wf->tensors.n; j++) {
-			struct weight_tensor *t = wf->tensors.items[j];
-			t->ignored = t->ignored || glob_match(glob->text, t->name);
+			struct stored_tensor *t = wf->tensors.items[j];
+			t->ignored = t->ignored || glob_match(glob->text, t->key);
 		}
 	}
 	return TFMC_OK;
@@ -389,12 +376,12 @@ size_t weight_files_count(const struct weight_files *wf)
 	return wf->tensors.n;
 }
 
-struct weight_tensor *weight_files_at(const struct weight_files *wf, size_t index)
+struct stored_tensor *weight_files_at(const struct weight_files *wf, size_t index)
 {
 	return wf->tensors.items[index];
 }
 
-struct weight_tensor *weight_files_find(const struct weight_files *wf, const char *name)
+struct stored_tensor *weight_files_find(const struct weight_files *wf, const char *name)
 {
 	return strmap_get(&wf->by_name, name);
 }
@@ -405,7 +392,7 @@ const char *const *weight_files_names(struct weight_files *wf, size_t *n)
 		wf->names = ARENA_ARRAY(wf->arena, const char *, wf->tensors.n + 1);
 		wf->n_names = wf->names == NULL || arena_failed(wf->arena) ? 0 : wf->tensors.n;
 		for (size_t i = 0; i < wf->n_names; i++)
-			wf->names[i] = wf->tensors.items[i]->name;
+			wf->names[i] = wf->tensors.items[i]->key;
 	}
 	*n = wf->n_names;
 	return wf->names;
@@ -470,7 +457,7 @@ const char *weight_files_nearest(struct weight_files *wf, const char *name)
 	return text;
 }
 
-void weight_tensor_bytes(const struct weight_tensor *t, struct weight_bytes *out)
+void weight_tensor_bytes(const struct stored_tensor *t, struct weight_bytes *out)
 {
 	*out = (struct weight_bytes){.data = t->data, .read = t->read, .dtype = t->dtype, .rank = t->rank};
 	for (int i = 0; i < t->rank; i++)
@@ -481,7 +468,7 @@ static enum tfmc_status read_tensor(void *user, struct diag_context *cx, const c
                                     struct weight_bytes *out)
 {
 	const struct weight_files *wf = user;
-	const struct weight_tensor *t = strmap_get(&wf->by_stored, tensor);
+	const struct stored_tensor *t = strmap_get(&wf->by_stored, tensor);
 	if (t == NULL || strcmp(t->file, file) != 0 || !t->readable) {
 		diag_error(cx, LOC_NONE, DIAG_MISSING_TENSOR,
 		           "the file '%.200s' has no readable tensor '%.200s'", file, tensor);

@@ -6,7 +6,7 @@
  * file: safetensors, an index of shards, GGUF, npy, npz.
  *
  * INVARIANT: names are unique over all files, before and after stripping.
- * Tensor data may be unaligned: read it through memcpy.
+ * Tensor data may be unaligned: read it through memcpy; they are valid until weight_files_destroy.
  */
 #ifndef TFMC_FRONTEND_WEIGHTS_FILES_H
 #define TFMC_FRONTEND_WEIGHTS_FILES_H
@@ -20,24 +20,6 @@
 #include "ir/support/compiler.h"
 #include "ir/diag/diag.h"
 #include "ir/weights/weight.h"
-
-struct weight_tensor {
-	const char *name;   /* after strip_prefix: what the map and `ignore` see */
-	const char *stored; /* the name in the file */
-	const char *file;   /* the file as written in the model (an index: the shard beside it) */
-	size_t file_index;
-	struct loc loc;        /* the entry of weights.files */
-	bool readable;         /* dtype is one of ours; else `type_name` tells what it is */
-	const char *type_name; /* as stored: "F32", "F8_E4M3" */
-	enum ir_dtype dtype;
-	weight_elements *read; /* as in struct stored_tensor */
-	bool reversed; /* as in struct stored_tensor: weight_tensor_bytes gives axes in reverse order */
-	int rank;
-	int64_t dims[IR_RANK_MAX];
-	const void *data; /* valid until weight_files_destroy; NULL when bytes = 0 */
-	size_t bytes;
-	bool used, ignored;
-};
 
 struct weight_files;
 
@@ -66,9 +48,9 @@ const char *const *weight_files_paths(const struct weight_files *wf, size_t *n);
 
 size_t weight_files_count(const struct weight_files *wf);
 /* In the order of files and of their tensors by data offset. */
-struct weight_tensor *weight_files_at(const struct weight_files *wf, size_t index);
+struct stored_tensor *weight_files_at(const struct weight_files *wf, size_t index);
 /* By the stripped name, or NULL. */
-struct weight_tensor *weight_files_find(const struct weight_files *wf, const char *name);
+struct stored_tensor *weight_files_find(const struct weight_files *wf, const char *name);
 /* Names of all tensors, for nearest_name; in the order of weight_files_at. */
 const char *const *weight_files_names(struct weight_files *wf, size_t *n);
 /* "a, b, c": the few tensor names most like `name`, by common parts and edit distance; "" when there are
@@ -81,7 +63,7 @@ TFMC_MUST_USE enum tfmc_status weight_file_read(struct arena *a, struct diag_con
                                                 struct stored_tensors *out);
 
 /* What a WX_TENSOR leaf of the tensor reads. */
-void weight_tensor_bytes(const struct weight_tensor *t, struct weight_bytes *out);
+void weight_tensor_bytes(const struct stored_tensor *t, struct weight_bytes *out);
 
 /* Length of the common beginning and end of two names: how alike names of weights are. */
 size_t weight_name_likeness(const char *a, const char *b);

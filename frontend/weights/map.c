@@ -374,7 +374,7 @@ static bool check_patterns(struct weight_map *m)
 	return ok;
 }
 
-static bool is_unused(const struct weight_tensor *t)
+static bool is_unused(const struct stored_tensor *t)
 {
 	return !t->used && !t->ignored;
 }
@@ -384,11 +384,11 @@ static void note_unused(struct weight_map *m)
 {
 	size_t n = weight_files_count(m->files), listed = 0;
 	for (size_t i = 0; i < n && listed < UNUSED_LISTED && wants_advice(m); i++) {
-		const struct weight_tensor *t = weight_files_at(m->files, i);
-		const char *near = is_unused(t) ? nearest_parameter(m, t->name) : NULL;
+		const struct stored_tensor *t = weight_files_at(m->files, i);
+		const char *near = is_unused(t) ? nearest_parameter(m, t->key) : NULL;
 		if (near == NULL)
 			continue;
-		diag_note(m->cx, LOC_NONE, "'%.200s' %s %s; the nearest parameter is '%.200s'", t->name,
+		diag_note(m->cx, LOC_NONE, "'%.200s' %s %s; the nearest parameter is '%.200s'", t->key,
 		          t->type_name, weight_shape_text(m->arena, t->rank, t->dims), near);
 		listed++;
 	}
@@ -401,11 +401,11 @@ static bool check_unused(struct weight_map *m, bool allow_unused)
 	struct buf names;
 	buf_init(&names);
 	for (size_t i = 0; i < n; i++) {
-		const struct weight_tensor *t = weight_files_at(m->files, i);
+		const struct stored_tensor *t = weight_files_at(m->files, i);
 		if (!is_unused(t))
 			continue;
 		if (unused < UNUSED_LISTED)
-			buf_printf(&names, "%s%.200s", unused == 0 ? "" : ", ", t->name);
+			buf_printf(&names, "%s%.200s", unused == 0 ? "" : ", ", t->key);
 		loc = unused == 0 ? t->loc : loc;
 		unused++;
 	}

@@ -59,9 +59,8 @@ START_TEST(two_files)
 	WRITE("b.safetensors", "y.w");
 	ck_assert_int_eq(open_all("[a.safetensors, b.safetensors]"), TFMC_OK);
 	ck_assert_uint_eq(weight_files_count(wf), 3);
-	const struct weight_tensor *t = weight_files_find(wf, "y.w");
+	const struct stored_tensor *t = weight_files_find(wf, "y.w");
 	ck_assert_str_eq(t->file, "b.safetensors");
-	ck_assert_uint_eq(t->file_index, 1);
 	ck_assert_uint_eq(t->loc.col, 17);
 	ck_assert(t->readable && t->bytes == 8 && !t->used);
 	struct weight_source src = weight_files_source(wf);
@@ -128,7 +127,7 @@ START_TEST(formats_by_their_bytes)
 	reading_write(&r, "y", npy, sizeof(npy) - 1);
 	ck_assert_msg(open_all("[a.gguf, b.safetensors, y]") == TFMC_OK, "%s", r.log.data);
 	ck_assert_uint_eq(weight_files_count(wf), 2);
-	const struct weight_tensor *t = weight_files_find(wf, "y");
+	const struct stored_tensor *t = weight_files_find(wf, "y");
 	ck_assert(t->reversed && t->dims[0] == 2);
 	weight_tensor_bytes(t, &bytes);
 	ck_assert(bytes.dims[0] == 3 && bytes.dims[1] == 2);
@@ -178,7 +177,7 @@ START_TEST(strip_and_ignore)
 	ck_assert_int_eq(weight_files_strip(wf, reading_yaml(&r, "[bert., model.]")), TFMC_OK);
 	ck_assert_ptr_nonnull(weight_files_find(wf, "x.w"));
 	ck_assert_ptr_null(weight_files_find(wf, "model.x.w"));
-	ck_assert_str_eq(weight_files_find(wf, "x.w")->stored, "model.x.w");
+	ck_assert_str_eq(weight_files_find(wf, "x.w")->name, "model.x.w");
 	ck_assert_ptr_nonnull(weight_files_find(wf, "head.w"));
 	ck_assert_int_eq(weight_files_ignore(wf, reading_yaml(&r, "['x.*', pos_ids]")), TFMC_OK);
 	ck_assert(weight_files_find(wf, "x.w")->ignored && weight_files_find(wf, "pos_ids")->ignored);

@@ -43,7 +43,7 @@ static const char *renamed(const struct frontend_check *c, const char *name)
 	return name;
 }
 
-static bool copy_stored(struct driver *d, const struct weight_tensor *w, const char *name,
+static bool copy_stored(struct driver *d, const struct stored_tensor *w, const char *name,
                         struct named_tensors *out)
 {
 	struct named_tensor *t = tensors_add(d, out, name, w->dtype, w->rank, w->dims);
@@ -75,7 +75,7 @@ static enum tfmc_status find_given(struct check_run *r, const struct frontend_te
 	if (!from->file)
 		return TFMC_OK;
 	const char *full = arena_printf(&r->d->arena, "%s%s", from->prefix ? from->prefix : "", stored);
-	const struct weight_tensor *w;
+	const struct stored_tensor *w;
 	TFMC_TRY(frontend_check_tensor(r->m, from->file, from->loc, full, &w));
 	return !w || copy_stored(r->d, w, name, out) ? TFMC_OK : TFMC_NO_MEMORY;
 }

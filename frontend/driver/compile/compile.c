@@ -60,7 +60,7 @@ static enum tfmc_status read_tir_weight(void *user, struct diag_context *cx, con
                                         const char *tensor, struct weight_bytes *out)
 {
 	struct tir_weights *w = user;
-	const struct weight_tensor *t = weight_files_find(w->files, tensor);
+	const struct stored_tensor *t = weight_files_find(w->files, tensor);
 	if (!t || strcmp(t->file, file)) {
 		TFMC_TRY(weight_files_open(w->files, w->dir, file, LOC_NONE));
 		t = weight_files_find(w->files, tensor);
