@@ -3,7 +3,7 @@
  * The folder's public face: a module of stage plan becomes the bytes of an
  * object file, its C header and its packed weights; object bytes become
  * callable functions in this process. Nothing here prints, exits or opens
- * files. What the object exports is described in README.md, section "The object".
+ * files. What the object exports is described in object/README.md.
  */
 #ifndef TFMC_BACKENDS_BACKEND_H
 #define TFMC_BACKENDS_BACKEND_H
@@ -107,8 +107,8 @@ struct backend_variant {
 };
 /*
  * One object for several targets of x86-64, from the least to the most demanding: modules that came from one
- * module behind `encode`, so that weights, state and entries are the same. init chooses (README.md, section
- * "Variants"). Text in C is refused. variants[0 .. n), n from 1 to BACKEND_VARIANTS_MAX.
+ * module behind `encode`, so that weights, state and entries are the same. init chooses (object/README.md,
+ * section "Variants"). Text in C is refused. variants[0 .. n), n from 1 to BACKEND_VARIANTS_MAX.
  */
 TFMC_MUST_USE enum tfmc_status backend_compile_variants(struct diag_context *cx,
                                                         const struct backend_variant *variants, size_t n,

@@ -1,8 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Elementary functions in kernel-builder operations, for f32 with any number of
- * lanes. No library call is ever emitted, so CPU and every other printer compute
- * the same thing. Bounds are in README.md and asserted by tests/unit/test_kernel_math.c.
+ * Elementary functions in kernel-builder operations, for f32 with any number of lanes. No library call is ever
+ * emitted, so every printer computes the same. Errors in units in the last place of the exact result, with fma,
+ * as tests/unit/test_kernel_math.c asserts them:
+ *
+ *   exp, exp2, log, 1/sqrt    1.5 (log near 1: 2.5)    all x; subnormal results to one unit
+ *   exp, exp2 for x <= 0      1.5                      results below 2^-126 to one subnormal unit, or 0
+ *   tanh, erf                 2.5                      all x
+ *   sigmoid, silu             3                        x >= -88; below that 0
+ *   gelu                      4; in [-5, 0] 40         absolute error below 1e-6 of x everywhere
+ *   gelu_tanh, gelu_quick     6 and 40                 the rounding of the argument of exp is what shows
+ *   sin, cos                  2; near zeros 1e-3 rel.  |x| < 2^15
+ *   pow                       relative 4e-6            sign rules of IEEE 754
  */
 #ifndef TFMC_BACKENDS_KB_MATH_H
 #define TFMC_BACKENDS_KB_MATH_H

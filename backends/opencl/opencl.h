@@ -22,8 +22,8 @@
 enum opencl_memory {
 	OPENCL_WEIGHTS, /* the packed weights, laid out as backend_pack writes them behind their header */
 	OPENCL_ARENA,   /* the function's planned buffers and, behind them, spare memory */
-	OPENCL_STATE, /* fixed part, then one block for each sequence, as the object's (backends/README.md) */
-	OPENCL_INPUT, /* the caller's tensor: parameter `number` */
+	OPENCL_STATE, /* fixed part, then one block for each sequence, as the object's (backends/object/README.md) */
+	OPENCL_INPUT,  /* the caller's tensor: parameter `number` */
 	OPENCL_OUTPUT, /* the caller's tensor: result `number`; always given, wanted or not */
 	OPENCL_SCRATCH /* workers x launch.scratch bytes, contents undefined */
 };

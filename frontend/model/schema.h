@@ -64,7 +64,7 @@ bool schema_check_some(struct arena *a, struct diag_context *cx, const struct ya
 /* The words of a WORD key. */
 const char *const *schema_words(struct arena *a, const struct schema_key *key, size_t *n);
 
-/* The keys and steps as Markdown tables: what stands between the markers of README.md. */
+/* The keys and steps as Markdown tables: the last section of frontend/language.md. */
 void schema_reference(struct buf *out);
 
 #endif

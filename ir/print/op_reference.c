@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The op reference as Markdown, from ir/core/ops.def: what stands between the markers
- * of README.md.
+ * The op reference as Markdown, from ir/core/ops.def: the file ir/ops.md.
  */
 #include "ir/print/text.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text of modules and functions, see text.h and the grammar in README.md.
+ * Text of modules and functions, see text.h and the grammar in ir/text.md.
  * Deterministic: order of declaration, no addresses.
  */
 #include "ir/builder/case.h"

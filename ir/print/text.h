@@ -5,12 +5,8 @@
  * names are errors with position and nearest name. The format belongs to one
  * version of the tool.
  *
- * Grammar in README.md. One op per line:
- *   %y = linear %x, @ffn.up.weight[%l], @ffn.up.bias[%l] : f32[B,S,128] loc("model.yaml":24:13
- * "encoder.layers.mlp") operands in table order (an optional operand after an absent one is written name=%v),
- * attributes in table order inside {}, defaults left out, true flags bare, the types of the results always.
- * An op without loc gets its own line of the .tir; such locations are not printed back. Inside a group a line
- * may begin with `pre`, `root` or `post`; these words are derived from the root's position.
+ * The grammar is in ir/text.md. One op per line:
+ *   %y = linear %x, @ffn.up.weight[%l], @ffn.up.bias[%l] : f32[B,S,128] loc("model.yaml":24:13 "encoder.layers.mlp")
  */
 #ifndef TFMC_IR_PRINT_TEXT_H
 #define TFMC_IR_PRINT_TEXT_H
@@ -34,7 +30,7 @@ void ir_print_func(struct buf *out, const struct diag_context *cx, const struct 
                    const struct ir_func *f);
 void ir_print_op(struct buf *out, const struct ir_module *m, const struct ir_func *f, const struct ir_op *op);
 
-/* The reference of all ops as a Markdown table, from ir/core/ops.def (part of README.md). */
+/* The reference of all ops as a Markdown table, from ir/core/ops.def: the file ir/ops.md. */
 void ir_print_op_reference(struct buf *out);
 
 #endif

@@ -3,7 +3,7 @@
  * What each op does to errors. With u = 2^-24 and operands known up to ea, eb, the
  * bound of a result is (derivative) x (operand errors) + (error of the op's own
  * arithmetic). Own errors: elementary functions as asserted by
- * tests/unit/test_kernel_math.c and listed in backends/kernel/README.md, plus the
+ * tests/unit/test_kernel_math.c and listed in backends/kb/math.h, plus the
  * interpreter's own rounding; sums of n terms in any order n u sum |terms| (Higham
  * 2002, section 4.2); compositions (norms, softmax, attention) by the chain rule.
  */
@@ -58,7 +58,7 @@ struct unary_row {
 	double c, floor, by_x;
 };
 
-/* ulps: those of backends/kernel/README.md and half a unit for the interpreter's rounding. */
+/* ulps: those of backends/kb/math.h and half a unit for the interpreter's rounding. */
 static const struct unary_row unary[IR_N_OPS] = {
         [OP_exp] = {2, BY_Y, 2, 0, 0},
         [OP_log] = {3, BY_X, 1, 0, 0},

@@ -117,7 +117,7 @@ build() { # PROGRAM OBJECT COMPILER..
 	local program=$1 object=$2
 	shift 2
 	"$@" -std=c17 -O1 -Wall -Wextra -Werror -ffp-contract=off -I"$TFMC_SOURCE/runtime" -I"$tmp" "$tmp/ids.c" "$object" \
-		"$TFMC_SOURCE"/runtime/*.c -pthread -o "$program"
+		"$TFMC_SOURCE"/runtime/{core,generate}/*.c -pthread -o "$program"
 }
 same() { # WHAT COMMAND..: the ids that the first one had, and for every number of workers the same bits
 	local what=$1

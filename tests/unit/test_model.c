@@ -267,13 +267,13 @@ END_TEST
 
 /* ---- the schema ---- */
 
-START_TEST(readme_holds_the_reference)
+START_TEST(language_md_holds_the_reference)
 {
 	const char *root = getenv("TFMC_SOURCE");
 	char name[1024];
 	if (root == NULL)
 		return;
-	snprintf(name, sizeof(name), "%s/frontend/README.md", root);
+	snprintf(name, sizeof(name), "%s/frontend/language.md", root);
 	FILE *f = fopen(name, "rb");
 	ck_assert_ptr_nonnull(f);
 	static char text[1 << 17];
@@ -309,7 +309,7 @@ Suite *suite_model(void)
 	tcase_add_test(t, pruning_keeps_what_a_loop_carries);
 	tcase_add_test(t, indices_are_filled_in);
 	tcase_add_test(t, expressions_print_as_written);
-	tcase_add_test(t, readme_holds_the_reference);
+	tcase_add_test(t, language_md_holds_the_reference);
 	suite_add_tcase(s, t);
 	return s;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What one run of the command may take: the options --limit-*, or what they
- * are by default. README.md of the folder above, section "Limits", lists them.
+ * are by default. frontend/driver/README.md, section "Limits", lists them.
  */
 #ifndef TFMC_FRONTEND_DRIVER_OPTIONS_LIMITS_H
 #define TFMC_FRONTEND_DRIVER_OPTIONS_LIMITS_H
