@@ -113,7 +113,7 @@ static void print_begin(struct writer *w)
 	           " * Every function returns a status (0: ok), allocates nothing and prints nothing.\n"
 	           " * A context is used by one call at a time; any number of contexts may share the\n"
 	           " * weights. Tensors are row-major; a count is the number of elements a buffer\n"
-	           " * holds. Rows at or behind a sequence's length are zero in outputs.\n"
+	           " * holds. Rows at or beyond a sequence's length are zero in outputs.\n"
 	           " */\n"
 	           "#ifndef %s_H\n#define %s_H\n\n#include <stddef.h>\n#include <stdint.h>\n\n"
 	           "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
@@ -245,10 +245,10 @@ static const char *about(enum tfmc_entry_kind kind)
 	case TFMC_ENTRY_RUN: return "Inputs to outputs, every position, no state.";
 	case TFMC_ENTRY_ENCODE: return "The source: fills what the decoder reads of it into the state.";
 	case TFMC_ENTRY_PREFILL:
-		return "Any number of tokens behind those in the state; logits of the last one.";
+		return "Any number of tokens after those in the state; logits of the last one.";
 	case TFMC_ENTRY_STEP: return "One more token for each sequence.";
 	case TFMC_ENTRY_SCORE:
-		return "Some tokens behind those in the state; log p of the target behind each of them.";
+		return "Some tokens after those in the state; log p of the target after each of them.";
 	}
 	return "";
 }

@@ -48,9 +48,9 @@ struct value value_bool(bool b);
 struct value value_string(const char *s);
 struct value value_dim(const struct ir_dim *d); /* VALUE_INT when constant */
 bool value_equal(const struct value *a, const struct value *b);
-/* As an expression that reads back: `8`, `0.5`, `true`, `'text'`, `[1, 2]`, `null`; dims need the table. */
 /* The shortest decimal that reads back to the same bits; .inf and -.inf. */
 void value_print_float(struct buf *out, double f);
+/* As an expression that reads back: `8`, `0.5`, `true`, `'text'`, `[1, 2]`, `null`; dims need the table. */
 void value_print(struct buf *out, const struct ir_dims *dims, const struct value *v);
 /* For messages: "the int 8", "the string 'relu'", "a list of 3". */
 const char *value_describe(struct arena *a, const struct ir_dims *dims, const struct value *v);

@@ -185,7 +185,7 @@ static bool read_literal(struct header *h)
 	if (h->p < h->end && *h->p == '\n')
 		h->p++;
 	if (h->p != h->end)
-		return bad_header(h, "there is text behind the literal of its header");
+		return bad_header(h, "there is text after the literal of its header");
 	return (h->has_descr && h->has_order && h->has_shape) ||
 	       bad_header(h, "its header lacks 'descr', 'fortran_order' or 'shape'");
 }

@@ -91,7 +91,7 @@ static bool read_end(struct zip *z)
 	if (!find_end(z, &end))
 		return false;
 	if (number(z, end + 4, 2) != 0 || number(z, end + 6, 2) != 0)
-		return bad(z, "not supported: an archive of several parts");
+		return bad(z, "not supported: an archive in several files");
 	z->entries = number(z, end + 10, 2);
 	z->directory_bytes = number(z, end + 12, 4);
 	z->directory = number(z, end + 16, 4);

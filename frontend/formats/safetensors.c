@@ -209,7 +209,7 @@ static bool check_tiling(const struct reader *r, const struct entry *e, size_t n
 			        arena_printf(r->arena,
 			                     "its data begins at byte %zu of the file, %s the end of the "
 			                     "data before it at %zu",
-			                     r->data_at + e[i].begin, e[i].begin < at ? "before" : "behind",
+			                     r->data_at + e[i].begin, e[i].begin < at ? "before" : "after",
 			                     r->data_at + at));
 		at = e[i].end;
 	}

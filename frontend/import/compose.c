@@ -39,7 +39,7 @@ static const struct yaml_node *read_document(struct frontend_model *m, const cha
 	link->loc = name->loc;
 	for (const struct compose_chain *c = link->outer; c != NULL; c = c->outer, depth++) {
 		if (strcmp(c->path, link->path) == 0) {
-			diag_error(m->cx, name->loc, DIAG_CYCLE, "'%s' stands on itself", name->text);
+			diag_error(m->cx, name->loc, DIAG_CYCLE, "'%s' is its own base", name->text);
 			return NULL;
 		}
 	}

@@ -193,10 +193,9 @@ struct ir_value lower_unseen(struct lowering *lw, struct ir_value visible, struc
 bool lower_visible(const struct call *c, struct ir_value scores, bool *has_prefix, struct ir_value *out);
 /* A weight that is not a parameter. */
 bool lower_table(struct lowering *lw, const char *name, const struct ir_wexpr *e, struct ir_value *out);
-/* The name of what a path with indices stands for, and the indices of the loops in it (room for IR_RANK_MAX).
- */
-/* Whether elements of that type can have the value, and doubles beside it cannot be meant. */
+/* Whether elements of that type can hold the value exactly. */
 bool lower_fits(enum ir_dtype t, double v);
+/* The name that a path with indices stands for, and the indices of its loops (room for IR_RANK_MAX). */
 const char *lower_indexed(struct lowering *lw, const char *pattern, const struct lower_loop **loops,
                           size_t *n);
 bool weights_open(struct frontend_model *m);

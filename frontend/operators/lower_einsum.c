@@ -65,7 +65,7 @@ static bool read_spec(struct einsum *s)
 	if (!read_labels(s, &at, &s->out))
 		return false;
 	if (*at != '\0')
-		return fail(s, "too many parts");
+		return fail(s, "text after the labels of the result");
 	for (int i = 1; i < s->out.rank; i++)
 		if (memchr(s->out.labels, s->out.labels[i], (size_t)i) != NULL)
 			return fail(s, "a label occurs twice in the result");

@@ -57,10 +57,11 @@ static bool has_turns(const struct call *c, const struct sdpa *s)
 		for (size_t i = 0; i < n; i++)
 			is_named = is_named || named[i] == l;
 		if (!is_named)
-			return lower_fail(c->lw, c->e->loc, DIAG_GENERATE,
-			                  "the turns of the repeat over '%s' would share the cache \"%s\": "
-			                  "its name needs {%s}",
-			                  l->node->as, s->cache, l->node->as);
+			return lower_fail(
+			        c->lw, c->e->loc, DIAG_GENERATE,
+			        "the iterations of the repeat over '%s' would share the cache \"%s\": "
+			        "its name needs {%s}",
+			        l->node->as, s->cache, l->node->as);
 	}
 	return true;
 }

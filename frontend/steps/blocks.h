@@ -90,7 +90,7 @@ bool emit(const struct step *st, const char *fmt, ...) TFMC_PRINTF(2, 3);
 /* A free name; given back in reverse order. */
 const char *temp_push(struct blocks *b, const char *stem);
 void temp_pop(struct blocks *b, size_t n);
-/* Assigns EXPR to x, with the type of `v`. */
+/* " [B, S, 8]" for messages. */
 const char *shape_text(struct blocks *b, int rank, const struct ir_dim *const *dims);
 const char *dim_text(struct blocks *b, const struct ir_dim *d);
 const char *float_text(struct blocks *b, double v);

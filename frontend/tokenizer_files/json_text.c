@@ -32,7 +32,7 @@ static bool split_with(struct tokenizer_reader *r, const char *path, enum tfmc_t
 {
 	bool matches = kind > TFMC_TOK_MATCH_TEXT && kind <= TFMC_TOK_MATCH_PATTERN;
 	if (r->in_letters && !matches)
-		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "this component behind ByteLevel");
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "this component after ByteLevel");
 	if (r->in_letters)
 		flags |= TFMC_TOK_LETTERS;
 	return tokenizer_add_split(r->desc, kind, flags, a) ||

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Regular expressions of splitters that the library has a scanner for, each by
- * its text: what is not in the table is refused, never approximated.
+ * Regular expressions of splitters that the library has a scanner for, each by its text. An expression that is
+ * not in the table is compiled to an automaton (json_text.c, split_regex).
  */
 #include <string.h>
 

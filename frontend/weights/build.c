@@ -186,7 +186,7 @@ static const struct ir_wexpr *join(struct weight_build *b, const struct weight_e
 	if (x != NULL || arena_failed(b->arena))
 		return x;
 	diag_error(b->cx, e->loc, DIAG_WEIGHT_SHAPE,
-	           "the parts of '%s' do not fit together (for parameter '%.200s')",
+	           "the sources of '%s' do not fit together (for parameter '%.200s')",
 	           e->kind == ENTRY_STACK ? "stack" : "concat", b->want->path);
 	for (size_t i = 0; i < e->n_of; i++)
 		diag_note(b->cx, e->of[i]->loc, "this part is %s",

@@ -210,7 +210,7 @@ static const struct ir_wexpr *report_missing(struct weight_map *m, const struct 
 	diag_error(m->cx, want->loc, DIAG_MISSING_TENSOR,
 	           "no weight file has the tensor '%.200s' for parameter '%.200s'", name, want->path);
 	if (p != NULL)
-		diag_note(m->cx, p->source->loc, "the map asks for it here");
+		diag_note(m->cx, p->source->loc, "the map names it here");
 	if (near[0] != '\0')
 		diag_note(m->cx, LOC_NONE, "nearest tensors: %s", near);
 	return NULL;

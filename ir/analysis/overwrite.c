@@ -134,7 +134,7 @@ static const char *refuse_elements(const struct question *q)
 			if (!reads(q, op, i) || op == yield || ir_op_has(op->code, TRAIT_VIEW))
 				continue;
 			if (behind)
-				return "it is read behind a norm, whose rows wait in the result";
+				return "it is read after a norm whose rows are kept in the result";
 			if (op->n_results != 1 || !at_element(q, op, i) || !is_placed(q, op->results[0], 0))
 				return refuse_reader(q, op);
 			if (!is_whole(q, op->operands[i]))

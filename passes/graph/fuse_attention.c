@@ -215,7 +215,7 @@ static bool find(const struct rebuild *r, const struct ir_op *op, struct found *
 	if (m->why == NULL && ir_type_of(r->f, op->results[0])->rank > 4)
 		m->why = "the operands have more axes than [B,H,S,E]";
 	if (m->why == NULL && spans_regions(r, op, m))
-		m->why = "its parts are in different regions";
+		m->why = "its ops are in different regions";
 	if (m->why == NULL)
 		read_operands(r, op, m);
 	return true;

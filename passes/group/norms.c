@@ -120,7 +120,7 @@ void group_find_copied(struct former *s)
 			continue;
 		s->g->is_copied[i] = true;
 		pass_count(s->p, "norm_prologues", (int64_t)s->users[op->results[0].id].n);
-		pass_remark(s->p, op->loc, "fused: %s into each of the %zu linears behind it",
+		pass_remark(s->p, op->loc, "fused: %s into each of the %zu linears after it",
 		            ir_op_desc(op->code)->name, s->users[op->results[0].id].n);
 	}
 }
@@ -135,5 +135,5 @@ void group_take_norm(struct former *s, size_t cluster)
 		return;
 	former_join(s, norm, cluster, MEMBER_PRE);
 	pass_count(s->p, "norm_prologues", 1);
-	pass_remark(s->p, norm->loc, "fused: %s into the linear behind it", ir_op_desc(norm->code)->name);
+	pass_remark(s->p, norm->loc, "fused: %s into the linear after it", ir_op_desc(norm->code)->name);
 }

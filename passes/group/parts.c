@@ -363,11 +363,12 @@ static void remark(const struct parts *p)
 		pass_remark(p->s->p, p->root->loc, "fused: %s columns of a linear meet in its epilogue",
 		            text.data);
 	else
-		pass_remark(p->s->p, p->root->loc,
-		            "fused: a linear stores %s columns apart, with %zu rope%s and %zu write%s into "
-		            "states",
-		            text.data, p->n_ropes, pass_plural(p->n_ropes), p->n_states,
-		            pass_plural(p->n_states));
+		pass_remark(
+		        p->s->p, p->root->loc,
+		        "fused: a linear stores %s columns separately, with %zu rope%s and %zu write%s into "
+		        "states",
+		        text.data, p->n_ropes, pass_plural(p->n_ropes), p->n_states,
+		        pass_plural(p->n_states));
 	buf_destroy(&text);
 }
 
@@ -407,11 +408,12 @@ bool group_take_parts(struct former *s, size_t cluster)
 	for (int tries = 0; tries < 3; tries++) {
 		if (!walk(s, root, no_rope, no_pairs, &p)) {
 			if (p.has_slices)
-				pass_missed(s->p, root->loc,
-				            "not fused: the parts of a linear are copied from its result, "
-				            "they are "
-				            "not whole panels of %d columns that nothing else reads",
-				            PART_COLUMNS);
+				pass_missed(
+				        s->p, root->loc,
+				        "not fused: column ranges of a linear are copied from its result, "
+				        "they are "
+				        "not whole panels of %d columns that nothing else reads",
+				        PART_COLUMNS);
 			return false;
 		}
 		if (owns_indices(&p) && pairs_are_halves(&p))
@@ -423,7 +425,8 @@ bool group_take_parts(struct former *s, size_t cluster)
 		return false;
 	if (target_refuses(s)) {
 		pass_missed(s->p, root->loc,
-		            "not fused: kernels of work-groups do not store the parts of a linear apart");
+		            "not fused: kernels of work-groups do not store column ranges of a linear "
+		            "separately");
 		return false;
 	}
 	return commit(&p, cluster);

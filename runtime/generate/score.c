@@ -87,7 +87,7 @@ static int check_count(const struct feeder *f, uint64_t n)
 	if (n_before <= room && n <= room + 1 - n_before)
 		return TFMC_RT_OK;
 	return session_fault(f->session,
-	                     "%llu ids are to be scored behind %llu start ids; the state has room for %llu",
+	                     "%llu ids are to be scored after %llu start ids; the state has room for %llu",
 	                     (unsigned long long)n, (unsigned long long)n_before, (unsigned long long)room);
 }
 

@@ -116,7 +116,7 @@ C
 build() { # PROGRAM OBJECT COMPILER..
 	local program=$1 object=$2
 	shift 2
-	"$@" -std=c17 -O1 -Wall -Wextra -Werror -ffp-contract=off -I"$TFMC_SOURCE/runtime" -I"$tmp" "$tmp/ids.c" "$object" \
+	"$@" -std=c17 -O1 -Wall -Wextra -Werror -ffp-contract=off -I"$TFMC_SOURCE" -I"$TFMC_SOURCE/runtime" -I"$tmp" "$tmp/ids.c" "$object" \
 		"$TFMC_SOURCE"/runtime/{core,generate}/*.c -pthread -o "$program"
 }
 same() { # WHAT COMMAND..: the ids that the first one had, and for every number of workers the same bits

@@ -160,6 +160,6 @@ int main(void)
 	return memcmp(ids[0], ids[2], sizeof(ids[0])) ? 4 : 0;
 }
 C
-"$CC" -std=c17 -D_GNU_SOURCE -O1 -Wall -Wextra -Werror -I"$TFMC_SOURCE/runtime" -I"$tmp/room" "$tmp/room/main.c" \
+"$CC" -std=c17 -D_GNU_SOURCE -O1 -Wall -Wextra -Werror -I"$TFMC_SOURCE" -I"$TFMC_SOURCE/runtime" -I"$tmp/room" "$tmp/room/main.c" \
 	"$TFMC_SOURCE"/runtime/{core,generate}/*.c "$tmp/room/room.o" -lpthread ${TFMC_LINK_FLAGS:-} -o "$tmp/room/main"
 "$tmp/room/main"

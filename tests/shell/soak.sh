@@ -46,7 +46,7 @@ done
 	echo '#define N_MODELS (sizeof(soak_models) / sizeof(soak_models[0]))'
 } >"$tmp/models.h"
 
-"$CC" -std=c17 -O1 -g -Wall -Wextra -Werror -ffp-contract=off -I"$TFMC_SOURCE/runtime" -I"$tmp" \
+"$CC" -std=c17 -O1 -g -Wall -Wextra -Werror -ffp-contract=off -I"$TFMC_SOURCE" -I"$TFMC_SOURCE/runtime" -I"$tmp" \
 	"$TFMC_SOURCE/tests/soak/soak.c" "$TFMC_SOURCE"/runtime/{core,generate}/*.c "$tmp"/*.o -lpthread ${TFMC_LINK_FLAGS:-} -o "$tmp/soak"
 "$tmp/soak" --seconds "$seconds" --seed "$seed" --workers "$workers"
 [ $# -gt 0 ] || "$tmp/soak" --seconds 2 --seed 2 --workers 2

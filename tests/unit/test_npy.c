@@ -150,7 +150,7 @@ static const struct {
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", "needs 8 bytes, there are 4"},
         {"{'descr': '<f4', 'descr': '<f4', 'shape': (1,)}", "unknown or there twice"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'x': 1}", "unknown or there twice"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,)} + {}", "text behind"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,)} + {}", "text after"},
         {"{'descr': '<f4' 'fortran_order': False, 'shape': (1,)}", "no literal"},
         {"__import__('os')", "no literal"},
 };

@@ -112,7 +112,7 @@ static const struct lie {
 } lies[] = {
         {"{\"a\":" ENTRY("F32", "[1]", "0", "4") "}", 5, "1 bytes from byte"},
         {"{\"a\":" ENTRY("F32", "[1]", "0", "4") "}", 3, "outside of the data section of 3 bytes"},
-        {"{\"a\":" ENTRY("F32", "[1]", "4", "8") "}", 8, "behind the end of the data before it"},
+        {"{\"a\":" ENTRY("F32", "[1]", "4", "8") "}", 8, "after the end of the data before it"},
         {"{\"a\":" ENTRY("F32", "[1]", "0", "4") ",\"b\":" ENTRY("F32", "[1]", "0", "4") "}", 4,
          "'b': its data begins"},
         {"{\"a\":" ENTRY("F32", "[2]", "0", "4") "}", 4, "its shape needs 8 bytes, its data_offsets span 4"},

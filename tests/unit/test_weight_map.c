@@ -307,7 +307,7 @@ static const char *const wrong_shapes[][2] = {
         {"{from: q, reshape: [12]}",
          "its source in weights.map is [12]; the same number of elements: reshape: [3, 4]"},
         {"{from: q, reshape: [5]}", "[4, 3] cannot be reshaped to [5]"},
-        {"{concat: {axis: 1, of: [q, v]}}", "the parts of 'concat' do not fit together"},
+        {"{concat: {axis: 1, of: [q, v]}}", "the sources of 'concat' do not fit together"},
         {"{stack: [q, v]}", "this part is [2, 3]"},
         {"{from: q, slice: {axis: 0, begin: 2, end: 9}}", "'slice' does not fit the shape [4, 3]"},
         {"{from: q, slice: {axis: 5, begin: 0, end: 1}}", "'slice' does not fit"},

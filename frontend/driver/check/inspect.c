@@ -138,7 +138,7 @@ static void print_generation(struct buf *out, const struct frontend_model *m)
 	const struct frontend_generate *g = frontend_generate(m);
 	if (g->kind != GENERATE_NONE)
 		buf_printf(out, "generates %s, at most %lld tokens\n",
-		           g->kind == GENERATE_SEQ2SEQ ? "from a source" : "behind a prompt",
+		           g->kind == GENERATE_SEQ2SEQ ? "from a source" : "after a prompt",
 		           (long long)g->max_len);
 	const struct frontend_tokenizer *t = frontend_tokenizer_head(m);
 	buf_printf(out, "tokenizer %s\n", !t->given ? "none" : t->is_chars ? "of characters" : "yes");

@@ -140,9 +140,9 @@ struct code_names {
 /* Bytes of code of each variant and of the interface. */
 void driver_print_code(struct driver *d, struct buf *out, const struct code_names *names, const void *object,
                        size_t bytes);
-/* --remarks: what an object for a narrow processor leaves to others. */
-/* What the file says about the target, where the command line says nothing. */
+/* Takes what the file says about the target where the command line says nothing. */
 TFMC_MUST_USE enum tfmc_status driver_take_target(struct driver *d, const struct frontend_target *t);
+/* --remarks: what an object for a less capable processor does not use. */
 void driver_remark_variants(struct driver *d, const struct variant_set *set, const struct buf *object);
 /* Sets the values, one for each dim, that --dim gives; the others stay. */
 TFMC_MUST_USE enum tfmc_status driver_set_dims(struct driver *d, const struct ir_dims *dims, int64_t *values);
@@ -175,12 +175,12 @@ TFMC_MUST_USE enum tfmc_status driver_check_rules(struct driver *d);
  * Renamed before them. TFMC_INVALID when make has no way to write a name.
  */
 TFMC_MUST_USE enum tfmc_status driver_depfile(struct driver *d, const char *path);
-/* Facts for the record from the model's sections. */
 /*
  * Opens the tokenizer of a model for commands that read text, once; d->tokenizer stays NULL without one, and
  * where it is not needed and not supported.
  */
 TFMC_MUST_USE enum tfmc_status driver_tokenizer(struct driver *d, struct frontend_model *m, bool needed);
+/* Facts for the record from the model's sections. */
 TFMC_MUST_USE enum tfmc_status driver_facts(struct driver *d, struct frontend_model *m,
                                             struct backend_facts *out);
 

@@ -181,7 +181,7 @@ static enum tfmc_status check_model(struct driver *d, const struct loaded *l, st
 		           "what is scored is given by --target-text or --target-tokens");
 	else if (has_target && (!s->is_pair || has_file))
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "%s",
-		           has_file ? "targets stand in the file, behind a tab"
+		           has_file ? "targets are in the file, after a tab"
 		                    : "the model has no target, only tokens");
 	else {
 		TFMC_TRY(prompt_features(d, l->model, &source));
