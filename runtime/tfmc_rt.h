@@ -34,13 +34,13 @@ enum tfmc_rt_code {
 	TFMC_RT_E_RECORD,       /* the object's record is of another version or damaged */
 	TFMC_RT_E_NAME,         /* no entry, tensor or dim has this name */
 	TFMC_RT_E_GENERATE,     /* the object was not compiled for generation */
-	TFMC_RT_E_PROMPT,       /* the prompt is empty, too long, or has an id outside of the vocabulary:
+	TFMC_RT_E_PROMPT,       /* the prompt is empty, too long, or has an id outside the vocabulary:
 	                           tfmc_session_status_text says which */
 	TFMC_RT_E_LOGITS,       /* a logit is NaN or infinite, or no id may be chosen */
 	TFMC_RT_E_TEXT,         /* the object carries no vocabulary, or the text is not UTF-8 */
-	TFMC_RT_E_SAMPLE,       /* a sampling option is outside of its range */
+	TFMC_RT_E_SAMPLE,       /* a sampling option is outside its range */
 	TFMC_RT_E_BEAM,         /* the beam is not from 1 to the bound of the batch */
-	TFMC_RT_E_RULES,        /* a rule names an id outside of the vocabulary, or an empty text */
+	TFMC_RT_E_RULES,        /* a rule names an id outside the vocabulary, or an empty text */
 	TFMC_RT_E_SAVED,        /* a saved sequence is damaged, cut off, or of another version */
 	TFMC_RT_E_OTHER, /* a saved sequence is one of another model, or of states that hold something else */
 	TFMC_RT_E_SLOT,  /* no sequence has this slot, it is named twice, or all slots are taken */
@@ -181,7 +181,7 @@ int64_t tfmc_session_batch(const struct tfmc_session *session);
 int64_t tfmc_session_length(const struct tfmc_session *session, int64_t sequence);
 /*
  * Row i of later calls is sequence first + i. With source >= 0 all of them read the source (what encode left
- * in sequence `source`) in place of their own, so that it is held once; fork and reorder then copy tokens
+ * in sequence `source`) instead of their own, so that it is held once; fork and reorder then copy tokens
  * alone. -1: each its own. tfmc_session_reset goes back to 0 and -1.
  */
 int tfmc_session_select(struct tfmc_session *session, int64_t first, int64_t source);
@@ -239,7 +239,7 @@ struct tfmc_slot_token {
 };
 /* One token for each of the slots that are named, in one call; the others are left alone. */
 int tfmc_slots_step(struct tfmc_slots *slots, const struct tfmc_slot_token *tokens, uint64_t n);
-/* Logits [vocabulary] behind the last token of a slot, until the next call with it; NULL: there are none (no
+/* Logits [vocabulary] after the last token of a slot, until the next call with it; NULL: there are none (no
  * such slot, or it was trimmed or restored since). */
 const float *tfmc_slots_logits(const struct tfmc_slots *slots, int64_t slot);
 int64_t tfmc_slots_vocabulary(const struct tfmc_slots *slots);
@@ -297,7 +297,7 @@ struct tfmc_rules {
 	struct tfmc_ids forced;        /* the first new tokens; a stop id among them ends nothing */
 	struct tfmc_ids suppress;      /* never chosen */
 	const struct tfmc_ids *banned; /* [n_banned] sequences: the last id is not chosen where the others
-	                                  stand in front of it */
+	                                  stand before it */
 	uint64_t n_banned;
 	int64_t no_repeat_ngram;       /* n: no n ids stand twice in the sequence; 0: any may */
 	int64_t min_new_tokens;        /* stop ids are not chosen before */
@@ -312,7 +312,7 @@ struct tfmc_rules {
 	 */
 	const char *(*token_text)(void *user, int32_t id, uint64_t *bytes);
 	/*
-	 * Called before every choice with the logits [vocab] behind ids[0..n): all of the sequence so far,
+	 * Called before every choice with the logits [vocab] after ids[0..n): all of the sequence so far,
 	 * with prompt or start. May change them (-INFINITY: never). Nonzero cancels. May be NULL.
 	 */
 	int (*on_logits)(void *user, float *logits, int64_t vocab, const int32_t *ids, uint64_t n);
@@ -330,7 +330,7 @@ enum tfmc_finish {
 struct tfmc_generate_options {
 	uint64_t struct_size;
 	int64_t max_new_tokens;                   /* 0: as many as the model's max_len allows */
-	int ignore_stop;                          /* nonzero: go on behind stop ids */
+	int ignore_stop;                          /* nonzero: go on after stop ids */
 	const struct tfmc_sample_options *sample; /* NULL: greedy, the lowest id on a tie */
 	const struct tfmc_rules *rules;           /* NULL: only those of the model */
 	/* Called for every new token; nonzero ends generation. May be NULL. */

@@ -65,7 +65,7 @@ static struct kb_val choose_height(const struct attention *a, struct kb_val left
 	return kb_select(k, kb_cmp(k, KB_EQ, left, kb_index(k, 1)), kb_index(k, 1), height);
 }
 
-/* The rows' keys end (and with a window begin) inside of the block, one key after the other. */
+/* The rows' keys end (and with a window begin) inside the block, one key after the other. */
 static void find_even(struct attention *a, struct kb_val last_row)
 {
 	struct kb *k = a->k;

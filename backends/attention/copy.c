@@ -20,7 +20,7 @@ struct row_copy {
 	float factor;
 };
 
-/* n of `lanes` elements; whole vectors are stored, with 0 behind the last element: scratch has room. */
+/* n of `lanes` elements; whole vectors are stored, with 0 after the last element: scratch has room. */
 static void copy_part(void *user, struct kb_val e, int lanes, int n)
 {
 	const struct row_copy *c = user;
@@ -230,7 +230,7 @@ static void copy_panels(const struct attention *a)
 
 /* ---- values ---- */
 
-/* Whole vectors are multiplied: behind the last element there is 0. */
+/* Whole vectors are multiplied: after the last element there is 0. */
 static void copy_values(const struct attention *a, struct kb_val first)
 {
 	struct kb *k = a->k;

@@ -2,7 +2,7 @@
 /*
  * Few heads and many workers: a new token's blocks of keys are divided among
  * workers, which leave each block's maxima, sums and weighted values in slots of
- * their scratch. Behind a barrier rows are divided, and each joins its blocks in
+ * their scratch. After a barrier rows are divided, and each joins its blocks in
  * order, with the arithmetic of one worker that has them all: the same bits.
  */
 #include <float.h>
@@ -76,7 +76,7 @@ static void join_block(struct join *j)
 	j->new_factor = attention_power(a, kb_sub(k, now, max));
 	struct kb_val sum = kb_mul(k, kb_load_splat(k, type, j->block.sum, j->row, 0), j->new_factor);
 	sum = kb_fma(k, kb_load_splat(k, type, a->sum, j->row, 0), j->old_factor, sum);
-	/* what lies behind the row belongs to rows that come later */
+	/* what lies after the row belongs to rows that come later */
 	kb_store(k, max, a->max, j->row, 0, 4);
 	kb_store(k, sum, a->sum, j->row, 0, 4);
 	attention_walk_row(a, a->value_pad, a->lanes, join_part, j);

@@ -131,7 +131,7 @@ static void edge_step(const struct attention *a, const struct value_tile *t, str
 
 /*
  * The keys [begin, end) that only some rows see, where rows are even: of the upper edge key d is for the rows
- * behind row d, of the lower one for those up to it. No weight has to be looked at.
+ * after row d, of the lower one for those up to it. No weight has to be looked at.
  */
 static void walk_edge(const struct attention *a, const struct value_tile *t, struct kb_val begin,
                       struct kb_val end, bool is_upper)

@@ -61,7 +61,7 @@ void api_zero_words(struct emit *e, struct kb_val ptr, struct kb_val bytes)
 
 /* ---- sizes ---- */
 
-/* What a call of f needs behind the scratch; 0 where its cases take all calls with these dims. */
+/* What a call of f needs after the scratch; 0 where its cases take all calls with these dims. */
 static struct kb_val arena_of(struct emit *e, const struct function *f)
 {
 	const struct object *o = e->object;

@@ -216,7 +216,7 @@ static struct kb_val new_tokens(struct emit *e, int lengths, struct kb_val b, st
 	return kb_get(k, n);
 }
 
-/* past[b] + new tokens <= capacity for every sequence; rows behind them that do not fit are not stored. */
+/* past[b] + new tokens <= capacity for every sequence; rows after them that do not fit are not stored. */
 static void check_room(void *user, const struct ir_op *op)
 {
 	struct rooms *r = user;

@@ -234,7 +234,7 @@ static bool needs_spare(const struct function *f, uint32_t v)
 	return !(op && op->code == OP_group && op->n_results == 1 && group_is_optional(f, op));
 }
 
-/* Spare memory behind what was planned. */
+/* Spare memory after what was planned. */
 static void extend_arena(struct object *o, struct function *f)
 {
 	const struct ir_func *func = f->func;

@@ -182,7 +182,7 @@ static bool given_value(void *user, struct ir_value base, struct kb_val *ptr)
 
 /* ---- recording ---- */
 
-/* Of heads: together with the group before or the one behind. */
+/* Of heads: together with the group before or the one after. */
 static int64_t parts_of(const struct function *f, size_t group)
 {
 	return group > 0 && f->parts[group - 1] > 1 ? f->parts[group - 1] : f->parts[group];

@@ -7,7 +7,7 @@
  *
  *   fixed part   64 bytes, past i32 [batch_max], with encode marks i32 [batch_max], with rings the least
  *                lengths that trim may give i32 [batch_max]
- *   blocks       one of state_batch_bytes for each sequence, a state behind the other
+ *   blocks       one of state_batch_bytes for each sequence, a state after the other
  */
 #include "backends/plan/object.h"
 

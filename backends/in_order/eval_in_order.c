@@ -52,7 +52,7 @@ static struct kb_val cumsum(struct eval *e, const struct ir_op *op, const struct
 	return eval_narrow(e, dtype, kb_get(k, sum));
 }
 
-/* The best of the row that comes behind `last` (all, when its index is -1). */
+/* The best of the row that comes after `last` (all, when its index is -1). */
 static void find_next(struct eval *e, const struct ir_op *op, struct eval_point *at, struct kb_var value,
                       struct kb_var index)
 {

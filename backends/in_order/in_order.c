@@ -114,7 +114,7 @@ static void fill_heap(struct walk *w, int64_t n)
 	kb_end_loop(k);
 }
 
-/* Element i, which stands behind all that are in the heap. */
+/* Element i, which stands after all that are in the heap. */
 static void offer(struct walk *w, struct kb_val i, int64_t n)
 {
 	struct kb *k = w->k;
@@ -150,7 +150,7 @@ static void offer_lanes(struct walk *w, struct kb_val i, int lanes, int64_t n)
 	kb_end_if(k);
 }
 
-/* The worst of those that are left goes behind them. */
+/* The worst of those that are left goes after them. */
 static void sort_heap(struct walk *w, int64_t n)
 {
 	struct kb *k = w->k;

@@ -13,7 +13,7 @@
 struct ranked {
 	struct kb_val value, index;
 };
-/* a comes behind b. */
+/* a comes after b. */
 struct kb_val ranked_behind(struct kb *k, struct ranked a, struct ranked b);
 /* An index as a number of type s. */
 struct kb_val ranked_number(struct kb *k, struct kb_val index, enum kb_scalar s);

@@ -154,7 +154,7 @@ static void write_element(void *user, struct eval *e, const struct eval_point *a
 	eval_store(e, &w->to, &to, x);
 }
 
-/* Rows outside of the state (padding of short sequences) are dropped. */
+/* Rows outside the state (padding of short sequences) are dropped. */
 void kernel_write_row(struct kernel *g, struct kernel_write *w, struct eval_point *at, struct kb_val width)
 {
 	struct kb *k = g->k;

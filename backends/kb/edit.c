@@ -25,7 +25,7 @@ static bool is_needed(const struct pruner *p, const struct kb_inst *inst)
 	return kb_has_effect(inst->op) || (inst->result && p->values[inst->result]);
 }
 
-/* Uses come behind definitions, except those of variables in loops: repeated until nothing changes. */
+/* Uses come after definitions, except those of variables in loops: repeated until nothing changes. */
 static void mark(struct pruner *p)
 {
 	p->changed = false;

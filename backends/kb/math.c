@@ -248,7 +248,7 @@ static struct parts split_float(struct kb *k, struct kb_val x)
 	return (struct parts){m, kb_cvt(k, e, KB_F32)};
 }
 
-/* log(1 + f) = f - f^2/2 + f^3 P(f): gives the part behind f. */
+/* log(1 + f) = f - f^2/2 + f^3 P(f): gives the part after f. */
 static struct kb_val log_tail(struct kb *k, struct kb_val f)
 {
 	static const float c[] = {0x1.555554p-2f,  -0x1.ffffe6p-3f, 0x1.999d36p-3f,
@@ -453,7 +453,7 @@ struct kb_val math_erf(struct kb *k, struct kb_val x)
 
 /*
  * x Phi(x) = max(x, 0) - a Phi(-a), a = |x|: no cancellation anywhere. Phi(-a) = 2^P(a), P(0) = -1, fitted on
- * [0, 5.8]; behind that P falls on without end. The bound keeps infinity from meeting 0.
+ * [0, 5.8]; after that P falls on without end. The bound keeps infinity from meeting 0.
  */
 struct kb_val math_gelu(struct kb *k, struct kb_val x)
 {

@@ -74,7 +74,7 @@ static bool flatten(const struct eval *e, const struct ir_view *v, struct kb_ten
 	return v->rank >= 2 && !v->state_axis[v->rank - 1];
 }
 
-/* A weight lies in memory also where text names it inside of the group. */
+/* A weight lies in memory also where text names it inside the group. */
 static bool is_computed(const struct eval *e, struct ir_value base)
 {
 	const struct ir_op *op = ir_def(e->job->func, base);

@@ -2,7 +2,7 @@
 /*
  * The evaluator: quotients that are rounded down, what they leave, and powers of
  * ints. No division traps: a divisor that would is replaced before, its result
- * behind.
+ * after.
  */
 #include <math.h>
 
@@ -45,7 +45,7 @@ static struct kb_val of_floats(struct kb *k, bool rest, struct kb_val a, struct 
 
 #define ROUNDS 10 /* of 28 bits: quotients of two f32 are below 2^278 */
 
-/* The quotient without what stands behind its first 29 bits, and rounded to zero: times an f32 it has 53
+/* The quotient without what stands after its first 29 bits, and rounded to zero: times an f32 it has 53
  * bits. */
 static struct kb_val leading_bits(struct kb *k, struct kb_val q)
 {
@@ -99,7 +99,7 @@ struct parts {
 	struct kb_val exponent; /* i32, at least 1 */
 };
 
-#define SHIFT_MAX 38 /* what fits into i64 behind a mantissa */
+#define SHIFT_MAX 38 /* what fits into i64 after a mantissa */
 
 static struct parts parts_of(struct kb *k, struct kb_val v)
 {

@@ -67,15 +67,15 @@ struct kernel_job {
 	 * one. */
 	int64_t items;
 	/*
-	 * Above 1: the group is the linear, or the attention behind it, of one new token, whose heads make so
+	 * Above 1: the group is the linear, or the attention after it, of one new token, whose heads make so
 	 * many equal parts. When n_workers divides their number, each takes whole parts in both groups and
 	 * needs nothing of another worker. A template that does so sets *is_divided.
 	 */
 	int64_t parts;
 	bool *is_divided;
 	struct kb_val scratch; /* this worker's scratch, 64-byte aligned, attrs_group.scratch bytes */
-	/* Of an attention with `split`: the scratch of the next worker lies so many bytes behind. The second
-	 * step joins what the workers left there; it comes behind a barrier, where kernel_is_split. */
+	/* Of an attention with `split`: the scratch of the next worker lies so many bytes after. The second
+	 * step joins what the workers left there; it comes after a barrier, where kernel_is_split. */
 	int64_t scratch_step;
 	bool is_join;
 	struct diag_context *cx;

@@ -110,7 +110,7 @@ static void copy_x_vector(struct shared_matmul *g, const struct x_share *x, int 
 	kb_store(k, v, g->tile, to, 0, LANES * 4);
 }
 
-/* Elements behind the last are the last one; nobody multiplies by them. */
+/* Elements after the last are the last one; nobody multiplies by them. */
 static void copy_x_element(struct shared_matmul *g, const struct x_share *x, int m, struct kb_val from)
 {
 	struct kb *k = g->l.k;

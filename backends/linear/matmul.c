@@ -36,7 +36,7 @@ static const struct ir_op *norm_before(const struct linear *l)
 	return ir_type_of(f, x)->dtype == DT_F32 && l->job->items <= 1 ? op : NULL;
 }
 
-/* A norm behind the root needs whole rows: what it reads is left where the result goes, until a row is
+/* A norm after the root needs whole rows: what it reads is left where the result goes, until a row is
  * complete. */
 static bool bind_norm_behind(struct linear *l, const struct kernel *g)
 {

@@ -3,8 +3,8 @@
  * Weights ahead of their use: while the rows of a block pass over a strip, each
  * step of K asks for some bytes of the weights that come next, which are the next
  * part of K or the next strip. Every tile of rows takes an equal share, so
- * that the first of them finds the next weights in the cache. Behind the last
- * strip that is whatever lies behind the matrix, as a rule the next one of
+ * that the first of them finds the next weights in the cache. After the last
+ * strip that is whatever lies after the matrix, as a rule the next one of
  * the model. Only hints: no result depends on them.
  */
 #include "backends/linear/matmul_internal.h"

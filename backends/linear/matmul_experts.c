@@ -73,7 +73,7 @@ static void choose_block(struct experts *x)
 	l->list = kb_local(l->k, "list", KB_I32, x->list_rows);
 }
 
-/* The expert of a row, as it is stored: ids outside of the range are clamped. */
+/* The expert of a row, as it is stored: ids outside the range are clamped. */
 static struct kb_val expert_of(struct experts *x, struct kb_val row)
 {
 	struct linear *l = &x->l;

@@ -59,7 +59,7 @@ struct kb_val matmul_height(struct linear *l, struct kb_val left)
 	if (l->rows_hi <= l->mr || least_height(l) == 0)
 		return left;
 	struct kb_val is_odd = kb_cmp(k, KB_NE, kb_bin(k, KB_AND, left, kb_index(k, 1)), kb_index(k, 0));
-	/* What stays behind a tile is no less than half a tile, where that can be. */
+	/* What stays after a tile is no less than half a tile, where that can be. */
 	struct kb_val others = kb_sub(k, left, least);
 	struct kb_val odd = kb_max(k, kb_min(k, others, kb_add_const(k, least, 1)), least);
 	struct kb_val even = kb_min(k, others, mr);

@@ -25,7 +25,7 @@ struct linear {
 	const struct eval_tensor *x;   /* [..,K]; NULL: the norm's rows in `normed` */
 	const struct eval_tensor *w;   /* [N,K] in panels */
 	struct ir_value bias;          /* [N], or none */
-	const struct ir_op *after;     /* a norm of whole rows behind the root; NULL: none */
+	const struct ir_op *after;     /* a norm of whole rows after the root; NULL: none */
 	struct eval_output before;     /* what it reads, in the place of the result */
 	const struct eval_outputs *results;
 	const struct ir_op *norm; /* its result is x; NULL: x lies in memory */

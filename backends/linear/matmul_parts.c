@@ -247,7 +247,7 @@ bool matmul_divides_heads(const struct linear *l)
 	const struct kernel_job *job = l->job;
 	if (job->parts < 2 || !l->parts || l->after || l->halves != 1)
 		return false;
-	/* Many rows go through whole tiles: a run that ended inside of one would be left in part. */
+	/* Many rows go through whole tiles: a run that ended inside one would be left in part. */
 	bool is_many = !l->is_few && l->rows_hi > l->mr;
 	int64_t unit = (is_many ? matmul_unit_of_many(l) : l->unit_panels) * MATMUL_PANEL;
 	for (int i = 0; i < l->parts->n; i++) {

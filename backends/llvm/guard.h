@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * LLVM ends the process where it cannot go on: by a fatal error, by abort, or by
- * a signal. Behind the guard that is an error of the compiler like any other,
+ * a signal. After the guard that is an error of the compiler like any other,
  * which the caller can report with a reproducer; what LLVM held is lost.
  */
 #ifndef TFMC_BACKENDS_LLVM_GUARD_H

@@ -24,7 +24,7 @@ struct replay_module {
 struct replay_scope {
 	enum kb_opcode op;
 	LLVMBasicBlockRef body; /* loops: where to go on */
-	LLVMBasicBlockRef exit; /* loops: behind; if: the else block, then the block behind */
+	LLVMBasicBlockRef exit; /* loops: after; if: the else block, then the block after */
 	LLVMValueRef index, hi; /* LOOP */
 	int64_t step;
 };

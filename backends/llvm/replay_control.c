@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Replay of control flow: loops in rotated form (a guard only when they may be
- * empty: mem2reg never rotates), conditions, calls, returns. Code behind a
+ * empty: mem2reg never rotates), conditions, calls, returns. Code after a
  * return goes to a block without predecessors.
  */
 #include "backends/llvm/replay.h"
@@ -13,7 +13,7 @@ static LLVMBasicBlockRef new_block(struct replay *r, const char *name)
 	return LLVMAppendBasicBlockInContext(r->module->context, r->function, name);
 }
 
-/* Goes on in a block, which is put behind the current one: text reads in order of execution. */
+/* Goes on in a block, which is put after the current one: text reads in order of execution. */
 static void go_on(struct replay *r, LLVMBasicBlockRef block)
 {
 	if (block != LLVMGetLastBasicBlock(r->function))

@@ -3,7 +3,7 @@
  * Replay of memory: variables and local arrays as allocas of the entry block,
  * loads and stores. The constant displacement stays a second address step, so
  * that instruction selection folds it into the instruction. No address is
- * `inbounds`: prefetches and panel walks may point behind their tensor.
+ * `inbounds`: prefetches and panel walks may point after their tensor.
  */
 #include "backends/llvm/replay.h"
 

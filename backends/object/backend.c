@@ -237,7 +237,7 @@ static enum tfmc_status write_object(const struct object *o, const struct buf *i
 	return write_to(sink, EMBED_AT + gap, image->data + EMBED_AT, image->len - EMBED_AT);
 }
 
-/* In memory: the rest of the object behind the weights. */
+/* In memory: the rest of the object after the weights. */
 static void append_object(const struct object *o, struct buf *image, struct buf *blob)
 {
 	uint64_t size = (uint64_t)o->weights_bytes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Fields of 64-bit little-endian ELF by their byte offsets: what embed.c and
- * code_bytes.c read of the objects that LLVM writes. Bytes outside of the object
+ * code_bytes.c read of the objects that LLVM writes. Bytes outside the object
  * read as zero.
  */
 #ifndef TFMC_BACKENDS_OBJECT_ELF_H

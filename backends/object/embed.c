@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes room for weights in an ELF relocatable object: they lie right behind its first header, in a
+ * Makes room for weights in an ELF relocatable object: they lie right after its first header, in a
  * read-only section of their own at whose beginning an undefined symbol is defined, and everything else moves
- * behind them. So they can be written before the code exists and are copied only once. Only what LLVM
+ * after them. So they can be written before the code exists and are copied only once. Only what LLVM
  * writes is read here (64-bit, little-endian, fewer than 65280 sections); anything else is our bug.
  */
 /*
@@ -75,7 +75,7 @@ static bool define_symbol(struct editor *e, const char *symbol, uint64_t index, 
 	return false;
 }
 
-/* Copies the section names behind everything and adds one; gives its offset among the names. */
+/* Copies the section names after everything and adds one; gives its offset among the names. */
 static uint64_t add_name(struct editor *e, const char *name)
 {
 	uint64_t head = elf_section(&e->elf, e->elf.names);
@@ -89,7 +89,7 @@ static uint64_t add_name(struct editor *e, const char *name)
 	return size;
 }
 
-/* Moves the section headers behind everything, with one more at their end. `gap`: bytes that will come
+/* Moves the section headers after everything, with one more at their end. `gap`: bytes that will come
  * between the first header and the rest. */
 static void add_header(struct editor *e, uint64_t name, uint64_t size, uint64_t gap)
 {

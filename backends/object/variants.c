@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Several variants in one object: they share weights, state, arena and interface, so
- * their layouts must say the same. The modules came from one module behind `encode`;
+ * their layouts must say the same. The modules came from one module after `encode`;
  * where they differ all the same, no object is made.
  */
 #include "backends/plan/object.h"

@@ -20,8 +20,8 @@
 #define OPENCL_REPEATS_MAX 4 /* repeats inside each other */
 
 enum opencl_memory {
-	OPENCL_WEIGHTS, /* the packed weights, laid out as backend_pack writes them behind their header */
-	OPENCL_ARENA,   /* the function's planned buffers and, behind them, spare memory */
+	OPENCL_WEIGHTS, /* the packed weights, laid out as backend_pack writes them after their header */
+	OPENCL_ARENA,   /* the function's planned buffers and, after them, spare memory */
 	OPENCL_STATE, /* fixed part, then one block for each sequence, as the object's (backends/object/README.md) */
 	OPENCL_INPUT,  /* the caller's tensor: parameter `number` */
 	OPENCL_OUTPUT, /* the caller's tensor: result `number`; always given, wanted or not */
@@ -79,7 +79,7 @@ struct opencl_function {
 	const struct opencl_step *steps;
 	size_t n_steps;
 	const struct ir_dim *arena_bytes;
-	/* [results]: where the new length of each sequence (i32 [B]) lies behind the last step when the
+	/* [results]: where the new length of each sequence (i32 [B]) lies after the last step when the
 	 * result is the state's lengths; memory OPENCL_STATE there is written by the host only. NULL: none.
 	 */
 	const struct opencl_place *past_result;

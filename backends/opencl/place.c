@@ -48,7 +48,7 @@ static bool add_index(const struct group *g, struct ir_value v, int64_t bytes, s
 	return false;
 }
 
-/* The offset, and what lies behind all n indices as the size. */
+/* The offset, and what lies after all n indices as the size. */
 static bool add_indices(const struct group *g, const struct binding_indexed *x, const struct ir_value *at,
                         size_t n, struct opencl_place *p)
 {

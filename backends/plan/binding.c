@@ -60,7 +60,7 @@ int64_t binding_units(const struct binding_indexed *x, size_t n)
 	return tail_count(x->type, x->first + (int)n) / x->unit;
 }
 
-/* Sum of index i times the units behind its axis; false when an index has no value. */
+/* Sum of index i times the units after its axis; false when an index has no value. */
 static bool index_offset(struct emit *e, const struct binding_indexed *x, const struct ir_value *at, size_t n,
                          struct kb_val *out)
 {
@@ -186,7 +186,7 @@ static struct kb_size over_sequences(struct emit *e, const struct state_place *p
 	return (struct kb_size){.v = kb_mul(e->k, stride.v, e->source_step)};
 }
 
-/* Strides of the stored slice behind n indices; that of the rows of panels means nothing. */
+/* Strides of the stored slice after n indices; that of the rows of panels means nothing. */
 static void slice_strides(struct emit *e, const struct state_place *p, size_t n, struct kb_tensor *out)
 {
 	const struct ir_state_decl *d = p->decl;

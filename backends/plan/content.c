@@ -2,7 +2,7 @@
 /*
  * What the states of a model hold, as a number: names, element types, sizes but
  * for the room, windows of rings, and what is done between the last product and the cache (rope,
- * a bias that passes have moved behind attention, ..). Saved sequences carry it,
+ * a bias that passes have moved after attention, ..). Saved sequences carry it,
  * beside the hash of the packed weights; how states lie is no part of it.
  */
 #include <string.h>

@@ -29,7 +29,7 @@ enum object_context {
 	CONTEXT_STATE = 16,
 	CONTEXT_ARENA = 24, /* workers' scratch, then what functions plan */
 	CONTEXT_ARENA_BYTES = 32,
-	CONTEXT_PLAN = 40,  /* address behind the scratch */
+	CONTEXT_PLAN = 40,  /* address after the scratch */
 	CONTEXT_BATCH = 48, /* sequences of the state */
 	CONTEXT_WORKERS = 56,
 	CONTEXT_PARALLEL_FOR = 64,
@@ -62,7 +62,7 @@ enum object_context {
 
 /* Byte offsets in the fixed part of the state. */
 enum object_state {
-	STATE_PAST = 64 /* i32 [batch_max]; behind it, with encode, i32 [batch_max]: 1 where it has filled a
+	STATE_PAST = 64 /* i32 [batch_max]; after it, with encode, i32 [batch_max]: 1 where it has filled a
 	                   block */
 };
 
@@ -94,7 +94,7 @@ enum place_kind {
 struct place {
 	enum place_kind kind;
 	size_t number;
-	const struct ir_dim *at; /* byte offset behind the scratch; NULL: no spare memory */
+	const struct ir_dim *at; /* byte offset after the scratch; NULL: no spare memory */
 };
 
 /* One IR function with everything about its memory. */
@@ -110,7 +110,7 @@ struct function {
 	size_t *result_word;              /* [n_results] */
 	struct place *places;             /* [n_values] */
 	const struct ir_dim **default_at; /* [n_params]: byte offset of a left-out input, NULL: none */
-	const struct ir_dim *arena;       /* bytes behind the scratch */
+	const struct ir_dim *arena;       /* bytes after the scratch */
 	int64_t scratch;                  /* bytes for each worker */
 	size_t n_groups;
 	const struct ir_op **groups; /* in order of emission */
@@ -227,7 +227,7 @@ TFMC_MUST_USE enum tfmc_status pack_header(struct object *o, const struct backen
 uint64_t state_content_hash(const struct object *o);
 
 /* ---- bases ---- */
-/* A slice of a state at indices of the axes behind the batch. */
+/* A slice of a state at indices of the axes after the batch. */
 struct binding_slice {
 	const struct state_place *state;
 	const struct ir_value *at;
@@ -247,12 +247,12 @@ struct binding_indexed {
 /* The slice that v is, or was in the group it came from. False: none. */
 bool binding_find_slice(const struct object *o, const struct ir_func *f, struct ir_value v,
                         struct binding_slice *out);
-/* Elements behind axis from - 1 of a state as it is stored: constant dims, panels as a whole. 0: too many. */
+/* Elements after axis from - 1 of a state as it is stored: constant dims, panels as a whole. 0: too many. */
 bool layout_state_count(const struct ir_state_decl *d, int from, int64_t *out);
 struct binding_indexed binding_slice_axes(const struct object *o, const struct binding_slice *s);
 /* The weight that an OP_weight refers to, in the packed weights. False: it has no elements or no place. */
 bool binding_weight_axes(const struct object *o, const struct ir_op *op, struct binding_indexed *out);
-/* Units behind the first n indexed axes: what one step of index n - 1 skips. */
+/* Units after the first n indexed axes: what one step of index n - 1 skips. */
 int64_t binding_units(const struct binding_indexed *x, size_t n);
 
 /* Where kernels get addresses from when not from the object's memory: of bases that are slices of states, and

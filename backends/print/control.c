@@ -25,7 +25,7 @@ void print_fail(struct print *p, const char *what)
 	p->failed = true;
 }
 
-/* The end of a comment inside of one is broken up. */
+/* The end of a comment inside one is broken up. */
 void print_comment(struct print *p, const char *text)
 {
 	if (p->dialect->comment) {

@@ -2,7 +2,7 @@
 /*
  * Memory in OpenCL C. Vectors go through vload and vstore, which ask only for
  * the alignment of an element; parts of vectors element by element, because the
- * memory behind them is not ours to touch.
+ * memory after them is not ours to touch.
  */
 #include "backends/print_opencl/memory.h"
 

@@ -17,7 +17,7 @@
  */
 TFMC_MUST_USE enum tfmc_status rowwise_emit(const struct kernel_job *job);
 
-/* Rows [first, end) of a norm in front of another root, one behind the other. */
+/* Rows [first, end) of a norm before another root, one after the other. */
 struct rowwise_rows {
 	const struct ir_op *norm; /* layer_norm or rms_norm of f32, rows of a constant length */
 	struct kb_val first, end; /* of all leading axes as one */
@@ -26,7 +26,7 @@ struct rowwise_rows {
 /* Emits them; the bits are those of a group of the norm alone. What fails is marked in `e`. */
 void rowwise_norm_rows(struct eval *e, const struct rowwise_rows *rows);
 
-/* A norm behind another root: its rows lie where the group's result goes, and are normalised there. */
+/* A norm after another root: its rows lie where the group's result goes, and are normalised there. */
 struct rowwise_after {
 	const struct ir_op *norm;       /* layer_norm or rms_norm of f32 */
 	const struct eval_outputs *out; /* the group's one result, of the norm's shape, in f32 */

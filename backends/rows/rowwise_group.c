@@ -221,7 +221,7 @@ static void emit_rows(struct rowwise *r)
 	eval_release(&r->e, mark);
 }
 
-/* ---- rows in front of another root ---- */
+/* ---- rows before another root ---- */
 
 /* The buffer of a row is the place of its result. */
 static void emit_inner_rows(struct rowwise *r, const struct rowwise_rows *rows)

@@ -24,7 +24,7 @@ struct rowwise {
 	struct kb_val size[IR_RANK_MAX];
 	int64_t width;  /* elements of a row; -1: known at run time */
 	int lanes;      /* of a vector */
-	int out_lanes;  /* of the walk that stores; 1: the ops behind the root do not take vectors */
+	int out_lanes;  /* of the walk that stores; 1: the ops after the root do not take vectors */
 	bool is_held;   /* rows stay in registers */
 	bool is_filled; /* x was copied to the buffer, element by element, before the first walk */
 	bool x_stays;   /* later walks read x again where it lies */
@@ -48,7 +48,7 @@ struct rowwise_chunk {
 	int lanes, valid;
 	int slot;           /* accumulator */
 	int number;         /* in the row, when rows are held */
-	bool is_rest;       /* single element behind the last whole vector */
+	bool is_rest;       /* single element after the last whole vector */
 	struct kb_val mask; /* bool lanes that exist; none: all */
 };
 
@@ -87,7 +87,7 @@ struct kb_val rowwise_first(struct rowwise *r, const struct rowwise_chunk *c);
 void rowwise_keep(struct rowwise *r, const struct rowwise_chunk *c, struct kb_val value);
 /* What the first walk kept. */
 struct kb_val rowwise_again(struct rowwise *r, const struct rowwise_chunk *c);
-/* A second value in place of x, and that value. Not without a buffer. */
+/* A second value instead of x, and that value. Not without a buffer. */
 void rowwise_put(struct rowwise *r, const struct rowwise_chunk *c, struct kb_val value);
 struct kb_val rowwise_get(struct rowwise *r, const struct rowwise_chunk *c);
 /* The root's result at the chunk is known: computes and stores what the group yields. */

@@ -77,7 +77,7 @@ static void walk_constant(struct rowwise *r, const struct rowwise_walk *w, int64
 		emit_part(r, w, whole * w->lanes, n % w->lanes);
 }
 
-/* Elements behind the last whole vector: one masked vector in padded memory, else one by one. */
+/* Elements after the last whole vector: one masked vector in padded memory, else one by one. */
 static void walk_rest(struct rowwise *r, const struct rowwise_walk *w, struct kb_val from, struct kb_val to)
 {
 	struct kb *k = r->k;

@@ -23,7 +23,7 @@
 static const char *const class_names[CLASSES] = {"circle", "square", "triangle", "cross"};
 
 struct header {
-	int kind; /* 2, 3, 5, 6: the digit behind P */
+	int kind; /* 2, 3, 5, 6: the digit after P */
 	int width, height;
 	int white; /* the largest value */
 };
@@ -37,7 +37,7 @@ static int skip_line(FILE *f)
 	return c;
 }
 
-/* The next number of the text, behind blanks and comments; -1 when there is none or it is too large. */
+/* The next number of the text, after blanks and comments; -1 when there is none or it is too large. */
 static int read_number(FILE *f)
 {
 	int c = getc(f), value = 0;

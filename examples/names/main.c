@@ -81,7 +81,7 @@ static int make_up_together(struct tfmc_session *session, uint64_t count, uint64
 	return failed;
 }
 
-/* A word counts with its end: the stop id behind it. */
+/* A word counts with its end: the stop id after it. */
 static int score(struct tfmc_session *session, const char *word)
 {
 	const struct tfmc_record *record = tfmc_session_record(session);

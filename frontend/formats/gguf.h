@@ -72,7 +72,7 @@ TFMC_MUST_USE enum tfmc_status gguf_read(struct arena *a, struct diag_context *c
 /* The value of a key, or NULL. */
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key);
 
-/* One element after the other: *at is 0 at first. False behind the last one. */
+/* One element after the other: *at is 0 at first. False after the last one. */
 bool gguf_next(const struct gguf_value *array, size_t *at, struct gguf_value *out);
 
 /* Its value is in `i`, and it is no bool. */

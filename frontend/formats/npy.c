@@ -249,7 +249,7 @@ bool npy_is(const unsigned char *bytes, size_t len)
 	return len >= 6 && memcmp(bytes, MAGIC, 6) == 0;
 }
 
-/* The part of a path behind the last '/', without `.npy`. */
+/* The part of a path after the last '/', without `.npy`. */
 static const char *array_name(struct arena *a, const char *path)
 {
 	const char *slash = strrchr(path, '/');

@@ -61,7 +61,7 @@ static bool is(const struct zip *z, size_t at, const char *magic)
 
 /* ---- the end of the archive ---- */
 
-/* The record at the end, behind which only its comment stands. */
+/* The record at the end, after which only its comment stands. */
 static bool find_end(const struct zip *z, size_t *at)
 {
 	for (size_t comment = 0; comment <= COMMENT_MAX && comment + END_BYTES <= z->len; comment++) {
@@ -130,7 +130,7 @@ static bool read_extra(const struct zip *z, struct zip_entry *e, size_t at, size
 	return true;
 }
 
-/* The entry at *at of the directory; *at moves behind it. */
+/* The entry at *at of the directory; *at moves after it. */
 static bool read_central(const struct zip *z, size_t *at, struct zip_entry *e)
 {
 	size_t end = (size_t)(z->directory + z->directory_bytes);
@@ -156,7 +156,7 @@ static bool read_central(const struct zip *z, size_t *at, struct zip_entry *e)
 	return true;
 }
 
-/* The data lie behind the local entry, which must have the same name and way of storing, before the
+/* The data lie after the local entry, which must have the same name and way of storing, before the
  * directory. */
 static bool read_local(const struct zip *z, struct zip_entry *e)
 {

@@ -58,7 +58,7 @@ static const struct yaml_node *read_document(struct frontend_model *m, const cha
 
 /* ---- include ---- */
 
-/* Imported entries in front of those that are there; a name twice is an error. */
+/* Imported entries before those that are there; a name twice is an error. */
 static const struct yaml_node *import(struct frontend_model *m, const struct yaml_node *from,
                                       const struct yaml_node *to, const char *what)
 {

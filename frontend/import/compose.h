@@ -41,7 +41,7 @@ const char *preset_text(const char *name);
 const char *preset_of_type(const char *type);
 /* "; did you mean 'llama'?" for a `model_type` that no preset has, or "". */
 const char *preset_nearest_type(struct arena *a, const char *type);
-/* What behind the prefix chooses presets: "bert, bloom, ..." */
+/* What after the prefix chooses presets: "bert, bloom, ..." */
 const char *preset_types(struct arena *a, const char *prefix);
 /* All names, in order. */
 const char *const *preset_names(size_t *n);

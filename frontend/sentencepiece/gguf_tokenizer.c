@@ -210,7 +210,7 @@ struct splitter {
 	bool whole;                         /* words of the vocabulary are taken without merging */
 	bool bos;                           /* added unless the file says otherwise */
 	const char *patterns[PATTERNS_MAX]; /* what they match are pieces */
-	size_t behind;                      /* how many of them come behind `kind`, ... */
+	size_t behind;                      /* how many of them come after `kind`, ... */
 	uint32_t behind_flags;              /* ... perhaps over letters of bytes */
 };
 
@@ -311,7 +311,7 @@ static enum tfmc_status from_bytes(struct reader *r, struct tokenizer_packed *ou
 
 /* ---- WordPiece ---- */
 
-/* The format writes a mark in front of beginnings of words and nothing in front of continuations. */
+/* The format writes a mark before beginnings of words and nothing before continuations. */
 static enum tfmc_status from_bert(struct reader *r, struct tokenizer_packed *out)
 {
 	struct tokenizer_desc *d = r->d;

@@ -9,7 +9,7 @@
 /* Whether there is one at all. */
 bool gguf_has_tokenizer(const struct gguf *g);
 
-/* s->name names the file, whose bytes are not needed behind. TFMC_INVALID after a diagnostic: a key has the
+/* s->name names the file, whose bytes are not needed after. TFMC_INVALID after a diagnostic: a key has the
  * wrong type, or lists do not have one entry for each token. */
 TFMC_MUST_USE enum tfmc_status gguf_tokenizer(const struct tokenizer_source *s, const struct gguf *g,
                                               struct tokenizer_packed *out);

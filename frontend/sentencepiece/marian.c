@@ -2,14 +2,14 @@
 /*
  * Marian: each side has a SentencePiece model that cuts its text into pieces;
  * what their ids are stands in vocab.json. Pieces that it lacks take part in
- * the cut and come out as the unknown token: they have ids behind the others.
+ * the cut and come out as the unknown token: they have ids after the others.
  */
 #include <string.h>
 
 #include "frontend/sentencepiece/spm.h"
 #include "ir/support/utf8.h"
 
-/* Tokens of the vocabulary, room for every piece behind them; none is matched. */
+/* Tokens of the vocabulary, room for every piece after them; none is matched. */
 static enum tfmc_status make_room(const struct tokenizer_source *s, struct tokenizer_desc *d, size_t n_pieces)
 {
 	struct tokenizer_token *all =

@@ -20,7 +20,7 @@ enum tokenizer_piece_type {
 
 struct tokenizer_spm {
 	bool is_unigram;
-	bool prefix;       /* a mark in front of the text */
+	bool prefix;       /* a mark before the text */
 	bool extra_blanks; /* blanks at the ends and runs of blanks stay */
 	const char *mark;  /* what pieces have for a space */
 };

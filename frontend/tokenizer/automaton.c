@@ -4,7 +4,7 @@
  * apart are one class; a state is the list of places, the preferred first,
  * where a backtracking matcher would go on; a step knows the class of the next
  * character, so that looks at it cost nothing. A match that is preferred to
- * what stands behind it in the list ends that list.
+ * what stands after it in the list ends that list.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -95,7 +95,7 @@ static void emit(struct compiler *c, const struct pattern *n);
 
 #define NO_PLACE UINT32_MAX
 
-/* The split at `at` goes on with the child behind it, or leaves for here. */
+/* The split at `at` goes on with the child after it, or leaves for here. */
 static void join(struct compiler *c, uint32_t at, bool lazy)
 {
 	struct place *p = &c->places.items[at];
@@ -211,7 +211,7 @@ static int compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Every character at which a set begins, or behind which one ends; and where ASCII ends. */
+/* Every character at which a set begins, or after which one ends; and where ASCII ends. */
 static bool find_starts(struct compiler *c)
 {
 	size_t n = 2, kept = 0;

@@ -127,7 +127,7 @@ uint32_t tokenizer_index_find(const struct tokenizer_index *x, const char *text,
 /* The next merge; there is room in d->merges. False: one of the three pieces is not in the index. */
 bool tokenizer_add_merge(const struct tokenizer_index *x, struct tokenizer_desc *d,
                          struct tokenizer_string left, struct tokenizer_string right);
-/* "left right"; false: there is no blank behind the first character. */
+/* "left right"; false: there is no blank after the first character. */
 bool tokenizer_cut_merge(struct tokenizer_string line, struct tokenizer_string *left,
                          struct tokenizer_string *right);
 

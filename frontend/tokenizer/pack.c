@@ -17,7 +17,7 @@ struct packer {
 	const struct tokenizer_desc *desc;
 	struct arena *arena;
 	struct tfmc_tok_header head;
-	struct buf out;   /* sections behind the header */
+	struct buf out;   /* sections after the header */
 	struct buf texts; /* TFMC_TOK_TEXTS */
 };
 
@@ -349,7 +349,7 @@ static enum tfmc_status check(const struct tokenizer_source *s, const struct tok
 
 /* ---- packing ---- */
 
-/* Pieces with the mark behind something else forbid to cut words at marks. */
+/* Pieces with the mark after something else forbid to cut words at marks. */
 static bool cuts_at_mark(const struct tokenizer_desc *d)
 {
 	bool ok = d->mark.n > 0 && d->model == TFMC_TOK_BPE && !(d->flags & TFMC_TOK_H_BYTE_LEVEL);

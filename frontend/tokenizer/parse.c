@@ -113,7 +113,7 @@ static bool read_named_class(struct parser *p, char c, struct pattern_set *set)
 	       pattern_set_union(p->arena, set, &own);
 }
 
-/* Behind a backslash. *is_set: characters were added to the set, else *cp is the one. */
+/* After a backslash. *is_set: characters were added to the set, else *cp is the one. */
 static bool read_escape(struct parser *p, struct pattern_set *set, bool *is_set, uint32_t *cp)
 {
 	static const char names[] = "ntrfvae", values[] = "\n\t\r\f\v\a\x1b";
@@ -174,7 +174,7 @@ static bool read_member(struct parser *p, struct pattern_set *set)
 	return pattern_set_add(p->arena, set, from, to) || refuse(p, "no memory") != NULL;
 }
 
-/* What stands in front of && so far, and behind it. */
+/* What stands before && so far, and after it. */
 static bool close_part(struct parser *p, struct pattern_set *all, struct pattern_set *part, bool is_first)
 {
 	pattern_set_tidy(part);
@@ -208,7 +208,7 @@ static bool read_members(struct parser *p, struct pattern_set *out)
 	return ok && (!negative || pattern_set_complement(p->arena, out));
 }
 
-/* Behind the bracket. */
+/* After the bracket. */
 static bool read_set(struct parser *p, struct pattern_set *out)
 {
 	if (p->depth >= NEST_MAX)
@@ -260,7 +260,7 @@ static struct pattern *look_ahead(struct parser *p, bool negative)
 	return look_node(p, set, negative);
 }
 
-/* Behind the parenthesis. */
+/* After the parenthesis. */
 static struct pattern *group(struct parser *p)
 {
 	bool caseless = p->caseless;
@@ -374,7 +374,7 @@ static struct pattern *possessive(struct parser *p, struct pattern *n)
 	return both;
 }
 
-/* X{n}? is X{n} or nothing, and a + behind braces repeats what they say. */
+/* X{n}? is X{n} or nothing, and a + after braces repeats what they say. */
 static struct pattern *repeated(struct parser *p)
 {
 	struct pattern *n = atom(p);

@@ -11,7 +11,7 @@
 #include "frontend/tokenizer/build.h"
 
 #define TRIE_NODES_MAX ((size_t)1 << 27)
-#define TRIE_TRIES     512 /* free places a node looks at before it goes behind all others */
+#define TRIE_TRIES     512 /* free places a node looks at before it goes after all others */
 #define TRIE_GIVEN_UP  64
 
 /* Keys [from, to) share the first `depth` bytes, which lead to `node`. */
@@ -162,7 +162,7 @@ enum tfmc_status tokenizer_trie_build(struct arena *a, struct tokenizer_key *key
 		return TFMC_OK;
 	if (!grow(out, 512))
 		return TFMC_NO_MEMORY;
-	out->nodes[0].check = 0; /* never free, and no child of itself: codes of the root begin behind it */
+	out->nodes[0].check = 0; /* never free, and no child of itself: codes of the root begin after it */
 	struct range *root = ARENA_PUSH(a, &queue);
 	if (root == NULL)
 		return TFMC_NO_MEMORY;

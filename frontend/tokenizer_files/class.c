@@ -217,7 +217,7 @@ bool tokenizer_class_roles(struct tokenizer_reader *r)
 
 /* ---- files that are lists ---- */
 
-/* The members of an object, of `more` with others behind them. */
+/* The members of an object, of `more` with others after them. */
 static struct json_node *with_members(struct arena *a, const struct json_node *from,
                                       const char *const *more_keys, const struct json_node *const *more,
                                       size_t n_more)

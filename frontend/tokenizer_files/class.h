@@ -9,11 +9,11 @@
 #include "frontend/tokenizer_files/json.h"
 #include "frontend/sentencepiece/spm.h"
 
-/* Behind tokenizer_add_configured; false after a refusal. What the class puts around the text. */
+/* After tokenizer_add_configured; false after a refusal. What the class puts around the text. */
 bool tokenizer_class_around(struct tokenizer_reader *r);
-/* The same where it stands in place of a template of the file: languages. */
+/* The same where it stands instead of a template of the file: languages. */
 bool tokenizer_class_language(struct tokenizer_reader *r);
-/* A blank in front of the text: what the files say, or -1 for the file at hand. */
+/* A blank before the text: what the files say, or -1 for the file at hand. */
 int tokenizer_class_prefix(const struct tokenizer_reader *r);
 /* The ids of bos, eos, pad and mask. */
 bool tokenizer_class_roles(struct tokenizer_reader *r);
@@ -25,7 +25,7 @@ struct tokenizer_lists {
 	const struct tokenizer_class *class;
 	const char *normalizer; /* NULL: that of the class */
 	const char *unknown;    /* NULL: none */
-	const char *more;       /* members, each with a comma in front */
+	const char *more;       /* members, each with a comma before */
 };
 TFMC_MUST_USE enum tfmc_status tokenizer_from_lists(const struct tokenizer_source *s,
                                                     const struct tokenizer_lists *lists,

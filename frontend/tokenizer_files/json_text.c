@@ -26,7 +26,7 @@ static bool normalize_with(struct tokenizer_reader *r, const char *path, enum tf
 	       tokenizer_reject(r, TOKENIZER_WRONG, path, "more than %u operations", TFMC_TOK_OPS_MAX);
 }
 
-/* Behind ByteLevel the text is written in letters of bytes, which matter to what looks at characters. */
+/* After ByteLevel the text is written in letters of bytes, which matter to what looks at characters. */
 static bool split_with(struct tokenizer_reader *r, const char *path, enum tfmc_tok_split kind, uint32_t flags,
                        struct tokenizer_string a)
 {

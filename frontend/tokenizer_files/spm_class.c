@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model of SentencePiece in a hub folder: classes number its pieces in their own way and have tokens behind
+ * A model of SentencePiece in a hub folder: classes number its pieces in their own way and have tokens after
  * them.
  */
 #include <string.h>
@@ -11,7 +11,7 @@
 #define N_BEFORE    3 /* <unk> <s> </s>, which they replace */
 #define N_SENTINELS 100
 
-/* Tokens, and added ones, with room for more; ids from 3 on are one more when the class has four in front. */
+/* Tokens, and added ones, with room for more; ids from 3 on are one more when the class has four before. */
 static bool renumber(const struct tokenizer_source *s, struct tokenizer_desc *d, bool fairseq, size_t more)
 {
 	size_t n = d->n_tokens, first = fairseq ? N_BEFORE : 0, to = fairseq ? N_FRONT : 0, n_added = 0;
@@ -52,7 +52,7 @@ static void put_front(struct tokenizer_desc *d)
 	d->unknown = N_FRONT - 1;
 }
 
-/* Words of a list behind all other tokens. */
+/* Words of a list after all other tokens. */
 static void put_words(struct tokenizer_desc *d, const char *words)
 {
 	for (size_t n; *words != '\0'; words += n) {
@@ -80,7 +80,7 @@ static size_t count_words(const char *words)
 	return n;
 }
 
-/* Whether the files give ids: then what stands behind the pieces is theirs. */
+/* Whether the files give ids: then what stands after the pieces is theirs. */
 static bool gives_ids(const struct tokenizer_config *c)
 {
 	for (size_t i = 0; i < c->n_tokens; i++)
@@ -121,7 +121,7 @@ static bool is_llama(const struct tokenizer_config *c)
 	return c->class->files == TOKENIZER_F_PIECES && c->class->prefix_space;
 }
 
-/* The mark in front of a text; Llama has it in front of the first text alone, not behind special tokens. */
+/* The mark before a text; Llama has it before the first text alone, not after special tokens. */
 static bool prefix_of(const struct tokenizer_reader *r, bool of_model)
 {
 	const struct tokenizer_config *c = r->config;

@@ -164,7 +164,7 @@ struct hunk {
 	size_t a0, a1, b0, b1;
 };
 
-/* Behind the change that begins at (i, k). */
+/* After the change that begins at (i, k). */
 static void skip_change(const struct differ *d, size_t *i, size_t *k)
 {
 	while (*i < d->a.n && d->a.changed[*i])
@@ -173,7 +173,7 @@ static void skip_change(const struct differ *d, size_t *i, size_t *k)
 		(*k)++;
 }
 
-/* The hunk that holds the next change at or behind (i, k); false when there is none. */
+/* The hunk that holds the next change at or after (i, k); false when there is none. */
 static bool next_hunk(const struct differ *d, size_t i, size_t k, struct hunk *out)
 {
 	while (i < d->a.n && k < d->b.n && !d->a.changed[i] && !d->b.changed[k]) {

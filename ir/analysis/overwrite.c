@@ -65,7 +65,7 @@ static bool is_whole(const struct question *q, struct ir_value v)
 
 /* ---- the element that is written ---- */
 
-/* A norm behind the root of a linear: what it reads is left in the memory of the result until a row is
+/* A norm after the root of a linear: what it reads is left in the memory of the result until a row is
  * complete. */
 static bool is_norm_behind(const struct question *q, const struct ir_op *op)
 {

@@ -6,9 +6,9 @@
  * The planner asks, the verifier of plans asks, templates promise:
  *
  *   loops      elementwise ops at the element that is written (copies too)
- *   rowwise    the same before and behind the root: a row is read before it is
+ *   rowwise    the same before and after the root: a row is read before it is
  *              written; kept elements lie in scratch
- *   linear     elementwise ops of the epilogue, before a norm behind it; never the rows of x
+ *   linear     elementwise ops of the epilogue, before a norm after it; never the rows of x
  *   attention  q, when the rows of a task lie where it writes its results
  */
 #ifndef TFMC_IR_ANALYSIS_OVERWRITE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of the builder, shared by build*.c, fold.c, clone.c and the parser.
+ * Inside the builder, shared by build*.c, fold.c, clone.c and the parser.
  */
 #ifndef TFMC_IR_BUILDER_BUILDER_H
 #define TFMC_IR_BUILDER_BUILDER_H

@@ -106,7 +106,7 @@ static struct layout measure(const char *line, size_t len, struct loc loc)
 	}
 	buf_destroy(&scratch);
 	if (col <= first)
-		l.caret = cell; /* at or behind the end of the line */
+		l.caret = cell; /* at or after the end of the line */
 	l.caret_end = cell > l.caret ? cell : l.caret + 1;
 	return l;
 }

@@ -121,7 +121,7 @@ static void copy_out_ring(const struct slice *s, struct interp_tensor *out)
 	}
 }
 
-/* x [B, K, S, E] into rows past[b].. of axis T, of a ring modulo T; rows outside of the axis (padding of
+/* x [B, K, S, E] into rows past[b].. of axis T, of a ring modulo T; rows outside the axis (padding of
  * short sequences) are dropped. */
 enum tfmc_status interp_eval_state_append(struct interp *in, const struct ir_op *op,
                                           const struct interp_tensor *const *x, struct interp_tensor *out)

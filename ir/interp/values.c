@@ -111,7 +111,7 @@ static bool bytes_of(const struct interp_tensor *t, size_t *bytes)
 	return n >= 0 && checked_mul_size((size_t)n, element_bytes(t->dtype), bytes);
 }
 
-/* Behind the doubles, in one block. */
+/* After the doubles, in one block. */
 static int64_t *exact_of(const struct interp_tensor *t)
 {
 	return t->dtype == DT_I64 && t->data ? (int64_t *)(t->data + interp_size(t)) : NULL;

@@ -27,7 +27,7 @@ static bool parse_symbol(struct parser *p, const struct ir_dim **out)
 	return parse_unknown(p, &t, "dim", names, names != NULL ? n : 0);
 }
 
-/* Behind the word: max(a, b). A symbol may have that name. */
+/* After the word: max(a, b). A symbol may have that name. */
 static bool parse_max(struct parser *p, const struct ir_dim **out)
 {
 	const struct ir_dim *other;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of the parser of the text form. Functions return false after a
+ * Inside the parser of the text form. Functions return false after a
  * report; the first failure ends the parse.
  */
 #ifndef TFMC_IR_PARSE_PARSER_H

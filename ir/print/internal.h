@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of the printer: where text goes and the unique names of one function.
+ * Inside the printer: where text goes and the unique names of one function.
  */
 #ifndef TFMC_IR_PRINT_INTERNAL_H
 #define TFMC_IR_PRINT_INTERNAL_H
@@ -19,7 +19,7 @@ struct printer {
 
 void printer_begin(struct printer *p, struct buf *out, const struct diag_context *cx,
                    const struct ir_module *m, const struct ir_func *f, bool is_plain);
-/* The whole module; plain: numbers in place of the names of values. */
+/* The whole module; plain: numbers instead of the names of values. */
 void print_module(struct buf *out, const struct diag_context *cx, const struct ir_module *m, bool is_plain);
 void printer_end(struct printer *p);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of the dim table, shared by the dim*.c files. A poly is a sum in
+ * Inside the dim table, shared by the dim*.c files. A poly is a sum in
  * canonical order under construction; dims_intern turns it into the one dim
  * that is equal to it.
  */

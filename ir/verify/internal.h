@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of the verifier: what is known of the function under check. Checks
+ * Inside the verifier: what is known of the function under check. Checks
  * report and go on.
  */
 #ifndef TFMC_IR_VERIFY_INTERNAL_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A memory plan is right when, for all values of the dims: what is alive at the
- * same time lies apart, everything lies inside of the arena, the values of a
+ * same time lies apart, everything lies inside the arena, the values of a
  * carry lie at one offset, and a group writes over something that it reads only
  * where its kernel allows that (ir/analysis/overwrite.h). Sizes are bytes of types; all
  * comparisons are proofs over the bounds of the dims, what cannot be proved is

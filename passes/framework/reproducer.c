@@ -9,7 +9,7 @@
 #define WORDS "; reproducer "
 #define HEAD  WORDS "1\n"
 
-/* Every line of a text behind its key. */
+/* Every line of a text after its key. */
 static void print_lines(struct buf *out, const char *key, const char *text, size_t len)
 {
 	for (size_t at = 0; at < len;) {
@@ -49,7 +49,7 @@ struct head {
 	struct buf rules, tiles;
 };
 
-/* What stands behind `; key ` in the line; NULL: another line. */
+/* What stands after `; key ` in the line; NULL: another line. */
 static const char *value_of(const char *line, const char *key)
 {
 	size_t n = strlen(key);

@@ -19,7 +19,7 @@
 #include "ir/target/tile.h"
 #include "passes/framework/rebuild.h"
 
-#define CHAIN_MAX 8 /* elementwise ops behind the linear */
+#define CHAIN_MAX 8 /* elementwise ops after the linear */
 
 enum { WIDTH = TILE_PANELS_MAX * TILE_PANEL }; /* columns of a strip: what the kernel walks over together */
 
@@ -30,7 +30,7 @@ static bool is_packed(const struct rebuild *r, const struct ir_op *linear)
 	       ir_type_of(r->f, linear->operands[0])->dtype == DT_F32;
 }
 
-/* x is a linear of many columns, perhaps with elementwise ops behind it, that nobody else reads. */
+/* x is a linear of many columns, perhaps with elementwise ops after it, that nobody else reads. */
 static bool is_strippable(const struct rebuild *r, struct ir_value x)
 {
 	const struct ir_type *t = ir_type_of(r->f, x);

@@ -37,7 +37,7 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	return true;
 }
 
-/* The norm in front of a linear, computed by its kernel. */
+/* The norm before a linear, computed by its kernel. */
 static const struct ir_op *norm_of(const struct rebuild *r, const struct ir_op *group,
                                    const struct ir_op *root)
 {

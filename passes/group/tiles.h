@@ -47,7 +47,7 @@ int64_t tiles_find(const struct tile_lines *t, int kind, int64_t k, int64_t n, i
 /* k, n and rows of a group, as the lines mean them. False for kinds without tiles. */
 bool tiles_key(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group, int64_t *k,
                int64_t *n, int64_t *rows);
-/* The tiles of all groups of a module behind select, as such a file. */
+/* The tiles of all groups of a module after select, as such a file. */
 void tiles_print(struct buf *out, const struct ir_module *m, const struct target *target);
 
 #endif

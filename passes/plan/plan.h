@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of plan-memory: which values share memory (alias.c), which buffers a
+ * Inside plan-memory: which values share memory (alias.c), which buffers a
  * function has and when they are alive (live.c), and where they lie (pack.c).
  * Sizes are coefficient times unit: buffers with the same unit are one lane.
  */

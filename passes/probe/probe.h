@@ -31,7 +31,7 @@ struct probe_request {
 	const char *const *functions; /* which functions get results; those that do not exist are left out */
 	size_t n_functions;
 	enum probe_mode mode;
-	bool attentions;   /* the weights of every op `attention` in place of patterns; names are those of its
+	bool attentions;   /* the weights of every op `attention` instead of patterns; names are those of its
 	                      step */
 	const bool *taken; /* of one function's attentions: those that are wanted, for each name of
 	                      probe_list; NULL: all */
@@ -91,7 +91,7 @@ TFMC_MUST_USE enum tfmc_status probe_list(const struct probe_request *q, const s
                                           struct probe_sites *sites, struct probe_names *names);
 
 /*
- * The path of an op with the index of each repeat behind the path of that repeat: "h.3.attn.norm" of
+ * The path of an op with the index of each repeat after the path of that repeat: "h.3.attn.norm" of
  * "h.attn.norm" in round 3 of "h". `at`: indices of the repeats around `region`, the outermost first.
  */
 const char *probe_path(struct arena *arena, const char *path, const struct ir_region *region,

@@ -348,7 +348,7 @@ static double epsilon(enum ir_dtype t)
 	return t == DT_F64 ? DBL_EPSILON : t == DT_F32 ? (double)FLT_EPSILON : t == DT_F16 ? 0x1p-10 : 0x1p-7;
 }
 
-/* What is lost in f64 when large values inside of the left side cancel. */
+/* What is lost in f64 when large values inside the left side cancel. */
 static double cancelled(const struct pair *wide)
 {
 	return 4 * ULPS * DBL_EPSILON * wide->left.inside;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Building what a rule puts in place of a match, and the rewriter that brings
+ * Building what a rule puts instead of a match, and the rewriter that brings
  * rules into the two walks of passes/framework/rebuild.h. The replacement has the location of
  * the root. Invariant: it has the type of the root, or the pass fails with an
  * internal error that names the rule.

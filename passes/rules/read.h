@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of the reader of rules (read.c, read_ops.c, read_expr.c). Functions
+ * Inside the reader of rules (read.c, read_ops.c, read_expr.c). Functions
  * return false after a report, as those of the parser of the IR text, whose
  * tokens and messages they share.
  */

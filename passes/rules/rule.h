@@ -105,7 +105,7 @@ struct rule_value {
 	const struct rule_type *type; /* NULL: any */
 	int op; /* op of the match (or, below, of into) that defines it, -1: an operand */
 	bool from_into;
-	bool is_shared;   /* may have readers outside of the match */
+	bool is_shared;   /* may have readers outside the match */
 	bool is_const;    /* must be a weight or a constant */
 	bool is_unmasked; /* no mask stands in the elementwise ops before it */
 };

@@ -15,9 +15,9 @@ enum reduce_kind {
 	REDUCE_EARLIER, /* result `at` becomes operand `choice` of the op that computes it */
 	REDUCE_COUNT,   /* the repeat op number `at` runs once */
 	REDUCE_OPEN,    /* the body of the repeat, which runs once, stands in its place */
-	REDUCE_OPERAND, /* operand `choice` of op number `at` in place of its result of the same type */
-	REDUCE_INPUT,   /* parameters in place of the results of op number `at` */
-	REDUCE_ONES,    /* ones in place of the results of op number `at` */
+	REDUCE_OPERAND, /* operand `choice` of op number `at` instead of its result of the same type */
+	REDUCE_INPUT,   /* parameters instead of the results of op number `at` */
+	REDUCE_ONES,    /* ones instead of the results of op number `at` */
 	REDUCE_PARAM,   /* parameter `at`, which nothing reads */
 	REDUCE_STATE,   /* state `at`, which no function has */
 	REDUCE_BOUND,   /* the upper bound of dim symbol `at` becomes `choice` */

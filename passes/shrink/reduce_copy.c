@@ -86,7 +86,7 @@ static struct ir_value result_value(const struct copier *c, const struct ir_op *
 
 static void mark(struct copier *c, const struct ir_region *r, size_t n);
 
-/* A repeat that is opened: of its carries only what is read behind it or by what is read. */
+/* A repeat that is opened: of its carries only what is read after it or by what is read. */
 static void mark_open(struct copier *c, const struct ir_op *op)
 {
 	const struct ir_region *body = op->region;
@@ -174,7 +174,7 @@ static void copy_repeat(struct copier *c, const struct ir_op *op)
 		set(c, op->results[i], open ? values[i] : args[i]);
 }
 
-/* What stands in place of the results of the op of the edit; parameters were made before. */
+/* What stands instead of the results of the op of the edit; parameters were made before. */
 static void replace(struct copier *c, const struct ir_op *op)
 {
 	const struct ir_dim *dims[IR_RANK_MAX];

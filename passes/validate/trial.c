@@ -11,12 +11,12 @@
 #include "passes/validate/random.h"
 
 #define ROUNDS 5
-#define STEPS  5 /* calls of a session behind its prefill */
+#define STEPS  5 /* calls of a session after its prefill */
 
 /* Sequences, and tokens of each: the shapes of the rounds. */
 static const int64_t rounds[ROUNDS][2] = {{1, 1}, {2, 5}, {3, 7}, {1, 4}, {2, 11}};
 
-/* Tokens of the prefill and of the calls behind it. */
+/* Tokens of the prefill and of the calls after it. */
 static const int64_t session_tokens[1 + STEPS] = {4, 1, 1, 2, 1, 1};
 
 /* ---- dims ---- */

@@ -9,7 +9,7 @@
  *            of attention and nothing else, in all functions, is #panel16: positions are columns.
  * Example    weight @up.w : f32[128,32]   %y = linear %x, @up.w
  *        ->  weight @up.w : f32[128,32] #panel16
- * Refuses    other element types, and weights and slices behind a view: their linears become plain loops, such
+ * Refuses    other element types, and weights and slices after a view: their linears become plain loops, such
  *            keys are transposed by the kernel.
  */
 #include "passes/framework/rebuild.h"

@@ -15,7 +15,7 @@ struct join {
 	size_t n;
 };
 
-/* The weight op behind operand i of a linear, or NULL; and the weight. */
+/* The weight op that gives operand i of a linear, or NULL; and the weight. */
 const struct ir_op *join_weight_op(const struct rebuild *r, const struct ir_op *linear, size_t i);
 const struct ir_weight *join_weight(const struct rebuild *r, const struct ir_op *linear, size_t i);
 /*

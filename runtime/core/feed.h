@@ -17,7 +17,7 @@ struct feeder {
 	int64_t dims[FEED_DIMS_MAX]; /* of the record */
 	int64_t batch;               /* sequences that grow together */
 	int64_t vocab;
-	float *logits; /* [batch, V]: of the last row of each sequence, behind prefill and step; NULL without
+	float *logits; /* [batch, V]: of the last row of each sequence, after prefill and step; NULL without
 	                  them */
 	uint64_t score_rows;    /* rows that one call of score takes; 0: the object has no such entry */
 	const int32_t *lengths; /* [batch]: real tokens of each row of the next calls; NULL: all. Needs
@@ -35,7 +35,7 @@ int feeder_prefill(struct feeder *f, const int32_t *ids, uint64_t n);
 int feeder_step(struct feeder *f, const int32_t *ids);
 /* The entry step can leave rows alone. */
 int feeder_has_lengths(const struct feeder *f);
-/* Feeds ids [batch, n], n <= score_rows; log_p [batch, n]: of targets [batch, n], each behind its id. */
+/* Feeds ids [batch, n], n <= score_rows; log_p [batch, n]: of targets [batch, n], each after its id. */
 int feeder_score(struct feeder *f, const int32_t *ids, const int32_t *targets, uint64_t n, float *log_p);
 
 /* What tfmc_session_set_source gave; data NULL: nothing. */
@@ -58,7 +58,7 @@ int session_take_cancel(struct tfmc_session *session);
 int session_fault(struct tfmc_session *session, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 const char *session_last_fault(const struct tfmc_session *session);
 void session_clear_fault(struct tfmc_session *session);
-/* TFMC_RT_E_PROMPT, with words, unless there are 1 to the model's max_len - room tokens in front of new ones.
+/* TFMC_RT_E_PROMPT, with words, unless there are 1 to the model's max_len - room tokens before new ones.
  */
 int feed_check_first(struct tfmc_session *session, uint64_t n_first, int64_t room);
 /* TFMC_RT_E_PROMPT, with words, unless all ids are in [0, below). what: "the prompt". */

@@ -25,7 +25,7 @@ static int take_heap(struct memory_block *block, uint64_t bytes)
 	return TFMC_RT_OK;
 }
 
-/* A mapping with room to begin at a large page; what is before and behind goes back. */
+/* A mapping with room to begin at a large page; what is before and after goes back. */
 static int take_mapping(struct memory_block *block, uint64_t bytes, enum memory_pages pages)
 {
 	if (bytes > SIZE_MAX / 2)

@@ -108,7 +108,7 @@ static float *logits_of(const struct tfmc_slots *s, int64_t slot)
 	return s->logits + slot * s->feeder.vocab;
 }
 
-/* The sequence behind the active ones becomes that of the slot. */
+/* The sequence after the active ones becomes that of the slot. */
 static void take(struct tfmc_slots *s, int64_t slot)
 {
 	s->slots[slot] = (struct slot){.sequence = s->n_active};
@@ -139,7 +139,7 @@ static int prefill(struct tfmc_slots *s, int64_t sequence, const int32_t *ids, u
 	return status;
 }
 
-/* The source, then the tokens, into the sequence behind the active ones. */
+/* The source, then the tokens, into the sequence after the active ones. */
 static int fill(struct tfmc_slots *s, const int32_t *ids, uint64_t n, const int32_t *source,
                 uint64_t n_source)
 {
@@ -260,7 +260,7 @@ int tfmc_slots_trim(struct tfmc_slots *slots, int64_t slot, int64_t length)
 
 /* ---- a step ---- */
 
-/* Ids and lengths of the rows; *end: behind the last one that grows. */
+/* Ids and lengths of the rows; *end: after the last one that grows. */
 static int set_rows(struct tfmc_slots *s, const struct tfmc_slot_token *tokens, uint64_t n, int64_t *end)
 {
 	memset(s->lengths, 0, (size_t)s->n * sizeof(*s->lengths));

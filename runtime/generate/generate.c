@@ -26,7 +26,7 @@ static int32_t arg_max(const struct generator *g, const float *logits)
 	return best;
 }
 
-/* The next id behind g->ids; log_p: NULL or where its log p goes. */
+/* The next id after g->ids; log_p: NULL or where its log p goes. */
 static int choose(struct generator *g, float *logits, int32_t *id, double *log_p)
 {
 	double whole;

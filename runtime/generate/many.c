@@ -39,7 +39,7 @@ static void end(struct many *m, struct running *r, int status)
 	r->item = NULL;
 }
 
-/* The next id of a sequence behind what its slot computed. */
+/* The next id of a sequence after what its slot computed. */
 static void choose(struct many *m, struct running *r)
 {
 	struct tfmc_generation *item = r->item;

@@ -85,7 +85,7 @@ static void mark_always(struct rules *r)
 		r->always[r->given.suppress.items[i]] = 1;
 }
 
-/* Room for the longest stop text and the longest token behind its beginning. */
+/* Room for the longest stop text and the longest token after its beginning. */
 static int open_tail(struct rules *r)
 {
 	for (uint64_t i = 0; i < r->given.n_stop_texts; i++) {
@@ -201,7 +201,7 @@ bool rules_is_stop(const struct rules *r, int32_t id)
 /* ---- stop texts ---- */
 
 /*
- * The first place of text[0..n) behind `from` at which a stop text ends, 0: there is none. *begin: where it
+ * The first place of text[0..n) after `from` at which a stop text ends, 0: there is none. *begin: where it
  * begins, the earliest of those that end there.
  */
 static uint64_t first_end(const struct tfmc_rules *r, const char *text, uint64_t n, uint64_t from,

@@ -15,7 +15,7 @@ struct rules {
 	const struct tfmc_record *record;
 	struct tfmc_rules given; /* zeros: none */
 	int64_t vocab;
-	uint64_t n_first; /* ids in front of the new ones */
+	uint64_t n_first; /* ids before the new ones */
 	bool ignore_stop;
 	unsigned char *always;      /* [vocab]: ids that are never chosen */
 	unsigned char *excluded;    /* [vocab]: those of rules_mark */

@@ -119,7 +119,7 @@ static bool begin_sets(struct tok_ahead *a, const struct automaton *v)
 	return true;
 }
 
-/* The set that was just written behind the others. */
+/* The set that was just written after the others. */
 static uint16_t keep_set(struct tok_ahead *a, const struct automaton *v)
 {
 	size_t bytes = (v->states + 63) / 64 * sizeof(*a->sets);
@@ -130,7 +130,7 @@ static uint16_t keep_set(struct tok_ahead *a, const struct automaton *v)
 	return a->n_sets == SETS_MAX ? EVERY : (uint16_t)a->n_sets++;
 }
 
-/* States from which a match follows in front of a character, when it does from those of `id` behind it. */
+/* States from which a match follows before a character, when it does from those of `id` after it. */
 static uint16_t set_before(struct tok_ahead *a, const struct automaton *v, uint16_t id, uint32_t class)
 {
 	uint16_t *known = &a->before[id * v->classes + class];

@@ -52,7 +52,7 @@ static bool find_char(const struct tfmc_tokenizer *t, const char *s, size_t len,
 
 static void first_chars(struct tok_run *r, const char *s, size_t n)
 {
-	size_t unknown = 0; /* bytes in front of `at` without a piece */
+	size_t unknown = 0; /* bytes before `at` without a piece */
 	bool byte_level = r->t->head->flags & TFMC_TOK_H_BYTE_LEVEL;
 	bool fuse = r->t->head->flags & TFMC_TOK_H_FUSE_UNKNOWN && r->t->head->unknown != TFMC_TOK_NONE;
 	for (size_t at = 0; at < n;) {

@@ -11,7 +11,7 @@
 struct sink {
 	const struct tfmc_tokenizer *t;
 	unsigned flags;
-	bool is_begun;  /* text stands in front */
+	bool is_begun;  /* text stands before */
 	bool has_blank; /* of the suffix of a word, written when something follows */
 	void (*put)(struct sink *s, const char *bytes, size_t n);
 	void *user;
@@ -56,7 +56,7 @@ static bool begins_with(const char *p, size_t n, const char *with)
 	return n >= strlen(with) && !memcmp(p, with, strlen(with));
 }
 
-/* No blank in front of these. */
+/* No blank before these. */
 static bool is_close(const char *p, size_t n)
 {
 	static const char *const words[] = {".", "?", "!", ",", "n't", "'m", "'s", "'ve", "'re"};

@@ -52,7 +52,7 @@ enum tfmc_tok_flag {
 };
 
 enum tfmc_tok_added_flag {
-	TFMC_TOK_A_LSTRIP = 1, /* takes blanks in front of it */
+	TFMC_TOK_A_LSTRIP = 1, /* takes blanks before it */
 	TFMC_TOK_A_RSTRIP = 2,
 	TFMC_TOK_A_WORD = 4, /* only between characters that belong to no word */
 	TFMC_TOK_A_SPECIAL = 8,
@@ -60,19 +60,18 @@ enum tfmc_tok_added_flag {
 
 /* What the header says of the whole. */
 enum tfmc_tok_header_flag {
-	TFMC_TOK_H_BYTE_LEVEL = 1,    /* BPE begins with bytes (SINGLE), not with characters */
-	TFMC_TOK_H_FALLBACK = 2,      /* unknown characters become the tokens of their bytes */
-	TFMC_TOK_H_FUSE_UNKNOWN = 4,  /* neighbours that are unknown are one token */
-	TFMC_TOK_H_WHOLE_WORDS = 8,   /* a word that is a piece is taken without merging */
-	TFMC_TOK_H_CUT_AT_MARK = 16,  /* no piece has the mark behind anything else: words may be cut there */
-	TFMC_TOK_H_DECODE_STRIP = 32, /* decoding drops one blank at the beginning of the text */
-	TFMC_TOK_H_DECODE_CLEAN = 64, /* WordPiece: no blank in front of punctuation and contractions */
-	TFMC_TOK_H_DECODE_WORDS = 128, /* WordPiece: a blank in front of each piece without the prefix */
+	TFMC_TOK_H_BYTE_LEVEL = 1,     /* BPE begins with bytes (SINGLE), not with characters */
+	TFMC_TOK_H_FALLBACK = 2,       /* unknown characters become the tokens of their bytes */
+	TFMC_TOK_H_FUSE_UNKNOWN = 4,   /* neighbours that are unknown are one token */
+	TFMC_TOK_H_WHOLE_WORDS = 8,    /* a word that is a piece is taken without merging */
+	TFMC_TOK_H_CUT_AT_MARK = 16,   /* no piece has the mark after anything else: words may be cut there */
+	TFMC_TOK_H_DECODE_STRIP = 32,  /* decoding drops one blank at the beginning of the text */
+	TFMC_TOK_H_DECODE_CLEAN = 64,  /* WordPiece: no blank before punctuation and contractions */
+	TFMC_TOK_H_DECODE_WORDS = 128, /* WordPiece: a blank before each piece without the prefix */
 	TFMC_TOK_H_DECODE_SUFFIX =
 	        256, /* the suffix of a word becomes a blank, at the end of the text nothing */
 	TFMC_TOK_H_DECODE_STRIP_ALL = 1024, /* with DECODE_STRIP: all blanks at the beginning */
-	TFMC_TOK_H_BARE =
-	        512, /* the source says nothing of special tokens: a model's start ids go in front */
+	TFMC_TOK_H_BARE = 512, /* the source says nothing of special tokens: a model's start ids go before */
 };
 
 /* One step of a double array: child of s for code c is base[s] + c where check is s. Code: byte + 1;
@@ -108,7 +107,7 @@ enum tfmc_tok_normalize {
 	TFMC_TOK_STRIP_MARKS,    /* flags 0: all combining marks; 1: those without width */
 	TFMC_TOK_REPLACE,        /* every a becomes b */
 	TFMC_TOK_REPLACE_BLANKS, /* runs of at least `flags` spaces become a; flags 0: runs of white space */
-	TFMC_TOK_PREPEND,        /* a in front of text that is not empty; flags 1: unless it stands there */
+	TFMC_TOK_PREPEND,        /* a before text that is not empty; flags 1: unless it stands there */
 	TFMC_TOK_STRIP,          /* white space: flags 1 left, 2 right; 4 spaces alone */
 	TFMC_TOK_BERT_CLEAN,     /* control characters away, white space becomes a space */
 	TFMC_TOK_BERT_CJK,       /* spaces around ideographs */
@@ -122,7 +121,7 @@ enum tfmc_tok_normalize {
  * An automaton in TEXTS, aligned to 4 bytes: states, classes, ranges (u32 each); first characters of ranges
  * (u32, from 0 on, 0x80 among them; 0x110000 is a byte that is no UTF-8); classes of 128 characters of ASCII
  * (u8), of ranges (u8), zeros up to a multiple of 4; steps[states][classes] (u16): the next state, or DEAD,
- * and MATCH when a match ends in front of the character. The last class is the end of the text. State 0 is
+ * and MATCH when a match ends before the character. The last class is the end of the text. State 0 is
  * the first.
  */
 #define TFMC_TOK_A_DEAD  0x7fffu
@@ -139,7 +138,7 @@ enum tfmc_tok_behavior {
 };
 #define TFMC_TOK_BEHAVIOR_MASK 7u
 #define TFMC_TOK_INVERT        8u
-#define TFMC_TOK_LETTERS       16u /* behind ByteLevel: each byte is the letter that stands for it */
+#define TFMC_TOK_LETTERS       16u /* after ByteLevel: each byte is the letter that stands for it */
 
 enum tfmc_tok_split {
 	/* Scanners of the whole text, in the order of their alternatives. */
@@ -162,7 +161,7 @@ enum tfmc_tok_split {
 	/* \w+|[^\w\s]+ without the blanks between. */
 	TFMC_TOK_SPLIT_WORDS,
 	/* Changes of the text of each part. */
-	TFMC_TOK_PREFIX_SPACE, /* a space in front, unless there is one */
+	TFMC_TOK_PREFIX_SPACE, /* a space before, unless there is one */
 	TFMC_TOK_METASPACE, /* spaces become a; flags: 0 never, 1 the first part, 2 every part begins with a
 	                     */
 	TFMC_TOK_N_SPLIT
@@ -172,7 +171,7 @@ enum tfmc_tok_split {
 #define TFMC_TOK_W_DIGITS      0xffu
 #define TFMC_TOK_W_CASELESS    0x100u /* 'S as well as 's */
 #define TFMC_TOK_W_MARKS       0x400u /* letters may be followed by marks: [\p{L}\p{M}]+ */
-#define TFMC_TOK_W_NO_CONTRACT 0x800u /* no contractions behind words */
+#define TFMC_TOK_W_NO_CONTRACT 0x800u /* no contractions after words */
 
 enum tfmc_tok_item_kind { TFMC_TOK_TEXT_A, TFMC_TOK_TEXT_B, TFMC_TOK_TOKEN };
 struct tfmc_tok_item {
@@ -187,7 +186,7 @@ struct tfmc_tok_header {
 	uint64_t magic;
 	uint32_t version, n_sections;
 	uint64_t bytes;    /* of everything */
-	uint64_t checksum; /* tfmc_tok_checksum of what lies behind this field */
+	uint64_t checksum; /* tfmc_tok_checksum of what lies after this field */
 	uint32_t model;    /* enum tfmc_tok_model */
 	uint32_t flags;    /* enum tfmc_tok_header_flag */
 	uint32_t n_tokens;

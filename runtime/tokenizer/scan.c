@@ -108,7 +108,7 @@ static size_t numbers(const char *s, size_t n, unsigned most)
 	return at;
 }
 
-/* ` ?[^\s\p{L}\p{N}]+` and what `tail` has behind it; 0: does not match. */
+/* ` ?[^\s\p{L}\p{N}]+` and what `tail` has after it; 0: does not match. */
 static size_t others(const char *s, size_t n, unsigned avoid, const char *tail)
 {
 	size_t from = s[0] == ' ', end = run_without(s, n, from, avoid);
@@ -119,7 +119,7 @@ static size_t others(const char *s, size_t n, unsigned avoid, const char *tail)
 	return end;
 }
 
-/* Whether the first character may stand in front of a word: no letter, number, end of line. */
+/* Whether the first character may stand before a word: no letter, number, end of line. */
 static bool may_lead(const char *s, unsigned c)
 {
 	return !(c & (TOK_L | TOK_N)) && s[0] != '\r' && s[0] != '\n';
@@ -221,11 +221,11 @@ static size_t scan_clip(const char *s, size_t n, bool *is_part)
 		return run_of(s, n, 0, TOK_L);
 	if (c & TOK_N)
 		return first;
-	/* An apostrophe inside of other characters may begin a contraction only where a match begins. */
+	/* An apostrophe inside other characters may begin a contraction only where a match begins. */
 	return run_without(s, n, 0, TOK_SPACE | TOK_L | TOK_N);
 }
 
-/* Characters outside of [^(\s|[.,!?...])]. */
+/* Characters outside [^(\s|[.,!?...])]. */
 static bool bloom_stops(uint32_t cp)
 {
 	if (cp < 0x80 && cp && strchr("(|).,!?", (int)cp))

@@ -38,12 +38,12 @@ static void take(struct part *p, size_t end, bool is_match, bool was_match, uint
 		flush(p);
 		p->to = end;
 		break;
-	case TFMC_TOK_WITH_PREVIOUS: /* the first match goes to what is in front of it */
+	case TFMC_TOK_WITH_PREVIOUS: /* the first match goes to what is before it */
 		if (!is_match || was_match)
 			flush(p);
 		p->to = end;
 		break;
-	case TFMC_TOK_WITH_NEXT: /* the last match in front of other text goes to it */
+	case TFMC_TOK_WITH_NEXT: /* the last match before other text goes to it */
 		if (is_match || !was_match)
 			flush(p);
 		p->to = end;
@@ -57,7 +57,7 @@ static void take(struct part *p, size_t end, bool is_match, bool was_match, uint
 	}
 }
 
-/* The end of the match at `at`, or of the text in front of the next one, whose length goes to *match. */
+/* The end of the match at `at`, or of the text before the next one, whose length goes to *match. */
 static size_t next_match(struct tok_run *r, const struct tfmc_tok_op *op, const char *s, size_t n, size_t at,
                          size_t *match, bool *is_match)
 {

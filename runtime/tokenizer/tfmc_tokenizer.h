@@ -41,7 +41,7 @@ void tfmc_tokenizer_close(struct tfmc_tokenizer *t); /* NULL is allowed */
 
 /* Ids are below this number. */
 int32_t tfmc_tokenizer_size(const struct tfmc_tokenizer *t);
-/* Nonzero: its source says nothing of special tokens; a model's start ids go in front of the ids of a text.
+/* Nonzero: its source says nothing of special tokens; a model's start ids go before the ids of a text.
  */
 int tfmc_tokenizer_is_bare(const struct tfmc_tokenizer *t);
 /* Bytes of a token as the vocabulary has them (of byte-level models the bytes it stands for), not
@@ -75,7 +75,7 @@ int tfmc_tokenizer_normalize(const struct tfmc_tokenizer *t, const char *text, u
 /* ---- ids to text ---- */
 
 #define TFMC_DETOKENIZE_KEEP  1u /* control tokens are written; else they are left out */
-#define TFMC_DETOKENIZE_AFTER 2u /* text stands in front: a blank at the beginning stays */
+#define TFMC_DETOKENIZE_AFTER 2u /* text stands before: a blank at the beginning stays */
 /* All bytes of the ids, also such as are no UTF-8; not zero-terminated. *n: bytes, also when cap is smaller.
  */
 int tfmc_tokenizer_decode(const struct tfmc_tokenizer *t, const int32_t *ids, uint64_t n_ids, unsigned flags,

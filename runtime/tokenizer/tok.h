@@ -80,7 +80,7 @@ struct tok_ahead {
 	                 or later */
 	size_t cap, from, n_sets;
 	uint64_t *sets;   /* a bit for each state */
-	uint16_t *before; /* [set][class]: 1 + the set in front of such a character; 0: not known yet */
+	uint16_t *before; /* [set][class]: 1 + the set before such a character; 0: not known yet */
 	uint64_t n_steps; /* work so far: characters and states that were looked at */
 	bool is_known, failed;
 };
@@ -117,7 +117,7 @@ struct tok_run {
 	uint64_t cap, n;
 	bool failed;   /* no memory */
 	bool is_plain; /* control tokens in the text are text */
-	bool is_start; /* nothing of the text stands in front of the segment */
+	bool is_start; /* nothing of the text stands before the segment */
 	struct tok_text normal[2];
 	struct tok_text level[TFMC_TOK_OPS_MAX]; /* text that a splitter rewrote */
 	struct tok_ahead ahead[TFMC_TOK_OPS_MAX];

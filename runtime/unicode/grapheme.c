@@ -44,7 +44,7 @@ size_t tok_grapheme(const char *s, size_t n)
 	uint32_t cp;
 	size_t at = tok_decode(s, n, &cp), len;
 	unsigned before = bound_of(cp), regionals = before == REGIONAL;
-	bool pictograph = before == PICTOGRAPH; /* with nothing but marks behind it */
+	bool pictograph = before == PICTOGRAPH; /* with nothing but marks after it */
 	for (; at < n; at += len) {
 		len = tok_decode(s + at, n - at, &cp);
 		unsigned now = bound_of(cp);

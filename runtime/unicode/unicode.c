@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * UTF-8, lower case, and the four normalization forms: decompose each character
- * by the tables, order the marks behind each starter by their class, compose.
+ * by the tables, order the marks after each starter by their class, compose.
  * Text in which nothing can change is copied.
  */
 #include "runtime/unicode/unicode.h"
@@ -250,7 +250,7 @@ static uint32_t compose_pair(uint32_t a, uint32_t b)
 static void compose(struct codes *c)
 {
 	size_t n = 0, starter = SIZE_MAX;
-	unsigned last = 0; /* class of what was kept behind the starter */
+	unsigned last = 0; /* class of what was kept after the starter */
 	for (size_t i = 0; i < c->n; i++) {
 		uint32_t cp = c->items[i];
 		unsigned ccc = ccc_of(cp);

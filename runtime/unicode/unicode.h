@@ -91,7 +91,7 @@ void tok_put(struct tok_text *t, const char *bytes, size_t n);
 void tok_put_char(struct tok_text *t, uint32_t cp);
 
 enum tok_form { TOK_NFC = 1, TOK_NFD = 2, TOK_NFKC = 4, TOK_NFKD = 8 };
-/* Appends the form of a text. Linear, but for the marks behind one character, which are sorted. */
+/* Appends the form of a text. Linear, but for the marks after one character, which are sorted. */
 void tok_normal_form(enum tok_form form, const char *s, size_t n, struct tok_text *out);
 void tok_lower(const char *s, size_t n, struct tok_text *out);
 

@@ -93,7 +93,7 @@ static int put_sequence(struct tables *t, const utf8proc_int32_t *seq, int n)
 	return at;
 }
 
-/* Bits of flags: a form of text that this character never changes, alone or behind others. */
+/* Bits of flags: a form of text that this character never changes, alone or after others. */
 static int inert(const struct tables *t, int cp, const struct record *r)
 {
 	utf8proc_int32_t one = cp, out[4 * SEQ_MAX];

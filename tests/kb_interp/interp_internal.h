@@ -24,8 +24,8 @@ struct kb_frame {
 	union kb_cell *result;
 	size_t pc;
 	int depth;            /* of calls */
-	struct kb_work *work; /* the work-group this is an item of, NULL outside of launches */
-	bool is_waiting;      /* stopped behind a barrier */
+	struct kb_work *work; /* the work-group this is an item of, NULL outside launches */
+	bool is_waiting;      /* stopped after a barrier */
 };
 
 bool kb_frame_fail(struct kb_frame *fr, const char *what); /* always false */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of the table: rows, cells, the comparison of one case.
+ * Inside the table: rows, cells, the comparison of one case.
  */
 #ifndef TFMC_TESTS_MATRIX_TABLE_H
 #define TFMC_TESTS_MATRIX_TABLE_H

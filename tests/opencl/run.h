@@ -56,7 +56,7 @@ const char *opencl_host_source(const struct opencl_host *h);
 
 /*
  * One call. Lengths (ROLE_PAST) are taken from the inputs and kept in the state afterwards. TFMC_INVALID
- * after a diagnostic: the device failed, a place lies outside of its memory, or (CHECKED) a group differs or
+ * after a diagnostic: the device failed, a place lies outside its memory, or (CHECKED) a group differs or
  * wrote what it may only read.
  */
 TFMC_MUST_USE enum tfmc_status opencl_run_function(struct opencl_host *h, const struct opencl_call *call);

@@ -76,7 +76,7 @@ bool run_args(struct run *r, const struct opencl_launch *l, const struct piece *
 
 /* ---- steps ---- */
 
-/* Behind the end of the repeat that begins at i. */
+/* After the end of the repeat that begins at i. */
 static size_t behind(const struct opencl_function *f, size_t i)
 {
 	size_t depth = 0;

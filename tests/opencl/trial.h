@@ -27,7 +27,7 @@ struct trial {
 	double tolerance;  /* the same, of trials without state */
 	struct arena arena;
 	struct diag_context cx;
-	struct buf log; /* diagnostics, and behind them what is needed to see why */
+	struct buf log; /* diagnostics, and after them what is needed to see why */
 };
 
 /* The caller sets only_checked and cap afterwards. */

@@ -118,7 +118,7 @@ static void load(struct row *r)
 	*(void **)&r->model.arena_size = symbol(r, library, "_arena_bytes");
 }
 
-/* The packed weights of the file, behind its header; NULL: the row has none. */
+/* The packed weights of the file, after its header; NULL: the row has none. */
 static void *read_weights(const struct row *r)
 {
 	uint64_t n = r->model.record->weights_bytes;

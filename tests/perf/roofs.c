@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loops behind roofs.h. Each function is compiled for its own instruction
+ * The loops after roofs.h. Each function is compiled for its own instruction
  * set and called only where the processor has it. Twelve accumulators: latency
  * 4 times two units is covered, sixteen registers suffice.
  */

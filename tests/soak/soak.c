@@ -110,7 +110,7 @@ static void call(const struct soak *s, struct tfmc_session *session, const char 
 	call_rows(s, session, name, &(struct rows){.ids = ids, .rows = 1, .width = n, .logits = logits});
 }
 
-/* Logits behind the ids, read from the beginning: at once, in parts, or id after id behind the first ones. */
+/* Logits after the ids, read from the beginning: at once, in parts, or id after id after the first ones. */
 static void run_fresh(struct soak *s, const struct sequence *q, float *logits)
 {
 	uint64_t kind = draw(s, 3), at, part;
@@ -258,7 +258,7 @@ static void feed(struct soak *s, struct sequence *q)
 	compare(s, q);
 }
 
-/* Cut, then something else behind it. */
+/* Cut, then something else after it. */
 static void trim(struct soak *s)
 {
 	struct sequence *q = find(s, 1);

@@ -44,7 +44,7 @@ void group_case_destroy(struct group_case *c);
 void group_call_init(struct group_case *c, struct group_call *call, const int64_t *dims);
 /* Machine code when there is any, else the kernel interpreter. Results are filled with ones before. */
 void group_case_run(struct group_case *c, struct group_call *call, int64_t n_workers);
-/* The kernel interpreter: no access outside of the tensors and the planned scratch. */
+/* The kernel interpreter: no access outside the tensors and the planned scratch. */
 void group_case_run_checked(struct group_case *c, struct group_call *call, int64_t n_workers);
 /* The kernel interpreter over work-groups: no race, no barrier that some miss. */
 void group_case_launch(struct group_case *c, struct group_call *call, int64_t groups);

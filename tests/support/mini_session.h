@@ -37,7 +37,7 @@ void mini_open_for(struct mini_session *m, const char *vocabulary, int64_t worke
 void mini_open_text(struct mini_session *m, const char *text, const char *vocabulary, int64_t workers,
                     const struct target *target, const char *level);
 void mini_close(struct mini_session *m);
-/* Resets, then the source; ids behind those in the state, logits [MINI_V] of the last. */
+/* Resets, then the source; ids after those in the state, logits [MINI_V] of the last. */
 void mini_encode(struct tfmc_session *s, const int32_t *ids, uint64_t n);
 void mini_prefill(struct tfmc_session *s, const int32_t *ids, uint64_t n, float *logits);
 /* Calls an entry on `batch` sequences. */

@@ -46,7 +46,7 @@ const char *opencl_device_error(const struct opencl_device *d); /* "": none */
 /* Programs built from now on are compiled without the optimizer of the device's compiler (a third of its
  * time). */
 void opencl_device_unoptimized(struct opencl_device *d);
-/* Compiles `n` bytes of source in place of the program before; the build log is part of the error. */
+/* Compiles `n` bytes of source instead of the program before; the build log is part of the error. */
 bool opencl_device_build(struct opencl_device *d, const char *source, size_t n, const char *options);
 
 /* A buffer of max(1, bytes) bytes; filled from `init` unless NULL. mem is NULL after an error. */

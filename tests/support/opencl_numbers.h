@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What cases of OpenCL C have in common: odd floats, lane counts, and how a case
- * loads from the input and puts results one behind the other into the output.
+ * loads from the input and puts results one after the other into the output.
  */
 #ifndef TFMC_TESTS_SUPPORT_OPENCL_NUMBERS_H
 #define TFMC_TESTS_SUPPORT_OPENCL_NUMBERS_H
@@ -36,7 +36,7 @@ static inline struct kb_val load(struct kb *k, struct kb_val in, int lanes, int 
 	return kb_load(k, KB_TYPE(KB_F32, lanes), in, zero(k), (int64_t)array * LANES, 4);
 }
 
-/* Stores at element `at` of four bytes; gives the place behind. */
+/* Stores at element `at` of four bytes; gives the place after. */
 static inline int64_t put(struct kb *k, struct kb_val v, struct kb_val out, int64_t at)
 {
 	struct kb_type t = kb_type_of(k, v);

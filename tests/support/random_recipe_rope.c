@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Legal operands of rope: tables of every even width up to the heads', positions
- * inside of the table and beyond it; and of expert_linear, with ids beyond the
+ * inside the table and beyond it; and of expert_linear, with ids beyond the
  * experts.
  */
 #include "tests/support/random_recipe.h"

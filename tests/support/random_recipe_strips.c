@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Legal operands of argmax, strip_argmax and strip_score: the last two with a last axis of constant
- * size, strips narrower and wider than it, ids inside of it and beyond. And of the ops of rows in order.
+ * size, strips narrower and wider than it, ids inside it and beyond. And of the ops of rows in order.
  */
 #include "tests/support/random_recipe.h"
 

@@ -67,7 +67,7 @@ END_TEST
 
 /* ---- memory ---- */
 
-/* Parts of vectors, elements in all lanes, displacements before and behind, odd places. */
+/* Parts of vectors, elements in all lanes, displacements before and after, odd places. */
 static void moves(struct kb *k, struct kb_val in, struct kb_val out)
 {
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 1), kb_index(k, 3), 1, KB_NONEMPTY);

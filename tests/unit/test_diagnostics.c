@@ -37,7 +37,7 @@ START_TEST(escapes)
 }
 END_TEST
 
-/* Every single byte, and every byte behind the head of a sequence, is read back by the strict reader. */
+/* Every single byte, and every byte after the head of a sequence, is read back by the strict reader. */
 START_TEST(any_bytes)
 {
 	static const char heads[] = {'a', '\xc3', '\xe2', '\xf0', '\xff', '"', '\\'};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * GGUF: metadata of every type, shapes, placement; every way a file can lie is refused; mutated and cut files
- * never crash and never give a tensor outside of the file.
+ * never crash and never give a tensor outside the file.
  */
 #include <check.h>
 #include <stdint.h>
@@ -72,7 +72,7 @@ static void pad(size_t alignment)
 	buf_fill(&file, '\0', (alignment - file.len % alignment) % alignment);
 }
 
-/* The bytes in memory of exactly their length, so that a sanitizer sees what is read behind them. */
+/* The bytes in memory of exactly their length, so that a sanitizer sees what is read after them. */
 static enum tfmc_status read_bytes(const char *bytes, size_t n, struct gguf *out)
 {
 	unsigned char *copy = arena_alloc(&r.arena, n + 1);

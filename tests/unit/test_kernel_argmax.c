@@ -20,7 +20,7 @@ static const int64_t widths[] = {1, 2, 7, 8, 9, 31, 32, 33, 64, 65, 100};
 	"func @f(%x: f32[R,D]) -> (i32[R]) { %y = group loops { "     \
 	"root %n = argmax %x : i32[R] yield %n } : i32[R] return %y }"
 
-/* Ties, one at the end, NaN in front, NaN but the last, -inf alone, NaN alone, zeros of both signs. */
+/* Ties, one at the end, NaN before, NaN but the last, -inf alone, NaN alone, zeros of both signs. */
 static void put_rows(float *x, int64_t width)
 {
 	for (int64_t j = 0; j < width; j++) {

@@ -21,7 +21,7 @@ static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aa
 	"module \"m\" stage=groups dim R in [0,16] dim V in [" #k ",900] "                               \
 	"func @f(%x: " #t "[R,V]) -> (" #t "[R,2," #k "]) { %y = group loops { root %n = topk %x {k=" #k \
 	"} : " #t "[R,2," #k "] yield %n } : " #t "[R,2," #k "] return %y }"
-/* An op before the root and one behind it. */
+/* An op before the root and one after it. */
 #define TOP_AMONG(k)                                                                                  \
 	"module \"m\" stage=groups dim R in [0,16] dim V in [" #k ",900] "                            \
 	"func @f(%x: f32[R,V]) -> (f32[R,2," #k "]) { %y = group loops { pre %m = neg %x : f32[R,V] " \

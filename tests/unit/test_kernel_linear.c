@@ -125,7 +125,7 @@ static void format_norm(struct buf *text, const char *attrs, bool is_behind)
 	           attrs, is_behind ? behind : before);
 }
 
-/* A norm in front or behind: the block of its rows, which workers choose by the number of rows, changes no
+/* A norm before or after: the block of its rows, which workers choose by the number of rows, changes no
  * bit. */
 START_TEST(test_norms)
 {

@@ -81,7 +81,7 @@ START_TEST(test_products)
 }
 END_TEST
 
-/* Other tiles; K in parts of odd and even length; a norm in front. */
+/* Other tiles; K in parts of odd and even length; a norm before. */
 START_TEST(test_schedules)
 {
 	static const char *const attrs[] = {"{mr=4 nr=32 lanes=8}", "{mr=2 nr=16 lanes=1}",

@@ -77,7 +77,7 @@ START_TEST(rests_are_exact)
 }
 END_TEST
 
-/* Behind 2^29 they are rounded. */
+/* After 2^29 they are rounded. */
 START_TEST(quotients_are_rounded_down)
 {
 	check_op(TEXT(floor_div), targets[_i], 2e-9);

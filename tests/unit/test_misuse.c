@@ -332,7 +332,7 @@ START_TEST(generation)
 		IS(TFMC_RT_E_PROMPT, tfmc_score(s, source, counts[i], first, 3, log_p));
 		IS(TFMC_RT_E_PROMPT, tfmc_score(s, source, N_SOURCE, first, counts[i], log_p));
 	}
-	/* more room than there is: nothing is written behind what is generated */
+	/* more room than there is: nothing is written after what is generated */
 	IS(TFMC_RT_OK, tfmc_generate(s, NULL, source, N_SOURCE, NULL, 0, out, UINT64_MAX, &n));
 	ck_assert_uint_eq(n, n_before);
 	ck_assert_uint_eq(generate(s, out), n_before);

@@ -40,7 +40,7 @@ static void put_array(struct buf *out, const char *header, const void *data, siz
 	buf_bytes(out, data, n);
 }
 
-/* The bytes in memory of exactly their length, so that a sanitizer sees what is read behind them. */
+/* The bytes in memory of exactly their length, so that a sanitizer sees what is read after them. */
 static const unsigned char *exact(const struct buf *b)
 {
 	unsigned char *copy = arena_alloc(&r.arena, b->len + 1);

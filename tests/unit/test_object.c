@@ -248,7 +248,7 @@ START_TEST(refuses_wrong_arguments)
 	fill(&c, 2, 3);
 	c.ids[1] = 10;
 	ck_assert_int_eq(call(s, &c), TFMC_RT_E_TOKEN);
-	c.len[0] = 1; /* what stands behind the length does not matter */
+	c.len[0] = 1; /* what stands after the length does not matter */
 	ck_assert_int_eq(call(s, &c), TFMC_RT_OK);
 	tfmc_session_close(s);
 	unload(&l);
@@ -442,7 +442,7 @@ START_TEST(cancelled_calls_change_no_length)
 END_TEST
 
 /* Workers are told to stop after any number of looks, more workers than this machine has: all get the same
- * status, and the calls behind compute as ever. */
+ * status, and the calls after compute as ever. */
 START_TEST(calls_are_cancelled_anywhere)
 {
 	static float x[48], out[48], first[48];

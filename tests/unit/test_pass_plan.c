@@ -51,7 +51,7 @@ static int64_t value_of(const struct ir_dim *d, int64_t batch)
 	return v;
 }
 
-/* Packs, and looks at the places for that B: all inside of the arena, apart while alive. Gives the arena. */
+/* Packs, and looks at the places for that B: all inside the arena, apart while alive. Gives the arena. */
 static int64_t check_places(const struct fixture *t, int64_t batch)
 {
 	int64_t arena = value_of(t->plan.arena, batch), peak = 0;

@@ -164,7 +164,7 @@ START_TEST(lengths)
 }
 END_TEST
 
-/* Random damage to a good file: any answer but a crash, and never a tensor outside of the bytes. */
+/* Random damage to a good file: any answer but a crash, and never a tensor outside the bytes. */
 START_TEST(random_damage)
 {
 	const char good[] =

@@ -15,7 +15,7 @@
 #define VOCAB 12
 #define DRAWS 1000000
 
-/* What stands in front of an id. */
+/* What stands before an id. */
 struct past {
 	const int32_t *ids;
 	int n;

@@ -22,7 +22,7 @@ static const int32_t text[MAX_B][MAX_T] = {{3, 8, 1, 6, 12, 9, 2, 15, 4, 10},
                                            {3, 1, 19, 4, 4, 16, 8, 11, 6, 0},
                                            {3, 12, 12, 7, 9, 3, 14, 10, 1, 5}};
 
-/* What a sequence of its own gives: logits [V] behind the first n ids of text[b]. */
+/* What a sequence of its own gives: logits [V] after the first n ids of text[b]. */
 static void expect(struct tfmc_session *s, int b, uint64_t n, float *logits)
 {
 	mini_encode(s, source[b], N_SOURCE);

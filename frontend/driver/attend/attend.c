@@ -92,7 +92,7 @@ static enum tfmc_status push_tokens(struct attend *a, struct attend_sequence *s,
 	return TFMC_OK;
 }
 
-/* Text, with the model's first ids in front where it generates, or ids as they are. */
+/* Text, with the model's first ids before where it generates, or ids as they are. */
 static enum tfmc_status read_sequence(struct attend *a, struct attend_sequence *s, const char *text,
                                       const char *ids, bool grows)
 {
@@ -174,7 +174,7 @@ static bool is_stop(const struct frontend_generate *g, int32_t id)
 	return false;
 }
 
-/* Greedy tokens behind what is there; the last one is looked at only when it is no stop id. */
+/* Greedy tokens after what is there; the last one is looked at only when it is no stop id. */
 static enum tfmc_status continue_tokens(struct attend *a, struct tfmc_session *s, int64_t steps)
 {
 	const struct frontend_generate *g = frontend_generate(a->l->model);

@@ -2,7 +2,7 @@
 /*
  * The weights of the chosen attentions: the graph with its attention ops recognized gets them
  * as further results (passes/probe), is compiled and runs once. Rounds of a repeat become
- * layers: their indices stand in the path behind that of the repeat.
+ * layers: their indices stand in the path after that of the repeat.
  */
 #include <string.h>
 

@@ -34,7 +34,7 @@
 #define WORK_MAX     INT64_C(10000000000) /* multiply-adds of the interpreter for an entry, some seconds */
 #define WEIGHT_WORK  4.0 /* multiply-adds that reading an element of a weight takes as long as */
 
-/* "1.5e-3 at [0,4,17], 0.25 in place of 0.2485": the element with the largest difference. */
+/* "1.5e-3 at [0,4,17], 0.25 instead of 0.2485": the element with the largest difference. */
 const char *tensor_difference(struct driver *d, const struct named_tensor *got,
                               const struct named_tensor *want)
 {

@@ -208,7 +208,7 @@ static int32_t *as_ids(struct driver *d, const struct named_tensors *t)
 	return ids;
 }
 
-/* new_tokens, or tokens with the first ones in front. */
+/* new_tokens, or tokens with the first ones before. */
 static void compare_ids(struct check_run *r, const struct named_tensor *want, const int32_t *got, uint64_t n,
                         uint64_t skip)
 {

@@ -224,7 +224,7 @@ static void sarif_message(struct buf *out, const char *key, const char *text)
 	buf_char(out, '}');
 }
 
-/* "physicalLocation":{..}; columns count code points, the end is the column behind. */
+/* "physicalLocation":{..}; columns count code points, the end is the column after. */
 static void sarif_place(struct buf *out, const struct diag_context *cx, struct loc loc)
 {
 	buf_str(out, "\"physicalLocation\":{\"artifactLocation\":{\"uri\":");

@@ -29,7 +29,7 @@ struct output_file {
 	const char *temporary; /* NULL: the file has no name */
 	FILE *stream;
 	uint64_t at;    /* position of the next byte */
-	uint64_t bytes; /* behind the last one */
+	uint64_t bytes; /* after the last one */
 	bool failed;    /* a diagnostic was emitted */
 	struct output_file *volatile next_named;
 };

@@ -170,7 +170,7 @@ static bool has_dim(const struct bench *b, const char *entry, uint64_t i)
 	return false;
 }
 
-/* A prompt in front of a step: a token, or as many as --context says, in the dim that step does not have. */
+/* A prompt before a step: a token, or as many as --context says, in the dim that step does not have. */
 static enum tfmc_status prepare_context(struct bench *b, struct call *c)
 {
 	const char *name = "prefill";

@@ -4,7 +4,7 @@
  * parallel_for runs one group after another, by the calling thread alone or by
  * a gang of workers, and stamps the clock around it. What a group costs beside
  * its neighbours' caches is in the figure, and with several workers the meeting
- * behind each group (an entry itself leaves out those that nobody needs).
+ * after each group (an entry itself leaves out those that nobody needs).
  */
 #ifndef TFMC_FRONTEND_DRIVER_RUN_BENCH_GROUPS_H
 #define TFMC_FRONTEND_DRIVER_RUN_BENCH_GROUPS_H
@@ -34,7 +34,7 @@ void bench_groups_end(struct bench_groups *g);
 /*
  * The table: for each group of `func` (the function or case that the calls ran) in order. values: those of
  * the module's dims; roof: operations a second of one core, 0: unknown. Several
- * workers: "busy" is the part of their time that they were inside of the group;
+ * workers: "busy" is the part of their time that they were inside the group;
  * percent are of the roof of as many cores. is_json: objects with commas between them.
  */
 void bench_groups_print(const struct bench_groups *g, struct buf *out, const struct ir_module *m,

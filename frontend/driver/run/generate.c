@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tfmc generate: text or token ids through the compiled object, printed as they
- * come when nothing has to stand in front of them.
+ * come when nothing has to stand before them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ struct generation {
 	struct wish wish;
 	const struct frontend_input *source; /* that is no ids; NULL: ids */
 	bool as_ids;
-	bool follows; /* the new text stands behind that of the prompt */
+	bool follows; /* the new text stands after that of the prompt */
 	int32_t *out; /* [cap] */
 	double *log_p;
 	uint64_t cap;
@@ -98,7 +98,7 @@ static int stream_text(void *user, int32_t id)
 	return tfmc_token_stream_add(&g->stream, id) == TFMC_TOKENIZER_E_STOPPED;
 }
 
-/* Tokens of a finished sequence on a line, behind a number. */
+/* Tokens of a finished sequence on a line, after a number. */
 static enum tfmc_status print_line(struct generation *g, double number, bool with_number, const int32_t *ids,
                                    uint64_t n)
 {
@@ -228,7 +228,7 @@ static enum tfmc_status generate_ids(struct generation *g, const struct ids *pro
 	                                  .max_new_tokens = g->wish.steps,
 	                                  .rules = &g->wish.rules,
 	                                  .user = g};
-	/* Behind a stop text nothing may have been printed: then the library, which looks for it, prints. */
+	/* After a stop text nothing may have been printed: then the library, which looks for it, prints. */
 	bool streams = !g->as_ids && g->d->tokenizer && !g->wish.rules.n_stop_texts;
 	o.on_token = g->as_ids ? print_id : streams ? stream_text : NULL;
 	o.on_text = g->as_ids || streams ? NULL : print_text;
@@ -254,7 +254,7 @@ static enum tfmc_status generate_text(void *user, const char *text)
 	struct generation *g = user;
 	const struct tfmc_record *r = g->record;
 	struct ids prompt = {0};
-	/* A tokenizer that says what stands in front of a text says all of it. */
+	/* A tokenizer that says what stands before a text says all of it. */
 	bool starts = !*text || !g->d->tokenizer || tfmc_tokenizer_is_bare(g->d->tokenizer);
 	if (r->generate_kind == 1 && starts)
 		TFMC_TRY(prompt_facts(g->d, r, r->start, r->n_start, &prompt));

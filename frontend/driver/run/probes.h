@@ -20,7 +20,7 @@ enum exit_code inspect_probes(struct driver *d);
 /* In place of the results of a function that hold probes: one tensor for each value, in order. */
 TFMC_MUST_USE enum tfmc_status probes_split(struct driver *d, const struct probe_values *values,
                                             const char *function, struct named_tensors *t);
-/* The function of the IR behind an entry: decode of prefill and step. */
+/* The function of the IR that serves an entry: decode of prefill and step. */
 const char *entry_function(const char *entry);
 
 /*

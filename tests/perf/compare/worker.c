@@ -8,7 +8,7 @@
  *
  *	worker MODE WEIGHTS THREADS STEPS SOURCE INPUT     INPUT: raw file, i32 ids or f32 patches
  *
- * MODE is run, prefill or decode. Decoding is one generation of STEPS tokens behind the prompt (SOURCE 0), or
+ * MODE is run, prefill or decode. Decoding is one generation of STEPS tokens after the prompt (SOURCE 0), or
  * for the source (SOURCE 1); the prompt is read once and the state trimmed back to it between generations.
  */
 #define _POSIX_C_SOURCE 200809L
@@ -121,7 +121,7 @@ static int32_t read_prompt(struct worker *w)
 	return arg_max(logits, vocab);
 }
 
-/* The tokens behind the first one; every token's time is one entry of times. */
+/* The tokens after the first one; every token's time is one entry of times. */
 static void generate(struct worker *w, int32_t first, double until)
 {
 	int64_t length = w->is_seq2seq ? 1 : w->n_prompt;
