@@ -32,6 +32,7 @@ enum kb_scalar {
 	KB_I8,
 	KB_U8,
 	KB_I16,
+	KB_U16,
 	KB_I32,
 	KB_I64,
 	KB_INDEX, /* of elements and bytes; in memory, where it may be at all, as i64 */
@@ -180,7 +181,7 @@ struct kb_val kb_cmp(struct kb *k, enum kb_cmp op, struct kb_val a, struct kb_va
 struct kb_val kb_select(struct kb *k, struct kb_val cond, struct kb_val a, struct kb_val b);
 struct kb_val kb_splat(struct kb *k, struct kb_val scalar, int lanes);
 struct kb_val kb_lane(struct kb *k, struct kb_val vector, int lane);
-/* Value conversion (float to int truncates, saturating; int widths sign-extend, U8 zero-extends; f16/bf16
+/* Value conversion (float to int truncates, saturating; int widths sign-extend, U8 and U16 zero-extend; f16/bf16
  * round to even). */
 struct kb_val kb_cvt(struct kb *k, struct kb_val v, enum kb_scalar to);
 struct kb_val kb_bitcast(struct kb *k, struct kb_val v, enum kb_scalar to); /* same width */

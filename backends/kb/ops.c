@@ -276,7 +276,8 @@ struct kb_val kb_cvt(struct kb *k, struct kb_val v, enum kb_scalar to)
 		return v;
 	struct kb_inst inst = {.op = KBO_CVT, .type = KB_TYPE(to, from.lanes)};
 	bool source = kb_is_float(from.scalar) || kb_is_int(from.scalar) || from.scalar == KB_BOOL;
-	if (!source || !(kb_is_float(to) || kb_is_int(to)))
+	bool is_rounded = kb_is_float(from.scalar) && to == KB_U16; /* nobody wants it */
+	if (!source || is_rounded || !(kb_is_float(to) || kb_is_int(to)))
 		return kb_poison(k, inst.type);
 	int64_t c;
 	if (kb_const_index(k, v, &c) && to == KB_I32 && c == (int32_t)c)

@@ -97,6 +97,12 @@ bool kb_same_func(const struct kb_func *a, const struct kb_func *b);
 /* The function that was recorded last, or an earlier one that equals it; the last one is then taken out
  * again. */
 const struct kb_func *kb_share_last(struct kb_module *m);
+/*
+ * The same function without conversions from or to bf16, and with none of f16 but to and from f32 where the printer
+ * has these; f itself when it has no others. Values of f keep their numbers. New parts live in `arena`; when there
+ * is no memory (arena_failed) it gives f.
+ */
+const struct kb_func *kb_legalize(const struct kb_func *f, struct arena *arena, bool has_f16);
 /* Bytes of an element in memory; 0 for what has no place there (VOID, BOOL). */
 int kb_scalar_bytes(enum kb_scalar s);
 bool kb_is_float(enum kb_scalar s);

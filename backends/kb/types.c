@@ -17,7 +17,7 @@ static bool is_word(enum kb_scalar s)
 
 bool kb_is_int(enum kb_scalar s)
 {
-	return s == KB_I8 || s == KB_U8 || s == KB_I16 || is_word(s);
+	return s == KB_I8 || s == KB_U8 || s == KB_I16 || s == KB_U16 || is_word(s);
 }
 
 int kb_scalar_bytes(enum kb_scalar s)
@@ -28,6 +28,7 @@ int kb_scalar_bytes(enum kb_scalar s)
 	case KB_I8:
 	case KB_U8: return 1;
 	case KB_I16:
+	case KB_U16:
 	case KB_F16:
 	case KB_BF16: return 2;
 	case KB_I32:
@@ -43,10 +44,10 @@ int kb_scalar_bytes(enum kb_scalar s)
 const char *kb_scalar_name(enum kb_scalar s)
 {
 	static const char *const names[] = {
-	        [KB_VOID] = "void", [KB_BOOL] = "bool", [KB_I8] = "i8",   [KB_U8] = "u8",
-	        [KB_I16] = "i16",   [KB_I32] = "i32",   [KB_I64] = "i64", [KB_INDEX] = "index",
-	        [KB_F16] = "f16",   [KB_BF16] = "bf16", [KB_F32] = "f32", [KB_F64] = "f64",
-	        [KB_PTR] = "ptr"};
+	        [KB_VOID] = "void",   [KB_BOOL] = "bool", [KB_I8] = "i8",     [KB_U8] = "u8",
+	        [KB_I16] = "i16",     [KB_U16] = "u16",   [KB_I32] = "i32",   [KB_I64] = "i64",
+	        [KB_INDEX] = "index", [KB_F16] = "f16",   [KB_BF16] = "bf16", [KB_F32] = "f32",
+	        [KB_F64] = "f64",     [KB_PTR] = "ptr"};
 	return names[s];
 }
 

@@ -81,6 +81,7 @@ static struct kb_val scalar_const(struct eval *e, enum kb_scalar s, double v)
 	case KB_I8:
 	case KB_U8:
 	case KB_I16:
+	case KB_U16:
 	case KB_F16:
 	case KB_BF16:
 	case KB_PTR: break;

@@ -21,7 +21,8 @@ LLVMTypeRef replay_scalar(const struct replay_module *m, enum kb_scalar s)
 	case KB_BOOL: return LLVMInt1TypeInContext(m->context);
 	case KB_I8:
 	case KB_U8: return LLVMInt8TypeInContext(m->context);
-	case KB_I16: return LLVMInt16TypeInContext(m->context);
+	case KB_I16:
+	case KB_U16: return LLVMInt16TypeInContext(m->context);
 	case KB_I32: return LLVMInt32TypeInContext(m->context);
 	case KB_I64:
 	case KB_INDEX: return LLVMInt64TypeInContext(m->context);
@@ -198,7 +199,10 @@ static void replay_body(struct replay *r)
 
 static void replay_function(struct replay_module *m, const struct kb_func *f)
 {
-	struct replay r = {.module = m, .target = target_of(m, f), .record = f};
+	/* F16C came with AVX2 and FMA: every target with fma has it. */
+	const struct target *target = target_of(m, f);
+	f = kb_legalize(f, m->arena, target->has_fma);
+	struct replay r = {.module = m, .target = target, .record = f};
 	r.function = LLVMGetNamedFunction(m->module, f->name);
 	r.values = ARENA_ARRAY(m->arena, LLVMValueRef, f->n_values + 1);
 	r.vars = ARENA_ARRAY(m->arena, LLVMValueRef, f->n_vars + 1);

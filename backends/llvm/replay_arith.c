@@ -75,7 +75,8 @@ static LLVMValueRef compare(struct replay *r, enum kb_scalar s, enum kb_cmp op, 
 {
 	if (kb_is_float(s))
 		return LLVMBuildFCmp(r->builder, float_predicate(op), a, b, "");
-	return LLVMBuildICmp(r->builder, int_predicate(op, s == KB_U8 || s == KB_PTR), a, b, "");
+	return LLVMBuildICmp(r->builder, int_predicate(op, s == KB_U8 || s == KB_U16 || s == KB_PTR), a, b,
+	                     "");
 }
 
 /* a op b ? a : b */

@@ -75,6 +75,7 @@ struct print {
  */
 struct cfamily_dialect_table {
 	bool has_spaces; /* print->spaces is filled before anything is printed */
+	bool has_f16;    /* conversions between f16 and f32 */
 	/* Top of the file, behind the title; needed helpers follow it. */
 	void (*prelude)(struct print *p, struct buf *out);
 	/* Why the function cannot be said in this dialect ("f64"), or NULL. */

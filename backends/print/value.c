@@ -204,8 +204,8 @@ struct kb_type print_arg_type(const struct print *p, const struct kb_inst *i, si
 
 struct space_pointer print_value_space(const struct print *p, uint32_t id)
 {
-	return p->spaces.funcs ? p->spaces.funcs[p->f_number].values[id]
-	                       : (struct space_pointer){SPACE_NONE, true};
+	return p->spaces.funcs && p->f->types[id].scalar == KB_PTR ? p->spaces.funcs[p->f_number].values[id]
+	                                                           : (struct space_pointer){SPACE_NONE, true};
 }
 
 struct space_pointer print_arg_space(const struct print *p, const struct kb_inst *i, size_t k)

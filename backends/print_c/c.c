@@ -26,6 +26,7 @@ enum c_element c_element_of(enum kb_scalar s, int lanes)
 	case KB_I8: return C_I8;
 	case KB_U8: return C_U8;
 	case KB_I16: return C_I16;
+	case KB_U16: return C_U16;
 	case KB_I32: return C_I32;
 	case KB_I64:
 	case KB_INDEX: return C_I64;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Conversions. Small floats go through float: f16 by vload_half and vstore_half
- * on a private copy of the bits (core OpenCL C, no extension), bf16 by integers.
- * Wide integers reach bf16 through a float rounded to odd, so that the second
- * rounding is the only one. Floats saturate into integers, and NaN gives 0
+ * Conversions. f16 goes through vload_half and vstore_half on a private copy of the bits (core OpenCL C, no
+ * extension); bf16 is integer code of the record (kb_legalize). Floats saturate into integers, and NaN gives 0
  * explicitly: the standard leaves it to the device.
  */
 #include "backends/print_opencl/convert.h"
@@ -17,12 +15,6 @@ struct conversion {
 	enum kb_scalar from, to;
 	int lanes;
 };
-
-/* Has more bits than a float's fraction. */
-static bool is_wide(enum kb_scalar s)
-{
-	return s == KB_I32 || s == KB_I64 || s == KB_INDEX;
-}
 
 /* convert_float4( or as_float4( */
 static void open_call(const struct conversion *c, const char *what, const char *to)
@@ -49,43 +41,11 @@ static void print_number(const struct conversion *c)
 		operand(c);
 }
 
-/* The operand as float, of any type. */
-static void print_as_float(const struct conversion *c)
+static void by_helper(const struct conversion *c, enum opencl_helper h, enum kb_scalar of)
 {
-	bool by_helper = c->from == KB_F16 || (c->to == KB_BF16 && is_wide(c->from));
-	if (c->from == KB_F32) {
-		operand(c);
-	} else if (by_helper) {
-		opencl_helper(c->p, c->from == KB_F16 ? HELPER_F16_TO : HELPER_ODD_FLOAT,
-		              c->from == KB_F16 ? KB_F32 : c->from, c->lanes, c->out);
-		buf_char(c->out, '(');
-		operand(c);
-		buf_char(c->out, ')');
-	} else if (c->from == KB_BF16) {
-		open_call(c, "as", "float");
-		open_call(c, "convert", "uint");
-		operand(c);
-		buf_str(c->out, ") << 16)");
-	} else {
-		open_call(c, "convert", "float");
-		print_number(c);
-		buf_char(c->out, ')');
-	}
-}
-
-static void float_to(const struct conversion *c)
-{
-	if (c->to == KB_F32) {
-		print_as_float(c);
-		return;
-	}
-	if (c->to == KB_F16 || c->to == KB_BF16)
-		opencl_helper(c->p, c->to == KB_F16 ? HELPER_F16_OF : HELPER_BF16_OF, KB_F32, c->lanes,
-		              c->out);
-	else
-		opencl_helper(c->p, HELPER_INT_OF, c->to, c->lanes, c->out);
+	opencl_helper(c->p, h, of, c->lanes, c->out);
 	buf_char(c->out, '(');
-	print_as_float(c);
+	operand(c);
 	buf_char(c->out, ')');
 }
 
@@ -98,8 +58,10 @@ void opencl_convert(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct conversion c = conversion_of(p, i, out);
 	const char *name = opencl_scalar(c.to, p->options->index_bits);
-	if (kb_is_float(c.from) || kb_is_float(c.to)) {
-		float_to(&c);
+	if (c.from == KB_F16 || c.to == KB_F16) {
+		by_helper(&c, c.to == KB_F16 ? HELPER_F16_OF : HELPER_F16_TO, KB_F32);
+	} else if (c.from == KB_F32) {
+		by_helper(&c, HELPER_INT_OF, c.to);
 	} else if (strcmp(name, opencl_scalar(c.from, p->options->index_bits)) == 0) {
 		print_number(&c);
 	} else {

@@ -29,8 +29,7 @@ static void type_of(struct buf *out, const char *scalar, int lanes)
 static const char *const prefixes[] = {
         [HELPER_FMA] = "fma_",       [HELPER_LESSER] = "lesser_", [HELPER_GREATER] = "greater_",
         [HELPER_SUM] = "sum_",       [HELPER_LEAST] = "least_",   [HELPER_MOST] = "most_",
-        [HELPER_F16_OF] = "f16_of_", [HELPER_F16_TO] = "f16_to_", [HELPER_BF16_OF] = "bf16_of_",
-        [HELPER_INT_OF] = "trunc_",  [HELPER_ODD_FLOAT] = "odd_",
+        [HELPER_F16_OF] = "f16_of_", [HELPER_F16_TO] = "f16_to_", [HELPER_INT_OF] = "trunc_",
 };
 
 /* float, int8, ...: the name of an element, and nothing or a number of lanes. */
@@ -163,23 +162,6 @@ static void print_f16(struct helpers *p, enum opencl_helper h, int lanes)
 	}
 }
 
-/* Adds half of the last kept bit, less one when that bit is even; NaN keeps its sign and becomes quiet. */
-static void print_bf16(struct helpers *p, int lanes)
-{
-	struct buf *out = p->out;
-	open_function(p, HELPER_BF16_OF, KB_F32, lanes, "ushort", "float");
-	buf_str(out, " x)\n{\n\t");
-	type_of(out, "uint", lanes);
-	buf_str(out, " bits = as_");
-	type_of(out, "uint", lanes);
-	buf_str(out, "(x), high = bits >> 16;\n\t");
-	type_of(out, "uint", lanes);
-	buf_str(out, " near = (bits + 0x7fffu + (high & 1u)) >> 16;\n\treturn convert_");
-	type_of(out, "ushort", lanes);
-	buf_str(out, lanes == 1 ? "((bits & 0x7fffffffu) > 0x7f800000u ? high | 0x40u : near);\n}\n\n"
-	                        : "(select(near, high | 0x40u, (bits & 0x7fffffffu) > 0x7f800000u));\n}\n\n");
-}
-
 /* Lanes of a mask for integers of the type: as wide as they. */
 static void print_is_nan(struct helpers *p, enum kb_scalar to, int lanes)
 {
@@ -212,34 +194,6 @@ static void print_int_of(struct helpers *p, enum kb_scalar to, int lanes)
 	buf_str(out, ")(0), ");
 	print_is_nan(p, to, lanes);
 	buf_str(out, ");\n}\n\n");
-}
-
-/* The float next to x toward zero, its last bit set when anything was lost; masks of vectors are -1. */
-static void print_odd_float(struct helpers *p, enum kb_scalar from, int lanes)
-{
-	const char *scalar = opencl_scalar(from, p->index_bits);
-	const char *mask = strcmp(scalar, "long") == 0 && lanes > 1 ? "convert_int" : "";
-	struct buf *out = p->out;
-	open_function(p, HELPER_ODD_FLOAT, from, lanes, "float", scalar);
-	buf_str(out, " x)\n{\n\t");
-	type_of(out, "float", lanes);
-	buf_str(out, " near = convert_");
-	type_of(out, "float", lanes);
-	buf_str(out, "(x);\n\t");
-	type_of(out, scalar, lanes);
-	buf_str(out, " back = convert_");
-	type_of(out, scalar, lanes);
-	buf_str(out, "_sat(near);\n\t");
-	type_of(out, "int", lanes);
-	buf_str(out, " bits = as_");
-	type_of(out, "int", lanes);
-	buf_printf(out, "(near) %c ", lanes == 1 ? '-' : '+');
-	type_of(out, mask, *mask ? lanes : 1);
-	buf_str(out, "(abs(back) > abs(x));\n\treturn as_");
-	type_of(out, "float", lanes);
-	buf_str(out, lanes == 1 ? "(bits | " : "(select(bits, bits | 1, ");
-	type_of(out, mask, *mask ? lanes : 1);
-	buf_str(out, lanes == 1 ? "(back != x));\n}\n\n" : "(back != x)));\n}\n\n");
 }
 
 /* ---- asking ---- */
@@ -278,9 +232,7 @@ static void print_helper(struct helpers *p, enum opencl_helper h, enum kb_scalar
 		return;
 	case HELPER_F16_OF:
 	case HELPER_F16_TO: print_f16(p, h, lanes); return;
-	case HELPER_BF16_OF: print_bf16(p, lanes); return;
 	case HELPER_INT_OF: print_int_of(p, s, lanes); return;
-	case HELPER_ODD_FLOAT: print_odd_float(p, s, lanes); return;
 	}
 }
 

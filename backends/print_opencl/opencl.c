@@ -411,6 +411,7 @@ const struct cfamily_dialect_table *cfamily_opencl(void)
 {
 	static const struct cfamily_dialect_table table = {
 	        .has_spaces = true,
+	        .has_f16 = true,
 	        .prelude = prelude,
 	        .refuse = refuse,
 	        .type = print_type,

@@ -32,6 +32,7 @@ const char *opencl_scalar(enum kb_scalar s, int index_bits)
 	case KB_I32: return "int";
 	case KB_I64: return "long";
 	case KB_INDEX: return index_bits == 64 ? "long" : "int";
+	case KB_U16:
 	case KB_F16:
 	case KB_BF16: return "ushort";
 	case KB_F32: return "float";
@@ -211,6 +212,7 @@ static int lane_bytes(enum kb_scalar s, int index_bits)
 	case KB_I8:
 	case KB_U8: return 1;
 	case KB_I16:
+	case KB_U16:
 	case KB_F16:
 	case KB_BF16: return 2;
 	case KB_BOOL:

@@ -32,13 +32,11 @@ enum opencl_helper {
 	HELPER_SUM,     /* of all lanes, one tree */
 	HELPER_LEAST,
 	HELPER_MOST,
-	HELPER_F16_OF,   /* bits of f16 from float */
-	HELPER_F16_TO,   /* float from bits of f16 */
-	HELPER_BF16_OF,  /* bits of bf16 from float */
-	HELPER_INT_OF,   /* integer from float */
-	HELPER_ODD_FLOAT /* float from integer, rounded to odd */
+	HELPER_F16_OF, /* bits of f16 from float */
+	HELPER_F16_TO, /* float from bits of f16 */
+	HELPER_INT_OF  /* integer from float */
 };
-/* Writes the name for elements of `s`, which is the integer of INT_OF and ODD_FLOAT, and asks for it. */
+/* Writes the name for elements of `s`, which is the integer of INT_OF, and asks for it. */
 void opencl_helper(struct print *p, enum opencl_helper h, enum kb_scalar s, int lanes, struct buf *out);
 /* The same for a shuffle of two operands. */
 void opencl_shuffle_helper(struct print *p, const struct kb_inst *i, struct buf *out);

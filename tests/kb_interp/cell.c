@@ -20,6 +20,8 @@ union kb_cell kb_cell_int(enum kb_scalar s, int64_t v)
 		c.i = (int8_t)(uint8_t)(uint64_t)v;
 	else if (s == KB_U8)
 		c.i = (uint8_t)(uint64_t)v;
+	else if (s == KB_U16)
+		c.i = (uint16_t)(uint64_t)v;
 	else if (s == KB_I16)
 		c.i = (int16_t)(uint16_t)(uint64_t)v;
 	else if (s == KB_I32)

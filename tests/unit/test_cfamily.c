@@ -21,10 +21,10 @@ struct sink {
 
 static int scalar_bytes(enum kb_scalar s)
 {
-	return s == KB_I8 || s == KB_U8                     ? 1
-	       : s == KB_I16 || s == KB_F16 || s == KB_BF16 ? 2
-	       : s == KB_I32 || s == KB_F32                 ? 4
-	                                                    : 8;
+	return s == KB_I8 || s == KB_U8                                    ? 1
+	       : s == KB_I16 || s == KB_U16 || s == KB_F16 || s == KB_BF16 ? 2
+	       : s == KB_I32 || s == KB_F32                                ? 4
+	                                                                   : 8;
 }
 
 static void put(struct sink *s, struct kb_val v)
@@ -173,7 +173,7 @@ static void int_ops(struct kb *k, struct kb_val in, struct kb_val out)
 
 static void narrow_ops(struct kb *k, struct kb_val in, struct kb_val out)
 {
-	static const enum kb_scalar scalars[] = {KB_I8, KB_U8, KB_I16};
+	static const enum kb_scalar scalars[] = {KB_I8, KB_U8, KB_I16, KB_U16};
 	struct sink s = {k, out, 0};
 	for (size_t i = 0; i < TFMC_COUNT(scalars); i++)
 		for (int lanes = 1; lanes <= 8; lanes *= 8) {

@@ -226,7 +226,7 @@ static void narrow_ops_of(struct kb *k, struct kb_val in, struct kb_val out, enu
 
 static void narrow_ops(struct kb *k, struct kb_val in, struct kb_val out)
 {
-	static const enum kb_scalar types[] = {KB_I8, KB_U8, KB_I16};
+	static const enum kb_scalar types[] = {KB_I8, KB_U8, KB_I16, KB_U16};
 	int64_t at = 0;
 	for (size_t i = 0; i < TFMC_COUNT(types); i++) {
 		narrow_ops_of(k, in, out, types[i], 1, &at);
@@ -240,7 +240,7 @@ START_TEST(computes_narrow_integers)
 	                                        127, 0,  0,   254, 78,  9,  81, 12, 130, 128, 7,
 	                                        90,  91, 12,  210, 11,  19, 21, 1,  17,  3};
 	struct opencl_case c = {
-	        .body = narrow_ops, .in = bytes, .in_bytes = sizeof(bytes), .out_bytes = 4 * 3 * 18 * 9};
+	        .body = narrow_ops, .in = bytes, .in_bytes = sizeof(bytes), .out_bytes = 4 * 4 * 18 * 9};
 	opencl_case_check(&c);
 }
 END_TEST
