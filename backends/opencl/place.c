@@ -5,6 +5,7 @@
  * on views stays in the kernel, so that a place is the whole buffer of a value.
  */
 #include "backends/opencl/internal.h"
+#include "backends/plan/touch.h"
 
 #include <string.h>
 
@@ -149,64 +150,16 @@ static enum tfmc_status add_place(struct group *g, struct opencl_place p, bool i
 	return TFMC_OK;
 }
 
-/* What is computed in the group, or in place like constants, is in no memory. */
-static enum tfmc_status add_value(struct group *g, struct ir_value v, bool is_written)
-{
-	const struct ir_func *f = g->function->func;
-	struct opencl_place p;
-	struct binding_slice s;
-	struct ir_value base = ir_view_base(f, v);
-	enum place_kind kind = g->function->places[base.id].kind;
-	bool is_slice = kind == PLACE_NONE || kind == PLACE_SLICE;
-	bool found = is_slice
-	                     ? ir_is_state_slice(f, base) && binding_find_slice(&g->b->object, f, base, &s) &&
-	                               place_of_slice(g, &s, &p)
-	                     : place_of_value(g, base, &p);
-	return found ? add_place(g, p, is_written) : TFMC_OK;
-}
-
-static size_t first_index(enum ir_opcode code)
-{
-	return code == OP_state_append ? 3 : code == OP_state_write ? 2 : 1;
-}
-
-/* The slice a state op works on. */
-static enum tfmc_status add_state(struct group *g, const struct ir_op *op)
-{
-	size_t first = first_index(op->code);
-	const struct ir_type *t = ir_type_of(g->function->func, op->operands[0]);
-	struct binding_slice s = {object_state(&g->b->object, t->state), op->operands + first,
-	                          op->n_operands - first};
-	struct opencl_place p;
-	if (!s.state || !place_of_slice(g, &s, &p))
-		return TFMC_OK;
-	return add_place(g, p, op->code != OP_state_read);
-}
-
-static enum tfmc_status add_operands(struct group *g, const struct ir_op *op)
-{
-	for (size_t i = 0; i < op->n_operands; i++) {
-		if (!op->operands[i].id)
-			continue;
-		if (ir_type_of(g->function->func, op->operands[i])->kind == IR_STATE)
-			TFMC_TRY(add_state(g, op));
-		else
-			TFMC_TRY(add_value(g, op->operands[i], false));
-	}
-	return TFMC_OK;
-}
-
 enum tfmc_status place_collect(struct group *g)
 {
-	const struct ir_op *group = g->e.group;
-	const struct ir_region *r = group->region;
-	for (size_t i = 0; i + 1 < r->n_ops; i++)
-		TFMC_TRY(add_operands(g, r->ops[i]));
-	for (size_t i = 0; i < group->n_results; i++) {
-		struct ir_value v = group->results[i];
-		bool is_slice = ir_is_state_slice(g->function->func, v);
-		if (ir_type_of(g->function->func, v)->kind == IR_TENSOR && !is_slice)
-			TFMC_TRY(add_value(g, v, true));
+	struct touches all = {0};
+	if (!touch_group(&g->b->object, g->function, g->e.group, &all))
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < all.n; i++) {
+		const struct touch *t = &all.items[i];
+		struct opencl_place p;
+		if (t->base.id ? place_of_value(g, t->base, &p) : place_of_slice(g, &t->slice, &p))
+			TFMC_TRY(add_place(g, p, t->is_written));
 	}
 	return TFMC_OK;
 }

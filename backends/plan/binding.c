@@ -154,28 +154,23 @@ static bool slice_base(struct emit *e, const struct binding_slice *s, struct kb_
 	return e->bases ? e->bases->slice(e->bases->user, s, ptr) : binding_slice_address(e, s, ptr);
 }
 
-static bool slice_of_op(const struct object *o, const struct ir_func *f, const struct ir_op *op,
-                        struct binding_slice *out)
+bool binding_state_slice(const struct object *o, const struct ir_func *f, const struct ir_op *op,
+                         struct binding_slice *out)
 {
-	size_t first = op->code == OP_state_append ? 3 : 1;
+	size_t first = op->code == OP_state_append ? 3 : op->code == OP_state_write ? 2 : 1;
+	if (op->code != OP_state_append && op->code != OP_state_read && op->code != OP_state_write)
+		return false;
 	out->state = object_state(o, ir_type_of(f, op->operands[0])->state);
 	out->at = op->operands + first;
 	out->n_at = op->n_operands - first;
 	return out->state != NULL;
 }
 
-/* The op that gives a slice, inside the group it came from. */
 bool binding_find_slice(const struct object *o, const struct ir_func *f, struct ir_value v,
                         struct binding_slice *out)
 {
-	const struct ir_op *op = ir_def(f, v);
-	while (op && op->code == OP_group) {
-		v = op->region->ops[op->region->n_ops - 1]->operands[ir_info(f, v)->index];
-		op = ir_def(f, v);
-	}
-	if (!op || (op->code != OP_state_append && op->code != OP_state_read))
-		return false;
-	return slice_of_op(o, f, op, out);
+	const struct ir_op *op = ir_slice_op(f, v);
+	return op && binding_state_slice(o, f, op, out);
 }
 
 /* From one row of a call to the next. */

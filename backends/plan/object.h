@@ -244,6 +244,9 @@ struct binding_indexed {
 	int64_t offset;
 };
 
+/* The slice that a state op works on. False: it is no such op. */
+bool binding_state_slice(const struct object *o, const struct ir_func *f, const struct ir_op *op,
+                         struct binding_slice *out);
 /* The slice that v is, or was in the group it came from. False: none. */
 bool binding_find_slice(const struct object *o, const struct ir_func *f, struct ir_value v,
                         struct binding_slice *out);

@@ -7,111 +7,35 @@
  * values of its heads, when linear and attention divide the heads alike.
  */
 #include "backends/plan/order.h"
+#include "backends/plan/touch.h"
 
 #include "ir/analysis/cost.h"
 #include "ir/support/checked.h"
 #include "ir/target/tile.h"
 
-enum area_kind { AREA_PLAN, AREA_OUTPUT, AREA_STATE };
-
-struct area {
-	enum area_kind kind;
-	bool is_written;
-	size_t number;                     /* of an output */
-	const struct ir_dim *from, *bytes; /* of a buffer */
-	const struct state_place *state;
-	struct ir_value value; /* as the group names it */
-};
-
-struct areas {
-	const struct object *object;
-	const struct function *f;
-	struct {
-		struct area *items;
-		size_t n, cap;
-	} list;
-};
-
-/* ---- what a group touches ---- */
-
-static void add_area(struct areas *a, struct area area)
-{
-	struct area *slot = ARENA_PUSH(a->object->arena, &a->list);
-	if (slot)
-		*slot = area;
-}
-
-static void touch(struct areas *a, struct ir_value v, bool is_written)
-{
-	const struct ir_func *f = a->f->func;
-	const struct ir_type *t = ir_type_of(f, v);
-	struct area area = {.is_written = is_written, .value = v};
-	struct binding_slice slice;
-	if (t->kind == IR_STATE) {
-		area.kind = AREA_STATE;
-		area.state = object_state(a->object, t->state);
-		add_area(a, area);
-		return;
-	}
-	struct ir_value base = ir_view_base(f, v);
-	const struct place *p = &a->f->places[base.id];
-	area.bytes = ir_type_bytes(a->object->module, ir_type_of(f, base));
-	area.from = p->at;
-	area.number = p->number;
-	switch (p->kind) {
-	case PLACE_NONE:
-	case PLACE_SLICE:
-		if (!binding_find_slice(a->object, f, base, &slice))
-			return;
-		area.kind = AREA_STATE;
-		area.state = slice.state;
-		break;
-	case PLACE_PLAN: area.kind = AREA_PLAN; break;
-	case PLACE_OUTPUT: area.kind = AREA_OUTPUT; break;
-	case PLACE_INPUT:
-	case PLACE_PAST:
-	case PLACE_WEIGHT: return; /* nobody writes these while a call runs */
-	}
-	add_area(a, area);
-}
-
-static bool is_write(const struct ir_op *op, size_t operand)
-{
-	return operand == 0 && (op->code == OP_state_append || op->code == OP_state_write);
-}
-
-static void touch_group(struct areas *a, const struct ir_op *group)
-{
-	const struct ir_func *f = a->f->func;
-	for (size_t i = 0; i < group->n_results; i++)
-		touch(a, group->results[i], true);
-	for (size_t i = 0; i < group->region->n_ops; i++) {
-		const struct ir_op *op = group->region->ops[i];
-		for (size_t k = 0; k < op->n_operands; k++)
-			if (op->operands[k].id && ir_info(f, op->operands[k])->region != group->region)
-				touch(a, op->operands[k], is_write(op, k));
-	}
-}
-
-/* ---- whether areas meet ---- */
-
-static bool ends_before(const struct object *o, const struct area *a, const struct area *b)
+static bool ends_before(const struct object *o, const struct function *f, const struct touch *a,
+                        const struct touch *b)
 {
 	struct ir_dims *dims = o->module->dims;
-	const struct ir_dim *gap = ir_dim_sub(dims, b->from, ir_dim_add(dims, a->from, a->bytes));
-	return ir_dim_lo(dims, gap) >= 0;
+	const struct ir_dim *bytes = ir_type_bytes(o->module, ir_type_of(f->func, a->base));
+	const struct ir_dim *from = f->places[a->base.id].at, *to = f->places[b->base.id].at;
+	return ir_dim_lo(dims, ir_dim_sub(dims, to, ir_dim_add(dims, from, bytes))) >= 0;
 }
 
-static bool meet(const struct object *o, const struct area *a, const struct area *b)
+/* Both touch the same memory, and one of them writes it. Nobody writes weights and inputs while a call runs. */
+static bool meet(const struct object *o, const struct function *f, const struct touch *a,
+                 const struct touch *b)
 {
-	if (a->kind != b->kind || (!a->is_written && !b->is_written))
+	const struct place *x = &f->places[a->base.id], *y = &f->places[b->base.id];
+	if ((!a->is_written && !b->is_written) || !a->is_outer || !b->is_outer)
 		return false;
-	switch (a->kind) {
-	case AREA_STATE: return a->state == b->state;
-	case AREA_OUTPUT: return a->number == b->number;
-	case AREA_PLAN: break;
-	}
-	return !a->from || !b->from || (!ends_before(o, a, b) && !ends_before(o, b, a));
+	if (!a->base.id || !b->base.id)
+		return a->slice.state == b->slice.state;
+	if (x->kind != y->kind)
+		return false;
+	if (x->kind == PLACE_PLAN)
+		return !x->at || !y->at || (!ends_before(o, f, a, b) && !ends_before(o, f, b, a));
+	return x->kind == PLACE_OUTPUT && x->number == y->number;
 }
 
 /* ---- heads ---- */
@@ -145,9 +69,8 @@ static int64_t parts_of_heads(int64_t heads, int64_t size)
 
 /* Attention over one new token, which the linear before it computes with queries, keys and values by heads.
  */
-static int64_t parts_of(const struct areas *a, const struct ir_op *linear, const struct ir_op *attention)
+static int64_t parts_of(const struct ir_func *f, const struct ir_op *linear, const struct ir_op *attention)
 {
-	const struct ir_func *f = a->f->func;
 	const struct ir_op *first = root_of(linear), *second = root_of(attention);
 	int64_t heads, size, size_v, rows;
 	if (ir_info(f, linear->results[0])->region != ir_info(f, attention->results[0])->region)
@@ -172,47 +95,45 @@ static int64_t parts_of(const struct areas *a, const struct ir_op *linear, const
 
 /* Memory that both touch, but every worker only where its own heads are: what the linear gives attention, and
  * the queries, in whose place attention leaves its result. */
-static bool is_own(const struct areas *a, const struct ir_op *attention, const struct area *x,
-                   const struct area *y)
+static bool is_own(const struct object *o, const struct function *f, const struct ir_op *attention,
+                   const struct touch *x, const struct touch *y)
 {
 	const struct ir_op *root = root_of(attention);
-	const struct ir_func *f = a->f->func;
 	for (size_t i = 0; i < 3; i++)
 		if (ir_same(y->value, root->operands[i]))
 			return x->is_written;
-	const struct ir_type *q = ir_type_of(f, ir_view_base(f, root->operands[0]));
-	const struct ir_type *out = ir_type_of(f, attention->results[0]);
-	return x->is_written && y->is_written && x->kind == AREA_PLAN && x->from == y->from &&
-	       ir_same(x->value, ir_view_base(f, root->operands[0])) &&
-	       ir_type_count(a->object->module->dims, q) == ir_type_count(a->object->module->dims, out);
+	struct ir_value queries = ir_view_base(f->func, root->operands[0]);
+	const struct ir_type *q = ir_type_of(f->func, queries);
+	const struct ir_type *out = ir_type_of(f->func, attention->results[0]);
+	return x->is_written && y->is_written && f->places[x->base.id].kind == PLACE_PLAN &&
+	       f->places[x->base.id].at == f->places[y->base.id].at && ir_same(x->value, queries) &&
+	       ir_type_count(o->module->dims, q) == ir_type_count(o->module->dims, out);
+}
+
+/* Nothing that both touch makes them wait; `attention`: what is its workers' own does not. NULL: everything. */
+static bool is_free(const struct object *o, const struct function *f, const struct ir_op *before,
+                    const struct ir_op *group, const struct ir_op *attention)
+{
+	struct touches x = {0}, y = {0};
+	if (!touch_group(o, f, before, &x) || !touch_group(o, f, group, &y))
+		return false;
+	for (size_t i = 0; i < x.n; i++)
+		for (size_t k = 0; k < y.n; k++)
+			if (meet(o, f, &x.items[i], &y.items[k]) &&
+			    !(attention && is_own(o, f, attention, &x.items[i], &y.items[k])))
+				return false;
+	return true;
 }
 
 int64_t order_parts(const struct object *o, const struct function *f, const struct ir_op *before,
                     const struct ir_op *group)
 {
-	struct areas x = {.object = o, .f = f}, y = x;
-	int64_t parts = parts_of(&x, before, group);
-	if (parts < 2)
-		return 1;
-	touch_group(&x, before);
-	touch_group(&y, group);
-	for (size_t i = 0; i < x.list.n; i++)
-		for (size_t k = 0; k < y.list.n; k++)
-			if (meet(o, &x.list.items[i], &y.list.items[k]) &&
-			    !is_own(&x, group, &x.list.items[i], &y.list.items[k]))
-				return 1;
-	return parts;
+	int64_t parts = parts_of(f->func, before, group);
+	return parts > 1 && is_free(o, f, before, group, group) ? parts : 1;
 }
 
 bool order_is_free(const struct object *o, const struct function *f, const struct ir_op *before,
                    const struct ir_op *group)
 {
-	struct areas x = {.object = o, .f = f}, y = x;
-	touch_group(&x, before);
-	touch_group(&y, group);
-	for (size_t i = 0; i < x.list.n; i++)
-		for (size_t k = 0; k < y.list.n; k++)
-			if (meet(o, &x.list.items[i], &y.list.items[k]))
-				return false;
-	return true;
+	return is_free(o, f, before, group, NULL);
 }

@@ -21,8 +21,7 @@ struct ir_value ir_view_base(const struct ir_func *f, struct ir_value v)
 	return v;
 }
 
-/* The op that gives a state slice, in the group it came from; NULL: v is none. */
-static const struct ir_op *slice_op(const struct ir_func *f, struct ir_value v)
+const struct ir_op *ir_slice_op(const struct ir_func *f, struct ir_value v)
 {
 	const struct ir_op *op = ir_def(f, v);
 	while (op != NULL && op->code == OP_group) {
@@ -39,12 +38,12 @@ static const struct ir_op *slice_op(const struct ir_func *f, struct ir_value v)
 
 bool ir_is_state_slice(const struct ir_func *f, struct ir_value v)
 {
-	return slice_op(f, v) != NULL;
+	return ir_slice_op(f, v) != NULL;
 }
 
 bool ir_slice_ring(const struct ir_func *f, struct ir_value v, int64_t *held)
 {
-	const struct ir_op *op = slice_op(f, v);
+	const struct ir_op *op = ir_slice_op(f, v);
 	*held = 0;
 	if (op == NULL || op->code != OP_state_append ||
 	    ((const struct attrs_state_append *)op->attrs)->rows == 0)

@@ -36,6 +36,8 @@ struct ir_view {
 
 /* The value at the root of a chain of views; v itself when it is no view. */
 struct ir_value ir_view_base(const struct ir_func *f, struct ir_value v);
+/* The op that gives a state slice, in the group it came from; NULL: v is none. */
+const struct ir_op *ir_slice_op(const struct ir_func *f, struct ir_value v);
 /* True when v is a state slice: state_append or state_read result 0, also as the result of a group. */
 bool ir_is_state_slice(const struct ir_func *f, struct ir_value v);
 
