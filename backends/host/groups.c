@@ -9,6 +9,7 @@
  */
 #include "backends/kb/record.h"
 #include "backends/plan/order.h"
+#include "backends/plan/touch.h"
 
 #include <string.h>
 
@@ -95,10 +96,8 @@ static struct kb_val scratch(struct emit *e, struct kb_val worker)
 /* ---- bases: what a group touches ---- */
 
 struct base {
-	bool is_slice;
-	struct ir_value value;      /* no slice */
-	struct binding_slice slice; /* of a state */
-	struct kb_val pointer;      /* in the function under construction */
+	struct touch memory;
+	struct kb_val pointer; /* the kernel's parameter */
 };
 
 struct group {
@@ -110,74 +109,52 @@ struct group {
 	struct {
 		struct base *items;
 		size_t n, cap;
-	} bases;
+	} bases; /* no two are the same memory */
 	struct kb_val worker, n_workers, scratch;
 	bool is_join; /* the second step of an attention */
+	bool is_divided;
 };
 
-static bool same_slice(const struct binding_slice *a, const struct binding_slice *b)
+static const struct base *find_base(const struct group *g, const struct touch *wanted)
 {
-	bool same = a->state == b->state && a->n_at == b->n_at;
-	for (size_t i = 0; same && i < a->n_at; i++)
-		same = ir_same(a->at[i], b->at[i]);
-	return same;
-}
-
-static struct base *find_base(struct group *g, const struct base *wanted)
-{
-	for (size_t i = 0; i < g->bases.n; i++) {
-		struct base *b = &g->bases.items[i];
-		bool same = b->is_slice == wanted->is_slice &&
-		            (b->is_slice ? same_slice(&b->slice, &wanted->slice)
-		                         : ir_same(b->value, wanted->value));
-		if (same)
-			return b;
-	}
+	for (size_t i = 0; i < g->bases.n; i++)
+		if (touch_same_memory(&g->bases.items[i].memory, wanted))
+			return &g->bases.items[i];
 	return NULL;
 }
 
-/* While bases are collected: the address in the object's memory, which only shows that there is one. */
-static bool collect(struct group *g, struct base wanted)
+static enum tfmc_status collect_bases(struct group *g)
 {
-	bool found = wanted.is_slice ? binding_slice_address(&g->e, &wanted.slice, &wanted.pointer)
-	                             : binding_address(&g->e, wanted.value, &wanted.pointer);
-	struct base *b = find_base(g, &wanted);
-	if (found && !b)
-		b = ARENA_PUSH(g->object->arena, &g->bases);
-	if (found && b)
-		*b = wanted;
-	return found && b;
+	struct touches all = {0};
+	if (!touch_group(g->object, g->function, g->e.group, &all))
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < all.n; i++) {
+		if (!binding_has_address(&g->e, &all.items[i]) || find_base(g, &all.items[i]))
+			continue;
+		struct base *b = ARENA_PUSH(g->object->arena, &g->bases);
+		if (!b)
+			return TFMC_NO_MEMORY;
+		b->memory = all.items[i];
+	}
+	return TFMC_OK;
 }
 
-static bool collect_slice(void *user, const struct binding_slice *s, struct kb_val *ptr)
+static bool given_pointer(const struct group *g, const struct touch *wanted, struct kb_val *ptr)
 {
-	struct group *g = user;
-	*ptr = kb_null(g->e.k);
-	return collect(g, (struct base){.is_slice = true, .slice = *s});
-}
-
-static bool collect_value(void *user, struct ir_value base, struct kb_val *ptr)
-{
-	struct group *g = user;
-	*ptr = kb_null(g->e.k);
-	return collect(g, (struct base){.value = base});
-}
-
-/* While the kernel is recorded: its parameter. */
-static bool given_slice(void *user, const struct binding_slice *s, struct kb_val *ptr)
-{
-	struct base wanted = {.is_slice = true, .slice = *s}, *b = find_base(user, &wanted);
+	const struct base *b = find_base(g, wanted);
 	if (b)
 		*ptr = b->pointer;
 	return b;
+}
+
+static bool given_slice(void *user, const struct binding_slice *s, struct kb_val *ptr)
+{
+	return given_pointer(user, &(struct touch){.slice = *s}, ptr);
 }
 
 static bool given_value(void *user, struct ir_value base, struct kb_val *ptr)
 {
-	struct base wanted = {.value = base}, *b = find_base(user, &wanted);
-	if (b)
-		*ptr = b->pointer;
-	return b;
+	return given_pointer(user, &(struct touch){.base = base}, ptr);
 }
 
 /* ---- recording ---- */
@@ -189,12 +166,13 @@ static int64_t parts_of(const struct function *f, size_t group)
 }
 
 /* What a template notes down has the size of the function: it is given back when the kernel is recorded. */
-static enum tfmc_status emit_template(struct group *g, const struct emit_bases *bases)
+static enum tfmc_status emit_template(struct group *g)
 {
 	const struct object *o = g->object;
+	const struct emit_bases bases = {given_slice, given_value, g};
 	struct arena notes;
 	arena_init(&notes);
-	g->e.bases = bases;
+	g->e.bases = &bases;
 	struct kernel_binding bind = binding_of(&g->e);
 	struct kernel_job job = {.k = g->e.k,
 	                         .module = o->module,
@@ -208,7 +186,7 @@ static enum tfmc_status emit_template(struct group *g, const struct emit_bases *
 	                         .scratch_step = o->scratch,
 	                         .is_join = g->is_join,
 	                         .parts = parts_of(g->function, g->number),
-	                         .is_divided = &g->function->is_divided[g->number],
+	                         .is_divided = &g->is_divided,
 	                         .cx = o->cx,
 	                         .arena = &notes};
 	enum tfmc_status status = kernel_emit_group(&job);
@@ -222,10 +200,10 @@ static enum tfmc_status emit_template(struct group *g, const struct emit_bases *
 }
 
 /* Begins a function of a group: (context, args, l0, l1, ..., worker, n_workers). */
-static enum tfmc_status begin(struct group *g, struct kb_module *m, const char *name)
+static enum tfmc_status begin(struct group *g, const char *name)
 {
 	struct emit *e = &g->e;
-	struct kb *k = e->k = kb_begin(m, name, KB_INTERNAL, KB_VOID);
+	struct kb *k = e->k = kb_begin(g->object->kb, name, KB_INTERNAL, KB_VOID);
 	if (!k)
 		return TFMC_NO_MEMORY;
 	e->context = kb_param(k, "context", KB_PTR_T, 0);
@@ -240,34 +218,12 @@ static enum tfmc_status begin(struct group *g, struct kb_module *m, const char *
 	return TFMC_OK;
 }
 
-/* The template runs once for a module that is thrown away, only to see what it asks for. */
-static enum tfmc_status collect_bases(struct group *g)
-{
-	static const char name[] = "collect";
-	struct emit_bases bases = {collect_slice, collect_value, g};
-	struct arena arena;
-	arena_init(&arena);
-	struct kb_module *aside = kb_module_create(&arena, kb_module_caps(g->object->kb));
-	enum tfmc_status status = aside ? begin(g, aside, name) : TFMC_NO_MEMORY;
-	if (status == TFMC_OK) {
-		g->scratch = kb_null(g->e.k);
-		status = emit_template(g, &bases);
-	}
-	arena_destroy(&arena);
-	return status;
-}
-
-/* What the kernel takes: one value for each parameter, in the order of begin_kernel. */
-struct args {
-	struct kb_val *items;
-	size_t n;
-};
-
 static const char *base_name(const struct group *g, const struct base *b, size_t i)
 {
 	const struct ir_func *f = g->function->func;
-	const struct ir_op *op = b->is_slice ? NULL : ir_def(f, b->value);
-	const char *name = b->is_slice ? b->slice.state->decl->name : ir_info(f, b->value)->name;
+	const struct touch *t = &b->memory;
+	const struct ir_op *op = t->base.id ? ir_def(f, t->base) : NULL;
+	const char *name = t->base.id ? ir_info(f, t->base)->name : t->slice.state->decl->name;
 	if (op && op->code == OP_weight)
 		name = ((const struct attrs_weight *)op->attrs)->weight->name;
 	return arena_printf(g->object->arena, "%s_%zu", emit_short_name(g->object->arena, name), i);
@@ -278,8 +234,8 @@ static bool has_source(const struct group *g)
 {
 	const struct function *f = g->function;
 	for (size_t i = 0; i < g->bases.n; i++) {
-		const struct base *b = &g->bases.items[i];
-		if (b->is_slice && !b->slice.state->grows && g->object->encoded_at && !function_is_encode(f))
+		const struct state_place *state = g->bases.items[i].memory.slice.state;
+		if (state && !state->grows && g->object->encoded_at && !function_is_encode(f))
 			return true;
 	}
 	return false;
@@ -313,12 +269,10 @@ static enum tfmc_status begin_kernel(struct group *g, const char *name)
 }
 
 /* Which of begin_kernel's parameters are left; they are named by value ids from 1 on. */
-static size_t find_used(const struct kb_func *f, size_t *used)
+static void find_used(const struct kb_func *f, bool *used)
 {
-	size_t n = 0;
-	for (; n < f->n_insts && f->insts[n].op == KBO_PARAM; n++)
-		used[n] = f->insts[n].result - 1;
-	return n;
+	for (size_t i = 0; i < f->n_insts && f->insts[i].op == KBO_PARAM; i++)
+		used[f->insts[i].result - 1] = true;
 }
 
 static const char *kernel_symbol(const struct group *g)
@@ -327,76 +281,72 @@ static const char *kernel_symbol(const struct group *g)
 	return g->is_join ? arena_printf(g->object->arena, "%s.join", name) : name;
 }
 
-static enum tfmc_status record_kernel(struct group *g, const char **name, size_t *used, size_t *n_used)
+static enum tfmc_status record_kernel(struct group *g, const char **name, bool *used)
 {
 	struct object *o = g->object;
-	struct emit_bases bases = {given_slice, given_value, g};
 	TFMC_TRY(begin_kernel(g, kernel_symbol(g)));
-	TFMC_TRY(emit_template(g, &bases));
+	TFMC_TRY(emit_template(g));
 	if (kb_module_failed(o->kb))
 		return kb_verify(o->kb, o->cx);
 	kb_prune(g->e.k);
-	*n_used = find_used(kb_func_at(o->kb, kb_func_count(o->kb) - 1), used);
+	find_used(kb_func_at(o->kb, kb_func_count(o->kb) - 1), used);
 	*name = kb_share_last(o->kb)->name;
 	return TFMC_OK;
 }
 
-/* The values of all of begin_kernel's parameters in the function that calls it. */
-static enum tfmc_status make_args(struct group *g, struct args *out)
+/* The values of begin_kernel's parameters that are used, in the function that calls it. */
+static bool make_args(struct group *g, const bool *used, struct kb_val *out, size_t *n)
 {
-	struct object *o = g->object;
-	size_t n_dims = ir_dims_count(o->module->dims);
-	out->items = ARENA_ARRAY(o->arena, struct kb_val, g->bases.n + n_dims + OBJECT_REPEAT_MAX + 5);
-	if (!out->items)
-		return TFMC_NO_MEMORY;
+	size_t n_dims = ir_dims_count(g->object->module->dims);
 	for (size_t i = 0; i < g->bases.n; i++) {
-		struct base *b = &g->bases.items[i];
-		struct kb_val *slot = &out->items[out->n++];
-		bool found = b->is_slice ? binding_slice_address(&g->e, &b->slice, slot)
-		                         : binding_address(&g->e, b->value, slot);
-		if (!found)
-			return TFMC_INTERNAL;
+		const struct touch *t = &g->bases.items[i].memory;
+		if (!*used++)
+			continue;
+		struct kb_val *slot = &out[(*n)++];
+		if (!(t->base.id ? binding_address(&g->e, t->base, slot)
+		                 : binding_slice_address(&g->e, &t->slice, slot)))
+			return false;
 	}
-	out->items[out->n++] = scratch(&g->e, g->worker);
+	if (*used++)
+		out[(*n)++] = scratch(&g->e, g->worker);
 	for (size_t i = 0; i < n_dims; i++)
-		if (g->function->has_dim[i])
-			out->items[out->n++] = g->e.dims[i];
+		if (g->function->has_dim[i] && *used++)
+			out[(*n)++] = g->e.dims[i];
 	for (size_t i = 0; i < g->e.n_repeats; i++)
-		out->items[out->n++] = g->e.index[i];
-	out->items[out->n++] = g->worker;
-	out->items[out->n++] = g->n_workers;
-	if (has_source(g))
-		out->items[out->n++] = g->e.source_step;
-	return TFMC_OK;
+		if (*used++)
+			out[(*n)++] = g->e.index[i];
+	if (*used++)
+		out[(*n)++] = g->worker;
+	if (*used++)
+		out[(*n)++] = g->n_workers;
+	if (*used)
+		out[(*n)++] = g->e.source_step;
+	return true;
 }
 
-static enum tfmc_status emit_group(struct object *o, const struct function *f, size_t number, bool is_join)
+static enum tfmc_status emit_group(struct object *o, struct function *f, size_t number, bool is_join)
 {
 	struct group g = {.object = o, .function = f, .number = number, .is_join = is_join};
-	struct args all = {0};
 	const char *kernel = NULL;
-	size_t n_used = 0, most = ir_dims_count(o->module->dims) + f->func->n_values + OBJECT_REPEAT_MAX + 5;
-	size_t *used = ARENA_ARRAY(o->arena, size_t, most);
-	if (!used)
-		return TFMC_NO_MEMORY;
 	g.e = (struct emit){.object = o, .function = f, .group = f->groups[number]};
 	TFMC_TRY(emit_find_repeats(&g.e, g.repeats));
 	TFMC_TRY(collect_bases(&g));
-	TFMC_TRY(record_kernel(&g, &kernel, used, &n_used));
-	const char *symbol = is_join ? group_join_symbol(o, f, number) : group_symbol(o, f, number);
-	TFMC_TRY(begin(&g, o->kb, symbol));
-	TFMC_TRY(make_args(&g, &all));
-	struct kb_val *given = ARENA_ARRAY(o->arena, struct kb_val, n_used + 1);
-	for (size_t i = 0; given && i < n_used; i++)
-		given[i] = all.items[used[i]];
-	if (!given)
+	size_t most = g.bases.n + ir_dims_count(o->module->dims) + OBJECT_REPEAT_MAX + 5, n = 0;
+	bool *used = ARENA_ARRAY(o->arena, bool, most);
+	struct kb_val *args = ARENA_ARRAY(o->arena, struct kb_val, most);
+	if (!used || !args)
 		return TFMC_NO_MEMORY;
-	kb_call(g.e.k, kernel, KB_VOID, given, n_used);
+	TFMC_TRY(record_kernel(&g, &kernel, used));
+	TFMC_TRY(begin(&g, is_join ? group_join_symbol(o, f, number) : group_symbol(o, f, number)));
+	if (!make_args(&g, used, args, &n))
+		return TFMC_INTERNAL;
+	kb_call(g.e.k, kernel, KB_VOID, args, n);
 	kb_end(g.e.k);
+	f->is_divided[number] = f->is_divided[number] || g.is_divided;
 	return TFMC_OK;
 }
 
-enum tfmc_status emit_groups(struct object *o, const struct function *f)
+enum tfmc_status emit_groups(struct object *o, struct function *f)
 {
 	for (size_t i = 0; i < f->n_groups; i++)
 		f->parts[i] = i + 1 < f->n_groups ? order_parts(o, f, f->groups[i], f->groups[i + 1]) : 1;

@@ -3,7 +3,7 @@
  * Tells kernels where tensors lie: turns places and views into addresses and
  * strides while a group's function is emitted.
  */
-#include "backends/plan/object.h"
+#include "backends/plan/touch.h"
 #include "ir/target/tile.h"
 
 #define PANEL TILE_PANEL
@@ -35,6 +35,29 @@ static struct kb_val index_value(struct emit *e, struct ir_value v)
 	if (op && op->code == OP_dim_value)
 		return emit_dim(e, ((const struct attrs_dim_value *)op->attrs)->dim);
 	return (struct kb_val){0};
+}
+
+/* index_value has a value. */
+static bool has_index(const struct emit *e, struct ir_value v)
+{
+	const struct ir_op *op = ir_def(e->function->func, v);
+	for (size_t i = 0; i < e->n_repeats; i++)
+		if (ir_same(e->repeat_index[i], v))
+			return true;
+	return op && (op->code == OP_full || op->code == OP_dim_value);
+}
+
+bool binding_has_address(const struct emit *e, const struct touch *t)
+{
+	const struct ir_op *op = t->base.id ? ir_def(e->function->func, t->base) : NULL;
+	bool is_weight = t->base.id && e->function->places[t->base.id].kind == PLACE_WEIGHT;
+	const struct ir_value *at = is_weight ? op->operands : t->slice.at;
+	size_t n = is_weight ? op->n_operands : t->slice.n_at;
+	struct binding_indexed x;
+	for (size_t i = 0; i < n; i++)
+		if (!has_index(e, at[i]))
+			return false;
+	return !is_weight || binding_weight_axes(e->object, op, &x);
 }
 
 /* Product of the constant dims [from, rank). */

@@ -260,6 +260,7 @@ int64_t binding_units(const struct binding_indexed *x, size_t n);
 
 /* Where kernels get addresses from when not from the object's memory: of bases that are slices of states, and
  * of all others. */
+struct touch; /* backends/plan/touch.h */
 struct emit_bases {
 	bool (*slice)(void *user, const struct binding_slice *s, struct kb_val *ptr);
 	bool (*place)(void *user, struct ir_value base, struct kb_val *ptr);
@@ -299,7 +300,8 @@ struct kb_val emit_dim(struct emit *e, const struct ir_dim *d);
 struct kb_size emit_size(struct emit *e, const struct ir_dim *d);
 /* All conditions of a case, over e->dims. */
 struct kb_val emit_conditions(struct emit *e, const struct ir_case *c);
-/* Addresses in the object's memory. False: the base has none. */
+/* Addresses in the object's memory. False: the base has none, such as a slice or weight at a computed index. */
+bool binding_has_address(const struct emit *e, const struct touch *t);
 bool binding_slice_address(struct emit *e, const struct binding_slice *s, struct kb_val *ptr);
 bool binding_address(struct emit *e, struct ir_value base, struct kb_val *ptr);
 /* The last two words of a path, as one identifier: "encoder.layers.self.q.weight" gives q_weight. */
@@ -317,7 +319,7 @@ void emit_group_comment(struct emit *e);
 struct kernel_binding binding_of(struct emit *e);
 struct kb_val binding_input(struct emit *e, size_t param);
 
-TFMC_MUST_USE enum tfmc_status emit_groups(struct object *o, const struct function *f);
+TFMC_MUST_USE enum tfmc_status emit_groups(struct object *o, struct function *f);
 const char *group_symbol(const struct object *o, const struct function *f, size_t group);
 /* The function of the second step of an attention (kernel_has_join). */
 const char *group_join_symbol(const struct object *o, const struct function *f, size_t group);
