@@ -139,9 +139,11 @@ static const char *files_ending(struct arena *a, struct diag_context *cx, const 
 	return list;
 }
 
-const char *folder_model(struct arena *a, struct diag_context *cx, const char *path, const char *name,
-                         const char *at, enum tfmc_status *st)
+const char *folder_model(struct parsed_files *f, const char *path, const char *name, const char *at,
+                         enum tfmc_status *st)
 {
+	struct arena *a = f->arena;
+	struct diag_context *cx = f->cx;
 	static const char *const whole[] = {"model.safetensors.index.json", "model.safetensors"};
 	const char *files = NULL;
 	*st = TFMC_IO;
@@ -158,11 +160,11 @@ const char *folder_model(struct arena *a, struct diag_context *cx, const char *p
 	if (files == NULL)
 		return NULL;
 	const char *more = NULL, *projection = NULL;
-	const struct json_node *config = folder_json(a, cx, path, "config.json");
+	const struct json_node *config = folder_json(f, path, "config.json");
 	if (config != NULL && folder_has(a, path, "modules.json"))
-		more = folder_sentence(a, cx, path, &projection);
+		more = folder_sentence(f, path, &projection);
 	else if (config != NULL)
-		more = folder_generation(a, cx, path, config);
+		more = folder_generation(f, path, config);
 	if (projection != NULL)
 		files = arena_printf(a, "%s, %s", files, quoted(a, file_join(a, at, projection)));
 	*st = more == NULL ? TFMC_INVALID : TFMC_OK;
@@ -238,32 +240,27 @@ static const char *pooling_text(struct arena *a, struct diag_context *cx, const 
 
 /* What metadata add to the text: pooling, and the section tokenizer where they have one; NULL after a
  * diagnostic. */
-static const char *gguf_sections(struct arena *a, struct diag_context *cx, const char *path, const char *base)
+static const char *gguf_sections(struct parsed_files *f, const char *path, const char *base)
 {
-	struct file_map map;
-	struct gguf g;
-	if (file_map_open(cx, path, LOC_NONE, &map) != TFMC_OK)
+	const struct parsed_file *file;
+	if (parsed_gguf(f, path, LOC_NONE, &file) != TFMC_OK)
 		return NULL;
-	bool ok = gguf_read(a, cx, path, LOC_NONE, map.data, map.len, &g) == TFMC_OK;
-	bool has = ok && gguf_has_tokenizer(&g);
-	const char *pooling = ok ? pooling_text(a, cx, path, &g) : "";
-	file_map_close(&map);
-	if (!ok)
-		return NULL;
-	return has ? arena_printf(a, "%stokenizer: {kind: gguf, file: %s, embed: true, optional: true}\n",
-	                          pooling, quoted(a, base))
-	           : pooling;
+	const char *pooling = pooling_text(f->arena, f->cx, path, &file->gguf);
+	if (!gguf_has_tokenizer(&file->gguf))
+		return pooling;
+	return arena_printf(f->arena, "%stokenizer: {kind: gguf, file: %s, embed: true, optional: true}\n",
+	                    pooling, quoted(f->arena, base));
 }
 
-const char *gguf_model(struct arena *a, struct diag_context *cx, const char *path, const char *name,
-                       const char *at)
+const char *gguf_model(struct parsed_files *f, const char *path, const char *name, const char *at)
 {
+	struct arena *a = f->arena;
 	const char *slash = strrchr(path, '/'), *base = slash == NULL ? path : slash + 1;
 	const char *first = file_join(a, at, base), *files = quoted(a, first);
 	size_t n = strlen(base);
 	int parts = gguf_parts(base);
 	if (strpbrk(base, "'\n\r") != NULL) {
-		diag_error(cx, LOC_NONE, DIAG_FILE, "the name of '%s' has quotes or line breaks", path);
+		diag_error(f->cx, LOC_NONE, DIAG_FILE, "the name of '%s' has quotes or line breaks", path);
 		return NULL;
 	}
 	for (int i = 2; i <= parts; i++)
@@ -272,7 +269,7 @@ const char *gguf_model(struct arena *a, struct diag_context *cx, const char *pat
 		n -= sizeof(part_ending) - 1;
 	else if (n > 5 && strcmp(base + n - 5, ".gguf") == 0)
 		n -= 5;
-	const char *sections = gguf_sections(a, cx, path, first);
+	const char *sections = gguf_sections(f, path, first);
 	if (sections == NULL)
 		return NULL;
 	return arena_printf(a, "tfmc: 1\nname: %s\nhf: %s\nweights: {files: [%s]}\n%s",

@@ -4,7 +4,7 @@
 #ifndef TFMC_FRONTEND_IMPORT_FOLDER_H
 #define TFMC_FRONTEND_IMPORT_FOLDER_H
 
-#include "frontend/text/json.h"
+#include "frontend/formats/parsed.h"
 #include "ir/support/arena.h"
 #include "ir/diag/diag.h"
 #include "ir/support/compiler.h"
@@ -17,37 +17,33 @@ bool folder_has(struct arena *a, const char *dir, const char *name);
  * folder, in a hub cache that of the repository. `at`: the folder as seen from where the file will lie, ""
  * for in it.
  */
-const char *folder_model(struct arena *a, struct diag_context *cx, const char *path, const char *name,
-                         const char *at, enum tfmc_status *st);
+const char *folder_model(struct parsed_files *f, const char *path, const char *name, const char *at,
+                         enum tfmc_status *st);
 /* A file of the folder as a word of that text. */
 const char *folder_file(struct arena *a, const char *at, const char *name);
 /*
  * What modules.json of a sentence embedder adds to that text: parameters and an output, nothing when it pools
  * nothing; NULL after a diagnostic. `weights`: the file of a projection behind the pooling, NULL without one.
  */
-const char *folder_sentence(struct arena *a, struct diag_context *cx, const char *dir, const char **weights);
+const char *folder_sentence(struct parsed_files *f, const char *dir, const char **weights);
 
 /*
  * What generation_config.json adds to that text: ids as parameters, and a comment on how the library would
  * choose; NULL after a diagnostic. Ids that neither it nor config.json has are those of the tokenizer's
  * tokens: the one that ends a text, the language to write.
  */
-const char *folder_generation(struct arena *a, struct diag_context *cx, const char *dir,
-                              const struct json_node *config);
+const char *folder_generation(struct parsed_files *f, const char *dir, const struct json_node *config);
 
 /* The section tokenizer for the files of the folder, "" without any. */
 const char *folder_tokenizer(struct arena *a, const char *dir, const char *at,
                              const struct json_node *config);
 /* A file of the folder that is one object; NULL after a diagnostic. */
-const struct json_node *folder_json(struct arena *a, struct diag_context *cx, const char *dir,
-                                    const char *file);
+const struct json_node *folder_json(struct parsed_files *f, const char *dir, const char *file);
 /* The text of a token by its key in tokenizer_config.json or special_tokens_map.json, NULL without one; false
  * after a diagnostic. */
-bool folder_token_of(struct arena *a, struct diag_context *cx, const char *dir, const char *key,
-                     const char **text);
+bool folder_token_of(struct parsed_files *f, const char *dir, const char *key, const char **text);
 /* The id that the files of the tokenizer give a text, -1 without one; false after a diagnostic. */
-bool folder_token_id(struct arena *a, struct diag_context *cx, const char *dir, const char *text,
-                     int64_t *id);
+bool folder_token_id(struct parsed_files *f, const char *dir, const char *text, int64_t *id);
 
 /* A GGUF file, by its first bytes. */
 bool gguf_model_is(const char *path);
@@ -58,7 +54,6 @@ const char *gguf_part(struct arena *a, const char *path, int i);
 /* The text of a model file, `at` as for a folder the one with the file in it; NULL after a diagnostic. Of a
  * split file all parts are named. A tokenizer in the metadata is the model's. `name` NULL: that of the file.
  */
-const char *gguf_model(struct arena *a, struct diag_context *cx, const char *path, const char *name,
-                       const char *at);
+const char *gguf_model(struct parsed_files *f, const char *path, const char *name, const char *at);
 
 #endif

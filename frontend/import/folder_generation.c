@@ -15,9 +15,8 @@
 #define FILE_NAME "generation_config.json"
 
 struct generation {
-	struct arena *a;
-	struct diag_context *cx;
-	struct json_source src;
+	struct parsed_files *f;
+	const char *name; /* of the file */
 	const struct json_node *root, *config;
 	int64_t language;   /* to write, -1: no tokenizer says which */
 	struct buf *params; /* "stop: [1, 2], pad: 0" */
@@ -25,7 +24,7 @@ struct generation {
 
 static bool refuse(const struct generation *g, const char *key, const char *what)
 {
-	diag_error(g->cx, LOC_NONE, DIAG_FILE, "'%s' in '%s' %s", key, g->src.name, what);
+	diag_error(g->f->cx, LOC_NONE, DIAG_FILE, "'%s' in '%s' %s", key, g->name, what);
 	return false;
 }
 
@@ -173,7 +172,7 @@ static const char *choices(const struct generation *g)
 			put_choice(&text, keys[i], v);
 	}
 	const char *comment =
-	        text.len == 0 ? "" : arena_printf(g->a, "# " FILE_NAME " also says: %s\n", text.data);
+	        text.len == 0 ? "" : arena_printf(g->f->arena, "# " FILE_NAME " also says: %s\n", text.data);
 	buf_destroy(&text);
 	return comment;
 }
@@ -215,11 +214,11 @@ static bool take_end(struct generation *g, const char *dir)
 	if (has_id(g->root, "eos_token_id") || has_id(g->config, "eos_token_id") ||
 	    !writes(g, causal, TFMC_COUNT(causal)))
 		return true;
-	if (!folder_token_of(g->a, g->cx, dir, "eos_token", &text))
+	if (!folder_token_of(g->f, dir, "eos_token", &text))
 		return false;
 	if (text == NULL)
 		return true;
-	if (!folder_token_id(g->a, g->cx, dir, text, &id))
+	if (!folder_token_id(g->f, dir, text, &id))
 		return false;
 	if (id < 0)
 		return true;
@@ -238,8 +237,8 @@ static bool find_language(const struct generation *g, const char *dir, int64_t *
 	if (has_id(g->root, "forced_bos_token_id") || has_id(g->config, "forced_bos_token_id") ||
 	    !writes(g, pairs, TFMC_COUNT(pairs)))
 		return true;
-	return folder_token_of(g->a, g->cx, dir, "tgt_lang", &text) &&
-	       (text == NULL || folder_token_id(g->a, g->cx, dir, text, id));
+	return folder_token_of(g->f, dir, "tgt_lang", &text) &&
+	       (text == NULL || folder_token_id(g->f, dir, text, id));
 }
 
 /* A decoder's start without generation_config.json: that of config.json, behind it the id it forces or the
@@ -271,23 +270,22 @@ static bool take_file(struct generation *g)
 	       take_ids(g, "begin_suppress_tokens", "suppress_first");
 }
 
-const char *folder_generation(struct arena *a, struct diag_context *cx, const char *dir,
-                              const struct json_node *config)
+const char *folder_generation(struct parsed_files *f, const char *dir, const struct json_node *config)
 {
 	static const struct json_node empty = {.kind = JSON_NODE_OBJECT};
 	struct buf params;
 	buf_init(&params);
-	bool has_file = folder_has(a, dir, FILE_NAME);
-	struct generation g = {.a = a, .cx = cx, .params = &params, .config = config, .language = -1};
-	g.src.name = file_join(a, dir, FILE_NAME);
-	g.root = has_file ? folder_json(a, cx, dir, FILE_NAME) : &empty;
+	bool has_file = folder_has(f->arena, dir, FILE_NAME);
+	struct generation g = {.f = f, .params = &params, .config = config, .language = -1};
+	g.name = file_join(f->arena, dir, FILE_NAME);
+	g.root = has_file ? folder_json(f, dir, FILE_NAME) : &empty;
 	bool ok = g.root != NULL && find_language(&g, dir, &g.language) &&
 	          (has_file ? take_file(&g) : take_language(&g)) && take_end(&g, dir);
 	const char *text = NULL;
 	if (ok && params.len == 0)
 		text = choices(&g);
 	else if (ok)
-		text = arena_printf(a, "%sparams: {%s}\n", choices(&g), params.data);
+		text = arena_printf(f->arena, "%sparams: {%s}\n", choices(&g), params.data);
 	buf_destroy(&params);
 	return text;
 }

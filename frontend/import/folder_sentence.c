@@ -15,8 +15,7 @@
 #include "frontend/text/yaml_tree.h"
 
 struct sentence {
-	struct arena *a;
-	struct diag_context *cx;
+	struct parsed_files *f;
 	const char *dir;
 	const char *pooling;
 	const char *weights; /* of the projection; NULL without one */
@@ -29,19 +28,16 @@ struct sentence {
 
 static bool refuse(struct sentence *s, const char *file, const char *what)
 {
-	diag_error(s->cx, LOC_NONE, DIAG_UNSUPPORTED, "not supported yet: %s in '%s'", what,
-	           file_join(s->a, s->dir, file));
+	diag_error(s->f->cx, LOC_NONE, DIAG_UNSUPPORTED, "not supported yet: %s in '%s'", what,
+	           file_join(s->f->arena, s->dir, file));
 	return false;
 }
 
-static const struct json_node *read(struct sentence *s, const char *file)
+static const struct json_node *read(struct sentence *s, const char *name)
 {
-	const char *text, *path = file_beneath(s->a, s->cx, s->dir, file, LOC_NONE);
-	size_t len;
-	if (path == NULL || file_read(s->a, s->cx, path, YAML_FILE_MAX, LOC_NONE, &text, &len) != TFMC_OK)
-		return NULL;
-	const struct json_source src = {.name = path, .loc = LOC_NONE, .code = DIAG_FILE};
-	return json_parse(s->a, s->cx, &src, text, len);
+	const char *path = file_beneath(s->f->arena, s->f->cx, s->dir, name, LOC_NONE);
+	const struct parsed_file *file;
+	return path != NULL && parsed_json(s->f, path, LOC_NONE, false, &file) == TFMC_OK ? file->root : NULL;
 }
 
 /* pooling_mode_KEY: true, or pooling_mode: KEY, in words of the step `pool`. */
@@ -61,7 +57,7 @@ static bool read_mode(struct sentence *s, const char *file, const char *mode)
 {
 	const char *kind = pool_kind(mode);
 	if (kind == NULL)
-		return refuse(s, file, arena_printf(s->a, "pooling '%s'", mode));
+		return refuse(s, file, arena_printf(s->f->arena, "pooling '%s'", mode));
 	if (s->pooling != NULL)
 		return refuse(s, file, "more than one pooling");
 	s->pooling = kind;
@@ -71,7 +67,7 @@ static bool read_mode(struct sentence *s, const char *file, const char *mode)
 static bool read_pooling(struct sentence *s, const char *folder)
 {
 	static const char prefix[] = "pooling_mode_";
-	const char *file = folder[0] != '\0' ? file_join(s->a, folder, "config.json") : "config.json";
+	const char *file = folder[0] != '\0' ? file_join(s->f->arena, folder, "config.json") : "config.json";
 	const struct json_node *config = read(s, file);
 	bool ok = config != NULL && config->kind == JSON_NODE_OBJECT;
 	for (size_t i = 0; ok && i < config->n; i++) {
@@ -85,7 +81,7 @@ static bool read_pooling(struct sentence *s, const char *folder)
 		else if (strncmp(key, prefix, strlen(prefix)) == 0 && v->kind == JSON_NODE_BOOL)
 			ok = !v->i || read_mode(s, file, key + strlen(prefix));
 		else
-			ok = refuse(s, file, arena_printf(s->a, "'%s'", key));
+			ok = refuse(s, file, arena_printf(s->f->arena, "'%s'", key));
 	}
 	if (ok && s->pooling == NULL)
 		return refuse(s, file, "no pooling");
@@ -125,22 +121,23 @@ static bool read_dense_key(struct sentence *s, const char *file, const char *key
 		s->act = act_name(v->text);
 	else
 		return refuse(s, file,
-		              v->kind == JSON_NODE_STRING ? arena_printf(s->a, "'%s': '%s'", key, v->text)
-		                                          : arena_printf(s->a, "'%s'", key));
+		              v->kind == JSON_NODE_STRING
+		                      ? arena_printf(s->f->arena, "'%s': '%s'", key, v->text)
+		                      : arena_printf(s->f->arena, "'%s'", key));
 	return true;
 }
 
 /* A projection of the pooled state: its configuration, and a file with linear.weight and linear.bias. */
 static bool read_dense(struct sentence *s, const char *folder)
 {
-	const char *file = file_join(s->a, folder, "config.json");
+	const char *file = file_join(s->f->arena, folder, "config.json");
 	if (folder[0] == '\0' || strpbrk(folder, "'\n\r") != NULL)
 		return refuse(s, "modules.json", "the folder of a projection by that name");
 	const struct json_node *config = read(s, file);
 	bool ok = config != NULL && config->kind == JSON_NODE_OBJECT;
 	s->bias = true;
 	s->act = "tanh";
-	s->weights = file_join(s->a, folder, "model.safetensors");
+	s->weights = file_join(s->f->arena, folder, "model.safetensors");
 	for (size_t i = 0; ok && i < config->n; i++)
 		ok = read_dense_key(s, file, config->keys[i], &config->items[i]);
 	return ok && (s->width > 0 || refuse(s, file, "a projection without 'out_features'"));
@@ -163,14 +160,14 @@ static bool read_module(struct sentence *s, size_t at, const struct json_node *m
 		s->normalize = true;
 		return true;
 	}
-	return refuse(s, "modules.json", arena_printf(s->a, "module %zu, '%s'", at, name));
+	return refuse(s, "modules.json", arena_printf(s->f->arena, "module %zu, '%s'", at, name));
 }
 
 /* Longer texts are cut off there, so no longer ones are embedded. */
 static bool read_most(struct sentence *s)
 {
 	static const char file[] = "sentence_bert_config.json";
-	if (!folder_has(s->a, s->dir, file))
+	if (!folder_has(s->f->arena, s->dir, file))
 		return true;
 	const struct json_node *config = read(s, file), *most = json_find(config, "max_seq_length");
 	if (config == NULL)
@@ -188,19 +185,20 @@ static const char *sentence_text(struct sentence *s, const char *preset)
 {
 	const char *dense = "", *dims = "";
 	if (s->most != 0)
-		dims = arena_printf(s->a, "dims: {S: \"1..min(%" PRId64 ", ctx)\"}\n", s->most);
+		dims = arena_printf(s->f->arena, "dims: {S: \"1..min(%" PRId64 ", ctx)\"}\n", s->most);
 	if (s->weights != NULL)
-		dense = arena_printf(s->a, ", sentence: %" PRId64 ", sentence_bias: %s, sentence_act: \"%s\"",
+		dense = arena_printf(s->f->arena,
+		                     ", sentence: %" PRId64 ", sentence_bias: %s, sentence_act: \"%s\"",
 		                     s->width, s->bias ? "true" : "false", s->act);
 	return arena_printf(
-	        s->a,
+	        s->f->arena,
 	        "preset: %s\nset: {pooling: \"%s\"%s, normalize: %s}\n%soutputs: {sentence_embedding: x}\n",
 	        preset, s->pooling, dense, s->normalize ? "true" : "false", dims);
 }
 
-const char *folder_sentence(struct arena *a, struct diag_context *cx, const char *dir, const char **weights)
+const char *folder_sentence(struct parsed_files *f, const char *dir, const char **weights)
 {
-	struct sentence s = {.a = a, .cx = cx, .dir = dir};
+	struct sentence s = {.f = f, .dir = dir};
 	const struct json_node *modules = read(&s, "modules.json");
 	*weights = NULL;
 	if (modules == NULL)
@@ -221,7 +219,7 @@ const char *folder_sentence(struct arena *a, struct diag_context *cx, const char
 	const struct json_node *type = config != NULL ? json_find(config, "model_type") : NULL;
 	const char *preset = NULL;
 	if (type != NULL && type->kind == JSON_NODE_STRING) {
-		preset = preset_of_type(arena_printf(a, "%s:sentence", type->text));
+		preset = preset_of_type(arena_printf(f->arena, "%s:sentence", type->text));
 		preset = preset != NULL ? preset : preset_of_type(type->text);
 	}
 	if (preset == NULL) {

@@ -9,8 +9,6 @@
 #include "frontend/import/folder.h"
 #include "frontend/tokenizer_files/config.h"
 
-#define FILE_MAX ((size_t)256 << 20)
-
 /* ---- the section tokenizer ---- */
 
 struct files {
@@ -87,29 +85,24 @@ const char *folder_tokenizer(struct arena *a, const char *dir, const char *at, c
 
 /* ---- ids ---- */
 
-const struct json_node *folder_json(struct arena *a, struct diag_context *cx, const char *dir,
-                                    const char *file)
+const struct json_node *folder_json(struct parsed_files *f, const char *dir, const char *name)
 {
-	const char *text, *path = file_beneath(a, cx, dir, file, LOC_NONE);
-	size_t len;
-	if (path == NULL || file_read(a, cx, path, FILE_MAX, LOC_NONE, &text, &len) != TFMC_OK)
+	const char *path = file_beneath(f->arena, f->cx, dir, name, LOC_NONE);
+	bool shorten = strcmp(name, "tokenizer_config.json") == 0;
+	const struct parsed_file *file;
+	if (path == NULL || parsed_json(f, path, LOC_NONE, shorten, &file) != TFMC_OK)
 		return NULL;
-	const struct json_source src = {.name = path, .loc = LOC_NONE, .code = DIAG_FILE};
-	if (strcmp(file, "tokenizer_config.json") == 0)
-		text = tokenizer_config_digits(a, text, len);
-	const struct json_node *root = text != NULL ? json_parse(a, cx, &src, text, len) : NULL;
-	if (root == NULL || root->kind == JSON_NODE_OBJECT)
-		return root;
-	diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' holds no JSON object", file);
+	if (file->root->kind == JSON_NODE_OBJECT)
+		return file->root;
+	diag_error(f->cx, LOC_NONE, DIAG_FILE, "'%s' holds no JSON object", name);
 	return NULL;
 }
 
 /* An empty object for a file that is not there. */
-static const struct json_node *optional_json(struct arena *a, struct diag_context *cx, const char *dir,
-                                             const char *file)
+static const struct json_node *optional_json(struct parsed_files *f, const char *dir, const char *file)
 {
 	static const struct json_node empty = {.kind = JSON_NODE_OBJECT};
-	return folder_has(a, dir, file) ? folder_json(a, cx, dir, file) : &empty;
+	return folder_has(f->arena, dir, file) ? folder_json(f, dir, file) : &empty;
 }
 
 static int64_t id_of(const struct json_node *v)
@@ -151,21 +144,21 @@ static int64_t id_in_tokenizer(const struct json_node *root, const char *text)
 	return id_of(json_find(vocab, text));
 }
 
-bool folder_token_id(struct arena *a, struct diag_context *cx, const char *dir, const char *text, int64_t *id)
+bool folder_token_id(struct parsed_files *f, const char *dir, const char *text, int64_t *id)
 {
-	const struct json_node *config = optional_json(a, cx, dir, "tokenizer_config.json");
+	const struct json_node *config = optional_json(f, dir, "tokenizer_config.json");
 	*id = config != NULL ? id_in_decoder(json_find(config, "added_tokens_decoder"), text) : -1;
 	if (config == NULL || *id >= 0)
 		return config != NULL;
-	const struct json_node *added = optional_json(a, cx, dir, "added_tokens.json");
+	const struct json_node *added = optional_json(f, dir, "added_tokens.json");
 	*id = added != NULL ? id_of(json_find(added, text)) : -1;
 	if (added == NULL || *id >= 0)
 		return added != NULL;
-	const struct json_node *whole = optional_json(a, cx, dir, "tokenizer.json");
+	const struct json_node *whole = optional_json(f, dir, "tokenizer.json");
 	*id = whole != NULL ? id_in_tokenizer(whole, text) : -1;
 	if (whole == NULL || *id >= 0)
 		return whole != NULL;
-	const struct json_node *vocab = optional_json(a, cx, dir, "vocab.json");
+	const struct json_node *vocab = optional_json(f, dir, "vocab.json");
 	*id = vocab != NULL ? id_of(json_find(vocab, text)) : -1;
 	return vocab != NULL;
 }
@@ -177,13 +170,12 @@ static const char *token_text(const struct json_node *object, const char *key)
 	return text != NULL ? text : text_of(json_find(object, key), "content");
 }
 
-bool folder_token_of(struct arena *a, struct diag_context *cx, const char *dir, const char *key,
-                     const char **text)
+bool folder_token_of(struct parsed_files *f, const char *dir, const char *key, const char **text)
 {
 	static const char *const files[] = {"tokenizer_config.json", "special_tokens_map.json"};
 	*text = NULL;
 	for (size_t i = 0; *text == NULL && i < TFMC_COUNT(files); i++) {
-		const struct json_node *root = optional_json(a, cx, dir, files[i]);
+		const struct json_node *root = optional_json(f, dir, files[i]);
 		if (root == NULL)
 			return false;
 		*text = token_text(root, key);

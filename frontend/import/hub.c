@@ -38,17 +38,13 @@ struct hub {
 
 static bool read_json(struct frontend_model *m, const char *path, struct hub_config *c)
 {
-	const struct json_source src = {.name = path, .loc = c->loc, .code = DIAG_FILE};
-	const char *text;
-	size_t len;
-	if (file_read(&m->arena, m->cx, path, YAML_FILE_MAX, c->loc, &text, &len) != TFMC_OK)
+	const struct parsed_file *file;
+	if (parsed_json(&m->parsed, path, c->loc, false, &file) != TFMC_OK)
 		return false;
-	c->root = json_parse(&m->arena, m->cx, &src, text, len);
-	if (c->root == NULL)
-		return false;
-	c->text = text;
-	c->len = len;
-	c->source = diag_add_source(m->cx, path, text, len);
+	c->root = file->root;
+	c->text = file->text;
+	c->len = file->len;
+	c->source = diag_add_source(m->cx, path, c->text, c->len);
 	if (c->root->kind != JSON_NODE_OBJECT) {
 		diag_error(m->cx, c->loc, DIAG_FILE, "'%s' holds no JSON object", c->name);
 		return false;
@@ -58,35 +54,29 @@ static bool read_json(struct frontend_model *m, const char *path, struct hub_con
 	return true;
 }
 
-/* The file stays mapped as long as the model: tables of presets may ask for tensors. */
-static bool map_gguf(struct frontend_model *m, const char *path, const struct hub_config *c, struct gguf *out)
-{
-	struct file_map *map = ARENA_PUSH(&m->arena, &m->hub_files);
-	return map != NULL && file_map_open(m->cx, path, c->loc, map) == TFMC_OK &&
-	       gguf_read(&m->arena, m->cx, path, c->loc, map->data, map->len, out) == TFMC_OK;
-}
-
 /* The tensors of further parts of the file. */
 static bool add_part(struct frontend_model *m, const char *path, const struct hub_config *c, struct gguf *g)
 {
-	struct gguf part;
-	if (!map_gguf(m, path, c, &part))
+	const struct parsed_file *part;
+	if (parsed_gguf(&m->parsed, path, c->loc, &part) != TFMC_OK)
 		return false;
-	size_t n = g->tensors.n + part.tensors.n;
+	size_t n = g->tensors.n + part->gguf.tensors.n;
 	struct stored_tensor *all = ARENA_ARRAY(&m->arena, struct stored_tensor, n + 1);
 	if (all == NULL || arena_failed(&m->arena))
 		return false;
 	for (size_t i = 0; i < n; i++)
-		all[i] = i < g->tensors.n ? g->tensors.items[i] : part.tensors.items[i - g->tensors.n];
+		all[i] = i < g->tensors.n ? g->tensors.items[i] : part->gguf.tensors.items[i - g->tensors.n];
 	g->tensors = (struct stored_tensors){all, n};
 	return true;
 }
 
 static bool read_gguf(struct frontend_model *m, const char *path, struct hub_config *c)
 {
+	const struct parsed_file *file;
 	struct gguf *g = ARENA_NEW(&m->arena, struct gguf);
-	if (g == NULL || !map_gguf(m, path, c, g))
+	if (g == NULL || parsed_gguf(&m->parsed, path, c->loc, &file) != TFMC_OK)
 		return false;
+	*g = file->gguf;
 	for (int i = 2; i <= gguf_parts(path); i++) {
 		const char *part = gguf_part(&m->arena, path, i);
 		model_note_file(m, part);

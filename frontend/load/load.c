@@ -97,6 +97,7 @@ static struct frontend_model *create(struct diag_context *cx, const char *path,
 	if (m == NULL)
 		return NULL;
 	arena_init(&m->arena);
+	parsed_files_init(&m->parsed, &m->arena, cx);
 	m->cx = cx;
 	if (options != NULL)
 		m->options = *options;
@@ -114,8 +115,8 @@ static struct frontend_model *create(struct diag_context *cx, const char *path,
 static const char *made_text(struct frontend_model *m, const char *at, enum tfmc_status *st)
 {
 	if (folder_is(m->path))
-		return folder_model(&m->arena, m->cx, m->path, m->options.name, at, st);
-	return gguf_model_is(m->path) ? gguf_model(&m->arena, m->cx, m->path, m->options.name, at) : NULL;
+		return folder_model(&m->parsed, m->path, m->options.name, at, st);
+	return gguf_model_is(m->path) ? gguf_model(&m->parsed, m->path, m->options.name, at) : NULL;
 }
 
 /* Files of a folder that its text is made of and does not name. */
@@ -155,8 +156,7 @@ void frontend_destroy(struct frontend_model *m)
 		return;
 	model_close_checks(m);
 	weight_files_destroy(m->files);
-	for (size_t i = 0; i < m->hub_files.n; i++)
-		file_map_close(&m->hub_files.items[i]);
+	parsed_files_destroy(&m->parsed);
 	arena_destroy(&m->arena);
 	memory_free(m);
 }

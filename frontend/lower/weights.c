@@ -29,7 +29,7 @@ bool weights_open(struct frontend_model *m)
 	const struct yaml_node *section = model_section(m, "weights");
 	if (m->map != NULL)
 		return true;
-	m->files = weight_files_create(&m->arena, m->cx);
+	m->files = weight_files_create(&m->arena, m->cx, &m->parsed);
 	m->map_env = model_env(m, false);
 	if (m->files == NULL)
 		return false;

@@ -282,7 +282,7 @@ enum tfmc_status frontend_check_tensor(struct frontend_model *m, const char *fil
 		if (found == NULL)
 			return TFMC_NO_MEMORY;
 		found->name = file;
-		found->files = weight_files_create(&m->arena, m->cx);
+		found->files = weight_files_create(&m->arena, m->cx, NULL);
 		if (found->files == NULL)
 			return TFMC_NO_MEMORY;
 		TFMC_TRY(weight_files_open(found->files, m->dir, file, loc));

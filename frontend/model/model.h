@@ -10,6 +10,7 @@
 #define TFMC_FRONTEND_MODEL_MODEL_H
 
 #include "frontend/expr/expr.h"
+#include "frontend/formats/parsed.h"
 #include "frontend/text/files.h"
 #include "frontend/frontend.h"
 #include "frontend/graph/graph.h"
@@ -133,11 +134,8 @@ struct frontend_model {
 	struct {
 		const char **items;
 		size_t n, cap;
-	} read; /* paths of the files that were read for the object */
-	struct {
-		struct file_map *items;
-		size_t n, cap;
-	} hub_files; /* GGUF files that parameters come from, as long as the model lives */
+	} read;                     /* paths of the files that were read for the object */
+	struct parsed_files parsed; /* JSON and GGUF files */
 };
 
 /* ---- model.c ---- */

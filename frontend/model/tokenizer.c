@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "frontend/text/files.h"
-#include "frontend/formats/gguf.h"
 #include "frontend/sentencepiece/gguf_tokenizer.h"
 #include "frontend/model/model.h"
 #include "frontend/tokenizer_files/config.h"
@@ -19,45 +18,57 @@ struct text {
 	size_t len;
 };
 
-static enum tfmc_status read_key(struct frontend_model *m, const struct yaml_node *node, const char *key,
-                                 struct text *out, const char **name)
+/* The file that a key names; NULL after a diagnostic. */
+static const char *file_of(struct frontend_model *m, const struct yaml_node *node, const char *key,
+                           struct loc *loc)
 {
 	const struct yaml_node *value = yaml_find(node, key);
 	if (value == NULL) {
 		diag_error(m->cx, node->loc, DIAG_MISSING, "a tokenizer of this kind wants '%s'", key);
-		return TFMC_INVALID;
+		return NULL;
 	}
 	if (!yaml_expect(m->cx, value, YAML_SCALAR, key))
-		return TFMC_INVALID;
+		return NULL;
 	const char *path = file_named(&m->arena, m->cx, m->dir, value->text, value->loc);
-	if (path == NULL)
-		return TFMC_INVALID;
-	model_note_file(m, path);
-	*name = path;
-	return file_read(&m->arena, m->cx, path, TOKENIZER_FILE_MAX, value->loc, &out->data, &out->len);
+	if (path != NULL)
+		model_note_file(m, path);
+	*loc = value->loc;
+	return path;
 }
 
-/* The metadata alone: the file is mapped, for its tensors may be large. */
+static enum tfmc_status read_key(struct frontend_model *m, const struct yaml_node *node, const char *key,
+                                 struct text *out, const char **name)
+{
+	struct loc loc;
+	*name = file_of(m, node, key, &loc);
+	return *name != NULL
+	               ? file_read(&m->arena, m->cx, *name, TOKENIZER_FILE_MAX, loc, &out->data, &out->len)
+	               : TFMC_INVALID;
+}
+
 static enum tfmc_status read_gguf(struct frontend_model *m, const struct yaml_node *node,
                                   struct tokenizer_source *s, struct tokenizer_packed *out)
 {
-	const struct yaml_node *file = yaml_find(node, "file");
-	struct file_map map;
-	struct gguf g;
-	if (file == NULL || !yaml_expect(m->cx, file, YAML_SCALAR, "file")) {
-		diag_error(m->cx, node->loc, DIAG_MISSING, "a tokenizer of this kind wants 'file'");
-		return TFMC_INVALID;
-	}
-	s->name = file_named(&m->arena, m->cx, m->dir, file->text, file->loc);
+	const struct parsed_file *file;
+	struct loc loc;
+	s->name = file_of(m, node, "file", &loc);
 	if (s->name == NULL)
 		return TFMC_INVALID;
-	model_note_file(m, s->name);
-	TFMC_TRY(file_map_open(m->cx, s->name, file->loc, &map));
-	enum tfmc_status st = gguf_read(&m->arena, m->cx, s->name, file->loc, map.data, map.len, &g);
-	if (st == TFMC_OK)
-		st = gguf_tokenizer(s, &g, out);
-	file_map_close(&map);
-	return st;
+	TFMC_TRY(parsed_gguf(&m->parsed, s->name, loc, &file));
+	return gguf_tokenizer(s, &file->gguf, out);
+}
+
+/* tokenizer.json */
+static enum tfmc_status read_json(struct frontend_model *m, const struct yaml_node *node,
+                                  struct tokenizer_source *s, struct tokenizer_packed *out)
+{
+	const struct parsed_file *file;
+	struct loc loc;
+	s->name = file_of(m, node, "file", &loc);
+	if (s->name == NULL)
+		return TFMC_INVALID;
+	TFMC_TRY(parsed_json(&m->parsed, s->name, loc, false, &file));
+	return tokenizer_from_json_tree(s, file->root, out);
 }
 
 /* One tokenizer behind the other: of the source, of the target. */
@@ -85,14 +96,17 @@ static enum tfmc_status read_marian(struct frontend_model *m, const struct yaml_
 }
 
 static enum tfmc_status read_beside(struct frontend_model *m, const struct yaml_node *node, const char *key,
-                                    struct tokenizer_config_text *out)
+                                    struct tokenizer_config_file *out)
 {
-	struct text text = {0};
+	const struct parsed_file *file;
+	struct loc loc;
 	if (yaml_find(node, key) == NULL)
 		return TFMC_OK;
-	TFMC_TRY(read_key(m, node, key, &text, &out->name));
-	out->text = text.data;
-	out->len = text.len;
+	out->name = file_of(m, node, key, &loc);
+	if (out->name == NULL)
+		return TFMC_INVALID;
+	TFMC_TRY(parsed_json(&m->parsed, out->name, loc, true, &file));
+	out->root = file->root;
 	return TFMC_OK;
 }
 
@@ -105,8 +119,8 @@ static enum tfmc_status read_config(struct frontend_model *m, const struct yaml_
 	TFMC_TRY(read_beside(m, node, "config", &files.config));
 	TFMC_TRY(read_beside(m, node, "special", &files.special));
 	TFMC_TRY(read_beside(m, node, "added", &files.added));
-	if (files.class_name == NULL && files.config.text == NULL && files.special.text == NULL &&
-	    files.added.text == NULL)
+	if (files.class_name == NULL && files.config.root == NULL && files.special.root == NULL &&
+	    files.added.root == NULL)
 		return TFMC_OK;
 	if (files.class_name == NULL && strcmp(kind, "hf") != 0)
 		files.class_name = !strcmp(kind, "bpe")         ? "GPT2Tokenizer"
@@ -135,6 +149,8 @@ enum tfmc_status model_read_tokenizer(struct frontend_model *m, const struct yam
 		return read_marian(m, node, &s, out);
 	if (has_vocab || !strcmp(kind, "hf") || !strcmp(kind, "sentencepiece"))
 		TFMC_TRY(read_config(m, node, kind, &s));
+	if (!strcmp(kind, "hf"))
+		return read_json(m, node, &s, out);
 	TFMC_TRY(read_key(m, node, has_vocab ? "vocab" : "file", &file, &s.name));
 	const unsigned char *bytes = (const unsigned char *)file.data;
 	if (!strcmp(kind, "bpe")) {
@@ -147,7 +163,5 @@ enum tfmc_status model_read_tokenizer(struct frontend_model *m, const struct yam
 		return tokenizer_from_spm(&s, bytes, file.len, out);
 	if (!strcmp(kind, "scored"))
 		return tokenizer_from_scored(&s, file.data, file.len, out);
-	if (!strcmp(kind, "llama2c"))
-		return tokenizer_from_llama2c(&s, bytes, file.len, out);
-	return tokenizer_from_json(&s, file.data, file.len, out); /* hf */
+	return tokenizer_from_llama2c(&s, bytes, file.len, out);
 }

@@ -11,6 +11,8 @@
 
 #include "ir/support/memory.h"
 
+#define DIGITS_MAX 18
+
 struct copier {
 	struct arena *arena;
 	struct diag_context *cx;
@@ -118,6 +120,25 @@ const struct json_node *json_find(const struct json_node *object, const char *ke
 			return &object->items[i];
 	}
 	return NULL;
+}
+
+const char *json_shorten_numbers(struct arena *a, const char *text, size_t len)
+{
+	char *copy = arena_alloc(a, len + 1);
+	bool quoted = false;
+	if (copy != NULL)
+		memcpy(copy, text, len + 1); /* files end in a zero byte that is not counted */
+	for (size_t i = 0, run = 0; copy != NULL && i < len; i++) {
+		bool digit = !quoted && copy[i] >= '0' && copy[i] <= '9';
+		run = digit ? run + 1 : 0;
+		if (run > DIGITS_MAX)
+			copy[i] = ' ';
+		else if (copy[i] == '"')
+			quoted = !quoted;
+		else if (quoted && copy[i] == '\\')
+			i++;
+	}
+	return copy;
 }
 
 /* ---- places ---- */

@@ -50,6 +50,11 @@ struct json_source {
 /* NULL after a diagnostic. */
 const struct json_node *json_parse(struct arena *a, struct diag_context *cx, const struct json_source *src,
                                    const char *text, size_t len);
+/*
+ * A copy of a text whose numbers have at most 18 digits: some libraries write a length without a bound as
+ * 1000000000000000019884624838656. NULL: no memory.
+ */
+const char *json_shorten_numbers(struct arena *a, const char *text, size_t len);
 /* The value of a key, or NULL; NULL also when `object` is none. */
 const struct json_node *json_find(const struct json_node *object, const char *key);
 

@@ -16,6 +16,7 @@
 #include "ir/support/compiler.h"
 #include "ir/diag/diag.h"
 
+struct json_node;        /* frontend/text/json.h */
 struct tokenizer_config; /* frontend/tokenizer_files/config.h */
 
 struct tokenizer_string {
@@ -41,6 +42,9 @@ struct tokenizer_packed {
 /* tokenizer.json of Hugging Face. */
 TFMC_MUST_USE enum tfmc_status tokenizer_from_json(const struct tokenizer_source *s, const char *text,
                                                    size_t len, struct tokenizer_packed *out);
+TFMC_MUST_USE enum tfmc_status tokenizer_from_json_tree(const struct tokenizer_source *s,
+                                                        const struct json_node *root,
+                                                        struct tokenizer_packed *out);
 /* vocab.json and merges.txt: byte-level BPE as GPT-2 has it. */
 TFMC_MUST_USE enum tfmc_status tokenizer_from_bpe(const struct tokenizer_source *s, const char *vocab,
                                                   size_t n_vocab, const char *merges, size_t n_merges,

@@ -17,7 +17,6 @@ static const char *const role_keys[TOKENIZER_N_ROLES] = {
         [TOKENIZER_SEP] = "sep_token",  [TOKENIZER_PAD] = "pad_token", [TOKENIZER_CLS] = "cls_token",
         [TOKENIZER_MASK] = "mask_token"};
 
-#define DIGITS_MAX 18
 #define TOKENS_MAX 32768 /* each is compared with those before it */
 
 struct reader {
@@ -247,42 +246,15 @@ static bool take_members(struct reader *r, const struct json_node *root)
 
 /* ---- the whole ---- */
 
-const char *tokenizer_config_digits(struct arena *a, const char *text, size_t len)
-{
-	char *copy = arena_alloc(a, len + 1);
-	bool quoted = false;
-	if (copy != NULL)
-		memcpy(copy, text, len + 1); /* files end in a zero byte that is not counted */
-	for (size_t i = 0, run = 0; copy != NULL && i < len; i++) {
-		bool digit = !quoted && copy[i] >= '0' && copy[i] <= '9';
-		run = digit ? run + 1 : 0;
-		if (run > DIGITS_MAX)
-			copy[i] = ' ';
-		else if (copy[i] == '"')
-			quoted = !quoted;
-		else if (quoted && copy[i] == '\\')
-			i++;
-	}
-	return copy;
-}
-
 /* NULL after a diagnostic; an empty object for a file that is not there. */
-static const struct json_node *parse(struct reader *r, const struct tokenizer_config_text *file)
+static const struct json_node *begin_file(struct reader *r, const struct tokenizer_config_file *file)
 {
 	static const struct json_node empty = {.kind = JSON_NODE_OBJECT};
-	if (file->text == NULL)
+	if (file->root == NULL)
 		return &empty;
 	r->source.name = file->name;
-	const struct json_source src = {file->name, r->source.loc, DIAG_TOKENIZER, 0};
-	const char *text = tokenizer_config_digits(r->source.arena, file->text, file->len);
-	if (text == NULL)
-		return NULL;
-	const struct json_node *root = json_parse(r->source.arena, r->source.cx, &src, text, file->len);
-	if (root != NULL && root->kind != JSON_NODE_OBJECT) {
-		wrong(r, "the file", "is no object");
-		return NULL;
-	}
-	return root;
+	return file->root->kind == JSON_NODE_OBJECT || wrong(r, "the file", "is no object") ? file->root
+	                                                                                    : NULL;
 }
 
 /* What the class calls its tokens, where the files do not say. */
@@ -312,17 +284,17 @@ static bool take_class(struct reader *r)
 
 static bool read_files(struct reader *r, const struct tokenizer_config_files *files)
 {
-	const struct json_node *root = parse(r, &files->config);
+	const struct json_node *root = begin_file(r, &files->config);
 	if (root == NULL || !take_members(r, root))
 		return false;
 	const struct json_node *decoder = json_find(root, "added_tokens_decoder");
 	bool listed = decoder != NULL && decoder->kind != JSON_NODE_NULL;
 	if ((listed && !take_decoder(r, decoder)) || !take_specials(r, root))
 		return false;
-	const struct json_node *special = listed ? NULL : parse(r, &files->special);
+	const struct json_node *special = listed ? NULL : begin_file(r, &files->special);
 	if (!listed && (special == NULL || !take_specials(r, special)))
 		return false;
-	const struct json_node *added = listed ? NULL : parse(r, &files->added);
+	const struct json_node *added = listed ? NULL : begin_file(r, &files->added);
 	return (listed || (added != NULL && take_added(r, added))) && take_class(r);
 }
 
@@ -331,9 +303,9 @@ enum tfmc_status tokenizer_config_read(const struct tokenizer_source *s,
                                        struct tokenizer_config *out)
 {
 	struct reader r = {.source = *s, .c = out};
-	*out = (struct tokenizer_config){.name = files->config.text != NULL ? files->config.name : s->name,
+	*out = (struct tokenizer_config){.name = files->config.root != NULL ? files->config.name : s->name,
 	                                 .class_name = files->class_name,
-	                                 .has_file = files->config.text != NULL,
+	                                 .has_file = files->config.root != NULL,
 	                                 .add_bos = -1,
 	                                 .add_eos = -1,
 	                                 .prefix_space = -1,

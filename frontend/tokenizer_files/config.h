@@ -78,12 +78,12 @@ struct tokenizer_config {
 	size_t n_tokens;
 };
 
-struct tokenizer_config_text {
-	const char *name, *text; /* text NULL: there is no such file */
-	size_t len;
+struct tokenizer_config_file {
+	const char *name;
+	const struct json_node *root; /* NULL: there is no such file */
 };
 struct tokenizer_config_files {
-	struct tokenizer_config_text config, special, added;
+	struct tokenizer_config_file config, special, added;
 	const char *class_name; /* where the files name none; NULL */
 };
 
@@ -91,12 +91,6 @@ struct tokenizer_config_files {
 TFMC_MUST_USE enum tfmc_status tokenizer_config_read(const struct tokenizer_source *s,
                                                      const struct tokenizer_config_files *files,
                                                      struct tokenizer_config *out);
-
-/*
- * A copy of a JSON text whose numbers have at most 18 digits: the library writes a length without a bound as
- * 1000000000000000019884624838656. NULL: no memory.
- */
-const char *tokenizer_config_digits(struct arena *a, const char *text, size_t len);
 
 /* NULL: none that is known. A name may end in Fast. */
 const struct tokenizer_class *tokenizer_class_find(const char *name);

@@ -207,10 +207,16 @@ enum tfmc_status tokenizer_from_tree(const struct tokenizer_source *s, const str
 	return from_tree(s, root, true, out);
 }
 
+enum tfmc_status tokenizer_from_json_tree(const struct tokenizer_source *s, const struct json_node *root,
+                                          struct tokenizer_packed *out)
+{
+	return from_tree(s, root, false, out);
+}
+
 enum tfmc_status tokenizer_from_json(const struct tokenizer_source *s, const char *text, size_t len,
                                      struct tokenizer_packed *out)
 {
 	const struct json_source src = {s->name, s->loc, DIAG_TOKENIZER, 0};
 	const struct json_node *root = json_parse(s->arena, s->cx, &src, text, len);
-	return root != NULL ? from_tree(s, root, false, out) : TFMC_INVALID;
+	return root != NULL ? tokenizer_from_json_tree(s, root, out) : TFMC_INVALID;
 }

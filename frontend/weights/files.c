@@ -19,8 +19,13 @@
 #define INDEX_FILES_MAX 4096  /* shards of an index */
 #define TYPO_NAMES_MAX  20000 /* among more names, edit distances take too long */
 
+struct mapped_file {
+	struct file_map map;
+	const struct parsed_file *parsed; /* whose mapping it is; NULL: our own */
+};
+
 struct file_list {
-	struct file_map *items;
+	struct mapped_file *items;
 	size_t n, cap;
 };
 
@@ -32,6 +37,7 @@ struct tensor_list {
 struct weight_files {
 	struct arena *arena;
 	struct diag_context *cx;
+	const struct parsed_files *parsed; /* NULL: none */
 	struct file_list files;
 	struct {
 		const char **items;
@@ -44,13 +50,15 @@ struct weight_files {
 	size_t n_names;
 };
 
-struct weight_files *weight_files_create(struct arena *a, struct diag_context *cx)
+struct weight_files *weight_files_create(struct arena *a, struct diag_context *cx,
+                                         const struct parsed_files *parsed)
 {
 	struct weight_files *wf = ARENA_NEW(a, struct weight_files);
 	if (wf == NULL || arena_failed(a))
 		return NULL;
 	wf->arena = a;
 	wf->cx = cx;
+	wf->parsed = parsed;
 	strmap_init(&wf->by_stored, a);
 	strmap_init(&wf->by_name, a);
 	return wf;
@@ -59,13 +67,14 @@ struct weight_files *weight_files_create(struct arena *a, struct diag_context *c
 void weight_files_destroy(struct weight_files *wf)
 {
 	for (size_t i = 0; wf != NULL && i < wf->files.n; i++)
-		file_map_close(&wf->files.items[i]);
+		if (wf->files.items[i].parsed == NULL)
+			file_map_close(&wf->files.items[i].map);
 }
 
 void weight_files_give_back(const struct weight_files *wf)
 {
 	for (size_t i = 0; i < wf->files.n; i++)
-		file_map_give_back(&wf->files.items[i]);
+		file_map_give_back(&wf->files.items[i].map);
 }
 
 /* ---- opening ---- */
@@ -98,12 +107,19 @@ static void add_path(struct weight_files *wf, const char *path)
 }
 
 /* The mapping stays in the list also when the file turns out to be damaged. */
-static struct file_map *map_file(struct weight_files *wf, const char *path, struct loc loc)
+static struct mapped_file *map_file(struct weight_files *wf, const char *path, struct loc loc)
 {
-	struct file_map *map = ARENA_PUSH(wf->arena, &wf->files);
+	struct mapped_file *file = ARENA_PUSH(wf->arena, &wf->files);
 	add_path(wf, path);
-	if (map == NULL || file_map_open(wf->cx, path, loc, map) == TFMC_OK)
-		return map;
+	if (file == NULL)
+		return NULL;
+	const struct parsed_file *parsed = wf->parsed != NULL ? parsed_find(wf->parsed, path) : NULL;
+	bool is_gguf = parsed != NULL && parsed->map.data != NULL;
+	*file = (struct mapped_file){.parsed = is_gguf ? parsed : NULL};
+	if (is_gguf)
+		file->map = parsed->map;
+	if (is_gguf || file_map_open(wf->cx, path, loc, &file->map) == TFMC_OK)
+		return file;
 	wf->files.n--;
 	return NULL;
 }
@@ -124,13 +140,17 @@ enum tfmc_status weight_file_read(struct arena *a, struct diag_context *cx, cons
 }
 
 /* Adds the tensors of a file that was mapped last. */
-static enum tfmc_status add_file(struct weight_files *wf, const struct file_map *map, const char *name,
+static enum tfmc_status add_file(struct weight_files *wf, const struct mapped_file *file, const char *name,
                                  struct loc loc)
 {
 	struct stored_tensors st;
+	const struct file_map *map = &file->map;
 	const char *kept = arena_strdup(wf->arena, name);
 	bool ok = true;
-	TFMC_TRY(weight_file_read(wf->arena, wf->cx, name, loc, map->data, map->len, &st));
+	if (file->parsed != NULL)
+		st = file->parsed->gguf.tensors;
+	else
+		TFMC_TRY(weight_file_read(wf->arena, wf->cx, name, loc, map->data, map->len, &st));
 	for (size_t i = 0; i < st.n && ok; i++)
 		ok = add_tensor(wf, &st.items[i], kept, loc);
 	if (arena_failed(wf->arena))
@@ -149,10 +169,10 @@ static enum tfmc_status open_shard(struct weight_files *wf, const char *dir, con
 		return TFMC_INVALID;
 	}
 	const char *name = file_join(wf->arena, file_dir(wf->arena, index), shard);
-	const struct file_map *map = map_file(wf, file_join(wf->arena, dir, name), loc);
-	if (map == NULL)
+	const struct mapped_file *file = map_file(wf, file_join(wf->arena, dir, name), loc);
+	if (file == NULL)
 		return arena_failed(wf->arena) ? TFMC_NO_MEMORY : TFMC_IO;
-	return add_file(wf, map, name, loc);
+	return add_file(wf, file, name, loc);
 }
 
 /* Every tensor of the index must be in the shard it names. */
@@ -262,13 +282,13 @@ enum tfmc_status weight_files_open(struct weight_files *wf, const char *dir, con
 	if (dir != NULL && file_named(wf->arena, wf->cx, dir, name, loc) == NULL)
 		return TFMC_INVALID;
 	wf->names = NULL;
-	const struct file_map *map = map_file(wf, file_join(wf->arena, from, name), loc);
-	if (map == NULL)
+	const struct mapped_file *mapped = map_file(wf, file_join(wf->arena, from, name), loc);
+	if (mapped == NULL)
 		return arena_failed(wf->arena) ? TFMC_NO_MEMORY : TFMC_IO;
-	const struct file_map file = *map; /* more files may move the list */
-	if (is_index(&file, name))
-		return add_index(wf, &file, from, name, loc);
-	return is_known(&file, name) ? add_file(wf, &file, name, loc) : refuse_format(wf, name, loc);
+	const struct mapped_file file = *mapped; /* more files may move the list */
+	if (is_index(&file.map, name))
+		return add_index(wf, &file.map, from, name, loc);
+	return is_known(&file.map, name) ? add_file(wf, &file, name, loc) : refuse_format(wf, name, loc);
 }
 
 const char *const *weight_files_paths(const struct weight_files *wf, size_t *n)

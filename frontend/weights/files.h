@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "frontend/formats/parsed.h"
 #include "frontend/formats/stored.h"
 #include "frontend/text/yaml_tree.h"
 #include "ir/support/arena.h"
@@ -23,8 +24,10 @@
 
 struct weight_files;
 
-/* Lives in the arena, but holds mappings: destroy it. NULL when memory ran out. */
-struct weight_files *weight_files_create(struct arena *a, struct diag_context *cx);
+/* Lives in the arena, but holds mappings: destroy it. Files that are among `parsed` (NULL: none) are not read
+ * again. NULL when memory ran out. */
+struct weight_files *weight_files_create(struct arena *a, struct diag_context *cx,
+                                         const struct parsed_files *parsed);
 void weight_files_destroy(struct weight_files *wf);
 /* Memory that holds what was read of the files goes back to the system; they stay readable. */
 void weight_files_give_back(const struct weight_files *wf);

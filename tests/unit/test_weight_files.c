@@ -20,7 +20,7 @@ static struct weight_files *wf;
 static void setup(void)
 {
 	reading_init(&r);
-	wf = weight_files_create(&r.arena, &r.cx);
+	wf = weight_files_create(&r.arena, &r.cx, NULL);
 }
 
 static void teardown(void)

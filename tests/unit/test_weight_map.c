@@ -63,7 +63,7 @@ static void setup(void)
 	reading_write(&r, "w.safetensors", out.data, out.len);
 	buf_destroy(&out);
 	env = (struct expr_env){.arena = &r.arena, .cx = &r.cx, .lookup = lookup};
-	wf = weight_files_create(&r.arena, &r.cx);
+	wf = weight_files_create(&r.arena, &r.cx, NULL);
 	ck_assert_int_eq(weight_files_open_all(wf, r.dir, reading_yaml(&r, "w.safetensors")), TFMC_OK);
 	map = weight_map_create(&r.arena, &r.cx, wf, &env);
 }

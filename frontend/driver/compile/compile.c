@@ -112,7 +112,7 @@ static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
 		out->module->name = d->options.name;
 	TFMC_TRY(ir_verify(out->module, &d->diag));
 	struct tir_weights *w = ARENA_NEW(&d->arena, struct tir_weights);
-	out->files = weight_files_create(&d->arena, &d->diag);
+	out->files = weight_files_create(&d->arena, &d->diag, NULL);
 	if (!w || !out->files)
 		return TFMC_NO_MEMORY;
 	w->dir = d->options.weights_dir ? d->options.weights_dir : file_dir(&d->arena, path);
