@@ -463,6 +463,7 @@ bool expr_eval(const struct expr_env *env, const struct expr *e, struct value *o
 	case EX_FLOAT: *out = value_float(e->f); return true;
 	case EX_BOOL: *out = value_bool(e->i != 0); return true;
 	case EX_STRING: *out = value_string(e->text); return true;
+	case EX_DIM: *out = value_dim(e->dim); return true;
 	case EX_NAME: return eval_name(env, e, out);
 	case EX_UNARY:
 	case EX_BINARY: return eval_operation(env, e, out);

@@ -70,6 +70,7 @@ enum expr_kind {
 	              f32[] */
 	EX_CALL,   /* text(args..., keywords...) */
 	EX_LIST,   /* [args...]; graph expressions only */
+	EX_DIM,    /* dim; not read from text */
 };
 
 enum expr_op {
@@ -100,18 +101,21 @@ struct expr_keyword {
 
 struct expr {
 	enum expr_kind kind;
-	enum expr_op op;    /* EX_UNARY, EX_BINARY */
-	struct loc loc;     /* literal, name, function name, operator; what a message points at */
-	int64_t i;          /* EX_INT, EX_BOOL */
-	double f;           /* EX_FLOAT */
-	const char *text;   /* EX_STRING, EX_NAME, EX_CALL */
-	bool parenthesized; /* written in ( ) */
+	enum expr_op op;          /* EX_UNARY, EX_BINARY */
+	struct loc loc;           /* literal, name, function name, operator; what a message points at */
+	int64_t i;                /* EX_INT, EX_BOOL */
+	double f;                 /* EX_FLOAT */
+	const struct ir_dim *dim; /* EX_DIM: of the model's table */
+	const char *text;         /* EX_STRING, EX_NAME, EX_CALL */
+	bool parenthesized;       /* written in ( ) */
 	size_t n_args;
 	const struct expr **args;
 	size_t n_keywords; /* EX_CALL */
 	struct expr_keyword *keywords;
 };
 
+/* The literal of a value; a dim stands for itself. NULL when memory ran out. */
+const struct expr *expr_of_value(struct arena *a, const struct value *v, struct loc loc);
 /* The spelling of an operator: "+", "//", "and". */
 const char *expr_op_text(enum expr_op op);
 

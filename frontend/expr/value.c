@@ -168,3 +168,27 @@ const char *value_describe(struct arena *a, const struct ir_dims *dims, const st
 	buf_destroy(&text);
 	return out;
 }
+
+const struct expr *expr_of_value(struct arena *a, const struct value *v, struct loc loc)
+{
+	struct expr *e = ARENA_NEW(a, struct expr);
+	if (e == NULL)
+		return NULL;
+	*e = (struct expr){.loc = loc};
+	switch (v->kind) {
+	case VALUE_NONE: e->kind = EX_NONE; break;
+	case VALUE_INT: e->kind = EX_INT, e->i = v->i; break;
+	case VALUE_FLOAT: e->kind = EX_FLOAT, e->f = v->f; break;
+	case VALUE_BOOL: e->kind = EX_BOOL, e->i = v->b; break;
+	case VALUE_STRING: e->kind = EX_STRING, e->text = v->s; break;
+	case VALUE_DIM: e->kind = EX_DIM, e->dim = v->dim; break;
+	case VALUE_LIST:
+		e->kind = EX_LIST;
+		e->n_args = v->n;
+		e->args = ARENA_ARRAY(a, const struct expr *, v->n + 1);
+		for (size_t i = 0; e->args != NULL && i < v->n; i++)
+			e->args[i] = expr_of_value(a, &v->items[i], loc);
+		break;
+	}
+	return arena_failed(a) ? NULL : e;
+}

@@ -3,9 +3,9 @@
  * The graph level: statements over named values and repeats of them. Blocks
  * expand to this, `graph:` is this, `tfmc expand` prints it, lowering reads it.
  *
- * INVARIANT: a statement's tree is what its text parses to. In a body that a
- * repeat node owns, strings keep `{i}` for its index; nothing else refers to
- * the index.
+ * INVARIANT: statements are trees; graph_print alone makes text of them, which
+ * parses back to equal trees. In a body that a repeat node owns, strings keep
+ * `{i}` for its index; nothing else refers to the index.
  */
 #ifndef TFMC_FRONTEND_GRAPH_GRAPH_H
 #define TFMC_FRONTEND_GRAPH_GRAPH_H
@@ -26,7 +26,6 @@ struct graph_node {
 	enum graph_kind kind;
 	struct ir_loc loc; /* path: pattern of the step, "decoder.layers.{i}.self.attention" */
 	/* GRAPH_STATEMENT */
-	const char *text;
 	const struct expr_statement *st; /* one or more targets */
 	/* GRAPH_REPEAT */
 	int64_t count, start;
@@ -38,15 +37,23 @@ struct graph_node {
 /* Appends; NULL when memory ran out. */
 struct graph_node *graph_push(struct arena *a, struct graph_body *body, enum graph_kind kind,
                               struct ir_loc loc);
+bool graph_push_statement(struct arena *a, struct graph_body *body, struct ir_loc loc,
+                          const struct expr_statement *st);
 /* Parses and appends a statement; false after a diagnostic. */
 bool graph_push_text(struct arena *a, struct diag_context *cx, struct graph_body *body, struct ir_loc loc,
                      const char *text);
 
-/* True when both print the same (locations do not count). */
+/* ---- trees (tree.c) ---- */
+/* Locations and parentheses do not count. */
+bool expr_equal(const struct expr *a, const struct expr *b);
 bool graph_equal(const struct graph_body *a, const struct graph_body *b);
-/* A copy in which `{name}` in strings and paths is replaced by `with`. */
-bool graph_substitute(struct arena *a, struct diag_context *cx, const struct graph_body *body,
-                      const char *name, const char *with, struct graph_body *out);
+/* What stands for a node of a tree; NULL: the node itself, with its children mapped. */
+typedef const struct expr *expr_map_fn(void *user, const struct expr *e);
+/* The tree with nodes replaced; shares what did not change. */
+const struct expr *expr_map(struct arena *a, const struct expr *e, expr_map_fn *fn, void *user);
+/* A copy in which `{name}` in strings and paths is replaced by `with`; false when memory ran out. */
+bool graph_substitute(struct arena *a, const struct graph_body *body, const char *name, const char *with,
+                      struct graph_body *out);
 /* `pattern` with every {name} replaced. */
 const char *graph_fill(struct arena *a, const char *pattern, const char *name, const char *with);
 
@@ -64,11 +71,8 @@ struct graph_body graph_prune(struct arena *a, const struct graph_body *body, co
                               size_t n, const char *effect);
 
 /* ---- text (text.c) ---- */
-/* Replacement of a name, or NULL to keep it. */
-typedef const char *expr_rename(void *user, const char *name);
-void expr_print(struct buf *out, const struct expr *e, expr_rename *rename, expr_rename *placeholder,
-                void *user);
+void expr_print(struct buf *out, const struct ir_dims *dims, const struct expr *e);
 /* A whole body as YAML, one statement per line. */
-void graph_print(struct buf *out, const struct graph_body *body, unsigned indent);
+void graph_print(struct buf *out, const struct ir_dims *dims, const struct graph_body *body, unsigned indent);
 
 #endif

@@ -7,113 +7,104 @@
 
 #include "frontend/graph/graph.h"
 
-struct printer {
-	struct buf *out;
-	expr_rename *rename, *placeholder;
-	void *user;
-};
-
-static void print(const struct printer *p, const struct expr *e);
-
-static void print_list(const struct printer *p, const struct expr *const *items, size_t n)
+static void print_list(struct buf *out, const struct ir_dims *dims, const struct expr *const *items, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		buf_str(p->out, i > 0 ? ", " : "");
-		print(p, items[i]);
+		buf_str(out, i > 0 ? ", " : "");
+		expr_print(out, dims, items[i]);
 	}
 }
 
-/* The text with each {name} that has a replacement replaced. */
-static void print_string(const struct printer *p, const char *s)
+static void print_call(struct buf *out, const struct ir_dims *dims, const struct expr *e)
 {
-	buf_char(p->out, '"');
-	while (*s != '\0') {
-		size_t len = *s == '{' ? strcspn(s, "}") : 0;
-		char name[80];
-		const char *with = NULL;
-		if (len > 1 && s[len] == '}' && len < sizeof(name)) {
-			memcpy(name, s + 1, len - 1);
-			name[len - 1] = '\0';
-			with = p->placeholder == NULL ? NULL : p->placeholder(p->user, name);
-		}
-		if (with != NULL) {
-			buf_str(p->out, with);
-			s += len + 1;
-		} else {
-			buf_char(p->out, *s++);
-		}
-	}
-	buf_char(p->out, '"');
-}
-
-static void print_call(const struct printer *p, const struct expr *e)
-{
-	buf_printf(p->out, "%s(", e->text);
-	print_list(p, e->args, e->n_args);
+	buf_printf(out, "%s(", e->text);
+	print_list(out, dims, e->args, e->n_args);
 	for (size_t i = 0; i < e->n_keywords; i++) {
-		buf_printf(p->out, "%s%s=", i + e->n_args > 0 ? ", " : "", e->keywords[i].name);
-		print(p, e->keywords[i].value);
+		buf_printf(out, "%s%s=", i + e->n_args > 0 ? ", " : "", e->keywords[i].name);
+		expr_print(out, dims, e->keywords[i].value);
 	}
-	buf_char(p->out, ')');
+	buf_char(out, ')');
 }
 
-static void print_operation(const struct printer *p, const struct expr *e)
+/* How tightly the outermost operation of a tree binds; larger than any operation for what has none. */
+static int tightness(const struct expr *e)
+{
+	static const int of[] = {
+	        [EXPR_OR] = 0,  [EXPR_AND] = 1,     [EXPR_NOT] = 2, [EXPR_EQ] = 3,  [EXPR_NE] = 3,
+	        [EXPR_LT] = 3,  [EXPR_LE] = 3,      [EXPR_GT] = 3,  [EXPR_GE] = 3,  [EXPR_ADD] = 4,
+	        [EXPR_SUB] = 4, [EXPR_MUL] = 5,     [EXPR_DIV] = 5, [EXPR_MOD] = 5, [EXPR_NEG] = 6,
+	        [EXPR_POW] = 7, [EXPR_FLOORDIV] = 5};
+	if ((e->kind == EX_INT && e->i < 0) || (e->kind == EX_FLOAT && e->f < 0.0))
+		return 4; /* not behind an operator */
+	if (e->kind == EX_DIM)
+		return e->dim->n_terms > 1 ? 4 : 8;
+	return e->kind == EX_UNARY || e->kind == EX_BINARY ? of[e->op] : 8;
+}
+
+static void print_operand(struct buf *out, const struct ir_dims *dims, const struct expr *e, int least)
+{
+	bool opens = !e->parenthesized && tightness(e) < least;
+	buf_str(out, opens ? "(" : "");
+	expr_print(out, dims, e);
+	buf_str(out, opens ? ")" : "");
+}
+
+static void print_operation(struct buf *out, const struct ir_dims *dims, const struct expr *e)
 {
 	const char *op = expr_op_text(e->op);
+	int own = tightness(e);
 	if (e->kind == EX_UNARY) {
-		buf_printf(p->out, "%s%s", op, e->op == EXPR_NOT ? " " : "");
-		print(p, e->args[0]);
+		buf_printf(out, "%s%s", op, e->op == EXPR_NOT ? " " : "");
+		print_operand(out, dims, e->args[0], own);
 		return;
 	}
-	print(p, e->args[0]);
-	buf_printf(p->out, " %s ", op);
-	print(p, e->args[1]);
+	print_operand(out, dims, e->args[0], e->op == EXPR_POW ? own + 1 : own);
+	buf_printf(out, " %s ", op);
+	print_operand(out, dims, e->args[1], e->op == EXPR_POW ? own - 1 : own + 1);
 }
 
-static void print_bare(const struct printer *p, const struct expr *e)
+static void print_bare(struct buf *out, const struct ir_dims *dims, const struct expr *e)
 {
-	const char *with;
 	switch (e->kind) {
-	case EX_NONE: buf_str(p->out, "null"); return;
-	case EX_INT: buf_printf(p->out, "%lld", (long long)e->i); return;
-	case EX_FLOAT: value_print_float(p->out, e->f); return;
-	case EX_BOOL: buf_str(p->out, e->i ? "true" : "false"); return;
-	case EX_STRING: print_string(p, e->text); return;
-	case EX_NAME:
-		with = p->rename == NULL ? NULL : p->rename(p->user, e->text);
-		buf_str(p->out, with != NULL ? with : e->text);
-		return;
+	case EX_NONE: buf_str(out, "null"); return;
+	case EX_INT: buf_printf(out, "%lld", (long long)e->i); return;
+	case EX_FLOAT: value_print_float(out, e->f); return;
+	case EX_BOOL: buf_str(out, e->i ? "true" : "false"); return;
+	case EX_DIM: ir_dim_print(out, dims, e->dim, false); return;
+	case EX_STRING: buf_printf(out, "\"%s\"", e->text); return;
+	case EX_NAME: buf_str(out, e->text); return;
 	case EX_UNARY:
-	case EX_BINARY: print_operation(p, e); return;
+	case EX_BINARY: print_operation(out, dims, e); return;
 	case EX_INDEX:
-		print(p, e->args[0]);
-		buf_char(p->out, '[');
-		print_list(p, e->args + 1, e->n_args - 1);
-		buf_char(p->out, ']');
+		expr_print(out, dims, e->args[0]);
+		buf_char(out, '[');
+		print_list(out, dims, e->args + 1, e->n_args - 1);
+		buf_char(out, ']');
 		return;
-	case EX_CALL: print_call(p, e); return;
+	case EX_CALL: print_call(out, dims, e); return;
 	case EX_LIST:
-		buf_char(p->out, '[');
-		print_list(p, e->args, e->n_args);
-		buf_char(p->out, ']');
+		buf_char(out, '[');
+		print_list(out, dims, e->args, e->n_args);
+		buf_char(out, ']');
 		return;
 	}
 }
 
-static void print(const struct printer *p, const struct expr *e)
+void expr_print(struct buf *out, const struct ir_dims *dims, const struct expr *e)
 {
 	if (e->parenthesized)
-		buf_char(p->out, '(');
-	print_bare(p, e);
+		buf_char(out, '(');
+	print_bare(out, dims, e);
 	if (e->parenthesized)
-		buf_char(p->out, ')');
+		buf_char(out, ')');
 }
 
-void expr_print(struct buf *out, const struct expr *e, expr_rename *rename, expr_rename *placeholder,
-                void *user)
+static void print_statement(struct buf *out, const struct ir_dims *dims, const struct expr_statement *st)
 {
-	struct printer p = {out, rename, placeholder, user};
-	print(&p, e);
+	for (size_t i = 0; i < st->n_targets; i++)
+		buf_printf(out, "%s%s", i > 0 ? ", " : "", st->targets[i].name);
+	buf_str(out, " = ");
+	print_list(out, dims, st->values, st->n_values);
 }
 
 /* A plain scalar when YAML reads it back as it is. */
@@ -133,14 +124,18 @@ static void print_scalar(struct buf *out, const char *text)
 	buf_char(out, '\'');
 }
 
-void graph_print(struct buf *out, const struct graph_body *body, unsigned indent)
+void graph_print(struct buf *out, const struct ir_dims *dims, const struct graph_body *body, unsigned indent)
 {
 	for (size_t i = 0; i < body->n; i++) {
 		const struct graph_node *node = body->items[i];
 		buf_fill(out, ' ', indent);
 		buf_str(out, "- ");
 		if (node->kind == GRAPH_STATEMENT) {
-			print_scalar(out, node->text);
+			struct buf text;
+			buf_init(&text);
+			print_statement(&text, dims, node->st);
+			print_scalar(out, text.data);
+			buf_destroy(&text);
 			buf_char(out, '\n');
 			continue;
 		}
@@ -148,6 +143,6 @@ void graph_print(struct buf *out, const struct graph_body *body, unsigned indent
 		           node->as, (long long)node->start);
 		buf_fill(out, ' ', indent + 2);
 		buf_str(out, "body:\n");
-		graph_print(out, &node->body, indent + 4);
+		graph_print(out, dims, &node->body, indent + 4);
 	}
 }

@@ -239,7 +239,7 @@ enum tfmc_status frontend_expand(struct frontend_model *m, struct buf *out)
 	}
 	print_interface(out, m);
 	buf_str(out, "graph:\n");
-	graph_print(out, &m->graph, 2);
+	graph_print(out, m->dims, &m->graph, 2);
 	buf_str(out, "outputs:\n");
 	for (size_t i = 0; i < m->outputs.n; i++)
 		buf_printf(out, "  %s: %s\n", m->outputs.items[i].name, m->outputs.items[i].value);

@@ -353,6 +353,7 @@ bool lower_expr(struct lowering *lw, const struct expr *e, struct lval *out)
 	case EX_FLOAT:
 	case EX_BOOL:
 	case EX_STRING:
+	case EX_DIM:
 	case EX_NAME: break;
 	}
 	return scalar(lw, e, out);

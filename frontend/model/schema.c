@@ -43,6 +43,15 @@ const struct schema_key *schema_find_key(const char *where, const char *name)
 	return NULL;
 }
 
+const struct schema_key *schema_next_key(const char *where, const struct schema_key *key)
+{
+	for (size_t i = key == NULL ? 0 : (size_t)(key - keys) + 1; i < TFMC_COUNT(keys); i++) {
+		if (strcmp(keys[i].where, where) == 0)
+			return &keys[i];
+	}
+	return NULL;
+}
+
 const char *const *schema_step_kinds(struct arena *a, size_t *n)
 {
 	const char **list = ARENA_ARRAY(a, const char *, TFMC_COUNT(steps));
@@ -170,7 +179,7 @@ static void print_key(struct buf *out, const struct schema_key *k)
 	buf_printf(out, "| `%s` | `%s` | %s | %s | %s%s", k->where, k->name, type_names[k->type], def,
 	           k->now ? "" : "(not supported yet) ", k->doc);
 	bool acts = strncmp(k->words, "identity ", 9) == 0;
-	if (k->words[0] != '\0')
+	if (k->words[0] != '\0' && k->type == KEY_WORD)
 		buf_printf(out, ": %s", acts ? "an activation" : k->words);
 	buf_str(out, " |\n");
 }

@@ -31,7 +31,7 @@ enum schema_type {
 struct schema_key {
 	const char *where, *name;
 	enum schema_type type;
-	const char *words; /* separated by blanks */
+	const char *words; /* as schema.def says */
 	const char *def;   /* "!": required, "": absent */
 	bool now;
 	const char *doc;
@@ -47,6 +47,8 @@ struct schema_step {
 
 const struct schema_step *schema_find_step(const char *kind);
 const struct schema_key *schema_find_key(const char *where, const char *name);
+/* The rows of a place one after another; NULL begins and ends. */
+const struct schema_key *schema_next_key(const char *where, const struct schema_key *key);
 /* Kinds of all steps, in table order. */
 const char *const *schema_step_kinds(struct arena *a, size_t *n);
 

@@ -258,34 +258,18 @@ bool arg_bool(const struct step *st, const char *key, bool *out)
 	return node == NULL || expr_read_bool(&env, node, key, out);
 }
 
-bool arg_word(const struct step *st, const char *key, const char **out)
-{
-	struct expr_env env = blocks_env(st->b, false);
-	const struct yaml_node *node = arg_or_default(st, key);
-	size_t n, word;
-	if (node == NULL)
-		return true;
-	const char *const *words = schema_words(st->b->arena, schema_find_key(st->kind->kind, key), &n);
-	if (words == NULL || !expr_read_word(&env, node, key, words, n, &word))
-		return false;
-	*out = words[word];
-	return true;
-}
-
-bool arg_act(const struct step *st, const char *key, const char **out)
+const char *activation_name(const char *word)
 {
 	static const char *const aliases[][2] = {{"swish", "silu"},
 	                                         {"gelu_new", "gelu_tanh"},
 	                                         {"gelu_pytorch_tanh", "gelu_tanh"},
 	                                         {"gelu_fast", "gelu_tanh"},
 	                                         {"quick_gelu", "gelu_quick"}};
-	if (!arg_word(st, key, out))
-		return false;
 	for (size_t i = 0; i < TFMC_COUNT(aliases); i++) {
-		if (strcmp(*out, aliases[i][0]) == 0)
-			*out = aliases[i][1];
+		if (strcmp(word, aliases[i][0]) == 0)
+			return aliases[i][1];
 	}
-	return true;
+	return word;
 }
 
 /* A definition's argument that stands for a value name is replaced by what the use wrote. */
@@ -336,30 +320,6 @@ bool find_named(struct blocks *b, const struct yaml_node *node, struct block_val
 	return v != NULL;
 }
 
-bool arg_value(const struct step *st, const char *key, struct block_value *out)
-{
-	const struct yaml_node *node = arg(st, key);
-	return node == NULL || find_value(st->b, node, out);
-}
-
-bool arg_lengths(const struct step *st, const char *key, const char **out)
-{
-	const struct yaml_node *node = arg(st, key);
-	struct block_value v;
-	if (node == NULL)
-		return true;
-	if (yaml_is(node, "none")) {
-		*out = NULL;
-		return true;
-	}
-	if (!find_value(st->b, node, &v))
-		return false;
-	if (v.dtype != DT_I32 || v.rank != 1)
-		return step_error(st, key, DIAG_SHAPE, "lengths must be i32 with one axis, the batch");
-	*out = v.name;
-	return true;
-}
-
 bool arg_path(const struct step *st, const char *key, const char **out)
 {
 	return path_of_node(st, arg(st, key), key, out);
@@ -378,28 +338,4 @@ bool path_of_node(const struct step *st, const struct yaml_node *node, const cha
 	if (**out != '\0')
 		return true;
 	return step_error(st, key, DIAG_VALUE_TYPE, "%s wants a path", key);
-}
-
-int64_t width_of(const struct step *st, const struct block_value *v)
-{
-	int64_t d;
-	if (v->rank >= 1 && ir_dim_is_const(v->dims[v->rank - 1], &d))
-		return d;
-	step_error(st, NULL, DIAG_SHAPE, "%s needs a value whose last axis has a constant size, found %s",
-	           st->kind->kind, shape_text(st->b, v->rank, v->dims));
-	return -1;
-}
-
-bool arg_map_word(const struct step *st, const struct yaml_node *map, const char *where, const char *key,
-                  const char **out)
-{
-	struct expr_env env = blocks_env(st->b, false);
-	size_t n, word;
-	const char *const *words = schema_words(st->b->arena, schema_find_key(where, key), &n);
-	if (yaml_find(map, key) == NULL && *out != NULL)
-		return true;
-	if (words == NULL || !expr_read_word(&env, yaml_find(map, key), key, words, n, &word))
-		return false;
-	*out = words[word];
-	return true;
 }

@@ -8,18 +8,9 @@
 #include <string.h>
 
 #include "frontend/steps/graph_close.h"
+#include "frontend/steps/template.h"
 
 /* ---- text helpers ---- */
-
-const char *dim_text(struct blocks *b, const struct ir_dim *d)
-{
-	struct buf t;
-	buf_init(&t);
-	ir_dim_print(&t, b->m->dims, d, false);
-	const char *s = arena_strdup(b->arena, t.data);
-	buf_destroy(&t);
-	return s;
-}
 
 const char *shape_text(struct blocks *b, int rank, const struct ir_dim *const *dims)
 {
@@ -31,16 +22,6 @@ const char *shape_text(struct blocks *b, int rank, const struct ir_dim *const *d
 		ir_dim_print(&t, b->m->dims, dims[i], false);
 	}
 	buf_char(&t, ']');
-	const char *s = arena_strdup(b->arena, t.data);
-	buf_destroy(&t);
-	return s;
-}
-
-const char *float_text(struct blocks *b, double v)
-{
-	struct buf t;
-	buf_init(&t);
-	buf_f64(&t, v);
 	const char *s = arena_strdup(b->arena, t.data);
 	buf_destroy(&t);
 	return s;
@@ -64,14 +45,16 @@ const char *concrete(struct blocks *b, const char *pattern)
 	return pattern;
 }
 
-bool emit(const struct step *st, const char *fmt, ...)
+bool assign(const struct step *st, const char *target, const struct expr *value)
 {
-	va_list ap;
-	va_start(ap, fmt);
-	const char *text = arena_vprintf(st->b->arena, fmt, ap);
-	va_end(ap);
-	struct ir_loc loc = {st->loc, st->path};
-	return graph_push_text(st->b->arena, st->b->cx, st->b->out, loc, text);
+	return push_assignment(st->b, (struct ir_loc){st->loc, st->path}, target, value);
+}
+
+void set_x(struct blocks *b, const struct block_value *v)
+{
+	b->x = *v;
+	b->x.name = "x";
+	b->x.cut = NULL;
 }
 
 /* ---- temporaries ---- */
@@ -140,37 +123,19 @@ static const struct {
 	const char *kind;
 	step_handler *run;
 } handlers[] = {
-        {"embed", step_embed},
-        {"positions", step_positions},
-        {"norm", step_norm},
-        {"linear", step_linear},
-        {"attention", step_attention},
-        {"ffn", step_ffn},
-        {"moe", step_moe},
-        {"residual", step_residual},
-        {"repeat", step_repeat},
-        {"patchify", step_patchify},
-        {"conv1d", step_conv1d},
-        {"prepend", step_prepend},
-        {"pool", step_pool},
-        {"normalize", step_normalize},
-        {"act", step_act},
-        {"scale", step_scale},
-        {"softcap", step_softcap},
-        {"reshape", step_reshape},
-        {"transpose", step_transpose},
-        {"save", step_save},
-        {"x", step_x},
-        {"use", step_use},
-        {"graph", step_graph},
+        {"residual", step_residual}, {"repeat", step_repeat}, {"save", step_save}, {"x", step_x},
+        {"use", step_use},           {"graph", step_graph},
 };
 
 static bool dispatch(struct step *st)
 {
+	const struct yaml_node *body = yaml_find(st->b->prelude, st->kind->kind);
 	for (size_t i = 0; i < TFMC_COUNT(handlers); i++) {
 		if (strcmp(handlers[i].kind, st->kind->kind) == 0)
 			return handlers[i].run(st);
 	}
+	if (body != NULL)
+		return template_run(st, NULL, body);
 	return step_error(st, NULL, DIAG_UNSUPPORTED, "not supported yet: %s", st->kind->kind);
 }
 
@@ -371,19 +336,17 @@ static void declare_inputs(struct blocks *b)
 		memcpy(v.dims, in->dims, sizeof(v.dims));
 		v.grows = m->tokens == (int)i;
 		v.input = (int)i + 1;
-		if (v.lengths != NULL)
-			v.name = arena_printf(b->arena, "mask_rows(%s, %s)", v.name, v.lengths);
+		v.cut = v.lengths;
 		add_value(b, in->pub.name, &v);
 	}
 }
 
 static bool begin_x(struct blocks *b, const struct block_value *v, struct loc loc, const char *path)
 {
-	b->start = b->x = *v;
+	b->start = *v;
 	b->has_x = true;
-	b->x.name = "x";
-	return graph_push_text(b->arena, b->cx, b->out, (struct ir_loc){loc, path},
-	                       arena_printf(b->arena, "x = %s", v->name));
+	set_x(b, v);
+	return push_assignment(b, (struct ir_loc){loc, path}, "x", value_ref(b, v, loc));
 }
 
 static bool expand_stack(struct blocks *b, const struct yaml_pair *pair)
@@ -409,16 +372,15 @@ static bool expand_stack(struct blocks *b, const struct yaml_pair *pair)
 		return false;
 	if (lengths != NULL) {
 		v.lengths = len.name;
-		if (len.name != NULL)
-			v.name = arena_printf(b->arena, "mask_rows(%s, %s)", v.name, len.name);
+		v.cut = len.name;
 	}
 	b->prefix = name;
 	if (!begin_x(b, &v, pair->key->loc, name) || !blocks_body(b, yaml_find(spec, "body")))
 		return false;
 	v = b->x;
 	v.name = name;
-	return graph_push_text(b->arena, b->cx, b->out, (struct ir_loc){pair->key->loc, name},
-	                       arena_printf(b->arena, "%s = x", name)) &&
+	return push_assignment(b, (struct ir_loc){pair->key->loc, name}, name,
+	                       graph_name(b, "x", pair->key->loc)) &&
 	       add_value(b, name, &v);
 }
 
@@ -458,12 +420,10 @@ static bool expand_output(struct blocks *b, struct model_output *o)
 	}
 	const char *name = is_taken(b, o->name) ? temp_push(b, arena_printf(b->arena, "%s_out", o->name))
 	                                        : temp_push(b, o->name);
-	const char *text =
-	        v.lengths == NULL ? arena_printf(b->arena, "%s = %s", name, v.name)
-	                          : arena_printf(b->arena, "%s = mask_rows(%s, %s)", name, v.name, v.lengths);
+	v.cut = v.lengths;
 	o->value = name;
 	o->lengths = v.lengths;
-	return graph_push_text(b->arena, b->cx, b->out, (struct ir_loc){o->loc, NULL}, text);
+	return push_assignment(b, (struct ir_loc){o->loc, NULL}, name, value_ref(b, &v, o->loc));
 }
 
 /* Every key of `defaults` is a kind with known arguments. */
@@ -530,6 +490,16 @@ static bool check_ties(struct blocks *b)
 	return ok;
 }
 
+/* The step kinds that are definitions. */
+static bool read_prelude(struct blocks *b)
+{
+	extern const unsigned char preset_prelude[];
+	const char *text = (const char *)preset_prelude;
+	strmap_init(&b->parsed, b->arena);
+	strmap_init(&b->statements, b->arena);
+	return yaml_parse(b->arena, b->cx, "prelude", text, strlen(text), false, &b->prelude) == TFMC_OK;
+}
+
 bool blocks_expand(struct frontend_model *m)
 {
 	struct blocks b = {.m = m, .arena = &m->arena, .cx = m->cx, .out = &m->graph, .prefix = ""};
@@ -542,7 +512,7 @@ bool blocks_expand(struct frontend_model *m)
 	strmap_init(&b.ties, &m->arena);
 	strmap_init(&b.graph_names, &m->arena);
 	declare_inputs(&b);
-	if (!check_defaults(&b) || !expand_model(&b, model))
+	if (!read_prelude(&b) || !check_defaults(&b) || !expand_model(&b, model))
 		return false;
 	b.prefix = "";
 	bool ok = true;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Steps with bodies: residual, repeat, use. A repeat expands its body for every
- * index and rolls consecutive indices that came out the same into one loop of
- * the graph level.
+ * Steps with bodies: residual, repeat, use; steps that name values: save, x. A repeat expands its body for
+ * every index and rolls consecutive indices that came out the same into one loop of the graph level.
  */
 #include <string.h>
 
-#include "frontend/steps/blocks.h"
+#include "frontend/steps/graph_close.h"
+#include "frontend/steps/template.h"
 
 static bool same_type(const struct block_value *a, const struct block_value *b)
 {
@@ -29,6 +29,32 @@ static bool inner(struct step *st, const struct yaml_node *steps)
 	return ok;
 }
 
+static const struct expr *binary(struct blocks *b, enum expr_op op, const struct expr *l,
+                                 const struct expr *r)
+{
+	struct expr *e = ARENA_NEW(b->arena, struct expr);
+	const struct expr **args = ARENA_ARRAY(b->arena, const struct expr *, 2);
+	if (e == NULL || args == NULL)
+		return l;
+	args[0] = l;
+	args[1] = r;
+	*e = (struct expr){.kind = EX_BINARY, .op = op, .loc = l->loc, .n_args = 2, .args = args};
+	return e;
+}
+
+static bool assign_name(const struct step *st, const char *target, const char *name)
+{
+	return assign(st, target, graph_name(st->b, name, st->loc));
+}
+
+/* x = what the step begins with */
+static bool begin_at(struct step *st)
+{
+	bool ok = arg(st, "from") == NULL || assign(st, "x", value_ref(st->b, &st->in, st->loc));
+	set_x(st->b, &st->in);
+	return ok;
+}
+
 static bool join(struct step *st, const struct block_value *base, const char *r)
 {
 	struct blocks *b = st->b;
@@ -38,8 +64,11 @@ static bool join(struct step *st, const struct block_value *base, const char *r)
 	if (!same_type(base, &b->x))
 		return step_error(st, NULL, DIAG_SHAPE, "residual adds %s to %s",
 		                  shape_text(b, b->x.rank, b->x.dims), shape_text(b, base->rank, base->dims));
-	return scale == 1.0 ? emit(st, "x = %s + x", r)
-	                    : emit(st, "x = %s + x * %s", r, float_text(b, scale));
+	const struct value factor = value_float(scale);
+	const struct expr *x = graph_name(b, "x", st->loc);
+	if (scale != 1.0)
+		x = binary(b, EXPR_MUL, x, expr_of_value(b->arena, &factor, st->loc));
+	return assign(st, "x", binary(b, EXPR_ADD, graph_name(b, r, st->loc), x));
 }
 
 /* Sum of the branches, each from y. */
@@ -48,19 +77,21 @@ static bool branches(struct step *st, const struct yaml_node *list)
 	struct blocks *b = st->b;
 	struct block_value y = b->x;
 	const char *in = temp_push(b, "y"), *sum = temp_push(b, "s");
-	bool ok = yaml_expect(b->cx, list, YAML_SEQUENCE, "branches") && emit(st, "%s = x", in);
+	bool ok = yaml_expect(b->cx, list, YAML_SEQUENCE, "branches") && assign_name(st, in, "x");
 	for (size_t i = 0; ok && i < list->n; i++) {
 		b->x = y;
-		ok = (i == 0 || emit(st, "x = %s", in)) && inner(st, list->items[i]);
+		ok = (i == 0 || assign_name(st, "x", in)) && inner(st, list->items[i]);
 		if (ok && i > 0)
-			ok = emit(st, "%s = %s + x", sum, sum);
+			ok = assign(st, sum,
+			            binary(b, EXPR_ADD, graph_name(b, sum, st->loc),
+			                   graph_name(b, "x", st->loc)));
 		else if (ok)
-			ok = emit(st, "%s = x", sum);
+			ok = assign_name(st, sum, "x");
 		if (ok && !same_type(&y, &b->x))
 			ok = step_error(st, NULL, DIAG_SHAPE, "a branch gives %s for %s",
 			                shape_text(b, b->x.rank, b->x.dims), shape_text(b, y.rank, y.dims));
 	}
-	ok = ok && list->n > 0 && emit(st, "x = %s", sum);
+	ok = ok && list->n > 0 && assign_name(st, "x", sum);
 	temp_pop(b, 2);
 	return ok;
 }
@@ -73,11 +104,9 @@ bool step_residual(struct step *st)
 	if (body == NULL && list == NULL)
 		return step_error(st, NULL, DIAG_MISSING, "residual needs 'body' or 'branches'");
 	const char *r = temp_push(b, "r");
-	bool ok = emit(st, "%s = %s", r, st->in.name);
-	if (ok && arg(st, "from") != NULL)
-		ok = emit(st, "x = %s", r);
-	b->x = st->in;
-	b->x.name = "x";
+	bool ok = assign(st, r, value_ref(b, &st->in, st->loc)) &&
+	          (arg(st, "from") == NULL || assign_name(st, "x", r));
+	set_x(b, &st->in);
 	ok = ok && (body == NULL || inner(st, body)) && (list == NULL || branches(st, list)) &&
 	     join(st, &base, r);
 	temp_pop(b, 1);
@@ -126,7 +155,7 @@ static bool push_rounds(struct step *st, const struct rounds *r, int64_t from, i
 	struct blocks *b = st->b;
 	const char *first = arena_printf(b->arena, "%lld", (long long)(r->start + from));
 	if (to - from == 1)
-		return graph_substitute(b->arena, b->cx, &r->items[from].body, r->as, first, b->out);
+		return graph_substitute(b->arena, &r->items[from].body, r->as, first, b->out);
 	struct graph_node *node =
 	        graph_push(b->arena, b->out, GRAPH_REPEAT, (struct ir_loc){st->loc, st->path});
 	if (node == NULL)
@@ -196,10 +225,8 @@ bool step_repeat(struct step *st)
 	if (!check_repeat(st, &r))
 		return false;
 	struct block_value before = st->in;
-	if (arg(st, "from") != NULL && !emit(st, "x = %s", st->in.name))
+	if (!begin_at(st))
 		return false;
-	b->x = before;
-	b->x.name = "x";
 	r.items = ARENA_ARRAY(b->arena, struct round, r.count);
 	if (r.items == NULL && r.count > 0)
 		return false;
@@ -271,10 +298,8 @@ bool step_use(struct step *st)
 	}
 	struct use_chain link = {b->chain, d->name, st->loc};
 	struct block_scope scope = {.outer = b->scope, .def = d, .args = st->args};
-	if (arg(st, "from") != NULL && !emit(st, "x = %s", st->in.name))
+	if (!begin_at(st))
 		return false;
-	b->x = st->in;
-	b->x.name = "x";
 	b->has_x = true;
 	b->chain = &link;
 	b->scope = &scope;
@@ -282,4 +307,43 @@ bool step_use(struct step *st)
 	b->chain = link.outer;
 	b->scope = scope.outer;
 	return ok;
+}
+
+/* ---- save, x ---- */
+
+bool step_save(struct step *st)
+{
+	struct blocks *b = st->b;
+	const struct yaml_node *node = arg(st, "name");
+	if (!yaml_expect(b->cx, node, YAML_SCALAR, "save"))
+		return false;
+	const char *name = concrete(b, node->text);
+	for (const struct block_scope *s = b->scope; s != NULL; s = s->outer) {
+		if (s->def == NULL && strstr(node->text, arena_printf(b->arena, "{%s}", s->loop)) == NULL)
+			return step_error(st, "name", DIAG_NAME,
+			                  "a value saved inside a repeat needs '{%s}' in its name", s->loop);
+	}
+	if (strcmp(name, "x") == 0 || strcmp(name, "none") == 0)
+		return step_error(st, "name", DIAG_NAME,
+		                  "'%s' is a word of the language; the value needs another name", name);
+	if (!model_declare(b->m, name, "saved value", node->loc))
+		return false;
+	struct block_value *v = ARENA_NEW(b->arena, struct block_value);
+	if (v == NULL)
+		return false;
+	*v = st->in;
+	v->name = name;
+	v->cut = NULL;
+	if (!assign(st, name, value_ref(b, &st->in, st->loc)))
+		return false;
+	return strmap_set(&b->values, name, v);
+}
+
+bool step_x(struct step *st)
+{
+	struct block_value v;
+	if (!find_value(st->b, arg(st, "name"), &v) || !assign(st, "x", value_ref(st->b, &v, st->loc)))
+		return false;
+	set_x(st->b, &v);
+	return true;
 }

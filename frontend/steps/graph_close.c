@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Graph statements in a block model and whole graph models: names are made
- * unambiguous, then the text is appended like that of any step.
+ * unambiguous.
  */
 #include "frontend/steps/graph_close.h"
 
@@ -9,75 +9,154 @@
 
 #include "frontend/lower/lower.h"
 
-const char *graph_value_text(struct blocks *b, const struct value *v)
+static const struct expr *tree_of(struct blocks *b, enum expr_kind kind, const char *text, struct loc loc)
 {
-	struct buf t;
-	buf_init(&t);
-	value_print(&t, b->m->dims, v);
-	const char *s = arena_strdup(b->arena, t.data);
-	buf_destroy(&t);
-	return v->kind == VALUE_INT && v->i < 0 ? arena_printf(b->arena, "(%s)", s) : s;
+	struct expr *e = ARENA_NEW(b->arena, struct expr);
+	if (e != NULL)
+		*e = (struct expr){.kind = kind, .loc = loc, .text = text};
+	return e;
 }
 
-/* The literal of an index or of an argument of a definition, or NULL. */
-static const char *scoped_text(struct blocks *b, const char *name, bool loops)
+const struct expr *graph_name(struct blocks *b, const char *name, struct loc loc)
+{
+	return tree_of(b, EX_NAME, name, loc);
+}
+
+const struct expr *value_ref(struct blocks *b, const struct block_value *v, struct loc loc)
+{
+	const struct expr *name = graph_name(b, v->name, loc);
+	struct expr *e = v->cut == NULL ? NULL : ARENA_NEW(b->arena, struct expr);
+	const struct expr **args = v->cut == NULL ? NULL : ARENA_ARRAY(b->arena, const struct expr *, 2);
+	if (e == NULL || args == NULL)
+		return name;
+	args[0] = name;
+	args[1] = graph_name(b, v->cut, loc);
+	*e = (struct expr){.kind = EX_CALL, .loc = loc, .text = "mask_rows", .n_args = 2, .args = args};
+	return e;
+}
+
+/* The value of an index or of an argument of a definition. */
+static bool scoped_value(struct blocks *b, const char *name, bool loops, struct value *v)
 {
 	struct expr_env env = blocks_env(b, true);
-	struct value v;
 	for (const struct block_scope *s = b->scope; s != NULL; s = s->outer) {
 		bool mine = s->def == NULL && loops && strcmp(s->loop, name) == 0;
 		for (size_t i = 0; s->def != NULL && i < s->def->n_args; i++)
 			mine = mine || strcmp(s->def->args[i].name, name) == 0;
-		if (mine && env.lookup(env.user, name, LOC_NONE, &v) == EXPR_FOUND)
-			return v.kind == VALUE_STRING ? v.s : graph_value_text(b, &v);
+		if (mine && env.lookup(env.user, name, LOC_NONE, v) == EXPR_FOUND)
+			return true;
 	}
-	return NULL;
+	return false;
 }
 
-static const char *rename_name(void *user, const char *name)
+static const struct expr *close_name(struct blocks *b, const struct expr *e)
 {
-	struct blocks *b = user;
-	if (name[0] == '%')
-		return name + 1;
-	const char *local = strmap_get(b->locals, name);
+	const struct expr *local = strmap_get(b->locals, e->text);
+	struct value v;
+	if (e->text[0] == '%')
+		return graph_name(b, e->text + 1, e->loc);
 	if (local != NULL)
 		return local;
-	const struct block_value *v = b->function != NULL ? NULL : strmap_get(&b->values, name);
-	if (v != NULL)
-		return v->name;
-	return scoped_text(b, name, true);
+	const struct block_value *of = b->function != NULL ? NULL : strmap_get(&b->values, e->text);
+	if (of != NULL)
+		return value_ref(b, of, e->loc);
+	if (!scoped_value(b, e->text, true, &v))
+		return e;
+	return v.kind == VALUE_STRING ? graph_name(b, v.s, e->loc) : expr_of_value(b->arena, &v, e->loc);
 }
 
-static const char *fill_placeholder(void *user, const char *name)
+const char *value_in_string(struct blocks *b, const struct value *v)
 {
-	struct blocks *b = user;
-	const char *text = b->function != NULL ? strmap_get(&b->function->strings, name) : NULL;
+	struct buf t;
+	if (v->kind == VALUE_STRING)
+		return v->s;
+	buf_init(&t);
+	value_print(&t, b->m->dims, v);
+	const char *s = arena_strdup(b->arena, t.data);
+	buf_destroy(&t);
+	return s;
+}
+
+/* What {name} in a string becomes; NULL: it stays. */
+static const char *placeholder(struct blocks *b, const char *name)
+{
+	const struct expr *e = b->function != NULL ? strmap_get(&b->function->trees, name) : NULL;
 	struct value v;
-	if (text == NULL)
-		text = scoped_text(b, name, false);
-	if (text != NULL)
-		return text;
+	if (e != NULL && (e->kind == EX_STRING || e->kind == EX_NAME))
+		return e->text;
+	const struct value *given = graph_function_value(b, name);
+	if (given != NULL)
+		return value_in_string(b, given);
+	if (scoped_value(b, name, false, &v))
+		return value_in_string(b, &v);
 	if (!strmap_has(&b->m->param_index, name) ||
 	    model_lookup_param(b->m, name, LOC_NONE, &v) != EXPR_FOUND)
 		return NULL;
-	return v.kind == VALUE_STRING ? v.s : graph_value_text(b, &v);
+	return value_in_string(b, &v);
 }
 
-const char *graph_expr_text(struct blocks *b, const struct expr *e)
+const char *fill_placeholders(struct blocks *b, const char *text, placeholder_fn *fn, void *user)
 {
-	struct buf text;
-	buf_init(&text);
-	expr_print(&text, e, rename_name, fill_placeholder, b);
-	const char *copy = arena_strdup(b->arena, text.data);
-	buf_destroy(&text);
+	struct buf out;
+	if (strchr(text, '{') == NULL)
+		return text;
+	buf_init(&out);
+	while (*text != '\0') {
+		size_t len = *text == '{' ? strcspn(text, "}") : 0;
+		const char *with = NULL;
+		if (len > 1 && text[len] == '}')
+			with = fn(user, arena_strndup(b->arena, text + 1, len - 1));
+		if (with != NULL) {
+			buf_str(&out, with);
+			text += len + 1;
+		} else {
+			buf_char(&out, *text++);
+		}
+	}
+	const char *copy = arena_strdup(b->arena, out.data);
+	buf_destroy(&out);
 	return copy;
 }
 
-static bool push(struct blocks *b, struct loc loc, const char *target, const char *value)
+static const char *own_placeholder(void *user, const char *name)
 {
-	const char *local = strmap_get(b->locals, target);
-	const char *text = arena_printf(b->arena, "%s = %s", local != NULL ? local : target, value);
-	return graph_push_text(b->arena, b->cx, b->out, (struct ir_loc){loc, b->prefix}, text);
+	return placeholder(user, name);
+}
+
+static const struct expr *close_node(void *user, const struct expr *e)
+{
+	struct blocks *b = user;
+	if (e->kind == EX_NAME)
+		return close_name(b, e);
+	if (e->kind != EX_STRING)
+		return NULL;
+	return tree_of(b, EX_STRING, fill_placeholders(b, e->text, own_placeholder, b), e->loc);
+}
+
+const struct expr *graph_close(struct blocks *b, const struct expr *e)
+{
+	return expr_map(b->arena, e, close_node, b);
+}
+
+bool push_assignment(struct blocks *b, struct ir_loc loc, const char *target, const struct expr *value)
+{
+	struct expr_statement *st = ARENA_NEW(b->arena, struct expr_statement);
+	struct expr_target *t = ARENA_NEW(b->arena, struct expr_target);
+	const struct expr **values = ARENA_ARRAY(b->arena, const struct expr *, 1);
+	if (st == NULL || t == NULL || values == NULL || value == NULL)
+		return false;
+	*t = (struct expr_target){target, loc.at};
+	values[0] = value;
+	*st = (struct expr_statement){
+	        .loc = loc.at, .n_targets = 1, .targets = t, .n_values = 1, .values = values};
+	return graph_push_statement(b->arena, b->out, loc, st);
+}
+
+/* The name that an assignment of the present scope means. */
+static const char *local_name(struct blocks *b, const char *target)
+{
+	const struct expr *local = strmap_get(b->locals, target);
+	return local != NULL && local->kind == EX_NAME ? local->text : target;
 }
 
 /* A body may not read what belongs to the place of use. */
@@ -130,9 +209,8 @@ static bool close_return(struct blocks *b, const struct yaml_node *node, const s
 	for (size_t i = 0; i < st->n_values; i++) {
 		const struct expr *value;
 		if (!graph_inline(b, st->values[i], &value) ||
-		    !graph_push_text(
-		            b->arena, b->cx, b->out, (struct ir_loc){node->loc, b->prefix},
-		            arena_printf(b->arena, "%s = %s", f->results[i], graph_expr_text(b, value))))
+		    !push_assignment(b, (struct ir_loc){node->loc, b->prefix}, f->results[i],
+		                     graph_close(b, value)))
 			return false;
 	}
 	return true;
@@ -151,7 +229,9 @@ static bool close_several(struct blocks *b, const struct yaml_node *node, const 
 		return false;
 	}
 	for (size_t i = 0; i < n; i++) {
-		if (!push(b, node->loc, st->targets[i].name, results[i]))
+		if (!push_assignment(b, (struct ir_loc){node->loc, b->prefix},
+		                     local_name(b, st->targets[i].name),
+		                     graph_name(b, results[i], node->loc)))
 			return false;
 	}
 	return true;
@@ -159,21 +239,24 @@ static bool close_several(struct blocks *b, const struct yaml_node *node, const 
 
 static bool close_assignment(struct blocks *b, const struct yaml_node *node, const struct expr_statement *st)
 {
-	const char *targets = "", *values = "";
-	for (size_t i = 0; i < st->n_targets; i++) {
-		const char *local = strmap_get(b->locals, st->targets[i].name);
-		targets = arena_printf(b->arena, "%s%s%s", targets, i > 0 ? ", " : "",
-		                       local != NULL ? local : st->targets[i].name);
-	}
+	struct expr_statement *closed = ARENA_NEW(b->arena, struct expr_statement);
+	if (closed == NULL)
+		return false;
+	*closed = *st;
+	closed->targets = ARENA_ARRAY(b->arena, struct expr_target, st->n_targets);
+	closed->values = ARENA_ARRAY(b->arena, const struct expr *, st->n_values);
+	if (closed->targets == NULL || closed->values == NULL)
+		return false;
+	for (size_t i = 0; i < st->n_targets; i++)
+		closed->targets[i] =
+		        (struct expr_target){local_name(b, st->targets[i].name), st->targets[i].loc};
 	for (size_t i = 0; i < st->n_values; i++) {
 		const struct expr *value;
 		if (!graph_inline(b, st->values[i], &value))
 			return false;
-		values = arena_printf(b->arena, "%s%s%s", values, i > 0 ? ", " : "",
-		                      graph_expr_text(b, value));
+		closed->values[i] = graph_close(b, value);
 	}
-	const char *text = arena_printf(b->arena, "%s = %s", targets, values);
-	return graph_push_text(b->arena, b->cx, b->out, (struct ir_loc){node->loc, b->prefix}, text);
+	return graph_push_statement(b->arena, b->out, (struct ir_loc){node->loc, b->prefix}, closed);
 }
 
 bool graph_close_statement(struct blocks *b, const struct yaml_node *node)
@@ -242,55 +325,67 @@ static bool name_locals(struct blocks *b, const struct yaml_node *list, size_t *
 				           "'%s' is a value of the model and cannot be assigned", name);
 				return false;
 			}
-			strmap_set(b->locals, name, (void *)(uintptr_t)temp_push(b, name));
+			strmap_set(b->locals, name,
+			           (void *)(uintptr_t)graph_name(b, temp_push(b, name), LOC_NONE));
 			(*n_temps)++;
 		}
 	}
 	return true;
 }
 
-/* Everything a statement may name, for the types. */
-static struct probe_value *given_values(struct blocks *b, const struct block_value *x, size_t *n)
+struct given {
+	struct probe_value *items;
+	size_t n, cap;
+};
+
+static void add_given(struct blocks *b, struct given *list, const struct block_value *v)
 {
-	struct probe_value *list =
-	        ARENA_ARRAY(b->arena, struct probe_value, b->values.n + b->m->inputs.n + 1);
-	*n = 0;
-	for (size_t i = 0; list != NULL && i < b->m->inputs.n; i++) {
-		const struct model_input *in = &b->m->inputs.items[i];
-		list[*n] = (struct probe_value){in->pub.name, in->pub.dtype, in->pub.rank, {NULL}};
-		memcpy(list[(*n)++].dims, in->dims, sizeof(in->dims));
+	for (size_t i = 0; i < list->n; i++) {
+		if (strcmp(list->items[i].name, v->name) == 0)
+			return;
 	}
-	for (size_t i = 0; list != NULL && i < b->values.n; i++) {
-		const struct block_value *v = b->values.items[i].value;
-		if (!expr_is_name(v->name) || model_find_input(b->m, v->name) >= 0)
-			continue;
-		list[*n] = (struct probe_value){v->name, v->dtype, v->rank, {NULL}};
-		memcpy(list[(*n)++].dims, v->dims, sizeof(v->dims));
-	}
-	if (list != NULL) {
-		list[*n] = (struct probe_value){"x", x->dtype, x->rank, {NULL}};
-		memcpy(list[(*n)++].dims, x->dims, sizeof(x->dims));
-	}
-	return list;
+	struct probe_value *slot = ARENA_PUSH(b->arena, list);
+	if (slot == NULL)
+		return;
+	*slot = (struct probe_value){v->name, v->dtype, v->rank, {NULL}};
+	memcpy(slot->dims, v->dims, sizeof(v->dims));
+	struct block_value lengths = {.name = v->lengths, .dtype = DT_I32, .rank = 1, .dims = {v->dims[0]}};
+	if (v->lengths != NULL)
+		add_given(b, list, &lengths);
 }
 
-static bool probe_x(struct step *st, const struct graph_body *body)
+/* Everything a statement may name, for the types. */
+static void given_values(struct blocks *b, const struct block_value *x, struct given *list)
 {
-	struct blocks *b = st->b;
+	for (size_t i = 0; i < b->m->inputs.n; i++) {
+		const struct model_input *in = &b->m->inputs.items[i];
+		struct block_value v = {.name = in->pub.name, .dtype = in->pub.dtype, .rank = in->pub.rank};
+		memcpy(v.dims, in->dims, sizeof(v.dims));
+		add_given(b, list, &v);
+	}
+	for (size_t i = 0; i < b->values.n; i++)
+		add_given(b, list, b->values.items[i].value);
+	struct block_value v = *x;
+	v.name = "x";
+	if (b->has_x)
+		add_given(b, list, &v);
+}
+
+bool probe_x(struct blocks *b, const struct block_value *before, const struct graph_body *body)
+{
 	struct probe_value want = {.name = "x"};
-	size_t n;
-	struct probe_value *given = given_values(b, &st->in, &n);
-	if (given == NULL || !lower_probe(b->m, given, n, body, &want))
+	struct given given = {NULL, 0, 0};
+	given_values(b, before, &given);
+	if (!lower_probe(b->m, given.items, given.n, body, &want))
 		return false;
-	b->x.name = "x";
 	b->x.dtype = want.dtype;
 	b->x.rank = want.rank;
 	memcpy(b->x.dims, want.dims, sizeof(want.dims));
-	b->x.lengths = NULL;
+	b->has_x = true;
 	return true;
 }
 
-static bool grows_inside(struct blocks *b, const struct graph_body *body)
+bool values_grow(struct blocks *b, const struct graph_body *body)
 {
 	for (size_t i = 0; i < b->values.n; i++) {
 		const struct block_value *v = b->values.items[i].value;
@@ -314,16 +409,17 @@ bool step_graph(struct step *st)
 	const char *prefix = b->prefix;
 	bool ok = name_locals(b, list, &temps);
 	if (ok && arg(st, "from") != NULL)
-		ok = emit(st, "x = %s", st->in.name);
-	b->x = st->in;
+		ok = assign(st, "x", value_ref(b, &st->in, st->loc));
+	set_x(b, &st->in);
+	b->x.lengths = NULL;
 	b->out = &body;
 	b->prefix = st->path;
-	ok = ok && blocks_body(b, list) && probe_x(st, &body);
+	ok = ok && blocks_body(b, list) && probe_x(b, &st->in, &body);
 	b->prefix = prefix;
 	b->out = out;
 	b->locals = outer;
 	temp_pop(b, temps);
-	b->x.grows = b->x.grows || grows_inside(b, &body);
+	b->x.grows = b->x.grows || values_grow(b, &body);
 	for (size_t i = 0; ok && i < body.n; i++) {
 		struct graph_node *node = graph_push(b->arena, out, body.items[i]->kind, body.items[i]->loc);
 		ok = node != NULL;

@@ -21,10 +21,9 @@ bool graph_close_statement(struct blocks *b, const struct yaml_node *node);
 /* A call of a function while its body is written out. */
 struct function_call {
 	const struct definition *def;
-	struct strmap texts;   /* argument or name of the body -> its text at the place of use */
-	struct strmap strings; /* argument -> what {argument} in a string becomes */
-	struct strmap values;  /* argument that is a number -> struct value * */
-	const char **results;  /* names of what it returns */
+	struct strmap trees;  /* argument or name of the body -> struct expr * at the place of use */
+	struct strmap values; /* argument that is a number -> struct value * */
+	const char **results; /* names of what it returns */
 	size_t n_results;
 };
 
@@ -33,9 +32,14 @@ bool graph_inline(struct blocks *b, const struct expr *e, const struct expr **ou
 /* Writes out a call of a function; the names of its results are temporaries. */
 bool graph_call(struct blocks *b, const struct expr *call, const char *const **results, size_t *n);
 /* An expression with the names of the present scope replaced. */
-const char *graph_expr_text(struct blocks *b, const struct expr *e);
-/* A literal that may stand as an operand. */
-const char *graph_value_text(struct blocks *b, const struct value *v);
+const struct expr *graph_close(struct blocks *b, const struct expr *e);
+const struct expr *graph_name(struct blocks *b, const char *name, struct loc loc);
+bool push_assignment(struct blocks *b, struct ir_loc loc, const char *target, const struct expr *value);
+/* Text with every {name} replaced by what `fn` returns; NULL keeps it. */
+typedef const char *placeholder_fn(void *user, const char *name);
+const char *fill_placeholders(struct blocks *b, const char *text, placeholder_fn *fn, void *user);
+/* A value inside of a string. */
+const char *value_in_string(struct blocks *b, const struct value *v);
 /*
  * Adds the names that a list of statements and its repeats assign. False when one cannot be read, which is
  * reported to cx; the others are added all the same.

@@ -81,7 +81,8 @@ static bool is_scalar(const struct blocks *b, const struct expr *e)
 	switch (e->kind) {
 	case EX_INT:
 	case EX_FLOAT:
-	case EX_BOOL: return true;
+	case EX_BOOL:
+	case EX_DIM: return true;
 	case EX_NAME: return what != NULL && (strcmp(what, "a param") == 0 || strcmp(what, "a dim") == 0);
 	case EX_CALL:
 		if (!expr_is_function(e->text) || e->n_keywords > 0)
@@ -101,29 +102,13 @@ static bool is_scalar(const struct blocks *b, const struct expr *e)
 	return e->n_args > 0;
 }
 
-static const struct expr *parse_again(struct blocks *b, const char *text, struct loc loc)
-{
-	struct expr_source src = {.text = text, .len = strlen(text), .loc = loc};
-	return expr_parse(b->arena, b->cx, src, EXPR_GRAPH);
-}
-
-/* The text of a string without its quotes. */
-static const char *inside(struct arena *a, const char *text)
-{
-	size_t n = strlen(text);
-	return n >= 2 && text[0] == '"' ? arena_strndup(a, text + 1, n - 2) : text;
-}
-
-/* What the body reads for an argument whose text at the place of use is `text`. */
-static bool bind_text(const struct inliner *in, const char *name, const char *text, bool assigned)
+/* What the body reads for an argument that is `e` at the place of use. */
+static bool bind_tree(const struct inliner *in, const char *name, const struct expr *e, bool assigned)
 {
 	struct blocks *b = in->b;
 	struct loc loc = in->call->loc;
-	const struct expr *e = parse_again(b, text, loc);
 	struct expr_env env = blocks_env(b, true);
 	struct value v;
-	if (e == NULL)
-		return false;
 	bool is_value = e->kind != EX_NAME && e->kind != EX_STRING && e->kind != EX_LIST;
 	if (is_scalar(b, e)) {
 		if (!expr_eval(&env, e, &v))
@@ -133,18 +118,16 @@ static bool bind_text(const struct inliner *in, const char *name, const char *te
 			return false;
 		*copy = v;
 		strmap_set(&in->f->values, name, copy);
-		text = graph_value_text(b, &v);
+		e = expr_of_value(b->arena, &v, loc);
 		is_value = false;
 	}
 	if (is_value || assigned) {
 		const char *temp = temp_push(b, name);
-		text = arena_printf(b->arena, "%s = %s", temp, text);
-		if (!graph_push_text(b->arena, b->cx, b->out, (struct ir_loc){loc, b->prefix}, text))
+		if (!push_assignment(b, (struct ir_loc){loc, b->prefix}, temp, e))
 			return false;
-		text = temp;
+		e = graph_name(b, temp, loc);
 	}
-	return strmap_set(&in->f->texts, name, (void *)(uintptr_t)text) &&
-	       strmap_set(&in->f->strings, name, (void *)(uintptr_t)inside(b->arena, text));
+	return strmap_set(&in->f->trees, name, (void *)(uintptr_t)e);
 }
 
 const struct value *graph_function_value(const struct blocks *b, const char *name)
@@ -166,15 +149,16 @@ static bool bind(const struct inliner *in)
 	for (size_t i = 0; i < d->n_args; i++) {
 		const struct expr *value;
 		if (!graph_inline(b, values[i], &value) ||
-		    !bind_text(in, d->args[i].name, graph_expr_text(b, value),
+		    !bind_tree(in, d->args[i].name, graph_close(b, value),
 		               strmap_has(&assigned, d->args[i].name)))
 			return false;
 	}
 	for (size_t i = 0; i < assigned.n; i++) {
 		const char *name = assigned.items[i].key;
-		if (strmap_has(&in->f->texts, name))
+		if (strmap_has(&in->f->trees, name))
 			continue;
-		if (!strmap_set(&in->f->texts, name, (void *)(uintptr_t)temp_push(b, name)))
+		const struct expr *own = graph_name(b, temp_push(b, name), in->call->loc);
+		if (!strmap_set(&in->f->trees, name, (void *)(uintptr_t)own))
 			return false;
 	}
 	return true;
@@ -225,7 +209,7 @@ static bool write_body(const struct inliner *in)
 	struct strmap *locals = b->locals;
 	b->chain = &link;
 	b->function = in->f;
-	b->locals = &in->f->texts;
+	b->locals = &in->f->trees;
 	bool ok = blocks_body(b, in->def->body);
 	b->chain = link.outer;
 	b->function = outer;
@@ -237,8 +221,7 @@ bool graph_call(struct blocks *b, const struct expr *call, const char *const **r
 {
 	struct function_call f = {.def = model_find_definition(b->m, call->text)};
 	const struct inliner in = {b, call, f.def, &f};
-	strmap_init(&f.texts, b->arena);
-	strmap_init(&f.strings, b->arena);
+	strmap_init(&f.trees, b->arena);
 	strmap_init(&f.values, b->arena);
 	if (!may_enter(&in) || !name_results(&in) || !bind(&in) || !write_body(&in))
 		return false;

@@ -233,7 +233,7 @@ START_TEST(pruning_keeps_what_a_loop_carries)
 	struct graph_body live = graph_prune(&cx.arena, &body, outputs, 1, NULL);
 	ck_assert_uint_eq(live.n, 2);
 	ck_assert_uint_eq(live.items[1]->body.n, 2);
-	ck_assert_str_eq(live.items[1]->body.items[1]->text, "h = tanh(h)");
+	ck_assert_str_eq(live.items[1]->body.items[1]->st->targets[0].name, "h");
 }
 END_TEST
 
@@ -242,8 +242,8 @@ START_TEST(indices_are_filled_in)
 	ck_assert_str_eq(graph_fill(&cx.arena, "a.{i}.b.{ii}.{i}", "i", "7"), "a.7.b.{ii}.7");
 	struct graph_body body = {NULL, 0, 0}, out = {NULL, 0, 0};
 	push(&body, "x = linear(x, \"l.{i}\", out=3)");
-	ck_assert(graph_substitute(&cx.arena, &cx, &body, "i", "2", &out));
-	ck_assert_str_eq(out.items[0]->text, "x = linear(x, \"l.2\", out=3)");
+	ck_assert(graph_substitute(&cx.arena, &body, "i", "2", &out));
+	ck_assert_str_eq(out.items[0]->st->values[0]->args[1]->text, "l.2");
 	ck_assert(!graph_equal(&body, &out));
 }
 END_TEST
@@ -258,7 +258,7 @@ START_TEST(expressions_print_as_written)
 		struct buf out;
 		ck_assert_ptr_nonnull(e);
 		buf_init(&out);
-		expr_print(&out, e, NULL, NULL, NULL);
+		expr_print(&out, NULL, e);
 		ck_assert_str_eq(out.data, texts[i]);
 		buf_destroy(&out);
 	}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Trees of the graph level: comparison, and copies with parts replaced.
+ */
+#include <string.h>
+
+#include "frontend/graph/graph.h"
+
+static bool same_text(const char *a, const char *b)
+{
+	return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+bool expr_equal(const struct expr *a, const struct expr *b)
+{
+	if (a->kind != b->kind || a->n_args != b->n_args || a->n_keywords != b->n_keywords ||
+	    !same_text(a->text, b->text))
+		return false;
+	bool operates = a->kind == EX_UNARY || a->kind == EX_BINARY;
+	if ((operates && a->op != b->op) || a->i != b->i || a->dim != b->dim ||
+	    memcmp(&a->f, &b->f, sizeof(a->f)) != 0)
+		return false;
+	for (size_t i = 0; i < a->n_args; i++) {
+		if (!expr_equal(a->args[i], b->args[i]))
+			return false;
+	}
+	for (size_t i = 0; i < a->n_keywords; i++) {
+		if (strcmp(a->keywords[i].name, b->keywords[i].name) != 0 ||
+		    !expr_equal(a->keywords[i].value, b->keywords[i].value))
+			return false;
+	}
+	return true;
+}
+
+static bool statement_equal(const struct expr_statement *a, const struct expr_statement *b)
+{
+	if (a->n_targets != b->n_targets || a->n_values != b->n_values)
+		return false;
+	for (size_t i = 0; i < a->n_targets; i++) {
+		if (strcmp(a->targets[i].name, b->targets[i].name) != 0)
+			return false;
+	}
+	for (size_t i = 0; i < a->n_values; i++) {
+		if (!expr_equal(a->values[i], b->values[i]))
+			return false;
+	}
+	return true;
+}
+
+static bool node_equal(const struct graph_node *a, const struct graph_node *b)
+{
+	if (a->kind != b->kind)
+		return false;
+	if (a->kind == GRAPH_STATEMENT)
+		return statement_equal(a->st, b->st);
+	return a->count == b->count && a->start == b->start && strcmp(a->as, b->as) == 0 &&
+	       graph_equal(&a->body, &b->body);
+}
+
+bool graph_equal(const struct graph_body *a, const struct graph_body *b)
+{
+	if (a->n != b->n)
+		return false;
+	for (size_t i = 0; i < a->n; i++) {
+		if (!node_equal(a->items[i], b->items[i]))
+			return false;
+	}
+	return true;
+}
+
+const struct expr *expr_map(struct arena *a, const struct expr *e, expr_map_fn *fn, void *user)
+{
+	const struct expr *with = fn(user, e);
+	if (with != NULL)
+		return with;
+	struct expr *copy = ARENA_NEW(a, struct expr);
+	const struct expr **args = ARENA_ARRAY(a, const struct expr *, e->n_args + 1);
+	struct expr_keyword *keywords = ARENA_ARRAY(a, struct expr_keyword, e->n_keywords + 1);
+	bool changed = false;
+	if (copy == NULL || args == NULL || keywords == NULL)
+		return e;
+	for (size_t i = 0; i < e->n_args; i++) {
+		args[i] = expr_map(a, e->args[i], fn, user);
+		changed = changed || args[i] != e->args[i];
+	}
+	for (size_t i = 0; i < e->n_keywords; i++) {
+		keywords[i] = e->keywords[i];
+		keywords[i].value = expr_map(a, e->keywords[i].value, fn, user);
+		changed = changed || keywords[i].value != e->keywords[i].value;
+	}
+	if (!changed)
+		return e;
+	*copy = *e;
+	copy->args = args;
+	copy->keywords = keywords;
+	return copy;
+}
+
+/* ---- an index filled in ---- */
+
+struct filling {
+	struct arena *arena;
+	const char *name, *with;
+};
+
+static const struct expr *fill_string(void *user, const struct expr *e)
+{
+	const struct filling *f = user;
+	if (e->kind != EX_STRING)
+		return NULL;
+	const char *text = graph_fill(f->arena, e->text, f->name, f->with);
+	struct expr *copy = text == e->text ? NULL : ARENA_NEW(f->arena, struct expr);
+	if (copy == NULL)
+		return e;
+	*copy = *e;
+	copy->text = text;
+	return copy;
+}
+
+static const struct expr_statement *fill_statement(struct filling *f, const struct expr_statement *st)
+{
+	struct expr_statement *copy = ARENA_NEW(f->arena, struct expr_statement);
+	const struct expr **values = ARENA_ARRAY(f->arena, const struct expr *, st->n_values);
+	if (copy == NULL || values == NULL)
+		return NULL;
+	for (size_t i = 0; i < st->n_values; i++)
+		values[i] = expr_map(f->arena, st->values[i], fill_string, f);
+	*copy = *st;
+	copy->values = values;
+	return copy;
+}
+
+static bool fill_node(struct filling *f, const struct graph_node *node, struct graph_body *out)
+{
+	struct ir_loc loc = {node->loc.at, graph_fill(f->arena, node->loc.path, f->name, f->with)};
+	if (node->kind == GRAPH_STATEMENT)
+		return graph_push_statement(f->arena, out, loc, fill_statement(f, node->st));
+	struct graph_node *copy = graph_push(f->arena, out, node->kind, loc);
+	if (copy == NULL)
+		return false;
+	*copy = *node;
+	copy->loc = loc;
+	copy->body = (struct graph_body){NULL, 0, 0};
+	return graph_substitute(f->arena, &node->body, f->name, f->with, &copy->body);
+}
+
+bool graph_substitute(struct arena *a, const struct graph_body *body, const char *name, const char *with,
+                      struct graph_body *out)
+{
+	struct filling f = {a, name, with};
+	for (size_t i = 0; i < body->n; i++) {
+		if (!fill_node(&f, body->items[i], out))
+			return false;
+	}
+	return true;
+}
