@@ -4,7 +4,7 @@
  * and the call by number; state.c has those of the state. Init checks everything before it writes
  * the context. All of this is compiled for every processor of the architecture.
  */
-#include "backends/plan/object.h"
+#include "backends/host/host.h"
 
 /* Byte offsets in struct tfmc_config. */
 #define CONFIG(field) ((int64_t)offsetof(struct tfmc_config, field))
@@ -116,15 +116,15 @@ static void emit_state_bytes(struct object *o)
 		return;
 	struct kb *k = e.k;
 	struct kb_val batch = kb_param(k, "batch", KB_INDEX_T, 0);
-	if (o->batch_dim >= 0) {
+	if (o->states.batch_dim >= 0) {
 		struct kb_val low = kb_cmp(k, KB_LT, batch, kb_index(k, 1));
-		struct kb_val high = kb_cmp(k, KB_GT, batch, kb_index(k, o->batch_max));
+		struct kb_val high = kb_cmp(k, KB_GT, batch, kb_index(k, o->states.batch_max));
 		kb_if(k, kb_bin(k, KB_OR, low, high));
 		kb_return(k, kb_index(k, 0));
 		kb_end_if(k);
 	}
-	struct kb_val blocks = kb_mul(k, batch, kb_index(k, o->state_batch_bytes));
-	kb_return(k, kb_add_const(k, blocks, o->state_fixed_bytes));
+	struct kb_val blocks = kb_mul(k, batch, kb_index(k, o->states.batch_bytes));
+	kb_return(k, kb_add_const(k, blocks, o->states.fixed_bytes));
 	kb_end(k);
 }
 
@@ -178,15 +178,16 @@ static void init_state(struct init *n)
 	const struct object *o = e->object;
 	n->state = config(e, n->config, KB_PTR, CONFIG(state));
 	n->batch = config_bits(e, n->config, CONFIG(batch));
-	if (o->batch_dim < 0)
+	if (o->states.batch_dim < 0)
 		return;
 	api_require(e, is_aligned(e, config_bits(e, n->config, CONFIG(state))), TFMC_RT_E_ALIGN);
 	api_require(e, kb_cmp(k, KB_GE, n->batch, kb_index(k, 0)), TFMC_RT_E_DIM);
-	api_require(e, kb_cmp(k, KB_LE, n->batch, kb_index(k, o->batch_max)), TFMC_RT_E_DIM);
+	api_require(e, kb_cmp(k, KB_LE, n->batch, kb_index(k, o->states.batch_max)), TFMC_RT_E_DIM);
 	struct kb_val bytes = config_bits(e, n->config, CONFIG(state_bytes));
-	struct kb_val room = kb_bin(k, KB_SUB, bytes, kb_index(k, o->state_fixed_bytes));
-	int64_t block = o->state_batch_bytes > 0 ? o->state_batch_bytes : 1;
-	struct kb_val fit = kb_min(k, kb_bin(k, KB_DIV, room, kb_index(k, block)), kb_index(k, o->batch_max));
+	struct kb_val room = kb_bin(k, KB_SUB, bytes, kb_index(k, o->states.fixed_bytes));
+	int64_t block = o->states.batch_bytes > 0 ? o->states.batch_bytes : 1;
+	struct kb_val fit =
+	        kb_min(k, kb_bin(k, KB_DIV, room, kb_index(k, block)), kb_index(k, o->states.batch_max));
 	n->batch = kb_select(k, is_zero(e, n->batch), fit, n->batch);
 	struct kb_val absent = kb_cmp(k, KB_EQ, n->state, kb_null(k));
 	struct kb_val some = kb_cmp(k, KB_GE, n->batch, kb_index(k, 1));

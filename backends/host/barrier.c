@@ -19,7 +19,7 @@
  * workers come there from the middle of a barrier. The last one decides whether
  * the call was cancelled, and sets the counts of barriers back that some have left.
  */
-#include "backends/plan/object.h"
+#include "backends/host/host.h"
 
 #define PAUSES_BEFORE_YIELD 1024 /* then one more yield after each YIELD_EVERY */
 #define YIELD_EVERY         64

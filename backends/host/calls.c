@@ -13,7 +13,7 @@
  * With several variants all of this is NAME.LEVEL.., and the exported forms call that of the variant that
  * init has chosen: directly, by its number. A table of addresses would need relocations when it is loaded.
  */
-#include "backends/plan/object.h"
+#include "backends/host/host.h"
 
 static bool begin(struct emit *e, const char *name, enum kb_linkage linkage, enum kb_scalar result)
 {
@@ -32,7 +32,7 @@ static const char *part(const struct emit *e, const char *suffix)
 
 static bool has_commit(const struct object *o, const struct function *f)
 {
-	return o->batch_dim >= 0 && (f->past_result >= 0 || (function_is_encode(f) && f->has_state));
+	return o->states.batch_dim >= 0 && (f->past_result >= 0 || (function_is_encode(f) && f->has_state));
 }
 
 static void commit_past(struct emit *e)
@@ -43,7 +43,7 @@ static void commit_past(struct emit *e)
 	struct ir_value v = func_result(e->function->func, (size_t)e->function->past_result);
 	if (!bind.tensor(bind.user, k, v, &t) || t.rank != 1)
 		return;
-	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), e->dims[e->object->batch_dim], 1, 0);
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), e->dims[e->object->states.batch_dim], 1, 0);
 	struct kb_val at = kb_mul(k, b, t.stride[0].v);
 	kb_store(k, kb_load(k, KB_I32_T, t.ptr, at, 0, 4), e->past, b, 0, 4);
 	kb_end_loop(k);
@@ -56,9 +56,9 @@ static void set_encoded(struct emit *e, int32_t mark)
 	const struct object *o = e->object;
 	struct kb_val state = emit_context(e, KB_PTR, CONTEXT_STATE);
 	struct kb_val first = emit_context(e, KB_INDEX, CONTEXT_FIRST);
-	struct kb_val end = kb_add(k, first, e->dims[o->batch_dim]);
+	struct kb_val end = kb_add(k, first, e->dims[o->states.batch_dim]);
 	struct kb_val b = kb_loop(k, "b", first, end, 1, 0);
-	kb_store(k, kb_i32(k, mark), kb_ptr_add(k, state, kb_index(k, 0), o->encoded_at), b, 0, 4);
+	kb_store(k, kb_i32(k, mark), kb_ptr_add(k, state, kb_index(k, 0), o->states.encoded_at), b, 0, 4);
 	kb_end_loop(k);
 }
 
@@ -85,7 +85,8 @@ static void call_commit(struct emit *e)
 
 static bool has_extend(const struct object *o, const struct function *f)
 {
-	return o->floor_at && o->batch_dim >= 0 && f->past_result >= 0 && !function_is_encode(f);
+	return o->states.floor_at && o->states.batch_dim >= 0 && f->past_result >= 0 &&
+	       !function_is_encode(f);
 }
 
 /* What appending does to rings, of the sequence that the code of `emit` is in. */
@@ -125,8 +126,8 @@ static void emit_extend(struct object *o, const struct function *f)
 	struct kb *k = e.k;
 	emit_load_dims(&e);
 	emit_load_bases(&e);
-	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), e.dims[o->batch_dim], 1, 0);
-	struct kb_val at = kb_ptr_add(k, e.past, kb_index(k, 0), o->floor_at - STATE_PAST);
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), e.dims[o->states.batch_dim], 1, 0);
+	struct kb_val at = kb_ptr_add(k, e.past, kb_index(k, 0), o->states.floor_at - STATE_PAST);
 	struct kb_val before = kb_cvt(k, kb_load(k, KB_I32_T, at, b, 0, 4), KB_INDEX);
 	struct extension x = {.emit = &e, .floor = kb_var(k, "floor", KB_INDEX_T, before)};
 	x.past = kb_cvt(k, kb_load(k, KB_I32_T, e.past, b, 0, 4), KB_INDEX);
@@ -162,7 +163,7 @@ static void emit_finish(struct object *o, const struct function *f)
 	struct kb *k = e.k;
 	struct kb_val is_cancelled = kb_param(k, "is_cancelled", KB_I32_T, 0);
 	kb_if(k, kb_cmp(k, KB_NE, is_cancelled, kb_i32(k, 0)));
-	if (function_is_encode(f) && f->has_state && o->batch_dim >= 0) {
+	if (function_is_encode(f) && f->has_state && o->states.batch_dim >= 0) {
 		emit_load_dims(&e);
 		set_encoded(&e, 0);
 	}

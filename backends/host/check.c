@@ -5,7 +5,7 @@
  * state, values, room. Dims are within their bounds when sizes are computed, so that
  * no product overflows (layout checked the bounds).
  */
-#include "backends/plan/object.h"
+#include "backends/host/host.h"
 
 static void check_pointers(struct emit *e)
 {
@@ -60,7 +60,7 @@ static void check_sizes(struct emit *e)
 
 static struct kb_val batch_of(struct emit *e)
 {
-	return e->dims[e->object->batch_dim];
+	return e->dims[e->object->states.batch_dim];
 }
 
 /* Encode has filled what each row reads. */
@@ -77,13 +77,13 @@ static void check_encoded(struct emit *e)
 static void check_state(struct emit *e)
 {
 	const struct object *o = e->object;
-	if (!e->function->has_state || o->batch_dim < 0)
+	if (!e->function->has_state || o->states.batch_dim < 0)
 		return;
 	emit_return_if(e, kb_cmp(e->k, KB_EQ, e->state, kb_null(e->k)), TFMC_RT_E_STATE);
 	struct kb_val room = emit_context(e, KB_INDEX, CONTEXT_BATCH);
 	struct kb_val end = kb_add(e->k, emit_context(e, KB_INDEX, CONTEXT_FIRST), batch_of(e));
 	emit_return_if(e, kb_cmp(e->k, KB_GT, end, room), TFMC_RT_E_DIM);
-	if (o->encoded_at && !function_is_encode(e->function))
+	if (o->states.encoded_at && !function_is_encode(e->function))
 		check_encoded(e);
 }
 
@@ -243,7 +243,7 @@ static void check_room(void *user, const struct ir_op *op)
 static void check_rooms(struct emit *e)
 {
 	struct rooms r = {.emit = e};
-	if (e->object->batch_dim >= 0 && e->function->past_param >= 0)
+	if (e->object->states.batch_dim >= 0 && e->function->past_param >= 0)
 		ir_walk(e->function->func->body, check_room, &r);
 }
 

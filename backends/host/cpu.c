@@ -8,7 +8,7 @@
  *   NAME.choose(allowed) -> i64   the most demanding variant that is allowed and runs here, or enum choice;
  *                             allowed: a bit for each variant, 0: all
  */
-#include "backends/plan/object.h"
+#include "backends/host/host.h"
 
 static struct kb_val has_bits(struct emit *e, struct kb_val word, uint32_t bits)
 {

@@ -8,6 +8,7 @@
  * function, share one.
  */
 #include "backends/kb/record.h"
+#include "backends/host/host.h"
 #include "backends/plan/order.h"
 #include "backends/plan/touch.h"
 
@@ -27,62 +28,6 @@ const char *group_join_symbol(const struct object *o, const struct function *f, 
 static const char *group_kernel_symbol(const struct object *o, const struct function *f, size_t group)
 {
 	return arena_printf(o->arena, "%s.kernel", group_symbol(o, f, group));
-}
-
-static bool is_word_char(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
-const char *emit_short_name(struct arena *a, const char *path)
-{
-	size_t n = path ? strlen(path) : 0, dots = 0, from = n;
-	while (from > 0 && (path[from - 1] != '.' || ++dots < 2))
-		from--;
-	if (from == n)
-		return "x";
-	bool is_digit = path[from] >= '0' && path[from] <= '9';
-	char *out = ARENA_ARRAY(a, char, n - from + 2);
-	if (!out)
-		return "x";
-	if (is_digit)
-		out[0] = 'x';
-	for (size_t i = from; i < n; i++)
-		out[i - from + is_digit] = is_word_char(path[i]) ? path[i] : '_';
-	return out;
-}
-
-enum tfmc_status emit_find_repeats(struct emit *e, struct ir_value *index)
-{
-	const struct ir_func *f = e->function->func;
-	const struct ir_region *r = ir_info(f, e->group->results[0])->region;
-	struct ir_value inner[OBJECT_REPEAT_MAX];
-	size_t n = 0;
-	for (; r->owner; r = ir_info(f, r->owner->results[0])->region) {
-		if (r->owner->code != OP_repeat)
-			continue;
-		if (n == OBJECT_REPEAT_MAX) {
-			diag_error(e->object->cx, e->group->loc.at, DIAG_UNSUPPORTED,
-			           "not supported yet: repeats more than %d deep", OBJECT_REPEAT_MAX);
-			return TFMC_INVALID;
-		}
-		inner[n++] = r->args[REPEAT_INDEX];
-	}
-	for (size_t i = 0; i < n; i++)
-		index[i] = inner[n - 1 - i];
-	e->n_repeats = n;
-	e->repeat_index = index;
-	return TFMC_OK;
-}
-
-void emit_group_comment(struct emit *e)
-{
-	const struct object *o = e->object;
-	struct ir_loc loc = e->group->loc;
-	const char *file = loc.at.source ? diag_source_name(o->cx, loc.at.source) : "";
-	bool has_path = loc.path && *loc.path;
-	kb_comment(e->k, "%s:%u:%u%s%s", file, loc.at.line, loc.at.col, has_path ? " " : "",
-	           has_path ? loc.path : "");
 }
 
 /* This worker's part of the scratch at the beginning of the arena. */
@@ -235,7 +180,7 @@ static bool has_source(const struct group *g)
 	const struct function *f = g->function;
 	for (size_t i = 0; i < g->bases.n; i++) {
 		const struct state_place *state = g->bases.items[i].memory.slice.state;
-		if (state && !state->grows && g->object->encoded_at && !function_is_encode(f))
+		if (state && !state->grows && g->object->states.encoded_at && !function_is_encode(f))
 			return true;
 	}
 	return false;

@@ -12,6 +12,7 @@
  *
  * A group that only computes an output nobody wants is passed over.
  */
+#include "backends/host/host.h"
 #include "backends/plan/order.h"
 
 struct schedule {

@@ -9,7 +9,7 @@
  *                lengths that trim may give i32 [batch_max]
  *   blocks       one of state_batch_bytes for each sequence, a state after the other
  */
-#include "backends/plan/object.h"
+#include "backends/host/host.h"
 
 #define REORDER_LOCAL_BYTES 16384 /* of the stack */
 
@@ -30,8 +30,8 @@ static void set_i32(struct emit *e, struct kb_val v, struct kb_val base, int64_t
 /* The address of a sequence's block. */
 static struct kb_val block_of(struct emit *e, struct kb_val state, struct kb_val sequence)
 {
-	struct kb_val far = kb_mul(e->k, sequence, kb_index(e->k, e->object->state_batch_bytes));
-	return kb_ptr_add(e->k, state, far, e->object->state_fixed_bytes);
+	struct kb_val far = kb_mul(e->k, sequence, kb_index(e->k, e->object->states.batch_bytes));
+	return kb_ptr_add(e->k, state, far, e->object->states.fixed_bytes);
 }
 
 /* The state of a context that is initialised and has one. */
@@ -53,7 +53,7 @@ static void require_in_batch(struct emit *e, struct kb_val sequence)
 /* Encode has filled the block. */
 static void require_encoded(struct emit *e, struct kb_val state, struct kb_val sequence)
 {
-	struct kb_val mark = i32_at(e, state, e->object->encoded_at, sequence);
+	struct kb_val mark = i32_at(e, state, e->object->states.encoded_at, sequence);
 	api_require(e, kb_cmp(e->k, KB_NE, mark, kb_index(e->k, 0)), TFMC_RT_E_STATE);
 }
 
@@ -85,7 +85,7 @@ void emit_set_window(struct emit *e, struct kb_val state, struct kb_val first, s
 	emit_set_context(e, block_of(e, state, first), CONTEXT_BLOCKS);
 	emit_set_context(e, block_of(e, state, from), CONTEXT_SOURCES);
 	emit_set_context(e, kb_select(k, own, kb_index(k, 1), kb_index(k, 0)), CONTEXT_SOURCE_STEP);
-	emit_set_context(e, kb_ptr_add(k, state, from_far, e->object->encoded_at), CONTEXT_ENCODED);
+	emit_set_context(e, kb_ptr_add(k, state, from_far, e->object->states.encoded_at), CONTEXT_ENCODED);
 }
 
 static void emit_select(struct object *o)
@@ -100,7 +100,7 @@ static void emit_select(struct object *o)
 	require_in_batch(&e, first);
 	api_require(&e, kb_cmp(k, KB_GE, source, kb_index(k, -1)), TFMC_RT_E_DIM);
 	kb_if(k, kb_cmp(k, KB_GE, source, kb_index(k, 0)));
-	if (o->encoded_at) {
+	if (o->states.encoded_at) {
 		require_in_batch(&e, source);
 		require_encoded(&e, state, source);
 	} else {
@@ -122,8 +122,8 @@ static void emit_reset(struct object *o)
 	api_check_magic(&e);
 	struct kb_val state = emit_context(&e, KB_PTR, CONTEXT_STATE);
 	struct kb_val blocks =
-	        kb_mul(k, emit_context(&e, KB_INDEX, CONTEXT_BATCH), kb_index(k, o->state_batch_bytes));
-	struct kb_val bytes = kb_add_const(k, blocks, o->state_fixed_bytes);
+	        kb_mul(k, emit_context(&e, KB_INDEX, CONTEXT_BATCH), kb_index(k, o->states.batch_bytes));
+	struct kb_val bytes = kb_add_const(k, blocks, o->states.fixed_bytes);
 	kb_if(k, kb_cmp(k, KB_NE, state, kb_null(k)));
 	api_zero_words(&e, state, bytes);
 	emit_set_window(&e, state, kb_index(k, 0), kb_index(k, -1));
@@ -136,13 +136,13 @@ static void trim_rings(struct emit *e, struct kb_val state, struct kb_val sequen
 {
 	struct kb *k = e->k;
 	const struct object *o = e->object;
-	if (!o->floor_at)
+	if (!o->states.floor_at)
 		return;
-	struct kb_val floor = i32_at(e, state, o->floor_at, sequence), zero = kb_index(k, 0);
+	struct kb_val floor = i32_at(e, state, o->states.floor_at, sequence), zero = kb_index(k, 0);
 	struct kb_val is_empty = kb_cmp(k, KB_EQ, length, zero);
 	struct kb_val is_kept = kb_bin(k, KB_OR, is_empty, kb_cmp(k, KB_GE, length, floor));
 	api_require(e, is_kept, TFMC_RT_E_OVERWRITTEN);
-	set_i32(e, kb_select(k, is_empty, zero, floor), state, o->floor_at, sequence);
+	set_i32(e, kb_select(k, is_empty, zero, floor), state, o->states.floor_at, sequence);
 }
 
 static void emit_trim(struct object *o)
@@ -269,16 +269,16 @@ static void emit_fork(struct object *o)
 	struct kb_val state = require_state(&e);
 	require_in_batch(&e, from);
 	require_in_batch(&e, to);
-	if (o->encoded_at) {
+	if (o->states.encoded_at) {
 		if_own_source(&e);
 		require_encoded(&e, state, from);
-		set_i32(&e, kb_index(k, 1), state, o->encoded_at, to);
+		set_i32(&e, kb_index(k, 1), state, o->states.encoded_at, to);
 		kb_end_if(k);
 	}
 	struct kb_val rows = i32_at(&e, state, STATE_PAST, from);
 	set_i32(&e, rows, state, STATE_PAST, to);
-	if (o->floor_at)
-		set_i32(&e, i32_at(&e, state, o->floor_at, from), state, o->floor_at, to);
+	if (o->states.floor_at)
+		set_i32(&e, i32_at(&e, state, o->states.floor_at, from), state, o->states.floor_at, to);
 	struct copy c = {.from = block_of(&e, state, from)};
 	c.to = block_of(&e, state, to);
 	kb_if(k, kb_cmp(k, KB_NE, from, to));
@@ -342,7 +342,7 @@ static struct kb_val reorder_check(struct emit *e, const struct reorder *r)
 	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), r->n, 1, 0);
 	struct kb_val from = source_at(e, r, b);
 	require_in_batch(e, from);
-	if (e->object->encoded_at) {
+	if (e->object->states.encoded_at) {
 		if_own_source(e);
 		require_encoded(e, r->state, from);
 		kb_end_if(k);
@@ -361,7 +361,7 @@ static void emit_reorder(struct object *o)
 	struct kb *k = e.k;
 	struct reorder r = {.from = kb_param(k, "from", KB_PTR_T, KB_READONLY)};
 	r.n = kb_param(k, "n", KB_INDEX_T, 0);
-	int64_t most = o->batch_max > 0 ? o->batch_max : 1;
+	int64_t most = o->states.batch_max > 0 ? o->states.batch_max : 1;
 	most = most < REORDER_LOCAL_BYTES / 4 ? most : REORDER_LOCAL_BYTES / 4;
 	r.lanes = kb_caps(k)->lanes;
 	while (r.lanes > 1 && most * r.lanes * 4 > REORDER_LOCAL_BYTES)
@@ -375,11 +375,11 @@ static void emit_reorder(struct object *o)
 	struct kb_val rows = reorder_check(&e, &r);
 	each_part(&e, rows, reorder_part, &r);
 	reorder_words(&e, &r, STATE_PAST);
-	if (o->floor_at)
-		reorder_words(&e, &r, o->floor_at);
-	if (o->encoded_at) {
+	if (o->states.floor_at)
+		reorder_words(&e, &r, o->states.floor_at);
+	if (o->states.encoded_at) {
 		if_own_source(&e);
-		reorder_words(&e, &r, o->encoded_at);
+		reorder_words(&e, &r, o->states.encoded_at);
 		kb_end_if(k);
 	}
 	end_ok(&e);

@@ -3,7 +3,8 @@
  * backend_compile from beginning to end: layout, weights, emission through the
  * kernel builder, LLVM, and the weights into the object.
  */
-#include "backends/plan/object.h"
+#include "backends/object/internal.h"
+#include "backends/host/host.h"
 
 #include <string.h>
 

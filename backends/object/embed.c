@@ -11,7 +11,7 @@
  * the weights: this costs one copy. Only what LLVM writes is read here (64-bit,
  * little-endian, fewer than 65280 sections); anything else is our bug.
  */
-#include "backends/plan/object.h"
+#include "backends/object/internal.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * shapes, units and errors in its comments. The argument structs have the
  * layout of the words in runtime/abi.h.
  */
-#include "backends/plan/object.h"
+#include "backends/object/internal.h"
 
 #include <string.h>
 
@@ -140,13 +140,13 @@ static void print_macros(struct writer *w)
 	           "#define %s_ARENA_BYTES_MAX(workers) (%lldu + (uint64_t)(workers) * %lldu)\n",
 	           w->upper, CONTEXT_BYTES, w->upper, (long long)o->weights_bytes, w->upper, o->embedded,
 	           w->upper, (long long)object_arena_max(o), (long long)o->scratch);
-	if (o->batch_dim >= 0)
+	if (o->states.batch_dim >= 0)
 		buf_printf(w->out, "#define %s_STATE_BYTES(batch) (%lldu + (uint64_t)(batch) * %lldu)\n",
-		           w->upper, (long long)o->state_fixed_bytes, (long long)o->state_batch_bytes);
-	if (o->context_limit > 0)
+		           w->upper, (long long)o->states.fixed_bytes, (long long)o->states.batch_bytes);
+	if (o->states.context_limit > 0)
 		buf_printf(w->out,
 		           "/* Tokens a sequence may have in the state. */\n#define %s_CONTEXT_TOKENS %lld\n",
-		           w->upper, (long long)o->context_limit);
+		           w->upper, (long long)o->states.context_limit);
 	buf_str(w->out, "\n");
 }
 

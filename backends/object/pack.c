@@ -7,7 +7,7 @@
  *   panel16  a matrix [N, K] as [ceil(N/16)][K][16], rows beyond N zero; bf16:
  * [ceil(N/16)][ceil(K/2)][16][2], f16: [ceil(N/16)][K rounded up to even][16]
  */
-#include "backends/plan/object.h"
+#include "backends/object/internal.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * in it is addressed by offsets from its beginning, so that it has no
  * relocations and can be read from the file as well as in memory.
  */
-#include "backends/plan/object.h"
+#include "backends/object/internal.h"
 #include "ir/analysis/cost.h"
 
 #include <string.h>
@@ -48,22 +48,6 @@ static int64_t put_ids(struct writer *w, const struct backend_ids *ids)
 }
 
 /* ---- dims ---- */
-
-const struct ir_dim *entry_dim(const struct object *o, const struct entry *e, const struct ir_dim *d)
-{
-	if (e->fixed_dim < 0)
-		return d;
-	return ir_dim_bind(o->module->dims, d, e->fixed_dim, ir_dim_const(o->module->dims, e->fixed_value));
-}
-
-size_t entry_dims(const struct object *o, const struct entry *e, uint64_t *out)
-{
-	size_t n = 0;
-	for (size_t i = 0; i < ir_dims_count(o->module->dims); i++)
-		if (o->functions.items[e->function].has_dim[i] && (int)i != e->fixed_dim)
-			out[n++] = i;
-	return n;
-}
 
 static uint64_t put_poly(struct writer *w, const struct entry *e, const struct ir_dim *dim, struct loc loc)
 {
@@ -313,18 +297,18 @@ enum tfmc_status record_build(struct object *o, struct buf *out)
 	                        .weights_bytes = (uint64_t)o->weights_bytes,
 	                        .weights_embedded = o->embedded,
 	                        .context_bytes = CONTEXT_BYTES,
-	                        .state_fixed_bytes = (uint64_t)o->state_fixed_bytes,
-	                        .state_batch_bytes = (uint64_t)o->state_batch_bytes,
+	                        .state_fixed_bytes = (uint64_t)o->states.fixed_bytes,
+	                        .state_batch_bytes = (uint64_t)o->states.batch_bytes,
 	                        .arena_bytes_max = (uint64_t)object_arena_max(o),
 	                        .scratch_bytes = (uint64_t)o->scratch,
-	                        .context_limit = (uint64_t)o->context_limit,
+	                        .context_limit = (uint64_t)o->states.context_limit,
 	                        .n_dims = ir_dims_count(o->module->dims),
 	                        .n_entries = o->entries.n,
 	                        .n_variants = o->n_all,
 	                        .past = STATE_PAST,
-	                        .encoded = (uint64_t)o->encoded_at,
-	                        .floor = (uint64_t)o->floor_at,
-	                        .state_hash = o->state_hash,
+	                        .encoded = (uint64_t)o->states.encoded_at,
+	                        .floor = (uint64_t)o->states.floor_at,
+	                        .state_hash = o->states.hash,
 	                        .n_states = o->states.n};
 	buf_fill(out, 0, sizeof(r));
 	r.name = put_text(&w, o->name);

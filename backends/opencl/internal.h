@@ -7,7 +7,7 @@
 #define TFMC_BACKENDS_OPENCL_INTERNAL_H
 
 #include "backends/kb/record.h"
-#include "backends/plan/object.h"
+#include "backends/plan/emit.h"
 #include "backends/opencl/opencl.h"
 
 _Static_assert(OPENCL_REPEATS_MAX == OBJECT_REPEAT_MAX, "one layout");

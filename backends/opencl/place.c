@@ -70,7 +70,7 @@ bool place_of_slice(const struct group *g, const struct binding_slice *s, struct
 		return false;
 	/* From the first sequence's slice to the end of the last one's. */
 	const struct ir_dim *before = plus(g, x.type->dims[0], ir_dim_const(dims_of(g), -1));
-	out->bytes = plus(g, times(g, before, o->state_batch_bytes), out->bytes);
+	out->bytes = plus(g, times(g, before, o->states.batch_bytes), out->bytes);
 	return true;
 }
 

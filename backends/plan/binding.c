@@ -141,7 +141,7 @@ static void weight_form(const struct ir_op *op, struct kb_tensor *out)
 
 static int64_t sequence_elements(const struct emit *e, enum ir_dtype t)
 {
-	return e->object->state_batch_bytes / ir_dtype_bytes(t);
+	return e->object->states.batch_bytes / ir_dtype_bytes(t);
 }
 
 struct binding_indexed binding_slice_axes(const struct object *o, const struct binding_slice *s)
@@ -152,7 +152,7 @@ struct binding_indexed binding_slice_axes(const struct object *o, const struct b
 	                                .first = 1,
 	                                .unit = 1,
 	                                .unit_bytes = ir_dtype_bytes(t->dtype),
-	                                .offset = o->state_fixed_bytes + s->state->offset};
+	                                .offset = o->states.fixed_bytes + s->state->offset};
 }
 
 bool binding_is_source(const struct emit *e, const struct state_place *p)
@@ -331,7 +331,7 @@ static struct kb_val advance(struct emit *e, const struct ir_view *v, enum ir_dt
 	ptr = kb_ptr_add(e->k, ptr, emit_dim(e, bytes), 0);
 	if (!state)
 		return ptr;
-	struct kb_size far = scaled(e, v->state_offset, e->object->state_batch_bytes);
+	struct kb_size far = scaled(e, v->state_offset, e->object->states.batch_bytes);
 	return kb_ptr_add(e->k, ptr, over_sequences(e, state, far).v, 0);
 }
 

@@ -3,7 +3,7 @@
  * What a few lines of a model can ask for without end, against the limits of the options: weights that are
  * computed, not stored, and code. Both before anything of it is written.
  */
-#include "backends/plan/object.h"
+#include "backends/plan/emit.h"
 
 #include "ir/support/strmap.h"
 #include "ir/support/number.h"

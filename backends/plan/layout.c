@@ -199,17 +199,17 @@ static int only_symbol(const struct ir_dim *d)
 
 static enum tfmc_status add_state(struct object *o, const struct ir_state_decl *d)
 {
-	struct state_place p = {.decl = d, .offset = o->state_batch_bytes};
+	struct state_place p = {.decl = d, .offset = o->states.batch_bytes};
 	int64_t end;
 	int batch = d->type->rank > 0 ? only_symbol(d->type->dims[0]) : -1;
-	if (batch < 0 || (o->batch_dim >= 0 && batch != o->batch_dim)) {
+	if (batch < 0 || (o->states.batch_dim >= 0 && batch != o->states.batch_dim)) {
 		diag_error(o->cx, d->loc.at, DIAG_INTERNAL, "state '%s' does not begin with the batch dim",
 		           d->name);
 		return TFMC_INTERNAL;
 	}
-	o->batch_dim = batch;
+	o->states.batch_dim = batch;
 	if (!state_bytes(d, &p.bytes) || !checked_add_i64(p.offset, p.bytes, &end) ||
-	    !checked_round_up_i64(end, OBJECT_ALIGN, &o->state_batch_bytes))
+	    !checked_round_up_i64(end, OBJECT_ALIGN, &o->states.batch_bytes))
 		return too_large(o, d->loc, "state", d->name);
 	struct state_place *slot = ARENA_PUSH(o->arena, &o->states);
 	if (!slot)
@@ -242,8 +242,8 @@ static void collect_limit(void *user, const struct ir_op *op)
 	const struct ir_type *t = ir_type_of(l->func, op->results[0]);
 	if (!ir_dim_is_const(t->dims[t->rank - 2], &capacity))
 		return;
-	if (l->object->context_limit == 0 || capacity < l->object->context_limit)
-		l->object->context_limit = capacity;
+	if (l->object->states.context_limit == 0 || capacity < l->object->states.context_limit)
+		l->object->states.context_limit = capacity;
 }
 
 static bool has_encode(const struct object *o)
@@ -256,30 +256,30 @@ static bool has_encode(const struct object *o)
 
 enum tfmc_status layout_state(struct object *o)
 {
-	o->batch_dim = -1;
+	o->states.batch_dim = -1;
 	for (size_t i = 0; i < o->module->states.n; i++)
 		TFMC_TRY(add_state(o, o->module->states.items[i]));
 	for (size_t i = 0; i < o->module->funcs.n; i++) {
 		struct limit l = {o, o->module->funcs.items[i]};
 		ir_walk(l.func->body, collect_limit, &l);
 	}
-	if (o->batch_dim < 0)
+	if (o->states.batch_dim < 0)
 		return TFMC_OK;
-	o->batch_max = ir_dims_sym(o->module->dims, (size_t)o->batch_dim)->hi;
-	int64_t bytes = STATE_PAST + 4 * o->batch_max, all;
+	o->states.batch_max = ir_dims_sym(o->module->dims, (size_t)o->states.batch_dim)->hi;
+	int64_t bytes = STATE_PAST + 4 * o->states.batch_max, all;
 	if (has_encode(o)) {
-		o->encoded_at = bytes;
-		bytes += 4 * o->batch_max;
+		o->states.encoded_at = bytes;
+		bytes += 4 * o->states.batch_max;
 	}
-	for (size_t i = 0; i < o->states.n && !o->floor_at; i++) {
+	for (size_t i = 0; i < o->states.n && !o->states.floor_at; i++) {
 		if (o->states.items[i].window == 0)
 			continue;
-		o->floor_at = bytes;
-		bytes += 4 * o->batch_max;
+		o->states.floor_at = bytes;
+		bytes += 4 * o->states.batch_max;
 	}
-	o->state_hash = state_content_hash(o);
-	if (!checked_round_up_i64(bytes, OBJECT_ALIGN, &o->state_fixed_bytes) ||
-	    !checked_mul_i64(o->state_batch_bytes, o->batch_max, &all))
+	o->states.hash = state_content_hash(o);
+	if (!checked_round_up_i64(bytes, OBJECT_ALIGN, &o->states.fixed_bytes) ||
+	    !checked_mul_i64(o->states.batch_bytes, o->states.batch_max, &all))
 		return too_large(o, (struct ir_loc){0}, "state of", o->name);
 	return TFMC_OK;
 }

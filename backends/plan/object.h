@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The program around the kernels: what its files share. An object is laid out
- * first (weights, state, arena, places of all values), then emitted through the
- * kernel builder; both halves read this struct and only the first writes it.
+ * An object before its code: where weights, state, arena and all values lie, which entries there are. What is
+ * emitted (backends/plan/emit.h, backends/host) reads it.
  */
 #ifndef TFMC_BACKENDS_PLAN_OBJECT_H
 #define TFMC_BACKENDS_PLAN_OBJECT_H
 
 #include "backends/backend.h"
-#include "backends/kernel/group.h"
 #include "ir/builder/case.h"
 #include "ir/core/view.h"
 
@@ -81,6 +79,19 @@ struct state_place {
 	int64_t window;        /* > 0: a ring, of which so many tokens are read */
 };
 
+/* Of one sequence after another, after a fixed part. */
+struct state_list {
+	struct state_place *items;
+	size_t n, cap;
+	int64_t fixed_bytes, batch_bytes; /* 0, 0: no state */
+	int batch_dim;                    /* symbol of axis 0 of all states, -1: none */
+	int64_t batch_max;
+	int64_t context_limit; /* tokens of a sequence, 0: none */
+	int64_t encoded_at;    /* offset of the marks of encode in the state; 0: the model has none */
+	int64_t floor_at;      /* offset of the lengths that rings can be trimmed to; 0: the model has none */
+	uint64_t hash;         /* of what the states hold, not of how they lie */
+};
+
 enum place_kind {
 	PLACE_NONE,   /* not in memory: constants, indices, state values */
 	PLACE_PLAN,   /* at a planned offset */
@@ -130,6 +141,7 @@ struct entry {
 	int64_t fixed_value;
 };
 
+struct kb_module; /* backends/kb/kb.h */
 struct object {
 	struct diag_context *cx;
 	struct arena *arena;
@@ -151,18 +163,7 @@ struct object {
 	bool embedded;
 	uint64_t structure_hash, weights_hash;
 
-	struct {
-		struct state_place *items;
-		size_t n, cap;
-	} states;
-	int64_t state_fixed_bytes, state_batch_bytes; /* 0, 0: no state */
-	int batch_dim;                                /* symbol of axis 0 of all states, -1: none */
-	int64_t batch_max;
-	int64_t context_limit; /* tokens of a sequence, 0: none */
-	int64_t encoded_at;    /* offset of the marks of encode in the state; 0: the model has none */
-	int64_t floor_at;      /* offset of the lengths that rings can be trimmed to; 0: the model has none */
-	uint64_t state_hash;   /* of what the states hold, not of how they lie */
-
+	struct state_list states;
 	struct {
 		struct function *items;
 		size_t n, cap;
@@ -206,10 +207,6 @@ TFMC_MUST_USE enum tfmc_status places_find(struct object *o, struct function *f)
 int64_t weight_element_bytes(const struct ir_weight *w);
 const struct weight_place *object_weight(const struct object *o, const struct ir_weight *w);
 const struct state_place *object_state(const struct object *o, const struct ir_state_decl *d);
-/* x rounded up to OBJECT_ALIGN. */
-const struct ir_dim *object_round_up(const struct object *o, const struct ir_dim *x);
-/* Bytes of a tensor type, rounded up. */
-const struct ir_dim *object_tensor_bytes(const struct object *o, const struct ir_type *t);
 bool param_is_input(const struct ir_func *f, size_t i); /* a tensor the caller gives */
 bool result_is_output(const struct ir_func *f, size_t i);
 /* Every result is an output that nothing else reads: the group runs only when one of them is wanted. */
@@ -217,161 +214,17 @@ bool group_is_optional(const struct function *f, const struct ir_op *group);
 /* The return op's operand number i. */
 struct ir_value func_result(const struct ir_func *f, size_t i);
 
-/* Streams the packed weights; each piece goes to `sink` (may be NULL) at `base` + its offset. Sets
- * weights_hash. */
-TFMC_MUST_USE enum tfmc_status pack_weights(struct object *o, const struct weight_source *source,
-                                            const struct backend_sink *sink, uint64_t base);
-TFMC_MUST_USE enum tfmc_status pack_header(struct object *o, const struct backend_sink *sink);
-
+/* Elements after axis from - 1 of a state as it is stored: constant dims, panels as a whole. 0: too many. */
+bool layout_state_count(const struct ir_state_decl *d, int from, int64_t *out);
 /* content.c: hash of what the states hold; after layout of the states. */
 uint64_t state_content_hash(const struct object *o);
 
-/* ---- bases ---- */
-/* A slice of a state at indices of the axes after the batch. */
-struct binding_slice {
-	const struct state_place *state;
-	const struct ir_value *at;
-	size_t n_at;
-};
-
-/* Memory with leading axes that are indexed: `offset` bytes, then unit_bytes for each unit of elements. */
-struct binding_indexed {
-	const struct ir_type *type;
-	int first;                         /* axis of the first index */
-	const struct ir_state_decl *state; /* NULL: no state */
-	int64_t unit;
-	int64_t unit_bytes;
-	int64_t offset;
-};
-
-/* The slice that a state op works on. False: it is no such op. */
-bool binding_state_slice(const struct object *o, const struct ir_func *f, const struct ir_op *op,
-                         struct binding_slice *out);
-/* The slice that v is, or was in the group it came from. False: none. */
-bool binding_find_slice(const struct object *o, const struct ir_func *f, struct ir_value v,
-                        struct binding_slice *out);
-/* Elements after axis from - 1 of a state as it is stored: constant dims, panels as a whole. 0: too many. */
-bool layout_state_count(const struct ir_state_decl *d, int from, int64_t *out);
-struct binding_indexed binding_slice_axes(const struct object *o, const struct binding_slice *s);
-/* The weight that an OP_weight refers to, in the packed weights. False: it has no elements or no place. */
-bool binding_weight_axes(const struct object *o, const struct ir_op *op, struct binding_indexed *out);
-/* Units after the first n indexed axes: what one step of index n - 1 skips. */
-int64_t binding_units(const struct binding_indexed *x, size_t n);
-
-/* Where kernels get addresses from when not from the object's memory: of bases that are slices of states, and
- * of all others. */
-struct touch; /* backends/plan/touch.h */
-struct emit_bases {
-	bool (*slice)(void *user, const struct binding_slice *s, struct kb_val *ptr);
-	bool (*place)(void *user, struct ir_value base, struct kb_val *ptr);
-	void *user;
-};
-
-/* ---- emission ---- */
-/* A function of the object under construction, with what all of its code reads. */
-struct emit {
-	const struct object *object;
-	const struct function *function; /* NULL in functions of the interface */
-	struct kb *k;
-	struct kb_val context, args;
-	const struct kb_val *dims; /* [dims of the module], none where absent */
-	struct kb_val plan, weights, state;
-	struct kb_val past, blocks, sources; /* addresses for row 0, of a function that has state */
-	struct kb_val source_step;           /* none: as many sequences as rows */
-	const struct ir_value *repeat_index; /* [n_repeats] */
-	struct kb_val index[OBJECT_REPEAT_MAX];
-	size_t n_repeats;
-	const struct ir_op *group;
-	const struct emit_bases *bases; /* NULL: the object's memory */
-};
-
-struct kb_val emit_context(struct emit *e, enum kb_scalar type, int64_t offset);
-void emit_set_context(struct emit *e, struct kb_val v, int64_t offset);
-/* if (cond) return status; */
-void emit_return_if(struct emit *e, struct kb_val cond, enum tfmc_rt_status status);
-/* Loads all dims of the function from the argument words. */
-void emit_load_dims(struct emit *e);
-/* Loads the addresses groups use. */
-void emit_load_bases(struct emit *e);
-/* A state that the function reads of encode, possibly of another sequence. */
-bool binding_is_source(const struct emit *e, const struct state_place *p);
-struct kb_val emit_word(struct emit *e, enum kb_scalar type, size_t word);
-struct kb_val emit_dim(struct emit *e, const struct ir_dim *d);
-struct kb_size emit_size(struct emit *e, const struct ir_dim *d);
-/* All conditions of a case, over e->dims. */
-struct kb_val emit_conditions(struct emit *e, const struct ir_case *c);
-/* Addresses in the object's memory. False: the base has none, such as a slice or weight at a computed index. */
-bool binding_has_address(const struct emit *e, const struct touch *t);
-bool binding_slice_address(struct emit *e, const struct binding_slice *s, struct kb_val *ptr);
-bool binding_address(struct emit *e, struct ir_value base, struct kb_val *ptr);
-/* The last two words of a path, as one identifier: "encoder.layers.self.q.weight" gives q_weight. */
-const char *emit_short_name(struct arena *a, const char *path);
-/* A symbol of the interface, or of what the variants share: NAME and the text. */
-const char *emit_name(const struct object *o, const char *fmt, ...) TFMC_PRINTF(2, 3);
-/* The name of an internal function of a variant: its prefix and the text. */
-const char *emit_internal(const struct object *o, const char *fmt, ...) TFMC_PRINTF(2, 3);
-
-/* Sets repeat_index, n_repeats from e->group: the repeats around it, outermost first, into index
- * [OBJECT_REPEAT_MAX]. TFMC_INVALID after a diagnostic when there are too many. */
-TFMC_MUST_USE enum tfmc_status emit_find_repeats(struct emit *e, struct ir_value *index);
-/* Where the group comes from. */
-void emit_group_comment(struct emit *e);
-struct kernel_binding binding_of(struct emit *e);
-struct kb_val binding_input(struct emit *e, size_t param);
-
-TFMC_MUST_USE enum tfmc_status emit_groups(struct object *o, struct function *f);
-const char *group_symbol(const struct object *o, const struct function *f, size_t group);
-/* The function of the second step of an attention (kernel_has_join). */
-const char *group_join_symbol(const struct object *o, const struct function *f, size_t group);
-void emit_check(struct object *o, const struct function *f);    /* NAME.func.check(context, args) */
-void emit_schedule(struct object *o, const struct function *f); /* .defaults .body .tasks */
-void emit_calls(struct object *o, const struct function *f);    /* .commit .finish .spmd .single */
-void emit_barriers(struct object *o);                           /* NAME.barrier NAME.leave NAME.task */
-/* Writes the words of a context that depend on the number of workers. */
-void emit_set_workers(struct emit *e, struct kb_val n);
-/* NAME_ENTRY NAME_ENTRY_spmd; with several variants NAME.LEVEL.ENTRY NAME.LEVEL.ENTRY_spmd */
-void emit_entry(struct object *o, const struct entry *e);
-/* Several variants: the exported forms, which call those of the chosen one. */
-void emit_entry_choice(struct object *o, const struct entry *e);
-void emit_api(struct object *o);
-/* Functions of the interface; false: no memory. The context is not loaded. */
-bool api_begin(struct emit *e, struct object *o, const char *suffix, enum kb_scalar result);
-void api_require(struct emit *e, struct kb_val ok, enum tfmc_rt_status status);
-void api_check_magic(struct emit *e);
-void api_zero_words(struct emit *e, struct kb_val ptr, struct kb_val bytes); /* a multiple of 8 bytes */
-void emit_state_api(struct object *o); /* reset, trim, fork, select, reorder */
-/* Writes the words of a context that follow from the first row's sequence and the shared source (-1: none).
- */
-void emit_set_window(struct emit *e, struct kb_val state, struct kb_val first, struct kb_val source);
-void emit_cpu(struct object *o); /* NAME.cpu() -> status, for each variant */
-/* What emit_choice gives beside the number of a variant. */
-enum choice { CHOICE_NO_CPU = -1, CHOICE_NO_VARIANT = -2 };
-void emit_choice(
-        struct object *o); /* NAME.choose(allowed) -> index: the best variant that is allowed and runs */
-/* Functions that must run on every processor. */
-const char *const *api_baseline(const struct object *o, size_t *n);
-
 /* Names of the targets of all variants. */
 const char *object_targets(const struct object *o, const char *separator);
-/* The arena at the bounds of all dims, beside the scratch: the largest of all variants. */
-int64_t object_arena_max(const struct object *o);
-/* The constant data NAME_record. */
-TFMC_MUST_USE enum tfmc_status record_build(struct object *o, struct buf *out);
-void header_build(const struct object *o, struct buf *out);
 /* The dims of an entry in order of its words: numbers of the dims; returns how many. */
 size_t entry_dims(const struct object *o, const struct entry *e, uint64_t *out);
 /* A dim as the entry sees it. */
 const struct ir_dim *entry_dim(const struct object *o, const struct entry *e, const struct ir_dim *d);
-/*
- * Prepares an ELF object for `size` bytes of weights in a read-only section, with the symbol at its
- * beginning. The file then consists of object[0, EMBED_AT), the weights filled up to embed_gap(size) bytes,
- * object[EMBED_AT, len).
- */
-#define EMBED_AT 64
-uint64_t embed_gap(uint64_t size);
-TFMC_MUST_USE enum tfmc_status embed_room(struct diag_context *cx, struct buf *object, const char *symbol,
-                                          uint64_t size);
-
 /* A hash continued with a text and its end, with a number (layout.c). */
 uint64_t object_hash_text(uint64_t h, const char *s);
 uint64_t object_hash_number(uint64_t h, int64_t v);

@@ -47,10 +47,10 @@ enum tfmc_status backend_measure(struct diag_context *cx, const struct ir_module
 	TFMC_TRY(layout_state(&o));
 	TFMC_TRY(layout_functions(&o));
 	*out = (struct backend_sizes){.weights = (uint64_t)o.weights_bytes,
-	                              .state_fixed = (uint64_t)o.state_fixed_bytes,
-	                              .state_batch = (uint64_t)o.state_batch_bytes,
+	                              .state_fixed = (uint64_t)o.states.fixed_bytes,
+	                              .state_batch = (uint64_t)o.states.batch_bytes,
 	                              .scratch = (uint64_t)o.scratch,
-	                              .context_limit = (uint64_t)o.context_limit,
+	                              .context_limit = (uint64_t)o.states.context_limit,
 	                              .n_functions = o.functions.n};
 	out->functions = ARENA_ARRAY(arena, struct backend_function_sizes, o.functions.n + 1);
 	if (!out->functions)

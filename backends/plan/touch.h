@@ -6,7 +6,7 @@
 #ifndef TFMC_BACKENDS_PLAN_TOUCH_H
 #define TFMC_BACKENDS_PLAN_TOUCH_H
 
-#include "backends/plan/object.h"
+#include "backends/plan/emit.h"
 
 /* One use. */
 struct touch {

@@ -82,7 +82,7 @@ static int64_t memory_bytes(const struct recorded *r, const struct opencl_functi
 	case OPENCL_WEIGHTS: return (int64_t)r->p.weights_bytes;
 	case OPENCL_ARENA: return value(f->arena_bytes, dims);
 	case OPENCL_STATE:
-		return r->p.state_fixed_bytes + r->p.state_batch_bytes * dims[r->b.object.batch_dim];
+		return r->p.state_fixed_bytes + r->p.state_batch_bytes * dims[r->b.object.states.batch_dim];
 	case OPENCL_INPUT: v = f->func->params[p->number].value; break;
 	case OPENCL_OUTPUT: v = func_result(f->func, p->number); break;
 	case OPENCL_SCRATCH: return INT64_MAX;

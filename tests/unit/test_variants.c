@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "tests/kb_interp/interp.h"
-#include "backends/plan/object.h"
+#include "backends/host/host.h"
 #include "passes/framework/pass.h"
 #include "runtime/tfmc_rt.h"
 #include "tests/support/mini_model.h"

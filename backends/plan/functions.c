@@ -23,18 +23,19 @@ bool result_is_output(const struct ir_func *f, size_t i)
 	return f->results[i].role == ROLE_INPUT && ir_type_of(f, func_result(f, i))->kind == IR_TENSOR;
 }
 
-const struct ir_dim *object_round_up(const struct object *o, const struct ir_dim *x)
+/* To a multiple of OBJECT_ALIGN. */
+static const struct ir_dim *round_up(const struct object *o, const struct ir_dim *x)
 {
 	struct ir_dims *t = o->module->dims;
 	const struct ir_dim *up = ir_dim_add(t, x, ir_dim_const(t, OBJECT_ALIGN - 1));
 	return ir_dim_mul(t, ir_dim_floordiv(t, up, OBJECT_ALIGN), ir_dim_const(t, OBJECT_ALIGN));
 }
 
-const struct ir_dim *object_tensor_bytes(const struct object *o, const struct ir_type *t)
+static const struct ir_dim *tensor_bytes(const struct object *o, const struct ir_type *t)
 {
 	struct ir_dims *dims = o->module->dims;
 	const struct ir_dim *bytes = ir_dim_const(dims, ir_dtype_bytes(t->dtype));
-	return object_round_up(o, ir_dim_mul(dims, ir_type_count(dims, t), bytes));
+	return round_up(o, ir_dim_mul(dims, ir_type_count(dims, t), bytes));
 }
 
 /* ---- arguments ---- */
@@ -101,8 +102,8 @@ static void find_dims(struct object *o, struct function *f)
 	for (size_t i = 0; i < o->module->funcs.n; i++)
 		if (ir_case_base(o->module, o->module->funcs.items[i]) == f->base)
 			mark_function(f, o->module->funcs.items[i]);
-	if (f->has_state && o->batch_dim >= 0)
-		f->has_dim[o->batch_dim] = true;
+	if (f->has_state && o->states.batch_dim >= 0)
+		f->has_dim[o->states.batch_dim] = true;
 	for (size_t i = 0; i < ir_dims_count(o->module->dims); i++)
 		if (f->has_dim[i])
 			f->dim_word[i] = word++;
@@ -194,7 +195,7 @@ static enum tfmc_status find_groups(struct object *o, struct function *f)
 static const struct ir_dim *take(struct object *o, struct function *f, const struct ir_type *t)
 {
 	const struct ir_dim *at = f->arena;
-	f->arena = ir_dim_add(o->module->dims, at, object_tensor_bytes(o, t));
+	f->arena = ir_dim_add(o->module->dims, at, tensor_bytes(o, t));
 	return at;
 }
 
@@ -238,7 +239,7 @@ static bool needs_spare(const struct function *f, uint32_t v)
 static void extend_arena(struct object *o, struct function *f)
 {
 	const struct ir_func *func = f->func;
-	f->arena = object_round_up(o, func->arena ? func->arena : ir_dim_const(o->module->dims, 0));
+	f->arena = round_up(o, func->arena ? func->arena : ir_dim_const(o->module->dims, 0));
 	for (size_t i = 0; i < func->n_params; i++)
 		if (param_is_input(func, i) && func->params[i].has_default)
 			f->default_at[i] = take(o, f, ir_type_of(func, func->params[i].value));
@@ -307,6 +308,22 @@ enum tfmc_status layout_functions(struct object *o)
 }
 
 /* ---- entries ---- */
+
+const struct ir_dim *entry_dim(const struct object *o, const struct entry *e, const struct ir_dim *d)
+{
+	if (e->fixed_dim < 0)
+		return d;
+	return ir_dim_bind(o->module->dims, d, e->fixed_dim, ir_dim_const(o->module->dims, e->fixed_value));
+}
+
+size_t entry_dims(const struct object *o, const struct entry *e, uint64_t *out)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < ir_dims_count(o->module->dims); i++)
+		if (o->functions.items[e->function].has_dim[i] && (int)i != e->fixed_dim)
+			out[n++] = i;
+	return n;
+}
 
 static bool is_wanted(const struct object *o, const char *name)
 {

@@ -10,9 +10,10 @@
 
 static bool same_states(const struct object *a, const struct object *b)
 {
-	bool same = a->states.n == b->states.n && a->state_fixed_bytes == b->state_fixed_bytes &&
-	            a->state_batch_bytes == b->state_batch_bytes && a->context_limit == b->context_limit &&
-	            a->batch_dim == b->batch_dim;
+	bool same = a->states.n == b->states.n && a->states.fixed_bytes == b->states.fixed_bytes &&
+	            a->states.batch_bytes == b->states.batch_bytes &&
+	            a->states.context_limit == b->states.context_limit &&
+	            a->states.batch_dim == b->states.batch_dim;
 	for (size_t i = 0; same && i < a->states.n; i++) {
 		const struct state_place *x = &a->states.items[i], *y = &b->states.items[i];
 		same = x->offset == y->offset && x->bytes == y->bytes &&

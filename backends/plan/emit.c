@@ -3,7 +3,7 @@
  * What all emitted functions of the object need: words of the context and of
  * the arguments, and the values of dims.
  */
-#include "backends/plan/object.h"
+#include "backends/plan/emit.h"
 
 #include <stdarg.h>
 
@@ -71,11 +71,11 @@ void emit_load_bases(struct emit *e)
 	e->plan = emit_context(e, KB_PTR, CONTEXT_PLAN);
 	e->weights = emit_context(e, KB_PTR, CONTEXT_WEIGHTS);
 	e->state = emit_context(e, KB_PTR, CONTEXT_STATE);
-	if (!e->function->has_state || e->object->batch_dim < 0)
+	if (!e->function->has_state || e->object->states.batch_dim < 0)
 		return;
 	e->past = emit_context(e, KB_PTR, CONTEXT_PAST);
 	e->blocks = emit_context(e, KB_PTR, CONTEXT_BLOCKS);
-	if (!e->object->encoded_at || function_is_encode(e->function))
+	if (!e->object->states.encoded_at || function_is_encode(e->function))
 		return;
 	e->sources = emit_context(e, KB_PTR, CONTEXT_SOURCES);
 	e->source_step = emit_context(e, KB_INDEX, CONTEXT_SOURCE_STEP);
@@ -140,4 +140,62 @@ struct kb_size emit_size(struct emit *e, const struct ir_dim *d)
 	s.is_const = ir_dim_is_const(d, &s.c);
 	s.v = s.is_const ? kb_index(e->k, s.c) : emit_dim(e, d);
 	return s;
+}
+
+/* ---- groups ---- */
+
+static bool is_word_char(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+const char *emit_short_name(struct arena *a, const char *path)
+{
+	size_t n = path ? strlen(path) : 0, dots = 0, from = n;
+	while (from > 0 && (path[from - 1] != '.' || ++dots < 2))
+		from--;
+	if (from == n)
+		return "x";
+	bool is_digit = path[from] >= '0' && path[from] <= '9';
+	char *out = ARENA_ARRAY(a, char, n - from + 2);
+	if (!out)
+		return "x";
+	if (is_digit)
+		out[0] = 'x';
+	for (size_t i = from; i < n; i++)
+		out[i - from + is_digit] = is_word_char(path[i]) ? path[i] : '_';
+	return out;
+}
+
+enum tfmc_status emit_find_repeats(struct emit *e, struct ir_value *index)
+{
+	const struct ir_func *f = e->function->func;
+	const struct ir_region *r = ir_info(f, e->group->results[0])->region;
+	struct ir_value inner[OBJECT_REPEAT_MAX];
+	size_t n = 0;
+	for (; r->owner; r = ir_info(f, r->owner->results[0])->region) {
+		if (r->owner->code != OP_repeat)
+			continue;
+		if (n == OBJECT_REPEAT_MAX) {
+			diag_error(e->object->cx, e->group->loc.at, DIAG_UNSUPPORTED,
+			           "not supported yet: repeats more than %d deep", OBJECT_REPEAT_MAX);
+			return TFMC_INVALID;
+		}
+		inner[n++] = r->args[REPEAT_INDEX];
+	}
+	for (size_t i = 0; i < n; i++)
+		index[i] = inner[n - 1 - i];
+	e->n_repeats = n;
+	e->repeat_index = index;
+	return TFMC_OK;
+}
+
+void emit_group_comment(struct emit *e)
+{
+	const struct object *o = e->object;
+	struct ir_loc loc = e->group->loc;
+	const char *file = loc.at.source ? diag_source_name(o->cx, loc.at.source) : "";
+	bool has_path = loc.path && *loc.path;
+	kb_comment(e->k, "%s:%u:%u%s%s", file, loc.at.line, loc.at.col, has_path ? " " : "",
+	           has_path ? loc.path : "");
 }

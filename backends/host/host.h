@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The functions of an object beside its kernels: groups, schedules, checks, calls, and the interface.
+ */
+#ifndef TFMC_BACKENDS_HOST_HOST_H
+#define TFMC_BACKENDS_HOST_HOST_H
+
+#include "backends/plan/emit.h"
+
+TFMC_MUST_USE enum tfmc_status emit_groups(struct object *o, struct function *f);
+const char *group_symbol(const struct object *o, const struct function *f, size_t group);
+/* The function of the second step of an attention (kernel_has_join). */
+const char *group_join_symbol(const struct object *o, const struct function *f, size_t group);
+void emit_check(struct object *o, const struct function *f);    /* NAME.func.check(context, args) */
+void emit_schedule(struct object *o, const struct function *f); /* .defaults .body .tasks */
+void emit_calls(struct object *o, const struct function *f);    /* .commit .finish .spmd .single */
+void emit_barriers(struct object *o);                           /* NAME.barrier NAME.leave NAME.task */
+/* Writes the words of a context that depend on the number of workers. */
+void emit_set_workers(struct emit *e, struct kb_val n);
+/* NAME_ENTRY NAME_ENTRY_spmd; with several variants NAME.LEVEL.ENTRY NAME.LEVEL.ENTRY_spmd */
+void emit_entry(struct object *o, const struct entry *e);
+/* Several variants: the exported forms, which call those of the chosen one. */
+void emit_entry_choice(struct object *o, const struct entry *e);
+void emit_api(struct object *o);
+/* Functions of the interface; false: no memory. The context is not loaded. */
+bool api_begin(struct emit *e, struct object *o, const char *suffix, enum kb_scalar result);
+void api_require(struct emit *e, struct kb_val ok, enum tfmc_rt_status status);
+void api_check_magic(struct emit *e);
+void api_zero_words(struct emit *e, struct kb_val ptr, struct kb_val bytes); /* a multiple of 8 bytes */
+void emit_state_api(struct object *o); /* reset, trim, fork, select, reorder */
+/* Writes the words of a context that follow from the first row's sequence and the shared source (-1: none).
+ */
+void emit_set_window(struct emit *e, struct kb_val state, struct kb_val first, struct kb_val source);
+void emit_cpu(struct object *o); /* NAME.cpu() -> status, for each variant */
+/* What emit_choice gives beside the number of a variant. */
+enum choice { CHOICE_NO_CPU = -1, CHOICE_NO_VARIANT = -2 };
+void emit_choice(
+        struct object *o); /* NAME.choose(allowed) -> index: the best variant that is allowed and runs */
+/* Functions that must run on every processor. */
+const char *const *api_baseline(const struct object *o, size_t *n);
+
+#endif
