@@ -68,7 +68,7 @@ def causal(m, name, prompt):
         front += f"  - positions: {{id: position, kind: learned, len: {m.ctx}}}\n"
         attention += "}"
     else:
-        attention += ", bias: false, rope: {theta: 10000, layout: halves}}"
+        attention += f", bias: false, rope: {{theta: 10000, layout: {m.rope}}}}}"
     tie = ", tie: word" if m.kind == "gpt2" or m.name == "d5" else ""
     body = front + _repeat(m, PRE_NORM) + (
         f"  - norm: {{id: final}}\n  - linear: {{id: head, out: {m.vocab}, bias: false{tie}}}\n")

@@ -44,15 +44,15 @@ def worker_path(places, row):
     return places.at(symbol(row) + ".worker")
 
 
-def compile_tfmc(places, row):
-    """Model file, object and worker; always anew, since the compiler is what changes."""
+def compile_tfmc(places, row, *options):
+    """Model file, object and worker; always anew, since the compiler is what changes. options: more of tfmc's."""
     import language
 
     name, model = symbol(row), rows.MODELS[row.model]
     with open(places.at(name + ".yaml"), "w", encoding="utf-8") as f:
         f.write(language.text(model, name, row))
     subprocess.run([places.tfmc, places.at(name + ".yaml"), "-o", places.at(name + ".o"), "-mcpu=" + places.cpu,
-                    "--weights=file"], check=True)
+                    "--weights=file", "--quiet", *options], check=True)
     subprocess.run([places.cc, "-std=c17", "-O2", "-march=native", "-I" + os.path.join(ROOT, "runtime"),
                     "-I" + places.folder, f'-DMODEL_HEADER="{name}.h"', f"-DMODEL={name}_model",
                     os.path.join(HERE, "worker.c"), places.at(name + ".o"),

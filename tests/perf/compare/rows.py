@@ -26,6 +26,7 @@ class Model:
     eps: float
     ctx: int = 512
     sinusoidal: bool = False
+    rope: str = "halves"
 
     @property
     def head_dim(self):
