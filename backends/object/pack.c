@@ -29,7 +29,6 @@ struct packer {
 	uint32_t *elements; /* [capacity] words: elements as they lie in memory, row by row */
 	uint32_t *panel;    /* [capacity] words */
 	size_t capacity;
-	struct wexpr_memo memo; /* of the weight at work */
 };
 
 static void release(struct packer *p)
@@ -80,8 +79,8 @@ static enum tfmc_status eval_elements(struct packer *p, const struct ir_weight *
 	struct wexpr_out out = {p->elements, w->narrow};
 	bool is_float = ir_dtype_class(w->type->dtype) == DTCLASS_FLOAT;
 	if (w->type->dtype == DT_F32)
-		return wexpr_eval_part_to(cx, &p->memo, w->init, p->source, begin, n, out);
-	TFMC_TRY(wexpr_eval_part(cx, &p->memo, w->init, p->source, begin, n, p->values));
+		return wexpr_eval_to(cx, w->init, p->source, begin, n, out);
+	TFMC_TRY(wexpr_eval(cx, w->init, p->source, begin, n, p->values));
 	for (int64_t i = 0; i < n; i++)
 		p->values[i] = ir_round(is_float ? w->type->dtype : DT_I32, p->values[i]);
 	if (is_float)
@@ -192,20 +191,12 @@ static enum tfmc_status pack_encoded(struct packer *p, const struct weight_place
 	return TFMC_INTERNAL;
 }
 
-static enum tfmc_status pack_weight(struct packer *p, const struct weight_place *w)
-{
-	wexpr_memo_init(&p->memo);
-	enum tfmc_status status = pack_encoded(p, w);
-	wexpr_memo_destroy(&p->memo);
-	return status;
-}
-
 static enum tfmc_status pack_all(struct packer *p)
 {
 	const struct object *o = p->object;
 	for (size_t i = 0; i < o->weights.n; i++) {
 		TFMC_TRY(pad_to(p, (uint64_t)o->weights.items[i].offset));
-		TFMC_TRY(pack_weight(p, &o->weights.items[i]));
+		TFMC_TRY(pack_encoded(p, &o->weights.items[i]));
 	}
 	return pad_to(p, (uint64_t)o->weights_bytes);
 }

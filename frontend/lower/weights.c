@@ -332,7 +332,7 @@ bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir
 		return false;
 	const struct ir_wexpr *e = stack(lw, need, need->pattern, loops, n, 0);
 	if (e != NULL && need->plus_one)
-		e = wexpr_unary(lw->arena, WX_OFFSET, 1.0, e);
+		e = wexpr_offset(lw->arena, 1.0, e);
 	if (e == NULL)
 		return false;
 	enum ir_dtype narrow = kept_as(lw, need, e, n);

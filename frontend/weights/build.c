@@ -307,7 +307,7 @@ static const struct ir_wexpr *apply(struct weight_build *b, const struct weight_
 	case WEIGHT_INTERLEAVED_TO_HALVES: return apply_permute(b, s, x);
 	case WEIGHT_MUL:
 	case WEIGHT_DIV: return apply_factor(b, s, x);
-	case WEIGHT_ADD: return wexpr_unary(b->arena, WX_OFFSET, s->add, x);
+	case WEIGHT_ADD: return wexpr_offset(b->arena, s->add, x);
 	}
 	return NULL;
 }

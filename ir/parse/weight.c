@@ -270,35 +270,13 @@ static bool parse_reshape(struct wx *x, struct loc at, const struct ir_wexpr **o
 	return fits(x, at, "reshape", *out);
 }
 
-static bool parse_named_int(struct parser *p, const char *key, int64_t *out)
-{
-	return parse_expect_word(p, key) && parse_expect(p, '=') && parse_int(p, out);
-}
-
-/* axis=1 start=0 step=16 size=8, */
-static bool parse_rows(struct parser *p, int64_t *axis, struct wexpr_rows *rows)
-{
-	return parse_named_int(p, "axis", axis) && parse_named_int(p, "start", &rows->start) &&
-	       parse_named_int(p, "step", &rows->step) && parse_named_int(p, "size", &rows->size) &&
-	       parse_expect(p, ',');
-}
-
 static bool parse_rope(struct wx *x, struct loc at, enum ir_wexpr_kind kind, const struct ir_wexpr **out)
 {
 	const struct ir_wexpr *e;
-	struct wexpr_rows rows = {0};
-	int64_t axis;
-	if (!parse_int_comma(x->p, &rows.heads))
+	int64_t heads;
+	if (!parse_int_comma(x->p, &heads) || !parse_any(x, &e))
 		return false;
-	bool some = parse_at_word(x->p, "axis");
-	if (some && !parse_rows(x->p, &axis, &rows))
-		return false;
-	if (!parse_any(x, &e))
-		return false;
-	if (!some)
-		*out = wexpr_rope(&x->p->arena, kind, rows.heads, e);
-	else if (axis >= 0 && axis < IR_RANK_MAX)
-		*out = wexpr_rope_rows(&x->p->arena, kind, (int)axis, &rows, e);
+	*out = wexpr_rope(&x->p->arena, kind, heads, e);
 	return fits(x, at, "the rope permutation", *out);
 }
 
@@ -311,33 +289,14 @@ static bool parse_binary(struct wx *x, struct loc at, enum ir_wexpr_kind kind, c
 	return fits(x, at, "the operation", *out);
 }
 
-static bool parse_unary(struct wx *x, struct loc at, enum ir_wexpr_kind kind, const struct ir_wexpr **out)
+static bool parse_offset(struct wx *x, struct loc at, const struct ir_wexpr **out)
 {
 	const struct ir_wexpr *e;
 	double value;
 	if (!parse_float(x->p, &value) || !parse_expect(x->p, ',') || !parse_any(x, &e))
 		return false;
-	*out = wexpr_unary(&x->p->arena, kind, value, e);
-	return fits(x, at, kind == WX_SCALE ? "scale" : "offset", *out);
-}
-
-static bool parse_columns(struct wx *x, struct loc at, enum ir_wexpr_kind kind, const struct ir_wexpr **out)
-{
-	const struct ir_wexpr *w, *v;
-	if (!parse_any(x, &w) || !parse_expect(x->p, ',') || !parse_any(x, &v))
-		return false;
-	*out = wexpr_columns(&x->p->arena, kind, w, v);
-	return fits(x, at, kind == WX_MATVEC ? "matvec" : "mul_columns", *out);
-}
-
-static bool parse_center(struct wx *x, struct loc at, const struct ir_wexpr **out)
-{
-	const struct ir_wexpr *e;
-	int axis;
-	if (!parse_axis(x->p, &axis) || !parse_any(x, &e))
-		return false;
-	*out = wexpr_center(&x->p->arena, axis, e);
-	return fits(x, at, "center", *out);
+	*out = wexpr_offset(&x->p->arena, value, e);
+	return fits(x, at, "offset", *out);
 }
 
 static bool parse_repeated(struct wx *x, struct loc at, const struct ir_wexpr **out)
@@ -380,12 +339,7 @@ static const char *const kind_words[] = {
         [WX_ROPE_I2H] = "rope_interleaved_to_halves",
         [WX_MUL] = "mul",
         [WX_DIV] = "div",
-        [WX_ADD] = "add",
-        [WX_SCALE] = "scale",
         [WX_OFFSET] = "offset",
-        [WX_MUL_COLUMNS] = "mul_columns",
-        [WX_MATVEC] = "matvec",
-        [WX_CENTER] = "center",
         [WX_REPEAT] = "repeat",
         [WX_ROUND] = "round",
 };
@@ -406,13 +360,8 @@ static bool parse_arguments(struct wx *x, struct loc at, enum ir_wexpr_kind kind
 	case WX_ROPE_H2I:
 	case WX_ROPE_I2H: return parse_rope(x, at, kind, out);
 	case WX_MUL:
-	case WX_DIV:
-	case WX_ADD: return parse_binary(x, at, kind, out);
-	case WX_SCALE:
-	case WX_OFFSET: return parse_unary(x, at, kind, out);
-	case WX_MUL_COLUMNS:
-	case WX_MATVEC: return parse_columns(x, at, kind, out);
-	case WX_CENTER: return parse_center(x, at, out);
+	case WX_DIV: return parse_binary(x, at, kind, out);
+	case WX_OFFSET: return parse_offset(x, at, out);
 	case WX_REPEAT: return parse_repeated(x, at, out);
 	case WX_ROUND: return parse_round(x, at, out);
 	}

@@ -3,7 +3,7 @@
  * Evaluation of weight expressions, range by range. Every kind of node maps a
  * contiguous range of its elements to a few contiguous ranges of its
  * arguments; only transposition and the rope orders have short ranges. What
- * moves elements does so in the type that is wanted, what computes is f64.
+ * moves elements does so in the type that is wanted, what computes is f64 and rounded once.
  * Scratch is one block of WEVAL_CHUNK doubles for each level of the expression.
  */
 #include <assert.h>
@@ -11,11 +11,51 @@
 #include <math.h>
 #include <string.h>
 
-#include "ir/support/memory.h"
-#include "ir/weights/internal.h"
+#include "ir/weights/weight.h"
 
+#define WEVAL_CHUNK  1024
+#define WEVAL_RECENT 8
 #define TILE_COLUMNS 8
 #define TILE_ROWS    128
+
+/* One call of wexpr_eval: the stored tensors met last, so that short ranges do not look names up again. */
+struct weval {
+	struct diag_context *cx;
+	const struct weight_source *source;
+	const struct ir_wexpr *leaf[WEVAL_RECENT];
+	struct weight_bytes bytes[WEVAL_RECENT];
+	size_t next;
+};
+
+/* Elements [begin, begin + n) of e. */
+static enum tfmc_status weval_to(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                 struct wexpr_out out);
+
+/* The same in f64. */
+static enum tfmc_status weval(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                              double *out)
+{
+	return weval_to(ev, e, begin, n, (struct wexpr_out){out, DT_F64});
+}
+
+static struct wexpr_out weval_behind(struct wexpr_out out, int64_t n)
+{
+	return (struct wexpr_out){(char *)out.at + n * ir_dtype_bytes(out.dtype), out.dtype};
+}
+
+static int64_t weval_min(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Product of dims [from, rank). */
+static int64_t weval_inner(const struct ir_wexpr *e, int from)
+{
+	int64_t n = 1;
+	for (int i = from; i < e->rank; i++)
+		n *= e->dims[i];
+	return n;
+}
 
 /* ---- stored tensors ---- */
 
@@ -267,13 +307,11 @@ static enum tfmc_status eval_transpose(struct weval *ev, const struct ir_wexpr *
 	return TFMC_OK;
 }
 
-/* The row of the argument that becomes row `row` of the axis; rows beside the heads stay. */
+/* The row of the argument that becomes row `row`. */
 static int64_t rope_source_row(const struct ir_wexpr *e, int64_t row)
 {
-	int64_t step = e->step > 0 ? e->step : 1, half = e->end / 2;
-	int64_t i = (row - e->start) / step, at = (row - e->start) % step, head = row - at;
-	if (row < e->start || i >= e->begin || at >= e->end)
-		return row;
+	int64_t size = e->dims[0] / e->begin, half = size / 2;
+	int64_t at = row % size, head = row - at;
 	if (e->kind == WX_ROPE_H2I)
 		return head + at / 2 + (at % 2) * half;
 	return head + (at < half ? 2 * at : 2 * (at - half) + 1);
@@ -282,12 +320,45 @@ static int64_t rope_source_row(const struct ir_wexpr *e, int64_t row)
 static enum tfmc_status eval_rope(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                   struct wexpr_out out)
 {
-	int64_t inner = weval_inner(e, e->axis + 1), rows = e->dims[e->axis];
+	int64_t inner = weval_inner(e, 1);
 	while (n > 0) {
-		int64_t in = begin % inner, row = begin / inner % rows, outer = begin / inner / rows;
-		int64_t run = weval_min(n, inner - in);
-		int64_t source = outer * rows + rope_source_row(e, row);
+		int64_t in = begin % inner, run = weval_min(n, inner - in);
+		int64_t source = rope_source_row(e, begin / inner);
 		TFMC_TRY(weval_to(ev, e->args[0], source * inner + in, run, out));
+		begin += run;
+		out = weval_behind(out, run);
+		n -= run;
+	}
+	return TFMC_OK;
+}
+
+/* Single elements repeated: a block of the argument gives `begin` times as many elements. */
+static enum tfmc_status eval_repeat_elements(struct weval *ev, const struct ir_wexpr *e, int64_t begin,
+                                             int64_t n, double *out)
+{
+	double scratch[WEVAL_CHUNK];
+	while (n > 0) {
+		int64_t first = begin / e->begin;
+		int64_t last = weval_min((begin + n - 1) / e->begin, first + WEVAL_CHUNK - 1);
+		int64_t run = last == (begin + n - 1) / e->begin ? n : (last + 1) * e->begin - begin;
+		TFMC_TRY(weval(ev, e->args[0], first, last - first + 1, scratch));
+		for (int64_t i = 0; i < run; i++)
+			out[i] = scratch[(begin + i) / e->begin - first];
+		begin += run;
+		out += run;
+		n -= run;
+	}
+	return TFMC_OK;
+}
+
+/* Whole rows repeated. */
+static enum tfmc_status eval_repeat_rows(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                         struct wexpr_out out)
+{
+	int64_t inner = weval_inner(e, e->axis + 1);
+	while (n > 0) {
+		int64_t in = begin % inner, run = weval_min(n, inner - in);
+		TFMC_TRY(weval_to(ev, e->args[0], begin / inner / e->begin * inner + in, run, out));
 		begin += run;
 		out = weval_behind(out, run);
 		n -= run;
@@ -303,12 +374,9 @@ static void combine_one(enum ir_wexpr_kind kind, double *out, int64_t n, double 
 	if (kind == WX_MUL)
 		for (int64_t i = 0; i < n; i++)
 			out[i] *= y;
-	else if (kind == WX_DIV)
-		for (int64_t i = 0; i < n; i++)
-			out[i] /= y;
 	else
 		for (int64_t i = 0; i < n; i++)
-			out[i] += y;
+			out[i] /= y;
 }
 
 /* out[i] op= y[i] */
@@ -317,12 +385,9 @@ static void combine_each(enum ir_wexpr_kind kind, double *restrict out, int64_t 
 	if (kind == WX_MUL)
 		for (int64_t i = 0; i < n; i++)
 			out[i] *= y[i];
-	else if (kind == WX_DIV)
-		for (int64_t i = 0; i < n; i++)
-			out[i] /= y[i];
 	else
 		for (int64_t i = 0; i < n; i++)
-			out[i] += y[i];
+			out[i] /= y[i];
 }
 
 /* Elements [begin, begin + n), of which `below` neighbours meet the same y; y[0] is that of the first. */
@@ -360,12 +425,12 @@ static enum tfmc_status eval_binary(struct weval *ev, const struct ir_wexpr *e, 
 	return TFMC_OK;
 }
 
-static enum tfmc_status eval_unary(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
-                                   double *out)
+static enum tfmc_status eval_offset(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                    double *out)
 {
 	TFMC_TRY(weval(ev, e->args[0], begin, n, out));
 	for (int64_t i = 0; i < n; i++)
-		out[i] = e->kind == WX_SCALE ? e->value * out[i] : e->value + out[i];
+		out[i] += e->value;
 	return TFMC_OK;
 }
 
@@ -414,14 +479,9 @@ static enum tfmc_status compute(struct weval *ev, const struct ir_wexpr *e, int6
 	case WX_SINUSOID: eval_sinusoid(e, begin, n, out); return TFMC_OK;
 	case WX_ROTARY: eval_rotary(e, begin, n, out); return TFMC_OK;
 	case WX_MUL:
-	case WX_DIV:
-	case WX_ADD: return eval_binary(ev, e, begin, n, out);
-	case WX_SCALE:
-	case WX_OFFSET: return eval_unary(ev, e, begin, n, out);
-	case WX_MUL_COLUMNS: return weval_mul_columns(ev, e, begin, n, out);
-	case WX_MATVEC: return weval_matvec(ev, e, begin, n, out);
-	case WX_CENTER: return weval_center(ev, e, begin, n, out);
-	case WX_REPEAT: return weval_repeat_elements(ev, e, begin, n, out);
+	case WX_DIV: return eval_binary(ev, e, begin, n, out);
+	case WX_OFFSET: return eval_offset(ev, e, begin, n, out);
+	case WX_REPEAT: return eval_repeat_elements(ev, e, begin, n, out);
 	case WX_ROUND: return eval_round(ev, e, begin, n, out);
 	case WX_TENSOR:
 	case WX_STACK:
@@ -436,32 +496,22 @@ static enum tfmc_status compute(struct weval *ev, const struct ir_wexpr *e, int6
 	return TFMC_INTERNAL;
 }
 
-/* The memo's scratch, for n numbers; it is in use until the outermost computation ends. */
-static double *take_scratch(struct wexpr_memo *memo, int64_t n)
-{
-	if (memo->scratch_size < (size_t)n) {
-		memory_free(memo->scratch);
-		memo->scratch = memory_alloc((size_t)n * sizeof(double));
-		memo->scratch_size = memo->scratch ? (size_t)n : 0;
-	}
-	return memo->scratch;
-}
-
 static enum tfmc_status compute_to(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                    struct wexpr_out out)
 {
+	double scratch[WEVAL_CHUNK];
 	if (out.dtype == DT_F64)
 		return compute(ev, e, begin, n, out.at);
-	double *scratch = take_scratch(ev->memo, n);
-	if (!scratch)
-		return TFMC_NO_MEMORY;
-	TFMC_TRY(compute(ev, e, begin, n, scratch));
-	weight_write_floats(out.dtype, scratch, n, out.at);
+	for (int64_t i = 0; i < n; i += WEVAL_CHUNK) {
+		int64_t some = weval_min(n - i, WEVAL_CHUNK);
+		TFMC_TRY(compute(ev, e, begin + i, some, scratch));
+		weight_write_floats(out.dtype, scratch, some, weval_behind(out, i).at);
+	}
 	return TFMC_OK;
 }
 
-enum tfmc_status weval_to(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
-                          struct wexpr_out out)
+static enum tfmc_status weval_to(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                 struct wexpr_out out)
 {
 	if (n == 0)
 		return TFMC_OK;
@@ -476,50 +526,30 @@ enum tfmc_status weval_to(struct weval *ev, const struct ir_wexpr *e, int64_t be
 	case WX_ROPE_I2H: return eval_rope(ev, e, begin, n, out);
 	case WX_REPEAT:
 		return weval_inner(e, e->axis + 1) == 1 ? compute_to(ev, e, begin, n, out)
-		                                        : weval_repeat_rows(ev, e, begin, n, out);
+		                                        : eval_repeat_rows(ev, e, begin, n, out);
 	case WX_TRANSPOSE: return eval_transpose(ev, e, begin, n, out);
 	case WX_FULL:
 	case WX_SINUSOID:
 	case WX_ROTARY:
 	case WX_MUL:
 	case WX_DIV:
-	case WX_ADD:
-	case WX_SCALE:
 	case WX_OFFSET:
-	case WX_MUL_COLUMNS:
-	case WX_MATVEC:
-	case WX_ROUND:
-	case WX_CENTER: return compute_to(ev, e, begin, n, out);
+	case WX_ROUND: return compute_to(ev, e, begin, n, out);
 	}
 	return TFMC_INTERNAL;
 }
 
-enum tfmc_status weval(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n, double *out)
-{
-	return weval_to(ev, e, begin, n, (struct wexpr_out){out, DT_F64});
-}
-
-enum tfmc_status wexpr_eval_part_to(struct diag_context *cx, struct wexpr_memo *memo,
-                                    const struct ir_wexpr *e, const struct weight_source *source,
-                                    int64_t begin, int64_t n, struct wexpr_out out)
+enum tfmc_status wexpr_eval_to(struct diag_context *cx, const struct ir_wexpr *e,
+                               const struct weight_source *source, int64_t begin, int64_t n,
+                               struct wexpr_out out)
 {
 	assert(begin >= 0 && n >= 0 && begin + n <= wexpr_count(e));
-	struct weval ev = {.cx = cx, .source = source, .memo = memo};
+	struct weval ev = {.cx = cx, .source = source};
 	return weval_to(&ev, e, begin, n, out);
-}
-
-enum tfmc_status wexpr_eval_part(struct diag_context *cx, struct wexpr_memo *memo, const struct ir_wexpr *e,
-                                 const struct weight_source *source, int64_t begin, int64_t n, double *out)
-{
-	return wexpr_eval_part_to(cx, memo, e, source, begin, n, (struct wexpr_out){out, DT_F64});
 }
 
 enum tfmc_status wexpr_eval(struct diag_context *cx, const struct ir_wexpr *e,
                             const struct weight_source *source, int64_t begin, int64_t n, double *out)
 {
-	struct wexpr_memo memo;
-	wexpr_memo_init(&memo);
-	enum tfmc_status status = wexpr_eval_part(cx, &memo, e, source, begin, n, out);
-	wexpr_memo_destroy(&memo);
-	return status;
+	return wexpr_eval_to(cx, e, source, begin, n, (struct wexpr_out){out, DT_F64});
 }

@@ -76,9 +76,8 @@ static bool leaves_count(const struct ir_wexpr *e0, const struct ir_wexpr *e1, c
 static bool same_node(const struct ir_wexpr *a, const struct ir_wexpr *b)
 {
 	return a->kind == b->kind && a->rank == b->rank && a->n_args == b->n_args && a->axis == b->axis &&
-	       a->begin == b->begin && a->end == b->end && a->start == b->start && a->step == b->step &&
-	       !memcmp(&a->value, &b->value, sizeof(a->value)) && a->layout == b->layout &&
-	       a->spacing == b->spacing && a->stored == b->stored &&
+	       a->begin == b->begin && a->end == b->end && !memcmp(&a->value, &b->value, sizeof(a->value)) &&
+	       a->layout == b->layout && a->spacing == b->spacing && a->stored == b->stored &&
 	       !memcmp(a->dims, b->dims, sizeof(a->dims)) && (a->kind != WX_ROTARY || wexpr_equal(a, b));
 }
 
@@ -159,16 +158,6 @@ static void print_rotary(struct buf *out, const struct ir_wexpr *e)
 	buf_str(out, "])");
 }
 
-static void print_rope(struct buf *out, const struct ir_wexpr *e)
-{
-	bool all = e->axis == 0 && e->start == 0 && e->end == e->step && e->begin * e->step == e->dims[0];
-	buf_printf(out, "rope_%s(%" PRId64 ", ",
-	           e->kind == WX_ROPE_H2I ? "halves_to_interleaved" : "interleaved_to_halves", e->begin);
-	if (!all)
-		buf_printf(out, "axis=%d start=%" PRId64 " step=%" PRId64 " size=%" PRId64 ", ", e->axis,
-		           e->start, e->step, e->end);
-}
-
 /* What stands between the parenthesis and the first argument. */
 static void print_head(struct buf *out, const struct ir_wexpr *e)
 {
@@ -194,19 +183,14 @@ static void print_head(struct buf *out, const struct ir_wexpr *e)
 		print_dims(out, e);
 		buf_str(out, ", ");
 		return;
-	case WX_ROPE_H2I:
-	case WX_ROPE_I2H: print_rope(out, e); return;
-	case WX_MUL_COLUMNS: buf_str(out, "mul_columns("); return;
-	case WX_MATVEC: buf_str(out, "matvec("); return;
-	case WX_CENTER: buf_printf(out, "center(%d, ", e->axis); return;
+	case WX_ROPE_H2I: buf_printf(out, "rope_halves_to_interleaved(%" PRId64 ", ", e->begin); return;
+	case WX_ROPE_I2H: buf_printf(out, "rope_interleaved_to_halves(%" PRId64 ", ", e->begin); return;
 	case WX_REPEAT: buf_printf(out, "repeat(%d, %" PRId64 ", ", e->axis, e->begin); return;
 	case WX_ROUND: buf_printf(out, "round(%s, ", ir_dtype_name(e->stored)); return;
 	case WX_MUL: buf_str(out, "mul("); return;
 	case WX_DIV: buf_str(out, "div("); return;
-	case WX_ADD: buf_str(out, "add("); return;
-	case WX_SCALE:
 	case WX_OFFSET:
-		buf_str(out, e->kind == WX_SCALE ? "scale(" : "offset(");
+		buf_str(out, "offset(");
 		buf_f64(out, e->value);
 		buf_str(out, ", ");
 		return;

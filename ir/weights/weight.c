@@ -234,40 +234,18 @@ const struct ir_wexpr *wexpr_rope(struct arena *a, enum ir_wexpr_kind kind, int6
 	/* Rows of axis 0 split into heads of an even number of rows. */
 	if (!arg || arg->rank < 1 || heads < 1 || arg->dims[0] % heads != 0)
 		return NULL;
-	int64_t size = arg->dims[0] / heads;
-	return wexpr_rope_rows(a, kind, 0, &(struct wexpr_rows){0, heads, size, size}, arg);
-}
-
-bool wexpr_rows_fit(const struct wexpr_rows *r, int64_t n)
-{
-	int64_t last;
-	return r->start >= 0 && r->heads >= 1 && r->size >= 0 && r->size <= r->step &&
-	       checked_mul_i64(r->heads - 1, r->step, &last) && checked_add_i64(last, r->start, &last) &&
-	       checked_add_i64(last, r->size, &last) && last <= n;
-}
-
-const struct ir_wexpr *wexpr_rope_rows(struct arena *a, enum ir_wexpr_kind kind, int axis,
-                                       const struct wexpr_rows *rows, const struct ir_wexpr *arg)
-{
-	assert(kind == WX_ROPE_H2I || kind == WX_ROPE_I2H);
-	if (!arg || axis < 0 || axis >= arg->rank || rows->size % 2 != 0 ||
-	    !wexpr_rows_fit(rows, arg->dims[axis]))
+	if (arg->dims[0] / heads % 2 != 0)
 		return NULL;
 	struct ir_wexpr *e = make1(a, kind, arg->rank, arg->dims, arg);
-	if (!e)
-		return NULL;
-	e->axis = axis;
-	e->begin = rows->heads;
-	e->end = rows->size;
-	e->start = rows->start;
-	e->step = rows->step;
+	if (e)
+		e->begin = heads;
 	return e;
 }
 
 const struct ir_wexpr *wexpr_binary(struct arena *a, enum ir_wexpr_kind kind, const struct ir_wexpr *x,
                                     const struct ir_wexpr *y)
 {
-	assert(kind == WX_MUL || kind == WX_DIV || kind == WX_ADD);
+	assert(kind == WX_MUL || kind == WX_DIV);
 	if (!x || !y || y->rank > x->rank)
 		return NULL;
 	int rank = y->rank;
@@ -280,46 +258,11 @@ const struct ir_wexpr *wexpr_binary(struct arena *a, enum ir_wexpr_kind kind, co
 	return e && set_args(a, e, 2, (const struct ir_wexpr *const[]){x, y}) ? e : NULL;
 }
 
-const struct ir_wexpr *wexpr_unary(struct arena *a, enum ir_wexpr_kind kind, double value,
-                                   const struct ir_wexpr *arg)
+const struct ir_wexpr *wexpr_offset(struct arena *a, double value, const struct ir_wexpr *arg)
 {
-	assert(kind == WX_SCALE || kind == WX_OFFSET);
-	if (!arg)
-		return NULL;
-	struct ir_wexpr *e = make1(a, kind, arg->rank, arg->dims, arg);
+	struct ir_wexpr *e = arg ? make1(a, WX_OFFSET, arg->rank, arg->dims, arg) : NULL;
 	if (e)
 		e->value = value;
-	return e;
-}
-
-/* True when v is [..,K] for w [..,N,K]. */
-static bool fits_columns(const struct ir_wexpr *w, const struct ir_wexpr *v)
-{
-	if (!w || !v || w->rank < 2 || v->rank != w->rank - 1)
-		return false;
-	for (int i = 0; i < w->rank - 2; i++)
-		if (w->dims[i] != v->dims[i])
-			return false;
-	return w->dims[w->rank - 1] == v->dims[v->rank - 1];
-}
-
-const struct ir_wexpr *wexpr_columns(struct arena *a, enum ir_wexpr_kind kind, const struct ir_wexpr *w,
-                                     const struct ir_wexpr *v)
-{
-	assert(kind == WX_MUL_COLUMNS || kind == WX_MATVEC);
-	if (!fits_columns(w, v))
-		return NULL;
-	struct ir_wexpr *e = make(a, kind, kind == WX_MATVEC ? w->rank - 1 : w->rank, w->dims);
-	return e && set_args(a, e, 2, (const struct ir_wexpr *const[]){w, v}) ? e : NULL;
-}
-
-const struct ir_wexpr *wexpr_center(struct arena *a, int axis, const struct ir_wexpr *arg)
-{
-	if (!arg || axis < 0 || axis >= arg->rank)
-		return NULL;
-	struct ir_wexpr *e = make1(a, WX_CENTER, arg->rank, arg->dims, arg);
-	if (e)
-		e->axis = axis;
 	return e;
 }
 
@@ -358,12 +301,7 @@ static bool moves(const struct ir_wexpr *e)
 	case WX_ROTARY:
 	case WX_MUL:
 	case WX_DIV:
-	case WX_ADD:
-	case WX_SCALE:
 	case WX_OFFSET:
-	case WX_MUL_COLUMNS:
-	case WX_MATVEC:
-	case WX_CENTER:
 	case WX_ROUND: break;
 	}
 	return false;
@@ -415,12 +353,7 @@ bool wexpr_holds(const struct ir_wexpr *e, enum ir_dtype dtype)
 	case WX_ROTARY:
 	case WX_MUL:
 	case WX_DIV:
-	case WX_ADD:
-	case WX_SCALE:
-	case WX_OFFSET:
-	case WX_MUL_COLUMNS:
-	case WX_MATVEC:
-	case WX_CENTER: return dtype == DT_F32;
+	case WX_OFFSET: return dtype == DT_F32;
 	case WX_STACK:
 	case WX_CONCAT:
 	case WX_INDEX:
@@ -461,8 +394,7 @@ bool wexpr_equal(const struct ir_wexpr *a, const struct ir_wexpr *b)
 		return true;
 	if (!a || !b || a->kind != b->kind || !same_shape(a, b) || a->n_args != b->n_args)
 		return false;
-	if (a->axis != b->axis || a->begin != b->begin || a->end != b->end || a->start != b->start ||
-	    a->step != b->step || !same_bits(a->value, b->value))
+	if (a->axis != b->axis || a->begin != b->begin || a->end != b->end || !same_bits(a->value, b->value))
 		return false;
 	if (a->layout != b->layout || a->spacing != b->spacing || !same_frequencies(a, b))
 		return false;

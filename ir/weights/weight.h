@@ -10,15 +10,12 @@
  *        stack(i in 0..12, E with "{i}" in the names)
  *        concat(0, E, E)  index(0, 3, E)  slice(0, 0, 32, E)  transpose(E)  reshape([8,4], E)
  *        rope_halves_to_interleaved(heads, E)  rope_interleaved_to_halves(heads, E)
- *        mul(E, E)  div(E, E)  add(E, E)  scale(0.125, E)  offset(1.0, E)  full(0.0, [32])
- *        mul_columns(W, g)  matvec(W, b)  center(1, E)  repeat(1, 4, E)  round(bf16, E)
+ *        mul(E, E)  div(E, E)  offset(1.0, E)  full(0.0, [32])  repeat(1, 4, E)  round(bf16, E)
  *        sinusoid(rows=64, dim=32, layout=halves, spacing=t2t, start=1, base=10000.0)
  *        rotary(rows=64, scale=1.0, frequencies=[1.0, 0.01])
- * mul/div/add broadcast the second operand from axis 0 (a row scale [N] or [N, 1] fits [N, K]).
- * mul_columns and matvec take W [..,N,K] and a vector [..,K]: W diag(g) [..,N,K] and W b [..,N]. center
- * subtracts the mean over an axis, repeat has every element of an axis n times in a row. round is to the
- * nearest bf16 or f16, ties to even, of the f64: a finite number that becomes infinite is an error.
- * rope_..(heads, axis=1 start=0 step=16 size=8, E) orders rows start + head step + [0, size) of an axis only.
+ * mul and div broadcast the second operand from axis 0 (a row scale [N] or [N, 1] fits [N, K]). repeat has
+ * every element of an axis n times in a row. round is to the nearest bf16 or f16, ties to even, of the f64: a
+ * finite number that becomes infinite is an error.
  */
 #ifndef TFMC_IR_WEIGHTS_WEIGHT_H
 #define TFMC_IR_WEIGHTS_WEIGHT_H
@@ -37,18 +34,13 @@ enum ir_wexpr_kind {
 	WX_SLICE,     /* [begin, end) of `axis` */
 	WX_TRANSPOSE, /* last two axes; rank 1 unchanged */
 	WX_RESHAPE,
-	WX_ROPE_H2I, /* rows of `axis` within each of `begin` heads: halves to interleaved */
+	WX_ROPE_H2I, /* rows of axis 0 within each of `begin` heads: halves to interleaved */
 	WX_ROPE_I2H,
 	WX_MUL, /* args[0] * args[1], the second broadcast from axis 0 */
 	WX_DIV,
-	WX_ADD,
-	WX_SCALE,       /* value * args[0] */
-	WX_OFFSET,      /* value + args[0] */
-	WX_MUL_COLUMNS, /* args[0] [..,N,K] with column k times args[1][..,k] */
-	WX_MATVEC,      /* sum over k of args[0][..,n,k] args[1][..,k], in increasing k */
-	WX_CENTER,      /* args[0] minus its mean over `axis` */
-	WX_REPEAT,      /* element i of `axis` is element i / begin of args[0] */
-	WX_ROUND,       /* args[0] as numbers of `stored` (bf16, f16) */
+	WX_OFFSET, /* value + args[0] */
+	WX_REPEAT, /* element i of `axis` is element i / begin of args[0] */
+	WX_ROUND,  /* args[0] as numbers of `stored` (bf16, f16) */
 };
 
 enum ir_sinusoid_layout { SINUSOID_INTERLEAVED, SINUSOID_HALVES };
@@ -68,19 +60,14 @@ struct ir_wexpr {
 	/* WX_TENSOR */
 	const char *file, *tensor; /* file name as written in the model, tensor name in the file */
 	enum ir_dtype stored;      /* stored element type; WX_ROUND: the type */
-	/* WX_INDEX, WX_SLICE, WX_CONCAT, WX_ROPE_*, WX_CENTER, WX_REPEAT */
+	/* WX_INDEX, WX_SLICE, WX_CONCAT, WX_REPEAT */
 	int axis;
-	int64_t begin, end;        /* WX_SINUSOID: begin = start; WX_ROPE_*: begin = heads, end = size */
-	int64_t start, step;       /* WX_ROPE_*: rows start + head * step + [0, size) */
-	double value;              /* WX_FULL, WX_SCALE, WX_OFFSET, WX_ROTARY; WX_SINUSOID: base */
+	int64_t begin,
+	        end;  /* WX_SINUSOID: begin = start; WX_ROPE_*: begin = heads; WX_REPEAT: begin = times */
+	double value; /* WX_FULL, WX_OFFSET, WX_ROTARY; WX_SINUSOID: base */
 	const double *frequencies; /* WX_ROTARY: [dims[1] / 2] */
 	enum ir_sinusoid_layout layout;
 	enum ir_sinusoid_spacing spacing;
-};
-
-/* Rows start + head * step + [0, size) of an axis, head in [0, heads). */
-struct wexpr_rows {
-	int64_t start, heads, step, size;
 };
 
 /*
@@ -106,18 +93,9 @@ const struct ir_wexpr *wexpr_reshape(struct arena *a, int rank, const int64_t *d
                                      const struct ir_wexpr *e);
 const struct ir_wexpr *wexpr_rope(struct arena *a, enum ir_wexpr_kind kind, int64_t heads,
                                   const struct ir_wexpr *e);
-/* Some rows of an axis: [start, start + size) and so on, `heads` times with distance `step`. */
-bool wexpr_rows_fit(const struct wexpr_rows *rows, int64_t n); /* no row at or beyond n */
-const struct ir_wexpr *wexpr_rope_rows(struct arena *a, enum ir_wexpr_kind kind, int axis,
-                                       const struct wexpr_rows *rows, const struct ir_wexpr *e);
 const struct ir_wexpr *wexpr_binary(struct arena *a, enum ir_wexpr_kind kind, const struct ir_wexpr *x,
                                     const struct ir_wexpr *y);
-const struct ir_wexpr *wexpr_unary(struct arena *a, enum ir_wexpr_kind kind, double value,
-                                   const struct ir_wexpr *e);
-/* WX_MUL_COLUMNS or WX_MATVEC of a matrix (leading axes outside) and a vector with the same leading axes. */
-const struct ir_wexpr *wexpr_columns(struct arena *a, enum ir_wexpr_kind kind, const struct ir_wexpr *w,
-                                     const struct ir_wexpr *v);
-const struct ir_wexpr *wexpr_center(struct arena *a, int axis, const struct ir_wexpr *e);
+const struct ir_wexpr *wexpr_offset(struct arena *a, double value, const struct ir_wexpr *e);
 const struct ir_wexpr *wexpr_repeat(struct arena *a, int axis, int64_t times, const struct ir_wexpr *e);
 /* Numbers of bf16 or f16. Stands at what is stored or computed, below what only moves elements; nothing where
  * they are numbers of the type already. */
@@ -163,36 +141,15 @@ struct weight_source {
 enum tfmc_status wexpr_eval(struct diag_context *cx, const struct ir_wexpr *e,
                             const struct weight_source *source, int64_t begin, int64_t n, double *out);
 
-/*
- * What calls for ranges of one expression share: the means of center, which a
- * range cannot know without reading the whole matrix. Holds a few vectors.
- */
-#define WEXPR_MEANS 4
-struct wexpr_memo {
-	struct wexpr_means {
-		const struct ir_wexpr *e;
-		int64_t outer;  /* index over the axes before the centered one */
-		double *values; /* [product of the axes behind it] */
-	} means[WEXPR_MEANS];
-	size_t next;
-	double *scratch; /* of a range that is computed and then rounded to f32 */
-	size_t scratch_size;
-};
-void wexpr_memo_init(struct wexpr_memo *m);
-void wexpr_memo_destroy(struct wexpr_memo *m);
-/* As wexpr_eval; with the same memo the ranges of an expression together cost about one pass. */
-enum tfmc_status wexpr_eval_part(struct diag_context *cx, struct wexpr_memo *memo, const struct ir_wexpr *e,
-                                 const struct weight_source *source, int64_t begin, int64_t n, double *out);
-
 /* Where elements go, and as what: f64, f32, f16 or bf16. */
 struct wexpr_out {
 	void *at;
 	enum ir_dtype dtype;
 };
 /* The same, rounded once to a type; stored elements of this type that are only moved keep their bits. */
-enum tfmc_status wexpr_eval_part_to(struct diag_context *cx, struct wexpr_memo *memo,
-                                    const struct ir_wexpr *e, const struct weight_source *source,
-                                    int64_t begin, int64_t n, struct wexpr_out out);
+enum tfmc_status wexpr_eval_to(struct diag_context *cx, const struct ir_wexpr *e,
+                               const struct weight_source *source, int64_t begin, int64_t n,
+                               struct wexpr_out out);
 
 /* Elements [begin, begin + n) of row-major bytes of a dtype (any alignment) as f64; bool bytes as 0 or 1. */
 void weight_read_elements(enum ir_dtype dtype, const void *data, int64_t begin, int64_t n, double *out);

@@ -199,7 +199,6 @@ static enum tfmc_status advance(struct manager *g, size_t i, const struct ir_mod
 		ir_module_destroy(after);
 		return st;
 	}
-	manager_record_weights(g, step->pass->name, before, after);
 	manager_show_after(g, step->pass->name, before, after);
 	manager_dump(g, step->pass->name, after);
 	progress_tell(g->options->sink.progress, "passes", "passes", i + 1, g->pipeline->n);

@@ -25,8 +25,4 @@ void manager_dump(struct manager *g, const char *pass, const struct ir_module *m
 /* The module before step `step`, with all that it takes to run the rest of the pipeline again. */
 void manager_reproduce(const struct manager *g, size_t step, const struct ir_module *m);
 
-/* Weights whose provenance a pass changed go into the report. */
-void manager_record_weights(const struct manager *g, const char *pass, const struct ir_module *before,
-                            const struct ir_module *after);
-
 #endif

@@ -113,17 +113,6 @@ struct pass_report {
 		size_t n, cap;
 	} plans; /* of the last plan-memory */
 	struct {
-		struct pass_formed {
-			const char *pass, *weight, *text; /* the provenance expression */
-			size_t constants;                 /* stored tensors in it */
-			bool is_new;                      /* under a new name */
-			int64_t bytes;                    /* more than what it replaces */
-			double change; /* largest relative change of an element; -1: not told by the
-			                  expression */
-		} * items;
-		size_t n, cap;
-	} formed; /* weights that passes formed, in order; with pass_options.provenance */
-	struct {
 		struct pass_time {
 			const char *pass;
 			double pass_seconds, verify_seconds;
@@ -135,10 +124,7 @@ void pass_report_init(struct pass_report *r);
 void pass_report_destroy(struct pass_report *r);
 /* The counter, 0 when nothing was counted. */
 int64_t pass_report_count(const struct pass_report *r, const char *pass, const char *name);
-/* One line for each weight that a pass formed. */
-void pass_report_print_weights(struct buf *out, const struct pass_report *r);
-/* Counters, weights that were formed and, for each function, lower bound, peak, gap and the map of the arena.
- */
+/* Counters and, for each function, lower bound, peak, gap and the map of the arena. */
 void pass_report_print(struct buf *out, const struct pass_report *r);
 /* The map: time down, bytes across, one letter for each buffer. */
 void plan_print_map(struct buf *out, const struct plan_func *p);
@@ -179,7 +165,6 @@ struct pass_options {
 	const char *stop_after; /* name of a pass; may be NULL */
 	struct pass_words require_fusion; /* attention, softmax */
 	bool reproduce;                   /* a reproducer of the whole run, not only of a failing pass */
-	bool provenance;                  /* pass_report.formed is wanted */
 	bool no_locations;                /* prints and dumps leave locations out */
 	bool remarks;                     /* diag_remark for what fused or not, and why */
 	struct pass_words disable_rules;  /* names of rewrite rules */

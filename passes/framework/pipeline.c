@@ -16,22 +16,16 @@
  * found around the one softmax op that fuse-softmax leaves; demand-rows looks at whole attentions, and
  * linears that get fewer rows than their neighbours must be apart before merge-linear joins them;
  * merge-heads needs the attention of each head, and makes of the linears of all heads the ones that
- * merge-linear joins; fold-tables comes before what changes norms, where it undoes factors of tied tables;
- * fold-affine changes linears one by one and wants their final rows; center comes after it, because a norm
- * without beta is a rms_norm without an add behind it; fold-bias looks at keys and values behind views,
- * before they are slices of a merged linear; fold-scale wants the attentions of all heads and still finds
- * the queries in a linear of their own, as does rope-style with queries and keys; merge-linear comes after
- * them, because they look through single uses that its slices would hide; encode sees the final weights and
- * belongs before the variants split; strip-logits wants to know which linears have packed weights; specialize
- * copies what is final into cases for one token, which share the weights, and group may choose other kernels
- * for them; group needs to know which linears read packed weights; select needs groups; the plan needs the
- * groups and nothing after it may change lifetimes. O0 has no fusions at all: one kernel for each op.
+ * merge-linear joins; encode sees the final weights and belongs before the variants split; strip-logits wants
+ * to know which linears have packed weights; specialize copies what is final into cases for one token, which
+ * share the weights, and group may choose other kernels for them; group needs to know which linears read
+ * packed weights; select needs groups; the plan needs the groups and nothing after it may change lifetimes.
+ * O0 has no fusions at all: one kernel for each op.
  */
 #define O0 "encode,group{max_ops=1},select,plan-memory"
 #define O1 "canonicalize,fuse-softmax,fuse-attention,encode,group,select,plan-memory"
-#define O2                                                                                    \
-	"canonicalize,fuse-softmax,fuse-attention,merge-heads,demand-rows,"                   \
-	"fold-tables,fold-affine,center,fold-bias,fold-scale,rope-style,merge-linear,encode," \
+#define O2                                                                                      \
+	"canonicalize,fuse-softmax,fuse-attention,merge-heads,demand-rows,merge-linear,encode," \
 	"strip-logits,specialize,group,select,plan-memory"
 
 enum {

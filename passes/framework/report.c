@@ -95,7 +95,6 @@ void pass_report_print(struct buf *out, const struct pass_report *r)
 		const struct pass_counter *c = &r->counters.items[i];
 		buf_printf(out, "%s: %s %lld\n", c->pass, c->name, (long long)c->value);
 	}
-	pass_report_print_weights(out, r);
 	for (size_t i = 0; i < r->plans.n; i++)
 		print_plan(out, &r->plans.items[i]);
 }

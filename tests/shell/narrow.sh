@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Weights stored as bf16 or f16 stay narrow in the object: about half of its bytes, and where no pass folds
-# anything into them the bits of `dtype: {weights: f32}`, in every variant, with threads. Wider ones that
+# Weights stored as bf16 or f16 stay narrow in the object: about half of its bytes, and results have the bits of
+# `dtype: {weights: f32}`, in every variant, with threads. Wider ones that
 # `dtype: {weights: bf16}` or f16 rounds are those of a file whose matrices were rounded before.
 set -euo pipefail
 tmp=$(mktemp -d)
@@ -22,7 +22,7 @@ for kind in BF16 F16; do
 	for form in keep wide; do
 		"$TFMC" "$at/$form.yaml" -o "$at/$form.o" --weights=file --variants=v2,v3,v4
 		for variant in v2 v3 v4; do
-			"$TFMC" run "$at/$form.yaml" --inputs "$tmp/f32/inputs.safetensors" -O0 --threads=$threads \
+			"$TFMC" run "$at/$form.yaml" --inputs "$tmp/f32/inputs.safetensors" --threads=$threads \
 				--outputs "$at/$form.$variant.safetensors" -mcpu=x86-64-$variant
 		done
 		threads=1

@@ -136,10 +136,10 @@ static struct words weight(struct text *t, const char *name, bool is_layer, int 
 	else
 		(void)snprintf(dims, sizeof(dims), "%d%s", n, tail);
 	buf_printf(t->weights,
-	           "weight @%s : f32[%s] = offset(%.17g, scale(%.17g, reshape([%s], slice(0, 0, %d, "
-	           "reshape([%d],"
-	           " sinusoid(rows=%d, dim=2, layout=halves, spacing=paper, start=%d, base=10000.0))))))\n",
-	           name, dims, middle, size, dims, count, 2 * (count / 2 + 1), count / 2 + 1, 37 * w + 5);
+	           "weight @%s : f32[%s] = offset(%.17g, mul(reshape([%s], slice(0, 0, %d, reshape([%d],"
+	           " sinusoid(rows=%d, dim=2, layout=halves, spacing=paper, start=%d, base=10000.0)))),"
+	           " full(%.17g, [])))\n",
+	           name, dims, middle, dims, count, 2 * (count / 2 + 1), count / 2 + 1, 37 * w + 5, size);
 	return is_layer ? say("@%s[%%l]", name) : say("@%s", name);
 }
 

@@ -198,11 +198,9 @@ static const char weights[] =
         "weight @c : f32[4] = index(0, 1, transpose(tensor \"f\":\"y\" f32[4,4]))\n"
         "weight @d : f32[8,3] = rope_halves_to_interleaved(2, rope_interleaved_to_halves(2, tensor "
         "\"f\":\"r\" f32[8,3]))\n"
-        "weight @e : f32[4] = mul(div(add(tensor \"f\":\"a\" f32[4], tensor \"f\":\"b\" f32[4]), "
-        "tensor \"f\":\"c\" f32[4]), scale(0.125, offset(-1.0, tensor \"f\":\"d\" f32[4])))\n"
-        "weight @n : f32[8,3] = center(0, mul_columns(repeat(0, 2, tensor \"f\":\"a\" f32[4,3]), full(2.0, "
-        "[3])))\n"
-        "weight @o : f32[4] = matvec(tensor \"f\":\"b\" f32[4,3], tensor \"f\":\"c\" f32[3])\n"
+        "weight @e : f32[4] = mul(div(tensor \"f\":\"a\" f32[4], tensor \"f\":\"b\" f32[4]), "
+        "offset(-1.0, tensor \"f\":\"d\" f32[4]))\n"
+        "weight @n : f32[8,3] = repeat(0, 2, tensor \"f\":\"a\" f32[4,3])\n"
         "weight @p : f32[64,32] = sinusoid(rows=64, dim=32, layout=halves, spacing=t2t, start=1, "
         "base=10000.0)\n"
         "weight @r : f32[64,4] = rotary(rows=64, scale=1.25, frequencies=[1.0, 0.01])\n"
@@ -527,7 +525,7 @@ START_TEST(depth_is_limited)
 	tir_says(&t, "nested deeper than");
 	buf_clear(&text);
 	nest(&text, "weight @w : f32[2] = ", 1, "");
-	nest(&text, "scale(1.0, ", 100000, "");
+	nest(&text, "offset(1.0, ", 100000, "");
 	ck_assert(tir_parse(&t, text.data) == TFMC_INVALID);
 	buf_clear(&text);
 	buf_str(&text, "func @f() -> () {\n");

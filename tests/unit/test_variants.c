@@ -52,7 +52,7 @@ static void build(struct built *b, size_t first, size_t n)
 	tir_init(&b->graph);
 	tir_load(&b->graph, mini_model);
 	struct ir_module *common =
-	        run_passes(b, "canonicalize,fuse-softmax,fuse-attention,fold-affine,merge-linear,encode",
+	        run_passes(b, "canonicalize,fuse-softmax,fuse-attention,merge-linear,encode",
 	                   NULL, b->graph.m);
 	memset(b->planned, 0, sizeof(b->planned));
 	for (size_t i = 0; i < n; i++) {

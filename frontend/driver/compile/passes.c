@@ -183,8 +183,7 @@ enum tfmc_status driver_check_rules(struct driver *d)
 struct pass_options driver_pass_options(struct driver *d, const struct target *target)
 {
 	const struct driver_options *o = &d->options;
-	struct pass_options p = {
-	        .target = target, .stop_after = o->stop_after, .remarks = o->remarks, .provenance = o->stats};
+	struct pass_options p = {.target = target, .stop_after = o->stop_after, .remarks = o->remarks};
 	p.no_locations = o->no_locations;
 	p.print_before = split_words(d, &o->print_ir_before);
 	p.print_after = split_words(d, &o->print_ir_after);

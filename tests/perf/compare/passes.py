@@ -21,10 +21,11 @@ import seeded
 
 rows.MODELS["d4i"] = dataclasses.replace(rows.MODELS["d4"], rope="interleaved")
 rows.MODELS["d5i"] = dataclasses.replace(rows.MODELS["d5"], rope="interleaved")
+rows.MODELS["d6i"] = rows.Model("d6", "llama", 2, 256, 4, 4, 1024, 512, "silu", 1e-5, ctx=256, rope="interleaved")
 INTERLEAVED = (rows.Row("D4-i", "d4i", "decode", 64, steps=48), rows.Row("D4-i-p128", "d4i", "prefill", 128),
-               rows.Row("D5-i", "d5i", "decode", 1, steps=256))
+               rows.Row("D5-i", "d5i", "decode", 1, steps=256), rows.Row("D6-i-p48", "d6i", "prefill", 48))
 rows.ROWS.update({r.name: r for r in INTERLEAVED})
-SMALL = ("E5", "D5", "D5-i")
+SMALL = ("E5", "D5", "D5-i", "D6-i-p48")
 
 
 def pipeline(places, without):
