@@ -33,7 +33,8 @@ static int64_t constant_axis(const struct eval *e, struct ir_value v, int axis)
 bool eval_rope_vectorizes(const struct eval *e, const struct ir_op *op, int lanes)
 {
 	bool halves = ((const struct attrs_rope *)op->attrs)->layout == ROPE_halves;
-	return halves && constant_axis(e, op->operands[1], 1) / 2 % lanes == 0;
+	int64_t turned = constant_axis(e, op->operands[1], 1);
+	return halves ? turned / 2 % lanes == 0 : lanes % 2 == 0 && turned % lanes == 0;
 }
 
 /* x at `feature`, in the lanes of p. */
@@ -73,12 +74,43 @@ static struct kb_val sign(const struct rope *r)
 	return r->p->vec < 0 ? s : kb_splat(r->e->k, s, r->e->lanes);
 }
 
+/* Lane j is lane from + j / 2 * by + j % 2 * odd of a and b, one behind the other. */
+static struct kb_val pick(const struct rope *r, struct kb_val a, struct kb_val b, int from, int by, int odd)
+{
+	int lanes[KB_LANES_MAX];
+	for (int j = 0; j < r->e->lanes; j++)
+		lanes[j] = from + j / 2 * by + j % 2 * odd;
+	return kb_shuffle(r->e->k, a, b, lanes, r->e->lanes);
+}
+
+/*
+ * A vector of interleaved pairs: its cosines begin at column i/2, its sines end at column (i + lanes)/2 +
+ * D/2, so that neither vector of the table leaves the row.
+ */
+static struct kb_val turned_pairs(const struct rope *r)
+{
+	struct kb *k = r->e->k;
+	int lanes = r->e->lanes;
+	struct eval_point one = {.vec = -1};
+	struct kb_val x = read(r, r->feature), row = table_row(r);
+	struct kb_val pair = kb_bin(k, KB_DIV, r->feature, kb_index(k, 2));
+	struct kb_val cosine = angle(r, row, pair);
+	struct kb_val sine = angle(r, row, kb_add_const(k, pair, (r->turned - lanes) / 2));
+	struct kb_val minus = kb_splat(k, eval_const(r->e, &one, r->scalar, -1), lanes);
+	struct kb_val plus = kb_splat(k, eval_const(r->e, &one, r->scalar, 1), lanes);
+	cosine = pick(r, cosine, cosine, 0, 1, 0);
+	sine = kb_mul(k, pick(r, sine, sine, lanes / 2, 1, 0), pick(r, minus, plus, 0, 0, lanes));
+	return kb_fma(k, pick(r, x, x, 1, 2, -1), sine, kb_mul(k, x, cosine));
+}
+
 /* Halves: features n and n + D/2; interleaved: 2n and 2n + 1. */
 static struct kb_val turned(struct rope *r)
 {
 	struct kb *k = r->e->k;
 	int64_t half = r->turned / 2;
 	struct kb_val i = r->feature, two = kb_index(k, 2), pair;
+	if (!r->halves && r->p->vec >= 0 && r->e->lanes > 1)
+		return turned_pairs(r);
 	if (r->halves) {
 		r->first = kb_cmp(k, KB_LT, i, kb_index(k, half));
 		pair = kb_select(k, r->first, i, kb_add_const(k, i, -half));
