@@ -146,10 +146,6 @@ static enum exit_code check_choices(struct driver *d)
 		return driver_usage(d, "--color is auto, always or never, not %s", o->color);
 	if (o->opt0 + o->opt1 + o->opt2 > 1)
 		return driver_usage(d, "only one of -O0, -O1, -O2");
-	if (o->optimize && strcmp(o->optimize, "speed") && strcmp(o->optimize, "memory"))
-		return driver_usage(d, "--optimize is speed or memory, not %s", o->optimize);
-	if (o->optimize && !strcmp(o->optimize, "memory") && (o->opt0 || o->opt1 || o->passes))
-		return driver_usage(d, "--optimize=memory chooses the passes; -O0, -O1 and --passes do too");
 	if (o->name && !expr_is_name(o->name))
 		return driver_usage(d, "--name is a name (letters, digits, _; at most 63), not %s", o->name);
 	if (!begin_progress(d))

@@ -187,13 +187,4 @@ TFMC_MUST_USE enum tfmc_status passes_run(struct diag_context *cx, const struct 
                                           const struct pass_options *options, const struct ir_module *in,
                                           struct ir_module **out, struct pass_report *report);
 
-/*
- * The variant of a pipeline that needs the smallest arena for `in`, as text. Remarks say what was tried and
- * what it needs. Only a text that is no pipeline and a lack of memory are errors.
- */
-TFMC_MUST_USE enum tfmc_status pipeline_choose_memory(struct arena *a, struct diag_context *cx,
-                                                      const struct pass_options *options,
-                                                      const struct ir_module *in, const char *text,
-                                                      const char **out);
-
 #endif

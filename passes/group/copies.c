@@ -70,21 +70,9 @@ static bool is_elementwise_group(const struct reading *s, const struct ir_op *op
 	return true;
 }
 
-/* The norm that the kernel of a linear computes for itself reads when that kernel runs. */
-static void look_at_copied(struct reading *s, const struct ir_op *op)
-{
-	const struct ir_op *norm = op->code == OP_linear ? ir_def(s->g->f, op->operands[0]) : NULL;
-	if (norm == NULL || !formed_is_copied(&s->g->formed, norm))
-		return;
-	for (size_t i = 0; i < norm->n_operands; i++)
-		if (norm->operands[i].id != 0 && ir_same(ir_view_base(s->g->f, norm->operands[i]), s->carry))
-			s->reads = true;
-}
-
 static void look_at(void *user, const struct ir_op *op)
 {
 	struct reading *s = user;
-	look_at_copied(s, op);
 	if (ir_op_has(op->code, TRAIT_VIEW) && formed_cluster(&s->g->formed, op) == NULL)
 		return;
 	for (size_t i = 0; i < op->n_operands; i++) {

@@ -21,11 +21,6 @@ const struct cluster *formed_cluster(const struct formed *g, const struct ir_op 
 	return at == 0 ? NULL : &g->clusters.items[at - 1];
 }
 
-bool formed_is_copied(const struct formed *g, const struct ir_op *op)
-{
-	return op->n_results == 1 && op->region == NULL && g->is_copied[formed_index(g, op)];
-}
-
 /* ---- facts ---- */
 
 static bool is_constant(const struct ir_op *op)
@@ -106,7 +101,7 @@ static size_t index_of(const struct former *s, const struct ir_op *op)
 
 bool former_is_free(const struct former *s, const struct ir_op *op)
 {
-	return !stays_outside(op) && s->g->cluster_of[index_of(s, op)] == 0 && !formed_is_copied(s->g, op);
+	return !stays_outside(op) && s->g->cluster_of[index_of(s, op)] == 0;
 }
 
 void former_join(struct former *s, const struct ir_op *op, size_t cluster, enum member_role role)
@@ -444,13 +439,8 @@ static void link_members(struct former *s)
 bool group_form(struct pass_context *p, const struct ir_module *m, const struct ir_func *f, size_t max_ops,
                 struct formed *out)
 {
-	struct former s = {.p = p,
-	                   .m = m,
-	                   .f = f,
-	                   .g = out,
-	                   .max_ops = max_ops,
-	                   .norms = p->step->settings[1] != 0,
-	                   .copies_norms = p->step->settings[1] > 1};
+	struct former s = {
+	        .p = p, .m = m, .f = f, .g = out, .max_ops = max_ops, .norms = p->step->settings[1] != 0};
 
 	*out = (struct formed){0};
 	out->uses = ir_count_uses(p->arena, f);
@@ -462,10 +452,8 @@ bool group_form(struct pass_context *p, const struct ir_module *m, const struct 
 	out->cluster_of = ARENA_ARRAY(p->arena, size_t, out->n_ops + 1);
 	out->role_of = ARENA_ARRAY(p->arena, enum member_role, out->n_ops + 1);
 	out->in_memory = ARENA_ARRAY(p->arena, bool, out->n_ops + 1);
-	out->is_copied = ARENA_ARRAY(p->arena, bool, out->n_ops + 1);
 	if (arena_failed(p->arena))
 		return false;
-	group_find_copied(&s);
 	form_roots(&s);
 	form_rest(&s);
 	take_all_views(&s);

@@ -40,7 +40,6 @@ struct formed {
 		struct cluster *items;
 		size_t n, cap;
 	} clusters;
-	bool *is_copied;  /* [n_ops] norms that each linear behind them computes for itself */
 	size_t *first_of; /* [clusters.n] index of the first member */
 	size_t *next_of;  /* [n_ops] index of the next member, or n_ops */
 	uint32_t *uses;   /* [n_values] */
@@ -54,8 +53,6 @@ bool group_form(struct pass_context *p, const struct ir_module *m, const struct 
 size_t formed_index(const struct formed *g, const struct ir_op *op);
 /* The cluster of op, or NULL. */
 const struct cluster *formed_cluster(const struct formed *g, const struct ir_op *op);
-/* A norm in no cluster, which is cloned into the groups of the linears that read it. */
-bool formed_is_copied(const struct formed *g, const struct ir_op *op);
 /* A constant (full, iota, dim_value) as operand i of a member is a member itself, evaluated in place. */
 bool group_constant_inside(const struct ir_func *f, const struct ir_op *op, size_t i);
 

@@ -25,12 +25,10 @@ static bool is_constant(const struct ir_op *op)
 	return op != NULL && (op->code == OP_full || op->code == OP_iota || op->code == OP_dim_value);
 }
 
-/* Operand i of a member is cloned into its group: a constant, or the norm of several linears. */
+/* Operand i of a member is a constant, which is cloned into its group. */
 static bool is_inside(const struct grouper *g, const struct ir_op *op, size_t i, const struct ir_op *def)
 {
-	if (is_constant(def))
-		return group_constant_inside(g->f, op, i);
-	return op->code == OP_linear && i == 0 && formed_is_copied(&g->formed, def);
+	return is_constant(def) && group_constant_inside(g->f, op, i);
 }
 
 /* The value inside the open group of a constant; cloned when it is read first. */

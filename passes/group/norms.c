@@ -98,33 +98,6 @@ const struct ir_op *group_linear_behind(struct former *s, const struct ir_op *no
 	return why == NULL ? op : NULL;
 }
 
-/* Several linears and nothing else read the norm, and the kernels of all may compute it. */
-static bool only_linears_read(const struct former *s, const struct ir_op *norm)
-{
-	struct ir_value v = norm->results[0];
-	const struct user_list *u = &s->users[v.id];
-	for (size_t i = 0; i < u->n; i++)
-		if (!is_input_of(s, v, u->items[i]) || keeps_norm_apart(s, u->items[i]) != NULL ||
-		    former_region_of(s, u->items[i]) != former_region_of(s, norm))
-			return false;
-	return u->n > 1;
-}
-
-/* Time for memory: the norm is computed again in each kernel, its result is nowhere. */
-void group_find_copied(struct former *s)
-{
-	for (size_t i = 0; i < s->g->n_ops && s->max_ops > 1 && s->copies_norms; i++) {
-		const struct ir_op *op = s->g->ops[i];
-		if (!group_is_norm(op) || former_kind_of(s->f, op) != GROUP_rowwise ||
-		    !only_linears_read(s, op))
-			continue;
-		s->g->is_copied[i] = true;
-		pass_count(s->p, "norm_prologues", (int64_t)s->users[op->results[0].id].n);
-		pass_remark(s->p, op->loc, "fused: %s into each of the %zu linears after it",
-		            ir_op_desc(op->code)->name, s->users[op->results[0].id].n);
-	}
-}
-
 void group_take_norm(struct former *s, size_t cluster)
 {
 	const struct ir_op *linear = s->g->clusters.items[cluster].root;

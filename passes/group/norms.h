@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Norms that kernels of linears compute: in front of the one linear that reads
- * them, behind a small one, or, for memory, in each of several.
+ * them, or behind a small one.
  */
 #ifndef TFMC_PASSES_GROUP_NORMS_H
 #define TFMC_PASSES_GROUP_NORMS_H
@@ -15,7 +15,5 @@ bool group_norm_can_follow(const struct former *s, const struct cluster *c, cons
 const struct ir_op *group_linear_behind(struct former *s, const struct ir_op *norm);
 /* Gives the linear that begins `cluster` the norm in front of it, when it may. */
 void group_take_norm(struct former *s, size_t cluster);
-/* Marks norms that each of several linears computes for itself. */
-void group_find_copied(struct former *s);
 
 #endif

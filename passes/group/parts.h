@@ -21,8 +21,7 @@ struct former {
 	struct formed *g;
 	struct user_list *users; /* [n_values], one entry per operand */
 	size_t max_ops;
-	bool norms;        /* may be part of linears */
-	bool copies_norms; /* of several linears */
+	bool norms; /* may be part of linears */
 	bool failed;
 };
 

@@ -13,7 +13,7 @@ for name in aren-transliteration seq2seq-base bert-tiny gpt2-tiny stories260k \
 	if [ -d "$TFMC_SHARED/models" ]; then models+=("$TFMC_SHARED/models/$name/model.yaml"); fi
 done
 for model in "${models[@]}"; do
-	for options in -O0 -O1 -O2 --optimize=memory; do
+	for options in -O0 -O1 -O2; do
 		"$TFMC" plan "$model" -mcpu=x86-64-v3 $options >"$tmp/plan"
 		awk -v what="$model $options" '
 			function over(x, most) { return x + 0 > most }
@@ -31,7 +31,7 @@ for model in "${models[@]}"; do
 	done
 done
 for model in "$TFMC_SOURCE"/examples/*/model.yaml; do
-	for options in -O0 -O2 --optimize=memory; do
+	for options in -O0 -O2; do
 		"$TFMC" verify "$model" -mcpu=x86-64-v2 $options --poison >"$tmp/out" || { cat "$tmp/out"; exit 1; }
 		grep -q 'in the bytes of the plan .* ok$' "$tmp/out"
 	done

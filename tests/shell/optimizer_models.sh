@@ -33,7 +33,7 @@ fired() {
 	awk -F': ' '/^arena of/ { exit }
 		NF == 2 && $2 !~ / 0$/ {
 			if (sub(/^rule /, "", $2)) rules = rules " " $2
-			else if ($1 ~ /^(merge|fuse|demand|fold|rope|center)/) passes = passes " " $1 "(" $2 ")"
+			else if ($1 ~ /^(merge|fuse|demand)/) passes = passes " " $1 "(" $2 ")"
 		}
 		END { print "passes:" passes "; rules:" (rules ? rules : " none") }' "$1"
 }
@@ -50,7 +50,7 @@ for model in "${models[@]}"; do
 	fi
 	attempt each "$model" --after-each
 	attempt other "$model" --after-each \
-		--passes='canonicalize{nonempty=1},fuse-softmax,fuse-attention,chunk-ffn{columns=16},merge-linear,encode,group{max_ops=4}'
+		--passes='canonicalize{nonempty=1},fuse-softmax,fuse-attention,merge-linear,encode,group{max_ops=4}'
 	for level in O0 O2; do
 		: >"$work/$level"
 		case $model in "$TFMC_SOURCE"/examples/*) attempt "$level" "$model" -$level ;; esac

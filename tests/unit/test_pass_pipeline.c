@@ -60,21 +60,13 @@ START_TEST(test_named_are_canonical)
 }
 END_TEST
 
-/* Passes that cost time for memory are not in O2. */
-static bool is_extra(const struct pass_desc *pass)
-{
-	return pass->id == PASS_chunk_ffn;
-}
-
-/* The order of passes/framework/passes.def is that of the default pipeline. */
+/* The order of passes.def is that of the default pipeline. */
 START_TEST(test_default_has_all)
 {
 	struct fixture t;
 	size_t n = 0;
 	ck_assert_int_eq(read(&t, "O2"), TFMC_OK);
 	for (size_t i = 0; pass_at(i) != NULL; i++) {
-		if (is_extra(pass_at(i)))
-			continue;
 		ck_assert_uint_lt(n, t.p.n);
 		ck_assert_ptr_eq(t.p.items[n++].pass, pass_at(i));
 	}

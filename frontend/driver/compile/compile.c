@@ -122,22 +122,6 @@ static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
 	return TFMC_OK;
 }
 
-/* --optimize: the pipeline for this module. */
-static enum tfmc_status choose_pipeline(struct driver *d, const struct loaded *l)
-{
-	const char *what = d->options.optimize;
-	if (!what || !strcmp(what, "speed"))
-		return TFMC_OK;
-	const struct target *target = driver_target(d, d->options.mcpu);
-	struct pass_options options = driver_pass_options(d, target);
-	if (!target)
-		return TFMC_INVALID;
-	enum tfmc_status st = pipeline_choose_memory(&d->arena, &d->diag, &options, l->module,
-	                                             driver_pipeline(d, NULL), &d->pipeline);
-	driver_time(d, "choice of the pipeline");
-	return st;
-}
-
 struct frontend_options driver_frontend_options(const struct driver *d)
 {
 	const struct driver_options *o = &d->options;
@@ -178,8 +162,7 @@ enum tfmc_status driver_load(struct driver *d, struct loaded *out)
 {
 	enum tfmc_status st = load(d, out);
 	say_read(d);
-	TFMC_TRY(st);
-	return choose_pipeline(d, out);
+	return st;
 }
 
 static enum tfmc_status load(struct driver *d, struct loaded *out)
@@ -276,8 +259,6 @@ const char *driver_pipeline(const struct driver *d, const char *level)
 {
 	if (level)
 		return level;
-	if (d->pipeline)
-		return d->pipeline;
 	if (d->options.passes)
 		return d->options.passes;
 	return d->options.opt0 ? "O0" : d->options.opt1 ? "O1" : "O2";

@@ -51,7 +51,6 @@ struct driver {
 	size_t rules_len;
 	const char *tiles_text; /* of --tiles; NULL: not given */
 	size_t tiles_len;
-	const char *pipeline;       /* what --optimize chose; NULL: that of the options */
 	const char *const *entries; /* compiled into this process; n_entries 0: all */
 	size_t n_entries;
 	struct tfmc_tokenizer

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Leaves passes of O2 out, one at a time, and times what is left on the rows of rows.py and on small models.
 
-Prints a Markdown table: time without the pass over time with all passes, the median over the rounds of the least times of
-a slice, and the bytes of the largest arena the same way. All objects of a row are processes that take turns, as in
-compare.py. `=`: code and weights are the same bytes without the pass. Called by passes.sh.
+Prints a Markdown table: time without the pass over time with all passes, by the least time of each slice and by its median,
+both the median over the rounds, and the bytes of the largest arena where they differ. All objects of a row are processes
+that take turns, as in compare.py. `=`: code and weights are the same bytes without the pass. Called by passes.sh.
 """
 import argparse
 import dataclasses
@@ -123,7 +123,7 @@ def time_row(compiled, options):
 
 
 def ratio(ours, base, column):
-    """Median over the rounds of time without the pass over time with it."""
+    """Median over the rounds of time without the pass over time with it: 0 of the least times, 1 of the medians."""
     return statistics.median(a[column] / b[column] for a, b in zip(ours, base))
 
 
@@ -132,8 +132,7 @@ def cell(one, base, rounds):
     if one.twin is not None:
         return "="
     ours, theirs = rounds[one.name], rounds[base.name]
-    least = min(t[0] for t in ours) / min(t[0] for t in theirs)
-    text = f"{least:.3f} / {ratio(ours, theirs, 1):.3f}"
+    text = f"{ratio(ours, theirs, 0):.3f} / {ratio(ours, theirs, 1):.3f}"
     return text if one.arena == base.arena else f"{text}, arena {one.arena / base.arena:.2f}"
 
 
