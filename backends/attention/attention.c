@@ -267,13 +267,12 @@ static int64_t padded(int64_t n)
  * make it infinite, so the base stays e there. */
 static void choose_factors(struct attention *a)
 {
-	double cap = a->attrs->softcap,
-	       base = a->attrs->base2 || a->has_bias || cap > 0 ? 1 : ATTENTION_LOG2E;
+	double cap = a->attrs->softcap, base = a->has_bias || cap > 0 ? 1 : ATTENTION_LOG2E;
 	double inside = cap > 0 ? 1 / cap : 1;
 	a->q_factor = (float)(a->attrs->scale * inside * base);
 	a->bias_factor = (float)inside;
 	a->cap = (float)cap;
-	a->base2 = a->attrs->base2 || base != 1;
+	a->base2 = base != 1;
 }
 
 /* Values that do not lie as whole vectors are copied, and those that are far from each other. Keys in panels

@@ -17,7 +17,6 @@ struct softmax {
 	struct kb_val shift;  /* f32: the largest score */
 	struct kb_val factor; /* f32: 1 / sum, or log(sum) */
 	double scale, softcap;
-	bool base2;          /* 2^x in place of e^x */
 	bool keeps_exp;      /* softmax; log_softmax needs the scores again */
 	struct kb_val first; /* i32: of the elements that are visible; none: 0 */
 	float hidden;        /* results of elements that are not */
@@ -74,8 +73,7 @@ static struct kb_val shifted(struct rowwise *r, const struct rowwise_chunk *c, c
 /* The exponential of score - max. */
 static struct kb_val power(struct rowwise *r, const struct rowwise_chunk *c, const struct softmax *s)
 {
-	struct kb_val x = shifted(r, c, s);
-	return s->base2 ? math_exp2_nonpositive(r->k, x) : math_exp_nonpositive(r->k, x);
+	return math_exp_nonpositive(r->k, shifted(r, c, s));
 }
 
 static void add_exp(struct rowwise *r, const struct rowwise_chunk *c, void *user)
@@ -176,7 +174,7 @@ static void softmax_to(struct rowwise *r, struct kb_val to, struct softmax *s)
 static void masked_softmax(struct rowwise *r)
 {
 	const struct attrs_masked_softmax *a = r->root->attrs;
-	struct softmax s = {.scale = a->scale, .softcap = a->softcap, .base2 = a->base2, .keeps_exp = true};
+	struct softmax s = {.scale = a->scale, .softcap = a->softcap, .keeps_exp = true};
 	const struct eval_mask mask = {rowwise_operand(r, LEN), rowwise_operand(r, PAST),
 	                               a->mask == MASK_causal, a->window};
 	struct kb_val n = rowwise_visible(r, &mask, &s.first);

@@ -189,7 +189,7 @@ static void score_row(const struct attention *a, int64_t b, int64_t h, int64_t i
 			s = interp_softcap(s, a->attrs->softcap);
 		p[j] = interp_sees(a->visible, b, i, j) ? s : -HUGE_VAL;
 	}
-	interp_softmax_row(p, a->keys, a->attrs->base2, a->sinks ? &a->sinks->data[h] : NULL);
+	interp_softmax_row(p, a->keys, a->sinks ? &a->sinks->data[h] : NULL);
 }
 
 static void attend(const struct attention *a, struct interp_tensor *out)

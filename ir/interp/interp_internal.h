@@ -124,7 +124,7 @@ static inline double interp_rounded(const struct interp *in, enum ir_dtype dtype
 }
 
 /* rowwise.c: in place over one row. sink: NULL, or a logit whose power joins the sum only. */
-void interp_softmax_row(double *x, int64_t n, bool base2, const double *sink);
+void interp_softmax_row(double *x, int64_t n, const double *sink);
 double interp_softcap(double x, double c);
 
 /* Which keys a query sees: lengths and past of each sequence, either may be NULL. */

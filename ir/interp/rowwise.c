@@ -6,8 +6,6 @@
 
 #include "ir/interp/interp_internal.h"
 
-#define LOG2_E 1.4426950408889634074
-
 /* Largest of n numbers; NaN if any is NaN, -inf for none. */
 static double row_max(const double *x, int64_t n)
 {
@@ -26,22 +24,17 @@ static double row_mean(const double *x, int64_t n)
 	return sum / (double)n;
 }
 
-static double power(double x, bool base2)
+void interp_softmax_row(double *x, int64_t n, const double *sink)
 {
-	return base2 ? exp2(x) : exp(x);
-}
-
-void interp_softmax_row(double *x, int64_t n, bool base2, const double *sink)
-{
-	double extra = sink == NULL ? -HUGE_VAL : *sink * (base2 ? LOG2_E : 1); /* e^sink = 2^(sink log2 e) */
+	double extra = sink == NULL ? -HUGE_VAL : *sink;
 	double m = row_max(x, n), sum = 0;
 	m = isnan(extra) || extra > m ? extra : m;
 	bool is_empty = isinf(m) && m < 0; /* without any finite key the row is 0, not 0 / 0 */
 	for (int64_t i = 0; i < n; i++) {
-		x[i] = is_empty ? 0 : power(x[i] - m, base2);
+		x[i] = is_empty ? 0 : exp(x[i] - m);
 		sum += x[i];
 	}
-	sum += is_empty ? 0 : power(extra - m, base2);
+	sum += is_empty ? 0 : exp(extra - m);
 	for (int64_t i = 0; i < n && sum != 0; i++)
 		x[i] /= sum;
 }
@@ -76,7 +69,7 @@ enum tfmc_status interp_eval_softmax(struct interp *in, const struct ir_op *op,
 	for (int64_t i = 0; i < total; i++)
 		out->data[i] = x[0]->data[i];
 	for (int64_t at = 0; at < total; at += n)
-		interp_softmax_row(out->data + at, n, false, NULL);
+		interp_softmax_row(out->data + at, n, NULL);
 	return TFMC_OK;
 }
 
@@ -131,7 +124,7 @@ enum tfmc_status interp_eval_masked_softmax(struct interp *in, const struct ir_o
 	}
 	mask_scores((struct interp_visible){x[1], x[2], a->mask == MASK_causal, a->window}, out);
 	for (int64_t at = 0; at < total; at += n)
-		interp_softmax_row(out->data + at, n, a->base2, NULL);
+		interp_softmax_row(out->data + at, n, NULL);
 	return TFMC_OK;
 }
 

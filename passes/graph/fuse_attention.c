@@ -295,11 +295,8 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	irb_set_loc(r->b, m.softmax->loc);
 	struct ir_value k = operand_of(r, m.k, m.k_heads, m.k_narrow, m.k_turned);
 	struct ir_value v = operand_of(r, m.v, m.v_heads, m.v_narrow, m.v_turned);
-	const struct attrs_attention attrs = {.scale = m.s.scale,
-	                                      .softcap = m.s.softcap,
-	                                      .mask = m.s.mask,
-	                                      .window = m.s.window,
-	                                      .base2 = m.s.base2};
+	const struct attrs_attention attrs = {
+	        .scale = m.s.scale, .softcap = m.s.softcap, .mask = m.s.mask, .window = m.s.window};
 	struct ir_value sinks = sinks_of(r, &m);
 	struct ir_value bias = four_axes(r, m.s.bias, false);
 	struct ir_value y = irb_attention(r->b, four_axes(r, m.q, m.q_turned), k, v, bias,

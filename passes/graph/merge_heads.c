@@ -55,8 +55,7 @@ static const struct ir_op *head_behind(const struct rebuild *r, const struct ir_
 static bool same_kind(const struct rebuild *r, const struct ir_op *a, const struct ir_op *b)
 {
 	const struct attrs_attention *x = a->attrs, *y = b->attrs;
-	if (x->scale != y->scale || x->softcap != y->softcap || x->mask != y->mask ||
-	    x->window != y->window || x->base2 != y->base2)
+	if (x->scale != y->scale || x->softcap != y->softcap || x->mask != y->mask || x->window != y->window)
 		return false;
 	for (size_t i = Q; i <= V; i++)
 		if (ir_type_of(r->f, a->operands[i]) != ir_type_of(r->f, b->operands[i]))

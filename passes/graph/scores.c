@@ -120,7 +120,6 @@ void scores_read(const struct rebuild *r, const struct ir_op *op, bool with_bias
 		out->softcap = a->softcap;
 		out->mask = a->mask;
 		out->window = a->window;
-		out->base2 = a->base2;
 		out->len = op->operands[1];
 		out->past = op->operands[2];
 	} else {

@@ -12,7 +12,6 @@
 #include "passes/probe/probe.h"
 
 #define WRITE_LIST_MAX 1024
-#define LN2            0.69314718055994530942
 
 enum { SINKS = 6 }; /* operand of an attention */
 
@@ -163,8 +162,6 @@ static struct ir_value weights_beside(struct writing *w, const struct ir_op *op,
 	p = irb_scale_by(b, p, m->scale);
 	if (m->softcap > 0)
 		p = irb_softcap(b, p, &(struct attrs_softcap){.c = m->softcap});
-	if (m->base2)
-		p = irb_scale_by(b, p, LN2);
 	p = irb_mask(b, p, w->map[op->operands[4].id], w->map[op->operands[5].id], &mask);
 	struct ir_value sinks = irb_reshape_to(b, look(w, op->operands[SINKS]), 4, heads);
 	const struct ir_value both[] = {p, irb_broadcast_to(b, sinks, 4, column)};
@@ -182,11 +179,8 @@ static struct ir_value weights_of(struct writing *w, const struct ir_op *op)
 		k = irb_cast(w->b, k, &(struct attrs_cast){.dtype = irb_type(w->b, q)->dtype});
 	k = spread_heads(w, k, irb_type(w->b, q));
 	struct ir_value p = irb_matmul(w->b, q, k, &(struct attrs_matmul){.tb = true});
-	struct attrs_masked_softmax m = {.scale = a->scale,
-	                                 .softcap = a->softcap,
-	                                 .mask = a->mask,
-	                                 .window = a->window,
-	                                 .base2 = a->base2};
+	struct attrs_masked_softmax m = {
+	        .scale = a->scale, .softcap = a->softcap, .mask = a->mask, .window = a->window};
 	if (bias.id) {
 		p = irb_add(w->b, irb_scale_by(w->b, p, a->scale), bias, NULL);
 		m.scale = 1.0;

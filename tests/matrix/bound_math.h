@@ -8,7 +8,6 @@
 
 #define U       0x1.0p-24
 #define TINY    0x1.0p-126 /* elementary functions may be off by this where results are subnormal */
-#define LN2     0.69314718055994530942
 #define FAR     1e30  /* scores beyond it are masked ones */
 #define SPREAD  104.0 /* exp(-104) is 0 in f32: keys farther than this from the largest do not count */
 #define ORDER_1 4     /* roundings beside those of a sum: weights scaled in advance, the last rounding */

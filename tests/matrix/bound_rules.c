@@ -461,8 +461,7 @@ static struct ir_value probabilities(struct bound *s, const struct ir_op *op, st
 	struct ir_value x[3] = {scores, given(op, 4) ? s->value[op->operands[4].id] : IR_NO_VALUE,
 	                        given(op, 5) ? s->value[op->operands[5].id] : IR_NO_VALUE};
 	return irb_op1(s->b, OP_masked_softmax, x, 3,
-	               &(struct attrs_masked_softmax){
-	                       .scale = 1, .mask = a->mask, .window = a->window, .base2 = a->base2});
+	               &(struct attrs_masked_softmax){.scale = 1, .mask = a->mask, .window = a->window});
 }
 
 /* Weights of scores beside sinks, and their error: those of a softmax that is one column wider, which then
@@ -475,10 +474,6 @@ static struct ir_value weights_beside(struct bound *s, const struct ir_op *op, s
 	struct ir_value len = given(op, 4) ? s->value[op->operands[4].id] : IR_NO_VALUE;
 	struct ir_value past = given(op, 5) ? s->value[op->operands[5].id] : IR_NO_VALUE;
 	struct ir_value z = val(s, op, 6), ez = add(s, err(s, op, 6), times(s, mag(s, z), 2 * U));
-	if (a->base2) {
-		ex = times(s, add(s, ex, times(s, finite(s, x), 2 * U)), LN2);
-		x = times(s, x, LN2);
-	}
 	const struct ir_type *t = irb_type(s->b, x);
 	if (!t)
 		return IR_NO_VALUE;

@@ -24,7 +24,6 @@ struct attention_config {
 	bool has_sinks;
 	double sink; /* the sinks are around this */
 	double scale, softcap;
-	bool base2;
 	bool is_bf16;     /* all float tensors are bf16 */
 	enum ir_dtype kv; /* of k and v, where the others are f32 */
 	bool turned_kv;   /* k and v are views of [B,K,E,T] and [B,K,V,T] */

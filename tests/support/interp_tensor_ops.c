@@ -89,7 +89,7 @@ void interp_check_masked_softmax(void)
 	              INS(TENSOR(F32, (1, 1, 2, 2), 7, 8, 9, 2), TENSOR(I32, (1), 1)),
 	              TENSOR(F32, (1, 1, 2, 2), 1, 0, 0, 0));
 	/* 2^1 against 2^3 */
-	op_case_check(OP_masked_softmax, &(struct attrs_masked_softmax){.scale = 2, .base2 = true},
+	op_case_check(OP_masked_softmax, &(struct attrs_masked_softmax){.scale = 2 * 0.69314718055994531},
 	              INS(TENSOR(F32, (1, 1, 1, 2), 0.5, 1.5)), TENSOR(F32, (1, 1, 1, 2), 0.2, 0.8));
 }
 
@@ -369,11 +369,11 @@ void interp_check_attention(void)
 	op_case_check(OP_attention, &(struct attrs_attention){.scale = 1},
 	              INS(q, k, v, ABSENT, TENSOR(I32, (1), 0), ABSENT, TENSOR(F32, (2), 1, -20)),
 	              TENSOR(F32, (1, 2, 2, 1), 0, 0, 0, 0));
-	/* (2^2, 1, 1) and a sink of log 2, which stays one of e */
-	op_case_check(OP_attention, &(struct attrs_attention){.scale = 1, .base2 = true},
+	/* (2^2, 1, 1) and a sink of log 2 */
+	op_case_check(OP_attention, &(struct attrs_attention){.scale = 0.69314718055994531},
 	              INS(q, k, v, ABSENT, ABSENT, ABSENT, TENSOR(F32, (2), 0.693147181, 0.693147181)),
 	              TENSOR(F32, (1, 2, 2, 1), 14.25, 17.625, 17.625, 14.25));
 	/* weights of (2^2, 1, 1): 4/6, 1/6 */
-	op_case_check(OP_attention, &(struct attrs_attention){.scale = 1, .base2 = true}, INS(q, k, v),
+	op_case_check(OP_attention, &(struct attrs_attention){.scale = 0.69314718055994531}, INS(q, k, v),
 	              TENSOR(F32, (1, 2, 2, 1), 19, 23.5, 23.5, 19));
 }

@@ -203,7 +203,6 @@ static bool make_mask(struct gen *g, enum ir_opcode code, const struct ir_type *
 	a->window = window;
 	a->scale = rng_real(&g->rng, 0.1, 2);
 	a->softcap = rng_chance(&g->rng, 30) ? 3 : 0;
-	a->base2 = rng_chance(&g->rng, 25);
 	return true;
 }
 
@@ -467,7 +466,6 @@ static bool make_attention(struct gen *g, const struct ir_type *x, struct recipe
 	a->mask = add_visibility(g, out->in[0], t, out);
 	a->scale = rng_real(&g->rng, 0.1, 1);
 	a->softcap = rng_chance(&g->rng, 20) ? 5 : 0;
-	a->base2 = rng_chance(&g->rng, 25);
 	a->window = rng_chance(&g->rng, 35) ? rng_between(&g->rng, 1, 9) : 0;
 	out->n = 6; /* lengths and past may be left out */
 	add(out, rng_chance(&g->rng, 25) ? vector(g, dtype, h) : NULL);

@@ -279,7 +279,7 @@ static const char *const masks[] = {
         "masked_softmax %x, %len",
         "masked_softmax %x, past=%past {scale=0.25 mask=causal}",
         "masked_softmax %x, %len, %past {scale=0.25 softcap=2.5 mask=causal}",
-        "masked_softmax %x, %len, %past {scale=0.25 mask=causal base2}",
+        "masked_softmax %x, %len, %past {scale=1.5 mask=causal}",
 };
 
 /* Sequence 0 sees nothing. */

@@ -274,8 +274,7 @@ static const char *const masks[] = {
         "masked_softmax %p, past=%past {scale=0.25 mask=causal}",
         "masked_softmax %p, %len, %past {scale=0.25 softcap=2.5 mask=causal}",
         "masked_softmax %p {softcap=3.0}",
-        "masked_softmax %p, %len {base2}",
-        "masked_softmax %p, %len, %past {scale=0.25 mask=causal base2}",
+        "masked_softmax %p, %len, %past {scale=0.25 mask=causal}",
 };
 
 static void write_mask(char text[2048], const char *root, const char *keys, bool has_pre)
