@@ -99,8 +99,11 @@ static struct kb_val turned_pairs(const struct rope *r)
 	struct kb_val minus = kb_splat(k, eval_const(r->e, &one, r->scalar, -1), lanes);
 	struct kb_val plus = kb_splat(k, eval_const(r->e, &one, r->scalar, 1), lanes);
 	cosine = pick(r, cosine, cosine, 0, 1, 0);
-	sine = kb_mul(k, pick(r, sine, sine, lanes / 2, 1, 0), pick(r, minus, plus, 0, 0, lanes));
-	return kb_fma(k, pick(r, x, x, 1, 2, -1), sine, kb_mul(k, x, cosine));
+	sine = pick(r, sine, sine, lanes / 2, 1, 0);
+	struct kb_val signs = pick(r, minus, plus, 0, 0, lanes), partner = pick(r, x, x, 1, 2, -1);
+	struct kb_val straight = kb_mul(k, x, cosine);
+	struct kb_val across = kb_mul(k, sine, signs);
+	return kb_fma(k, partner, across, straight);
 }
 
 /* Halves: features n and n + D/2; interleaved: 2n and 2n + 1. */

@@ -13,7 +13,7 @@ struct scores {
 	double scale, softcap;              /* softcap 0: none */
 	int mask;                           /* MASK_* */
 	int64_t window;                     /* 0: none */
-	size_t n_peeled;     /* ops between x and the softmax */
+	size_t n_peeled;                    /* ops between x and the softmax */
 	const char *blocked; /* why an op was not passed; NULL when x is the end of the chain */
 };
 

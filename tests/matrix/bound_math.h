@@ -8,9 +8,9 @@
 
 #define U       0x1.0p-24
 #define TINY    0x1.0p-126 /* elementary functions may be off by this where results are subnormal */
-#define FAR     1e30  /* scores beyond it are masked ones */
-#define SPREAD  104.0 /* exp(-104) is 0 in f32: keys farther than this from the largest do not count */
-#define ORDER_1 4     /* roundings beside those of a sum: weights scaled in advance, the last rounding */
+#define FAR     1e30       /* scores beyond it are masked ones */
+#define SPREAD  104.0      /* exp(-104) is 0 in f32: keys farther than this from the largest do not count */
+#define ORDER_1 4          /* roundings beside those of a sum: weights scaled in advance, the last rounding */
 
 static inline struct ir_value as_f64(struct bound *s, struct ir_value v)
 {

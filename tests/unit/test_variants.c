@@ -51,9 +51,8 @@ static void build(struct built *b, size_t first, size_t n)
 	arena_init(&b->arena);
 	tir_init(&b->graph);
 	tir_load(&b->graph, mini_model);
-	struct ir_module *common =
-	        run_passes(b, "canonicalize,fuse-softmax,fuse-attention,merge-linear,encode",
-	                   NULL, b->graph.m);
+	struct ir_module *common = run_passes(
+	        b, "canonicalize,fuse-softmax,fuse-attention,merge-linear,encode", NULL, b->graph.m);
 	memset(b->planned, 0, sizeof(b->planned));
 	for (size_t i = 0; i < n; i++) {
 		const struct target *t = target_find(levels[first + i]);
