@@ -173,6 +173,16 @@ void kb_comment(struct kb *k, const char *fmt, ...)
 	kb_emit(k, inst, NULL, 0, false);
 }
 
+void kb_place(struct kb *k, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	struct kb_inst inst = {
+	        .op = KBO_COMMENT, .flags = KB_PLACE, .name = arena_vprintf(k->module->arena, fmt, ap)};
+	va_end(ap);
+	kb_emit(k, inst, NULL, 0, false);
+}
+
 void kb_return(struct kb *k, struct kb_val v)
 {
 	bool none = v.id == 0;

@@ -82,6 +82,7 @@ bool kb_module_failed(const struct kb_module *m);
 
 /* KERNEL: launched over work-groups; gives nothing, is not called. */
 enum kb_linkage { KB_INTERNAL, KB_EXPORTED, KB_KERNEL };
+enum kb_comment_flags { KB_PLACE = 1 };
 enum kb_param_flags { KB_NOALIAS = 1, KB_READONLY = 2 };
 
 /* ---- functions ---- */
@@ -90,6 +91,8 @@ enum kb_param_flags { KB_NOALIAS = 1, KB_READONLY = 2 };
 struct kb *kb_begin(struct kb_module *m, const char *name, enum kb_linkage linkage, enum kb_scalar result);
 struct kb_val kb_param(struct kb *k, const char *name, struct kb_type type, unsigned flags);
 void kb_comment(struct kb *k, const char *fmt, ...) TFMC_PRINTF(2, 3);
+/* A comment that says which place of the model follows: FILE:LINE:COL and perhaps a path. */
+void kb_place(struct kb *k, const char *fmt, ...) TFMC_PRINTF(2, 3);
 void kb_return(struct kb *k, struct kb_val v); /* none for KB_VOID; may stand inside if_ */
 void kb_end(struct kb *k);
 /* Takes away what an ended function does not need: unused values and parameters, variables nobody reads. */

@@ -194,8 +194,10 @@ void emit_group_comment(struct emit *e)
 {
 	const struct object *o = e->object;
 	struct ir_loc loc = e->group->loc;
-	const char *file = loc.at.source ? diag_source_name(o->cx, loc.at.source) : "";
-	bool has_path = loc.path && *loc.path;
-	kb_comment(e->k, "%s:%u:%u%s%s", file, loc.at.line, loc.at.col, has_path ? " " : "",
-	           has_path ? loc.path : "");
+	const char *path = loc.path ? loc.path : "";
+	if (loc.at.source)
+		kb_place(e->k, "%s:%u:%u%s%s", diag_source_name(o->cx, loc.at.source), loc.at.line,
+		         loc.at.col, *path ? " " : "", path);
+	else
+		kb_comment(e->k, "%s", path);
 }

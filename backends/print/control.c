@@ -26,15 +26,15 @@ void print_fail(struct print *p, const char *what)
 }
 
 /* The end of a comment inside one is broken up. */
-void print_comment(struct print *p, const char *text)
+void print_comment(struct print *p, const struct kb_inst *i)
 {
-	if (p->dialect->comment) {
-		p->dialect->comment(p, text);
+	if (p->dialect->place && i->flags & KB_PLACE) {
+		p->dialect->place(p, i->name);
 		return;
 	}
 	buf_fill(&p->body, '\t', (size_t)p->depth);
 	buf_str(&p->body, "/* ");
-	for (const char *s = text; *s; s++) {
+	for (const char *s = i->name; *s; s++) {
 		bool breaks = (s[0] == '*' && s[1] == '/') || (s[0] == '/' && s[1] == '*');
 		buf_char(&p->body, *s == '\n' || *s == '\r' ? ' ' : *s);
 		if (breaks)
@@ -56,7 +56,7 @@ static void begin_loop(struct print *p, const struct kb_inst *i)
 	print_open(p);
 	p->depth--;
 	const char *name = print_local_name(p, i->name);
-	p->values[i->result].text = name;
+	print_name_value(p, i->result, name);
 	buf_init(&head);
 	buf_str(&head, "for (");
 	p->dialect->type(p, i->type, (struct space_pointer){SPACE_NONE, false}, &head);
@@ -114,7 +114,7 @@ static void call_text(struct print *p, const struct kb_inst *i)
 {
 	buf_clear(&p->scratch);
 	if (i->op != KBO_CALL) {
-		p->dialect->expr(p, i, &p->scratch);
+		(void)p->dialect->expr(p, i, &p->scratch);
 		return;
 	}
 	buf_printf(&p->scratch, "%s(", print_global(p, i->name));
@@ -212,7 +212,7 @@ static void print_array(struct print *p, const struct kb_inst *i)
 	p->dialect->array(p, i, name);
 	buf_clear(&p->scratch);
 	p->dialect->array_text(p, i, name, &p->scratch);
-	p->values[i->result].text = arena_strndup(p->arena, p->scratch.data, p->scratch.len);
+	print_name_value(p, i->result, arena_strndup(p->arena, p->scratch.data, p->scratch.len));
 }
 
 /* ---- dispatch ---- */
@@ -221,7 +221,7 @@ void print_control(struct print *p, const struct kb_inst *i)
 {
 	switch (i->op) {
 	case KBO_PARAM: return;
-	case KBO_COMMENT: print_comment(p, i->name); return;
+	case KBO_COMMENT: print_comment(p, i); return;
 	case KBO_RETURN: print_return(p, i); return;
 	case KBO_VAR: print_var(p, i); return;
 	case KBO_SET: print_set(p, i); return;

@@ -42,7 +42,7 @@ static bool begin_function(struct print *p, size_t number)
 	if (!p->values || !p->vars || !p->pending || !print_locals_begin(p))
 		return false;
 	for (size_t i = 0; i < f->n_insts && f->insts[i].op == KBO_PARAM; i++)
-		p->values[f->insts[i].result].text = print_local_name(p, f->insts[i].name);
+		print_name_value(p, f->insts[i].result, print_local_name(p, f->insts[i].name));
 	return true;
 }
 
@@ -59,7 +59,7 @@ static size_t print_head(struct print *p, struct buf *declarations)
 	while (at < p->f->n_insts && p->f->insts[at].op == KBO_PARAM)
 		at++;
 	for (; at < p->f->n_insts && p->f->insts[at].op == KBO_COMMENT; at++)
-		print_comment(p, p->f->insts[at].name);
+		print_comment(p, &p->f->insts[at]);
 	buf_init(&head);
 	p->dialect->head(p, p->f, p->f->linkage != KB_INTERNAL || is_used(p, p->f->name), &head);
 	print_line(p, "%s", head.data);

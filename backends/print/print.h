@@ -5,9 +5,8 @@
  * the folding of values into the expressions that use them; a dialect says how
  * types, values, memory and machine operations are spelled.
  *
- * Invariant: the text of a value is a primary expression (a name, a literal, a
- * call, something in parentheses, or a cast of one of these) without side
- * effects, so that it may stand as any operand; statements strip outer parentheses.
+ * The text of a value is an expression without side effects. A dialect writes it without parentheses around it and
+ * says how tightly it binds; the core adds parentheses where it stands as an operand.
  */
 #ifndef TFMC_BACKENDS_PRINT_PRINT_H
 #define TFMC_BACKENDS_PRINT_PRINT_H
@@ -16,12 +15,23 @@
 #include "backends/print/space.h"
 #include "ir/support/strmap.h"
 
+/* How tightly an expression binds. */
+enum print_level {
+	PRINT_PRIMARY, /* a name, a literal, a call, or a cast or a member of something that binds as tightly */
+	PRINT_SUM,     /* + - * / %: another term may follow */
+	PRINT_LOOSE    /* anything else */
+};
+
 struct print_value {
-	const char *text; /* NULL: not defined yet, or not used */
-	uint32_t uses;    /* by instructions that are printed */
-	bool is_pending;  /* text is an expression of its own, not a name or a literal */
-	bool has_load;    /* the expression reads memory */
-	uint32_t *gets;   /* [n_gets] variables the expression reads */
+	const char *text;  /* as an operand; NULL: not defined yet, or not used */
+	const char *bare;  /* between commas or behind `=` */
+	const char *inner; /* C: the unsigned expression whose conversion `text` is; NULL: text is none */
+	enum print_level level; /* of inner, else of bare */
+	bool is_name;           /* text is one */
+	uint32_t uses;          /* by instructions that are printed */
+	bool is_pending;        /* text is an expression of its own, not a name or a literal */
+	bool has_load;          /* the expression reads memory */
+	uint32_t *gets;         /* [n_gets] variables the expression reads */
 	size_t n_gets;
 	enum kb_opcode user; /* the last instruction that uses it */
 	const struct kb_inst *definition;
@@ -67,7 +77,7 @@ struct print {
 };
 
 /*
- * A dialect. `expr` gives the primary expression of a value of: constants, LANE_IDS, STRING, SYMBOL,
+ * A dialect. `expr` gives the expression of a value of: constants, LANE_IDS, STRING, SYMBOL,
  * FUNC_ADDR, LOAD*, PTR_ADD, BIN, UN, FMA, CMP, SELECT, SPLAT, LANE, CVT, BITCAST, SHUFFLE, REDUCE,
  * ATOMIC_LOAD, ATOMIC_ADD, CALL_PTR, GROUP_ID, GROUP_COUNT, ITEM_ID, CPUID, XGETBV. `stmt` writes the
  * statements of STORE*, PREFETCH, ATOMIC_STORE, PAUSE, BARRIER through print_line. Operands come from
@@ -85,7 +95,7 @@ struct cfamily_dialect_table {
 	/* "static void name(int32_t a, ...)" without ; or {. Parameter names: print_value_name. is_used:
 	 * something in the module refers to it. */
 	void (*head)(struct print *p, const struct kb_func *f, bool is_used, struct buf *out);
-	void (*expr)(struct print *p, const struct kb_inst *i, struct buf *out);
+	enum print_level (*expr)(struct print *p, const struct kb_inst *i, struct buf *out);
 	void (*stmt)(struct print *p, const struct kb_inst *i);
 	/* The declaration of LOCAL or SHARED as one line by print_line; the value's text becomes what
 	 * array_text writes. */
@@ -93,8 +103,8 @@ struct cfamily_dialect_table {
 	void (*array_text)(struct print *p, const struct kb_inst *i, const char *name, struct buf *out);
 	/* A whole definition of constant data at file scope. */
 	void (*data)(struct print *p, const struct kb_data_item *d, const char *name, struct buf *out);
-	/* A comment of the record as lines by print_line. NULL: the core writes it in slashes and stars. */
-	void (*comment)(struct print *p, const char *text);
+	/* A place of the model as lines by print_line. NULL: the core writes it as a comment. */
+	void (*place)(struct print *p, const char *text);
 	/* Words that are no names in this dialect, beside those of C; ends with NULL. */
 	const char *const *reserved;
 	/* Prefixes and whole names of helpers and types that the dialect prints itself. */
@@ -107,14 +117,20 @@ const struct cfamily_dialect_table *cfamily_opencl(void);
 /* ---- for dialects ---- */
 /* True the first time somebody asks for `name`: the caller then writes it into types or helpers. */
 bool print_need(struct print *p, const char *name);
-/* Text of operand k: primary. */
+/* Operand k as an operand of any operator. */
 const char *print_arg(const struct print *p, const struct kb_inst *i, size_t k);
+/* What is known about operand k. */
+const struct print_value *print_arg_value(const struct print *p, const struct kb_inst *i, size_t k);
+/* The value of i is operand k: writes it and gives its level. */
+enum print_level print_same(const struct print *p, const struct kb_inst *i, size_t k, struct buf *out);
+/* The value of i is `inner`, an unsigned expression of that level, converted to `type`: writes "(type)(inner)". */
+enum print_level print_converted(struct print *p, const struct kb_inst *i, const char *type,
+                                 const char *inner, enum print_level level, struct buf *out);
 struct kb_type print_arg_type(const struct print *p, const struct kb_inst *i, size_t k);
 struct space_pointer print_arg_space(const struct print *p, const struct kb_inst *i, size_t k);
 struct space_pointer print_value_space(const struct print *p, uint32_t id);
 /* Operand k as something between commas or behind `=`: without outer parentheses. */
 void print_bare_arg(const struct print *p, const struct kb_inst *i, size_t k, struct buf *out);
-void print_bare(const char *text, struct buf *out);
 /* True for a constant index or integer operand. */
 bool print_const_arg(const struct print *p, const struct kb_inst *i, size_t k, int64_t *out);
 /* The name of a value that has one (parameters). */
@@ -131,11 +147,13 @@ void print_count_uses(struct print *p);
 void print_consume(struct print *p, const struct kb_inst *i);
 /* Definition of a value by an expression: its text, kept back when it is used once. */
 void print_define(struct print *p, const struct kb_inst *i);
-/* Prints `const type name = text;` and lets the name stand for the value. */
-void print_assign_name(struct print *p, uint32_t id, const char *text);
+/* Prints `const type name = bare;` and lets the name stand for the value. */
+void print_assign_name(struct print *p, uint32_t id, const char *bare);
 /* Gives names to pending values: those that read memory, those that read variable `var` (0: none), or all. */
 enum print_flush { FLUSH_LOADS, FLUSH_VAR, FLUSH_ALL };
 void print_flush(struct print *p, enum print_flush which, uint32_t var);
+/* From here on the value is that name. */
+void print_name_value(struct print *p, uint32_t id, const char *name);
 /* A fresh local name made of `name`. */
 const char *print_local_name(struct print *p, const char *name);
 /* A fresh name at file scope. */
@@ -147,7 +165,7 @@ bool print_names_begin(struct print *p);  /* of the file */
 bool print_locals_begin(struct print *p); /* of the function */
 void print_control(struct print *p, const struct kb_inst *i);
 void print_function(struct print *p, size_t number);
-void print_comment(struct print *p, const char *text);
+void print_comment(struct print *p, const struct kb_inst *i);
 /* Reports once that the dialect has no words for this. */
 void print_fail(struct print *p, const char *what);
 

@@ -86,7 +86,7 @@ void print_flush(struct print *p, enum print_flush which, uint32_t var)
 		bool named = which == FLUSH_ALL || (which == FLUSH_LOADS && v->has_load) ||
 		             (which == FLUSH_VAR && reads_var(v, var));
 		if (named)
-			print_assign_name(p, id, v->text);
+			print_assign_name(p, id, v->bare);
 		else
 			p->pending[n++] = id;
 	}
@@ -100,9 +100,15 @@ static const char *temporary(struct print *p, uint32_t id)
 	return print_local_name(p, arena_printf(p->arena, "%s%u", prefix, ++p->n_temporaries));
 }
 
-void print_assign_name(struct print *p, uint32_t id, const char *text)
+void print_name_value(struct print *p, uint32_t id, const char *name)
 {
 	struct print_value *v = &p->values[id];
+	*v = (struct print_value){
+	        .text = name, .bare = name, .is_name = true, .uses = v->uses, .definition = v->definition};
+}
+
+void print_assign_name(struct print *p, uint32_t id, const char *bare)
+{
 	const char *name = temporary(p, id);
 	struct buf line;
 	buf_init(&line);
@@ -112,12 +118,11 @@ void print_assign_name(struct print *p, uint32_t id, const char *text)
 	p->dialect->type(p, p->f->types[id], print_value_space(p, id), &line);
 	if (line.len && line.data[line.len - 1] != '*')
 		buf_char(&line, ' ');
-	buf_printf(&line, "%s = ", name);
-	print_bare(text, &line);
-	print_line(p, "%s;", line.data);
+	buf_printf(&line, "%s = %s;", name, bare);
+	print_line(p, "%s", line.data);
 	p->body.failed |= line.failed;
 	buf_destroy(&line);
-	*v = (struct print_value){.text = name, .uses = v->uses, .definition = v->definition};
+	print_name_value(p, id, name);
 }
 
 /* ---- definitions ---- */
@@ -162,20 +167,33 @@ static bool must_have_name(const struct kb_inst *i, const struct print_value *v)
 	return product && (v->user == KBO_BIN || v->user == KBO_UN || v->user == KBO_FMA);
 }
 
-static const char *expression(struct print *p, const struct kb_inst *i)
+static void expression(struct print *p, const struct kb_inst *i, struct print_value *v)
 {
-	if (i->op == KBO_GET)
-		return p->vars[i->imm].name;
+	if (i->op == KBO_GET) {
+		v->text = v->bare = p->vars[i->imm].name;
+		v->is_name = true;
+		return;
+	}
 	buf_clear(&p->scratch);
-	p->dialect->expr(p, i, &p->scratch);
-	return arena_strndup(p->arena, p->scratch.data, p->scratch.len);
+	v->level = p->dialect->expr(p, i, &p->scratch);
+	v->text = v->bare = arena_strndup(p->arena, p->scratch.data, p->scratch.len);
+	if (v->level != PRINT_PRIMARY && !v->inner)
+		v->text = arena_printf(p->arena, "(%s)", v->bare);
+}
+
+enum print_level print_converted(struct print *p, const struct kb_inst *i, const char *type,
+                                 const char *inner, enum print_level level, struct buf *out)
+{
+	p->values[i->result].inner = arena_strdup(p->arena, inner);
+	buf_printf(out, "(%s)(%s)", type, inner);
+	return level;
 }
 
 void print_define(struct print *p, const struct kb_inst *i)
 {
 	struct print_value *v = &p->values[i->result];
 	v->definition = i;
-	v->text = expression(p, i);
+	expression(p, i, v);
 	if (is_literal(i->op))
 		return;
 	v->has_load = reads_memory(p, i);
@@ -185,11 +203,16 @@ void print_define(struct print *p, const struct kb_inst *i)
 		v->is_pending = true;
 		p->pending[p->n_pending++] = i->result;
 	} else {
-		print_assign_name(p, i->result, v->text);
+		print_assign_name(p, i->result, v->bare);
 	}
 }
 
 /* ---- operands ---- */
+
+const struct print_value *print_arg_value(const struct print *p, const struct kb_inst *i, size_t k)
+{
+	return &p->values[i->args[k].id];
+}
 
 const char *print_arg(const struct print *p, const struct kb_inst *i, size_t k)
 {
@@ -213,38 +236,17 @@ struct space_pointer print_arg_space(const struct print *p, const struct kb_inst
 	return print_value_space(p, i->args[k].id);
 }
 
-/* One pair of parentheses around everything. */
-static bool is_wrapped(const char *text, size_t n)
-{
-	int depth = 0;
-	bool quoted = false;
-	if (n < 2 || text[0] != '(')
-		return false;
-	for (size_t i = 0; i < n; i++) {
-		if (text[i] == '\\' && quoted)
-			i++;
-		else if (text[i] == '"')
-			quoted = !quoted;
-		else if (!quoted)
-			depth += (text[i] == '(') - (text[i] == ')');
-		if (depth == 0)
-			return i + 1 == n;
-	}
-	return false;
-}
-
-void print_bare(const char *text, struct buf *out)
-{
-	size_t n = strlen(text);
-	if (is_wrapped(text, n))
-		buf_bytes(out, text + 1, n - 2);
-	else
-		buf_bytes(out, text, n);
-}
-
 void print_bare_arg(const struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
 {
-	print_bare(print_arg(p, i, k), out);
+	const struct print_value *v = print_arg_value(p, i, k);
+	buf_str(out, v->bare ? v->bare : "");
+}
+
+enum print_level print_same(const struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
+{
+	const struct print_value *v = print_arg_value(p, i, k);
+	print_bare_arg(p, i, k, out);
+	return v->inner ? PRINT_PRIMARY : v->level;
 }
 
 bool print_const_arg(const struct print *p, const struct kb_inst *i, size_t k, int64_t *out)

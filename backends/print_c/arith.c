@@ -13,37 +13,41 @@
 
 /* ---- constants ---- */
 
-static void int_text(enum kb_scalar s, int64_t v, struct buf *out)
+static enum print_level int_text(enum kb_scalar s, int64_t v, struct buf *out)
 {
 	bool wide = v > INT32_MAX || v < -(int64_t)INT32_MAX;
 	if (s == KB_BOOL)
 		buf_str(out, v ? "true" : "false");
 	else if (s == KB_I32 && v == INT32_MIN)
-		buf_str(out, "(-2147483647 - 1)");
+		buf_str(out, "-2147483647 - 1");
 	else if (v == INT64_MIN)
-		buf_str(out, "(-INT64_C(9223372036854775807) - 1)");
+		buf_str(out, "-INT64_C(9223372036854775807) - 1");
 	else if (wide)
-		buf_printf(out, v < 0 ? "(-INT64_C(%llu))" : "INT64_C(%llu)",
+		buf_printf(out, v < 0 ? "-INT64_C(%llu)" : "INT64_C(%llu)",
 		           v < 0 ? 0 - (unsigned long long)v : (unsigned long long)v);
 	else
-		buf_printf(out, v < 0 ? "(%lld)" : "%lld", (long long)v);
+		buf_printf(out, "%lld", (long long)v);
+	return s != KB_BOOL && v < 0 ? PRINT_SUM : PRINT_PRIMARY;
 }
 
-static void float_text(enum kb_scalar s, double v, struct buf *out)
+static enum print_level float_text(enum kb_scalar s, double v, struct buf *out)
 {
 	char text[NUMBER_TEXT_MAX];
 	const char *f = s == KB_F32 ? "f" : "";
 	if (isnan(v)) {
 		buf_printf(out, "__builtin_nan%s(\"\")", f);
-	} else if (isinf(v)) {
-		buf_printf(out, v < 0 ? "(-__builtin_inf%s())" : "__builtin_inf%s()", f);
-	} else {
-		if (s == KB_F32)
-			number_print_f32(text, (float)v);
-		else
-			number_print_f64(text, v);
-		buf_printf(out, signbit(v) ? "(%s%s)" : "%s%s", text, f);
+		return PRINT_PRIMARY;
 	}
+	if (isinf(v)) {
+		buf_printf(out, v < 0 ? "-__builtin_inf%s()" : "__builtin_inf%s()", f);
+		return v < 0 ? PRINT_SUM : PRINT_PRIMARY;
+	}
+	if (s == KB_F32)
+		number_print_f32(text, (float)v);
+	else
+		number_print_f64(text, v);
+	buf_printf(out, "%s%s", text, f);
+	return signbit(v) ? PRINT_SUM : PRINT_PRIMARY;
 }
 
 /* Octal escapes end after three digits, whatever follows. */
@@ -60,23 +64,24 @@ void c_string(const char *text, struct buf *out)
 	buf_char(out, '"');
 }
 
-void c_constant(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level c_constant(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	bool is_float = i->type.scalar == KB_F32 || i->type.scalar == KB_F64;
-	if (i->op == KBO_NULL)
+	if (i->op == KBO_CONST_FLOAT || is_float)
+		return float_text(i->type.scalar, i->op == KBO_CONST_FLOAT ? i->fimm : 0, out);
+	if (i->op == KBO_CONST_INT)
+		return int_text(i->type.scalar, i->imm, out);
+	if (i->op == KBO_NULL) {
 		buf_str(out, "(char *)0");
-	else if (i->op == KBO_CONST_FLOAT || is_float)
-		float_text(i->type.scalar, i->op == KBO_CONST_FLOAT ? i->fimm : 0, out);
-	else if (i->op == KBO_CONST_INT)
-		int_text(i->type.scalar, i->imm, out);
-	else if (i->type.lanes == 1)
+	} else if (i->type.lanes == 1) {
 		buf_char(out, '0');
-	else {
+	} else {
 		buf_printf(out, "(%s)", c_type(p, C_I32, i->type.lanes));
 		for (int k = 0; k < i->type.lanes; k++)
 			buf_printf(out, "%s%d", k ? ", " : "{", k);
 		buf_char(out, '}');
 	}
+	return PRINT_PRIMARY;
 }
 
 /* ---- integers ---- */
@@ -84,59 +89,63 @@ void c_constant(struct print *p, const struct kb_inst *i, struct buf *out)
 /* Operand k; true when its type is the unsigned one. */
 static bool unsigned_operand(struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
 {
-	const char *text = print_arg(p, i, k), *rest = c_unconverted(text);
+	const struct print_value *v = print_arg_value(p, i, k);
 	bool wide = c_bits(c_element_of(i->type.scalar, 1)) == 64;
 	int64_t c;
-	if (rest != text && !strncmp(text, wide ? "(int64_t)" : "(int32_t)", 9)) {
-		buf_str(out, rest);
-		return true;
-	}
-	if (print_const_arg(p, i, k, &c) && c >= 0) {
+	if (v->inner)
+		buf_printf(out, "(%s)", v->inner);
+	else if (print_const_arg(p, i, k, &c) && c >= 0)
 		buf_printf(out, wide ? "%lldull" : "%lldu", (long long)c);
-		return true;
-	}
-	buf_str(out, text);
-	return false;
+	else
+		buf_str(out, print_arg(p, i, k));
+	return v->inner || (print_const_arg(p, i, k, &c) && c >= 0);
 }
 
-/* a + b, a - b, a * b of words, and a << n. */
-static void wrapping(struct print *p, const struct kb_inst *i, const char *op, struct buf *out)
+/* The number of bits to shift by. */
+static void shift_count(const struct print *p, const struct kb_inst *i, int bits, struct buf *out)
 {
-	struct buf a, b;
-	enum c_element e = c_element_of(i->type.scalar, 1);
-	bool shift = i->bin == KB_SHL;
 	int64_t c;
+	if (print_const_arg(p, i, 1, &c))
+		buf_printf(out, "%lld", (long long)(c & (bits - 1)));
+	else
+		buf_printf(out, "(%s & %d)", print_arg(p, i, 1), bits - 1);
+}
+
+/* a + b, a - b, a * b of words, and shifts but SAR: in the unsigned type. */
+static enum print_level wrapping(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	struct buf a, b, both;
+	enum c_element e = c_element_of(i->type.scalar, 1);
+	bool is_shift = i->bin == KB_SHL || i->bin == KB_SHR, done = false;
 	buf_init(&a);
 	buf_init(&b);
-	bool done = unsigned_operand(p, i, 0, &a);
-	if (!shift)
-		done |= unsigned_operand(p, i, 1, &b);
-	else if (print_const_arg(p, i, 1, &c))
-		buf_printf(&b, "%lld", (long long)(c & (c_bits(e) - 1)));
+	buf_init(&both);
+	if (i->bin == KB_SHR)
+		buf_str(&a, print_arg(p, i, 0));
 	else
-		buf_printf(&b, "(%s & %d)", print_arg(p, i, 1), c_bits(e) - 1);
-	buf_printf(out, "(%s)(", c_element_scalar(e));
+		done = unsigned_operand(p, i, 0, &a);
+	if (is_shift)
+		shift_count(p, i, c_bits(e), &b);
+	else
+		done |= unsigned_operand(p, i, 1, &b);
 	if (!done)
-		buf_printf(out, "(%s)", c_element_scalar(c_unsigned(e)));
-	buf_printf(out, "%s %s %s)", a.data, op, b.data);
-	out->failed |= a.failed || b.failed;
+		buf_printf(&both, "(%s)", c_element_scalar(c_unsigned(e)));
+	buf_printf(&both, "%s %s %s", a.data, kb_bin_sign(i->bin), b.data);
+	enum print_level level = print_converted(p, i, c_element_scalar(e), both.data,
+	                                         is_shift ? PRINT_LOOSE : PRINT_SUM, out);
+	out->failed |= a.failed || b.failed || both.failed;
 	buf_destroy(&a);
 	buf_destroy(&b);
+	buf_destroy(&both);
+	return level;
 }
 
-static void shift_right(struct print *p, const struct kb_inst *i, struct buf *out)
+static enum print_level shift_arithmetic(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum c_element e = c_element_of(i->type.scalar, 1);
-	int64_t c;
-	if (i->bin == KB_SAR)
-		buf_printf(out, "((%s)%s >> ", c_element_scalar(e), print_arg(p, i, 0));
-	else
-		buf_printf(out, "(%s)((%s)%s >> ", c_element_scalar(e), c_element_scalar(c_unsigned(e)),
-		           print_arg(p, i, 0));
-	if (print_const_arg(p, i, 1, &c))
-		buf_printf(out, "%lld)", (long long)(c & (c_bits(e) - 1)));
-	else
-		buf_printf(out, "(%s & %d))", print_arg(p, i, 1), c_bits(e) - 1);
+	buf_printf(out, "(%s)%s >> ", c_element_scalar(e), print_arg(p, i, 0));
+	shift_count(p, i, c_bits(e), out);
+	return PRINT_LOOSE;
 }
 
 static void vector_int(struct print *p, const struct kb_inst *i, struct buf *out)
@@ -154,9 +163,12 @@ static void vector_int(struct print *p, const struct kb_inst *i, struct buf *out
 		           print_arg(p, i, 1));
 }
 
-static void plain(struct print *p, const struct kb_inst *i, const char *cast, struct buf *out)
+/* a op b */
+static enum print_level plain(struct print *p, const struct kb_inst *i, const char *sign, struct buf *out)
 {
-	buf_printf(out, "%s(%s %s %s)", cast, print_arg(p, i, 0), kb_bin_sign(i->bin), print_arg(p, i, 1));
+	bool is_bits = i->op != KBO_BIN || i->bin == KB_AND || i->bin == KB_OR || i->bin == KB_XOR;
+	buf_printf(out, "%s %s %s", print_arg(p, i, 0), sign, print_arg(p, i, 1));
+	return is_bits ? PRINT_LOOSE : PRINT_SUM;
 }
 
 /* Narrow integers are int in expressions: the result goes back. */
@@ -177,29 +189,32 @@ static void call2(struct print *p, const struct kb_inst *i, const char *name, st
 	buf_char(out, ')');
 }
 
-static void bin(struct print *p, const struct kb_inst *i, struct buf *out)
+static enum print_level bin(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum kb_bin op = i->bin;
 	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
+	const char *cast = narrow_cast(p, i->type);
 	bool bits = op == KB_AND || op == KB_OR || op == KB_XOR;
 	if (e == C_BOOL)
-		buf_printf(out, "(%s %s %s)", print_arg(p, i, 0),
-		           op == KB_AND  ? "&&"
-		           : op == KB_OR ? "||"
-		                         : "!=",
-		           print_arg(p, i, 1));
-	else if (op == KB_MIN || op == KB_MAX)
+		return plain(p, i, op == KB_AND ? "&&" : op == KB_OR ? "||" : "!=", out);
+	if (op == KB_MIN || op == KB_MAX) {
 		call2(p, i, c_need_extreme(p, op, e, i->type.lanes), out);
-	else if (c_is_float(e) || bits)
-		plain(p, i, narrow_cast(p, i->type), out);
-	else if (i->type.lanes > 1)
+		return PRINT_PRIMARY;
+	}
+	if (bits && *cast) {
+		buf_printf(out, "%s(%s %s %s)", cast, print_arg(p, i, 0), kb_bin_sign(op),
+		           print_arg(p, i, 1));
+		return PRINT_PRIMARY;
+	}
+	if (c_is_float(e) || bits)
+		return plain(p, i, kb_bin_sign(op), out);
+	if (i->type.lanes > 1) {
 		vector_int(p, i, out);
-	else if (op == KB_DIV || op == KB_REM)
-		plain(p, i, "", out);
-	else if (op == KB_SHR || op == KB_SAR)
-		shift_right(p, i, out);
-	else
-		wrapping(p, i, kb_bin_sign(op), out);
+		return PRINT_PRIMARY;
+	}
+	if (op == KB_DIV || op == KB_REM)
+		return plain(p, i, kb_bin_sign(op), out);
+	return op == KB_SAR ? shift_arithmetic(p, i, out) : wrapping(p, i, out);
 }
 
 /* a op b ? a : b */
@@ -335,45 +350,55 @@ static void un_call(struct print *p, const struct kb_inst *i, struct buf *out)
 	buf_char(out, ')');
 }
 
-static void un(struct print *p, const struct kb_inst *i, struct buf *out)
+static enum print_level un(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
-	const char *a = print_arg(p, i, 0);
-	if (i->un == KB_NOT)
-		buf_printf(out, "%s(%s%s)", narrow_cast(p, i->type), e == C_BOOL ? "!" : "~", a);
-	else if (i->un != KB_NEG)
+	const char *a = print_arg(p, i, 0), *cast = narrow_cast(p, i->type);
+	if (i->un == KB_NOT) {
+		const char *sign = e == C_BOOL ? "!" : "~";
+		buf_printf(out, *cast ? "%s(%s%s)" : "%s%s%s", cast, sign, a);
+		return *cast ? PRINT_PRIMARY : PRINT_SUM;
+	}
+	if (i->un != KB_NEG) {
 		un_call(p, i, out);
-	else if (c_is_float(e))
-		buf_printf(out, "(-%s)", a);
-	else
-		buf_printf(out, "(%s)(0 - (%s)%s)", c_type(p, e, i->type.lanes),
-		           c_type(p, c_unsigned(e), i->type.lanes), a);
+		return PRINT_PRIMARY;
+	}
+	if (c_is_float(e)) {
+		buf_printf(out, "-%s", a);
+		return PRINT_SUM;
+	}
+	const char *inner = arena_printf(p->arena, "0 - (%s)%s", c_type(p, c_unsigned(e), i->type.lanes), a);
+	if (i->type.lanes == 1)
+		return print_converted(p, i, c_element_scalar(e), inner, PRINT_SUM, out);
+	buf_printf(out, "(%s)(%s)", c_type(p, e, i->type.lanes), inner);
+	return PRINT_PRIMARY;
 }
 
 /* ---- compares ---- */
 
-static void compare(struct print *p, const struct kb_inst *i, struct buf *out)
+static enum print_level compare(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct kb_type from = print_arg_type(p, i, 0);
 	const char *a = print_arg(p, i, 0), *b = print_arg(p, i, 1), *sign = kb_cmp_sign(i->cmp);
 	if (from.lanes == 1)
-		buf_printf(out, "(%s %s %s)", a, sign, b);
-	else if (c_bits(c_element_of(from.scalar, from.lanes)) == 32)
+		return plain(p, i, sign, out);
+	if (c_bits(c_element_of(from.scalar, from.lanes)) == 32)
 		buf_printf(out, "(%s)(%s %s %s)", c_type(p, C_I32, from.lanes), a, sign, b);
 	else
 		buf_printf(out, "__builtin_convertvector(%s %s %s, %s)", a, sign, b,
 		           c_type(p, C_I32, from.lanes));
+	return PRINT_PRIMARY;
 }
 
-void c_arith(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level c_arith(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	switch (i->op) {
-	case KBO_BIN: bin(p, i, out); return;
-	case KBO_UN: un(p, i, out); return;
-	case KBO_CMP: compare(p, i, out); return;
+	case KBO_BIN: return bin(p, i, out);
+	case KBO_UN: return un(p, i, out);
+	case KBO_CMP: return compare(p, i, out);
 	case KBO_FMA:
-		buf_printf(out, "(%s * %s + %s)", print_arg(p, i, 0), print_arg(p, i, 1), print_arg(p, i, 2));
-		return;
-	default: print_fail(p, "this arithmetic in C");
+		buf_printf(out, "%s * %s + %s", print_arg(p, i, 0), print_arg(p, i, 1), print_arg(p, i, 2));
+		return PRINT_SUM;
+	default: print_fail(p, "this arithmetic in C"); return PRINT_PRIMARY;
 	}
 }

@@ -102,19 +102,6 @@ void c_fill(struct buf *out, const char *x, int lanes)
 	buf_char(out, '}');
 }
 
-const char *c_unconverted(const char *text)
-{
-	size_t n = strlen(text);
-	size_t cast = !strncmp(text, "(int64_t)(", 10) || !strncmp(text, "(int32_t)(", 10) ? 9 : 0;
-	int depth = 0;
-	for (size_t i = cast; cast && i < n; i++) {
-		depth += (text[i] == '(') - (text[i] == ')');
-		if (depth == 0)
-			return i + 1 == n ? text + cast : text;
-	}
-	return text;
-}
-
 /* ---- the file ---- */
 
 static void prelude(struct print *p, struct buf *out)
@@ -246,21 +233,22 @@ static void name_text(struct print *p, const struct kb_inst *i, struct buf *out)
 		buf_printf(out, "(char *)(uintptr_t)%s", print_global(p, i->name));
 }
 
-static void expr(struct print *p, const struct kb_inst *i, struct buf *out)
+static enum print_level expr(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	switch (kb_kind(i->op)) {
-	case KB_KIND_CONSTANT: c_constant(p, i, out); return;
-	case KB_KIND_NAME: name_text(p, i, out); return;
-	case KB_KIND_CALL: call_through(p, i, out); return;
+	case KB_KIND_CONSTANT: return c_constant(p, i, out);
+	case KB_KIND_NAME: name_text(p, i, out); return PRINT_PRIMARY;
+	case KB_KIND_CALL: call_through(p, i, out); return PRINT_PRIMARY;
 	case KB_KIND_MEMORY:
-	case KB_KIND_ATOMIC: c_memory(p, i, out); return;
-	case KB_KIND_LANES: c_lanes(p, i, out); return;
-	case KB_KIND_MACHINE: print_fail(p, "what the processor has, in C"); return;
-	case KB_KIND_GROUP: print_fail(p, "work-groups in C"); return;
+	case KB_KIND_ATOMIC: return c_memory(p, i, out);
+	case KB_KIND_LANES: return c_lanes(p, i, out);
+	case KB_KIND_MACHINE: print_fail(p, "what the processor has, in C"); return PRINT_PRIMARY;
+	case KB_KIND_GROUP: print_fail(p, "work-groups in C"); return PRINT_PRIMARY;
 	case KB_KIND_BLOCK:
 	case KB_KIND_VARIABLE:
-	case KB_KIND_ARRAY: return;
+	case KB_KIND_ARRAY: return PRINT_PRIMARY;
 	}
+	return PRINT_PRIMARY;
 }
 
 static void array(struct print *p, const struct kb_inst *i, const char *name)

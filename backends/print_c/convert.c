@@ -7,19 +7,6 @@
 
 #include <string.h>
 
-/* "((float)x)" or "__builtin_convertvector(x, f32x8)" */
-static const char *cast(struct print *p, const char *text, enum c_element to, int lanes)
-{
-	const char *type = c_type(p, to, lanes);
-	return lanes > 1 ? arena_printf(p->arena, "__builtin_convertvector(%s, %s)", text, type)
-	                 : arena_printf(p->arena, "((%s)%s)", type, text);
-}
-
-static const char *call(struct print *p, const char *name, const char *text)
-{
-	return arena_printf(p->arena, "%s(%s)", name, text);
-}
-
 /* ---- float to integer ---- */
 
 struct limits {
@@ -75,58 +62,71 @@ static void saturating_many(struct print *p, const char *name, enum c_element fr
 	           r, r);
 }
 
-static const char *float_to_int(struct print *p, const char *text, enum kb_scalar from, struct kb_type to)
+static const char *need_saturating(struct print *p, enum c_element from, enum c_element to, int lanes)
 {
-	enum c_element e = c_element_of(to.scalar, to.lanes), f = from == KB_F64 ? C_F64 : C_F32;
-	const char *name = arena_printf(p->arena, "%s_to_%s", c_element_name(f), c_suffix(p, e, to.lanes));
+	const char *name = arena_printf(p->arena, "%s_to_%s", c_element_name(from), c_suffix(p, to, lanes));
 	if (print_need(p, name)) {
-		if (to.lanes > 1)
-			saturating_many(p, name, f, e, to.lanes);
+		if (lanes > 1)
+			saturating_many(p, name, from, to, lanes);
 		else
-			saturating_one(p, name, f, e);
+			saturating_one(p, name, from, to);
 	}
-	return call(p, name, text);
+	return name;
 }
 
-/* ---- integers ---- */
+/* ---- the operations ---- */
 
-void c_convert(struct print *p, const struct kb_inst *i, struct buf *out)
+/* Of one lane by a cast, of vectors by a builtin. */
+static enum print_level cast(const char *type, int lanes, const char *text, struct buf *out)
+{
+	if (lanes > 1)
+		buf_printf(out, "__builtin_convertvector(%s, %s)", text, type);
+	else
+		buf_printf(out, "(%s)%s", type, text);
+	return lanes > 1 ? PRINT_PRIMARY : PRINT_SUM;
+}
+
+enum print_level c_convert(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct kb_type from = print_arg_type(p, i, 0), to = i->type;
+	enum c_element before = c_element_of(from.scalar, from.lanes),
+	               after = c_element_of(to.scalar, to.lanes);
+	bool is_mask = from.scalar == KB_BOOL && from.lanes > 1;
 	const char *text = print_arg(p, i, 0);
-	if (from.scalar == KB_BOOL && from.lanes > 1)
+	if (is_mask)
 		text = arena_printf(p->arena, "(%s & 1)", text);
-	if (kb_is_float(from.scalar) && !kb_is_float(to.scalar))
-		buf_str(out, float_to_int(p, text, from.scalar, to));
-	else if (c_element_of(from.scalar, from.lanes) == c_element_of(to.scalar, to.lanes))
-		buf_str(out, text);
-	else
-		buf_str(out, cast(p, text, c_element_of(to.scalar, to.lanes), to.lanes));
+	if (before == after && is_mask) {
+		buf_printf(out, "%s & 1", print_arg(p, i, 0));
+		return PRINT_LOOSE;
+	}
+	if (before == after)
+		return print_same(p, i, 0, out);
+	if (!c_is_float(before) || c_is_float(after))
+		return cast(c_type(p, after, to.lanes), to.lanes, text, out);
+	buf_printf(out, "%s(%s)", need_saturating(p, before, after, to.lanes), text);
+	return PRINT_PRIMARY;
 }
 
-/* ---- bits ---- */
-
-void c_bitcast(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level c_bitcast(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int lanes = i->type.lanes;
 	enum c_element from = c_element_of(print_arg_type(p, i, 0).scalar, lanes),
 	               to = c_element_of(i->type.scalar, lanes);
-	if (from == to) {
-		buf_str(out, print_arg(p, i, 0));
-	} else if (lanes > 1 || (!c_is_float(from) && !c_is_float(to))) {
-		buf_printf(out, "((%s)%s)", c_type(p, to, lanes), print_arg(p, i, 0));
-	} else {
-		const char *name =
-		        arena_printf(p->arena, "%s_bits_%s", c_element_name(from), c_element_name(to));
-		if (print_need(p, name))
-			buf_printf(
-			        &p->helpers,
-			        C_INLINE
-			        "%s %s(%s x)\n{\n\t%s y;\n\t__builtin_memcpy(&y, &x, %d);\n\treturn y;\n}\n",
-			        c_element_scalar(to), name, c_element_scalar(from), c_element_scalar(to),
-			        c_bits(to) / 8);
-		buf_printf(out, "%s(", name);
-		print_bare_arg(p, i, 0, out);
-		buf_char(out, ')');
+	if (from == to)
+		return print_same(p, i, 0, out);
+	if (lanes > 1 || (!c_is_float(from) && !c_is_float(to))) {
+		buf_printf(out, "(%s)%s", c_type(p, to, lanes), print_arg(p, i, 0));
+		return PRINT_SUM;
 	}
+	const char *name = arena_printf(p->arena, "%s_bits_%s", c_element_name(from), c_element_name(to));
+	if (print_need(p, name))
+		buf_printf(&p->helpers,
+		           C_INLINE
+		           "%s %s(%s x)\n{\n\t%s y;\n\t__builtin_memcpy(&y, &x, %d);\n\treturn y;\n}\n",
+		           c_element_scalar(to), name, c_element_scalar(from), c_element_scalar(to),
+		           c_bits(to) / 8);
+	buf_printf(out, "%s(", name);
+	print_bare_arg(p, i, 0, out);
+	buf_char(out, ')');
+	return PRINT_PRIMARY;
 }

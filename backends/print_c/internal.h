@@ -31,18 +31,17 @@ const char *c_type(struct print *p, enum c_element e, int lanes);
 /* "{x, x, ...}" or "(x)" as an initialiser of that many lanes. */
 void c_fill(struct buf *out, const char *x, int lanes);
 
-/* "(int64_t)(x + y)" -> "(x + y)": without a conversion that the context does anyway. */
-const char *c_unconverted(const char *text);
-
 /* A string literal as char *. */
 void c_string(const char *text, struct buf *out);
-void c_constant(struct print *p, const struct kb_inst *i, struct buf *out);
-/* Any operation on lanes; the three below are some of them. */
-void c_lanes(struct print *p, const struct kb_inst *i, struct buf *out);
-void c_arith(struct print *p, const struct kb_inst *i, struct buf *out);
-void c_convert(struct print *p, const struct kb_inst *i, struct buf *out);
-void c_bitcast(struct print *p, const struct kb_inst *i, struct buf *out);
-void c_memory(struct print *p, const struct kb_inst *i, struct buf *out); /* loads, PTR_ADD, atomics */
+/* Each writes the expression of an instruction of its kind. c_lanes is for any operation on lanes; the three
+ * behind it are some of them. */
+enum print_level c_constant(struct print *p, const struct kb_inst *i, struct buf *out);
+enum print_level c_lanes(struct print *p, const struct kb_inst *i, struct buf *out);
+enum print_level c_arith(struct print *p, const struct kb_inst *i, struct buf *out);
+enum print_level c_convert(struct print *p, const struct kb_inst *i, struct buf *out);
+enum print_level c_bitcast(struct print *p, const struct kb_inst *i, struct buf *out);
+enum print_level c_memory(struct print *p, const struct kb_inst *i,
+                          struct buf *out); /* loads, pointers, atomics */
 void c_stmt(struct print *p, const struct kb_inst *i);
 
 /* Ask for a helper; each gives its name. */

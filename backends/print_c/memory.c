@@ -91,7 +91,9 @@ static void index_text(const struct print *p, const struct kb_inst *i, size_t k,
 		buf_printf(out, "%lld", (long long)i->imm);
 		return;
 	}
-	print_bare(c_unconverted(print_arg(p, i, k)), out);
+	const struct print_value *v = print_arg_value(p, i, k);
+	bool is_loose = v->level == PRINT_LOOSE && i->imm != 0;
+	buf_printf(out, is_loose ? "(%s)" : "%s", v->inner ? v->inner : v->bare);
 	if (i->imm > 0)
 		buf_printf(out, " + %lld", (long long)i->imm);
 	else if (i->imm < 0)
@@ -151,11 +153,11 @@ static const char *need_atomic(struct print *p, const char *what)
 	return name;
 }
 
-static void ptr_add(struct print *p, const struct kb_inst *i, struct buf *out)
+static enum print_level ptr_add(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int64_t c = 0;
 	bool only_disp = print_const_arg(p, i, 1, &c) && c == 0;
-	buf_printf(out, "(%s + ", print_arg(p, i, 0));
+	buf_printf(out, "%s + ", print_arg(p, i, 0));
 	if (!only_disp && i->imm == 0) {
 		buf_str(out, print_arg(p, i, 1));
 	} else {
@@ -163,30 +165,30 @@ static void ptr_add(struct print *p, const struct kb_inst *i, struct buf *out)
 		index_text(p, i, 1, out);
 		buf_str(out, only_disp && i->imm >= 0 ? "" : ")");
 	}
-	buf_char(out, ')');
+	return PRINT_SUM;
 }
 
-void c_memory(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level c_memory(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	if (i->op == KBO_LOAD_SPLAT) {
-		load_splat(p, i, out);
-	} else if (i->op == KBO_PTR_APART) {
-		buf_printf(out, "(%s + 0)", print_arg(p, i, 0));
-	} else if (i->op == KBO_PTR_ADD) {
-		ptr_add(p, i, out);
-	} else if (i->op == KBO_ATOMIC_LOAD) {
+	switch (i->op) {
+	case KBO_PTR_APART: return print_same(p, i, 0, out);
+	case KBO_PTR_ADD: return ptr_add(p, i, out);
+	case KBO_LOAD_SPLAT: load_splat(p, i, out); break;
+	case KBO_ATOMIC_LOAD:
 		buf_printf(out, "%s(", need_atomic(p, "load"));
 		print_bare_arg(p, i, 0, out);
 		buf_printf(out, ", %lld)", (long long)i->imm);
-	} else if (i->op == KBO_ATOMIC_ADD) {
+		break;
+	case KBO_ATOMIC_ADD:
 		buf_printf(out, "%s(", need_atomic(p, "add"));
 		print_bare_arg(p, i, 1, out);
 		buf_printf(out, ", %lld, ", (long long)i->imm);
 		print_bare_arg(p, i, 0, out);
 		buf_char(out, ')');
-	} else {
-		load(p, i, out);
+		break;
+	default: load(p, i, out);
 	}
+	return PRINT_PRIMARY;
 }
 
 /* ---- statements ---- */
@@ -202,7 +204,8 @@ static void store(struct print *p, const struct kb_inst *i, struct buf *out)
 	buf_str(out, ", ");
 	index_text(p, i, 2, out);
 	buf_str(out, ", ");
-	print_bare(c_unconverted(print_arg(p, i, 0)), out);
+	const struct print_value *v = print_arg_value(p, i, 0);
+	buf_str(out, v->inner ? v->inner : v->bare);
 	if (part)
 		buf_printf(out, ", %d", i->n_lanes);
 	buf_str(out, ");");

@@ -46,12 +46,12 @@ static void splat(struct print *p, const struct kb_inst *i, struct buf *out)
 	buf_char(out, ')');
 }
 
-static void select(struct print *p, const struct kb_inst *i, struct buf *out)
+static enum print_level select(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int lanes = i->type.lanes;
 	if (lanes == 1) {
-		buf_printf(out, "(%s ? %s : %s)", print_arg(p, i, 0), print_arg(p, i, 1), print_arg(p, i, 2));
-		return;
+		buf_printf(out, "%s ? %s : %s", print_arg(p, i, 0), print_arg(p, i, 1), print_arg(p, i, 2));
+		return PRINT_LOOSE;
 	}
 	buf_printf(out, "%s(", c_need_select(p, c_element_of(i->type.scalar, lanes), lanes));
 	for (size_t k = 0; k < 3; k++) {
@@ -59,50 +59,47 @@ static void select(struct print *p, const struct kb_inst *i, struct buf *out)
 		print_bare_arg(p, i, k, out);
 	}
 	buf_char(out, ')');
+	return PRINT_PRIMARY;
 }
 
-static void lane(const struct print *p, const struct kb_inst *i, size_t k, int number, struct buf *out)
+static enum print_level lane(const struct print *p, const struct kb_inst *i, size_t k, int number,
+                             struct buf *out)
 {
-	const char *text = print_arg(p, i, k);
+	const struct print_value *v = print_arg_value(p, i, k);
 	bool is_bool = i->type.scalar == KB_BOOL;
-	const char *format = text[0] == '(' ? "(%s)[%d]" : "%s[%d]";
-	buf_str(out, is_bool ? "(" : "");
-	buf_printf(out, format, text, number);
-	buf_str(out, is_bool ? " != 0)" : "");
+	buf_printf(out, v->is_name || v->text != v->bare ? "%s[%d]" : "(%s)[%d]", v->text, number);
+	buf_str(out, is_bool ? " != 0" : "");
+	return is_bool ? PRINT_LOOSE : PRINT_PRIMARY;
 }
 
 /* Lanes of scalars, one after another. */
-static void shuffle_scalars(struct print *p, const struct kb_inst *i, struct buf *out)
+static enum print_level shuffle_scalars(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
 	bool is_bool = i->type.scalar == KB_BOOL && i->type.lanes > 1;
-	if (i->type.lanes == 1) {
-		buf_str(out, print_arg(p, i, (size_t)i->lanes[0]));
-		return;
-	}
+	if (i->type.lanes == 1)
+		return print_same(p, i, (size_t)i->lanes[0], out);
 	buf_printf(out, "(%s)", c_type(p, e, i->type.lanes));
 	for (int k = 0; k < i->type.lanes; k++)
 		buf_printf(out, "%s%s%s", k ? ", " : "{", is_bool ? "-(int32_t)" : "",
 		           print_arg(p, i, (size_t)i->lanes[k]));
 	buf_char(out, '}');
+	return PRINT_PRIMARY;
 }
 
-static void shuffle(struct print *p, const struct kb_inst *i, struct buf *out)
+static enum print_level shuffle(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int from = print_arg_type(p, i, 0).lanes;
-	if (from == 1) {
-		shuffle_scalars(p, i, out);
-		return;
-	}
-	if (i->type.lanes == 1) {
-		lane(p, i, i->lanes[0] < from ? 0 : 1, i->lanes[0] % from, out);
-		return;
-	}
+	if (from == 1)
+		return shuffle_scalars(p, i, out);
+	if (i->type.lanes == 1)
+		return lane(p, i, i->lanes[0] < from ? 0 : 1, i->lanes[0] % from, out);
 	(void)c_type(p, c_element_of(i->type.scalar, i->type.lanes), i->type.lanes);
 	buf_printf(out, "__builtin_shufflevector(%s, %s", print_arg(p, i, 0), print_arg(p, i, i->n_args > 1));
 	for (int k = 0; k < i->type.lanes; k++)
 		buf_printf(out, ", %d", i->lanes[k]);
 	buf_char(out, ')');
+	return PRINT_PRIMARY;
 }
 
 /* ---- reductions ---- */
@@ -172,16 +169,16 @@ static void reduce(struct print *p, const struct kb_inst *i, struct buf *out)
 	buf_char(out, ')');
 }
 
-void c_lanes(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level c_lanes(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	switch (i->op) {
-	case KBO_SELECT: select(p, i, out); return;
-	case KBO_SPLAT: splat(p, i, out); return;
-	case KBO_LANE: lane(p, i, 0, i->lane, out); return;
-	case KBO_SHUFFLE: shuffle(p, i, out); return;
-	case KBO_REDUCE: reduce(p, i, out); return;
-	case KBO_CVT: c_convert(p, i, out); return;
-	case KBO_BITCAST: c_bitcast(p, i, out); return;
-	default: c_arith(p, i, out);
+	case KBO_SELECT: return select(p, i, out);
+	case KBO_SPLAT: splat(p, i, out); return PRINT_PRIMARY;
+	case KBO_LANE: return lane(p, i, 0, i->lane, out);
+	case KBO_SHUFFLE: return shuffle(p, i, out);
+	case KBO_REDUCE: reduce(p, i, out); return PRINT_PRIMARY;
+	case KBO_CVT: return c_convert(p, i, out);
+	case KBO_BITCAST: return c_bitcast(p, i, out);
+	default: return c_arith(p, i, out);
 	}
 }

@@ -54,7 +54,7 @@ static struct conversion conversion_of(struct print *p, const struct kb_inst *i,
 	return (struct conversion){p, i, out, print_arg_type(p, i, 0).scalar, i->type.scalar, i->type.lanes};
 }
 
-void opencl_convert(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level opencl_convert(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct conversion c = conversion_of(p, i, out);
 	const char *name = opencl_scalar(c.to, p->options->index_bits);
@@ -62,26 +62,27 @@ void opencl_convert(struct print *p, const struct kb_inst *i, struct buf *out)
 		by_helper(&c, c.to == KB_F16 ? HELPER_F16_OF : HELPER_F16_TO, KB_F32);
 	} else if (c.from == KB_F32) {
 		by_helper(&c, HELPER_INT_OF, c.to);
-	} else if (strcmp(name, opencl_scalar(c.from, p->options->index_bits)) == 0) {
-		print_number(&c);
-	} else {
+	} else if (strcmp(name, opencl_scalar(c.from, p->options->index_bits)) != 0) {
 		open_call(&c, "convert", name);
 		print_number(&c);
 		buf_char(out, ')');
+	} else if (c.from != KB_BOOL || c.lanes == 1) {
+		return print_same(p, i, 0, out);
+	} else {
+		print_number(&c);
 	}
+	return PRINT_PRIMARY;
 }
 
 /* Indices are i64 by contract: their bits are their value. */
-void opencl_bitcast(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level opencl_bitcast(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct conversion c = conversion_of(p, i, out);
-	const char *from = opencl_scalar(c.from, p->options->index_bits);
 	const char *to = opencl_scalar(c.to, p->options->index_bits);
-	if (strcmp(from, to) == 0) {
-		operand(&c);
-		return;
-	}
+	if (strcmp(opencl_scalar(c.from, p->options->index_bits), to) == 0)
+		return print_same(p, i, 0, out);
 	open_call(&c, c.from == KB_INDEX || c.to == KB_INDEX ? "convert" : "as", to);
 	operand(&c);
 	buf_char(out, ')');
+	return PRINT_PRIMARY;
 }

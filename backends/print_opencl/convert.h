@@ -5,7 +5,7 @@
 
 #include "backends/print_opencl/text.h"
 
-void opencl_convert(struct print *p, const struct kb_inst *i, struct buf *out);
-void opencl_bitcast(struct print *p, const struct kb_inst *i, struct buf *out);
+enum print_level opencl_convert(struct print *p, const struct kb_inst *i, struct buf *out);
+enum print_level opencl_bitcast(struct print *p, const struct kb_inst *i, struct buf *out);
 
 #endif

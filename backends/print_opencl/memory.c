@@ -48,7 +48,7 @@ static void element(struct buf *out, enum kb_scalar s, const struct opencl_addre
 	element_pointer(out, s, at);
 	buf_str(out, ")[");
 	if (at->index && disp == 0) {
-		print_bare(at->index, out);
+		buf_str(out, at->bare_index);
 	} else if (at->index) {
 		buf_str(out, at->index);
 		print_disp(out, disp);
@@ -88,7 +88,8 @@ static void load_elements(struct buf *out, const struct kb_inst *i, const struct
 	buf_char(out, ')');
 }
 
-void opencl_load(struct buf *out, const struct kb_inst *i, const struct opencl_address *at, int index_bits)
+enum print_level opencl_load(struct buf *out, const struct kb_inst *i, const struct opencl_address *at,
+                             int index_bits)
 {
 	enum kb_scalar s = i->type.scalar;
 	bool narrow = is_narrowed(s, index_bits);
@@ -104,6 +105,7 @@ void opencl_load(struct buf *out, const struct kb_inst *i, const struct opencl_a
 		load_elements(out, i, at);
 	}
 	buf_str(out, narrow ? ")" : "");
+	return narrow || i->type.lanes == 1 || i->op == KBO_LOAD ? PRINT_PRIMARY : PRINT_SUM;
 }
 
 static void stored_value(struct buf *out, struct kb_type t, const char *value, int index_bits)
@@ -137,12 +139,13 @@ void opencl_store(struct buf *out, const struct kb_inst *i, const struct opencl_
 	}
 }
 
-void opencl_ptr_add(struct buf *out, const struct opencl_address *at)
+enum print_level opencl_ptr_add(struct buf *out, const struct opencl_address *at)
 {
 	buf_str(out, at->ptr);
 	if (at->index)
 		buf_printf(out, " + %s", at->index);
 	print_disp(out, at->disp);
+	return at->index || at->disp ? PRINT_SUM : PRINT_PRIMARY;
 }
 
 void opencl_array(struct buf *out, const struct kb_inst *i, const char *name)

@@ -13,19 +13,21 @@
 struct opencl_address {
 	struct space_pointer pointer;
 	const char *ptr;
-	const char *index; /* elements; NULL: 0 */
-	int64_t disp;      /* elements */
+	const char *index;      /* elements; NULL: 0 */
+	const char *bare_index; /* between brackets */
+	int64_t disp;           /* elements */
 };
 
 /* "__global const uchar *", without the name. */
 void opencl_pointer_type(struct buf *out, struct space_pointer p);
 /* LOAD, LOAD_SPLAT, LOAD_PART: an expression. */
-void opencl_load(struct buf *out, const struct kb_inst *i, const struct opencl_address *at, int index_bits);
+enum print_level opencl_load(struct buf *out, const struct kb_inst *i, const struct opencl_address *at,
+                             int index_bits);
 /* STORE, STORE_PART: statements with their semicolons, each begun by `indent`, ended by a newline. */
 void opencl_store(struct buf *out, const struct kb_inst *i, const struct opencl_address *at,
                   const char *value, int index_bits, const char *indent);
 /* PTR_ADD: an expression; index and disp in bytes. */
-void opencl_ptr_add(struct buf *out, const struct opencl_address *at);
+enum print_level opencl_ptr_add(struct buf *out, const struct opencl_address *at);
 /* LOCAL, SHARED: the declaration of an array of the name. */
 void opencl_array(struct buf *out, const struct kb_inst *i, const char *name);
 /* Data of the record as an array in constant memory. */

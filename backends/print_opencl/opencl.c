@@ -109,41 +109,13 @@ static const char *refuse(const struct print *p, const struct kb_func *f)
 
 /* ---- expressions ---- */
 
-static bool is_word(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-	       c == '.';
-}
-
-/* Behind the parenthesis that closes the one at s. */
-static const char *behind_group(const char *s)
-{
-	int depth = 0;
-	do {
-		depth += (*s == '(') - (*s == ')');
-		s++;
-	} while (*s && depth > 0);
-	return s;
-}
-
-/* A name, a number, a call, or a group. */
-static bool is_primary(const char *s)
-{
-	char before = '\0';
-	bool is_number = *s >= '0' && *s <= '9';
-	for (; is_word(*s) || (is_number && *s == '-' && before == 'p'); s++)
-		before = *s;
-	if (*s == '(')
-		s = behind_group(s);
-	return *s == '\0';
-}
-
 static struct opencl_address address(const struct print *p, const struct kb_inst *i, size_t k)
 {
 	int64_t c;
 	bool zero = print_const_arg(p, i, k + 1, &c) && c == 0;
+	const struct print_value *index = print_arg_value(p, i, k + 1);
 	return (struct opencl_address){print_arg_space(p, i, k), print_arg(p, i, k),
-	                               zero ? NULL : print_arg(p, i, k + 1), i->imm};
+	                               zero ? NULL : index->text, index->bare, i->imm};
 }
 
 /* Octal escapes end after three digits. */
@@ -157,54 +129,29 @@ static void print_string(const char *text, struct buf *out)
 	buf_char(out, '"');
 }
 
-static void print_raw(struct print *p, const struct kb_inst *i, struct buf *out)
+static enum print_level print_expr(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	if (i->op == KBO_LOAD || i->op == KBO_LOAD_SPLAT || i->op == KBO_LOAD_PART) {
-		struct opencl_address at = address(p, i, 0);
-		opencl_load(out, i, &at, p->options->index_bits);
-	} else if (i->op == KBO_PTR_APART) {
-		buf_str(out, print_arg(p, i, 0));
-	} else if (i->op == KBO_PTR_ADD) {
-		struct opencl_address at = address(p, i, 0);
-		opencl_ptr_add(out, &at);
-	} else {
-		opencl_expression(p, i, out);
+	struct opencl_address at;
+	switch (i->op) {
+	case KBO_STRING: print_string(i->name, out); return PRINT_PRIMARY;
+	case KBO_SYMBOL: buf_str(out, print_global(p, i->name)); return PRINT_PRIMARY;
+	case KBO_PTR_APART: return print_same(p, i, 0, out);
+	case KBO_PTR_ADD: at = address(p, i, 0); return opencl_ptr_add(out, &at);
+	case KBO_LOAD:
+	case KBO_LOAD_SPLAT:
+	case KBO_LOAD_PART: at = address(p, i, 0); return opencl_load(out, i, &at, p->options->index_bits);
+	default: return opencl_expression(p, i, out);
 	}
-}
-
-static void print_expr(struct print *p, const struct kb_inst *i, struct buf *out)
-{
-	struct buf raw;
-	if (i->op == KBO_STRING) {
-		print_string(i->name, out);
-		return;
-	}
-	if (i->op == KBO_SYMBOL) {
-		buf_str(out, print_global(p, i->name));
-		return;
-	}
-	buf_init(&raw);
-	print_raw(p, i, &raw);
-	buf_printf(out, is_primary(raw.data) ? "%s" : "(%s)", raw.data);
-	out->failed |= raw.failed;
-	buf_destroy(&raw);
 }
 
 /* ---- statements ---- */
-
-static bool is_name(const char *s)
-{
-	while (is_word(*s) && *s != '.')
-		s++;
-	return *s == '\0';
-}
 
 /* A value that stands in several statements has a name. */
 static const char *named_value(struct print *p, const struct kb_inst *i)
 {
 	const char *value = print_arg(p, i, 0), *name;
 	struct buf type;
-	if (is_name(value))
+	if (print_arg_value(p, i, 0)->is_name)
 		return value;
 	name = print_local_name(p, "part");
 	buf_init(&type);
@@ -264,7 +211,7 @@ static void print_data(struct print *p, const struct kb_data_item *d, const char
 	opencl_data(out, d, name);
 }
 
-/* ---- comments ---- */
+/* ---- places of the model ---- */
 
 static const char *digits(const char *s)
 {
@@ -273,33 +220,14 @@ static const char *digits(const char *s)
 	return s;
 }
 
-/* FILE:LINE:COL and then a space or the end. */
-static bool is_place(const char *text)
-{
-	for (const char *s = strchr(text, ':'); s; s = strchr(s + 1, ':')) {
-		const char *line = digits(s + 1);
-		const char *column = *line == ':' ? digits(line + 1) : line;
-		bool ends = *column == ' ' || *column == '\0';
-		if (s > text && line > s + 1 && column > line + 1 && ends)
-			return true;
-	}
-	return false;
-}
-
-static void print_comment_text(struct buf *out, const char *text, const char *forbidden)
-{
-	for (; *text; text++)
-		buf_char(out, (unsigned char)*text < ' ' || strchr(forbidden, *text) ? ' ' : *text);
-}
-
-/* The name of a file for messages of compilers, else a comment. */
+/* The name of a file, for messages of compilers. */
 static void print_place(struct print *p, const char *text)
 {
 	struct buf clean;
 	buf_init(&clean);
-	bool place = is_place(text);
-	print_comment_text(&clean, text, place ? "\"\\?" : "*\\?");
-	print_line(p, place ? "#line 1 \"%s\"" : "/* %s */", clean.data);
+	for (const char *s = text; *s; s++)
+		buf_char(&clean, (unsigned char)*s < ' ' || strchr("\"\\?", *s) ? ' ' : *s);
+	print_line(p, "#line 1 \"%s\"", clean.data);
 	p->body.failed |= clean.failed;
 	buf_destroy(&clean);
 }
@@ -421,7 +349,7 @@ const struct cfamily_dialect_table *cfamily_opencl(void)
 	        .array = print_array,
 	        .array_text = array_text,
 	        .data = print_data,
-	        .comment = print_place,
+	        .place = print_place,
 	        .reserved = reserved,
 	        .is_reserved = is_reserved,
 	};

@@ -124,35 +124,35 @@ static bool goes_unsigned(enum kb_bin op, enum kb_scalar s)
 	return shifts || (wraps && is_wrapping(s));
 }
 
-/* x + (-1) of indices reads better as x - 1 */
-static bool print_less(const struct expr *e)
+/* a op b; x + (-1) of indices reads better as x - 1 */
+static enum print_level plain_bin(const struct expr *e)
 {
+	enum kb_bin op = e->inst->bin;
+	bool is_sum = op == KB_ADD && e->inst->type.scalar == KB_INDEX && e->inst->type.lanes == 1;
 	int64_t c;
-	bool is_sum = e->inst->bin == KB_ADD && e->inst->type.scalar == KB_INDEX && e->inst->type.lanes == 1;
-	if (!is_sum || !print_const_arg(e->p, e->inst, 1, &c) || c >= 0 || c == INT64_MIN)
-		return false;
-	buf_printf(e->out, "%s - %lld%s", arg(e, 0), (long long)-c, e->index_bits == 64 ? "L" : "");
-	return true;
+	if (is_sum && print_const_arg(e->p, e->inst, 1, &c) && c < 0 && c != INT64_MIN)
+		buf_printf(e->out, "%s - %lld%s", arg(e, 0), (long long)-c, e->index_bits == 64 ? "L" : "");
+	else
+		buf_printf(e->out, "%s %s %s", arg(e, 0), kb_bin_sign(op), arg(e, 1));
+	return op == KB_AND || op == KB_OR || op == KB_XOR || op == KB_SAR ? PRINT_LOOSE : PRINT_SUM;
 }
 
-static void print_bin(const struct expr *e)
+static enum print_level print_bin(const struct expr *e)
 {
 	enum kb_bin op = e->inst->bin;
 	enum kb_scalar s = e->inst->type.scalar;
-	const char *text = kb_bin_sign(op);
-	if (print_less(e))
-		return;
 	bool picks = op == KB_MIN || op == KB_MAX;
 	if (picks && s == KB_F32) {
 		call_helper(e, op == KB_MIN ? HELPER_LESSER : HELPER_GREATER);
 	} else if (picks) {
-		buf_str(e->out, op == KB_MIN ? "min" : "max");
+		buf_str(e->out, kb_bin_name(op));
 		call_args(e);
 	} else if (goes_unsigned(op, s)) {
-		unsigned_bin(e, text);
+		unsigned_bin(e, kb_bin_sign(op));
 	} else {
-		buf_printf(e->out, "%s %s %s", arg(e, 0), text, arg(e, 1));
+		return plain_bin(e);
 	}
+	return PRINT_PRIMARY;
 }
 
 /* as_int(-as_uint(a)), as_int(abs(a)) */
@@ -181,28 +181,30 @@ static void print_not(const struct expr *e)
 	buf_printf(e->out, "~%s", arg(e, 0));
 }
 
-static void print_un(const struct expr *e)
+static enum print_level print_un(const struct expr *e)
 {
 	bool is_float = e->inst->type.scalar == KB_F32;
 	const char *a = arg(e, 0);
 	switch (e->inst->un) {
 	case KB_NEG:
-		if (is_float)
-			buf_printf(e->out, "-%s", a);
-		else
+		if (!is_float) {
 			wrapped_un(e, "-", true);
-		return;
+			return PRINT_PRIMARY;
+		}
+		buf_printf(e->out, "-%s", a);
+		return PRINT_SUM;
 	case KB_ABS:
 		if (is_float)
 			buf_printf(e->out, "fabs(%s)", a);
 		else
 			wrapped_un(e, "abs", false);
-		return;
-	case KB_SQRT: buf_printf(e->out, "sqrt(%s)", a); return;
-	case KB_FLOOR: buf_printf(e->out, "floor(%s)", a); return;
-	case KB_CEIL: buf_printf(e->out, "ceil(%s)", a); return;
-	case KB_NOT: print_not(e); return;
+		return PRINT_PRIMARY;
+	case KB_SQRT:
+	case KB_FLOOR:
+	case KB_CEIL: buf_printf(e->out, "%s(%s)", kb_un_name(e->inst->un), a); return PRINT_PRIMARY;
+	case KB_NOT: print_not(e); return PRINT_SUM;
 	}
+	return PRINT_PRIMARY;
 }
 
 /* Bytes of a lane as it is carried. */
@@ -227,25 +229,29 @@ static int lane_bytes(enum kb_scalar s, int index_bits)
 	return 0;
 }
 
-static void print_cmp(const struct expr *e)
+static enum print_level print_cmp(const struct expr *e)
 {
 	struct kb_type t = print_arg_type(e->p, e->inst, 0);
 	const char *op = kb_cmp_sign(e->inst->cmp);
 	/* lanes of the mask are as wide as what was compared */
-	if (t.lanes > 1 && lane_bytes(t.scalar, e->index_bits) != 4)
+	bool converts = t.lanes > 1 && lane_bytes(t.scalar, e->index_bits) != 4;
+	if (converts)
 		buf_printf(e->out, "convert_int%d(%s %s %s)", t.lanes, arg(e, 0), op, arg(e, 1));
 	else
 		buf_printf(e->out, "%s %s %s", arg(e, 0), op, arg(e, 1));
+	return converts ? PRINT_PRIMARY : PRINT_LOOSE;
 }
 
-static void print_select(const struct expr *e)
+static enum print_level print_select(const struct expr *e)
 {
 	struct kb_type t = e->inst->type;
 	const char *c = arg(e, 0), *a = arg(e, 1), *b = arg(e, 2);
 	int bytes = lane_bytes(t.scalar, e->index_bits);
-	if (t.lanes == 1)
+	if (t.lanes == 1) {
 		buf_printf(e->out, "%s ? %s : %s", c, a, b);
-	else if (bytes == 4)
+		return PRINT_LOOSE;
+	}
+	if (bytes == 4)
 		buf_printf(e->out, "select(%s, %s, %s)", b, a, c);
 	else
 		buf_printf(e->out, "select(%s, %s, convert_%s%d(%s))", b, a,
@@ -253,6 +259,7 @@ static void print_select(const struct expr *e)
 		           : bytes == 2 ? "short"
 		                        : "long",
 		           t.lanes, c);
+	return PRINT_PRIMARY;
 }
 
 static void print_reduce(const struct expr *e)
@@ -263,17 +270,18 @@ static void print_reduce(const struct expr *e)
 
 /* ---- constants and vectors ---- */
 
-static void print_int(const struct expr *e)
+static enum print_level print_int(const struct expr *e)
 {
 	struct kb_type t = e->inst->type;
 	int64_t v = e->inst->imm;
 	bool is_wide = t.scalar == KB_I64 || (t.scalar == KB_INDEX && e->index_bits == 64);
 	if (v == INT64_MIN)
-		buf_str(e->out, "(-0x7fffffffffffffffL - 1)");
+		buf_str(e->out, "-0x7fffffffffffffffL - 1");
 	else if (v == INT32_MIN && !is_wide)
-		buf_str(e->out, "(-0x7fffffff - 1)");
+		buf_str(e->out, "-0x7fffffff - 1");
 	else
-		buf_printf(e->out, v < 0 ? "(%lld%s)" : "%lld%s", (long long)v, is_wide ? "L" : "");
+		buf_printf(e->out, "%lld%s", (long long)v, is_wide ? "L" : "");
+	return v < 0 ? PRINT_SUM : PRINT_PRIMARY;
 }
 
 /* Whole numbers as such, others by their digits of base 16, which are exact. */
@@ -291,17 +299,17 @@ static void print_magnitude(struct buf *out, uint32_t bits)
 }
 
 /* Infinities and NaN by their bits, which no option of a compiler may take for impossible. */
-static void print_float(struct buf *out, float v)
+static enum print_level print_float(struct buf *out, float v)
 {
 	uint32_t bits;
 	memcpy(&bits, &v, sizeof bits);
 	if (!isfinite(v)) {
 		buf_printf(out, "as_float(0x%08xu)", (unsigned)bits);
-		return;
+		return PRINT_PRIMARY;
 	}
-	buf_str(out, bits >> 31 ? "(-" : "");
+	buf_str(out, bits >> 31 ? "-" : "");
 	print_magnitude(out, bits & 0x7fffffff);
-	buf_str(out, bits >> 31 ? ")" : "");
+	return bits >> 31 ? PRINT_SUM : PRINT_PRIMARY;
 }
 
 static void vector_begin(const struct expr *e)
@@ -311,84 +319,92 @@ static void vector_begin(const struct expr *e)
 	buf_str(e->out, ")(");
 }
 
-static void print_lane_ids(const struct expr *e)
+static enum print_level print_lane_ids(const struct expr *e)
 {
 	int lanes = e->inst->type.lanes;
 	if (lanes == 1) {
 		buf_char(e->out, '0');
-		return;
+		return PRINT_PRIMARY;
 	}
 	vector_begin(e);
 	for (int i = 0; i < lanes; i++)
 		buf_printf(e->out, "%s%d", i ? ", " : "", i);
 	buf_char(e->out, ')');
+	return PRINT_SUM;
 }
 
-static void print_splat(const struct expr *e)
+static enum print_level print_splat(const struct expr *e)
 {
-	if (e->inst->type.lanes == 1) {
-		buf_str(e->out, arg(e, 0));
-		return;
-	}
+	if (e->inst->type.lanes == 1)
+		return print_same(e->p, e->inst, 0, e->out);
 	vector_begin(e);
 	buf_printf(e->out, "%s%s)", e->inst->type.scalar == KB_BOOL ? "-" : "", arg(e, 0));
+	return PRINT_SUM;
 }
 
-static void print_lane(const struct expr *e, const char *vector, int lane)
+static enum print_level print_lane(const struct expr *e, const char *vector, int lane)
 {
-	buf_printf(e->out, e->inst->type.scalar == KB_BOOL ? "(%s.s%x & 1)" : "%s.s%x", vector,
-	           (unsigned)lane);
+	bool is_bool = e->inst->type.scalar == KB_BOOL;
+	buf_printf(e->out, is_bool ? "%s.s%x & 1" : "%s.s%x", vector, (unsigned)lane);
+	return is_bool ? PRINT_LOOSE : PRINT_PRIMARY;
 }
 
 /* Lanes of one vector: v.s0213 */
 static void print_swizzle(const struct expr *e)
 {
-	int n = e->inst->type.lanes;
 	buf_printf(e->out, "%s.s", arg(e, 0));
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < e->inst->type.lanes; i++)
 		buf_printf(e->out, "%x", (unsigned)e->inst->lanes[i]);
 }
 
-static void print_shuffle(const struct expr *e)
+static enum print_level print_shuffle(const struct expr *e)
 {
 	int from = print_arg_type(e->p, e->inst, 0).lanes, n = e->inst->type.lanes;
 	const int *lanes = e->inst->lanes;
-	if (n == 1 && from == 1) {
-		buf_str(e->out, arg(e, (size_t)lanes[0]));
-	} else if (n == 1) {
-		print_lane(e, arg(e, (size_t)(lanes[0] / from)), lanes[0] % from);
-	} else if (e->inst->n_args == 1 && from > 1) {
+	if (n == 1 && from == 1)
+		return print_same(e->p, e->inst, (size_t)lanes[0], e->out);
+	if (n == 1)
+		return print_lane(e, arg(e, (size_t)(lanes[0] / from)), lanes[0] % from);
+	if (e->inst->n_args == 1 && from > 1) {
 		print_swizzle(e);
 	} else {
 		opencl_shuffle_helper(e->p, e->inst, e->out);
 		call_args(e);
 	}
+	return PRINT_PRIMARY;
 }
 
 /* ---- one operation ---- */
 
-void opencl_expression(struct print *p, const struct kb_inst *i, struct buf *out)
+/* Numbers of groups are size_t. */
+static enum print_level group_number(const struct expr *e, const char *function)
+{
+	buf_printf(e->out, "(idx)%s(0)", function);
+	return PRINT_SUM;
+}
+
+enum print_level opencl_expression(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	const struct expr all = {p, i, out, p->options->index_bits}, *e = &all;
 	switch (i->op) {
-	case KBO_CONST_INT: print_int(e); return;
-	case KBO_CONST_FLOAT: print_float(out, (float)i->fimm); return;
-	case KBO_NULL: buf_char(e->out, '0'); return;
-	case KBO_LANE_IDS: print_lane_ids(e); return;
-	case KBO_BIN: print_bin(e); return;
-	case KBO_UN: print_un(e); return;
-	case KBO_FMA: call_helper(e, HELPER_FMA); return;
-	case KBO_CMP: print_cmp(e); return;
-	case KBO_SELECT: print_select(e); return;
-	case KBO_SPLAT: print_splat(e); return;
-	case KBO_LANE: print_lane(e, arg(e, 0), e->inst->lane); return;
-	case KBO_CVT: opencl_convert(p, i, out); return;
-	case KBO_BITCAST: opencl_bitcast(p, i, out); return;
-	case KBO_SHUFFLE: print_shuffle(e); return;
-	case KBO_REDUCE: print_reduce(e); return;
-	case KBO_GROUP_ID: buf_str(e->out, "(idx)get_group_id(0)"); return;
-	case KBO_GROUP_COUNT: buf_str(e->out, "(idx)get_num_groups(0)"); return;
-	case KBO_ITEM_ID: buf_str(e->out, "(idx)get_local_id(0)"); return;
-	default: print_fail(p, "this operation in OpenCL C");
+	case KBO_CONST_INT: return print_int(e);
+	case KBO_CONST_FLOAT: return print_float(out, (float)i->fimm);
+	case KBO_NULL: buf_char(e->out, '0'); return PRINT_PRIMARY;
+	case KBO_LANE_IDS: return print_lane_ids(e);
+	case KBO_BIN: return print_bin(e);
+	case KBO_UN: return print_un(e);
+	case KBO_FMA: call_helper(e, HELPER_FMA); return PRINT_PRIMARY;
+	case KBO_CMP: return print_cmp(e);
+	case KBO_SELECT: return print_select(e);
+	case KBO_SPLAT: return print_splat(e);
+	case KBO_LANE: return print_lane(e, arg(e, 0), e->inst->lane);
+	case KBO_CVT: return opencl_convert(p, i, out);
+	case KBO_BITCAST: return opencl_bitcast(p, i, out);
+	case KBO_SHUFFLE: return print_shuffle(e);
+	case KBO_REDUCE: print_reduce(e); return PRINT_PRIMARY;
+	case KBO_GROUP_ID: return group_number(e, "get_group_id");
+	case KBO_GROUP_COUNT: return group_number(e, "get_num_groups");
+	case KBO_ITEM_ID: return group_number(e, "get_local_id");
+	default: print_fail(p, "this operation in OpenCL C"); return PRINT_PRIMARY;
 	}
 }

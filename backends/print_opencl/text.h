@@ -21,8 +21,8 @@ const char *opencl_memory_scalar(enum kb_scalar s);
 void opencl_type(struct buf *out, struct kb_type t, int index_bits);
 
 /* Constants, lane numbers, arithmetic, selects, vectors, conversions, numbers of groups: the value of the
- * instruction, as an expression that may need parentheses. Asks for the helpers it calls. */
-void opencl_expression(struct print *p, const struct kb_inst *i, struct buf *out);
+ * instruction. Asks for the helpers it calls. */
+enum print_level opencl_expression(struct print *p, const struct kb_inst *i, struct buf *out);
 
 /* ---- helpers: functions printed before the first one that calls them ---- */
 enum opencl_helper {

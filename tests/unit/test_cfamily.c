@@ -215,10 +215,25 @@ static void bool_ops(struct kb *k, struct kb_val in, struct kb_val out)
 	}
 }
 
+/* Indices whose operators bind less tightly than the sum with the displacement. */
+static void loose_indices(struct kb *k, struct kb_val in, struct kb_val out)
+{
+	struct sink s = {k, out, 0};
+	struct kb_val x = kb_cvt(k, kb_load(k, KB_I32_T, in, kb_index(k, 0), 0, 0), KB_INDEX);
+	struct kb_val small = kb_bin(k, KB_AND, x, kb_index(k, 3)),
+	              is = kb_cmp(k, KB_LT, small, kb_index(k, 2));
+	struct kb_val one = kb_index(k, 1), two = kb_index(k, 2);
+	static const enum kb_bin ops[] = {KB_AND, KB_OR, KB_SHL, KB_SHR, KB_SAR};
+	for (size_t i = 0; i < TFMC_COUNT(ops); i++)
+		put(&s, kb_load(k, KB_I32_T, in, kb_bin(k, ops[i], small, one), 3, 0));
+	put(&s, kb_load(k, KB_I32_T, in, kb_select(k, is, one, two), 3, 0));
+}
+
 START_TEST(computes_integers)
 {
 	const struct llvm_case cases[] = {{int_ops, NULL, &ints, sizeof(ints), OUT_BYTES},
 	                                  {narrow_ops, NULL, &ints, sizeof(ints), OUT_BYTES},
+	                                  {loose_indices, NULL, &ints, sizeof(ints), OUT_BYTES},
 	                                  {bool_ops, NULL, &ints, sizeof(ints), OUT_BYTES}};
 	c_case_check(cases, TFMC_COUNT(cases));
 }
