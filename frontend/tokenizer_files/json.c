@@ -76,6 +76,45 @@ uint32_t tokenizer_id(struct tokenizer_reader *r, const struct json_node *n, con
 	return TFMC_TOK_NONE;
 }
 
+/* ---- components ---- */
+
+#define NEST_MAX 8
+
+bool tokenizer_is_type(const struct json_node *n, const char *type)
+{
+	const struct json_node *own = json_find(n, "type");
+	return own != NULL && own->kind == JSON_NODE_STRING && strcmp(own->text, type) == 0;
+}
+
+static bool read_sequence(struct tokenizer_reader *r, const struct json_node *n, const char *path,
+                          const char *key, tokenizer_read_fn *each)
+{
+	const struct json_node *list = json_find(n, key);
+	size_t depth = 0;
+	for (const char *c = path; *c; c++)
+		depth += *c == '[';
+	if (list == NULL || list->kind != JSON_NODE_ARRAY || depth >= NEST_MAX)
+		return tokenizer_reject(r, TOKENIZER_WRONG, tokenizer_path(r, path, key), "no list");
+	for (size_t i = 0; i < list->n; i++)
+		if (!each(r, &list->items[i], tokenizer_item(r, path, key, i)))
+			return false;
+	return true;
+}
+
+bool tokenizer_read_part(struct tokenizer_reader *r, const struct json_node *n, const char *path,
+                         const struct tokenizer_part *parts, const char *sequence, tokenizer_read_fn *each)
+{
+	if (n == NULL || n->kind == JSON_NODE_NULL)
+		return true;
+	const char *type = tokenizer_text(r, n, path, "type", "");
+	for (; parts->type != NULL; parts++)
+		if (!strcmp(parts->type, type))
+			return (parts->read == NULL || parts->read(r, n, path)) && !r->failed;
+	return strcmp(type, "Sequence") == 0
+	               ? read_sequence(r, n, path, sequence, each)
+	               : tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "a component of type '%s'", type);
+}
+
 /* ---- the whole ---- */
 
 /* Bytes of a decoder that reads letters, and bytes of a splitter that writes them, must agree. */

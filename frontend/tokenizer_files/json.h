@@ -38,6 +38,17 @@ int64_t tokenizer_int(struct tokenizer_reader *r, const struct json_node *o, con
 /* An id below n_tokens, or NONE after a refusal. */
 uint32_t tokenizer_id(struct tokenizer_reader *r, const struct json_node *n, const char *path);
 
+/* A component, by its type. Absent or null says nothing; a Sequence has others under a key of its own. */
+typedef bool tokenizer_read_fn(struct tokenizer_reader *r, const struct json_node *n, const char *path);
+struct tokenizer_part {
+	const char *type;        /* NULL: the end of a list of them */
+	tokenizer_read_fn *read; /* NULL: changes nothing */
+};
+bool tokenizer_is_type(const struct json_node *n, const char *type);
+/* Other types than those of the parts are refused. */
+bool tokenizer_read_part(struct tokenizer_reader *r, const struct json_node *n, const char *path,
+                         const struct tokenizer_part *parts, const char *sequence, tokenizer_read_fn *each);
+
 bool tokenizer_read_normalizer(struct tokenizer_reader *r, const struct json_node *n, const char *path);
 bool tokenizer_read_splitter(struct tokenizer_reader *r, const struct json_node *n, const char *path);
 bool tokenizer_read_decoder(struct tokenizer_reader *r, const struct json_node *n, const char *path);

@@ -74,13 +74,12 @@ static uint32_t named_id(struct tokenizer_reader *r, const struct json_node *n, 
 	return tokenizer_id(r, ok ? &pair->items[1] : NULL, tokenizer_path(r, path, key));
 }
 
-static bool read_cls_sep(struct tokenizer_reader *r, const struct json_node *n, const char *path,
-                         bool roberta)
+static bool read_cls_sep(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	const struct tokenizer_named_id names[] = {{"cls_token", named_id(r, n, path, "cls")},
 	                                           {"sep_token", named_id(r, n, path, "sep")},
 	                                           {NULL, 0}};
-	if (roberta)
+	if (tokenizer_is_type(n, "RobertaProcessing"))
 		tokenizer_set_template(r->desc, TOKENIZER_TEMPLATE_ROBERTA, names);
 	else
 		tokenizer_set_template(r->desc, TOKENIZER_TEMPLATE_BERT, names);
@@ -89,26 +88,14 @@ static bool read_cls_sep(struct tokenizer_reader *r, const struct json_node *n, 
 
 bool tokenizer_read_template(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
-	if (n == NULL || n->kind == JSON_NODE_NULL)
-		return true;
-	const char *type = tokenizer_text(r, n, path, "type", "");
-	if (!strcmp(type, "TemplateProcessing"))
-		return read_processing(r, n, path);
-	if (!strcmp(type, "BertProcessing") || !strcmp(type, "RobertaProcessing"))
-		return read_cls_sep(r, n, path, type[0] == 'R');
-	if (!strcmp(type, "ByteLevel"))
-		return true; /* trims offsets, which nobody asks for */
-	const struct json_node *list = json_find(n, "processors");
-	if (strcmp(type, "Sequence") != 0 || list == NULL)
-		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "a component of type '%s'", type);
-	for (size_t i = 0; i < list->n; i++) {
-		const struct json_node *each = &list->items[i];
-		if (json_find(each, "processors") != NULL)
-			return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "a sequence in a sequence");
-		if (!tokenizer_read_template(r, each, tokenizer_item(r, path, "processors", i)))
-			return false;
-	}
-	return true;
+	static const struct tokenizer_part parts[] = {
+	        {"TemplateProcessing", read_processing},
+	        {"BertProcessing", read_cls_sep},
+	        {"RobertaProcessing", read_cls_sep},
+	        {"ByteLevel", NULL}, /* trims offsets, which nobody asks for */
+	        {NULL, NULL},
+	};
+	return tokenizer_read_part(r, n, path, parts, "processors", tokenizer_read_template);
 }
 
 /* ---- decoders ---- */
@@ -153,36 +140,28 @@ static bool read_strip(struct tokenizer_reader *r, const struct json_node *n, co
 	return true;
 }
 
+static bool read_suffix(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	(void)n, (void)path;
+	r->desc->flags |= TFMC_TOK_H_DECODE_SUFFIX;
+	return true;
+}
+
 bool tokenizer_read_decoder(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
-	if (n == NULL || n->kind == JSON_NODE_NULL)
-		return true;
-	const char *type = tokenizer_text(r, n, path, "type", "");
-	r->has_decoder = true;
-	if (!strcmp(type, "ByteLevel") || !strcmp(type, "Fuse") || !strcmp(type, "ByteFallback"))
-		return !r->failed; /* follow from the pieces */
-	if (!strcmp(type, "WordPiece"))
-		return read_wordpiece(r, n, path);
-	if (!strcmp(type, "Metaspace"))
-		return read_metaspace(r, n, path);
-	if (!strcmp(type, "Replace"))
-		return read_replace(r, n, path);
-	if (!strcmp(type, "Strip"))
-		return read_strip(r, n, path);
-	if (!strcmp(type, "BPEDecoder")) {
-		r->desc->flags |= TFMC_TOK_H_DECODE_SUFFIX;
-		return true;
-	}
-	const struct json_node *list = json_find(n, "decoders");
-	if (strcmp(type, "Sequence") != 0 || list == NULL)
-		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "a component of type '%s'", type);
-	for (size_t i = 0; i < list->n; i++) {
-		if (json_find(&list->items[i], "decoders") != NULL)
-			return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "a sequence in a sequence");
-		if (!tokenizer_read_decoder(r, &list->items[i], tokenizer_item(r, path, "decoders", i)))
-			return false;
-	}
-	return true;
+	static const struct tokenizer_part parts[] = {
+	        {"ByteLevel", NULL}, /* these follow from the pieces */
+	        {"Fuse", NULL},
+	        {"ByteFallback", NULL},
+	        {"WordPiece", read_wordpiece},
+	        {"Metaspace", read_metaspace},
+	        {"Replace", read_replace},
+	        {"Strip", read_strip},
+	        {"BPEDecoder", read_suffix},
+	        {NULL, NULL},
+	};
+	r->has_decoder = r->has_decoder || (n != NULL && n->kind != JSON_NODE_NULL);
+	return tokenizer_read_part(r, n, path, parts, "decoders", tokenizer_read_decoder);
 }
 
 /* ---- base64 ---- */

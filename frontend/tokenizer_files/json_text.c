@@ -9,14 +9,6 @@
 #include "frontend/tokenizer_files/class.h"
 #include "frontend/tokenizer/pattern.h"
 
-#define NEST_MAX 8
-
-typedef bool read_part(struct tokenizer_reader *r, const struct json_node *n, const char *path);
-struct part {
-	const char *type;
-	read_part *read;
-};
-
 static const struct tokenizer_string nothing = {"", 0};
 
 static bool normalize_with(struct tokenizer_reader *r, const char *path, enum tfmc_tok_normalize kind,
@@ -37,34 +29,6 @@ static bool split_with(struct tokenizer_reader *r, const char *path, enum tfmc_t
 		flags |= TFMC_TOK_LETTERS;
 	return tokenizer_add_split(r->desc, kind, flags, a) ||
 	       tokenizer_reject(r, TOKENIZER_WRONG, path, "more than %u operations", TFMC_TOK_OPS_MAX);
-}
-
-static bool dispatch(struct tokenizer_reader *r, const struct json_node *n, const char *path,
-                     const struct part *parts, size_t n_parts)
-{
-	if (n == NULL || n->kind == JSON_NODE_NULL)
-		return true;
-	const char *type = tokenizer_text(r, n, path, "type", "");
-	for (size_t i = 0; i < n_parts; i++)
-		if (!strcmp(parts[i].type, type))
-			return parts[i].read(r, n, path) && !r->failed;
-	return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "a component of type '%s'", type);
-}
-
-/* Each member of a Sequence. */
-static bool read_sequence(struct tokenizer_reader *r, const struct json_node *n, const char *path,
-                          const char *key, read_part *each)
-{
-	const struct json_node *list = json_find(n, key);
-	size_t depth = 0;
-	for (const char *c = path; *c; c++)
-		depth += *c == '[';
-	if (list == NULL || list->kind != JSON_NODE_ARRAY || depth >= NEST_MAX)
-		return tokenizer_reject(r, TOKENIZER_WRONG, tokenizer_path(r, path, key), "no list");
-	for (size_t i = 0; i < list->n; i++)
-		if (!each(r, &list->items[i], tokenizer_item(r, path, key, i)))
-			return false;
-	return true;
 }
 
 /* ---- normalizers ---- */
@@ -157,11 +121,6 @@ static bool read_bert(struct tokenizer_reader *r, const struct json_node *n, con
 	return ok;
 }
 
-static bool read_normalizers(struct tokenizer_reader *r, const struct json_node *n, const char *path)
-{
-	return read_sequence(r, n, path, "normalizers", tokenizer_read_normalizer);
-}
-
 bool tokenizer_read_normalizer(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	static const struct {
@@ -171,15 +130,14 @@ bool tokenizer_read_normalizer(struct tokenizer_reader *r, const struct json_nod
 	             {"NFKC", TFMC_TOK_NFKC},       {"NFKD", TFMC_TOK_NFKD},
 	             {"Lowercase", TFMC_TOK_LOWER}, {"StripAccents", TFMC_TOK_STRIP_MARKS},
 	             {"Nmt", TFMC_TOK_NMT}};
-	static const struct part parts[] = {
+	static const struct tokenizer_part parts[] = {
 	        {"Prepend", read_prepend},      {"Strip", read_strip},         {"Replace", read_replace},
-	        {"Precompiled", read_charsmap}, {"BertNormalizer", read_bert}, {"Sequence", read_normalizers},
+	        {"Precompiled", read_charsmap}, {"BertNormalizer", read_bert}, {NULL, NULL},
 	};
-	const struct json_node *type = json_find(n, "type");
-	for (size_t i = 0; type != NULL && type->kind == JSON_NODE_STRING && i < TFMC_COUNT(plain); i++)
-		if (!strcmp(plain[i].type, type->text))
+	for (size_t i = 0; i < TFMC_COUNT(plain); i++)
+		if (tokenizer_is_type(n, plain[i].type))
 			return normalize_with(r, path, plain[i].kind, 0, nothing, nothing);
-	return dispatch(r, n, path, parts, TFMC_COUNT(parts));
+	return tokenizer_read_part(r, n, path, parts, "normalizers", tokenizer_read_normalizer);
 }
 
 /* ---- splitters ---- */
@@ -268,25 +226,6 @@ static bool read_metaspace(struct tokenizer_reader *r, const struct json_node *n
 	        split_with(r, path, TFMC_TOK_MATCH_TEXT, TFMC_TOK_WITH_NEXT, tokenizer_string(mark)));
 }
 
-static bool read_bert_split(struct tokenizer_reader *r, const struct json_node *n, const char *path)
-{
-	(void)n;
-	return split_with(r, path, TFMC_TOK_MATCH_SPACE, TFMC_TOK_REMOVED, nothing) &&
-	       split_with(r, path, TFMC_TOK_MATCH_PUNCTUATION, TFMC_TOK_ISOLATED, nothing);
-}
-
-static bool read_whitespace(struct tokenizer_reader *r, const struct json_node *n, const char *path)
-{
-	(void)n;
-	return split_with(r, path, TFMC_TOK_SPLIT_WORDS, 0, nothing);
-}
-
-static bool read_whitespace_split(struct tokenizer_reader *r, const struct json_node *n, const char *path)
-{
-	(void)n;
-	return split_with(r, path, TFMC_TOK_MATCH_SPACE, TFMC_TOK_REMOVED, nothing);
-}
-
 static bool read_delimiter(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	const char *text = tokenizer_text(r, n, path, "delimiter", "");
@@ -309,24 +248,23 @@ static bool read_digits(struct tokenizer_reader *r, const struct json_node *n, c
 	                  nothing);
 }
 
-static bool read_splitters(struct tokenizer_reader *r, const struct json_node *n, const char *path)
-{
-	return read_sequence(r, n, path, "pretokenizers", tokenizer_read_splitter);
-}
-
 bool tokenizer_read_splitter(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
-	static const struct part parts[] = {
+	static const struct tokenizer_part parts[] = {
 	        {"ByteLevel", read_byte_level},
 	        {"Split", read_split},
 	        {"Metaspace", read_metaspace},
-	        {"BertPreTokenizer", read_bert_split},
-	        {"Whitespace", read_whitespace},
-	        {"WhitespaceSplit", read_whitespace_split},
 	        {"CharDelimiterSplit", read_delimiter},
 	        {"Punctuation", read_punctuation},
 	        {"Digits", read_digits},
-	        {"Sequence", read_splitters},
+	        {NULL, NULL},
 	};
-	return dispatch(r, n, path, parts, TFMC_COUNT(parts));
+	if (tokenizer_is_type(n, "Whitespace"))
+		return split_with(r, path, TFMC_TOK_SPLIT_WORDS, 0, nothing);
+	if (tokenizer_is_type(n, "WhitespaceSplit"))
+		return split_with(r, path, TFMC_TOK_MATCH_SPACE, TFMC_TOK_REMOVED, nothing);
+	if (tokenizer_is_type(n, "BertPreTokenizer"))
+		return split_with(r, path, TFMC_TOK_MATCH_SPACE, TFMC_TOK_REMOVED, nothing) &&
+		       split_with(r, path, TFMC_TOK_MATCH_PUNCTUATION, TFMC_TOK_ISOLATED, nothing);
+	return tokenizer_read_part(r, n, path, parts, "pretokenizers", tokenizer_read_splitter);
 }
