@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads the sources of the weight map from YAML. Numbers are expressions over
- * the parameters of the model and are evaluated here, once.
+ * Sources of the weight map: read from YAML, where numbers are expressions over the parameters of the model
+ * that are evaluated once, and built for each parameter.
  */
 #include "frontend/weights/entry.h"
 
@@ -9,14 +9,14 @@
 
 #define ENTRY_DEPTH_MAX 16 /* nested any, concat, stack */
 
-static bool fail(const struct weight_entry_reader *r, struct loc loc, const char *what)
+bool weight_fail(const struct weight_entry_reader *r, struct loc loc, const char *what)
 {
 	diag_error(r->cx, loc, DIAG_MAP, "%s", what);
 	return false;
 }
 
-static struct weight_template *read_name(struct weight_entry_reader *r, const struct yaml_node *node,
-                                         const char *what)
+const struct weight_template *weight_read_name(struct weight_entry_reader *r, const struct yaml_node *node,
+                                               const char *what)
 {
 	struct weight_template *t = ARENA_NEW(r->arena, struct weight_template);
 	if (!yaml_expect(r->cx, node, YAML_SCALAR, what) || t == NULL ||
@@ -31,14 +31,9 @@ static struct weight_template *read_name(struct weight_entry_reader *r, const st
 
 /* ---- integers in mappings ---- */
 
-struct int_member {
-	const char *key;
-	int64_t *out;
-};
-
 /* A mapping with exactly these integer keys. */
-static bool read_ints(const struct weight_entry_reader *r, const struct yaml_node *node, const char *what,
-                      const struct int_member *members, size_t n)
+bool weight_read_ints(const struct weight_entry_reader *r, const struct yaml_node *node, const char *what,
+                      const struct weight_int *members, size_t n)
 {
 	const char *keys[4];
 	bool ok = true;
@@ -59,147 +54,12 @@ static bool read_ints(const struct weight_entry_reader *r, const struct yaml_nod
 	return ok;
 }
 
-/* ---- steps ---- */
-
-static bool read_index(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_step *s)
-{
-	const struct yaml_node *at = yaml_find(node, "at");
-	bool filled = at != NULL && at->kind == YAML_SCALAR && strchr(at->text, '{') != NULL;
-	const struct int_member members[] = {{"axis", &s->axis}, {"at", filled ? NULL : &s->begin}};
-	if (!read_ints(r, node, "index", members, 2))
-		return false;
-	if (filled)
-		s->name = read_name(r, at, "at");
-	return !filled || s->name != NULL;
-}
-
-static bool read_slice(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_step *s)
-{
-	const struct int_member members[] = {{"axis", &s->axis}, {"begin", &s->begin}, {"end", &s->end}};
-	return read_ints(r, node, "slice", members, 3);
-}
-
-static bool read_split(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_step *s)
-{
-	const struct int_member members[] = {{"axis", &s->axis}, {"part", &s->begin}, {"of", &s->end}};
-	if (!read_ints(r, node, "split", members, 3))
-		return false;
-	if (s->end < 1 || s->begin < 0 || s->begin >= s->end)
-		return fail(r, node->loc, "'split' wants part from 0 to of - 1");
-	return true;
-}
-
-static bool read_dims(struct weight_entry_reader *r, const struct yaml_node *node, const char *what,
-                      struct weight_step *s)
-{
-	bool ok = true;
-	if (!yaml_expect(r->cx, node, YAML_SEQUENCE, what))
-		return false;
-	if (node->n > IR_RANK_MAX)
-		return fail(r, node->loc,
-		            arena_printf(r->arena, "'%s' wants at most %d dims", what, IR_RANK_MAX));
-	s->rank = (int)node->n;
-	for (size_t i = 0; i < node->n; i++)
-		ok = expr_read_int(r->env, node->items[i], what, &s->dims[i]) && ok;
-	return ok;
-}
-
-/* A list of axes in their new order; true: the last two change places, false: nothing does. */
-static bool read_transpose(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_step *s)
-{
-	unsigned seen = 0;
-	bool swap = false;
-	if (node->kind != YAML_SEQUENCE) {
-		if (!expr_read_bool(r->env, node, "transpose", &swap))
-			return false;
-		s->rank = swap ? 0 : -1;
-		return true;
-	}
-	if (!read_dims(r, node, "transpose", s))
-		return false;
-	for (int i = 0; i < s->rank; i++)
-		seen |= s->dims[i] >= 0 && s->dims[i] < s->rank ? 1U << s->dims[i] : 0;
-	if (s->rank == 0 || seen != (1U << s->rank) - 1)
-		return fail(r, node->loc, "'transpose' wants true or every axis once, as in [0, 2, 1]");
-	return true;
-}
-
-static bool read_reshape(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_step *s)
-{
-	return read_dims(r, node, "reshape", s);
-}
-
-/* rope_halves_to_interleaved(heads) or rope_interleaved_to_halves(heads). */
-static bool read_permute(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_step *s)
-{
-	struct value heads;
-	if (!yaml_expect(r->cx, node, YAML_SCALAR, "permute"))
-		return false;
-	const struct expr *call = expr_parse(r->arena, r->cx, expr_source_of(node), EXPR_GRAPH);
-	if (call == NULL)
-		return false;
-	bool to_halves = call->kind == EX_CALL && strcmp(call->text, "rope_interleaved_to_halves") == 0;
-	bool known =
-	        to_halves || (call->kind == EX_CALL && strcmp(call->text, "rope_halves_to_interleaved") == 0);
-	if (to_halves)
-		s->kind = WEIGHT_INTERLEAVED_TO_HALVES;
-	if (!known || call->n_args != 1 || call->n_keywords != 0)
-		return fail(r, node->loc,
-		            "'permute' wants rope_halves_to_interleaved(heads) or "
-		            "rope_interleaved_to_halves(heads); axes change places with 'transpose'");
-	return expr_eval(r->env, call->args[0], &heads) &&
-	       expr_want_int(r->env, call->args[0]->loc, "permute", &heads, &s->heads);
-}
-
-static bool read_factor(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_step *s)
-{
-	s->name = read_name(r, node, s->kind == WEIGHT_MUL ? "mul" : "div");
-	return s->name != NULL;
-}
-
-static bool read_add(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_step *s)
-{
-	return expr_read_float(r->env, node, "add", &s->add);
-}
-
-static const struct {
-	const char *key;
-	enum weight_step_kind kind;
-	bool (*read)(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_step *s);
-} step_members[] = {
-        {"index", WEIGHT_INDEX, read_index},
-        {"slice", WEIGHT_SLICE, read_slice},
-        {"split", WEIGHT_SPLIT, read_split},
-        {"transpose", WEIGHT_TRANSPOSE, read_transpose},
-        {"reshape", WEIGHT_RESHAPE, read_reshape},
-        {"permute", WEIGHT_HALVES_TO_INTERLEAVED, read_permute},
-        {"mul", WEIGHT_MUL, read_factor},
-        {"div", WEIGHT_DIV, read_factor},
-        {"add", WEIGHT_ADD, read_add},
-};
-
-static bool read_step(struct weight_entry_reader *r, const struct yaml_pair *pair, struct weight_entry *e)
-{
-	for (size_t i = 0; i < TFMC_COUNT(step_members); i++) {
-		if (strcmp(step_members[i].key, pair->key->text) != 0)
-			continue;
-		struct weight_step step = {.kind = step_members[i].kind, .loc = pair->key->loc};
-		if (!step_members[i].read(r, pair->value, &step))
-			return false;
-		struct weight_step *slot = ARENA_PUSH(r->arena, &e->steps);
-		if (slot != NULL)
-			*slot = step;
-		return slot != NULL;
-	}
-	return true; /* where the numbers come from, or `optional` */
-}
-
 static bool read_optional(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
 {
 	static const char *const words[] = {"zeros", "ones"};
 	size_t word;
 	if (r->depth != 1)
-		return fail(r, node->loc, "'optional' belongs to the outermost mapping of an entry");
+		return weight_fail(r, node->loc, "'optional' belongs to the outermost mapping of an entry");
 	if (!expr_read_word(r->env, node, "optional", words, 2, &word))
 		return false;
 	e->optional = word == 0 ? OPTIONAL_ZEROS : OPTIONAL_ONES;
@@ -214,7 +74,7 @@ static bool read_list(struct weight_entry_reader *r, const struct yaml_node *nod
 	if (!yaml_expect(r->cx, node, YAML_SEQUENCE, what))
 		return false;
 	if (node->n == 0)
-		return fail(r, node->loc, "the list of sources is empty");
+		return weight_fail(r, node->loc, "the list of sources is empty");
 	e->of = ARENA_ARRAY(r->arena, const struct weight_entry *, node->n);
 	if (e->of == NULL || arena_failed(r->arena))
 		return false;
@@ -230,7 +90,7 @@ static bool read_list(struct weight_entry_reader *r, const struct yaml_node *nod
 static bool read_from(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
 {
 	e->kind = ENTRY_FROM;
-	e->name = read_name(r, node, "from");
+	e->name = weight_read_name(r, node, "from");
 	return e->name != NULL;
 }
 
@@ -248,9 +108,10 @@ static bool read_stack(struct weight_entry_reader *r, const struct yaml_node *no
 
 static bool read_concat(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
 {
-	const struct int_member members[] = {{"axis", &e->axis}, {"of", NULL}};
+	const struct weight_int members[] = {{"axis", &e->axis}, {"of", NULL}};
 	e->kind = ENTRY_CONCAT;
-	return read_ints(r, node, "concat", members, 2) && read_list(r, yaml_find(node, "of"), "concat", e);
+	return weight_read_ints(r, node, "concat", members, 2) &&
+	       read_list(r, yaml_find(node, "of"), "concat", e);
 }
 
 static const struct {
@@ -266,11 +127,11 @@ static const struct {
 /* Keys of a mapping: steps and, unless they belong to a source before them, where the numbers come from. */
 static bool check_members(struct weight_entry_reader *r, const struct yaml_node *node, bool is_source)
 {
-	const char *keys[TFMC_COUNT(origins) + TFMC_COUNT(step_members) + 1];
+	const char *keys[TFMC_COUNT(origins) + WEIGHT_N_STEPS + 1];
 	size_t n = 0, found = 0;
 	keys[n++] = "optional";
-	for (size_t i = 0; i < TFMC_COUNT(step_members); i++)
-		keys[n++] = step_members[i].key;
+	for (size_t i = 0; i < WEIGHT_N_STEPS; i++)
+		keys[n++] = weight_steps[i].key;
 	for (size_t i = 0; is_source && i < TFMC_COUNT(origins); i++) {
 		keys[n++] = origins[i].key;
 		found += yaml_find(node, origins[i].key) != NULL;
@@ -279,7 +140,7 @@ static bool check_members(struct weight_entry_reader *r, const struct yaml_node 
 	                     is_source ? "the source of a weight" : "a step of a source"))
 		return false;
 	return !is_source || found == 1 ||
-	       fail(r, node->loc, "a source wants exactly one of 'from', 'any', 'concat', 'stack'");
+	       weight_fail(r, node->loc, "a source wants exactly one of 'from', 'any', 'concat', 'stack'");
 }
 
 static bool read_members(struct weight_entry_reader *r, const struct yaml_node *node, bool is_source,
@@ -292,7 +153,7 @@ static bool read_members(struct weight_entry_reader *r, const struct yaml_node *
 		ok = value == NULL || origins[i].read(r, value, e);
 	}
 	for (size_t i = 0; ok && i < node->n; i++)
-		ok = read_step(r, &node->pairs[i], e);
+		ok = weight_step_read(r, &node->pairs[i], e);
 	return ok;
 }
 
@@ -304,12 +165,13 @@ static bool read_source(struct weight_entry_reader *r, const struct yaml_node *n
 /* A source and its steps, which a mapping could not hold twice: [stft, reshape: [..], transpose: [..]]. */
 static bool read_chain(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
 {
-	bool ok = node->n != 0 || fail(r, node->loc, "the list wants a source and its steps");
+	bool ok = node->n != 0 || weight_fail(r, node->loc, "the list wants a source and its steps");
 	for (size_t i = 1; ok && i < node->n; i++) {
 		if (node->items[i]->kind != YAML_MAPPING)
-			ok = fail(r, node->items[i]->loc,
-			          "a list is one source and steps like 'transpose: true'; several sources "
-			          "are any, stack or concat");
+			ok = weight_fail(
+			        r, node->items[i]->loc,
+			        "a list is one source and steps like 'transpose: true'; several sources "
+			        "are any, stack or concat");
 	}
 	ok = ok && read_source(r, node->items[0], e);
 	for (size_t i = 1; ok && i < node->n; i++)
@@ -325,9 +187,167 @@ const struct weight_entry *weight_entry_read(struct weight_entry_reader *r, cons
 		return NULL;
 	e->loc = node->loc;
 	if (++r->depth > ENTRY_DEPTH_MAX)
-		fail(r, node->loc, "the source is nested too deeply");
+		weight_fail(r, node->loc, "the source is nested too deeply");
 	else
 		ok = node->kind == YAML_SEQUENCE ? read_chain(r, node, e) : read_source(r, node, e);
 	r->depth--;
 	return ok && !arena_failed(r->arena) ? e : NULL;
+}
+
+/* ---- building ---- */
+
+const char *weight_shape_text(struct arena *a, int rank, const int64_t *dims)
+{
+	struct buf out;
+	buf_init(&out);
+	buf_char(&out, '[');
+	for (int i = 0; i < rank; i++)
+		buf_printf(&out, "%s%lld", i == 0 ? "" : ", ", (long long)dims[i]);
+	buf_char(&out, ']');
+	const char *text = arena_strdup(a, out.data);
+	buf_destroy(&out);
+	return text;
+}
+
+/* ---- existence ---- */
+
+static bool name_exists(struct weight_build *b, const struct weight_template *t)
+{
+	const char *name = t == NULL ? NULL : weight_template_fill(b->arena, t, b->captures);
+	if (name == NULL || weight_files_find(b->files, name) != NULL)
+		return true;
+	if (b->missing == NULL)
+		b->missing = name;
+	return false;
+}
+
+static bool all_exist(struct weight_build *b, const struct weight_entry *e)
+{
+	for (size_t i = 0; i < e->n_of; i++) {
+		if (!weight_entry_exists(b, e->of[i]))
+			return false;
+	}
+	return true;
+}
+
+static const struct weight_entry *first_existing(struct weight_build *b, const struct weight_entry *e)
+{
+	for (size_t i = 0; i < e->n_of; i++) {
+		if (weight_entry_exists(b, e->of[i]))
+			return e->of[i];
+	}
+	return NULL;
+}
+
+bool weight_entry_exists(struct weight_build *b, const struct weight_entry *e)
+{
+	bool ok = true;
+	for (size_t i = 0; i < e->steps.n; i++) {
+		const struct weight_step *s = &e->steps.items[i];
+		ok = (s->kind == WX_INDEX || name_exists(b, s->name)) && ok;
+	}
+	switch (e->kind) {
+	case ENTRY_FROM: return name_exists(b, e->name) && ok;
+	case ENTRY_ANY: return first_existing(b, e) != NULL && ok;
+	case ENTRY_CONCAT:
+	case ENTRY_STACK: return all_exist(b, e) && ok;
+	}
+	return false;
+}
+
+static const struct ir_wexpr *reverse_axes(struct arena *a, const struct ir_wexpr *x)
+{
+	int64_t from[IR_RANK_MAX];
+	for (int i = 0; i < x->rank; i++)
+		from[i] = x->rank - 1 - i;
+	return weight_permute_axes(a, x, from);
+}
+
+static const char *const block_types[] = {
+#define PLAIN(number, name, bytes, dtype)
+#define WIDER(number, name, bytes, read)
+#define BLOCKS(number, name, block, bytes) #name,
+#include "frontend/formats/gguf_types.def"
+};
+
+static void refuse_type(struct weight_build *b, struct loc loc, const struct stored_tensor *w)
+{
+	bool blocks = false;
+	for (size_t i = 0; i < TFMC_COUNT(block_types); i++)
+		blocks = blocks || strcmp(block_types[i], w->type_name) == 0;
+	if (blocks)
+		diag_error(b->cx, loc, DIAG_STORED_TYPE,
+		           "the tensor '%.200s' of '%s' has type %s: not supported yet", w->key, w->file,
+		           w->type_name);
+	else
+		diag_error(b->cx, loc, DIAG_STORED_TYPE,
+		           "the tensor '%.200s' of '%s' is stored as %s; weights are numbers of 8 to 64 bits",
+		           w->key, w->file, w->type_name);
+}
+
+const struct ir_wexpr *weight_tensor(struct weight_build *b, const char *name, struct loc loc)
+{
+	struct stored_tensor *w = weight_files_find(b->files, name);
+	struct weight_bytes bytes;
+	if (w == NULL)
+		return NULL;
+	w->used = true;
+	if (!w->readable) {
+		refuse_type(b, loc, w);
+		return NULL;
+	}
+	weight_tensor_bytes(w, &bytes);
+	const struct ir_wexpr *x =
+	        wexpr_tensor(b->arena, w->file, w->name, bytes.dtype, bytes.rank, bytes.dims);
+	return x == NULL || !w->reversed ? x : reverse_axes(b->arena, x);
+}
+
+const struct ir_wexpr *weight_leaf(struct weight_build *b, const struct weight_template *t)
+{
+	return weight_tensor(b, weight_template_fill(b->arena, t, b->captures), t->node->loc);
+}
+
+static const struct ir_wexpr *join(struct weight_build *b, const struct weight_entry *e)
+{
+	const struct ir_wexpr **args = ARENA_ARRAY(b->arena, const struct ir_wexpr *, e->n_of);
+	for (size_t i = 0; args != NULL && i < e->n_of; i++) {
+		args[i] = weight_entry_build(b, e->of[i]);
+		if (args[i] == NULL)
+			return NULL;
+	}
+	if (args == NULL || arena_failed(b->arena))
+		return NULL;
+	const struct ir_wexpr *x = NULL;
+	if (e->kind == ENTRY_STACK)
+		x = wexpr_stack(b->arena, e->n_of, args);
+	else if (e->axis >= 0 && e->axis < IR_RANK_MAX)
+		x = wexpr_concat(b->arena, (int)e->axis, e->n_of, args);
+	if (x != NULL || arena_failed(b->arena))
+		return x;
+	diag_error(b->cx, e->loc, DIAG_WEIGHT_SHAPE,
+	           "the sources of '%s' do not fit together (for parameter '%.200s')",
+	           e->kind == ENTRY_STACK ? "stack" : "concat", b->want->path);
+	for (size_t i = 0; i < e->n_of; i++)
+		diag_note(b->cx, e->of[i]->loc, "this part is %s",
+		          weight_shape_text(b->arena, args[i]->rank, args[i]->dims));
+	return NULL;
+}
+
+static const struct ir_wexpr *origin(struct weight_build *b, const struct weight_entry *e)
+{
+	const struct weight_entry *first;
+	switch (e->kind) {
+	case ENTRY_FROM: return weight_leaf(b, e->name);
+	case ENTRY_ANY:
+		first = first_existing(b, e);
+		return first == NULL ? NULL : weight_entry_build(b, first);
+	case ENTRY_CONCAT:
+	case ENTRY_STACK: return join(b, e);
+	}
+	return NULL;
+}
+
+const struct ir_wexpr *weight_entry_build(struct weight_build *b, const struct weight_entry *e)
+{
+	return weight_steps_apply(b, e, origin(b, e));
 }

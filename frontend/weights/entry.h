@@ -16,21 +16,24 @@
 enum weight_entry_kind { ENTRY_FROM, ENTRY_ANY, ENTRY_CONCAT, ENTRY_STACK };
 enum weight_optional { OPTIONAL_NONE, OPTIONAL_ZEROS, OPTIONAL_ONES };
 
-enum weight_step_kind {
-	WEIGHT_INDEX,
-	WEIGHT_SLICE,
-	WEIGHT_SPLIT,
-	WEIGHT_TRANSPOSE,
-	WEIGHT_RESHAPE,
-	WEIGHT_HALVES_TO_INTERLEAVED,
-	WEIGHT_INTERLEAVED_TO_HALVES,
-	WEIGHT_MUL,
-	WEIGHT_DIV,
-	WEIGHT_ADD,
+struct weight_entry_reader;
+struct weight_build;
+struct weight_step;
+
+/* A step: how its value is read, and what it makes of an expression (NULL after a diagnostic, or too deep). */
+struct weight_step_row {
+	const char *key;
+	enum ir_wexpr_kind kind; /* what it becomes; permute: or WX_ROPE_I2H */
+	bool (*read)(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_step *s);
+	const struct ir_wexpr *(*apply)(struct weight_build *b, const struct weight_step *s,
+	                                const struct ir_wexpr *x);
 };
+#define WEIGHT_N_STEPS 9
+extern const struct weight_step_row weight_steps[WEIGHT_N_STEPS];
 
 struct weight_step {
-	enum weight_step_kind kind;
+	const struct weight_step_row *step;
+	enum ir_wexpr_kind kind;
 	struct loc loc;
 	int64_t axis;              /* index, slice, split */
 	int64_t begin, end;        /* slice; split: part `begin` of `end`; index: begin */
@@ -38,14 +41,14 @@ struct weight_step {
 	int rank;                  /* reshape, transpose; transpose with rank 0: the last two axes */
 	int64_t dims[IR_RANK_MAX]; /* reshape: the shape; transpose: where each axis comes from */
 	double add;
-	struct weight_template *name; /* mul, div: the tensor; index: `at: "{e}"` instead of begin */
+	const struct weight_template *name; /* mul, div: the tensor; index: `at: "{e}"` in place of begin */
 };
 
 struct weight_entry {
 	enum weight_entry_kind kind;
 	struct loc loc;
-	struct weight_template *name;   /* ENTRY_FROM */
-	const struct weight_entry **of; /* the others */
+	const struct weight_template *name; /* ENTRY_FROM */
+	const struct weight_entry **of;     /* the others */
 	size_t n_of;
 	int64_t axis; /* ENTRY_CONCAT */
 	struct {
@@ -63,7 +66,19 @@ struct weight_entry_reader {
 	unsigned depth;
 };
 
-/* NULL after a diagnostic. */
+/* ---- reading: false or NULL after a diagnostic ---- */
+bool weight_fail(const struct weight_entry_reader *r, struct loc loc, const char *what);
+const struct weight_template *weight_read_name(struct weight_entry_reader *r, const struct yaml_node *node,
+                                               const char *what);
+struct weight_int {
+	const char *key;
+	int64_t *out; /* NULL: has to be there, and is read elsewhere */
+};
+/* A mapping with exactly these integer keys, at most 4. */
+bool weight_read_ints(const struct weight_entry_reader *r, const struct yaml_node *node, const char *what,
+                      const struct weight_int *members, size_t n);
+/* One member of an entry, when it is a step. */
+bool weight_step_read(struct weight_entry_reader *r, const struct yaml_pair *pair, struct weight_entry *e);
 const struct weight_entry *weight_entry_read(struct weight_entry_reader *r, const struct yaml_node *node);
 
 struct weight_build {
@@ -79,6 +94,14 @@ struct weight_build {
 bool weight_entry_exists(struct weight_build *b, const struct weight_entry *e);
 /* The expression of an entry whose names exist; marks its tensors used. NULL after a diagnostic. */
 const struct ir_wexpr *weight_entry_build(struct weight_build *b, const struct weight_entry *e);
+/* The stored tensor of a name, as it is meant; marks it used. */
+const struct ir_wexpr *weight_tensor(struct weight_build *b, const char *name, struct loc loc);
+const struct ir_wexpr *weight_leaf(struct weight_build *b, const struct weight_template *t);
+/* The steps of an entry, one after the other; x NULL: NULL. */
+const struct ir_wexpr *weight_steps_apply(struct weight_build *b, const struct weight_entry *e,
+                                          const struct ir_wexpr *x);
+/* Axis i of the result is axis from[i]. */
+const struct ir_wexpr *weight_permute_axes(struct arena *a, const struct ir_wexpr *x, const int64_t *from);
 /* "[32, 64]" */
 const char *weight_shape_text(struct arena *a, int rank, const int64_t *dims);
 

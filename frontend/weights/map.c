@@ -269,7 +269,7 @@ static const char *shape_hint(struct weight_map *m, const struct weight_want *wa
 		                              "; the same number of elements: reshape: %s would fit",
 		                              weight_shape_text(m->arena, want->rank, want->dims));
 	const char *axes = want->rank == 2 ? "true" : weight_shape_text(m->arena, want->rank, from);
-	if (n != 0 && want->rank == 2 && e->steps.items[n - 1].kind == WEIGHT_TRANSPOSE)
+	if (n != 0 && want->rank == 2 && e->steps.items[n - 1].kind == WX_TRANSPOSE)
 		return "; it would fit without 'transpose'";
 	if (n != 0 || (e != NULL && e->kind != ENTRY_FROM))
 		return arena_printf(m->arena, "; transposed? 'transpose: %s' as the last step would fit",
@@ -301,23 +301,6 @@ static const struct ir_wexpr *check_shape(struct weight_map *m, const struct wei
 	return NULL;
 }
 
-/* A parameter that no entry fits is the tensor of its name: the entry `from: PATH` without pattern. */
-static const struct weight_entry *identity_entry(struct weight_map *m, const struct weight_want *want)
-{
-	struct weight_entry *e = ARENA_NEW(m->arena, struct weight_entry);
-	struct weight_template *t = ARENA_NEW(m->arena, struct weight_template);
-	struct weight_piece *piece = ARENA_NEW(m->arena, struct weight_piece);
-	struct yaml_node *node = ARENA_NEW(m->arena, struct yaml_node);
-	if (e == NULL || t == NULL || piece == NULL || node == NULL)
-		return NULL;
-	*node = (struct yaml_node){
-	        .kind = YAML_SCALAR, .loc = want->loc, .text = want->path, .len = strlen(want->path)};
-	*piece = (struct weight_piece){.text = node->text, .len = node->len};
-	*t = (struct weight_template){.node = node, .pieces = piece, .n = 1};
-	*e = (struct weight_entry){.kind = ENTRY_FROM, .loc = want->loc, .name = t};
-	return e;
-}
-
 const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct weight_want *want)
 {
 	struct weight_captures captures;
@@ -327,17 +310,19 @@ const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct weight
 	if (clash)
 		return NULL;
 	struct weight_build b = {m->arena, m->cx, m->files, &captures, want, NULL};
-	const struct weight_entry *e = p == NULL ? identity_entry(m, want) : p->source;
-	if (e == NULL || arena_failed(m->arena))
+	const struct weight_entry *e = p == NULL ? NULL : p->source;
+	bool exists =
+	        e != NULL ? weight_entry_exists(&b, e) : weight_files_find(m->files, want->path) != NULL;
+	if (arena_failed(m->arena))
 		return NULL;
-	if (!weight_entry_exists(&b, e)) {
-		if (p == NULL && m->all.n != 0)
-			return report_unmapped(m, want);
-		if (e->optional == OPTIONAL_NONE)
-			return report_missing(m, want, p, b.missing == NULL ? want->path : b.missing);
+	if (!exists && e == NULL && m->all.n != 0)
+		return report_unmapped(m, want);
+	if (!exists && (e == NULL || e->optional == OPTIONAL_NONE))
+		return report_missing(m, want, p, b.missing == NULL ? want->path : b.missing);
+	if (!exists)
 		return wexpr_full(m->arena, e->optional == OPTIONAL_ONES ? 1.0 : 0.0, want->rank, want->dims);
-	}
-	const struct ir_wexpr *x = weight_entry_build(&b, e);
+	const struct ir_wexpr *x =
+	        e != NULL ? weight_entry_build(&b, e) : weight_tensor(&b, want->path, want->loc);
 	return x == NULL ? NULL : check_shape(m, want, p, x);
 }
 
