@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Definitions whose bodies are statements: the step kinds of the prelude
- * (frontend/presets/prelude.yaml) and those a model defines. A body is closed
- * against what its names stand for: what is known when the model is compiled
- * is computed, the rest becomes statements of the graph level.
+ * Definitions whose bodies are statements: the step kinds of the prelude (frontend/presets/prelude.yaml) and those
+ * a model defines. A body is closed against what its names mean: what is known when the model is compiled is
+ * computed, the rest becomes statements of the graph level.
  *
- *   x = linear(in, "{path}.up", out=2 * dim)   a statement; a keyword whose value is null is left out
- *   {require: E, else: TEXT, code: C, at: KEY} an error at the argument KEY (else at the step), {E} in TEXT
- *   {let: {name: E, ...}}                      names for values
- *   {if: E, then: [...], else: [...]}          one of two bodies
- *   {do: NAME, with: {name: E, ...}}           the body of another definition of the prelude
- *   {mixes: E}                                 true: the step does not treat each position alone
- *   {lengths: E}                               real positions of the result; null: all. Default: those of
- * `in` {below: E, of: E}                          ids of an input are less than this {known_path: E} a step
- * has parameters at this path; null: nothing is said {at: KEY}                                  what is wrong
- * with the statements behind it is said at this argument
+ *   x = linear(in, "{path}.up", out=2 * dim)      a statement; a keyword whose value is null is left out
+ *   {require: E, else: TEXT, code: C, at: KEY}    an error at the argument KEY (else at the step), {E} in TEXT
+ *   {let: {name: E, ...}}                         names for values
+ *   {if: E, then: [...], else: [...]}             one of two bodies
+ *   {do: NAME, with: {name: E, ...}}              the body of another definition of the prelude
+ *   {mixes: E}                                    true: the step does not treat each position alone
+ *   {lengths: E}                                  real positions of the result; null: all. Default: those of `in`
+ *   {below: E, of: E}                             ids of an input are less than this
+ *   {known_path: E}                               a step has parameters at this path; null: nothing is said
+ *   {at: KEY}                                     mistakes in the statements after it are reported at this argument
  *
- * `in` is the value the step begins with, `x` the current one, `start` the input of the stack, `path` where
- * the parameters lie, `kind_name` the kind. Functions: functions.c. The type of the result is that of `x`
- * behind the statements.
+ * `in` is the value the step begins with, `x` the current one, `start` the input of the stack, `path` where the
+ * parameters lie, `kind_name` the kind. Functions: functions.c. The type of the result is that of `x` after the
+ * statements.
  */
 #ifndef TFMC_FRONTEND_STEPS_TEMPLATE_H
 #define TFMC_FRONTEND_STEPS_TEMPLATE_H
