@@ -298,21 +298,6 @@ enum tfmc_status safetensors_read(struct arena *a, struct diag_context *cx, cons
 
 /* ---- writer ---- */
 
-static void json_string(struct buf *out, const char *s)
-{
-	buf_char(out, '"');
-	for (; *s != '\0'; s++) {
-		unsigned char c = (unsigned char)*s;
-		if (c == '"' || c == '\\')
-			buf_printf(out, "\\%c", c);
-		else if (c < 0x20)
-			buf_printf(out, "\\u%04x", c);
-		else
-			buf_char(out, *s);
-	}
-	buf_char(out, '"');
-}
-
 /* Appends one header entry; *at moves over the tensor's bytes. */
 static bool put_entry(struct buf *out, const struct stored_tensor *t, size_t *at)
 {
@@ -322,7 +307,7 @@ static bool put_entry(struct buf *out, const struct stored_tensor *t, size_t *at
 	    !checked_mul_i64(bytes, ir_dtype_bytes(t->dtype), &bytes) || (uint64_t)bytes != t->bytes ||
 	    !checked_add_size(*at, t->bytes, &end))
 		return false;
-	json_string(out, t->name);
+	buf_json(out, t->name);
 	buf_printf(out, ":{\"dtype\":\"%s\",\"shape\":[", ir_dtype_safetensors(t->dtype));
 	for (int i = 0; i < t->rank; i++)
 		buf_printf(out, "%s%lld", i == 0 ? "" : ",", (long long)t->dims[i]);

@@ -173,6 +173,35 @@ void buf_quoted(struct buf *b, const char *s)
 	buf_char(b, '"');
 }
 
+static void json_escape(struct buf *out, uint32_t cp)
+{
+	if (cp == '\n')
+		buf_str(out, "\\n");
+	else if (cp == '\t')
+		buf_str(out, "\\t");
+	else
+		buf_printf(out, "\\u%04x", (unsigned)cp);
+}
+
+void buf_json(struct buf *out, const char *text)
+{
+	size_t n = strlen(text), len;
+	buf_char(out, '"');
+	for (size_t at = 0; at < n; at += len) {
+		uint32_t cp = 0;
+		len = utf8_decode(text + at, n - at, &cp);
+		if (!len || (cp <= 0xffff && utf8_is_control(cp))) {
+			json_escape(out, len ? cp : 0xfffd);
+			len = len ? len : 1;
+			continue;
+		}
+		if (cp == '"' || cp == '\\')
+			buf_char(out, '\\');
+		buf_bytes(out, text + at, len);
+	}
+	buf_char(out, '"');
+}
+
 static void little_endian(struct buf *b, uint64_t v, size_t n)
 {
 	unsigned char bytes[8];

@@ -38,6 +38,8 @@ void buf_f32(struct buf *b, float v);
 void buf_f64(struct buf *b, double v);
 /* "text" with \" \\ \n \t \xNN escapes, and bytes above 0x7f kept when they are valid UTF-8. */
 void buf_quoted(struct buf *b, const char *s);
+/* "text" as JSON: ASCII controls and DEL escaped, each byte that is not part of valid UTF-8 is \ufffd. */
+void buf_json(struct buf *b, const char *text);
 /* Little-endian integers, for binary output. */
 void buf_u32le(struct buf *b, uint32_t v);
 void buf_u64le(struct buf *b, uint64_t v);

@@ -31,7 +31,7 @@ START_TEST(escapes)
 {
 	struct buf out;
 	buf_init(&out);
-	diagnostics_json_string(&out, strings[_i].text);
+	buf_json(&out, strings[_i].text);
 	ck_assert_str_eq(out.data, strings[_i].json);
 	buf_destroy(&out);
 }
@@ -48,7 +48,7 @@ START_TEST(any_bytes)
 			struct buf out;
 			reading_init(&r);
 			buf_init(&out);
-			diagnostics_json_string(&out, (char[]){heads[h], (char)byte, 0});
+			buf_json(&out, (char[]){heads[h], (char)byte, 0});
 			const struct json_node *n = json_parse(&r.arena, &r.cx, &src, out.data, out.len);
 			ck_assert_ptr_nonnull(n);
 			ck_assert_int_eq(n->kind, JSON_NODE_STRING);

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "frontend/driver/attend/attend.h"
-#include "ir/support/utf8.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
 /* embed.cmake: the files, zero-terminated. */
@@ -22,36 +21,21 @@ static const char *const stack_names[] = {"encoder", "decoder", "cross", "attent
 
 /* ---- JSON ---- */
 
-static bool is_plain(uint32_t cp)
-{
-	return cp >= 0x20 && !strchr("\"\\<>&'", (int)(cp < 0x80 ? cp : 'x')) && !utf8_is_control(cp) &&
-	       cp != 0x2028 && cp != 0x2029;
-}
-
-/* A code point as one or two \uXXXX. */
-static void escape(struct buf *out, uint32_t cp)
-{
-	if (cp >= 0x10000)
-		buf_printf(out, "\\u%04x\\u%04x", 0xd800 + (unsigned)((cp - 0x10000) >> 10),
-		           0xdc00 + (unsigned)((cp - 0x10000) & 0x3ff));
-	else
-		buf_printf(out, "\\u%04x", (unsigned)cp);
-}
-
+/* Without what could end a string, the script or the markup. */
 static void json_string(struct buf *out, const char *text)
 {
-	size_t len = strlen(text);
-	buf_char(out, '"');
-	for (size_t at = 0; at < len;) {
-		uint32_t cp = 0xfffd;
-		size_t n = utf8_decode(text + at, len - at, &cp);
-		if (n && is_plain(cp))
-			buf_bytes(out, text + at, n);
-		else
-			escape(out, n ? cp : 0xfffd);
-		at += n ? n : 1;
+	struct buf plain;
+	buf_init(&plain);
+	buf_json(&plain, text);
+	for (const char *s = plain.data; *s;) {
+		size_t n = strcspn(s, "<>&'");
+		buf_bytes(out, s, n);
+		s += n;
+		if (*s)
+			buf_printf(out, "\\u%04x", (unsigned)*s++);
 	}
-	buf_char(out, '"');
+	out->failed = out->failed || buf_failed(&plain);
+	buf_destroy(&plain);
 }
 
 static const char base64_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

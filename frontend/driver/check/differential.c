@@ -227,8 +227,8 @@ static void reference_states(struct reference *x)
 	x->other.state = interp_state_create(&x->rounded.d->arena, m, x->batch);
 }
 
-static void fill(struct round *round, const struct tfmc_record *r, const struct tfmc_record_tensor *t,
-                 const struct ir_param *p, struct named_tensor *v)
+static void fill(struct round *round, const struct tfmc_record_tensor *t, const struct ir_param *p,
+                 struct named_tensor *v)
 {
 	int64_t most = -1;
 	if (p && p->max && !ir_dim_eval(p->max, round->dims, &most))
@@ -242,10 +242,9 @@ static void fill(struct round *round, const struct tfmc_record *r, const struct 
 			                            : random_below(&round->random,
 			                                           t->below > 0 ? t->below : 2));
 	}
-	(void)r;
 }
 
-static const struct ir_param *find_param(const struct ir_func *f, const char *name)
+const struct ir_param *verify_param(const struct ir_func *f, const char *name)
 {
 	for (size_t i = 0; f && i < f->n_params; i++)
 		if (!strcmp(f->params[i].name, name))
@@ -266,7 +265,7 @@ static bool make_inputs(struct driver *d, const struct tfmc_record *r, int64_t e
 		                                     (enum ir_dtype)t->dtype, (int)t->rank, dims);
 		if (!v)
 			return false;
-		fill(round, r, t, find_param(f, v->name), v);
+		fill(round, t, verify_param(f, v->name), v);
 	}
 	return true;
 }
@@ -424,7 +423,7 @@ static void use_full_lengths(struct named_tensors *in, const struct tfmc_record 
 	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
 	for (uint64_t i = 0; i < e->n_inputs; i++) {
 		const char *name = tfmc_record_text(r, tfmc_entry_input(r, entry, i)->name);
-		const struct ir_param *p = find_param(f, name);
+		const struct ir_param *p = verify_param(f, name);
 		struct named_tensor *v = tensors_find(in, name);
 		int64_t full;
 		if (!p || !p->max || !v || !ir_dim_eval(p->max, dims, &full))

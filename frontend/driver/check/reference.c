@@ -32,14 +32,6 @@ static double bound_of(enum ir_dtype t)
 
 /* ---- what is in the file ---- */
 
-static const struct ir_param *find_param(const struct ir_func *f, const char *name)
-{
-	for (size_t i = 0; i < f->n_params; i++)
-		if (!strcmp(f->params[i].name, name))
-			return &f->params[i];
-	return NULL;
-}
-
 static bool is_output(const struct ir_func *f, const char *name)
 {
 	for (size_t i = 0; i < f->n_results; i++)
@@ -94,7 +86,7 @@ static enum tfmc_status sort_tensors(struct reference *r)
 	TFMC_TRY(probe_list(&q, r->f, &sites, &names));
 	for (size_t i = 0; i < r->file.n; i++) {
 		const struct named_tensor *t = &r->file.items[i];
-		const struct ir_param *p = find_param(r->f, t->name);
+		const struct ir_param *p = verify_param(r->f, t->name);
 		if (p) {
 			TFMC_TRY(take_input(r, p, t));
 			continue;

@@ -368,34 +368,33 @@ static enum tfmc_status verify_variant(void *user, struct compiled *c, const str
 	return d->options.poison ? verify_poison(d, v->l, c, &v->failed) : TFMC_OK;
 }
 
+static enum tfmc_status verify_model(struct verification *v)
+{
+	static const char *probed[] = {"run", "encode"};
+	struct driver *d = v->d;
+	struct compiled c = {0};
+	TFMC_TRY(driver_probe(d, v->l, &d->options.probe, &(struct option_list){probed, 2, 2}));
+	enum tfmc_status st = driver_compile_native(d, v->l, NULL, &c);
+	if (st == TFMC_OK) {
+		buf_printf(&d->out, "%-52s %12s %12s\n", "comparison", "error", "bound");
+		st = driver_each_variant(d, &c, verify_variant, v);
+	}
+	driver_release(&c);
+	return st;
+}
+
 enum exit_code command_verify(struct driver *d)
 {
 	struct loaded l;
-	struct compiled c = {0};
 	struct verification v = {.d = d, .l = &l};
 	bool passes_only = d->options.after_each || d->options.bisect;
 	d->all_workers = true;
 	enum tfmc_status st = driver_load(d, &l);
-	if (st == TFMC_OK && (passes_only || d->options.shrunk)) {
-		st = passes_only ? verify_passes(d, &l, &v.failed) : verify_shrunk(d, &l, &v.failed);
-		driver_unload(&l);
-		return st != TFMC_OK ? exit_code_of(st) : v.failed ? EXIT_VERIFY : EXIT_OK;
-	}
-	if (st == TFMC_OK && d->options.reference) {
-		st = verify_reference(d, &l, &v.failed);
-		driver_unload(&l);
-		return st != TFMC_OK ? exit_code_of(st) : v.failed ? EXIT_VERIFY : EXIT_OK;
-	}
-	static const char *probed[] = {"run", "encode"};
 	if (st == TFMC_OK)
-		st = driver_probe(d, &l, &d->options.probe, &(struct option_list){probed, 2, 2});
-	if (st == TFMC_OK)
-		st = driver_compile_native(d, &l, NULL, &c);
-	if (st == TFMC_OK)
-		buf_printf(&d->out, "%-52s %12s %12s\n", "comparison", "error", "bound");
-	if (st == TFMC_OK)
-		st = driver_each_variant(d, &c, verify_variant, &v);
-	driver_release(&c);
+		st = passes_only            ? verify_passes(d, &l, &v.failed)
+		     : d->options.shrunk    ? verify_shrunk(d, &l, &v.failed)
+		     : d->options.reference ? verify_reference(d, &l, &v.failed)
+		                            : verify_model(&v);
 	driver_unload(&l);
 	return st != TFMC_OK ? exit_code_of(st) : v.failed ? EXIT_VERIFY : EXIT_OK;
 }

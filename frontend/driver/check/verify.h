@@ -14,6 +14,8 @@ void verify_line(struct driver *d, const char *what, double error, double bound,
 double tensor_value(const struct named_tensor *t, int64_t i);
 /* ||got - want|| / ||want||; equal infinities and NaN are no difference. */
 double tensor_relative_l2(const struct named_tensor *got, const struct named_tensor *want);
+/* The parameter of this name; NULL: none, also of no function. */
+const struct ir_param *verify_param(const struct ir_func *f, const char *name);
 /* Where two tensors of one shape differ most, in words. */
 const char *tensor_difference(struct driver *d, const struct named_tensor *got,
                               const struct named_tensor *want);

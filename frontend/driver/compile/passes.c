@@ -212,7 +212,6 @@ static void print_times(struct driver *d, const struct pass_report *r)
 	for (size_t i = 0; i < r->times.n; i++)
 		buf_printf(&d->log, "  %-30s %9.4f s  verify %9.4f s\n", r->times.items[i].pass,
 		           r->times.items[i].pass_seconds, r->times.items[i].verify_seconds);
-	driver_flush_log(d);
 }
 
 /* --emit-tiles */
@@ -226,6 +225,30 @@ static enum tfmc_status write_tiles(struct driver *d, const struct ir_module *m,
 	return st;
 }
 
+/* A dump or reproducer that could not be written is a failure. On failure *out is NULL. */
+static enum tfmc_status run_steps(struct driver *d, const struct pipeline *p,
+                                  const struct pass_options *options, const struct ir_module *in,
+                                  struct ir_module **out, struct pass_report *report)
+{
+	*out = NULL;
+	TFMC_TRY(passes_run(&d->diag, p, options, in, out, report));
+	if (!d->texts_failed)
+		return TFMC_OK;
+	ir_module_destroy(*out);
+	*out = NULL;
+	return TFMC_IO;
+}
+
+/* --time-passes, --stats */
+static void print_report(struct driver *d, enum tfmc_status st, const struct pass_report *report)
+{
+	if (d->options.time_passes)
+		print_times(d, report);
+	if (st == TFMC_OK && d->options.stats)
+		pass_report_print(&d->log, report);
+	driver_flush_log(d);
+}
+
 enum tfmc_status driver_pipeline_run(struct driver *d, const struct ir_module *in, const char *pipeline,
                                      const struct target *target, struct ir_module **out,
                                      struct pass_report *report)
@@ -234,12 +257,7 @@ enum tfmc_status driver_pipeline_run(struct driver *d, const struct ir_module *i
 	struct pass_options options = driver_pass_options(d, target);
 	*out = NULL;
 	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, pipeline, &p));
-	TFMC_TRY(passes_run(&d->diag, &p, &options, in, out, report));
-	if (!d->texts_failed)
-		return TFMC_OK;
-	ir_module_destroy(*out);
-	*out = NULL;
-	return TFMC_IO;
+	return run_steps(d, &p, &options, in, out, report);
 }
 
 enum tfmc_status driver_check_planned(struct driver *d, const struct ir_module *m)
@@ -258,22 +276,12 @@ enum tfmc_status driver_passes_part(struct driver *d, const struct pipeline *p,
 {
 	struct pass_report report;
 	pass_report_init(&report);
-	*out = NULL;
-	enum tfmc_status st = passes_run(&d->diag, p, options, in, out, &report);
-	bool says = d->options.time_passes || d->options.stats;
-	if (says)
+	enum tfmc_status st = run_steps(d, p, options, in, out, &report);
+	if (d->options.time_passes || d->options.stats)
 		buf_printf(&d->log, "%s:\n", options->variant ? options->variant : "passes of all variants");
-	if (d->options.time_passes)
-		print_times(d, &report);
-	if (st == TFMC_OK && d->options.stats)
-		pass_report_print(&d->log, &report);
-	driver_flush_log(d);
+	print_report(d, st, &report);
 	pass_report_destroy(&report);
-	if (st != TFMC_OK || !d->texts_failed)
-		return st;
-	ir_module_destroy(*out);
-	*out = NULL;
-	return TFMC_IO;
+	return st;
 }
 
 enum tfmc_status driver_passes(struct driver *d, const struct ir_module *in, const char *pipeline,
@@ -283,16 +291,9 @@ enum tfmc_status driver_passes(struct driver *d, const struct ir_module *in, con
 	pass_report_init(&report);
 	enum tfmc_status st = driver_pipeline_run(d, in, pipeline, target, out, &report);
 	driver_time(d, "passes");
-	if (d->options.time_passes)
-		print_times(d, &report);
-	if (st == TFMC_OK && d->options.stats) {
-		pass_report_print(&d->log, &report);
-		driver_flush_log(d);
-	}
+	print_report(d, st, &report);
 	pass_report_destroy(&report);
-	if (st == TFMC_OK && d->options.emit_tiles && target)
-		st = write_tiles(d, *out, target);
-	return st;
+	return st == TFMC_OK && d->options.emit_tiles && target ? write_tiles(d, *out, target) : st;
 }
 
 enum exit_code command_passes(struct driver *d)

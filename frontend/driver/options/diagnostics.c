@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-#include "ir/support/utf8.h"
-
 static const char *const form_names[] = {"text", "short", "json", "sarif"};
 
 void diagnostics_init(struct diagnostics *s, struct arena *arena)
@@ -57,35 +55,6 @@ bool diagnostics_is_data(const struct diagnostics *s)
 }
 
 /* ---- text of JSON ---- */
-static void put_escape(struct buf *out, uint32_t cp)
-{
-	if (cp == '\n')
-		buf_str(out, "\\n");
-	else if (cp == '\t')
-		buf_str(out, "\\t");
-	else
-		buf_printf(out, "\\u%04x", (unsigned)cp);
-}
-
-void diagnostics_json_string(struct buf *out, const char *text)
-{
-	size_t n = strlen(text), len;
-	buf_char(out, '"');
-	for (size_t at = 0; at < n; at += len) {
-		uint32_t cp = 0;
-		len = utf8_decode(text + at, n - at, &cp);
-		if (!len || (cp <= 0xffff && utf8_is_control(cp))) {
-			put_escape(out, len ? cp : 0xfffd);
-			len = len ? len : 1;
-			continue;
-		}
-		if (cp == '"' || cp == '\\')
-			buf_char(out, '\\');
-		buf_bytes(out, text + at, len);
-	}
-	buf_char(out, '"');
-}
-
 static bool is_unreserved(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -144,10 +113,10 @@ static void json_body(struct buf *out, const struct diag_context *cx, const stru
 	const char *file = diag_source_name(cx, m->loc.source);
 	bool has_line = file[0] && m->loc.line;
 	buf_str(out, "\"message\":");
-	diagnostics_json_string(out, m->message);
+	buf_json(out, m->message);
 	buf_str(out, ",\"file\":");
 	if (file[0])
-		diagnostics_json_string(out, file);
+		buf_json(out, file);
 	else
 		buf_str(out, "null");
 	json_number(out, "line", m->loc.line, has_line);
@@ -159,7 +128,7 @@ static void json_text(struct buf *out, const char *key, const char *text)
 {
 	buf_printf(out, ",\"%s\":", key);
 	if (text)
-		diagnostics_json_string(out, text);
+		buf_json(out, text);
 	else
 		buf_str(out, "null");
 }
@@ -220,7 +189,7 @@ static void put_rule_id(struct buf *out, int code)
 static void sarif_message(struct buf *out, const char *key, const char *text)
 {
 	buf_printf(out, "\"%s\":{\"text\":", key);
-	diagnostics_json_string(out, text);
+	buf_json(out, text);
 	buf_char(out, '}');
 }
 
@@ -295,7 +264,7 @@ static void sarif_document(struct diagnostics *s, int exit_code, const char *ver
 {
 	buf_str(log, "{\"$schema\":\"https://json.schemastore.org/sarif-2.1.0.json\",\"version\":\"2.1.0\","
 	             "\"runs\":[{\"tool\":{\"driver\":{\"name\":\"tfmc\",\"version\":");
-	diagnostics_json_string(log, version);
+	buf_json(log, version);
 	buf_str(log, ",\"rules\":[");
 	for (size_t i = 0; i < s->rules.n; i++) {
 		buf_str(log, i ? ",\n" : "\n");

@@ -43,8 +43,6 @@ void diagnostics_restart(struct diagnostics *s);
 /* What is left; once, at the end. */
 void diagnostics_finish(struct diagnostics *s, int exit_code, const char *version, struct buf *log);
 
-/* "text" as JSON: ASCII controls and DEL escaped, each byte that is not part of valid UTF-8 is \ufffd. */
-void diagnostics_json_string(struct buf *out, const char *text);
 /* "path" as a URI: file:// before an absolute one, all but letters, digits and -._~/ in percent. */
 void diagnostics_json_uri(struct buf *out, const char *path);
 
