@@ -174,6 +174,14 @@ static const struct function *find(const char *name)
 	return NULL;
 }
 
+const char *expr_suggest_function(struct arena *a, const char *name)
+{
+	const char *names[TFMC_COUNT(functions)];
+	for (size_t i = 0; i < TFMC_COUNT(functions); i++)
+		names[i] = functions[i].name;
+	return did_you_mean(a, name, names, TFMC_COUNT(functions));
+}
+
 bool expr_is_function(const char *name)
 {
 	return find(name) != NULL;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "frontend/expr/expr.h"
+#include "frontend/expr/func.h"
 #include "frontend/expr/lex.h"
 #include "ir/support/utf8.h"
 
@@ -241,10 +242,8 @@ static const struct expr *parse_call(struct parser *p, const struct token *name,
 	struct args args = {NULL, 0, 0};
 	struct keywords keywords = {NULL, 0, 0};
 	if (p->mode == EXPR_PLAIN && !expr_is_function(name->text)) {
-		static const char *const known[] = {"min",  "max", "abs", "len", "floor",   "ceil",
-		                                    "sqrt", "exp", "log", "if",  "contains"};
 		diag_error(p->lx.cx, loc, DIAG_UNKNOWN_NAME, "there is no function '%.63s'%s", name->text,
-		           did_you_mean(p->lx.arena, name->text, known, TFMC_COUNT(known)));
+		           expr_suggest_function(p->lx.arena, name->text));
 		p->failed = true;
 		return NULL;
 	}

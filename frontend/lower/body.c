@@ -210,9 +210,7 @@ static const char *plain_path(struct lowering *lw, const char *pattern)
 	size_t n;
 	const char *path = pattern == NULL ? NULL : lower_indexed(lw, pattern, loops, &n);
 	const char *open = path == NULL ? NULL : strstr(path, ".{");
-	return open == NULL || lw->mode == LOWER_PROBE
-	               ? path
-	               : arena_strndup(lw->arena, path, (size_t)(open - path));
+	return open == NULL ? path : arena_strndup(lw->arena, path, (size_t)(open - path));
 }
 
 bool lower_body(struct lowering *lw, const struct graph_body *body, bool loop)

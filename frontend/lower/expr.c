@@ -154,22 +154,11 @@ bool lower_spread(struct lowering *lw, struct loc at, struct lval *v, struct ir_
 
 /* ---- scalars ---- */
 
-static bool is_scalar_function(const char *name)
-{
-	static const char *const names[] = {"min",  "max",  "abs", "len", "floor",
-	                                    "ceil", "sqrt", "exp", "log", "if"};
-	for (size_t i = 0; i < TFMC_COUNT(names); i++) {
-		if (strcmp(names[i], name) == 0)
-			return true;
-	}
-	return false;
-}
-
 static bool is_scalar(const struct lowering *lw, const struct expr *e)
 {
 	if (e->kind == EX_NAME && lower_find(lw, e->text) != NULL)
 		return false;
-	if (e->kind == EX_LIST || (e->kind == EX_CALL && (!is_scalar_function(e->text) || e->n_keywords > 0)))
+	if (e->kind == EX_LIST || (e->kind == EX_CALL && (!expr_is_function(e->text) || e->n_keywords > 0)))
 		return false;
 	for (size_t i = 0; i < e->n_args; i++) {
 		if (!is_scalar(lw, e->args[i]))

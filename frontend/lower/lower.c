@@ -433,24 +433,6 @@ enum tfmc_status frontend_lower(struct frontend_model *m, struct ir_module **out
 
 /* ---- types only ---- */
 
-/* A dim of the module in the model's own table, by its text. */
-static const struct ir_dim *dim_back(struct lowering *lw, const struct ir_dim *d)
-{
-	struct expr_env env = model_env(lw->m, true);
-	struct buf text;
-	struct value v;
-	const struct ir_dim *out = NULL;
-	buf_init(&text);
-	ir_dim_print(&text, lw->module->dims, d, false);
-	const char *copy = arena_strdup(lw->arena, text.data);
-	buf_destroy(&text);
-	struct expr_source src = {copy, strlen(copy), lw->loc.at, false};
-	const struct expr *e = expr_parse(lw->arena, lw->cx, src, EXPR_PLAIN);
-	if (e == NULL || !expr_eval(&env, e, &v) || !expr_want_dim(&env, lw->loc.at, "a shape", &v, &out))
-		return ir_dim_const(lw->m->dims, 1);
-	return out;
-}
-
 static bool probe(struct lowering *lw, const struct probe_value *given, size_t n,
                   const struct graph_body *body, struct probe_value *want)
 {
@@ -474,7 +456,7 @@ static bool probe(struct lowering *lw, const struct probe_value *given, size_t n
 	want->dtype = t->dtype;
 	want->rank = t->rank;
 	for (int k = 0; k < t->rank; k++)
-		want->dims[k] = dim_back(lw, t->dims[k]);
+		want->dims[k] = ir_dim_import(lw->m->dims, t->dims[k]);
 	return true;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `define`: heads such as `gau(x, eps=1e-5)`, and whether an entry is a step
- * list or a function. Bodies are read where they are used.
+ * list, statements or a function. Bodies are read where they are used.
  */
 #include <string.h>
 
@@ -61,6 +61,20 @@ static bool is_function(const struct yaml_node *body)
 	return last != NULL && last->kind == YAML_SCALAR && strncmp(last->text, "return ", 7) == 0;
 }
 
+/* Steps are names of kinds and mappings of one; statements assign. */
+static bool has_statements(const struct yaml_node *body)
+{
+	static const char *const entries[] = {"require", "let", "if"};
+	const struct yaml_node *first = body->n > 0 ? body->items[0] : NULL;
+	if (first == NULL || first->kind == YAML_SCALAR)
+		return first != NULL && strchr(first->text, '=') != NULL;
+	for (size_t i = 0; i < TFMC_COUNT(entries); i++) {
+		if (yaml_find(first, entries[i]) != NULL)
+			return true;
+	}
+	return false;
+}
+
 bool model_read_defines(struct frontend_model *m)
 {
 	const struct yaml_node *define = model_section(m, "define");
@@ -76,6 +90,7 @@ bool model_read_defines(struct frontend_model *m)
 		d->loc = define->pairs[i].key->loc;
 		d->body = define->pairs[i].value;
 		d->function = is_function(d->body);
+		d->statements = !d->function && has_statements(d->body);
 		ok = read_head(m, d, define->pairs[i].key) && ok;
 		if (d->name == NULL)
 			d->name = "";

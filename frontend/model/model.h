@@ -63,8 +63,9 @@ struct definition {
 	size_t n_args;
 	struct definition_arg *args;
 	const struct yaml_node *body; /* sequence */
-	bool function;
-	bool busy; /* being expanded: finds recursion */
+	bool function;                /* ends with `return` */
+	bool statements; /* begins with a statement, or with what only a body of statements has */
+	bool busy;       /* being expanded: finds recursion */
 };
 
 /* Where an expansion is: the uses that led there, innermost first. */

@@ -89,8 +89,8 @@ void temp_pop(struct blocks *b, size_t n)
 
 /* ---- errors ---- */
 
-/* Once, from the innermost body that failed. */
-static void chain_notes(struct blocks *b)
+/* From the innermost body that failed. */
+void use_notes(struct blocks *b)
 {
 	for (const struct use_chain *c = b->noted ? NULL : b->chain; c != NULL; c = c->outer)
 		diag_note(b->cx, c->loc, "in the use of '%s' here", c->name);
@@ -134,6 +134,8 @@ static bool dispatch(struct step *st)
 		if (strcmp(handlers[i].kind, st->kind->kind) == 0)
 			return handlers[i].run(st);
 	}
+	if (st->def != NULL)
+		return use_definition(st, st->def);
 	if (body != NULL)
 		return template_run(st, NULL, body);
 	return step_error(st, NULL, DIAG_UNSUPPORTED, "not supported yet: %s", st->kind->kind);
@@ -146,16 +148,32 @@ static void unknown_step(struct blocks *b, const struct yaml_node *key)
 	yaml_unknown_key(b->cx, key, kinds, n, "a list of steps");
 }
 
+/* The row of a kind, which may be the name of a definition of the model (*def). */
+static const struct schema_step *find_step(struct blocks *b, const char *name, const struct definition **def)
+{
+	const struct schema_step *row = schema_find_step(name);
+	struct schema_step *own = ARENA_NEW(b->arena, struct schema_step);
+	*def = row == NULL ? model_find_definition(b->m, name) : NULL;
+	if (*def == NULL || (*def)->function || own == NULL)
+		return row;
+	*own = (struct schema_step){.kind = (*def)->name,
+	                            .main = (*def)->n_args > 0 ? (*def)->args[0].name : "",
+	                            .params = (*def)->statements,
+	                            .now = true};
+	return own;
+}
+
 /* Finds the key that is a kind. */
 static const struct yaml_pair *find_kind(struct blocks *b, const struct yaml_node *node)
 {
+	const struct definition *def;
 	const struct yaml_pair *found = yaml_find_pair(node, "use");
 	for (size_t i = 0; found == NULL && i < node->n; i++) {
 		const char *key = node->pairs[i].key->text;
 		if (strcmp(key, "body") != 0 && strcmp(key, "branches") != 0)
 			found = &node->pairs[i];
 	}
-	if (found == NULL || schema_find_step(found->key->text) == NULL) {
+	if (found == NULL || find_step(b, found->key->text, &def) == NULL) {
 		if (found != NULL)
 			unknown_step(b, found->key);
 		else
@@ -175,8 +193,10 @@ static const struct yaml_pair *find_kind(struct blocks *b, const struct yaml_nod
 	return found;
 }
 
-static bool check_args(const struct step *st)
+static bool check_args(struct step *st)
 {
+	if (st->def != NULL)
+		return check_use(st, st->def);
 	if (strcmp(st->kind->kind, "use") == 0)
 		return true;
 	return schema_check(st->b->arena, st->b->cx, st->args, st->kind->kind, "step",
@@ -257,7 +277,7 @@ bool read_step(struct blocks *b, const struct yaml_node *node, struct step *st)
 	const struct yaml_node *value = NULL;
 	*st = (struct step){.b = b, .loc = node->loc};
 	if (node->kind == YAML_SCALAR) {
-		st->kind = schema_find_step(node->text);
+		st->kind = find_step(b, node->text, &st->def);
 		if (st->kind == NULL) {
 			unknown_step(b, node);
 			return false;
@@ -273,7 +293,7 @@ bool read_step(struct blocks *b, const struct yaml_node *node, struct step *st)
 			           "a graph has statements and repeats, found '%s'", pair->key->text);
 			return false;
 		}
-		st->kind = schema_find_step(pair->key->text);
+		st->kind = find_step(b, pair->key->text, &st->def);
 		st->loc = pair->key->loc;
 		value = pair->value;
 	}
@@ -304,7 +324,7 @@ bool blocks_body(struct blocks *b, const struct yaml_node *steps)
 		bool ok = b->locals != NULL && node->kind == YAML_SCALAR ? graph_close_statement(b, node)
 		                                                         : one_step(b, node);
 		if (!ok) {
-			chain_notes(b);
+			use_notes(b);
 			blocks_check_rest(b, steps, i + 1);
 			return false;
 		}

@@ -78,7 +78,7 @@ struct blocks {
 struct step {
 	struct blocks *b;
 	const struct schema_step *kind;
-	const struct definition *def; /* of the model; then kind is that of `use` */
+	const struct definition *def; /* of the model, whose name is the kind; NULL: a built-in kind */
 	struct loc loc;
 	const struct yaml_node *args; /* merged; a mapping */
 	const char *path;             /* pattern of the step */
@@ -104,9 +104,14 @@ const char *shape_text(struct blocks *b, int rank, const struct ir_dim *const *d
 const char *concrete(struct blocks *b, const char *pattern);
 const char *path_join(struct blocks *b, const char *prefix, const char *id);
 void mark_mixed(struct step *st, struct block_value *v);
+/* The uses that led to the error, once. */
+void use_notes(struct blocks *b);
 bool step_error(const struct step *st, const char *key, enum diag_code code, const char *fmt, ...)
         TFMC_PRINTF(4, 5);
 
+/* Runs the body of a definition of the model; the arguments are checked. */
+bool use_definition(struct step *st, const struct definition *d);
+bool check_use(struct step *st, const struct definition *d);
 /* Kind and merged arguments of a step, their keys checked. */
 bool read_step(struct blocks *b, const struct yaml_node *node, struct step *st);
 

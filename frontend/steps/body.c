@@ -239,13 +239,15 @@ bool step_repeat(struct step *st)
 
 /* ---- use ---- */
 
-static bool check_use(struct step *st, const struct definition *d)
+bool check_use(struct step *st, const struct definition *d)
 {
 	bool ok = true;
 	for (size_t i = 0; i < st->args->n; i++) {
 		const struct yaml_node *key = st->args->pairs[i].key;
-		bool known = strcmp(key->text, "name") == 0 || strcmp(key->text, "id") == 0 ||
-		             strcmp(key->text, "when") == 0 || strcmp(key->text, "from") == 0;
+		bool known = (st->def == NULL && strcmp(key->text, "name") == 0) ||
+		             strcmp(key->text, "id") == 0 || strcmp(key->text, "when") == 0 ||
+		             strcmp(key->text, "from") == 0 ||
+		             (d->statements && strcmp(key->text, "share") == 0);
 		for (size_t k = 0; !known && k < d->n_args; k++)
 			known = strcmp(key->text, d->args[k].name) == 0;
 		if (known)
@@ -288,22 +290,27 @@ static const struct definition *find_used(struct step *st, const struct yaml_nod
 
 bool step_use(struct step *st)
 {
-	struct blocks *b = st->b;
 	const struct definition *d = find_used(st, arg(st, "name"));
-	if (d == NULL || !check_use(st, d))
-		return false;
+	return d != NULL && check_use(st, d) && use_definition(st, d);
+}
+
+bool use_definition(struct step *st, const struct definition *d)
+{
+	struct blocks *b = st->b;
 	for (const struct use_chain *c = b->chain; c != NULL; c = c->outer) {
 		if (strcmp(c->name, d->name) == 0)
 			return step_error(st, NULL, DIAG_CYCLE, "the definition '%s' uses itself", d->name);
 	}
 	struct use_chain link = {b->chain, d->name, st->loc};
 	struct block_scope scope = {.outer = b->scope, .def = d, .args = st->args};
-	if (!begin_at(st))
+	if (!d->statements && !begin_at(st))
 		return false;
 	b->has_x = true;
 	b->chain = &link;
 	b->scope = &scope;
-	bool ok = inner(st, d->body);
+	bool ok = d->statements ? template_run(st, d, d->body) : inner(st, d->body);
+	if (!ok)
+		use_notes(b);
 	b->chain = link.outer;
 	b->scope = scope.outer;
 	return ok;

@@ -371,12 +371,31 @@ static void given_values(struct blocks *b, const struct block_value *x, struct g
 		add_given(b, list, &v);
 }
 
+/* The nodes with paths for messages: indices of the repeats around have their present values. */
+static struct graph_body located(struct blocks *b, const struct graph_body *body)
+{
+	struct graph_body out = {NULL, 0, 0};
+	for (size_t i = 0; i < body->n; i++) {
+		const struct graph_node *node = body->items[i];
+		const char *path = node->loc.path == NULL ? NULL : concrete(b, node->loc.path);
+		struct graph_node *copy =
+		        graph_push(b->arena, &out, node->kind, (struct ir_loc){node->loc.at, path});
+		if (copy == NULL)
+			break;
+		struct ir_loc loc = copy->loc;
+		*copy = *node;
+		copy->loc = loc;
+	}
+	return out;
+}
+
 bool probe_x(struct blocks *b, const struct block_value *before, const struct graph_body *body)
 {
 	struct probe_value want = {.name = "x"};
 	struct given given = {NULL, 0, 0};
+	const struct graph_body here = located(b, body);
 	given_values(b, before, &given);
-	if (!lower_probe(b->m, given.items, given.n, body, &want))
+	if (!lower_probe(b->m, given.items, given.n, &here, &want))
 		return false;
 	b->x.dtype = want.dtype;
 	b->x.rank = want.rank;

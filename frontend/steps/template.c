@@ -48,6 +48,17 @@ static const struct expr_statement *parsed(struct template *t, const struct yaml
 	return st;
 }
 
+/* The path of the step, with what `path` has beyond that of its parameters. */
+static const char *place(struct template *t)
+{
+	const struct step *st = t->st;
+	const struct item *path = item_find(t, "path");
+	size_t n = strlen(st->params);
+	bool deeper = path->known && path->v.kind == VALUE_STRING && strncmp(path->v.s, st->params, n) == 0;
+	return deeper && path->v.s[n] != '\0' ? arena_printf(st->b->arena, "%s%s", st->path, path->v.s + n)
+	                                      : st->path;
+}
+
 static bool run_statement(struct template *t, const struct yaml_node *node)
 {
 	struct blocks *b = t->st->b;
@@ -68,7 +79,7 @@ static bool run_statement(struct template *t, const struct yaml_node *node)
 		if (closed->targets[i].name == NULL)
 			return false;
 	}
-	return graph_push_statement(b->arena, b->out, (struct ir_loc){t->st->loc, t->st->path}, closed) &&
+	return graph_push_statement(b->arena, b->out, (struct ir_loc){t->st->loc, place(t)}, closed) &&
 	       (st->n_targets > 1 || note_type(t, st->targets[0].name, &value));
 }
 

@@ -195,33 +195,38 @@ bool ir_encode_state(struct ir_module *m, const char *name, enum ir_encoding enc
 
 /* ---- dims and types of another module ---- */
 
-static const struct ir_dim *import_atom(struct ir_module *m, const struct ir_dim_atom *a)
+static const struct ir_dim *import_atom(struct ir_dims *t, const struct ir_dim_atom *a)
 {
 	if (a->other != NULL)
-		return ir_dim_max(m->dims, ir_import_dim(m, a->of), ir_import_dim(m, a->other));
+		return ir_dim_max(t, ir_dim_import(t, a->of), ir_dim_import(t, a->other));
 	if (a->sym < 0)
-		return ir_dim_floordiv(m->dims, ir_import_dim(m, a->of), a->by);
-	if ((size_t)a->sym >= ir_dims_count(m->dims))
+		return ir_dim_floordiv(t, ir_dim_import(t, a->of), a->by);
+	if ((size_t)a->sym >= ir_dims_count(t))
 		return NULL;
-	return ir_dim_sym(m->dims, ir_dims_sym(m->dims, (size_t)a->sym)->name);
+	return ir_dim_sym(t, ir_dims_sym(t, (size_t)a->sym)->name);
+}
+
+const struct ir_dim *ir_dim_import(struct ir_dims *t, const struct ir_dim *d)
+{
+	const struct ir_dim *r = ir_dim_const(t, 0);
+	if (d == NULL)
+		return NULL;
+	for (size_t i = 0; i < d->n_terms; i++) {
+		const struct ir_dim *x = ir_dim_const(t, d->terms[i].coeff);
+		for (size_t k = 0; k < d->terms[i].n_atoms; k++) {
+			const struct ir_dim *factor = import_atom(t, d->terms[i].atoms[k]);
+			if (factor == NULL)
+				return NULL;
+			x = ir_dim_mul(t, x, factor);
+		}
+		r = ir_dim_add(t, r, x);
+	}
+	return r;
 }
 
 const struct ir_dim *ir_import_dim(struct ir_module *m, const struct ir_dim *d)
 {
-	const struct ir_dim *r = ir_dim_const(m->dims, 0);
-	if (d == NULL)
-		return NULL;
-	for (size_t i = 0; i < d->n_terms; i++) {
-		const struct ir_dim *x = ir_dim_const(m->dims, d->terms[i].coeff);
-		for (size_t k = 0; k < d->terms[i].n_atoms; k++) {
-			const struct ir_dim *factor = import_atom(m, d->terms[i].atoms[k]);
-			if (factor == NULL)
-				return NULL;
-			x = ir_dim_mul(m->dims, x, factor);
-		}
-		r = ir_dim_add(m->dims, r, x);
-	}
-	return r;
+	return ir_dim_import(m->dims, d);
 }
 
 const struct ir_type *ir_import_type(struct ir_module *m, const struct ir_type *t)

@@ -206,6 +206,8 @@ const struct ir_state_decl *ir_add_state(struct ir_module *m, const char *name, 
 /* Says how a state of m is stored. False: m has no state of that name. */
 bool ir_encode_state(struct ir_module *m, const char *name, enum ir_encoding encoding);
 /* Types and dims of another module, made again in m (m has the same dim symbols). */
+/* A dim of another table that declares the same symbols in the same order; NULL: it has more. */
+const struct ir_dim *ir_dim_import(struct ir_dims *t, const struct ir_dim *d);
 const struct ir_dim *ir_import_dim(struct ir_module *m, const struct ir_dim *d);
 const struct ir_type *ir_import_type(struct ir_module *m, const struct ir_type *t);
 /* A location whose path lives in m. */
