@@ -106,6 +106,7 @@ else
 fi
 
 "$TFMC" ops | diff -u ir/ops.md - || complain "ir/ops.md is not current: tfmc ops > ir/ops.md"
+{ echo '```'; "$TFMC" passes; echo '```'; } | diff -u passes/passes.md - || complain "passes/passes.md is not current: it is what tfmc passes prints, in quotes"
 
 # A README is read in one sitting; references that the tool prints are files of their own.
 long=$(find . -name README.md -not -path './build*' -not -path './.git/*' -exec wc -l {} + | awk '$1 > 150 && $2 != "total" {print $2 " has " $1 " lines"}')
