@@ -297,9 +297,9 @@ struct tfmc_rules {
 	struct tfmc_ids forced;        /* the first new tokens; a stop id among them ends nothing */
 	struct tfmc_ids suppress;      /* never chosen */
 	const struct tfmc_ids *banned; /* [n_banned] sequences: the last id is not chosen where the others
-	                                  stand before it */
+	                                  are before it */
 	uint64_t n_banned;
-	int64_t no_repeat_ngram;       /* n: no n ids stand twice in the sequence; 0: any may */
+	int64_t no_repeat_ngram;       /* n: no n ids occur twice in the sequence; 0: any may */
 	int64_t min_new_tokens;        /* stop ids are not chosen before */
 	struct tfmc_ids stop;          /* a sequence ends after one of these */
 	const char *const *stop_texts; /* [n_stop_texts]: it ends when its new text contains one of these,
@@ -429,7 +429,7 @@ int tfmc_beam_search(struct tfmc_session *session, const struct tfmc_beam_option
 void tfmc_session_cancel(struct tfmc_session *session);
 
 /*
- * Log-probabilities: log_p[i] = log p(ids[i] | what stands before), for all n ids. Before ids[0] stand the
+ * Log-probabilities: log_p[i] = log p(ids[i] | what is before), for all n ids. Before ids[0] are the
  * model's start ids; without any log_p[0] is 0. Sequence-to-sequence models are also given the source. Their
  * sum is the log-probability of the sequence, e^(-sum / n) its perplexity. An object with the entry score
  * computes many rows at once and keeps no logits; with prefill and step alone it goes id after id.

@@ -70,7 +70,7 @@ static struct kb_val ring_base(const struct attention *a, const struct kb_tensor
 
 /* ---- keys ---- */
 
-/* As many keys as a vector has lanes; clamped: those at or beyond n_keys are not read, the last one stands
+/* As many keys as a vector has lanes; clamped: those at or beyond n_keys are not read, the last one is
  * in. */
 struct key_group {
 	struct kb_val base;  /* address of the block's first key */

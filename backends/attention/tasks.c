@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who computes what. The tiles of rows of all heads stand in one line, each as
+ * Who computes what. The tiles of rows of all heads are in one line, each as
  * long as the keys it sees; workers take equal lengths of it. So a worker has
  * few heads, reads keys and values of a head once for all rows that it has of
  * it, and causal rows are shared out evenly. Nothing a row gives depends on it.

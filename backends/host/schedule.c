@@ -3,7 +3,7 @@
  * The order of groups, once for each driver:
  *
  *   NAME.func.body(context, args, worker, n) -> i32   every worker runs it; a
- *                 barrier stands before a group that needs one (backends/plan/order.h) and at the
+ *                 barrier is before a group that needs one (backends/plan/order.h) and at the
  *                 end of a repeat's body, none at the end; nonzero: cancelled
  *   NAME.func.tasks(context, args)   one thread runs it and gives each group to
  *                 the caller's parallel_for

@@ -114,7 +114,7 @@ static void fill_heap(struct walk *w, int64_t n)
 	kb_end_loop(k);
 }
 
-/* Element i, which stands after all that are in the heap. */
+/* Element i, which is after all that are in the heap. */
 static void offer(struct walk *w, struct kb_val i, int64_t n)
 {
 	struct kb *k = w->k;

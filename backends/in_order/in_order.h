@@ -9,7 +9,7 @@
 
 #include "backends/kernel/templates.h"
 
-/* An element and where it stands; larger ones come first, then lower indices; NaN comes last. */
+/* An element and where it is; larger ones come first, then lower indices; NaN comes last. */
 struct ranked {
 	struct kb_val value, index;
 };

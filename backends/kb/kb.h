@@ -93,7 +93,7 @@ struct kb_val kb_param(struct kb *k, const char *name, struct kb_type type, unsi
 void kb_comment(struct kb *k, const char *fmt, ...) TFMC_PRINTF(2, 3);
 /* A comment that says which place of the model follows: FILE:LINE:COL and perhaps a path. */
 void kb_place(struct kb *k, const char *fmt, ...) TFMC_PRINTF(2, 3);
-void kb_return(struct kb *k, struct kb_val v); /* none for KB_VOID; may stand inside if_ */
+void kb_return(struct kb *k, struct kb_val v); /* none for KB_VOID; may be inside if_ */
 void kb_end(struct kb *k);
 /* Takes away what an ended function does not need: unused values and parameters, variables nobody reads. */
 void kb_prune(struct kb *k);

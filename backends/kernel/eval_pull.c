@@ -34,7 +34,7 @@ static struct kb_val of_sequence(struct eval *e, struct ir_value v, struct kb_va
 	return eval_value(e, v, &at);
 }
 
-/* Where query i stands. */
+/* Where query i is. */
 static struct kb_val query_position(struct eval *e, const struct eval_mask *m, struct kb_val b,
                                     struct kb_val i)
 {

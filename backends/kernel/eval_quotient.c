@@ -45,7 +45,7 @@ static struct kb_val of_floats(struct kb *k, bool rest, struct kb_val a, struct 
 
 #define ROUNDS 10 /* of 28 bits: quotients of two f32 are below 2^278 */
 
-/* The quotient without what stands after its first 29 bits, and rounded to zero: times an f32 it has 53
+/* The quotient without what is after its first 29 bits, and rounded to zero: times an f32 it has 53
  * bits. */
 static struct kb_val leading_bits(struct kb *k, struct kb_val q)
 {

@@ -2,7 +2,7 @@
 /*
  * The evaluator: rotary positions. A feature is x cos + partner (+-sin), one
  * product and one fused sum, whatever the lanes: so bits do not depend on how
- * many positions are computed at once. Features behind the table's width are
+ * many positions are computed at once. Features after the table's width are
  * copied without reading a partner.
  */
 #include "backends/kernel/eval.h"
@@ -74,7 +74,7 @@ static struct kb_val sign(const struct rope *r)
 	return r->p->vec < 0 ? s : kb_splat(r->e->k, s, r->e->lanes);
 }
 
-/* Lane j is lane from + j / 2 * by + j % 2 * odd of a and b, one behind the other. */
+/* Lane j is lane from + j / 2 * by + j % 2 * odd of a and b, one after the other. */
 static struct kb_val pick(const struct rope *r, struct kb_val a, struct kb_val b, int from, int by, int odd)
 {
 	int lanes[KB_LANES_MAX];
@@ -131,7 +131,7 @@ static struct kb_val turned(struct rope *r)
 	return kb_fma(k, read(r, partner), across, straight);
 }
 
-/* Features behind D keep x. */
+/* Features after D keep x. */
 static struct kb_val partly(struct rope *r)
 {
 	struct kb *k = r->e->k;

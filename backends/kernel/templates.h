@@ -21,7 +21,7 @@ struct kernel {
 
 /* Any op, by element: elementwise, movement, reductions, products, writes into state. */
 void kernel_loops(struct kernel *g);
-/* Elements of a row that one worker computes: few where thousands of them stand side by side. */
+/* Elements of a row that one worker computes: few where thousands of them are next to each other. */
 int64_t kernel_loops_block(const struct target *t);
 /* True for groups that the rowwise template computes (backends/rows/rowwise.h). */
 bool kernel_is_rowwise(const struct attrs_group *attrs, const struct ir_op *root);

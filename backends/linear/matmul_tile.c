@@ -196,7 +196,7 @@ static bool is_widened_last(const struct linear *l, const struct accumulators *a
 	return l->stored == DT_F16 && a->tile->rows * (a->vectors + 1) + widening <= kb_caps(l->k)->registers;
 }
 
-/* sum[m][n] += x[m][at + i] w[n][at + i]; loads stand directly before their uses. */
+/* sum[m][n] += x[m][at + i] w[n][at + i]; loads are directly before their uses. */
 static void step(struct linear *l, struct accumulators *a, struct kb_val at, int i)
 {
 	struct kb *k = l->k;

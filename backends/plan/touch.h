@@ -13,7 +13,7 @@ struct touch {
 	struct ir_value value; /* as the group names it; none: a state op names its state */
 	struct ir_value base;  /* whose memory it is; none: the slice */
 	struct binding_slice slice;
-	bool is_outer;   /* value is no result of an op inside of the group */
+	bool is_outer;   /* value is no result of an op inside the group */
 	bool is_written; /* otherwise read */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Functions and control flow as text. Blocks begin and end with nothing kept
- * back; what stands in the head of a block is evaluated where the record says.
+ * back; what is in the head of a block is evaluated where the record says.
  */
 #include "backends/print/print.h"
 

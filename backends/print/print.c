@@ -51,7 +51,7 @@ static bool ends_with_return(const struct kb_func *f)
 	return f->n_insts > 0 && f->insts[f->n_insts - 1].op == KBO_RETURN;
 }
 
-/* Comments that follow the parameters stand before the function. Gives the first instruction behind them. */
+/* Comments that follow the parameters are printed before the function. Gives the first instruction after them. */
 static size_t print_head(struct print *p, struct buf *declarations)
 {
 	struct buf head;

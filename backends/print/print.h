@@ -6,7 +6,7 @@
  * types, values, memory and machine operations are spelled.
  *
  * The text of a value is an expression without side effects. A dialect writes it without parentheses around it and
- * says how tightly it binds; the core adds parentheses where it stands as an operand.
+ * says how tightly it binds; the core adds parentheses where it is an operand.
  */
 #ifndef TFMC_BACKENDS_PRINT_PRINT_H
 #define TFMC_BACKENDS_PRINT_PRINT_H
@@ -24,7 +24,7 @@ enum print_level {
 
 struct print_value {
 	const char *text;  /* as an operand; NULL: not defined yet, or not used */
-	const char *bare;  /* between commas or behind `=` */
+	const char *bare;  /* between commas or after `=` */
 	const char *inner; /* C: the unsigned expression whose conversion `text` is; NULL: text is none */
 	enum print_level level; /* of inner, else of bare */
 	bool is_name;           /* text is one */
@@ -86,7 +86,7 @@ struct print {
 struct cfamily_dialect_table {
 	bool has_spaces; /* print->spaces is filled before anything is printed */
 	bool has_f16;    /* conversions between f16 and f32 */
-	/* Top of the file, behind the title; needed helpers follow it. */
+	/* Top of the file, after the title; needed helpers follow it. */
 	void (*prelude)(struct print *p, struct buf *out);
 	/* Why the function cannot be said in this dialect ("f64"), or NULL. */
 	const char *(*refuse)(const struct print *p, const struct kb_func *f);
@@ -129,13 +129,13 @@ enum print_level print_converted(struct print *p, const struct kb_inst *i, const
 struct kb_type print_arg_type(const struct print *p, const struct kb_inst *i, size_t k);
 struct space_pointer print_arg_space(const struct print *p, const struct kb_inst *i, size_t k);
 struct space_pointer print_value_space(const struct print *p, uint32_t id);
-/* Operand k as something between commas or behind `=`: without outer parentheses. */
+/* Operand k as something between commas or after `=`: without outer parentheses. */
 void print_bare_arg(const struct print *p, const struct kb_inst *i, size_t k, struct buf *out);
 /* True for a constant index or integer operand. */
 bool print_const_arg(const struct print *p, const struct kb_inst *i, size_t k, int64_t *out);
 /* The name of a value that has one (parameters). */
 const char *print_value_name(const struct print *p, uint32_t id);
-/* The name at file scope for a record name (functions, data); also for names outside of the module. */
+/* The name at file scope for a record name (functions, data); also for names outside the module. */
 const char *print_global(struct print *p, const char *name);
 /* One statement on its own line at the current depth; the text brings its semicolon. */
 void print_line(struct print *p, const char *fmt, ...) TFMC_PRINTF(2, 3);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Values in the text. A value that is used once is kept back and stands in the
+ * Values in the text. A value that is used once is held back and written in the
  * expression that uses it; it gets a name of its own before anything happens
  * that could change it: a store, a call or an atomic for what reads memory, a
  * set for what reads that variable, a block for all. Unused values are not printed.
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#define TEXT_MAX 88 /* characters of an expression that may stand in another one */
+#define TEXT_MAX 88 /* characters of an expression that may be in another one */
 
 /* ---- uses ---- */
 
@@ -159,7 +159,7 @@ static bool is_literal(enum kb_opcode op)
 	return kb_kind(op) == KB_KIND_NAME || (kb_kind(op) == KB_KIND_CONSTANT && op != KBO_LANE_IDS);
 }
 
-/* A product that stands in a sum would be contracted to one operation. */
+/* A product that is in a sum would be contracted to one operation. */
 static bool must_have_name(const struct kb_inst *i, const struct print_value *v)
 {
 	bool product = i->op == KBO_BIN && i->bin == KB_MUL &&

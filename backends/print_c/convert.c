@@ -10,7 +10,7 @@
 /* ---- float to integer ---- */
 
 struct limits {
-	const char *lo, *hi;         /* as floats: outside of them is saturated */
+	const char *lo, *hi;         /* as floats: outside them is saturated */
 	const char *least, *largest; /* as integers */
 };
 
@@ -37,7 +37,7 @@ static void saturating_one(struct print *p, const char *name, enum c_element fro
 	buf_printf(out, "\treturn x >= %s%s ? %s : (%s)x;\n}\n", l.hi, f, l.largest, type);
 }
 
-/* Lanes inside of the limits are converted, the others are 0 before and get their limit after. */
+/* Lanes inside the limits are converted, the others are 0 before and get their limit after. */
 static void saturating_many(struct print *p, const char *name, enum c_element from, enum c_element to,
                             int lanes)
 {

@@ -34,7 +34,7 @@ void c_fill(struct buf *out, const char *x, int lanes);
 /* A string literal as char *. */
 void c_string(const char *text, struct buf *out);
 /* Each writes the expression of an instruction of its kind. c_lanes is for any operation on lanes; the three
- * behind it are some of them. */
+ * after it are some of them. */
 enum print_level c_constant(struct print *p, const struct kb_inst *i, struct buf *out);
 enum print_level c_lanes(struct print *p, const struct kb_inst *i, struct buf *out);
 enum print_level c_arith(struct print *p, const struct kb_inst *i, struct buf *out);

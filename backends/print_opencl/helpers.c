@@ -250,7 +250,7 @@ void opencl_helper(struct print *p, enum opencl_helper h, enum kb_scalar s, int 
 
 /* ---- shuffles of two operands ---- */
 
-/* shuffle_float4_0819: the lanes in digits of base 32, those of b behind those of a */
+/* shuffle_float4_0819: the lanes in digits of base 32, those of b after those of a */
 static void shuffle_name(struct buf *out, const struct kb_inst *i, int from, int index_bits)
 {
 	static const char digits[] = "0123456789abcdefghijklmnopqrstuv";

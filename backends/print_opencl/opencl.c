@@ -146,7 +146,7 @@ static enum print_level print_expr(struct print *p, const struct kb_inst *i, str
 
 /* ---- statements ---- */
 
-/* A value that stands in several statements has a name. */
+/* A value that is in several statements has a name. */
 static const char *named_value(struct print *p, const struct kb_inst *i)
 {
 	const char *value = print_arg(p, i, 0), *name;
@@ -319,7 +319,7 @@ static const char *const reserved[] = {"kernel",
                                        "imaginary",
                                        NULL};
 
-/* Digits behind a name make it another one: what is reserved must not be a prefix. */
+/* Digits after a name make it another one: what is reserved must not be a prefix. */
 static bool is_reserved(const char *name)
 {
 	static const char *const prefixes[] = {"as_",    "convert_",   "vload",

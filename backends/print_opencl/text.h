@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Pieces of OpenCL C: names of types, expressions for single operations, and
- * helper functions for what has no operator. An operand stands once in an expression.
+ * helper functions for what has no operator. An operand occurs once in an expression.
  *
  * How values are carried: f16 and bf16 by their bits (ushort), one bool as int 0
  * or 1, bools of a vector as intN with lanes 0 or -1.

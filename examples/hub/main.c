@@ -58,7 +58,7 @@ static int on_token(void *stream, int32_t id)
 #define CAUSAL 1 /* generate_kind of models that continue their prompt; others read it as a source */
 
 /*
- * The start ids of a model that continues: of no text, and of a tokenizer that does not say what stands in
+ * The start ids of a model that continues: of no text, and of a tokenizer that does not say what is in
  * front of a text (SentencePiece and the like); the others add it themselves.
  */
 static uint64_t put_start(const struct talk *t, const char *prompt)

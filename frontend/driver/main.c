@@ -105,7 +105,7 @@ static void out_of_memory(void *user, const char *stage, size_t bytes)
 	_exit((int)EXIT_ENVIRONMENT);
 }
 
-/* Text that other options write to stderr would stand between the diagnostics. */
+/* Text that other options write to stderr would be between the diagnostics. */
 static const char *text_option(const struct driver_options *o)
 {
 	return o->print_ir_before.n  ? "--print-ir-before"

@@ -59,7 +59,7 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* The character at a place, or zero behind the end. */
+/* The character at a place, or zero after the end. */
 static char peek(const struct lexer *lx, size_t at)
 {
 	return at < lx->src.len ? lx->src.text[at] : '\0';

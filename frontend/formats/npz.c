@@ -61,7 +61,7 @@ static bool is(const struct zip *z, size_t at, const char *magic)
 
 /* ---- the end of the archive ---- */
 
-/* The record at the end, after which only its comment stands. */
+/* The record at the end, after which only its comment is. */
 static bool find_end(const struct zip *z, size_t *at)
 {
 	for (size_t comment = 0; comment <= COMMENT_MAX && comment + END_BYTES <= z->len; comment++) {
@@ -106,7 +106,7 @@ static bool read_end(struct zip *z)
 
 /* ---- entries ---- */
 
-/* Sizes that did not fit into 32 bits stand in the extra field 1, in this order. */
+/* Sizes that did not fit into 32 bits are in the extra field 1, in this order. */
 static bool read_extra(const struct zip *z, struct zip_entry *e, size_t at, size_t len)
 {
 	uint64_t *const wide[] = {&e->size, &e->packed, &e->local};

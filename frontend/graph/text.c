@@ -35,7 +35,7 @@ static int tightness(const struct expr *e)
 	        [EXPR_SUB] = 4, [EXPR_MUL] = 5,     [EXPR_DIV] = 5, [EXPR_MOD] = 5, [EXPR_NEG] = 6,
 	        [EXPR_POW] = 7, [EXPR_FLOORDIV] = 5};
 	if ((e->kind == EX_INT && e->i < 0) || (e->kind == EX_FLOAT && e->f < 0.0))
-		return 4; /* not behind an operator */
+		return 4; /* not after an operator */
 	if (e->kind == EX_DIM)
 		return e->dim->n_terms > 1 ? 4 : 8;
 	return e->kind == EX_UNARY || e->kind == EX_BINARY ? of[e->op] : 8;

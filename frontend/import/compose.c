@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The documents that a model stands on: bases from the outside in, what
+ * The documents that a model is based on: bases from the outside in, what
  * `include` imports, then the preset beneath all of them, its parameters
  * overridden by a hub configuration.
  */
@@ -176,7 +176,7 @@ static bool owns_weights(const struct yaml_node *root)
 	return weights != NULL && yaml_is(weights, "own");
 }
 
-/* The preset with those it stands on; its table `hub` is part of it. */
+/* The preset with those it is based on; its table `hub` is part of it. */
 static const struct yaml_node *read_preset(struct frontend_model *m, const struct yaml_node *name, int depth)
 {
 	const struct yaml_node *root;

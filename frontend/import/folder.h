@@ -23,7 +23,7 @@ const char *folder_model(struct parsed_files *f, const char *path, const char *n
 const char *folder_file(struct arena *a, const char *at, const char *name);
 /*
  * What modules.json of a sentence embedder adds to that text: parameters and an output, nothing when it pools
- * nothing; NULL after a diagnostic. `weights`: the file of a projection behind the pooling, NULL without one.
+ * nothing; NULL after a diagnostic. `weights`: the file of a projection after the pooling, NULL without one.
  */
 const char *folder_sentence(struct parsed_files *f, const char *dir, const char **weights);
 

@@ -95,7 +95,7 @@ static bool take_pad(struct generation *g)
 	return true;
 }
 
-/* forced_decoder_ids: [[1, id], [2, id], ..]: ids behind the first one; those whose place or id is open end
+/* forced_decoder_ids: [[1, id], [2, id], ..]: ids after the first one; those whose place or id is open end
  * them. */
 static bool put_forced_list(struct generation *g, const struct json_node *list)
 {
@@ -112,15 +112,15 @@ static bool put_forced_list(struct generation *g, const struct json_node *list)
 	return true;
 }
 
-/* Behind the start, unless that is the language itself. */
+/* After the start, unless that is the language itself. */
 static void put_language(struct generation *g, const struct json_node *start)
 {
 	if (g->language >= 0 && !(start->kind == JSON_NODE_INT && start->i == g->language))
 		put_id(g, g->language);
 }
 
-/* What a decoder begins with: its start id (of config.json, when it stands there alone) and ids that are
- * forced behind it. */
+/* What a decoder begins with: its start id (of config.json, when it is there alone) and ids that are
+ * forced after it. */
 static bool take_start(struct generation *g)
 {
 	const struct json_node *start, *first, *list = json_find(g->root, "forced_decoder_ids");
@@ -145,7 +145,7 @@ static bool take_start(struct generation *g)
 	return true;
 }
 
-/* One value of a way to choose, as it stands in the file; others than numbers and bools are left out. */
+/* One value of a way to choose, as it is in the file; others than numbers and bools are left out. */
 static void put_choice(struct buf *out, const char *key, const struct json_node *v)
 {
 	const char *before = out->len != 0 ? ", " : "";
@@ -185,7 +185,7 @@ static bool has_suffix(const char *text, const char *end)
 	return n >= k && strcmp(text + n - k, end) == 0;
 }
 
-/* Endings of architectures that write ids one after the other: behind a text, or behind a source. */
+/* Endings of architectures that write ids one after the other: after a text, or after a source. */
 static const char *const causal[] = {"ForCausalLM", "LMHeadModel"};
 static const char *const pairs[] = {"ForConditionalGeneration"};
 
@@ -241,7 +241,7 @@ static bool find_language(const struct generation *g, const char *dir, int64_t *
 	       (text == NULL || folder_token_id(g->f, dir, text, id));
 }
 
-/* A decoder's start without generation_config.json: that of config.json, behind it the id it forces or the
+/* A decoder's start without generation_config.json: that of config.json, after it the id it forces or the
  * language. */
 static bool take_language(struct generation *g)
 {

@@ -88,7 +88,7 @@ static bool read_gguf(struct frontend_model *m, const char *path, struct hub_con
 	return c->root != NULL;
 }
 
-/* Where a key stands in config.json; of GGUF files, who asked for the file. */
+/* Where a key is in config.json; of GGUF files, who asked for the file. */
 static struct loc place(const struct hub_config *c, const char *key)
 {
 	size_t at, n;
@@ -380,7 +380,7 @@ static bool take_values(struct hub *h, const struct yaml_node *param, const stru
 	return false;
 }
 
-/* The number in place of the star of the pattern, or -1. */
+/* The number instead of the star of the pattern, or -1. */
 static int64_t number_at_star(const char *pattern, const char *star, const char *name)
 {
 	size_t before = (size_t)(star - pattern), behind = strlen(star + 1), n = strlen(name);

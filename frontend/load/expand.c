@@ -118,7 +118,7 @@ static bool fits(const struct yaml_node *node, unsigned indent)
 	return yes;
 }
 
-/* Behind a key or a dash: in the line when it fits, else below. */
+/* After a key or a dash: in the line when it fits, else below. */
 static void print_value(struct buf *out, const struct yaml_node *node, unsigned indent)
 {
 	if (node->kind == YAML_SCALAR || node->n == 0 || fits(node, indent + 16)) {

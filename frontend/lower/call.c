@@ -7,7 +7,7 @@
 
 #include "frontend/lower/lower.h"
 
-#define NEAR_LISTED 3 /* operators that a message names in place of an unknown one */
+#define NEAR_LISTED 3 /* operators that a message names instead of an unknown one */
 #define N_PRIVATE   3 /* rows at the end of the table that only the compiler writes */
 
 struct op_row {

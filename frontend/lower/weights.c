@@ -160,7 +160,7 @@ static const char *form_text(const struct weight_need *need)
 static const struct ir_wexpr *stack(struct lowering *lw, const struct weight_need *need, const char *path,
                                     const struct lower_loop *const *loops, size_t n, size_t level);
 
-/* All experts behind each other; `path` has their number still open. */
+/* All experts one after the other; `path` has their number still open. */
 static const struct ir_wexpr *stack_experts(struct lowering *lw, const struct weight_need *need,
                                             const char *path)
 {

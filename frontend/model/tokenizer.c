@@ -71,7 +71,7 @@ static enum tfmc_status read_json(struct frontend_model *m, const struct yaml_no
 	return tokenizer_from_json_tree(s, file->root, out);
 }
 
-/* One tokenizer behind the other: of the source, of the target. */
+/* One tokenizer after the other: of the source, of the target. */
 static enum tfmc_status read_marian(struct frontend_model *m, const struct yaml_node *node,
                                     struct tokenizer_source *s, struct tokenizer_packed *out)
 {

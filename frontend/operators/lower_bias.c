@@ -96,7 +96,7 @@ static bool add_alibi(const struct score_bias *s, struct ir_value *scores)
 
 struct buckets {
 	int64_t n, reach; /* buckets; distances from there on share one */
-	bool both;        /* keys behind the query have buckets of their own */
+	bool both;        /* keys after the query have buckets of their own */
 };
 
 static int64_t bucket(const struct buckets *k, int64_t r)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Convolutions of the graph level as linears: the values under each tap of the
- * kernel stand side by side (channels innermost), one matrix product does the
+ * kernel are next to each other (channels innermost), one matrix product does the
  * rest. Where the windows tile the input (patches), that is a transposition.
  *
  *   y[.., l, o] = b[o] + sum over c, k of W[o, c, k] x[.., l stride + k dilation - padding, c], zero outside

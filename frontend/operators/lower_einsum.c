@@ -31,7 +31,7 @@ static bool is_label(char ch)
 	return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z');
 }
 
-/* Labels up to an end; *at moves behind them. */
+/* Labels up to an end; *at moves after them. */
 static bool read_labels(const struct einsum *s, const char **at, struct term *t)
 {
 	for (; **at != '\0' && **at != ',' && **at != '-'; (*at)++) {
@@ -158,7 +158,7 @@ static void cast_to(const struct einsum *s, struct term *t, enum ir_dtype dtype)
 	t->v = irb_cast(s->lw->b, t->v, &(struct attrs_cast){.dtype = dtype});
 }
 
-/* Two sums behind each other, of narrow floats: in f32, rounded once. True when the operands were cast. */
+/* Two sums one after the other, of narrow floats: in f32, rounded once. True when the operands were cast. */
 static bool widen(struct einsum *s)
 {
 	enum ir_dtype t = irb_type(s->lw->b, s->in[0].v)->dtype;
@@ -206,7 +206,7 @@ static struct ir_value ordered(const struct einsum *s, const struct term *t, con
 	return same ? t->v : irb_transpose_by(s->lw->b, t->v, t->rank, perm);
 }
 
-/* Appends the labels of t that stand in the result or not, and in the other tensor or not. */
+/* Appends the labels of t that are in the result or not, and in the other tensor or not. */
 static size_t pick(const struct einsum *s, const struct term *t, const struct term *other, bool in_out,
                    bool in_other, char *to)
 {

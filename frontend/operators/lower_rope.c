@@ -97,7 +97,7 @@ static bool read_turn(const struct call *c, int64_t width, struct rope_turn *r, 
 
 /* ---- the largest position ---- */
 
-/* Behind views that keep every element. */
+/* After views that keep every element. */
 static struct ir_value stripped(const struct lowering *lw, struct ir_value v)
 {
 	const struct ir_op *op = ir_def(irb_func(lw->b), v);

@@ -134,7 +134,7 @@ struct scatter {
 	int64_t axis;
 };
 
-/* Axis first, ids with one axis; y has the shape of ids in place of the axis. */
+/* Axis first, ids with one axis; y has the shape of ids instead of the axis. */
 static bool read_scatter(struct scatter *s)
 {
 	struct lowering *lw = s->c->lw;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Marian: each side has a SentencePiece model that cuts its text into pieces;
- * what their ids are stands in vocab.json. Pieces that it lacks take part in
+ * what their ids are is in vocab.json. Pieces that it lacks take part in
  * the cut and come out as the unknown token: they have ids after the others.
  */
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The steps behind one that failed: their kinds, keys and the types of their
+ * The steps after one that failed: their kinds, keys and the types of their
  * arguments, so that the mistakes of a file come in one run. What needs the
  * shape of a value is left alone, for it would be said because of the first
  * mistake.

@@ -27,7 +27,7 @@ struct function_call {
 	size_t n_results;
 };
 
-/* `e` with the calls of functions written out in front of the statement. */
+/* `e` with the calls of functions written out before the statement. */
 bool graph_inline(struct blocks *b, const struct expr *e, const struct expr **out);
 /* Writes out a call of a function; the names of its results are temporaries. */
 bool graph_call(struct blocks *b, const struct expr *call, const char *const **results, size_t *n);
@@ -38,7 +38,7 @@ bool push_assignment(struct blocks *b, struct ir_loc loc, const char *target, co
 /* Text with every {name} replaced by what `fn` returns; NULL keeps it. */
 typedef const char *placeholder_fn(void *user, const char *name);
 const char *fill_placeholders(struct blocks *b, const char *text, placeholder_fn *fn, void *user);
-/* A value inside of a string. */
+/* A value inside a string. */
 const char *value_in_string(struct blocks *b, const struct value *v);
 /*
  * Adds the names that a list of statements and its repeats assign. False when one cannot be read, which is

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Calls of a user's functions in graph statements, written out where they
- * stand: arguments become values or literals, names of the body become free
+ * are: arguments become values or literals, names of the body become free
  * ones, the call becomes the name of its result.
  *
  * INVARIANT: a body sees its arguments, its own names, parameters, dims and
@@ -240,8 +240,8 @@ static bool inline_call(struct blocks *b, const struct expr *e, const struct exp
 	if (name == NULL || !graph_call(b, e, &results, &n))
 		return false;
 	if (n != 1) {
-		diag_error(b->cx, e->loc, DIAG_ARGUMENTS, "'%s' returns %zu values; here stands one", e->text,
-		           n);
+		diag_error(b->cx, e->loc, DIAG_ARGUMENTS, "'%s' returns %zu values; here is one name",
+		           e->text, n);
 		return false;
 	}
 	*name = (struct expr){

@@ -313,7 +313,7 @@ static void refuse_decoration(struct reader *r, const yaml_event_t *ev, const ya
 	}
 	if (tag != NULL) {
 		diag_error(r->cx, loc_of(r, r->at, 1), DIAG_TAG,
-		           "the tag '%.60s' is not allowed; values are typed by the place they stand in",
+		           "the tag '%.60s' is not allowed; the place of a value decides its type",
 		           (const char *)tag);
 		r->failed = true;
 	}

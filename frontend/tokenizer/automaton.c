@@ -4,7 +4,7 @@
  * apart are one class; a state is the list of places, the preferred first,
  * where a backtracking matcher would go on; a step knows the class of the next
  * character, so that looks at it cost nothing. A match that is preferred to
- * what stands after it in the list ends that list.
+ * what is after it in the list ends that list.
  */
 #include <stdlib.h>
 #include <string.h>

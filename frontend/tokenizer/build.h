@@ -101,7 +101,7 @@ struct tokenizer_named_id {
 	uint32_t id;
 };
 /*
- * What stands around one text and around two, written as TemplateProcessing does it: `cls_token $A sep_token`
+ * What is around one text and around two, written as TemplateProcessing does it: `cls_token $A sep_token`
  * and `cls_token $A sep_token $B:1 sep_token:1`. Names end in one that is NULL.
  */
 void tokenizer_set_template(struct tokenizer_desc *d, const char *single, const char *pair,
@@ -142,7 +142,7 @@ struct tokenizer_trie {
 	uint32_t *next, *prev; /* free nodes, in order; 0 ends the list */
 	struct arena *arena;
 };
-/* Keys are sorted and cleared of those that stand twice (the first value stays). */
+/* Keys are sorted and cleared of those that occur twice (the first value stays). */
 TFMC_MUST_USE enum tfmc_status tokenizer_trie_build(struct arena *a, struct tokenizer_key *keys, size_t n,
                                                     struct tokenizer_trie *out);
 

@@ -21,7 +21,7 @@ struct parser {
 	struct pattern_runs runs;
 };
 
-/* How often something stands there. */
+/* How often something is there. */
 struct quantity {
 	uint32_t least, most; /* UINT32_MAX: any number */
 	bool in_braces, may_be_lazy;
@@ -174,7 +174,7 @@ static bool read_member(struct parser *p, struct pattern_set *set)
 	return pattern_set_add(p->arena, set, from, to) || refuse(p, "no memory") != NULL;
 }
 
-/* What stands before && so far, and after it. */
+/* What is before && so far, and after it. */
 static bool close_part(struct parser *p, struct pattern_set *all, struct pattern_set *part, bool is_first)
 {
 	pattern_set_tidy(part);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What classes of the library do beside the files: vocab.json or vocab.txt become the members of a
- * tokenizer.json, and what stands around the text follows from the class and its flags.
+ * tokenizer.json, and what is around the text follows from the class and its flags.
  */
 #include "frontend/tokenizer_files/class.h"
 
@@ -93,7 +93,7 @@ const char *tokenizer_class_of_type(const char *type)
 	return NULL;
 }
 
-/* ---- what stands around the text ---- */
+/* ---- what is around the text ---- */
 
 static uint32_t role_id(const struct tokenizer_reader *r, enum tokenizer_role role)
 {
@@ -101,7 +101,7 @@ static uint32_t role_id(const struct tokenizer_reader *r, enum tokenizer_role ro
 	return text != NULL ? tokenizer_added_id(r, text) : TFMC_TOK_NONE;
 }
 
-/* What may stand around the text. */
+/* What may be around the text. */
 static const char *const templates[][2] = {
         [TOKENIZER_T_FLAGS] = {TOKENIZER_TEMPLATE_ENDS},
         [TOKENIZER_T_BERT] = {TOKENIZER_TEMPLATE_BERT},

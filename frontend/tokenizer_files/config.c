@@ -2,7 +2,7 @@
 /*
  * tokenizer_config.json, special_tokens_map.json, added_tokens.json: members with types, special tokens by
  * name or with an id. As in the library the files are made for, a list of added tokens in the first file
- * stands in place of the other two files.
+ * replaces the other two files.
  */
 #include "frontend/tokenizer_files/config.h"
 

@@ -39,8 +39,8 @@ enum tokenizer_files {
 	TOKENIZER_F_BPE,      /* vocab.json, merges.txt */
 	TOKENIZER_F_WORDS,    /* vocab.txt */
 	TOKENIZER_F_PIECES,   /* a model of SentencePiece; its ids */
-	TOKENIZER_F_FAIRSEQ,  /* the same; ids are one more behind <s> <pad> </s> <unk> */
-	TOKENIZER_F_SENTINELS /* the same; <extra_id_99> .. <extra_id_0> stand behind the pieces */
+	TOKENIZER_F_FAIRSEQ,  /* the same; ids are one more after <s> <pad> </s> <unk> */
+	TOKENIZER_F_SENTINELS /* the same; <extra_id_99> .. <extra_id_0> are after the pieces */
 };
 
 struct tokenizer_class {
@@ -50,8 +50,8 @@ struct tokenizer_class {
 	const char *normalizer, *splitter, *model; /* members of a tokenizer.json; of files that are lists */
 	const char *roles[TOKENIZER_N_ROLES];      /* "": none */
 	bool prefix_space;                         /* unless the file says otherwise */
-	bool mask_strips;                          /* the mask takes blanks in front of it */
-	const char *languages;                     /* tokens behind the pieces, unless the file lists them */
+	bool mask_strips;                          /* the mask takes blanks before it */
+	const char *languages;                     /* tokens after the pieces, unless the file lists them */
 };
 
 struct tokenizer_named {
@@ -60,7 +60,7 @@ struct tokenizer_named {
 	uint32_t flags; /* enum tfmc_tok_added_flag */
 	bool normalized;
 	bool is_whole;   /* flags are those of a file, not those of a mere name */
-	bool is_listed;  /* in added_tokens_decoder, which stands above tokenizer.json */
+	bool is_listed;  /* in added_tokens_decoder, which is above tokenizer.json */
 	bool is_implied; /* by the class: left out where the vocabulary lacks it */
 };
 

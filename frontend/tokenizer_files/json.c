@@ -157,7 +157,7 @@ static bool read_roles(struct tokenizer_reader *r, const struct json_node *root)
 	return !r->failed;
 }
 
-/* What stands around the text: the template of the file, or what the class has. */
+/* What is around the text: the template of the file, or what the class has. */
 static bool read_around(struct tokenizer_reader *r, const struct json_node *root)
 {
 	const struct json_node *n = json_find(root, "post_processor");

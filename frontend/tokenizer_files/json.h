@@ -57,7 +57,7 @@ bool tokenizer_read_template(struct tokenizer_reader *r, const struct json_node 
 bool tokenizer_read_model(struct tokenizer_reader *r, const struct json_node *n);
 /* {"piece": id, ..} as tokens that are written and matched. */
 bool tokenizer_read_vocab(struct tokenizer_reader *r, const struct json_node *vocab, const char *path);
-/* Makes room for ids that stand after the vocabulary; then marks added tokens. */
+/* Makes room for ids that are after the vocabulary; then marks added tokens. */
 bool tokenizer_read_added(struct tokenizer_reader *r, const struct json_node *n);
 
 /* Over them those of the files beside it. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Added tokens: those of tokenizer.json, over them those of the files beside it. A token of those that no
- * list gives an id has that of its piece, or stands after all others.
+ * list gives an id has that of its piece, or is after all others.
  */
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What stands around the ids, and how ids become text again: the members
+ * What is around the ids, and how ids become text again: the members
  * post_processor and decoder of tokenizer.json. Decoders that files combine are
  * recognised as what they do together.
  */

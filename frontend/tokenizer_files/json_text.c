@@ -94,7 +94,7 @@ static bool read_charsmap(struct tokenizer_reader *r, const struct json_node *n,
 	return !r->failed && normalize_with(r, path, TFMC_TOK_CHARS, 1, nothing, nothing);
 }
 
-/* A flag of tokenizer_config.json stands above that of the component; only classes that are known read it. */
+/* A flag of tokenizer_config.json overrides that of the component; only classes that are known read it. */
 static bool over(const struct tokenizer_reader *r, int flag, bool component)
 {
 	return flag >= 0 && r->config->class != NULL ? flag == 1 : component;

@@ -134,7 +134,7 @@ static bool has_capitals(const char *word)
 	return !is_name && strpbrk(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != NULL;
 }
 
-/* Tokens by their names, and what stands around the text when there are the two that do. */
+/* Tokens by their names, and what is around the text when there are the two that do. */
 static const char *bert_members(struct arena *a, const struct json_node *vocab, uint32_t bos, uint32_t eos)
 {
 	static const char *const names[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};

@@ -80,7 +80,7 @@ static size_t count_words(const char *words)
 	return n;
 }
 
-/* Whether the files give ids: then what stands after the pieces is theirs. */
+/* Whether the files give ids: then what is after the pieces is theirs. */
 static bool gives_ids(const struct tokenizer_config *c)
 {
 	for (size_t i = 0; i < c->n_tokens; i++)

@@ -41,7 +41,7 @@ struct weight_step {
 	int rank;                  /* reshape, transpose; transpose with rank 0: the last two axes */
 	int64_t dims[IR_RANK_MAX]; /* reshape: the shape; transpose: where each axis comes from */
 	double add;
-	const struct weight_template *name; /* mul, div: the tensor; index: `at: "{e}"` in place of begin */
+	const struct weight_template *name; /* mul, div: the tensor; index: `at: "{e}"` instead of begin */
 };
 
 struct weight_entry {

@@ -52,7 +52,7 @@ struct weight_map *weight_map_create(struct arena *a, struct diag_context *cx, s
 
 /* ---- reading ---- */
 
-/* Each capture stands on both sides. */
+/* Each capture occurs on both sides. */
 static bool check_captures(struct weight_map *m, const struct pattern *p)
 {
 	for (size_t i = 0; i < p->key.n; i++) {

@@ -139,7 +139,7 @@ static int64_t product(const int64_t *dims, const int *axes, int n)
 
 /*
  * Axis i of the result is axis from[i]. Only two neighbouring axes that end the shape change places in an
- * expression, so the axes that have no place yet go round until the wanted one is in front.
+ * expression, so the axes that have no place yet rotate until the wanted one is first.
  */
 const struct ir_wexpr *weight_permute_axes(struct arena *a, const struct ir_wexpr *x, const int64_t *from)
 {

@@ -159,7 +159,7 @@ static void compare(struct differ *d, struct box x)
 
 /* ---- hunks ---- */
 
-/* Lines [a0, a1) and [b0, b1) with what stands around the changes. */
+/* Lines [a0, a1) and [b0, b1) with what is around the changes. */
 struct hunk {
 	size_t a0, a1, b0, b1;
 };

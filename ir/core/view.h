@@ -59,7 +59,7 @@ TFMC_MUST_USE bool ir_view_store(const struct ir_module *m, const struct ir_func
 
 /*
  * A reshape that divides the last axis into heads: [.., n] to [.., H, E], or with the axis H further to the
- * front where only axes of size 1 (or H = 1 itself) stand between. *axis: where H is in `to`.
+ * front where only axes of size 1 (or H = 1 itself) are between. *axis: where H is in `to`.
  */
 bool ir_view_splits_heads(const struct ir_type *from, const struct ir_type *to, int *axis, int64_t *width);
 

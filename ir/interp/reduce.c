@@ -137,7 +137,7 @@ static bool is_larger(const struct interp_tensor *x, int64_t i, int64_t j)
 	return x->exact ? interp_exact(x, i) > interp_exact(x, j) : x->data[i] > x->data[j];
 }
 
-/* Lowest index of the largest of n numbers that stand `stride` apart from number `at` on. */
+/* Lowest index of the largest of n numbers that are `stride` apart from number `at` on. */
 static int64_t largest_at(const struct interp_tensor *x, int64_t at, int64_t n, int64_t stride)
 {
 	int64_t best = -1;

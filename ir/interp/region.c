@@ -210,7 +210,7 @@ enum tfmc_status interp_eval_yield(struct interp *in, const struct ir_op *op,
 {
 	(void)x;
 	(void)out;
-	return interp_error(in, op, "a yield stands before the end of its region");
+	return interp_error(in, op, "a yield comes before the end of its region");
 }
 
 enum tfmc_status interp_eval_return(struct interp *in, const struct ir_op *op,
@@ -218,5 +218,5 @@ enum tfmc_status interp_eval_return(struct interp *in, const struct ir_op *op,
 {
 	(void)x;
 	(void)out;
-	return interp_error(in, op, "a return stands before the end of its function");
+	return interp_error(in, op, "a return comes before the end of its function");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The analytic model of tiles: from the record of a machine to the sizes that
- * kernels walk in. What bounds the templates themselves stands here too, for
+ * kernels walk in. What bounds the templates themselves is here too, for
  * whoever chooses other sizes.
  */
 #ifndef TFMC_IR_TARGET_TILE_H

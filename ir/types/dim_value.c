@@ -264,7 +264,7 @@ bool ir_dim_eval(const struct ir_dim *d, const int64_t *values, int64_t *out)
 
 /* ---- text ---- */
 
-/* A quotient, in parentheses where it stands inside a product. */
+/* A quotient, in parentheses where it is inside a product. */
 static void print_atom(struct buf *out, const struct ir_dims *t, const struct ir_dim_atom *a, bool tight,
                        bool inside)
 {

@@ -86,7 +86,7 @@ static bool allowed_outside(enum ir_opcode code)
 	       ir_op_has(code, TRAIT_VIEW) || ir_op_has(code, TRAIT_CONST);
 }
 
-/* op stands outside groups */
+/* op is outside groups */
 void verify_stage_of(struct verifier *v, const struct ir_op *op)
 {
 	if (op->code == OP_group && v->m->stage == STAGE_GRAPH)

@@ -2,7 +2,7 @@
 /*
  * Canonical text of weight expressions. One expression has one text: a stack
  * whose elements differ only by a number that counts up in tensor names is
- * printed once with {i} in place of the number, every other stack as a list.
+ * printed once with {i} instead of the number, every other stack as a list.
  * Inside a counted stack nested stacks are lists, so {i} has one meaning; a
  * name that holds the letters {i} itself forces the list.
  */
@@ -158,7 +158,7 @@ static void print_rotary(struct buf *out, const struct ir_wexpr *e)
 	buf_str(out, "])");
 }
 
-/* What stands between the parenthesis and the first argument. */
+/* What is between the parenthesis and the first argument. */
 static void print_head(struct buf *out, const struct ir_wexpr *e)
 {
 	switch (e->kind) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of the manager: what runs (manager.c) and what it shows (show.c).
+ * Inside the manager: what runs (manager.c) and what it shows (show.c).
  */
 #ifndef TFMC_PASSES_FRAMEWORK_MANAGER_H
 #define TFMC_PASSES_FRAMEWORK_MANAGER_H

@@ -34,7 +34,7 @@ struct pass_desc {
 	const struct pass_setting *settings;
 };
 
-/* Row i of passes.def, in order; NULL behind the last. */
+/* Row i of passes.def, in order; NULL after the last. */
 const struct pass_desc *pass_at(size_t i);
 const struct pass_desc *pass_find(const char *name);
 /* A note with the pass whose name is nearest to an unknown one, when there is one near. */
@@ -65,7 +65,7 @@ TFMC_MUST_USE enum tfmc_status pipeline_parse(struct arena *a, struct diag_conte
                                               struct pipeline *out);
 /* Canonical text: settings with their default are left out. Parses back to the same pipeline. */
 void pipeline_print(struct buf *out, const struct pipeline *p);
-/* The passes behind a name (O0, O1, O2), or NULL. */
+/* The passes after a name (O0, O1, O2), or NULL. */
 const char *pipeline_named(const char *name);
 
 /* ---- report ---- */

@@ -49,7 +49,7 @@ struct head {
 	struct buf rules, tiles;
 };
 
-/* What stands after `; key ` in the line; NULL: another line. */
+/* What is after `; key ` in the line; NULL: another line. */
 static const char *value_of(const char *line, const char *key)
 {
 	size_t n = strlen(key);

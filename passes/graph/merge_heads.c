@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * merge-heads: attentions of one head each, side by side or summed behind their own output linears, become
+ * merge-heads: attentions of one head each, side by side or summed after their own output linears, become
  * one attention of all heads.
  *
  * Requires   fuse-attention.
@@ -143,7 +143,7 @@ static bool find(const struct rebuild *r, const struct ir_op *op, struct heads *
 
 /* ---- operands of the heads ---- */
 
-/* The linears [B,S,E] behind operand i of all heads, when they read one input and can be one linear. */
+/* The linears [B,S,E] after operand i of all heads, when they read one input and can be one linear. */
 static bool linears_behind(const struct rebuild *r, const struct heads *h, size_t i,
                            const struct ir_op *linears[HEADS_MAX])
 {

@@ -54,7 +54,7 @@ static size_t runs_at(const struct reading *s, const struct ir_op *op, const str
 }
 
 /* The group of op reads and writes the same element only, one after the other: elementwise ops alone, or
- * behind a linear. */
+ * after a linear. */
 static bool is_elementwise_group(const struct reading *s, const struct ir_op *op)
 {
 	const struct formed *d = &s->g->formed;

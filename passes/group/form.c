@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Three steps: roots of kernels with their own template take the elementwise
- * chain behind them, a linear the norm that only it reads; then, from the last op to the first, an op joins
+ * chain after them, a linear the norm that only it reads; then, from the last op to the first, an op joins
  * the cluster of its readers when all of them are in one and may evaluate it in place, else it begins its
- * own; at last, clusters that can store through a view take the views behind them that could not be read as
+ * own; at last, clusters that can store through a view take the views after them that could not be read as
  * strides.
  */
 #include "passes/group/norms.h"
@@ -28,7 +28,7 @@ static bool is_constant(const struct ir_op *op)
 	return op->code == OP_full || op->code == OP_iota || op->code == OP_dim_value;
 }
 
-/* Ops that stay outside of groups. */
+/* Ops that stay outside groups. */
 static bool stays_outside(const struct ir_op *op)
 {
 	return op->region != NULL || op->code == OP_state_read || op->code == OP_weight || is_constant(op) ||
@@ -224,7 +224,7 @@ bool former_is_cheap_index(const struct ir_func *f, const struct ir_op *op)
 }
 
 /*
- * In front of a linear stands a norm, whose rows several workers compute for themselves: rows may be picked
+ * Before a linear is a norm, whose rows several workers compute for themselves: rows may be picked
  * on the way, nothing else is computed again.
  */
 static bool may_move_inside(const struct former *s, const struct ir_op *reader, size_t i,

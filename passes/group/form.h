@@ -2,8 +2,8 @@
 /*
  * Which ops become one kernel. A cluster has one last op, whose results leave
  * it; every other member is read by members only. So a cluster can be emitted
- * where its last op stands, and nothing is computed twice. A linear with parts
- * has a result for each part and is emitted where its root stands: whatever its
+ * where its last op is, and nothing is computed twice. A linear with parts
+ * has a result for each part and is emitted where its root is: whatever its
  * members read from outside is there by then (parts.c).
  */
 #ifndef TFMC_PASSES_GROUP_FORM_H
@@ -22,7 +22,7 @@ struct cluster {
 	const struct ir_op *root, *last;
 	const struct ir_op *at; /* the member at whose place it is emitted: the last one, or the root */
 	size_t n_ops;           /* without constants and weight references */
-	bool has_norm;          /* behind the root: a kernel of whole rows */
+	bool has_norm;          /* after the root: a kernel of whole rows */
 	/* Of a linear with parts: the ends of its parts, in order of columns; last is meaningless. 0
 	 * elsewhere. */
 	const struct ir_op **ends;

@@ -3,7 +3,7 @@
  * group: every op becomes part of one kernel.
  *
  * Requires   encode (linears with packed weights are kernels of their own kind).
- * Ensures    outside of groups there are only views, weights and constants that views read, state_read, repeat
+ * Ensures    outside groups there are only views, weights and constants that views read, state_read, repeat
  *            and terminators. A group has one last op; a linear whose columns have different uses (q, k, v) has
  *            one for each use. What a group reads can be addressed by strides; interior values have no reader
  *            outside. Carries, their first values and what bodies yield can share one buffer; returned values
@@ -64,7 +64,7 @@ static int64_t clone_member(struct grouper *g, const struct ir_op *op, int64_t p
 
 static void emit_op(struct grouper *g, const struct ir_op *op);
 
-/* What a linear with parts reads may be named behind it: constants, weights, views of what is there. */
+/* What a linear with parts reads may be named after it: constants, weights, views of what is there. */
 static void emit_early(struct grouper *g, struct ir_value v)
 {
 	const struct ir_op *op = v.id == 0 || g->map[v.id].id != 0 ? NULL : ir_def(g->f, v);
@@ -156,7 +156,7 @@ struct ir_value group_copy(struct grouper *g, struct ir_value v, struct ir_loc l
 	return result;
 }
 
-/* ---- ops outside of groups ---- */
+/* ---- ops outside groups ---- */
 
 /* weight and state_read: their indices are the index of a repeat or constants beside them. */
 static void emit_indexed(struct grouper *g, const struct ir_op *op)

@@ -46,7 +46,7 @@ bool group_norm_can_follow(const struct former *s, const struct cluster *c, cons
 	return false;
 }
 
-/* ---- norms in front ---- */
+/* ---- norms before ---- */
 
 /* Why the norm cannot be computed by the kernel of `linear`, which reads it; NULL: it can. */
 static const char *keeps_norm_apart(const struct former *s, const struct ir_op *linear)

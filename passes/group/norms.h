@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Norms that kernels of linears compute: in front of the one linear that reads
- * them, or behind a small one.
+ * Norms that kernels of linears compute: before the one linear that reads
+ * them, or after a small one.
  */
 #ifndef TFMC_PASSES_GROUP_NORMS_H
 #define TFMC_PASSES_GROUP_NORMS_H
@@ -9,11 +9,11 @@
 #include "passes/group/parts.h"
 
 bool group_is_norm(const struct ir_op *op);
-/* op is a norm of whole rows that the linear of c may compute behind everything it computes so far. */
+/* op is a norm of whole rows that the linear of c may compute after everything it computes so far. */
 bool group_norm_can_follow(const struct former *s, const struct cluster *c, const struct ir_op *op);
 /* The one linear that reads this norm, as its input, when its kernel may compute the norm's rows. */
 const struct ir_op *group_linear_behind(struct former *s, const struct ir_op *norm);
-/* Gives the linear that begins `cluster` the norm in front of it, when it may. */
+/* Gives the linear that begins `cluster` the norm before it, when it may. */
 void group_take_norm(struct former *s, size_t cluster);
 
 #endif

@@ -4,7 +4,7 @@
  * way, through elementwise ops, the turn to heads and rope, to a buffer or a
  * state of its own; two ranges of equal width may meet (gate and up). The walk
  * follows single readers, all parts in turn, and commits at the end. What parts
- * read besides must be there when the root runs, so the group stands at its
+ * read besides must be there when the root runs, so the group is at its
  * place: nothing a member reads depends on the root but through members.
  */
 #include "passes/group/parts.h"

@@ -163,7 +163,7 @@ static bool match_attrs(struct matcher *t, const struct rule_op *p, const struct
 /* ---- ops and operands ---- */
 
 /*
- * Ops that cost nothing, or no more than reading their result does, may stand
+ * Ops that cost nothing, or no more than reading their result does, may be
  * in another region and have other readers.
  */
 static bool is_free(enum ir_opcode code)

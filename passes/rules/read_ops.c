@@ -313,7 +313,7 @@ static bool read_code(struct rule_reader *r, enum ir_opcode *out)
 	if (!ir_op_find(t.text, strlen(t.text), out))
 		return parse_unknown(&r->p, &t, "op", names, IR_N_OPS);
 	if (!ir_op_has(*out, TRAIT_PURE) || *out == OP_weight)
-		return parse_fail(&r->p, t.loc, DIAG_IR_TYPE, "%s cannot stand in a rule", t.text);
+		return parse_fail(&r->p, t.loc, DIAG_IR_TYPE, "%s cannot be used in a rule", t.text);
 	return true;
 }
 

@@ -107,7 +107,7 @@ struct rule_value {
 	bool from_into;
 	bool is_shared;   /* may have readers outside the match */
 	bool is_const;    /* must be a weight or a constant */
-	bool is_unmasked; /* no mask stands in the elementwise ops before it */
+	bool is_unmasked; /* no mask is in the elementwise ops before it */
 };
 
 struct rule_var {

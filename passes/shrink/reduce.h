@@ -14,7 +14,7 @@ enum reduce_kind {
 	REDUCE_RESULT,  /* result `at` of the function */
 	REDUCE_EARLIER, /* result `at` becomes operand `choice` of the op that computes it */
 	REDUCE_COUNT,   /* the repeat op number `at` runs once */
-	REDUCE_OPEN,    /* the body of the repeat, which runs once, stands in its place */
+	REDUCE_OPEN,    /* the body of the repeat, which runs once, is in its place */
 	REDUCE_OPERAND, /* operand `choice` of op number `at` instead of its result of the same type */
 	REDUCE_INPUT,   /* parameters instead of the results of op number `at` */
 	REDUCE_ONES,    /* ones instead of the results of op number `at` */

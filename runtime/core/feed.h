@@ -2,7 +2,7 @@
 /*
  * Inside the library: feeding ids to the entries of a generating object, and
  * what its record says about ids. Greedy generation, sampling and beam search
- * stand on it.
+ * are based on it.
  */
 #ifndef TFMC_RUNTIME_CORE_FEED_H
 #define TFMC_RUNTIME_CORE_FEED_H

@@ -23,7 +23,7 @@ struct tfmc_sampler {
 	uint64_t random; /* state of the generator */
 	int64_t vocab;
 	struct candidate *items; /* [vocab] */
-	int32_t *counts;         /* [vocab]: how often each id stands in the history */
+	int32_t *counts;         /* [vocab]: how often each id is in the history */
 };
 
 /* ---- numbers ---- */

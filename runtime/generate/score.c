@@ -48,7 +48,7 @@ static int score_steps(struct feeder *f, const int32_t *ids, uint64_t n, double 
 
 /* ---- many at once ---- */
 
-/* all[0..n_before + n): what stands before the first id, then the ids. */
+/* all[0..n_before + n): what is before the first id, then the ids. */
 static int score_rows(struct feeder *f, const int32_t *all, uint64_t n_before, uint64_t n, double *log_p)
 {
 	uint64_t end = n_before + n - 1; /* the last id is not fed */
@@ -78,7 +78,7 @@ static int score_all(struct feeder *f, const int32_t *all, uint64_t n_before, ui
 	return status == TFMC_RT_OK ? score_steps(f, all + n_before, n, log_p) : status;
 }
 
-/* The last id is not fed: the state has room for all the others and what stands before. */
+/* The last id is not fed: the state has room for all the others and what is before. */
 static int check_count(const struct feeder *f, uint64_t n)
 {
 	const struct tfmc_record *r = f->record;
@@ -100,7 +100,7 @@ static int score(struct feeder *f, const int32_t *ids, uint64_t n, double *log_p
 	if (status != TFMC_RT_OK)
 		return status;
 	int32_t *start = record_start_ids(f->record, &n_before);
-	if (start && n_before == 0 && n > 0) { /* nothing stands before the first id: it has no probability */
+	if (start && n_before == 0 && n > 0) { /* nothing is before the first id: it has no probability */
 		start[0] = *ids++;
 		*log_p++ = 0;
 		n--;

@@ -11,7 +11,7 @@
 struct sink {
 	const struct tfmc_tokenizer *t;
 	unsigned flags;
-	bool is_begun;  /* text stands before */
+	bool is_begun;  /* text is before */
 	bool has_blank; /* of the suffix of a word, written when something follows */
 	void (*put)(struct sink *s, const char *bytes, size_t n);
 	void *user;

@@ -107,7 +107,7 @@ enum tfmc_tok_normalize {
 	TFMC_TOK_STRIP_MARKS,    /* flags 0: all combining marks; 1: those without width */
 	TFMC_TOK_REPLACE,        /* every a becomes b */
 	TFMC_TOK_REPLACE_BLANKS, /* runs of at least `flags` spaces become a; flags 0: runs of white space */
-	TFMC_TOK_PREPEND,        /* a before text that is not empty; flags 1: unless it stands there */
+	TFMC_TOK_PREPEND,        /* a before text that is not empty; flags 1: unless it is there */
 	TFMC_TOK_STRIP,          /* white space: flags 1 left, 2 right; 4 spaces alone */
 	TFMC_TOK_BERT_CLEAN,     /* control characters away, white space becomes a space */
 	TFMC_TOK_BERT_CJK,       /* spaces around ideographs */

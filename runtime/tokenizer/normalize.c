@@ -88,7 +88,7 @@ static void map_graphemes(const struct tfmc_tokenizer *t, const char *s, size_t 
 {
 	struct mapping m = {t, s, 0, out};
 	for (size_t at = 0; at < n;) {
-		/* Printable ASCII before more of it stands alone. */
+		/* Printable ASCII before more of it is alone. */
 		bool plain = n - at > 1 && s[at] >= ' ' && s[at] < 127 && s[at + 1] >= ' ' && s[at + 1] < 127;
 		size_t len = plain ? 1 : tok_grapheme(s + at, n - at);
 		if (!(len < 6 && map_whole(&m, at, len)) && !plain)

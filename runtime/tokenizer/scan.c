@@ -119,7 +119,7 @@ static size_t others(const char *s, size_t n, unsigned avoid, const char *tail)
 	return end;
 }
 
-/* Whether the first character may stand before a word: no letter, number, end of line. */
+/* Whether the first character may be before a word: no letter, number, end of line. */
 static bool may_lead(const char *s, unsigned c)
 {
 	return !(c & (TOK_L | TOK_N)) && s[0] != '\r' && s[0] != '\n';

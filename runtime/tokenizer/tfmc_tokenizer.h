@@ -54,12 +54,12 @@ int32_t tfmc_tokenizer_find(const struct tfmc_tokenizer *t, const char *piece, u
 
 /* ---- text to ids ---- */
 
-#define TFMC_TOKENIZE_SPECIAL 1u /* the tokens that stand around a text, such as [CLS] .. [SEP] */
-#define TFMC_TOKENIZE_PLAIN   2u /* control tokens that stand in the text are text: for text of others */
+#define TFMC_TOKENIZE_SPECIAL 1u /* the tokens that are around a text, such as [CLS] .. [SEP] */
+#define TFMC_TOKENIZE_PLAIN   2u /* control tokens that are in the text are text: for text of others */
 /*
  * Ids of text[0..bytes) go to ids[0..cap); *n: how many there are, also when cap is smaller (call it with
  * cap 0 to ask). Any bytes are text: what is no UTF-8 is kept by byte-level models and by models with tokens
- * for bytes, and is unknown to others. The time is linear in the text, whatever stands in it, but for merging
+ * for bytes, and is unknown to others. The time is linear in the text, whatever is in it, but for merging
  * within words of more than 32 characters, which is n log n.
  */
 int tfmc_tokenizer_encode(const struct tfmc_tokenizer *t, const char *text, uint64_t bytes, unsigned flags,
@@ -75,7 +75,7 @@ int tfmc_tokenizer_normalize(const struct tfmc_tokenizer *t, const char *text, u
 /* ---- ids to text ---- */
 
 #define TFMC_DETOKENIZE_KEEP  1u /* control tokens are written; else they are left out */
-#define TFMC_DETOKENIZE_AFTER 2u /* text stands before: a blank at the beginning stays */
+#define TFMC_DETOKENIZE_AFTER 2u /* text is before: a blank at the beginning stays */
 /* All bytes of the ids, also such as are no UTF-8; not zero-terminated. *n: bytes, also when cap is smaller.
  */
 int tfmc_tokenizer_decode(const struct tfmc_tokenizer *t, const int32_t *ids, uint64_t n_ids, unsigned flags,

@@ -117,7 +117,7 @@ struct tok_run {
 	uint64_t cap, n;
 	bool failed;   /* no memory */
 	bool is_plain; /* control tokens in the text are text */
-	bool is_start; /* nothing of the text stands before the segment */
+	bool is_start; /* nothing of the text is before the segment */
 	struct tok_text normal[2];
 	struct tok_text level[TFMC_TOK_OPS_MAX]; /* text that a splitter rewrote */
 	struct tok_ahead ahead[TFMC_TOK_OPS_MAX];

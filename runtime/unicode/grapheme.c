@@ -26,7 +26,7 @@ enum bound {
 static unsigned bound_of(uint32_t cp)
 {
 	if (cp >= 0x110000)
-		return CONTROL; /* a byte that is no UTF-8 stands alone */
+		return CONTROL; /* a byte that is no UTF-8 is alone */
 	return tok_bound_blocks[(uint32_t)tok_bound_index[cp >> 8] << 8 | (cp & 255)];
 }
 

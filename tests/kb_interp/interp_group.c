@@ -33,7 +33,7 @@ static bool in_this_group(const struct kb_work *w, uint32_t item)
 	return (int64_t)(item - 1) / w->n_items == w->group;
 }
 
-/* True when no barrier stands between an access of `item` in `phase` and now. */
+/* True when no barrier is between an access of `item` in `phase` and now. */
 static bool is_unordered(const struct kb_work *w, uint32_t item, uint32_t phase)
 {
 	return item != 0 && item != this_item(w) && (!in_this_group(w, item) || phase == w->phase);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One attention group as it stands in a model: q [B,S,H E] is split and
+ * One attention group as it is in a model: q [B,S,H E] is split and
  * transposed, k [B,K,T,E] and v [B,K,T,V] lie as a state does, the result goes
  * back to [B,S,H V]. Emitted once for all B, S, T; run by the IR interpreter, the
  * kernel interpreter (every access checked) and as machine code.

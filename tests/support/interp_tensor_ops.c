@@ -63,7 +63,7 @@ void interp_check_rope(void)
 	        OP_rope, &(struct attrs_rope){.layout = ROPE_halves},
 	        INS(x, table, TENSOR(I32, (1, 2), 0, 1)),
 	        TENSOR(F32, (1, 2, 5), 1, 2, 3, 4, 5, -30, 20 * 0.6 - 40 * 0.8, 10, 40 * 0.6 + 20 * 0.8, 50));
-	/* positions outside of the table are clamped */
+	/* positions outside the table are clamped */
 	op_case_check(
 	        OP_rope, &(struct attrs_rope){.layout = ROPE_interleaved},
 	        INS(x, table, TENSOR(I32, (1, 2), -3, 7)),

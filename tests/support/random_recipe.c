@@ -222,7 +222,7 @@ static bool make_norm(struct gen *g, enum ir_opcode code, const struct ir_type *
 	}
 	((struct attrs_layer_norm *)out->attrs)->eps = eps;
 	if (rng_chance(&g->rng, 70)) {
-		out->n = 2; /* beta stands third, also without gamma */
+		out->n = 2; /* beta is third, also without gamma */
 		add(out, row);
 	}
 	return true;

@@ -2,7 +2,7 @@
 /*
  * One plan of choices for the model, then its text: declarations, and two
  * functions that share the layers. Values have names by a counter; a region's
- * names are not used outside of it.
+ * names are not used outside it.
  */
 #include "tests/support/random_transformer.h"
 
@@ -234,7 +234,7 @@ static int rotate(struct text *t, int x, int n, int at)
 	            t->p.rope == ROPE_INTERLEAVED ? " {layout=interleaved}" : "");
 }
 
-/* k or v behind the cache: all its rows. */
+/* k or v after the cache: all its rows. */
 static int cached(struct text *t, int x, const char *state)
 {
 	if (!t->decode)
@@ -415,7 +415,7 @@ static int residual(struct text *t, int x, int at, const char *name, sublayer *b
 	return t->p.is_post ? norm(t, y, name, true) : y;
 }
 
-/* The number behind `; NAME is %v`: the last value of a state. */
+/* The number after `; NAME is %v`: the last value of a state. */
 static int last_state(const struct text *t, const char *name)
 {
 	const struct words key = say("; %s is %%v", name);

@@ -60,7 +60,7 @@ START_TEST(pieces)
 }
 END_TEST
 
-/* What stands side by side cannot be taken for one another. */
+/* What are next to each other cannot be taken for one another. */
 START_TEST(items)
 {
 	char first[2 * BLAKE2B_BYTES + 1];

@@ -116,7 +116,7 @@ END_TEST
 
 static const struct product odd = {3, 9, 19, 37, {{1, 1}, {3, 9}, {2, 0}}};
 
-/* Ops behind the product. */
+/* Ops after the product. */
 START_TEST(test_followers)
 {
 	static const char *const bodies[] = {

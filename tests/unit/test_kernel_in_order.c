@@ -3,7 +3,7 @@
  * Rows in order against the IR interpreter, exactly: rows of every length around the
  * vectors of the walk, ascending (every element comes into the heap), descending, with
  * ties, NaN, infinities, zeros of both signs, the extremes of ints; the template, and
- * the evaluator where more than the op stands in a group. The kernel interpreter checks
+ * the evaluator where more than the op is in a group. The kernel interpreter checks
  * every access.
  */
 #include <check.h>

@@ -22,7 +22,7 @@ static const int64_t row_counts[] = {0, 1, 2, 7};
 
 /* ---- texts ---- */
 
-/* A group over x [R, D], g [D], h [D], y [R, D]: %p is x behind the prologue, %n the root, %q the result. */
+/* A group over x [R, D], g [D], h [D], y [R, D]: %p is x after the prologue, %n the root, %q the result. */
 struct recipe {
 	const char *name, *pre, *root, *post;
 };
@@ -336,7 +336,7 @@ START_TEST(masked_rows)
 }
 END_TEST
 
-/* Padding keys behind the visible ones changes no bit of those before. */
+/* Padding keys after the visible ones changes no bit of those before. */
 START_TEST(lengths_give_the_same_bits)
 {
 	char text[2048];

@@ -55,7 +55,7 @@ static void open_case(struct linear_case *c, format_fn *format, int64_t columns,
 	buf_destroy(&text);
 }
 
-/* -inf stands where the interpreter has it. */
+/* -inf is where the interpreter has it. */
 static void expect_same(const struct linear_call *call, const float *expected, const char *what)
 {
 	for (int64_t i = 0; i < call->n_out; i++)

@@ -248,7 +248,7 @@ START_TEST(refuses_wrong_arguments)
 	fill(&c, 2, 3);
 	c.ids[1] = 10;
 	ck_assert_int_eq(call(s, &c), TFMC_RT_E_TOKEN);
-	c.len[0] = 1; /* what stands after the length does not matter */
+	c.len[0] = 1; /* what is after the length does not matter */
 	ck_assert_int_eq(call(s, &c), TFMC_RT_OK);
 	tfmc_session_close(s);
 	unload(&l);

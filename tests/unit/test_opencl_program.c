@@ -222,7 +222,7 @@ START_TEST(model_of_states)
 	const struct opencl_place *past = r.p.functions[1].past_result;
 	ck_assert(past != NULL && past->memory == OPENCL_ARENA);
 	size_t repeats = 0, reads_past = 0;
-	/* With O2 the last of both layers stands after the loop. */
+	/* With O2 the last of both layers is after the loop. */
 	int64_t count = _i < (int)N_FAMILIES ? 1 : 2;
 	for (size_t i = 0; i < r.p.functions[1].n_steps; i++) {
 		const struct opencl_step *s = &r.p.functions[1].steps[i];

@@ -204,7 +204,7 @@ static const struct {
         {"rule a : bits { match { %y = neg %y } into { %y = %y } }", "by itself"},
         {"rule a : bits { match { %z = exp %x %y = neg %x } into { %y = %x } }", "nothing reads this"},
         {"rule a : bits { match { %x : flat[..] %y = neg %x } into { %y = %x } }", "did you mean 'float'"},
-        {"rule a : bits { match { %y = state_read %x } into { %y = %x } }", "cannot stand in a rule"},
+        {"rule a : bits { match { %y = state_read %x } into { %y = %x } }", "cannot be used in a rule"},
         {"rule a : bits { match { } into { } }", "match has no op"},
         {"rule a : bits { match { %y = neg %x } into { %y = %x } } rule a : bits { }", "two rules a"},
         {"rule a : bits { match { %y = neg %x } into { %y = %x }", "the text ends here"},

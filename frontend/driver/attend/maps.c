@@ -2,7 +2,7 @@
 /*
  * The weights of the chosen attentions: the graph with its attention ops recognized gets them
  * as further results (passes/probe), is compiled and runs once. Rounds of a repeat become
- * layers: their indices stand in the path after that of the repeat.
+ * layers: their indices come in the path after that of the repeat.
  */
 #include <string.h>
 
@@ -167,7 +167,7 @@ enum tfmc_status attend_check(const struct attend *a, const struct attend_sequen
 	return TFMC_INVALID;
 }
 
-/* The size of a dim of the table that stands alone on an axis. */
+/* The size of a dim of the table that is alone on an axis. */
 static void set_dim(struct maps_run *r, const struct ir_dim *axis, int64_t size)
 {
 	struct ir_dims *table = r->a->l->module->dims;

@@ -3,7 +3,7 @@
  * The dependency file of -MD: one rule for make (also read by Ninja), targets
  * are the outputs, prerequisites the files that were read, in the order of
  * reading. It is an output like the others, renamed before them, so that a new
- * object never stands beside an old rule.
+ * object is never beside an old rule.
  */
 #include <string.h>
 

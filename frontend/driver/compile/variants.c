@@ -60,7 +60,7 @@ static enum tfmc_status insert(struct driver *d, struct variant_set *set, const 
 	size_t at = set->n;
 	for (size_t i = 0; i < set->n; i++)
 		if (set->items[i].target == t) {
-			diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--variants=%s: %s stands twice",
+			diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--variants=%s: %s is given twice",
 			           d->options.variants, target_level(t));
 			return TFMC_INVALID;
 		}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tfmc generate: text or token ids through the compiled object, printed as they
- * come when nothing has to stand before them.
+ * come when nothing has to be before them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ struct generation {
 	struct wish wish;
 	const struct frontend_input *source; /* that is no ids; NULL: ids */
 	bool as_ids;
-	bool follows; /* the new text stands after that of the prompt */
+	bool follows; /* the new text is after that of the prompt */
 	int32_t *out; /* [cap] */
 	double *log_p;
 	uint64_t cap;
@@ -254,7 +254,7 @@ static enum tfmc_status generate_text(void *user, const char *text)
 	struct generation *g = user;
 	const struct tfmc_record *r = g->record;
 	struct ids prompt = {0};
-	/* A tokenizer that says what stands before a text says all of it. */
+	/* A tokenizer that says what is before a text says all of it. */
 	bool starts = !*text || !g->d->tokenizer || tfmc_tokenizer_is_bare(g->d->tokenizer);
 	if (r->generate_kind == 1 && starts)
 		TFMC_TRY(prompt_facts(g->d, r, r->start, r->n_start, &prompt));
