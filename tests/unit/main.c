@@ -24,6 +24,22 @@ static const struct suite_row suites[] = {
 };
 #define N_SUITES (sizeof(suites) / sizeof(suites[0]))
 
+/* Check writes the place of each assertion that holds to a file, for the message when the test crashes behind it.
+ * Most of ours stand in loops: a place that is written already is not written again (ld --wrap=_mark_point). */
+void __real__mark_point(const char *file, int line);
+void __wrap__mark_point(const char *file, int line);
+
+void __wrap__mark_point(const char *file, int line)
+{
+	static const char *last_file;
+	static int last_line;
+	if (file == last_file && line == last_line)
+		return;
+	last_file = file;
+	last_line = line;
+	__real__mark_point(file, line);
+}
+
 static const struct suite_row *find(const char *name)
 {
 	for (size_t i = 0; i < N_SUITES; i++)
