@@ -19,7 +19,7 @@ struct llvm_options {
 	/* Functions that must run on every processor of the architecture, whatever the target is. */
 	const char *const *baseline;
 	size_t n_baseline;
-	int opt_level;                   /* 0, 1, 2: effort of code generation */
+	int opt_level;                   /* effort of code generation: 0 none, 1 and 2 full */
 	const struct progress *progress; /* told after each function; NULL: nobody */
 };
 

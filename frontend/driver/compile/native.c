@@ -39,7 +39,7 @@ static enum tfmc_status compile_here(struct driver *d, const struct native_reque
 	struct backend_sink sink = {packed_write, &out->weights};
 	struct backend_options o = {
 	        .weights = BACKEND_WEIGHTS_FILE, .facts = q->facts, .weights_sink = &sink};
-	o.opt_level = !strcmp(q->pipeline, "O0") ? 0 : 2;
+	o.opt_level = q->opt_level;
 	o.progress = &d->progress;
 	o.weights_limit = d->limits.weights;
 	o.code_limit = d->limits.code;
@@ -99,7 +99,9 @@ enum tfmc_status driver_compile_native(struct driver *d, struct loaded *l, const
                                        struct compiled *out)
 {
 	struct backend_facts facts = {.pad = -1};
-	struct native_request q = {l, &out->variants, driver_pipeline(d, level), &facts};
+	struct native_request q = {l, &out->variants, driver_pipeline(d, level), &facts, 2};
+	if (d->options.opt0 || !strcmp(q.pipeline, "O0"))
+		q.opt_level = 0;
 	backend_output_init(&out->object);
 	out->weights = (struct packed){.cx = &d->diag, .cache = &d->cache, .file.fd = -1, .arena = &d->arena};
 	out->weights.read = l->model ? frontend_weight_files(l->model) : l->files;

@@ -132,6 +132,7 @@ const char *native_cache_name(struct driver *d, const struct native_request *q)
 	blake2b_number(&b, FORM);
 	cache_add_build(&b);
 	blake2b_text(&b, q->pipeline);
+	blake2b_number(&b, q->opt_level);
 	blake2b_number(&b, (int64_t)q->variants->n);
 	for (size_t i = 0; i < q->variants->n; i++)
 		blake2b_text(&b, q->variants->items[i].target->name);

@@ -14,6 +14,7 @@ struct native_request {
 	const struct variant_set *variants;
 	const char *pipeline;
 	const struct backend_facts *facts;
+	int opt_level; /* of backend_options */
 };
 
 /* Opens d->cache as the options want it. TFMC_INVALID when one of them is no number. */
