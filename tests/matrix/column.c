@@ -5,6 +5,7 @@
  * and its compiler in matrix.sh.
  */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ir/builder/build.h"
@@ -46,9 +47,37 @@ const char *column_kind_name(enum column_kind kind)
 	return "";
 }
 
+/* Number NUMBER of the op of rank RANK, "ROW_NUMBER" in the module, has the turn RANK + NUMBER: the numbers
+ * of one op go through the columns, and ops that stand side by side begin with different ones. */
+static size_t turn_of(const struct ir_module *m, const struct ir_func *f)
+{
+	size_t rank = 0;
+	for (size_t i = 0; m->funcs.items[i] != f; i++) {
+		const char *name = m->funcs.items[i]->name, *next = m->funcs.items[i + 1]->name;
+		size_t row = (size_t)(strrchr(name, '_') - name) + 1;
+		rank += strncmp(name, next, row) != 0;
+	}
+	return rank + (size_t)strtoul(strrchr(f->name, '_') + 1, NULL, 10);
+}
+
+static bool is_turn(const struct column *column, size_t turn)
+{
+	size_t n = 0, rank = 0;
+	for (size_t i = 0; i < TFMC_COUNT(columns); i++) {
+		rank += columns[i].kind == column->kind && &columns[i] < column;
+		n += columns[i].kind == column->kind;
+	}
+	return getenv("TFMC_ALL") || turn % n == rank;
+}
+
 bool column_has(const struct column *column, const struct batch *b)
 {
-	return column->kind == COLUMN_OBJECT || b->few;
+	return (column->kind == COLUMN_OBJECT || b->few) && (!b->model || is_turn(column, b->turn));
+}
+
+bool column_takes(const struct column *column, const struct batch *b, const struct ir_func *f)
+{
+	return column_has(column, b) && (b->model || is_turn(column, turn_of(b->graph, f)));
 }
 
 /* ---- plans ---- */
@@ -123,10 +152,16 @@ static void note_refusal(struct column_job *j, const struct batch *b, size_t fun
 
 struct ir_module *column_graph(struct column_job *j, const struct batch *b, column_try *attempt)
 {
-	bool *keep = ARENA_ARRAY(&j->arena, bool, b->graph->funcs.n + 1);
-	if (!keep || !b->may_be_refused)
+	bool *keep = ARENA_ARRAY(&j->arena, bool, b->graph->funcs.n + 1), all = !b->may_be_refused;
+	for (size_t i = 0; keep && i < b->graph->funcs.n; i++) {
+		keep[i] = column_takes(j->column, b, b->graph->funcs.items[i]);
+		all = all && keep[i];
+	}
+	if (!keep || all)
 		return NULL;
-	for (size_t i = 0; i < b->graph->funcs.n; i++) {
+	for (size_t i = 0; b->may_be_refused && i < b->graph->funcs.n; i++) {
+		if (!keep[i])
+			continue;
 		keep[i] = is_accepted(j, b, i, attempt);
 		if (keep[i])
 			continue;

@@ -21,8 +21,11 @@ struct column_job {
 
 bool column_job_begin(struct column_job *j, const struct column *column);
 void column_job_end(struct column_job *j);
-/* Does the column compile this batch? */
+/* Does the column compile something of this batch? */
 bool column_has(const struct column *column, const struct batch *b);
+/* This function? With TFMC_ALL all that the column has; without, functions and models take turns: each goes
+ * to one column of each kind. */
+bool column_takes(const struct column *column, const struct batch *b, const struct ir_func *f);
 /* The planned module, or NULL after a diagnostic. */
 struct ir_module *column_plan(struct diag_context *cx, const struct ir_module *graph, const char *pipeline,
                               const struct target *target);
@@ -30,8 +33,9 @@ struct ir_module *column_plan(struct diag_context *cx, const struct ir_module *g
 /* Hands a planned module of one function to the back end; false after a diagnostic. */
 typedef bool column_try(struct column_job *j, const struct ir_module *planned);
 /*
- * Of a batch that may be refused: its module without the functions that are ("not supported yet" in the
- * diagnostic), which are noted. NULL for other batches, and after another diagnostic, which is in j->log.
+ * The module of the functions that the column takes, without those that are refused ("not supported yet" in
+ * the diagnostic), which are noted. NULL when that is the whole batch, and after another diagnostic, which is
+ * in j->log.
  */
 struct ir_module *column_graph(struct column_job *j, const struct batch *b, column_try *attempt);
 

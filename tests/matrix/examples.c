@@ -134,7 +134,7 @@ bool suite_add_examples(struct suite *s)
 		struct batch *b = ARENA_PUSH(s->arena, &s->batches);
 		if (!b)
 			return false;
-		*b = (struct batch){.pipeline = "O2", .few = true};
+		*b = (struct batch){.pipeline = "O2", .few = true, .turn = i};
 		if (!load(s, &examples[i], b))
 			return false;
 		struct walk w = {.s = s, .batch = s->batches.n - 1, .row = examples[i].row};

@@ -27,6 +27,7 @@ struct batch {
 	struct frontend_model *model; /* examples; NULL: random */
 	struct weight_source weights;
 	bool few;            /* one seed of everything: for columns whose compilers are slow */
+	size_t turn;         /* of a model: which columns take it, see column_takes */
 	bool may_be_refused; /* rare element types: a back end may say that it does not support them */
 };
 

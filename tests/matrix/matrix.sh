@@ -3,14 +3,17 @@
 #
 # The differential matrix: builds what is missing, compiles and runs every column that this machine has tools
 # for, prints the table. One command: `bash tests/matrix/matrix.sh [COLUMN...]`. Exit code 4 when something
-# differs. Columns whose tools are absent are skipped and said so.
+# differs. Columns whose tools are absent are skipped and said so. Under ctest functions and models take turns
+# (column_takes) unless TFMC_ALL is set; by hand all of them go through every column.
 #
 # Environment (ctest sets them): TFMC_SOURCE, TFMC_BUILD (default: build beside tests), CC, POCL_CACHE_DIR.
 set -uo pipefail
 source=${TFMC_SOURCE:-$(cd "$(dirname "$0")/../.." && pwd)}
 build=${TFMC_BUILD:-$source/build}
 cc=${CC:-gcc}
-dir=$build/matrix
+[ -n "${TFMC_BUILD:-}" ] || export TFMC_ALL=1
+optimize=-O${TFMC_ALL:+2} # of the compilers of C; -O is -O1
+dir=$build/matrix${TFMC_ALL:+-all}
 tool=$build/tests/matrix/tfmc_matrix
 export POCL_CACHE_DIR=${POCL_CACHE_DIR:-$build/pocl-cache}
 mkdir -p "$dir" "$POCL_CACHE_DIR"
@@ -55,8 +58,8 @@ missing() {
 # Compiles one C file of a column of C.
 compile_c() { # column, file without .c
 	case $1 in
-	gcc) gcc -std=c17 -O2 -Wno-psabi -c "$2.c" -o "$2.o" ;;
-	clang) clang-19 -std=c17 -O2 -march=x86-64-v3 -c "$2.c" -o "$2.o" ;;
+	gcc) gcc -std=c17 $optimize -Wno-psabi -c "$2.c" -o "$2.o" ;;
+	clang) clang-19 -std=c17 $optimize -march=x86-64-v3 -c "$2.c" -o "$2.o" ;;
 	esac
 }
 

@@ -4,6 +4,7 @@
  * tests/opencl finds; the results go to the same file as the runner's.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backends/opencl/opencl.h"
@@ -83,7 +84,7 @@ static bool run_batches(struct device_run *d)
 	for (size_t i = 0; ok && i < d->s->cases.n; i++) {
 		const struct matrix_case *c = &d->s->cases.items[i];
 		const struct batch *b = &d->s->batches.items[c->batch];
-		if (!column_has(d->job.column, b)) {
+		if (!column_takes(d->job.column, b, c->f)) {
 			buf_u64le(&d->out, MATRIX_ABSENT);
 			continue;
 		}
@@ -105,7 +106,7 @@ int column_run_opencl(struct suite *s, const struct column *column, const char *
 	struct device_run d = {.s = s, .device = opencl_device_open("Portable Computing Language")};
 	if (!d.device)
 		return 77;
-	if (column->unoptimized)
+	if (column->unoptimized || !getenv("TFMC_ALL"))
 		opencl_device_unoptimized(d.device);
 	buf_init(&d.out);
 	bool ok = column_job_begin(&d.job, column) && run_batches(&d);

@@ -204,7 +204,7 @@ static size_t judge(struct table *t, size_t column, const struct matrix_case *c,
 {
 	const struct column *col = column_at(column);
 	const char *says = status == MATRIX_ABSENT ? refusal(t, refused, c) : NULL;
-	if (status == MATRIX_ABSENT && !column_has(col, &t->s->batches.items[c->batch]))
+	if (status == MATRIX_ABSENT && !column_takes(col, &t->s->batches.items[c->batch], c->f))
 		return 0;
 	if (says && is_allowed(col, says)) {
 		count(t, column, c, OUTCOME_REFUSED, NULL);
@@ -248,6 +248,23 @@ static void read_column(struct table *t, size_t column, const char *dir)
 			status = MATRIX_MISMATCH;
 		at += judge(t, column, c, status, bytes + at, refused);
 	}
+}
+
+/* When functions take turns, every row still meets every kind of back end. */
+static void check_coverage(struct table *t, const struct row *r)
+{
+	size_t n[COLUMN_OPENCL + 1] = {0};
+	bool is_run[COLUMN_OPENCL + 1] = {true, true, true};
+	for (size_t k = 0; column_at(k); k++) {
+		enum column_kind kind = column_at(k)->kind;
+		is_run[kind] = is_run[kind] && t->has_column[k];
+		for (size_t i = 0; i < N_OUTCOMES; i++)
+			n[kind] += r->cells[k].n[i];
+	}
+	for (size_t k = 0; k <= COLUMN_OPENCL; k++)
+		if (r->has_own && is_run[k] && n[k] == 0 && t->n_failed++ < FAILURES_MAX)
+			buf_printf(&t->failures, "FAIL %s: no column of the kind '%s' has it\n", r->name,
+			           column_kind_name((enum column_kind)k));
 }
 
 /* ---- text ---- */
@@ -298,6 +315,8 @@ bool table_print(struct suite *s, const char *dir, size_t *n_failed)
 	bool ok = make_rows(&t);
 	for (size_t k = 0; ok && column_at(k); k++)
 		read_column(&t, k, dir);
+	for (size_t i = 0; ok && i < t.rows.n; i++)
+		check_coverage(&t, &t.rows.items[i]);
 	print(&t, &out);
 	fputs(out.data, stdout);
 	ok = ok && file_put(arena_printf(s->arena, "%s/table.txt", dir), out.data, out.len);

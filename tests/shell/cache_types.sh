@@ -6,6 +6,7 @@
 # every variant, as C and for aarch64 generate the same ids, greedily and with beams, also in rings. stories260k
 # against a reference that rounds what it appends.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 : "${TFMC:?}" "${TFMC_SOURCE:?}"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -32,7 +33,9 @@ for model in torch_sinks torch_decoder torch_rotary; do
 		[ $((narrow * 100)) -le $((wide * 60)) ] || fail "$model $type: $narrow bytes of state, $wide of f32"
 		[ $type = f16 ] && levels="--mcpu=x86-64-v2 --mcpu=native -O0" || levels="--mcpu=x86-64-v3"
 		for level in $levels; do
-			"$TFMC" verify "$file" $level >"$tmp/log" || { cat "$tmp/log"; fail "$model $type $level"; }
+			options=()
+			[[ $level != *-v? ]] || options=("${quick[@]}")
+			"$TFMC" verify "$file" $level "${options[@]}" >"$tmp/log" || { cat "$tmp/log"; fail "$model $type $level"; }
 			steps=$(grep 'prefill and step' "$tmp/log")
 			[ $level = -O0 ] || [ "$(grep -c ' 0  *[0-9.e-]*  ok$' <<<"$steps")" = "$(wc -l <<<"$steps")" ] ||
 				fail "$model $type $level: $steps"
@@ -135,19 +138,19 @@ for type in bf16 f16; do
 	[ $type = bf16 ] || sed -i "s/kv_heads: kv_heads, /&window: 7, cache: {len: 16}, /" "$at/model.yaml"
 	rm -f "$tmp/want"
 	for cpu in x86-64-v2 native; do
-		"$TFMC" "$at/model.yaml" -mcpu=$cpu -o "$tmp/torch_rotary.o"
+		"$TFMC" "$at/model.yaml" -mcpu=$cpu "${quick[@]}" -o "$tmp/torch_rotary.o"
 		# shellcheck disable=SC2086
 		build "$tmp/ids" "$tmp/torch_rotary.o" "${CC:-cc}" ${TFMC_LINK_FLAGS:-}
 		same "$type $cpu" "$tmp/ids"
 	done
 	[ "$(wc -l <"$tmp/want")" -eq 4 ] || { cat "$tmp/want" >&2; fail "$type: no four lines"; }
 	"$TFMC" "$at/model.yaml" -mcpu=x86-64-v2 --emit=c="$tmp/c.c"
-	"${CC:-cc}" -std=c17 -O2 -c "$tmp/c.c" -o "$tmp/c.o"
+	"${CC:-cc}" -std=c17 "$optimize" -c "$tmp/c.c" -o "$tmp/c.o"
 	# shellcheck disable=SC2086
 	build "$tmp/ids" "$tmp/c.o" "${CC:-cc}" ${TFMC_LINK_FLAGS:-}
 	same "$type C" "$tmp/ids"
 	if command -v aarch64-linux-gnu-gcc >/dev/null && command -v qemu-aarch64-static >/dev/null; then
-		"$TFMC" "$at/model.yaml" --target=aarch64-linux-gnu -o "$tmp/torch_rotary.o"
+		"$TFMC" "$at/model.yaml" --target=aarch64-linux-gnu "${quick[@]}" -o "$tmp/torch_rotary.o"
 		build "$tmp/ids" "$tmp/torch_rotary.o" aarch64-linux-gnu-gcc -static
 		same "$type aarch64" qemu-aarch64-static "$tmp/ids"
 	fi

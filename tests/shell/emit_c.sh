@@ -6,6 +6,7 @@
 # warnings are errors, and the compiled file has the object's symbols and no others. Without -mcpu it is for every
 # machine of the arch: gcc compiles it without a word in at most five times what the object takes.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 model=$TFMC_SOURCE/examples/dates/model.yaml
@@ -59,7 +60,7 @@ if command -v gcc >/dev/null; then
 	compilers=$((compilers + 1))
 fi
 if command -v clang-19 >/dev/null; then
-	check clang-19 -O2 -std=gnu17
+	check clang-19 "$optimize" -std=gnu17
 	compilers=$((compilers + 1))
 fi
 [ "$compilers" -gt 0 ]
@@ -67,7 +68,7 @@ fi
 # Vectors of eight floats, for processors that have them and, split by the compiler, for those that have not.
 if grep -q avx2 /proc/cpuinfo && command -v gcc >/dev/null; then
 	"$TFMC" "$model" -mcpu=x86-64-v3 --emit=c="$tmp/dates.c"
-	check gcc -O2 -march=x86-64-v3
+	check gcc "$optimize" -march=x86-64-v3
 	check gcc -O1 -Wno-psabi
 fi
 

@@ -4,6 +4,7 @@
 # Models of the families as GGUF files, made from those beside the checkout by tests/support/to_gguf.py, pass the same
 # checks: the file that `tfmc import` writes for them and the GGUF file itself. Every key of their metadata counts.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 models=$TFMC_SHARED/models
 [ -d "$models" ] || { echo "SKIPPED: $models is absent"; exit 77; }
 tmp=$(mktemp -d)
@@ -27,7 +28,7 @@ other() {
 	cp "$folder/cases.safetensors" "$tmp/$name/"
 	"$TFMC" import "$file" -o "$tmp/$name/model.yaml"
 	sed -n '/^checks:/,$p' "$folder/model.yaml" >>"$tmp/$name/model.yaml"
-	"$TFMC" verify "$tmp/$name/model.yaml" -mcpu=native >"$tmp/out" || { cat "$tmp/out" >&2; exit 1; }
+	"$TFMC" verify "$tmp/$name/model.yaml" -mcpu=native "${quick[@]}" >"$tmp/out" || { cat "$tmp/out" >&2; exit 1; }
 	echo "$name: $(grep -c ' ok$' "$tmp/out") comparisons"
 }
 
@@ -50,6 +51,6 @@ other mixtral_separate variants/mixtral --separate-experts
 
 # The file itself is a model: its interleaved rotary positions and f16 are compiled in.
 python3 "$TFMC_SOURCE/tests/support/to_gguf.py" "$models/variants/llama" "$tmp/tiny.gguf" --type f16
-"$TFMC" "$tmp/tiny.gguf" -o "$tmp/tiny.o" -mcpu=native
+"$TFMC" "$tmp/tiny.gguf" -o "$tmp/tiny.o" -mcpu=native "${quick[@]}"
 nm "$tmp/tiny.o" | grep -c ' tiny_step$' >/dev/null
 "$TFMC" generate "$tmp/tiny.gguf" --tokens=1,5,7 --steps=4 | grep -c . >/dev/null

@@ -4,9 +4,10 @@
 # Whole models against PyTorch's own nn.Transformer with seeded weights (tests/golden), and the trained
 # example: their checks, and object against interpreter, on every processor level this machine has.
 set -uo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 failed=0
 for model in "$TFMC_SOURCE"/tests/golden/*/model.yaml "$TFMC_SOURCE"/examples/dates/model.yaml; do
-	for options in "-mcpu=native" "-mcpu=native -O0" "-mcpu=native -O1" "-mcpu=x86-64-v2" "-mcpu=x86-64-v3" "-mcpu=native --threads=3"; do
+	for options in "-mcpu=native" "-mcpu=native -O0" "-mcpu=native -O1" "-mcpu=x86-64-v2 ${quick[*]}" "-mcpu=x86-64-v3 ${quick[*]}" "-mcpu=native --threads=3"; do
 		# shellcheck disable=SC2086
 		"$TFMC" verify "$model" $options >/tmp/tfmc-golden.$$ 2>&1
 		code=$?

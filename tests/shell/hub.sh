@@ -4,6 +4,7 @@
 # Hub folders of the models beside the checkout: the file that `tfmc import` writes passes the checks of each model without
 # an edit, from a plain folder and from one of symbolic links, as hub caches are; the folder itself compiles.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 models=$TFMC_SHARED/models
 [ -d "$models" ] || { echo "SKIPPED: $models is absent"; exit 77; }
 tmp=$(mktemp -d)
@@ -22,10 +23,10 @@ for folder in bert-tiny gpt2-tiny variants/{bart,bloom,clip_text,gemma2,gemma3,g
 	done
 	"$TFMC" import "$tmp/$name" -o "$tmp/$name/model.yaml"
 	sed -n '/^checks:/,$p' "$models/$folder/model.yaml" >>"$tmp/$name/model.yaml"
-	"$TFMC" verify "$tmp/$name/model.yaml" -mcpu=native >"$tmp/out" || { cat "$tmp/out" >&2; exit 1; }
+	"$TFMC" verify "$tmp/$name/model.yaml" -mcpu=native "${quick[@]}" >"$tmp/out" || { cat "$tmp/out" >&2; exit 1; }
 	echo "$name: $(grep -c ' ok$' "$tmp/out") comparisons"
 done
-"$TFMC" "$tmp/llama" -o "$tmp/llama.o" -mcpu=native
+"$TFMC" "$tmp/llama" -o "$tmp/llama.o" -mcpu=native "${quick[@]}"
 nm "$tmp/llama.o" | grep -c ' llama_step$' >/dev/null
-"$TFMC" "$tmp/bert-tiny" -o "$tmp/bert.o" -mcpu=native
+"$TFMC" "$tmp/bert-tiny" -o "$tmp/bert.o" -mcpu=native "${quick[@]}"
 nm "$tmp/bert.o" | grep -c ' bert_tiny_run$' >/dev/null

@@ -4,14 +4,15 @@
 # The real and random models beside the checkout: `tfmc verify` runs the checks of their files (expected
 # outputs of other systems, within the tolerance stated there) and compares object and interpreter.
 set -uo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 models=$TFMC_SHARED/models
 [ -d "$models" ] || { echo "SKIPPED: $models is absent"; exit 77; }
 failed=0
 options_of() { # the first models at every level, the others at those that differ most
 	case $1 in
 	retsim) printf '%s\n' "-mcpu=native -O2" "-mcpu=x86-64-v3 -O0" ;; # cubes: needs fused multiply-adds
-	variants/*) printf '%s\n' "-mcpu=native -O2" "-mcpu=x86-64-v2 -O0" ;;
-	*) printf '%s\n' "-mcpu=native -O2" "-mcpu=native -O0" "-mcpu=x86-64-v2" "-mcpu=x86-64-v3" ;;
+	variants/*) printf '%s\n' "-mcpu=native ${quick[*]}" "-mcpu=x86-64-v2 -O0" ;;
+	*) printf '%s\n' "-mcpu=native -O2" "-mcpu=native -O0" "-mcpu=x86-64-v2 ${quick[*]}" "-mcpu=x86-64-v3 ${quick[*]}" ;;
 	esac
 }
 for name in aren-transliteration seq2seq-base bert-tiny gpt2-tiny stories260k retsim \

@@ -5,6 +5,7 @@
 # `dtype: {weights: f32}`, in every variant, with threads. Wider ones that
 # `dtype: {weights: bf16}` or f16 rounds are those of a file whose matrices were rounded before.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 support=$TFMC_SOURCE/tests/support
@@ -20,7 +21,7 @@ for kind in BF16 F16; do
 	{ cat "$at/keep.yaml"; echo "dtype: {weights: f32}"; } >"$at/wide.yaml"
 	threads=2
 	for form in keep wide; do
-		"$TFMC" "$at/$form.yaml" -o "$at/$form.o" --weights=file --variants=v2,v3,v4
+		"$TFMC" "$at/$form.yaml" -o "$at/$form.o" --weights=file --variants=v2,v3,v4 "${quick[@]}"
 		for variant in v2 v3 v4; do
 			"$TFMC" run "$at/$form.yaml" --inputs "$tmp/f32/inputs.safetensors" --threads=$threads \
 				--outputs "$at/$form.$variant.safetensors" -mcpu=x86-64-$variant
@@ -49,7 +50,7 @@ rounds() {
 	python3 "$support/to_narrow.py" "$at/f32" "$at/$1" "$1" matrices
 	for form in round keep; do
 		if [ $form = keep ]; then cp "$at/$1" "$at/model.safetensors"; else cp "$at/$3" "$at/model.safetensors"; fi
-		"$TFMC" "$at/$form.yaml" -o "$at/$form.o" --name=m --weights=file -mcpu=x86-64-v3
+		"$TFMC" "$at/$form.yaml" -o "$at/$form.o" --name=m --weights=file -mcpu=x86-64-v3 "${quick[@]}"
 		"$TFMC" run "$at/$form.yaml" --inputs "$tmp/f32/inputs.safetensors" --backend interp \
 			--outputs "$at/$form.safetensors"
 	done

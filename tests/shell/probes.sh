@@ -4,10 +4,11 @@
 # Probes: every value of a model by name, through the interpreter and the object, fused and with barriers; groups of
 # the model itself stay as they are; patterns that match nothing; --reference finds a planted error at its step.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 golden=$TFMC_SOURCE/tests/golden
-mcpu=-mcpu=x86-64-v2
+mcpu="-mcpu=x86-64-v2 ${quick[*]}"
 cat >"$tmp/tensors.py" <<'PY'
 import json, struct, sys
 
@@ -56,7 +57,7 @@ check 'set(a) == set(b) == {"logits", "layers.1", "layers.1.self.norm", *(f"laye
 check 'all(abs(sum(v[k:k + s[3]]) - 1) < 1e-5 for i in range(3) for s, v in [a[f"layers.{i}.self.attention.weights"]]
 	for k in range(0, len(v), s[3]))' "$tmp/object"
 for level in -O0 -O1 -O2; do
-	run torch_decoder batch3 level $level --probe-barrier --probe='layers.*.weights' --probe=layers.1.self.norm --probe=layers.1
+	mcpu=-mcpu=x86-64-v2 run torch_decoder batch3 level $level --probe-barrier --probe='layers.*.weights' --probe=layers.1.self.norm --probe=layers.1
 	check 'set(a) == set(b) and all(near(n) for n in a)' "$tmp/level" "$tmp/object"
 done
 # Rounds that are asked for, no others; an encoder's own entry; steps of a decoder.

@@ -18,6 +18,7 @@
 #include "ir/target/tile.h"
 #include "ir/core/view.h"
 #include "tests/support/attention_store.h"
+#include "tests/support/effort.h"
 #include "tests/support/rng.h"
 
 enum {
@@ -307,7 +308,7 @@ static void emit_kernels(struct attention_case *c, const struct target *target)
 
 static void compile_kernel(struct attention_case *c, const struct target *target)
 {
-	struct llvm_options options = {.target = target, .opt_level = 2};
+	struct llvm_options options = {.target = target, .opt_level = effort_of_code()};
 	struct buf object;
 	buf_init(&object);
 	struct llvm_output out = {.object = &object};

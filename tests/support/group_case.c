@@ -13,6 +13,7 @@
 #include "backends/llvm/llvm.h"
 #include "ir/interp/interp.h"
 #include "ir/core/view.h"
+#include "tests/support/effort.h"
 #include "tests/support/rng.h"
 
 enum { WORD_OUT = GROUP_CASE_PARAMS, WORD_SCRATCH, WORD_DIMS, N_WORDS = WORD_DIMS + GROUP_CASE_DIMS };
@@ -137,7 +138,7 @@ static void emit_kernel(struct group_case *c, const struct target *target, group
 
 static void compile_kernel(struct group_case *c, const struct target *target)
 {
-	struct llvm_options options = {.target = target, .opt_level = 2};
+	struct llvm_options options = {.target = target, .opt_level = effort_of_code()};
 	struct buf object;
 	buf_init(&object);
 	struct llvm_output out = {.object = &object};

@@ -15,6 +15,7 @@
 #include "ir/interp/interp.h"
 #include "ir/target/tile.h"
 #include "ir/core/view.h"
+#include "tests/support/effort.h"
 #include "tests/support/rng.h"
 
 enum { WORD_OUT = LINEAR_PARAMS_MAX, WORD_SCRATCH, WORD_DIMS, N_WORDS = WORD_DIMS + 2 };
@@ -152,7 +153,7 @@ static void emit_kernel(struct linear_case *c, const struct target *target)
 
 static void compile_kernel(struct linear_case *c, const struct target *target)
 {
-	struct llvm_options options = {.target = target, .opt_level = 2};
+	struct llvm_options options = {.target = target, .opt_level = effort_of_code()};
 	struct buf object;
 	buf_init(&object);
 	struct llvm_output out = {.object = &object};

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "passes/framework/pass.h"
+#include "tests/support/effort.h"
 #include "tests/support/mini_model.h"
 
 static void compile(struct mini_session *m, const char *vocabulary, const struct target *target,
@@ -29,7 +30,8 @@ static void compile(struct mini_session *m, const char *vocabulary, const struct
 	struct arena a;
 	struct pipeline p;
 	struct pass_options po = {.target = target};
-	struct backend_options bo = {.opt_level = strcmp(level, "O0") ? 2 : 0, .facts = &facts};
+	struct backend_options bo = {.opt_level = strcmp(level, "O0") ? effort_of_code() : 0,
+	                             .facts = &facts};
 	struct diag_context *cx = &m->graph.cx;
 	arena_init(&a);
 	ck_assert_int_eq(pipeline_parse(&a, cx, level, &p), TFMC_OK);

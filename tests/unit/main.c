@@ -24,8 +24,9 @@ static const struct suite_row suites[] = {
 };
 #define N_SUITES (sizeof(suites) / sizeof(suites[0]))
 
-/* Check writes the place of each assertion that holds to a file, for the message when the test crashes behind it.
- * Most of ours stand in loops: a place that is written already is not written again (ld --wrap=_mark_point). */
+/* Check writes the place of each assertion that holds to a file, for the message when the test crashes behind
+ * it. Most of ours stand in loops: a place that is written already is not written again (ld
+ * --wrap=_mark_point). */
 void __real__mark_point(const char *file, int line);
 void __wrap__mark_point(const char *file, int line);
 

@@ -16,6 +16,7 @@
 #include "passes/framework/pass.h"
 #include "runtime/tfmc_rt.h"
 #include "tests/support/mini_model.h"
+#include "tests/support/effort.h"
 #include "tests/support/tir.h"
 
 enum { D = 16, V = 20, MAX_B = 4, MAX_S = 12, MAX_T = 10 };
@@ -33,7 +34,7 @@ static void build(struct built *b, const struct target *t, const char *level)
 	struct arena a;
 	struct pipeline p;
 	struct pass_options po = {.target = t};
-	struct backend_options bo = {.opt_level = 2};
+	struct backend_options bo = {.opt_level = effort_of_code()};
 	arena_init(&a);
 	tir_init(&b->graph);
 	tir_load(&b->graph, mini_model);

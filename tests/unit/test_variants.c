@@ -15,6 +15,7 @@
 #include "passes/framework/pass.h"
 #include "runtime/tfmc_rt.h"
 #include "tests/support/mini_model.h"
+#include "tests/support/effort.h"
 #include "tests/support/tir.h"
 
 enum { N = 3, D = 16, V = 20, BATCH = 2, SOURCE = 5, PROMPT = 4 };
@@ -46,7 +47,7 @@ static struct ir_module *run_passes(struct built *b, const char *text, const str
 /* Levels [first, first + n) of x86-64; encode once, the rest for each of them. */
 static void build(struct built *b, size_t first, size_t n)
 {
-	struct backend_options bo = {.opt_level = 2};
+	struct backend_options bo = {.opt_level = effort_of_code()};
 	struct backend_variant variants[N];
 	arena_init(&b->arena);
 	tir_init(&b->graph);
@@ -331,7 +332,7 @@ END_TEST
 START_TEST(layouts_must_agree)
 {
 	struct built b;
-	struct backend_options bo = {.opt_level = 2};
+	struct backend_options bo = {.opt_level = effort_of_code()};
 	arena_init(&b.arena);
 	tir_init(&b.graph);
 	tir_load(&b.graph, mini_model);

@@ -101,11 +101,11 @@ def main():
             run.fail("import", made)
         with open(plain, encoding="utf-8") as f, open(model, "w", encoding="utf-8") as out:
             out.write(f.read() + (f"set: {settings}\n" if settings else "") + checks)
-        verified = run.call("verify", model, "-mcpu=native")
+        verified = run.call("verify", model, "-mcpu=native", *run.QUICK)
         if verified.returncode != 0:
             run.fail("verify", verified)
         print(verified.stdout, end="")
-        compiled = run.call(path, "-o", os.path.join(folder, "alone.o"), "-mcpu=native")
+        compiled = run.call(path, "-o", os.path.join(folder, "alone.o"), "-mcpu=native", *run.QUICK)
         if compiled.returncode != 0 or run.call("expand", path).stdout != run.call("expand", plain).stdout:
             run.fail("the GGUF file alone", compiled)
         print(f"{name}: {verified.stdout.count(' ok')} comparisons; keys:",
