@@ -68,7 +68,7 @@ static enum tfmc_status read_json(struct frontend_model *m, const struct yaml_no
 	if (s->name == NULL)
 		return TFMC_INVALID;
 	TFMC_TRY(parsed_json(&m->parsed, s->name, loc, false, &file));
-	return tokenizer_from_json_tree(s, file->root, out);
+	return tokenizer_from_tree(s, file->root, NULL, out);
 }
 
 /* One tokenizer after the other: of the source, of the target. */

@@ -42,9 +42,12 @@ struct tokenizer_packed {
 /* tokenizer.json of Hugging Face. */
 TFMC_MUST_USE enum tfmc_status tokenizer_from_json(const struct tokenizer_source *s, const char *text,
                                                    size_t len, struct tokenizer_packed *out);
-TFMC_MUST_USE enum tfmc_status tokenizer_from_json_tree(const struct tokenizer_source *s,
-                                                        const struct json_node *root,
-                                                        struct tokenizer_packed *out);
+struct tokenizer_lists; /* frontend/tokenizer_files/json.h */
+/* The same of its tree, of which lists are a part (NULL: none). */
+TFMC_MUST_USE enum tfmc_status tokenizer_from_tree(const struct tokenizer_source *s,
+                                                   const struct json_node *root,
+                                                   const struct tokenizer_lists *lists,
+                                                   struct tokenizer_packed *out);
 /* vocab.json and merges.txt: byte-level BPE as GPT-2 has it. */
 TFMC_MUST_USE enum tfmc_status tokenizer_from_bpe(const struct tokenizer_source *s, const char *vocab,
                                                   size_t n_vocab, const char *merges, size_t n_merges,

@@ -179,10 +179,10 @@ static bool around(struct tokenizer_reader *r, enum tokenizer_template kind)
 bool tokenizer_class_around(struct tokenizer_reader *r)
 {
 	const struct tokenizer_config *c = r->config;
-	if (c == NULL || c->class == NULL || (!r->lists && c->class->around == TOKENIZER_T_FLAGS))
+	if (c == NULL || c->class == NULL || (r->lists == NULL && c->class->around == TOKENIZER_T_FLAGS))
 		return true;
 	bool cls = c->class->around == TOKENIZER_T_BERT || c->class->around == TOKENIZER_T_ROBERTA;
-	if (!r->lists && cls &&
+	if (r->lists == NULL && cls &&
 	    (role_id(r, TOKENIZER_CLS) == TFMC_TOK_NONE || role_id(r, TOKENIZER_SEP) == TFMC_TOK_NONE))
 		return true;
 	return around(r, c->class->around);
@@ -202,7 +202,7 @@ int tokenizer_class_prefix(const struct tokenizer_reader *r)
 	const struct tokenizer_config *c = r->config;
 	if (c == NULL || c->class == NULL)
 		return -1;
-	return c->prefix_space < 0 && r->lists ? c->class->prefix_space : c->prefix_space;
+	return c->prefix_space < 0 && r->lists != NULL ? c->class->prefix_space : c->prefix_space;
 }
 
 bool tokenizer_class_roles(struct tokenizer_reader *r)
@@ -217,50 +217,20 @@ bool tokenizer_class_roles(struct tokenizer_reader *r)
 
 /* ---- files that are lists ---- */
 
-/* The members of an object, of `more` with others after them. */
-static struct json_node *with_members(struct arena *a, const struct json_node *from,
-                                      const char *const *more_keys, const struct json_node *const *more,
-                                      size_t n_more)
-{
-	struct json_node *o = ARENA_NEW(a, struct json_node);
-	struct json_node *items = ARENA_ARRAY(a, struct json_node, from->n + n_more);
-	const char **keys = ARENA_ARRAY(a, const char *, from->n + n_more);
-	if (o == NULL || items == NULL || keys == NULL)
-		return NULL;
-	memcpy(items, from->items, from->n * sizeof(*items));
-	memcpy(keys, from->keys, from->n * sizeof(*keys));
-	*o = (struct json_node){.kind = JSON_NODE_OBJECT, .n = from->n, .items = items, .keys = keys};
-	for (size_t i = 0; i < n_more; i++) {
-		if (more[i] == NULL)
-			continue;
-		items[o->n] = *more[i];
-		keys[o->n++] = more_keys[i];
-	}
-	return o;
-}
-
 enum tfmc_status tokenizer_from_lists(const struct tokenizer_source *s, const struct tokenizer_lists *lists,
                                       struct tokenizer_packed *out)
 {
-	static const char *const model_keys[] = {"vocab", "merges", "unk_token"}, *const root_keys[] = {
-	                                                                                  "model"};
 	const struct json_source src = {s->name, s->loc, DIAG_INTERNAL, 0};
 	const struct tokenizer_class *class = s->config != NULL ? s->config->class : lists->class;
-	const char *unknown = s->config != NULL ? s->config->roles[TOKENIZER_UNK] : lists->unknown;
-	const struct json_node unk = {.kind = JSON_NODE_STRING, .text = unknown};
-	const struct json_node *model_more[] = {lists->vocab, lists->merges, unknown != NULL ? &unk : NULL};
+	struct tokenizer_lists own = *lists;
+	if (s->config != NULL)
+		own.unknown = s->config->roles[TOKENIZER_UNK];
 	const char *text = arena_printf(
-	        s->arena, "{\"normalizer\":%s,\"pre_tokenizer\":%s,\"decoder\":{\"type\":\"%s\"}%s}",
+	        s->arena,
+	        "{\"normalizer\":%s,\"pre_tokenizer\":%s,\"model\":%s,\"decoder\":{\"type\":\"%s\"}%s}",
 	        lists->normalizer != NULL ? lists->normalizer : class->normalizer, class->splitter,
-	        lists->merges != NULL ? "ByteLevel" : "WordPiece", lists->more);
-	if (text == NULL)
-		return TFMC_NO_MEMORY;
-	const struct json_node *parts = json_parse(s->arena, s->cx, &src, text, strlen(text));
-	const struct json_node *kind = json_parse(s->arena, s->cx, &src, class->model, strlen(class->model));
-	if (parts == NULL || kind == NULL)
-		return TFMC_NO_MEMORY;
-	const struct json_node *model =
-	        with_members(s->arena, kind, model_keys, model_more, TFMC_COUNT(model_more));
-	const struct json_node *root = with_members(s->arena, parts, root_keys, &model, 1);
-	return model != NULL && root != NULL ? tokenizer_from_tree(s, root, out) : TFMC_NO_MEMORY;
+	        class->model, lists->merges != NULL ? "ByteLevel" : "WordPiece", lists->more);
+	const struct json_node *root =
+	        text != NULL ? json_parse(s->arena, s->cx, &src, text, strlen(text)) : NULL;
+	return root != NULL ? tokenizer_from_tree(s, root, &own, out) : TFMC_NO_MEMORY;
 }

@@ -18,15 +18,7 @@ int tokenizer_class_prefix(const struct tokenizer_reader *r);
 /* The ids of bos, eos, pad and mask. */
 bool tokenizer_class_roles(struct tokenizer_reader *r);
 
-/* A vocabulary {"piece": id, ..}, for BPE merges ["left right", ..], as a class reads them: that of the
- * source's configuration, or without one a given class and what else a tokenizer.json would say. */
-struct tokenizer_lists {
-	const struct json_node *vocab, *merges; /* merges NULL: WordPiece */
-	const struct tokenizer_class *class;
-	const char *normalizer; /* NULL: that of the class */
-	const char *unknown;    /* NULL: none */
-	const char *more;       /* members, each with a comma before */
-};
+/* Lists as a class reads them. */
 TFMC_MUST_USE enum tfmc_status tokenizer_from_lists(const struct tokenizer_source *s,
                                                     const struct tokenizer_lists *lists,
                                                     struct tokenizer_packed *out);

@@ -161,11 +161,11 @@ static bool read_roles(struct tokenizer_reader *r, const struct json_node *root)
 static bool read_around(struct tokenizer_reader *r, const struct json_node *root)
 {
 	const struct json_node *n = json_find(root, "post_processor");
-	bool has_template = !r->lists && n != NULL && n->kind != JSON_NODE_NULL;
+	bool has_template = r->lists == NULL && n != NULL && n->kind != JSON_NODE_NULL;
 	if (!tokenizer_read_template(r, n, "post_processor"))
 		return false;
 	if (r->config == NULL)
-		return !r->lists || read_roles(r, root);
+		return r->lists == NULL || read_roles(r, root);
 	tokenizer_class_roles(r);
 	if (has_template && r->config->class != NULL && r->config->class->around == TOKENIZER_T_FLAGS) {
 		compare_flag(r, "add_bos_token", r->config->add_bos, r->desc->bos);
@@ -223,8 +223,8 @@ static enum tfmc_status normalize_added(struct tokenizer_reader *r)
 	return st;
 }
 
-static enum tfmc_status from_tree(const struct tokenizer_source *s, const struct json_node *root, bool lists,
-                                  struct tokenizer_packed *out)
+enum tfmc_status tokenizer_from_tree(const struct tokenizer_source *s, const struct json_node *root,
+                                     const struct tokenizer_lists *lists, struct tokenizer_packed *out)
 {
 	struct tokenizer_desc *d = ARENA_NEW(s->arena, struct tokenizer_desc);
 	struct tokenizer_reader r = {.source = s, .desc = d, .config = s->config, .lists = lists};
@@ -240,22 +240,10 @@ static enum tfmc_status from_tree(const struct tokenizer_source *s, const struct
 	return tokenizer_pack(s, d, out);
 }
 
-enum tfmc_status tokenizer_from_tree(const struct tokenizer_source *s, const struct json_node *root,
-                                     struct tokenizer_packed *out)
-{
-	return from_tree(s, root, true, out);
-}
-
-enum tfmc_status tokenizer_from_json_tree(const struct tokenizer_source *s, const struct json_node *root,
-                                          struct tokenizer_packed *out)
-{
-	return from_tree(s, root, false, out);
-}
-
 enum tfmc_status tokenizer_from_json(const struct tokenizer_source *s, const char *text, size_t len,
                                      struct tokenizer_packed *out)
 {
 	const struct json_source src = {s->name, s->loc, DIAG_TOKENIZER, 0};
 	const struct json_node *root = json_parse(s->arena, s->cx, &src, text, len);
-	return root != NULL ? tokenizer_from_json_tree(s, root, out) : TFMC_INVALID;
+	return root != NULL ? tokenizer_from_tree(s, root, NULL, out) : TFMC_INVALID;
 }

@@ -8,7 +8,18 @@
 
 #include "frontend/tokenizer/build.h"
 
+struct tokenizer_class;
 struct tokenizer_config;
+
+/* A vocabulary {"piece": id, ..}, for BPE merges ["left right", ..], as a class reads them: that of the
+ * source's configuration, or without one a given class and what else a tokenizer.json would say. */
+struct tokenizer_lists {
+	const struct json_node *vocab, *merges; /* merges NULL: WordPiece */
+	const struct tokenizer_class *class;
+	const char *normalizer; /* NULL: that of the class */
+	const char *unknown;    /* NULL: none */
+	const char *more;       /* members, each with a comma before */
+};
 
 struct tokenizer_reader {
 	const struct tokenizer_source *source;
@@ -19,7 +30,8 @@ struct tokenizer_reader {
 	bool failed;     /* a refusal was reported, or memory ran out */
 	bool no_memory;
 	bool has_decoder;
-	bool lists; /* the members come from the class of files that are lists */
+	const struct tokenizer_lists
+	        *lists; /* what a class reads, in place of members of the model; NULL: none */
 };
 
 /* The first refusal is reported; sets failed. Returns false. */
@@ -64,11 +76,6 @@ bool tokenizer_read_added(struct tokenizer_reader *r, const struct json_node *n)
 bool tokenizer_add_configured(struct tokenizer_reader *r);
 /* The id of an added token or a piece, NONE without one. */
 uint32_t tokenizer_added_id(const struct tokenizer_reader *r, const char *text);
-/* Packs what the members of an object say, which the class of the source has made. */
-TFMC_MUST_USE enum tfmc_status tokenizer_from_tree(const struct tokenizer_source *s,
-                                                   const struct json_node *root,
-                                                   struct tokenizer_packed *out);
-
 /* base64; NULL after a refusal. */
 struct tokenizer_string tokenizer_base64(struct tokenizer_reader *r, const char *path, const char *text);
 

@@ -127,9 +127,19 @@ static bool read_merges(struct tokenizer_reader *r, const struct json_node *list
 
 /* ---- models ---- */
 
+static const struct json_node *vocab_of(const struct tokenizer_reader *r, const struct json_node *n)
+{
+	return r->lists != NULL ? r->lists->vocab : json_find(n, "vocab");
+}
+
+static const char *unknown_of(struct tokenizer_reader *r, const struct json_node *n)
+{
+	return r->lists != NULL ? r->lists->unknown : tokenizer_text(r, n, "model", "unk_token", NULL);
+}
+
 static bool read_unknown(struct tokenizer_reader *r, const struct json_node *n)
 {
-	const char *text = tokenizer_text(r, n, "model", "unk_token", NULL);
+	const char *text = unknown_of(r, n);
 	if (text == NULL || r->failed)
 		return !r->failed;
 	for (size_t i = 0; i < r->desc->n_tokens; i++) {
@@ -159,8 +169,9 @@ static bool read_bpe(struct tokenizer_reader *r, const struct json_node *n)
 	            (tokenizer_bool(r, n, "model", "ignore_merges", false) ? TFMC_TOK_H_WHOLE_WORDS : 0u);
 	if (d->prefix.n)
 		d->flags |= TFMC_TOK_H_DECODE_SUFFIX;
-	if (!tokenizer_read_vocab(r, json_find(n, "vocab"), "model.vocab") ||
-	    !read_merges(r, json_find(n, "merges")) || !read_unknown(r, n))
+	if (!tokenizer_read_vocab(r, vocab_of(r, n), "model.vocab") ||
+	    !read_merges(r, r->lists != NULL ? r->lists->merges : json_find(n, "merges")) ||
+	    !read_unknown(r, n))
 		return false;
 	if (d->flags & TFMC_TOK_H_FALLBACK)
 		mark_bytes(d, r->source->arena);
@@ -193,19 +204,19 @@ static bool read_wordpiece(struct tokenizer_reader *r, const struct json_node *n
 	if (most < 1 || most > 1 << 20)
 		return tokenizer_reject(r, TOKENIZER_WRONG, "model.max_input_chars_per_word", "out of range");
 	d->word_max = (uint32_t)most;
-	if (!tokenizer_read_vocab(r, json_find(n, "vocab"), "model.vocab") || !read_unknown(r, n))
+	if (!tokenizer_read_vocab(r, vocab_of(r, n), "model.vocab") || !read_unknown(r, n))
 		return false;
 	if (d->unknown == TFMC_TOK_NONE)
 		return tokenizer_reject(r, TOKENIZER_WRONG, "model.unk_token",
 		                        "'%s' is not in the vocabulary",
-		                        tokenizer_text(r, n, "model", "unk_token", ""));
+		                        unknown_of(r, n) != NULL ? unknown_of(r, n) : "");
 	return true;
 }
 
 static bool read_wordlevel(struct tokenizer_reader *r, const struct json_node *n)
 {
 	r->desc->model = TFMC_TOK_WORDLEVEL;
-	return tokenizer_read_vocab(r, json_find(n, "vocab"), "model.vocab") && read_unknown(r, n);
+	return tokenizer_read_vocab(r, vocab_of(r, n), "model.vocab") && read_unknown(r, n);
 }
 
 /* Older files leave the type out. */

@@ -142,7 +142,8 @@ enum tfmc_status tokenizer_spm_of_class(const struct tokenizer_source *s, struct
                                         const struct tokenizer_spm *spm, struct tokenizer_packed *out)
 {
 	const struct tokenizer_config *c = s->config;
-	struct tokenizer_reader r = {.source = s, .desc = d, .config = c, .lists = true};
+	static const struct tokenizer_lists none = {0};
+	struct tokenizer_reader r = {.source = s, .desc = d, .config = c, .lists = &none};
 	struct tokenizer_spm own = *spm;
 	if (c->class == NULL || c->class->files < TOKENIZER_F_PIECES)
 		return tokenizer_refuse(s, TOKENIZER_UNSUPPORTED, NULL,
