@@ -261,8 +261,8 @@ static bool add_patterns(const struct reader *r, const char *const *list, size_t
 	const char *why;
 	for (size_t i = 0; i < n; i++) {
 		struct tokenizer_string p = pattern_compile(r->s->arena, list[i], &why);
-		if (p.n == 0 ||
-		    !tokenizer_add_split(r->d, TFMC_TOK_MATCH_PATTERN, TFMC_TOK_ISOLATED | flags, p))
+		if (p.n == 0 || !tokenizer_add_op(&r->d->split, TFMC_TOK_MATCH_PATTERN,
+		                                  TFMC_TOK_ISOLATED | flags, p, none))
 			return false;
 	}
 	return true;
@@ -273,12 +273,13 @@ static bool add_splits(const struct reader *r, const struct splitter *p)
 	size_t n = 0;
 	while (n < PATTERNS_MAX && p->patterns[n] != NULL)
 		n++;
-	bool ok = r->prefix != 1 || tokenizer_add_split(r->d, TFMC_TOK_PREFIX_SPACE, 0, none);
+	bool ok = r->prefix != 1 || tokenizer_add_op(&r->d->split, TFMC_TOK_PREFIX_SPACE, 0, none, none);
 	ok = ok && add_patterns(r, p->patterns, n - p->behind, 0);
 	if (p->digits)
-		ok = ok && tokenizer_add_split(r->d, TFMC_TOK_MATCH_DIGIT, TFMC_TOK_ISOLATED, none);
+		ok = ok &&
+		     tokenizer_add_op(&r->d->split, TFMC_TOK_MATCH_DIGIT, TFMC_TOK_ISOLATED, none, none);
 	if (p->kind != TFMC_TOK_MATCH_PATTERN)
-		ok = ok && tokenizer_add_split(r->d, p->kind, p->flags, none);
+		ok = ok && tokenizer_add_op(&r->d->split, p->kind, p->flags, none, none);
 	return ok && add_patterns(r, p->patterns + n - p->behind, p->behind, p->behind_flags);
 }
 

@@ -65,16 +65,17 @@ bool tokenizer_set_type(const struct tokenizer_source *s, struct tokenizer_desc 
 static bool add_operations(struct tokenizer_desc *d, const struct tokenizer_spm *spm)
 {
 	const struct tokenizer_string none = {"", 0}, mark = tokenizer_string(spm->mark);
+	struct tokenizer_ops *ops = &d->normalize;
 	bool ok = true;
 	if (d->charsmap.n)
-		ok = ok && tokenizer_add_normalize(d, TFMC_TOK_CHARS, 0, none, none);
+		ok = ok && tokenizer_add_op(ops, TFMC_TOK_CHARS, 0, none, none);
 	if (!spm->extra_blanks)
-		ok = ok && tokenizer_add_normalize(d, TFMC_TOK_STRIP, 7, none, none) &&
-		     tokenizer_add_normalize(d, TFMC_TOK_REPLACE_BLANKS, 2, tokenizer_string(" "), none);
+		ok = ok && tokenizer_add_op(ops, TFMC_TOK_STRIP, 7, none, none) &&
+		     tokenizer_add_op(ops, TFMC_TOK_REPLACE_BLANKS, 2, tokenizer_string(" "), none);
 	if (strcmp(spm->mark, " ") != 0)
-		ok = ok && tokenizer_add_normalize(d, TFMC_TOK_REPLACE, 0, tokenizer_string(" "), mark);
+		ok = ok && tokenizer_add_op(ops, TFMC_TOK_REPLACE, 0, tokenizer_string(" "), mark);
 	if (spm->prefix)
-		ok = ok && tokenizer_add_normalize(d, TFMC_TOK_PREPEND, 0, mark, none);
+		ok = ok && tokenizer_add_op(ops, TFMC_TOK_PREPEND, 0, mark, none);
 	return ok;
 }
 

@@ -42,6 +42,11 @@ struct tokenizer_op {
 	struct tokenizer_string a, b;
 };
 
+struct tokenizer_ops {
+	struct tokenizer_op items[TFMC_TOK_OPS_MAX];
+	size_t n;
+};
+
 struct tokenizer_desc {
 	enum tfmc_tok_model model;
 	uint32_t flags; /* enum tfmc_tok_header_flag */
@@ -51,8 +56,7 @@ struct tokenizer_desc {
 	size_t n_merges;
 	struct tokenizer_added *added;
 	size_t n_added;
-	struct tokenizer_op normalize[TFMC_TOK_OPS_MAX], split[TFMC_TOK_OPS_MAX];
-	size_t n_normalize, n_split;
+	struct tokenizer_ops normalize, split; /* enum tfmc_tok_normalize, enum tfmc_tok_split */
 	struct tfmc_tok_item items[TFMC_TOK_ITEMS_MAX];
 	size_t n_single, n_items; /* those of one text, then those of a pair */
 	uint32_t unknown, bos, eos, pad, mask;
@@ -80,10 +84,8 @@ static inline void tokenizer_rename(struct tokenizer_token *t, struct tokenizer_
 void tokenizer_desc_init(struct tokenizer_desc *d);
 struct tokenizer_string tokenizer_string(const char *text);
 /* false: there are too many. */
-bool tokenizer_add_normalize(struct tokenizer_desc *d, enum tfmc_tok_normalize kind, uint32_t flags,
-                             struct tokenizer_string a, struct tokenizer_string b);
-bool tokenizer_add_split(struct tokenizer_desc *d, enum tfmc_tok_split kind, uint32_t flags,
-                         struct tokenizer_string a);
+bool tokenizer_add_op(struct tokenizer_ops *ops, uint32_t kind, uint32_t flags, struct tokenizer_string a,
+                      struct tokenizer_string b);
 
 enum tokenizer_refusal {
 	TOKENIZER_WRONG,      /* the file is damaged, or says what cannot be */

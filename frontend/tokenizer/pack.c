@@ -64,21 +64,12 @@ enum tfmc_status tokenizer_refuse(const struct tokenizer_source *s, enum tokeniz
 	return st;
 }
 
-bool tokenizer_add_normalize(struct tokenizer_desc *d, enum tfmc_tok_normalize kind, uint32_t flags,
-                             struct tokenizer_string a, struct tokenizer_string b)
+bool tokenizer_add_op(struct tokenizer_ops *ops, uint32_t kind, uint32_t flags, struct tokenizer_string a,
+                      struct tokenizer_string b)
 {
-	if (d->n_normalize == TFMC_TOK_OPS_MAX)
+	if (ops->n == TFMC_TOK_OPS_MAX)
 		return false;
-	d->normalize[d->n_normalize++] = (struct tokenizer_op){(uint32_t)kind, flags, a, b};
-	return true;
-}
-
-bool tokenizer_add_split(struct tokenizer_desc *d, enum tfmc_tok_split kind, uint32_t flags,
-                         struct tokenizer_string a)
-{
-	if (d->n_split == TFMC_TOK_OPS_MAX)
-		return false;
-	d->split[d->n_split++] = (struct tokenizer_op){(uint32_t)kind, flags, a, {NULL, 0}};
+	ops->items[ops->n++] = (struct tokenizer_op){kind, flags, a, b};
 	return true;
 }
 
@@ -249,15 +240,14 @@ static enum tfmc_status put_pairs(struct packer *p)
 	return TFMC_OK;
 }
 
-static void put_ops(struct packer *p, enum tfmc_tok_section_kind kind, const struct tokenizer_op *ops,
-                    size_t n)
+static void put_ops(struct packer *p, enum tfmc_tok_section_kind kind, const struct tokenizer_ops *ops)
 {
 	begin(p, kind);
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < ops->n; i++) {
 		uint32_t a, n_a, b, n_b;
-		put_text(p, ops[i].a, &a, &n_a);
-		put_text(p, ops[i].b, &b, &n_b);
-		const uint32_t words[] = {ops[i].kind, ops[i].flags, a, n_a, b, n_b};
+		put_text(p, ops->items[i].a, &a, &n_a);
+		put_text(p, ops->items[i].b, &b, &n_b);
+		const uint32_t words[] = {ops->items[i].kind, ops->items[i].flags, a, n_a, b, n_b};
 		for (size_t k = 0; k < TFMC_COUNT(words); k++)
 			buf_u32le(&p->out, words[k]);
 	}
@@ -271,8 +261,8 @@ static void put_rest(struct packer *p)
 	for (unsigned i = 0; d->has_single && i < 256; i++)
 		buf_u32le(&p->out, d->single[i]);
 	end(p, TFMC_TOK_SINGLE);
-	put_ops(p, TFMC_TOK_NORMALIZE, d->normalize, d->n_normalize);
-	put_ops(p, TFMC_TOK_SPLIT, d->split, d->n_split);
+	put_ops(p, TFMC_TOK_NORMALIZE, &d->normalize);
+	put_ops(p, TFMC_TOK_SPLIT, &d->split);
 	begin(p, TFMC_TOK_TEMPLATE);
 	for (size_t i = 0; i < d->n_items; i++) {
 		buf_u32le(&p->out, d->items[i].kind);

@@ -209,7 +209,7 @@ static enum tfmc_status normalize_added(struct tokenizer_reader *r)
 	size_t n = 0;
 	for (size_t i = 0; i < d->n_added; i++)
 		n += d->added[i].in_normalized;
-	if (n == 0 || d->n_normalize == 0)
+	if (n == 0 || d->normalize.n == 0)
 		return TFMC_OK;
 	plain.n_added = 0;
 	TFMC_TRY(tokenizer_pack(r->source, &plain, &packed));

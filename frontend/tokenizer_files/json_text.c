@@ -14,7 +14,7 @@ static const struct tokenizer_string nothing = {"", 0};
 static bool normalize_with(struct tokenizer_reader *r, const char *path, enum tfmc_tok_normalize kind,
                            uint32_t flags, struct tokenizer_string a, struct tokenizer_string b)
 {
-	return tokenizer_add_normalize(r->desc, kind, flags, a, b) ||
+	return tokenizer_add_op(&r->desc->normalize, (uint32_t)kind, flags, a, b) ||
 	       tokenizer_reject(r, TOKENIZER_WRONG, path, "more than %u operations", TFMC_TOK_OPS_MAX);
 }
 
@@ -27,7 +27,7 @@ static bool split_with(struct tokenizer_reader *r, const char *path, enum tfmc_t
 		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "this component after ByteLevel");
 	if (r->in_letters)
 		flags |= TFMC_TOK_LETTERS;
-	return tokenizer_add_split(r->desc, kind, flags, a) ||
+	return tokenizer_add_op(&r->desc->split, (uint32_t)kind, flags, a, nothing) ||
 	       tokenizer_reject(r, TOKENIZER_WRONG, path, "more than %u operations", TFMC_TOK_OPS_MAX);
 }
 

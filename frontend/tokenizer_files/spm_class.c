@@ -134,8 +134,8 @@ static bool mark_first(struct tokenizer_reader *r)
 	if (c->prefix_space == 0)
 		return true;
 	r->desc->flags |= TFMC_TOK_H_DECODE_STRIP;
-	return tokenizer_add_split(r->desc, TFMC_TOK_METASPACE, c->legacy_prefix == 1 ? 2 : 1,
-	                           tokenizer_string(TOKENIZER_MARK));
+	return tokenizer_add_op(&r->desc->split, TFMC_TOK_METASPACE, c->legacy_prefix == 1 ? 2 : 1,
+	                        tokenizer_string(TOKENIZER_MARK), (struct tokenizer_string){NULL, 0});
 }
 
 enum tfmc_status tokenizer_spm_of_class(const struct tokenizer_source *s, struct tokenizer_desc *d,
