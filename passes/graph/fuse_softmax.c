@@ -7,6 +7,7 @@
  * Example    %s = scale %x {f=0.125}  %m = mask %s, %len {mask=causal}  %p = softmax %m
  *        ->  %p = masked_softmax %x, %len {scale=0.125 mask=causal}
  * Refuses    when the masked scores are used twice: the value would be computed twice; negative scales.
+ * Pays       what fuse-attention does, which needs it (tests/perf/passes.md).
  */
 #include "passes/graph/scores.h"
 

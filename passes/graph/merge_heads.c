@@ -12,6 +12,7 @@
  *            when a repeat adds them up.
  * Refuses    heads that differ in shape, scale, mask or lengths, that have a bias of scores, that are read
  *            elsewhere; output linears with a bias.
+ * Pays       graphs that write their heads out get the kernels of those that do not; nothing elsewhere.
  */
 #include "passes/weights/join_weights.h"
 #include "passes/graph/unroll_heads.h"
