@@ -15,21 +15,6 @@
  */
 #include "backends/host/host.h"
 
-static bool begin(struct emit *e, const char *name, enum kb_linkage linkage, enum kb_scalar result)
-{
-	e->k = kb_begin(e->object->kb, name, linkage, result);
-	if (!e->k)
-		return false;
-	e->context = kb_param(e->k, "context", KB_PTR_T, 0);
-	e->args = kb_param(e->k, "args", KB_PTR_T, KB_READONLY);
-	return true;
-}
-
-static const char *part(const struct emit *e, const char *suffix)
-{
-	return arena_printf(e->object->arena, "%s.%s", e->function->symbol, suffix);
-}
-
 static bool has_commit(const struct object *o, const struct function *f)
 {
 	return o->states.batch_dim >= 0 && (f->past_result >= 0 || (function_is_encode(f) && f->has_state));
@@ -65,7 +50,7 @@ static void set_encoded(struct emit *e, int32_t mark)
 static void emit_commit(struct object *o, const struct function *f)
 {
 	struct emit e = {.object = o, .function = f};
-	if (!begin(&e, part(&e, "commit"), KB_INTERNAL, KB_VOID))
+	if (!emit_begin(&e, emit_part(&e, "commit"), KB_INTERNAL, KB_VOID))
 		return;
 	emit_load_dims(&e);
 	emit_load_bases(&e);
@@ -80,7 +65,7 @@ static void call_commit(struct emit *e)
 {
 	struct kb_val args[] = {e->context, e->args};
 	if (has_commit(e->object, e->function))
-		kb_call(e->k, part(e, "commit"), KB_VOID, args, 2);
+		kb_call(e->k, emit_part(e, "commit"), KB_VOID, args, 2);
 }
 
 static bool has_extend(const struct object *o, const struct function *f)
@@ -121,7 +106,7 @@ static void raise_floor(void *user, const struct ir_op *op)
 static void emit_extend(struct object *o, const struct function *f)
 {
 	struct emit e = {.object = o, .function = f};
-	if (!has_extend(o, f) || !begin(&e, part(&e, "extend"), KB_INTERNAL, KB_VOID))
+	if (!has_extend(o, f) || !emit_begin(&e, emit_part(&e, "extend"), KB_INTERNAL, KB_VOID))
 		return;
 	struct kb *k = e.k;
 	emit_load_dims(&e);
@@ -141,13 +126,13 @@ static void call_extend(struct emit *e)
 {
 	struct kb_val args[] = {e->context, e->args};
 	if (has_extend(e->object, e->function))
-		kb_call(e->k, part(e, "extend"), KB_VOID, args, 2);
+		kb_call(e->k, emit_part(e, "extend"), KB_VOID, args, 2);
 }
 
 static void check_first(struct emit *e)
 {
 	struct kb_val args[] = {e->context, e->args};
-	struct kb_val status = kb_call(e->k, part(e, "check"), KB_I32, args, 2);
+	struct kb_val status = kb_call(e->k, emit_part(e, "check"), KB_I32, args, 2);
 	kb_if(e->k, kb_cmp(e->k, KB_NE, status, kb_i32(e->k, TFMC_RT_OK)));
 	kb_return(e->k, status);
 	kb_end_if(e->k);
@@ -158,7 +143,7 @@ static void check_first(struct emit *e)
 static void emit_finish(struct object *o, const struct function *f)
 {
 	struct emit e = {.object = o, .function = f};
-	if (!begin(&e, part(&e, "finish"), KB_INTERNAL, KB_I32))
+	if (!emit_begin(&e, emit_part(&e, "finish"), KB_INTERNAL, KB_I32))
 		return;
 	struct kb *k = e.k;
 	struct kb_val is_cancelled = kb_param(k, "is_cancelled", KB_I32_T, 0);
@@ -177,7 +162,7 @@ static void emit_finish(struct object *o, const struct function *f)
 static void emit_spmd(struct object *o, const struct function *f)
 {
 	struct emit e = {.object = o, .function = f};
-	if (!begin(&e, part(&e, "spmd"), KB_INTERNAL, KB_I32))
+	if (!emit_begin(&e, emit_part(&e, "spmd"), KB_INTERNAL, KB_I32))
 		return;
 	struct kb *k = e.k;
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
@@ -189,12 +174,12 @@ static void emit_spmd(struct object *o, const struct function *f)
 		kb_end_if(k);
 	}
 	struct kb_val args[] = {e.context, e.args, worker, n};
-	kb_call(k, part(&e, "body"), KB_I32, args, 4);
+	kb_call(k, emit_part(&e, "body"), KB_I32, args, 4);
 	kb_if(k, kb_cmp(k, KB_LE, n, kb_index(k, 1)));
 	call_commit(&e);
 	kb_return(k, kb_i32(k, TFMC_RT_OK));
 	kb_end_if(k);
-	struct kb_val leave[] = {e.context, e.args, worker, n, kb_func_addr(k, part(&e, "finish"))};
+	struct kb_val leave[] = {e.context, e.args, worker, n, kb_func_addr(k, emit_part(&e, "finish"))};
 	kb_return(k, kb_call(k, emit_internal(o, ".leave"), KB_I32, leave, 5));
 	kb_end(k);
 }
@@ -202,7 +187,7 @@ static void emit_spmd(struct object *o, const struct function *f)
 static void emit_single(struct object *o, const struct function *f)
 {
 	struct emit e = {.object = o, .function = f};
-	if (!begin(&e, part(&e, "single"), KB_INTERNAL, KB_I32))
+	if (!emit_begin(&e, emit_part(&e, "single"), KB_INTERNAL, KB_I32))
 		return;
 	struct kb *k = e.k;
 	check_first(&e);
@@ -211,10 +196,10 @@ static void emit_single(struct object *o, const struct function *f)
 	struct kb_val pool = emit_context(&e, KB_PTR, CONTEXT_PARALLEL_FOR);
 	kb_if(k, kb_bin(k, KB_AND, several, kb_cmp(k, KB_NE, pool, kb_null(k))));
 	struct kb_val tasks[] = {e.context, e.args};
-	kb_call(k, part(&e, "tasks"), KB_VOID, tasks, 2);
+	kb_call(k, emit_part(&e, "tasks"), KB_VOID, tasks, 2);
 	kb_else(k);
 	struct kb_val body[] = {e.context, e.args, kb_index(k, 0), kb_index(k, 1)};
-	kb_call(k, part(&e, "body"), KB_I32, body, 4);
+	kb_call(k, emit_part(&e, "body"), KB_I32, body, 4);
 	kb_end_if(k);
 	call_commit(&e);
 	kb_return(k, kb_i32(k, TFMC_RT_OK));
@@ -298,7 +283,7 @@ static void emit_form(struct object *o, const struct entry *entry, bool spmd)
 	struct emit e = {.object = o, .function = &o->functions.items[entry->function]};
 	const struct function *f = e.function;
 	bool is_exported = o->n_all == 1;
-	if (!begin(&e, form_name(o, entry, spmd), is_exported ? KB_EXPORTED : KB_INTERNAL, KB_I32))
+	if (!emit_begin(&e, form_name(o, entry, spmd), is_exported ? KB_EXPORTED : KB_INTERNAL, KB_I32))
 		return;
 	struct kb *k = e.k;
 	struct kb_val worker = spmd ? kb_param(k, "worker", KB_INDEX_T, 0) : (struct kb_val){0};
@@ -329,7 +314,7 @@ void emit_entry(struct object *o, const struct entry *e)
 static void emit_choice_form(struct object *o, const struct entry *entry, bool spmd)
 {
 	struct emit e = {.object = o, .function = &o->functions.items[entry->function]};
-	if (!begin(&e, emit_name(o, "_%s%s", entry->name, spmd ? "_spmd" : ""), KB_EXPORTED, KB_I32))
+	if (!emit_begin(&e, emit_name(o, "_%s%s", entry->name, spmd ? "_spmd" : ""), KB_EXPORTED, KB_I32))
 		return;
 	struct kb *k = e.k;
 	struct kb_val worker = spmd ? kb_param(k, "worker", KB_INDEX_T, 0) : (struct kb_val){0};

@@ -250,11 +250,8 @@ static void check_rooms(struct emit *e)
 void emit_check(struct object *o, const struct function *f)
 {
 	struct emit e = {.object = o, .function = f};
-	e.k = kb_begin(o->kb, arena_printf(o->arena, "%s.check", f->symbol), KB_INTERNAL, KB_I32);
-	if (!e.k)
+	if (!emit_begin(&e, emit_part(&e, "check"), KB_INTERNAL, KB_I32))
 		return;
-	e.context = kb_param(e.k, "context", KB_PTR_T, 0);
-	e.args = kb_param(e.k, "args", KB_PTR_T, KB_READONLY);
 	check_pointers(&e);
 	emit_load_dims(&e);
 	emit_load_bases(&e);

@@ -148,11 +148,9 @@ static enum tfmc_status emit_template(struct group *g)
 static enum tfmc_status begin(struct group *g, const char *name)
 {
 	struct emit *e = &g->e;
-	struct kb *k = e->k = kb_begin(g->object->kb, name, KB_INTERNAL, KB_VOID);
-	if (!k)
+	if (!emit_begin(e, name, KB_INTERNAL, KB_VOID))
 		return TFMC_NO_MEMORY;
-	e->context = kb_param(k, "context", KB_PTR_T, 0);
-	e->args = kb_param(k, "args", KB_PTR_T, KB_READONLY);
+	struct kb *k = e->k;
 	for (size_t i = 0; i < g->object->n_indices; i++)
 		e->index[i] = kb_param(k, arena_printf(g->object->arena, "l%zu", i), KB_INDEX_T, 0);
 	g->worker = kb_param(k, "worker", KB_INDEX_T, 0);

@@ -82,13 +82,8 @@ static bool has_defaults(const struct function *f)
 static void emit_defaults(struct object *o, const struct function *f)
 {
 	struct emit e = {.object = o, .function = f};
-	if (!has_defaults(f))
+	if (!has_defaults(f) || !emit_begin(&e, emit_part(&e, "defaults"), KB_INTERNAL, KB_I32))
 		return;
-	e.k = kb_begin(o->kb, arena_printf(o->arena, "%s.defaults", f->symbol), KB_INTERNAL, KB_I32);
-	if (!e.k)
-		return;
-	e.context = kb_param(e.k, "context", KB_PTR_T, 0);
-	e.args = kb_param(e.k, "args", KB_PTR_T, KB_READONLY);
 	struct kb_val worker = kb_param(e.k, "worker", KB_INDEX_T, 0);
 	struct kb_val is_first = kb_cmp(e.k, KB_EQ, worker, kb_index(e.k, 0));
 	emit_load_dims(&e);
@@ -292,22 +287,10 @@ static void schedule_region(struct schedule *s, const struct ir_region *r)
 
 /* ---- the two drivers ---- */
 
-static void begin(struct schedule *s, const char *suffix, enum kb_scalar result)
-{
-	const struct object *o = s->e.object;
-	const char *name = arena_printf(o->arena, "%s.%s", s->e.function->symbol, suffix);
-	s->e.k = kb_begin(o->kb, name, KB_INTERNAL, result);
-	if (!s->e.k)
-		return;
-	s->e.context = kb_param(s->e.k, "context", KB_PTR_T, 0);
-	s->e.args = kb_param(s->e.k, "args", KB_PTR_T, KB_READONLY);
-}
-
 static struct kb_val call_defaults(struct schedule *s, struct kb_val worker)
 {
 	struct kb_val args[] = {s->e.context, s->e.args, worker};
-	const char *name = arena_printf(s->e.object->arena, "%s.defaults", s->e.function->symbol);
-	return kb_call(s->e.k, name, KB_I32, args, 3);
+	return kb_call(s->e.k, emit_part(&s->e, "defaults"), KB_I32, args, 3);
 }
 
 /* All workers see the same arguments, so that all know whether there is something to wait for. */
@@ -324,8 +307,7 @@ static void first_step(struct schedule *s)
 static void emit_body(struct object *o, const struct function *f)
 {
 	struct schedule s = {.e = {.object = o, .function = f}};
-	begin(&s, "body", KB_I32);
-	if (!s.e.k)
+	if (!emit_begin(&s.e, emit_part(&s.e, "body"), KB_INTERNAL, KB_I32))
 		return;
 	s.worker = kb_param(s.e.k, "worker", KB_INDEX_T, 0);
 	s.n_workers = kb_param(s.e.k, "n_workers", KB_INDEX_T, 0);
@@ -340,10 +322,9 @@ static void emit_body(struct object *o, const struct function *f)
 static void emit_tasks(struct object *o, const struct function *f)
 {
 	struct schedule s = {.e = {.object = o, .function = f}, .tasks = true};
-	begin(&s, "tasks", KB_VOID);
-	struct kb *k = s.e.k;
-	if (!k)
+	if (!emit_begin(&s.e, emit_part(&s.e, "tasks"), KB_INTERNAL, KB_VOID))
 		return;
+	struct kb *k = s.e.k;
 	s.n_workers = emit_context(&s.e, KB_INDEX, CONTEXT_WORKERS);
 	s.task = kb_local(k, "task", KB_INDEX, 8);
 	kb_store(k, s.e.context, s.task, kb_index(k, 0), 1, 8);

@@ -25,6 +25,21 @@ const char *emit_internal(const struct object *o, const char *fmt, ...)
 	return arena_printf(o->arena, "%s%s", o->prefix, rest);
 }
 
+const char *emit_part(const struct emit *e, const char *suffix)
+{
+	return arena_printf(e->object->arena, "%s.%s", e->function->symbol, suffix);
+}
+
+bool emit_begin(struct emit *e, const char *name, enum kb_linkage linkage, enum kb_scalar result)
+{
+	e->k = kb_begin(e->object->kb, name, linkage, result);
+	if (!e->k)
+		return false;
+	e->context = kb_param(e->k, "context", KB_PTR_T, 0);
+	e->args = kb_param(e->k, "args", KB_PTR_T, KB_READONLY);
+	return true;
+}
+
 static struct kb_val load_at(struct kb *k, enum kb_scalar type, struct kb_val ptr, int64_t offset)
 {
 	struct kb_val at = kb_ptr_add(k, ptr, kb_index(k, 0), offset);

@@ -66,6 +66,10 @@ struct emit {
 	const struct emit_bases *bases; /* NULL: the object's memory */
 };
 
+/* Begins a function (context, args, ..) of e->object. False: no memory. */
+bool emit_begin(struct emit *e, const char *name, enum kb_linkage linkage, enum kb_scalar result);
+/* FUNCTION.suffix, an internal name. */
+const char *emit_part(const struct emit *e, const char *suffix);
 struct kb_val emit_context(struct emit *e, enum kb_scalar type, int64_t offset);
 void emit_set_context(struct emit *e, struct kb_val v, int64_t offset);
 /* if (cond) return status; */
