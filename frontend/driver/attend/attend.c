@@ -12,34 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "frontend/driver/run/prompts.h"
 #include "ir/support/utf8.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
 /* ---- tokens ---- */
-
-static bool push_id(struct driver *d, struct attend_sequence *s, int64_t id)
-{
-	struct {
-		int32_t *items;
-		size_t n, cap;
-	} list = {s->ids, s->n, s->cap};
-	int32_t *slot = ARENA_PUSH(&d->arena, &list);
-	if (slot)
-		*slot = (int32_t)id;
-	s->ids = list.items;
-	s->n = list.n;
-	s->cap = list.cap;
-	return slot != NULL;
-}
-
-static bool push_ids(struct driver *d, struct attend_sequence *s, const struct frontend_ids *ids)
-{
-	for (size_t i = 0; i < ids->n; i++)
-		if (!push_id(d, s, ids->items[i]))
-			return false;
-	return true;
-}
 
 static int64_t find_token(const struct frontend_vocab *v, const char *text, size_t n)
 {
@@ -72,8 +48,7 @@ static enum tfmc_status push_text(struct driver *d, struct attend_sequence *s, c
 			           "U+%04X of the %s is not in the vocabulary", (unsigned)cp, s->name);
 			return TFMC_INVALID;
 		}
-		if (!push_id(d, s, id))
-			return TFMC_NO_MEMORY;
+		TFMC_TRY(prompt_append(d, &(int32_t){(int32_t)id}, 1, &s->ids));
 	}
 	return TFMC_OK;
 }
@@ -84,25 +59,20 @@ static enum tfmc_status push_tokens(struct attend *a, struct attend_sequence *s,
 	int32_t *ids;
 	uint64_t n;
 	if (s->is_source && !tfmc_tokenizer_is_bare(a->d->tokenizer))
-		s->n = 0;
+		s->ids.n = 0;
 	TFMC_TRY(driver_text_ids(a->d, s->is_source ? PROMPT_SOURCE : PROMPT_TARGET, text, &ids, &n));
-	for (uint64_t i = 0; i < n; i++)
-		if (!push_id(a->d, s, ids[i]))
-			return TFMC_NO_MEMORY;
-	return TFMC_OK;
+	return prompt_append(a->d, ids, n, &s->ids);
 }
 
 /* Text, with the model's first ids before where it generates, or ids as they are. */
 static enum tfmc_status read_sequence(struct attend *a, struct attend_sequence *s, const char *text,
                                       const char *ids, bool grows)
 {
-	if (ids) {
-		(void)driver_ids(a->d, ids, &s->ids, &s->n);
-		s->cap = s->n;
-		return TFMC_OK;
-	}
-	if (grows && !push_ids(a->d, s, &frontend_generate(a->l->model)->start))
-		return TFMC_NO_MEMORY;
+	const struct frontend_ids *start = &frontend_generate(a->l->model)->start;
+	if (ids)
+		return prompt_list(a->d, "attend", ids, &s->ids);
+	for (size_t i = 0; grows && i < start->n; i++)
+		TFMC_TRY(prompt_append(a->d, &(int32_t){(int32_t)start->items[i]}, 1, &s->ids));
 	return !text ? TFMC_OK : a->d->tokenizer ? push_tokens(a, s, text) : push_text(a->d, s, text);
 }
 
@@ -110,15 +80,12 @@ static enum tfmc_status read_sequence(struct attend *a, struct attend_sequence *
 static enum tfmc_status push_given(struct attend *a, struct attend_sequence *s)
 {
 	struct named_tensor *v = tensors_find(&a->given, s->input);
-	const int32_t *ids = v->data;
 	if (v->dtype != DT_I32 || v->rank != 2 || v->dims[0] != 1) {
 		diag_error(&a->d->diag, LOC_NONE, DIAG_INPUT, "input %s is no i32[1, S]", s->input);
 		return TFMC_INVALID;
 	}
 	v->used = true;
-	for (int64_t i = 0; i < v->count; i++)
-		if (!push_id(a->d, s, ids[i]))
-			return TFMC_NO_MEMORY;
+	TFMC_TRY(prompt_append(a->d, v->data, (uint64_t)v->count, &s->ids));
 	a->sequences[a->n_sequences++] = *s;
 	return TFMC_OK;
 }
@@ -185,15 +152,11 @@ static enum tfmc_status continue_tokens(struct attend *a, struct tfmc_session *s
 	int32_t *out = ARENA_ARRAY(&a->d->arena, int32_t, cap + 1);
 	if (!out)
 		return TFMC_NO_MEMORY;
-	int status = tfmc_generate(s, &o, prompt->ids, prompt->n, NULL, 0, out, cap, &n);
-	if (status != TFMC_RT_OK) {
-		diag_error(&a->d->diag, LOC_NONE, DIAG_INPUT, "attend: %s",
-		           tfmc_session_status_text(s, status));
-		return status == TFMC_RT_E_MEMORY ? TFMC_NO_MEMORY : TFMC_INVALID;
-	}
+	int status = tfmc_generate(s, &o, prompt->ids.items, prompt->ids.n, NULL, 0, out, cap, &n);
+	TFMC_TRY(prompt_status(a->d, s, "attend", status));
 	for (uint64_t i = 0; i < n && !is_stop(g, out[i]); i++)
-		if ((int64_t)grows->n < g->max_len && !push_id(a->d, grows, out[i]))
-			return TFMC_NO_MEMORY;
+		if ((int64_t)grows->ids.n < g->max_len)
+			TFMC_TRY(prompt_append(a->d, &out[i], 1, &grows->ids));
 	return TFMC_OK;
 }
 

@@ -7,14 +7,13 @@
 #ifndef TFMC_FRONTEND_DRIVER_ATTEND_ATTEND_H
 #define TFMC_FRONTEND_DRIVER_ATTEND_ATTEND_H
 
-#include "frontend/driver/compile/driver.h"
+#include "frontend/driver/run/prompts.h"
 
 /* Tokens that attention goes between. */
 struct attend_sequence {
 	const char *name;  /* "source", "target", "tokens" */
 	const char *input; /* of the model */
-	int32_t *ids;
-	size_t n, cap;
+	struct ids ids;
 	const struct frontend_vocab *vocab; /* n = 0: none */
 	bool is_source;
 };

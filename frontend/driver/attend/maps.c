@@ -160,10 +160,10 @@ enum tfmc_status attend_check(const struct attend *a, const struct attend_sequen
 		return TFMC_INVALID;
 	}
 	int64_t hi = ir_dim_hi(a->l->module->dims, t->dims[1]);
-	if (s->n >= 1 && (int64_t)s->n <= hi)
+	if (s->ids.n >= 1 && (int64_t)s->ids.n <= hi)
 		return TFMC_OK;
 	diag_error(&a->d->diag, in->loc, DIAG_INPUT, "input '%s' takes 1 to %lld tokens, not %zu", s->input,
-	           (long long)hi, s->n);
+	           (long long)hi, s->ids.n);
 	return TFMC_INVALID;
 }
 
@@ -220,7 +220,7 @@ static bool choose_dims(struct maps_run *r)
 		const struct attend_sequence *s = find_sequence(r->a, f->params[i].name);
 		const struct named_tensor *v = tensors_find(&r->a->given, f->params[i].name);
 		if (s)
-			set_dim(r, ir_type_of(f, f->params[i].value)->dims[1], (int64_t)s->n);
+			set_dim(r, ir_type_of(f, f->params[i].value)->dims[1], (int64_t)s->ids.n);
 		else if (v && !learn_given(r, &f->params[i], v))
 			return false;
 	}
@@ -230,11 +230,11 @@ static bool choose_dims(struct maps_run *r)
 /* The object would refuse the call without a word of which one it is. */
 static bool ids_fit(const struct maps_run *r, const struct ir_param *p, const struct attend_sequence *s)
 {
-	for (size_t i = 0; s && p->below > 0 && i < s->n; i++) {
-		if (s->ids[i] < p->below)
+	for (size_t i = 0; s && p->below > 0 && i < s->ids.n; i++) {
+		if (s->ids.items[i] < p->below)
 			continue;
 		diag_error(&r->a->d->diag, p->loc.at, DIAG_INPUT,
-		           "input '%s' has the value %d at %zu, not in [0,%lld]", p->name, s->ids[i], i,
+		           "input '%s' has the value %d at %zu, not in [0,%lld]", p->name, s->ids.items[i], i,
 		           (long long)p->below - 1);
 		return false;
 	}
@@ -288,7 +288,7 @@ static enum tfmc_status add_input(struct maps_run *r, const struct ir_param *p, 
 		return TFMC_NO_MEMORY;
 	double rest = !s && !in->default_dim ? in->fill : (double)value;
 	for (int64_t i = 0; i < v->count; i++)
-		all.data[i] = s ? (i < (int64_t)s->n ? s->ids[i] : 0) : rest;
+		all.data[i] = s ? (i < (int64_t)s->ids.n ? s->ids.items[i] : 0) : rest;
 	interp_to_bytes(&all, v->data);
 	return TFMC_OK;
 }

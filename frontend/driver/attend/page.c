@@ -105,17 +105,17 @@ static void print_sequence(struct buf *out, const struct attend_sequence *s, con
 	buf_str(out, "{\"name\":");
 	json_string(out, s->name);
 	buf_str(out, ",\"ids\":[");
-	for (size_t i = 0; i < s->n; i++)
-		buf_printf(out, "%s%d", i ? "," : "", s->ids[i]);
+	for (size_t i = 0; i < s->ids.n; i++)
+		buf_printf(out, "%s%d", i ? "," : "", s->ids.items[i]);
 	buf_str(out, "],\"tokens\":[");
-	for (size_t i = 0; i < s->n && s->vocab->n; i++) {
-		size_t id = (size_t)s->ids[i];
+	for (size_t i = 0; i < s->ids.n && s->vocab->n; i++) {
+		size_t id = (size_t)s->ids.items[i];
 		buf_str(out, i ? "," : "");
 		json_string(out, id < s->vocab->n ? s->vocab->tokens[id] : "");
 	}
-	for (size_t i = 0; i < s->n && t; i++) {
+	for (size_t i = 0; i < s->ids.n && t; i++) {
 		buf_str(out, i ? "," : "");
-		print_label(out, t, s->ids[i]);
+		print_label(out, t, s->ids.items[i]);
 	}
 	buf_str(out, "]}");
 }

@@ -128,6 +128,16 @@ static enum tfmc_status print_line(struct generation *g, double number, bool wit
 
 /* ---- one prompt ---- */
 
+static struct tfmc_generate_options options_of(struct generation *g)
+{
+	return (struct tfmc_generate_options){.struct_size = sizeof(struct tfmc_generate_options),
+	                                      .max_new_tokens = g->wish.steps,
+	                                      .rules = &g->wish.rules,
+	                                      .sample = g->wish.is_sampled ? &g->wish.sample : NULL,
+	                                      .ignore_stop = g->d->options.ignore_stop,
+	                                      .user = g};
+}
+
 static enum tfmc_status search_ids(struct generation *g, const struct ids *prompt)
 {
 	struct arena *a = &g->d->arena;
@@ -150,11 +160,9 @@ static enum tfmc_status search_ids(struct generation *g, const struct ids *promp
 static enum tfmc_status draw_ids(struct generation *g, const struct ids *prompt)
 {
 	struct tfmc_sample_options sample = g->wish.sample;
-	struct tfmc_generate_options o = {.struct_size = sizeof(o), .max_new_tokens = g->wish.steps};
+	struct tfmc_generate_options o = options_of(g);
 	o.sample = &sample;
-	o.rules = &g->wish.rules;
 	o.log_p = g->log_p;
-	o.ignore_stop = g->d->options.ignore_stop;
 	for (int64_t i = 0; i < g->wish.samples; i++, sample.seed++) {
 		uint64_t n;
 		double sum = 0;
@@ -177,10 +185,7 @@ static enum tfmc_status generate_waiting(struct generation *g)
 	size_t n = g->waiting.n;
 	struct arena_mark mark = arena_mark(a);
 	struct tfmc_generation *items = ARENA_ARRAY(a, struct tfmc_generation, n + 1);
-	struct tfmc_generate_options o = {.struct_size = sizeof(o), .max_new_tokens = g->wish.steps};
-	o.rules = &g->wish.rules;
-	o.sample = g->wish.is_sampled ? &g->wish.sample : NULL;
-	o.ignore_stop = g->d->options.ignore_stop;
+	const struct tfmc_generate_options o = options_of(g);
 	for (size_t i = 0; items && i < n; i++) {
 		items[i].prompt = g->waiting.items[i].items;
 		items[i].n_prompt = g->waiting.items[i].n;
@@ -224,18 +229,13 @@ static enum tfmc_status generate_ids(struct generation *g, const struct ids *pro
 		return search_ids(g, prompt);
 	if (g->wish.samples)
 		return draw_ids(g, prompt);
-	struct tfmc_generate_options o = {.struct_size = sizeof(o),
-	                                  .max_new_tokens = g->wish.steps,
-	                                  .rules = &g->wish.rules,
-	                                  .user = g};
+	struct tfmc_generate_options o = options_of(g);
 	/* After a stop text nothing may have been printed: then the library, which looks for it, prints. */
 	bool streams = !g->as_ids && g->d->tokenizer && !g->wish.rules.n_stop_texts;
 	o.on_token = g->as_ids ? print_id : streams ? stream_text : NULL;
 	o.on_text = g->as_ids || streams ? NULL : print_text;
 	tfmc_token_stream_begin(&g->stream, g->d->target_tokenizer, g->follows ? TFMC_DETOKENIZE_AFTER : 0,
 	                        print_text, g);
-	o.sample = g->wish.is_sampled ? &g->wish.sample : NULL;
-	o.ignore_stop = g->d->options.ignore_stop;
 	uint64_t n = 0;
 	g->n_printed = 0;
 	g->first = 0;

@@ -41,9 +41,9 @@ enum tfmc_status prompt_status(struct driver *d, const struct tfmc_session *sess
 	return status == TFMC_RT_E_MEMORY ? TFMC_NO_MEMORY : TFMC_INVALID;
 }
 
-static enum tfmc_status append(struct driver *d, const int32_t *ids, size_t n, struct ids *out)
+enum tfmc_status prompt_append(struct driver *d, const int32_t *ids, uint64_t n, struct ids *out)
 {
-	for (size_t i = 0; i < n; i++) {
+	for (uint64_t i = 0; i < n; i++) {
 		int32_t *slot = ARENA_PUSH(&d->arena, out);
 		if (!slot)
 			return TFMC_NO_MEMORY;
@@ -61,7 +61,7 @@ enum tfmc_status prompt_text(struct driver *d, const struct tfmc_record *r, cons
 	int32_t *ids;
 	if (d->tokenizer) {
 		TFMC_TRY(driver_text_ids(d, which, text, &ids, &n));
-		return append(d, ids, n, out);
+		return prompt_append(d, ids, n, out);
 	}
 	int status = encode(r, text, NULL, 0, &n);
 	if (status == TFMC_RT_E_TEXT && !r->vocabulary && !r->source_vocabulary) {
@@ -81,7 +81,7 @@ enum tfmc_status prompt_text(struct driver *d, const struct tfmc_record *r, cons
 	if (!ids)
 		return TFMC_NO_MEMORY;
 	TFMC_TRY(prompt_status(d, NULL, command, encode(r, text, ids, n, &n)));
-	return append(d, ids, n, out);
+	return prompt_append(d, ids, n, out);
 }
 
 enum tfmc_status prompt_list(struct driver *d, const char *command, const char *text, struct ids *out)
@@ -89,7 +89,7 @@ enum tfmc_status prompt_list(struct driver *d, const char *command, const char *
 	int32_t *ids;
 	size_t n;
 	if (driver_ids(d, text, &ids, &n))
-		return append(d, ids, n, out);
+		return prompt_append(d, ids, n, out);
 	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s: a list of ids is such as 1,2,3, not %s", command,
 	           text);
 	return TFMC_INVALID;
@@ -101,7 +101,7 @@ enum tfmc_status prompt_facts(struct driver *d, const struct tfmc_record *r, int
 	const int64_t *ids = (const void *)((const char *)r + at);
 	for (int64_t i = 0; i < n; i++) {
 		int32_t id = (int32_t)ids[i];
-		TFMC_TRY(append(d, &id, 1, out));
+		TFMC_TRY(prompt_append(d, &id, 1, out));
 	}
 	return TFMC_OK;
 }

@@ -23,6 +23,9 @@ enum prompt_vocabulary { PROMPT_SOURCE, PROMPT_TARGET, PROMPT_PLAIN };
 /* Appends the ids of a text, by the tokenizer or one for each code point. */
 TFMC_MUST_USE enum tfmc_status prompt_text(struct driver *d, const struct tfmc_record *r, const char *command,
                                            enum prompt_vocabulary which, const char *text, struct ids *out);
+/* Appends n ids. */
+TFMC_MUST_USE enum tfmc_status prompt_append(struct driver *d, const int32_t *ids, uint64_t n,
+                                             struct ids *out);
 /* Appends "1,2,3"; TFMC_INVALID after a diagnostic when it is no such list. */
 TFMC_MUST_USE enum tfmc_status prompt_list(struct driver *d, const char *command, const char *text,
                                            struct ids *out);

@@ -82,24 +82,25 @@ static enum tfmc_status score_ids(struct scoring *s, const struct ids *source, c
 	return TFMC_OK;
 }
 
-/* The stop id ends what is scored, as it ends what is generated. */
-static enum tfmc_status score_texts(struct scoring *s, const char *source, const char *text)
+/* A source or what is scored: a text or a list of ids. The stop id ends a text, as it ends what is generated. */
+struct side {
+	const char *text, *list;
+};
+
+static enum tfmc_status score_sides(struct scoring *s, struct side source, struct side target)
 {
 	const struct tfmc_record *r = s->record;
 	struct ids in = {0}, ids = {0};
 	if (s->reads_source)
-		TFMC_TRY(prompt_text(s->d, r, "score", PROMPT_SOURCE, source, &in));
-	TFMC_TRY(prompt_text(s->d, r, "score", s->is_pair ? PROMPT_TARGET : PROMPT_PLAIN, text, &ids));
-	TFMC_TRY(prompt_facts(s->d, r, r->stop, r->n_stop > 0, &ids));
-	return score_ids(s, &in, &ids);
-}
-
-static enum tfmc_status score_lists(struct scoring *s, const char *source, const char *list)
-{
-	struct ids in = {0}, ids = {0};
-	if (s->reads_source)
-		TFMC_TRY(prompt_list(s->d, "score", source, &in));
-	TFMC_TRY(prompt_list(s->d, "score", list, &ids));
+		TFMC_TRY(source.list ? prompt_list(s->d, "score", source.list, &in)
+		                     : prompt_text(s->d, r, "score", PROMPT_SOURCE, source.text, &in));
+	if (target.list) {
+		TFMC_TRY(prompt_list(s->d, "score", target.list, &ids));
+	} else {
+		enum prompt_vocabulary which = s->is_pair ? PROMPT_TARGET : PROMPT_PLAIN;
+		TFMC_TRY(prompt_text(s->d, r, "score", which, target.text, &ids));
+		TFMC_TRY(prompt_facts(s->d, r, r->stop, r->n_stop > 0, &ids));
+	}
 	return score_ids(s, &in, &ids);
 }
 
@@ -117,7 +118,9 @@ static enum tfmc_status score_line(void *user, const char *line)
 	const char *text = tab ? tab + 1 : line;
 	if (!source)
 		return TFMC_NO_MEMORY;
-	TFMC_TRY(s->d->options.tokens_file ? score_lists(s, source, text) : score_texts(s, source, text));
+	bool is_list = s->d->options.tokens_file != NULL;
+	TFMC_TRY(is_list ? score_sides(s, (struct side){.list = source}, (struct side){.list = text})
+	                 : score_sides(s, (struct side){source, NULL}, (struct side){text, NULL}));
 	buf_printf(&s->d->out, "\t%s\n", line);
 	return driver_flush_out(s->d) ? TFMC_OK : TFMC_IO;
 }
@@ -130,32 +133,14 @@ static enum tfmc_status score_file(struct scoring *s, const char *path)
 	return TFMC_OK;
 }
 
-/* Source and target may come as text or ids, each for itself. */
-static enum tfmc_status score_pair(struct scoring *s)
-{
-	const struct driver_options *o = &s->d->options;
-	struct ids in = {0}, ids = {0};
-	if (s->reads_source)
-		TFMC_TRY(o->tokens ? prompt_list(s->d, "score", o->tokens, &in)
-		                   : prompt_text(s->d, s->record, "score", PROMPT_SOURCE, o->prompt, &in));
-	if (o->target_tokens) {
-		TFMC_TRY(prompt_list(s->d, "score", o->target_tokens, &ids));
-	} else {
-		TFMC_TRY(prompt_text(s->d, s->record, "score", PROMPT_TARGET, o->target_text, &ids));
-		TFMC_TRY(prompt_facts(s->d, s->record, s->record->stop, s->record->n_stop > 0, &ids));
-	}
-	return score_ids(s, &in, &ids);
-}
-
 static enum tfmc_status score_all(struct scoring *s)
 {
 	const struct driver_options *o = &s->d->options;
 	const char *file = o->prompt_file ? o->prompt_file : o->tokens_file;
 	s->each = !file;
-	enum tfmc_status st = file         ? score_file(s, file)
-	                      : s->is_pair ? score_pair(s)
-	                      : o->tokens  ? score_lists(s, "", o->tokens)
-	                                   : score_texts(s, "", o->prompt);
+	struct side prompt = {o->prompt, o->tokens}, target = {o->target_text, o->target_tokens};
+	enum tfmc_status st =
+	        file ? score_file(s, file) : score_sides(s, prompt, s->is_pair ? target : prompt);
 	if (st == TFMC_OK)
 		buf_char(&s->d->out, '\n');
 	if (st == TFMC_OK && s->rows && s->n_scored < s->rows->dims[0]) {
