@@ -252,22 +252,26 @@ const struct ir_param *verify_param(const struct ir_func *f, const char *name)
 	return NULL;
 }
 
-static bool make_inputs(struct driver *d, const struct tfmc_record *r, int64_t entry, const struct ir_func *f,
-                        struct round *round, struct named_tensors *in)
+/* All inputs of an entry in the dims of the round. */
+static enum tfmc_status make_inputs(const struct reference *x, const char *entry, struct round *round,
+                                    struct named_tensors *in)
 {
-	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
+	const struct tfmc_record *r = x->rounded.record;
+	const struct ir_func *f = ir_find_func(x->rounded.module, entry_function(entry));
+	int64_t number = tfmc_entry_find(r, entry);
+	const struct tfmc_record_entry *e = tfmc_entry_at(r, number);
 	for (uint64_t i = 0; i < e->n_inputs; i++) {
-		const struct tfmc_record_tensor *t = tfmc_entry_input(r, entry, i);
+		const struct tfmc_record_tensor *t = tfmc_entry_input(r, number, i);
 		int64_t dims[IR_RANK_MAX];
 		for (uint64_t k = 0; k < t->rank; k++)
 			dims[k] = tfmc_tensor_size(r, t, k, round->dims);
-		struct named_tensor *v = tensors_add(d, in, tfmc_record_text(r, t->name),
+		struct named_tensor *v = tensors_add(x->rounded.d, in, tfmc_record_text(r, t->name),
 		                                     (enum ir_dtype)t->dtype, (int)t->rank, dims);
 		if (!v)
-			return false;
+			return TFMC_NO_MEMORY;
 		fill(round, t, verify_param(f, v->name), v);
 	}
-	return true;
+	return TFMC_OK;
 }
 
 /* ---- object against interpreter ---- */
@@ -326,10 +330,7 @@ static enum tfmc_status compare_entry(struct driver *d, struct caller *object, s
                                       bool *failed)
 {
 	struct named_tensors in = {0}, got = {0}, want = {0}, other = {0};
-	int64_t number = tfmc_entry_find(object->record, entry);
-	const struct ir_func *f = ir_find_func(interp->rounded.module, entry);
-	if (!make_inputs(d, object->record, number, f, round, &in))
-		return TFMC_NO_MEMORY;
+	TFMC_TRY(make_inputs(interp, entry, round, &in));
 	TFMC_TRY(caller_run(object, entry, &in, &got));
 	TFMC_TRY(caller_run(&interp->rounded, entry, &in, &want));
 	for (size_t i = 0; i < got.n; i++) {
@@ -417,16 +418,13 @@ static enum tfmc_status feed(struct incremental *x, const char *entry, int64_t f
 }
 
 /* Whole sequences only: ragged inputs are compared by compare_rounds. */
-static void use_full_lengths(struct named_tensors *in, const struct tfmc_record *r, int64_t entry,
-                             const struct ir_func *f, const int64_t *dims)
+static void use_full_lengths(struct named_tensors *in, const struct ir_func *f, const int64_t *dims)
 {
-	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
-	for (uint64_t i = 0; i < e->n_inputs; i++) {
-		const char *name = tfmc_record_text(r, tfmc_entry_input(r, entry, i)->name);
-		const struct ir_param *p = verify_param(f, name);
-		struct named_tensor *v = tensors_find(in, name);
+	for (size_t i = 0; i < in->n; i++) {
+		struct named_tensor *v = &in->items[i];
+		const struct ir_param *p = verify_param(f, v->name);
 		int64_t full;
-		if (!p || !p->max || !v || !ir_dim_eval(p->max, dims, &full))
+		if (!p || !p->max || !ir_dim_eval(p->max, dims, &full))
 			continue;
 		for (int64_t k = 0; k < v->count; k++)
 			((int32_t *)v->data)[k] = (int32_t)full;
@@ -482,12 +480,9 @@ static enum tfmc_status compare_incremental(struct driver *d, struct loaded *l, 
 			continue; /* the bound wants the interpreter */
 		struct round round = {.random = {(uint64_t)i * 331 + 7}, .number = i};
 		struct named_tensors in = {0}, out = {0};
-		int64_t entry = tfmc_entry_find(object->record, "run");
-		const struct ir_func *f = ir_find_func(l->module, "run");
 		choose_dims(object->record, &round);
-		if (!make_inputs(d, object->record, entry, f, &round, &in))
-			return TFMC_NO_MEMORY;
-		use_full_lengths(&in, object->record, entry, f, round.dims);
+		TFMC_TRY(make_inputs(interp, "run", &round, &in));
+		use_full_lengths(&in, ir_find_func(l->module, "run"), round.dims);
 		TFMC_TRY(caller_run(object, "run", &in, &out));
 		struct incremental x = {.d = d,
 		                        .object = object,
@@ -538,14 +533,11 @@ static enum tfmc_status compare_planned(struct driver *d, struct caller *planned
                                         const char *entry, struct round *round, bool *failed)
 {
 	struct named_tensors in = {0}, got = {0}, want = {0}, other = {0};
-	int64_t number = tfmc_entry_find(planned->record, entry);
-	const struct ir_func *f =
-	        ir_find_func(plain->rounded.module, strcmp(entry, "prefill") ? entry : "decode");
 	double worst = 0, bound = REL_L2_BOUND;
-	if (number < 0 || !f)
+	if (tfmc_entry_find(planned->record, entry) < 0 ||
+	    !ir_find_func(plain->rounded.module, entry_function(entry)))
 		return TFMC_OK;
-	if (!make_inputs(d, planned->record, number, f, round, &in))
-		return TFMC_NO_MEMORY;
+	TFMC_TRY(make_inputs(plain, entry, round, &in));
 	TFMC_TRY(caller_run(planned, entry, &in, &got));
 	TFMC_TRY(caller_run(&plain->rounded, entry, &in, &want));
 	for (size_t i = 0; i < got.n; i++) {
