@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Builds everything in each build type with each compiler, one after another; a warning is a failure (many minutes, so
-# no ctest test). COMPILERS and TYPES take fewer: `COMPILERS=gcc TYPES=Release bash tests/builds.sh`.
+# no ctest test), and so is a unit suite of SUITES (all; "none" runs none). COMPILERS and TYPES take fewer, LTO is a type:
+# `COMPILERS=gcc TYPES="Release LTO" SUITES="kb json" bash tests/builds.sh`.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 top=$(mktemp -d)
@@ -10,16 +11,22 @@ trap 'rm -rf "$top"' EXIT
 launcher=$(command -v ccache || true)
 bad=0
 for compiler in ${COMPILERS:-gcc clang-19}; do
-	for type in ${TYPES:-Release Debug MinSizeRel RelWithDebInfo}; do
+	for type in ${TYPES:-Release Debug MinSizeRel RelWithDebInfo LTO}; do
 		began=$SECONDS
-		cmake -S . -B "$top/build" -DCMAKE_C_COMPILER="$compiler" -DCMAKE_BUILD_TYPE="$type" \
+		options=(-DCMAKE_BUILD_TYPE="$type")
+		[ "$type" != LTO ] || options=(-DCMAKE_BUILD_TYPE=Release -DCMAKE_INTERPROCEDURAL_OPTIMIZATION=ON)
+		cmake -S . -B "$top/build" -DCMAKE_C_COMPILER="$compiler" "${options[@]}" \
 			-DCMAKE_C_COMPILER_LAUNCHER="$launcher" >"$top/log" 2>&1 &&
 			cmake --build "$top/build" -j "$(nproc)" >>"$top/log" 2>&1
 		built=$?
+		if [ $built -eq 0 ] && [ "${SUITES:-}" != none ]; then
+			# shellcheck disable=SC2086
+			(cd "$top/build" && "$top/build/tests/tfmc_unit" ${SUITES:-}) >>"$top/log" 2>&1 || built=1
+		fi
 		if [ $built -eq 0 ] && ! grep -q 'warning:' "$top/log"; then
 			echo "$compiler $type: no warning ($((SECONDS - began)) s)"
 		else
-			grep -E 'warning:|error:|Error' "$top/log"
+			grep -E 'warning:|error:|Error|:[FE]:' "$top/log"
 			echo "$compiler $type: failed"
 			bad=1
 		fi

@@ -14,6 +14,10 @@ if grep -q 'REQUIRES: shared' "$file" && [ ! -d "$TFMC_SHARED/models" ]; then
 	echo "SKIPPED: $TFMC_SHARED is absent"
 	exit 77
 fi
+if grep -q 'RUN:.*python3' "$file" && ! command -v python3 >/dev/null; then
+	echo "SKIPPED: python3 is absent"
+	exit 77
+fi
 if [ -z "${FILECHECK:-}" ] || [[ $FILECHECK == *NOTFOUND ]]; then
 	echo "SKIPPED: FileCheck-19 is absent (Debian: llvm-19-tools)"
 	exit 77
