@@ -221,131 +221,58 @@ static enum print_level bin(struct print *p, const struct kb_inst *i, struct buf
 const char *c_need_extreme(struct print *p, enum kb_bin op, enum c_element e, int lanes)
 {
 	const char *name = arena_printf(p->arena, "%s_%s", kb_bin_name(op), c_suffix(p, e, lanes));
-	if (strmap_has(&p->needed, name))
-		return name;
-	const char *type = c_type(p, e, lanes), *sign = kb_bin_sign(op);
 	const char *select = lanes > 1 ? c_need_select(p, e, lanes) : "";
-	(void)print_need(p, name);
-	buf_printf(&p->helpers, C_INLINE "%s %s(%s a, %s b)\n{\n", type, name, type, type);
-	if (lanes == 1)
-		buf_printf(&p->helpers, "\treturn a %s b ? a : b;\n}\n", sign);
-	else if (c_bits(e) == 32)
-		buf_printf(&p->helpers, "\treturn %s((%s)(a %s b), a, b);\n}\n", select,
-		           c_type(p, C_I32, lanes), sign);
-	else
-		buf_printf(&p->helpers, "\treturn %s(__builtin_convertvector(a %s b, %s), a, b);\n}\n",
-		           select, sign, c_type(p, C_I32, lanes));
-	return name;
+	struct c_helper h = {name, e, lanes, {kb_bin_sign(op), select}};
+	return c_need(p,
+	              lanes == 1        ? "extreme of one"
+	              : c_bits(e) == 32 ? "extreme of 32 bits"
+	                                : "extreme",
+	              &h);
 }
 
 /* ---- one operand ---- */
 
-/* Toward -inf or +inf through integers: the same on machines without the instruction. */
-static void rounding(struct print *p, const char *name, bool up, enum c_element e, int lanes)
+static const char *need_rounding(struct print *p, const struct c_helper *h, bool up)
 {
-	enum c_element i = c_signed(e);
-	const char *type = c_type(p, e, lanes), *ints = c_type(p, i, lanes);
-	const char *big = e == C_F32 ? "8388608.0f" : "4503599627370496.0", *f = e == C_F32 ? "f" : "";
-	struct buf *out = &p->helpers;
-	buf_printf(out, C_INLINE "%s %s(%s x)\n{\n", type, name, type);
-	buf_printf(out,
-	           "#if __has_builtin(__builtin_elementwise_%s) && (defined(__SSE4_1__) || "
-	           "defined(__aarch64__))\n"
-	           "\treturn __builtin_elementwise_%s(x);\n",
-	           up ? "ceil" : "floor", up ? "ceil" : "floor");
-	if (lanes == 1) {
-		buf_printf(out,
-		           "#elif defined(__SSE4_1__) || defined(__aarch64__)\n\treturn __builtin_%s%s(x);\n",
-		           up ? "ceil" : "floor", f);
-		buf_printf(out, "#else\n\tif (!(__builtin_fabs%s(x) < %s))\n\t\treturn x;\n", f, big);
-		buf_printf(out, "\tconst %s t = (%s)(%s)x;\n", type, type, ints);
-		buf_printf(out, "\treturn __builtin_copysign%s(t %s x ? t %s 1 : t, x);\n#endif\n}\n", f,
-		           up ? "<" : ">", up ? "+" : "-");
-		return;
-	}
-	const char *sign = e == C_F32 ? "INT32_MIN" : "INT64_MIN";
-	buf_printf(out, "#else\n\tconst %s bits = (%s)x;\n", ints, ints);
-	buf_printf(out, "\tconst %s small = (%s)((%s)(bits & ~%s) < %s);\n", ints, ints, type, sign, big);
-	buf_printf(out,
-	           "\tconst %s t = __builtin_convertvector(__builtin_convertvector((%s)(bits & small), %s), "
-	           "%s);\n",
-	           type, type, ints, type);
-	buf_printf(out, "\tconst %s away = (%s)(t %s x);\n", ints, ints, up ? "<" : ">");
-	buf_printf(out, "\tconst %s whole = t %s __builtin_convertvector(away, %s);\n", type, up ? "-" : "+",
-	           type);
-	buf_printf(out, "\tconst %s near = (%s)whole | (bits & %s);\n", ints, ints, sign);
-	buf_printf(out, "\treturn (%s)((small & near) | (~small & bits));\n#endif\n}\n", type);
+	bool single = h->element == C_F32;
+	struct c_helper all = *h;
+	all.args[0] = up ? "ceil" : "floor";
+	all.args[1] = up ? "<" : ">";
+	all.args[2] = up ? "+" : "-";
+	all.args[3] = up ? "-" : "+";
+	all.args[4] = single ? "8388608.0f" : "4503599627370496.0";
+	all.args[5] = single ? "INT32_MIN" : "INT64_MIN";
+	return c_need(p, h->lanes == 1 ? "rounding of one" : "rounding", &all);
 }
 
-/* gcc would call the library for negative numbers: what the machine has is named. */
-static void root_one(struct print *p, const char *name, enum c_element e)
+static const char *need_sqrt(struct print *p, const struct c_helper *h)
 {
-	bool single = e == C_F32;
-	const char *type = c_element_scalar(e);
-	struct buf *out = &p->helpers;
-	buf_printf(out,
-	           C_INLINE "%s %s(%s x)\n{\n#if __has_builtin(__builtin_elementwise_sqrt)\n\treturn "
-	                    "__builtin_elementwise_sqrt(x);\n",
-	           type, name, type);
-	buf_printf(out, "#elif defined(__x86_64__)\n\treturn __builtin_ia32_sqrts%c((%s){x})[0];\n",
-	           single ? 's' : 'd', c_type(p, e, single ? 4 : 2));
-	buf_printf(out,
-	           "#elif defined(__aarch64__)\n\t%s y;\n\t__asm__(\"fsqrt %%%c0, %%%c1\" : \"=w\"(y) : "
-	           "\"w\"(x));\n"
-	           "\treturn y;\n#else\n\treturn __builtin_sqrt%s(x);\n#endif\n}\n",
-	           type, single ? 's' : 'd', single ? 's' : 'd', single ? "f" : "");
+	bool single = h->element == C_F32;
+	const char *one = arena_printf(p->arena, "sqrt_%s", c_element_name(h->element));
+	struct c_helper of_one = {
+	        one, h->element, 1, {single ? "s" : "d", c_type(p, h->element, single ? 4 : 2)}};
+	(void)c_need(p, "sqrt of one", &of_one);
+	struct c_helper all = {h->name, h->element, h->lanes, {one}};
+	return c_need(p, "sqrt", &all);
 }
 
-static void root(struct print *p, const char *name, enum c_element e, int lanes)
+static const char *need_abs(struct print *p, const struct c_helper *h)
 {
-	const char *type = c_type(p, e, lanes), *one = arena_printf(p->arena, "sqrt_%s", c_element_name(e));
-	struct buf *out = &p->helpers;
-	if (lanes == 1) {
-		root_one(p, name, e);
-		return;
-	}
-	if (print_need(p, one))
-		root_one(p, one, e);
-	buf_printf(out,
-	           C_INLINE "%s %s(%s x)\n{\n#if __has_builtin(__builtin_elementwise_sqrt)\n\treturn "
-	                    "__builtin_elementwise_sqrt(x);\n#else\n",
-	           type, name, type);
-	buf_printf(out, "\tfor (int i = 0; i < %d; i++)\n\t\tx[i] = %s(x[i]);\n\treturn x;\n#endif\n}\n",
-	           lanes, one);
-}
-
-static void absolute(struct print *p, const char *name, enum c_element e, int lanes)
-{
-	const char *type = c_type(p, e, lanes), *ints = c_type(p, c_signed(e), lanes);
-	const char *words = c_type(p, c_unsigned(e), lanes);
-	struct buf *out = &p->helpers;
-	buf_printf(out, C_INLINE "%s %s(%s x)\n{\n", type, name, type);
-	if (c_is_float(e) && lanes == 1)
-		buf_printf(out, "\treturn __builtin_fabs%s(x);\n}\n", e == C_F32 ? "f" : "");
-	else if (c_is_float(e))
-		buf_printf(out, "\treturn (%s)((%s)x & %s);\n}\n", type, ints,
-		           e == C_F32 ? "INT32_MAX" : "INT64_MAX");
-	else if (lanes == 1)
-		buf_printf(out, "\treturn x < 0 ? (%s)(0 - (%s)x) : x;\n}\n", type, words);
-	else
-		buf_printf(out,
-		           "\tconst %s sign = (%s)(x < 0);\n\treturn (%s)((%s)(x ^ sign) - (%s)sign);\n}\n",
-		           type, type, type, words, words);
+	struct c_helper all = *h;
+	if (!c_is_float(h->element))
+		return c_need(p, h->lanes == 1 ? "abs of one" : "abs", h);
+	all.args[0] = h->element == C_F32 ? "INT32_MAX" : "INT64_MAX";
+	return c_need(p, h->lanes == 1 ? "abs of one float" : "abs of floats", &all);
 }
 
 static void un_call(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
-	const char *name = arena_printf(p->arena, "%s_%s", kb_un_name(i->un), c_suffix(p, e, i->type.lanes));
-	if (print_need(p, name)) {
-		if (i->un == KB_ABS)
-			absolute(p, name, e, i->type.lanes);
-		else if (i->un == KB_SQRT)
-			root(p, name, e, i->type.lanes);
-		else
-			rounding(p, name, i->un == KB_CEIL, e, i->type.lanes);
-	}
-	buf_printf(out, "%s(", name);
+	struct c_helper h = {.element = c_element_of(i->type.scalar, i->type.lanes), .lanes = i->type.lanes};
+	h.name = arena_printf(p->arena, "%s_%s", kb_un_name(i->un), c_suffix(p, h.element, h.lanes));
+	buf_printf(out, "%s(",
+	           i->un == KB_ABS    ? need_abs(p, &h)
+	           : i->un == KB_SQRT ? need_sqrt(p, &h)
+	                              : need_rounding(p, &h, i->un == KB_CEIL));
 	print_bare_arg(p, i, 0, out);
 	buf_char(out, ')');
 }

@@ -95,31 +95,19 @@ const char *c_type(struct print *p, enum c_element e, int lanes)
 	return name;
 }
 
-void c_fill(struct buf *out, const char *x, int lanes)
+const char *c_fill(struct print *p, const char *x, int lanes)
 {
-	for (int i = 0; i < lanes; i++)
-		buf_printf(out, "%s%s", i ? ", " : "{", x);
-	buf_char(out, '}');
+	const char *text = x;
+	for (int i = 1; i < lanes; i++)
+		text = arena_printf(p->arena, "%s, %s", text, x);
+	return arena_printf(p->arena, "{%s}", text);
 }
 
 /* ---- the file ---- */
 
 static void prelude(struct print *p, struct buf *out)
 {
-	(void)p;
-	buf_str(out,
-	        "#include <stdbool.h>\n#include <stdint.h>\n\n"
-	        "#if !defined(__GNUC__)\n#error \"this file needs the vector extensions of gcc or "
-	        "clang\"\n#endif\n"
-	        "#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__\n#error \"this file is for little-endian "
-	        "machines\"\n#endif\n"
-	        "#if __SIZEOF_POINTER__ != 8\n#error \"this file is for 64-bit machines\"\n#endif\n\n"
-	        "/* A product and a sum in one statement are one operation where the machine has it. */\n"
-	        "#if defined(__clang__)\n#pragma clang fp contract(on)\n#else\n"
-	        "#pragma GCC optimize(\"fp-contract=fast\", "
-	        "\"no-trapping-math\")\n#endif\n"
-	        "#pragma GCC diagnostic ignored \"-Wpsabi\" /* vectors stay inside of this file */\n"
-	        "#define TFMC_INLINE static inline __attribute__((always_inline, unused))\n");
+	c_print_block(p, "begin", &(struct c_helper){.name = ""}, out);
 }
 
 static const char *refuse(const struct print *p, const struct kb_func *f)

@@ -5,8 +5,6 @@
  */
 #include "backends/print_c/internal.h"
 
-#include <string.h>
-
 /* ---- float to integer ---- */
 
 struct limits {
@@ -27,51 +25,20 @@ static struct limits limits_of(enum c_element e, bool wide)
 	}
 }
 
-static void saturating_one(struct print *p, const char *name, enum c_element from, enum c_element to)
-{
-	struct limits l = limits_of(to, from == C_F64);
-	const char *f = from == C_F32 ? "f" : "", *type = c_element_scalar(to);
-	struct buf *out = &p->helpers;
-	buf_printf(out, C_INLINE "%s %s(%s x)\n{\n", type, name, c_element_scalar(from));
-	buf_printf(out, "\tif (!(x > %s%s))\n\t\treturn x != x ? 0 : %s;\n", l.lo, f, l.least);
-	buf_printf(out, "\treturn x >= %s%s ? %s : (%s)x;\n}\n", l.hi, f, l.largest, type);
-}
-
-/* Lanes inside the limits are converted, the others are 0 before and get their limit after. */
-static void saturating_many(struct print *p, const char *name, enum c_element from, enum c_element to,
-                            int lanes)
-{
-	struct limits l = limits_of(to, from == C_F64);
-	const char *f = from == C_F32 ? "f" : "", *x = c_type(p, from, lanes),
-	           *m = c_type(p, c_signed(from), lanes);
-	const char *r = c_type(p, to, lanes);
-	struct buf *out = &p->helpers;
-	buf_printf(out, C_INLINE "%s %s(%s x)\n{\n", r, name, x);
-	buf_printf(out, "\tconst %s low = (%s)(x <= %s%s), high = (%s)(x >= %s%s);\n", m, m, l.lo, f, m, l.hi,
-	           f);
-	buf_printf(out, "\tconst %s inside = ~(low | high) & (%s)(x == x);\n", m, m);
-	buf_printf(out, "\tconst %s y = __builtin_convertvector((%s)((%s)x & inside), %s);\n", r, x, m, r);
-	buf_printf(out, "\tconst %s least = ", r);
-	c_fill(out, l.least, lanes);
-	buf_printf(out, ", largest = ");
-	c_fill(out, l.largest, lanes);
-	buf_printf(out,
-	           ";\n\treturn y | (__builtin_convertvector(low, %s) & least) | "
-	           "(__builtin_convertvector(high, %s) & "
-	           "largest);\n}\n",
-	           r, r);
-}
-
 static const char *need_saturating(struct print *p, enum c_element from, enum c_element to, int lanes)
 {
+	struct limits l = limits_of(to, from == C_F64);
 	const char *name = arena_printf(p->arena, "%s_to_%s", c_element_name(from), c_suffix(p, to, lanes));
-	if (print_need(p, name)) {
-		if (lanes > 1)
-			saturating_many(p, name, from, to, lanes);
-		else
-			saturating_one(p, name, from, to);
-	}
-	return name;
+	const char *f = from == C_F32 ? "f" : "";
+	bool is_one = lanes == 1;
+	struct c_helper h = {
+	        name,
+	        to,
+	        lanes,
+	        {c_type(p, from, lanes), arena_printf(p->arena, "%s%s", l.lo, f),
+	         arena_printf(p->arena, "%s%s", l.hi, f), is_one ? l.least : c_fill(p, l.least, lanes),
+	         is_one ? l.largest : c_fill(p, l.largest, lanes), c_type(p, c_signed(from), lanes)}};
+	return c_need(p, is_one ? "saturating conversion of one" : "saturating conversion", &h);
 }
 
 /* ---- the operations ---- */
@@ -119,12 +86,7 @@ enum print_level c_bitcast(struct print *p, const struct kb_inst *i, struct buf 
 		return PRINT_SUM;
 	}
 	const char *name = arena_printf(p->arena, "%s_bits_%s", c_element_name(from), c_element_name(to));
-	if (print_need(p, name))
-		buf_printf(&p->helpers,
-		           C_INLINE
-		           "%s %s(%s x)\n{\n\t%s y;\n\t__builtin_memcpy(&y, &x, %d);\n\treturn y;\n}\n",
-		           c_element_scalar(to), name, c_element_scalar(from), c_element_scalar(to),
-		           c_bits(to) / 8);
+	(void)c_need(p, "bits", &(struct c_helper){name, to, 1, {c_element_scalar(from)}});
 	buf_printf(out, "%s(", name);
 	print_bare_arg(p, i, 0, out);
 	buf_char(out, ')');

@@ -10,9 +10,6 @@
 
 #include "backends/print/print.h"
 
-/* The first word of every helper's definition. */
-#define C_INLINE "TFMC_INLINE "
-
 /* Elements as they are carried: letter and bits name the vector and the helpers ("f32", "u16"). */
 enum c_element { C_I8, C_U8, C_I16, C_U16, C_I32, C_U32, C_I64, C_U64, C_F32, C_F64, C_PTR, C_BOOL };
 
@@ -29,7 +26,7 @@ const char *c_suffix(struct print *p, enum c_element e, int lanes);
 /* The type; prints the typedef of a vector when it is the first. */
 const char *c_type(struct print *p, enum c_element e, int lanes);
 /* "{x, x, ...}" or "(x)" as an initialiser of that many lanes. */
-void c_fill(struct buf *out, const char *x, int lanes);
+const char *c_fill(struct print *p, const char *x, int lanes);
 
 /* A string literal as char *. */
 void c_string(const char *text, struct buf *out);
@@ -43,6 +40,17 @@ enum print_level c_bitcast(struct print *p, const struct kb_inst *i, struct buf 
 enum print_level c_memory(struct print *p, const struct kb_inst *i,
                           struct buf *out); /* loads, pointers, atomics */
 void c_stmt(struct print *p, const struct kb_inst *i);
+
+/* A helper: a block of prelude.c.in for an element and a number of lanes. */
+struct c_helper {
+	const char *name;
+	enum c_element element;
+	int lanes;
+	const char *args[6]; /* $1 to $6 of the block */
+};
+/* Prints the block among the helpers the first time; what it calls was asked for before. Gives the name. */
+const char *c_need(struct print *p, const char *block, const struct c_helper *h);
+void c_print_block(struct print *p, const char *block, const struct c_helper *h, struct buf *out);
 
 /* Ask for a helper; each gives its name. */
 const char *c_need_select(struct print *p, enum c_element e, int lanes);

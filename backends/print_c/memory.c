@@ -6,8 +6,6 @@
  */
 #include "backends/print_c/internal.h"
 
-#include <string.h>
-
 /* "", "aligned_" or "bytes_" */
 static const char *alignment(enum c_element e, int lanes, int align, int *out)
 {
@@ -21,16 +19,11 @@ static const char *alignment(enum c_element e, int lanes, int align, int *out)
 	return whole ? "aligned_" : "";
 }
 
-static bool is_whole(enum c_element e)
-{
-	return e != C_BOOL;
-}
-
 /* The type that memory is accessed through. */
 static const char *memory_type(struct print *p, enum c_element e, int lanes, const char *prefix, int align)
 {
 	const char *name = arena_printf(p->arena, "%s%s_m", prefix, c_suffix(p, e, lanes));
-	if (!is_whole(e) || !print_need(p, name))
+	if (e == C_BOOL || !print_need(p, name))
 		return name;
 	buf_printf(&p->types, "typedef %s %s __attribute__((", c_element_scalar(e), name);
 	if (lanes > 1)
@@ -45,42 +38,17 @@ static const char *accessor(struct print *p, const char *what, enum c_element e,
 	int bytes;
 	const char *prefix = alignment(e, lanes, align, &bytes);
 	const char *name = arena_printf(p->arena, "%s_%s%s", what, prefix, c_suffix(p, e, lanes));
-	if (!print_need(p, name))
+	if (strmap_has(&p->needed, name))
 		return name;
-	const char *type = c_type(p, e, lanes), *m = memory_type(p, e, lanes, prefix, bytes);
-	const char *space = e == C_PTR && lanes == 1 ? "" : " ";
-	if (!strcmp(what, "load"))
-		buf_printf(&p->helpers,
-		           C_INLINE
-		           "%s%s%s(const char *p, int64_t i)\n{\n\treturn *(const %s *)(p + %d * i);\n}\n",
-		           type, space, name, m, c_bits(e) / 8);
-	else
-		buf_printf(&p->helpers,
-		           C_INLINE "void %s(char *p, int64_t i, %s%sx)\n{\n\t*(%s *)(p + %d * i) = x;\n}\n",
-		           name, type, space, m, c_bits(e) / 8);
-	return name;
+	struct c_helper h = {name, e, lanes, {memory_type(p, e, lanes, prefix, bytes)}};
+	return c_need(p, what, &h);
 }
 
 /* The first n lanes. */
-static const char *part_accessor(struct print *p, const char *what, enum c_element e, int lanes)
+static const char *part_accessor(struct print *p, const char *block, enum c_element e, int lanes)
 {
-	const char *name = arena_printf(p->arena, "%s_part_%s", what, c_suffix(p, e, lanes));
-	if (!print_need(p, name))
-		return name;
-	const char *type = c_type(p, e, lanes);
-	int bytes = c_bits(e) / 8;
-	if (!strcmp(what, "load"))
-		buf_printf(&p->helpers,
-		           C_INLINE
-		           "%s %s(const char *p, int64_t i, int n)\n{\n\t%s x = {0};\n"
-		           "\t__builtin_memcpy(&x, p + %d * i, (uint64_t)(n * %d));\n\treturn x;\n}\n",
-		           type, name, type, bytes, bytes);
-	else
-		buf_printf(&p->helpers,
-		           C_INLINE "void %s(char *p, int64_t i, %s x, int n)\n{\n"
-		                    "\t__builtin_memcpy(p + %d * i, &x, (uint64_t)(n * %d));\n}\n",
-		           name, type, bytes, bytes);
-	return name;
+	struct c_helper h = {arena_printf(p->arena, "%s_%s", block, c_suffix(p, e, lanes)), e, lanes, {0}};
+	return c_need(p, block, &h);
 }
 
 /* Operand k and the displacement: "i * 4 + 3". */
@@ -106,7 +74,7 @@ static void load(struct print *p, const struct kb_inst *i, struct buf *out)
 	enum c_element e = c_element_of(t.scalar, t.lanes);
 	bool part = i->op == KBO_LOAD_PART;
 	const char *name =
-	        part ? part_accessor(p, "load", e, t.lanes) : accessor(p, "load", e, t.lanes, i->align);
+	        part ? part_accessor(p, "load_part", e, t.lanes) : accessor(p, "load", e, t.lanes, i->align);
 	buf_printf(out, "%s(", name);
 	print_bare_arg(p, i, 0, out);
 	buf_str(out, ", ");
@@ -127,30 +95,10 @@ static void load_splat(struct print *p, const struct kb_inst *i, struct buf *out
 	buf_char(out, ')');
 }
 
-static const char *need_atomic(struct print *p, const char *what)
+static const char *need_atomic(struct print *p, const char *block)
 {
-	const char *name = arena_printf(p->arena, "atomic_%s_i32", what);
-	const char *m = memory_type(p, C_I32, 1, "", 4);
-	if (!print_need(p, name))
-		return name;
-	if (!strcmp(what, "load"))
-		buf_printf(&p->helpers,
-		           C_INLINE
-		           "int32_t %s(const char *p, int64_t i)\n{\n"
-		           "\treturn __atomic_load_n((const %s *)(p + 4 * i), __ATOMIC_ACQUIRE);\n}\n",
-		           name, m);
-	else if (!strcmp(what, "store"))
-		buf_printf(&p->helpers,
-		           C_INLINE "void %s(char *p, int64_t i, int32_t x)\n{\n"
-		                    "\t__atomic_store_n((%s *)(p + 4 * i), x, __ATOMIC_RELEASE);\n}\n",
-		           name, m);
-	else
-		buf_printf(&p->helpers,
-		           C_INLINE
-		           "int32_t %s(char *p, int64_t i, int32_t x)\n{\n"
-		           "\treturn __atomic_fetch_add((%s *)(p + 4 * i), x, __ATOMIC_ACQ_REL);\n}\n",
-		           name, m);
-	return name;
+	(void)memory_type(p, C_I32, 1, "", 4);
+	return c_need(p, block, &(struct c_helper){arena_printf(p->arena, "%s_i32", block), C_I32, 1, {0}});
 }
 
 static enum print_level ptr_add(struct print *p, const struct kb_inst *i, struct buf *out)
@@ -175,12 +123,12 @@ enum print_level c_memory(struct print *p, const struct kb_inst *i, struct buf *
 	case KBO_PTR_ADD: return ptr_add(p, i, out);
 	case KBO_LOAD_SPLAT: load_splat(p, i, out); break;
 	case KBO_ATOMIC_LOAD:
-		buf_printf(out, "%s(", need_atomic(p, "load"));
+		buf_printf(out, "%s(", need_atomic(p, "atomic_load"));
 		print_bare_arg(p, i, 0, out);
 		buf_printf(out, ", %lld)", (long long)i->imm);
 		break;
 	case KBO_ATOMIC_ADD:
-		buf_printf(out, "%s(", need_atomic(p, "add"));
+		buf_printf(out, "%s(", need_atomic(p, "atomic_add"));
 		print_bare_arg(p, i, 1, out);
 		buf_printf(out, ", %lld, ", (long long)i->imm);
 		print_bare_arg(p, i, 0, out);
@@ -199,7 +147,8 @@ static void store(struct print *p, const struct kb_inst *i, struct buf *out)
 	enum c_element e = c_element_of(t.scalar, t.lanes);
 	bool part = i->op == KBO_STORE_PART;
 	buf_printf(out, "%s(",
-	           part ? part_accessor(p, "store", e, t.lanes) : accessor(p, "store", e, t.lanes, i->align));
+	           part ? part_accessor(p, "store_part", e, t.lanes)
+	                : accessor(p, "store", e, t.lanes, i->align));
 	print_bare_arg(p, i, 1, out);
 	buf_str(out, ", ");
 	index_text(p, i, 2, out);
@@ -209,16 +158,6 @@ static void store(struct print *p, const struct kb_inst *i, struct buf *out)
 	if (part)
 		buf_printf(out, ", %d", i->n_lanes);
 	buf_str(out, ");");
-}
-
-static void spin_pause(struct print *p, struct buf *out)
-{
-	buf_str(out, "spin_pause();");
-	if (print_need(p, "spin_pause"))
-		buf_str(&p->helpers,
-		        C_INLINE "void spin_pause(void)\n{\n"
-		                 "#if defined(__x86_64__)\n\t__builtin_ia32_pause();\n"
-		                 "#elif defined(__aarch64__)\n\t__asm__ volatile(\"yield\");\n#endif\n}\n");
 }
 
 void c_stmt(struct print *p, const struct kb_inst *i)
@@ -232,13 +171,13 @@ void c_stmt(struct print *p, const struct kb_inst *i)
 		index_text(p, i, 1, &line);
 		buf_str(&line, "));");
 	} else if (i->op == KBO_ATOMIC_STORE) {
-		buf_printf(&line, "%s(", need_atomic(p, "store"));
+		buf_printf(&line, "%s(", need_atomic(p, "atomic_store"));
 		print_bare_arg(p, i, 1, &line);
 		buf_printf(&line, ", %lld, ", (long long)i->imm);
 		print_bare_arg(p, i, 0, &line);
 		buf_str(&line, ");");
 	} else if (i->op == KBO_PAUSE) {
-		spin_pause(p, &line);
+		buf_printf(&line, "%s();", c_need(p, "spin_pause", &(struct c_helper){.name = "spin_pause"}));
 	} else {
 		print_fail(p, "barriers of work-groups in C");
 	}

@@ -10,30 +10,17 @@
 
 const char *c_need_select(struct print *p, enum c_element e, int lanes)
 {
-	const char *name = arena_printf(p->arena, "select_%s", c_suffix(p, e, lanes));
-	if (!print_need(p, name))
-		return name;
-	const char *type = c_type(p, e, lanes), *mask = c_type(p, C_I32, lanes);
-	const char *wide = c_type(p, c_signed(e), lanes);
-	buf_printf(&p->helpers, C_INLINE "%s %s(%s is, %s a, %s b)\n{\n", type, name, mask, type, type);
-	if (c_bits(e) != 32)
-		buf_printf(&p->helpers, "\tconst %s m = __builtin_convertvector(is, %s);\n", wide, wide);
-	const char *m = c_bits(e) == 32 ? "is" : "m";
-	buf_printf(&p->helpers, "\treturn (%s)((%s & (%s)a) | (~%s & (%s)b));\n}\n", type, m, wide, m, wide);
-	return name;
+	struct c_helper h = {arena_printf(p->arena, "select_%s", c_suffix(p, e, lanes)), e, lanes, {0}};
+	return c_need(p, c_bits(e) == 32 ? "select of 32 bits" : "select", &h);
 }
 
 const char *c_need_splat(struct print *p, enum c_element e, int lanes)
 {
 	const char *name = arena_printf(p->arena, "splat_%s", c_suffix(p, e, lanes));
-	if (!print_need(p, name))
+	if (strmap_has(&p->needed, name))
 		return name;
-	const char *type = c_type(p, e, lanes);
-	buf_printf(&p->helpers, C_INLINE "%s %s(%s x)\n{\n\treturn (%s)", type, name, c_element_scalar(e),
-	           type);
-	c_fill(&p->helpers, "x", lanes);
-	buf_str(&p->helpers, ";\n}\n");
-	return name;
+	struct c_helper h = {name, e, lanes, {c_fill(p, "x", lanes)}};
+	return c_need(p, "splat", &h);
 }
 
 static void splat(struct print *p, const struct kb_inst *i, struct buf *out)
@@ -104,67 +91,44 @@ static enum print_level shuffle(struct print *p, const struct kb_inst *i, struct
 
 /* ---- reductions ---- */
 
-static void half(struct buf *out, const char *from, int first, int n)
+static const char *lane_list(struct print *p, int first, int n)
 {
-	buf_printf(out, "__builtin_shufflevector(%s, %s", from, from);
-	for (int k = 0; k < n; k++)
-		buf_printf(out, ", %d", first + k);
-	buf_char(out, ')');
+	const char *text = arena_printf(p->arena, "%d", first);
+	for (int k = 1; k < n; k++)
+		text = arena_printf(p->arena, "%s, %d", text, first + k);
+	return text;
 }
 
-/* a op b of n lanes, where a and b are names. */
-static void combine(struct print *p, enum kb_bin op, enum c_element e, int n, const char *extreme)
+/* a op b of n lanes. */
+static const char *combine(struct print *p, enum kb_bin op, enum c_element e, int n)
 {
-	struct buf *out = &p->helpers;
-	const char *type = c_type(p, e, n);
 	if (op != KB_ADD)
-		buf_printf(out, "%s(a%d, b%d)", extreme, n, n);
-	else if (c_is_float(e))
-		buf_printf(out, "a%d + b%d", n, n);
-	else
-		buf_printf(out, "(%s)((%s)a%d + (%s)b%d)", type, c_type(p, c_unsigned(e), n), n,
-		           c_type(p, c_unsigned(e), n), n);
+		return arena_printf(p->arena, "%s(a, b)", c_need_extreme(p, op, e, n));
+	if (c_is_float(e))
+		return "a + b";
+	const char *words = c_type(p, c_unsigned(e), n);
+	return arena_printf(p->arena, "(%s)((%s)a + (%s)b)", c_type(p, e, n), words, words);
 }
 
-static void reduce_tree(struct print *p, enum kb_bin op, enum c_element e, int lanes)
+static const char *need_reduce(struct print *p, enum kb_bin op, enum c_element e, int lanes)
 {
-	struct buf *out = &p->helpers;
-	const char *from = "x";
-	for (int n = lanes / 2; n >= 1; n /= 2) {
-		const char *type = c_type(p, e, n);
-		const char *extreme = op == KB_ADD ? "" : c_need_extreme(p, op, e, n);
-		buf_printf(out, "\tconst %s a%d = ", type, n);
-		if (n == 1)
-			buf_printf(out, "%s[0], b1 = %s[1]", from, from);
-		else
-			half(out, from, 0, n);
-		if (n > 1) {
-			buf_printf(out, ";\n\tconst %s b%d = ", type, n);
-			half(out, from, n, n);
-		}
-		buf_printf(out, ";\n\tconst %s s%d = ", type, n);
-		combine(p, op, e, n, extreme);
-		buf_str(out, ";\n");
-		from = arena_printf(p->arena, "s%d", n);
-	}
-	buf_printf(out, "\treturn %s;\n}\n", from);
+	int n = lanes / 2;
+	const char *name = arena_printf(p->arena, "reduce_%s_%s", kb_bin_name(op), c_suffix(p, e, lanes));
+	if (strmap_has(&p->needed, name))
+		return name;
+	const char *both = combine(p, op, e, n);
+	if (n == 1)
+		return c_need(p, "reduce to one", &(struct c_helper){name, e, lanes, {both}});
+	const char *rest = need_reduce(p, op, e, n);
+	struct c_helper h = {
+	        name, e, lanes, {c_type(p, e, n), lane_list(p, 0, n), lane_list(p, n, n), both, rest}};
+	return c_need(p, "reduce", &h);
 }
 
 static void reduce(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	enum kb_bin op = i->bin;
 	int lanes = print_arg_type(p, i, 0).lanes;
-	enum c_element e = c_element_of(i->type.scalar, 1);
-	const char *name = arena_printf(p->arena, "reduce_%s_%s", kb_bin_name(op), c_suffix(p, e, lanes));
-	if (print_need(p, name)) {
-		/* what it calls comes before it */
-		for (int n = lanes / 2; n >= 1 && op != KB_ADD; n /= 2)
-			(void)c_need_extreme(p, op, e, n);
-		buf_printf(&p->helpers, C_INLINE "%s %s(%s x)\n{\n", c_element_scalar(e), name,
-		           c_type(p, e, lanes));
-		reduce_tree(p, op, e, lanes);
-	}
-	buf_printf(out, "%s(", name);
+	buf_printf(out, "%s(", need_reduce(p, i->bin, c_element_of(i->type.scalar, 1), lanes));
 	print_bare_arg(p, i, 0, out);
 	buf_char(out, ')');
 }
