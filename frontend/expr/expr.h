@@ -114,6 +114,15 @@ struct expr {
 	struct expr_keyword *keywords;
 };
 
+/* Arguments, then the values of keywords. */
+static inline size_t expr_n_children(const struct expr *e)
+{
+	return e->n_args + e->n_keywords;
+}
+static inline const struct expr *expr_child(const struct expr *e, size_t i)
+{
+	return i < e->n_args ? e->args[i] : e->keywords[i - e->n_args].value;
+}
 /* The literal of a value; a dim stands for itself. NULL when memory ran out. */
 const struct expr *expr_of_value(struct arena *a, const struct value *v, struct loc loc);
 /* The spelling of an operator: "+", "//", "and". */

@@ -7,34 +7,22 @@
 
 #include "frontend/graph/graph.h"
 
+static bool has(const struct expr *e, enum expr_kind kind, const char *text)
+{
+	bool found = e->kind == kind && strcmp(e->text, text) == 0;
+	for (size_t i = 0; !found && i < expr_n_children(e); i++)
+		found = has(expr_child(e, i), kind, text);
+	return found;
+}
+
 bool expr_mentions(const struct expr *e, const char *name)
 {
-	if (e->kind == EX_NAME && strcmp(e->text, name) == 0)
-		return true;
-	for (size_t i = 0; i < e->n_args; i++) {
-		if (expr_mentions(e->args[i], name))
-			return true;
-	}
-	for (size_t i = 0; i < e->n_keywords; i++) {
-		if (expr_mentions(e->keywords[i].value, name))
-			return true;
-	}
-	return false;
+	return has(e, EX_NAME, name);
 }
 
 bool expr_calls(const struct expr *e, const char *name)
 {
-	if (e->kind == EX_CALL && strcmp(e->text, name) == 0)
-		return true;
-	for (size_t i = 0; i < e->n_args; i++) {
-		if (expr_calls(e->args[i], name))
-			return true;
-	}
-	for (size_t i = 0; i < e->n_keywords; i++) {
-		if (expr_calls(e->keywords[i].value, name))
-			return true;
-	}
-	return false;
+	return has(e, EX_CALL, name);
 }
 
 static bool statement_reads(const struct expr_statement *st, const char *name)
@@ -147,10 +135,8 @@ static void add_reads(struct arena *a, const struct expr *e, struct names *live)
 {
 	if (e->kind == EX_NAME)
 		names_add(a, live, e->text);
-	for (size_t i = 0; i < e->n_args; i++)
-		add_reads(a, e->args[i], live);
-	for (size_t i = 0; i < e->n_keywords; i++)
-		add_reads(a, e->keywords[i].value, live);
+	for (size_t i = 0; i < expr_n_children(e); i++)
+		add_reads(a, expr_child(e, i), live);
 }
 
 static bool statement_needed(const struct prune *p, const struct expr_statement *st, const struct names *live)

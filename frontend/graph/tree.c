@@ -71,8 +71,8 @@ bool graph_equal(const struct graph_body *a, const struct graph_body *b)
 const struct expr *expr_map(struct arena *a, const struct expr *e, expr_map_fn *fn, void *user)
 {
 	const struct expr *with = fn(user, e);
-	if (with != NULL)
-		return with;
+	if (with != NULL || expr_n_children(e) == 0)
+		return with != NULL ? with : e;
 	struct expr *copy = ARENA_NEW(a, struct expr);
 	const struct expr **args = ARENA_ARRAY(a, const struct expr *, e->n_args + 1);
 	struct expr_keyword *keywords = ARENA_ARRAY(a, struct expr_keyword, e->n_keywords + 1);

@@ -8,6 +8,7 @@
 #include "frontend/lower/lower.h"
 
 #define NEAR_LISTED 3 /* operators that a message names instead of an unknown one */
+#define UNARY_MAX   64
 #define N_PRIVATE   3 /* rows at the end of the table that only the compiler writes */
 
 struct op_row {
@@ -74,17 +75,12 @@ static const struct op_row rows[] = {
         {"key_lengths", "x", 1, lower_key_lengths},
 };
 
-static const char *const unary_names[] = {
-        "neg",     "abs",   "exp",  "log",      "sqrt", "rsqrt", "sin",  "cos",       "tanh",       "erf",
-        "sigmoid", "floor", "ceil", "identity", "relu", "silu",  "gelu", "gelu_tanh", "gelu_quick", "relu2",
-};
-
 static const struct op_row unary_row = {"", "x", 1, lower_unary};
 
 static const struct op_row *find_row(const char *name)
 {
-	for (size_t i = 0; i < TFMC_COUNT(unary_names); i++) {
-		if (strcmp(unary_names[i], name) == 0)
+	for (size_t i = 0; lower_unary_name(i) != NULL; i++) {
+		if (strcmp(lower_unary_name(i), name) == 0)
 			return &unary_row;
 	}
 	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
@@ -158,13 +154,13 @@ static bool check_arguments(const struct call *c, size_t required)
 /* The few operators of nearly that name, else all of them. */
 static bool unknown_operator(struct lowering *lw, const struct expr *e)
 {
-	const char *names[TFMC_COUNT(rows) + TFMC_COUNT(unary_names)];
+	const char *names[TFMC_COUNT(rows) + UNARY_MAX];
 	size_t n = 0, listed = 0;
 	struct buf near;
 	for (size_t i = 0; i < TFMC_COUNT(rows) - N_PRIVATE; i++)
 		names[n++] = rows[i].name;
-	for (size_t i = 0; i < TFMC_COUNT(unary_names); i++)
-		names[n++] = unary_names[i];
+	for (size_t i = 0; lower_unary_name(i) != NULL && i < UNARY_MAX; i++)
+		names[n++] = lower_unary_name(i);
 	buf_init(&near);
 	for (const char *name; listed < NEAR_LISTED && (name = nearest_name(e->text, names, n)) != NULL;
 	     listed++) {

@@ -138,6 +138,9 @@ op_lowering lower_param, lower_const, lower_iota, lower_sinusoid, lower_unary, l
         lower_key_lengths, lower_expect, lower_rope, lower_expert_linear, lower_cumsum, lower_topk,
         lower_scatter, lower_einsum, lower_clip, lower_leaky_relu, lower_log10, lower_extreme, lower_frame;
 
+/* Operators of one tensor, one after another; NULL ends. */
+const char *lower_unary_name(size_t i);
+
 /* weights.c */
 enum weight_form {
 	WEIGHT_PLAIN,

@@ -134,27 +134,34 @@ static const struct {
         {"cos", OP_cos},
         {"tanh", OP_tanh},
         {"erf", OP_erf},
+        {"sigmoid", OP_sigmoid},
         {"floor", OP_floor},
         {"ceil", OP_ceil},
-        {"sigmoid", OP_sigmoid},
+        {"identity", OP_neg}, /* no op */
         {"relu", OP_relu},
-        {"relu2", OP_relu2},
+        {"silu", OP_silu},
         {"gelu", OP_gelu},
         {"gelu_tanh", OP_gelu_tanh},
         {"gelu_quick", OP_gelu_quick},
-        {"silu", OP_silu},
+        {"relu2", OP_relu2},
 };
+
+const char *lower_unary_name(size_t i)
+{
+	return i < TFMC_COUNT(unary) ? unary[i].name : NULL;
+}
 
 bool lower_unary(const struct call *c, struct lval *out)
 {
 	struct ir_value x;
 	if (!call_tensor(c, "x", &x))
 		return false;
-	for (size_t i = 0; i < TFMC_COUNT(unary); i++) {
+	bool same = strcmp(c->e->text, "identity") == 0;
+	for (size_t i = 0; !same && i < TFMC_COUNT(unary); i++) {
 		if (strcmp(unary[i].name, c->e->text) == 0)
 			return give(c, out, irb_op1(c->lw->b, unary[i].code, &x, 1, NULL));
 	}
-	return give(c, out, x); /* identity */
+	return give(c, out, x);
 }
 
 bool lower_softcap(const struct call *c, struct lval *out)

@@ -45,12 +45,8 @@ static void set_level(struct split *s, const char *name, enum level level)
 static enum level level_of(const struct split *s, const struct expr *e)
 {
 	enum level l = e->kind == EX_NAME ? level_of_name(s, e->text) : LEVEL_CONST;
-	for (size_t i = 0; i < e->n_args; i++) {
-		enum level a = level_of(s, e->args[i]);
-		l = a > l ? a : l;
-	}
-	for (size_t i = 0; i < e->n_keywords; i++) {
-		enum level a = level_of(s, e->keywords[i].value);
+	for (size_t i = 0; i < expr_n_children(e); i++) {
+		enum level a = level_of(s, expr_child(e, i));
 		l = a > l ? a : l;
 	}
 	return l;
@@ -143,12 +139,8 @@ static bool only_keys(const struct expr *e, const char *name, bool key)
 	if (e->kind == EX_NAME && strcmp(e->text, name) == 0)
 		return key;
 	bool sdpa = e->kind == EX_CALL && strcmp(e->text, "sdpa") == 0;
-	for (size_t i = 0; i < e->n_args; i++) {
-		if (!only_keys(e->args[i], name, sdpa && (i == 1 || i == 2)))
-			return false;
-	}
-	for (size_t i = 0; i < e->n_keywords; i++) {
-		if (!only_keys(e->keywords[i].value, name, false))
+	for (size_t i = 0; i < expr_n_children(e); i++) {
+		if (!only_keys(expr_child(e, i), name, sdpa && i < e->n_args && (i == 1 || i == 2)))
 			return false;
 	}
 	return true;
@@ -179,10 +171,8 @@ static bool cross_reads(struct split *s, const struct graph_node *node, const st
 	bool ok = true;
 	if (e->kind == EX_NAME && level_of_name(s, e->text) == LEVEL_SOURCE)
 		ok = cross(s, defining_scope(s, e->text), node, e->text, only_keys(whole, e->text, false));
-	for (size_t i = 0; ok && i < e->n_args; i++)
-		ok = cross_reads(s, node, e->args[i], whole);
-	for (size_t i = 0; ok && i < e->n_keywords; i++)
-		ok = cross_reads(s, node, e->keywords[i].value, whole);
+	for (size_t i = 0; ok && i < expr_n_children(e); i++)
+		ok = cross_reads(s, node, expr_child(e, i), whole);
 	return ok;
 }
 
@@ -220,32 +210,22 @@ static bool add_lengths(struct split *s, struct graph_node *node, const struct e
 	return true;
 }
 
-/* Rewrites the calls of sdpa over keys of the source that say no lengths. */
-static bool complete(struct split *s, struct graph_node *node, const struct expr *e, const struct expr **out)
+struct completing {
+	struct split *s;
+	struct graph_node *node;
+	bool failed;
+};
+
+/* A call of sdpa over keys of the source that says no lengths gets them. */
+static const struct expr *complete(void *user, const struct expr *e)
 {
-	*out = e;
+	struct completing *c = user;
+	const struct expr *with = NULL;
 	bool sdpa = e->kind == EX_CALL && strcmp(e->text, "sdpa") == 0 && e->n_args >= 3;
 	if (sdpa && keyword(e, "lengths") == NULL && e->args[1]->kind == EX_NAME &&
-	    level_of_name(s, e->args[1]->text) == LEVEL_SOURCE)
-		return add_lengths(s, node, e, out);
-	for (size_t i = 0; i < e->n_args; i++) {
-		const struct expr *arg;
-		if (!complete(s, node, e->args[i], &arg))
-			return false;
-		if (arg == e->args[i])
-			continue;
-		struct expr *copy = ARENA_NEW(s->arena, struct expr);
-		if (copy == NULL)
-			return false;
-		*copy = **out;
-		copy->args = ARENA_ARRAY(s->arena, const struct expr *, e->n_args);
-		if (copy->args == NULL)
-			return false;
-		memcpy(copy->args, (*out)->args, e->n_args * sizeof(*copy->args));
-		copy->args[i] = arg;
-		*out = copy;
-	}
-	return true;
+	    level_of_name(c->s, e->args[1]->text) == LEVEL_SOURCE)
+		c->failed = !add_lengths(c->s, c->node, e, &with) || c->failed;
+	return with;
 }
 
 /* ---- the walk ---- */
@@ -267,14 +247,16 @@ static bool split_tokens(struct split *s, const struct graph_node *node)
 		return false;
 	*copy = *node;
 	*st = *node->st;
+	struct completing c = {s, copy, false};
 	copy->st = st;
 	st->values = ARENA_ARRAY(s->arena, const struct expr *, st->n_values);
 	for (size_t i = 0; st->values != NULL && i < st->n_values; i++) {
 		const struct expr *e = node->st->values[i];
-		if (!cross_reads(s, node, e, e) || !complete(s, copy, e, &st->values[i]))
+		if (!cross_reads(s, node, e, e))
 			return false;
+		st->values[i] = expr_map(s->arena, e, complete, &c);
 	}
-	return st->values != NULL && push_node(s, &s->scope->decode, copy);
+	return st->values != NULL && !c.failed && push_node(s, &s->scope->decode, copy);
 }
 
 static void forget_crossings(struct split *s, const struct expr_statement *st)

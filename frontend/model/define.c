@@ -7,15 +7,22 @@
 
 #include "frontend/model/model.h"
 
+int definition_argument(const struct definition *d, const char *name)
+{
+	for (size_t i = 0; i < d->n_args; i++) {
+		if (strcmp(d->args[i].name, name) == 0)
+			return (int)i;
+	}
+	return -1;
+}
+
 static bool add_arg(struct frontend_model *m, struct definition *d, const char *name, struct loc loc,
                     const struct expr *def)
 {
-	for (size_t i = 0; i < d->n_args; i++) {
-		if (strcmp(d->args[i].name, name) == 0) {
-			diag_error(m->cx, loc, DIAG_ARGUMENTS, "'%s' declares the argument '%s' twice",
-			           d->name, name);
-			return false;
-		}
+	if (definition_argument(d, name) >= 0) {
+		diag_error(m->cx, loc, DIAG_ARGUMENTS, "'%s' declares the argument '%s' twice", d->name,
+		           name);
+		return false;
 	}
 	const char *old = strmap_get(&m->names, name);
 	if (old != NULL && (strcmp(old, "a param") == 0 || strcmp(old, "a dim") == 0)) {

@@ -162,6 +162,8 @@ bool model_read_inputs(struct frontend_model *m);
 bool model_read_outputs(struct frontend_model *m);
 
 /* ---- define.c ---- */
+/* Which argument of the definition has the name, or -1. */
+int definition_argument(const struct definition *d, const char *name);
 bool model_read_defines(struct frontend_model *m);
 
 /* ---- sections.c ---- */

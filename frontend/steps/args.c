@@ -12,11 +12,7 @@
 
 static const struct yaml_node *use_argument(const struct block_scope *s, const char *name)
 {
-	for (size_t i = 0; i < s->def->n_args; i++) {
-		if (strcmp(s->def->args[i].name, name) == 0)
-			return yaml_find(s->args, name);
-	}
-	return NULL;
+	return definition_argument(s->def, name) < 0 ? NULL : yaml_find(s->args, name);
 }
 
 struct scoped {
@@ -78,11 +74,10 @@ static enum expr_lookup lookup_scoped(void *user, const char *name, struct loc l
 			*out = scope->value;
 			return EXPR_FOUND;
 		}
-		for (size_t i = 0; i < scope->def->n_args; i++) {
-			if (strcmp(scope->def->args[i].name, name) == 0)
-				return argument_value(s, scope, use_argument(scope, name),
-				                      scope->def->args[i].def, out);
-		}
+		int i = definition_argument(scope->def, name);
+		if (i >= 0)
+			return argument_value(s, scope, use_argument(scope, name), scope->def->args[i].def,
+			                      out);
 	}
 	struct expr_env env = model_env(s->b->m, s->dims);
 	return env.lookup(env.user, name, loc, out);

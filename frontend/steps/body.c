@@ -248,8 +248,7 @@ bool check_use(struct step *st, const struct definition *d)
 		             strcmp(key->text, "id") == 0 || strcmp(key->text, "when") == 0 ||
 		             strcmp(key->text, "from") == 0 ||
 		             (d->statements && strcmp(key->text, "share") == 0);
-		for (size_t k = 0; !known && k < d->n_args; k++)
-			known = strcmp(key->text, d->args[k].name) == 0;
+		known = known || definition_argument(d, key->text) >= 0;
 		if (known)
 			continue;
 		diag_error(st->b->cx, key->loc, DIAG_ARGUMENTS, "the definition '%s' has no argument '%s'",

@@ -40,9 +40,8 @@ static bool scoped_value(struct blocks *b, const char *name, bool loops, struct 
 {
 	struct expr_env env = blocks_env(b, true);
 	for (const struct block_scope *s = b->scope; s != NULL; s = s->outer) {
-		bool mine = s->def == NULL && loops && strcmp(s->loop, name) == 0;
-		for (size_t i = 0; s->def != NULL && i < s->def->n_args; i++)
-			mine = mine || strcmp(s->def->args[i].name, name) == 0;
+		bool mine = s->def != NULL ? definition_argument(s->def, name) >= 0
+		                           : loops && strcmp(s->loop, name) == 0;
 		if (mine && env.lookup(env.user, name, LOC_NONE, v) == EXPR_FOUND)
 			return true;
 	}

@@ -36,15 +36,6 @@ static const struct definition *called(struct blocks *b, const struct expr *e)
 
 /* ---- arguments ---- */
 
-static int argument_index(const struct definition *d, const char *name)
-{
-	for (size_t i = 0; i < d->n_args; i++) {
-		if (strcmp(d->args[i].name, name) == 0)
-			return (int)i;
-	}
-	return -1;
-}
-
 /* The expression for each argument of the definition, NULL where there is none. */
 static bool match_arguments(const struct inliner *in, const struct expr **values)
 {
@@ -58,7 +49,7 @@ static bool match_arguments(const struct inliner *in, const struct expr **values
 		values[i] = i < e->n_args ? e->args[i] : NULL;
 	for (size_t i = 0; i < e->n_keywords; i++) {
 		const struct expr_keyword *k = &e->keywords[i];
-		int at = argument_index(d, k->name);
+		int at = definition_argument(d, k->name);
 		if (at < 0)
 			return refuse(in, k->loc, arena_printf(a, "has no argument '%s'", k->name));
 		if (values[at] != NULL)
@@ -232,63 +223,34 @@ bool graph_call(struct blocks *b, const struct expr *call, const char *const **r
 
 /* ---- expressions ---- */
 
-static bool inline_call(struct blocks *b, const struct expr *e, const struct expr **out)
+struct inlining {
+	struct blocks *b;
+	bool failed;
+};
+
+/* The name of its result in place of a call. */
+static const struct expr *inline_call(void *user, const struct expr *e)
 {
+	struct inlining *in = user;
+	struct blocks *b = in->b;
 	const char *const *results;
 	size_t n;
-	struct expr *name = ARENA_NEW(b->arena, struct expr);
-	if (name == NULL || !graph_call(b, e, &results, &n))
-		return false;
+	if (in->failed || called(b, e) == NULL)
+		return NULL;
+	in->failed = !graph_call(b, e, &results, &n);
+	if (in->failed)
+		return NULL;
 	if (n != 1) {
 		diag_error(b->cx, e->loc, DIAG_ARGUMENTS, "'%s' returns %zu values; here is one name",
 		           e->text, n);
-		return false;
+		in->failed = true;
 	}
-	*name = (struct expr){
-	        .kind = EX_NAME, .loc = e->loc, .text = arena_printf(b->arena, "%%%s", results[0])};
-	*out = name;
-	return true;
-}
-
-static bool has_call(struct blocks *b, const struct expr *e)
-{
-	if (called(b, e) != NULL)
-		return true;
-	for (size_t i = 0; i < e->n_args; i++) {
-		if (has_call(b, e->args[i]))
-			return true;
-	}
-	for (size_t i = 0; i < e->n_keywords; i++) {
-		if (has_call(b, e->keywords[i].value))
-			return true;
-	}
-	return false;
+	return graph_name(b, arena_printf(b->arena, "%%%s", results[0]), e->loc);
 }
 
 bool graph_inline(struct blocks *b, const struct expr *e, const struct expr **out)
 {
-	*out = e;
-	if (!has_call(b, e))
-		return true;
-	if (called(b, e) != NULL)
-		return inline_call(b, e, out);
-	struct expr *copy = ARENA_NEW(b->arena, struct expr);
-	if (copy == NULL)
-		return false;
-	*copy = *e;
-	copy->args = ARENA_ARRAY(b->arena, const struct expr *, e->n_args + 1);
-	copy->keywords = ARENA_ARRAY(b->arena, struct expr_keyword, e->n_keywords + 1);
-	if (copy->args == NULL || copy->keywords == NULL)
-		return false;
-	for (size_t i = 0; i < e->n_args; i++) {
-		if (!graph_inline(b, e->args[i], &copy->args[i]))
-			return false;
-	}
-	for (size_t i = 0; i < e->n_keywords; i++) {
-		copy->keywords[i] = e->keywords[i];
-		if (!graph_inline(b, e->keywords[i].value, &copy->keywords[i].value))
-			return false;
-	}
-	*out = copy;
-	return true;
+	struct inlining in = {b, false};
+	*out = expr_map(b->arena, e, inline_call, &in);
+	return !in.failed;
 }
