@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arguments of steps: merging of defaults, names in scope, typed extraction
- * with the defaults of the schema.
+ * Arguments of steps: merging of defaults, names in scope, values and paths.
  */
 #include <string.h>
 
@@ -208,51 +207,6 @@ const struct yaml_node *arg(const struct step *st, const char *key)
 	return yaml_find(st->args, key);
 }
 
-/* The schema's default as a scalar node, or NULL. */
-static const struct yaml_node *arg_or_default(const struct step *st, const char *key)
-{
-	const struct yaml_node *node = arg(st, key);
-	const struct schema_key *row = schema_find_key(st->kind->kind, key);
-	if (node != NULL || row == NULL || row->def[0] == '\0' || row->def[0] == '!')
-		return node;
-	struct yaml_node *def = ARENA_NEW(st->b->arena, struct yaml_node);
-	if (def == NULL)
-		return NULL;
-	def->kind = YAML_SCALAR;
-	def->loc = st->loc;
-	def->text = row->def;
-	def->len = strlen(row->def);
-	return def;
-}
-
-bool arg_int(const struct step *st, const char *key, int64_t lo, int64_t *out)
-{
-	struct expr_env env = blocks_env(st->b, false);
-	const struct yaml_node *node = arg_or_default(st, key);
-	if (node == NULL)
-		return true;
-	if (!expr_read_int(&env, node, key, out))
-		return false;
-	if (*out >= lo && *out < INT64_C(1) << 31)
-		return true;
-	return step_error(st, key, DIAG_VALUE_TYPE, "%s is %lld, it must be at least %lld and below 2^31",
-	                  key, (long long)*out, (long long)lo);
-}
-
-bool arg_float(const struct step *st, const char *key, double *out)
-{
-	struct expr_env env = blocks_env(st->b, false);
-	const struct yaml_node *node = arg_or_default(st, key);
-	return node == NULL || expr_read_float(&env, node, key, out);
-}
-
-bool arg_bool(const struct step *st, const char *key, bool *out)
-{
-	struct expr_env env = blocks_env(st->b, false);
-	const struct yaml_node *node = arg_or_default(st, key);
-	return node == NULL || expr_read_bool(&env, node, key, out);
-}
-
 const char *activation_name(const char *word)
 {
 	static const char *const aliases[][2] = {{"swish", "silu"},
@@ -313,11 +267,6 @@ bool find_named(struct blocks *b, const struct yaml_node *node, struct block_val
 	if (v != NULL)
 		*out = *v;
 	return v != NULL;
-}
-
-bool arg_path(const struct step *st, const char *key, const char **out)
-{
-	return path_of_node(st, arg(st, key), key, out);
 }
 
 bool path_of_node(const struct step *st, const struct yaml_node *node, const char *key, const char **out)

@@ -212,6 +212,19 @@ bool bind_arguments(struct template *t, const char *where, const struct yaml_nod
 	return true;
 }
 
+bool arg_read(struct step *st, const char *key, struct value *out)
+{
+	struct template t = {.st = st};
+	const struct schema_key *row = schema_find_key(st->kind->kind, key);
+	const struct yaml_node *node = arg(st, key);
+	struct reading r = {&t, row, node != NULL ? node : default_node(&t, row), key};
+	struct item item;
+	if (r.node == NULL || !read_argument(&r, &item))
+		return false;
+	*out = item.v;
+	return true;
+}
+
 /* ---- definitions of the model ---- */
 
 static bool bind_one(struct template *t, const struct definition_arg *a)

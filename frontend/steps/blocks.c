@@ -244,7 +244,7 @@ static bool set_path(struct step *st)
 		st->path = b->prefix;
 	st->params = st->path;
 	bool shares = strcmp(st->kind->kind, "repeat") != 0; /* where it is a bool */
-	return (!shares || arg_path(st, "share", &st->params)) && own_path(st);
+	return (!shares || path_of_node(st, arg(st, "share"), "share", &st->params)) && own_path(st);
 }
 
 static bool run_step(struct step *st)

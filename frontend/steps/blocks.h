@@ -119,15 +119,13 @@ bool read_step(struct blocks *b, const struct yaml_node *node, struct step *st);
  * kinds, keys, and the types of arguments of the steps from `from` on and of those in their bodies. */
 void blocks_check_rest(struct blocks *b, const struct yaml_node *steps, size_t from);
 
-/* args.c: absent keys take the schema's default; without one the result is left alone */
+/* args.c */
 const struct yaml_node *arg(const struct step *st, const char *key);
-bool arg_int(const struct step *st, const char *key, int64_t lo, int64_t *out);
-bool arg_float(const struct step *st, const char *key, double *out);
-bool arg_bool(const struct step *st, const char *key, bool *out);
+/* The value of an argument that is a number or a bool, by its row in schema.def (bind.c). */
+bool arg_read(struct step *st, const char *key, struct value *out);
 /* The activation that a word means: its own name, or that of which it is another one. */
 const char *activation_name(const char *word);
-bool arg_path(const struct step *st, const char *key, const char **out);
-/* As arg_path, of a node. */
+/* A path from the root, `/a.b`, or from the body; without a node *out stays. */
 bool path_of_node(const struct step *st, const struct yaml_node *node, const char *key, const char **out);
 struct expr_env blocks_env(struct blocks *b, bool dims);
 bool find_value(struct blocks *b, const struct yaml_node *name, struct block_value *out);

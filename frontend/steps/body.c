@@ -58,16 +58,15 @@ static bool begin_at(struct step *st)
 static bool join(struct step *st, const struct block_value *base, const char *r)
 {
 	struct blocks *b = st->b;
-	double scale = 1.0;
-	if (!arg_float(st, "scale", &scale))
+	struct value scale;
+	if (!arg_read(st, "scale", &scale))
 		return false;
 	if (!same_type(base, &b->x))
 		return step_error(st, NULL, DIAG_SHAPE, "residual adds %s to %s",
 		                  shape_text(b, b->x.rank, b->x.dims), shape_text(b, base->rank, base->dims));
-	const struct value factor = value_float(scale);
 	const struct expr *x = graph_name(b, "x", st->loc);
-	if (scale != 1.0)
-		x = binary(b, EXPR_MUL, x, expr_of_value(b->arena, &factor, st->loc));
+	if (scale.f != 1.0)
+		x = binary(b, EXPR_MUL, x, expr_of_value(b->arena, &scale, st->loc));
 	return assign(st, "x", binary(b, EXPR_ADD, graph_name(b, r, st->loc), x));
 }
 
@@ -212,11 +211,13 @@ bool step_repeat(struct step *st)
 	struct blocks *b = st->b;
 	struct rounds r = {.as = "i"};
 	const struct yaml_node *as = arg(st, "as");
-	if (!arg_int(st, "count", 0, &r.count) || !arg_int(st, "start", 0, &r.start))
+	struct value count, start, share; /* `share` is a bool here */
+	if (!arg_read(st, "count", &count) || !arg_read(st, "start", &start) ||
+	    !arg_read(st, "share", &share))
 		return false;
-	/* `share` is a bool here */
-	if (!arg_bool(st, "share", &r.share))
-		return false;
+	r.count = count.i;
+	r.start = start.i;
+	r.share = share.b;
 	if (as != NULL) {
 		if (as->kind != YAML_SCALAR || !expr_is_name(as->text))
 			return step_error(st, "as", DIAG_NAME, "the index needs a name");
