@@ -71,7 +71,7 @@ static bool add_params(struct group *g, struct params *p, struct kb_val *buffers
 			                    emit_short_name(o->arena, ir_dims_sym(o->module->dims, i)->name),
 			                    KB_INDEX_T, (struct opencl_arg){OPENCL_ARG_DIM, i});
 	for (size_t i = 0; i < g->e.n_repeats; i++)
-		g->e.index[i] = add_param(g, p, arena_printf(o->arena, "turn%zu", i), KB_INDEX_T,
+		g->e.index[i] = add_param(g, p, arena_printf(o->arena, "index%zu", i), KB_INDEX_T,
 		                          (struct opencl_arg){OPENCL_ARG_REPEAT, i});
 	return !p->failed;
 }

@@ -34,7 +34,7 @@ struct opencl_place {
 	enum opencl_memory memory;
 	size_t number;                    /* INPUT, OUTPUT: index into the function's params or results */
 	const struct ir_dim *offset;      /* bytes */
-	int64_t step[OPENCL_REPEATS_MAX]; /* bytes for each turn, outermost repeat first */
+	int64_t step[OPENCL_REPEATS_MAX]; /* bytes for each round, outermost repeat first */
 	const struct ir_dim *bytes;       /* SCRATCH: for one worker */
 	bool is_written, is_read;
 };
@@ -71,7 +71,7 @@ enum opencl_step_kind { OPENCL_LAUNCH, OPENCL_REPEAT, OPENCL_END_REPEAT };
 struct opencl_step {
 	enum opencl_step_kind kind;
 	struct opencl_launch launch; /* LAUNCH */
-	int64_t count;               /* REPEAT: turns */
+	int64_t count;               /* REPEAT: rounds */
 };
 
 struct opencl_function {

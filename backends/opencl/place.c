@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Where the operands and results of a group lie, as formulas: memory, an offset
- * over the dims, and bytes for each turn of the repeats around it. What depends
+ * over the dims, and bytes for each round of the repeats around it. What depends
  * on views stays in the kernel, so that a place is the whole buffer of a value.
  */
 #include "backends/opencl/internal.h"

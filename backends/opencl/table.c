@@ -25,7 +25,7 @@ static void print_dim(struct buf *out, const struct ir_module *m, const struct i
 	ir_dim_print(out, m->dims, d, false);
 }
 
-/* memory + offset + turns, and the size. */
+/* memory + offset + rounds, and the size. */
 static void print_place(struct buf *out, const struct ir_module *m, const struct opencl_place *p)
 {
 	if (p->name)
@@ -39,7 +39,7 @@ static void print_place(struct buf *out, const struct ir_module *m, const struct
 	}
 	for (int i = 0; i < OPENCL_REPEATS_MAX; i++)
 		if (p->step[i])
-			buf_printf(out, " + %" PRId64 "*turn%d", p->step[i], i);
+			buf_printf(out, " + %" PRId64 "*index%d", p->step[i], i);
 	buf_str(out, " [");
 	print_dim(out, m, p->bytes);
 	buf_str(out, p->memory == OPENCL_SCRATCH ? " for each worker]" : "]");
@@ -60,7 +60,7 @@ static void print_launch(struct buf *out, const struct ir_module *m, const struc
 		else if (a->kind == OPENCL_ARG_DIM)
 			buf_str(out, ir_dims_sym(m->dims, a->number)->name);
 		else
-			buf_printf(out, "turn%zu", a->number);
+			buf_printf(out, "index%zu", a->number);
 	}
 	buf_str(out, ") in ");
 	print_dim(out, m, l->tasks);
@@ -85,7 +85,7 @@ static void print_function(struct buf *out, const struct ir_module *m, const str
 			print_launch(out, m, &s->launch);
 			continue;
 		}
-		buf_printf(out, "repeat %" PRId64 " as turn%zu\n", s->count, depth - 1);
+		buf_printf(out, "repeat %" PRId64 " as index%zu\n", s->count, depth - 1);
 		depth++;
 	}
 	if (!f->past_result)

@@ -51,7 +51,7 @@ static int64_t most_tasks(const struct builder *b, const struct ir_func *f, cons
 }
 
 static bool launch_fits(const struct builder *b, const struct ir_func *f, const struct opencl_launch *l,
-                        const int64_t *turns)
+                        const int64_t *rounds)
 {
 	const struct ir_dims *t = b->object.module->dims;
 	int64_t workers = ir_dim_hi(t, l->tasks);
@@ -65,9 +65,9 @@ static bool launch_fits(const struct builder *b, const struct ir_func *f, const 
 		const struct opencl_place *p = &l->places[i];
 		int64_t end = ir_dim_hi(t, p->offset);
 		for (int d = 0; d < OPENCL_REPEATS_MAX; d++) {
-			if (!product_fits(turns[d], p->step[d]) || !sum_fits(end, turns[d] * p->step[d]))
+			if (!product_fits(rounds[d], p->step[d]) || !sum_fits(end, rounds[d] * p->step[d]))
 				return false;
-			end += turns[d] * p->step[d];
+			end += rounds[d] * p->step[d];
 		}
 		if (!sum_fits(end, ir_dim_hi(t, p->bytes)))
 			return false;
@@ -77,23 +77,23 @@ static bool launch_fits(const struct builder *b, const struct ir_func *f, const 
 
 static bool function_fits(const struct builder *b, const struct opencl_function *f)
 {
-	int64_t turns[OPENCL_REPEATS_MAX] = {0};
+	int64_t rounds[OPENCL_REPEATS_MAX] = {0};
 	size_t depth = 0;
 	for (size_t i = 0; i < f->n_steps; i++) {
 		const struct opencl_step *s = &f->steps[i];
 		switch (s->kind) {
 		case OPENCL_LAUNCH:
-			if (!launch_fits(b, f->func, &s->launch, turns))
+			if (!launch_fits(b, f->func, &s->launch, rounds))
 				return false;
 			break;
 		case OPENCL_REPEAT:
 			if (depth < OPENCL_REPEATS_MAX)
-				turns[depth] = s->count > 0 ? s->count - 1 : 0;
+				rounds[depth] = s->count > 0 ? s->count - 1 : 0;
 			depth++;
 			break;
 		case OPENCL_END_REPEAT:
 			if (--depth < OPENCL_REPEATS_MAX)
-				turns[depth] = 0;
+				rounds[depth] = 0;
 			break;
 		}
 	}

@@ -345,8 +345,8 @@ START_TEST(table)
 	ck_assert_ptr_nonnull(strstr(out.data, "indices of 32 bits\n"));
 	ck_assert_ptr_nonnull(strstr(out.data, "B in [1, 4]\n"));
 	ck_assert_ptr_nonnull(strstr(out.data, "launches of decode: arena "));
-	ck_assert_ptr_nonnull(strstr(out.data, "  repeat 2 as turn0\n    "));
-	ck_assert_ptr_nonnull(strstr(out.data, "*turn0 ["));
+	ck_assert_ptr_nonnull(strstr(out.data, "  repeat 2 as index0\n    "));
+	ck_assert_ptr_nonnull(strstr(out.data, "*index0 ["));
 	ck_assert_ptr_nonnull(strstr(out.data, "new lengths: "));
 	ck_assert_ptr_null(strstr(out.data, "*/"));
 	buf_destroy(&out);
