@@ -21,9 +21,8 @@ struct reader {
 	struct tokenizer_desc *d;
 	bool failed;
 	struct tokenizer_string model, pre;
-	const struct gguf_value *merges,
-	        *types; /* lists of strings "left right"; of numbers, for each token */
-	bool has_scores;
+	const struct gguf_value *tokens, *merges; /* strings, a merge is "left right" */
+	const struct gguf_value *scores, *types;  /* numbers, one for each token */
 	uint32_t unknown;
 	int add_bos, add_eos, prefix, strip_blanks;
 };
@@ -95,36 +94,19 @@ static const struct gguf_value *read_list(struct reader *r, const char *key, boo
 	return r->failed ? NULL : v;
 }
 
-/* Pieces and their scores. */
-static enum tfmc_status read_tokens(struct reader *r)
-{
-	const struct gguf_value *tokens = read_list(r, "tokens", true, 0);
-	struct tokenizer_desc *d = r->d;
-	struct gguf_value v;
-	if (tokens == NULL || tokens->n == 0) {
-		wrong(r, "tokens", "is missing or empty");
-		return TFMC_INVALID;
-	}
-	const struct gguf_value *scores = read_list(r, "scores", false, tokens->n);
-	d->n_tokens = tokens->n;
-	d->tokens = ARENA_ARRAY(r->s->arena, struct tokenizer_token, d->n_tokens + 1);
-	if (d->tokens == NULL)
-		return TFMC_NO_MEMORY;
-	for (size_t i = 0, at = 0; gguf_next(tokens, &at, &v); i++)
-		d->tokens[i].piece = (struct tokenizer_string){v.text, v.len};
-	for (size_t i = 0, at = 0; scores != NULL && gguf_next(scores, &at, &v); i++)
-		d->tokens[i].score = gguf_is_whole(v.type) ? (double)(float)v.i : (double)(float)v.f;
-	r->has_scores = scores != NULL;
-	return r->failed ? TFMC_INVALID : TFMC_OK;
-}
-
 static enum tfmc_status read_keys(struct reader *r)
 {
 	struct tokenizer_desc *d = r->d;
 	const struct gguf_value *charsmap = find(r, "precompiled_charsmap");
 	struct gguf_value v;
 	size_t at = 0;
-	TFMC_TRY(read_tokens(r));
+	r->tokens = read_list(r, "tokens", true, 0);
+	if (r->tokens == NULL || r->tokens->n == 0) {
+		wrong(r, "tokens", "is missing or empty");
+		return TFMC_INVALID;
+	}
+	d->n_tokens = r->tokens->n;
+	r->scores = read_list(r, "scores", false, d->n_tokens);
 	r->pre = read_text(r, "pre", "default");
 	r->merges = read_list(r, "merges", true, 0);
 	r->types = read_list(r, "token_type", false, d->n_tokens);
@@ -147,11 +129,27 @@ static enum tfmc_status read_keys(struct reader *r)
 	return r->failed ? TFMC_INVALID : TFMC_OK;
 }
 
+/* Pieces and their scores. */
+static enum tfmc_status make_tokens(struct reader *r)
+{
+	struct tokenizer_desc *d = r->d;
+	struct gguf_value v;
+	d->tokens = ARENA_ARRAY(r->s->arena, struct tokenizer_token, d->n_tokens + 1);
+	if (d->tokens == NULL)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0, at = 0; gguf_next(r->tokens, &at, &v); i++)
+		d->tokens[i].piece = (struct tokenizer_string){v.text, v.len};
+	for (size_t i = 0, at = 0; r->scores != NULL && gguf_next(r->scores, &at, &v); i++)
+		d->tokens[i].score = gguf_is_whole(v.type) ? (double)(float)v.i : (double)(float)v.f;
+	return TFMC_OK;
+}
+
 /* Of every token, by the list of types; one without a list is normal. */
 static enum tfmc_status set_types(struct reader *r, bool bytes)
 {
 	struct gguf_value v = {.type = GGUF_I32, .i = TOKENIZER_PIECE_NORMAL};
 	size_t at = 0;
+	TFMC_TRY(make_tokens(r));
 	for (size_t i = 0; i < r->d->n_tokens; i++) {
 		if (r->types != NULL)
 			(void)gguf_next(r->types, &at, &v);
@@ -188,7 +186,7 @@ static enum tfmc_status from_spm(struct reader *r, bool is_unigram, struct token
 	        .prefix = r->prefix != 0,
 	        .extra_blanks = is_unigram ? r->strip_blanks == 0 : r->strip_blanks != 1,
 	};
-	if (!r->has_scores)
+	if (r->scores == NULL)
 		return tokenizer_refuse(r->s, TOKENIZER_WRONG, NULL, PREFIX "scores is missing");
 	TFMC_TRY(set_types(r, true));
 	if (r->unknown != TFMC_TOK_NONE)
@@ -317,16 +315,16 @@ static enum tfmc_status from_bert(struct reader *r, struct tokenizer_packed *out
 {
 	struct tokenizer_desc *d = r->d;
 	const char **words = ARENA_ARRAY(r->s->arena, const char *, d->n_tokens);
-	struct gguf_value type = {.i = TOKENIZER_PIECE_NORMAL};
-	size_t at = 0;
+	struct gguf_value v, type = {.i = TOKENIZER_PIECE_NORMAL};
+	size_t at = 0, type_at = 0;
 	if (words == NULL)
 		return TFMC_NO_MEMORY;
-	for (size_t i = 0; i < d->n_tokens; i++) {
-		struct tokenizer_string p = d->tokens[i].piece;
+	for (size_t i = 0; gguf_next(r->tokens, &at, &v); i++) {
+		struct tokenizer_string p = {v.text, v.len};
 		bool in_brackets = p.n > 1 && p.text[0] == '[' && p.text[p.n - 1] == ']';
 		bool begins = p.n >= 3 && !memcmp(p.text, TOKENIZER_MARK, 3);
 		if (r->types != NULL)
-			(void)gguf_next(r->types, &at, &type);
+			(void)gguf_next(r->types, &type_at, &type);
 		bool continues = !begins && type.i == TOKENIZER_PIECE_NORMAL && !in_brackets;
 		words[i] = arena_printf(r->s->arena, "%s%.*s", continues ? "##" : "",
 		                        (int)(begins ? p.n - 3 : p.n), begins ? p.text + 3 : p.text);
