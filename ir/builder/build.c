@@ -211,13 +211,6 @@ const struct ir_type *irb_type(const struct ir_builder *b, struct ir_value v)
 
 /* ---- ops ---- */
 
-size_t ir_result_count(enum ir_opcode code)
-{
-	if (ir_op_has(code, TRAIT_REGION) || ir_op_has(code, TRAIT_TERMINATOR))
-		return 0;
-	return code == OP_state_append || code == OP_state_read ? 2 : 1;
-}
-
 /* An equal op of this or an enclosing region. */
 static struct ir_op *find_merged(const struct ir_builder *b, uint64_t hash, const struct op_key *key)
 {
@@ -305,9 +298,9 @@ void irb_op(struct ir_builder *b, enum ir_opcode code, const struct ir_value *op
 	operands = slots;
 	if (b->failed || !gather_types(b, code, operands, n_operands, types))
 		return;
-	if (n_results == 0 || n_results != ir_result_count(code)) {
+	if (n_results == 0 || n_results != ir_op_desc(code)->results) {
 		build_fail(b, DIAG_INTERNAL, "%s has %zu results, %zu were asked for", ir_op_desc(code)->name,
-		           ir_result_count(code), n_results);
+		           ir_op_desc(code)->results, n_results);
 		return;
 	}
 	if (attrs == NULL)

@@ -78,7 +78,7 @@ void irb_clone_params(struct ir_builder *b, const struct ir_func *from, struct i
  * result and no region. */
 #define IN(name, class)  , struct ir_value name
 #define OPT(name, class) , struct ir_value name
-#define OP(name, traits, operands, attributes, formula) \
+#define OP(name, traits, operands, attributes, results, axes, formula) \
 	struct ir_value irb_##name(struct ir_builder *irb operands, const struct attrs_##name *attrs);
 #include "ir/core/ops.def"
 /* NOTE: ops with variadic operands take none of them through the typed call; use irb_op. */
@@ -101,8 +101,6 @@ struct ir_value irb_full_of(struct ir_builder *b, double value, enum ir_dtype dt
 bool ir_infer(struct ir_module *m, struct diag_context *cx, struct ir_loc loc, enum ir_opcode code,
               const struct ir_type *const *operands, size_t n_operands, const void *attrs,
               const struct ir_type **results, size_t n_results);
-/* Number of results of an op with one result per construction (repeat and group: by region; here 0). */
-size_t ir_result_count(enum ir_opcode code);
 /* Attributes of an op filled with their defaults. */
 void *ir_default_attrs(struct arena *a, enum ir_opcode code);
 

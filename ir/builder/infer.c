@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Result types: one infer_<op> for every row of ir/core/ops.def, after the operand
- * classes of the row were checked. The builder and the verifier share it, so
- * what is built is what is verified.
+ * Result types, after the operand classes of the row of ir/core/ops.def were
+ * checked: by the axes of the row, or by the rule of an op that needs more. The
+ * builder and the verifier share it, so what is built is what is verified.
  */
-#include "ir/builder/build.h"
+
+#include "ir/builder/infer_internal.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "ir/builder/infer_internal.h"
-
-typedef bool infer_fn(const struct infer *c);
-#define OP(name, traits, operands, attributes, formula) static infer_fn infer_##name;
-#include "ir/core/ops.def"
+#include "ir/core/axes.h"
 
 /* ---- constants ---- */
 
@@ -63,45 +60,12 @@ static bool infer_dim_value(const struct infer *c)
 
 /* ---- elementwise ---- */
 
-static bool as_x(const struct infer *c)
-{
-	c->out[0] = c->in[0];
-	return true;
-}
-
-#define AS_X(name)                                      \
-	static bool infer_##name(const struct infer *c) \
-	{                                               \
-		return as_x(c);                         \
-	}
-AS_X(neg)
-AS_X(abs)
-AS_X(exp)
-AS_X(log)
-AS_X(sqrt)
-AS_X(rsqrt)
-AS_X(sin)
-AS_X(cos)
-AS_X(tanh)
-AS_X(erf)
-AS_X(floor)
-AS_X(ceil)
-AS_X(sigmoid)
-AS_X(relu)
-AS_X(relu2)
-AS_X(gelu)
-AS_X(gelu_tanh)
-AS_X(gelu_quick)
-AS_X(silu)
-AS_X(scale)
-AS_X(not )
-
 static bool infer_softcap(const struct infer *c)
 {
 	const struct attrs_softcap *a = c->attrs;
 	if (!(a->c > 0.0))
 		return infer_fail(c, DIAG_IR_TYPE, "c must be positive");
-	return as_x(c);
+	return infer_by_axes(c);
 }
 
 static bool infer_cast(const struct infer *c)
@@ -110,68 +74,25 @@ static bool infer_cast(const struct infer *c)
 	return infer_result(c, a->dtype, c->in[0]->rank, c->in[0]->dims);
 }
 
-static bool same_shapes(const struct infer *c, size_t a, size_t b)
+static bool infer_binary(const struct infer *c)
 {
-	const struct ir_type *x = c->in[a], *y = c->in[b];
-	if (x->rank == y->rank &&
-	    (x->rank == 0 || memcmp(x->dims, y->dims, (size_t)x->rank * sizeof(x->dims[0])) == 0))
-		return true;
-	return infer_mismatch(c, DIAG_SHAPE, a, b, "the shapes differ (only broadcast repeats axes)");
+	return infer_by_axes(c) && infer_same_dtype(c, 0, 1);
 }
-
-static bool same_types(const struct infer *c)
-{
-	if (!same_shapes(c, 0, 1) || !infer_same_dtype(c, 0, 1))
-		return false;
-	return as_x(c);
-}
-
-#define SAME_TYPES(name)                                \
-	static bool infer_##name(const struct infer *c) \
-	{                                               \
-		return same_types(c);                   \
-	}
-SAME_TYPES(add)
-SAME_TYPES(sub)
-SAME_TYPES(mul)
-SAME_TYPES(div)
-SAME_TYPES(floor_div)
-SAME_TYPES(mod)
-SAME_TYPES(pow)
-SAME_TYPES(min)
-SAME_TYPES(max)
-SAME_TYPES(and)
-SAME_TYPES(or)
 
 static bool infer_cmp(const struct infer *c)
 {
-	return same_types(c) && infer_result(c, DT_BOOL, c->in[0]->rank, c->in[0]->dims);
+	return infer_binary(c) && infer_result(c, DT_BOOL, c->in[0]->rank, c->in[0]->dims);
 }
 
 static bool infer_where(const struct infer *c)
 {
-	if (!same_shapes(c, 0, 1) || !same_shapes(c, 1, 2) || !infer_same_dtype(c, 1, 2))
+	if (!infer_by_axes(c) || !infer_same_dtype(c, 1, 2))
 		return false;
 	c->out[0] = c->in[1];
 	return true;
 }
 
-static bool infer_mask_rows(const struct infer *c)
-{
-	return infer_rank_min(c, 0, 2) && infer_per_batch(c, 1, 0) && as_x(c);
-}
-
 /* ---- rows ---- */
-
-static bool infer_softmax(const struct infer *c)
-{
-	return infer_rank_min(c, 0, 1) && as_x(c);
-}
-
-static bool infer_log_softmax(const struct infer *c)
-{
-	return infer_rank_min(c, 0, 1) && as_x(c);
-}
 
 /* Positions and windows together stay far below 2^31. */
 static bool is_window(const struct infer *c, int64_t window)
@@ -189,21 +110,6 @@ static bool infer_mask(const struct infer *c)
 static bool infer_masked_softmax(const struct infer *c)
 {
 	return is_window(c, ((const struct attrs_masked_softmax *)c->attrs)->window) && infer_mask_rule(c);
-}
-
-static bool infer_rope(const struct infer *c)
-{
-	return infer_rope_rule(c);
-}
-
-static bool infer_layer_norm(const struct infer *c)
-{
-	return infer_norm_rule(c);
-}
-
-static bool infer_rms_norm(const struct infer *c)
-{
-	return infer_norm_rule(c);
 }
 
 /* ---- reductions ---- */
@@ -230,16 +136,11 @@ static bool reduce(const struct infer *c, const struct ir_int_list *axes, bool k
 	return infer_result(c, x->dtype, rank, dims);
 }
 
-#define REDUCE(name)                                     \
-	static bool infer_##name(const struct infer *c)  \
-	{                                                \
-		const struct attrs_##name *a = c->attrs; \
-		return reduce(c, &a->axes, a->keep);     \
-	}
-REDUCE(reduce_sum)
-REDUCE(reduce_mean)
-REDUCE(reduce_max)
-REDUCE(reduce_min)
+static bool infer_reduce(const struct infer *c)
+{
+	const struct attrs_reduce_sum *a = c->attrs;
+	return reduce(c, &a->axes, a->keep);
+}
 
 static bool infer_argmax(const struct infer *c)
 {
@@ -293,11 +194,6 @@ static bool infer_strip_score(const struct infer *c)
 }
 
 /* ---- rows in order ---- */
-
-static bool infer_cumsum(const struct infer *c)
-{
-	return infer_rank_min(c, 0, 1) && as_x(c);
-}
 
 /* x [..,V] -> [..,2,k]; indices are exact as f32. */
 static bool infer_topk(const struct infer *c)
@@ -383,16 +279,6 @@ static bool infer_broadcast(const struct infer *c)
 	                          infer_text(c, to));
 }
 
-static bool infer_slice(const struct infer *c)
-{
-	return infer_slice_rule(c);
-}
-
-static bool infer_concat(const struct infer *c)
-{
-	return infer_concat_rule(c);
-}
-
 static bool infer_pad(const struct infer *c)
 {
 	const struct attrs_pad *a = c->attrs;
@@ -410,86 +296,16 @@ static bool infer_pad(const struct infer *c)
 	return infer_result(c, x->dtype, x->rank, dims);
 }
 
-/* table [V,...], ids [...] -> [ids..., ...] */
-static bool infer_gather(const struct infer *c)
-{
-	const struct ir_type *table = c->in[0], *ids = c->in[1];
-	const struct ir_dim *dims[2 * IR_RANK_MAX];
-	if (!infer_rank_min(c, 0, 1))
-		return false;
-	int rank = ids->rank;
-	for (int i = 0; i < ids->rank; i++)
-		dims[i] = ids->dims[i];
-	for (int i = 1; i < table->rank; i++)
-		dims[rank++] = table->dims[i];
-	return infer_result(c, table->dtype, rank, dims);
-}
-
-/* x [B,S,...], at [B] -> [B,...] */
-static bool infer_take_rows(const struct infer *c)
-{
-	const struct ir_type *x = c->in[0];
-	const struct ir_dim *dims[IR_RANK_MAX];
-	if (!infer_rank_min(c, 0, 2) || !infer_per_batch(c, 1, 0))
-		return false;
-	for (int i = 0; i + 1 < x->rank; i++)
-		dims[i] = x->dims[i == 0 ? 0 : i + 1];
-	return infer_result(c, x->dtype, x->rank - 1, dims);
-}
-
-/* ---- contractions and state ---- */
-
-static bool infer_matmul(const struct infer *c)
-{
-	return infer_matmul_rule(c);
-}
-
-static bool infer_linear(const struct infer *c)
-{
-	return infer_linear_rule(c);
-}
-
-static bool infer_expert_linear(const struct infer *c)
-{
-	return infer_expert_linear_rule(c);
-}
-
 static bool infer_attention(const struct infer *c)
 {
 	return is_window(c, ((const struct attrs_attention *)c->attrs)->window) && infer_attention_rule(c);
 }
 
-static bool infer_state_append(const struct infer *c)
-{
-	return infer_state_append_rule(c);
-}
-
-static bool infer_state_write(const struct infer *c)
-{
-	return infer_state_write_rule(c);
-}
-
-static bool infer_state_read(const struct infer *c)
-{
-	return infer_state_read_rule(c);
-}
-
-/* ---- structure: the types follow from the region, not from here ---- */
-
+/* The types follow from the region, not from here. */
 static bool by_region(const struct infer *c)
 {
 	return infer_fail(c, DIAG_INTERNAL, "is built by the calls for regions");
 }
-
-#define BY_REGION(name)                                 \
-	static bool infer_##name(const struct infer *c) \
-	{                                               \
-		return by_region(c);                    \
-	}
-BY_REGION(repeat)
-BY_REGION(group)
-BY_REGION(yield)
-BY_REGION(return )
 
 /* ---- operand classes ---- */
 
@@ -549,15 +365,64 @@ static bool operands_fit(const struct infer *c)
 	return true;
 }
 
+/* ---- all ---- */
+
+typedef bool infer_fn(const struct infer *c);
+
+/* Ops that are not here have no rule beside their axes. */
+static infer_fn *const rules[IR_N_OPS] = {
+        [OP_weight] = infer_weight,
+        [OP_full] = infer_full,
+        [OP_iota] = infer_iota,
+        [OP_dim_value] = infer_dim_value,
+        [OP_softcap] = infer_softcap,
+        [OP_cast] = infer_cast,
+        [OP_add] = infer_binary,
+        [OP_sub] = infer_binary,
+        [OP_mul] = infer_binary,
+        [OP_div] = infer_binary,
+        [OP_floor_div] = infer_binary,
+        [OP_mod] = infer_binary,
+        [OP_pow] = infer_binary,
+        [OP_min] = infer_binary,
+        [OP_max] = infer_binary,
+        [OP_cmp] = infer_cmp,
+        [OP_where] = infer_where,
+        [OP_mask] = infer_mask,
+        [OP_masked_softmax] = infer_masked_softmax,
+        [OP_rope] = infer_rope_rule,
+        [OP_reduce_sum] = infer_reduce,
+        [OP_reduce_mean] = infer_reduce,
+        [OP_reduce_max] = infer_reduce,
+        [OP_reduce_min] = infer_reduce,
+        [OP_argmax] = infer_argmax,
+        [OP_strip_argmax] = infer_strip_argmax,
+        [OP_strip_score] = infer_strip_score,
+        [OP_topk] = infer_topk,
+        [OP_last_at] = infer_last_at,
+        [OP_reshape] = infer_reshape,
+        [OP_transpose] = infer_transpose,
+        [OP_broadcast] = infer_broadcast,
+        [OP_slice] = infer_slice_rule,
+        [OP_concat] = infer_concat_rule,
+        [OP_pad] = infer_pad,
+        [OP_matmul] = infer_matmul_rule,
+        [OP_expert_linear] = infer_expert_linear_rule,
+        [OP_attention] = infer_attention,
+        [OP_state_append] = infer_state_append_rule,
+        [OP_state_write] = infer_state_write_rule,
+        [OP_state_read] = infer_state_read_rule,
+        [OP_repeat] = by_region,
+        [OP_group] = by_region,
+        [OP_yield] = by_region,
+        [OP_return] = by_region,
+};
+
 bool ir_infer(struct ir_module *m, struct diag_context *cx, struct ir_loc loc, enum ir_opcode code,
               const struct ir_type *const *operands, size_t n_operands, const void *attrs,
               const struct ir_type **results, size_t n_results)
 {
-	static infer_fn *const rules[] = {
-#define OP(name, traits, op_operands, attributes, formula) [OP_##name] = infer_##name,
-#include "ir/core/ops.def"
-	};
 	struct infer c = {m, cx, loc, ir_op_desc(code), operands, n_operands, attrs, results};
 	(void)n_results;
-	return operands_fit(&c) && rules[code](&c);
+	return operands_fit(&c) && (rules[code] != NULL ? rules[code](&c) : infer_by_axes(&c));
 }

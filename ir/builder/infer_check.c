@@ -6,6 +6,8 @@
 
 #include <inttypes.h>
 
+#include "ir/core/axes.h"
+
 bool infer_fail(const struct infer *c, enum diag_code code, const char *fmt, ...)
 {
 	va_list ap;
@@ -111,4 +113,59 @@ bool infer_result(const struct infer *c, enum ir_dtype dtype, int rank, const st
 	}
 	c->out[0] = ir_type_tensor(c->m->types, dtype, rank, dims);
 	return c->out[0] != NULL || infer_fail(c, DIAG_INTERNAL, "out of memory");
+}
+
+/* ---- by the axes of the row ---- */
+
+/* Where a named axis was met first. */
+struct axis_place {
+	bool known;
+	size_t operand;
+	int axis;
+};
+
+static bool wrong_rank(const struct infer *c, const struct ir_axes *a, size_t i)
+{
+	const struct ir_axis_list *list = &a->in[i];
+	if (list->run >= 0 && list->n == 1 && a->in[0].n == 1)
+		return infer_mismatch(c, DIAG_SHAPE, 0, i, "the shapes differ (only broadcast repeats axes)");
+	if (list->run >= 0 && a->run[list->run] < 0)
+		return infer_rank_min(c, i, list->n - 1);
+	return infer_rank(c, i, ir_axes_rank(a, list));
+}
+
+/* Operands of the same names have equal axes; `place` becomes where each name is. */
+static bool find_places(const struct infer *c, const struct ir_axes *a, struct axis_place *place)
+{
+	for (size_t i = 0; i < a->n_in; i++)
+		for (int k = 0; c->in[i] != NULL && k < c->in[i]->rank; k++) {
+			struct axis_place *p = &place[ir_axis_name(a, &a->in[i], k)];
+			if (!p->known)
+				*p = (struct axis_place){true, i, k};
+			else if (c->in[p->operand]->dims[p->axis] != c->in[i]->dims[k])
+				return a->in[i].n == 1 && a->in[i].run >= 0 && p->operand == 0 &&
+				                       a->in[0].n == 1
+				               ? wrong_rank(c, a, i)
+				               : infer_axes_equal(c, p->operand, p->axis, i, k);
+		}
+	return true;
+}
+
+bool infer_by_axes(const struct infer *c)
+{
+	struct axis_place place[IR_AXIS_NAMES] = {{0}};
+	const struct ir_dim *dims[2 * IR_RANK_MAX];
+	struct ir_axes a;
+	size_t misfit;
+	if (!ir_axes(c->desc->code, c->in, c->n_in, &a, &misfit))
+		return misfit == SIZE_MAX ? infer_fail(c, DIAG_INTERNAL, "has neither axes nor a rule")
+		                          : wrong_rank(c, &a, misfit);
+	if (!find_places(c, &a, place))
+		return false;
+	int rank = ir_axes_rank(&a, &a.out);
+	for (int i = 0; i < rank && i < (int)TFMC_COUNT(dims); i++) {
+		const struct axis_place *p = &place[ir_axis_name(&a, &a.out, i)];
+		dims[i] = c->in[p->operand]->dims[p->axis];
+	}
+	return infer_result(c, c->in[0]->dtype, rank, dims);
 }

@@ -39,14 +39,15 @@ bool infer_same_dtype(const struct infer *c, size_t a, size_t b);
 /* out[0] = tensor; reports a rank that is too large or a dim that may be negative. */
 bool infer_result(const struct infer *c, enum ir_dtype dtype, int rank, const struct ir_dim *const *dims);
 
+/* out[0] by the axes of the op's row, which all operands fit (infer_check.c). */
+bool infer_by_axes(const struct infer *c);
+
 /* infer_large.c: the ops with the longest rules. */
 bool infer_slice_rule(const struct infer *c);
 bool infer_matmul_rule(const struct infer *c);
-bool infer_linear_rule(const struct infer *c);
 bool infer_expert_linear_rule(const struct infer *c);
 bool infer_attention_rule(const struct infer *c);
 bool infer_mask_rule(const struct infer *c);
-bool infer_norm_rule(const struct infer *c);
 bool infer_concat_rule(const struct infer *c);
 bool infer_rope_rule(const struct infer *c);
 /* infer_state.c */

@@ -72,55 +72,14 @@ bool infer_matmul_rule(const struct infer *c)
 	return infer_result(c, a->dtype, r, dims);
 }
 
-/* x [..,K] w [N,K] b [N] */
-bool infer_linear_rule(const struct infer *c)
-{
-	const struct ir_type *x = c->in[0], *w = c->in[1];
-	const struct ir_dim *dims[IR_RANK_MAX];
-	if (!infer_rank_min(c, 0, 1) || !infer_rank(c, 1, 2) || !infer_axes_equal(c, 0, x->rank - 1, 1, 1))
-		return false;
-	if (present(c, 2) && (!infer_rank(c, 2, 1) || !infer_axes_equal(c, 2, 0, 1, 0)))
-		return false;
-	memcpy(dims, x->dims, sizeof(dims));
-	dims[x->rank - 1] = w->dims[0];
-	return infer_result(c, x->dtype, x->rank, dims);
-}
-
-/* x [..,K] w [E,N,K] ids [..] b [E,N] */
 bool infer_expert_linear_rule(const struct infer *c)
 {
-	enum { X, W, IDS, B };
-	const struct ir_type *x = c->in[X], *w = c->in[W];
-	const struct ir_dim *dims[IR_RANK_MAX];
-	if (!infer_rank_min(c, X, 1) || !infer_rank(c, W, 3) || !infer_axes_equal(c, X, x->rank - 1, W, 2) ||
-	    !infer_rank(c, IDS, x->rank - 1))
-		return false;
-	for (int i = 0; i + 1 < x->rank; i++)
-		if (!infer_axes_equal(c, IDS, i, X, i))
-			return false;
-	if (present(c, B) &&
-	    (!infer_rank(c, B, 2) || !infer_axes_equal(c, B, 0, W, 0) || !infer_axes_equal(c, B, 1, W, 1)))
+	const struct ir_type *w = c->in[OPERAND(expert_linear, w)];
+	if (!infer_by_axes(c))
 		return false;
 	if (ir_dim_lo(c->m->dims, w->dims[0]) < 1)
-		return infer_mismatch(c, DIAG_SHAPE, X, W, "there is no expert");
-	memcpy(dims, x->dims, sizeof(dims));
-	dims[x->rank - 1] = w->dims[1];
-	return infer_result(c, x->dtype, x->rank, dims);
-}
-
-/* Operand i, if present, is [D] with D the last axis of operand 0. */
-static bool row_parameter(const struct infer *c, size_t i)
-{
-	if (!present(c, i))
-		return true;
-	return infer_rank(c, i, 1) && infer_axes_equal(c, i, 0, 0, c->in[0]->rank - 1);
-}
-
-bool infer_norm_rule(const struct infer *c)
-{
-	if (!infer_rank_min(c, 0, 1) || !row_parameter(c, 1) || !row_parameter(c, 2))
-		return false;
-	c->out[0] = c->in[0];
+		return infer_mismatch(c, DIAG_SHAPE, OPERAND(expert_linear, x), OPERAND(expert_linear, w),
+		                      "there is no expert");
 	return true;
 }
 
@@ -134,13 +93,11 @@ bool infer_mask_rule(const struct infer *c)
 	return true;
 }
 
-/* x [B,..,S,E], table [P,D], at [B,S] */
 bool infer_rope_rule(const struct infer *c)
 {
-	enum { X, TABLE, AT };
+	enum { X = OPERAND(rope, x), TABLE = OPERAND(rope, table) };
 	int64_t width, turned, rows;
-	if (!infer_rank_min(c, X, 3) || !infer_rank(c, TABLE, 2) || !infer_rank(c, AT, 2) ||
-	    !infer_axes_equal(c, AT, 0, X, 0) || !infer_axes_equal(c, AT, 1, X, c->in[X]->rank - 2))
+	if (!infer_by_axes(c))
 		return false;
 	if (c->in[TABLE]->dtype != DT_F32 && !infer_same_dtype(c, X, TABLE))
 		return false;
@@ -152,7 +109,6 @@ bool infer_rope_rule(const struct infer *c)
 	if (turned < 2 || turned % 2 != 0 || turned > width || rows < 1)
 		return infer_mismatch(c, DIAG_SHAPE, X, TABLE,
 		                      "the rows of the table have an even width, at most that of x");
-	c->out[0] = c->in[X];
 	return true;
 }
 
@@ -174,32 +130,10 @@ static bool is_narrow_or_same(const struct infer *c, size_t i)
 	return (c->in[0]->dtype == DT_F32 && (t == DT_F16 || t == DT_BF16)) || infer_same_dtype(c, 0, i);
 }
 
-/* q [B,H,S,E], k [B,K,T,E], v [B,K,T,E], bias [B,H,S,T], len and past [B], sinks [H] */
 bool infer_attention_rule(const struct infer *c)
 {
-	enum { Q, K, V, BIAS, LEN, PAST, SINKS };
-	const struct ir_dim *dims[IR_RANK_MAX];
-	if (!infer_rank(c, Q, 4) || !infer_rank(c, K, 4) || !infer_rank(c, V, 4) ||
-	    !is_narrow_or_same(c, K) || !is_narrow_or_same(c, V) || !heads_divide(c))
-		return false;
-	if (!infer_axes_equal(c, Q, 0, K, 0) || !infer_axes_equal(c, Q, 3, K, 3))
-		return false;
-	for (int i = 0; i < 3; i++)
-		if (!infer_axes_equal(c, K, i, V, i))
-			return false;
-	if (present(c, BIAS)) {
-		if (!infer_rank(c, BIAS, 4) || !infer_axes_equal(c, BIAS, 3, K, 2))
-			return false;
-		for (int i = 0; i < 3; i++)
-			if (!infer_axes_equal(c, BIAS, i, Q, i))
-				return false;
-	}
-	if (!infer_per_batch(c, LEN, Q) || !infer_per_batch(c, PAST, Q))
-		return false;
-	if (present(c, SINKS) && (!infer_rank(c, SINKS, 1) || !infer_axes_equal(c, SINKS, 0, Q, 1) ||
-	                          !infer_same_dtype(c, Q, SINKS)))
-		return false;
-	memcpy(dims, c->in[Q]->dims, sizeof(dims));
-	dims[3] = c->in[V]->dims[3];
-	return infer_result(c, c->in[Q]->dtype, 4, dims);
+	enum { SINKS = OPERAND(attention, sinks) };
+	return infer_by_axes(c) && is_narrow_or_same(c, OPERAND(attention, k)) &&
+	       is_narrow_or_same(c, OPERAND(attention, v)) && heads_divide(c) &&
+	       (!present(c, SINKS) || infer_same_dtype(c, 0, SINKS));
 }

@@ -24,7 +24,7 @@
 #define PARAMETERS(sequence) END(PARAMETER_A sequence)
 #define NAMES(sequence)      END(NAME_A sequence)
 
-#define OP(name, traits, operands, attributes, formula)                                \
+#define OP(name, traits, operands, attributes, results, axes, formula)                 \
 	struct ir_value irb_##name(struct ir_builder *irb PARAMETERS(operands),        \
 	                           const struct attrs_##name *attrs)                   \
 	{                                                                              \

@@ -62,24 +62,33 @@ const char *ir_word(enum ir_word_list list, int word)
 #define DTYPEATTR(name)               ATTR(name, ATTR_DTYPE, 0.0, 0, WORDS_MASK)
 #define WORDATTR(name, list, def)     ATTR(name, ATTR_WORD, 0.0, list##_##def, WORDS_##list)
 #define WEIGHT(name)                  ATTR(name, ATTR_WEIGHT, 0.0, 0, WORDS_MASK)
-#define OP(op, op_traits, op_operands, op_attributes, op_formula)                                  \
-	static const struct ir_op_desc *describe_##op(void)                                        \
-	{                                                                                          \
-		typedef struct attrs_##op self;                                                    \
-		static const struct ir_operand_desc operands[] = {                                 \
-		        op_operands{NULL, CLASS_ANY, OPERAND_REQUIRED}};                           \
-		static const struct ir_attr_desc attrs[] = {                                       \
-		        op_attributes{NULL, ATTR_FLOAT, 0, 0.0, 0, WORDS_MASK}};                   \
-		static const struct ir_op_desc desc = {OP_##op, #op,          op_traits, operands, \
-		                                       attrs,   sizeof(self), op_formula};         \
-		return &desc;                                                                      \
+#define EACH                          "EACH"
+#define BY_RULE                       NULL
+#define OP(op, op_traits, op_operands, op_attributes, op_results, op_axes, op_formula) \
+	static const struct ir_op_desc *describe_##op(void)                            \
+	{                                                                              \
+		typedef struct attrs_##op self;                                        \
+		static const struct ir_operand_desc operands[] = {                     \
+		        op_operands{NULL, CLASS_ANY, OPERAND_REQUIRED}};               \
+		static const struct ir_attr_desc attrs[] = {                           \
+		        op_attributes{NULL, ATTR_FLOAT, 0, 0.0, 0, WORDS_MASK}};       \
+		static const struct ir_op_desc desc = {.code = OP_##op,                \
+		                                       .name = #op,                    \
+		                                       .traits = op_traits,            \
+		                                       .operands = operands,           \
+		                                       .attrs = attrs,                 \
+		                                       .attrs_bytes = sizeof(self),    \
+		                                       .results = op_results,          \
+		                                       .axes = op_axes,                \
+		                                       .formula = op_formula};         \
+		return &desc;                                                          \
 	}
 #include "ir/core/ops.def"
 
 typedef const struct ir_op_desc *describe_fn(void);
 
 static describe_fn *const descriptions[] = {
-#define OP(name, traits, operands, attributes, formula) [OP_##name] = describe_##name,
+#define OP(name, traits, operands, attributes, results, axes, formula) [OP_##name] = describe_##name,
 #include "ir/core/ops.def"
 };
 

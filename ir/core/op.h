@@ -10,10 +10,10 @@
 #include "ir/types/type.h"
 
 enum ir_opcode {
-#define OP(name, traits, operands, attributes, formula) OP_##name,
+#define OP(name, traits, operands, attributes, results, axes, formula) OP_##name,
 #include "ir/core/ops.def"
 };
-#define OP(name, traits, operands, attributes, formula) +1
+#define OP(name, traits, operands, attributes, results, axes, formula) +1
 enum {
 	IR_N_OPS = 0
 #include "ir/core/ops.def"
@@ -71,11 +71,25 @@ struct ir_int_list {
 #define DTYPEATTR(name)           enum ir_dtype name;
 #define WORDATTR(name, list, def) int name; /* a word of `list` */
 #define WEIGHT(name)              const struct ir_weight *name;
-#define OP(name, traits, operands, attributes, formula) \
-	struct attrs_##name {                           \
-		attributes char unused_;                \
+#define OP(name, traits, operands, attributes, results, axes, formula) \
+	struct attrs_##name {                                          \
+		attributes char unused_;                               \
 	};
 #include "ir/core/ops.def"
+
+/*
+ * The index of an operand, a constant: op->operands[OPERAND(attention, past)]. Absent optional operands are
+ * IR_NO_VALUE; every op has all of them but variadic ones, which begin at OPERAND(state_read, at).
+ */
+#define IN(name, class)  char name;
+#define OPT(name, class) char name;
+#define VAR(name, class) char name;
+#define OP(name, traits, operands, attributes, results, axes, formula) \
+	struct operands_##name {                                       \
+		operands char unused_;                                 \
+	};
+#include "ir/core/ops.def"
+#define OPERAND(op, name) offsetof(struct operands_##op, name)
 
 enum ir_operand_class { CLASS_ANY, CLASS_FLOAT, CLASS_INT, CLASS_I32, CLASS_BOOL, CLASS_NUMBER, CLASS_STATE };
 
@@ -115,6 +129,8 @@ struct ir_op_desc {
 	const struct ir_operand_desc *operands;
 	const struct ir_attr_desc *attrs;
 	size_t attrs_bytes; /* sizeof(struct attrs_<op>) */
+	size_t results;     /* how many; 0: as many as the region or the function says */
+	const char *axes;   /* ir/core/axes.h; NULL: a rule of type inference alone knows */
 	const char *formula;
 };
 

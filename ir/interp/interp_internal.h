@@ -40,7 +40,7 @@ struct interp {
 typedef enum tfmc_status interp_handler(struct interp *in, const struct ir_op *op,
                                         const struct interp_tensor *const *x, struct interp_tensor *out);
 
-#define OP(name, traits, operands, attributes, formula) interp_handler interp_eval_##name;
+#define OP(name, traits, operands, attributes, results, axes, formula) interp_handler interp_eval_##name;
 #include "ir/core/ops.def"
 
 /* Reports at the op: the values given do not allow it. Returns TFMC_INVALID. */

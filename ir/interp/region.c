@@ -11,7 +11,7 @@
 #include "ir/support/memory.h"
 
 static interp_handler *const handlers[IR_N_OPS] = {
-#define OP(name, traits, operands, attributes, formula) [OP_##name] = interp_eval_##name,
+#define OP(name, traits, operands, attributes, results, axes, formula) [OP_##name] = interp_eval_##name,
 #include "ir/core/ops.def"
 };
 

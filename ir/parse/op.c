@@ -190,9 +190,9 @@ static bool parse_plain(struct parser *p, enum ir_opcode code, const struct pars
 	void *attrs = ir_default_attrs(&p->arena, code);
 	if (attrs == NULL || !parse_operands(p, op, &operands) || !parse_attrs(p, code, attrs, false))
 		return false;
-	if (results->n != ir_result_count(code) || results->n > TFMC_COUNT(types))
+	if (results->n != ir_op_desc(code)->results || results->n > TFMC_COUNT(types))
 		return parse_fail(p, line, DIAG_TIR_SYNTAX, "%s gives %zu values, %zu are named", op->name,
-		                  ir_result_count(code), results->n);
+		                  ir_op_desc(code)->results, results->n);
 	if (!parse_type_list(p, results->n, types, at) || !parse_loc(p, &loc))
 		return false;
 	irb_set_loc(p->b, loc);
@@ -224,7 +224,7 @@ static bool parse_results(struct parser *p, struct parse_names *out)
 static bool find_op(struct parser *p, const struct tok *t, enum ir_opcode *out)
 {
 	static const char *const names[] = {
-#define OP(name, traits, operands, attributes, formula) #name,
+#define OP(name, traits, operands, attributes, results, axes, formula) #name,
 #include "ir/core/ops.def"
 	};
 	if (ir_op_find(t->text, strlen(t->text), out) && *out != OP_weight)

@@ -111,7 +111,7 @@ static void verify_plain(struct verifier *v, const struct ir_op *op)
 	const struct ir_type *got[2] = {NULL, NULL};
 	const struct ir_type **in = ARENA_ARRAY(&v->arena, const struct ir_type *, op->n_operands + 1);
 	const char *name = ir_op_desc(op->code)->name;
-	if (op->attrs == NULL || op->n_results != ir_result_count(op->code) || op->n_results > 2) {
+	if (op->attrs == NULL || op->n_results != ir_op_desc(op->code)->results || op->n_results > 2) {
 		verify_fail(v, op->loc, "%s has no attributes or %zu results", name, op->n_results);
 		return;
 	}

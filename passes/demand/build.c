@@ -6,6 +6,8 @@
  */
 #include "passes/demand/build.h"
 
+#include "ir/core/axes.h"
+
 /* ---- which row ---- */
 
 /* Row numbers may be computed behind what reads them: their ops are built here first, and merged later. */
@@ -105,12 +107,10 @@ static struct ir_value build_iota(struct demand_builder *d, const struct ir_op *
 }
 
 /* Operand `past` of an op whose mask knows positions: the row stands at past + at. */
-static void move_past(struct demand_builder *d, const struct ir_op *op, struct ir_value *operands,
-                      size_t past)
+static void move_past(struct demand_builder *d, struct ir_value *operands, size_t past)
 {
 	struct ir_value at = demand_at(d);
-	bool has = op->n_operands > past && op->operands[past].id != 0;
-	operands[past] = has ? irb_add(d->r->b, operands[past], at, NULL) : at;
+	operands[past] = operands[past].id != 0 ? irb_add(d->r->b, operands[past], at, NULL) : at;
 }
 
 /* The mask compares the place of the row with that of a key. */
@@ -131,15 +131,16 @@ static bool knows_positions(const struct ir_op *op)
 static struct ir_value build_general(struct demand_builder *d, const struct ir_op *op,
                                      struct ir_value *operands)
 {
-	size_t n = op->n_operands;
-	size_t past = op->code == OP_attention ? 5 : 2;
-	if (knows_positions(op)) {
-		move_past(d, op, operands, past);
-		n = n > past + 1 ? n : past + 1;
+	int axis = d->plan->of[op->results[0].id].axis, from[DEMAND_OPERANDS_MAX];
+	if (ir_axis_rows(d->r->f, op, axis, from) == IR_AXIS_POSITION) {
+		if (op->code == OP_mask_rows)
+			operands[OPERAND(mask_rows, len)] =
+			        irb_sub(d->r->b, operands[OPERAND(mask_rows, len)], demand_at(d), NULL);
+		else if (knows_positions(op))
+			move_past(d, operands,
+			          op->code == OP_attention ? OPERAND(attention, past) : OPERAND(mask, past));
 	}
-	if (op->code == OP_mask_rows && d->plan->of[op->results[0].id].axis == 1)
-		operands[1] = irb_sub(d->r->b, operands[1], demand_at(d), NULL);
-	return irb_op1(d->r->b, op->code, operands, n, op->attrs);
+	return irb_op1(d->r->b, op->code, operands, op->n_operands, op->attrs);
 }
 
 static struct ir_value build_op(struct demand_builder *d, const struct ir_op *op, struct ir_value *operands)

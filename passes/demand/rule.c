@@ -6,15 +6,11 @@
  */
 #include "passes/demand/demand.h"
 
+#include "ir/core/axes.h"
+
 static const struct ir_type *operand_type(const struct demand_plan *plan, const struct ir_op *op, size_t i)
 {
 	return ir_type_of(plan->f, op->operands[i]);
-}
-
-static bool first_only(int axis, bool ok, int *axes)
-{
-	axes[0] = axis;
-	return ok;
 }
 
 /* ---- views ---- */
@@ -62,15 +58,6 @@ static bool other_axis(const struct ir_op *op, int64_t changed, int axis, int *a
 
 /* ---- arithmetic ---- */
 
-static bool attention_rule(const struct ir_op *op, int axis, int *axes)
-{
-	enum { Q, KEY, VALUE, BIAS };
-	axes[Q] = axis;
-	if (op->n_operands > BIAS)
-		axes[BIAS] = axis;
-	return axis == 2;
-}
-
 static bool matmul_rule(const struct demand_plan *plan, const struct ir_op *op, int axis, int *axes)
 {
 	int rank = operand_type(plan, op, 0)->rank;
@@ -78,81 +65,41 @@ static bool matmul_rule(const struct demand_plan *plan, const struct ir_op *op, 
 	return axis == rank - 2;
 }
 
-static bool reduce_rule(const struct ir_int_list *reduced, bool keep, int axis, int *axes)
+/* All reductions have the same attributes. */
+static bool reduce_rule(const struct attrs_reduce_sum *a, int axis, int *axes)
 {
+	const struct ir_int_list *reduced = &a->axes;
 	axes[0] = axis;
 	for (size_t i = 0; i < reduced->n; i++) {
-		if (!keep && reduced->items[i] <= axes[0])
+		if (!a->keep && reduced->items[i] <= axes[0])
 			axes[0]++;
-		if (reduced->items[i] == 0 || (keep && reduced->items[i] == axis))
+		if (reduced->items[i] == 0 || (a->keep && reduced->items[i] == axis))
 			return false;
 	}
 	return true;
-}
-
-static bool rope_rule(const struct demand_plan *plan, const struct ir_op *op, int axis, int *axes)
-{
-	axes[0] = axis;
-	axes[2] = 1;
-	return axis == operand_type(plan, op, 0)->rank - 2;
-}
-
-static bool gather_rule(const struct demand_plan *plan, const struct ir_op *op, int axis, int *axes)
-{
-	axes[1] = axis;
-	return axis < operand_type(plan, op, 1)->rank;
 }
 
 static bool rule_of(const struct demand_plan *plan, const struct ir_op *op, int axis, int *axes)
 {
 	int rank = ir_type_of(plan->f, op->results[0])->rank;
 	const void *a = op->attrs;
-
-	/* Every op that is not here reads all rows. */
-	if (op->code == OP_mask_rows)
-		return first_only(axis, true, axes);
-	if (ir_op_has(op->code, TRAIT_ELEMENTWISE))
-		return other_axis(op, rank, axis, axes);
-	if (op->code == OP_mask || op->code == OP_masked_softmax)
-		return first_only(axis, axis == rank - 2, axes);
-	if (op->code == OP_topk)
-		return first_only(axis, axis < rank - 2, axes);
-	if (ir_op_has(op->code, TRAIT_ROWWISE) || op->code == OP_linear || op->code == OP_cumsum)
-		return first_only(axis, axis < rank - 1, axes);
-	if (op->code == OP_attention)
-		return attention_rule(op, axis, axes);
-	if (op->code == OP_matmul)
-		return matmul_rule(plan, op, axis, axes);
-	if (op->code == OP_rope)
-		return rope_rule(plan, op, axis, axes);
-	if (op->code == OP_reduce_sum)
-		return reduce_rule(&((const struct attrs_reduce_sum *)a)->axes,
-		                   ((const struct attrs_reduce_sum *)a)->keep, axis, axes);
-	if (op->code == OP_reduce_mean)
-		return reduce_rule(&((const struct attrs_reduce_mean *)a)->axes,
-		                   ((const struct attrs_reduce_mean *)a)->keep, axis, axes);
-	if (op->code == OP_reduce_max)
-		return reduce_rule(&((const struct attrs_reduce_max *)a)->axes,
-		                   ((const struct attrs_reduce_max *)a)->keep, axis, axes);
-	if (op->code == OP_reduce_min)
-		return reduce_rule(&((const struct attrs_reduce_min *)a)->axes,
-		                   ((const struct attrs_reduce_min *)a)->keep, axis, axes);
-	if (op->code == OP_reshape)
-		return reshape_rule(plan, op, axis, axes);
-	if (op->code == OP_broadcast)
-		return broadcast_rule(plan, op, axis, axes);
-	if (op->code == OP_transpose)
-		return transpose_rule(op, axis, axes);
-	if (op->code == OP_slice)
-		return other_axis(op, ((const struct attrs_slice *)a)->axis, axis, axes);
-	if (op->code == OP_concat)
-		return other_axis(op, ((const struct attrs_concat *)a)->axis, axis, axes);
-	if (op->code == OP_pad)
-		return other_axis(op, ((const struct attrs_pad *)a)->axis, axis, axes);
-	if (op->code == OP_gather)
-		return gather_rule(plan, op, axis, axes);
-	return op->code == OP_full ||
-	       (op->code == OP_iota && (rank == 2 || ((const struct attrs_iota *)a)->axis != axis));
+	switch ((int)op->code) {
+	case OP_matmul: return matmul_rule(plan, op, axis, axes);
+	case OP_reduce_sum:
+	case OP_reduce_mean:
+	case OP_reduce_max:
+	case OP_reduce_min: return reduce_rule(a, axis, axes);
+	case OP_reshape: return reshape_rule(plan, op, axis, axes);
+	case OP_broadcast: return broadcast_rule(plan, op, axis, axes);
+	case OP_transpose: return transpose_rule(op, axis, axes);
+	case OP_slice: return other_axis(op, ((const struct attrs_slice *)a)->axis, axis, axes);
+	case OP_concat: return other_axis(op, ((const struct attrs_concat *)a)->axis, axis, axes);
+	case OP_pad: return other_axis(op, ((const struct attrs_pad *)a)->axis, axis, axes);
+	case OP_full: return true;
+	case OP_iota: return rank == 2 || ((const struct attrs_iota *)a)->axis != axis;
+	/* Every op that has no axes in its row reads all rows. */
+	default: return ir_axis_rows(plan->f, op, axis, axes) != IR_AXIS_MIXED;
+	}
 }
 
 bool demand_rule(const struct demand_plan *plan, const struct ir_op *op, int axis, int *axes)

@@ -7,8 +7,10 @@
  */
 #include "passes/graph/take_rows.h"
 
+#include "ir/core/axes.h"
+
 #define DEPTH_MAX    64
-#define OPERANDS_MAX 8
+#define OPERANDS_MAX IR_AXES_OPERANDS_MAX
 
 struct taker {
 	struct rebuild *r;
@@ -17,32 +19,13 @@ struct taker {
 	size_t moved;
 };
 
-/* Operand i of op has the rows that the result has. */
-static bool has_rows(const struct ir_op *op, size_t i)
-{
-	if (op->code == OP_gather)
-		return i == 1;
-	return i == 0 || ir_op_has(op->code, TRAIT_ELEMENTWISE);
-}
-
-static bool is_rowwise(const struct rebuild *r, const struct ir_op *op)
-{
-	int rank = ir_type_of(r->f, op->operands[0])->rank;
-	if (op->code == OP_mask_rows)
-		return false;
-	if (op->code == OP_gather)
-		return ir_type_of(r->f, op->operands[1])->rank >= 2;
-	if (op->code == OP_linear || op->code == OP_layer_norm || op->code == OP_rms_norm ||
-	    op->code == OP_softmax || op->code == OP_log_softmax)
-		return rank >= 3;
-	return ir_op_has(op->code, TRAIT_ELEMENTWISE);
-}
-
-static bool can_move(const struct taker *t, struct ir_value v, const struct ir_op *op)
+/* from[i] is not 0 for operands that have the rows of the result. */
+static bool can_move(const struct taker *t, struct ir_value v, const struct ir_op *op, int *from)
 {
 	const struct rebuild *r = t->r;
 	return op != NULL && op->n_operands > 0 && op->n_operands <= OPERANDS_MAX && rebuild_once(r, v) &&
-	       is_rowwise(r, op) && ir_info(r->f, v)->region == ir_info(r->f, t->take->results[0])->region;
+	       ir_axis_rows(r->f, op, 1, from) == IR_AXIS_RUN &&
+	       ir_info(r->f, v)->region == ir_info(r->f, t->take->results[0])->region;
 }
 
 /* dims of v without axis 1, of the new module */
@@ -97,17 +80,18 @@ static struct ir_value rows_of(struct taker *t, struct ir_value v, int depth)
 {
 	const struct ir_op *op = ir_def(t->r->f, v);
 	struct ir_value operands[OPERANDS_MAX];
+	int from[OPERANDS_MAX];
 
 	if (is_uniform(t, op))
 		return uniform(t, v, op);
-	if (depth >= DEPTH_MAX || !can_move(t, v, op))
+	if (depth >= DEPTH_MAX || !can_move(t, v, op, from))
 		return leaf(t, v);
 	t->moved++;
 	for (size_t i = 0; i < op->n_operands; i++) {
 		operands[i] = IR_NO_VALUE;
 		if (op->operands[i].id == 0)
 			continue;
-		if (has_rows(op, i))
+		if (from[i] > 0)
 			operands[i] = rows_of(t, op->operands[i], depth + 1);
 		else if (t->building)
 			operands[i] = rebuild_get(t->r, op->operands[i]);
@@ -126,7 +110,8 @@ bool take_rows_match(struct rebuild *r, const struct ir_op *op)
 {
 	struct taker t = {.r = r, .take = op};
 	const struct ir_op *def = ir_def(r->f, op->operands[0]);
-	if (!is_uniform(&t, def) && !can_move(&t, op->operands[0], def))
+	int from[OPERANDS_MAX];
+	if (!is_uniform(&t, def) && !can_move(&t, op->operands[0], def, from))
 		return false;
 	rows_of(&t, op->operands[0], 0);
 	return true;

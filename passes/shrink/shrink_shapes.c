@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "ir/core/axes.h"
+
 #define CONTEXT_WANT 14 /* positions of a cache or table */
 #define WORDS_WANT   11
 #define LAYERS_WANT  2
@@ -47,11 +49,6 @@ static void tie_others(struct shapes *s, struct ir_value a, struct ir_value b, i
 	for (int i = 0; i < type_of(s, a)->rank; i++)
 		if (i != axis)
 			tie(s, axes_of(s, a), i, axes_of(s, b), i);
-}
-
-static bool given(const struct ir_op *op, size_t i)
-{
-	return i < op->n_operands && op->operands[i].id != 0;
 }
 
 static void want(struct shapes *s, size_var v, int64_t size)
@@ -232,6 +229,12 @@ static void see_reduce(struct shapes *s, const struct ir_op *op, const struct ir
 	}
 }
 
+static void see_reduction(struct shapes *s, const struct ir_op *op)
+{
+	const struct attrs_reduce_sum *a = op->attrs;
+	see_reduce(s, op, &a->axes, a->keep);
+}
+
 static void see_argmax(struct shapes *s, const struct ir_op *op)
 {
 	int64_t axis = ((const struct attrs_argmax *)op->attrs)->axis;
@@ -243,14 +246,10 @@ static void see_argmax(struct shapes *s, const struct ir_op *op)
 /* k elements of rows that have as many at least. */
 static void see_topk(struct shapes *s, const struct ir_op *op)
 {
-	struct axes *x = axes_of(s, op->operands[0]), *y = axes_of(s, op->results[0]);
 	int last = type_of(s, op->operands[0])->rank - 1;
-	for (int i = 0; i < last; i++)
-		tie(s, x, i, y, i);
-	size_fix(&s->sizes, y->of[last]);
-	size_fix(&s->sizes, y->of[last + 1]);
-	if (x->of[last] != 0)
-		size_relate(&s->sizes, SIZE_AT_MOST, &y->of[last + 1], 1, &x->of[last], 1);
+	size_var width = axes_of(s, op->operands[0])->of[last];
+	if (width != 0)
+		size_relate(&s->sizes, SIZE_AT_MOST, &axes_of(s, op->results[0])->of[last + 1], 1, &width, 1);
 }
 
 /* ---- tables ---- */
@@ -270,13 +269,8 @@ static const struct ir_param *ids_from(const struct shapes *s, struct ir_value v
 
 static void see_gather(struct shapes *s, const struct ir_op *op)
 {
-	const struct ir_type *table = type_of(s, op->operands[0]), *ids = type_of(s, op->operands[1]);
-	struct axes *rows = axes_of(s, op->operands[0]), *result = axes_of(s, op->results[0]);
-	const struct ir_param *p = ids_from(s, op->operands[1]);
-	for (int i = 0; i < ids->rank; i++)
-		tie(s, axes_of(s, op->operands[1]), i, result, i);
-	for (int i = 1; i < table->rank; i++)
-		tie(s, rows, i, result, ids->rank + i - 1);
+	struct axes *rows = axes_of(s, op->operands[OPERAND(gather, table)]);
+	const struct ir_param *p = ids_from(s, op->operands[OPERAND(gather, ids)]);
 	if (p == NULL || p->below <= 0) {
 		want(s, rows->of[0], CONTEXT_WANT); /* positions */
 		return;
@@ -288,13 +282,6 @@ static void see_gather(struct shapes *s, const struct ir_op *op)
 	want(s, rows->of[0], WORDS_WANT);
 	if (rows->of[0] != 0)
 		size_relate(&s->sizes, SIZE_AT_MOST, below, 1, &rows->of[0], 1);
-}
-
-static void see_take_rows(struct shapes *s, const struct ir_op *op)
-{
-	const struct ir_type *x = type_of(s, op->operands[0]);
-	for (int i = 0; i + 1 < x->rank; i++)
-		tie(s, axes_of(s, op->results[0]), i, axes_of(s, op->operands[0]), i == 0 ? 0 : i + 1);
 }
 
 static void see_weight(struct shapes *s, const struct ir_op *op)
@@ -309,21 +296,11 @@ static void see_weight(struct shapes *s, const struct ir_op *op)
 
 /* ---- rows and contractions ---- */
 
-static void see_rows(struct shapes *s, const struct ir_op *op)
-{
-	int last = type_of(s, op->operands[0])->rank - 1;
-	bool norm = op->code == OP_layer_norm || op->code == OP_rms_norm;
-	tie_all(s, op->operands[0], op->results[0]);
-	for (size_t i = 1; norm && i < op->n_operands; i++)
-		if (given(op, i))
-			tie(s, axes_of(s, op->operands[i]), 0, axes_of(s, op->operands[0]), last);
-}
-
 static void see_rope(struct shapes *s, const struct ir_op *op)
 {
-	struct axes *table = axes_of(s, op->operands[1]), *x = axes_of(s, op->operands[0]);
-	int last = type_of(s, op->operands[0])->rank - 1;
-	tie_all(s, op->operands[0], op->results[0]);
+	struct axes *table = axes_of(s, op->operands[OPERAND(rope, table)]);
+	struct axes *x = axes_of(s, op->operands[OPERAND(rope, x)]);
+	int last = type_of(s, op->operands[OPERAND(rope, x)])->rank - 1;
 	if (size_of(&s->sizes, table->of[1])->old == size_of(&s->sizes, x->of[last])->old)
 		tie(s, table, 1, x, last);
 	else
@@ -348,41 +325,11 @@ static void see_matmul(struct shapes *s, const struct ir_op *op)
 	tie(s, b, t->tb ? r - 2 : r - 1, y, r - 1);
 }
 
-static void see_linear(struct shapes *s, const struct ir_op *op)
-{
-	struct axes *x = axes_of(s, op->operands[0]), *w = axes_of(s, op->operands[1]),
-	            *y = axes_of(s, op->results[0]);
-	int last = type_of(s, op->operands[0])->rank - 1;
-	tie_others(s, op->operands[0], op->results[0], last);
-	tie(s, x, last, w, 1);
-	tie(s, y, last, w, 0);
-	if (given(op, 2))
-		tie(s, axes_of(s, op->operands[2]), 0, w, 0);
-}
-
-static void see_expert_linear(struct shapes *s, const struct ir_op *op)
-{
-	struct axes *x = axes_of(s, op->operands[0]), *w = axes_of(s, op->operands[1]),
-	            *y = axes_of(s, op->results[0]);
-	int last = type_of(s, op->operands[0])->rank - 1;
-	tie_others(s, op->operands[0], op->results[0], last);
-	tie_others(s, op->operands[2], op->results[0], last);
-	tie(s, x, last, w, 2);
-	tie(s, y, last, w, 1);
-	for (int i = 0; given(op, 3) && i < 2; i++)
-		tie(s, axes_of(s, op->operands[3]), i, w, i);
-}
-
+/* As many heads of q as those of k, or a multiple. */
 static void see_attention(struct shapes *s, const struct ir_op *op)
 {
-	struct axes *q = axes_of(s, op->operands[0]), *k = axes_of(s, op->operands[1]),
-	            *v = axes_of(s, op->operands[2]), *y = axes_of(s, op->results[0]);
-	tie(s, q, 3, k, 3);
-	tie(s, k, 1, v, 1);
-	tie(s, k, 2, v, 2);
-	for (int i = 1; i < 3; i++)
-		tie(s, q, i, y, i);
-	tie(s, v, 3, y, 3);
+	struct axes *q = axes_of(s, op->operands[OPERAND(attention, q)]);
+	struct axes *k = axes_of(s, op->operands[OPERAND(attention, k)]);
 	int64_t heads = size_of(&s->sizes, q->of[1])->old, keys = size_of(&s->sizes, k->of[1])->old;
 	if (heads == keys) {
 		tie(s, q, 1, k, 1);
@@ -390,15 +337,6 @@ static void see_attention(struct shapes *s, const struct ir_op *op)
 		size_var parts[] = {k->of[1], size_new(&s->sizes, heads / keys)};
 		size_relate(&s->sizes, SIZE_PRODUCT, parts, 2, &q->of[1], 1);
 	}
-	const struct ir_type *bias = given(op, 3) ? type_of(s, op->operands[3]) : NULL;
-	static const int q_axes[] = {0, 1, 2};
-	for (int i = 0; bias != NULL && bias->rank == 4 && i < 3; i++)
-		if (!ir_dim_equals(bias->dims[i], 1))
-			tie(s, axes_of(s, op->operands[3]), i, q, q_axes[i]);
-	if (bias != NULL && bias->rank == 4)
-		tie(s, axes_of(s, op->operands[3]), 3, k, 2);
-	if (given(op, 6))
-		tie(s, axes_of(s, op->operands[6]), 0, q, 1);
 }
 
 /* ---- state ---- */
@@ -460,13 +398,6 @@ static void see_repeat(struct shapes *s, const struct ir_op *op)
 	}
 }
 
-static void see_elementwise(struct shapes *s, const struct ir_op *op)
-{
-	size_t n = op->code == OP_mask_rows ? 1 : op->n_operands;
-	for (size_t i = 0; i < n; i++)
-		tie_all(s, op->operands[i], op->results[0]);
-}
-
 /* A number of a repeat that is more than an index keeps its range. */
 static void see_operands(struct shapes *s, const struct ir_op *op)
 {
@@ -475,20 +406,44 @@ static void see_operands(struct shapes *s, const struct ir_op *op)
 			size_fix(&s->sizes, s->counts[s->func][op->operands[i].id]);
 }
 
-static void see_other(struct shapes *s, const struct ir_op *op)
+/* ---- axes of the op's row ---- */
+
+/* Ties the axes of v to the first ones with their names; a new axis keeps its size. */
+static void tie_names(struct shapes *s, const struct ir_axes *a, const struct ir_axis_list *list,
+                      struct axes *axes, size_var *named, bool *known)
 {
-	if (ir_op_has(op->code, TRAIT_ELEMENTWISE))
-		see_elementwise(s, op);
-	else if (op->code == OP_cumsum)
-		tie_all(s, op->operands[0], op->results[0]);
-	else if (ir_op_has(op->code, TRAIT_ROWWISE))
-		see_rows(s, op);
-	else if (op->code == OP_argmax)
-		see_argmax(s, op);
-	else if (ir_op_has(op->code, TRAIT_REDUCE))
-		see_reduce(s, op, &((const struct attrs_reduce_sum *)op->attrs)->axes,
-		           ((const struct attrs_reduce_sum *)op->attrs)->keep);
+	int rank = ir_axes_rank(a, list);
+	for (int i = 0; i < rank; i++) {
+		int name = ir_axis_name(a, list, i);
+		if (name == IR_AXIS_NEW) {
+			size_fix(&s->sizes, axes->of[i]);
+		} else if (known[name]) {
+			size_merge(&s->sizes, named[name], axes->of[i]);
+		} else {
+			named[name] = axes->of[i];
+			known[name] = true;
+		}
+	}
 }
+
+static void see_axes(struct shapes *s, const struct ir_op *op)
+{
+	const struct ir_type *types[IR_AXES_OPERANDS_MAX];
+	size_var named[IR_AXIS_NAMES];
+	bool known[IR_AXIS_NAMES] = {false};
+	struct ir_axes a;
+	size_t misfit;
+	for (size_t i = 0; i < op->n_operands && i < IR_AXES_OPERANDS_MAX; i++)
+		types[i] = op->operands[i].id != 0 ? type_of(s, op->operands[i]) : NULL;
+	if (op->n_operands > IR_AXES_OPERANDS_MAX || !ir_axes(op->code, types, op->n_operands, &a, &misfit))
+		return;
+	for (size_t i = 0; i < a.n_in; i++)
+		if (types[i] != NULL)
+			tie_names(s, &a, &a.in[i], axes_of(s, op->operands[i]), named, known);
+	tie_names(s, &a, &a.out, axes_of(s, op->results[0]), named, known);
+}
+
+/* ---- all ops ---- */
 
 typedef void see_fn(struct shapes *s, const struct ir_op *op);
 
@@ -500,20 +455,33 @@ static void see_read(struct shapes *s, const struct ir_op *op)
 static void see_op(void *user, const struct ir_op *op)
 {
 	static see_fn *const special[IR_N_OPS] = {
-	        [OP_reshape] = see_reshape,     [OP_slice] = see_slice,
-	        [OP_concat] = see_concat,       [OP_pad] = see_pad,
-	        [OP_broadcast] = see_broadcast, [OP_transpose] = see_transpose,
-	        [OP_gather] = see_gather,       [OP_take_rows] = see_take_rows,
-	        [OP_weight] = see_weight,       [OP_rope] = see_rope,
-	        [OP_matmul] = see_matmul,       [OP_linear] = see_linear,
-	        [OP_attention] = see_attention, [OP_state_append] = see_append,
-	        [OP_state_write] = see_write,   [OP_state_read] = see_read,
-	        [OP_repeat] = see_repeat,       [OP_expert_linear] = see_expert_linear,
+	        [OP_reshape] = see_reshape,
+	        [OP_slice] = see_slice,
+	        [OP_concat] = see_concat,
+	        [OP_pad] = see_pad,
+	        [OP_broadcast] = see_broadcast,
+	        [OP_transpose] = see_transpose,
+	        [OP_gather] = see_gather,
+	        [OP_weight] = see_weight,
+	        [OP_rope] = see_rope,
+	        [OP_matmul] = see_matmul,
+	        [OP_attention] = see_attention,
+	        [OP_state_append] = see_append,
+	        [OP_state_write] = see_write,
+	        [OP_state_read] = see_read,
+	        [OP_repeat] = see_repeat,
 	        [OP_topk] = see_topk,
+	        [OP_reduce_sum] = see_reduction,
+	        [OP_reduce_mean] = see_reduction,
+	        [OP_reduce_max] = see_reduction,
+	        [OP_reduce_min] = see_reduction,
+	        [OP_argmax] = see_argmax,
 	};
 	struct shapes *s = user;
 	see_operands(s, op);
-	(special[op->code] != NULL ? special[op->code] : see_other)(s, op);
+	see_axes(s, op);
+	if (special[op->code] != NULL)
+		special[op->code](s, op);
 }
 
 /* ---- all ---- */

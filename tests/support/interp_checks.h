@@ -6,7 +6,7 @@
 #ifndef TFMC_TESTS_SUPPORT_INTERP_CHECKS_H
 #define TFMC_TESTS_SUPPORT_INTERP_CHECKS_H
 
-#define OP(name, traits, operands, attributes, formula) void interp_check_##name(void);
+#define OP(name, traits, operands, attributes, results, axes, formula) void interp_check_##name(void);
 #include "ir/core/ops.def"
 
 #endif

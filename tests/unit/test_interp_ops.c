@@ -10,7 +10,7 @@
 #include "tests/support/interp_checks.h"
 
 static void (*const checks[IR_N_OPS])(void) = {
-#define OP(name, traits, operands, attributes, formula) [OP_##name] = interp_check_##name,
+#define OP(name, traits, operands, attributes, results, axes, formula) [OP_##name] = interp_check_##name,
 #include "ir/core/ops.def"
 };
 

@@ -452,7 +452,7 @@ static const struct refusal lines[] = {
         {"  %p = iota {dims=[B,8] axis=1} : i32[B,8]\n"
          "  %t = full {value=1.0 dims=[4,8] dtype=f32} : f32[4,8]\n"
          "  %y = rope %x, %t, %p : f32[B,S,8]\n",
-         "axis 1 of at (8) and axis 1 of x (S) differ"},
+         "axis 1 of x (S) and axis 1 of at (8) differ"},
         {"  %p = iota {dims=[B,S] axis=1} : i32[B,S]\n"
          "  %t = full {value=1.0 dims=[4,10] dtype=f32} : f32[4,10]\n"
          "  %y = rope %x, %t, %p : f32[B,S,8]\n",
