@@ -24,11 +24,11 @@ static const struct ir_dim *attention_flops(const struct ir_module *m, const str
                                             const struct ir_op *op)
 {
 	struct ir_dims *dims = m->dims;
-	const struct ir_type *q = ir_type_of(f, op->operands[0]);
-	const struct ir_dim *rows = ir_type_count_range(dims, q, 0, q->rank - 1);
-	const struct ir_dim *keys = axis_from_end(f, op->operands[1], 2);
-	const struct ir_dim *width =
-	        ir_dim_add(dims, axis_from_end(f, op->operands[0], 1), axis_from_end(f, op->operands[2], 1));
+	struct ir_value q = op->operands[OPERAND(attention, q)], v = op->operands[OPERAND(attention, v)];
+	const struct ir_dim *rows =
+	        ir_type_count_range(dims, ir_type_of(f, q), 0, ir_type_of(f, q)->rank - 1);
+	const struct ir_dim *keys = axis_from_end(f, v, 2);
+	const struct ir_dim *width = ir_dim_add(dims, axis_from_end(f, q, 1), axis_from_end(f, v, 1));
 	return ir_dim_mul(dims, ir_dim_mul(dims, ir_dim_const(dims, 2), rows), ir_dim_mul(dims, keys, width));
 }
 

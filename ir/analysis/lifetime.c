@@ -80,9 +80,8 @@ static void unite(struct ir_lifetimes *l, struct ir_value a, struct ir_value b)
 	l->carry[find(l, a.id)] = find(l, b.id);
 }
 
-static void unite_carries(void *user, const struct ir_op *op)
+static void unite_carries(struct liver *s, const struct ir_op *op)
 {
-	struct liver *s = user;
 	if (op->code != OP_repeat)
 		return;
 	const struct ir_op *yield = op->region->ops[op->region->n_ops - 1];
@@ -189,7 +188,8 @@ bool ir_lifetimes(struct arena *a, const struct ir_func *f, struct ir_lifetimes 
 		out->first[v] = SIZE_MAX;
 		out->carry[v] = v;
 	}
-	ir_walk(f->body, unite_carries, &s);
+	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it))
+		unite_carries(&s, it.op);
 	number_region(&s, f->body);
 	if (arena_failed(a))
 		return false;

@@ -7,8 +7,6 @@
 
 #include "ir/core/view.h"
 
-enum { Q };
-
 struct question {
 	const struct ir_module *m;
 	const struct ir_func *f;
@@ -173,11 +171,12 @@ static const char *refuse_attention(const struct question *q)
 
 	for (size_t k = 0; k < r->n_ops; k++)
 		for (size_t i = 0; i < r->ops[k]->n_operands; i++)
-			if (reads(q, r->ops[k], i) && !(r->ops[k] == root && i == Q))
+			if (reads(q, r->ops[k], i) && !(r->ops[k] == root && i == OPERAND(attention, q)))
 				return "other tasks read it";
-	if (!ir_view_resolve(q->m, q->f, root->operands[Q], &from) || !ir_same(from.base, q->base) ||
-	    !ir_view_store(q->m, q->f, yield->operands[0], &to) || !ir_same(to.base, root->results[0]) ||
-	    from.rank != to.rank || from.is_state || !ir_dim_equals(from.offset, 0))
+	if (!ir_view_resolve(q->m, q->f, root->operands[OPERAND(attention, q)], &from) ||
+	    !ir_same(from.base, q->base) || !ir_view_store(q->m, q->f, yield->operands[0], &to) ||
+	    !ir_same(to.base, root->results[0]) || from.rank != to.rank || from.is_state ||
+	    !ir_dim_equals(from.offset, 0))
 		return "q is only a part of it";
 	for (int i = 0; i < from.rank; i++)
 		if (from.size[i] != to.size[i] ||

@@ -13,8 +13,8 @@ struct build_scope *build_open(struct ir_builder *b, enum ir_opcode code)
 	struct ir_region *r = ARENA_NEW(&b->m->arena, struct ir_region);
 	if (b->failed)
 		return NULL;
-	if (b->depth >= BUILD_DEPTH_MAX) {
-		build_fail(b, DIAG_LIMIT, "regions are nested deeper than %d", BUILD_DEPTH_MAX);
+	if (b->depth >= IR_DEPTH_MAX) {
+		build_fail(b, DIAG_LIMIT, "regions are nested deeper than %d", IR_DEPTH_MAX);
 		return NULL;
 	}
 	if (s == NULL || r == NULL) {

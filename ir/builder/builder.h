@@ -8,8 +8,7 @@
 #include "ir/builder/build.h"
 #include "ir/types/intern.h"
 
-#define BUILD_DEPTH_MAX 16
-#define BUILD_OPS_MAX   1000000
+#define BUILD_OPS_MAX 1000000
 /* Operands and results of one op. */
 #define BUILD_LIST_MAX 1024
 

@@ -112,27 +112,19 @@ int64_t ir_func_dim_hi(const struct ir_module *m, const struct ir_func *f, const
 	return hi;
 }
 
-struct token_dim {
-	const struct ir_func *f;
-	int sym;
-};
-
-static void find_token_dim(void *user, const struct ir_op *op)
-{
-	struct token_dim *t = user;
-	if (op->code != OP_state_append || t->sym >= 0)
-		return;
-	const struct ir_type *x = ir_type_of(t->f, op->operands[1]);
-	int batch = ir_dim_only_sym(ir_type_of(t->f, op->operands[0])->state->type->dims[0]);
-	int rows = ir_dim_only_sym(x->dims[x->rank - 2]);
-	t->sym = rows != batch ? rows : -1;
-}
-
 int ir_func_token_dim(const struct ir_func *f)
 {
-	struct token_dim t = {f, -1};
-	ir_walk(f->body, find_token_dim, &t);
-	return t.sym;
+	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it)) {
+		if (it.op->code != OP_state_append)
+			continue;
+		const struct ir_type *x = ir_type_of(f, it.op->operands[OPERAND(state_append, x)]);
+		const struct ir_type *state =
+		        ir_type_of(f, it.op->operands[OPERAND(state_append, state)])->state->type;
+		int rows = ir_dim_only_sym(x->dims[x->rank - 2]);
+		if (rows >= 0 && rows != ir_dim_only_sym(state->dims[0]))
+			return rows;
+	}
+	return -1;
 }
 
 /* ---- text and copies ---- */

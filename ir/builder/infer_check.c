@@ -157,7 +157,7 @@ bool infer_by_axes(const struct infer *c)
 	const struct ir_dim *dims[2 * IR_RANK_MAX];
 	struct ir_axes a;
 	size_t misfit;
-	if (!ir_axes(c->desc->code, c->in, c->n_in, &a, &misfit))
+	if (!ir_axes(c->desc->code, c->attrs, c->in, c->n_in, &a, &misfit))
 		return misfit == SIZE_MAX ? infer_fail(c, DIAG_INTERNAL, "has neither axes nor a rule")
 		                          : wrong_rank(c, &a, misfit);
 	if (!find_places(c, &a, place))

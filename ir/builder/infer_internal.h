@@ -44,7 +44,6 @@ bool infer_by_axes(const struct infer *c);
 
 /* infer_large.c: the ops with the longest rules. */
 bool infer_slice_rule(const struct infer *c);
-bool infer_matmul_rule(const struct infer *c);
 bool infer_expert_linear_rule(const struct infer *c);
 bool infer_attention_rule(const struct infer *c);
 bool infer_mask_rule(const struct infer *c);

@@ -52,26 +52,6 @@ bool infer_concat_rule(const struct infer *c)
 	return infer_result(c, first->dtype, first->rank, dims);
 }
 
-/* a [..,M,K] b [..,K,N], each possibly stored transposed */
-bool infer_matmul_rule(const struct infer *c)
-{
-	const struct attrs_matmul *attrs = c->attrs;
-	const struct ir_type *a = c->in[0], *b = c->in[1];
-	const struct ir_dim *dims[IR_RANK_MAX];
-	if (!infer_rank_min(c, 0, 2) || !infer_rank(c, 1, a->rank) || !infer_same_dtype(c, 0, 1))
-		return false;
-	int r = a->rank;
-	for (int i = 0; i + 2 < r; i++)
-		if (!infer_axes_equal(c, 0, i, 1, i))
-			return false;
-	if (!infer_axes_equal(c, 0, attrs->ta ? r - 2 : r - 1, 1, attrs->tb ? r - 1 : r - 2))
-		return false;
-	memcpy(dims, a->dims, sizeof(dims));
-	dims[r - 2] = a->dims[attrs->ta ? r - 1 : r - 2];
-	dims[r - 1] = b->dims[attrs->tb ? r - 2 : r - 1];
-	return infer_result(c, a->dtype, r, dims);
-}
-
 bool infer_expert_linear_rule(const struct infer *c)
 {
 	const struct ir_type *w = c->in[OPERAND(expert_linear, w)];

@@ -51,14 +51,25 @@ int ir_axes_rank(const struct ir_axes *a, const struct ir_axis_list *list)
 	return rank;
 }
 
-bool ir_axes(enum ir_opcode code, const struct ir_type *const *operands, size_t n, struct ir_axes *out,
-             size_t *misfit)
+static void swap_last(struct ir_axis_list *list)
+{
+	char name = list->name[list->n - 1];
+	list->name[list->n - 1] = list->name[list->n - 2];
+	list->name[list->n - 2] = name;
+}
+
+bool ir_axes(enum ir_opcode code, const void *attrs, const struct ir_type *const *operands, size_t n,
+             struct ir_axes *out, size_t *misfit)
 {
 	const char *row = ir_op_desc(code)->axes;
 	*misfit = SIZE_MAX;
 	if (row == NULL)
 		return false;
 	read_row(row, n, out);
+	if (code == OP_matmul && ((const struct attrs_matmul *)attrs)->ta)
+		swap_last(&out->in[OPERAND(matmul, a)]);
+	if (code == OP_matmul && ((const struct attrs_matmul *)attrs)->tb)
+		swap_last(&out->in[OPERAND(matmul, b)]);
 	out->n_in = out->n_in < n ? out->n_in : n;
 	for (size_t i = 0; i < out->n_in; i++) {
 		const struct ir_axis_list *list = &out->in[i];
@@ -117,7 +128,8 @@ enum ir_axis_kind ir_axis_rows(const struct ir_func *f, const struct ir_op *op, 
 		return IR_AXIS_MIXED;
 	for (size_t i = 0; i < op->n_operands; i++)
 		types[i] = op->operands[i].id != 0 ? ir_type_of(f, op->operands[i]) : NULL;
-	if (!ir_axes(op->code, types, op->n_operands, &a, &misfit) || axis >= ir_axes_rank(&a, &a.out))
+	if (!ir_axes(op->code, op->attrs, types, op->n_operands, &a, &misfit) ||
+	    axis >= ir_axes_rank(&a, &a.out))
 		return IR_AXIS_MIXED;
 	int name = ir_axis_name(&a, &a.out, axis), first = ir_axis_name(&a, &a.out, 0);
 	int entry = entry_of(&a, &a.out, axis, &at);

@@ -31,11 +31,11 @@ struct ir_axes {
 };
 
 /*
- * The axes of an op with such operands (NULL: absent), whose ranks fit. False: its row says BY_RULE, or the rank of
+ * The axes of an op with such operands (NULL: absent), whose ranks fit; transposed operands as they are stored. False: its row says BY_RULE, or the rank of
  * the operand *misfit is another one (SIZE_MAX: the row says BY_RULE).
  */
-bool ir_axes(enum ir_opcode code, const struct ir_type *const *operands, size_t n, struct ir_axes *out,
-             size_t *misfit);
+bool ir_axes(enum ir_opcode code, const void *attrs, const struct ir_type *const *operands, size_t n,
+             struct ir_axes *out, size_t *misfit);
 /* Rank of the list, and the number of its axis `axis`, below IR_AXIS_NAMES; or IR_AXIS_NEW. */
 int ir_axes_rank(const struct ir_axes *a, const struct ir_axis_list *list);
 int ir_axis_name(const struct ir_axes *a, const struct ir_axis_list *list, int axis);

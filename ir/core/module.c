@@ -245,20 +245,42 @@ const struct ir_type *ir_import_type(struct ir_module *m, const struct ir_type *
 
 /* ---- walks ---- */
 
-void ir_walk(const struct ir_region *r, ir_visit *visit, void *user)
+/* To the first op at or after the place on top of the stack. */
+static void settle(struct ir_iter *it)
 {
-	for (size_t i = 0; i < r->n_ops; i++) {
-		visit(user, r->ops[i]);
-		if (r->ops[i]->region != NULL)
-			ir_walk(r->ops[i]->region, visit, user);
-	}
+	while (it->depth > 0 && it->stack[it->depth].at == it->stack[it->depth].region->n_ops)
+		it->stack[--it->depth].at++;
+	const struct ir_region *r = it->stack[it->depth].region;
+	size_t at = it->stack[it->depth].at;
+	it->op = at < r->n_ops ? r->ops[at] : NULL;
 }
 
-static void count_op(void *user, const struct ir_op *op)
+struct ir_iter ir_ops(const struct ir_region *r)
 {
-	uint32_t *uses = user;
-	for (size_t i = 0; i < op->n_operands; i++)
-		uses[op->operands[i].id]++;
+	struct ir_iter it;
+	it.depth = 0;
+	it.stack[0].region = r;
+	it.stack[0].at = 0;
+	settle(&it);
+	return it;
+}
+
+void ir_next(struct ir_iter *it)
+{
+	if (it->op->region != NULL && it->depth < IR_DEPTH_MAX) {
+		it->depth++;
+		it->stack[it->depth].region = it->op->region;
+		it->stack[it->depth].at = 0;
+	} else {
+		it->stack[it->depth].at++;
+	}
+	settle(it);
+}
+
+void ir_walk(const struct ir_region *r, ir_visit *visit, void *user)
+{
+	for (struct ir_iter it = ir_ops(r); it.op != NULL; ir_next(&it))
+		visit(user, it.op);
 }
 
 uint32_t *ir_count_uses(struct arena *a, const struct ir_func *f)
@@ -266,7 +288,9 @@ uint32_t *ir_count_uses(struct arena *a, const struct ir_func *f)
 	uint32_t *uses = ARENA_ARRAY(a, uint32_t, f->n_values);
 	if (uses == NULL)
 		return NULL;
-	ir_walk(f->body, count_op, uses);
+	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it))
+		for (size_t i = 0; i < it.op->n_operands; i++)
+			uses[it.op->operands[i].id]++;
 	uses[0] = 0;
 	return uses;
 }

@@ -28,6 +28,9 @@ struct ir_value {
 };
 #define IR_NO_VALUE ((struct ir_value){0})
 
+/* Regions within regions. */
+#define IR_DEPTH_MAX 16
+
 /* Where an op comes from: a place in a source text and the path of the step ("encoder.layers.self"). */
 struct ir_loc {
 	struct loc at;
@@ -236,7 +239,21 @@ static inline bool ir_same(struct ir_value a, struct ir_value b)
 	return a.id == b.id;
 }
 
-/* Calls visit for every op, outer before inner, in order. */
+/*
+ * Every op of a region, outer before inner, in order:
+ * for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it)) .. it.op ..
+ */
+struct ir_iter {
+	const struct ir_op *op; /* NULL: there is none left */
+	struct {
+		const struct ir_region *region;
+		size_t at;
+	} stack[IR_DEPTH_MAX + 1]; /* from the region on */
+	int depth;
+};
+struct ir_iter ir_ops(const struct ir_region *r);
+void ir_next(struct ir_iter *it);
+/* The same with a call for every op. */
 typedef void ir_visit(void *user, const struct ir_op *op);
 void ir_walk(const struct ir_region *r, ir_visit *visit, void *user);
 /* uses[v.id]: number of operands (in all regions) that name v; array of f->n_values in `a`. */

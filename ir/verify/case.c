@@ -94,39 +94,35 @@ static void check_condition(struct verifier *v, const struct ir_func *base, size
 
 /* ---- the function ---- */
 
-struct search {
-	struct verifier *v;
-	int sym;
-	bool found;
-};
-
-static void find_in_op(void *user, const struct ir_op *op)
+static bool attrs_have(const struct ir_op *op, int sym)
 {
-	struct search *s = user;
+	bool found = false;
 	const struct ir_attr_desc *d = op->attrs != NULL ? ir_op_desc(op->code)->attrs : NULL;
 	for (; d != NULL && d->name != NULL; d++) {
 		const void *at = (const char *)op->attrs + d->offset;
 		const struct ir_dim_list *list = at;
 		if (d->kind == ATTR_DIM)
-			s->found = s->found || ir_dim_has(*(const struct ir_dim *const *)at, s->sym);
+			found = found || ir_dim_has(*(const struct ir_dim *const *)at, sym);
 		for (size_t i = 0; d->kind == ATTR_DIMS && i < list->n; i++)
-			s->found = s->found || ir_dim_has(list->items[i], s->sym);
+			found = found || ir_dim_has(list->items[i], sym);
 	}
+	return found;
 }
 
 static void check_is_bound(struct verifier *v, int sym)
 {
 	const struct ir_func *f = v->f;
-	struct search s = {v, sym, f->arena != NULL && ir_dim_has(f->arena, sym)};
+	bool found = f->arena != NULL && ir_dim_has(f->arena, sym);
 	for (size_t i = 1; i < f->n_values; i++)
-		s.found = s.found || type_has(f->values[i].type, sym);
+		found = found || type_has(f->values[i].type, sym);
 	for (size_t i = 0; i < f->n_params; i++) {
 		const struct ir_param *p = &f->params[i];
-		s.found = s.found || (p->default_value != NULL && ir_dim_has(p->default_value, sym)) ||
-		          (p->max != NULL && ir_dim_has(p->max, sym));
+		found = found || (p->default_value != NULL && ir_dim_has(p->default_value, sym)) ||
+		        (p->max != NULL && ir_dim_has(p->max, sym));
 	}
-	ir_walk(f->body, find_in_op, &s);
-	if (s.found)
+	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it))
+		found = found || attrs_have(it.op, sym);
+	if (found)
 		verify_fail(v, f->loc, "%s is bound by this case, but occurs in it", sym_name(v, sym));
 }
 

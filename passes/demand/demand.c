@@ -84,10 +84,10 @@ static void want_rows(struct demand_plan *plan, struct ir_value v, int axis)
 		d->axis = axis;
 }
 
-static void want_operands(void *user, const struct ir_op *op)
+static void want_operands(struct demand_plan *plan, const struct ir_op *op)
 {
 	for (size_t i = 0; i < op->n_operands; i++)
-		want_all(user, op->operands[i]);
+		want_all(plan, op->operands[i]);
 }
 
 static void take(struct demand_plan *plan, const struct ir_op *op, const int *axes)
@@ -128,8 +128,10 @@ static void see_plain(struct demand_plan *plan, const struct ir_op *op)
 	if (d != NULL && d->axis > 0)
 		d->all = true;
 	want_operands(plan, op);
-	if (op->region != NULL)
-		ir_walk(op->region, want_operands, plan);
+	if (op->region == NULL)
+		return;
+	for (struct ir_iter it = ir_ops(op->region); it.op != NULL; ir_next(&it))
+		want_operands(plan, it.op);
 }
 
 /* ---- repeat ---- */
@@ -218,14 +220,12 @@ static void see_region(struct demand_plan *plan, const struct ir_region *region)
 
 struct siblings {
 	struct demand_plan *plan;
-	const struct ir_op *of; /* the linear whose siblings are looked for; NULL: visits all linears */
-	bool *elementwise;      /* [f->n_values] read by an elementwise op: stays a linear of its own */
-	bool found, changed;
+	bool *elementwise; /* [f->n_values] read by an elementwise op: stays a linear of its own */
+	bool changed;
 };
 
-static void mark_elementwise(void *user, const struct ir_op *op)
+static void mark_elementwise(struct siblings *s, const struct ir_op *op)
 {
-	struct siblings *s = user;
 	for (size_t i = 0; ir_op_has(op->code, TRAIT_ELEMENTWISE) && i < op->n_operands; i++)
 		s->elementwise[op->operands[i].id] = true;
 }
@@ -236,26 +236,22 @@ static bool may_merge(const struct siblings *s, const struct ir_op *op)
 	return w != NULL && w->code == OP_weight && !s->elementwise[op->results[0].id];
 }
 
-static void find_sibling(void *user, const struct ir_op *op)
+/* Another linear of the same input, all of whose rows are read. */
+static bool has_sibling(const struct siblings *s, const struct ir_op *op)
 {
-	struct siblings *s = user;
-	const struct ir_func *f = s->plan->f;
-	s->found = s->found ||
-	           (op != s->of && may_merge(s, op) && ir_same(op->operands[0], s->of->operands[0]) &&
-	            ir_info(f, op->results[0])->region == ir_info(f, s->of->results[0])->region &&
-	            demand_of(s->plan, op->results[0])->all);
+	const struct ir_region *here = ir_info(s->plan->f, op->results[0])->region;
+	for (size_t i = 0; i < here->n_ops; i++) {
+		const struct ir_op *other = here->ops[i];
+		if (other != op && may_merge(s, other) && ir_same(other->operands[0], op->operands[0]) &&
+		    demand_of(s->plan, other->results[0])->all)
+			return true;
+	}
+	return false;
 }
 
-static void keep_with_siblings(void *user, const struct ir_op *op)
+static void keep_with_siblings(struct siblings *s, const struct ir_op *op)
 {
-	struct siblings *s = user;
-	if (!may_merge(s, op) || !demand_of(s->plan, op->results[0])->taken)
-		return;
-	struct siblings inner = *s;
-	inner.of = op;
-	inner.found = false;
-	ir_walk(ir_info(s->plan->f, op->results[0])->region, find_sibling, &inner);
-	if (!inner.found)
+	if (!may_merge(s, op) || !demand_of(s->plan, op->results[0])->taken || !has_sibling(s, op))
 		return;
 	demand_of(s->plan, op->results[0])->kept = true;
 	s->plan->kept++;
@@ -286,12 +282,14 @@ static void find_for_key(struct demand_plan *plan)
 	plan->kept = plan->products = 0;
 	if (plan->of == NULL || plan->peel == NULL || s.elementwise == NULL)
 		return;
-	ir_walk(plan->f->body, mark_elementwise, &s);
+	for (struct ir_iter it = ir_ops(plan->f->body); it.op != NULL; ir_next(&it))
+		mark_elementwise(&s, it.op);
 	for (int i = 0; i < ROUNDS_MAX && s.changed; i++) {
 		forget(plan);
 		see_region(plan, plan->f->body);
 		s.changed = false;
-		ir_walk(plan->f->body, keep_with_siblings, &s);
+		for (struct ir_iter it = ir_ops(plan->f->body); it.op != NULL; ir_next(&it))
+			keep_with_siblings(&s, it.op);
 	}
 	if (s.changed)
 		plan->products = 0;
@@ -303,15 +301,13 @@ struct key_list {
 	struct demand_key items[KEYS_MAX];
 	const struct ir_op *ops[KEYS_MAX];
 	size_t n;
-	const struct ir_func *f;
 };
 
-static void add_key(void *user, const struct ir_op *op)
+static void add_key(struct key_list *list, const struct ir_func *f, const struct ir_op *op)
 {
-	struct key_list *list = user;
-	if (!picks_rows(list->f, op) || ir_info(list->f, op->results[0])->region != list->f->body)
+	if (!picks_rows(f, op))
 		return;
-	const struct demand_key key = key_of(list->f, op);
+	const struct demand_key key = key_of(f, op);
 	for (size_t i = 0; i < list->n; i++)
 		if (same_key(&list->items[i], &key))
 			return;
@@ -324,10 +320,11 @@ static void add_key(void *user, const struct ir_op *op)
 bool demand_find(struct demand_plan *plan)
 {
 	struct demand_plan best = *plan;
-	struct key_list list = {.f = plan->f};
+	struct key_list list = {.n = 0};
 
 	best.products = 0;
-	ir_walk(plan->f->body, add_key, &list);
+	for (size_t i = 0; i < plan->f->body->n_ops; i++)
+		add_key(&list, plan->f, plan->f->body->ops[i]);
 	for (size_t i = 0; i < list.n; i++) {
 		struct demand_plan now = *plan;
 		int left = CHAIN_MAX;

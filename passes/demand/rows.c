@@ -34,10 +34,10 @@ static struct demand_plan *plan_for(struct demand_plan *plan, bool *active, cons
 	return *active ? plan : NULL;
 }
 
-static void need_operands(void *user, const struct ir_op *op)
+static void need_operands(struct rebuild *r, const struct ir_op *op)
 {
 	for (size_t i = 0; i < op->n_operands; i++)
-		rebuild_need(user, op->operands[i]);
+		rebuild_need(r, op->operands[i]);
 }
 
 static bool match_repeat(struct rebuild *r, const struct ir_op *op)
@@ -50,7 +50,8 @@ static bool match_repeat(struct rebuild *r, const struct ir_op *op)
 	if (r->number == 0)
 		return false;
 	need_operands(r, op);
-	ir_walk(op->region, need_operands, r);
+	for (struct ir_iter it = ir_ops(op->region); it.op != NULL; ir_next(&it))
+		need_operands(r, it.op);
 	return true;
 }
 

@@ -58,13 +58,6 @@ static bool other_axis(const struct ir_op *op, int64_t changed, int axis, int *a
 
 /* ---- arithmetic ---- */
 
-static bool matmul_rule(const struct demand_plan *plan, const struct ir_op *op, int axis, int *axes)
-{
-	int rank = operand_type(plan, op, 0)->rank;
-	axes[0] = ((const struct attrs_matmul *)op->attrs)->ta ? rank - 1 : rank - 2;
-	return axis == rank - 2;
-}
-
 /* All reductions have the same attributes. */
 static bool reduce_rule(const struct attrs_reduce_sum *a, int axis, int *axes)
 {
@@ -84,7 +77,6 @@ static bool rule_of(const struct demand_plan *plan, const struct ir_op *op, int 
 	int rank = ir_type_of(plan->f, op->results[0])->rank;
 	const void *a = op->attrs;
 	switch ((int)op->code) {
-	case OP_matmul: return matmul_rule(plan, op, axis, axes);
 	case OP_reduce_sum:
 	case OP_reduce_mean:
 	case OP_reduce_max:

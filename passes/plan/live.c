@@ -153,9 +153,8 @@ static bool from_group(const struct liver *s, struct ir_value v, const struct ir
 	       ir_info(s->f, v)->region == region;
 }
 
-static void check_carries(void *user, const struct ir_op *op)
+static void check_carries(struct edges *e, const struct ir_op *op)
 {
-	struct edges *e = user;
 	if (op->code != OP_repeat)
 		return;
 	const struct ir_region *body = op->region;
@@ -179,7 +178,8 @@ static enum tfmc_status check_edges(struct liver *s)
 	struct edges e = {.s = s, .uses = ir_count_uses(s->p->arena, s->f)};
 	if (e.uses == NULL)
 		return TFMC_NO_MEMORY;
-	ir_walk(s->f->body, check_carries, &e);
+	for (struct ir_iter it = ir_ops(s->f->body); it.op != NULL; ir_next(&it))
+		check_carries(&e, it.op);
 	for (size_t i = 0; i < ret->n_operands; i++) {
 		struct ir_value v = ret->operands[i];
 		if (is_tensor(s, v) && (!from_group(s, v, s->f->body) || e.uses[v.id] != 1))

@@ -13,8 +13,6 @@
 
 #define WRITE_LIST_MAX 1024
 
-enum { SINKS = 6 }; /* operand of an attention */
-
 struct writing {
 	const struct probe_request *q;
 	const struct ir_func *f;
@@ -31,9 +29,8 @@ struct writing {
 
 /* ---- values beside the function ---- */
 
-static void note_readers(void *user, const struct ir_op *op)
+static void note_readers(struct writing *w, const struct ir_op *op)
 {
-	struct writing *w = user;
 	for (size_t i = 0; i < op->n_operands; i++) {
 		if (op->code == OP_add)
 			w->is_summed[op->operands[i].id] = true;
@@ -162,8 +159,9 @@ static struct ir_value weights_beside(struct writing *w, const struct ir_op *op,
 	p = irb_scale_by(b, p, m->scale);
 	if (m->softcap > 0)
 		p = irb_softcap(b, p, &(struct attrs_softcap){.c = m->softcap});
-	p = irb_mask(b, p, w->map[op->operands[4].id], w->map[op->operands[5].id], &mask);
-	struct ir_value sinks = irb_reshape_to(b, look(w, op->operands[SINKS]), 4, heads);
+	p = irb_mask(b, p, w->map[op->operands[OPERAND(attention, len)].id],
+	             w->map[op->operands[OPERAND(attention, past)].id], &mask);
+	struct ir_value sinks = irb_reshape_to(b, look(w, op->operands[OPERAND(attention, sinks)]), 4, heads);
 	const struct ir_value both[] = {p, irb_broadcast_to(b, sinks, 4, column)};
 	p = irb_op1(b, OP_concat, both, 2, &(struct attrs_concat){.axis = 3});
 	return irb_slice_of(b, irb_softmax(b, p, NULL), 3, ir_dim_const(irb_module(b)->dims, 0), t->dims[3]);
@@ -173,8 +171,9 @@ static struct ir_value weights_beside(struct writing *w, const struct ir_op *op,
 static struct ir_value weights_of(struct writing *w, const struct ir_op *op)
 {
 	const struct attrs_attention *a = op->attrs;
-	struct ir_value q = look(w, op->operands[0]), k = look(w, op->operands[1]);
-	struct ir_value bias = look(w, op->operands[3]);
+	struct ir_value q = look(w, op->operands[OPERAND(attention, q)]);
+	struct ir_value k = look(w, op->operands[OPERAND(attention, k)]);
+	struct ir_value bias = look(w, op->operands[OPERAND(attention, bias)]);
 	if (irb_type(w->b, k)->dtype != irb_type(w->b, q)->dtype)
 		k = irb_cast(w->b, k, &(struct attrs_cast){.dtype = irb_type(w->b, q)->dtype});
 	k = spread_heads(w, k, irb_type(w->b, q));
@@ -185,9 +184,10 @@ static struct ir_value weights_of(struct writing *w, const struct ir_op *op)
 		p = irb_add(w->b, irb_scale_by(w->b, p, a->scale), bias, NULL);
 		m.scale = 1.0;
 	}
-	if (op->operands[SINKS].id)
+	if (op->operands[OPERAND(attention, sinks)].id)
 		return weights_beside(w, op, p, &m);
-	return irb_masked_softmax(w->b, p, w->map[op->operands[4].id], w->map[op->operands[5].id], &m);
+	return irb_masked_softmax(w->b, p, w->map[op->operands[OPERAND(attention, len)].id],
+	                          w->map[op->operands[OPERAND(attention, past)].id], &m);
 }
 
 /* ---- rounds ---- */
@@ -386,7 +386,8 @@ enum tfmc_status probe_write(const struct probe_request *q, const struct ir_func
 	if (arena_failed(a) || !w.uses || !w.b)
 		return TFMC_NO_MEMORY;
 	irb_set_literal(w.b, true);
-	ir_walk(f->body, note_readers, &w);
+	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it))
+		note_readers(&w, it.op);
 	irb_clone_params(w.b, f, w.map);
 	write_region(&w, f->body);
 	return w.too_long ? TFMC_INVALID : finish(&w);

@@ -35,16 +35,11 @@ static bool try_edit(struct reducer *r, struct reduce_edit edit)
 	return true;
 }
 
-static void count_op(void *user, const struct ir_op *op)
-{
-	(void)op;
-	++*(size_t *)user;
-}
-
 static size_t count_ops(const struct ir_func *f)
 {
 	size_t n = 0;
-	ir_walk(f->body, count_op, &n);
+	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it))
+		n++;
 	return n;
 }
 

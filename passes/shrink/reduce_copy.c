@@ -34,23 +34,12 @@ static bool edits(const struct copier *c, enum reduce_kind kind)
 
 /* ---- the op of the edit ---- */
 
-struct search {
-	size_t at;
-	const struct ir_op *found;
-};
-
-static void count_op(void *user, const struct ir_op *op)
-{
-	struct search *s = user;
-	if (s->at-- == 0)
-		s->found = op;
-}
-
 static const struct ir_op *find_op(const struct ir_func *f, size_t at)
 {
-	struct search s = {at, NULL};
-	ir_walk(f->body, count_op, &s);
-	return s.found;
+	struct ir_iter it = ir_ops(f->body);
+	for (; it.op != NULL && at > 0; ir_next(&it))
+		at--;
+	return it.op;
 }
 
 /* ---- backward ---- */

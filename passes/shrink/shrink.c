@@ -192,21 +192,15 @@ static bool copy_func(struct copier *c, size_t at)
 
 /* ---- modules ---- */
 
-static void see_size(void *user, const struct ir_op *op)
-{
-	const char **why = user;
-	if (op->code == OP_group)
-		*why = "it has kernels already";
-	else if (op->n_operands > LIST_MAX || op->n_results > LIST_MAX)
-		*why = "an op has too many operands";
-}
-
 static const char *refusal(const struct ir_module *m)
 {
-	const char *why = m->stage != STAGE_GRAPH ? "it has kernels already" : NULL;
-	for (size_t i = 0; i < m->funcs.n && why == NULL; i++)
-		ir_walk(m->funcs.items[i]->body, see_size, &why);
-	return why;
+	if (m->stage != STAGE_GRAPH)
+		return "it has kernels already";
+	for (size_t i = 0; i < m->funcs.n; i++)
+		for (struct ir_iter it = ir_ops(m->funcs.items[i]->body); it.op != NULL; ir_next(&it))
+			if (it.op->n_operands > LIST_MAX || it.op->n_results > LIST_MAX)
+				return "an op has too many operands";
+	return NULL;
 }
 
 static bool declare(const struct ir_module *m, struct ir_module *out)

@@ -67,10 +67,10 @@ static void tie_index(struct shapes *s, struct ir_value index, size_var axis)
 
 static bool is_index_operand(const struct ir_op *op, size_t i)
 {
-	size_t first = op->code == OP_weight         ? 0
-	               : op->code == OP_state_append ? 3
-	               : op->code == OP_state_write  ? 2
-	               : op->code == OP_state_read   ? 1
+	size_t first = op->code == OP_weight         ? OPERAND(weight, index)
+	               : op->code == OP_state_append ? OPERAND(state_append, at)
+	               : op->code == OP_state_write  ? OPERAND(state_write, at)
+	               : op->code == OP_state_read   ? OPERAND(state_read, at)
 	                                             : SIZE_MAX;
 	return i >= first;
 }
@@ -310,21 +310,6 @@ static void see_rope(struct shapes *s, const struct ir_op *op)
 	size_of(&s->sizes, x->of[last])->even = true;
 }
 
-static void see_matmul(struct shapes *s, const struct ir_op *op)
-{
-	const struct attrs_matmul *t = op->attrs;
-	struct axes *a = axes_of(s, op->operands[0]), *b = axes_of(s, op->operands[1]),
-	            *y = axes_of(s, op->results[0]);
-	int r = type_of(s, op->results[0])->rank;
-	for (int i = 0; i + 2 < r; i++) {
-		tie(s, a, i, b, i);
-		tie(s, a, i, y, i);
-	}
-	tie(s, a, t->ta ? r - 2 : r - 1, b, t->tb ? r - 1 : r - 2);
-	tie(s, a, t->ta ? r - 1 : r - 2, y, r - 2);
-	tie(s, b, t->tb ? r - 2 : r - 1, y, r - 1);
-}
-
 /* As many heads of q as those of k, or a multiple. */
 static void see_attention(struct shapes *s, const struct ir_op *op)
 {
@@ -358,21 +343,23 @@ static void tie_slice(struct shapes *s, const struct ir_op *op, size_t first_at,
 static void see_append(struct shapes *s, const struct ir_op *op)
 {
 	int t = type_of(s, op->results[0])->rank - 2;
-	tie_slice(s, op, 3, op->results[0], -1);
-	tie_slice(s, op, 3, op->operands[1], t);
+	tie_slice(s, op, OPERAND(state_append, at), op->results[0], -1);
+	tie_slice(s, op, OPERAND(state_append, at), op->operands[OPERAND(state_append, x)], t);
 	want(s, axes_of(s, op->results[0])->of[t], CONTEXT_WANT);
 }
 
 /* Each axis of x is at most that of the slice. */
 static void see_write(struct shapes *s, const struct ir_op *op)
 {
-	const struct ir_type *x = type_of(s, op->operands[1]);
+	const size_t at = OPERAND(state_write, at);
+	struct ir_value given = op->operands[OPERAND(state_write, x)];
+	const struct ir_type *x = type_of(s, given);
 	struct axes *state = (struct axes *)(uintptr_t)shapes_of_state(s, type_of(s, op->operands[0])->state);
-	int n = (int)op->n_operands - 2;
+	int n = (int)(op->n_operands - at);
 	for (int i = 0; i < n; i++)
-		tie_index(s, op->operands[2 + i], state->of[1 + i]);
+		tie_index(s, op->operands[at + (size_t)i], state->of[1 + i]);
 	for (int i = 1; i < x->rank; i++) {
-		size_var v = axes_of(s, op->operands[1])->of[i], w = state->of[i + n];
+		size_var v = axes_of(s, given)->of[i], w = state->of[i + n];
 		if (v == 0 && w != 0)
 			hold(s, w, ir_import_dim(s->out, x->dims[i]));
 		else if (v != 0 && size_of(&s->sizes, v)->old == size_of(&s->sizes, w)->old)
@@ -435,7 +422,8 @@ static void see_axes(struct shapes *s, const struct ir_op *op)
 	size_t misfit;
 	for (size_t i = 0; i < op->n_operands && i < IR_AXES_OPERANDS_MAX; i++)
 		types[i] = op->operands[i].id != 0 ? type_of(s, op->operands[i]) : NULL;
-	if (op->n_operands > IR_AXES_OPERANDS_MAX || !ir_axes(op->code, types, op->n_operands, &a, &misfit))
+	if (op->n_operands > IR_AXES_OPERANDS_MAX ||
+	    !ir_axes(op->code, op->attrs, types, op->n_operands, &a, &misfit))
 		return;
 	for (size_t i = 0; i < a.n_in; i++)
 		if (types[i] != NULL)
@@ -449,10 +437,10 @@ typedef void see_fn(struct shapes *s, const struct ir_op *op);
 
 static void see_read(struct shapes *s, const struct ir_op *op)
 {
-	tie_slice(s, op, 1, op->results[0], -1);
+	tie_slice(s, op, OPERAND(state_read, at), op->results[0], -1);
 }
 
-static void see_op(void *user, const struct ir_op *op)
+static void see_op(struct shapes *s, const struct ir_op *op)
 {
 	static see_fn *const special[IR_N_OPS] = {
 	        [OP_reshape] = see_reshape,
@@ -464,7 +452,6 @@ static void see_op(void *user, const struct ir_op *op)
 	        [OP_gather] = see_gather,
 	        [OP_weight] = see_weight,
 	        [OP_rope] = see_rope,
-	        [OP_matmul] = see_matmul,
 	        [OP_attention] = see_attention,
 	        [OP_state_append] = see_append,
 	        [OP_state_write] = see_write,
@@ -477,7 +464,6 @@ static void see_op(void *user, const struct ir_op *op)
 	        [OP_reduce_min] = see_reduction,
 	        [OP_argmax] = see_argmax,
 	};
-	struct shapes *s = user;
 	see_operands(s, op);
 	see_axes(s, op);
 	if (special[op->code] != NULL)
@@ -528,7 +514,8 @@ static bool make_function(struct shapes *s, size_t at)
 		make_axes(s, f->values[v].type, &s->values[at][v]);
 	s->f = f;
 	s->func = at;
-	ir_walk(f->body, see_op, s);
+	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it))
+		see_op(s, it.op);
 	return true;
 }
 

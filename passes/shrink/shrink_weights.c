@@ -51,19 +51,16 @@ static enum tfmc_status read_tensor(void *user, struct diag_context *cx, const c
 static enum role role_at(const struct ir_op *op, size_t operand)
 {
 	if (op->code == OP_layer_norm || op->code == OP_rms_norm)
-		return operand == 1 ? ROLE_GAMMA : ROLE_OFFSET;
-	if (op->code == OP_linear)
-		return operand == 1 ? ROLE_MATRIX : ROLE_OFFSET;
-	if (op->code == OP_expert_linear)
-		return operand == 1 ? ROLE_MATRIX : ROLE_OFFSET;
+		return operand == OPERAND(layer_norm, gamma) ? ROLE_GAMMA : ROLE_OFFSET;
+	if (op->code == OP_linear || op->code == OP_expert_linear)
+		return operand == OPERAND(linear, w) ? ROLE_MATRIX : ROLE_OFFSET;
 	if (op->code == OP_gather)
 		return ROLE_TABLE;
 	return ROLE_OTHER;
 }
 
-static void see_role(void *user, const struct ir_op *op)
+static void see_role(struct maker *k, const struct ir_op *op)
 {
-	struct maker *k = user;
 	for (size_t i = 0; i < op->n_operands; i++) {
 		const struct ir_op *def = op->operands[i].id != 0 ? ir_def(k->f, op->operands[i]) : NULL;
 		if (def == NULL || def->code != OP_weight)
@@ -189,7 +186,8 @@ bool shrink_weights(struct shapes *s, struct arena *arena, struct weight_source 
 	strmap_init(&k.store->by_name, arena);
 	for (size_t i = 0; i < s->m->funcs.n; i++) {
 		k.f = s->m->funcs.items[i];
-		ir_walk(k.f->body, see_role, &k);
+		for (struct ir_iter it = ir_ops(k.f->body); it.op != NULL; ir_next(&it))
+			see_role(&k, it.op);
 	}
 	for (size_t i = 0; i < s->m->weights.n; i++)
 		if (!make_weight(&k, i))

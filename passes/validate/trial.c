@@ -75,21 +75,17 @@ static bool choose_dims(struct trial *t, const struct ir_module *m, const struct
 
 /* ---- inputs ---- */
 
-/* What the direct readers of a parameter want of it. */
-struct uses {
-	struct ir_value value;
-	bool positive;
-};
-
-static void see_use(void *user, const struct ir_op *op)
+bool trial_is_positive(const struct ir_func *f, struct ir_value v)
 {
-	struct uses *u = user;
-	for (size_t i = 0; i < op->n_operands; i++) {
+	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it)) {
+		const struct ir_op *op = it.op;
 		bool base = op->code == OP_log || op->code == OP_sqrt || op->code == OP_rsqrt ||
 		            op->code == OP_pow;
-		if (ir_same(op->operands[i], u->value))
-			u->positive = u->positive || (base && i == 0) || (op->code == OP_div && i == 1);
+		if ((base && ir_same(op->operands[0], v)) ||
+		    (op->code == OP_div && ir_same(op->operands[OPERAND(div, b)], v)))
+			return true;
 	}
+	return false;
 }
 
 static double float_value(struct random *r, bool positive)
@@ -109,9 +105,8 @@ static double count_value(struct random *r, int64_t i, int64_t most, bool whole)
 static bool fill(struct random *r, const struct ir_func *f, const struct ir_param *p, const int64_t *dims,
                  bool whole, struct interp_tensor *t)
 {
-	struct uses uses = {p->value, false};
+	bool positive = trial_is_positive(f, p->value);
 	int64_t most = 0;
-	ir_walk(f->body, see_use, &uses);
 	if (p->max != NULL && (!ir_dim_eval(p->max, dims, &most) || most < 0))
 		return false;
 	for (int64_t i = 0; i < interp_count(t); i++) {
@@ -121,7 +116,7 @@ static bool fill(struct random *r, const struct ir_func *f, const struct ir_para
 		else if (p->max != NULL)
 			v = count_value(r, i, most, whole);
 		else if (ir_dtype_class(t->dtype) == DTCLASS_FLOAT)
-			v = float_value(r, uses.positive);
+			v = float_value(r, positive);
 		else
 			v = (double)random_below(r, ir_dtype_class(t->dtype) == DTCLASS_BOOL ? 2 : 5);
 		t->data[i] = ir_round(t->dtype, v);

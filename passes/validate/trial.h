@@ -62,6 +62,8 @@ TFMC_MUST_USE enum tfmc_status trial_make(struct trial *t, struct arena *arena,
 TFMC_MUST_USE enum tfmc_status trial_execute(const struct trial *t, struct diag_context *cx,
                                              const struct ir_module *m, const struct trial_mode *mode,
                                              struct arena *arena, struct trial_outputs *out);
+/* Some op that reads v wants it positive: a logarithm, a root, a power or a divisor. */
+bool trial_is_positive(const struct ir_func *f, struct ir_value v);
 /* The function that serves a call, a case of it when its conditions hold. */
 const struct ir_func *trial_func(const struct ir_module *m, const struct trial_call *call);
 

@@ -5,28 +5,11 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "passes/validate/trial.h"
 #include "tests/support/random_ir.h"
 #include "tests/support/rng.h"
 
 /* ---- inputs ---- */
-
-/* Ranges of a parameter's numbers, from the ops that read it directly. */
-struct uses {
-	struct ir_value value;
-	bool positive;
-};
-
-static void see_use(void *user, const struct ir_op *op)
-{
-	struct uses *u = user;
-	for (size_t i = 0; i < op->n_operands; i++) {
-		if (!ir_same(op->operands[i], u->value))
-			continue;
-		bool base = op->code == OP_log || op->code == OP_sqrt || op->code == OP_rsqrt ||
-		            op->code == OP_pow;
-		u->positive = u->positive || (base && i == 0) || (op->code == OP_div && i == 1);
-	}
-}
 
 static double random_value(struct rng *r, const struct ir_param *p, enum ir_dtype dtype, int64_t max,
                            bool positive)
@@ -49,13 +32,12 @@ static double random_value(struct rng *r, const struct ir_param *p, enum ir_dtyp
 static bool fill_input(struct rng *r, const struct ir_func *f, const struct ir_param *p, const int64_t *dims,
                        struct interp_tensor *t)
 {
-	struct uses uses = {p->value, false};
+	bool positive = trial_is_positive(f, p->value);
 	int64_t max = 0;
-	ir_walk(f->body, see_use, &uses);
 	if (p->max && (!ir_dim_eval(p->max, dims, &max) || max < 0))
 		return false;
 	for (int64_t i = 0; i < interp_count(t); i++)
-		t->data[i] = ir_round(t->dtype, random_value(r, p, t->dtype, max, uses.positive));
+		t->data[i] = ir_round(t->dtype, random_value(r, p, t->dtype, max, positive));
 	return true;
 }
 
