@@ -306,7 +306,7 @@ void irb_op(struct ir_builder *b, enum ir_opcode code, const struct ir_value *op
 	if (attrs == NULL)
 		attrs = ir_default_attrs(&b->m->arena, code);
 	struct ir_loc loc = {build_at(b), NULL};
-	if (attrs == NULL || !ir_infer(b->m, b->cx, loc, code, types, n_operands, attrs, out, n_results)) {
+	if (attrs == NULL || !ir_infer(b->m, b->cx, loc, code, types, n_operands, attrs, out)) {
 		b->failed = true;
 		return;
 	}

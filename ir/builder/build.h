@@ -100,7 +100,7 @@ struct ir_value irb_full_of(struct ir_builder *b, double value, enum ir_dtype dt
 /* Result types of an op (used by builder and verifier). False after a diagnostic at `loc`. */
 bool ir_infer(struct ir_module *m, struct diag_context *cx, struct ir_loc loc, enum ir_opcode code,
               const struct ir_type *const *operands, size_t n_operands, const void *attrs,
-              const struct ir_type **results, size_t n_results);
+              const struct ir_type **results);
 /* Attributes of an op filled with their defaults. */
 void *ir_default_attrs(struct arena *a, enum ir_opcode code);
 

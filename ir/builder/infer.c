@@ -420,9 +420,8 @@ static infer_fn *const rules[IR_N_OPS] = {
 
 bool ir_infer(struct ir_module *m, struct diag_context *cx, struct ir_loc loc, enum ir_opcode code,
               const struct ir_type *const *operands, size_t n_operands, const void *attrs,
-              const struct ir_type **results, size_t n_results)
+              const struct ir_type **results)
 {
 	struct infer c = {m, cx, loc, ir_op_desc(code), operands, n_operands, attrs, results};
-	(void)n_results;
 	return operands_fit(&c) && (rules[code] != NULL ? rules[code](&c) : infer_by_axes(&c));
 }

@@ -51,6 +51,84 @@ int ir_axes_rank(const struct ir_axes *a, const struct ir_axis_list *list)
 	return rank;
 }
 
+/* ---- axes that follow from attributes ---- */
+
+/* Every axis of an operand by a name of its own; the result has them all. */
+static void name_all(const struct ir_type *const *operands, size_t n, struct ir_axes *out)
+{
+	*out = (struct ir_axes){.n_in = n, .run = {-1, -1}};
+	out->out.run = -1;
+	for (int i = 0; i < operands[0]->rank; i++)
+		out->out.name[out->out.n++] = (char)('A' + i);
+	for (size_t i = 0; i < n; i++)
+		out->in[i] = out->out;
+}
+
+static void transpose_axes(const struct ir_int_list *perm, struct ir_axes *out)
+{
+	for (size_t i = 0; i < perm->n; i++)
+		out->out.name[i] = out->in[0].name[perm->items[i]];
+}
+
+static void reduce_axes(const struct ir_int_list *axes, bool keep, struct ir_axes *out)
+{
+	size_t next = 0;
+	out->out.n = 0;
+	for (int i = 0; i < out->in[0].n; i++) {
+		bool gone = next < axes->n && axes->items[next] == i;
+		next += gone;
+		if (!gone || keep)
+			out->out.name[out->out.n++] = gone ? '?' : out->in[0].name[i];
+	}
+}
+
+/* Axes are aligned at the end; those of size 1 are repeated. */
+static void broadcast_axes(const struct ir_type *x, const struct ir_dim_list *to, struct ir_axes *out)
+{
+	int missing = (int)to->n - x->rank;
+	out->out.n = (int)to->n;
+	for (int i = 0; i < out->out.n; i++)
+		out->out.name[i] = i < missing || x->dims[i - missing] != to->items[i]
+		                           ? '?'
+		                           : out->in[0].name[i - missing];
+}
+
+/* False: the op has no axes by its attributes. */
+static bool axes_by_attrs(enum ir_opcode code, const void *attrs, const struct ir_type *const *operands,
+                          size_t n, struct ir_axes *out)
+{
+	const struct attrs_reduce_sum *reduce = attrs; /* those of all reductions but argmax */
+	int64_t axis = -1;
+	if (n == 0 || n > IR_AXES_OPERANDS_MAX || operands[0] == NULL || operands[0]->kind != IR_TENSOR)
+		return false;
+	name_all(operands, n, out);
+	if (code == OP_transpose)
+		transpose_axes(&((const struct attrs_transpose *)attrs)->perm, out);
+	else if (code == OP_broadcast)
+		broadcast_axes(operands[0], &((const struct attrs_broadcast *)attrs)->dims, out);
+	else if (code == OP_reduce_sum || code == OP_reduce_mean || code == OP_reduce_max ||
+	         code == OP_reduce_min)
+		reduce_axes(&reduce->axes, reduce->keep, out);
+	else if (code == OP_argmax)
+		axis = ((const struct attrs_argmax *)attrs)->axis;
+	else if (code == OP_slice)
+		axis = ((const struct attrs_slice *)attrs)->axis;
+	else if (code == OP_concat)
+		axis = ((const struct attrs_concat *)attrs)->axis;
+	else if (code == OP_pad)
+		axis = ((const struct attrs_pad *)attrs)->axis;
+	else
+		return false;
+	if (code == OP_argmax)
+		reduce_axes(&(struct ir_int_list){&(int64_t){axis < 0 ? axis + operands[0]->rank : axis}, 1},
+		            false, out);
+	else if (axis >= 0)
+		out->out.name[axis] = '?';
+	return true;
+}
+
+/* ---- axes of an op ---- */
+
 static void swap_last(struct ir_axis_list *list)
 {
 	char name = list->name[list->n - 1];
@@ -64,7 +142,7 @@ bool ir_axes(enum ir_opcode code, const void *attrs, const struct ir_type *const
 	const char *row = ir_op_desc(code)->axes;
 	*misfit = SIZE_MAX;
 	if (row == NULL)
-		return false;
+		return axes_by_attrs(code, attrs, operands, n, out);
 	read_row(row, n, out);
 	if (code == OP_matmul && ((const struct attrs_matmul *)attrs)->ta)
 		swap_last(&out->in[OPERAND(matmul, a)]);

@@ -7,14 +7,15 @@
  * A letter stands for one axis, * and & for any number of them; the same name is the same axis, of one size.
  * Operands that the row leaves out are not spoken of. Marks of the result: `D!` each element depends on the whole
  * axis, `S@` on its position, `?` the axis is none of an operand. An axis without a mark is computed element by
- * element: those of the result from the same ones of each operand that has the axis.
+ * element: those of the result from the same ones of each operand that has the axis. Views, reductions, concat and
+ * pad have axes by their attributes; reshape and all ops without operands have none.
  */
 #ifndef TFMC_IR_CORE_AXES_H
 #define TFMC_IR_CORE_AXES_H
 
 #include "ir/core/module.h"
 
-#define IR_AXES_OPERANDS_MAX 8
+#define IR_AXES_OPERANDS_MAX 16
 #define IR_AXIS_NAMES        (26 + 2 * IR_RANK_MAX)
 #define IR_AXIS_NEW          (-1) /* `?` */
 
@@ -31,8 +32,8 @@ struct ir_axes {
 };
 
 /*
- * The axes of an op with such operands (NULL: absent), whose ranks fit; transposed operands as they are stored. False: its row says BY_RULE, or the rank of
- * the operand *misfit is another one (SIZE_MAX: the row says BY_RULE).
+ * The axes of an op with such operands (NULL: absent), whose ranks fit; transposed operands as they are stored. False: none
+ * are known, or the rank of the operand *misfit is another one (SIZE_MAX: none are known).
  */
 bool ir_axes(enum ir_opcode code, const void *attrs, const struct ir_type *const *operands, size_t n,
              struct ir_axes *out, size_t *misfit);
@@ -44,7 +45,7 @@ enum ir_axis_kind { IR_AXIS_MIXED, IR_AXIS_ROWS, IR_AXIS_RUN, IR_AXIS_POSITION }
 /*
  * How rows along axis `axis` > 0 of op's first result follow from rows of its operands, with axis 0 the same one in
  * all of them. from[i]: the axis of operand i that has the rows, 0: it is read whole. MIXED: they need other rows,
- * or BY_RULE. RUN: the axis is one of a run, the op is the same without it. POSITION: what is computed depends on
+ * or none are known. RUN: the axis is one of a run, the op is the same without it. POSITION: what is computed depends on
  * where the row stands, too.
  */
 enum ir_axis_kind ir_axis_rows(const struct ir_func *f, const struct ir_op *op, int axis, int *from);

@@ -124,8 +124,7 @@ static void verify_plain(struct verifier *v, const struct ir_op *op)
 			return;
 		}
 	}
-	if (in == NULL ||
-	    !ir_infer(v->m, v->cx, op->loc, op->code, in, op->n_operands, op->attrs, got, op->n_results)) {
+	if (in == NULL || !ir_infer(v->m, v->cx, op->loc, op->code, in, op->n_operands, op->attrs, got)) {
 		v->n_failed++;
 		return;
 	}

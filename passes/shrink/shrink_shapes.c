@@ -146,7 +146,6 @@ static void see_slice(struct shapes *s, const struct ir_op *op)
 	size_var whole = axes_of(s, op->operands[0])->of[a->axis],
 	         part = axes_of(s, op->results[0])->of[a->axis];
 	int64_t begin, size;
-	tie_others(s, op->operands[0], op->results[0], a->axis);
 	if (whole == 0) {
 		size_fix(&s->sizes, part);
 		return;
@@ -190,7 +189,6 @@ static void see_pad(struct shapes *s, const struct ir_op *op)
 	const struct attrs_pad *a = op->attrs;
 	size_var whole = axes_of(s, op->results[0])->of[a->axis],
 	         part = axes_of(s, op->operands[0])->of[a->axis];
-	tie_others(s, op->operands[0], op->results[0], a->axis);
 	if (whole == 0 || part == 0) {
 		size_fix(&s->sizes, whole);
 		size_fix(&s->sizes, part);
@@ -199,55 +197,13 @@ static void see_pad(struct shapes *s, const struct ir_op *op)
 	shapes_add_cut(s, op, whole, part, a->before);
 }
 
-static void see_broadcast(struct shapes *s, const struct ir_op *op)
-{
-	const struct ir_type *t = type_of(s, op->operands[0]), *u = type_of(s, op->results[0]);
-	for (int i = 0; i < t->rank; i++)
-		if (!ir_dim_equals(t->dims[i], 1))
-			tie(s, axes_of(s, op->operands[0]), i, axes_of(s, op->results[0]),
-			    i + u->rank - t->rank);
-}
-
-static void see_transpose(struct shapes *s, const struct ir_op *op)
-{
-	const struct attrs_transpose *a = op->attrs;
-	for (size_t i = 0; i < a->perm.n; i++)
-		tie(s, axes_of(s, op->results[0]), (int)i, axes_of(s, op->operands[0]),
-		    (int)a->perm.items[i]);
-}
-
-static void see_reduce(struct shapes *s, const struct ir_op *op, const struct ir_int_list *axes, bool keep)
-{
-	size_t next = 0;
-	int at = 0;
-	for (int i = 0; i < type_of(s, op->operands[0])->rank; i++) {
-		bool gone = next < axes->n && axes->items[next] == i;
-		next += gone;
-		if (!gone)
-			tie(s, axes_of(s, op->operands[0]), i, axes_of(s, op->results[0]), at);
-		at += !gone || keep;
-	}
-}
-
-static void see_reduction(struct shapes *s, const struct ir_op *op)
-{
-	const struct attrs_reduce_sum *a = op->attrs;
-	see_reduce(s, op, &a->axes, a->keep);
-}
-
-static void see_argmax(struct shapes *s, const struct ir_op *op)
-{
-	int64_t axis = ((const struct attrs_argmax *)op->attrs)->axis;
-	if (axis < 0)
-		axis += type_of(s, op->operands[0])->rank;
-	see_reduce(s, op, &(const struct ir_int_list){&axis, 1}, false);
-}
-
 /* k elements of rows that have as many at least. */
 static void see_topk(struct shapes *s, const struct ir_op *op)
 {
 	int last = type_of(s, op->operands[0])->rank - 1;
 	size_var width = axes_of(s, op->operands[0])->of[last];
+	size_fix(&s->sizes, axes_of(s, op->results[0])->of[last]);
+	size_fix(&s->sizes, axes_of(s, op->results[0])->of[last + 1]);
 	if (width != 0)
 		size_relate(&s->sizes, SIZE_AT_MOST, &axes_of(s, op->results[0])->of[last + 1], 1, &width, 1);
 }
@@ -395,21 +351,20 @@ static void see_operands(struct shapes *s, const struct ir_op *op)
 
 /* ---- axes of the op's row ---- */
 
-/* Ties the axes of v to the first ones with their names; a new axis keeps its size. */
+/* Ties axes to the first ones with their names. */
 static void tie_names(struct shapes *s, const struct ir_axes *a, const struct ir_axis_list *list,
                       struct axes *axes, size_var *named, bool *known)
 {
 	int rank = ir_axes_rank(a, list);
 	for (int i = 0; i < rank; i++) {
 		int name = ir_axis_name(a, list, i);
-		if (name == IR_AXIS_NEW) {
-			size_fix(&s->sizes, axes->of[i]);
-		} else if (known[name]) {
+		if (name == IR_AXIS_NEW)
+			continue;
+		if (known[name])
 			size_merge(&s->sizes, named[name], axes->of[i]);
-		} else {
+		else
 			named[name] = axes->of[i];
-			known[name] = true;
-		}
+		known[name] = true;
 	}
 }
 
@@ -443,26 +398,11 @@ static void see_read(struct shapes *s, const struct ir_op *op)
 static void see_op(struct shapes *s, const struct ir_op *op)
 {
 	static see_fn *const special[IR_N_OPS] = {
-	        [OP_reshape] = see_reshape,
-	        [OP_slice] = see_slice,
-	        [OP_concat] = see_concat,
-	        [OP_pad] = see_pad,
-	        [OP_broadcast] = see_broadcast,
-	        [OP_transpose] = see_transpose,
-	        [OP_gather] = see_gather,
-	        [OP_weight] = see_weight,
-	        [OP_rope] = see_rope,
-	        [OP_attention] = see_attention,
-	        [OP_state_append] = see_append,
-	        [OP_state_write] = see_write,
-	        [OP_state_read] = see_read,
-	        [OP_repeat] = see_repeat,
+	        [OP_reshape] = see_reshape,   [OP_slice] = see_slice,         [OP_concat] = see_concat,
+	        [OP_pad] = see_pad,           [OP_gather] = see_gather,       [OP_weight] = see_weight,
+	        [OP_rope] = see_rope,         [OP_attention] = see_attention, [OP_state_append] = see_append,
+	        [OP_state_write] = see_write, [OP_state_read] = see_read,     [OP_repeat] = see_repeat,
 	        [OP_topk] = see_topk,
-	        [OP_reduce_sum] = see_reduction,
-	        [OP_reduce_mean] = see_reduction,
-	        [OP_reduce_max] = see_reduction,
-	        [OP_reduce_min] = see_reduction,
-	        [OP_argmax] = see_argmax,
 	};
 	see_operands(s, op);
 	see_axes(s, op);
