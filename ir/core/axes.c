@@ -82,15 +82,23 @@ static void reduce_axes(const struct ir_int_list *axes, bool keep, struct ir_axe
 	}
 }
 
-/* Axes are aligned at the end; those of size 1 are repeated. */
+/* Axes are aligned at the end; those that are repeated have other names. */
 static void broadcast_axes(const struct ir_type *x, const struct ir_dim_list *to, struct ir_axes *out)
 {
 	int missing = (int)to->n - x->rank;
 	out->out.n = (int)to->n;
 	for (int i = 0; i < out->out.n; i++)
 		out->out.name[i] = i < missing || x->dims[i - missing] != to->items[i]
-		                           ? '?'
+		                           ? (char)('A' + IR_RANK_MAX + i)
 		                           : out->in[0].name[i - missing];
+}
+
+/* The result has another axis there. */
+static void change_axis(struct ir_axes *out, int64_t axis)
+{
+	out->out.name[axis] = '?';
+	for (size_t i = 0; i < out->n_in; i++)
+		out->in[i].name[axis] = '?';
 }
 
 /* False: the op has no axes by its attributes. */
@@ -98,32 +106,29 @@ static bool axes_by_attrs(enum ir_opcode code, const void *attrs, const struct i
                           size_t n, struct ir_axes *out)
 {
 	const struct attrs_reduce_sum *reduce = attrs; /* those of all reductions but argmax */
-	int64_t axis = -1;
 	if (n == 0 || n > IR_AXES_OPERANDS_MAX || operands[0] == NULL || operands[0]->kind != IR_TENSOR)
 		return false;
 	name_all(operands, n, out);
-	if (code == OP_transpose)
+	if (code == OP_transpose) {
 		transpose_axes(&((const struct attrs_transpose *)attrs)->perm, out);
-	else if (code == OP_broadcast)
+	} else if (code == OP_broadcast) {
 		broadcast_axes(operands[0], &((const struct attrs_broadcast *)attrs)->dims, out);
-	else if (code == OP_reduce_sum || code == OP_reduce_mean || code == OP_reduce_max ||
-	         code == OP_reduce_min)
+	} else if (code == OP_reduce_sum || code == OP_reduce_mean || code == OP_reduce_max ||
+	           code == OP_reduce_min) {
 		reduce_axes(&reduce->axes, reduce->keep, out);
-	else if (code == OP_argmax)
-		axis = ((const struct attrs_argmax *)attrs)->axis;
-	else if (code == OP_slice)
-		axis = ((const struct attrs_slice *)attrs)->axis;
-	else if (code == OP_concat)
-		axis = ((const struct attrs_concat *)attrs)->axis;
-	else if (code == OP_pad)
-		axis = ((const struct attrs_pad *)attrs)->axis;
-	else
+	} else if (code == OP_argmax) {
+		int64_t axis = ((const struct attrs_argmax *)attrs)->axis;
+		axis += axis < 0 ? operands[0]->rank : 0;
+		reduce_axes(&(struct ir_int_list){&axis, 1}, false, out);
+	} else if (code == OP_slice) {
+		change_axis(out, ((const struct attrs_slice *)attrs)->axis);
+	} else if (code == OP_concat) {
+		change_axis(out, ((const struct attrs_concat *)attrs)->axis);
+	} else if (code == OP_pad) {
+		change_axis(out, ((const struct attrs_pad *)attrs)->axis);
+	} else {
 		return false;
-	if (code == OP_argmax)
-		reduce_axes(&(struct ir_int_list){&(int64_t){axis < 0 ? axis + operands[0]->rank : axis}, 1},
-		            false, out);
-	else if (axis >= 0)
-		out->out.name[axis] = '?';
+	}
 	return true;
 }
 
