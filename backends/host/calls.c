@@ -61,11 +61,17 @@ static void emit_commit(struct object *o, const struct function *f)
 	kb_end(e.k);
 }
 
-static void call_commit(struct emit *e)
+/* A function that takes the words of the call alone. */
+static struct kb_val call_part(struct emit *e, const char *suffix, enum kb_scalar result)
 {
 	struct kb_val args[] = {e->context, e->args};
+	return kb_call(e->k, emit_part(e, suffix), result, args, 2);
+}
+
+static void call_commit(struct emit *e)
+{
 	if (has_commit(e->object, e->function))
-		kb_call(e->k, emit_part(e, "commit"), KB_VOID, args, 2);
+		call_part(e, "commit", KB_VOID);
 }
 
 static bool has_extend(const struct object *o, const struct function *f)
@@ -122,17 +128,9 @@ static void emit_extend(struct object *o, const struct function *f)
 	kb_end(k);
 }
 
-static void call_extend(struct emit *e)
-{
-	struct kb_val args[] = {e->context, e->args};
-	if (has_extend(e->object, e->function))
-		kb_call(e->k, emit_part(e, "extend"), KB_VOID, args, 2);
-}
-
 static void check_first(struct emit *e)
 {
-	struct kb_val args[] = {e->context, e->args};
-	struct kb_val status = kb_call(e->k, emit_part(e, "check"), KB_I32, args, 2);
+	struct kb_val status = call_part(e, "check", KB_I32);
 	kb_if(e->k, kb_cmp(e->k, KB_NE, status, kb_i32(e->k, TFMC_RT_OK)));
 	kb_return(e->k, status);
 	kb_end_if(e->k);
@@ -170,7 +168,7 @@ static void emit_spmd(struct object *o, const struct function *f)
 	check_first(&e);
 	if (has_extend(o, f)) {
 		kb_if(k, kb_cmp(k, KB_EQ, worker, kb_index(k, 0)));
-		call_extend(&e);
+		call_part(&e, "extend", KB_VOID);
 		kb_end_if(k);
 	}
 	struct kb_val args[] = {e.context, e.args, worker, n};
@@ -191,12 +189,12 @@ static void emit_single(struct object *o, const struct function *f)
 		return;
 	struct kb *k = e.k;
 	check_first(&e);
-	call_extend(&e);
+	if (has_extend(o, f))
+		call_part(&e, "extend", KB_VOID);
 	struct kb_val several = kb_cmp(k, KB_GT, emit_context(&e, KB_INDEX, CONTEXT_WORKERS), kb_index(k, 1));
 	struct kb_val pool = emit_context(&e, KB_PTR, CONTEXT_PARALLEL_FOR);
 	kb_if(k, kb_bin(k, KB_AND, several, kb_cmp(k, KB_NE, pool, kb_null(k))));
-	struct kb_val tasks[] = {e.context, e.args};
-	kb_call(k, emit_part(&e, "tasks"), KB_VOID, tasks, 2);
+	call_part(&e, "tasks", KB_VOID);
 	kb_else(k);
 	struct kb_val body[] = {e.context, e.args, kb_index(k, 0), kb_index(k, 1)};
 	kb_call(k, emit_part(&e, "body"), KB_I32, body, 4);
