@@ -279,17 +279,13 @@ static enum tfmc_status add_input(struct maps_run *r, const struct ir_param *p, 
 		if (!ir_dim_eval(t->dims[i], r->dims, &dims[i]))
 			return TFMC_INVALID;
 	struct named_tensor *v = tensors_add(r->a->d, inputs, p->name, t->dtype, t->rank, dims);
-	if (!v)
-		return TFMC_NO_MEMORY;
-	struct interp_tensor all = {.dtype = t->dtype, .rank = t->rank};
-	memcpy(all.dims, dims, sizeof(all.dims));
-	all.data = ARENA_ARRAY(&r->a->d->arena, double, v->count + 1);
-	if (!all.data)
+	double *values = v ? ARENA_ARRAY(&r->a->d->arena, double, v->count + 1) : NULL;
+	if (!values)
 		return TFMC_NO_MEMORY;
 	double rest = !s && !in->default_dim ? in->fill : (double)value;
 	for (int64_t i = 0; i < v->count; i++)
-		all.data[i] = s ? (i < (int64_t)s->ids.n ? s->ids.items[i] : 0) : rest;
-	interp_to_bytes(&all, v->data);
+		values[i] = s ? (i < (int64_t)s->ids.n ? s->ids.items[i] : 0) : rest;
+	tensor_set(v, values);
 	return TFMC_OK;
 }
 

@@ -46,16 +46,12 @@ static enum tfmc_status take_input(struct reference *r, const struct ir_param *p
 {
 	const struct ir_type *type = ir_type_of(r->f, p->value);
 	struct named_tensor *in = tensors_add(r->d, &r->in, t->name, type->dtype, t->rank, t->dims);
-	if (!in)
-		return TFMC_NO_MEMORY;
-	struct interp_tensor v = {.dtype = type->dtype, .rank = t->rank};
-	memcpy(v.dims, t->dims, sizeof(v.dims));
-	v.data = ARENA_ARRAY(&r->d->arena, double, t->count + 1);
-	if (!v.data)
+	double *values = ARENA_ARRAY(&r->d->arena, double, t->count + 1);
+	if (!in || !values)
 		return TFMC_NO_MEMORY;
 	for (int64_t i = 0; i < t->count; i++)
-		v.data[i] = ir_round(type->dtype, tensor_value(t, i));
-	interp_to_bytes(&v, in->data);
+		values[i] = ir_round(type->dtype, tensor_value(t, i));
+	tensor_set(in, values);
 	return TFMC_OK;
 }
 

@@ -56,10 +56,8 @@ static bool copy_literal(struct driver *d, const struct frontend_tensor *l, enum
                          const char *name, struct named_tensors *out)
 {
 	struct named_tensor *t = tensors_add(d, out, name, dtype, l->rank, l->dims);
-	struct interp_tensor v = {.dtype = dtype, .rank = l->rank, .data = (double *)(uintptr_t)l->values};
-	memcpy(v.dims, l->dims, sizeof(v.dims));
 	if (t)
-		interp_to_bytes(&v, t->data);
+		tensor_set(t, l->values);
 	return t != NULL;
 }
 

@@ -249,6 +249,8 @@ struct named_tensors {
 struct named_tensor *tensors_add(struct driver *d, struct named_tensors *list, const char *name,
                                  enum ir_dtype dtype, int rank, const int64_t *dims);
 struct named_tensor *tensors_find(const struct named_tensors *t, const char *name);
+/* Gives a tensor its elements, rounded to its type. */
+void tensor_set(struct named_tensor *t, const double *values);
 /* Reads a safetensors file; with a prefix only tensors whose names begin so, without it. */
 TFMC_MUST_USE enum tfmc_status tensors_read(struct driver *d, const char *path, const char *prefix,
                                             struct named_tensors *out);

@@ -38,6 +38,13 @@ struct named_tensor *tensors_add(struct driver *d, struct named_tensors *list, c
 	return slot;
 }
 
+void tensor_set(struct named_tensor *t, const double *values)
+{
+	struct interp_tensor v = {.dtype = t->dtype, .rank = t->rank, .data = (double *)(uintptr_t)values};
+	memcpy(v.dims, t->dims, sizeof(v.dims));
+	interp_to_bytes(&v, t->data);
+}
+
 static bool add_tensor(struct driver *d, const struct stored_tensor *s, const char *name,
                        struct named_tensors *out)
 {
