@@ -473,8 +473,6 @@ static bool is_plain(const struct kernel *g)
 
 bool matmul_bind_result(struct linear *l, const struct kernel *g)
 {
-	if (!is_plain(g))
-		return false;
 	if (!is_plain(g) || !bind_norm_behind(l, g))
 		return false;
 	return ir_type_of(l->job->func, l->out->value)->rank == l->rank;

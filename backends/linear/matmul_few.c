@@ -187,19 +187,20 @@ static void emit_row(struct linear *l)
 static void emit_panels(struct linear *l, const struct passes *p)
 {
 	struct kb *k = l->k;
-	bool apart = panels_of_row(l) > 1; /* one row has a walk of its own */
-	if (apart && l->rows_lo < 2 && l->rows_hi > 1)
-		kb_if(k, kb_cmp(k, KB_LE, l->rows, kb_index(k, 1)));
-	if (apart && l->rows_lo < 2)
+	bool may_be_one = panels_of_row(l) > 1 && l->rows_lo < 2; /* one row has a loop of its own */
+	if (may_be_one && l->rows_hi < 2) {
 		emit_row(l);
-	if (apart && l->rows_lo < 2 && l->rows_hi > 1)
-		kb_else(k);
-	if (!apart || l->rows_hi > 1) {
-		struct kb_val panel = kb_loop(k, "panel", l->strip, l->strip_end, 1, 0);
-		emit_panel(l, p, panel);
-		kb_end_loop(k);
+		return;
 	}
-	if (apart && l->rows_lo < 2 && l->rows_hi > 1)
+	if (may_be_one) {
+		kb_if(k, kb_cmp(k, KB_LE, l->rows, kb_index(k, 1)));
+		emit_row(l);
+		kb_else(k);
+	}
+	struct kb_val panel = kb_loop(k, "panel", l->strip, l->strip_end, 1, 0);
+	emit_panel(l, p, panel);
+	kb_end_loop(k);
+	if (may_be_one)
 		kb_end_if(k);
 }
 
