@@ -74,7 +74,7 @@ static struct kb_val sign(const struct rope *r)
 	return r->p->vec < 0 ? s : kb_splat(r->e->k, s, r->e->lanes);
 }
 
-/* Lane j is lane from + j / 2 * by + j % 2 * odd of a and b, one after the other. */
+/* Lane j is lane from + j / 2 * by + j % 2 * odd of a and b (id 0: none), one after the other. */
 static struct kb_val pick(const struct rope *r, struct kb_val a, struct kb_val b, int from, int by, int odd)
 {
 	int lanes[KB_LANES_MAX];
@@ -98,9 +98,10 @@ static struct kb_val turned_pairs(const struct rope *r)
 	struct kb_val sine = angle(r, row, kb_add_const(k, pair, (r->turned - lanes) / 2));
 	struct kb_val minus = kb_splat(k, eval_const(r->e, &one, r->scalar, -1), lanes);
 	struct kb_val plus = kb_splat(k, eval_const(r->e, &one, r->scalar, 1), lanes);
-	cosine = pick(r, cosine, cosine, 0, 1, 0);
-	sine = pick(r, sine, sine, lanes / 2, 1, 0);
-	struct kb_val signs = pick(r, minus, plus, 0, 0, lanes), partner = pick(r, x, x, 1, 2, -1);
+	const struct kb_val none = {0};
+	cosine = pick(r, cosine, none, 0, 1, 0);
+	sine = pick(r, sine, none, lanes / 2, 1, 0);
+	struct kb_val signs = pick(r, minus, plus, 0, 0, lanes), partner = pick(r, x, none, 1, 2, -1);
 	struct kb_val straight = kb_mul(k, x, cosine);
 	struct kb_val across = kb_mul(k, sine, signs);
 	return kb_fma(k, partner, across, straight);
