@@ -11,7 +11,15 @@
 #include "ir/core/view.h"
 
 /* Operands of OP_attention. */
-enum { Q, KEY, VALUE, BIAS, LEN, PAST, SINKS };
+enum {
+	Q = OPERAND(attention, q),
+	KEY = OPERAND(attention, k),
+	VALUE = OPERAND(attention, v),
+	BIAS = OPERAND(attention, bias),
+	LEN = OPERAND(attention, len),
+	PAST = OPERAND(attention, past),
+	SINKS = OPERAND(attention, sinks)
+};
 
 #define HEAD_MAX  65536
 #define BLOCK_MAX TILE_BLOCK_MAX

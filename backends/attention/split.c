@@ -10,7 +10,7 @@
 #include "backends/attention/internal.h"
 #include "ir/core/view.h"
 
-enum { Q, KEY };
+enum { Q = OPERAND(attention, q), KEY = OPERAND(attention, k) };
 
 /* ---- when ---- */
 

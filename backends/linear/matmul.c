@@ -12,7 +12,7 @@
 #include "ir/support/compiler.h"
 
 /* Operands of OP_linear. */
-enum { X, W, BIAS };
+enum { X = OPERAND(linear, x), W = OPERAND(linear, w), BIAS = OPERAND(linear, b) };
 
 #define BLOCKS_TO_SHARE 8  /* of rows at most, so that all workers have as much to do */
 #define TASKS_TO_SHARE  16 /* for each worker: one more or less does not matter */

@@ -11,7 +11,12 @@
 #include "ir/builder/case.h"
 
 /* Operands. */
-enum { X, W, IDS, BIAS };
+enum {
+	X = OPERAND(expert_linear, x),
+	W = OPERAND(expert_linear, w),
+	IDS = OPERAND(expert_linear, ids),
+	BIAS = OPERAND(expert_linear, b)
+};
 
 #define LIST_MAX 256 /* rows of a block: a strip of weights is read once for all of them */
 

@@ -6,7 +6,7 @@
  */
 #include "backends/rows/rowwise_internal.h"
 
-enum { X, GAMMA, BETA };
+enum { X = OPERAND(layer_norm, x), GAMMA = OPERAND(layer_norm, gamma), BETA = OPERAND(layer_norm, beta) };
 
 struct norm {
 	struct rowwise_acc sum, squares;

@@ -10,7 +10,11 @@
 #include "backends/kb/math.h"
 #include "backends/rows/rowwise_internal.h"
 
-enum { X, LEN, PAST };
+enum {
+	X = OPERAND(masked_softmax, x),
+	LEN = OPERAND(masked_softmax, len),
+	PAST = OPERAND(masked_softmax, past)
+};
 
 struct softmax {
 	struct rowwise_acc max, sum;

@@ -20,7 +20,15 @@
 #define HEADS_MAX  256
 #define LEAVES_MAX 512
 
-enum { Q, K, V, BIAS, LEN, PAST, SINKS };
+enum {
+	Q = OPERAND(attention, q),
+	K = OPERAND(attention, k),
+	V = OPERAND(attention, v),
+	BIAS = OPERAND(attention, bias),
+	LEN = OPERAND(attention, len),
+	PAST = OPERAND(attention, past),
+	SINKS = OPERAND(attention, sinks)
+};
 
 struct heads {
 	const struct ir_op *attention[HEADS_MAX];
@@ -97,15 +105,16 @@ static bool can_join(const struct rebuild *r, const struct ir_op *a, const struc
 	for (size_t i = 0; i < x->n_operands; i++)
 		if (!ir_same(x->operands[i], y->operands[i]))
 			return false;
-	return b->operands[2].id == 0 || (join_weight(r, b, 2) != NULL && join_weight(r, b, 2)->init != NULL);
+	return b->operands[OPERAND(linear, b)].id == 0 ||
+	       (join_weight(r, b, 2) != NULL && join_weight(r, b, 2)->init != NULL);
 }
 
 /* v is the output linear of a head: W o. */
 static bool add_term(const struct rebuild *r, const struct ir_op *root, struct ir_value v, struct heads *h)
 {
 	const struct ir_op *out = rebuild_def(r, v, OP_linear);
-	if (out == NULL || !rebuild_once(r, v) || !here(r, root, v) || out->operands[2].id != 0 ||
-	    !can_join(r, h->n > 0 ? h->out[0] : out, out))
+	if (out == NULL || !rebuild_once(r, v) || !here(r, root, v) ||
+	    out->operands[OPERAND(linear, b)].id != 0 || !can_join(r, h->n > 0 ? h->out[0] : out, out))
 		return false;
 	return add_head(r, h, head_behind(r, root, out->operands[0]), out);
 }

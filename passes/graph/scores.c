@@ -51,8 +51,8 @@ static void peel_mask(struct peel *p)
 		return;
 	p->s->mask = ((const struct attrs_mask *)op->attrs)->mask;
 	p->s->window = ((const struct attrs_mask *)op->attrs)->window;
-	p->s->len = op->operands[1];
-	p->s->past = op->operands[2];
+	p->s->len = op->operands[OPERAND(mask, len)];
+	p->s->past = op->operands[OPERAND(mask, past)];
 	step(p, op);
 }
 
@@ -120,8 +120,8 @@ void scores_read(const struct rebuild *r, const struct ir_op *op, bool with_bias
 		out->softcap = a->softcap;
 		out->mask = a->mask;
 		out->window = a->window;
-		out->len = op->operands[1];
-		out->past = op->operands[2];
+		out->len = op->operands[OPERAND(masked_softmax, len)];
+		out->past = op->operands[OPERAND(masked_softmax, past)];
 	} else {
 		peel_inside(&p);
 	}

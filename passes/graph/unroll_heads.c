@@ -55,7 +55,7 @@ static bool plain_body(const struct ir_region *body, size_t *n_attention)
 static bool is_head_term(const struct rebuild *r, const struct ir_region *body, struct ir_value v)
 {
 	const struct ir_op *out = rebuild_def(r, v, OP_linear);
-	if (out == NULL || out->operands[2].id != 0 || !rebuild_once(r, v))
+	if (out == NULL || out->operands[OPERAND(linear, b)].id != 0 || !rebuild_once(r, v))
 		return false;
 	const struct ir_op *w = join_weight_op(r, out, 1);
 	const struct ir_op *flat = rebuild_def(r, out->operands[0], OP_reshape);
@@ -63,8 +63,10 @@ static bool is_head_term(const struct rebuild *r, const struct ir_region *body, 
 	    !rebuild_once(r, out->operands[1]) || !rebuild_once(r, out->operands[0]))
 		return false;
 	const struct ir_op *a = rebuild_def(r, flat->operands[0], OP_attention);
-	return a != NULL && rebuild_once(r, flat->operands[0]) && a->operands[3].id == 0 &&
-	       a->operands[6].id == 0 && ir_type_of(r->f, flat->results[0])->rank == 3 &&
+	return a != NULL && rebuild_once(r, flat->operands[0]) &&
+	       a->operands[OPERAND(attention, bias)].id == 0 &&
+	       a->operands[OPERAND(attention, sinks)].id == 0 &&
+	       ir_type_of(r->f, flat->results[0])->rank == 3 &&
 	       ir_dim_equals(ir_type_of(r->f, a->results[0])->dims[1], 1);
 }
 
