@@ -280,7 +280,7 @@ static bool set_result(struct template *t, size_t from)
 
 bool template_run(struct step *st, const struct definition *def, const struct yaml_node *body)
 {
-	struct names names = {NULL};
+	struct names names = {0};
 	struct template t = {.st = st, .names = &names, .def = def, .before = st->b->x, .loc = st->loc};
 	size_t from = st->b->out->n;
 	strmap_init(&names.map, st->b->arena);
