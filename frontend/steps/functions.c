@@ -147,10 +147,13 @@ static bool fn_product(const struct use *u)
 	struct ir_dims *dims = u->t->st->b->m->dims;
 	const struct value *v = &u->args[0].v;
 	const struct ir_dim *n = ir_dim_const(dims, 1);
-	for (size_t i = 0; v->kind == VALUE_LIST && i < v->n; i++)
+	for (size_t i = 0; v->kind == VALUE_LIST && i < v->n; i++) {
+		if (v->items[i].kind != VALUE_DIM && v->items[i].kind != VALUE_INT)
+			return none(u);
 		n = ir_dim_mul(dims, n,
 		               v->items[i].kind == VALUE_DIM ? v->items[i].dim
 		                                             : ir_dim_const(dims, v->items[i].i));
+	}
 	return give(u, value_dim(n));
 }
 
@@ -172,11 +175,13 @@ static bool fn_without(const struct use *u)
 static bool fn_repeated(const struct use *u)
 {
 	int64_t n = number(u, 1);
+	if (n > IR_RANK_MAX)
+		return step_error(u->t->st, NULL, DIAG_LIMIT, "more than %d axes", IR_RANK_MAX);
+	n = n < 0 ? 0 : n;
 	struct value *items = ARENA_ARRAY(u->t->st->b->arena, struct value, n + 1);
 	for (int64_t i = 0; items != NULL && i < n; i++)
 		items[i] = u->args[0].v;
-	return items != NULL &&
-	       give(u, (struct value){.kind = VALUE_LIST, .n = n < 0 ? 0 : (size_t)n, .items = items});
+	return items != NULL && give(u, (struct value){.kind = VALUE_LIST, .n = (size_t)n, .items = items});
 }
 
 static bool fn_is_permutation(const struct use *u)
@@ -264,7 +269,9 @@ static bool each(struct template *t, const struct expr *e, struct item *out)
 	struct expr *list = ARENA_NEW(a, struct expr);
 	if (list == NULL || !item_close(t, e->args[1], &n))
 		return false;
-	int64_t count = n.known && n.v.kind == VALUE_INT ? n.v.i : 0;
+	int64_t count = n.known && n.v.kind == VALUE_INT ? n.v.i : -1;
+	if (count < 0 || count > MODEL_REPEAT_MAX)
+		return step_error(t->st, NULL, DIAG_LIMIT, "'each' counts from 0 to %d", MODEL_REPEAT_MAX);
 	*list = (struct expr){.kind = EX_LIST, .loc = template_loc(t, e->loc)};
 	list->args = ARENA_ARRAY(a, const struct expr *, count + 1);
 	strmap_init(&inner.map, a);
@@ -309,7 +316,8 @@ enum function_found template_function(struct template *t, const struct expr *e, 
 	if (e->n_keywords > 0)
 		return FUNCTION_NONE;
 	for (size_t i = 0; i < TFMC_COUNT(forms); i++) {
-		if (strcmp(forms[i].name, e->text) == 0 && e->n_args == forms[i].n_args)
+		bool named = forms[i].fn == choose || (e->n_args > 0 && e->args[0]->kind == EX_NAME);
+		if (strcmp(forms[i].name, e->text) == 0 && e->n_args == forms[i].n_args && named)
 			return forms[i].fn(t, e, out) ? FUNCTION_DONE : FUNCTION_FAILED;
 	}
 	for (size_t i = 0; i < TFMC_COUNT(functions); i++) {

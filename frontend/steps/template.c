@@ -182,6 +182,8 @@ static bool run_lengths(struct template *t, const struct yaml_node *node)
 static bool run_below(struct template *t, const struct yaml_node *node)
 {
 	struct item of, by;
+	if (yaml_find(node, "of") == NULL)
+		return step_error(t->st, NULL, DIAG_MISSING, "'below' needs 'of'");
 	if (!item_read(t, yaml_find(node, "of"), &of) || !item_read(t, yaml_find(node, "below"), &by))
 		return false;
 	if (of.of == NULL || of.of->input == 0 || by.v.kind != VALUE_INT)
@@ -203,11 +205,26 @@ static bool run_known_path(struct template *t, const struct yaml_node *name)
 	return strmap_set(&b->ties, concrete(b, path->v.s), loc);
 }
 
+/* Bodies are lists, `let` and `with` are mappings, everything else is one text. */
+static bool is_formed(struct template *t, const struct yaml_node *node)
+{
+	bool chooses = yaml_find(node, "if") != NULL;
+	for (size_t i = 0; i < node->n; i++) {
+		const struct yaml_node *key = node->pairs[i].key, *value = node->pairs[i].value;
+		bool body = yaml_is(key, "then") || (chooses && yaml_is(key, "else"));
+		bool map = yaml_is(key, "let") || yaml_is(key, "with");
+		enum yaml_kind kind = body ? YAML_SEQUENCE : map ? YAML_MAPPING : YAML_SCALAR;
+		if (value->kind != kind)
+			return yaml_expect(t->st->b->cx, value, kind, key->text);
+	}
+	return true;
+}
+
 static bool run_entry(struct template *t, const struct yaml_node *node)
 {
 	if (node->kind == YAML_SCALAR)
 		return run_statement(t, node);
-	if (!yaml_expect(t->st->b->cx, node, YAML_MAPPING, "an entry") || node->n == 0)
+	if (!yaml_expect(t->st->b->cx, node, YAML_MAPPING, "an entry") || node->n == 0 || !is_formed(t, node))
 		return false;
 	const struct yaml_node *key = node->pairs[0].key, *value = node->pairs[0].value;
 	if (yaml_is(key, "require"))
