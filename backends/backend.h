@@ -16,7 +16,7 @@
 /* AUTO: embedded up to BACKEND_EMBED_AUTO bytes, else in a file. */
 enum backend_weights { BACKEND_WEIGHTS_AUTO, BACKEND_WEIGHTS_EMBED, BACKEND_WEIGHTS_FILE };
 #define BACKEND_EMBED_AUTO  (64u << 20)
-#define BACKEND_C_EMBED_MAX (64u << 20)  /* the same for weights inside of C text */
+#define BACKEND_C_EMBED_MAX (64u << 20)  /* the same for weights inside C text */
 #define BACKEND_EMBED_MAX   (1ull << 30) /* larger blobs are refused with a diagnostic: use a file */
 
 /* Narrow elements widened, tables in two layouts, padded: packed weights have at most about so many times the
@@ -108,7 +108,7 @@ struct backend_variant {
 };
 /*
  * One object for several targets of x86-64, from the least to the most demanding: modules that came from one
- * module behind `encode`, so that weights, state and entries are the same. init chooses (object/README.md,
+ * module after `encode`, so that weights, state and entries are the same. init chooses (object/README.md,
  * section "Variants"). Text in C is refused. variants[0 .. n), n from 1 to BACKEND_VARIANTS_MAX.
  */
 TFMC_MUST_USE enum tfmc_status backend_compile_variants(struct diag_context *cx,

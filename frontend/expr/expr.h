@@ -138,9 +138,9 @@ struct expr_source {
 struct expr_source expr_source_of(const struct yaml_node *scalar);
 
 enum expr_mode {
-	EXPR_PLAIN, /* model-language.md section 2: calls only of the known functions, no keywords, no lists
+	EXPR_PLAIN, /* values of YAML: calls only of the known functions, no keywords, no lists
 	             */
-	EXPR_GRAPH, /* section 8 as well: any call, keywords, lists, "strings", several indices */
+	EXPR_GRAPH, /* graph statements as well: any call, keywords, lists, "strings", several indices */
 };
 
 /* NULL after a diagnostic. The whole text must be one expression. */

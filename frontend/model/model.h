@@ -85,7 +85,7 @@ struct frontend_model {
 	const char *path, *dir;
 	const char *preset;              /* name of the one it is made from; NULL: none */
 	const struct yaml_node *written; /* the file as it is */
-	const struct yaml_node *root;    /* with what it stands on: base, include, preset */
+	const struct yaml_node *root;    /* with what it is based on: base, include, preset */
 	const char *name;
 	struct ir_dims *dims;
 	struct strmap names;       /* one name space: name -> what it is, as text */

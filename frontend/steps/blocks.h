@@ -3,7 +3,7 @@
  * Expansion of blocks to the graph level: each step appends statements and
  * leaves a new current value x. Scalars are evaluated here; statements hold
  * literals, dims and names of values. Only blocks_expand is called from
- * outside of blocks*.c.
+ * outside blocks*.c.
  *
  * INVARIANT: the shape of every value is known; parameter paths are patterns
  * that keep `{i}` for the index of each enclosing repeat.
@@ -22,7 +22,7 @@ void blocks_check(struct frontend_model *m);
 
 struct block_value {
 	const char *name;
-	const char *cut; /* lengths: behind them it is read as 0; NULL: as it is */
+	const char *cut; /* lengths: after them it is read as 0; NULL: as it is */
 	enum ir_dtype dtype;
 	int rank;
 	const struct ir_dim *dims[IR_RANK_MAX];
@@ -115,7 +115,7 @@ bool check_use(struct step *st, const struct definition *d);
 /* Kind and merged arguments of a step, their keys checked. */
 bool read_step(struct blocks *b, const struct yaml_node *node, struct step *st);
 
-/* check.c: behind a step that failed no shape is known. What can be wrong without one is reported:
+/* check.c: after a step that failed no shape is known. What can be wrong without one is reported:
  * kinds, keys, and the types of arguments of the steps from `from` on and of those in their bodies. */
 void blocks_check_rest(struct blocks *b, const struct yaml_node *steps, size_t from);
 
@@ -129,7 +129,7 @@ const char *activation_name(const char *word);
 bool path_of_node(const struct step *st, const struct yaml_node *node, const char *key, const char **out);
 struct expr_env blocks_env(struct blocks *b, bool dims);
 bool find_value(struct blocks *b, const struct yaml_node *name, struct block_value *out);
-/* As find_value, where something else may stand in its place; reports nothing. */
+/* As find_value, where something else may be in its place; reports nothing. */
 bool find_named(struct blocks *b, const struct yaml_node *name, struct block_value *out);
 const struct yaml_node *merge_args(struct blocks *b, const struct schema_step *kind,
                                    const struct yaml_node *step, const struct yaml_node *value);

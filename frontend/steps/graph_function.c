@@ -228,7 +228,7 @@ struct inlining {
 	bool failed;
 };
 
-/* The name of its result in place of a call. */
+/* The name of its result instead of a call. */
 static const struct expr *inline_call(void *user, const struct expr *e)
 {
 	struct inlining *in = user;

@@ -276,7 +276,7 @@ static bool bind_own(struct template *t)
 	       bind(t, "kind_name", &kind);
 }
 
-/* x behind the statements from `from` on. */
+/* x after the statements from `from` on. */
 static bool set_result(struct template *t, size_t from)
 {
 	struct blocks *b = t->st->b;

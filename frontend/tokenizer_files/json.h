@@ -31,7 +31,7 @@ struct tokenizer_reader {
 	bool no_memory;
 	bool has_decoder;
 	const struct tokenizer_lists
-	        *lists; /* what a class reads, in place of members of the model; NULL: none */
+	        *lists; /* what a class reads, instead of members of the model; NULL: none */
 };
 
 /* The first refusal is reported; sets failed. Returns false. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The weight map (model-language.md section 7): canonical parameter paths to
+ * The weight map (frontend/language.md, Weights): canonical parameter paths to
  * weight expressions over stored tensors. Use: create, read the map, find one
  * expression for each parameter, finish.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of type inference: the call under inference and checks that report
+ * Inside type inference: the call under inference and checks that report
  * both sides. A check that fails has reported.
  */
 #ifndef TFMC_IR_BUILDER_INFER_INTERNAL_H

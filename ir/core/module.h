@@ -143,7 +143,7 @@ struct ir_condition {
 /*
  * What makes a function a case of another one, its base: the same function with
  * some symbols bound, which serves the calls for whose dims all conditions hold.
- * Cases of one base are tried in the order in which they stand.
+ * Cases of one base are tried in the order of the text.
  */
 struct ir_case {
 	const char *of; /* name of the base */

@@ -24,9 +24,9 @@
 #include "ir/types/type.h"
 
 enum ir_wexpr_kind {
-	WX_TENSOR,    /* a stored tensor */
-	WX_FULL,      /* every element `value` */
-	WX_SINUSOID,  /* model-language.md section 5: rows [start, start + rows) */
+	WX_TENSOR, /* a stored tensor */
+	WX_FULL,   /* every element `value` */
+	WX_SINUSOID, /* sinusoidal positions, layout and spacing as in frontend/language.md: rows [start, start + rows) */
 	WX_ROTARY,    /* [rows, 2n]: row p holds value * cos(p f), then value * sin(p f) of n frequencies f */
 	WX_STACK,     /* args along a new axis 0 */
 	WX_CONCAT,    /* args along `axis` */

@@ -10,7 +10,7 @@
 
 /* ---- which row ---- */
 
-/* Row numbers may be computed behind what reads them: their ops are built here first, and merged later. */
+/* Row numbers may be computed after what reads them: their ops are built here first, and merged later. */
 static struct ir_value early(struct rebuild *r, struct ir_value v)
 {
 	const struct ir_op *op = v.id == 0 ? NULL : ir_def(r->f, v);
@@ -106,7 +106,7 @@ static struct ir_value build_iota(struct demand_builder *d, const struct ir_op *
 	return irb_iota(b, &a);
 }
 
-/* Operand `past` of an op whose mask knows positions: the row stands at past + at. */
+/* Operand `past` of an op whose mask knows positions: the row is at past + at. */
 static void move_past(struct demand_builder *d, struct ir_value *operands, size_t past)
 {
 	struct ir_value at = demand_at(d);

@@ -2,7 +2,7 @@
 /*
  * The backward walk over a function, once for each way in which rows are
  * picked; the one by which most products become smaller is kept. A repeat of
- * whose result only such rows are read is walked as if its last iteration stood
+ * whose result only such rows are read is walked as if its last iteration was
  * after it. Invariant: an op is seen after everything that reads its results.
  */
 #include "passes/demand/demand.h"

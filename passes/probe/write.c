@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A function again, with further results. Of a place inside of repeats a tensor with
+ * A function again, with further results. Of a place inside repeats a tensor with
  * one slot for each round goes around with them: slot i becomes the value in round i,
  * the others stay. Values that are computed beside the function are copies of ops
  * over x = max(x, -inf), which is x, but no pass merges the copies with the ops.
@@ -57,7 +57,7 @@ static bool is_float(const struct ir_type *t)
 	return t->kind == IR_TENSOR && (t->dtype == DT_F32 || t->dtype == DT_F16 || t->dtype == DT_BF16);
 }
 
-/* What the copies read in place of a value where recomputing begins. */
+/* What the copies read instead of a value where recomputing begins. */
 static struct ir_value boundary_copy(struct writing *w, struct ir_value v, const struct ir_region *here)
 {
 	const struct ir_op *op = ir_def(w->f, v);
@@ -343,7 +343,7 @@ static void write_region(struct writing *w, const struct ir_region *r)
 	}
 }
 
-/* Named results stay in front of what the object keeps to itself. */
+/* Named results stay before what the object keeps to itself. */
 static enum tfmc_status finish(struct writing *w)
 {
 	const struct ir_op *ret = w->f->body->ops[w->f->body->n_ops - 1];

@@ -163,7 +163,7 @@ static void copy_repeat(struct copier *c, const struct ir_op *op)
 		set(c, op->results[i], open ? values[i] : args[i]);
 }
 
-/* What stands instead of the results of the op of the edit; parameters were made before. */
+/* What replaces the results of the op of the edit; parameters were made before. */
 static void replace(struct copier *c, const struct ir_op *op)
 {
 	const struct ir_dim *dims[IR_RANK_MAX];

@@ -282,7 +282,7 @@ static void see_attention(struct shapes *s, const struct ir_op *op)
 
 /* ---- state ---- */
 
-/* The slice [B, rest] of a state behind its indices. */
+/* The slice [B, rest] of a state at its indices. */
 static void tie_slice(struct shapes *s, const struct ir_op *op, size_t first_at, struct ir_value slice,
                       int skip)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The columns of the matrix, and the files of those that are compiled and run
- * outside of this process. A new back end that makes objects or C is one row here
+ * outside this process. A new back end that makes objects or C is one row here
  * and its compiler in matrix.sh.
  */
 #include <inttypes.h>
@@ -48,7 +48,7 @@ const char *column_kind_name(enum column_kind kind)
 }
 
 /* Number NUMBER of the op of rank RANK, "ROW_NUMBER" in the module, has the turn RANK + NUMBER: the numbers
- * of one op go through the columns, and ops that stand side by side begin with different ones. */
+ * of one op go through the columns, and ops that are next to each other begin with different ones. */
 static size_t turn_of(const struct ir_module *m, const struct ir_func *f)
 {
 	size_t rank = 0;

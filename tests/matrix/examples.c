@@ -107,7 +107,7 @@ static bool add_calls(struct walk *w)
 		return true;
 	if (encodes && !add_call(w, "encode", "encode", true, first, 1))
 		return false;
-	/* A causal model has one length only: the first of the sizes behind B. */
+	/* A causal model has one length only: the first of the sizes after B. */
 	const int64_t *prompt = encodes ? first : (const int64_t[]){2, 3, 3};
 	const int64_t *token = encodes ? one : (const int64_t[]){2, 1, 1};
 	bool ok = add_call(w, "decode", "prefill", !encodes, prompt, 2);

@@ -198,7 +198,7 @@ static size_t output_bytes(const struct matrix_case *c)
 	return all;
 }
 
-/* Returns how many bytes of the column's file belong to the case, behind its status. */
+/* Returns how many bytes of the column's file belong to the case, after its status. */
 static size_t judge(struct table *t, size_t column, const struct matrix_case *c, uint64_t status,
                     const char *data, const char *refused)
 {

@@ -366,7 +366,7 @@ END_TEST
 /* ---- errors ---- */
 
 struct refusal {
-	const char *text; /* inside of a function with %x: f32[B,S,8], or a whole text */
+	const char *text; /* inside a function with %x: f32[B,S,8], or a whole text */
 	const char *says;
 };
 

@@ -22,7 +22,7 @@
 
 #define DRIVER_VERSION "0.1.0"
 
-/* Exit codes of the command (interface, section 1). */
+/* Exit codes of the command, as README.md lists them. */
 enum exit_code {
 	EXIT_OK = 0,
 	EXIT_INPUT = 1, /* input rejected, diagnostics printed */
