@@ -2,7 +2,7 @@
 /*
  * Elementary functions in kernel-builder operations, for f32 with any number of lanes. No library call is ever
  * emitted, so every printer computes the same. Errors in units in the last place of the exact result, with fma,
- * as tests/unit/test_kernel_math.c asserts them:
+ * as tests/unit/kernels/test_kernel_math.c asserts them:
  *
  *   exp, exp2, log, 1/sqrt    1.5 (log near 1: 2.5)    all x; subnormal results to one unit
  *   exp, exp2 for x <= 0      1.5                      results below 2^-126 to one subnormal unit, or 0

@@ -11,7 +11,7 @@
 #include "backends/backend.h"
 #include "frontend/frontend.h"
 #include "ir/interp/interp.h"
-#include "tests/support/rng.h"
+#include "tests/support/random/rng.h"
 
 #define OPS_WORDS ((IR_N_OPS + 63) / 64)
 

@@ -10,7 +10,7 @@
 #include "ir/print/text.h"
 #include "ir/verify/verify.h"
 #include "tests/matrix/matrix.h"
-#include "tests/support/random_ir.h"
+#include "tests/support/random/random_ir.h"
 
 #define SEEDS    3
 #define PROGRAMS 24

@@ -6,9 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/matrix/bound.h"
+#include "tests/matrix/bounds/bound.h"
 #include "tests/matrix/matrix.h"
-#include "tests/support/random_ir.h"
+#include "tests/support/random/random_ir.h"
 
 /* ---- functions ---- */
 

@@ -16,7 +16,7 @@
 
 #include "ir/interp/interp.h"
 #include "ir/target/target.h"
-#include "tests/support/opencl_device.h"
+#include "tests/support/opencl/opencl_device.h"
 
 struct opencl_host; /* a program on a device, its packed weights, its state */
 

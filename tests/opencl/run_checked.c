@@ -10,7 +10,7 @@
 
 #include "ir/core/view.h"
 #include "tests/opencl/run_internal.h"
-#include "tests/support/random_ir.h"
+#include "tests/support/random/random_ir.h"
 
 #define TOLERANCE 2e-4
 

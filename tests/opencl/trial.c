@@ -11,7 +11,7 @@
 #include "ir/verify/verify.h"
 #include "passes/framework/pass.h"
 #include "tests/opencl/trial_internal.h"
-#include "tests/support/random_ir.h"
+#include "tests/support/random/random_ir.h"
 
 void trial_init(struct trial *t, struct opencl_device *device, const char *target, const char *pipeline)
 {

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "tests/support/opencl_device.h"
+#include "tests/support/opencl/opencl_device.h"
 
 /* Runs "race", "local-race", "bounds", "read-bounds" or "unset". False when there is no such kernel or the
  * device refuses it. */

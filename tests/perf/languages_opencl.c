@@ -14,7 +14,7 @@
 #include "ir/print/text.h"
 #include "ir/verify/verify.h"
 #include "passes/framework/pass.h"
-#include "tests/support/opencl_device.h"
+#include "tests/support/opencl/opencl_device.h"
 
 #define ARGS_MAX     32
 #define GROUPS_MAX   64 /* work-groups of a launch */

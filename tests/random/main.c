@@ -18,9 +18,9 @@
 #include "ir/print/text.h"
 #include "ir/verify/verify.h"
 #include "passes/framework/pass.h"
-#include "tests/support/random_ir.h"
-#include "tests/support/random_transformer.h"
-#include "tests/support/rng.h"
+#include "tests/support/random/random_ir.h"
+#include "tests/support/random/random_transformer.h"
+#include "tests/support/random/rng.h"
 
 #define TOLERANCE    1e-4 /* of the largest result; fusions round less often */
 #define STEPS_MAX    8    /* random passes on the graph */

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Emits and runs linear groups, see linear_case.h. The kernel is called with one
+ * array of words: the parameters, the result, scratch, then B and S.
+ */
+#include "tests/support/kernels/linear_case.h"
+
+#include <check.h>
+#include <math.h>
+#include <string.h>
+
+#include "tests/kb_interp/interp.h"
+#include "backends/kernel/templates.h"
+#include "backends/llvm/llvm.h"
+#include "ir/interp/interp.h"
+#include "ir/target/tile.h"
+#include "ir/core/view.h"
+#include "tests/support/effort.h"
+#include "tests/support/random/rng.h"
+
+enum { WORD_OUT = LINEAR_PARAMS_MAX, WORD_SCRATCH, WORD_DIMS, N_WORDS = WORD_DIMS + 2 };
+
+typedef void kernel_function(void *const *words, int64_t worker, int64_t n_workers);
+
+/* ---- the kernel ---- */
+
+struct binding {
+	const struct linear_case *c;
+	const struct ir_op *group;
+	struct kb_val words, dims[2];
+};
+
+static struct kb_size bind_dim(void *user, struct kb *k, const struct ir_dim *d)
+{
+	const struct binding *b = user;
+	struct kb_size size = {.v = kb_index(k, 0)};
+	for (size_t i = 0; i < d->n_terms; i++) {
+		struct kb_val product = kb_index(k, d->terms[i].coeff);
+		for (size_t a = 0; a < d->terms[i].n_atoms; a++)
+			product = kb_mul(k, product, b->dims[d->terms[i].atoms[a]->sym]);
+		size.v = kb_add(k, size.v, product);
+	}
+	size.is_const = ir_dim_is_const(d, &size.c);
+	return size;
+}
+
+static int param_of(const struct linear_case *c, struct ir_value v)
+{
+	for (size_t i = 0; i < c->f->n_params; i++)
+		if (ir_same(c->f->params[i].value, v))
+			return (int)i;
+	return -1;
+}
+
+static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_tensor *out)
+{
+	const struct binding *b = user;
+	struct ir_view view;
+	if (!ir_view_resolve(b->c->tir.m, b->c->f, v, &view))
+		return false;
+	int param = param_of(b->c, view.base);
+	bool is_w = param >= 0 && strcmp(b->c->f->params[param].name, "w") == 0;
+	*out = (struct kb_tensor){.dtype = ir_type_of(b->c->f, v)->dtype, .rank = view.rank};
+	out->encoding = is_w ? ENC_PANEL16 : ENC_ROW;
+	if (is_w)
+		out->dtype = b->c->kept;
+	struct kb_val word = kb_index(k, param >= 0 ? param : WORD_OUT);
+	struct kb_val skip = kb_mul(k, bind_dim(user, k, view.offset).v, kb_index(k, 4));
+	out->ptr = kb_ptr_add(k, kb_load(k, KB_PTR_T, b->words, word, 0, 0), skip, 0);
+	for (int i = 0; i < view.rank; i++) {
+		out->size[i] = bind_dim(user, k, view.size[i]);
+		out->stride[i] = bind_dim(user, k, view.stride[i]);
+	}
+	return true;
+}
+
+static bool bind_result(void *user, struct kb *k, size_t i, struct kb_tensor *out)
+{
+	const struct binding *b = user;
+	return bind_tensor(user, k, b->group->results[i], out);
+}
+
+static struct kb_val bind_index(void *user, struct kb *k, struct ir_value v)
+{
+	(void)user;
+	(void)k;
+	(void)v;
+	return (struct kb_val){0};
+}
+
+static const struct ir_op *group_of(const struct linear_case *c)
+{
+	for (size_t i = 0; i < c->f->body->n_ops; i++)
+		if (c->f->body->ops[i]->code == OP_group)
+			return c->f->body->ops[i];
+	return NULL;
+}
+
+static void emit_group(struct linear_case *c, const struct kernel_job *job)
+{
+	struct eval e;
+	const struct attrs_group *attrs = job->group->attrs;
+	struct kernel g = {.e = &e,
+	                   .k = job->k,
+	                   .job = job,
+	                   .attrs = attrs,
+	                   .root = job->group->region->ops[attrs->root]};
+	ck_assert_int_eq(eval_begin(&e, job), TFMC_OK);
+	ck_assert_int_eq(eval_outputs(&e, &g.out), TFMC_OK);
+	ck_assert(job->items > 1 ? kernel_linear_shared(&g) : kernel_linear(&g));
+	ck_assert_msg(eval_status(&e) == TFMC_OK, "%s", c->tir.log.data);
+}
+
+static void emit_kernel(struct linear_case *c, const struct target *target)
+{
+	c->caps = (struct kb_caps){target->lanes, target->registers, target->has_fma};
+	c->kernels = kb_module_create(&c->arena, &c->caps);
+	struct kb *k = kb_begin(c->kernels, "linear", c->is_shared ? KB_KERNEL : KB_EXPORTED, KB_VOID);
+	struct binding b = {.c = c, .group = group_of(c), .words = kb_param(k, "words", KB_PTR_T, 0)};
+	struct kb_val worker, n_workers;
+	if (c->is_shared) {
+		kb_group_size(k, GPU_ITEMS);
+		worker = kb_group_id(k);
+		n_workers = kb_group_count(k);
+	} else {
+		worker = kb_param(k, "worker", KB_INDEX_T, 0);
+		n_workers = kb_param(k, "n_workers", KB_INDEX_T, 0);
+	}
+	for (int i = 0; i < 2; i++)
+		b.dims[i] = kb_load(k, KB_INDEX_T, b.words, kb_index(k, WORD_DIMS + i), 0, 0);
+	struct kernel_binding bind = {.tensor = bind_tensor,
+	                              .result = bind_result,
+	                              .dim = bind_dim,
+	                              .index = bind_index,
+	                              .user = &b};
+	struct kernel_job job = {.k = k,
+	                         .module = c->tir.m,
+	                         .func = c->f,
+	                         .group = b.group,
+	                         .target = target,
+	                         .bind = &bind,
+	                         .worker = worker,
+	                         .n_workers = n_workers,
+	                         .items = c->is_shared ? GPU_ITEMS : 1,
+	                         .scratch = kb_load(k, KB_PTR_T, b.words, kb_index(k, WORD_SCRATCH), 0, 0),
+	                         .cx = &c->tir.cx,
+	                         .arena = &c->arena};
+	emit_group(c, &job);
+	kb_return(k, (struct kb_val){0});
+	kb_end(k);
+	ck_assert_msg(kb_verify(c->kernels, &c->tir.cx) == TFMC_OK, "%s", c->tir.log.data);
+}
+
+static void compile_kernel(struct linear_case *c, const struct target *target)
+{
+	struct llvm_options options = {.target = target, .opt_level = effort_of_code()};
+	struct buf object;
+	buf_init(&object);
+	struct llvm_output out = {.object = &object};
+	enum tfmc_status status = llvm_compile(&c->tir.cx, c->kernels, "m", &options, &out);
+	ck_assert_msg(status == TFMC_OK, "%s", c->tir.log.data);
+	ck_assert_msg(backend_jit_load(&c->tir.cx, &object, &c->jit) == TFMC_OK, "%s", c->tir.log.data);
+	buf_destroy(&object);
+}
+
+static void init(struct linear_case *c, const char *text, const struct target *t,
+                 const struct linear_weights *w)
+{
+	*c = (struct linear_case){.is_shared = w->is_shared, .rounded = w->rounded, .kept = w->kept};
+	tir_init(&c->tir);
+	arena_init(&c->arena);
+	tir_load(&c->tir, text);
+	c->f = c->tir.m->funcs.items[0];
+	emit_kernel(c, t);
+	if (target_runs_here(t))
+		compile_kernel(c, t);
+}
+
+static const struct target *find(const char *name)
+{
+	const struct target *t = target_find(name);
+	ck_assert_ptr_nonnull(t);
+	return t;
+}
+
+void linear_case_init(struct linear_case *c, const char *text, const char *target)
+{
+	linear_case_init_kept(c, text, target, &(struct linear_weights){.kept = DT_F32});
+}
+
+void linear_case_init_streamed(struct linear_case *c, const char *text, const char *target)
+{
+	linear_case_init_kept(c, text, target, &(struct linear_weights){.is_streamed = true});
+}
+
+void linear_case_init_kept(struct linear_case *c, const char *text, const char *target,
+                           const struct linear_weights *w)
+{
+	struct target t = *find(target);
+	t.l2_bytes = w->is_streamed ? 1 : t.l2_bytes;
+	init(c, text, w->is_streamed ? &t : find(target), w);
+}
+
+void linear_case_init_shared(struct linear_case *c, const char *text, const char *target)
+{
+	linear_case_init_kept(c, text, target, &(struct linear_weights){.is_shared = true});
+}
+
+void linear_case_destroy(struct linear_case *c)
+{
+	backend_jit_destroy(c->jit);
+	arena_destroy(&c->arena);
+	tir_destroy(&c->tir);
+}
+
+/* ---- calls ---- */
+
+static int64_t count_of(const struct linear_case *c, const int64_t *dims, struct ir_value v)
+{
+	int64_t n = 0;
+	const struct ir_type *t = ir_type_of(c->f, v);
+	ck_assert(ir_dim_eval(ir_type_count(c->tir.m->dims, t), dims, &n));
+	return n;
+}
+
+static void *aligned(struct linear_case *c, int64_t elements)
+{
+	char *p = arena_alloc(&c->arena, (size_t)elements * 4 + 128);
+	ck_assert_ptr_nonnull(p);
+	return p + (-(uintptr_t)p & 63);
+}
+
+static void fill_param(struct linear_case *c, struct linear_call *call, size_t i)
+{
+	struct rng rng = rng_seed(i + 77);
+	bool is_int = ir_type_of(c->f, c->f->params[i].value)->dtype == DT_I32;
+	call->count[i] = count_of(c, call->dims, c->f->params[i].value);
+	call->param[i] = aligned(c, call->count[i]);
+	bool is_w = strcmp(c->f->params[i].name, "w") == 0;
+	for (int64_t n = 0; n < call->count[i]; n++) {
+		if (is_int)
+			((int32_t *)call->param[i])[n] = (int32_t)rng_between(&rng, 0, call->dims[1]);
+		else
+			((float *)call->param[i])[n] =
+			        (float)ir_round(is_w ? c->rounded : DT_F32, rng_real(&rng, -1, 1));
+	}
+}
+
+/* The place of element (row, k) of a panelled matrix in bytes, from ir/target/tile.h: bf16 in pairs along K.
+ */
+static int64_t place_of(enum ir_dtype t, int64_t row, int64_t k, int64_t depth)
+{
+	int64_t panel = row / 16 * tile_lines(t, depth) * TILE_LINE, column = row % 16;
+	if (t == DT_BF16)
+		return panel + (k / 2 * 16 + column) * 4 + k % 2 * 2;
+	return panel + (k * 16 + column) * ir_dtype_bytes(t);
+}
+
+/* Zero padded. */
+static void pack(struct linear_case *c, struct linear_call *call, size_t i)
+{
+	const struct ir_type *t = ir_type_of(c->f, c->f->params[i].value);
+	const float *w = call->param[i];
+	int64_t n, depth;
+	ck_assert(ir_dim_is_const(t->dims[0], &n) && ir_dim_is_const(t->dims[1], &depth));
+	int64_t panels = (n + 15) / 16;
+	call->packed_bytes = (size_t)(panels * tile_lines(c->kept, depth)) * TILE_LINE;
+	char *out = aligned(c, (int64_t)call->packed_bytes / 4);
+	memset(out, 0, call->packed_bytes);
+	for (int64_t at = 0; at < n * depth; at++) {
+		uint16_t bits = c->kept == DT_BF16 ? f64_to_bf16((double)w[at]) : f64_to_half((double)w[at]);
+		const void *from = c->kept == DT_F32 ? (const void *)&w[at] : &bits;
+		memcpy(out + place_of(c->kept, at / depth, at % depth, depth), from,
+		       (size_t)ir_dtype_bytes(c->kept));
+	}
+	call->packed = out;
+}
+
+void linear_call_init(struct linear_case *c, struct linear_call *call, int64_t b, int64_t s)
+{
+	const struct ir_op *ret = c->f->body->ops[c->f->body->n_ops - 1];
+	*call = (struct linear_call){.dims = {b, s}};
+	ck_assert_uint_le(c->f->n_params, LINEAR_PARAMS_MAX);
+	for (size_t i = 0; i < c->f->n_params; i++) {
+		fill_param(c, call, i);
+		if (strcmp(c->f->params[i].name, "w") == 0)
+			pack(c, call, i);
+	}
+	call->n_out = count_of(c, call->dims, ret->operands[0]);
+	call->out = aligned(c, call->n_out);
+}
+
+static int64_t scratch_bytes(const struct linear_case *c)
+{
+	return ((const struct attrs_group *)group_of(c)->attrs)->scratch;
+}
+
+static void **words_of(struct linear_case *c, struct linear_call *call)
+{
+	void **words = ARENA_ARRAY(&c->arena, void *, N_WORDS);
+	memset(call->out, 0xff, (size_t)call->n_out * 4);
+	for (size_t i = 0; i < c->f->n_params; i++) {
+		bool is_w = call->packed && strcmp(c->f->params[i].name, "w") == 0;
+		words[i] = is_w ? call->packed : call->param[i];
+	}
+	words[WORD_OUT] = call->out;
+	words[WORD_SCRATCH] = aligned(c, scratch_bytes(c) / 4);
+	memset(words[WORD_SCRATCH], 0xff, (size_t)scratch_bytes(c));
+	memcpy(words + WORD_DIMS, call->dims, sizeof(call->dims));
+	return words;
+}
+
+void linear_run(struct linear_case *c, struct linear_call *call, int64_t n_workers)
+{
+	if (!c->jit) {
+		linear_run_checked(c, call, n_workers);
+		return;
+	}
+	void **words = words_of(c, call);
+	void *at = backend_jit_symbol(c->jit, "linear");
+	kernel_function *linear;
+	memcpy(&linear, &at, sizeof(at));
+	for (int64_t w = 0; w < n_workers; w++)
+		linear(words, w, n_workers);
+}
+
+/* The memory that a call may touch; gives the number of ranges. */
+static size_t ranges_of(struct linear_case *c, struct linear_call *call, void **words,
+                        struct kb_range ranges[LINEAR_PARAMS_MAX + 3])
+{
+	size_t n = 0;
+	ranges[n++] = (struct kb_range){words, N_WORDS * sizeof(void *), false};
+	ranges[n++] = (struct kb_range){words[WORD_SCRATCH], (size_t)scratch_bytes(c), true};
+	ranges[n++] = (struct kb_range){call->out, (size_t)call->n_out * 4, true};
+	for (size_t i = 0; i < c->f->n_params; i++) {
+		size_t bytes = words[i] == call->packed ? call->packed_bytes : (size_t)call->count[i] * 4;
+		ranges[n++] = (struct kb_range){words[i], bytes, false};
+	}
+	return n;
+}
+
+/* By the kernel interpreter, workers or groups. NULL, or its complaint. */
+static const char *interpret(struct linear_case *c, struct linear_call *call, int64_t n)
+{
+	void **words = words_of(c, call);
+	struct kb_range ranges[LINEAR_PARAMS_MAX + 3];
+	struct kb_interp in = {.module = c->kernels, .ranges = ranges};
+	bool ok = true;
+	in.n_ranges = ranges_of(c, call, words, ranges);
+	for (int64_t w = 0; !c->is_shared && w < n && ok; w++) {
+		const union kb_cell args[] = {{.p = words}, {.i = w}, {.i = n}};
+		ok = kb_interp_call(&in, "linear", args, 3, NULL);
+	}
+	if (c->is_shared)
+		ok = kb_interp_launch(&in, "linear", &(const union kb_cell){.p = words}, 1, n);
+	return ok ? NULL : arena_strdup(&c->arena, in.error);
+}
+
+void linear_run_checked(struct linear_case *c, struct linear_call *call, int64_t n_workers)
+{
+	const char *why = interpret(c, call, n_workers);
+	ck_assert_msg(why == NULL, "%s", why);
+}
+
+void linear_launch(struct linear_case *c, struct linear_call *call, int64_t groups)
+{
+	linear_run_checked(c, call, groups);
+}
+
+/* ---- the reference ---- */
+
+/* NULL, or the first element that is not near. */
+static const char *difference(struct linear_case *c, const struct linear_call *call, double tolerance)
+{
+	const char *why = NULL;
+	struct interp_tensor in[LINEAR_PARAMS_MAX], out;
+	struct arena a;
+	arena_init(&a);
+	for (size_t i = 0; i < c->f->n_params; i++) {
+		const struct ir_type *t = ir_type_of(c->f, c->f->params[i].value);
+		ck_assert(interp_tensor_make(&a, t, call->dims, &in[i]));
+		interp_from_bytes(&in[i], call->param[i]);
+	}
+	struct interp_args args = {.dims = call->dims, .inputs = in, .outputs = &out, .arena = &a};
+	enum tfmc_status status = interp_run(&c->tir.cx, c->tir.m, c->f, &args);
+	ck_assert_msg(status == TFMC_OK, "%s", c->tir.log.data);
+	ck_assert_int_eq(interp_count(&out), call->n_out);
+	for (int64_t i = 0; i < call->n_out && why == NULL; i++) {
+		double e = out.data[i], got = (double)call->out[i];
+		if (!(e == got || fabs(e - got) <= tolerance)) /* infinities are equal */
+			why = arena_printf(&c->arena, "B %d S %d: element %d is %.9g, expected %.9g",
+			                   (int)call->dims[0], (int)call->dims[1], (int)i, got, e);
+	}
+	arena_destroy(&a);
+	return why;
+}
+
+void linear_expect(struct linear_case *c, const struct linear_call *call, double tolerance)
+{
+	const char *why = difference(c, call, tolerance);
+	ck_assert_msg(why == NULL, "%s", why);
+}
+
+const char *linear_complaint(struct linear_case *c, struct linear_call *call, int64_t n, double tolerance)
+{
+	const char *why = interpret(c, call, n);
+	return why != NULL ? why : difference(c, call, tolerance);
+}

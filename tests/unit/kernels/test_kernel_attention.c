@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The attention template against the IR interpreter on odd shapes, and its
+ * promises: nothing beyond the visible keys is read, and a row has the same bits
+ * for every number of workers, chunk of queries, batch and capacity.
+ */
+#include <check.h>
+#include <math.h>
+#include <string.h>
+
+#include "ir/support/compiler.h"
+#include "tests/support/kernels/attention_case.h"
+#include "tests/unit/kernels/attention_configs.h"
+
+static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"};
+
+/* Keys the last of `rows` rows sees, by causality or window. */
+static int64_t reach_of(const struct attention_config *config, int64_t rows)
+{
+	return rows - 1 + (config->is_causal ? 1 : config->window);
+}
+
+/* Lengths, pasts and poison that fit a shape, the first sequence shortest. */
+static void vary(const struct attention_case *c, struct attention_call *call)
+{
+	for (int64_t b = 0; b < call->b; b++) {
+		int64_t visible = call->t, past = 0;
+		if (c->config.has_past)
+			past = call->t > call->s ? (call->t - call->s) * (b + 1) / call->b : b;
+		int64_t reach = reach_of(&c->config, past + call->s);
+		bool is_near = c->config.is_causal || c->config.window > 0;
+		if (is_near && reach < visible)
+			visible = reach;
+		int64_t len = b * call->t / call->b;
+		if (c->config.has_len && len < visible)
+			visible = len;
+		call->len[b] = (int32_t)len;
+		call->past[b] = (int32_t)past;
+		attention_poison(c, call, b, visible < 0 ? 0 : visible, call->t);
+		if (c->config.window > 0 && past + 1 > c->config.window)
+			attention_poison(c, call, b, 0, past + 1 - c->config.window);
+	}
+}
+
+/* Half a unit in the last place of bf16 around 2, and the rounding of f32. */
+static double tolerance_of(const struct attention_case *c)
+{
+	return c->config.is_bf16 ? 0x1p-8 : 4e-6;
+}
+
+static void check_shapes(struct attention_case *c)
+{
+	static const int64_t rows[] = {0, 1, 3, 17, 37, 70}, keys[] = {1, 5, 16, 65, 130, 300};
+	for (size_t i = 0; i < TFMC_COUNT(rows) * TFMC_COUNT(keys); i++) {
+		struct attention_call call;
+		attention_call_init(c, &call, 1 + (int64_t)i % 3, rows[i / TFMC_COUNT(keys)],
+		                    keys[i % TFMC_COUNT(keys)]);
+		vary(c, &call);
+		attention_run(c, &call, 1 + (int64_t)i % 5);
+		attention_expect(c, &call, tolerance_of(c));
+	}
+}
+
+START_TEST(equals_the_interpreter)
+{
+	struct attention_config config = configs[_i / (int)TFMC_COUNT(targets)];
+	config.target = targets[_i % (int)TFMC_COUNT(targets)];
+	struct attention_case c;
+	attention_case_init(&c, &config);
+	if (c.jit)
+		check_shapes(&c);
+	attention_case_destroy(&c);
+}
+END_TEST
+
+START_TEST(stays_inside_its_memory)
+{
+	static const int64_t shapes[][3] = {{1, 1, 1},   {2, 7, 5}, {1, 3, 65}, {2, 5, 17},
+	                                    {1, 17, 37}, {0, 4, 4}, {1, 0, 3},  {2, 2, 0}};
+	struct attention_config config = configs[_i / (int)TFMC_COUNT(targets)];
+	config.target = targets[_i % (int)TFMC_COUNT(targets)];
+	struct attention_case c;
+	attention_case_init(&c, &config);
+	for (size_t i = 0; i < TFMC_COUNT(shapes); i++) {
+		struct attention_call call;
+		attention_call_init(&c, &call, shapes[i][0], shapes[i][1], shapes[i][2]);
+		vary(&c, &call);
+		attention_run_checked(&c, &call, 2);
+		attention_expect(&c, &call, tolerance_of(&c));
+	}
+	attention_case_destroy(&c);
+}
+END_TEST
+
+/* Rows [from, from + n) of a call as a call of their own: same bits. */
+static void expect_chunk(struct attention_case *c, const struct attention_call *whole, int64_t from,
+                         int64_t n)
+{
+	int64_t width = c->config.heads * c->config.size, out = c->config.heads * c->config.value_size;
+	struct attention_call part;
+	attention_call_init(c, &part, 1, n, whole->t);
+	memcpy(part.q, whole->q + from * width, (size_t)(n * width) * 4);
+	memcpy(part.k, whole->k, (size_t)whole->n_k * 4);
+	memcpy(part.v, whole->v, (size_t)whole->n_v * 4);
+	memcpy(part.sinks, whole->sinks, (size_t)c->config.heads * 4);
+	part.past[0] = (int32_t)from;
+	attention_poison(c, &part, 0, reach_of(&c->config, from + n), part.t);
+	if (c->config.window > 0 && from + 1 > c->config.window)
+		attention_poison(c, &part, 0, 0, from + 1 - c->config.window);
+	attention_run(c, &part, 1);
+	ck_assert_mem_eq(part.out, whole->out + from * out, (size_t)(n * out) * 4);
+}
+
+START_TEST(chunks_give_the_same_bits)
+{
+	/* one query head for each key head, three; windows: both sides, causal ones of both widths; sinks */
+	static const int grouped[] = {4,         12,        WINDOWS, WINDOWS + 2, WINDOWS + 3,
+	                              SINKS + 1, SINKS + 2, NARROW,  NARROW + 1};
+	struct attention_config config = configs[grouped[_i % 9]];
+	config.has_len = false;
+	config.bias = BIAS_NONE;
+	config.target = targets[_i / 9];
+	struct attention_case c;
+	attention_case_init(&c, &config);
+	struct attention_call whole;
+	attention_call_init(&c, &whole, 1, c.jit ? 300 : 70, c.jit ? 300 : 70);
+	attention_run(&c, &whole, 1);
+	for (int64_t from = 0, n = 1; from < whole.s; from += n, n = n * 2 + 1)
+		expect_chunk(&c, &whole, from, from + n <= whole.s ? n : whole.s - from);
+	attention_case_destroy(&c);
+}
+END_TEST
+
+/* What later tokens hold, even NaN, changes no bit of a row. */
+START_TEST(later_tokens_do_not_matter)
+{
+	struct attention_config config = configs[12];
+	config.has_len = config.has_past = false;
+	config.target = targets[_i];
+	struct attention_case c;
+	attention_case_init(&c, &config);
+	struct attention_call clean, spoiled;
+	attention_call_init(&c, &clean, 1, 41, 41);
+	attention_call_init(&c, &spoiled, 1, 41, 41);
+	attention_poison(&c, &spoiled, 0, 23, spoiled.t);
+	attention_run(&c, &clean, 1);
+	attention_run(&c, &spoiled, 2);
+	size_t bytes = (size_t)(23 * config.heads * config.value_size) * 4;
+	ck_assert_mem_eq(clean.out, spoiled.out, bytes);
+	ck_assert(isnan(spoiled.out[23 * config.heads * config.value_size]));
+	attention_case_destroy(&c);
+}
+END_TEST
+
+START_TEST(workers_give_the_same_bits)
+{
+	static const int64_t workers[] = {2, 3, 7, 16};
+	static const int which[] = {12, 5, WINDOWS + 1, WINDOWS + 2, SINKS + 1};
+	struct attention_config config = configs[which[_i % 5]];
+	config.target = targets[_i / 5];
+	struct attention_case c;
+	attention_case_init(&c, &config);
+	struct attention_call one, more;
+	attention_call_init(&c, &one, 3, 70, 90);
+	attention_call_init(&c, &more, 3, 70, 90);
+	vary(&c, &one);
+	vary(&c, &more);
+	attention_run(&c, &one, 1);
+	for (size_t i = 0; i < (c.jit ? TFMC_COUNT(workers) : 1); i++) {
+		attention_run(&c, &more, workers[i]);
+		ck_assert_mem_eq(one.out, more.out, (size_t)one.n_out * 4);
+	}
+	attention_case_destroy(&c);
+}
+END_TEST
+
+/* One new token, blocks of heads divided among workers: the bits of one worker, by machine code and checked.
+ */
+START_TEST(divided_heads_give_the_same_bits)
+{
+	static const struct {
+		int config;
+		int64_t heads, key_heads;
+	} cases[] = {{4, 1, 1}, {12, 9, 3},        {11, 5, 1},    {WINDOWS + 2, 4, 1}, {WINDOWS + 3, 16, 1},
+	             {3, 2, 2}, {SINKS + 1, 6, 2}, {SINKS, 1, 1}, {NARROW, 6, 2},      {NARROW + 1, 3, 1}};
+	static const int64_t workers[] = {2, 3, 4, 7, 16};
+	struct attention_config config = configs[cases[_i % 10].config];
+	config.heads = cases[_i % 10].heads;
+	config.key_heads = cases[_i % 10].key_heads;
+	config.target = targets[_i / 10];
+	config.bc = 16;
+	config.br = config.heads / config.key_heads;
+	config.split = 10;
+	struct attention_case c;
+	attention_case_init(&c, &config);
+	for (int64_t b = 1; b <= 3; b++) {
+		struct attention_call one, more;
+		attention_call_init(&c, &one, b, 1, 131 + b * 7);
+		attention_call_init(&c, &more, b, 1, 131 + b * 7);
+		vary(&c, &one);
+		vary(&c, &more);
+		attention_run(&c, &one, 1);
+		attention_expect(&c, &one, tolerance_of(&c));
+		for (size_t i = 0; i < TFMC_COUNT(workers); i++) {
+			attention_run(&c, &more, workers[i]);
+			ck_assert_mem_eq(one.out, more.out, (size_t)one.n_out * 4);
+		}
+		attention_run_checked(&c, &more, workers[b]);
+		attention_expect(&c, &more, tolerance_of(&c));
+	}
+	attention_case_destroy(&c);
+}
+END_TEST
+
+/* Keys in panels are multiplied as they lie, others are brought into panels: the same products. */
+START_TEST(panels_give_the_same_bits)
+{
+	struct attention_config config = configs[15];
+	struct attention_case rows, panels;
+	struct attention_call a, b;
+	config.target = targets[_i];
+	attention_case_init(&panels, &config);
+	config.panel_keys = false;
+	attention_case_init(&rows, &config);
+	attention_call_init(&rows, &a, 2, 9, 70);
+	attention_call_init(&panels, &b, 2, 9, 70);
+	vary(&rows, &a);
+	vary(&panels, &b);
+	attention_run(&rows, &a, 1);
+	attention_run(&panels, &b, 2);
+	ck_assert_mem_eq(a.out, b.out, (size_t)a.n_out * 4);
+	attention_case_destroy(&rows);
+	attention_case_destroy(&panels);
+}
+END_TEST
+
+/* Padding a sequence, and others beside it, changes no bit. */
+START_TEST(lengths_give_the_same_bits)
+{
+	struct attention_config config = configs[0];
+	config.target = targets[_i];
+	struct attention_case c;
+	attention_case_init(&c, &config);
+	struct attention_call alone, padded;
+	attention_call_init(&c, &padded, 2, 9, 130);
+	attention_call_init(&c, &alone, 1, 9, 67);
+	memcpy(alone.q, padded.q, (size_t)alone.n_q * 4);
+	for (int64_t h = 0; h < config.heads; h++) {
+		size_t bytes = (size_t)(67 * config.size) * 4;
+		memcpy(alone.k + h * 67 * config.size, padded.k + h * 130 * config.size, bytes);
+		memcpy(alone.v + h * 67 * config.size, padded.v + h * 130 * config.size, bytes);
+	}
+	alone.len[0] = padded.len[0] = 67;
+	padded.len[1] = 130;
+	attention_poison(&c, &padded, 0, 67, padded.t);
+	attention_run(&c, &alone, 1);
+	attention_run(&c, &padded, 2);
+	ck_assert_mem_eq(alone.out, padded.out, (size_t)alone.n_out * 4);
+	attention_case_destroy(&c);
+}
+END_TEST
+
+/* Masks that come as bias: -inf hides a key, a row of -inf gives 0, and NaN is not lost. */
+START_TEST(extreme_scores)
+{
+	struct attention_config config = configs[3];
+	config.target = targets[_i / 2];
+	config.has_sinks = _i % 2;
+	struct attention_case c;
+	attention_case_init(&c, &config);
+	struct attention_call call;
+	attention_call_init(&c, &call, 3, 3, 70);
+	for (int64_t t = 0; t < 70; t++) {
+		call.bias[t] = t < 66 ? -HUGE_VALF : 0;
+		call.bias[70 + t] = -HUGE_VALF;
+		call.bias[140 + t] = t % 2 ? -3.0e38f : -100.0f;
+	}
+	attention_run(&c, &call, 1);
+	attention_expect(&c, &call, 4e-6);
+	call.bias[69] = NAN;
+	attention_run(&c, &call, 1);
+	ck_assert(isnan(call.out[0]));
+	attention_case_destroy(&c);
+}
+END_TEST
+
+/* A sink of -inf is none, bit for bit; one that is far above all scores takes everything. */
+START_TEST(extreme_sinks)
+{
+	struct attention_config config = configs[SINKS];
+	struct attention_case with, without;
+	struct attention_call a, b;
+	config.target = targets[_i];
+	attention_case_init(&with, &config);
+	config.has_sinks = false;
+	attention_case_init(&without, &config);
+	attention_call_init(&with, &a, 2, 9, 70);
+	attention_call_init(&without, &b, 2, 9, 70);
+	a.len[1] = b.len[1] = 70; /* the first sequence sees nothing */
+	for (int h = 0; h < 3; h++)
+		a.sinks[h] = -HUGE_VALF;
+	attention_run(&with, &a, 1);
+	attention_run(&without, &b, 1);
+	ck_assert_mem_eq(a.out, b.out, (size_t)a.n_out * 4);
+	for (int h = 0; h < 3; h++)
+		a.sinks[h] = 2e38f;
+	attention_run(&with, &a, 1);
+	attention_expect(&with, &a, 0);
+	a.sinks[1] = NAN;
+	attention_run(&with, &a, 1);
+	ck_assert(isnan(a.out[9 * 60 + 20]) && !isnan(a.out[9 * 60]));
+	attention_case_destroy(&with);
+	attention_case_destroy(&without);
+}
+END_TEST
+
+Suite *suite_kernel_attention(void)
+{
+	Suite *s = suite_create("kernel_attention");
+	TCase *t = tcase_create("kernel_attention");
+	int n_targets = (int)TFMC_COUNT(targets), n_configs = (int)TFMC_COUNT(configs);
+	tcase_set_timeout(t, 120);
+	tcase_add_loop_test(t, equals_the_interpreter, 0, n_configs * n_targets);
+	tcase_add_loop_test(t, stays_inside_its_memory, 0, n_configs * n_targets);
+	tcase_add_loop_test(t, chunks_give_the_same_bits, 0, 9 * n_targets);
+	tcase_add_loop_test(t, workers_give_the_same_bits, 0, 5 * n_targets);
+	tcase_add_loop_test(t, divided_heads_give_the_same_bits, 0, 10 * n_targets);
+	tcase_add_loop_test(t, later_tokens_do_not_matter, 0, n_targets);
+	tcase_add_loop_test(t, panels_give_the_same_bits, 0, n_targets);
+	tcase_add_loop_test(t, lengths_give_the_same_bits, 0, n_targets);
+	tcase_add_loop_test(t, extreme_scores, 0, 2 * n_targets);
+	tcase_add_loop_test(t, extreme_sinks, 0, n_targets);
+	suite_add_tcase(s, t);
+	return s;
+}

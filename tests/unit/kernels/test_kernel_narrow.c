@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Weights that lie in memory as bf16 or f16: the matmul template gives the bits
+ * that the same numbers give as f32, for odd K, any rows, schedules and workers,
+ * with tiles and with streams of panels.
+ */
+#include <check.h>
+#include <string.h>
+
+#include "ir/support/compiler.h"
+#include "tests/support/kernels/linear_case.h"
+
+static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"};
+
+#define N_TARGETS ((int)TFMC_COUNT(targets))
+
+static const struct linear_weights kept[] = {{.rounded = DT_BF16, .kept = DT_BF16},
+                                             {.rounded = DT_F16, .kept = DT_F16},
+                                             {DT_BF16, DT_BF16, true, false},
+                                             {DT_F16, DT_F16, true, false}};
+
+static void format_product(struct buf *text, int64_t depth, int64_t columns, const char *attrs,
+                           const char *before)
+{
+	long long k = (long long)depth, n = (long long)columns;
+	buf_printf(text,
+	           "module \"m\" stage=groups dim B in [0,1] dim S in [0,33] "
+	           "func @f(%%x: f32[B,S,%lld], %%w: f32[%lld,%lld], %%b: f32[%lld]) -> (y: f32[B,S,%lld]) "
+	           "{ %%y = group linear %s { %s root %%h = linear %s, %%w, %%b : f32[B,S,%lld] yield %%h } "
+	           ": f32[B,S,%lld] return %%y }",
+	           k, n, k, n, n, attrs, before, before[0] != '\0' ? "%n" : "%x", n, n);
+}
+
+static void expect_bits(const struct linear_call *call, const struct linear_call *expected)
+{
+	for (int64_t i = 0; i < call->n_out; i++)
+		ck_assert_msg(memcmp(&call->out[i], &expected->out[i], 4) == 0,
+		              "S %d: element %d is %.9g, not %.9g", (int)call->dims[1], (int)i,
+		              (double)call->out[i], (double)expected->out[i]);
+}
+
+static void check_kept(const char *text, const char *target, const struct linear_weights *w)
+{
+	static const int64_t rows[] = {0, 1, 2, 7, 14, 15, 33};
+	struct linear_case wide, narrow;
+	struct linear_call call, expected;
+	linear_case_init_kept(&wide, text, target,
+	                      &(struct linear_weights){w->rounded, DT_F32, w->is_streamed, false});
+	linear_case_init_kept(&narrow, text, target, w);
+	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
+		linear_call_init(&wide, &expected, 1, rows[i]);
+		linear_call_init(&narrow, &call, 1, rows[i]);
+		linear_run(&wide, &expected, 1);
+		for (int64_t workers = 1; workers <= 3; workers++) {
+			linear_run(&narrow, &call, workers);
+			expect_bits(&call, &expected);
+		}
+		if (i % 3 != 1 || expected.n_out > 500)
+			continue;
+		linear_run_checked(&wide, &expected, 1);
+		linear_run_checked(&narrow, &call, 2);
+		expect_bits(&call, &expected);
+	}
+	linear_case_destroy(&wide);
+	linear_case_destroy(&narrow);
+}
+
+/* Each target and each way of keeping has some of the depths and widths. */
+START_TEST(test_products)
+{
+	static const int64_t depths[] = {1, 2, 7, 9, 22, 33}, widths[] = {1, 16, 31, 80, 101};
+	for (size_t i = 0; i < 3; i++) {
+		struct buf text;
+		size_t at = (size_t)_i * 5 + i;
+		buf_init(&text);
+		format_product(&text, depths[at % TFMC_COUNT(depths)], widths[at % TFMC_COUNT(widths)], "",
+		               "");
+		check_kept(text.data, targets[_i % N_TARGETS], &kept[_i / N_TARGETS]);
+		buf_destroy(&text);
+	}
+}
+END_TEST
+
+/* Other tiles; K in parts of odd and even length; a norm before. */
+START_TEST(test_schedules)
+{
+	static const char *const attrs[] = {"{mr=4 nr=32 lanes=8}", "{mr=2 nr=16 lanes=1}",
+	                                    "{kc=7 scratch=8192}", "{kc=1 scratch=8192}",
+	                                    "{mr=4 nr=32 kc=16 scratch=2048}"};
+	struct buf text;
+	const char *target = targets[_i % N_TARGETS];
+	buf_init(&text);
+	format_product(&text, 19 + _i / N_TARGETS % 2, 85, attrs[_i / N_TARGETS], "");
+	check_kept(text.data, target, &kept[_i % 2]);
+	check_kept(text.data, target, &kept[(_i + 1) % 2]);
+	buf_destroy(&text);
+}
+END_TEST
+
+START_TEST(test_norm)
+{
+	struct buf text;
+	buf_init(&text);
+	format_product(&text, 19, 37, "{br=64 scratch=4864}", "pre %n = layer_norm %x : f32[B,S,19]");
+	check_kept(text.data, targets[_i % N_TARGETS], &kept[_i / N_TARGETS]);
+	buf_destroy(&text);
+}
+END_TEST
+
+/* The words of a bf16 panel: half of the bytes, odd K rounded up. */
+START_TEST(test_bytes)
+{
+	static const int64_t bytes[] = {6 * 64 * 2, 3 * 64 * 2, 3 * 64 * 2};
+	static const enum ir_dtype types[] = {DT_F32, DT_BF16, DT_F16};
+	struct linear_case c;
+	struct linear_call call;
+	struct buf text;
+	buf_init(&text);
+	format_product(&text, 6, 17, "", "");
+	linear_case_init_kept(&c, text.data, "x86-64-v3",
+	                      &(struct linear_weights){types[_i], types[_i], false, false});
+	linear_call_init(&c, &call, 1, 1);
+	ck_assert_int_eq((int64_t)call.packed_bytes, bytes[_i]);
+	linear_case_destroy(&c);
+	buf_destroy(&text);
+}
+END_TEST
+
+Suite *suite_kernel_narrow(void);
+
+Suite *suite_kernel_narrow(void)
+{
+	Suite *s = suite_create("kernel_narrow");
+	TCase *t = tcase_create("all");
+	tcase_set_timeout(t, 120);
+	tcase_add_loop_test(t, test_products, 0, N_TARGETS * (int)TFMC_COUNT(kept));
+	tcase_add_loop_test(t, test_schedules, 0, N_TARGETS * 5);
+	tcase_add_loop_test(t, test_norm, 0, N_TARGETS * (int)TFMC_COUNT(kept));
+	tcase_add_loop_test(t, test_bytes, 0, 3);
+	suite_add_tcase(s, t);
+	return s;
+}

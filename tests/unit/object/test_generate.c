@@ -1,0 +1,569 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Generation under rules, on a compiled model: random rules against a plain
+ * reading of their definitions, text that is held back, callbacks, cancellation,
+ * logits that are no numbers, and what is refused.
+ */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/mini_session.h"
+#include "tests/support/random/rng.h"
+
+enum { V = MINI_V, MAX_T = MINI_MAX_T, N_SOURCE = 6 };
+
+static const int32_t source[N_SOURCE] = {4, 9, 1, 13, 17, 2};
+static const char vocabulary[] = "<pad>\na\nb\n<s>\nab\n</s>\nc\nxx\nba\nd\nca\ne\nf\nbc\ng\nh\ni\nj\nk\nl\n";
+
+/* ---- a plain reading of the rules ---- */
+
+static bool contains(const struct tfmc_ids *ids, int32_t id)
+{
+	for (uint64_t i = 0; i < ids->n; i++)
+		if (ids->items[i] == id)
+			return true;
+	return false;
+}
+
+/* ids[0..n) would hold an n-gram twice whose last one is at its end. */
+static bool repeats(const int32_t *ids, int n, int length)
+{
+	for (int at = 0; length > 0 && at + length < n; at++)
+		if (!memcmp(ids + at, ids + n - length, (size_t)length * sizeof(*ids)))
+			return true;
+	return false;
+}
+
+/* `id` may follow ids[0..n), the first of which is the start id. */
+static bool may_follow(const struct tfmc_rules *r, const int32_t *ids, int n, int32_t id)
+{
+	int32_t all[MAX_T + 1];
+	int n_new = n - 1;
+	memcpy(all, ids, (size_t)n * sizeof(*ids));
+	all[n] = id;
+	if ((uint64_t)n_new < r->forced.n)
+		return id == r->forced.items[n_new];
+	if (id == MINI_BANNED || (n_new == 0 && id == MINI_FIRST) || contains(&r->suppress, id))
+		return false;
+	if (n_new < r->min_new_tokens && (id == MINI_STOP || contains(&r->stop, id)))
+		return false;
+	for (uint64_t i = 0; i < r->n_banned; i++) {
+		int length = (int)r->banned[i].n;
+		if (length <= n + 1 &&
+		    !memcmp(all + n + 1 - length, r->banned[i].items, (size_t)length * sizeof(*all)))
+			return false;
+	}
+	return !repeats(all, n + 1, (int)r->no_repeat_ngram);
+}
+
+/* Greedy, every step from the beginning. Gives the number of new ids. */
+static int plain_greedy(struct tfmc_session *s, const struct tfmc_rules *r, int limit, int32_t *out)
+{
+	int32_t ids[MAX_T + 1] = {MINI_START};
+	for (int n = 0; n < limit; n++) {
+		float logits[V];
+		int32_t best = -1;
+		mini_encode(s, source, N_SOURCE);
+		mini_prefill(s, ids, (uint64_t)n + 1, logits);
+		for (int32_t id = 0; id < V; id++)
+			if (may_follow(r, ids, n + 1, id) && (best < 0 || logits[id] > logits[best]))
+				best = id;
+		if (best < 0)
+			return -1;
+		out[n] = ids[n + 1] = best;
+		if ((uint64_t)n >= r->forced.n && (best == MINI_STOP || contains(&r->stop, best)))
+			return n + 1;
+	}
+	return limit;
+}
+
+struct random_rules {
+	struct tfmc_rules rules;
+	int32_t forced[3], suppress[V], stop[4], sequences[6][3];
+	struct tfmc_ids banned[6];
+};
+
+static void draw_ids(struct rng *rng, int32_t *ids, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		ids[i] = (int32_t)rng_below(rng, V);
+}
+
+static void draw_rules(struct rng *rng, struct random_rules *r)
+{
+	*r = (struct random_rules){.rules = {.struct_size = sizeof(r->rules)}};
+	int64_t n_forced = rng_below(rng, 4), n_suppress = rng_below(rng, V - 2), n_stop = rng_below(rng, 5);
+	draw_ids(rng, r->forced, n_forced);
+	draw_ids(rng, r->suppress, n_suppress);
+	draw_ids(rng, r->stop, n_stop);
+	r->rules.forced = (struct tfmc_ids){r->forced, (uint64_t)n_forced};
+	r->rules.suppress = (struct tfmc_ids){r->suppress, (uint64_t)n_suppress};
+	r->rules.stop = (struct tfmc_ids){r->stop, (uint64_t)n_stop};
+	r->rules.n_banned = (uint64_t)rng_below(rng, 7);
+	r->rules.banned = r->banned;
+	for (uint64_t i = 0; i < r->rules.n_banned; i++) {
+		draw_ids(rng, r->sequences[i], 3);
+		r->banned[i] = (struct tfmc_ids){r->sequences[i], (uint64_t)rng_between(rng, 1, 3)};
+	}
+	r->rules.no_repeat_ngram = rng_below(rng, 4);
+	r->rules.min_new_tokens = rng_below(rng, 6);
+}
+
+START_TEST(follows_the_rules)
+{
+	struct mini_session m;
+	struct rng rng = rng_seed(11);
+	int n_stopped = 0, n_stuck = 0;
+	mini_open(&m, NULL, 1);
+	for (int round = 0; round < 300; round++) {
+		struct random_rules r;
+		int32_t want[MAX_T], have[MAX_T];
+		uint64_t n;
+		enum tfmc_finish finish;
+		draw_rules(&rng, &r);
+		struct tfmc_sample_options one = TFMC_SAMPLE_DEFAULTS;
+		struct tfmc_generate_options o = {
+		        .struct_size = sizeof(o), .rules = &r.rules, .finish = &finish};
+		o.max_new_tokens = rng_between(&rng, 1, MAX_T - 1);
+		one.top_k = 1; /* sampling from one id is greedy */
+		o.sample = rng_below(&rng, 2) ? &one : NULL;
+		int n_want = plain_greedy(m.session, &r.rules, (int)o.max_new_tokens, want);
+		int status = tfmc_generate(m.session, &o, source, N_SOURCE, NULL, 0, have, MAX_T, &n);
+		if (n_want < 0) {
+			ck_assert_int_eq(status, TFMC_RT_E_LOGITS);
+			ck_assert_int_eq(finish, TFMC_FINISH_FAILED);
+			n_stuck++;
+			continue;
+		}
+		ck_assert_int_eq(status, TFMC_RT_OK);
+		ck_assert_int_eq((int)n, n_want);
+		ck_assert_mem_eq(have, want, (size_t)n * sizeof(*have));
+		n_stopped += finish == TFMC_FINISH_STOP;
+		ck_assert(finish == TFMC_FINISH_STOP || (int64_t)n == o.max_new_tokens);
+	}
+	ck_assert_msg(n_stopped > 30 && n_stuck > 0 && n_stuck < 100, "%d, %d", n_stopped, n_stuck);
+	mini_close(&m);
+}
+END_TEST
+
+/* A beam as wide as everything that can be written, under rules: no hypothesis breaks one, and the best is as
+ * good as the greedy one. */
+START_TEST(beams_follow_the_rules)
+{
+	struct mini_session m;
+	struct rng rng = rng_seed(5);
+	mini_open(&m, NULL, 1);
+	for (int round = 0; round < 100; round++) {
+		struct random_rules r;
+		struct tfmc_hypothesis got[3 * MINI_MAX_B];
+		int32_t tokens[3 * MINI_MAX_B][MAX_T];
+		uint64_t n;
+		draw_rules(&rng, &r);
+		struct tfmc_beam_options o = {
+		        .struct_size = sizeof(o), .length_penalty = 1, .rules = &r.rules};
+		o.beam = rng_between(&rng, 1, MINI_MAX_B);
+		o.max_new_tokens = rng_between(&rng, 1, MAX_T - 1);
+		for (int i = 0; i < 3 * MINI_MAX_B; i++)
+			got[i] = (struct tfmc_hypothesis){.tokens = tokens[i], .cap = MAX_T};
+		int status =
+		        tfmc_beam_search(m.session, &o, source, N_SOURCE, NULL, 0, got, 3 * MINI_MAX_B, &n);
+		ck_assert(status == TFMC_RT_OK || (status == TFMC_RT_E_LOGITS && n == 0));
+		for (uint64_t i = 0; i < n; i++) {
+			int32_t ids[MAX_T + 1] = {MINI_START};
+			double log_p[MAX_T], sum = 0;
+			for (uint64_t k = 0; k < got[i].n; k++) {
+				ck_assert(may_follow(&r.rules, ids, (int)k + 1, tokens[i][k]));
+				bool is_last = k + 1 == got[i].n;
+				bool stops =
+				        tokens[i][k] == MINI_STOP || contains(&r.rules.stop, tokens[i][k]);
+				ck_assert(is_last || !stops || k < r.rules.forced.n);
+				ids[k + 1] = tokens[i][k];
+			}
+			ck_assert_int_eq(tfmc_score(m.session, source, N_SOURCE, tokens[i], got[i].n, log_p),
+			                 TFMC_RT_OK);
+			for (uint64_t k = 0; k < got[i].n; k++)
+				sum += log_p[k];
+			ck_assert_double_eq_tol(sum, got[i].log_p, 1e-9 * (1 + fabs(sum)));
+		}
+	}
+	mini_close(&m);
+}
+END_TEST
+
+/* ---- text ---- */
+
+struct heard {
+	char text[256];
+	size_t n;
+	int pieces, tokens, limit; /* limit: pieces after which no more is wanted, 0: none */
+	const char *const *stops;
+	size_t n_stops;
+};
+
+static int hear(void *user, const char *text, uint64_t bytes)
+{
+	struct heard *h = user;
+	ck_assert_uint_gt(bytes, 0);
+	memcpy(h->text + h->n, text, (size_t)bytes);
+	h->n += (size_t)bytes;
+	h->text[h->n] = 0;
+	h->pieces++;
+	return h->limit && h->pieces >= h->limit;
+}
+
+static int count_token(void *user, int32_t id)
+{
+	struct heard *h = user;
+	(void)id;
+	h->tokens++;
+	return 0;
+}
+
+/* The text up to where the first stop text ends, without it; the longest of those that end there. */
+static bool plain_cut(char *text, const char *const *stops, size_t n)
+{
+	for (size_t end = 1; end <= strlen(text); end++) {
+		size_t cut = end;
+		for (size_t i = 0; i < n; i++) {
+			size_t length = strlen(stops[i]);
+			if (length <= end && !memcmp(text + end - length, stops[i], length) &&
+			    end - length < cut)
+				cut = end - length;
+		}
+		if (cut < end) {
+			text[cut] = 0;
+			return true;
+		}
+	}
+	return false;
+}
+
+START_TEST(stop_texts_are_never_heard)
+{
+	static const char *const stops[] = {"ab",  "b",  "aba", "cab",     "bcd",
+	                                    "xxa", "lk", "ii",  "abcabca", "e"};
+	struct mini_session m;
+	struct rng rng = rng_seed(3);
+	int n_cut = 0;
+	mini_open(&m, vocabulary, 1);
+	const struct tfmc_record *record = tfmc_session_record(m.session);
+	for (int round = 0; round < 300; round++) {
+		struct heard h = {0};
+		struct tfmc_sample_options sample = TFMC_SAMPLE_DEFAULTS;
+		struct tfmc_rules rules = {.struct_size = sizeof(rules)};
+		struct tfmc_generate_options o = {.struct_size = sizeof(o), .ignore_stop = 1};
+		enum tfmc_finish finish;
+		int32_t whole[MAX_T], out[MAX_T];
+		char text[256];
+		uint64_t n_whole, n, bytes;
+		sample.seed = rng_next(&rng);
+		sample.temperature = 3;
+		o.sample = &sample;
+		ck_assert_int_eq(
+		        tfmc_generate(m.session, &o, source, N_SOURCE, NULL, 0, whole, MAX_T, &n_whole),
+		        TFMC_RT_OK);
+		ck_assert_int_eq(tfmc_text_decode(record, whole, n_whole, text, sizeof(text), &bytes),
+		                 TFMC_RT_OK);
+		uint64_t first = (uint64_t)rng_below(&rng, 8);
+		rules.stop_texts = stops + first;
+		rules.n_stop_texts = (uint64_t)rng_between(&rng, 1, (int64_t)(10 - first));
+		o.rules = &rules;
+		o.on_text = hear;
+		o.on_token = count_token;
+		o.user = &h;
+		o.finish = &finish;
+		ck_assert_int_eq(tfmc_generate(m.session, &o, source, N_SOURCE, NULL, 0, out, MAX_T, &n),
+		                 TFMC_RT_OK);
+		ck_assert_int_eq((int)n, h.tokens);
+		ck_assert_mem_eq(out, whole, (size_t)n * sizeof(*out));
+		uint64_t cut_at = tfmc_text_stop(&rules, text);
+		bool is_cut = plain_cut(text, rules.stop_texts, (size_t)rules.n_stop_texts);
+		ck_assert_str_eq(h.text, text);
+		ck_assert_uint_eq(cut_at, strlen(text));
+		ck_assert_int_eq(finish == TFMC_FINISH_TEXT, is_cut);
+		ck_assert(is_cut || n == n_whole);
+		n_cut += is_cut;
+	}
+	ck_assert(n_cut > 50 && n_cut < 290);
+	mini_close(&m);
+}
+END_TEST
+
+/* A beam that ends with a stop text has it across its last token, and nowhere before. */
+START_TEST(beams_end_with_stop_texts)
+{
+	static const char *const stops[] = {"ab", "ca", "bb"};
+	struct mini_session m;
+	int n_ended = 0;
+	mini_open(&m, vocabulary, 1);
+	const struct tfmc_record *record = tfmc_session_record(m.session);
+	for (int64_t penalty = 0; penalty < 5; penalty++) {
+		struct tfmc_rules rules = {
+		        .struct_size = sizeof(rules), .stop_texts = stops, .n_stop_texts = 3};
+		struct tfmc_beam_options o = {.struct_size = sizeof(o), .beam = MINI_MAX_B, .rules = &rules};
+		struct tfmc_hypothesis got[3 * MINI_MAX_B];
+		int32_t tokens[3 * MINI_MAX_B][MAX_T];
+		uint64_t n, bytes;
+		o.length_penalty = (double)penalty / 2;
+		for (int i = 0; i < 3 * MINI_MAX_B; i++)
+			got[i] = (struct tfmc_hypothesis){.tokens = tokens[i], .cap = MAX_T};
+		ck_assert_int_eq(
+		        tfmc_beam_search(m.session, &o, source, N_SOURCE, NULL, 0, got, 3 * MINI_MAX_B, &n),
+		        TFMC_RT_OK);
+		for (uint64_t i = 0; i < n; i++) {
+			char text[256], before[256];
+			ck_assert_int_eq(tfmc_text_decode(record, tokens[i], got[i].n, text, 256, &bytes),
+			                 TFMC_RT_OK);
+			ck_assert_int_eq(
+			        tfmc_text_decode(record, tokens[i], got[i].n - 1, before, 256, &bytes),
+			        TFMC_RT_OK);
+			ck_assert(!plain_cut(before, stops, 3));
+			bool by_text = plain_cut(text, stops, 3),
+			     by_id = tokens[i][got[i].n - 1] == MINI_STOP;
+			ck_assert(by_text || by_id || got[i].n == MAX_T - 1);
+			n_ended += by_text;
+		}
+	}
+	ck_assert_int_gt(n_ended, 0);
+	mini_close(&m);
+}
+END_TEST
+
+/* ---- callbacks ---- */
+
+struct meddler {
+	struct tfmc_session *session;
+	int at;    /* which row */
+	float put; /* into every logit of that row but id 9's; what is put there: */
+	float at_nine;
+	bool all, cancel, cancel_session;
+	int n;
+	int32_t last[MAX_T + 1];
+	uint64_t n_last;
+};
+
+static int meddle(void *user, float *logits, int64_t vocab, const int32_t *ids, uint64_t n)
+{
+	struct meddler *w = user;
+	memcpy(w->last, ids, (size_t)n * sizeof(*ids));
+	w->n_last = n;
+	if (w->n++ != w->at)
+		return 0;
+	if (w->cancel_session)
+		tfmc_session_cancel(w->session);
+	for (int64_t i = 0; i < vocab; i++)
+		if (w->all && i != 9)
+			logits[i] = w->put;
+	logits[9] = w->at_nine;
+	return w->cancel;
+}
+
+static int generate_with(struct mini_session *m, struct meddler *w, const struct tfmc_sample_options *sample,
+                         int32_t *out, uint64_t *n)
+{
+	struct tfmc_rules rules = {.struct_size = sizeof(rules), .on_logits = meddle, .user = w};
+	struct tfmc_generate_options o = {.struct_size = sizeof(o), .ignore_stop = 1, .rules = &rules};
+	o.sample = sample;
+	w->session = m->session;
+	w->n = 0;
+	return tfmc_generate(m->session, &o, source, N_SOURCE, NULL, 0, out, MAX_T, n);
+}
+
+START_TEST(odd_logits_are_reported)
+{
+	static const float odd[] = {NAN, -NAN, INFINITY};
+	static const struct tfmc_sample_options sample = TFMC_SAMPLE_DEFAULTS;
+	struct mini_session m;
+	int32_t out[MAX_T], plain[MAX_T];
+	uint64_t n;
+	mini_open(&m, NULL, 1);
+	struct meddler none = {.at = -1};
+	ck_assert_int_eq(generate_with(&m, &none, NULL, plain, &n), TFMC_RT_OK);
+	ck_assert_int_eq((int)n, MAX_T - 1);
+	for (int at = 0; at < 4; at++)
+		for (int i = 0; i < 12; i++) {
+			struct meddler w = {.at = at, .put = 1, .at_nine = odd[i % 3], .all = i % 2};
+			const struct tfmc_sample_options *s = i < 6 ? NULL : &sample;
+			ck_assert_int_eq(generate_with(&m, &w, s, out, &n), TFMC_RT_E_LOGITS);
+			ck_assert_int_eq((int)n, at); /* what came before is there */
+			ck_assert(s || !memcmp(out, plain, (size_t)n * sizeof(*out)));
+		}
+	/* all -infinity: nothing to choose; all but one: that one */
+	for (int i = 0; i < 2; i++) {
+		struct meddler w = {.at = 2, .put = -INFINITY, .at_nine = -INFINITY, .all = true};
+		ck_assert_int_eq(generate_with(&m, &w, i ? &sample : NULL, out, &n), TFMC_RT_E_LOGITS);
+		w.at_nine = -1e30f;
+		ck_assert_int_eq(generate_with(&m, &w, i ? &sample : NULL, out, &n), TFMC_RT_OK);
+		ck_assert_int_eq(out[2], 9);
+	}
+	mini_close(&m);
+}
+END_TEST
+
+START_TEST(odd_logits_end_a_search)
+{
+	struct mini_session m;
+	int32_t tokens[MAX_T];
+	struct tfmc_hypothesis h = {.tokens = tokens, .cap = MAX_T};
+	uint64_t n;
+	mini_open(&m, NULL, 1);
+	for (int at = 0; at < 8; at += 3) {
+		struct meddler w = {.at = at, .at_nine = NAN};
+		struct tfmc_rules rules = {.struct_size = sizeof(rules), .on_logits = meddle, .user = &w};
+		struct tfmc_beam_options o = {.struct_size = sizeof(o), .beam = 3, .rules = &rules};
+		ck_assert_int_eq(tfmc_beam_search(m.session, &o, source, N_SOURCE, NULL, 0, &h, 1, &n),
+		                 TFMC_RT_E_LOGITS);
+		w = (struct meddler){.at = at, .cancel = true, .at_nine = 0};
+		ck_assert_int_eq(tfmc_beam_search(m.session, &o, source, N_SOURCE, NULL, 0, &h, 1, &n),
+		                 TFMC_RT_E_CANCELLED);
+	}
+	mini_close(&m);
+}
+END_TEST
+
+START_TEST(callbacks_end_it)
+{
+	struct mini_session m;
+	int32_t out[MAX_T];
+	uint64_t n;
+	enum tfmc_finish finish;
+	mini_open(&m, vocabulary, 1);
+	struct meddler w = {.at = 3, .at_nine = 100, .cancel = true};
+	ck_assert_int_eq(generate_with(&m, &w, NULL, out, &n), TFMC_RT_E_CANCELLED);
+	ck_assert_int_eq((int)n, 3);
+	ck_assert_uint_eq(w.n_last, 4);
+	ck_assert_int_eq(w.last[0], MINI_START);
+	ck_assert_mem_eq(w.last + 1, out, 3 * sizeof(*out));
+	w.cancel = false; /* changed logits decide */
+	ck_assert_int_eq(generate_with(&m, &w, NULL, out, &n), TFMC_RT_OK);
+	ck_assert_int_eq(out[3], 9);
+	w = (struct meddler){.at = 3, .cancel_session = true}; /* taken before the next call of the model */
+	ck_assert_int_eq(generate_with(&m, &w, NULL, out, &n), TFMC_RT_E_CANCELLED);
+	ck_assert_int_eq((int)n, 4);
+	tfmc_session_cancel(m.session); /* none runs: the next one ends */
+	struct meddler none = {.at = -1};
+	ck_assert_int_eq(generate_with(&m, &none, NULL, out, &n), TFMC_RT_E_CANCELLED);
+	ck_assert_int_eq((int)n, 0);
+	ck_assert_int_eq(generate_with(&m, &none, NULL, out, &n), TFMC_RT_OK);
+	struct heard h = {.limit = 2};
+	struct tfmc_generate_options o = {
+	        .struct_size = sizeof(o), .on_text = hear, .user = &h, .finish = &finish};
+	o.ignore_stop = 1;
+	ck_assert_int_eq(tfmc_generate(m.session, &o, source, N_SOURCE, NULL, 0, out, MAX_T, &n), TFMC_RT_OK);
+	ck_assert_int_eq(h.pieces, 2);
+	ck_assert_int_eq(finish, TFMC_FINISH_CALLBACK);
+	mini_close(&m);
+}
+END_TEST
+
+START_TEST(tells_log_p)
+{
+	struct mini_session m;
+	int32_t out[MAX_T];
+	double told[MAX_T], scored[MAX_T];
+	uint64_t n;
+	mini_open(&m, NULL, 1);
+	for (uint64_t seed = 0; seed < 10; seed++) {
+		struct tfmc_sample_options sample = TFMC_SAMPLE_DEFAULTS;
+		struct tfmc_generate_options o = {.struct_size = sizeof(o), .ignore_stop = 1, .log_p = told};
+		sample.temperature = 1.7;
+		sample.seed = seed;
+		o.sample = &sample;
+		ck_assert_int_eq(tfmc_generate(m.session, &o, source, N_SOURCE, NULL, 0, out, MAX_T, &n),
+		                 TFMC_RT_OK);
+		ck_assert_int_eq(tfmc_score(m.session, source, N_SOURCE, out, n, scored), TFMC_RT_OK);
+		for (uint64_t i = 0; i < n; i++)
+			ck_assert_double_eq(told[i], scored[i]);
+	}
+	mini_close(&m);
+}
+END_TEST
+
+START_TEST(equal_for_any_number_of_workers)
+{
+	int32_t first[10][MAX_T];
+	for (int64_t workers = 1; workers <= 4; workers++) {
+		struct mini_session m;
+		mini_open(&m, NULL, workers);
+		for (uint64_t seed = 0; seed < 10; seed++) {
+			struct tfmc_sample_options sample = TFMC_SAMPLE_DEFAULTS;
+			struct tfmc_generate_options o = {.struct_size = sizeof(o), .ignore_stop = 1};
+			int32_t out[MAX_T] = {0};
+			uint64_t n;
+			sample.seed = seed;
+			sample.top_p = 0.95;
+			o.sample = &sample;
+			ck_assert_int_eq(
+			        tfmc_generate(m.session, &o, source, N_SOURCE, NULL, 0, out, MAX_T, &n),
+			        TFMC_RT_OK);
+			if (workers == 1)
+				memcpy(first[seed], out, sizeof(out));
+			ck_assert_mem_eq(first[seed], out, sizeof(out));
+		}
+		mini_close(&m);
+	}
+}
+END_TEST
+
+START_TEST(refuses_rules)
+{
+	static const int32_t ids[] = {1, V};
+	static const char *const texts[] = {"a", ""};
+	const struct tfmc_ids wrong = {ids, 2}, negative = {(const int32_t[]){-1}, 1}, empty = {ids, 0};
+	struct mini_session m, silent;
+	struct tfmc_rules r;
+	int32_t out[MAX_T];
+	uint64_t n;
+	struct tfmc_generate_options o = {.struct_size = sizeof(o), .rules = &r};
+	mini_open(&m, vocabulary, 1);
+	mini_open(&silent, NULL, 1);
+#define REFUSED(at, want, ...)                                                                               \
+	do {                                                                                                 \
+		r = (struct tfmc_rules){.struct_size = sizeof(r), __VA_ARGS__};                              \
+		ck_assert_int_eq(tfmc_generate((at).session, &o, source, N_SOURCE, NULL, 0, out, MAX_T, &n), \
+		                 want);                                                                      \
+		ck_assert_uint_eq(n, 0);                                                                     \
+	} while (0)
+	REFUSED(m, TFMC_RT_E_RULES, .forced = wrong);
+	REFUSED(m, TFMC_RT_E_RULES, .suppress = negative);
+	REFUSED(m, TFMC_RT_E_RULES, .stop = wrong);
+	REFUSED(m, TFMC_RT_E_RULES, .banned = &wrong, .n_banned = 1);
+	REFUSED(m, TFMC_RT_E_RULES, .banned = &empty, .n_banned = 1);
+	REFUSED(m, TFMC_RT_E_RULES, .no_repeat_ngram = -1);
+	REFUSED(m, TFMC_RT_E_RULES, .min_new_tokens = -1);
+	REFUSED(m, TFMC_RT_E_RULES, .stop_texts = texts, .n_stop_texts = 2);
+	REFUSED(silent, TFMC_RT_E_TEXT, .stop_texts = texts, .n_stop_texts = 1);
+#undef REFUSED
+	r = (struct tfmc_rules){.struct_size = 8};
+	ck_assert_int_eq(tfmc_generate(m.session, &o, source, N_SOURCE, NULL, 0, out, MAX_T, &n),
+	                 TFMC_RT_E_ABI);
+	struct heard h = {0};
+	o = (struct tfmc_generate_options){.struct_size = sizeof(o), .on_text = hear, .user = &h};
+	ck_assert_int_eq(tfmc_generate(silent.session, &o, source, N_SOURCE, NULL, 0, out, MAX_T, &n),
+	                 TFMC_RT_E_TEXT);
+	mini_close(&m);
+	mini_close(&silent);
+}
+END_TEST
+
+Suite *suite_generate(void);
+Suite *suite_generate(void)
+{
+	Suite *s = suite_create("generate");
+	TCase *t = tcase_create("all");
+	tcase_set_timeout(t, 280);
+	tcase_add_test(t, follows_the_rules);
+	tcase_add_test(t, beams_follow_the_rules);
+	tcase_add_test(t, stop_texts_are_never_heard);
+	tcase_add_test(t, beams_end_with_stop_texts);
+	tcase_add_test(t, odd_logits_are_reported);
+	tcase_add_test(t, odd_logits_end_a_search);
+	tcase_add_test(t, callbacks_end_it);
+	tcase_add_test(t, tells_log_p);
+	tcase_add_test(t, equal_for_any_number_of_workers);
+	tcase_add_test(t, refuses_rules);
+	suite_add_tcase(s, t);
+	return s;
+}
