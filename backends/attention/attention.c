@@ -237,18 +237,18 @@ static enum tfmc_status divide_scratch(struct attention *a)
 	a->keys = take(a, &at, s.keys);
 	a->values = take(a, &at, s.values);
 	a->scores = take(a, &at, s.scores);
-	a->acc = take(a, &at, s.sums);
-	a->max = take(a, &at, s.rows);
-	a->sum = take(a, &at, s.rows);
+	a->sums.acc = take(a, &at, s.sums);
+	a->sums.max = take(a, &at, s.rows);
+	a->sums.sum = take(a, &at, s.rows);
 	a->tile_max = take(a, &at, s.tile_rows);
 	a->tile_sum = take(a, &at, s.tile_rows);
 	a->old_factor = take(a, &at, s.tile_rows);
 	a->new_factor = take(a, &at, s.tile_rows);
-	a->slots = take(a, &at, s.n_slots * s.slot);
-	a->n_slots = s.n_slots;
-	a->slot_rows = s.slot_rows;
-	a->slot = s.slot;
-	a->slot_list = s.rows;
+	a->slots.base = take(a, &at, s.n_slots * s.slot);
+	a->slots.n = s.n_slots;
+	a->slots.rows = s.slot_rows;
+	a->slots.size = s.slot;
+	a->slots.list = s.rows;
 	a->stride = s.score_stride;
 	if (at * 4 > a->schedule->scratch)
 		return internal(a, "the planned scratch is too small");
@@ -292,7 +292,7 @@ static void choose_values(struct attention *a)
 	a->copies_values = !whole || !step->is_const || step->c != a->value_size;
 	a->value_dtype = a->copies_values ? DT_F32 : a->value.dtype;
 	a->key_dtype = a->key.encoding == ENC_PANEL16 ? a->key.dtype : DT_F32;
-	a->value_step = kb_index(a->k, a->copies_values ? a->value_pad : a->value_size);
+	a->block.value_step = kb_index(a->k, a->copies_values ? a->value_pad : a->value_size);
 }
 
 /* Sizes and the schedule; the group's attributes win over the defaults. */

@@ -19,17 +19,17 @@ struct kb_val attention_row_first(const struct attention *a, struct kb_val row)
 	if (a->window == 0)
 		return zero;
 	struct kb_val begin = attention_row_begin(a, kb_add(k, a->first_row, row));
-	return kb_max(k, kb_min(k, kb_sub(k, begin, a->first_key), a->n_keys), zero);
+	return kb_max(k, kb_min(k, kb_sub(k, begin, a->block.first), a->block.n), zero);
 }
 
 struct kb_val attention_row_end(const struct attention *a, struct kb_val row)
 {
 	struct kb *k = a->k;
 	if (!a->rows_differ)
-		return a->n_keys;
+		return a->block.n;
 	struct kb_val limit = attention_row_limit(a, kb_add(k, a->first_row, row));
-	struct kb_val n = kb_sub(k, limit, a->first_key);
-	return kb_max(k, kb_min(k, n, a->n_keys), kb_index(k, 0));
+	struct kb_val n = kb_sub(k, limit, a->block.first);
+	return kb_max(k, kb_min(k, n, a->block.n), kb_index(k, 0));
 }
 
 /* The part of a step that has code for each height of a tile. */
@@ -70,11 +70,11 @@ static void find_even(struct attention *a, struct kb_val last_row)
 {
 	struct kb *k = a->k;
 	struct kb_val row = kb_add(k, a->first_row, a->row), zero = kb_index(k, 0);
-	struct kb_val end = kb_sub(k, attention_row_limit(a, row), a->first_key);
+	struct kb_val end = kb_sub(k, attention_row_limit(a, row), a->block.first);
 	a->is_even = kb_cmp(k, KB_GE, end, zero);
 	if (a->window == 0)
 		return;
-	struct kb_val begin = kb_sub(k, kb_add(k, a->first_begin, row), a->first_key);
+	struct kb_val begin = kb_sub(k, kb_add(k, a->head.first_begin, row), a->block.first);
 	struct kb_val upper = attention_row_end(a, a->row);
 	struct kb_val apart = kb_cmp(k, KB_LE, attention_row_first(a, last_row), upper);
 	a->is_even = kb_bin(k, KB_AND, a->is_even, kb_cmp(k, KB_GE, begin, zero));

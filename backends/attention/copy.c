@@ -46,7 +46,7 @@ void attention_copy_queries(const struct attention *a)
 	struct kb_val end = kb_select(k, single, a->n_rows, attention_round_up(k, a->n_rows, a->mr));
 	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), end, 1, KB_NONEMPTY);
 	struct kb_val r = kb_add(k, a->first_row, kb_min(k, row, kb_add_const(k, a->n_rows, -1)));
-	c.from = attention_at(k, &a->q, a->q_head, attention_row_index(a, &a->q, r));
+	c.from = attention_at(k, &a->q, a->head.q, attention_row_index(a, &a->q, r));
 	c.to = attention_scratch_row(k, a->queries, row, a->size_pad);
 	attention_walk_row(a, a->size, lanes, copy_part, &c);
 	kb_end_loop(k);
@@ -57,7 +57,7 @@ void attention_copy_queries(const struct attention *a)
 /* The row of a ring in which key j of the block lies. */
 static struct kb_val ring_row(const struct attention *a, struct kb_val j)
 {
-	return kb_bin(a->k, KB_REM, kb_add(a->k, a->first_key, j), kb_index(a->k, a->ring));
+	return kb_bin(a->k, KB_REM, kb_add(a->k, a->block.first, j), kb_index(a->k, a->ring));
 }
 
 /* Address at which key 0 of the block would lie when those around key j lie in one piece. */
@@ -88,7 +88,7 @@ static struct kb_val key_row(const struct attention *a, const struct key_group *
 	struct kb_val row = kb_add_const(k, g->first, i);
 	int64_t disp = 0;
 	if (g->clamped) {
-		row = kb_min(k, row, kb_add_const(k, a->n_keys, -1));
+		row = kb_min(k, row, kb_add_const(k, a->block.n, -1));
 	} else if (stride->is_const) {
 		row = g->first;
 		disp = i * stride->c;
@@ -143,7 +143,7 @@ static void transpose_group(const struct attention *a, struct key_group *g)
 	struct kb *k = a->k;
 	int64_t whole = a->size - a->size % a->lanes;
 	if (a->ring > 0)
-		g->base = ring_base(a, &a->key, a->k_head, g->first);
+		g->base = ring_base(a, &a->key, a->head.k, g->first);
 	g->to = panel_column(a, g->first);
 	if (whole > 0) {
 		struct kb_val e0 = kb_loop(k, "e", kb_index(k, 0), kb_index(k, whole), a->lanes, KB_NONEMPTY);
@@ -160,7 +160,7 @@ static void clear_columns(const struct attention *a, struct kb_val from, int lan
 {
 	struct kb *k = a->k;
 	struct kb_val zero = kb_splat(k, kb_f32(k, 0), lanes);
-	struct kb_val end = attention_round_up(k, a->n_keys, PANEL);
+	struct kb_val end = attention_round_up(k, a->block.n, PANEL);
 	struct kb_val j = kb_loop(k, "j", from, end, lanes, 0);
 	struct kb_val to = panel_column(a, j);
 	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), kb_index(k, a->size), 1, KB_NONEMPTY);
@@ -173,7 +173,7 @@ static void clear_columns(const struct attention *a, struct kb_val from, int lan
 static void copy_keys_by_element(const struct attention *a, struct kb_val base)
 {
 	struct kb *k = a->k;
-	struct kb_val j = kb_loop(k, "j", a->begin_key, a->n_keys, 1, KB_NONEMPTY);
+	struct kb_val j = kb_loop(k, "j", a->block.begin, a->block.n, 1, KB_NONEMPTY);
 	struct kb_val from = attention_step(k, &a->key, ATTENTION_ROW, j), to = panel_column(a, j);
 	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), kb_index(k, a->size), 1, KB_NONEMPTY);
 	struct kb_val index = kb_add(k, from, attention_step(k, &a->key, ATTENTION_ELEMENT, e));
@@ -181,30 +181,30 @@ static void copy_keys_by_element(const struct attention *a, struct kb_val base)
 	kb_store(k, x, to, kb_mul(k, e, kb_index(k, PANEL)), 0, 0);
 	kb_end_loop(k);
 	kb_end_loop(k);
-	clear_columns(a, a->n_keys, 1);
+	clear_columns(a, a->block.n, 1);
 }
 
 /* Columns at or beyond n_keys mean nothing. */
 static void copy_keys(const struct attention *a)
 {
 	struct kb *k = a->k;
-	struct kb_val first = attention_step(k, &a->key, ATTENTION_ROW, a->first_key);
-	struct key_group g = {.base = attention_at(k, &a->key, a->k_head, first)};
+	struct kb_val first = attention_step(k, &a->key, ATTENTION_ROW, a->block.first);
+	struct key_group g = {.base = attention_at(k, &a->key, a->head.k, first)};
 	if (!attention_is_dense(&a->key, ATTENTION_ELEMENT)) {
 		copy_keys_by_element(a, g.base);
 		return;
 	}
-	struct kb_val whole = attention_round_down(k, a->n_keys, a->lanes);
-	g.first = kb_loop(k, "j", a->begin_key, whole, a->lanes, 0);
+	struct kb_val whole = attention_round_down(k, a->block.n, a->lanes);
+	g.first = kb_loop(k, "j", a->block.begin, whole, a->lanes, 0);
 	transpose_group(a, &g);
 	kb_end_loop(k);
-	kb_if(k, kb_cmp(k, KB_LT, whole, a->n_keys));
+	kb_if(k, kb_cmp(k, KB_LT, whole, a->block.n));
 	g.first = whole;
 	g.clamped = true;
 	transpose_group(a, &g);
 	kb_end_if(k);
 	if (a->lanes < PANEL)
-		clear_columns(a, attention_round_up(k, a->n_keys, a->lanes), a->lanes);
+		clear_columns(a, attention_round_up(k, a->block.n, a->lanes), a->lanes);
 }
 
 /* Address of the panel that begins with that row, where keys lie in panels. */
@@ -220,8 +220,8 @@ static void copy_panels(const struct attention *a)
 	struct kb_val zero = kb_index(k, 0);
 	struct kb_type type = KB_TYPE(attention_scalar(a->key_dtype), a->lanes);
 	int align = a->lanes * (int)ir_dtype_bytes(a->key_dtype);
-	struct kb_val j = kb_loop(k, "j", a->begin_key, a->n_keys, PANEL, 0);
-	struct kb_val from = panel_at(a, a->k_head, ring_row(a, j)), to = panel_at(a, a->keys, j);
+	struct kb_val j = kb_loop(k, "j", a->block.begin, a->block.n, PANEL, 0);
+	struct kb_val from = panel_at(a, a->head.k, ring_row(a, j)), to = panel_at(a, a->keys, j);
 	struct kb_val e = kb_loop(k, "e", zero, kb_index(k, a->size * PANEL), a->lanes, KB_NONEMPTY);
 	kb_store(k, kb_load(k, type, from, e, 0, align), to, e, 0, align);
 	kb_end_loop(k);
@@ -236,12 +236,12 @@ static void copy_values(const struct attention *a, struct kb_val first)
 	struct kb *k = a->k;
 	bool is_dense = attention_is_dense(&a->value, ATTENTION_ELEMENT);
 	struct row_copy c = {.a = a, .t = &a->value, .dtype = a->value_dtype, .factor = 1};
-	struct kb_val j = kb_loop(k, "j", a->begin_key, a->n_keys, 1, KB_NONEMPTY);
+	struct kb_val j = kb_loop(k, "j", a->block.begin, a->block.n, 1, KB_NONEMPTY);
 	if (a->ring > 0)
-		first = ring_base(a, &a->value, a->v_head, j);
+		first = ring_base(a, &a->value, a->head.v, j);
 	c.from = attention_at(k, &a->value, first, attention_step(k, &a->value, ATTENTION_ROW, j));
 	struct kb_val bytes = kb_index(k, ir_dtype_bytes(a->value_dtype));
-	c.to = kb_ptr_add(k, a->values, kb_mul(k, kb_mul(k, j, a->value_step), bytes), 0);
+	c.to = kb_ptr_add(k, a->values, kb_mul(k, kb_mul(k, j, a->block.value_step), bytes), 0);
 	attention_walk_row(a, a->value_size, is_dense ? a->lanes : 1, copy_part, &c);
 	for (int64_t i = a->value_size; !is_dense && i < a->value_pad; i++)
 		kb_store(k, kb_f32(k, 0), c.to, kb_index(k, i), 0, 0);
@@ -256,29 +256,29 @@ static void find_in_ring(struct attention *a)
 {
 	struct kb *k = a->k;
 	bool panels = a->key.encoding == ENC_PANEL16;
-	struct kb_val row = ring_row(a, a->begin_key);
-	struct kb_val end = kb_add(k, row, kb_sub(k, a->n_keys, a->begin_key));
+	struct kb_val row = ring_row(a, a->block.begin);
+	struct kb_val end = kb_add(k, row, kb_sub(k, a->block.n, a->block.begin));
 	struct kb_val is_apart = kb_cmp(k, KB_GT, end, kb_index(k, a->ring));
-	a->block_keys = a->keys;
-	a->block_values = a->values;
+	a->block.keys = a->keys;
+	a->block.values = a->values;
 	if (!panels)
 		copy_keys(a);
 	if (a->copies_values)
-		copy_values(a, a->v_head);
+		copy_values(a, a->head.v);
 	if (!panels && a->copies_values)
 		return;
 	kb_if(k, is_apart);
 	if (panels)
 		copy_panels(a);
 	if (!a->copies_values)
-		copy_values(a, a->v_head);
+		copy_values(a, a->head.v);
 	kb_end_if(k);
-	struct kb_val first = kb_sub(k, row, a->begin_key);
+	struct kb_val first = kb_sub(k, row, a->block.begin);
 	if (panels)
-		a->block_keys = kb_select(k, is_apart, a->keys, panel_at(a, a->k_head, first));
-	struct kb_val values = ring_base(a, &a->value, a->v_head, a->begin_key);
+		a->block.keys = kb_select(k, is_apart, a->keys, panel_at(a, a->head.k, first));
+	struct kb_val values = ring_base(a, &a->value, a->head.v, a->block.begin);
 	if (!a->copies_values)
-		a->block_values = kb_select(k, is_apart, a->values, values);
+		a->block.values = kb_select(k, is_apart, a->values, values);
 }
 
 void attention_copy_block(struct attention *a)
@@ -288,14 +288,14 @@ void attention_copy_block(struct attention *a)
 		find_in_ring(a);
 		return;
 	}
-	struct kb_val step = attention_step(k, &a->value, ATTENTION_ROW, a->first_key);
-	struct kb_val first = attention_at(k, &a->value, a->v_head, step);
-	a->block_keys = a->keys;
+	struct kb_val step = attention_step(k, &a->value, ATTENTION_ROW, a->block.first);
+	struct kb_val first = attention_at(k, &a->value, a->head.v, step);
+	a->block.keys = a->keys;
 	if (a->key.encoding == ENC_PANEL16)
-		a->block_keys = panel_at(a, a->k_head, a->first_key);
+		a->block.keys = panel_at(a, a->head.k, a->block.first);
 	else
 		copy_keys(a);
-	a->block_values = a->copies_values ? a->values : first;
+	a->block.values = a->copies_values ? a->values : first;
 	if (a->copies_values)
 		copy_values(a, first);
 }

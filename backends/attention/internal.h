@@ -28,6 +28,40 @@
 /* Axes of [B,H,S,E]. */
 enum { ATTENTION_BATCH, ATTENTION_HEAD, ATTENTION_ROW, ATTENTION_ELEMENT };
 
+/* Sums so far of the rows of a task: addresses. */
+struct attention_sums {
+	struct kb_val acc; /* [br,value_pad] */
+	struct kb_val max; /* [br], a vector longer */
+	struct kb_val sum; /* likewise */
+};
+
+/* Where workers divide the blocks of a head: a slot holds the sums of one block. */
+struct attention_slots {
+	int64_t n;              /* 0: they never do */
+	int64_t rows;           /* of a slot */
+	int64_t size;           /* elements of a slot */
+	int64_t list;           /* elements of a list of rows */
+	struct kb_val base;     /* [n,size]: those of this worker's blocks */
+	struct kb_val is_split; /* bool */
+};
+
+/* A head: addresses are those of token 0 of its first query head, key 0. */
+struct attention_head {
+	struct kb_val queries; /* query heads */
+	struct kb_val q, k, v, out, bias, sink;
+	struct kb_val first_limit; /* past + reach: where the keys end that token 0 may see */
+	struct kb_val first_begin; /* past + 1 - window: where they begin, which may be negative */
+	struct kb_val limit;       /* min(T, len): keys any row may see */
+};
+
+/* A block: its first key, where the keys that the task's rows see begin in it (a panel) and end, where they lie. */
+struct attention_keys {
+	struct kb_val first, begin, n;
+	struct kb_val keys;       /* [..,E,16] */
+	struct kb_val values;     /* row-major */
+	struct kb_val value_step; /* elements from one key's values to the next */
+};
+
 struct attention {
 	const struct kernel_job *job;
 	struct kb *k;
@@ -55,38 +89,23 @@ struct attention {
 	bool base2; /* weights are 2^(score - max) */
 
 	/* Scratch. */
-	struct kb_val queries;                /* [br,size_pad] */
-	struct kb_val keys;                   /* [bc/16,E,16] */
-	struct kb_val values;                 /* [bc,value_pad] */
-	struct kb_val scores;                 /* [mr,stride] of the open tile */
-	struct kb_val acc;                    /* [br,value_pad] */
-	struct kb_val max, sum;               /* [br], a vector longer */
+	struct kb_val queries; /* [br,size_pad] */
+	struct kb_val keys;    /* [bc/16,E,16] */
+	struct kb_val values;  /* [bc,value_pad] */
+	struct kb_val scores;  /* [mr,stride] of the open tile */
+	struct attention_sums sums;
 	struct kb_val tile_max, tile_sum;     /* of the tile's rows in the open block, whole vectors */
 	struct kb_val old_factor, new_factor; /* of the rows' sums so far, and of those of the block */
-	int64_t n_slots;                      /* 0: workers never divide the blocks of a head */
-	int64_t slot_rows, slot,
-	        slot_list;      /* of a block of a head: rows, elements, elements of a list of rows */
-	struct kb_val slots;    /* [n_slots,slot]: acc, max, sum of this worker's blocks */
-	struct kb_val is_split; /* bool */
+	struct attention_slots slots;
 
-	/* The head: addresses are those of token 0 of its first query head, key 0. */
-	struct kb_val group; /* query heads */
-	struct kb_val q_head, k_head, v_head, out_head, bias_head, sink_head;
-	struct kb_val first_limit; /* past + reach: where the keys end that token 0 may see */
-	struct kb_val first_begin; /* past + 1 - window: where they begin, which may be negative */
-	struct kb_val limit;       /* min(T, len): keys any row may see */
+	struct attention_head head;
 
 	/* The task: rows first_row .. + n_rows of the head; rows below are counted from first_row. */
 	struct kb_val first_row, n_rows;
 	struct kb_val visible; /* where the keys of the last row end */
 	struct kb_val begin;   /* where those of the first row begin, in whole panels; 0 without a window */
 
-	/* The block: its first key, where the keys that the task's rows see begin in it (a panel) and end,
-	 * where they lie. */
-	struct kb_val first_key, begin_key, n_keys;
-	struct kb_val block_keys;   /* [..,E,16] */
-	struct kb_val block_values; /* row-major */
-	struct kb_val value_step;   /* elements from one key's values to the next */
+	struct attention_keys block;
 
 	/* The tile: its first row, how many rows exist, and keys of the block: [low, last) are seen by some
 	 * row, [common, common_end) by all. */
@@ -129,8 +148,8 @@ void attention_walk_row(const struct attention *a, int64_t count, int lanes, att
 int attention_tile_vectors(const struct attention *a, int rows);
 
 /* ---- split.c ---- */
-/* The rows' sums of a block lie in slot `index` from now on. */
-void attention_use_slot(struct attention *a, struct kb_val slots, struct kb_val index);
+/* The sums in slot `index` of those at `slots`. */
+struct attention_sums attention_slot(const struct attention *a, struct kb_val slots, struct kb_val index);
 /* The second step: rows are divided among workers, the blocks of each joined in order. */
 void attention_join(struct attention *a);
 

@@ -88,7 +88,7 @@ static void score_tile(const struct attention *a, struct score_tile *t, struct k
 	int lanes = a->job->target->k_lanes;
 	int64_t whole = a->size - a->size % lanes;
 	int64_t bytes = a->size * TILE_PANEL * ir_dtype_bytes(a->key_dtype);
-	t->keys = kb_ptr_add(k, a->block_keys, kb_mul(k, panel, kb_index(k, bytes)), 0);
+	t->keys = kb_ptr_add(k, a->block.keys, kb_mul(k, panel, kb_index(k, bytes)), 0);
 	for (int i = 0; i < t->rows * t->vectors; i++)
 		t->sum[i] = kb_var(k, "score", attention_vector(a), zero);
 	for (int64_t lo = 0, hi = whole; lo < a->size; lo = hi, hi = a->size, lanes = 1) {

@@ -73,8 +73,8 @@ static void add_bias(const struct attention *a, const struct score_row *r)
 	const struct kb_tensor *t = &a->bias;
 	const struct kb_size *along = &t->stride[ATTENTION_ELEMENT];
 	struct kb_val index = attention_row_index(a, t, kb_add(k, a->first_row, r->row));
-	index = kb_add(k, index, attention_step(k, t, ATTENTION_ELEMENT, a->first_key));
-	struct kb_val bias = attention_at(k, t, a->bias_head, index);
+	index = kb_add(k, index, attention_step(k, t, ATTENTION_ELEMENT, a->block.first));
+	struct kb_val bias = attention_at(k, t, a->head.bias, index);
 	struct kb_val n = kb_max(k, r->n, begin), whole = begin;
 	if (along->is_const && (along->c == 0 || along->c == 1)) {
 		whole = attention_round_down(k, n, a->lanes);
@@ -245,15 +245,15 @@ static void join_rows(const struct attention *a, struct kb_val i)
 	struct kb *k = a->k;
 	struct kb_type type = attention_vector(a);
 	struct kb_val row = kb_add(k, a->row, i);
-	struct kb_val before = kb_load(k, type, a->max, row, 0, 4),
+	struct kb_val before = kb_load(k, type, a->sums.max, row, 0, 4),
 	              now = kb_load(k, type, a->tile_max, i, 0, 4);
 	struct kb_val max = kb_max(k, now, before);
 	struct kb_val old_factor = attention_power(a, kb_sub(k, before, max));
 	struct kb_val new_factor = attention_power(a, kb_sub(k, now, max));
 	struct kb_val sum = kb_mul(k, kb_load(k, type, a->tile_sum, i, 0, 4), new_factor);
-	sum = kb_fma(k, kb_load(k, type, a->sum, row, 0, 4), old_factor, sum);
-	kb_store(k, max, a->max, row, 0, 4);
-	kb_store(k, sum, a->sum, row, 0, 4);
+	sum = kb_fma(k, kb_load(k, type, a->sums.sum, row, 0, 4), old_factor, sum);
+	kb_store(k, max, a->sums.max, row, 0, 4);
+	kb_store(k, sum, a->sums.sum, row, 0, 4);
 	kb_store(k, old_factor, a->old_factor, i, 0, 4);
 	kb_store(k, new_factor, a->new_factor, i, 0, 4);
 }

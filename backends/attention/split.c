@@ -34,20 +34,22 @@ struct kb_val kernel_is_split(struct kb *k, struct kb_val heads, struct kb_val n
 
 /* ---- slots ---- */
 
-void attention_use_slot(struct attention *a, struct kb_val slots, struct kb_val index)
+struct attention_sums attention_slot(const struct attention *a, struct kb_val slots, struct kb_val index)
 {
 	struct kb *k = a->k;
-	a->acc = attention_scratch_row(k, slots, index, a->slot);
-	a->max = kb_ptr_add(k, a->acc, kb_index(k, 0), a->slot_rows * a->value_pad * 4);
-	a->sum = kb_ptr_add(k, a->max, kb_index(k, 0), a->slot_list * 4);
+	struct attention_sums s;
+	s.acc = attention_scratch_row(k, slots, index, a->slots.size);
+	s.max = kb_ptr_add(k, s.acc, kb_index(k, 0), a->slots.rows * a->value_pad * 4);
+	s.sum = kb_ptr_add(k, s.max, kb_index(k, 0), a->slots.list * 4);
+	return s;
 }
 
 /* ---- the second step ---- */
 
 /* The sums of a row so far, and of one block: addresses of row 0. */
 struct join {
-	const struct attention *a; /* what the row has */
-	struct attention block;    /* what a worker left */
+	const struct attention *a;   /* what the row has */
+	struct attention_sums block; /* what a worker left */
 	struct kb_val row, old_factor, new_factor;
 };
 
@@ -56,7 +58,7 @@ static void join_part(void *user, struct kb_val e, int lanes, int n)
 	const struct join *j = user;
 	struct kb *k = j->a->k;
 	struct kb_type type = KB_TYPE(KB_F32, lanes);
-	struct kb_val acc = attention_scratch_row(k, j->a->acc, j->row, j->a->value_pad);
+	struct kb_val acc = attention_scratch_row(k, j->a->sums.acc, j->row, j->a->value_pad);
 	struct kb_val block = attention_scratch_row(k, j->block.acc, j->row, j->a->value_pad);
 	struct kb_val sum = kb_mul(k, kb_load(k, type, block, e, 0, lanes * 4), j->new_factor);
 	struct kb_val before = kb_load(k, type, acc, e, 0, lanes * 4);
@@ -70,15 +72,15 @@ static void join_block(struct join *j)
 	const struct attention *a = j->a;
 	struct kb *k = a->k;
 	struct kb_type type = attention_vector(a);
-	struct kb_val before = kb_load_splat(k, type, a->max, j->row, 0);
+	struct kb_val before = kb_load_splat(k, type, a->sums.max, j->row, 0);
 	struct kb_val now = kb_load_splat(k, type, j->block.max, j->row, 0), max = kb_max(k, now, before);
 	j->old_factor = attention_power(a, kb_sub(k, before, max));
 	j->new_factor = attention_power(a, kb_sub(k, now, max));
 	struct kb_val sum = kb_mul(k, kb_load_splat(k, type, j->block.sum, j->row, 0), j->new_factor);
-	sum = kb_fma(k, kb_load_splat(k, type, a->sum, j->row, 0), j->old_factor, sum);
+	sum = kb_fma(k, kb_load_splat(k, type, a->sums.sum, j->row, 0), j->old_factor, sum);
 	/* what lies after the row belongs to rows that come later */
-	kb_store(k, max, a->max, j->row, 0, 4);
-	kb_store(k, sum, a->sum, j->row, 0, 4);
+	kb_store(k, max, a->sums.max, j->row, 0, 4);
+	kb_store(k, sum, a->sums.sum, j->row, 0, 4);
 	attention_walk_row(a, a->value_pad, a->lanes, join_part, j);
 }
 
@@ -86,9 +88,9 @@ static void clear_row(const struct attention *a, struct kb_val row)
 {
 	struct kb *k = a->k;
 	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
-	struct kb_val acc = attention_scratch_row(k, a->acc, row, a->value_pad);
-	kb_store(k, kb_splat(k, kb_f32(k, -FLT_MAX), a->lanes), a->max, row, 0, 4);
-	kb_store(k, zero, a->sum, row, 0, 4);
+	struct kb_val acc = attention_scratch_row(k, a->sums.acc, row, a->value_pad);
+	kb_store(k, kb_splat(k, kb_f32(k, -FLT_MAX), a->lanes), a->sums.max, row, 0, 4);
+	kb_store(k, zero, a->sums.sum, row, 0, 4);
 	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), kb_index(k, a->value_pad), a->lanes, KB_NONEMPTY);
 	kb_store(k, zero, acc, e, 0, a->lanes * 4);
 	kb_end_loop(k);
@@ -112,13 +114,13 @@ static void find_slot(struct join *j, const struct range *r, struct kb_val at, s
 	struct kb_val w = kb_get(k, owner), away = kb_sub(k, w, a->job->worker);
 	struct kb_val step = kb_mul(k, away, kb_index(k, a->job->scratch_step));
 	struct kb_val index = kb_sub(k, at, attention_part_begin(a, r->length, w));
-	attention_use_slot(&j->block, kb_ptr_add(k, a->slots, step, 0), index);
+	j->block = attention_slot(a, kb_ptr_add(k, a->slots.base, step, 0), index);
 }
 
 static void join_row(const struct attention *a, struct kb_val row, const struct range *r)
 {
 	struct kb *k = a->k;
-	struct join j = {.a = a, .block = *a, .row = row};
+	struct join j = {.a = a, .row = row};
 	struct kb_var owner = kb_var(k, "owner", KB_INDEX_T, kb_index(k, 0));
 	clear_row(a, row);
 	struct kb_val end = kb_add(k, r->first, r->n);

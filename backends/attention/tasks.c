@@ -15,7 +15,7 @@
 static bool is_grouped(const struct attention *a)
 {
 	int64_t n;
-	return !kb_const_index(a->k, a->group, &n) || n != 1;
+	return !kb_const_index(a->k, a->head.queries, &n) || n != 1;
 }
 
 bool attention_has_edges(const struct attention *a)
@@ -25,7 +25,7 @@ bool attention_has_edges(const struct attention *a)
 
 static struct kb_val token_of(const struct attention *a, struct kb_val r)
 {
-	return is_grouped(a) ? kb_bin(a->k, KB_DIV, r, a->group) : r;
+	return is_grouped(a) ? kb_bin(a->k, KB_DIV, r, a->head.queries) : r;
 }
 
 struct kb_val attention_row_index(const struct attention *a, const struct kb_tensor *t, struct kb_val r)
@@ -34,7 +34,7 @@ struct kb_val attention_row_index(const struct attention *a, const struct kb_ten
 	struct kb_val index = attention_step(k, t, ATTENTION_ROW, token_of(a, r));
 	if (!is_grouped(a))
 		return index;
-	return kb_add(k, index, attention_step(k, t, ATTENTION_HEAD, kb_bin(k, KB_REM, r, a->group)));
+	return kb_add(k, index, attention_step(k, t, ATTENTION_HEAD, kb_bin(k, KB_REM, r, a->head.queries)));
 }
 
 struct kb_val attention_row_begin(const struct attention *a, struct kb_val r)
@@ -42,14 +42,14 @@ struct kb_val attention_row_begin(const struct attention *a, struct kb_val r)
 	struct kb_val zero = kb_index(a->k, 0);
 	if (a->window == 0)
 		return zero;
-	return kb_max(a->k, kb_add(a->k, a->first_begin, token_of(a, r)), zero);
+	return kb_max(a->k, kb_add(a->k, a->head.first_begin, token_of(a, r)), zero);
 }
 
 struct kb_val attention_row_limit(const struct attention *a, struct kb_val r)
 {
 	if (!a->rows_differ)
-		return a->limit;
-	return kb_min(a->k, a->limit, kb_add(a->k, a->first_limit, token_of(a, r)));
+		return a->head.limit;
+	return kb_min(a->k, a->head.limit, kb_add(a->k, a->head.first_limit, token_of(a, r)));
 }
 
 /* ---- the head ---- */
@@ -64,14 +64,14 @@ static struct kb_val sequence_value(struct attention *a, const struct kb_tensor 
 void attention_find_limits(struct attention *a, struct kb_val b)
 {
 	struct kb *k = a->k;
-	a->limit = attention_size(k, &a->key.size[ATTENTION_ROW]);
+	a->head.limit = attention_size(k, &a->key.size[ATTENTION_ROW]);
 	if (a->has_len)
-		a->limit = kb_min(k, a->limit, sequence_value(a, &a->len, b));
+		a->head.limit = kb_min(k, a->head.limit, sequence_value(a, &a->len, b));
 	struct kb_val past = kb_index(k, 0);
 	if (a->rows_differ && a->has_past)
 		past = sequence_value(a, &a->past, b);
-	a->first_limit = kb_add_const(k, past, a->reach);
-	a->first_begin = kb_add_const(k, past, 1 - a->window);
+	a->head.first_limit = kb_add_const(k, past, a->reach);
+	a->head.first_begin = kb_add_const(k, past, 1 - a->window);
 }
 
 static struct kb_val head_at(const struct attention *a, const struct kb_tensor *t, struct kb_val b,
@@ -85,15 +85,15 @@ static struct kb_val head_at(const struct attention *a, const struct kb_tensor *
 
 void attention_find_head(struct attention *a, struct kb_val b, struct kb_val key_head)
 {
-	struct kb_val first = is_grouped(a) ? kb_mul(a->k, key_head, a->group) : key_head;
-	a->q_head = head_at(a, &a->q, b, first);
-	a->out_head = head_at(a, &a->out, b, first);
-	a->k_head = head_at(a, &a->key, b, key_head);
-	a->v_head = head_at(a, &a->value, b, key_head);
+	struct kb_val first = is_grouped(a) ? kb_mul(a->k, key_head, a->head.queries) : key_head;
+	a->head.q = head_at(a, &a->q, b, first);
+	a->head.out = head_at(a, &a->out, b, first);
+	a->head.k = head_at(a, &a->key, b, key_head);
+	a->head.v = head_at(a, &a->value, b, key_head);
 	if (a->has_bias)
-		a->bias_head = head_at(a, &a->bias, b, first);
+		a->head.bias = head_at(a, &a->bias, b, first);
 	if (a->has_sinks)
-		a->sink_head = attention_at(a->k, &a->sinks, a->sinks.ptr,
+		a->head.sink = attention_at(a->k, &a->sinks, a->sinks.ptr,
 		                            attention_step(a->k, &a->sinks, 0, first));
 }
 
@@ -106,16 +106,16 @@ static void clear_rows(const struct attention *a)
 	struct kb_val least = kb_splat(k, kb_f32(k, -FLT_MAX), a->lanes);
 	/* the last tile reads and adds to rows that do not exist, and vectors of them */
 	struct kb_val rows = attention_round_up(k, a->n_rows, a->mr);
-	if (a->n_slots > 0)
-		rows = kb_index(k, a->slot_rows);
+	if (a->slots.n > 0)
+		rows = kb_index(k, a->slots.rows);
 	struct kb_val end = kb_add_const(k, rows, a->lanes);
 	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), end, a->lanes, KB_NONEMPTY);
-	kb_store(k, least, a->max, row, 0, a->lanes * 4);
-	kb_store(k, zero, a->sum, row, 0, a->lanes * 4);
+	kb_store(k, least, a->sums.max, row, 0, a->lanes * 4);
+	kb_store(k, zero, a->sums.sum, row, 0, a->lanes * 4);
 	kb_end_loop(k);
 	struct kb_val n = kb_mul(k, rows, kb_index(k, a->value_pad));
 	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), n, a->lanes, KB_NONEMPTY);
-	kb_store(k, zero, a->acc, e, 0, a->lanes * 4);
+	kb_store(k, zero, a->sums.acc, e, 0, a->lanes * 4);
 	kb_end_loop(k);
 }
 
@@ -140,9 +140,9 @@ static void store_part(void *user, struct kb_val e, int lanes, int n)
 static struct kb_val sink_of(const struct attention *a, struct kb_val r)
 {
 	struct kb *k = a->k;
-	struct kb_val head = is_grouped(a) ? kb_bin(k, KB_REM, r, a->group) : kb_index(k, 0);
+	struct kb_val head = is_grouped(a) ? kb_bin(k, KB_REM, r, a->head.queries) : kb_index(k, 0);
 	struct kb_val index = attention_step(k, &a->sinks, 0, head);
-	struct kb_val x = attention_load(k, &a->sinks, a->sink_head, index, 0, 1, 1);
+	struct kb_val x = attention_load(k, &a->sinks, a->head.sink, index, 0, 1, 1);
 	return a->base2 ? kb_mul(k, x, kb_f32(k, (float)ATTENTION_LOG2E)) : x;
 }
 
@@ -154,7 +154,7 @@ static struct kb_val join_sink(const struct attention *a, struct kb_val row, str
 {
 	struct kb *k = a->k;
 	struct kb_val sink = sink_of(a, kb_add(k, a->first_row, row));
-	struct kb_val before = kb_load(k, KB_F32_T, a->max, row, 0, 0), max = kb_max(k, sink, before);
+	struct kb_val before = kb_load(k, KB_F32_T, a->sums.max, row, 0, 0), max = kb_max(k, sink, before);
 	struct kb_val factor = attention_power(a, kb_sub(k, before, max));
 	*sum = kb_fma(k, *sum, factor, attention_power(a, kb_sub(k, sink, max)));
 	return factor;
@@ -165,10 +165,10 @@ void attention_store_row(const struct attention *a, struct kb_val row)
 {
 	struct kb *k = a->k;
 	int lanes = attention_is_dense(&a->out, ATTENTION_ELEMENT) ? a->lanes : 1;
-	struct row_store s = {.a = a, .acc = attention_scratch_row(k, a->acc, row, a->value_pad)};
+	struct row_store s = {.a = a, .acc = attention_scratch_row(k, a->sums.acc, row, a->value_pad)};
 	struct kb_val index = attention_row_index(a, &a->out, kb_add(k, a->first_row, row));
-	s.out = attention_at(k, &a->out, a->out_head, index);
-	struct kb_val sum = kb_load(k, KB_F32_T, a->sum, row, 0, 0), one = kb_f32(k, 1);
+	s.out = attention_at(k, &a->out, a->head.out, index);
+	struct kb_val sum = kb_load(k, KB_F32_T, a->sums.sum, row, 0, 0), one = kb_f32(k, 1);
 	if (a->has_sinks)
 		one = join_sink(a, row, &sum);
 	struct kb_val is_zero = kb_cmp(k, KB_EQ, sum, kb_f32(k, 0));
@@ -197,13 +197,12 @@ struct blocks {
 static void open_slot(struct attention *a, const struct blocks *b)
 {
 	struct kb *k = a->k;
-	struct attention own = *a;
-	struct kb_val n = kb_bin(k, KB_DIV, kb_sub(k, a->first_key, b->lo), kb_index(k, a->bc));
-	attention_use_slot(a, a->slots, kb_add(k, b->slot, n));
-	a->acc = kb_select(k, a->is_split, a->acc, own.acc);
-	a->max = kb_select(k, a->is_split, a->max, own.max);
-	a->sum = kb_select(k, a->is_split, a->sum, own.sum);
-	kb_if(k, a->is_split);
+	struct kb_val n = kb_bin(k, KB_DIV, kb_sub(k, a->block.first, b->lo), kb_index(k, a->bc));
+	const struct attention_sums slot = attention_slot(a, a->slots.base, kb_add(k, b->slot, n));
+	a->sums.acc = kb_select(k, a->slots.is_split, slot.acc, a->sums.acc);
+	a->sums.max = kb_select(k, a->slots.is_split, slot.max, a->sums.max);
+	a->sums.sum = kb_select(k, a->slots.is_split, slot.sum, a->sums.sum);
+	kb_if(k, a->slots.is_split);
 	clear_rows(a);
 	kb_end_if(k);
 }
@@ -213,19 +212,17 @@ static void run_blocks(struct attention *a, const struct blocks *b)
 {
 	struct kb *k = a->k;
 	struct kb_val zero = kb_index(k, 0);
-	const struct attention own = *a;
-	a->begin_key = zero;
-	a->first_key = kb_loop(k, "block", b->lo, b->hi, a->bc, 0);
+	const struct attention_sums own = a->sums;
+	a->block.begin = zero;
+	a->block.first = kb_loop(k, "block", b->lo, b->hi, a->bc, 0);
 	if (a->window > 0)
-		a->begin_key = kb_max(k, kb_sub(k, a->begin, a->first_key), zero);
-	a->n_keys = kb_min(k, kb_sub(k, a->visible, a->first_key), kb_index(k, a->bc));
-	if (a->n_slots > 0)
+		a->block.begin = kb_max(k, kb_sub(k, a->begin, a->block.first), zero);
+	a->block.n = kb_min(k, kb_sub(k, a->visible, a->block.first), kb_index(k, a->bc));
+	if (a->slots.n > 0)
 		open_slot(a, b);
 	attention_block(a);
 	kb_end_loop(k);
-	a->acc = own.acc;
-	a->max = own.max;
-	a->sum = own.sum;
+	a->sums = own;
 }
 
 static void find_task(struct attention *a)
@@ -252,16 +249,16 @@ static void run_task(struct attention *a, const struct blocks *part)
 	struct blocks b = {.lo = attention_round_down(k, a->begin, a->bc), .hi = a->visible};
 	attention_copy_queries(a);
 	clear_rows(a);
-	if (a->n_slots == 0) {
+	if (a->slots.n == 0) {
 		run_blocks(a, &b);
 		store_rows(a);
 		return;
 	}
-	b.lo = kb_select(k, a->is_split, part->lo, b.lo);
-	b.hi = kb_select(k, a->is_split, part->hi, b.hi);
+	b.lo = kb_select(k, a->slots.is_split, part->lo, b.lo);
+	b.hi = kb_select(k, a->slots.is_split, part->hi, b.hi);
 	b.slot = part->slot;
 	run_blocks(a, &b);
-	kb_if(k, a->is_split);
+	kb_if(k, a->slots.is_split);
 	kb_else(k);
 	store_rows(a);
 	kb_end_if(k);
@@ -358,8 +355,8 @@ static struct blocks find_blocks(struct attention *a, const struct line *l, stru
 	b.slot = kb_sub(k, kb_add(k, at, first), l->block_lo);
 	kb_set(k, l->block_at, kb_add(k, at, n));
 	struct kb_val any = kb_select(k, kb_cmp(k, KB_LT, first, end), l->all.rows, zero);
-	*lo = kb_select(k, a->is_split, zero, *lo);
-	*hi = kb_select(k, a->is_split, any, *hi);
+	*lo = kb_select(k, a->slots.is_split, zero, *lo);
+	*hi = kb_select(k, a->slots.is_split, any, *hi);
 	return b;
 }
 
@@ -369,7 +366,7 @@ static void run_head(struct attention *a, const struct line *l, struct kb_val b,
 	struct kb_val lo, hi;
 	struct blocks part = {0};
 	find_rows(a, l, &lo, &hi);
-	if (a->n_slots > 0)
+	if (a->slots.n > 0)
 		part = find_blocks(a, l, &lo, &hi);
 	kb_if(k, kb_cmp(k, KB_LT, lo, hi));
 	attention_find_head(a, b, key_head);
@@ -409,8 +406,8 @@ struct attention_heads attention_all_heads(struct attention *a)
 	struct kb *k = a->k;
 	struct attention_heads h = {.batch = attention_size(k, &a->q.size[ATTENTION_BATCH])};
 	h.heads = attention_size(k, &a->key.size[ATTENTION_HEAD]);
-	a->group = heads_of_a_group(a);
-	h.rows = kb_mul(k, attention_size(k, &a->q.size[ATTENTION_ROW]), a->group);
+	a->head.queries = heads_of_a_group(a);
+	h.rows = kb_mul(k, attention_size(k, &a->q.size[ATTENTION_ROW]), a->head.queries);
 	return h;
 }
 
@@ -442,7 +439,7 @@ static void find_split(struct attention *a, struct line *l)
 {
 	struct kb *k = a->k;
 	struct kb_val heads = kb_mul(k, l->all.batch, l->all.heads);
-	a->is_split = kernel_is_split(k, heads, a->job->n_workers);
+	a->slots.is_split = kernel_is_split(k, heads, a->job->n_workers);
 	struct kb_val length = attention_all_blocks(a, &l->all);
 	l->block_lo = attention_part_begin(a, length, a->job->worker);
 	l->block_hi = attention_part_begin(a, length, kb_add_const(k, a->job->worker, 1));
@@ -459,7 +456,7 @@ void attention_tasks(struct attention *a)
 	l.hi = attention_part_begin(a, length, kb_add_const(k, a->job->worker, 1));
 	l.at = kb_var(k, "at", KB_INDEX_T, kb_index(k, 0));
 	struct kb_val first = kb_index(k, 0), end = l.all.heads;
-	if (a->n_slots > 0)
+	if (a->slots.n > 0)
 		find_split(a, &l);
 	if (a->job->parts > 1)
 		take_parts(a, &l, &first, &end);

@@ -19,7 +19,7 @@ static void load_values(const struct attention *a, const struct value_tile *t, s
                         struct kb_val *v)
 {
 	struct kb *k = a->k;
-	struct kb_val at = kb_mul(k, j, a->value_step);
+	struct kb_val at = kb_mul(k, j, a->block.value_step);
 	for (int x = 0; x < t->vectors; x++)
 		v[x] = attention_widen(a, a->value_dtype, t->values, at, x * a->lanes, a->lanes, false);
 }
@@ -32,7 +32,7 @@ static void ask_ahead(const struct attention *a, const struct value_tile *t, str
 	int64_t rows = (AHEAD + row - 1) / row;
 	if (a->copies_values || t->rows != a->few || !attention_has_hints(a))
 		return;
-	struct kb_val bytes = kb_mul(k, kb_mul(k, j, a->value_step), kb_index(k, element));
+	struct kb_val bytes = kb_mul(k, kb_mul(k, j, a->block.value_step), kb_index(k, element));
 	for (int64_t x = 0; x < t->vectors * a->lanes * element; x += 64)
 		kb_prefetch(k, t->values, bytes, rows * row + x);
 }
@@ -45,7 +45,7 @@ static void value_lanes(const struct attention *a, const struct value_tile *t, s
 	for (int i = 0; i < t->rows; i++)
 		weights[i] = kb_load(k, KB_TYPE(KB_F32, lanes), a->scores, j, i * a->stride, 0);
 	for (int d = 0; d < lanes; d++) {
-		struct kb_val at = kb_mul(k, kb_add_const(k, j, d), a->value_step);
+		struct kb_val at = kb_mul(k, kb_add_const(k, j, d), a->block.value_step);
 		for (int x = 0; x < t->vectors; x++) {
 			struct kb_val v = attention_widen(a, a->value_dtype, t->values, at, x * a->lanes,
 			                                  a->lanes, false);
@@ -100,7 +100,7 @@ static void add_masked(const struct attention *a, const struct value_tile *t, st
 static void masked_step(const struct attention *a, const struct value_tile *t, struct kb_val j)
 {
 	struct kb *k = a->k;
-	struct kb_val at = kb_mul(k, j, a->value_step);
+	struct kb_val at = kb_mul(k, j, a->block.value_step);
 	for (int i = 0; i < t->rows; i++)
 		add_masked(a, t, at, i, kb_load_splat(k, attention_vector(a), a->scores, j, i * a->stride));
 }
@@ -183,7 +183,8 @@ static void join_sums(const struct attention *a, const struct value_tile *t, str
 {
 	struct kb *k = a->k;
 	struct kb_type type = attention_vector(a);
-	struct kb_val acc = attention_scratch_row(k, a->acc, a->row, a->value_pad), zero = kb_index(k, 0);
+	struct kb_val acc = attention_scratch_row(k, a->sums.acc, a->row, a->value_pad),
+	              zero = kb_index(k, 0);
 	for (int i = 0; i < t->rows; i++) {
 		struct kb_val old_factor = kb_load_splat(k, type, a->old_factor, zero, i);
 		struct kb_val new_factor = kb_load_splat(k, type, a->new_factor, zero, i);
@@ -201,7 +202,7 @@ static void value_tile(const struct attention *a, struct value_tile *t, struct k
 	struct kb *k = a->k;
 	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
 	t->values =
-	        kb_ptr_add(k, a->block_values, kb_mul(k, e0, kb_index(k, ir_dtype_bytes(a->value_dtype))), 0);
+	        kb_ptr_add(k, a->block.values, kb_mul(k, e0, kb_index(k, ir_dtype_bytes(a->value_dtype))), 0);
 	for (int i = 0; i < t->rows * t->vectors; i++)
 		t->sum[i] = kb_var(k, "sum", attention_vector(a), zero);
 	walk_keys(a, t);
