@@ -250,11 +250,11 @@ void opencl_helper(struct print *p, enum opencl_helper h, enum kb_scalar s, int 
 
 /* ---- shuffles of two operands ---- */
 
-/* shuffle_float4_0819: the lanes in digits of base 32, those of b after those of a */
+/* shuffle_float4_0819, of one vector permute_float4_1032: the lanes in digits of base 32, those of b after those of a */
 static void shuffle_name(struct buf *out, const struct kb_inst *i, int from, int index_bits)
 {
 	static const char digits[] = "0123456789abcdefghijklmnopqrstuv";
-	buf_str(out, "shuffle_");
+	buf_str(out, i->n_args > 1 ? "shuffle_" : "permute_");
 	if (i->type.scalar == KB_BOOL)
 		buf_str(out, "bool_");
 	type_of(out, opencl_scalar(i->type.scalar, index_bits), from);
