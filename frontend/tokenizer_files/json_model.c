@@ -102,6 +102,14 @@ static bool merge_texts(const struct json_node *n, struct tokenizer_string *left
 	return true;
 }
 
+/* Where merge i was read: lines of merges.txt have their number. */
+static const char *merge_place(struct tokenizer_reader *r, const struct json_node *n, size_t i)
+{
+	return n->kind == JSON_NODE_STRING && n->i > 0
+	               ? arena_printf(r->source->arena, "line %lld of the merges", (long long)n->i)
+	               : tokenizer_item(r, "model", "merges", i);
+}
+
 static bool read_merges(struct tokenizer_reader *r, const struct json_node *list)
 {
 	struct tokenizer_desc *d = r->desc;
@@ -115,10 +123,10 @@ static bool read_merges(struct tokenizer_reader *r, const struct json_node *list
 	for (size_t i = 0; i < list->n; i++) {
 		struct tokenizer_string left, right;
 		if (!merge_texts(&list->items[i], &left, &right))
-			return tokenizer_reject(r, TOKENIZER_WRONG, tokenizer_item(r, "model", "merges", i),
+			return tokenizer_reject(r, TOKENIZER_WRONG, merge_place(r, &list->items[i], i),
 			                        "no pair of pieces");
 		if (!tokenizer_add_merge(x, d, left, right))
-			return tokenizer_reject(r, TOKENIZER_WRONG, tokenizer_item(r, "model", "merges", i),
+			return tokenizer_reject(r, TOKENIZER_WRONG, merge_place(r, &list->items[i], i),
 			                        "'%.*s%.*s' or a part of it is not in the vocabulary",
 			                        (int)left.n, left.text, (int)right.n, right.text);
 	}

@@ -77,7 +77,7 @@ static bool class_reads(const struct tokenizer_source *s, enum tokenizer_files f
 	                        c->class_name) == TFMC_OK;
 }
 
-/* "left right" of each line. */
+/* "left right" of each line; `i` is its number. */
 static const struct json_node *merge_lines(const struct tokenizer_source *s, const char *text, size_t len)
 {
 	struct json_node *list = ARENA_NEW(s->arena, struct json_node);
@@ -89,8 +89,10 @@ static const struct json_node *merge_lines(const struct tokenizer_source *s, con
 	*list = (struct json_node){.kind = JSON_NODE_ARRAY, .items = items};
 	while (next_line(&l, &line))
 		if (line.n != 0 && !(l.number == 1 && line.text[0] == '#'))
-			items[list->n++] = (struct json_node){
-			        .kind = JSON_NODE_STRING, .text = arena_strndup(s->arena, line.text, line.n)};
+			items[list->n++] =
+			        (struct json_node){.kind = JSON_NODE_STRING,
+			                           .text = arena_strndup(s->arena, line.text, line.n),
+			                           .i = (int64_t)l.number};
 	return list;
 }
 

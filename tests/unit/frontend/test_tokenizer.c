@@ -474,6 +474,20 @@ START_TEST(refusals)
 }
 END_TEST
 
+START_TEST(lines_of_merges)
+{
+	static const char vocab[] = "{\"a\": 0, \"b\": 1, \"ab\": 2}", merges[] = "#version: 0.2\na b\nb a\n";
+	struct reading r;
+	struct tokenizer_packed p;
+	reading_init(&r);
+	struct tokenizer_source s = {&r.arena, &r.cx, "t", LOC_NONE, false, NULL};
+	ck_assert_int_eq(tokenizer_from_bpe(&s, vocab, strlen(vocab), merges, strlen(merges), &p),
+	                 TFMC_INVALID);
+	ck_assert_msg(reading_says(&r, "line 3 of the merges: 'ba' or a part of it"), "%s", r.log.data);
+	reading_destroy(&r);
+}
+END_TEST
+
 /* ---- parts ---- */
 
 /* Characters that come in parts, as tokens of bytes, are held back; what can be no character is replaced. */
@@ -554,6 +568,7 @@ Suite *suite_tokenizer(void)
 	TCase *t = tcase_create("tokenizer");
 	const int n = (int)TFMC_COUNT(names);
 	tcase_set_timeout(t, 120);
+	tcase_add_test(t, lines_of_merges);
 	tcase_add_loop_test(t, expected_ids, 0, n);
 	tcase_add_loop_test(t, marian, 0, 2);
 	tcase_add_loop_test(t, bytes_survive, 0, 11);
