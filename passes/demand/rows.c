@@ -13,7 +13,7 @@
  * Refuses    a result of which all rows, or rows picked in another way, are read too; row numbers that depend on
  *            more than parameters; a last iteration whose products all need every row. A linear beside others of
  *            the same input that need all rows stays whole: they become one linear.
- * Pays       18 % of the prefill of small models, 7 % of D2 (tests/perf/optimizer.md, passes.md).
+ * Pays       3 to 6 % of the prefill of D4, more for small models; 7 % of D2 on Sapphire Rapids (tests/perf/passes.md).
  */
 #include "passes/demand/build.h"
 

@@ -12,7 +12,7 @@
  *            Keys and values of f16 or bf16 that are widened for it are read as they are.
  *            An additional logit for each head, in a column that is cut off after the softmax, becomes its sinks.
  * Refuses    when scores or probabilities are used again, when operands have more than 4 axes.
- * Pays       a call takes up to 8 times as long without it, its arena up to 119 times the bytes (tests/perf/passes.md).
+ * Pays       a call takes up to 12 times as long without it, its arena up to 119 times the bytes (tests/perf/passes.md).
  */
 #include "passes/graph/scores.h"
 
