@@ -31,6 +31,14 @@ struct loc template_loc(const struct template *t, struct loc loc)
 	return t->def == NULL ? t->loc : loc;
 }
 
+/* A body that doubles what a name stands for, again and again, would never end. */
+bool item_fits(struct template *t, size_t size)
+{
+	return size <= ITEM_SIZE_MAX ||
+	       step_error(t->st, NULL, DIAG_LIMIT, "a value of the body has more than %d parts",
+	                  ITEM_SIZE_MAX);
+}
+
 const struct expr *item_tree(struct template *t, const struct item *i, struct loc loc)
 {
 	if (!i->known)
@@ -126,6 +134,7 @@ static bool rebuild(struct template *t, const struct expr *e, const struct item 
 {
 	struct arena *a = t->st->b->arena;
 	struct expr *copy = ARENA_NEW(a, struct expr);
+	size_t size = 1 + e->n_args;
 	if (copy == NULL)
 		return false;
 	*copy = *e;
@@ -135,19 +144,22 @@ static bool rebuild(struct template *t, const struct expr *e, const struct item 
 	copy->n_keywords = 0;
 	if (copy->args == NULL || copy->keywords == NULL)
 		return false;
-	for (size_t i = 0; i < e->n_args; i++)
+	for (size_t i = 0; i < e->n_args; i++) {
 		copy->args[i] = item_tree(t, &args[i], copy->loc);
+		size += args[i].size;
+	}
 	for (size_t i = 0; i < e->n_keywords; i++) {
 		struct item value;
 		if (!item_close(t, e->keywords[i].value, &value))
 			return false;
 		if (value.known && value.v.kind == VALUE_NONE)
 			continue;
+		size += 1 + value.size;
 		copy->keywords[copy->n_keywords++] = (struct expr_keyword){e->keywords[i].name, copy->loc,
 		                                                           item_tree(t, &value, copy->loc)};
 	}
-	*out = (struct item){.tree = copy};
-	return !arena_failed(a);
+	*out = (struct item){.tree = copy, .size = size};
+	return !arena_failed(a) && item_fits(t, size);
 }
 
 static bool compute(struct template *t, const struct expr *e, const struct item *args, struct item *out)
@@ -167,6 +179,8 @@ static bool compute(struct template *t, const struct expr *e, const struct item 
 
 static bool join_lists(struct template *t, const struct value *a, const struct value *b, struct item *out)
 {
+	if (!item_fits(t, a->n + b->n))
+		return false;
 	struct value *items = ARENA_ARRAY(t->st->b->arena, struct value, a->n + b->n + 1);
 	if (items == NULL)
 		return false;
@@ -285,7 +299,7 @@ bool item_close(struct template *t, const struct expr *e, struct item *out)
 	case EX_DIM: return expr_eval(&env, e, &out->v);
 	case EX_STRING:
 		out->v = value_string(fill_placeholders(b, e->text, name_placeholder, t));
-		return true;
+		return out->v.s != NULL && item_fits(t, strlen(out->v.s));
 	case EX_NAME: return close_name(t, e, out);
 	case EX_UNARY:
 	case EX_BINARY: return close_operation(t, e, out);

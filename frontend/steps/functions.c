@@ -188,6 +188,8 @@ static bool fn_is_permutation(const struct use *u)
 {
 	const struct value *v = &u->args[0].v;
 	unsigned seen = 0;
+	if (v->n > IR_RANK_MAX)
+		return give(u, value_bool(false));
 	for (size_t i = 0; i < v->n; i++) {
 		int64_t at = v->items[i].kind == VALUE_INT ? v->items[i].i : -1;
 		if (at < 0 || at >= (int64_t)v->n || (seen & 1u << at) != 0)
@@ -266,12 +268,16 @@ static bool each(struct template *t, const struct expr *e, struct item *out)
 	struct arena *a = t->st->b->arena;
 	struct names inner = {.outer = t->names};
 	struct item n, one;
+	size_t size = 1;
 	struct expr *list = ARENA_NEW(a, struct expr);
 	if (list == NULL || !item_close(t, e->args[1], &n))
 		return false;
 	int64_t count = n.known && n.v.kind == VALUE_INT ? n.v.i : -1;
 	if (count < 0 || count > MODEL_REPEAT_MAX)
 		return step_error(t->st, NULL, DIAG_LIMIT, "'each' counts from 0 to %d", MODEL_REPEAT_MAX);
+	t->turns += (size_t)count;
+	if (!item_fits(t, t->turns))
+		return false;
 	*list = (struct expr){.kind = EX_LIST, .loc = template_loc(t, e->loc)};
 	list->args = ARENA_ARRAY(a, const struct expr *, count + 1);
 	strmap_init(&inner.map, a);
@@ -281,10 +287,11 @@ static bool each(struct template *t, const struct expr *e, struct item *out)
 		t->names = &inner;
 		ok = bind(t, e->args[0]->text, &index) && item_close(t, e->args[2], &one);
 		t->names = inner.outer;
+		ok = ok && item_fits(t, size += 1 + one.size);
 		if (ok)
 			list->args[list->n_args++] = item_tree(t, &one, list->loc);
 	}
-	*out = (struct item){.tree = list};
+	*out = (struct item){.tree = list, .size = size};
 	return ok;
 }
 

@@ -198,10 +198,11 @@ static bool run_known_path(struct template *t, const struct yaml_node *name)
 {
 	struct blocks *b = t->st->b;
 	const struct item *path = item_find(t, name->text);
+	const struct yaml_node *given = arg(t->st, name->text);
 	struct loc *loc = ARENA_NEW(b->arena, struct loc);
 	if (path == NULL || path->v.kind != VALUE_STRING || loc == NULL)
 		return loc != NULL;
-	*loc = arg(t->st, name->text)->loc;
+	*loc = given != NULL ? given->loc : t->st->loc;
 	return strmap_set(&b->ties, concrete(b, path->v.s), loc);
 }
 

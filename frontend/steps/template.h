@@ -31,7 +31,11 @@ struct item {
 	struct value v;               /* VALUE_NONE: absent */
 	const struct expr *tree;      /* of the graph level */
 	const struct block_value *of; /* the value that it names, or NULL */
+	size_t size;                  /* nodes of the tree where it is no name */
 };
+
+/* Nodes of a tree, elements of a list, bytes of a string; numbers that `each` counts in one step. */
+#define ITEM_SIZE_MAX 65536
 
 struct names {
 	struct names *outer;
@@ -48,6 +52,7 @@ struct template
 	bool mixes;
 	struct loc loc; /* where what is wrong with a statement of the prelude is said */
 	size_t temps;
+	size_t turns; /* of `each` */
 };
 
 bool template_run(struct step *st, const struct definition *def, const struct yaml_node *body);
@@ -66,6 +71,8 @@ bool item_close(struct template *t, const struct expr *e, struct item *out);
 bool item_read(struct template *t, const struct yaml_node *node, struct item *out);
 bool item_bool(struct template *t, const struct yaml_node *node, bool *out);
 const struct item *item_find(const struct template *t, const char *name);
+/* False after a report: a body made more than ITEM_SIZE_MAX of something. */
+bool item_fits(struct template *t, size_t size);
 const struct expr *item_tree(struct template *t, const struct item *i, struct loc loc);
 /* Where what the body says at `loc` is to be looked for. */
 struct loc template_loc(const struct template *t, struct loc loc);
