@@ -53,6 +53,9 @@ const char *frontend_folder_text(struct frontend_model *m, const char *at);
  */
 TFMC_MUST_USE enum tfmc_status frontend_expand(struct frontend_model *m, struct buf *out);
 
+/* Appends the JSON Schema of model files. */
+void frontend_schema(struct buf *out);
+
 /* The stored tensors that weight expressions of the module name; valid after frontend_lower, until destroy.
  */
 struct weight_source frontend_weights(struct frontend_model *m);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The small commands: run, expand, import, explain, ops, passes.
+ * The small commands: run, expand, import, schema, explain, ops.
  */
 #define _XOPEN_SOURCE 700 /* realpath */
 
@@ -227,6 +227,12 @@ enum exit_code command_explain(struct driver *d)
 	if (!info)
 		return driver_usage(d, "no diagnostic has the code %s", code);
 	buf_printf(&d->out, "E%d: %s\n\n%s\n", (int)info->code, info->title, info->help);
+	return EXIT_OK;
+}
+
+enum exit_code command_schema(struct driver *d)
+{
+	frontend_schema(&d->out);
 	return EXIT_OK;
 }
 

@@ -64,7 +64,7 @@ enum exit_code driver_usage(struct driver *d, const char *fmt, ...)
 	buf_vprintf(&text, fmt, ap);
 	va_end(ap);
 	bool one = d->options.command_named && d->options.command != COMMAND_HELP;
-	const char *space = one ? " " : "", *command = one ? options_command_name(d->options.command) : "";
+	const char *space = one ? " " : "", *command = one ? options_command(d->options.command)->name : "";
 	if (diagnostics_is_data(&d->diagnostics)) {
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "%s", text.data);
 		diag_note(&d->diag, LOC_NONE, "see tfmc help%s%s", space, command);
@@ -168,13 +168,10 @@ static bool wants_color(const struct driver_options *o)
 static enum exit_code dispatch(struct driver *d)
 {
 	static driver_run *const functions[] = {
-#define COMMAND(id, name, synopsis, line, text) command_##name,
+#define COMMAND(id, name, input, synopsis, line, example, text) command_##name,
 #include "frontend/driver/options/commands.def"
 	};
-	for (size_t i = 0; i < TFMC_COUNT(functions); i++)
-		if (command_rows[i].command == d->options.command)
-			return functions[i](d);
-	return EXIT_INTERNAL;
+	return functions[options_command(d->options.command) - command_rows](d);
 }
 
 /* The list of commands, unless there is a command or a model to be compiled. */
@@ -206,12 +203,11 @@ static enum exit_code run(struct driver *d)
 		return EXIT_OK;
 	}
 	if (o->help)
-		return help(d, o->command_named || o->input ? options_command_name(o->command) : NULL);
-	bool takes_none = o->command == COMMAND_OPS || o->command == COMMAND_PASSES;
-	bool needs_input = !takes_none && o->command != COMMAND_HELP && !o->check_rules;
-	if (takes_none && o->input)
+		return help(d, o->command_named || o->input ? options_command(o->command)->name : NULL);
+	enum command_input input = options_command(o->command)->input;
+	if (input == COMMAND_NO_INPUT && o->input)
 		return driver_usage(d, "this command takes no file, '%s' was given", o->input);
-	if (needs_input && !o->input)
+	if (input == COMMAND_INPUT && !o->input && !o->check_rules)
 		return driver_usage(d, "no file is given");
 	memory_stage("reading options", NULL);
 	enum tfmc_status st = driver_read_texts(d);

@@ -46,7 +46,7 @@ const struct schema_key *schema_find_key(const char *where, const char *name)
 const struct schema_key *schema_next_key(const char *where, const struct schema_key *key)
 {
 	for (size_t i = key == NULL ? 0 : (size_t)(key - keys) + 1; i < TFMC_COUNT(keys); i++) {
-		if (strcmp(keys[i].where, where) == 0)
+		if (where == NULL || strcmp(keys[i].where, where) == 0)
 			return &keys[i];
 	}
 	return NULL;

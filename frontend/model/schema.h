@@ -47,7 +47,7 @@ struct schema_step {
 
 const struct schema_step *schema_find_step(const char *kind);
 const struct schema_key *schema_find_key(const char *where, const char *name);
-/* The rows of a place one after another; NULL begins and ends. */
+/* The rows of a place (NULL: of all) one after another; NULL begins and ends. */
 const struct schema_key *schema_next_key(const char *where, const struct schema_key *key);
 /* Kinds of all steps, in table order. */
 const char *const *schema_step_kinds(struct arena *a, size_t *n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * jansson's tree into ours; the only file that includes jansson. jansson
+ * jansson's tree into ours. jansson
  * itself refuses duplicate keys, invalid UTF-8, zero characters, text after
  * the value, and integers above 64 bits; depth is limited while copying.
  */

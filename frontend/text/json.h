@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Strict JSON into plain nodes in an arena; the only user of jansson. Refused:
+ * Strict JSON into plain nodes in an arena; the only reader. Refused:
  * duplicate keys, text after the value, depth above JSON_DEPTH_MAX, integers
  * that do not fit into 64 bits, invalid UTF-8, zero characters in strings.
  * Errors go to the diagnostics with the given code, name and byte offset.

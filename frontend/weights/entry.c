@@ -124,18 +124,27 @@ static const struct {
         {"stack", read_stack},
 };
 
+const char *weight_source_key(size_t i)
+{
+	if (i == 0)
+		return "optional";
+	if (i <= WEIGHT_N_STEPS)
+		return weight_steps[i - 1].key;
+	i -= 1 + WEIGHT_N_STEPS;
+	return i < TFMC_COUNT(origins) ? origins[i].key : NULL;
+}
+
 /* Keys of a mapping: steps and, unless they belong to a source before them, where the numbers come from. */
 static bool check_members(struct weight_entry_reader *r, const struct yaml_node *node, bool is_source)
 {
 	const char *keys[TFMC_COUNT(origins) + WEIGHT_N_STEPS + 1];
 	size_t n = 0, found = 0;
-	keys[n++] = "optional";
-	for (size_t i = 0; i < WEIGHT_N_STEPS; i++)
-		keys[n++] = weight_steps[i].key;
-	for (size_t i = 0; is_source && i < TFMC_COUNT(origins); i++) {
-		keys[n++] = origins[i].key;
-		found += yaml_find(node, origins[i].key) != NULL;
+	while (weight_source_key(n) != NULL && (is_source || n < 1 + WEIGHT_N_STEPS)) {
+		keys[n] = weight_source_key(n);
+		n++;
 	}
+	for (size_t i = 1 + WEIGHT_N_STEPS; i < n; i++)
+		found += yaml_find(node, keys[i]) != NULL;
 	if (!yaml_check_keys(r->cx, node, keys, n,
 	                     is_source ? "the source of a weight" : "a step of a source"))
 		return false;

@@ -22,6 +22,9 @@
 
 struct weight_map;
 
+/* The keys of a source, one after the other: optional, steps, where the numbers come from; NULL ends. */
+const char *weight_source_key(size_t i);
+
 /*
  * env evaluates the numbers of entries (reshape dims, slice bounds, heads); it
  * and wf must outlive the map. NULL when memory ran out.

@@ -64,7 +64,7 @@ struct driver {
 
 /* One command: what it does with the parsed options. Its text is in d->out. */
 typedef enum exit_code driver_run(struct driver *d);
-#define COMMAND(id, name, synopsis, line, text) driver_run command_##name;
+#define COMMAND(id, name, input, synopsis, line, example, text) driver_run command_##name;
 #include "frontend/driver/options/commands.def"
 
 /* Writes d->log to stderr at once. */

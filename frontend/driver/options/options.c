@@ -53,7 +53,8 @@ const struct option_row option_rows[] = {
 const size_t option_rows_n = TFMC_COUNT(option_rows);
 
 const struct command_row command_rows[] = {
-#define COMMAND(id, name, synopsis, line, text) {#name, COMMAND_##id, synopsis, line, text},
+#define COMMAND(id, name, input, synopsis, line, example, text) \
+	{#name, COMMAND_##id, COMMAND_##input, synopsis, line, example, text},
 #include "frontend/driver/options/commands.def"
 };
 const size_t command_rows_n = TFMC_COUNT(command_rows);
@@ -171,12 +172,12 @@ const char *option_dash(const char *name)
 	return strlen(name) <= 2 || !strncmp(name, "mcpu", 4) ? "-" : "--";
 }
 
-const char *options_command_name(enum driver_command command)
+const struct command_row *options_command(enum driver_command command)
 {
-	for (size_t i = 0; i < command_rows_n; i++)
-		if (command_rows[i].command == command)
-			return command_rows[i].name;
-	return "";
+	size_t i = 0;
+	while (command_rows[i].command != command)
+		i++;
+	return &command_rows[i];
 }
 
 /* ", " and " and " between the names of some commands. */
@@ -301,7 +302,7 @@ static bool parse_option(struct parser *p, const char *arg)
 	if (!(row->commands & (unsigned)p->out->command)) {
 		buf_printf(p->error, "option %s%s belongs to ", option_dash(row->name), row->name);
 		print_commands(p->error, row->commands);
-		return fail(p, ", not to %s", options_command_name(p->out->command));
+		return fail(p, ", not to %s", options_command(p->out->command)->name);
 	}
 	if (row->kind == KIND_FLAG)
 		return value ? fail(p, "option %s%s takes no value", option_dash(row->name), row->name)

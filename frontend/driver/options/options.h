@@ -13,13 +13,13 @@
 #include "ir/support/buf.h"
 
 enum command_number {
-#define COMMAND(id, name, synopsis, line, text) COMMAND_NUMBER_##id,
+#define COMMAND(id, name, input, synopsis, line, example, text) COMMAND_NUMBER_##id,
 #include "frontend/driver/options/commands.def"
 };
 
 /* One bit each, so that an option can name those it belongs to. */
 enum driver_command {
-#define COMMAND(id, name, synopsis, line, text) COMMAND_##id = 1 << COMMAND_NUMBER_##id,
+#define COMMAND(id, name, input, synopsis, line, example, text) COMMAND_##id = 1 << COMMAND_NUMBER_##id,
 #include "frontend/driver/options/commands.def"
 };
 
@@ -60,8 +60,6 @@ static inline double option_real(const double *given, double otherwise)
  * by the words of the file (separated by white space, "..." and '...' kept).
  */
 bool options_parse(struct arena *a, int argc, char **argv, struct driver_options *out, struct buf *error);
-/* The name as the command line has it. */
-const char *options_command_name(enum driver_command command);
 /*
  * Appends the help of the command `name`, or with NULL the list of commands. False with a one-line message in
  * `error` when there is no such command.
@@ -81,13 +79,18 @@ struct option_row {
 extern const struct option_row option_rows[];
 extern const size_t option_rows_n;
 
+/* Whether a command takes a file (or another word) beside its options. */
+enum command_input { COMMAND_INPUT, COMMAND_MAY_INPUT, COMMAND_NO_INPUT };
+
 struct command_row {
 	const char *name;
 	enum driver_command command;
-	const char *synopsis, *line, *text;
+	enum command_input input;
+	const char *synopsis, *line, *example, *text;
 };
 extern const struct command_row command_rows[];
 extern const size_t command_rows_n;
+const struct command_row *options_command(enum driver_command command);
 
 /* How the option is written: -o, -O2, --steps. */
 const char *option_dash(const char *name);

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * schema.def as JSON Schema (draft 7, which yaml-language-server reads best): what an editor completes and
+ * explains. A value of most types may be an expression, which is a string; a null removes what a file beneath
+ * has. What the schema refuses, tfmc refuses; not the reverse.
+ */
+#include <jansson.h>
+#include <string.h>
+
+#include "frontend/frontend.h"
+#include "frontend/model/schema.h"
+#include "frontend/weights/map.h"
+#include "ir/support/memory.h"
+
+/* Mappings with names of the model's own, and lists whose elements are no plain values: the definition of each
+ * value or element. */
+static const struct {
+	const char *where, *name, *each;
+} members[] = {
+        {"top", "params", "value"},        {"top", "set", "value"},         {"top", "dims", "dim"},
+        {"top", "inputs", "input"},        {"top", "outputs", "text"},      {"top", "define", "steps"},
+        {"top", "defaults", "any"},        {"top", "hub", "any"},           {"top", "checks", "check"},
+        {"top", "graph", "step"},          {"top", "model", "stack"},       {"weights", "map", "source"},
+        {"check", "with", "any"},          {"check", "expect", "any"},      {"check", "rename", "text"},
+        {"residual", "branches", "steps"}, {"graph", "statements", "step"},
+};
+
+static const char *each_of(const struct schema_key *k)
+{
+	for (size_t i = 0; i < TFMC_COUNT(members); i++) {
+		if (strcmp(members[i].where, k->where) == 0 && strcmp(members[i].name, k->name) == 0)
+			return members[i].each;
+	}
+	return NULL;
+}
+
+/* The place whose keys a mapping has that is the value of this key; NULL: it has names of its own, or is none. */
+static const char *place_of(const struct schema_key *k)
+{
+	bool may = (k->type == KEY_MAP || k->type == KEY_ANY) && each_of(k) == NULL;
+	const char *place = k->type == KEY_MAP && k->words[0] != '\0' ? k->words : k->name;
+	return may && schema_next_key(place, NULL) != NULL ? place : NULL;
+}
+
+static json_t *words(const char *list)
+{
+	json_t *array = json_array();
+	for (size_t n; *list != '\0'; list += n + (list[n] == ' ')) {
+		n = strcspn(list, " ");
+		json_array_append_new(array, json_stringn(list, n));
+	}
+	return array;
+}
+
+static json_t *typed(const char *types)
+{
+	return json_pack("{s:o}", "type", words(types));
+}
+
+static json_t *ref(const char *prefix, const char *definition)
+{
+	json_t *text = json_sprintf("#/definitions/%s%s", prefix, definition);
+	return json_pack("{s:o}", "$ref", text);
+}
+
+static json_t *with(json_t *schema, const char *key, json_t *value)
+{
+	json_object_set_new(schema, key, value);
+	return schema;
+}
+
+/* ---- keys ---- */
+
+static json_t *any_value(const struct schema_key *k)
+{
+	const char *each = each_of(k);
+	if (place_of(k) != NULL)
+		return ref("", place_of(k));
+	if (each != NULL && strcmp(k->where, "top") == 0) /* the steps, or stacks of steps */
+		return with(with(typed("array object"), "items", ref("", "step")), "additionalProperties",
+		            ref("", each));
+	if (each != NULL)
+		return with(typed("object string null"), "additionalProperties", ref("", each));
+	return with(typed("array string number boolean null"), "items", ref("", "value"));
+}
+
+/* A word may also be an expression or the name of a param. */
+static json_t *word_value(const struct schema_key *k)
+{
+	json_t *other = typed("string null");
+	return k->words[0] == '\0' ? other
+	                           : json_pack("{s:[{s:o}, o]}", "anyOf", "enum", words(k->words), other);
+}
+
+static json_t *value_of(const struct schema_key *k)
+{
+	const char *each = each_of(k);
+	switch (k->type) {
+	case KEY_INT:
+	case KEY_DIM: return typed("integer string null");
+	case KEY_FLOAT: return typed("number string null");
+	case KEY_BOOL: return typed("boolean string null");
+	case KEY_WORD: return word_value(k);
+	case KEY_NAME:
+		return with(typed("string null"), "pattern", json_string("^[A-Za-z_{][A-Za-z0-9_{}]*$"));
+	case KEY_VALUE:
+	case KEY_PATH: return typed("string null");
+	case KEY_TEXT: return typed("string number null");
+	case KEY_LIST:
+		return with(typed("array string number null"), "items",
+		            ref("", each != NULL ? each : "value"));
+	case KEY_MAP:
+		return place_of(k) != NULL
+		               ? ref("", place_of(k))
+		               : with(typed("object null"), "additionalProperties", ref("", each));
+	case KEY_STEPS: return ref("", "steps");
+	case KEY_ANY: return any_value(k);
+	}
+	return NULL;
+}
+
+static void add_keys(json_t *properties, const char *where)
+{
+	for (const struct schema_key *k = NULL; (k = schema_next_key(where, k)) != NULL;) {
+		json_t *def = json_loads(k->def, JSON_DECODE_ANY, NULL);
+		json_t *s = with(value_of(k), "description",
+		                 json_sprintf("%s%s", k->now ? "" : "(not supported yet) ", k->doc));
+		json_t *types = json_object_get(s, "type"); /* null is the last of them */
+		if (strcmp(k->def, "!") == 0)
+			json_array_remove(types, json_array_size(types) - 1);
+		else if (k->def[0] != '\0')
+			with(s, "default", def != NULL ? json_incref(def) : json_string(k->def));
+		json_decref(def);
+		with(properties, k->name, s);
+	}
+}
+
+static json_t *place_schema(const char *where, const char *types)
+{
+	json_t *properties = json_object();
+	add_keys(properties, where);
+	return with(with(typed(types), "properties", properties), "additionalProperties", json_false());
+}
+
+/* ---- steps ---- */
+
+/* The arguments of a step: a mapping, or the main one alone. `use` also has those of the definition. */
+static json_t *step_arguments(const struct schema_step *row)
+{
+	const struct schema_key *main = schema_find_key(row->kind, row->main);
+	bool is_use = strcmp(row->kind, "use") == 0;
+	json_t *properties = json_object();
+	add_keys(properties, "step");
+	add_keys(properties, row->kind);
+	json_t *map = with(typed("object"), "properties", properties);
+	with(map, "additionalProperties", json_boolean(is_use));
+	json_t *alone = is_use ? typed("string") : main != NULL ? value_of(main) : NULL;
+	json_t *s = alone != NULL ? json_pack("{s:[o, o]}", "anyOf", map, alone) : map;
+	return with(s, "description", json_string(row->doc));
+}
+
+/* A kind with its arguments, or the name of a definition of the model with its own. */
+static json_t *step(const json_t *kinds)
+{
+	json_t *properties = json_object(), *kind;
+	size_t i;
+	json_array_foreach(kinds, i, kind)
+	        with(properties, json_string_value(kind), ref("step_", json_string_value(kind)));
+	with(properties, "body", ref("", "steps"));
+	with(properties, "branches", json_pack("{s:o}", "items", ref("", "steps")));
+	return with(typed("object string"), "properties", properties);
+}
+
+/* A step of a file without definitions: its kind is in the table. */
+static json_t *known_step(const json_t *kinds)
+{
+	json_t *names = json_deep_copy(kinds), *inner = json_object();
+	json_array_append_new(names, json_string("body"));
+	json_array_append_new(names, json_string("branches"));
+	with(inner, "body", ref("", "known_steps"));
+	with(inner, "branches", json_pack("{s:o}", "items", ref("", "known_steps")));
+	json_t *properties = json_copy(inner);
+	with(properties, "residual",
+	     json_pack("{s:O, s:o}", "properties", inner, "items", ref("", "known_step")));
+	with(properties, "repeat", json_pack("{s:o}", "properties", inner));
+	json_t *map = json_pack("{s:{s:o}, s:o}", "propertyNames", "enum", names, "properties", properties);
+	return json_pack("{s:{s:s}, s:{s:O}, s:o}", "if", "type", "string", "then", "enum", kinds, "else",
+	                 map);
+}
+
+static json_t *source(void)
+{
+	json_t *properties = json_object(), *many = json_pack("{s:o}", "items", ref("", "source"));
+	for (size_t i = 0; weight_source_key(i) != NULL; i++)
+		with(properties, weight_source_key(i), json_true());
+	with(properties, "any", json_incref(many));
+	with(properties, "stack", many);
+	json_t *s = with(typed("object array string null"), "properties", properties);
+	return with(with(s, "additionalProperties", json_false()), "items", ref("", "source"));
+}
+
+/* ---- the whole ---- */
+
+static json_t *definitions(const json_t *kinds)
+{
+	json_t *d = json_object(), *kind;
+	size_t i;
+	with(d, "any", json_true());
+	with(d, "text", typed("string number boolean null"));
+	with(d, "value", with(typed("string number boolean array null"), "items", ref("", "value")));
+	with(d, "dim", place_schema("dim", "object string integer null"));
+	with(d, "input", place_schema("input", "object string null"));
+	with(d, "check", place_schema("check", "object"));
+	with(d, "stack", place_schema("stack", "object null"));
+	with(d, "source", source());
+	for (const struct schema_key *k = NULL; (k = schema_next_key(NULL, k)) != NULL;) {
+		bool may_be_bool = strcmp(k->words, "bool") == 0;
+		if (place_of(k) != NULL && json_object_get(d, place_of(k)) == NULL)
+			with(d, place_of(k),
+			     place_schema(place_of(k), k->type == KEY_MAP ? "object null"
+			                               : may_be_bool      ? "object boolean string null"
+			                                                  : "object string null"));
+	}
+	with(d, "steps", json_pack("{s:s, s:o}", "type", "array", "items", ref("", "step")));
+	with(d, "step", step(kinds));
+	json_array_foreach(kinds, i, kind)
+	{
+		const struct schema_step *row = schema_find_step(json_string_value(kind));
+		json_t *name = json_sprintf("step_%s", row->kind);
+		with(d, json_string_value(name), step_arguments(row));
+		json_decref(name);
+	}
+	with(d, "known_steps", json_pack("{s:o}", "items", ref("", "known_step")));
+	with(d, "known_step", known_step(kinds));
+	return d;
+}
+
+/* What must be there in a file that stands alone, and in the mappings inside it. */
+static json_t *required_of(const char *where)
+{
+	static const char *const named[] = {"dim", "input", "stack"};
+	json_t *names = json_array(), *inner = json_object();
+	for (const struct schema_key *k = NULL; (k = schema_next_key(where, k)) != NULL;) {
+		const char *each = each_of(k);
+		if (strcmp(k->def, "!") == 0)
+			json_array_append_new(names, json_string(k->name));
+		if (place_of(k) != NULL)
+			with(inner, k->name, required_of(place_of(k)));
+		for (size_t i = 0; each != NULL && i < TFMC_COUNT(named); i++) {
+			if (strcmp(each, named[i]) == 0)
+				with(inner, k->name,
+				     json_pack("{s:o}", "additionalProperties", required_of(each)));
+		}
+	}
+	return json_pack("{s:o, s:o}", "required", names, "properties", inner);
+}
+
+/* { not: { anyOf: [{required: [a]}, ..] } } */
+static json_t *without(const char *keys)
+{
+	json_t *array = json_array(), *list = words(keys), *key;
+	size_t i;
+	json_array_foreach(list, i, key) json_array_append_new(array, json_pack("{s:[O]}", "required", key));
+	json_decref(list);
+	return json_pack("{s:{s:o}}", "not", "anyOf", array);
+}
+
+/* A file alone has what is required, one without definitions has only the kinds of the table. A file of
+ * definitions, which others include, has no inputs. */
+static json_t *conditions(void)
+{
+	json_t *fragment = json_pack("{s:{s:o}}", "propertyNames", "enum", words("define include weights"));
+	json_t *alone = json_pack("{s:[o, {s:o}]}", "allOf", without("base preset"), "not", fragment);
+	json_t *stacks = json_pack("{s:{s:o}}", "properties", "body", ref("", "known_steps"));
+	json_t *model =
+	        json_pack("{s:o, s:o}", "items", ref("", "known_step"), "additionalProperties", stacks);
+	json_t *known = json_pack("{s:{s:o}}", "properties", "model", model);
+	json_t *defaults = json_pack("{s:{s:o}}", "properties", "defaults", ref("", "step"));
+	return json_pack("[{s:o, s:o}, {s:o, s:o}, o]", "if", alone, "then", required_of("top"), "if",
+	                 without("define base preset include"), "then", known, defaults);
+}
+
+void frontend_schema(struct buf *out)
+{
+	struct arena a;
+	size_t n;
+	arena_init(&a);
+	json_set_alloc_funcs(memory_alloc, memory_free);
+	const char *const *names = schema_step_kinds(&a, &n);
+	json_t *kinds = json_array();
+	for (size_t i = 0; i < n; i++)
+		json_array_append_new(kinds, json_string(names[i]));
+	json_t *top = place_schema("top", "object");
+	json_t *root = json_pack("{s:s, s:s}", "$schema", "http://json-schema.org/draft-07/schema#", "title",
+	                         "model file of tfmc");
+	json_object_update(root, top);
+	json_decref(top);
+	with(root, "allOf", conditions());
+	with(root, "definitions", definitions(kinds));
+	char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+	buf_printf(out, "%s\n", text != NULL ? text : "");
+	memory_free(text);
+	json_decref(root);
+	json_decref(kinds);
+	arena_destroy(&a);
+}
