@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions of plain expressions, one row each. `if` is in the table for its
- * arity; the evaluator treats it itself, because it evaluates one branch only.
+ * Functions of plain expressions: the rows of calls.def. The evaluator treats
+ * `if` itself, because it evaluates one branch only.
  */
 #include "frontend/expr/func.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "frontend/expr/signature.h"
 #include "ir/support/checked.h"
 
 struct call {
@@ -153,22 +154,18 @@ static bool call_log(const struct call *c)
 }
 
 static const struct function {
-	const char *name;
-	size_t min_args, max_args;
-	call_fn *fn;
+	struct signature signature;
+	call_fn *fn; /* NULL: the evaluator treats it itself */
 } functions[] = {
-        {"min", 1, SIZE_MAX, call_min},    {"max", 1, SIZE_MAX, call_max},
-        {"abs", 1, 1, call_abs},           {"len", 1, 1, call_len},
-        {"floor", 1, 1, call_floor},       {"ceil", 1, 1, call_ceil},
-        {"sqrt", 1, 1, call_sqrt},         {"exp", 1, 1, call_exp},
-        {"log", 1, 1, call_log},           {"if", 3, 3, NULL},
-        {"contains", 2, 2, call_contains},
+#define FUNCTION(name, doc, args) {SIGNATURE(name, doc, args), call_##name},
+#define FORM(name, doc, args)     {SIGNATURE(name, doc, args), NULL},
+#include "frontend/expr/calls.def"
 };
 
 static const struct function *find(const char *name)
 {
 	for (size_t i = 0; i < TFMC_COUNT(functions); i++) {
-		if (strcmp(functions[i].name, name) == 0)
+		if (strcmp(functions[i].signature.name, name) == 0)
 			return &functions[i];
 	}
 	return NULL;
@@ -178,7 +175,7 @@ const char *expr_suggest_function(struct arena *a, const char *name)
 {
 	const char *names[TFMC_COUNT(functions)];
 	for (size_t i = 0; i < TFMC_COUNT(functions); i++)
-		names[i] = functions[i].name;
+		names[i] = functions[i].signature.name;
 	return did_you_mean(a, name, names, TFMC_COUNT(functions));
 }
 
@@ -190,22 +187,11 @@ bool expr_is_function(const char *name)
 bool expr_check_call(const struct expr_env *env, const struct expr *e)
 {
 	const struct function *f = find(e->text);
-	if (f == NULL) {
-		diag_error(env->cx, e->loc, DIAG_UNKNOWN_NAME, "there is no function '%.63s' here", e->text);
-		return false;
-	}
-	if (e->n_keywords != 0) {
-		diag_error(env->cx, e->keywords[0].loc, DIAG_ARGUMENTS, "'%s' has no named arguments",
-		           e->text);
-		return false;
-	}
-	if (e->n_args < f->min_args || e->n_args > f->max_args) {
-		diag_error(env->cx, e->loc, DIAG_ARGUMENTS, "'%s' wants %zu argument%s%s, found %zu", e->text,
-		           f->min_args, f->min_args == 1 ? "" : "s",
-		           f->max_args == f->min_args ? "" : " or more", e->n_args);
-		return false;
-	}
-	return true;
+	const struct signature_use use = {env->arena, env->cx, e->loc, NULL};
+	if (f != NULL)
+		return signature_match_call(&use, &f->signature, e) != NULL;
+	diag_error(env->cx, e->loc, DIAG_UNKNOWN_NAME, "there is no function '%.63s' here", e->text);
+	return false;
 }
 
 bool expr_call(const struct expr_env *env, const struct expr *e, const struct value *args, size_t n,

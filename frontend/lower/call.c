@@ -1,166 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators of the graph level: the table, argument checking against the
- * signature, typed extraction.
+ * Calls of the operators of the graph level: arguments are matched to the
+ * signature in calls.def, and read with a type.
  */
 #include <string.h>
 
 #include "frontend/lower/lower.h"
 
 #define NEAR_LISTED 3 /* operators that a message names instead of an unknown one */
-#define UNARY_MAX   64
-#define N_PRIVATE   3 /* rows at the end of the table that only the compiler writes */
 
 struct op_row {
-	const char *name, *signature;
-	size_t required;
+	struct signature signature;
 	op_lowering *lower;
+	bool is_public; /* else only the compiler writes it */
 };
 
 static const struct op_row rows[] = {
-        {"param", "path shape", 2, lower_param},
-        {"const", "value", 1, lower_const},
-        {"iota", "n start", 1, lower_iota},
-        {"sinusoid", "len dim layout spacing start base", 4, lower_sinusoid},
-        {"softcap", "x cap", 2, lower_softcap},
-        {"pow", "a b", 2, lower_pair},
-        {"minimum", "a b", 2, lower_pair},
-        {"maximum", "a b", 2, lower_pair},
-        {"clip", "x min max", 1, lower_clip},
-        {"leaky_relu", "x slope", 1, lower_leaky_relu},
-        {"log10", "x", 1, lower_log10},
-        {"where", "c a b", 3, lower_where},
-        {"cast", "x dtype", 2, lower_cast},
-        {"sum", "x axis keep", 2, lower_reduce},
-        {"mean", "x axis keep", 2, lower_reduce},
-        {"max", "x axis keep", 2, lower_extreme},
-        {"min", "x axis keep", 2, lower_extreme},
-        {"argmax", "x axis", 2, lower_argmax},
-        {"softmax", "x axis", 1, lower_softmax},
-        {"log_softmax", "x axis", 1, lower_softmax},
-        {"logsumexp", "x axis keep", 2, lower_logsumexp},
-        {"cumsum", "x axis", 2, lower_cumsum},
-        {"topk", "x k", 2, lower_topk},
-        {"reshape", "x shape", 2, lower_reshape},
-        {"transpose", "x perm", 2, lower_transpose},
-        {"broadcast", "x shape", 2, lower_broadcast},
-        {"concat", "xs axis", 2, lower_concat},
-        {"split", "x axis sizes", 3, lower_split},
-        {"slice", "x axis begin end step", 4, lower_slice},
-        {"pad", "x axis before after value", 2, lower_pad},
-        {"frame", "x size hop axis", 3, lower_frame},
-        {"gather", "x ids axis", 2, lower_gather},
-        {"scatter", "x ids y axis", 3, lower_scatter},
-        {"matmul", "a b transpose_a transpose_b", 2, lower_matmul},
-        {"einsum", "spec a b", 2, lower_einsum},
-        {"linear", "x path out bias act tie first of groups", 3, lower_linear},
-        {"expert_linear", "x ids path role experts out bias act", 6, lower_expert_linear},
-        {"embed", "ids path vocab dim", 4, lower_embed},
-        {"layer_norm", "x path eps bias plus_one", 3, lower_norm},
-        {"rms_norm", "x path eps plus_one", 3, lower_norm},
-        {"conv1d", "x path out kernel stride padding dilation groups bias", 4, lower_conv1d},
-        {"conv2d", "x path out kernel stride padding dilation groups bias", 4, lower_conv2d},
-        {"rope", "x pos theta dim layout scaling", 2, lower_rope},
-        {"sdpa",
-         "q k v causal window prefix scale softcap bias mask lengths sinks cache alibi alibi_scale rel_bias "
-         "buckets "
-         "max_distance bidirectional cache_len cache_dtype",
-         3, lower_sdpa},
-        {"expect", "x type", 2, lower_expect},
-        {"positions", "x", 1, lower_positions},
-        {"mask_rows", "x lengths", 2, lower_mask_rows},
-        {"take_rows", "x at", 2, lower_take_rows},
-        {"state_put", "name x padded", 2, lower_state_put},
-        {"state_get", "name", 1, lower_state_get},
-        {"key_lengths", "x", 1, lower_key_lengths},
+#define OPERATOR(name, lowering, doc, args) {SIGNATURE(name, doc, args), lower_##lowering, true},
+#define INTERNAL(name, lowering, doc, args) {SIGNATURE(name, doc, args), lower_##lowering, false},
+#include "frontend/expr/calls.def"
 };
-
-static const struct op_row unary_row = {"", "x", 1, lower_unary};
 
 static const struct op_row *find_row(const char *name)
 {
-	for (size_t i = 0; lower_unary_name(i) != NULL; i++) {
-		if (strcmp(lower_unary_name(i), name) == 0)
-			return &unary_row;
-	}
 	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
-		if (strcmp(rows[i].name, name) == 0)
+		if (strcmp(rows[i].signature.name, name) == 0)
 			return &rows[i];
 	}
 	return NULL;
 }
 
-/* Position of a name in a signature, or -1. */
-static int position_of(const char *signature, const char *name)
-{
-	size_t len = strlen(name);
-	int at = 0;
-	for (const char *p = signature; *p != '\0'; at++) {
-		size_t n = strcspn(p, " ");
-		if (n == len && strncmp(p, name, len) == 0)
-			return at;
-		p += n + (p[n] == ' ');
-	}
-	return -1;
-}
-
-static int signature_length(const char *signature)
-{
-	int n = 1;
-	for (const char *p = signature; *p != '\0'; p++)
-		n += *p == ' ';
-	return n;
-}
-
-const struct expr *call_arg(const struct call *c, const char *name)
-{
-	int at = position_of(c->signature, name);
-	if (at >= 0 && (size_t)at < c->e->n_args)
-		return c->e->args[at];
-	for (size_t i = 0; i < c->e->n_keywords; i++) {
-		if (strcmp(c->e->keywords[i].name, name) == 0)
-			return c->e->keywords[i].value;
-	}
-	return NULL;
-}
-
-static bool check_arguments(const struct call *c, size_t required)
-{
-	const struct expr *e = c->e;
-	if (e->n_args > (size_t)signature_length(c->signature))
-		return lower_fail(c->lw, e->loc, DIAG_ARGUMENTS, "%s has the arguments (%s), found %zu",
-		                  e->text, c->signature, e->n_args);
-	for (size_t i = 0; i < e->n_keywords; i++) {
-		int at = position_of(c->signature, e->keywords[i].name);
-		if (at < 0)
-			return lower_fail(c->lw, e->keywords[i].loc, DIAG_ARGUMENTS,
-			                  "%s has no argument '%s' (%s)", e->text, e->keywords[i].name,
-			                  c->signature);
-		if ((size_t)at < e->n_args)
-			return lower_fail(c->lw, e->keywords[i].loc, DIAG_ARGUMENTS,
-			                  "'%s' of %s is given twice", e->keywords[i].name, e->text);
-	}
-	const char *p = c->signature;
-	for (size_t i = 0; i < required; i++) {
-		size_t n = strcspn(p, " ");
-		const char *name = arena_strndup(c->lw->arena, p, n);
-		if (call_arg(c, name) == NULL)
-			return lower_fail(c->lw, e->loc, DIAG_MISSING, "%s needs '%s'", e->text, name);
-		p += n + (p[n] == ' ');
-	}
-	return true;
-}
-
 /* The few operators of nearly that name, else all of them. */
 static bool unknown_operator(struct lowering *lw, const struct expr *e)
 {
-	const char *names[TFMC_COUNT(rows) + UNARY_MAX];
+	const char *names[TFMC_COUNT(rows)];
 	size_t n = 0, listed = 0;
 	struct buf near;
-	for (size_t i = 0; i < TFMC_COUNT(rows) - N_PRIVATE; i++)
-		names[n++] = rows[i].name;
-	for (size_t i = 0; lower_unary_name(i) != NULL && i < UNARY_MAX; i++)
-		names[n++] = lower_unary_name(i);
+	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
+		if (rows[i].is_public)
+			names[n++] = rows[i].signature.name;
+	}
 	buf_init(&near);
 	for (const char *name; listed < NEAR_LISTED && (name = nearest_name(e->text, names, n)) != NULL;
 	     listed++) {
@@ -186,15 +65,36 @@ bool lower_call(struct lowering *lw, const struct expr *e, struct lval *out)
 	const struct op_row *row = find_row(e->text);
 	if (row == NULL)
 		return unknown_operator(lw, e);
-	struct call c = {lw, e, row->signature};
-	return check_arguments(&c, row->required) && row->lower(&c, out) && !irb_failed(lw->b);
+	struct signature_use use = {lw->arena, lw->cx, e->loc.line != 0 ? e->loc : lw->loc.at, lw->loc.path};
+	struct call c = {lw, e, &row->signature, NULL};
+	c.values = signature_match_call(&use, c.signature, e);
+	return c.values != NULL && row->lower(&c, out) && !irb_failed(lw->b);
+}
+
+const struct expr *call_arg(const struct call *c, const char *name)
+{
+	int at = signature_find(c->signature, name);
+	bool is_absent =
+	        at < 0 || (c->values[at] == c->signature->args[at].def && c->values[at]->kind == EX_NONE);
+	return is_absent ? NULL : c->values[at];
 }
 
 /* ---- extraction ---- */
 
+/* As call_arg, of an argument that is read as what its row says. */
+#define TYPE(id) (1u << ARGUMENT_##id)
+static const struct expr *typed_arg(const struct call *c, const char *name, unsigned types)
+{
+	int at = signature_find(c->signature, name);
+	if (at < 0 || (types >> c->signature->args[at].type & 1u) == 0)
+		lower_fail(c->lw, c->e->loc, DIAG_INTERNAL, "'%s' of %s is read as another type", name,
+		           c->signature->name);
+	return call_arg(c, name);
+}
+
 bool call_tensor(const struct call *c, const char *name, struct ir_value *out)
 {
-	const struct expr *e = call_arg(c, name);
+	const struct expr *e = typed_arg(c, name, TYPE(TENSOR));
 	struct lval v;
 	if (e == NULL || !lower_expr(c->lw, e, &v))
 		return false;
@@ -207,9 +107,9 @@ bool call_tensor(const struct call *c, const char *name, struct ir_value *out)
 	return lower_fail(c->lw, e->loc, DIAG_VALUE_TYPE, "'%s' of %s wants a tensor", name, c->e->text);
 }
 
-static bool scalar_arg(const struct call *c, const char *name, struct lval *v, bool *given)
+static bool scalar_arg(const struct call *c, const char *name, unsigned types, struct lval *v, bool *given)
 {
-	const struct expr *e = call_arg(c, name);
+	const struct expr *e = typed_arg(c, name, types);
 	*given = e != NULL;
 	if (e == NULL)
 		return true;
@@ -225,7 +125,7 @@ bool call_int(const struct call *c, const char *name, int64_t *out)
 {
 	struct lval v;
 	bool given;
-	if (!scalar_arg(c, name, &v, &given))
+	if (!scalar_arg(c, name, TYPE(INT) | TYPE(VALUE), &v, &given))
 		return false;
 	return !given || expr_want_int(&c->lw->env, call_arg(c, name)->loc, name, &v.s, out);
 }
@@ -234,7 +134,7 @@ bool call_float(const struct call *c, const char *name, double *out)
 {
 	struct lval v;
 	bool given;
-	if (!scalar_arg(c, name, &v, &given))
+	if (!scalar_arg(c, name, TYPE(FLOAT) | TYPE(NUMBERS), &v, &given))
 		return false;
 	return !given || expr_want_float(&c->lw->env, call_arg(c, name)->loc, name, &v.s, out);
 }
@@ -243,21 +143,22 @@ bool call_bool(const struct call *c, const char *name, bool *out)
 {
 	struct lval v;
 	bool given;
-	if (!scalar_arg(c, name, &v, &given))
+	if (!scalar_arg(c, name, TYPE(BOOL), &v, &given))
 		return false;
 	return !given || expr_want_bool(&c->lw->env, call_arg(c, name)->loc, name, &v.s, out);
 }
 
 bool call_word(const struct call *c, const char *name, const char **out)
 {
-	const struct expr *e = call_arg(c, name);
+	const unsigned words = TYPE(WORD) | TYPE(PATH) | TYPE(TEXT);
+	const struct expr *e = typed_arg(c, name, words);
 	struct lval v;
 	bool given;
 	if (e != NULL && e->kind == EX_NAME) { /* a word wins over a param of that name */
 		*out = e->text;
 		return true;
 	}
-	if (!scalar_arg(c, name, &v, &given))
+	if (!scalar_arg(c, name, words, &v, &given))
 		return false;
 	if (!given)
 		return true;
@@ -270,7 +171,7 @@ bool call_word(const struct call *c, const char *name, const char **out)
 
 bool call_dims(const struct call *c, const char *name, int *rank, const struct ir_dim **dims)
 {
-	const struct expr *e = call_arg(c, name);
+	const struct expr *e = typed_arg(c, name, TYPE(SHAPE));
 	if (e == NULL)
 		return false;
 	size_t n = e->kind == EX_LIST ? e->n_args : 1;

@@ -9,6 +9,7 @@
 #ifndef TFMC_FRONTEND_LOWER_LOWER_H
 #define TFMC_FRONTEND_LOWER_LOWER_H
 
+#include "frontend/expr/signature.h"
 #include "frontend/model/model.h"
 #include "ir/builder/build.h"
 
@@ -112,12 +113,14 @@ bool lower_spread(struct lowering *lw, struct loc at, struct lval *v, struct ir_
 struct call {
 	struct lowering *lw;
 	const struct expr *e;
-	const char *signature; /* names of the arguments, separated by blanks */
+	const struct signature *signature;
+	const struct expr *const *values; /* of its arguments */
 };
+/* An argument or its default; NULL where it is absent and the default is none. */
 const struct expr *call_arg(const struct call *c, const char *name);
 bool call_tensor(const struct call *c, const char *name, struct ir_value *out);
-bool call_int(const struct call *c, const char *name,
-              int64_t *out); /* absent: left alone; missing ones are reported by the table */
+/* An absent argument without a default is left alone. */
+bool call_int(const struct call *c, const char *name, int64_t *out);
 bool call_float(const struct call *c, const char *name, double *out);
 bool call_bool(const struct call *c, const char *name, bool *out);
 bool call_word(const struct call *c, const char *name, const char **out); /* word or string */
@@ -127,19 +130,11 @@ bool lower_call(struct lowering *lw, const struct expr *e, struct lval *out);
 /* LOWER_DECODE: reports an operation that mixes positions of the growing axis. */
 bool call_refuse_mixing(const struct call *c, struct ir_value x, int64_t axis);
 
-/* ops: ops.c, frontend/operators/lower_move.c, frontend/operators/lower_nn.c,
- * frontend/operators/lower_rope.c, frontend/operators/lower_sdpa.c, state.c */
+/* ops.c, state.c, frontend/operators */
 typedef bool op_lowering(const struct call *c, struct lval *out);
-op_lowering lower_param, lower_const, lower_iota, lower_sinusoid, lower_unary, lower_softcap, lower_pair,
-        lower_where, lower_cast, lower_reduce, lower_argmax, lower_softmax, lower_logsumexp, lower_reshape,
-        lower_transpose, lower_broadcast, lower_concat, lower_split, lower_slice, lower_pad, lower_gather,
-        lower_matmul, lower_linear, lower_embed, lower_conv1d, lower_conv2d, lower_norm, lower_sdpa,
-        lower_positions, lower_mask_rows, lower_take_rows, lower_state_put, lower_state_get,
-        lower_key_lengths, lower_expect, lower_rope, lower_expert_linear, lower_cumsum, lower_topk,
-        lower_scatter, lower_einsum, lower_clip, lower_leaky_relu, lower_log10, lower_extreme, lower_frame;
-
-/* Operators of one tensor, one after another; NULL ends. */
-const char *lower_unary_name(size_t i);
+#define OPERATOR(name, lowering, doc, args) op_lowering lower_##lowering;
+#define INTERNAL(name, lowering, doc, args) op_lowering lower_##lowering;
+#include "frontend/expr/calls.def"
 
 /* weights.c */
 enum weight_form {

@@ -80,7 +80,7 @@ static bool sinusoid_words(const struct call *c, const char **layout, const char
 bool lower_sinusoid(const struct call *c, struct lval *out)
 {
 	int64_t len = 0, dim = 0, start = 0;
-	double base = 10000.0;
+	double base = 0.0;
 	const char *layout = "", *spacing = "";
 	if (!call_int(c, "len", &len) || !call_int(c, "dim", &dim) || !call_int(c, "start", &start) ||
 	    !call_float(c, "base", &base) || !sinusoid_words(c, &layout, &spacing))
@@ -120,48 +120,20 @@ bool lower_param(const struct call *c, struct lval *out)
 
 /* ---- elementwise ---- */
 
-static const struct {
-	const char *name;
-	enum ir_opcode code;
-} unary[] = {
-        {"neg", OP_neg},
-        {"abs", OP_abs},
-        {"exp", OP_exp},
-        {"log", OP_log},
-        {"sqrt", OP_sqrt},
-        {"rsqrt", OP_rsqrt},
-        {"sin", OP_sin},
-        {"cos", OP_cos},
-        {"tanh", OP_tanh},
-        {"erf", OP_erf},
-        {"sigmoid", OP_sigmoid},
-        {"floor", OP_floor},
-        {"ceil", OP_ceil},
-        {"identity", OP_neg}, /* no op */
-        {"relu", OP_relu},
-        {"silu", OP_silu},
-        {"gelu", OP_gelu},
-        {"gelu_tanh", OP_gelu_tanh},
-        {"gelu_quick", OP_gelu_quick},
-        {"relu2", OP_relu2},
-};
-
-const char *lower_unary_name(size_t i)
+bool lower_identity(const struct call *c, struct lval *out)
 {
-	return i < TFMC_COUNT(unary) ? unary[i].name : NULL;
+	struct ir_value x;
+	return call_tensor(c, "x", &x) && give(c, out, x);
 }
 
+/* The op has the operator's name. */
 bool lower_unary(const struct call *c, struct lval *out)
 {
 	struct ir_value x;
-	if (!call_tensor(c, "x", &x))
-		return false;
-	bool same = strcmp(c->e->text, "identity") == 0;
-	for (size_t i = 0; !same && i < TFMC_COUNT(unary); i++) {
-		if (strcmp(unary[i].name, c->e->text) == 0)
-			return give(c, out, irb_op1(c->lw->b, unary[i].code, &x, 1, NULL));
-	}
-	return give(c, out, x);
+	enum ir_opcode code;
+	const char *name = c->signature->name;
+	return call_tensor(c, "x", &x) && ir_op_find(name, strlen(name), &code) &&
+	       give(c, out, irb_op1(c->lw->b, code, &x, 1, NULL));
 }
 
 bool lower_softcap(const struct call *c, struct lval *out)
@@ -191,16 +163,20 @@ static bool pair(const struct call *c, const char *first, const char *second, st
 	return lower_unify(c->lw, c->e->loc, a, b);
 }
 
+static bool pair_op(const struct call *c, const char *first, const char *second, enum ir_opcode code,
+                    struct lval *out)
+{
+	struct ir_value in[2];
+	return pair(c, first, second, &in[0], &in[1]) && give(c, out, irb_op1(c->lw->b, code, in, 2, NULL));
+}
+
 bool lower_pair(const struct call *c, struct lval *out)
 {
-	struct ir_value a, b;
-	struct ir_builder *irb = c->lw->b;
-	if (!pair(c, "a", "b", &a, &b))
-		return false;
-	if (strcmp(c->e->text, "pow") == 0)
-		return give(c, out, irb_pow(irb, a, b, NULL));
-	return give(c, out,
-	            strncmp(c->e->text, "min", 3) == 0 ? irb_min(irb, a, b, NULL) : irb_max(irb, a, b, NULL));
+	const char *name = c->signature->name;
+	enum ir_opcode code = strcmp(name, "pow") == 0       ? OP_pow
+	                      : strcmp(name, "minimum") == 0 ? OP_min
+	                                                     : OP_max;
+	return pair_op(c, "a", "b", code, out);
 }
 
 bool lower_clip(const struct call *c, struct lval *out)
@@ -231,7 +207,7 @@ bool lower_clip(const struct call *c, struct lval *out)
 bool lower_leaky_relu(const struct call *c, struct lval *out)
 {
 	struct ir_value x;
-	double slope = 0.01;
+	double slope = 0.0;
 	struct ir_builder *b = c->lw->b;
 	if (!call_tensor(c, "x", &x) || !call_float(c, "slope", &slope))
 		return false;
@@ -368,15 +344,15 @@ static bool is_pair(const struct call *c, bool *yes)
 
 bool lower_extreme(const struct call *c, struct lval *out)
 {
-	struct call both = {c->lw, c->e, "a b"};
-	bool yes;
-	return is_pair(c, &yes) && (yes ? lower_pair(&both, out) : lower_reduce(c, out));
+	bool yes, is_max = strcmp(c->signature->name, "max") == 0;
+	return is_pair(c, &yes) &&
+	       (yes ? pair_op(c, "x", "axis", is_max ? OP_max : OP_min, out) : lower_reduce(c, out));
 }
 
 bool lower_argmax(const struct call *c, struct lval *out)
 {
 	struct ir_value x;
-	int64_t axis = -1;
+	int64_t axis = 0;
 	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &axis) ||
 	    !call_refuse_mixing(c, x, axis))
 		return false;
@@ -386,7 +362,7 @@ bool lower_argmax(const struct call *c, struct lval *out)
 bool lower_softmax(const struct call *c, struct lval *out)
 {
 	struct ir_value x;
-	int64_t axis = -1, perm[IR_RANK_MAX];
+	int64_t axis = 0, perm[IR_RANK_MAX];
 	if (!call_tensor(c, "x", &x))
 		return false;
 	int rank = type_of(c, x)->rank;

@@ -7,13 +7,15 @@
 
 #include "frontend/model/model.h"
 
+struct signature definition_signature(const struct definition *d)
+{
+	return (struct signature){.name = d->name, .args = d->args, .loc = d->loc};
+}
+
 int definition_argument(const struct definition *d, const char *name)
 {
-	for (size_t i = 0; i < d->n_args; i++) {
-		if (strcmp(d->args[i].name, name) == 0)
-			return (int)i;
-	}
-	return -1;
+	const struct signature s = definition_signature(d);
+	return signature_find(&s, name);
 }
 
 static bool add_arg(struct frontend_model *m, struct definition *d, const char *name, struct loc loc,
@@ -30,7 +32,7 @@ static bool add_arg(struct frontend_model *m, struct definition *d, const char *
 		           d->name, old);
 		return false;
 	}
-	d->args[d->n_args++] = (struct definition_arg){name, def};
+	d->args[d->n_args++] = (struct argument){name, ARGUMENT_VALUE, def};
 	return true;
 }
 
@@ -45,7 +47,7 @@ static bool read_head(struct frontend_model *m, struct definition *d, const stru
 		return false;
 	}
 	d->name = e->text;
-	d->args = ARENA_ARRAY(&m->arena, struct definition_arg, e->n_args + e->n_keywords + 1);
+	d->args = ARENA_ARRAY(&m->arena, struct argument, e->n_args + e->n_keywords + 1);
 	for (size_t i = 0; i < e->n_args; i++) {
 		if (e->args[i]->kind != EX_NAME) {
 			diag_error(m->cx, e->args[i]->loc, DIAG_ARGUMENTS, "arguments of '%s' are names",

@@ -9,7 +9,7 @@
 #ifndef TFMC_FRONTEND_MODEL_MODEL_H
 #define TFMC_FRONTEND_MODEL_MODEL_H
 
-#include "frontend/expr/expr.h"
+#include "frontend/expr/signature.h"
 #include "frontend/formats/parsed.h"
 #include "frontend/text/files.h"
 #include "frontend/frontend.h"
@@ -52,16 +52,11 @@ struct model_output {
 	const char *lengths; /* input with the lengths of axis 1, or NULL; by the expansion */
 };
 
-struct definition_arg {
-	const char *name;
-	const struct expr *def; /* NULL: required */
-};
-
 struct definition {
 	const char *name;
 	struct loc loc;
 	size_t n_args;
-	struct definition_arg *args;
+	struct argument *args;
 	const struct yaml_node *body; /* sequence */
 	bool function;                /* ends with `return` */
 	bool statements; /* begins with a statement, or with what only a body of statements has */
@@ -164,6 +159,7 @@ bool model_read_outputs(struct frontend_model *m);
 /* ---- define.c ---- */
 /* Which argument of the definition has the name, or -1. */
 int definition_argument(const struct definition *d, const char *name);
+struct signature definition_signature(const struct definition *d);
 bool model_read_defines(struct frontend_model *m);
 
 /* ---- sections.c ---- */

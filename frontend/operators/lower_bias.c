@@ -69,7 +69,7 @@ static bool slopes(const struct score_bias *s, double max, double scale, struct 
 
 static bool add_alibi(const struct score_bias *s, struct ir_value *scores)
 {
-	double max = 0.0, scale = 1.0;
+	double max = 0.0, scale = 0.0;
 	struct ir_value m;
 	const struct ir_dim *one = ir_dim_const(s->dims, 1);
 	if (!call_float(s->c, "alibi_scale", &scale) || !call_float(s->c, "alibi", &max))

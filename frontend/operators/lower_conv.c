@@ -48,8 +48,6 @@ static bool read_pair(const struct conv *v, const char *name, int64_t lo, int64_
 	const struct ir_dim *dims[IR_RANK_MAX];
 	int n = 0;
 	int64_t *out[] = {first, second};
-	if (call_arg(v->c, name) == NULL)
-		return true;
 	if (!call_dims(v->c, name, &n, dims))
 		return false;
 	if (n != 1 && n != v->n_axes)
@@ -66,9 +64,6 @@ static bool read_pair(const struct conv *v, const char *name, int64_t lo, int64_
 static bool read_arguments(struct conv *v)
 {
 	struct conv_axis *a = v->axis;
-	a[0] = a[1] = (struct conv_axis){.kernel = 1, .stride = 1, .dilation = 1};
-	v->groups = 1;
-	v->bias = true;
 	if (!call_word(v->c, "path", &v->path) || !call_int(v->c, "out", &v->out) ||
 	    !call_int(v->c, "groups", &v->groups) || !call_bool(v->c, "bias", &v->bias) ||
 	    !read_pair(v, "kernel", 1, &a[0].kernel, &a[1].kernel) ||

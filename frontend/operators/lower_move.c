@@ -120,7 +120,7 @@ bool lower_slice(const struct call *c, struct lval *out)
 {
 	struct ir_value x;
 	const struct ir_dim *begin, *end;
-	int64_t axis = 0, step = 1;
+	int64_t axis = 0, step = 0;
 	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &axis) ||
 	    !call_refuse_mixing(c, x, axis) || !place(c, "begin", type_of(c, x)->dims[axis], &begin) ||
 	    !place(c, "end", type_of(c, x)->dims[axis], &end) || !call_int(c, "step", &step))
@@ -187,7 +187,7 @@ bool lower_frame(const struct call *c, struct lval *out)
 {
 	struct ir_value x;
 	struct lower_windows w = {.step = 1};
-	int64_t axis = -1;
+	int64_t axis = 0;
 	struct ir_dims *dims = c->lw->module->dims;
 	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &axis) ||
 	    !call_refuse_mixing(c, x, axis) || !call_int(c, "size", &w.size) || !call_int(c, "hop", &w.hop))

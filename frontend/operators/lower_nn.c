@@ -41,9 +41,11 @@ static bool weight(const struct call *c, const char *path, const char *role, con
 
 static bool activate(const struct call *c, struct ir_value *v)
 {
-	const char *act = "identity";
-	if (!call_word(c, "act", &act) || strcmp(act, "identity") == 0)
-		return strcmp(act, "identity") == 0;
+	const char *act = NULL;
+	if (!call_word(c, "act", &act))
+		return false;
+	if (strcmp(act, "identity") == 0)
+		return true;
 	const struct expr name = {.kind = EX_NAME, .text = "x", .loc = c->e->loc};
 	const struct expr *args[] = {&name};
 	struct expr call = {.kind = EX_CALL, .text = act, .loc = c->e->loc, .n_args = 1, .args = args};
@@ -61,8 +63,8 @@ bool lower_linear(const struct call *c, struct lval *out)
 	struct ir_value x, w, b = IR_NO_VALUE;
 	const char *path = NULL, *tie = NULL;
 	struct weight_need need = {.rank = 2};
-	int64_t rows = 0, first = 0, of = 0, groups = 1;
-	bool bias = true;
+	int64_t rows = 0, first = 0, of = 0, groups = 0;
+	bool bias = false;
 	if (!call_tensor(c, "x", &x) || !call_word(c, "path", &path) || !call_int(c, "out", &rows) ||
 	    !call_bool(c, "bias", &bias) || !call_word(c, "tie", &tie) || !call_int(c, "first", &first) ||
 	    !call_int(c, "of", &of) || !call_int(c, "groups", &groups) ||
@@ -88,7 +90,7 @@ bool lower_expert_linear(const struct call *c, struct lval *out)
 	struct ir_value x, ids, w, b = IR_NO_VALUE;
 	const char *path = NULL, *role = NULL;
 	struct weight_need need = {.rank = 2};
-	bool bias = true;
+	bool bias = false;
 	if (!call_tensor(c, "x", &x) || !call_tensor(c, "ids", &ids) || !call_word(c, "path", &path) ||
 	    !call_word(c, "role", &role) || !call_int(c, "experts", &need.experts) ||
 	    !call_int(c, "out", &need.dims[0]) || !call_bool(c, "bias", &bias) ||
@@ -123,7 +125,7 @@ bool lower_norm(const struct call *c, struct lval *out)
 {
 	struct ir_value x, w = IR_NO_VALUE, b = IR_NO_VALUE;
 	const char *path = NULL;
-	bool layer = strcmp(c->e->text, "layer_norm") == 0, bias = layer, plus_one = false;
+	bool layer = strcmp(c->e->text, "layer_norm") == 0, bias = false, plus_one = false;
 	double eps = 0.0;
 	struct weight_need need = {.rank = 1};
 	if (!call_tensor(c, "x", &x) || !call_word(c, "path", &path) || !call_float(c, "eps", &eps) ||

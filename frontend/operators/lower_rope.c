@@ -14,11 +14,6 @@
 
 /* ---- arguments ---- */
 
-static bool is_none(const struct expr *e)
-{
-	return e == NULL || e->kind == EX_NONE || (e->kind == EX_NAME && strcmp(e->text, "none") == 0);
-}
-
 static bool number(const struct call *c, const struct expr_keyword *k, const struct expr *e, double *out)
 {
 	struct lval v;
@@ -55,7 +50,7 @@ static bool factors(const struct call *c, const struct expr_keyword *k, struct r
 static bool scaling(const struct call *c, struct rope_turn *r)
 {
 	const struct expr *e = call_arg(c, "scaling");
-	if (is_none(e))
+	if (lower_is_none(e))
 		return true;
 	if (e->kind != EX_CALL || e->n_args > 0)
 		return lower_fail(c->lw, e->loc, DIAG_VALUE_TYPE,
@@ -80,13 +75,10 @@ static bool scaling(const struct call *c, struct rope_turn *r)
 static bool read_turn(const struct call *c, int64_t width, struct rope_turn *r, int *layout)
 {
 	const char *word = NULL;
-	*r = (struct rope_turn){.theta = 10000.0, .dim = width};
+	*r = (struct rope_turn){.dim = width};
 	if (!call_float(c, "theta", &r->theta) || !call_int(c, "dim", &r->dim) || !scaling(c, r) ||
 	    !call_word(c, "layout", &word))
 		return false;
-	if (word == NULL)
-		return lower_fail(c->lw, c->e->loc, DIAG_MISSING,
-		                  "rope needs 'layout' (halves or interleaved)");
 	*layout = strcmp(word, "halves") == 0 ? ROPE_halves : ROPE_interleaved;
 	if (*layout != ROPE_halves && strcmp(word, "interleaved") != 0)
 		return lower_fail(c->lw, c->e->loc, DIAG_WORD, "layout is halves or interleaved, found '%s'",

@@ -53,7 +53,7 @@ bool lower_cumsum(const struct call *c, struct lval *out)
 {
 	struct ir_builder *b = c->lw->b;
 	struct ir_value x;
-	int64_t axis = -1;
+	int64_t axis = 0;
 	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &axis) ||
 	    !check_numbers(c, x) || !call_refuse_mixing(c, x, axis))
 		return false;

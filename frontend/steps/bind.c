@@ -227,7 +227,7 @@ bool arg_read(struct step *st, const char *key, struct value *out)
 
 /* ---- definitions of the model ---- */
 
-static bool bind_one(struct template *t, const struct definition_arg *a)
+static bool bind_one(struct template *t, const struct argument *a)
 {
 	struct blocks *b = t->st->b;
 	const struct yaml_node *node = arg(t->st, a->name);

@@ -240,32 +240,28 @@ bool step_repeat(struct step *st)
 
 /* ---- use ---- */
 
+/* Keys that a use has beside the arguments of its definition. */
+static bool is_own_key(const struct step *st, const struct definition *d, const char *key)
+{
+	const struct schema_key *own = schema_find_key("step", key);
+	return (st->def == NULL && strcmp(key, "name") == 0) ||
+	       (own != NULL && (d->statements || strcmp(key, "share") != 0));
+}
+
 bool check_use(struct step *st, const struct definition *d)
 {
-	bool ok = true;
-	for (size_t i = 0; i < st->args->n; i++) {
-		const struct yaml_node *key = st->args->pairs[i].key;
-		bool known = (st->def == NULL && strcmp(key->text, "name") == 0) ||
-		             strcmp(key->text, "id") == 0 || strcmp(key->text, "when") == 0 ||
-		             strcmp(key->text, "from") == 0 ||
-		             (d->statements && strcmp(key->text, "share") == 0);
-		known = known || definition_argument(d, key->text) >= 0;
-		if (known)
-			continue;
-		diag_error(st->b->cx, key->loc, DIAG_ARGUMENTS, "the definition '%s' has no argument '%s'",
-		           d->name, key->text);
-		diag_note(st->b->cx, d->loc, "it is defined here");
-		ok = false;
+	struct arena *a = st->b->arena;
+	const struct signature_use use = {a, st->b->cx, st->loc, NULL};
+	const struct signature signature = definition_signature(d);
+	struct given_argument *given = ARENA_ARRAY(a, struct given_argument, st->args->n + 1);
+	const void **values = ARENA_ARRAY(a, const void *, d->n_args + 1);
+	size_t n = 0;
+	for (size_t i = 0; given != NULL && i < st->args->n; i++) {
+		const struct yaml_pair *p = &st->args->pairs[i];
+		if (!is_own_key(st, d, p->key->text))
+			given[n++] = (struct given_argument){p->key->text, p->key->loc, p->value};
 	}
-	for (size_t k = 0; k < d->n_args; k++) {
-		if (d->args[k].def != NULL || arg(st, d->args[k].name) != NULL)
-			continue;
-		diag_error(st->b->cx, st->loc, DIAG_ARGUMENTS, "the definition '%s' needs the argument '%s'",
-		           d->name, d->args[k].name);
-		diag_note(st->b->cx, d->loc, "it is defined here");
-		ok = false;
-	}
-	return ok;
+	return given != NULL && values != NULL && signature_match(&use, &signature, given, n, values);
 }
 
 static const struct definition *find_used(struct step *st, const struct yaml_node *name)

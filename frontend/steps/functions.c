@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "frontend/expr/signature.h"
 #include "frontend/lower/lower.h"
 #include "frontend/steps/graph_close.h"
 #include "frontend/steps/template.h"
@@ -225,52 +226,27 @@ static bool fn_cache_refusal(const struct use *u)
 	return why == NULL ? none(u) : give(u, value_string(why));
 }
 
-static const struct {
-	const char *name;
-	size_t n_args;
-	template_fn *fn;
-} functions[] = {
-        {"rank", 1, fn_rank},
-        {"dtype", 1, fn_dtype},
-        {"is_float", 1, fn_is_float},
-        {"is_int", 1, fn_is_int},
-        {"dim", 2, fn_dim},
-        {"shape", 1, fn_shape},
-        {"lengths", 1, fn_lengths},
-        {"grows", 1, fn_grows},
-        {"is_input", 1, fn_is_input},
-        {"below", 1, fn_below},
-        {"positions_end", 1, fn_positions_end},
-        {"lo", 1, fn_lo},
-        {"product", 1, fn_product},
-        {"without", 2, fn_without},
-        {"repeated", 2, fn_repeated},
-        {"is_permutation", 1, fn_is_permutation},
-        {"cache_name", 0, fn_cache_name},
-        {"cache_refusal", 3, fn_cache_refusal},
-};
-
 /* ---- functions that do not read all of their arguments ---- */
 
-static bool choose(struct template *t, const struct expr *e, struct item *out)
+static bool form_if(struct template *t, const struct expr *const *args, struct item *out)
 {
 	struct item c;
-	if (!item_close(t, e->args[0], &c))
+	if (!item_close(t, args[0], &c))
 		return false;
 	if (c.known && c.v.kind == VALUE_BOOL)
-		return item_close(t, e->args[c.v.b ? 1 : 2], out);
+		return item_close(t, args[c.v.b ? 1 : 2], out);
 	return step_error(t->st, NULL, DIAG_VALUE_TYPE, "the condition of 'if' is not known here");
 }
 
 /* each(i, n, E): the list of E for i = 0 .. n - 1 */
-static bool each(struct template *t, const struct expr *e, struct item *out)
+static bool form_each(struct template *t, const struct expr *const *args, struct item *out)
 {
 	struct arena *a = t->st->b->arena;
 	struct names inner = {.outer = t->names};
 	struct item n, one;
 	size_t size = 1;
 	struct expr *list = ARENA_NEW(a, struct expr);
-	if (list == NULL || !item_close(t, e->args[1], &n))
+	if (list == NULL || !item_close(t, args[1], &n))
 		return false;
 	int64_t count = n.known && n.v.kind == VALUE_INT ? n.v.i : -1;
 	if (count < 0 || count > MODEL_REPEAT_MAX)
@@ -278,14 +254,14 @@ static bool each(struct template *t, const struct expr *e, struct item *out)
 	t->turns += (size_t)count;
 	if (!item_fits(t, t->turns))
 		return false;
-	*list = (struct expr){.kind = EX_LIST, .loc = template_loc(t, e->loc)};
+	*list = (struct expr){.kind = EX_LIST, .loc = template_loc(t, args[0]->loc)};
 	list->args = ARENA_ARRAY(a, const struct expr *, count + 1);
 	strmap_init(&inner.map, a);
 	bool ok = list->args != NULL;
 	for (int64_t i = 0; ok && i < count; i++) {
 		struct item index = item_value(value_int(i));
 		t->names = &inner;
-		ok = bind(t, e->args[0]->text, &index) && item_close(t, e->args[2], &one);
+		ok = bind(t, args[0]->text, &index) && item_close(t, args[2], &one);
 		t->names = inner.outer;
 		ok = ok && item_fits(t, size += 1 + one.size);
 		if (ok)
@@ -296,40 +272,49 @@ static bool each(struct template *t, const struct expr *e, struct item *out)
 }
 
 /* given(name): the step says something about the argument. */
-static bool given(struct template *t, const struct expr *e, struct item *out)
+static bool form_given(struct template *t, const struct expr *const *args, struct item *out)
 {
-	*out = item_value(value_bool(arg(t->st, e->args[0]->text) != NULL));
+	*out = item_value(value_bool(arg(t->st, args[0]->text) != NULL));
 	return true;
 }
 
 static const struct {
-	const char *name;
-	size_t n_args;
-	bool (*fn)(struct template *t, const struct expr *e, struct item *out);
-} forms[] = {{"if", 3, choose}, {"each", 3, each}, {"given", 1, given}};
+	struct signature signature;
+	template_fn *fn; /* of the values of its arguments, or */
+	bool (*form)(struct template *t, const struct expr *const *args, struct item *out);
+} functions[] = {
+#define QUERY(name, doc, args)      {SIGNATURE(name, doc, args), fn_##name, NULL},
+#define FORM(name, doc, args)       {SIGNATURE(name, doc, args), NULL, form_##name},
+#define QUERY_FORM(name, doc, args) {SIGNATURE(name, doc, args), NULL, form_##name},
+#include "frontend/expr/calls.def"
+};
 
-static bool call(struct template *t, const struct expr *e, template_fn *fn, struct item *out)
+static bool call(struct template *t, const struct expr *e, size_t row, struct item *out)
 {
-	struct item *args = ARENA_ARRAY(t->st->b->arena, struct item, e->n_args + 1);
-	for (size_t i = 0; args != NULL && i < e->n_args; i++) {
-		if (!item_close(t, e->args[i], &args[i]))
+	struct arena *a = t->st->b->arena;
+	const struct signature *s = &functions[row].signature;
+	const struct signature_use use = {a, t->st->b->cx, template_loc(t, e->loc), t->st->path};
+	const struct expr **values = signature_match_call(&use, s, e);
+	struct item *args = ARENA_ARRAY(a, struct item, signature_length(s) + 1);
+	if (values == NULL || args == NULL)
+		return false;
+	if (s->args[0].type == ARGUMENT_NAME && values[0]->kind != EX_NAME)
+		return step_error(t->st, NULL, DIAG_VALUE_TYPE, "'%s' of %s is a name", s->args[0].name,
+		                  s->name);
+	if (functions[row].form != NULL)
+		return functions[row].form(t, values, out);
+	for (size_t i = 0; i < signature_length(s); i++) {
+		if (!item_close(t, values[i], &args[i]))
 			return false;
 	}
-	return args != NULL && fn(&(struct use){t, e, args, out});
+	return functions[row].fn(&(struct use){t, e, args, out});
 }
 
 enum function_found template_function(struct template *t, const struct expr *e, struct item *out)
 {
-	if (e->n_keywords > 0)
-		return FUNCTION_NONE;
-	for (size_t i = 0; i < TFMC_COUNT(forms); i++) {
-		bool named = forms[i].fn == choose || (e->n_args > 0 && e->args[0]->kind == EX_NAME);
-		if (strcmp(forms[i].name, e->text) == 0 && e->n_args == forms[i].n_args && named)
-			return forms[i].fn(t, e, out) ? FUNCTION_DONE : FUNCTION_FAILED;
-	}
 	for (size_t i = 0; i < TFMC_COUNT(functions); i++) {
-		if (strcmp(functions[i].name, e->text) == 0 && e->n_args == functions[i].n_args)
-			return call(t, e, functions[i].fn, out) ? FUNCTION_DONE : FUNCTION_FAILED;
+		if (strcmp(functions[i].signature.name, e->text) == 0)
+			return call(t, e, i, out) ? FUNCTION_DONE : FUNCTION_FAILED;
 	}
 	return FUNCTION_NONE;
 }

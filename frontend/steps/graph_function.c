@@ -36,35 +36,6 @@ static const struct definition *called(struct blocks *b, const struct expr *e)
 
 /* ---- arguments ---- */
 
-/* The expression for each argument of the definition, NULL where there is none. */
-static bool match_arguments(const struct inliner *in, const struct expr **values)
-{
-	const struct definition *d = in->def;
-	const struct expr *e = in->call;
-	struct arena *a = in->b->arena;
-	if (e->n_args > d->n_args)
-		return refuse(in, e->args[d->n_args]->loc,
-		              arena_printf(a, "has %zu arguments, found %zu", d->n_args, e->n_args));
-	for (size_t i = 0; i < d->n_args; i++)
-		values[i] = i < e->n_args ? e->args[i] : NULL;
-	for (size_t i = 0; i < e->n_keywords; i++) {
-		const struct expr_keyword *k = &e->keywords[i];
-		int at = definition_argument(d, k->name);
-		if (at < 0)
-			return refuse(in, k->loc, arena_printf(a, "has no argument '%s'", k->name));
-		if (values[at] != NULL)
-			return refuse(in, k->loc, arena_printf(a, "gets the argument '%s' twice", k->name));
-		values[at] = k->value;
-	}
-	for (size_t i = 0; i < d->n_args; i++) {
-		values[i] = values[i] != NULL ? values[i] : d->args[i].def;
-		if (values[i] == NULL)
-			return refuse(in, e->loc,
-			              arena_printf(a, "needs the argument '%s'", d->args[i].name));
-	}
-	return true;
-}
-
 /* Numbers, and what is computed from numbers, parameters and dims alone. */
 static bool is_scalar(const struct blocks *b, const struct expr *e)
 {
@@ -132,10 +103,12 @@ static bool bind(const struct inliner *in)
 {
 	struct blocks *b = in->b;
 	const struct definition *d = in->def;
-	const struct expr **values = ARENA_ARRAY(b->arena, const struct expr *, d->n_args + 1);
+	const struct signature_use use = {b->arena, b->cx, in->call->loc, NULL};
+	const struct signature signature = definition_signature(d);
+	const struct expr **values = signature_match_call(&use, &signature, in->call);
 	struct strmap assigned;
 	strmap_init(&assigned, b->arena);
-	if (values == NULL || !match_arguments(in, values) || !graph_assigned(b, b->cx, d->body, &assigned))
+	if (values == NULL || !graph_assigned(b, b->cx, d->body, &assigned))
 		return false;
 	for (size_t i = 0; i < d->n_args; i++) {
 		const struct expr *value;
