@@ -71,20 +71,23 @@ const char *frontend_dir(const struct frontend_model *m); /* directory of the fi
  */
 const char *const *frontend_files(const struct frontend_model *m, size_t *n);
 
-/* ---- inputs and outputs, in the order of the file ---- */
+/* ---- inputs, in the order of the file ---- */
 
 struct frontend_input {
 	const char *name;
 	struct loc loc;
 	enum ir_dtype dtype;
 	int rank;
+	const struct ir_dim *dims[IR_RANK_MAX]; /* of the model's table, not of a module */
+	int64_t below;                          /* ids satisfy 0 <= id < below; 0: not checked */
 	bool has_default;
 	const struct ir_dim *default_dim; /* has_default: ir_dim_eval with the module's dim values gives it */
 	double fill;                      /* has_default: the value when default_dim is NULL */
 	const char *lengths;              /* name of the input with its lengths, or NULL */
+	int lengths_at;                   /* index of that input, -1 */
+	int measures;                     /* index of the first input whose lengths this is, -1 */
 };
 const struct frontend_input *frontend_inputs(const struct frontend_model *m, size_t *n);
-const char *const *frontend_outputs(const struct frontend_model *m, size_t *n);
 
 /* ---- generate ---- */
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "frontend/text/files.h"
+#include "frontend/text/yaml_edit.h"
 
 /* The files that led here, innermost first. */
 struct compose_chain {
@@ -18,54 +19,69 @@ struct compose_chain {
 	const char *key; /* base, include */
 };
 
-static void chain_notes(struct frontend_model *m, const struct compose_chain *c)
+static void chain_notes(struct model_document *d, const struct compose_chain *c)
 {
 	for (; c != NULL && c->key != NULL; c = c->outer)
-		diag_note(m->cx, c->loc, "in the %s named here", c->key);
+		diag_note(d->cx, c->loc, "in the %s named here", c->key);
 }
 
 /* Reads a document that `name` names, as seen from `dir`; *at is its path. */
-static const struct yaml_node *read_document(struct frontend_model *m, const char *dir,
+static const struct yaml_node *read_document(struct model_document *d, const char *dir,
                                              const struct yaml_node *name, struct compose_chain *link)
 {
 	const struct yaml_node *root;
 	int depth = 0;
-	if (!yaml_expect(m->cx, name, YAML_SCALAR, link->key))
+	if (!yaml_expect(d->cx, name, YAML_SCALAR, link->key))
 		return NULL;
-	const char *beneath = file_named(&m->arena, m->cx, dir, name->text, name->loc);
+	const char *beneath = file_named(d->arena, d->cx, dir, name->text, name->loc);
 	if (beneath == NULL)
 		return NULL;
-	link->path = file_join(&m->arena, m->dir, beneath);
+	link->path = file_join(d->arena, d->dir, beneath);
 	link->loc = name->loc;
 	for (const struct compose_chain *c = link->outer; c != NULL; c = c->outer, depth++) {
 		if (strcmp(c->path, link->path) == 0) {
-			diag_error(m->cx, name->loc, DIAG_CYCLE, "'%s' is its own base", name->text);
+			diag_error(d->cx, name->loc, DIAG_CYCLE, "'%s' is its own base", name->text);
 			return NULL;
 		}
 	}
 	if (depth > COMPOSE_DEPTH_MAX) {
-		diag_error(m->cx, name->loc, DIAG_LIMIT, "more than %d documents on top of each other",
+		diag_error(d->cx, name->loc, DIAG_LIMIT, "more than %d documents on top of each other",
 		           COMPOSE_DEPTH_MAX);
 		return NULL;
 	}
-	if (yaml_read(&m->arena, m->cx, link->path, link->path, name->loc, &root) != TFMC_OK) {
-		chain_notes(m, link);
+	if (yaml_read(d->arena, d->cx, link->path, link->path, name->loc, &root) != TFMC_OK) {
+		chain_notes(d, link);
 		return NULL;
 	}
-	model_note_file(m, link->path);
+	document_note_file(d, link->path);
 	return root;
+}
+
+static const struct yaml_node *merge(struct model_document *d, const struct yaml_node *base,
+                                     const struct yaml_node *top)
+{
+	const struct yaml_pair *idle = NULL;
+	if (!yaml_expect(d->cx, base, YAML_MAPPING, "the document") ||
+	    !yaml_expect(d->cx, top, YAML_MAPPING, "the document"))
+		return NULL;
+	const struct yaml_node *merged = yaml_merge(d->arena, base, top, &idle);
+	if (idle == NULL)
+		return merged;
+	diag_error(d->cx, idle->value->loc, DIAG_NULL_VALUE,
+	           "null deletes a key of the document below, which has no '%s'", idle->key->text);
+	return NULL;
 }
 
 /* ---- include ---- */
 
 /* Imported entries before those that are there; a name twice is an error. */
-static const struct yaml_node *import(struct frontend_model *m, const struct yaml_node *from,
+static const struct yaml_node *import(struct model_document *d, const struct yaml_node *from,
                                       const struct yaml_node *to, const char *what)
 {
 	if (from == NULL)
 		return to;
 	if (from->kind != YAML_MAPPING || (to != NULL && to->kind != YAML_MAPPING)) {
-		diag_error(m->cx, from->kind != YAML_MAPPING ? from->loc : to->loc, DIAG_REFUSED,
+		diag_error(d->cx, from->kind != YAML_MAPPING ? from->loc : to->loc, DIAG_REFUSED,
 		           "%s of an included file and of this one must be mappings", what);
 		return NULL;
 	}
@@ -73,98 +89,98 @@ static const struct yaml_node *import(struct frontend_model *m, const struct yam
 		const struct yaml_pair *old = yaml_find_pair(to, from->pairs[i].key->text);
 		if (old == NULL)
 			continue;
-		diag_error(m->cx, from->pairs[i].key->loc, DIAG_NAME_CLASH, "'%s' of %s is there already",
+		diag_error(d->cx, from->pairs[i].key->loc, DIAG_NAME_CLASH, "'%s' of %s is there already",
 		           from->pairs[i].key->text, what);
-		diag_note(m->cx, old->key->loc, "it is here");
+		diag_note(d->cx, old->key->loc, "it is here");
 		return NULL;
 	}
-	return to == NULL ? from : compose_merge(m, from, to);
+	return to == NULL ? from : merge(d, from, to);
 }
 
-static const struct yaml_node *add_includes(struct frontend_model *m, const struct yaml_node *root,
+static const struct yaml_node *add_includes(struct model_document *d, const struct yaml_node *root,
                                             const char *dir, const struct compose_chain *chain);
 
-static const struct yaml_node *add_include(struct frontend_model *m, const struct yaml_node *root,
+static const struct yaml_node *add_include(struct model_document *d, const struct yaml_node *root,
                                            const char *dir, const struct yaml_node *name,
                                            const struct compose_chain *chain)
 {
 	static const char *const allowed[] = {"define", "include", "weights"}, *const only_map[] = {"map"};
 	struct compose_chain link = {.outer = chain, .key = "include"};
-	const struct yaml_node *doc = read_document(m, dir, name, &link);
+	const struct yaml_node *doc = read_document(d, dir, name, &link);
 	if (doc == NULL)
 		return NULL;
-	const char *inner = file_dir(&m->arena, file_join(&m->arena, dir, name->text));
+	const char *inner = file_dir(d->arena, file_join(d->arena, dir, name->text));
 	const struct yaml_node *weights = yaml_find(doc, "weights");
-	if (!yaml_check_keys(m->cx, doc, allowed, TFMC_COUNT(allowed), "an included file") ||
+	if (!yaml_check_keys(d->cx, doc, allowed, TFMC_COUNT(allowed), "an included file") ||
 	    (weights != NULL &&
-	     (!yaml_expect(m->cx, weights, YAML_MAPPING, "weights") ||
-	      !yaml_check_keys(m->cx, weights, only_map, 1, "weights of an included file"))))
+	     (!yaml_expect(d->cx, weights, YAML_MAPPING, "weights") ||
+	      !yaml_check_keys(d->cx, weights, only_map, 1, "weights of an included file"))))
 		return NULL;
-	doc = add_includes(m, doc, inner, &link);
+	doc = add_includes(d, doc, inner, &link);
 	if (doc == NULL)
 		return NULL;
 	const struct yaml_node *define = yaml_find(doc, "define"),
 	                       *map = yaml_find(yaml_find(doc, "weights"), "map");
 	if (define != NULL) {
-		define = import(m, define, yaml_find(root, "define"), "define");
-		root = define == NULL ? NULL : compose_with(m, root, "define", define);
+		define = import(d, define, yaml_find(root, "define"), "define");
+		root = define == NULL ? NULL : yaml_with(d->arena, root, "define", define);
 	}
 	if (root == NULL || map == NULL)
 		return root;
 	const struct yaml_node *own = yaml_find(root, "weights");
-	map = import(m, map, yaml_find(own, "map"), "weights.map");
+	map = import(d, map, yaml_find(own, "map"), "weights.map");
 	if (map == NULL)
 		return NULL;
 	if (own == NULL) {
-		diag_error(m->cx, name->loc, DIAG_MISSING,
+		diag_error(d->cx, name->loc, DIAG_MISSING,
 		           "the included file has a map, this one has no 'weights'");
 		return NULL;
 	}
-	return compose_with(m, root, "weights", compose_with(m, own, "map", map));
+	return yaml_with(d->arena, root, "weights", yaml_with(d->arena, own, "map", map));
 }
 
 /* In the order of the list. */
-static const struct yaml_node *add_includes(struct frontend_model *m, const struct yaml_node *root,
+static const struct yaml_node *add_includes(struct model_document *d, const struct yaml_node *root,
                                             const char *dir, const struct compose_chain *chain)
 {
 	const struct yaml_node *list = yaml_find(root, "include");
 	if (list == NULL)
 		return root;
-	struct yaml_list names = yaml_as_list(&m->arena, list);
+	struct yaml_list names = yaml_as_list(d->arena, list);
 	for (size_t i = 0; root != NULL && i < names.n; i++)
-		root = add_include(m, root, dir, names.items[i], chain);
-	return root == NULL ? NULL : compose_without(m, root, "include");
+		root = add_include(d, root, dir, names.items[i], chain);
+	return root == NULL ? NULL : yaml_without(d->arena, root, "include");
 }
 
 /* ---- base ---- */
 
-static const struct yaml_node *with_base(struct frontend_model *m, const struct yaml_node *root,
+static const struct yaml_node *with_base(struct model_document *d, const struct yaml_node *root,
                                          const char *dir, const struct compose_chain *chain)
 {
 	const struct yaml_node *name = yaml_find(root, "base");
-	root = add_includes(m, root, dir, chain);
+	root = add_includes(d, root, dir, chain);
 	if (root == NULL || name == NULL)
 		return root;
 	struct compose_chain link = {.outer = chain, .key = "base"};
-	const struct yaml_node *base = read_document(m, dir, name, &link);
+	const struct yaml_node *base = read_document(d, dir, name, &link);
 	if (base == NULL)
 		return NULL;
-	const char *inner = file_dir(&m->arena, file_join(&m->arena, dir, name->text));
-	base = with_base(m, base, inner, &link);
+	const char *inner = file_dir(d->arena, file_join(d->arena, dir, name->text));
+	base = with_base(d, base, inner, &link);
 	bool whole = dir[0] == '\0' || name->text[0] == '/';
 	if (base != NULL && strcmp(inner, dir) != 0)
-		base = compose_moved(m, base, inner + (whole ? 0 : strlen(dir) + 1));
-	return base == NULL ? NULL : compose_merge(m, base, compose_without(m, root, "base"));
+		base = compose_moved(d->arena, base, inner + (whole ? 0 : strlen(dir) + 1));
+	return base == NULL ? NULL : merge(d, base, yaml_without(d->arena, root, "base"));
 }
 
 /* ---- presets ---- */
 
-static const struct yaml_node *unknown_preset(struct frontend_model *m, const struct yaml_node *name)
+static const struct yaml_node *unknown_preset(struct model_document *d, const struct yaml_node *name)
 {
 	size_t n;
 	const char *const *names = preset_names(&n);
-	diag_error(m->cx, name->loc, DIAG_UNKNOWN_NAME, "no preset is called '%s'%s", name->text,
-	           did_you_mean(&m->arena, name->text, names, n));
+	diag_error(d->cx, name->loc, DIAG_UNKNOWN_NAME, "no preset is called '%s'%s", name->text,
+	           did_you_mean(d->arena, name->text, names, n));
 	return NULL;
 }
 
@@ -177,103 +193,104 @@ static bool owns_weights(const struct yaml_node *root)
 }
 
 /* The preset with those it is based on; its table `hub` is part of it. */
-static const struct yaml_node *read_preset(struct frontend_model *m, const struct yaml_node *name, int depth)
+static const struct yaml_node *read_preset(struct model_document *d, const struct yaml_node *name, int depth)
 {
 	const struct yaml_node *root;
-	if (!yaml_expect(m->cx, name, YAML_SCALAR, "preset"))
+	if (!yaml_expect(d->cx, name, YAML_SCALAR, "preset"))
 		return NULL;
-	const char *text = preset_text(name->text), *shown = arena_printf(&m->arena, "preset %s", name->text);
+	const char *text = preset_text(name->text), *shown = arena_printf(d->arena, "preset %s", name->text);
 	if (text == NULL || depth > COMPOSE_DEPTH_MAX)
-		return unknown_preset(m, name);
-	if (yaml_parse(&m->arena, m->cx, shown, text, strlen(text), false, &root) != TFMC_OK)
+		return unknown_preset(d, name);
+	if (yaml_parse(d->arena, d->cx, shown, text, strlen(text), false, &root) != TFMC_OK)
 		return NULL;
 	const struct yaml_node *below = yaml_find(root, "preset");
 	if (below == NULL)
 		return root;
-	below = read_preset(m, below, depth + 1);
+	below = read_preset(d, below, depth + 1);
 	if (below != NULL && owns_weights(root))
-		below = compose_without(m, below, "weights");
-	return below == NULL ? NULL : compose_merge(m, below, compose_without(m, root, "preset"));
+		below = yaml_without(d->arena, below, "weights");
+	return below == NULL ? NULL : merge(d, below, yaml_without(d->arena, root, "preset"));
 }
 
-static const struct yaml_node *preset_name(struct frontend_model *m, const struct yaml_node *name,
+static const struct yaml_node *preset_name(struct model_document *d, const struct yaml_node *name,
                                            const struct hub_config *config, const struct yaml_node *hf)
 {
 	if (name != NULL)
 		return name;
-	const char *type = hub_type(config), *preset = hub_preset(m, config);
+	const char *type = hub_type(config), *preset = hub_preset(d, config);
 	if (preset != NULL)
-		return compose_scalar(m, hf->loc, preset, false);
+		return yaml_scalar(d->arena, hf->loc, preset, false);
 	if (type == NULL)
-		diag_error(m->cx, hf->loc, DIAG_MISSING,
+		diag_error(d->cx, hf->loc, DIAG_MISSING,
 		           "the configuration has no 'model_type'; name a preset");
 	else if (hub_is_gguf(config))
-		diag_error(m->cx, hf->loc, DIAG_UNSUPPORTED,
+		diag_error(d->cx, hf->loc, DIAG_UNSUPPORTED,
 		           "not supported yet: GGUF files of the architecture '%s' (known are %s)",
-		           type + strlen("gguf:"), preset_types(&m->arena, "gguf:"));
+		           type + strlen("gguf:"), preset_types(d->arena, "gguf:"));
 	else
-		diag_error(m->cx, hf->loc, DIAG_UNSUPPORTED,
+		diag_error(d->cx, hf->loc, DIAG_UNSUPPORTED,
 		           "not supported yet: models of type '%s'%s; describe the model by steps", type,
-		           preset_nearest_type(&m->arena, type));
+		           preset_nearest_type(d->arena, type));
 	return NULL;
 }
 
 /* What the metadata of all GGUF files have in common lies beneath the preset of an architecture. */
-static const struct yaml_node *on_gguf(struct frontend_model *m, const struct yaml_node *hf,
+static const struct yaml_node *on_gguf(struct model_document *d, const struct yaml_node *hf,
                                        const struct yaml_node *preset)
 {
-	const struct yaml_node *below = read_preset(m, compose_scalar(m, hf->loc, "gguf", false), 0);
-	return below == NULL ? NULL : compose_merge(m, below, preset);
+	const struct yaml_node *below = read_preset(d, yaml_scalar(d->arena, hf->loc, "gguf", false), 0);
+	return below == NULL ? NULL : merge(d, below, preset);
 }
 
 /* The table of the preset with what the model file itself knows about keys of its configuration. */
-static const struct yaml_node *hub_table(struct frontend_model *m, const struct yaml_node *preset,
+static const struct yaml_node *hub_table(struct model_document *d, const struct yaml_node *preset,
                                          const struct yaml_node *root)
 {
 	const struct yaml_node *table = yaml_find(preset, "hub"), *own = yaml_find(root, "hub");
-	return own == NULL ? table : compose_merge(m, table, own);
+	return own == NULL ? table : merge(d, table, own);
 }
 
-static const struct yaml_node *with_preset(struct frontend_model *m, const struct yaml_node *root)
+static const struct yaml_node *with_preset(struct model_document *d, const struct yaml_node *root)
 {
 	const struct yaml_node *name = yaml_find(root, "preset"), *hf = yaml_find(root, "hf");
 	const struct hub_config *config = NULL;
 	const struct yaml_node *own = yaml_find(root, "hub");
 	if (own != NULL && hf == NULL) {
-		diag_error(m->cx, own->loc, DIAG_MISSING,
+		diag_error(d->cx, own->loc, DIAG_MISSING,
 		           "'hub' is about a configuration and 'hf' names none");
 		return NULL;
 	}
 	if (name == NULL && hf == NULL)
 		return root;
-	if (hf != NULL && (config = hub_read(m, hf)) == NULL)
+	if (hf != NULL && (config = hub_read(d, hf)) == NULL)
 		return NULL;
-	name = preset_name(m, name, config, hf);
-	m->preset = name == NULL ? NULL : name->text;
-	const struct yaml_node *preset = name == NULL ? NULL : read_preset(m, name, 0);
+	name = preset_name(d, name, config, hf);
+	d->preset = name == NULL ? NULL : name->text;
+	const struct yaml_node *preset = name == NULL ? NULL : read_preset(d, name, 0);
 	if (preset != NULL && config != NULL && hub_is_gguf(config))
-		preset = on_gguf(m, hf, preset);
+		preset = on_gguf(d, hf, preset);
 	if (preset == NULL)
 		return NULL;
 	if (config != NULL) {
-		const struct yaml_node *table = hub_table(m, preset, root), *params = NULL;
+		const struct yaml_node *table = hub_table(d, preset, root), *params = NULL;
 		if (table != NULL)
-			params = hub_apply(m, config, table, yaml_find(preset, "params"));
+			params = hub_apply(d, config, table, yaml_find(preset, "params"));
 		if (params == NULL)
 			return NULL;
-		preset = compose_with(m, preset, "params", params);
+		preset = yaml_with(d->arena, preset, "params", params);
 	}
-	root = compose_without(m, compose_without(m, compose_without(m, root, "preset"), "hf"), "hub");
-	return compose_merge(m, compose_without(m, preset, "hub"), root);
+	root = yaml_without(d->arena, yaml_without(d->arena, yaml_without(d->arena, root, "preset"), "hf"),
+	                    "hub");
+	return merge(d, yaml_without(d->arena, preset, "hub"), root);
 }
 
-bool model_compose(struct frontend_model *m)
+bool document_compose(struct model_document *d)
 {
-	const struct compose_chain first = {.path = m->path};
-	const struct yaml_node *root = with_base(m, m->root, "", &first);
-	root = root == NULL ? NULL : with_preset(m, root);
+	const struct compose_chain first = {.path = d->path};
+	const struct yaml_node *root = with_base(d, d->root, "", &first);
+	root = root == NULL ? NULL : with_preset(d, root);
 	if (root == NULL)
 		return false;
-	m->root = root;
+	d->root = root;
 	return true;
 }

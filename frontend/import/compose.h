@@ -7,31 +7,17 @@
 #ifndef TFMC_FRONTEND_IMPORT_COMPOSE_H
 #define TFMC_FRONTEND_IMPORT_COMPOSE_H
 
-#include "frontend/model/model.h"
+#include "frontend/model/document.h"
 
 #define COMPOSE_DEPTH_MAX 8
 
-/* Replaces m->root by the merged document; it stays as it is when it names no other. */
-bool model_compose(struct frontend_model *m);
+/* Replaces d->root by the merged document; it stays as it is when it names no other. */
+bool document_compose(struct model_document *d);
 
 /* ---- private to compose*.c, hub.c, presets.c ---- */
 
-/*
- * The deep merge: mappings merge, anything else replaces, null deletes. Keys of `base` keep their place; the
- * result has the place of `top`. NULL after a diagnostic.
- */
-const struct yaml_node *compose_merge(struct frontend_model *m, const struct yaml_node *base,
-                                      const struct yaml_node *top);
-/* `map` without a key. */
-const struct yaml_node *compose_without(struct frontend_model *m, const struct yaml_node *map,
-                                        const char *key);
-/* `map` with the value of a key, at its place or at the end. */
-const struct yaml_node *compose_with(struct frontend_model *m, const struct yaml_node *map, const char *key,
-                                     const struct yaml_node *value);
 /* File names of a document that lies in `dir` (beneath that of the model), as seen from the model. */
-const struct yaml_node *compose_moved(struct frontend_model *m, const struct yaml_node *root,
-                                      const char *dir);
-struct yaml_node *compose_scalar(struct frontend_model *m, struct loc loc, const char *text, bool quoted);
+const struct yaml_node *compose_moved(struct arena *a, const struct yaml_node *root, const char *dir);
 
 /* ---- presets ---- */
 
@@ -53,14 +39,14 @@ const char *const *preset_names(size_t *n);
  * the preset. A key that is in no list is an error: it may change the computation. NULL after a diagnostic.
  */
 struct hub_config;
-const struct hub_config *hub_read(struct frontend_model *m, const struct yaml_node *file);
+const struct hub_config *hub_read(struct model_document *d, const struct yaml_node *file);
 /* Its `model_type`, or NULL; "gguf:ARCHITECTURE" of a GGUF file. */
 const char *hub_type(const struct hub_config *c);
 /* The preset for it, by the first of its `architectures` if there is one for that; NULL when there is none.
  */
-const char *hub_preset(struct frontend_model *m, const struct hub_config *c);
+const char *hub_preset(struct model_document *d, const struct hub_config *c);
 bool hub_is_gguf(const struct hub_config *c);
-const struct yaml_node *hub_apply(struct frontend_model *m, const struct hub_config *c,
+const struct yaml_node *hub_apply(struct model_document *d, const struct hub_config *c,
                                   const struct yaml_node *table, const struct yaml_node *params);
 
 #endif

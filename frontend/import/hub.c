@@ -20,7 +20,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "frontend/expr/expr.h"
 #include "frontend/text/files.h"
+#include "frontend/text/yaml_edit.h"
 #include "frontend/import/folder.h"
 #include "frontend/import/hub.h"
 #include "frontend/weights/files.h"
@@ -29,24 +31,24 @@
 #define RUNS_MAX 4096 /* names that `runs` writes out */
 
 struct hub {
-	struct frontend_model *m;
+	struct model_document *d;
 	const struct hub_config *c;
 	const struct yaml_node *keys, *same, *count, *runs, *words, *within, *nulls, *ignore;
 	const struct yaml_node *params;
 	const char *unknown; /* a key that is in no list */
 };
 
-static bool read_json(struct frontend_model *m, const char *path, struct hub_config *c)
+static bool read_json(struct model_document *d, const char *path, struct hub_config *c)
 {
 	const struct parsed_file *file;
-	if (parsed_json(&m->parsed, path, c->loc, false, &file) != TFMC_OK)
+	if (parsed_json(&d->parsed, path, c->loc, false, &file) != TFMC_OK)
 		return false;
 	c->root = file->root;
 	c->text = file->text;
 	c->len = file->len;
-	c->source = diag_add_source(m->cx, path, c->text, c->len);
+	c->source = diag_add_source(d->cx, path, c->text, c->len);
 	if (c->root->kind != JSON_NODE_OBJECT) {
-		diag_error(m->cx, c->loc, DIAG_FILE, "'%s' holds no JSON object", c->name);
+		diag_error(d->cx, c->loc, DIAG_FILE, "'%s' holds no JSON object", c->name);
 		return false;
 	}
 	const struct json_node *type = json_find(c->root, "model_type");
@@ -55,14 +57,14 @@ static bool read_json(struct frontend_model *m, const char *path, struct hub_con
 }
 
 /* The tensors of further parts of the file. */
-static bool add_part(struct frontend_model *m, const char *path, const struct hub_config *c, struct gguf *g)
+static bool add_part(struct model_document *d, const char *path, const struct hub_config *c, struct gguf *g)
 {
 	const struct parsed_file *part;
-	if (parsed_gguf(&m->parsed, path, c->loc, &part) != TFMC_OK)
+	if (parsed_gguf(&d->parsed, path, c->loc, &part) != TFMC_OK)
 		return false;
 	size_t n = g->tensors.n + part->gguf.tensors.n;
-	struct stored_tensor *all = ARENA_ARRAY(&m->arena, struct stored_tensor, n + 1);
-	if (all == NULL || arena_failed(&m->arena))
+	struct stored_tensor *all = ARENA_ARRAY(d->arena, struct stored_tensor, n + 1);
+	if (all == NULL || arena_failed(d->arena))
 		return false;
 	for (size_t i = 0; i < n; i++)
 		all[i] = i < g->tensors.n ? g->tensors.items[i] : part->gguf.tensors.items[i - g->tensors.n];
@@ -70,21 +72,21 @@ static bool add_part(struct frontend_model *m, const char *path, const struct hu
 	return true;
 }
 
-static bool read_gguf(struct frontend_model *m, const char *path, struct hub_config *c)
+static bool read_gguf(struct model_document *d, const char *path, struct hub_config *c)
 {
 	const struct parsed_file *file;
-	struct gguf *g = ARENA_NEW(&m->arena, struct gguf);
-	if (g == NULL || parsed_gguf(&m->parsed, path, c->loc, &file) != TFMC_OK)
+	struct gguf *g = ARENA_NEW(d->arena, struct gguf);
+	if (g == NULL || parsed_gguf(&d->parsed, path, c->loc, &file) != TFMC_OK)
 		return false;
 	*g = file->gguf;
 	for (int i = 2; i <= gguf_parts(path); i++) {
-		const char *part = gguf_part(&m->arena, path, i);
-		model_note_file(m, part);
-		if (!add_part(m, part, c, g))
+		const char *part = gguf_part(d->arena, path, i);
+		document_note_file(d, part);
+		if (!add_part(d, part, c, g))
 			return false;
 	}
 	c->gguf = g;
-	c->root = hub_gguf_tree(m, g, &c->type);
+	c->root = hub_gguf_tree(d, g, &c->type);
 	return c->root != NULL;
 }
 
@@ -103,18 +105,18 @@ static struct loc place(const struct hub_config *c, const char *key)
 	return loc;
 }
 
-const struct hub_config *hub_read(struct frontend_model *m, const struct yaml_node *file)
+const struct hub_config *hub_read(struct model_document *d, const struct yaml_node *file)
 {
-	struct hub_config *c = ARENA_NEW(&m->arena, struct hub_config);
-	if (c == NULL || !yaml_expect(m->cx, file, YAML_SCALAR, "hf"))
+	struct hub_config *c = ARENA_NEW(d->arena, struct hub_config);
+	if (c == NULL || !yaml_expect(d->cx, file, YAML_SCALAR, "hf"))
 		return NULL;
-	const char *path = file_named(&m->arena, m->cx, m->dir, file->text, file->loc);
+	const char *path = file_named(d->arena, d->cx, d->dir, file->text, file->loc);
 	if (path == NULL)
 		return NULL;
-	model_note_file(m, path);
-	m->hub_path = path;
+	document_note_file(d, path);
+	d->hub_path = path;
 	*c = (struct hub_config){.name = file->text, .loc = file->loc};
-	bool ok = file_begins_with(path, "GGUF", 4) ? read_gguf(m, path, c) : read_json(m, path, c);
+	bool ok = file_begins_with(path, "GGUF", 4) ? read_gguf(d, path, c) : read_json(d, path, c);
 	return ok ? c : NULL;
 }
 
@@ -128,7 +130,7 @@ bool hub_is_gguf(const struct hub_config *c)
 	return c->gguf != NULL;
 }
 
-const char *hub_preset(struct frontend_model *m, const struct hub_config *c)
+const char *hub_preset(struct model_document *d, const struct hub_config *c)
 {
 	const struct json_node *list = json_find(c->root, "architectures");
 	const char *type = hub_type(c), *preset = NULL;
@@ -136,7 +138,7 @@ const char *hub_preset(struct frontend_model *m, const struct hub_config *c)
 		return NULL;
 	if (list != NULL && list->kind == JSON_NODE_ARRAY && list->n > 0 &&
 	    list->items[0].kind == JSON_NODE_STRING)
-		preset = preset_of_type(arena_printf(&m->arena, "%s:%s", type, list->items[0].text));
+		preset = preset_of_type(arena_printf(d->arena, "%s:%s", type, list->items[0].text));
 	return preset != NULL ? preset : preset_of_type(type);
 }
 
@@ -155,7 +157,7 @@ static const char *scalar_text(struct hub *h, const struct json_node *v)
 	case JSON_NODE_ARRAY: buf_str(&t, "a list"); break;
 	case JSON_NODE_OBJECT: buf_str(&t, "an object"); break;
 	}
-	const char *text = arena_strdup(&h->m->arena, t.data);
+	const char *text = arena_strdup(h->d->arena, t.data);
 	buf_destroy(&t);
 	return text;
 }
@@ -163,12 +165,12 @@ static const char *scalar_text(struct hub *h, const struct json_node *v)
 static const struct yaml_node *node_of(struct hub *h, const struct json_node *v)
 {
 	if (v->kind != JSON_NODE_ARRAY)
-		return compose_scalar(h->m, h->c->loc, scalar_text(h, v), v->kind == JSON_NODE_STRING);
-	struct yaml_node *list = ARENA_NEW(&h->m->arena, struct yaml_node);
+		return yaml_scalar(h->d->arena, h->c->loc, scalar_text(h, v), v->kind == JSON_NODE_STRING);
+	struct yaml_node *list = ARENA_NEW(h->d->arena, struct yaml_node);
 	if (list == NULL)
 		return NULL;
 	*list = (struct yaml_node){.kind = YAML_SEQUENCE, .loc = h->c->loc, .n = v->n};
-	list->items = ARENA_ARRAY(&h->m->arena, const struct yaml_node *, v->n + 1);
+	list->items = ARENA_ARRAY(h->d->arena, const struct yaml_node *, v->n + 1);
 	for (size_t i = 0; list->items != NULL && i < v->n; i++)
 		list->items[i] = node_of(h, &v->items[i]);
 	return list;
@@ -205,7 +207,7 @@ static bool is_ignored(const struct hub *h, const char *key)
 static bool check_words(struct hub *h, const char *key, const struct yaml_node *words,
                         const struct json_node *v)
 {
-	struct yaml_list list = yaml_as_list(&h->m->arena, words);
+	struct yaml_list list = yaml_as_list(h->d->arena, words);
 	bool found = false;
 	if (v->kind == JSON_NODE_ARRAY) {
 		for (size_t i = 0; i < v->n; i++) {
@@ -220,7 +222,7 @@ static bool check_words(struct hub *h, const char *key, const struct yaml_node *
 		found = found ||
 		        (list.items[i]->kind == YAML_SCALAR && strcmp(list.items[i]->text, v->text) == 0);
 	if (!found)
-		diag_error(h->m->cx, place(h->c, key), DIAG_UNSUPPORTED,
+		diag_error(h->d->cx, place(h->c, key), DIAG_UNSUPPORTED,
 		           "not supported yet: '%s' holds '%s' in %s", key, v->text, h->c->name);
 	return found;
 }
@@ -236,7 +238,7 @@ static bool take(struct hub *h, const struct yaml_node *param, const struct json
 	const struct yaml_node *value = node_of(h, v);
 	if (value == NULL || param->kind != YAML_SCALAR)
 		return false;
-	h->params = compose_with(h->m, h->params, param->text, value);
+	h->params = yaml_with(h->d->arena, h->params, param->text, value);
 	return h->params != NULL;
 }
 
@@ -256,7 +258,7 @@ static bool take_key(struct hub *h, const struct yaml_node *param, const char *k
 	if (v->kind != JSON_NODE_STRING || param->kind != YAML_SCALAR ||
 	    !is_number(yaml_find(h->params, param->text)))
 		return take(h, param, v);
-	diag_error(h->m->cx, place(h->c, key), DIAG_VALUE_TYPE,
+	diag_error(h->d->cx, place(h->c, key), DIAG_VALUE_TYPE,
 	           "'%s' wants a number, found the text \"%.60s\"", key, v->text);
 	return false;
 }
@@ -266,7 +268,7 @@ static bool take_null(struct hub *h, const char *key, const struct yaml_node *pa
 	const struct yaml_node *value = yaml_find(h->nulls, key);
 	if (param == NULL || value == NULL)
 		return true;
-	h->params = compose_with(h->m, h->params, param->text, value);
+	h->params = yaml_with(h->d->arena, h->params, param->text, value);
 	return h->params != NULL;
 }
 
@@ -294,11 +296,11 @@ static bool take_runs(struct hub *h, const struct yaml_node *param, const char *
 {
 	struct json_node list = {.kind = JSON_NODE_ARRAY, .n = write_runs(v, NULL)};
 	if (list.n == SIZE_MAX) {
-		diag_error(h->m->cx, place(h->c, key), DIAG_VALUE_TYPE,
+		diag_error(h->d->cx, place(h->c, key), DIAG_VALUE_TYPE,
 		           "'%s' in %s is no list of [names, count] pairs", key, h->c->name);
 		return false;
 	}
-	struct json_node *items = ARENA_ARRAY(&h->m->arena, struct json_node, list.n + 1);
+	struct json_node *items = ARENA_ARRAY(h->d->arena, struct json_node, list.n + 1);
 	if (items == NULL)
 		return false;
 	write_runs(v, items);
@@ -309,13 +311,13 @@ static bool take_runs(struct hub *h, const struct yaml_node *param, const char *
 static bool check_same(struct hub *h, const char *key, const struct yaml_node *want,
                        const struct json_node *v)
 {
-	struct yaml_list list = yaml_as_list(&h->m->arena, want);
+	struct yaml_list list = yaml_as_list(h->d->arena, want);
 	const char *found = scalar_text(h, v);
 	for (size_t i = 0; i < list.n; i++) {
 		if (list.items[i]->kind == YAML_SCALAR && strcmp(list.items[i]->text, found) == 0)
 			return true;
 	}
-	diag_error(h->m->cx, place(h->c, key), DIAG_UNSUPPORTED, "not supported yet: '%s' is %s in %s", key,
+	diag_error(h->d->cx, place(h->c, key), DIAG_UNSUPPORTED, "not supported yet: '%s' is %s in %s", key,
 	           found, h->c->name);
 	return false;
 }
@@ -346,13 +348,13 @@ static bool one_key(struct hub *h, const char *key, const struct json_node *v)
 		return check_same(h, key, want, v);
 	if (v->kind == JSON_NODE_OBJECT) {
 		for (size_t i = 0; i < v->n; i++)
-			ok = one_key(h, arena_printf(&h->m->arena, "%s.%s", key, v->keys[i]), &v->items[i]) &&
+			ok = one_key(h, arena_printf(h->d->arena, "%s.%s", key, v->keys[i]), &v->items[i]) &&
 			     ok;
 		return ok;
 	}
 	h->unknown = key;
 	diag_error(
-	        h->m->cx, place(h->c, key), DIAG_UNSUPPORTED,
+	        h->d->cx, place(h->c, key), DIAG_UNSUPPORTED,
 	        "not supported yet: '%s' (%s) in %s is unknown to the preset and may change the computation",
 	        key, scalar_text(h, v), h->c->name);
 	return false;
@@ -371,10 +373,10 @@ static const struct stored_tensor *find_tensor(const struct gguf *g, const char 
 
 static bool take_values(struct hub *h, const struct yaml_node *param, const struct stored_tensor *t)
 {
-	const struct json_node *list = hub_gguf_values(h->m, t);
+	const struct json_node *list = hub_gguf_values(h->d, t);
 	if (list != NULL)
 		return take(h, param, list);
-	diag_error(h->m->cx, h->c->loc, DIAG_UNSUPPORTED,
+	diag_error(h->d->cx, h->c->loc, DIAG_UNSUPPORTED,
 	           "not supported yet: the tensor '%s' (%s) in %s as a list of numbers", t->name,
 	           t->type_name, h->c->name);
 	return false;
@@ -399,9 +401,9 @@ static int64_t number_at_star(const char *pattern, const char *star, const char 
 static bool take_numbers(struct hub *h, const struct yaml_node *param, const char *pattern, const char *star)
 {
 	const struct stored_tensors *all = &h->c->gguf->tensors;
-	struct json_node *items = ARENA_ARRAY(&h->m->arena, struct json_node, all->n + 1);
+	struct json_node *items = ARENA_ARRAY(h->d->arena, struct json_node, all->n + 1);
 	struct json_node list = {.kind = JSON_NODE_ARRAY, .items = items};
-	if (items == NULL || arena_failed(&h->m->arena))
+	if (items == NULL || arena_failed(h->d->arena))
 		return false;
 	for (size_t i = 0; i < all->n; i++) {
 		int64_t number = number_at_star(pattern, star, all->items[i].name);
@@ -448,7 +450,7 @@ static bool refuse_quantized(struct hub *h)
 	const struct json_node *method = json_find(q, "quant_method");
 	if (q == NULL || q->kind != JSON_NODE_OBJECT || q->n == 0 || strcmp(q->keys[0], "none") == 0)
 		return false;
-	diag_error(h->m->cx, place(h->c, "quantization_config"), DIAG_UNSUPPORTED,
+	diag_error(h->d->cx, place(h->c, "quantization_config"), DIAG_UNSUPPORTED,
 	           "not supported yet: quantized weights%s%.60s%s; use the folder of the model before it was "
 	           "quantized",
 	           method != NULL && method->kind == JSON_NODE_STRING ? " ('" : "",
@@ -457,10 +459,10 @@ static bool refuse_quantized(struct hub *h)
 	return true;
 }
 
-const struct yaml_node *hub_apply(struct frontend_model *m, const struct hub_config *c,
+const struct yaml_node *hub_apply(struct model_document *d, const struct hub_config *c,
                                   const struct yaml_node *table, const struct yaml_node *params)
 {
-	struct hub h = {.m = m,
+	struct hub h = {.d = d,
 	                .c = c,
 	                .keys = yaml_find(table, "keys"),
 	                .same = yaml_find(table, "same"),
@@ -479,7 +481,7 @@ const struct yaml_node *hub_apply(struct frontend_model *m, const struct hub_con
 			ok = one_key(&h, c->root->keys[i], &c->root->items[i]) && ok;
 	}
 	if (h.unknown != NULL)
-		diag_note(m->cx, c->source != 0 ? LOC_NONE : c->loc,
+		diag_note(d->cx, c->source != 0 ? LOC_NONE : c->loc,
 		          "a model file may list what does not change it: hub: {ignore: {mine: [\"%s\"]}}",
 		          h.unknown);
 	if (ok && c->gguf != NULL)

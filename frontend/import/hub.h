@@ -25,10 +25,10 @@ struct hub_config {
  * diagnostic.
  */
 #define HUB_LIST_MAX 4096
-const struct json_node *hub_gguf_tree(struct frontend_model *m, const struct gguf *g, const char **type);
+const struct json_node *hub_gguf_tree(struct model_document *d, const struct gguf *g, const char **type);
 
 /* The values of a stored tensor as a list of numbers; NULL when it is not readable or has more than
  * HUB_LIST_MAX. */
-const struct json_node *hub_gguf_values(struct frontend_model *m, const struct stored_tensor *t);
+const struct json_node *hub_gguf_values(struct model_document *d, const struct stored_tensor *t);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "frontend/import/hub.h"
 
-static struct json_node scalar(struct frontend_model *m, const struct gguf_value *v)
+static struct json_node scalar(struct model_document *d, const struct gguf_value *v)
 {
 	if (gguf_is_whole(v->type))
 		return (struct json_node){.kind = JSON_NODE_INT, .i = v->i};
@@ -17,7 +17,7 @@ static struct json_node scalar(struct frontend_model *m, const struct gguf_value
 		return (struct json_node){.kind = JSON_NODE_REAL, .f = v->f};
 	if (v->type == GGUF_STRING)
 		return (struct json_node){.kind = JSON_NODE_STRING,
-		                          .text = arena_strndup(&m->arena, v->text, v->len)};
+		                          .text = arena_strndup(d->arena, v->text, v->len)};
 	return (struct json_node){.kind = JSON_NODE_NULL};
 }
 
@@ -26,33 +26,33 @@ static bool same_number(const struct json_node *a, const struct json_node *b)
 	return a->kind == b->kind && a->kind != JSON_NODE_STRING && a->i == b->i && a->f == b->f;
 }
 
-static struct json_node node_of(struct frontend_model *m, const struct gguf_value *v)
+static struct json_node node_of(struct model_document *d, const struct gguf_value *v)
 {
 	struct gguf_value element;
 	size_t at = 0, n = 0;
 	if (v->type != GGUF_ARRAY)
-		return scalar(m, v);
+		return scalar(d, v);
 	if (v->n > HUB_LIST_MAX)
 		return (struct json_node){.kind = JSON_NODE_STRING,
-		                          .text = arena_printf(&m->arena, "a list of %zu elements", v->n),
+		                          .text = arena_printf(d->arena, "a list of %zu elements", v->n),
 		                          .n = v->n};
-	struct json_node *items = ARENA_ARRAY(&m->arena, struct json_node, v->n + 1);
-	if (items == NULL || arena_failed(&m->arena))
+	struct json_node *items = ARENA_ARRAY(d->arena, struct json_node, v->n + 1);
+	if (items == NULL || arena_failed(d->arena))
 		return (struct json_node){.kind = JSON_NODE_NULL};
 	bool equal = v->n > 0;
 	for (; gguf_next(v, &at, &element); n++) {
-		items[n] = scalar(m, &element);
+		items[n] = scalar(d, &element);
 		equal = equal && same_number(&items[n], &items[0]);
 	}
 	return equal ? items[0] : (struct json_node){.kind = JSON_NODE_ARRAY, .n = n, .items = items};
 }
 
 /* Further tokens that end what a model writes, of a turn or of a message, join the one that ends a text. */
-static bool join_stops(struct frontend_model *m, struct json_node *items, const char **keys, size_t n)
+static bool join_stops(struct model_document *d, struct json_node *items, const char **keys, size_t n)
 {
 	static const char *const ends[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
 	                                   "tokenizer.ggml.eom_token_id"};
-	struct json_node *ids = ARENA_ARRAY(&m->arena, struct json_node, TFMC_COUNT(ends));
+	struct json_node *ids = ARENA_ARRAY(d->arena, struct json_node, TFMC_COUNT(ends));
 	struct json_node *first = NULL;
 	size_t n_ids = 0;
 	if (ids == NULL)
@@ -79,34 +79,34 @@ static bool join_stops(struct frontend_model *m, struct json_node *items, const 
 	return true;
 }
 
-const struct json_node *hub_gguf_tree(struct frontend_model *m, const struct gguf *g, const char **type)
+const struct json_node *hub_gguf_tree(struct model_document *d, const struct gguf *g, const char **type)
 {
 	const struct gguf_value *architecture = gguf_find(g, "general.architecture");
-	struct json_node *root = ARENA_NEW(&m->arena, struct json_node);
-	struct json_node *items = ARENA_ARRAY(&m->arena, struct json_node, g->n_entries + 1);
-	const char **keys = ARENA_ARRAY(&m->arena, const char *, g->n_entries + 1);
+	struct json_node *root = ARENA_NEW(d->arena, struct json_node);
+	struct json_node *items = ARENA_ARRAY(d->arena, struct json_node, g->n_entries + 1);
+	const char **keys = ARENA_ARRAY(d->arena, const char *, g->n_entries + 1);
 	*type = NULL;
-	if (root == NULL || items == NULL || keys == NULL || arena_failed(&m->arena))
+	if (root == NULL || items == NULL || keys == NULL || arena_failed(d->arena))
 		return NULL;
 	const char *prefix = "";
 	if (architecture != NULL && architecture->type == GGUF_STRING) {
-		const char *name = arena_strndup(&m->arena, architecture->text, architecture->len);
-		prefix = arena_printf(&m->arena, "%s.", name);
-		*type = arena_printf(&m->arena, "gguf:%s", name);
+		const char *name = arena_strndup(d->arena, architecture->text, architecture->len);
+		prefix = arena_printf(d->arena, "%s.", name);
+		*type = arena_printf(d->arena, "gguf:%s", name);
 	}
 	for (size_t i = 0; i < g->n_entries; i++) {
 		const char *key = g->entries[i].key;
 		bool own = strncmp(key, prefix, strlen(prefix)) == 0;
 		keys[i] = own ? key + strlen(prefix) : key;
-		items[i] = node_of(m, &g->entries[i].value);
+		items[i] = node_of(d, &g->entries[i].value);
 	}
-	if (!join_stops(m, items, keys, g->n_entries))
+	if (!join_stops(d, items, keys, g->n_entries))
 		return NULL;
 	*root = (struct json_node){.kind = JSON_NODE_OBJECT, .n = g->n_entries, .items = items, .keys = keys};
 	return root;
 }
 
-const struct json_node *hub_gguf_values(struct frontend_model *m, const struct stored_tensor *t)
+const struct json_node *hub_gguf_values(struct model_document *d, const struct stored_tensor *t)
 {
 	double values[HUB_LIST_MAX];
 	int64_t n = 1;
@@ -115,9 +115,9 @@ const struct json_node *hub_gguf_values(struct frontend_model *m, const struct s
 			return NULL;
 		n *= t->dims[i];
 	}
-	struct json_node *list = ARENA_NEW(&m->arena, struct json_node);
-	struct json_node *items = ARENA_ARRAY(&m->arena, struct json_node, n + 1);
-	if (!t->readable || list == NULL || items == NULL || arena_failed(&m->arena))
+	struct json_node *list = ARENA_NEW(d->arena, struct json_node);
+	struct json_node *items = ARENA_ARRAY(d->arena, struct json_node, n + 1);
+	if (!t->readable || list == NULL || items == NULL || arena_failed(d->arena))
 		return NULL;
 	if (t->read != NULL)
 		t->read(t->data, 0, n, values);

@@ -164,48 +164,49 @@ static void print_tree(struct buf *out, const struct yaml_node *node, unsigned i
 /* Strings are quoted in params; value_print writes them as 'text'. */
 static void print_params(struct buf *out, const struct frontend_model *m)
 {
-	if (m->params.n > 0)
+	if (m->scope.params.n > 0)
 		buf_str(out, "params:\n");
-	for (size_t i = 0; i < m->params.n; i++) {
-		buf_printf(out, "  %s: ", m->params.items[i]->name);
-		value_print(out, m->dims, &m->params.items[i]->value);
+	for (size_t i = 0; i < m->scope.params.n; i++) {
+		const struct model_param *p = m->scope.params.items[i].value;
+		buf_printf(out, "  %s: ", p->name);
+		value_print(out, m->scope.dims, &p->value);
 		buf_char(out, '\n');
 	}
 }
 
-static void print_input(struct buf *out, const struct frontend_model *m, const struct model_input *in)
+static void print_input(struct buf *out, const struct frontend_model *m, const struct frontend_input *in)
 {
-	buf_printf(out, "  %s: {shape: [", in->pub.name);
-	for (int i = 0; i < in->pub.rank; i++) {
+	buf_printf(out, "  %s: {shape: [", in->name);
+	for (int i = 0; i < in->rank; i++) {
 		buf_str(out, i > 0 ? ", " : "");
-		ir_dim_print(out, m->dims, in->dims[i], false);
+		ir_dim_print(out, m->scope.dims, in->dims[i], false);
 	}
-	buf_printf(out, "], dtype: %s", ir_dtype_name(in->pub.dtype));
+	buf_printf(out, "], dtype: %s", ir_dtype_name(in->dtype));
 	if (in->below > 0)
 		buf_printf(out, ", below: %lld", (long long)in->below);
-	if (in->pub.has_default) {
+	if (in->has_default) {
 		buf_str(out, ", default: ");
-		if (in->pub.default_dim != NULL)
-			ir_dim_print(out, m->dims, in->pub.default_dim, false);
-		else if (in->pub.dtype == DT_BOOL)
-			buf_str(out, in->pub.fill != 0.0 ? "true" : "false");
-		else if (isinf(in->pub.fill))
-			buf_str(out, in->pub.fill > 0.0 ? ".inf" : "-.inf");
+		if (in->default_dim != NULL)
+			ir_dim_print(out, m->scope.dims, in->default_dim, false);
+		else if (in->dtype == DT_BOOL)
+			buf_str(out, in->fill != 0.0 ? "true" : "false");
+		else if (isinf(in->fill))
+			buf_str(out, in->fill > 0.0 ? ".inf" : "-.inf");
 		else
-			buf_f64(out, in->pub.fill);
+			buf_f64(out, in->fill);
 	}
-	if (in->pub.lengths != NULL)
-		buf_printf(out, ", lengths: %s", in->pub.lengths);
+	if (in->lengths != NULL)
+		buf_printf(out, ", lengths: %s", in->lengths);
 	buf_str(out, "}\n");
 }
 
 static void print_interface(struct buf *out, const struct frontend_model *m)
 {
-	size_t n = ir_dims_count(m->dims);
+	size_t n = ir_dims_count(m->scope.dims);
 	if (n > 0)
 		buf_str(out, "dims:\n");
 	for (size_t i = 0; i < n; i++) {
-		const struct ir_dim_sym *s = ir_dims_sym(m->dims, i);
+		const struct ir_dim_sym *s = ir_dims_sym(m->scope.dims, i);
 		buf_printf(out, "  %s: %lld..%lld\n", s->name, (long long)s->lo, (long long)s->hi);
 	}
 	buf_str(out, "inputs:\n");
@@ -217,8 +218,8 @@ static void print_interface(struct buf *out, const struct frontend_model *m)
 static void print_steps(struct buf *out, const struct frontend_model *m)
 {
 	static const char *const printed[] = {"tfmc", "name", "params", "set"};
-	for (size_t i = 0; i < m->root->n; i++) {
-		const struct yaml_pair *p = &m->root->pairs[i];
+	for (size_t i = 0; i < m->doc.root->n; i++) {
+		const struct yaml_pair *p = &m->doc.root->pairs[i];
 		bool again = false;
 		for (size_t k = 0; k < TFMC_COUNT(printed); k++)
 			again = again || strcmp(p->key->text, printed[k]) == 0;
@@ -233,13 +234,13 @@ enum tfmc_status frontend_expand(struct frontend_model *m, struct buf *out)
 {
 	buf_printf(out, "tfmc: 1\nname: %s\n", m->name);
 	print_params(out, m);
-	if (yaml_find(m->written, "preset") != NULL || yaml_find(m->written, "hf") != NULL) {
+	if (yaml_find(m->doc.written, "preset") != NULL || yaml_find(m->doc.written, "hf") != NULL) {
 		print_steps(out, m);
 		return buf_failed(out) ? TFMC_NO_MEMORY : TFMC_OK;
 	}
 	print_interface(out, m);
 	buf_str(out, "graph:\n");
-	graph_print(out, m->dims, &m->graph, 2);
+	graph_print(out, m->scope.dims, &m->graph, 2);
 	buf_str(out, "outputs:\n");
 	for (size_t i = 0; i < m->outputs.n; i++)
 		buf_printf(out, "  %s: %s\n", m->outputs.items[i].name, m->outputs.items[i].value);

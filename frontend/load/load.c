@@ -17,10 +17,10 @@
 /* `tfmc: 1`, `name`, and which top-level keys go together. */
 static bool read_head(struct frontend_model *m)
 {
-	struct expr_env env = model_env(m, false);
+	struct expr_env env = model_env(&m->scope, false);
 	const struct yaml_node *version = model_section(m, "tfmc"), *name = model_section(m, "name");
 	int64_t v;
-	if (!schema_check(&m->arena, m->cx, m->root, "top", NULL, "the model"))
+	if (!schema_check(&m->arena, m->cx, m->doc.root, "top", NULL, "the model"))
 		return false;
 	if (!expr_read_int(&env, version, "tfmc", &v))
 		return false;
@@ -41,53 +41,40 @@ static bool read_head(struct frontend_model *m)
 	bool ok = true;
 	for (size_t i = 0; i < TFMC_COUNT(needed); i++) {
 		if (model_section(m, needed[i]) == NULL) {
-			diag_error(m->cx, m->root->loc, DIAG_MISSING, "the model needs '%s'", needed[i]);
+			diag_error(m->cx, m->doc.root->loc, DIAG_MISSING, "the model needs '%s'", needed[i]);
 			ok = false;
 		}
 	}
-	const struct yaml_pair *model = yaml_find_pair(m->root, "model"),
-	                       *graph = yaml_find_pair(m->root, "graph");
+	const struct yaml_pair *model = yaml_find_pair(m->doc.root, "model"),
+	                       *graph = yaml_find_pair(m->doc.root, "graph");
 	if (model == NULL && graph == NULL)
-		diag_error(m->cx, m->root->loc, DIAG_MISSING, "the model needs 'model' or 'graph'");
+		diag_error(m->cx, m->doc.root->loc, DIAG_MISSING, "the model needs 'model' or 'graph'");
 	if (model != NULL && graph != NULL)
 		diag_error(m->cx, graph->key->loc, DIAG_REFUSED, "'model' and 'graph' exclude each other");
 	return ok && (model == NULL) != (graph == NULL);
 }
 
-static bool make_lists(struct frontend_model *m)
-{
-	m->input_list = ARENA_ARRAY(&m->arena, struct frontend_input, m->inputs.n);
-	m->output_list = ARENA_ARRAY(&m->arena, const char *, m->outputs.n);
-	if (m->input_list == NULL || m->output_list == NULL)
-		return false;
-	for (size_t i = 0; i < m->inputs.n; i++)
-		m->input_list[i] = m->inputs.items[i].pub;
-	for (size_t i = 0; i < m->outputs.n; i++)
-		m->output_list[i] = m->outputs.items[i].name;
-	return true;
-}
-
 static bool read_all(struct frontend_model *m)
 {
-	const struct yaml_node *params = model_section(m, "params");
+	const struct yaml_node *root = m->doc.root, *params = yaml_find(root, "params");
 	if (!read_head(m))
 		return false;
-	bool ok = model_read_params(m);
+	bool ok = model_read_params(&m->scope, root, &m->options);
 	if (params != NULL && params->kind != YAML_MAPPING)
 		return false;
 	/* Params and dims that are wrong have been reported, reading them says no more. */
-	ok = model_read_dims(m) && ok;
-	ok = model_read_defines(m) && ok;
-	bool values = model_read_inputs(m);
-	values = model_read_outputs(m) && values;
-	ok = model_check_sections(m) && ok;
+	ok = model_read_dims(&m->scope, yaml_find(root, "dims")) && ok;
+	ok = model_read_definitions(&m->scope, yaml_find(root, "define"), &m->definitions) && ok;
+	bool values = model_read_inputs(&m->scope, yaml_find(root, "inputs"), &m->inputs);
+	values = model_read_outputs(&m->scope, yaml_find(root, "outputs"), &m->outputs) && values;
+	ok = model_read_sections(m) && ok;
 	if (!values) {
 		blocks_check(m);
 		return false;
 	}
 	ok = model_read_generate(m) && ok;
 	ok = model_read_checks(m) && ok;
-	return blocks_expand(m) && make_lists(m) && ok;
+	return blocks_expand(m) && ok;
 }
 
 static struct frontend_model *create(struct diag_context *cx, const char *path,
@@ -97,26 +84,28 @@ static struct frontend_model *create(struct diag_context *cx, const char *path,
 	if (m == NULL)
 		return NULL;
 	arena_init(&m->arena);
-	parsed_files_init(&m->parsed, &m->arena, cx);
+	struct arena *a = &m->arena;
 	m->cx = cx;
 	if (options != NULL)
 		m->options = *options;
-	m->path = arena_strdup(&m->arena, path);
-	m->dir = file_dir(&m->arena, path);
-	m->dims = ir_dims_create(&m->arena);
+	m->doc = (struct model_document){
+	        .arena = a, .cx = cx, .path = arena_strdup(a, path), .dir = file_dir(a, path)};
+	parsed_files_init(&m->doc.parsed, a, cx);
+	m->scope = (struct model_scope){.arena = a, .cx = cx, .dims = ir_dims_create(a)};
+	strmap_init(&m->scope.params, a);
+	strmap_init(&m->scope.names, a);
+	strmap_init(&m->weights.resolved, a);
 	m->tokens = -1;
-	strmap_init(&m->names, &m->arena);
-	strmap_init(&m->param_index, &m->arena);
-	strmap_init(&m->resolved, &m->arena);
 	return m;
 }
 
 /* The text that stands for a hub folder or a GGUF file; NULL for other files, or after a diagnostic. */
 static const char *made_text(struct frontend_model *m, const char *at, enum tfmc_status *st)
 {
-	if (folder_is(m->path))
-		return folder_model(&m->parsed, m->path, m->options.name, at, st);
-	return gguf_model_is(m->path) ? gguf_model(&m->parsed, m->path, m->options.name, at) : NULL;
+	if (folder_is(m->doc.path))
+		return folder_model(&m->doc.parsed, m->doc.path, m->options.name, at, st);
+	return gguf_model_is(m->doc.path) ? gguf_model(&m->doc.parsed, m->doc.path, m->options.name, at)
+	                                  : NULL;
 }
 
 /* Files of a folder that its text is made of and does not name. */
@@ -124,30 +113,30 @@ static void note_folder_files(struct frontend_model *m)
 {
 	static const char *const files[] = {"modules.json", "generation_config.json"};
 	for (size_t i = 0; i < TFMC_COUNT(files); i++) {
-		if (folder_has(&m->arena, m->path, files[i]))
-			model_note_file(m, file_join(&m->arena, m->path, files[i]));
+		if (folder_has(&m->arena, m->doc.path, files[i]))
+			document_note_file(&m->doc, file_join(&m->arena, m->doc.path, files[i]));
 	}
 }
 
 /* The file, or what stands for a hub folder or a GGUF file. */
 static enum tfmc_status read_written(struct frontend_model *m)
 {
-	bool folder = folder_is(m->path);
-	if (!folder && !gguf_model_is(m->path) && !file_kind_may_be_model(&m->arena, m->cx, m->path))
+	bool folder = folder_is(m->doc.path);
+	if (!folder && !gguf_model_is(m->doc.path) && !file_kind_may_be_model(&m->arena, m->cx, m->doc.path))
 		return TFMC_INVALID;
-	if (!folder && !gguf_model_is(m->path))
-		return yaml_read(&m->arena, m->cx, m->path, m->path, LOC_NONE, &m->written);
+	if (!folder && !gguf_model_is(m->doc.path))
+		return yaml_read(&m->arena, m->cx, m->doc.path, m->doc.path, LOC_NONE, &m->doc.written);
 	enum tfmc_status st = TFMC_INVALID;
 	const char *text = made_text(m, "", &st);
 	if (folder) {
-		m->dir = m->path;
+		m->doc.dir = m->doc.path;
 		note_folder_files(m);
 	}
 	if (text == NULL)
 		return st;
 	return yaml_parse(&m->arena, m->cx,
-	                  arena_printf(&m->arena, folder ? "%s (folder)" : "%s (GGUF)", m->path), text,
-	                  strlen(text), false, &m->written);
+	                  arena_printf(&m->arena, folder ? "%s (folder)" : "%s (GGUF)", m->doc.path), text,
+	                  strlen(text), false, &m->doc.written);
 }
 
 void frontend_destroy(struct frontend_model *m)
@@ -155,8 +144,8 @@ void frontend_destroy(struct frontend_model *m)
 	if (m == NULL)
 		return;
 	model_close_checks(m);
-	weight_files_destroy(m->files);
-	parsed_files_destroy(&m->parsed);
+	weight_files_destroy(m->weights.files);
+	parsed_files_destroy(&m->doc.parsed);
 	arena_destroy(&m->arena);
 	memory_free(m);
 }
@@ -170,13 +159,13 @@ enum tfmc_status frontend_load(struct diag_context *cx, const char *path,
 		return TFMC_NO_MEMORY;
 	size_t errors = cx->n_errors;
 	enum tfmc_status st = read_written(m);
-	m->root = m->written;
-	if (st == TFMC_OK && !model_compose(m))
+	m->doc.root = m->doc.written;
+	if (st == TFMC_OK && !document_compose(&m->doc))
 		st = TFMC_INVALID;
 	if (st == TFMC_OK && !read_all(m)) {
 		st = TFMC_INVALID;
-		if (m->hub_path != NULL && cx->n_errors != errors)
-			diag_note(cx, LOC_NONE, "parameters of the preset come from '%s'", m->hub_path);
+		if (m->doc.hub_path != NULL && cx->n_errors != errors)
+			diag_note(cx, LOC_NONE, "parameters of the preset come from '%s'", m->doc.hub_path);
 	}
 	if (st == TFMC_OK && cx->n_errors != errors)
 		st = TFMC_INVALID;
@@ -203,30 +192,24 @@ const char *frontend_name(const struct frontend_model *m)
 
 const char *const *frontend_files(const struct frontend_model *m, size_t *n)
 {
-	*n = m->read.n;
-	return m->read.items;
+	*n = m->doc.read.n;
+	return m->doc.read.items;
 }
 
 const char *frontend_preset(const struct frontend_model *m)
 {
-	return m->preset;
+	return m->doc.preset;
 }
 
 const char *frontend_dir(const struct frontend_model *m)
 {
-	return m->dir;
+	return m->doc.dir;
 }
 
 const struct frontend_input *frontend_inputs(const struct frontend_model *m, size_t *n)
 {
 	*n = m->inputs.n;
-	return m->input_list;
-}
-
-const char *const *frontend_outputs(const struct frontend_model *m, size_t *n)
-{
-	*n = m->outputs.n;
-	return m->output_list;
+	return m->inputs.items;
 }
 
 const struct frontend_target *frontend_target(const struct frontend_model *m)
@@ -247,10 +230,10 @@ const struct frontend_check *frontend_checks(const struct frontend_model *m, siz
 
 struct weight_source frontend_weights(struct frontend_model *m)
 {
-	return weight_files_source(m->files);
+	return weight_files_source(m->weights.files);
 }
 
 struct weight_files *frontend_weight_files(const struct frontend_model *m)
 {
-	return m->files;
+	return m->weights.files;
 }

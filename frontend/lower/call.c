@@ -183,7 +183,7 @@ bool call_dims(const struct call *c, const char *name, int *rank, const struct i
 		const struct ir_dim *d;
 		if (!expr_eval(&c->lw->env, item, &v) || !expr_want_dim(&c->lw->env, item->loc, name, &v, &d))
 			return false;
-		if (ir_dim_lo(c->lw->m->dims, d) < 0)
+		if (ir_dim_lo(c->lw->m->scope.dims, d) < 0)
 			return lower_fail(c->lw, item->loc, DIAG_SHAPE, "an axis may be negative");
 		dims[i] = lower_dim(c->lw, d);
 	}

@@ -107,7 +107,7 @@ static bool number_of(struct lowering *lw, struct loc at, const struct value *s,
 		*out = s->b ? 1.0 : 0.0;
 	else
 		return lower_fail(lw, at, DIAG_VALUE_TYPE, "a number is wanted beside a tensor, found %s",
-		                  value_describe(lw->arena, lw->m->dims, s));
+		                  value_describe(lw->arena, lw->m->scope.dims, s));
 	return true;
 }
 

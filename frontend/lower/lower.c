@@ -26,7 +26,7 @@ static bool begin(struct lowering *lw, struct frontend_model *m, struct ir_modul
 {
 	*lw = (struct lowering){
 	        .m = m, .arena = &m->arena, .cx = m->cx, .mode = e->mode, .module = module, .types = types};
-	lw->env = model_env(m, true);
+	lw->env = model_env(&m->scope, true);
 	lw->outputs = e->values;
 	lw->n_outputs = e->n_outputs;
 	strmap_init(&lw->vars, &m->arena);
@@ -39,34 +39,34 @@ static bool begin(struct lowering *lw, struct frontend_model *m, struct ir_modul
 static bool is_wanted(const struct frontend_model *m, const struct entry *e, size_t input)
 {
 	bool tokens = m->tokens >= 0 &&
-	              ((int)input == m->tokens || m->inputs.items[m->tokens].lengths == (int)input);
+	              ((int)input == m->tokens || m->inputs.items[m->tokens].lengths_at == (int)input);
 	return tokens ? e->tokens : e->others;
 }
 
-static const struct ir_type *input_type(struct lowering *lw, const struct model_input *in)
+static const struct ir_type *input_type(struct lowering *lw, const struct frontend_input *in)
 {
 	const struct ir_dim *dims[IR_RANK_MAX];
-	for (int i = 0; i < in->pub.rank; i++)
+	for (int i = 0; i < in->rank; i++)
 		dims[i] = lower_dim(lw, in->dims[i]);
-	return ir_type_tensor(lw->module->types, in->pub.dtype, in->pub.rank, dims);
+	return ir_type_tensor(lw->module->types, in->dtype, in->rank, dims);
 }
 
-static bool add_input(struct lowering *lw, const struct model_input *in, const int *index)
+static bool add_input(struct lowering *lw, const struct frontend_input *in, const int *index)
 {
 	struct frontend_model *m = lw->m;
-	struct ir_param p = {.name = in->pub.name,
-	                     .loc = {in->pub.loc, NULL},
+	struct ir_param p = {.name = in->name,
+	                     .loc = {in->loc, NULL},
 	                     .role = ROLE_INPUT,
 	                     .below = in->below,
-	                     .has_default = in->pub.has_default};
-	p.lengths = in->lengths < 0 ? -1 : index[in->lengths];
-	p.fill = in->pub.fill;
-	if (in->pub.default_dim != NULL)
-		p.default_value = lower_dim(lw, in->pub.default_dim);
+	                     .has_default = in->has_default};
+	p.lengths = in->lengths_at < 0 ? -1 : index[in->lengths_at];
+	p.fill = in->fill;
+	if (in->default_dim != NULL)
+		p.default_value = lower_dim(lw, in->default_dim);
 	if (in->measures >= 0)
 		p.max = lower_dim(lw, m->inputs.items[in->measures].dims[1]);
 	struct lval v = lval_tensor(irb_param(lw->b, &p, input_type(lw, in)));
-	lower_bind(lw, in->pub.name, &v);
+	lower_bind(lw, in->name, &v);
 	return !irb_failed(lw->b);
 }
 
@@ -121,7 +121,7 @@ static bool add_params(struct lowering *lw, const struct entry *e)
 		if (index[i] >= 0 && !add_input(lw, &lw->m->inputs.items[i], index))
 			return false;
 	}
-	int lengths = lw->m->tokens < 0 ? -1 : lw->m->inputs.items[lw->m->tokens].lengths;
+	int lengths = lw->m->tokens < 0 ? -1 : lw->m->inputs.items[lw->m->tokens].lengths_at;
 	if (e->scores && !score_add_targets(lw, lengths < 0 ? -1 : index[lengths]))
 		return false;
 	if (e->mode == LOWER_DECODE) {
@@ -177,7 +177,7 @@ static size_t tail_start(const struct lowering *lw, const struct graph_body *bod
 		    strcmp(node->st->targets[0].name, *name) != 0 ||
 		    !is_rowwise(node->st->values[0], &source))
 			break;
-		if (model_find_input(lw->m, source) >= 0)
+		if (model_find_input(&lw->m->inputs, source) >= 0)
 			break;
 		*name = source;
 		at--;
@@ -188,9 +188,9 @@ static size_t tail_start(const struct lowering *lw, const struct graph_body *bod
 /* i32 [B]: number of new real tokens. */
 static struct ir_value new_tokens(struct lowering *lw)
 {
-	const struct model_input *in = &lw->m->inputs.items[lw->m->tokens];
-	if (in->lengths >= 0)
-		return lower_find(lw, lw->m->inputs.items[in->lengths].pub.name)->v;
+	const struct frontend_input *in = &lw->m->inputs.items[lw->m->tokens];
+	if (in->lengths_at >= 0)
+		return lower_find(lw, lw->m->inputs.items[in->lengths_at].name)->v;
 	struct ir_value n = irb_dim_value(lw->b, &(struct attrs_dim_value){.dim = lw->grows});
 	return irb_broadcast_to(lw->b, n, 1, batch_type(lw)->dims);
 }
@@ -260,7 +260,9 @@ static bool decode_body(struct lowering *lw, const struct entry *e)
 static int lengths_of(const struct lowering *lw, const struct entry *e, const struct model_output *o,
                       const int *index)
 {
-	int input = o->lengths == NULL || e->mode == LOWER_DECODE ? -1 : model_find_input(lw->m, o->lengths);
+	int input = o->lengths == NULL || e->mode == LOWER_DECODE
+	                    ? -1
+	                    : model_find_input(&lw->m->inputs, o->lengths);
 	return input < 0 ? -1 : index[input];
 }
 
@@ -314,8 +316,8 @@ static bool build(struct frontend_model *m, struct ir_module *module, const stru
 static struct ir_module *create_module(struct frontend_model *m)
 {
 	struct ir_module *module = ir_module_create(m->name);
-	for (size_t i = 0; module != NULL && i < ir_dims_count(m->dims); i++) {
-		const struct ir_dim_sym *s = ir_dims_sym(m->dims, i);
+	for (size_t i = 0; module != NULL && i < ir_dims_count(m->scope.dims); i++) {
+		const struct ir_dim_sym *s = ir_dims_sym(m->scope.dims, i);
 		ir_dims_declare(module->dims, s->name, s->lo, s->hi);
 	}
 	return module;
@@ -342,7 +344,7 @@ static bool run_entry(struct frontend_model *m, struct entry *e)
 /* decode: only what the logits need. */
 static void decode_entry(struct frontend_model *m, const struct graph_body *body, struct entry *e)
 {
-	int logits = model_find_output(m, m->generate.logits);
+	int logits = model_find_output(&m->outputs, m->generate.logits);
 	const char **value = ARENA_ARRAY(&m->arena, const char *, 1);
 	size_t *index = ARENA_ARRAY(&m->arena, size_t, 1);
 	*e = (struct entry){.name = "decode",
@@ -413,7 +415,7 @@ static bool build_all(struct frontend_model *m, struct ir_module *module)
 		return false;
 	if (m->generate.kind == GENERATE_SEQ2SEQ && !build_pair(m, module, &types))
 		return false;
-	return weight_map_finish(m->map, m->options.allow_unused);
+	return weight_map_finish(m->weights.map, m->options.allow_unused);
 }
 
 enum tfmc_status frontend_lower(struct frontend_model *m, struct ir_module **out)
@@ -456,7 +458,7 @@ static bool probe(struct lowering *lw, const struct probe_value *given, size_t n
 	want->dtype = t->dtype;
 	want->rank = t->rank;
 	for (int k = 0; k < t->rank; k++)
-		want->dims[k] = ir_dim_import(lw->m->dims, t->dims[k]);
+		want->dims[k] = ir_dim_import(lw->m->scope.dims, t->dims[k]);
 	return true;
 }
 

@@ -325,8 +325,8 @@ static void start_levels(struct split *s)
 {
 	const struct frontend_model *m = s->m;
 	for (size_t i = 0; i < m->inputs.n; i++) {
-		bool tokens = (int)i == m->tokens || m->inputs.items[m->tokens].lengths == (int)i;
-		set_level(s, m->inputs.items[i].pub.name, tokens ? LEVEL_TOKENS : LEVEL_SOURCE);
+		bool tokens = (int)i == m->tokens || m->inputs.items[m->tokens].lengths_at == (int)i;
+		set_level(s, m->inputs.items[i].name, tokens ? LEVEL_TOKENS : LEVEL_SOURCE);
 	}
 }
 

@@ -17,33 +17,33 @@ struct resolved_weight {
 static void note_files(struct frontend_model *m, const struct yaml_node *map)
 {
 	size_t n;
-	const char *const *paths = weight_files_paths(m->files, &n);
+	const char *const *paths = weight_files_paths(m->weights.files, &n);
 	for (size_t i = 0; i < n; i++)
-		model_note_file(m, paths[i]);
+		document_note_file(&m->doc, paths[i]);
 	if (map != NULL && map->kind == YAML_SCALAR && !yaml_is(map, "identity"))
-		model_note_file(m, file_join(&m->arena, m->dir, map->text));
+		document_note_file(&m->doc, file_join(&m->arena, m->doc.dir, map->text));
 }
 
 bool weights_open(struct frontend_model *m)
 {
 	const struct yaml_node *section = model_section(m, "weights");
-	if (m->map != NULL)
+	if (m->weights.map != NULL)
 		return true;
-	m->files = weight_files_create(&m->arena, m->cx, &m->parsed);
-	m->map_env = model_env(m, false);
-	if (m->files == NULL)
+	m->weights.files = weight_files_create(&m->arena, m->cx, &m->doc.parsed);
+	m->weights.env = model_env(&m->scope, false);
+	if (m->weights.files == NULL)
 		return false;
 	if (section != NULL &&
-	    (weight_files_open_all(m->files, m->dir, yaml_find(section, "files")) != TFMC_OK ||
-	     weight_files_strip(m->files, yaml_find(section, "strip_prefix")) != TFMC_OK ||
-	     weight_files_ignore(m->files, yaml_find(section, "ignore")) != TFMC_OK))
+	    (weight_files_open_all(m->weights.files, m->doc.dir, yaml_find(section, "files")) != TFMC_OK ||
+	     weight_files_strip(m->weights.files, yaml_find(section, "strip_prefix")) != TFMC_OK ||
+	     weight_files_ignore(m->weights.files, yaml_find(section, "ignore")) != TFMC_OK))
 		return false;
-	struct weight_map *map = weight_map_create(&m->arena, m->cx, m->files, &m->map_env);
+	struct weight_map *map = weight_map_create(&m->arena, m->cx, m->weights.files, &m->weights.env);
 	if (map == NULL ||
-	    weight_map_read(map, yaml_find(section, "map"), m->dir, m->root->loc.source) != TFMC_OK)
+	    weight_map_read(map, yaml_find(section, "map"), m->doc.dir, m->doc.root->loc.source) != TFMC_OK)
 		return false;
 	note_files(m, yaml_find(section, "map"));
-	m->map = map;
+	m->weights.map = map;
 	return true;
 }
 
@@ -65,9 +65,9 @@ static const struct ir_wexpr *as_wanted(struct lowering *lw, const struct weight
                                         const struct ir_wexpr *e)
 {
 	struct frontend_model *m = lw->m;
-	if (e == NULL || want->rank < 2 || m->keeps_weights || m->weights_type == DT_F32)
+	if (e == NULL || want->rank < 2 || m->dtypes.keeps_weights || m->dtypes.weights == DT_F32)
 		return e;
-	const struct ir_wexpr *rounded = wexpr_round(&m->arena, m->weights_type, e);
+	const struct ir_wexpr *rounded = wexpr_round(&m->arena, m->dtypes.weights, e);
 	if (rounded == NULL)
 		lower_fail(lw, LOC_NONE, DIAG_LIMIT, "the source of the parameter '%s' has too many steps",
 		           want->path);
@@ -77,12 +77,12 @@ static const struct ir_wexpr *as_wanted(struct lowering *lw, const struct weight
 static const struct ir_wexpr *resolve(struct lowering *lw, const struct weight_need *need, const char *path)
 {
 	struct frontend_model *m = lw->m;
-	struct resolved_weight *r = strmap_get(&m->resolved, path);
+	struct resolved_weight *r = strmap_get(&m->weights.resolved, path);
 	if (lw->mode == LOWER_PROBE)
 		return wexpr_full(lw->arena, 0.0, need->rank, need->dims);
 	if (r != NULL)
 		return same_shape(lw, r, need, path) ? r->e : NULL;
-	if (m->resolved.n >= MODEL_WEIGHTS_MAX) {
+	if (m->weights.resolved.n >= MODEL_WEIGHTS_MAX) {
 		lower_fail(lw, LOC_NONE, DIAG_LIMIT, "more than %d parameters", MODEL_WEIGHTS_MAX);
 		return NULL;
 	}
@@ -96,10 +96,10 @@ static const struct ir_wexpr *resolve(struct lowering *lw, const struct weight_n
 		           path);
 		return NULL;
 	}
-	r->e = as_wanted(lw, &r->want, weight_map_find(m->map, &r->want));
+	r->e = as_wanted(lw, &r->want, weight_map_find(m->weights.map, &r->want));
 	if (r->e == NULL) /* the others are looked at, too: all mistakes of a map in one run */
 		r->e = wexpr_full(&m->arena, 0.0, need->rank, need->dims);
-	strmap_set(&m->resolved, path, r);
+	strmap_set(&m->weights.resolved, path, r);
 	return r->e;
 }
 
@@ -312,9 +312,9 @@ static enum ir_dtype kept_as(const struct lowering *lw, const struct weight_need
 	int rank = e->rank - (int)n_loops - (need->experts > 0);
 	if (rank < 2)
 		return DT_F32;
-	if (lw->m->keeps_weights)
+	if (lw->m->dtypes.keeps_weights)
 		return wexpr_narrow(e);
-	return wexpr_holds(e, lw->m->weights_type) ? lw->m->weights_type : DT_F32;
+	return wexpr_holds(e, lw->m->dtypes.weights) ? lw->m->dtypes.weights : DT_F32;
 }
 
 bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir_value *out)

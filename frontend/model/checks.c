@@ -41,7 +41,7 @@ static bool measure(struct frontend_model *m, const struct yaml_node *node, stru
 static bool fill(struct numbers *out, const struct yaml_node *node, const struct frontend_tensor *t,
                  int depth)
 {
-	struct expr_env env = model_env(out->m, false);
+	struct expr_env env = model_env(&out->m->scope, false);
 	if (depth == t->rank) {
 		struct value v;
 		if (!yaml_expect(out->m->cx, node, YAML_SCALAR, t->name) ||
@@ -78,7 +78,7 @@ static bool read_tensor(struct frontend_model *m, const struct yaml_pair *pair, 
 
 static bool read_tolerance(struct frontend_model *m, const struct yaml_node *node, struct frontend_check *c)
 {
-	struct expr_env env = model_env(m, false);
+	struct expr_env env = model_env(&m->scope, false);
 	const struct yaml_node *rtol = yaml_find(node, "rtol"), *atol = yaml_find(node, "atol");
 	if (rtol != NULL && !expr_read_float(&env, rtol, "rtol", &c->rtol))
 		return false;
@@ -87,7 +87,7 @@ static bool read_tolerance(struct frontend_model *m, const struct yaml_node *nod
 
 static bool read_steps(struct frontend_model *m, const struct yaml_node *node, struct frontend_check *c)
 {
-	struct expr_env env = model_env(m, false);
+	struct expr_env env = model_env(&m->scope, false);
 	if (!expr_read_int(&env, node, "steps", &c->steps))
 		return false;
 	if (c->steps >= 1)
@@ -119,7 +119,7 @@ static bool read_given(struct frontend_model *m, const struct yaml_node *node, s
 		if (strcmp(key, "file") == 0 || strcmp(key, "prefix") == 0 || strcmp(key, "rtol") == 0 ||
 		    strcmp(key, "atol") == 0)
 			continue;
-		if (strcmp(key, "steps") == 0 && model_find_input(m, key) < 0) {
+		if (strcmp(key, "steps") == 0 && model_find_input(&m->inputs, key) < 0) {
 			if (!read_steps(m, p->value, c))
 				return false;
 			continue;
@@ -150,7 +150,7 @@ static bool read_call(struct frontend_model *m, const struct yaml_node *node, st
 			return true;
 		}
 	}
-	int output = model_find_output(m, node->text);
+	int output = model_find_output(&m->outputs, node->text);
 	if (output >= 0) {
 		c->only_output = m->outputs.items[output].name;
 		return true;
@@ -179,14 +179,14 @@ static bool read_rename(struct frontend_model *m, const struct yaml_node *node, 
 
 static bool read_details(struct frontend_model *m, const struct yaml_node *node, struct frontend_check *c)
 {
-	struct expr_env env = model_env(m, false);
+	struct expr_env env = model_env(&m->scope, false);
 	struct frontend_ids rows = {NULL, 0};
 	const struct yaml_node *steps = yaml_find(node, "steps"), *ignore = yaml_find(node, "ignore_stop");
 	const struct yaml_node *search = yaml_find(node, "search");
 	static const char *const words[] = {"greedy"};
 	size_t word;
 	if (!read_call(m, yaml_find(node, "call"), c) || !read_rename(m, yaml_find(node, "rename"), c) ||
-	    !read_tolerance(m, node, c) || !model_read_ids(m, yaml_find(node, "rows"), "rows", &rows))
+	    !read_tolerance(m, node, c) || !model_read_ids(&m->scope, yaml_find(node, "rows"), "rows", &rows))
 		return false;
 	c->rows = rows.items;
 	c->n_rows = rows.n;
@@ -272,20 +272,20 @@ enum tfmc_status frontend_check_tensor(struct frontend_model *m, const char *fil
                                        const char *name, const struct stored_tensor **out)
 {
 	struct check_file *found = NULL;
-	for (size_t i = 0; i < m->check_files.n; i++) {
-		if (strcmp(m->check_files.items[i].name, file) == 0)
-			found = &m->check_files.items[i];
+	for (size_t i = 0; i < m->checks.files.n; i++) {
+		if (strcmp(m->checks.files.items[i].name, file) == 0)
+			found = &m->checks.files.items[i];
 	}
 	*out = NULL;
 	if (found == NULL) {
-		found = ARENA_PUSH(&m->arena, &m->check_files);
+		found = ARENA_PUSH(&m->arena, &m->checks.files);
 		if (found == NULL)
 			return TFMC_NO_MEMORY;
 		found->name = file;
 		found->files = weight_files_create(&m->arena, m->cx, NULL);
 		if (found->files == NULL)
 			return TFMC_NO_MEMORY;
-		TFMC_TRY(weight_files_open(found->files, m->dir, file, loc));
+		TFMC_TRY(weight_files_open(found->files, m->doc.dir, file, loc));
 	}
 	*out = weight_files_find(found->files, name);
 	if (*out == NULL || ((*out)->read == NULL && !(*out)->reversed))
@@ -298,6 +298,6 @@ enum tfmc_status frontend_check_tensor(struct frontend_model *m, const char *fil
 
 void model_close_checks(struct frontend_model *m)
 {
-	for (size_t i = 0; i < m->check_files.n; i++)
-		weight_files_destroy(m->check_files.items[i].files);
+	for (size_t i = 0; i < m->checks.files.n; i++)
+		weight_files_destroy(m->checks.files.items[i].files);
 }

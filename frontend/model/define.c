@@ -18,17 +18,17 @@ int definition_argument(const struct definition *d, const char *name)
 	return signature_find(&s, name);
 }
 
-static bool add_arg(struct frontend_model *m, struct definition *d, const char *name, struct loc loc,
+static bool add_arg(struct model_scope *s, struct definition *d, const char *name, struct loc loc,
                     const struct expr *def)
 {
 	if (definition_argument(d, name) >= 0) {
-		diag_error(m->cx, loc, DIAG_ARGUMENTS, "'%s' declares the argument '%s' twice", d->name,
+		diag_error(s->cx, loc, DIAG_ARGUMENTS, "'%s' declares the argument '%s' twice", d->name,
 		           name);
 		return false;
 	}
-	const char *old = strmap_get(&m->names, name);
+	const char *old = strmap_get(&s->names, name);
 	if (old != NULL && (strcmp(old, "a param") == 0 || strcmp(old, "a dim") == 0)) {
-		diag_error(m->cx, loc, DIAG_NAME_CLASH, "argument '%s' of '%s' has the name of %s", name,
+		diag_error(s->cx, loc, DIAG_NAME_CLASH, "argument '%s' of '%s' has the name of %s", name,
 		           d->name, old);
 		return false;
 	}
@@ -36,32 +36,32 @@ static bool add_arg(struct frontend_model *m, struct definition *d, const char *
 	return true;
 }
 
-static bool read_head(struct frontend_model *m, struct definition *d, const struct yaml_node *key)
+static bool read_head(struct model_scope *s, struct definition *d, const struct yaml_node *key)
 {
-	const struct expr *e = expr_parse(&m->arena, m->cx, expr_source_of(key), EXPR_GRAPH);
+	const struct expr *e = expr_parse(s->arena, s->cx, expr_source_of(key), EXPR_GRAPH);
 	if (e == NULL)
 		return false;
 	if (e->kind != EX_NAME && e->kind != EX_CALL) {
-		diag_error(m->cx, key->loc, DIAG_ARGUMENTS,
+		diag_error(s->cx, key->loc, DIAG_ARGUMENTS,
 		           "a definition is written NAME or NAME(a, b=1), found '%s'", key->text);
 		return false;
 	}
 	d->name = e->text;
-	d->args = ARENA_ARRAY(&m->arena, struct argument, e->n_args + e->n_keywords + 1);
+	d->args = ARENA_ARRAY(s->arena, struct argument, e->n_args + e->n_keywords + 1);
 	for (size_t i = 0; i < e->n_args; i++) {
 		if (e->args[i]->kind != EX_NAME) {
-			diag_error(m->cx, e->args[i]->loc, DIAG_ARGUMENTS, "arguments of '%s' are names",
+			diag_error(s->cx, e->args[i]->loc, DIAG_ARGUMENTS, "arguments of '%s' are names",
 			           d->name);
 			return false;
 		}
-		if (!add_arg(m, d, e->args[i]->text, e->args[i]->loc, NULL))
+		if (!add_arg(s, d, e->args[i]->text, e->args[i]->loc, NULL))
 			return false;
 	}
 	for (size_t i = 0; i < e->n_keywords; i++) {
-		if (!add_arg(m, d, e->keywords[i].name, e->keywords[i].loc, e->keywords[i].value))
+		if (!add_arg(s, d, e->keywords[i].name, e->keywords[i].loc, e->keywords[i].value))
 			return false;
 	}
-	return model_declare(m, d->name, "definition", key->loc);
+	return model_declare(s, d->name, "definition", key->loc);
 }
 
 static bool is_function(const struct yaml_node *body)
@@ -84,23 +84,22 @@ static bool has_statements(const struct yaml_node *body)
 	return false;
 }
 
-bool model_read_defines(struct frontend_model *m)
+bool model_read_definitions(struct model_scope *s, const struct yaml_node *define, struct definitions *out)
 {
-	const struct yaml_node *define = model_section(m, "define");
 	bool ok = true;
 	if (define == NULL)
 		return true;
-	if (!yaml_expect(m->cx, define, YAML_MAPPING, "define"))
+	if (!yaml_expect(s->cx, define, YAML_MAPPING, "define"))
 		return false;
 	for (size_t i = 0; i < define->n; i++) {
-		struct definition *d = ARENA_PUSH(&m->arena, &m->defines);
-		if (d == NULL || !yaml_expect(m->cx, define->pairs[i].value, YAML_SEQUENCE, "a definition"))
+		struct definition *d = ARENA_PUSH(s->arena, out);
+		if (d == NULL || !yaml_expect(s->cx, define->pairs[i].value, YAML_SEQUENCE, "a definition"))
 			return false;
 		d->loc = define->pairs[i].key->loc;
 		d->body = define->pairs[i].value;
 		d->function = is_function(d->body);
 		d->statements = !d->function && has_statements(d->body);
-		ok = read_head(m, d, define->pairs[i].key) && ok;
+		ok = read_head(s, d, define->pairs[i].key) && ok;
 		if (d->name == NULL)
 			d->name = "";
 	}

@@ -7,85 +7,93 @@
 
 #include <string.h>
 
-bool model_declare(struct frontend_model *m, const char *name, const char *what, struct loc loc)
+bool model_declare(struct model_scope *s, const char *name, const char *what, struct loc loc)
 {
 	if (!expr_is_name(name)) {
-		diag_error(m->cx, loc, DIAG_NAME, "'%s' is not a name (letters, digits, _; at most 63)",
+		diag_error(s->cx, loc, DIAG_NAME, "'%s' is not a name (letters, digits, _; at most 63)",
 		           name);
 		return false;
 	}
-	const char *old = strmap_get(&m->names, name);
+	const char *old = strmap_get(&s->names, name);
 	if (old != NULL) {
-		diag_error(m->cx, loc, DIAG_NAME_CLASH, "%s '%s' has the name of %s", what, name, old);
+		diag_error(s->cx, loc, DIAG_NAME_CLASH, "%s '%s' has the name of %s", what, name, old);
 		return false;
 	}
-	char *text = arena_alloc(&m->arena, strlen(what) + 3);
-	if (text == NULL)
-		return false;
-	memcpy(text, "a ", 2);
-	memcpy(text + 2, what, strlen(what));
-	strmap_set(&m->names, name, text);
-	return true;
+	return strmap_set(&s->names, name, (char *)(uintptr_t)arena_printf(s->arena, "a %s", what));
 }
 
 const struct yaml_node *model_section(const struct frontend_model *m, const char *key)
 {
-	return yaml_find(m->root, key);
+	return yaml_find(m->doc.root, key);
 }
 
 static enum expr_lookup lookup(void *user, const char *name, struct loc loc, struct value *out)
 {
-	struct frontend_model *m = user;
-	const struct ir_dim *d = ir_dim_sym(m->dims, name);
+	struct model_scope *s = user;
+	const struct ir_dim *d = ir_dim_sym(s->dims, name);
 	if (d != NULL) {
 		*out = value_dim(d);
 		return EXPR_FOUND;
 	}
-	return model_lookup_param(m, name, loc, out);
+	return model_lookup_param(s, name, loc, out);
 }
 
-static const char *const *suggest(void *user, size_t *n)
+const char *const *model_names(void *scope, size_t *n)
 {
-	struct frontend_model *m = user;
-	*n = m->n_suggestions;
-	return m->suggestions;
+	struct model_scope *s = scope;
+	size_t n_params = s->params.n, most = n_params + ir_dims_count(s->dims);
+	const char **names = ARENA_ARRAY(s->arena, const char *, most);
+	*n = names == NULL ? 0 : most;
+	for (size_t i = 0; i < *n; i++)
+		names[i] = i < n_params ? s->params.items[i].key : ir_dims_sym(s->dims, i - n_params)->name;
+	return names;
 }
 
-struct expr_env model_env(struct frontend_model *m, bool dims)
+struct expr_env model_env(struct model_scope *s, bool dims)
 {
-	return (struct expr_env){&m->arena, m->cx, dims ? m->dims : NULL, lookup, suggest, m};
+	return (struct expr_env){s->arena, s->cx, dims ? s->dims : NULL, lookup, model_names, s};
 }
 
-int model_find_input(const struct frontend_model *m, const char *name)
+int model_find_input(const struct model_inputs *in, const char *name)
 {
-	for (size_t i = 0; i < m->inputs.n; i++) {
-		if (strcmp(m->inputs.items[i].pub.name, name) == 0)
+	for (size_t i = 0; i < in->n; i++) {
+		if (strcmp(in->items[i].name, name) == 0)
 			return (int)i;
 	}
 	return -1;
 }
 
-int model_find_output(const struct frontend_model *m, const char *name)
+void model_unknown_input(struct model_scope *s, const struct model_inputs *in, struct loc loc,
+                         const char *name, enum diag_code code)
 {
-	for (size_t i = 0; i < m->outputs.n; i++) {
-		if (strcmp(m->outputs.items[i].name, name) == 0)
+	const char **names = ARENA_ARRAY(s->arena, const char *, in->n);
+	for (size_t i = 0; names != NULL && i < in->n; i++)
+		names[i] = in->items[i].name;
+	diag_error(s->cx, loc, code, "no input is called '%s'%s", name,
+	           did_you_mean(s->arena, name, names, names == NULL ? 0 : in->n));
+}
+
+int model_find_output(const struct model_outputs *out, const char *name)
+{
+	for (size_t i = 0; i < out->n; i++) {
+		if (strcmp(out->items[i].name, name) == 0)
 			return (int)i;
 	}
 	return -1;
 }
 
-const struct definition *model_find_definition(const struct frontend_model *m, const char *name)
+const struct definition *model_find_definition(const struct definitions *d, const char *name)
 {
-	for (size_t i = 0; i < m->defines.n; i++) {
-		if (strcmp(m->defines.items[i].name, name) == 0)
-			return &m->defines.items[i];
+	for (size_t i = 0; i < d->n; i++) {
+		if (strcmp(d->items[i].name, name) == 0)
+			return &d->items[i];
 	}
 	return NULL;
 }
 
-void model_note_file(struct frontend_model *m, const char *path)
+void document_note_file(struct model_document *d, const char *path)
 {
-	const char **slot = ARENA_PUSH(&m->arena, &m->read);
+	const char **slot = ARENA_PUSH(d->arena, &d->read);
 	if (slot != NULL)
-		*slot = arena_strdup(&m->arena, path);
+		*slot = arena_strdup(d->arena, path);
 }

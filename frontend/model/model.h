@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The typed description of a model file, filled in stages by model_*.c, and
+ * The typed description of a model file, filled in stages by the files of this room, and
  * read by the block expansion (frontend/steps/blocks.h) and the lowering (frontend/lower/lower.h). Private to
  * the folder; frontend.h is what others see.
  *
@@ -10,10 +10,9 @@
 #define TFMC_FRONTEND_MODEL_MODEL_H
 
 #include "frontend/expr/signature.h"
-#include "frontend/formats/parsed.h"
-#include "frontend/text/files.h"
 #include "frontend/frontend.h"
 #include "frontend/graph/graph.h"
+#include "frontend/model/document.h"
 #include "frontend/weights/files.h"
 #include "frontend/weights/map.h"
 #include "frontend/text/yaml_tree.h"
@@ -34,14 +33,6 @@ struct model_param {
 	const struct yaml_node *node;
 	enum param_state state;
 	struct value value; /* PARAM_DONE */
-};
-
-struct model_input {
-	struct frontend_input pub;
-	const struct ir_dim *dims[IR_RANK_MAX];
-	int64_t below; /* 0: not checked */
-	int lengths;   /* index of its lengths, -1 */
-	int measures;  /* index of the first input whose lengths this is, -1 */
 };
 
 struct model_output {
@@ -70,106 +61,120 @@ struct use_chain {
 	struct loc loc;
 };
 
+/* What expressions of a model may name. All names are of one name space. */
+struct model_scope {
+	struct arena *arena;
+	struct diag_context *cx;
+	struct ir_dims *dims;
+	struct strmap params; /* name -> struct model_param * */
+	struct strmap names;  /* name -> what it is, as text; inputs, definitions and values as well */
+};
+
+struct model_inputs {
+	struct frontend_input *items; /* in the order of the file, as lists of outputs and definitions are */
+	size_t n, cap;
+};
+
+struct model_outputs {
+	struct model_output *items;
+	size_t n, cap;
+};
+
+struct definitions {
+	struct definition *items;
+	size_t n, cap;
+};
+
+/* dtype */
+struct model_dtypes {
+	bool keeps_weights;    /* weights: keep */
+	enum ir_dtype weights; /* else: f32, f16, bf16 */
+	enum ir_dtype cache;   /* of keys and values, where a step says nothing else */
+};
+
+/* Opened by the lowering. */
+struct model_weights {
+	struct weight_files *files;
+	struct weight_map *map;
+	struct expr_env env;    /* of the map */
+	struct strmap resolved; /* canonical path -> struct resolved_weight * */
+};
+
 struct check_file;
-struct resolved_weight;
+
+struct model_checks {
+	struct frontend_check *items;
+	size_t n, cap;
+	struct {
+		struct check_file *items;
+		size_t n, cap;
+	} files; /* those that were opened */
+};
 
 struct frontend_model {
 	struct arena arena;
 	struct diag_context *cx;
 	struct frontend_options options;
-	const char *path, *dir;
-	const char *preset;              /* name of the one it is made from; NULL: none */
-	const struct yaml_node *written; /* the file as it is */
-	const struct yaml_node *root;    /* with what it is based on: base, include, preset */
 	const char *name;
-	struct ir_dims *dims;
-	struct strmap names;       /* one name space: name -> what it is, as text */
-	struct strmap param_index; /* name -> struct model_param * */
-	const char **suggestions;  /* names of params and dims */
-	size_t n_suggestions;
-	struct {
-		struct model_param **items;
-		size_t n, cap;
-	} params;
-	struct {
-		struct model_input *items;
-		size_t n, cap;
-	} inputs;
-	struct {
-		struct model_output *items;
-		size_t n, cap;
-	} outputs;
-	struct {
-		struct definition *items;
-		size_t n, cap;
-	} defines;
-	struct {
-		struct frontend_check *items;
-		size_t n, cap;
-	} checks;
-	struct {
-		struct check_file *items;
-		size_t n, cap;
-	} check_files;
-	struct frontend_input *input_list; /* what frontend.h shows, in the order of the file */
-	const char **output_list;
+	struct model_document doc;
+	struct model_scope scope;
+	struct model_inputs inputs;
+	struct model_outputs outputs;
+	struct definitions definitions;
+	struct graph_body graph; /* level 3; the names in it are closed */
 	struct frontend_generate generate;
-	enum ir_dtype cache_dtype; /* of keys and values, where a step says nothing else */
-	int tokens;                /* generate: index of the input that grows, -1 */
+	int tokens; /* generate: index of the input that grows, -1 */
+	struct model_dtypes dtypes;
+	struct model_weights weights;
 	struct frontend_target target;
 	struct frontend_tokenizer tokenizer;
 	bool tokenizer_read;
-	bool keeps_weights;         /* dtype.weights: keep */
-	enum ir_dtype weights_type; /* else: f32, f16, bf16 */
-	struct graph_body graph;    /* level 3; the names in it are closed */
-	struct weight_files *files;
-	struct weight_map *map;
-	struct expr_env map_env;
-	const char *hub_path;   /* configuration that parameters of the preset come from, or NULL */
-	struct strmap resolved; /* canonical path -> struct resolved_weight * */
-	struct {
-		const char **items;
-		size_t n, cap;
-	} read;                     /* paths of the files that were read for the object */
-	struct parsed_files parsed; /* JSON and GGUF files */
+	struct model_checks checks;
 };
 
 /* ---- model.c ---- */
 /* Enters a name into the one name space; reports a clash or a malformed name. */
-bool model_declare(struct frontend_model *m, const char *name, const char *what, struct loc loc);
+bool model_declare(struct model_scope *s, const char *name, const char *what, struct loc loc);
 /* Environment of params and, when `dims`, dims. */
-struct expr_env model_env(struct frontend_model *m, bool dims);
-/* Remembers that the file was read (frontend_files). */
-void model_note_file(struct frontend_model *m, const char *path);
+struct expr_env model_env(struct model_scope *s, bool dims);
+/* Names of params and dims. */
+const char *const *model_names(void *scope, size_t *n);
 const struct yaml_node *model_section(const struct frontend_model *m, const char *key);
-int model_find_input(const struct frontend_model *m, const char *name); /* index or -1 */
-int model_find_output(const struct frontend_model *m, const char *name);
-const struct definition *model_find_definition(const struct frontend_model *m, const char *name);
+int model_find_input(const struct model_inputs *in, const char *name); /* index or -1 */
+int model_find_output(const struct model_outputs *out, const char *name);
+const struct definition *model_find_definition(const struct definitions *d, const char *name);
+/* Reports that no input has the name that is written at `loc`. */
+void model_unknown_input(struct model_scope *s, const struct model_inputs *in, struct loc loc,
+                         const char *name, enum diag_code code);
 
 /* ---- params.c ---- */
-bool model_read_params(struct frontend_model *m);
-enum expr_lookup model_lookup_param(struct frontend_model *m, const char *name, struct loc loc,
+/* The sections params, set and require, and `--set`. */
+bool model_read_params(struct model_scope *s, const struct yaml_node *root,
+                       const struct frontend_options *options);
+enum expr_lookup model_lookup_param(struct model_scope *s, const char *name, struct loc loc,
                                     struct value *out);
 
 /* ---- inputs.c ---- */
-bool model_read_dims(struct frontend_model *m);
-bool model_read_inputs(struct frontend_model *m);
-bool model_read_outputs(struct frontend_model *m);
+bool model_read_dims(struct model_scope *s, const struct yaml_node *dims);
+bool model_read_inputs(struct model_scope *s, const struct yaml_node *inputs, struct model_inputs *out);
+bool model_read_outputs(struct model_scope *s, const struct yaml_node *outputs, struct model_outputs *out);
 
 /* ---- define.c ---- */
 /* Which argument of the definition has the name, or -1. */
 int definition_argument(const struct definition *d, const char *name);
 struct signature definition_signature(const struct definition *d);
-bool model_read_defines(struct frontend_model *m);
+bool model_read_definitions(struct model_scope *s, const struct yaml_node *define, struct definitions *out);
 
 /* ---- sections.c ---- */
 bool model_read_generate(struct frontend_model *m);
-/* Files of a tokenizer of any kind but chars, packed; in tokenizer.c. */
-TFMC_MUST_USE enum tfmc_status model_read_tokenizer(struct frontend_model *m, const struct yaml_node *node,
-                                                    bool may_lack, struct tokenizer_packed *out);
-bool model_check_sections(struct frontend_model *m); /* weights, dtype, tokenizer, target: keys and words */
-bool model_read_ids(struct frontend_model *m, const struct yaml_node *node, const char *what,
+bool model_read_sections(struct frontend_model *m); /* weights, dtype, tokenizer, target: keys and words */
+bool model_read_ids(struct model_scope *s, const struct yaml_node *node, const char *what,
                     struct frontend_ids *out);
+
+/* ---- tokenizer.c ---- */
+/* Files of a tokenizer of any kind but chars, packed. */
+TFMC_MUST_USE enum tfmc_status model_read_tokenizer(struct model_document *d, const struct yaml_node *node,
+                                                    bool may_lack, struct tokenizer_packed *out);
 
 /* ---- checks.c ---- */
 bool model_read_checks(struct frontend_model *m);

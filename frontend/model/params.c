@@ -7,95 +7,85 @@
 
 #include "frontend/model/model.h"
 
-static struct model_param *add_param(struct frontend_model *m, const struct yaml_pair *pair)
+static struct model_param *add_param(struct model_scope *s, const struct yaml_pair *pair)
 {
-	if (m->params.n >= MODEL_PARAMS_MAX) {
-		diag_error(m->cx, pair->key->loc, DIAG_LIMIT, "more than %d params", MODEL_PARAMS_MAX);
+	if (s->params.n >= MODEL_PARAMS_MAX) {
+		diag_error(s->cx, pair->key->loc, DIAG_LIMIT, "more than %d params", MODEL_PARAMS_MAX);
 		return NULL;
 	}
-	if (!model_declare(m, pair->key->text, "param", pair->key->loc))
+	if (!model_declare(s, pair->key->text, "param", pair->key->loc))
 		return NULL;
-	struct model_param **slot = ARENA_PUSH(&m->arena, &m->params);
-	struct model_param *p = ARENA_NEW(&m->arena, struct model_param);
-	if (slot == NULL || p == NULL)
+	struct model_param *p = ARENA_NEW(s->arena, struct model_param);
+	if (p == NULL)
 		return NULL;
-	*slot = p;
 	p->name = pair->key->text;
 	p->loc = pair->key->loc;
 	p->node = pair->value;
-	strmap_set(&m->param_index, p->name, p);
+	strmap_set(&s->params, p->name, p);
 	return p;
 }
 
-static void refresh_suggestions(struct frontend_model *m)
-{
-	size_t n = m->params.n + ir_dims_count(m->dims);
-	m->suggestions = ARENA_ARRAY(&m->arena, const char *, n);
-	m->n_suggestions = 0;
-	for (size_t i = 0; m->suggestions != NULL && i < m->params.n; i++)
-		m->suggestions[m->n_suggestions++] = m->params.items[i]->name;
-}
-
-static bool override_param(struct frontend_model *m, const char *name, struct loc loc,
+static bool override_param(struct model_scope *s, const char *name, struct loc loc,
                            const struct yaml_node *value)
 {
-	struct model_param *p = strmap_get(&m->param_index, name);
+	struct model_param *p = strmap_get(&s->params, name);
 	if (p == NULL) {
-		diag_error(m->cx, loc, DIAG_UNKNOWN_NAME,
+		size_t n;
+		const char *const *names = model_names(s, &n);
+		diag_error(s->cx, loc, DIAG_UNKNOWN_NAME,
 		           "no param is called '%s'; only existing params can be set%s", name,
-		           did_you_mean(&m->arena, name, m->suggestions, m->n_suggestions));
+		           did_you_mean(s->arena, name, names, n));
 		return false;
 	}
 	p->node = value;
 	return true;
 }
 
-static bool apply_set(struct frontend_model *m)
+static bool apply_set(struct model_scope *s, const struct yaml_node *set)
 {
-	const struct yaml_node *set = model_section(m, "set");
 	bool ok = true;
 	if (set == NULL)
 		return true;
-	if (!yaml_expect(m->cx, set, YAML_MAPPING, "set"))
+	if (!yaml_expect(s->cx, set, YAML_MAPPING, "set"))
 		return false;
 	for (size_t i = 0; i < set->n; i++)
-		ok = override_param(m, set->pairs[i].key->text, set->pairs[i].key->loc,
+		ok = override_param(s, set->pairs[i].key->text, set->pairs[i].key->loc,
 		                    set->pairs[i].value) &&
 		     ok;
 	return ok;
 }
 
 /* One `key=value` of the command line; the value is typed as in params. */
-static bool apply_option(struct frontend_model *m, const char *text)
+static bool apply_option(struct model_scope *s, const char *text)
 {
 	const char *eq = strchr(text, '=');
-	uint32_t source = diag_add_source(m->cx, "--set", text, strlen(text));
+	uint32_t source = diag_add_source(s->cx, "--set", text, strlen(text));
 	struct loc loc = {source, 1, 1, 0};
 	if (eq == NULL || eq == text) {
-		diag_error(m->cx, loc, DIAG_OPTION, "--set wants key=value, found '%s'", text);
+		diag_error(s->cx, loc, DIAG_OPTION, "--set wants key=value, found '%s'", text);
 		return false;
 	}
-	const char *key = arena_strndup(&m->arena, text, (size_t)(eq - text));
-	const char *shown = arena_printf(&m->arena, "--set %s", key);
+	const char *key = arena_strndup(s->arena, text, (size_t)(eq - text));
+	const char *shown = arena_printf(s->arena, "--set %s", key);
 	const struct yaml_node *value;
 	loc.len = (uint32_t)(eq - text);
-	if (yaml_parse(&m->arena, m->cx, shown, eq + 1, strlen(eq + 1), true, &value) != TFMC_OK)
+	if (yaml_parse(s->arena, s->cx, shown, eq + 1, strlen(eq + 1), true, &value) != TFMC_OK)
 		return false;
-	return override_param(m, key, loc, value);
+	return override_param(s, key, loc, value);
 }
 
-enum expr_lookup model_lookup_param(struct frontend_model *m, const char *name, struct loc loc,
+enum expr_lookup model_lookup_param(struct model_scope *s, const char *name, struct loc loc,
                                     struct value *out)
 {
-	struct model_param *p = strmap_get(&m->param_index, name);
+	struct model_param *p = strmap_get(&s->params, name);
 	if (p == NULL)
 		return EXPR_ABSENT;
 	if (p->state == PARAM_BUSY) {
-		diag_error(m->cx, loc, DIAG_CYCLE, "param '%s' depends on itself", name);
+		diag_error(s->cx, loc, DIAG_CYCLE, "param '%s' depends on itself", name);
 		return EXPR_FAILED;
 	}
 	if (p->state == PARAM_NEW) {
-		struct expr_env env = model_env(m, false);
+		struct expr_env env = model_env(s, false);
 		p->state = PARAM_BUSY;
 		bool ok = expr_read_value(&env, p->node, p->name, &p->value);
 		p->state = ok ? PARAM_DONE : PARAM_FAILED;
@@ -104,72 +94,69 @@ enum expr_lookup model_lookup_param(struct frontend_model *m, const char *name, 
 	return p->state == PARAM_DONE ? EXPR_FOUND : EXPR_FAILED;
 }
 
-static bool evaluate_all(struct frontend_model *m)
+static bool evaluate_all(struct model_scope *s)
 {
 	bool ok = true;
-	for (size_t i = 0; i < m->params.n; i++) {
+	for (size_t i = 0; i < s->params.n; i++) {
 		struct value v;
-		const struct model_param *p = m->params.items[i];
-		ok = model_lookup_param(m, p->name, p->loc, &v) == EXPR_FOUND && ok;
+		const struct model_param *p = s->params.items[i].value;
+		ok = model_lookup_param(s, p->name, p->loc, &v) == EXPR_FOUND && ok;
 	}
 	return ok;
 }
 
 /* The params that an expression names, with their values: "d = 30, heads = 4". */
-static void list_names(struct frontend_model *m, const struct expr *e, struct buf *out)
+static void list_names(struct model_scope *s, const struct expr *e, struct buf *out)
 {
-	const struct model_param *p = e->kind == EX_NAME ? strmap_get(&m->param_index, e->text) : NULL;
+	const struct model_param *p = e->kind == EX_NAME ? strmap_get(&s->params, e->text) : NULL;
 	if (p != NULL && p->state == PARAM_DONE) {
 		buf_printf(out, "%s%s = ", out->len > 0 ? ", " : "", p->name);
 		value_print(out, NULL, &p->value);
 	}
 	for (size_t i = 0; i < e->n_args; i++)
-		list_names(m, e->args[i], out);
+		list_names(s, e->args[i], out);
 }
 
-static bool require_one(struct frontend_model *m, const struct yaml_node *node)
+static bool require_one(struct model_scope *s, const struct yaml_node *node)
 {
-	struct expr_env env = model_env(m, false);
+	struct expr_env env = model_env(s, false);
 	bool holds;
-	if (!yaml_expect(m->cx, node, YAML_SCALAR, "require") ||
+	if (!yaml_expect(s->cx, node, YAML_SCALAR, "require") ||
 	    !expr_read_bool(&env, node, "require", &holds))
 		return false;
 	if (holds)
 		return true;
-	const struct expr *e = expr_parse(&m->arena, m->cx, expr_source_of(node), EXPR_PLAIN);
+	const struct expr *e = expr_parse(s->arena, s->cx, expr_source_of(node), EXPR_PLAIN);
 	struct buf names;
 	buf_init(&names);
 	if (e != NULL)
-		list_names(m, e, &names);
-	diag_error(m->cx, node->loc, DIAG_REFUSED, "required condition does not hold%s%s",
+		list_names(s, e, &names);
+	diag_error(s->cx, node->loc, DIAG_REFUSED, "required condition does not hold%s%s",
 	           names.len > 0 ? ": " : "", names.data);
 	buf_destroy(&names);
 	return false;
 }
 
-static bool check_require(struct frontend_model *m)
+static bool check_require(struct model_scope *s, const struct yaml_node *node)
 {
-	const struct yaml_node *node = model_section(m, "require");
 	bool ok = true;
 	if (node == NULL)
 		return true;
-	struct yaml_list list = yaml_as_list(&m->arena, node);
+	struct yaml_list list = yaml_as_list(s->arena, node);
 	for (size_t i = 0; i < list.n; i++)
-		ok = require_one(m, list.items[i]) && ok;
+		ok = require_one(s, list.items[i]) && ok;
 	return ok;
 }
 
-bool model_read_params(struct frontend_model *m)
+bool model_read_params(struct model_scope *s, const struct yaml_node *root,
+                       const struct frontend_options *options)
 {
-	const struct yaml_node *params = model_section(m, "params");
-	bool ok = params == NULL || yaml_expect(m->cx, params, YAML_MAPPING, "params");
+	const struct yaml_node *params = yaml_find(root, "params");
+	bool ok = params == NULL || yaml_expect(s->cx, params, YAML_MAPPING, "params");
 	for (size_t i = 0; params != NULL && params->kind == YAML_MAPPING && i < params->n; i++)
-		ok = add_param(m, &params->pairs[i]) != NULL && ok;
-	refresh_suggestions(m);
-	ok = apply_set(m) && ok;
-	for (size_t i = 0; i < m->options.n_sets; i++)
-		ok = apply_option(m, m->options.sets[i]) && ok;
-	if (!ok)
-		return false;
-	return evaluate_all(m) && check_require(m);
+		ok = add_param(s, &params->pairs[i]) != NULL && ok;
+	ok = apply_set(s, yaml_find(root, "set")) && ok;
+	for (size_t i = 0; i < options->n_sets; i++)
+		ok = apply_option(s, options->sets[i]) && ok;
+	return ok && evaluate_all(s) && check_require(s, yaml_find(root, "require"));
 }

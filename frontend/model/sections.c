@@ -12,47 +12,47 @@
 
 #define VOCAB_FILE_MAX ((size_t)64 << 20)
 
-static bool check_id(struct frontend_model *m, const struct yaml_node *node, const char *what, int64_t id)
+static bool check_id(struct model_scope *s, const struct yaml_node *node, const char *what, int64_t id)
 {
 	if (id >= 0 && id <= INT32_MAX)
 		return true;
-	diag_error(m->cx, node->loc, DIAG_VALUE_TYPE, "%s has the id %lld", what, (long long)id);
+	diag_error(s->cx, node->loc, DIAG_VALUE_TYPE, "%s has the id %lld", what, (long long)id);
 	return false;
 }
 
 /* An expression may be a list of ids: a param that holds one. */
-static bool read_id_list(struct frontend_model *m, const struct yaml_node *node, const char *what,
+static bool read_id_list(struct model_scope *s, const struct yaml_node *node, const char *what,
                          struct frontend_ids *out)
 {
-	struct expr_env env = model_env(m, false);
+	struct expr_env env = model_env(s, false);
 	struct value v;
 	if (!expr_read_value(&env, node, what, &v))
 		return false;
 	size_t n = v.kind == VALUE_LIST ? v.n : 1;
-	int64_t *items = ARENA_ARRAY(&m->arena, int64_t, n);
+	int64_t *items = ARENA_ARRAY(s->arena, int64_t, n);
 	for (size_t i = 0; i < n; i++) {
 		const struct value *one = v.kind == VALUE_LIST ? &v.items[i] : &v;
 		if (items == NULL || !expr_want_int(&env, node->loc, what, one, &items[i]) ||
-		    !check_id(m, node, what, items[i]))
+		    !check_id(s, node, what, items[i]))
 			return false;
 	}
 	*out = (struct frontend_ids){items, n};
 	return true;
 }
 
-bool model_read_ids(struct frontend_model *m, const struct yaml_node *node, const char *what,
+bool model_read_ids(struct model_scope *s, const struct yaml_node *node, const char *what,
                     struct frontend_ids *out)
 {
-	struct expr_env env = model_env(m, false);
+	struct expr_env env = model_env(s, false);
 	if (node == NULL)
 		return true;
 	if (node->kind == YAML_SCALAR && !node->quoted && expr_is_name(node->text) && !node->null)
-		return read_id_list(m, node, what, out);
-	struct yaml_list list = yaml_as_list(&m->arena, node);
-	int64_t *items = ARENA_ARRAY(&m->arena, int64_t, list.n);
+		return read_id_list(s, node, what, out);
+	struct yaml_list list = yaml_as_list(s->arena, node);
+	int64_t *items = ARENA_ARRAY(s->arena, int64_t, list.n);
 	for (size_t i = 0; i < list.n; i++) {
 		if (items == NULL || !expr_read_int(&env, list.items[i], what, &items[i]) ||
-		    !check_id(m, list.items[i], what, items[i]))
+		    !check_id(s, list.items[i], what, items[i]))
 			return false;
 	}
 	*out = (struct frontend_ids){items, list.n};
@@ -64,7 +64,7 @@ bool model_read_ids(struct frontend_model *m, const struct yaml_node *node, cons
 static bool read_word(struct frontend_model *m, const struct yaml_node *map, const char *where,
                       const char *name, size_t *out)
 {
-	struct expr_env env = model_env(m, false);
+	struct expr_env env = model_env(&m->scope, false);
 	const struct schema_key *key = schema_find_key(where, name);
 	const struct yaml_node *node = yaml_find(map, name);
 	size_t n;
@@ -79,7 +79,7 @@ static bool read_word(struct frontend_model *m, const struct yaml_node *map, con
 static bool read_int(struct frontend_model *m, const struct yaml_node *map, const char *name, int64_t lo,
                      int64_t *out)
 {
-	struct expr_env env = model_env(m, false);
+	struct expr_env env = model_env(&m->scope, false);
 	const struct yaml_node *node = yaml_find(map, name);
 	if (node == NULL)
 		return true;
@@ -95,7 +95,7 @@ static bool read_int(struct frontend_model *m, const struct yaml_node *map, cons
 static bool read_float(struct frontend_model *m, const struct yaml_node *map, const char *name, double lo,
                        double *out)
 {
-	struct expr_env env = model_env(m, false);
+	struct expr_env env = model_env(&m->scope, false);
 	const struct yaml_node *node = yaml_find(map, name);
 	if (node == NULL)
 		return true;
@@ -159,14 +159,10 @@ static bool read_input_name(struct frontend_model *m, const struct yaml_node *ma
 		return true;
 	if (!yaml_expect(m->cx, node, YAML_SCALAR, key))
 		return false;
-	*out = model_find_input(m, node->text);
+	*out = model_find_input(&m->inputs, node->text);
 	if (*out >= 0)
 		return true;
-	const char **names = ARENA_ARRAY(&m->arena, const char *, m->inputs.n);
-	for (size_t i = 0; names != NULL && i < m->inputs.n; i++)
-		names[i] = m->inputs.items[i].pub.name;
-	diag_error(m->cx, node->loc, DIAG_UNKNOWN_INPUT, "no input is called '%s'%s", node->text,
-	           did_you_mean(&m->arena, node->text, names, names == NULL ? 0 : m->inputs.n));
+	model_unknown_input(&m->scope, &m->inputs, node->loc, node->text, DIAG_UNKNOWN_INPUT);
 	return false;
 }
 
@@ -179,7 +175,7 @@ static bool find_tokens(struct frontend_model *m, const struct yaml_node *node)
 		return false;
 	bool pair = g->kind == GENERATE_SEQ2SEQ;
 	for (size_t i = 0; !pair && tokens < 0 && i < m->inputs.n; i++) {
-		if (m->inputs.items[i].pub.dtype == DT_I32 && m->inputs.items[i].pub.rank == 2)
+		if (m->inputs.items[i].dtype == DT_I32 && m->inputs.items[i].rank == 2)
 			tokens = (int)i;
 	}
 	if (tokens < 0 || (pair && source < 0)) {
@@ -187,18 +183,18 @@ static bool find_tokens(struct frontend_model *m, const struct yaml_node *node)
 		           tokens < 0 ? "tokens" : "source");
 		return false;
 	}
-	const struct model_input *in = &m->inputs.items[tokens];
-	if (in->pub.dtype != DT_I32 || in->pub.rank != 2 || source == tokens) {
+	const struct frontend_input *in = &m->inputs.items[tokens];
+	if (in->dtype != DT_I32 || in->rank != 2 || source == tokens) {
 		diag_error(
 		        m->cx, node->loc, DIAG_GENERATE,
 		        "tokens '%s' must be another input than source, i32 with the axes batch and sequence",
-		        in->pub.name);
+		        in->name);
 		return false;
 	}
 	m->tokens = tokens;
-	g->tokens = in->pub.name;
-	g->source = pair ? m->inputs.items[source].pub.name : NULL;
-	g->max_len = ir_dim_hi(m->dims, in->dims[1]);
+	g->tokens = in->name;
+	g->source = pair ? m->inputs.items[source].name : NULL;
+	g->max_len = ir_dim_hi(m->scope.dims, in->dims[1]);
 	return true;
 }
 
@@ -209,7 +205,7 @@ static bool check_generate(struct frontend_model *m, const struct yaml_node *nod
 		diag_error(m->cx, node->loc, DIAG_MISSING, "generate of kind seq2seq needs 'start'");
 		return false;
 	}
-	if (model_find_output(m, g->logits) < 0) {
+	if (model_find_output(&m->outputs, g->logits) < 0) {
 		diag_error(m->cx, node->loc, DIAG_GENERATE,
 		           "no output is called '%s', which generate takes as logits", g->logits);
 		return false;
@@ -240,10 +236,12 @@ bool model_read_generate(struct frontend_model *m)
 	g->logits = logits != NULL && logits->kind == YAML_SCALAR ? logits->text : "logits";
 	if (!find_tokens(m, node))
 		return false;
-	bool ok = model_read_ids(m, yaml_find(node, "start"), "start", &g->start);
-	ok = model_read_ids(m, yaml_find(node, "stop"), "stop", &g->stop) && ok;
-	ok = model_read_ids(m, yaml_find(node, "suppress"), "suppress", &g->suppress) && ok;
-	ok = model_read_ids(m, yaml_find(node, "suppress_first"), "suppress_first", &g->suppress_first) && ok;
+	bool ok = model_read_ids(&m->scope, yaml_find(node, "start"), "start", &g->start);
+	ok = model_read_ids(&m->scope, yaml_find(node, "stop"), "stop", &g->stop) && ok;
+	ok = model_read_ids(&m->scope, yaml_find(node, "suppress"), "suppress", &g->suppress) && ok;
+	ok = model_read_ids(&m->scope, yaml_find(node, "suppress_first"), "suppress_first",
+	                    &g->suppress_first) &&
+	     ok;
 	ok = read_int(m, node, "pad", 0, &g->pad) && read_int(m, node, "max_len", 1, &g->max_len) && ok;
 	ok = read_sample(m, yaml_find(node, "sample")) && read_search(m, yaml_find(node, "search")) && ok;
 	return ok && check_generate(m, node);
@@ -265,16 +263,16 @@ static bool check_dtype(struct frontend_model *m)
 	const struct yaml_node *node = model_section(m, "dtype");
 	static const enum ir_dtype types[] = {DT_F32, DT_F32, DT_F16, DT_BF16}; /* keep, f32, f16, bf16 */
 	size_t weights = 0, compute = 0, cache = 0;
-	m->keeps_weights = true;
+	m->dtypes.keeps_weights = true;
 	if (node == NULL)
 		return true;
 	if (!read_word(m, node, "dtype", "weights", &weights) ||
 	    !read_word(m, node, "dtype", "compute", &compute) ||
 	    !read_word(m, node, "dtype", "cache", &cache))
 		return false;
-	m->keeps_weights = weights == 0;
-	m->weights_type = types[weights];
-	m->cache_dtype = types[1 + cache];
+	m->dtypes.keeps_weights = weights == 0;
+	m->dtypes.weights = types[weights];
+	m->dtypes.cache = types[1 + cache];
 	return true;
 }
 
@@ -331,7 +329,7 @@ static bool check_target(struct frontend_model *m)
 static bool check_tokenizer(struct frontend_model *m)
 {
 	const struct yaml_node *node = model_section(m, "tokenizer");
-	struct expr_env env = model_env(m, false);
+	struct expr_env env = model_env(&m->scope, false);
 	size_t kind = 0;
 	if (node == NULL)
 		return true;
@@ -347,7 +345,7 @@ static bool check_tokenizer(struct frontend_model *m)
 	return read_word(m, node, "tokenizer", "kind", &kind);
 }
 
-bool model_check_sections(struct frontend_model *m)
+bool model_read_sections(struct frontend_model *m)
 {
 	static const char *const sections[] = {"weights", "dtype", "tokenizer", "target"};
 	bool ok = true;
@@ -380,10 +378,10 @@ static enum tfmc_status read_vocab(struct frontend_model *m, const struct yaml_n
 	size_t len, lines = 1, at = 0;
 	if (!yaml_expect(m->cx, name, YAML_SCALAR, "a vocabulary"))
 		return TFMC_INVALID;
-	path = file_named(&m->arena, m->cx, m->dir, name->text, name->loc);
+	path = file_named(&m->arena, m->cx, m->doc.dir, name->text, name->loc);
 	if (path == NULL)
 		return TFMC_INVALID;
-	model_note_file(m, path);
+	document_note_file(&m->doc, path);
 	TFMC_TRY(file_read(&m->arena, m->cx, path, VOCAB_FILE_MAX, name->loc, &text, &len));
 	for (size_t i = 0; i < len; i++)
 		lines += text[i] == '\n';
@@ -449,7 +447,7 @@ enum tfmc_status frontend_tokenizer(struct frontend_model *m, bool needed,
 	if (!m->tokenizer.is_chars) {
 		bool may_lack = m->tokenizer.optional && !needed;
 		size_t errors = m->cx->n_errors;
-		enum tfmc_status st = model_read_tokenizer(m, node, may_lack, &m->tokenizer.packed);
+		enum tfmc_status st = model_read_tokenizer(&m->doc, node, may_lack, &m->tokenizer.packed);
 		m->tokenizer_read = st == TFMC_OK;
 		return may_lack && st == TFMC_INVALID && m->cx->n_errors == errors ? TFMC_OK : st;
 	}

@@ -216,7 +216,7 @@ bool lower_expect(const struct call *c, struct lval *out)
 	if (!same) {
 		struct buf text;
 		buf_init(&text);
-		expr_print(&text, lw->m->dims, e);
+		expr_print(&text, lw->m->scope.dims, e);
 		lower_fail(lw, e->loc, DIAG_SHAPE, "expected %s, found %s", text.data, type_text(lw, x));
 		buf_destroy(&text);
 		return false;

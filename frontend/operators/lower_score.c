@@ -11,7 +11,7 @@ static const char targets_name[] = "targets";
 
 static bool is_free(struct lowering *lw, const char *name)
 {
-	if (model_find_input(lw->m, name) < 0)
+	if (model_find_input(&lw->m->inputs, name) < 0)
 		return true;
 	return lower_fail(lw, lw->m->generate.loc, DIAG_GENERATE,
 	                  "an input is called '%s', which the entry score takes as a name of its own", name);
@@ -21,7 +21,7 @@ static bool is_free(struct lowering *lw, const char *name)
 bool score_add_targets(struct lowering *lw, int lengths)
 {
 	const struct ir_func *decode = ir_find_func(lw->module, "decode");
-	const struct model_input *tokens = &lw->m->inputs.items[lw->m->tokens];
+	const struct frontend_input *tokens = &lw->m->inputs.items[lw->m->tokens];
 	if (!is_free(lw, targets_name) || !is_free(lw, score_output))
 		return false;
 	const struct ir_op *end = decode->body->ops[decode->body->n_ops - 1];
@@ -50,13 +50,13 @@ static struct ir_value pick(struct lowering *lw, struct ir_value x, struct ir_va
 bool score_finish(struct lowering *lw, const char *name)
 {
 	const struct lval *x = lower_find(lw, name), *targets = lower_find(lw, targets_name);
-	const struct model_input *tokens = &lw->m->inputs.items[lw->m->tokens];
+	const struct frontend_input *tokens = &lw->m->inputs.items[lw->m->tokens];
 	if (x == NULL || x->kind != LV_TENSOR || targets == NULL || irb_type(lw->b, x->v)->rank != 3)
 		return lower_fail(lw, LOC_NONE, DIAG_GENERATE, "logits must have the shape [B, S, vocab]");
 	irb_set_loc(lw->b, (struct ir_loc){lw->m->generate.loc, NULL});
 	struct ir_value log_p = pick(lw, irb_log_softmax(lw->b, x->v, NULL), targets->v);
-	if (tokens->lengths >= 0) {
-		const char *lengths = lw->m->inputs.items[tokens->lengths].pub.name;
+	if (tokens->lengths_at >= 0) {
+		const char *lengths = lw->m->inputs.items[tokens->lengths_at].name;
 		log_p = irb_mask_rows(lw->b, log_p, lower_find(lw, lengths)->v, NULL);
 	}
 	struct lval v = lval_tensor(log_p);

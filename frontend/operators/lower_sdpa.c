@@ -126,7 +126,7 @@ static bool read_cache_dtype(const struct call *c, struct sdpa *s)
 		enum ir_dtype dtype;
 	} all[] = {{"f32", DT_F32}, {"f16", DT_F16}, {"bf16", DT_BF16}};
 	const char *name = NULL;
-	s->cache_dtype = c->lw->m->cache_dtype;
+	s->cache_dtype = c->lw->m->dtypes.cache;
 	if (!call_word(c, "cache_dtype", &name))
 		return false;
 	for (size_t i = 0; name != NULL && i < TFMC_COUNT(all); i++) {

@@ -6,6 +6,7 @@
 
 #include "frontend/steps/blocks.h"
 #include "frontend/steps/graph_close.h"
+#include "frontend/text/yaml_edit.h"
 
 /* ---- names ---- */
 
@@ -24,7 +25,7 @@ static enum expr_lookup lookup_scoped(void *user, const char *name, struct loc l
 
 static struct expr_env scoped_env(struct blocks *b, const struct block_scope *scope, bool dims)
 {
-	struct expr_env env = model_env(b->m, dims);
+	struct expr_env env = model_env(&b->m->scope, dims);
 	struct scoped *s = ARENA_NEW(b->arena, struct scoped);
 	if (s == NULL)
 		return env;
@@ -78,7 +79,7 @@ static enum expr_lookup lookup_scoped(void *user, const char *name, struct loc l
 			return argument_value(s, scope, use_argument(scope, name), scope->def->args[i].def,
 			                      out);
 	}
-	struct expr_env env = model_env(s->b->m, s->dims);
+	struct expr_env env = model_env(&s->b->m->scope, s->dims);
 	return env.lookup(env.user, name, loc, out);
 }
 
@@ -86,8 +87,9 @@ static enum expr_lookup lookup_scoped(void *user, const char *name, struct loc l
 static const char *const *suggest_scoped(void *user, size_t *n)
 {
 	const struct scoped *s = user;
-	const struct frontend_model *m = s->b->m;
-	size_t most = m->n_suggestions;
+	size_t n_outer;
+	const char *const *outer = model_names(&s->b->m->scope, &n_outer);
+	size_t most = n_outer;
 	for (const struct block_scope *c = s->scope; c != NULL; c = c->outer)
 		most += c->def == NULL ? 1 : c->def->n_args;
 	const char **names = ARENA_ARRAY(s->b->arena, const char *, most);
@@ -100,8 +102,8 @@ static const char *const *suggest_scoped(void *user, size_t *n)
 		if (c->def == NULL)
 			names[(*n)++] = c->loop;
 	}
-	for (size_t i = 0; i < m->n_suggestions; i++)
-		names[(*n)++] = m->suggestions[i];
+	for (size_t i = 0; i < n_outer; i++)
+		names[(*n)++] = outer[i];
 	return names;
 }
 
@@ -114,79 +116,26 @@ struct expr_env blocks_env(struct blocks *b, bool dims)
 
 /* ---- merging ---- */
 
-static void put(struct blocks *b, struct yaml_node *map, const struct yaml_node *key,
-                const struct yaml_node *value)
-{
-	(void)b;
-	for (size_t i = 0; i < map->n; i++) {
-		if (strcmp(map->pairs[i].key->text, key->text) == 0) {
-			map->pairs[i] = (struct yaml_pair){key, value};
-			return;
-		}
-	}
-	map->pairs[map->n++] = (struct yaml_pair){key, value};
-}
-
-/* `over` on `base`, deep; nulls of `over` delete. */
-static const struct yaml_node *merge(struct blocks *b, const struct yaml_node *base,
-                                     const struct yaml_node *over)
-{
-	struct yaml_node *out = ARENA_NEW(b->arena, struct yaml_node);
-	if (out == NULL)
-		return over;
-	*out = *over;
-	out->pairs = ARENA_ARRAY(b->arena, struct yaml_pair, base->n + over->n + 1);
-	out->n = 0;
-	for (size_t i = 0; out->pairs != NULL && i < base->n; i++) {
-		const struct yaml_node *o = yaml_find(over, base->pairs[i].key->text);
-		if (o == NULL)
-			put(b, out, base->pairs[i].key, base->pairs[i].value);
-	}
-	for (size_t i = 0; out->pairs != NULL && i < over->n; i++) {
-		const struct yaml_pair *p = &over->pairs[i];
-		const struct yaml_node *old = yaml_find(base, p->key->text);
-		if (p->value->kind == YAML_SCALAR && p->value->null && old != NULL)
-			continue;
-		bool deep = old != NULL && old->kind == YAML_MAPPING && p->value->kind == YAML_MAPPING;
-		put(b, out, p->key, deep ? merge(b, old, p->value) : p->value);
-	}
-	return out;
-}
-
 /* The step's own arguments as one mapping: the value of the kind and the keys beside it. */
 static const struct yaml_node *own_args(struct blocks *b, const struct schema_step *kind,
                                         const struct yaml_node *step, const struct yaml_node *value)
 {
-	struct yaml_node *out = ARENA_NEW(b->arena, struct yaml_node);
-	if (out == NULL)
-		return step;
 	bool mapping = value != NULL && value->kind == YAML_MAPPING;
-	out->kind = YAML_MAPPING;
-	out->loc = step->loc;
-	out->pairs = ARENA_ARRAY(b->arena, struct yaml_pair, (mapping ? value->n : 1) + step->n + 1);
-	for (size_t i = 0; mapping && out->pairs != NULL && i < value->n; i++)
-		put(b, out, value->pairs[i].key, value->pairs[i].value);
-	for (size_t i = 0; step->kind == YAML_MAPPING && i < step->n; i++) {
+	struct yaml_node *out = yaml_new_map(b->arena, step->loc, (mapping ? value->n : 1) + step->n);
+	for (size_t i = 0; mapping && out != NULL && i < value->n; i++)
+		yaml_put(out, value->pairs[i].key, value->pairs[i].value);
+	for (size_t i = 0; out != NULL && step->kind == YAML_MAPPING && i < step->n; i++) {
 		if (step->pairs[i].value != value)
-			put(b, out, step->pairs[i].key, step->pairs[i].value);
+			yaml_put(out, step->pairs[i].key, step->pairs[i].value);
 	}
-	if (value != NULL && !mapping) {
-		struct yaml_node *key = ARENA_NEW(b->arena, struct yaml_node);
-		if (kind->main[0] == '\0' || (value->kind == YAML_SCALAR && value->null)) {
-			diag_error(b->cx, value->loc, DIAG_VALUE_TYPE,
-			           "'%s' wants a mapping of arguments, found %s", kind->kind,
-			           yaml_describe(b->arena, value));
-			return NULL;
-		}
-		if (key == NULL)
-			return NULL;
-		key->kind = YAML_SCALAR;
-		key->loc = value->loc;
-		key->text = kind->main;
-		key->len = strlen(kind->main);
-		put(b, out, key, value);
+	if (value == NULL || mapping)
+		return out;
+	if (kind->main[0] == '\0' || (value->kind == YAML_SCALAR && value->null)) {
+		diag_error(b->cx, value->loc, DIAG_VALUE_TYPE, "'%s' wants a mapping of arguments, found %s",
+		           kind->kind, yaml_describe(b->arena, value));
+		return NULL;
 	}
-	return out;
+	return out == NULL ? NULL : yaml_with(b->arena, out, kind->main, value);
 }
 
 const struct yaml_node *merge_args(struct blocks *b, const struct schema_step *kind,
@@ -194,10 +143,8 @@ const struct yaml_node *merge_args(struct blocks *b, const struct schema_step *k
 {
 	const struct yaml_node *own = own_args(b, kind, step, value);
 	const struct yaml_node *def = yaml_find(model_section(b->m, "defaults"), kind->kind);
-	static const struct yaml_node empty = {.kind = YAML_MAPPING};
-	if (own == NULL)
-		return NULL;
-	return merge(b, def == NULL ? &empty : def, own);
+	const struct yaml_pair *idle = NULL; /* reported as a key without a value */
+	return own == NULL || def == NULL ? own : yaml_merge(b->arena, def, own, &idle);
 }
 
 /* ---- typed extraction ---- */

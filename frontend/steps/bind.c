@@ -82,7 +82,7 @@ static bool read_list(const struct reading *r, struct item *out)
 			return false;
 		if (v.kind == VALUE_NONE || v.kind == VALUE_STRING || v.kind == VALUE_BOOL) {
 			diag_error(b->cx, list.items[i]->loc, DIAG_VALUE_TYPE, "'%s' wants numbers, found %s",
-			           r->key->name, value_describe(b->arena, b->m->dims, &v));
+			           r->key->name, value_describe(b->arena, b->m->scope.dims, &v));
 			return false;
 		}
 		for (size_t k = 0; k < (v.kind == VALUE_LIST ? v.n : 1); k++) {

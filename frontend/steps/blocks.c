@@ -19,7 +19,7 @@ const char *shape_text(struct blocks *b, int rank, const struct ir_dim *const *d
 	buf_char(&t, '[');
 	for (int i = 0; i < rank; i++) {
 		buf_str(&t, i > 0 ? ", " : "");
-		ir_dim_print(&t, b->m->dims, dims[i], false);
+		ir_dim_print(&t, b->m->scope.dims, dims[i], false);
 	}
 	buf_char(&t, ']');
 	const char *s = arena_strdup(b->arena, t.data);
@@ -61,7 +61,7 @@ void set_x(struct blocks *b, const struct block_value *v)
 
 static bool is_taken(struct blocks *b, const char *name)
 {
-	if (strcmp(name, "x") == 0 || strmap_has(&b->m->names, name) || strmap_has(&b->values, name) ||
+	if (strcmp(name, "x") == 0 || strmap_has(&b->m->scope.names, name) || strmap_has(&b->values, name) ||
 	    strmap_has(&b->graph_names, name))
 		return true;
 	for (size_t i = 0; i < b->temps.n; i++) {
@@ -153,7 +153,7 @@ static const struct schema_step *find_step(struct blocks *b, const char *name, c
 {
 	const struct schema_step *row = schema_find_step(name);
 	struct schema_step *own = ARENA_NEW(b->arena, struct schema_step);
-	*def = row == NULL ? model_find_definition(b->m, name) : NULL;
+	*def = row == NULL ? model_find_definition(&b->m->definitions, name) : NULL;
 	if (*def == NULL || (*def)->function || own == NULL)
 		return row;
 	*own = (struct schema_step){.kind = (*def)->name,
@@ -348,16 +348,14 @@ static void declare_inputs(struct blocks *b)
 {
 	const struct frontend_model *m = b->m;
 	for (size_t i = 0; i < m->inputs.n; i++) {
-		const struct model_input *in = &m->inputs.items[i];
-		struct block_value v = {.name = in->pub.name,
-		                        .dtype = in->pub.dtype,
-		                        .rank = in->pub.rank,
-		                        .lengths = in->pub.lengths};
+		const struct frontend_input *in = &m->inputs.items[i];
+		struct block_value v = {
+		        .name = in->name, .dtype = in->dtype, .rank = in->rank, .lengths = in->lengths};
 		memcpy(v.dims, in->dims, sizeof(v.dims));
 		v.grows = m->tokens == (int)i;
 		v.input = (int)i + 1;
 		v.cut = v.lengths;
-		add_value(b, in->pub.name, &v);
+		add_value(b, in->name, &v);
 	}
 }
 
@@ -374,7 +372,7 @@ static bool expand_stack(struct blocks *b, const struct yaml_pair *pair)
 	const struct yaml_node *spec = pair->value;
 	const char *name = pair->key->text;
 	struct block_value v;
-	if (!model_declare(b->m, name, "stack", pair->key->loc) ||
+	if (!model_declare(&b->m->scope, name, "stack", pair->key->loc) ||
 	    !yaml_expect(b->cx, spec, YAML_MAPPING, "a stack") ||
 	    !schema_check(b->arena, b->cx, spec, "stack", NULL, "a stack"))
 		return false;
@@ -408,11 +406,11 @@ static bool expand_stack(struct blocks *b, const struct yaml_pair *pair)
 static bool expand_list(struct blocks *b, const struct yaml_node *steps)
 {
 	for (size_t i = 0; i < b->m->inputs.n; i++) {
-		const struct model_input *in = &b->m->inputs.items[i];
+		const struct frontend_input *in = &b->m->inputs.items[i];
 		if (in->measures >= 0)
 			continue;
-		const struct block_value *v = strmap_get(&b->values, in->pub.name);
-		return v != NULL && begin_x(b, v, in->pub.loc, "") && blocks_body(b, steps);
+		const struct block_value *v = strmap_get(&b->values, in->name);
+		return v != NULL && begin_x(b, v, in->loc, "") && blocks_body(b, steps);
 	}
 	diag_error(b->cx, model_section(b->m, "inputs")->loc, DIAG_MISSING, "no input starts the model");
 	return false;

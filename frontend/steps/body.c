@@ -190,7 +190,7 @@ static bool check_repeat(struct step *st, const struct rounds *r)
 	if (r->count > MODEL_REPEAT_MAX)
 		return step_error(st, "count", DIAG_LIMIT, "count is %lld, at most %d is possible",
 		                  (long long)r->count, MODEL_REPEAT_MAX);
-	const char *old = strmap_get(&b->m->names, r->as);
+	const char *old = strmap_get(&b->m->scope.names, r->as);
 	if (old == NULL && strmap_has(&b->values, r->as))
 		old = "a value";
 	if (old == NULL && b->function != NULL && strmap_has(b->locals, r->as))
@@ -269,13 +269,14 @@ static const struct definition *find_used(struct step *st, const struct yaml_nod
 	struct blocks *b = st->b;
 	if (name == NULL || !yaml_expect(b->cx, name, YAML_SCALAR, "use"))
 		return NULL;
-	const struct definition *d = model_find_definition(b->m, name->text);
-	const char **names = ARENA_ARRAY(b->arena, const char *, b->m->defines.n);
-	for (size_t i = 0; names != NULL && i < b->m->defines.n; i++)
-		names[i] = b->m->defines.items[i].name;
+	const struct definition *d = model_find_definition(&b->m->definitions, name->text);
+	const char **names = ARENA_ARRAY(b->arena, const char *, b->m->definitions.n);
+	for (size_t i = 0; names != NULL && i < b->m->definitions.n; i++)
+		names[i] = b->m->definitions.items[i].name;
 	if (d == NULL)
-		step_error(st, "name", DIAG_UNKNOWN_NAME, "no definition is called '%s'%s", name->text,
-		           did_you_mean(b->arena, name->text, names, names == NULL ? 0 : b->m->defines.n));
+		step_error(
+		        st, "name", DIAG_UNKNOWN_NAME, "no definition is called '%s'%s", name->text,
+		        did_you_mean(b->arena, name->text, names, names == NULL ? 0 : b->m->definitions.n));
 	else if (d->function)
 		step_error(st, "name", DIAG_ARGUMENTS, "'%s' is a function; use it in a graph statement",
 		           name->text);
@@ -329,7 +330,7 @@ bool step_save(struct step *st)
 	if (strcmp(name, "x") == 0 || strcmp(name, "none") == 0)
 		return step_error(st, "name", DIAG_NAME,
 		                  "'%s' is a word of the language; the value needs another name", name);
-	if (!model_declare(b->m, name, "saved value", node->loc))
+	if (!model_declare(&b->m->scope, name, "saved value", node->loc))
 		return false;
 	struct block_value *v = ARENA_NEW(b->arena, struct block_value);
 	if (v == NULL)

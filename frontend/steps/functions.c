@@ -122,7 +122,7 @@ static bool fn_positions_end(const struct use *u)
 	const struct block_value *v = subject(u, 0);
 	if (v == NULL || v->rank < 2)
 		return v != NULL && none(u);
-	int64_t n = ir_dim_hi(m->dims, v->dims[1]);
+	int64_t n = ir_dim_hi(m->scope.dims, v->dims[1]);
 	return give(u, value_int(v->grows && m->generate.max_len > n ? m->generate.max_len : n));
 }
 
@@ -135,7 +135,7 @@ static const struct ir_dim *dim_of(const struct use *u)
 static bool fn_lo(const struct use *u)
 {
 	const struct ir_dim *d = dim_of(u);
-	return give(u, d == NULL ? u->args[0].v : value_int(ir_dim_lo(u->t->st->b->m->dims, d)));
+	return give(u, d == NULL ? u->args[0].v : value_int(ir_dim_lo(u->t->st->b->m->scope.dims, d)));
 }
 
 static bool fn_is_int(const struct use *u)
@@ -145,7 +145,7 @@ static bool fn_is_int(const struct use *u)
 
 static bool fn_product(const struct use *u)
 {
-	struct ir_dims *dims = u->t->st->b->m->dims;
+	struct ir_dims *dims = u->t->st->b->m->scope.dims;
 	const struct value *v = &u->args[0].v;
 	const struct ir_dim *n = ir_dim_const(dims, 1);
 	for (size_t i = 0; v->kind == VALUE_LIST && i < v->n; i++) {

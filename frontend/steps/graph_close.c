@@ -70,7 +70,7 @@ const char *value_in_string(struct blocks *b, const struct value *v)
 	if (v->kind == VALUE_STRING)
 		return v->s;
 	buf_init(&t);
-	value_print(&t, b->m->dims, v);
+	value_print(&t, b->m->scope.dims, v);
 	const char *s = arena_strdup(b->arena, t.data);
 	buf_destroy(&t);
 	return s;
@@ -88,8 +88,8 @@ static const char *placeholder(struct blocks *b, const char *name)
 		return value_in_string(b, given);
 	if (scoped_value(b, name, false, &v))
 		return value_in_string(b, &v);
-	if (!strmap_has(&b->m->param_index, name) ||
-	    model_lookup_param(b->m, name, LOC_NONE, &v) != EXPR_FOUND)
+	if (!strmap_has(&b->m->scope.params, name) ||
+	    model_lookup_param(&b->m->scope, name, LOC_NONE, &v) != EXPR_FOUND)
 		return NULL;
 	return value_in_string(b, &v);
 }
@@ -163,7 +163,7 @@ static bool check_names(struct blocks *b, const struct expr *e)
 {
 	bool outer = e->kind == EX_NAME && !strmap_has(b->locals, e->text) &&
 	             (strmap_has(&b->values, e->text) || strmap_has(&b->graph_names, e->text) ||
-	              model_find_input(b->m, e->text) >= 0);
+	              model_find_input(&b->m->inputs, e->text) >= 0);
 	if (outer) {
 		diag_error(b->cx, e->loc, DIAG_UNKNOWN_VALUE,
 		           "'%s' is no argument of the function '%s' and no name of its own", e->text,
@@ -265,7 +265,7 @@ bool graph_close_statement(struct blocks *b, const struct yaml_node *node)
 	if (st == NULL || (b->function != NULL && !in_function(b, st)))
 		return false;
 	bool several = st->n_targets > 1 && st->n_values == 1 && st->values[0]->kind == EX_CALL &&
-	               model_find_definition(b->m, st->values[0]->text) != NULL;
+	               model_find_definition(&b->m->definitions, st->values[0]->text) != NULL;
 	bool ok = st->is_return ? close_return(b, node, st)
 	          : several     ? close_several(b, node, st)
 	                        : close_assignment(b, node, st);
@@ -357,8 +357,8 @@ static void add_given(struct blocks *b, struct given *list, const struct block_v
 static void given_values(struct blocks *b, const struct block_value *x, struct given *list)
 {
 	for (size_t i = 0; i < b->m->inputs.n; i++) {
-		const struct model_input *in = &b->m->inputs.items[i];
-		struct block_value v = {.name = in->pub.name, .dtype = in->pub.dtype, .rank = in->pub.rank};
+		const struct frontend_input *in = &b->m->inputs.items[i];
+		struct block_value v = {.name = in->name, .dtype = in->dtype, .rank = in->rank};
 		memcpy(v.dims, in->dims, sizeof(v.dims));
 		add_given(b, list, &v);
 	}

@@ -31,7 +31,7 @@ static bool refuse(const struct inliner *in, struct loc at, const char *what)
 
 static const struct definition *called(struct blocks *b, const struct expr *e)
 {
-	return e->kind == EX_CALL ? model_find_definition(b->m, e->text) : NULL;
+	return e->kind == EX_CALL ? model_find_definition(&b->m->definitions, e->text) : NULL;
 }
 
 /* ---- arguments ---- */
@@ -39,7 +39,7 @@ static const struct definition *called(struct blocks *b, const struct expr *e)
 /* Numbers, and what is computed from numbers, parameters and dims alone. */
 static bool is_scalar(const struct blocks *b, const struct expr *e)
 {
-	const char *what = e->kind == EX_NAME ? strmap_get(&b->m->names, e->text) : NULL;
+	const char *what = e->kind == EX_NAME ? strmap_get(&b->m->scope.names, e->text) : NULL;
 	switch (e->kind) {
 	case EX_INT:
 	case EX_FLOAT:
@@ -183,7 +183,7 @@ static bool write_body(const struct inliner *in)
 
 bool graph_call(struct blocks *b, const struct expr *call, const char *const **results, size_t *n)
 {
-	struct function_call f = {.def = model_find_definition(b->m, call->text)};
+	struct function_call f = {.def = model_find_definition(&b->m->definitions, call->text)};
 	const struct inliner in = {b, call, f.def, &f};
 	strmap_init(&f.trees, b->arena);
 	strmap_init(&f.values, b->arena);

@@ -174,7 +174,7 @@ static bool run_lengths(struct template *t, const struct yaml_node *node)
 	const char *name = temp_push(b, arena_printf(b->arena, "%s_lengths", t->st->kind->kind));
 	temp_pop(b, 1);
 	t->lengths = (struct item){.tree = graph_name(b, name, t->st->loc)};
-	return model_declare(b->m, name, "lengths", t->st->loc) &&
+	return model_declare(&b->m->scope, name, "lengths", t->st->loc) &&
 	       push_assignment(b, (struct ir_loc){t->st->loc, t->st->path}, name, i.tree);
 }
 
@@ -188,7 +188,7 @@ static bool run_below(struct template *t, const struct yaml_node *node)
 		return false;
 	if (of.of == NULL || of.of->input == 0 || by.v.kind != VALUE_INT)
 		return true;
-	struct model_input *in = &t->st->b->m->inputs.items[of.of->input - 1];
+	struct frontend_input *in = &t->st->b->m->inputs.items[of.of->input - 1];
 	in->below = in->below == 0 || in->below > by.v.i ? by.v.i : in->below;
 	return true;
 }
