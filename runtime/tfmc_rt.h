@@ -455,8 +455,8 @@ int tfmc_text_decode(const struct tfmc_record *record, const int32_t *ids, uint6
 /* Where the first stop text of the rules begins in a text: what on_text is given of it. Its length: nowhere.
  */
 uint64_t tfmc_text_stop(const struct tfmc_rules *rules, const char *text);
-/* From text to text in one call: encodes, generates, decodes. TFMC_RT_E_SIZE: the text has more than cap - 1
- * bytes; out then holds its beginning. */
+/* From text to text in one call: encodes (after the start ids, where the text is continued), generates,
+ * decodes. TFMC_RT_E_SIZE: the text has more than cap - 1 bytes; out then holds its beginning. */
 int tfmc_generate_text(struct tfmc_session *session, const char *prompt, char *out, uint64_t cap);
 
 #ifdef __cplusplus

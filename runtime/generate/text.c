@@ -149,13 +149,18 @@ int tfmc_generate_text(struct tfmc_session *session, const char *prompt, char *o
 	if (!r || !prompt || (!out && cap))
 		return TFMC_RT_E_NULL;
 	uint64_t max_ids = r->max_len > 0 ? (uint64_t)r->max_len : 0;
+	uint64_t n_start = r->generate_kind == 1 && *prompt ? (uint64_t)r->n_start : 0;
+	const int64_t *start = (const void *)((const char *)r + r->start);
 	int status = tfmc_text_encode(r, prompt, NULL, 0, &n_prompt);
 	if (status != TFMC_RT_OK)
 		return status;
-	int32_t *ids = malloc((size_t)(n_prompt + max_ids + 1) * sizeof(*ids));
+	int32_t *ids = malloc((size_t)(n_start + n_prompt + max_ids + 1) * sizeof(*ids));
 	if (!ids)
 		return TFMC_RT_E_MEMORY;
-	status = tfmc_text_encode(r, prompt, ids, n_prompt, &n_prompt);
+	for (uint64_t i = 0; i < n_start; i++)
+		ids[i] = (int32_t)start[i];
+	status = tfmc_text_encode(r, prompt, ids + n_start, n_prompt, &n_prompt);
+	n_prompt += n_start;
 	if (status == TFMC_RT_OK)
 		status =
 		        tfmc_generate(session, NULL, ids, n_prompt, NULL, 0, ids + n_prompt, max_ids, &n_ids);
