@@ -298,3 +298,11 @@ bool number_parse_bytes(const char *s, size_t n, uint64_t *out)
 	*out = (uint64_t)(value * scale);
 	return true;
 }
+
+uint64_t number_random(uint64_t *state)
+{
+	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return z ^ (z >> 31);
+}

@@ -32,4 +32,7 @@ TFMC_MUST_USE bool number_parse_bytes(const char *s, size_t n, uint64_t *out);
 /* Decimal or 0x hexadecimal with optional minus; the whole text; range-checked. */
 TFMC_MUST_USE bool number_parse_i64(const char *s, size_t n, int64_t *out);
 
+/* The next of a sequence that is the same on every machine; *state may begin with any number. */
+uint64_t number_random(uint64_t *state);
+
 #endif

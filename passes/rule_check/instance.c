@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "passes/rule_check/check.h"
+#include "ir/support/number.h"
 
 #define DRAWS 64
 
@@ -26,10 +27,7 @@ struct drawn {
 
 uint64_t rule_random(struct rule_rng *r)
 {
-	uint64_t z = (r->state += UINT64_C(0x9e3779b97f4a7c15));
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
+	return number_random(&r->state);
 }
 
 int rule_below(struct rule_rng *r, int n)

@@ -74,3 +74,19 @@ export PKG_CONFIG_PATH
 eval "flags=($(pkg-config --cflags --libs tfmc))"
 "$CC" -std=c17 -I"$tmp" "$tmp/app/main.c" "$tmp/dates.o" "${flags[@]}" ${TFMC_LINK_FLAGS:-} -o "$tmp/dates"
 translates "$tmp/dates"
+
+# A first project, as its CMakeLists.txt says, both ways: the program writes what the command writes.
+"$prefix/bin/tfmc" new "$tmp/tiny" -q
+want=$("$prefix/bin/tfmc" generate "$tmp/tiny/model.yaml" --prompt hello)
+cmake -G "$generator" -S "$tmp/tiny" -B "$tmp/tiny/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$CC" \
+	-DCMAKE_EXE_LINKER_FLAGS="${TFMC_LINK_FLAGS:-}" >"$tmp/log"
+cmake --build "$tmp/tiny/build" >"$tmp/log"
+[ "$("$tmp/tiny/build/tiny_app" hello)" = "$want" ]
+ln -s "$prefix" "$tmp/plain" # flags of pkg-config name the folder, a blank in it would end a word
+(
+	cd "$tmp/tiny"
+	PATH="$tmp/plain/bin:$PATH" PKG_CONFIG_PATH=$(dirname "$(find "$tmp/plain/" -name tfmc.pc)")
+	cc() { "$CC" "$@" ${TFMC_LINK_FLAGS:-}; }
+	eval "$(sed -n 's/^#   //p' CMakeLists.txt)"
+	[ "$(./tiny_app hello)" = "$want" ]
+)

@@ -33,10 +33,17 @@ static void hold_signals(sigset_t *before)
 	sigprocmask(SIG_BLOCK, &set, before);
 }
 
+/* A file, or a folder without any. */
+static void remove_named(const char *path)
+{
+	if (unlink(path))
+		(void)rmdir(path);
+}
+
 void outputs_abandon(void)
 {
 	for (const struct output_file *f = named; f; f = f->next_named)
-		unlink(f->temporary);
+		remove_named(f->temporary);
 }
 
 /* The default action is back by now. */
@@ -201,7 +208,7 @@ static void forget(struct output_file *f)
 	sigset_t before;
 	hold_signals(&before);
 	if (f->temporary)
-		unlink(f->temporary);
+		remove_named(f->temporary);
 	f->temporary = NULL;
 	while (*at && *at != f)
 		at = &(*at)->next_named;
@@ -217,6 +224,19 @@ void outputs_hold(struct output_file *f, const char *path)
 	*f = (struct output_file){.temporary = path, .next_named = named};
 	named = f;
 	sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+bool outputs_make_folder(struct output_file *f, const char *path)
+{
+	sigset_t before;
+	hold_signals(&before);
+	bool made = !mkdir(path, 0777);
+	int why = errno;
+	if (made)
+		outputs_hold(f, path);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	errno = why;
+	return made;
 }
 
 void outputs_release(struct output_file *f)

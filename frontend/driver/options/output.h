@@ -58,6 +58,8 @@ void outputs_abandon(void);
  */
 void outputs_hold(struct output_file *f, const char *path);
 void outputs_release(struct output_file *f);
+/* Makes a folder, which is removed in the same way if it is empty then. False with errno. */
+bool outputs_make_folder(struct output_file *f, const char *path);
 
 void outputs_init(struct outputs *o, struct arena *arena, struct diag_context *cx);
 /* `path` is an input: no output may be the same file. */

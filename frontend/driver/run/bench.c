@@ -12,6 +12,7 @@
 
 #include "ir/builder/case.h"
 #include "ir/analysis/cost.h"
+#include "ir/support/number.h"
 
 #define MAX_CALLS   1000
 #define MIN_CALLS   5
@@ -42,19 +43,11 @@ struct call {
 
 /* ---- inputs ---- */
 
-static uint64_t next_random(struct bench *b)
-{
-	uint64_t z = b->random += 0x9e3779b97f4a7c15u;
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-	return z ^ (z >> 31);
-}
-
 /* Floats in [-1, 1), ids in range, other integers 0. */
 static void fill(struct bench *b, const struct tfmc_record_tensor *t, void *data, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++) {
-		uint64_t r = next_random(b);
+		uint64_t r = number_random(&b->random);
 		if (t->dtype == DT_F32)
 			((float *)data)[i] = (float)((double)(r >> 11) * 0x1p-52 - 1);
 		else if (t->dtype == DT_I32 && t->below > 0)

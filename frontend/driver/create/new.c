@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tfmc new: a folder with a model and a program that uses it, which build as they are. The folder is there with
+ * all its files or not at all.
+ */
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "frontend/driver/compile/driver.h"
+#include "frontend/expr/expr.h"
+#include "frontend/formats/safetensors.h"
+#include "ir/support/number.h"
+
+extern const unsigned char new_model_yaml_in[], new_CMakeLists_txt_in[], new_main_c_in[];
+
+/* ---- weights ---- */
+
+/* Sizes of model.yaml.in. */
+enum { WIDTH = 64, KV_WIDTH = 32, INNER = 128, LAYERS = 2, VOCAB = 32 };
+
+/* rows 0: a vector of ones. */
+static const struct parameter {
+	const char *name;
+	int64_t rows, columns;
+} ends[] = {{"tokens.weight", VOCAB, WIDTH}, {"final.weight", 0, WIDTH}},
+  layer[] = {
+          {"self.norm.weight", 0, WIDTH},
+          {"self.attention.q.weight", WIDTH, WIDTH},
+          {"self.attention.k.weight", KV_WIDTH, WIDTH},
+          {"self.attention.v.weight", KV_WIDTH, WIDTH},
+          {"self.attention.o.weight", WIDTH, WIDTH},
+          {"mlp.norm.weight", 0, WIDTH},
+          {"mlp.ffn.gate.weight", INNER, WIDTH},
+          {"mlp.ffn.up.weight", INNER, WIDTH},
+          {"mlp.ffn.down.weight", WIDTH, INNER},
+};
+
+/* Uniform, so that products keep the variance of their inputs. */
+static bool draw(struct arena *a, const struct parameter *p, const char *name, uint64_t *random,
+                 struct stored_tensor *out)
+{
+	size_t n = (size_t)((p->rows ? p->rows : 1) * p->columns);
+	float *data = ARENA_ARRAY(a, float, n);
+	double limit = sqrt(3.0 / (double)p->columns);
+	for (size_t i = 0; data && i < n; i++)
+		data[i] =
+		        p->rows ? (float)(limit * ((double)(number_random(random) >> 11) * 0x1p-52 - 1)) : 1;
+	*out = (struct stored_tensor){
+	        .name = name, .dtype = DT_F32, .readable = true, .rank = p->rows ? 2 : 1};
+	out->type_name = ir_dtype_safetensors(DT_F32);
+	out->dims[0] = p->rows ? p->rows : p->columns;
+	out->dims[1] = p->columns;
+	out->data = data;
+	out->bytes = n * sizeof(float);
+	return data && name;
+}
+
+static bool write_weights(struct arena *a, struct buf *out)
+{
+	struct stored_tensor items[TFMC_COUNT(ends) + LAYERS * TFMC_COUNT(layer)];
+	uint64_t random = 0;
+	size_t n = 0;
+	bool ok = true;
+	for (size_t i = 0; i < TFMC_COUNT(ends); i++)
+		ok = draw(a, &ends[i], ends[i].name, &random, &items[n++]) && ok;
+	for (int k = 0; k < LAYERS; k++)
+		for (size_t i = 0; i < TFMC_COUNT(layer); i++)
+			ok = draw(a, &layer[i], arena_printf(a, "layers.%d.%s", k, layer[i].name), &random,
+			          &items[n++]) &&
+			     ok;
+	return ok && safetensors_write(out, items, n);
+}
+
+/* ---- files ---- */
+
+/* @NAME@ is replaced. */
+static void fill_in(struct buf *out, const unsigned char *template, const char *name)
+{
+	static const char mark[] = "@NAME@";
+	const char *at = (const char *)template, *found;
+	for (; (found = strstr(at, mark)); at = found + strlen(mark))
+		buf_printf(out, "%.*s%s", (int)(found - at), at, name);
+	buf_str(out, at);
+}
+
+static void write_vocab(struct buf *out)
+{
+	buf_str(out, "<unk>\n<s>\n</s>\n \n.\n,\n");
+	for (char c = 'a'; c <= 'z'; c++)
+		buf_printf(out, "%c\n", c);
+}
+
+static enum tfmc_status put(struct driver *d, const char *folder, const char *file, struct buf *text)
+{
+	enum tfmc_status st = driver_put(d, arena_printf(&d->arena, "%s/%s", folder, file), text);
+	buf_clear(text);
+	return st;
+}
+
+static enum tfmc_status put_files(struct driver *d, const char *folder, const char *name, struct buf *text)
+{
+	const struct {
+		const char *file;
+		const unsigned char *template;
+	} files[] = {{"model.yaml", new_model_yaml_in},
+	             {"CMakeLists.txt", new_CMakeLists_txt_in},
+	             {"main.c", new_main_c_in}};
+	for (size_t i = 0; i < TFMC_COUNT(files); i++) {
+		fill_in(text, files[i].template, name);
+		TFMC_TRY(put(d, folder, files[i].file, text));
+	}
+	frontend_schema(text);
+	TFMC_TRY(put(d, folder, "tfmc.schema.json", text));
+	write_vocab(text);
+	TFMC_TRY(put(d, folder, "vocab.txt", text));
+	if (!write_weights(&d->arena, text))
+		return TFMC_NO_MEMORY;
+	TFMC_TRY(put(d, folder, "model.safetensors", text));
+	return outputs_commit(&d->outputs);
+}
+
+enum exit_code command_new(struct driver *d)
+{
+	const char *folder = d->options.input, *slash = strrchr(folder, '/'),
+	           *name = slash ? slash + 1 : folder;
+	struct output_file held;
+	struct buf text;
+	if (!expr_is_name(name))
+		return driver_usage(d, "a new model has a name (letters, digits, _; at most 63), not %s",
+		                    name);
+	if (!outputs_make_folder(&held, folder)) {
+		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot make the folder %s: %s", folder,
+		           strerror(errno));
+		return EXIT_ENVIRONMENT;
+	}
+	buf_init(&text);
+	enum tfmc_status st = put_files(d, folder, name, &text);
+	buf_destroy(&text);
+	outputs_discard(&d->outputs);
+	outputs_release(&held);
+	if (st == TFMC_OK && !d->options.quiet)
+		buf_printf(&d->log,
+		           "made %s: model.yaml, main.c, CMakeLists.txt (its first line builds it)\n",
+		           folder);
+	return exit_code_of(st);
+}
