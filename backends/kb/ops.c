@@ -155,14 +155,8 @@ static bool fold_consts(enum kb_bin op, int64_t x, int64_t y, int64_t *out)
 		return true;
 	case KB_MIN: *out = x < y ? x : y; return true;
 	case KB_MAX: *out = x > y ? x : y; return true;
-	case KB_AND:
-	case KB_OR:
-	case KB_XOR:
-	case KB_SHL:
-	case KB_SHR:
-	case KB_SAR: return false;
+	default: return false;
 	}
-	return false;
 }
 
 /* x + 0, x - 0, x * 1, x / 1 and x * 0 of indices. */

@@ -9,23 +9,8 @@
 #include "backends/kb/kb.h"
 
 enum kb_opcode {
-#define KB_OP(op, name, kind, effect) KBO_##op,
+#define KB_OP(op, name, effect) KBO_##op,
 #include "backends/kb/kb_ops.def"
-};
-
-/* What a consumer may treat alike; kb_ops.def says what each is. */
-enum kb_kind {
-	KB_KIND_BLOCK,
-	KB_KIND_VARIABLE,
-	KB_KIND_CALL,
-	KB_KIND_CONSTANT,
-	KB_KIND_NAME,
-	KB_KIND_ARRAY,
-	KB_KIND_MEMORY,
-	KB_KIND_LANES,
-	KB_KIND_ATOMIC,
-	KB_KIND_MACHINE,
-	KB_KIND_GROUP
 };
 
 /* One instruction. The rows of kb_ops.def say which operands and fields an operation uses. */
@@ -81,10 +66,9 @@ size_t kb_func_count(const struct kb_module *m);
 const struct kb_func *kb_func_at(const struct kb_module *m, size_t i);
 size_t kb_data_count(const struct kb_module *m);
 const struct kb_data_item *kb_data_at(const struct kb_module *m, size_t i);
-enum kb_kind kb_kind(enum kb_opcode op);
 /* Does more than giving a value, whoever uses it. Variables count by their readers: VAR and SET do not. */
 bool kb_has_effect(enum kb_opcode op);
-/* The operation in dumps and in messages; "" where another one's text says it. */
+/* The operation in dumps and in messages. */
 const char *kb_op_name(enum kb_opcode op);
 const char *kb_bin_name(enum kb_bin op);
 const char *kb_un_name(enum kb_un op);

@@ -55,10 +55,9 @@ const char *kb_scalar_name(enum kb_scalar s)
 
 static const struct {
 	const char *name;
-	enum kb_kind kind;
 	bool has_effect;
 } ops[] = {
-#define KB_OP(op, name, kind, effect) [KBO_##op] = {name, KB_KIND_##kind, effect},
+#define KB_OP(op, name, effect) [KBO_##op] = {#name, effect},
 #include "backends/kb/kb_ops.def"
 };
 
@@ -86,11 +85,6 @@ static const struct {
 #define KB_CMP(op, name, sign) [KB_##op] = {name, sign},
 #include "backends/kb/kb_ops.def"
 };
-
-enum kb_kind kb_kind(enum kb_opcode op)
-{
-	return ops[op].kind;
-}
 
 bool kb_has_effect(enum kb_opcode op)
 {

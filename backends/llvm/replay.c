@@ -156,23 +156,22 @@ static void define_data(struct replay_module *m, const struct kb_data_item *d)
 
 /* ---- functions ---- */
 
-static LLVMValueRef replay_inst(struct replay *r, const struct kb_inst *i)
+static LLVMValueRef refuse_groups(struct replay *r, const struct kb_inst *i)
 {
-	switch (kb_kind(i->op)) {
-	case KB_KIND_BLOCK:
-	case KB_KIND_CALL: return replay_control(r, i);
-	case KB_KIND_VARIABLE:
-	case KB_KIND_ARRAY:
-	case KB_KIND_NAME:
-	case KB_KIND_MEMORY:
-	case KB_KIND_ATOMIC: return replay_memory(r, i);
-	case KB_KIND_CONSTANT:
-	case KB_KIND_LANES:
-	case KB_KIND_MACHINE: return replay_arith(r, i);
-	case KB_KIND_GROUP: replay_fail(r->module, "machine code has no work-groups"); return NULL;
-	}
+	(void)i;
+	replay_fail(r->module, "machine code has no work-groups");
 	return NULL;
 }
+#define replay_shared      refuse_groups
+#define replay_group_id    refuse_groups
+#define replay_group_count refuse_groups
+#define replay_item_id     refuse_groups
+#define replay_barrier     refuse_groups
+
+static replay_op *const ops[] = {
+#define KB_OP(op, name, effect) [KBO_##op] = replay_##name,
+#include "backends/kb/kb_ops.def"
+};
 
 static bool has_result(const struct kb_inst *i)
 {
@@ -184,7 +183,7 @@ static void replay_body(struct replay *r)
 	const struct kb_func *f = r->record;
 	for (size_t i = 0; i < f->n_insts; i++) {
 		const struct kb_inst *inst = &f->insts[i];
-		LLVMValueRef v = replay_inst(r, inst);
+		LLVMValueRef v = ops[inst->op](r, inst);
 		if (has_result(inst))
 			r->values[inst->result] = v;
 	}
@@ -206,7 +205,8 @@ static void replay_function(struct replay_module *m, const struct kb_func *f)
 	r.function = LLVMGetNamedFunction(m->module, f->name);
 	r.values = ARENA_ARRAY(m->arena, LLVMValueRef, f->n_values + 1);
 	r.vars = ARENA_ARRAY(m->arena, LLVMValueRef, f->n_vars + 1);
-	if (!r.function || !r.values || !r.vars) {
+	r.scopes = ARENA_ARRAY(m->arena, struct replay_scope, f->n_insts + 1);
+	if (!r.function || !r.values || !r.vars || !r.scopes) {
 		replay_fail(m, "a function was not declared");
 		return;
 	}

@@ -22,7 +22,6 @@ struct replay_module {
 
 /* A loop, forever or if that is open. */
 struct replay_scope {
-	enum kb_opcode op;
 	LLVMBasicBlockRef body; /* loops: where to go on */
 	LLVMBasicBlockRef exit; /* loops: after; if: the else block, then the block after */
 	LLVMValueRef index, hi; /* LOOP */
@@ -34,15 +33,13 @@ struct replay {
 	const struct target *target; /* what the function is for */
 	const struct kb_func *record;
 	LLVMValueRef function;
-	LLVMBuilderRef builder; /* at the current end */
-	LLVMBuilderRef entry;   /* before the terminator of the entry block: allocas */
-	LLVMValueRef *values;   /* [n_values] */
-	LLVMValueRef *vars;     /* [n_vars]: allocas */
-	unsigned n_params;      /* met so far */
-	struct {
-		struct replay_scope *items;
-		size_t n, cap;
-	} scopes;
+	LLVMBuilderRef builder;      /* at the current end */
+	LLVMBuilderRef entry;        /* before the terminator of the entry block: allocas */
+	LLVMValueRef *values;        /* [n_values] */
+	LLVMValueRef *vars;          /* [n_vars]: allocas */
+	unsigned n_params;           /* met so far */
+	struct replay_scope *scopes; /* [n_scopes] */
+	size_t n_scopes;
 };
 
 LLVMTypeRef replay_scalar(const struct replay_module *m, enum kb_scalar s);
@@ -52,7 +49,7 @@ LLVMValueRef replay_int(const struct replay_module *m, struct kb_type t, int64_t
 /* Call of the intrinsic `name`, overloaded on `n_types` types. */
 LLVMValueRef replay_intrinsic(struct replay *r, const char *name, LLVMTypeRef *types, size_t n_types,
                               LLVMValueRef *args, unsigned n_args);
-LLVMValueRef replay_splat(struct replay *r, LLVMValueRef scalar, int lanes);
+LLVMValueRef replay_splat_value(struct replay *r, LLVMValueRef scalar, int lanes);
 static inline LLVMValueRef replay_arg(const struct replay *r, const struct kb_inst *i, size_t n)
 {
 	return r->values[i->args[n].id];
@@ -65,12 +62,10 @@ static inline struct kb_type replay_arg_type(const struct replay *r, const struc
 /* Remembers what does not fit; the replay goes on with undefined values. */
 void replay_fail(struct replay_module *m, const char *what);
 
-/* Each replays instructions of its kind; the value of the result, NULL when there is none. */
-LLVMValueRef replay_control(struct replay *r, const struct kb_inst *i);
-LLVMValueRef replay_memory(struct replay *r, const struct kb_inst *i);
-LLVMValueRef replay_arith(struct replay *r, const struct kb_inst *i);
-/* Value conversion from type `from`. */
-LLVMValueRef replay_convert(struct replay *r, LLVMValueRef v, struct kb_type from, struct kb_type to);
+/* Replays one operation: its value; anything when it gives none. */
+typedef LLVMValueRef replay_op(struct replay *r, const struct kb_inst *i);
+#define KB_OP(op, name, effect) replay_op replay_##name;
+#include "backends/kb/kb_ops.def"
 
 /* Fills the module: data, declarations, bodies. False after replay_fail. */
 bool replay_all(struct replay_module *m);

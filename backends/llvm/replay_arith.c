@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-LLVMValueRef replay_splat(struct replay *r, LLVMValueRef scalar, int lanes)
+LLVMValueRef replay_splat_value(struct replay *r, LLVMValueRef scalar, int lanes)
 {
 	if (lanes == 1)
 		return scalar;
@@ -34,12 +34,27 @@ LLVMValueRef replay_int(const struct replay_module *m, struct kb_type t, int64_t
 	return const_splat(LLVMConstInt(replay_scalar(m, t.scalar), (unsigned long long)v, 1), t.lanes);
 }
 
-static LLVMValueRef lane_ids(struct replay *r, int lanes)
+LLVMValueRef replay_lane_ids(struct replay *r, const struct kb_inst *i)
 {
 	LLVMValueRef ids[KB_LANES_MAX];
-	for (int i = 0; i < lanes; i++)
-		ids[i] = replay_int(r->module, KB_I32_T, i);
-	return lanes == 1 ? ids[0] : LLVMConstVector(ids, (unsigned)lanes);
+	for (int k = 0; k < i->type.lanes; k++)
+		ids[k] = replay_int(r->module, KB_I32_T, k);
+	return i->type.lanes == 1 ? ids[0] : LLVMConstVector(ids, (unsigned)i->type.lanes);
+}
+
+LLVMValueRef replay_const_int(struct replay *r, const struct kb_inst *i)
+{
+	return kb_is_float(i->type.scalar) ? replay_null(r, i) : replay_int(r->module, i->type, i->imm);
+}
+
+LLVMValueRef replay_const_float(struct replay *r, const struct kb_inst *i)
+{
+	return LLVMConstReal(replay_type(r->module, i->type), i->fimm);
+}
+
+LLVMValueRef replay_null(struct replay *r, const struct kb_inst *i)
+{
+	return LLVMConstNull(replay_type(r->module, i->type));
 }
 
 /* ---- two operands ---- */
@@ -110,16 +125,33 @@ static LLVMValueRef bin(struct replay *r, enum kb_scalar s, enum kb_bin op, LLVM
 	return NULL;
 }
 
+LLVMValueRef replay_bin(struct replay *r, const struct kb_inst *i)
+{
+	return bin(r, i->type.scalar, i->bin, replay_arg(r, i, 0), replay_arg(r, i, 1));
+}
+
+LLVMValueRef replay_cmp(struct replay *r, const struct kb_inst *i)
+{
+	return compare(r, replay_arg_type(r, i, 0).scalar, i->cmp, replay_arg(r, i, 0), replay_arg(r, i, 1));
+}
+
+LLVMValueRef replay_select(struct replay *r, const struct kb_inst *i)
+{
+	return LLVMBuildSelect(r->builder, replay_arg(r, i, 0), replay_arg(r, i, 1), replay_arg(r, i, 2), "");
+}
+
 static LLVMValueRef un_intrinsic(struct replay *r, const char *name, LLVMValueRef a)
 {
 	LLVMTypeRef type = LLVMTypeOf(a);
 	return replay_intrinsic(r, name, &type, 1, &a, 1);
 }
 
-static LLVMValueRef un(struct replay *r, enum kb_scalar s, enum kb_un op, LLVMValueRef a)
+LLVMValueRef replay_un(struct replay *r, const struct kb_inst *i)
 {
+	enum kb_scalar s = i->type.scalar;
+	LLVMValueRef a = replay_arg(r, i, 0);
 	bool is_float = kb_is_float(s);
-	switch (op) {
+	switch (i->un) {
 	case KB_NEG: return is_float ? LLVMBuildFNeg(r->builder, a, "") : LLVMBuildNeg(r->builder, a, "");
 	case KB_ABS:
 		if (is_float)
@@ -134,7 +166,7 @@ static LLVMValueRef un(struct replay *r, enum kb_scalar s, enum kb_un op, LLVMVa
 }
 
 /* llvm.fma without the instruction would become a call; llvm.fmuladd becomes two instructions there. */
-static LLVMValueRef multiply_add(struct replay *r, const struct kb_inst *i)
+LLVMValueRef replay_fma(struct replay *r, const struct kb_inst *i)
 {
 	LLVMTypeRef type = replay_type(r->module, i->type);
 	LLVMValueRef args[] = {replay_arg(r, i, 0), replay_arg(r, i, 1), replay_arg(r, i, 2)};
@@ -144,7 +176,7 @@ static LLVMValueRef multiply_add(struct replay *r, const struct kb_inst *i)
 
 /* ---- vectors ---- */
 
-static LLVMValueRef shuffle(struct replay *r, const struct kb_inst *i)
+LLVMValueRef replay_shuffle(struct replay *r, const struct kb_inst *i)
 {
 	LLVMValueRef mask[KB_LANES_MAX];
 	LLVMValueRef a = replay_arg(r, i, 0);
@@ -158,7 +190,7 @@ static LLVMValueRef shuffle(struct replay *r, const struct kb_inst *i)
 		return from == 1 ? source : LLVMBuildExtractElement(r->builder, source, lane, "");
 	}
 	if (from == 1)
-		return replay_splat(r, a, i->type.lanes);
+		return replay_splat_value(r, a, i->type.lanes);
 	return LLVMBuildShuffleVector(r->builder, a, b, LLVMConstVector(mask, (unsigned)i->type.lanes), "");
 }
 
@@ -175,7 +207,7 @@ static LLVMValueRef part(struct replay *r, LLVMValueRef v, int from, int n)
 }
 
 /* The lower half op the upper half, until one lane is left. */
-static LLVMValueRef reduce(struct replay *r, const struct kb_inst *i)
+LLVMValueRef replay_reduce(struct replay *r, const struct kb_inst *i)
 {
 	LLVMValueRef v = replay_arg(r, i, 0);
 	int lanes = replay_arg_type(r, i, 0).lanes;
@@ -184,16 +216,33 @@ static LLVMValueRef reduce(struct replay *r, const struct kb_inst *i)
 	return v;
 }
 
+LLVMValueRef replay_splat(struct replay *r, const struct kb_inst *i)
+{
+	return replay_splat_value(r, replay_arg(r, i, 0), i->type.lanes);
+}
+
+LLVMValueRef replay_lane(struct replay *r, const struct kb_inst *i)
+{
+	return part(r, replay_arg(r, i, 0), i->lane, 1);
+}
+
+LLVMValueRef replay_bitcast(struct replay *r, const struct kb_inst *i)
+{
+	return LLVMBuildBitCast(r->builder, replay_arg(r, i, 0), replay_type(r->module, i->type), "");
+}
+
 /* ---- the machine ---- */
 
-static void build_pause(struct replay *r)
+LLVMValueRef replay_pause(struct replay *r, const struct kb_inst *i)
 {
+	(void)i;
 	LLVMValueRef yield = replay_int(r->module, KB_I32_T, 1);
 	switch (r->target->arch) {
-	case ARCH_X86_64: replay_intrinsic(r, "llvm.x86.sse2.pause", NULL, 0, NULL, 0); return;
-	case ARCH_AARCH64: replay_intrinsic(r, "llvm.aarch64.hint", NULL, 0, &yield, 1); return;
-	case ARCH_OPENCL: return;
+	case ARCH_X86_64: return replay_intrinsic(r, "llvm.x86.sse2.pause", NULL, 0, NULL, 0);
+	case ARCH_AARCH64: return replay_intrinsic(r, "llvm.aarch64.hint", NULL, 0, &yield, 1);
+	case ARCH_OPENCL: return NULL;
 	}
+	return NULL;
 }
 
 static LLVMValueRef assembly(struct replay *r, const char *text, const char *constraints, LLVMTypeRef result,
@@ -208,7 +257,7 @@ static LLVMValueRef assembly(struct replay *r, const char *text, const char *con
 	return LLVMBuildCall2(r->builder, type, code, args, n, "");
 }
 
-static LLVMValueRef cpuid(struct replay *r, const struct kb_inst *i)
+LLVMValueRef replay_cpuid(struct replay *r, const struct kb_inst *i)
 {
 	LLVMTypeRef i32 = replay_scalar(r->module, KB_I32);
 	LLVMTypeRef four[] = {i32, i32, i32, i32};
@@ -221,8 +270,9 @@ static LLVMValueRef cpuid(struct replay *r, const struct kb_inst *i)
 }
 
 /* Spelled as bytes: the assembler accepts the name only with a feature that baseline code does not have. */
-static LLVMValueRef xgetbv(struct replay *r)
+LLVMValueRef replay_xgetbv(struct replay *r, const struct kb_inst *i)
 {
+	(void)i;
 	LLVMTypeRef i32 = replay_scalar(r->module, KB_I32);
 	LLVMTypeRef two[] = {i32, i32};
 	LLVMTypeRef result = LLVMStructTypeInContext(r->module->context, two, 2, 0);
@@ -230,36 +280,4 @@ static LLVMValueRef xgetbv(struct replay *r)
 	LLVMValueRef all = assembly(r, ".byte 0x0f, 0x01, 0xd0",
 	                            "={ax},={dx},{cx},~{dirflag},~{fpsr},~{flags}", result, &zero, 1);
 	return LLVMBuildExtractValue(r->builder, all, 0, "");
-}
-
-/* ---- dispatch ---- */
-
-LLVMValueRef replay_arith(struct replay *r, const struct kb_inst *i)
-{
-	enum kb_scalar s = i->type.scalar;
-	LLVMTypeRef type = replay_type(r->module, i->type);
-	LLVMValueRef a = i->n_args > 0 ? replay_arg(r, i, 0) : NULL;
-	LLVMValueRef b = i->n_args > 1 ? replay_arg(r, i, 1) : NULL;
-	switch (i->op) {
-	case KBO_CONST_INT:
-		return kb_is_float(s) ? LLVMConstNull(type) : replay_int(r->module, i->type, i->imm);
-	case KBO_CONST_FLOAT: return LLVMConstReal(type, i->fimm);
-	case KBO_NULL: return LLVMConstNull(type);
-	case KBO_LANE_IDS: return lane_ids(r, i->type.lanes);
-	case KBO_BIN: return bin(r, s, i->bin, a, b);
-	case KBO_UN: return un(r, s, i->un, a);
-	case KBO_FMA: return multiply_add(r, i);
-	case KBO_CMP: return compare(r, replay_arg_type(r, i, 0).scalar, i->cmp, a, b);
-	case KBO_SELECT: return LLVMBuildSelect(r->builder, a, b, replay_arg(r, i, 2), "");
-	case KBO_SPLAT: return replay_splat(r, a, i->type.lanes);
-	case KBO_LANE: return part(r, a, i->lane, 1);
-	case KBO_SHUFFLE: return shuffle(r, i);
-	case KBO_REDUCE: return reduce(r, i);
-	case KBO_CVT: return replay_convert(r, a, replay_arg_type(r, i, 0), i->type);
-	case KBO_BITCAST: return LLVMBuildBitCast(r->builder, a, type, "");
-	case KBO_PAUSE: build_pause(r); return NULL;
-	case KBO_CPUID: return cpuid(r, i);
-	case KBO_XGETBV: return xgetbv(r);
-	default: replay_fail(r->module, "arithmetic that machine code does not have"); return NULL;
-	}
 }

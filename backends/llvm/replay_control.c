@@ -6,47 +6,32 @@
  */
 #include "backends/llvm/replay.h"
 
-#include <string.h>
-
 static LLVMBasicBlockRef new_block(struct replay *r, const char *name)
 {
 	return LLVMAppendBasicBlockInContext(r->module->context, r->function, name);
 }
 
 /* Goes on in a block, which is put after the current one: text reads in order of execution. */
-static void go_on(struct replay *r, LLVMBasicBlockRef block)
+static LLVMValueRef go_on(struct replay *r, LLVMBasicBlockRef block)
 {
 	if (block != LLVMGetLastBasicBlock(r->function))
 		LLVMMoveBasicBlockAfter(block, LLVMGetLastBasicBlock(r->function));
 	LLVMPositionBuilderAtEnd(r->builder, block);
+	return NULL;
 }
 
-static struct replay_scope *push_scope(struct replay *r, enum kb_opcode op)
+static struct replay_scope *push_scope(struct replay *r)
 {
-	struct replay_scope *s = ARENA_PUSH(r->module->arena, &r->scopes);
-	if (s)
-		*s = (struct replay_scope){.op = op};
-	else
-		replay_fail(r->module, "no memory");
+	struct replay_scope *s = &r->scopes[r->n_scopes++];
+	*s = (struct replay_scope){0};
 	return s;
-}
-
-static struct replay_scope *top_scope(struct replay *r)
-{
-	if (r->scopes.n == 0) {
-		replay_fail(r->module, "an end without its begin");
-		return NULL;
-	}
-	return &r->scopes.items[r->scopes.n - 1];
 }
 
 /* ---- loops ---- */
 
-static LLVMValueRef begin_loop(struct replay *r, const struct kb_inst *i)
+LLVMValueRef replay_loop(struct replay *r, const struct kb_inst *i)
 {
-	struct replay_scope *s = push_scope(r, KBO_LOOP);
-	if (!s)
-		return NULL;
+	struct replay_scope *s = push_scope(r);
 	LLVMValueRef lo = replay_arg(r, i, 0);
 	s->hi = replay_arg(r, i, 1);
 	s->step = i->imm;
@@ -65,95 +50,82 @@ static LLVMValueRef begin_loop(struct replay *r, const struct kb_inst *i)
 	return s->index;
 }
 
-static void end_loop(struct replay *r)
+LLVMValueRef replay_end_loop(struct replay *r, const struct kb_inst *i)
 {
-	struct replay_scope *s = top_scope(r);
-	if (!s)
-		return;
+	struct replay_scope *s = &r->scopes[--r->n_scopes];
 	LLVMValueRef step = replay_int(r->module, KB_INDEX_T, s->step);
 	LLVMValueRef next = LLVMBuildNSWAdd(r->builder, s->index, step, "");
 	LLVMValueRef more = LLVMBuildICmp(r->builder, LLVMIntSLT, next, s->hi, "");
 	LLVMBasicBlockRef latch = LLVMGetInsertBlock(r->builder);
 	LLVMBuildCondBr(r->builder, more, s->body, s->exit);
 	LLVMAddIncoming(s->index, &next, &latch, 1);
-	go_on(r, s->exit);
-	r->scopes.n--;
+	(void)i;
+	return go_on(r, s->exit);
 }
 
-static void begin_forever(struct replay *r)
+LLVMValueRef replay_forever(struct replay *r, const struct kb_inst *i)
 {
-	struct replay_scope *s = push_scope(r, KBO_FOREVER);
-	if (!s)
-		return;
+	struct replay_scope *s = push_scope(r);
 	s->body = new_block(r, "forever");
 	s->exit = new_block(r, "end");
 	LLVMBuildBr(r->builder, s->body);
-	go_on(r, s->body);
+	(void)i;
+	return go_on(r, s->body);
 }
 
-static void break_if(struct replay *r, const struct kb_inst *i)
+LLVMValueRef replay_break_if(struct replay *r, const struct kb_inst *i)
 {
-	struct replay_scope *s = top_scope(r);
-	if (!s)
-		return;
 	LLVMBasicBlockRef on = new_block(r, "on");
-	LLVMBuildCondBr(r->builder, replay_arg(r, i, 0), s->exit, on);
-	go_on(r, on);
+	LLVMBuildCondBr(r->builder, replay_arg(r, i, 0), r->scopes[r->n_scopes - 1].exit, on);
+	return go_on(r, on);
 }
 
-static void end_forever(struct replay *r)
+LLVMValueRef replay_end_forever(struct replay *r, const struct kb_inst *i)
 {
-	struct replay_scope *s = top_scope(r);
-	if (!s)
-		return;
+	struct replay_scope *s = &r->scopes[--r->n_scopes];
+	(void)i;
 	LLVMBuildBr(r->builder, s->body);
-	go_on(r, s->exit);
-	r->scopes.n--;
+	return go_on(r, s->exit);
 }
 
 /* ---- conditions ---- */
 
-static void begin_if(struct replay *r, const struct kb_inst *i)
+LLVMValueRef replay_if(struct replay *r, const struct kb_inst *i)
 {
-	struct replay_scope *s = push_scope(r, KBO_IF);
-	if (!s)
-		return;
+	struct replay_scope *s = push_scope(r);
 	LLVMBasicBlockRef then = new_block(r, "then");
 	s->exit = new_block(r, "else");
 	LLVMBuildCondBr(r->builder, replay_arg(r, i, 0), then, s->exit);
-	go_on(r, then);
+	return go_on(r, then);
 }
 
-static void begin_else(struct replay *r)
+LLVMValueRef replay_else(struct replay *r, const struct kb_inst *i)
 {
-	struct replay_scope *s = top_scope(r);
-	if (!s)
-		return;
+	struct replay_scope *s = &r->scopes[r->n_scopes - 1];
 	LLVMBasicBlockRef otherwise = s->exit;
+	(void)i;
 	s->exit = new_block(r, "endif");
 	LLVMBuildBr(r->builder, s->exit);
-	go_on(r, otherwise);
+	return go_on(r, otherwise);
 }
 
-static void end_if(struct replay *r)
+LLVMValueRef replay_end_if(struct replay *r, const struct kb_inst *i)
 {
-	struct replay_scope *s = top_scope(r);
-	if (!s)
-		return;
+	struct replay_scope *s = &r->scopes[--r->n_scopes];
+	(void)i;
 	LLVMBuildBr(r->builder, s->exit);
-	go_on(r, s->exit);
-	r->scopes.n--;
+	return go_on(r, s->exit);
 }
 
 /* ---- calls ---- */
 
-static void build_return(struct replay *r, const struct kb_inst *i)
+LLVMValueRef replay_return(struct replay *r, const struct kb_inst *i)
 {
 	if (i->n_args)
 		LLVMBuildRet(r->builder, replay_arg(r, i, 0));
 	else
 		LLVMBuildRetVoid(r->builder);
-	go_on(r, new_block(r, "after"));
+	return go_on(r, new_block(r, "after"));
 }
 
 static LLVMValueRef call(struct replay *r, LLVMValueRef fn, const struct kb_inst *i, size_t first)
@@ -171,7 +143,7 @@ static LLVMValueRef call(struct replay *r, LLVMValueRef fn, const struct kb_inst
 	return LLVMBuildCall2(r->builder, type, fn, args, (unsigned)n, "");
 }
 
-static LLVMValueRef call_name(struct replay *r, const struct kb_inst *i)
+LLVMValueRef replay_call(struct replay *r, const struct kb_inst *i)
 {
 	LLVMValueRef fn = LLVMGetNamedFunction(r->module->module, i->name);
 	if (!fn) {
@@ -181,31 +153,20 @@ static LLVMValueRef call_name(struct replay *r, const struct kb_inst *i)
 	return call(r, fn, i, 0);
 }
 
-LLVMValueRef replay_control(struct replay *r, const struct kb_inst *i)
+LLVMValueRef replay_call_ptr(struct replay *r, const struct kb_inst *i)
 {
-	if (i->op == KBO_PARAM)
-		return LLVMGetParam(r->function, r->n_params++);
-	if (i->op == KBO_LOOP)
-		return begin_loop(r, i);
-	if (i->op == KBO_END_LOOP)
-		end_loop(r);
-	else if (i->op == KBO_FOREVER)
-		begin_forever(r);
-	else if (i->op == KBO_BREAK_IF)
-		break_if(r, i);
-	else if (i->op == KBO_END_FOREVER)
-		end_forever(r);
-	else if (i->op == KBO_IF)
-		begin_if(r, i);
-	else if (i->op == KBO_ELSE)
-		begin_else(r);
-	else if (i->op == KBO_END_IF)
-		end_if(r);
-	else if (i->op == KBO_RETURN)
-		build_return(r, i);
-	else if (i->op == KBO_CALL)
-		return call_name(r, i);
-	else if (i->op == KBO_CALL_PTR)
-		return call(r, replay_arg(r, i, 0), i, 1);
+	return call(r, replay_arg(r, i, 0), i, 1);
+}
+
+LLVMValueRef replay_param(struct replay *r, const struct kb_inst *i)
+{
+	(void)i;
+	return LLVMGetParam(r->function, r->n_params++);
+}
+
+LLVMValueRef replay_comment(struct replay *r, const struct kb_inst *i)
+{
+	(void)r;
+	(void)i;
 	return NULL;
 }

@@ -22,8 +22,10 @@ static LLVMValueRef float_to_int(struct replay *r, LLVMValueRef v, enum kb_scala
 	return replay_intrinsic(r, is_unsigned(to) ? "llvm.fptoui.sat" : "llvm.fptosi.sat", types, 2, &v, 1);
 }
 
-LLVMValueRef replay_convert(struct replay *r, LLVMValueRef v, struct kb_type from, struct kb_type to)
+LLVMValueRef replay_cvt(struct replay *r, const struct kb_inst *i)
 {
+	LLVMValueRef v = replay_arg(r, i, 0);
+	struct kb_type from = replay_arg_type(r, i, 0), to = i->type;
 	LLVMBuilderRef b = r->builder;
 	LLVMTypeRef type = replay_type(r->module, to);
 	int before = width(from.scalar), after = width(to.scalar);

@@ -33,11 +33,22 @@ static LLVMValueRef build_load(struct replay *r, const struct kb_inst *i, struct
 	return v;
 }
 
-static void build_store(struct replay *r, const struct kb_inst *i)
+LLVMValueRef replay_load(struct replay *r, const struct kb_inst *i)
+{
+	return build_load(r, i, i->type);
+}
+
+LLVMValueRef replay_load_splat(struct replay *r, const struct kb_inst *i)
+{
+	return replay_splat_value(r, build_load(r, i, KB_TYPE(i->type.scalar, 1)), i->type.lanes);
+}
+
+LLVMValueRef replay_store(struct replay *r, const struct kb_inst *i)
 {
 	LLVMValueRef at = address(r, i->type.scalar, replay_arg(r, i, 1), replay_arg(r, i, 2), i->imm);
 	LLVMValueRef v = LLVMBuildStore(r->builder, replay_arg(r, i, 0), at);
 	LLVMSetAlignment(v, (unsigned)i->align);
+	return v;
 }
 
 /* The first n of `lanes` lanes. */
@@ -50,7 +61,7 @@ static LLVMValueRef first_lanes(struct replay *r, int n, int lanes)
 	return LLVMConstVector(bits, (unsigned)lanes);
 }
 
-static LLVMValueRef load_part(struct replay *r, const struct kb_inst *i)
+LLVMValueRef replay_load_part(struct replay *r, const struct kb_inst *i)
 {
 	LLVMTypeRef type = replay_type(r->module, i->type);
 	LLVMTypeRef types[] = {type, replay_scalar(r->module, KB_PTR)};
@@ -63,7 +74,7 @@ static LLVMValueRef load_part(struct replay *r, const struct kb_inst *i)
 	return replay_intrinsic(r, "llvm.masked.load", types, 2, args, 4);
 }
 
-static void store_part(struct replay *r, const struct kb_inst *i)
+LLVMValueRef replay_store_part(struct replay *r, const struct kb_inst *i)
 {
 	LLVMTypeRef types[] = {replay_type(r->module, i->type), replay_scalar(r->module, KB_PTR)};
 	LLVMValueRef args[] = {
@@ -72,10 +83,10 @@ static void store_part(struct replay *r, const struct kb_inst *i)
 	        replay_int(r->module, KB_I32_T, i->align),
 	        first_lanes(r, i->n_lanes, i->type.lanes),
 	};
-	replay_intrinsic(r, "llvm.masked.store", types, 2, args, 4);
+	return replay_intrinsic(r, "llvm.masked.store", types, 2, args, 4);
 }
 
-static void build_prefetch(struct replay *r, const struct kb_inst *i)
+LLVMValueRef replay_prefetch(struct replay *r, const struct kb_inst *i)
 {
 	LLVMTypeRef ptr = replay_scalar(r->module, KB_PTR);
 	LLVMValueRef args[] = {
@@ -84,19 +95,30 @@ static void build_prefetch(struct replay *r, const struct kb_inst *i)
 	        replay_int(r->module, KB_I32_T, 3), /* keep in all levels */
 	        replay_int(r->module, KB_I32_T, 1), /* data */
 	};
-	replay_intrinsic(r, "llvm.prefetch", &ptr, 1, args, 4);
+	return replay_intrinsic(r, "llvm.prefetch", &ptr, 1, args, 4);
 }
 
 /* ---- variables ---- */
 
-static void new_var(struct replay *r, const struct kb_inst *i)
+LLVMValueRef replay_var(struct replay *r, const struct kb_inst *i)
 {
 	r->vars[i->result] = LLVMBuildAlloca(r->entry, replay_type(r->module, i->type), i->name);
 	if (i->n_args)
 		LLVMBuildStore(r->builder, replay_arg(r, i, 0), r->vars[i->result]);
+	return NULL;
 }
 
-static LLVMValueRef new_local(struct replay *r, const struct kb_inst *i)
+LLVMValueRef replay_get(struct replay *r, const struct kb_inst *i)
+{
+	return LLVMBuildLoad2(r->builder, replay_type(r->module, i->type), r->vars[i->imm], "");
+}
+
+LLVMValueRef replay_set(struct replay *r, const struct kb_inst *i)
+{
+	return LLVMBuildStore(r->builder, replay_arg(r, i, 0), r->vars[i->imm]);
+}
+
+LLVMValueRef replay_local(struct replay *r, const struct kb_inst *i)
 {
 	LLVMTypeRef element = replay_scalar(r->module, i->element);
 	LLVMValueRef v = LLVMBuildAlloca(r->entry, LLVMArrayType2(element, (uint64_t)i->imm), i->name);
@@ -108,86 +130,74 @@ static LLVMValueRef new_local(struct replay *r, const struct kb_inst *i)
 
 /* Data of the record, or data that is added to the object later: hidden, so that its address needs no table.
  */
-static LLVMValueRef symbol(struct replay *r, const char *name)
+LLVMValueRef replay_symbol(struct replay *r, const struct kb_inst *i)
 {
-	LLVMValueRef g = LLVMGetNamedGlobal(r->module->module, name);
+	LLVMValueRef g = LLVMGetNamedGlobal(r->module->module, i->name);
 	if (g)
 		return g;
-	g = LLVMAddGlobal(r->module->module, replay_scalar(r->module, KB_I8), name);
+	g = LLVMAddGlobal(r->module->module, replay_scalar(r->module, KB_I8), i->name);
 	LLVMSetGlobalConstant(g, 1);
 	LLVMSetVisibility(g, LLVMHiddenVisibility);
 	return g;
 }
 
-static LLVMValueRef function_address(struct replay *r, const char *name)
+LLVMValueRef replay_func_addr(struct replay *r, const struct kb_inst *i)
 {
-	LLVMValueRef fn = LLVMGetNamedFunction(r->module->module, name);
+	LLVMValueRef fn = LLVMGetNamedFunction(r->module->module, i->name);
 	if (!fn)
 		replay_fail(r->module, "the address of a function that is not defined");
 	return fn;
 }
 
+LLVMValueRef replay_string(struct replay *r, const struct kb_inst *i)
+{
+	return LLVMBuildGlobalStringPtr(r->builder, i->name, "text");
+}
+
 /* ---- atomics ---- */
 
-static LLVMValueRef atomic_load(struct replay *r, const struct kb_inst *i)
+/* The i32 that operand k points to. */
+static LLVMValueRef atomic(struct replay *r, const struct kb_inst *i, size_t k)
 {
-	LLVMValueRef at =
-	        address(r, KB_I32, replay_arg(r, i, 0), replay_int(r->module, KB_INDEX_T, 0), i->imm);
-	LLVMValueRef v = LLVMBuildLoad2(r->builder, replay_scalar(r->module, KB_I32), at, "");
+	return address(r, KB_I32, replay_arg(r, i, k), replay_int(r->module, KB_INDEX_T, 0), i->imm);
+}
+
+LLVMValueRef replay_atomic_load(struct replay *r, const struct kb_inst *i)
+{
+	LLVMValueRef v = LLVMBuildLoad2(r->builder, replay_scalar(r->module, KB_I32), atomic(r, i, 0), "");
 	LLVMSetOrdering(v, LLVMAtomicOrderingAcquire);
 	LLVMSetAlignment(v, 4);
 	return v;
 }
 
-static void atomic_store(struct replay *r, const struct kb_inst *i)
+LLVMValueRef replay_atomic_store(struct replay *r, const struct kb_inst *i)
 {
-	LLVMValueRef at =
-	        address(r, KB_I32, replay_arg(r, i, 1), replay_int(r->module, KB_INDEX_T, 0), i->imm);
-	LLVMValueRef v = LLVMBuildStore(r->builder, replay_arg(r, i, 0), at);
+	LLVMValueRef v = LLVMBuildStore(r->builder, replay_arg(r, i, 0), atomic(r, i, 1));
 	LLVMSetOrdering(v, LLVMAtomicOrderingRelease);
 	LLVMSetAlignment(v, 4);
+	return v;
 }
 
-static LLVMValueRef atomic_add(struct replay *r, const struct kb_inst *i)
+LLVMValueRef replay_atomic_add(struct replay *r, const struct kb_inst *i)
 {
-	LLVMValueRef at =
-	        address(r, KB_I32, replay_arg(r, i, 1), replay_int(r->module, KB_INDEX_T, 0), i->imm);
-	return LLVMBuildAtomicRMW(r->builder, LLVMAtomicRMWBinOpAdd, at, replay_arg(r, i, 0),
+	return LLVMBuildAtomicRMW(r->builder, LLVMAtomicRMWBinOpAdd, atomic(r, i, 1), replay_arg(r, i, 0),
 	                          LLVMAtomicOrderingAcquireRelease, 0);
 }
 
-/* Through an empty instruction. */
-static LLVMValueRef apart(struct replay *r, LLVMValueRef ptr)
+/* ---- addresses ---- */
+
+LLVMValueRef replay_ptr_add(struct replay *r, const struct kb_inst *i)
 {
+	return address(r, KB_I8, replay_arg(r, i, 0), replay_arg(r, i, 1), i->imm);
+}
+
+/* Through an empty instruction. */
+LLVMValueRef replay_ptr_apart(struct replay *r, const struct kb_inst *i)
+{
+	LLVMValueRef ptr = replay_arg(r, i, 0);
 	LLVMTypeRef ptr_type = LLVMTypeOf(ptr), type = LLVMFunctionType(ptr_type, &ptr_type, 1, 0);
 	const char *same = "=r,0";
 	LLVMValueRef code =
 	        LLVMGetInlineAsm(type, "", 0, same, strlen(same), 0, 0, LLVMInlineAsmDialectATT, 0);
 	return LLVMBuildCall2(r->builder, type, code, &ptr, 1, "");
-}
-
-LLVMValueRef replay_memory(struct replay *r, const struct kb_inst *i)
-{
-	switch (i->op) {
-	case KBO_GET: return LLVMBuildLoad2(r->builder, replay_type(r->module, i->type), r->vars[i->imm], "");
-	case KBO_SET: LLVMBuildStore(r->builder, replay_arg(r, i, 0), r->vars[i->imm]); return NULL;
-	case KBO_VAR: new_var(r, i); return NULL;
-	case KBO_LOCAL: return new_local(r, i);
-	case KBO_LOAD: return build_load(r, i, i->type);
-	case KBO_LOAD_SPLAT:
-		return replay_splat(r, build_load(r, i, KB_TYPE(i->type.scalar, 1)), i->type.lanes);
-	case KBO_LOAD_PART: return load_part(r, i);
-	case KBO_STORE: build_store(r, i); return NULL;
-	case KBO_STORE_PART: store_part(r, i); return NULL;
-	case KBO_PTR_ADD: return address(r, KB_I8, replay_arg(r, i, 0), replay_arg(r, i, 1), i->imm);
-	case KBO_PTR_APART: return apart(r, replay_arg(r, i, 0));
-	case KBO_PREFETCH: build_prefetch(r, i); return NULL;
-	case KBO_ATOMIC_LOAD: return atomic_load(r, i);
-	case KBO_ATOMIC_STORE: atomic_store(r, i); return NULL;
-	case KBO_ATOMIC_ADD: return atomic_add(r, i);
-	case KBO_FUNC_ADDR: return function_address(r, i->name);
-	case KBO_STRING: return LLVMBuildGlobalStringPtr(r->builder, i->name, "text");
-	case KBO_SYMBOL: return symbol(r, i->name);
-	default: replay_fail(r->module, "memory that machine code does not have"); return NULL;
-	}
 }

@@ -25,6 +25,13 @@ void print_fail(struct print *p, const char *what)
 	p->failed = true;
 }
 
+enum print_level print_refuse(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	(void)out;
+	print_fail(p, arena_printf(p->arena, "%s in %s", kb_op_name(i->op), p->dialect->name));
+	return PRINT_PRIMARY;
+}
+
 /* The end of a comment inside one is broken up. */
 void print_comment(struct print *p, const struct kb_inst *i)
 {
@@ -45,7 +52,7 @@ void print_comment(struct print *p, const struct kb_inst *i)
 
 /* ---- blocks ---- */
 
-static void begin_loop(struct print *p, const struct kb_inst *i)
+static void print_loop(struct print *p, const struct kb_inst *i)
 {
 	struct buf head;
 	struct print_value *hi = &p->values[i->args[1].id];
@@ -87,11 +94,39 @@ static void with_condition(struct print *p, const struct kb_inst *i, const char 
 	buf_destroy(&line);
 }
 
-static void end_block(struct print *p, const char *text)
+static void print_forever(struct print *p, const struct kb_inst *i)
+{
+	(void)i;
+	print_flush(p, FLUSH_ALL, 0);
+	print_line(p, "for (;;) {");
+	print_open(p);
+}
+
+static void print_break_if(struct print *p, const struct kb_inst *i)
+{
+	with_condition(p, i, "if", "");
+	p->depth++;
+	print_line(p, "break;");
+	p->depth--;
+}
+
+static void print_if(struct print *p, const struct kb_inst *i)
+{
+	with_condition(p, i, "if", " {");
+	print_open(p);
+}
+
+static void print_end(struct print *p, const struct kb_inst *i)
 {
 	print_flush(p, FLUSH_ALL, 0);
 	print_close(p);
-	print_line(p, "%s", text);
+	print_line(p, i->op == KBO_ELSE ? "} else {" : "}");
+}
+
+static void print_else(struct print *p, const struct kb_inst *i)
+{
+	print_end(p, i);
+	print_open(p);
 }
 
 /* ---- calls ---- */
@@ -114,7 +149,7 @@ static void call_text(struct print *p, const struct kb_inst *i)
 {
 	buf_clear(&p->scratch);
 	if (i->op != KBO_CALL) {
-		(void)p->dialect->expr(p, i, &p->scratch);
+		(void)p->dialect->ops[i->op](p, i, &p->scratch);
 		return;
 	}
 	buf_printf(&p->scratch, "%s(", print_global(p, i->name));
@@ -125,7 +160,7 @@ static void call_text(struct print *p, const struct kb_inst *i)
 	buf_char(&p->scratch, ')');
 }
 
-/* Calls and atomics: everything that was loaded before has a name before. */
+/* What has an effect: everything that was loaded before has a name before. */
 static void print_ordered(struct print *p, const struct kb_inst *i)
 {
 	print_consume(p, i);
@@ -134,15 +169,17 @@ static void print_ordered(struct print *p, const struct kb_inst *i)
 	const char *text = arena_strndup(p->arena, p->scratch.data, p->scratch.len);
 	if (i->result && p->values[i->result].uses)
 		print_assign_name(p, i->result, text);
-	else
+	else if (p->scratch.len > 0)
 		print_line(p, i->result ? "(void)%s;" : "%s;", text);
 }
 
-static void print_stmt(struct print *p, const struct kb_inst *i)
+/* Of which the dialect has the text. */
+static void print_value(struct print *p, const struct kb_inst *i)
 {
-	print_consume(p, i);
-	print_flush(p, FLUSH_LOADS, 0);
-	p->dialect->stmt(p, i);
+	if (kb_has_effect(i->op))
+		print_ordered(p, i);
+	else if (p->values[i->result].uses)
+		print_define(p, i);
 }
 
 /* ---- variables ---- */
@@ -217,45 +254,25 @@ static void print_array(struct print *p, const struct kb_inst *i)
 
 /* ---- dispatch ---- */
 
+static void print_param(struct print *p, const struct kb_inst *i)
+{
+	(void)p;
+	(void)i;
+}
+#define print_end_loop    print_end
+#define print_end_forever print_end
+#define print_end_if      print_end
+#define print_get         print_value
+#define print_call        print_ordered
+#define print_local       print_array
+#define print_shared      print_array
+
 void print_control(struct print *p, const struct kb_inst *i)
 {
-	switch (i->op) {
-	case KBO_PARAM: return;
-	case KBO_COMMENT: print_comment(p, i); return;
-	case KBO_RETURN: print_return(p, i); return;
-	case KBO_VAR: print_var(p, i); return;
-	case KBO_SET: print_set(p, i); return;
-	case KBO_LOCAL:
-	case KBO_SHARED: print_array(p, i); return;
-	case KBO_LOOP: begin_loop(p, i); return;
-	case KBO_FOREVER:
-		print_flush(p, FLUSH_ALL, 0);
-		print_line(p, "for (;;) {");
-		print_open(p);
-		return;
-	case KBO_IF:
-		with_condition(p, i, "if", " {");
-		print_open(p);
-		return;
-	case KBO_BREAK_IF:
-		with_condition(p, i, "if", "");
-		p->depth++;
-		print_line(p, "break;");
-		p->depth--;
-		return;
-	case KBO_ELSE:
-		end_block(p, "} else {");
-		print_open(p);
-		return;
-	case KBO_END_LOOP:
-	case KBO_END_FOREVER:
-	case KBO_END_IF: end_block(p, "}"); return;
-	default: break;
-	}
-	if (kb_kind(i->op) == KB_KIND_CALL || (i->result && kb_has_effect(i->op)))
-		print_ordered(p, i);
-	else if (!i->result)
-		print_stmt(p, i);
-	else if (p->values[i->result].uses)
-		print_define(p, i);
+	static void (*const print[])(struct print *, const struct kb_inst *) = {
+#define KB_BLOCK(op, name, effect) [KBO_##op] = print_##name,
+#define KB_OP(op, name, effect)    [KBO_##op] = print_value,
+#include "backends/kb/kb_ops.def"
+	};
+	print[i->op](p, i);
 }

@@ -77,13 +77,24 @@ struct print {
 };
 
 /*
- * A dialect. `expr` gives the expression of a value of: constants, LANE_IDS, STRING, SYMBOL,
- * FUNC_ADDR, LOAD*, PTR_ADD, BIN, UN, FMA, CMP, SELECT, SPLAT, LANE, CVT, BITCAST, SHUFFLE, REDUCE,
- * ATOMIC_LOAD, ATOMIC_ADD, CALL_PTR, GROUP_ID, GROUP_COUNT, ITEM_ID, CPUID, XGETBV. `stmt` writes the
- * statements of STORE*, PREFETCH, ATOMIC_STORE, PAUSE, BARRIER through print_line. Operands come from
- * print_arg.
+ * An operation in a dialect: the expression of its value; of an operation that gives none the statement without its
+ * semicolon, or nothing when there is no statement or it is written by print_line. Operands come from print_arg.
  */
+typedef enum print_level print_op(struct print *p, const struct kb_inst *i, struct buf *out);
+
+/* A helper function of a printed file: a block of the dialect's text for an element and a number of lanes. */
+struct print_helper {
+	const char *name;
+	int element; /* as the dialect numbers them */
+	int lanes;
+	const char *args[6]; /* $1 to $6 of the block */
+};
+
 struct cfamily_dialect_table {
+	const char *name;
+	const char *helpers; /* what the file begins with, and the helpers, in blocks */
+	/* What $letter means in a block. */
+	const char *(*placeholder)(struct print *p, const struct print_helper *h, char letter);
 	bool has_spaces; /* print->spaces is filled before anything is printed */
 	bool has_f16;    /* conversions between f16 and f32 */
 	/* Top of the file, after the title; needed helpers follow it. */
@@ -95,8 +106,8 @@ struct cfamily_dialect_table {
 	/* "static void name(int32_t a, ...)" without ; or {. Parameter names: print_value_name. is_used:
 	 * something in the module refers to it. */
 	void (*head)(struct print *p, const struct kb_func *f, bool is_used, struct buf *out);
-	enum print_level (*expr)(struct print *p, const struct kb_inst *i, struct buf *out);
-	void (*stmt)(struct print *p, const struct kb_inst *i);
+	/* [enum kb_opcode]: of all rows of kb_ops.def but KB_BLOCK. */
+	print_op *const *ops;
 	/* The declaration of LOCAL or SHARED as one line by print_line; the value's text becomes what
 	 * array_text writes. */
 	void (*array)(struct print *p, const struct kb_inst *i, const char *name);
@@ -137,6 +148,14 @@ bool print_const_arg(const struct print *p, const struct kb_inst *i, size_t k, i
 const char *print_value_name(const struct print *p, uint32_t id);
 /* The name at file scope for a record name (functions, data); also for names outside the module. */
 const char *print_global(struct print *p, const char *name);
+/* Prints the block among the helpers the first time that its name is asked for; what it calls was asked for before.
+ * Gives the name. */
+const char *print_helper(struct print *p, const char *block, const struct print_helper *h);
+void print_block(struct print *p, const char *block, const struct print_helper *h, struct buf *out);
+/* A string literal. */
+void print_string(const char *text, struct buf *out);
+/* What the dialect has no words for: a diagnostic that names the operation. */
+print_op print_refuse;
 /* One statement on its own line at the current depth; the text brings its semicolon. */
 void print_line(struct print *p, const char *fmt, ...) TFMC_PRINTF(2, 3);
 

@@ -156,7 +156,8 @@ static bool reads_memory(const struct print *p, const struct kb_inst *i)
 
 static bool is_literal(enum kb_opcode op)
 {
-	return kb_kind(op) == KB_KIND_NAME || (kb_kind(op) == KB_KIND_CONSTANT && op != KBO_LANE_IDS);
+	return op == KBO_CONST_INT || op == KBO_CONST_FLOAT || op == KBO_NULL || op == KBO_FUNC_ADDR ||
+	       op == KBO_STRING || op == KBO_SYMBOL;
 }
 
 /* A product that is in a sum would be contracted to one operation. */
@@ -175,7 +176,7 @@ static void expression(struct print *p, const struct kb_inst *i, struct print_va
 		return;
 	}
 	buf_clear(&p->scratch);
-	v->level = p->dialect->expr(p, i, &p->scratch);
+	v->level = p->dialect->ops[i->op](p, i, &p->scratch);
 	v->text = v->bare = arena_strndup(p->arena, p->scratch.data, p->scratch.len);
 	if (v->level != PRINT_PRIMARY && !v->inner)
 		v->text = arena_printf(p->arena, "(%s)", v->bare);
@@ -261,4 +262,18 @@ bool print_const_arg(const struct print *p, const struct kb_inst *i, size_t k, i
 const char *print_value_name(const struct print *p, uint32_t id)
 {
 	return p->values[id].text;
+}
+
+/* Octal escapes end after three digits, whatever follows. */
+void print_string(const char *text, struct buf *out)
+{
+	buf_char(out, '"');
+	for (const char *s = text; *s; s++) {
+		unsigned char c = (unsigned char)*s;
+		if (c < 0x20 || c >= 0x7f || c == '"' || c == '\\' || c == '?')
+			buf_printf(out, "\\%03o", c);
+		else
+			buf_char(out, (char)c);
+	}
+	buf_char(out, '"');
 }

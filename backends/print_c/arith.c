@@ -50,37 +50,37 @@ static enum print_level float_text(enum kb_scalar s, double v, struct buf *out)
 	return signbit(v) ? PRINT_SUM : PRINT_PRIMARY;
 }
 
-/* Octal escapes end after three digits, whatever follows. */
-void c_string(const char *text, struct buf *out)
+enum print_level c_const_int(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	buf_str(out, "(char *)\"");
-	for (const char *s = text; *s; s++) {
-		unsigned char c = (unsigned char)*s;
-		if (c < 0x20 || c >= 0x7f || c == '"' || c == '\\' || c == '?')
-			buf_printf(out, "\\%03o", c);
-		else
-			buf_char(out, (char)c);
-	}
-	buf_char(out, '"');
+	(void)p;
+	bool is_float = i->type.scalar == KB_F32 || i->type.scalar == KB_F64;
+	return is_float ? float_text(i->type.scalar, 0, out) : int_text(i->type.scalar, i->imm, out);
 }
 
-enum print_level c_constant(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level c_const_float(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	bool is_float = i->type.scalar == KB_F32 || i->type.scalar == KB_F64;
-	if (i->op == KBO_CONST_FLOAT || is_float)
-		return float_text(i->type.scalar, i->op == KBO_CONST_FLOAT ? i->fimm : 0, out);
-	if (i->op == KBO_CONST_INT)
-		return int_text(i->type.scalar, i->imm, out);
-	if (i->op == KBO_NULL) {
-		buf_str(out, "(char *)0");
-	} else if (i->type.lanes == 1) {
+	(void)p;
+	return float_text(i->type.scalar, i->fimm, out);
+}
+
+enum print_level c_null(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	(void)p;
+	(void)i;
+	buf_str(out, "(char *)0");
+	return PRINT_PRIMARY;
+}
+
+enum print_level c_lane_ids(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	if (i->type.lanes == 1) {
 		buf_char(out, '0');
-	} else {
-		buf_printf(out, "(%s)", c_type(p, C_I32, i->type.lanes));
-		for (int k = 0; k < i->type.lanes; k++)
-			buf_printf(out, "%s%d", k ? ", " : "{", k);
-		buf_char(out, '}');
+		return PRINT_PRIMARY;
 	}
+	buf_printf(out, "(%s)", c_type(p, C_I32, i->type.lanes));
+	for (int k = 0; k < i->type.lanes; k++)
+		buf_printf(out, "%s%d", k ? ", " : "{", k);
+	buf_char(out, '}');
 	return PRINT_PRIMARY;
 }
 
@@ -189,7 +189,7 @@ static void call2(struct print *p, const struct kb_inst *i, const char *name, st
 	buf_char(out, ')');
 }
 
-static enum print_level bin(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level c_bin(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum kb_bin op = i->bin;
 	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
@@ -222,88 +222,92 @@ const char *c_need_extreme(struct print *p, enum kb_bin op, enum c_element e, in
 {
 	const char *name = arena_printf(p->arena, "%s_%s", kb_bin_name(op), c_suffix(p, e, lanes));
 	const char *select = lanes > 1 ? c_need_select(p, e, lanes) : "";
-	struct c_helper h = {name, e, lanes, {kb_bin_sign(op), select}};
-	return c_need(p,
-	              lanes == 1        ? "extreme of one"
-	              : c_bits(e) == 32 ? "extreme of 32 bits"
-	                                : "extreme",
-	              &h);
+	struct print_helper h = {name, e, lanes, {kb_bin_sign(op), select}};
+	return print_helper(p,
+	                    lanes == 1        ? "extreme of one"
+	                    : c_bits(e) == 32 ? "extreme of 32 bits"
+	                                      : "extreme",
+	                    &h);
 }
 
 /* ---- one operand ---- */
 
-static const char *need_rounding(struct print *p, const struct c_helper *h, bool up)
+static const char *need_rounding(struct print *p, const struct print_helper *h, bool up)
 {
 	bool single = h->element == C_F32;
-	struct c_helper all = *h;
+	struct print_helper all = *h;
 	all.args[0] = up ? "ceil" : "floor";
 	all.args[1] = up ? "<" : ">";
 	all.args[2] = up ? "+" : "-";
 	all.args[3] = up ? "-" : "+";
 	all.args[4] = single ? "8388608.0f" : "4503599627370496.0";
 	all.args[5] = single ? "INT32_MIN" : "INT64_MIN";
-	return c_need(p, h->lanes == 1 ? "rounding of one" : "rounding", &all);
+	return print_helper(p, h->lanes == 1 ? "rounding of one" : "rounding", &all);
 }
 
-static const char *need_sqrt(struct print *p, const struct c_helper *h)
+static const char *need_sqrt(struct print *p, const struct print_helper *h)
 {
 	bool single = h->element == C_F32;
 	const char *one = arena_printf(p->arena, "sqrt_%s", c_element_name(h->element));
-	struct c_helper of_one = {
+	struct print_helper of_one = {
 	        one, h->element, 1, {single ? "s" : "d", c_type(p, h->element, single ? 4 : 2)}};
-	(void)c_need(p, "sqrt of one", &of_one);
-	struct c_helper all = {h->name, h->element, h->lanes, {one}};
-	return c_need(p, "sqrt", &all);
+	(void)print_helper(p, "sqrt of one", &of_one);
+	struct print_helper all = {h->name, h->element, h->lanes, {one}};
+	return print_helper(p, "sqrt", &all);
 }
 
-static const char *need_abs(struct print *p, const struct c_helper *h)
+static const char *need_abs(struct print *p, const struct print_helper *h)
 {
-	struct c_helper all = *h;
+	struct print_helper all = *h;
 	if (!c_is_float(h->element))
-		return c_need(p, h->lanes == 1 ? "abs of one" : "abs", h);
+		return print_helper(p, h->lanes == 1 ? "abs of one" : "abs", h);
 	all.args[0] = h->element == C_F32 ? "INT32_MAX" : "INT64_MAX";
-	return c_need(p, h->lanes == 1 ? "abs of one float" : "abs of floats", &all);
+	return print_helper(p, h->lanes == 1 ? "abs of one float" : "abs of floats", &all);
 }
 
-static void un_call(struct print *p, const struct kb_inst *i, struct buf *out)
+static enum print_level negated(struct print *p, const struct kb_inst *i, enum c_element e, struct buf *out)
 {
-	struct c_helper h = {.element = c_element_of(i->type.scalar, i->type.lanes), .lanes = i->type.lanes};
-	h.name = arena_printf(p->arena, "%s_%s", kb_un_name(i->un), c_suffix(p, h.element, h.lanes));
-	buf_printf(out, "%s(",
-	           i->un == KB_ABS    ? need_abs(p, &h)
-	           : i->un == KB_SQRT ? need_sqrt(p, &h)
-	                              : need_rounding(p, &h, i->un == KB_CEIL));
-	print_bare_arg(p, i, 0, out);
-	buf_char(out, ')');
-}
-
-static enum print_level un(struct print *p, const struct kb_inst *i, struct buf *out)
-{
-	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
-	const char *a = print_arg(p, i, 0), *cast = narrow_cast(p, i->type);
-	if (i->un == KB_NOT) {
-		const char *sign = e == C_BOOL ? "!" : "~";
-		buf_printf(out, *cast ? "%s(%s%s)" : "%s%s%s", cast, sign, a);
-		return *cast ? PRINT_PRIMARY : PRINT_SUM;
-	}
-	if (i->un != KB_NEG) {
-		un_call(p, i, out);
-		return PRINT_PRIMARY;
-	}
 	if (c_is_float(e)) {
-		buf_printf(out, "-%s", a);
+		buf_printf(out, "-%s", print_arg(p, i, 0));
 		return PRINT_SUM;
 	}
-	const char *inner = arena_printf(p->arena, "0 - (%s)%s", c_type(p, c_unsigned(e), i->type.lanes), a);
+	const char *unsigned_type = c_type(p, c_unsigned(e), i->type.lanes);
+	const char *inner = arena_printf(p->arena, "0 - (%s)%s", unsigned_type, print_arg(p, i, 0));
 	if (i->type.lanes == 1)
 		return print_converted(p, i, c_element_scalar(e), inner, PRINT_SUM, out);
 	buf_printf(out, "(%s)(%s)", c_type(p, e, i->type.lanes), inner);
 	return PRINT_PRIMARY;
 }
 
+static enum print_level inverted(struct print *p, const struct kb_inst *i, enum c_element e, struct buf *out)
+{
+	const char *cast = narrow_cast(p, i->type);
+	buf_printf(out, *cast ? "%s(%s%s)" : "%s%s%s", cast, e == C_BOOL ? "!" : "~", print_arg(p, i, 0));
+	return *cast ? PRINT_PRIMARY : PRINT_SUM;
+}
+
+enum print_level c_un(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
+	struct print_helper h = {.element = (int)e, .lanes = i->type.lanes};
+	h.name = arena_printf(p->arena, "%s_%s", kb_un_name(i->un), c_suffix(p, e, h.lanes));
+	switch (i->un) {
+	case KB_NEG: return negated(p, i, e, out);
+	case KB_NOT: return inverted(p, i, e, out);
+	case KB_ABS: buf_str(out, need_abs(p, &h)); break;
+	case KB_SQRT: buf_str(out, need_sqrt(p, &h)); break;
+	case KB_FLOOR:
+	case KB_CEIL: buf_str(out, need_rounding(p, &h, i->un == KB_CEIL)); break;
+	}
+	buf_char(out, '(');
+	print_bare_arg(p, i, 0, out);
+	buf_char(out, ')');
+	return PRINT_PRIMARY;
+}
+
 /* ---- compares ---- */
 
-static enum print_level compare(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level c_cmp(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct kb_type from = print_arg_type(p, i, 0);
 	const char *a = print_arg(p, i, 0), *b = print_arg(p, i, 1), *sign = kb_cmp_sign(i->cmp);
@@ -317,15 +321,8 @@ static enum print_level compare(struct print *p, const struct kb_inst *i, struct
 	return PRINT_PRIMARY;
 }
 
-enum print_level c_arith(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level c_fma(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	switch (i->op) {
-	case KBO_BIN: return bin(p, i, out);
-	case KBO_UN: return un(p, i, out);
-	case KBO_CMP: return compare(p, i, out);
-	case KBO_FMA:
-		buf_printf(out, "%s * %s + %s", print_arg(p, i, 0), print_arg(p, i, 1), print_arg(p, i, 2));
-		return PRINT_SUM;
-	default: print_fail(p, "this arithmetic in C"); return PRINT_PRIMARY;
-	}
+	buf_printf(out, "%s * %s + %s", print_arg(p, i, 0), print_arg(p, i, 1), print_arg(p, i, 2));
+	return PRINT_SUM;
 }

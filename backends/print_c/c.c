@@ -105,9 +105,25 @@ const char *c_fill(struct print *p, const char *x, int lanes)
 
 /* ---- the file ---- */
 
+extern const unsigned char c_prelude[]; /* prelude.c.in */
+
+static const char *placeholder(struct print *p, const struct print_helper *h, char letter)
+{
+	switch (letter) {
+	case 'V': return c_type(p, (enum c_element)h->element, h->lanes);
+	case 'S': return c_element_scalar((enum c_element)h->element);
+	case 'I': return c_type(p, c_signed((enum c_element)h->element), h->lanes);
+	case 'U': return c_type(p, c_unsigned((enum c_element)h->element), h->lanes);
+	case 'M': return c_type(p, C_I32, h->lanes);
+	case 'B': return arena_printf(p->arena, "%d", c_bits((enum c_element)h->element) / 8);
+	case 'L': return arena_printf(p->arena, "%d", h->lanes);
+	default: return (enum c_element)h->element == C_F32 ? "f" : "";
+	}
+}
+
 static void prelude(struct print *p, struct buf *out)
 {
-	c_print_block(p, "begin", &(struct c_helper){.name = ""}, out);
+	print_block(p, "begin", &(struct print_helper){.name = ""}, out);
 }
 
 static const char *refuse(const struct print *p, const struct kb_func *f)
@@ -185,7 +201,7 @@ static void data(struct print *p, const struct kb_data_item *d, const char *name
 
 /* ---- values ---- */
 
-static void call_through(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level c_call_ptr(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	buf_str(out, "((");
 	result_type(i->type.scalar, out);
@@ -201,41 +217,29 @@ static void call_through(struct print *p, const struct kb_inst *i, struct buf *o
 		print_bare_arg(p, i, k, out);
 	}
 	buf_char(out, ')');
+	return PRINT_PRIMARY;
 }
 
-static void symbol(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level c_symbol(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	bool known = strmap_has(&p->globals, i->name);
 	if (!known && print_need(p, i->name))
 		buf_printf(&p->types, "extern const char %s[];\n", i->name);
 	buf_printf(out, "(char *)%s", print_global(p, i->name));
+	return PRINT_PRIMARY;
 }
 
-static void name_text(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level c_func_addr(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	if (i->op == KBO_SYMBOL)
-		symbol(p, i, out);
-	else if (i->op == KBO_STRING)
-		c_string(i->name, out);
-	else
-		buf_printf(out, "(char *)(uintptr_t)%s", print_global(p, i->name));
+	buf_printf(out, "(char *)(uintptr_t)%s", print_global(p, i->name));
+	return PRINT_PRIMARY;
 }
 
-static enum print_level expr(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level c_string(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	switch (kb_kind(i->op)) {
-	case KB_KIND_CONSTANT: return c_constant(p, i, out);
-	case KB_KIND_NAME: name_text(p, i, out); return PRINT_PRIMARY;
-	case KB_KIND_CALL: call_through(p, i, out); return PRINT_PRIMARY;
-	case KB_KIND_MEMORY:
-	case KB_KIND_ATOMIC: return c_memory(p, i, out);
-	case KB_KIND_LANES: return c_lanes(p, i, out);
-	case KB_KIND_MACHINE: print_fail(p, "what the processor has, in C"); return PRINT_PRIMARY;
-	case KB_KIND_GROUP: print_fail(p, "work-groups in C"); return PRINT_PRIMARY;
-	case KB_KIND_BLOCK:
-	case KB_KIND_VARIABLE:
-	case KB_KIND_ARRAY: return PRINT_PRIMARY;
-	}
+	(void)p;
+	buf_str(out, "(char *)");
+	print_string(i->name, out);
 	return PRINT_PRIMARY;
 }
 
@@ -270,14 +274,33 @@ static bool is_reserved(const char *name)
 
 static const char *const reserved[] = {"INT64_C", "UINT64_C", "spin_pause", NULL};
 
+#define c_load_part    c_load
+#define c_store_part   c_store
+#define c_atomic_store c_atomic_load
+#define c_atomic_add   c_atomic_load
+#define c_cpuid        print_refuse
+#define c_xgetbv       print_refuse
+#define c_group_id     print_refuse
+#define c_group_count  print_refuse
+#define c_item_id      print_refuse
+#define c_barrier      print_refuse
+
+static print_op *const ops[] = {
+#define KB_BLOCK(op, name, effect)
+#define KB_OP(op, name, effect) [KBO_##op] = c_##name,
+#include "backends/kb/kb_ops.def"
+};
+
 const struct cfamily_dialect_table *cfamily_c(void)
 {
-	static const struct cfamily_dialect_table table = {.prelude = prelude,
+	static const struct cfamily_dialect_table table = {.name = "C",
+	                                                   .helpers = (const char *)c_prelude,
+	                                                   .placeholder = placeholder,
+	                                                   .prelude = prelude,
 	                                                   .refuse = refuse,
 	                                                   .type = type,
 	                                                   .head = head,
-	                                                   .expr = expr,
-	                                                   .stmt = c_stmt,
+	                                                   .ops = ops,
 	                                                   .array = array,
 	                                                   .array_text = array_text,
 	                                                   .data = data,

@@ -31,14 +31,14 @@ static const char *need_saturating(struct print *p, enum c_element from, enum c_
 	const char *name = arena_printf(p->arena, "%s_to_%s", c_element_name(from), c_suffix(p, to, lanes));
 	const char *f = from == C_F32 ? "f" : "";
 	bool is_one = lanes == 1;
-	struct c_helper h = {
+	struct print_helper h = {
 	        name,
 	        to,
 	        lanes,
 	        {c_type(p, from, lanes), arena_printf(p->arena, "%s%s", l.lo, f),
 	         arena_printf(p->arena, "%s%s", l.hi, f), is_one ? l.least : c_fill(p, l.least, lanes),
 	         is_one ? l.largest : c_fill(p, l.largest, lanes), c_type(p, c_signed(from), lanes)}};
-	return c_need(p, is_one ? "saturating conversion of one" : "saturating conversion", &h);
+	return print_helper(p, is_one ? "saturating conversion of one" : "saturating conversion", &h);
 }
 
 /* ---- the operations ---- */
@@ -53,7 +53,7 @@ static enum print_level cast(const char *type, int lanes, const char *text, stru
 	return lanes > 1 ? PRINT_PRIMARY : PRINT_SUM;
 }
 
-enum print_level c_convert(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level c_cvt(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct kb_type from = print_arg_type(p, i, 0), to = i->type;
 	enum c_element before = c_element_of(from.scalar, from.lanes),
@@ -86,7 +86,7 @@ enum print_level c_bitcast(struct print *p, const struct kb_inst *i, struct buf 
 		return PRINT_SUM;
 	}
 	const char *name = arena_printf(p->arena, "%s_bits_%s", c_element_name(from), c_element_name(to));
-	(void)c_need(p, "bits", &(struct c_helper){name, to, 1, {c_element_scalar(from)}});
+	(void)print_helper(p, "bits", &(struct print_helper){name, to, 1, {c_element_scalar(from)}});
 	buf_printf(out, "%s(", name);
 	print_bare_arg(p, i, 0, out);
 	buf_char(out, ')');

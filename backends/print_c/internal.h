@@ -28,29 +28,9 @@ const char *c_type(struct print *p, enum c_element e, int lanes);
 /* "{x, x, ...}" or "(x)" as an initialiser of that many lanes. */
 const char *c_fill(struct print *p, const char *x, int lanes);
 
-/* A string literal as char *. */
-void c_string(const char *text, struct buf *out);
-/* Each writes the expression of an instruction of its kind. c_lanes is for any operation on lanes; the three
- * after it are some of them. */
-enum print_level c_constant(struct print *p, const struct kb_inst *i, struct buf *out);
-enum print_level c_lanes(struct print *p, const struct kb_inst *i, struct buf *out);
-enum print_level c_arith(struct print *p, const struct kb_inst *i, struct buf *out);
-enum print_level c_convert(struct print *p, const struct kb_inst *i, struct buf *out);
-enum print_level c_bitcast(struct print *p, const struct kb_inst *i, struct buf *out);
-enum print_level c_memory(struct print *p, const struct kb_inst *i,
-                          struct buf *out); /* loads, pointers, atomics */
-void c_stmt(struct print *p, const struct kb_inst *i);
-
-/* A helper: a block of prelude.c.in for an element and a number of lanes. */
-struct c_helper {
-	const char *name;
-	enum c_element element;
-	int lanes;
-	const char *args[6]; /* $1 to $6 of the block */
-};
-/* Prints the block among the helpers the first time; what it calls was asked for before. Gives the name. */
-const char *c_need(struct print *p, const char *block, const struct c_helper *h);
-void c_print_block(struct print *p, const char *block, const struct c_helper *h, struct buf *out);
+#define KB_BLOCK(op, name, effect)
+#define KB_OP(op, name, effect) print_op c_##name;
+#include "backends/kb/kb_ops.def"
 
 /* Ask for a helper; each gives its name. */
 const char *c_need_select(struct print *p, enum c_element e, int lanes);

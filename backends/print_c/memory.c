@@ -40,15 +40,16 @@ static const char *accessor(struct print *p, const char *what, enum c_element e,
 	const char *name = arena_printf(p->arena, "%s_%s%s", what, prefix, c_suffix(p, e, lanes));
 	if (strmap_has(&p->needed, name))
 		return name;
-	struct c_helper h = {name, e, lanes, {memory_type(p, e, lanes, prefix, bytes)}};
-	return c_need(p, what, &h);
+	struct print_helper h = {name, e, lanes, {memory_type(p, e, lanes, prefix, bytes)}};
+	return print_helper(p, what, &h);
 }
 
 /* The first n lanes. */
 static const char *part_accessor(struct print *p, const char *block, enum c_element e, int lanes)
 {
-	struct c_helper h = {arena_printf(p->arena, "%s_%s", block, c_suffix(p, e, lanes)), e, lanes, {0}};
-	return c_need(p, block, &h);
+	struct print_helper h = {
+	        arena_printf(p->arena, "%s_%s", block, c_suffix(p, e, lanes)), e, lanes, {0}};
+	return print_helper(p, block, &h);
 }
 
 /* Operand k and the displacement: "i * 4 + 3". */
@@ -68,40 +69,67 @@ static void index_text(const struct print *p, const struct kb_inst *i, size_t k,
 		buf_printf(out, " - %llu", 0 - (unsigned long long)i->imm);
 }
 
-static void load(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level c_load(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	struct kb_type t = i->type;
-	enum c_element e = c_element_of(t.scalar, t.lanes);
+	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
 	bool part = i->op == KBO_LOAD_PART;
-	const char *name =
-	        part ? part_accessor(p, "load_part", e, t.lanes) : accessor(p, "load", e, t.lanes, i->align);
-	buf_printf(out, "%s(", name);
+	buf_printf(out, "%s(",
+	           part ? part_accessor(p, "load_part", e, i->type.lanes)
+	                : accessor(p, "load", e, i->type.lanes, i->align));
 	print_bare_arg(p, i, 0, out);
 	buf_str(out, ", ");
 	index_text(p, i, 1, out);
 	if (part)
 		buf_printf(out, ", %d", i->n_lanes);
 	buf_char(out, ')');
+	return PRINT_PRIMARY;
 }
 
-static void load_splat(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level c_load_splat(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct kb_inst one = *i;
 	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
 	one.op = KBO_LOAD;
 	one.type.lanes = 1;
 	buf_printf(out, "%s(", c_need_splat(p, e, i->type.lanes));
-	load(p, &one, out);
+	(void)c_load(p, &one, out);
 	buf_char(out, ')');
+	return PRINT_PRIMARY;
 }
 
-static const char *need_atomic(struct print *p, const char *block)
+enum print_level c_store(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	(void)memory_type(p, C_I32, 1, "", 4);
-	return c_need(p, block, &(struct c_helper){arena_printf(p->arena, "%s_i32", block), C_I32, 1, {0}});
+	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
+	bool part = i->op == KBO_STORE_PART;
+	buf_printf(out, "%s(",
+	           part ? part_accessor(p, "store_part", e, i->type.lanes)
+	                : accessor(p, "store", e, i->type.lanes, i->align));
+	print_bare_arg(p, i, 1, out);
+	buf_str(out, ", ");
+	index_text(p, i, 2, out);
+	buf_str(out, ", ");
+	const struct print_value *v = print_arg_value(p, i, 0);
+	buf_str(out, v->inner ? v->inner : v->bare);
+	if (part)
+		buf_printf(out, ", %d", i->n_lanes);
+	buf_char(out, ')');
+	return PRINT_PRIMARY;
 }
 
-static enum print_level ptr_add(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level c_prefetch(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	buf_printf(out, "__builtin_prefetch(%s + (", print_arg(p, i, 0));
+	index_text(p, i, 1, out);
+	buf_str(out, "))");
+	return PRINT_PRIMARY;
+}
+
+enum print_level c_ptr_apart(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	return print_same(p, i, 0, out);
+}
+
+enum print_level c_ptr_add(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int64_t c = 0;
 	bool only_disp = print_const_arg(p, i, 1, &c) && c == 0;
@@ -116,72 +144,29 @@ static enum print_level ptr_add(struct print *p, const struct kb_inst *i, struct
 	return PRINT_SUM;
 }
 
-enum print_level c_memory(struct print *p, const struct kb_inst *i, struct buf *out)
+/* ---- several workers ---- */
+
+/* atomic_add_i32(p, displacement, x), which is also its block of the prelude. */
+enum print_level c_atomic_load(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	switch (i->op) {
-	case KBO_PTR_APART: return print_same(p, i, 0, out);
-	case KBO_PTR_ADD: return ptr_add(p, i, out);
-	case KBO_LOAD_SPLAT: load_splat(p, i, out); break;
-	case KBO_ATOMIC_LOAD:
-		buf_printf(out, "%s(", need_atomic(p, "atomic_load"));
+	bool is_load = i->op == KBO_ATOMIC_LOAD;
+	const char *block = kb_op_name(i->op);
+	(void)memory_type(p, C_I32, 1, "", 4);
+	struct print_helper h = {arena_printf(p->arena, "%s_i32", block), C_I32, 1, {0}};
+	buf_printf(out, "%s(", print_helper(p, block, &h));
+	print_bare_arg(p, i, is_load ? 0 : 1, out);
+	buf_printf(out, ", %lld", (long long)i->imm);
+	if (!is_load) {
+		buf_str(out, ", ");
 		print_bare_arg(p, i, 0, out);
-		buf_printf(out, ", %lld)", (long long)i->imm);
-		break;
-	case KBO_ATOMIC_ADD:
-		buf_printf(out, "%s(", need_atomic(p, "atomic_add"));
-		print_bare_arg(p, i, 1, out);
-		buf_printf(out, ", %lld, ", (long long)i->imm);
-		print_bare_arg(p, i, 0, out);
-		buf_char(out, ')');
-		break;
-	default: load(p, i, out);
 	}
+	buf_char(out, ')');
 	return PRINT_PRIMARY;
 }
 
-/* ---- statements ---- */
-
-static void store(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level c_pause(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	struct kb_type t = i->type;
-	enum c_element e = c_element_of(t.scalar, t.lanes);
-	bool part = i->op == KBO_STORE_PART;
-	buf_printf(out, "%s(",
-	           part ? part_accessor(p, "store_part", e, t.lanes)
-	                : accessor(p, "store", e, t.lanes, i->align));
-	print_bare_arg(p, i, 1, out);
-	buf_str(out, ", ");
-	index_text(p, i, 2, out);
-	buf_str(out, ", ");
-	const struct print_value *v = print_arg_value(p, i, 0);
-	buf_str(out, v->inner ? v->inner : v->bare);
-	if (part)
-		buf_printf(out, ", %d", i->n_lanes);
-	buf_str(out, ");");
-}
-
-void c_stmt(struct print *p, const struct kb_inst *i)
-{
-	struct buf line;
-	buf_init(&line);
-	if (i->op == KBO_STORE || i->op == KBO_STORE_PART) {
-		store(p, i, &line);
-	} else if (i->op == KBO_PREFETCH) {
-		buf_printf(&line, "__builtin_prefetch(%s + (", print_arg(p, i, 0));
-		index_text(p, i, 1, &line);
-		buf_str(&line, "));");
-	} else if (i->op == KBO_ATOMIC_STORE) {
-		buf_printf(&line, "%s(", need_atomic(p, "atomic_store"));
-		print_bare_arg(p, i, 1, &line);
-		buf_printf(&line, ", %lld, ", (long long)i->imm);
-		print_bare_arg(p, i, 0, &line);
-		buf_str(&line, ");");
-	} else if (i->op == KBO_PAUSE) {
-		buf_printf(&line, "%s();", c_need(p, "spin_pause", &(struct c_helper){.name = "spin_pause"}));
-	} else {
-		print_fail(p, "barriers of work-groups in C");
-	}
-	print_line(p, "%s", line.data);
-	p->body.failed |= line.failed;
-	buf_destroy(&line);
+	(void)i;
+	buf_printf(out, "%s()", print_helper(p, "spin_pause", &(struct print_helper){.name = "spin_pause"}));
+	return PRINT_PRIMARY;
 }

@@ -10,8 +10,8 @@
 
 const char *c_need_select(struct print *p, enum c_element e, int lanes)
 {
-	struct c_helper h = {arena_printf(p->arena, "select_%s", c_suffix(p, e, lanes)), e, lanes, {0}};
-	return c_need(p, c_bits(e) == 32 ? "select of 32 bits" : "select", &h);
+	struct print_helper h = {arena_printf(p->arena, "select_%s", c_suffix(p, e, lanes)), e, lanes, {0}};
+	return print_helper(p, c_bits(e) == 32 ? "select of 32 bits" : "select", &h);
 }
 
 const char *c_need_splat(struct print *p, enum c_element e, int lanes)
@@ -19,11 +19,11 @@ const char *c_need_splat(struct print *p, enum c_element e, int lanes)
 	const char *name = arena_printf(p->arena, "splat_%s", c_suffix(p, e, lanes));
 	if (strmap_has(&p->needed, name))
 		return name;
-	struct c_helper h = {name, e, lanes, {c_fill(p, "x", lanes)}};
-	return c_need(p, "splat", &h);
+	struct print_helper h = {name, e, lanes, {c_fill(p, "x", lanes)}};
+	return print_helper(p, "splat", &h);
 }
 
-static void splat(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level c_splat(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	buf_printf(out, "%s(", c_need_splat(p, c_element_of(i->type.scalar, i->type.lanes), i->type.lanes));
 	if (i->type.scalar == KB_BOOL)
@@ -31,9 +31,10 @@ static void splat(struct print *p, const struct kb_inst *i, struct buf *out)
 	else
 		print_bare_arg(p, i, 0, out);
 	buf_char(out, ')');
+	return PRINT_PRIMARY;
 }
 
-static enum print_level select(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level c_select(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int lanes = i->type.lanes;
 	if (lanes == 1) {
@@ -59,6 +60,11 @@ static enum print_level lane(const struct print *p, const struct kb_inst *i, siz
 	return is_bool ? PRINT_LOOSE : PRINT_PRIMARY;
 }
 
+enum print_level c_lane(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	return lane(p, i, 0, i->lane, out);
+}
+
 /* Lanes of scalars, one after another. */
 static enum print_level shuffle_scalars(struct print *p, const struct kb_inst *i, struct buf *out)
 {
@@ -74,7 +80,7 @@ static enum print_level shuffle_scalars(struct print *p, const struct kb_inst *i
 	return PRINT_PRIMARY;
 }
 
-static enum print_level shuffle(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level c_shuffle(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int from = print_arg_type(p, i, 0).lanes;
 	if (from == 1)
@@ -118,31 +124,18 @@ static const char *need_reduce(struct print *p, enum kb_bin op, enum c_element e
 		return name;
 	const char *both = combine(p, op, e, n);
 	if (n == 1)
-		return c_need(p, "reduce to one", &(struct c_helper){name, e, lanes, {both}});
+		return print_helper(p, "reduce to one", &(struct print_helper){name, e, lanes, {both}});
 	const char *rest = need_reduce(p, op, e, n);
-	struct c_helper h = {
+	struct print_helper h = {
 	        name, e, lanes, {c_type(p, e, n), lane_list(p, 0, n), lane_list(p, n, n), both, rest}};
-	return c_need(p, "reduce", &h);
+	return print_helper(p, "reduce", &h);
 }
 
-static void reduce(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level c_reduce(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int lanes = print_arg_type(p, i, 0).lanes;
 	buf_printf(out, "%s(", need_reduce(p, i->bin, c_element_of(i->type.scalar, 1), lanes));
 	print_bare_arg(p, i, 0, out);
 	buf_char(out, ')');
-}
-
-enum print_level c_lanes(struct print *p, const struct kb_inst *i, struct buf *out)
-{
-	switch (i->op) {
-	case KBO_SELECT: return select(p, i, out);
-	case KBO_SPLAT: splat(p, i, out); return PRINT_PRIMARY;
-	case KBO_LANE: return lane(p, i, 0, i->lane, out);
-	case KBO_SHUFFLE: return shuffle(p, i, out);
-	case KBO_REDUCE: reduce(p, i, out); return PRINT_PRIMARY;
-	case KBO_CVT: return c_convert(p, i, out);
-	case KBO_BITCAST: return c_bitcast(p, i, out);
-	default: return c_arith(p, i, out);
-	}
+	return PRINT_PRIMARY;
 }

@@ -4,72 +4,58 @@
  * extension); bf16 is integer code of the record (kb_legalize). Floats saturate into integers, and NaN gives 0
  * explicitly: the standard leaves it to the device.
  */
-#include "backends/print_opencl/convert.h"
+#include "backends/print_opencl/internal.h"
 
 #include <string.h>
 
-struct conversion {
-	struct print *p;
-	const struct kb_inst *inst;
-	struct buf *out;
-	enum kb_scalar from, to;
-	int lanes;
-};
-
-/* convert_float4( or as_float4( */
-static void open_call(const struct conversion *c, const char *what, const char *to)
-{
-	buf_printf(c->out, "%s_%s", what, to);
-	if (c->lanes > 1)
-		buf_printf(c->out, "%d", c->lanes);
-	buf_char(c->out, '(');
-}
-
-static void operand(const struct conversion *c)
-{
-	print_bare_arg(c->p, c->inst, 0, c->out);
-}
-
 /* The operand as a number of C: bools as 0 and 1. (A mask & 1 becomes an extension of a vector of bits, which
  * Oclgrind gets wrong.) */
-static void print_number(const struct conversion *c)
+static void print_number(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	if (c->from == KB_BOOL && c->lanes > 1)
-		buf_printf(c->out, "select((int%d)(0), (int%d)(1), %s)", c->lanes, c->lanes,
-		           print_arg(c->p, c->inst, 0));
+	int lanes = i->type.lanes;
+	if (print_arg_type(p, i, 0).scalar == KB_BOOL && lanes > 1)
+		buf_printf(out, "select((int%d)(0), (int%d)(1), %s)", lanes, lanes, print_arg(p, i, 0));
 	else
-		operand(c);
+		print_bare_arg(p, i, 0, out);
 }
 
-static void by_helper(const struct conversion *c, enum opencl_helper h, enum kb_scalar of)
+static const char *need_f16(struct print *p, bool is_to, int lanes)
 {
-	opencl_helper(c->p, h, of, c->lanes, c->out);
-	buf_char(c->out, '(');
-	operand(c);
-	buf_char(c->out, ')');
+	struct print_helper h = {NULL, KB_F32, lanes, {opencl_type(p, is_to ? KB_F16 : KB_F32, lanes)}};
+	if (is_to)
+		return opencl_need(p, "f16 from bits", "f16_to", h);
+	h.name = arena_printf(p->arena, "f16_of_%s", opencl_type(p, KB_F32, lanes));
+	h.element = KB_F16;
+	return print_helper(p, "bits of f16", &h);
 }
 
-static struct conversion conversion_of(struct print *p, const struct kb_inst *i, struct buf *out)
+static const char *need_int(struct print *p, enum kb_scalar to, int lanes)
 {
-	return (struct conversion){p, i, out, print_arg_type(p, i, 0).scalar, i->type.scalar, i->type.lanes};
+	const char *mask = to == KB_U8 ? "char" : opencl_scalar(p, to);
+	const char *nan = strcmp(mask, "int") == 0 ? "isnan(x)"
+	                                           : arena_printf(p->arena, "convert_%s(isnan(x))",
+	                                                          opencl_lanes(p, mask, lanes));
+	struct print_helper h = {NULL, to, lanes, {opencl_type(p, KB_F32, lanes), nan}};
+	return opencl_need(p, lanes == 1 ? "integer of one" : "integer", "trunc", h);
 }
 
-enum print_level opencl_convert(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level opencl_cvt(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	struct conversion c = conversion_of(p, i, out);
-	const char *name = opencl_scalar(c.to, p->options->index_bits);
-	if (c.from == KB_F16 || c.to == KB_F16) {
-		by_helper(&c, c.to == KB_F16 ? HELPER_F16_OF : HELPER_F16_TO, KB_F32);
-	} else if (c.from == KB_F32) {
-		by_helper(&c, HELPER_INT_OF, c.to);
-	} else if (strcmp(name, opencl_scalar(c.from, p->options->index_bits)) != 0) {
-		open_call(&c, "convert", name);
-		print_number(&c);
+	enum kb_scalar from = print_arg_type(p, i, 0).scalar, to = i->type.scalar;
+	int lanes = i->type.lanes;
+	const char *type = opencl_type(p, to, lanes);
+	if (from == KB_F16 || to == KB_F16)
+		return opencl_call(p, i, need_f16(p, from == KB_F16, lanes), out);
+	if (from == KB_F32)
+		return opencl_call(p, i, need_int(p, to, lanes), out);
+	if (strcmp(type, opencl_type(p, from, lanes)) != 0) {
+		buf_printf(out, "convert_%s(", type);
+		print_number(p, i, out);
 		buf_char(out, ')');
-	} else if (c.from != KB_BOOL || c.lanes == 1) {
+	} else if (from != KB_BOOL || lanes == 1) {
 		return print_same(p, i, 0, out);
 	} else {
-		print_number(&c);
+		print_number(p, i, out);
 	}
 	return PRINT_PRIMARY;
 }
@@ -77,12 +63,11 @@ enum print_level opencl_convert(struct print *p, const struct kb_inst *i, struct
 /* Indices are i64 by contract: their bits are their value. */
 enum print_level opencl_bitcast(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	struct conversion c = conversion_of(p, i, out);
-	const char *to = opencl_scalar(c.to, p->options->index_bits);
-	if (strcmp(opencl_scalar(c.from, p->options->index_bits), to) == 0)
+	enum kb_scalar from = print_arg_type(p, i, 0).scalar, to = i->type.scalar;
+	const char *type = opencl_type(p, to, i->type.lanes), *how = "as";
+	if (strcmp(type, opencl_type(p, from, i->type.lanes)) == 0)
 		return print_same(p, i, 0, out);
-	open_call(&c, c.from == KB_INDEX || c.to == KB_INDEX ? "convert" : "as", to);
-	operand(&c);
-	buf_char(out, ')');
-	return PRINT_PRIMARY;
+	if (from == KB_INDEX || to == KB_INDEX)
+		how = "convert";
+	return opencl_call(p, i, arena_printf(p->arena, "%s_%s", how, type), out);
 }

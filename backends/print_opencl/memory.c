@@ -1,29 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory in OpenCL C. Vectors go through vload and vstore, which ask only for
- * the alignment of an element; parts of vectors element by element, because the
- * memory after them is not ours to touch.
+ * Memory in OpenCL C. Each access says the type of its element. Vectors go through vload and vstore, which ask only
+ * for the alignment of an element; parts of vectors element by element, because the memory after them is not ours to
+ * touch.
  */
-#include "backends/print_opencl/memory.h"
+#include "backends/print_opencl/internal.h"
 
 #include <inttypes.h>
 
-void opencl_pointer_type(struct buf *out, struct space_pointer p)
+/* (__global const float *)p; operand k is the pointer, the next one the index. */
+static void element_pointer(struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
 {
-	enum space space = p.space == SPACE_NONE ? SPACE_GLOBAL : p.space; /* a null pointer */
-	bool is_const = !p.is_written && space != SPACE_CONSTANT;
-	buf_printf(out, "%s %suchar *", space_qualifier(space), is_const ? "const " : "");
+	struct space_pointer to = print_arg_space(p, i, k);
+	buf_printf(out, "(%s %s%s *)%s", space_qualifier(to.space),
+	           !to.is_written && to.space != SPACE_CONSTANT ? "const " : "",
+	           opencl_memory_scalar(p, i->type.scalar), print_arg(p, i, k));
 }
 
-/* (__global const float *)p */
-static void element_pointer(struct buf *out, enum kb_scalar s, const struct opencl_address *at)
-{
-	const char *is_const = !at->pointer.is_written && at->pointer.space != SPACE_CONSTANT ? "const " : "";
-	buf_printf(out, "(%s %s%s *)%s", space_qualifier(at->pointer.space), is_const,
-	           opencl_memory_scalar(s), at->ptr);
-}
-
-static void print_disp(struct buf *out, int64_t disp)
+static void print_disp(int64_t disp, struct buf *out)
 {
 	if (disp > 0)
 		buf_printf(out, " + %" PRId64, disp);
@@ -31,136 +25,134 @@ static void print_disp(struct buf *out, int64_t disp)
 		buf_printf(out, " - %" PRIu64, 0 - (uint64_t)disp);
 }
 
-/* pointer + i + 3 */
-static void vector_pointer(struct buf *out, enum kb_scalar s, const struct opencl_address *at)
+/* " + i + 3" of operand k and the displacement */
+static void print_index(struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
 {
-	element_pointer(out, s, at);
-	if (at->index)
-		buf_printf(out, " + %s", at->index);
-	print_disp(out, at->disp);
+	int64_t c;
+	if (!print_const_arg(p, i, k, &c) || c != 0)
+		buf_printf(out, " + %s", print_arg(p, i, k));
+	print_disp(i->imm, out);
 }
 
 /* ((__global const float *)p)[i + 3] */
-static void element(struct buf *out, enum kb_scalar s, const struct opencl_address *at, int64_t lane)
+static void element(struct print *p, const struct kb_inst *i, size_t k, int lane, struct buf *out)
 {
-	int64_t disp = (int64_t)((uint64_t)at->disp + (uint64_t)lane);
+	int64_t c, disp = (int64_t)((uint64_t)i->imm + (uint64_t)lane);
+	bool is_zero = print_const_arg(p, i, k + 1, &c) && c == 0;
 	buf_char(out, '(');
-	element_pointer(out, s, at);
+	element_pointer(p, i, k, out);
 	buf_str(out, ")[");
-	if (at->index && disp == 0) {
-		buf_str(out, at->bare_index);
-	} else if (at->index) {
-		buf_str(out, at->index);
-		print_disp(out, disp);
-	} else {
+	if (is_zero)
 		buf_printf(out, "%" PRId64, disp);
-	}
+	else if (disp == 0)
+		print_bare_arg(p, i, k + 1, out);
+	else
+		buf_str(out, print_arg(p, i, k + 1));
+	if (!is_zero)
+		print_disp(disp, out);
 	buf_char(out, ']');
 }
 
 /* Indices in memory are long and may be carried as int. */
-static bool is_narrowed(enum kb_scalar s, int index_bits)
+static bool is_narrowed(const struct print *p, enum kb_scalar s)
 {
-	return s == KB_INDEX && index_bits != 64;
+	return s == KB_INDEX && p->options->index_bits != 64;
 }
 
-static void open_conversion(struct buf *out, const char *to, int lanes)
+static void check_alignment(struct print *p, const struct kb_inst *i)
 {
-	buf_printf(out, "convert_%s", to);
-	if (lanes > 1)
-		buf_printf(out, "%d", lanes);
-	buf_char(out, '(');
+	if (i->align < kb_scalar_bytes(i->type.scalar))
+		print_fail(p, "elements off their alignment in OpenCL C");
 }
 
 /* (float4)(p[0], p[1], 0, 0), or one element in all lanes */
-static void load_elements(struct buf *out, const struct kb_inst *i, const struct opencl_address *at)
+static void load_elements(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	bool is_splat = i->op == KBO_LOAD_SPLAT;
 	int n = is_splat ? 1 : i->type.lanes;
-	buf_printf(out, "(%s%d)(", opencl_memory_scalar(i->type.scalar), i->type.lanes);
+	buf_printf(out, "(%s%d)(", opencl_memory_scalar(p, i->type.scalar), i->type.lanes);
 	for (int k = 0; k < n; k++) {
 		buf_str(out, k ? ", " : "");
 		if (is_splat || k < i->n_lanes)
-			element(out, i->type.scalar, at, k);
+			element(p, i, 0, k, out);
 		else
 			buf_char(out, '0');
 	}
 	buf_char(out, ')');
 }
 
-enum print_level opencl_load(struct buf *out, const struct kb_inst *i, const struct opencl_address *at,
-                             int index_bits)
+enum print_level opencl_load(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	enum kb_scalar s = i->type.scalar;
-	bool narrow = is_narrowed(s, index_bits);
+	bool narrow = is_narrowed(p, i->type.scalar), is_whole = i->op == KBO_LOAD;
+	check_alignment(p, i);
 	if (narrow)
-		open_conversion(out, "int", i->type.lanes);
+		buf_printf(out, "convert_%s(", opencl_lanes(p, "int", i->type.lanes));
 	if (i->type.lanes == 1) {
-		element(out, s, at, 0);
-	} else if (i->op == KBO_LOAD) {
+		element(p, i, 0, 0, out);
+	} else if (is_whole) {
 		buf_printf(out, "vload%d(0, ", i->type.lanes);
-		vector_pointer(out, s, at);
+		element_pointer(p, i, 0, out);
+		print_index(p, i, 1, out);
 		buf_char(out, ')');
 	} else {
-		load_elements(out, i, at);
+		load_elements(p, i, out);
 	}
 	buf_str(out, narrow ? ")" : "");
-	return narrow || i->type.lanes == 1 || i->op == KBO_LOAD ? PRINT_PRIMARY : PRINT_SUM;
+	return narrow || i->type.lanes == 1 || is_whole ? PRINT_PRIMARY : PRINT_SUM;
 }
 
-static void stored_value(struct buf *out, struct kb_type t, const char *value, int index_bits)
+enum print_level opencl_store(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	bool narrow = is_narrowed(t.scalar, index_bits);
-	if (narrow)
-		open_conversion(out, "long", t.lanes);
-	buf_printf(out, "%s%s", value, narrow ? ")" : "");
-}
-
-void opencl_store(struct buf *out, const struct kb_inst *i, const struct opencl_address *at,
-                  const char *value, int index_bits, const char *indent)
-{
-	enum kb_scalar s = i->type.scalar;
-	if (i->op == KBO_STORE && i->type.lanes > 1) {
-		buf_printf(out, "%svstore%d(", indent, i->type.lanes);
-		stored_value(out, i->type, value, index_bits);
-		buf_str(out, ", 0, ");
-		vector_pointer(out, s, at);
-		buf_str(out, ");\n");
-		return;
+	int lanes = i->type.lanes;
+	bool narrow = is_narrowed(p, i->type.scalar) && lanes > 1;
+	check_alignment(p, i);
+	if (lanes == 1) {
+		element(p, i, 1, 0, out);
+		buf_str(out, " = ");
+		print_bare_arg(p, i, 0, out);
+		return PRINT_LOOSE;
 	}
-	int n = i->op == KBO_STORE ? 1 : i->n_lanes;
-	for (int k = 0; k < n; k++) {
-		buf_str(out, indent);
-		element(out, s, at, k);
-		buf_printf(out, " = %s", value);
-		if (i->type.lanes > 1)
-			buf_printf(out, ".s%x", (unsigned)k);
-		buf_str(out, ";\n");
+	buf_printf(out, narrow ? "vstore%d(convert_long%d(" : "vstore%d(", lanes, lanes);
+	print_bare_arg(p, i, 0, out);
+	buf_str(out, narrow ? "), 0, " : ", 0, ");
+	element_pointer(p, i, 1, out);
+	print_index(p, i, 2, out);
+	buf_char(out, ')');
+	return PRINT_PRIMARY;
+}
+
+/* A value that is in several statements has a name. */
+static const char *named_value(struct print *p, const struct kb_inst *i)
+{
+	const char *value = print_arg(p, i, 0);
+	if (print_arg_value(p, i, 0)->is_name)
+		return value;
+	const char *name = print_local_name(p, "part");
+	print_line(p, "const %s %s = %s;", opencl_type(p, i->type.scalar, i->type.lanes), name, value);
+	return name;
+}
+
+enum print_level opencl_store_part(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	const char *value = named_value(p, i);
+	for (int k = 0; k < i->n_lanes; k++) {
+		buf_clear(out);
+		element(p, i, 1, k, out);
+		print_line(p, "%s = %s.s%x;", out->data, value, (unsigned)k);
 	}
+	buf_clear(out);
+	return PRINT_PRIMARY;
 }
 
-enum print_level opencl_ptr_add(struct buf *out, const struct opencl_address *at)
+enum print_level opencl_ptr_add(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	buf_str(out, at->ptr);
-	if (at->index)
-		buf_printf(out, " + %s", at->index);
-	print_disp(out, at->disp);
-	return at->index || at->disp ? PRINT_SUM : PRINT_PRIMARY;
+	buf_str(out, print_arg(p, i, 0));
+	size_t len = out->len;
+	print_index(p, i, 1, out);
+	return out->len > len ? PRINT_SUM : PRINT_PRIMARY;
 }
 
-void opencl_array(struct buf *out, const struct kb_inst *i, const char *name)
+enum print_level opencl_ptr_apart(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	bool is_shared = i->op == KBO_SHARED;
-	buf_printf(out, "%s %s %s[%" PRId64 "] __attribute__((aligned(64)));",
-	           is_shared ? "__local" : "__private", opencl_memory_scalar(i->element), name, i->imm);
-}
-
-void opencl_data(struct buf *out, const struct kb_data_item *d, const char *name)
-{
-	const unsigned char *bytes = d->bytes;
-	buf_printf(out, "__constant uchar %s[%zu] __attribute__((aligned(%d))) = {", name, d->n ? d->n : 1,
-	           d->align > 0 ? d->align : 1);
-	for (size_t i = 0; i < d->n; i++)
-		buf_printf(out, "%s%u,", i % 24 ? " " : "\n\t", (unsigned)bytes[i]);
-	buf_str(out, d->n ? "\n};\n" : "0};\n");
+	return print_same(p, i, 0, out);
 }

@@ -5,27 +5,42 @@
  * space comes from backends/print/space.h. A place of the model in a comment becomes the name
  * of the "file" that compilers cite: they name the step and the line in its kernel.
  */
+#include "backends/print_opencl/internal.h"
+
 #include <inttypes.h>
 #include <string.h>
 
-#include "backends/print_opencl/memory.h"
 #include "ir/support/compiler.h"
+
+extern const unsigned char opencl_prelude[]; /* prelude.cl.in */
+
+static const char *placeholder(struct print *p, const struct print_helper *h, char letter)
+{
+	switch (letter) {
+	case 'V': return opencl_type(p, (enum kb_scalar)h->element, h->lanes);
+	case 'S': return opencl_scalar(p, (enum kb_scalar)h->element);
+	default: return opencl_lanes(p, "", h->lanes);
+	}
+}
 
 /* ---- functions ---- */
 
 static void prelude(struct print *p, struct buf *out)
 {
-	buf_str(out, "/* OpenCL C 1.2, no extensions. */\n#pragma OPENCL FP_CONTRACT OFF\n\n");
-	buf_printf(out, "typedef %s idx; /* counts elements and bytes */\n",
-	           p->options->index_bits == 64 ? "long" : "int");
+	struct print_helper h = {.name = "", .args = {opencl_scalar(p, KB_INDEX)}};
+	print_block(p, "begin", &h, out);
 }
 
-static void print_type(struct print *p, struct kb_type t, struct space_pointer pointer, struct buf *out)
+/* Pointers: "__global const uchar *". */
+static void print_type(struct print *p, struct kb_type t, struct space_pointer to, struct buf *out)
 {
+	enum space space = to.space == SPACE_NONE ? SPACE_GLOBAL : to.space; /* a null pointer */
 	if (t.scalar == KB_PTR)
-		opencl_pointer_type(out, pointer);
+		buf_printf(out, "%s %suchar *", space_qualifier(space),
+		           !to.is_written && space != SPACE_CONSTANT ? "const " : "");
 	else
-		opencl_type(out, t, p->options->index_bits);
+		buf_str(out,
+		        t.scalar == KB_INDEX && t.lanes == 1 ? "idx" : opencl_type(p, t.scalar, t.lanes));
 }
 
 static void print_param(struct print *p, const struct kb_inst *i, struct buf *out)
@@ -64,138 +79,58 @@ static const char *refuse_type(struct kb_type t)
 	return t.lanes > OPENCL_LANES_MAX ? "vectors of more than 16 lanes in OpenCL C" : NULL;
 }
 
-static bool has_data(const struct print *p, const char *name)
-{
-	for (size_t i = 0; i < kb_data_count(p->m); i++)
-		if (strcmp(kb_data_at(p->m, i)->name, name) == 0)
-			return true;
-	for (size_t i = 0; i < p->options->n_data; i++)
-		if (strcmp(p->options->data[i].name, name) == 0)
-			return true;
-	return false;
-}
-
-static const char *refuse_inst(const struct print *p, const struct kb_inst *i)
-{
-	switch (i->op) {
-	case KBO_ATOMIC_LOAD:
-	case KBO_ATOMIC_STORE:
-	case KBO_ATOMIC_ADD: return "atomics in OpenCL C";
-	case KBO_CPUID:
-	case KBO_XGETBV: return "registers of an x86 processor in OpenCL C";
-	case KBO_SYMBOL: return has_data(p, i->name) ? NULL : "data outside of the file in OpenCL C";
-	case KBO_CONST_INT:
-		if (i->type.scalar == KB_INDEX && p->options->index_bits == 32 && i->imm != (int32_t)i->imm)
-			return "an index beyond 32 bits";
-		return NULL;
-	case KBO_LOAD:
-	case KBO_STORE:
-		if (i->align < kb_scalar_bytes(i->type.scalar))
-			return "elements off their alignment in OpenCL C";
-		return refuse_type(i->type);
-	case KBO_LOCAL:
-	case KBO_SHARED: return refuse_type(KB_TYPE(i->element, 1));
-	default: return refuse_type(i->type);
-	}
-}
-
 static const char *refuse(const struct print *p, const struct kb_func *f)
 {
 	const char *why = f->linkage == KB_EXPORTED ? "exported functions in OpenCL C" : NULL;
-	for (size_t i = 0; i < f->n_insts && !why; i++)
-		why = refuse_inst(p, &f->insts[i]);
+	(void)p;
+	for (size_t i = 0; i < f->n_insts && !why; i++) {
+		const struct kb_inst *inst = &f->insts[i];
+		bool is_array = inst->op == KBO_LOCAL || inst->op == KBO_SHARED;
+		why = refuse_type(is_array ? KB_TYPE(inst->element, 1) : inst->type);
+	}
 	return why;
 }
 
-/* ---- expressions ---- */
+/* ---- names and arrays ---- */
 
-static struct opencl_address address(const struct print *p, const struct kb_inst *i, size_t k)
+enum print_level opencl_string(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	int64_t c;
-	bool zero = print_const_arg(p, i, k + 1, &c) && c == 0;
-	const struct print_value *index = print_arg_value(p, i, k + 1);
-	return (struct opencl_address){print_arg_space(p, i, k), print_arg(p, i, k),
-	                               zero ? NULL : index->text, index->bare, i->imm};
+	(void)p;
+	buf_str(out, "(__constant uchar *)");
+	print_string(i->name, out);
+	return PRINT_PRIMARY;
 }
 
-/* Octal escapes end after three digits. */
-static void print_string(const char *text, struct buf *out)
+enum print_level opencl_symbol(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	buf_str(out, "(__constant uchar *)\"");
-	for (const unsigned char *s = (const unsigned char *)text; *s; s++) {
-		bool plain = *s >= ' ' && *s < 127 && *s != '"' && *s != '\\' && *s != '?';
-		buf_printf(out, plain ? "%c" : "\\%03o", *s);
-	}
-	buf_char(out, '"');
+	if (!strmap_has(&p->globals, i->name))
+		print_fail(p, "data outside of the file in OpenCL C");
+	buf_str(out, print_global(p, i->name));
+	return PRINT_PRIMARY;
 }
 
-static enum print_level print_expr(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_level opencl_barrier(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	struct opencl_address at;
-	switch (i->op) {
-	case KBO_STRING: print_string(i->name, out); return PRINT_PRIMARY;
-	case KBO_SYMBOL: buf_str(out, print_global(p, i->name)); return PRINT_PRIMARY;
-	case KBO_PTR_APART: return print_same(p, i, 0, out);
-	case KBO_PTR_ADD: at = address(p, i, 0); return opencl_ptr_add(out, &at);
-	case KBO_LOAD:
-	case KBO_LOAD_SPLAT:
-	case KBO_LOAD_PART: at = address(p, i, 0); return opencl_load(out, i, &at, p->options->index_bits);
-	default: return opencl_expression(p, i, out);
-	}
+	(void)p;
+	(void)i;
+	buf_str(out, "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)");
+	return PRINT_PRIMARY;
 }
 
-/* ---- statements ---- */
-
-/* A value that is in several statements has a name. */
-static const char *named_value(struct print *p, const struct kb_inst *i)
+/* A prefetch and a pause are hints. */
+static enum print_level no_statement(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	const char *value = print_arg(p, i, 0), *name;
-	struct buf type;
-	if (print_arg_value(p, i, 0)->is_name)
-		return value;
-	name = print_local_name(p, "part");
-	buf_init(&type);
-	opencl_type(&type, i->type, p->options->index_bits);
-	print_line(p, "const %s %s = %s;", type.data, name, value);
-	p->body.failed |= type.failed;
-	buf_destroy(&type);
-	return name;
-}
-
-static void print_store(struct print *p, const struct kb_inst *i)
-{
-	struct opencl_address at = address(p, i, 1);
-	struct buf value, indent;
-	buf_init(&value);
-	buf_init(&indent);
-	buf_fill(&indent, '\t', (size_t)p->depth);
-	if (i->op == KBO_STORE_PART)
-		buf_str(&value, named_value(p, i));
-	else
-		print_bare_arg(p, i, 0, &value);
-	opencl_store(&p->body, i, &at, value.data, p->options->index_bits, indent.data);
-	p->body.failed |= value.failed || indent.failed;
-	buf_destroy(&value);
-	buf_destroy(&indent);
-}
-
-static void print_stmt(struct print *p, const struct kb_inst *i)
-{
-	if (i->op == KBO_STORE || i->op == KBO_STORE_PART)
-		print_store(p, i);
-	else if (i->op == KBO_BARRIER)
-		print_line(p, "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);");
-	/* a prefetch and a pause are hints */
+	(void)p;
+	(void)i;
+	(void)out;
+	return PRINT_PRIMARY;
 }
 
 static void print_array(struct print *p, const struct kb_inst *i, const char *name)
 {
-	struct buf line;
-	buf_init(&line);
-	opencl_array(&line, i, name);
-	print_line(p, "%s", line.data);
-	p->body.failed |= line.failed;
-	buf_destroy(&line);
+	print_line(p, "%s %s %s[%" PRId64 "] __attribute__((aligned(64)));",
+	           i->op == KBO_SHARED ? "__local" : "__private", opencl_memory_scalar(p, i->element), name,
+	           i->imm);
 }
 
 static void array_text(struct print *p, const struct kb_inst *i, const char *name, struct buf *out)
@@ -207,8 +142,13 @@ static void array_text(struct print *p, const struct kb_inst *i, const char *nam
 
 static void print_data(struct print *p, const struct kb_data_item *d, const char *name, struct buf *out)
 {
+	const unsigned char *bytes = d->bytes;
 	(void)p;
-	opencl_data(out, d, name);
+	buf_printf(out, "__constant uchar %s[%zu] __attribute__((aligned(%d))) = {", name, d->n ? d->n : 1,
+	           d->align > 0 ? d->align : 1);
+	for (size_t i = 0; i < d->n; i++)
+		buf_printf(out, "%s%u,", i % 24 ? " " : "\n\t", (unsigned)bytes[i]);
+	buf_str(out, d->n ? "\n};\n" : "0};\n");
 }
 
 /* ---- places of the model ---- */
@@ -319,33 +259,80 @@ static const char *const reserved[] = {"kernel",
                                        "imaginary",
                                        NULL};
 
+/* float, int8, ...: the name of an element, and nothing or a number of lanes. */
+static bool is_type(const char *name)
+{
+	static const char *const scalars[] = {"char", "uchar", "short", "ushort", "int", "uint",
+	                                      "long", "ulong", "float", "double", "half"};
+	static const char *const lanes[] = {"", "2", "3", "4", "8", "16"};
+	for (size_t i = 0; i < TFMC_COUNT(scalars); i++) {
+		size_t n = strlen(scalars[i]);
+		for (size_t k = 0; strncmp(name, scalars[i], n) == 0 && k < TFMC_COUNT(lanes); k++)
+			if (strcmp(name + n, lanes[k]) == 0)
+				return true;
+	}
+	return false;
+}
+
+static bool is_helper(const char *name)
+{
+	static const char *const prefixes[] = {"fma_",  "lesser_", "greater_", "sum_",  "least_",
+	                                       "most_", "f16_of_", "f16_to_",  "trunc_"};
+	for (size_t i = 0; i < TFMC_COUNT(prefixes); i++) {
+		size_t n = strlen(prefixes[i]);
+		if (strncmp(name, prefixes[i], n) == 0 && is_type(name + n))
+			return true;
+	}
+	return false;
+}
+
 /* Digits after a name make it another one: what is reserved must not be a prefix. */
 static bool is_reserved(const char *name)
 {
 	static const char *const prefixes[] = {"as_",    "convert_",   "vload",
 	                                       "vstore", "vload_half", "vstore_half"};
-	if (opencl_is_type(name) || opencl_is_helper(name))
+	if (is_type(name) || is_helper(name))
 		return true;
 	for (size_t i = 0; i < TFMC_COUNT(prefixes); i++) {
 		size_t n = strlen(prefixes[i]);
 		const char *rest = name + n;
-		if (strncmp(name, prefixes[i], n) == 0 && (opencl_is_type(rest) || digits(rest) > rest))
-			return opencl_is_type(rest) || strlen(rest) < 3;
+		if (strncmp(name, prefixes[i], n) == 0 && (is_type(rest) || digits(rest) > rest))
+			return is_type(rest) || strlen(rest) < 3;
 	}
 	return false;
 }
 
+#define opencl_load_splat   opencl_load
+#define opencl_load_part    opencl_load
+#define opencl_prefetch     no_statement
+#define opencl_pause        no_statement
+#define opencl_call_ptr     print_refuse
+#define opencl_func_addr    print_refuse
+#define opencl_atomic_load  print_refuse
+#define opencl_atomic_store print_refuse
+#define opencl_atomic_add   print_refuse
+#define opencl_cpuid        print_refuse
+#define opencl_xgetbv       print_refuse
+
+static print_op *const ops[] = {
+#define KB_BLOCK(op, name, effect)
+#define KB_OP(op, name, effect) [KBO_##op] = opencl_##name,
+#include "backends/kb/kb_ops.def"
+};
+
 const struct cfamily_dialect_table *cfamily_opencl(void)
 {
 	static const struct cfamily_dialect_table table = {
+	        .name = "OpenCL C",
+	        .helpers = (const char *)opencl_prelude,
+	        .placeholder = placeholder,
 	        .has_spaces = true,
 	        .has_f16 = true,
 	        .prelude = prelude,
 	        .refuse = refuse,
 	        .type = print_type,
 	        .head = print_head,
-	        .expr = print_expr,
-	        .stmt = print_stmt,
+	        .ops = ops,
 	        .array = print_array,
 	        .array_text = array_text,
 	        .data = print_data,

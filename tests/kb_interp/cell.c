@@ -210,3 +210,88 @@ void kb_cell_write(enum kb_scalar s, union kb_cell v, void *p)
 	else
 		memcpy(p, raw, (size_t)kb_scalar_bytes(s)); /* F64: the union's bits */
 }
+
+/* ---- operations on lanes: lane i of the result ---- */
+
+static union kb_cell lane_bin(const struct kb_lanes *l, int i)
+{
+	return kb_cell_bin(l->inst->bin, l->from.scalar, l->x[0][i], l->x[1][i]);
+}
+
+static union kb_cell lane_un(const struct kb_lanes *l, int i)
+{
+	return kb_cell_un(l->inst->un, l->from.scalar, l->x[0][i]);
+}
+
+static union kb_cell lane_fma(const struct kb_lanes *l, int i)
+{
+	union kb_cell a = l->x[0][i], b = l->x[1][i], c = l->x[2][i];
+	if (l->from.scalar == KB_F32)
+		return (union kb_cell){.f = (double)fmaf((float)a.f, (float)b.f, (float)c.f)};
+	return (union kb_cell){.f = fma(a.f, b.f, c.f)};
+}
+
+static union kb_cell lane_cmp(const struct kb_lanes *l, int i)
+{
+	return (union kb_cell){.i = kb_cell_cmp(l->inst->cmp, l->from.scalar, l->x[0][i], l->x[1][i])};
+}
+
+static union kb_cell lane_select(const struct kb_lanes *l, int i)
+{
+	return l->x[0][i].i ? l->x[1][i] : l->x[2][i];
+}
+
+static union kb_cell lane_splat(const struct kb_lanes *l, int i)
+{
+	(void)i;
+	return l->x[0][0];
+}
+
+static union kb_cell lane_lane(const struct kb_lanes *l, int i)
+{
+	(void)i;
+	return l->x[0][l->inst->lane];
+}
+
+static union kb_cell lane_cvt(const struct kb_lanes *l, int i)
+{
+	return kb_cell_cvt(l->from.scalar, l->inst->type.scalar, l->x[0][i]);
+}
+
+static union kb_cell lane_bitcast(const struct kb_lanes *l, int i)
+{
+	unsigned char raw[8] = {0};
+	kb_cell_write(l->from.scalar, l->x[0][i], raw);
+	return kb_cell_read(l->inst->type.scalar, raw);
+}
+
+static union kb_cell lane_shuffle(const struct kb_lanes *l, int i)
+{
+	int lane = l->inst->lanes[i], n = l->from.lanes;
+	return lane < n ? l->x[0][lane] : l->x[1][lane - n];
+}
+
+static union kb_cell lane_reduce(const struct kb_lanes *l, int i)
+{
+	union kb_cell tree[KB_LANES_MAX];
+	(void)i;
+	memcpy(tree, l->x[0], (size_t)l->from.lanes * sizeof *tree);
+	for (int half = l->from.lanes / 2; half >= 1; half /= 2)
+		for (int k = 0; k < half; k++)
+			tree[k] = kb_cell_bin(l->inst->bin, l->from.scalar, tree[k], tree[k + half]);
+	return tree[0];
+}
+
+static union kb_cell (*const lane_ops[])(const struct kb_lanes *, int) = {
+#define KB_LANES(op, name, effect) [KBO_##op] = lane_##name,
+#define KB_OP(op, name, effect)    [KBO_##op] = NULL,
+#include "backends/kb/kb_ops.def"
+};
+
+void kb_lanes_compute(const struct kb_lanes *l, union kb_cell *out)
+{
+	union kb_cell result[KB_LANES_MAX];
+	for (int i = 0; i < l->inst->type.lanes; i++)
+		result[i] = lane_ops[l->inst->op](l, i);
+	memcpy(out, result, (size_t)l->inst->type.lanes * sizeof *out);
+}

@@ -6,7 +6,6 @@
 #include "tests/kb_interp/interp_internal.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -147,8 +146,9 @@ static bool do_load(struct kb_frame *fr, const struct kb_inst *inst, union kb_ce
 	return true;
 }
 
-static bool do_store(struct kb_frame *fr, const struct kb_inst *inst)
+static bool do_store(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
 {
+	(void)out;
 	size_t size = (size_t)kb_scalar_bytes(inst->type.scalar);
 	int n = inst->op == KBO_STORE_PART ? inst->n_lanes : inst->type.lanes;
 	char *p = address(fr, inst, 1);
@@ -161,22 +161,17 @@ static bool do_store(struct kb_frame *fr, const struct kb_inst *inst)
 	return true;
 }
 
-static bool do_memory(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+static bool do_ptr_apart(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
 {
-	switch (inst->op) {
-	case KBO_LOAD:
-	case KBO_LOAD_SPLAT:
-	case KBO_LOAD_PART: return do_load(fr, inst, out);
-	case KBO_STORE:
-	case KBO_STORE_PART: return do_store(fr, inst);
-	case KBO_PTR_APART: *out = *lanes_of(fr, inst->args[0]); return true;
-	case KBO_PTR_ADD:
-		out->p = (void *)((uintptr_t)lanes_of(fr, inst->args[0])->p +
-		                  (uintptr_t)(lanes_of(fr, inst->args[1])->i + inst->imm));
-		return true;
-	case KBO_PREFETCH: return true;
-	default: return fail(fr, "memory that the interpreter does not know");
-	}
+	*out = *lanes_of(fr, inst->args[0]);
+	return true;
+}
+
+static bool do_ptr_add(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+{
+	out->p = (void *)((uintptr_t)lanes_of(fr, inst->args[0])->p +
+	                  (uintptr_t)(lanes_of(fr, inst->args[1])->i + inst->imm));
+	return true;
 }
 
 static bool do_atomic(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
@@ -200,6 +195,8 @@ static bool do_atomic(struct kb_frame *fr, const struct kb_inst *inst, union kb_
 static bool do_local(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
 {
 	size_t bytes = (size_t)inst->imm * (size_t)kb_scalar_bytes(inst->element);
+	if (inst->op == KBO_SHARED && fr->work)
+		return kb_work_shared(fr, out);
 	char *p = arena_alloc(&fr->arena, bytes + 64);
 	if (!p)
 		return fail(fr, "no memory");
@@ -251,62 +248,13 @@ static bool do_call(struct kb_frame *fr, const struct kb_inst *inst, union kb_ce
 
 /* ---- lanes ---- */
 
-static union kb_cell reduce(const struct kb_inst *inst, const union kb_cell *x, int lanes)
-{
-	union kb_cell tree[KB_LANES_MAX];
-	memcpy(tree, x, (size_t)lanes * sizeof *x);
-	for (int half = lanes / 2; half >= 1; half /= 2)
-		for (int i = 0; i < half; i++)
-			tree[i] = kb_cell_bin(inst->bin, inst->type.scalar, tree[i], tree[i + half]);
-	return tree[0];
-}
-
-static union kb_cell fma_lane(enum kb_scalar s, union kb_cell a, union kb_cell b, union kb_cell c)
-{
-	if (s == KB_F32)
-		return (union kb_cell){.f = (double)fmaf((float)a.f, (float)b.f, (float)c.f)};
-	return (union kb_cell){.f = fma(a.f, b.f, c.f)};
-}
-
-static union kb_cell bitcast(enum kb_scalar from, enum kb_scalar to, union kb_cell v)
-{
-	unsigned char raw[8] = {0};
-	kb_cell_write(from, v, raw);
-	return kb_cell_read(to, raw);
-}
-
-/* Arithmetic of lane i; x, y, z: the lanes of the operands. */
-static union kb_cell lane_op(struct kb_frame *fr, const struct kb_inst *inst, int i,
-                             union kb_cell *const x[3])
-{
-	struct kb_type from = fr->f->types[inst->args[0].id];
-	switch (inst->op) {
-	case KBO_BIN: return kb_cell_bin(inst->bin, from.scalar, x[0][i], x[1][i]);
-	case KBO_UN: return kb_cell_un(inst->un, from.scalar, x[0][i]);
-	case KBO_FMA: return fma_lane(from.scalar, x[0][i], x[1][i], x[2][i]);
-	case KBO_CMP: return (union kb_cell){.i = kb_cell_cmp(inst->cmp, from.scalar, x[0][i], x[1][i])};
-	case KBO_SELECT: return x[0][i].i ? x[1][i] : x[2][i];
-	case KBO_SPLAT: return x[0][0];
-	case KBO_LANE: return x[0][inst->lane];
-	case KBO_CVT: return kb_cell_cvt(from.scalar, inst->type.scalar, x[0][i]);
-	case KBO_BITCAST: return bitcast(from.scalar, inst->type.scalar, x[0][i]);
-	case KBO_SHUFFLE:
-		return inst->lanes[i] < from.lanes ? x[0][inst->lanes[i]] : x[1][inst->lanes[i] - from.lanes];
-	case KBO_REDUCE: return reduce(inst, x[0], from.lanes);
-	default: fail(fr, "arithmetic that the interpreter does not know"); return (union kb_cell){.i = 0};
-	}
-}
-
 static bool do_lanes(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
 {
-	union kb_cell *x[3] = {NULL, NULL, NULL};
-	union kb_cell result[KB_LANES_MAX];
-	for (size_t i = 0; i < inst->n_args && i < 3; i++)
-		x[i] = lanes_of(fr, inst->args[i]);
-	for (int i = 0; i < inst->type.lanes; i++)
-		result[i] = lane_op(fr, inst, i, x);
-	memcpy(out, result, (size_t)inst->type.lanes * sizeof *out);
-	return !fr->in->error[0];
+	struct kb_lanes l = {.inst = inst, .from = fr->f->types[inst->args[0].id]};
+	for (size_t i = 0; i < inst->n_args && i < TFMC_COUNT(l.x); i++)
+		l.x[i] = lanes_of(fr, inst->args[i]);
+	kb_lanes_compute(&l, out);
+	return true;
 }
 
 /* ---- control ---- */
@@ -316,108 +264,208 @@ static void copy_lanes(union kb_cell *to, const union kb_cell *from, int lanes)
 	memcpy(to, from, (size_t)lanes * sizeof *to);
 }
 
-static void do_loop_begin(struct kb_frame *fr, const struct kb_inst *inst)
+static bool do_loop(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
 {
 	int64_t lo = lanes_of(fr, inst->args[0])->i, hi = lanes_of(fr, inst->args[1])->i;
-	fr->values[inst->result]->i = lo;
+	out->i = lo;
 	if (lo >= hi)
 		fr->pc = fr->jump[fr->pc];
+	return true;
 }
 
-static void do_loop_end(struct kb_frame *fr)
+static bool do_end_loop(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
 {
+	(void)inst;
+	(void)out;
 	const struct kb_inst *begin = &fr->f->insts[fr->jump[fr->pc]];
 	union kb_cell *i = fr->values[begin->result];
 	i->i += begin->imm;
 	if (i->i < lanes_of(fr, begin->args[1])->i)
 		fr->pc = fr->jump[fr->pc];
+	return true;
 }
 
-/* What is neither arithmetic nor memory. */
-static bool ask_processor(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+static bool do_else(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+{
+	(void)inst;
+	(void)out;
+	fr->pc = fr->jump[fr->pc];
+	return true;
+}
+
+static bool do_break_if(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+{
+	(void)out;
+	if (lanes_of(fr, inst->args[0])->i)
+		fr->pc = fr->jump[fr->pc];
+	return true;
+}
+
+static bool do_if(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+{
+	(void)out;
+	if (!lanes_of(fr, inst->args[0])->i)
+		fr->pc = fr->jump[fr->pc];
+	return true;
+}
+
+static bool do_return(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+{
+	(void)out;
+	if (inst->n_args && fr->result)
+		*fr->result = *lanes_of(fr, inst->args[0]);
+	fr->pc = fr->f->n_insts;
+	return true;
+}
+
+static bool do_nothing(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+{
+	(void)fr;
+	(void)inst;
+	(void)out;
+	return true;
+}
+
+static bool do_param(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+{
+	(void)inst;
+	if (fr->pc >= fr->n_args)
+		return fail(fr, "called with too few arguments");
+	*out = fr->args[fr->pc];
+	return true;
+}
+
+/* ---- variables and constants ---- */
+
+static bool do_var(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+{
+	(void)out;
+	if (inst->n_args)
+		copy_lanes(fr->vars[inst->result], lanes_of(fr, inst->args[0]), inst->type.lanes);
+	return true;
+}
+
+static bool do_get(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+{
+	copy_lanes(out, fr->vars[inst->imm], inst->type.lanes);
+	return true;
+}
+
+static bool do_set(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+{
+	(void)out;
+	copy_lanes(fr->vars[inst->imm], lanes_of(fr, inst->args[0]), inst->type.lanes);
+	return true;
+}
+
+static bool do_const_int(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+{
+	(void)fr;
+	*out = kb_cell_int(inst->type.scalar, inst->imm);
+	return true;
+}
+
+static bool do_const_float(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+{
+	(void)fr;
+	*out = kb_cell_float(inst->type.scalar, inst->fimm);
+	return true;
+}
+
+static bool do_null(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+{
+	(void)fr;
+	(void)inst;
+	out->p = NULL;
+	return true;
+}
+
+static bool do_lane_ids(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+{
+	(void)fr;
+	for (int i = 0; i < inst->type.lanes; i++)
+		out[i].i = i;
+	return true;
+}
+
+/* ---- the processor and work-groups ---- */
+
+static bool do_cpuid(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
 {
 	const struct kb_interp_cpu *cpu = fr->in->cpu;
 	if (!cpu)
 		return fail(fr, "asks the processor");
-	uint32_t word = inst->op == KBO_XGETBV ? cpu->xcr0
-	                                       : cpu->cpuid(cpu->user, (uint32_t)inst->imm,
-	                                                    (uint32_t)inst->cpuid.subleaf, inst->cpuid.reg);
-	*out = kb_cell_int(KB_I32, word);
+	*out = kb_cell_int(KB_I32, cpu->cpuid(cpu->user, (uint32_t)inst->imm, (uint32_t)inst->cpuid.subleaf,
+	                                      inst->cpuid.reg));
 	return true;
 }
 
-static bool do_control(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+static bool do_xgetbv(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
 {
-	switch (inst->op) {
-	case KBO_PARAM:
-		if (fr->pc >= fr->n_args)
-			return fail(fr, "called with too few arguments");
-		*out = fr->args[fr->pc];
-		return true;
-	case KBO_CONST_INT: *out = kb_cell_int(inst->type.scalar, inst->imm); return true;
-	case KBO_CONST_FLOAT: *out = kb_cell_float(inst->type.scalar, inst->fimm); return true;
-	case KBO_NULL: out->p = NULL; return true;
-	case KBO_LANE_IDS:
-		for (int i = 0; i < inst->type.lanes; i++)
-			out[i].i = i;
-		return true;
-	case KBO_VAR:
-		if (inst->n_args)
-			copy_lanes(fr->vars[inst->result], lanes_of(fr, inst->args[0]), inst->type.lanes);
-		return true;
-	case KBO_GET: copy_lanes(out, fr->vars[inst->imm], inst->type.lanes); return true;
-	case KBO_SET:
-		copy_lanes(fr->vars[inst->imm], lanes_of(fr, inst->args[0]), inst->type.lanes);
-		return true;
-	case KBO_LOOP: do_loop_begin(fr, inst); return true;
-	case KBO_END_LOOP: do_loop_end(fr); return true;
-	case KBO_END_FOREVER: fr->pc = fr->jump[fr->pc]; return true;
-	case KBO_BREAK_IF:
-		if (lanes_of(fr, inst->args[0])->i)
-			fr->pc = fr->jump[fr->pc];
-		return true;
-	case KBO_IF:
-		if (!lanes_of(fr, inst->args[0])->i)
-			fr->pc = fr->jump[fr->pc];
-		return true;
-	case KBO_ELSE: fr->pc = fr->jump[fr->pc]; return true;
-	case KBO_RETURN:
-		if (inst->n_args && fr->result)
-			*fr->result = *lanes_of(fr, inst->args[0]);
-		fr->pc = fr->f->n_insts;
-		return true;
-	case KBO_GROUP_ID: out->i = fr->work ? fr->work->group : 0; return true;
-	case KBO_ITEM_ID: out->i = fr->work ? fr->work->item : 0; return true;
-	case KBO_GROUP_COUNT: out->i = fr->work ? fr->work->n_groups : 1; return true;
-	case KBO_BARRIER: fr->is_waiting = fr->work != NULL; return true;
-	case KBO_CPUID:
-	case KBO_XGETBV: return ask_processor(fr, inst, out);
-	case KBO_COMMENT:
-	case KBO_FOREVER:
-	case KBO_END_IF:
-	case KBO_PAUSE: return true;
-	default: return fail(fr, "an operation that the interpreter does not know");
-	}
+	(void)inst;
+	if (!fr->in->cpu)
+		return fail(fr, "asks the processor");
+	*out = kb_cell_int(KB_I32, fr->in->cpu->xcr0);
+	return true;
 }
+
+static bool do_group_id(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+{
+	(void)inst;
+	out->i = fr->work ? fr->work->group : 0;
+	return true;
+}
+
+static bool do_group_count(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+{
+	(void)inst;
+	out->i = fr->work ? fr->work->n_groups : 1;
+	return true;
+}
+
+static bool do_item_id(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+{
+	(void)inst;
+	out->i = fr->work ? fr->work->item : 0;
+	return true;
+}
+
+static bool do_barrier(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+{
+	(void)inst;
+	(void)out;
+	fr->is_waiting = fr->work != NULL;
+	return true;
+}
+
+/* ---- the table ---- */
+
+#define do_load_splat   do_load
+#define do_load_part    do_load
+#define do_store_part   do_store
+#define do_shared       do_local
+#define do_func_addr    do_name
+#define do_string       do_name
+#define do_symbol       do_name
+#define do_call_ptr     do_call
+#define do_atomic_load  do_atomic
+#define do_atomic_store do_atomic
+#define do_atomic_add   do_atomic
+#define do_end_forever  do_else
+#define do_comment      do_nothing
+#define do_forever      do_nothing
+#define do_end_if       do_nothing
+#define do_pause        do_nothing
+#define do_prefetch     do_nothing
 
 static bool step(struct kb_frame *fr, const struct kb_inst *inst)
 {
-	union kb_cell *out = inst->result && inst->op != KBO_VAR ? fr->values[inst->result] : NULL;
-	switch (kb_kind(inst->op)) {
-	case KB_KIND_MEMORY: return do_memory(fr, inst, out);
-	case KB_KIND_ATOMIC: return do_atomic(fr, inst, out);
-	case KB_KIND_ARRAY:
-		return inst->op == KBO_SHARED && fr->work ? kb_work_shared(fr, out) : do_local(fr, inst, out);
-	case KB_KIND_NAME: return do_name(fr, inst, out);
-	case KB_KIND_CALL: return do_call(fr, inst, out);
-	case KB_KIND_LANES: return do_lanes(fr, inst, out);
-	case KB_KIND_BLOCK:
-	case KB_KIND_VARIABLE:
-	case KB_KIND_CONSTANT:
-	case KB_KIND_MACHINE:
-	case KB_KIND_GROUP: return do_control(fr, inst, out);
-	}
-	return true;
+	static bool (*const ops[])(struct kb_frame *, const struct kb_inst *, union kb_cell *) = {
+#define KB_LANES(op, name, effect) [KBO_##op] = do_lanes,
+#define KB_OP(op, name, effect)    [KBO_##op] = do_##name,
+#include "backends/kb/kb_ops.def"
+	};
+	return ops[inst->op](fr, inst, inst->result && inst->op != KBO_VAR ? fr->values[inst->result] : NULL);
 }
 
 bool kb_frame_run(struct kb_frame *fr)

@@ -75,4 +75,12 @@ union kb_cell kb_cell_cvt(enum kb_scalar from, enum kb_scalar to, union kb_cell 
 union kb_cell kb_cell_read(enum kb_scalar s, const void *p);
 void kb_cell_write(enum kb_scalar s, union kb_cell v, void *p);
 
+/* An operation on lanes, and those of its operands, of type `from`. */
+struct kb_lanes {
+	const struct kb_inst *inst;
+	struct kb_type from;
+	const union kb_cell *x[3];
+};
+void kb_lanes_compute(const struct kb_lanes *l, union kb_cell *out);
+
 #endif
