@@ -82,8 +82,7 @@ static bool at_element(const struct question *q, const struct ir_op *op, size_t 
 		return i == 0 && same_dims(q, op->operands[0], op->results[0]);
 	if (op == q->root && q->attrs->kind == GROUP_rowwise)
 		return i == 0 && same_dims(q, op->operands[0], op->results[0]);
-	return ir_op_has(op->code, TRAIT_ELEMENTWISE) && (op->code != OP_mask_rows || i == 0) &&
-	       same_dims(q, op->operands[i], op->results[0]);
+	return ir_op_has(op->code, TRAIT_ELEMENTWISE) && same_dims(q, op->operands[i], op->results[0]);
 }
 
 /* Everything that reads v is evaluated at the element that is written. A chain is as long as a group. */

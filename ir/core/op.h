@@ -20,10 +20,11 @@ enum {
 };
 
 enum ir_traits {
-	TRAIT_PURE = 1 << 0,        /* no effect besides its results */
-	TRAIT_VIEW = 1 << 1,        /* the result shares the operand's elements */
-	TRAIT_ELEMENTWISE = 1 << 2, /* one element from the elements at the same index */
-	TRAIT_ROWWISE = 1 << 3,     /* a row of the last axis depends on that row only */
+	TRAIT_PURE = 1 << 0, /* no effect besides its results */
+	TRAIT_VIEW = 1 << 1, /* the result shares the operand's elements */
+	TRAIT_ELEMENTWISE =
+	        1 << 2,         /* one element from those at the same index of the operands of its shape */
+	TRAIT_ROWWISE = 1 << 3, /* a row of the last axis depends on that row only */
 	TRAIT_REDUCE = 1 << 4,
 	TRAIT_CONTRACT = 1 << 5,
 	TRAIT_MOVE = 1 << 6,     /* moves elements, no arithmetic */

@@ -307,12 +307,6 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	pass_remark(r->p, m.softmax->loc, "fused attention");
 }
 
-static void count_attention(void *user, const struct ir_op *op)
-{
-	size_t *n = user;
-	*n += op->code == OP_attention;
-}
-
 enum tfmc_status pass_fuse_attention(struct pass_context *p, const struct ir_module *in,
                                      struct ir_module *out)
 {
@@ -322,7 +316,8 @@ enum tfmc_status pass_fuse_attention(struct pass_context *p, const struct ir_mod
 	pass_count(p, "fused", 0);
 	TFMC_TRY(rebuild_module(p, in, out, &rewrite, NULL));
 	for (size_t i = 0; i < out->funcs.n; i++)
-		ir_walk(out->funcs.items[i]->body, count_attention, &n);
+		for (struct ir_iter it = ir_ops(out->funcs.items[i]->body); it.op != NULL; ir_next(&it))
+			n += it.op->code == OP_attention;
 	if (n == 0 && p->cx->n_errors == errors && pass_requires(p, "attention"))
 		diag_error(p->cx, LOC_NONE, DIAG_FUSION, "the model has no attention");
 	return p->cx->n_errors > errors ? TFMC_INVALID : TFMC_OK;

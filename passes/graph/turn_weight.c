@@ -16,33 +16,26 @@ static bool exchanges_last_two(const struct ir_op *op)
 	return n >= 2;
 }
 
-struct readers {
-	const struct ir_func *f;
-	const struct ir_weight *weight;
-	bool as_stored;
-};
-
-/* Any reader of the weight but such a transpose. */
-static void see_reader(void *user, const struct ir_op *op)
+static bool reads_weight(const struct ir_func *f, const struct ir_op *op, const struct ir_weight *w)
 {
-	struct readers *s = user;
 	for (size_t i = 0; i < op->n_operands; i++) {
-		const struct ir_op *def = op->operands[i].id != 0 ? ir_def(s->f, op->operands[i]) : NULL;
-		if (def == NULL || def->code != OP_weight ||
-		    ((const struct attrs_weight *)def->attrs)->weight != s->weight)
-			continue;
-		s->as_stored |= op->code != OP_transpose || !exchanges_last_two(op);
+		const struct ir_op *def = op->operands[i].id != 0 ? ir_def(f, op->operands[i]) : NULL;
+		if (def != NULL && def->code == OP_weight &&
+		    ((const struct attrs_weight *)def->attrs)->weight == w)
+			return true;
 	}
+	return false;
 }
 
-static bool read_as_stored(const struct rebuild *r, const struct ir_weight *w)
+/* By any op but such a transpose. */
+static bool read_as_stored(const struct ir_module *m, const struct ir_weight *w)
 {
-	struct readers s = {.weight = w};
-	for (size_t i = 0; i < r->in->funcs.n && !s.as_stored; i++) {
-		s.f = r->in->funcs.items[i];
-		ir_walk(s.f->body, see_reader, &s);
-	}
-	return s.as_stored;
+	for (size_t i = 0; i < m->funcs.n; i++)
+		for (struct ir_iter it = ir_ops(m->funcs.items[i]->body); it.op != NULL; ir_next(&it))
+			if (reads_weight(m->funcs.items[i], it.op, w) &&
+			    (it.op->code != OP_transpose || !exchanges_last_two(it.op)))
+				return true;
+	return false;
 }
 
 bool turn_weight_match(struct rebuild *r, const struct ir_op *op)
@@ -52,7 +45,7 @@ bool turn_weight_match(struct rebuild *r, const struct ir_op *op)
 		return false;
 	const struct ir_weight *w = ((const struct attrs_weight *)def->attrs)->weight;
 	if (w->init == NULL || w->init->depth >= WEXPR_DEPTH_MAX || w->encoding != ENC_ROW ||
-	    read_as_stored(r, w))
+	    read_as_stored(r->in, w))
 		return false;
 	for (size_t i = 0; i < def->n_operands; i++)
 		rebuild_need(r, def->operands[i]);

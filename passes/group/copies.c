@@ -70,9 +70,8 @@ static bool is_elementwise_group(const struct reading *s, const struct ir_op *op
 	return true;
 }
 
-static void look_at(void *user, const struct ir_op *op)
+static void look_at(struct reading *s, const struct ir_op *op)
 {
-	struct reading *s = user;
 	if (ir_op_has(op->code, TRAIT_VIEW) && formed_cluster(&s->g->formed, op) == NULL)
 		return;
 	for (size_t i = 0; i < op->n_operands; i++) {
@@ -101,7 +100,8 @@ static bool may_overwrite(struct grouper *g, const struct ir_op *op, size_t i)
 		s.reads = false;
 		look_at(&s, at);
 		if (at->region != NULL)
-			ir_walk(at->region, look_at, &s);
+			for (struct ir_iter it = ir_ops(at->region); it.op != NULL; ir_next(&it))
+				look_at(&s, it.op);
 		size_t runs = s.reads ? runs_at(&s, at, body) + 1 : 0;
 		last = runs > last ? runs : last;
 		for (size_t n = 0; n < at->n_results; n++)

@@ -53,7 +53,7 @@ bool former_is_elementwise(const struct ir_op *op)
 /* Operand i of an elementwise op is read at the element that is computed. */
 bool former_same_element(const struct ir_func *f, const struct ir_op *op, size_t i)
 {
-	return former_is_elementwise(op) && (op->code != OP_mask_rows || i == 0) &&
+	return former_is_elementwise(op) &&
 	       former_same_dims(ir_type_of(f, op->operands[i]), ir_type_of(f, op->results[0]));
 }
 
@@ -395,9 +395,8 @@ static void find_memory(struct former *s)
 
 /* ---- all ---- */
 
-static void number_op(void *user, const struct ir_op *op)
+static void number_op(struct former *s, const struct ir_op *op)
 {
-	struct former *s = user;
 	for (size_t i = 0; i < op->n_operands; i++) {
 		const struct ir_op **slot = ARENA_PUSH(s->p->arena, &s->users[op->operands[i].id]);
 		if (slot != NULL)
@@ -448,7 +447,8 @@ bool group_form(struct pass_context *p, const struct ir_module *m, const struct 
 	s.users = ARENA_ARRAY(p->arena, struct user_list, f->n_values);
 	if (arena_failed(p->arena))
 		return false;
-	ir_walk(f->body, number_op, &s);
+	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it))
+		number_op(&s, it.op);
 	out->cluster_of = ARENA_ARRAY(p->arena, size_t, out->n_ops + 1);
 	out->role_of = ARENA_ARRAY(p->arena, enum member_role, out->n_ops + 1);
 	out->in_memory = ARENA_ARRAY(p->arena, bool, out->n_ops + 1);

@@ -265,27 +265,20 @@ bool tiles_key(const struct ir_module *m, const struct ir_func *f, const struct 
 	return true;
 }
 
-struct printer {
-	struct buf *out;
-	const struct ir_module *m;
-	const struct ir_func *f;
-	const struct target *target;
-};
-
 /* One line, unless a group with the same key was written before. */
-static void print_group(void *user, const struct ir_op *op)
+static void print_group(struct buf *out, const struct target *target, const struct ir_module *m,
+                        const struct ir_func *f, const struct ir_op *op)
 {
-	const struct printer *p = user;
 	const struct attrs_group *a = op->attrs;
 	struct buf line;
 	int64_t k, n, rows;
 
-	if (op->code != OP_group || !tiles_key(p->m, p->f, op, &k, &n, &rows))
+	if (op->code != OP_group || !tiles_key(m, f, op, &k, &n, &rows))
 		return;
 	buf_init(&line);
-	buf_printf(&line, "\n%s %s %lld %lld *", ir_word(WORDS_GROUP, a->kind), p->target->name, (long long)k,
+	buf_printf(&line, "\n%s %s %lld %lld *", ir_word(WORDS_GROUP, a->kind), target->name, (long long)k,
 	           (long long)n);
-	bool is_new = line.data != NULL && (p->out->data == NULL || strstr(p->out->data, line.data) == NULL);
+	bool is_new = line.data != NULL && (out->data == NULL || strstr(out->data, line.data) == NULL);
 	if (a->kind == GROUP_linear) {
 		buf_printf(&line, " mr=%lld nr=%lld", (long long)a->mr, (long long)a->nr);
 		/* Without scratch for sums, beside the rows of a norm, K is not divided. */
@@ -295,17 +288,15 @@ static void print_group(void *user, const struct ir_op *op)
 		buf_printf(&line, " br=%lld bc=%lld", (long long)a->br, (long long)a->bc);
 	}
 	if (is_new && (a->kind == GROUP_linear || a->kind == GROUP_attention))
-		buf_append(p->out, &line);
+		buf_append(out, &line);
 	buf_destroy(&line);
 }
 
 void tiles_print(struct buf *out, const struct ir_module *m, const struct target *target)
 {
-	struct printer p = {out, m, NULL, target};
 	buf_str(out, "tiles 1\n# kind target k n rows sizes");
-	for (size_t i = 0; i < m->funcs.n; i++) {
-		p.f = m->funcs.items[i];
-		ir_walk(p.f->body, print_group, &p);
-	}
+	for (size_t i = 0; i < m->funcs.n; i++)
+		for (struct ir_iter it = ir_ops(m->funcs.items[i]->body); it.op != NULL; ir_next(&it))
+			print_group(out, target, m, m->funcs.items[i], it.op);
 	buf_char(out, '\n');
 }

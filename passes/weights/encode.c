@@ -32,13 +32,6 @@ static const struct ir_weight *linear_weight(const struct ir_func *f, const stru
 	return f32 && weight->encoding == ENC_ROW ? weight : NULL;
 }
 
-struct visitor {
-	const struct ir_func *f;
-	struct encoder *uses;
-	struct strmap *keys,
-	        *others; /* by name: states whose slices are keys, are something else; non-NULL */
-};
-
 /* The state whose slice v is, or NULL. */
 static const struct ir_state_decl *slice_of(const struct ir_func *f, struct ir_value v)
 {
@@ -48,16 +41,17 @@ static const struct ir_state_decl *slice_of(const struct ir_func *f, struct ir_v
 	return gives ? ir_type_of(f, op->operands[0])->state : NULL;
 }
 
-static void mark_slices(void *user, const struct ir_op *op)
+/* keys, others: by name, states whose slices are keys, are something else; non-NULL. */
+static void mark_slices(const struct ir_func *f, const struct ir_op *op, struct strmap *keys,
+                        struct strmap *others)
 {
-	struct visitor *v = user;
 	for (size_t i = 0; i < op->n_operands; i++) {
-		const struct ir_state_decl *s = slice_of(v->f, op->operands[i]);
+		const struct ir_state_decl *s = slice_of(f, op->operands[i]);
 		if (s == NULL)
 			continue;
 		bool is_key = op->code == OP_attention && i == 1 && ir_may_be_panels(s->type->dtype) &&
-		              ir_type_of(v->f, op->operands[i])->rank == 4;
-		strmap_set(is_key ? v->keys : v->others, s->name, v);
+		              ir_type_of(f, op->operands[i])->rank == 4;
+		strmap_set(is_key ? keys : others, s->name, keys);
 	}
 }
 
@@ -67,10 +61,9 @@ static void encode_states(struct pass_context *p, const struct ir_module *in, st
 	struct strmap keys, others;
 	strmap_init(&keys, p->arena);
 	strmap_init(&others, p->arena);
-	for (size_t i = 0; i < in->funcs.n; i++) {
-		struct visitor v = {.f = in->funcs.items[i], .keys = &keys, .others = &others};
-		ir_walk(v.f->body, mark_slices, &v);
-	}
+	for (size_t i = 0; i < in->funcs.n; i++)
+		for (struct ir_iter it = ir_ops(in->funcs.items[i]->body); it.op != NULL; ir_next(&it))
+			mark_slices(in->funcs.items[i], it.op, &keys, &others);
 	for (size_t i = 0; i < in->states.n; i++) {
 		const char *name = in->states.items[i]->name;
 		if (strmap_has(&keys, name) && !strmap_has(&others, name) &&
@@ -79,18 +72,17 @@ static void encode_states(struct pass_context *p, const struct ir_module *in, st
 	}
 }
 
-static void mark_weights(void *user, const struct ir_op *op)
+static void mark_weights(const struct ir_func *f, const struct ir_op *op, struct encoder *e)
 {
-	struct visitor *v = user;
 	for (size_t i = 0; i < op->n_operands; i++) {
-		const struct ir_op *def = op->operands[i].id == 0 ? NULL : ir_def(v->f, op->operands[i]);
+		const struct ir_op *def = op->operands[i].id == 0 ? NULL : ir_def(f, op->operands[i]);
 		if (def == NULL || def->code != OP_weight)
 			continue;
 		const char *name = ((const struct attrs_weight *)def->attrs)->weight->name;
-		if (i == 1 && linear_weight(v->f, op) != NULL)
-			strmap_set(&v->uses->linears, name, v);
+		if (i == 1 && linear_weight(f, op) != NULL)
+			strmap_set(&e->linears, name, e);
 		else if (op->code != OP_gather)
-			strmap_set(&v->uses->row_uses, name, v);
+			strmap_set(&e->row_uses, name, e);
 	}
 }
 
@@ -162,10 +154,9 @@ enum tfmc_status pass_encode(struct pass_context *p, const struct ir_module *in,
 
 	strmap_init(&e.linears, p->arena);
 	strmap_init(&e.row_uses, p->arena);
-	for (size_t i = 0; i < in->funcs.n; i++) {
-		struct visitor v = {.f = in->funcs.items[i], .uses = &e};
-		ir_walk(in->funcs.items[i]->body, mark_weights, &v);
-	}
+	for (size_t i = 0; i < in->funcs.n; i++)
+		for (struct ir_iter it = ir_ops(in->funcs.items[i]->body); it.op != NULL; ir_next(&it))
+			mark_weights(in->funcs.items[i], it.op, &e);
 	encode_states(p, in, out);
 	TFMC_TRY(rebuild_module(p, in, out, &rewrite, NULL));
 	return p->cx->n_errors > errors ? TFMC_INTERNAL : TFMC_OK;

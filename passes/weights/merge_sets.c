@@ -23,14 +23,6 @@ struct collector {
 
 /* ---- candidates ---- */
 
-static void mark_elementwise(void *user, const struct ir_op *op)
-{
-	struct collector *c = user;
-	if (ir_op_has(op->code, TRAIT_ELEMENTWISE))
-		for (size_t i = 0; i < op->n_operands; i++)
-			c->elementwise[op->operands[i].id] = true;
-}
-
 static const struct ir_op *weight_op(const struct ir_func *f, const struct ir_op *linear, size_t i)
 {
 	const struct ir_op *op = linear->operands[i].id == 0 ? NULL : ir_def(f, linear->operands[i]);
@@ -78,9 +70,8 @@ static bool fits(const struct collector *c, const struct merge_set *s, const str
 	       same_indices(weight_op(c->f, first, 1), weight_op(c->f, op, 1));
 }
 
-static void add_candidate(void *user, const struct ir_op *op)
+static void add_candidate(struct collector *c, const struct ir_op *op)
 {
-	struct collector *c = user;
 	struct merge_sets *sets = c->sets;
 	struct merge_set *s = NULL;
 
@@ -152,9 +143,8 @@ static bool may_pair(const struct collector *c, const struct ir_op *a, const str
 }
 
 /* op is where two linears of one input meet. */
-static void add_pair(void *user, const struct ir_op *op)
+static void add_pair(struct collector *c, const struct ir_op *op)
 {
-	struct collector *c = user;
 	if (!ir_op_has(op->code, TRAIT_ELEMENTWISE) || op->n_operands != 2)
 		return;
 	const struct ir_op *a = linear_behind(c, op->operands[0]), *b = linear_behind(c, op->operands[1]);
@@ -189,10 +179,14 @@ static void collect_func(struct collector *c, const struct ir_func *f)
 	c->uses = ir_count_uses(c->p->arena, f);
 	if (c->elementwise == NULL || c->uses == NULL)
 		return;
-	ir_walk(f->body, mark_elementwise, c);
-	ir_walk(f->body, add_pair, c);
+	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it)) {
+		for (size_t i = 0; ir_op_has(it.op->code, TRAIT_ELEMENTWISE) && i < it.op->n_operands; i++)
+			c->elementwise[it.op->operands[i].id] = true;
+		add_pair(c, it.op);
+	}
 	c->first = c->sets->n;
-	ir_walk(f->body, add_candidate, c);
+	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it))
+		add_candidate(c, it.op);
 }
 
 /* ---- weights that something else reads ---- */
