@@ -11,6 +11,9 @@
 
 #include "ir/core/module.h"
 
+/* Operands and results of one op. */
+#define BUILD_LIST_MAX 1024
+
 struct ir_builder; /* allocated in the module's arena */
 
 /* Begins a function. The location is the current one for what follows. */
@@ -63,6 +66,8 @@ TFMC_MUST_USE enum tfmc_status irb_finish(struct ir_builder *b, const struct ir_
                                           const struct ir_result *results, size_t n,
                                           const struct ir_dim *arena);
 
+/* ---- copies ---- */
+
 /*
  * Copies op `op` of `from` with the operands replaced through map[id] (ids of
  * `from`), imported attributes (dims, weights) and its region (recursively),
@@ -73,6 +78,38 @@ void irb_clone(struct ir_builder *b, const struct ir_func *from, const struct ir
 /* Declares the parameters of `from` again and records them in map; a function that is no case becomes the one
  * that `from` is. */
 void irb_clone_params(struct ir_builder *b, const struct ir_func *from, struct ir_value *map);
+
+/* A function that is copied op by op, some ops otherwise than irb_clone does. */
+struct ir_copy {
+	struct ir_builder *b;
+	const struct ir_func *from;
+	struct ir_value *map; /* [from->n_values] values of the new function */
+	/* True when it did what is to be done for op; else op is cloned, a region inside it by the hook again. May be
+	 * NULL. The location is that of op. */
+	bool (*hook)(struct ir_copy *c, const struct ir_op *op);
+	void *user;
+};
+
+/* All ops but the last one, which says what the region gives. */
+void ir_copy_region(struct ir_copy *c, const struct ir_region *r);
+/* What n values became. */
+void ir_copy_values(const struct ir_copy *c, const struct ir_value *old, size_t n, struct ir_value *out);
+/* now replaces old; it inherits its name. */
+void ir_copy_set(struct ir_copy *c, struct ir_value old, struct ir_value now);
+/* The repeat `op` with another count. */
+void ir_copy_repeat(struct ir_copy *c, const struct ir_op *op, int64_t count);
+/*
+ * The repeat `op` with n >= op->n_operands carries, the first ones those of op: between the two calls what is
+ * built is its body. args [1 + n] and results [n] are also recorded, as far as op has them.
+ */
+void ir_copy_repeat_begin(struct ir_copy *c, const struct ir_op *op, int64_t count,
+                          const struct ir_value *init, size_t n, struct ir_value *args);
+void ir_copy_repeat_end(struct ir_copy *c, const struct ir_op *op, const struct ir_value *yields, size_t n,
+                        struct ir_value *results);
+/* The group `op` with other attributes; what is inside stays as it is. */
+void ir_copy_group(struct ir_copy *c, const struct ir_op *op, const struct attrs_group *attrs);
+/* irb_finish with the results of the function that is copied. */
+TFMC_MUST_USE enum tfmc_status ir_copy_finish(struct ir_copy *c, const struct ir_dim *arena);
 
 /* Typed calls: irb_add(b, a, b), irb_linear(b, x, w, bias), irb_scale(b, x, attrs) for every op with one
  * result and no region. */

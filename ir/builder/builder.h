@@ -9,8 +9,6 @@
 #include "ir/types/intern.h"
 
 #define BUILD_OPS_MAX 1000000
-/* Operands and results of one op. */
-#define BUILD_LIST_MAX 1024
 
 /* A region under construction. */
 struct build_scope {

@@ -67,89 +67,109 @@ static void *import_attrs(struct ir_builder *b, const struct ir_op *op)
 	return ok ? copy : NULL;
 }
 
-static void map_values(const struct ir_value *from, size_t n, const struct ir_value *map,
-                       struct ir_value *out)
+/* ---- ops ---- */
+
+void ir_copy_values(const struct ir_copy *c, const struct ir_value *old, size_t n, struct ir_value *out)
 {
 	for (size_t i = 0; i < n; i++)
-		out[i] = from[i].id == 0 ? IR_NO_VALUE : map[from[i].id];
+		out[i] = old[i].id == 0 ? IR_NO_VALUE : c->map[old[i].id];
 }
 
-/* Results keep their names; a value that has one already keeps its own. */
-static void record(struct ir_builder *b, const struct ir_func *from, const struct ir_value *old,
-                   const struct ir_value *now, size_t n, struct ir_value *map)
+void ir_copy_set(struct ir_copy *c, struct ir_value old, struct ir_value now)
 {
-	for (size_t i = 0; i < n; i++) {
-		map[old[i].id] = now[i];
-		irb_name(b, now[i], ir_info(from, old[i])->name);
-	}
+	c->map[old.id] = now;
+	irb_name(c->b, now, ir_info(c->from, old)->name);
 }
 
-static void clone_body(struct ir_builder *b, const struct ir_func *from, const struct ir_region *r,
-                       struct ir_value *map)
+static void set_all(struct ir_copy *c, const struct ir_value *old, const struct ir_value *now, size_t n)
 {
-	for (size_t i = 0; i + 1 < r->n_ops; i++)
-		irb_clone(b, from, r->ops[i], map);
+	for (size_t i = 0; i < n; i++)
+		ir_copy_set(c, old[i], now[i]);
 }
 
-static void clone_repeat(struct ir_builder *b, const struct ir_func *from, const struct ir_op *op,
-                         struct ir_value *map)
+void ir_copy_repeat_begin(struct ir_copy *c, const struct ir_op *op, int64_t count,
+                          const struct ir_value *init, size_t n, struct ir_value *args)
 {
-	const struct attrs_repeat *attrs = op->attrs;
+	irb_set_loc(c->b, op->loc);
+	irb_repeat_begin(c->b, count, init, n, args);
+	set_all(c, op->region->args, args, op->region->n_args);
+}
+
+void ir_copy_repeat_end(struct ir_copy *c, const struct ir_op *op, const struct ir_value *yields, size_t n,
+                        struct ir_value *results)
+{
+	irb_set_loc(c->b, op->loc);
+	irb_repeat_end(c->b, yields, n, results);
+	set_all(c, op->results, results, op->n_results);
+}
+
+void ir_copy_repeat(struct ir_copy *c, const struct ir_op *op, int64_t count)
+{
 	struct ir_value values[BUILD_LIST_MAX], args[BUILD_LIST_MAX + 1];
-	map_values(op->operands, op->n_operands, map, values);
-	irb_repeat_begin(b, attrs->count, values, op->n_operands, args);
-	record(b, from, op->region->args, args, op->region->n_args, map);
-	clone_body(b, from, op->region, map);
 	const struct ir_op *yield = op->region->ops[op->region->n_ops - 1];
-	map_values(yield->operands, yield->n_operands, map, values);
-	irb_repeat_end(b, values, yield->n_operands, args);
-	record(b, from, op->results, args, op->n_results, map);
+	ir_copy_values(c, op->operands, op->n_operands, values);
+	ir_copy_repeat_begin(c, op, count, values, op->n_operands, args);
+	ir_copy_region(c, op->region);
+	ir_copy_values(c, yield->operands, yield->n_operands, values);
+	ir_copy_repeat_end(c, op, values, yield->n_operands, args);
 }
 
-static void clone_group(struct ir_builder *b, const struct ir_func *from, const struct ir_op *op,
-                        struct ir_value *map)
+void ir_copy_group(struct ir_copy *c, const struct ir_op *op, const struct attrs_group *attrs)
 {
 	struct ir_value values[BUILD_LIST_MAX], results[BUILD_LIST_MAX];
-	const void *attrs = import_attrs(b, op);
-	bool literal = b->literal;
-	if (attrs == NULL)
-		return;
-	irb_group_begin(b);
-	b->literal = true;
-	clone_body(b, from, op->region, map);
-	b->literal = literal;
 	const struct ir_op *yield = op->region->ops[op->region->n_ops - 1];
-	map_values(yield->operands, yield->n_operands, map, values);
-	irb_group_end(b, attrs, values, yield->n_operands, results);
-	record(b, from, op->results, results, op->n_results, map);
+	struct ir_copy inside = {c->b, c->from, c->map, NULL, NULL};
+	bool literal = c->b->literal;
+	irb_set_loc(c->b, op->loc);
+	irb_group_begin(c->b);
+	c->b->literal = true;
+	ir_copy_region(&inside, op->region);
+	c->b->literal = literal;
+	ir_copy_values(c, yield->operands, yield->n_operands, values);
+	irb_group_end(c->b, attrs, values, yield->n_operands, results);
+	set_all(c, op->results, results, op->n_results);
 }
 
-static void clone_plain(struct ir_builder *b, const struct ir_func *from, const struct ir_op *op,
-                        struct ir_value *map)
+static void copy_op(struct ir_copy *c, const struct ir_op *op)
 {
 	struct ir_value operands[BUILD_LIST_MAX], results[2];
-	const void *attrs = import_attrs(b, op);
+	if (op->code == OP_repeat) {
+		ir_copy_repeat(c, op, ((const struct attrs_repeat *)op->attrs)->count);
+		return;
+	}
+	const void *attrs = import_attrs(c->b, op);
 	if (attrs == NULL)
 		return;
-	map_values(op->operands, op->n_operands, map, operands);
-	irb_op(b, op->code, operands, op->n_operands, attrs, results, op->n_results);
-	record(b, from, op->results, results, op->n_results, map);
+	if (op->code == OP_group) {
+		ir_copy_group(c, op, attrs);
+		return;
+	}
+	ir_copy_values(c, op->operands, op->n_operands, operands);
+	irb_op(c->b, op->code, operands, op->n_operands, attrs, results, op->n_results);
+	set_all(c, op->results, results, op->n_results);
+}
+
+void ir_copy_region(struct ir_copy *c, const struct ir_region *r)
+{
+	for (size_t i = 0; i + 1 < r->n_ops && !c->b->failed; i++) {
+		irb_set_loc(c->b, r->ops[i]->loc);
+		if (c->hook == NULL || !c->hook(c, r->ops[i]))
+			copy_op(c, r->ops[i]);
+	}
 }
 
 void irb_clone(struct ir_builder *b, const struct ir_func *from, const struct ir_op *op, struct ir_value *map)
 {
+	struct ir_copy c = {b, from, map, NULL, NULL};
 	if (b->failed || ir_op_has(op->code, TRAIT_TERMINATOR))
 		return;
 	struct ir_loc before = b->loc;
 	irb_set_loc(b, op->loc);
-	if (op->code == OP_repeat)
-		clone_repeat(b, from, op, map);
-	else if (op->code == OP_group)
-		clone_group(b, from, op, map);
-	else
-		clone_plain(b, from, op, map);
+	copy_op(&c, op);
 	b->loc = before;
 }
+
+/* ---- functions ---- */
 
 void irb_clone_params(struct ir_builder *b, const struct ir_func *from, struct ir_value *map)
 {
@@ -161,4 +181,13 @@ void irb_clone_params(struct ir_builder *b, const struct ir_func *from, struct i
 		p.max = import_dim(b, p.max);
 		map[p.value.id] = irb_param(b, &p, import_type(b, ir_type_of(from, p.value)));
 	}
+}
+
+enum tfmc_status ir_copy_finish(struct ir_copy *c, const struct ir_dim *arena)
+{
+	const struct ir_op *ret = c->from->body->ops[c->from->body->n_ops - 1];
+	struct ir_value values[BUILD_LIST_MAX];
+	ir_copy_values(c, ret->operands, ret->n_operands, values);
+	irb_set_loc(c->b, ret->loc);
+	return irb_finish(c->b, values, c->from->results, ret->n_operands, arena);
 }

@@ -17,6 +17,8 @@
  */
 #include "passes/demand/build.h"
 
+#include <string.h>
+
 /* ---- the last iteration apart ---- */
 
 struct peeler {
@@ -55,47 +57,34 @@ static bool match_repeat(struct rebuild *r, const struct ir_op *op)
 	return true;
 }
 
-/* The ops of the body once more; `carries` becomes what they yield. */
-static void clone_body(struct rebuild *r, const struct ir_region *body, struct ir_value index,
-                       struct ir_value *carries)
+/* All iterations but the last one; `carries` becomes what they give. */
+static void copy_first(struct ir_copy *c, const struct ir_op *op, int64_t count, struct ir_value *carries)
 {
-	const struct ir_op *yield = body->ops[body->n_ops - 1];
-	r->map[body->args[REPEAT_INDEX].id] = index;
-	for (size_t i = 0; i < yield->n_operands; i++)
-		r->map[body->args[i + 1].id] = carries[i];
-	for (size_t i = 0; i + 1 < body->n_ops; i++) {
-		irb_set_loc(r->b, body->ops[i]->loc);
-		irb_clone(r->b, r->f, body->ops[i], r->map);
-	}
-	for (size_t i = 0; i < yield->n_operands; i++)
-		carries[i] = rebuild_get(r, yield->operands[i]);
+	const struct ir_region *body = op->region;
+	struct ir_value args[BUILD_LIST_MAX + 1];
+	ir_copy_repeat_begin(c, op, count - 1, carries, op->n_operands, args);
+	ir_copy_region(c, body);
+	ir_copy_values(c, body->ops[body->n_ops - 1]->operands, op->n_operands, carries);
+	irb_set_loc(c->b, op->loc);
+	irb_repeat_end(c->b, carries, op->n_operands, args);
+	memcpy(carries, args, op->n_operands * sizeof(*args));
 }
 
 static void emit_repeat(struct rebuild *r, const struct ir_op *op)
 {
 	const struct ir_region *body = op->region;
 	int64_t count = ((const struct attrs_repeat *)op->attrs)->count;
-	struct ir_value *carries = ARENA_ARRAY(r->p->arena, struct ir_value, op->n_operands + 1);
-	struct ir_value *args = ARENA_ARRAY(r->p->arena, struct ir_value, body->n_args + 1);
+	struct ir_value carries[BUILD_LIST_MAX];
+	struct ir_copy c = {.b = r->b, .from = r->f, .map = r->map};
 
-	if (carries == NULL || args == NULL)
-		return;
+	ir_copy_values(&c, op->operands, op->n_operands, carries);
+	if (count > 1)
+		copy_first(&c, op, count, carries);
+	r->map[body->args[REPEAT_INDEX].id] = irb_full_of(r->b, (double)(count - 1), DT_I32, 0, NULL);
 	for (size_t i = 0; i < op->n_operands; i++)
-		carries[i] = rebuild_get(r, op->operands[i]);
-	if (count > 1) {
-		irb_repeat_begin(r->b, count - 1, carries, op->n_operands, args);
-		for (size_t i = 0; i < op->n_operands; i++) {
-			irb_name(r->b, args[i + 1], ir_info(r->f, body->args[i + 1])->name);
-			carries[i] = args[i + 1];
-		}
-		irb_name(r->b, args[REPEAT_INDEX], ir_info(r->f, body->args[REPEAT_INDEX])->name);
-		clone_body(r, body, args[REPEAT_INDEX], carries);
-		irb_set_loc(r->b, op->loc);
-		irb_repeat_end(r->b, carries, op->n_operands, args);
-		for (size_t i = 0; i < op->n_operands; i++)
-			carries[i] = args[i];
-	}
-	clone_body(r, body, irb_full_of(r->b, (double)(count - 1), DT_I32, 0, NULL), carries);
+		r->map[body->args[i + 1].id] = carries[i];
+	ir_copy_region(&c, body);
+	ir_copy_values(&c, body->ops[body->n_ops - 1]->operands, op->n_operands, carries);
 	for (size_t i = 0; i < op->n_results; i++)
 		rebuild_set(r, op->results[i], carries[i]);
 	pass_count(r->p, "peeled", 1);

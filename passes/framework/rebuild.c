@@ -5,8 +5,6 @@
  */
 #include "passes/framework/rebuild.h"
 
-#define REBUILD_LIST_MAX 1024
-
 void rebuild_need(struct rebuild *r, struct ir_value old)
 {
 	r->needed[old.id] = old.id != 0;
@@ -90,47 +88,15 @@ static void mark_region(struct rebuild *r, const struct ir_region *region)
 
 /* ---- forward ---- */
 
-static void emit_region(struct rebuild *r, const struct ir_region *region);
-
-static void map_operands(struct rebuild *r, const struct ir_op *op, struct ir_value *out)
+static bool copy_op(struct ir_copy *c, const struct ir_op *op)
 {
-	for (size_t i = 0; i < op->n_operands; i++)
-		out[i] = rebuild_get(r, op->operands[i]);
-}
-
-static void emit_repeat(struct rebuild *r, const struct ir_op *op)
-{
-	struct ir_value values[REBUILD_LIST_MAX], args[REBUILD_LIST_MAX + 1];
-	const struct ir_region *body = op->region;
-	const struct ir_op *yield = body->ops[body->n_ops - 1];
-
-	map_operands(r, op, values);
-	irb_repeat_begin(r->b, ((const struct attrs_repeat *)op->attrs)->count, values, op->n_operands, args);
-	for (size_t i = 0; i < body->n_args; i++)
-		rebuild_set(r, body->args[i], args[i]);
-	emit_region(r, body);
-	map_operands(r, yield, values);
-	irb_set_loc(r->b, op->loc);
-	irb_repeat_end(r->b, values, yield->n_operands, args);
-	for (size_t i = 0; i < op->n_results; i++)
-		rebuild_set(r, op->results[i], args[i]);
-}
-
-static void emit_region(struct rebuild *r, const struct ir_region *region)
-{
-	for (size_t i = 0; i + 1 < region->n_ops && !irb_failed(r->b); i++) {
-		const struct ir_op *op = region->ops[i];
-		if (!any_needed(r, op))
-			continue;
-		irb_set_loc(r->b, op->loc);
-		if (op->n_results > 0 && r->replaced[op->results[0].id] != 0) {
-			emit(r, op);
-		} else if (op->code == OP_repeat && op->n_operands <= REBUILD_LIST_MAX) {
-			emit_repeat(r, op);
-		} else {
-			irb_clone(r->b, r->f, op, r->map);
-		}
-	}
+	struct rebuild *r = c->user;
+	if (!any_needed(r, op))
+		return true;
+	if (op->n_results == 0 || r->replaced[op->results[0].id] == 0)
+		return false;
+	emit(r, op);
+	return true;
 }
 
 void rebuild_need_group(struct rebuild *r, const struct ir_op *group)
@@ -141,22 +107,7 @@ void rebuild_need_group(struct rebuild *r, const struct ir_op *group)
 
 void rebuild_group(struct rebuild *r, const struct ir_op *group, const struct attrs_group *attrs)
 {
-	struct ir_value values[REBUILD_LIST_MAX], results[REBUILD_LIST_MAX];
-	const struct ir_region *body = group->region;
-	const struct ir_op *yield = body->ops[body->n_ops - 1];
-
-	if (yield->n_operands > REBUILD_LIST_MAX)
-		return;
-	irb_set_loc(r->b, group->loc);
-	irb_group_begin(r->b);
-	irb_set_literal(r->b, true);
-	for (size_t i = 0; i + 1 < body->n_ops; i++)
-		irb_clone(r->b, r->f, body->ops[i], r->map);
-	irb_set_literal(r->b, false);
-	map_operands(r, yield, values);
-	irb_group_end(r->b, attrs, values, yield->n_operands, results);
-	for (size_t i = 0; i < group->n_results; i++)
-		rebuild_set(r, group->results[i], results[i]);
+	ir_copy_group(&(struct ir_copy){.b = r->b, .from = r->f, .map = r->map}, group, attrs);
 }
 
 /* ---- functions ---- */
@@ -164,9 +115,6 @@ void rebuild_group(struct rebuild *r, const struct ir_op *group, const struct at
 static enum tfmc_status rebuild_func(struct rebuild *r)
 {
 	const struct ir_func *f = r->f;
-	const struct ir_op *ret = f->body->ops[f->body->n_ops - 1];
-	struct ir_value *values = ARENA_ARRAY(r->p->arena, struct ir_value, ret->n_operands + 1);
-
 	r->uses = ir_count_uses(r->p->arena, f);
 	r->needed = ARENA_ARRAY(r->p->arena, bool, f->n_values);
 	r->replaced = ARENA_ARRAY(r->p->arena, int64_t, f->n_values);
@@ -177,10 +125,9 @@ static enum tfmc_status rebuild_func(struct rebuild *r)
 	irb_set_literal(r->b, r->rewrite == NULL);
 	mark_region(r, f->body);
 	irb_clone_params(r->b, f, r->map);
-	emit_region(r, f->body);
-	map_operands(r, ret, values);
-	irb_set_loc(r->b, ret->loc);
-	return irb_finish(r->b, values, f->results, ret->n_operands, ir_import_dim(r->out, f->arena));
+	struct ir_copy c = {r->b, f, r->map, copy_op, r};
+	ir_copy_region(&c, f->body);
+	return ir_copy_finish(&c, ir_import_dim(r->out, f->arena));
 }
 
 enum tfmc_status rebuild_module(struct pass_context *p, const struct ir_module *in, struct ir_module *out,

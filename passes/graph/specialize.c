@@ -97,21 +97,16 @@ struct specializer {
 static enum tfmc_status copy(struct specializer *s, const char *name, const struct ir_case *c)
 {
 	const struct ir_func *f = s->f;
-	const struct ir_op *ret = f->body->ops[f->body->n_ops - 1];
-	struct ir_value *values = ARENA_ARRAY(s->p->arena, struct ir_value, ret->n_operands + 1);
 	struct ir_value *map = ARENA_ARRAY(s->p->arena, struct ir_value, f->n_values);
 	struct ir_builder *b = irb_begin(s->mid, s->p->cx, name, f->loc);
-	if (values == NULL || map == NULL || b == NULL)
+	if (map == NULL || b == NULL)
 		return TFMC_NO_MEMORY;
 	if (c != NULL)
 		irb_case(b, c);
 	irb_clone_params(b, f, map);
-	for (size_t i = 0; i + 1 < f->body->n_ops && !irb_failed(b); i++)
-		irb_clone(b, f, f->body->ops[i], map);
-	for (size_t i = 0; i < ret->n_operands; i++)
-		values[i] = map[ret->operands[i].id];
-	irb_set_loc(b, ret->loc);
-	return irb_finish(b, values, f->results, ret->n_operands, NULL);
+	struct ir_copy copy = {.b = b, .from = f, .map = map};
+	ir_copy_region(&copy, f->body);
+	return ir_copy_finish(&copy, NULL);
 }
 
 static enum tfmc_status add_case(struct specializer *s, const char *suffix,

@@ -8,8 +8,6 @@
 
 #include "passes/group/form.h"
 
-#define GROUP_LIST_MAX 1024
-
 struct grouper {
 	struct pass_context *p;
 	const struct ir_module *in;

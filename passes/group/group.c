@@ -48,7 +48,7 @@ static struct ir_value clone_inside(struct grouper *g, const struct ir_op *op, i
 /* One member with the constants that it reads; gives its position in the group. */
 static int64_t clone_member(struct grouper *g, const struct ir_op *op, int64_t position)
 {
-	struct ir_value saved[GROUP_LIST_MAX];
+	struct ir_value saved[BUILD_LIST_MAX];
 	for (size_t i = 0; i < op->n_operands; i++) {
 		struct ir_value v = op->operands[i];
 		const struct ir_op *def = v.id == 0 ? NULL : ir_def(g->f, v);
@@ -161,7 +161,7 @@ struct ir_value group_copy(struct grouper *g, struct ir_value v, struct ir_loc l
 /* weight and state_read: their indices are the index of a repeat or constants beside them. */
 static void emit_indexed(struct grouper *g, const struct ir_op *op)
 {
-	struct ir_value saved[GROUP_LIST_MAX];
+	struct ir_value saved[BUILD_LIST_MAX];
 	for (size_t i = 0; i < op->n_operands; i++) {
 		const struct ir_op *def = ir_def(g->f, op->operands[i]);
 		saved[i] = g->map[op->operands[i].id];
@@ -190,28 +190,15 @@ static void emit_view(struct grouper *g, const struct ir_op *op)
 	emit_alone(g, op);
 }
 
-static void emit_region(struct grouper *g, const struct ir_region *r);
-
-static void emit_repeat(struct grouper *g, const struct ir_op *op)
+static void emit_repeat(struct grouper *g, struct ir_copy *c, const struct ir_op *op)
 {
-	struct ir_value values[GROUP_LIST_MAX], args[GROUP_LIST_MAX + 1];
-	const struct ir_region *body = op->region;
-
+	struct ir_value values[BUILD_LIST_MAX], args[BUILD_LIST_MAX + 1];
 	group_carry_inits(g, op, values);
-	irb_set_loc(g->b, op->loc);
-	irb_repeat_begin(g->b, ((const struct attrs_repeat *)op->attrs)->count, values, op->n_operands, args);
-	for (size_t i = 0; i < body->n_args; i++) {
-		g->map[body->args[i].id] = args[i];
-		irb_name(g->b, args[i], ir_info(g->f, body->args[i])->name);
-	}
-	emit_region(g, body);
+	ir_copy_repeat_begin(c, op, ((const struct attrs_repeat *)op->attrs)->count, values, op->n_operands,
+	                     args);
+	ir_copy_region(c, op->region);
 	group_carry_yields(g, op, values);
-	irb_set_loc(g->b, op->loc);
-	irb_repeat_end(g->b, values, op->n_operands, args);
-	for (size_t i = 0; i < op->n_results; i++) {
-		g->map[op->results[i].id] = args[i];
-		irb_name(g->b, args[i], ir_info(g->f, op->results[i])->name);
-	}
+	ir_copy_repeat_end(c, op, values, op->n_operands, args);
 }
 
 static void emit_op(struct grouper *g, const struct ir_op *op)
@@ -219,10 +206,6 @@ static void emit_op(struct grouper *g, const struct ir_op *op)
 	irb_set_loc(g->b, op->loc);
 	if (op->n_results > 0 && g->map[op->results[0].id].id != 0)
 		return; /* emit_early */
-	if (op->code == OP_repeat) {
-		emit_repeat(g, op);
-		return;
-	}
 	const struct cluster *c = formed_cluster(&g->formed, op);
 	if (c != NULL) {
 		if (c->at == op)
@@ -237,11 +220,13 @@ static void emit_op(struct grouper *g, const struct ir_op *op)
 		emit_alone(g, op);
 }
 
-static void emit_region(struct grouper *g, const struct ir_region *r)
+static bool copy_op(struct ir_copy *c, const struct ir_op *op)
 {
-	for (size_t i = 0; i + 1 < r->n_ops && !irb_failed(g->b); i++)
-		if (r->ops[i]->n_operands <= GROUP_LIST_MAX)
-			emit_op(g, r->ops[i]);
+	if (op->code == OP_repeat)
+		emit_repeat(c->user, c, op);
+	else
+		emit_op(c->user, op);
+	return true;
 }
 
 /* ---- functions ---- */
@@ -261,7 +246,7 @@ static enum tfmc_status group_func(struct grouper *g)
 		return TFMC_NO_MEMORY;
 	irb_set_literal(g->b, true);
 	irb_clone_params(g->b, f, g->map);
-	emit_region(g, f->body);
+	ir_copy_region(&(struct ir_copy){g->b, f, g->map, copy_op, g}, f->body);
 	group_results(g, ret, values);
 	irb_set_loc(g->b, ret->loc);
 	return irb_finish(g->b, values, f->results, ret->n_operands, NULL);
@@ -269,14 +254,11 @@ static enum tfmc_status group_func(struct grouper *g)
 
 /* ---- nothing is computed twice ---- */
 
-struct census {
-	int64_t n[IR_N_OPS];
-};
-
-static void count_op(void *user, const struct ir_op *op)
+static void count_ops(const struct ir_module *m, int64_t *n)
 {
-	struct census *c = user;
-	c->n[op->code]++;
+	for (size_t i = 0; i < m->funcs.n; i++)
+		for (struct ir_iter it = ir_ops(m->funcs.items[i]->body); it.op != NULL; ir_next(&it))
+			n[it.op->code]++;
 }
 
 static bool costs_work(enum ir_opcode code)
@@ -295,14 +277,12 @@ static bool may_repeat(enum ir_opcode code)
 static enum tfmc_status check_census(struct pass_context *p, const struct ir_module *in,
                                      const struct ir_module *out)
 {
-	struct census before = {{0}}, after = {{0}};
-	for (size_t i = 0; i < in->funcs.n; i++)
-		ir_walk(in->funcs.items[i]->body, count_op, &before);
-	for (size_t i = 0; i < out->funcs.n; i++)
-		ir_walk(out->funcs.items[i]->body, count_op, &after);
+	int64_t before[IR_N_OPS] = {0}, after[IR_N_OPS] = {0};
+	count_ops(in, before);
+	count_ops(out, after);
 	for (int code = 0; code < IR_N_OPS; code++)
-		if (costs_work((enum ir_opcode)code) && before.n[code] != after.n[code] &&
-		    (!may_repeat((enum ir_opcode)code) || after.n[code] < before.n[code]))
+		if (costs_work((enum ir_opcode)code) && before[code] != after[code] &&
+		    (!may_repeat((enum ir_opcode)code) || after[code] < before[code]))
 			return pass_internal(p, in->funcs.items[0]->loc,
 			                     "an op is in two groups, or in none");
 	return TFMC_OK;

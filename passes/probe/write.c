@@ -11,8 +11,6 @@
 #include "ir/builder/build.h"
 #include "passes/probe/probe.h"
 
-#define WRITE_LIST_MAX 1024
-
 struct writing {
 	const struct probe_request *q;
 	const struct ir_func *f;
@@ -268,22 +266,14 @@ static bool is_inside(const struct writing *w, const struct probe_site *s, const
 	return false;
 }
 
-static void map_values(const struct writing *w, const struct ir_value *old, size_t n, struct ir_value *out)
+static void write_repeat(struct ir_copy *c, const struct ir_op *op)
 {
-	for (size_t i = 0; i < n; i++)
-		out[i] = w->map[old[i].id];
-}
-
-static void write_region(struct writing *w, const struct ir_region *r);
-
-static void write_repeat(struct writing *w, const struct ir_op *op)
-{
-	struct ir_value values[WRITE_LIST_MAX], args[WRITE_LIST_MAX + 1];
-	const struct ir_region *body = op->region;
-	const struct ir_op *yield = body->ops[body->n_ops - 1];
-	struct probe_site *inside[WRITE_LIST_MAX];
+	struct writing *w = c->user;
+	struct ir_value values[BUILD_LIST_MAX], args[BUILD_LIST_MAX + 1];
+	const struct ir_op *yield = op->region->ops[op->region->n_ops - 1];
+	struct probe_site *inside[BUILD_LIST_MAX];
 	size_t n = op->n_operands, extra = 0;
-	for (size_t i = 0; i < w->sites->n && n + extra < WRITE_LIST_MAX; i++)
+	for (size_t i = 0; i < w->sites->n && n + extra < BUILD_LIST_MAX; i++)
 		if (is_inside(w, &w->sites->items[i], op))
 			inside[extra++] = &w->sites->items[i];
 	for (size_t i = 0; i < extra; i++)
@@ -291,27 +281,17 @@ static void write_repeat(struct writing *w, const struct ir_op *op)
 			begin_slots(w, inside[i]);
 	if (w->too_long)
 		return;
-	map_values(w, op->operands, n, values);
+	ir_copy_values(c, op->operands, n, values);
 	for (size_t i = 0; i < extra; i++)
 		values[n + i] = inside[i]->now;
-	irb_set_loc(w->b, op->loc);
-	irb_repeat_begin(w->b, ((const struct attrs_repeat *)op->attrs)->count, values, n + extra, args);
-	for (size_t i = 0; i < body->n_args; i++) {
-		w->map[body->args[i].id] = args[i];
-		irb_name(w->b, args[i], ir_info(w->f, body->args[i])->name);
-	}
+	ir_copy_repeat_begin(c, op, ((const struct attrs_repeat *)op->attrs)->count, values, n + extra, args);
 	for (size_t i = 0; i < extra; i++)
 		inside[i]->now = args[1 + n + i];
-	write_region(w, body);
-	map_values(w, yield->operands, n, values);
+	ir_copy_region(c, op->region);
+	ir_copy_values(c, yield->operands, n, values);
 	for (size_t i = 0; i < extra; i++)
 		values[n + i] = inside[i]->now;
-	irb_set_loc(w->b, op->loc);
-	irb_repeat_end(w->b, values, n + extra, args);
-	for (size_t i = 0; i < op->n_results; i++) {
-		w->map[op->results[i].id] = args[i];
-		irb_name(w->b, args[i], ir_info(w->f, op->results[i])->name);
-	}
+	ir_copy_repeat_end(c, op, values, n + extra, args);
 	for (size_t i = 0; i < extra; i++)
 		inside[i]->now = args[n + i];
 }
@@ -326,21 +306,23 @@ static void observe(struct writing *w, struct probe_site *s)
 		s->now = v;
 }
 
-static void write_region(struct writing *w, const struct ir_region *r)
+/* Op, and after it what is wanted of it. */
+static bool write_op(struct ir_copy *c, const struct ir_op *op)
 {
-	for (size_t i = 0; i + 1 < r->n_ops && !irb_failed(w->b) && !w->too_long; i++) {
-		const struct ir_op *op = r->ops[i];
-		bool has_sites = false;
-		for (size_t k = 0; k < w->sites->n && op->code == OP_repeat && !has_sites; k++)
-			has_sites = is_inside(w, &w->sites->items[k], op);
-		if (has_sites && op->n_operands < WRITE_LIST_MAX)
-			write_repeat(w, op);
-		else
-			irb_clone(w->b, w->f, op, w->map);
-		for (size_t k = 0; k < w->sites->n; k++)
-			if (w->sites->items[k].wanted && w->sites->items[k].op == op)
-				observe(w, &w->sites->items[k]);
-	}
+	struct writing *w = c->user;
+	bool has_sites = false;
+	if (w->too_long)
+		return true;
+	for (size_t k = 0; k < w->sites->n && op->code == OP_repeat && !has_sites; k++)
+		has_sites = is_inside(w, &w->sites->items[k], op);
+	if (has_sites)
+		write_repeat(c, op);
+	else
+		irb_clone(w->b, w->f, op, w->map);
+	for (size_t k = 0; k < w->sites->n; k++)
+		if (w->sites->items[k].wanted && w->sites->items[k].op == op)
+			observe(w, &w->sites->items[k]);
+	return true;
 }
 
 /* Named results stay before what the object keeps to itself. */
@@ -389,6 +371,6 @@ enum tfmc_status probe_write(const struct probe_request *q, const struct ir_func
 	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it))
 		note_readers(&w, it.op);
 	irb_clone_params(w.b, f, w.map);
-	write_region(&w, f->body);
+	ir_copy_region(&(struct ir_copy){w.b, f, w.map, write_op, &w}, f->body);
 	return w.too_long ? TFMC_INVALID : finish(&w);
 }

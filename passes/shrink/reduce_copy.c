@@ -11,8 +11,6 @@
 #include "ir/builder/build.h"
 #include "ir/verify/verify.h"
 
-#define LIST_MAX 1024
-
 struct copier {
 	const struct ir_module *in;
 	struct ir_module *out;
@@ -20,10 +18,9 @@ struct copier {
 	struct diag_context mute;
 	struct arena arena;
 	const struct ir_func *f;
-	struct ir_builder *b;
+	struct ir_copy copy;        /* of f */
 	const struct ir_op *target; /* the op of the edit; NULL: none in this function */
 	bool *needed;               /* [f->n_values] */
-	struct ir_value *map;       /* [f->n_values] */
 	bool applied;
 };
 
@@ -118,86 +115,57 @@ static void mark(struct copier *c, const struct ir_region *r, size_t n)
 
 /* ---- forward ---- */
 
-static void copy_region(struct copier *c, const struct ir_region *r);
-
-static void map_list(const struct copier *c, const struct ir_value *from, size_t n, struct ir_value *out)
+/* The body once, in the place of the repeat. */
+static void copy_open(struct copier *c, const struct ir_op *op)
 {
-	for (size_t i = 0; i < n; i++)
-		out[i] = from[i].id == 0 ? IR_NO_VALUE : c->map[from[i].id];
-}
-
-static void set(struct copier *c, struct ir_value old, struct ir_value now)
-{
-	c->map[old.id] = now;
-	irb_name(c->b, now, ir_info(c->f, old)->name);
-}
-
-static void copy_repeat(struct copier *c, const struct ir_op *op)
-{
-	struct ir_value values[LIST_MAX], args[LIST_MAX + 1];
 	const struct ir_region *body = op->region;
 	const struct ir_op *yield = body->ops[body->n_ops - 1];
-	bool once = op == c->target && edits(c, REDUCE_COUNT),
-	     open = op == c->target && edits(c, REDUCE_OPEN);
-
-	map_list(c, op->operands, op->n_operands, values);
-	c->applied = c->applied || once || open;
-	if (open) {
-		args[REPEAT_INDEX] = c->needed[body->args[REPEAT_INDEX].id]
-		                             ? irb_full_of(c->b, 0, DT_I32, 0, NULL)
-		                             : IR_NO_VALUE;
-		memcpy(args + 1, values, op->n_operands * sizeof(values[0]));
-	} else {
-		irb_repeat_begin(c->b, once ? 1 : ((const struct attrs_repeat *)op->attrs)->count, values,
-		                 op->n_operands, args);
-	}
-	for (size_t i = 0; i < body->n_args; i++)
-		if (args[i].id != 0)
-			set(c, body->args[i], args[i]);
-	copy_region(c, body);
-	map_list(c, yield->operands, yield->n_operands, values);
-	irb_set_loc(c->b, op->loc);
-	if (!open)
-		irb_repeat_end(c->b, values, yield->n_operands, args);
+	if (c->needed[body->args[REPEAT_INDEX].id])
+		ir_copy_set(&c->copy, body->args[REPEAT_INDEX], irb_full_of(c->copy.b, 0, DT_I32, 0, NULL));
+	for (size_t i = 0; i < op->n_operands; i++)
+		if (c->copy.map[op->operands[i].id].id != 0)
+			ir_copy_set(&c->copy, body->args[1 + i], c->copy.map[op->operands[i].id]);
+	ir_copy_region(&c->copy, body);
 	for (size_t i = 0; i < op->n_results; i++)
-		set(c, op->results[i], open ? values[i] : args[i]);
+		ir_copy_set(&c->copy, op->results[i], c->copy.map[yield->operands[i].id]);
 }
 
-/* What replaces the results of the op of the edit; parameters were made before. */
-static void replace(struct copier *c, const struct ir_op *op)
+/* A value of ones for each result of op. */
+static void copy_ones(struct copier *c, const struct ir_op *op)
 {
 	const struct ir_dim *dims[IR_RANK_MAX];
-	c->applied = true;
-	if (c->edit->kind == REDUCE_OPERAND)
-		set(c, op->results[0], c->map[op->operands[c->edit->choice].id]);
-	for (size_t i = 0; c->edit->kind == REDUCE_ONES && i < op->n_results; i++) {
+	for (size_t i = 0; i < op->n_results; i++) {
 		const struct ir_type *t = ir_type_of(c->f, op->results[i]);
 		for (int k = 0; k < t->rank; k++)
 			dims[k] = ir_import_dim(c->out, t->dims[k]);
-		set(c, op->results[i], irb_full_of(c->b, 1, t->dtype, t->rank, dims));
+		ir_copy_set(&c->copy, op->results[i], irb_full_of(c->copy.b, 1, t->dtype, t->rank, dims));
 	}
 }
 
-static bool is_replaced(const struct copier *c, const struct ir_op *op)
+static bool copy_op(struct ir_copy *copy, const struct ir_op *op)
 {
-	return op == c->target &&
-	       (edits(c, REDUCE_OPERAND) || edits(c, REDUCE_INPUT) || edits(c, REDUCE_ONES));
-}
-
-static void copy_region(struct copier *c, const struct ir_region *r)
-{
-	for (size_t i = 0; i + 1 < r->n_ops && !irb_failed(c->b); i++) {
-		const struct ir_op *op = r->ops[i];
-		if (!any_needed(c, op))
-			continue;
-		irb_set_loc(c->b, op->loc);
-		if (is_replaced(c, op))
-			replace(c, op);
-		else if (op->code == OP_repeat && op->n_operands <= LIST_MAX)
-			copy_repeat(c, op);
-		else
-			irb_clone(c->b, c->f, op, c->map);
+	struct copier *c = copy->user;
+	if (!any_needed(c, op))
+		return true;
+	if (op != c->target)
+		return false;
+	c->applied = true;
+	switch (c->edit->kind) {
+	case REDUCE_COUNT: ir_copy_repeat(copy, op, 1); return true;
+	case REDUCE_OPEN: copy_open(c, op); return true;
+	case REDUCE_ONES: copy_ones(c, op); return true;
+	case REDUCE_OPERAND:
+		ir_copy_set(copy, op->results[0], copy->map[op->operands[c->edit->choice].id]);
+		return true;
+	case REDUCE_INPUT: /* parameters, made before */
+	case REDUCE_FUNC:
+	case REDUCE_RESULT:
+	case REDUCE_EARLIER:
+	case REDUCE_PARAM:
+	case REDUCE_STATE:
+	case REDUCE_BOUND: break;
 	}
+	return true;
 }
 
 /* ---- functions ---- */
@@ -225,7 +193,7 @@ static void add_inputs(struct copier *c)
 		struct ir_value old = c->target->results[i];
 		const struct ir_param p = {.name = arena_printf(&c->arena, "in%zu", c->f->n_params + i),
 		                           .lengths = -1};
-		c->map[old.id] = irb_param(c->b, &p, ir_import_type(c->out, ir_type_of(c->f, old)));
+		c->copy.map[old.id] = irb_param(c->copy.b, &p, ir_import_type(c->out, ir_type_of(c->f, old)));
 		c->applied = true;
 	}
 }
@@ -247,7 +215,7 @@ static void copy_params(struct copier *c)
 		p.default_value = ir_import_dim(c->out, p.default_value);
 		p.max = ir_import_dim(c->out, p.max);
 		p.lengths = lengths_after(c, p.lengths);
-		c->map[p.value.id] = irb_param(c->b, &p, ir_import_type(c->out, type));
+		c->copy.map[p.value.id] = irb_param(c->copy.b, &p, ir_import_type(c->out, type));
 	}
 	if (!has_inputs)
 		add_inputs(c);
@@ -269,11 +237,11 @@ static bool finish(struct copier *c)
 		bool same = ir_type_of(c->f, v) == ir_type_of(c->f, ret->operands[i]);
 		c->applied = c->applied || !ir_same(v, ret->operands[i]);
 		results[n].lengths = same ? lengths_after(c, results[n].lengths) : -1;
-		values[n++] = c->map[v.id];
+		values[n++] = c->copy.map[v.id];
 	}
-	irb_set_loc(c->b, ret->loc);
+	irb_set_loc(c->copy.b, ret->loc);
 	return !arena_failed(&c->arena) && n > 0 &&
-	       irb_finish(c->b, values, results, n, ir_import_dim(c->out, c->f->arena)) == TFMC_OK;
+	       irb_finish(c->copy.b, values, results, n, ir_import_dim(c->out, c->f->arena)) == TFMC_OK;
 }
 
 static bool copy_func(struct copier *c, size_t index)
@@ -283,15 +251,15 @@ static bool copy_func(struct copier *c, size_t index)
 	if (c->edit->func == index && c->edit->kind >= REDUCE_COUNT && c->edit->kind <= REDUCE_ONES)
 		c->target = find_op(c->f, c->edit->at);
 	c->needed = ARENA_ARRAY(&c->arena, bool, c->f->n_values);
-	c->map = ARENA_ARRAY(&c->arena, struct ir_value, c->f->n_values);
-	c->b = irb_begin(c->out, &c->mute, c->f->name, c->f->loc);
-	if (arena_failed(&c->arena) || c->b == NULL)
+	c->copy = (struct ir_copy){irb_begin(c->out, &c->mute, c->f->name, c->f->loc), c->f,
+	                           ARENA_ARRAY(&c->arena, struct ir_value, c->f->n_values), copy_op, c};
+	if (arena_failed(&c->arena) || c->copy.b == NULL)
 		return false;
 	mark(c, c->f->body, c->f->body->n_ops);
 	if (c->f->when != NULL)
-		irb_case(c->b, c->f->when);
+		irb_case(c->copy.b, c->f->when);
 	copy_params(c);
-	copy_region(c, c->f->body);
+	ir_copy_region(&c->copy, c->f->body);
 	return finish(c);
 }
 

@@ -10,7 +10,6 @@
 #include "ir/verify/verify.h"
 #include "passes/shrink/shrink_weights.h"
 
-#define LIST_MAX  1024
 #define BOUND_MAX 12 /* of a symbolic size */
 
 struct copier {
@@ -19,29 +18,15 @@ struct copier {
 	struct diag_context mute;
 	struct buf log; /* the first mistake, as a reason */
 	struct arena *arena;
-	const struct ir_func *f;
-	struct axes *axes; /* of the values of f */
-	struct ir_builder *b;
-	struct ir_value *map; /* [f->n_values] */
+	struct axes *axes;   /* of the values of the function */
+	struct ir_copy copy; /* of the function */
 };
 
 /* ---- ops ---- */
 
-static void set(struct copier *c, struct ir_value old, struct ir_value now)
-{
-	c->map[old.id] = now;
-	irb_name(c->b, now, ir_info(c->f, old)->name);
-}
-
-static void map_list(const struct copier *c, const struct ir_value *from, size_t n, struct ir_value *out)
-{
-	for (size_t i = 0; i < n; i++)
-		out[i] = from[i].id == 0 ? IR_NO_VALUE : c->map[from[i].id];
-}
-
 static const struct ir_type *new_type(struct copier *c, struct ir_value old)
 {
-	const struct ir_type *t = ir_type_of(c->f, old);
+	const struct ir_type *t = ir_type_of(c->copy.from, old);
 	return t->kind == IR_TENSOR ? shapes_type(&c->shapes, &c->axes[old.id], t)
 	                            : ir_import_type(c->out, t);
 }
@@ -80,11 +65,11 @@ static struct attrs_pad pad_attrs(struct copier *c, const struct ir_op *op)
 
 static void build(struct copier *c, const struct ir_op *op, const void *attrs)
 {
-	struct ir_value operands[LIST_MAX], results[2] = {{0}, {0}};
-	map_list(c, op->operands, op->n_operands, operands);
-	irb_op(c->b, op->code, operands, op->n_operands, attrs, results, op->n_results);
+	struct ir_value operands[BUILD_LIST_MAX], results[2] = {{0}, {0}};
+	ir_copy_values(&c->copy, op->operands, op->n_operands, operands);
+	irb_op(c->copy.b, op->code, operands, op->n_operands, attrs, results, op->n_results);
 	for (size_t i = 0; i < op->n_results; i++)
-		set(c, op->results[i], results[i]);
+		ir_copy_set(&c->copy, op->results[i], results[i]);
 }
 
 /* Ops whose attributes hold sizes or weights; false: op is none. */
@@ -123,85 +108,51 @@ static bool build_sized(struct copier *c, const struct ir_op *op)
 	return true;
 }
 
-static void copy_region(struct copier *c, const struct ir_region *r);
-
-static void copy_repeat(struct copier *c, const struct ir_op *op)
+static bool copy_op(struct ir_copy *copy, const struct ir_op *op)
 {
-	struct ir_value values[LIST_MAX], args[LIST_MAX + 1];
-	const struct ir_region *body = op->region;
-	const struct ir_op *yield = body->ops[body->n_ops - 1];
-	size_var count = c->shapes.counts[c->shapes.func][body->args[REPEAT_INDEX].id];
-	map_list(c, op->operands, op->n_operands, values);
-	irb_repeat_begin(c->b, size_of(&c->shapes.sizes, count)->now, values, op->n_operands, args);
-	for (size_t i = 0; i < body->n_args; i++)
-		set(c, body->args[i], args[i]);
-	copy_region(c, body);
-	map_list(c, yield->operands, yield->n_operands, values);
-	irb_set_loc(c->b, ir_import_loc(c->out, op->loc));
-	irb_repeat_end(c->b, values, yield->n_operands, args);
-	for (size_t i = 0; i < op->n_results; i++)
-		set(c, op->results[i], args[i]);
-}
-
-static void copy_region(struct copier *c, const struct ir_region *r)
-{
-	for (size_t i = 0; i + 1 < r->n_ops && !irb_failed(c->b); i++) {
-		const struct ir_op *op = r->ops[i];
-		irb_set_loc(c->b, ir_import_loc(c->out, op->loc));
-		if (op->code == OP_repeat)
-			copy_repeat(c, op);
-		else if (!build_sized(c, op))
-			build(c, op, op->attrs);
+	struct copier *c = copy->user;
+	if (op->code == OP_repeat) {
+		size_var count = c->shapes.counts[c->shapes.func][op->region->args[REPEAT_INDEX].id];
+		ir_copy_repeat(copy, op, size_of(&c->shapes.sizes, count)->now);
+	} else if (!build_sized(c, op)) {
+		build(c, op, op->attrs);
 	}
+	return true;
 }
 
 /* ---- functions ---- */
 
 static void copy_params(struct copier *c)
 {
-	for (size_t i = 0; i < c->f->n_params; i++) {
-		struct ir_param p = c->f->params[i];
+	const struct ir_func *f = c->copy.from;
+	for (size_t i = 0; i < f->n_params; i++) {
+		struct ir_param p = f->params[i];
 		size_var below = c->shapes.below[c->shapes.func][i];
 		p.default_value = ir_import_dim(c->out, p.default_value);
 		p.max = ir_import_dim(c->out, p.max);
 		p.loc = ir_import_loc(c->out, p.loc);
 		if (below != 0)
 			p.below = size_of(&c->shapes.sizes, below)->now;
-		c->map[p.value.id] = irb_param(c->b, &p, new_type(c, p.value));
+		c->copy.map[p.value.id] = irb_param(c->copy.b, &p, new_type(c, p.value));
 	}
 }
 
 static bool copy_func(struct copier *c, size_t at)
 {
-	c->f = c->shapes.m->funcs.items[at];
+	const struct ir_func *f = c->shapes.m->funcs.items[at];
 	c->shapes.func = at;
 	c->axes = c->shapes.values[at];
-	c->map = ARENA_ARRAY(c->arena, struct ir_value, c->f->n_values + 1);
-	c->b = irb_begin(c->out, &c->mute, c->f->name, ir_import_loc(c->out, c->f->loc));
-	const struct ir_op *ret = c->f->body->ops[c->f->body->n_ops - 1];
-	struct ir_value *values = ARENA_ARRAY(c->arena, struct ir_value, ret->n_operands + 1);
-	if (c->b == NULL || arena_failed(c->arena))
+	c->copy = (struct ir_copy){irb_begin(c->out, &c->mute, f->name, f->loc), f,
+	                           ARENA_ARRAY(c->arena, struct ir_value, f->n_values + 1), copy_op, c};
+	if (c->copy.b == NULL || arena_failed(c->arena))
 		return false;
-	irb_set_literal(c->b, true);
+	irb_set_literal(c->copy.b, true);
 	copy_params(c);
-	copy_region(c, c->f->body);
-	map_list(c, ret->operands, ret->n_operands, values);
-	irb_set_loc(c->b, ir_import_loc(c->out, ret->loc));
-	return irb_finish(c->b, values, c->f->results, ret->n_operands, NULL) == TFMC_OK;
+	ir_copy_region(&c->copy, f->body);
+	return ir_copy_finish(&c->copy, NULL) == TFMC_OK;
 }
 
 /* ---- modules ---- */
-
-static const char *refusal(const struct ir_module *m)
-{
-	if (m->stage != STAGE_GRAPH)
-		return "it has kernels already";
-	for (size_t i = 0; i < m->funcs.n; i++)
-		for (struct ir_iter it = ir_ops(m->funcs.items[i]->body); it.op != NULL; ir_next(&it))
-			if (it.op->n_operands > LIST_MAX || it.op->n_results > LIST_MAX)
-				return "an op has too many operands";
-	return NULL;
-}
 
 static bool declare(const struct ir_module *m, struct ir_module *out)
 {
@@ -240,7 +191,7 @@ static bool copy_module(struct copier *c, const struct ir_module *m, struct weig
 enum tfmc_status module_shrink(const struct ir_module *m, struct arena *arena, struct shrunk *out)
 {
 	struct copier c = {.arena = arena};
-	*out = (struct shrunk){.why = refusal(m)};
+	*out = (struct shrunk){.why = m->stage != STAGE_GRAPH ? "it has kernels already" : NULL};
 	if (out->why != NULL)
 		return TFMC_OK;
 	c.out = ir_module_create(m->name);
