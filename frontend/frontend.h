@@ -104,12 +104,15 @@ struct frontend_sample {
 	int64_t top_k, seed;
 };
 
+/* Enums are the words of schema.def after a 0. */
+enum frontend_penalty { PENALTY_NONE, PENALTY_POWER, PENALTY_GNMT };
+
 struct frontend_search {
 	bool given; /* false: greedy (beam 1) */
 	struct loc loc;
 	int64_t beam;
 	double length_penalty;
-	bool gnmt;
+	enum frontend_penalty penalty;
 };
 
 struct frontend_generate {
@@ -136,9 +139,22 @@ struct frontend_vocab {
 	int64_t unknown; /* id of what is not in the list, -1: an error */
 };
 
+enum frontend_tokenizer_kind {
+	TOKENIZER_BY_KEYS, /* hf, or with `merges` bpe */
+	TOKENIZER_HF,
+	TOKENIZER_BPE,
+	TOKENIZER_WORDPIECE,
+	TOKENIZER_SENTENCEPIECE,
+	TOKENIZER_MARIAN,
+	TOKENIZER_SCORED,
+	TOKENIZER_GGUF,
+	TOKENIZER_LLAMA2C,
+	TOKENIZER_CHARS,
+};
+
 struct frontend_tokenizer {
 	bool given;
-	bool is_chars;
+	enum frontend_tokenizer_kind kind;
 	struct tokenizer_packed packed; /* data NULL: kind chars */
 	struct loc loc;
 	struct frontend_vocab source, target; /* `file`: both are the same */
@@ -191,6 +207,8 @@ struct frontend_rename {
 	const char *from, *to; /* name in the model or result, name in the file */
 };
 
+enum frontend_check_search { CHECK_SEARCH_OF_MODEL, CHECK_SEARCH_GREEDY };
+
 /*
  * One run of a check; the short form {file, cases} has become one entry for
  * each case C with with/expect = {file, prefix "C."} and `short_form` set (inputs and
@@ -205,12 +223,11 @@ struct frontend_check {
 	struct frontend_tensors with, expect;
 	const struct frontend_rename *rename;
 	size_t n_rename;
-	const int64_t *rows; /* positions of axis 1 which the expected tensors hold; NULL: all */
-	size_t n_rows;
+	struct frontend_ids rows; /* positions of axis 1 which the expected tensors hold; items NULL: all */
 	double rtol, atol;
 	int64_t steps; /* generate; -1: as many as expected */
 	bool ignore_stop;
-	bool greedy; /* `search: greedy`: whatever the file's search says */
+	enum frontend_check_search search;
 };
 const struct frontend_check *frontend_checks(const struct frontend_model *m, size_t *n);
 /* Opens a file of a check (once; later calls return the same). The tensor keeps valid until frontend_destroy.

@@ -14,29 +14,30 @@
 #include "frontend/model/schema.h"
 #include "ir/support/memory.h"
 
+struct head {
+	int64_t tfmc;
+	const char *name;
+};
+
 /* `tfmc: 1`, `name`, and which top-level keys go together. */
 static bool read_head(struct frontend_model *m)
 {
+	static const struct schema_member members[] = {SCHEMA_MEMBER(head, tfmc), SCHEMA_MEMBER(head, name)};
 	struct expr_env env = model_env(&m->scope, false);
-	const struct yaml_node *version = model_section(m, "tfmc"), *name = model_section(m, "name");
-	int64_t v;
-	if (!schema_check(&m->arena, m->cx, m->doc.root, "top", NULL, "the model"))
+	struct head head;
+	if (!schema_read(&env, m->doc.root, "top", "the model", members, TFMC_COUNT(members), &head))
 		return false;
-	if (!expr_read_int(&env, version, "tfmc", &v))
-		return false;
-	if (v != 1) {
-		diag_error(m->cx, version->loc, DIAG_UNSUPPORTED,
-		           "not supported yet: version %lld of the language", (long long)v);
+	if (head.tfmc != 1) {
+		diag_error(m->cx, model_section(m, "tfmc")->loc, DIAG_UNSUPPORTED,
+		           "not supported yet: version %lld of the language", (long long)head.tfmc);
 		return false;
 	}
-	if (!yaml_expect(m->cx, name, YAML_SCALAR, "name"))
-		return false;
-	if (!expr_is_name(name->text)) {
-		diag_error(m->cx, name->loc, DIAG_NAME, "'%s' is not a name (letters, digits, _; at most 63)",
-		           name->text);
+	if (!expr_is_name(head.name)) {
+		diag_error(m->cx, model_section(m, "name")->loc, DIAG_NAME,
+		           "'%s' is not a name (letters, digits, _; at most 63)", head.name);
 		return false;
 	}
-	m->name = m->options.name != NULL ? m->options.name : name->text;
+	m->name = m->options.name != NULL ? m->options.name : head.name;
 	static const char *const needed[] = {"inputs", "outputs"};
 	bool ok = true;
 	for (size_t i = 0; i < TFMC_COUNT(needed); i++) {

@@ -133,30 +133,24 @@ static bool read_given(struct frontend_model *m, const struct yaml_node *node, s
 
 /* ---- one entry ---- */
 
-static bool read_call(struct frontend_model *m, const struct yaml_node *node, struct frontend_check *c)
+static bool find_call(struct frontend_model *m, const struct yaml_node *node, struct frontend_check *c)
 {
 	static const char *const causal[] = {"run", "prefill", "step", "generate"};
 	static const char *const pair[] = {"run", "encode", "prefill", "step", "generate"};
 	const char *const *names = m->generate.kind == GENERATE_SEQ2SEQ ? pair : causal;
 	size_t n = m->generate.kind == GENERATE_NONE ? 1 : m->generate.kind == GENERATE_CAUSAL ? 4 : 5;
-	c->call = "run";
-	if (node == NULL)
-		return true;
-	if (!yaml_expect(m->cx, node, YAML_SCALAR, "call"))
-		return false;
 	for (size_t i = 0; i < n; i++) {
-		if (strcmp(names[i], node->text) == 0) {
-			c->call = names[i];
+		if (strcmp(names[i], c->call) == 0)
 			return true;
-		}
 	}
-	int output = model_find_output(&m->outputs, node->text);
+	int output = model_find_output(&m->outputs, c->call);
 	if (output >= 0) {
 		c->only_output = m->outputs.items[output].name;
+		c->call = "run";
 		return true;
 	}
-	diag_error(m->cx, node->loc, DIAG_UNKNOWN_NAME, "no entry or output is called '%s'%s", node->text,
-	           did_you_mean(&m->arena, node->text, names, n));
+	diag_error(m->cx, node->loc, DIAG_UNKNOWN_NAME, "no entry or output is called '%s'%s", c->call,
+	           did_you_mean(&m->arena, c->call, names, n));
 	return false;
 }
 
@@ -175,27 +169,6 @@ static bool read_rename(struct frontend_model *m, const struct yaml_node *node, 
 	c->rename = items;
 	c->n_rename = items == NULL ? 0 : node->n;
 	return true;
-}
-
-static bool read_details(struct frontend_model *m, const struct yaml_node *node, struct frontend_check *c)
-{
-	struct expr_env env = model_env(&m->scope, false);
-	struct frontend_ids rows = {NULL, 0};
-	const struct yaml_node *steps = yaml_find(node, "steps"), *ignore = yaml_find(node, "ignore_stop");
-	const struct yaml_node *search = yaml_find(node, "search");
-	static const char *const words[] = {"greedy"};
-	size_t word;
-	if (!read_call(m, yaml_find(node, "call"), c) || !read_rename(m, yaml_find(node, "rename"), c) ||
-	    !read_tolerance(m, node, c) || !model_read_ids(&m->scope, yaml_find(node, "rows"), "rows", &rows))
-		return false;
-	c->rows = rows.items;
-	c->n_rows = rows.n;
-	if (steps != NULL && !read_steps(m, steps, c))
-		return false;
-	if (ignore != NULL && !expr_read_bool(&env, ignore, "ignore_stop", &c->ignore_stop))
-		return false;
-	c->greedy = search != NULL;
-	return search == NULL || expr_read_word(&env, search, "search", words, 1, &word);
 }
 
 static bool push_check(struct frontend_model *m, const struct frontend_check *c)
@@ -236,15 +209,19 @@ static bool read_cases(struct frontend_model *m, const struct yaml_node *node,
 
 static bool read_check(struct frontend_model *m, const struct yaml_node *node, size_t number)
 {
-	struct frontend_check c = {.rtol = 1e-4, .atol = 1e-5, .steps = -1, .loc = node->loc};
-	if (!yaml_expect(m->cx, node, YAML_MAPPING, "a check") ||
-	    !schema_check(&m->arena, m->cx, node, "check", NULL, "a check") || !read_details(m, node, &c))
+	static const struct schema_member members[] = {
+	        SCHEMA_MEMBER(frontend_check, name),        SCHEMA_MEMBER(frontend_check, call),
+	        SCHEMA_MEMBER(frontend_check, rtol),        SCHEMA_MEMBER(frontend_check, atol),
+	        SCHEMA_MEMBER(frontend_check, rows),        SCHEMA_MEMBER(frontend_check, steps),
+	        SCHEMA_MEMBER(frontend_check, ignore_stop), SCHEMA_MEMBER(frontend_check, search)};
+	struct expr_env env = model_env(&m->scope, false);
+	struct frontend_check c = {
+	        .steps = -1, .loc = node->loc, .name = arena_printf(&m->arena, "%zu", number + 1)};
+	if (!schema_read(&env, node, "check", "a check", members, TFMC_COUNT(members), &c) ||
+	    !find_call(m, yaml_find(node, "call"), &c) || !read_rename(m, yaml_find(node, "rename"), &c))
 		return false;
 	if (yaml_find(node, "file") != NULL || yaml_find(node, "cases") != NULL)
 		return read_cases(m, node, &c);
-	const struct yaml_node *name = yaml_find(node, "name");
-	c.name = name != NULL && name->kind == YAML_SCALAR ? name->text
-	                                                   : arena_printf(&m->arena, "%zu", number + 1);
 	if (yaml_find(node, "expect") == NULL) {
 		diag_error(m->cx, node->loc, DIAG_MISSING, "a check needs 'expect', or 'file' and 'cases'");
 		return false;

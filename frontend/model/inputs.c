@@ -30,26 +30,31 @@ static bool read_range(struct model_scope *s, const struct yaml_node *node, cons
 	return expr_eval(&env, e_hi, &v) && expr_want_int(&env, node->loc, name, &v, hi);
 }
 
+struct bounds {
+	int64_t min, max;
+};
+
 static bool read_dim(struct model_scope *s, const struct yaml_pair *pair)
 {
+	static const struct schema_member members[] = {SCHEMA_MEMBER(bounds, min),
+	                                               SCHEMA_MEMBER(bounds, max)};
 	const char *name = pair->key->text;
 	struct expr_env env = model_env(s, false);
-	int64_t lo = 0, hi = 0;
+	struct bounds b = {0, 0};
 	if (!model_declare(s, name, "dim", pair->key->loc))
 		return false;
 	if (pair->value->kind == YAML_MAPPING) {
-		if (!schema_check(s->arena, s->cx, pair->value, "dim", NULL, "a dim") ||
-		    !expr_read_int(&env, yaml_find(pair->value, "min"), "min", &lo) ||
-		    !expr_read_int(&env, yaml_find(pair->value, "max"), "max", &hi))
+		if (!schema_read(&env, pair->value, "dim", "a dim", members, TFMC_COUNT(members), &b))
 			return false;
 	} else if (!yaml_expect(s->cx, pair->value, YAML_SCALAR, name) ||
-	           !read_range(s, pair->value, name, &lo, &hi)) {
+	           !read_range(s, pair->value, name, &b.min, &b.max)) {
 		return false;
 	}
-	if (lo < 1 || hi < lo || hi >= INT64_C(1) << 31 || !ir_dims_declare(s->dims, name, lo, hi)) {
+	if (b.min < 1 || b.max < b.min || b.max >= INT64_C(1) << 31 ||
+	    !ir_dims_declare(s->dims, name, b.min, b.max)) {
 		diag_error(s->cx, pair->value->loc, DIAG_DIM_BOUND,
 		           "dim '%s' has the bounds %lld..%lld; 1 <= min <= max < 2^31 is needed", name,
-		           (long long)lo, (long long)hi);
+		           (long long)b.min, (long long)b.max);
 		return false;
 	}
 	return true;
@@ -204,30 +209,26 @@ static bool read_default(struct model_scope *s, struct frontend_input *in, const
 	       (ir_dtype_class(in->dtype) != DTCLASS_INT || int_default(s, in, node->loc));
 }
 
+struct input_words {
+	int dtype;
+	int64_t below;
+	const char *lengths;
+};
+
 static bool read_long_input(struct model_scope *s, struct frontend_input *in, const struct yaml_node *node)
 {
+	static const struct schema_member members[] = {SCHEMA_MEMBER(input_words, dtype),
+	                                               SCHEMA_MEMBER(input_words, below),
+	                                               SCHEMA_MEMBER(input_words, lengths)};
+	static const enum ir_dtype types[] = {DT_F32, DT_F32, DT_F16, DT_BF16, DT_I8,
+	                                      DT_U8,  DT_I16, DT_I32, DT_I64,  DT_BOOL};
 	struct expr_env env = model_env(s, false);
-	const struct schema_key *key = schema_find_key("input", "dtype");
-	const struct yaml_node *below = yaml_find(node, "below"), *lengths = yaml_find(node, "lengths");
-	size_t n, word;
-	if (!schema_check(s->arena, s->cx, node, "input", NULL, "an input"))
+	struct input_words words = {0};
+	if (!schema_read(&env, node, "input", "an input", members, TFMC_COUNT(members), &words))
 		return false;
-	const char *const *words = schema_words(s->arena, key, &n);
-	if (!expr_read_word(&env, yaml_find(node, "dtype"), "dtype", words, n, &word) ||
-	    !ir_dtype_parse(words[word], strlen(words[word]), &in->dtype))
-		return false;
-	if (below != NULL && !expr_read_int(&env, below, "below", &in->below))
-		return false;
-	if (below != NULL && in->below < 1) {
-		diag_error(s->cx, below->loc, DIAG_VALUE_TYPE, "below is %lld, it must be at least 1",
-		           (long long)in->below);
-		return false;
-	}
-	if (lengths != NULL) {
-		if (!yaml_expect(s->cx, lengths, YAML_SCALAR, "lengths"))
-			return false;
-		in->lengths = lengths->text;
-	}
+	in->dtype = types[words.dtype];
+	in->below = words.below;
+	in->lengths = words.lengths;
 	return read_shape(s, in, yaml_find(node, "shape")) && read_default(s, in, yaml_find(node, "default"));
 }
 

@@ -168,13 +168,12 @@ bool model_read_definitions(struct model_scope *s, const struct yaml_node *defin
 /* ---- sections.c ---- */
 bool model_read_generate(struct frontend_model *m);
 bool model_read_sections(struct frontend_model *m); /* weights, dtype, tokenizer, target: keys and words */
-bool model_read_ids(struct model_scope *s, const struct yaml_node *node, const char *what,
-                    struct frontend_ids *out);
 
 /* ---- tokenizer.c ---- */
 /* Files of a tokenizer of any kind but chars, packed. */
 TFMC_MUST_USE enum tfmc_status model_read_tokenizer(struct model_document *d, const struct yaml_node *node,
-                                                    bool may_lack, struct tokenizer_packed *out);
+                                                    enum frontend_tokenizer_kind kind, bool may_lack,
+                                                    struct tokenizer_packed *out);
 
 /* ---- checks.c ---- */
 bool model_read_checks(struct frontend_model *m);

@@ -9,6 +9,9 @@
 #ifndef TFMC_FRONTEND_MODEL_SCHEMA_H
 #define TFMC_FRONTEND_MODEL_SCHEMA_H
 
+#include <stddef.h>
+
+#include "frontend/expr/expr.h"
 #include "frontend/text/yaml_tree.h"
 #include "ir/support/buf.h"
 
@@ -62,6 +65,27 @@ bool schema_check(struct arena *a, struct diag_context *cx, const struct yaml_no
 /* The same without required keys (defaults); `where` NULL: nothing is checked. */
 bool schema_check_some(struct arena *a, struct diag_context *cx, const struct yaml_node *map,
                        const char *where, const char *also, const char *what);
+
+/*
+ * A member of a struct that has the name of a key, and a type by that of its row: INT int64_t, FLOAT double, BOOL
+ * bool; WORD an enum, 0 and then the words; NAME, TEXT and a WORD without words a string; a LIST of ids struct
+ * frontend_ids; all others the node itself.
+ */
+struct schema_member {
+	const char *key;
+	size_t at;
+};
+#define SCHEMA_MEMBER(type, key)                 \
+	{                                        \
+#key, offsetof(struct type, key) \
+	}
+
+/*
+ * Checks a mapping as schema_check does and fills the members of *out. A key that is absent has the default of
+ * its row; without one its member is left as it is. `map` NULL: all are absent. Every mistake is reported.
+ */
+bool schema_read(const struct expr_env *env, const struct yaml_node *map, const char *where, const char *what,
+                 const struct schema_member *members, size_t n, void *out);
 
 /* The words of a WORD key. */
 const char *const *schema_words(struct arena *a, const struct schema_key *key, size_t *n);

@@ -111,8 +111,8 @@ static enum tfmc_status read_beside(struct model_document *d, const struct yaml_
 }
 
 /* What a hub folder has beside the vocabulary; the source has none when it has nothing. */
-static enum tfmc_status read_config(struct model_document *d, const struct yaml_node *node, const char *kind,
-                                    struct tokenizer_source *s)
+static enum tfmc_status read_config(struct model_document *d, const struct yaml_node *node,
+                                    const char *default_class, struct tokenizer_source *s)
 {
 	const struct yaml_node *class = yaml_find(node, "class");
 	struct tokenizer_config_files files = {.class_name = class != NULL ? class->text : NULL};
@@ -122,10 +122,8 @@ static enum tfmc_status read_config(struct model_document *d, const struct yaml_
 	if (files.class_name == NULL && files.config.root == NULL && files.special.root == NULL &&
 	    files.added.root == NULL)
 		return TFMC_OK;
-	if (files.class_name == NULL && strcmp(kind, "hf") != 0)
-		files.class_name = !strcmp(kind, "bpe")         ? "GPT2Tokenizer"
-		                   : !strcmp(kind, "wordpiece") ? "BertTokenizer"
-		                                                : "LlamaTokenizer";
+	if (files.class_name == NULL)
+		files.class_name = default_class;
 	struct tokenizer_config *c = ARENA_NEW(d->arena, struct tokenizer_config);
 	if (c == NULL)
 		return TFMC_NO_MEMORY;
@@ -134,34 +132,40 @@ static enum tfmc_status read_config(struct model_document *d, const struct yaml_
 	return TFMC_OK;
 }
 
-enum tfmc_status model_read_tokenizer(struct model_document *d, const struct yaml_node *node, bool may_lack,
+enum tfmc_status model_read_tokenizer(struct model_document *d, const struct yaml_node *node,
+                                      enum frontend_tokenizer_kind kind, bool may_lack,
                                       struct tokenizer_packed *out)
 {
-	const struct yaml_node *given = yaml_find(node, "kind");
-	const char *kind = given != NULL ? given->text : yaml_find(node, "merges") != NULL ? "bpe" : "hf";
-	bool has_vocab = !strcmp(kind, "bpe") || !strcmp(kind, "wordpiece");
 	struct tokenizer_source s = {d->arena, d->cx, "", node->loc, may_lack, NULL};
 	struct text file = {0}, merges = {0};
 	const char *ignored;
-	if (!strcmp(kind, "gguf"))
-		return read_gguf(d, node, &s, out);
-	if (!strcmp(kind, "marian"))
-		return read_marian(d, node, &s, out);
-	if (has_vocab || !strcmp(kind, "hf") || !strcmp(kind, "sentencepiece"))
-		TFMC_TRY(read_config(d, node, kind, &s));
-	if (!strcmp(kind, "hf"))
-		return read_json(d, node, &s, out);
-	TFMC_TRY(read_key(d, node, has_vocab ? "vocab" : "file", &file, &s.name));
-	const unsigned char *bytes = (const unsigned char *)file.data;
-	if (!strcmp(kind, "bpe")) {
+	if (kind == TOKENIZER_BY_KEYS)
+		kind = yaml_find(node, "merges") != NULL ? TOKENIZER_BPE : TOKENIZER_HF;
+	switch (kind) {
+	case TOKENIZER_BY_KEYS:
+	case TOKENIZER_CHARS: break;
+	case TOKENIZER_HF: TFMC_TRY(read_config(d, node, NULL, &s)); return read_json(d, node, &s, out);
+	case TOKENIZER_BPE:
+		TFMC_TRY(read_config(d, node, "GPT2Tokenizer", &s));
+		TFMC_TRY(read_key(d, node, "vocab", &file, &s.name));
 		TFMC_TRY(read_key(d, node, "merges", &merges, &ignored));
 		return tokenizer_from_bpe(&s, file.data, file.len, merges.data, merges.len, out);
-	}
-	if (!strcmp(kind, "wordpiece"))
+	case TOKENIZER_WORDPIECE:
+		TFMC_TRY(read_config(d, node, "BertTokenizer", &s));
+		TFMC_TRY(read_key(d, node, "vocab", &file, &s.name));
 		return tokenizer_from_wordpiece(&s, file.data, file.len, out);
-	if (!strcmp(kind, "sentencepiece"))
-		return tokenizer_from_spm(&s, bytes, file.len, out);
-	if (!strcmp(kind, "scored"))
+	case TOKENIZER_SENTENCEPIECE:
+		TFMC_TRY(read_config(d, node, "LlamaTokenizer", &s));
+		TFMC_TRY(read_key(d, node, "file", &file, &s.name));
+		return tokenizer_from_spm(&s, (const unsigned char *)file.data, file.len, out);
+	case TOKENIZER_MARIAN: return read_marian(d, node, &s, out);
+	case TOKENIZER_SCORED:
+		TFMC_TRY(read_key(d, node, "file", &file, &s.name));
 		return tokenizer_from_scored(&s, file.data, file.len, out);
-	return tokenizer_from_llama2c(&s, bytes, file.len, out);
+	case TOKENIZER_GGUF: return read_gguf(d, node, &s, out);
+	case TOKENIZER_LLAMA2C:
+		TFMC_TRY(read_key(d, node, "file", &file, &s.name));
+		return tokenizer_from_llama2c(&s, (const unsigned char *)file.data, file.len, out);
+	}
+	return TFMC_INVALID;
 }

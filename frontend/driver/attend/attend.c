@@ -95,7 +95,7 @@ static enum tfmc_status read_sequences(struct attend *a)
 	const struct driver_options *o = &a->d->options;
 	const struct frontend_generate *g = frontend_generate(a->l->model);
 	const struct frontend_tokenizer *t = frontend_tokenizer_head(a->l->model);
-	if (t->is_chars)
+	if (t->kind == TOKENIZER_CHARS)
 		TFMC_TRY(frontend_tokenizer(a->l->model, true, &t));
 	else
 		TFMC_TRY(driver_tokenizer(a->d, a->l->model, o->prompt || o->target_text));

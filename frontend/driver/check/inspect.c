@@ -141,7 +141,10 @@ static void print_generation(struct buf *out, const struct frontend_model *m)
 		           g->kind == GENERATE_SEQ2SEQ ? "from a source" : "after a prompt",
 		           (long long)g->max_len);
 	const struct frontend_tokenizer *t = frontend_tokenizer_head(m);
-	buf_printf(out, "tokenizer %s\n", !t->given ? "none" : t->is_chars ? "of characters" : "yes");
+	buf_printf(out, "tokenizer %s\n",
+	           !t->given                    ? "none"
+	           : t->kind == TOKENIZER_CHARS ? "of characters"
+	                                        : "yes");
 }
 
 /* A model file, a hub folder, or IR text. */

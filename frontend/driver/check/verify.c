@@ -89,7 +89,7 @@ static int64_t result_index(const struct check_run *r, const struct named_tensor
 	for (int k = 2; k < want->rank; k++)
 		inner *= want->dims[k];
 	int64_t b = i / (want->dims[1] * inner), row = i / inner % want->dims[1];
-	int64_t at = r->check->rows ? r->check->rows[row] : row;
+	int64_t at = r->check->rows.items ? r->check->rows.items[row] : row;
 	if (lengths && at >= (int64_t)tensor_value(lengths, b))
 		return -1;
 	return (b * got->dims[1] + at) * inner + i % inner;
@@ -100,11 +100,11 @@ static bool shapes_fit(const struct check_run *r, const struct named_tensor *wan
 {
 	bool ok = want->rank == got->rank;
 	for (int k = 0; ok && k < want->rank; k++) {
-		bool by_rows = k == 1 && r->check->rows;
-		ok = by_rows ? want->dims[k] == (int64_t)r->check->n_rows : want->dims[k] == got->dims[k];
+		bool by_rows = k == 1 && r->check->rows.items;
+		ok = by_rows ? want->dims[k] == (int64_t)r->check->rows.n : want->dims[k] == got->dims[k];
 	}
-	for (size_t i = 0; ok && r->check->rows && i < r->check->n_rows; i++)
-		ok = r->check->rows[i] >= 0 && r->check->rows[i] < got->dims[1];
+	for (size_t i = 0; ok && r->check->rows.items && i < r->check->rows.n; i++)
+		ok = r->check->rows.items[i] >= 0 && r->check->rows.items[i] < got->dims[1];
 	return ok;
 }
 
@@ -230,7 +230,7 @@ static int generate_for_check(struct check_run *r, const struct tfmc_generate_op
 	struct tfmc_session *s = r->caller->session;
 	struct tfmc_beam_options beam = driver_beam(frontend_generate(r->m));
 	uint64_t cap = result->n, found;
-	if (beam.beam == 1 || r->check->greedy)
+	if (beam.beam == 1 || r->check->search == CHECK_SEARCH_GREEDY)
 		return tfmc_generate(s, o, in[0].items, in[0].n, in[1].items, in[1].n, result->items, cap,
 		                     &result->n);
 	struct tfmc_hypothesis best = {.tokens = result->items, .cap = cap};
@@ -315,7 +315,7 @@ static enum tfmc_status run_check(struct driver *d, struct frontend_model *m, st
 {
 	struct check_run r = {.d = d, .m = m, .check = check, .caller = caller, .ok = true, .bound = 1};
 	bool generates = !strcmp(check->call, "generate");
-	bool searches = driver_beam(frontend_generate(m)).beam > 1 && !check->greedy;
+	bool searches = driver_beam(frontend_generate(m)).beam > 1 && check->search != CHECK_SEARCH_GREEDY;
 	if (generates && searches && check->ignore_stop) {
 		diag_error(&d->diag, check->loc, DIAG_CHECK_CASE,
 		           "check %s: ignore_stop wants `search: greedy`", check->name);

@@ -287,7 +287,8 @@ static enum tfmc_status add_vocabulary(struct driver *d, struct frontend_model *
 	const struct frontend_tokenizer *head = frontend_tokenizer_head(m);
 	if (!head->given || (compiles && !head->embed))
 		return TFMC_OK;
-	if (!compiles && !head->is_chars) /* read only where there is text, see driver_tokenizer */
+	if (!compiles &&
+	    head->kind != TOKENIZER_CHARS) /* read only where there is text, see driver_tokenizer */
 		return TFMC_OK;
 	TFMC_TRY(frontend_tokenizer(m, false, &t));
 	protect_read(d, m);
@@ -305,7 +306,8 @@ enum tfmc_status driver_facts(struct driver *d, struct frontend_model *m, struct
 	const struct frontend_generate *g = frontend_generate(m);
 	*out = (struct backend_facts){.generate_kind = (int64_t)g->kind, .pad = -1};
 	if (g->kind == GENERATE_NONE) /* encoders read text as well */
-		return frontend_tokenizer_head(m)->is_chars ? TFMC_OK : add_vocabulary(d, m, out);
+		return frontend_tokenizer_head(m)->kind == TOKENIZER_CHARS ? TFMC_OK
+		                                                           : add_vocabulary(d, m, out);
 	out->start = (struct backend_ids){g->start.items, g->start.n};
 	out->stop = (struct backend_ids){g->stop.items, g->stop.n};
 	out->suppress = (struct backend_ids){g->suppress.items, g->suppress.n};

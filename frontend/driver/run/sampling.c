@@ -12,7 +12,7 @@ struct tfmc_beam_options driver_beam(const struct frontend_generate *g)
 		return o;
 	o.beam = g->search.beam;
 	o.length_penalty = g->search.length_penalty;
-	o.gnmt = g->search.gnmt;
+	o.gnmt = g->search.penalty == PENALTY_GNMT;
 	return o;
 }
 

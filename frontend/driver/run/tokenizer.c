@@ -19,7 +19,7 @@ static enum tfmc_status tokenizer_status(struct driver *d, int status)
 enum tfmc_status driver_tokenizer(struct driver *d, struct frontend_model *m, bool needed)
 {
 	const struct frontend_tokenizer *t = frontend_tokenizer_head(m);
-	if (!t->given || t->is_chars || d->tokenizer)
+	if (!t->given || t->kind == TOKENIZER_CHARS || d->tokenizer)
 		return TFMC_OK;
 	TFMC_TRY(frontend_tokenizer(m, needed, &t));
 	driver_time(d, "tokenizer");
@@ -111,7 +111,7 @@ static enum tfmc_status tokenize(struct driver *d, struct frontend_model *m)
 		          "or from tokenizer.json and its like in a hub folder");
 		return TFMC_INVALID;
 	}
-	if (head->is_chars) {
+	if (head->kind == TOKENIZER_CHARS) {
 		diag_error(&d->diag, head->loc, DIAG_UNSUPPORTED,
 		           "not supported yet: tokenize with a tokenizer of kind chars");
 		return TFMC_INVALID;

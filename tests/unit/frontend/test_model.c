@@ -123,7 +123,7 @@ START_TEST(generate_section)
 	ck_assert_int_eq(g->stop.items[0], 2);
 	ck_assert_int_eq(g->max_len, 8);
 	ck_assert(g->sample.given && g->sample.top_k == 5 && g->sample.temperature == 1.0);
-	ck_assert(g->search.given && g->search.beam == 4 && g->search.gnmt);
+	ck_assert(g->search.given && g->search.beam == 4 && g->search.penalty == PENALTY_GNMT);
 	frontend_destroy(m);
 }
 END_TEST
@@ -142,7 +142,7 @@ START_TEST(checks_section)
 	ck_assert_uint_eq(n, 3);
 	ck_assert_str_eq(c[1].name, "two");
 	ck_assert_str_eq(c[1].with.prefix, "two.");
-	ck_assert(c[1].short_form && c[1].n_rows == 2 && c[1].n_rename == 1 && c[1].rtol == 1e-3 &&
+	ck_assert(c[1].short_form && c[1].rows.n == 2 && c[1].n_rename == 1 && c[1].rtol == 1e-3 &&
 	          c[1].steps == -1);
 	ck_assert_str_eq(c[2].only_output, "logits");
 	ck_assert_int_eq(c[2].with.items[0].rank, 2);
