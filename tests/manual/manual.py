@@ -183,6 +183,7 @@ def main():
                 print(f"{page}:{block.line}: {wrong}")
             if runner.shell.poll() is not None:
                 break
+        runner.shell.communicate()
     print(f"{page}: {len(blocks)} blocks, {failed} wrong")
     return failed > 0
 
