@@ -144,12 +144,12 @@ static void init_weights(struct init *n)
 	n->weights = config(e, n->config, KB_PTR, CONFIG(weights));
 	struct kb_val bytes = config_bits(e, n->config, CONFIG(weights_bytes));
 	struct kb_val absent = kb_cmp(k, KB_EQ, n->weights, kb_null(k));
-	struct kb_val fits = kb_cmp(k, KB_EQ, bytes, kb_index(k, o->weights_bytes));
+	struct kb_val fits = kb_cmp(k, KB_EQ, bytes, kb_index(k, o->weights.bytes));
 	api_require(e, kb_bin(k, KB_OR, absent, fits), TFMC_RT_E_WEIGHTS);
 	api_require(e, is_aligned(e, config_bits(e, n->config, CONFIG(weights))), TFMC_RT_E_ALIGN);
 	if (o->embedded)
 		n->weights = kb_select(k, absent, kb_symbol(k, emit_name(o, "_weights")), n->weights);
-	else if (o->weights_bytes > 0)
+	else if (o->weights.bytes > 0)
 		emit_return_if(e, absent, TFMC_RT_E_NO_WEIGHTS);
 }
 

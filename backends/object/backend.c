@@ -49,7 +49,7 @@ static enum tfmc_status lay_out(struct object *o)
 
 static enum tfmc_status choose_weights(struct object *o)
 {
-	uint64_t bytes = (uint64_t)o->weights_bytes;
+	uint64_t bytes = (uint64_t)o->weights.bytes;
 	switch (o->options->weights) {
 	case BACKEND_WEIGHTS_AUTO: o->embedded = bytes > 0 && bytes <= BACKEND_EMBED_AUTO; break;
 	case BACKEND_WEIGHTS_EMBED: o->embedded = bytes > 0; break;
@@ -90,7 +90,7 @@ static enum tfmc_status pack(struct object *o, const struct weight_source *sourc
 		return buf_failed(blob) ? TFMC_NO_MEMORY : status;
 	}
 	TFMC_TRY(pack_weights(o, source, sink, TFMC_WEIGHTS_DATA));
-	return sink && o->weights_bytes > 0 ? pack_header(o, sink) : TFMC_OK;
+	return sink && o->weights.bytes > 0 ? pack_header(o, sink) : TFMC_OK;
 }
 
 /* ---- emission ---- */
@@ -163,11 +163,11 @@ static enum tfmc_status check_c(const struct object *o)
 		diag_error(o->cx, LOC_NONE, DIAG_TARGET, "no program in C is made for %s", o->target->name);
 		return TFMC_INVALID;
 	}
-	if (!o->embedded || o->weights_bytes <= (int64_t)BACKEND_C_EMBED_MAX)
+	if (!o->embedded || o->weights.bytes <= (int64_t)BACKEND_C_EMBED_MAX)
 		return TFMC_OK;
 	diag_error(o->cx, LOC_NONE, DIAG_LIMIT,
 	           "weights of %lld bytes do not fit into a file of C (at most %u)",
-	           (long long)o->weights_bytes, BACKEND_C_EMBED_MAX);
+	           (long long)o->weights.bytes, BACKEND_C_EMBED_MAX);
 	diag_note(o->cx, LOC_NONE, "use --weights=file");
 	return TFMC_INVALID;
 }
@@ -228,7 +228,7 @@ static enum tfmc_status write_object(const struct object *o, const struct buf *i
 {
 	static const char zeros[OBJECT_ALIGN];
 	const struct backend_sink *sink = o->options->object_sink;
-	uint64_t size = (uint64_t)o->weights_bytes, gap = embed_gap(size);
+	uint64_t size = (uint64_t)o->weights.bytes, gap = embed_gap(size);
 	if (!o->embedded)
 		return write_to(sink, 0, image->data, image->len);
 	TFMC_TRY(write_to(sink, 0, image->data, EMBED_AT));
@@ -241,7 +241,7 @@ static enum tfmc_status write_object(const struct object *o, const struct buf *i
 /* In memory: the rest of the object after the weights. */
 static void append_object(const struct object *o, struct buf *image, struct buf *blob)
 {
-	uint64_t size = (uint64_t)o->weights_bytes;
+	uint64_t size = (uint64_t)o->weights.bytes;
 	buf_fill(blob, 0, embed_gap(size) - size);
 	buf_bytes(blob, image->data + EMBED_AT, image->len - EMBED_AT);
 	if (!buf_failed(blob))
@@ -257,7 +257,7 @@ static enum tfmc_status finish(const struct object *o, struct buf *blob, struct 
 	buf_init(&image);
 	buf_append(&image, &out->object);
 	enum tfmc_status status =
-	        embed_room(o->cx, &image, emit_name(o, "_weights"), (uint64_t)o->weights_bytes);
+	        embed_room(o->cx, &image, emit_name(o, "_weights"), (uint64_t)o->weights.bytes);
 	if (status == TFMC_OK && o->options->object_sink) {
 		status = write_object(o, &image, blob);
 	} else if (status == TFMC_OK) {
@@ -300,7 +300,7 @@ static enum tfmc_status compile(struct object *o, const struct weight_source *so
 	if (status == TFMC_OK)
 		header_build(o, &out->header);
 	buf_destroy(&blob);
-	out->weights_bytes = (uint64_t)o->weights_bytes;
+	out->weights_bytes = (uint64_t)o->weights.bytes;
 	out->embedded = o->embedded;
 	if (status == TFMC_OK && buf_failed(&out->header))
 		return TFMC_NO_MEMORY;

@@ -138,7 +138,7 @@ static void print_macros(struct writer *w)
 	           "#define %s_WEIGHTS_BYTES %lldu\n"
 	           "#define %s_WEIGHTS_EMBEDDED %d\n"
 	           "#define %s_ARENA_BYTES_MAX(workers) (%lldu + (uint64_t)(workers) * %lldu)\n",
-	           w->upper, CONTEXT_BYTES, w->upper, (long long)o->weights_bytes, w->upper, o->embedded,
+	           w->upper, CONTEXT_BYTES, w->upper, (long long)o->weights.bytes, w->upper, o->embedded,
 	           w->upper, (long long)object_arena_max(o), (long long)o->scratch);
 	if (o->states.batch_dim >= 0)
 		buf_printf(w->out, "#define %s_STATE_BYTES(batch) (%lldu + (uint64_t)(batch) * %lldu)\n",

@@ -57,7 +57,7 @@ static enum tfmc_status put(struct packer *p, const void *bytes, size_t n)
 		return TFMC_IO;
 	p->at += n;
 	progress_tell(p->object->options->progress, "packing weights", NULL, p->at,
-	              (uint64_t)p->object->weights_bytes);
+	              (uint64_t)p->object->weights.bytes);
 	return TFMC_OK;
 }
 
@@ -198,7 +198,7 @@ static enum tfmc_status pack_all(struct packer *p)
 		TFMC_TRY(pad_to(p, (uint64_t)o->weights.items[i].offset));
 		TFMC_TRY(pack_encoded(p, &o->weights.items[i]));
 	}
-	return pad_to(p, (uint64_t)o->weights_bytes);
+	return pad_to(p, (uint64_t)o->weights.bytes);
 }
 
 enum tfmc_status pack_weights(struct object *o, const struct weight_source *source,
@@ -220,7 +220,7 @@ enum tfmc_status pack_header(struct object *o, const struct backend_sink *sink)
 	                                     .abi_version = TFMC_ABI_VERSION,
 	                                     .structure_hash = o->structure_hash,
 	                                     .weights_hash = o->weights_hash,
-	                                     .bytes = (uint64_t)o->weights_bytes};
+	                                     .bytes = (uint64_t)o->weights.bytes};
 	size_t n = sizeof(header);
 	if (!sink->write_at(sink->user, 0, &header, n))
 		return TFMC_IO;

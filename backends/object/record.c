@@ -294,7 +294,7 @@ enum tfmc_status record_build(struct object *o, struct buf *out)
 	                        .abi_version = TFMC_ABI_VERSION,
 	                        .structure_hash = o->structure_hash,
 	                        .weights_hash = o->weights_hash,
-	                        .weights_bytes = (uint64_t)o->weights_bytes,
+	                        .weights_bytes = (uint64_t)o->weights.bytes,
 	                        .weights_embedded = o->embedded,
 	                        .context_bytes = CONTEXT_BYTES,
 	                        .state_fixed_bytes = (uint64_t)o->states.fixed_bytes,

@@ -127,7 +127,7 @@ enum tfmc_status program_record(struct builder *b, struct opencl_program *out)
 	if (!b->kb)
 		return TFMC_NO_MEMORY;
 	TFMC_TRY(add_functions(b, out));
-	out->weights_bytes = (uint64_t)o->weights_bytes;
+	out->weights_bytes = (uint64_t)o->weights.bytes;
 	out->state_fixed_bytes = o->states.fixed_bytes;
 	out->state_batch_bytes = o->states.batch_bytes;
 	out->index_bits = width_choose(b, out);

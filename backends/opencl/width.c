@@ -103,7 +103,7 @@ static bool function_fits(const struct builder *b, const struct opencl_function 
 int width_choose(const struct builder *b, const struct opencl_program *p)
 {
 	const struct object *o = &b->object;
-	bool all = fits(o->weights_bytes) && product_fits(o->states.batch_bytes, o->states.batch_max) &&
+	bool all = fits(o->weights.bytes) && product_fits(o->states.batch_bytes, o->states.batch_max) &&
 	           sum_fits(o->states.fixed_bytes, o->states.batch_bytes * o->states.batch_max);
 	for (size_t i = 0; all && i < p->n_functions; i++)
 		all = function_fits(b, &p->functions[i]);

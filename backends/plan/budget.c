@@ -44,9 +44,9 @@ enum tfmc_status budget_weights(struct object *o)
 	                           : sum * BACKEND_WEIGHTS_FACTOR + most;
 	if (arena_failed(o->arena))
 		return TFMC_NO_MEMORY;
-	if (!largest || (uint64_t)o->weights_bytes <= allowed)
+	if (!largest || (uint64_t)o->weights.bytes <= allowed)
 		return TFMC_OK;
-	number_print_bytes(packed, (uint64_t)o->weights_bytes);
+	number_print_bytes(packed, (uint64_t)o->weights.bytes);
 	number_print_bytes(stored, sum);
 	number_print_bytes(limit, most);
 	number_print_bytes(one, (uint64_t)largest->bytes);
@@ -55,7 +55,7 @@ enum tfmc_status budget_weights(struct object *o)
 	        "weights of %s would be written, %s of them for '%s'; tensors of %s are read, and the limit "
 	        "is %d times that and %s",
 	        packed, one, largest->weight->name, stored, BACKEND_WEIGHTS_FACTOR, limit);
-	diag_note(o->cx, LOC_NONE, "--limit-weights=%lld raises it", (long long)o->weights_bytes);
+	diag_note(o->cx, LOC_NONE, "--limit-weights=%lld raises it", (long long)o->weights.bytes);
 	return TFMC_INVALID;
 }
 

@@ -88,7 +88,7 @@ static bool weight_sizes(struct weight_place *p)
 
 static enum tfmc_status add_weight(struct object *o, const struct ir_weight *w)
 {
-	struct weight_place p = {.weight = w, .offset = o->weights_bytes};
+	struct weight_place p = {.weight = w, .offset = o->weights.bytes};
 	int64_t end;
 	const struct weight_place *known = object_weight(o, w);
 	if (known && known->weight->encoding == w->encoding && known->weight->narrow == w->narrow)
@@ -98,7 +98,7 @@ static enum tfmc_status add_weight(struct object *o, const struct ir_weight *w)
 		return TFMC_INTERNAL;
 	}
 	if (!weight_sizes(&p) || !checked_add_i64(p.offset, p.bytes, &end) ||
-	    !checked_round_up_i64(end, OBJECT_ALIGN, &o->weights_bytes))
+	    !checked_round_up_i64(end, OBJECT_ALIGN, &o->weights.bytes))
 		return too_large(o, w->loc, "weight", w->name);
 	struct weight_place *slot = ARENA_PUSH(o->arena, &o->weights);
 	if (!slot)
@@ -161,7 +161,7 @@ enum tfmc_status layout_weights(struct object *o)
 	for (size_t v = 0; v < o->n_all; v++) {
 		struct object *other = &o->all[v];
 		memcpy(&other->weights, &o->weights, sizeof(o->weights));
-		other->weights_bytes = o->weights_bytes;
+		other->weights.bytes = o->weights.bytes;
 		other->structure_hash = o->structure_hash;
 	}
 	return arena_failed(o->arena) ? TFMC_NO_MEMORY : TFMC_OK;

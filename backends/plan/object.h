@@ -72,6 +72,13 @@ struct weight_place {
 	int64_t matrix_bytes;
 };
 
+/* One after another in the packed weights. */
+struct weight_list {
+	struct weight_place *items;
+	size_t n, cap;
+	int64_t bytes;
+};
+
 struct state_place {
 	const struct ir_state_decl *decl;
 	int64_t offset, bytes; /* in the block of one sequence */
@@ -155,11 +162,7 @@ struct object {
 	struct object *all;
 	size_t n_all;
 
-	struct {
-		struct weight_place *items;
-		size_t n, cap;
-	} weights;
-	int64_t weights_bytes;
+	struct weight_list weights;
 	bool embedded;
 	uint64_t structure_hash, weights_hash;
 

@@ -46,7 +46,7 @@ enum tfmc_status backend_measure(struct diag_context *cx, const struct ir_module
 	TFMC_TRY(layout_weights(&o));
 	TFMC_TRY(layout_state(&o));
 	TFMC_TRY(layout_functions(&o));
-	*out = (struct backend_sizes){.weights = (uint64_t)o.weights_bytes,
+	*out = (struct backend_sizes){.weights = (uint64_t)o.weights.bytes,
 	                              .state_fixed = (uint64_t)o.states.fixed_bytes,
 	                              .state_batch = (uint64_t)o.states.batch_bytes,
 	                              .scratch = (uint64_t)o.scratch,

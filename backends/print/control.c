@@ -61,9 +61,9 @@ static void print_loop(struct print *p, const struct kb_inst *i)
 	print_consume(p, i);
 	print_flush(p, FLUSH_ALL, 0);
 	print_open(p);
-	p->depth--;
 	const char *name = print_local_name(p, i->name);
 	print_name_value(p, i->result, name);
+	p->depth--; /* where the head stands */
 	buf_init(&head);
 	buf_str(&head, "for (");
 	p->dialect->type(p, i->type, (struct space_pointer){SPACE_NONE, false}, &head);

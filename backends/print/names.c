@@ -102,21 +102,29 @@ const char *print_global(struct print *p, const char *name)
 
 /* ---- functions ---- */
 
+static void open_block(struct print *p, int depth)
+{
+	bool *is_open = ARENA_NEW(p->arena, bool);
+	if (is_open)
+		*is_open = true;
+	p->blocks[depth] = is_open;
+	p->depth = depth;
+}
+
 bool print_locals_begin(struct print *p)
 {
-	size_t n = p->f->n_values + p->f->n_vars + 1;
 	strmap_init(&p->locals, p->arena);
-	p->names = ARENA_ARRAY(p->arena, const char *, n);
-	p->blocks = ARENA_ARRAY(p->arena, size_t, p->f->n_insts + 2);
-	p->n_names = 0;
+	p->blocks = ARENA_ARRAY(p->arena, bool *, p->f->n_insts + 2);
 	p->n_temporaries = 0;
-	p->depth = 0;
-	return p->names && p->blocks;
+	if (p->blocks)
+		open_block(p, 0);
+	return p->blocks;
 }
 
 static bool is_free(const struct print *p, const char *name)
 {
-	return !strmap_get(&p->locals, name) && !strmap_has(&p->taken, name) && !is_reserved(p, name);
+	const bool *is_used = strmap_get(&p->locals, name);
+	return !(is_used && *is_used) && !strmap_has(&p->taken, name) && !is_reserved(p, name);
 }
 
 const char *print_local_name(struct print *p, const char *name)
@@ -125,19 +133,18 @@ const char *print_local_name(struct print *p, const char *name)
 	for (int i = 1; !is_free(p, text); i++)
 		text = arena_printf(p->arena, "%s%s%d", base, is_letter(base[strlen(base) - 1]) ? "" : "_",
 		                    i);
-	if (strmap_set(&p->locals, text, p))
-		p->names[p->n_names++] = text;
+	(void)strmap_set(&p->locals, text, p->blocks[p->depth]);
 	return text;
 }
 
 void print_open(struct print *p)
 {
-	p->blocks[p->depth++] = p->n_names;
+	open_block(p, p->depth + 1);
 }
 
 void print_close(struct print *p)
 {
-	size_t begin = p->blocks[--p->depth];
-	while (p->n_names > begin)
-		(void)strmap_set(&p->locals, p->names[--p->n_names], NULL);
+	bool *is_open = p->blocks[p->depth--];
+	if (is_open)
+		*is_open = false;
 }

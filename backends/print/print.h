@@ -63,11 +63,9 @@ struct print {
 	size_t f_number;
 	struct print_value *values; /* [n_values], by value id */
 	struct print_var *vars;     /* [n_vars], by variable id */
-	struct strmap locals;       /* names in use: their value is not NULL */
-	const char **names;         /* [n_names] of the open blocks, in order */
-	size_t n_names;
-	size_t *blocks;    /* [depth] n_names at their begin */
-	uint32_t *pending; /* ids of values whose text is an expression, in order of definition */
+	struct strmap locals;       /* name -> the flag of its block: in use while that is open */
+	bool **blocks;              /* [depth + 1]: is open */
+	uint32_t *pending;          /* ids of values whose text is an expression, in order of definition */
 	size_t n_pending;
 	uint32_t n_temporaries;
 	int depth; /* of blocks: tabs before a statement */
