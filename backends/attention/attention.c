@@ -77,10 +77,10 @@ struct kb_val attention_load(struct kb *k, const struct kb_tensor *t, struct kb_
 }
 
 struct kb_val attention_widen(const struct attention *a, enum ir_dtype dtype, struct kb_val ptr,
-                              struct kb_val index, int64_t disp, int lanes, bool is_aligned)
+                              struct kb_val index, int64_t disp, bool is_aligned)
 {
-	struct kb_type type = KB_TYPE(attention_scalar(dtype), lanes);
-	int align = is_aligned ? lanes * (int)ir_dtype_bytes(dtype) : 0;
+	struct kb_type type = KB_TYPE(attention_scalar(dtype), a->lanes);
+	int align = is_aligned ? a->lanes * (int)ir_dtype_bytes(dtype) : 0;
 	return kb_cvt(a->k, kb_load(a->k, type, ptr, index, disp, align), KB_F32);
 }
 
@@ -160,28 +160,21 @@ static enum tfmc_status float_operand(struct attention *a, struct ir_value v, st
 
 static enum tfmc_status bind_operands(struct attention *a, const struct ir_op *root)
 {
-	const struct ir_value *x = root->operands;
-	a->has_bias = root->n_operands > BIAS && x[BIAS].id != 0;
-	a->has_len = root->n_operands > LEN && x[LEN].id != 0;
-	a->has_past = root->n_operands > PAST && x[PAST].id != 0;
-	a->has_sinks = root->n_operands > SINKS && x[SINKS].id != 0;
-	bool is_causal = a->attrs->mask == MASK_causal;
-	a->window = a->attrs->window;
-	a->rows_differ = is_causal || a->window > 0;
-	a->reach = is_causal ? 1 : a->window;
+	struct ir_value x[SINKS + 1] = {{0}};
+	for (size_t i = 0; i < root->n_operands; i++)
+		x[i] = root->operands[i];
 	TFMC_TRY(float_operand(a, x[Q], &a->q));
 	TFMC_TRY(float_operand(a, x[KEY], &a->key));
 	TFMC_TRY(float_operand(a, x[VALUE], &a->value));
-	a->ring = a->key.ring;
-	if (a->value.ring != a->ring || a->q.ring > 0 || a->ring % TILE_PANEL != 0)
+	if (a->value.ring != a->key.ring || a->q.ring > 0 || a->key.ring % TILE_PANEL != 0)
 		return internal(a, "keys and values lie in different rings");
-	if (a->has_bias)
+	if (x[BIAS].id)
 		TFMC_TRY(float_operand(a, x[BIAS], &a->bias));
-	if (a->has_len)
+	if (x[LEN].id)
 		TFMC_TRY(operand(a, x[LEN], &a->len));
-	if (a->has_past)
+	if (x[PAST].id)
 		TFMC_TRY(operand(a, x[PAST], &a->past));
-	if (a->has_sinks)
+	if (x[SINKS].id)
 		TFMC_TRY(float_operand(a, x[SINKS], &a->sinks));
 	return TFMC_OK;
 }
@@ -226,33 +219,28 @@ static struct kb_val take(const struct attention *a, int64_t *at, int64_t n)
 	return p;
 }
 
-/* Addresses of the parts of scratch. */
-static enum tfmc_status divide_scratch(struct attention *a)
+static enum tfmc_status divide_scratch(struct attention *a, const struct attrs_group *schedule)
 {
 	struct target_attention_scratch s;
-	const struct target_attention_sizes sizes = {a->br, a->bc, a->schedule->split};
+	const struct target_attention_sizes sizes = {a->br, a->bc, schedule->split};
 	target_attention_scratch(a->job->target, a->size, a->value_size, &sizes, &s);
+	struct attention_scratch *to = &a->scratch;
 	int64_t at = 0;
-	a->queries = take(a, &at, s.queries);
-	a->keys = take(a, &at, s.keys);
-	a->values = take(a, &at, s.values);
-	a->scores = take(a, &at, s.scores);
-	a->sums.acc = take(a, &at, s.sums);
-	a->sums.max = take(a, &at, s.rows);
-	a->sums.sum = take(a, &at, s.rows);
-	a->tile_max = take(a, &at, s.tile_rows);
-	a->tile_sum = take(a, &at, s.tile_rows);
-	a->old_factor = take(a, &at, s.tile_rows);
-	a->new_factor = take(a, &at, s.tile_rows);
-	a->slots.base = take(a, &at, s.n_slots * s.slot);
-	a->slots.n = s.n_slots;
-	a->slots.rows = s.slot_rows;
-	a->slots.size = s.slot;
-	a->slots.list = s.rows;
-	a->stride = s.score_stride;
-	if (at * 4 > a->schedule->scratch)
-		return internal(a, "the planned scratch is too small");
-	return TFMC_OK;
+	to->queries = take(a, &at, s.queries);
+	to->keys = take(a, &at, s.keys);
+	to->values = take(a, &at, s.values);
+	to->scores = take(a, &at, s.scores);
+	to->stride = s.score_stride;
+	to->sums.acc = take(a, &at, s.sums);
+	to->sums.max = take(a, &at, s.rows);
+	to->sums.sum = take(a, &at, s.rows);
+	to->tile_max = take(a, &at, s.tile_rows);
+	to->tile_sum = take(a, &at, s.tile_rows);
+	to->old_factor = take(a, &at, s.tile_rows);
+	to->new_factor = take(a, &at, s.tile_rows);
+	to->slots = (struct attention_slots){s.n_slots, s.slot_rows, s.slot, s.rows,
+	                                     take(a, &at, s.n_slots * s.slot)};
+	return at * 4 > schedule->scratch ? internal(a, "the planned scratch is too small") : TFMC_OK;
 }
 
 static enum tfmc_status find_head_size(const struct attention *a, const struct kb_size *s, int64_t *out)
@@ -271,34 +259,40 @@ static int64_t padded(int64_t n)
 	return (n + TILE_PANEL - 1) / TILE_PANEL * TILE_PANEL;
 }
 
+static struct attention_mask find_mask(const struct attrs_attention *attrs)
+{
+	bool is_causal = attrs->mask == MASK_causal;
+	return (struct attention_mask){.rows_differ = is_causal || attrs->window > 0,
+	                               .window = attrs->window,
+	                               .reach = is_causal ? 1 : attrs->window};
+}
+
 /* Constant factors go into the queries, once for each of them. A bias may be the least float: no factor may
  * make it infinite, so the base stays e there. */
-static void choose_factors(struct attention *a)
+static struct attention_score choose_factors(const struct attrs_attention *attrs, bool has_bias)
 {
-	double cap = a->attrs->softcap, base = a->has_bias || cap > 0 ? 1 : ATTENTION_LOG2E;
+	double cap = attrs->softcap, base = has_bias || cap > 0 ? 1 : ATTENTION_LOG2E;
 	double inside = cap > 0 ? 1 / cap : 1;
-	a->q_factor = (float)(a->attrs->scale * inside * base);
-	a->bias_factor = (float)inside;
-	a->cap = (float)cap;
-	a->base2 = base != 1;
+	return (struct attention_score){.q_factor = (float)(attrs->scale * inside * base),
+	                                .bias_factor = (float)inside,
+	                                .cap = (float)cap,
+	                                .base2 = base != 1};
 }
 
 /* Values that do not lie as whole vectors are copied, and those that are far from each other. Keys in panels
  * and values side by side are widened where they are multiplied. */
-static void choose_values(struct attention *a)
+static void choose_copies(struct attention *a)
 {
 	const struct kb_size *step = &a->value.stride[ATTENTION_ROW];
 	bool whole = a->value_size % a->lanes == 0 && attention_is_dense(&a->value, ATTENTION_ELEMENT);
 	a->copies_values = !whole || !step->is_const || step->c != a->value_size;
 	a->value_dtype = a->copies_values ? DT_F32 : a->value.dtype;
 	a->key_dtype = a->key.encoding == ENC_PANEL16 ? a->key.dtype : DT_F32;
-	a->block.value_step = kb_index(a->k, a->copies_values ? a->value_pad : a->value_size);
 }
 
 /* Sizes and the schedule; the group's attributes win over the defaults. */
-static enum tfmc_status choose_schedule(struct attention *a)
+static enum tfmc_status choose_schedule(struct attention *a, const struct attrs_group *s)
 {
-	const struct attrs_group *s = a->schedule;
 	int64_t br, bc;
 	TFMC_TRY(find_head_size(a, &a->q.size[ATTENTION_ELEMENT], &a->size));
 	TFMC_TRY(find_head_size(a, &a->value.size[ATTENTION_ELEMENT], &a->value_size));
@@ -308,14 +302,31 @@ static enum tfmc_status choose_schedule(struct attention *a)
 	int64_t lanes = s->lanes > 0 ? s->lanes : kb_caps(a->k)->lanes;
 	a->lanes = lanes < ATTENTION_LANES_MAX ? (int)lanes : ATTENTION_LANES_MAX;
 	a->mr = target_linear_tile(a->job->target).mr;
-	a->few = target_attention_few(a->job->target);
 	a->size_pad = padded(a->size);
 	a->value_pad = padded(a->value_size);
-	choose_factors(a);
-	choose_values(a);
+	choose_copies(a);
 	bool fits = (a->lanes & (a->lanes - 1)) == 0 && a->bc % TILE_PANEL == 0 && a->br <= BLOCK_MAX &&
 	            a->bc <= BLOCK_MAX;
-	return fits ? divide_scratch(a) : internal(a, "the schedule does not fit");
+	return fits ? divide_scratch(a, s) : internal(a, "the schedule does not fit");
+}
+
+static struct kb_val heads_of_a_group(const struct attention *a)
+{
+	const struct kb_size *q = &a->q.size[ATTENTION_HEAD], *key = &a->key.size[ATTENTION_HEAD];
+	if (q->is_const && key->is_const && key->c > 0)
+		return kb_index(a->k, q->c / key->c);
+	struct kb_val heads = attention_size(a->k, key);
+	return kb_bin(a->k, KB_DIV, attention_size(a->k, q), heads);
+}
+
+static struct attention_heads find_heads(const struct attention *a)
+{
+	struct kb *k = a->k;
+	struct attention_heads h = {.batch = attention_size(k, &a->q.size[ATTENTION_BATCH])};
+	h.heads = attention_size(k, &a->key.size[ATTENTION_HEAD]);
+	h.queries = heads_of_a_group(a);
+	h.rows = kb_mul(k, attention_size(k, &a->q.size[ATTENTION_ROW]), h.queries);
+	return h;
 }
 
 enum tfmc_status kernel_attention(const struct kernel_job *job)
@@ -325,10 +336,13 @@ enum tfmc_status kernel_attention(const struct kernel_job *job)
 	assert(schedule->root >= 0 && (size_t)schedule->root < r->n_ops);
 	const struct ir_op *root = r->ops[schedule->root];
 	assert(root->code == OP_attention);
-	struct attention a = {.job = job, .k = job->k, .attrs = root->attrs, .schedule = schedule};
+	struct attention a = {.job = job, .k = job->k};
 	TFMC_TRY(bind_operands(&a, root));
 	TFMC_TRY(bind_result(&a, root));
-	TFMC_TRY(choose_schedule(&a));
+	a.mask = find_mask(root->attrs);
+	a.score = choose_factors(root->attrs, attention_has(&a.bias));
+	TFMC_TRY(choose_schedule(&a, schedule));
+	a.heads = find_heads(&a);
 	if (job->is_join)
 		attention_join(&a);
 	else

@@ -12,43 +12,45 @@
  */
 #include "backends/attention/internal.h"
 
-struct kb_val attention_row_first(const struct attention *a, struct kb_val row)
+struct kb_val attention_row_first(const struct attention *a, const struct attention_block *b,
+                                  struct kb_val row)
 {
 	struct kb *k = a->k;
 	struct kb_val zero = kb_index(k, 0);
-	if (a->window == 0)
+	if (a->mask.window == 0)
 		return zero;
-	struct kb_val begin = attention_row_begin(a, kb_add(k, a->first_row, row));
-	return kb_max(k, kb_min(k, kb_sub(k, begin, a->block.first), a->block.n), zero);
+	struct kb_val begin = attention_row_begin(a, &b->task->limits, kb_add(k, b->task->first, row));
+	return kb_max(k, kb_min(k, kb_sub(k, begin, b->first), b->n), zero);
 }
 
-struct kb_val attention_row_end(const struct attention *a, struct kb_val row)
+struct kb_val attention_row_end(const struct attention *a, const struct attention_block *b, struct kb_val row)
 {
 	struct kb *k = a->k;
-	if (!a->rows_differ)
-		return a->block.n;
-	struct kb_val limit = attention_row_limit(a, kb_add(k, a->first_row, row));
-	struct kb_val n = kb_sub(k, limit, a->block.first);
-	return kb_max(k, kb_min(k, n, a->block.n), kb_index(k, 0));
+	if (!a->mask.rows_differ)
+		return b->n;
+	struct kb_val limit = attention_row_limit(a, &b->task->limits, kb_add(k, b->task->first, row));
+	return kb_max(k, kb_min(k, kb_sub(k, limit, b->first), b->n), kb_index(k, 0));
 }
 
 /* The part of a step that has code for each height of a tile. */
-typedef void height_step(const struct attention *a, int rows);
+typedef void height_step(const struct attention *a, const struct attention_block *b,
+                         const struct attention_tile *t, int rows);
 
-static void by_height(const struct attention *a, struct kb_val height, height_step *step)
+static void by_height(const struct attention *a, const struct attention_block *b,
+                      const struct attention_tile *t, struct kb_val height, height_step *step)
 {
 	struct kb *k = a->k;
 	int depth = 0;
-	const int heights[] = {a->mr, a->few};
+	const int heights[] = {a->mr, attention_few(a)};
 	for (int i = 0; i < 2; i++) {
 		if (heights[i] <= 1)
 			continue;
 		kb_if(k, kb_cmp(k, KB_EQ, height, kb_index(k, heights[i])));
-		step(a, heights[i]);
+		step(a, b, t, heights[i]);
 		kb_else(k);
 		depth++;
 	}
-	step(a, 1);
+	step(a, b, t, 1);
 	while (depth-- > 0)
 		kb_end_if(k);
 }
@@ -58,62 +60,67 @@ static struct kb_val choose_height(const struct attention *a, struct kb_val left
 {
 	struct kb *k = a->k;
 	struct kb_val height = kb_index(k, a->mr);
-	if (a->few > 1) {
-		struct kb_val few = kb_cmp(k, KB_LE, left, kb_index(k, (int64_t)2 * a->few));
-		height = kb_select(k, few, kb_index(k, a->few), height);
+	int few = attention_few(a);
+	if (few > 1) {
+		struct kb_val is_few = kb_cmp(k, KB_LE, left, kb_index(k, (int64_t)2 * few));
+		height = kb_select(k, is_few, kb_index(k, few), height);
 	}
 	return kb_select(k, kb_cmp(k, KB_EQ, left, kb_index(k, 1)), kb_index(k, 1), height);
 }
 
 /* The rows' keys end (and with a window begin) inside the block, one key after the other. */
-static void find_even(struct attention *a, struct kb_val last_row)
+static struct kb_val find_even(const struct attention *a, const struct attention_block *b,
+                               struct kb_val first, struct kb_val last)
 {
 	struct kb *k = a->k;
-	struct kb_val row = kb_add(k, a->first_row, a->row), zero = kb_index(k, 0);
-	struct kb_val end = kb_sub(k, attention_row_limit(a, row), a->block.first);
-	a->is_even = kb_cmp(k, KB_GE, end, zero);
-	if (a->window == 0)
-		return;
-	struct kb_val begin = kb_sub(k, kb_add(k, a->head.first_begin, row), a->block.first);
-	struct kb_val upper = attention_row_end(a, a->row);
-	struct kb_val apart = kb_cmp(k, KB_LE, attention_row_first(a, last_row), upper);
-	a->is_even = kb_bin(k, KB_AND, a->is_even, kb_cmp(k, KB_GE, begin, zero));
-	a->is_even = kb_bin(k, KB_AND, a->is_even, apart);
+	const struct attention_limits *l = &b->task->limits;
+	struct kb_val row = kb_add(k, b->task->first, first), zero = kb_index(k, 0);
+	struct kb_val end = kb_sub(k, attention_row_limit(a, l, row), b->first);
+	struct kb_val is_even = kb_cmp(k, KB_GE, end, zero);
+	if (a->mask.window == 0)
+		return is_even;
+	struct kb_val begin = kb_sub(k, kb_add(k, l->begin, row), b->first);
+	struct kb_val upper = attention_row_end(a, b, first);
+	struct kb_val apart = kb_cmp(k, KB_LE, attention_row_first(a, b, last), upper);
+	is_even = kb_bin(k, KB_AND, is_even, kb_cmp(k, KB_GE, begin, zero));
+	return kb_bin(k, KB_AND, is_even, apart);
 }
 
-/* Rows from a->row on, as many as a tile of this height has and the task. */
-static void run_tile(struct attention *a, struct kb_val height)
+/* Rows from `row` on, as many as a tile of this height has and the task. */
+static struct attention_tile find_tile(const struct attention *a, const struct attention_block *b,
+                                       struct kb_val row, struct kb_val height)
 {
 	struct kb *k = a->k;
-	a->rows = kb_min(k, height, kb_sub(k, a->n_rows, a->row));
-	struct kb_val last_row = kb_add_const(k, kb_add(k, a->row, a->rows), -1);
-	a->low = attention_row_first(a, a->row);
-	a->last = attention_row_end(a, last_row);
-	a->common = kb_index(k, 0);
-	a->common_end = attention_row_end(a, a->row);
-	if (a->window > 0) {
-		a->common = kb_min(k, attention_row_first(a, last_row), a->last);
-		a->common_end = kb_max(k, a->common_end, a->common);
+	struct attention_tile t = {.row = row};
+	t.rows = kb_min(k, height, kb_sub(k, b->task->n, row));
+	struct kb_val last_row = kb_add_const(k, kb_add(k, row, t.rows), -1);
+	t.low = attention_row_first(a, b, row);
+	t.last = attention_row_end(a, b, last_row);
+	t.common = kb_index(k, 0);
+	t.common_end = attention_row_end(a, b, row);
+	if (a->mask.window > 0) {
+		t.common = kb_min(k, attention_row_first(a, b, last_row), t.last);
+		t.common_end = kb_max(k, t.common_end, t.common);
 	}
 	if (attention_has_edges(a))
-		find_even(a, last_row);
-	kb_if(k, kb_cmp(k, KB_GT, a->last, a->low));
-	by_height(a, height, attention_scores);
-	attention_softmax(a);
-	by_height(a, height, attention_values);
-	kb_end_if(k);
+		t.is_even = find_even(a, b, row, last_row);
+	return t;
 }
 
-void attention_block(struct attention *a)
+void attention_block(const struct attention *a, const struct attention_block *b)
 {
 	struct kb *k = a->k;
-	attention_copy_block(a);
-	struct kb_var row = kb_var(k, "row", KB_INDEX_T, kb_index(k, 0));
+	struct kb_var next = kb_var(k, "row", KB_INDEX_T, kb_index(k, 0));
 	kb_forever(k);
-	a->row = kb_get(k, row);
-	kb_break_if(k, kb_cmp(k, KB_GE, a->row, a->n_rows));
-	struct kb_val height = choose_height(a, kb_sub(k, a->n_rows, a->row));
-	run_tile(a, height);
-	kb_set(k, row, kb_add(k, a->row, height));
+	struct kb_val row = kb_get(k, next);
+	kb_break_if(k, kb_cmp(k, KB_GE, row, b->task->n));
+	struct kb_val height = choose_height(a, kb_sub(k, b->task->n, row));
+	const struct attention_tile t = find_tile(a, b, row, height);
+	kb_if(k, kb_cmp(k, KB_GT, t.last, t.low));
+	by_height(a, b, &t, height, attention_scores);
+	attention_softmax(a, b, &t);
+	by_height(a, b, &t, height, attention_values);
+	kb_end_if(k);
+	kb_set(k, next, kb_add(k, row, height));
 	kb_end_forever(k);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the parts of the attention template share: operands, sizes, places in
- * scratch, and the position of the loops that are open.
+ * What the parts of the attention template share: the kernel, found once, and the places of its loops: a head
+ * of a sequence, a task of its rows, a block of keys, a register tile.
  *
  *   attention.c           reads the group and its schedule
  *   tasks.c     divides heads and rows among workers, begins and ends a task
@@ -28,6 +28,19 @@
 /* Axes of [B,H,S,E]. */
 enum { ATTENTION_BATCH, ATTENTION_HEAD, ATTENTION_ROW, ATTENTION_ELEMENT };
 
+/* Which keys rows see beside the length of their sequence. */
+struct attention_mask {
+	bool rows_differ; /* in the keys they see: causal, or with a window */
+	int64_t window;   /* a row sees keys less than this away; 0: no window */
+	int64_t reach;    /* where rows differ: keys that token 0 sees when its place is 0 */
+};
+
+/* score = cap tanh(q' k^T + bias bias_factor), without cap: q' k^T + bias bias_factor; q' = q q_factor */
+struct attention_score {
+	float q_factor, bias_factor, cap;
+	bool base2; /* weights are 2^(score - max) */
+};
+
 /* Sums so far of the rows of a task: addresses. */
 struct attention_sums {
 	struct kb_val acc; /* [br,value_pad] */
@@ -37,78 +50,84 @@ struct attention_sums {
 
 /* Where workers divide the blocks of a head: a slot holds the sums of one block. */
 struct attention_slots {
-	int64_t n;              /* 0: they never do */
-	int64_t rows;           /* of a slot */
-	int64_t size;           /* elements of a slot */
-	int64_t list;           /* elements of a list of rows */
-	struct kb_val base;     /* [n,size]: those of this worker's blocks */
-	struct kb_val is_split; /* bool */
+	int64_t n;          /* 0: they never do */
+	int64_t rows;       /* of a slot */
+	int64_t size;       /* elements of a slot */
+	int64_t list;       /* elements of a list of rows */
+	struct kb_val base; /* [n,size]: those of this worker's blocks */
 };
 
-/* A head: addresses are those of token 0 of its first query head, key 0. */
-struct attention_head {
-	struct kb_val queries; /* query heads */
-	struct kb_val q, k, v, out, bias, sink;
-	struct kb_val first_limit; /* past + reach: where the keys end that token 0 may see */
-	struct kb_val first_begin; /* past + 1 - window: where they begin, which may be negative */
-	struct kb_val limit;       /* min(T, len): keys any row may see */
-};
-
-/* A block: its first key, where the keys that the task's rows see begin in it (a panel) and end, where they lie. */
-struct attention_keys {
-	struct kb_val first, begin, n;
-	struct kb_val keys;       /* [..,E,16] */
-	struct kb_val values;     /* row-major */
-	struct kb_val value_step; /* elements from one key's values to the next */
-};
-
-struct attention {
-	const struct kernel_job *job;
-	struct kb *k;
-	const struct attrs_attention *attrs;
-	const struct attrs_group *schedule;
-	bool has_bias, has_len, has_past, has_sinks;
-	bool rows_differ;   /* in the keys they see: causal, or with a window */
-	int64_t window;     /* a row sees keys less than this away; 0: no window */
-	int64_t reach;      /* where rows differ: keys that token 0 sees when its place is 0 */
-	bool copies_values; /* the values of a block are copied, whole vectors of f32 side by side */
-	int64_t ring;       /* keys and values of position p lie in row p mod ring; 0: in row p */
-	enum ir_dtype key_dtype, value_dtype; /* of keys and values where the tiles read them */
-	struct kb_tensor q, key, value, bias, len, past, sinks;
-	struct kb_tensor out;        /* root's axes [B,H,S,V] in the result */
-	int64_t size, value_size;    /* E, V */
-	int64_t size_pad, value_pad; /* rounded up to 16 */
-	int64_t br, bc;              /* rows of a task at most, keys of a block */
-	int64_t stride;              /* of a row of scores, in elements */
-	int lanes;                   /* of a vector */
-	int mr, few; /* rows of the main register tile, and of the one for few rows (0: none) */
-
-	/* score = cap tanh(q' k^T + bias bias_factor), without cap: q' k^T + bias bias_factor; q' = q
-	 * q_factor */
-	float q_factor, bias_factor, cap;
-	bool base2; /* weights are 2^(score - max) */
-
-	/* Scratch. */
+/* Addresses in this worker's scratch. */
+struct attention_scratch {
 	struct kb_val queries; /* [br,size_pad] */
 	struct kb_val keys;    /* [bc/16,E,16] */
 	struct kb_val values;  /* [bc,value_pad] */
 	struct kb_val scores;  /* [mr,stride] of the open tile */
+	int64_t stride;        /* of a row of scores, in elements */
 	struct attention_sums sums;
 	struct kb_val tile_max, tile_sum;     /* of the tile's rows in the open block, whole vectors */
 	struct kb_val old_factor, new_factor; /* of the rows' sums so far, and of those of the block */
 	struct attention_slots slots;
+};
 
-	struct attention_head head;
+/* Sizes of the call. */
+struct attention_heads {
+	struct kb_val batch, heads; /* heads of keys */
+	struct kb_val queries;      /* query heads that read one of them */
+	struct kb_val rows;         /* of a head of keys: tokens times queries */
+};
 
-	/* The task: rows first_row .. + n_rows of the head; rows below are counted from first_row. */
-	struct kb_val first_row, n_rows;
-	struct kb_val visible; /* where the keys of the last row end */
-	struct kb_val begin;   /* where those of the first row begin, in whole panels; 0 without a window */
+/* What the kernel computes and how: found once from the group, then the same for all tasks. */
+struct attention {
+	const struct kernel_job *job;
+	struct kb *k;
+	struct kb_tensor q, key, value, bias, len, past, sinks; /* without address: absent */
+	struct kb_tensor out;                                   /* root's axes [B,H,S,V] in the result */
+	int64_t size, value_size;                               /* E, V */
+	int64_t size_pad, value_pad;                            /* rounded up to 16 */
+	int64_t br, bc;                                         /* rows of a task at most, keys of a block */
+	int lanes;                                              /* of a vector */
+	int mr; /* rows of the main register tile; attention_few has the other */
+	enum ir_dtype key_dtype, value_dtype; /* of keys and values where the tiles read them */
+	bool copies_values; /* the values of a block are copied, whole vectors of f32 side by side */
+	struct attention_mask mask;
+	struct attention_score score;
+	struct attention_scratch scratch;
+	struct attention_heads heads;
+};
 
-	struct attention_keys block;
+/* The keys that rows of a sequence see. */
+struct attention_limits {
+	struct kb_val all;   /* min(T, len): any row sees keys before this one */
+	struct kb_val first; /* past + reach: where the keys end that token 0 may see */
+	struct kb_val begin; /* past + 1 - window: where they begin, which may be negative */
+};
 
-	/* The tile: its first row, how many rows exist, and keys of the block: [low, last) are seen by some
-	 * row, [common, common_end) by all. */
+/* Addresses of a head of keys: those of token 0 of its first query head, key 0. */
+struct attention_head {
+	struct kb_val q, k, v, out, bias, sink;
+};
+
+/* Rows first .. + n of a head, and the keys [begin, end) that they read, from a whole panel on. */
+struct attention_task {
+	struct attention_limits limits;
+	struct kb_val first, n;
+	struct kb_val begin, end;
+};
+
+/* A block of keys for the rows of a task, which see keys [begin, n) of it; begin is a whole panel. */
+struct attention_block {
+	const struct attention_task *task;
+	struct kb_val first, begin, n;
+	struct kb_val keys;         /* [..,E,16] */
+	struct kb_val values;       /* row-major */
+	struct kb_val bias;         /* of the head */
+	struct attention_sums sums; /* that the block joins */
+};
+
+/* Rows of a task in registers, from `row` on; keys of the block: [low, last) are seen by some row,
+ * [common, common_end) by all. */
+struct attention_tile {
 	struct kb_val row, rows;
 	struct kb_val low, common, common_end, last;
 	/* bool: each row sees one key more than the row before it, and with a window one less at the other
@@ -117,6 +136,10 @@ struct attention {
 };
 
 /* ---- attention.c ---- */
+static inline bool attention_has(const struct kb_tensor *t)
+{
+	return t->ptr.id != 0;
+}
 /* A vector of scores, weights or sums. */
 struct kb_type attention_vector(const struct attention *a);
 /* ptr + index elements of t. */
@@ -126,7 +149,7 @@ struct kb_val attention_load(struct kb *k, const struct kb_tensor *t, struct kb_
                              int64_t disp, int lanes, int n);
 /* A vector of elements of that type as f32: exact. */
 struct kb_val attention_widen(const struct attention *a, enum ir_dtype dtype, struct kb_val ptr,
-                              struct kb_val index, int64_t disp, int lanes, bool is_aligned);
+                              struct kb_val index, int64_t disp, bool is_aligned);
 /* The value of a size; constants stay visible to index arithmetic. */
 struct kb_val attention_size(struct kb *k, const struct kb_size *s);
 /* index * stride in elements of an axis. */
@@ -144,66 +167,81 @@ struct kb_val attention_scratch_row(struct kb *k, struct kb_val table, struct kb
 typedef void attention_row_step(void *user, struct kb_val e, int lanes, int n);
 void attention_walk_row(const struct attention *a, int64_t count, int lanes, attention_row_step *step,
                         void *user);
+/* Rows of the register tile for few rows; 0: there is none. */
+static inline int attention_few(const struct attention *a)
+{
+	return target_attention_few(a->job->target);
+}
 /* Vectors of the sums of a register tile of `rows` rows, for each row: whole panels. */
 int attention_tile_vectors(const struct attention *a, int rows);
-
-/* ---- split.c ---- */
-/* The sums in slot `index` of those at `slots`. */
-struct attention_sums attention_slot(const struct attention *a, struct kb_val slots, struct kb_val index);
-/* The second step: rows are divided among workers, the blocks of each joined in order. */
-void attention_join(struct attention *a);
-
-/* ---- tasks.c ---- */
-/* Places and sizes of all heads. */
-struct attention_heads {
-	struct kb_val batch, heads; /* heads of keys */
-	struct kb_val rows;         /* of a head */
-};
-struct attention_heads attention_all_heads(struct attention *a);
-/* Which keys the rows of sequence b may see; blocks of keys that rows of a head of it read. */
-void attention_find_limits(struct attention *a, struct kb_val b);
-struct kb_val attention_head_blocks(struct attention *a, const struct attention_heads *h);
-/* Those of all heads. */
-struct kb_val attention_all_blocks(struct attention *a, const struct attention_heads *h);
-void attention_find_head(struct attention *a, struct kb_val b, struct kb_val key_head);
-/* Where worker w's part of a line begins: parts differ by one at most. */
-struct kb_val attention_part_begin(const struct attention *a, struct kb_val length, struct kb_val w);
-/* out = acc / sum for a row of the task; the power of its sink joins the sum. */
-void attention_store_row(const struct attention *a, struct kb_val row);
-void attention_tasks(struct attention *a);
-/* Element of t where row r of the head begins, counted from t's address for the head. */
-struct kb_val attention_row_index(const struct attention *a, const struct kb_tensor *t, struct kb_val r);
-/* Rows are tokens, and edges of what they see have code of their own. */
-bool attention_has_edges(const struct attention *a);
-/* Where the keys that row r of the head sees begin and end; there are none where the end comes first. */
-struct kb_val attention_row_begin(const struct attention *a, struct kb_val r);
-struct kb_val attention_row_limit(const struct attention *a, struct kb_val r);
-
 /* OpenCL has no hint that a template could rely on. */
 static inline bool attention_has_hints(const struct attention *a)
 {
 	return a->job->target->arch != ARCH_OPENCL;
 }
 
+/* ---- split.c ---- */
+/* The sums in slot `index` of those at `slots`. */
+struct attention_sums attention_slot(const struct attention *a, struct kb_val slots, struct kb_val index);
+/* The second step: rows are divided among workers, the blocks of each joined in order. */
+void attention_join(const struct attention *a);
+
+/* ---- tasks.c ---- */
+/* Which keys the rows of sequence b may see; blocks of keys that rows of a head of it read. */
+struct attention_limits attention_find_limits(const struct attention *a, struct kb_val b);
+struct kb_val attention_head_blocks(const struct attention *a, const struct attention_limits *l);
+/* Those of all heads. */
+struct kb_val attention_all_blocks(const struct attention *a);
+struct attention_head attention_find_head(const struct attention *a, struct kb_val b, struct kb_val key_head);
+/* Where worker w's part of a line begins: parts differ by one at most. */
+struct kb_val attention_part_begin(const struct attention *a, struct kb_val length, struct kb_val w);
+/* out = acc / sum for row first + row of the head, whose sums are in row `row` of scratch; the power of its
+ * sink joins the sum. */
+void attention_store_row(const struct attention *a, const struct attention_head *h, struct kb_val first,
+                         struct kb_val row);
+void attention_tasks(const struct attention *a);
+/* Element of t where row r of the head begins, counted from t's address for the head. */
+struct kb_val attention_row_index(const struct attention *a, const struct kb_tensor *t, struct kb_val r);
+/* Rows are tokens, and edges of what they see have code of their own. */
+bool attention_has_edges(const struct attention *a);
+/* Where the keys that row r of the head sees begin and end; there are none where the end comes first. */
+struct kb_val attention_row_begin(const struct attention *a, const struct attention_limits *l,
+                                  struct kb_val r);
+struct kb_val attention_row_limit(const struct attention *a, const struct attention_limits *l,
+                                  struct kb_val r);
+
 /* ---- copy.c ---- */
 /* The task's queries times q_factor; rows up to the next whole tile repeat the last one. */
-void attention_copy_queries(const struct attention *a);
+void attention_copy_queries(const struct attention *a, const struct attention_head *h,
+                            const struct attention_task *t);
 /* Sets where keys and values of the block lie, copies what does not lie as tiles read it. */
-void attention_copy_block(struct attention *a);
+void attention_copy_block(const struct attention *a, const struct attention_head *h,
+                          struct attention_block *b);
+/* Elements from one key's values to the next, where the tiles read them. */
+int64_t attention_value_step(const struct attention *a);
 
 /* ---- one block ---- */
-/* Adds the open block of keys to all rows of the task. */
-void attention_block(struct attention *a);
+/* Adds a block of keys to all rows of its task. */
+void attention_block(const struct attention *a, const struct attention_block *b);
 /* The keys of the block that a row of the task sees are [begin, end). */
-struct kb_val attention_row_first(const struct attention *a, struct kb_val row);
-struct kb_val attention_row_end(const struct attention *a, struct kb_val row);
+struct kb_val attention_row_first(const struct attention *a, const struct attention_block *b,
+                                  struct kb_val row);
+struct kb_val attention_row_end(const struct attention *a, const struct attention_block *b,
+                                struct kb_val row);
 /* The tile's scores, for the keys that any of its rows sees, in whole panels; tiles have `rows` rows. */
-void attention_scores(const struct attention *a, int rows);
+void attention_scores(const struct attention *a, const struct attention_block *b,
+                      const struct attention_tile *t, int rows);
 /* Exponential for x <= 0, to the base of the kernel. */
 struct kb_val attention_power(const struct attention *a, struct kb_val x);
+/* A maximum joins that of the row: both factors bring what was relative to one of them to the larger, which
+ * is given. */
+struct kb_val attention_join_max(const struct attention *a, struct kb_val before, struct kb_val now,
+                                 struct kb_val *old_factor, struct kb_val *new_factor);
 /* Scores become weights relative to their maximum in the block; the rows' maxima and sums follow. */
-void attention_softmax(const struct attention *a);
+void attention_softmax(const struct attention *a, const struct attention_block *b,
+                       const struct attention_tile *t);
 /* acc = acc old_factor + (weights v) new_factor */
-void attention_values(const struct attention *a, int rows);
+void attention_values(const struct attention *a, const struct attention_block *b,
+                      const struct attention_tile *t, int rows);
 
 #endif

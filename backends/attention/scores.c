@@ -23,7 +23,7 @@ static void ask_ahead(const struct attention *a, const struct score_tile *t, str
 	struct kb *k = a->k;
 	int64_t bytes = TILE_PANEL * ir_dtype_bytes(a->key_dtype), panel = a->size * bytes,
 	        panels = t->vectors * a->lanes / TILE_PANEL;
-	if (a->key.encoding != ENC_PANEL16 || t->rows != a->few || !attention_has_hints(a))
+	if (a->key.encoding != ENC_PANEL16 || t->rows != attention_few(a) || !attention_has_hints(a))
 		return;
 	struct kb_val line = kb_mul(k, e, kb_index(k, bytes));
 	for (int64_t p = 0; p < panels; p++)
@@ -54,8 +54,8 @@ static void score_lanes(const struct attention *a, const struct score_tile *t, s
 	for (int d = 0; d < lanes; d++)
 		for (int v = 0; v < t->vectors; v++) {
 			int64_t disp = v / per_panel * a->size * TILE_PANEL + v % per_panel * a->lanes;
-			struct kb_val keys = attention_widen(a, a->key_dtype, t->keys, line,
-			                                     disp + d * TILE_PANEL, a->lanes, true);
+			struct kb_val keys =
+			        attention_widen(a, a->key_dtype, t->keys, line, disp + d * TILE_PANEL, true);
 			add_products(a, t, q, d, v, keys);
 		}
 }
@@ -69,7 +69,7 @@ static void score_step(const struct attention *a, const struct score_tile *t, st
 	ask_ahead(a, t, e);
 	for (int v = 0; v < t->vectors; v++) {
 		int64_t disp = v / per_panel * a->size * TILE_PANEL + v % per_panel * a->lanes;
-		keys[v] = attention_widen(a, a->key_dtype, t->keys, line, disp, a->lanes, true);
+		keys[v] = attention_widen(a, a->key_dtype, t->keys, line, disp, true);
 	}
 	for (int i = 0; i < t->rows; i++) {
 		struct kb_val x = kb_load_splat(k, attention_vector(a), t->queries, e, i * a->size_pad);
@@ -81,14 +81,15 @@ static void score_step(const struct attention *a, const struct score_tile *t, st
 }
 
 /* Scores of the panels from `panel` on. */
-static void score_tile(const struct attention *a, struct score_tile *t, struct kb_val panel)
+static void score_panels(const struct attention *a, const struct attention_block *b, struct score_tile *t,
+                         struct kb_val panel)
 {
 	struct kb *k = a->k;
 	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
 	int lanes = a->job->target->k_lanes;
 	int64_t whole = a->size - a->size % lanes;
 	int64_t bytes = a->size * TILE_PANEL * ir_dtype_bytes(a->key_dtype);
-	t->keys = kb_ptr_add(k, a->block.keys, kb_mul(k, panel, kb_index(k, bytes)), 0);
+	t->keys = kb_ptr_add(k, b->keys, kb_mul(k, panel, kb_index(k, bytes)), 0);
 	for (int i = 0; i < t->rows * t->vectors; i++)
 		t->sum[i] = kb_var(k, "score", attention_vector(a), zero);
 	for (int64_t lo = 0, hi = whole; lo < a->size; lo = hi, hi = a->size, lanes = 1) {
@@ -104,28 +105,29 @@ static void score_tile(const struct attention *a, struct score_tile *t, struct k
 	struct kb_val to = kb_mul(k, panel, kb_index(k, TILE_PANEL));
 	for (int i = 0; i < t->rows; i++)
 		for (int v = 0; v < t->vectors; v++)
-			kb_store(k, kb_get(k, t->sum[i * t->vectors + v]), a->scores, to,
-			         i * a->stride + v * a->lanes, a->lanes * 4);
+			kb_store(k, kb_get(k, t->sum[i * t->vectors + v]), a->scratch.scores, to,
+			         i * a->scratch.stride + v * a->lanes, a->lanes * 4);
 }
 
-void attention_scores(const struct attention *a, int rows)
+void attention_scores(const struct attention *a, const struct attention_block *b,
+                      const struct attention_tile *t, int rows)
 {
 	struct kb *k = a->k;
 	int vectors = attention_tile_vectors(a, rows), single = TILE_PANEL / a->lanes;
-	struct score_tile t = {.rows = rows, .vectors = vectors};
-	t.queries = attention_scratch_row(k, a->queries, a->row, a->size_pad);
-	struct kb_val panels = attention_round_up(k, a->last, TILE_PANEL);
+	struct score_tile s = {.rows = rows, .vectors = vectors};
+	s.queries = attention_scratch_row(k, a->scratch.queries, t->row, a->size_pad);
+	struct kb_val panels = attention_round_up(k, t->last, TILE_PANEL);
 	panels = kb_bin(k, KB_DIV, panels, kb_index(k, TILE_PANEL));
-	struct kb_val first = kb_bin(k, KB_DIV, a->low, kb_index(k, TILE_PANEL));
+	struct kb_val first = kb_bin(k, KB_DIV, t->low, kb_index(k, TILE_PANEL));
 	struct kb_val whole = attention_round_down(k, kb_sub(k, panels, first), vectors / single);
 	whole = kb_add(k, first, whole);
 	struct kb_val panel = kb_loop(k, "panel", first, whole, vectors / single, 0);
-	score_tile(a, &t, panel);
+	score_panels(a, b, &s, panel);
 	kb_end_loop(k);
 	if (vectors == single)
 		return;
-	t.vectors = single;
+	s.vectors = single;
 	panel = kb_loop(k, "panel", whole, panels, 1, 0);
-	score_tile(a, &t, panel);
+	score_panels(a, b, &s, panel);
 	kb_end_loop(k);
 }

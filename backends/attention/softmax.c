@@ -27,18 +27,19 @@ struct score_row {
 	struct kb_val first, whole; /* of which those it sees whole; none: first >= whole */
 };
 
-static struct score_row row_of_tile(const struct attention *a, struct kb_val i)
+static struct score_row row_of_tile(const struct attention *a, const struct attention_block *b,
+                                    const struct attention_tile *t, struct kb_val i)
 {
 	struct kb *k = a->k;
-	struct score_row r = {.row = kb_add(k, a->row, i)};
-	r.s = attention_scratch_row(k, a->scores, i, a->stride);
-	r.low = attention_row_first(a, r.row);
-	r.n = attention_row_end(a, r.row);
-	r.end = attention_round_up(k, a->last, a->lanes);
-	r.begin = attention_round_down(k, a->low, a->lanes);
+	struct score_row r = {.row = kb_add(k, t->row, i)};
+	r.s = attention_scratch_row(k, a->scratch.scores, i, a->scratch.stride);
+	r.low = attention_row_first(a, b, r.row);
+	r.n = attention_row_end(a, b, r.row);
+	r.end = attention_round_up(k, t->last, a->lanes);
+	r.begin = attention_round_down(k, t->low, a->lanes);
 	r.first = kb_index(k, 0);
 	r.whole = attention_round_down(k, r.n, a->lanes);
-	if (a->window > 0) {
+	if (a->mask.window > 0) {
 		r.first = kb_min(k, attention_round_up(k, r.low, a->lanes), r.end);
 		r.whole = kb_max(k, r.whole, r.first);
 	}
@@ -58,23 +59,23 @@ static void bias_step(const struct attention *a, struct kb_val s, struct kb_val 
 	struct kb_val x = attention_load(k, &a->bias, bias, index, 0, n, n);
 	struct kb_val y = kb_load(k, KB_TYPE(KB_F32, lanes), s, j, 0, 0);
 	x = n == lanes ? x : kb_splat(k, x, lanes);
-	if (a->bias_factor != 1)
-		y = kb_fma(k, x, kb_splat(k, kb_f32(k, a->bias_factor), lanes), y);
+	if (a->score.bias_factor != 1)
+		y = kb_fma(k, x, kb_splat(k, kb_f32(k, a->score.bias_factor), lanes), y);
 	else
 		y = kb_add(k, x, y);
 	kb_store(k, y, s, j, 0, 0);
 }
 
 /* Vectors as far as the bias may be read, then one by one. */
-static void add_bias(const struct attention *a, const struct score_row *r)
+static void add_bias(const struct attention *a, const struct attention_block *b, const struct score_row *r)
 {
 	struct kb *k = a->k;
 	struct kb_val s = r->s, begin = r->begin;
 	const struct kb_tensor *t = &a->bias;
 	const struct kb_size *along = &t->stride[ATTENTION_ELEMENT];
-	struct kb_val index = attention_row_index(a, t, kb_add(k, a->first_row, r->row));
-	index = kb_add(k, index, attention_step(k, t, ATTENTION_ELEMENT, a->block.first));
-	struct kb_val bias = attention_at(k, t, a->head.bias, index);
+	struct kb_val index = attention_row_index(a, t, kb_add(k, b->task->first, r->row));
+	index = kb_add(k, index, attention_step(k, t, ATTENTION_ELEMENT, b->first));
+	struct kb_val bias = attention_at(k, t, b->bias, index);
 	struct kb_val n = kb_max(k, r->n, begin), whole = begin;
 	if (along->is_const && (along->c == 0 || along->c == 1)) {
 		whole = attention_round_down(k, n, a->lanes);
@@ -95,7 +96,7 @@ static struct kb_val seen(const struct attention *a, const struct score_row *r, 
 	struct kb *k = a->k;
 	struct kb_val left = kb_cvt(k, kb_sub(k, r->n, j), KB_I32), ids = kb_lane_ids(k, a->lanes);
 	struct kb_val is_seen = kb_cmp(k, KB_LT, ids, kb_splat(k, left, a->lanes));
-	if (a->window == 0)
+	if (a->mask.window == 0)
 		return is_seen;
 	struct kb_val before = kb_cvt(k, kb_sub(k, r->low, j), KB_I32);
 	return kb_bin(k, KB_AND, is_seen, kb_cmp(k, KB_GE, ids, kb_splat(k, before, a->lanes)));
@@ -113,8 +114,8 @@ static void max_step(const struct attention *a, const struct score_row *r, struc
 {
 	struct kb *k = a->k;
 	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, disp, a->lanes * 4);
-	if (a->cap > 0) {
-		x = capped(k, x, a->cap);
+	if (a->score.cap > 0) {
+		x = capped(k, x, a->score.cap);
 		kb_store(k, x, r->s, j, disp, a->lanes * 4);
 	}
 	kb_set(k, max, kb_max(k, x, kb_get(k, max)));
@@ -126,8 +127,8 @@ static void masked_max_step(const struct attention *a, const struct score_row *r
 {
 	struct kb *k = a->k;
 	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, 0, a->lanes * 4);
-	if (a->cap > 0)
-		x = capped(k, x, a->cap);
+	if (a->score.cap > 0)
+		x = capped(k, x, a->score.cap);
 	struct kb_val hidden = math_const(k, x, -HUGE_VALF);
 	x = kb_select(k, seen(a, r, j), x, hidden);
 	kb_store(k, x, r->s, j, 0, a->lanes * 4);
@@ -143,7 +144,7 @@ static void walk_partly(const struct attention *a, const struct score_row *r, pa
 {
 	struct kb *k = a->k;
 	struct kb_val j;
-	if (a->window > 0) {
+	if (a->mask.window > 0) {
 		j = kb_loop(k, "j", r->begin, r->first, a->lanes, 0);
 		step(a, r, j, var);
 		kb_end_loop(k);
@@ -154,14 +155,15 @@ static void walk_partly(const struct attention *a, const struct score_row *r, pa
 }
 
 /* The row's largest score, by several maxima beside each other: one would wait for itself. */
-static void row_max(const struct attention *a, struct kb_val i)
+static void row_max(const struct attention *a, const struct attention_block *b,
+                    const struct attention_tile *t, struct kb_val i)
 {
 	struct kb *k = a->k;
-	struct score_row r = row_of_tile(a, i);
+	struct score_row r = row_of_tile(a, b, t, i);
 	struct kb_var max[MAXIMA];
-	int n = a->cap > 0 ? 1 : MAXIMA;
-	if (a->has_bias)
-		add_bias(a, &r);
+	int n = a->score.cap > 0 ? 1 : MAXIMA;
+	if (attention_has(&a->bias))
+		add_bias(a, b, &r);
 	for (int x = 0; x < n; x++)
 		max[x] = kb_var(k, "max", attention_vector(a), kb_splat(k, kb_f32(k, -FLT_MAX), a->lanes));
 	struct kb_val most = attention_round_down(k, kb_sub(k, r.whole, r.first), (int64_t)a->lanes * n);
@@ -179,12 +181,12 @@ static void row_max(const struct attention *a, struct kb_val i)
 	struct kb_val most_of_all = kb_get(k, max[0]);
 	for (int x = 1; x < n; x++)
 		most_of_all = kb_max(k, kb_get(k, max[x]), most_of_all);
-	kb_store(k, kb_reduce(k, KB_MAX, most_of_all), a->tile_max, i, 0, 0);
+	kb_store(k, kb_reduce(k, KB_MAX, most_of_all), a->scratch.tile_max, i, 0, 0);
 }
 
 struct kb_val attention_power(const struct attention *a, struct kb_val x)
 {
-	return a->base2 ? math_exp2_nonpositive(a->k, x) : math_exp_nonpositive(a->k, x);
+	return a->score.base2 ? math_exp2_nonpositive(a->k, x) : math_exp_nonpositive(a->k, x);
 }
 
 /* A vector of scores becomes weights and joins the sum. */
@@ -212,17 +214,18 @@ static void mark_step(const struct attention *a, const struct score_row *r, stru
 
 /* The row's powers and their sum, added up in the order of the keys, lane by lane. Keys a row does not see
  * are then told apart from those of weight 0: the rows of a tile see different ones. */
-static void row_weights(const struct attention *a, struct kb_val i)
+static void row_weights(const struct attention *a, const struct attention_block *b,
+                        const struct attention_tile *t, struct kb_val i)
 {
 	struct kb *k = a->k;
-	struct score_row r = row_of_tile(a, i);
-	struct kb_val max = kb_load_splat(k, attention_vector(a), a->tile_max, i, 0);
+	struct score_row r = row_of_tile(a, b, t, i);
+	struct kb_val max = kb_load_splat(k, attention_vector(a), a->scratch.tile_max, i, 0);
 	struct kb_var sum = kb_var(k, "sum", attention_vector(a), kb_splat(k, kb_f32(k, 0), a->lanes));
 	struct kb_val j = kb_loop(k, "j", r.begin, r.end, a->lanes, KB_NONEMPTY);
 	weight_step(a, &r, j, max, sum);
 	kb_end_loop(k);
-	kb_store(k, kb_reduce(k, KB_ADD, kb_get(k, sum)), a->tile_sum, i, 0, 0);
-	if (a->rows_differ)
+	kb_store(k, kb_reduce(k, KB_ADD, kb_get(k, sum)), a->scratch.tile_sum, i, 0, 0);
+	if (a->mask.rows_differ)
 		walk_partly(a, &r, mark_step, sum);
 }
 
@@ -234,41 +237,51 @@ static void clear_tile_rows(const struct attention *a)
 	struct kb *k = a->k;
 	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
 	for (int i = 0; i < a->mr; i += a->lanes) {
-		kb_store(k, math_const(k, zero, -FLT_MAX), a->tile_max, kb_index(k, i), 0, 0);
-		kb_store(k, zero, a->tile_sum, kb_index(k, i), 0, 0);
+		kb_store(k, math_const(k, zero, -FLT_MAX), a->scratch.tile_max, kb_index(k, i), 0, 0);
+		kb_store(k, zero, a->scratch.tile_sum, kb_index(k, i), 0, 0);
 	}
 }
 
+struct kb_val attention_join_max(const struct attention *a, struct kb_val before, struct kb_val now,
+                                 struct kb_val *old_factor, struct kb_val *new_factor)
+{
+	struct kb_val max = kb_max(a->k, now, before);
+	*old_factor = attention_power(a, kb_sub(a->k, before, max));
+	*new_factor = attention_power(a, kb_sub(a->k, now, max));
+	return max;
+}
+
 /* Maxima and sums of the rows from tile row i on, and the factors that bring both sides to one maximum. */
-static void join_rows(const struct attention *a, struct kb_val i)
+static void join_rows(const struct attention *a, const struct attention_block *b,
+                      const struct attention_tile *t, struct kb_val i)
 {
 	struct kb *k = a->k;
 	struct kb_type type = attention_vector(a);
-	struct kb_val row = kb_add(k, a->row, i);
-	struct kb_val before = kb_load(k, type, a->sums.max, row, 0, 4),
-	              now = kb_load(k, type, a->tile_max, i, 0, 4);
-	struct kb_val max = kb_max(k, now, before);
-	struct kb_val old_factor = attention_power(a, kb_sub(k, before, max));
-	struct kb_val new_factor = attention_power(a, kb_sub(k, now, max));
-	struct kb_val sum = kb_mul(k, kb_load(k, type, a->tile_sum, i, 0, 4), new_factor);
-	sum = kb_fma(k, kb_load(k, type, a->sums.sum, row, 0, 4), old_factor, sum);
-	kb_store(k, max, a->sums.max, row, 0, 4);
-	kb_store(k, sum, a->sums.sum, row, 0, 4);
-	kb_store(k, old_factor, a->old_factor, i, 0, 4);
-	kb_store(k, new_factor, a->new_factor, i, 0, 4);
+	const struct attention_scratch *s = &a->scratch;
+	struct kb_val row = kb_add(k, t->row, i), old_factor, new_factor;
+	struct kb_val before = kb_load(k, type, b->sums.max, row, 0, 4),
+	              now = kb_load(k, type, s->tile_max, i, 0, 4);
+	struct kb_val max = attention_join_max(a, before, now, &old_factor, &new_factor);
+	struct kb_val sum = kb_mul(k, kb_load(k, type, s->tile_sum, i, 0, 4), new_factor);
+	sum = kb_fma(k, kb_load(k, type, b->sums.sum, row, 0, 4), old_factor, sum);
+	kb_store(k, max, b->sums.max, row, 0, 4);
+	kb_store(k, sum, b->sums.sum, row, 0, 4);
+	kb_store(k, old_factor, s->old_factor, i, 0, 4);
+	kb_store(k, new_factor, s->new_factor, i, 0, 4);
 }
 
-void attention_softmax(const struct attention *a)
+void attention_softmax(const struct attention *a, const struct attention_block *b,
+                       const struct attention_tile *t)
 {
 	struct kb *k = a->k;
 	clear_tile_rows(a);
-	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), a->rows, 1, KB_NONEMPTY);
-	row_max(a, i);
+	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), t->rows, 1, KB_NONEMPTY);
+	row_max(a, b, t, i);
 	kb_end_loop(k);
-	i = kb_loop(k, "i", kb_index(k, 0), a->rows, 1, KB_NONEMPTY);
-	row_weights(a, i);
+	i = kb_loop(k, "i", kb_index(k, 0), t->rows, 1, KB_NONEMPTY);
+	row_weights(a, b, t, i);
 	kb_end_loop(k);
-	i = kb_loop(k, "i", kb_index(k, 0), a->rows, a->lanes, KB_NONEMPTY);
-	join_rows(a, i);
+	i = kb_loop(k, "i", kb_index(k, 0), t->rows, a->lanes, KB_NONEMPTY);
+	join_rows(a, b, t, i);
 	kb_end_loop(k);
 }

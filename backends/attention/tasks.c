@@ -15,17 +15,17 @@
 static bool is_grouped(const struct attention *a)
 {
 	int64_t n;
-	return !kb_const_index(a->k, a->head.queries, &n) || n != 1;
+	return !kb_const_index(a->k, a->heads.queries, &n) || n != 1;
 }
 
 bool attention_has_edges(const struct attention *a)
 {
-	return a->rows_differ && !is_grouped(a) && a->job->target->arch != ARCH_OPENCL;
+	return a->mask.rows_differ && !is_grouped(a) && a->job->target->arch != ARCH_OPENCL;
 }
 
 static struct kb_val token_of(const struct attention *a, struct kb_val r)
 {
-	return is_grouped(a) ? kb_bin(a->k, KB_DIV, r, a->head.queries) : r;
+	return is_grouped(a) ? kb_bin(a->k, KB_DIV, r, a->heads.queries) : r;
 }
 
 struct kb_val attention_row_index(const struct attention *a, const struct kb_tensor *t, struct kb_val r)
@@ -34,44 +34,47 @@ struct kb_val attention_row_index(const struct attention *a, const struct kb_ten
 	struct kb_val index = attention_step(k, t, ATTENTION_ROW, token_of(a, r));
 	if (!is_grouped(a))
 		return index;
-	return kb_add(k, index, attention_step(k, t, ATTENTION_HEAD, kb_bin(k, KB_REM, r, a->head.queries)));
+	return kb_add(k, index, attention_step(k, t, ATTENTION_HEAD, kb_bin(k, KB_REM, r, a->heads.queries)));
 }
 
-struct kb_val attention_row_begin(const struct attention *a, struct kb_val r)
+struct kb_val attention_row_begin(const struct attention *a, const struct attention_limits *l,
+                                  struct kb_val r)
 {
 	struct kb_val zero = kb_index(a->k, 0);
-	if (a->window == 0)
+	if (a->mask.window == 0)
 		return zero;
-	return kb_max(a->k, kb_add(a->k, a->head.first_begin, token_of(a, r)), zero);
+	return kb_max(a->k, kb_add(a->k, l->begin, token_of(a, r)), zero);
 }
 
-struct kb_val attention_row_limit(const struct attention *a, struct kb_val r)
+struct kb_val attention_row_limit(const struct attention *a, const struct attention_limits *l,
+                                  struct kb_val r)
 {
-	if (!a->rows_differ)
-		return a->head.limit;
-	return kb_min(a->k, a->head.limit, kb_add(a->k, a->head.first_limit, token_of(a, r)));
+	if (!a->mask.rows_differ)
+		return l->all;
+	return kb_min(a->k, l->all, kb_add(a->k, l->first, token_of(a, r)));
 }
 
 /* ---- the head ---- */
 
 /* Element of an i32[B] operand. */
-static struct kb_val sequence_value(struct attention *a, const struct kb_tensor *t, struct kb_val b)
+static struct kb_val sequence_value(const struct attention *a, const struct kb_tensor *t, struct kb_val b)
 {
 	struct kb *k = a->k;
 	return kb_cvt(k, kb_load(k, KB_I32_T, t->ptr, attention_step(k, t, 0, b), 0, 0), KB_INDEX);
 }
 
-void attention_find_limits(struct attention *a, struct kb_val b)
+struct attention_limits attention_find_limits(const struct attention *a, struct kb_val b)
 {
 	struct kb *k = a->k;
-	a->head.limit = attention_size(k, &a->key.size[ATTENTION_ROW]);
-	if (a->has_len)
-		a->head.limit = kb_min(k, a->head.limit, sequence_value(a, &a->len, b));
+	struct attention_limits l = {.all = attention_size(k, &a->key.size[ATTENTION_ROW])};
+	if (attention_has(&a->len))
+		l.all = kb_min(k, l.all, sequence_value(a, &a->len, b));
 	struct kb_val past = kb_index(k, 0);
-	if (a->rows_differ && a->has_past)
+	if (a->mask.rows_differ && attention_has(&a->past))
 		past = sequence_value(a, &a->past, b);
-	a->head.first_limit = kb_add_const(k, past, a->reach);
-	a->head.first_begin = kb_add_const(k, past, 1 - a->window);
+	l.first = kb_add_const(k, past, a->mask.reach);
+	l.begin = kb_add_const(k, past, 1 - a->mask.window);
+	return l;
 }
 
 static struct kb_val head_at(const struct attention *a, const struct kb_tensor *t, struct kb_val b,
@@ -83,39 +86,40 @@ static struct kb_val head_at(const struct attention *a, const struct kb_tensor *
 	return attention_at(k, t, t->ptr, index);
 }
 
-void attention_find_head(struct attention *a, struct kb_val b, struct kb_val key_head)
+struct attention_head attention_find_head(const struct attention *a, struct kb_val b, struct kb_val key_head)
 {
-	struct kb_val first = is_grouped(a) ? kb_mul(a->k, key_head, a->head.queries) : key_head;
-	a->head.q = head_at(a, &a->q, b, first);
-	a->head.out = head_at(a, &a->out, b, first);
-	a->head.k = head_at(a, &a->key, b, key_head);
-	a->head.v = head_at(a, &a->value, b, key_head);
-	if (a->has_bias)
-		a->head.bias = head_at(a, &a->bias, b, first);
-	if (a->has_sinks)
-		a->head.sink = attention_at(a->k, &a->sinks, a->sinks.ptr,
-		                            attention_step(a->k, &a->sinks, 0, first));
+	struct kb_val first = is_grouped(a) ? kb_mul(a->k, key_head, a->heads.queries) : key_head;
+	struct attention_head h = {.q = head_at(a, &a->q, b, first)};
+	h.out = head_at(a, &a->out, b, first);
+	h.k = head_at(a, &a->key, b, key_head);
+	h.v = head_at(a, &a->value, b, key_head);
+	if (attention_has(&a->bias))
+		h.bias = head_at(a, &a->bias, b, first);
+	if (attention_has(&a->sinks))
+		h.sink = attention_at(a->k, &a->sinks, a->sinks.ptr,
+		                      attention_step(a->k, &a->sinks, 0, first));
+	return h;
 }
 
 /* ---- the task ---- */
 
-static void clear_rows(const struct attention *a)
+static void clear_sums(const struct attention *a, const struct attention_sums *s, struct kb_val n_rows)
 {
 	struct kb *k = a->k;
 	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
 	struct kb_val least = kb_splat(k, kb_f32(k, -FLT_MAX), a->lanes);
 	/* the last tile reads and adds to rows that do not exist, and vectors of them */
-	struct kb_val rows = attention_round_up(k, a->n_rows, a->mr);
-	if (a->slots.n > 0)
-		rows = kb_index(k, a->slots.rows);
+	struct kb_val rows = attention_round_up(k, n_rows, a->mr);
+	if (a->scratch.slots.n > 0)
+		rows = kb_index(k, a->scratch.slots.rows);
 	struct kb_val end = kb_add_const(k, rows, a->lanes);
 	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), end, a->lanes, KB_NONEMPTY);
-	kb_store(k, least, a->sums.max, row, 0, a->lanes * 4);
-	kb_store(k, zero, a->sums.sum, row, 0, a->lanes * 4);
+	kb_store(k, least, s->max, row, 0, a->lanes * 4);
+	kb_store(k, zero, s->sum, row, 0, a->lanes * 4);
 	kb_end_loop(k);
 	struct kb_val n = kb_mul(k, rows, kb_index(k, a->value_pad));
 	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), n, a->lanes, KB_NONEMPTY);
-	kb_store(k, zero, a->sums.acc, e, 0, a->lanes * 4);
+	kb_store(k, zero, s->acc, e, 0, a->lanes * 4);
 	kb_end_loop(k);
 }
 
@@ -137,172 +141,197 @@ static void store_part(void *user, struct kb_val e, int lanes, int n)
 }
 
 /* The logit of row r of the head, to the base of the kernel. */
-static struct kb_val sink_of(const struct attention *a, struct kb_val r)
+static struct kb_val sink_of(const struct attention *a, struct kb_val sinks, struct kb_val r)
 {
 	struct kb *k = a->k;
-	struct kb_val head = is_grouped(a) ? kb_bin(k, KB_REM, r, a->head.queries) : kb_index(k, 0);
+	struct kb_val head = is_grouped(a) ? kb_bin(k, KB_REM, r, a->heads.queries) : kb_index(k, 0);
 	struct kb_val index = attention_step(k, &a->sinks, 0, head);
-	struct kb_val x = attention_load(k, &a->sinks, a->head.sink, index, 0, 1, 1);
-	return a->base2 ? kb_mul(k, x, kb_f32(k, (float)ATTENTION_LOG2E)) : x;
+	struct kb_val x = attention_load(k, &a->sinks, sinks, index, 0, 1, 1);
+	return a->score.base2 ? kb_mul(k, x, kb_f32(k, (float)ATTENTION_LOG2E)) : x;
 }
 
 /*
  * What the sink does to a row that has all of its keys: its power joins the sum, relative to the larger one
  * of the row's maximum and the sink, which bounds both powers by 1. The factor brings the row there.
  */
-static struct kb_val join_sink(const struct attention *a, struct kb_val row, struct kb_val *sum)
+static struct kb_val join_sink(const struct attention *a, struct kb_val sink, struct kb_val row,
+                               struct kb_val *sum)
 {
 	struct kb *k = a->k;
-	struct kb_val sink = sink_of(a, kb_add(k, a->first_row, row));
-	struct kb_val before = kb_load(k, KB_F32_T, a->sums.max, row, 0, 0), max = kb_max(k, sink, before);
-	struct kb_val factor = attention_power(a, kb_sub(k, before, max));
-	*sum = kb_fma(k, *sum, factor, attention_power(a, kb_sub(k, sink, max)));
+	struct kb_val before = kb_load(k, KB_F32_T, a->scratch.sums.max, row, 0, 0), factor, power;
+	(void)attention_join_max(a, before, sink, &factor, &power);
+	*sum = kb_fma(k, *sum, factor, power);
 	return factor;
 }
 
 /* The weighted mean of one row; a row that saw nothing has sum 0 and gives 0. */
-void attention_store_row(const struct attention *a, struct kb_val row)
+void attention_store_row(const struct attention *a, const struct attention_head *h, struct kb_val first,
+                         struct kb_val row)
 {
 	struct kb *k = a->k;
+	const struct attention_sums *sums = &a->scratch.sums;
 	int lanes = attention_is_dense(&a->out, ATTENTION_ELEMENT) ? a->lanes : 1;
-	struct row_store s = {.a = a, .acc = attention_scratch_row(k, a->sums.acc, row, a->value_pad)};
-	struct kb_val index = attention_row_index(a, &a->out, kb_add(k, a->first_row, row));
-	s.out = attention_at(k, &a->out, a->head.out, index);
-	struct kb_val sum = kb_load(k, KB_F32_T, a->sums.sum, row, 0, 0), one = kb_f32(k, 1);
-	if (a->has_sinks)
-		one = join_sink(a, row, &sum);
+	struct row_store s = {.a = a, .acc = attention_scratch_row(k, sums->acc, row, a->value_pad)};
+	struct kb_val r = kb_add(k, first, row);
+	s.out = attention_at(k, &a->out, h->out, attention_row_index(a, &a->out, r));
+	struct kb_val sum = kb_load(k, KB_F32_T, sums->sum, row, 0, 0), one = kb_f32(k, 1);
+	if (attention_has(&a->sinks))
+		one = join_sink(a, sink_of(a, h->sink, r), row, &sum);
 	struct kb_val is_zero = kb_cmp(k, KB_EQ, sum, kb_f32(k, 0));
 	s.factor = kb_bin(k, KB_DIV, one, kb_select(k, is_zero, kb_f32(k, 1), sum));
 	attention_walk_row(a, a->value_size, lanes, store_part, &s);
 }
 
-/* The first panel of keys that the task reads; with any visible key, it has one. */
-static struct kb_val task_begin(const struct attention *a)
+/* The first panel of keys that rows from `first` on read before `end`; with any visible key, they have one. */
+static struct kb_val first_key(const struct attention *a, const struct attention_limits *l,
+                               struct kb_val first, struct kb_val end)
 {
 	struct kb *k = a->k;
-	if (a->window == 0)
+	if (a->mask.window == 0)
 		return kb_index(k, 0);
-	struct kb_val last = kb_add_const(k, a->visible, -1);
-	struct kb_val begin = kb_min(k, attention_row_begin(a, a->first_row), last);
+	struct kb_val last = kb_add_const(k, end, -1);
+	struct kb_val begin = kb_min(k, attention_row_begin(a, l, first), last);
 	return attention_round_down(k, kb_max(k, begin, kb_index(k, 0)), TILE_PANEL);
 }
 
-/* Blocks of keys of the task. */
-struct blocks {
-	struct kb_val lo, hi; /* keys: lo begins a block */
-	struct kb_val slot;   /* of the first block, where blocks are divided */
-};
-
-/* Where blocks are divided, the open block's sums have a slot of their own. */
-static void open_slot(struct attention *a, const struct blocks *b)
+static struct attention_task find_task(const struct attention *a, const struct attention_limits *l,
+                                       struct kb_val first, struct kb_val n)
 {
 	struct kb *k = a->k;
-	struct kb_val n = kb_bin(k, KB_DIV, kb_sub(k, a->block.first, b->lo), kb_index(k, a->bc));
-	const struct attention_sums slot = attention_slot(a, a->slots.base, kb_add(k, b->slot, n));
-	a->sums.acc = kb_select(k, a->slots.is_split, slot.acc, a->sums.acc);
-	a->sums.max = kb_select(k, a->slots.is_split, slot.max, a->sums.max);
-	a->sums.sum = kb_select(k, a->slots.is_split, slot.sum, a->sums.sum);
-	kb_if(k, a->slots.is_split);
-	clear_rows(a);
+	struct attention_task t = {.limits = *l, .first = first, .n = n};
+	struct kb_val last = kb_add_const(k, kb_add(k, first, n), -1);
+	t.end = attention_row_limit(a, l, last);
+	t.begin = first_key(a, l, first, t.end);
+	return t;
+}
+
+/* Blocks of keys of a task. */
+struct blocks {
+	struct kb_val lo, hi;   /* keys: lo begins a block */
+	struct kb_val is_split; /* bool: workers divide the blocks of a head; none: they never do */
+	struct kb_val slot;     /* of the first block, where they are divided */
+};
+
+/* Where blocks are divided, the sums of the block that begins at key `first` have a slot of their own. */
+static struct attention_sums open_sums(const struct attention *a, const struct attention_task *t,
+                                       const struct blocks *b, struct kb_val first)
+{
+	struct kb *k = a->k;
+	struct attention_sums s = a->scratch.sums;
+	if (!b->is_split.id)
+		return s;
+	struct kb_val n = kb_bin(k, KB_DIV, kb_sub(k, first, b->lo), kb_index(k, a->bc));
+	const struct attention_sums slot = attention_slot(a, a->scratch.slots.base, kb_add(k, b->slot, n));
+	s.acc = kb_select(k, b->is_split, slot.acc, s.acc);
+	s.max = kb_select(k, b->is_split, slot.max, s.max);
+	s.sum = kb_select(k, b->is_split, slot.sum, s.sum);
+	kb_if(k, b->is_split);
+	clear_sums(a, &s, t->n);
 	kb_end_if(k);
+	return s;
 }
 
 /* Adds blocks of keys to the task's sums. */
-static void run_blocks(struct attention *a, const struct blocks *b)
+static void run_blocks(const struct attention *a, const struct attention_head *h,
+                       const struct attention_task *t, const struct blocks *b)
 {
 	struct kb *k = a->k;
 	struct kb_val zero = kb_index(k, 0);
-	const struct attention_sums own = a->sums;
-	a->block.begin = zero;
-	a->block.first = kb_loop(k, "block", b->lo, b->hi, a->bc, 0);
-	if (a->window > 0)
-		a->block.begin = kb_max(k, kb_sub(k, a->begin, a->block.first), zero);
-	a->block.n = kb_min(k, kb_sub(k, a->visible, a->block.first), kb_index(k, a->bc));
-	if (a->slots.n > 0)
-		open_slot(a, b);
-	attention_block(a);
-	kb_end_loop(k);
-	a->sums = own;
-}
-
-static void find_task(struct attention *a)
-{
-	struct kb *k = a->k;
-	struct kb_val last = kb_add_const(k, kb_add(k, a->first_row, a->n_rows), -1);
-	a->visible = attention_row_limit(a, last);
-	a->begin = task_begin(a);
-}
-
-static void store_rows(const struct attention *a)
-{
-	struct kb *k = a->k;
-	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), a->n_rows, 1, KB_NONEMPTY);
-	attention_store_row(a, row);
+	struct attention_block block = {.task = t, .begin = zero, .bias = h->bias};
+	block.first = kb_loop(k, "block", b->lo, b->hi, a->bc, 0);
+	if (a->mask.window > 0)
+		block.begin = kb_max(k, kb_sub(k, t->begin, block.first), zero);
+	block.n = kb_min(k, kb_sub(k, t->end, block.first), kb_index(k, a->bc));
+	block.sums = open_sums(a, t, b, block.first);
+	attention_copy_block(a, h, &block);
+	attention_block(a, &block);
 	kb_end_loop(k);
 }
 
-/* Rows first_row .. + n_rows of the head: all of their blocks, or this worker's part of them. */
-static void run_task(struct attention *a, const struct blocks *part)
+static void store_rows(const struct attention *a, const struct attention_head *h,
+                       const struct attention_task *t)
 {
 	struct kb *k = a->k;
-	find_task(a);
-	struct blocks b = {.lo = attention_round_down(k, a->begin, a->bc), .hi = a->visible};
-	attention_copy_queries(a);
-	clear_rows(a);
-	if (a->slots.n == 0) {
-		run_blocks(a, &b);
-		store_rows(a);
+	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), t->n, 1, KB_NONEMPTY);
+	attention_store_row(a, h, t->first, row);
+	kb_end_loop(k);
+}
+
+/* All blocks of the task, or this worker's part of them. */
+static void run_task(const struct attention *a, const struct attention_head *h,
+                     const struct attention_task *t, const struct blocks *part)
+{
+	struct kb *k = a->k;
+	struct blocks b = {.lo = attention_round_down(k, t->begin, a->bc), .hi = t->end};
+	attention_copy_queries(a, h, t);
+	clear_sums(a, &a->scratch.sums, t->n);
+	if (!part->is_split.id) {
+		run_blocks(a, h, t, &b);
+		store_rows(a, h, t);
 		return;
 	}
-	b.lo = kb_select(k, a->slots.is_split, part->lo, b.lo);
-	b.hi = kb_select(k, a->slots.is_split, part->hi, b.hi);
+	b.is_split = part->is_split;
 	b.slot = part->slot;
-	run_blocks(a, &b);
-	kb_if(k, a->slots.is_split);
+	b.lo = kb_select(k, b.is_split, part->lo, b.lo);
+	b.hi = kb_select(k, b.is_split, part->hi, b.hi);
+	run_blocks(a, h, t, &b);
+	kb_if(k, b.is_split);
 	kb_else(k);
-	store_rows(a);
+	store_rows(a, h, t);
 	kb_end_if(k);
 }
 
 /* ---- shares ---- */
 
-/* The line of tiles, and this worker's part [lo, hi) of it; where blocks are divided, the line of all blocks.
- */
-struct line {
-	struct attention_heads all;
-	struct kb_val tiles; /* of a head */
+/* A worker's part [lo, hi) of a line, and how far it was walked over. */
+struct share {
 	struct kb_val lo, hi;
 	struct kb_var at;
-	struct kb_val block_lo, block_hi;
-	struct kb_var block_at;
 };
 
-/* Length of tile i of a head of the open sequence: keys it sees, and what it costs beside them. */
-static struct kb_val tile_length(const struct attention *a, const struct line *l, struct kb_val i)
+static struct share find_share(const struct attention *a, struct kb_val length, const char *name)
+{
+	struct kb *k = a->k;
+	struct share s = {.lo = attention_part_begin(a, length, a->job->worker)};
+	s.hi = attention_part_begin(a, length, kb_add_const(k, a->job->worker, 1));
+	s.at = kb_var(k, name, KB_INDEX_T, kb_index(k, 0));
+	return s;
+}
+
+/* The line of the tiles of all heads, and the line of all blocks where blocks may be divided. */
+struct line {
+	struct kb_val tiles; /* of a head */
+	struct share own;
+	struct kb_val is_split; /* none: blocks are never divided */
+	struct share blocks;
+};
+
+/* Length of tile i of a head: keys it sees, and what it costs beside them. */
+static struct kb_val tile_length(const struct attention *a, const struct attention_limits *l, struct kb_val i)
 {
 	struct kb *k = a->k;
 	struct kb_val first = kb_mul(k, i, kb_index(k, a->mr));
 	struct kb_val end = kb_add_const(k, first, a->mr);
-	struct kb_val last = kb_add_const(k, kb_min(k, end, l->all.rows), -1);
-	struct kb_val begin = attention_row_begin(a, first);
-	struct kb_val keys = kb_sub(k, attention_row_limit(a, last), begin);
+	struct kb_val last = kb_add_const(k, kb_min(k, end, a->heads.rows), -1);
+	struct kb_val begin = attention_row_begin(a, l, first);
+	struct kb_val keys = kb_sub(k, attention_row_limit(a, l, last), begin);
 	keys = kb_max(k, keys, kb_index(k, 0));
 	return kb_add_const(k, kb_bin(k, KB_DIV, keys, kb_index(k, TILE_PANEL)), 1);
 }
 
-/* Length of all heads. */
-static struct kb_val line_length(struct attention *a, const struct line *l)
+/* Length of all heads, of so many tiles each. */
+static struct kb_val line_length(const struct attention *a, struct kb_val tiles)
 {
 	struct kb *k = a->k;
 	struct kb_var sum = kb_var(k, "length", KB_INDEX_T, kb_index(k, 0));
-	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), l->all.batch, 1, 0);
-	attention_find_limits(a, b);
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), a->heads.batch, 1, 0);
+	const struct attention_limits limits = attention_find_limits(a, b);
 	struct kb_var head = kb_var(k, "head_length", KB_INDEX_T, kb_index(k, 0));
-	struct kb_val i = kb_loop(k, "tile", kb_index(k, 0), l->tiles, 1, 0);
-	struct kb_val length = tile_length(a, l, i);
+	struct kb_val i = kb_loop(k, "tile", kb_index(k, 0), tiles, 1, 0);
+	struct kb_val length = tile_length(a, &limits, i);
 	kb_set(k, head, kb_add(k, kb_get(k, head), length));
 	kb_end_loop(k);
-	struct kb_val of_all = kb_mul(k, kb_get(k, head), l->all.heads);
+	struct kb_val of_all = kb_mul(k, kb_get(k, head), a->heads.heads);
 	kb_set(k, sum, kb_add(k, kb_get(k, sum), of_all));
 	kb_end_loop(k);
 	return kb_get(k, sum);
@@ -317,153 +346,137 @@ struct kb_val attention_part_begin(const struct attention *a, struct kb_val leng
 	return kb_add(k, kb_mul(k, w, each), extra);
 }
 
-static struct kb_val count_if(struct kb *k, struct kb_val n, struct kb_val cond)
+/* n and the next number where the condition holds. */
+static void count_if(struct kb *k, struct kb_var n, struct kb_val cond)
 {
-	return kb_add(k, n, kb_select(k, cond, kb_index(k, 1), kb_index(k, 0)));
+	struct kb_val old = kb_get(k, n);
+	kb_set(k, n, kb_add(k, old, kb_select(k, cond, kb_index(k, 1), kb_index(k, 0))));
 }
 
 /* The tiles of the head that begin in this worker's part: rows [*lo, *hi). */
-static void find_rows(const struct attention *a, const struct line *l, struct kb_val *lo, struct kb_val *hi)
+static void find_rows(const struct attention *a, const struct line *l, const struct attention_limits *limits,
+                      struct kb_val *lo, struct kb_val *hi)
 {
 	struct kb *k = a->k;
 	struct kb_var before = kb_var(k, "before", KB_INDEX_T, kb_index(k, 0));
 	struct kb_var end = kb_var(k, "end", KB_INDEX_T, kb_index(k, 0));
-	struct kb_val i = kb_loop(k, "tile", kb_index(k, 0), l->tiles, 1, 0), at = kb_get(k, l->at);
-	struct kb_val is_before = kb_cmp(k, KB_LT, at, l->lo);
-	kb_set(k, before, count_if(k, kb_get(k, before), is_before));
-	struct kb_val is_below = kb_cmp(k, KB_LT, at, l->hi);
-	kb_set(k, end, count_if(k, kb_get(k, end), is_below));
-	kb_set(k, l->at, kb_add(k, at, tile_length(a, l, i)));
+	struct kb_val i = kb_loop(k, "tile", kb_index(k, 0), l->tiles, 1, 0), at = kb_get(k, l->own.at);
+	count_if(k, before, kb_cmp(k, KB_LT, at, l->own.lo));
+	count_if(k, end, kb_cmp(k, KB_LT, at, l->own.hi));
+	kb_set(k, l->own.at, kb_add(k, at, tile_length(a, limits, i)));
 	kb_end_loop(k);
 	struct kb_val mr = kb_index(k, a->mr);
 	*lo = kb_mul(k, kb_get(k, before), mr);
-	*hi = kb_min(k, kb_mul(k, kb_get(k, end), mr), l->all.rows);
+	*hi = kb_min(k, kb_mul(k, kb_get(k, end), mr), a->heads.rows);
 }
 
-/* This worker's blocks of the head; its rows are all of them where it has any block. */
-static struct blocks find_blocks(struct attention *a, const struct line *l, struct kb_val *lo,
-                                 struct kb_val *hi)
+/* All rows of a head. */
+static struct attention_task whole_head(const struct attention *a, const struct attention_limits *l)
+{
+	return find_task(a, l, kb_index(a->k, 0), a->heads.rows);
+}
+
+/* Blocks of keys that the rows of a task see, from a whole block on. */
+static struct kb_val count_blocks(const struct attention *a, const struct attention_task *t)
 {
 	struct kb *k = a->k;
-	struct kb_val zero = kb_index(k, 0), at = kb_get(k, l->block_at);
-	struct kb_val n = attention_head_blocks(a, &l->all);
-	struct kb_val first = kb_min(k, kb_max(k, kb_sub(k, l->block_lo, at), zero), n);
-	struct kb_val end = kb_min(k, kb_max(k, kb_sub(k, l->block_hi, at), zero), n);
-	struct kb_val key = attention_round_down(k, a->begin, a->bc), bc = kb_index(k, a->bc);
-	struct blocks b = {.lo = kb_add(k, key, kb_mul(k, first, bc))};
-	b.hi = kb_min(k, kb_add(k, key, kb_mul(k, end, bc)), a->visible);
-	b.slot = kb_sub(k, kb_add(k, at, first), l->block_lo);
-	kb_set(k, l->block_at, kb_add(k, at, n));
-	struct kb_val any = kb_select(k, kb_cmp(k, KB_LT, first, end), l->all.rows, zero);
-	*lo = kb_select(k, a->slots.is_split, zero, *lo);
-	*hi = kb_select(k, a->slots.is_split, any, *hi);
-	return b;
-}
-
-static void run_head(struct attention *a, const struct line *l, struct kb_val b, struct kb_val key_head)
-{
-	struct kb *k = a->k;
-	struct kb_val lo, hi;
-	struct blocks part = {0};
-	find_rows(a, l, &lo, &hi);
-	if (a->slots.n > 0)
-		part = find_blocks(a, l, &lo, &hi);
-	kb_if(k, kb_cmp(k, KB_LT, lo, hi));
-	attention_find_head(a, b, key_head);
-	int64_t rows = (a->br + a->mr - 1) / a->mr * a->mr;
-	a->first_row = kb_loop(k, "row", lo, hi, rows, KB_NONEMPTY);
-	a->n_rows = kb_min(k, kb_sub(k, hi, a->first_row), kb_index(k, rows));
-	run_task(a, &part);
-	kb_end_loop(k);
-	kb_end_if(k);
-}
-
-static struct kb_val heads_of_a_group(const struct attention *a)
-{
-	const struct kb_size *q = &a->q.size[ATTENTION_HEAD], *key = &a->key.size[ATTENTION_HEAD];
-	if (q->is_const && key->is_const && key->c > 0)
-		return kb_index(a->k, q->c / key->c);
-	struct kb_val heads = attention_size(a->k, key);
-	return kb_bin(a->k, KB_DIV, attention_size(a->k, q), heads);
-}
-
-/* All of the heads whose queries, keys and values this worker has computed, nothing of others. */
-static void take_parts(struct attention *a, struct line *l, struct kb_val *first, struct kb_val *end)
-{
-	struct kb *k = a->k;
-	struct kb_val by_parts = kernel_by_parts(a->job);
-	struct kb_val each = kb_bin(k, KB_DIV, l->all.heads, a->job->n_workers);
-	struct kb_val own = kb_mul(k, a->job->worker, each);
-	*first = kb_select(k, by_parts, own, *first);
-	*end = kb_select(k, by_parts, kb_add(k, own, each), *end);
-	l->lo = kb_select(k, by_parts, kb_index(k, 0), l->lo);
-	l->hi = kb_select(k, by_parts, kb_index(k, INT64_MAX), l->hi);
-	*a->job->is_divided = true;
-}
-
-struct attention_heads attention_all_heads(struct attention *a)
-{
-	struct kb *k = a->k;
-	struct attention_heads h = {.batch = attention_size(k, &a->q.size[ATTENTION_BATCH])};
-	h.heads = attention_size(k, &a->key.size[ATTENTION_HEAD]);
-	a->head.queries = heads_of_a_group(a);
-	h.rows = kb_mul(k, attention_size(k, &a->q.size[ATTENTION_ROW]), a->head.queries);
-	return h;
-}
-
-struct kb_val attention_head_blocks(struct attention *a, const struct attention_heads *h)
-{
-	struct kb *k = a->k;
-	a->first_row = kb_index(k, 0);
-	a->n_rows = h->rows;
-	find_task(a);
-	struct kb_val keys = kb_sub(k, a->visible, attention_round_down(k, a->begin, a->bc));
+	struct kb_val keys = kb_sub(k, t->end, attention_round_down(k, t->begin, a->bc));
 	keys = kb_max(k, kb_add_const(k, keys, a->bc - 1), kb_index(k, 0));
 	return kb_bin(k, KB_DIV, keys, kb_index(k, a->bc));
 }
 
-struct kb_val attention_all_blocks(struct attention *a, const struct attention_heads *h)
+/* This worker's blocks of the head; its rows are all of them where it has any block. */
+static struct blocks find_blocks(const struct attention *a, const struct line *l,
+                                 const struct attention_limits *limits, struct kb_val *lo, struct kb_val *hi)
+{
+	struct kb *k = a->k;
+	struct kb_val zero = kb_index(k, 0), at = kb_get(k, l->blocks.at);
+	const struct attention_task all = whole_head(a, limits);
+	struct kb_val n = count_blocks(a, &all);
+	struct kb_val first = kb_min(k, kb_max(k, kb_sub(k, l->blocks.lo, at), zero), n);
+	struct kb_val end = kb_min(k, kb_max(k, kb_sub(k, l->blocks.hi, at), zero), n);
+	struct kb_val key = attention_round_down(k, all.begin, a->bc), bc = kb_index(k, a->bc);
+	struct blocks b = {.is_split = l->is_split};
+	b.lo = kb_add(k, key, kb_mul(k, first, bc));
+	b.hi = kb_min(k, kb_add(k, key, kb_mul(k, end, bc)), all.end);
+	b.slot = kb_sub(k, kb_add(k, at, first), l->blocks.lo);
+	kb_set(k, l->blocks.at, kb_add(k, at, n));
+	struct kb_val any = kb_select(k, kb_cmp(k, KB_LT, first, end), a->heads.rows, zero);
+	*lo = kb_select(k, l->is_split, zero, *lo);
+	*hi = kb_select(k, l->is_split, any, *hi);
+	return b;
+}
+
+static void run_head(const struct attention *a, const struct line *l, const struct attention_limits *limits,
+                     struct kb_val b, struct kb_val key_head)
+{
+	struct kb *k = a->k;
+	struct kb_val lo, hi;
+	struct blocks part = {.is_split = l->is_split};
+	find_rows(a, l, limits, &lo, &hi);
+	if (l->is_split.id)
+		part = find_blocks(a, l, limits, &lo, &hi);
+	kb_if(k, kb_cmp(k, KB_LT, lo, hi));
+	const struct attention_head h = attention_find_head(a, b, key_head);
+	int64_t most = (a->br + a->mr - 1) / a->mr * a->mr;
+	struct kb_val first = kb_loop(k, "row", lo, hi, most, KB_NONEMPTY);
+	struct kb_val n = kb_min(k, kb_sub(k, hi, first), kb_index(k, most));
+	const struct attention_task t = find_task(a, limits, first, n);
+	run_task(a, &h, &t, &part);
+	kb_end_loop(k);
+	kb_end_if(k);
+}
+
+/* All of the heads whose queries, keys and values this worker has computed, nothing of others. */
+static void take_parts(const struct attention *a, struct share *s, struct kb_val *first, struct kb_val *end)
+{
+	struct kb *k = a->k;
+	struct kb_val by_parts = kernel_by_parts(a->job);
+	struct kb_val each = kb_bin(k, KB_DIV, a->heads.heads, a->job->n_workers);
+	struct kb_val own = kb_mul(k, a->job->worker, each);
+	*first = kb_select(k, by_parts, own, *first);
+	*end = kb_select(k, by_parts, kb_add(k, own, each), *end);
+	s->lo = kb_select(k, by_parts, kb_index(k, 0), s->lo);
+	s->hi = kb_select(k, by_parts, kb_index(k, INT64_MAX), s->hi);
+	*a->job->is_divided = true;
+}
+
+struct kb_val attention_head_blocks(const struct attention *a, const struct attention_limits *l)
+{
+	const struct attention_task all = whole_head(a, l);
+	return count_blocks(a, &all);
+}
+
+struct kb_val attention_all_blocks(const struct attention *a)
 {
 	struct kb *k = a->k;
 	struct kb_var sum = kb_var(k, "blocks", KB_INDEX_T, kb_index(k, 0));
-	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), h->batch, 1, 0);
-	attention_find_limits(a, b);
-	struct kb_val blocks = kb_mul(k, attention_head_blocks(a, h), h->heads);
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), a->heads.batch, 1, 0);
+	const struct attention_limits limits = attention_find_limits(a, b);
+	struct kb_val blocks = kb_mul(k, attention_head_blocks(a, &limits), a->heads.heads);
 	kb_set(k, sum, kb_add(k, kb_get(k, sum), blocks));
 	kb_end_loop(k);
 	return kb_get(k, sum);
 }
 
-/* Whether blocks are divided, and this worker's part of the line of all blocks. */
-static void find_split(struct attention *a, struct line *l)
+void attention_tasks(const struct attention *a)
 {
 	struct kb *k = a->k;
-	struct kb_val heads = kb_mul(k, l->all.batch, l->all.heads);
-	a->slots.is_split = kernel_is_split(k, heads, a->job->n_workers);
-	struct kb_val length = attention_all_blocks(a, &l->all);
-	l->block_lo = attention_part_begin(a, length, a->job->worker);
-	l->block_hi = attention_part_begin(a, length, kb_add_const(k, a->job->worker, 1));
-	l->block_at = kb_var(k, "block_at", KB_INDEX_T, kb_index(k, 0));
-}
-
-void attention_tasks(struct attention *a)
-{
-	struct kb *k = a->k;
-	struct line l = {.all = attention_all_heads(a)};
-	l.tiles = kb_bin(k, KB_DIV, kb_add_const(k, l.all.rows, a->mr - 1), kb_index(k, a->mr));
-	struct kb_val length = line_length(a, &l);
-	l.lo = attention_part_begin(a, length, a->job->worker);
-	l.hi = attention_part_begin(a, length, kb_add_const(k, a->job->worker, 1));
-	l.at = kb_var(k, "at", KB_INDEX_T, kb_index(k, 0));
-	struct kb_val first = kb_index(k, 0), end = l.all.heads;
-	if (a->slots.n > 0)
-		find_split(a, &l);
+	const struct attention_heads *all = &a->heads;
+	struct line l = {
+	        .tiles = kb_bin(k, KB_DIV, kb_add_const(k, all->rows, a->mr - 1), kb_index(k, a->mr))};
+	l.own = find_share(a, line_length(a, l.tiles), "at");
+	struct kb_val first = kb_index(k, 0), end = all->heads;
+	if (a->scratch.slots.n > 0) {
+		l.is_split = kernel_is_split(k, kb_mul(k, all->batch, all->heads), a->job->n_workers);
+		l.blocks = find_share(a, attention_all_blocks(a), "block_at");
+	}
 	if (a->job->parts > 1)
-		take_parts(a, &l, &first, &end);
-	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), l.all.batch, 1, 0);
-	attention_find_limits(a, b);
+		take_parts(a, &l.own, &first, &end);
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), all->batch, 1, 0);
+	const struct attention_limits limits = attention_find_limits(a, b);
 	struct kb_val head = kb_loop(k, "head", first, end, 1, 0);
-	run_head(a, &l, b, head);
+	run_head(a, &l, &limits, b, head);
 	kb_end_loop(k);
 	kb_end_loop(k);
 }

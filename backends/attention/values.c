@@ -10,6 +10,7 @@
 #define AHEAD 8192 /* bytes */
 
 struct value_tile {
+	const struct attention_tile *rows_of;
 	int rows, vectors;
 	struct kb_val values; /* address of the first column of the block's first key */
 	struct kb_var sum[ATTENTION_SUMS_MAX];
@@ -19,9 +20,9 @@ static void load_values(const struct attention *a, const struct value_tile *t, s
                         struct kb_val *v)
 {
 	struct kb *k = a->k;
-	struct kb_val at = kb_mul(k, j, a->block.value_step);
+	struct kb_val at = kb_mul(k, j, kb_index(k, attention_value_step(a)));
 	for (int x = 0; x < t->vectors; x++)
-		v[x] = attention_widen(a, a->value_dtype, t->values, at, x * a->lanes, a->lanes, false);
+		v[x] = attention_widen(a, a->value_dtype, t->values, at, x * a->lanes, false);
 }
 
 /* A few rows read values as fast as memory gives them: those of a later key. */
@@ -30,9 +31,10 @@ static void ask_ahead(const struct attention *a, const struct value_tile *t, str
 	struct kb *k = a->k;
 	int64_t element = ir_dtype_bytes(a->value_dtype), row = a->value_pad * element;
 	int64_t rows = (AHEAD + row - 1) / row;
-	if (a->copies_values || t->rows != a->few || !attention_has_hints(a))
+	if (a->copies_values || t->rows != attention_few(a) || !attention_has_hints(a))
 		return;
-	struct kb_val bytes = kb_mul(k, kb_mul(k, j, a->block.value_step), kb_index(k, element));
+	struct kb_val bytes =
+	        kb_mul(k, kb_mul(k, j, kb_index(k, attention_value_step(a))), kb_index(k, element));
 	for (int64_t x = 0; x < t->vectors * a->lanes * element; x += 64)
 		kb_prefetch(k, t->values, bytes, rows * row + x);
 }
@@ -43,12 +45,13 @@ static void value_lanes(const struct attention *a, const struct value_tile *t, s
 	struct kb *k = a->k;
 	struct kb_val weights[ATTENTION_ROWS_MAX];
 	for (int i = 0; i < t->rows; i++)
-		weights[i] = kb_load(k, KB_TYPE(KB_F32, lanes), a->scores, j, i * a->stride, 0);
+		weights[i] =
+		        kb_load(k, KB_TYPE(KB_F32, lanes), a->scratch.scores, j, i * a->scratch.stride, 0);
 	for (int d = 0; d < lanes; d++) {
-		struct kb_val at = kb_mul(k, kb_add_const(k, j, d), a->block.value_step);
+		struct kb_val at = kb_mul(k, kb_add_const(k, j, d), kb_index(k, attention_value_step(a)));
 		for (int x = 0; x < t->vectors; x++) {
-			struct kb_val v = attention_widen(a, a->value_dtype, t->values, at, x * a->lanes,
-			                                  a->lanes, false);
+			struct kb_val v =
+			        attention_widen(a, a->value_dtype, t->values, at, x * a->lanes, false);
 			for (int i = 0; i < t->rows; i++) {
 				struct kb_var sum = t->sum[i * t->vectors + x];
 				struct kb_val w = kb_splat(k, kb_lane(k, weights[i], d), a->lanes);
@@ -58,15 +61,16 @@ static void value_lanes(const struct attention *a, const struct value_tile *t, s
 	}
 }
 
-/* One key that all rows of the tile see. */
-static void value_step(const struct attention *a, const struct value_tile *t, struct kb_val j)
+/* A key that the rows [from, to) of the tile see. */
+static void value_step(const struct attention *a, const struct value_tile *t, struct kb_val j, int from,
+                       int to)
 {
 	struct kb *k = a->k;
 	struct kb_val v[ATTENTION_SUMS_MAX];
-	ask_ahead(a, t, j);
 	load_values(a, t, j, v);
-	for (int i = 0; i < t->rows; i++) {
-		struct kb_val w = kb_load_splat(k, attention_vector(a), a->scores, j, i * a->stride);
+	for (int i = from; i < to; i++) {
+		struct kb_val w =
+		        kb_load_splat(k, attention_vector(a), a->scratch.scores, j, i * a->scratch.stride);
 		for (int x = 0; x < t->vectors; x++) {
 			struct kb_var sum = t->sum[i * t->vectors + x];
 			kb_set(k, sum, kb_fma(k, w, v[x], kb_get(k, sum)));
@@ -87,8 +91,8 @@ static void add_masked(const struct attention *a, const struct value_tile *t, st
 	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
 	for (int x = 0; x < t->vectors; x++) {
 		struct kb_var var = t->sum[row * t->vectors + x];
-		struct kb_val sum = kb_get(k, var), v = attention_widen(a, a->value_dtype, t->values, at,
-		                                                        x * a->lanes, a->lanes, false);
+		struct kb_val sum = kb_get(k, var),
+		              v = attention_widen(a, a->value_dtype, t->values, at, x * a->lanes, false);
 		if (a->lanes == ATTENTION_LANES_MAX)
 			kb_set(k, var, kb_select(k, is_seen, kb_fma(k, w, v, sum), sum));
 		else
@@ -100,9 +104,11 @@ static void add_masked(const struct attention *a, const struct value_tile *t, st
 static void masked_step(const struct attention *a, const struct value_tile *t, struct kb_val j)
 {
 	struct kb *k = a->k;
-	struct kb_val at = kb_mul(k, j, a->block.value_step);
+	struct kb_val at = kb_mul(k, j, kb_index(k, attention_value_step(a)));
 	for (int i = 0; i < t->rows; i++)
-		add_masked(a, t, at, i, kb_load_splat(k, attention_vector(a), a->scores, j, i * a->stride));
+		add_masked(
+		        a, t, at, i,
+		        kb_load_splat(k, attention_vector(a), a->scratch.scores, j, i * a->scratch.stride));
 }
 
 static void walk_masked(const struct attention *a, const struct value_tile *t, struct kb_val from,
@@ -111,22 +117,6 @@ static void walk_masked(const struct attention *a, const struct value_tile *t, s
 	struct kb_val j = kb_loop(a->k, "j", from, to, 1, 0);
 	masked_step(a, t, j);
 	kb_end_loop(a->k);
-}
-
-/* The key of one step of an edge, for the rows [from, to) of the tile. */
-static void edge_step(const struct attention *a, const struct value_tile *t, struct kb_val j, int from,
-                      int to)
-{
-	struct kb *k = a->k;
-	struct kb_val v[ATTENTION_SUMS_MAX];
-	load_values(a, t, j, v);
-	for (int i = from; i < to; i++) {
-		struct kb_val w = kb_load_splat(k, attention_vector(a), a->scores, j, i * a->stride);
-		for (int x = 0; x < t->vectors; x++) {
-			struct kb_var sum = t->sum[i * t->vectors + x];
-			kb_set(k, sum, kb_fma(k, w, v[x], kb_get(k, sum)));
-		}
-	}
 }
 
 /*
@@ -138,9 +128,9 @@ static void walk_edge(const struct attention *a, const struct value_tile *t, str
 {
 	struct kb *k = a->k;
 	struct kb_val whole = kb_cmp(k, KB_EQ, kb_sub(k, end, begin), kb_index(k, t->rows - 1));
-	kb_if(k, kb_bin(k, KB_AND, a->is_even, whole));
+	kb_if(k, kb_bin(k, KB_AND, t->rows_of->is_even, whole));
 	for (int d = 0; d < t->rows - 1; d++)
-		edge_step(a, t, kb_add_const(k, begin, d), is_upper ? d + 1 : 0, is_upper ? t->rows : d + 1);
+		value_step(a, t, kb_add_const(k, begin, d), is_upper ? d + 1 : 0, is_upper ? t->rows : d + 1);
 	kb_else(k);
 	walk_masked(a, t, begin, end);
 	kb_end_if(k);
@@ -158,36 +148,38 @@ static void walk_differing(const struct attention *a, const struct value_tile *t
 static void walk_keys(const struct attention *a, const struct value_tile *t)
 {
 	struct kb *k = a->k;
+	const struct attention_tile *of = t->rows_of;
 	int lanes = a->job->target->k_lanes;
-	struct kb_val lo = a->common, j;
-	bool is_masked = a->rows_differ && t->rows > 1;
-	if (is_masked && a->window > 0)
-		walk_differing(a, t, a->low, a->common, false);
+	struct kb_val lo = of->common, j;
+	bool is_masked = a->mask.rows_differ && t->rows > 1;
+	if (is_masked && a->mask.window > 0)
+		walk_differing(a, t, of->low, of->common, false);
 	if (lanes > 1) {
-		struct kb_val n = attention_round_down(k, kb_sub(k, a->common_end, lo), lanes);
+		struct kb_val n = attention_round_down(k, kb_sub(k, of->common_end, lo), lanes);
 		struct kb_val whole = kb_add(k, lo, n);
 		j = kb_loop(k, "j", lo, whole, lanes, 0);
 		value_lanes(a, t, j, lanes);
 		kb_end_loop(k);
 		lo = whole;
 	}
-	j = kb_loop(k, "j", lo, a->common_end, 1, 0);
-	value_step(a, t, j);
+	j = kb_loop(k, "j", lo, of->common_end, 1, 0);
+	ask_ahead(a, t, j);
+	value_step(a, t, j, 0, t->rows);
 	kb_end_loop(k);
 	if (is_masked)
-		walk_differing(a, t, a->common_end, a->last, true);
+		walk_differing(a, t, of->common_end, of->last, true);
 }
 
-/* Columns from e0 on of acc = acc old_factor + sums new_factor. */
-static void join_sums(const struct attention *a, const struct value_tile *t, struct kb_val e0)
+/* Columns from e0 on of acc = acc old_factor + sums new_factor; acc: address of the tile's first row. */
+static void join_sums(const struct attention *a, const struct value_tile *t, struct kb_val acc,
+                      struct kb_val e0)
 {
 	struct kb *k = a->k;
 	struct kb_type type = attention_vector(a);
-	struct kb_val acc = attention_scratch_row(k, a->sums.acc, a->row, a->value_pad),
-	              zero = kb_index(k, 0);
+	struct kb_val zero = kb_index(k, 0);
 	for (int i = 0; i < t->rows; i++) {
-		struct kb_val old_factor = kb_load_splat(k, type, a->old_factor, zero, i);
-		struct kb_val new_factor = kb_load_splat(k, type, a->new_factor, zero, i);
+		struct kb_val old_factor = kb_load_splat(k, type, a->scratch.old_factor, zero, i);
+		struct kb_val new_factor = kb_load_splat(k, type, a->scratch.new_factor, zero, i);
 		for (int x = 0; x < t->vectors; x++) {
 			int64_t disp = i * a->value_pad + x * a->lanes;
 			struct kb_val sum = kb_mul(k, kb_get(k, t->sum[i * t->vectors + x]), new_factor);
@@ -197,30 +189,33 @@ static void join_sums(const struct attention *a, const struct value_tile *t, str
 	}
 }
 
-static void value_tile(const struct attention *a, struct value_tile *t, struct kb_val e0)
+static void value_columns(const struct attention *a, const struct attention_block *b, struct value_tile *t,
+                          struct kb_val e0)
 {
 	struct kb *k = a->k;
 	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
-	t->values =
-	        kb_ptr_add(k, a->block.values, kb_mul(k, e0, kb_index(k, ir_dtype_bytes(a->value_dtype))), 0);
+	struct kb_val bytes = kb_mul(k, e0, kb_index(k, ir_dtype_bytes(a->value_dtype)));
+	t->values = kb_ptr_add(k, b->values, bytes, 0);
 	for (int i = 0; i < t->rows * t->vectors; i++)
 		t->sum[i] = kb_var(k, "sum", attention_vector(a), zero);
 	walk_keys(a, t);
-	join_sums(a, t, e0);
+	struct kb_val acc = attention_scratch_row(k, b->sums.acc, t->rows_of->row, a->value_pad);
+	join_sums(a, t, acc, e0);
 }
 
-void attention_values(const struct attention *a, int rows)
+void attention_values(const struct attention *a, const struct attention_block *b,
+                      const struct attention_tile *t, int rows)
 {
 	struct kb *k = a->k;
 	int all = (int)((a->value_size + a->lanes - 1) / a->lanes), most = attention_tile_vectors(a, rows);
-	struct value_tile t = {.rows = rows, .vectors = all < most ? all : most};
-	int whole = all - all % t.vectors;
+	struct value_tile v = {.rows_of = t, .rows = rows, .vectors = all < most ? all : most};
+	int whole = all - all % v.vectors;
 	struct kb_val e0 = kb_loop(k, "e", kb_index(k, 0), kb_index(k, (int64_t)whole * a->lanes),
-	                           (int64_t)t.vectors * a->lanes, KB_NONEMPTY);
-	value_tile(a, &t, e0);
+	                           (int64_t)v.vectors * a->lanes, KB_NONEMPTY);
+	value_columns(a, b, &v, e0);
 	kb_end_loop(k);
 	if (whole == all)
 		return;
-	t.vectors = all - whole;
-	value_tile(a, &t, kb_index(k, (int64_t)whole * a->lanes));
+	v.vectors = all - whole;
+	value_columns(a, b, &v, kb_index(k, (int64_t)whole * a->lanes));
 }
