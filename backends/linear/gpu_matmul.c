@@ -84,7 +84,7 @@ static struct kb_val share_row(struct shared_matmul *g, const struct x_share *x,
 /* Divides the elements of x in a step among the items; rows that do not exist are the last one. */
 static void divide_x(struct shared_matmul *g, struct x_share *x, bool is_vector)
 {
-	struct linear *l = &g->l;
+	const struct linear *l = &g->l;
 	struct kb *k = l->k;
 	x->is_vector = is_vector;
 	x->per_row = is_vector ? STEP / LANES : STEP;
@@ -138,7 +138,7 @@ static void copy_x(struct shared_matmul *g, const struct x_share *x, struct kb_v
 }
 
 /* Columns of element i of K from place `at` on, f32. */
-static struct kb_val load_w(struct linear *l, struct kb_val at, struct kb_val i)
+static struct kb_val load_w(const struct linear *l, struct kb_val at, struct kb_val i)
 {
 	struct kb *k = l->k;
 	struct kb_val ptr = l->w->t.ptr;
@@ -152,7 +152,7 @@ static struct kb_val load_w(struct linear *l, struct kb_val at, struct kb_val i)
 /* Lines [from, from + 16) of four panels -> [STEP, 64]: item i has vector i of each. */
 static void copy_w(struct shared_matmul *g, struct kb_val from)
 {
-	struct linear *l = &g->l;
+	const struct linear *l = &g->l;
 	struct kb *k = l->k;
 	struct kb_val line = over(k, g->item, STEP / LANES),
 	              column = times(k, modulo(k, g->item, LANES), LANES);
@@ -164,7 +164,7 @@ static void copy_w(struct shared_matmul *g, struct kb_val from)
 	struct kb_val to = kb_add(k, times(k, line, GPU_COLUMNS), column);
 	for (int i = 0; i < GPU_COLUMNS / MATMUL_PANEL; i++) {
 		struct kb_val panel = kb_add_const(k, g->first_panel, i);
-		panel = kb_min(k, panel, kb_index(k, l->panels - 1));
+		panel = kb_min(k, panel, kb_index(k, l->columns.panels - 1));
 		int64_t size = matmul_panel_bytes(l) / (l->stored == DT_F16 ? 2 : 4);
 		struct kb_val at = kb_add(k, times(k, panel, size), in_panel);
 		struct kb_val v = load_w(l, at, element);
@@ -221,7 +221,7 @@ static void emit_step(struct shared_matmul *g, const struct x_share *x, struct k
 
 static void emit_product(struct shared_matmul *g)
 {
-	struct linear *l = &g->l;
+	const struct linear *l = &g->l;
 	struct kb *k = l->k;
 	const struct kb_size *step = &l->x->t.stride[l->rank - 1];
 	int64_t whole = l->depth / STEP * STEP;
@@ -257,11 +257,11 @@ static void share_sums(struct shared_matmul *g)
 
 static void finish_vector(struct shared_matmul *g, struct eval_point p, struct kb_val at, int valid)
 {
-	struct linear *l = &g->l;
+	const struct linear *l = &g->l;
 	size_t mark = eval_mark(l->eval);
 	struct eval_width before = eval_width(l->eval, LANES, valid);
 	struct kb_val product = kb_load(l->k, KB_TYPE(KB_F32, LANES), g->tile, at, 0, LANES * 4);
-	matmul_finish(l, &p, product);
+	matmul_finish(l, (struct kb_val){0}, &p, product);
 	eval_width(l->eval, before.lanes, before.valid);
 	eval_release(l->eval, mark);
 }
@@ -269,9 +269,9 @@ static void finish_vector(struct shared_matmul *g, struct eval_point p, struct k
 /* Vector i of the tile's products, row-major. */
 static void finish(struct shared_matmul *g, struct kb_val i)
 {
-	struct linear *l = &g->l;
+	const struct linear *l = &g->l;
 	struct kb *k = l->k;
-	int64_t whole = l->columns / LANES * LANES;
+	int64_t whole = l->columns.n / LANES * LANES;
 	struct kb_val row = kb_add(k, g->first_row, over(k, i, GPU_COLUMNS / LANES));
 	struct kb_val column = times(k, modulo(k, i, GPU_COLUMNS / LANES), LANES);
 	column = kb_add(k, times(k, g->first_panel, MATMUL_PANEL), column);
@@ -283,9 +283,9 @@ static void finish(struct shared_matmul *g, struct kb_val i)
 		finish_vector(g, p, times(k, i, LANES), LANES);
 		kb_end_if(k);
 	}
-	if (whole < l->columns) {
+	if (whole < l->columns.n) {
 		kb_if(k, kb_cmp(k, KB_EQ, column, kb_index(k, whole)));
-		finish_vector(g, p, times(k, i, LANES), (int)(l->columns - whole));
+		finish_vector(g, p, times(k, i, LANES), (int)(l->columns.n - whole));
 		kb_end_if(k);
 	}
 	kb_end_if(k);
@@ -310,9 +310,9 @@ static void emit_tile(struct shared_matmul *g)
 /* Tile t of a group: group, group + groups, ..; tiles that share weights are neighbours. */
 static void emit_tiles(struct shared_matmul *g)
 {
-	struct linear *l = &g->l;
+	const struct linear *l = &g->l;
 	struct kb *k = l->k;
-	int64_t height = (int64_t)g->mr * SIDE, across = (l->columns + GPU_COLUMNS - 1) / GPU_COLUMNS;
+	int64_t height = (int64_t)g->mr * SIDE, across = (l->columns.n + GPU_COLUMNS - 1) / GPU_COLUMNS;
 	struct kb_val down = over(k, kb_add_const(k, l->rows, height - 1), height);
 	struct kb_var next = kb_var(k, "tile", KB_INDEX_T, l->job->worker);
 	for (int m = 0; m < g->mr; m++)
@@ -340,7 +340,7 @@ bool kernel_linear_shared(struct kernel *kernel)
 	g.row = over(k, g.item, SIDE);
 	g.column = modulo(k, g.item, SIDE);
 	g.tile = kb_shared(k, "tile", KB_F32, shared_elements(&g));
-	if (g.l.panels > 0 && g.l.rows_hi > 0)
+	if (g.l.columns.panels > 0 && g.l.rows_hi > 0)
 		emit_tiles(&g);
 	return true;
 }

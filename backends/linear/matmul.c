@@ -29,7 +29,7 @@ static bool is_norm(const struct ir_op *op)
 static const struct ir_op *norm_before(const struct linear *l)
 {
 	const struct ir_func *f = l->job->func;
-	struct ir_value x = l->root->operands[X];
+	struct ir_value x = l->g->root->operands[X];
 	const struct ir_op *op = ir_def(f, x);
 	if (!op || !eval_is_inside(l->eval, x) || !is_norm(op))
 		return NULL;
@@ -38,34 +38,32 @@ static const struct ir_op *norm_before(const struct linear *l)
 
 /* A norm after the root needs whole rows: what it reads is left where the result goes, until a row is
  * complete. */
-static bool bind_norm_behind(struct linear *l, const struct kernel *g)
+static bool bind_norm_behind(struct linear *l)
 {
-	const struct ir_region *r = g->job->group->region;
-	for (size_t i = (size_t)g->attrs->root + 1; i < r->n_ops; i++)
+	const struct ir_region *r = l->job->group->region;
+	for (size_t i = (size_t)l->g->attrs->root + 1; i < r->n_ops; i++)
 		if (is_norm(r->ops[i]))
-			l->after = r->ops[i];
-	l->results = &g->out;
-	l->out = &g->out.items[0];
-	if (!l->after)
+			l->norm.after = r->ops[i];
+	l->out = l->g->out.items[0];
+	if (!l->norm.after)
 		return true;
-	l->before = (struct eval_output){l->after->operands[0], l->out->to};
-	l->out = &l->before;
-	return l->job->items <= 1 && l->before.to.t.dtype == DT_F32 && l->before.to.t.encoding == ENC_ROW;
+	l->out.value = l->norm.after->operands[0];
+	return l->job->items <= 1 && l->out.to.t.dtype == DT_F32 && l->out.to.t.encoding == ENC_ROW;
 }
 
 static bool bind_operands(struct linear *l)
 {
-	const struct ir_op *root = l->root;
+	const struct ir_op *root = l->g->root;
 	l->bias = root->n_operands > BIAS ? root->operands[BIAS] : IR_NO_VALUE;
 	l->x = eval_tensor(l->eval, root->operands[X]);
 	l->w = eval_tensor(l->eval, root->operands[W]);
 	if (!l->w || l->w->t.encoding != ENC_PANEL16)
 		return false;
-	l->norm = l->x ? NULL : norm_before(l);
+	l->norm.before = l->x ? NULL : norm_before(l);
 	l->along = (struct kb_size){true, 1, kb_index(l->k, 1)};
 	if (l->x)
 		l->along = l->x->t.stride[ir_type_of(l->job->func, root->operands[X])->rank - 1];
-	return l->norm || (l->x && l->x->t.dtype == DT_F32);
+	return l->norm.before || (l->x && l->x->t.dtype == DT_F32);
 }
 
 bool matmul_find_panels(struct linear *l)
@@ -74,24 +72,22 @@ bool matmul_find_panels(struct linear *l)
 	for (int i = 0; i < w->rank; i++)
 		if (!w->size[i].is_const || w->size[i].c > INT32_MAX)
 			return false;
-	l->columns = w->size[w->rank - 2].c;
+	l->columns.n = w->size[w->rank - 2].c;
+	l->columns.panels = (l->columns.n + MATMUL_PANEL - 1) / MATMUL_PANEL;
 	l->depth = w->size[w->rank - 1].c;
-	l->panels = (l->columns + MATMUL_PANEL - 1) / MATMUL_PANEL;
 	l->stored = w->dtype;
-	l->per_line = tile_line_steps(w->dtype);
-	l->lines = tile_lines(w->dtype, l->depth);
 	return true;
 }
 
 static bool find_sizes(struct linear *l)
 {
-	const struct ir_type *type = ir_type_of(l->job->func, eval_result(l->root));
+	const struct ir_type *type = ir_type_of(l->job->func, eval_result(l->g->root));
 	struct ir_dims *dims = l->job->module->dims;
 	const struct ir_dim *rows = ir_type_count_range(dims, type, 0, type->rank - 1);
 	if (type->rank < 1 || !matmul_find_panels(l))
 		return false;
 	l->rank = type->rank;
-	eval_sizes(l->eval, eval_result(l->root), l->size);
+	eval_sizes(l->eval, eval_result(l->g->root), l->size);
 	l->rows = eval_dim(l->eval, rows);
 	l->rows_lo = ir_dim_lo(dims, rows);
 	l->rows_hi = ir_func_dim_hi(l->job->module, l->job->func, rows);
@@ -112,7 +108,7 @@ bool matmul_wants_stage(const struct kernel *g)
 
 bool matmul_choose_schedule(struct linear *l)
 {
-	const struct attrs_group *s = l->schedule;
+	const struct attrs_group *s = l->g->attrs;
 	const struct target *t = l->job->target;
 	const struct target_tile tile = target_linear_tile(t);
 	int64_t lanes = s->lanes > 0 ? s->lanes : t->lanes,
@@ -131,34 +127,34 @@ bool matmul_choose_schedule(struct linear *l)
 /* Scratch begins with the rows of the norm: as many as the schedule says, a tile of them at least. */
 static bool choose_normed(struct linear *l)
 {
-	const struct attrs_group *s = l->schedule;
+	const struct attrs_group *s = l->g->attrs;
 	int64_t bytes, least = l->rows_hi < l->mr ? l->rows_hi : l->mr;
-	if (!l->norm)
+	if (!l->norm.before)
 		return true;
 	if (s->br < least || !checked_mul_i64(s->br, 4 * l->depth, &bytes) || bytes > s->scratch)
 		return false;
-	l->normed_rows = s->br;
-	l->normed = l->job->scratch;
+	l->norm.rows = s->br;
+	l->norm.at = l->job->scratch;
 	return true;
 }
 
 /* K is divided when there is scratch for the sums of a few tiles of rows. */
-static void choose_stage(struct linear *l, bool is_wanted)
+static struct matmul_stage choose_stage(const struct linear *l, bool is_wanted, bool is_few)
 {
-	const struct attrs_group *s = l->schedule;
-	l->stage_width = (int64_t)l->halves * l->strip_panels * MATMUL_PANEL;
-	int64_t bytes = l->stage_width * 4, normed = l->normed_rows * l->depth * 4;
+	const struct attrs_group *s = l->g->attrs;
+	struct matmul_stage stage = {.width = (int64_t)l->columns.halves * l->columns.strip * MATMUL_PANEL};
+	int64_t bytes = stage.width * 4, normed = l->norm.rows * l->depth * 4;
 	normed = (normed + MATMUL_LINE - 1) / MATMUL_LINE * MATMUL_LINE;
 	int64_t rows = (s->scratch - normed) / bytes;
-	int64_t kc = s->kc / l->per_line * l->per_line;
-	bool divide = !l->is_few && kc > 0 && kc < l->depth && l->rows_hi > l->mr && rows >= l->mr;
-	l->kc = divide ? kc : 0;
-	l->is_staged = is_wanted || divide;
-	l->stage_rows = divide ? rows : l->is_few ? l->rows_hi : l->mr;
+	int64_t kc = s->kc / matmul_per_line(l) * matmul_per_line(l);
+	bool divide = !is_few && kc > 0 && kc < l->depth && l->rows_hi > l->mr && rows >= l->mr;
+	stage.kc = divide ? kc : 0;
+	stage.rows = divide ? rows : is_few ? l->rows_hi : l->mr;
 	if (divide)
-		l->stage = kb_ptr_add(l->k, l->job->scratch, kb_index(l->k, normed), 0);
-	else if (l->is_staged)
-		l->stage = kb_local(l->k, "stage", KB_F32, l->stage_rows * l->stage_width);
+		stage.at = kb_ptr_add(l->k, l->job->scratch, kb_index(l->k, normed), 0);
+	else if (is_wanted)
+		stage.at = kb_local(l->k, "stage", KB_F32, stage.rows * stage.width);
+	return stage;
 }
 
 /* ---- tiles ---- */
@@ -168,7 +164,7 @@ static int panels_of(const struct linear *l, int rows)
 {
 	const struct kb_caps *caps = kb_caps(l->k);
 	int units = caps->lanes < MATMUL_PANEL ? MATMUL_PANEL / caps->lanes : 1; /* registers of a panel */
-	int64_t whole = l->columns / MATMUL_PANEL;
+	int64_t whole = l->columns.n / MATMUL_PANEL;
 	int n = rows == l->mr || matmul_of_many(l, rows) ? l->nr : MATMUL_STRIP;
 	for (; n > 1; n /= 2) {
 		int lines = rows > 1 ? n * units : 1;
@@ -180,112 +176,114 @@ static int panels_of(const struct linear *l, int rows)
 }
 
 /* Strips of many rows are whole tiles of main width. */
-static bool has_single_panels(const struct linear *l, const struct tile *t)
+static bool has_single_panels(const struct linear *l, const struct matmul_tile *t)
 {
-	return !matmul_of_many(l, t->rows) || l->columns % ((int64_t)t->panels * MATMUL_PANEL) != 0 ||
-	       l->strip_panels % t->panels != 0;
+	return !matmul_of_many(l, t->rows) || l->columns.n % ((int64_t)t->panels * MATMUL_PANEL) != 0 ||
+	       l->columns.strip % t->panels != 0;
 }
 
-/* All tiles of one height in the strip, of the open half. */
-static void emit_half(struct linear *l, int rows)
+void matmul_walk_panels(const struct linear *l, const struct matmul_strip *s, struct matmul_tile t,
+                        bool has_single)
 {
 	struct kb *k = l->k;
-	struct kb_val whole = l->strip;
-	struct tile t = {.rows = rows, .panels = panels_of(l, rows)};
-	bool single = has_single_panels(l, &t);
+	struct kb_val whole = s->begin;
 	if (t.panels > 1) {
-		struct kb_val end = kb_min(k, l->strip_end, kb_index(k, l->columns / MATMUL_PANEL));
-		struct kb_val n = kb_bin(k, KB_DIV, kb_sub(k, end, l->strip), kb_index(k, t.panels));
-		whole = kb_add(k, l->strip, kb_mul(k, n, kb_index(k, t.panels)));
-		t.panel = kb_loop(k, "panel", l->strip, whole, t.panels, single ? 0 : KB_NONEMPTY);
-		matmul_tile(l, &t);
+		struct kb_val end = kb_min(k, s->end, kb_index(k, l->columns.n / MATMUL_PANEL));
+		struct kb_val n = kb_bin(k, KB_DIV, kb_sub(k, end, s->begin), kb_index(k, t.panels));
+		whole = kb_add(k, s->begin, kb_mul(k, n, kb_index(k, t.panels)));
+		t.panel = kb_loop(k, "panel", s->begin, whole, t.panels, has_single ? 0 : KB_NONEMPTY);
+		matmul_tile(l, s, &t);
 		kb_end_loop(k);
 	}
-	if (t.panels > 1 && !single)
+	if (t.panels > 1 && !has_single)
 		return;
 	t.panels = 1;
-	t.panel = kb_loop(k, "panel", whole, l->strip_end, 1, 0);
-	matmul_tile(l, &t);
+	t.panel = kb_loop(k, "panel", whole, s->end, 1, 0);
+	matmul_tile(l, s, &t);
 	kb_end_loop(k);
 }
 
-static void emit_height(struct linear *l, int rows)
+/* All tiles of the height of t in the strip. */
+static void emit_height(const struct linear *l, const struct matmul_strip *s, struct matmul_tile t)
 {
 	struct kb *k = l->k;
-	if (l->halves == 1) {
-		emit_half(l, rows);
+	t.panels = panels_of(l, t.rows);
+	if (l->columns.halves == 1) {
+		matmul_walk_panels(l, s, t, has_single_panels(l, &t));
 		return;
 	}
-	l->half = kb_loop(k, "half", kb_index(k, 0), kb_index(k, l->halves), 1, KB_NONEMPTY);
-	emit_half(l, rows);
+	t.half = kb_loop(k, "half", kb_index(k, 0), kb_index(k, l->columns.halves), 1, KB_NONEMPTY);
+	matmul_walk_panels(l, s, t, has_single_panels(l, &t));
 	kb_end_loop(k);
 }
 
 /* if (most >= height[0]) ..; else if (most >= height[1]) ..; the last one always fits. */
-static void emit_heights(struct linear *l, const int *height, int n, struct kb_val most, struct kb_var done)
+static void emit_heights(const struct linear *l, const struct matmul_strip *s, struct matmul_tile t,
+                         const int *height, int n, struct kb_val most, struct kb_var done)
 {
 	struct kb *k = l->k;
 	if (n > 1)
 		kb_if(k, kb_cmp(k, KB_GE, most, kb_index(k, height[0])));
-	emit_height(l, height[0]);
+	t.rows = height[0];
+	emit_height(l, s, t);
 	kb_set(k, done, kb_index(k, height[0]));
 	if (n > 1) {
 		kb_else(k);
-		emit_heights(l, height + 1, n - 1, most, done);
+		emit_heights(l, s, t, height + 1, n - 1, most, done);
 		kb_end_if(k);
 	}
 }
 
-/* Rows [first, l->row_end) of the strip, over one part of K. */
-static void emit_rows(struct linear *l, struct kb_val first)
+/* The rows of the strip, over one part of K. */
+static void emit_rows(const struct linear *l, const struct matmul_strip *s)
 {
 	struct kb *k = l->k;
 	int height[MATMUL_HEIGHTS_MAX], n = matmul_heights(l, height);
-	struct kb_var row = kb_var(k, "row", KB_INDEX_T, first);
+	struct kb_var row = kb_var(k, "row", KB_INDEX_T, s->row);
 	struct kb_var done = kb_var(k, "done", KB_INDEX_T, kb_index(k, 0));
-	matmul_begin_ahead(l, kb_sub(k, l->row_end, first));
+	struct matmul_tile t = {.ahead = matmul_begin_ahead(l, kb_sub(k, s->row_end, s->row))};
 	kb_forever(k);
-	l->row = kb_get(k, row);
-	l->stage_row = l->kc ? kb_sub(k, l->row, first) : kb_index(k, 0);
-	kb_break_if(k, kb_cmp(k, KB_GE, l->row, l->row_end));
-	emit_heights(l, height, n, matmul_height(l, kb_sub(k, l->row_end, l->row)), done);
-	if (l->is_staged && !l->kc)
-		matmul_epilogue(l, kb_get(k, done));
-	matmul_end_turn(l);
-	kb_set(k, row, kb_add(k, l->row, kb_get(k, done)));
+	t.row = kb_get(k, row);
+	t.stage_row = l->stage.kc ? kb_sub(k, t.row, s->row) : kb_index(k, 0);
+	kb_break_if(k, kb_cmp(k, KB_GE, t.row, s->row_end));
+	struct kb_val most = matmul_height(l, s->rows, kb_sub(k, s->row_end, t.row));
+	emit_heights(l, s, t, height, n, most, done);
+	if (l->stage.at.id && !l->stage.kc)
+		matmul_epilogue(l, s, t.row, kb_get(k, done));
+	matmul_end_turn(l, &t.ahead);
+	kb_set(k, row, kb_add(k, t.row, kb_get(k, done)));
 	kb_end_forever(k);
 }
 
-static void clear_stage(struct linear *l, struct kb_val rows)
+static void clear_stage(const struct linear *l, struct kb_val rows)
 {
 	struct kb *k = l->k;
-	struct kb_val n = kb_mul(k, rows, kb_index(k, l->stage_width));
+	struct kb_val n = kb_mul(k, rows, kb_index(k, l->stage.width));
 	struct kb_val at = kb_loop(k, "clear", kb_index(k, 0), n, l->lanes, 0);
-	kb_store(k, kb_splat(k, kb_f32(k, 0), l->lanes), l->stage, at, 0, 0);
+	kb_store(k, kb_splat(k, kb_f32(k, 0), l->lanes), l->stage.at, at, 0, 0);
 	kb_end_loop(k);
 }
 
-/* Rows [first, l->row_end) of the strip. */
-void matmul_strip(struct linear *l, struct kb_val first)
+void matmul_strip(const struct linear *l, const struct matmul_strip *s)
 {
 	struct kb *k = l->k;
-	struct kb_val rows = kb_sub(k, l->row_end, first), depth = kb_index(k, l->depth);
-	l->k_lo = kb_index(k, 0);
-	l->k_hi = depth;
-	if (!l->kc) {
-		emit_rows(l, first);
+	struct matmul_strip part = *s;
+	struct kb_val rows = kb_sub(k, s->row_end, s->row), depth = kb_index(k, l->depth);
+	part.k_lo = kb_index(k, 0);
+	part.k_hi = depth;
+	if (!l->stage.kc) {
+		emit_rows(l, &part);
 		return;
 	}
 	/* A tile of rows alone has nothing to gain from parts: its weights are read once. */
 	struct kb_val few = kb_cmp(k, KB_LE, rows, kb_index(k, l->mr));
 	clear_stage(l, rows);
 	struct kb_val end = kb_select(k, few, kb_index(k, 1), depth);
-	l->k_lo = kb_loop(k, "part", l->k_lo, end, l->kc, KB_NONEMPTY);
-	l->k_hi = kb_select(k, few, depth, kb_min(k, kb_add_const(k, l->k_lo, l->kc), depth));
-	emit_rows(l, first);
+	part.k_lo = kb_loop(k, "part", part.k_lo, end, l->stage.kc, KB_NONEMPTY);
+	part.k_hi = kb_select(k, few, depth, kb_min(k, kb_add_const(k, part.k_lo, l->stage.kc), depth));
+	emit_rows(l, &part);
 	kb_end_loop(k);
-	l->row = first;
-	matmul_epilogue(l, rows);
+	matmul_epilogue(l, s, s->row, rows);
 }
 
 /* ---- the division of work ---- */
@@ -305,34 +303,35 @@ static struct kb_val div_up(struct kb *k, struct kb_val a, struct kb_val b)
 /* Rows of x that stay in the second-level cache beside two strips of weights, in whole tiles. */
 static int64_t rows_of_block(const struct linear *l)
 {
-	int64_t depth = l->kc ? l->kc : l->depth > 0 ? l->depth : 1;
+	int64_t depth = l->stage.kc ? l->stage.kc : l->depth > 0 ? l->depth : 1;
 	int64_t rows = target_linear_rows(l->job->target, depth);
-	rows = l->kc && rows > l->stage_rows ? l->stage_rows : rows;
-	rows = l->norm && rows > l->normed_rows ? l->normed_rows : rows;
+	rows = l->stage.kc && rows > l->stage.rows ? l->stage.rows : rows;
+	rows = l->norm.before && rows > l->norm.rows ? l->norm.rows : rows;
 	return rows > l->mr ? rows / l->mr * l->mr : l->mr;
 }
 
 /* Whole rows: each worker takes as many. */
-static void divide_rows(struct linear *l, struct division *d)
+static struct division divide_rows(const struct linear *l)
 {
 	struct kb *k = l->k;
 	struct kb_val block = div_up(k, l->rows, l->job->n_workers);
-	d->unit = kb_index(k, l->panels);
-	d->groups = kb_index(k, 1);
-	d->block = kb_min(k, kb_max(k, block, d->groups), kb_index(k, rows_of_block(l)));
-	d->blocks = div_up(k, l->rows, d->block);
+	struct division d = {.unit = kb_index(k, l->columns.panels)};
+	d.groups = kb_index(k, 1);
+	d.block = kb_min(k, kb_max(k, block, d.groups), kb_index(k, rows_of_block(l)));
+	d.blocks = div_up(k, l->rows, d.block);
+	return d;
 }
 
 int64_t matmul_unit_of_many(const struct linear *l)
 {
-	return l->unit_panels % l->nr == 0 ? l->unit_panels : l->unit_panels * l->nr;
+	return l->columns.unit % l->nr == 0 ? l->columns.unit : l->columns.unit * l->nr;
 }
 
 /*
  * Blocks of rows, at least `least`, that give all workers as much: with `groups` of columns each, one block
  * when they divide evenly, or 2, 4 or 8. A block reads all weights, so there are no more than that takes.
  */
-static struct kb_val even_blocks(struct linear *l, struct kb_val groups, struct kb_val least)
+static struct kb_val even_blocks(const struct linear *l, struct kb_val groups, struct kb_val least)
 {
 	struct kb *k = l->k;
 	struct kb_val n = l->job->n_workers, blocks = kb_index(k, BLOCKS_TO_SHARE);
@@ -353,34 +352,32 @@ static struct kb_val even_blocks(struct linear *l, struct kb_val groups, struct 
 
 /* Few rows: single panels. Many: whole tiles, and blocks of rows as small as it takes to keep all workers
  * busy. */
-static void divide(struct linear *l, struct division *d)
+static struct division divide(const struct linear *l)
 {
 	struct kb *k = l->k;
-	if (l->after) {
-		divide_rows(l, d);
-		return;
-	}
-	struct kb_val one = kb_index(k, l->unit_panels), mr = kb_index(k, l->mr);
-	d->unit = one;
-	d->blocks = kb_index(k, 1);
-	d->block = mr;
+	if (l->norm.after)
+		return divide_rows(l);
+	struct kb_val one = kb_index(k, l->columns.unit), mr = kb_index(k, l->mr);
+	struct kb_val panels = kb_index(k, l->columns.panels);
+	struct division d = {.unit = one, .blocks = kb_index(k, 1), .block = mr};
 	if (l->rows_hi > l->mr) {
 		struct kb_val few = kb_cmp(k, KB_LE, l->rows, mr);
-		d->unit = kb_select(k, few, one, kb_index(k, matmul_unit_of_many(l)));
+		d.unit = kb_select(k, few, one, kb_index(k, matmul_unit_of_many(l)));
 		struct kb_val least = div_up(k, kb_max(k, l->rows, one), kb_index(k, rows_of_block(l)));
-		d->blocks = even_blocks(l, div_up(k, kb_index(k, l->panels), d->unit), least);
-		d->block = kb_max(k, div_up(k, l->rows, d->blocks), mr);
-		d->blocks = div_up(k, l->rows, d->block);
+		d.blocks = even_blocks(l, div_up(k, panels, d.unit), least);
+		d.block = kb_max(k, div_up(k, l->rows, d.blocks), mr);
+		d.blocks = div_up(k, l->rows, d.block);
 	}
-	d->groups = div_up(k, kb_index(k, l->panels), d->unit);
+	d.groups = div_up(k, panels, d.unit);
+	return d;
 }
 
 /* This worker's tasks [*lo, hi) of blocks x groups; divided by parts of heads it passes by all of them. */
-static struct kb_val find_tasks(struct linear *l, struct division *d, struct kb_val *lo)
+static struct kb_val find_tasks(const struct linear *l, struct division *d, struct kb_val *lo)
 {
 	struct kb *k = l->k;
 	struct kb_val hi, by_parts;
-	if (!l->by_parts) {
+	if (!matmul_by_parts(l)) {
 		*lo = eval_split(l->eval, kb_mul(k, d->blocks, d->groups), &hi);
 		return hi;
 	}
@@ -392,10 +389,11 @@ static struct kb_val find_tasks(struct linear *l, struct division *d, struct kb_
 	return kb_select(k, by_parts, d->groups, hi);
 }
 
-void matmul_norm(struct linear *l, struct kb_val panel, struct kb_val panel_end)
+void matmul_norm(const struct linear *l, struct kb_val row, struct kb_val row_end, struct kb_val panel,
+                 struct kb_val panel_end)
 {
-	struct rowwise_rows rows = {.norm = l->norm, .first = l->block, .end = l->row_end, .to = l->normed};
-	if (!l->norm)
+	struct rowwise_rows rows = {.norm = l->norm.before, .first = row, .end = row_end, .to = l->norm.at};
+	if (!l->norm.before)
 		return;
 	size_t mark = eval_mark(l->eval);
 	kb_if(l->k, kb_cmp(l->k, KB_LT, panel, panel_end));
@@ -404,56 +402,45 @@ void matmul_norm(struct linear *l, struct kb_val panel, struct kb_val panel_end)
 	eval_release(l->eval, mark);
 }
 
-/* The rows of the block are complete. */
-static void emit_norm_behind(struct linear *l)
-{
-	struct rowwise_after after = {
-	        .norm = l->after, .out = l->results, .first = l->block, .end = l->row_end};
-	if (l->after)
-		rowwise_norm_after(l->eval, &after);
-}
-
 /* This worker's tasks [lo, hi) of blocks x groups: in each block a run of groups. */
-static void emit_blocks(struct linear *l)
+static void emit_blocks(const struct linear *l)
 {
 	struct kb *k = l->k;
-	struct division d;
+	struct division d = divide(l);
 	struct kb_val lo, zero = kb_index(k, 0);
-	divide(l, &d);
 	struct kb_val hi = find_tasks(l, &d, &lo);
 	struct kb_val first_block = kb_bin(k, KB_DIV, lo, d.groups);
 	struct kb_val block = kb_loop(k, "block", first_block, div_up(k, hi, d.groups), 1, 0);
 	struct kb_val before = kb_mul(k, block, d.groups), row = kb_mul(k, block, d.block);
 	struct kb_val first = kb_max(k, kb_sub(k, lo, before), zero);
 	struct kb_val end = kb_min(k, kb_sub(k, hi, before), d.groups);
-	struct kb_val panel_end = kb_min(k, kb_mul(k, end, d.unit), kb_index(k, l->panels));
+	struct kb_val panel_end = kb_min(k, kb_mul(k, end, d.unit), kb_index(k, l->columns.panels));
 	struct kb_val panel = kb_mul(k, first, d.unit);
-	l->block = row;
-	l->row_end = kb_min(k, kb_add(k, row, d.block), l->rows);
-	matmul_norm(l, panel, panel_end);
+	struct matmul_strip s = {.rows = l->rows, .row = row, .weights = l->w->t.ptr};
+	s.row_end = kb_min(k, kb_add(k, row, d.block), l->rows);
+	matmul_norm(l, row, s.row_end, panel, panel_end);
 	matmul_begin_runs(l, &panel, &panel_end);
-	l->strip = kb_loop(k, "strip", panel, panel_end, l->strip_panels, 0);
-	l->strip_end = kb_min(k, kb_add_const(k, l->strip, l->strip_panels), panel_end);
-	matmul_strip(l, row);
+	s.begin = kb_loop(k, "strip", panel, panel_end, l->columns.strip, 0);
+	s.end = kb_min(k, kb_add_const(k, s.begin, l->columns.strip), panel_end);
+	matmul_strip(l, &s);
 	kb_end_loop(k);
 	matmul_end_runs(l);
-	emit_norm_behind(l);
+	const struct rowwise_after after = {l->norm.after, &l->g->out, row, s.row_end};
+	if (after.norm) /* the rows of the block are complete */
+		rowwise_norm_after(l->eval, &after);
 	kb_end_loop(k);
 }
 
-struct linear matmul_new(const struct kernel *g)
+struct linear matmul_new(struct kernel *g)
 {
-	return (struct linear){.job = g->job,
+	return (struct linear){.g = g,
+	                       .job = g->job,
 	                       .k = g->k,
 	                       .eval = g->e,
-	                       .root = g->root,
-	                       .schedule = g->attrs,
-	                       .unit_panels = 1,
-	                       .strip_panels = MATMUL_STRIP,
-	                       .halves = 1};
+	                       .columns = {.unit = 1, .strip = MATMUL_STRIP, .halves = 1}};
 }
 
-static bool begin(struct linear *l, const struct kernel *g)
+static bool begin(struct linear *l, struct kernel *g)
 {
 	*l = matmul_new(g);
 	return bind_operands(l) && find_sizes(l);
@@ -471,34 +458,32 @@ static bool is_plain(const struct kernel *g)
 	return g->out.n == 1;
 }
 
-bool matmul_bind_result(struct linear *l, const struct kernel *g)
+bool matmul_bind_result(struct linear *l)
 {
-	if (!is_plain(g) || !bind_norm_behind(l, g))
+	if (!is_plain(l->g) || !bind_norm_behind(l))
 		return false;
-	return ir_type_of(l->job->func, l->out->value)->rank == l->rank;
+	return ir_type_of(l->job->func, l->out.value)->rank == l->rank;
 }
 
-bool matmul_begin(struct linear *l, const struct kernel *g)
+bool matmul_begin(struct linear *l, struct kernel *g)
 {
-	return begin(l, g) && matmul_bind_result(l, g);
+	return begin(l, g) && matmul_bind_result(l);
 }
 
 bool kernel_linear(struct kernel *g)
 {
 	struct linear l;
-	if (!begin(&l, g) ||
-	    (!matmul_bind_result(&l, g) && !matmul_find_strips(&l, g) && !matmul_find_parts(&l, g)) ||
-	    !matmul_choose_schedule(&l))
+	if (!begin(&l, g) || (!matmul_bind_result(&l) && !matmul_find_strips(&l) && !matmul_find_parts(&l)) ||
+	    !matmul_choose_schedule(&l) || !choose_normed(&l))
 		return false;
-	if (!choose_normed(&l))
-		return false;
-	l.is_few = matmul_is_few(&l);
-	choose_stage(&l, l.parts || l.strips || matmul_wants_stage(g));
-	bool is_block = l.kc == 0 && (!l.norm || l.rows_hi <= l.normed_rows); /* all rows are */
-	l.by_parts = (l.is_few || is_block) && matmul_divides_heads(&l);
-	if (l.panels > 0 && l.rows_hi > 0 && l.is_few)
+	bool is_few = matmul_is_few(&l);
+	l.stage = choose_stage(&l, l.parts || l.strips || matmul_wants_stage(g), is_few);
+	bool is_block = l.stage.kc == 0 && (!l.norm.before || l.rows_hi <= l.norm.rows); /* all rows are */
+	if (is_few || is_block)
+		matmul_divide_heads(&l, is_few);
+	if (l.columns.panels > 0 && l.rows_hi > 0 && is_few)
 		matmul_few(&l);
-	else if (l.panels > 0 && l.rows_hi > 0)
+	else if (l.columns.panels > 0 && l.rows_hi > 0)
 		emit_blocks(&l);
 	return true;
 }

@@ -15,65 +15,65 @@ static bool has_hints(const struct linear *l)
 	return l->rows_hi > l->mr && l->job->target->arch != ARCH_OPENCL;
 }
 
-/* Tiles that divide the work: those of many rows, with all panels of the main tile. */
-bool matmul_runs_ahead(const struct linear *l, const struct tile *t)
-{
-	return has_hints(l) && 2 * t->rows >= l->mr && t->panels == l->nr;
-}
-
 /* The share of a tile, for one element of K: there are `rows` rows in all. */
-void matmul_begin_ahead(struct linear *l, struct kb_val rows)
+struct matmul_ahead matmul_begin_ahead(const struct linear *l, struct kb_val rows)
 {
 	struct kb *k = l->k;
+	struct matmul_ahead a = {.turn = {0}};
 	if (!has_hints(l))
-		return;
+		return a;
 	struct kb_val tiles = kb_bin(k, KB_DIV, kb_add_const(k, rows, l->mr - 1), kb_index(k, l->mr));
 	int64_t step = matmul_step_bytes(l);
 	struct kb_val bytes = kb_add_const(k, tiles, l->nr * step - 1);
-	l->ahead_step = kb_min(k, kb_bin(k, KB_DIV, bytes, tiles), kb_index(k, step));
-	l->ahead_turn = kb_var(k, "turn", KB_INDEX_T, kb_index(k, 0));
+	a.step = kb_min(k, kb_bin(k, KB_DIV, bytes, tiles), kb_index(k, step));
+	a.turn = kb_var(k, "turn", KB_INDEX_T, kb_index(k, 0));
+	return a;
 }
 
-void matmul_end_turn(struct linear *l)
+void matmul_end_turn(const struct linear *l, const struct matmul_ahead *a)
 {
-	struct kb *k = l->k;
-	if (!has_hints(l))
-		return;
-	kb_set(k, l->ahead_turn, kb_add_const(k, kb_get(k, l->ahead_turn), 1));
+	if (a->turn.id)
+		kb_set(l->k, a->turn, kb_add_const(l->k, kb_get(l->k, a->turn), 1));
 }
 
 /* With all of K at once, panels follow one another, and so do their shares. */
-static struct kb_val whole_depth(struct linear *l, struct kb_val w)
+static struct kb_val whole_depth(const struct linear *l, const struct matmul_ahead *a, struct kb_val w)
 {
 	struct kb *k = l->k;
-	struct kb_val share = kb_mul(k, l->ahead_step, kb_index(k, l->depth));
-	struct kb_val first = kb_mul(k, share, kb_get(k, l->ahead_turn));
-	return kb_ptr_add(k, w, first, l->strip_panels * matmul_panel_bytes(l));
+	struct kb_val share = kb_mul(k, a->step, kb_index(k, l->depth));
+	struct kb_val first = kb_mul(k, share, kb_get(k, a->turn));
+	return kb_ptr_add(k, w, first, l->columns.strip * matmul_panel_bytes(l));
 }
 
 /* Part of K: a share that ends a panel of the part goes on in the next panel. */
-static struct kb_val part_of_depth(struct linear *l, struct kb_val w)
+static struct kb_val part_of_depth(const struct linear *l, const struct matmul_strip *s,
+                                   const struct matmul_ahead *a, struct kb_val w)
 {
 	struct kb *k = l->k;
 	struct kb_val line = kb_index(k, matmul_step_bytes(l)), depth = kb_index(k, matmul_panel_bytes(l));
-	struct kb_val part = kb_mul(k, kb_sub(k, l->k_hi, l->k_lo), line), behind = kb_mul(k, l->k_hi, line);
-	struct kb_val steps = kb_sub(k, l->k_hi, l->k_lo);
-	struct kb_val share = kb_mul(k, kb_mul(k, l->ahead_step, kb_get(k, l->ahead_turn)), steps);
+	struct kb_val part = kb_mul(k, kb_sub(k, s->k_hi, s->k_lo), line), behind = kb_mul(k, s->k_hi, line);
+	struct kb_val steps = kb_sub(k, s->k_hi, s->k_lo);
+	struct kb_val share = kb_mul(k, kb_mul(k, a->step, kb_get(k, a->turn)), steps);
 	struct kb_val panel = kb_bin(k, KB_DIV, share, part), rest = kb_bin(k, KB_REM, share, part);
-	struct kb_val next = kb_select(k, kb_cmp(k, KB_LT, l->k_hi, kb_index(k, l->depth)), behind,
-	                               kb_index(k, l->strip_panels * matmul_panel_bytes(l)));
+	struct kb_val next = kb_select(k, kb_cmp(k, KB_LT, s->k_hi, kb_index(k, l->depth)), behind,
+	                               kb_index(k, l->columns.strip * matmul_panel_bytes(l)));
 	struct kb_val before = kb_mul(k, panel, depth);
 	struct kb_val at = kb_add(k, kb_add(k, next, rest), before);
 	/* The steps count k from 0. */
-	return kb_ptr_add(k, w, kb_sub(k, at, kb_mul(k, l->k_lo, l->ahead_step)), 0);
+	return kb_ptr_add(k, w, kb_sub(k, at, kb_mul(k, s->k_lo, a->step)), 0);
 }
 
-struct kb_val matmul_ahead(struct linear *l, struct kb_val w)
+/* Tiles that divide the work: those of many rows, with all panels of the main tile. */
+struct kb_val matmul_ahead(const struct linear *l, const struct matmul_strip *s, const struct matmul_tile *t,
+                           struct kb_val w)
 {
-	return l->kc ? part_of_depth(l, w) : whole_depth(l, w);
+	const struct matmul_ahead *a = &t->ahead;
+	if (a->from.id || !a->turn.id || 2 * t->rows < l->mr || t->panels != l->nr)
+		return a->from;
+	return l->stage.kc ? part_of_depth(l, s, a, w) : whole_depth(l, a, w);
 }
 
-void matmul_step_ahead(struct linear *l, struct kb_val ahead, struct kb_val at)
+void matmul_step_ahead(const struct linear *l, const struct matmul_ahead *a, struct kb_val at)
 {
-	kb_prefetch(l->k, ahead, kb_mul(l->k, at, l->ahead_step), 0);
+	kb_prefetch(l->k, a->from, kb_mul(l->k, at, a->step), 0);
 }

@@ -21,11 +21,10 @@ enum {
 #define LIST_MAX 256 /* rows of a block: a strip of weights is read once for all of them */
 
 struct experts {
-	struct linear l;
+	struct linear l; /* the bounds of its rows are those of a block */
 	struct ir_value ids;
 	int64_t n;            /* experts */
 	int64_t matrix_bytes; /* from one to the next */
-	struct kb_val rows;   /* of the call */
 	struct kb_val lo, hi; /* panels of this worker */
 	int64_t list_rows;    /* of a block, at most */
 };
@@ -33,7 +32,7 @@ struct experts {
 static bool bind_operands(struct experts *x)
 {
 	struct linear *l = &x->l;
-	const struct ir_op *root = l->root;
+	const struct ir_op *root = l->g->root;
 	l->bias = root->operands[BIAS];
 	x->ids = root->operands[IDS];
 	l->x = eval_tensor(l->eval, root->operands[X]);
@@ -46,7 +45,7 @@ static bool bind_operands(struct experts *x)
 static bool find_sizes(struct experts *x)
 {
 	struct linear *l = &x->l;
-	const struct ir_type *type = ir_type_of(l->job->func, eval_result(l->root));
+	const struct ir_type *type = ir_type_of(l->job->func, eval_result(l->g->root));
 	struct ir_dims *dims = l->job->module->dims;
 	const struct ir_dim *rows = ir_type_count_range(dims, type, 0, type->rank - 1);
 	if (!matmul_find_panels(l))
@@ -55,8 +54,8 @@ static bool find_sizes(struct experts *x)
 	x->matrix_bytes = ir_dtype_bytes(l->stored) * l->w->t.stride[0].c;
 	l->rank = type->rank;
 	l->along = l->x->t.stride[type->rank - 1];
-	eval_sizes(l->eval, eval_result(l->root), l->size);
-	x->rows = eval_dim(l->eval, rows);
+	eval_sizes(l->eval, eval_result(l->g->root), l->size);
+	l->rows = eval_dim(l->eval, rows);
 	l->rows_hi = ir_func_dim_hi(l->job->module, l->job->func, rows);
 	return l->rows_hi < INT32_MAX;
 }
@@ -71,17 +70,16 @@ static void choose_block(struct experts *x)
 	x->list_rows = rows < l->rows_hi ? rows : l->rows_hi;
 	l->rows_lo = 1;
 	l->rows_hi = x->list_rows;
-	l->stage_width = (int64_t)l->strip_panels * MATMUL_PANEL;
-	l->stage_rows = l->mr;
-	if (l->is_staged)
-		l->stage = kb_local(l->k, "stage", KB_F32, l->stage_rows * l->stage_width);
+	l->stage = (struct matmul_stage){.rows = l->mr, .width = (int64_t)l->columns.strip * MATMUL_PANEL};
+	if (matmul_wants_stage(l->g))
+		l->stage.at = kb_local(l->k, "stage", KB_F32, l->stage.rows * l->stage.width);
 	l->list = kb_local(l->k, "list", KB_I32, x->list_rows);
 }
 
 /* The expert of a row, as it is stored: ids outside the range are clamped. */
-static struct kb_val expert_of(struct experts *x, struct kb_val row)
+static struct kb_val expert_of(const struct experts *x, struct kb_val row)
 {
-	struct linear *l = &x->l;
+	const struct linear *l = &x->l;
 	struct eval_point p = {.rank = l->rank - 1, .vec = -1};
 	size_t mark = eval_mark(l->eval);
 	eval_unravel(l->eval, row, l->size, l->rank - 1, p.index);
@@ -90,16 +88,16 @@ static struct kb_val expert_of(struct experts *x, struct kb_val row)
 	return eval_clamped(l->eval, id, kb_index(l->k, x->n));
 }
 
-/* Rows from *next on that name the open expert, at most a block of them; gives how many. */
-static struct kb_val list_rows(struct experts *x, struct kb_var next)
+/* Rows from *next on that name the expert, at most a block of them; gives how many. */
+static struct kb_val list_rows(const struct experts *x, struct kb_val expert, struct kb_var next)
 {
 	struct kb *k = x->l.k;
 	struct kb_var count = kb_var(k, "count", KB_INDEX_T, kb_index(k, 0));
 	kb_forever(k);
 	struct kb_val row = kb_get(k, next), n = kb_get(k, count);
 	struct kb_val is_full = kb_cmp(k, KB_GE, n, kb_index(k, x->list_rows));
-	kb_break_if(k, kb_bin(k, KB_OR, kb_cmp(k, KB_GE, row, x->rows), is_full));
-	kb_if(k, kb_cmp(k, KB_EQ, expert_of(x, row), x->l.expert));
+	kb_break_if(k, kb_bin(k, KB_OR, kb_cmp(k, KB_GE, row, x->l.rows), is_full));
+	kb_if(k, kb_cmp(k, KB_EQ, expert_of(x, row), expert));
 	kb_store(k, kb_cvt(k, row, KB_I32), x->l.list, n, 0, 0);
 	kb_set(k, count, kb_add_const(k, n, 1));
 	kb_end_if(k);
@@ -108,29 +106,21 @@ static struct kb_val list_rows(struct experts *x, struct kb_var next)
 	return kb_get(k, count);
 }
 
-/* The listed rows times this worker's panels of the open matrix. */
-static void emit_block(struct experts *x, struct kb_val count)
+/* All rows of an expert times this worker's panels of its matrix, a block of rows at a time. */
+static void emit_expert(const struct experts *x, struct kb_val expert)
 {
-	struct linear *l = &x->l;
-	struct kb *k = l->k;
-	l->rows = l->row_end = count;
-	l->block = kb_index(k, 0);
-	l->strip = kb_loop(k, "strip", x->lo, x->hi, l->strip_panels, KB_NONEMPTY);
-	l->strip_end = kb_min(k, kb_add_const(k, l->strip, l->strip_panels), x->hi);
-	matmul_strip(l, l->block);
-	kb_end_loop(k);
-}
-
-static void emit_expert(struct experts *x)
-{
-	struct linear *l = &x->l;
+	const struct linear *l = &x->l;
 	struct kb *k = l->k;
 	struct kb_var next = kb_var(k, "next", KB_INDEX_T, kb_index(k, 0));
-	l->matrix = kb_ptr_add(k, l->w->t.ptr, kb_mul(k, l->expert, kb_index(k, x->matrix_bytes)), 0);
+	struct matmul_strip s = {.row = kb_index(k, 0), .expert = expert};
+	s.weights = kb_ptr_add(k, l->w->t.ptr, kb_mul(k, expert, kb_index(k, x->matrix_bytes)), 0);
 	kb_forever(k);
-	struct kb_val count = list_rows(x, next);
-	kb_break_if(k, kb_cmp(k, KB_EQ, count, kb_index(k, 0)));
-	emit_block(x, count);
+	s.rows = s.row_end = list_rows(x, expert, next);
+	kb_break_if(k, kb_cmp(k, KB_EQ, s.rows, kb_index(k, 0)));
+	s.begin = kb_loop(k, "strip", x->lo, x->hi, l->columns.strip, KB_NONEMPTY);
+	s.end = kb_min(k, kb_add_const(k, s.begin, l->columns.strip), x->hi);
+	matmul_strip(l, &s);
+	kb_end_loop(k);
 	kb_end_forever(k);
 }
 
@@ -140,26 +130,26 @@ static void find_run(struct experts *x)
 	struct linear *l = &x->l;
 	struct kb *k = l->k;
 	struct kb_val hi, unit = kb_index(k, l->nr);
-	struct kb_val lo = eval_split(l->eval, kb_index(k, (l->panels + l->nr - 1) / l->nr), &hi);
+	struct kb_val lo = eval_split(l->eval, kb_index(k, (l->columns.panels + l->nr - 1) / l->nr), &hi);
 	x->lo = kb_mul(k, lo, unit);
-	x->hi = kb_min(k, kb_mul(k, hi, unit), kb_index(k, l->panels));
+	x->hi = kb_min(k, kb_mul(k, hi, unit), kb_index(k, l->columns.panels));
 }
 
 bool kernel_expert_linear(struct kernel *g)
 {
 	struct experts x = {.l = matmul_new(g)};
 	struct linear *l = &x.l;
-	if (!bind_operands(&x) || !find_sizes(&x) || !matmul_bind_result(l, g) ||
-	    !matmul_choose_schedule(l) || l->after || l->rank < 2)
+	if (!bind_operands(&x) || !find_sizes(&x) || !matmul_bind_result(l) || !matmul_choose_schedule(l) ||
+	    l->norm.after || l->rank < 2)
 		return false;
-	if (l->panels == 0 || l->rows_hi == 0)
+	if (l->columns.panels == 0 || l->rows_hi == 0)
 		return true;
-	l->is_staged = matmul_wants_stage(g);
 	choose_block(&x);
 	find_run(&x);
 	kb_if(g->k, kb_cmp(g->k, KB_LT, x.lo, x.hi));
-	l->expert = kb_loop(g->k, "expert", kb_index(g->k, 0), kb_index(g->k, x.n), 1, KB_NONEMPTY);
-	emit_expert(&x);
+	struct kb_val expert =
+	        kb_loop(g->k, "expert", kb_index(g->k, 0), kb_index(g->k, x.n), 1, KB_NONEMPTY);
+	emit_expert(&x, expert);
 	kb_end_loop(g->k);
 	kb_end_if(g->k);
 	return true;

@@ -24,7 +24,7 @@ static int64_t bytes_of_model(const struct linear *l)
 {
 	const struct ir_module *m = l->job->module;
 	int64_t own, sum = 0;
-	if (!checked_mul_i64(l->columns, l->depth, &own) ||
+	if (!checked_mul_i64(l->columns.n, l->depth, &own) ||
 	    !checked_mul_i64(own, ir_dtype_bytes(l->stored), &own))
 		return INT64_MAX;
 	for (size_t i = 0; i < m->weights.n; i++) {
@@ -58,9 +58,10 @@ static int rows_of_tile(const struct linear *l)
 
 bool matmul_is_few(const struct linear *l)
 {
-	int64_t width = (int64_t)l->halves * l->strip_panels * MATMUL_PANEL;
-	return l->rows_lo < FEW_LEAST_MAX && !l->after && (!l->norm || l->rows_hi <= l->normed_rows) &&
-	       l->job->items <= 1 && l->rows_hi <= FEW_ROWS_MAX && l->rows_hi * width * 4 <= FEW_STAGE_MAX &&
+	int64_t width = (int64_t)l->columns.halves * l->columns.strip * MATMUL_PANEL;
+	return l->rows_lo < FEW_LEAST_MAX && !l->norm.after &&
+	       (!l->norm.before || l->rows_hi <= l->norm.rows) && l->job->items <= 1 &&
+	       l->rows_hi <= FEW_ROWS_MAX && l->rows_hi * width * 4 <= FEW_STAGE_MAX &&
 	       l->lanes <= kb_caps(l->k)->lanes &&
 	       bytes_of_model(l) / FEW_L2_MULTIPLE > l->job->target->l2_bytes;
 }
@@ -70,7 +71,7 @@ bool matmul_is_few(const struct linear *l)
 /* One row where a panel is a single register: streams side by side hide the latency of its sums. */
 static int panels_of_row(const struct linear *l)
 {
-	int64_t whole = l->columns / MATMUL_PANEL;
+	int64_t whole = l->columns.n / MATMUL_PANEL;
 	return units_of(l) <= 2 && whole >= MATMUL_STRIP ? MATMUL_STRIP : 1;
 }
 
@@ -79,163 +80,147 @@ struct passes {
 	int most;            /* rows of a tile */
 	struct kb_val n;     /* none: one */
 	struct kb_val share; /* bytes that a pass fetches */
+	struct kb_val step;  /* of them for each k */
 };
 
 /* A single pass fetches the lines a little behind. Of several, each fetches its part of the next panel, so
  * that memory is read all the time. */
-static struct passes find_passes(struct linear *l)
+static struct passes find_passes(const struct linear *l)
 {
 	struct kb *k = l->k;
-	struct passes p = {.most = rows_of_tile(l)};
-	l->ahead_step = kb_index(k, matmul_step_bytes(l));
+	struct passes p = {.most = rows_of_tile(l), .step = kb_index(k, matmul_step_bytes(l))};
 	if (l->rows_hi <= p.most) {
 		p.most = (int)l->rows_hi;
 		return p;
 	}
-	struct kb_val most = kb_index(k, p.most), line = l->ahead_step;
+	struct kb_val most = kb_index(k, p.most), line = p.step;
 	p.n = kb_bin(k, KB_DIV, kb_add_const(k, l->rows, p.most - 1), most);
 	p.n = kb_max(k, p.n, kb_index(k, 1));
-	l->ahead_step = kb_bin(k, KB_DIV, kb_add_const(k, kb_add(k, line, p.n), -1), p.n);
+	p.step = kb_bin(k, KB_DIV, kb_add_const(k, kb_add(k, line, p.n), -1), p.n);
 	p.share = kb_mul(k, kb_bin(k, KB_DIV, kb_index(k, l->depth), p.n), line);
 	return p;
 }
 
 /* if (height >= most) ..; else if (height >= most - 1) ..; the last one always fits. */
-static void emit_heights(struct linear *l, struct tile *t, struct kb_val height, int most)
+static void emit_heights(const struct linear *l, const struct matmul_strip *s, struct matmul_tile t,
+                         struct kb_val height, int most)
 {
 	struct kb *k = l->k;
 	if (most > 1)
 		kb_if(k, kb_cmp(k, KB_GE, height, kb_index(k, most)));
-	t->rows = most;
-	matmul_tile(l, t);
+	t.rows = most;
+	matmul_tile(l, s, &t);
 	if (most > 1) {
 		kb_else(k);
-		emit_heights(l, t, height, most - 1);
+		emit_heights(l, s, t, height, most - 1);
 		kb_end_if(k);
 	}
 }
 
-/* The first line of a panel of the open half. */
-static struct kb_val first_line(struct linear *l, struct kb_val panel)
+/* The first line of a tile's panel. */
+static struct kb_val first_line(const struct linear *l, const struct matmul_tile *t)
 {
 	struct kb *k = l->k;
-	if (l->halves > 1)
-		panel = kb_add(k, panel, kb_mul(k, l->half, kb_index(k, l->panels)));
+	struct kb_val panel = t->panel;
+	if (l->columns.halves > 1)
+		panel = kb_add(k, panel, kb_mul(k, t->half, kb_index(k, l->columns.panels)));
 	return kb_ptr_add(k, l->w->t.ptr, kb_mul(k, panel, kb_index(k, matmul_panel_bytes(l))), 0);
 }
 
 /* All rows of one panel, in passes. */
-static void emit_passes(struct linear *l, const struct passes *p, struct tile *t)
+static void emit_passes(const struct linear *l, const struct matmul_strip *s, const struct passes *p,
+                        struct matmul_tile t)
 {
 	struct kb *k = l->k;
-	struct kb_val next = t->fetch, one = kb_index(k, 1), zero = kb_index(k, 0);
+	struct kb_val next = first_line(l, &t), one = kb_index(k, 1), zero = kb_index(k, 0);
 	struct kb_var row = kb_var(k, "row", KB_INDEX_T, zero);
 	struct kb_val several = kb_cmp(k, KB_GT, p->n, one);
 	struct kb_val pass = kb_loop(k, "pass", zero, p->n, 1, KB_NONEMPTY);
 	struct kb_val left = kb_sub(k, p->n, pass);
-	l->row = l->stage_row = kb_get(k, row);
+	t.row = t.stage_row = kb_get(k, row);
 	struct kb_val others = kb_add_const(k, left, -1);
-	struct kb_val height = kb_add(k, kb_sub(k, l->rows, l->row), others);
+	struct kb_val height = kb_add(k, kb_sub(k, l->rows, t.row), others);
 	height = kb_bin(k, KB_DIV, height, left);
 	struct kb_val panel = kb_index(k, matmul_panel_bytes(l)), ahead = kb_index(k, FEW_AHEAD);
 	struct kb_val behind = kb_add(k, panel, kb_mul(k, pass, p->share));
-	t->fetch = kb_ptr_add(k, next, kb_select(k, several, behind, ahead), 0);
-	emit_heights(l, t, height, p->most);
-	kb_set(k, row, kb_add(k, l->row, height));
+	t.ahead.from = kb_ptr_add(k, next, kb_select(k, several, behind, ahead), 0);
+	emit_heights(l, s, t, height, p->most);
+	kb_set(k, row, kb_add(k, t.row, height));
 	kb_end_loop(k);
-	t->fetch = next;
 }
 
-static void emit_panel(struct linear *l, const struct passes *p, struct kb_val panel)
+static void emit_panel(const struct linear *l, const struct matmul_strip *s, const struct passes *p,
+                       struct matmul_tile t)
 {
 	struct kb *k = l->k;
-	struct tile t = {.panels = 1, .panel = panel};
-	t.fetch = first_line(l, panel);
+	t.ahead.step = p->step;
 	if (p->n.id) {
-		emit_passes(l, p, &t);
+		emit_passes(l, s, p, t);
 		return;
 	}
-	l->row = l->stage_row = kb_index(k, 0);
-	t.fetch = kb_ptr_add(k, t.fetch, kb_index(k, p->most > 1 ? FEW_AHEAD : FEW_AHEAD_ONE), 0);
-	emit_heights(l, &t, l->rows, p->most);
+	struct kb_val bytes = kb_index(k, p->most > 1 ? FEW_AHEAD : FEW_AHEAD_ONE);
+	t.ahead.from = kb_ptr_add(k, first_line(l, &t), bytes, 0);
+	emit_heights(l, s, t, l->rows, p->most);
 }
 
 /* ---- strips ---- */
 
-/* A single row: several panels side by side, then what is left of the strip. */
-static void emit_row(struct linear *l)
+/* The panels of the strip, of one half; a single row takes several side by side. */
+static void emit_panels(const struct linear *l, const struct matmul_strip *s, const struct passes *p,
+                        struct kb_val half)
 {
 	struct kb *k = l->k;
-	struct tile t = {.rows = 1, .panels = panels_of_row(l)};
-	struct kb_val whole = l->strip;
-	l->row = l->stage_row = kb_index(k, 0);
-	if (t.panels > 1) {
-		struct kb_val end = kb_min(k, l->strip_end, kb_index(k, l->columns / MATMUL_PANEL));
-		struct kb_val n = kb_bin(k, KB_DIV, kb_sub(k, end, l->strip), kb_index(k, t.panels));
-		whole = kb_add(k, l->strip, kb_mul(k, n, kb_index(k, t.panels)));
-		t.panel = kb_loop(k, "panel", l->strip, whole, t.panels, 0);
-		matmul_tile(l, &t);
-		kb_end_loop(k);
-	}
-	t.panels = 1;
-	t.panel = kb_loop(k, "panel", whole, l->strip_end, 1, 0);
-	matmul_tile(l, &t);
-	kb_end_loop(k);
-}
-
-/* Panels [strip, strip_end) of the open half. */
-static void emit_panels(struct linear *l, const struct passes *p)
-{
-	struct kb *k = l->k;
+	struct matmul_tile t = {.rows = 1, .half = half, .row = s->row, .stage_row = s->row};
 	bool may_be_one = panels_of_row(l) > 1 && l->rows_lo < 2; /* one row has a loop of its own */
+	t.panels = panels_of_row(l);
 	if (may_be_one && l->rows_hi < 2) {
-		emit_row(l);
+		matmul_walk_panels(l, s, t, true);
 		return;
 	}
 	if (may_be_one) {
 		kb_if(k, kb_cmp(k, KB_LE, l->rows, kb_index(k, 1)));
-		emit_row(l);
+		matmul_walk_panels(l, s, t, true);
 		kb_else(k);
 	}
-	struct kb_val panel = kb_loop(k, "panel", l->strip, l->strip_end, 1, 0);
-	emit_panel(l, p, panel);
+	t.panels = 1;
+	t.panel = kb_loop(k, "panel", s->begin, s->end, 1, 0);
+	emit_panel(l, s, p, t);
 	kb_end_loop(k);
 	if (may_be_one)
 		kb_end_if(k);
 }
 
-static void emit_strip(struct linear *l, const struct passes *p)
+static void emit_strip(const struct linear *l, const struct matmul_strip *s, const struct passes *p)
 {
 	struct kb *k = l->k;
-	if (l->halves > 1)
-		l->half = kb_loop(k, "half", kb_index(k, 0), kb_index(k, l->halves), 1, KB_NONEMPTY);
-	emit_panels(l, p);
-	if (l->halves > 1)
+	struct kb_val half = {0};
+	if (l->columns.halves > 1)
+		half = kb_loop(k, "half", kb_index(k, 0), kb_index(k, l->columns.halves), 1, KB_NONEMPTY);
+	emit_panels(l, s, p, half);
+	if (l->columns.halves > 1)
 		kb_end_loop(k);
-	l->row = l->stage_row = kb_index(k, 0);
-	if (l->is_staged)
-		matmul_epilogue(l, l->rows);
+	if (l->stage.at.id)
+		matmul_epilogue(l, s, s->row, l->rows);
 }
 
-void matmul_few(struct linear *l)
+void matmul_few(const struct linear *l)
 {
 	struct kb *k = l->k;
-	struct kb_val hi, unit = kb_index(k, l->unit_panels), panels = kb_index(k, l->panels);
-	int64_t units = (l->panels + l->unit_panels - 1) / l->unit_panels;
-	struct kb_val lo = eval_split(l->eval, kb_index(k, units), &hi);
+	const struct matmul_columns *c = &l->columns;
+	struct kb_val hi, unit = kb_index(k, c->unit), panels = kb_index(k, c->panels), zero = kb_index(k, 0);
+	struct kb_val lo = eval_split(l->eval, kb_index(k, (c->panels + c->unit - 1) / c->unit), &hi);
 	struct kb_val first = kb_mul(k, lo, unit), end = kb_min(k, kb_mul(k, hi, unit), panels);
 	if (l->rows_lo < 1)
-		kb_if(k, kb_cmp(k, KB_GT, l->rows, kb_index(k, 0)));
-	l->block = kb_index(k, 0);
-	l->row_end = l->rows;
-	l->k_lo = kb_index(k, 0);
-	l->k_hi = kb_index(k, l->depth);
-	matmul_norm(l, first, end);
+		kb_if(k, kb_cmp(k, KB_GT, l->rows, zero));
+	struct matmul_strip s = {.rows = l->rows, .row = zero, .row_end = l->rows, .k_lo = zero};
+	s.k_hi = kb_index(k, l->depth);
+	s.weights = l->w->t.ptr;
+	matmul_norm(l, s.row, s.row_end, first, end);
 	const struct passes p = find_passes(l);
 	matmul_begin_runs(l, &first, &end);
-	l->strip = kb_loop(k, "strip", first, end, l->strip_panels, 0);
-	l->strip_end = kb_min(k, kb_add_const(k, l->strip, l->strip_panels), end);
-	emit_strip(l, &p);
+	s.begin = kb_loop(k, "strip", first, end, c->strip, 0);
+	s.end = kb_min(k, kb_add_const(k, s.begin, c->strip), end);
+	emit_strip(l, &s, &p);
 	kb_end_loop(k);
 	matmul_end_runs(l);
 	if (l->rows_lo < 1)

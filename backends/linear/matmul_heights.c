@@ -40,7 +40,7 @@ bool matmul_of_many(const struct linear *l, int rows)
 
 int matmul_heights(const struct linear *l, int *height)
 {
-	bool is_one = l->rows_lo == l->rows_hi && l->rows_hi <= l->mr && !l->after;
+	bool is_one = l->rows_lo == l->rows_hi && l->rows_hi <= l->mr && !l->norm.after;
 	int64_t left = l->rows_hi;
 	int n = 0;
 	for (int rows = l->mr; rows > 0; rows--) {
@@ -52,7 +52,7 @@ int matmul_heights(const struct linear *l, int *height)
 	return n;
 }
 
-struct kb_val matmul_height(struct linear *l, struct kb_val left)
+struct kb_val matmul_height(const struct linear *l, struct kb_val rows, struct kb_val left)
 {
 	struct kb *k = l->k;
 	struct kb_val mr = kb_index(k, l->mr), least = kb_index(k, least_height(l));
@@ -66,7 +66,7 @@ struct kb_val matmul_height(struct linear *l, struct kb_val left)
 	struct kb_val many = kb_select(k, is_odd, odd, even);
 	/* Few rows in all walk over single panels, which tiles of middle heights cannot. */
 	struct kb_val few = kb_min(k, left, least);
-	few = kb_select(k, kb_cmp(k, KB_LE, l->rows, mr), few, left);
+	few = kb_select(k, kb_cmp(k, KB_LE, rows, mr), few, left);
 	few = kb_select(k, kb_cmp(k, KB_EQ, left, mr), mr, few);
 	return kb_select(k, kb_cmp(k, KB_GT, left, mr), many, few);
 }

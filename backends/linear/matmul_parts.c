@@ -36,7 +36,6 @@ struct sink {
 	struct kernel_write write;
 	struct ir_value value;
 	const struct trace *trace;
-	struct kb_val lo, hi; /* columns of the part in the open strip */
 };
 
 struct matmul_parts {
@@ -46,6 +45,7 @@ struct matmul_parts {
 	int n;
 	struct sink sinks[SINKS_MAX];
 	int n_sinks;
+	bool by_heads; /* workers may take parts of heads */
 };
 
 static const struct ir_type *type_of(const struct matmul_parts *p, struct ir_value v)
@@ -164,7 +164,7 @@ static bool has_slices(const struct kernel *g)
 static bool trace_ops(struct matmul_parts *p, const struct linear *l)
 {
 	const struct ir_region *r = p->g->job->group->region;
-	if (!has_slices(p->g) && !add_part(p, eval_result(l->root), 0, l->columns))
+	if (!has_slices(p->g) && !add_part(p, eval_result(l->g->root), 0, l->columns.n))
 		return false;
 	for (size_t i = (size_t)p->g->attrs->root + 1; i < r->n_ops; i++)
 		if (!trace_op(p, r->ops[i]))
@@ -200,12 +200,12 @@ static bool find_halves(struct linear *l, const struct matmul_parts *p)
 		return true;
 	const struct part *a = &p->items[0], *b = &p->items[1];
 	if (p->n != 2 || p->n_sinks != 1 || a->size != b->size || a->begin + b->begin != a->size ||
-	    (a->begin != 0 && b->begin != 0) || a->size % MATMUL_PANEL != 0 || 2 * a->size != l->columns ||
+	    (a->begin != 0 && b->begin != 0) || a->size % MATMUL_PANEL != 0 || 2 * a->size != l->columns.n ||
 	    p->sinks[0].trace->head > 0)
 		return false;
-	l->halves = 2;
-	l->columns = a->size;
-	l->panels = a->size / MATMUL_PANEL;
+	l->columns.halves = 2;
+	l->columns.n = a->size;
+	l->columns.panels = a->size / MATMUL_PANEL;
 	return true;
 }
 
@@ -222,13 +222,15 @@ static bool find_strips(struct linear *l, const struct matmul_parts *p)
 		if (columns > UNIT_MAX * MATMUL_PANEL)
 			return false;
 	}
-	l->unit_panels = columns / MATMUL_PANEL;
-	l->strip_panels = (int)((MATMUL_STRIP + l->unit_panels - 1) / l->unit_panels * l->unit_panels);
+	int64_t unit = columns / MATMUL_PANEL;
+	l->columns.unit = unit;
+	l->columns.strip = (int)((MATMUL_STRIP + unit - 1) / unit * unit);
 	return true;
 }
 
-bool matmul_find_parts(struct linear *l, struct kernel *g)
+bool matmul_find_parts(struct linear *l)
 {
+	struct kernel *g = l->g;
 	struct matmul_parts *p = ARENA_NEW(g->job->arena, struct matmul_parts);
 	if (!p || l->rank < 2)
 		return false;
@@ -242,27 +244,31 @@ bool matmul_find_parts(struct linear *l, struct kernel *g)
 
 /* ---- parts of heads ---- */
 
-bool matmul_divides_heads(const struct linear *l)
+void matmul_divide_heads(const struct linear *l, bool is_few)
 {
 	const struct kernel_job *job = l->job;
-	if (job->parts < 2 || !l->parts || l->after || l->halves != 1)
-		return false;
+	if (job->parts < 2 || !l->parts || l->norm.after || l->columns.halves != 1)
+		return;
 	/* Many rows go through whole tiles: a run that ended inside one would be left in part. */
-	bool is_many = !l->is_few && l->rows_hi > l->mr;
-	int64_t unit = (is_many ? matmul_unit_of_many(l) : l->unit_panels) * MATMUL_PANEL;
+	bool is_many = !is_few && l->rows_hi > l->mr;
+	int64_t unit = (is_many ? matmul_unit_of_many(l) : l->columns.unit) * MATMUL_PANEL;
 	for (int i = 0; i < l->parts->n; i++) {
 		const struct part *p = &l->parts->items[i];
 		if (p->begin % unit != 0 || p->size % job->parts != 0 || p->size / job->parts % unit != 0)
-			return false;
+			return;
 	}
-	*job->is_divided = true;
-	return true;
+	*job->is_divided = l->parts->by_heads = true;
 }
 
-void matmul_begin_runs(struct linear *l, struct kb_val *panel, struct kb_val *panel_end)
+bool matmul_by_parts(const struct linear *l)
+{
+	return l->parts && l->parts->by_heads;
+}
+
+void matmul_begin_runs(const struct linear *l, struct kb_val *panel, struct kb_val *panel_end)
 {
 	struct kb *k = l->k;
-	if (!l->by_parts)
+	if (!matmul_by_parts(l))
 		return;
 	const struct matmul_parts *p = l->parts;
 	struct kb_val one = kb_index(k, 1), by_parts = kernel_by_parts(l->job);
@@ -280,34 +286,34 @@ void matmul_begin_runs(struct linear *l, struct kb_val *panel, struct kb_val *pa
 	*panel_end = kb_select(k, by_parts, kb_add(k, own, each), *panel_end);
 }
 
-void matmul_end_runs(struct linear *l)
+void matmul_end_runs(const struct linear *l)
 {
-	if (l->by_parts)
+	if (matmul_by_parts(l))
 		kb_end_loop(l->k);
 }
 
 /* ---- places in the stage ---- */
 
 /* Axes before the last: rows of the stage. */
-static void lead_strides(struct linear *l, struct kb_size *stride)
+static void lead_strides(const struct linear *l, struct kb_size *stride)
 {
 	struct kb *k = l->k;
-	struct kb_val step = kb_index(k, l->stage_width);
+	struct kb_val step = kb_index(k, l->stage.width);
 	for (int i = l->rank - 2; i >= 0; i--) {
-		stride[i] = (struct kb_size){i == l->rank - 2, l->stage_width, step};
+		stride[i] = (struct kb_size){i == l->rank - 2, l->stage.width, step};
 		step = kb_mul(k, step, l->size[i]);
 	}
 }
 
-static struct kb_size constant(struct linear *l, int64_t c)
+static struct kb_size constant(const struct linear *l, int64_t c)
 {
 	return (struct kb_size){true, c, kb_index(l->k, c)};
 }
 
 /* v, which is the part or a view of it, as it lies in the stage from element `skip` on. */
-static void place(struct linear *l, struct ir_value v, const struct trace *t, struct kb_val skip)
+static void place(const struct linear *l, struct ir_value v, const struct trace *t, struct kb_val skip)
 {
-	struct eval_tensor at = {.t = {.ptr = l->stage, .dtype = DT_F32}, .skip = skip};
+	struct eval_tensor at = {.t = {.ptr = l->stage.at, .dtype = DT_F32}, .skip = skip};
 	struct eval_sum sum = {.value = v, .bias = l->bias, .begin = l->parts->items[t->part].begin};
 	struct kb_size stride[IR_RANK_MAX];
 	int64_t step[IR_RANK_MAX] = {0};
@@ -334,28 +340,30 @@ static void place(struct linear *l, struct ir_value v, const struct trace *t, st
 }
 
 /* Element of the stage at which column 0 of the part in row 0 would lie. */
-static struct kb_val first_element(struct linear *l, const struct part *part)
+static struct kb_val first_element(const struct linear *l, const struct matmul_strip *s, struct kb_val row,
+                                   const struct part *part)
 {
 	struct kb *k = l->k;
-	struct kb_val before = kb_mul(k, l->row, kb_index(k, l->stage_width));
-	before = kb_add(k, before, kb_mul(k, l->strip, kb_index(k, MATMUL_PANEL)));
+	struct kb_val before = kb_mul(k, row, kb_index(k, l->stage.width));
+	before = kb_add(k, before, kb_mul(k, s->begin, kb_index(k, MATMUL_PANEL)));
 	int64_t begin = part->begin;
-	if (l->halves > 1)
-		begin = part->begin > 0 ? l->stage_width / l->halves : 0;
+	if (l->columns.halves > 1)
+		begin = part->begin > 0 ? l->stage.width / l->columns.halves : 0;
 	return kb_sub(k, kb_index(k, begin), before);
 }
 
-static void place_all(struct linear *l)
+/* Row 0 of the stage is row `row` of the result. */
+static void place_all(const struct linear *l, const struct matmul_strip *s, struct kb_val row)
 {
 	const struct ir_region *r = l->job->group->region;
 	struct matmul_parts *p = l->parts;
 	struct kb_val skip[PARTS_MAX];
 	for (int i = 0; i < p->n; i++) {
 		struct ir_value v = p->items[i].value;
-		skip[i] = first_element(l, &p->items[i]);
+		skip[i] = first_element(l, s, row, &p->items[i]);
 		place(l, v, &p->traces[v.id], skip[i]);
 	}
-	for (size_t i = (size_t)l->schedule->root + 1; i + 1 < r->n_ops; i++) {
+	for (size_t i = (size_t)l->g->attrs->root + 1; i + 1 < r->n_ops; i++) {
 		struct ir_value v = eval_result(r->ops[i]);
 		const struct trace *t = &p->traces[v.id];
 		if (t->is_placed && r->ops[i]->code != OP_slice)
@@ -365,19 +373,25 @@ static void place_all(struct linear *l)
 
 /* ---- storing ---- */
 
-static void find_range(struct linear *l, struct sink *s)
+/* Columns of a part. */
+struct range {
+	struct kb_val lo, hi;
+};
+
+static struct range range_in_strip(const struct linear *l, const struct matmul_strip *s,
+                                   const struct part *part)
 {
 	struct kb *k = l->k;
-	const struct part *part = &l->parts->items[s->trace->part];
-	int64_t begin = l->halves > 1 ? 0 : part->begin;
-	struct kb_val width = kb_index(k, MATMUL_PANEL);
-	struct kb_val lo = kb_add_const(k, kb_mul(k, l->strip, width), -begin);
-	struct kb_val hi = kb_add_const(k, kb_mul(k, l->strip_end, width), -begin);
-	s->lo = kb_max(k, lo, kb_index(k, 0));
-	s->hi = kb_min(k, hi, kb_index(k, part->size));
+	int64_t begin = l->columns.halves > 1 ? 0 : part->begin;
+	struct kb_val width = kb_index(k, MATMUL_PANEL), zero = kb_index(k, 0);
+	struct kb_val lo = kb_add_const(k, kb_mul(k, s->begin, width), -begin);
+	struct kb_val hi = kb_add_const(k, kb_mul(k, s->end, width), -begin);
+	lo = kb_max(k, lo, zero);
+	return (struct range){lo, kb_min(k, hi, kb_index(k, part->size))};
 }
 
-static void flat_vector(struct linear *l, const struct sink *s, struct eval_point *at, int lanes, int valid)
+static void flat_vector(const struct linear *l, const struct sink *s, struct eval_point *at, int lanes,
+                        int valid)
 {
 	size_t mark = eval_mark(l->eval);
 	struct eval_width before = eval_width(l->eval, lanes, valid);
@@ -387,7 +401,8 @@ static void flat_vector(struct linear *l, const struct sink *s, struct eval_poin
 }
 
 /* The columns of one row in the strip. */
-static void flat_row(struct linear *l, const struct sink *s, const struct eval_point *row)
+static void flat_row(const struct linear *l, const struct sink *s, struct range r,
+                     const struct eval_point *row)
 {
 	struct kb *k = l->k;
 	int last = l->rank - 1;
@@ -399,14 +414,14 @@ static void flat_row(struct linear *l, const struct sink *s, const struct eval_p
 	size_t mark = eval_mark(l->eval);
 	struct eval_point at = *row;
 	at.vec = last;
-	at.index[last] = s->lo;
+	at.index[last] = r.lo;
 	eval_hoist(l->eval, s->value, &at);
-	at.index[last] = kb_loop(k, "column", s->lo, kb_min(k, s->hi, kb_index(k, whole)), lanes, 0);
+	at.index[last] = kb_loop(k, "column", r.lo, kb_min(k, r.hi, kb_index(k, whole)), lanes, 0);
 	flat_vector(l, s, &at, lanes, lanes);
 	kb_end_loop(k);
 	if (whole < size) {
-		struct kb_val ends = kb_cmp(k, KB_EQ, s->hi, kb_index(k, size));
-		kb_if(k, kb_bin(k, KB_AND, ends, kb_cmp(k, KB_LT, s->lo, s->hi)));
+		struct kb_val ends = kb_cmp(k, KB_EQ, r.hi, kb_index(k, size));
+		kb_if(k, kb_bin(k, KB_AND, ends, kb_cmp(k, KB_LT, r.lo, r.hi)));
 		at.index[last] = kb_index(k, whole);
 		flat_vector(l, s, &at, lanes, (int)(size - whole));
 		kb_end_if(k);
@@ -415,14 +430,14 @@ static void flat_row(struct linear *l, const struct sink *s, const struct eval_p
 }
 
 /* The heads of one row in the strip, which are whole. */
-static void head_rows(struct linear *l, struct sink *s, const struct eval_point *row)
+static void head_rows(const struct linear *l, struct sink *s, struct range r, const struct eval_point *row)
 {
 	struct kb *k = l->k;
 	struct kb_val width = kb_index(k, s->trace->head);
 	struct kb_val before[IR_RANK_MAX]; /* the turn */
 	for (int i = 0; i + 1 < l->rank; i++)
 		before[i] = row->index[i];
-	struct kb_val first = kb_bin(k, KB_DIV, s->lo, width), end = kb_bin(k, KB_DIV, s->hi, width);
+	struct kb_val first = kb_bin(k, KB_DIV, r.lo, width), end = kb_bin(k, KB_DIV, r.hi, width);
 	before[l->rank - 1] = kb_loop(k, "head", first, end, 1, 0);
 	before[l->rank] = kb_index(k, 0);
 	struct eval_point at = {.rank = l->rank + 1, .vec = l->rank};
@@ -436,10 +451,10 @@ static void head_rows(struct linear *l, struct sink *s, const struct eval_point 
 }
 
 /* Positions, once for a row. */
-static void find_positions(struct linear *l, const struct eval_point *row)
+static void find_positions(const struct linear *l, const struct eval_point *row)
 {
 	const struct ir_region *r = l->job->group->region;
-	const struct ir_type *y = type_of(l->parts, eval_result(l->root));
+	const struct ir_type *y = type_of(l->parts, eval_result(l->g->root));
 	struct eval_point at = {.rank = 2, .vec = -1, .index = {row->index[0], row->index[1]}};
 	for (size_t i = 0; i < r->n_ops; i++) {
 		if (r->ops[i]->code != OP_rope || l->rank != 3)
@@ -450,22 +465,24 @@ static void find_positions(struct linear *l, const struct eval_point *row)
 	}
 }
 
-void matmul_parts_epilogue(struct linear *l, struct kb_val rows)
+void matmul_parts_epilogue(const struct linear *l, const struct matmul_strip *s, struct kb_val first,
+                           struct kb_val rows)
 {
 	struct kb *k = l->k;
 	struct matmul_parts *p = l->parts;
+	struct range range[SINKS_MAX];
 	size_t mark = eval_mark(l->eval);
-	place_all(l);
+	place_all(l, s, first);
 	for (int i = 0; i < p->n_sinks; i++)
-		find_range(l, &p->sinks[i]);
+		range[i] = range_in_strip(l, s, &p->items[p->sinks[i].trace->part]);
 	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), rows, 1, KB_NONEMPTY);
-	struct eval_point at = matmul_point(l, kb_add(k, l->row, row), kb_index(k, 0));
+	struct eval_point at = matmul_point(l, kb_add(k, first, row), kb_index(k, 0));
 	find_positions(l, &at);
 	for (int i = 0; i < p->n_sinks; i++) {
 		if (p->sinks[i].trace->head > 0)
-			head_rows(l, &p->sinks[i], &at);
+			head_rows(l, &p->sinks[i], range[i], &at);
 		else
-			flat_row(l, &p->sinks[i], &at);
+			flat_row(l, &p->sinks[i], range[i], &at);
 	}
 	kb_end_loop(k);
 	eval_release(l->eval, mark);

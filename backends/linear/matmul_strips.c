@@ -16,7 +16,8 @@
 
 /* One row of the open strip. */
 struct strip_row {
-	struct linear *l;
+	const struct linear *l;
+	const struct matmul_strip *strip;
 	struct eval_point at;     /* in the root's result */
 	struct kb_val row;        /* of the stage */
 	struct kb_val first, end; /* columns */
@@ -34,8 +35,9 @@ static int64_t width_of(const struct ir_op *op)
 
 /* ---- what the group says ---- */
 
-bool matmul_find_strips(struct linear *l, const struct kernel *g)
+bool matmul_find_strips(struct linear *l)
 {
+	const struct kernel *g = l->g;
 	const struct ir_region *r = g->job->group->region;
 	const struct ir_op *last = NULL;
 	for (size_t i = (size_t)g->attrs->root + 1; i < r->n_ops; i++) {
@@ -53,10 +55,9 @@ bool matmul_find_strips(struct linear *l, const struct kernel *g)
 	    ir_type_of(l->job->func, last->operands[0])->dtype != DT_F32)
 		return false;
 	l->strips = last;
-	l->after = NULL;
-	l->results = &g->out;
-	l->out = &g->out.items[0];
-	l->unit_panels = MATMUL_STRIP;
+	l->norm.after = NULL;
+	l->out = g->out.items[0];
+	l->columns.unit = MATMUL_STRIP;
 	return true;
 }
 
@@ -65,15 +66,15 @@ bool matmul_find_strips(struct linear *l, const struct kernel *g)
 /* What the strip op reads. */
 static struct kb_val value_at(struct strip_row *s, struct kb_val column, int lanes, int valid)
 {
-	struct linear *l = s->l;
+	const struct linear *l = s->l;
 	struct kb *k = l->k;
 	struct eval_width before = eval_width(l->eval, lanes, valid);
 	struct kb_val in_row = kb_sub(k, column, s->first);
-	struct kb_val at = kb_add(k, kb_mul(k, s->row, kb_index(k, l->stage_width)), in_row);
+	struct kb_val at = kb_add(k, kb_mul(k, s->row, kb_index(k, l->stage.width)), in_row);
 	struct eval_point p = s->at;
 	p.vec = lanes > 1 ? l->rank - 1 : -1;
 	p.index[l->rank - 1] = column;
-	matmul_bind(l, &p, kb_load(k, KB_TYPE(KB_F32, lanes), l->stage, at, 0, 0));
+	matmul_bind(l, s->strip->expert, &p, kb_load(k, KB_TYPE(KB_F32, lanes), l->stage.at, at, 0, 0));
 	struct kb_val x = eval_value(l->eval, l->strips->operands[0], &p);
 	eval_width(l->eval, before.lanes, before.valid);
 	return x;
@@ -89,7 +90,7 @@ static void take_columns(struct strip_row *s, struct kb_val column, int valid, c
 /* All columns of the strip, in order; of a whole one without a loop. */
 static void walk_columns(struct strip_row *s, column_fn *fn, void *user)
 {
-	struct linear *l = s->l;
+	const struct linear *l = s->l;
 	struct kb *k = l->k;
 	if (s->is_whole) {
 		for (int64_t i = 0; i < WIDTH; i += l->lanes) {
@@ -98,20 +99,20 @@ static void walk_columns(struct strip_row *s, column_fn *fn, void *user)
 		}
 		return;
 	}
-	int64_t whole = l->columns / l->lanes * l->lanes;
+	int64_t whole = l->columns.n / l->lanes * l->lanes;
 	struct kb_val end = kb_min(k, s->end, kb_index(k, whole));
 	struct kb_val column = kb_loop(k, "column", s->first, end, l->lanes, 0);
 	take_columns(s, column, l->lanes, fn, user);
 	kb_end_loop(k);
-	if (whole == l->columns)
+	if (whole == l->columns.n)
 		return;
-	kb_if(k, kb_cmp(k, KB_EQ, s->end, kb_index(k, l->columns)));
-	take_columns(s, kb_index(k, whole), (int)(l->columns - whole), fn, user);
+	kb_if(k, kb_cmp(k, KB_EQ, s->end, kb_index(k, l->columns.n)));
+	take_columns(s, kb_index(k, whole), (int)(l->columns.n - whole), fn, user);
 	kb_end_if(k);
 }
 
 /* Lanes that do not exist become `none`. */
-static struct kb_val only_valid(struct linear *l, struct kb_val x, int valid, float none)
+static struct kb_val only_valid(const struct linear *l, struct kb_val x, int valid, float none)
 {
 	struct kb *k = l->k;
 	if (valid >= l->lanes)
@@ -121,7 +122,7 @@ static struct kb_val only_valid(struct linear *l, struct kb_val x, int valid, fl
 	return kb_select(k, exists, x, kb_splat(k, kb_f32(k, none), l->lanes));
 }
 
-static struct kb_val reduced(struct linear *l, enum kb_bin op, struct kb_val x)
+static struct kb_val reduced(const struct linear *l, enum kb_bin op, struct kb_val x)
 {
 	return l->lanes > 1 ? kb_reduce(l->k, op, x) : x;
 }
@@ -129,14 +130,14 @@ static struct kb_val reduced(struct linear *l, enum kb_bin op, struct kb_val x)
 /* Number `which` of the strip. */
 static void store_number(struct strip_row *s, int which, struct kb_val v)
 {
-	struct linear *l = s->l;
+	const struct linear *l = s->l;
 	struct kb *k = l->k;
 	struct eval_point p = {.rank = l->rank + 1, .vec = -1};
 	for (int i = 0; i + 1 < l->rank; i++)
 		p.index[i] = s->at.index[i];
 	p.index[l->rank - 1] = kb_index(k, which);
-	p.index[l->rank] = kb_bin(k, KB_DIV, l->strip, kb_index(k, MATMUL_STRIP));
-	kb_store(k, v, l->out->to.t.ptr, eval_offset(l->eval, &l->out->to, &p), 0, 0);
+	p.index[l->rank] = kb_bin(k, KB_DIV, s->strip->begin, kb_index(k, MATMUL_STRIP));
+	kb_store(k, v, l->out.to.t.ptr, eval_offset(l->eval, &l->out.to, &p), 0, 0);
 }
 
 /* ---- arg-max ---- */
@@ -164,7 +165,7 @@ static void take_top(struct strip_row *s, struct kb_val column, struct kb_val x,
 
 static void argmax_row(struct strip_row *s)
 {
-	struct linear *l = s->l;
+	const struct linear *l = s->l;
 	struct kb *k = l->k;
 	int n = l->lanes;
 	struct kb_val none = kb_i32(k, INT32_MAX);
@@ -211,7 +212,7 @@ static void take_power(struct strip_row *s, struct kb_val column, struct kb_val 
 /* Of a strip of -infinity the shift is 0; NaN reaches the sum. */
 static struct kb_val find_powers(struct strip_row *s, struct powers *p)
 {
-	struct linear *l = s->l;
+	const struct linear *l = s->l;
 	struct kb *k = l->k;
 	struct kb_type vec = KB_TYPE(KB_F32, l->lanes);
 	struct kb_val none = kb_f32(k, -HUGE_VALF);
@@ -227,7 +228,7 @@ static struct kb_val find_powers(struct strip_row *s, struct powers *p)
 /* The wanted column of the row, no less than 0 and no more than the last one. */
 static struct kb_val wanted_column(struct strip_row *s)
 {
-	struct linear *l = s->l;
+	const struct linear *l = s->l;
 	struct kb *k = l->k;
 	struct eval_point row = s->at;
 	row.rank--;
@@ -236,12 +237,12 @@ static struct kb_val wanted_column(struct strip_row *s)
 	struct eval_width before = eval_width(l->eval, 1, 1);
 	struct kb_val at = kb_cvt(k, eval_value(l->eval, l->strips->operands[1], &row), KB_INDEX);
 	eval_width(l->eval, before.lanes, before.valid);
-	return eval_clamped(l->eval, at, kb_index(k, l->columns));
+	return eval_clamped(l->eval, at, kb_index(k, l->columns.n));
 }
 
 static void score_row(struct strip_row *s)
 {
-	struct linear *l = s->l;
+	const struct linear *l = s->l;
 	struct kb *k = l->k;
 	struct powers p;
 	struct kb_val most = find_powers(s, &p), sum = reduced(l, KB_ADD, kb_get(k, p.sum));
@@ -272,17 +273,18 @@ static void emit_row(struct strip_row *s, bool is_whole)
 }
 
 /* Every row of the strip; whole strips of few vectors have a walk of their own. */
-void matmul_strips_epilogue(struct linear *l, struct kb_val rows)
+void matmul_strips_epilogue(const struct linear *l, const struct matmul_strip *strip, struct kb_val row,
+                            struct kb_val rows)
 {
 	struct kb *k = l->k;
 	struct kb_val width = kb_index(k, MATMUL_PANEL);
-	struct strip_row s = {.l = l, .first = kb_mul(k, l->strip, width)};
-	bool unrolls = WIDTH / l->lanes <= UNROLLED_MAX && l->columns >= WIDTH;
-	bool has_part = l->columns % WIDTH != 0;
-	s.end = kb_min(k, kb_mul(k, l->strip_end, width), kb_index(k, l->columns));
+	struct strip_row s = {.l = l, .strip = strip, .first = kb_mul(k, strip->begin, width)};
+	bool unrolls = WIDTH / l->lanes <= UNROLLED_MAX && l->columns.n >= WIDTH;
+	bool has_part = l->columns.n % WIDTH != 0;
+	s.end = kb_min(k, kb_mul(k, strip->end, width), kb_index(k, l->columns.n));
 	s.row = kb_loop(k, "row", kb_index(k, 0), rows, 1, KB_NONEMPTY);
 	size_t mark = eval_mark(l->eval);
-	s.at = matmul_point(l, kb_add(k, l->row, s.row), s.first);
+	s.at = matmul_point(l, kb_add(k, row, s.row), s.first);
 	if (unrolls && has_part)
 		kb_if(k, kb_cmp(k, KB_EQ, kb_sub(k, s.end, s.first), kb_index(k, WIDTH)));
 	if (unrolls)

@@ -13,12 +13,13 @@
 #define UNROLLED          8  /* steps of a single row: its sums are so few that the loop itself shows */
 
 struct accumulators {
-	const struct tile *tile;
+	const struct matmul_strip *strip;
+	const struct matmul_tile *tile;
 	int vectors; /* of a row */
 	struct kb_type vec;
 	struct kb_val w;                   /* first line of the tile's first panel */
 	struct kb_val again;               /* the same, for the second elements of pairs of bf16; or none */
-	struct kb_val ahead;               /* its share of the weights that come next, or none */
+	struct matmul_ahead ahead;         /* its share of the weights that come next, or none */
 	struct kb_val x[MATMUL_ROWS_MAX];  /* rows of x */
 	int64_t x_disp[MATMUL_ROWS_MAX];   /* elements */
 	struct kb_var sum[MATMUL_ACC_MAX]; /* [rows, vectors] */
@@ -26,7 +27,7 @@ struct accumulators {
 
 /* ---- points ---- */
 
-struct eval_point matmul_point(struct linear *l, struct kb_val row, struct kb_val column)
+struct eval_point matmul_point(const struct linear *l, struct kb_val row, struct kb_val column)
 {
 	struct eval_point p = {.rank = l->rank, .vec = l->lanes > 1 ? l->rank - 1 : -1};
 	if (l->list.id)
@@ -37,29 +38,31 @@ struct eval_point matmul_point(struct linear *l, struct kb_val row, struct kb_va
 	return p;
 }
 
-void matmul_bind(struct linear *l, const struct eval_point *p, struct kb_val product)
+void matmul_bind(const struct linear *l, struct kb_val expert, const struct eval_point *p,
+                 struct kb_val product)
 {
 	if (l->bias.id) {
 		struct kb_val column = p->index[l->rank - 1];
 		struct eval_point at = {.rank = 1, .index = {column}};
-		if (l->expert.id)
-			at = (struct eval_point){.rank = 2, .index = {l->expert, column}};
+		if (expert.id)
+			at = (struct eval_point){.rank = 2, .index = {expert, column}};
 		at.vec = p->vec < 0 ? -1 : at.rank - 1;
 		product = kb_add(l->k, product, eval_value(l->eval, l->bias, &at));
 	}
-	eval_bind(l->eval, eval_result(l->root), p, product);
+	eval_bind(l->eval, eval_result(l->g->root), p, product);
 }
 
-void matmul_finish(struct linear *l, const struct eval_point *p, struct kb_val product)
+void matmul_finish(const struct linear *l, struct kb_val expert, const struct eval_point *p,
+                   struct kb_val product)
 {
-	matmul_bind(l, p, product);
-	eval_output_at(l->eval, l->out, p);
+	matmul_bind(l, expert, p, product);
+	eval_output_at(l->eval, &l->out, p);
 }
 
 /* ---- the K loop ---- */
 
 /* Element offset of a row of x in its tensor. */
-static struct kb_val x_offset(struct linear *l, const struct eval_point *p)
+static struct kb_val x_offset(const struct linear *l, const struct eval_point *p)
 {
 	struct eval_point at = *p;
 	at.vec = l->rank - 1;
@@ -67,11 +70,11 @@ static struct kb_val x_offset(struct linear *l, const struct eval_point *p)
 }
 
 /* Rows that the norm left in scratch. */
-static void find_normed_rows(struct linear *l, struct accumulators *a)
+static void find_normed_rows(const struct linear *l, struct accumulators *a)
 {
 	struct kb *k = l->k;
-	struct kb_val bytes = kb_mul(k, kb_sub(k, l->row, l->block), kb_index(k, l->depth * 4));
-	struct kb_val first = kb_ptr_add(k, l->normed, bytes, 0);
+	struct kb_val row = kb_sub(k, a->tile->row, a->strip->row);
+	struct kb_val first = kb_ptr_add(k, l->norm.at, kb_mul(k, row, kb_index(k, l->depth * 4)), 0);
 	for (int m = 0; m < a->tile->rows; m++) {
 		a->x[m] = first;
 		a->x_disp[m] = m * l->depth;
@@ -79,10 +82,10 @@ static void find_normed_rows(struct linear *l, struct accumulators *a)
 }
 
 /* Addresses of the rows: one pointer and constant distances where rows step evenly. */
-static void find_rows(struct linear *l, struct accumulators *a)
+static void find_rows(const struct linear *l, struct accumulators *a)
 {
 	struct kb *k = l->k;
-	if (l->norm) {
+	if (l->norm.before) {
 		find_normed_rows(l, a);
 		return;
 	}
@@ -94,37 +97,39 @@ static void find_rows(struct linear *l, struct accumulators *a)
 		a->x[m] = a->x[0];
 		if (even && m > 0)
 			continue;
-		struct eval_point p = matmul_point(l, kb_add_const(k, l->row, m), kb_index(k, 0));
+		struct eval_point p = matmul_point(l, kb_add_const(k, a->tile->row, m), kb_index(k, 0));
 		struct kb_val bytes = kb_mul(k, x_offset(l, &p), kb_index(k, 4));
 		a->x[m] = kb_ptr_add(k, x->ptr, bytes, 0);
 	}
 }
 
 /* Element of the stage where the tile begins. */
-static struct kb_val in_stage(struct linear *l, const struct tile *t)
+static struct kb_val in_stage(const struct linear *l, const struct accumulators *a)
 {
 	struct kb *k = l->k;
-	struct kb_val column = kb_mul(k, kb_sub(k, t->panel, l->strip), kb_index(k, MATMUL_PANEL));
-	if (l->halves > 1)
-		column = kb_add(k, column, kb_mul(k, l->half, kb_index(k, l->stage_width / l->halves)));
-	return kb_add(k, kb_mul(k, l->stage_row, kb_index(k, l->stage_width)), column);
+	const struct matmul_tile *t = a->tile;
+	struct kb_val column = kb_mul(k, kb_sub(k, t->panel, a->strip->begin), kb_index(k, MATMUL_PANEL));
+	if (l->columns.halves > 1)
+		column = kb_add(k, column,
+		                kb_mul(k, t->half, kb_index(k, l->stage.width / l->columns.halves)));
+	return kb_add(k, kb_mul(k, t->stage_row, kb_index(k, l->stage.width)), column);
 }
 
 /* Sums begin at 0, or where the part of K before this one left them. */
-static void begin_sums(struct linear *l, struct accumulators *a)
+static void begin_sums(const struct linear *l, struct accumulators *a)
 {
 	struct kb *k = l->k;
-	struct kb_val from = l->kc ? in_stage(l, a->tile) : kb_index(k, 0);
+	struct kb_val from = l->stage.kc ? in_stage(l, a) : kb_index(k, 0);
 	struct kb_val sum = kb_splat(k, kb_f32(k, 0), l->lanes);
 	for (int i = 0; i < a->tile->rows * a->vectors; i++) {
-		int64_t disp = i / a->vectors * l->stage_width + i % a->vectors * l->lanes;
-		if (l->kc)
-			sum = kb_load(k, a->vec, l->stage, from, disp, 0);
+		int64_t disp = i / a->vectors * l->stage.width + i % a->vectors * l->lanes;
+		if (l->stage.kc)
+			sum = kb_load(k, a->vec, l->stage.at, from, disp, 0);
 		a->sum[i] = kb_var(k, "sum", a->vec, sum);
 	}
 }
 
-static void add_product(struct linear *l, struct accumulators *a, int m, int n, struct kb_val x,
+static void add_product(const struct linear *l, struct accumulators *a, int m, int n, struct kb_val x,
                         struct kb_val w)
 {
 	struct kb_var sum = a->sum[m * a->vectors + n];
@@ -132,16 +137,16 @@ static void add_product(struct linear *l, struct accumulators *a, int m, int n, 
 }
 
 /* Words of pairs of bf16: an even element of K is the low half, an odd one the high half. */
-static struct kb_val half_of_pair(struct linear *l, struct kb_val words, int odd)
+static struct kb_val half_of_pair(const struct linear *l, struct kb_val words, int odd)
 {
 	struct kb *k = l->k;
 	struct kb_val by = kb_splat(k, kb_i32(k, odd ? -65536 : 16), l->lanes);
 	return kb_bitcast(k, kb_bin(k, odd ? KB_AND : KB_SHL, words, by), KB_F32);
 }
 
-/* Where element at + i of K begins in a panel, `at` a multiple of l->per_line: words of pairs, else elements.
+/* Where element at + i of K begins in a panel, `at` a multiple of its elements: words of pairs, else elements.
  */
-static struct kb_val line_of(struct linear *l, struct kb_val at, int i)
+static struct kb_val line_of(const struct linear *l, struct kb_val at, int i)
 {
 	struct kb *k = l->k;
 	if (l->stored != DT_BF16)
@@ -151,7 +156,7 @@ static struct kb_val line_of(struct linear *l, struct kb_val at, int i)
 }
 
 /* Vector n of the tile's pairs in that line. */
-static struct kb_val load_pairs(struct linear *l, struct kb_val w, struct kb_val line, int n)
+static struct kb_val load_pairs(const struct linear *l, struct kb_val w, struct kb_val line, int n)
 {
 	int per_panel = MATMUL_PANEL / l->lanes;
 	int64_t in_panel = n % per_panel * l->lanes, panel = n / per_panel * matmul_panel_bytes(l);
@@ -159,7 +164,8 @@ static struct kb_val load_pairs(struct linear *l, struct kb_val w, struct kb_val
 }
 
 /* Vector n of the tile's weights in that line, as f32. */
-static struct kb_val load_weights(struct linear *l, struct accumulators *a, struct kb_val line, int i, int n)
+static struct kb_val load_weights(const struct linear *l, struct accumulators *a, struct kb_val line, int i,
+                                  int n)
 {
 	struct kb *k = l->k;
 	int per_panel = MATMUL_PANEL / l->lanes;
@@ -176,8 +182,8 @@ static struct kb_val load_weights(struct linear *l, struct accumulators *a, stru
 }
 
 /* The same step with elements of x in registers and one vector of weights after the other. */
-static void step_vectors(struct linear *l, struct accumulators *a, struct kb_val line, struct kb_val element,
-                         int i)
+static void step_vectors(const struct linear *l, struct accumulators *a, struct kb_val line,
+                         struct kb_val element, int i)
 {
 	struct kb_val x[MATMUL_ROWS_MAX];
 	for (int m = 0; m < a->tile->rows; m++)
@@ -197,13 +203,13 @@ static bool is_widened_last(const struct linear *l, const struct accumulators *a
 }
 
 /* sum[m][n] += x[m][at + i] w[n][at + i]; loads are directly before their uses. */
-static void step(struct linear *l, struct accumulators *a, struct kb_val at, int i)
+static void step(const struct linear *l, struct accumulators *a, struct kb_val at, int i)
 {
 	struct kb *k = l->k;
 	struct kb_val line = line_of(l, at, i), element = kb_mul(k, kb_add_const(k, at, i), l->along.v);
 	struct kb_val w[MATMUL_ACC_MAX];
-	if (a->ahead.id && i % l->per_line == 0)
-		matmul_step_ahead(l, a->ahead, kb_add_const(k, at, i));
+	if (a->ahead.from.id && i % matmul_per_line(l) == 0)
+		matmul_step_ahead(l, &a->ahead, kb_add_const(k, at, i));
 	if (is_widened_last(l, a)) {
 		step_vectors(l, a, line, element, i);
 		return;
@@ -227,12 +233,12 @@ static bool is_paired(const struct linear *l, const struct accumulators *a)
 }
 
 /* Steps i and i + 1 for pairs of bf16. */
-static void step_pair(struct linear *l, struct accumulators *a, struct kb_val at, int i)
+static void step_pair(const struct linear *l, struct accumulators *a, struct kb_val at, int i)
 {
 	struct kb *k = l->k;
 	struct kb_val line = line_of(l, at, i), x[2][MATMUL_ROWS_MAX];
-	if (a->ahead.id)
-		matmul_step_ahead(l, a->ahead, kb_add_const(k, at, i));
+	if (a->ahead.from.id)
+		matmul_step_ahead(l, &a->ahead, kb_add_const(k, at, i));
 	for (int m = 0; m < 2 * a->tile->rows; m++) {
 		struct kb_val element = kb_mul(k, kb_add_const(k, at, i + m % 2), l->along.v);
 		x[m % 2][m / 2] = kb_load_splat(k, a->vec, a->x[m / 2], element, a->x_disp[m / 2]);
@@ -248,8 +254,8 @@ static void step_pair(struct linear *l, struct accumulators *a, struct kb_val at
 }
 
 /* Steps i and i + 1 with elements of vectors of x. */
-static void lane_pair(struct linear *l, struct accumulators *a, struct kb_val line, const struct kb_val *x,
-                      int i)
+static void lane_pair(const struct linear *l, struct accumulators *a, struct kb_val line,
+                      const struct kb_val *x, int i)
 {
 	struct kb *k = l->k;
 	for (int n = 0; n < a->vectors; n++) {
@@ -263,7 +269,7 @@ static void lane_pair(struct linear *l, struct accumulators *a, struct kb_val li
 }
 
 /* The same for `lanes` neighbours along K: beside the sums live a vector of each row and one of weights. */
-static void step_lanes(struct linear *l, struct accumulators *a, struct kb_val at, int lanes)
+static void step_lanes(const struct linear *l, struct accumulators *a, struct kb_val at, int lanes)
 {
 	struct kb *k = l->k;
 	struct kb_val x[MATMUL_ROWS_MAX];
@@ -272,9 +278,9 @@ static void step_lanes(struct linear *l, struct accumulators *a, struct kb_val a
 		x[m] = kb_load(k, KB_TYPE(KB_F32, lanes), a->x[m], at, a->x_disp[m], 0);
 	for (int i = 0; i < lanes; i += 1 + pairs) {
 		struct kb_val line = line_of(l, at, i);
-		if (a->ahead.id &&
-		    i % (2 * l->per_line) == 0) /* a share is half a line at most, unless rows are few */
-			matmul_step_ahead(l, a->ahead, kb_add_const(k, at, i));
+		if (a->ahead.from.id && i % (2 * matmul_per_line(l)) ==
+		                                0) /* a share is half a line at most, unless rows are few */
+			matmul_step_ahead(l, &a->ahead, kb_add_const(k, at, i));
 		if (pairs)
 			lane_pair(l, a, line, x, i);
 		for (int n = 0; n < a->vectors && !pairs; n++) {
@@ -286,22 +292,22 @@ static void step_lanes(struct linear *l, struct accumulators *a, struct kb_val a
 }
 
 /* Where the steps of `lanes` end; the part of K is constant unless K is divided. */
-static struct kb_val end_of_lanes(const struct linear *l, int lanes)
+static struct kb_val end_of_lanes(const struct linear *l, const struct matmul_strip *s, int lanes)
 {
 	struct kb *k = l->k;
-	if (!l->kc)
+	if (!l->stage.kc)
 		return kb_index(k, l->depth / lanes * lanes);
-	struct kb_val n = kb_bin(k, KB_DIV, kb_sub(k, l->k_hi, l->k_lo), kb_index(k, lanes));
-	return kb_add(k, l->k_lo, kb_mul(k, n, kb_index(k, lanes)));
+	struct kb_val n = kb_bin(k, KB_DIV, kb_sub(k, s->k_hi, s->k_lo), kb_index(k, lanes));
+	return kb_add(k, s->k_lo, kb_mul(k, n, kb_index(k, lanes)));
 }
 
 /* Steps [*from, ..) of K in turns of n while whole ones are left; *from is where they end. */
-static void walk_turns(struct linear *l, struct accumulators *a, struct kb_val *from, int n)
+static void walk_turns(const struct linear *l, struct accumulators *a, struct kb_val *from, int n)
 {
 	struct kb *k = l->k;
 	struct kb_val first = *from;
-	*from = end_of_lanes(l, n);
-	struct kb_val at = kb_loop(k, "k", first, *from, n, l->kc ? 0 : KB_NONEMPTY);
+	*from = end_of_lanes(l, a->strip, n);
+	struct kb_val at = kb_loop(k, "k", first, *from, n, l->stage.kc ? 0 : KB_NONEMPTY);
 	bool pairs = is_paired(l, a);
 	for (int i = 0; i < n; i += 1 + pairs) {
 		if (pairs)
@@ -315,38 +321,39 @@ static void walk_turns(struct linear *l, struct accumulators *a, struct kb_val *
 /* True when turns of n leave nothing of a part of K. */
 static bool divides_depth(const struct linear *l, int n)
 {
-	return l->depth % n == 0 && l->kc % n == 0;
+	return l->depth % n == 0 && l->stage.kc % n == 0;
 }
 
 /* The part of K that is open: by vectors of x or long turns as far as they go, by whole lines, by elements.
  */
-static void walk_depth(struct linear *l, struct accumulators *a)
+static void walk_depth(const struct linear *l, struct accumulators *a)
 {
 	struct kb *k = l->k;
 	int lanes = l->along.is_const && l->along.c == 1 ? l->job->target->k_lanes : 1;
 	unsigned flags = l->depth > 0 ? KB_NONEMPTY : 0;
-	struct kb_val from = l->k_lo;
+	struct kb_val from = a->strip->k_lo;
 	int turn = 1;
 	if (lanes > 1 && l->depth >= lanes) {
 		turn = lanes;
-		from = end_of_lanes(l, lanes);
-		struct kb_val at = kb_loop(k, "k", l->k_lo, from, lanes, l->kc ? 0 : KB_NONEMPTY);
+		from = end_of_lanes(l, a->strip, lanes);
+		struct kb_val at =
+		        kb_loop(k, "k", a->strip->k_lo, from, lanes, l->stage.kc ? 0 : KB_NONEMPTY);
 		step_lanes(l, a, at, lanes);
 		kb_end_loop(k);
-	} else if (lanes == 1 && a->tile->rows == 1 && !l->kc && l->depth >= UNROLLED) {
+	} else if (lanes == 1 && a->tile->rows == 1 && !l->stage.kc && l->depth >= UNROLLED) {
 		turn = UNROLLED;
 		walk_turns(l, a, &from, turn);
 	}
 	int64_t left = turn > 1 ? l->depth % turn : l->depth;
-	if (l->per_line > 1 && (left >= l->per_line || l->kc % turn != 0)) {
-		walk_turns(l, a, &from, l->per_line);
-		turn = l->per_line;
+	if (matmul_per_line(l) > 1 && (left >= matmul_per_line(l) || l->stage.kc % turn != 0)) {
+		walk_turns(l, a, &from, matmul_per_line(l));
+		turn = matmul_per_line(l);
 	}
 	if (turn > 1 && divides_depth(l, turn))
 		return;
 	if (turn > 1)
-		flags = l->kc ? 0 : KB_NONEMPTY;
-	struct kb_val at = kb_loop(k, "k", from, l->k_hi, 1, flags);
+		flags = l->stage.kc ? 0 : KB_NONEMPTY;
+	struct kb_val at = kb_loop(k, "k", from, a->strip->k_hi, 1, flags);
 	step(l, a, at, 0);
 	kb_end_loop(k);
 }
@@ -361,13 +368,13 @@ static int valid_lanes(const struct linear *l, const struct accumulators *a, int
 	return left < 0 ? 0 : left < l->lanes ? left : l->lanes;
 }
 
-static void finish_tile(struct linear *l, struct accumulators *a, int last)
+static void finish_tile(const struct linear *l, struct accumulators *a, int last)
 {
 	struct kb *k = l->k;
 	struct eval_point p[MATMUL_ROWS_MAX];
 	struct kb_val column = kb_mul(k, a->tile->panel, kb_index(k, MATMUL_PANEL));
 	for (int m = 0; m < a->tile->rows; m++)
-		p[m] = matmul_point(l, kb_add_const(k, l->row, m), column);
+		p[m] = matmul_point(l, kb_add_const(k, a->tile->row, m), column);
 	for (int n = 0; n < a->vectors; n++) {
 		int valid = valid_lanes(l, a, n, last);
 		if (valid == 0)
@@ -376,13 +383,13 @@ static void finish_tile(struct linear *l, struct accumulators *a, int last)
 		struct eval_width before = eval_width(l->eval, l->lanes, valid);
 		for (int m = 0; m < a->tile->rows; m++) {
 			p[m].index[l->rank - 1] = at;
-			matmul_finish(l, &p[m], kb_get(k, a->sum[m * a->vectors + n]));
+			matmul_finish(l, a->strip->expert, &p[m], kb_get(k, a->sum[m * a->vectors + n]));
 		}
 		eval_width(l->eval, before.lanes, before.valid);
 	}
 }
 
-static void finish_part(struct linear *l, struct accumulators *a, int last)
+static void finish_part(const struct linear *l, struct accumulators *a, int last)
 {
 	size_t mark = eval_mark(l->eval);
 	finish_tile(l, a, last);
@@ -390,56 +397,55 @@ static void finish_part(struct linear *l, struct accumulators *a, int last)
 }
 
 /* Only a tile of one panel can be the partial one. */
-static void finish(struct linear *l, struct accumulators *a)
+static void finish(const struct linear *l, struct accumulators *a)
 {
 	struct kb *k = l->k;
-	int last = (int)(l->columns % MATMUL_PANEL);
+	int last = (int)(l->columns.n % MATMUL_PANEL);
 	if (a->tile->panels > 1 || last == 0) {
 		finish_part(l, a, MATMUL_PANEL);
 		return;
 	}
-	if (l->panels == 1) {
+	if (l->columns.panels == 1) {
 		finish_part(l, a, last);
 		return;
 	}
-	kb_if(k, kb_cmp(k, KB_LT, a->tile->panel, kb_index(k, l->panels - 1)));
+	kb_if(k, kb_cmp(k, KB_LT, a->tile->panel, kb_index(k, l->columns.panels - 1)));
 	finish_part(l, a, MATMUL_PANEL);
 	kb_else(k);
 	finish_part(l, a, last);
 	kb_end_if(k);
 }
 
-static void leave_in_stage(struct linear *l, struct accumulators *a)
+static void leave_in_stage(const struct linear *l, struct accumulators *a)
 {
 	struct kb *k = l->k;
-	struct kb_val at = in_stage(l, a->tile);
+	struct kb_val at = in_stage(l, a);
 	for (int m = 0; m < a->tile->rows; m++)
 		for (int n = 0; n < a->vectors; n++)
-			kb_store(k, kb_get(k, a->sum[m * a->vectors + n]), l->stage, at,
-			         m * l->stage_width + n * l->lanes, 0);
+			kb_store(k, kb_get(k, a->sum[m * a->vectors + n]), l->stage.at, at,
+			         m * l->stage.width + n * l->lanes, 0);
 }
 
-void matmul_tile(struct linear *l, const struct tile *t)
+void matmul_tile(const struct linear *l, const struct matmul_strip *s, const struct matmul_tile *t)
 {
 	struct kb *k = l->k;
-	struct accumulators a = {.tile = t, .vec = KB_TYPE(KB_F32, l->lanes)};
+	struct accumulators a = {.strip = s, .tile = t, .vec = KB_TYPE(KB_F32, l->lanes)};
 	a.vectors = t->panels * (MATMUL_PANEL / l->lanes);
 	struct kb_val panel = t->panel;
-	if (l->halves > 1)
-		panel = kb_add(k, panel, kb_mul(k, l->half, kb_index(k, l->panels)));
+	if (l->columns.halves > 1)
+		panel = kb_add(k, panel, kb_mul(k, t->half, kb_index(k, l->columns.panels)));
 	struct kb_val line = kb_mul(k, panel, kb_index(k, matmul_panel_bytes(l)));
-	a.w = kb_ptr_add(k, l->expert.id ? l->matrix : l->w->t.ptr, line, 0);
+	a.w = kb_ptr_add(k, s->weights, line, 0);
 	if (l->stored == DT_BF16 && !is_paired(l, &a) && kb_caps(k)->registers < REGISTERS_TO_KEEP)
 		a.again = kb_ptr_apart(k, a.w);
 	size_t mark = eval_mark(l->eval);
 	find_rows(l, &a);
 	eval_release(l->eval, mark);
-	a.ahead = l->is_few ? t->fetch : (struct kb_val){0};
-	if (!l->is_few && matmul_runs_ahead(l, t))
-		a.ahead = matmul_ahead(l, a.w);
+	a.ahead = t->ahead;
+	a.ahead.from = matmul_ahead(l, s, t, a.w);
 	begin_sums(l, &a);
 	walk_depth(l, &a);
-	if (l->is_staged)
+	if (l->stage.at.id)
 		leave_in_stage(l, &a);
 	else
 		finish(l, &a);
@@ -447,49 +453,52 @@ void matmul_tile(struct linear *l, const struct tile *t)
 
 /* ---- the staged epilogue ---- */
 
-static void staged_vector(struct linear *l, struct eval_point p, struct kb_val row, struct kb_val column,
-                          int valid)
+static void staged_vector(const struct linear *l, const struct matmul_strip *s, struct eval_point p,
+                          struct kb_val row, struct kb_val column, int valid)
 {
 	struct kb *k = l->k;
 	size_t mark = eval_mark(l->eval);
 	struct eval_width before = eval_width(l->eval, l->lanes, valid);
-	struct kb_val first = kb_mul(k, l->strip, kb_index(k, MATMUL_PANEL));
+	struct kb_val first = kb_mul(k, s->begin, kb_index(k, MATMUL_PANEL));
 	struct kb_val within = kb_sub(k, column, first);
-	struct kb_val at = kb_add(k, kb_mul(k, row, kb_index(k, l->stage_width)), within);
+	struct kb_val at = kb_add(k, kb_mul(k, row, kb_index(k, l->stage.width)), within);
 	p.index[l->rank - 1] = column;
-	matmul_finish(l, &p, kb_load(k, KB_TYPE(KB_F32, l->lanes), l->stage, at, 0, 0));
+	matmul_finish(l, s->expert, &p, kb_load(k, KB_TYPE(KB_F32, l->lanes), l->stage.at, at, 0, 0));
 	eval_width(l->eval, before.lanes, before.valid);
 	eval_release(l->eval, mark);
 }
 
-static void staged_row(struct linear *l, struct kb_val row)
+/* Row `row` of the stage, whose first one is row `from` of all. */
+static void staged_row(const struct linear *l, const struct matmul_strip *s, struct kb_val from,
+                       struct kb_val row)
 {
 	struct kb *k = l->k;
-	int64_t whole = l->columns / l->lanes * l->lanes;
-	struct kb_val width = kb_index(k, MATMUL_PANEL), first = kb_mul(k, l->strip, width);
-	struct kb_val end = kb_mul(k, l->strip_end, width);
-	struct eval_point p = matmul_point(l, kb_add(k, l->row, row), first);
+	int64_t whole = l->columns.n / l->lanes * l->lanes;
+	struct kb_val width = kb_index(k, MATMUL_PANEL), first = kb_mul(k, s->begin, width);
+	struct kb_val end = kb_mul(k, s->end, width);
+	struct eval_point p = matmul_point(l, kb_add(k, from, row), first);
 	struct kb_val column = kb_loop(k, "column", first, kb_min(k, end, kb_index(k, whole)), l->lanes, 0);
-	staged_vector(l, p, row, column, l->lanes);
+	staged_vector(l, s, p, row, column, l->lanes);
 	kb_end_loop(k);
-	if (whole == l->columns)
+	if (whole == l->columns.n)
 		return;
-	kb_if(k, kb_cmp(k, KB_EQ, l->strip_end, kb_index(k, l->panels)));
-	staged_vector(l, p, row, kb_index(k, whole), (int)(l->columns - whole));
+	kb_if(k, kb_cmp(k, KB_EQ, s->end, kb_index(k, l->columns.panels)));
+	staged_vector(l, s, p, row, kb_index(k, whole), (int)(l->columns.n - whole));
 	kb_end_if(k);
 }
 
-void matmul_epilogue(struct linear *l, struct kb_val rows)
+void matmul_epilogue(const struct linear *l, const struct matmul_strip *s, struct kb_val row,
+                     struct kb_val rows)
 {
 	if (l->parts) {
-		matmul_parts_epilogue(l, rows);
+		matmul_parts_epilogue(l, s, row, rows);
 		return;
 	}
 	if (l->strips) {
-		matmul_strips_epilogue(l, rows);
+		matmul_strips_epilogue(l, s, row, rows);
 		return;
 	}
-	struct kb_val row = kb_loop(l->k, "row", kb_index(l->k, 0), rows, 1, KB_NONEMPTY);
-	staged_row(l, row);
+	struct kb_val i = kb_loop(l->k, "row", kb_index(l->k, 0), rows, 1, KB_NONEMPTY);
+	staged_row(l, s, row, i);
 	kb_end_loop(l->k);
 }
