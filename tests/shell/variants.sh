@@ -28,7 +28,7 @@ awk '/^[0-9a-f]+ <.*>:$/ { from = $2 }
 [ "$(grep -c '%zmm' "$tmp/code")" -gt 100 ]
 
 # One copy of the weights, the one that every single object has.
-weights() { "$TFMC" inspect "$1" | sed -n 's/^structure \(.*\)$/\1/p'; }
+weights() { "$TFMC" inspect "$1" | grep -E '^(structure|weights): '; }
 for level in v2 v3 v4; do
 	"$TFMC" $model -o "$tmp/$level.o" --header="$tmp/$level.h" -mcpu=x86-64-$level
 	[ "$(weights "$tmp/all.o")" = "$(weights "$tmp/$level.o")" ] || { echo "$level has other weights" >&2; exit 1; }

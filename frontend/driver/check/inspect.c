@@ -2,41 +2,56 @@
 /*
  * tfmc inspect: what a file or folder is.
  */
+#include "frontend/driver/check/inspect.h"
 #include "frontend/driver/run/probes.h"
 
 #include <string.h>
 
-#include "frontend/text/files.h"
 #include "frontend/formats/gguf.h"
 #include "frontend/weights/files.h"
-#include "ir/support/checked.h"
 #include "ir/support/number.h"
+#include "runtime/tokenizer/format.h"
+#include "runtime/tokenizer/tfmc_tokenizer.h"
 
-static void inspect_tensors(struct driver *d, const struct stored_tensors *s)
+static void report_tensors(struct report *out, const struct stored_tensors *s)
 {
+	uint64_t elements = 0, bytes = 0;
+	struct buf type;
+	buf_init(&type);
+	report_open(out, "tensors");
 	for (size_t i = 0; i < s->n; i++) {
 		const struct stored_tensor *t = &s->items[i];
-		buf_printf(&d->out, "%-64s %s[", t->name, t->type_name);
-		for (int k = 0; k < t->rank; k++)
-			buf_printf(&d->out, "%s%lld", k ? "," : "", (long long)t->dims[k]);
-		buf_printf(&d->out, "] %zu bytes\n", t->bytes);
+		uint64_t n = 1;
+		buf_clear(&type);
+		buf_printf(&type, "%s[", t->type_name);
+		for (int k = 0; k < t->rank; k++) {
+			buf_printf(&type, "%s%lld", k ? "," : "", (long long)t->dims[k]);
+			n *= (uint64_t)t->dims[k];
+		}
+		buf_char(&type, ']');
+		report_row(out, t->name);
+		report_text(out, "type", "%s", type.data);
+		report_number(out, "bytes", t->bytes);
+		report_close(out);
+		elements += n;
+		bytes += t->bytes;
 	}
+	report_close(out);
+	report_number(out, "tensor_count", s->n);
+	report_number(out, "element_count", elements);
+	report_number(out, "tensor_bytes", bytes);
+	buf_destroy(&type);
 }
 
-/* Texts may hold any bytes: control characters are shown as dots. */
-static void print_value(struct driver *d, const struct gguf_value *v)
+static void report_value(struct report *out, const char *key, const struct gguf_value *v)
 {
 	char number[NUMBER_TEXT_MAX];
 	switch (v->type) {
-	case GGUF_STRING:
-		for (size_t i = 0; i < v->len && i < 200; i++)
-			buf_char(&d->out,
-			         (unsigned char)v->text[i] < 0x20 || v->text[i] == 0x7f ? '.' : v->text[i]);
-		return;
-	case GGUF_ARRAY: buf_printf(&d->out, "%zu of %s", v->n, gguf_type_name(v->element)); return;
-	case GGUF_BOOL: buf_str(&d->out, v->i ? "true" : "false"); return;
+	case GGUF_STRING: report_text(out, key, "%.*s", v->len < 200 ? (int)v->len : 200, v->text); return;
+	case GGUF_ARRAY: report_text(out, key, "%zu of %s", v->n, gguf_type_name(v->element)); return;
+	case GGUF_BOOL: report_text(out, key, v->i ? "true" : "false"); return;
 	case GGUF_F32:
-	case GGUF_F64: buf_printf(&d->out, "%.*s", (int)number_print_f64(number, v->f), number); return;
+	case GGUF_F64: report_text(out, key, "%.*s", (int)number_print_f64(number, v->f), number); return;
 	case GGUF_U8:
 	case GGUF_I8:
 	case GGUF_U16:
@@ -44,251 +59,144 @@ static void print_value(struct driver *d, const struct gguf_value *v)
 	case GGUF_U32:
 	case GGUF_I32:
 	case GGUF_U64:
-	case GGUF_I64: buf_printf(&d->out, "%lld", (long long)v->i); return;
+	case GGUF_I64: report_text(out, key, "%lld", (long long)v->i); return;
 	}
 }
 
-static enum tfmc_status inspect_gguf(struct driver *d, const struct file_map *map)
+/* What the file says, and the model it is; one that cannot be compiled is described before that is said. */
+static enum tfmc_status inspect_gguf(struct driver *d, struct report *out, const struct file_map *map)
 {
 	struct gguf g;
+	bool is_readable = true;
 	TFMC_TRY(gguf_read(&d->arena, &d->diag, d->options.input, LOC_NONE, map->data, map->len, &g));
-	buf_printf(&d->out, "GGUF, version %u\n", g.version);
-	for (size_t i = 0; i < g.n_entries; i++) {
-		buf_printf(&d->out, "%-48s = ", g.entries[i].key);
-		print_value(d, &g.entries[i].value);
-		buf_char(&d->out, '\n');
-	}
-	inspect_tensors(d, &g.tensors);
+	report_text(out, "format", "GGUF, version %u", g.version);
+	report_open(out, "metadata");
+	for (size_t i = 0; i < g.n_entries; i++)
+		report_value(out, g.entries[i].key, &g.entries[i].value);
+	report_close(out);
+	report_tensors(out, &g.tensors);
+	for (size_t i = 0; i < g.tensors.n; i++)
+		is_readable = is_readable && g.tensors.items[i].readable;
+	if (is_readable && g.tensors.n > 0)
+		return inspect_model(d, out);
+	report_text(out, "kind", is_readable ? "metadata alone" : "quantized, which tfmc does not compile");
 	return TFMC_OK;
 }
 
-/* ---- models ---- */
-static void print_dims(struct buf *out, const struct ir_dims *dims)
-{
-	for (size_t i = 0; i < ir_dims_count(dims); i++) {
-		const struct ir_dim_sym *s = ir_dims_sym(dims, i);
-		buf_printf(out, "%s%s %lld..%lld", i ? ", " : "dims   ", s->name, (long long)s->lo,
-		           (long long)s->hi);
-	}
-	buf_str(out, ir_dims_count(dims) ? "\n" : "");
-}
-
-static void print_interface(struct buf *out, const struct ir_module *m, const struct ir_func *f)
-{
-	for (size_t i = 0; i < f->n_params; i++) {
-		const struct ir_param *p = &f->params[i];
-		if (p->role != ROLE_INPUT || ir_type_of(f, p->value)->kind != IR_TENSOR)
-			continue;
-		buf_printf(out, "input  %s ", p->name);
-		ir_type_print(out, m->dims, ir_type_of(f, p->value));
-		buf_str(out, p->has_default ? ", may be left out\n" : "\n");
-	}
-	const struct ir_op *end = f->body->ops[f->body->n_ops - 1];
-	for (size_t i = 0; i < f->n_results; i++) {
-		if (!f->results[i].name)
-			continue;
-		buf_printf(out, "output %s ", f->results[i].name);
-		ir_type_print(out, m->dims, ir_type_of(f, end->operands[i]));
-		buf_char(out, '\n');
-	}
-}
-
-/* Values of a file, not a table that is computed. */
-static bool is_stored(const struct ir_wexpr *e)
-{
-	for (size_t i = 0; e && i < e->n_args; i++)
-		if (is_stored(e->args[i]))
-			return true;
-	return e && e->kind == WX_TENSOR;
-}
-
-/* Elements of all weights that come from files, and their bytes as they lie in memory. */
-static void print_parameters(struct buf *out, const struct ir_module *m)
-{
-	int64_t elements = 0, bytes = 0;
-	for (size_t i = 0; i < m->weights.n; i++) {
-		const struct ir_weight *w = m->weights.items[i];
-		int64_t n = 1, size;
-		for (int k = 0; k < w->type->rank; k++)
-			if (!ir_dim_is_const(w->type->dims[k], &size) || !checked_mul_i64(n, size, &n))
-				return;
-		if (!is_stored(w->init))
-			continue;
-		elements += n;
-		bytes += n * ir_dtype_bytes(ir_weight_dtype(w));
-	}
-	buf_printf(out, "parameters %lld, %lld bytes\n", (long long)elements, (long long)bytes);
-}
-
-static void print_entries(struct buf *out, const struct ir_module *m)
-{
-	static const char *const entries[] = {"run", "encode", "prefill", "step"};
-	bool first = true;
-	for (size_t i = 0; i < TFMC_COUNT(entries); i++) {
-		if (!ir_find_func(m, entry_function(entries[i])))
-			continue;
-		buf_printf(out, "%s%s", first ? "entries " : ", ", entries[i]);
-		first = false;
-	}
-	buf_char(out, '\n');
-}
-
-static void print_generation(struct buf *out, const struct frontend_model *m)
-{
-	const struct frontend_generate *g = frontend_generate(m);
-	if (g->kind != GENERATE_NONE)
-		buf_printf(out, "generates %s, at most %lld tokens\n",
-		           g->kind == GENERATE_SEQ2SEQ ? "from a source" : "after a prompt",
-		           (long long)g->max_len);
-	const struct frontend_tokenizer *t = frontend_tokenizer_head(m);
-	buf_printf(out, "tokenizer %s\n",
-	           !t->given                    ? "none"
-	           : t->kind == TOKENIZER_CHARS ? "of characters"
-	                                        : "yes");
-}
-
-/* A model file, a hub folder, or IR text. */
-static enum tfmc_status inspect_model(struct driver *d)
-{
-	struct loaded l;
-	enum tfmc_status st = driver_load(d, &l);
-	if (st == TFMC_OK) {
-		const char *preset = l.model ? frontend_preset(l.model) : NULL;
-		buf_printf(&d->out, "%s, name %s%s%s\n", l.model ? "model" : "IR text", l.module->name,
-		           preset ? ", family " : "", preset ? preset : "");
-		print_dims(&d->out, l.module->dims);
-		if (ir_find_func(l.module, "run"))
-			print_interface(&d->out, l.module, ir_find_func(l.module, "run"));
-		print_parameters(&d->out, l.module);
-		print_entries(&d->out, l.module);
-	}
-	if (st == TFMC_OK && l.model)
-		print_generation(&d->out, l.model);
-	driver_unload(&l);
-	return st;
-}
-
-/* ---- objects ---- */
-/* The record of an object is found by its magic in the bytes: an object need not be loadable here. */
-static const struct tfmc_record *find_record(const unsigned char *bytes, size_t n)
-{
-	for (size_t i = 0; i + sizeof(struct tfmc_record) <= n; i += 8) {
-		const struct tfmc_record *r = (const void *)(bytes + i);
-		if (r->magic == TFMC_RECORD_MAGIC && r->abi_version == TFMC_ABI_VERSION &&
-		    r->bytes <= n - i && r->bytes >= sizeof(*r) && r->name < r->bytes && r->target < r->bytes)
-			return r;
-	}
-	return NULL;
-}
-
-/* A damaged object's text may lack its end: nothing is read beyond the record. */
-static int text_limit(const struct tfmc_record *r, uint64_t offset)
-{
-	uint64_t n = r->bytes - offset;
-	return n < 256 ? (int)n : 256;
-}
-
-/* Names and code of the variants, as far as they lie in the record. */
-static void inspect_variants(struct driver *d, const struct file_map *map, const struct tfmc_record *r)
-{
-	const char *targets[BACKEND_VARIANTS_MAX];
-	struct code_names names = {.targets = targets};
-	uint64_t n = r->n_variants;
-	if (n > BACKEND_VARIANTS_MAX || r->variants > r->bytes ||
-	    r->bytes - r->variants < n * sizeof(uint64_t))
-		return;
-	names.model = arena_printf(&d->arena, "%.*s", text_limit(r, r->name), tfmc_record_text(r, r->name));
-	for (uint64_t i = 0; i < n; i++) {
-		uint64_t at;
-		memcpy(&at, (const char *)r + r->variants + i * sizeof(at), sizeof(at));
-		if (at >= r->bytes)
-			return;
-		targets[names.n++] =
-		        arena_printf(&d->arena, "%.*s", text_limit(r, at), tfmc_record_text(r, at));
-	}
-	driver_print_code(d, &d->out, &names, map->data, map->len);
-}
-
-static enum tfmc_status inspect_object(struct driver *d, const struct file_map *map)
-{
-	const struct tfmc_record *r = find_record(map->data, map->len);
-	if (!r) {
-		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "%s is an object without a tfmc record",
-		           d->options.input);
-		return TFMC_INVALID;
-	}
-	buf_printf(&d->out, "tfmc object, name %.*s, target %.*s, interface version %u\n",
-	           text_limit(r, r->name), tfmc_record_text(r, r->name), text_limit(r, r->target),
-	           tfmc_record_text(r, r->target), r->abi_version);
-	buf_printf(&d->out, "structure %016llx, weights %016llx, %llu bytes %s\n",
-	           (unsigned long long)r->structure_hash, (unsigned long long)r->weights_hash,
-	           (unsigned long long)r->weights_bytes, r->weights_embedded ? "embedded" : "in a file");
-	inspect_variants(d, map, r);
-	buf_printf(
-	        &d->out,
-	        "arena at the bounds %llu bytes, %llu for each worker; state %llu bytes for each sequence\n",
-	        (unsigned long long)r->arena_bytes_max, (unsigned long long)r->scratch_bytes,
-	        (unsigned long long)r->state_batch_bytes);
-	return TFMC_OK;
-}
-
-static enum tfmc_status inspect_weights(struct driver *d, const struct file_map *map)
+static enum tfmc_status inspect_weights(struct report *out, const struct file_map *map)
 {
 	struct tfmc_weights_header h;
 	memcpy(&h, map->data, sizeof(h));
-	buf_printf(&d->out, "tfmc weights, structure %016llx, weights %016llx, %llu bytes\n",
-	           (unsigned long long)h.structure_hash, (unsigned long long)h.weights_hash,
-	           (unsigned long long)h.bytes);
+	report_text(out, "kind", "tfmc weights");
+	report_text(out, "structure", "%016llx", (unsigned long long)h.structure_hash);
+	report_text(out, "weights", "%016llx", (unsigned long long)h.weights_hash);
+	report_number(out, "bytes", h.bytes);
 	return TFMC_OK;
 }
 
-static enum tfmc_status inspect_binary(struct driver *d, const struct file_map *map)
+static enum tfmc_status inspect_tokenizer(struct driver *d, struct report *out, const struct file_map *map)
 {
-	struct tfmc_weights_header h;
-	if (map->len >= 4 && !memcmp(map->data, "\177ELF", 4))
-		return inspect_object(d, map);
-	if (map->len >= sizeof(h)) {
-		memcpy(&h, map->data, sizeof(h));
-		if (h.magic == TFMC_WEIGHTS_MAGIC)
-			return inspect_weights(d, map);
+	static const char *const models[] = {[TFMC_TOK_BPE] = "bpe",
+	                                     [TFMC_TOK_UNIGRAM] = "unigram",
+	                                     [TFMC_TOK_WORDPIECE] = "wordpiece",
+	                                     [TFMC_TOK_WORDLEVEL] = "words"};
+	struct tfmc_tokenizer *t;
+	const struct tfmc_tok_header *h = (const void *)map->data;
+	int status = tfmc_tokenizer_open(map->data, map->len, &t);
+	if (status != TFMC_TOKENIZER_OK) {
+		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "%s: %s", d->options.input,
+		           tfmc_tokenizer_status_text(status));
+		return status == TFMC_TOKENIZER_E_MEMORY ? TFMC_NO_MEMORY : TFMC_INVALID;
 	}
-	struct stored_tensors s;
-	if (gguf_is(map->data, map->len))
-		return inspect_gguf(d, map);
-	TFMC_TRY(weight_file_read(&d->arena, &d->diag, d->options.input, LOC_NONE, map->data, map->len, &s));
-	inspect_tensors(d, &s);
+	report_text(out, "kind", "packed tokenizer");
+	report_text(out, "model", "%s", h->model < TFMC_COUNT(models) ? models[h->model] : "?");
+	report_number(out, "tokens", (uint64_t)tfmc_tokenizer_size(t));
+	report_number(out, "bytes", h->bytes);
+	report_flag(out, "second_tokenizer", h->bytes < map->len);
+	tfmc_tokenizer_close(t);
 	return TFMC_OK;
 }
 
-/* Objects, weights and arrays by their first bytes; everything else is read as a model, which says what it is
- * not. */
-static bool is_binary(const char *path)
+/* Kinds by their first bytes; everything else is read as a model, which says what it is not. */
+enum kind {
+	KIND_MODEL,
+	KIND_OBJECT,
+	KIND_GGUF,
+	KIND_WEIGHTS,
+	KIND_TOKENIZER,
+	KIND_SAFETENSORS,
+	KIND_NPY,
+	KIND_NPZ
+};
+
+static enum kind kind_of(const char *path)
 {
 	static const struct {
+		enum kind kind;
 		const char *magic;
 		size_t at, n;
-	} kinds[] = {{"\177ELF", 0, 4},   {"GGUF", 0, 4}, {"WIGHTS1", 0, 8},
-	             {"\x93NUMPY", 0, 6}, {"PK", 0, 2},   {"\0{", 7, 2}};
+	} kinds[] = {{KIND_OBJECT, "\177ELF", 0, 4},  {KIND_GGUF, "GGUF", 0, 4},
+	             {KIND_WEIGHTS, "WIGHTS1", 0, 8}, {KIND_TOKENIZER, "TFMCTOK1", 0, 8},
+	             {KIND_NPY, "\x93NUMPY", 0, 6},   {KIND_NPZ, "PK", 0, 2},
+	             {KIND_SAFETENSORS, "\0{", 7, 2}};
 	char head[16];
 	size_t n = file_head(path, head, sizeof(head));
 	for (size_t i = 0; i < TFMC_COUNT(kinds); i++)
 		if (n >= kinds[i].at + kinds[i].n && !memcmp(head + kinds[i].at, kinds[i].magic, kinds[i].n))
-			return true;
-	return path_ends_with(path, ".safetensors");
+			return kinds[i].kind;
+	return path_ends_with(path, ".safetensors") ? KIND_SAFETENSORS : KIND_MODEL;
+}
+
+static enum tfmc_status inspect_tensors(struct driver *d, struct report *out, const struct file_map *map,
+                                        const char *kind)
+{
+	struct stored_tensors s;
+	TFMC_TRY(weight_file_read(&d->arena, &d->diag, d->options.input, LOC_NONE, map->data, map->len, &s));
+	report_text(out, "kind", "%s", kind);
+	report_tensors(out, &s);
+	return TFMC_OK;
+}
+
+static enum tfmc_status inspect_file(struct driver *d, struct report *out, enum kind kind,
+                                     const struct file_map *map)
+{
+	switch (kind) {
+	case KIND_MODEL: break;
+	case KIND_OBJECT: return inspect_object(d, out, map);
+	case KIND_GGUF: return inspect_gguf(d, out, map);
+	case KIND_WEIGHTS:
+		if (map->len >= sizeof(struct tfmc_weights_header))
+			return inspect_weights(out, map);
+		break;
+	case KIND_TOKENIZER: return inspect_tokenizer(d, out, map);
+	case KIND_SAFETENSORS: return inspect_tensors(d, out, map, "safetensors");
+	case KIND_NPY: return inspect_tensors(d, out, map, "npy array");
+	case KIND_NPZ: return inspect_tensors(d, out, map, "npz archive");
+	}
+	diag_error(&d->diag, LOC_NONE, DIAG_FILE, "%s ends too early", d->options.input);
+	return TFMC_INVALID;
 }
 
 enum exit_code command_inspect(struct driver *d)
 {
 	const char *path = d->options.input;
+	struct file_map map = {0};
+	struct report report;
+	enum tfmc_status st;
 	if (d->options.probe.n)
 		return inspect_probes(d);
-	if (!is_binary(path))
-		return exit_code_of(inspect_model(d));
-	struct file_map map;
-	enum tfmc_status st = file_map_open(&d->diag, path, LOC_NONE, &map);
-	if (st != TFMC_OK)
-		return exit_code_of(st);
-	st = inspect_binary(d, &map);
-	file_map_close(&map);
+	enum kind kind = kind_of(path);
+	report_begin(&report, &d->out, d->options.json);
+	if (kind == KIND_MODEL) {
+		st = inspect_model(d, &report);
+	} else {
+		st = file_map_open(&d->diag, path, LOC_NONE, &map);
+		if (st == TFMC_OK)
+			st = inspect_file(d, &report, kind, &map);
+		file_map_close(&map);
+	}
+	report_end(&report);
+	if (st != TFMC_OK && d->options.json)
+		buf_clear(&d->out);
 	return exit_code_of(st);
 }

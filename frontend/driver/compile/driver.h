@@ -136,9 +136,9 @@ struct code_names {
 	const char *const *targets;
 	size_t n;
 };
-/* Bytes of code of each variant and of the interface. */
-void driver_print_code(struct driver *d, struct buf *out, const struct code_names *names, const void *object,
-                       size_t bytes);
+/* Bytes of code of each variant, and of the interface (the result). */
+uint64_t driver_code_bytes(struct driver *d, const struct code_names *names, const void *object, size_t bytes,
+                           uint64_t *variants);
 /* Takes what the file says about the target where the command line says nothing. */
 TFMC_MUST_USE enum tfmc_status driver_take_target(struct driver *d, const struct frontend_target *t);
 /* --remarks: what an object for a less capable processor does not use. */

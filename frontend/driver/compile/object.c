@@ -145,8 +145,15 @@ static void report_code(struct emission *e, const struct variant_set *set, const
 	const struct code_names names = {set->items[0].planned->name, targets, set->n};
 	for (size_t i = 0; i < set->n; i++)
 		targets[i] = set->items[i].target->name;
-	if (e->d->options.stats && object->len > 0)
-		driver_print_code(e->d, &e->d->log, &names, object->data, object->len);
+	if (e->d->options.stats && object->len > 0) {
+		uint64_t code[BACKEND_VARIANTS_MAX],
+		        rest = driver_code_bytes(e->d, &names, object->data, object->len, code);
+		for (size_t i = 0; i < set->n; i++)
+			buf_printf(&e->d->log, "variant %-16s %9llu bytes of code\n", targets[i],
+			           (unsigned long long)code[i]);
+		buf_printf(&e->d->log, "interface                %9llu bytes of code\n",
+		           (unsigned long long)rest);
+	}
 	driver_flush_log(e->d);
 	if (object->len > 0)
 		driver_remark_variants(e->d, set, object);

@@ -215,8 +215,8 @@ void driver_forget_plans(struct variant_set *set)
 
 /* ---- what it costs ---- */
 
-void driver_print_code(struct driver *d, struct buf *out, const struct code_names *names, const void *object,
-                       size_t bytes)
+uint64_t driver_code_bytes(struct driver *d, const struct code_names *names, const void *object, size_t bytes,
+                           uint64_t *variants)
 {
 	struct arena *a = &d->arena;
 	uint64_t rest = backend_code_bytes(object, bytes, arena_printf(a, "%s_", names->model)) +
@@ -226,12 +226,10 @@ void driver_print_code(struct driver *d, struct buf *out, const struct code_name
 		const char *level = t ? target_level(t) : names->targets[i];
 		const char *prefix = names->n > 1 ? arena_printf(a, "%s.%s.", names->model, level)
 		                                  : arena_printf(a, "%s.", names->model);
-		uint64_t code = backend_code_bytes(object, bytes, prefix);
-		rest -= code;
-		buf_printf(out, "variant %-16s %9llu bytes of code\n", names->targets[i],
-		           (unsigned long long)code);
+		variants[i] = backend_code_bytes(object, bytes, prefix);
+		rest -= variants[i];
 	}
-	buf_printf(out, "interface                %9llu bytes of code\n", (unsigned long long)rest);
+	return rest;
 }
 
 /* The most demanding row of the arch. */
