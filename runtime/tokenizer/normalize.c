@@ -19,20 +19,20 @@ static uint32_t chars_offset(uint32_t unit)
 static size_t find_chars(const struct tfmc_tokenizer *t, const char *s, size_t n, bool shortest,
                          uint32_t *value)
 {
-	uint32_t node = chars_offset(t->chars[0]);
+	uint32_t node = chars_offset(t->chars.units[0]);
 	size_t longest = 0;
 	for (size_t i = 0; i < n; i++) {
 		unsigned char byte = (unsigned char)s[i];
 		node ^= byte;
-		if (!byte || node >= t->n_chars || (t->chars[node] & 0x800000ffu) != byte)
+		if (!byte || node >= t->chars.n || (t->chars.units[node] & 0x800000ffu) != byte)
 			break;
-		uint32_t unit = t->chars[node];
+		uint32_t unit = t->chars.units[node];
 		node ^= chars_offset(unit);
-		if (node >= t->n_chars)
+		if (node >= t->chars.n)
 			break;
 		if (unit >> 8 & 1) {
 			longest = i + 1;
-			*value = t->chars[node] & 0x7fffffffu;
+			*value = t->chars.units[node] & 0x7fffffffu;
 			if (shortest)
 				break;
 		}
@@ -67,9 +67,9 @@ static void put_instead(struct mapping *m, size_t at, size_t n, const char *text
 static bool map_whole(struct mapping *m, size_t at, size_t n)
 {
 	uint32_t value;
-	if (!find_chars(m->t, m->s + at, n, true, &value) || value >= m->t->n_chars_text)
+	if (!find_chars(m->t, m->s + at, n, true, &value) || value >= m->t->chars.n_texts)
 		return false;
-	put_instead(m, at, n, m->t->chars_text + value);
+	put_instead(m, at, n, m->t->chars.texts + value);
 	return true;
 }
 
@@ -103,8 +103,8 @@ static void map_chars(const struct tfmc_tokenizer *t, const char *s, size_t n, s
 	for (size_t at = 0; at < n;) {
 		uint32_t value = 0, cp;
 		size_t len = find_chars(t, s + at, n - at, false, &value);
-		if (len && value < t->n_chars_text) {
-			const char *text = t->chars_text + value;
+		if (len && value < t->chars.n_texts) {
+			const char *text = t->chars.texts + value;
 			tok_put(out, text, strlen(text)); /* the last text is ended, open.c */
 		} else {
 			len = tok_decode(s + at, n - at, &cp);
@@ -294,9 +294,9 @@ static void apply(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, 
 	case TFMC_TOK_REPLACE_PATTERN: replace_matches(t, op, s, n, out); break;
 	case TFMC_TOK_STRIP: strip(s, n, op->flags, out); break;
 	case TFMC_TOK_CHARS:
-		if (t->chars && op->flags)
+		if (t->chars.units && op->flags)
 			map_graphemes(t, s, n, out);
-		else if (t->chars)
+		else if (t->chars.units)
 			map_chars(t, s, n, out);
 		else
 			tok_put(out, s, n);
@@ -311,10 +311,10 @@ static void apply(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, 
 
 const char *tok_normalize(struct tok_run *r, const char *s, size_t n, size_t *out_n)
 {
-	for (uint32_t i = 0; i < r->t->n_normalize; i++) {
+	for (uint32_t i = 0; i < r->t->normalize.n; i++) {
 		struct tok_text *out = &r->normal[i % 2];
 		out->n = 0;
-		apply(r->t, &r->t->normalize[i], s, n, out);
+		apply(r->t, &r->t->normalize.items[i], s, n, out);
 		r->failed = r->failed || out->failed;
 		s = out->data ? out->data : "";
 		n = out->n;

@@ -161,8 +161,7 @@ static bool open_ops(struct tfmc_tokenizer *t)
 		for (uint64_t i = 0; i < n; i++)
 			if (!op_fits(t, &ops[i], is_split, texts))
 				return false;
-		*(is_split ? &t->split : &t->normalize) = ops;
-		*(is_split ? &t->n_split : &t->n_normalize) = (uint32_t)n;
+		*(is_split ? &t->split : &t->normalize) = (struct tok_ops){ops, (uint32_t)n};
 	}
 	t->mark = t->texts + t->head->mark;
 	t->prefix = t->texts + t->head->prefix;
@@ -197,10 +196,10 @@ static bool open_chars(struct tfmc_tokenizer *t)
 	memcpy(&trie, data, 4);
 	if (trie % 4 || trie > bytes - 4 || trie == 0 || data[bytes - 1] != 0 || bytes - 4 - trie == 0)
 		return false;
-	t->chars = (const void *)(data + 4);
-	t->n_chars = trie / 4;
-	t->chars_text = (const char *)data + 4 + trie;
-	t->n_chars_text = (uint32_t)(bytes - 4 - trie);
+	t->chars.units = (const void *)(data + 4);
+	t->chars.n = trie / 4;
+	t->chars.texts = (const char *)data + 4 + trie;
+	t->chars.n_texts = (uint32_t)(bytes - 4 - trie);
 	return true;
 }
 

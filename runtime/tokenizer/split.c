@@ -61,7 +61,7 @@ static void take(struct part *p, size_t end, bool is_match, bool was_match, uint
 static size_t next_match(struct tok_run *r, const struct tfmc_tok_op *op, const char *s, size_t n, size_t at,
                          size_t *match, bool *is_match)
 {
-	struct tok_ahead *ahead = &r->ahead[op - r->t->split];
+	struct tok_ahead *ahead = &r->ahead[op - r->t->split.items];
 	size_t len = *match, from = len ? at : tok_automaton(r->t, op, ahead, s, n, at, &len);
 	r->failed = r->failed || ahead->failed;
 	*is_match = from == at;
@@ -150,11 +150,11 @@ void tok_split(struct tok_run *r, uint32_t level, const char *s, size_t n)
 {
 	if (n == 0 || r->failed)
 		return;
-	if (level == r->t->n_split) {
+	if (level == r->t->split.n) {
 		tok_word(r, s, n);
 		return;
 	}
-	const struct tfmc_tok_op *op = &r->t->split[level];
+	const struct tfmc_tok_op *op = &r->t->split.items[level];
 	if (op->kind == TFMC_TOK_METASPACE)
 		metaspace(r, op, level, s, n);
 	else if (op->kind == TFMC_TOK_PREFIX_SPACE)

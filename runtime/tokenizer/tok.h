@@ -18,6 +18,19 @@ struct tok_trie {
 	bool begins[256]; /* a key begins with this byte */
 };
 
+struct tok_ops {
+	const struct tfmc_tok_op *items;
+	uint32_t n;
+};
+
+/* The map of characters; units NULL: none. */
+struct tok_charsmap {
+	const uint32_t *units;
+	uint32_t n;
+	const char *texts;
+	uint32_t n_texts;
+};
+
 struct tfmc_tokenizer {
 	const struct tfmc_tok_header *head;
 	const unsigned char *data;
@@ -31,14 +44,10 @@ struct tfmc_tokenizer {
 	const uint32_t *single; /* NULL: none */
 	const struct tfmc_tok_added *added;
 	uint32_t n_added;
-	const struct tfmc_tok_op *normalize, *split;
-	uint32_t n_normalize, n_split;
+	struct tok_ops normalize, split;
 	const struct tfmc_tok_item *items;
 	uint32_t n_items;
-	const uint32_t *chars; /* units of the map of characters */
-	uint32_t n_chars;
-	const char *chars_text;
-	uint32_t n_chars_text;
+	struct tok_charsmap chars;
 	const char *texts;
 	const char *mark, *prefix;
 	void *mapped; /* file, or NULL */

@@ -145,7 +145,7 @@ static uint64_t count_steps(const struct tfmc_tokenizer *t, const char *unit, co
 		buf_str(&text, unit);
 	buf_str(&text, end);
 	for (size_t at = 0, len; at < text.len; at += len)
-		at = tok_automaton(t, &t->split[0], &ahead, text.data, text.len, at, &len);
+		at = tok_automaton(t, &t->split.items[0], &ahead, text.data, text.len, at, &len);
 	ck_assert(!ahead.failed);
 	tok_ahead_end(&ahead);
 	buf_destroy(&text);
