@@ -25,10 +25,16 @@ static const struct schema_step steps[] = {
 #include "frontend/model/schema.def"
 };
 
+/* Most texts differ in the first character. */
+static bool same(const char *a, const char *b)
+{
+	return a[0] == b[0] && strcmp(a, b) == 0;
+}
+
 const struct schema_step *schema_find_step(const char *kind)
 {
 	for (size_t i = 0; i < TFMC_COUNT(steps); i++) {
-		if (strcmp(steps[i].kind, kind) == 0)
+		if (same(steps[i].kind, kind))
 			return &steps[i];
 	}
 	return NULL;
@@ -37,7 +43,7 @@ const struct schema_step *schema_find_step(const char *kind)
 const struct schema_key *schema_find_key(const char *where, const char *name)
 {
 	for (size_t i = 0; i < TFMC_COUNT(keys); i++) {
-		if (strcmp(keys[i].where, where) == 0 && strcmp(keys[i].name, name) == 0)
+		if (same(keys[i].name, name) && same(keys[i].where, where))
 			return &keys[i];
 	}
 	return NULL;
@@ -92,14 +98,15 @@ static bool check_pair(struct arena *a, struct diag_context *cx, const struct ya
 }
 
 /* A key that was meant to be this one has been reported with it. */
-static bool is_misspelled(const struct yaml_node *map, const char *where, const char *key,
-                          const char *const *names, size_t n)
+static bool is_misspelled(struct arena *a, const struct yaml_node *map, const struct schema_key *key)
 {
+	size_t n;
+	const char *const *names = key_names(a, key->where, NULL, &n);
 	for (size_t i = 0; i < map->n; i++) {
 		const char *given = map->pairs[i].key->text;
 		const char *near =
-		        schema_find_key(where, given) == NULL ? nearest_name(given, names, n) : NULL;
-		if (near != NULL && strcmp(near, key) == 0)
+		        schema_find_key(key->where, given) == NULL ? nearest_name(given, names, n) : NULL;
+		if (near != NULL && strcmp(near, key->name) == 0)
 			return true;
 	}
 	return false;
@@ -109,14 +116,10 @@ static bool check_required(struct arena *a, struct diag_context *cx, const struc
                            const char *where, const char *what)
 {
 	bool ok = true;
-	size_t n;
-	const char *const *names = key_names(a, where, NULL, &n);
-	for (size_t i = 0; i < TFMC_COUNT(keys); i++) {
-		if (strcmp(keys[i].where, where) != 0 || strcmp(keys[i].def, "!") != 0)
+	for (const struct schema_key *key = NULL; (key = schema_next_key(where, key)) != NULL;) {
+		if (key->def[0] != '!' || yaml_find(map, key->name) != NULL || is_misspelled(a, map, key))
 			continue;
-		if (yaml_find(map, keys[i].name) != NULL || is_misspelled(map, where, keys[i].name, names, n))
-			continue;
-		diag_error(cx, map->loc, DIAG_MISSING, "%s needs '%s' (%s)", what, keys[i].name, keys[i].doc);
+		diag_error(cx, map->loc, DIAG_MISSING, "%s needs '%s' (%s)", what, key->name, key->doc);
 		ok = false;
 	}
 	return ok;
@@ -125,18 +128,17 @@ static bool check_required(struct arena *a, struct diag_context *cx, const struc
 bool schema_check_some(struct arena *a, struct diag_context *cx, const struct yaml_node *map,
                        const char *where, const char *also, const char *what)
 {
-	if (where == NULL)
-		return true;
-	size_t n;
-	const char *const *names = key_names(a, where, also, &n);
 	bool ok = true;
-	for (size_t i = 0; i < map->n; i++) {
+	for (size_t i = 0; where != NULL && i < map->n; i++) {
 		const struct yaml_pair *pair = &map->pairs[i];
 		const struct schema_key *key = schema_find_key(where, pair->key->text);
+		size_t n;
 		if (key == NULL && also != NULL)
 			key = schema_find_key(also, pair->key->text);
-		if (key == NULL)
+		if (key == NULL) {
+			const char *const *names = key_names(a, where, also, &n);
 			yaml_unknown_key(cx, pair->key, names, n, what);
+		}
 		ok = key != NULL && check_pair(a, cx, pair, key, what) && ok;
 	}
 	return ok;

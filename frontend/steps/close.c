@@ -58,11 +58,11 @@ static bool close_name(struct template *t, const struct expr *e, struct item *ou
 {
 	struct blocks *b = t->st->b;
 	const struct item *found = item_find(t, e->text);
-	*out = (struct item){.tree = graph_name(b, e->text, template_loc(t, e->loc))};
 	if (found != NULL) {
 		*out = *found;
 		return true;
 	}
+	*out = (struct item){.tree = graph_name(b, e->text, template_loc(t, e->loc))};
 	if (strcmp(e->text, "x") == 0)
 		out->of = &t->before;
 	if (t->def == NULL || out->of != NULL)
