@@ -29,10 +29,10 @@ translates() # PROGRAM
 	[ "$(grep -c -- '-> 2021-03-03$' "$tmp/out")" -eq 2 ]
 }
 
-# The project of the README, word for word, with the generator of our own build.
+# The project of the manual, word for word, with the generator of our own build.
 mkdir "$tmp/app"
 cp "$TFMC_SOURCE"/examples/dates/{main.c,model.yaml,*.safetensors,*.txt} "$tmp/app"
-sed -n '/^```cmake$/,/^```$/p' "$TFMC_SOURCE/README.md" | sed '1d;$d' >"$tmp/app/CMakeLists.txt"
+sed -n '/^```cmake CMakeLists.txt$/,/^```$/p' "$TFMC_SOURCE/frontend/manual/howto.md" | sed '1d;$d' >"$tmp/app/CMakeLists.txt"
 [ "$(wc -l <"$tmp/app/CMakeLists.txt")" -eq 6 ]
 generator=$(sed -n 's/^CMAKE_GENERATOR:INTERNAL=//p' "$TFMC_BUILD/CMakeCache.txt")
 cmake -G "$generator" -S "$tmp/app" -B "$tmp/app/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$CC" \
@@ -56,7 +56,7 @@ cmake -G "$generator" -S "$tmp/cxx" -B "$tmp/cxx/build" -DCMAKE_PREFIX_PATH="$pr
 tr -s ' \n' ' ' <"$tmp/log" | grep -q 'tfmc needs the language C, this project has enabled: CXX. Write project(NAME LANGUAGES C CXX)' ||
 	{ cat "$tmp/log"; exit 1; }
 
-# The two headers of the README in either order, in C and C++.
+# The two headers of a program in either order, in C and C++.
 for order in '"dates.h" <tfmc_rt.h>' '<tfmc_rt.h> "dates.h"'; do
 	for language in c:c17 c++:c++17; do
 		{
