@@ -56,6 +56,9 @@ TFMC_MUST_USE enum tfmc_status frontend_expand(struct frontend_model *m, struct 
 /* Appends the JSON Schema of model files. */
 void frontend_schema(struct buf *out);
 
+/* Appends the lists of the language reference: keys, parameters, operators, functions, limits. */
+void frontend_reference(struct buf *out);
+
 /* The stored tensors that weight expressions of the module name; valid after frontend_lower, until destroy.
  */
 struct weight_source frontend_weights(struct frontend_model *m);

@@ -236,6 +236,12 @@ enum exit_code command_schema(struct driver *d)
 	return EXIT_OK;
 }
 
+enum exit_code command_language(struct driver *d)
+{
+	frontend_reference(&d->out);
+	return EXIT_OK;
+}
+
 enum exit_code command_ops(struct driver *d)
 {
 	ir_print_op_reference(&d->out);

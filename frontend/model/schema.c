@@ -31,6 +31,11 @@ static bool same(const char *a, const char *b)
 	return a[0] == b[0] && strcmp(a, b) == 0;
 }
 
+static const struct schema_param params[] = {
+#define PARAM(step, name, shape, when) {#step, name, shape, when},
+#include "frontend/model/schema.def"
+};
+
 const struct schema_step *schema_find_step(const char *kind)
 {
 	for (size_t i = 0; i < TFMC_COUNT(steps); i++) {
@@ -166,34 +171,22 @@ const char *const *schema_words(struct arena *a, const struct schema_key *key, s
 	return list;
 }
 
-/* ---- reference ---- */
-
-static const char *const type_names[] = {
-        [KEY_INT] = "int",   [KEY_FLOAT] = "float", [KEY_BOOL] = "bool",   [KEY_DIM] = "dim",
-        [KEY_WORD] = "word", [KEY_NAME] = "name",   [KEY_VALUE] = "value", [KEY_PATH] = "path",
-        [KEY_TEXT] = "text", [KEY_LIST] = "list",   [KEY_MAP] = "mapping", [KEY_STEPS] = "steps",
-        [KEY_ANY] = "any",
-};
-
-static void print_key(struct buf *out, const struct schema_key *k)
+const struct schema_param *schema_next_param(const char *kind, const struct schema_param *param)
 {
-	const char *def = strcmp(k->def, "!") == 0 ? "required" : k->def;
-	buf_printf(out, "| `%s` | `%s` | %s | %s | %s%s", k->where, k->name, type_names[k->type], def,
-	           k->now ? "" : "(not supported yet) ", k->doc);
-	bool acts = strncmp(k->words, "identity ", 9) == 0;
-	if (k->words[0] != '\0' && k->type == KEY_WORD)
-		buf_printf(out, ": %s", acts ? "an activation" : k->words);
-	buf_str(out, " |\n");
+	for (size_t i = param == NULL ? 0 : (size_t)(param - params) + 1; i < TFMC_COUNT(params); i++) {
+		if (strcmp(params[i].kind, kind) == 0)
+			return &params[i];
+	}
+	return NULL;
 }
 
-void schema_reference(struct buf *out)
+const char *schema_type_name(enum schema_type type)
 {
-	buf_str(out, "| step | main argument | parameters | what |\n|---|---|---|---|\n");
-	for (size_t i = 0; i < TFMC_COUNT(steps); i++)
-		buf_printf(out, "| `%s` | %s | %s | %s%s |\n", steps[i].kind, steps[i].main,
-		           steps[i].params ? "yes" : "", steps[i].now ? "" : "(not supported yet) ",
-		           steps[i].doc);
-	buf_str(out, "\n| place | key | type | default | what |\n|---|---|---|---|---|\n");
-	for (size_t i = 0; i < TFMC_COUNT(keys); i++)
-		print_key(out, &keys[i]);
+	static const char *const names[] = {
+	        [KEY_INT] = "int",   [KEY_FLOAT] = "float", [KEY_BOOL] = "bool",   [KEY_DIM] = "dim",
+	        [KEY_WORD] = "word", [KEY_NAME] = "name",   [KEY_VALUE] = "value", [KEY_PATH] = "path",
+	        [KEY_TEXT] = "text", [KEY_LIST] = "list",   [KEY_MAP] = "mapping", [KEY_STEPS] = "steps",
+	        [KEY_ANY] = "any",
+	};
+	return names[type];
 }

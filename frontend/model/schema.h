@@ -48,6 +48,14 @@ struct schema_step {
 	const char *doc;
 };
 
+/* A parameter of a step. */
+struct schema_param {
+	const char *kind;
+	const char *name;  /* behind the path of the step; N is a number */
+	const char *shape; /* "[out, d]" */
+	const char *when;  /* "": always */
+};
+
 const struct schema_step *schema_find_step(const char *kind);
 const struct schema_key *schema_find_key(const char *where, const char *name);
 /* The rows of a place (NULL: of all) one after another; NULL begins and ends. */
@@ -90,7 +98,10 @@ bool schema_read(const struct expr_env *env, const struct yaml_node *map, const 
 /* The words of a WORD key. */
 const char *const *schema_words(struct arena *a, const struct schema_key *key, size_t *n);
 
-/* The keys and steps as Markdown tables: the last section of frontend/language.md. */
-void schema_reference(struct buf *out);
+/* The parameters of a step one after another; NULL begins and ends. */
+const struct schema_param *schema_next_param(const char *kind, const struct schema_param *param);
+
+/* What the type of a key is called. */
+const char *schema_type_name(enum schema_type type);
 
 #endif

@@ -116,12 +116,13 @@ static bool read_concat(struct weight_entry_reader *r, const struct yaml_node *n
 
 static const struct {
 	const char *key;
+	const char *doc;
 	bool (*read)(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e);
 } origins[] = {
-        {"from", read_from},
-        {"any", read_any},
-        {"concat", read_concat},
-        {"stack", read_stack},
+        {"from", "the name of a tensor", read_from},
+        {"any", "a list of sources: the first one whose tensors exist", read_any},
+        {"concat", "`{axis: A, of: [..]}`: sources one after another along an axis", read_concat},
+        {"stack", "a list of sources of one shape, along a new first axis", read_stack},
 };
 
 const char *weight_source_key(size_t i)
@@ -132,6 +133,14 @@ const char *weight_source_key(size_t i)
 		return weight_steps[i - 1].key;
 	i -= 1 + WEIGHT_N_STEPS;
 	return i < TFMC_COUNT(origins) ? origins[i].key : NULL;
+}
+
+const char *weight_source_doc(size_t i)
+{
+	if (i == 0)
+		return "`zeros` or `ones`: what the parameter is when the tensors are absent; outermost "
+		       "mapping only";
+	return i <= WEIGHT_N_STEPS ? weight_steps[i - 1].doc : origins[i - 1 - WEIGHT_N_STEPS].doc;
 }
 
 /* Keys of a mapping: steps and, unless they belong to a source before them, where the numbers come from. */

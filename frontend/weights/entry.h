@@ -23,6 +23,7 @@ struct weight_step;
 /* A step: how its value is read, and what it makes of an expression (NULL after a diagnostic, or too deep). */
 struct weight_step_row {
 	const char *key;
+	const char *doc;         /* its value, and what it does */
 	enum ir_wexpr_kind kind; /* what it becomes; permute: or WX_ROPE_I2H */
 	bool (*read)(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_step *s);
 	const struct ir_wexpr *(*apply)(struct weight_build *b, const struct weight_step *s,

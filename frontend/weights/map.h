@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The weight map (frontend/language.md, Weights): canonical parameter paths to
+ * The weight map (frontend/manual/reference/weights.md): canonical parameter paths to
  * weight expressions over stored tensors. Use: create, read the map, find one
  * expression for each parameter, finish.
  *
@@ -24,6 +24,8 @@ struct weight_map;
 
 /* The keys of a source, one after the other: optional, steps, where the numbers come from; NULL ends. */
 const char *weight_source_key(size_t i);
+/* What its value is and does, for an i that has a key. */
+const char *weight_source_doc(size_t i);
 
 /*
  * env evaluates the numbers of entries (reshape dims, slice bounds, heads); it

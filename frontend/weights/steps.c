@@ -256,15 +256,25 @@ static const struct ir_wexpr *apply_add(struct weight_build *b, const struct wei
 }
 
 const struct weight_step_row weight_steps[WEIGHT_N_STEPS] = {
-        {"index", WX_INDEX, read_index, apply_index},
-        {"slice", WX_SLICE, read_slice, apply_slice},
-        {"split", WX_SLICE, read_split, apply_split},
-        {"transpose", WX_TRANSPOSE, read_transpose, apply_transpose},
-        {"reshape", WX_RESHAPE, read_reshape, apply_reshape},
-        {"permute", WX_ROPE_H2I, read_permute, apply_permute},
-        {"mul", WX_MUL, read_factor, apply_factor},
-        {"div", WX_DIV, read_factor, apply_factor},
-        {"add", WX_OFFSET, read_add, apply_add},
+        {"index",
+         "`{axis: A, at: I}`: the element I of an axis, which goes away; I may be `\"{name}\"`, a capture",
+         WX_INDEX, read_index, apply_index},
+        {"slice", "`{axis: A, begin: I, end: J}`: elements I .. J - 1 of an axis", WX_SLICE, read_slice,
+         apply_slice},
+        {"split", "`{axis: A, part: I, of: N}`: part I of N equal ones of an axis", WX_SLICE, read_split,
+         apply_split},
+        {"transpose", "`true`: the last two axes change places; a list says for each axis which one it was",
+         WX_TRANSPOSE, read_transpose, apply_transpose},
+        {"reshape", "a list of sizes: the same elements in this shape", WX_RESHAPE, read_reshape,
+         apply_reshape},
+        {"permute",
+         "`rope_halves_to_interleaved(heads)` or `rope_interleaved_to_halves(heads)`: the other order of "
+         "rotary rows",
+         WX_ROPE_H2I, read_permute, apply_permute},
+        {"mul", "the name of a tensor of the same shape, or of one element: elementwise product", WX_MUL,
+         read_factor, apply_factor},
+        {"div", "the same, divided by it", WX_DIV, read_factor, apply_factor},
+        {"add", "a number that is added to each element", WX_OFFSET, read_add, apply_add},
 };
 
 bool weight_step_read(struct weight_entry_reader *r, const struct yaml_pair *pair, struct weight_entry *e)

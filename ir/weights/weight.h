@@ -24,14 +24,14 @@
 #include "ir/types/type.h"
 
 enum ir_wexpr_kind {
-	WX_TENSOR, /* a stored tensor */
-	WX_FULL,   /* every element `value` */
-	WX_SINUSOID, /* sinusoidal positions, layout and spacing as in frontend/language.md: rows [start, start + rows) */
-	WX_ROTARY,    /* [rows, 2n]: row p holds value * cos(p f), then value * sin(p f) of n frequencies f */
-	WX_STACK,     /* args along a new axis 0 */
-	WX_CONCAT,    /* args along `axis` */
-	WX_INDEX,     /* element `begin` of `axis`; the axis is removed */
-	WX_SLICE,     /* [begin, end) of `axis` */
+	WX_TENSOR,   /* a stored tensor */
+	WX_FULL,     /* every element `value` */
+	WX_SINUSOID, /* sinusoidal positions, layout and spacing as in frontend/manual/reference/steps.md: rows [start, start + rows) */
+	WX_ROTARY,   /* [rows, 2n]: row p holds value * cos(p f), then value * sin(p f) of n frequencies f */
+	WX_STACK,    /* args along a new axis 0 */
+	WX_CONCAT,   /* args along `axis` */
+	WX_INDEX,    /* element `begin` of `axis`; the axis is removed */
+	WX_SLICE,    /* [begin, end) of `axis` */
 	WX_TRANSPOSE, /* last two axes; rank 1 unchanged */
 	WX_RESHAPE,
 	WX_ROPE_H2I, /* rows of axis 0 within each of `begin` heads: halves to interleaved */

@@ -145,7 +145,7 @@ class Page:
         if block.kind == "sh":
             status, output = self.run("set -e\n" + block.text + "set +e\n")
             return f"status {status}\n{output}" if status else None
-        if len(block.files) != 1:
+        if not block.files:
             return "it is neither sh nor console and names no file"
         with open(self.folder / block.files[0], "a" if "append" in options else "w") as file:
             file.write(block.text)
@@ -188,4 +188,5 @@ def main():
     return failed > 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -265,35 +265,6 @@ START_TEST(expressions_print_as_written)
 }
 END_TEST
 
-/* ---- the schema ---- */
-
-START_TEST(language_md_holds_the_reference)
-{
-	const char *root = getenv("TFMC_SOURCE");
-	char name[1024];
-	if (root == NULL)
-		return;
-	snprintf(name, sizeof(name), "%s/frontend/language.md", root);
-	FILE *f = fopen(name, "rb");
-	ck_assert_ptr_nonnull(f);
-	static char text[1 << 17];
-	size_t n = fread(text, 1, sizeof(text) - 1, f);
-	fclose(f);
-	text[n] = '\0';
-	struct buf want;
-	buf_init(&want);
-	schema_reference(&want);
-	if (strstr(text, want.data) == NULL) { /* longer than a message of the test library may be */
-		f = fopen("reference.md", "wb");
-		ck_assert_ptr_nonnull(f);
-		fputs(want.data, f);
-		fclose(f);
-		ck_abort_msg("%s must hold the tables of tests/reference.md in the build folder", name);
-	}
-	buf_destroy(&want);
-}
-END_TEST
-
 Suite *suite_model(void)
 {
 	Suite *s = suite_create("model");
@@ -309,7 +280,6 @@ Suite *suite_model(void)
 	tcase_add_test(t, pruning_keeps_what_a_loop_carries);
 	tcase_add_test(t, indices_are_filled_in);
 	tcase_add_test(t, expressions_print_as_written);
-	tcase_add_test(t, language_md_holds_the_reference);
 	suite_add_tcase(s, t);
 	return s;
 }
