@@ -19,8 +19,8 @@ struct drawn {
 	enum ir_dtype floats;
 	struct diag_context cx; /* nobody listens */
 	struct ir_module *m;
-	struct ir_builder *b;
 	struct rule_match bound; /* dims, lead and variables; values of the new function */
+	struct rule_side side;
 };
 
 /* ---- numbers ---- */
@@ -66,19 +66,6 @@ static void draw_shapes(struct drawn *d)
 	m->n_lead = has_axes(d->rule) ? rule_below(&d->rng, 3) : 1 + rule_below(&d->rng, 3);
 	for (int i = 0; i < m->n_lead; i++)
 		m->lead[i] = draw_dim(d);
-}
-
-static const struct ir_type *shaped(struct drawn *d, const struct rule_type *t, enum ir_dtype dtype)
-{
-	const struct ir_dim *dims[2 * IR_RANK_MAX];
-	const struct rule_match *m = &d->bound;
-	int rank = 0;
-	for (int i = 0; (t == NULL || t->lead) && i < m->n_lead; i++)
-		dims[rank++] = m->lead[i];
-	for (int i = 0; t != NULL && i < t->n; i++)
-		dims[rank++] = t->axes[i].dim >= 0 ? m->dims[t->axes[i].dim]
-		                                   : ir_dim_const(d->m->dims, t->axes[i].size);
-	return ir_type_tensor(d->m->types, dtype, rank, dims);
 }
 
 static enum ir_dtype dtype_of_class(const struct drawn *d, enum ir_operand_class class)
@@ -187,7 +174,7 @@ static void draw_variables(struct drawn *d)
 		enum ir_attr_kind kind = d->rule->vars[i].kind;
 		const struct rule_op *op = NULL;
 		const struct ir_attr_desc *attr = binding_attr(d->rule, i, &op);
-		v->is_set = true;
+		v->is_set = kind != ATTR_DIM && kind != ATTR_DIMS;
 		if (kind == ATTR_INTS)
 			draw_ints(d, v, attr != NULL && strcmp(attr->name, "perm") == 0, rank_of(d, op));
 		else
@@ -242,7 +229,7 @@ static struct ir_value draw_weight(struct drawn *d, const struct ir_type *t, int
 	const struct ir_weight w = {
 	        .name = arena_printf(a, "w%d", value), .type = t, .encoding = ENC_ROW, .init = e};
 	const struct ir_weight *added = e != NULL ? ir_add_weight(d->m, &w) : NULL;
-	return added != NULL ? irb_weight_ref(d->b, added, NULL, 0) : IR_NO_VALUE;
+	return added != NULL ? irb_weight_ref(d->side.b, added, NULL, 0) : IR_NO_VALUE;
 }
 
 /* Parameters first, weights after them. */
@@ -252,146 +239,34 @@ static bool make_operands(struct drawn *d, bool weights)
 		const struct rule_value *v = &d->rule->values[i];
 		if (v->op >= 0 || v->from_into || v->is_const != weights)
 			continue;
-		const struct ir_type *t = shaped(d, v->type, operand_dtype(d, i));
+		const struct ir_type *t = rule_side_type(&d->side, v->type, operand_dtype(d, i));
 		if (t == NULL)
 			return false;
 		const struct ir_param p = {.name = v->name, .lengths = -1};
-		d->bound.values[i] = weights ? draw_weight(d, t, i) : irb_param(d->b, &p, t);
+		d->bound.values[i] = weights ? draw_weight(d, t, i) : irb_param(d->side.b, &p, t);
 		if (d->bound.values[i].id == 0)
 			return false;
 	}
 	return true;
 }
 
-/* The type of an operand of op that is built, to give constants and broadcasts theirs. */
-static const struct ir_type *sibling_type(const struct drawn *d, const struct rule_op *op)
-{
-	for (size_t i = op->n_operands; i-- > 0;) {
-		if (op->operands[i].kind != ARG_VALUE)
-			continue;
-		struct ir_value v = d->bound.values[op->operands[i].index];
-		if (v.id != 0 && !(op->code == OP_where && i == 0))
-			return irb_type(d->b, v);
-	}
-	return NULL;
-}
-
-static struct ir_value make_operand(struct drawn *d, const struct rule_op *op, size_t i)
-{
-	const struct rule_operand *x = &op->operands[i];
-	if (x->kind == ARG_ABSENT)
-		return IR_NO_VALUE;
-	if (x->kind == ARG_VALUE)
-		return d->bound.values[x->index];
-	const struct ir_type *t = sibling_type(d, op);
-	if (t == NULL)
-		t = shaped(d, NULL, d->floats);
-	double value = x->kind == ARG_NUMBER ? x->number : d->bound.vars[x->index].number;
-	return t == NULL ? IR_NO_VALUE : irb_full_of(d->b, value, t->dtype, t->rank, t->dims);
-}
-
-/* ---- attributes ---- */
-
-static bool set_ints(struct drawn *d, struct ir_int_list *out, const struct rule_attr *a, int rank)
-{
-	out->items = ARENA_ARRAY(&d->m->arena, int64_t, IR_RANK_MAX);
-	out->n = (size_t)(a->kind == RULE_ATTR_INTS ? a->n_ints : a->kind == RULE_ATTR_LAST ? 1 : rank);
-	if (out->items == NULL || rank < (a->kind == RULE_ATTR_SWAP ? 2 : 1))
-		return false;
-	for (int i = 0; i < (int)out->n; i++) {
-		int64_t swapped = i < rank - 2 ? i : 2 * rank - 3 - i;
-		out->items[i] = a->kind == RULE_ATTR_INTS   ? a->ints[i]
-		                : a->kind == RULE_ATTR_LAST ? rank - 1
-		                                            : swapped;
-	}
-	return true;
-}
-
-/* The reader of a result that has no type. */
-static const struct rule_op *reader_of(const struct rule *rule, int value)
-{
-	for (int i = 0; i < rule->n_match; i++)
-		for (size_t k = 0; k < rule->match[i].n_operands; k++)
-			if (rule->match[i].operands[k].kind == ARG_VALUE &&
-			    rule->match[i].operands[k].index == value)
-				return &rule->match[i];
-	return NULL;
-}
-
-static bool set_dims(struct drawn *d, const struct rule_op *op, struct ir_dim_list *out)
-{
-	const struct rule_type *pattern = d->rule->values[op->result].type;
-	const struct rule_op *reader = reader_of(d->rule, op->result);
-	const struct ir_type *t = NULL;
-	if (pattern != NULL)
-		t = shaped(d, pattern, d->floats);
-	else if (reader != NULL)
-		t = sibling_type(d, reader);
-	out->items = ARENA_ARRAY(&d->m->arena, const struct ir_dim *, IR_RANK_MAX);
-	if (t == NULL || out->items == NULL)
-		return false;
-	out->n = (size_t)t->rank;
-	for (int i = 0; i < t->rank; i++)
-		out->items[i] = t->dims[i];
-	return true;
-}
-
-static bool set_attr(struct drawn *d, const struct rule_op *op, int i, void *attrs, int rank)
-{
-	const struct ir_attr_desc *desc = &ir_op_desc(op->code)->attrs[i];
-	const struct rule_attr *a = &op->attrs[i];
-	void *at = (char *)attrs + desc->offset;
-	double number;
-	switch (a->kind) {
-	case RULE_ATTR_DEFAULT: return true;
-	case RULE_ATTR_ANY: return desc->kind == ATTR_DIMS && set_dims(d, op, at);
-	case RULE_ATTR_VAR:
-		if (desc->kind == ATTR_INTS)
-			*(struct ir_int_list *)at = d->bound.vars[a->var].ints;
-		rule_put_number(desc, at, d->bound.vars[a->var].number);
-		return desc->kind != ATTR_DIM && desc->kind != ATTR_DIMS;
-	case RULE_ATTR_EXPR:
-		if (!rule_expr_eval(a->expr, &d->bound, &number))
-			return false;
-		rule_put_number(desc, at, number);
-		return true;
-	case RULE_ATTR_INTS:
-	case RULE_ATTR_LAST:
-	case RULE_ATTR_SWAP: return set_ints(d, at, a, rank);
-	case RULE_ATTR_DTYPE: *(enum ir_dtype *)at = a->dtype; return true;
-	}
-	return false;
-}
-
-/* ---- ops ---- */
-
-static bool make_op(struct drawn *d, const struct rule_op *op)
-{
-	struct ir_value operands[RULE_OPERANDS_MAX];
-	void *attrs = ir_default_attrs(&d->m->arena, op->code);
-	for (size_t i = 0; i < op->n_operands; i++)
-		operands[i] = make_operand(d, op, i);
-	const struct ir_type *first = op->n_operands > 0 ? irb_type(d->b, operands[0]) : NULL;
-	for (int i = 0; attrs != NULL && ir_op_desc(op->code)->attrs[i].name != NULL; i++)
-		if (!set_attr(d, op, i, attrs, first != NULL ? first->rank : 0))
-			return false;
-	if (attrs == NULL)
-		return false;
-	d->bound.values[op->result] = irb_op1(d->b, op->code, operands, op->n_operands, attrs);
-	irb_name(d->b, d->bound.values[op->result], d->rule->values[op->result].name);
-	return d->bound.values[op->result].id != 0;
-}
-
 static bool make_body(struct drawn *d)
 {
 	const struct ir_result result = {.name = "y", .lengths = -1};
-	const struct rule_op *root = &d->rule->match[d->rule->n_match - 1];
-	if (!make_operands(d, false) || !make_operands(d, true))
+	struct ir_builder *b = irb_begin(d->m, &d->cx, "f", (struct ir_loc){.path = NULL});
+	if (b == NULL)
 		return false;
-	for (int i = 0; i < d->rule->n_match; i++)
-		if (!make_op(d, &d->rule->match[i]))
-			return false;
-	return irb_finish(d->b, &d->bound.values[root->result], &result, 1, NULL) == TFMC_OK;
+	irb_set_literal(b, true);
+	d->side = (struct rule_side){.b = b,
+	                             .arena = &d->m->arena,
+	                             .m = &d->bound,
+	                             .ops = d->rule->match,
+	                             .n = d->rule->n_match,
+	                             .values = d->bound.values};
+	d->side.type = rule_side_type(&d->side, NULL, d->floats);
+	return d->side.type != NULL && make_operands(d, false) && make_operands(d, true) &&
+	       rule_side_build(&d->side) &&
+	       irb_finish(b, &d->bound.values[d->rule->root], &result, 1, NULL) == TFMC_OK;
 }
 
 struct ir_module *rule_instance(const struct rule *rule, uint64_t seed, enum ir_dtype floats)
@@ -402,15 +277,7 @@ struct ir_module *rule_instance(const struct rule *rule, uint64_t seed, enum ir_
 	d.bound.rule = rule;
 	diag_init(&d.cx, NULL, NULL);
 	draw_shapes(&d);
-	bool ok = draw_until_true(&d);
-	if (ok) {
-		d.b = irb_begin(d.m, &d.cx, "f", (struct ir_loc){0});
-		ok = d.b != NULL;
-	}
-	if (ok) {
-		irb_set_literal(d.b, true);
-		ok = make_body(&d);
-	}
+	bool ok = draw_until_true(&d) && make_body(&d);
 	diag_destroy(&d.cx);
 	if (ok)
 		return d.m;

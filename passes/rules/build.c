@@ -9,70 +9,79 @@
 
 #include "passes/rules/rule.h"
 
-struct maker {
-	struct rebuild *r;
-	const struct rule_match *m;
-	struct ir_value built[RULE_OPS_MAX];
-	const struct ir_type *root; /* in the new module */
-};
-
 /* ---- types ---- */
 
-/* The dims of a type pattern in the new module; false when the match did not bind them all. */
-static bool dims_of(const struct maker *k, const struct rule_type *t, const struct ir_dim **dims, int *rank)
+const struct ir_type *rule_side_type(const struct rule_side *s, const struct rule_type *t,
+                                     enum ir_dtype dtype)
 {
-	const struct rule_match *m = k->m;
-	*rank = 0;
-	for (int i = 0; t->lead && i < m->n_lead; i++)
-		dims[(*rank)++] = ir_import_dim(k->r->out, m->lead[i]);
-	for (int i = 0; i < t->n && *rank < IR_RANK_MAX; i++) {
+	struct ir_module *out = irb_module(s->b);
+	const struct rule_match *m = s->m;
+	const struct ir_dim *dims[2 * IR_RANK_MAX];
+	int rank = 0;
+	for (int i = 0; (t == NULL || t->lead) && i < m->n_lead; i++)
+		dims[rank++] = ir_import_dim(out, m->lead[i]);
+	for (int i = 0; t != NULL && i < t->n; i++) {
 		const struct rule_axis *axis = &t->axes[i];
-		if (axis->dim < 0)
-			dims[*rank] = ir_dim_const(k->r->out->dims, axis->size);
-		else if (m->dims[axis->dim] != NULL)
-			dims[*rank] = ir_import_dim(k->r->out, m->dims[axis->dim]);
-		else
-			return false;
-		(*rank)++;
+		if (axis->dim >= 0 && m->dims[axis->dim] == NULL)
+			return NULL;
+		dims[rank++] = axis->dim < 0 ? ir_dim_const(out->dims, axis->size)
+		                             : ir_import_dim(out, m->dims[axis->dim]);
 	}
-	return true;
+	return ir_type_tensor(out->types, dtype, rank, dims);
+}
+
+/* The type of the first operand that is a value; the condition of where is none of its kind. */
+static const struct ir_type *operand_type(const struct rule_side *s, const struct rule_op *op)
+{
+	for (size_t i = op->code == OP_where ? 1 : 0; i < op->n_operands; i++) {
+		const struct rule_operand *x = &op->operands[i];
+		if (x->kind == ARG_VALUE && s->values[x->index].id != 0)
+			return irb_type(s->b, s->values[x->index]);
+	}
+	return NULL;
+}
+
+/* The op of the side that reads a value first. */
+static const struct rule_op *reader_of(const struct rule_side *s, int value)
+{
+	for (int i = 0; i < s->n; i++)
+		for (size_t k = 0; k < s->ops[i].n_operands; k++)
+			if (s->ops[i].operands[k].kind == ARG_VALUE && s->ops[i].operands[k].index == value)
+				return &s->ops[i];
+	return NULL;
+}
+
+/* Of the result of op: as it is written, else that of what it meets, else that of the root. */
+static const struct ir_type *result_type(const struct rule_side *s, const struct rule_op *op)
+{
+	const struct rule_type *t = s->m->rule->values[op->result].type;
+	const struct rule_op *reader = reader_of(s, op->result);
+	const struct ir_type *met = t == NULL && reader != NULL ? operand_type(s, reader) : NULL;
+	if (t != NULL)
+		return rule_side_type(s, t, t->elem == ELEM_DTYPE ? t->dtype : s->type->dtype);
+	return met != NULL ? met : s->type;
 }
 
 /* ---- operands ---- */
 
-static struct ir_value value_of(const struct maker *k, int index)
-{
-	const struct rule_value *v = &k->m->rule->values[index];
-	return v->from_into ? k->built[v->op] : rebuild_get(k->r, k->m->values[index]);
-}
-
-/* A constant has the type of the first operand that is a value; the condition of where is none of its kind.
- */
-static const struct ir_type *constant_type(const struct maker *k, const struct rule_op *op)
-{
-	for (size_t i = op->code == OP_where ? 1 : 0; i < op->n_operands; i++)
-		if (op->operands[i].kind == ARG_VALUE)
-			return irb_type(k->r->b, value_of(k, op->operands[i].index));
-	return k->root;
-}
-
-static struct ir_value operand(const struct maker *k, const struct rule_op *op, size_t i)
+static struct ir_value operand(const struct rule_side *s, const struct rule_op *op, size_t i)
 {
 	const struct rule_operand *x = &op->operands[i];
+	const struct ir_type *t = operand_type(s, op);
+	double value = 0;
 	switch (x->kind) {
 	case ARG_ABSENT: return IR_NO_VALUE;
-	case ARG_VALUE: return value_of(k, x->index);
-	case ARG_NUMBER:
-	case ARG_VAR: break;
+	case ARG_VALUE: return s->values[x->index];
+	case ARG_NUMBER: value = x->number; break;
+	case ARG_VAR: value = s->m->vars[x->index].number; break;
 	}
-	const struct ir_type *t = constant_type(k, op);
-	double value = x->kind == ARG_NUMBER ? x->number : k->m->vars[x->index].number;
-	return t == NULL ? IR_NO_VALUE : irb_full_of(k->r->b, value, t->dtype, t->rank, t->dims);
+	t = t != NULL ? t : s->type;
+	return irb_full_of(s->b, value, t->dtype, t->rank, t->dims);
 }
 
 /* ---- attributes ---- */
 
-void rule_put_number(const struct ir_attr_desc *d, void *at, double v)
+static void put_number(const struct ir_attr_desc *d, void *at, double v)
 {
 	switch (d->kind) {
 	case ATTR_FLOAT: *(double *)at = v; return;
@@ -87,35 +96,38 @@ void rule_put_number(const struct ir_attr_desc *d, void *at, double v)
 	}
 }
 
-static bool put_dims(const struct maker *k, struct ir_dim_list *out, const struct ir_dim *const *dims,
-                     size_t n, bool import)
+static bool put_dims(const struct rule_side *s, struct ir_dim_list *out, const struct ir_dim *const *dims,
+                     size_t n)
 {
-	out->items = ARENA_ARRAY(k->r->p->arena, const struct ir_dim *, n + 1);
+	out->items = ARENA_ARRAY(s->arena, const struct ir_dim *, n + 1);
 	out->n = n;
 	for (size_t i = 0; out->items != NULL && i < n; i++)
-		out->items[i] = import ? ir_import_dim(k->r->out, dims[i]) : dims[i];
+		out->items[i] = ir_import_dim(irb_module(s->b), dims[i]);
 	return out->items != NULL;
 }
 
-static bool put_var(const struct maker *k, const struct ir_attr_desc *d, void *at, const struct rule_bound *v)
+static bool put_var(const struct rule_side *s, const struct ir_attr_desc *d, void *at,
+                    const struct rule_bound *v)
 {
+	if (!v->is_set)
+		return false;
+	if (d->kind == ATTR_DIMS)
+		return put_dims(s, at, v->dims.items, v->dims.n);
 	if (d->kind == ATTR_INTS)
 		*(struct ir_int_list *)at = v->ints;
-	else if (d->kind == ATTR_DIMS)
-		return put_dims(k, at, v->dims.items, v->dims.n, true);
 	else if (d->kind == ATTR_DIM)
-		*(const struct ir_dim **)at = ir_import_dim(k->r->out, v->dim);
+		*(const struct ir_dim **)at = ir_import_dim(irb_module(s->b), v->dim);
 	else
-		rule_put_number(d, at, v->number);
-	return v->is_set;
+		put_number(d, at, v->number);
+	return true;
 }
 
-static bool put_ints(const struct maker *k, struct ir_int_list *out, const struct rule_attr *a, int rank)
+static bool put_ints(const struct rule_side *s, struct ir_int_list *out, const struct rule_attr *a, int rank)
 {
 	int n = a->kind == RULE_ATTR_LAST ? 1 : a->kind == RULE_ATTR_SWAP ? rank : a->n_ints;
-	out->items = ARENA_ARRAY(k->r->p->arena, int64_t, n + 1);
+	out->items = ARENA_ARRAY(s->arena, int64_t, n + 1);
 	out->n = (size_t)n;
-	if (out->items == NULL || (a->kind != RULE_ATTR_INTS && rank < 1))
+	if (out->items == NULL || rank < (a->kind == RULE_ATTR_SWAP ? 2 : a->kind == RULE_ATTR_LAST))
 		return false;
 	for (int i = 0; i < n; i++) {
 		if (a->kind == RULE_ATTR_INTS)
@@ -128,25 +140,20 @@ static bool put_ints(const struct maker *k, struct ir_int_list *out, const struc
 	return true;
 }
 
-/* Sizes and element types that are not written come from the type of the result, or that of the root. */
-static bool put_from_type(const struct maker *k, const struct rule_op *op, const struct ir_attr_desc *d,
+/* Sizes and element types that are not written come from the type of the result. */
+static bool put_from_type(const struct rule_side *s, const struct rule_op *op, const struct ir_attr_desc *d,
                           void *at)
 {
-	const struct rule_type *t = k->m->rule->values[op->result].type;
-	const struct ir_dim *dims[IR_RANK_MAX];
-	int rank;
-	if (d->kind == ATTR_DTYPE)
-		*(enum ir_dtype *)at = t != NULL && t->elem == ELEM_DTYPE ? t->dtype : k->root->dtype;
-	else if (d->kind != ATTR_DIMS)
+	const struct ir_type *t = result_type(s, op);
+	if (t == NULL || (d->kind != ATTR_DTYPE && d->kind != ATTR_DIMS))
 		return false;
-	else if (t == NULL)
-		return put_dims(k, at, k->root->dims, (size_t)k->root->rank, false);
-	else
-		return dims_of(k, t, dims, &rank) && put_dims(k, at, dims, (size_t)rank, false);
+	if (d->kind == ATTR_DIMS)
+		return put_dims(s, at, t->dims, (size_t)t->rank);
+	*(enum ir_dtype *)at = t->dtype;
 	return true;
 }
 
-static bool put_attr(const struct maker *k, const struct rule_op *op, int i, void *attrs, int rank)
+static bool put_attr(const struct rule_side *s, const struct rule_op *op, int i, void *attrs, int rank)
 {
 	const struct ir_attr_desc *d = &ir_op_desc(op->code)->attrs[i];
 	const struct rule_attr *a = &op->attrs[i];
@@ -154,16 +161,16 @@ static bool put_attr(const struct maker *k, const struct rule_op *op, int i, voi
 	double number;
 	switch (a->kind) {
 	case RULE_ATTR_DEFAULT: return true;
-	case RULE_ATTR_ANY: return put_from_type(k, op, d, at);
-	case RULE_ATTR_VAR: return put_var(k, d, at, &k->m->vars[a->var]);
+	case RULE_ATTR_ANY: return put_from_type(s, op, d, at);
+	case RULE_ATTR_VAR: return put_var(s, d, at, &s->m->vars[a->var]);
 	case RULE_ATTR_EXPR:
-		if (!rule_expr_eval(a->expr, k->m, &number))
+		if (!rule_expr_eval(a->expr, s->m, &number))
 			return false;
-		rule_put_number(d, at, number);
+		put_number(d, at, number);
 		return true;
 	case RULE_ATTR_INTS:
 	case RULE_ATTR_LAST:
-	case RULE_ATTR_SWAP: return put_ints(k, at, a, rank);
+	case RULE_ATTR_SWAP: return put_ints(s, at, a, rank);
 	case RULE_ATTR_DTYPE: *(enum ir_dtype *)at = a->dtype; return true;
 	}
 	return false;
@@ -171,35 +178,45 @@ static bool put_attr(const struct maker *k, const struct rule_op *op, int i, voi
 
 /* ---- ops ---- */
 
-static bool make_op(struct maker *k, int n)
+static bool make_op(const struct rule_side *s, const struct rule_op *op)
 {
-	const struct rule_op *op = &k->m->rule->into[n];
 	struct ir_value operands[RULE_OPERANDS_MAX];
-	void *attrs = ir_default_attrs(k->r->p->arena, op->code);
+	void *attrs = ir_default_attrs(s->arena, op->code);
 	for (size_t i = 0; i < op->n_operands; i++)
-		operands[i] = operand(k, op, i);
-	const struct ir_type *first = op->n_operands > 0 ? irb_type(k->r->b, operands[0]) : NULL;
+		operands[i] = operand(s, op, i);
+	const struct ir_type *first = op->n_operands > 0 ? irb_type(s->b, operands[0]) : NULL;
 	bool ok = attrs != NULL;
 	for (int i = 0; ok && ir_op_desc(op->code)->attrs[i].name != NULL; i++)
-		ok = put_attr(k, op, i, attrs, first != NULL ? first->rank : 0);
+		ok = put_attr(s, op, i, attrs, first != NULL ? first->rank : 0);
 	if (!ok)
 		return false;
-	k->built[n] = irb_op1(k->r->b, op->code, operands, op->n_operands, attrs);
-	irb_name(k->r->b, k->built[n], k->m->rule->values[op->result].name);
-	return k->built[n].id != 0;
+	s->values[op->result] = irb_op1(s->b, op->code, operands, op->n_operands, attrs);
+	irb_name(s->b, s->values[op->result], s->m->rule->values[op->result].name);
+	return s->values[op->result].id != 0;
+}
+
+bool rule_side_build(const struct rule_side *s)
+{
+	for (int i = 0; i < s->n; i++)
+		if (!make_op(s, &s->ops[i]))
+			return false;
+	return true;
 }
 
 struct ir_value rule_build(struct rebuild *r, const struct rule_match *m)
 {
 	const struct rule *rule = m->rule;
-	struct maker k = {.r = r, .m = m};
-	k.root = ir_import_type(r->out, ir_type_of(r->f, m->values[rule->root]));
-	if (k.root == NULL)
-		return IR_NO_VALUE;
-	for (int i = 0; i < rule->n_into; i++)
-		if (!make_op(&k, i))
-			return IR_NO_VALUE;
-	return value_of(&k, rule->result);
+	struct ir_value values[RULE_VALUES_MAX];
+	const struct rule_side s = {.b = r->b,
+	                            .arena = r->p->arena,
+	                            .m = m,
+	                            .ops = rule->into,
+	                            .n = rule->n_into,
+	                            .type = ir_import_type(r->out, ir_type_of(r->f, m->values[rule->root])),
+	                            .values = values};
+	for (int i = 0; i < rule->n_values; i++)
+		values[i] = rule->values[i].from_into ? IR_NO_VALUE : rebuild_get(r, m->values[i]);
+	return s.type != NULL && rule_side_build(&s) ? values[rule->result] : IR_NO_VALUE;
 }
 
 static void need(struct rebuild *r, const struct rule_match *m, int index)

@@ -209,8 +209,25 @@ bool rule_matches(const struct rebuild *r, const struct rule *rule, const struct
 void rule_need(struct rebuild *r, const struct rule_match *m);
 /* Builds the replacement. IR_NO_VALUE when the builder failed. */
 struct ir_value rule_build(struct rebuild *r, const struct rule_match *m);
-/* Stores v in the attribute at `at` when its kind is a number, flag, word or dtype. */
-void rule_put_number(const struct ir_attr_desc *d, void *at, double v);
+
+/* ---- building ---- */
+
+/* One side of a rule, built from what a match binds. */
+struct rule_side {
+	struct ir_builder *b;
+	struct arena *arena; /* for attributes */
+	const struct rule_match *m;
+	const struct rule_op *ops; /* the side: n of them */
+	int n;
+	const struct ir_type *type; /* of constants and results about which nothing else says one */
+	struct ir_value
+	        *values; /* [m->rule->n_values] in the new function: operands are given, results are set */
+};
+/* Builds all ops. False: they do not fit together, or the builder failed. */
+bool rule_side_build(const struct rule_side *s);
+/* A type pattern with bound dims; NULL: only the leading axes. NULL when a dim is not bound. */
+const struct ir_type *rule_side_type(const struct rule_side *s, const struct rule_type *t,
+                                     enum ir_dtype dtype);
 
 /* ---- pieces that matching, building and checking share ---- */
 
