@@ -8,30 +8,16 @@
 
 /* More attributes than any op has. */
 #define ATTRS_MAX 32
+#define WORDS_MAX 32 /* of a list */
 
-static bool parse_word_attr(struct parser *p, enum ir_word_list list, int *out)
+bool parse_ir_word(struct parser *p, enum ir_word_list list, const char *expected, const char *what, int *out)
 {
-	const char *names[ATTRS_MAX];
-	struct tok t;
+	const char *names[WORDS_MAX];
 	int n = ir_words_count(list);
-	if (!parse_take(p, TOK_WORD, "a word", &t))
-		return false;
-	for (int i = 0; i < n && i < ATTRS_MAX; i++) {
+	n = n < WORDS_MAX ? n : WORDS_MAX;
+	for (int i = 0; i < n; i++)
 		names[i] = ir_word(list, i);
-		if (strcmp(names[i], t.text) == 0) {
-			*out = i;
-			return true;
-		}
-	}
-	return parse_unknown(p, &t, "word", names, (size_t)n);
-}
-
-static bool parse_dtype_attr(struct parser *p, enum ir_dtype *out)
-{
-	struct tok t;
-	if (!parse_take(p, TOK_WORD, "an element type", &t))
-		return false;
-	return ir_dtype_parse(t.text, strlen(t.text), out) || parse_unknown(p, &t, "element type", NULL, 0);
+	return parse_one_of(p, expected, what, names, (size_t)n, out);
 }
 
 static bool parse_attr_value(struct parser *p, const struct ir_attr_desc *d, void *at)
@@ -48,8 +34,8 @@ static bool parse_attr_value(struct parser *p, const struct ir_attr_desc *d, voi
 	case ATTR_DIM: return parse_dim(p, at);
 	case ATTR_DIMS: return parse_dims(p, at);
 	case ATTR_INTS: return parse_ints(p, at);
-	case ATTR_DTYPE: return parse_dtype_attr(p, at);
-	case ATTR_WORD: return parse_word_attr(p, d->words, at);
+	case ATTR_DTYPE: return parse_dtype(p, at);
+	case ATTR_WORD: return parse_ir_word(p, d->words, "a word", "word", at);
 	case ATTR_FLAG:
 	case ATTR_WEIGHT: break;
 	}
@@ -72,18 +58,13 @@ static bool is_required(const struct ir_attr_desc *d)
 	return false;
 }
 
-/* The row of the attribute that the token names, or -1 after a report. */
-static int find_attr(struct parser *p, const struct ir_op_desc *op, const struct tok *t)
+int parse_attr_name(struct parser *p, const struct ir_op_desc *op, const struct tok *t)
 {
 	const char *names[ATTRS_MAX];
 	size_t n = 0;
-	for (; op->attrs[n].name != NULL && n < ATTRS_MAX; n++) {
+	for (; op->attrs[n].name != NULL && op->attrs[n].kind != ATTR_WEIGHT && n < ATTRS_MAX; n++)
 		names[n] = op->attrs[n].name;
-		if (op->attrs[n].kind != ATTR_WEIGHT && strcmp(names[n], t->text) == 0)
-			return (int)n;
-	}
-	parse_unknown(p, t, arena_printf(&p->arena, "attribute of %s", op->name), names, n);
-	return -1;
+	return parse_find(p, t, arena_printf(&p->arena, "attribute of %s", op->name), names, n);
 }
 
 bool parse_attrs(struct parser *p, enum ir_opcode code, void *attrs, bool skip_required)
@@ -96,7 +77,7 @@ bool parse_attrs(struct parser *p, enum ir_opcode code, void *attrs, bool skip_r
 			struct tok t;
 			if (!parse_take(p, TOK_WORD, "an attribute or '}'", &t))
 				return false;
-			int i = find_attr(p, op, &t);
+			int i = parse_attr_name(p, op, &t);
 			if (i < 0)
 				return false;
 			if (seen & (1u << i))

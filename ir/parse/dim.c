@@ -150,23 +150,16 @@ bool parse_ints(struct parser *p, struct ir_int_list *out)
 
 /* ---- types ---- */
 
-static bool parse_dtype(struct parser *p, enum ir_dtype *out)
+bool parse_dtype(struct parser *p, enum ir_dtype *out)
 {
 	static const char *const names[] = {
 #define DTYPE(spelling, name, bytes, class, st) #spelling,
 #include "ir/types/dtypes.def"
 	};
-	struct tok t;
-	*out = DT_F32;
-	if (!parse_take(p, TOK_WORD, "an element type", &t))
-		return false;
-	for (size_t i = 0; i < TFMC_COUNT(names); i++) {
-		if (strcmp(names[i], t.text) == 0) {
-			*out = (enum ir_dtype)i;
-			return true;
-		}
-	}
-	return parse_unknown(p, &t, "element type", names, TFMC_COUNT(names));
+	int i;
+	bool ok = parse_one_of(p, "an element type", "element type", names, TFMC_COUNT(names), &i);
+	*out = ok ? (enum ir_dtype)i : DT_F32;
+	return ok;
 }
 
 static bool parse_state_type(struct parser *p, const struct ir_type **out)
@@ -218,21 +211,15 @@ bool parse_shape(struct parser *p, int *rank, int64_t dims[IR_RANK_MAX])
 
 bool parse_encoding(struct parser *p, enum ir_encoding *out)
 {
-	static const enum ir_encoding all[] = {ENC_ROW, ENC_PANEL16};
-	const char *names[TFMC_COUNT(all)];
+	const char *const names[] = {ir_encoding_name(ENC_ROW), ir_encoding_name(ENC_PANEL16)};
 	struct tok t = p->tok;
 	*out = ENC_ROW;
 	if (t.kind != TOK_ENCODING)
 		return true;
 	parse_next(p);
-	for (size_t i = 0; i < TFMC_COUNT(all); i++) {
-		names[i] = ir_encoding_name(all[i]);
-		if (strcmp(names[i], t.text) == 0) {
-			*out = all[i];
-			return true;
-		}
-	}
-	return parse_unknown(p, &t, "encoding", names, TFMC_COUNT(all));
+	int i = parse_find(p, &t, "encoding", names, TFMC_COUNT(names));
+	*out = i == 1 ? ENC_PANEL16 : ENC_ROW;
+	return i >= 0;
 }
 
 /* ---- locations ---- */

@@ -43,11 +43,9 @@ struct signature {
 static bool parse_role(struct parser *p, enum ir_param_role *out)
 {
 	static const char *const words[] = {"past"};
-	struct tok t;
-	if (!parse_take(p, TOK_WORD, "a role", &t))
-		return false;
+	int i;
 	*out = ROLE_PAST;
-	return strcmp(t.text, words[0]) == 0 || parse_unknown(p, &t, "role", words, TFMC_COUNT(words));
+	return parse_one_of(p, "a role", "role", words, TFMC_COUNT(words), &i);
 }
 
 static bool parse_property(struct parser *p, struct parsed_param *out)

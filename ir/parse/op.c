@@ -221,7 +221,7 @@ static bool parse_results(struct parser *p, struct parse_names *out)
 	return parse_expect(p, '=');
 }
 
-static bool find_op(struct parser *p, const struct tok *t, enum ir_opcode *out)
+bool parse_op_name(struct parser *p, const struct tok *t, enum ir_opcode *out)
 {
 	static const char *const names[] = {
 #define OP(name, traits, operands, attributes, results, axes, formula) #name,
@@ -239,7 +239,7 @@ static bool parse_line(struct parser *p)
 	struct tok word;
 	struct loc first = p->tok.loc;
 	if (!parse_results(p, &results) || !parse_take(p, TOK_WORD, "an op", &word) ||
-	    !find_op(p, &word, &code))
+	    !parse_op_name(p, &word, &code))
 		return false;
 	struct ir_loc loc = {.at = results.n > 0 ? first : word.loc};
 	irb_set_loc(p->b, loc);

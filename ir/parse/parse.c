@@ -38,6 +38,23 @@ bool parse_unknown(struct parser *p, const struct tok *t, const char *what, cons
 	return parse_fail(p, t->loc, DIAG_TIR_NAME, "unknown %s '%s'", what, t->text);
 }
 
+int parse_find(struct parser *p, const struct tok *t, const char *what, const char *const *names, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(names[i], t->text) == 0)
+			return (int)i;
+	parse_unknown(p, t, what, names, n);
+	return -1;
+}
+
+bool parse_one_of(struct parser *p, const char *expected, const char *what, const char *const *names,
+                  size_t n, int *out)
+{
+	struct tok t;
+	*out = 0;
+	return parse_take(p, TOK_WORD, expected, &t) && (*out = parse_find(p, &t, what, names, n)) >= 0;
+}
+
 void parse_next(struct parser *p)
 {
 	p->tok = lex_next(&p->lex);
@@ -163,16 +180,14 @@ static bool parse_dim_decl(struct parser *p)
 static bool parse_narrow(struct parser *p, enum ir_dtype *out)
 {
 	static const char *const names[] = {"bf16", "f16"};
-	struct tok t;
+	int i;
 	*out = DT_F32;
 	if (!parse_accept_word(p, "as"))
 		return true;
-	if (!parse_take(p, TOK_WORD, "bf16 or f16", &t))
+	if (!parse_one_of(p, "bf16 or f16", "narrow type", names, TFMC_COUNT(names), &i))
 		return false;
-	for (size_t i = 0; i < TFMC_COUNT(names); i++)
-		if (strcmp(names[i], t.text) == 0)
-			return ir_dtype_parse(t.text, strlen(t.text), out);
-	return parse_unknown(p, &t, "narrow type", names, TFMC_COUNT(names));
+	*out = i == 0 ? DT_BF16 : DT_F16;
+	return true;
 }
 
 static bool parse_weight_decl(struct parser *p)
@@ -238,18 +253,13 @@ static bool parse_declaration(struct parser *p)
 static bool parse_stage(struct parser *p, enum ir_stage *out)
 {
 	static const char *const words[] = {"graph", "groups", "plan"};
-	struct tok t;
+	int i;
 	if (!parse_accept_word(p, "stage"))
 		return true;
-	if (!parse_expect(p, '=') || !parse_take(p, TOK_WORD, "a stage", &t))
+	if (!parse_expect(p, '=') || !parse_one_of(p, "a stage", "stage", words, TFMC_COUNT(words), &i))
 		return false;
-	for (size_t i = 0; i < TFMC_COUNT(words); i++) {
-		if (strcmp(words[i], t.text) == 0) {
-			*out = (enum ir_stage)i;
-			return true;
-		}
-	}
-	return parse_unknown(p, &t, "stage", words, TFMC_COUNT(words));
+	*out = (enum ir_stage)i;
+	return true;
 }
 
 /* The first line, which may be absent. */

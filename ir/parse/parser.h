@@ -44,6 +44,11 @@ bool parse_fail(struct parser *p, struct loc at, enum diag_code code, const char
 /* `unknown <what> 'name'` with the nearest of the candidates. */
 bool parse_unknown(struct parser *p, const struct tok *t, const char *what, const char *const *candidates,
                    size_t n);
+/* The place of a token's text in a list of names; -1 after `unknown <what> ..`. */
+int parse_find(struct parser *p, const struct tok *t, const char *what, const char *const *names, size_t n);
+/* A word of a list: its place. `expected` is for the message when there is no word. */
+bool parse_one_of(struct parser *p, const char *expected, const char *what, const char *const *names,
+                  size_t n, int *out);
 void parse_next(struct parser *p);
 bool parse_at(const struct parser *p, int punct);
 bool parse_at_word(const struct parser *p, const char *word);
@@ -64,12 +69,17 @@ void parse_leave(struct parser *p);
 bool parse_dim(struct parser *p, const struct ir_dim **out);
 bool parse_dims(struct parser *p, struct ir_dim_list *out); /* [a,b] */
 bool parse_ints(struct parser *p, struct ir_int_list *out);
+bool parse_dtype(struct parser *p, enum ir_dtype *out);
 bool parse_type(struct parser *p, const struct ir_type **out);
 /* Constant dims, as weights have them. */
 bool parse_shape(struct parser *p, int *rank, int64_t dims[IR_RANK_MAX]);
 /* `loc(...)` when it is there; otherwise *out stays. */
 bool parse_loc(struct parser *p, struct ir_loc *out);
 bool parse_encoding(struct parser *p, enum ir_encoding *out);
+/* The row of the attribute that a token names, -1 after a report; the place of a word of a list. */
+int parse_attr_name(struct parser *p, const struct ir_op_desc *op, const struct tok *t);
+bool parse_ir_word(struct parser *p, enum ir_word_list list, const char *expected, const char *what,
+                   int *out);
 /* {name=value ...} of an op; `attrs` has the defaults. `skip_required`: lists may be absent (group). */
 bool parse_attrs(struct parser *p, enum ir_opcode code, void *attrs, bool skip_required);
 
@@ -80,6 +90,7 @@ bool parse_wexpr(struct parser *p, const struct ir_wexpr **out);
  */
 bool parse_body(struct parser *p, enum ir_opcode end, struct parse_values *ends, int64_t *root);
 bool parse_value(struct parser *p, struct ir_value *out); /* %x or @w[%l] */
+bool parse_op_name(struct parser *p, const struct tok *t, enum ir_opcode *out);
 bool parse_define(struct parser *p, const struct tok *name, struct ir_value v);
 /* The types after `:`, compared with those of the results; then loc. */
 bool parse_result_types(struct parser *p, const struct ir_value *results, size_t n);

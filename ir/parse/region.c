@@ -92,23 +92,6 @@ bool parse_repeat(struct parser *p, const struct parse_names *results, struct ir
 	return !irb_failed(p->b) && finish(p, op, results, values, yields.n, loc);
 }
 
-static bool parse_kind(struct parser *p, int *out)
-{
-	const char *names[8];
-	struct tok t;
-	int n = ir_words_count(WORDS_GROUP);
-	if (!parse_take(p, TOK_WORD, "the kind of the group", &t))
-		return false;
-	for (int i = 0; i < n && i < (int)TFMC_COUNT(names); i++) {
-		names[i] = ir_word(WORDS_GROUP, i);
-		if (strcmp(names[i], t.text) == 0) {
-			*out = i;
-			return true;
-		}
-	}
-	return parse_unknown(p, &t, "kind of group", names, (size_t)n);
-}
-
 /* True at `{name=`: attributes, not the body. */
 static bool at_attrs(const struct parser *p)
 {
@@ -138,7 +121,8 @@ bool parse_group(struct parser *p, const struct parse_names *results, struct ir_
 	struct attrs_group *attrs = ir_default_attrs(&p->arena, OP_group);
 	size_t mark = p->defined.n;
 	int64_t root = -1;
-	if (attrs == NULL || !parse_kind(p, &attrs->kind))
+	if (attrs == NULL ||
+	    !parse_ir_word(p, WORDS_GROUP, "the kind of the group", "kind of group", &attrs->kind))
 		return false;
 	if (at_attrs(p) && !parse_attrs(p, OP_group, attrs, true))
 		return false;

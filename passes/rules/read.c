@@ -17,55 +17,38 @@ static bool read_class(struct rule_reader *r)
 {
 	static const enum rule_class all[] = {RULE_BITS, RULE_ROUND, RULE_REASSOCIATE, RULE_APPROXIMATE};
 	const char *names[TFMC_COUNT(all)];
-	struct tok t;
-	if (!parse_take(&r->p, TOK_WORD, "bits, round, reassociate or approximate", &t))
+	int i;
+	for (size_t k = 0; k < TFMC_COUNT(all); k++)
+		names[k] = rule_class_name(all[k]);
+	if (!parse_one_of(&r->p, "bits, round, reassociate or approximate", "exactness", names,
+	                  TFMC_COUNT(all), &i))
 		return false;
-	for (size_t i = 0; i < TFMC_COUNT(all); i++) {
-		names[i] = rule_class_name(all[i]);
-		r->rule->class = all[i];
-		if (strcmp(names[i], t.text) == 0)
-			return all[i] != RULE_APPROXIMATE || read_constant(r, &r->rule->tolerance);
-	}
-	return parse_unknown(&r->p, &t, "exactness", names, TFMC_COUNT(all));
+	r->rule->class = all[i];
+	return all[i] != RULE_APPROXIMATE || parse_float(&r->p, &r->rule->tolerance);
 }
 
 static bool read_exceptions(struct rule_reader *r)
 {
 	static const char *const words[] = {"nan", "inf", "empty"};
-	struct tok t;
+	bool *const exceptions[] = {&r->rule->except_nan, &r->rule->except_inf, &r->rule->except_empty};
+	int i;
 	if (!parse_accept_word(&r->p, "except"))
 		return true;
 	do {
-		if (!parse_take(&r->p, TOK_WORD, "nan, inf or empty", &t))
+		if (!parse_one_of(&r->p, "nan, inf or empty", "word", words, TFMC_COUNT(words), &i))
 			return false;
-		if (strcmp(t.text, "nan") == 0)
-			r->rule->except_nan = true;
-		else if (strcmp(t.text, "inf") == 0)
-			r->rule->except_inf = true;
-		else if (strcmp(t.text, "empty") == 0)
-			r->rule->except_empty = true;
-		else
-			return parse_unknown(&r->p, &t, "word", words, TFMC_COUNT(words));
+		*exceptions[i] = true;
 	} while (parse_accept(&r->p, ','));
 	return true;
 }
 
 /* ---- where ---- */
 
-struct pred_row {
-	const char *name;
-	enum rule_pred_kind kind;
-	int n_args;
-};
+/* Facts about a value; below them, predicates over expressions. */
+enum { VALUE_SHARED, VALUE_CONST, VALUE_UNMASKED, VALUE_FACTS };
 
-static const struct pred_row pred_rows[] = {
-        {"equal", PRED_EQUAL, 2},       {"near", PRED_NEAR, 2},
-        {"positive", PRED_POSITIVE, 1}, {"nonnegative", PRED_NONNEGATIVE, 1},
-        {"nonzero", PRED_NONZERO, 1},   {"finite", PRED_FINITE, 1},
-};
-
-static const char *const value_preds[] = {"shared", "const", "unmasked"};
-enum { VALUE_SHARED, VALUE_CONST, VALUE_UNMASKED };
+static const char *const pred_names[] = {"shared",   "const",       "unmasked", "equal", "near",
+                                         "positive", "nonnegative", "nonzero",  "finite"};
 
 /* shared(%v), const(%v), unmasked(%v): facts about a value. */
 static bool read_value_pred(struct rule_reader *r, int fact)
@@ -78,7 +61,7 @@ static bool read_value_pred(struct rule_reader *r, int fact)
 	struct rule_value *value = &r->rule->values[v];
 	if (fact != VALUE_SHARED && value->op >= 0)
 		return parse_fail(&r->p, t.loc, DIAG_TIR_SYNTAX, "%s is said of an operand, %%%s is a result",
-		                  value_preds[fact], t.text);
+		                  pred_names[fact], t.text);
 	value->is_shared |= fact == VALUE_SHARED;
 	value->is_const |= fact == VALUE_CONST;
 	value->is_unmasked |= fact == VALUE_UNMASKED;
@@ -87,32 +70,20 @@ static bool read_value_pred(struct rule_reader *r, int fact)
 
 static bool read_pred(struct rule_reader *r)
 {
-	const char *names[TFMC_COUNT(pred_rows) + TFMC_COUNT(value_preds)];
-	const size_t first = TFMC_COUNT(value_preds);
-	struct tok t;
-	if (!parse_take(&r->p, TOK_WORD, "a predicate or '}'", &t))
+	struct loc at = r->p.tok.loc;
+	int i;
+	if (!parse_one_of(&r->p, "a predicate or '}'", "predicate", pred_names, TFMC_COUNT(pred_names), &i))
 		return false;
-	for (size_t i = 0; i < first; i++) {
-		names[i] = value_preds[i];
-		if (strcmp(names[i], t.text) == 0)
-			return read_value_pred(r, (int)i);
-	}
-	for (size_t i = 0; i < TFMC_COUNT(pred_rows); i++) {
-		names[first + i] = pred_rows[i].name;
-		if (strcmp(pred_rows[i].name, t.text) != 0)
-			continue;
-		if (r->rule->n_preds == RULE_PREDS_MAX)
-			return parse_fail(&r->p, t.loc, DIAG_LIMIT, "a rule has at most %d predicates",
-			                  RULE_PREDS_MAX);
-		struct rule_pred *p = &r->rule->preds[r->rule->n_preds++];
-		p->kind = pred_rows[i].kind;
-		if (!parse_expect(&r->p, '(') || !read_expr(r, &p->args[0]))
-			return false;
-		if (pred_rows[i].n_args == 2 && (!parse_expect(&r->p, ',') || !read_expr(r, &p->args[1])))
-			return false;
-		return parse_expect(&r->p, ')');
-	}
-	return parse_unknown(&r->p, &t, "predicate", names, TFMC_COUNT(names));
+	if (i < VALUE_FACTS)
+		return read_value_pred(r, i);
+	if (r->rule->n_preds == RULE_PREDS_MAX)
+		return parse_fail(&r->p, at, DIAG_LIMIT, "a rule has at most %d predicates", RULE_PREDS_MAX);
+	struct rule_pred *p = &r->rule->preds[r->rule->n_preds++];
+	p->kind = (enum rule_pred_kind)(i - VALUE_FACTS);
+	bool has_two = p->kind == PRED_EQUAL || p->kind == PRED_NEAR;
+	return parse_expect(&r->p, '(') && read_expr(r, &p->args[0]) &&
+	       (!has_two || (parse_expect(&r->p, ',') && read_expr(r, &p->args[1]))) &&
+	       parse_expect(&r->p, ')');
 }
 
 /* ---- the whole rule ---- */

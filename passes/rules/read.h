@@ -22,8 +22,6 @@ struct rule_reader {
 
 /* read_expr.c */
 bool read_expr(struct rule_reader *r, const struct rule_expr **out);
-/* `-`? number */
-bool read_constant(struct rule_reader *r, double *out);
 bool read_type(struct rule_reader *r, const struct rule_type **out);
 /* The variable of that name; when the match may bind it, it is made. -1 after a report. */
 int read_variable(struct rule_reader *r, const struct tok *t, bool may_bind, enum ir_attr_kind kind);

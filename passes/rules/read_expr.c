@@ -86,20 +86,13 @@ static const struct rule_expr *node(struct rule_reader *r, struct rule_expr e)
 	return copy;
 }
 
-bool read_constant(struct rule_reader *r, double *out)
-{
-	return parse_float(&r->p, out);
-}
-
 static bool read_call(struct rule_reader *r, const struct tok *t, const struct rule_expr **out)
 {
 	const struct rule_expr *x;
 	const char *const *names;
-	int function = rule_call_find(t->text);
 	size_t n = rule_call_names(&names);
-	if (function < 0)
-		return parse_unknown(&r->p, t, "function", names, n);
-	if (!parse_expect(&r->p, '(') || !read_expr(r, &x) || !parse_expect(&r->p, ')'))
+	int function = parse_find(&r->p, t, "function", names, n);
+	if (function < 0 || !parse_expect(&r->p, '(') || !read_expr(r, &x) || !parse_expect(&r->p, ')'))
 		return false;
 	*out = node(r, (struct rule_expr){.kind = EXPR_CALL, .index = function, .args = {x, NULL}});
 	return *out != NULL;
@@ -123,7 +116,7 @@ static bool read_leaf(struct rule_reader *r, const struct rule_expr **out)
 		return dim >= 0 && *out != NULL;
 	}
 	double number;
-	if (!read_constant(r, &number))
+	if (!parse_float(&r->p, &number))
 		return false;
 	*out = node(r, (struct rule_expr){.kind = EXPR_NUMBER, .number = number});
 	return *out != NULL;

@@ -90,7 +90,7 @@ static bool read_operand(struct rule_reader *r, struct rule_operand *out)
 		return out->index >= 0;
 	}
 	out->kind = ARG_NUMBER;
-	return read_constant(r, &out->number);
+	return parse_float(&r->p, &out->number);
 }
 
 /* name=operand: the slots before it stay absent. */
@@ -152,56 +152,34 @@ static bool check_operands(struct rule_reader *r, const struct ir_op_desc *desc,
 
 /* ---- attributes ---- */
 
+static bool read_number(struct rule_reader *r, double number, struct rule_attr *out)
+{
+	struct rule_expr *e = ARENA_NEW(r->arena, struct rule_expr);
+	if (e == NULL)
+		return false;
+	*e = (struct rule_expr){.kind = EXPR_NUMBER, .number = number};
+	out->kind = RULE_ATTR_EXPR;
+	out->expr = e;
+	return true;
+}
+
 static bool read_word_attr(struct rule_reader *r, enum ir_word_list list, struct rule_attr *out)
 {
-	const char *names[16];
-	struct tok t = r->p.tok;
-	int n = ir_words_count(list);
-	parse_next(&r->p);
-	for (int i = 0; i < n && i < (int)TFMC_COUNT(names); i++) {
-		names[i] = ir_word(list, i);
-		if (strcmp(names[i], t.text) != 0)
-			continue;
-		struct rule_expr *e = ARENA_NEW(r->arena, struct rule_expr);
-		if (e == NULL)
-			return false;
-		*e = (struct rule_expr){.kind = EXPR_NUMBER, .number = i};
-		out->kind = RULE_ATTR_EXPR;
-		out->expr = e;
-		return true;
-	}
-	return parse_unknown(&r->p, &t, "word", names, (size_t)n);
+	int i;
+	return parse_ir_word(&r->p, list, "a word", "word", &i) && read_number(r, i, out);
 }
 
 static bool read_ints_attr(struct rule_reader *r, struct rule_attr *out)
 {
 	static const char *const words[] = {"last", "swap"};
-	struct tok t = r->p.tok;
-	struct ir_int_list list;
-	if (t.kind == TOK_WORD) {
-		parse_next(&r->p);
-		out->kind = strcmp(t.text, "last") == 0 ? RULE_ATTR_LAST : RULE_ATTR_SWAP;
-		return out->kind == RULE_ATTR_LAST || strcmp(t.text, "swap") == 0 ||
-		       parse_unknown(&r->p, &t, "word", words, TFMC_COUNT(words));
+	int i;
+	if (r->p.tok.kind == TOK_WORD) {
+		bool ok = parse_one_of(&r->p, "a word", "word", words, TFMC_COUNT(words), &i);
+		out->kind = i == 0 ? RULE_ATTR_LAST : RULE_ATTR_SWAP;
+		return ok;
 	}
-	if (!parse_ints(&r->p, &list))
-		return false;
-	if (list.n > IR_RANK_MAX)
-		return parse_fail(&r->p, t.loc, DIAG_LIMIT, "a tensor has at most %d axes", IR_RANK_MAX);
 	out->kind = RULE_ATTR_INTS;
-	out->n_ints = (int)list.n;
-	for (size_t i = 0; i < list.n; i++)
-		out->ints[i] = list.items[i];
-	return true;
-}
-
-static bool read_dtype_attr(struct rule_reader *r, struct rule_attr *out)
-{
-	struct tok t;
-	out->kind = RULE_ATTR_DTYPE;
-	return parse_take(&r->p, TOK_WORD, "an element type", &t) &&
-	       (ir_dtype_parse(t.text, strlen(t.text), &out->dtype) ||
-	        parse_unknown(&r->p, &t, "element type", NULL, 0));
+	return parse_shape(&r->p, &out->n_ints, out->ints);
 }
 
 static bool read_attr_value(struct rule_reader *r, const struct ir_attr_desc *d, struct rule_attr *out)
@@ -217,7 +195,7 @@ static bool read_attr_value(struct rule_reader *r, const struct ir_attr_desc *d,
 	switch (d->kind) {
 	case ATTR_WORD: return read_word_attr(r, d->words, out);
 	case ATTR_INTS: return read_ints_attr(r, out);
-	case ATTR_DTYPE: return read_dtype_attr(r, out);
+	case ATTR_DTYPE: out->kind = RULE_ATTR_DTYPE; return parse_dtype(&r->p, &out->dtype);
 	case ATTR_FLOAT:
 	case ATTR_INT:
 	case ATTR_FLAG: out->kind = RULE_ATTR_EXPR; return read_expr(r, &out->expr);
@@ -227,30 +205,6 @@ static bool read_attr_value(struct rule_reader *r, const struct ir_attr_desc *d,
 	}
 	return parse_fail(&r->p, t.loc, DIAG_TIR_SYNTAX,
 	                  "%s is a $variable here; sizes are written in the type of the result", d->name);
-}
-
-static bool flag_is_set(struct rule_reader *r, struct rule_attr *out)
-{
-	struct rule_expr *e = ARENA_NEW(r->arena, struct rule_expr);
-	if (e == NULL)
-		return false;
-	*e = (struct rule_expr){.kind = EXPR_NUMBER, .number = 1};
-	out->kind = RULE_ATTR_EXPR;
-	out->expr = e;
-	return true;
-}
-
-static int find_attr(struct rule_reader *r, const struct ir_op_desc *desc, const struct tok *t)
-{
-	const char *names[RULE_ATTRS_MAX];
-	int n = 0;
-	for (; desc->attrs[n].name != NULL && n < RULE_ATTRS_MAX; n++) {
-		names[n] = desc->attrs[n].name;
-		if (strcmp(names[n], t->text) == 0)
-			return n;
-	}
-	parse_unknown(&r->p, t, arena_printf(&r->p.arena, "attribute of %s", desc->name), names, (size_t)n);
-	return -1;
 }
 
 /* What an attribute is that the text leaves out. */
@@ -286,12 +240,12 @@ static bool read_attrs(struct rule_reader *r, const struct ir_op_desc *desc, str
 		struct tok t;
 		if (!parse_take(&r->p, TOK_WORD, "an attribute or '}'", &t))
 			return false;
-		int i = find_attr(r, desc, &t);
+		int i = parse_attr_name(&r->p, desc, &t);
 		if (i < 0)
 			return false;
 		bool bare = desc->attrs[i].kind == ATTR_FLAG && !parse_at(&r->p, '=');
 		bool ok =
-		        bare ? flag_is_set(r, &op->attrs[i])
+		        bare ? read_number(r, 1, &op->attrs[i])
 		             : parse_expect(&r->p, '=') && read_attr_value(r, &desc->attrs[i], &op->attrs[i]);
 		if (!ok)
 			return false;
@@ -304,17 +258,11 @@ static bool read_attrs(struct rule_reader *r, const struct ir_op_desc *desc, str
 
 static bool read_code(struct rule_reader *r, enum ir_opcode *out)
 {
-	const char *names[IR_N_OPS];
 	struct tok t;
-	if (!parse_take(&r->p, TOK_WORD, "an op", &t))
+	if (!parse_take(&r->p, TOK_WORD, "an op", &t) || !parse_op_name(&r->p, &t, out))
 		return false;
-	for (int i = 0; i < IR_N_OPS; i++)
-		names[i] = ir_op_desc((enum ir_opcode)i)->name;
-	if (!ir_op_find(t.text, strlen(t.text), out))
-		return parse_unknown(&r->p, &t, "op", names, IR_N_OPS);
-	if (!ir_op_has(*out, TRAIT_PURE) || *out == OP_weight)
-		return parse_fail(&r->p, t.loc, DIAG_IR_TYPE, "%s cannot be used in a rule", t.text);
-	return true;
+	return ir_op_has(*out, TRAIT_PURE) ||
+	       parse_fail(&r->p, t.loc, DIAG_IR_TYPE, "%s cannot be used in a rule", t.text);
 }
 
 /* op operands {attributes} : type; the result is value `result`. */
