@@ -20,14 +20,6 @@ struct wx {
 
 static bool parse_any(struct wx *x, const struct ir_wexpr **out);
 
-static bool fits(struct wx *x, struct loc at, const char *word, const struct ir_wexpr *e)
-{
-	if (x->p->n_wexprs++ >= PARSE_WEXPR_MAX)
-		return parse_fail(x->p, at, DIAG_LIMIT, "more than %d parts of weight expressions",
-		                  PARSE_WEXPR_MAX);
-	return e != NULL || parse_fail(x->p, at, DIAG_SHAPE, "the arguments of %s do not fit", word);
-}
-
 /* ---- leaves ---- */
 
 static const char *numbered(struct wx *x, const char *name)
@@ -49,86 +41,26 @@ static const char *numbered(struct wx *x, const char *name)
 }
 
 /* tensor "file":"name" f32[2,3] */
-static bool parse_tensor(struct wx *x, struct loc at, const struct ir_wexpr **out)
+static bool parse_tensor(struct wx *x, struct ir_wexpr *e)
 {
 	struct parser *p = x->p;
-	struct tok file, name, type;
-	enum ir_dtype stored;
-	int64_t dims[IR_RANK_MAX];
-	int rank;
+	struct tok file, name;
 	if (!parse_take(p, TOK_STRING, "the file in quotes", &file) || !parse_expect(p, ':') ||
-	    !parse_take(p, TOK_STRING, "the tensor in quotes", &name) ||
-	    !parse_take(p, TOK_WORD, "an element type", &type))
+	    !parse_take(p, TOK_STRING, "the tensor in quotes", &name) || !parse_dtype(p, &e->stored))
 		return false;
-	if (!ir_dtype_parse(type.text, strlen(type.text), &stored))
-		return parse_unknown(p, &type, "element type", NULL, 0);
-	if (!parse_shape(p, &rank, dims))
-		return false;
-	*out = wexpr_tensor(&p->arena, file.text, numbered(x, name.text), stored, rank, dims);
-	return fits(x, at, "tensor", *out);
+	e->file = file.text;
+	e->tensor = numbered(x, name.text);
+	return parse_shape(p, &e->rank, e->dims);
 }
 
-/* full(0.0, [32]) */
-static bool parse_full(struct wx *x, struct loc at, const struct ir_wexpr **out)
+static bool parse_frequencies(struct parser *p, struct ir_wexpr *e)
 {
-	struct parser *p = x->p;
-	int64_t dims[IR_RANK_MAX];
-	double value;
-	int rank;
-	if (!parse_float(p, &value) || !parse_expect(p, ',') || !parse_shape(p, &rank, dims))
-		return false;
-	*out = wexpr_full(&p->arena, value, rank, dims);
-	return fits(x, at, "full", *out);
-}
-
-static bool parse_key(struct parser *p, const char *key, bool first)
-{
-	return (first || parse_expect(p, ',')) && parse_expect_word(p, key) && parse_expect(p, '=');
-}
-
-/* One of two words. */
-static bool parse_choice(struct parser *p, const char *zero, const char *one, bool *is_one)
-{
-	const char *words[] = {zero, one};
-	struct tok t;
-	if (!parse_take(p, TOK_WORD, "a word", &t))
-		return false;
-	*is_one = strcmp(t.text, one) == 0;
-	return *is_one || strcmp(t.text, zero) == 0 || parse_unknown(p, &t, "word", words, 2);
-}
-
-/* sinusoid(rows=64, dim=32, layout=halves, spacing=t2t, start=1, base=10000.0) */
-static bool parse_sinusoid(struct wx *x, struct loc at, const struct ir_wexpr **out)
-{
-	struct parser *p = x->p;
-	int64_t rows, dim, start;
-	bool halves, t2t;
-	double base;
-	if (!parse_key(p, "rows", true) || !parse_int(p, &rows) || !parse_key(p, "dim", false) ||
-	    !parse_int(p, &dim) || !parse_key(p, "layout", false) ||
-	    !parse_choice(p, "interleaved", "halves", &halves) || !parse_key(p, "spacing", false) ||
-	    !parse_choice(p, "paper", "t2t", &t2t) || !parse_key(p, "start", false) ||
-	    !parse_int(p, &start) || !parse_key(p, "base", false) || !parse_float(p, &base))
-		return false;
-	*out = wexpr_sinusoid(&p->arena, rows, dim, halves ? SINUSOID_HALVES : SINUSOID_INTERLEAVED,
-	                      t2t ? SINUSOID_T2T : SINUSOID_PAPER, start, base);
-	return fits(x, at, "sinusoid", *out);
-}
-
-struct numbers {
-	double *items;
-	size_t n, cap;
-};
-
-/* rotary(rows=64, scale=1.0, frequencies=[1.0, 0.01]) */
-static bool parse_rotary(struct wx *x, struct loc at, const struct ir_wexpr **out)
-{
-	struct parser *p = x->p;
-	struct numbers list = {0};
-	int64_t rows;
-	double scale;
-	if (!parse_key(p, "rows", true) || !parse_int(p, &rows) || !parse_key(p, "scale", false) ||
-	    !parse_float(p, &scale) || !parse_key(p, "frequencies", false) || !parse_expect(p, '['))
+	struct {
+		double *items;
+		size_t n, cap;
+	} list = {0};
+	struct loc at = p->tok.loc;
+	if (!parse_expect(p, '['))
 		return false;
 	do {
 		double *slot = ARENA_PUSH(&p->arena, &list);
@@ -138,27 +70,22 @@ static bool parse_rotary(struct wx *x, struct loc at, const struct ir_wexpr **ou
 		if (slot == NULL || !parse_float(p, slot))
 			return false;
 	} while (parse_accept(p, ','));
-	if (!parse_expect(p, ']'))
-		return false;
-	*out = wexpr_rotary(&p->arena, rows, scale, list.items, list.n);
-	return fits(x, at, "rotary", *out);
+	e->frequencies = list.items;
+	e->dims[1] = 2 * (int64_t)list.n;
+	return parse_expect(p, ']');
 }
 
-/* ---- lists ---- */
+/* ---- arguments ---- */
 
 struct wexpr_list {
 	const struct ir_wexpr **items;
 	size_t n, cap;
 };
 
-static bool parse_list(struct wx *x, struct wexpr_list *list)
+static bool parse_arg(struct wx *x, struct wexpr_list *list)
 {
-	do {
-		const struct ir_wexpr **slot = ARENA_PUSH(&x->p->arena, list);
-		if (slot == NULL || !parse_any(x, slot))
-			return false;
-	} while (parse_accept(x->p, ','));
-	return true;
+	const struct ir_wexpr **slot = ARENA_PUSH(&x->p->arena, list);
+	return slot != NULL && parse_any(x, slot);
 }
 
 /* i in 0..12, E: reads E again for each number */
@@ -178,31 +105,32 @@ static bool parse_counted(struct wx *x, struct wexpr_list *list)
 	struct tok first = p->tok;
 	for (int64_t i = from; i < to; i++) {
 		struct wx inner = {p, true, i};
-		const struct ir_wexpr **slot = ARENA_PUSH(&p->arena, list);
 		p->lex = begin;
 		p->tok = first;
-		if (slot == NULL || !parse_any(&inner, slot))
+		if (!parse_arg(&inner, list))
 			return false;
 	}
 	return true;
 }
 
-static bool parse_stack(struct wx *x, struct loc at, const struct ir_wexpr **out)
+static bool parse_args(struct wx *x, enum ir_wexpr_kind kind, struct wexpr_list *list)
 {
-	struct wexpr_list list = {0};
-	bool counted = parse_at_word(x->p, "i");
-	if (counted ? !parse_counted(x, &list) : !parse_list(x, &list))
-		return false;
-	*out = wexpr_stack(&x->p->arena, list.n, list.items);
-	return fits(x, at, "stack", *out);
+	if (kind == WX_STACK && parse_at_word(x->p, "i"))
+		return parse_counted(x, list);
+	do {
+		if (!parse_arg(x, list))
+			return false;
+	} while (parse_accept(x->p, ','));
+	return true;
 }
+
+/* ---- fields ---- */
 
 static bool parse_axis(struct parser *p, int *axis)
 {
 	int64_t v;
 	struct loc at = p->tok.loc;
-	*axis = 0;
-	if (!parse_int(p, &v) || !parse_expect(p, ','))
+	if (!parse_int(p, &v))
 		return false;
 	if (v < 0 || v >= IR_RANK_MAX)
 		return parse_fail(p, at, DIAG_SHAPE, "axis %lld does not exist", (long long)v);
@@ -210,191 +138,94 @@ static bool parse_axis(struct parser *p, int *axis)
 	return true;
 }
 
-static bool parse_concat(struct wx *x, struct loc at, const struct ir_wexpr **out)
+static bool parse_key(struct parser *p, const char *key)
 {
-	struct wexpr_list list = {0};
-	int axis;
-	if (!parse_axis(x->p, &axis) || !parse_list(x, &list))
-		return false;
-	*out = wexpr_concat(&x->p->arena, axis, list.n, list.items);
-	return fits(x, at, "concat", *out);
+	return parse_expect_word(p, key) && parse_expect(p, '=');
 }
 
-/* ---- with one or two expressions ---- */
-
-static bool parse_int_comma(struct parser *p, int64_t *out)
+/* One of two words, after a key when there is one. */
+static bool parse_choice(struct parser *p, const char *key, const char *zero, const char *one, int *out)
 {
-	return parse_int(p, out) && parse_expect(p, ',');
+	const char *const words[] = {zero, one};
+	return (key == NULL || parse_key(p, key)) && parse_one_of(p, "a word", "word", words, 2, out);
 }
 
-static bool parse_index(struct wx *x, struct loc at, const struct ir_wexpr **out)
+/* One field of kinds.def. */
+static bool parse_field(struct wx *x, char field, struct ir_wexpr *e, struct wexpr_list *args)
 {
-	const struct ir_wexpr *e;
-	int64_t begin;
-	int axis;
-	if (!parse_axis(x->p, &axis) || !parse_int_comma(x->p, &begin) || !parse_any(x, &e))
-		return false;
-	*out = wexpr_index(&x->p->arena, axis, begin, e);
-	return fits(x, at, "index", *out);
-}
-
-static bool parse_slice(struct wx *x, struct loc at, const struct ir_wexpr **out)
-{
-	const struct ir_wexpr *e;
-	int64_t begin, end;
-	int axis;
-	if (!parse_axis(x->p, &axis) || !parse_int_comma(x->p, &begin) || !parse_int_comma(x->p, &end) ||
-	    !parse_any(x, &e))
-		return false;
-	*out = wexpr_slice(&x->p->arena, axis, begin, end, e);
-	return fits(x, at, "slice", *out);
-}
-
-static bool parse_transpose(struct wx *x, struct loc at, const struct ir_wexpr **out)
-{
-	const struct ir_wexpr *e;
-	if (!parse_any(x, &e))
-		return false;
-	*out = wexpr_transpose(&x->p->arena, e);
-	return fits(x, at, "transpose", *out);
-}
-
-static bool parse_reshape(struct wx *x, struct loc at, const struct ir_wexpr **out)
-{
-	const struct ir_wexpr *e;
-	int64_t dims[IR_RANK_MAX];
-	int rank;
-	if (!parse_shape(x->p, &rank, dims) || !parse_expect(x->p, ',') || !parse_any(x, &e))
-		return false;
-	*out = wexpr_reshape(&x->p->arena, rank, dims, e);
-	return fits(x, at, "reshape", *out);
-}
-
-static bool parse_rope(struct wx *x, struct loc at, enum ir_wexpr_kind kind, const struct ir_wexpr **out)
-{
-	const struct ir_wexpr *e;
-	int64_t heads;
-	if (!parse_int_comma(x->p, &heads) || !parse_any(x, &e))
-		return false;
-	*out = wexpr_rope(&x->p->arena, kind, heads, e);
-	return fits(x, at, "the rope permutation", *out);
-}
-
-static bool parse_binary(struct wx *x, struct loc at, enum ir_wexpr_kind kind, const struct ir_wexpr **out)
-{
-	const struct ir_wexpr *a, *b;
-	if (!parse_any(x, &a) || !parse_expect(x->p, ',') || !parse_any(x, &b))
-		return false;
-	*out = wexpr_binary(&x->p->arena, kind, a, b);
-	return fits(x, at, "the operation", *out);
-}
-
-static bool parse_offset(struct wx *x, struct loc at, const struct ir_wexpr **out)
-{
-	const struct ir_wexpr *e;
-	double value;
-	if (!parse_float(x->p, &value) || !parse_expect(x->p, ',') || !parse_any(x, &e))
-		return false;
-	*out = wexpr_offset(&x->p->arena, value, e);
-	return fits(x, at, "offset", *out);
-}
-
-static bool parse_repeated(struct wx *x, struct loc at, const struct ir_wexpr **out)
-{
-	const struct ir_wexpr *e;
-	int64_t times;
-	int axis;
-	if (!parse_axis(x->p, &axis) || !parse_int_comma(x->p, &times) || !parse_any(x, &e))
-		return false;
-	*out = wexpr_repeat(&x->p->arena, axis, times, e);
-	return fits(x, at, "repeat", *out);
-}
-
-/* round(bf16, E); elements that are numbers of the type need none */
-static bool parse_round(struct wx *x, struct loc at, const struct ir_wexpr **out)
-{
-	const struct ir_wexpr *e;
-	bool is_f16;
-	if (!parse_choice(x->p, "bf16", "f16", &is_f16) || !parse_expect(x->p, ',') || !parse_any(x, &e))
-		return false;
-	*out = wexpr_round(&x->p->arena, is_f16 ? DT_F16 : DT_BF16, e);
-	return fits(x, at, "round", *out);
-}
-
-/* ---- by the word ---- */
-
-/* Spellings in the order of enum ir_wexpr_kind. */
-static const char *const kind_words[] = {
-        [WX_TENSOR] = "tensor",
-        [WX_FULL] = "full",
-        [WX_SINUSOID] = "sinusoid",
-        [WX_ROTARY] = "rotary",
-        [WX_STACK] = "stack",
-        [WX_CONCAT] = "concat",
-        [WX_INDEX] = "index",
-        [WX_SLICE] = "slice",
-        [WX_TRANSPOSE] = "transpose",
-        [WX_RESHAPE] = "reshape",
-        [WX_ROPE_H2I] = "rope_halves_to_interleaved",
-        [WX_ROPE_I2H] = "rope_interleaved_to_halves",
-        [WX_MUL] = "mul",
-        [WX_DIV] = "div",
-        [WX_OFFSET] = "offset",
-        [WX_REPEAT] = "repeat",
-        [WX_ROUND] = "round",
-};
-
-static bool parse_arguments(struct wx *x, struct loc at, enum ir_wexpr_kind kind, const struct ir_wexpr **out)
-{
-	switch (kind) {
-	case WX_TENSOR: return parse_tensor(x, at, out);
-	case WX_FULL: return parse_full(x, at, out);
-	case WX_SINUSOID: return parse_sinusoid(x, at, out);
-	case WX_ROTARY: return parse_rotary(x, at, out);
-	case WX_STACK: return parse_stack(x, at, out);
-	case WX_CONCAT: return parse_concat(x, at, out);
-	case WX_INDEX: return parse_index(x, at, out);
-	case WX_SLICE: return parse_slice(x, at, out);
-	case WX_TRANSPOSE: return parse_transpose(x, at, out);
-	case WX_RESHAPE: return parse_reshape(x, at, out);
-	case WX_ROPE_H2I:
-	case WX_ROPE_I2H: return parse_rope(x, at, kind, out);
-	case WX_MUL:
-	case WX_DIV: return parse_binary(x, at, kind, out);
-	case WX_OFFSET: return parse_offset(x, at, out);
-	case WX_REPEAT: return parse_repeated(x, at, out);
-	case WX_ROUND: return parse_round(x, at, out);
+	struct parser *p = x->p;
+	int i = 0;
+	bool ok = false;
+	switch (field) {
+	case 'a': return parse_axis(p, &e->axis);
+	case 'b': return parse_int(p, &e->begin);
+	case 'e': return parse_int(p, &e->end);
+	case 'v': return parse_float(p, &e->value);
+	case 'd': return parse_shape(p, &e->rank, e->dims);
+	case 't':
+		ok = parse_choice(p, NULL, "bf16", "f16", &i);
+		e->stored = i == 1 ? DT_F16 : DT_BF16;
+		return ok;
+	case '1': return parse_arg(x, args);
+	case '*': return parse_args(x, e->kind, args);
+	case 'r': return parse_key(p, "rows") && parse_int(p, &e->dims[0]);
+	case 'c': return parse_key(p, "dim") && parse_int(p, &e->dims[1]);
+	case 'l':
+		ok = parse_choice(p, "layout", "interleaved", "halves", &i);
+		e->layout = i == 1 ? SINUSOID_HALVES : SINUSOID_INTERLEAVED;
+		return ok;
+	case 's':
+		ok = parse_choice(p, "spacing", "paper", "t2t", &i);
+		e->spacing = i == 1 ? SINUSOID_T2T : SINUSOID_PAPER;
+		return ok;
+	case 'n': return parse_key(p, "start") && parse_int(p, &e->begin);
+	case 'o': return parse_key(p, "base") && parse_float(p, &e->value);
+	case 'x': return parse_key(p, "scale") && parse_float(p, &e->value);
+	case 'f': return parse_key(p, "frequencies") && parse_frequencies(p, e);
 	}
 	return false;
 }
 
-static bool parse_kind(struct parser *p, struct tok *t, enum ir_wexpr_kind *kind)
+static bool parse_fields(struct wx *x, struct ir_wexpr *e)
 {
-	*kind = WX_TENSOR;
-	if (!parse_take(p, TOK_WORD, "a weight expression", t))
+	const char *fields = wexpr_fields(e->kind);
+	struct wexpr_list args = {0};
+	if (e->kind == WX_TENSOR)
+		return parse_tensor(x, e);
+	if (!parse_expect(x->p, '('))
 		return false;
-	for (size_t i = 0; i < TFMC_COUNT(kind_words); i++) {
-		if (strcmp(kind_words[i], t->text) == 0) {
-			*kind = (enum ir_wexpr_kind)i;
-			return true;
-		}
-	}
-	return parse_unknown(p, t, "weight expression", kind_words, TFMC_COUNT(kind_words));
+	for (size_t i = 0; fields[i] != '\0'; i++)
+		if ((i > 0 && !parse_expect(x->p, ',')) || !parse_field(x, fields[i], e, &args))
+			return false;
+	e->args = args.items;
+	e->n_args = args.n;
+	return parse_expect(x->p, ')');
 }
 
 static bool parse_any(struct wx *x, const struct ir_wexpr **out)
 {
+	static const char *const words[] = {
+#define WX(kind, word, moves, fields) #word,
+#include "ir/weights/kinds.def"
+#undef WX
+	};
 	struct parser *p = x->p;
-	enum ir_wexpr_kind kind;
-	struct tok t;
+	struct ir_wexpr e = {.kind = WX_TENSOR};
+	struct loc at = p->tok.loc;
+	int kind;
 	*out = NULL;
-	if (!parse_enter(p) || !parse_kind(p, &t, &kind))
+	if (!parse_enter(p) ||
+	    !parse_one_of(p, "a weight expression", "weight expression", words, TFMC_COUNT(words), &kind))
 		return false;
-	if (kind != WX_TENSOR && !parse_expect(p, '('))
+	e.kind = (enum ir_wexpr_kind)kind;
+	if (!parse_fields(x, &e))
 		return false;
-	bool ok = parse_arguments(x, t.loc, kind, out) && (kind == WX_TENSOR || parse_expect(p, ')'));
 	parse_leave(p);
-	return ok;
+	if (p->n_wexprs++ >= PARSE_WEXPR_MAX)
+		return parse_fail(p, at, DIAG_LIMIT, "more than %d parts of weight expressions",
+		                  PARSE_WEXPR_MAX);
+	*out = wexpr_make(&p->arena, &e);
+	return *out != NULL || parse_fail(p, at, DIAG_SHAPE, "the arguments of %s do not fit", words[kind]);
 }
 
 bool parse_wexpr(struct parser *p, const struct ir_wexpr **out)

@@ -61,7 +61,7 @@ static bool leaves_count(const struct ir_wexpr *e0, const struct ir_wexpr *e1, c
                          int64_t k, int64_t *start)
 {
 	struct place p;
-	if (strcmp(e0->file, ek->file) != 0 || strstr(e0->tensor, PLACEHOLDER))
+	if (strstr(e0->tensor, PLACEHOLDER))
 		return false;
 	if (!strcmp(e0->tensor, e1->tensor))
 		return !strcmp(e0->tensor, ek->tensor);
@@ -72,19 +72,10 @@ static bool leaves_count(const struct ir_wexpr *e0, const struct ir_wexpr *e1, c
 	       has_number(e0->tensor, &p, p.start + k, ek->tensor);
 }
 
-/* True when two nodes agree in everything but their arguments and tensor names. */
-static bool same_node(const struct ir_wexpr *a, const struct ir_wexpr *b)
-{
-	return a->kind == b->kind && a->rank == b->rank && a->n_args == b->n_args && a->axis == b->axis &&
-	       a->begin == b->begin && a->end == b->end && !memcmp(&a->value, &b->value, sizeof(a->value)) &&
-	       a->layout == b->layout && a->spacing == b->spacing && a->stored == b->stored &&
-	       !memcmp(a->dims, b->dims, sizeof(a->dims)) && (a->kind != WX_ROTARY || wexpr_equal(a, b));
-}
-
 static bool elements_count(const struct ir_wexpr *e0, const struct ir_wexpr *e1, const struct ir_wexpr *ek,
                            int64_t k, int64_t *start)
 {
-	if (!same_node(e0, e1) || !same_node(e0, ek))
+	if (!wexpr_same_node(e0, e1) || !wexpr_same_node(e0, ek))
 		return false;
 	if (e0->kind == WX_TENSOR)
 		return leaves_count(e0, e1, ek, k, start);
@@ -135,90 +126,84 @@ static void print_tensor(struct buf *out, const struct ir_wexpr *e, const struct
 	print_dims(out, e);
 }
 
-static void print_sinusoid(struct buf *out, const struct ir_wexpr *e)
+static void print_frequencies(struct buf *out, const struct ir_wexpr *e)
 {
-	buf_printf(out,
-	           "sinusoid(rows=%" PRId64 ", dim=%" PRId64 ", layout=%s, spacing=%s, start=%" PRId64
-	           ", base=",
-	           e->dims[0], e->dims[1], e->layout == SINUSOID_HALVES ? "halves" : "interleaved",
-	           e->spacing == SINUSOID_T2T ? "t2t" : "paper", e->begin);
-	buf_f64(out, e->value);
-	buf_char(out, ')');
-}
-
-static void print_rotary(struct buf *out, const struct ir_wexpr *e)
-{
-	buf_printf(out, "rotary(rows=%" PRId64 ", scale=", e->dims[0]);
-	buf_f64(out, e->value);
-	buf_str(out, ", frequencies=[");
+	buf_str(out, "frequencies=[");
 	for (int64_t i = 0; i < e->dims[1] / 2; i++) {
 		buf_str(out, i ? ", " : "");
 		buf_f64(out, e->frequencies[i]);
 	}
-	buf_str(out, "])");
-}
-
-/* What is between the parenthesis and the first argument. */
-static void print_head(struct buf *out, const struct ir_wexpr *e)
-{
-	switch (e->kind) {
-	case WX_TENSOR:
-	case WX_SINUSOID:
-	case WX_ROTARY: return;
-	case WX_FULL:
-		buf_str(out, "full(");
-		buf_f64(out, e->value);
-		buf_str(out, ", ");
-		print_dims(out, e);
-		return;
-	case WX_STACK: buf_str(out, "stack("); return;
-	case WX_CONCAT: buf_printf(out, "concat(%d, ", e->axis); return;
-	case WX_INDEX: buf_printf(out, "index(%d, %" PRId64 ", ", e->axis, e->begin); return;
-	case WX_SLICE:
-		buf_printf(out, "slice(%d, %" PRId64 ", %" PRId64 ", ", e->axis, e->begin, e->end);
-		return;
-	case WX_TRANSPOSE: buf_str(out, "transpose("); return;
-	case WX_RESHAPE:
-		buf_str(out, "reshape(");
-		print_dims(out, e);
-		buf_str(out, ", ");
-		return;
-	case WX_ROPE_H2I: buf_printf(out, "rope_halves_to_interleaved(%" PRId64 ", ", e->begin); return;
-	case WX_ROPE_I2H: buf_printf(out, "rope_interleaved_to_halves(%" PRId64 ", ", e->begin); return;
-	case WX_REPEAT: buf_printf(out, "repeat(%d, %" PRId64 ", ", e->axis, e->begin); return;
-	case WX_ROUND: buf_printf(out, "round(%s, ", ir_dtype_name(e->stored)); return;
-	case WX_MUL: buf_str(out, "mul("); return;
-	case WX_DIV: buf_str(out, "div("); return;
-	case WX_OFFSET:
-		buf_str(out, "offset(");
-		buf_f64(out, e->value);
-		buf_str(out, ", ");
-		return;
-	}
+	buf_char(out, ']');
 }
 
 /* `next` as in print_tensor, the node beside e in element 1. */
+static void print(struct buf *out, const struct ir_wexpr *e, const struct ir_wexpr *next);
+
+static void print_args(struct buf *out, const struct ir_wexpr *e, size_t from, size_t to,
+                       const struct ir_wexpr *next)
+{
+	for (size_t i = from; i < to; i++) {
+		buf_str(out, i > from ? ", " : "");
+		print(out, e->args[i], next ? next->args[i] : NULL);
+	}
+}
+
+/* One field of kinds.def; *arg: the next argument. */
+static void print_field(struct buf *out, const struct ir_wexpr *e, char field, size_t *arg,
+                        const struct ir_wexpr *next)
+{
+	switch (field) {
+	case 'a': buf_printf(out, "%d", e->axis); return;
+	case 'b': buf_printf(out, "%" PRId64, e->begin); return;
+	case 'e': buf_printf(out, "%" PRId64, e->end); return;
+	case 'v': buf_f64(out, e->value); return;
+	case 'd': print_dims(out, e); return;
+	case 't': buf_str(out, ir_dtype_name(e->stored)); return;
+	case '1':
+		print_args(out, e, *arg, *arg + 1, next);
+		++*arg;
+		return;
+	case '*': print_args(out, e, 0, e->n_args, next); return;
+	case 'r': buf_printf(out, "rows=%" PRId64, e->dims[0]); return;
+	case 'c': buf_printf(out, "dim=%" PRId64, e->dims[1]); return;
+	case 'l':
+		buf_printf(out, "layout=%s", e->layout == SINUSOID_HALVES ? "halves" : "interleaved");
+		return;
+	case 's': buf_printf(out, "spacing=%s", e->spacing == SINUSOID_T2T ? "t2t" : "paper"); return;
+	case 'n': buf_printf(out, "start=%" PRId64, e->begin); return;
+	case 'o':
+		buf_str(out, "base=");
+		buf_f64(out, e->value);
+		return;
+	case 'x':
+		buf_str(out, "scale=");
+		buf_f64(out, e->value);
+		return;
+	case 'f': print_frequencies(out, e); return;
+	}
+}
+
 static void print(struct buf *out, const struct ir_wexpr *e, const struct ir_wexpr *next)
 {
+	const char *fields = wexpr_fields(e->kind);
 	int64_t start;
+	size_t arg = 0;
 	if (e->kind == WX_TENSOR) {
 		print_tensor(out, e, next);
-	} else if (e->kind == WX_SINUSOID) {
-		print_sinusoid(out, e);
-	} else if (e->kind == WX_ROTARY) {
-		print_rotary(out, e);
-	} else if (e->kind == WX_STACK && !next && stack_counts(e, &start)) {
-		buf_printf(out, "stack(i in %" PRId64 "..%" PRId64 ", ", start, start + (int64_t)e->n_args);
-		print(out, e->args[0], e->args[1]);
-		buf_char(out, ')');
-	} else {
-		print_head(out, e);
-		for (size_t i = 0; i < e->n_args; i++) {
-			buf_str(out, i ? ", " : "");
-			print(out, e->args[i], next ? next->args[i] : NULL);
-		}
-		buf_char(out, ')');
+		return;
 	}
+	buf_printf(out, "%s(", wexpr_word(e->kind));
+	if (e->kind == WX_STACK && !next && stack_counts(e, &start)) {
+		buf_printf(out, "i in %" PRId64 "..%" PRId64 ", ", start, start + (int64_t)e->n_args);
+		next = e->args[1];
+		print(out, e->args[0], next);
+	} else {
+		for (size_t i = 0; fields[i] != '\0'; i++) {
+			buf_str(out, i > 0 ? ", " : "");
+			print_field(out, e, fields[i], &arg, next);
+		}
+	}
+	buf_char(out, ')');
 }
 
 void wexpr_print(struct buf *out, const struct ir_wexpr *e)

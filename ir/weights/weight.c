@@ -13,6 +13,25 @@
 
 #include "ir/support/checked.h"
 
+static const struct {
+	const char *word, *fields;
+	bool moves;
+} kinds[] = {
+#define WX(kind, word, moves, fields) [WX_##kind] = {#word, fields, moves},
+#include "ir/weights/kinds.def"
+#undef WX
+};
+
+const char *wexpr_word(enum ir_wexpr_kind kind)
+{
+	return kinds[kind].word;
+}
+
+const char *wexpr_fields(enum ir_wexpr_kind kind)
+{
+	return kinds[kind].fields;
+}
+
 static bool shape_fits(int rank, const int64_t *dims)
 {
 	if (rank < 0 || rank > IR_RANK_MAX)
@@ -282,29 +301,30 @@ const struct ir_wexpr *wexpr_repeat(struct arena *a, int axis, int64_t times, co
 	return e;
 }
 
-/* Its elements are those of its arguments. */
-static bool moves(const struct ir_wexpr *e)
+const struct ir_wexpr *wexpr_make(struct arena *a, const struct ir_wexpr *e)
 {
+	const struct ir_wexpr *x = e->n_args > 0 ? e->args[0] : NULL;
 	switch (e->kind) {
-	case WX_STACK:
-	case WX_CONCAT:
-	case WX_INDEX:
-	case WX_SLICE:
-	case WX_TRANSPOSE:
-	case WX_RESHAPE:
-	case WX_ROPE_H2I:
-	case WX_ROPE_I2H:
-	case WX_REPEAT: return true;
-	case WX_TENSOR:
-	case WX_FULL:
+	case WX_TENSOR: return wexpr_tensor(a, e->file, e->tensor, e->stored, e->rank, e->dims);
+	case WX_FULL: return wexpr_full(a, e->value, e->rank, e->dims);
 	case WX_SINUSOID:
-	case WX_ROTARY:
+		return wexpr_sinusoid(a, e->dims[0], e->dims[1], e->layout, e->spacing, e->begin, e->value);
+	case WX_ROTARY: return wexpr_rotary(a, e->dims[0], e->value, e->frequencies, (size_t)e->dims[1] / 2);
+	case WX_STACK: return wexpr_stack(a, e->n_args, e->args);
+	case WX_CONCAT: return wexpr_concat(a, e->axis, e->n_args, e->args);
+	case WX_INDEX: return wexpr_index(a, e->axis, e->begin, x);
+	case WX_SLICE: return wexpr_slice(a, e->axis, e->begin, e->end, x);
+	case WX_TRANSPOSE: return wexpr_transpose(a, x);
+	case WX_RESHAPE: return wexpr_reshape(a, e->rank, e->dims, x);
+	case WX_ROPE_H2I:
+	case WX_ROPE_I2H: return wexpr_rope(a, e->kind, e->begin, x);
 	case WX_MUL:
-	case WX_DIV:
-	case WX_OFFSET:
-	case WX_ROUND: break;
+	case WX_DIV: return wexpr_binary(a, e->kind, x, e->n_args > 1 ? e->args[1] : NULL);
+	case WX_OFFSET: return wexpr_offset(a, e->value, x);
+	case WX_REPEAT: return wexpr_repeat(a, e->axis, e->begin, x);
+	case WX_ROUND: return wexpr_round(a, e->stored, x);
 	}
-	return false;
+	return NULL;
 }
 
 /* e with rounded arguments. */
@@ -326,7 +346,7 @@ const struct ir_wexpr *wexpr_round(struct arena *a, enum ir_dtype dtype, const s
 	assert(dtype == DT_F16 || dtype == DT_BF16);
 	if (!e || wexpr_holds(e, dtype))
 		return e;
-	if (moves(e))
+	if (kinds[e->kind].moves)
 		return round_args(a, dtype, e);
 	struct ir_wexpr *rounded = make1(a, WX_ROUND, e->rank, e->dims, e);
 	if (rounded)
@@ -345,29 +365,14 @@ int64_t wexpr_count(const struct ir_wexpr *e)
 
 bool wexpr_holds(const struct ir_wexpr *e, enum ir_dtype dtype)
 {
-	switch (e->kind) {
-	case WX_TENSOR:
-	case WX_ROUND: return e->stored == dtype;
-	case WX_FULL: return ir_round(dtype, e->value) == e->value;
-	case WX_SINUSOID:
-	case WX_ROTARY:
-	case WX_MUL:
-	case WX_DIV:
-	case WX_OFFSET: return dtype == DT_F32;
-	case WX_STACK:
-	case WX_CONCAT:
-	case WX_INDEX:
-	case WX_SLICE:
-	case WX_TRANSPOSE:
-	case WX_RESHAPE:
-	case WX_ROPE_H2I:
-	case WX_ROPE_I2H:
-	case WX_REPEAT: break;
-	}
-	for (size_t i = 0; i < e->n_args; i++)
+	if (e->kind == WX_TENSOR || e->kind == WX_ROUND)
+		return e->stored == dtype;
+	if (e->kind == WX_FULL)
+		return ir_round(dtype, e->value) == e->value;
+	for (size_t i = 0; kinds[e->kind].moves && i < e->n_args; i++)
 		if (!wexpr_holds(e->args[i], dtype))
 			return false;
-	return true;
+	return kinds[e->kind].moves || dtype == DT_F32;
 }
 
 enum ir_dtype wexpr_narrow(const struct ir_wexpr *e)
@@ -376,32 +381,22 @@ enum ir_dtype wexpr_narrow(const struct ir_wexpr *e)
 	return bf16 == f16 ? DT_F32 : bf16 ? DT_BF16 : DT_F16;
 }
 
-static bool same_bits(double a, double b)
+bool wexpr_same_node(const struct ir_wexpr *a, const struct ir_wexpr *b)
 {
-	return !memcmp(&a, &b, sizeof(a));
-}
-
-/* Both of the same shape. */
-static bool same_frequencies(const struct ir_wexpr *a, const struct ir_wexpr *b)
-{
-	return a->kind != WX_ROTARY ||
-	       !memcmp(a->frequencies, b->frequencies, (size_t)a->dims[1] / 2 * sizeof(double));
+	if (a->kind != b->kind || !same_shape(a, b) || a->n_args != b->n_args || a->axis != b->axis ||
+	    a->begin != b->begin || a->end != b->end || memcmp(&a->value, &b->value, sizeof(a->value)) != 0 ||
+	    a->layout != b->layout || a->spacing != b->spacing || a->stored != b->stored)
+		return false;
+	if (a->kind == WX_ROTARY)
+		return !memcmp(a->frequencies, b->frequencies, (size_t)a->dims[1] / 2 * sizeof(double));
+	return a->kind != WX_TENSOR || !strcmp(a->file, b->file);
 }
 
 bool wexpr_equal(const struct ir_wexpr *a, const struct ir_wexpr *b)
 {
 	if (a == b)
 		return true;
-	if (!a || !b || a->kind != b->kind || !same_shape(a, b) || a->n_args != b->n_args)
-		return false;
-	if (a->axis != b->axis || a->begin != b->begin || a->end != b->end || !same_bits(a->value, b->value))
-		return false;
-	if (a->layout != b->layout || a->spacing != b->spacing || !same_frequencies(a, b))
-		return false;
-	if (a->kind == WX_ROUND && a->stored != b->stored)
-		return false;
-	if (a->kind == WX_TENSOR &&
-	    (a->stored != b->stored || strcmp(a->file, b->file) != 0 || strcmp(a->tensor, b->tensor) != 0))
+	if (!a || !b || !wexpr_same_node(a, b) || (a->kind == WX_TENSOR && strcmp(a->tensor, b->tensor) != 0))
 		return false;
 	for (size_t i = 0; i < a->n_args; i++)
 		if (!wexpr_equal(a->args[i], b->args[i]))

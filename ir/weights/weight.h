@@ -24,24 +24,13 @@
 #include "ir/types/type.h"
 
 enum ir_wexpr_kind {
-	WX_TENSOR,   /* a stored tensor */
-	WX_FULL,     /* every element `value` */
-	WX_SINUSOID, /* sinusoidal positions, layout and spacing as in frontend/manual/reference/steps.md: rows [start, start + rows) */
-	WX_ROTARY,   /* [rows, 2n]: row p holds value * cos(p f), then value * sin(p f) of n frequencies f */
-	WX_STACK,    /* args along a new axis 0 */
-	WX_CONCAT,   /* args along `axis` */
-	WX_INDEX,    /* element `begin` of `axis`; the axis is removed */
-	WX_SLICE,    /* [begin, end) of `axis` */
-	WX_TRANSPOSE, /* last two axes; rank 1 unchanged */
-	WX_RESHAPE,
-	WX_ROPE_H2I, /* rows of axis 0 within each of `begin` heads: halves to interleaved */
-	WX_ROPE_I2H,
-	WX_MUL, /* args[0] * args[1], the second broadcast from axis 0 */
-	WX_DIV,
-	WX_OFFSET, /* value + args[0] */
-	WX_REPEAT, /* element i of `axis` is element i / begin of args[0] */
-	WX_ROUND,  /* args[0] as numbers of `stored` (bf16, f16) */
+#define WX(kind, word, moves, fields) WX_##kind,
+#include "ir/weights/kinds.def"
+#undef WX
 };
+/* The word of a kind in the text, and what follows it (kinds.def). */
+const char *wexpr_word(enum ir_wexpr_kind kind);
+const char *wexpr_fields(enum ir_wexpr_kind kind);
 
 enum ir_sinusoid_layout { SINUSOID_INTERLEAVED, SINUSOID_HALVES };
 enum ir_sinusoid_spacing { SINUSOID_PAPER, SINUSOID_T2T };
@@ -100,9 +89,13 @@ const struct ir_wexpr *wexpr_repeat(struct arena *a, int axis, int64_t times, co
 /* Numbers of bf16 or f16. Stands at what is stored or computed, below what only moves elements; nothing where
  * they are numbers of the type already. */
 const struct ir_wexpr *wexpr_round(struct arena *a, enum ir_dtype dtype, const struct ir_wexpr *e);
+/* The constructor of e->kind, with what e has of its arguments. */
+const struct ir_wexpr *wexpr_make(struct arena *a, const struct ir_wexpr *e);
 /* Number of elements; the constructors guarantee that it fits. */
 int64_t wexpr_count(const struct ir_wexpr *e);
 bool wexpr_equal(const struct ir_wexpr *a, const struct ir_wexpr *b);
+/* The same, but for the arguments and the name of the tensor. */
+bool wexpr_same_node(const struct ir_wexpr *a, const struct ir_wexpr *b);
 /* Every element is a number of the type (f32, f16, bf16), as tensors of it that are only moved are. */
 bool wexpr_holds(const struct ir_wexpr *e, enum ir_dtype dtype);
 /* DT_BF16 or DT_F16 when the expression holds numbers of that type; DT_F32: it does not, or holds constants.
