@@ -120,13 +120,14 @@ const struct eval_tensor *eval_tensor(const struct eval *e, struct ir_value v)
 	return e->tensors[v.id].t.rank >= 0 ? &e->tensors[v.id] : NULL;
 }
 
-void eval_place(struct eval *e, struct ir_value v, const struct eval_tensor *t, const struct eval_sum *bias)
+void eval_place(struct eval *e, struct ir_value v, const struct eval_tensor *t, const struct eval_bias *bias)
 {
+	struct eval_bias *own = bias->v.id ? ARENA_NEW(e->job->arena, struct eval_bias) : NULL;
+	if (own)
+		*own = *bias;
+	e->no_memory = e->no_memory || (bias->v.id && !own);
 	e->tensors[v.id] = *t;
-	struct eval_sum *slot = bias ? ARENA_PUSH(e->job->arena, &e->sums) : NULL;
-	if (slot)
-		*slot = *bias;
-	e->no_memory = e->no_memory || (bias && !slot);
+	e->tensors[v.id].bias = own;
 }
 
 static void output_strides(struct eval *e, const struct ir_view *view, struct kb_tensor *t)
@@ -311,21 +312,18 @@ static struct kb_val computed_value(struct eval *e, struct ir_value v, const str
 	return kb_cvt(e->k, index, KB_I32);
 }
 
-/* What was loaded of v at p, with its bias. */
-static struct kb_val add_bias(struct eval *e, struct ir_value v, const struct eval_point *p, struct kb_val x)
+/* x, which was loaded at p, with its bias. */
+static struct kb_val add_bias(struct eval *e, const struct eval_bias *b, const struct eval_point *p,
+                              struct kb_val x)
 {
-	const struct eval_sum *s = NULL;
-	for (size_t i = 0; i < e->sums.n && !s; i++)
-		if (ir_same(e->sums.items[i].value, v))
-			s = &e->sums.items[i];
-	if (!s)
-		return x;
-	struct eval_point at = {.rank = 1, .vec = p->vec == p->rank - 1 ? 0 : -1, .shifted = true};
-	at.index[0] = kb_index(e->k, s->begin);
+	int last = b->expert.id ? 1 : 0;
+	struct eval_point at = {.rank = last + 1, .index = {b->expert}, .shifted = true};
+	at.vec = p->vec == p->rank - 1 ? last : -1;
+	struct kb_val column = kb_index(e->k, b->begin);
 	for (int i = 0; i < p->rank; i++)
-		at.index[0] =
-		        kb_add(e->k, at.index[0], kb_mul(e->k, p->index[i], kb_index(e->k, s->step[i])));
-	return kb_add(e->k, x, eval_value(e, s->bias, &at));
+		column = kb_add(e->k, column, kb_mul(e->k, p->index[i], kb_index(e->k, b->step[i])));
+	at.index[last] = column;
+	return kb_add(e->k, x, eval_value(e, b->v, &at));
 }
 
 struct kb_val eval_value(struct eval *e, struct ir_value v, const struct eval_point *p)
@@ -339,7 +337,9 @@ struct kb_val eval_value(struct eval *e, struct ir_value v, const struct eval_po
 		return eval_unsupported(e, NULL, "an expression this deep");
 	e->depth++;
 	const struct eval_tensor *t = eval_tensor(e, v);
-	struct kb_val result = t ? add_bias(e, v, p, eval_load(e, v, t, p)) : computed_value(e, v, p);
+	struct kb_val result = t ? eval_load(e, v, t, p) : computed_value(e, v, p);
+	if (t && t->bias)
+		result = add_bias(e, t->bias, p, result);
 	e->depth--;
 	if (!result.id)
 		return eval_const(e, p, eval_scalar(ir_type_of(e->job->func, v)->dtype), 0);

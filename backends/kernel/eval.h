@@ -23,18 +23,20 @@ struct eval_point {
 	bool shifted;                     /* index[vec] need not be a multiple of the lanes */
 };
 
+/* A vector by columns that is still to be added to what lies in memory: the bias of sums of products. */
+struct eval_bias {
+	struct ir_value v;         /* [N], of experts [E,N] */
+	struct kb_val expert;      /* which one, or none */
+	int64_t begin;             /* column of element 0 */
+	int64_t step[IR_RANK_MAX]; /* columns from one index of an axis to the next; last: 1 */
+};
+
 /* A tensor in memory that leading axes may walk as one. */
 struct eval_tensor {
 	struct kb_tensor t;
-	bool is_flat;       /* rows of the last axis are at multiples of stride[rank - 2] */
-	struct kb_val skip; /* elements that are added to every offset; may be none */
-};
-
-/* A value in memory to which a vector by columns is still to be added: sums of products and their bias. */
-struct eval_sum {
-	struct ir_value value, bias; /* bias: [N] */
-	int64_t begin;               /* column of element 0 */
-	int64_t step[IR_RANK_MAX];   /* columns from one index of an axis to the next; last: 1 */
+	bool is_flat;                 /* rows of the last axis are at multiples of stride[rank - 2] */
+	struct kb_val skip;           /* elements that are added to every offset; may be none */
+	const struct eval_bias *bias; /* NULL: none */
 };
 
 struct eval_entry {
@@ -59,10 +61,6 @@ struct eval {
 		size_t n, cap;
 	} cache;
 	struct eval_tensor *tensors; /* by value id; rank -1: not in memory */
-	struct {
-		struct eval_sum *items;
-		size_t n, cap;
-	} sums;
 };
 
 /* Where a result of the group goes, seen from the value before the views at its end. */
@@ -124,8 +122,8 @@ struct kb_val eval_dim(struct eval *e, const struct ir_dim *d);
 void eval_sizes(struct eval *e, struct ir_value v, struct kb_val size[IR_RANK_MAX]);
 /* Product of size[from, to). */
 struct kb_val eval_product(struct eval *e, const struct kb_val *size, int from, int to);
-/* From now on v lies in memory, as `t` says; with a bias that was not added yet, or NULL. */
-void eval_place(struct eval *e, struct ir_value v, const struct eval_tensor *t, const struct eval_sum *bias);
+/* From now on v lies in memory, as `t` says; with a bias that was not added yet where it has a value. */
+void eval_place(struct eval *e, struct ir_value v, const struct eval_tensor *t, const struct eval_bias *bias);
 /* Row-major position -> indices of the axes [0, n). */
 void eval_unravel(struct eval *e, struct kb_val at, const struct kb_val *size, int n, struct kb_val *index);
 /* This worker's part of `total` tasks. */
@@ -154,12 +152,8 @@ struct kb_val eval_int_power(struct eval *e, const struct ir_op *op, struct kb_v
 struct kb_val eval_narrow(struct eval *e, enum ir_dtype t, struct kb_val v);
 /* The same, one lane after the other. */
 struct kb_val eval_apart(struct eval *e, const struct ir_op *op, const struct eval_point *p);
-/* argmax over the last axis by vectors, when that is possible; p without lanes. */
-bool eval_argmax_vectorizes(struct eval *e, const struct ir_op *op, const struct eval_point *p);
-struct kb_val eval_argmax(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 /* One number of a strip; p without lanes. */
-struct kb_val eval_strip_argmax(struct eval *e, const struct ir_op *op, const struct eval_point *p);
-struct kb_val eval_strip_score(struct eval *e, const struct ir_op *op, const struct eval_point *p);
+struct kb_val eval_strip(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 /* cumsum, topk, last_at; p without lanes. */
 struct kb_val eval_in_order(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 /* index clamped into [0, n). */
@@ -171,6 +165,22 @@ bool eval_view_point(struct eval *e, const struct ir_op *op, const struct eval_p
                      struct eval_point *out);
 /* The axis of operand 0 along which a view's axis runs, -1: none (broadcast), -2: lanes are no neighbours. */
 int eval_view_axis(struct eval *e, const struct ir_op *op, int axis);
+
+/* Columns [first, end) of a row of x. */
+struct eval_columns {
+	struct ir_value x;
+	struct eval_point row;
+	struct kb_val first, end;
+	int lanes;        /* of the vectors that x has along its last axis; 1: none */
+	int64_t unrolled; /* so many columns are taken without a loop, whole vectors: all of them; 0: none */
+};
+/* The largest and the lowest column that holds it, i32: NaN is passed over; of nothing else NaN in the first. */
+struct kb_val eval_largest(struct eval *e, const struct eval_columns *c, struct kb_val *where);
+/* The numbers of a strip op for these columns of its operand, at most EVAL_NUMBERS; gives how many. */
+#define EVAL_NUMBERS 3
+int eval_strip_numbers(struct eval *e, const struct ir_op *op, const struct eval_columns *c,
+                       struct kb_val number[EVAL_NUMBERS]);
+int64_t eval_strip_width(const struct ir_op *op);
 
 /*
  * Keys [0, limit) are visible from query i of sequence b: i32, none when all are.

@@ -281,15 +281,36 @@ static struct kb_val reduce(struct eval *e, const struct ir_op *op, const struct
 	return kb_splat(e->k, reduce_at(e, op, &one), e->lanes);
 }
 
+/* argmax over the last axis of x in memory, by vectors. */
+static struct kb_val argmax_of_row(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	const struct ir_type *x = type_of(e, op->operands[0]);
+	int axis = x->rank - 1;
+	struct eval_columns c = {.x = op->operands[0], .row = {.rank = x->rank, .vec = axis}};
+	struct kb_val where;
+	for (int i = 0; i < axis; i++)
+		c.row.index[i] = p->index[i];
+	c.row.index[axis] = c.first = kb_index(e->k, 0);
+	c.end = eval_dim(e, x->dims[axis]);
+	c.lanes = kb_caps(e->k)->lanes;
+	size_t mark = eval_mark(e);
+	eval_hoist(e, c.x, &c.row);
+	(void)eval_largest(e, &c, &where);
+	eval_release(e, mark);
+	return where;
+}
+
 /* Lowest index of the largest; the first best float is NaN, so that any number beats it. */
 static struct kb_val argmax(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct kb *k = e->k;
-	if (eval_argmax_vectorizes(e, op, p))
-		return eval_argmax(e, op, p);
 	struct reduction r = {.e = e, .op = op, .rank = type_of(e, op->operands[0])->rank};
 	int axis = (int)((const struct attrs_argmax *)op->attrs)->axis;
 	axis = axis < 0 ? axis + r.rank : axis;
+	if (axis == r.rank - 1 && (p->vec < 0 || e->lanes == 1) && kb_caps(k)->lanes > 1 &&
+	    eval_scalar(type_of(e, op->operands[0])->dtype) == KB_F32 && eval_tensor(e, op->operands[0]) &&
+	    eval_vectorizes(e, op->operands[0], axis))
+		return argmax_of_row(e, op, p);
 	r.reduced[axis] = true;
 	place_indices(&r, p, false);
 	struct kb_type t = var_type(e, op->operands[0], p);
@@ -367,48 +388,35 @@ static struct kb_val matmul(struct eval *e, const struct ir_op *op, const struct
 	return dot(e, &d, eval_dim(e, type_of(e, d.a)->dims[d.axis_a]), p);
 }
 
-/* x [.., K], w [N, K], b [N] */
+/* x [.., K], w [N, K], b [N]; of experts w [E, N, K], ids [..], b [E, N] */
 static struct kb_val linear(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
-	int r = p->rank;
-	struct kb_val n = p->index[r - 1], zero = kb_index(e->k, 0);
-	struct dot d = {.a = op->operands[0], .b = op->operands[1], .axis_a = r - 1, .axis_b = 1};
+	bool is_expert = op->code == OP_expert_linear;
+	int last = p->rank - 1, n = is_expert; /* axis of N in w */
+	struct kb_val zero = kb_index(e->k, 0);
+	struct dot d = {
+	        .a = op->operands[0], .b = op->operands[1], .at_a = *p, .axis_a = last, .axis_b = n + 1};
+	struct ir_value bias = op->operands[2 + is_expert];
 	if (bad_lanes(e, p))
 		return eval_internal(e, op, "lanes across rows");
-	d.at_a = *p;
 	d.at_a.vec = -1;
-	d.at_a.index[r - 1] = zero;
-	d.at_b = (struct eval_point){.rank = 2, .index = {n, zero}, .vec = p->vec < 0 ? -1 : 0};
-	struct kb_val sum = dot(e, &d, eval_dim(e, type_of(e, d.b)->dims[1]), p);
-	if (!op->operands[2].id)
+	d.at_b = (struct eval_point){.rank = n + 2, .vec = p->vec < 0 ? -1 : n};
+	if (is_expert) {
+		struct eval_point row = *p;
+		row.rank = last;
+		row.vec = -1;
+		row.flat = (struct kb_val){0};
+		struct kb_val id = eval_value(e, op->operands[2], &row);
+		d.at_b.index[0] = eval_clamped(e, id, eval_dim(e, type_of(e, d.b)->dims[0]));
+	}
+	d.at_b.index[n] = p->index[last];
+	d.at_a.index[last] = d.at_b.index[n + 1] = zero;
+	struct kb_val sum = dot(e, &d, eval_dim(e, type_of(e, d.b)->dims[n + 1]), p);
+	if (!bias.id)
 		return sum;
-	struct eval_point at = {.rank = 1, .index = {n}, .vec = p->vec < 0 ? -1 : 0};
-	return kb_add(e->k, sum, lanes_value(e, op->operands[2], &at, p));
-}
-
-/* x [.., K], w [E, N, K], ids [..], b [E, N] */
-static struct kb_val expert_linear(struct eval *e, const struct ir_op *op, const struct eval_point *p)
-{
-	int r = p->rank, lanes = p->vec < 0 ? -1 : 1;
-	struct kb_val n = p->index[r - 1], zero = kb_index(e->k, 0);
-	struct dot d = {.a = op->operands[0], .b = op->operands[1], .axis_a = r - 1, .axis_b = 2};
-	struct eval_point row = *p;
-	if (bad_lanes(e, p))
-		return eval_internal(e, op, "lanes across rows");
-	row.rank = r - 1;
-	row.vec = -1;
-	row.flat = (struct kb_val){0};
-	struct kb_val expert =
-	        eval_clamped(e, eval_value(e, op->operands[2], &row), eval_dim(e, type_of(e, d.b)->dims[0]));
-	d.at_a = *p;
-	d.at_a.vec = -1;
-	d.at_a.index[r - 1] = zero;
-	d.at_b = (struct eval_point){.rank = 3, .index = {expert, n, zero}, .vec = lanes};
-	struct kb_val sum = dot(e, &d, eval_dim(e, type_of(e, d.b)->dims[2]), p);
-	if (!op->operands[3].id)
-		return sum;
-	struct eval_point at = {.rank = 2, .index = {expert, n}, .vec = lanes};
-	return kb_add(e->k, sum, lanes_value(e, op->operands[3], &at, p));
+	struct eval_point at = d.at_b;
+	at.rank = n + 1;
+	return kb_add(e->k, sum, lanes_value(e, bias, &at, p));
 }
 
 struct kb_val eval_pull(struct eval *e, const struct ir_op *op, const struct eval_point *p)
@@ -420,14 +428,14 @@ struct kb_val eval_pull(struct eval *e, const struct ir_op *op, const struct eva
 	case OP_reduce_max:
 	case OP_reduce_min: return reduce(e, op, p);
 	case OP_argmax: return argmax(e, op, p);
-	case OP_strip_argmax: return eval_strip_argmax(e, op, p);
-	case OP_strip_score: return eval_strip_score(e, op, p);
+	case OP_strip_argmax:
+	case OP_strip_score: return eval_strip(e, op, p);
 	case OP_cumsum:
 	case OP_topk:
 	case OP_last_at: return eval_in_order(e, op, p);
 	case OP_matmul: return matmul(e, op, p);
-	case OP_linear: return linear(e, op, p);
-	case OP_expert_linear: return expert_linear(e, op, p);
+	case OP_linear:
+	case OP_expert_linear: return linear(e, op, p);
 	case OP_rope: return eval_rope(e, op, p);
 	case OP_weight: return eval_unsupported(e, op, "a weight with an index that is no index of a repeat");
 	}

@@ -150,17 +150,24 @@ void matmul_begin_runs(const struct linear *l, struct kb_val *panel, struct kb_v
 void matmul_end_runs(const struct linear *l);
 /* Columns of the root's result that go their own way, and where to: matmul_parts.c. False: there are none. */
 bool matmul_find_parts(struct linear *l);
-/* The rest of the group for the first rows of the stage, which are those from `row` on. The same, part by
- * part; and two or three numbers of each row. */
-void matmul_epilogue(const struct linear *l, const struct matmul_strip *s, struct kb_val row,
+/* The rest of the group for the first rows of the stage, which are those of the result from `first` on:
+ * matmul_stage.c. The same, part by part. */
+void matmul_epilogue(const struct linear *l, const struct matmul_strip *s, struct kb_val first,
                      struct kb_val rows);
-void matmul_parts_epilogue(const struct linear *l, const struct matmul_strip *s, struct kb_val row,
+void matmul_parts_epilogue(const struct linear *l, const struct matmul_strip *s, struct kb_val first,
                            struct kb_val rows);
-void matmul_strips_epilogue(const struct linear *l, const struct matmul_strip *s, struct kb_val row,
-                            struct kb_val rows);
+/* Columns. */
+struct matmul_range {
+	struct kb_val lo, hi;
+};
+/* Evaluates and stores those columns of a row of an output that has `size` of them. */
+void matmul_store_row(const struct linear *l, const struct eval_output *out, int64_t size,
+                      struct matmul_range r, const struct eval_point *row);
 /* Columns that are only read in strips: matmul_strips.c. False: they are not, or not in those of the
  * template. */
 bool matmul_find_strips(struct linear *l);
+/* The numbers of the strip that these columns of a row are. */
+void matmul_strips_row(const struct linear *l, struct matmul_range r, const struct eval_point *row);
 /* What matmul.c decides and walks, for other walks: the one result; tiles; whether there is a stage; the
  * rows of a strip; the panels of a strip in tiles as wide as t, and single ones where that leaves any. */
 bool matmul_bind_result(struct linear *l);

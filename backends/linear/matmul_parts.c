@@ -314,7 +314,7 @@ static struct kb_size constant(const struct linear *l, int64_t c)
 static void place(const struct linear *l, struct ir_value v, const struct trace *t, struct kb_val skip)
 {
 	struct eval_tensor at = {.t = {.ptr = l->stage.at, .dtype = DT_F32}, .skip = skip};
-	struct eval_sum sum = {.value = v, .bias = l->bias, .begin = l->parts->items[t->part].begin};
+	struct eval_bias bias = {.v = l->bias, .begin = l->parts->items[t->part].begin};
 	struct kb_size stride[IR_RANK_MAX];
 	int64_t step[IR_RANK_MAX] = {0};
 	int rank = l->rank + (t->head > 0);
@@ -330,13 +330,13 @@ static void place(const struct linear *l, struct ir_value v, const struct trace 
 	for (int i = 0; i < rank; i++) {
 		int from = t->head > 0 ? t->from[i] : i;
 		at.t.stride[i] = stride[from];
-		sum.step[i] = step[from];
+		bias.step[i] = step[from];
 	}
 	struct kb_val size[IR_RANK_MAX];
 	eval_sizes(l->eval, v, size);
 	for (int i = 0; i < rank; i++)
 		at.t.size[i] = (struct kb_size){.v = size[i]};
-	eval_place(l->eval, v, &at, l->bias.id ? &sum : NULL);
+	eval_place(l->eval, v, &at, &bias);
 }
 
 /* Element of the stage at which column 0 of the part in row 0 would lie. */
@@ -373,13 +373,9 @@ static void place_all(const struct linear *l, const struct matmul_strip *s, stru
 
 /* ---- storing ---- */
 
-/* Columns of a part. */
-struct range {
-	struct kb_val lo, hi;
-};
-
-static struct range range_in_strip(const struct linear *l, const struct matmul_strip *s,
-                                   const struct part *part)
+/* Columns of a part in the strip. */
+static struct matmul_range range_in_strip(const struct linear *l, const struct matmul_strip *s,
+                                          const struct part *part)
 {
 	struct kb *k = l->k;
 	int64_t begin = l->columns.halves > 1 ? 0 : part->begin;
@@ -387,50 +383,12 @@ static struct range range_in_strip(const struct linear *l, const struct matmul_s
 	struct kb_val lo = kb_add_const(k, kb_mul(k, s->begin, width), -begin);
 	struct kb_val hi = kb_add_const(k, kb_mul(k, s->end, width), -begin);
 	lo = kb_max(k, lo, zero);
-	return (struct range){lo, kb_min(k, hi, kb_index(k, part->size))};
-}
-
-static void flat_vector(const struct linear *l, const struct sink *s, struct eval_point *at, int lanes,
-                        int valid)
-{
-	size_t mark = eval_mark(l->eval);
-	struct eval_width before = eval_width(l->eval, lanes, valid);
-	eval_output_at(l->eval, s->out, at);
-	eval_width(l->eval, before.lanes, before.valid);
-	eval_release(l->eval, mark);
-}
-
-/* The columns of one row in the strip. */
-static void flat_row(const struct linear *l, const struct sink *s, struct range r,
-                     const struct eval_point *row)
-{
-	struct kb *k = l->k;
-	int last = l->rank - 1;
-	int64_t size = l->parts->items[s->trace->part].size;
-	const struct kb_size *step = &s->out->to.t.stride[last];
-	bool vectors = step->is_const && step->c == 1 && eval_vectorizes(l->eval, s->value, last);
-	int lanes = vectors ? l->lanes : 1;
-	int64_t whole = size / lanes * lanes;
-	size_t mark = eval_mark(l->eval);
-	struct eval_point at = *row;
-	at.vec = last;
-	at.index[last] = r.lo;
-	eval_hoist(l->eval, s->value, &at);
-	at.index[last] = kb_loop(k, "column", r.lo, kb_min(k, r.hi, kb_index(k, whole)), lanes, 0);
-	flat_vector(l, s, &at, lanes, lanes);
-	kb_end_loop(k);
-	if (whole < size) {
-		struct kb_val ends = kb_cmp(k, KB_EQ, r.hi, kb_index(k, size));
-		kb_if(k, kb_bin(k, KB_AND, ends, kb_cmp(k, KB_LT, r.lo, r.hi)));
-		at.index[last] = kb_index(k, whole);
-		flat_vector(l, s, &at, lanes, (int)(size - whole));
-		kb_end_if(k);
-	}
-	eval_release(l->eval, mark);
+	return (struct matmul_range){lo, kb_min(k, hi, kb_index(k, part->size))};
 }
 
 /* The heads of one row in the strip, which are whole. */
-static void head_rows(const struct linear *l, struct sink *s, struct range r, const struct eval_point *row)
+static void head_rows(const struct linear *l, struct sink *s, struct matmul_range r,
+                      const struct eval_point *row)
 {
 	struct kb *k = l->k;
 	struct kb_val width = kb_index(k, s->trace->head);
@@ -465,16 +423,21 @@ static void find_positions(const struct linear *l, const struct eval_point *row)
 	}
 }
 
+static const struct part *part_of(const struct matmul_parts *p, int sink)
+{
+	return &p->items[p->sinks[sink].trace->part];
+}
+
 void matmul_parts_epilogue(const struct linear *l, const struct matmul_strip *s, struct kb_val first,
                            struct kb_val rows)
 {
 	struct kb *k = l->k;
 	struct matmul_parts *p = l->parts;
-	struct range range[SINKS_MAX];
+	struct matmul_range range[SINKS_MAX];
 	size_t mark = eval_mark(l->eval);
 	place_all(l, s, first);
 	for (int i = 0; i < p->n_sinks; i++)
-		range[i] = range_in_strip(l, s, &p->items[p->sinks[i].trace->part]);
+		range[i] = range_in_strip(l, s, part_of(p, i));
 	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), rows, 1, KB_NONEMPTY);
 	struct eval_point at = matmul_point(l, kb_add(k, first, row), kb_index(k, 0));
 	find_positions(l, &at);
@@ -482,7 +445,7 @@ void matmul_parts_epilogue(const struct linear *l, const struct matmul_strip *s,
 		if (p->sinks[i].trace->head > 0)
 			head_rows(l, &p->sinks[i], range[i], &at);
 		else
-			flat_row(l, &p->sinks[i], range[i], &at);
+			matmul_store_row(l, p->sinks[i].out, part_of(p, i)->size, range[i], &at);
 	}
 	kb_end_loop(k);
 	eval_release(l->eval, mark);
