@@ -13,7 +13,8 @@
 #include "frontend/weights/pattern.h"
 #include "ir/support/memory.h"
 
-#define WIDEST 128 /* columns of a line */
+#define WIDEST     128 /* columns of a line */
+#define SHORT_ITEM 60  /* characters of an operator that does not need a line of its own */
 
 /* A line with the title of a list. */
 static void begin(struct buf *out, const char *title, const char *name)
@@ -22,34 +23,48 @@ static void begin(struct buf *out, const char *title, const char *name)
 	buf_printf(out, "%s%s%s%s%s:\n", out->len == 0 ? "" : "\n", title, tick, name, tick);
 }
 
-/* One entry of a list, in lines of some length. */
-static void item(struct buf *out, const char *text)
+/* One item of a list, in lines of some length; `indent` 2: of a list in another one. */
+static void print_item(struct buf *out, int indent, const char *text)
 {
 	size_t column = 0;
 	for (const char *word = text; *word != '\0';) {
 		size_t n = strcspn(word, " ");
 		if (column > 0 && column + 1 + n > WIDEST) {
-			buf_str(out, "\n ");
-			column = 1;
+			buf_printf(out, "\n%*s", indent + 1, "");
+			column = (size_t)indent + 1;
 		}
-		buf_printf(out, "%s%.*s", word == text ? "- " : " ", (int)n, word);
-		column += n + (word == text ? 2 : 1);
+		const char *before = word == text ? "- " : " ";
+		buf_printf(out, "%*s%s%.*s", word == text ? indent : 0, "", before, (int)n, word);
+		column += n + strlen(before) + (word == text ? (size_t)indent : 0);
 		word += n + (word[n] == ' ');
 	}
 	buf_char(out, '\n');
 }
 
-static void print_item(struct buf *out, const char *fmt, ...) TFMC_PRINTF(2, 3);
-static void print_item(struct buf *out, const char *fmt, ...)
+/* Items of a list; neighbours that are no longer than `pack` become one. */
+struct items {
+	struct buf *out;
+	int indent;
+	size_t pack;
+	struct buf text; /* not printed yet */
+	bool may_grow;
+};
+
+static void items_end(struct items *l)
 {
-	struct buf text;
-	va_list ap;
-	buf_init(&text);
-	va_start(ap, fmt);
-	buf_vprintf(&text, fmt, ap);
-	va_end(ap);
-	item(out, text.data);
-	buf_destroy(&text);
+	if (l->text.len > 0)
+		print_item(l->out, l->indent, l->text.data);
+	buf_destroy(&l->text);
+	buf_init(&l->text);
+}
+
+static void items_add(struct items *l, const struct buf *text)
+{
+	bool is_short = text->len <= l->pack;
+	if (!is_short || !l->may_grow)
+		items_end(l);
+	buf_printf(&l->text, "%s%s", l->text.len == 0 ? "" : "; ", text->data);
+	l->may_grow = is_short;
 }
 
 /* ---- keys ---- */
@@ -81,45 +96,73 @@ static void print_type(struct buf *out, const struct schema_key *k)
 		buf_printf(out, ", at most %s", words + n + 1);
 }
 
-static void print_key(struct buf *out, const struct schema_key *k)
+static void put_key(struct buf *out, const struct schema_key *k)
 {
-	struct buf type, def;
-	buf_init(&type);
-	buf_init(&def);
-	print_type(&type, k);
+	buf_printf(out, "`%s` (", k->name);
+	print_type(out, k);
 	if (strcmp(k->def, "!") == 0)
-		buf_str(&def, "; required");
+		buf_str(out, "; required");
 	else if (k->def[0] != '\0')
-		buf_printf(&def, "; default `%s`", k->def);
-	print_item(out, "`%s` (%s%s): %s%s", k->name, type.data, def.data, k->doc,
-	           k->now ? "" : "; not supported yet");
-	buf_destroy(&type);
-	buf_destroy(&def);
+		buf_printf(out, "; default `%s`", k->def);
+	buf_printf(out, "): %s%s", k->doc, k->now ? "" : "; not supported yet");
 }
 
-static void print_keys(struct buf *out, const char *where)
+/* The place whose keys the value of a key has, and nothing else; or NULL. */
+static const char *inner_place(const struct schema_key *k)
 {
-	begin(out, "Keys of ", where);
-	for (const struct schema_key *k = NULL; (k = schema_next_key(where, k)) != NULL;)
-		print_key(out, k);
+	const char *place = k->type == KEY_MAP && k->words[0] != '\0' ? k->words : k->name;
+	bool is_map = (k->type == KEY_MAP || k->type == KEY_ANY) && strcmp(k->where, "top") != 0;
+	return is_map && schema_find_step(place) == NULL && schema_next_key(place, NULL) != NULL ? place
+	                                                                                         : NULL;
 }
 
-/* A weight and the bias behind it are one entry. */
+static bool is_inner_place(const char *where)
+{
+	for (const struct schema_key *k = NULL; (k = schema_next_key(NULL, k)) != NULL;) {
+		if (inner_place(k) != NULL && strcmp(inner_place(k), where) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Keys of a place, those of its mappings beneath them. */
+static void print_keys(struct buf *out, int indent, const char *where)
+{
+	struct items l = {.out = out, .indent = indent, .pack = indent == 0 ? 0 : SHORT_ITEM};
+	buf_init(&l.text);
+	for (const struct schema_key *k = NULL; (k = schema_next_key(where, k)) != NULL;) {
+		struct buf text;
+		buf_init(&text);
+		put_key(&text, k);
+		items_add(&l, &text);
+		buf_destroy(&text);
+		if (inner_place(k) == NULL)
+			continue;
+		items_end(&l);
+		print_keys(out, indent + 2, inner_place(k));
+	}
+	items_end(&l);
+}
+
+/* A weight and the bias behind it are one item. */
 static void print_params(struct buf *out, const char *kind)
 {
 	const struct schema_param *p = schema_next_param(kind, NULL);
-	if (p == NULL)
-		return;
-	begin(out, "Parameters of ", kind);
+	if (p != NULL)
+		begin(out, "Parameters of ", kind);
 	while (p != NULL) {
 		const struct schema_param *bias = schema_next_param(kind, p);
-		size_t n = strlen(p->name) - (strlen(p->name) > 6 ? 6 : 0);
+		size_t n = strlen(p->name) - strlen(strlen(p->name) > 6 ? "weight" : "");
 		bool joined = bias != NULL && strncmp(bias->name, p->name, n) == 0 &&
 		              strcmp(bias->name + n, "bias") == 0;
-		const char *when = p->when;
-		print_item(out, "`%s` `%s`%s%s%s%s%s%s%s", p->name, p->shape, joined ? ", `" : "",
-		           joined ? bias->name : "", joined ? "` `" : "", joined ? bias->shape : "",
-		           joined ? "`" : "", when[0] == '\0' ? "" : ": ", when);
+		struct buf text;
+		buf_init(&text);
+		buf_printf(&text, "`%s` `%s`", p->name, p->shape);
+		if (joined)
+			buf_printf(&text, ", `%s` `%s`", bias->name, bias->shape);
+		buf_printf(&text, "%s%s", p->when[0] == '\0' ? "" : ": ", p->when);
+		print_item(out, 0, text.data);
+		buf_destroy(&text);
 		p = schema_next_param(kind, joined ? bias : p);
 	}
 }
@@ -139,14 +182,17 @@ static void print_steps(struct buf *out, const char *const *kinds, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		const struct schema_step *s = schema_find_step(kinds[i]);
 		const struct schema_key *k = only_key(kinds[i]);
-		struct buf type;
-		buf_init(&type);
-		if (k != NULL)
-			print_type(&type, k);
-		print_item(out, "`%s%s%s`%s%s%s%s%s: %s", s->kind, s->main[0] == '\0' ? "" : ": ", s->main,
-		           k == NULL ? "" : " (", type.data, k == NULL ? "" : ", ", k == NULL ? "" : k->doc,
-		           k == NULL ? "" : ")", s->doc);
-		buf_destroy(&type);
+		struct buf text;
+		buf_init(&text);
+		buf_printf(&text, "`%s%s%s`", s->kind, s->main[0] == '\0' ? "" : ": ", s->main);
+		if (k != NULL) {
+			buf_str(&text, " (");
+			print_type(&text, k);
+			buf_printf(&text, ", %s)", k->doc);
+		}
+		buf_printf(&text, ": %s", s->doc);
+		print_item(out, 0, text.data);
+		buf_destroy(&text);
 	}
 }
 
@@ -171,32 +217,41 @@ static const struct signature queries[] = {
 
 static void print_signatures(struct buf *out, const char *title, const struct signature *s, size_t n)
 {
+	struct items l = {.out = out, .pack = SHORT_ITEM};
+	buf_init(&l.text);
 	begin(out, title, "");
 	for (size_t i = 0; i < n; i++) {
 		struct buf text;
 		buf_init(&text);
+		buf_char(&text, '`');
 		signature_print(&text, &s[i]);
-		print_item(out, "`%s`: %s", text.data, s[i].doc);
+		buf_printf(&text, "`: %s", s[i].doc);
+		items_add(&l, &text);
 		buf_destroy(&text);
 	}
+	items_end(&l);
 }
 
 static void print_activations(struct buf *out, struct arena *a)
 {
 	size_t n;
 	const char *const *words = schema_words(a, schema_find_key("act", "kind"), &n);
-	struct buf same;
+	struct buf same, others;
 	buf_init(&same);
+	buf_init(&others);
 	begin(out, "Activations", "");
 	for (size_t i = 0; words != NULL && i < n; i++) {
 		const char *own = activation_name(words[i]);
-		if (own != words[i])
-			print_item(out, "`%s`: another name of `%s`", words[i], own);
-		else
+		if (own == words[i])
 			buf_printf(&same, "%s`%s`", i == 0 ? "" : " ", own);
+		else
+			buf_printf(&others, "%s`%s`: %s", others.len == 0 ? "" : "; ", words[i], own);
 	}
-	print_item(out, "%s: the operators of these names", same.data);
+	buf_str(&same, ": the operators of these names");
+	print_item(out, 0, same.data);
+	print_item(out, 0, others.data);
 	buf_destroy(&same);
+	buf_destroy(&others);
 }
 
 /* ---- limits ---- */
@@ -232,7 +287,7 @@ static void print_limits(struct buf *out)
 	begin(out, "Limits", "");
 	for (size_t i = 0; i < TFMC_COUNT(limits); i++)
 		buf_printf(&all, "%s%s: %lld", i == 0 ? "" : "; ", limits[i].what, limits[i].most);
-	print_item(out, "%s", all.data);
+	print_item(out, 0, all.data);
 	buf_destroy(&all);
 }
 
@@ -249,9 +304,10 @@ void frontend_reference(struct buf *out)
 	const char *const *kinds = schema_step_kinds(&a, &n);
 	print_steps(out, kinds, n);
 	for (const struct schema_key *k = NULL; (k = schema_next_key(NULL, k)) != NULL;) {
-		if (!is_first_of_place(k) || only_key(k->where) != NULL)
+		if (!is_first_of_place(k) || only_key(k->where) != NULL || is_inner_place(k->where))
 			continue;
-		print_keys(out, k->where);
+		begin(out, "Keys of ", k->where);
+		print_keys(out, 0, k->where);
 		print_params(out, k->where);
 	}
 	print_activations(out, &a);
@@ -260,7 +316,7 @@ void frontend_reference(struct buf *out)
 	print_signatures(out, "Functions of bodies", queries, TFMC_COUNT(queries));
 	begin(out, "Origins and steps of a source", "");
 	for (size_t i = 0; weight_source_key(i) != NULL; i++)
-		print_item(out, "`%s`: %s", weight_source_key(i), weight_source_doc(i));
+		print_item(out, 0, arena_printf(&a, "`%s`: %s", weight_source_key(i), weight_source_doc(i)));
 	print_limits(out);
 	arena_destroy(&a);
 }

@@ -37,11 +37,14 @@ ZEROS = "\nweights: {files: [none.safetensors], map: zeros.yaml}\n"
 BEGIN = "model:\n  - embed: {id: begin, vocab: 100, dim: d}\n"
 
 
-def entries_of(text):
-    """What the entries of a list are called; those that are not built yet need no example."""
-    for item in re.findall(r"^- .*(?:\n  .*)*", text, flags=re.M):
-        if "not supported yet" not in item:
-            yield re.match(r"- `?([^`(:]*)", item)[1], item
+def entries_of(title, text):
+    """What the entries of a list are called, with their text; those that are not built yet need no example."""
+    for item in re.findall(r"^ *- .*(?:\n +[^ -].*)*", text, flags=re.M):
+        item = re.sub(r"\n +", " ", item)
+        names = r"^- `(\w+)" if title.startswith(("The steps", "Parameters", "Origins")) else r"(?:^ *- |; )`(\w+)`?[ (]"
+        for name in re.findall(names, item):
+            if "not supported yet" not in item:
+                yield name, item
 
 
 def lists():
@@ -192,7 +195,7 @@ def main():
             continue
         if name == "The steps:":
             section.examples = "\n".join(s.examples for s in all_sections)
-        for entry, text in entries_of(part) if name not in WITHOUT_EXAMPLES else ():
+        for entry, text in entries_of(name, part) if name not in WITHOUT_EXAMPLES else ():
             n_entries += 1
             if not has_example(section, name, entry, text):
                 failed.append(f"{section.page}: no example has '{entry}' ({name})")
