@@ -219,14 +219,17 @@ enum exit_code command_run(struct driver *d)
 /* ---- texts ---- */
 enum exit_code command_explain(struct driver *d)
 {
-	const char *code = d->options.input;
-	char *end;
-	long number = strtol(code + (code[0] == 'E' || code[0] == 'e'), &end, 10);
-	const struct diag_info *info =
-	        *end || number < 0 || number > 9999 ? NULL : diag_find_info((int)number);
-	if (!info)
-		return driver_usage(d, "no diagnostic has the code %s", code);
-	buf_printf(&d->out, "E%d: %s\n\n%s\n", (int)info->code, info->title, info->help);
+	const char *code = d->options.input, *nearest = NULL;
+	struct explanation e;
+	if (!code) {
+		explain_list(&d->arena, &d->out);
+		return EXIT_OK;
+	}
+	if (!explain_find(&d->arena, code, &e, &nearest))
+		return driver_usage(d, "no diagnostic has the code %s%s%s%s; `tfmc explain` lists them", code,
+		                    nearest ? "; did you mean " : "", nearest ? nearest : "",
+		                    nearest ? "?" : "");
+	explain_print(&d->out, &e);
 	return EXIT_OK;
 }
 

@@ -197,6 +197,7 @@ static enum exit_code run(struct driver *d)
 	if (code != EXIT_OK)
 		return code;
 	d->diagnostics.color = wants_color(o);
+	d->diagnostics.on_terminal = isatty(STDERR_FILENO);
 	d->diag.warnings_are_errors = o->werror;
 	if (o->version) {
 		buf_printf(&d->out, "tfmc %s (LLVM %s)\n", DRIVER_VERSION, backend_llvm_version());

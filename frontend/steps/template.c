@@ -91,7 +91,7 @@ static enum diag_code code_of(const struct yaml_node *name)
 		const char *name;
 		enum diag_code code;
 	} codes[] = {
-#define DIAG(name, number, title, help) {#name, DIAG_##name},
+#define DIAG(name, number) {#name, DIAG_##name},
 #include "ir/diag/diagnostics.def"
 	};
 	for (size_t i = 0; name != NULL && i < TFMC_COUNT(codes); i++) {

@@ -32,7 +32,7 @@ struct weight_map {
 	struct diag_context *cx;
 	struct weight_files *files;
 	const struct expr_env *env;
-	bool missing;             /* a parameter has no tensor: reported */
+	bool missing;             /* a parameter has no tensor, or two: reported */
 	struct pattern_list all;  /* in the order of reading */
 	struct strmap by_text;    /* pattern text -> struct pattern */
 	struct strmap parameters; /* paths asked for; the value is never used */
@@ -165,6 +165,7 @@ static void report_clash(struct weight_map *m, const struct weight_want *want, s
 	}
 	a->clash_reported = true;
 	b->clash_reported = true;
+	m->missing = true;
 }
 
 /*

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Diagnostic context: sources, counting, the limit on errors, and the table of
- * codes. Drawing is in diag_render.c.
+ * Diagnostic context: sources, counting, the limit on errors. Drawing is in diag_render.c.
  */
 #include "ir/diag/diag.h"
 
@@ -9,11 +8,6 @@
 #include <string.h>
 
 #define MAX_ERRORS_DEFAULT 20
-
-static const struct diag_info infos[] = {
-#define DIAG(name, number, title, help) {DIAG_##name, #name, title, help},
-#include "ir/diag/diagnostics.def"
-};
 
 void diag_init(struct diag_context *cx, diag_sink *sink, void *user)
 {
@@ -139,19 +133,4 @@ void diag_remark_about(struct diag_context *cx, struct loc loc, const struct dia
 	           about->pass, about->text, path != NULL ? ", in " : "", path != NULL ? path : "",
 	           function != NULL ? " (@" : "", function != NULL ? function : "",
 	           function != NULL ? ")" : "", times);
-}
-
-const struct diag_info *diag_find_info(int number)
-{
-	for (size_t i = 0; i < TFMC_COUNT(infos); i++) {
-		if ((int)infos[i].code == number)
-			return &infos[i];
-	}
-	return NULL;
-}
-
-const struct diag_info *diag_table(size_t *n)
-{
-	*n = TFMC_COUNT(infos);
-	return infos;
 }

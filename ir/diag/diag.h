@@ -22,7 +22,7 @@
 
 enum diag_code {
 	DIAG_NONE = 0, /* notes */
-#define DIAG(name, number, title, help) DIAG_##name = number,
+#define DIAG(name, number) DIAG_##name = number,
 #include "ir/diag/diagnostics.def"
 };
 
@@ -104,14 +104,5 @@ void diag_remark_about(struct diag_context *cx, struct loc loc, const struct dia
  */
 diag_sink diag_render_text;
 void diag_render(struct buf *out, const struct diag_context *cx, const struct diag *d, bool color);
-
-struct diag_info {
-	enum diag_code code;
-	const char *name, *title, *help;
-};
-/* The table row of a code, or NULL. */
-const struct diag_info *diag_find_info(int number);
-/* The table, in order; *n receives the number of rows. */
-const struct diag_info *diag_table(size_t *n);
 
 #endif

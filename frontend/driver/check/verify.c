@@ -154,8 +154,13 @@ static enum tfmc_status gather_inputs(struct check_run *r, int64_t entry, struct
 	const struct tfmc_record_entry *e = tfmc_entry_at(rec, entry);
 	for (uint64_t i = 0; i < e->n_inputs; i++) {
 		const struct tfmc_record_tensor *t = tfmc_entry_input(rec, entry, i);
-		TFMC_TRY(find_given(r, &r->check->with, tfmc_record_text(rec, t->name),
-		                    (enum ir_dtype)t->dtype, in));
+		const char *name = tfmc_record_text(rec, t->name);
+		TFMC_TRY(find_given(r, &r->check->with, name, (enum ir_dtype)t->dtype, in));
+		if (tensors_find(in, name) || t->has_default)
+			continue;
+		diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_CASE, "check %s: input %s is not given",
+		           r->check->name, name);
+		return TFMC_INVALID;
 	}
 	return TFMC_OK;
 }

@@ -246,16 +246,18 @@ static void sarif_note(struct buf *out, const struct diag_context *cx, const str
 	buf_char(out, '}');
 }
 
-static void sarif_rule(struct buf *out, int code)
+static void sarif_rule(struct arena *a, struct buf *out, int code)
 {
-	const struct diag_info *info = diag_find_info(code);
+	struct explanation e = {0};
+	const char *nearest;
+	bool is_known = code != DIAG_NONE && explain_find(a, arena_printf(a, "%d", code), &e, &nearest);
 	buf_str(out, "{\"id\":");
 	put_rule_id(out, code);
 	buf_char(out, ',');
-	sarif_message(out, "shortDescription", info ? info->title : "what was done, or why not");
-	if (info) {
+	sarif_message(out, "shortDescription", is_known ? e.title : "what was done, or why not");
+	if (is_known) {
 		buf_char(out, ',');
-		sarif_message(out, "fullDescription", info->help);
+		sarif_message(out, "fullDescription", e.meaning);
 	}
 	buf_char(out, '}');
 }
@@ -268,7 +270,7 @@ static void sarif_document(struct diagnostics *s, int exit_code, const char *ver
 	buf_str(log, ",\"rules\":[");
 	for (size_t i = 0; i < s->rules.n; i++) {
 		buf_str(log, i ? ",\n" : "\n");
-		sarif_rule(log, s->rules.items[i]);
+		sarif_rule(s->arena, log, s->rules.items[i]);
 	}
 	buf_printf(log,
 	           "]}},\n\"invocations\":[{\"executionSuccessful\":%s,\"exitCode\":%d}],"
@@ -317,6 +319,8 @@ static void add_data(struct diagnostics *s, const struct diag_context *cx, const
 void diagnostics_add(struct diagnostics *s, const struct diag_context *cx, const struct diag *m,
                      struct buf *log)
 {
+	if (m->severity == DIAG_ERROR && s->first_error == DIAG_NONE)
+		s->first_error = m->code;
 	switch (s->form) {
 	case DIAGNOSTICS_TEXT: diag_render(log, cx, m, s->color); return;
 	case DIAGNOSTICS_SHORT: add_short(cx, m, log); return;
@@ -337,4 +341,6 @@ void diagnostics_finish(struct diagnostics *s, int exit_code, const char *versio
 	close_notes(s, log);
 	if (s->form == DIAGNOSTICS_SARIF)
 		sarif_document(s, exit_code, version, log);
+	if (s->form == DIAGNOSTICS_TEXT && s->on_terminal && s->first_error != DIAG_NONE)
+		buf_printf(log, "`tfmc explain E%d` has an example and its cure\n", (int)s->first_error);
 }

@@ -16,7 +16,8 @@ enum diagnostics_form { DIAGNOSTICS_TEXT, DIAGNOSTICS_SHORT, DIAGNOSTICS_JSON, D
 struct diagnostics {
 	struct arena *arena;
 	enum diagnostics_form form;
-	bool color;
+	bool color, on_terminal;
+	enum diag_code first_error;
 	struct buf open; /* JSON: the diagnostic whose notes may follow; SARIF: all results so far */
 	bool is_open;    /* its list of notes is not closed */
 	size_t n_notes, n_results;
@@ -40,8 +41,25 @@ void diagnostics_add(struct diagnostics *s, const struct diag_context *cx, const
                      struct buf *log);
 /* Forgets what was begun and is not complete: a diagnostic during which memory ran out. */
 void diagnostics_restart(struct diagnostics *s);
-/* What is left; once, at the end. */
+/* What is left, and on a terminal the command that explains the first error; once, at the end. */
 void diagnostics_finish(struct diagnostics *s, int exit_code, const char *version, struct buf *log);
+
+/*
+ * What a code means. The text is frontend/manual/reference/diagnostics.md, which is part of the program: a code is a
+ * section of it, `## E108: title`, a paragraph, and examples in fences.
+ */
+struct explanation {
+	const char *code, *title;
+	const char *meaning; /* the paragraph */
+	const char *text;    /* the paragraph and the examples */
+};
+
+/* `code` as E108, e108 or 108. False: there is none; *nearest is a code that is spelled nearly so, or NULL. */
+bool explain_find(struct arena *a, const char *code, struct explanation *out, const char **nearest);
+/* The section, without the marks of its fences. */
+void explain_print(struct buf *out, const struct explanation *e);
+/* How to read the examples; every code with its title. */
+void explain_list(struct arena *a, struct buf *out);
 
 /* "path" as a URI: file:// before an absolute one, all but letters, digits and -._~/ in percent. */
 void diagnostics_json_uri(struct buf *out, const char *path);

@@ -111,18 +111,6 @@ START_TEST(limit_drops_errors_with_their_notes)
 }
 END_TEST
 
-START_TEST(table_of_codes)
-{
-	size_t n;
-	const struct diag_info *t = diag_table(&n);
-	ck_assert_uint_gt(n, 40);
-	for (size_t i = 0; i < n; i++)
-		ck_assert_ptr_eq(diag_find_info((int)t[i].code), &t[i]);
-	ck_assert_str_eq(diag_find_info(108)->name, "NOT_DIVISIBLE");
-	ck_assert_ptr_null(diag_find_info(1));
-}
-END_TEST
-
 START_TEST(utf8)
 {
 	uint32_t cp = 0;
@@ -147,7 +135,6 @@ Suite *suite_diag(void)
 	tcase_add_test(t, long_lines_are_clipped);
 	tcase_add_test(t, control_characters_of_messages_are_escaped);
 	tcase_add_test(t, limit_drops_errors_with_their_notes);
-	tcase_add_test(t, table_of_codes);
 	tcase_add_test(t, utf8);
 	suite_add_tcase(s, t);
 	return s;
