@@ -9,7 +9,6 @@
  */
 #include "backends/kb/record.h"
 #include "backends/host/host.h"
-#include "backends/plan/order.h"
 #include "backends/plan/touch.h"
 
 #include <string.h>
@@ -38,69 +37,16 @@ static struct kb_val scratch(struct emit *e, struct kb_val worker)
 	return kb_ptr_add(e->k, arena, offset, 0);
 }
 
-/* ---- bases: what a group touches ---- */
-
-struct base {
-	struct touch memory;
-	struct kb_val pointer; /* the kernel's parameter */
-};
-
 struct group {
 	struct object *object;
 	const struct function *function;
 	size_t number;
 	struct emit e;
 	struct ir_value repeats[OBJECT_REPEAT_MAX];
-	struct {
-		struct base *items;
-		size_t n, cap;
-	} bases; /* no two are the same memory */
 	struct kb_val worker, n_workers, scratch;
 	bool is_join; /* the second step of an attention */
 	bool is_divided;
 };
-
-static const struct base *find_base(const struct group *g, const struct touch *wanted)
-{
-	for (size_t i = 0; i < g->bases.n; i++)
-		if (touch_same_memory(&g->bases.items[i].memory, wanted))
-			return &g->bases.items[i];
-	return NULL;
-}
-
-static enum tfmc_status collect_bases(struct group *g)
-{
-	struct touches all = {0};
-	if (!touch_group(g->object, g->function, g->e.group, &all))
-		return TFMC_NO_MEMORY;
-	for (size_t i = 0; i < all.n; i++) {
-		if (!binding_has_address(&g->e, &all.items[i]) || find_base(g, &all.items[i]))
-			continue;
-		struct base *b = ARENA_PUSH(g->object->arena, &g->bases);
-		if (!b)
-			return TFMC_NO_MEMORY;
-		b->memory = all.items[i];
-	}
-	return TFMC_OK;
-}
-
-static bool given_pointer(const struct group *g, const struct touch *wanted, struct kb_val *ptr)
-{
-	const struct base *b = find_base(g, wanted);
-	if (b)
-		*ptr = b->pointer;
-	return b;
-}
-
-static bool given_slice(void *user, const struct binding_slice *s, struct kb_val *ptr)
-{
-	return given_pointer(user, &(struct touch){.slice = *s}, ptr);
-}
-
-static bool given_value(void *user, struct ir_value base, struct kb_val *ptr)
-{
-	return given_pointer(user, &(struct touch){.base = base}, ptr);
-}
 
 /* ---- recording ---- */
 
@@ -114,10 +60,8 @@ static int64_t parts_of(const struct function *f, size_t group)
 static enum tfmc_status emit_template(struct group *g)
 {
 	const struct object *o = g->object;
-	const struct emit_bases bases = {given_slice, given_value, g};
 	struct arena notes;
 	arena_init(&notes);
-	g->e.bases = &bases;
 	struct kernel_binding bind = binding_of(&g->e);
 	struct kernel_job job = {.k = g->e.k,
 	                         .module = o->module,
@@ -138,7 +82,6 @@ static enum tfmc_status emit_template(struct group *g)
 	if (status == TFMC_OK && arena_failed(&notes))
 		status = TFMC_NO_MEMORY;
 	arena_destroy(&notes);
-	g->e.bases = NULL;
 	if (status == TFMC_OK)
 		kb_end(g->e.k);
 	return status;
@@ -161,40 +104,30 @@ static enum tfmc_status begin(struct group *g, const char *name)
 	return TFMC_OK;
 }
 
-static const char *base_name(const struct group *g, const struct base *b, size_t i)
-{
-	const struct ir_func *f = g->function->func;
-	const struct touch *t = &b->memory;
-	const struct ir_op *op = t->base.id ? ir_def(f, t->base) : NULL;
-	const char *name = t->base.id ? ir_info(f, t->base)->name : t->slice.state->decl->name;
-	if (op && op->code == OP_weight)
-		name = ((const struct attrs_weight *)op->attrs)->weight->name;
-	return arena_printf(g->object->arena, "%s_%zu", emit_short_name(g->object->arena, name), i);
-}
-
-/* A base is what encode has left. */
+/* It reads what encode has left. */
 static bool has_source(const struct group *g)
 {
 	const struct function *f = g->function;
-	for (size_t i = 0; i < g->bases.n; i++) {
-		const struct state_place *state = g->bases.items[i].memory.slice.state;
+	for (size_t i = 0; i < g->e.areas.n; i++) {
+		const struct state_place *state = g->e.areas.items[i].state;
 		if (state && !state->grows && g->object->states.encoded_at && !function_is_encode(f))
 			return true;
 	}
 	return false;
 }
 
-/* Pointers of all bases, scratch, dims, indices of repeats, the worker, the step of sources. */
+/* Pointers to all areas, scratch, dims, indices of repeats, the worker, the step of sources. */
 static enum tfmc_status begin_kernel(struct group *g, const char *name)
 {
 	struct object *o = g->object;
 	size_t n_dims = ir_dims_count(o->module->dims);
 	struct kb_val *dims = ARENA_ARRAY(o->arena, struct kb_val, n_dims + 1);
 	struct kb *k = g->e.k = kb_begin(o->kb, name, KB_INTERNAL, KB_VOID);
-	if (!k || !dims)
+	g->e.pointers = ARENA_ARRAY(o->arena, struct kb_val, g->e.areas.n + 1);
+	if (!k || !dims || !g->e.pointers)
 		return TFMC_NO_MEMORY;
-	for (size_t i = 0; i < g->bases.n; i++)
-		g->bases.items[i].pointer = kb_param(k, base_name(g, &g->bases.items[i], i), KB_PTR_T, 0);
+	for (size_t i = 0; i < g->e.areas.n; i++)
+		g->e.pointers[i] = kb_param(k, g->e.areas.items[i].name, KB_PTR_T, 0);
 	g->scratch = kb_param(k, "scratch", KB_PTR_T, 0);
 	for (size_t i = 0; i < n_dims; i++)
 		if (g->function->has_dim[i])
@@ -238,18 +171,12 @@ static enum tfmc_status record_kernel(struct group *g, const char **name, bool *
 }
 
 /* The values of begin_kernel's parameters that are used, in the function that calls it. */
-static bool make_args(struct group *g, const bool *used, struct kb_val *out, size_t *n)
+static void make_args(struct group *g, const bool *used, struct kb_val *out, size_t *n)
 {
 	size_t n_dims = ir_dims_count(g->object->module->dims);
-	for (size_t i = 0; i < g->bases.n; i++) {
-		const struct touch *t = &g->bases.items[i].memory;
-		if (!*used++)
-			continue;
-		struct kb_val *slot = &out[(*n)++];
-		if (!(t->base.id ? binding_address(&g->e, t->base, slot)
-		                 : binding_slice_address(&g->e, &t->slice, slot)))
-			return false;
-	}
+	for (size_t i = 0; i < g->e.areas.n; i++)
+		if (*used++)
+			out[(*n)++] = area_address(&g->e, &g->e.areas.items[i]);
 	if (*used++)
 		out[(*n)++] = scratch(&g->e, g->worker);
 	for (size_t i = 0; i < n_dims; i++)
@@ -264,7 +191,6 @@ static bool make_args(struct group *g, const bool *used, struct kb_val *out, siz
 		out[(*n)++] = g->n_workers;
 	if (*used)
 		out[(*n)++] = g->e.source_step;
-	return true;
 }
 
 static enum tfmc_status emit_group(struct object *o, struct function *f, size_t number, bool is_join)
@@ -273,16 +199,15 @@ static enum tfmc_status emit_group(struct object *o, struct function *f, size_t 
 	const char *kernel = NULL;
 	g.e = (struct emit){.object = o, .function = f, .group = f->groups[number]};
 	TFMC_TRY(emit_find_repeats(&g.e, g.repeats));
-	TFMC_TRY(collect_bases(&g));
-	size_t most = g.bases.n + ir_dims_count(o->module->dims) + OBJECT_REPEAT_MAX + 5, n = 0;
+	TFMC_TRY(areas_collect(&g.e));
+	size_t most = g.e.areas.n + ir_dims_count(o->module->dims) + OBJECT_REPEAT_MAX + 5, n = 0;
 	bool *used = ARENA_ARRAY(o->arena, bool, most);
 	struct kb_val *args = ARENA_ARRAY(o->arena, struct kb_val, most);
 	if (!used || !args)
 		return TFMC_NO_MEMORY;
 	TFMC_TRY(record_kernel(&g, &kernel, used));
 	TFMC_TRY(begin(&g, is_join ? group_join_symbol(o, f, number) : group_symbol(o, f, number)));
-	if (!make_args(&g, used, args, &n))
-		return TFMC_INTERNAL;
+	make_args(&g, used, args, &n);
 	kb_call(g.e.k, kernel, KB_VOID, args, n);
 	kb_end(g.e.k);
 	f->is_divided[number] = f->is_divided[number] || g.is_divided;

@@ -3,7 +3,7 @@
  * The order of groups, once for each driver:
  *
  *   NAME.func.body(context, args, worker, n) -> i32   every worker runs it; a
- *                 barrier is before a group that needs one (backends/plan/order.h) and at the
+ *                 barrier is before a group that needs one (backends/plan/touch.h) and at the
  *                 end of a repeat's body, none at the end; nonzero: cancelled
  *   NAME.func.tasks(context, args)   one thread runs it and gives each group to
  *                 the caller's parallel_for
@@ -13,7 +13,7 @@
  * A group that only computes an output nobody wants is passed over.
  */
 #include "backends/host/host.h"
-#include "backends/plan/order.h"
+#include "backends/plan/touch.h"
 
 struct schedule {
 	struct emit e;

@@ -51,14 +51,14 @@ static enum tfmc_status add_region(struct builder *b, const struct function *f, 
 static enum tfmc_status find_past_result(struct builder *b, const struct function *f,
                                          struct opencl_function *out)
 {
-	struct group g = {.b = b, .function = f};
+	struct emit e = {.object = &b->object, .function = f};
 	if (f->past_result < 0)
 		return TFMC_OK;
-	struct opencl_place *p = ARENA_NEW(b->object.arena, struct opencl_place);
+	struct area *p = ARENA_NEW(b->object.arena, struct area);
 	struct ir_value v = func_result(f->func, (size_t)f->past_result);
 	if (!p)
 		return TFMC_NO_MEMORY;
-	if (!place_of_value(&g, ir_view_base(f->func, v), p)) {
+	if (!area_of(&e, &(struct touch){.base = ir_view_base(f->func, v)}, p)) {
 		diag_error(b->object.cx, f->func->loc.at, DIAG_INTERNAL,
 		           "the lengths that '%s' returns lie in no memory", f->func->name);
 		return TFMC_INTERNAL;

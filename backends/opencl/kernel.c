@@ -16,36 +16,12 @@ struct params {
 	bool failed;
 };
 
-/* ---- names ---- */
-
-static bool is_taken(const struct group *g, size_t before, const char *name)
-{
-	for (size_t i = 0; i < before; i++)
-		if (!strcmp(g->places.items[i].name, name))
-			return true;
-	return false;
-}
-
-/* Distinct identifiers for all places. */
-static void name_places(struct group *g)
-{
-	struct arena *a = g->b->object.arena;
-	for (size_t i = 0; i < g->places.n; i++) {
-		const struct opencl_place *p = &g->places.items[i];
-		const char *name = emit_short_name(a, p->name ? p->name : p->is_written ? "y" : "x");
-		const char *unique = name;
-		for (int n = 2; is_taken(g, i, unique); n++)
-			unique = arena_printf(a, "%s_%d", name, n);
-		g->places.items[i].name = unique;
-	}
-}
-
 /* ---- parameters ---- */
 
 static struct kb_val add_param(struct group *g, struct params *p, const char *name, struct kb_type type,
                                struct opencl_arg arg)
 {
-	bool is_read_only = arg.kind == OPENCL_ARG_BUFFER && !g->places.items[arg.number].is_written;
+	bool is_read_only = arg.kind == OPENCL_ARG_BUFFER && !g->e.areas.items[arg.number].is_written;
 	struct opencl_arg *slot = arena_list_push(p->arena, (void **)&p->args, &p->n, &p->cap, sizeof(*slot));
 	if (!slot) {
 		p->failed = true;
@@ -60,8 +36,8 @@ static bool add_params(struct group *g, struct params *p, struct kb_val *buffers
                        struct kb_val *dims)
 {
 	const struct object *o = &g->b->object;
-	for (size_t i = 0; i < g->places.n; i++) {
-		const char *name = g->places.items[i].name, *at = arena_printf(o->arena, "%s_at", name);
+	for (size_t i = 0; i < g->e.areas.n; i++) {
+		const char *name = g->e.areas.items[i].name, *at = arena_printf(o->arena, "%s_at", name);
 		buffers[i] = add_param(g, p, name, KB_PTR_T, (struct opencl_arg){OPENCL_ARG_BUFFER, i});
 		offsets[i] = add_param(g, p, at, KB_INDEX_T, (struct opencl_arg){OPENCL_ARG_OFFSET, i});
 	}
@@ -79,42 +55,20 @@ static bool add_params(struct group *g, struct params *p, struct kb_val *buffers
 static enum tfmc_status make_params(struct group *g, struct params *p)
 {
 	struct arena *a = g->b->object.arena;
-	struct kb_val *buffers = ARENA_ARRAY(a, struct kb_val, g->places.n + 1);
-	struct kb_val *offsets = ARENA_ARRAY(a, struct kb_val, g->places.n + 1);
+	struct kb_val *buffers = ARENA_ARRAY(a, struct kb_val, g->e.areas.n + 1);
+	struct kb_val *offsets = ARENA_ARRAY(a, struct kb_val, g->e.areas.n + 1);
 	struct kb_val *dims = ARENA_ARRAY(a, struct kb_val, ir_dims_count(g->b->object.module->dims) + 1);
-	g->pointers = ARENA_ARRAY(a, struct kb_val, g->places.n + 1);
-	if (!buffers || !offsets || !dims || !g->pointers || !add_params(g, p, buffers, offsets, dims))
+	g->e.pointers = ARENA_ARRAY(a, struct kb_val, g->e.areas.n + 1);
+	if (!buffers || !offsets || !dims || !g->e.pointers || !add_params(g, p, buffers, offsets, dims))
 		return TFMC_NO_MEMORY;
 	g->e.dims = dims;
 	const struct target *t = g->b->object.target;
 	if (t->group_size > 1)
 		kb_group_size(g->e.k, t->group_size);
 	emit_group_comment(&g->e);
-	for (size_t i = 0; i < g->places.n; i++)
-		g->pointers[i] = kb_ptr_add(g->e.k, buffers[i], offsets[i], 0);
+	for (size_t i = 0; i < g->e.areas.n; i++)
+		g->e.pointers[i] = kb_ptr_add(g->e.k, buffers[i], offsets[i], 0);
 	return TFMC_OK;
-}
-
-/* ---- addresses while the template runs ---- */
-
-static bool pointer_of(const struct group *g, const struct opencl_place *p, struct kb_val *out)
-{
-	int at = place_find(g, p);
-	if (at >= 0)
-		*out = g->pointers[at];
-	return at >= 0;
-}
-
-static bool base_of_slice(void *user, const struct binding_slice *s, struct kb_val *ptr)
-{
-	struct opencl_place p;
-	return place_of_slice(user, s, &p) && pointer_of(user, &p, ptr);
-}
-
-static bool base_of_value(void *user, struct ir_value base, struct kb_val *ptr)
-{
-	struct opencl_place p;
-	return place_of_value(user, base, &p) && pointer_of(user, &p, ptr);
 }
 
 /* ---- recording ---- */
@@ -132,15 +86,15 @@ static enum tfmc_status add_scratch(struct group *g)
 	int64_t bytes = scratch_bytes(g->e.group);
 	if (bytes <= 0)
 		return TFMC_OK;
-	struct opencl_place *p = ARENA_PUSH(g->b->object.arena, &g->places);
+	struct area *p = ARENA_PUSH(g->b->object.arena, &g->e.areas);
 	if (!p)
 		return TFMC_NO_MEMORY;
-	*p = (struct opencl_place){.name = "scratch",
-	                           .memory = OPENCL_SCRATCH,
-	                           .offset = ir_dim_const(t, 0),
-	                           .bytes = ir_dim_const(t, bytes),
-	                           .is_written = true,
-	                           .is_read = true};
+	*p = (struct area){.name = "scratch",
+	                   .memory = AREA_SCRATCH,
+	                   .offset = ir_dim_const(t, 0),
+	                   .bytes = ir_dim_const(t, bytes),
+	                   .is_written = true,
+	                   .is_read = true};
 	return TFMC_OK;
 }
 
@@ -150,7 +104,7 @@ static struct kb_val scratch_of(const struct group *g, struct kb_val worker)
 	int64_t bytes = scratch_bytes(g->e.group);
 	if (bytes <= 0)
 		return kb_null(k);
-	return kb_ptr_add(k, g->pointers[g->places.n - 1], kb_mul(k, worker, kb_index(k, bytes)), 0);
+	return kb_ptr_add(k, g->e.pointers[g->e.areas.n - 1], kb_mul(k, worker, kb_index(k, bytes)), 0);
 }
 
 /* items > 1: they are one worker together; else each is one of its own. */
@@ -158,8 +112,6 @@ static enum tfmc_status emit_template(struct group *g, int64_t items)
 {
 	struct kb *k = g->e.k;
 	const struct object *o = &g->b->object;
-	struct emit_bases bases = {base_of_slice, base_of_value, g};
-	g->e.bases = &bases;
 	struct kernel_binding bind = binding_of(&g->e);
 	struct kernel_job job = {.k = k,
 	                         .module = o->module,
@@ -179,9 +131,7 @@ static enum tfmc_status emit_template(struct group *g, int64_t items)
 		job.n_workers = kb_mul(k, job.n_workers, size);
 	}
 	job.scratch = scratch_of(g, job.worker);
-	enum tfmc_status status = kernel_emit_group(&job);
-	g->e.bases = NULL;
-	return status;
+	return kernel_emit_group(&job);
 }
 
 /* OpenCL C 1.2 has no f64 without an extension. */
@@ -206,15 +156,15 @@ static enum tfmc_status take_args(struct group *g, const struct params *p, const
 {
 	struct arena *a = g->b->object.arena;
 	struct opencl_arg *args = ARENA_ARRAY(a, struct opencl_arg, p->n + 1);
-	struct opencl_place *places = ARENA_ARRAY(a, struct opencl_place, g->places.n + 1);
-	size_t *number = ARENA_ARRAY(a, size_t, g->places.n + 1); /* 0: not used, else 1 + its new number */
+	struct area *places = ARENA_ARRAY(a, struct area, g->e.areas.n + 1);
+	size_t *number = ARENA_ARRAY(a, size_t, g->e.areas.n + 1); /* 0: not used, else 1 + its new number */
 	if (!args || !places || !number)
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < f->n_insts && f->insts[i].op == KBO_PARAM; i++) {
 		struct opencl_arg arg = p->args[f->insts[i].result - 1];
 		if (arg.kind == OPENCL_ARG_BUFFER || arg.kind == OPENCL_ARG_OFFSET) {
 			if (!number[arg.number]) {
-				places[out->n_places++] = g->places.items[arg.number];
+				places[out->n_places++] = g->e.areas.items[arg.number];
 				number[arg.number] = out->n_places;
 			}
 			arg.number = number[arg.number] - 1;
@@ -237,7 +187,7 @@ static void count_work(const struct group *g, int64_t items, struct opencl_launc
 	const struct ir_dim *up = ir_dim_add(t, out->tasks, ir_dim_const(t, out->workers - 1));
 	out->tasks = ir_dim_floordiv(t, up, out->workers);
 	for (size_t i = 0; i < out->n_places; i++)
-		if (out->places[i].memory == OPENCL_SCRATCH)
+		if (out->places[i].memory == AREA_SCRATCH)
 			out->scratch = scratch_bytes(g->e.group);
 }
 
@@ -278,8 +228,7 @@ enum tfmc_status kernel_record(struct builder *b, const struct function *f, cons
 	*out = (struct opencl_launch){0};
 	g.e = (struct emit){.object = &b->object, .function = f, .group = op};
 	TFMC_TRY(emit_find_repeats(&g.e, g.repeats));
-	TFMC_TRY(place_collect(&g));
-	name_places(&g);
+	TFMC_TRY(areas_collect(&g.e));
 	TFMC_TRY(add_scratch(&g));
 	g.e.k = kb_begin(b->kb, kernel_name(b, op), KB_KERNEL, KB_VOID);
 	if (!g.e.k)

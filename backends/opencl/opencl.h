@@ -13,31 +13,10 @@
 #ifndef TFMC_BACKENDS_OPENCL_OPENCL_H
 #define TFMC_BACKENDS_OPENCL_OPENCL_H
 
+#include "backends/plan/area.h"
 #include "ir/core/module.h"
 #include "ir/support/buf.h"
 #include "ir/target/target.h"
-
-#define OPENCL_REPEATS_MAX 4 /* repeats inside each other */
-
-enum opencl_memory {
-	OPENCL_WEIGHTS, /* the packed weights, laid out as backend_pack writes them after their header */
-	OPENCL_ARENA,   /* the function's planned buffers and, after them, spare memory */
-	OPENCL_STATE, /* fixed part, then one block for each sequence, as the object's (backends/object/README.md) */
-	OPENCL_INPUT,  /* the caller's tensor: parameter `number` */
-	OPENCL_OUTPUT, /* the caller's tensor: result `number`; always given, wanted or not */
-	OPENCL_SCRATCH /* workers x launch.scratch bytes, contents undefined */
-};
-
-/* Memory a launch touches: `bytes` at `offset` + the sum over open repeats of index x step. */
-struct opencl_place {
-	const char *name; /* for people: that of the kernel's parameter before equal kernels were found */
-	enum opencl_memory memory;
-	size_t number;                    /* INPUT, OUTPUT: index into the function's params or results */
-	const struct ir_dim *offset;      /* bytes */
-	int64_t step[OPENCL_REPEATS_MAX]; /* bytes for each round, outermost repeat first */
-	const struct ir_dim *bytes;       /* SCRATCH: for one worker */
-	bool is_written, is_read;
-};
 
 enum opencl_arg_kind {
 	OPENCL_ARG_BUFFER, /* __global pointer: the buffer of place `number` */
@@ -54,7 +33,7 @@ struct opencl_arg {
 struct opencl_launch {
 	const char *kernel;
 	const struct ir_op *group; /* OP_group, of the planned module */
-	const struct opencl_place *places;
+	const struct area *places;
 	size_t n_places;
 	const struct opencl_arg *args; /* in the kernel's order */
 	size_t n_args;
@@ -80,9 +59,9 @@ struct opencl_function {
 	size_t n_steps;
 	const struct ir_dim *arena_bytes;
 	/* [results]: where the new length of each sequence (i32 [B]) lies after the last step when the
-	 * result is the state's lengths; memory OPENCL_STATE there is written by the host only. NULL: none.
+	 * result is the state's lengths; memory AREA_STATE there is written by the host only. NULL: none.
 	 */
-	const struct opencl_place *past_result;
+	const struct area *past_result;
 };
 
 struct opencl_program {

@@ -7,15 +7,15 @@
 
 #include <inttypes.h>
 
-static const char *memory_name(enum opencl_memory m)
+static const char *memory_name(enum area_memory m)
 {
 	switch (m) {
-	case OPENCL_WEIGHTS: return "weights";
-	case OPENCL_ARENA: return "arena";
-	case OPENCL_STATE: return "state";
-	case OPENCL_INPUT: return "input";
-	case OPENCL_OUTPUT: return "output";
-	case OPENCL_SCRATCH: return "scratch";
+	case AREA_WEIGHTS: return "weights";
+	case AREA_ARENA: return "arena";
+	case AREA_STATE: return "state";
+	case AREA_INPUT: return "input";
+	case AREA_OUTPUT: return "output";
+	case AREA_SCRATCH: return "scratch";
 	}
 	return "";
 }
@@ -26,23 +26,23 @@ static void print_dim(struct buf *out, const struct ir_module *m, const struct i
 }
 
 /* memory + offset + rounds, and the size. */
-static void print_place(struct buf *out, const struct ir_module *m, const struct opencl_place *p)
+static void print_place(struct buf *out, const struct ir_module *m, const struct area *p)
 {
 	if (p->name)
 		buf_printf(out, "%s = ", p->name);
 	buf_str(out, memory_name(p->memory));
-	if (p->memory == OPENCL_INPUT || p->memory == OPENCL_OUTPUT)
+	if (p->memory == AREA_INPUT || p->memory == AREA_OUTPUT)
 		buf_printf(out, " %zu", p->number);
 	if (!ir_dim_equals(p->offset, 0)) {
 		buf_str(out, " + ");
 		print_dim(out, m, p->offset);
 	}
-	for (int i = 0; i < OPENCL_REPEATS_MAX; i++)
+	for (int i = 0; i < OBJECT_REPEAT_MAX; i++)
 		if (p->step[i])
 			buf_printf(out, " + %" PRId64 "*index%d", p->step[i], i);
 	buf_str(out, " [");
 	print_dim(out, m, p->bytes);
-	buf_str(out, p->memory == OPENCL_SCRATCH ? " for each worker]" : "]");
+	buf_str(out, p->memory == AREA_SCRATCH ? " for each worker]" : "]");
 }
 
 static void print_launch(struct buf *out, const struct ir_module *m, const struct opencl_launch *l)

@@ -62,9 +62,9 @@ static bool launch_fits(const struct builder *b, const struct ir_func *f, const 
 	    !product_fits(workers, l->scratch))
 		return false;
 	for (size_t i = 0; i < l->n_places; i++) {
-		const struct opencl_place *p = &l->places[i];
+		const struct area *p = &l->places[i];
 		int64_t end = ir_dim_hi(t, p->offset);
-		for (int d = 0; d < OPENCL_REPEATS_MAX; d++) {
+		for (int d = 0; d < OBJECT_REPEAT_MAX; d++) {
 			if (!product_fits(rounds[d], p->step[d]) || !sum_fits(end, rounds[d] * p->step[d]))
 				return false;
 			end += rounds[d] * p->step[d];
@@ -77,7 +77,7 @@ static bool launch_fits(const struct builder *b, const struct ir_func *f, const 
 
 static bool function_fits(const struct builder *b, const struct opencl_function *f)
 {
-	int64_t rounds[OPENCL_REPEATS_MAX] = {0};
+	int64_t rounds[OBJECT_REPEAT_MAX] = {0};
 	size_t depth = 0;
 	for (size_t i = 0; i < f->n_steps; i++) {
 		const struct opencl_step *s = &f->steps[i];
@@ -87,12 +87,12 @@ static bool function_fits(const struct builder *b, const struct opencl_function 
 				return false;
 			break;
 		case OPENCL_REPEAT:
-			if (depth < OPENCL_REPEATS_MAX)
+			if (depth < OBJECT_REPEAT_MAX)
 				rounds[depth] = s->count > 0 ? s->count - 1 : 0;
 			depth++;
 			break;
 		case OPENCL_END_REPEAT:
-			if (--depth < OPENCL_REPEATS_MAX)
+			if (--depth < OBJECT_REPEAT_MAX)
 				rounds[depth] = 0;
 			break;
 		}

@@ -8,124 +8,13 @@
 
 #define PANEL TILE_PANEL
 
-static struct kb_val null_or(struct emit *e, struct kb_val ptr, const struct ir_dim *spare)
-{
-	if (!spare)
-		return ptr;
-	struct kb_val is_null = kb_cmp(e->k, KB_EQ, ptr, kb_null(e->k));
-	struct kb_val instead = kb_ptr_add(e->k, e->plan, emit_dim(e, spare), 0);
-	return kb_select(e->k, is_null, instead, ptr);
-}
-
-struct kb_val binding_input(struct emit *e, size_t param)
-{
-	struct kb_val ptr = emit_word(e, KB_PTR, e->function->param_word[param]);
-	return null_or(e, ptr, e->function->default_at[param]);
-}
-
-/* The value of an index (i32[]): a repeat's index or a constant; none when it is neither. */
-static struct kb_val index_value(struct emit *e, struct ir_value v)
-{
-	for (size_t i = 0; i < e->n_repeats; i++)
-		if (ir_same(e->repeat_index[i], v))
-			return e->index[i];
-	const struct ir_op *op = ir_def(e->function->func, v);
-	if (op && op->code == OP_full)
-		return kb_index(e->k, (int64_t)((const struct attrs_full *)op->attrs)->value);
-	if (op && op->code == OP_dim_value)
-		return emit_dim(e, ((const struct attrs_dim_value *)op->attrs)->dim);
-	return (struct kb_val){0};
-}
-
-/* index_value has a value. */
-static bool has_index(const struct emit *e, struct ir_value v)
-{
-	const struct ir_op *op = ir_def(e->function->func, v);
-	for (size_t i = 0; i < e->n_repeats; i++)
-		if (ir_same(e->repeat_index[i], v))
-			return true;
-	return op && (op->code == OP_full || op->code == OP_dim_value);
-}
-
-bool binding_has_address(const struct emit *e, const struct touch *t)
-{
-	const struct ir_op *op = t->base.id ? ir_def(e->function->func, t->base) : NULL;
-	bool is_weight = t->base.id && e->function->places[t->base.id].kind == PLACE_WEIGHT;
-	const struct ir_value *at = is_weight ? op->operands : t->slice.at;
-	size_t n = is_weight ? op->n_operands : t->slice.n_at;
-	struct binding_indexed x;
-	for (size_t i = 0; i < n; i++)
-		if (!has_index(e, at[i]))
-			return false;
-	return !is_weight || binding_weight_axes(e->object, op, &x);
-}
-
-/* Product of the constant dims [from, rank). */
-static int64_t tail_count(const struct ir_type *t, int from)
-{
-	int64_t n = 1, d;
-	for (int i = from; i < t->rank; i++)
-		n *= ir_dim_is_const(t->dims[i], &d) ? d : 0;
-	return n;
-}
-
-/* The same for a state, whose panels are whole. */
-static int64_t state_count(const struct ir_state_decl *d, int from)
+int64_t binding_state_count(const struct ir_state_decl *d, int from)
 {
 	int64_t n;
 	return layout_state_count(d, from, &n) ? n : 0;
 }
 
-int64_t binding_units(const struct binding_indexed *x, size_t n)
-{
-	if (x->state)
-		return state_count(x->state, x->first + (int)n);
-	return tail_count(x->type, x->first + (int)n) / x->unit;
-}
-
-/* Sum of index i times the units after its axis; false when an index has no value. */
-static bool index_offset(struct emit *e, const struct binding_indexed *x, const struct ir_value *at, size_t n,
-                         struct kb_val *out)
-{
-	struct kb_val sum = kb_index(e->k, 0);
-	for (size_t i = 0; i < n; i++) {
-		struct kb_val v = index_value(e, at[i]);
-		if (!v.id)
-			return false;
-		sum = kb_add(e->k, sum, kb_mul(e->k, v, kb_index(e->k, binding_units(x, i + 1))));
-	}
-	*out = sum;
-	return true;
-}
-
 /* ---- weights ---- */
-
-/* Strides of packed panels mean nothing, but their matrices follow each other at a constant distance. */
-bool binding_weight_axes(const struct object *o, const struct ir_op *op, struct binding_indexed *out)
-{
-	const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
-	const struct weight_place *p = object_weight(o, w);
-	bool panels = w->encoding == ENC_PANEL16;
-	if (!p || p->rows == 0 || p->columns == 0)
-		return false;
-	*out = (struct binding_indexed){.type = w->type,
-	                                .unit = panels ? p->rows * p->columns : 1,
-	                                .unit_bytes = panels ? p->matrix_bytes : weight_element_bytes(w),
-	                                .offset = p->offset};
-	return true;
-}
-
-static bool weight_base(struct emit *e, const struct ir_op *op, struct kb_val *ptr)
-{
-	struct binding_indexed x;
-	struct kb_val units;
-	if (!binding_weight_axes(e->object, op, &x) ||
-	    !index_offset(e, &x, op->operands, op->n_operands, &units))
-		return false;
-	struct kb_val bytes = kb_mul(e->k, units, kb_index(e->k, x.unit_bytes));
-	*ptr = kb_ptr_add(e->k, e->weights, bytes, x.offset);
-	return true;
-}
 
 /* How packed weights look, whatever their type says. */
 static void weight_form(const struct ir_op *op, struct kb_tensor *out)
@@ -144,37 +33,9 @@ static int64_t sequence_elements(const struct emit *e, enum ir_dtype t)
 	return e->object->states.batch_bytes / ir_dtype_bytes(t);
 }
 
-struct binding_indexed binding_slice_axes(const struct object *o, const struct binding_slice *s)
-{
-	const struct ir_type *t = s->state->decl->type;
-	return (struct binding_indexed){.type = t,
-	                                .state = s->state->decl,
-	                                .first = 1,
-	                                .unit = 1,
-	                                .unit_bytes = ir_dtype_bytes(t->dtype),
-	                                .offset = o->states.fixed_bytes + s->state->offset};
-}
-
 bool binding_is_source(const struct emit *e, const struct state_place *p)
 {
 	return !p->grows && e->source_step.id;
-}
-
-bool binding_slice_address(struct emit *e, const struct binding_slice *s, struct kb_val *ptr)
-{
-	struct binding_indexed x = binding_slice_axes(e->object, s);
-	struct kb_val elements;
-	if (!index_offset(e, &x, s->at, s->n_at, &elements))
-		return false;
-	struct kb_val bytes = kb_mul(e->k, elements, kb_index(e->k, x.unit_bytes));
-	struct kb_val blocks = binding_is_source(e, s->state) ? e->sources : e->blocks;
-	*ptr = kb_ptr_add(e->k, blocks, bytes, s->state->offset);
-	return true;
-}
-
-static bool slice_base(struct emit *e, const struct binding_slice *s, struct kb_val *ptr)
-{
-	return e->bases ? e->bases->slice(e->bases->user, s, ptr) : binding_slice_address(e, s, ptr);
 }
 
 bool binding_state_slice(const struct object *o, const struct ir_func *f, const struct ir_op *op,
@@ -214,7 +75,7 @@ static void slice_strides(struct emit *e, const struct state_place *p, size_t n,
 	out->rank = t->rank - (int)n;
 	for (int i = 0; i < out->rank; i++) {
 		int axis = i == 0 ? 0 : i + (int)n;
-		int64_t stride = i == 0 ? sequence_elements(e, t->dtype) : state_count(d, axis + 1);
+		int64_t stride = i == 0 ? sequence_elements(e, t->dtype) : binding_state_count(d, axis + 1);
 		if (d->encoding == ENC_PANEL16 && axis >= t->rank - 2)
 			stride = axis == t->rank - 1 ? PANEL : 0;
 		out->size[i] = emit_size(e, t->dims[axis]);
@@ -229,45 +90,31 @@ static bool bind_state(void *user, struct kb *k, struct ir_value state, const st
 {
 	struct emit *e = user;
 	const struct ir_type *type = ir_type_of(e->function->func, state);
-	struct binding_slice s = {object_state(e->object, type->state), at, n};
+	struct touch t = {.slice = {object_state(e->object, type->state), at, n}};
 	(void)k;
 	*out = (struct kb_tensor){0};
-	if (!s.state || !slice_base(e, &s, &out->ptr))
+	if (!t.slice.state || !area_pointer(e, &t, &out->ptr))
 		return false;
-	slice_strides(e, s.state, n, out);
+	slice_strides(e, t.slice.state, n, out);
 	return true;
 }
 
 /* ---- tensors ---- */
 
-bool binding_address(struct emit *e, struct ir_value base, struct kb_val *ptr)
-{
-	const struct place *p = &e->function->places[base.id];
-	switch (p->kind) {
-	case PLACE_NONE:
-	case PLACE_SLICE: return false;
-	case PLACE_WEIGHT: return weight_base(e, ir_def(e->function->func, base), ptr);
-	case PLACE_PLAN: *ptr = kb_ptr_add(e->k, e->plan, emit_dim(e, p->at), 0); return true;
-	case PLACE_INPUT: *ptr = binding_input(e, p->number); return true;
-	case PLACE_PAST: *ptr = e->past; return true;
-	case PLACE_OUTPUT:
-		*ptr = null_or(e, emit_word(e, KB_PTR, e->function->result_word[p->number]), p->at);
-		return true;
-	}
-	return false;
-}
-
 static bool base_pointer(struct emit *e, struct ir_value base, struct kb_val *ptr, struct kb_tensor *out)
 {
 	const struct place *p = &e->function->places[base.id];
 	const struct ir_func *f = e->function->func;
-	struct binding_slice s;
+	struct touch t = {.base = base};
 	out->dtype = ir_type_of(f, base)->dtype;
 	if (p->kind == PLACE_WEIGHT)
 		weight_form(ir_def(f, base), out);
-	if (p->kind == PLACE_NONE || p->kind == PLACE_SLICE)
-		return binding_find_slice(e->object, f, base, &s) && slice_base(e, &s, ptr);
-	return e->bases ? e->bases->place(e->bases->user, base, ptr) : binding_address(e, base, ptr);
+	if (p->kind == PLACE_NONE || p->kind == PLACE_SLICE) {
+		t.base = (struct ir_value){0};
+		if (!binding_find_slice(e->object, f, base, &t.slice))
+			return false;
+	}
+	return area_pointer(e, &t, ptr);
 }
 
 /* A slice of a state in panels, as a whole: there are no views of it. */

@@ -9,22 +9,11 @@
 #include "backends/kernel/group.h"
 #include "backends/plan/object.h"
 
-/* ---- bases ---- */
 /* A slice of a state at indices of the axes after the batch. */
 struct binding_slice {
 	const struct state_place *state;
 	const struct ir_value *at;
 	size_t n_at;
-};
-
-/* Memory with leading axes that are indexed: `offset` bytes, then unit_bytes for each unit of elements. */
-struct binding_indexed {
-	const struct ir_type *type;
-	int first;                         /* axis of the first index */
-	const struct ir_state_decl *state; /* NULL: no state */
-	int64_t unit;
-	int64_t unit_bytes;
-	int64_t offset;
 };
 
 /* The slice that a state op works on. False: it is no such op. */
@@ -33,20 +22,8 @@ bool binding_state_slice(const struct object *o, const struct ir_func *f, const 
 /* The slice that v is, or was in the group it came from. False: none. */
 bool binding_find_slice(const struct object *o, const struct ir_func *f, struct ir_value v,
                         struct binding_slice *out);
-struct binding_indexed binding_slice_axes(const struct object *o, const struct binding_slice *s);
-/* The weight that an OP_weight refers to, in the packed weights. False: it has no elements or no place. */
-bool binding_weight_axes(const struct object *o, const struct ir_op *op, struct binding_indexed *out);
-/* Units after the first n indexed axes: what one step of index n - 1 skips. */
-int64_t binding_units(const struct binding_indexed *x, size_t n);
-
-/* Where kernels get addresses from when not from the object's memory: of bases that are slices of states, and
- * of all others. */
-struct touch; /* backends/plan/touch.h */
-struct emit_bases {
-	bool (*slice)(void *user, const struct binding_slice *s, struct kb_val *ptr);
-	bool (*place)(void *user, struct ir_value base, struct kb_val *ptr);
-	void *user;
-};
+/* Elements after axis from - 1 of a state as it is stored, panels as a whole; 0: too many. */
+int64_t binding_state_count(const struct ir_state_decl *d, int from);
 
 /* ---- emission ---- */
 /* A function of the object under construction, with what all of its code reads. */
@@ -63,7 +40,8 @@ struct emit {
 	struct kb_val index[OBJECT_REPEAT_MAX];
 	size_t n_repeats;
 	const struct ir_op *group;
-	const struct emit_bases *bases; /* NULL: the object's memory */
+	struct area_list areas;  /* of the group (areas_collect) */
+	struct kb_val *pointers; /* [areas.n]: in its kernel; NULL: elsewhere */
 };
 
 /* Begins a function (context, args, ..) of e->object. False: no memory. */
@@ -85,10 +63,6 @@ struct kb_val emit_dim(struct emit *e, const struct ir_dim *d);
 struct kb_size emit_size(struct emit *e, const struct ir_dim *d);
 /* All conditions of a case, over e->dims. */
 struct kb_val emit_conditions(struct emit *e, const struct ir_case *c);
-/* Addresses in the object's memory. False: the base has none, such as a slice or weight at a computed index. */
-bool binding_has_address(const struct emit *e, const struct touch *t);
-bool binding_slice_address(struct emit *e, const struct binding_slice *s, struct kb_val *ptr);
-bool binding_address(struct emit *e, struct ir_value base, struct kb_val *ptr);
 /* The last two words of a path, as one identifier: "encoder.layers.self.q.weight" gives q_weight. */
 const char *emit_short_name(struct arena *a, const char *path);
 /* A symbol of the interface, or of what the variants share: NAME and the text. */
@@ -102,6 +76,5 @@ TFMC_MUST_USE enum tfmc_status emit_find_repeats(struct emit *e, struct ir_value
 /* Where the group comes from. */
 void emit_group_comment(struct emit *e);
 struct kernel_binding binding_of(struct emit *e);
-struct kb_val binding_input(struct emit *e, size_t param);
 
 #endif

@@ -7,12 +7,12 @@
 #define TFMC_BACKENDS_PLAN_OBJECT_H
 
 #include "backends/backend.h"
+#include "backends/plan/area.h"
 #include "ir/builder/case.h"
 #include "ir/core/view.h"
 
-#define OBJECT_ALIGN      64
-#define OBJECT_REPEAT_MAX 4 /* repeats inside each other */
-#define OBJECT_INDEX_MIN  2 /* indices that every function of a group takes */
+#define OBJECT_ALIGN     64
+#define OBJECT_INDEX_MIN 2 /* indices that every function of a group takes */
 /* First index among the words of a task: the group's function, the context, the arguments, indices. */
 #define OBJECT_TASK_INDEX 3
 

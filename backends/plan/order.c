@@ -6,7 +6,6 @@
  * every worker reads only what it has written itself: the new queries, keys and
  * values of its heads, when linear and attention divide the heads alike.
  */
-#include "backends/plan/order.h"
 #include "backends/plan/touch.h"
 
 #include "ir/analysis/cost.h"

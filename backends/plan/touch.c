@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One walk over a group's operands and results.
+ * One walk over a group's operands and results, and where each of them lies.
  */
 #include "backends/plan/touch.h"
+
+#include <string.h>
+
+#include "ir/analysis/cost.h"
 
 static bool add(const struct object *o, struct touches *out, struct touch t)
 {
@@ -56,11 +60,243 @@ bool touch_group(const struct object *o, const struct function *f, const struct 
 	return true;
 }
 
-bool touch_same_memory(const struct touch *a, const struct touch *b)
+/* ---- indexed memory ---- */
+
+static struct ir_dims *dims_of(const struct emit *e)
 {
-	bool same = ir_same(a->base, b->base) && a->slice.state == b->slice.state &&
-	            a->slice.n_at == b->slice.n_at;
-	for (size_t i = 0; same && i < a->slice.n_at; i++)
-		same = ir_same(a->slice.at[i], b->slice.at[i]);
-	return same;
+	return e->object->module->dims;
+}
+
+/* Adds index v times `bytes` to the offset: a repeat's index, a constant or a dim. */
+static bool add_index(const struct emit *e, struct ir_value v, int64_t bytes, struct area *a)
+{
+	struct ir_dims *t = dims_of(e);
+	const struct ir_op *op = ir_def(e->function->func, v);
+	const struct ir_dim *at;
+	for (size_t i = 0; i < e->n_repeats; i++)
+		if (ir_same(e->repeat_index[i], v)) {
+			a->step[i] += bytes;
+			return true;
+		}
+	if (op && op->code == OP_full)
+		at = ir_dim_const(t, (int64_t)((const struct attrs_full *)op->attrs)->value);
+	else if (op && op->code == OP_dim_value)
+		at = ((const struct attrs_dim_value *)op->attrs)->dim;
+	else
+		return false;
+	a->offset = ir_dim_add(t, a->offset, ir_dim_mul(t, at, ir_dim_const(t, bytes)));
+	return true;
+}
+
+/* Product of the constant dims [from, rank). */
+static int64_t tail_count(const struct ir_type *t, int from)
+{
+	int64_t n = 1, d;
+	for (int i = from; i < t->rank; i++)
+		n *= ir_dim_is_const(t->dims[i], &d) ? d : 0;
+	return n;
+}
+
+/* The slice of one sequence: the offset, and what lies after all indices as the size. */
+static bool slice_of_sequence(const struct emit *e, const struct binding_slice *s, struct area *out)
+{
+	const struct object *o = e->object;
+	const struct ir_state_decl *d = s->state->decl;
+	int64_t unit = ir_dtype_bytes(d->type->dtype), n = binding_state_count(d, 1);
+	out->offset = ir_dim_const(dims_of(e), o->states.fixed_bytes + s->state->offset);
+	for (size_t i = 0; i < s->n_at; i++) {
+		n = binding_state_count(d, 2 + (int)i);
+		if (!add_index(e, s->at[i], n * unit, out))
+			return false;
+	}
+	out->bytes = ir_dim_const(dims_of(e), n * unit);
+	return true;
+}
+
+/* From the first sequence's slice to the end of the last one's. */
+static bool area_of_slice(const struct emit *e, const struct binding_slice *s, struct area *out)
+{
+	struct ir_dims *t = dims_of(e);
+	const struct ir_dim *batch = s->state->decl->type->dims[0];
+	*out = (struct area){.name = s->state->decl->name, .memory = AREA_STATE, .state = s->state};
+	if (!slice_of_sequence(e, s, out))
+		return false;
+	const struct ir_dim *before = ir_dim_add(t, batch, ir_dim_const(t, -1));
+	const struct ir_dim *step = ir_dim_const(t, e->object->states.batch_bytes);
+	out->bytes = ir_dim_add(t, ir_dim_mul(t, before, step), out->bytes);
+	return true;
+}
+
+/* Strides of packed panels mean nothing, but their matrices follow each other at a constant distance. */
+static bool area_of_weight(const struct emit *e, const struct ir_op *op, struct area *out)
+{
+	const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
+	const struct weight_place *p = object_weight(e->object, w);
+	bool panels = w->encoding == ENC_PANEL16;
+	*out = (struct area){.name = w->name, .memory = AREA_WEIGHTS};
+	if (!p || p->rows == 0 || p->columns == 0)
+		return false;
+	int64_t unit = panels ? p->rows * p->columns : 1;
+	int64_t unit_bytes = panels ? p->matrix_bytes : weight_element_bytes(w);
+	out->offset = ir_dim_const(dims_of(e), p->offset);
+	for (size_t i = 0; i < op->n_operands; i++)
+		if (!add_index(e, op->operands[i], tail_count(w->type, (int)i + 1) / unit * unit_bytes, out))
+			return false;
+	out->bytes = ir_dim_const(dims_of(e), tail_count(w->type, (int)op->n_operands) / unit * unit_bytes);
+	return true;
+}
+
+static bool area_of_value(const struct emit *e, struct ir_value base, struct area *out)
+{
+	struct ir_dims *t = dims_of(e);
+	const struct ir_func *f = e->function->func;
+	const struct place *p = &e->function->places[base.id];
+	*out = (struct area){.number = p->number,
+	                     .offset = ir_dim_const(t, 0),
+	                     .bytes = ir_type_bytes(e->object->module, ir_type_of(f, base))};
+	switch (p->kind) {
+	case PLACE_NONE:
+	case PLACE_SLICE: return false;
+	case PLACE_WEIGHT: return area_of_weight(e, ir_def(f, base), out);
+	case PLACE_PLAN:
+		out->memory = AREA_ARENA;
+		out->offset = p->at;
+		out->number = 0;
+		out->name = ir_info(f, base)->name;
+		return p->at != NULL;
+	case PLACE_INPUT:
+		out->memory = AREA_INPUT;
+		out->name = f->params[p->number].name;
+		return true;
+	case PLACE_PAST:
+		out->memory = AREA_STATE;
+		out->offset = ir_dim_const(t, STATE_PAST);
+		out->number = 0;
+		out->name = "past";
+		return true;
+	case PLACE_OUTPUT:
+		out->memory = AREA_OUTPUT;
+		out->name = f->results[p->number].name;
+		out->spare = p->at;
+		return true;
+	}
+	return false;
+}
+
+bool area_of(const struct emit *e, const struct touch *t, struct area *out)
+{
+	return t->base.id ? area_of_value(e, t->base, out) : area_of_slice(e, &t->slice, out);
+}
+
+/* ---- the areas of a group ---- */
+
+static bool same_memory(const struct area *a, const struct area *b)
+{
+	return a->memory == b->memory && a->number == b->number && a->offset == b->offset &&
+	       a->bytes == b->bytes && memcmp(a->step, b->step, sizeof(a->step)) == 0;
+}
+
+static struct area *find(const struct area_list *l, const struct area *a)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (same_memory(&l->items[i], a))
+			return &l->items[i];
+	return NULL;
+}
+
+static bool is_taken(const struct area_list *l, size_t before, const char *name)
+{
+	for (size_t i = 0; i < before; i++)
+		if (!strcmp(l->items[i].name, name))
+			return true;
+	return false;
+}
+
+static void name_areas(struct arena *a, struct area_list *l)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		const struct area *p = &l->items[i];
+		const char *name = emit_short_name(a, p->name ? p->name : p->is_written ? "y" : "x");
+		const char *unique = name;
+		for (int n = 2; is_taken(l, i, unique); n++)
+			unique = arena_printf(a, "%s_%d", name, n);
+		l->items[i].name = unique;
+	}
+}
+
+enum tfmc_status areas_collect(struct emit *e)
+{
+	struct touches all = {0};
+	struct area_list list = {0};
+	struct arena *arena = e->object->arena;
+	if (!touch_group(e->object, e->function, e->group, &all))
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < all.n; i++) {
+		struct area a;
+		if (!area_of(e, &all.items[i], &a))
+			continue;
+		struct area *slot = find(&list, &a);
+		if (!slot) {
+			slot = ARENA_PUSH(arena, &list);
+			if (!slot)
+				return TFMC_NO_MEMORY;
+			*slot = a;
+		}
+		slot->is_written |= all.items[i].is_written;
+		slot->is_read |= !all.items[i].is_written;
+	}
+	name_areas(arena, &list);
+	e->areas = list;
+	return TFMC_OK;
+}
+
+/* ---- addresses in an object ---- */
+
+/* The caller's memory, or a place in the arena when there is none. */
+static struct kb_val given_or(struct emit *e, size_t word, const struct ir_dim *spare)
+{
+	struct kb_val ptr = emit_word(e, KB_PTR, word);
+	if (!spare)
+		return ptr;
+	struct kb_val is_null = kb_cmp(e->k, KB_EQ, ptr, kb_null(e->k));
+	struct kb_val instead = kb_ptr_add(e->k, e->plan, emit_dim(e, spare), 0);
+	return kb_select(e->k, is_null, instead, ptr);
+}
+
+struct kb_val area_address(struct emit *e, const struct area *a)
+{
+	struct kb *k = e->k;
+	const struct function *f = e->function;
+	struct kb_val base = e->plan, bytes = kb_index(k, 0);
+	int64_t disp = 0;
+	for (size_t i = 0; i < e->n_repeats; i++)
+		if (a->step[i])
+			bytes = kb_add(k, bytes, kb_mul(k, e->index[i], kb_index(k, a->step[i])));
+	if (!ir_dim_is_const(a->offset, &disp))
+		bytes = kb_add(k, bytes, emit_dim(e, a->offset));
+	switch (a->memory) {
+	case AREA_ARENA:
+	case AREA_SCRATCH: break;
+	case AREA_WEIGHTS: base = e->weights; break;
+	case AREA_INPUT: base = given_or(e, f->param_word[a->number], f->default_at[a->number]); break;
+	case AREA_OUTPUT: base = given_or(e, f->result_word[a->number], a->spare); break;
+	case AREA_STATE: /* rows of a call begin at the first one's sequence */
+		base = !a->state ? e->past : binding_is_source(e, a->state) ? e->sources : e->blocks;
+		disp -= a->state ? e->object->states.fixed_bytes : STATE_PAST;
+		break;
+	}
+	return kb_ptr_add(k, base, bytes, disp);
+}
+
+bool area_pointer(struct emit *e, const struct touch *t, struct kb_val *out)
+{
+	struct area a;
+	if (!area_of(e, t, &a))
+		return false;
+	const struct area *found = find(&e->areas, &a);
+	if (!e->pointers)
+		*out = area_address(e, &a);
+	else if (found)
+		*out = e->pointers[found - e->areas.items];
+	return !e->pointers || found;
 }

@@ -62,9 +62,9 @@ static enum tfmc_status interpret(struct run *r)
 
 /* ---- results of a launch ---- */
 
-static bool is_result(const struct opencl_place *p)
+static bool is_result(const struct area *p)
 {
-	return p->is_written && (p->memory == OPENCL_ARENA || p->memory == OPENCL_OUTPUT);
+	return p->is_written && (p->memory == AREA_ARENA || p->memory == AREA_OUTPUT);
 }
 
 /* The place of result i: planned results by their offset, the caller's in their order. -1: a slice of a
@@ -79,10 +79,10 @@ static int place_of_result(struct run *r, const struct opencl_launch *l, size_t 
 		return -1;
 	bool planned = !ir_dim_is_const(at->items[i], NULL) || c >= 0;
 	for (size_t k = 0; k < l->n_places; k++) {
-		const struct opencl_place *p = &l->places[k];
+		const struct area *p = &l->places[k];
 		if (taken[k] || !is_result(p) || !ir_dim_eval(p->bytes, r->call->dims, &bytes))
 			continue;
-		if (planned && p->memory == OPENCL_ARENA && p->offset == at->items[i])
+		if (planned && p->memory == AREA_ARENA && p->offset == at->items[i])
 			return (int)k;
 		count = bytes / ir_dtype_bytes(t->dtype);
 		int64_t want = 1, dim;
@@ -225,7 +225,7 @@ static bool take_written(struct run *r, const struct opencl_launch *l, const str
 		if (!opencl_device_read(r->host->device, &c->buffer[c->of[i]], at,
 		                        p->region->bytes + p->begin, p->end - p->begin))
 			return false;
-		if (p->region->known && l->places[i].memory != OPENCL_SCRATCH)
+		if (p->region->known && l->places[i].memory != AREA_SCRATCH)
 			memset(p->region->known + p->begin, 1, p->end - p->begin);
 	}
 	return true;

@@ -46,7 +46,7 @@ struct run {
 	const struct opencl_function *f;
 	struct region weights, arena, state, scratch;
 	struct region *inputs, *outputs; /* [params], [results] */
-	int64_t turns[OPENCL_REPEATS_MAX];
+	int64_t turns[OBJECT_REPEAT_MAX];
 	size_t n_turns;
 	int64_t cap;
 	struct {
@@ -69,7 +69,7 @@ enum tfmc_status run_device_failed(struct run *r, const struct opencl_launch *l)
 
 int64_t run_groups(const struct run *r, const struct opencl_launch *l);
 /* False after a report when the place does not lie in its memory. */
-bool run_piece(struct run *r, const struct opencl_launch *l, const struct opencl_place *p, struct piece *out);
+bool run_piece(struct run *r, const struct opencl_launch *l, const struct area *p, struct piece *out);
 /* Everything but buffers: indices, with offsets counted from base[place]. */
 bool run_args(struct run *r, const struct opencl_launch *l, const struct piece *pieces, const size_t *base,
               const struct opencl_device_buffer *const *buffers, struct opencl_device_arg *out);

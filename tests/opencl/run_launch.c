@@ -18,20 +18,20 @@ int64_t run_groups(const struct run *r, const struct opencl_launch *l)
 	return n < r->cap ? n : r->cap;
 }
 
-static struct region *region_of(struct run *r, const struct opencl_place *p)
+static struct region *region_of(struct run *r, const struct area *p)
 {
 	switch (p->memory) {
-	case OPENCL_WEIGHTS: return &r->weights;
-	case OPENCL_ARENA: return &r->arena;
-	case OPENCL_STATE: return &r->state;
-	case OPENCL_SCRATCH: return &r->scratch;
-	case OPENCL_INPUT: return &r->inputs[p->number];
-	case OPENCL_OUTPUT: return &r->outputs[p->number];
+	case AREA_WEIGHTS: return &r->weights;
+	case AREA_ARENA: return &r->arena;
+	case AREA_STATE: return &r->state;
+	case AREA_SCRATCH: return &r->scratch;
+	case AREA_INPUT: return &r->inputs[p->number];
+	case AREA_OUTPUT: return &r->outputs[p->number];
 	}
 	return NULL;
 }
 
-bool run_piece(struct run *r, const struct opencl_launch *l, const struct opencl_place *p, struct piece *out)
+bool run_piece(struct run *r, const struct opencl_launch *l, const struct area *p, struct piece *out)
 {
 	int64_t begin, bytes;
 	struct region *region = region_of(r, p);
@@ -39,7 +39,7 @@ bool run_piece(struct run *r, const struct opencl_launch *l, const struct opencl
 		return false;
 	for (size_t i = 0; i < r->n_turns; i++)
 		begin += r->turns[i] * p->step[i];
-	if (p->memory == OPENCL_SCRATCH && l)
+	if (p->memory == AREA_SCRATCH && l)
 		bytes *= l->workers * run_groups(r, l);
 	*out = (struct piece){region, (size_t)begin, (size_t)(begin + bytes)};
 	if (begin >= 0 && bytes >= 0 && out->end <= region->n)
@@ -94,7 +94,7 @@ static enum tfmc_status run_range(struct run *r, size_t from, size_t to, run_lau
 static enum tfmc_status run_repeat(struct run *r, size_t at, size_t end, run_launch *launch)
 {
 	size_t level = r->n_turns;
-	if (level == OPENCL_REPEATS_MAX)
+	if (level == OBJECT_REPEAT_MAX)
 		return run_fail(r, NULL, "repeats are too deep");
 	r->n_turns++;
 	for (int64_t turn = 0; turn < r->f->steps[at].count; turn++) {

@@ -19,7 +19,7 @@
 #define ARGS_MAX     32
 #define GROUPS_MAX   64 /* work-groups of a launch */
 #define TIR_BYTES    65536
-#define MEMORY_KINDS (OPENCL_SCRATCH + 1)
+#define MEMORY_KINDS (AREA_SCRATCH + 1)
 
 struct opencl_row {
 	struct diag_context cx;
@@ -91,12 +91,12 @@ static void allocate(struct opencl_row *r, const float *x)
 	}
 	size_t x_bytes = (size_t)constant(ir_type_count(r->planned->dims, in)) * sizeof(float);
 	const char *weights = r->weights.len > TFMC_WEIGHTS_DATA ? r->weights.data + TFMC_WEIGHTS_DATA : NULL;
-	r->memory[OPENCL_WEIGHTS] = opencl_device_alloc(r->device, (size_t)r->program.weights_bytes, weights);
-	r->memory[OPENCL_ARENA] = opencl_device_alloc(r->device, (size_t)constant(f->arena_bytes), NULL);
-	r->memory[OPENCL_STATE] = opencl_device_alloc(r->device, 1, NULL);
-	r->memory[OPENCL_INPUT] = opencl_device_alloc(r->device, x_bytes, x);
-	r->memory[OPENCL_OUTPUT] = opencl_device_alloc(r->device, r->y_bytes, NULL);
-	r->memory[OPENCL_SCRATCH] = opencl_device_alloc(r->device, (size_t)scratch, NULL);
+	r->memory[AREA_WEIGHTS] = opencl_device_alloc(r->device, (size_t)r->program.weights_bytes, weights);
+	r->memory[AREA_ARENA] = opencl_device_alloc(r->device, (size_t)constant(f->arena_bytes), NULL);
+	r->memory[AREA_STATE] = opencl_device_alloc(r->device, 1, NULL);
+	r->memory[AREA_INPUT] = opencl_device_alloc(r->device, x_bytes, x);
+	r->memory[AREA_OUTPUT] = opencl_device_alloc(r->device, r->y_bytes, NULL);
+	r->memory[AREA_SCRATCH] = opencl_device_alloc(r->device, (size_t)scratch, NULL);
 }
 
 static bool launch(struct opencl_row *r, const struct opencl_launch *l)
@@ -136,7 +136,7 @@ bool opencl_row_call(struct opencl_row *r, int64_t n)
 
 bool opencl_row_read(struct opencl_row *r, float *y)
 {
-	return opencl_device_read(r->device, &r->memory[OPENCL_OUTPUT], 0, y, r->y_bytes);
+	return opencl_device_read(r->device, &r->memory[AREA_OUTPUT], 0, y, r->y_bytes);
 }
 
 /* ---- opening ---- */

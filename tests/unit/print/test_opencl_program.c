@@ -73,29 +73,29 @@ static int64_t value(const struct ir_dim *d, const int64_t *dims)
 	return out;
 }
 
-static int64_t memory_bytes(const struct recorded *r, const struct opencl_function *f,
-                            const struct opencl_place *p, const int64_t *dims)
+static int64_t memory_bytes(const struct recorded *r, const struct opencl_function *f, const struct area *p,
+                            const int64_t *dims)
 {
 	struct ir_dims *t = r->planned->dims;
 	struct ir_value v = {0};
 	switch (p->memory) {
-	case OPENCL_WEIGHTS: return (int64_t)r->p.weights_bytes;
-	case OPENCL_ARENA: return value(f->arena_bytes, dims);
-	case OPENCL_STATE:
+	case AREA_WEIGHTS: return (int64_t)r->p.weights_bytes;
+	case AREA_ARENA: return value(f->arena_bytes, dims);
+	case AREA_STATE:
 		return r->p.state_fixed_bytes + r->p.state_batch_bytes * dims[r->b.object.states.batch_dim];
-	case OPENCL_INPUT: v = f->func->params[p->number].value; break;
-	case OPENCL_OUTPUT: v = func_result(f->func, p->number); break;
-	case OPENCL_SCRATCH: return INT64_MAX;
+	case AREA_INPUT: v = f->func->params[p->number].value; break;
+	case AREA_OUTPUT: v = func_result(f->func, p->number); break;
+	case AREA_SCRATCH: return INT64_MAX;
 	}
 	const struct ir_type *type = ir_type_of(f->func, v);
 	return value(ir_type_count(t, type), dims) * ir_dtype_bytes(type->dtype);
 }
 
-static void check_place(const struct recorded *r, const struct opencl_function *f,
-                        const struct opencl_place *p, const int64_t *turns, const int64_t *dims)
+static void check_place(const struct recorded *r, const struct opencl_function *f, const struct area *p,
+                        const int64_t *turns, const int64_t *dims)
 {
 	int64_t at = value(p->offset, dims), bytes = value(p->bytes, dims), far = at;
-	for (int d = 0; d < OPENCL_REPEATS_MAX; d++)
+	for (int d = 0; d < OBJECT_REPEAT_MAX; d++)
 		far += p->step[d] * turns[d];
 	ck_assert_int_ge(at, 0);
 	ck_assert_int_ge(far, at);
@@ -103,8 +103,8 @@ static void check_place(const struct recorded *r, const struct opencl_function *
 	ck_assert_msg(far + bytes <= memory_bytes(r, f, p, dims), "%s: %lld + %lld", p->name, (long long)far,
 	              (long long)bytes);
 	ck_assert(p->is_read || p->is_written);
-	ck_assert(!p->is_written || p->memory != OPENCL_WEIGHTS);
-	ck_assert(!p->is_written || p->memory != OPENCL_INPUT);
+	ck_assert(!p->is_written || p->memory != AREA_WEIGHTS);
+	ck_assert(!p->is_written || p->memory != AREA_INPUT);
 }
 
 static const struct kb_func *find_kernel(const struct recorded *r, const char *name)
@@ -139,12 +139,12 @@ static void check_args(const struct recorded *r, const struct opencl_launch *l, 
 
 static void check_function(const struct recorded *r, const struct opencl_function *f, const int64_t *dims)
 {
-	int64_t turns[OPENCL_REPEATS_MAX] = {0};
+	int64_t turns[OBJECT_REPEAT_MAX] = {0};
 	size_t depth = 0;
 	for (size_t i = 0; i < f->n_steps; i++) {
 		const struct opencl_step *s = &f->steps[i];
 		if (s->kind == OPENCL_REPEAT) {
-			ck_assert_uint_lt(depth, OPENCL_REPEATS_MAX);
+			ck_assert_uint_lt(depth, OBJECT_REPEAT_MAX);
 			turns[depth++] = s->count > 0 ? s->count - 1 : 0;
 		} else if (s->kind == OPENCL_END_REPEAT) {
 			ck_assert_uint_gt(depth, 0);
@@ -219,8 +219,8 @@ START_TEST(model_of_states)
 	ck_assert_uint_eq(r.p.n_functions, 3);
 	ck_assert_int_eq(r.p.index_bits, 32);
 	ck_assert(r.p.functions[0].past_result == NULL);
-	const struct opencl_place *past = r.p.functions[1].past_result;
-	ck_assert(past != NULL && past->memory == OPENCL_ARENA);
+	const struct area *past = r.p.functions[1].past_result;
+	ck_assert(past != NULL && past->memory == AREA_ARENA);
 	size_t repeats = 0, reads_past = 0;
 	/* With O2 the last of both layers is after the loop. */
 	int64_t count = _i < (int)N_FAMILIES ? 1 : 2;
@@ -228,8 +228,8 @@ START_TEST(model_of_states)
 		const struct opencl_step *s = &r.p.functions[1].steps[i];
 		repeats += s->kind == OPENCL_REPEAT && s->count == count;
 		for (size_t p = 0; s->kind == OPENCL_LAUNCH && p < s->launch.n_places; p++) {
-			const struct opencl_place *x = &s->launch.places[p];
-			reads_past += x->memory == OPENCL_STATE && ir_dim_equals(x->offset, STATE_PAST);
+			const struct area *x = &s->launch.places[p];
+			reads_past += x->memory == AREA_STATE && ir_dim_equals(x->offset, STATE_PAST);
 		}
 	}
 	ck_assert_uint_eq(repeats, 1);
@@ -265,7 +265,7 @@ START_TEST(equal_layers_share_kernels)
 		const struct opencl_launch *a = &f->steps[i - per_layer].launch, *b = &f->steps[i].launch;
 		ck_assert_str_eq(a->kernel, b->kernel);
 		for (size_t k = 0; k < a->n_places; k++)
-			ck_assert(a->places[k].memory != OPENCL_WEIGHTS ||
+			ck_assert(a->places[k].memory != AREA_WEIGHTS ||
 			          a->places[k].offset != b->places[k].offset);
 	}
 	recorded_destroy(&r);
