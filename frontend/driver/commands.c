@@ -152,7 +152,7 @@ static enum tfmc_status read_inputs(struct driver *d, const struct loaded *l, co
 static enum tfmc_status run_entry(struct driver *d, struct loaded *l, struct compiled *c)
 {
 	const char *entry = d->options.entry ? d->options.entry : "run";
-	bool is_interp = d->options.backend && !strcmp(d->options.backend, "interp");
+	bool is_interp = d->options.backend == RUN_INTERPRETED;
 	struct named_tensors in = {0}, out = {0};
 	struct tfmc_session *session = NULL;
 	TFMC_TRY(read_inputs(d, l, entry, &in));
@@ -195,11 +195,8 @@ enum exit_code command_run(struct driver *d)
 {
 	struct loaded l;
 	struct compiled c = {0};
-	const char *backend = d->options.backend ? d->options.backend : "cpu";
 	if (!d->options.inputs && !d->options.values.n)
 		return driver_usage(d, "run wants --inputs=FILE or --input NAME=VALUES");
-	if (strcmp(backend, "cpu") && strcmp(backend, "interp"))
-		return driver_usage(d, "--backend is cpu or interp, not %s", backend);
 	d->all_workers = true;
 	enum tfmc_status st = driver_load(d, &l);
 	const char *entry = d->options.entry ? d->options.entry : "run", *function = entry_function(entry);

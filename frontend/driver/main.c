@@ -4,6 +4,7 @@
  * (with the commands beside it) that writes to stdout and stderr and knows exit codes.
  */
 #include "frontend/driver/compile/driver.h"
+#include "frontend/driver/help/help.h"
 #include "frontend/expr/expr.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
@@ -40,19 +41,15 @@ static void write_stderr(void *user, const char *text, size_t n)
 	fwrite(text, 1, n, stderr);
 }
 
-/* False when --progress is no such word. */
-static bool begin_progress(struct driver *d)
+static void begin_progress(struct driver *d)
 {
 	struct progress_view *v = &d->progress_view;
-	bool is_terminal = isatty(STDERR_FILENO);
-	if (!progress_find_form(d->options.progress, is_terminal, &v->form))
-		return false;
-	if (diagnostics_is_data(&d->diagnostics))
-		v->form = PROGRESS_NEVER;
+	v->form = diagnostics_is_data(&d->diagnostics)
+	                  ? PROGRESS_NEVER
+	                  : progress_form_of(d->options.progress, isatty(STDERR_FILENO));
 	v->clock = driver_clock;
 	v->write = write_stderr;
 	d->progress = (struct progress){progress_show, v};
-	return true;
 }
 
 enum exit_code driver_usage(struct driver *d, const char *fmt, ...)
@@ -137,19 +134,15 @@ static const char *empty_list(const struct driver_options *o)
 static enum exit_code check_choices(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
-	if (o->diagnostics && !diagnostics_find_form(o->diagnostics, &d->diagnostics.form))
-		return driver_usage(d, "--diagnostics is text, short, json or sarif, not %s", o->diagnostics);
+	d->diagnostics.form = o->diagnostics;
 	if (diagnostics_is_data(&d->diagnostics) && text_option(o))
 		return driver_usage(d, "%s writes text to stderr, which --diagnostics=%s has for itself",
-		                    text_option(o), o->diagnostics);
-	if (o->color && strcmp(o->color, "auto") && strcmp(o->color, "always") && strcmp(o->color, "never"))
-		return driver_usage(d, "--color is auto, always or never, not %s", o->color);
+		                    text_option(o), o->diagnostics == DIAGNOSTICS_JSON ? "json" : "sarif");
 	if (o->opt0 + o->opt1 + o->opt2 > 1)
 		return driver_usage(d, "only one of -O0, -O1, -O2");
 	if (o->name && !expr_is_name(o->name))
 		return driver_usage(d, "--name is a name (letters, digits, _; at most 63), not %s", o->name);
-	if (!begin_progress(d))
-		return driver_usage(d, "--progress is auto, always or never, not %s", o->progress);
+	begin_progress(d);
 	d->limits = limits_of(o);
 	if (empty_list(o))
 		return driver_usage(d, "%s wants a name", empty_list(o));
@@ -158,8 +151,8 @@ static enum exit_code check_choices(struct driver *d)
 
 static bool wants_color(const struct driver_options *o)
 {
-	if (o->color && strcmp(o->color, "auto"))
-		return !strcmp(o->color, "always");
+	if (o->color != WHEN_AUTO)
+		return o->color == WHEN_ALWAYS;
 	const char *term = getenv("TERM");
 	const char *no_color = getenv("NO_COLOR");
 	return isatty(STDERR_FILENO) && !(no_color && *no_color) && !(term && !strcmp(term, "dumb"));
@@ -187,6 +180,12 @@ static enum exit_code help(struct driver *d, const char *command)
 
 enum exit_code command_help(struct driver *d)
 {
+	if (d->options.form != FORM_TEXT && d->options.input)
+		return driver_usage(d, "--form describes all commands");
+	if (d->options.form != FORM_TEXT) {
+		options_page(&d->out, d->options.form, DRIVER_VERSION);
+		return EXIT_OK;
+	}
 	return help(d, d->options.input);
 }
 
@@ -276,7 +275,7 @@ int main(int argc, char **argv)
 	if (options_parse(&d.arena, argc, argv, &d.options, &error)) {
 		code = run(&d);
 	} else {
-		d.diagnostics.form = diagnostics_guess_form(argc, argv);
+		d.diagnostics.form = options_guess_form(argc, argv);
 		code = driver_usage(&d, "%s", error.data);
 	}
 	code = finish(&d, code);

@@ -105,6 +105,8 @@ else
 fi
 
 "$TFMC" ops | diff -u ir/ops.md - || complain "ir/ops.md is not current: tfmc ops > ir/ops.md"
+"$TFMC" help --form=markdown | diff -u frontend/manual/reference/commands.md - ||
+	complain "frontend/manual/reference/commands.md is not current: tfmc help --form=markdown > frontend/manual/reference/commands.md"
 { echo '```'; "$TFMC" passes; echo '```'; } | diff -u passes/passes.md - || complain "passes/passes.md is not current: it is what tfmc passes prints, in quotes"
 
 # A README is read in one sitting; references that the tool prints are files of their own.

@@ -68,9 +68,7 @@ static enum tfmc_status inspect_gguf(struct driver *d, struct report *out, const
 {
 	struct gguf g;
 	bool is_readable = true;
-	const struct stored_source src = {&d->arena, &d->diag,  d->options.input,
-	                                  LOC_NONE,  map->data, map->len};
-	TFMC_TRY(gguf_read(&src, &g));
+	TFMC_TRY(gguf_read(&d->arena, &d->diag, d->options.input, LOC_NONE, map->data, map->len, &g));
 	report_text(out, "format", "GGUF, version %u", g.version);
 	report_open(out, "metadata");
 	for (size_t i = 0; i < g.n_entries; i++)
@@ -153,9 +151,7 @@ static enum tfmc_status inspect_tensors(struct driver *d, struct report *out, co
                                         const char *kind)
 {
 	struct stored_tensors s;
-	const struct stored_source src = {&d->arena, &d->diag,  d->options.input,
-	                                  LOC_NONE,  map->data, map->len};
-	TFMC_TRY(weight_file_read(&src, &s));
+	TFMC_TRY(weight_file_read(&d->arena, &d->diag, d->options.input, LOC_NONE, map->data, map->len, &s));
 	report_text(out, "kind", "%s", kind);
 	report_tensors(out, &s);
 	return TFMC_OK;

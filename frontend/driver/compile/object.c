@@ -127,16 +127,14 @@ static bool write_object(void *user, uint64_t offset, const void *bytes, size_t 
 	return e->object && output_write_at(e->object, offset, bytes, n);
 }
 
-static enum tfmc_status parse_weights(struct driver *d, enum backend_weights *out)
+static enum backend_weights weights_place(enum place_word place)
 {
-	const char *w = d->options.weights ? d->options.weights : "auto";
-	*out = !strcmp(w, "embed")  ? BACKEND_WEIGHTS_EMBED
-	       : !strcmp(w, "file") ? BACKEND_WEIGHTS_FILE
-	                            : BACKEND_WEIGHTS_AUTO;
-	if (*out != BACKEND_WEIGHTS_AUTO || !strcmp(w, "auto"))
-		return TFMC_OK;
-	diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--weights is embed, file or auto, not %s", w);
-	return TFMC_INVALID;
+	switch (place) {
+	case WEIGHTS_AUTO: return BACKEND_WEIGHTS_AUTO;
+	case WEIGHTS_EMBED: return BACKEND_WEIGHTS_EMBED;
+	case WEIGHTS_FILE: return BACKEND_WEIGHTS_FILE;
+	}
+	return BACKEND_WEIGHTS_AUTO;
 }
 
 static void report_code(struct emission *e, const struct variant_set *set, const struct buf *object)
@@ -179,7 +177,7 @@ static enum tfmc_status emit_object(struct emission *e, const struct variant_set
 	o.opt_level = d->options.opt0 ? 0 : d->options.opt1 ? 1 : 2;
 	o.object_sink = e->wanted[EMIT_OBJ] ? &object_sink : NULL;
 	o.weights_sink = e->wanted[EMIT_OBJ] || e->wanted[EMIT_C] ? &sink : NULL;
-	TFMC_TRY(parse_weights(d, &o.weights));
+	o.weights = weights_place(d->options.weights);
 	if (o.object_sink && !strcmp(path_of(e, EMIT_OBJ), "-")) {
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "an object is not written to stdout");
 		return TFMC_INVALID;

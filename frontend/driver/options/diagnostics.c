@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-static const char *const form_names[] = {"text", "short", "json", "sarif"};
-
 void diagnostics_init(struct diagnostics *s, struct arena *arena)
 {
 	*s = (struct diagnostics){.arena = arena};
@@ -19,34 +17,6 @@ void diagnostics_init(struct diagnostics *s, struct arena *arena)
 void diagnostics_destroy(struct diagnostics *s)
 {
 	buf_destroy(&s->open);
-}
-
-bool diagnostics_find_form(const char *text, enum diagnostics_form *out)
-{
-	for (size_t i = 0; i < TFMC_COUNT(form_names); i++) {
-		if (strcmp(text, form_names[i]))
-			continue;
-		*out = (enum diagnostics_form)i;
-		return true;
-	}
-	return false;
-}
-
-enum diagnostics_form diagnostics_guess_form(int argc, char **argv)
-{
-	static const char name[] = "diagnostics";
-	enum diagnostics_form form = DIAGNOSTICS_TEXT;
-	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
-		const char *word = argv[i] + strspn(argv[i], "-");
-		if (word == argv[i] || strncmp(word, name, strlen(name)))
-			continue;
-		word += strlen(name);
-		if (*word == '=')
-			(void)diagnostics_find_form(word + 1, &form);
-		else if (!*word && i + 1 < argc)
-			(void)diagnostics_find_form(argv[i + 1], &form);
-	}
-	return form;
 }
 
 bool diagnostics_is_data(const struct diagnostics *s)

@@ -7,15 +7,14 @@
 #ifndef TFMC_FRONTEND_DRIVER_OPTIONS_DIAGNOSTICS_H
 #define TFMC_FRONTEND_DRIVER_OPTIONS_DIAGNOSTICS_H
 
+#include "frontend/driver/options/options.h"
 #include "ir/support/arena.h"
 #include "ir/support/buf.h"
 #include "ir/diag/diag.h"
 
-enum diagnostics_form { DIAGNOSTICS_TEXT, DIAGNOSTICS_SHORT, DIAGNOSTICS_JSON, DIAGNOSTICS_SARIF };
-
 struct diagnostics {
 	struct arena *arena;
-	enum diagnostics_form form;
+	enum message_word form;
 	bool color, on_terminal;
 	enum diag_code first_error;
 	struct buf open; /* JSON: the diagnostic whose notes may follow; SARIF: all results so far */
@@ -29,10 +28,6 @@ struct diagnostics {
 
 void diagnostics_init(struct diagnostics *s, struct arena *arena);
 void diagnostics_destroy(struct diagnostics *s);
-/* text, short, json, sarif. False: none of them. */
-bool diagnostics_find_form(const char *text, enum diagnostics_form *out);
-/* The form that words of a command line ask for which could not be parsed otherwise; text when none. */
-enum diagnostics_form diagnostics_guess_form(int argc, char **argv);
 /* json and sarif: nothing else may be written to stderr. */
 bool diagnostics_is_data(const struct diagnostics *s);
 

@@ -14,41 +14,27 @@
 #include "ir/support/number.h"
 #include "ir/support/strmap.h"
 
-#define COMPILE  COMMAND_COMPILE
-#define RUN      COMMAND_RUN
-#define GENERATE COMMAND_GENERATE
-#define VERIFY   COMMAND_VERIFY
-#define OPT      COMMAND_OPT
-#define EXPAND   COMMAND_EXPAND
-#define IMPORT   COMMAND_IMPORT
-#define INSPECT  COMMAND_INSPECT
-#define PLAN     COMMAND_PLAN
-#define BENCH    COMMAND_BENCH
-#define REDUCE   COMMAND_REDUCE
-#define SCORE    COMMAND_SCORE
-#define ATTEND   COMMAND_ATTEND
-#define TOKENIZE COMMAND_TOKENIZE
-#define ALL      (~0u)
+/* The commands as options.def names them. */
+enum {
+#define COMMAND(id, name, input, synopsis, line, example, text) id = COMMAND_##id,
+#include "frontend/driver/options/commands.def"
+	ALL = -1
+};
+
+#define VALUE_FLAG(value)  value
+#define VALUE_TEXT(value)  value
+#define VALUE_LIST(value)  value
+#define VALUE_INT(value)   value
+#define VALUE_COUNT(value) value
+#define VALUE_REAL(value)  value
+#define VALUE_BYTES(value) value
+#define VALUE_WORD(list)   &(list##_WORDS(WORD_TEXT))[1]
 const struct option_row option_rows[] = {
-#define OPTION(field, name, kind, value, commands, help) \
-	{name, KIND_##kind, value, help, (unsigned)(commands), offsetof(struct driver_options, field)},
+#define OPTION(field, name, kind, value, commands, help)  \
+	{name, KIND_##kind,          VALUE_##kind(value), \
+	 help, (unsigned)(commands), offsetof(struct driver_options, field)},
 #include "frontend/driver/options/options.def"
 };
-#undef COMPILE
-#undef RUN
-#undef GENERATE
-#undef VERIFY
-#undef OPT
-#undef EXPAND
-#undef IMPORT
-#undef INSPECT
-#undef PLAN
-#undef BENCH
-#undef REDUCE
-#undef SCORE
-#undef ATTEND
-#undef TOKENIZE
-#undef ALL
 
 const size_t option_rows_n = TFMC_COUNT(option_rows);
 
@@ -180,8 +166,7 @@ const struct command_row *options_command(enum driver_command command)
 	return &command_rows[i];
 }
 
-/* ", " and " and " between the names of some commands. */
-static void print_commands(struct buf *out, unsigned commands)
+void options_print_commands(struct buf *out, unsigned commands)
 {
 	bool first = true;
 	for (size_t i = 0; i < command_rows_n; i++) {
@@ -265,6 +250,37 @@ static bool store_number(struct parser *p, const struct option_row *row, const c
 	return ok || fail(p, "%s%s is %s, not %s", option_dash(row->name), row->name, what, text);
 }
 
+/* "auto, always or never" */
+static void print_words(struct buf *out, const char *words)
+{
+	for (size_t n; *words; words += n + (words[n] == '|')) {
+		n = strcspn(words, "|");
+		bool last = !words[n], before_last = !last && !strchr(words + n + 1, '|');
+		buf_printf(out, "%.*s%s", (int)n, words, last ? "" : before_last ? " or " : ", ");
+	}
+}
+
+static bool find_word(const char *words, const char *text, unsigned *out)
+{
+	size_t length = strlen(text), n;
+	for (*out = 0; *words; words += n + (words[n] == '|'), ++*out) {
+		n = strcspn(words, "|");
+		if (n == length && !memcmp(words, text, n))
+			return true;
+	}
+	return false;
+}
+
+/* An enumerator is stored as its number: all lists begin at 0. */
+static bool store_word(struct parser *p, const struct option_row *row, const char *text)
+{
+	if (find_word(row->value, text, (unsigned *)((char *)p->out + row->offset)))
+		return true;
+	buf_printf(p->error, "%s%s is ", option_dash(row->name), row->name);
+	print_words(p->error, row->value);
+	return fail(p, ", not %s", text);
+}
+
 static bool store(struct parser *p, const struct option_row *row, const char *value)
 {
 	void *field = (char *)p->out + row->offset;
@@ -272,6 +288,7 @@ static bool store(struct parser *p, const struct option_row *row, const char *va
 	case KIND_FLAG: *(bool *)field = true; return true;
 	case KIND_TEXT: *(const char **)field = value; return true;
 	case KIND_LIST: return push(p, field, value);
+	case KIND_WORD: return store_word(p, row, value);
 	case KIND_INT:
 	case KIND_COUNT:
 	case KIND_REAL:
@@ -301,7 +318,7 @@ static bool parse_option(struct parser *p, const char *arg)
 		return unknown_option(p, arg, plain);
 	if (!(row->commands & (unsigned)p->out->command)) {
 		buf_printf(p->error, "option %s%s belongs to ", option_dash(row->name), row->name);
-		print_commands(p->error, row->commands);
+		options_print_commands(p->error, row->commands);
 		return fail(p, ", not to %s", options_command(p->out->command)->name);
 	}
 	if (row->kind == KIND_FLAG)
@@ -371,4 +388,19 @@ bool options_parse(struct arena *a, int argc, char **argv, struct driver_options
 			return false;
 	}
 	return true;
+}
+
+enum message_word options_guess_form(int argc, char **argv)
+{
+	const struct option_row *row = find_option("diagnostics");
+	unsigned form = DIAGNOSTICS_TEXT, found;
+	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
+		const char *word = argv[i] + strspn(argv[i], "-");
+		size_t n = strcspn(word, "=");
+		if (word == argv[i] || n != strlen(row->name) || strncmp(word, row->name, n))
+			continue;
+		const char *value = word[n] ? word + n + 1 : i + 1 < argc ? argv[i + 1] : "";
+		form = find_word(row->value, value, &found) ? found : form;
+	}
+	return (enum message_word)form;
 }

@@ -12,6 +12,27 @@
 #include "ir/support/arena.h"
 #include "ir/support/buf.h"
 
+/* The words of options of the kind WORD: options.def names the list NAME, whose words are enum NAME_word. The first
+ * is the default. */
+#define backend_WORDS(W) W(RUN_COMPILED, "cpu") W(RUN_INTERPRETED, "interp")
+#define form_WORDS(W)                \
+	W(FORM_TEXT, "text")         \
+	W(FORM_MARKDOWN, "markdown") \
+	W(FORM_MAN, "man") W(FORM_BASH, "bash") W(FORM_ZSH, "zsh") W(FORM_FISH, "fish")
+#define message_WORDS(W)            \
+	W(DIAGNOSTICS_TEXT, "text") \
+	W(DIAGNOSTICS_SHORT, "short") W(DIAGNOSTICS_JSON, "json") W(DIAGNOSTICS_SARIF, "sarif")
+#define place_WORDS(W) W(WEIGHTS_AUTO, "auto") W(WEIGHTS_EMBED, "embed") W(WEIGHTS_FILE, "file")
+#define when_WORDS(W)  W(WHEN_AUTO, "auto") W(WHEN_ALWAYS, "always") W(WHEN_NEVER, "never")
+
+#define WORD_ID(id, text)   id,
+#define WORD_TEXT(id, text) "|" text
+enum backend_word { backend_WORDS(WORD_ID) };
+enum form_word { form_WORDS(WORD_ID) };
+enum message_word { message_WORDS(WORD_ID) };
+enum place_word { place_WORDS(WORD_ID) };
+enum when_word { when_WORDS(WORD_ID) };
+
 enum command_number {
 #define COMMAND(id, name, input, synopsis, line, example, text) COMMAND_NUMBER_##id,
 #include "frontend/driver/options/commands.def"
@@ -28,19 +49,20 @@ struct option_list {
 	size_t n, cap;
 };
 
-#define OPTION_FIELD_FLAG(field) bool field;
-#define OPTION_FIELD_TEXT(field) const char *field; /* NULL: not given */
-#define OPTION_FIELD_LIST(field) struct option_list field;
+#define OPTION_FIELD_FLAG(field, value) bool field;
+#define OPTION_FIELD_TEXT(field, value) const char *field; /* NULL: not given */
+#define OPTION_FIELD_LIST(field, value) struct option_list field;
+#define OPTION_FIELD_WORD(field, value) enum value##_word field;
 /* Numbers, too: NULL when not given. */
-#define OPTION_FIELD_INT(field)   const int64_t *field;
-#define OPTION_FIELD_COUNT(field) const int64_t *field;
-#define OPTION_FIELD_REAL(field)  const double *field;
-#define OPTION_FIELD_BYTES(field) const uint64_t *field;
+#define OPTION_FIELD_INT(field, value)   const int64_t *field;
+#define OPTION_FIELD_COUNT(field, value) const int64_t *field;
+#define OPTION_FIELD_REAL(field, value)  const double *field;
+#define OPTION_FIELD_BYTES(field, value) const uint64_t *field;
 struct driver_options {
 	enum driver_command command;
 	bool command_named; /* by the first argument */
 	const char *input;  /* the positional argument; NULL: none */
-#define OPTION(field, name, kind, value, commands, help) OPTION_FIELD_##kind(field)
+#define OPTION(field, name, kind, value, commands, help) OPTION_FIELD_##kind(field, value)
 #include "frontend/driver/options/options.def"
 };
 
@@ -60,19 +82,16 @@ static inline double option_real(const double *given, double otherwise)
  * by the words of the file (separated by white space, "..." and '...' kept).
  */
 bool options_parse(struct arena *a, int argc, char **argv, struct driver_options *out, struct buf *error);
-/*
- * Appends the help of the command `name`, or with NULL the list of commands. False with a one-line message in
- * `error` when there is no such command.
- */
-bool options_help(struct buf *out, const char *name, struct buf *error);
-
-/* ---- for help.c: the tables ---- */
-enum option_kind { KIND_FLAG, KIND_TEXT, KIND_LIST, KIND_INT, KIND_COUNT, KIND_REAL, KIND_BYTES };
+/* The form of messages that words of a command line ask for which could not be parsed otherwise. */
+enum message_word options_guess_form(int argc, char **argv);
+/* ---- the tables ---- */
+enum option_kind { KIND_FLAG, KIND_TEXT, KIND_LIST, KIND_WORD, KIND_INT, KIND_COUNT, KIND_REAL, KIND_BYTES };
 
 struct option_row {
 	const char *name;
 	enum option_kind kind;
-	const char *value, *help;
+	const char *value; /* WORD: its words with | between them */
+	const char *help;
 	unsigned commands;
 	size_t offset;
 };
@@ -92,6 +111,8 @@ extern const struct command_row command_rows[];
 extern const size_t command_rows_n;
 const struct command_row *options_command(enum driver_command command);
 
+/* ", " and " and " between the names of some commands. */
+void options_print_commands(struct buf *out, unsigned commands);
 /* How the option is written: -o, -O2, --steps. */
 const char *option_dash(const char *name);
 /* The second name of an option; NULL: it has none. */

@@ -14,13 +14,14 @@
 #define WIDTH 20   /* characters of the bar */
 #define CLEAR "\r\x1b[K"
 
-bool progress_find_form(const char *text, bool is_terminal, enum progress_form *out)
+enum progress_form progress_form_of(enum when_word when, bool is_terminal)
 {
-	bool is_auto = !text || !strcmp(text, "auto"), is_always = text && !strcmp(text, "always");
-	*out = is_terminal && (is_auto || is_always) ? PROGRESS_BAR
-	       : is_always                           ? PROGRESS_LINES
-	                                             : PROGRESS_NEVER;
-	return is_auto || is_always || !strcmp(text, "never");
+	switch (when) {
+	case WHEN_AUTO: return is_terminal ? PROGRESS_BAR : PROGRESS_NEVER;
+	case WHEN_ALWAYS: return is_terminal ? PROGRESS_BAR : PROGRESS_LINES;
+	case WHEN_NEVER: return PROGRESS_NEVER;
+	}
+	return PROGRESS_NEVER;
 }
 
 static void amount(struct buf *out, uint64_t n, const char *unit)

@@ -6,6 +6,7 @@
 #ifndef TFMC_FRONTEND_DRIVER_OPTIONS_PROGRESS_H
 #define TFMC_FRONTEND_DRIVER_OPTIONS_PROGRESS_H
 
+#include "frontend/driver/options/options.h"
 #include "ir/support/buf.h"
 #include "ir/diag/progress.h"
 
@@ -22,8 +23,8 @@ struct progress_view {
 	bool is_drawn;
 };
 
-/* What `--progress` means; text NULL: auto. False when it is no such word. */
-bool progress_find_form(const char *text, bool is_terminal, enum progress_form *out);
+/* What `--progress` means. */
+enum progress_form progress_form_of(enum when_word when, bool is_terminal);
 /* A listener for struct progress: `user` is a struct progress_view. */
 void progress_show(void *user, const struct progress_state *s);
 /* Takes the bar away, before other text is written to the terminal; the next call of progress_show draws it

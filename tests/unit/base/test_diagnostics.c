@@ -84,7 +84,7 @@ static void add(void *user, const struct diag_context *cx, const struct diag *m)
 }
 
 /* A note alone, an error with two notes, a remark. */
-static void report(enum diagnostics_form form, struct sink *k, struct arena *a)
+static void report(enum message_word form, struct sink *k, struct arena *a)
 {
 	struct diag_context cx;
 	diag_init(&cx, add, k);

@@ -90,18 +90,14 @@ END_TEST
 START_TEST(forms)
 {
 	static const struct {
-		const char *text;
-		bool is_terminal, is_known;
+		enum when_word when;
+		bool is_terminal;
 		enum progress_form form;
-	} rows[] = {{NULL, true, true, PROGRESS_BAR},          {NULL, false, true, PROGRESS_NEVER},
-	            {"auto", false, true, PROGRESS_NEVER},     {"always", true, true, PROGRESS_BAR},
-	            {"always", false, true, PROGRESS_LINES},   {"never", true, true, PROGRESS_NEVER},
-	            {"sometimes", true, false, PROGRESS_NEVER}};
-	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
-		enum progress_form form;
-		ck_assert(progress_find_form(rows[i].text, rows[i].is_terminal, &form) == rows[i].is_known);
-		ck_assert_int_eq(form, rows[i].form);
-	}
+	} rows[] = {{WHEN_AUTO, true, PROGRESS_BAR},    {WHEN_AUTO, false, PROGRESS_NEVER},
+	            {WHEN_ALWAYS, true, PROGRESS_BAR},  {WHEN_ALWAYS, false, PROGRESS_LINES},
+	            {WHEN_NEVER, true, PROGRESS_NEVER}, {WHEN_NEVER, false, PROGRESS_NEVER}};
+	for (size_t i = 0; i < TFMC_COUNT(rows); i++)
+		ck_assert_int_eq(progress_form_of(rows[i].when, rows[i].is_terminal), rows[i].form);
 }
 END_TEST
 

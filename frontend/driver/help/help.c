@@ -2,14 +2,13 @@
 /*
  * Text of help: the list of commands, and one command with its options, at most 100 columns wide.
  */
-#include "frontend/driver/options/options.h"
+#include "frontend/driver/help/help.h"
 
 #include <string.h>
 
 #define HELP_COLUMNS 100
 
-/* Words of the text, from the current column `at` on; later lines begin at `indent`. */
-static void wrap(struct buf *out, const char *text, size_t at, size_t indent)
+void help_wrap(struct buf *out, const char *text, size_t at, size_t indent)
 {
 	for (const char *s = text; *s; s += *s == ' ') {
 		size_t n = strcspn(s, " ");
@@ -35,26 +34,30 @@ static void row(struct buf *out, const char *name, const char *text, size_t colu
 	if (n + 4 > column)
 		buf_char(out, '\n');
 	buf_fill(out, ' ', n + 4 > column ? column : column - n - 2);
-	wrap(out, text, column, column);
+	help_wrap(out, text, column, column);
+}
+
+void help_option(struct buf *out, const struct option_row *o)
+{
+	const char *second = option_second_name(o->name);
+	bool second_first = second && strlen(second) == 1;
+	const char *a = second_first ? second : o->name, *b = second_first ? o->name : second;
+	buf_printf(out, "%s%s", option_dash(a), a);
+	if (b)
+		buf_printf(out, ", %s%s", option_dash(b), b);
+	if (o->value[0])
+		buf_printf(out, "%s%s", b || strlen(a) > 2 ? "=" : " ", o->value);
 }
 
 static void options_of(struct buf *out, unsigned command, bool common)
 {
 	struct buf name;
 	buf_init(&name);
-	for (size_t i = 0; i < option_rows_n; i++) {
-		const struct option_row *o = &option_rows[i];
+	for (const struct option_row *o = option_rows; o < option_rows + option_rows_n; o++) {
 		if (!(o->commands & command) || (o->commands == ~0u) != common)
 			continue;
-		const char *second = option_second_name(o->name);
-		bool second_first = second && strlen(second) == 1;
-		const char *a = second_first ? second : o->name, *b = second_first ? o->name : second;
 		buf_clear(&name);
-		buf_printf(&name, "%s%s", option_dash(a), a);
-		if (b)
-			buf_printf(&name, ", %s%s", option_dash(b), b);
-		if (o->value[0])
-			buf_printf(&name, "%s%s", b || strlen(a) > 2 ? "=" : " ", o->value);
+		help_option(&name, o);
 		row(out, name.data, o->help, 34);
 	}
 	buf_destroy(&name);
@@ -63,7 +66,8 @@ static void options_of(struct buf *out, unsigned command, bool common)
 static void one_command(struct buf *out, const struct command_row *c)
 {
 	buf_printf(out, "tfmc %s\n\n", c->synopsis);
-	wrap(out, c->text, 0, 0);
+	help_wrap(out, c->text, 0, 0);
+	buf_printf(out, "\nExample: %s\n", c->example);
 	struct buf options;
 	buf_init(&options);
 	options_of(&options, (unsigned)c->command, false);
@@ -81,16 +85,14 @@ bool options_help(struct buf *out, const char *name, struct buf *error)
 		one_command(out, c);
 	if (name)
 		return c != NULL;
-	buf_str(out, "tfmc: compiles Transformer models into object files\n\n");
+	buf_str(out, "tfmc: " HELP_TITLE "\n\n");
 	for (size_t i = 0; i < command_rows_n; i++)
 		row(out, command_rows[i].name, command_rows[i].line, 14);
 	buf_str(out, "\nCompiling a model: tfmc MODEL -o model.o\n");
-	wrap(out, "MODEL is a model file (.yaml), a hub folder (config.json and safetensors) or a GGUF file.",
-	     0, 0);
+	help_wrap(out,
+	          "MODEL is a model file (.yaml), a hub folder (config.json and safetensors) or a GGUF file.",
+	          0, 0);
 	buf_str(out, "Options of a command: tfmc help COMMAND\n");
-	wrap(out,
-	     "Exit codes: 0 ok, 1 input rejected, 2 usage, 3 environment, 4 verification failed, 70 internal "
-	     "error",
-	     0, 12);
+	help_wrap(out, "Exit codes: " HELP_EXIT_CODES, 0, 12);
 	return true;
 }

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * All commands and options as Markdown, as a page for man, and as completion for shells.
+ */
+#include "frontend/driver/help/help.h"
+
+#include <string.h>
+
+/* What comes after an option, or where a command has its file. */
+enum value_kind { VALUE_NONE, VALUE_ANY, VALUE_FILE, VALUE_FOLDER, VALUE_WORDS };
+
+static enum value_kind value_kind(const struct option_row *o)
+{
+	if (o->kind == KIND_FLAG)
+		return VALUE_NONE;
+	if (o->kind == KIND_WORD)
+		return VALUE_WORDS;
+	return !strcmp(o->value, "FILE") ? VALUE_FILE : !strcmp(o->value, "DIR") ? VALUE_FOLDER : VALUE_ANY;
+}
+
+/* Every character of `marks` has `before` in front of it. */
+static void escaped(struct buf *out, const char *text, const char *marks, const char *before)
+{
+	for (; *text; text++) {
+		if (strchr(marks, *text))
+			buf_str(out, before);
+		buf_char(out, *text);
+	}
+}
+
+static void belongs_to(struct buf *out, const struct option_row *o)
+{
+	if (o->commands == ~0u)
+		buf_str(out, "every command");
+	else
+		options_print_commands(out, o->commands);
+}
+
+/* ---- Markdown ---- */
+
+static void markdown_options(struct buf *out)
+{
+	struct buf item;
+	buf_init(&item);
+	for (const struct option_row *o = option_rows; o < option_rows + option_rows_n; o++) {
+		buf_clear(&item);
+		buf_str(&item, "- `");
+		help_option(&item, o);
+		buf_str(&item, "` (");
+		belongs_to(&item, o);
+		buf_str(&item, "): ");
+		escaped(&item, o->help, "*<", "\\");
+		help_wrap(out, item.data, 0, 2);
+	}
+	buf_destroy(&item);
+}
+
+/* The examples run one after the other in one folder. */
+static void markdown(struct buf *out)
+{
+	buf_str(out, "# Commands and options\n\n`tfmc help --form=markdown` prints this page, `tfmc help "
+	             "COMMAND` one "
+	             "command. Options have one or two\ndashes, their values come after `=` or as the next "
+	             "word; a word "
+	             "@FILE stands for the words of a file.\n\nExit codes: " HELP_EXIT_CODES
+	             ".\n\nThe examples work in a folder that has been made so, with the source of tfmc in "
+	             "`tfmc`:\n\n"
+	             "```sh\nln -s tfmc/examples .\nexport PATH=~/opt/tfmc/bin:$PATH\n"
+	             "tfmc examples/embed/model.yaml --emit=tir=embed.tir --stop-after=encode\n```\n");
+	for (size_t i = 0; i < command_rows_n; i++) {
+		const struct command_row *c = &command_rows[i];
+		buf_printf(out, "\n## %s\n\n`tfmc %s`\n\n", c->name, c->synopsis);
+		help_wrap(out, c->text, 0, 0);
+		buf_printf(out, "\n```sh\n%s\n```\n", c->example);
+	}
+	buf_str(out, "\n## Options\n\n");
+	markdown_options(out);
+}
+
+/* ---- man ---- */
+
+/* A line of text: no escape and no request of roff. */
+static void roff(struct buf *out, const char *text)
+{
+	buf_str(out, strchr(".'", *text) ? "\\&" : "");
+	for (; *text; text++) {
+		const char *as = *text == '\\'  ? "\\e"
+		                 : *text == '-' ? "\\-"
+		                 : *text == '~' ? "\\(ti"
+		                 : *text == '^' ? "\\(ha"
+		                                : NULL;
+		if (as)
+			buf_str(out, as);
+		else
+			buf_char(out, *text);
+	}
+	buf_char(out, '\n');
+}
+
+static void roff_options(struct buf *out)
+{
+	struct buf text;
+	buf_init(&text);
+	for (const struct option_row *o = option_rows; o < option_rows + option_rows_n; o++) {
+		buf_clear(&text);
+		help_option(&text, o);
+		buf_str(out, ".TP\n.B ");
+		roff(out, text.data);
+		buf_clear(&text);
+		buf_printf(&text, "%s (", o->help);
+		belongs_to(&text, o);
+		buf_char(&text, ')');
+		roff(out, text.data);
+	}
+	buf_destroy(&text);
+}
+
+static void man(struct buf *out, const char *version)
+{
+	buf_printf(out, ".TH TFMC 1 \"\" \"tfmc %s\" \"User Commands\"\n.SH NAME\ntfmc \\- " HELP_TITLE "\n",
+	           version);
+	buf_str(out, ".SH SYNOPSIS\n");
+	for (size_t i = 0; i < command_rows_n; i++) {
+		buf_str(out, i ? ".br\n.B tfmc\n" : ".B tfmc\n");
+		roff(out, command_rows[i].synopsis);
+	}
+	buf_str(out, ".SH DESCRIPTION\nOptions have one or two dashes, their values come after = or as the "
+	             "next word.\n"
+	             "A word @FILE stands for the words of a file.\n.SH COMMANDS\n");
+	for (size_t i = 0; i < command_rows_n; i++) {
+		const struct command_row *c = &command_rows[i];
+		buf_printf(out, ".SS %s\n", c->name);
+		roff(out, c->text);
+		buf_str(out, ".PP\n.nf\n");
+		roff(out, c->example);
+		buf_str(out, ".fi\n");
+	}
+	buf_str(out, ".SH OPTIONS\n");
+	roff_options(out);
+	buf_str(out, ".SH EXIT STATUS\n" HELP_EXIT_CODES
+	             ".\n.SH FILES\n.TP\n.I ~/.cache/tfmc\nCode and packed weights of "
+	             "commands that run a model; it may be removed at any time.\n");
+}
+
+/* ---- shells ---- */
+
+static void put_name(struct buf *out, const char *name, const char *separator)
+{
+	buf_printf(out, "%s%s%s", option_dash(name), name, separator);
+}
+
+static void put_names(struct buf *out, const struct option_row *o, const char *separator)
+{
+	const char *second = option_second_name(o->name);
+	put_name(out, o->name, separator);
+	if (second)
+		put_name(out, second, separator);
+}
+
+/* Words with blanks between them. */
+static void put_words(struct buf *out, const char *words)
+{
+	for (; *words; words++)
+		buf_char(out, *words == '|' ? ' ' : *words);
+}
+
+static void command_names(struct buf *out, const char *separator)
+{
+	for (size_t i = 0; i < command_rows_n; i++)
+		buf_printf(out, "%s%s", i ? separator : "", command_rows[i].name);
+}
+
+/* The case of options with such values. */
+static void bash_values(struct buf *out, enum value_kind kind, const char *action)
+{
+	for (size_t i = 0; i < option_rows_n; i++)
+		if (value_kind(&option_rows[i]) == kind)
+			put_names(out, &option_rows[i], " | ");
+	buf_printf(out, "-) %s; return ;;\n", action);
+}
+
+static void bash(struct buf *out)
+{
+	buf_str(out, "# Completion of tfmc for bash.\n_tfmc()\n{\n"
+	             "\tlocal word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} options "
+	             "IFS=$' \\t\\n'\n"
+	             "\t[ \"$word\" != = ] || word=\n"
+	             "\t[ \"$before\" != = ] || before=${COMP_WORDS[COMP_CWORD - 2]}\n"
+	             "\tcase $before in\n");
+	for (size_t i = 0; i < option_rows_n; i++) {
+		if (value_kind(&option_rows[i]) != VALUE_WORDS)
+			continue;
+		buf_char(out, '\t');
+		put_names(out, &option_rows[i], " | ");
+		buf_str(out, "-) COMPREPLY=($(compgen -W \"");
+		put_words(out, option_rows[i].value);
+		buf_str(out, "\" -- \"$word\")); return ;;\n");
+	}
+	buf_char(out, '\t');
+	bash_values(out, VALUE_FILE, "mapfile -t COMPREPLY < <(compgen -f -- \"$word\")");
+	buf_char(out, '\t');
+	bash_values(out, VALUE_FOLDER, "mapfile -t COMPREPLY < <(compgen -d -- \"$word\")");
+	buf_char(out, '\t');
+	bash_values(out, VALUE_ANY, "COMPREPLY=()");
+	buf_str(out, "\thelp) COMPREPLY=($(compgen -W \"");
+	command_names(out, " ");
+	buf_str(out, "\" -- \"$word\")); return ;;\n\tesac\n\tcase ${COMP_WORDS[1]} in\n");
+	for (size_t i = command_rows_n; i-- > 0;) {
+		buf_printf(out, "\t%s) options=\"", i ? command_rows[i].name : "*");
+		for (size_t k = 0; k < option_rows_n; k++)
+			if (option_rows[k].commands & (unsigned)command_rows[i].command)
+				put_names(out, &option_rows[k], " ");
+		buf_str(out, "\" ;;\n");
+	}
+	buf_str(out, "\tesac\n\tmapfile -t COMPREPLY < <(\n\t\tcase $word in\n"
+	             "\t\t-*) compgen -W \"$options\" -- \"$word\" ;;\n"
+	             "\t\t*)\n\t\t\t[ \"$COMP_CWORD\" -ne 1 ] || compgen -W \"");
+	command_names(out, " ");
+	buf_str(out, "\" -- \"$word\"\n\t\t\tcompgen -f -- \"$word\"\n\t\t\t;;\n\t\tesac\n\t)\n}\n"
+	             "complete -o filenames -F _tfmc tfmc\n");
+}
+
+static void zsh_option(struct buf *out, const struct option_row *o, const char *name)
+{
+	enum value_kind kind = value_kind(o);
+	buf_printf(out, " \\\n\t\t'%s", o->kind == KIND_LIST ? "*" : "");
+	put_name(out, name, kind == VALUE_NONE ? "[" : strlen(name) > 1 ? "=[" : "[");
+	for (const char *s = o->help; *s; s++) {
+		if (strchr("[]:\\", *s))
+			buf_char(out, '\\');
+		buf_str(out, *s == '\'' ? "'\\''" : (char[]){*s, 0});
+	}
+	buf_char(out, ']');
+	switch (kind) {
+	case VALUE_NONE: break;
+	case VALUE_ANY: buf_str(out, ":value: "); break;
+	case VALUE_FILE: buf_str(out, ":file:_files"); break;
+	case VALUE_FOLDER: buf_str(out, ":folder:_files -/"); break;
+	case VALUE_WORDS:
+		buf_str(out, ":word:(");
+		put_words(out, o->value);
+		buf_char(out, ')');
+		break;
+	}
+	buf_char(out, '\'');
+}
+
+static void zsh(struct buf *out)
+{
+	buf_str(out,
+	        "#compdef tfmc\n# Completion of tfmc for zsh.\n_tfmc_commands()\n{\n\tlocal -a commands=(");
+	for (size_t i = 0; i < command_rows_n; i++) {
+		buf_printf(out, "\n\t\t'%s:", command_rows[i].name);
+		escaped(out, command_rows[i].line, ":", "\\");
+		buf_char(out, '\'');
+	}
+	buf_str(out, ")\n\t_describe command commands\n}\n"
+	             "if ((CURRENT == 2)) && [[ $words[2] != -* ]]; "
+	             "then\n\t_tfmc_commands\n\t_files\n\treturn\nfi\n"
+	             "case $words[2] in\n");
+	for (size_t i = command_rows_n; i-- > 0;) {
+		const struct command_row *c = &command_rows[i];
+		buf_printf(out, "%s)\n\t_arguments", i ? c->name : "*");
+		for (size_t k = 0; k < option_rows_n; k++) {
+			const char *second = option_second_name(option_rows[k].name);
+			if (!(option_rows[k].commands & (unsigned)c->command))
+				continue;
+			zsh_option(out, &option_rows[k], option_rows[k].name);
+			if (second)
+				zsh_option(out, &option_rows[k], second);
+		}
+		const char *input = c->command == COMMAND_HELP ? "_tfmc_commands" : "_files";
+		if (c->input != COMMAND_NO_INPUT)
+			buf_printf(out, " \\\n\t\t'*:input:%s'", input);
+		buf_str(out, "\n\t;;\n");
+	}
+	buf_str(out, "esac\n");
+}
+
+static void fish_text(struct buf *out, const char *text)
+{
+	buf_char(out, '\'');
+	escaped(out, text, "'\\", "\\");
+	buf_char(out, '\'');
+}
+
+static void fish_name(struct buf *out, const char *name)
+{
+	bool is_old = strlen(name) > 1 && !strcmp(option_dash(name), "-");
+	buf_printf(out, " -%s %s", strlen(name) == 1 ? "s" : is_old ? "o" : "l", name);
+}
+
+static void fish(struct buf *out)
+{
+	buf_str(out, "# Completion of tfmc for fish.\nfunction __tfmc_compiles\n\tnot "
+	             "__fish_seen_subcommand_from ");
+	command_names(out, " ");
+	buf_str(out, "\nend\n");
+	for (size_t i = 0; i < command_rows_n; i++) {
+		buf_printf(out, "complete -c tfmc -n __fish_use_subcommand -a %s -d ", command_rows[i].name);
+		fish_text(out, command_rows[i].line);
+		buf_char(out, '\n');
+	}
+	for (size_t i = 0; i < option_rows_n; i++) {
+		const struct option_row *o = &option_rows[i];
+		enum value_kind kind = value_kind(o);
+		bool is_common = o->commands == ~0u, is_compile = o->commands & (unsigned)COMMAND_COMPILE;
+		buf_str(out, "complete -c tfmc");
+		if (!is_common)
+			buf_printf(out, " -n '%s__fish_seen_subcommand_from",
+			           is_compile ? "__tfmc_compiles; or " : "");
+		for (size_t k = 0; !is_common && k < command_rows_n; k++)
+			if (o->commands & (unsigned)command_rows[k].command)
+				buf_printf(out, " %s", command_rows[k].name);
+		buf_str(out, is_common ? "" : "'");
+		fish_name(out, o->name);
+		if (option_second_name(o->name))
+			fish_name(out, option_second_name(o->name));
+		buf_str(out, kind == VALUE_NONE                           ? ""
+		             : kind == VALUE_FILE || kind == VALUE_FOLDER ? " -r -F"
+		                                                          : " -x");
+		if (kind == VALUE_WORDS) {
+			buf_str(out, " -a '");
+			put_words(out, o->value);
+			buf_char(out, '\'');
+		}
+		buf_str(out, " -d ");
+		fish_text(out, o->help);
+		buf_char(out, '\n');
+	}
+}
+
+void options_page(struct buf *out, enum form_word form, const char *version)
+{
+	switch (form) {
+	case FORM_TEXT: return;
+	case FORM_MARKDOWN: markdown(out); return;
+	case FORM_MAN: man(out, version); return;
+	case FORM_BASH: bash(out); return;
+	case FORM_ZSH: zsh(out); return;
+	case FORM_FISH: fish(out); return;
+	}
+}
