@@ -206,11 +206,3 @@ bool ir_lifetimes(struct arena *a, const struct ir_func *f, struct ir_lifetimes 
 	out->n_times = s.groups.n;
 	return !arena_failed(a);
 }
-
-size_t ir_lifetime_of_group(const struct ir_lifetimes *l, const struct ir_op *group)
-{
-	size_t t = 0;
-	while (t < l->n_times && l->groups[t] != group)
-		t++;
-	return t;
-}

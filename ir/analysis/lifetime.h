@@ -20,8 +20,6 @@ struct ir_lifetimes {
 
 /* f: stage groups or plan. False when memory ran out. */
 TFMC_MUST_USE bool ir_lifetimes(struct arena *a, const struct ir_func *f, struct ir_lifetimes *out);
-/* The time of a group (the op that defines v), by any of its results. */
-size_t ir_lifetime_of_group(const struct ir_lifetimes *l, const struct ir_op *group);
 /* Both hold something at the same time. */
 static inline bool ir_lifetimes_meet(const struct ir_lifetimes *l, struct ir_value a, struct ir_value b)
 {

@@ -20,11 +20,6 @@ const struct ir_func *irb_func(const struct ir_builder *b)
 	return b->f;
 }
 
-struct diag_context *irb_diag(const struct ir_builder *b)
-{
-	return b->cx;
-}
-
 bool irb_failed(const struct ir_builder *b)
 {
 	return b->failed;
@@ -33,11 +28,6 @@ bool irb_failed(const struct ir_builder *b)
 void irb_set_loc(struct ir_builder *b, struct ir_loc loc)
 {
 	b->loc = ir_import_loc(b->m, loc);
-}
-
-struct ir_loc irb_loc(const struct ir_builder *b)
-{
-	return b->loc;
 }
 
 void irb_set_literal(struct ir_builder *b, bool literal)

@@ -21,11 +21,9 @@ struct ir_builder *irb_begin(struct ir_module *m, struct diag_context *cx, const
                              struct ir_loc loc);
 struct ir_module *irb_module(const struct ir_builder *b);
 const struct ir_func *irb_func(const struct ir_builder *b);
-struct diag_context *irb_diag(const struct ir_builder *b);
 bool irb_failed(const struct ir_builder *b);
 /* Location of the ops built from now on. */
 void irb_set_loc(struct ir_builder *b, struct ir_loc loc);
-struct ir_loc irb_loc(const struct ir_builder *b);
 /* Turns folding and merging off (parser: text stays as written). */
 void irb_set_literal(struct ir_builder *b, bool literal);
 

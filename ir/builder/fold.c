@@ -20,8 +20,7 @@ typedef struct ir_value fold_fn(const struct fold *f);
 /* The op that defines operand i when it has that code, else NULL. */
 static const struct ir_op *defined_by(const struct fold *f, size_t i, enum ir_opcode code)
 {
-	const struct ir_op *op = ir_def(f->b->f, f->operands[i]);
-	return op != NULL && op->code == code ? op : NULL;
+	return ir_def_as(f->b->f, f->operands[i], code);
 }
 
 /* Operand i is `full` with exactly these bits. */

@@ -229,10 +229,22 @@ static inline const struct ir_type *ir_type_of(const struct ir_func *f, struct i
 {
 	return f->values[v.id].type;
 }
-/* The op that defines v, or NULL for arguments. */
+/* The op that defines v, or NULL for arguments and IR_NO_VALUE. */
 static inline const struct ir_op *ir_def(const struct ir_func *f, struct ir_value v)
 {
 	return f->values[v.id].def;
+}
+/* That op when it has this code, else NULL. */
+static inline const struct ir_op *ir_def_as(const struct ir_func *f, struct ir_value v, enum ir_opcode code)
+{
+	const struct ir_op *op = ir_def(f, v);
+	return op != NULL && op->code == code ? op : NULL;
+}
+/* The weight that v is, or NULL. */
+static inline const struct ir_weight *ir_weight_of(const struct ir_func *f, struct ir_value v)
+{
+	const struct ir_op *op = ir_def_as(f, v, OP_weight);
+	return op != NULL ? ((const struct attrs_weight *)op->attrs)->weight : NULL;
 }
 static inline bool ir_same(struct ir_value a, struct ir_value b)
 {

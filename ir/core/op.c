@@ -113,3 +113,12 @@ bool ir_op_has(enum ir_opcode code, unsigned traits)
 {
 	return (ir_op_desc(code)->traits & traits) == traits;
 }
+
+bool ir_swaps_last(const struct ir_int_list *perm)
+{
+	int64_t n = (int64_t)perm->n;
+	for (int64_t i = 0; i < n; i++)
+		if (perm->items[i] != (i < n - 2 ? i : 2 * n - 3 - i))
+			return false;
+	return n >= 2;
+}

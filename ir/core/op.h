@@ -62,6 +62,9 @@ struct ir_int_list {
 	size_t n;
 };
 
+/* The permutation exchanges the last two axes and leaves the others. */
+bool ir_swaps_last(const struct ir_int_list *perm);
+
 /* struct attrs_<op>; ops without attributes have one unused member. */
 #define FLOAT(name, def)          double name;
 #define INT(name, def)            int64_t name;

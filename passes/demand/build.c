@@ -13,7 +13,7 @@
 /* Row numbers may be computed after what reads them: their ops are built here first, and merged later. */
 static struct ir_value early(struct rebuild *r, struct ir_value v)
 {
-	const struct ir_op *op = v.id == 0 ? NULL : ir_def(r->f, v);
+	const struct ir_op *op = ir_def(r->f, v);
 	if (op == NULL || r->map[v.id].id != 0)
 		return r->map[v.id];
 	for (size_t i = 0; i < op->n_operands; i++)

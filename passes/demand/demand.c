@@ -56,7 +56,7 @@ bool demand_is_root(const struct demand_plan *plan, const struct ir_op *op)
 /* The row numbers follow from parameters alone, so that they can be computed before everything else. */
 static bool is_early(const struct ir_func *f, struct ir_value v, int *left)
 {
-	const struct ir_op *op = v.id == 0 ? NULL : ir_def(f, v);
+	const struct ir_op *op = ir_def(f, v);
 	if (op == NULL)
 		return v.id == 0 || ir_info(f, v)->region == f->body;
 	if (--*left < 0 || op->region != NULL || !ir_op_has(op->code, TRAIT_PURE) ||
@@ -232,8 +232,8 @@ static void mark_elementwise(struct siblings *s, const struct ir_op *op)
 
 static bool may_merge(const struct siblings *s, const struct ir_op *op)
 {
-	const struct ir_op *w = op->code == OP_linear ? ir_def(s->plan->f, op->operands[1]) : NULL;
-	return w != NULL && w->code == OP_weight && !s->elementwise[op->results[0].id];
+	return op->code == OP_linear && ir_weight_of(s->plan->f, op->operands[1]) != NULL &&
+	       !s->elementwise[op->results[0].id];
 }
 
 /* Another linear of the same input, all of whose rows are read. */

@@ -21,12 +21,6 @@ void rebuild_set(struct rebuild *r, struct ir_value old, struct ir_value now)
 	irb_name(r->b, now, ir_info(r->f, old)->name);
 }
 
-const struct ir_op *rebuild_def(const struct rebuild *r, struct ir_value v, enum ir_opcode code)
-{
-	const struct ir_op *op = v.id == 0 ? NULL : ir_def(r->f, v);
-	return op != NULL && op->code == code ? op : NULL;
-}
-
 bool rebuild_once(const struct rebuild *r, struct ir_value v)
 {
 	return r->uses[v.id] == 1;

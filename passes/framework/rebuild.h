@@ -52,8 +52,6 @@ void rebuild_need(struct rebuild *r, struct ir_value old);
 struct ir_value rebuild_get(struct rebuild *r, struct ir_value old);
 /* now replaces old; it inherits its name. */
 void rebuild_set(struct rebuild *r, struct ir_value old, struct ir_value now);
-/* The op that defines v when it has that code, else NULL. */
-const struct ir_op *rebuild_def(const struct rebuild *r, struct ir_value v, enum ir_opcode code);
 /* v is used by one operand only. */
 bool rebuild_once(const struct rebuild *r, struct ir_value v);
 

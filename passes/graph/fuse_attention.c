@@ -36,8 +36,8 @@ struct found {
  */
 static struct ir_value few_heads(const struct rebuild *r, struct ir_value v)
 {
-	const struct ir_op *flat = rebuild_def(r, v, OP_reshape);
-	const struct ir_op *wide = flat != NULL ? rebuild_def(r, flat->operands[0], OP_broadcast) : NULL;
+	const struct ir_op *flat = ir_def_as(r->f, v, OP_reshape);
+	const struct ir_op *wide = flat != NULL ? ir_def_as(r->f, flat->operands[0], OP_broadcast) : NULL;
 	if (wide == NULL)
 		return IR_NO_VALUE;
 	const struct ir_type *to = ir_type_of(r->f, v), *w = ir_type_of(r->f, wide->results[0]);
@@ -78,14 +78,14 @@ static bool is_by_head(const struct ir_type *c, const struct ir_type *scores)
  */
 static const struct ir_op *find_sinks(const struct rebuild *r, struct ir_value p, struct found *m)
 {
-	const struct ir_op *cut = rebuild_def(r, p, OP_slice);
-	const struct ir_op *softmax = cut != NULL ? rebuild_def(r, cut->operands[0], OP_softmax) : NULL;
-	const struct ir_op *both = softmax != NULL ? rebuild_def(r, softmax->operands[0], OP_concat) : NULL;
+	const struct ir_op *cut = ir_def_as(r->f, p, OP_slice);
+	const struct ir_op *softmax = cut != NULL ? ir_def_as(r->f, cut->operands[0], OP_softmax) : NULL;
+	const struct ir_op *both = softmax != NULL ? ir_def_as(r->f, softmax->operands[0], OP_concat) : NULL;
 	if (both == NULL || both->n_operands != 2)
 		return NULL;
 	const struct attrs_slice *s = cut->attrs;
 	const struct ir_type *scores = ir_type_of(r->f, both->operands[0]);
-	const struct ir_op *wide = rebuild_def(r, both->operands[1], OP_broadcast);
+	const struct ir_op *wide = ir_def_as(r->f, both->operands[1], OP_broadcast);
 	struct ir_value column = wide != NULL ? wide->operands[0] : both->operands[1];
 	bool last =
 	        scores->rank == 4 && s->axis == 3 && ((const struct attrs_concat *)both->attrs)->axis == 3;
@@ -113,7 +113,7 @@ static struct ir_value sinks_of(struct rebuild *r, const struct found *m)
 static struct ir_value without_scale(const struct rebuild *r, struct ir_value v, double *f)
 {
 	const struct ir_op *op;
-	while ((op = rebuild_def(r, v, OP_scale)) != NULL && rebuild_once(r, v)) {
+	while ((op = ir_def_as(r->f, v, OP_scale)) != NULL && rebuild_once(r, v)) {
 		double more = ((const struct attrs_scale *)op->attrs)->f;
 		if (!isfinite(*f * more))
 			break;
@@ -127,7 +127,7 @@ static const char *check_scores(const struct rebuild *r, struct found *m)
 {
 	if (m->s.blocked != NULL)
 		return m->s.blocked;
-	m->qk = rebuild_def(r, m->s.x, OP_matmul);
+	m->qk = ir_def_as(r->f, m->s.x, OP_matmul);
 	if (m->qk == NULL)
 		return "the scores are not a matmul";
 	if (!rebuild_once(r, m->s.x))
@@ -138,8 +138,8 @@ static const char *check_scores(const struct rebuild *r, struct found *m)
 /* v [B,K,T,E] or [B,K,1,T,E], widened from f16 or bf16: what was widened. */
 static struct ir_value narrow_of(const struct rebuild *r, struct ir_value v)
 {
-	const struct ir_op *flat = rebuild_def(r, v, OP_reshape);
-	const struct ir_op *cast = rebuild_def(r, flat != NULL ? flat->operands[0] : v, OP_cast);
+	const struct ir_op *flat = ir_def_as(r->f, v, OP_reshape);
+	const struct ir_op *cast = ir_def_as(r->f, flat != NULL ? flat->operands[0] : v, OP_cast);
 	if (cast == NULL)
 		return IR_NO_VALUE;
 	const struct ir_type *t = ir_type_of(r->f, v), *x = ir_type_of(r->f, cast->operands[0]);
@@ -187,9 +187,9 @@ static bool spans_regions(const struct rebuild *r, const struct ir_op *op, const
 /* p is what a softmax gives, as it is or without the column of sinks. */
 static bool find_softmax(const struct rebuild *r, struct ir_value p, struct found *m)
 {
-	*m = (struct found){.softmax = rebuild_def(r, p, OP_masked_softmax)};
+	*m = (struct found){.softmax = ir_def_as(r->f, p, OP_masked_softmax)};
 	if (m->softmax == NULL)
-		m->softmax = rebuild_def(r, p, OP_softmax);
+		m->softmax = ir_def_as(r->f, p, OP_softmax);
 	if (m->softmax != NULL) {
 		scores_read(r, m->softmax, true, &m->s);
 		return true;

@@ -48,11 +48,11 @@ static bool here(const struct rebuild *r, const struct ir_op *root, struct ir_va
 /* v [B,S,E] is one head: an attention [B,1,S,E] that nothing else reads. */
 static const struct ir_op *head_behind(const struct rebuild *r, const struct ir_op *root, struct ir_value v)
 {
-	const struct ir_op *flat = rebuild_def(r, v, OP_reshape);
+	const struct ir_op *flat = ir_def_as(r->f, v, OP_reshape);
 	if (flat == NULL || !rebuild_once(r, v) || !here(r, root, v))
 		return NULL;
 	struct ir_value o = flat->operands[0];
-	const struct ir_op *a = rebuild_def(r, o, OP_attention);
+	const struct ir_op *a = ir_def_as(r->f, o, OP_attention);
 	const struct ir_type *wide = ir_type_of(r->f, o), *t = ir_type_of(r->f, v);
 	if (a == NULL || !rebuild_once(r, o) || !here(r, root, o) || t->rank != 3)
 		return NULL;
@@ -95,24 +95,26 @@ static bool find_concat(const struct rebuild *r, const struct ir_op *op, struct 
 /* The linears' weights can be joined: constant, at the same indices, read once. */
 static bool can_join(const struct rebuild *r, const struct ir_op *a, const struct ir_op *b)
 {
-	const struct ir_op *x = join_weight_op(r, a, 1), *y = join_weight_op(r, b, 1);
+	const struct ir_op *x = ir_def_as(r->f, a->operands[1], OP_weight),
+	                   *y = ir_def_as(r->f, b->operands[1], OP_weight);
 	if (x == NULL || y == NULL || x->n_operands != y->n_operands || !rebuild_once(r, b->operands[1]))
 		return false;
-	const struct ir_weight *v = join_weight(r, a, 1), *w = join_weight(r, b, 1);
+	const struct ir_weight *v = ir_weight_of(r->f, a->operands[1]),
+	                       *w = ir_weight_of(r->f, b->operands[1]);
 	if (w->init == NULL || v->type != w->type || v->narrow != w->narrow || v->encoding != ENC_ROW ||
 	    w->encoding != ENC_ROW)
 		return false;
 	for (size_t i = 0; i < x->n_operands; i++)
 		if (!ir_same(x->operands[i], y->operands[i]))
 			return false;
-	return b->operands[OPERAND(linear, b)].id == 0 ||
-	       (join_weight(r, b, 2) != NULL && join_weight(r, b, 2)->init != NULL);
+	return b->operands[OPERAND(linear, b)].id == 0 || (ir_weight_of(r->f, b->operands[2]) != NULL &&
+	                                                   ir_weight_of(r->f, b->operands[2])->init != NULL);
 }
 
 /* v is the output linear of a head: W o. */
 static bool add_term(const struct rebuild *r, const struct ir_op *root, struct ir_value v, struct heads *h)
 {
-	const struct ir_op *out = rebuild_def(r, v, OP_linear);
+	const struct ir_op *out = ir_def_as(r->f, v, OP_linear);
 	if (out == NULL || !rebuild_once(r, v) || !here(r, root, v) ||
 	    out->operands[OPERAND(linear, b)].id != 0 || !can_join(r, h->n > 0 ? h->out[0] : out, out))
 		return false;
@@ -129,7 +131,7 @@ static bool find_sum(const struct rebuild *r, const struct ir_op *op, struct hea
 	open[n++] = op->operands[0];
 	while (n > 0) {
 		struct ir_value v = open[--n];
-		const struct ir_op *inner = rebuild_def(r, v, OP_add);
+		const struct ir_op *inner = ir_def_as(r->f, v, OP_add);
 		if (inner != NULL && rebuild_once(r, v) && here(r, op, v) && n + 2 <= LEAVES_MAX) {
 			open[n++] = inner->operands[1];
 			open[n++] = inner->operands[0];
@@ -159,9 +161,10 @@ static bool linears_behind(const struct rebuild *r, const struct heads *h, size_
 {
 	for (size_t k = 0; k < h->n; k++) {
 		struct ir_value v = h->attention[k]->operands[i];
-		const struct ir_op *wide = rebuild_def(r, v, OP_reshape);
-		linears[k] = wide != NULL && rebuild_once(r, v) ? rebuild_def(r, wide->operands[0], OP_linear)
-		                                                : NULL;
+		const struct ir_op *wide = ir_def_as(r->f, v, OP_reshape);
+		linears[k] = wide != NULL && rebuild_once(r, v)
+		                     ? ir_def_as(r->f, wide->operands[0], OP_linear)
+		                     : NULL;
 		if (linears[k] == NULL || !rebuild_once(r, wide->operands[0]) ||
 		    !here(r, h->attention[k], wide->operands[0]) || !can_join(r, linears[0], linears[k]) ||
 		    !rebuild_once(r, linears[k]->operands[1]) ||
@@ -174,7 +177,7 @@ static bool linears_behind(const struct rebuild *r, const struct heads *h, size_
 
 static void need_indices(struct rebuild *r, const struct ir_op *linear)
 {
-	const struct ir_op *w = join_weight_op(r, linear, 1);
+	const struct ir_op *w = ir_def_as(r->f, linear->operands[1], OP_weight);
 	for (size_t i = 0; i < w->n_operands; i++)
 		rebuild_need(r, w->operands[i]);
 }
@@ -241,7 +244,7 @@ static struct ir_value operand_of_all(struct rebuild *r, const struct heads *h, 
 	struct ir_value parts[HEADS_MAX];
 	if (linears_behind(r, h, i, linears)) {
 		const struct join join = {linears, h->n};
-		const struct ir_op *like = join_weight_op(r, linears[0], 1);
+		const struct ir_op *like = ir_def_as(r->f, linears[0]->operands[1], OP_weight);
 		struct ir_value w = join_reference(r, like, join_weights(r, &join, 1, 0));
 		struct ir_value b = join_reference(r, like, join_weights(r, &join, 2, 0));
 		irb_set_loc(r->b, linears[0]->loc);
@@ -256,7 +259,7 @@ static struct ir_value operand_of_all(struct rebuild *r, const struct heads *h, 
 static struct ir_value sum_of_all(struct rebuild *r, const struct heads *h, struct ir_value o)
 {
 	const struct join join = {h->out, h->n};
-	const struct ir_op *like = join_weight_op(r, h->out[0], 1);
+	const struct ir_op *like = ir_def_as(r->f, h->out[0]->operands[1], OP_weight);
 	struct ir_value y =
 	        irb_linear(r->b, o, join_reference(r, like, join_weights(r, &join, 1, 1)), IR_NO_VALUE, NULL);
 	for (size_t i = 0; i < h->n_rest; i++)

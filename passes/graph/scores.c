@@ -16,7 +16,7 @@ struct peel {
 /* The op that defines x, when it has that code and x is read here only. */
 static const struct ir_op *next(struct peel *p, enum ir_opcode code)
 {
-	const struct ir_op *op = rebuild_def(p->r, p->s->x, code);
+	const struct ir_op *op = ir_def_as(p->r->f, p->s->x, code);
 	if (op == NULL)
 		return NULL;
 	if (rebuild_once(p->r, p->s->x))
@@ -73,9 +73,9 @@ static void peel_bias(struct peel *p)
 	const struct ir_op *op = next(p, OP_add);
 	if (op == NULL || p->s->scale != 1)
 		return;
-	size_t x = rebuild_def(p->r, op->operands[1], OP_matmul) != NULL ? 1 : 0;
-	const struct ir_op *other = rebuild_def(p->r, op->operands[1], OP_scale);
-	if (other != NULL && rebuild_def(p->r, other->operands[0], OP_matmul) != NULL)
+	size_t x = ir_def_as(p->r->f, op->operands[1], OP_matmul) != NULL ? 1 : 0;
+	const struct ir_op *other = ir_def_as(p->r->f, op->operands[1], OP_scale);
+	if (other != NULL && ir_def_as(p->r->f, other->operands[0], OP_matmul) != NULL)
 		x = 1;
 	p->s->bias = op->operands[1 - x];
 	p->s->x = op->operands[x];

@@ -26,8 +26,8 @@ enum { WIDTH = TILE_PANELS_MAX * TILE_PANEL }; /* columns of a strip: what the k
 
 static bool is_packed(const struct rebuild *r, const struct ir_op *linear)
 {
-	const struct ir_op *w = rebuild_def(r, linear->operands[1], OP_weight);
-	return w != NULL && ((const struct attrs_weight *)w->attrs)->weight->encoding == ENC_PANEL16 &&
+	const struct ir_weight *w = ir_weight_of(r->f, linear->operands[1]);
+	return w != NULL && w->encoding == ENC_PANEL16 &&
 	       ir_type_of(r->f, linear->operands[0])->dtype == DT_F32;
 }
 
@@ -54,10 +54,10 @@ static bool is_strippable(const struct rebuild *r, struct ir_value x)
 /* take_rows(reshape(log_softmax(x)), reshape(ids)): the log_softmax, or NULL. */
 static const struct ir_op *scored(const struct rebuild *r, const struct ir_op *op)
 {
-	const struct ir_op *flat = rebuild_def(r, op->operands[0], OP_reshape), *p;
+	const struct ir_op *flat = ir_def_as(r->f, op->operands[0], OP_reshape), *p;
 	if (ir_type_of(r->f, op->operands[0])->rank != 2 || !rebuild_once(r, op->operands[0]))
 		return NULL;
-	p = rebuild_def(r, flat != NULL ? flat->operands[0] : op->operands[0], OP_log_softmax);
+	p = ir_def_as(r->f, flat != NULL ? flat->operands[0] : op->operands[0], OP_log_softmax);
 	if (p == NULL || !rebuild_once(r, p->results[0]))
 		return NULL;
 	const struct ir_type *x = ir_type_of(r->f, p->operands[0]);

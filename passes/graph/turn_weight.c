@@ -8,22 +8,14 @@
 
 static bool exchanges_last_two(const struct ir_op *op)
 {
-	const struct attrs_transpose *a = op->attrs;
-	int64_t n = (int64_t)a->perm.n;
-	for (int64_t i = 0; i < n; i++)
-		if (a->perm.items[i] != (i < n - 2 ? i : 2 * n - 3 - i))
-			return false;
-	return n >= 2;
+	return ir_swaps_last(&((const struct attrs_transpose *)op->attrs)->perm);
 }
 
 static bool reads_weight(const struct ir_func *f, const struct ir_op *op, const struct ir_weight *w)
 {
-	for (size_t i = 0; i < op->n_operands; i++) {
-		const struct ir_op *def = op->operands[i].id != 0 ? ir_def(f, op->operands[i]) : NULL;
-		if (def != NULL && def->code == OP_weight &&
-		    ((const struct attrs_weight *)def->attrs)->weight == w)
+	for (size_t i = 0; i < op->n_operands; i++)
+		if (ir_weight_of(f, op->operands[i]) == w)
 			return true;
-	}
 	return false;
 }
 
@@ -40,7 +32,7 @@ static bool read_as_stored(const struct ir_module *m, const struct ir_weight *w)
 
 bool turn_weight_match(struct rebuild *r, const struct ir_op *op)
 {
-	const struct ir_op *def = rebuild_def(r, op->operands[0], OP_weight);
+	const struct ir_op *def = ir_def_as(r->f, op->operands[0], OP_weight);
 	if (def == NULL || !exchanges_last_two(op))
 		return false;
 	const struct ir_weight *w = ((const struct attrs_weight *)def->attrs)->weight;
@@ -67,8 +59,8 @@ static const struct ir_weight *turned(struct rebuild *r, const struct ir_weight 
 
 void turn_weight_emit(struct rebuild *r, const struct ir_op *op)
 {
-	const struct ir_op *def = rebuild_def(r, op->operands[0], OP_weight);
-	const struct ir_weight *w = turned(r, ((const struct attrs_weight *)def->attrs)->weight);
+	const struct ir_op *def = ir_def_as(r->f, op->operands[0], OP_weight);
+	const struct ir_weight *w = turned(r, ir_weight_of(r->f, op->operands[0]));
 	struct ir_value index[IR_RANK_MAX];
 	for (size_t i = 0; i < def->n_operands && i < IR_RANK_MAX; i++)
 		index[i] = rebuild_get(r, def->operands[i]);

@@ -54,15 +54,15 @@ static bool plain_body(const struct ir_region *body, size_t *n_attention)
  * it. */
 static bool is_head_term(const struct rebuild *r, const struct ir_region *body, struct ir_value v)
 {
-	const struct ir_op *out = rebuild_def(r, v, OP_linear);
+	const struct ir_op *out = ir_def_as(r->f, v, OP_linear);
 	if (out == NULL || out->operands[OPERAND(linear, b)].id != 0 || !rebuild_once(r, v))
 		return false;
-	const struct ir_op *w = join_weight_op(r, out, 1);
-	const struct ir_op *flat = rebuild_def(r, out->operands[0], OP_reshape);
+	const struct ir_op *w = ir_def_as(r->f, out->operands[1], OP_weight);
+	const struct ir_op *flat = ir_def_as(r->f, out->operands[0], OP_reshape);
 	if (w == NULL || flat == NULL || index_position(w, body->args[INDEX_ARG]) < 0 ||
 	    !rebuild_once(r, out->operands[1]) || !rebuild_once(r, out->operands[0]))
 		return false;
-	const struct ir_op *a = rebuild_def(r, flat->operands[0], OP_attention);
+	const struct ir_op *a = ir_def_as(r->f, flat->operands[0], OP_attention);
 	return a != NULL && rebuild_once(r, flat->operands[0]) &&
 	       a->operands[OPERAND(attention, bias)].id == 0 &&
 	       a->operands[OPERAND(attention, sinks)].id == 0 &&
@@ -74,7 +74,7 @@ static bool is_head_term(const struct rebuild *r, const struct ir_region *body, 
 static bool adds_a_head(const struct rebuild *r, const struct ir_region *body)
 {
 	const struct ir_op *yield = body->ops[body->n_ops - 1];
-	const struct ir_op *sum = rebuild_def(r, yield->operands[0], OP_add);
+	const struct ir_op *sum = ir_def_as(r->f, yield->operands[0], OP_add);
 	struct ir_value carry = body->args[CARRY_ARG];
 	if (sum == NULL || r->uses[carry.id] != 1)
 		return false;

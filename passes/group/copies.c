@@ -18,7 +18,7 @@ static bool own_buffer(const struct grouper *g, struct ir_value old)
 {
 	const struct ir_func *f = irb_func(g->b);
 	struct ir_value now = g->map[old.id];
-	const struct ir_op *op = now.id == 0 ? NULL : ir_def(f, now);
+	const struct ir_op *op = ir_def(f, now);
 	return op != NULL && op->code == OP_group && !ir_is_state_slice(f, now);
 }
 

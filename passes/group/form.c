@@ -23,16 +23,17 @@ const struct cluster *formed_cluster(const struct formed *g, const struct ir_op 
 
 /* ---- facts ---- */
 
-static bool is_constant(const struct ir_op *op)
+bool group_is_constant(const struct ir_op *op)
 {
-	return op->code == OP_full || op->code == OP_iota || op->code == OP_dim_value;
+	return op != NULL && (op->code == OP_full || op->code == OP_iota || op->code == OP_dim_value);
 }
 
 /* Ops that stay outside groups. */
 static bool stays_outside(const struct ir_op *op)
 {
-	return op->region != NULL || op->code == OP_state_read || op->code == OP_weight || is_constant(op) ||
-	       ir_op_has(op->code, TRAIT_VIEW) || ir_op_has(op->code, TRAIT_TERMINATOR);
+	return op->region != NULL || op->code == OP_state_read || op->code == OP_weight ||
+	       group_is_constant(op) || ir_op_has(op->code, TRAIT_VIEW) ||
+	       ir_op_has(op->code, TRAIT_TERMINATOR);
 }
 
 bool former_same_dims(const struct ir_type *a, const struct ir_type *b)
@@ -387,7 +388,7 @@ static void find_memory(struct former *s)
 	for (size_t i = 0; i < s->g->n_ops; i++) {
 		const struct ir_op *op = s->g->ops[i];
 		const struct user_list *u = &s->users[op->results[0].id];
-		for (size_t k = 0; is_constant(op) && k < u->n; k++)
+		for (size_t k = 0; group_is_constant(op) && k < u->n; k++)
 			s->g->in_memory[i] =
 			        s->g->in_memory[i] || reads_memory(s, u->items[k], op->results[0]);
 	}

@@ -53,7 +53,9 @@ bool group_form(struct pass_context *p, const struct ir_module *m, const struct 
 size_t formed_index(const struct formed *g, const struct ir_op *op);
 /* The cluster of op, or NULL. */
 const struct cluster *formed_cluster(const struct formed *g, const struct ir_op *op);
-/* A constant (full, iota, dim_value) as operand i of a member is a member itself, evaluated in place. */
+/* full, iota or dim_value. */
+bool group_is_constant(const struct ir_op *op);
+/* A constant as operand i of a member is a member itself, evaluated in place. */
 bool group_constant_inside(const struct ir_func *f, const struct ir_op *op, size_t i);
 
 #endif

@@ -20,15 +20,10 @@
 
 /* ---- groups ---- */
 
-static bool is_constant(const struct ir_op *op)
-{
-	return op != NULL && (op->code == OP_full || op->code == OP_iota || op->code == OP_dim_value);
-}
-
 /* Operand i of a member is a constant, which is cloned into its group. */
 static bool is_inside(const struct grouper *g, const struct ir_op *op, size_t i, const struct ir_op *def)
 {
-	return is_constant(def) && group_constant_inside(g->f, op, i);
+	return group_is_constant(def) && group_constant_inside(g->f, op, i);
 }
 
 /* The value inside the open group of a constant; cloned when it is read first. */
@@ -51,7 +46,7 @@ static int64_t clone_member(struct grouper *g, const struct ir_op *op, int64_t p
 	struct ir_value saved[BUILD_LIST_MAX];
 	for (size_t i = 0; i < op->n_operands; i++) {
 		struct ir_value v = op->operands[i];
-		const struct ir_op *def = v.id == 0 ? NULL : ir_def(g->f, v);
+		const struct ir_op *def = ir_def(g->f, v);
 		saved[i] = g->map[v.id];
 		if (def != NULL && is_inside(g, op, i, def))
 			g->map[v.id] = clone_inside(g, def, &position);
@@ -165,12 +160,12 @@ static void emit_indexed(struct grouper *g, const struct ir_op *op)
 	for (size_t i = 0; i < op->n_operands; i++) {
 		const struct ir_op *def = ir_def(g->f, op->operands[i]);
 		saved[i] = g->map[op->operands[i].id];
-		if (is_constant(def))
+		if (group_is_constant(def))
 			irb_clone(g->b, g->f, def, g->map);
 	}
 	irb_clone(g->b, g->f, op, g->map);
 	for (size_t i = op->n_operands; i-- > 0;)
-		if (is_constant(ir_def(g->f, op->operands[i])))
+		if (group_is_constant(ir_def(g->f, op->operands[i])))
 			g->map[op->operands[i].id] = saved[i];
 }
 

@@ -64,7 +64,7 @@ static bool take(struct parts *p, const struct ir_op *op)
 static bool is_outside(const struct parts *p, struct ir_value v)
 {
 	for (int depth = 0; depth < IR_VIEW_CHAIN_MAX; depth++) {
-		const struct ir_op *op = v.id == 0 ? NULL : ir_def(p->s->f, v);
+		const struct ir_op *op = ir_def(p->s->f, v);
 		if (op == NULL || v.id < p->root->results[0].id || ir_op_has(op->code, TRAIT_CONST))
 			return true;
 		if (!ir_op_has(op->code, TRAIT_VIEW))

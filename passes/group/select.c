@@ -70,9 +70,8 @@ static int64_t choose(const struct wanted *w, int kind, enum tile_size size, int
 /* What the matrix lies in memory as. */
 static enum ir_dtype stored_as(const struct rebuild *r, const struct ir_op *root)
 {
-	const struct ir_op *w = ir_def(r->f, root->operands[1]);
-	return w != NULL && w->code == OP_weight ? ((const struct attrs_weight *)w->attrs)->weight->narrow
-	                                         : DT_F32;
+	const struct ir_weight *w = ir_weight_of(r->f, root->operands[1]);
+	return w != NULL ? w->narrow : DT_F32;
 }
 
 /* A matrix of one panel takes tiles of one panel, with as many rows as others have: no more code. */

@@ -108,15 +108,6 @@ static bool bind_attr(struct rule_bound *b, const struct ir_attr_desc *d, const 
 	       same_dims(&b->dims, &now.dims) && b->dim == now.dim;
 }
 
-static bool is_swap(const struct ir_int_list *perm)
-{
-	int64_t n = (int64_t)perm->n;
-	for (int64_t i = 0; i < n; i++)
-		if (perm->items[i] != (i < n - 2 ? i : 2 * n - 3 - i))
-			return false;
-	return n >= 2;
-}
-
 static bool is_default(const struct ir_attr_desc *d, const void *at)
 {
 	double want = d->kind == ATTR_FLOAT ? d->float_default : (double)d->int_default;
@@ -141,7 +132,7 @@ static bool match_attr(struct matcher *t, const struct rule_attr *p, const struc
 		want.items = items;
 		return same_ints(&want, ints);
 	case RULE_ATTR_LAST: return ints->n == 1 && ints->items[0] == rank - 1;
-	case RULE_ATTR_SWAP: return is_swap(ints);
+	case RULE_ATTR_SWAP: return ir_swaps_last(ints);
 	case RULE_ATTR_DTYPE: return *(const enum ir_dtype *)at == p->dtype;
 	}
 	return false;
@@ -197,7 +188,7 @@ static bool enter_op(struct matcher *t, const struct rule_op *p, const struct ir
 
 static bool match_full(struct matcher *t, const struct rule_operand *p, struct ir_value v)
 {
-	const struct ir_op *op = rebuild_def(t->r, v, OP_full);
+	const struct ir_op *op = ir_def_as(t->r->f, v, OP_full);
 	if (op == NULL)
 		return false;
 	double value = ((const struct attrs_full *)op->attrs)->value;
@@ -335,8 +326,8 @@ static bool may_match(const struct rebuild *r, const struct rule *rule, const st
 			continue;
 		enum ir_opcode code =
 		        p->kind == ARG_VALUE ? rule->match[rule->values[p->index].op].code : OP_full;
-		if (rebuild_def(r, op->operands[i], code) == NULL &&
-		    !(turns && i < 2 && rebuild_def(r, op->operands[1 - i], code) != NULL))
+		if (ir_def_as(r->f, op->operands[i], code) == NULL &&
+		    !(turns && i < 2 && ir_def_as(r->f, op->operands[1 - i], code) != NULL))
 			return false;
 	}
 	return true;

@@ -62,11 +62,8 @@ static enum role role_at(const struct ir_op *op, size_t operand)
 static void see_role(struct maker *k, const struct ir_op *op)
 {
 	for (size_t i = 0; i < op->n_operands; i++) {
-		const struct ir_op *def = op->operands[i].id != 0 ? ir_def(k->f, op->operands[i]) : NULL;
-		if (def == NULL || def->code != OP_weight)
-			continue;
-		const struct ir_weight *w = ((const struct attrs_weight *)def->attrs)->weight;
-		for (size_t at = 0; at < k->s->m->weights.n; at++)
+		const struct ir_weight *w = ir_weight_of(k->f, op->operands[i]);
+		for (size_t at = 0; w != NULL && at < k->s->m->weights.n; at++)
 			if (k->s->m->weights.items[at] == w && role_at(op, i) > k->roles[at])
 				k->roles[at] = role_at(op, i);
 	}

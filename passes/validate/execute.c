@@ -162,15 +162,3 @@ double trial_tensor_difference(const struct interp_tensor *a, const struct inter
 		return 0;
 	return largest > 0 ? worst / largest : INFINITY;
 }
-
-double trial_difference(const struct trial_outputs *a, const struct trial_outputs *b, size_t *worst)
-{
-	double most = a->n == b->n ? 0 : INFINITY;
-	for (size_t i = 0; i < a->n && i < b->n; i++) {
-		double d = trial_tensor_difference(&a->items[i].value, &b->items[i].value);
-		if (d > most && worst != NULL)
-			*worst = i;
-		most = d > most ? d : most;
-	}
-	return most;
-}

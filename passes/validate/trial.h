@@ -67,11 +67,8 @@ bool trial_is_positive(const struct ir_func *f, struct ir_value v);
 /* The function that serves a call, a case of it when its conditions hold. */
 const struct ir_func *trial_func(const struct ir_module *m, const struct trial_call *call);
 
-/*
- * Largest difference of an element of any result, relative to the largest number of that result; infinity
- * when infinities, NaN or shapes differ. *worst (may be NULL) receives the result.
- */
-double trial_difference(const struct trial_outputs *a, const struct trial_outputs *b, size_t *worst);
+/* Largest difference of an element, relative to the largest number of b; infinity when infinities, NaN or shapes
+ * differ. */
 double trial_tensor_difference(const struct interp_tensor *a, const struct interp_tensor *b);
 
 #endif

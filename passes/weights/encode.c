@@ -22,10 +22,10 @@ struct encoder {
 static const struct ir_weight *linear_weight(const struct ir_func *f, const struct ir_op *op)
 {
 	bool experts = op->code == OP_expert_linear;
-	const struct ir_op *w = experts || op->code == OP_linear ? ir_def(f, op->operands[1]) : NULL;
-	if (w == NULL || w->code != OP_weight)
+	const struct ir_weight *weight =
+	        experts || op->code == OP_linear ? ir_weight_of(f, op->operands[1]) : NULL;
+	if (weight == NULL)
 		return NULL;
-	const struct ir_weight *weight = ((const struct attrs_weight *)w->attrs)->weight;
 	struct ir_value bias = op->operands[experts ? 3 : 2];
 	bool f32 = weight->type->dtype == DT_F32 && ir_type_of(f, op->operands[0])->dtype == DT_F32 &&
 	           (bias.id == 0 || ir_type_of(f, bias)->dtype == DT_F32);
@@ -35,7 +35,7 @@ static const struct ir_weight *linear_weight(const struct ir_func *f, const stru
 /* The state whose slice v is, or NULL. */
 static const struct ir_state_decl *slice_of(const struct ir_func *f, struct ir_value v)
 {
-	const struct ir_op *op = v.id == 0 ? NULL : ir_def(f, v);
+	const struct ir_op *op = ir_def(f, v);
 	bool gives = op != NULL && (op->code == OP_state_append || op->code == OP_state_read) &&
 	             ir_same(op->results[0], v);
 	return gives ? ir_type_of(f, op->operands[0])->state : NULL;
@@ -75,14 +75,11 @@ static void encode_states(struct pass_context *p, const struct ir_module *in, st
 static void mark_weights(const struct ir_func *f, const struct ir_op *op, struct encoder *e)
 {
 	for (size_t i = 0; i < op->n_operands; i++) {
-		const struct ir_op *def = op->operands[i].id == 0 ? NULL : ir_def(f, op->operands[i]);
-		if (def == NULL || def->code != OP_weight)
-			continue;
-		const char *name = ((const struct attrs_weight *)def->attrs)->weight->name;
-		if (i == 1 && linear_weight(f, op) != NULL)
-			strmap_set(&e->linears, name, e);
-		else if (op->code != OP_gather)
-			strmap_set(&e->row_uses, name, e);
+		const struct ir_weight *w = ir_weight_of(f, op->operands[i]);
+		if (w != NULL && i == 1 && linear_weight(f, op) != NULL)
+			strmap_set(&e->linears, w->name, e);
+		else if (w != NULL && op->code != OP_gather)
+			strmap_set(&e->row_uses, w->name, e);
 	}
 }
 
@@ -93,11 +90,9 @@ static const struct ir_weight *panel_weight(const struct encoder *e, const struc
 	*at = op->code == OP_gather ? 0 : 1;
 	if (op->code != OP_gather)
 		return linear_weight(f, op);
-	const struct ir_op *table = ir_def(f, op->operands[0]);
-	if (table == NULL || table->code != OP_weight)
-		return NULL;
-	const struct ir_weight *w = ((const struct attrs_weight *)table->attrs)->weight;
-	return strmap_has(&e->linears, w->name) && !strmap_has(&e->row_uses, w->name) ? w : NULL;
+	const struct ir_weight *w = ir_weight_of(f, op->operands[0]);
+	bool in_panels = w != NULL && strmap_has(&e->linears, w->name) && !strmap_has(&e->row_uses, w->name);
+	return in_panels ? w : NULL;
 }
 
 static bool match(struct rebuild *r, const struct ir_op *op)

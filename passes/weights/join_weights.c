@@ -9,17 +9,6 @@
 
 #include "passes/weights/merge_sets.h"
 
-const struct ir_op *join_weight_op(const struct rebuild *r, const struct ir_op *linear, size_t i)
-{
-	return linear->operands[i].id == 0 ? NULL : rebuild_def(r, linear->operands[i], OP_weight);
-}
-
-const struct ir_weight *join_weight(const struct rebuild *r, const struct ir_op *linear, size_t i)
-{
-	const struct ir_op *op = join_weight_op(r, linear, i);
-	return op == NULL ? NULL : ((const struct attrs_weight *)op->attrs)->weight;
-}
-
 /* Zeros for a missing bias: the weight's dims without K. */
 static const struct ir_wexpr *no_bias(struct rebuild *r, const struct ir_wexpr *w)
 {
@@ -32,8 +21,9 @@ static const struct ir_wexpr *concat_of(struct rebuild *r, const struct join *s,
 	if (parts == NULL)
 		return NULL;
 	for (size_t i = 0; i < s->n; i++) {
-		const struct ir_weight *w = join_weight(r, s->items[i], operand);
-		parts[i] = w != NULL ? w->init : no_bias(r, join_weight(r, s->items[i], 1)->init);
+		const struct ir_weight *w = ir_weight_of(r->f, s->items[i]->operands[operand]);
+		parts[i] =
+		        w != NULL ? w->init : no_bias(r, ir_weight_of(r->f, s->items[i]->operands[1])->init);
 		if (parts[i] == NULL)
 			return NULL;
 	}
@@ -47,7 +37,7 @@ static const char *joined_name(struct rebuild *r, const struct join *s, size_t o
 	struct buf name;
 	size_t head = 0, tail = 0;
 	for (size_t i = 0; i < s->n; i++) {
-		const struct ir_weight *w = join_weight(r, s->items[i], operand);
+		const struct ir_weight *w = ir_weight_of(r->f, s->items[i]->operands[operand]);
 		if (w == NULL)
 			continue;
 		if (first == NULL) {
@@ -60,7 +50,7 @@ static const char *joined_name(struct rebuild *r, const struct join *s, size_t o
 	buf_init(&name);
 	buf_bytes(&name, first, head);
 	for (size_t i = 0, n = 0; i < s->n; i++) {
-		const struct ir_weight *w = join_weight(r, s->items[i], operand);
+		const struct ir_weight *w = ir_weight_of(r->f, s->items[i]->operands[operand]);
 		if (w == NULL)
 			continue;
 		buf_str(&name, n++ > 0 ? "_" : "");
@@ -76,7 +66,7 @@ static const char *joined_name(struct rebuild *r, const struct join *s, size_t o
 static const char *wide_name(struct rebuild *r, const struct join *s, size_t operand)
 {
 	for (size_t i = 0; i < s->n; i++)
-		if (join_weight(r, s->items[i], operand) == NULL)
+		if (ir_weight_of(r->f, s->items[i]->operands[operand]) == NULL)
 			return arena_printf(r->p->arena, "%s.bias", joined_name(r, s, 1));
 	return joined_name(r, s, operand);
 }
@@ -98,10 +88,10 @@ const struct ir_weight *join_weights(struct rebuild *r, const struct join *s, si
 {
 	const struct ir_weight *model = NULL;
 	for (size_t i = 0; i < s->n && model == NULL; i++)
-		model = join_weight(r, s->items[i], operand);
+		model = ir_weight_of(r->f, s->items[i]->operands[operand]);
 	if (model == NULL)
 		return NULL;
-	axis += (int)join_weight_op(r, s->items[0], 1)->n_operands;
+	axis += (int)ir_def_as(r->f, s->items[0]->operands[1], OP_weight)->n_operands;
 	const struct ir_wexpr *init = concat_of(r, s, operand, axis);
 	const struct ir_dim *dims[IR_RANK_MAX];
 	if (init == NULL)

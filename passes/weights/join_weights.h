@@ -15,9 +15,6 @@ struct join {
 	size_t n;
 };
 
-/* The weight op that gives operand i of a linear, or NULL; and the weight. */
-const struct ir_op *join_weight_op(const struct rebuild *r, const struct ir_op *linear, size_t i);
-const struct ir_weight *join_weight(const struct rebuild *r, const struct ir_op *linear, size_t i);
 /*
  * The weights (operand 1) or biases (operand 2, zeros where one is missing) along axis 0 ([N]) or 1 ([K]) of
  * one layer, added to r->out. NULL when there is none, or they cannot be joined.

@@ -35,7 +35,7 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	const struct merge_set *s = set_of(r, op, &index);
 	if (s == NULL)
 		return false;
-	const struct ir_op *w = join_weight_op(r, op, 1);
+	const struct ir_op *w = ir_def_as(r->f, op->operands[1], OP_weight);
 	rebuild_need(r, op->operands[0]);
 	for (size_t i = 0; i < w->n_operands; i++)
 		rebuild_need(r, w->operands[i]);
@@ -47,7 +47,7 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 static struct ir_value build_wide(struct rebuild *r, const struct merge_set *s)
 {
 	const struct join join = {s->items, s->n};
-	const struct ir_op *like = join_weight_op(r, s->items[0], 1);
+	const struct ir_op *like = ir_def_as(r->f, s->items[0]->operands[1], OP_weight);
 	const struct ir_weight *w = join_weights(r, &join, 1, 0), *b = join_weights(r, &join, 2, 0);
 	if (w == NULL) {
 		diag_error(r->p->cx, s->items[0]->loc.at, DIAG_INTERNAL,

@@ -23,15 +23,9 @@ struct collector {
 
 /* ---- candidates ---- */
 
-static const struct ir_op *weight_op(const struct ir_func *f, const struct ir_op *linear, size_t i)
-{
-	const struct ir_op *op = linear->operands[i].id == 0 ? NULL : ir_def(f, linear->operands[i]);
-	return op != NULL && op->code == OP_weight ? op : NULL;
-}
-
 static enum ir_dtype narrowness(const struct collector *c, const struct ir_op *linear)
 {
-	return ((const struct attrs_weight *)weight_op(c->f, linear, 1)->attrs)->weight->narrow;
+	return ir_weight_of(c->f, linear->operands[1])->narrow;
 }
 
 static bool same_indices(const struct ir_op *a, const struct ir_op *b)
@@ -48,11 +42,11 @@ static bool is_joinable(const struct collector *c, const struct ir_op *op)
 	const struct ir_op *w, *b;
 	if (op == NULL || op->code != OP_linear)
 		return false;
-	w = weight_op(c->f, op, 1);
-	b = weight_op(c->f, op, 2);
+	w = ir_def_as(c->f, op->operands[1], OP_weight);
+	b = ir_def_as(c->f, op->operands[2], OP_weight);
 	if (w == NULL || (op->operands[2].id != 0 && (b == NULL || !same_indices(w, b))))
 		return false;
-	return ((const struct attrs_weight *)w->attrs)->weight->encoding == ENC_ROW;
+	return ir_weight_of(c->f, op->operands[1])->encoding == ENC_ROW;
 }
 
 static bool is_candidate(const struct collector *c, const struct ir_op *op)
@@ -67,7 +61,8 @@ static bool fits(const struct collector *c, const struct merge_set *s, const str
 	       ir_info(c->f, first->results[0])->region == ir_info(c->f, op->results[0])->region &&
 	       ir_type_of(c->f, first->operands[1])->dtype == ir_type_of(c->f, op->operands[1])->dtype &&
 	       narrowness(c, first) == narrowness(c, op) &&
-	       same_indices(weight_op(c->f, first, 1), weight_op(c->f, op, 1));
+	       same_indices(ir_def_as(c->f, first->operands[1], OP_weight),
+	                    ir_def_as(c->f, op->operands[1], OP_weight));
 }
 
 static void add_candidate(struct collector *c, const struct ir_op *op)
@@ -96,12 +91,6 @@ static void add_candidate(struct collector *c, const struct ir_op *op)
 #define PAIR_CHAIN_MAX 8
 #define PAIR_COLUMNS   16 /* a panel holds columns of one half */
 
-static bool is_full(const struct collector *c, struct ir_value v)
-{
-	const struct ir_op *op = ir_def(c->f, v);
-	return op != NULL && op->code == OP_full;
-}
-
 /* The linear whose columns v is made of, each for itself: v = act(linear), constants beside. */
 static const struct ir_op *linear_behind(const struct collector *c, struct ir_value v)
 {
@@ -113,8 +102,8 @@ static const struct ir_op *linear_behind(const struct collector *c, struct ir_va
 			return op;
 		if (!ir_op_has(op->code, TRAIT_ELEMENTWISE) || op->n_operands > 2)
 			return NULL;
-		size_t at = op->n_operands == 2 && is_full(c, op->operands[0]) ? 1 : 0;
-		if (op->n_operands == 2 && !is_full(c, op->operands[1 - at]))
+		size_t at = op->n_operands == 2 && ir_def_as(c->f, op->operands[0], OP_full) ? 1 : 0;
+		if (op->n_operands == 2 && !ir_def_as(c->f, op->operands[1 - at], OP_full))
 			return NULL;
 		v = op->operands[at];
 	}
@@ -199,7 +188,7 @@ struct weight_use {
 
 static const struct ir_weight *member_weight(const struct merge_set *s, size_t i)
 {
-	return ((const struct attrs_weight *)weight_op(s->f, s->items[i], 1)->attrs)->weight;
+	return ir_weight_of(s->f, s->items[i]->operands[1]);
 }
 
 static bool same_members(const struct merge_set *a, const struct merge_set *b)
@@ -207,12 +196,9 @@ static bool same_members(const struct merge_set *a, const struct merge_set *b)
 	if (a->n != b->n || a->is_pair != b->is_pair)
 		return false;
 	for (size_t i = 0; i < a->n; i++) {
-		const struct ir_op *x = weight_op(a->f, a->items[i], 2), *y = weight_op(b->f, b->items[i], 2);
-		const struct ir_weight *v =
-		        x != NULL ? ((const struct attrs_weight *)x->attrs)->weight : NULL;
-		const struct ir_weight *w =
-		        y != NULL ? ((const struct attrs_weight *)y->attrs)->weight : NULL;
-		if (member_weight(a, i) != member_weight(b, i) || v != w)
+		if (member_weight(a, i) != member_weight(b, i) ||
+		    ir_weight_of(a->f, a->items[i]->operands[2]) !=
+		            ir_weight_of(b->f, b->items[i]->operands[2]))
 			return false;
 	}
 	return true;

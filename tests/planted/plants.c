@@ -168,7 +168,7 @@ static void drop_block(struct rebuild *r, const struct ir_op *op)
 /* The bias of a linear when there is one row of it for each layer. */
 static const struct ir_op *stacked_bias(const struct rebuild *r, const struct ir_op *op)
 {
-	const struct ir_op *b = op->code == OP_linear ? rebuild_def(r, op->operands[2], OP_weight) : NULL;
+	const struct ir_op *b = op->code == OP_linear ? ir_def_as(r->f, op->operands[2], OP_weight) : NULL;
 	if (b == NULL || b->n_operands != 1)
 		return NULL;
 	return ((const struct attrs_weight *)b->attrs)->weight->type->rank == 2 ? b : NULL;
