@@ -8,17 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "frontend/formats/stored_read.h"
+#include "frontend/formats/stored.h"
 #include "ir/support/checked.h"
 #include "ir/support/strmap.h"
 
 #define ALIGNMENT_MAX (1u << 30)
 
 struct cursor {
+	const struct stored_source *s;
 	struct arena *arena;
-	struct diag_context *cx;
-	const char *name;
-	struct loc loc;
 	const unsigned char *bytes;
 	size_t len, at;
 };
@@ -59,38 +57,18 @@ bool gguf_is_whole(enum gguf_type type)
 	       type != GGUF_ARRAY;
 }
 
-static bool bad(const struct cursor *c, const char *what)
-{
-	diag_error(c->cx, c->loc, DIAG_WEIGHT_FILE, "'%s': at byte %zu: %s", c->name, c->at, what);
-	return false;
-}
-
-static bool bad_entry(const struct cursor *c, const char *kind, const char *name, const char *what)
-{
-	diag_error(c->cx, c->loc, DIAG_WEIGHT_FILE, "'%s': %s '%.200s': %s", c->name, kind, name, what);
-	return false;
-}
-
 /* ---- numbers and texts ---- */
 
 static bool has(const struct cursor *c, uint64_t n)
 {
-	return n <= c->len - c->at ? true : bad(c, "the file ends too early");
-}
-
-static uint64_t little(const unsigned char *p, size_t n)
-{
-	uint64_t v = 0;
-	for (size_t i = 0; i < n; i++)
-		v |= (uint64_t)p[i] << (8 * i);
-	return v;
+	return n <= c->len - c->at ? true : stored_bad_byte(c->s, c->at, "the file ends too early");
 }
 
 static bool take_u32(struct cursor *c, uint32_t *out)
 {
 	if (!has(c, 4))
 		return false;
-	*out = (uint32_t)little(c->bytes + c->at, 4);
+	*out = (uint32_t)stored_little(c->bytes + c->at, 4);
 	c->at += 4;
 	return true;
 }
@@ -99,7 +77,7 @@ static bool take_u64(struct cursor *c, uint64_t *out)
 {
 	if (!has(c, 8))
 		return false;
-	*out = little(c->bytes + c->at, 8);
+	*out = stored_little(c->bytes + c->at, 8);
 	c->at += 8;
 	return true;
 }
@@ -128,7 +106,7 @@ static const char *take_name(struct cursor *c, size_t limit, const char *what)
 	if (ok)
 		return arena_strndup(c->arena, text, len);
 	c->at = begin;
-	bad(c, arena_printf(c->arena, "%s must be 1 to %zu printable characters of ASCII", what, limit));
+	stored_bad_byte(c->s, c->at, "%s must be 1 to %zu printable characters of ASCII", what, limit);
 	return NULL;
 }
 
@@ -139,7 +117,7 @@ static bool take_type(struct cursor *c, enum gguf_type *out)
 		return false;
 	if (type >= TFMC_COUNT(value_types)) {
 		c->at -= 4;
-		return bad(c, arena_printf(c->arena, "the type %u of a value is unknown", type));
+		return stored_bad_byte(c->s, c->at, "the type %u of a value is unknown", type);
 	}
 	*out = (enum gguf_type)type;
 	return true;
@@ -150,7 +128,7 @@ static bool take_type(struct cursor *c, enum gguf_type *out)
 /* A value of fixed size from its bytes; NULL, or what is wrong. */
 static const char *decode(enum gguf_type type, const unsigned char *p, struct gguf_value *out)
 {
-	uint64_t v = little(p, value_types[type].bytes);
+	uint64_t v = stored_little(p, value_types[type].bytes);
 	*out = (struct gguf_value){.type = type};
 	switch (type) {
 	case GGUF_U8:
@@ -173,15 +151,15 @@ static const char *decode(enum gguf_type type, const unsigned char *p, struct gg
 static bool take_array(struct cursor *c, struct gguf_value *out)
 {
 	uint64_t n;
-	enum gguf_type element;
+	enum gguf_type element = GGUF_U8;
 	if (!take_type(c, &element) || !take_u64(c, &n))
 		return false;
 	size_t each = value_types[element].bytes;
 	if (element == GGUF_ARRAY)
-		return bad(c, "not supported: an array of arrays");
+		return stored_bad_byte(c->s, c->at, "not supported: an array of arrays");
 	if (n > (c->len - c->at) / (each == 0 ? 8 : each))
-		return bad(c, arena_printf(c->arena, "an array of %llu elements does not fit into the file",
-		                           (unsigned long long)n));
+		return stored_bad_byte(c->s, c->at, "an array of %llu elements does not fit into the file",
+		                       (unsigned long long)n);
 	*out = (struct gguf_value){
 	        .type = GGUF_ARRAY, .element = element, .n = (size_t)n, .bytes = c->bytes + c->at};
 	for (uint64_t i = 0; i < n; i++) {
@@ -195,7 +173,7 @@ static bool take_array(struct cursor *c, struct gguf_value *out)
 		}
 		fault = decode(element, c->bytes + c->at, &v);
 		if (fault != NULL)
-			return bad(c, fault);
+			return stored_bad_byte(c->s, c->at, "%s", fault);
 		c->at += each;
 	}
 	out->n_bytes = (size_t)(c->bytes + c->at - out->bytes);
@@ -204,7 +182,7 @@ static bool take_array(struct cursor *c, struct gguf_value *out)
 
 static bool take_value(struct cursor *c, struct gguf_value *out)
 {
-	enum gguf_type type;
+	enum gguf_type type = GGUF_U8;
 	const char *fault;
 	if (!take_type(c, &type))
 		return false;
@@ -218,7 +196,7 @@ static bool take_value(struct cursor *c, struct gguf_value *out)
 		return false;
 	fault = decode(type, c->bytes + c->at, out);
 	if (fault != NULL)
-		return bad(c, fault);
+		return stored_bad_byte(c->s, c->at, "%s", fault);
 	c->at += value_types[type].bytes;
 	return true;
 }
@@ -233,7 +211,7 @@ bool gguf_next(const struct gguf_value *array, size_t *at, struct gguf_value *ou
 		*at += value_types[array->element].bytes;
 		return true;
 	}
-	size_t len = (size_t)little(p, 8);
+	size_t len = (size_t)stored_little(p, 8);
 	*out = (struct gguf_value){.type = GGUF_STRING, .text = (const char *)p + 8, .len = len};
 	*at += 8 + len;
 	return true;
@@ -254,7 +232,7 @@ static bool take_entries(struct cursor *c, uint64_t n, struct gguf *out)
 		if (e->key == NULL || !take_value(c, &e->value))
 			return false;
 		if (strmap_has(&keys, e->key))
-			return bad_entry(c, "the key", e->key, "is given twice");
+			return stored_bad_item(c->s, "the key", e->key, "is given twice");
 		strmap_set(&keys, e->key, e);
 	}
 	out->entries = entries;
@@ -279,7 +257,7 @@ static bool read_alignment(struct cursor *c, const struct gguf *g, size_t *out)
 		return true;
 	bool whole = v->type == GGUF_U32 || v->type == GGUF_U64;
 	if (!whole || v->i < 1 || v->i > ALIGNMENT_MAX || (v->i & (v->i - 1)) != 0)
-		return bad_entry(c, "the key", "general.alignment", "must be a power of two");
+		return stored_bad_item(c->s, "the key", "general.alignment", "must be a power of two");
 	*out = (size_t)v->i;
 	return true;
 }
@@ -302,15 +280,15 @@ static bool take_shape(struct cursor *c, struct stored_tensor *t)
 	if (!take_u32(c, &rank))
 		return false;
 	if (rank > GGUF_RANK_MAX)
-		return bad_entry(c, "tensor", t->name,
-		                 arena_printf(c->arena, "rank %u, the limit is %d", rank, GGUF_RANK_MAX));
+		return stored_bad_item(c->s, "tensor", t->name, "rank %u, the limit is %d", rank,
+		                       GGUF_RANK_MAX);
 	t->rank = (int)rank;
 	for (uint32_t i = 0; i < rank; i++) {
 		uint64_t n;
 		if (!take_u64(c, &n))
 			return false;
 		if (n > INT64_MAX)
-			return bad_entry(c, "tensor", t->name, "a dim is larger than 2^63 - 1");
+			return stored_bad_item(c->s, "tensor", t->name, "a dim is larger than 2^63 - 1");
 		t->dims[rank - 1 - i] = (int64_t)n;
 	}
 	return true;
@@ -321,13 +299,13 @@ static bool measure(struct cursor *c, const struct element_type *type, struct st
 	int64_t count, bytes;
 	int64_t row = t->rank == 0 ? 1 : t->dims[t->rank - 1];
 	if (row % (int64_t)type->block != 0)
-		return bad_entry(c, "tensor", t->name,
-		                 arena_printf(c->arena, "rows of %lld elements are no whole blocks of %s",
-		                              (long long)row, type->name));
+		return stored_bad_item(c->s, "tensor", t->name,
+		                       "rows of %lld elements are no whole blocks of %s", (long long)row,
+		                       type->name);
 	if (!checked_product_i64(t->dims, (size_t)t->rank, &count) ||
 	    !checked_mul_i64(count / (int64_t)type->block, (int64_t)type->bytes, &bytes))
-		return bad_entry(c, "tensor", t->name,
-		                 "the size of its shape is not a possible number of bytes");
+		return stored_bad_item(c->s, "tensor", t->name,
+		                       "the size of its shape is not a possible number of bytes");
 	t->bytes = (size_t)bytes;
 	return true;
 }
@@ -340,9 +318,8 @@ static bool take_tensor(struct cursor *c, struct stored_tensor *t, uint64_t *off
 		return false;
 	const struct element_type *type = find_type(number);
 	if (type == NULL)
-		return bad_entry(
-		        c, "tensor", t->name,
-		        arena_printf(c->arena, "its type has the number %u, which is unknown", number));
+		return stored_bad_item(c->s, "tensor", t->name,
+		                       "its type has the number %u, which is unknown", number);
 	t->type_name = type->name;
 	t->readable = type->readable;
 	t->dtype = type->dtype;
@@ -365,23 +342,20 @@ static bool place(struct cursor *c, struct stored_tensor *items, const uint64_t 
 	size_t room = begin <= c->len ? c->len - begin : 0;
 	for (size_t i = 0; i < n; i++) {
 		if (offsets[i] != at)
-			return bad_entry(c, "tensor", items[i].name,
-			                 arena_printf(c->arena,
-			                              "its data begin at %llu, those before it end at %zu",
-			                              (unsigned long long)offsets[i], at));
+			return stored_bad_item(c->s, "tensor", items[i].name,
+			                       "its data begin at %llu, those before it end at %zu",
+			                       (unsigned long long)offsets[i], at);
 		if (at > room || items[i].bytes > room - at)
-			return bad_entry(
-			        c, "tensor", items[i].name,
-			        arena_printf(c->arena,
-			                     "its %zu bytes at %zu reach beyond the %zu bytes of data",
-			                     items[i].bytes, at, room));
+			return stored_bad_item(c->s, "tensor", items[i].name,
+			                       "its %zu bytes at %zu reach beyond the %zu bytes of data",
+			                       items[i].bytes, at, room);
 		items[i].data = items[i].bytes == 0 ? NULL : c->bytes + begin + at;
 		at = aligned(at + items[i].bytes, alignment);
 	}
 	if (n == 0 || room <= at)
 		return true;
 	c->at = begin + at;
-	return bad(c, "bytes from here on belong to no tensor");
+	return stored_bad_byte(c->s, c->at, "bytes from here on belong to no tensor");
 }
 
 static bool take_tensors(struct cursor *c, uint64_t n, struct gguf *out)
@@ -397,7 +371,7 @@ static bool take_tensors(struct cursor *c, uint64_t n, struct gguf *out)
 		if (!take_tensor(c, &items[i], &offsets[i]))
 			return false;
 		if (strmap_has(&names, items[i].name))
-			return bad_entry(c, "tensor", items[i].name, "is there twice");
+			return stored_bad_item(c->s, "tensor", items[i].name, "is there twice");
 		strmap_set(&names, items[i].name, &items[i]);
 	}
 	out->tensors = (struct stored_tensors){items, (size_t)n};
@@ -420,36 +394,34 @@ static bool take_version(struct cursor *c, uint32_t *out)
 		return true;
 	c->at = 4;
 	if ((*out & 0xffff) == 0)
-		return bad(c, "not supported yet: a big-endian GGUF file");
-	return bad(c, arena_printf(c->arena, "not supported: version %u of GGUF (2 and 3 are)", *out));
+		return stored_bad_byte(c->s, c->at, "not supported yet: a big-endian GGUF file");
+	return stored_bad_byte(c->s, c->at, "not supported: version %u of GGUF (2 and 3 are)", *out);
 }
 
 static bool read_file(struct cursor *c, struct gguf *out)
 {
 	uint64_t tensors, entries;
 	if (!gguf_is(c->bytes, c->len))
-		return bad(c, "this is no GGUF file");
+		return stored_bad_byte(c->s, c->at, "this is no GGUF file");
 	if (!take_version(c, &out->version) || !take_u64(c, &tensors) || !take_u64(c, &entries))
 		return false;
 	if (tensors > GGUF_TENSORS_MAX || entries > GGUF_ENTRIES_MAX)
-		return bad(c,
-		           arena_printf(c->arena,
-		                        "%llu tensors and %llu entries of metadata; the limits are %d and %d",
-		                        (unsigned long long)tensors, (unsigned long long)entries,
-		                        GGUF_TENSORS_MAX, GGUF_ENTRIES_MAX));
+		return stored_bad_byte(c->s, c->at,
+		                       "%llu tensors and %llu entries of metadata; the limits are %d and %d",
+		                       (unsigned long long)tensors, (unsigned long long)entries,
+		                       GGUF_TENSORS_MAX, GGUF_ENTRIES_MAX);
 	/* The smallest entry has 13 bytes, the smallest tensor 24. */
 	if (entries > (c->len - c->at) / 13 || tensors > (c->len - c->at) / 24)
-		return bad(c, "the file is too short for its counts");
+		return stored_bad_byte(c->s, c->at, "the file is too short for its counts");
 	return take_entries(c, entries, out) && take_tensors(c, tensors, out);
 }
 
-enum tfmc_status gguf_read(struct arena *a, struct diag_context *cx, const char *name, struct loc loc,
-                           const unsigned char *bytes, size_t len, struct gguf *out)
+enum tfmc_status gguf_read(const struct stored_source *s, struct gguf *out)
 {
-	struct cursor c = {.arena = a, .cx = cx, .name = name, .loc = loc, .bytes = bytes, .len = len};
+	struct cursor c = {.s = s, .arena = s->arena, .bytes = s->bytes, .len = s->len};
 	*out = (struct gguf){0};
 	bool ok = read_file(&c, out);
-	if (arena_failed(a))
+	if (arena_failed(s->arena))
 		return TFMC_NO_MEMORY;
 	if (!ok)
 		*out = (struct gguf){0};

@@ -64,10 +64,8 @@ struct gguf {
 /* The file begins with the magic of the format. */
 bool gguf_is(const unsigned char *bytes, size_t len);
 
-/* name: shown in messages; loc: who asked for the file. TFMC_INVALID after a diagnostic. */
-TFMC_MUST_USE enum tfmc_status gguf_read(struct arena *a, struct diag_context *cx, const char *name,
-                                         struct loc loc, const unsigned char *bytes, size_t len,
-                                         struct gguf *out);
+/* TFMC_INVALID after a diagnostic. */
+TFMC_MUST_USE enum tfmc_status gguf_read(const struct stored_source *s, struct gguf *out);
 
 /* The value of a key, or NULL. */
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key);

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "frontend/formats/stored_read.h"
+#include "frontend/formats/stored.h"
 #include "ir/support/checked.h"
 
 #define MAGIC "\x93NUMPY"
@@ -44,24 +44,13 @@ static const struct npy_type {
 };
 
 struct header {
-	const struct npy_source *src;
+	const struct stored_source *src;
 	const char *tensor;
 	const char *p, *end;
 	struct stored_tensor *t;
 	const struct npy_type *type;
 	bool has_descr, has_order, has_shape;
 };
-
-static bool bad(const struct npy_source *src, const char *tensor, const char *what)
-{
-	diag_error(src->cx, src->loc, DIAG_WEIGHT_FILE, "'%s': array '%.200s': %s", src->name, tensor, what);
-	return false;
-}
-
-static bool bad_header(const struct header *h, const char *what)
-{
-	return bad(h->src, h->tensor, what);
-}
 
 /* ---- the literal ---- */
 
@@ -101,15 +90,15 @@ static bool read_descr(struct header *h)
 	const char *descr = quoted(h);
 	h->has_descr = true;
 	if (descr == NULL)
-		return bad_header(h, "not supported: 'descr' is no simple type");
+		return stored_bad_item(h->src, "array", h->tensor,
+		                       "not supported: 'descr' is no simple type");
 	for (size_t i = 0; i < TFMC_COUNT(types); i++) {
 		if (strcmp(types[i].descr, descr) == 0)
 			h->type = &types[i];
 	}
 	h->t->type_name = descr;
-	return h->type != NULL ||
-	       bad_header(h, arena_printf(h->src->arena, "not supported: the type '%.40s' of its elements",
-	                                  descr));
+	return h->type != NULL || stored_bad_item(h->src, "array", h->tensor,
+	                                          "not supported: the type '%.40s' of its elements", descr);
 }
 
 static bool read_order(struct header *h)
@@ -117,7 +106,7 @@ static bool read_order(struct header *h)
 	h->has_order = true;
 	h->t->reversed = token(h, "True");
 	return h->t->reversed || token(h, "False") ||
-	       bad_header(h, "'fortran_order' is neither True nor False");
+	       stored_bad_item(h->src, "array", h->tensor, "'fortran_order' is neither True nor False");
 }
 
 static bool read_dim(struct header *h)
@@ -126,12 +115,12 @@ static bool read_dim(struct header *h)
 	const char *begin = h->p;
 	for (; h->p < h->end && *h->p >= '0' && *h->p <= '9'; h->p++) {
 		if (!checked_mul_i64(n, 10, &n) || !checked_add_i64(n, *h->p - '0', &n))
-			return bad_header(h, "a dim of 'shape' is too large");
+			return stored_bad_item(h->src, "array", h->tensor, "a dim of 'shape' is too large");
 	}
 	if (h->p == begin)
-		return bad_header(h, "'shape' must hold non-negative integers");
+		return stored_bad_item(h->src, "array", h->tensor, "'shape' must hold non-negative integers");
 	if (h->t->rank == IR_RANK_MAX)
-		return bad_header(h, "'shape' has more than 8 dims");
+		return stored_bad_item(h->src, "array", h->tensor, "'shape' has more than 8 dims");
 	h->t->dims[h->t->rank++] = n;
 	return true;
 }
@@ -141,14 +130,14 @@ static bool read_shape(struct header *h)
 {
 	h->has_shape = true;
 	if (!token(h, "("))
-		return bad_header(h, "'shape' is no tuple");
+		return stored_bad_item(h->src, "array", h->tensor, "'shape' is no tuple");
 	while (!token(h, ")")) {
 		if (!read_dim(h))
 			return false;
 		bool comma = token(h, ",");
 		blanks(h);
 		if (!comma && (h->p == h->end || *h->p != ')'))
-			return bad_header(h, "'shape' is no tuple of integers");
+			return stored_bad_item(h->src, "array", h->tensor, "'shape' is no tuple of integers");
 	}
 	return true;
 }
@@ -157,65 +146,69 @@ static bool read_key(struct header *h)
 {
 	const char *key = quoted(h);
 	if (key == NULL || !token(h, ":"))
-		return bad_header(h, "its header is no literal of 'descr', 'fortran_order' and 'shape'");
+		return stored_bad_item(h->src, "array", h->tensor,
+		                       "its header is no literal of 'descr', 'fortran_order' and 'shape'");
 	if (strcmp(key, "descr") == 0 && !h->has_descr)
 		return read_descr(h);
 	if (strcmp(key, "fortran_order") == 0 && !h->has_order)
 		return read_order(h);
 	if (strcmp(key, "shape") == 0 && !h->has_shape)
 		return read_shape(h);
-	return bad_header(h, arena_printf(h->src->arena,
-	                                  "the key '%.40s' of its header is unknown or there twice", key));
+	return stored_bad_item(h->src, "array", h->tensor,
+	                       "the key '%.40s' of its header is unknown or there twice", key);
 }
 
 static bool read_literal(struct header *h)
 {
 	if (!token(h, "{"))
-		return bad_header(h, "its header is no literal of 'descr', 'fortran_order' and 'shape'");
+		return stored_bad_item(h->src, "array", h->tensor,
+		                       "its header is no literal of 'descr', 'fortran_order' and 'shape'");
 	while (!token(h, "}")) {
 		if (!read_key(h))
 			return false;
 		bool comma = token(h, ",");
 		blanks(h);
 		if (!comma && (h->p == h->end || *h->p != '}'))
-			return bad_header(h,
-			                  "its header is no literal of 'descr', 'fortran_order' and 'shape'");
+			return stored_bad_item(
+			        h->src, "array", h->tensor,
+			        "its header is no literal of 'descr', 'fortran_order' and 'shape'");
 	}
 	blanks(h);
 	if (h->p < h->end && *h->p == '\n')
 		h->p++;
 	if (h->p != h->end)
-		return bad_header(h, "there is text after the literal of its header");
+		return stored_bad_item(h->src, "array", h->tensor,
+		                       "there is text after the literal of its header");
 	return (h->has_descr && h->has_order && h->has_shape) ||
-	       bad_header(h, "its header lacks 'descr', 'fortran_order' or 'shape'");
+	       stored_bad_item(h->src, "array", h->tensor,
+	                       "its header lacks 'descr', 'fortran_order' or 'shape'");
 }
 
 /* ---- the array ---- */
 
 /* Where the header begins and ends; false after a diagnostic. */
-static bool header_range(const struct npy_source *src, const char *tensor, const unsigned char *bytes,
+static bool header_range(const struct stored_source *src, const char *tensor, const unsigned char *bytes,
                          size_t len, size_t *begin, size_t *end)
 {
 	*begin = *end = 0;
 	if (len < 10 || !npy_is(bytes, len))
-		return bad(src, tensor, "this is no array in NumPy's format");
+		return stored_bad_item(src, "array", tensor, "this is no array in NumPy's format");
 	if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0)
-		return bad(src, tensor,
-		           arena_printf(src->arena, "not supported: version %u.%u of the format", bytes[6],
-		                        bytes[7]));
-	size_t width = bytes[6] == 1 ? 2 : 4, n = 0;
+		return stored_bad_item(src, "array", tensor, "not supported: version %u.%u of the format",
+		                       bytes[6], bytes[7]);
+	size_t width = bytes[6] == 1 ? 2 : 4;
 	if (len < 8 + width)
-		return bad(src, tensor, "it is cut off");
-	for (size_t i = 0; i < width; i++)
-		n |= (size_t)bytes[8 + i] << (8 * i);
+		return stored_bad_item(src, "array", tensor, "it is cut off");
+	size_t n = (size_t)stored_little(bytes + 8, width);
 	*begin = 8 + width;
 	if (n > NPY_HEADER_MAX || n > len - *begin)
-		return bad(src, tensor, arena_printf(src->arena, "a header of %zu bytes cannot be", n));
+		return stored_bad_item(src, "array", tensor, "a header of %zu bytes cannot be", n);
 	*end = *begin + n;
 	return true;
 }
 
-bool npy_array(const struct npy_source *src, const unsigned char *bytes, size_t len, struct stored_tensor *t)
+bool npy_array(const struct stored_source *src, const unsigned char *bytes, size_t len,
+               struct stored_tensor *t)
 {
 	size_t begin, end;
 	int64_t count, size;
@@ -230,11 +223,11 @@ bool npy_array(const struct npy_source *src, const unsigned char *bytes, size_t 
 		return false;
 	if (!checked_product_i64(t->dims, (size_t)t->rank, &count) ||
 	    !checked_mul_i64(count, (int64_t)h.type->bytes, &size))
-		return bad(src, t->name, "the size of its shape is not a possible number of bytes");
+		return stored_bad_item(src, "array", t->name,
+		                       "the size of its shape is not a possible number of bytes");
 	if ((uint64_t)size != len - end)
-		return bad(src, t->name,
-		           arena_printf(src->arena, "its shape needs %lld bytes, there are %zu",
-		                        (long long)size, len - end));
+		return stored_bad_item(src, "array", t->name, "its shape needs %lld bytes, there are %zu",
+		                       (long long)size, len - end);
 	t->readable = true;
 	t->dtype = h.type->dtype;
 	t->read = h.type->read;
@@ -258,17 +251,15 @@ static const char *array_name(struct arena *a, const char *path)
 	return n > 4 && strcmp(base + n - 4, ".npy") == 0 ? arena_strndup(a, base, n - 4) : base;
 }
 
-enum tfmc_status npy_read(struct arena *a, struct diag_context *cx, const char *name, struct loc loc,
-                          const unsigned char *bytes, size_t len, struct stored_tensors *out)
+enum tfmc_status npy_read(const struct stored_source *s, struct stored_tensors *out)
 {
-	const struct npy_source src = {a, cx, name, loc};
-	struct stored_tensor *t = ARENA_NEW(a, struct stored_tensor);
+	struct stored_tensor *t = ARENA_NEW(s->arena, struct stored_tensor);
 	*out = (struct stored_tensors){NULL, 0};
-	if (t == NULL || arena_failed(a))
+	if (t == NULL || arena_failed(s->arena))
 		return TFMC_NO_MEMORY;
-	t->name = array_name(a, name);
-	bool ok = npy_array(&src, bytes, len, t);
-	if (arena_failed(a))
+	t->name = array_name(s->arena, s->name);
+	bool ok = npy_array(s, s->bytes, s->len, t);
+	if (arena_failed(s->arena))
 		return TFMC_NO_MEMORY;
 	if (ok)
 		*out = (struct stored_tensors){t, 1};

@@ -19,28 +19,16 @@
 bool npy_is(const unsigned char *bytes, size_t len);
 bool npz_is(const unsigned char *bytes, size_t len);
 
-/*
- * name: the file, shown in messages; loc: who asked for it. The tensor of an .npy file is called as the file
- * without directory and ending, those of an .npz file as their entries without ending. TFMC_INVALID after a
- * diagnostic.
- */
-TFMC_MUST_USE enum tfmc_status npy_read(struct arena *a, struct diag_context *cx, const char *name,
-                                        struct loc loc, const unsigned char *bytes, size_t len,
-                                        struct stored_tensors *out);
+/* The tensor of an .npy file is called as the file without directory and ending, those of an .npz file as their
+ * entries without ending. */
+TFMC_MUST_USE stored_reader npy_read;
 /* What was compressed lies in the arena, up to 4 GiB of an archive; the rest is read where it lies. */
-TFMC_MUST_USE enum tfmc_status npz_read(struct arena *a, struct diag_context *cx, const char *name,
-                                        struct loc loc, const unsigned char *bytes, size_t len,
-                                        struct stored_tensors *out);
+TFMC_MUST_USE stored_reader npz_read;
 
 /* ---- private to npy.c, npz.c ---- */
 
-struct npy_source {
-	struct arena *arena;
-	struct diag_context *cx;
-	const char *name; /* of the file */
-	struct loc loc;
-};
 /* One array, the whole of `bytes`, into *t, whose name is set. False after a diagnostic. */
-bool npy_array(const struct npy_source *src, const unsigned char *bytes, size_t len, struct stored_tensor *t);
+bool npy_array(const struct stored_source *src, const unsigned char *bytes, size_t len,
+               struct stored_tensor *t);
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "frontend/formats/npy.h"
+#include "frontend/formats/stored.h"
 #include "frontend/formats/zip_inflate.h"
 #include "ir/support/strmap.h"
 
@@ -19,7 +20,7 @@
 #define ENTRY_NAME_MAX 1024 /* bytes of an entry's name */
 
 struct zip {
-	struct npy_source src;
+	const struct stored_source *s;
 	const unsigned char *bytes;
 	size_t len;
 	uint64_t entries, directory, directory_bytes; /* directory: its offset */
@@ -35,23 +36,9 @@ struct zip_entry {
 	size_t begin, index; /* of the data; in the directory */
 };
 
-static bool bad(const struct zip *z, const char *what)
-{
-	diag_error(z->src.cx, z->src.loc, DIAG_WEIGHT_FILE, "'%s': %s", z->src.name, what);
-	return false;
-}
-
-static bool bad_entry(const struct zip *z, const char *entry, const char *what)
-{
-	return bad(z, arena_printf(z->src.arena, "entry '%.200s': %s", entry, what));
-}
-
 static uint64_t number(const struct zip *z, size_t at, size_t n)
 {
-	uint64_t v = 0;
-	for (size_t i = 0; i < n; i++)
-		v |= (uint64_t)z->bytes[at + i] << (8 * i);
-	return v;
+	return stored_little(z->bytes + at, n);
 }
 
 static bool is(const struct zip *z, size_t at, const char *magic)
@@ -69,7 +56,7 @@ static bool find_end(const struct zip *z, size_t *at)
 		if (is(z, *at, "PK\5\6") && number(z, *at + 20, 2) == comment)
 			return true;
 	}
-	return bad(z, "the archive has no end record: cut off, or no archive");
+	return stored_bad(z->s, "the archive has no end record: cut off, or no archive");
 }
 
 static bool read_end64(struct zip *z, size_t end)
@@ -78,7 +65,7 @@ static bool read_end64(struct zip *z, size_t end)
 		return true;
 	uint64_t at = number(z, end - LOCATOR_BYTES + 8, 8);
 	if (at > z->len || z->len - at < END64_BYTES || !is(z, (size_t)at, "PK\6\6"))
-		return bad(z, "the 64-bit end record is not where it should be");
+		return stored_bad(z->s, "the 64-bit end record is not where it should be");
 	z->entries = number(z, (size_t)at + 32, 8);
 	z->directory_bytes = number(z, (size_t)at + 40, 8);
 	z->directory = number(z, (size_t)at + 48, 8);
@@ -91,16 +78,16 @@ static bool read_end(struct zip *z)
 	if (!find_end(z, &end))
 		return false;
 	if (number(z, end + 4, 2) != 0 || number(z, end + 6, 2) != 0)
-		return bad(z, "not supported: an archive in several files");
+		return stored_bad(z->s, "not supported: an archive in several files");
 	z->entries = number(z, end + 10, 2);
 	z->directory_bytes = number(z, end + 12, 4);
 	z->directory = number(z, end + 16, 4);
 	if (!read_end64(z, end))
 		return false;
 	if (z->entries > NPZ_ENTRIES_MAX)
-		return bad(z, "it has more than 65535 entries");
+		return stored_bad(z->s, "it has more than 65535 entries");
 	if (z->directory > end || z->directory_bytes > end - z->directory)
-		return bad(z, "its directory is outside of the file");
+		return stored_bad(z->s, "its directory is outside of the file");
 	return true;
 }
 
@@ -113,13 +100,13 @@ static bool read_extra(const struct zip *z, struct zip_entry *e, size_t at, size
 	while (len >= 4) {
 		uint64_t id = number(z, at, 2), n = number(z, at + 2, 2);
 		if (n > len - 4)
-			return bad_entry(z, e->name, "its extra field is damaged");
+			return stored_bad_item(z->s, "entry", e->name, "its extra field is damaged");
 		size_t p = at + 4, left = (size_t)n;
 		for (size_t i = 0; id == 1 && i < 3; i++) {
 			if (*wide[i] != UINT32_MAX)
 				continue;
 			if (left < 8)
-				return bad_entry(z, e->name, "its extra field is damaged");
+				return stored_bad_item(z->s, "entry", e->name, "its extra field is damaged");
 			*wide[i] = number(z, p, 8);
 			p += 8;
 			left -= 8;
@@ -135,15 +122,15 @@ static bool read_central(const struct zip *z, size_t *at, struct zip_entry *e)
 {
 	size_t end = (size_t)(z->directory + z->directory_bytes);
 	if (end - *at < CENTRAL_BYTES || !is(z, *at, "PK\1\2"))
-		return bad(z, "its directory is damaged");
+		return stored_bad(z->s, "its directory is damaged");
 	size_t name = (size_t)number(z, *at + 28, 2), extra = (size_t)number(z, *at + 30, 2),
 	       comment = (size_t)number(z, *at + 32, 2);
 	if (name + extra + comment > end - *at - CENTRAL_BYTES)
-		return bad(z, "its directory is damaged");
+		return stored_bad(z->s, "its directory is damaged");
 	const char *text = (const char *)z->bytes + *at + CENTRAL_BYTES;
 	if (name == 0 || name > ENTRY_NAME_MAX || memchr(text, '\0', name) != NULL)
-		return bad(z, "the name of an entry is empty, too long, or has a zero character");
-	e->name = arena_strndup(z->src.arena, text, name);
+		return stored_bad(z->s, "the name of an entry is empty, too long, or has a zero character");
+	e->name = arena_strndup(z->s->arena, text, name);
 	e->flags = (unsigned)number(z, *at + 8, 2);
 	e->method = (unsigned)number(z, *at + 10, 2);
 	e->crc = (uint32_t)number(z, *at + 16, 4);
@@ -162,15 +149,15 @@ static bool read_local(const struct zip *z, struct zip_entry *e)
 {
 	if (e->local > z->directory || z->directory - e->local < LOCAL_BYTES ||
 	    !is(z, (size_t)e->local, "PK\3\4"))
-		return bad_entry(z, e->name, "its data are not where the directory says");
+		return stored_bad_item(z->s, "entry", e->name, "its data are not where the directory says");
 	size_t at = (size_t)e->local, room = (size_t)z->directory - at - LOCAL_BYTES;
 	size_t name = (size_t)number(z, at + 26, 2), extra = (size_t)number(z, at + 28, 2);
 	if (name + extra > room || name != strlen(e->name) ||
 	    memcmp(z->bytes + at + LOCAL_BYTES, e->name, name) != 0 || number(z, at + 8, 2) != e->method)
-		return bad_entry(z, e->name, "its data and the directory do not agree");
+		return stored_bad_item(z->s, "entry", e->name, "its data and the directory do not agree");
 	e->begin = at + LOCAL_BYTES + name + extra;
 	if (e->packed > room - name - extra)
-		return bad_entry(z, e->name, "its data reach beyond the directory");
+		return stored_bad_item(z->s, "entry", e->name, "its data reach beyond the directory");
 	return true;
 }
 
@@ -178,17 +165,20 @@ static bool check_kind(const struct zip *z, const struct zip_entry *e)
 {
 	size_t n = strlen(e->name);
 	if (n <= 4 || strcmp(e->name + n - 4, ".npy") != 0)
-		return bad_entry(z, e->name,
-		                 "not supported: it is no .npy array (a checkpoint of PyTorch? convert it to "
-		                 "safetensors)");
+		return stored_bad_item(
+		        z->s, "entry", e->name,
+		        "not supported: it is no .npy array (a checkpoint of PyTorch? convert it to "
+		        "safetensors)");
 	if (e->flags & 1)
-		return bad_entry(z, e->name, "not supported: it is encrypted");
+		return stored_bad_item(z->s, "entry", e->name, "not supported: it is encrypted");
 	if (e->method != 0 && e->method != ZIP_DEFLATE)
-		return bad_entry(z, e->name,
-		                 "not supported: it is compressed by another method than deflate, which "
-		                 "numpy.savez_compressed uses");
+		return stored_bad_item(
+		        z->s, "entry", e->name,
+		        "not supported: it is compressed by another method than deflate, which "
+		        "numpy.savez_compressed uses");
 	if (e->method == 0 ? e->packed != e->size : !zip_inflate_can(e->packed, e->size))
-		return bad_entry(z, e->name, "it cannot have the size that the directory names");
+		return stored_bad_item(z->s, "entry", e->name,
+		                       "it cannot have the size that the directory names");
 	return true;
 }
 
@@ -199,17 +189,18 @@ static const unsigned char *array_of(struct zip *z, const struct zip_entry *e)
 	if (e->method == 0)
 		return z->bytes + e->begin;
 	if (e->size > ZIP_INFLATED_MAX - z->inflated) {
-		bad_entry(z, e->name,
-		          "with it more than 4 GiB of the archive are compressed, which would be held in "
-		          "memory; "
-		          "numpy.savez stores arrays as they are");
+		stored_bad_item(
+		        z->s, "entry", e->name,
+		        "with it more than 4 GiB of the archive are compressed, which would be held in "
+		        "memory; "
+		        "numpy.savez stores arrays as they are");
 		return NULL;
 	}
 	z->inflated += e->size;
-	const unsigned char *bytes = zip_inflate(z->src.arena, z->bytes + e->begin, (size_t)e->packed,
+	const unsigned char *bytes = zip_inflate(z->s->arena, z->bytes + e->begin, (size_t)e->packed,
 	                                         (size_t)e->size, e->crc, &why);
 	if (bytes == NULL && why != NULL)
-		bad_entry(z, e->name, why);
+		stored_bad_item(z->s, "entry", e->name, "%s", why);
 	return bytes;
 }
 
@@ -224,22 +215,23 @@ static int by_place(const void *a, const void *b)
 /* In the order of their data, which must not overlap. */
 static bool make_tensors(struct zip *z, struct zip_entry *entries, size_t n, struct stored_tensors *out)
 {
-	struct stored_tensor *items = ARENA_ARRAY(z->src.arena, struct stored_tensor, n + 1);
+	struct stored_tensor *items = ARENA_ARRAY(z->s->arena, struct stored_tensor, n + 1);
 	struct strmap names;
-	if (items == NULL || arena_failed(z->src.arena))
+	if (items == NULL || arena_failed(z->s->arena))
 		return false;
 	qsort(entries, n, sizeof(*entries), by_place);
-	strmap_init(&names, z->src.arena);
+	strmap_init(&names, z->s->arena);
 	for (size_t i = 0; i < n; i++) {
 		const struct zip_entry *e = &entries[i];
 		if (i > 0 && e->local < entries[i - 1].begin + entries[i - 1].packed)
-			return bad_entry(z, e->name, "its data lie in those of another entry");
+			return stored_bad_item(z->s, "entry", e->name,
+			                       "its data lie in those of another entry");
 		if (strmap_has(&names, e->name))
-			return bad_entry(z, e->name, "is there twice");
+			return stored_bad_item(z->s, "entry", e->name, "is there twice");
 		strmap_set(&names, e->name, &items[i]);
-		items[i].name = arena_strndup(z->src.arena, e->name, strlen(e->name) - 4);
+		items[i].name = arena_strndup(z->s->arena, e->name, strlen(e->name) - 4);
 		const unsigned char *bytes = array_of(z, e);
-		if (bytes == NULL || !npy_array(&z->src, bytes, (size_t)e->size, &items[i]))
+		if (bytes == NULL || !npy_array(z->s, bytes, (size_t)e->size, &items[i]))
 			return false;
 	}
 	*out = (struct stored_tensors){items, n};
@@ -251,8 +243,8 @@ static bool read_archive(struct zip *z, struct stored_tensors *out)
 	if (!read_end(z))
 		return false;
 	size_t n = (size_t)z->entries, at = (size_t)z->directory;
-	struct zip_entry *entries = ARENA_ARRAY(z->src.arena, struct zip_entry, n + 1);
-	if (entries == NULL || arena_failed(z->src.arena))
+	struct zip_entry *entries = ARENA_ARRAY(z->s->arena, struct zip_entry, n + 1);
+	if (entries == NULL || arena_failed(z->s->arena))
 		return false;
 	for (size_t i = 0; i < n; i++) {
 		entries[i].index = i;
@@ -261,7 +253,7 @@ static bool read_archive(struct zip *z, struct stored_tensors *out)
 			return false;
 	}
 	if (at != z->directory + z->directory_bytes)
-		return bad(z, "its directory is damaged");
+		return stored_bad(z->s, "its directory is damaged");
 	return make_tensors(z, entries, n, out);
 }
 
@@ -270,13 +262,12 @@ bool npz_is(const unsigned char *bytes, size_t len)
 	return len >= 4 && (memcmp(bytes, "PK\3\4", 4) == 0 || memcmp(bytes, "PK\5\6", 4) == 0);
 }
 
-enum tfmc_status npz_read(struct arena *a, struct diag_context *cx, const char *name, struct loc loc,
-                          const unsigned char *bytes, size_t len, struct stored_tensors *out)
+enum tfmc_status npz_read(const struct stored_source *s, struct stored_tensors *out)
 {
-	struct zip z = {.src = {a, cx, name, loc}, .bytes = bytes, .len = len};
+	struct zip z = {.s = s, .bytes = s->bytes, .len = s->len};
 	*out = (struct stored_tensors){NULL, 0};
 	bool ok = read_archive(&z, out);
-	if (arena_failed(a))
+	if (arena_failed(s->arena))
 		return TFMC_NO_MEMORY;
 	return ok ? TFMC_OK : TFMC_INVALID;
 }

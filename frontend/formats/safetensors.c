@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "frontend/text/json.h"
-#include "frontend/formats/stored_read.h"
+#include "frontend/formats/stored.h"
 #include "ir/support/checked.h"
 
 #define LENGTH_BYTES 8
@@ -51,10 +51,7 @@ static const struct stored_type {
 };
 
 struct reader {
-	struct arena *arena;
-	struct diag_context *cx;
-	const char *name;
-	struct loc loc;
+	const struct stored_source *s;
 	const unsigned char *data; /* the data section */
 	size_t data_len, data_at;  /* data_at: its offset in the file */
 };
@@ -64,12 +61,6 @@ struct entry {
 	struct stored_tensor t;
 	size_t begin, end, index;
 };
-
-static bool bad_tensor(const struct reader *r, const char *tensor, const char *what)
-{
-	diag_error(r->cx, r->loc, DIAG_WEIGHT_FILE, "'%s': tensor '%.200s': %s", r->name, tensor, what);
-	return false;
-}
 
 static const struct stored_type *find_type(const char *name)
 {
@@ -85,12 +76,11 @@ static bool read_type(const struct reader *r, const struct json_node *json, stru
 {
 	const struct json_node *type = json_find(json, "dtype");
 	if (type == NULL || type->kind != JSON_NODE_STRING)
-		return bad_tensor(r, t->name, "'dtype' is missing or no string");
+		return stored_bad_item(r->s, "tensor", t->name, "'dtype' is missing or no string");
 	const struct stored_type *known = find_type(type->text);
 	if (known == NULL)
-		return bad_tensor(
-		        r, t->name,
-		        arena_printf(r->arena, "the type '%.40s' is not one of the format", type->text));
+		return stored_bad_item(r->s, "tensor", t->name, "the type '%.40s' is not one of the format",
+		                       type->text);
 	t->type_name = known->name;
 	t->readable = known->read != NULL || ir_dtype_parse(known->name, strlen(known->name), &t->dtype);
 	t->read = known->read;
@@ -104,14 +94,15 @@ static bool read_shape(const struct reader *r, const struct json_node *json, str
 {
 	const struct json_node *shape = json_find(json, "shape");
 	if (shape == NULL || shape->kind != JSON_NODE_ARRAY)
-		return bad_tensor(r, t->name, "'shape' is missing or no list");
+		return stored_bad_item(r->s, "tensor", t->name, "'shape' is missing or no list");
 	if (shape->n > IR_RANK_MAX)
-		return bad_tensor(r, t->name,
-		                  arena_printf(r->arena, "rank %zu, the limit is %d", shape->n, IR_RANK_MAX));
+		return stored_bad_item(r->s, "tensor", t->name, "rank %zu, the limit is %d", shape->n,
+		                       IR_RANK_MAX);
 	t->rank = (int)shape->n;
 	for (size_t i = 0; i < shape->n; i++) {
 		if (shape->items[i].kind != JSON_NODE_INT || shape->items[i].i < 0)
-			return bad_tensor(r, t->name, "'shape' must hold non-negative integers");
+			return stored_bad_item(r->s, "tensor", t->name,
+			                       "'shape' must hold non-negative integers");
 		t->dims[i] = shape->items[i].i;
 	}
 	return true;
@@ -124,14 +115,14 @@ static bool read_offsets(const struct reader *r, const struct json_node *json, s
 	for (size_t i = 0; two && i < 2; i++)
 		two = offsets->items[i].kind == JSON_NODE_INT && offsets->items[i].i >= 0;
 	if (!two)
-		return bad_tensor(r, e->t.name, "'data_offsets' must be two non-negative integers");
+		return stored_bad_item(r->s, "tensor", e->t.name,
+		                       "'data_offsets' must be two non-negative integers");
 	uint64_t begin = (uint64_t)offsets->items[0].i, end = (uint64_t)offsets->items[1].i;
 	if (begin > end || end > r->data_len)
-		return bad_tensor(
-		        r, e->t.name,
-		        arena_printf(r->arena,
-		                     "data_offsets [%llu, %llu] are outside of the data section of %zu bytes",
-		                     (unsigned long long)begin, (unsigned long long)end, r->data_len));
+		return stored_bad_item(
+		        r->s, "tensor", e->t.name,
+		        "data_offsets [%llu, %llu] are outside of the data section of %zu bytes",
+		        (unsigned long long)begin, (unsigned long long)end, r->data_len);
 	e->begin = (size_t)begin;
 	e->end = (size_t)end;
 	return true;
@@ -143,12 +134,12 @@ static bool check_extent(const struct reader *r, const struct entry *e, int64_t 
 	int64_t count, total_bits;
 	if (!checked_product_i64(e->t.dims, (size_t)e->t.rank, &count) ||
 	    !checked_mul_i64(count, bits, &total_bits) || total_bits % 8 != 0)
-		return bad_tensor(r, e->t.name, "the size of its shape is not a possible number of bytes");
+		return stored_bad_item(r->s, "tensor", e->t.name,
+		                       "the size of its shape is not a possible number of bytes");
 	if ((uint64_t)(total_bits / 8) != (uint64_t)(e->end - e->begin))
-		return bad_tensor(r, e->t.name,
-		                  arena_printf(r->arena,
-		                               "its shape needs %lld bytes, its data_offsets span %zu",
-		                               (long long)(total_bits / 8), e->end - e->begin));
+		return stored_bad_item(r->s, "tensor", e->t.name,
+		                       "its shape needs %lld bytes, its data_offsets span %zu",
+		                       (long long)(total_bits / 8), e->end - e->begin);
 	return true;
 }
 
@@ -158,16 +149,15 @@ static bool read_entry(const struct reader *r, const char *name, const struct js
 	int64_t bits = 0;
 	e->t.name = name;
 	if (json->kind != JSON_NODE_OBJECT)
-		return bad_tensor(r, name, "its entry is no object");
+		return stored_bad_item(r->s, "tensor", name, "its entry is no object");
 	if (name[0] == '\0')
-		return bad_tensor(r, name, "a tensor needs a name");
+		return stored_bad_item(r->s, "tensor", name, "a tensor needs a name");
 	for (size_t i = 0; i < json->n; i++) {
 		const char *key = json->keys[i];
 		if (strcmp(key, "dtype") != 0 && strcmp(key, "shape") != 0 &&
 		    strcmp(key, "data_offsets") != 0)
-			return bad_tensor(
-			        r, name,
-			        arena_printf(r->arena, "the key '%.40s' is not one of the format", key));
+			return stored_bad_item(r->s, "tensor", name,
+			                       "the key '%.40s' is not one of the format", key);
 	}
 	if (!read_type(r, json, &e->t, &bits) || !read_shape(r, json, &e->t) || !read_offsets(r, json, e) ||
 	    !check_extent(r, e, bits))
@@ -182,10 +172,7 @@ static bool check_metadata(const struct reader *r, const struct json_node *json)
 	bool ok = json->kind == JSON_NODE_OBJECT;
 	for (size_t i = 0; ok && i < json->n; i++)
 		ok = json->items[i].kind == JSON_NODE_STRING;
-	if (!ok)
-		diag_error(r->cx, r->loc, DIAG_WEIGHT_FILE,
-		           "'%s': '__metadata__' must map strings to strings", r->name);
-	return ok;
+	return ok || stored_bad(r->s, "'__metadata__' must map strings to strings");
 }
 
 static int by_offset(const void *a, const void *b)
@@ -204,27 +191,22 @@ static bool check_tiling(const struct reader *r, const struct entry *e, size_t n
 	size_t at = 0;
 	for (size_t i = 0; i < n; i++) {
 		if (e[i].begin != at)
-			return bad_tensor(
-			        r, e[i].t.name,
-			        arena_printf(r->arena,
-			                     "its data begins at byte %zu of the file, %s the end of the "
-			                     "data before it at %zu",
-			                     r->data_at + e[i].begin, e[i].begin < at ? "before" : "after",
-			                     r->data_at + at));
+			return stored_bad_item(r->s, "tensor", e[i].t.name,
+			                       "its data begins at byte %zu of the file, %s the end of the "
+			                       "data before it at %zu",
+			                       r->data_at + e[i].begin, e[i].begin < at ? "before" : "after",
+			                       r->data_at + at);
 		at = e[i].end;
 	}
-	if (at == r->data_len)
-		return true;
-	diag_error(r->cx, r->loc, DIAG_WEIGHT_FILE, "'%s': %zu bytes from byte %zu on belong to no tensor",
-	           r->name, r->data_len - at, r->data_at + at);
-	return false;
+	return at == r->data_len || stored_bad(r->s, "%zu bytes from byte %zu on belong to no tensor",
+	                                       r->data_len - at, r->data_at + at);
 }
 
 static bool read_entries(const struct reader *r, const struct json_node *root, struct stored_tensors *out)
 {
-	struct entry *entries = ARENA_ARRAY(r->arena, struct entry, root->n + 1);
+	struct entry *entries = ARENA_ARRAY(r->s->arena, struct entry, root->n + 1);
 	size_t n = 0;
-	if (entries == NULL || arena_failed(r->arena))
+	if (entries == NULL || arena_failed(r->s->arena))
 		return false;
 	for (size_t i = 0; i < root->n; i++) {
 		if (strcmp(root->keys[i], "__metadata__") == 0) {
@@ -240,8 +222,8 @@ static bool read_entries(const struct reader *r, const struct json_node *root, s
 	qsort(entries, n, sizeof(*entries), by_offset);
 	if (!check_tiling(r, entries, n))
 		return false;
-	struct stored_tensor *items = ARENA_ARRAY(r->arena, struct stored_tensor, n + 1);
-	if (items == NULL || arena_failed(r->arena))
+	struct stored_tensor *items = ARENA_ARRAY(r->s->arena, struct stored_tensor, n + 1);
+	if (items == NULL || arena_failed(r->s->arena))
 		return false;
 	for (size_t i = 0; i < n; i++)
 		items[i] = entries[i].t;
@@ -249,49 +231,38 @@ static bool read_entries(const struct reader *r, const struct json_node *root, s
 	return true;
 }
 
-/* The header length, or 0 after a diagnostic (a header has at least two bytes). */
-static size_t header_length(const struct reader *r, const unsigned char *bytes, size_t len)
+/* *n: the length of the header, which has at least two bytes. */
+static bool header_length(const struct stored_source *s, size_t *n)
 {
-	uint64_t n = 0;
-	if (len < LENGTH_BYTES) {
-		diag_error(r->cx, r->loc, DIAG_WEIGHT_FILE,
-		           "'%s' has %zu bytes; a safetensors file begins with 8 bytes of header length",
-		           r->name, len);
-		return 0;
-	}
-	for (size_t i = 0; i < LENGTH_BYTES; i++)
-		n |= (uint64_t)bytes[i] << (8 * i);
-	if (n > SAFETENSORS_HEADER_MAX || n > len - LENGTH_BYTES) {
-		diag_error(
-		        r->cx, r->loc, DIAG_WEIGHT_FILE,
-		        "'%s': a header of %llu bytes cannot be (the file has %zu, the limit is %zu); not a "
+	if (s->len < LENGTH_BYTES)
+		return stored_bad(s,
+		                  "it has %zu bytes; a safetensors file begins with 8 bytes of header length",
+		                  s->len);
+	uint64_t length = stored_little(s->bytes, LENGTH_BYTES);
+	if (length > SAFETENSORS_HEADER_MAX || length > s->len - LENGTH_BYTES)
+		return stored_bad(
+		        s,
+		        "a header of %llu bytes cannot be (the file has %zu, the limit is %zu); not a "
 		        "safetensors file, or cut off",
-		        r->name, (unsigned long long)n, len, SAFETENSORS_HEADER_MAX);
-		return 0;
-	}
-	if (n < 2 || bytes[LENGTH_BYTES] != '{') {
-		diag_error(r->cx, r->loc, DIAG_WEIGHT_FILE, "'%s': the header at byte 8 is no JSON object",
-		           r->name);
-		return 0;
-	}
-	return (size_t)n;
+		        (unsigned long long)length, s->len, SAFETENSORS_HEADER_MAX);
+	*n = (size_t)length;
+	return (length >= 2 && s->bytes[LENGTH_BYTES] == '{') ||
+	       stored_bad(s, "the header at byte 8 is no JSON object");
 }
 
-enum tfmc_status safetensors_read(struct arena *a, struct diag_context *cx, const char *name, struct loc loc,
-                                  const unsigned char *bytes, size_t len, struct stored_tensors *out)
+enum tfmc_status safetensors_read(const struct stored_source *s, struct stored_tensors *out)
 {
-	struct reader r = {.arena = a, .cx = cx, .name = name, .loc = loc};
-	struct json_source src = {name, loc, DIAG_WEIGHT_FILE, LENGTH_BYTES};
+	struct json_source src = {s->name, s->loc, DIAG_WEIGHT_FILE, LENGTH_BYTES};
+	size_t n = 0;
 	*out = (struct stored_tensors){NULL, 0};
-	size_t n = header_length(&r, bytes, len);
-	if (n == 0)
+	if (!header_length(s, &n))
 		return TFMC_INVALID;
-	r.data_at = LENGTH_BYTES + n;
-	r.data = bytes + r.data_at;
-	r.data_len = len - r.data_at;
-	const struct json_node *root = json_parse(a, cx, &src, (const char *)bytes + LENGTH_BYTES, n);
+	size_t at = LENGTH_BYTES + n;
+	struct reader r = {.s = s, .data = s->bytes + at, .data_len = s->len - at, .data_at = at};
+	const struct json_node *root =
+	        json_parse(s->arena, s->cx, &src, (const char *)s->bytes + LENGTH_BYTES, n);
 	bool ok = root != NULL && read_entries(&r, root, out);
-	if (arena_failed(a))
+	if (arena_failed(s->arena))
 		return TFMC_NO_MEMORY;
 	return ok ? TFMC_OK : TFMC_INVALID;
 }

@@ -20,10 +20,7 @@
 
 #define SAFETENSORS_HEADER_MAX ((size_t)100000000) /* bytes; the format's own limit */
 
-/* name: shown in messages; loc: who asked for the file. TFMC_INVALID after a diagnostic. */
-TFMC_MUST_USE enum tfmc_status safetensors_read(struct arena *a, struct diag_context *cx, const char *name,
-                                                struct loc loc, const unsigned char *bytes, size_t len,
-                                                struct stored_tensors *out);
+TFMC_MUST_USE stored_reader safetensors_read;
 
 /*
  * Appends a whole file: header padded to 8 bytes, then the data in order of

@@ -9,6 +9,8 @@
 #include <stddef.h>
 
 #include "ir/diag/diag.h"
+#include "ir/support/arena.h"
+#include "ir/support/compiler.h"
 #include "ir/weights/weight.h"
 
 struct stored_tensor {
@@ -34,5 +36,46 @@ struct stored_tensors {
 	struct stored_tensor *items; /* in the order of their data */
 	size_t n;
 };
+
+/* The bytes of a file, and what messages say of it. */
+struct stored_source {
+	struct arena *arena; /* of the tensors */
+	struct diag_context *cx;
+	const char *name; /* as shown */
+	struct loc loc;   /* who asked for it */
+	const unsigned char *bytes;
+	size_t len;
+};
+
+/* A format: TFMC_INVALID after a diagnostic. */
+typedef enum tfmc_status stored_reader(const struct stored_source *s, struct stored_tensors *out);
+
+/* A WEIGHT_FILE diagnostic about the file, a thing in it ("tensor", its name), or a byte of it; false. */
+bool stored_bad(const struct stored_source *s, const char *fmt, ...) TFMC_PRINTF(2, 3);
+bool stored_bad_item(const struct stored_source *s, const char *kind, const char *item, const char *fmt, ...)
+        TFMC_PRINTF(4, 5);
+bool stored_bad_byte(const struct stored_source *s, size_t at, const char *fmt, ...) TFMC_PRINTF(3, 4);
+
+/* ---- elements ---- */
+
+/* A whole number of n bytes, the least first. */
+uint64_t stored_little(const unsigned char *p, size_t n);
+
+/*
+ * Elements of stored types that the IR has no name for, as f64: what a weight_bytes' `read` may be. All are
+ * exact but u64 above 2^53, which is rounded to nearest even.
+ */
+weight_elements stored_read_u16, stored_read_u32, stored_read_u64;
+/* Floats of 8 bits; E4M3, E4M3FNUZ, E5M2FNUZ have no infinities. They and E5M2 fit into f16, E8M0 into bf16.
+ */
+weight_elements stored_read_f8_e4m3, stored_read_f8_e5m2, stored_read_f8_e4m3fnuz, stored_read_f8_e5m2fnuz,
+        stored_read_f8_e8m0;
+/* Big-endian. */
+weight_elements stored_read_be_i16, stored_read_be_u16, stored_read_be_i32, stored_read_be_u32,
+        stored_read_be_i64, stored_read_be_u64, stored_read_be_f16, stored_read_be_f32, stored_read_be_f64;
+
+/* What bits of IEEE floats are worth: of the lower 32, of 64. */
+double stored_float(uint64_t bits);
+double stored_double(uint64_t bits);
 
 #endif

@@ -3,12 +3,12 @@
  * Readers of stored element types that the IR has no name for. Bits are put together byte by byte, so that
  * alignment and the order of bytes of this machine do not matter.
  */
-#include "frontend/formats/stored_read.h"
+#include "frontend/formats/stored.h"
 
 #include <math.h>
 #include <string.h>
 
-static uint64_t little(const unsigned char *p, size_t n)
+uint64_t stored_little(const unsigned char *p, size_t n)
 {
 	uint64_t v = 0;
 	for (size_t i = 0; i < n; i++)
@@ -91,14 +91,14 @@ static double e8m0(uint64_t code)
 		}                                                                       \
 	}
 
-READER(stored_read_u16, little, 2, v)
-READER(stored_read_u32, little, 4, v)
-READER(stored_read_u64, little, 8, v)
-READER(stored_read_f8_e4m3, little, 1, e4m3(v))
-READER(stored_read_f8_e5m2, little, 1, e5m2(v))
-READER(stored_read_f8_e4m3fnuz, little, 1, e4m3fnuz(v))
-READER(stored_read_f8_e5m2fnuz, little, 1, e5m2fnuz(v))
-READER(stored_read_f8_e8m0, little, 1, e8m0(v))
+READER(stored_read_u16, stored_little, 2, v)
+READER(stored_read_u32, stored_little, 4, v)
+READER(stored_read_u64, stored_little, 8, v)
+READER(stored_read_f8_e4m3, stored_little, 1, e4m3(v))
+READER(stored_read_f8_e5m2, stored_little, 1, e5m2(v))
+READER(stored_read_f8_e4m3fnuz, stored_little, 1, e4m3fnuz(v))
+READER(stored_read_f8_e5m2fnuz, stored_little, 1, e5m2fnuz(v))
+READER(stored_read_f8_e8m0, stored_little, 1, e8m0(v))
 READER(stored_read_be_i16, big, 2, (int16_t)v)
 READER(stored_read_be_u16, big, 2, v)
 READER(stored_read_be_i32, big, 4, (int32_t)v)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define ENTRY_DEPTH_MAX 16 /* nested any, concat, stack */
+#define ENTRY_CHAIN_MAX 64 /* a source and its steps in a list */
 
 bool weight_fail(const struct weight_entry_reader *r, struct loc loc, const char *what)
 {
@@ -54,7 +55,7 @@ bool weight_read_ints(const struct weight_entry_reader *r, const struct yaml_nod
 	return ok;
 }
 
-static bool read_optional(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
+static bool read_optional(struct weight_entry_reader *r, const struct yaml_node *node)
 {
 	static const char *const words[] = {"zeros", "ones"};
 	size_t word;
@@ -62,7 +63,7 @@ static bool read_optional(struct weight_entry_reader *r, const struct yaml_node 
 		return weight_fail(r, node->loc, "'optional' belongs to the outermost mapping of an entry");
 	if (!expr_read_word(r->env, node, "optional", words, 2, &word))
 		return false;
-	e->optional = word == 0 ? OPTIONAL_ZEROS : OPTIONAL_ONES;
+	r->optional = word == 0 ? OPTIONAL_ZEROS : OPTIONAL_ONES;
 	return true;
 }
 
@@ -89,127 +90,20 @@ static bool read_list(struct weight_entry_reader *r, const struct yaml_node *nod
 
 static bool read_from(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
 {
-	e->kind = ENTRY_FROM;
 	e->name = weight_read_name(r, node, "from");
 	return e->name != NULL;
 }
 
-static bool read_any(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
+static bool read_sources(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
 {
-	e->kind = ENTRY_ANY;
-	return read_list(r, node, "any", e);
-}
-
-static bool read_stack(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
-{
-	e->kind = ENTRY_STACK;
-	return read_list(r, node, "stack", e);
+	return read_list(r, node, e->op->key, e);
 }
 
 static bool read_concat(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
 {
 	const struct weight_int members[] = {{"axis", &e->axis}, {"of", NULL}};
-	e->kind = ENTRY_CONCAT;
 	return weight_read_ints(r, node, "concat", members, 2) &&
 	       read_list(r, yaml_find(node, "of"), "concat", e);
-}
-
-static const struct {
-	const char *key;
-	const char *doc;
-	bool (*read)(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e);
-} origins[] = {
-        {"from", "the name of a tensor", read_from},
-        {"any", "a list of sources: the first one whose tensors exist", read_any},
-        {"concat", "`{axis: A, of: [..]}`: sources one after another along an axis", read_concat},
-        {"stack", "a list of sources of one shape, along a new first axis", read_stack},
-};
-
-const char *weight_source_key(size_t i)
-{
-	if (i == 0)
-		return "optional";
-	if (i <= WEIGHT_N_STEPS)
-		return weight_steps[i - 1].key;
-	i -= 1 + WEIGHT_N_STEPS;
-	return i < TFMC_COUNT(origins) ? origins[i].key : NULL;
-}
-
-const char *weight_source_doc(size_t i)
-{
-	if (i == 0)
-		return "`zeros` or `ones`: what the parameter is when the tensors are absent; outermost "
-		       "mapping only";
-	return i <= WEIGHT_N_STEPS ? weight_steps[i - 1].doc : origins[i - 1 - WEIGHT_N_STEPS].doc;
-}
-
-/* Keys of a mapping: steps and, unless they belong to a source before them, where the numbers come from. */
-static bool check_members(struct weight_entry_reader *r, const struct yaml_node *node, bool is_source)
-{
-	const char *keys[TFMC_COUNT(origins) + WEIGHT_N_STEPS + 1];
-	size_t n = 0, found = 0;
-	while (weight_source_key(n) != NULL && (is_source || n < 1 + WEIGHT_N_STEPS)) {
-		keys[n] = weight_source_key(n);
-		n++;
-	}
-	for (size_t i = 1 + WEIGHT_N_STEPS; i < n; i++)
-		found += yaml_find(node, keys[i]) != NULL;
-	if (!yaml_check_keys(r->cx, node, keys, n,
-	                     is_source ? "the source of a weight" : "a step of a source"))
-		return false;
-	return !is_source || found == 1 ||
-	       weight_fail(r, node->loc, "a source wants exactly one of 'from', 'any', 'concat', 'stack'");
-}
-
-static bool read_members(struct weight_entry_reader *r, const struct yaml_node *node, bool is_source,
-                         struct weight_entry *e)
-{
-	const struct yaml_node *optional = yaml_find(node, "optional");
-	bool ok = check_members(r, node, is_source) && (optional == NULL || read_optional(r, optional, e));
-	for (size_t i = 0; ok && is_source && i < TFMC_COUNT(origins); i++) {
-		const struct yaml_node *value = yaml_find(node, origins[i].key);
-		ok = value == NULL || origins[i].read(r, value, e);
-	}
-	for (size_t i = 0; ok && i < node->n; i++)
-		ok = weight_step_read(r, &node->pairs[i], e);
-	return ok;
-}
-
-static bool read_source(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
-{
-	return node->kind == YAML_MAPPING ? read_members(r, node, true, e) : read_from(r, node, e);
-}
-
-/* A source and its steps, which a mapping could not hold twice: [stft, reshape: [..], transpose: [..]]. */
-static bool read_chain(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
-{
-	bool ok = node->n != 0 || weight_fail(r, node->loc, "the list wants a source and its steps");
-	for (size_t i = 1; ok && i < node->n; i++) {
-		if (node->items[i]->kind != YAML_MAPPING)
-			ok = weight_fail(
-			        r, node->items[i]->loc,
-			        "a list is one source and steps like 'transpose: true'; several sources "
-			        "are any, stack or concat");
-	}
-	ok = ok && read_source(r, node->items[0], e);
-	for (size_t i = 1; ok && i < node->n; i++)
-		ok = read_members(r, node->items[i], false, e);
-	return ok;
-}
-
-const struct weight_entry *weight_entry_read(struct weight_entry_reader *r, const struct yaml_node *node)
-{
-	struct weight_entry *e = ARENA_NEW(r->arena, struct weight_entry);
-	bool ok = false;
-	if (e == NULL)
-		return NULL;
-	e->loc = node->loc;
-	if (++r->depth > ENTRY_DEPTH_MAX)
-		weight_fail(r, node->loc, "the source is nested too deeply");
-	else
-		ok = node->kind == YAML_SEQUENCE ? read_chain(r, node, e) : read_source(r, node, e);
-	r->depth--;
-	return ok && !arena_failed(r->arena) ? e : NULL;
 }
 
 /* ---- building ---- */
@@ -239,15 +133,6 @@ static bool name_exists(struct weight_build *b, const struct weight_template *t)
 	return false;
 }
 
-static bool all_exist(struct weight_build *b, const struct weight_entry *e)
-{
-	for (size_t i = 0; i < e->n_of; i++) {
-		if (!weight_entry_exists(b, e->of[i]))
-			return false;
-	}
-	return true;
-}
-
 static const struct weight_entry *first_existing(struct weight_build *b, const struct weight_entry *e)
 {
 	for (size_t i = 0; i < e->n_of; i++) {
@@ -257,20 +142,21 @@ static const struct weight_entry *first_existing(struct weight_build *b, const s
 	return NULL;
 }
 
+static const struct ir_wexpr *apply_any(struct weight_build *b, const struct weight_entry *e,
+                                        const struct ir_wexpr *x)
+{
+	(void)x;
+	return weight_entry_build(b, first_existing(b, e));
+}
+
 bool weight_entry_exists(struct weight_build *b, const struct weight_entry *e)
 {
 	bool ok = true;
-	for (size_t i = 0; i < e->steps.n; i++) {
-		const struct weight_step *s = &e->steps.items[i];
-		ok = (s->kind == WX_INDEX || name_exists(b, s->name)) && ok;
-	}
-	switch (e->kind) {
-	case ENTRY_FROM: return name_exists(b, e->name) && ok;
-	case ENTRY_ANY: return first_existing(b, e) != NULL && ok;
-	case ENTRY_CONCAT:
-	case ENTRY_STACK: return all_exist(b, e) && ok;
-	}
-	return false;
+	if (e->op->apply == apply_any)
+		return first_existing(b, e) != NULL;
+	for (size_t i = 0; ok && i < e->n_of; i++)
+		ok = weight_entry_exists(b, e->of[i]);
+	return (e->kind == WX_INDEX || name_exists(b, e->name)) && ok;
 }
 
 static const struct ir_wexpr *reverse_axes(struct arena *a, const struct ir_wexpr *x)
@@ -325,7 +211,15 @@ const struct ir_wexpr *weight_leaf(struct weight_build *b, const struct weight_t
 	return weight_tensor(b, weight_template_fill(b->arena, t, b->captures), t->node->loc);
 }
 
-static const struct ir_wexpr *join(struct weight_build *b, const struct weight_entry *e)
+static const struct ir_wexpr *apply_from(struct weight_build *b, const struct weight_entry *e,
+                                         const struct ir_wexpr *x)
+{
+	(void)x;
+	return weight_leaf(b, e->name);
+}
+
+static const struct ir_wexpr *apply_join(struct weight_build *b, const struct weight_entry *e,
+                                         const struct ir_wexpr *x)
 {
 	const struct ir_wexpr **args = ARENA_ARRAY(b->arena, const struct ir_wexpr *, e->n_of);
 	for (size_t i = 0; args != NULL && i < e->n_of; i++) {
@@ -335,37 +229,149 @@ static const struct ir_wexpr *join(struct weight_build *b, const struct weight_e
 	}
 	if (args == NULL || arena_failed(b->arena))
 		return NULL;
-	const struct ir_wexpr *x = NULL;
-	if (e->kind == ENTRY_STACK)
+	if (e->kind == WX_STACK)
 		x = wexpr_stack(b->arena, e->n_of, args);
 	else if (e->axis >= 0 && e->axis < IR_RANK_MAX)
 		x = wexpr_concat(b->arena, (int)e->axis, e->n_of, args);
 	if (x != NULL || arena_failed(b->arena))
 		return x;
 	diag_error(b->cx, e->loc, DIAG_WEIGHT_SHAPE,
-	           "the sources of '%s' do not fit together (for parameter '%.200s')",
-	           e->kind == ENTRY_STACK ? "stack" : "concat", b->want->path);
+	           "the sources of '%s' do not fit together (for parameter '%.200s')", e->op->key,
+	           b->want->path);
 	for (size_t i = 0; i < e->n_of; i++)
 		diag_note(b->cx, e->of[i]->loc, "this part is %s",
 		          weight_shape_text(b->arena, args[i]->rank, args[i]->dims));
 	return NULL;
 }
 
-static const struct ir_wexpr *origin(struct weight_build *b, const struct weight_entry *e)
-{
-	const struct weight_entry *first;
-	switch (e->kind) {
-	case ENTRY_FROM: return weight_leaf(b, e->name);
-	case ENTRY_ANY:
-		first = first_existing(b, e);
-		return first == NULL ? NULL : weight_entry_build(b, first);
-	case ENTRY_CONCAT:
-	case ENTRY_STACK: return join(b, e);
-	}
-	return NULL;
-}
-
 const struct ir_wexpr *weight_entry_build(struct weight_build *b, const struct weight_entry *e)
 {
-	return weight_steps_apply(b, e, origin(b, e));
+	const struct ir_wexpr *x = NULL;
+	if (e->op->is_step && (x = weight_entry_build(b, e->of[0])) == NULL)
+		return NULL;
+	size_t errors = b->cx->n_errors;
+	const struct ir_wexpr *y = e->op->apply(b, e, x);
+	/* The constructors refuse what is nested too deeply without a word. */
+	if (y == NULL && !arena_failed(b->arena) && b->cx->n_errors == errors)
+		diag_error(b->cx, e->loc, DIAG_LIMIT,
+		           "the source of the parameter '%.200s' has too many steps", b->want->path);
+	return y;
+}
+
+/* ---- reading ---- */
+
+static const struct weight_op origins[] = {
+        {"from", "the name of a tensor", WX_TENSOR, false, read_from, apply_from},
+        {"any", "a list of sources: the first one whose tensors exist", WX_TENSOR, false, read_sources,
+         apply_any},
+        {"concat", "`{axis: A, of: [..]}`: sources one after another along an axis", WX_CONCAT, false,
+         read_concat, apply_join},
+        {"stack", "a list of sources of one shape, along a new first axis", WX_STACK, false, read_sources,
+         apply_join},
+};
+
+const char *weight_source_key(size_t i)
+{
+	if (i == 0)
+		return "optional";
+	if (i <= WEIGHT_N_STEPS)
+		return weight_steps[i - 1].key;
+	i -= 1 + WEIGHT_N_STEPS;
+	return i < TFMC_COUNT(origins) ? origins[i].key : NULL;
+}
+
+const char *weight_source_doc(size_t i)
+{
+	if (i == 0)
+		return "`zeros` or `ones`: what the parameter is when the tensors are absent; outermost "
+		       "mapping only";
+	return i <= WEIGHT_N_STEPS ? weight_steps[i - 1].doc : origins[i - 1 - WEIGHT_N_STEPS].doc;
+}
+
+/* Keys of a mapping: steps and, unless they belong to a source before them, where the numbers come from. */
+static bool check_members(struct weight_entry_reader *r, const struct yaml_node *node, bool is_source)
+{
+	const char *keys[TFMC_COUNT(origins) + WEIGHT_N_STEPS + 1];
+	size_t n = 0, found = 0;
+	while (weight_source_key(n) != NULL && (is_source || n < 1 + WEIGHT_N_STEPS)) {
+		keys[n] = weight_source_key(n);
+		n++;
+	}
+	for (size_t i = 1 + WEIGHT_N_STEPS; i < n; i++)
+		found += yaml_find(node, keys[i]) != NULL;
+	if (!yaml_check_keys(r->cx, node, keys, n,
+	                     is_source ? "the source of a weight" : "a step of a source"))
+		return false;
+	return !is_source || found == 1 ||
+	       weight_fail(r, node->loc, "a source wants exactly one of 'from', 'any', 'concat', 'stack'");
+}
+
+/* A source or a step of the one before. */
+static struct weight_entry *read_op(struct weight_entry_reader *r, const struct weight_op *op, struct loc loc,
+                                    const struct yaml_node *value, const struct weight_entry *before)
+{
+	struct weight_entry *e = ARENA_NEW(r->arena, struct weight_entry);
+	const struct weight_entry **of = ARENA_NEW(r->arena, const struct weight_entry *);
+	if (e == NULL || of == NULL || arena_failed(r->arena))
+		return NULL;
+	*of = before;
+	*e = (struct weight_entry){.op = op, .kind = op->kind, .loc = loc, .of = of, .n_of = before != NULL};
+	return op->read(r, value, e) ? e : NULL;
+}
+
+/* The source of a mapping with its steps, or further steps of the source before it. */
+static const struct weight_entry *read_members(struct weight_entry_reader *r, const struct yaml_node *node,
+                                               const struct weight_entry *before)
+{
+	const struct yaml_node *optional = yaml_find(node, "optional");
+	const struct weight_entry *e = before;
+	if (!check_members(r, node, before == NULL) || (optional != NULL && !read_optional(r, optional)))
+		return NULL;
+	for (size_t i = 0; before == NULL && i < TFMC_COUNT(origins); i++) {
+		const struct yaml_node *value = yaml_find(node, origins[i].key);
+		if (value != NULL)
+			e = read_op(r, &origins[i], node->loc, value, NULL);
+	}
+	for (size_t i = 0; i < node->n; i++) {
+		const struct yaml_pair *pair = &node->pairs[i];
+		for (size_t k = 0; e != NULL && k < WEIGHT_N_STEPS; k++)
+			if (strcmp(weight_steps[k].key, pair->key->text) == 0)
+				e = read_op(r, &weight_steps[k], pair->key->loc, pair->value, e);
+	}
+	return e;
+}
+
+static const struct weight_entry *read_source(struct weight_entry_reader *r, const struct yaml_node *node)
+{
+	return node->kind == YAML_MAPPING ? read_members(r, node, NULL)
+	                                  : read_op(r, &origins[0], node->loc, node, NULL);
+}
+
+/* A source and its steps, which a mapping could not hold twice: [stft, reshape: [..], transpose: [..]]. */
+static const struct weight_entry *read_chain(struct weight_entry_reader *r, const struct yaml_node *node)
+{
+	bool ok = (node->n != 0 || weight_fail(r, node->loc, "the list wants a source and its steps")) &&
+	          (node->n <= ENTRY_CHAIN_MAX || weight_fail(r, node->loc, "the list has too many steps"));
+	for (size_t i = 1; ok && i < node->n; i++) {
+		if (node->items[i]->kind != YAML_MAPPING)
+			ok = weight_fail(
+			        r, node->items[i]->loc,
+			        "a list is one source and steps like 'transpose: true'; several sources "
+			        "are any, stack or concat");
+	}
+	const struct weight_entry *e = ok ? read_source(r, node->items[0]) : NULL;
+	for (size_t i = 1; e != NULL && i < node->n; i++)
+		e = read_members(r, node->items[i], e);
+	return e;
+}
+
+const struct weight_entry *weight_entry_read(struct weight_entry_reader *r, const struct yaml_node *node)
+{
+	const struct weight_entry *e = NULL;
+	if (++r->depth > ENTRY_DEPTH_MAX)
+		weight_fail(r, node->loc, "the source is nested too deeply");
+	else
+		e = node->kind == YAML_SEQUENCE ? read_chain(r, node) : read_source(r, node);
+	r->depth--;
+	return arena_failed(r->arena) ? NULL : e;
 }

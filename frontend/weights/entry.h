@@ -13,57 +13,48 @@
 #include "frontend/weights/pattern.h"
 #include "ir/weights/weight.h"
 
-enum weight_entry_kind { ENTRY_FROM, ENTRY_ANY, ENTRY_CONCAT, ENTRY_STACK };
-enum weight_optional { OPTIONAL_NONE, OPTIONAL_ZEROS, OPTIONAL_ONES };
-
 struct weight_entry_reader;
 struct weight_build;
-struct weight_step;
+struct weight_entry;
 
-/* A step: how its value is read, and what it makes of an expression (NULL after a diagnostic, or too deep). */
-struct weight_step_row {
+/* A key of a source: how its value is read, and what it makes of the source before it (NULL after a diagnostic, or
+ * too deep). Keys that are no step say where the numbers come from; x is NULL then. */
+struct weight_op {
 	const char *key;
 	const char *doc;         /* its value, and what it does */
 	enum ir_wexpr_kind kind; /* what it becomes; permute: or WX_ROPE_I2H */
-	bool (*read)(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_step *s);
-	const struct ir_wexpr *(*apply)(struct weight_build *b, const struct weight_step *s,
+	bool is_step;
+	bool (*read)(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e);
+	const struct ir_wexpr *(*apply)(struct weight_build *b, const struct weight_entry *e,
 	                                const struct ir_wexpr *x);
 };
 #define WEIGHT_N_STEPS 9
-extern const struct weight_step_row weight_steps[WEIGHT_N_STEPS];
+extern const struct weight_op weight_steps[WEIGHT_N_STEPS];
 
-struct weight_step {
-	const struct weight_step_row *step;
+struct weight_entry {
+	const struct weight_op *op;
 	enum ir_wexpr_kind kind;
 	struct loc loc;
-	int64_t axis;              /* index, slice, split */
+	const struct weight_entry **of; /* of a step the one before it; of any, concat, stack their lists */
+	size_t n_of;
+	const struct weight_template
+	        *name;             /* from, mul, div: the tensor; index: `at: "{e}"` instead of begin */
+	int64_t axis;              /* index, slice, split, concat */
 	int64_t begin, end;        /* slice; split: part `begin` of `end`; index: begin */
 	int64_t heads;             /* of the orders of rotary rows */
 	int rank;                  /* reshape, transpose; transpose with rank 0: the last two axes */
 	int64_t dims[IR_RANK_MAX]; /* reshape: the shape; transpose: where each axis comes from */
 	double add;
-	const struct weight_template *name; /* mul, div: the tensor; index: `at: "{e}"` instead of begin */
 };
 
-struct weight_entry {
-	enum weight_entry_kind kind;
-	struct loc loc;
-	const struct weight_template *name; /* ENTRY_FROM */
-	const struct weight_entry **of;     /* the others */
-	size_t n_of;
-	int64_t axis; /* ENTRY_CONCAT */
-	struct {
-		struct weight_step *items; /* what is done with it, in the order written */
-		size_t n, cap;
-	} steps;
-	enum weight_optional optional;
-};
+enum weight_optional { OPTIONAL_NONE, OPTIONAL_ZEROS, OPTIONAL_ONES };
 
 struct weight_entry_reader {
 	struct arena *arena;
 	struct diag_context *cx;
 	const struct expr_env *env;
 	struct weight_templates templates; /* collects all templates of the entry */
+	enum weight_optional optional;
 	unsigned depth;
 };
 
@@ -78,8 +69,6 @@ struct weight_int {
 /* A mapping with exactly these integer keys, at most 4. */
 bool weight_read_ints(const struct weight_entry_reader *r, const struct yaml_node *node, const char *what,
                       const struct weight_int *members, size_t n);
-/* One member of an entry, when it is a step. */
-bool weight_step_read(struct weight_entry_reader *r, const struct yaml_pair *pair, struct weight_entry *e);
 const struct weight_entry *weight_entry_read(struct weight_entry_reader *r, const struct yaml_node *node);
 
 struct weight_build {
@@ -98,9 +87,6 @@ const struct ir_wexpr *weight_entry_build(struct weight_build *b, const struct w
 /* The stored tensor of a name, as it is meant; marks it used. */
 const struct ir_wexpr *weight_tensor(struct weight_build *b, const char *name, struct loc loc);
 const struct ir_wexpr *weight_leaf(struct weight_build *b, const struct weight_template *t);
-/* The steps of an entry, one after the other; x NULL: NULL. */
-const struct ir_wexpr *weight_steps_apply(struct weight_build *b, const struct weight_entry *e,
-                                          const struct ir_wexpr *x);
 /* Axis i of the result is axis from[i]. */
 const struct ir_wexpr *weight_permute_axes(struct arena *a, const struct ir_wexpr *x, const int64_t *from);
 /* "[32, 64]" */

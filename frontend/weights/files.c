@@ -124,19 +124,31 @@ static struct mapped_file *map_file(struct weight_files *wf, const char *path, s
 	return NULL;
 }
 
-enum tfmc_status weight_file_read(struct arena *a, struct diag_context *cx, const char *name, struct loc loc,
-                                  const unsigned char *bytes, size_t len, struct stored_tensors *out)
+static enum tfmc_status read_gguf(const struct stored_source *s, struct stored_tensors *out)
 {
 	struct gguf g;
-	if (npy_is(bytes, len))
-		return npy_read(a, cx, name, loc, bytes, len, out);
-	if (npz_is(bytes, len))
-		return npz_read(a, cx, name, loc, bytes, len, out);
-	if (!gguf_is(bytes, len))
-		return safetensors_read(a, cx, name, loc, bytes, len, out);
-	TFMC_TRY(gguf_read(a, cx, name, loc, bytes, len, &g));
+	TFMC_TRY(gguf_read(s, &g));
 	*out = g.tensors;
 	return TFMC_OK;
+}
+
+/* Formats by their marks; other bytes are safetensors when their header or their name says so. */
+static stored_reader *format_of(const unsigned char *bytes, size_t len)
+{
+	static const struct {
+		bool (*is)(const unsigned char *bytes, size_t len);
+		stored_reader *read;
+	} formats[] = {{npy_is, npy_read}, {npz_is, npz_read}, {gguf_is, read_gguf}};
+	for (size_t i = 0; i < TFMC_COUNT(formats); i++)
+		if (formats[i].is(bytes, len))
+			return formats[i].read;
+	return NULL;
+}
+
+enum tfmc_status weight_file_read(const struct stored_source *s, struct stored_tensors *out)
+{
+	stored_reader *read = format_of(s->bytes, s->len);
+	return read != NULL ? read(s, out) : safetensors_read(s, out);
 }
 
 /* Adds the tensors of a file that was mapped last. */
@@ -144,13 +156,13 @@ static enum tfmc_status add_file(struct weight_files *wf, const struct mapped_fi
                                  struct loc loc)
 {
 	struct stored_tensors st;
-	const struct file_map *map = &file->map;
 	const char *kept = arena_strdup(wf->arena, name);
+	const struct stored_source src = {wf->arena, wf->cx, name, loc, file->map.data, file->map.len};
 	bool ok = true;
 	if (file->parsed != NULL)
 		st = file->parsed->gguf.tensors;
 	else
-		TFMC_TRY(weight_file_read(wf->arena, wf->cx, name, loc, map->data, map->len, &st));
+		TFMC_TRY(weight_file_read(&src, &st));
 	for (size_t i = 0; i < st.n && ok; i++)
 		ok = add_tensor(wf, &st.items[i], kept, loc);
 	if (arena_failed(wf->arena))
@@ -251,11 +263,10 @@ static bool is_index(const struct file_map *map, const char *name)
 	       (n > 0 && map->data[0] == '{' && memchr(map->data, '\0', n) == NULL);
 }
 
-/* Bytes without a mark are safetensors when their header or their name says so. */
 static bool is_known(const struct file_map *map, const char *name)
 {
 	return ends_with(name, ".safetensors") || (map->len > 8 && map->data[8] == '{') ||
-	       gguf_is(map->data, map->len) || npy_is(map->data, map->len) || npz_is(map->data, map->len);
+	       format_of(map->data, map->len) != NULL;
 }
 
 static enum tfmc_status refuse_format(struct weight_files *wf, const char *name, struct loc loc)

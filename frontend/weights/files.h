@@ -60,10 +60,8 @@ const char *const *weight_files_names(struct weight_files *wf, size_t *n);
  * none. */
 const char *weight_files_nearest(struct weight_files *wf, const char *name);
 
-/* The tensors of the bytes of a file: GGUF, npy or npz by their marks, else safetensors. */
-TFMC_MUST_USE enum tfmc_status weight_file_read(struct arena *a, struct diag_context *cx, const char *name,
-                                                struct loc loc, const unsigned char *bytes, size_t len,
-                                                struct stored_tensors *out);
+/* GGUF, npy or npz by their marks, else safetensors. */
+TFMC_MUST_USE stored_reader weight_file_read;
 
 /* What a WX_TENSOR leaf of the tensor reads. */
 void weight_tensor_bytes(const struct stored_tensor *t, struct weight_bytes *out);

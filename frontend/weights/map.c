@@ -18,7 +18,8 @@ struct pattern {
 	struct weight_template key;
 	const struct weight_entry *source;
 	struct weight_templates templates;
-	struct loc loc;
+	enum weight_optional optional;
+	struct loc loc, source_loc;
 	bool must_match, matched, clash_reported;
 };
 
@@ -103,6 +104,8 @@ static bool add_pattern(struct weight_map *m, const struct yaml_pair *pair, bool
 	p->must_match = must_match;
 	p->source = weight_entry_read(&r, pair->value);
 	p->templates = r.templates;
+	p->optional = r.optional;
+	p->source_loc = pair->value->loc;
 	if (p->source == NULL || !check_captures(m, p))
 		return false;
 	struct pattern **slot = ARENA_PUSH(m->arena, &m->all);
@@ -211,7 +214,7 @@ static const struct ir_wexpr *report_missing(struct weight_map *m, const struct 
 	diag_error(m->cx, want->loc, DIAG_MISSING_TENSOR,
 	           "no weight file has the tensor '%.200s' for parameter '%.200s'", name, want->path);
 	if (p != NULL)
-		diag_note(m->cx, p->source->loc, "the map names it here");
+		diag_note(m->cx, p->source_loc, "the map names it here");
 	if (near[0] != '\0')
 		diag_note(m->cx, LOC_NONE, "nearest tensors: %s", near);
 	return NULL;
@@ -261,7 +264,6 @@ static const char *shape_hint(struct weight_map *m, const struct weight_want *wa
                               const struct ir_wexpr *x)
 {
 	const struct weight_entry *e = p == NULL ? NULL : p->source;
-	size_t n = e == NULL ? 0 : e->steps.n;
 	int64_t from[IR_RANK_MAX];
 	if (!find_axes(want, x, from))
 		return !same_count(want, x)
@@ -270,9 +272,9 @@ static const char *shape_hint(struct weight_map *m, const struct weight_want *wa
 		                              "; the same number of elements: reshape: %s would fit",
 		                              weight_shape_text(m->arena, want->rank, want->dims));
 	const char *axes = want->rank == 2 ? "true" : weight_shape_text(m->arena, want->rank, from);
-	if (n != 0 && want->rank == 2 && e->steps.items[n - 1].kind == WX_TRANSPOSE)
+	if (e != NULL && want->rank == 2 && e->kind == WX_TRANSPOSE)
 		return "; it would fit without 'transpose'";
-	if (n != 0 || (e != NULL && e->kind != ENTRY_FROM))
+	if (e != NULL && e->n_of != 0)
 		return arena_printf(m->arena, "; transposed? 'transpose: %s' as the last step would fit",
 		                    axes);
 	return arena_printf(m->arena, "; transposed? write {from: ..., transpose: %s} in the map", axes);
@@ -298,7 +300,7 @@ static const struct ir_wexpr *check_shape(struct weight_map *m, const struct wei
 	           want->path, weight_shape_text(m->arena, want->rank, want->dims), describe_source(m, x),
 	           weight_shape_text(m->arena, x->rank, x->dims), hint);
 	if (p != NULL)
-		diag_note(m->cx, p->source->loc, "mapped here");
+		diag_note(m->cx, p->source_loc, "mapped here");
 	return NULL;
 }
 
@@ -318,10 +320,10 @@ const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct weight
 		return NULL;
 	if (!exists && e == NULL && m->all.n != 0)
 		return report_unmapped(m, want);
-	if (!exists && (e == NULL || e->optional == OPTIONAL_NONE))
+	if (!exists && (e == NULL || p->optional == OPTIONAL_NONE))
 		return report_missing(m, want, p, b.missing == NULL ? want->path : b.missing);
 	if (!exists)
-		return wexpr_full(m->arena, e->optional == OPTIONAL_ONES ? 1.0 : 0.0, want->rank, want->dims);
+		return wexpr_full(m->arena, p->optional == OPTIONAL_ONES ? 1.0 : 0.0, want->rank, want->dims);
 	const struct ir_wexpr *x =
 	        e != NULL ? weight_entry_build(&b, e) : weight_tensor(&b, want->path, want->loc);
 	return x == NULL ? NULL : check_shape(m, want, p, x);

@@ -9,13 +9,13 @@
 #include "frontend/weights/entry.h"
 #include "ir/support/number.h"
 
-static const struct ir_wexpr *misfit(struct weight_build *b, const struct weight_step *s,
+static const struct ir_wexpr *misfit(struct weight_build *b, const struct weight_entry *e,
                                      const struct ir_wexpr *x)
 {
 	if (arena_failed(b->arena))
 		return NULL;
-	diag_error(b->cx, s->loc, DIAG_WEIGHT_SHAPE,
-	           "'%s' does not fit the shape %s (for parameter '%.200s')", s->step->key,
+	diag_error(b->cx, e->loc, DIAG_WEIGHT_SHAPE,
+	           "'%s' does not fit the shape %s (for parameter '%.200s')", e->op->key,
 	           weight_shape_text(b->arena, x->rank, x->dims), b->want->path);
 	return NULL;
 }
@@ -27,73 +27,73 @@ static bool axis_fits(const struct ir_wexpr *x, int64_t axis)
 
 /* ---- index, slice, split ---- */
 
-static bool read_index(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_step *s)
+static bool read_index(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
 {
 	const struct yaml_node *at = yaml_find(node, "at");
 	bool filled = at != NULL && at->kind == YAML_SCALAR && strchr(at->text, '{') != NULL;
-	const struct weight_int members[] = {{"axis", &s->axis}, {"at", filled ? NULL : &s->begin}};
+	const struct weight_int members[] = {{"axis", &e->axis}, {"at", filled ? NULL : &e->begin}};
 	if (!weight_read_ints(r, node, "index", members, 2))
 		return false;
 	if (filled)
-		s->name = weight_read_name(r, at, "at");
-	return !filled || s->name != NULL;
+		e->name = weight_read_name(r, at, "at");
+	return !filled || e->name != NULL;
 }
 
-static const struct ir_wexpr *apply_index(struct weight_build *b, const struct weight_step *s,
+static const struct ir_wexpr *apply_index(struct weight_build *b, const struct weight_entry *e,
                                           const struct ir_wexpr *x)
 {
-	int64_t at = s->begin;
-	if (s->name != NULL) {
-		const char *text = weight_template_fill(b->arena, s->name, b->captures);
+	int64_t at = e->begin;
+	if (e->name != NULL) {
+		const char *text = weight_template_fill(b->arena, e->name, b->captures);
 		if (!number_parse_i64(text, strlen(text), &at)) {
-			diag_error(b->cx, s->name->node->loc, DIAG_MAP, "the index '%.60s' is no int", text);
+			diag_error(b->cx, e->name->node->loc, DIAG_MAP, "the index '%.60s' is no int", text);
 			return NULL;
 		}
 	}
-	const struct ir_wexpr *y = axis_fits(x, s->axis) ? wexpr_index(b->arena, (int)s->axis, at, x) : NULL;
-	return y != NULL ? y : misfit(b, s, x);
+	const struct ir_wexpr *y = axis_fits(x, e->axis) ? wexpr_index(b->arena, (int)e->axis, at, x) : NULL;
+	return y != NULL ? y : misfit(b, e, x);
 }
 
-static bool read_slice(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_step *s)
+static bool read_slice(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
 {
-	const struct weight_int members[] = {{"axis", &s->axis}, {"begin", &s->begin}, {"end", &s->end}};
+	const struct weight_int members[] = {{"axis", &e->axis}, {"begin", &e->begin}, {"end", &e->end}};
 	return weight_read_ints(r, node, "slice", members, 3);
 }
 
-static const struct ir_wexpr *apply_slice(struct weight_build *b, const struct weight_step *s,
+static const struct ir_wexpr *apply_slice(struct weight_build *b, const struct weight_entry *e,
                                           const struct ir_wexpr *x)
 {
 	const struct ir_wexpr *y = NULL;
-	if (axis_fits(x, s->axis))
-		y = wexpr_slice(b->arena, (int)s->axis, s->begin, s->end, x);
-	return y != NULL ? y : misfit(b, s, x);
+	if (axis_fits(x, e->axis))
+		y = wexpr_slice(b->arena, (int)e->axis, e->begin, e->end, x);
+	return y != NULL ? y : misfit(b, e, x);
 }
 
-static bool read_split(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_step *s)
+static bool read_split(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
 {
-	const struct weight_int members[] = {{"axis", &s->axis}, {"part", &s->begin}, {"of", &s->end}};
+	const struct weight_int members[] = {{"axis", &e->axis}, {"part", &e->begin}, {"of", &e->end}};
 	if (!weight_read_ints(r, node, "split", members, 3))
 		return false;
-	if (s->end < 1 || s->begin < 0 || s->begin >= s->end)
+	if (e->end < 1 || e->begin < 0 || e->begin >= e->end)
 		return weight_fail(r, node->loc, "'split' wants part from 0 to of - 1");
 	return true;
 }
 
-static const struct ir_wexpr *apply_split(struct weight_build *b, const struct weight_step *s,
+static const struct ir_wexpr *apply_split(struct weight_build *b, const struct weight_entry *e,
                                           const struct ir_wexpr *x)
 {
 	const struct ir_wexpr *y = NULL;
-	if (axis_fits(x, s->axis) && x->dims[s->axis] % s->end == 0) {
-		int64_t size = x->dims[s->axis] / s->end; /* part < of: no product can overflow */
-		y = wexpr_slice(b->arena, (int)s->axis, s->begin * size, (s->begin + 1) * size, x);
+	if (axis_fits(x, e->axis) && x->dims[e->axis] % e->end == 0) {
+		int64_t size = x->dims[e->axis] / e->end; /* part < of: no product can overflow */
+		y = wexpr_slice(b->arena, (int)e->axis, e->begin * size, (e->begin + 1) * size, x);
 	}
-	return y != NULL ? y : misfit(b, s, x);
+	return y != NULL ? y : misfit(b, e, x);
 }
 
 /* ---- order and shape ---- */
 
 static bool read_dims(struct weight_entry_reader *r, const struct yaml_node *node, const char *what,
-                      struct weight_step *s)
+                      struct weight_entry *e)
 {
 	bool ok = true;
 	if (!yaml_expect(r->cx, node, YAML_SEQUENCE, what))
@@ -101,28 +101,29 @@ static bool read_dims(struct weight_entry_reader *r, const struct yaml_node *nod
 	if (node->n > IR_RANK_MAX)
 		return weight_fail(r, node->loc,
 		                   arena_printf(r->arena, "'%s' wants at most %d dims", what, IR_RANK_MAX));
-	s->rank = (int)node->n;
+	e->rank = (int)node->n;
 	for (size_t i = 0; i < node->n; i++)
-		ok = expr_read_int(r->env, node->items[i], what, &s->dims[i]) && ok;
+		ok = expr_read_int(r->env, node->items[i], what, &e->dims[i]) && ok;
 	return ok;
 }
 
 /* A list of axes in their new order; true: the last two change places, false: nothing does. */
-static bool read_transpose(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_step *s)
+static bool read_transpose(struct weight_entry_reader *r, const struct yaml_node *node,
+                           struct weight_entry *e)
 {
 	unsigned seen = 0;
 	bool swap = false;
 	if (node->kind != YAML_SEQUENCE) {
 		if (!expr_read_bool(r->env, node, "transpose", &swap))
 			return false;
-		s->rank = swap ? 0 : -1;
+		e->rank = swap ? 0 : -1;
 		return true;
 	}
-	if (!read_dims(r, node, "transpose", s))
+	if (!read_dims(r, node, "transpose", e))
 		return false;
-	for (int i = 0; i < s->rank; i++)
-		seen |= s->dims[i] >= 0 && s->dims[i] < s->rank ? 1U << s->dims[i] : 0;
-	if (s->rank == 0 || seen != (1U << s->rank) - 1)
+	for (int i = 0; i < e->rank; i++)
+		seen |= e->dims[i] >= 0 && e->dims[i] < e->rank ? 1U << e->dims[i] : 0;
+	if (e->rank == 0 || seen != (1U << e->rank) - 1)
 		return weight_fail(r, node->loc,
 		                   "'transpose' wants true or every axis once, as in [0, 2, 1]");
 	return true;
@@ -166,35 +167,35 @@ const struct ir_wexpr *weight_permute_axes(struct arena *a, const struct ir_wexp
 	return x == NULL ? NULL : wexpr_reshape(a, rank, result, x);
 }
 
-static const struct ir_wexpr *apply_transpose(struct weight_build *b, const struct weight_step *s,
+static const struct ir_wexpr *apply_transpose(struct weight_build *b, const struct weight_entry *e,
                                               const struct ir_wexpr *x)
 {
-	if (s->rank < 0)
+	if (e->rank < 0)
 		return x;
-	if (s->rank == 0)
+	if (e->rank == 0)
 		return wexpr_transpose(b->arena, x);
-	return s->rank == x->rank ? weight_permute_axes(b->arena, x, s->dims) : misfit(b, s, x);
+	return e->rank == x->rank ? weight_permute_axes(b->arena, x, e->dims) : misfit(b, e, x);
 }
 
-static bool read_reshape(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_step *s)
+static bool read_reshape(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
 {
-	return read_dims(r, node, "reshape", s);
+	return read_dims(r, node, "reshape", e);
 }
 
-static const struct ir_wexpr *apply_reshape(struct weight_build *b, const struct weight_step *s,
+static const struct ir_wexpr *apply_reshape(struct weight_build *b, const struct weight_entry *e,
                                             const struct ir_wexpr *x)
 {
-	const struct ir_wexpr *y = wexpr_reshape(b->arena, s->rank, s->dims, x);
+	const struct ir_wexpr *y = wexpr_reshape(b->arena, e->rank, e->dims, x);
 	if (y != NULL || arena_failed(b->arena))
 		return y;
-	diag_error(b->cx, s->loc, DIAG_WEIGHT_SHAPE, "%s cannot be reshaped to %s (for parameter '%.200s')",
+	diag_error(b->cx, e->loc, DIAG_WEIGHT_SHAPE, "%s cannot be reshaped to %s (for parameter '%.200s')",
 	           weight_shape_text(b->arena, x->rank, x->dims),
-	           weight_shape_text(b->arena, s->rank, s->dims), b->want->path);
+	           weight_shape_text(b->arena, e->rank, e->dims), b->want->path);
 	return NULL;
 }
 
 /* rope_halves_to_interleaved(heads) or rope_interleaved_to_halves(heads). */
-static bool read_permute(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_step *s)
+static bool read_permute(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
 {
 	struct value heads;
 	if (!yaml_expect(r->cx, node, YAML_SCALAR, "permute"))
@@ -206,111 +207,73 @@ static bool read_permute(struct weight_entry_reader *r, const struct yaml_node *
 	bool known =
 	        to_halves || (call->kind == EX_CALL && strcmp(call->text, "rope_halves_to_interleaved") == 0);
 	if (to_halves)
-		s->kind = WX_ROPE_I2H;
+		e->kind = WX_ROPE_I2H;
 	if (!known || call->n_args != 1 || call->n_keywords != 0)
 		return weight_fail(r, node->loc,
 		                   "'permute' wants rope_halves_to_interleaved(heads) or "
 		                   "rope_interleaved_to_halves(heads); axes change places with 'transpose'");
 	return expr_eval(r->env, call->args[0], &heads) &&
-	       expr_want_int(r->env, call->args[0]->loc, "permute", &heads, &s->heads);
+	       expr_want_int(r->env, call->args[0]->loc, "permute", &heads, &e->heads);
 }
 
-static const struct ir_wexpr *apply_permute(struct weight_build *b, const struct weight_step *s,
+static const struct ir_wexpr *apply_permute(struct weight_build *b, const struct weight_entry *e,
                                             const struct ir_wexpr *x)
 {
-	const struct ir_wexpr *y = s->heads < 1 ? NULL : wexpr_rope(b->arena, s->kind, s->heads, x);
-	return y != NULL ? y : misfit(b, s, x);
+	const struct ir_wexpr *y = e->heads < 1 ? NULL : wexpr_rope(b->arena, e->kind, e->heads, x);
+	return y != NULL ? y : misfit(b, e, x);
 }
 
 /* ---- arithmetic ---- */
 
-static bool read_factor(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_step *s)
+static bool read_factor(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
 {
-	s->name = weight_read_name(r, node, s->step->key);
-	return s->name != NULL;
+	e->name = weight_read_name(r, node, e->op->key);
+	return e->name != NULL;
 }
 
-static const struct ir_wexpr *apply_factor(struct weight_build *b, const struct weight_step *s,
+static const struct ir_wexpr *apply_factor(struct weight_build *b, const struct weight_entry *e,
                                            const struct ir_wexpr *x)
 {
-	const struct ir_wexpr *factor = weight_leaf(b, s->name);
-	const struct ir_wexpr *y = factor == NULL ? NULL : wexpr_binary(b->arena, s->kind, x, factor);
+	const struct ir_wexpr *factor = weight_leaf(b, e->name);
+	const struct ir_wexpr *y = factor == NULL ? NULL : wexpr_binary(b->arena, e->kind, x, factor);
 	if (y != NULL || factor == NULL || arena_failed(b->arena))
 		return y;
-	diag_error(b->cx, s->loc, DIAG_WEIGHT_SHAPE,
-	           "'%s' by a tensor of shape %s does not fit %s (for '%.200s')", s->step->key,
+	diag_error(b->cx, e->loc, DIAG_WEIGHT_SHAPE,
+	           "'%s' by a tensor of shape %s does not fit %s (for '%.200s')", e->op->key,
 	           weight_shape_text(b->arena, factor->rank, factor->dims),
 	           weight_shape_text(b->arena, x->rank, x->dims), b->want->path);
 	return NULL;
 }
 
-static bool read_add(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_step *s)
+static bool read_add(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
 {
-	return expr_read_float(r->env, node, "add", &s->add);
+	return expr_read_float(r->env, node, "add", &e->add);
 }
 
-static const struct ir_wexpr *apply_add(struct weight_build *b, const struct weight_step *s,
+static const struct ir_wexpr *apply_add(struct weight_build *b, const struct weight_entry *e,
                                         const struct ir_wexpr *x)
 {
-	return wexpr_offset(b->arena, s->add, x);
+	return wexpr_offset(b->arena, e->add, x);
 }
 
-const struct weight_step_row weight_steps[WEIGHT_N_STEPS] = {
+const struct weight_op weight_steps[WEIGHT_N_STEPS] = {
         {"index",
          "`{axis: A, at: I}`: the element I of an axis, which goes away; I may be `\"{name}\"`, a capture",
-         WX_INDEX, read_index, apply_index},
-        {"slice", "`{axis: A, begin: I, end: J}`: elements I .. J - 1 of an axis", WX_SLICE, read_slice,
+         WX_INDEX, true, read_index, apply_index},
+        {"slice", "`{axis: A, begin: I, end: J}`: elements I .. J - 1 of an axis", WX_SLICE, true, read_slice,
          apply_slice},
-        {"split", "`{axis: A, part: I, of: N}`: part I of N equal ones of an axis", WX_SLICE, read_split,
-         apply_split},
+        {"split", "`{axis: A, part: I, of: N}`: part I of N equal ones of an axis", WX_SLICE, true,
+         read_split, apply_split},
         {"transpose", "`true`: the last two axes change places; a list says for each axis which one it was",
-         WX_TRANSPOSE, read_transpose, apply_transpose},
-        {"reshape", "a list of sizes: the same elements in this shape", WX_RESHAPE, read_reshape,
+         WX_TRANSPOSE, true, read_transpose, apply_transpose},
+        {"reshape", "a list of sizes: the same elements in this shape", WX_RESHAPE, true, read_reshape,
          apply_reshape},
         {"permute",
          "`rope_halves_to_interleaved(heads)` or `rope_interleaved_to_halves(heads)`: the other order of "
          "rotary rows",
-         WX_ROPE_H2I, read_permute, apply_permute},
+         WX_ROPE_H2I, true, read_permute, apply_permute},
         {"mul", "the name of a tensor of the same shape, or of one element: elementwise product", WX_MUL,
-         read_factor, apply_factor},
-        {"div", "the same, divided by it", WX_DIV, read_factor, apply_factor},
-        {"add", "a number that is added to each element", WX_OFFSET, read_add, apply_add},
+         true, read_factor, apply_factor},
+        {"div", "the same, divided by it", WX_DIV, true, read_factor, apply_factor},
+        {"add", "a number that is added to each element", WX_OFFSET, true, read_add, apply_add},
 };
-
-bool weight_step_read(struct weight_entry_reader *r, const struct yaml_pair *pair, struct weight_entry *e)
-{
-	for (size_t i = 0; i < WEIGHT_N_STEPS; i++) {
-		if (strcmp(weight_steps[i].key, pair->key->text) != 0)
-			continue;
-		struct weight_step step = {
-		        .step = &weight_steps[i], .kind = weight_steps[i].kind, .loc = pair->key->loc};
-		if (!weight_steps[i].read(r, pair->value, &step))
-			return false;
-		struct weight_step *slot = ARENA_PUSH(r->arena, &e->steps);
-		if (slot != NULL)
-			*slot = step;
-		return slot != NULL;
-	}
-	return true; /* where the numbers come from, or `optional` */
-}
-
-/* The constructors refuse what is nested too deeply without a word. */
-static const struct ir_wexpr *too_deep(struct weight_build *b, const struct weight_step *s, size_t errors)
-{
-	if (!arena_failed(b->arena) && b->cx->n_errors == errors)
-		diag_error(b->cx, s->loc, DIAG_LIMIT,
-		           "the source of the parameter '%.200s' has too many steps", b->want->path);
-	return NULL;
-}
-
-const struct ir_wexpr *weight_steps_apply(struct weight_build *b, const struct weight_entry *e,
-                                          const struct ir_wexpr *x)
-{
-	for (size_t i = 0; x != NULL && i < e->steps.n; i++) {
-		const struct weight_step *s = &e->steps.items[i];
-		size_t errors = b->cx->n_errors;
-		const struct ir_wexpr *y = s->step->apply(b, s, x);
-		x = y != NULL ? y : too_deep(b, s, errors);
-	}
-	return x;
-}

@@ -39,7 +39,8 @@ static enum tfmc_status read_gguf(const struct tokenizer_source *s, const unsign
                                   struct tokenizer_packed *out)
 {
 	struct gguf g;
-	TFMC_TRY(gguf_read(s->arena, s->cx, s->name, s->loc, bytes, len, &g));
+	const struct stored_source src = {s->arena, s->cx, s->name, s->loc, bytes, len};
+	TFMC_TRY(gguf_read(&src, &g));
 	return gguf_tokenizer(s, &g, out);
 }
 

@@ -68,7 +68,9 @@ static enum tfmc_status inspect_gguf(struct driver *d, struct report *out, const
 {
 	struct gguf g;
 	bool is_readable = true;
-	TFMC_TRY(gguf_read(&d->arena, &d->diag, d->options.input, LOC_NONE, map->data, map->len, &g));
+	const struct stored_source src = {&d->arena, &d->diag,  d->options.input,
+	                                  LOC_NONE,  map->data, map->len};
+	TFMC_TRY(gguf_read(&src, &g));
 	report_text(out, "format", "GGUF, version %u", g.version);
 	report_open(out, "metadata");
 	for (size_t i = 0; i < g.n_entries; i++)
@@ -151,7 +153,9 @@ static enum tfmc_status inspect_tensors(struct driver *d, struct report *out, co
                                         const char *kind)
 {
 	struct stored_tensors s;
-	TFMC_TRY(weight_file_read(&d->arena, &d->diag, d->options.input, LOC_NONE, map->data, map->len, &s));
+	const struct stored_source src = {&d->arena, &d->diag,  d->options.input,
+	                                  LOC_NONE,  map->data, map->len};
+	TFMC_TRY(weight_file_read(&src, &s));
 	report_text(out, "kind", "%s", kind);
 	report_tensors(out, &s);
 	return TFMC_OK;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "frontend/formats/npy.h"
-#include "frontend/formats/stored_read.h"
+#include "frontend/formats/stored.h"
 #include "tests/support/reading.h"
 #include "tests/support/random/rng.h"
 
@@ -53,7 +53,8 @@ static enum tfmc_status read_array(const char *header, const void *data, size_t 
 	struct buf file;
 	buf_init(&file);
 	put_array(&file, header, data, n);
-	enum tfmc_status st = npy_read(&r.arena, &r.cx, "dir/w.npy", LOC_NONE, exact(&file), file.len, out);
+	enum tfmc_status st = npy_read(
+	        &(struct stored_source){&r.arena, &r.cx, "dir/w.npy", LOC_NONE, exact(&file), file.len}, out);
 	buf_destroy(&file);
 	return st;
 }
@@ -272,7 +273,8 @@ static enum tfmc_status read_archive(const char *const *names, size_t n, unsigne
 	struct buf file;
 	buf_init(&file);
 	put_archive(&file, names, n, method);
-	enum tfmc_status st = npz_read(&r.arena, &r.cx, "w.npz", LOC_NONE, exact(&file), file.len, out);
+	enum tfmc_status st = npz_read(
+	        &(struct stored_source){&r.arena, &r.cx, "w.npz", LOC_NONE, exact(&file), file.len}, out);
 	buf_destroy(&file);
 	return st;
 }
@@ -302,7 +304,8 @@ static enum tfmc_status read_part(const struct part *part, struct stored_tensors
 	struct buf file;
 	buf_init(&file);
 	put_parts(&file, (const char *const[]){"a.npy"}, 1, part);
-	enum tfmc_status st = npz_read(&r.arena, &r.cx, "w.npz", LOC_NONE, exact(&file), file.len, out);
+	enum tfmc_status st = npz_read(
+	        &(struct stored_source){&r.arena, &r.cx, "w.npz", LOC_NONE, exact(&file), file.len}, out);
 	buf_destroy(&file);
 	return st;
 }
@@ -351,7 +354,8 @@ START_TEST(damaged_archives)
 		memcpy(bytes, file.data, n);
 		for (int k = 0; n > 0 && k <= round % 4; k++)
 			bytes[rng_next(&rng) % n] = (unsigned char)rng_next(&rng);
-		if (npz_read(&r.arena, &r.cx, "w.npz", LOC_NONE, bytes, n, &st) == TFMC_OK) {
+		if (npz_read(&(struct stored_source){&r.arena, &r.cx, "w.npz", LOC_NONE, bytes, n}, &st) ==
+		    TFMC_OK) {
 			for (size_t i = 0; i < st.n && !is_packed; i++)
 				ck_assert((const unsigned char *)st.items[i].data + st.items[i].bytes <=
 				          bytes + n);

@@ -110,7 +110,7 @@ START_TEST(empty_files)
 {
 	reading_write(&r, "e.safetensors", "", 0);
 	ck_assert_int_eq(open_all("e.safetensors"), TFMC_INVALID);
-	ck_assert(reading_says(&r, "'e.safetensors' has 0 bytes"));
+	ck_assert(reading_says(&r, "'e.safetensors': it has 0 bytes"));
 }
 END_TEST
 
