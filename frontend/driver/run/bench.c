@@ -237,7 +237,8 @@ static void print_groups(struct bench *b, const char *entry, double roof)
 	dim_values(b, entry, values);
 	if (f)
 		f = ir_case_for(b->planned, f, values);
-	bench_groups_print(b->groups, &b->d->out, b->planned, f, values, roof, b->d->options.json);
+	bench_groups_print(b->groups, &b->d->out, &b->d->diag, b->planned, f, values, roof,
+	                   b->d->options.json);
 }
 
 struct figures {

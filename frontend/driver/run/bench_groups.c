@@ -228,6 +228,7 @@ void bench_groups_end(struct bench_groups *g)
 struct table {
 	const struct bench_groups *g;
 	struct buf *out;
+	const struct diag_context *cx;
 	const struct ir_module *m;
 	const struct ir_func *func;
 	const int64_t *values;
@@ -272,43 +273,67 @@ static void print_lost(const struct table *t)
 	           longest * 1e3, busy / threads * 1e3, (long long)rounds);
 }
 
-/* `linear 14x32x384: layer_norm linear gelu` */
-static void print_name(const struct table *t, const struct ir_op *op)
+/* `layers.mlp.ffn, model.yaml:22`, of the step that the group comes from */
+static void print_step(const struct table *t, struct buf *out, const struct ir_loc *loc)
+{
+	if (loc->path && *loc->path)
+		buf_printf(out, " %s,", loc->path);
+	if (loc->at.line > 0)
+		buf_printf(out, " %s:%u:", diag_source_name(t->cx, loc->at.source), loc->at.line);
+}
+
+/* Views, constants and the like are no work. */
+static bool is_work(enum ir_opcode code)
+{
+	return code != OP_weight && !ir_op_has(code, TRAIT_TERMINATOR) && !ir_op_has(code, TRAIT_VIEW) &&
+	       !ir_op_has(code, TRAIT_CONST);
+}
+
+/* `linear 14x32x384: layers.mlp.ffn, model.yaml:22: layer_norm linear gelu -> f32[B,S,384]` */
+static void print_name(const struct table *t, struct buf *out, const struct ir_op *op)
 {
 	const struct attrs_group *a = op->attrs;
-	buf_str(t->out, ir_word(WORDS_GROUP, a->kind));
+	buf_str(out, ir_word(WORDS_GROUP, a->kind));
 	if (a->mr > 0)
-		buf_printf(t->out, " %lldx%lldx%lld", (long long)a->mr, (long long)a->nr, (long long)a->kc);
+		buf_printf(out, " %lldx%lldx%lld", (long long)a->mr, (long long)a->nr, (long long)a->kc);
 	if (a->br > 0)
-		buf_printf(t->out, " %lldx%lld", (long long)a->br, (long long)a->bc);
-	buf_str(t->out, ":");
+		buf_printf(out, " %lldx%lld", (long long)a->br, (long long)a->bc);
+	buf_str(out, ":");
+	print_step(t, out, &op->loc);
 	for (size_t i = 0; op->region && i < op->region->n_ops; i++) {
-		const struct ir_op *inner = op->region->ops[i];
-		if (inner->code != OP_weight && !ir_op_has(inner->code, TRAIT_TERMINATOR))
-			buf_printf(t->out, " %s", ir_op_desc(inner->code)->name);
+		enum ir_opcode code = op->region->ops[i]->code;
+		if (is_work(code))
+			buf_printf(out, " %s", ir_op_desc(code)->name);
 	}
-	buf_str(t->out, " -> ");
+	buf_str(out, " -> ");
 	if (op->n_results > 0)
-		ir_type_print(t->out, t->m->dims, ir_type_of(t->func, op->results[0]));
+		ir_type_print(out, t->m->dims, ir_type_of(t->func, op->results[0]));
 }
 
 /* op: NULL where it is not known */
 static void print_row(struct table *t, const struct ir_op *op, double flops)
 {
 	const struct timed *g = &t->g->groups[t->next++];
+	struct buf name;
+	buf_init(&name);
+	if (op)
+		print_name(t, &name, op);
 	if (t->is_json) {
 		buf_printf(
 		        t->out,
-		        "%s{\"ms\": %.6f, \"times\": %lld, \"busy_ms\": %.6f, \"flops\": %.0f, \"group\": \"",
+		        "%s{\"ms\": %.6f, \"times\": %lld, \"busy_ms\": %.6f, \"flops\": %.0f, \"group\": ",
 		        t->next > 1 ? ", " : "", g->least.seconds * 1e3, (long long)g->times,
 		        g->least.busy * 1e3, flops * (double)g->times);
+		buf_json(t->out, name.data);
+		buf_str(t->out, "}");
 	} else {
 		print_figures(t, g, flops);
 		buf_str(t->out, op ? "  " : "");
+		buf_append(t->out, &name);
+		buf_str(t->out, "\n");
 	}
-	if (op)
-		print_name(t, op);
-	buf_str(t->out, t->is_json ? "\"}" : "\n");
+	t->out->failed |= name.failed;
+	buf_destroy(&name);
 }
 
 static void print_group(void *user, const struct ir_op *op)
@@ -322,10 +347,11 @@ static void print_group(void *user, const struct ir_op *op)
 	print_row(t, op, (double)flops);
 }
 
-void bench_groups_print(const struct bench_groups *g, struct buf *out, const struct ir_module *m,
-                        const struct ir_func *func, const int64_t *values, double roof, bool is_json)
+void bench_groups_print(const struct bench_groups *g, struct buf *out, const struct diag_context *cx,
+                        const struct ir_module *m, const struct ir_func *func, const int64_t *values,
+                        double roof, bool is_json)
 {
-	struct table t = {g, out, m, func, values, roof, 0, is_json, 0};
+	struct table t = {g, out, cx, m, func, values, roof, 0, is_json, 0};
 	size_t known = 0;
 	for (size_t i = 0; i < g->n; i++)
 		t.total += g->groups[i].least.seconds;
