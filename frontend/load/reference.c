@@ -203,6 +203,11 @@ static const struct signature operators[] = {
 #include "frontend/expr/calls.def"
 };
 
+static const struct signature scalings[] = {
+#define SCALING(name, kind, doc, args) SIGNATURE(name, doc, args),
+#include "frontend/expr/calls.def"
+};
+
 static const struct signature functions[] = {
 #define FORM(name, doc, args)     SIGNATURE(name, doc, args),
 #define FUNCTION(name, doc, args) SIGNATURE(name, doc, args),
@@ -312,6 +317,7 @@ void frontend_reference(struct buf *out)
 	}
 	print_activations(out, &a);
 	print_signatures(out, "Operators", operators, TFMC_COUNT(operators));
+	print_signatures(out, "Scalings of rotary positions", scalings, TFMC_COUNT(scalings));
 	print_signatures(out, "Functions of expressions", functions, TFMC_COUNT(functions));
 	print_signatures(out, "Functions of bodies", queries, TFMC_COUNT(queries));
 	begin(out, "Origins and steps of a source", "");

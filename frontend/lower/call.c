@@ -65,10 +65,16 @@ bool lower_call(struct lowering *lw, const struct expr *e, struct lval *out)
 	const struct op_row *row = find_row(e->text);
 	if (row == NULL)
 		return unknown_operator(lw, e);
+	struct call c;
+	return call_match(lw, e, &row->signature, &c) && row->lower(&c, out) && !irb_failed(lw->b);
+}
+
+bool call_match(struct lowering *lw, const struct expr *e, const struct signature *signature,
+                struct call *out)
+{
 	struct signature_use use = {lw->arena, lw->cx, e->loc.line != 0 ? e->loc : lw->loc.at, lw->loc.path};
-	struct call c = {lw, e, &row->signature, NULL};
-	c.values = signature_match_call(&use, c.signature, e);
-	return c.values != NULL && row->lower(&c, out) && !irb_failed(lw->b);
+	*out = (struct call){lw, e, signature, signature_match_call(&use, signature, e)};
+	return out->values != NULL;
 }
 
 const struct expr *call_arg(const struct call *c, const char *name)

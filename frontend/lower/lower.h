@@ -116,6 +116,9 @@ struct call {
 	const struct signature *signature;
 	const struct expr *const *values; /* of its arguments */
 };
+/* Arguments in their places; false after a report. */
+bool call_match(struct lowering *lw, const struct expr *e, const struct signature *signature,
+                struct call *out);
 /* An argument or its default; NULL where it is absent and the default is none. */
 const struct expr *call_arg(const struct call *c, const char *name);
 bool call_tensor(const struct call *c, const char *name, struct ir_value *out);

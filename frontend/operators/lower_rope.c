@@ -4,6 +4,7 @@
  * that can occur, so they are exact however long the sequence is; the positions
  * therefore need a bound that is known here.
  */
+#include <math.h>
 #include <string.h>
 
 #include "frontend/lower/lower.h"
@@ -14,36 +15,44 @@
 
 /* ---- arguments ---- */
 
-static bool number(const struct call *c, const struct expr_keyword *k, const struct expr *e, double *out)
+static const struct scaling_row {
+	struct signature signature;
+	enum rope_scaling kind;
+} scalings[] = {
+#define SCALING(name, id, doc, args) {SIGNATURE(name, doc, args), ROPE_##id},
+#include "frontend/expr/calls.def"
+};
+
+static const struct scaling_row *find_scaling(const struct expr *e)
 {
-	struct lval v;
-	if (!lower_expr(c->lw, e, &v))
-		return false;
-	if (v.kind != LV_SCALAR)
-		return lower_fail(c->lw, k->loc, DIAG_VALUE_TYPE, "'%s' of a scaling wants a number",
-		                  k->name);
-	return expr_want_float(&c->lw->env, k->loc, k->name, &v.s, out);
+	for (size_t i = 0; e->kind == EX_CALL && i < TFMC_COUNT(scalings); i++) {
+		if (strcmp(scalings[i].signature.name, e->text) == 0)
+			return &scalings[i];
+	}
+	return NULL;
 }
 
 /* [1.0, 2.0], or the name of such a parameter */
-static bool factors(const struct call *c, const struct expr_keyword *k, struct rope_turn *r)
+static bool factors(const struct call *s, struct rope_turn *r)
 {
-	struct lval v = {.kind = LV_TENSOR};
-	bool written = k->value->kind == EX_LIST;
-	if (!written && !lower_expr(c->lw, k->value, &v))
+	const struct expr *e = call_arg(s, "factors");
+	const struct expr_env *env = &s->lw->env;
+	struct value list = {.kind = VALUE_NONE}, one;
+	bool written = e->kind == EX_LIST;
+	if (!written && !expr_eval(env, e, &list))
 		return false;
-	if (!written && (v.kind != LV_SCALAR || v.s.kind != VALUE_LIST))
-		return lower_fail(c->lw, k->loc, DIAG_VALUE_TYPE, "'factors' of a scaling wants a list");
-	r->n_factors = written ? k->value->n_args : v.s.n;
-	double *list = ARENA_ARRAY(c->lw->arena, double, r->n_factors + 1);
-	for (size_t i = 0; list != NULL && i < r->n_factors; i++) {
-		bool ok = written ? number(c, k, k->value->args[i], &list[i])
-		                  : expr_want_float(&c->lw->env, k->loc, k->name, &v.s.items[i], &list[i]);
-		if (!ok)
+	if (!written && list.kind != VALUE_LIST)
+		return lower_fail(s->lw, e->loc, DIAG_VALUE_TYPE, "'factors' of a scaling wants a list");
+	r->n_factors = written ? e->n_args : list.n;
+	double *out = ARENA_ARRAY(s->lw->arena, double, r->n_factors + 1);
+	for (size_t i = 0; out != NULL && i < r->n_factors; i++) {
+		if (written && !expr_eval(env, e->args[i], &one))
+			return false;
+		if (!expr_want_float(env, e->loc, "factors", written ? &one : &list.items[i], &out[i]))
 			return false;
 	}
-	r->factors = list;
-	return list != NULL;
+	r->factors = out;
+	return out != NULL;
 }
 
 /* KIND(factor=8.0, ...) */
@@ -52,24 +61,36 @@ static bool scaling(const struct call *c, struct rope_turn *r)
 	const struct expr *e = call_arg(c, "scaling");
 	if (lower_is_none(e))
 		return true;
-	if (e->kind != EX_CALL || e->n_args > 0)
+	const struct scaling_row *row = find_scaling(e);
+	struct call s;
+	if (row == NULL)
 		return lower_fail(c->lw, e->loc, DIAG_VALUE_TYPE,
-		                  "a scaling is written as linear(factor=8.0), or none");
-	r->scaling = e->text;
-	for (size_t i = 0; i < e->n_keywords; i++) {
-		const struct expr_keyword *k = &e->keywords[i];
-		int n = 0;
-		while (n < ROPE_N_NUMBERS && strcmp(rope_number_name((enum rope_number)n), k->name) != 0)
-			n++;
-		if (n == ROPE_N_NUMBERS && strcmp(k->name, "factors") != 0)
-			return lower_fail(c->lw, k->loc, DIAG_ARGUMENTS, "a scaling has no argument '%s'",
-			                  k->name);
-		if (n == ROPE_N_NUMBERS ? !factors(c, k, r) : !number(c, k, k->value, &r->number[n]))
+		                  "a scaling is linear, llama3, yarn or longrope with its arguments, as in "
+		                  "linear(factor=8.0), or none");
+	r->scaling = row->kind;
+	if (!call_match(c->lw, e, &row->signature, &s))
+		return false;
+	const struct {
+		const char *name;
+		double *out;
+	} numbers[] = {{"factor", &r->factor},
+	               {"low", &r->low},
+	               {"high", &r->high},
+	               {"original", &r->original},
+	               {"beta_fast", &r->beta_fast},
+	               {"beta_slow", &r->beta_slow},
+	               {"attention_factor", &r->attention_factor}};
+	for (size_t i = 0; i < TFMC_COUNT(numbers); i++) {
+		const struct expr *given = call_arg(&s, numbers[i].name);
+		if (given == NULL)
+			continue;
+		if (!call_float(&s, numbers[i].name, numbers[i].out))
 			return false;
-		if (n < ROPE_N_NUMBERS)
-			r->given[n] = true;
+		if (!(*numbers[i].out > 0) || !isfinite(*numbers[i].out))
+			return lower_fail(c->lw, given->loc, DIAG_VALUE_TYPE,
+			                  "rope: '%s' of a scaling must be positive", numbers[i].name);
 	}
-	return true;
+	return signature_find(&row->signature, "factors") < 0 || factors(&s, r);
 }
 
 static bool read_turn(const struct call *c, int64_t width, struct rope_turn *r, int *layout)
@@ -173,7 +194,7 @@ static bool make_table(const struct call *c, const struct rope_turn *r, int64_t 
 		return lower_fail(lw, c->e->loc, DIAG_SHAPE,
 		                  "rope: a table of %lld positions is not possible", (long long)rows);
 	const char *name = arena_printf(lw->arena, "rope.%lldx%lld", (long long)rows, (long long)r->dim);
-	if (r->theta != 10000.0 || r->scaling != NULL) {
+	if (r->theta != 10000.0 || r->scaling != ROPE_PLAIN) {
 		uint64_t hash = hash_bytes64(HASH64_SEED, &scale, sizeof(scale));
 		hash = hash_bytes64(hash, list, n * sizeof(*list));
 		name = arena_printf(lw->arena, "%s.%016llx", name, (unsigned long long)hash);

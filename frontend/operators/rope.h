@@ -13,32 +13,21 @@
 
 #include "ir/support/arena.h"
 
-enum rope_number {
-	ROPE_FACTOR,
-	ROPE_LOW,
-	ROPE_HIGH,
-	ROPE_ORIGINAL,
-	ROPE_BETA_FAST,
-	ROPE_BETA_SLOW,
-	ROPE_ATTENTION_FACTOR,
-	ROPE_N_NUMBERS
-};
+enum rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, ROPE_LONGROPE };
 
 struct rope_turn {
 	double theta;
-	int64_t dim;         /* features that turn */
-	const char *scaling; /* a kind, or NULL */
-	double number[ROPE_N_NUMBERS];
-	bool given[ROPE_N_NUMBERS];
-	const double *factors; /* longrope: [n_factors] */
+	int64_t dim; /* features that turn */
+	enum rope_scaling scaling;
+	double factor, low, high, original, beta_fast, beta_slow; /* positive where the scaling has them */
+	double attention_factor;                                  /* 0: that of the scaling */
+	const double *factors;                                    /* longrope: [n_factors] */
 	size_t n_factors;
 };
 
-/* The keys of a scaling beside `kind` and `factors`. */
-const char *rope_number_name(enum rope_number n);
 /*
- * NULL when the description is complete and possible for heads of `width`
- * features, else what is wrong. Fills defaults.
+ * NULL when the description is possible for heads of `width` features, else
+ * what is wrong. Fills attention_factor.
  */
 const char *rope_check(struct arena *a, struct rope_turn *r, int64_t width);
 /* dim / 2 frequencies; *scale multiplies sines and cosines. The description has been checked. */

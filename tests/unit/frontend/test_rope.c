@@ -28,12 +28,6 @@ static struct rope_turn plain(double theta, int64_t dim)
 	return (struct rope_turn){.theta = theta, .dim = dim};
 }
 
-static void set(struct rope_turn *r, enum rope_number n, double v)
-{
-	r->number[n] = v;
-	r->given[n] = true;
-}
-
 static void expect(struct rope_turn r, double scale, size_t n, const double *want)
 {
 	double have[64], s;
@@ -57,8 +51,8 @@ START_TEST(plain_and_linear)
 {
 	struct rope_turn r = plain(10000, 8);
 	EXPECT(r, 1, 1.0, 0.1, 0.01, 0.001);
-	r.scaling = "linear";
-	set(&r, ROPE_FACTOR, 4);
+	r.scaling = ROPE_LINEAR;
+	r.factor = 4;
 	EXPECT(r, 1, 0.25, 0.025, 0.0025, 0.00025);
 }
 END_TEST
@@ -66,19 +60,19 @@ END_TEST
 START_TEST(llama3)
 {
 	struct rope_turn r = plain(100, 12);
-	r.scaling = "llama3";
-	set(&r, ROPE_FACTOR, 4);
-	set(&r, ROPE_LOW, 1);
-	set(&r, ROPE_HIGH, 4);
-	set(&r, ROPE_ORIGINAL, 64);
+	r.scaling = ROPE_LLAMA3;
+	r.factor = 4;
+	r.low = 1;
+	r.high = 4;
+	r.original = 64;
 	EXPECT(r, 1, 1.0, 0.4641588833612779, 0.11819708906713901, 0.025464790894703257, 0.011603972084031949,
 	       0.005386086725079708);
 	r = plain(500000, 16);
-	r.scaling = "llama3";
-	set(&r, ROPE_FACTOR, 8);
-	set(&r, ROPE_LOW, 1);
-	set(&r, ROPE_HIGH, 4);
-	set(&r, ROPE_ORIGINAL, 8192);
+	r.scaling = ROPE_LLAMA3;
+	r.factor = 8;
+	r.low = 1;
+	r.high = 4;
+	r.original = 8192;
 	EXPECT(r, 1, 1.0, 0.19392274474868576, 0.03760603093086393, 0.007292664737217109,
 	       0.0005248461609929547, 3.428102195952591e-05, 6.647869871181235e-06, 1.2891731721515574e-06);
 }
@@ -87,16 +81,20 @@ END_TEST
 START_TEST(yarn)
 {
 	struct rope_turn r = plain(100, 16);
-	r.scaling = "yarn";
-	set(&r, ROPE_FACTOR, 4);
-	set(&r, ROPE_ORIGINAL, 256);
+	r.scaling = ROPE_YARN;
+	r.beta_fast = 32;
+	r.beta_slow = 1;
+	r.factor = 4;
+	r.original = 256;
 	EXPECT(r, 1.138629436111989, 1.0, 0.5020904689199546, 0.24846467329894412, 0.12066895996692692,
 	       0.05714285714285715, 0.02610870438383764, 0.011293848786315641, 0.004445698525097307);
 	r = plain(10000, 16);
-	r.scaling = "yarn";
-	set(&r, ROPE_FACTOR, 40);
-	set(&r, ROPE_ORIGINAL, 4096);
-	set(&r, ROPE_ATTENTION_FACTOR, 1.5);
+	r.scaling = ROPE_YARN;
+	r.beta_fast = 32;
+	r.beta_slow = 1;
+	r.factor = 40;
+	r.original = 4096;
+	r.attention_factor = 1.5;
 	EXPECT(r, 1.5, 1.0, 0.31622776601683794, 0.1, 0.023914724805023366, 0.005125, 0.000849862121170252,
 	       2.5e-05, 7.905694150420949e-06);
 }
@@ -105,11 +103,11 @@ END_TEST
 START_TEST(longrope)
 {
 	struct rope_turn r = plain(10000, 4);
-	r.scaling = "longrope";
+	r.scaling = ROPE_LONGROPE;
 	r.factors = (double[]){2, 5};
 	r.n_factors = 2;
 	EXPECT(r, 1, 0.5, 0.002);
-	set(&r, ROPE_ATTENTION_FACTOR, 1.25);
+	r.attention_factor = 1.25;
 	EXPECT(r, 1.25, 0.5, 0.002);
 }
 END_TEST
@@ -130,27 +128,19 @@ START_TEST(refusals)
 	refused(plain(0, 8), "theta must be positive");
 	refused(plain(NAN, 8), "theta must be positive");
 	bad = r;
-	bad.scaling = "dynamic";
-	refused(bad, "found 'dynamic'");
-	bad.scaling = "linear";
-	refused(bad, "needs 'factor'");
-	set(&bad, ROPE_FACTOR, -1);
-	refused(bad, "'factor' of a scaling must be positive");
-	set(&bad, ROPE_FACTOR, 2);
-	set(&bad, ROPE_LOW, 2);
-	refused(bad, "linear has no 'low'");
-	bad.scaling = "llama3";
-	set(&bad, ROPE_HIGH, 1);
-	set(&bad, ROPE_ORIGINAL, 64);
+	bad.scaling = ROPE_LLAMA3;
+	bad.factor = 2;
+	bad.low = 2;
+	bad.high = 1;
+	bad.original = 64;
 	refused(bad, "'low' of a scaling must be below 'high'");
 	bad = plain(1, 8);
-	bad.scaling = "yarn";
-	set(&bad, ROPE_FACTOR, 2);
-	set(&bad, ROPE_ORIGINAL, 64);
+	bad.scaling = ROPE_YARN;
+	bad.factor = 2;
+	bad.original = 64;
 	refused(bad, "theta above 1");
 	bad = r;
-	bad.scaling = "longrope";
-	refused(bad, "needs 'factors'");
+	bad.scaling = ROPE_LONGROPE;
 	bad.factors = (double[]){1, 2, 3};
 	bad.n_factors = 3;
 	refused(bad, "3 factors for 4 pairs");
