@@ -43,55 +43,8 @@ static struct kb_val of_floats(struct kb *k, bool rest, struct kb_val a, struct 
 	return kb_select(k, more, kb_sub(k, q, constant(k, q, 1)), q);
 }
 
-#define ROUNDS 10 /* of 28 bits: quotients of two f32 are below 2^278 */
-
-/* The quotient without what is after its first 29 bits, and rounded to zero: times an f32 it has 53
- * bits. */
-static struct kb_val leading_bits(struct kb *k, struct kb_val q)
-{
-	struct kb_val bits = kb_bitcast(k, kb_un(k, KB_ABS, q), KB_I64), zero = constant(k, q, 0);
-	struct kb_val kept = kb_bin(k, KB_AND, bits, constant(k, bits, -((int64_t)1 << 24)));
-	struct kb_val whole = kb_un(k, KB_FLOOR, kb_bitcast(k, kept, KB_F64));
-	struct kb_val negative = kb_un(k, KB_NEG, whole);
-	return kb_select(k, kb_cmp(k, KB_LT, q, zero), negative, whole);
-}
-
 /*
- * a - floor(a / b) * b of f32 in f64, where every step is exact: long division, 28 bits of the quotient in a
- * round, whatever lies between the two. a / 0 and an infinite a leave NaN.
- */
-static struct kb_val rest_of_singles(struct kb *k, struct kb_val a, struct kb_val b)
-{
-	struct kb_val zero = constant(k, a, 0);
-	struct kb_var left = kb_var(k, "left", kb_type_of(k, a), a);
-	(void)kb_loop(k, "round", kb_index(k, 0), kb_index(k, ROUNDS), 1, 0);
-	struct kb_val r = kb_get(k, left), q = leading_bits(k, kb_bin(k, KB_DIV, r, b));
-	struct kb_val next = kb_sub(k, r, kb_mul(k, q, b));
-	kb_set(k, left, kb_select(k, kb_cmp(k, KB_EQ, q, zero), r, next)); /* 0 times an infinite b */
-	kb_end_loop(k);
-	r = kb_get(k, left);
-	struct kb_val other = kb_add(k, r, b);
-	return kb_select(k, differ_in_sign(k, r, b), other, r);
-}
-
-/* Quotients below 2^29 are rounded down as if they were exact; -0 is what an infinite b makes of less. */
-static struct kb_val quotient_of_singles(struct kb *k, struct kb_val a, struct kb_val b)
-{
-	struct kb_val q = kb_un(k, KB_FLOOR, kb_bin(k, KB_DIV, a, b));
-	struct kb_val is_zero = kb_cmp(k, KB_EQ, q, constant(k, q, 0));
-	struct kb_val is_less = kb_bin(k, KB_AND, is_zero, differ_in_sign(k, a, b));
-	return kb_select(k, is_less, constant(k, q, -1), q);
-}
-
-/* In f64. */
-static struct kb_val of_singles(struct kb *k, bool rest, struct kb_val a, struct kb_val b)
-{
-	struct kb_val x = kb_cvt(k, a, KB_F64), y = kb_cvt(k, b, KB_F64);
-	return kb_cvt(k, rest ? rest_of_singles(k, x, y) : quotient_of_singles(k, x, y), KB_F32);
-}
-
-/*
- * Quotient and rest of f32 in ints, for OpenCL C, which need not have f64 nor fused products: |v| is
+ * Quotient and rest of f32 in ints: OpenCL C need not have f64 nor fused products. |v| is
  * mantissa * 2^(exponent - 150).
  */
 struct parts {
@@ -193,7 +146,7 @@ static struct kb_val quotient_in_ints(struct kb *k, struct kb_val a, struct kb_v
 }
 
 /* Operands without a quotient give what their division gives. */
-static struct kb_val of_singles_in_ints(struct kb *k, bool rest, struct kb_val a, struct kb_val b)
+static struct kb_val of_singles(struct kb *k, bool rest, struct kb_val a, struct kb_val b)
 {
 	struct kb_val rounded = kb_un(k, KB_FLOOR, kb_bin(k, KB_DIV, a, b)), ok = is_divisible(k, a, b);
 	if (rest) {
@@ -222,8 +175,6 @@ struct kb_val eval_quotient(struct eval *e, const struct ir_op *op, struct kb_va
 {
 	enum kb_scalar s = kb_type_of(e->k, a).scalar;
 	bool rest = op->code == OP_mod;
-	if (s == KB_F32 && e->job->target->arch == ARCH_OPENCL)
-		return of_singles_in_ints(e->k, rest, a, b);
 	if (s == KB_F32)
 		return of_singles(e->k, rest, a, b);
 	return s == KB_F64 ? of_floats(e->k, rest, a, b) : of_ints(e->k, rest, a, b);

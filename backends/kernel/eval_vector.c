@@ -18,16 +18,7 @@ static const struct ir_type *type_of(const struct eval *e, struct ir_value v)
 	return ir_type_of(e->job->func, v);
 }
 
-static bool ask(struct question *q, struct ir_value v, int axis);
-
-/* All operands at the same axis. */
-static bool ask_operands(struct question *q, const struct ir_op *op, int axis)
-{
-	for (size_t i = 0; i < op->n_operands; i++)
-		if (op->operands[i].id && !ask(q, op->operands[i], axis))
-			return false;
-	return true;
-}
+#define NO_AXIS (-2) /* lanes would not be neighbours */
 
 static bool ask_tensor(const struct question *q, const struct eval_tensor *t, int axis)
 {
@@ -38,30 +29,6 @@ static bool ask_tensor(const struct question *q, const struct eval_tensor *t, in
 	if (t->t.ring > 0 && axis == t->t.rank - 2)
 		return false;
 	return t->t.stride[axis].is_const && (t->t.stride[axis].c == 0 || t->t.stride[axis].c == 1);
-}
-
-static bool ask_view(struct question *q, const struct ir_op *op, int axis)
-{
-	int source = eval_view_axis(q->e, op, axis);
-	return source != -2 && ask(q, op->operands[0], source);
-}
-
-static bool ask_move(struct question *q, const struct ir_op *op, int axis)
-{
-	const struct attrs_pad *pad = op->attrs;
-	const struct attrs_concat *concat = op->attrs;
-	int ids = op->code == OP_gather ? type_of(q->e, op->operands[1])->rank : 1;
-	switch ((int)op->code) {
-	case OP_gather:
-	case OP_take_rows: {
-		int behind = op->code == OP_gather ? axis - ids + 1 : axis + 1;
-		return ask(q, op->operands[1], -1) && (axis < 0 || axis >= ids) &&
-		       ask(q, op->operands[0], axis < 0 ? -1 : behind);
-	}
-	case OP_pad: return axis != (int)pad->axis && ask(q, op->operands[0], axis);
-	case OP_concat: return axis != (int)concat->axis && ask_operands(q, op, axis);
-	}
-	return ask_view(q, op, axis);
 }
 
 static bool is_reduced(const struct ir_op *op, int rank, int axis)
@@ -83,78 +50,59 @@ static int reduced_axis(const struct question *q, const struct ir_op *op, int ax
 	bool keep = op->code != OP_argmax && ((const struct attrs_reduce_sum *)op->attrs)->keep;
 	if (keep)
 		return is_reduced(op, rank, axis) ? -1 : axis;
-	for (int i = 0; i < rank; i++) {
-		if (is_reduced(op, rank, i))
-			continue;
-		if (at++ == axis)
+	for (int i = 0; i < rank; i++)
+		if (!is_reduced(op, rank, i) && at++ == axis)
 			return i;
-	}
 	return -1;
 }
 
-static bool ask_matmul(struct question *q, const struct ir_op *op, int axis)
+/* The axis of operand i along which lanes along an axis of the result run: -1: none, they are equal. */
+static int operand_axis(const struct question *q, const struct ir_op *op, size_t i, int axis)
 {
-	const struct attrs_matmul *at = op->attrs;
-	int r = type_of(q->e, eval_result(op))->rank;
+	int last = type_of(q->e, eval_result(op))->rank - 1, ids;
+	const struct attrs_matmul *matmul = op->attrs;
+	const struct attrs_pad *pad = op->attrs;
+	const struct attrs_concat *concat = op->attrs;
 	if (axis < 0)
-		return ask_operands(q, op, -1);
-	return axis == r - 1 && ask(q, op->operands[0], -1) &&
-	       ask(q, op->operands[1], at->tb ? r - 2 : r - 1);
-}
-
-static bool ask_linear(struct question *q, const struct ir_op *op, int axis)
-{
-	int r = type_of(q->e, eval_result(op))->rank, lanes = axis < 0 ? -1 : 0;
-	return (axis < 0 || axis == r - 1) && ask(q, op->operands[0], -1) && ask(q, op->operands[1], lanes) &&
-	       (!op->operands[2].id || ask(q, op->operands[2], lanes));
-}
-
-static bool ask_expert_linear(struct question *q, const struct ir_op *op, int axis)
-{
-	int r = type_of(q->e, eval_result(op))->rank, lanes = axis < 0 ? -1 : 1;
-	return (axis < 0 || axis == r - 1) && ask(q, op->operands[0], -1) && ask(q, op->operands[1], lanes) &&
-	       ask(q, op->operands[2], -1) && (!op->operands[3].id || ask(q, op->operands[3], lanes));
-}
-
-/* Whole vectors of one half, in x and in the table. */
-static bool ask_rope(struct question *q, const struct ir_op *op, int axis)
-{
-	int last = type_of(q->e, eval_result(op))->rank - 1;
-	if (!ask(q, op->operands[2], -1))
-		return false;
-	if (axis < 0)
-		return ask(q, op->operands[0], -1) && ask(q, op->operands[1], -1);
-	return axis == last && eval_rope_vectorizes(q->e, op, kb_caps(q->e->k)->lanes) &&
-	       ask(q, op->operands[0], last) && ask(q, op->operands[1], 1);
-}
-
-static bool ask_op(struct question *q, const struct ir_op *op, int axis)
-{
-	int last = type_of(q->e, eval_result(op))->rank - 1;
-	if (ir_op_has(op->code, TRAIT_CONST))
-		return true;
-	if (op->code == OP_mask_rows)
-		return ask(q, op->operands[0], axis) && ask(q, op->operands[1], axis == 0 ? 0 : -1);
-	if (op->code == OP_mask)
-		return (axis < 0 || axis == last) && ask(q, op->operands[0], axis);
-	if (ir_op_has(op->code, TRAIT_ELEMENTWISE))
-		return ask_operands(q, op, axis);
+		return -1;
+	switch ((int)op->code) {
+	case OP_mask_rows: return i == 0 ? axis : axis == 0 ? 0 : -1;
+	case OP_mask: return axis != last ? NO_AXIS : i == 0 ? axis : -1;
+	case OP_strip_argmax:
+	case OP_strip_score:
+	case OP_cumsum:
+	case OP_topk:
+	case OP_last_at: return NO_AXIS;
+	case OP_matmul:
+		if (axis != last)
+			return NO_AXIS;
+		return i == 0 ? -1 : matmul->tb ? last - 1 : last;
+	case OP_linear: return axis != last ? NO_AXIS : i == 0 ? -1 : 0;
+	case OP_expert_linear: return axis != last ? NO_AXIS : i % 2 == 0 ? -1 : 1;
+	case OP_rope: /* whole vectors of one half, in x and in the table */
+		if (axis != last || !eval_rope_vectorizes(q->e, op, kb_caps(q->e->k)->lanes))
+			return NO_AXIS;
+		return i == 0 ? last : i == 1 ? 1 : -1;
+	case OP_gather:
+	case OP_take_rows:
+		ids = op->code == OP_gather ? type_of(q->e, op->operands[1])->rank : 1;
+		if (axis < ids)
+			return NO_AXIS;
+		return i > 0 ? -1 : op->code == OP_gather ? axis - ids + 1 : axis + 1;
+	case OP_pad: return axis == (int)pad->axis ? NO_AXIS : axis;
+	case OP_concat: return axis == (int)concat->axis ? NO_AXIS : axis;
+	}
 	if (ir_op_has(op->code, TRAIT_REDUCE))
-		return ask(q, op->operands[0], axis < 0 ? -1 : reduced_axis(q, op, axis));
-	if (op->code == OP_strip_argmax || op->code == OP_strip_score || op->code == OP_cumsum ||
-	    op->code == OP_topk || op->code == OP_last_at)
-		return axis < 0;
-	if (op->code == OP_matmul)
-		return ask_matmul(q, op, axis);
-	if (op->code == OP_linear)
-		return ask_linear(q, op, axis);
-	if (op->code == OP_expert_linear)
-		return ask_expert_linear(q, op, axis);
-	if (op->code == OP_rope)
-		return ask_rope(q, op, axis);
-	if (ir_op_has(op->code, TRAIT_VIEW) || ir_op_has(op->code, TRAIT_MOVE))
-		return ask_move(q, op, axis);
-	return true; /* bound by a template */
+		return reduced_axis(q, op, axis);
+	return ir_op_has(op->code, TRAIT_VIEW) ? eval_view_axis(q->e, op, axis) : axis;
+}
+
+/* What no template binds and the evaluator computes from operands. */
+static bool is_pulled(enum ir_opcode code)
+{
+	return ir_op_has(code, TRAIT_ELEMENTWISE) || ir_op_has(code, TRAIT_REDUCE) ||
+	       ir_op_has(code, TRAIT_VIEW) || ir_op_has(code, TRAIT_MOVE) || code == OP_mask ||
+	       code == OP_matmul || code == OP_linear || code == OP_expert_linear || code == OP_rope;
 }
 
 static bool ask(struct question *q, struct ir_value v, int axis)
@@ -165,7 +113,14 @@ static bool ask(struct question *q, struct ir_value v, int axis)
 		return false;
 	if (t)
 		return ask_tensor(q, t, axis);
-	return !op || ask_op(q, op, axis);
+	for (size_t i = 0; op && i < op->n_operands; i++) {
+		int of = operand_axis(q, op, i, axis);
+		if (of == NO_AXIS)
+			return false;
+		if (is_pulled(op->code) && op->operands[i].id && !ask(q, op->operands[i], of))
+			return false;
+	}
+	return true;
 }
 
 bool eval_vectorizes(struct eval *e, struct ir_value v, int axis)
