@@ -56,35 +56,18 @@ static int64_t parts_of(const struct function *f, size_t group)
 	return group > 0 && f->parts[group - 1] > 1 ? f->parts[group - 1] : f->parts[group];
 }
 
-/* What a template notes down has the size of the function: it is given back when the kernel is recorded. */
-static enum tfmc_status emit_template(struct group *g)
+static enum tfmc_status record_template(struct group *g)
 {
-	const struct object *o = g->object;
-	struct arena notes;
-	arena_init(&notes);
-	struct kernel_binding bind = binding_of(&g->e);
-	struct kernel_job job = {.k = g->e.k,
-	                         .module = o->module,
-	                         .func = g->function->func,
-	                         .group = g->e.group,
-	                         .target = o->target,
-	                         .bind = &bind,
-	                         .worker = g->worker,
+	struct kernel_job job = {.worker = g->worker,
 	                         .n_workers = g->n_workers,
 	                         .scratch = g->scratch,
-	                         .scratch_step = o->scratch,
+	                         .scratch_step = g->object->scratch,
 	                         .is_join = g->is_join,
 	                         .parts = parts_of(g->function, g->number),
-	                         .is_divided = &g->is_divided,
-	                         .cx = o->cx,
-	                         .arena = &notes};
-	enum tfmc_status status = kernel_emit_group(&job);
-	if (status == TFMC_OK && arena_failed(&notes))
-		status = TFMC_NO_MEMORY;
-	arena_destroy(&notes);
-	if (status == TFMC_OK)
-		kb_end(g->e.k);
-	return status;
+	                         .is_divided = &g->is_divided};
+	TFMC_TRY(emit_template(&g->e, job));
+	kb_end(g->e.k);
+	return TFMC_OK;
 }
 
 /* Begins a function of a group: (context, args, l0, l1, ..., worker, n_workers). */
@@ -161,7 +144,7 @@ static enum tfmc_status record_kernel(struct group *g, const char **name, bool *
 {
 	struct object *o = g->object;
 	TFMC_TRY(begin_kernel(g, kernel_symbol(g)));
-	TFMC_TRY(emit_template(g));
+	TFMC_TRY(record_template(g));
 	if (kb_module_failed(o->kb))
 		return kb_verify(o->kb, o->cx);
 	kb_prune(g->e.k);

@@ -9,6 +9,8 @@
 #include <stdarg.h>
 #include <string.h>
 
+#define GROUP_SIZE_MAX 1024
+
 struct kb_module *kb_module_create(struct arena *arena, const struct kb_caps *caps)
 {
 	struct kb_module *m = ARENA_NEW(arena, struct kb_module);
@@ -153,6 +155,13 @@ struct kb *kb_begin(struct kb_module *m, const char *name, enum kb_linkage linka
 	kb_require(k, fits, "a function gives void, i32, index or ptr");
 	kb_require(k, linkage != KB_KERNEL || result == KB_VOID, "a kernel gives nothing");
 	return k;
+}
+
+void kb_group_size(struct kb *k, int64_t items)
+{
+	kb_require(k, k->func->linkage == KB_KERNEL, "only kernels have work-groups");
+	kb_require(k, items >= 1 && items <= GROUP_SIZE_MAX, "size of a work-group");
+	k->func->group_size = items;
 }
 
 struct kb_val kb_param(struct kb *k, const char *name, struct kb_type type, unsigned flags)
@@ -369,17 +378,29 @@ void kb_set(struct kb *k, struct kb_var v, struct kb_val value)
 	kb_emit(k, inst, &value, 1, false);
 }
 
-struct kb_val kb_local(struct kb *k, const char *name, enum kb_scalar type, int64_t count)
+static struct kb_val array(struct kb *k, enum kb_opcode op, const char *name, enum kb_scalar type,
+                           int64_t count)
 {
-	kb_require(k, k->open.n == 0, "local arrays stand at function level");
-	kb_require(k, count > 0 && count <= 65536 && kb_scalar_bytes(type) > 0, "size of a local array");
-	struct kb_inst inst = {.op = KBO_LOCAL,
+	kb_require(k, k->open.n == 0, "arrays stand at function level");
+	kb_require(k, count > 0 && count <= 65536 && kb_scalar_bytes(type) > 0, "size of an array");
+	struct kb_inst inst = {.op = op,
 	                       .type = KB_PTR_T,
 	                       .imm = count,
 	                       .element = type,
 	                       .align = 64,
 	                       .name = arena_strdup(k->module->arena, name)};
 	return kb_emit(k, inst, NULL, 0, true);
+}
+
+struct kb_val kb_local(struct kb *k, const char *name, enum kb_scalar type, int64_t count)
+{
+	return array(k, KBO_LOCAL, name, type, count);
+}
+
+struct kb_val kb_shared(struct kb *k, const char *name, enum kb_scalar type, int64_t count)
+{
+	kb_require(k, k->func->linkage == KB_KERNEL, "only kernels have work-groups");
+	return array(k, KBO_SHARED, name, type, count);
 }
 
 /* ---- control flow ---- */

@@ -198,7 +198,10 @@ struct kb_val kb_atomic_load(struct kb *k, struct kb_val ptr, int64_t disp);    
 void kb_atomic_store(struct kb *k, struct kb_val value, struct kb_val ptr, int64_t disp); /* i32, release */
 struct kb_val kb_atomic_add(struct kb *k, struct kb_val value, struct kb_val ptr,
                             int64_t disp); /* i32, acq_rel; old value */
-void kb_pause(struct kb *k);
+
+/* ---- what takes nothing: kb_pause, kb_barrier, ..; kb_ops.def says what each gives ---- */
+#define KB_ASK(op, name, effect, result, in_kernels) struct kb_val kb_##name(struct kb *k);
+#include "backends/kb/kb_ops.def"
 
 /* ---- work-groups (KB_KERNEL functions) ---- */
 /*
@@ -207,20 +210,12 @@ void kb_pause(struct kb *k);
  */
 /* Sets the items of a group; after the parameters, once. Functions that do not say have one. */
 void kb_group_size(struct kb *k, int64_t items);
-struct kb_val kb_group_id(struct kb *k);    /* index: 0 .. groups - 1 */
-struct kb_val kb_group_count(struct kb *k); /* index */
-struct kb_val kb_item_id(struct kb *k);     /* index: 0 .. items - 1 */
 /* An array that all items of a group share; at function level; its contents are undefined at first. */
 struct kb_val kb_shared(struct kb *k, const char *name, enum kb_scalar type, int64_t count);
-/* Every item of the group arrives before one goes on; what they wrote is seen by all of them. Stands where
- * all items come or none: in loops and conditions that are the same for the whole group, before no return. */
-void kb_barrier(struct kb *k);
 
 /* ---- x86 processors: what they offer ---- */
 /* Register reg (0..3: eax, ebx, ecx, edx) of cpuid with that leaf and subleaf, i32. */
 struct kb_val kb_cpuid(struct kb *k, int64_t leaf, int subleaf, int reg);
-/* Low half of XCR0, i32. Only after cpuid said that xgetbv exists. */
-struct kb_val kb_xgetbv(struct kb *k);
 
 /* Type of a value (lanes and scalar). */
 struct kb_type kb_type_of(const struct kb *k, struct kb_val v);

@@ -350,12 +350,6 @@ struct kb_val kb_atomic_add(struct kb *k, struct kb_val value, struct kb_val ptr
 	return kb_emit(k, inst, args, 2, true);
 }
 
-void kb_pause(struct kb *k)
-{
-	struct kb_inst inst = {.op = KBO_PAUSE};
-	kb_emit(k, inst, NULL, 0, false);
-}
-
 /* ---- x86 processors ---- */
 
 struct kb_val kb_cpuid(struct kb *k, int64_t leaf, int subleaf, int reg)
@@ -366,8 +360,18 @@ struct kb_val kb_cpuid(struct kb *k, int64_t leaf, int subleaf, int reg)
 	return kb_emit(k, inst, NULL, 0, true);
 }
 
-struct kb_val kb_xgetbv(struct kb *k)
+/* ---- what takes nothing ---- */
+
+static struct kb_val ask(struct kb *k, enum kb_opcode op, enum kb_scalar result, bool in_kernels)
 {
-	struct kb_inst inst = {.op = KBO_XGETBV, .type = KB_I32_T};
-	return kb_emit(k, inst, NULL, 0, true);
+	kb_require(k, !in_kernels || k->func->linkage == KB_KERNEL, "only kernels have work-groups");
+	struct kb_inst inst = {.op = op, .type = KB_TYPE(result, result != KB_VOID)};
+	return kb_emit(k, inst, NULL, 0, result != KB_VOID);
 }
+
+#define KB_ASK(op, name, effect, result, in_kernels)              \
+	struct kb_val kb_##name(struct kb *k)                     \
+	{                                                         \
+		return ask(k, KBO_##op, KB_##result, in_kernels); \
+	}
+#include "backends/kb/kb_ops.def"

@@ -108,30 +108,21 @@ static struct kb_val scratch_of(const struct group *g, struct kb_val worker)
 }
 
 /* items > 1: they are one worker together; else each is one of its own. */
-static enum tfmc_status emit_template(struct group *g, int64_t items)
+static enum tfmc_status record_template(struct group *g, int64_t items)
 {
 	struct kb *k = g->e.k;
-	const struct object *o = &g->b->object;
-	struct kernel_binding bind = binding_of(&g->e);
-	struct kernel_job job = {.k = k,
-	                         .module = o->module,
-	                         .func = g->function->func,
-	                         .group = g->e.group,
-	                         .target = o->target,
-	                         .bind = &bind,
-	                         .items = items,
-	                         .cx = o->cx,
-	                         .arena = o->arena};
+	const struct target *t = g->b->object.target;
+	struct kernel_job job = {.items = items};
 	job.worker = kb_group_id(k);
 	job.n_workers = kb_group_count(k);
-	if (items <= 1 && o->target->group_size > 1) {
-		struct kb_val size = kb_index(k, o->target->group_size);
+	if (items <= 1 && t->group_size > 1) {
+		struct kb_val size = kb_index(k, t->group_size);
 		struct kb_val item = kb_item_id(k);
 		job.worker = kb_add(k, kb_mul(k, job.worker, size), item);
 		job.n_workers = kb_mul(k, job.n_workers, size);
 	}
 	job.scratch = scratch_of(g, job.worker);
-	return kernel_emit_group(&job);
+	return emit_template(&g->e, job);
 }
 
 /* OpenCL C 1.2 has no f64 without an extension. */
@@ -197,7 +188,7 @@ static enum tfmc_status record(struct group *g, struct opencl_launch *out)
 	struct params p = {.arena = o->arena};
 	int64_t items = kernel_items(o->module, g->function->func, g->e.group, o->target);
 	TFMC_TRY(make_params(g, &p));
-	TFMC_TRY(emit_template(g, items));
+	TFMC_TRY(record_template(g, items));
 	kb_end(g->e.k);
 	kb_prune(g->e.k);
 	if (kb_module_failed(g->b->kb))

@@ -182,12 +182,10 @@ static struct kb_val advance(struct emit *e, const struct ir_view *v, enum ir_dt
 	return kb_ptr_add(e->k, ptr, over_sequences(e, state, far).v, 0);
 }
 
-static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_tensor *out)
+bool binding_tensor(struct emit *e, struct ir_value v, struct kb_tensor *out)
 {
-	struct emit *e = user;
 	struct ir_view view;
 	struct kb_val ptr;
-	(void)k;
 	*out = (struct kb_tensor){0};
 	if (!ir_view_resolve(e->object->module, e->function->func, v, &view) ||
 	    !base_pointer(e, view.base, &ptr, out))
@@ -214,6 +212,12 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 	return true;
 }
 
+static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_tensor *out)
+{
+	(void)k;
+	return binding_tensor(user, v, out);
+}
+
 static bool bind_result(void *user, struct kb *k, size_t i, struct kb_tensor *out)
 {
 	struct emit *e = user;
@@ -236,7 +240,7 @@ static struct kb_val bind_index(void *user, struct kb *k, struct ir_value v)
 	return (struct kb_val){0};
 }
 
-struct kernel_binding binding_of(struct emit *e)
+static struct kernel_binding binding_of(struct emit *e)
 {
 	return (struct kernel_binding){.tensor = bind_tensor,
 	                               .result = bind_result,
@@ -244,4 +248,25 @@ struct kernel_binding binding_of(struct emit *e)
 	                               .dim = bind_dim,
 	                               .index = bind_index,
 	                               .user = e};
+}
+
+enum tfmc_status emit_template(struct emit *e, struct kernel_job job)
+{
+	const struct object *o = e->object;
+	struct kernel_binding bind = binding_of(e);
+	struct arena notes;
+	arena_init(&notes);
+	job.k = e->k;
+	job.module = o->module;
+	job.func = e->function->func;
+	job.group = e->group;
+	job.target = o->target;
+	job.bind = &bind;
+	job.cx = o->cx;
+	job.arena = &notes;
+	enum tfmc_status status = kernel_emit_group(&job);
+	if (status == TFMC_OK && arena_failed(&notes))
+		status = TFMC_NO_MEMORY;
+	arena_destroy(&notes);
+	return status;
 }

@@ -75,6 +75,10 @@ const char *emit_internal(const struct object *o, const char *fmt, ...) TFMC_PRI
 TFMC_MUST_USE enum tfmc_status emit_find_repeats(struct emit *e, struct ir_value *index);
 /* Where the group comes from. */
 void emit_group_comment(struct emit *e);
-struct kernel_binding binding_of(struct emit *e);
+/* Where the tensor v lies. False: in no memory that code here can name. */
+bool binding_tensor(struct emit *e, struct ir_value v, struct kb_tensor *out);
+/* Records e->group by its template in the function that is begun. `job` says worker, scratch and how; the rest is
+ * filled in. What the template notes down has the size of the function and is given back. */
+TFMC_MUST_USE enum tfmc_status emit_template(struct emit *e, struct kernel_job job);
 
 #endif

@@ -236,29 +236,12 @@ enum print_level opencl_null(struct print *p, const struct kb_inst *i, struct bu
 }
 
 /* Numbers of groups are size_t. */
-static enum print_level group_number(const char *function, struct buf *out)
-{
-	buf_printf(out, "(idx)%s(0)", function);
-	return PRINT_SUM;
-}
-
 enum print_level opencl_group_id(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	(void)p;
-	(void)i;
-	return group_number("get_group_id", out);
-}
-
-enum print_level opencl_group_count(struct print *p, const struct kb_inst *i, struct buf *out)
-{
-	(void)p;
-	(void)i;
-	return group_number("get_num_groups", out);
-}
-
-enum print_level opencl_item_id(struct print *p, const struct kb_inst *i, struct buf *out)
-{
-	(void)p;
-	(void)i;
-	return group_number("get_local_id", out);
+	buf_printf(out, "(idx)%s(0)",
+	           i->op == KBO_GROUP_ID      ? "get_group_id"
+	           : i->op == KBO_GROUP_COUNT ? "get_num_groups"
+	                                      : "get_local_id");
+	return PRINT_SUM;
 }

@@ -304,6 +304,8 @@ static bool is_reserved(const char *name)
 
 #define opencl_load_splat   opencl_load
 #define opencl_load_part    opencl_load
+#define opencl_group_count  opencl_group_id
+#define opencl_item_id      opencl_group_id
 #define opencl_prefetch     no_statement
 #define opencl_pause        no_statement
 #define opencl_call_ptr     print_refuse
