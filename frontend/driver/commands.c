@@ -154,7 +154,6 @@ static enum tfmc_status run_entry(struct driver *d, struct loaded *l, struct com
 	const char *entry = d->options.entry ? d->options.entry : "run";
 	bool is_interp = d->options.backend == RUN_INTERPRETED;
 	struct named_tensors in = {0}, out = {0};
-	struct tfmc_session *session = NULL;
 	TFMC_TRY(read_inputs(d, l, entry, &in));
 	struct caller caller = {
 	        .d = d, .record = c->model.record, .module = l->module, .weights = &l->weights};
@@ -167,12 +166,11 @@ static enum tfmc_status run_entry(struct driver *d, struct loaded *l, struct com
 	if (is_interp)
 		caller.state = interp_state_create(&d->arena, l->module, 64);
 	else if (l->probes.n)
-		TFMC_TRY(driver_session_of(d, c, entry, &in, &session));
+		TFMC_TRY(driver_session_of(d, c, entry, &in));
 	else
-		TFMC_TRY(driver_session(d, c, &session));
-	caller.session = session;
+		TFMC_TRY(driver_session(d, c, 0));
+	caller.session = c->session;
 	enum tfmc_status st = caller_run(&caller, entry, &in, &out);
-	tfmc_session_close(session);
 	if (st == TFMC_OK)
 		warn_unused(d, &in);
 	if (st != TFMC_OK)
@@ -194,18 +192,15 @@ static bool has_entry(const struct loaded *l, const char *entry)
 enum exit_code command_run(struct driver *d)
 {
 	struct loaded l;
-	struct compiled c = {0};
+	struct compiled c = {.all_workers = true};
 	if (!d->options.inputs && !d->options.values.n)
 		return driver_usage(d, "run wants --inputs=FILE or --input NAME=VALUES");
-	d->all_workers = true;
 	enum tfmc_status st = driver_load(d, &l);
 	const char *entry = d->options.entry ? d->options.entry : "run", *function = entry_function(entry);
 	if (st == TFMC_OK)
 		st = driver_probe(d, &l, &d->options.probe, &(struct option_list){&function, 1, 1});
-	d->entries = &entry;
-	d->n_entries = st == TFMC_OK && has_entry(&l, entry);
 	if (st == TFMC_OK)
-		st = driver_compile_native(d, &l, NULL, &c);
+		st = driver_compile_native(d, &l, (struct entry_names){&entry, has_entry(&l, entry)}, &c);
 	if (st == TFMC_OK)
 		st = run_entry(d, &l, &c);
 	driver_release(&c);

@@ -170,16 +170,10 @@ static enum tfmc_status generate(struct attend *a, int64_t steps)
 		return TFMC_OK;
 	static const char *const entries[] = {"prefill", "step", "encode"};
 	struct compiled c = {0};
-	struct tfmc_session *s;
-	a->d->entries = entries;
-	a->d->n_entries = g->kind == GENERATE_SEQ2SEQ ? 3 : 2;
-	enum tfmc_status st = driver_compile_native(a->d, a->l, NULL, &c);
+	const struct entry_names called = {entries, g->kind == GENERATE_SEQ2SEQ ? 3 : 2};
+	enum tfmc_status st = driver_open(a->d, a->l, called, 0, &c);
 	if (st == TFMC_OK)
-		st = driver_session(a->d, &c, &s);
-	if (st == TFMC_OK) {
-		st = continue_tokens(a, s, steps);
-		tfmc_session_close(s);
-	}
+		st = continue_tokens(a, c.session, steps);
 	driver_release(&c);
 	return st;
 }

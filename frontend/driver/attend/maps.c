@@ -293,7 +293,6 @@ static enum tfmc_status call(struct maps_run *r, struct compiled *c)
 {
 	struct driver *d = r->a->d;
 	struct named_tensors in = {0}, out = {0};
-	struct tfmc_session *session;
 	for (size_t i = 0; i < r->f->n_params; i++)
 		TFMC_TRY(add_input(r, &r->f->params[i], &in));
 	for (size_t i = 0; i < r->a->given.n; i++)
@@ -301,11 +300,10 @@ static enum tfmc_status call(struct maps_run *r, struct compiled *c)
 			diag_warning(&d->diag, LOC_NONE, DIAG_INPUT,
 			             "the tensor %s of --inputs is no input, or is given otherwise",
 			             r->a->given.items[i].name);
-	TFMC_TRY(driver_session_of(d, c, "run", &in, &session));
+	TFMC_TRY(driver_session_of(d, c, "run", &in));
 	struct caller caller = {
-	        .d = d, .session = session, .record = c->model.record, .probes = &r->probed.probes};
+	        .d = d, .session = c->session, .record = c->model.record, .probes = &r->probed.probes};
 	enum tfmc_status st = caller_run(&caller, "run", &in, &out);
-	tfmc_session_close(session);
 	for (size_t i = 0; st == TFMC_OK && i < out.n; i++)
 		if (out.items[i].probe)
 			st = take(r, &out.items[i]);
@@ -332,10 +330,8 @@ enum tfmc_status attend_run(struct attend *a)
 		st = choose_maps(&r, &q);
 	if (st == TFMC_OK)
 		st = probe_insert(&q, fused, &r.probed.module, &r.probed.probes);
-	d->entries = run;
-	d->n_entries = 1;
 	if (st == TFMC_OK)
-		st = driver_compile_native(d, &r.probed, NULL, &c);
+		st = driver_compile_native(d, &r.probed, (struct entry_names){run, 1}, &c);
 	if (st == TFMC_OK)
 		st = call(&r, &c);
 	driver_release(&c);

@@ -505,13 +505,13 @@ static enum tfmc_status compare_incremental(struct driver *d, struct loaded *l, 
 
 enum tfmc_status verify_differential(struct driver *d, struct loaded *l, struct compiled *c, bool *failed)
 {
-	struct tfmc_session *session;
 	if (!ir_find_func(l->module, "run")) {
 		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "verify wants a function @run in IR text");
 		return TFMC_INVALID;
 	}
-	TFMC_TRY(driver_session(d, c, &session));
-	struct caller object = {.d = d, .session = session, .record = c->model.record, .probes = &l->probes};
+	TFMC_TRY(driver_session(d, c, 0));
+	struct caller object = {
+	        .d = d, .session = c->session, .record = c->model.record, .probes = &l->probes};
 	struct caller interp = {
 	        .d = d, .record = c->model.record, .module = l->module, .weights = &l->weights};
 	interp.probes = &l->probes;
@@ -524,7 +524,6 @@ enum tfmc_status verify_differential(struct driver *d, struct loaded *l, struct 
 		st = compare_rounds(d, &object, &reference, "encode", failed);
 	if (st == TFMC_OK && l->model && ir_find_func(l->module, "decode"))
 		st = compare_incremental(d, l, &object, &reference, failed);
-	tfmc_session_close(session);
 	return st;
 }
 

@@ -95,7 +95,7 @@ static enum tfmc_status measure(struct driver *d, const struct ir_module *in, st
 	if (!target)
 		return TFMC_INVALID;
 	pass_report_init(&report);
-	enum tfmc_status st = driver_pipeline_run(d, in, driver_pipeline(d, NULL), target, planned, &report);
+	enum tfmc_status st = driver_pipeline_run(d, in, driver_pipeline(d), target, planned, &report);
 	pass_report_destroy(&report);
 	return st == TFMC_OK ? backend_measure(&d->diag, *planned, target, &d->arena, sizes) : st;
 }

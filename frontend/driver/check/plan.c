@@ -237,8 +237,7 @@ static void print_function(struct plan *p, const struct backend_function_sizes *
 static void print_all(struct plan *p)
 {
 	struct buf *out = &p->d->out;
-	buf_printf(out, "%s for %s, pipeline %s\n", p->planned->name, p->target->name,
-	           driver_pipeline(p->d, NULL));
+	buf_printf(out, "%s for %s, pipeline %s\n", p->planned->name, p->target->name, driver_pipeline(p->d));
 	buf_printf(out, "weights      %llu bytes, packed (", (unsigned long long)p->sizes.weights);
 	print_bytes(out, (double)p->sizes.weights);
 	buf_str(out, ")\n");
@@ -275,7 +274,7 @@ static enum tfmc_status plan_module(struct plan *p, const struct ir_module *in)
 	struct driver *d = p->d;
 	struct ir_module *planned = NULL;
 	p->in = in;
-	TFMC_TRY(driver_pipeline_run(d, in, driver_pipeline(d, NULL), p->target, &planned, p->report));
+	TFMC_TRY(driver_pipeline_run(d, in, driver_pipeline(d), p->target, &planned, p->report));
 	p->planned = planned;
 	enum tfmc_status st = driver_check_planned(d, planned);
 	if (st == TFMC_OK)

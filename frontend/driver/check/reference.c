@@ -186,18 +186,15 @@ static void compare(struct reference *r, struct named_tensor *got)
 static enum tfmc_status run_object(struct reference *r)
 {
 	static const char *const entries[] = {"run"};
-	struct compiled c = {0};
-	struct tfmc_session *session;
-	r->d->entries = r->l->model ? entries : NULL;
-	r->d->n_entries = r->l->model ? 1 : 0;
-	enum tfmc_status st = driver_compile_native(r->d, r->l, NULL, &c);
+	struct compiled c = {.all_workers = true};
+	enum tfmc_status st =
+	        driver_compile_native(r->d, r->l, (struct entry_names){entries, r->l->model ? 1 : 0}, &c);
 	if (st == TFMC_OK)
-		st = driver_session_of(r->d, &c, "run", &r->in, &session);
+		st = driver_session_of(r->d, &c, "run", &r->in);
 	if (st == TFMC_OK) {
 		struct caller caller = {
-		        .d = r->d, .session = session, .record = c.model.record, .probes = &r->l->probes};
+		        .d = r->d, .session = c.session, .record = c.model.record, .probes = &r->l->probes};
 		st = caller_run(&caller, "run", &r->in, &r->out);
-		tfmc_session_close(session);
 	}
 	driver_release(&c);
 	return st;

@@ -55,7 +55,7 @@ static enum tfmc_status validate_module(struct driver *d, const struct ir_module
 	bool found;
 	if (!target)
 		return TFMC_INVALID;
-	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, driver_pipeline(d, NULL), &p));
+	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, driver_pipeline(d), &p));
 	struct validate v = {.cx = &d->diag,
 	                     .arena = &d->arena,
 	                     .pipeline = &p,
@@ -95,14 +95,14 @@ enum tfmc_status verify_passes(struct driver *d, struct loaded *l, bool *failed)
 enum tfmc_status verify_shrunk(struct driver *d, struct loaded *l, bool *failed)
 {
 	struct shrunk small;
-	struct compiled c = {0};
+	struct compiled c = {.all_workers = true};
 	TFMC_TRY(module_shrink(l->module, &d->arena, &small));
 	if (!small.module) {
 		diag_error(&d->diag, LOC_NONE, DIAG_CHECK_CASE, "the model cannot be shrunk: %s", small.why);
 		return TFMC_INVALID;
 	}
 	struct loaded copy = {.model = l->model, .module = small.module, .weights = small.weights};
-	enum tfmc_status st = driver_compile_native(d, &copy, NULL, &c);
+	enum tfmc_status st = driver_compile_native(d, &copy, (struct entry_names){0}, &c);
 	if (st == TFMC_OK)
 		st = verify_differential(d, &copy, &c, failed);
 	driver_release(&c);

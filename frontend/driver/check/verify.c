@@ -340,15 +340,14 @@ static enum tfmc_status run_checks(struct driver *d, struct loaded *l, struct co
 {
 	size_t n;
 	const struct frontend_check *checks = frontend_checks(l->model, &n);
-	struct tfmc_session *session;
-	TFMC_TRY(driver_session(d, c, &session));
-	struct caller caller = {.d = d, .session = session, .record = c->model.record, .probes = &l->probes};
+	TFMC_TRY(driver_session(d, c, 0));
+	struct caller caller = {
+	        .d = d, .session = c->session, .record = c->model.record, .probes = &l->probes};
 	enum tfmc_status st = TFMC_OK;
 	for (size_t i = 0; st == TFMC_OK && i < n; i++) {
 		progress_tell(&d->progress, "checks", "checks", i, n);
 		st = run_check(d, l->model, &caller, &checks[i], failed);
 	}
-	tfmc_session_close(session);
 	return st;
 }
 
@@ -375,9 +374,9 @@ static enum tfmc_status verify_model(struct verification *v)
 {
 	static const char *probed[] = {"run", "encode"};
 	struct driver *d = v->d;
-	struct compiled c = {0};
+	struct compiled c = {.all_workers = true};
 	TFMC_TRY(driver_probe(d, v->l, &d->options.probe, &(struct option_list){probed, 2, 2}));
-	enum tfmc_status st = driver_compile_native(d, v->l, NULL, &c);
+	enum tfmc_status st = driver_compile_native(d, v->l, (struct entry_names){0}, &c);
 	if (st == TFMC_OK) {
 		buf_printf(&d->out, "%-52s %12s %12s\n", "comparison", "error", "bound");
 		st = driver_each_variant(d, &c, verify_variant, v);
@@ -391,7 +390,6 @@ enum exit_code command_verify(struct driver *d)
 	struct loaded l;
 	struct verification v = {.d = d, .l = &l};
 	bool passes_only = d->options.after_each || d->options.bisect;
-	d->all_workers = true;
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK)
 		st = passes_only            ? verify_passes(d, &l, &v.failed)

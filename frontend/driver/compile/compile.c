@@ -255,10 +255,8 @@ const struct target *driver_target(struct driver *d, const char *mcpu)
 	return driver_targets(d, &set) == TFMC_OK ? set.items[set.n - 1].target : NULL;
 }
 
-const char *driver_pipeline(const struct driver *d, const char *level)
+const char *driver_pipeline(const struct driver *d)
 {
-	if (level)
-		return level;
 	if (d->options.passes)
 		return d->options.passes;
 	return d->options.opt0 ? "O0" : d->options.opt1 ? "O1" : "O2";

@@ -51,12 +51,9 @@ struct driver {
 	size_t rules_len;
 	const char *tiles_text; /* of --tiles; NULL: not given */
 	size_t tiles_len;
-	const char *const *entries; /* compiled into this process; n_entries 0: all */
-	size_t n_entries;
 	struct tfmc_tokenizer
 	        *tokenizer; /* of the model, driver_tokenizer; NULL: ids, or a list of characters */
 	struct tfmc_tokenizer *target_tokenizer; /* of what is written: the same, or that of the other side */
-	bool all_workers;                        /* small calls take all workers, too */
 	bool is_reporting;                       /* a diagnostic is being written */
 	bool out_failed;                         /* stdout could not be written */
 	bool texts_failed; /* a dump or reproducer that was asked for could not be written */
@@ -145,8 +142,8 @@ TFMC_MUST_USE enum tfmc_status driver_take_target(struct driver *d, const struct
 void driver_remark_variants(struct driver *d, const struct variant_set *set, const struct buf *object);
 /* Sets the values, one for each dim, that --dim gives; the others stay. */
 TFMC_MUST_USE enum tfmc_status driver_set_dims(struct driver *d, const struct ir_dims *dims, int64_t *values);
-/* Pipeline text of -O and --passes; level: "O0", .. or NULL for the options' own. */
-const char *driver_pipeline(const struct driver *d, const char *level);
+/* Pipeline text of -O and --passes. */
+const char *driver_pipeline(const struct driver *d);
 /* Where prints, dumps and reproducers of passes go. */
 struct pass_options driver_pass_options(struct driver *d, const struct target *target);
 /* Runs a pipeline with the options' dumps, remarks and statistics. The caller destroys *out. */
@@ -184,8 +181,14 @@ TFMC_MUST_USE enum tfmc_status driver_facts(struct driver *d, struct frontend_mo
                                             struct backend_facts *out);
 
 /* ---- an object in memory ---- */
+/* Entries that are compiled; none: all. */
+struct entry_names {
+	const char *const *items;
+	size_t n;
+};
 /* Compiled, loaded through LLJIT, ready to be called. */
 struct compiled {
+	bool all_workers; /* said before: small calls take all workers, too */
 	struct variant_set variants;
 	const struct ir_module *planned; /* of what runs here */
 	const char *forced;              /* the variant that sessions run; NULL: init chooses */
@@ -193,27 +196,30 @@ struct compiled {
 	struct packed weights;
 	struct backend_jit *jit;
 	struct tfmc_model model;
+	struct tfmc_session *session; /* the last one that was opened; NULL: none */
 };
-/* For the options' target or variants and pipeline (level: "O0", .. or NULL). */
-TFMC_MUST_USE enum tfmc_status driver_compile_native(struct driver *d, struct loaded *l, const char *level,
-                                                     struct compiled *out);
+/* For the options' target or variants and pipeline. */
+TFMC_MUST_USE enum tfmc_status driver_compile_native(struct driver *d, struct loaded *l,
+                                                     struct entry_names entries, struct compiled *out);
+/* Closes the session, too. */
 void driver_release(struct compiled *c);
 /* Does `each` for every variant that runs on this machine, which sessions of *c then run; without --variants
  * once. */
 typedef enum tfmc_status variant_work(void *user, struct compiled *c, const struct target *target);
 TFMC_MUST_USE enum tfmc_status driver_each_variant(struct driver *d, struct compiled *c, variant_work *each,
                                                    void *user);
-/* A session on a compiled model with --threads workers. The caller closes it. */
-TFMC_MUST_USE enum tfmc_status driver_session(struct driver *d, const struct compiled *c,
-                                              struct tfmc_session **out);
-/* The same with memory for `batch` sequences (at most the bound; 0: the bound). */
-TFMC_MUST_USE enum tfmc_status driver_session_for(struct driver *d, const struct compiled *c, int64_t batch,
-                                                  struct tfmc_session **out);
+/*
+ * A session on a compiled model with --threads workers, in place of the one that was open; with memory for `batch`
+ * sequences (at most the bound; 0: the bound).
+ */
+TFMC_MUST_USE enum tfmc_status driver_session(struct driver *d, struct compiled *c, int64_t batch);
 /* The same for one call of an entry on inputs of these shapes: no larger dims are used in the session. */
 struct named_tensors;
-TFMC_MUST_USE enum tfmc_status driver_session_of(struct driver *d, const struct compiled *c,
-                                                 const char *entry, const struct named_tensors *in,
-                                                 struct tfmc_session **out);
+TFMC_MUST_USE enum tfmc_status driver_session_of(struct driver *d, struct compiled *c, const char *entry,
+                                                 const struct named_tensors *in);
+/* Compiles and opens a session. */
+TFMC_MUST_USE enum tfmc_status driver_open(struct driver *d, struct loaded *l, struct entry_names entries,
+                                           int64_t batch, struct compiled *out);
 
 /* How tokens are chosen: the model's `sample`, then the options. False: greedily. */
 bool driver_sampling(const struct driver *d, const struct frontend_generate *g,

@@ -43,8 +43,8 @@ static enum tfmc_status compile_here(struct driver *d, const struct native_reque
 	o.progress = &d->progress;
 	o.weights_limit = d->limits.weights;
 	o.code_limit = d->limits.code;
-	o.entries = d->entries;
-	o.n_entries = d->n_entries;
+	o.entries = q->entries.items;
+	o.n_entries = q->entries.n;
 	TFMC_TRY(plan_here(d, q, out));
 	TFMC_TRY(driver_generate(d, &out->variants, &q->loaded->weights, &o, &out->object));
 	driver_time(d, "code generation");
@@ -95,11 +95,11 @@ static enum tfmc_status make_here(struct driver *d, const struct native_request 
 	return TFMC_OK;
 }
 
-enum tfmc_status driver_compile_native(struct driver *d, struct loaded *l, const char *level,
+enum tfmc_status driver_compile_native(struct driver *d, struct loaded *l, struct entry_names entries,
                                        struct compiled *out)
 {
 	struct backend_facts facts = {.pad = -1};
-	struct native_request q = {l, &out->variants, driver_pipeline(d, level), &facts, 2};
+	struct native_request q = {l, &out->variants, entries, driver_pipeline(d), &facts, 2};
 	if (d->options.opt0 || !strcmp(q.pipeline, "O0"))
 		q.opt_level = 0;
 	backend_output_init(&out->object);
@@ -131,6 +131,7 @@ enum tfmc_status driver_each_variant(struct driver *d, struct compiled *c, varia
 
 void driver_release(struct compiled *c)
 {
+	tfmc_session_close(c->session);
 	backend_jit_destroy(c->jit);
 	if (c->variants.n > 0) {
 		backend_output_destroy(&c->object);
@@ -172,25 +173,30 @@ static enum tfmc_status check_memory(struct driver *d, const struct compiled *c,
 	                      has_state ? c->model.state_size(batch) : 0);
 }
 
-static enum tfmc_status open_session(struct driver *d, const struct compiled *c,
-                                     struct tfmc_session_options *o, struct tfmc_session **out)
+static enum tfmc_status open_session(struct driver *d, struct compiled *c, int64_t batch,
+                                     const int64_t *dims_max)
 {
-	o->workers = option_int(d->options.threads, o->workers);
-	o->decode_workers = option_int(d->options.decode_threads, o->decode_workers);
-	TFMC_TRY(check_memory(d, c, o));
-	o->weights = &c->weights.map;
-	int status = tfmc_session_open(&c->model, o, out);
+	struct tfmc_session_options o = {.struct_size = sizeof(o),
+	                                 .batch = batch,
+	                                 .workers = option_int(d->options.threads, 1),
+	                                 .decode_workers = option_int(d->options.decode_threads, 0),
+	                                 .all_workers = c->all_workers,
+	                                 .variant = c->forced,
+	                                 .dims_max = dims_max,
+	                                 .weights = &c->weights.map};
+	TFMC_TRY(check_memory(d, c, &o));
+	tfmc_session_close(c->session);
+	c->session = NULL;
+	int status = tfmc_session_open(&c->model, &o, &c->session);
 	if (status == TFMC_RT_OK)
 		return TFMC_OK;
 	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "cannot open a session: %s", tfmc_rt_status_text(status));
 	return status == TFMC_RT_E_MEMORY || status == TFMC_RT_E_THREAD ? TFMC_NO_MEMORY : TFMC_INVALID;
 }
 
-enum tfmc_status driver_session_of(struct driver *d, const struct compiled *c, const char *entry,
-                                   const struct named_tensors *in, struct tfmc_session **out)
+enum tfmc_status driver_session_of(struct driver *d, struct compiled *c, const char *entry,
+                                   const struct named_tensors *in)
 {
-	struct tfmc_session_options o = {
-	        .struct_size = sizeof(o), .workers = 1, .all_workers = d->all_workers, .variant = c->forced};
 	const struct tfmc_record *r = c->model.record;
 	int64_t number = tfmc_entry_find(r, entry);
 	int64_t *dims = number < 0 ? NULL : tensors_dims(d, r, number, in);
@@ -198,22 +204,18 @@ enum tfmc_status driver_session_of(struct driver *d, const struct compiled *c, c
 		const struct tfmc_record_dim *dim = tfmc_record_dim_at(r, i);
 		dims[i] = dims[i] < dim->lo ? dim->lo : dims[i] > dim->hi ? dim->hi : dims[i];
 	}
-	o.dims_max = dims; /* NULL: the bounds; the call says what is wrong */
-	return open_session(d, c, &o, out);
+	return open_session(d, c, 0, dims); /* NULL: the bounds; the call says what is wrong */
 }
 
-enum tfmc_status driver_session_for(struct driver *d, const struct compiled *c, int64_t batch,
-                                    struct tfmc_session **out)
+enum tfmc_status driver_session(struct driver *d, struct compiled *c, int64_t batch)
 {
-	struct tfmc_session_options o = {
-	        .struct_size = sizeof(o), .workers = 1, .all_workers = d->all_workers, .variant = c->forced};
-	if (batch && !(o.dims_max = dims_for(d, c->model.record, &batch)))
-		return TFMC_NO_MEMORY;
-	o.batch = batch;
-	return open_session(d, c, &o, out);
+	const int64_t *dims = batch ? dims_for(d, c->model.record, &batch) : NULL;
+	return batch && !dims ? TFMC_NO_MEMORY : open_session(d, c, batch, dims);
 }
 
-enum tfmc_status driver_session(struct driver *d, const struct compiled *c, struct tfmc_session **out)
+enum tfmc_status driver_open(struct driver *d, struct loaded *l, struct entry_names entries, int64_t batch,
+                             struct compiled *out)
 {
-	return driver_session_for(d, c, 0, out);
+	TFMC_TRY(driver_compile_native(d, l, entries, out));
+	return driver_session(d, out, batch);
 }

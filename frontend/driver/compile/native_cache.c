@@ -59,7 +59,6 @@ static void add_options(struct blake2b *b, const struct driver *d)
 	add_words(b, o->disable_rule.items, o->disable_rule.n);
 	blake2b_item(b, d->rules_text, d->rules_len);
 	blake2b_item(b, d->tiles_text, d->tiles_len);
-	add_words(b, d->entries, d->n_entries);
 }
 
 /* The module without places, so that it does not matter from where the command is given. */
@@ -137,6 +136,7 @@ const char *native_cache_name(struct driver *d, const struct native_request *q)
 	for (size_t i = 0; i < q->variants->n; i++)
 		blake2b_text(&b, q->variants->items[i].target->name);
 	add_options(&b, d);
+	add_words(&b, q->entries.items, q->entries.n);
 	add_facts(&b, q->facts);
 	if (!add_module(&b, q->loaded->module) || !hash_files(d))
 		return NULL;

@@ -12,6 +12,7 @@
 struct native_request {
 	const struct loaded *loaded;
 	const struct variant_set *variants;
+	struct entry_names entries;
 	const char *pipeline;
 	const struct backend_facts *facts;
 	int opt_level; /* of backend_options */

@@ -236,7 +236,7 @@ static enum tfmc_status plan_opencl(struct emission *e, const struct target *fam
 	struct pipeline p = {0};
 	options.variant = family->name;
 	options.require_fusion = (struct pass_words){0};
-	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, driver_pipeline(d, NULL), &p));
+	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, driver_pipeline(d), &p));
 	TFMC_TRY(driver_passes_part(d, &p, &options, e->l->module, out));
 	return driver_check_planned(d, *out);
 }
@@ -304,7 +304,7 @@ static enum tfmc_status emit_all(struct emission *e)
 	if (driver_targets(d, &set) != TFMC_OK || check_kinds(e, set.items[0].target) != TFMC_OK)
 		return TFMC_INVALID;
 	backend_output_init(&object);
-	enum tfmc_status st = driver_plan(d, e->l->module, driver_pipeline(d, NULL), &set);
+	enum tfmc_status st = driver_plan(d, e->l->module, driver_pipeline(d), &set);
 	const struct ir_module *planned = set.items[0].planned;
 	if (st == TFMC_OK && e->wanted[EMIT_TIR]) {
 		ir_print(&e->tir, d->options.no_locations ? NULL : &d->diag, planned);

@@ -317,10 +317,13 @@ static enum tfmc_status report(struct bench *b, const char *entry, const struct 
 	return TFMC_OK;
 }
 
-static enum tfmc_status open_calls(struct bench *b, const struct compiled *c)
+static enum tfmc_status open_calls(struct bench *b, struct compiled *c)
 {
-	if (!b->d->options.groups)
-		return driver_session(b->d, c, &b->session);
+	if (!b->d->options.groups) {
+		TFMC_TRY(driver_session(b->d, c, 0));
+		b->session = c->session;
+		return TFMC_OK;
+	}
 	struct bench_groups_options o = {
 	        .variant = c->forced, .threads = b->threads, .weights = &c->weights.map};
 	int status = bench_groups_open(&c->model, b->dims, &o, &b->groups);
@@ -349,7 +352,6 @@ static enum tfmc_status bench_model(void *user, struct compiled *c, const struct
 	enum tfmc_status st = measure(b, entry);
 	if (st == TFMC_OK)
 		st = report(b, entry, target);
-	tfmc_session_close(b->session);
 	bench_groups_close(b->groups);
 	return st;
 }
@@ -364,7 +366,7 @@ enum exit_code command_bench(struct driver *d)
 	b->d = d;
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK)
-		st = driver_compile_native(d, &l, NULL, &c);
+		st = driver_compile_native(d, &l, (struct entry_names){0}, &c);
 	if (st == TFMC_OK)
 		st = driver_each_variant(d, &c, bench_model, b);
 	driver_release(&c);

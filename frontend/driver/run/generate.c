@@ -364,20 +364,17 @@ static enum tfmc_status generate_model(struct driver *d, struct loaded *l, const
 		st = driver_tokenizer(d, l->model, reads_text);
 	if (st == TFMC_OK)
 		st = prompt_features(d, l->model, &g.source);
-	d->entries = entries;
-	d->n_entries = frontend_generate(l->model)->kind == GENERATE_SEQ2SEQ ? 3 : 2;
-	if (st == TFMC_OK)
-		st = driver_compile_native(d, l, NULL, &c);
+	const struct entry_names called = {entries,
+	                                   frontend_generate(l->model)->kind == GENERATE_SEQ2SEQ ? 3 : 2};
 	int64_t batch = g.wish.beam.beam;
 	if (batch == 1 && !g.wish.samples && (d->options.prompt_file || d->options.tokens_file))
 		batch = SIDE_BY_SIDE;
 	if (st == TFMC_OK)
-		st = driver_session_for(d, &c, batch, &g.session);
-	if (st == TFMC_OK) {
-		g.record = tfmc_session_record(g.session);
+		st = driver_open(d, l, called, batch, &c);
+	g.session = c.session;
+	g.record = tfmc_session_record(g.session);
+	if (st == TFMC_OK)
 		st = generate_all(&g);
-		tfmc_session_close(g.session);
-	}
 	driver_release(&c);
 	return st;
 }

@@ -177,12 +177,11 @@ static enum tfmc_status check_model(struct driver *d, const struct loaded *l, st
 }
 
 /* What scoring calls. */
-static void choose_entries(struct driver *d, const struct loaded *l, bool is_pair)
+static struct entry_names called(const struct loaded *l, bool is_pair)
 {
 	static const char *const rows[] = {"score", "encode"}, *const steps[] = {"prefill", "step", "encode"};
 	bool has_rows = ir_find_func(l->module, "score") != NULL;
-	d->entries = has_rows ? rows : steps;
-	d->n_entries = (has_rows ? 1 : 2) + (size_t)is_pair;
+	return (struct entry_names){has_rows ? rows : steps, (has_rows ? 1 : 2) + (size_t)is_pair};
 }
 
 enum exit_code command_score(struct driver *d)
@@ -206,16 +205,11 @@ enum exit_code command_score(struct driver *d)
 	if (st == TFMC_OK && (o->prompt || o->prompt_file || o->target_text))
 		st = driver_tokenizer(d, l.model, true);
 	if (st == TFMC_OK)
-		choose_entries(d, &l, s.is_pair);
+		st = driver_open(d, &l, called(&l, s.is_pair), 1, &c);
+	s.session = c.session;
+	s.record = tfmc_session_record(s.session);
 	if (st == TFMC_OK)
-		st = driver_compile_native(d, &l, NULL, &c);
-	if (st == TFMC_OK)
-		st = driver_session_for(d, &c, 1, &s.session);
-	if (st == TFMC_OK) {
-		s.record = tfmc_session_record(s.session);
 		st = score_all(&s);
-		tfmc_session_close(s.session);
-	}
 	driver_release(&c);
 	driver_unload(&l);
 	return exit_code_of(st);
