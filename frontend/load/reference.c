@@ -152,7 +152,7 @@ static void print_params(struct buf *out, const char *kind)
 		begin(out, "Parameters of ", kind);
 	while (p != NULL) {
 		const struct schema_param *bias = schema_next_param(kind, p);
-		size_t n = strlen(p->name) - strlen(strlen(p->name) > 6 ? "weight" : "");
+		size_t length = strlen(p->name), n = length - (length < 6 ? 0 : 6) /* "weight" */;
 		bool joined = bias != NULL && strncmp(bias->name, p->name, n) == 0 &&
 		              strcmp(bias->name + n, "bias") == 0;
 		struct buf text;
