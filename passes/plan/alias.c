@@ -72,10 +72,13 @@ static bool in_conflict(const struct plan_classes *c, struct ir_value a, struct 
 
 /* ---- one group ---- */
 
-static const char *name_of(const struct plan_classes *c, struct ir_value v)
+const char *plan_value_text(struct arena *a, const struct ir_func *f, struct ir_value v)
 {
-	const char *name = ir_info(c->f, v)->name;
-	return name != NULL ? name : "(unnamed)";
+	const struct ir_value_info *info = ir_info(f, v);
+	const char *path = info->def != NULL && info->def->loc.path != NULL ? info->def->loc.path : "";
+	if (info->name == NULL)
+		return *path ? path : "a value";
+	return arena_printf(a, "%s%s%%%s", path, *path ? " " : "", info->name);
 }
 
 static bool reads_class(const struct plan_classes *c, const struct ir_op *group, uint32_t class)
@@ -110,8 +113,8 @@ static const char *explain(struct pass_context *p, const struct plan_classes *c,
 		                    reader->loc.path != NULL ? reader->loc.path : "");
 	if (is_self)
 		return "it is read later";
-	return arena_printf(p->arena, "%%%s, which shares its memory, is alive together with %%%s",
-	                    name_of(c, v), name_of(c, w));
+	return arena_printf(p->arena, "%s, which shares its memory, is alive together with %s",
+	                    plan_value_text(p->arena, c->f, v), plan_value_text(p->arena, c->f, w));
 }
 
 /* Values of the arena that the group reads, each once; gives their number. */
@@ -144,12 +147,14 @@ static bool try_over(struct pass_context *p, struct plan_classes *c, size_t t, s
 		why = p->options->remarks ? explain(p, c, x, v, w, t) : "";
 	if (why != NULL) {
 		if (p->options->remarks)
-			pass_missed(p, group->loc, "not written over %%%s: %s", name_of(c, x), why);
+			pass_missed(p, group->loc, "not written over %s: %s",
+			            plan_value_text(p->arena, c->f, x), why);
 		return false;
 	}
 	join(c, y.id, x.id);
 	pass_count(p, "in place", 1);
-	pass_remark(p, group->loc, "written over %%%s", name_of(c, x));
+	if (p->options->remarks)
+		pass_remark(p, group->loc, "written over %s", plan_value_text(p->arena, c->f, x));
 	return true;
 }
 

@@ -94,11 +94,11 @@ static enum tfmc_status add_buffer(struct liver *s, uint32_t v)
 	if (plan->n_buffers >= PLAN_BUFFERS_MAX)
 		return too_many(s);
 	struct plan_buffer *b = &plan->buffers[plan->n_buffers++];
-	const char *name = s->f->values[v].name;
 	TFMC_TRY(split_size(s, (struct ir_value){v}, &b->size, &unit));
 	/* So sums of coefficients do not overflow. */
 	if (!checked_add_i64(s->total, b->size, &s->total) || s->total >= INT64_MAX / 4)
 		return too_large(s);
+	const char *name = plan_value_text(s->p->arena, s->f, (struct ir_value){v});
 	b->name = arena_strdup(&s->p->report->arena, name != NULL ? name : "");
 	b->lane = lane_of(s, unit);
 	find_span(s, s->classes->class_of[v], b);

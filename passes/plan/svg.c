@@ -5,6 +5,8 @@
  * Numbers are those at given values of the dims; the file has no script and
  * follows the light or dark setting of who looks at it.
  */
+#include <string.h>
+
 #include "passes/framework/pass.h"
 
 #define WIDTH     960.0
@@ -74,17 +76,18 @@ static void put_size(struct buf *out, double bytes)
 
 /* ---- parts ---- */
 
+static bool text_fits(const char *text, double width)
+{
+	return (double)strlen(text) * CHARACTER + 4 < width;
+}
+
 static void put_buffer(struct picture *p, size_t i)
 {
 	const struct plan_buffer *b = &p->plan->buffers[i];
 	double begin = begin_of(p, b), bytes = bytes_of(p, b), x = x_of(p, b->first);
 	double width = x_of(p, b->last + 1) - x, y = y_of(p, begin + bytes), height = y_of(p, begin) - y;
-	const char *name = b->name[0] ? b->name : "unnamed";
-	size_t n = 0;
-	while (name[n])
-		n++;
-	buf_str(p->out, "<g><title>%");
-	put_text(p->out, name);
+	buf_str(p->out, "<g><title>");
+	put_text(p->out, b->name);
 	buf_str(p->out, ": ");
 	put_size(p->out, bytes);
 	buf_str(p->out, " at ");
@@ -92,10 +95,13 @@ static void put_buffer(struct picture *p, size_t i)
 	buf_printf(p->out, ", groups %zu to %zu</title>", b->first, b->last);
 	buf_printf(p->out, "<rect class=\"c%zu\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>",
 	           i % COLORS, x, y, width, height);
-	if ((double)n * CHARACTER + 4 < width && height >= 11) {
+	/* Where there is no room for the step, the name alone. */
+	const char *last = strrchr(b->name, ' ');
+	const char *label = text_fits(b->name, width) || last == NULL ? b->name : last + 1;
+	if (text_fits(label, width) && height >= 11) {
 		buf_printf(p->out, "<text class=\"n\" x=\"%.1f\" y=\"%.1f\">", x + width / 2,
 		           y + height / 2 + 4);
-		put_text(p->out, name);
+		put_text(p->out, label);
 		buf_str(p->out, "</text>");
 	}
 	buf_str(p->out, "</g>\n");

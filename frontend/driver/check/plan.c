@@ -116,8 +116,7 @@ static void print_largest(struct plan *p, const struct plan_func *f)
 	const struct plan_buffer *b = NULL;
 	for (int i = 0; i < LARGEST && (b = next_largest(p, f, b)); i++) {
 		buf_printf(out, "  %s", i ? "           " : "largest    ");
-		buf_printf(out, "%s%s: ", b->name[0] ? "%" : "unnamed", b->name);
-		buf_printf(out, "%lld", (long long)b->size);
+		buf_printf(out, "%s: %lld", b->name, (long long)b->size);
 		if (!ir_dim_equals(f->lanes[b->lane].unit, 1)) {
 			buf_str(out, " x ");
 			ir_dim_print(out, f->dims, f->lanes[b->lane].unit, false);
