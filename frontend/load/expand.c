@@ -65,46 +65,10 @@ static void print_flow(struct buf *out, const struct yaml_node *node)
 	buf_char(out, map ? '}' : ']');
 }
 
-/* A section, each entry on its own line. */
-static void print_section(struct buf *out, const struct frontend_model *m, const char *key, bool split_map)
-{
-	const struct yaml_node *node = model_section(m, key);
-	if (node == NULL)
-		return;
-	buf_printf(out, "%s:", key);
-	if (node->kind == YAML_SCALAR) {
-		buf_char(out, ' ');
-		print_scalar(out, node);
-		buf_char(out, '\n');
-		return;
-	}
-	buf_char(out, '\n');
-	for (size_t i = 0; i < node->n; i++) {
-		const struct yaml_node *value =
-		        node->kind == YAML_MAPPING ? node->pairs[i].value : node->items[i];
-		buf_str(out, node->kind == YAML_MAPPING ? "  " : "  - ");
-		if (node->kind == YAML_MAPPING) {
-			print_scalar(out, node->pairs[i].key);
-			buf_str(out, ": ");
-		}
-		bool lines = split_map && value->kind == YAML_MAPPING &&
-		             strcmp(node->pairs[i].key->text, "map") == 0;
-		if (!lines)
-			print_flow(out, value);
-		buf_char(out, '\n');
-		for (size_t k = 0; lines && k < value->n; k++) {
-			buf_str(out, "    ");
-			print_scalar(out, value->pairs[k].key);
-			buf_str(out, ": ");
-			print_flow(out, value->pairs[k].value);
-			buf_char(out, '\n');
-		}
-	}
-}
-
-/* ---- block style, for documents of steps ---- */
+/* ---- block style ---- */
 
 #define FLOW_WIDTH 100
+#define KEY_WIDTH  16 /* of the key before a value, about */
 
 static void print_tree(struct buf *out, const struct yaml_node *node, unsigned indent);
 
@@ -113,7 +77,7 @@ static bool fits(const struct yaml_node *node, unsigned indent)
 	struct buf text;
 	buf_init(&text);
 	print_flow(&text, node);
-	bool yes = indent + text.len <= FLOW_WIDTH;
+	bool yes = indent + KEY_WIDTH + text.len <= FLOW_WIDTH;
 	buf_destroy(&text);
 	return yes;
 }
@@ -121,7 +85,7 @@ static bool fits(const struct yaml_node *node, unsigned indent)
 /* After a key or a dash: in the line when it fits, else below. */
 static void print_value(struct buf *out, const struct yaml_node *node, unsigned indent)
 {
-	if (node->kind == YAML_SCALAR || node->n == 0 || fits(node, indent + 16)) {
+	if (node->kind == YAML_SCALAR || node->n == 0 || fits(node, indent)) {
 		buf_char(out, ' ');
 		print_flow(out, node);
 		buf_char(out, '\n');
@@ -246,7 +210,12 @@ enum tfmc_status frontend_expand(struct frontend_model *m, struct buf *out)
 		buf_printf(out, "  %s: %s\n", m->outputs.items[i].name, m->outputs.items[i].value);
 	static const char *const sections[] = {"generate",  "weights", "dtype",
 	                                       "tokenizer", "checks",  "target"};
-	for (size_t i = 0; i < TFMC_COUNT(sections); i++)
-		print_section(out, m, sections[i], strcmp(sections[i], "weights") == 0);
+	for (size_t i = 0; i < TFMC_COUNT(sections); i++) {
+		const struct yaml_node *node = model_section(m, sections[i]);
+		if (node == NULL)
+			continue;
+		buf_printf(out, "%s:", sections[i]);
+		print_value(out, node, 2);
+	}
 	return buf_failed(out) ? TFMC_NO_MEMORY : TFMC_OK;
 }
