@@ -27,11 +27,6 @@ struct reader {
 	int add_bos, add_eos, prefix, strip_blanks;
 };
 
-static bool is(struct tokenizer_string s, const char *text)
-{
-	return s.n == strlen(text) && !memcmp(s.text, text, s.n);
-}
-
 /* ---- keys ---- */
 
 static void wrong(struct reader *r, const char *key, const char *what)
@@ -286,7 +281,7 @@ static enum tfmc_status from_bytes(struct reader *r, struct tokenizer_packed *ou
 	const struct splitter *p = NULL;
 	struct tokenizer_desc *d = r->d;
 	for (size_t i = 0; i < TFMC_COUNT(splitters); i++)
-		p = is(r->pre, splitters[i].name) ? &splitters[i] : p;
+		p = tokenizer_is(r->pre, splitters[i].name) ? &splitters[i] : p;
 	if (p == NULL)
 		return tokenizer_refuse(r->s, TOKENIZER_UNSUPPORTED, NULL, PREFIX "pre '%.*s'", (int)r->pre.n,
 		                        r->pre.text);
@@ -350,11 +345,11 @@ enum tfmc_status gguf_tokenizer(const struct tokenizer_source *s, const struct g
 	if (r.failed)
 		return TFMC_INVALID;
 	TFMC_TRY(read_keys(&r));
-	if (is(r.model, "llama") || is(r.model, "t5"))
+	if (tokenizer_is(r.model, "llama") || tokenizer_is(r.model, "t5"))
 		return from_spm(&r, r.model.text[0] == 't', out);
-	if (is(r.model, "gpt2"))
+	if (tokenizer_is(r.model, "gpt2"))
 		return from_bytes(&r, out);
-	if (is(r.model, "bert"))
+	if (tokenizer_is(r.model, "bert"))
 		return from_bert(&r, out);
 	return tokenizer_refuse(s, TOKENIZER_UNSUPPORTED, NULL, PREFIX "model '%.*s'", (int)r.model.n,
 	                        r.model.text);

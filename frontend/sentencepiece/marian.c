@@ -58,18 +58,14 @@ static void take_characters(struct tokenizer_desc *d, size_t n)
 	}
 }
 
-static bool is(struct tokenizer_string s, const char *text)
-{
-	return s.n == strlen(text) && !memcmp(s.text, text, s.n);
-}
-
 /* </s>, <pad>, <unk> and languages such as >>fr<< are found in the text, and end and fill it. */
 static enum tfmc_status take_specials(const struct tokenizer_source *s, struct tokenizer_desc *d, size_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		struct tokenizer_string p = d->tokens[i].piece;
 		bool language = p.n > 4 && !memcmp(p.text, ">>", 2) && !memcmp(p.text + p.n - 2, "<<", 2);
-		bool end = is(p, "</s>"), pad = is(p, "<pad>"), unknown = is(p, "<unk>");
+		bool end = tokenizer_is(p, "</s>"), pad = tokenizer_is(p, "<pad>"),
+		     unknown = tokenizer_is(p, "<unk>");
 		d->eos = end ? i : d->eos;
 		d->pad = pad ? i : d->pad;
 		d->unknown = unknown ? i : d->unknown;

@@ -23,22 +23,6 @@ bool tokenizer_add_token(const struct tokenizer_source *s, struct tokenizer_desc
 	return true;
 }
 
-static bool set_byte(const struct tokenizer_source *s, struct tokenizer_desc *d, size_t i)
-{
-	struct tokenizer_token *t = &d->tokens[i];
-	int byte = tokenizer_byte_piece(t->piece);
-	if (byte < 0) {
-		(void)tokenizer_refuse(s, TOKENIZER_WRONG, NULL,
-		                       "token %zu is of type byte and is called '%.*s'", i, (int)t->piece.n,
-		                       t->piece.text);
-		return false;
-	}
-	const char c = (char)byte;
-	t->piece = (struct tokenizer_string){arena_strndup(s->arena, &c, 1), 1};
-	t->flags |= TFMC_TOK_F_BYTE;
-	return true;
-}
-
 bool tokenizer_set_type(const struct tokenizer_source *s, struct tokenizer_desc *d, size_t i, int64_t type)
 {
 	struct tokenizer_token *t = &d->tokens[i];
@@ -53,7 +37,11 @@ bool tokenizer_set_type(const struct tokenizer_source *s, struct tokenizer_desc 
 	} else if (type == TOKENIZER_PIECE_USER) {
 		ok = tokenizer_add_token(s, d, (uint32_t)i, 0, true);
 	} else if (type == TOKENIZER_PIECE_BYTE) {
-		ok = set_byte(s, d, i);
+		ok = tokenizer_set_byte(s->arena, t);
+		if (!ok)
+			(void)tokenizer_refuse(s, TOKENIZER_WRONG, NULL,
+			                       "token %zu is of type byte and is called '%.*s'", i,
+			                       (int)t->piece.n, t->piece.text);
 	} else if (type < TOKENIZER_PIECE_NORMAL || type > TOKENIZER_PIECE_BYTE) {
 		(void)tokenizer_refuse(s, TOKENIZER_WRONG, NULL, "token %zu has the unknown type %lld", i,
 		                       (long long)type);

@@ -9,6 +9,7 @@
 #define TFMC_FRONTEND_TOKENIZER_BUILD_H
 
 #include <stdarg.h>
+#include <string.h>
 
 #include "frontend/text/json.h"
 #include "frontend/tokenizer/tokenizer.h"
@@ -68,6 +69,10 @@ struct tokenizer_desc {
 	uint32_t single[256];
 };
 
+static inline bool tokenizer_is(struct tokenizer_string s, const char *text)
+{
+	return s.n == strlen(text) && memcmp(s.text, text, s.n) == 0;
+}
 static inline struct tokenizer_string tokenizer_matched(const struct tokenizer_token *t)
 {
 	return t->key.text != NULL ? t->key : t->piece;
@@ -117,6 +122,8 @@ void tokenizer_set_template(struct tokenizer_desc *d, const char *single, const 
 struct tokenizer_string tokenizer_letters_to_bytes(struct arena *a, struct tokenizer_string letters);
 /* -1, or the byte of `<0xNN>`. */
 int tokenizer_byte_piece(struct tokenizer_string piece);
+/* Makes a token of a byte of one that is called so; false: it is not. */
+bool tokenizer_set_byte(struct arena *a, struct tokenizer_token *t);
 /* Fills `single` with the tokens flagged as bytes, or, of byte-level models, with pieces of one byte. */
 void tokenizer_find_single(struct tokenizer_desc *d);
 /* Merges of BPE by scores: every way to cut a piece into two pieces; equal scores have equal ranks. */

@@ -114,6 +114,18 @@ int tokenizer_byte_piece(struct tokenizer_string p)
 	return hex(p.text[3]) * 16 + hex(p.text[4]);
 }
 
+bool tokenizer_set_byte(struct arena *a, struct tokenizer_token *t)
+{
+	int byte = tokenizer_byte_piece(t->piece);
+	if (byte < 0)
+		return false;
+	const char c = (char)byte;
+	t->piece = (struct tokenizer_string){arena_strndup(a, &c, 1), 1};
+	t->flags |= TFMC_TOK_F_BYTE;
+	t->is_matched = false;
+	return true;
+}
+
 void tokenizer_find_single(struct tokenizer_desc *d)
 {
 	bool byte_level = d->flags & TFMC_TOK_H_BYTE_LEVEL;

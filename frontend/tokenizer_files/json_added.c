@@ -69,17 +69,11 @@ static void add_token(struct tokenizer_reader *r, const struct json_node *n, con
 		place(r, a);
 }
 
-static bool is(struct tokenizer_string s, const char *text, size_t n)
-{
-	return s.n == n && memcmp(s.text, text, n) == 0;
-}
-
 static struct tokenizer_added *find_added(const struct tokenizer_desc *d, const char *text)
 {
-	size_t n = strlen(text);
 	for (size_t i = 0; i < d->n_added; i++) {
 		struct tokenizer_added *a = &d->added[i];
-		if (is(a->text.text != NULL ? a->text : d->tokens[a->id].piece, text, n))
+		if (tokenizer_is(a->text.text != NULL ? a->text : d->tokens[a->id].piece, text))
 			return a;
 	}
 	return NULL;
@@ -91,7 +85,7 @@ uint32_t tokenizer_added_id(const struct tokenizer_reader *r, const char *text)
 	if (a != NULL)
 		return a->id;
 	for (size_t i = 0; i < r->desc->n_tokens; i++)
-		if (r->desc->tokens[i].is_written && is(r->desc->tokens[i].piece, text, strlen(text)))
+		if (r->desc->tokens[i].is_written && tokenizer_is(r->desc->tokens[i].piece, text))
 			return (uint32_t)i;
 	return TFMC_TOK_NONE;
 }

@@ -75,15 +75,8 @@ static bool read_scored(struct tokenizer_reader *r, const struct json_node *voca
 /* Tokens of bytes are no pieces of the text. */
 static void mark_bytes(struct tokenizer_desc *d, struct arena *a)
 {
-	for (size_t i = 0; i < d->n_tokens; i++) {
-		int byte = tokenizer_byte_piece(d->tokens[i].piece);
-		if (byte < 0)
-			continue;
-		const char c = (char)byte;
-		d->tokens[i].piece = (struct tokenizer_string){arena_strndup(a, &c, 1), 1};
-		d->tokens[i].flags |= TFMC_TOK_F_BYTE;
-		d->tokens[i].is_matched = false;
-	}
+	for (size_t i = 0; i < d->n_tokens; i++)
+		(void)tokenizer_set_byte(a, &d->tokens[i]);
 }
 
 /* ---- merges ---- */
@@ -150,11 +143,9 @@ static bool read_unknown(struct tokenizer_reader *r, const struct json_node *n)
 	const char *text = unknown_of(r, n);
 	if (text == NULL || r->failed)
 		return !r->failed;
-	for (size_t i = 0; i < r->desc->n_tokens; i++) {
-		struct tokenizer_string p = r->desc->tokens[i].piece;
-		if (p.n == strlen(text) && !memcmp(p.text, text, p.n))
+	for (size_t i = 0; i < r->desc->n_tokens; i++)
+		if (tokenizer_is(r->desc->tokens[i].piece, text))
 			r->desc->unknown = (uint32_t)i;
-	}
 	return true;
 }
 
