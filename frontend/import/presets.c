@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "frontend/import/compose.h"
+#include "ir/support/strmap.h"
 
 #define PRESET(name, types) extern const unsigned char preset_##name[];
 #include "frontend/presets/presets.def"
@@ -39,23 +40,10 @@ const char *preset_text(const char *name)
 	return NULL;
 }
 
-/* `word` is one of `list`, which are separated by blanks. */
-static bool lists(const char *list, const char *word)
-{
-	size_t len = strlen(word);
-	for (const char *p = list; *p != '\0';) {
-		size_t n = strcspn(p, " ");
-		if (n == len && strncmp(p, word, len) == 0)
-			return true;
-		p += n + (p[n] == ' ');
-	}
-	return false;
-}
-
 const char *preset_of_type(const char *type)
 {
 	for (size_t i = 0; i < TFMC_COUNT(presets); i++) {
-		if (lists(presets[i].types, type))
+		if (word_in(presets[i].types, type, strlen(type)))
 			return presets[i].name;
 	}
 	return NULL;
@@ -68,12 +56,11 @@ const char *preset_nearest_type(struct arena *a, const char *type)
 		size_t n, cap;
 	} all = {NULL, 0, 0};
 	for (size_t i = 0; i < TFMC_COUNT(presets); i++) {
-		for (const char *p = presets[i].types; *p != '\0';) {
-			size_t n = strcspn(p, " ");
-			const char **slot = memchr(p, ':', n) == NULL ? ARENA_PUSH(a, &all) : NULL;
+		struct word w = {presets[i].types, 0};
+		while (word_next(&w)) {
+			const char **slot = memchr(w.text, ':', w.n) == NULL ? ARENA_PUSH(a, &all) : NULL;
 			if (slot != NULL)
-				*slot = arena_strndup(a, p, n);
-			p += n + (p[n] == ' ');
+				*slot = arena_strndup(a, w.text, w.n);
 		}
 	}
 	return did_you_mean(a, type, all.items, arena_failed(a) ? 0 : all.n);

@@ -6,6 +6,8 @@
  */
 #include <string.h>
 
+#include "ir/support/strmap.h"
+
 #include "frontend/expr/signature.h"
 #include "frontend/model/model.h"
 #include "frontend/model/schema.h"
@@ -80,10 +82,9 @@ static void print_type(struct buf *out, const struct schema_key *k)
 	const char *type = schema_type_name(k->type), *words = k->words;
 	bool is_number = k->type == KEY_INT || k->type == KEY_FLOAT;
 	if (k->type == KEY_WORD && words[0] != '\0' && !is_activation(k)) {
-		for (size_t n; *words != '\0'; words += n + (words[n] == ' ')) {
-			n = strcspn(words, " ");
-			buf_printf(out, "%s`%.*s`", words == k->words ? "" : " ", (int)n, words);
-		}
+		struct word w = {words, 0};
+		while (word_next(&w))
+			buf_printf(out, "%s`%.*s`", w.text == words ? "" : " ", (int)w.n, w.text);
 		return;
 	}
 	buf_str(out, is_activation(k) ? "activation" : type);

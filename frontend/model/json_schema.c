@@ -11,6 +11,7 @@
 #include "frontend/model/schema.h"
 #include "frontend/weights/map.h"
 #include "ir/support/memory.h"
+#include "ir/support/strmap.h"
 
 /* Mappings with names of the model's own, and lists whose elements are no plain values: the definition of each
  * value or element. */
@@ -45,10 +46,9 @@ static const char *place_of(const struct schema_key *k)
 static json_t *words(const char *list)
 {
 	json_t *array = json_array();
-	for (size_t n; *list != '\0'; list += n + (list[n] == ' ')) {
-		n = strcspn(list, " ");
-		json_array_append_new(array, json_stringn(list, n));
-	}
+	struct word w = {list, 0};
+	while (word_next(&w))
+		json_array_append_new(array, json_stringn(w.text, w.n));
 	return array;
 }
 

@@ -158,16 +158,10 @@ bool schema_check(struct arena *a, struct diag_context *cx, const struct yaml_no
 
 const char *const *schema_words(struct arena *a, const struct schema_key *key, size_t *n)
 {
-	size_t most = 1;
-	for (const char *p = key->words; *p != '\0'; p++)
-		most += *p == ' ';
-	const char **list = ARENA_ARRAY(a, const char *, most);
-	*n = 0;
-	for (const char *p = key->words; list != NULL && *p != '\0';) {
-		size_t len = strcspn(p, " ");
-		list[(*n)++] = arena_strndup(a, p, len);
-		p += len + (p[len] == ' ');
-	}
+	struct word w = {key->words, 0};
+	const char **list = ARENA_ARRAY(a, const char *, strlen(key->words) / 2 + 1);
+	for (*n = 0; list != NULL && word_next(&w);)
+		list[(*n)++] = arena_strndup(a, w.text, w.n);
 	return list;
 }
 

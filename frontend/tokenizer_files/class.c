@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "ir/support/strmap.h"
+
 /* clang-format off: one member on each line */
 #define BERT_NORMALIZER "{\"type\":\"BertNormalizer\"}"
 #define BERT_SPLITTER   "{\"type\":\"BertPreTokenizer\"}"
@@ -59,28 +61,14 @@ static const struct {
 #include "frontend/tokenizer_files/classes.def"
 };
 
-/* Whether a list of words, separated by blanks, has the first n characters of a text as one. */
-static bool has_word(const char *list, const char *text, size_t n)
-{
-	for (const char *at = list; n != 0 && (at = strstr(at, text)) != NULL; at++)
-		if ((at == list || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
-			return true;
-	return false;
-}
-
 const struct tokenizer_class *tokenizer_class_find(const char *name)
 {
 	static const char fast[] = "Fast";
-	char plain[64];
 	size_t n = strlen(name), end = sizeof(fast) - 1;
 	if (n > end && strcmp(name + n - end, fast) == 0)
 		n -= end;
-	if (n == 0 || n >= sizeof(plain))
-		return NULL;
-	memcpy(plain, name, n);
-	plain[n] = '\0';
 	for (size_t i = 0; i < TFMC_COUNT(classes); i++)
-		if (has_word(classes[i].names, plain, n))
+		if (word_in(classes[i].names, name, n))
 			return &classes[i];
 	return NULL;
 }
@@ -88,7 +76,7 @@ const struct tokenizer_class *tokenizer_class_find(const char *name)
 const char *tokenizer_class_of_type(const char *type)
 {
 	for (size_t i = 0; i < TFMC_COUNT(types); i++)
-		if (has_word(types[i].types, type, strlen(type)))
+		if (word_in(types[i].types, type, strlen(type)))
 			return types[i].name;
 	return NULL;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "frontend/tokenizer_files/class.h"
+#include "ir/support/strmap.h"
 
 #define N_FRONT     4 /* <s> <pad> </s> <unk> */
 #define N_BEFORE    3 /* <unk> <s> </s>, which they replace */
@@ -55,13 +56,10 @@ static void put_front(struct tokenizer_desc *d)
 /* Words of a list after all other tokens. */
 static void put_words(struct tokenizer_desc *d, const char *words)
 {
-	for (size_t n; *words != '\0'; words += n) {
-		n = strcspn(words, " ");
-		if (n != 0)
-			put_added(d, (uint32_t)d->n_tokens++, (struct tokenizer_string){words, n},
-			          n == 6 && memcmp(words, "<mask>", n) == 0);
-		n += words[n] == ' ';
-	}
+	struct word w = {words, 0};
+	while (word_next(&w))
+		put_added(d, (uint32_t)d->n_tokens++, (struct tokenizer_string){w.text, w.n},
+		          w.n == 6 && memcmp(w.text, "<mask>", w.n) == 0);
 }
 
 /* They are counted down. */
@@ -74,9 +72,10 @@ static void put_sentinels(const struct tokenizer_source *s, struct tokenizer_des
 
 static size_t count_words(const char *words)
 {
-	size_t n = *words != '\0';
-	for (; *words != '\0'; words++)
-		n += *words == ' ';
+	struct word w = {words, 0};
+	size_t n = 0;
+	while (word_next(&w))
+		n++;
 	return n;
 }
 

@@ -122,3 +122,22 @@ const char *strmap_intern(struct strmap *m, const char *s, size_t n)
 		e = insert(m, s, n, hash);
 	return e == NULL ? "" : e->key;
 }
+
+/* ---- words ---- */
+
+bool word_next(struct word *w)
+{
+	w->text += w->n;
+	w->text += *w->text == ' ';
+	w->n = strcspn(w->text, " ");
+	return w->n > 0;
+}
+
+bool word_in(const char *list, const char *text, size_t n)
+{
+	struct word w = {list, 0};
+	while (word_next(&w))
+		if (w.n == n && memcmp(w.text, text, n) == 0)
+			return true;
+	return false;
+}
