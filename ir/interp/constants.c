@@ -7,8 +7,7 @@
 
 #include "ir/interp/interp_internal.h"
 
-enum tfmc_status interp_eval_weight(struct interp *in, const struct ir_op *op,
-                                    const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(weight)
 {
 	const struct attrs_weight *a = op->attrs;
 	const struct ir_wexpr *init = a->weight->init;
@@ -25,24 +24,18 @@ enum tfmc_status interp_eval_weight(struct interp *in, const struct ir_op *op,
 	return TFMC_OK;
 }
 
-enum tfmc_status interp_eval_full(struct interp *in, const struct ir_op *op,
-                                  const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(full)
 {
 	const struct attrs_full *a = op->attrs;
-	(void)in;
-	(void)x;
 	for (int64_t i = 0; i < interp_size(out); i++)
 		out->data[i] = a->value;
 	return TFMC_OK;
 }
 
-enum tfmc_status interp_eval_iota(struct interp *in, const struct ir_op *op,
-                                  const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(iota)
 {
 	const struct attrs_iota *a = op->attrs;
 	int64_t index[IR_RANK_MAX];
-	(void)in;
-	(void)x;
 	for (int64_t i = 0; i < interp_size(out); i++) {
 		interp_unravel(out, i, index);
 		out->data[i] = (double)a->start + (out->rank ? (double)index[interp_axis(out, a->axis)] : 0);
@@ -50,11 +43,9 @@ enum tfmc_status interp_eval_iota(struct interp *in, const struct ir_op *op,
 	return TFMC_OK;
 }
 
-enum tfmc_status interp_eval_dim_value(struct interp *in, const struct ir_op *op,
-                                       const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(dim_value)
 {
 	const struct attrs_dim_value *a = op->attrs;
-	(void)x;
 	out->data[0] = (double)interp_dim(in, a->dim);
 	return TFMC_OK;
 }

@@ -117,8 +117,7 @@ static struct matrix matrix_of(const double *data, const struct interp_tensor *t
 	return transposed ? (struct matrix){data, 1, width} : (struct matrix){data, width, 1};
 }
 
-enum tfmc_status interp_eval_matmul(struct interp *in, const struct ir_op *op,
-                                    const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(matmul)
 {
 	const struct attrs_matmul *at = op->attrs;
 	const struct interp_tensor *a = x[0], *b = x[1];
@@ -134,24 +133,20 @@ enum tfmc_status interp_eval_matmul(struct interp *in, const struct ir_op *op,
 }
 
 /* x [M, K], w [N, K], b [N]: out [M, N] */
-enum tfmc_status interp_eval_linear(struct interp *in, const struct ir_op *op,
-                                    const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(linear)
 {
 	int64_t n_size = x[1]->dims[0], k_size = x[1]->dims[1];
 	int64_t m_size = interp_span(x[0], 0, x[0]->rank - 1);
 	struct matrix rows = {x[0]->data, k_size, 1}, weights = {x[1]->data, 1, k_size};
-	(void)op;
 	return multiply(in, rows, weights, m_size, n_size, k_size, x[2] ? x[2]->data : NULL, out->data);
 }
 
 /* x [M, K], w [E, N, K], ids [M], b [E, N]: out [M, N] */
-enum tfmc_status interp_eval_expert_linear(struct interp *in, const struct ir_op *op,
-                                           const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(expert_linear)
 {
 	int64_t n_experts = x[1]->dims[0], n_size = x[1]->dims[1], k_size = x[1]->dims[2];
 	int64_t m_size = interp_span(x[0], 0, x[0]->rank - 1);
 	struct matrix rows = {x[0]->data, k_size, 1};
-	(void)op;
 	for (int64_t m = 0; m < m_size; m++) {
 		int64_t e = (int64_t)x[2]->data[m];
 		e = e < 0 ? 0 : e < n_experts ? e : n_experts - 1;
@@ -237,8 +232,7 @@ static void show(const struct interp *in, const struct ir_op *op, const struct a
 	in->args->attention(in->args->attention_user, &seen);
 }
 
-enum tfmc_status interp_eval_attention(struct interp *in, const struct ir_op *op,
-                                       const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(attention)
 {
 	const struct attrs_attention *at = op->attrs;
 	struct attention a = {

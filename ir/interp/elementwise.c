@@ -30,33 +30,27 @@ static double positive(double v)
 	return v <= 0 ? 0 : v;
 }
 
-#define UNARY(name, expr)                                                                                    \
-	enum tfmc_status interp_eval_##name(struct interp *in, const struct ir_op *op,                       \
-	                                    const struct interp_tensor *const *x, struct interp_tensor *out) \
-	{                                                                                                    \
-		(void)in;                                                                                    \
-		(void)op;                                                                                    \
-		for (int64_t i = 0; i < interp_size(out); i++) {                                             \
-			double v = x[0]->data[i];                                                            \
-			out->data[i] = (expr);                                                               \
-		}                                                                                            \
-		return TFMC_OK;                                                                              \
+#define UNARY(name, expr)                                        \
+	INTERP_EVAL(name)                                        \
+	{                                                        \
+		for (int64_t i = 0; i < interp_size(out); i++) { \
+			double v = x[0]->data[i];                \
+			out->data[i] = (expr);                   \
+		}                                                \
+		return TFMC_OK;                                  \
 	}
 
-#define UNARY_NUMBER(name, expr, int_expr)                                                                   \
-	enum tfmc_status interp_eval_##name(struct interp *in, const struct ir_op *op,                       \
-	                                    const struct interp_tensor *const *x, struct interp_tensor *out) \
-	{                                                                                                    \
-		(void)in;                                                                                    \
-		(void)op;                                                                                    \
-		for (int64_t i = 0; i < interp_size(out); i++) {                                             \
-			double v = x[0]->data[i];                                                            \
-			int64_t n = is_int(x[0]) ? interp_exact(x[0], i) : 0;                                \
-			out->data[i] = (expr);                                                               \
-			if (is_int(x[0]))                                                                    \
-				interp_put(out, i, interp_wrap(out->dtype, (int_expr)));                     \
-		}                                                                                            \
-		return TFMC_OK;                                                                              \
+#define UNARY_NUMBER(name, expr, int_expr)                                               \
+	INTERP_EVAL(name)                                                                \
+	{                                                                                \
+		for (int64_t i = 0; i < interp_size(out); i++) {                         \
+			double v = x[0]->data[i];                                        \
+			int64_t n = is_int(x[0]) ? interp_exact(x[0], i) : 0;            \
+			out->data[i] = (expr);                                           \
+			if (is_int(x[0]))                                                \
+				interp_put(out, i, interp_wrap(out->dtype, (int_expr))); \
+		}                                                                        \
+		return TFMC_OK;                                                          \
 	}
 
 UNARY_NUMBER(neg, -v, 0 - (uint64_t)n)
@@ -102,11 +96,8 @@ static double cast(const struct interp_tensor *x, int64_t i, enum ir_dtype to)
 	return ir_dtype_class(to) == DTCLASS_INT ? trunc(x->data[i]) : x->data[i];
 }
 
-enum tfmc_status interp_eval_cast(struct interp *in, const struct ir_op *op,
-                                  const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(cast)
 {
-	(void)in;
-	(void)op;
 	for (int64_t i = 0; i < interp_size(out); i++)
 		if (is_int(x[0]) && is_int(out))
 			interp_put(out, i, interp_exact(x[0], i));
@@ -185,35 +176,29 @@ static uint64_t int_power(int64_t x, int64_t n)
 	return r;
 }
 
-#define BINARY(name, expr)                                                                                   \
-	enum tfmc_status interp_eval_##name(struct interp *in, const struct ir_op *op,                       \
-	                                    const struct interp_tensor *const *x, struct interp_tensor *out) \
-	{                                                                                                    \
-		(void)in;                                                                                    \
-		(void)op;                                                                                    \
-		for (int64_t i = 0; i < interp_size(out); i++) {                                             \
-			double a = x[0]->data[i], b = x[1]->data[i];                                         \
-			out->data[i] = (expr);                                                               \
-		}                                                                                            \
-		return TFMC_OK;                                                                              \
+#define BINARY(name, expr)                                           \
+	INTERP_EVAL(name)                                            \
+	{                                                            \
+		for (int64_t i = 0; i < interp_size(out); i++) {     \
+			double a = x[0]->data[i], b = x[1]->data[i]; \
+			out->data[i] = (expr);                       \
+		}                                                    \
+		return TFMC_OK;                                      \
 	}
 
-#define BINARY_NUMBER(name, expr, int_expr)                                                                  \
-	enum tfmc_status interp_eval_##name(struct interp *in, const struct ir_op *op,                       \
-	                                    const struct interp_tensor *const *x, struct interp_tensor *out) \
-	{                                                                                                    \
-		(void)in;                                                                                    \
-		(void)op;                                                                                    \
-		for (int64_t i = 0; i < interp_size(out); i++) {                                             \
-			double a = x[0]->data[i], b = x[1]->data[i];                                         \
-			if (!is_int(x[0])) {                                                                 \
-				out->data[i] = (expr);                                                       \
-				continue;                                                                    \
-			}                                                                                    \
-			int64_t n = interp_exact(x[0], i), m = interp_exact(x[1], i);                        \
-			interp_put(out, i, interp_wrap(out->dtype, (int_expr)));                             \
-		}                                                                                            \
-		return TFMC_OK;                                                                              \
+#define BINARY_NUMBER(name, expr, int_expr)                                           \
+	INTERP_EVAL(name)                                                             \
+	{                                                                             \
+		for (int64_t i = 0; i < interp_size(out); i++) {                      \
+			double a = x[0]->data[i], b = x[1]->data[i];                  \
+			if (!is_int(x[0])) {                                          \
+				out->data[i] = (expr);                                \
+				continue;                                             \
+			}                                                             \
+			int64_t n = interp_exact(x[0], i), m = interp_exact(x[1], i); \
+			interp_put(out, i, interp_wrap(out->dtype, (int_expr)));      \
+		}                                                                     \
+		return TFMC_OK;                                                       \
 	}
 
 BINARY_NUMBER(add, a + b, (uint64_t)n + (uint64_t)m)
@@ -228,34 +213,26 @@ BINARY_NUMBER(max, larger(a, b), (uint64_t)(n > m ? n : m))
 BINARY(and, a != 0 && b != 0)
 BINARY(or, a != 0 || b != 0)
 
-enum tfmc_status interp_eval_cmp(struct interp *in, const struct ir_op *op,
-                                 const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(cmp)
 {
 	enum ir_word_cmp kind = (enum ir_word_cmp)((const struct attrs_cmp *)op->attrs)->kind;
-	(void)in;
 	for (int64_t i = 0; i < interp_size(out); i++)
 		out->data[i] = is_int(x[0]) ? compare_ints(kind, interp_exact(x[0], i), interp_exact(x[1], i))
 		                            : compare(kind, x[0]->data[i], x[1]->data[i]);
 	return TFMC_OK;
 }
 
-enum tfmc_status interp_eval_where(struct interp *in, const struct ir_op *op,
-                                   const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(where)
 {
-	(void)in;
-	(void)op;
 	for (int64_t i = 0; i < interp_size(out); i++)
 		interp_move(out, i, x[0]->data[i] != 0 ? x[1] : x[2], i, 1);
 	return TFMC_OK;
 }
 
 /* x [B, S, ...], len [B] */
-enum tfmc_status interp_eval_mask_rows(struct interp *in, const struct ir_op *op,
-                                       const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(mask_rows)
 {
 	int64_t index[IR_RANK_MAX];
-	(void)in;
-	(void)op;
 	for (int64_t i = 0; i < interp_size(out); i++) {
 		interp_unravel(out, i, index);
 		bool inside = (double)index[1] < x[1]->data[index[0]];

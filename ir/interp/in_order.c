@@ -14,13 +14,10 @@ static void add_int(struct interp_tensor *out, int64_t i, int64_t before, int64_
 }
 
 /* x [rows, n] */
-enum tfmc_status interp_eval_cumsum(struct interp *in, const struct ir_op *op,
-                                    const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(cumsum)
 {
 	int64_t n = x[0]->dims[x[0]->rank - 1];
 	bool is_int = ir_dtype_class(out->dtype) == DTCLASS_INT;
-	(void)in;
-	(void)op;
 	for (int64_t i = 0; i < interp_size(out); i++) {
 		bool is_first = i % n == 0;
 		if (is_int)
@@ -57,13 +54,11 @@ static int compare(const void *first, const void *second)
 }
 
 /* x [rows, n] -> [rows, 2, k] */
-enum tfmc_status interp_eval_topk(struct interp *in, const struct ir_op *op,
-                                  const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(topk)
 {
 	int64_t k = ((const struct attrs_topk *)op->attrs)->k, n = x[0]->dims[x[0]->rank - 1];
 	int64_t rows = interp_span(x[0], 0, x[0]->rank - 1);
 	struct element *row = memory_zeroed((size_t)n, sizeof(*row));
-	(void)in;
 	if (row == NULL)
 		return TFMC_NO_MEMORY;
 	for (int64_t r = 0; r < rows; r++) {
@@ -79,12 +74,9 @@ enum tfmc_status interp_eval_topk(struct interp *in, const struct ir_op *op,
 	return TFMC_OK;
 }
 
-enum tfmc_status interp_eval_last_at(struct interp *in, const struct ir_op *op,
-                                     const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(last_at)
 {
 	int64_t size = interp_size(out);
-	(void)in;
-	(void)op;
 	for (int64_t i = 0; i < size; i++)
 		out->data[i] = -1;
 	for (int64_t i = 0; i < interp_size(x[0]); i++) {

@@ -43,6 +43,12 @@ typedef enum tfmc_status interp_handler(struct interp *in, const struct ir_op *o
 #define OP(name, traits, operands, attributes, results, axes, formula) interp_handler interp_eval_##name;
 #include "ir/core/ops.def"
 
+/* The head of the handler of an op. */
+#define INTERP_EVAL(name)                                                          \
+	enum tfmc_status interp_eval_##name(                                       \
+	        TFMC_UNUSED struct interp *in, TFMC_UNUSED const struct ir_op *op, \
+	        TFMC_UNUSED const struct interp_tensor *const *x, TFMC_UNUSED struct interp_tensor *out)
+
 /* Reports at the op: the values given do not allow it. Returns TFMC_INVALID. */
 enum tfmc_status interp_error(struct interp *in, const struct ir_op *op, const char *fmt, ...)
         TFMC_PRINTF(3, 4);

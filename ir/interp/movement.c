@@ -7,8 +7,7 @@
 
 #include "ir/interp/interp_internal.h"
 
-enum tfmc_status interp_eval_reshape(struct interp *in, const struct ir_op *op,
-                                     const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(reshape)
 {
 	int64_t n = interp_size(out);
 	if (interp_size(x[0]) != n)
@@ -18,12 +17,10 @@ enum tfmc_status interp_eval_reshape(struct interp *in, const struct ir_op *op,
 	return TFMC_OK;
 }
 
-enum tfmc_status interp_eval_transpose(struct interp *in, const struct ir_op *op,
-                                       const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(transpose)
 {
 	const struct ir_int_list *perm = &((const struct attrs_transpose *)op->attrs)->perm;
 	int64_t to[IR_RANK_MAX], from[IR_RANK_MAX] = {0};
-	(void)in;
 	for (int64_t i = 0; i < interp_size(out); i++) {
 		interp_unravel(out, i, to);
 		for (int k = 0; k < out->rank; k++)
@@ -33,8 +30,7 @@ enum tfmc_status interp_eval_transpose(struct interp *in, const struct ir_op *op
 	return TFMC_OK;
 }
 
-enum tfmc_status interp_eval_broadcast(struct interp *in, const struct ir_op *op,
-                                       const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(broadcast)
 {
 	int64_t to[IR_RANK_MAX], from[IR_RANK_MAX] = {0};
 	int missing = out->rank - x[0]->rank;
@@ -51,8 +47,7 @@ enum tfmc_status interp_eval_broadcast(struct interp *in, const struct ir_op *op
 	return TFMC_OK;
 }
 
-enum tfmc_status interp_eval_slice(struct interp *in, const struct ir_op *op,
-                                   const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(slice)
 {
 	const struct attrs_slice *a = op->attrs;
 	int axis = interp_axis(out, a->axis);
@@ -79,12 +74,10 @@ static void place(const struct interp_tensor *x, int axis, int64_t begin, struct
 	}
 }
 
-enum tfmc_status interp_eval_concat(struct interp *in, const struct ir_op *op,
-                                    const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(concat)
 {
 	int axis = interp_axis(out, ((const struct attrs_concat *)op->attrs)->axis);
 	int64_t begin = 0;
-	(void)in;
 	for (size_t i = 0; i < op->n_operands; i++) {
 		place(x[i], axis, begin, out);
 		begin += x[i]->dims[axis];
@@ -92,11 +85,9 @@ enum tfmc_status interp_eval_concat(struct interp *in, const struct ir_op *op,
 	return TFMC_OK;
 }
 
-enum tfmc_status interp_eval_pad(struct interp *in, const struct ir_op *op,
-                                 const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(pad)
 {
 	const struct attrs_pad *a = op->attrs;
-	(void)in;
 	for (int64_t i = 0; i < interp_size(out); i++)
 		out->data[i] = a->value;
 	place(x[0], interp_axis(out, a->axis), a->before, out);
@@ -104,8 +95,7 @@ enum tfmc_status interp_eval_pad(struct interp *in, const struct ir_op *op,
 }
 
 /* table [V, row], ids [n]: out [n, row] */
-enum tfmc_status interp_eval_gather(struct interp *in, const struct ir_op *op,
-                                    const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(gather)
 {
 	int64_t rows = x[0]->dims[0], row = interp_span(x[0], 1, x[0]->rank), n = interp_size(x[1]);
 	if (rows == 0 && n * row > 0)
@@ -118,8 +108,7 @@ enum tfmc_status interp_eval_gather(struct interp *in, const struct ir_op *op,
 }
 
 /* x [B, S, row], at [B]: out [B, row] */
-enum tfmc_status interp_eval_take_rows(struct interp *in, const struct ir_op *op,
-                                       const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(take_rows)
 {
 	int64_t rows = x[0]->dims[1], row = interp_span(x[0], 2, x[0]->rank);
 	if (rows == 0 && interp_size(out) > 0)

@@ -94,20 +94,16 @@ static void reduce(const struct interp_tensor *x, const struct ir_int_list *axes
 	}
 }
 
-enum tfmc_status interp_eval_reduce_sum(struct interp *in, const struct ir_op *op,
-                                        const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(reduce_sum)
 {
-	(void)in;
 	reduce(x[0], &((const struct attrs_reduce_sum *)op->attrs)->axes, &sums, out);
 	return TFMC_OK;
 }
 
-enum tfmc_status interp_eval_reduce_mean(struct interp *in, const struct ir_op *op,
-                                         const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(reduce_mean)
 {
 	const struct ir_int_list *axes = &((const struct attrs_reduce_mean *)op->attrs)->axes;
 	double count = 1;
-	(void)in;
 	reduce(x[0], axes, &sums, out);
 	for (size_t i = 0; i < axes->n; i++)
 		count *= (double)x[0]->dims[interp_axis(x[0], axes->items[i])];
@@ -116,18 +112,14 @@ enum tfmc_status interp_eval_reduce_mean(struct interp *in, const struct ir_op *
 	return TFMC_OK;
 }
 
-enum tfmc_status interp_eval_reduce_max(struct interp *in, const struct ir_op *op,
-                                        const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(reduce_max)
 {
-	(void)in;
 	reduce(x[0], &((const struct attrs_reduce_max *)op->attrs)->axes, &largest, out);
 	return TFMC_OK;
 }
 
-enum tfmc_status interp_eval_reduce_min(struct interp *in, const struct ir_op *op,
-                                        const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(reduce_min)
 {
-	(void)in;
 	reduce(x[0], &((const struct attrs_reduce_min *)op->attrs)->axes, &smallest, out);
 	return TFMC_OK;
 }
@@ -149,12 +141,10 @@ static int64_t largest_at(const struct interp_tensor *x, int64_t at, int64_t n, 
 }
 
 /* x [outer, n, inner] around the axis; the result is [outer, inner]. */
-enum tfmc_status interp_eval_argmax(struct interp *in, const struct ir_op *op,
-                                    const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(argmax)
 {
 	int axis = interp_axis(x[0], ((const struct attrs_argmax *)op->attrs)->axis);
 	int64_t n = x[0]->dims[axis], inner = interp_span(x[0], axis + 1, x[0]->rank);
-	(void)in;
 	for (int64_t i = 0; i < interp_size(out); i++)
 		out->data[i] = (double)largest_at(x[0], i / inner * n * inner + i % inner, n, inner);
 	return TFMC_OK;

@@ -161,13 +161,10 @@ static enum tfmc_status take_yields(struct interp *in, const struct ir_op *op)
 }
 
 /* The carries live in the results between the iterations. */
-enum tfmc_status interp_eval_repeat(struct interp *in, const struct ir_op *op,
-                                    const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(repeat)
 {
 	const struct attrs_repeat *a = op->attrs;
 	const struct ir_region *r = op->region;
-	(void)x;
-	(void)out;
 	for (size_t i = 0; i < op->n_results; i++) {
 		TFMC_TRY(interp_slot_copy(in, op, op->results[i], &in->slots[op->operands[i].id].tensor));
 		interp_memory_carry(in, op->results[i], op->operands[i]);
@@ -191,11 +188,8 @@ enum tfmc_status interp_eval_repeat(struct interp *in, const struct ir_op *op,
 	return TFMC_OK;
 }
 
-enum tfmc_status interp_eval_group(struct interp *in, const struct ir_op *op,
-                                   const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(group)
 {
-	(void)x;
-	(void)out;
 	TFMC_TRY(interp_memory_read(in, op));
 	TFMC_TRY(interp_region(in, op->region));
 	TFMC_TRY(take_yields(in, op));
@@ -205,18 +199,12 @@ enum tfmc_status interp_eval_group(struct interp *in, const struct ir_op *op,
 }
 
 /* Terminators are read by whoever executes their region. */
-enum tfmc_status interp_eval_yield(struct interp *in, const struct ir_op *op,
-                                   const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(yield)
 {
-	(void)x;
-	(void)out;
 	return interp_error(in, op, "a yield comes before the end of its region");
 }
 
-enum tfmc_status interp_eval_return(struct interp *in, const struct ir_op *op,
-                                    const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(return )
 {
-	(void)x;
-	(void)out;
 	return interp_error(in, op, "a return comes before the end of its function");
 }

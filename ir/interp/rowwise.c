@@ -60,12 +60,9 @@ static int64_t row_length(const struct interp_tensor *t)
 	return t->rank && interp_size(t) ? t->dims[t->rank - 1] : 0;
 }
 
-enum tfmc_status interp_eval_softmax(struct interp *in, const struct ir_op *op,
-                                     const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(softmax)
 {
 	int64_t n = row_length(out), total = interp_size(out);
-	(void)in;
-	(void)op;
 	for (int64_t i = 0; i < total; i++)
 		out->data[i] = x[0]->data[i];
 	for (int64_t at = 0; at < total; at += n)
@@ -73,12 +70,9 @@ enum tfmc_status interp_eval_softmax(struct interp *in, const struct ir_op *op,
 	return TFMC_OK;
 }
 
-enum tfmc_status interp_eval_log_softmax(struct interp *in, const struct ir_op *op,
-                                         const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(log_softmax)
 {
 	int64_t n = row_length(out), total = interp_size(out);
-	(void)in;
-	(void)op;
 	for (int64_t at = 0; at < total; at += n) {
 		const double *row = x[0]->data + at;
 		double m = row_max(row, n), sum = 0;
@@ -101,23 +95,19 @@ static void mask_scores(struct interp_visible v, struct interp_tensor *x)
 	}
 }
 
-enum tfmc_status interp_eval_mask(struct interp *in, const struct ir_op *op,
-                                  const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(mask)
 {
 	const struct attrs_mask *a = op->attrs;
-	(void)in;
 	for (int64_t i = 0; i < interp_size(out); i++)
 		out->data[i] = x[0]->data[i];
 	mask_scores((struct interp_visible){x[1], x[2], a->mask == MASK_causal, a->window}, out);
 	return TFMC_OK;
 }
 
-enum tfmc_status interp_eval_masked_softmax(struct interp *in, const struct ir_op *op,
-                                            const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(masked_softmax)
 {
 	const struct attrs_masked_softmax *a = op->attrs;
 	int64_t n = row_length(out), total = interp_size(out);
-	(void)in;
 	for (int64_t i = 0; i < total; i++) {
 		double v = x[0]->data[i] * a->scale;
 		out->data[i] = a->softcap > 0 ? interp_softcap(v, a->softcap) : v;
@@ -129,12 +119,10 @@ enum tfmc_status interp_eval_masked_softmax(struct interp *in, const struct ir_o
 }
 
 /* x [B, .., S, E], table [P, D], at [B, S] */
-enum tfmc_status interp_eval_rope(struct interp *in, const struct ir_op *op,
-                                  const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(rope)
 {
 	bool halves = ((const struct attrs_rope *)op->attrs)->layout == ROPE_halves;
 	int64_t n = row_length(out), total = interp_size(out), turned = x[1]->dims[1], index[IR_RANK_MAX];
-	(void)in;
 	for (int64_t at = 0; at < total; at += n) {
 		interp_unravel(out, at, index);
 		double place = x[2]->data[index[0] * x[2]->dims[1] + index[out->rank - 2]];
@@ -152,12 +140,10 @@ enum tfmc_status interp_eval_rope(struct interp *in, const struct ir_op *op,
 	return TFMC_OK;
 }
 
-enum tfmc_status interp_eval_layer_norm(struct interp *in, const struct ir_op *op,
-                                        const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(layer_norm)
 {
 	const struct attrs_layer_norm *a = op->attrs;
 	int64_t n = row_length(out), total = interp_size(out);
-	(void)in;
 	for (int64_t at = 0; at < total; at += n) {
 		const double *row = x[0]->data + at;
 		double mean = row_mean(row, n), var = 0;
@@ -172,12 +158,10 @@ enum tfmc_status interp_eval_layer_norm(struct interp *in, const struct ir_op *o
 	return TFMC_OK;
 }
 
-enum tfmc_status interp_eval_rms_norm(struct interp *in, const struct ir_op *op,
-                                      const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(rms_norm)
 {
 	const struct attrs_rms_norm *a = op->attrs;
 	int64_t n = row_length(out), total = interp_size(out);
-	(void)in;
 	for (int64_t at = 0; at < total; at += n) {
 		const double *row = x[0]->data + at;
 		double squares = 0;

@@ -123,8 +123,7 @@ static void copy_out_ring(const struct slice *s, struct interp_tensor *out)
 
 /* x [B, K, S, E] into rows past[b].. of axis T, of a ring modulo T; rows outside the axis (padding of
  * short sequences) are dropped. */
-enum tfmc_status interp_eval_state_append(struct interp *in, const struct ir_op *op,
-                                          const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(state_append)
 {
 	const struct attrs_state_append *a = op->attrs;
 	struct slice s;
@@ -146,12 +145,10 @@ enum tfmc_status interp_eval_state_append(struct interp *in, const struct ir_op 
 	return TFMC_OK;
 }
 
-enum tfmc_status interp_eval_state_write(struct interp *in, const struct ir_op *op,
-                                         const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(state_write)
 {
 	struct slice s;
 	int64_t index[IR_RANK_MAX];
-	(void)out;
 	TFMC_TRY(find_slice(in, op, x + 2, op->n_operands - 2, x[1]->dims[0], &s));
 	for (int i = 1; i < s.rank; i++)
 		if (x[1]->dims[i] > s.dims[i])
@@ -165,8 +162,7 @@ enum tfmc_status interp_eval_state_write(struct interp *in, const struct ir_op *
 	return TFMC_OK;
 }
 
-enum tfmc_status interp_eval_state_read(struct interp *in, const struct ir_op *op,
-                                        const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(state_read)
 {
 	struct slice s;
 	TFMC_TRY(find_slice(in, op, x + 1, op->n_operands - 1, out->dims[0], &s));

@@ -24,11 +24,9 @@ static int64_t strip_end(const struct strips *s, int64_t strip)
 	return end < s->columns ? end : s->columns;
 }
 
-enum tfmc_status interp_eval_strip_argmax(struct interp *in, const struct ir_op *op,
-                                          const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(strip_argmax)
 {
 	const struct strips s = strips_of(x[0], ((const struct attrs_strip_argmax *)op->attrs)->width);
-	(void)in;
 	for (int64_t i = 0; i < s.rows * s.n; i++) {
 		int64_t row = i / s.n, strip = i % s.n, best = strip * s.width;
 		const double *v = x[0]->data + row * s.columns;
@@ -55,11 +53,9 @@ static void score_strip(const double *x, int64_t n, int64_t at, double out[3])
 	out[2] = at < 0 || at >= n ? -HUGE_VAL : sum == 0 ? 0 : x[at] - shift;
 }
 
-enum tfmc_status interp_eval_strip_score(struct interp *in, const struct ir_op *op,
-                                         const struct interp_tensor *const *x, struct interp_tensor *out)
+INTERP_EVAL(strip_score)
 {
 	const struct strips s = strips_of(x[0], ((const struct attrs_strip_score *)op->attrs)->width);
-	(void)in;
 	for (int64_t i = 0; i < s.rows * s.n; i++) {
 		int64_t row = i / s.n, strip = i % s.n, first = strip * s.width;
 		int64_t at = interp_clamp(interp_int(x[1]->data[row]), 0, s.columns - 1);

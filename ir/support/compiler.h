@@ -9,6 +9,8 @@
 /* fmt: 1-based position of the format string, args: of its first argument. */
 #define TFMC_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
+#define TFMC_UNUSED __attribute__((unused))
+
 /* Number of elements of an array (not of a pointer). */
 #define TFMC_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
