@@ -31,12 +31,7 @@ const struct ir_dim *lower_dim(struct lowering *lw, const struct ir_dim *d)
 
 const char *type_text(struct lowering *lw, struct ir_value v)
 {
-	struct buf t;
-	buf_init(&t);
-	ir_type_print(&t, lw->module->dims, irb_type(lw->b, v));
-	const char *s = arena_strdup(lw->arena, t.data);
-	buf_destroy(&t);
-	return s;
+	return ir_type_text(lw->arena, lw->module->dims, irb_type(lw->b, v));
 }
 
 struct lval lval_tensor(struct ir_value v)

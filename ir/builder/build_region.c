@@ -160,13 +160,9 @@ static bool yields_fit(struct ir_builder *b, const struct ir_value *yields, size
 		const struct ir_type *want = irb_type(b, owner->operands[i]), *got = irb_type(b, yields[i]);
 		if (want == got)
 			continue;
-		struct buf text;
-		buf_init(&text);
-		ir_type_print(&text, b->m->dims, want);
-		buf_str(&text, ", the body yields ");
-		ir_type_print(&text, b->m->dims, got);
-		build_fail(b, DIAG_IR_TYPE, "carried value %zu of repeat is %s", i, text.data);
-		buf_destroy(&text);
+		build_fail(b, DIAG_IR_TYPE, "carried value %zu of repeat is %s, the body yields %s", i,
+		           ir_type_text(&b->m->arena, b->m->dims, want),
+		           ir_type_text(&b->m->arena, b->m->dims, got));
 		return false;
 	}
 	return true;

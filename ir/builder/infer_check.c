@@ -20,22 +20,12 @@ bool infer_fail(const struct infer *c, enum diag_code code, const char *fmt, ...
 
 const char *infer_text(const struct infer *c, const struct ir_type *t)
 {
-	struct buf text;
-	buf_init(&text);
-	ir_type_print(&text, c->m->dims, t);
-	const char *copy = arena_strdup(&c->m->arena, text.data);
-	buf_destroy(&text);
-	return copy;
+	return ir_type_text(&c->m->arena, c->m->dims, t);
 }
 
 const char *infer_dim_text(const struct infer *c, const struct ir_dim *d)
 {
-	struct buf text;
-	buf_init(&text);
-	ir_dim_print(&text, c->m->dims, d, false);
-	const char *copy = arena_strdup(&c->m->arena, text.data);
-	buf_destroy(&text);
-	return copy;
+	return ir_dim_text(&c->m->arena, c->m->dims, d, false);
 }
 
 const char *infer_name(const struct infer *c, size_t i)

@@ -328,3 +328,13 @@ void ir_type_print(struct buf *out, const struct ir_dims *dims, const struct ir_
 	}
 	buf_char(out, ']');
 }
+
+const char *ir_type_text(struct arena *a, const struct ir_dims *dims, const struct ir_type *type)
+{
+	struct buf text;
+	buf_init(&text);
+	ir_type_print(&text, dims, type);
+	const char *copy = arena_strdup(a, text.data);
+	buf_destroy(&text);
+	return copy;
+}

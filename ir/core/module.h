@@ -220,6 +220,8 @@ struct ir_loc ir_import_loc(struct ir_module *m, struct ir_loc loc);
 void ir_print_name(struct buf *out, char sigil, const char *name);
 /* `f32[B,S]`, `state @name`. */
 void ir_type_print(struct buf *out, const struct ir_dims *dims, const struct ir_type *type);
+/* The same as a text in `a`. */
+const char *ir_type_text(struct arena *a, const struct ir_dims *dims, const struct ir_type *type);
 
 static inline const struct ir_value_info *ir_info(const struct ir_func *f, struct ir_value v)
 {

@@ -253,16 +253,12 @@ static bool check_returned(struct parser *p, const struct signature *s, const st
 		                  "the function has %zu results, %zu are returned", s->results.n, ends->n);
 	for (size_t i = 0; i < ends->n; i++) {
 		const struct ir_type *got = irb_type(p->b, ends->items[i]);
-		struct buf text;
-		if (got == s->results.items[i].type)
-			continue;
-		buf_init(&text);
-		ir_type_print(&text, p->m->dims, s->results.items[i].type);
-		buf_str(&text, ", returned is ");
-		ir_type_print(&text, p->m->dims, got);
-		parse_fail(p, s->results.items[i].at, DIAG_IR_TYPE, "result %zu is %s", i, text.data);
-		buf_destroy(&text);
-		return false;
+		const struct ir_type *want = s->results.items[i].type;
+		if (got != want)
+			return parse_fail(p, s->results.items[i].at, DIAG_IR_TYPE,
+			                  "result %zu is %s, returned is %s", i,
+			                  ir_type_text(&p->arena, p->m->dims, want),
+			                  ir_type_text(&p->arena, p->m->dims, got));
 	}
 	return true;
 }

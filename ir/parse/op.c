@@ -141,16 +141,9 @@ static bool parse_operands(struct parser *p, const struct ir_op_desc *op, struct
 
 static bool type_fits(struct parser *p, struct loc at, const struct ir_type *got, const struct ir_type *said)
 {
-	struct buf text;
-	if (got == said)
-		return true;
-	buf_init(&text);
-	ir_type_print(&text, p->m->dims, said);
-	buf_str(&text, ", the op gives ");
-	ir_type_print(&text, p->m->dims, got);
-	parse_fail(p, at, DIAG_IR_TYPE, "the text says %s", text.data);
-	buf_destroy(&text);
-	return false;
+	return got == said || parse_fail(p, at, DIAG_IR_TYPE, "the text says %s, the op gives %s",
+	                                 ir_type_text(&p->arena, p->m->dims, said),
+	                                 ir_type_text(&p->arena, p->m->dims, got));
 }
 
 /* Reads the types after `:`; *types has n of them. */

@@ -82,5 +82,7 @@ bool ir_dim_eval(const struct ir_dim *d, const int64_t *values, int64_t *out);
 /* Canonical text: `B*S`, `2*S + 3`, `S*S - 1`, `(S + 3)//4`, `max(S, T)`; without blanks inside shapes when
  * `tight`. */
 void ir_dim_print(struct buf *out, const struct ir_dims *t, const struct ir_dim *d, bool tight);
+/* The same as a text in `a`. */
+const char *ir_dim_text(struct arena *a, const struct ir_dims *t, const struct ir_dim *d, bool tight);
 
 #endif

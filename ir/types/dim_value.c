@@ -316,3 +316,13 @@ void ir_dim_print(struct buf *out, const struct ir_dims *t, const struct ir_dim 
 		print_term(out, t, &d->terms[i], tight);
 	}
 }
+
+const char *ir_dim_text(struct arena *a, const struct ir_dims *t, const struct ir_dim *d, bool tight)
+{
+	struct buf text;
+	buf_init(&text);
+	ir_dim_print(&text, t, d, tight);
+	const char *copy = arena_strdup(a, text.data);
+	buf_destroy(&text);
+	return copy;
+}

@@ -10,12 +10,7 @@
 
 static const char *dim_text(struct verifier *v, const struct ir_dim *d)
 {
-	struct buf text;
-	buf_init(&text);
-	ir_dim_print(&text, v->m->dims, d, true);
-	const char *copy = arena_strdup(&v->arena, text.data);
-	buf_destroy(&text);
-	return copy;
+	return ir_dim_text(&v->arena, v->m->dims, d, true);
 }
 
 static const char *sym_name(const struct verifier *v, int sym)

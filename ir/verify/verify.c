@@ -25,14 +25,7 @@ void verify_fail(struct verifier *v, struct ir_loc loc, const char *fmt, ...)
 
 const char *verify_type_text(struct verifier *v, const struct ir_type *t)
 {
-	struct buf text;
-	if (t == NULL)
-		return "without type";
-	buf_init(&text);
-	ir_type_print(&text, v->m->dims, t);
-	const char *copy = arena_strdup(&v->arena, text.data);
-	buf_destroy(&text);
-	return copy;
+	return t == NULL ? "without type" : ir_type_text(&v->arena, v->m->dims, t);
 }
 
 const char *verify_value_text(struct verifier *v, struct ir_value value)
