@@ -113,24 +113,6 @@ static const char *text_option(const struct driver_options *o)
 	                             : NULL;
 }
 
-/* A list of names that was given without any. */
-static const char *empty_list(const struct driver_options *o)
-{
-	const struct {
-		const char *name;
-		const struct option_list *list;
-	} lists[] = {{"--diff", &o->diff},
-	             {"--print-ir-after", &o->print_ir_after},
-	             {"--print-ir-before", &o->print_ir_before},
-	             {"--require-fusion", &o->require_fusion},
-	             {"--disable-rule", &o->disable_rule}};
-	for (size_t i = 0; i < TFMC_COUNT(lists); i++)
-		for (size_t k = 0; k < lists[i].list->n; k++)
-			if (!lists[i].list->items[k][strspn(lists[i].list->items[k], ",")])
-				return lists[i].name;
-	return NULL;
-}
-
 static enum exit_code check_choices(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
@@ -144,8 +126,6 @@ static enum exit_code check_choices(struct driver *d)
 		return driver_usage(d, "--name is a name (letters, digits, _; at most 63), not %s", o->name);
 	begin_progress(d);
 	d->limits = limits_of(o);
-	if (empty_list(o))
-		return driver_usage(d, "%s wants a name", empty_list(o));
 	return EXIT_OK;
 }
 

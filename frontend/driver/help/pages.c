@@ -223,7 +223,7 @@ static void bash(struct buf *out)
 static void zsh_option(struct buf *out, const struct option_row *o, const char *name)
 {
 	enum value_kind kind = value_kind(o);
-	buf_printf(out, " \\\n\t\t'%s", o->kind == KIND_LIST ? "*" : "");
+	buf_printf(out, " \\\n\t\t'%s", o->kind == KIND_LIST || o->kind == KIND_NAMES ? "*" : "");
 	put_name(out, name, kind == VALUE_NONE ? "[" : strlen(name) > 1 ? "=[" : "[");
 	for (const char *s = o->help; *s; s++) {
 		if (strchr("[]:\\", *s))

@@ -24,6 +24,7 @@ enum {
 #define VALUE_FLAG(value)  value
 #define VALUE_TEXT(value)  value
 #define VALUE_LIST(value)  value
+#define VALUE_NAMES(value) value
 #define VALUE_INT(value)   value
 #define VALUE_COUNT(value) value
 #define VALUE_REAL(value)  value
@@ -287,6 +288,10 @@ static bool store(struct parser *p, const struct option_row *row, const char *va
 	switch (row->kind) {
 	case KIND_FLAG: *(bool *)field = true; return true;
 	case KIND_TEXT: *(const char **)field = value; return true;
+	case KIND_NAMES:
+		if (!value[strspn(value, ",")])
+			return fail(p, "%s%s wants a name", option_dash(row->name), row->name);
+		return push(p, field, value);
 	case KIND_LIST: return push(p, field, value);
 	case KIND_WORD: return store_word(p, row, value);
 	case KIND_INT:

@@ -49,10 +49,11 @@ struct option_list {
 	size_t n, cap;
 };
 
-#define OPTION_FIELD_FLAG(field, value) bool field;
-#define OPTION_FIELD_TEXT(field, value) const char *field; /* NULL: not given */
-#define OPTION_FIELD_LIST(field, value) struct option_list field;
-#define OPTION_FIELD_WORD(field, value) enum value##_word field;
+#define OPTION_FIELD_FLAG(field, value)  bool field;
+#define OPTION_FIELD_TEXT(field, value)  const char *field; /* NULL: not given */
+#define OPTION_FIELD_LIST(field, value)  struct option_list field;
+#define OPTION_FIELD_NAMES(field, value) struct option_list field;
+#define OPTION_FIELD_WORD(field, value)  enum value##_word field;
 /* Numbers, too: NULL when not given. */
 #define OPTION_FIELD_INT(field, value)   const int64_t *field;
 #define OPTION_FIELD_COUNT(field, value) const int64_t *field;
@@ -85,7 +86,17 @@ bool options_parse(struct arena *a, int argc, char **argv, struct driver_options
 /* The form of messages that words of a command line ask for which could not be parsed otherwise. */
 enum message_word options_guess_form(int argc, char **argv);
 /* ---- the tables ---- */
-enum option_kind { KIND_FLAG, KIND_TEXT, KIND_LIST, KIND_WORD, KIND_INT, KIND_COUNT, KIND_REAL, KIND_BYTES };
+enum option_kind {
+	KIND_FLAG,
+	KIND_TEXT,
+	KIND_LIST,
+	KIND_NAMES,
+	KIND_WORD,
+	KIND_INT,
+	KIND_COUNT,
+	KIND_REAL,
+	KIND_BYTES
+};
 
 struct option_row {
 	const char *name;
