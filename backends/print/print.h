@@ -83,7 +83,7 @@ typedef enum print_level print_op(struct print *p, const struct kb_inst *i, stru
 /* A helper function of a printed file: a block of the dialect's text for an element and a number of lanes. */
 struct print_helper {
 	const char *name;
-	int element; /* as the dialect numbers them */
+	unsigned element; /* as the dialect numbers them */
 	int lanes;
 	const char *args[6]; /* $1 to $6 of the block */
 };

@@ -289,7 +289,7 @@ static enum print_level inverted(struct print *p, const struct kb_inst *i, enum 
 enum print_level c_un(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
-	struct print_helper h = {.element = (int)e, .lanes = i->type.lanes};
+	struct print_helper h = {.element = e, .lanes = i->type.lanes};
 	h.name = arena_printf(p->arena, "%s_%s", kb_un_name(i->un), c_suffix(p, e, h.lanes));
 	switch (i->un) {
 	case KB_NEG: return negated(p, i, e, out);
