@@ -67,9 +67,7 @@ static void print_loop(struct print *p, const struct kb_inst *i)
 	buf_init(&head);
 	buf_str(&head, "for (");
 	p->dialect->type(p, i->type, (struct space_pointer){SPACE_NONE, false}, &head);
-	buf_printf(&head, " %s = ", name);
-	print_bare_arg(p, i, 0, &head);
-	buf_printf(&head, "; %s < %s; ", name, print_arg(p, i, 1));
+	buf_printf(&head, " %s = %s; %s < %s; ", name, print_bare(p, i, 0), name, print_arg(p, i, 1));
 	if (i->imm == 1)
 		buf_printf(&head, "%s++) {", name);
 	else
@@ -80,18 +78,11 @@ static void print_loop(struct print *p, const struct kb_inst *i)
 	p->depth++;
 }
 
-static void with_condition(struct print *p, const struct kb_inst *i, const char *before, const char *after)
+static void with_condition(struct print *p, const struct kb_inst *i, const char *after)
 {
-	struct buf line;
-	buf_init(&line);
 	print_consume(p, i);
 	print_flush(p, FLUSH_ALL, 0);
-	buf_printf(&line, "%s (", before);
-	print_bare_arg(p, i, 0, &line);
-	buf_printf(&line, ")%s", after);
-	print_line(p, "%s", line.data);
-	p->body.failed |= line.failed;
-	buf_destroy(&line);
+	print_line(p, "if (%s)%s", print_bare(p, i, 0), after);
 }
 
 static void print_forever(struct print *p, const struct kb_inst *i)
@@ -104,7 +95,7 @@ static void print_forever(struct print *p, const struct kb_inst *i)
 
 static void print_break_if(struct print *p, const struct kb_inst *i)
 {
-	with_condition(p, i, "if", "");
+	with_condition(p, i, "");
 	p->depth++;
 	print_line(p, "break;");
 	p->depth--;
@@ -112,7 +103,7 @@ static void print_break_if(struct print *p, const struct kb_inst *i)
 
 static void print_if(struct print *p, const struct kb_inst *i)
 {
-	with_condition(p, i, "if", " {");
+	with_condition(p, i, " {");
 	print_open(p);
 }
 
@@ -133,31 +124,18 @@ static void print_else(struct print *p, const struct kb_inst *i)
 
 static void print_return(struct print *p, const struct kb_inst *i)
 {
-	struct buf line;
-	buf_init(&line);
 	print_consume(p, i);
 	print_flush(p, FLUSH_ALL, 0);
-	buf_str(&line, i->n_args ? "return " : "return");
-	if (i->n_args)
-		print_bare_arg(p, i, 0, &line);
-	print_line(p, "%s;", line.data);
-	p->body.failed |= line.failed;
-	buf_destroy(&line);
+	print_line(p, i->n_args ? "return %s;" : "return;", i->n_args ? print_bare(p, i, 0) : "");
 }
 
 static void call_text(struct print *p, const struct kb_inst *i)
 {
 	buf_clear(&p->scratch);
-	if (i->op != KBO_CALL) {
+	if (i->op == KBO_CALL)
+		(void)print_call_text(p, i, 0, print_global(p, i->name), &p->scratch);
+	else
 		(void)p->dialect->ops[i->op](p, i, &p->scratch);
-		return;
-	}
-	buf_printf(&p->scratch, "%s(", print_global(p, i->name));
-	for (size_t k = 0; k < i->n_args; k++) {
-		buf_str(&p->scratch, k ? ", " : "");
-		print_bare_arg(p, i, k, &p->scratch);
-	}
-	buf_char(&p->scratch, ')');
 }
 
 /* What has an effect: everything that was loaded before has a name before. */
@@ -218,7 +196,7 @@ static void print_var(struct print *p, const struct kb_inst *i)
 		buf_char(&line, ' ');
 	buf_printf(&line, "%s = ", v->name);
 	if (i->n_args)
-		print_bare_arg(p, i, 0, &line);
+		buf_str(&line, print_bare(p, i, 0));
 	else
 		print_zero(p, i->type, &line);
 	print_line(p, "%s;", line.data);
@@ -232,12 +210,7 @@ static void print_set(struct print *p, const struct kb_inst *i)
 		return;
 	print_consume(p, i);
 	print_flush(p, FLUSH_VAR, (uint32_t)i->imm);
-	struct buf value;
-	buf_init(&value);
-	print_bare_arg(p, i, 0, &value);
-	print_line(p, "%s = %s;", p->vars[i->imm].name, value.data);
-	p->body.failed |= value.failed;
-	buf_destroy(&value);
+	print_line(p, "%s = %s;", p->vars[i->imm].name, print_bare(p, i, 0));
 }
 
 static void print_array(struct print *p, const struct kb_inst *i)

@@ -139,7 +139,10 @@ struct kb_type print_arg_type(const struct print *p, const struct kb_inst *i, si
 struct space_pointer print_arg_space(const struct print *p, const struct kb_inst *i, size_t k);
 struct space_pointer print_value_space(const struct print *p, uint32_t id);
 /* Operand k as something between commas or after `=`: without outer parentheses. */
-void print_bare_arg(const struct print *p, const struct kb_inst *i, size_t k, struct buf *out);
+const char *print_bare(const struct print *p, const struct kb_inst *i, size_t k);
+/* "name(a, b, c)" of the operands from number `first` on. */
+enum print_level print_call_text(const struct print *p, const struct kb_inst *i, size_t first,
+                                 const char *name, struct buf *out);
 /* True for a constant index or integer operand. */
 bool print_const_arg(const struct print *p, const struct kb_inst *i, size_t k, int64_t *out);
 /* The name of a value that has one (parameters). */

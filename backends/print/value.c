@@ -237,16 +237,26 @@ struct space_pointer print_arg_space(const struct print *p, const struct kb_inst
 	return print_value_space(p, i->args[k].id);
 }
 
-void print_bare_arg(const struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
+const char *print_bare(const struct print *p, const struct kb_inst *i, size_t k)
 {
-	const struct print_value *v = print_arg_value(p, i, k);
-	buf_str(out, v->bare ? v->bare : "");
+	const char *text = p->values[i->args[k].id].bare;
+	return text ? text : "";
+}
+
+enum print_level print_call_text(const struct print *p, const struct kb_inst *i, size_t first,
+                                 const char *name, struct buf *out)
+{
+	buf_printf(out, "%s(", name);
+	for (size_t k = first; k < i->n_args; k++)
+		buf_printf(out, "%s%s", k > first ? ", " : "", print_bare(p, i, k));
+	buf_char(out, ')');
+	return PRINT_PRIMARY;
 }
 
 enum print_level print_same(const struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
 {
 	const struct print_value *v = print_arg_value(p, i, k);
-	print_bare_arg(p, i, k, out);
+	buf_str(out, print_bare(p, i, k));
 	return v->inner ? PRINT_PRIMARY : v->level;
 }
 

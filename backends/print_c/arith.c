@@ -180,15 +180,6 @@ static const char *narrow_cast(struct print *p, struct kb_type t)
 	return arena_printf(p->arena, "(%s)", c_element_scalar(e));
 }
 
-static void call2(struct print *p, const struct kb_inst *i, const char *name, struct buf *out)
-{
-	buf_printf(out, "%s(", name);
-	print_bare_arg(p, i, 0, out);
-	buf_str(out, ", ");
-	print_bare_arg(p, i, 1, out);
-	buf_char(out, ')');
-}
-
 enum print_level c_bin(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum kb_bin op = i->bin;
@@ -198,8 +189,7 @@ enum print_level c_bin(struct print *p, const struct kb_inst *i, struct buf *out
 	if (e == C_BOOL)
 		return plain(p, i, op == KB_AND ? "&&" : op == KB_OR ? "||" : "!=", out);
 	if (op == KB_MIN || op == KB_MAX) {
-		call2(p, i, c_need_extreme(p, op, e, i->type.lanes), out);
-		return PRINT_PRIMARY;
+		return print_call_text(p, i, 0, c_need_extreme(p, op, e, i->type.lanes), out);
 	}
 	if (bits && *cast) {
 		buf_printf(out, "%s(%s %s %s)", cast, print_arg(p, i, 0), kb_bin_sign(op),
@@ -294,14 +284,11 @@ enum print_level c_un(struct print *p, const struct kb_inst *i, struct buf *out)
 	switch (i->un) {
 	case KB_NEG: return negated(p, i, e, out);
 	case KB_NOT: return inverted(p, i, e, out);
-	case KB_ABS: buf_str(out, need_abs(p, &h)); break;
-	case KB_SQRT: buf_str(out, need_sqrt(p, &h)); break;
+	case KB_ABS: return print_call_text(p, i, 0, need_abs(p, &h), out);
+	case KB_SQRT: return print_call_text(p, i, 0, need_sqrt(p, &h), out);
 	case KB_FLOOR:
-	case KB_CEIL: buf_str(out, need_rounding(p, &h, i->un == KB_CEIL)); break;
+	case KB_CEIL: return print_call_text(p, i, 0, need_rounding(p, &h, i->un == KB_CEIL), out);
 	}
-	buf_char(out, '(');
-	print_bare_arg(p, i, 0, out);
-	buf_char(out, ')');
 	return PRINT_PRIMARY;
 }
 

@@ -211,13 +211,8 @@ enum print_level c_call_ptr(struct print *p, const struct kb_inst *i, struct buf
 		buf_printf(out, "%s%s", k > 1 ? ", " : "",
 		           c_type(p, c_element_of(t.scalar, t.lanes), t.lanes));
 	}
-	buf_printf(out, "%s))(uintptr_t)%s)(", i->n_args > 1 ? "" : "void", print_arg(p, i, 0));
-	for (size_t k = 1; k < i->n_args; k++) {
-		buf_str(out, k > 1 ? ", " : "");
-		print_bare_arg(p, i, k, out);
-	}
-	buf_char(out, ')');
-	return PRINT_PRIMARY;
+	buf_printf(out, "%s))(uintptr_t)%s)", i->n_args > 1 ? "" : "void", print_arg(p, i, 0));
+	return print_call_text(p, i, 1, "", out);
 }
 
 enum print_level c_symbol(struct print *p, const struct kb_inst *i, struct buf *out)

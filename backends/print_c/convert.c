@@ -87,8 +87,5 @@ enum print_level c_bitcast(struct print *p, const struct kb_inst *i, struct buf 
 	}
 	const char *name = arena_printf(p->arena, "%s_bits_%s", c_element_name(from), c_element_name(to));
 	(void)print_helper(p, "bits", &(struct print_helper){name, to, 1, {c_element_scalar(from)}});
-	buf_printf(out, "%s(", name);
-	print_bare_arg(p, i, 0, out);
-	buf_char(out, ')');
-	return PRINT_PRIMARY;
+	return print_call_text(p, i, 0, name, out);
 }

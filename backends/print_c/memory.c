@@ -76,8 +76,7 @@ enum print_level c_load(struct print *p, const struct kb_inst *i, struct buf *ou
 	buf_printf(out, "%s(",
 	           part ? part_accessor(p, "load_part", e, i->type.lanes)
 	                : accessor(p, "load", e, i->type.lanes, i->align));
-	print_bare_arg(p, i, 0, out);
-	buf_str(out, ", ");
+	buf_printf(out, "%s, ", print_bare(p, i, 0));
 	index_text(p, i, 1, out);
 	if (part)
 		buf_printf(out, ", %d", i->n_lanes);
@@ -104,8 +103,7 @@ enum print_level c_store(struct print *p, const struct kb_inst *i, struct buf *o
 	buf_printf(out, "%s(",
 	           part ? part_accessor(p, "store_part", e, i->type.lanes)
 	                : accessor(p, "store", e, i->type.lanes, i->align));
-	print_bare_arg(p, i, 1, out);
-	buf_str(out, ", ");
+	buf_printf(out, "%s, ", print_bare(p, i, 1));
 	index_text(p, i, 2, out);
 	buf_str(out, ", ");
 	const struct print_value *v = print_arg_value(p, i, 0);
@@ -153,14 +151,9 @@ enum print_level c_atomic_load(struct print *p, const struct kb_inst *i, struct 
 	const char *block = kb_op_name(i->op);
 	(void)memory_type(p, C_I32, 1, "", 4);
 	struct print_helper h = {arena_printf(p->arena, "%s_i32", block), C_I32, 1, {0}};
-	buf_printf(out, "%s(", print_helper(p, block, &h));
-	print_bare_arg(p, i, is_load ? 0 : 1, out);
-	buf_printf(out, ", %lld", (long long)i->imm);
-	if (!is_load) {
-		buf_str(out, ", ");
-		print_bare_arg(p, i, 0, out);
-	}
-	buf_char(out, ')');
+	buf_printf(out, "%s(%s, %lld", print_helper(p, block, &h), print_bare(p, i, is_load ? 0 : 1),
+	           (long long)i->imm);
+	buf_printf(out, is_load ? ")" : ", %s)", print_bare(p, i, 0));
 	return PRINT_PRIMARY;
 }
 

@@ -25,12 +25,10 @@ const char *c_need_splat(struct print *p, enum c_element e, int lanes)
 
 enum print_level c_splat(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	buf_printf(out, "%s(", c_need_splat(p, c_element_of(i->type.scalar, i->type.lanes), i->type.lanes));
-	if (i->type.scalar == KB_BOOL)
-		buf_printf(out, "-(int32_t)%s", print_arg(p, i, 0));
-	else
-		print_bare_arg(p, i, 0, out);
-	buf_char(out, ')');
+	const char *name = c_need_splat(p, c_element_of(i->type.scalar, i->type.lanes), i->type.lanes);
+	if (i->type.scalar != KB_BOOL)
+		return print_call_text(p, i, 0, name, out);
+	buf_printf(out, "%s(-(int32_t)%s)", name, print_arg(p, i, 0));
 	return PRINT_PRIMARY;
 }
 
@@ -41,13 +39,7 @@ enum print_level c_select(struct print *p, const struct kb_inst *i, struct buf *
 		buf_printf(out, "%s ? %s : %s", print_arg(p, i, 0), print_arg(p, i, 1), print_arg(p, i, 2));
 		return PRINT_LOOSE;
 	}
-	buf_printf(out, "%s(", c_need_select(p, c_element_of(i->type.scalar, lanes), lanes));
-	for (size_t k = 0; k < 3; k++) {
-		buf_str(out, k ? ", " : "");
-		print_bare_arg(p, i, k, out);
-	}
-	buf_char(out, ')');
-	return PRINT_PRIMARY;
+	return print_call_text(p, i, 0, c_need_select(p, c_element_of(i->type.scalar, lanes), lanes), out);
 }
 
 static enum print_level lane(const struct print *p, const struct kb_inst *i, size_t k, int number,
@@ -134,8 +126,5 @@ static const char *need_reduce(struct print *p, enum kb_bin op, enum c_element e
 enum print_level c_reduce(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int lanes = print_arg_type(p, i, 0).lanes;
-	buf_printf(out, "%s(", need_reduce(p, i->bin, c_element_of(i->type.scalar, 1), lanes));
-	print_bare_arg(p, i, 0, out);
-	buf_char(out, ')');
-	return PRINT_PRIMARY;
+	return print_call_text(p, i, 0, need_reduce(p, i->bin, c_element_of(i->type.scalar, 1), lanes), out);
 }

@@ -52,19 +52,6 @@ int opencl_lane_bytes(const struct print *p, enum kb_scalar s)
 	return s == KB_BOOL ? 4 : s == KB_INDEX ? p->options->index_bits / 8 : kb_scalar_bytes(s);
 }
 
-/* ---- calls ---- */
-
-enum print_level opencl_call(struct print *p, const struct kb_inst *i, const char *name, struct buf *out)
-{
-	buf_str(out, name);
-	for (size_t k = 0; k < i->n_args; k++) {
-		buf_str(out, k ? ", " : "(");
-		print_bare_arg(p, i, k, out);
-	}
-	buf_char(out, ')');
-	return PRINT_PRIMARY;
-}
-
 const char *opencl_need(struct print *p, const char *block, const char *prefix, struct print_helper h)
 {
 	const char *type = opencl_type(p, (enum kb_scalar)h.element, h.lanes);
@@ -119,9 +106,9 @@ enum print_level opencl_bin(struct print *p, const struct kb_inst *i, struct buf
 {
 	bool picks = i->bin == KB_MIN || i->bin == KB_MAX;
 	if (picks && i->type.scalar == KB_F32)
-		return opencl_call(p, i, need_extreme(p, i->bin, i->type.lanes), out);
+		return print_call_text(p, i, 0, need_extreme(p, i->bin, i->type.lanes), out);
 	if (picks)
-		return opencl_call(p, i, kb_bin_name(i->bin), out);
+		return print_call_text(p, i, 0, kb_bin_name(i->bin), out);
 	return goes_unsigned(i->bin, i->type.scalar) ? unsigned_bin(p, i, out) : plain_bin(p, i, out);
 }
 
@@ -164,7 +151,7 @@ enum print_level opencl_un(struct print *p, const struct kb_inst *i, struct buf 
 enum print_level opencl_fma(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct print_helper h = {NULL, KB_F32, i->type.lanes, {0}};
-	return opencl_call(p, i, opencl_need(p, "fma", "fma", h), out);
+	return print_call_text(p, i, 0, opencl_need(p, "fma", "fma", h), out);
 }
 
 enum print_level opencl_cmp(struct print *p, const struct kb_inst *i, struct buf *out)

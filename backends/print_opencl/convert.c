@@ -16,7 +16,7 @@ static void print_number(struct print *p, const struct kb_inst *i, struct buf *o
 	if (print_arg_type(p, i, 0).scalar == KB_BOOL && lanes > 1)
 		buf_printf(out, "select((int%d)(0), (int%d)(1), %s)", lanes, lanes, print_arg(p, i, 0));
 	else
-		print_bare_arg(p, i, 0, out);
+		buf_str(out, print_bare(p, i, 0));
 }
 
 static const char *need_f16(struct print *p, bool is_to, int lanes)
@@ -45,9 +45,9 @@ enum print_level opencl_cvt(struct print *p, const struct kb_inst *i, struct buf
 	int lanes = i->type.lanes;
 	const char *type = opencl_type(p, to, lanes);
 	if (from == KB_F16 || to == KB_F16)
-		return opencl_call(p, i, need_f16(p, from == KB_F16, lanes), out);
+		return print_call_text(p, i, 0, need_f16(p, from == KB_F16, lanes), out);
 	if (from == KB_F32)
-		return opencl_call(p, i, need_int(p, to, lanes), out);
+		return print_call_text(p, i, 0, need_int(p, to, lanes), out);
 	if (strcmp(type, opencl_type(p, from, lanes)) != 0) {
 		buf_printf(out, "convert_%s(", type);
 		print_number(p, i, out);
@@ -69,5 +69,5 @@ enum print_level opencl_bitcast(struct print *p, const struct kb_inst *i, struct
 		return print_same(p, i, 0, out);
 	if (from == KB_INDEX || to == KB_INDEX)
 		how = "convert";
-	return opencl_call(p, i, arena_printf(p->arena, "%s_%s", how, type), out);
+	return print_call_text(p, i, 0, arena_printf(p->arena, "%s_%s", how, type), out);
 }

@@ -21,9 +21,6 @@ const char *opencl_lanes(const struct print *p, const char *name, int lanes);
 const char *opencl_type(const struct print *p, enum kb_scalar s, int lanes);
 /* Bytes of a lane as it is carried. */
 int opencl_lane_bytes(const struct print *p, enum kb_scalar s);
-/* "name(a, b, c)" of all operands. */
-enum print_level opencl_call(struct print *p, const struct kb_inst *i, const char *name, struct buf *out);
-
 /* A helper: the block of prelude.cl.in for a type, named PREFIX_type. Gives the name. */
 const char *opencl_need(struct print *p, const char *block, const char *prefix, struct print_helper h);
 

@@ -45,7 +45,7 @@ static void element(struct print *p, const struct kb_inst *i, size_t k, int lane
 	if (is_zero)
 		buf_printf(out, "%" PRId64, disp);
 	else if (disp == 0)
-		print_bare_arg(p, i, k + 1, out);
+		buf_str(out, print_bare(p, i, k + 1));
 	else
 		buf_str(out, print_arg(p, i, k + 1));
 	if (!is_zero)
@@ -108,12 +108,11 @@ enum print_level opencl_store(struct print *p, const struct kb_inst *i, struct b
 	check_alignment(p, i);
 	if (lanes == 1) {
 		element(p, i, 1, 0, out);
-		buf_str(out, " = ");
-		print_bare_arg(p, i, 0, out);
+		buf_printf(out, " = %s", print_bare(p, i, 0));
 		return PRINT_LOOSE;
 	}
 	buf_printf(out, narrow ? "vstore%d(convert_long%d(" : "vstore%d(", lanes, lanes);
-	print_bare_arg(p, i, 0, out);
+	buf_str(out, print_bare(p, i, 0));
 	buf_str(out, narrow ? "), 0, " : ", 0, ");
 	element_pointer(p, i, 1, out);
 	print_index(p, i, 2, out);

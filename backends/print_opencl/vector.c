@@ -96,7 +96,7 @@ enum print_level opencl_shuffle(struct print *p, const struct kb_inst *i, struct
 	if (n == 1)
 		return lane(i, print_arg(p, i, (size_t)(i->lanes[0] / from)), i->lanes[0] % from, out);
 	if (i->n_args > 1 || from == 1)
-		return opencl_call(p, i, need_shuffle(p, i, from), out);
+		return print_call_text(p, i, 0, need_shuffle(p, i, from), out);
 	buf_printf(out, "%s.s", print_arg(p, i, 0));
 	for (int k = 0; k < n; k++)
 		buf_printf(out, "%x", (unsigned)i->lanes[k]);
@@ -136,5 +136,5 @@ static const char *need_reduce(struct print *p, enum kb_bin op, enum kb_scalar s
 enum print_level opencl_reduce(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int lanes = print_arg_type(p, i, 0).lanes;
-	return opencl_call(p, i, need_reduce(p, i->bin, i->type.scalar, lanes), out);
+	return print_call_text(p, i, 0, need_reduce(p, i->bin, i->type.scalar, lanes), out);
 }
