@@ -78,7 +78,7 @@ struct pass_counter {
 /* One buffer of the arena: the values that share it, and when it is alive (positions of groups in program
  * order). */
 struct plan_buffer {
-	const char *name;        /* the first value: its step and its name */
+	const char *name;        /* of the first value: `layers.ffn.up linear (model.yaml:14)`, `%h` */
 	size_t lane;             /* index into plan_func.lanes */
 	int64_t size;            /* coefficient of the lane's unit; bytes, a multiple of 64 */
 	const struct ir_dim *at; /* bytes from the begin of the arena on */

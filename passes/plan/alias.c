@@ -12,6 +12,7 @@
  * Refuses    with a remark for every value of the arena that the group reads: it is read later, it has
  *            another number of elements, it is read through a gather, other tasks read it, ..
  */
+#include "ir/analysis/describe.h"
 #include "ir/analysis/overwrite.h"
 #include "ir/core/view.h"
 #include "passes/plan/plan.h"
@@ -72,13 +73,21 @@ static bool in_conflict(const struct plan_classes *c, struct ir_value a, struct 
 
 /* ---- one group ---- */
 
-const char *plan_value_text(struct arena *a, const struct ir_func *f, struct ir_value v)
+const char *plan_value_text(struct pass_context *p, const struct ir_func *f, struct ir_value v)
 {
 	const struct ir_value_info *info = ir_info(f, v);
-	const char *path = info->def != NULL && info->def->loc.path != NULL ? info->def->loc.path : "";
-	if (info->name == NULL)
-		return *path ? path : "a value";
-	return arena_printf(a, "%s%s%%%s", path, *path ? " " : "", info->name);
+	const struct ir_op *op = info->def != NULL ? info->def : info->region->owner;
+	const char *name = info->name != NULL ? arena_printf(p->arena, "%%%s", info->name) : "a value";
+	if (op == NULL || op->loc.path == NULL)
+		return name;
+	struct buf text;
+	buf_init(&text);
+	ir_op_describe(&text, p->cx, f, op);
+	if (op->n_results > 1 && info->name != NULL)
+		buf_printf(&text, ", %s", name);
+	name = arena_strdup(p->arena, text.data);
+	buf_destroy(&text);
+	return name;
 }
 
 static bool reads_class(const struct plan_classes *c, const struct ir_op *group, uint32_t class)
@@ -114,7 +123,7 @@ static const char *explain(struct pass_context *p, const struct plan_classes *c,
 	if (is_self)
 		return "it is read later";
 	return arena_printf(p->arena, "%s, which shares its memory, is alive together with %s",
-	                    plan_value_text(p->arena, c->f, v), plan_value_text(p->arena, c->f, w));
+	                    plan_value_text(p, c->f, v), plan_value_text(p, c->f, w));
 }
 
 /* Values of the arena that the group reads, each once; gives their number. */
@@ -147,14 +156,14 @@ static bool try_over(struct pass_context *p, struct plan_classes *c, size_t t, s
 		why = p->options->remarks ? explain(p, c, x, v, w, t) : "";
 	if (why != NULL) {
 		if (p->options->remarks)
-			pass_missed(p, group->loc, "not written over %s: %s",
-			            plan_value_text(p->arena, c->f, x), why);
+			pass_missed(p, group->loc, "not written over %s: %s", plan_value_text(p, c->f, x),
+			            why);
 		return false;
 	}
 	join(c, y.id, x.id);
 	pass_count(p, "in place", 1);
 	if (p->options->remarks)
-		pass_remark(p, group->loc, "written over %s", plan_value_text(p->arena, c->f, x));
+		pass_remark(p, group->loc, "written over %s", plan_value_text(p, c->f, x));
 	return true;
 }
 

@@ -98,7 +98,7 @@ static enum tfmc_status add_buffer(struct liver *s, uint32_t v)
 	/* So sums of coefficients do not overflow. */
 	if (!checked_add_i64(s->total, b->size, &s->total) || s->total >= INT64_MAX / 4)
 		return too_large(s);
-	const char *name = plan_value_text(s->p->arena, s->f, (struct ir_value){v});
+	const char *name = plan_value_text(s->p, s->f, (struct ir_value){v});
 	b->name = arena_strdup(&s->p->report->arena, name != NULL ? name : "");
 	b->lane = lane_of(s, unit);
 	find_span(s, s->classes->class_of[v], b);

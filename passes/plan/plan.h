@@ -30,8 +30,11 @@ struct plan_classes {
 TFMC_MUST_USE enum tfmc_status plan_classes(struct pass_context *p, const struct ir_module *m,
                                             const struct ir_func *f, bool in_place, struct plan_classes *out);
 
-/* The value for people: `layers.mlp.ffn %u`, or `layers.mlp.ffn`, or `%u`. NULL when memory ran out. */
-const char *plan_value_text(struct arena *a, const struct ir_func *f, struct ir_value v);
+/*
+ * What computes the value or carries it, `layers.qkv linear (model.yaml:14), %q`, the name of one of several results behind
+ * it. In IR text, which has no paths, `%q`. NULL when memory ran out.
+ */
+const char *plan_value_text(struct pass_context *p, const struct ir_func *f, struct ir_value v);
 
 /* ---- buffers (live.c) ---- */
 

@@ -5,9 +5,9 @@
  * Numbers are those at given values of the dims; the file has no script and
  * follows the light or dark setting of who looks at it.
  */
-#include <string.h>
-
 #include "passes/framework/pass.h"
+
+#include <string.h>
 
 #define WIDTH     960.0
 #define LEFT      76.0 /* room for the bytes */
@@ -52,9 +52,9 @@ static double y_of(const struct picture *p, double bytes)
 	return p->top + PLOT - PLOT * bytes / (p->peak > 0 ? p->peak : 1);
 }
 
-static void put_text(struct buf *out, const char *s)
+static void put_text(struct buf *out, const char *s, size_t n)
 {
-	for (; *s; s++) {
+	for (const char *end = s + n; s < end; s++) {
 		switch (*s) {
 		case '<': buf_str(out, "&lt;"); break;
 		case '>': buf_str(out, "&gt;"); break;
@@ -76,9 +76,17 @@ static void put_size(struct buf *out, double bytes)
 
 /* ---- parts ---- */
 
-static bool text_fits(const char *text, double width)
+/* As much of the end of the path as is not wider than `width`, without the place. Returns its length; 0: nothing. */
+static size_t label_of(const char **name, double width)
 {
-	return (double)strlen(text) * CHARACTER + 4 < width;
+	const char *place = strstr(*name, " ("), *end = place != NULL ? place : *name + strlen(*name);
+	while ((double)(end - *name) * CHARACTER >= width) {
+		const char *point = memchr(*name, '.', (size_t)(end - *name));
+		if (point == NULL)
+			return 0;
+		*name = point + 1;
+	}
+	return (size_t)(end - *name);
 }
 
 static void put_buffer(struct picture *p, size_t i)
@@ -86,8 +94,10 @@ static void put_buffer(struct picture *p, size_t i)
 	const struct plan_buffer *b = &p->plan->buffers[i];
 	double begin = begin_of(p, b), bytes = bytes_of(p, b), x = x_of(p, b->first);
 	double width = x_of(p, b->last + 1) - x, y = y_of(p, begin + bytes), height = y_of(p, begin) - y;
+	const char *name = b->name;
+	size_t n = label_of(&name, width - 4);
 	buf_str(p->out, "<g><title>");
-	put_text(p->out, b->name);
+	put_text(p->out, b->name, strlen(b->name));
 	buf_str(p->out, ": ");
 	put_size(p->out, bytes);
 	buf_str(p->out, " at ");
@@ -95,13 +105,10 @@ static void put_buffer(struct picture *p, size_t i)
 	buf_printf(p->out, ", groups %zu to %zu</title>", b->first, b->last);
 	buf_printf(p->out, "<rect class=\"c%zu\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>",
 	           i % COLORS, x, y, width, height);
-	/* Where there is no room for the step, the name alone. */
-	const char *last = strrchr(b->name, ' ');
-	const char *label = text_fits(b->name, width) || last == NULL ? b->name : last + 1;
-	if (text_fits(label, width) && height >= 11) {
+	if (n > 0 && height >= 11) {
 		buf_printf(p->out, "<text class=\"n\" x=\"%.1f\" y=\"%.1f\">", x + width / 2,
 		           y + height / 2 + 4);
-		put_text(p->out, label);
+		put_text(p->out, name, n);
 		buf_str(p->out, "</text>");
 	}
 	buf_str(p->out, "</g>\n");
@@ -119,7 +126,7 @@ static void put_line(struct picture *p, double bytes, const char *class, const c
 static void put_label(struct picture *p, double x, double y, const char *anchor, const char *text)
 {
 	buf_printf(p->out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", x, y, anchor);
-	put_text(p->out, text);
+	put_text(p->out, text, strlen(text));
 	buf_str(p->out, "</text>\n");
 }
 
@@ -142,7 +149,7 @@ static void put_title(struct picture *p)
 	put_size(&text, p->bound);
 	buf_printf(&text, ", %zu buffers, %zu groups", p->plan->n_buffers, p->plan->n_times);
 	buf_printf(p->out, "<text class=\"t\" x=\"%.1f\" y=\"%.1f\">", LEFT, p->top - 14);
-	put_text(p->out, text.data);
+	put_text(p->out, text.data, text.len);
 	buf_str(p->out, "</text>\n");
 	buf_destroy(&text);
 }

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "ir/analysis/cost.h"
+#include "ir/analysis/describe.h"
 #include "ir/support/memory.h"
 
 #define MAX_GROUPS 1024
@@ -273,41 +274,16 @@ static void print_lost(const struct table *t)
 	           longest * 1e3, busy / threads * 1e3, (long long)rounds);
 }
 
-/* `layers.mlp.ffn, model.yaml:22`, of the step that the group comes from */
-static void print_step(const struct table *t, struct buf *out, const struct ir_loc *loc)
-{
-	if (loc->path && *loc->path)
-		buf_printf(out, " %s,", loc->path);
-	if (loc->at.line > 0)
-		buf_printf(out, " %s:%u:", diag_source_name(t->cx, loc->at.source), loc->at.line);
-}
-
-/* Views, constants and the like are no work. */
-static bool is_work(enum ir_opcode code)
-{
-	return code != OP_weight && !ir_op_has(code, TRAIT_TERMINATOR) && !ir_op_has(code, TRAIT_VIEW) &&
-	       !ir_op_has(code, TRAIT_CONST);
-}
-
-/* `linear 14x32x384: layers.mlp.ffn, model.yaml:22: layer_norm linear gelu -> f32[B,S,384]` */
+/* `layers.mlp.ffn.up linear (model.yaml:22), kernel linear 14x32x384` */
 static void print_name(const struct table *t, struct buf *out, const struct ir_op *op)
 {
 	const struct attrs_group *a = op->attrs;
-	buf_str(out, ir_word(WORDS_GROUP, a->kind));
+	ir_op_describe(out, t->cx, t->func, op);
+	buf_printf(out, ", kernel %s", ir_word(WORDS_GROUP, a->kind));
 	if (a->mr > 0)
 		buf_printf(out, " %lldx%lldx%lld", (long long)a->mr, (long long)a->nr, (long long)a->kc);
 	if (a->br > 0)
 		buf_printf(out, " %lldx%lld", (long long)a->br, (long long)a->bc);
-	buf_str(out, ":");
-	print_step(t, out, &op->loc);
-	for (size_t i = 0; op->region && i < op->region->n_ops; i++) {
-		enum ir_opcode code = op->region->ops[i]->code;
-		if (is_work(code))
-			buf_printf(out, " %s", ir_op_desc(code)->name);
-	}
-	buf_str(out, " -> ");
-	if (op->n_results > 0)
-		ir_type_print(out, t->m->dims, ir_type_of(t->func, op->results[0]));
 }
 
 /* op: NULL where it is not known */

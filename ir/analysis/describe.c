@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ir/analysis/describe.h"
+
+#include <string.h>
+
+/* The path of the first weight that is read, without the part that says which of a step's weights it is; or NULL. */
+static const char *weight_path(const struct ir_func *f, const struct ir_op *op, size_t *len)
+{
+	for (size_t i = 0; i < op->n_operands; i++) {
+		const struct ir_op *def = op->operands[i].id ? f->values[op->operands[i].id].def : NULL;
+		if (def == NULL || def->code != OP_weight)
+			continue;
+		const char *name = ((const struct attrs_weight *)def->attrs)->weight->name;
+		const char *last = strrchr(name, '.');
+		*len = last != NULL ? (size_t)(last - name) : strlen(name);
+		return name;
+	}
+	return NULL;
+}
+
+void ir_op_describe(struct buf *out, const struct diag_context *cx, const struct ir_func *f,
+                    const struct ir_op *op)
+{
+	if (op->code == OP_group)
+		op = op->region->ops[((const struct attrs_group *)op->attrs)->root];
+	size_t len = 0;
+	const char *path = weight_path(f, op, &len);
+	if (path != NULL)
+		buf_bytes(out, path, len);
+	else if (op->loc.path != NULL)
+		buf_str(out, op->loc.path);
+	buf_printf(out, "%s%s", path != NULL || op->loc.path != NULL ? " " : "", ir_op_desc(op->code)->name);
+	const char *file = diag_source_name(cx, op->loc.at.source), *folder = strrchr(file, '/');
+	if (op->loc.at.line != 0)
+		buf_printf(out, " (%s:%u)", folder != NULL ? folder + 1 : file, (unsigned)op->loc.at.line);
+}
