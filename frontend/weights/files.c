@@ -132,23 +132,38 @@ static enum tfmc_status read_gguf(const struct stored_source *s, struct stored_t
 	return TFMC_OK;
 }
 
-/* Formats by their marks; other bytes are safetensors when their header or their name says so. */
-static stored_reader *format_of(const unsigned char *bytes, size_t len)
+static bool safetensors_is(const unsigned char *bytes, size_t len)
 {
-	static const struct {
-		bool (*is)(const unsigned char *bytes, size_t len);
-		stored_reader *read;
-	} formats[] = {{npy_is, npy_read}, {npz_is, npz_read}, {gguf_is, read_gguf}};
+	return len > 8 && bytes[7] == 0 && bytes[8] == '{';
+}
+
+static const struct format {
+	const char *name;
+	bool (*is)(const unsigned char *bytes, size_t len);
+	stored_reader *read;
+} formats[] = {{"npy array", npy_is, npy_read},
+               {"npz archive", npz_is, npz_read},
+               {"GGUF", gguf_is, read_gguf},
+               {"safetensors", safetensors_is, safetensors_read}};
+
+static const struct format *format_of(const unsigned char *bytes, size_t len)
+{
 	for (size_t i = 0; i < TFMC_COUNT(formats); i++)
 		if (formats[i].is(bytes, len))
-			return formats[i].read;
+			return &formats[i];
 	return NULL;
+}
+
+const char *weight_file_format(const unsigned char *bytes, size_t len)
+{
+	const struct format *f = format_of(bytes, len);
+	return f != NULL ? f->name : NULL;
 }
 
 enum tfmc_status weight_file_read(const struct stored_source *s, struct stored_tensors *out)
 {
-	stored_reader *read = format_of(s->bytes, s->len);
-	return read != NULL ? read(s, out) : safetensors_read(s, out);
+	const struct format *f = format_of(s->bytes, s->len);
+	return f != NULL ? f->read(s, out) : safetensors_read(s, out);
 }
 
 /* Adds the tensors of a file that was mapped last. */

@@ -60,7 +60,9 @@ const char *const *weight_files_names(struct weight_files *wf, size_t *n);
  * none. */
 const char *weight_files_nearest(struct weight_files *wf, const char *name);
 
-/* GGUF, npy or npz by their marks, else safetensors. */
+/* "npy array": the format that the first 16 bytes of a file show, or NULL. */
+const char *weight_file_format(const unsigned char *bytes, size_t len);
+/* The tensors by the format that is shown, else of safetensors. */
 TFMC_MUST_USE stored_reader weight_file_read;
 
 /* What a WX_TENSOR leaf of the tensor reads. */

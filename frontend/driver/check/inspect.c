@@ -120,43 +120,35 @@ static enum tfmc_status inspect_tokenizer(struct driver *d, struct report *out, 
 }
 
 /* Kinds by their first bytes; everything else is read as a model, which says what it is not. */
-enum kind {
-	KIND_MODEL,
-	KIND_OBJECT,
-	KIND_GGUF,
-	KIND_WEIGHTS,
-	KIND_TOKENIZER,
-	KIND_SAFETENSORS,
-	KIND_NPY,
-	KIND_NPZ
-};
+enum kind { KIND_MODEL, KIND_OBJECT, KIND_GGUF, KIND_WEIGHTS, KIND_TOKENIZER, KIND_TENSORS };
 
 static enum kind kind_of(const char *path)
 {
 	static const struct {
 		enum kind kind;
 		const char *magic;
-		size_t at, n;
-	} kinds[] = {{KIND_OBJECT, "\177ELF", 0, 4},  {KIND_GGUF, "GGUF", 0, 4},
-	             {KIND_WEIGHTS, "WIGHTS1", 0, 8}, {KIND_TOKENIZER, "TFMCTOK1", 0, 8},
-	             {KIND_NPY, "\x93NUMPY", 0, 6},   {KIND_NPZ, "PK", 0, 2},
-	             {KIND_SAFETENSORS, "\0{", 7, 2}};
+		size_t n;
+	} kinds[] = {{KIND_OBJECT, "\177ELF", 4},
+	             {KIND_GGUF, "GGUF", 4},
+	             {KIND_WEIGHTS, "WIGHTS1", 8},
+	             {KIND_TOKENIZER, "TFMCTOK1", 8}};
 	char head[16];
 	size_t n = file_head(path, head, sizeof(head));
 	for (size_t i = 0; i < TFMC_COUNT(kinds); i++)
-		if (n >= kinds[i].at + kinds[i].n && !memcmp(head + kinds[i].at, kinds[i].magic, kinds[i].n))
+		if (n >= kinds[i].n && !memcmp(head, kinds[i].magic, kinds[i].n))
 			return kinds[i].kind;
-	return path_ends_with(path, ".safetensors") ? KIND_SAFETENSORS : KIND_MODEL;
+	bool tensors = weight_file_format((const unsigned char *)head, n) != NULL;
+	return tensors || path_ends_with(path, ".safetensors") ? KIND_TENSORS : KIND_MODEL;
 }
 
-static enum tfmc_status inspect_tensors(struct driver *d, struct report *out, const struct file_map *map,
-                                        const char *kind)
+static enum tfmc_status inspect_tensors(struct driver *d, struct report *out, const struct file_map *map)
 {
+	const char *format = weight_file_format(map->data, map->len);
 	struct stored_tensors s;
 	const struct stored_source src = {&d->arena, &d->diag,  d->options.input,
 	                                  LOC_NONE,  map->data, map->len};
 	TFMC_TRY(weight_file_read(&src, &s));
-	report_text(out, "kind", "%s", kind);
+	report_text(out, "kind", "%s", format != NULL ? format : "safetensors");
 	report_tensors(out, &s);
 	return TFMC_OK;
 }
@@ -173,9 +165,7 @@ static enum tfmc_status inspect_file(struct driver *d, struct report *out, enum 
 			return inspect_weights(out, map);
 		break;
 	case KIND_TOKENIZER: return inspect_tokenizer(d, out, map);
-	case KIND_SAFETENSORS: return inspect_tensors(d, out, map, "safetensors");
-	case KIND_NPY: return inspect_tensors(d, out, map, "npy array");
-	case KIND_NPZ: return inspect_tensors(d, out, map, "npz archive");
+	case KIND_TENSORS: return inspect_tensors(d, out, map);
 	}
 	diag_error(&d->diag, LOC_NONE, DIAG_FILE, "%s ends too early", d->options.input);
 	return TFMC_INVALID;
