@@ -17,11 +17,10 @@
 #define TFMC_BACKENDS_ATTENTION_INTERNAL_H
 
 #include "backends/kernel/group.h"
+#include "backends/kernel/products.h"
 #include "ir/target/tile.h"
 
 #define ATTENTION_LANES_MAX 16
-#define ATTENTION_SUMS_MAX  TILE_SUMS_MAX
-#define ATTENTION_ROWS_MAX  TILE_ROWS_MAX
 #define ATTENTION_LOG2E     1.4426950408889634
 #define ATTENTION_UNSEEN    (-1.0f) /* in the place of the weight of a key that its row does not see */
 
@@ -174,6 +173,14 @@ static inline int attention_few(const struct attention *a)
 }
 /* Vectors of the sums of a register tile of `rows` rows, for each row: whole panels. */
 int attention_tile_vectors(const struct attention *a, int rows);
+/* The rows of x begin at `first`, `step` elements from each other. */
+static inline void attention_set_x(struct products *p, struct kb_val first, int64_t step)
+{
+	for (int i = 0; i < p->rows; i++) {
+		p->x[i] = first;
+		p->x_disp[i] = i * step;
+	}
+}
 /* OpenCL has no hint that a template could rely on. */
 static inline bool attention_has_hints(const struct attention *a)
 {

@@ -7,10 +7,9 @@
 #include "backends/attention/internal.h"
 
 struct score_tile {
-	int rows, vectors;
-	struct kb_val queries; /* address of the first row */
-	struct kb_val keys;    /* address of the first panel */
-	struct kb_var sum[ATTENTION_SUMS_MAX];
+	const struct attention *a;
+	struct products p;
+	struct kb_val keys; /* address of the first panel */
 };
 
 /*
@@ -22,62 +21,37 @@ static void ask_ahead(const struct attention *a, const struct score_tile *t, str
 {
 	struct kb *k = a->k;
 	int64_t bytes = TILE_PANEL * ir_dtype_bytes(a->key_dtype), panel = a->size * bytes,
-	        panels = t->vectors * a->lanes / TILE_PANEL;
-	if (a->key.encoding != ENC_PANEL16 || t->rows != attention_few(a) || !attention_has_hints(a))
+	        panels = t->p.vectors * a->lanes / TILE_PANEL;
+	if (a->key.encoding != ENC_PANEL16 || t->p.rows != attention_few(a) || !attention_has_hints(a))
 		return;
 	struct kb_val line = kb_mul(k, e, kb_index(k, bytes));
 	for (int64_t p = 0; p < panels; p++)
 		kb_prefetch(k, t->keys, line, (panels + p) * panel);
 }
 
-/* sum[i][v] += x[i] keys[v] for all rows. */
-static void add_products(const struct attention *a, const struct score_tile *t, const struct kb_val *q, int d,
-                         int v, struct kb_val keys)
+/* Vector v of the keys, i lines after a line of the panel. */
+static struct kb_val load_keys(const void *user, struct kb_val line, int i, int v)
 {
-	struct kb *k = a->k;
-	for (int i = 0; i < t->rows; i++) {
-		struct kb_var sum = t->sum[i * t->vectors + v];
-		struct kb_val x = kb_splat(k, kb_lane(k, q[i], d), a->lanes);
-		kb_set(k, sum, kb_fma(k, x, keys, kb_get(k, sum)));
-	}
+	const struct score_tile *t = user;
+	const struct attention *a = t->a;
+	int per_panel = TILE_PANEL / a->lanes;
+	int64_t disp = v / per_panel * a->size * TILE_PANEL + v % per_panel * a->lanes;
+	return attention_widen(a, a->key_dtype, t->keys, line, disp + (int64_t)i * TILE_PANEL, true);
 }
 
-/* Elements [e, e + lanes) of every row at once, then one after another: beside them lives one line of keys.
- */
-static void score_lanes(const struct attention *a, const struct score_tile *t, struct kb_val e, int lanes)
+/* Elements [e, e + lanes) of every row. */
+static void score_step(const struct score_tile *t, struct kb_val e, int lanes)
 {
-	struct kb *k = a->k;
-	struct kb_val q[ATTENTION_ROWS_MAX], line = kb_mul(k, e, kb_index(k, TILE_PANEL));
-	int per_panel = TILE_PANEL / a->lanes;
-	for (int i = 0; i < t->rows; i++)
-		q[i] = kb_load(k, KB_TYPE(KB_F32, lanes), t->queries, e, i * a->size_pad, 0);
-	for (int d = 0; d < lanes; d++)
-		for (int v = 0; v < t->vectors; v++) {
-			int64_t disp = v / per_panel * a->size * TILE_PANEL + v % per_panel * a->lanes;
-			struct kb_val keys =
-			        attention_widen(a, a->key_dtype, t->keys, line, disp + d * TILE_PANEL, true);
-			add_products(a, t, q, d, v, keys);
-		}
-}
-
-/* One element of every row. */
-static void score_step(const struct attention *a, const struct score_tile *t, struct kb_val e)
-{
-	struct kb *k = a->k;
-	struct kb_val keys[ATTENTION_SUMS_MAX], line = kb_mul(k, e, kb_index(k, TILE_PANEL));
-	int per_panel = TILE_PANEL / a->lanes;
-	ask_ahead(a, t, e);
-	for (int v = 0; v < t->vectors; v++) {
-		int64_t disp = v / per_panel * a->size * TILE_PANEL + v % per_panel * a->lanes;
-		keys[v] = attention_widen(a, a->key_dtype, t->keys, line, disp, true);
+	struct kb *k = t->a->k;
+	struct kb_val x[TILE_ROWS_MAX], line = kb_mul(k, e, kb_index(k, TILE_PANEL));
+	if (lanes == 1) {
+		ask_ahead(t->a, t, e);
+		products_step(&t->p, e, line, 0, 0, t->p.rows);
+		return;
 	}
-	for (int i = 0; i < t->rows; i++) {
-		struct kb_val x = kb_load_splat(k, attention_vector(a), t->queries, e, i * a->size_pad);
-		for (int v = 0; v < t->vectors; v++) {
-			struct kb_var sum = t->sum[i * t->vectors + v];
-			kb_set(k, sum, kb_fma(k, x, keys[v], kb_get(k, sum)));
-		}
-	}
+	products_load_x(&t->p, e, lanes, x);
+	for (int i = 0; i < lanes; i++)
+		products_lane(&t->p, x, line, i);
 }
 
 /* Scores of the panels from `panel` on. */
@@ -85,27 +59,22 @@ static void score_panels(const struct attention *a, const struct attention_block
                          struct kb_val panel)
 {
 	struct kb *k = a->k;
-	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
 	int lanes = a->job->target->k_lanes;
 	int64_t whole = a->size - a->size % lanes;
 	int64_t bytes = a->size * TILE_PANEL * ir_dtype_bytes(a->key_dtype);
 	t->keys = kb_ptr_add(k, b->keys, kb_mul(k, panel, kb_index(k, bytes)), 0);
-	for (int i = 0; i < t->rows * t->vectors; i++)
-		t->sum[i] = kb_var(k, "score", attention_vector(a), zero);
+	products_begin(&t->p, "score");
 	for (int64_t lo = 0, hi = whole; lo < a->size; lo = hi, hi = a->size, lanes = 1) {
 		if (lo == hi)
 			continue;
 		struct kb_val e = kb_loop(k, "e", kb_index(k, lo), kb_index(k, hi), lanes, KB_NONEMPTY);
-		if (lanes > 1)
-			score_lanes(a, t, e, lanes);
-		else
-			score_step(a, t, e);
+		score_step(t, e, lanes);
 		kb_end_loop(k);
 	}
 	struct kb_val to = kb_mul(k, panel, kb_index(k, TILE_PANEL));
-	for (int i = 0; i < t->rows; i++)
-		for (int v = 0; v < t->vectors; v++)
-			kb_store(k, kb_get(k, t->sum[i * t->vectors + v]), a->scratch.scores, to,
+	for (int i = 0; i < t->p.rows; i++)
+		for (int v = 0; v < t->p.vectors; v++)
+			kb_store(k, products_sum(&t->p, i, v), a->scratch.scores, to,
 			         i * a->scratch.stride + v * a->lanes, a->lanes * 4);
 }
 
@@ -114,8 +83,10 @@ void attention_scores(const struct attention *a, const struct attention_block *b
 {
 	struct kb *k = a->k;
 	int vectors = attention_tile_vectors(a, rows), single = TILE_PANEL / a->lanes;
-	struct score_tile s = {.rows = rows, .vectors = vectors};
-	s.queries = attention_scratch_row(k, a->scratch.queries, t->row, a->size_pad);
+	struct score_tile s = {.a = a, .p = {.k = k, .rows = rows, .vectors = vectors, .lanes = a->lanes}};
+	s.p.weights = load_keys;
+	s.p.user = &s;
+	attention_set_x(&s.p, attention_scratch_row(k, a->scratch.queries, t->row, a->size_pad), a->size_pad);
 	struct kb_val panels = attention_round_up(k, t->last, TILE_PANEL);
 	panels = kb_bin(k, KB_DIV, panels, kb_index(k, TILE_PANEL));
 	struct kb_val first = kb_bin(k, KB_DIV, t->low, kb_index(k, TILE_PANEL));
@@ -126,7 +97,7 @@ void attention_scores(const struct attention *a, const struct attention_block *b
 	kb_end_loop(k);
 	if (vectors == single)
 		return;
-	s.vectors = single;
+	s.p.vectors = single;
 	panel = kb_loop(k, "panel", whole, panels, 1, 0);
 	score_panels(a, b, &s, panel);
 	kb_end_loop(k);

@@ -10,19 +10,23 @@
 #define AHEAD 8192 /* bytes */
 
 struct value_tile {
+	const struct attention *a;
 	const struct attention_tile *rows_of;
-	int rows, vectors;
+	struct products p;    /* of weights and values: a step is a key */
 	struct kb_val values; /* address of the first column of the block's first key */
-	struct kb_var sum[ATTENTION_SUMS_MAX];
 };
 
-static void load_values(const struct attention *a, const struct value_tile *t, struct kb_val j,
-                        struct kb_val *v)
+static struct kb_val load_values(const void *user, struct kb_val line, int i, int v)
 {
-	struct kb *k = a->k;
-	struct kb_val at = kb_mul(k, j, kb_index(k, attention_value_step(a)));
-	for (int x = 0; x < t->vectors; x++)
-		v[x] = attention_widen(a, a->value_dtype, t->values, at, x * a->lanes, false);
+	const struct value_tile *t = user;
+	(void)i;
+	return attention_widen(t->a, t->a->value_dtype, t->values, line, v * t->a->lanes, false);
+}
+
+/* Element of the values where those of a key begin. */
+static struct kb_val line_of(const struct attention *a, struct kb_val key)
+{
+	return kb_mul(a->k, key, kb_index(a->k, attention_value_step(a)));
 }
 
 /* A few rows read values as fast as memory gives them: those of a later key. */
@@ -31,51 +35,26 @@ static void ask_ahead(const struct attention *a, const struct value_tile *t, str
 	struct kb *k = a->k;
 	int64_t element = ir_dtype_bytes(a->value_dtype), row = a->value_pad * element;
 	int64_t rows = (AHEAD + row - 1) / row;
-	if (a->copies_values || t->rows != attention_few(a) || !attention_has_hints(a))
+	if (a->copies_values || t->p.rows != attention_few(a) || !attention_has_hints(a))
 		return;
-	struct kb_val bytes =
-	        kb_mul(k, kb_mul(k, j, kb_index(k, attention_value_step(a))), kb_index(k, element));
-	for (int64_t x = 0; x < t->vectors * a->lanes * element; x += 64)
+	struct kb_val bytes = kb_mul(k, line_of(a, j), kb_index(k, element));
+	for (int64_t x = 0; x < t->p.vectors * a->lanes * element; x += 64)
 		kb_prefetch(k, t->values, bytes, rows * row + x);
 }
 
-/* Keys [j, j + lanes), which all rows of the tile see: beside their weights lives one vector of values. */
-static void value_lanes(const struct attention *a, const struct value_tile *t, struct kb_val j, int lanes)
+/* A key that the rows [from, to) of the tile see. */
+static void value_step(const struct value_tile *t, struct kb_val j, int from, int to)
 {
-	struct kb *k = a->k;
-	struct kb_val weights[ATTENTION_ROWS_MAX];
-	for (int i = 0; i < t->rows; i++)
-		weights[i] =
-		        kb_load(k, KB_TYPE(KB_F32, lanes), a->scratch.scores, j, i * a->scratch.stride, 0);
-	for (int d = 0; d < lanes; d++) {
-		struct kb_val at = kb_mul(k, kb_add_const(k, j, d), kb_index(k, attention_value_step(a)));
-		for (int x = 0; x < t->vectors; x++) {
-			struct kb_val v =
-			        attention_widen(a, a->value_dtype, t->values, at, x * a->lanes, false);
-			for (int i = 0; i < t->rows; i++) {
-				struct kb_var sum = t->sum[i * t->vectors + x];
-				struct kb_val w = kb_splat(k, kb_lane(k, weights[i], d), a->lanes);
-				kb_set(k, sum, kb_fma(k, w, v, kb_get(k, sum)));
-			}
-		}
-	}
+	products_step(&t->p, j, line_of(t->a, j), 0, from, to);
 }
 
-/* A key that the rows [from, to) of the tile see. */
-static void value_step(const struct attention *a, const struct value_tile *t, struct kb_val j, int from,
-                       int to)
+/* Keys [j, j + lanes), which all rows of the tile see. */
+static void value_lanes(const struct value_tile *t, struct kb_val j, int lanes)
 {
-	struct kb *k = a->k;
-	struct kb_val v[ATTENTION_SUMS_MAX];
-	load_values(a, t, j, v);
-	for (int i = from; i < to; i++) {
-		struct kb_val w =
-		        kb_load_splat(k, attention_vector(a), a->scratch.scores, j, i * a->scratch.stride);
-		for (int x = 0; x < t->vectors; x++) {
-			struct kb_var sum = t->sum[i * t->vectors + x];
-			kb_set(k, sum, kb_fma(k, w, v[x], kb_get(k, sum)));
-		}
-	}
+	struct kb_val weights[TILE_ROWS_MAX];
+	products_load_x(&t->p, j, lanes, weights);
+	for (int i = 0; i < lanes; i++)
+		products_lane(&t->p, weights, line_of(t->a, kb_add_const(t->a->k, j, i)), i);
 }
 
 /*
@@ -83,16 +62,15 @@ static void value_step(const struct attention *a, const struct value_tile *t, st
  * else the values are 0 where it does not: the weight is -1 there, and sum + -0 is sum. Values are then
  * loaded again for each row, as operands: sums, a line of values and a mask are more than 16 registers.
  */
-static void add_masked(const struct attention *a, const struct value_tile *t, struct kb_val at, int row,
+static void add_masked(const struct attention *a, const struct value_tile *t, struct kb_val line, int row,
                        struct kb_val w)
 {
 	struct kb *k = a->k;
 	struct kb_val is_seen = kb_cmp(k, KB_NE, w, kb_splat(k, kb_f32(k, ATTENTION_UNSEEN), a->lanes));
 	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
-	for (int x = 0; x < t->vectors; x++) {
-		struct kb_var var = t->sum[row * t->vectors + x];
-		struct kb_val sum = kb_get(k, var),
-		              v = attention_widen(a, a->value_dtype, t->values, at, x * a->lanes, false);
+	for (int x = 0; x < t->p.vectors; x++) {
+		struct kb_var var = t->p.sum[row * t->p.vectors + x];
+		struct kb_val sum = kb_get(k, var), v = load_values(t, line, 0, x);
 		if (a->lanes == ATTENTION_LANES_MAX)
 			kb_set(k, var, kb_select(k, is_seen, kb_fma(k, w, v, sum), sum));
 		else
@@ -100,22 +78,15 @@ static void add_masked(const struct attention *a, const struct value_tile *t, st
 	}
 }
 
-/* A key that some rows of the tile see. */
-static void masked_step(const struct attention *a, const struct value_tile *t, struct kb_val j)
-{
-	struct kb *k = a->k;
-	struct kb_val at = kb_mul(k, j, kb_index(k, attention_value_step(a)));
-	for (int i = 0; i < t->rows; i++)
-		add_masked(
-		        a, t, at, i,
-		        kb_load_splat(k, attention_vector(a), a->scratch.scores, j, i * a->scratch.stride));
-}
-
+/* Keys that some rows of the tile see. */
 static void walk_masked(const struct attention *a, const struct value_tile *t, struct kb_val from,
                         struct kb_val to)
 {
 	struct kb_val j = kb_loop(a->k, "j", from, to, 1, 0);
-	masked_step(a, t, j);
+	struct kb_val line = line_of(a, j);
+	for (int i = 0; i < t->p.rows; i++)
+		add_masked(a, t, line, i,
+		           kb_load_splat(a->k, attention_vector(a), t->p.x[i], j, t->p.x_disp[i]));
 	kb_end_loop(a->k);
 }
 
@@ -127,10 +98,10 @@ static void walk_edge(const struct attention *a, const struct value_tile *t, str
                       struct kb_val end, bool is_upper)
 {
 	struct kb *k = a->k;
-	struct kb_val whole = kb_cmp(k, KB_EQ, kb_sub(k, end, begin), kb_index(k, t->rows - 1));
+	struct kb_val whole = kb_cmp(k, KB_EQ, kb_sub(k, end, begin), kb_index(k, t->p.rows - 1));
 	kb_if(k, kb_bin(k, KB_AND, t->rows_of->is_even, whole));
-	for (int d = 0; d < t->rows - 1; d++)
-		value_step(a, t, kb_add_const(k, begin, d), is_upper ? d + 1 : 0, is_upper ? t->rows : d + 1);
+	for (int d = 0; d < t->p.rows - 1; d++)
+		value_step(t, kb_add_const(k, begin, d), is_upper ? d + 1 : 0, is_upper ? t->p.rows : d + 1);
 	kb_else(k);
 	walk_masked(a, t, begin, end);
 	kb_end_if(k);
@@ -151,20 +122,20 @@ static void walk_keys(const struct attention *a, const struct value_tile *t)
 	const struct attention_tile *of = t->rows_of;
 	int lanes = a->job->target->k_lanes;
 	struct kb_val lo = of->common, j;
-	bool is_masked = a->mask.rows_differ && t->rows > 1;
+	bool is_masked = a->mask.rows_differ && t->p.rows > 1;
 	if (is_masked && a->mask.window > 0)
 		walk_differing(a, t, of->low, of->common, false);
 	if (lanes > 1) {
 		struct kb_val n = attention_round_down(k, kb_sub(k, of->common_end, lo), lanes);
 		struct kb_val whole = kb_add(k, lo, n);
 		j = kb_loop(k, "j", lo, whole, lanes, 0);
-		value_lanes(a, t, j, lanes);
+		value_lanes(t, j, lanes);
 		kb_end_loop(k);
 		lo = whole;
 	}
 	j = kb_loop(k, "j", lo, of->common_end, 1, 0);
 	ask_ahead(a, t, j);
-	value_step(a, t, j, 0, t->rows);
+	value_step(t, j, 0, t->p.rows);
 	kb_end_loop(k);
 	if (is_masked)
 		walk_differing(a, t, of->common_end, of->last, true);
@@ -177,12 +148,12 @@ static void join_sums(const struct attention *a, const struct value_tile *t, str
 	struct kb *k = a->k;
 	struct kb_type type = attention_vector(a);
 	struct kb_val zero = kb_index(k, 0);
-	for (int i = 0; i < t->rows; i++) {
+	for (int i = 0; i < t->p.rows; i++) {
 		struct kb_val old_factor = kb_load_splat(k, type, a->scratch.old_factor, zero, i);
 		struct kb_val new_factor = kb_load_splat(k, type, a->scratch.new_factor, zero, i);
-		for (int x = 0; x < t->vectors; x++) {
+		for (int x = 0; x < t->p.vectors; x++) {
 			int64_t disp = i * a->value_pad + x * a->lanes;
-			struct kb_val sum = kb_mul(k, kb_get(k, t->sum[i * t->vectors + x]), new_factor);
+			struct kb_val sum = kb_mul(k, products_sum(&t->p, i, x), new_factor);
 			struct kb_val before = kb_load(k, type, acc, e0, disp, a->lanes * 4);
 			kb_store(k, kb_fma(k, before, old_factor, sum), acc, e0, disp, a->lanes * 4);
 		}
@@ -193,11 +164,9 @@ static void value_columns(const struct attention *a, const struct attention_bloc
                           struct kb_val e0)
 {
 	struct kb *k = a->k;
-	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
 	struct kb_val bytes = kb_mul(k, e0, kb_index(k, ir_dtype_bytes(a->value_dtype)));
 	t->values = kb_ptr_add(k, b->values, bytes, 0);
-	for (int i = 0; i < t->rows * t->vectors; i++)
-		t->sum[i] = kb_var(k, "sum", attention_vector(a), zero);
+	products_begin(&t->p, "sum");
 	walk_keys(a, t);
 	struct kb_val acc = attention_scratch_row(k, b->sums.acc, t->rows_of->row, a->value_pad);
 	join_sums(a, t, acc, e0);
@@ -208,14 +177,18 @@ void attention_values(const struct attention *a, const struct attention_block *b
 {
 	struct kb *k = a->k;
 	int all = (int)((a->value_size + a->lanes - 1) / a->lanes), most = attention_tile_vectors(a, rows);
-	struct value_tile v = {.rows_of = t, .rows = rows, .vectors = all < most ? all : most};
-	int whole = all - all % v.vectors;
+	struct value_tile v = {.a = a, .rows_of = t, .p = {.k = k, .rows = rows, .lanes = a->lanes}};
+	v.p.vectors = all < most ? all : most;
+	v.p.weights = load_values;
+	v.p.user = &v;
+	attention_set_x(&v.p, a->scratch.scores, a->scratch.stride);
+	int whole = all - all % v.p.vectors;
 	struct kb_val e0 = kb_loop(k, "e", kb_index(k, 0), kb_index(k, (int64_t)whole * a->lanes),
-	                           (int64_t)v.vectors * a->lanes, KB_NONEMPTY);
+	                           (int64_t)v.p.vectors * a->lanes, KB_NONEMPTY);
 	value_columns(a, b, &v, e0);
 	kb_end_loop(k);
 	if (whole == all)
 		return;
-	v.vectors = all - whole;
+	v.p.vectors = all - whole;
 	value_columns(a, b, &v, kb_index(k, (int64_t)whole * a->lanes));
 }

@@ -7,6 +7,7 @@
 #ifndef TFMC_BACKENDS_LINEAR_MATMUL_INTERNAL_H
 #define TFMC_BACKENDS_LINEAR_MATMUL_INTERNAL_H
 
+#include "backends/kernel/products.h"
 #include "backends/kernel/templates.h"
 #include "ir/target/tile.h"
 

@@ -13,16 +13,13 @@
 #define UNROLLED          8  /* steps of a single row: its sums are so few that the loop itself shows */
 
 struct accumulators {
+	const struct linear *l;
 	const struct matmul_strip *strip;
 	const struct matmul_tile *tile;
-	int vectors; /* of a row */
-	struct kb_type vec;
-	struct kb_val w;                   /* first line of the tile's first panel */
-	struct kb_val again;               /* the same, for the second elements of pairs of bf16; or none */
-	struct matmul_ahead ahead;         /* its share of the weights that come next, or none */
-	struct kb_val x[MATMUL_ROWS_MAX];  /* rows of x */
-	int64_t x_disp[MATMUL_ROWS_MAX];   /* elements */
-	struct kb_var sum[MATMUL_ACC_MAX]; /* [rows, vectors] */
+	struct products p;
+	struct kb_val w;           /* first line of the tile's first panel */
+	struct kb_val again;       /* the same, for the second elements of pairs of bf16; or none */
+	struct matmul_ahead ahead; /* its share of the weights that come next, or none */
 };
 
 /* ---- points ---- */
@@ -76,8 +73,8 @@ static void find_normed_rows(const struct linear *l, struct accumulators *a)
 	struct kb_val row = kb_sub(k, a->tile->row, a->strip->row);
 	struct kb_val first = kb_ptr_add(k, l->norm.at, kb_mul(k, row, kb_index(k, l->depth * 4)), 0);
 	for (int m = 0; m < a->tile->rows; m++) {
-		a->x[m] = first;
-		a->x_disp[m] = m * l->depth;
+		a->p.x[m] = first;
+		a->p.x_disp[m] = m * l->depth;
 	}
 }
 
@@ -93,13 +90,13 @@ static void find_rows(const struct linear *l, struct accumulators *a)
 	const struct kb_size *step = l->rank >= 2 ? &x->stride[l->rank - 2] : NULL;
 	bool even = l->x->is_flat && !l->list.id && step->is_const && step->c >= 0 && step->c <= INT32_MAX;
 	for (int m = 0; m < a->tile->rows; m++) {
-		a->x_disp[m] = even ? m * step->c : 0;
-		a->x[m] = a->x[0];
+		a->p.x_disp[m] = even ? m * step->c : 0;
+		a->p.x[m] = a->p.x[0];
 		if (even && m > 0)
 			continue;
 		struct eval_point p = matmul_point(l, kb_add_const(k, a->tile->row, m), kb_index(k, 0));
 		struct kb_val bytes = kb_mul(k, x_offset(l, &p), kb_index(k, 4));
-		a->x[m] = kb_ptr_add(k, x->ptr, bytes, 0);
+		a->p.x[m] = kb_ptr_add(k, x->ptr, bytes, 0);
 	}
 }
 
@@ -118,22 +115,16 @@ static struct kb_val in_stage(const struct linear *l, const struct accumulators 
 /* Sums begin at 0, or where the part of K before this one left them. */
 static void begin_sums(const struct linear *l, struct accumulators *a)
 {
-	struct kb *k = l->k;
-	struct kb_val from = l->stage.kc ? in_stage(l, a) : kb_index(k, 0);
-	struct kb_val sum = kb_splat(k, kb_f32(k, 0), l->lanes);
-	for (int i = 0; i < a->tile->rows * a->vectors; i++) {
-		int64_t disp = i / a->vectors * l->stage.width + i % a->vectors * l->lanes;
-		if (l->stage.kc)
-			sum = kb_load(k, a->vec, l->stage.at, from, disp, 0);
-		a->sum[i] = kb_var(k, "sum", a->vec, sum);
+	if (!l->stage.kc) {
+		products_begin(&a->p, "sum");
+		return;
 	}
-}
-
-static void add_product(const struct linear *l, struct accumulators *a, int m, int n, struct kb_val x,
-                        struct kb_val w)
-{
-	struct kb_var sum = a->sum[m * a->vectors + n];
-	kb_set(l->k, sum, kb_fma(l->k, x, w, kb_get(l->k, sum)));
+	struct kb_val from = in_stage(l, a);
+	struct kb_type type = KB_TYPE(KB_F32, l->lanes);
+	for (int i = 0; i < a->p.rows * a->p.vectors; i++) {
+		int64_t disp = i / a->p.vectors * l->stage.width + i % a->p.vectors * l->lanes;
+		a->p.sum[i] = kb_var(l->k, "sum", type, kb_load(l->k, type, l->stage.at, from, disp, 0));
+	}
 }
 
 /* Words of pairs of bf16: an even element of K is the low half, an odd one the high half. */
@@ -164,9 +155,10 @@ static struct kb_val load_pairs(const struct linear *l, struct kb_val w, struct 
 }
 
 /* Vector n of the tile's weights in that line, as f32. */
-static struct kb_val load_weights(const struct linear *l, struct accumulators *a, struct kb_val line, int i,
-                                  int n)
+static struct kb_val load_weights(const void *user, struct kb_val line, int i, int n)
 {
+	const struct accumulators *a = user;
+	const struct linear *l = a->l;
 	struct kb *k = l->k;
 	int per_panel = MATMUL_PANEL / l->lanes;
 	int64_t in_panel = n % per_panel * l->lanes, panel = n / per_panel * matmul_panel_bytes(l);
@@ -178,116 +170,96 @@ static struct kb_val load_weights(const struct linear *l, struct accumulators *a
 		struct kb_type type = KB_TYPE(KB_F16, l->lanes);
 		return kb_cvt(k, kb_load(k, type, a->w, line, panel / 2 + in_panel, 0), KB_F32);
 	}
-	return kb_load(k, a->vec, a->w, line, panel / 4 + in_panel, 0);
+	return kb_load(k, KB_TYPE(KB_F32, l->lanes), a->w, line, panel / 4 + in_panel, 0);
 }
 
-/* The same step with elements of x in registers and one vector of weights after the other. */
-static void step_vectors(const struct linear *l, struct accumulators *a, struct kb_val line,
-                         struct kb_val element, int i)
+/* Element at + i of K of a row of x. */
+static struct kb_val element_of(const struct linear *l, struct kb_val at, int i)
 {
-	struct kb_val x[MATMUL_ROWS_MAX];
-	for (int m = 0; m < a->tile->rows; m++)
-		x[m] = kb_load_splat(l->k, a->vec, a->x[m], element, a->x_disp[m]);
-	for (int n = 0; n < a->vectors; n++) {
-		struct kb_val w = load_weights(l, a, line, i, n);
-		for (int m = 0; m < a->tile->rows; m++)
-			add_product(l, a, m, n, x[m], w);
-	}
+	return kb_mul(l->k, kb_add_const(l->k, at, i), l->along.v);
+}
+
+/* Elements at + i of all rows, each in all lanes. */
+static void splat_x(const struct linear *l, const struct accumulators *a, struct kb_val at, int i,
+                    struct kb_val *x)
+{
+	struct kb_type type = KB_TYPE(KB_F32, l->lanes);
+	for (int m = 0; m < a->p.rows; m++)
+		x[m] = kb_load_splat(l->k, type, a->p.x[m], element_of(l, at, i), a->p.x_disp[m]);
 }
 
 /* f16 needs registers on its way to f32; those of x are free for all rows. */
 static bool is_widened_last(const struct linear *l, const struct accumulators *a)
 {
 	int widening = l->job->target->has_fma ? 2 : 4;
-	return l->stored == DT_F16 && a->tile->rows * (a->vectors + 1) + widening <= kb_caps(l->k)->registers;
+	return l->stored == DT_F16 && a->p.rows * (a->p.vectors + 1) + widening <= kb_caps(l->k)->registers;
 }
 
 /* sum[m][n] += x[m][at + i] w[n][at + i]; loads are directly before their uses. */
-static void step(const struct linear *l, struct accumulators *a, struct kb_val at, int i)
+static void step(const struct linear *l, const struct accumulators *a, struct kb_val at, int i)
 {
-	struct kb *k = l->k;
-	struct kb_val line = line_of(l, at, i), element = kb_mul(k, kb_add_const(k, at, i), l->along.v);
-	struct kb_val w[MATMUL_ACC_MAX];
+	struct kb_val x[MATMUL_ROWS_MAX], line = line_of(l, at, i);
 	if (a->ahead.from.id && i % matmul_per_line(l) == 0)
-		matmul_step_ahead(l, &a->ahead, kb_add_const(k, at, i));
-	if (is_widened_last(l, a)) {
-		step_vectors(l, a, line, element, i);
+		matmul_step_ahead(l, &a->ahead, kb_add_const(l->k, at, i));
+	if (!is_widened_last(l, a)) {
+		products_step(&a->p, element_of(l, at, i), line, i, 0, a->p.rows);
 		return;
 	}
-	for (int n = 0; n < a->vectors; n++)
-		w[n] = load_weights(l, a, line, i, n);
-	for (int m = 0; m < a->tile->rows; m++) {
-		struct kb_val x = kb_load_splat(k, a->vec, a->x[m], element, a->x_disp[m]);
-		for (int n = 0; n < a->vectors; n++)
-			add_product(l, a, m, n, x, w[n]);
-	}
+	splat_x(l, a, at, i, x);
+	for (int n = 0; n < a->p.vectors; n++)
+		products_add_vector(&a->p, n, x, load_weights(a, line, i, n));
 }
 
 /* Registers hold two elements of every row, so that the pairs of one vector can be used up before the next
  * one. */
 static bool is_paired(const struct linear *l, const struct accumulators *a)
 {
-	int sums = a->tile->rows * a->vectors, words = 2; /* of pairs, and what becomes of them */
-	int wanted = sums + 2 * a->tile->rows + words + !l->job->target->has_fma;
+	int sums = a->p.rows * a->p.vectors, words = 2; /* of pairs, and what becomes of them */
+	int wanted = sums + 2 * a->p.rows + words + !l->job->target->has_fma;
 	return l->stored == DT_BF16 && wanted < kb_caps(l->k)->registers;
 }
 
-/* Steps i and i + 1 for pairs of bf16. */
-static void step_pair(const struct linear *l, struct accumulators *a, struct kb_val at, int i)
+/* Steps at + i and the next one for pairs of bf16. */
+static void step_pair(const struct linear *l, const struct accumulators *a, struct kb_val at, int i)
 {
-	struct kb *k = l->k;
-	struct kb_val line = line_of(l, at, i), x[2][MATMUL_ROWS_MAX];
+	struct kb_val x[2][MATMUL_ROWS_MAX], line = line_of(l, at, i);
 	if (a->ahead.from.id)
-		matmul_step_ahead(l, &a->ahead, kb_add_const(k, at, i));
-	for (int m = 0; m < 2 * a->tile->rows; m++) {
-		struct kb_val element = kb_mul(k, kb_add_const(k, at, i + m % 2), l->along.v);
-		x[m % 2][m / 2] = kb_load_splat(k, a->vec, a->x[m / 2], element, a->x_disp[m / 2]);
-	}
-	for (int n = 0; n < a->vectors; n++) {
+		matmul_step_ahead(l, &a->ahead, kb_add_const(l->k, at, i));
+	splat_x(l, a, at, i, x[0]);
+	splat_x(l, a, at, i + 1, x[1]);
+	for (int n = 0; n < a->p.vectors; n++) {
 		struct kb_val words = load_pairs(l, a->w, line, n);
-		for (int odd = 0; odd < 2; odd++) {
-			struct kb_val w = half_of_pair(l, words, odd);
-			for (int m = 0; m < a->tile->rows; m++)
-				add_product(l, a, m, n, x[odd][m], w);
-		}
+		for (int odd = 0; odd < 2; odd++)
+			products_add_vector(&a->p, n, x[odd], half_of_pair(l, words, odd));
 	}
 }
 
-/* Steps i and i + 1 with elements of vectors of x. */
-static void lane_pair(const struct linear *l, struct accumulators *a, struct kb_val line,
+/* The same with elements of vectors of x. */
+static void lane_pair(const struct linear *l, const struct accumulators *a, struct kb_val line,
                       const struct kb_val *x, int i)
 {
-	struct kb *k = l->k;
-	for (int n = 0; n < a->vectors; n++) {
+	for (int n = 0; n < a->p.vectors; n++) {
 		struct kb_val words = load_pairs(l, a->w, line, n);
-		for (int odd = 0; odd < 2; odd++) {
-			struct kb_val w = half_of_pair(l, words, odd);
-			for (int m = 0; m < a->tile->rows; m++)
-				add_product(l, a, m, n, kb_splat(k, kb_lane(k, x[m], i + odd), l->lanes), w);
-		}
+		for (int odd = 0; odd < 2; odd++)
+			products_add_lane(&a->p, n, x, i + odd, half_of_pair(l, words, odd));
 	}
 }
 
-/* The same for `lanes` neighbours along K: beside the sums live a vector of each row and one of weights. */
-static void step_lanes(const struct linear *l, struct accumulators *a, struct kb_val at, int lanes)
+/* `lanes` neighbours along K: beside the sums live a vector of each row and one of weights. */
+static void step_lanes(const struct linear *l, const struct accumulators *a, struct kb_val at, int lanes)
 {
-	struct kb *k = l->k;
 	struct kb_val x[MATMUL_ROWS_MAX];
 	bool pairs = l->stored == DT_BF16;
-	for (int m = 0; m < a->tile->rows; m++)
-		x[m] = kb_load(k, KB_TYPE(KB_F32, lanes), a->x[m], at, a->x_disp[m], 0);
+	products_load_x(&a->p, at, lanes, x);
 	for (int i = 0; i < lanes; i += 1 + pairs) {
 		struct kb_val line = line_of(l, at, i);
-		if (a->ahead.from.id && i % (2 * matmul_per_line(l)) ==
-		                                0) /* a share is half a line at most, unless rows are few */
-			matmul_step_ahead(l, &a->ahead, kb_add_const(k, at, i));
+		/* a share is half a line at most, unless rows are few */
+		if (a->ahead.from.id && i % (2 * matmul_per_line(l)) == 0)
+			matmul_step_ahead(l, &a->ahead, kb_add_const(l->k, at, i));
 		if (pairs)
 			lane_pair(l, a, line, x, i);
-		for (int n = 0; n < a->vectors && !pairs; n++) {
-			struct kb_val w = load_weights(l, a, line, i, n);
-			for (int m = 0; m < a->tile->rows; m++)
-				add_product(l, a, m, n, kb_splat(k, kb_lane(k, x[m], i), l->lanes), w);
-		}
+		else
+			products_lane(&a->p, x, line, i);
 	}
 }
 
@@ -375,7 +347,7 @@ static void finish_tile(const struct linear *l, struct accumulators *a, int last
 	struct kb_val column = kb_mul(k, a->tile->panel, kb_index(k, MATMUL_PANEL));
 	for (int m = 0; m < a->tile->rows; m++)
 		p[m] = matmul_point(l, kb_add_const(k, a->tile->row, m), column);
-	for (int n = 0; n < a->vectors; n++) {
+	for (int n = 0; n < a->p.vectors; n++) {
 		int valid = valid_lanes(l, a, n, last);
 		if (valid == 0)
 			continue;
@@ -383,7 +355,7 @@ static void finish_tile(const struct linear *l, struct accumulators *a, int last
 		struct eval_width before = eval_width(l->eval, l->lanes, valid);
 		for (int m = 0; m < a->tile->rows; m++) {
 			p[m].index[l->rank - 1] = at;
-			matmul_finish(l, a->strip->expert, &p[m], kb_get(k, a->sum[m * a->vectors + n]));
+			matmul_finish(l, a->strip->expert, &p[m], products_sum(&a->p, m, n));
 		}
 		eval_width(l->eval, before.lanes, before.valid);
 	}
@@ -421,16 +393,18 @@ static void leave_in_stage(const struct linear *l, struct accumulators *a)
 	struct kb *k = l->k;
 	struct kb_val at = in_stage(l, a);
 	for (int m = 0; m < a->tile->rows; m++)
-		for (int n = 0; n < a->vectors; n++)
-			kb_store(k, kb_get(k, a->sum[m * a->vectors + n]), l->stage.at, at,
+		for (int n = 0; n < a->p.vectors; n++)
+			kb_store(k, products_sum(&a->p, m, n), l->stage.at, at,
 			         m * l->stage.width + n * l->lanes, 0);
 }
 
 void matmul_tile(const struct linear *l, const struct matmul_strip *s, const struct matmul_tile *t)
 {
 	struct kb *k = l->k;
-	struct accumulators a = {.strip = s, .tile = t, .vec = KB_TYPE(KB_F32, l->lanes)};
-	a.vectors = t->panels * (MATMUL_PANEL / l->lanes);
+	struct accumulators a = {.l = l, .strip = s, .tile = t};
+	a.p = (struct products){
+	        .k = k, .rows = t->rows, .lanes = l->lanes, .weights = load_weights, .user = &a};
+	a.p.vectors = t->panels * (MATMUL_PANEL / l->lanes);
 	struct kb_val panel = t->panel;
 	if (l->columns.halves > 1)
 		panel = kb_add(k, panel, kb_mul(k, t->half, kb_index(k, l->columns.panels)));

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backends/kernel/products.h"
+
+void products_begin(struct products *p, const char *name)
+{
+	struct kb_val zero = kb_splat(p->k, kb_f32(p->k, 0), p->lanes);
+	for (int i = 0; i < p->rows * p->vectors; i++)
+		p->sum[i] = kb_var(p->k, name, KB_TYPE(KB_F32, p->lanes), zero);
+}
+
+void products_add(const struct products *p, int row, int v, struct kb_val x, struct kb_val w)
+{
+	kb_set(p->k, p->sum[row * p->vectors + v], kb_fma(p->k, x, w, products_sum(p, row, v)));
+}
+
+void products_add_vector(const struct products *p, int v, const struct kb_val *x, struct kb_val w)
+{
+	for (int row = 0; row < p->rows; row++)
+		products_add(p, row, v, x[row], w);
+}
+
+void products_add_lane(const struct products *p, int v, const struct kb_val *x, int i, struct kb_val w)
+{
+	for (int row = 0; row < p->rows; row++)
+		products_add(p, row, v, kb_splat(p->k, kb_lane(p->k, x[row], i), p->lanes), w);
+}
+
+void products_step(const struct products *p, struct kb_val element, struct kb_val line, int i, int from,
+                   int to)
+{
+	struct kb_val w[TILE_SUMS_MAX];
+	for (int v = 0; v < p->vectors; v++)
+		w[v] = p->weights(p->user, line, i, v);
+	for (int row = from; row < to; row++) {
+		struct kb_type type = KB_TYPE(KB_F32, p->lanes);
+		struct kb_val x = kb_load_splat(p->k, type, p->x[row], element, p->x_disp[row]);
+		for (int v = 0; v < p->vectors; v++)
+			products_add(p, row, v, x, w[v]);
+	}
+}
+
+void products_load_x(const struct products *p, struct kb_val element, int lanes, struct kb_val *x)
+{
+	for (int row = 0; row < p->rows; row++)
+		x[row] = kb_load(p->k, KB_TYPE(KB_F32, lanes), p->x[row], element, p->x_disp[row], 0);
+}
+
+void products_lane(const struct products *p, const struct kb_val *x, struct kb_val line, int i)
+{
+	for (int v = 0; v < p->vectors; v++)
+		products_add_lane(p, v, x, i, p->weights(p->user, line, i, v));
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The products of a register tile: rows of x times vectors of weights, whose sums stay in registers. Each sum is
+ * one chain of fused multiply-adds in increasing step, whichever way the steps go.
+ */
+#ifndef TFMC_BACKENDS_KERNEL_PRODUCTS_H
+#define TFMC_BACKENDS_KERNEL_PRODUCTS_H
+
+#include "backends/kb/kb.h"
+#include "ir/target/tile.h"
+
+struct products {
+	struct kb *k;
+	int rows, vectors, lanes;
+	struct kb_val x[TILE_ROWS_MAX];   /* addresses of the rows of x, f32 */
+	int64_t x_disp[TILE_ROWS_MAX];    /* elements */
+	struct kb_var sum[TILE_SUMS_MAX]; /* [rows, vectors] */
+	/* Vector v, f32, of the weights of a step, of which this is the line; i: its place among unrolled ones. */
+	struct kb_val (*weights)(const void *user, struct kb_val line, int i, int v);
+	const void *user;
+};
+
+/* Sums of 0. */
+void products_begin(struct products *p, const char *name);
+static inline struct kb_val products_sum(const struct products *p, int row, int v)
+{
+	return kb_get(p->k, p->sum[row * p->vectors + v]);
+}
+/* sum[row][v] += x w */
+void products_add(const struct products *p, int row, int v, struct kb_val x, struct kb_val w);
+/* The same for all rows, x[row] being the element in all lanes, or a vector whose element i it is. */
+void products_add_vector(const struct products *p, int v, const struct kb_val *x, struct kb_val w);
+void products_add_lane(const struct products *p, int v, const struct kb_val *x, int i, struct kb_val w);
+/* A step for the rows [from, to): a line of weights in registers, one element of x after the other. */
+void products_step(const struct products *p, struct kb_val element, struct kb_val line, int i, int from,
+                   int to);
+/* Vectors of `lanes` elements of all rows, from `element` on. */
+void products_load_x(const struct products *p, struct kb_val element, int lanes, struct kb_val *x);
+/* A step with elements i of such vectors: one vector of weights after the other. */
+void products_lane(const struct products *p, const struct kb_val *x, struct kb_val line, int i);
+
+#endif
