@@ -71,9 +71,10 @@ static struct kb_val ring_base(const struct attention *a, const struct attention
 
 /* ---- keys ---- */
 
-/* As many keys as a vector has lanes; clamped: those at or beyond n_keys are not read, the last one is
+/* As many keys as there are lanes; clamped: those at or beyond n_keys are not read, the last one is
  * in. */
 struct key_group {
+	int lanes; /* 1 where elements of a key do not lie side by side */
 	const struct attention_block *block;
 	struct kb_val base;  /* address of the block's first key */
 	struct kb_val first; /* position in the block, a multiple of lanes */
@@ -95,8 +96,9 @@ static struct kb_val key_row(const struct attention *a, const struct key_group *
 		row = g->first;
 		disp = i * stride->c;
 	}
-	struct kb_val index = kb_add(k, attention_step(k, &a->key, ATTENTION_ROW, row), e0);
-	return attention_load(k, &a->key, g->base, index, disp, a->lanes, n);
+	struct kb_val element = attention_step(k, &a->key, ATTENTION_ELEMENT, e0);
+	struct kb_val index = kb_add(k, attention_step(k, &a->key, ATTENTION_ROW, row), element);
+	return attention_load(k, &a->key, g->base, index, disp, g->lanes, n);
 }
 
 /* Row i becomes column i of a square of lanes x lanes: exchanges halves of ever larger squares. */
@@ -123,12 +125,12 @@ static void transpose_keys(const struct attention *a, const struct key_group *g,
 {
 	struct kb *k = a->k;
 	struct kb_val rows[ATTENTION_LANES_MAX];
-	for (int i = 0; i < a->lanes; i++)
+	for (int i = 0; i < g->lanes; i++)
 		rows[i] = key_row(a, g, i, e0, n);
-	transpose_square(k, rows, a->lanes);
+	transpose_square(k, rows, g->lanes);
 	struct kb_val at = kb_mul(k, e0, kb_index(k, PANEL));
 	for (int e = 0; e < n; e++)
-		kb_store(k, rows[e], g->to, at, e * PANEL, a->lanes * 4);
+		kb_store(k, rows[e], g->to, at, e * PANEL, g->lanes * 4);
 }
 
 /* Address of element 0 of key j of the block; panels are [E,16]. */
@@ -143,13 +145,13 @@ static struct kb_val panel_column(const struct attention *a, struct kb_val j)
 static void transpose_group(const struct attention *a, const struct attention_head *h, struct key_group *g)
 {
 	struct kb *k = a->k;
-	int64_t whole = a->size - a->size % a->lanes;
+	int64_t whole = a->size - a->size % g->lanes;
 	if (a->key.ring > 0)
 		g->base = ring_base(a, g->block, &a->key, h->k, g->first);
 	g->to = panel_column(a, g->first);
 	if (whole > 0) {
-		struct kb_val e0 = kb_loop(k, "e", kb_index(k, 0), kb_index(k, whole), a->lanes, KB_NONEMPTY);
-		transpose_keys(a, g, e0, a->lanes);
+		struct kb_val e0 = kb_loop(k, "e", kb_index(k, 0), kb_index(k, whole), g->lanes, KB_NONEMPTY);
+		transpose_keys(a, g, e0, g->lanes);
 		kb_end_loop(k);
 	}
 	if (whole < a->size)
@@ -172,22 +174,6 @@ static void clear_columns(const struct attention *a, const struct attention_bloc
 	kb_end_loop(k);
 }
 
-/* Element by element, when those of a key do not lie side by side. */
-static void copy_keys_by_element(const struct attention *a, const struct attention_block *b,
-                                 struct kb_val base)
-{
-	struct kb *k = a->k;
-	struct kb_val j = kb_loop(k, "j", b->begin, b->n, 1, KB_NONEMPTY);
-	struct kb_val from = attention_step(k, &a->key, ATTENTION_ROW, j), to = panel_column(a, j);
-	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), kb_index(k, a->size), 1, KB_NONEMPTY);
-	struct kb_val index = kb_add(k, from, attention_step(k, &a->key, ATTENTION_ELEMENT, e));
-	struct kb_val x = attention_load(k, &a->key, base, index, 0, 1, 1);
-	kb_store(k, x, to, kb_mul(k, e, kb_index(k, PANEL)), 0, 0);
-	kb_end_loop(k);
-	kb_end_loop(k);
-	clear_columns(a, b, b->n, 1);
-}
-
 /* Columns at or beyond n_keys mean nothing. */
 static void copy_keys(const struct attention *a, const struct attention_head *h,
                       const struct attention_block *b)
@@ -195,21 +181,20 @@ static void copy_keys(const struct attention *a, const struct attention_head *h,
 	struct kb *k = a->k;
 	struct kb_val first = attention_step(k, &a->key, ATTENTION_ROW, b->first);
 	struct key_group g = {.block = b, .base = attention_at(k, &a->key, h->k, first)};
-	if (!attention_is_dense(&a->key, ATTENTION_ELEMENT)) {
-		copy_keys_by_element(a, b, g.base);
-		return;
-	}
-	struct kb_val whole = attention_round_down(k, b->n, a->lanes);
-	g.first = kb_loop(k, "j", b->begin, whole, a->lanes, 0);
+	g.lanes = attention_is_dense(&a->key, ATTENTION_ELEMENT) ? a->lanes : 1;
+	struct kb_val whole = attention_round_down(k, b->n, g.lanes);
+	g.first = kb_loop(k, "j", b->begin, whole, g.lanes, 0);
 	transpose_group(a, h, &g);
 	kb_end_loop(k);
-	kb_if(k, kb_cmp(k, KB_LT, whole, b->n));
-	g.first = whole;
-	g.clamped = true;
-	transpose_group(a, h, &g);
-	kb_end_if(k);
-	if (a->lanes < PANEL)
-		clear_columns(a, b, attention_round_up(k, b->n, a->lanes), a->lanes);
+	if (g.lanes > 1) {
+		kb_if(k, kb_cmp(k, KB_LT, whole, b->n));
+		g.first = whole;
+		g.clamped = true;
+		transpose_group(a, h, &g);
+		kb_end_if(k);
+	}
+	if (g.lanes < PANEL)
+		clear_columns(a, b, attention_round_up(k, b->n, g.lanes), g.lanes);
 }
 
 /* Address of the panel that begins with that row, where keys lie in panels. */

@@ -221,70 +221,59 @@ static void emit_rows(struct rowwise *r)
 	eval_release(&r->e, mark);
 }
 
-/* ---- rows before another root ---- */
+/* ---- rows before and after another root ---- */
 
-/* The buffer of a row is the place of its result. */
-static void emit_inner_rows(struct rowwise *r, const struct rowwise_rows *rows)
+/* A norm in the group of another root. The evaluator is the caller's but for the cache: its widths and points are
+ * those of that root. */
+static struct rowwise begin_norm(struct eval *e, const struct ir_op *norm)
 {
-	struct kb *k = r->k;
-	struct kb_val bytes = kb_mul(k, rowwise_width(r), kb_index(k, 4));
-	struct kb_val at = kb_loop(k, "row", rows->first, rows->end, 1, 0);
-	r->buffer = kb_ptr_add(k, rows->to, kb_mul(k, kb_sub(k, at, rows->first), bytes), 0);
-	emit_row(r, at);
-	kb_end_loop(k);
-}
-
-static void keep_status(struct eval *e, const struct eval *inner)
-{
-	e->failed = inner->failed;
-	e->unsupported = inner->unsupported;
-	e->no_memory = inner->no_memory;
-}
-
-/* The evaluator is the caller's but for the cache: its widths and points are those of another root. */
-void rowwise_norm_rows(struct eval *e, const struct rowwise_rows *rows)
-{
-	struct rowwise r = {
-	        .job = e->job, .k = e->k, .root = rows->norm, .e = *e, .items = 1, .is_inner = true};
+	struct rowwise r = {.job = e->job, .k = e->k, .root = norm, .e = *e, .items = 1};
 	r.e.cache.items = NULL;
 	r.e.cache.n = r.e.cache.cap = 0;
-	r.rank = ir_type_of(e->job->func, r.root->results[0])->rank;
-	eval_sizes(&r.e, r.root->results[0], r.size);
-	choose_schedule(&r);
-	emit_inner_rows(&r, rows);
-	keep_status(e, &r.e);
+	r.rank = ir_type_of(e->job->func, norm->results[0])->rank;
+	return r;
+}
+
+/* Its rows [first, end): to `to` where they go there, else to the result. */
+static void emit_norm(struct rowwise *r, struct eval *e, struct kb_val first, struct kb_val end,
+                      struct kb_val to)
+{
+	struct kb *k = r->k;
+	eval_sizes(&r->e, r->root->results[0], r->size);
+	choose_schedule(r);
+	struct kb_val bytes = kb_mul(k, rowwise_width(r), kb_index(k, 4));
+	struct kb_val at = kb_loop(k, "row", first, end, 1, 0);
+	if (r->is_inner)
+		r->buffer = kb_ptr_add(k, to, kb_mul(k, kb_sub(k, at, first), bytes), 0);
+	emit_row(r, at);
+	kb_end_loop(k);
+	e->failed = r->e.failed;
+	e->unsupported = r->e.unsupported;
+	e->no_memory = r->e.no_memory;
+}
+
+void rowwise_norm_rows(struct eval *e, const struct rowwise_rows *rows)
+{
+	struct rowwise r = begin_norm(e, rows->norm);
+	r.is_inner = true;
+	emit_norm(&r, e, rows->first, rows->end, rows->to);
 }
 
 /* The operand of the norm lies in the result. */
-static bool move_operand(struct rowwise *r)
-{
-	size_t n = r->job->func->n_values;
-	struct eval_tensor *tensors = ARENA_ARRAY(r->job->arena, struct eval_tensor, n);
-	if (!tensors)
-		return false;
-	memcpy(tensors, r->e.tensors, n * sizeof(*tensors));
-	tensors[r->root->operands[0].id] = r->outputs.items[0].to;
-	r->e.tensors = tensors;
-	return true;
-}
-
 void rowwise_norm_after(struct eval *e, const struct rowwise_after *after)
 {
-	struct rowwise r = {.job = e->job, .k = e->k, .root = after->norm, .e = *e, .items = 1};
-	r.outputs = *after->out;
-	r.e.cache.items = NULL;
-	r.e.cache.n = r.e.cache.cap = 0;
-	r.rank = ir_type_of(e->job->func, r.root->results[0])->rank;
-	if (!move_operand(&r)) {
+	struct rowwise r = begin_norm(e, after->norm);
+	size_t n = e->job->func->n_values;
+	struct eval_tensor *tensors = ARENA_ARRAY(e->job->arena, struct eval_tensor, n);
+	if (!tensors) {
 		e->no_memory = true;
 		return;
 	}
-	eval_sizes(&r.e, r.root->results[0], r.size);
-	choose_schedule(&r);
-	struct kb_val at = kb_loop(r.k, "row", after->first, after->end, 1, 0);
-	emit_row(&r, at);
-	kb_end_loop(r.k);
-	keep_status(e, &r.e);
+	memcpy(tensors, e->tensors, n * sizeof(*tensors));
+	tensors[after->norm->operands[0].id] = after->out->items[0].to;
+	r.e.tensors = tensors;
+	r.outputs = *after->out;
+	emit_norm(&r, e, after->first, after->end, (struct kb_val){0});
 }
 
 /* ---- groups ---- */
