@@ -27,23 +27,6 @@ enum {
 
 /* ---- tensors ---- */
 
-enum kb_scalar attention_scalar(enum ir_dtype t)
-{
-	switch (t) {
-	case DT_F32: return KB_F32;
-	case DT_F16: return KB_F16;
-	case DT_BF16: return KB_BF16;
-	case DT_F64:
-	case DT_I8:
-	case DT_U8:
-	case DT_I16:
-	case DT_I32:
-	case DT_I64:
-	case DT_BOOL: return KB_VOID;
-	}
-	return KB_VOID;
-}
-
 struct kb_type attention_vector(const struct attention *a)
 {
 	return KB_TYPE(KB_F32, a->lanes);
@@ -72,14 +55,14 @@ struct kb_val attention_at(struct kb *k, const struct kb_tensor *t, struct kb_va
 struct kb_val attention_load(struct kb *k, const struct kb_tensor *t, struct kb_val ptr, struct kb_val index,
                              int64_t disp, int lanes, int n)
 {
-	struct kb_type type = KB_TYPE(attention_scalar(t->dtype), lanes);
+	struct kb_type type = KB_TYPE(eval_stored(t->dtype), lanes);
 	return kb_cvt(k, kb_load_part(k, type, n, ptr, index, disp), KB_F32);
 }
 
 struct kb_val attention_widen(const struct attention *a, enum ir_dtype dtype, struct kb_val ptr,
                               struct kb_val index, int64_t disp, bool is_aligned)
 {
-	struct kb_type type = KB_TYPE(attention_scalar(dtype), a->lanes);
+	struct kb_type type = KB_TYPE(eval_stored(dtype), a->lanes);
 	int align = is_aligned ? a->lanes * (int)ir_dtype_bytes(dtype) : 0;
 	return kb_cvt(a->k, kb_load(a->k, type, ptr, index, disp, align), KB_F32);
 }
@@ -146,12 +129,18 @@ static enum tfmc_status operand(const struct attention *a, struct ir_value v, st
 	return TFMC_OK;
 }
 
+/* An element type that the template computes with. */
+static bool is_float(enum ir_dtype t)
+{
+	return ir_dtype_class(t) == DTCLASS_FLOAT && t != DT_F64;
+}
+
 static enum tfmc_status float_operand(struct attention *a, struct ir_value v, struct kb_tensor *out)
 {
 	TFMC_TRY(operand(a, v, out));
 	if (out->encoding != ENC_ROW && out != &a->key)
 		return internal(a, "an operand is packed");
-	if (attention_scalar(out->dtype) != KB_VOID)
+	if (is_float(out->dtype))
 		return TFMC_OK;
 	diag_error(a->job->cx, a->job->group->loc.at, DIAG_UNSUPPORTED,
 	           "not supported yet: attention over %s elements", ir_dtype_name(out->dtype));
@@ -197,7 +186,7 @@ static enum tfmc_status bind_result(struct attention *a, const struct ir_op *roo
 	if (!ir_view_store(job->module, job->func, yield->operands[0], &view) ||
 	    !ir_same(view.base, root->results[0]))
 		return internal(a, "the result is no view of the root");
-	if (attention_scalar(result.dtype) == KB_VOID)
+	if (!is_float(result.dtype))
 		return internal(a, "the result has another element type");
 	a->out = (struct kb_tensor){.dtype = result.dtype, .rank = view.rank};
 	for (int i = 0; i < view.rank; i++) {

@@ -27,7 +27,7 @@ static void copy_part(void *user, struct kb_val e, int lanes, int n)
 	struct kb *k = c->a->k;
 	struct kb_val index = attention_step(k, c->t, ATTENTION_ELEMENT, e);
 	if (c->dtype != DT_F32) {
-		struct kb_type type = KB_TYPE(attention_scalar(c->dtype), lanes);
+		struct kb_type type = KB_TYPE(eval_stored(c->dtype), lanes);
 		kb_store(k, kb_load(k, type, c->from, index, 0, 0), c->to, e, 0, 0);
 		return;
 	}
@@ -209,7 +209,7 @@ static void copy_panels(const struct attention *a, const struct attention_head *
 {
 	struct kb *k = a->k;
 	struct kb_val zero = kb_index(k, 0);
-	struct kb_type type = KB_TYPE(attention_scalar(a->key_dtype), a->lanes);
+	struct kb_type type = KB_TYPE(eval_stored(a->key_dtype), a->lanes);
 	int align = a->lanes * (int)ir_dtype_bytes(a->key_dtype);
 	struct kb_val j = kb_loop(k, "j", b->begin, b->n, PANEL, 0);
 	struct kb_val from = panel_at(a, h->k, ring_row(a, b, j)), to = panel_at(a, a->scratch.keys, j);

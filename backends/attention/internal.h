@@ -16,7 +16,7 @@
 #ifndef TFMC_BACKENDS_ATTENTION_INTERNAL_H
 #define TFMC_BACKENDS_ATTENTION_INTERNAL_H
 
-#include "backends/kernel/group.h"
+#include "backends/kernel/eval.h"
 #include "backends/kernel/products.h"
 #include "ir/target/tile.h"
 
@@ -155,7 +155,6 @@ struct kb_val attention_size(struct kb *k, const struct kb_size *s);
 struct kb_val attention_step(struct kb *k, const struct kb_tensor *t, int axis, struct kb_val index);
 /* True when neighbours on the axis lie side by side in memory. */
 bool attention_is_dense(const struct kb_tensor *t, int axis);
-enum kb_scalar attention_scalar(enum ir_dtype t);
 /* n >= 0 rounded up and down to a multiple of step. */
 struct kb_val attention_round_up(struct kb *k, struct kb_val n, int64_t step);
 struct kb_val attention_round_down(struct kb *k, struct kb_val n, int64_t step);

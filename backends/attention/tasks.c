@@ -136,7 +136,7 @@ static void store_part(void *user, struct kb_val e, int lanes, int n)
 	const struct kb_tensor *out = &s->a->out;
 	struct kb_val x = kb_load(k, KB_TYPE(KB_F32, lanes), s->acc, e, 0, lanes * 4);
 	x = kb_mul(k, x, kb_splat(k, s->factor, lanes));
-	x = kb_cvt(k, x, attention_scalar(out->dtype));
+	x = kb_cvt(k, x, eval_stored(out->dtype));
 	kb_store_part(k, x, n, s->out, attention_step(k, out, ATTENTION_ELEMENT, e), 0);
 }
 

@@ -349,7 +349,7 @@ struct kb_val eval_value(struct eval *e, struct ir_value v, const struct eval_po
 
 /* ---- memory ---- */
 
-static enum kb_scalar stored_scalar(enum ir_dtype t)
+enum kb_scalar eval_stored(enum ir_dtype t)
 {
 	switch (t) {
 	case DT_F32: return KB_F32;
@@ -455,7 +455,7 @@ static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, con
 	int lanes = p->vec == row ? e->lanes : 1;
 	if (pairs)
 		return eval_load_pairs(k, t->t.ptr, at, i, lanes);
-	struct kb_val raw = kb_load(k, KB_TYPE(stored_scalar(t->t.dtype), lanes), t->t.ptr, at, 0, 0);
+	struct kb_val raw = kb_load(k, KB_TYPE(eval_stored(t->t.dtype), lanes), t->t.ptr, at, 0, 0);
 	return from_stored(e, t->t.dtype, raw);
 }
 
@@ -464,7 +464,7 @@ static struct kb_val load_lanes(struct eval *e, const struct eval_tensor *t, str
 {
 	struct kb_val stride = t->t.stride[axis].v;
 	struct kb_val lane[KB_LANES_MAX];
-	enum kb_scalar s = stored_scalar(t->t.dtype);
+	enum kb_scalar s = eval_stored(t->t.dtype);
 	for (int l = 0; l < e->valid; l++) {
 		struct kb_val index = in_ring(e, &t->t, axis, kb_add_const(e->k, first, l));
 		struct kb_val at = kb_add(e->k, row, kb_mul(e->k, index, stride));
@@ -478,7 +478,7 @@ struct kb_val eval_load(struct eval *e, struct ir_value v, const struct eval_ten
                         const struct eval_point *p)
 {
 	struct kb *k = e->k;
-	enum kb_scalar s = stored_scalar(t->t.dtype);
+	enum kb_scalar s = eval_stored(t->t.dtype);
 	const struct ir_op *def = ir_def(e->job->func, v);
 	if (t->t.encoding == ENC_PANEL16 && t->t.rank > 2 && !(def && def->code == OP_weight))
 		return eval_internal(e, NULL, "a state in panels is read by element");
@@ -517,7 +517,7 @@ void eval_store(struct eval *e, const struct eval_tensor *t, const struct eval_p
 {
 	struct kb *k = e->k;
 	struct kb_val row = eval_offset(e, t, p);
-	value = kb_cvt(k, value, stored_scalar(t->t.dtype));
+	value = kb_cvt(k, value, eval_stored(t->t.dtype));
 	if (p->vec < 0) {
 		kb_store(k, value, t->t.ptr, row, 0, 0);
 		return;

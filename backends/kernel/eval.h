@@ -116,6 +116,8 @@ void eval_output_at(struct eval *e, const struct eval_output *o, const struct ev
 
 /* The scalar in which a dtype is computed: f32, f64, i32, i64 or bool. */
 enum kb_scalar eval_scalar(enum ir_dtype t);
+/* What it is in memory; a bool is a byte. */
+enum kb_scalar eval_stored(enum ir_dtype t);
 bool eval_is_inside(const struct eval *e, struct ir_value v); /* computed by the group */
 struct kb_val eval_dim(struct eval *e, const struct ir_dim *d);
 /* Sizes of the axes of v. */
