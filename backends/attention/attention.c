@@ -8,7 +8,6 @@
 #include <assert.h>
 
 #include "backends/attention/internal.h"
-#include "ir/core/view.h"
 
 /* Operands of OP_attention. */
 enum {
@@ -168,34 +167,17 @@ static enum tfmc_status bind_operands(struct attention *a, const struct ir_op *r
 	return TFMC_OK;
 }
 
-static struct kb_size dim_size(const struct attention *a, const struct ir_dim *d)
-{
-	return a->job->bind->dim(a->job->bind->user, a->k, d);
-}
-
 /* The root's axes [B,H,S,V] inside the group's result. */
 static enum tfmc_status bind_result(struct attention *a, const struct ir_op *root)
 {
-	const struct kernel_job *job = a->job;
-	const struct ir_region *r = job->group->region;
-	const struct ir_op *yield = r->ops[r->n_ops - 1];
-	struct kb_tensor result;
-	struct ir_view view;
-	if (yield->n_operands != 1 || !job->bind->result(job->bind->user, a->k, 0, &result))
-		return internal(a, "the group has not one result in memory");
-	if (!ir_view_store(job->module, job->func, yield->operands[0], &view) ||
-	    !ir_same(view.base, root->results[0]))
-		return internal(a, "the result is no view of the root");
-	if (!is_float(result.dtype))
-		return internal(a, "the result has another element type");
-	a->out = (struct kb_tensor){.dtype = result.dtype, .rank = view.rank};
-	for (int i = 0; i < view.rank; i++) {
-		a->out.size[i] = dim_size(a, view.size[i]);
-		a->out.stride[i] = dim_size(a, view.stride[i]);
-	}
-	struct kb_size offset = dim_size(a, view.offset);
-	a->out.ptr = attention_at(a->k, &a->out, result.ptr, attention_size(a->k, &offset));
-	return TFMC_OK;
+	struct eval e;
+	struct eval_outputs out;
+	TFMC_TRY(eval_begin(&e, a->job));
+	TFMC_TRY(eval_outputs(&e, &out));
+	if (out.n != 1 || !ir_same(out.items[0].value, root->results[0]))
+		return internal(a, "the group's one result is no view of the root");
+	a->out = out.items[0].to.t;
+	return is_float(a->out.dtype) ? TFMC_OK : internal(a, "the result has another element type");
 }
 
 /* ---- the schedule ---- */
