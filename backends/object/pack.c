@@ -78,6 +78,8 @@ static enum tfmc_status eval_elements(struct packer *p, const struct ir_weight *
 	struct diag_context *cx = p->object->cx;
 	struct wexpr_out out = {p->elements, w->narrow};
 	bool is_float = ir_dtype_class(w->type->dtype) == DTCLASS_FLOAT;
+	if (!ir_weight_has_value(cx, w))
+		return TFMC_INVALID;
 	if (w->type->dtype == DT_F32)
 		return wexpr_eval_to(cx, w->init, p->source, begin, n, out);
 	TFMC_TRY(wexpr_eval(cx, w->init, p->source, begin, n, p->values));

@@ -76,6 +76,14 @@ const struct ir_weight *ir_find_weight(const struct ir_module *m, const char *na
 	return strmap_get(&m->weight_names, name);
 }
 
+bool ir_weight_has_value(struct diag_context *cx, const struct ir_weight *w)
+{
+	if (w->init == NULL)
+		diag_error(cx, w->loc.at, DIAG_MISSING_TENSOR,
+		           "the weight @%s has no value: write '= EXPRESSION' after its type", w->name);
+	return w->init != NULL;
+}
+
 const struct ir_state_decl *ir_find_state(const struct ir_module *m, const char *name)
 {
 	return strmap_get(&m->state_names, name);

@@ -199,6 +199,8 @@ void ir_module_destroy(struct ir_module *m);
 struct ir_module *ir_module_create_like(const struct ir_module *m);
 
 const struct ir_weight *ir_find_weight(const struct ir_module *m, const char *name);
+/* IR text may leave out what a weight is made of: false after a diagnostic at its place. */
+bool ir_weight_has_value(struct diag_context *cx, const struct ir_weight *w);
 const struct ir_state_decl *ir_find_state(const struct ir_module *m, const char *name);
 const struct ir_func *ir_find_func(const struct ir_module *m, const char *name);
 /* Adds, or returns the one of that name if equal in type, encoding, narrowness and init (else NULL). Copies

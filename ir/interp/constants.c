@@ -12,6 +12,8 @@ INTERP_EVAL(weight)
 	const struct attrs_weight *a = op->attrs;
 	const struct ir_wexpr *init = a->weight->init;
 	int64_t at = 0, n = interp_size(out);
+	if (!ir_weight_has_value(in->cx, a->weight))
+		return TFMC_INVALID;
 	for (size_t i = 0; i < op->n_operands; i++) {
 		int64_t index = interp_int(x[i]->data[0]);
 		if (index < 0 || index >= init->dims[i])

@@ -155,9 +155,10 @@ static double work_of(const struct ir_module *m, const char *entry, const int64_
 	if (!ir_dim_eval(ir_func_flops(m, f), dims, &flops))
 		flops = INT64_MAX;
 	for (size_t i = 0; i < m->weights.n; i++) {
+		const struct ir_type *type = m->weights.items[i]->type;
 		double n = 1;
-		for (int k = 0; k < m->weights.items[i]->init->rank; k++)
-			n *= (double)m->weights.items[i]->init->dims[k];
+		for (int k = 0; k < type->rank; k++)
+			n *= (double)ir_dim_lo(m->dims, type->dims[k]);
 		elements += n;
 	}
 	return (double)flops / 2 + WEIGHT_WORK * elements;
