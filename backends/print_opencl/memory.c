@@ -68,12 +68,11 @@ static void check_alignment(struct print *p, const struct kb_inst *i)
 /* (float4)(p[0], p[1], 0, 0), or one element in all lanes */
 static void load_elements(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	bool is_splat = i->op == KBO_LOAD_SPLAT;
-	int n = is_splat ? 1 : i->type.lanes;
+	int n = i->op == KBO_LOAD_SPLAT ? 1 : i->type.lanes;
 	buf_printf(out, "(%s%d)(", opencl_memory_scalar(p, i->type.scalar), i->type.lanes);
-	for (int k = 0; k < n; k++) {
+	for (int k = 0; k < n && k < KB_LANES_MAX; k++) {
 		buf_str(out, k ? ", " : "");
-		if (is_splat || k < i->n_lanes)
+		if (n == 1 || k < i->n_lanes)
 			element(p, i, 0, k, out);
 		else
 			buf_char(out, '0');
