@@ -8,12 +8,12 @@
 
 #define HELP_COLUMNS 100
 
-void help_wrap(struct buf *out, const char *text, size_t at, size_t indent)
+void help_wrap(struct buf *out, const char *text, size_t at, size_t indent, size_t columns)
 {
 	for (const char *s = text; *s; s += *s == ' ') {
 		size_t n = strcspn(s, " ");
 		bool begins = s == text;
-		if (!begins && at + 1 + n > HELP_COLUMNS) {
+		if (!begins && at + 1 + n > columns) {
 			buf_char(out, '\n');
 			buf_fill(out, ' ', indent);
 			at = indent;
@@ -34,7 +34,7 @@ static void row(struct buf *out, const char *name, const char *text, size_t colu
 	if (n + 4 > column)
 		buf_char(out, '\n');
 	buf_fill(out, ' ', n + 4 > column ? column : column - n - 2);
-	help_wrap(out, text, column, column);
+	help_wrap(out, text, column, column, HELP_COLUMNS);
 }
 
 void help_option(struct buf *out, const struct option_row *o)
@@ -66,7 +66,7 @@ static void options_of(struct buf *out, unsigned command, bool common)
 static void one_command(struct buf *out, const struct command_row *c)
 {
 	buf_printf(out, "tfmc %s\n\n", c->synopsis);
-	help_wrap(out, c->text, 0, 0);
+	help_wrap(out, c->text, 0, 0, HELP_COLUMNS);
 	buf_printf(out, "\nExample: %s\n", c->example);
 	struct buf options;
 	buf_init(&options);
@@ -91,8 +91,8 @@ bool options_help(struct buf *out, const char *name, struct buf *error)
 	buf_str(out, "\nCompiling a model: tfmc MODEL -o model.o\n");
 	help_wrap(out,
 	          "MODEL is a model file (.yaml), a hub folder (config.json and safetensors) or a GGUF file.",
-	          0, 0);
+	          0, 0, HELP_COLUMNS);
 	buf_str(out, "Options of a command: tfmc help COMMAND\n");
-	help_wrap(out, "Exit codes: " HELP_EXIT_CODES, 0, 12);
+	help_wrap(out, "Exit codes: " HELP_EXIT_CODES, 0, 12, HELP_COLUMNS);
 	return true;
 }

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#define MARKDOWN_COLUMNS 128
+
 /* What comes after an option, or where a command has its file. */
 enum value_kind { VALUE_NONE, VALUE_ANY, VALUE_FILE, VALUE_FOLDER, VALUE_WORDS };
 
@@ -50,7 +52,20 @@ static void markdown_options(struct buf *out)
 		belongs_to(&item, o);
 		buf_str(&item, "): ");
 		escaped(&item, o->help, "*<", "\\");
-		help_wrap(out, item.data, 0, 2);
+		help_wrap(out, item.data, 0, 2, MARKDOWN_COLUMNS);
+	}
+	buf_destroy(&item);
+}
+
+static void markdown_commands(struct buf *out)
+{
+	struct buf item;
+	buf_init(&item);
+	for (size_t i = 0; i < command_rows_n; i++) {
+		const struct command_row *c = &command_rows[i];
+		buf_clear(&item);
+		buf_printf(&item, "- `tfmc %s`: %s", c->synopsis, c->text);
+		help_wrap(out, item.data, 0, 2, MARKDOWN_COLUMNS);
 	}
 	buf_destroy(&item);
 }
@@ -58,22 +73,23 @@ static void markdown_options(struct buf *out)
 /* The examples run one after the other in one folder. */
 static void markdown(struct buf *out)
 {
-	buf_str(out, "# Commands and options\n\n`tfmc help --form=markdown` prints this page, `tfmc help "
-	             "COMMAND` one "
-	             "command. Options have one or two\ndashes, their values come after `=` or as the next "
-	             "word; a word "
-	             "@FILE stands for the words of a file.\n\nExit codes: " HELP_EXIT_CODES
-	             ".\n\nThe examples work in a folder that has been made so, with the source of tfmc in "
-	             "`tfmc`:\n\n"
-	             "```sh\nln -s tfmc/examples .\nexport PATH=~/opt/tfmc/bin:$PATH\n"
-	             "tfmc examples/embed/model.yaml --emit=tir=embed.tir --stop-after=encode\n```\n");
-	for (size_t i = 0; i < command_rows_n; i++) {
-		const struct command_row *c = &command_rows[i];
-		buf_printf(out, "\n## %s\n\n`tfmc %s`\n\n", c->name, c->synopsis);
-		help_wrap(out, c->text, 0, 0);
-		buf_printf(out, "\n```sh\n%s\n```\n", c->example);
-	}
-	buf_str(out, "\n## Options\n\n");
+	buf_str(out, "# Commands and options\n\n");
+	help_wrap(out,
+	          "`tfmc help --form=markdown` prints this page, `tfmc help COMMAND` one command with its "
+	          "options. Exit codes: " HELP_EXIT_CODES ".",
+	          0, 0, MARKDOWN_COLUMNS);
+	buf_str(out, "\n## Commands\n");
+	markdown_commands(out);
+	buf_str(out, "\nAn example of each, in a folder with the source of tfmc in `tfmc`:\n```sh\n"
+	             "ln -s tfmc/examples .\nexport PATH=~/opt/tfmc/bin:$PATH\n"
+	             "tfmc examples/embed/model.yaml --emit=tir=embed.tir --stop-after=encode\n");
+	for (size_t i = 0; i < command_rows_n; i++)
+		buf_printf(out, "%s\n", command_rows[i].example);
+	buf_str(out, "```\n\n## Options\n");
+	help_wrap(out,
+	          "Options have one or two dashes, their values come after `=` or as the next word; a word "
+	          "@FILE stands for the words of a file.",
+	          0, 0, MARKDOWN_COLUMNS);
 	markdown_options(out);
 }
 
