@@ -3,12 +3,13 @@
 """Runs the examples of frontend/manual/reference/diagnostics.md, which `tfmc explain` prints. Every code of
 diagnostics.def has one.
 
-A diff is a change of the first yaml or tir block of the page. A line takes the place of the line that begins with the
-same words; where there is none, it follows the line above it, or the last one. The file with the `-` lines must fail with the code of the
-section and no other, and must say the `!` lines (`...` is any text); the file with the `+` lines must succeed. The command
-is what follows the word diff, else COMPILE. A console block has commands and lines that they print.
+A list of lines is a change of the first yaml or tir block of the page. A line takes the place of the line that begins
+with the same words; where there is none, it follows the line above it, or the last one. The file with the `wrong` lines must
+fail with the code of the section and no other, and must say what `says` has (`...` is any text); the file with the `right`
+lines must succeed; a line `with` is in both. The command is COMPILE, unless the list has one. A console block has commands
+and lines that they print.
 
-`explain.py PAGE --write` puts the messages of this compiler into the page, where the `!` lines differ.
+`explain.py PAGE --write` puts the messages of this compiler into the page, where those of `says` differ.
 """
 import json
 import os
@@ -27,6 +28,8 @@ COMPILE = "tfmc model.yaml -o model.o"
 WITHOUT_EXAMPLE = {"E900"}  # a mistake of tfmc
 SECTION = re.compile(r"^## (E\d+): ([^\n]+)\n(.*?)(?=^## |\Z)", re.S | re.M)
 BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```\n", re.S | re.M)
+CHANGE = re.compile(r"(?:^- \w+: `.*`\n)+", re.M)
+ITEM = re.compile(r"^- (\w+): `(.*)`$", re.M)
 
 d, ff, vocab, ctx = 8, 12, 11, 6
 WEIGHTS = {"embed.weight": [vocab, d], "positions.weight": [ctx, d], "norm.weight": [d], "norm.bias": [d],
@@ -105,25 +108,25 @@ def codes_of(output):
     return {line[line.rindex("[") + 1:-1] for line in errors_of(output)}
 
 
-def try_diff(code, info, block, bases):
-    """What is wrong with a diff, as a list; the block with the messages that came."""
-    command = info.removeprefix("diff").strip() or COMPILE
+def try_change(code, block, bases):
+    """What is wrong with a change, as a list; the block with the message that came."""
+    items = ITEM.findall(block)
+    of = {kind: [text for k, text in items if k == kind] for kind in ("command", "with", "wrong", "says", "right")}
+    command = "".join(of["command"]) or COMPILE
     name = next(name for name in bases if name in command)
-    lines = block.splitlines()
-    wrong, right = ([line[1:] for line in lines if line[0] in " " + sign] for sign in "-+")
+    wrong, right = ([text for kind, text in items if kind in ("with", sign)] for sign in ("wrong", "right"))
     status, output = run(command, bases, name, changed(bases[name], wrong, right))
-    messages = [line[2:] for line in lines if line[0] == "!"]
-    faults = [f"not said: {message}" for message in messages if not says(output, message)]
-    if status == 0 or codes_of(output) != {code} or not messages:
+    faults = [f"not said: {message}" for message in of["says"] if not says(output, message)]
+    if {kind for kind, _ in items} - set(of) or not of["wrong"] or not of["right"]:
+        faults.append("a line is command, with, wrong, says or right, and the last three are there")
+    if status == 0 or codes_of(output) != {code} or not of["says"]:
         faults.append(f"the wrong one: status {status}\n{output}")
     cured, output_of_right = run(command, bases, name, changed(bases[name], right, wrong))
     if cured != 0:
         faults.append(f"the right one: status {cured}\n{output_of_right}")
-    if not faults or codes_of(output) != {code}:
-        return faults, block
-    kept = [line for line in lines if line[0] != "!"]
-    at = max((i + 1 for i, line in enumerate(kept) if line[0] == "-"), default=len(kept))
-    return faults, "".join(line + "\n" for line in [*kept[:at], f"! {errors_of(output)[0]}", *kept[at:]])
+    if faults and of["says"] and codes_of(output) == {code}:
+        block = block.replace(f"- says: `{of['says'][0]}`", f"- says: `{errors_of(output)[0]}`")
+    return faults, block
 
 
 def try_console(code, block, bases):
@@ -147,22 +150,18 @@ def run_limited(commands, bases):
 
 
 def try_section(code, body, bases):
-    faults, blocks = [], list(BLOCK.finditer(body))
+    faults, new = [], body
     if code in WITHOUT_EXAMPLE:
         return faults, body
-    if not blocks:
+    blocks, changes = BLOCK.findall(body), CHANGE.findall(body)
+    if not blocks and not changes:
         faults.append("no example")
-    new = body
-    for found in blocks:
-        info, block = found[1], found[2]
-        if info.startswith("diff"):
-            more, said = try_diff(code, info, block, bases)
-            new = new.replace(found[0], f"```{info}\n{said}```\n")
-        elif info == "console":
-            more = try_console(code, block, bases)
-        else:
-            more = [f"a block is diff or console, not '{info}'"]
+    for change in changes:
+        more, said = try_change(code, change, bases)
+        new = new.replace(change, said)
         faults += more
+    for kind, block in blocks:
+        faults += try_console(code, block, bases) if kind == "console" else [f"a block is console, not '{kind}'"]
     return faults, new
 
 

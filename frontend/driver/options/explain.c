@@ -20,8 +20,8 @@ static const char *until(struct arena *a, const char *from, const char *stop)
 static const char *read_section(struct arena *a, const char *at, struct explanation *e)
 {
 	const char *code = strchr(at, 'E'), *title = strchr(code, ' ') + 1, *text = strchr(title, '\n') + 1;
-	*e = (struct explanation){until(a, code, ":"), until(a, title, "\n"), until(a, text, "\n```"),
-	                          until(a, text, HEADING)};
+	*e = (struct explanation){until(a, code, ":"), until(a, title, "\n"),
+	                          until(a, until(a, text, "\n```"), "\n- "), until(a, text, HEADING)};
 	return strstr(text, HEADING);
 }
 
@@ -50,10 +50,9 @@ bool explain_find(struct arena *a, const char *code, struct explanation *out, co
 	return false;
 }
 
-/* An empty line in place of a fence, and the command that it names. */
+/* An empty line in place of a fence. */
 static void print_lines(struct buf *out, const char *text)
 {
-	static const char diff[] = "```diff ";
 	bool was_empty = true;
 	for (size_t len; *text != '\0'; text += len) {
 		len = strcspn(text, "\n");
@@ -64,8 +63,6 @@ static void print_lines(struct buf *out, const char *text)
 		else if (!was_empty)
 			buf_char(out, '\n');
 		was_empty = is_empty;
-		if (strncmp(text, diff, sizeof(diff) - 1) == 0)
-			buf_printf(out, "$ %.*s", (int)(len - sizeof(diff) + 1), text + sizeof(diff) - 1);
 	}
 }
 
@@ -73,9 +70,8 @@ void explain_print(struct buf *out, const struct explanation *e)
 {
 	buf_printf(out, "%s: %s\n\n", e->code, e->title);
 	print_lines(out, e->text);
-	if (strstr(e->text, "```diff") != NULL)
-		buf_str(out, "(- wrong, ! the message, + right; `tfmc explain` prints the model that is "
-		             "changed.)\n");
+	if (strstr(e->text, "\n- wrong: ") != NULL)
+		buf_str(out, "\n\n(`tfmc explain` prints the model that is changed.)\n");
 }
 
 void explain_list(struct arena *a, struct buf *out)
