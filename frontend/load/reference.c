@@ -15,8 +15,8 @@
 #include "frontend/weights/pattern.h"
 #include "ir/support/memory.h"
 
-#define WIDEST     128 /* columns of a line */
-#define SHORT_ITEM 60  /* characters of an operator that does not need a line of its own */
+#define WIDEST     130 /* columns of a line */
+#define SHORT_ITEM 72  /* characters of a key or operator that does not need a line of its own */
 
 /* A line with the title of a list. */
 static void begin(struct buf *out, const char *title, const char *name)
@@ -129,7 +129,7 @@ static bool is_inner_place(const char *where)
 /* Keys of a place, those of its mappings beneath them. */
 static void print_keys(struct buf *out, int indent, const char *where)
 {
-	struct items l = {.out = out, .indent = indent, .pack = indent == 0 ? 0 : SHORT_ITEM};
+	struct items l = {.out = out, .indent = indent, .pack = SHORT_ITEM};
 	buf_init(&l.text);
 	for (const struct schema_key *k = NULL; (k = schema_next_key(where, k)) != NULL;) {
 		struct buf text;
