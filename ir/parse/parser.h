@@ -12,7 +12,8 @@
 /* Limits that hostile text cannot exceed. */
 #define PARSE_DEPTH_MAX 64 /* of expressions */
 #define PARSE_TEXT_MAX  (256u << 20)
-#define PARSE_WEXPR_MAX 1000000 /* nodes of all provenance expressions */
+#define PARSE_WEXPR_MAX 1000000     /* nodes of all provenance expressions */
+#define PARSE_AGAIN_MAX (64u << 20) /* bytes that counted stacks read again */
 
 struct parser {
 	struct diag_context *cx;
@@ -26,7 +27,7 @@ struct parser {
 		const char **items;
 		size_t n, cap;
 	} defined; /* in order, for the end of a region */
-	size_t depth, n_wexprs;
+	size_t depth, n_wexprs, n_again;
 	bool failed;
 };
 

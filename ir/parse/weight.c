@@ -109,6 +109,10 @@ static bool parse_counted(struct wx *x, struct wexpr_list *list)
 		p->tok = first;
 		if (!parse_arg(&inner, list))
 			return false;
+		p->n_again += p->lex.pos - begin.pos;
+		if (p->n_again > PARSE_AGAIN_MAX)
+			return parse_fail(p, at, DIAG_LIMIT, "counted stacks read more than %u bytes",
+			                  PARSE_AGAIN_MAX);
 	}
 	return true;
 }

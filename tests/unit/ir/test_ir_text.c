@@ -415,6 +415,21 @@ static const struct refusal declarations[] = {
         {"func @f(%a: state @kw) -> () {\n return\n}\n", "unknown state 'kw'"},
 };
 
+/* A kilobyte that is read for each of 65536 numbers. */
+START_TEST(refused_counted_stack)
+{
+	struct tir t;
+	struct buf text;
+	tir_init(&t);
+	buf_init(&text);
+	buf_printf(&text, "weight @w : f32[9] = stack(i in 0..65536, full(0.0,%*s[]))\n", 1024, "");
+	ck_assert(tir_parse(&t, text.data) == TFMC_INVALID);
+	tir_says(&t, "test.tir:1:28: error: counted stacks read more than 67108864 bytes [E106]");
+	buf_destroy(&text);
+	tir_destroy(&t);
+}
+END_TEST
+
 START_TEST(refused_declarations)
 {
 	struct tir t;
@@ -575,6 +590,7 @@ Suite *suite_ir_text(void)
 	tcase_add_test(c, every_op_is_covered);
 	tcase_add_test(c, other_spellings);
 	tcase_add_test(c, locations);
+	tcase_add_test(c, refused_counted_stack);
 	tcase_add_loop_test(c, refused_declarations, 0, (int)TFMC_COUNT(declarations));
 	tcase_add_loop_test(c, refused_lines, 0, (int)TFMC_COUNT(lines));
 	tcase_add_test(c, depth_is_limited);
