@@ -8,10 +8,8 @@
 #include <string.h>
 
 /* Of a record whose parts lie on top of each other the end is not shown. */
-#define ENTRIES_MAX 16
-#define TENSORS_MAX 1024
-#define TERMS_MAX   64
-#define FACTORS_MAX 16
+#define REPORT_BYTES_MAX (4 << 20)
+#define TYPE_BYTES_MAX   1024
 
 static const struct tfmc_record *find_record(const unsigned char *bytes, size_t n)
 {
@@ -45,17 +43,17 @@ static void print_size(struct buf *out, struct arena *a, const struct tfmc_recor
 	const uint64_t *head = part(r, at, 1, sizeof(*head));
 	uint64_t terms = head ? *head : 0;
 	buf_str(out, terms ? "" : "0");
-	for (uint64_t t = 0; t < terms && t < TERMS_MAX; t++) {
+	for (uint64_t t = 0; t < terms && out->len < TYPE_BYTES_MAX; t++) {
 		const uint64_t *term = part(r, at += 8, 2, sizeof(*term));
 		const uint64_t *factors = term ? part(r, at + 16, term[1], sizeof(*factors)) : NULL;
-		if (!factors || term[1] > FACTORS_MAX)
+		if (!factors)
 			return;
 		int64_t scale = (int64_t)term[0];
 		bool shows = scale != 1 || !term[1];
 		buf_str(out, t ? "+" : "");
 		if (shows)
 			buf_printf(out, "%lld", (long long)scale);
-		for (uint64_t k = 0; k < term[1]; k++)
+		for (uint64_t k = 0; k < term[1] && out->len < TYPE_BYTES_MAX; k++)
 			buf_printf(out, "%s%s", shows || k ? "*" : "",
 			           dims && factors[k] < r->n_dims ? text(a, r, dims[factors[k]].name) : "?");
 		at += 8 + 8 * term[1];
@@ -69,7 +67,7 @@ static void report_tensors(struct report *out, struct arena *a, const struct tfm
 	struct buf type;
 	buf_init(&type);
 	report_open(out, key);
-	for (uint64_t i = 0; items && i < n && i < TENSORS_MAX; i++) {
+	for (uint64_t i = 0; items && i < n && out->out->len < REPORT_BYTES_MAX; i++) {
 		const struct tfmc_record_tensor *t = &items[i];
 		buf_clear(&type);
 		buf_printf(&type, "%s[",
@@ -92,7 +90,7 @@ static void report_entries(struct report *out, struct arena *a, const struct tfm
 {
 	const struct tfmc_record_entry *items = part(r, r->entries, r->n_entries, sizeof(*items));
 	report_open(out, "entries");
-	for (uint64_t i = 0; items && i < r->n_entries && i < ENTRIES_MAX; i++) {
+	for (uint64_t i = 0; items && i < r->n_entries && out->out->len < REPORT_BYTES_MAX; i++) {
 		report_open(out, text(a, r, items[i].name));
 		report_tensors(out, a, r, "inputs", items[i].inputs, items[i].n_inputs);
 		report_tensors(out, a, r, "outputs", items[i].outputs, items[i].n_outputs);
@@ -105,7 +103,7 @@ static void report_dims(struct report *out, struct arena *a, const struct tfmc_r
 {
 	const struct tfmc_record_dim *dims = part(r, r->dims, r->n_dims, sizeof(*dims));
 	report_open(out, "dims");
-	for (uint64_t i = 0; dims && i < r->n_dims; i++)
+	for (uint64_t i = 0; dims && i < r->n_dims && out->out->len < REPORT_BYTES_MAX; i++)
 		report_text(out, text(a, r, dims[i].name), "%lld..%lld", (long long)dims[i].lo,
 		            (long long)dims[i].hi);
 	report_close(out);
