@@ -163,9 +163,24 @@ void *backend_jit_symbol(const struct backend_jit *jit, const char *symbol);
 /* The functions of the model `name`, as the header's NAME_model() gives them. False when one is absent. */
 bool backend_jit_model(const struct backend_jit *jit, const char *name, struct tfmc_model *out);
 
-/* f32 multiply-adds of one core with the target's vectors, in operations (two each) per second. */
-TFMC_MUST_USE enum tfmc_status backend_roof(struct diag_context *cx, const struct target *target,
-                                            double (*clock)(void *user), void *clock_user, double *out);
+/* What so many workers can do at best in a second, all together. */
+struct backend_roof {
+	double flops; /* f32 multiply-adds with the target's vectors, two operations each: one core times workers */
+	double bytes; /* read from `data` by all at once, again and again; 0: there is less than a step of the loop */
+};
+struct backend_roof_options {
+	const struct target *target;
+	const void *data; /* [n_bytes], aligned to 64 bytes */
+	uint64_t n_bytes;
+	int64_t workers; /* >= 1 */
+	tfmc_parallel_for_fn *parallel_for;
+	void *user; /* of parallel_for */
+	double (*clock)(void *user);
+	void *clock_user;
+};
+/* Measures both, by code made for it. */
+TFMC_MUST_USE enum tfmc_status backend_roof(struct diag_context *cx, const struct backend_roof_options *o,
+                                            struct backend_roof *out);
 
 /* Version of the LLVM library, for --version. */
 const char *backend_llvm_version(void);

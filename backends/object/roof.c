@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The multiply-add roof of one core: a loop of independent fused multiply-adds in
- * registers, made by the same builder and printer as kernels, run in this process.
+ * Two roofs: a loop of independent fused multiply-adds in registers, and one that
+ * only reads memory. Both are made by the same builder and printer as kernels and
+ * run in this process.
  */
 #include "backends/backend.h"
 
@@ -10,51 +11,141 @@
 #include "backends/kb/kb.h"
 #include "backends/llvm/llvm.h"
 
-#define ROOF_CHAINS  10 /* independent: more than latency x throughput of any core here */
-#define ROOF_REPEATS 5
-#define ROOF_STEPS   1000000
-#define SYMBOL       "tfmc_roof"
+#define CHAINS      10     /* independent: more than latency x throughput of any core here */
+#define STEPS       100000 /* of a chain in a run: short, so that some run is not disturbed */
+#define PLACES      4      /* read at once, two vectors of each in a step */
+#define PIECES      64     /* that the data of a worker are timed in, at most */
+#define PIECE_BYTES (1 << 22)
+#define RUNS        5
+#define RUNS_MAX    1000
+#define SECONDS     0.2 /* of runs, when there are RUNS */
+#define MODULE      "tfmc_roof"
+#define MULTIPLY    "tfmc_roof_multiply"
+#define READ        "tfmc_roof_read"
 
 /* out[lane] = sums of n steps; x is 1 so that values stay small and unknown to the compiler. */
-static void record_roof(struct kb_module *m, int lanes)
+static void record_multiply(struct kb_module *m, int lanes)
 {
 	struct kb_type t = KB_TYPE(KB_F32, lanes);
-	struct kb *k = kb_begin(m, SYMBOL, KB_EXPORTED, KB_VOID);
-	struct kb_var sum[ROOF_CHAINS];
+	struct kb *k = kb_begin(m, MULTIPLY, KB_EXPORTED, KB_VOID);
+	struct kb_var sum[CHAINS];
 	if (!k)
 		return;
 	struct kb_val data = kb_param(k, "data", KB_PTR_T, 0), n = kb_param(k, "n", KB_INDEX_T, 0);
 	struct kb_val zero = kb_index(k, 0), x = kb_load(k, t, data, zero, 0, 4);
-	for (int i = 0; i < ROOF_CHAINS; i++)
+	for (int i = 0; i < CHAINS; i++)
 		sum[i] = kb_var(k, "sum", t, kb_load(k, t, data, zero, (int64_t)i * lanes, 4));
 	kb_loop(k, "i", zero, n, 1, 0);
-	for (int i = 0; i < ROOF_CHAINS; i++)
+	for (int i = 0; i < CHAINS; i++)
 		kb_set(k, sum[i], kb_fma(k, kb_get(k, sum[i]), x, x));
 	kb_end_loop(k);
-	for (int i = 0; i < ROOF_CHAINS; i++)
+	for (int i = 0; i < CHAINS; i++)
 		kb_store(k, kb_get(k, sum[i]), data, zero, (int64_t)i * lanes, 4);
 	kb_end(k);
 }
 
-static double best_rate(void (*roof)(float *, int64_t), int lanes, double (*clock)(void *), void *user)
+/* PLACES parts of n words follow each other from data[0]; n is a multiple of the words of a step. */
+static void record_read(struct kb_module *m, int lanes)
 {
-	float data[ROOF_CHAINS * KB_LANES_MAX];
-	double best = 0;
-	for (int r = 0; r < ROOF_REPEATS; r++) {
-		for (int i = 0; i < ROOF_CHAINS * lanes; i++)
-			data[i] = 0.5f;
-		double start = clock(user);
-		roof(data, ROOF_STEPS);
-		double seconds = clock(user) - start, flops = 2.0 * ROOF_STEPS * ROOF_CHAINS * lanes;
-		if (seconds > 0 && flops / seconds > best)
-			best = flops / seconds;
+	struct kb_type t = KB_TYPE(KB_I32, lanes);
+	struct kb *k = kb_begin(m, READ, KB_EXPORTED, KB_INDEX);
+	struct kb_var all[2 * PLACES];
+	if (!k)
+		return;
+	struct kb_val data = kb_param(k, "data", KB_PTR_T, 0), n = kb_param(k, "n", KB_INDEX_T, 0);
+	struct kb_val zero = kb_index(k, 0), sum = kb_splat(k, kb_i32(k, 0), lanes);
+	for (int i = 0; i < 2 * PLACES; i++)
+		all[i] = kb_var(k, "all", t, sum);
+	struct kb_val at = kb_loop(k, "i", zero, n, 2 * (int64_t)lanes, 0);
+	for (int i = 0; i < 2 * PLACES; i++) {
+		struct kb_val place = kb_add(k, at, kb_mul(k, n, kb_index(k, i / 2)));
+		struct kb_val x = kb_load(k, t, data, place, (int64_t)(i % 2) * lanes, 4);
+		kb_set(k, all[i], kb_bin(k, KB_OR, kb_get(k, all[i]), x));
 	}
-	return best;
+	kb_end_loop(k);
+	for (int i = 0; i < 2 * PLACES; i++)
+		sum = kb_bin(k, KB_ADD, sum, kb_get(k, all[i]));
+	kb_return(k, kb_cvt(k, kb_reduce(k, KB_ADD, sum), KB_INDEX));
+	kb_end(k);
 }
 
-enum tfmc_status backend_roof(struct diag_context *cx, const struct target *target,
-                              double (*clock)(void *user), void *clock_user, double *out)
+struct work {
+	void (*multiply)(float *data, int64_t n);
+	int64_t (*read)(const void *data, int64_t n);
+	const char *data;
+	int64_t piece_bytes; /* of one worker; those of all workers follow each other */
+	int64_t times;       /* that a worker reads a piece in a run */
+	int64_t piece;       /* of this run */
+};
+
+static void multiply_task(void *arg, int64_t worker, int64_t n_workers)
 {
+	const struct work *w = arg;
+	float data[CHAINS * KB_LANES_MAX];
+	(void)worker, (void)n_workers;
+	for (int i = 0; i < CHAINS * KB_LANES_MAX; i++)
+		data[i] = 0.5f;
+	w->multiply(data, STEPS);
+}
+
+static void read_task(void *arg, int64_t worker, int64_t n_workers)
+{
+	const struct work *w = arg;
+	const char *piece = w->data + (w->piece * n_workers + worker) * w->piece_bytes;
+	for (int64_t i = 0; i < w->times; i++)
+		(void)w->read(piece, w->piece_bytes / (4 * PLACES));
+}
+
+/* Seconds of all pieces, each in the run where it was fastest. The others are read before it comes again. */
+static double least_seconds(const struct backend_roof_options *o, int64_t workers, tfmc_task_fn *task,
+                            struct work *w, int64_t pieces)
+{
+	double least[PIECES], total = 0, sum = 0;
+	for (int run = 0; run < RUNS || (run < RUNS_MAX && total < SECONDS); run++) {
+		for (w->piece = 0; w->piece < pieces; w->piece++) {
+			double start = o->clock(o->clock_user);
+			o->parallel_for(o->user, workers, task, w);
+			double seconds = o->clock(o->clock_user) - start;
+			if (run == 0 || seconds < least[w->piece])
+				least[w->piece] = seconds;
+			total += seconds;
+		}
+	}
+	for (int64_t i = 0; i < pieces; i++)
+		sum += least[i];
+	return sum;
+}
+
+static double rate(double amount, double seconds)
+{
+	return seconds > 0 ? amount / seconds : 0;
+}
+
+static void measure(const struct backend_roof_options *o, const struct backend_jit *jit,
+                    struct backend_roof *out)
+{
+	struct work w = {.data = o->data};
+	double workers = (double)o->workers, flops = 2.0 * STEPS * CHAINS * o->target->lanes;
+	int64_t step = 2 * (int64_t)o->target->lanes * 4 * PLACES;
+	int64_t part = (int64_t)(o->n_bytes / (uint64_t)o->workers), pieces = part / PIECE_BYTES + 1;
+	pieces = pieces > PIECES ? PIECES : pieces;
+	w.piece_bytes = part / pieces / step * step;
+	w.times = w.piece_bytes ? (PIECE_BYTES / 2 + w.piece_bytes - 1) / w.piece_bytes : 0;
+	void *multiply = backend_jit_symbol(jit, MULTIPLY), *read = backend_jit_symbol(jit, READ);
+	memcpy(&w.multiply, &multiply, sizeof(multiply));
+	memcpy(&w.read, &read, sizeof(read));
+	*out = (struct backend_roof){0};
+	if (multiply)
+		out->flops = rate(flops * workers, least_seconds(o, 1, multiply_task, &w, 1));
+	if (read && w.piece_bytes)
+		out->bytes = rate((double)(w.piece_bytes * w.times * pieces) * workers,
+		                  least_seconds(o, o->workers, read_task, &w, pieces));
+}
+
+enum tfmc_status backend_roof(struct diag_context *cx, const struct backend_roof_options *o,
+                              struct backend_roof *out)
+{
+	const struct target *target = o->target;
 	struct arena arena;
 	struct buf object;
 	struct backend_jit *jit = NULL;
@@ -64,19 +155,17 @@ enum tfmc_status backend_roof(struct diag_context *cx, const struct target *targ
 	arena_init(&arena);
 	buf_init(&object);
 	struct kb_module *m = kb_module_create(&arena, &caps);
-	if (m)
-		record_roof(m, target->lanes);
+	if (m) {
+		record_multiply(m, target->lanes);
+		record_read(m, target->lanes);
+	}
 	enum tfmc_status st = m ? kb_verify(m, cx) : TFMC_NO_MEMORY;
 	if (st == TFMC_OK)
-		st = llvm_compile(cx, m, SYMBOL, &options, &result);
+		st = llvm_compile(cx, m, MODULE, &options, &result);
 	if (st == TFMC_OK)
 		st = backend_jit_load(cx, &object, &jit);
-	if (st == TFMC_OK) {
-		void *at = backend_jit_symbol(jit, SYMBOL);
-		void (*roof)(float *, int64_t);
-		memcpy(&roof, &at, sizeof(roof));
-		*out = at ? best_rate(roof, target->lanes, clock, clock_user) : 0;
-	}
+	if (st == TFMC_OK)
+		measure(o, jit, out);
 	backend_jit_destroy(jit);
 	buf_destroy(&object);
 	arena_destroy(&arena);

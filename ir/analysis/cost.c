@@ -66,6 +66,55 @@ const struct ir_dim *ir_func_flops(const struct ir_module *m, const struct ir_fu
 	return region_flops(m, f, f->body);
 }
 
+/* Elements of the axes from `first` on; 0 when that is too large a number. */
+static double elements(const struct ir_type *t, int first, const int64_t *values)
+{
+	double n = 1;
+	int64_t size;
+	for (int i = first; i < t->rank; i++)
+		n *= ir_dim_eval(t->dims[i], values, &size) ? (double)size : 0;
+	return n;
+}
+
+static double operand_bytes(const struct ir_func *f, const struct ir_op *op, struct ir_value v,
+                            const int64_t *values)
+{
+	const struct ir_weight *w = ir_weight_of(f, v);
+	if (w == NULL)
+		return 0;
+	const struct ir_type *t = ir_type_of(f, v);
+	double all = elements(t, 0, values), read = all;
+	if (op->code == OP_expert_linear)
+		read = elements(t, 1, values) *
+		       elements(ir_type_of(f, op->operands[OPERAND(expert_linear, ids)]), 0, values);
+	else if (ir_op_desc(op->code)->traits & TRAIT_MOVE)
+		read = elements(ir_type_of(f, op->results[0]), 0, values);
+	return (read < all ? read : all) * (double)ir_dtype_bytes(ir_weight_dtype(w));
+}
+
+static double region_weight_bytes(const struct ir_func *f, const struct ir_region *r, const int64_t *values)
+{
+	double sum = 0;
+	for (size_t i = 0; i < r->n_ops; i++)
+		sum += ir_op_weight_bytes(f, r->ops[i], values);
+	return sum;
+}
+
+double ir_op_weight_bytes(const struct ir_func *f, const struct ir_op *op, const int64_t *values)
+{
+	double sum = op->region ? region_weight_bytes(f, op->region, values) : 0;
+	if (op->code == OP_repeat)
+		sum *= (double)((const struct attrs_repeat *)op->attrs)->count;
+	for (size_t i = 0; i < op->n_operands; i++)
+		sum += operand_bytes(f, op, op->operands[i], values);
+	return sum;
+}
+
+double ir_func_weight_bytes(const struct ir_func *f, const int64_t *values)
+{
+	return region_weight_bytes(f, f->body, values);
+}
+
 const struct ir_dim *ir_type_bytes(const struct ir_module *m, const struct ir_type *t)
 {
 	return ir_dim_mul(m->dims, ir_type_count(m->dims, t),

@@ -16,6 +16,13 @@
 const struct ir_dim *ir_op_flops(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op);
 /* The sum over the body of a function. */
 const struct ir_dim *ir_func_flops(const struct ir_module *m, const struct ir_func *f);
+/*
+ * Bytes of the weights that one execution of `op` reads at these values of the dims, as they lie in memory
+ * without padding; with regions, those of what is in them with its repetitions. Of a table or of experts that are
+ * chosen by ids, a row for each id and not more than there are.
+ */
+double ir_op_weight_bytes(const struct ir_func *f, const struct ir_op *op, const int64_t *values);
+double ir_func_weight_bytes(const struct ir_func *f, const int64_t *values);
 /* Bytes of a tensor type, elements times the width of its dtype. */
 const struct ir_dim *ir_type_bytes(const struct ir_module *m, const struct ir_type *t);
 

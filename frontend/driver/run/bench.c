@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tfmc bench: time of one entry on seeded inputs, beside the multiply-add roof
- * that is measured in the same run. Calls are timed one by one; what a call needs
+ * tfmc bench: time of one entry on seeded inputs, beside the multiply-add
+ * and reading roofs that are measured in the same run. Calls are timed one by one; what a call needs
  * first (an encoded source, a prompt) and the reset between calls are not.
  */
 #include "frontend/driver/run/bench_groups.h"
@@ -230,7 +230,15 @@ static double flops_of(const struct bench *b, const char *entry)
 	return f && ir_dim_eval(ir_func_flops(b->planned, f), values, &flops) ? (double)flops : 0;
 }
 
-static void print_groups(struct bench *b, const char *entry, double roof)
+static double weights_of(const struct bench *b, const char *entry)
+{
+	const struct ir_func *f = func_of(b, entry);
+	int64_t values[RECORD_DIMS];
+	dim_values(b, entry, values);
+	return f ? ir_func_weight_bytes(f, values) : 0;
+}
+
+static void print_groups(struct bench *b, const char *entry, struct backend_roof roof)
 {
 	const struct ir_func *f = func_of(b, entry);
 	int64_t values[RECORD_DIMS];
@@ -242,10 +250,32 @@ static void print_groups(struct bench *b, const char *entry, double roof)
 }
 
 struct figures {
-	double min, median, flops, weights, roof;
+	double min, median, flops, weights; /* seconds of a call, operations of its products, bytes */
+	struct backend_roof roof;
 	int64_t threads;
 	const char *target;
 };
+
+/* Parts of the roofs, 0 where there is none. */
+static double products_part(const struct figures *f)
+{
+	return f->roof.flops > 0 ? f->flops / f->min / f->roof.flops : 0;
+}
+
+static double weights_part(const struct figures *f)
+{
+	return f->roof.bytes > 0 ? f->weights / f->min / f->roof.bytes : 0;
+}
+
+static void print_rate(struct buf *out, const char *what, double rate, const char *unit, double part,
+                       bool bound)
+{
+	buf_printf(out, "%-9s %12.3f %s", what, rate * 1e-9, unit);
+	if (part > 0)
+		buf_printf(out, ", %.0f %% of %.1f measured%s", 100 * part, rate / part * 1e-9,
+		           bound ? ", the bound" : "");
+	buf_str(out, "\n");
+}
 
 static void print_text(struct bench *b, const char *entry, const struct figures *f)
 {
@@ -258,10 +288,9 @@ static void print_text(struct bench *b, const char *entry, const struct figures 
 			           (long long)b->dims[i]);
 	buf_printf(out, ", %lld threads, %zu calls\n", (long long)f->threads, b->n_calls);
 	buf_printf(out, "min       %12.6f ms\nmedian    %12.6f ms\n", f->min * 1e3, f->median * 1e3);
-	buf_printf(out, "products  %12.3f GFLOP/s, %.0f %% of %.1f measured on one core\n",
-	           f->flops / f->min * 1e-9, f->roof > 0 ? 100 * f->flops / f->min / f->roof : 0.0,
-	           f->roof * 1e-9);
-	buf_printf(out, "weights   %12.3f GB/s\n", f->weights / f->min * 1e-9);
+	bool reading = weights_part(f) > products_part(f);
+	print_rate(out, "products", f->flops / f->min, "GFLOP/s", products_part(f), !reading);
+	print_rate(out, "weights", f->weights / f->min, "GB/s", weights_part(f), reading);
 }
 
 static void print_json(struct bench *b, const char *entry, const struct figures *f)
@@ -279,27 +308,41 @@ static void print_json(struct bench *b, const char *entry, const struct figures 
 	}
 	buf_printf(out, "}, \"threads\": %lld, \"calls\": %zu, \"min_ms\": %.6f, \"median_ms\": %.6f",
 	           (long long)f->threads, b->n_calls, f->min * 1e3, f->median * 1e3);
-	buf_printf(out, ", \"flops\": %.0f, \"gflops\": %.3f, \"roof_gflops\": %.3f, \"weights_gbs\": %.3f",
-	           f->flops, f->flops / f->min * 1e-9, f->roof * 1e-9, f->weights / f->min * 1e-9);
+	buf_printf(out, ", \"flops\": %.0f, \"gflops\": %.3f, \"roof_gflops\": %.3f", f->flops,
+	           f->flops / f->min * 1e-9, f->roof.flops * 1e-9);
+	buf_printf(out, ", \"weight_bytes\": %.0f, \"weights_gbs\": %.3f, \"roof_gbs\": %.3f", f->weights,
+	           f->weights / f->min * 1e-9, f->roof.bytes * 1e-9);
+	buf_printf(out, ", \"bound\": \"%s\"", weights_part(f) > products_part(f) ? "weights" : "products");
 }
 
-/* Packed weights that a call reads. */
-static enum tfmc_status weights_of(const struct bench *b, const char *entry, const struct target *target,
-                                   double *out)
+/* With the workers of the calls, reading the model's weights: as many bytes as a call reads. */
+static enum tfmc_status measure_roof(struct bench *b, const struct compiled *c, const struct target *target,
+                                     struct figures *f)
 {
-	struct backend_sizes sizes;
-	TFMC_TRY(backend_measure(&b->d->diag, b->planned, target, &b->d->arena, &sizes));
-	for (size_t i = 0; i < sizes.n_functions; i++)
-		if (sizes.functions[i].func == func_of(b, entry))
-			*out = (double)sizes.functions[i].weights;
-	return TFMC_OK;
+	struct tfmc_gang *gang = NULL;
+	const struct tfmc_mapping *weights = &c->weights.map;
+	if (b->threads > 1 && tfmc_gang_create(b->threads, &gang) != TFMC_RT_OK)
+		return TFMC_NO_MEMORY;
+	struct backend_roof_options o = {.target = target,
+	                                 .data = weights->data,
+	                                 .n_bytes = weights->bytes,
+	                                 .workers = b->threads,
+	                                 .parallel_for = tfmc_gang_parallel_for,
+	                                 .user = gang,
+	                                 .clock = driver_clock};
+	if (f->weights < (double)o.n_bytes)
+		o.n_bytes = (uint64_t)f->weights;
+	enum tfmc_status st = backend_roof(&b->d->diag, &o, &f->roof);
+	tfmc_gang_destroy(gang);
+	return st;
 }
 
-static enum tfmc_status report(struct bench *b, const char *entry, const struct target *target)
+static enum tfmc_status report(struct bench *b, const char *entry, const struct compiled *c,
+                               const struct target *target)
 {
 	struct figures f = {.threads = b->threads, .target = target->name};
-	TFMC_TRY(weights_of(b, entry, target, &f.weights));
-	TFMC_TRY(backend_roof(&b->d->diag, target, driver_clock, NULL, &f.roof));
+	f.weights = weights_of(b, entry);
+	TFMC_TRY(measure_roof(b, c, target, &f));
 	qsort(b->seconds, b->n_calls, sizeof(double), by_value);
 	f.min = b->seconds[0];
 	f.median = b->seconds[b->n_calls / 2];
@@ -351,7 +394,7 @@ static enum tfmc_status bench_model(void *user, struct compiled *c, const struct
 	TFMC_TRY(open_calls(b, c));
 	enum tfmc_status st = measure(b, entry);
 	if (st == TFMC_OK)
-		st = report(b, entry, target);
+		st = report(b, entry, c, target);
 	bench_groups_close(b->groups);
 	return st;
 }

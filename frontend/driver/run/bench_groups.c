@@ -233,7 +233,8 @@ struct table {
 	const struct ir_module *m;
 	const struct ir_func *func;
 	const int64_t *values;
-	double roof, total;
+	struct backend_roof roof;
+	double total;
 	bool is_json;
 	size_t next; /* group */
 };
@@ -244,20 +245,33 @@ static void count_group(void *user, const struct ir_op *op)
 	*n += op->code == OP_group;
 }
 
-static void print_figures(const struct table *t, const struct timed *g, double flops)
+/* What one execution of a group has to do. */
+struct amount {
+	double flops, bytes;
+};
+
+static double part_of(double rate, double roof)
+{
+	return roof > 0 ? rate / roof : 0;
+}
+
+static void print_figures(const struct table *t, const struct timed *g, struct amount a)
 {
 	double seconds = g->least.seconds, threads = (double)t->g->threads;
-	double rate = seconds > 0 ? flops * (double)g->times / seconds : 0;
+	double times = seconds > 0 ? (double)g->times / seconds : 0;
+	double products = part_of(a.flops * times, t->roof.flops);
+	double weights = part_of(a.bytes * times, t->roof.bytes);
 	buf_printf(t->out, "%8.4f ms %5.1f %%  %3lld x", seconds * 1e3,
 	           t->total > 0 ? 100 * seconds / t->total : 0.0, (long long)g->times);
 	if (t->g->threads > 1)
 		buf_printf(t->out, "  busy %3.0f %%",
 		           seconds > 0 ? 100 * g->least.busy / seconds / threads : 0.0);
-	if (flops <= 0)
-		buf_printf(t->out, "%24s", "");
+	if (weights > products)
+		buf_printf(t->out, " %8.1f GB/s    %4.0f %%", a.bytes * times * 1e-9, 100 * weights);
+	else if (a.flops > 0)
+		buf_printf(t->out, " %8.1f GFLOP/s %4.0f %%", a.flops * times * 1e-9, 100 * products);
 	else
-		buf_printf(t->out, " %8.1f GFLOP/s %4.0f %%", rate * 1e-9,
-		           t->roof > 0 ? 100 * rate / (t->roof * threads) : 0.0);
+		buf_printf(t->out, "%24s", "");
 }
 
 /* What several workers lose: one has less to do than another, and all meet. */
@@ -287,7 +301,7 @@ static void print_name(const struct table *t, struct buf *out, const struct ir_o
 }
 
 /* op: NULL where it is not known */
-static void print_row(struct table *t, const struct ir_op *op, double flops)
+static void print_row(struct table *t, const struct ir_op *op, struct amount a)
 {
 	const struct timed *g = &t->g->groups[t->next++];
 	struct buf name;
@@ -295,15 +309,15 @@ static void print_row(struct table *t, const struct ir_op *op, double flops)
 	if (op)
 		print_name(t, &name, op);
 	if (t->is_json) {
-		buf_printf(
-		        t->out,
-		        "%s{\"ms\": %.6f, \"times\": %lld, \"busy_ms\": %.6f, \"flops\": %.0f, \"group\": ",
-		        t->next > 1 ? ", " : "", g->least.seconds * 1e3, (long long)g->times,
-		        g->least.busy * 1e3, flops * (double)g->times);
+		buf_printf(t->out,
+		           "%s{\"ms\": %.6f, \"times\": %lld, \"busy_ms\": %.6f, \"flops\": %.0f, "
+		           "\"weight_bytes\": %.0f, \"group\": ",
+		           t->next > 1 ? ", " : "", g->least.seconds * 1e3, (long long)g->times,
+		           g->least.busy * 1e3, a.flops * (double)g->times, a.bytes * (double)g->times);
 		buf_json(t->out, name.data);
 		buf_str(t->out, "}");
 	} else {
-		print_figures(t, g, flops);
+		print_figures(t, g, a);
 		buf_str(t->out, op ? "  " : "");
 		buf_append(t->out, &name);
 		buf_str(t->out, "\n");
@@ -320,12 +334,12 @@ static void print_group(void *user, const struct ir_op *op)
 		return;
 	if (!ir_dim_eval(ir_op_flops(t->m, t->func, op), t->values, &flops))
 		flops = 0;
-	print_row(t, op, (double)flops);
+	print_row(t, op, (struct amount){(double)flops, ir_op_weight_bytes(t->func, op, t->values)});
 }
 
 void bench_groups_print(const struct bench_groups *g, struct buf *out, const struct diag_context *cx,
                         const struct ir_module *m, const struct ir_func *func, const int64_t *values,
-                        double roof, bool is_json)
+                        struct backend_roof roof, bool is_json)
 {
 	struct table t = {g, out, cx, m, func, values, roof, 0, is_json, 0};
 	size_t known = 0;
@@ -337,7 +351,7 @@ void bench_groups_print(const struct bench_groups *g, struct buf *out, const str
 		ir_walk(func->body, print_group, &t);
 	} else {
 		while (t.next < g->n)
-			print_row(&t, NULL, 0);
+			print_row(&t, NULL, (struct amount){0});
 	}
 	if (is_json)
 		return;
