@@ -93,15 +93,16 @@ bool model_read_definitions(struct model_scope *s, const struct yaml_node *defin
 		return false;
 	for (size_t i = 0; i < define->n; i++) {
 		struct definition *d = ARENA_PUSH(s->arena, out);
-		if (d == NULL || !yaml_expect(s->cx, define->pairs[i].value, YAML_SEQUENCE, "a definition"))
+		if (d == NULL)
+			return false;
+		d->name = "";
+		if (!yaml_expect(s->cx, define->pairs[i].value, YAML_SEQUENCE, "a definition"))
 			return false;
 		d->loc = define->pairs[i].key->loc;
 		d->body = define->pairs[i].value;
 		d->function = is_function(d->body);
 		d->statements = !d->function && has_statements(d->body);
 		ok = read_head(s, d, define->pairs[i].key) && ok;
-		if (d->name == NULL)
-			d->name = "";
 	}
 	return ok;
 }
