@@ -20,9 +20,11 @@ struct liver {
 
 /* ---- buffers and lanes ---- */
 
-static enum tfmc_status too_large(const struct liver *s)
+static enum tfmc_status too_large(const struct liver *s, struct ir_value v)
 {
-	diag_error(s->p->cx, s->f->loc.at, DIAG_LIMIT, "a buffer of function %s is too large", s->f->name);
+	const struct ir_op *op = ir_def(s->f, v);
+	diag_error(s->p->cx, op != NULL ? op->loc.at : s->f->loc.at, DIAG_LIMIT,
+	           "a buffer of function %s is too large", s->f->name);
 	return TFMC_INVALID;
 }
 
@@ -43,8 +45,8 @@ static enum tfmc_status split_size(struct liver *s, struct ir_value v, int64_t *
 		*size = ir_dim_hi(dims, bytes);
 		*unit = ir_dim_const(dims, 1);
 	}
-	if (ir_dim_hi(dims, bytes) >= INT64_MAX / 4 || *size >= INT64_MAX / 4)
-		return too_large(s);
+	if (ir_dims_failed(dims) || ir_dim_hi(dims, bytes) >= INT64_MAX / 4 || *size >= INT64_MAX / 4)
+		return too_large(s, v);
 	*size = (*size + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
 	return TFMC_OK;
 }
@@ -97,7 +99,7 @@ static enum tfmc_status add_buffer(struct liver *s, uint32_t v)
 	TFMC_TRY(split_size(s, (struct ir_value){v}, &b->size, &unit));
 	/* So sums of coefficients do not overflow. */
 	if (!checked_add_i64(s->total, b->size, &s->total) || s->total >= INT64_MAX / 4)
-		return too_large(s);
+		return too_large(s, (struct ir_value){v});
 	const char *name = plan_value_text(s->p, s->f, (struct ir_value){v});
 	b->name = arena_strdup(&s->p->report->arena, name != NULL ? name : "");
 	b->lane = lane_of(s, unit);
@@ -188,6 +190,21 @@ static enum tfmc_status check_edges(struct liver *s)
 	return e.status;
 }
 
+/* Inputs and outputs are in nobody's buffer; their bytes are bounded like those of one. */
+static enum tfmc_status check_ends(struct liver *s)
+{
+	const struct ir_op *ret = s->f->body->ops[s->f->body->n_ops - 1];
+	const struct ir_dim *unit;
+	int64_t size;
+	for (size_t i = 0; i < ret->n_operands + s->f->n_params; i++) {
+		struct ir_value v =
+		        i < ret->n_operands ? ret->operands[i] : s->f->body->args[i - ret->n_operands];
+		if (is_tensor(s, v))
+			TFMC_TRY(split_size(s, v, &size, &unit));
+	}
+	return TFMC_OK;
+}
+
 enum tfmc_status plan_live(struct pass_context *p, const struct ir_module *m, const struct ir_func *f,
                            struct plan_live *out)
 {
@@ -198,6 +215,7 @@ enum tfmc_status plan_live(struct pass_context *p, const struct ir_module *m, co
 	if (out->buffer_of == NULL)
 		return TFMC_NO_MEMORY;
 	TFMC_TRY(check_edges(&s));
+	TFMC_TRY(check_ends(&s));
 	TFMC_TRY(plan_classes(p, m, f, p->step->settings[0] != 0, &classes));
 	out->plan->n_times = classes.life.n_times;
 	return number_buffers(&s);
