@@ -16,7 +16,7 @@
 #include "ir/support/memory.h"
 
 #define WIDEST     130 /* columns of a line */
-#define SHORT_ITEM 72  /* characters of a key or operator that does not need a line of its own */
+#define SHORT_ITEM 88  /* characters of a key or operator that does not need a line of its own */
 
 /* A line with the title of a list. */
 static void begin(struct buf *out, const char *title, const char *name)
@@ -129,7 +129,7 @@ static bool is_inner_place(const char *where)
 /* Keys of a place, those of its mappings beneath them. */
 static void print_keys(struct buf *out, int indent, const char *where)
 {
-	struct items l = {.out = out, .indent = indent, .pack = SHORT_ITEM};
+	struct items l = {.out = out, .indent = indent, .pack = strcmp(where, "top") == 0 ? 0 : SHORT_ITEM};
 	buf_init(&l.text);
 	for (const struct schema_key *k = NULL; (k = schema_next_key(where, k)) != NULL;) {
 		struct buf text;
@@ -260,6 +260,21 @@ static void print_activations(struct buf *out, struct arena *a)
 	buf_destroy(&others);
 }
 
+static void print_sources(struct buf *out)
+{
+	struct items l = {.out = out, .pack = SHORT_ITEM};
+	buf_init(&l.text);
+	begin(out, "Origins and steps of a source", "");
+	for (size_t i = 0; weight_source_key(i) != NULL; i++) {
+		struct buf text;
+		buf_init(&text);
+		buf_printf(&text, "`%s`: %s", weight_source_key(i), weight_source_doc(i));
+		items_add(&l, &text);
+		buf_destroy(&text);
+	}
+	items_end(&l);
+}
+
 /* ---- limits ---- */
 
 static void print_limits(struct buf *out)
@@ -321,9 +336,7 @@ void frontend_reference(struct buf *out)
 	print_signatures(out, "Scalings of rotary positions", scalings, TFMC_COUNT(scalings));
 	print_signatures(out, "Functions of expressions", functions, TFMC_COUNT(functions));
 	print_signatures(out, "Functions of bodies", queries, TFMC_COUNT(queries));
-	begin(out, "Origins and steps of a source", "");
-	for (size_t i = 0; weight_source_key(i) != NULL; i++)
-		print_item(out, 0, arena_printf(&a, "`%s`: %s", weight_source_key(i), weight_source_doc(i)));
+	print_sources(out);
 	print_limits(out);
 	arena_destroy(&a);
 }

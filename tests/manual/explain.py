@@ -3,11 +3,11 @@
 """Runs the examples of frontend/manual/reference/diagnostics.md, which `tfmc explain` prints. Every code of
 diagnostics.def has one.
 
-A list of lines is a change of the first yaml or tir block of the page. A line takes the place of the line that begins
-with the same words; where there is none, it follows the line above it, or the last one. The file with the `wrong` lines must
-fail with the code of the section and no other, and must say what `says` has (`...` is any text); the file with the `right`
-lines must succeed; a line `with` is in both. The command is COMPILE, unless the list has one. A console block has commands
-and lines that they print.
+An example is a list. One with a `wrong` line is a change of the first yaml or tir block of the page. A line takes the place
+of the line that begins with the same words; where there is none, it follows the line above it, or the last one. The file with
+the `wrong` lines must fail with the code of the section and no other, and must say what `says` has (`...` is any text); the
+file with the `right` lines must succeed; a line `with` is in both. The command is COMPILE, unless the list has one (`run`).
+A list without `wrong` has commands and what they say.
 
 `explain.py PAGE --write` puts the messages of this compiler into the page, where those of `says` differ.
 """
@@ -27,8 +27,7 @@ SOURCE = pathlib.Path(os.environ["TFMC_SOURCE"])
 COMPILE = "tfmc model.yaml -o model.o"
 WITHOUT_EXAMPLE = {"E900"}  # a mistake of tfmc
 SECTION = re.compile(r"^## (E\d+): ([^\n]+)\n(.*?)(?=^## |\Z)", re.S | re.M)
-BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```\n", re.S | re.M)
-CHANGE = re.compile(r"(?:^- \w+: `.*`\n)+", re.M)
+EXAMPLE = re.compile(r"(?:^- \w+: `.*`\n)+", re.M)
 ITEM = re.compile(r"^- (\w+): `(.*)`$", re.M)
 
 d, ff, vocab, ctx = 8, 12, 11, 6
@@ -108,34 +107,37 @@ def codes_of(output):
     return {line[line.rindex("[") + 1:-1] for line in errors_of(output)}
 
 
-def try_change(code, block, bases):
-    """What is wrong with a change, as a list; the block with the message that came."""
+def try_example(code, block, bases):
+    """What is wrong with an example, as a list; the block with the message that came."""
     items = ITEM.findall(block)
-    of = {kind: [text for k, text in items if k == kind] for kind in ("command", "with", "wrong", "says", "right")}
-    command = "".join(of["command"]) or COMPILE
+    of = {kind: [text for k, text in items if k == kind] for kind in ("run", "with", "wrong", "says", "right")}
+    if {kind for kind, _ in items} - set(of) or not of["says"]:
+        return ["a line is run, with, wrong, says or right, and there is one that says something"], block
+    if of["wrong"]:
+        return try_change(code, items, of, block, bases)
+    return try_commands(code, of, items[-1][0] == "run", bases), block
+
+
+def try_change(code, items, of, block, bases):
+    command = "".join(of["run"]) or COMPILE
     name = next(name for name in bases if name in command)
     wrong, right = ([text for kind, text in items if kind in ("with", sign)] for sign in ("wrong", "right"))
     status, output = run(command, bases, name, changed(bases[name], wrong, right))
     faults = [f"not said: {message}" for message in of["says"] if not says(output, message)]
-    if {kind for kind, _ in items} - set(of) or not of["wrong"] or not of["right"]:
-        faults.append("a line is command, with, wrong, says or right, and the last three are there")
-    if status == 0 or codes_of(output) != {code} or not of["says"]:
+    if status == 0 or codes_of(output) != {code}:
         faults.append(f"the wrong one: status {status}\n{output}")
     cured, output_of_right = run(command, bases, name, changed(bases[name], right, wrong))
-    if cured != 0:
+    if cured != 0 or not of["right"]:
         faults.append(f"the right one: status {cured}\n{output_of_right}")
-    if faults and of["says"] and codes_of(output) == {code}:
+    if faults and codes_of(output) == {code}:
         block = block.replace(f"- says: `{of['says'][0]}`", f"- says: `{errors_of(output)[0]}`")
     return faults, block
 
 
-def try_console(code, block, bases):
-    commands = [line[2:] for line in block.splitlines() if line.startswith("$ ")]
-    status, output = run_limited("\n".join(commands), bases)
-    messages = [line for line in block.splitlines() if not line.startswith("$ ")]
-    missing = [line for line in messages if not says(output, line)]
-    ends_well = block.splitlines()[-1].startswith("$ ")
-    if missing or not messages or codes_of(output) != {code} or ends_well and status != 0:
+def try_commands(code, of, ends_well, bases):
+    status, output = run_limited("\n".join(of["run"]), bases)
+    missing = [line for line in of["says"] if not says(output, line)]
+    if missing or codes_of(output) != {code} or ends_well and status != 0:
         return [f"status {status}, not said: {missing}\n{output}"]
     return []
 
@@ -153,15 +155,13 @@ def try_section(code, body, bases):
     faults, new = [], body
     if code in WITHOUT_EXAMPLE:
         return faults, body
-    blocks, changes = BLOCK.findall(body), CHANGE.findall(body)
-    if not blocks and not changes:
+    examples = EXAMPLE.findall(body)
+    if not examples:
         faults.append("no example")
-    for change in changes:
-        more, said = try_change(code, change, bases)
-        new = new.replace(change, said)
+    for example in examples:
+        more, said = try_example(code, example, bases)
+        new = new.replace(example, said)
         faults += more
-    for kind, block in blocks:
-        faults += try_console(code, block, bases) if kind == "console" else [f"a block is console, not '{kind}'"]
     return faults, new
 
 
@@ -172,7 +172,7 @@ def check_command(sections, faults):
         if f"{code}  {title}" not in listed.splitlines():
             faults.append(f"{code}: not listed")
         status, output = run(f"tfmc explain {code}", {})
-        if not output.startswith(f"{code}: {title}\n\n{body.split('```')[0]}"):
+        if not output.startswith(f"{code}: {title}\n\n{body}"):
             faults.append(f"{code}: printed as\n{output}")
     outer, inner = pty.openpty()
     subprocess.run([os.environ["TFMC"], "absent.yaml", "-o", "m.o"], stderr=inner, check=False)

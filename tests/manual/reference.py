@@ -39,10 +39,9 @@ BEGIN = "model:\n  - embed: {id: begin, vocab: 100, dim: d}\n"
 
 def entries_of(title, text):
     """What the entries of a list are called, with their text; those that are not built yet need no example."""
-    parts_of_items = not title.startswith(("The steps", "Parameters", "Origins"))
     for item in re.findall(r"^ *- .*(?:\n +[^ -].*)*", text, flags=re.M):
         item = re.sub(r"\n +", " ", item.lstrip(" -"))
-        for part in re.split("; (?=`)", item) if parts_of_items else [item]:
+        for part in re.split("; (?=`)", item) if not title.startswith("Parameters") else [item]:
             name = re.match(r"`(\w+)`?(?=[ (:])", part)
             if name and "not supported yet" not in part:
                 yield name[1], part

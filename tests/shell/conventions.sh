@@ -112,6 +112,8 @@ fi
 # A README is read in one sitting; references that the tool prints are files of their own.
 long=$(find . -name README.md -not -path './build*' -not -path './.git/*' -exec wc -l {} + | awk '$1 > 150 && $2 != "total" {print $2 " has " $1 " lines"}')
 [ -z "$long" ] || complain "a README has at most 150 lines: $long"
+lines=$(cat frontend/manual/*.md frontend/manual/reference/*.md | wc -l)
+[ "$lines" -le 2500 ] || complain "the manual has $lines lines, at most 2500"
 # Each room is in the table of its folder's README.
 while IFS=/ read -r top room; do
 	grep -qE "^\|.*[\`[]$room[]\`]" "$top/README.md" || complain "$top/README.md does not say what the room $room owns"

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#define MARKDOWN_COLUMNS 128
+#define MARKDOWN_COLUMNS 130
 
 /* What comes after an option, or where a command has its file. */
 enum value_kind { VALUE_NONE, VALUE_ANY, VALUE_FILE, VALUE_FOLDER, VALUE_WORDS };

@@ -51,7 +51,7 @@ struct explanation {
 
 /* `code` as E108, e108 or 108. False: there is none; *nearest is a code that is spelled nearly so, or NULL. */
 bool explain_find(struct arena *a, const char *code, struct explanation *out, const char **nearest);
-/* The section, without the marks of its fences. */
+/* The section as it stands in the page. */
 void explain_print(struct buf *out, const struct explanation *e);
 /* How to read the examples; every code with its title. */
 void explain_list(struct arena *a, struct buf *out);

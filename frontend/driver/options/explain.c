@@ -20,8 +20,8 @@ static const char *until(struct arena *a, const char *from, const char *stop)
 static const char *read_section(struct arena *a, const char *at, struct explanation *e)
 {
 	const char *code = strchr(at, 'E'), *title = strchr(code, ' ') + 1, *text = strchr(title, '\n') + 1;
-	*e = (struct explanation){until(a, code, ":"), until(a, title, "\n"),
-	                          until(a, until(a, text, "\n```"), "\n- "), until(a, text, HEADING)};
+	*e = (struct explanation){until(a, code, ":"), until(a, title, "\n"), until(a, text, "\n- "),
+	                          until(a, text, HEADING)};
 	return strstr(text, HEADING);
 }
 
@@ -68,10 +68,9 @@ static void print_lines(struct buf *out, const char *text)
 
 void explain_print(struct buf *out, const struct explanation *e)
 {
-	buf_printf(out, "%s: %s\n\n", e->code, e->title);
-	print_lines(out, e->text);
+	buf_printf(out, "%s: %s\n\n%s\n", e->code, e->title, e->text);
 	if (strstr(e->text, "\n- wrong: ") != NULL)
-		buf_str(out, "\n\n(`tfmc explain` prints the model that is changed.)\n");
+		buf_str(out, "\n(`tfmc explain` prints the model that is changed.)\n");
 }
 
 void explain_list(struct arena *a, struct buf *out)
