@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "frontend/expr/expr.h"
 #include "frontend/text/files.h"
 #include "frontend/weights/files.h"
 #include "ir/support/memory.h"
@@ -100,6 +101,29 @@ static void protect_weights(struct driver *d, const struct ir_module *m, const c
 			protect_files(d, dir, m->weights.items[i]->init, &last);
 }
 
+static bool check_name(struct driver *d, struct loc loc, const char *name)
+{
+	if (name == NULL || expr_is_name(name))
+		return true;
+	diag_error(&d->diag, loc, DIAG_NAME, "'%.63s' is not a name (letters, digits, _; at most 63)", name);
+	return false;
+}
+
+/* A header has these names as they are; those of IR text may be any. */
+static bool check_names(struct driver *d, const struct ir_module *m)
+{
+	bool ok = check_name(d, LOC_NONE, m->name);
+	for (size_t i = 0; i < m->funcs.n; i++) {
+		const struct ir_func *f = m->funcs.items[i];
+		ok = check_name(d, f->loc.at, f->when != NULL ? NULL : f->name) && ok;
+		for (size_t k = 0; k < f->n_params; k++)
+			ok = check_name(d, f->params[k].loc.at, f->params[k].name) && ok;
+		for (size_t k = 0; k < f->n_results; k++)
+			ok = check_name(d, f->loc.at, f->results[k].name) && ok;
+	}
+	return ok;
+}
+
 static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
 {
 	const char *path = d->options.input, *text;
@@ -111,6 +135,8 @@ static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
 	if (d->options.name)
 		out->module->name = d->options.name;
 	TFMC_TRY(ir_verify(out->module, &d->diag));
+	if (d->options.command == COMMAND_COMPILE && !check_names(d, out->module))
+		return TFMC_INVALID;
 	struct tir_weights *w = ARENA_NEW(&d->arena, struct tir_weights);
 	out->files = weight_files_create(&d->arena, &d->diag, NULL);
 	if (!w || !out->files)
