@@ -60,7 +60,7 @@ static void put_text(struct buf *out, const char *s, size_t n)
 		case '>': buf_str(out, "&gt;"); break;
 		case '&': buf_str(out, "&amp;"); break;
 		case '"': buf_str(out, "&quot;"); break;
-		default: buf_char(out, *s);
+		default: buf_char(out, *s < ' ' || *s > '~' ? '.' : *s); /* bytes of names may be any */
 		}
 	}
 }
