@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "frontend/model/model.h"
+#include "frontend/model/schema.h"
 
 struct signature definition_signature(const struct definition *d)
 {
@@ -103,6 +104,11 @@ bool model_read_definitions(struct model_scope *s, const struct yaml_node *defin
 		d->function = is_function(d->body);
 		d->statements = !d->function && has_statements(d->body);
 		ok = read_head(s, d, define->pairs[i].key) && ok;
+		if (!d->function && schema_find_step(d->name)) {
+			diag_error(s->cx, d->loc, DIAG_NAME_CLASH,
+			           "'%s' is a built-in step; give the definition another name", d->name);
+			ok = false;
+		}
 	}
 	return ok;
 }

@@ -64,7 +64,8 @@ def files_of(folder, bases):
     write_tensors(folder / "more.safetensors", {"more": zeros([d])})
     write_tensors(folder / "complex.safetensors", {"phase": ("C64", [vocab], bytes(8 * vocab))})
     write_tensors(folder / "cases.safetensors", {"one.ids": ("I32", [1, 2], bytes(8)),
-                                                "one.logits": ("F32", [1, 2, vocab], struct.pack("<f", 1.0) * (2 * vocab))})
+                                                "one.logits": ("F32", [1, 2, vocab], struct.pack("<f", 1.0) * (2 * vocab)),
+                                                "right.ids": ("I32", [1, 2], bytes(8)), "right.logits": zeros([1, 2, vocab])})
 
 
 def head_of(line):
