@@ -225,9 +225,19 @@ static void check_reason(struct driver *d, enum exit_code code)
 		           (int)code);
 }
 
+static void note_hidden_errors(struct diag_context *cx)
+{
+	size_t hidden = cx->max_errors && cx->n_errors > cx->max_errors ? cx->n_errors - cx->max_errors : 0;
+	cx->drop_notes = false;
+	if (hidden)
+		diag_note(cx, LOC_NONE, "%zu further error%s not shown", hidden,
+		          hidden == 1 ? " is" : "s are");
+}
+
 static enum exit_code finish(struct driver *d, enum exit_code code)
 {
 	check_reason(d, code);
+	note_hidden_errors(&d->diag);
 	outputs_discard(&d->outputs);
 	driver_flush_log(d);
 	if (!driver_flush_out(d) && code == EXIT_OK)

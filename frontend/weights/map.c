@@ -223,10 +223,20 @@ static const struct ir_wexpr *report_missing(struct weight_map *m, const struct 
 static const struct ir_wexpr *report_unmapped(struct weight_map *m, const struct weight_want *want)
 {
 	const char *near = nearest_tensors(m, want->path);
+	const char *shape = weight_shape_text(m->arena, want->rank, want->dims);
+	if (m->all.n == 0)
+		diag_error(m->cx, want->loc, DIAG_MISSING_TENSOR,
+		           "the parameter '%.200s' %s has no tensor: no file has one of this name",
+		           want->path, shape);
+	else
+		diag_error(
+		        m->cx, want->loc, DIAG_MISSING_TENSOR,
+		        "no entry of weights.map fits the parameter '%.200s' %s, and no tensor is called so",
+		        want->path, shape);
+	if (m->all.n == 0 && !m->missing)
+		diag_note(m->cx, LOC_NONE,
+		          "weights.map says which tensor it is when the file has another name for it");
 	m->missing = true;
-	diag_error(m->cx, want->loc, DIAG_MISSING_TENSOR,
-	           "no entry of weights.map fits the parameter '%.200s' %s, and no tensor is called so",
-	           want->path, weight_shape_text(m->arena, want->rank, want->dims));
 	if (near[0] != '\0')
 		diag_note(m->cx, LOC_NONE, "nearest tensors: %s", near);
 	return NULL;
@@ -318,9 +328,9 @@ const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct weight
 	        e != NULL ? weight_entry_exists(&b, e) : weight_files_find(m->files, want->path) != NULL;
 	if (arena_failed(m->arena))
 		return NULL;
-	if (!exists && e == NULL && m->all.n != 0)
+	if (!exists && e == NULL)
 		return report_unmapped(m, want);
-	if (!exists && (e == NULL || p->optional == OPTIONAL_NONE))
+	if (!exists && p->optional == OPTIONAL_NONE)
 		return report_missing(m, want, p, b.missing == NULL ? want->path : b.missing);
 	if (!exists)
 		return wexpr_full(m->arena, p->optional == OPTIONAL_ONES ? 1.0 : 0.0, want->rank, want->dims);
@@ -331,11 +341,11 @@ const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct weight
 
 /* ---- the end ---- */
 
-/* The parameter path most like a name, or NULL. */
-static const char *nearest_parameter(const struct weight_map *m, const char *name)
+/* The parameter path most like a name with more than `least` bytes in common, or NULL. */
+static const char *nearest_parameter(const struct weight_map *m, const char *name, size_t least)
 {
 	const char *best = NULL;
-	size_t best_score = 0;
+	size_t best_score = least;
 	for (size_t i = 0; i < m->parameters.n; i++) {
 		size_t score = weight_name_likeness(name, m->parameters.items[i].key);
 		if (score > best_score) {
@@ -353,7 +363,7 @@ static bool check_patterns(struct weight_map *m)
 		const struct pattern *p = m->all.items[i];
 		if (p->matched || !p->must_match)
 			continue;
-		const char *near = wants_advice(m) ? nearest_parameter(m, p->key.node->text) : NULL;
+		const char *near = wants_advice(m) ? nearest_parameter(m, p->key.node->text, 0) : NULL;
 		diag_error(m->cx, p->loc, DIAG_NO_MATCH, "the pattern '%.200s' fits no parameter%s%s%s",
 		           p->key.node->text, near == NULL ? "" : "; the nearest is '",
 		           near == NULL ? "" : near, near == NULL ? "" : "'");
@@ -373,7 +383,7 @@ static void note_unused(struct weight_map *m)
 	size_t n = weight_files_count(m->files), listed = 0;
 	for (size_t i = 0; i < n && listed < UNUSED_LISTED && wants_advice(m); i++) {
 		const struct stored_tensor *t = weight_files_at(m->files, i);
-		const char *near = is_unused(t) ? nearest_parameter(m, t->key) : NULL;
+		const char *near = is_unused(t) ? nearest_parameter(m, t->key, strlen(t->key) / 2) : NULL;
 		if (near == NULL)
 			continue;
 		diag_note(m->cx, LOC_NONE, "'%.200s' %s %s; the nearest parameter is '%.200s'", t->key,

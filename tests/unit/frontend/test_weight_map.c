@@ -114,7 +114,8 @@ START_TEST(identity)
 	ck_assert_int_eq(read_map("identity"), TFMC_OK);
 	check_tensor("q", 2, 4, 3, "q");
 	ck_assert_ptr_null(find("qq", 2, 4, 3));
-	ck_assert(reading_says(&r, "no weight file has the tensor 'qq' for parameter 'qq' [E400]"));
+	ck_assert(reading_says(
+	        &r, "the parameter 'qq' [4, 3] has no tensor: no file has one of this name [E400]"));
 }
 END_TEST
 
