@@ -131,7 +131,7 @@ enum exit_code command_new(struct driver *d)
 		                    name);
 	if (!outputs_make_folder(&held, folder)) {
 		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot make the folder %s: %s", folder,
-		           strerror(errno));
+		           errno == EEXIST ? "it exists already; give another name" : strerror(errno));
 		return EXIT_ENVIRONMENT;
 	}
 	buf_init(&text);

@@ -23,6 +23,8 @@ bool driver_ids(struct driver *d, const char *text, int32_t **items, size_t *n)
 			if (!number_parse_i64(s, length, &id) || id < 0 || id > INT32_MAX || !slot)
 				return false;
 			*slot = (int32_t)id;
+		} else if (*s == ',' && (s == text || s[-1] == ',')) {
+			return false;
 		}
 		s += length + (s[length] != 0);
 	}

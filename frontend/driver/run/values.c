@@ -42,6 +42,11 @@ static bool read_numbers(struct driver *d, const struct ir_param *p, enum ir_dty
 	for (const char *s = text; *s;) {
 		size_t n = strcspn(s, ",; ");
 		double *slot = n ? ARENA_PUSH(&d->arena, out) : NULL;
+		if (!n && *s == ',' && (s == text || s[-1] == ',')) {
+			diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
+			           "--input %s: a number is missing before a comma", p->name);
+			return false;
+		}
 		if (n && (!slot || !number_parse_f64(s, n, slot) || !holds(t, *slot))) {
 			diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "--input %s: '%.*s' is no %s", p->name,
 			           (int)n, s, ir_dtype_name(t));
