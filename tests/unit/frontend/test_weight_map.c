@@ -348,6 +348,24 @@ START_TEST(what_is_left_over)
 }
 END_TEST
 
+static const char *const likely[][2] = {{"as", NULL}, {"expert", "; the nearest parameter is 'expert'"}};
+
+START_TEST(only_near_parameters_are_suggested)
+{
+	ck_assert_int_eq(read_map(arena_printf(&r.arena, "%s: q\n", likely[_i][0])), TFMC_OK);
+	ck_assert_int_eq(
+	        weight_files_ignore(wf, reading_yaml(&r, "['h.**', k, v, fused, scale, quant, ids]")),
+	        TFMC_OK);
+	check_tensor(likely[_i][0], 2, 4, 3, "q");
+	ck_assert(!weight_map_finish(map, false));
+	ck_assert(reading_says(&r, "stored but neither used nor ignored: experts; map them"));
+	if (likely[_i][1])
+		ck_assert(reading_says(&r, likely[_i][1]));
+	else
+		ck_assert(!reading_says(&r, "nearest parameter"));
+}
+END_TEST
+
 START_TEST(map_files_need_not_match)
 {
 	static const char text[] = "q.weight: q\nunused.weight: k\n";
@@ -389,6 +407,7 @@ Suite *suite_weight_map(void)
 	tcase_add_loop_test(t, mistakes_in_maps, 0, (int)TFMC_COUNT(wrong_maps));
 	tcase_add_loop_test(t, shapes_that_do_not_fit, 0, (int)TFMC_COUNT(wrong_shapes));
 	tcase_add_test(t, what_is_left_over);
+	tcase_add_loop_test(t, only_near_parameters_are_suggested, 0, TFMC_COUNT(likely));
 	tcase_add_test(t, map_files_need_not_match);
 	tcase_add_test(t, hostile_patterns_end);
 	suite_add_tcase(s, t);
