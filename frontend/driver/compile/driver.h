@@ -283,6 +283,8 @@ struct caller {
 	bool wide;                           /* the interpreter rounds no floats */
 	bool single;                         /* its sums are those of f32 */
 };
+/* The number of the entry; -1 after a diagnostic. */
+int64_t driver_find_entry(struct driver *d, const struct tfmc_record *r, const char *name);
 TFMC_MUST_USE enum tfmc_status caller_run(struct caller *c, const char *entry, struct named_tensors *in,
                                           struct named_tensors *out);
 

@@ -30,6 +30,14 @@ void driver_split_list(struct driver *d, const char *text, struct option_list *o
 	}
 }
 
+static const char *dim_names(struct driver *d, const struct ir_dims *dims)
+{
+	const char *list = "";
+	for (size_t i = 0; i < ir_dims_count(dims); i++)
+		list = arena_printf(&d->arena, "%s%s%s", list, i ? ", " : "", ir_dims_sym(dims, i)->name);
+	return list;
+}
+
 /* One NAME=VALUE. */
 static enum tfmc_status set_dim(struct driver *d, const struct ir_dims *dims, const char *text,
                                 int64_t *values)
@@ -42,7 +50,8 @@ static enum tfmc_status set_dim(struct driver *d, const struct ir_dims *dims, co
 	if (!text[n])
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--dim is NAME=VALUE, not %s", text);
 	else if (!s)
-		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--dim=%s: the model has no dim %s", text, name);
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--dim=%s: the model has no dim %s; dims are %s",
+		           text, name, dim_names(d, dims));
 	else if (!number_parse_i64(text + n + 1, strlen(text + n + 1), &v) || v < s->lo || v > s->hi)
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--dim=%s: %s is a number from %lld to %lld",
 		           text, name, (long long)s->lo, (long long)s->hi);

@@ -72,11 +72,9 @@ static enum tfmc_status prepare(struct bench *b, const char *name, struct call *
 	memset(c, 0, sizeof(*c));
 	c->name = name;
 	memcpy(c->dims, b->dims, sizeof(c->dims));
-	c->entry = tfmc_entry_find(b->record, name);
-	if (c->entry < 0) {
-		diag_error(&b->d->diag, LOC_NONE, DIAG_INPUT, "the model has no entry %s", name);
+	c->entry = driver_find_entry(b->d, b->record, name);
+	if (c->entry < 0)
 		return TFMC_INVALID;
-	}
 	const struct tfmc_record_entry *e = tfmc_entry_at(b->record, c->entry);
 	if (e->n_inputs > TENSORS_MAX || e->n_outputs > TENSORS_MAX)
 		return TFMC_INTERNAL;

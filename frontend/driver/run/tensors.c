@@ -250,14 +250,44 @@ static enum tfmc_status interp_call(struct caller *c, const char *entry, const i
 	return TFMC_OK;
 }
 
+/* "; S is 12, 1..8 is possible" of the first dim that is outside of its bounds. */
+static const char *wrong_dim(struct caller *c, int64_t entry, const int64_t *dims)
+{
+	const struct tfmc_record_entry *e = tfmc_entry_at(c->record, entry);
+	const uint64_t *used = (const void *)((const char *)c->record + e->dims);
+	for (uint64_t i = 0; i < e->n_dims; i++) {
+		const struct tfmc_record_dim *d = tfmc_record_dim_at(c->record, used[i]);
+		int64_t v = dims[used[i]];
+		if (v < d->lo || v > d->hi)
+			return arena_printf(&c->d->arena, "; %s is %lld, %lld..%lld is possible",
+			                    tfmc_record_text(c->record, d->name), (long long)v,
+			                    (long long)d->lo, (long long)d->hi);
+	}
+	return "";
+}
+
 static enum tfmc_status session_call(struct caller *c, int64_t entry, const char *name, const int64_t *dims,
                                      const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs)
 {
 	int status = tfmc_session_call(c->session, entry, dims, inputs, outputs);
 	if (status == TFMC_RT_OK)
 		return TFMC_OK;
-	diag_error(&c->d->diag, LOC_NONE, DIAG_INPUT, "entry %s: %s", name, tfmc_rt_status_text(status));
+	diag_error(&c->d->diag, LOC_NONE, DIAG_INPUT, "entry %s: %s%s", name, tfmc_rt_status_text(status),
+	           status == TFMC_RT_E_DIM ? wrong_dim(c, entry, dims) : "");
 	return TFMC_INVALID;
+}
+
+int64_t driver_find_entry(struct driver *d, const struct tfmc_record *r, const char *name)
+{
+	int64_t number = tfmc_entry_find(r, name);
+	if (number >= 0)
+		return number;
+	const char *list = "";
+	for (uint64_t i = 0; i < r->n_entries; i++)
+		list = arena_printf(&d->arena, "%s%s%s", list, i ? ", " : "",
+		                    tfmc_record_text(r, tfmc_entry_at(r, (int64_t)i)->name));
+	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "the model has no entry %s; entries are %s", name, list);
+	return -1;
 }
 
 enum tfmc_status caller_run(struct caller *c, const char *entry, struct named_tensors *in,
@@ -265,11 +295,9 @@ enum tfmc_status caller_run(struct caller *c, const char *entry, struct named_te
 {
 	struct tfmc_buffer inputs[MAX_TENSORS] = {0}, outputs[MAX_TENSORS] = {0};
 	struct shape_dims dims = {0};
-	int64_t number = tfmc_entry_find(c->record, entry);
-	if (number < 0) {
-		diag_error(&c->d->diag, LOC_NONE, DIAG_INPUT, "the model has no entry %s", entry);
+	int64_t number = driver_find_entry(c->d, c->record, entry);
+	if (number < 0)
 		return TFMC_INVALID;
-	}
 	learn_dims(c->record, number, in, &dims);
 	if (!bind_inputs(c, number, in, dims.values, inputs))
 		return TFMC_INVALID;
