@@ -25,6 +25,13 @@ if command -v groff >/dev/null; then
 else
 	echo "SKIPPED: the page for man (no groff)" >&2
 fi
+
+# Every option occurs in a block of the manual that is run.
+awk '/^```(sh|console)/ && !/skip=/ { on = 1; next } /^```/ { on = 0 } on || /^- (run|wrong): `tfmc / || /^ +tfmc /' \
+	"$TFMC_SOURCE"/frontend/manual/*.md "$TFMC_SOURCE"/frontend/manual/reference/*.md >"$tmp/blocks"
+for option in $(sed -n 's/^OPTION([a-z0-9_]*, "\([^"]*\)", .*/\1/p' "$TFMC_SOURCE/frontend/driver/options/options.def"); do
+	grep -qE -- "(^|[ '\"])--?$option([= .;]|$)" "$tmp/blocks" || fail "no example of the manual has the option $option: see commands.def"
+done
 ! command -v mandoc >/dev/null || mandoc -Tlint -Wwarning "$tmp/tfmc.man"
 
 source "$tmp/tfmc.bash"

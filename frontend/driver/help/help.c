@@ -67,9 +67,16 @@ static void one_command(struct buf *out, const struct command_row *c)
 {
 	buf_printf(out, "tfmc %s\n\n", c->synopsis);
 	help_wrap(out, c->text, 0, 0, HELP_COLUMNS);
-	buf_printf(out, "\nExample: %s\n", c->example);
 	struct buf options;
 	buf_init(&options);
+	buf_str(out, "\nExamples:\n");
+	for (const char *line = c->example; *line; line += strspn(line, "\n")) {
+		size_t n = strcspn(line, "\n");
+		buf_printf(&options, "%.*s", (int)n, line);
+		help_wrap(out, options.data, 0, 4, HELP_COLUMNS);
+		buf_clear(&options);
+		line += n;
+	}
 	options_of(&options, (unsigned)c->command, false);
 	if (options.len)
 		buf_printf(out, "\nOptions:\n%s", options.data);

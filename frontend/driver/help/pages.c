@@ -80,12 +80,19 @@ static void markdown(struct buf *out)
 	          0, 0, MARKDOWN_COLUMNS);
 	buf_str(out, "\n## Commands\n");
 	markdown_commands(out);
-	buf_str(out, "\nAn example of each, in a folder with the source of tfmc in `tfmc`:\n```sh\n"
-	             "ln -s tfmc/examples .\nexport PATH=~/opt/tfmc/bin:$PATH\n"
-	             "tfmc examples/embed/model.yaml --emit=tir=embed.tir --stop-after=encode\n");
-	for (size_t i = 0; i < command_rows_n; i++)
-		buf_printf(out, "%s\n", command_rows[i].example);
-	buf_str(out, "```\n\n## Options\n");
+	buf_str(out,
+	        "\nExamples of commands and options, in a folder with the source of tfmc in `tfmc`:\n```sh\n"
+	        "ln -s tfmc/examples .; export PATH=~/opt/tfmc/bin:$PATH\n"
+	        "tfmc examples/embed/model.yaml --emit=tir=embed.tir --stop-after=encode\n"
+	        "echo 1,2,3 >ids.txt; echo 3/3/21 >dates.txt\n");
+	size_t line = out->len;
+	for (size_t i = 0; i < command_rows_n; i++) {
+		bool fits = i > 0 && out->len - line + strlen(command_rows[i].example) < 100;
+		buf_str(out, fits ? "; " : i ? "\n" : "");
+		line = fits ? line : out->len;
+		buf_str(out, command_rows[i].example);
+	}
+	buf_str(out, "\n```\n\n## Options\n");
 	help_wrap(out,
 	          "Options have one or two dashes, their values come after `=` or as the next word; a word "
 	          "@FILE stands for the words of a file.",
