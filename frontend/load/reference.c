@@ -25,29 +25,18 @@ static void begin(struct buf *out, const char *title, const char *name)
 	buf_printf(out, "%s%s%s%s%s:\n", out->len == 0 ? "" : "\n", title, tick, name, tick);
 }
 
-/* One item of a list, in lines of some length; `indent` 2: of a list in another one. */
-static void print_item(struct buf *out, int indent, const char *text)
+/* One item of a list; `indent` 2: of a list in another one. */
+static void print_item(struct buf *out, size_t indent, const char *text)
 {
-	size_t column = 0;
-	for (const char *word = text; *word != '\0';) {
-		size_t n = strcspn(word, " ");
-		if (column > 0 && column + 1 + n > WIDEST) {
-			buf_printf(out, "\n%*s", indent + 1, "");
-			column = (size_t)indent + 1;
-		}
-		const char *before = word == text ? "- " : " ";
-		buf_printf(out, "%*s%s%.*s", word == text ? indent : 0, "", before, (int)n, word);
-		column += n + strlen(before) + (word == text ? (size_t)indent : 0);
-		word += n + (word[n] == ' ');
-	}
-	buf_char(out, '\n');
+	buf_fill(out, ' ', indent);
+	buf_str(out, "- ");
+	buf_wrap(out, text, indent + 2, indent + 2, WIDEST);
 }
 
 /* Items of a list; neighbours that are no longer than `pack` become one. */
 struct items {
 	struct buf *out;
-	int indent;
-	size_t pack;
+	size_t indent, pack;
 	struct buf text; /* not printed yet */
 	bool may_grow;
 };
@@ -127,7 +116,7 @@ static bool is_inner_place(const char *where)
 }
 
 /* Keys of a place, those of its mappings beneath them. */
-static void print_keys(struct buf *out, int indent, const char *where)
+static void print_keys(struct buf *out, size_t indent, const char *where)
 {
 	struct items l = {.out = out, .indent = indent, .pack = strcmp(where, "top") == 0 ? 0 : SHORT_ITEM};
 	buf_init(&l.text);

@@ -124,6 +124,24 @@ void buf_printf(struct buf *b, const char *fmt, ...)
 	va_end(ap);
 }
 
+void buf_wrap(struct buf *b, const char *text, size_t at, size_t indent, size_t columns)
+{
+	for (const char *s = text; *s && *s != '\n'; s += *s == ' ') {
+		size_t n = strcspn(s, " \n");
+		bool begins = s == text;
+		if (!begins && at + 1 + n > columns) {
+			buf_char(b, '\n');
+			buf_fill(b, ' ', indent);
+			at = indent;
+			begins = true;
+		}
+		buf_printf(b, "%s%.*s", begins ? "" : " ", (int)n, s);
+		at += n + !begins;
+		s += n;
+	}
+	buf_char(b, '\n');
+}
+
 void buf_f32(struct buf *b, float v)
 {
 	char text[NUMBER_TEXT_MAX];

@@ -33,6 +33,11 @@ void buf_char(struct buf *b, char c);
 void buf_fill(struct buf *b, char c, size_t n);
 void buf_printf(struct buf *b, const char *fmt, ...) TFMC_PRINTF(2, 3);
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap) TFMC_PRINTF(2, 0);
+/*
+ * The first line of `text`, from column `at` on, in lines of at most `columns` that end at blanks; further ones are
+ * indented. Ends with a newline.
+ */
+void buf_wrap(struct buf *b, const char *text, size_t at, size_t indent, size_t columns);
 /* Shortest decimal that reads back to the same bits (number.h). */
 void buf_f32(struct buf *b, float v);
 void buf_f64(struct buf *b, double v);

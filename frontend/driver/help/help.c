@@ -8,24 +8,6 @@
 
 #define HELP_COLUMNS 100
 
-void help_wrap(struct buf *out, const char *text, size_t at, size_t indent, size_t columns)
-{
-	for (const char *s = text; *s; s += *s == ' ') {
-		size_t n = strcspn(s, " ");
-		bool begins = s == text;
-		if (!begins && at + 1 + n > columns) {
-			buf_char(out, '\n');
-			buf_fill(out, ' ', indent);
-			at = indent;
-			begins = true;
-		}
-		buf_printf(out, "%s%.*s", begins ? "" : " ", (int)n, s);
-		at += n + !begins;
-		s += n;
-	}
-	buf_char(out, '\n');
-}
-
 /* Two columns; a name that is too long for the first has a line of its own. */
 static void row(struct buf *out, const char *name, const char *text, size_t column)
 {
@@ -34,7 +16,7 @@ static void row(struct buf *out, const char *name, const char *text, size_t colu
 	if (n + 4 > column)
 		buf_char(out, '\n');
 	buf_fill(out, ' ', n + 4 > column ? column : column - n - 2);
-	help_wrap(out, text, column, column, HELP_COLUMNS);
+	buf_wrap(out, text, column, column, HELP_COLUMNS);
 }
 
 void help_option(struct buf *out, const struct option_row *o)
@@ -66,16 +48,13 @@ static void options_of(struct buf *out, unsigned command, bool common)
 static void one_command(struct buf *out, const struct command_row *c)
 {
 	buf_printf(out, "tfmc %s\n\n", c->synopsis);
-	help_wrap(out, c->text, 0, 0, HELP_COLUMNS);
+	buf_wrap(out, c->text, 0, 0, HELP_COLUMNS);
 	struct buf options;
 	buf_init(&options);
 	buf_str(out, "\nExamples:\n");
-	for (const char *line = c->example; *line; line += strspn(line, "\n")) {
-		size_t n = strcspn(line, "\n");
-		buf_printf(&options, "%.*s", (int)n, line);
-		help_wrap(out, options.data, 0, 4, HELP_COLUMNS);
-		buf_clear(&options);
-		line += n;
+	for (const char *line = c->example; *line; line += *line == '\n') {
+		buf_wrap(out, line, 0, 4, HELP_COLUMNS);
+		line += strcspn(line, "\n");
 	}
 	options_of(&options, (unsigned)c->command, false);
 	if (options.len)
@@ -96,10 +75,10 @@ bool options_help(struct buf *out, const char *name, struct buf *error)
 	for (size_t i = 0; i < command_rows_n; i++)
 		row(out, command_rows[i].name, command_rows[i].line, 14);
 	buf_str(out, "\nCompiling a model: tfmc MODEL -o model.o\n");
-	help_wrap(out,
-	          "MODEL is a model file (.yaml), a hub folder (config.json and safetensors) or a GGUF file.",
-	          0, 0, HELP_COLUMNS);
+	buf_wrap(out,
+	         "MODEL is a model file (.yaml), a hub folder (config.json and safetensors) or a GGUF file.",
+	         0, 0, HELP_COLUMNS);
 	buf_str(out, "Options of a command: tfmc help COMMAND\n");
-	help_wrap(out, "Exit codes: " HELP_EXIT_CODES, 0, 12, HELP_COLUMNS);
+	buf_wrap(out, "Exit codes: " HELP_EXIT_CODES, 0, 12, HELP_COLUMNS);
 	return true;
 }

@@ -18,8 +18,6 @@ void options_page(struct buf *out, enum form_word form, const char *version);
 #define HELP_TITLE "compiles Transformer models into object files"
 #define HELP_EXIT_CODES \
 	"0 ok, 1 input rejected, 2 usage, 3 environment, 4 verification failed, 70 internal error"
-/* Words of the text, from the current column `at` on, up to `columns`; later lines begin at `indent`. */
-void help_wrap(struct buf *out, const char *text, size_t at, size_t indent, size_t columns);
 /* "-o, --output=FILE" */
 void help_option(struct buf *out, const struct option_row *o);
 

@@ -52,7 +52,7 @@ static void markdown_options(struct buf *out)
 		belongs_to(&item, o);
 		buf_str(&item, "): ");
 		escaped(&item, o->help, "*<", "\\");
-		help_wrap(out, item.data, 0, 2, MARKDOWN_COLUMNS);
+		buf_wrap(out, item.data, 0, 2, MARKDOWN_COLUMNS);
 	}
 	buf_destroy(&item);
 }
@@ -65,7 +65,7 @@ static void markdown_commands(struct buf *out)
 		const struct command_row *c = &command_rows[i];
 		buf_clear(&item);
 		buf_printf(&item, "- `tfmc %s`: %s", c->synopsis, c->text);
-		help_wrap(out, item.data, 0, 2, MARKDOWN_COLUMNS);
+		buf_wrap(out, item.data, 0, 2, MARKDOWN_COLUMNS);
 	}
 	buf_destroy(&item);
 }
@@ -74,10 +74,10 @@ static void markdown_commands(struct buf *out)
 static void markdown(struct buf *out)
 {
 	buf_str(out, "# Commands and options\n\n");
-	help_wrap(out,
-	          "`tfmc help --form=markdown` prints this page, `tfmc help COMMAND` one command with its "
-	          "options. Exit codes: " HELP_EXIT_CODES ".",
-	          0, 0, MARKDOWN_COLUMNS);
+	buf_wrap(out,
+	         "`tfmc help --form=markdown` prints this page, `tfmc help COMMAND` one command with its "
+	         "options. Exit codes: " HELP_EXIT_CODES ".",
+	         0, 0, MARKDOWN_COLUMNS);
 	buf_str(out, "\n## Commands\n");
 	markdown_commands(out);
 	buf_str(out,
@@ -93,10 +93,10 @@ static void markdown(struct buf *out)
 		buf_str(out, command_rows[i].example);
 	}
 	buf_str(out, "\n```\n\n## Options\n");
-	help_wrap(out,
-	          "Options have one or two dashes, their values come after `=` or as the next word; a word "
-	          "@FILE stands for the words of a file.",
-	          0, 0, MARKDOWN_COLUMNS);
+	buf_wrap(out,
+	         "Options have one or two dashes, their values come after `=` or as the next word; a word "
+	         "@FILE stands for the words of a file.",
+	         0, 0, MARKDOWN_COLUMNS);
 	markdown_options(out);
 }
 
