@@ -27,10 +27,9 @@ static bool is_shared_linear(const struct ir_func *f, const struct ir_op *group,
 	if (attrs->kind != GROUP_linear || root->code != OP_linear || group->n_results != 1)
 		return false;
 	struct ir_value x = ir_view_base(f, root->operands[0]);
-	const struct ir_op *w = ir_def(f, root->operands[1]);
+	const struct ir_weight *w = ir_weight_of(f, root->operands[1]);
 	return ir_info(f, x)->region != group->region && ir_type_of(f, x)->dtype == DT_F32 && w &&
-	       w->code == OP_weight &&
-	       ((const struct attrs_weight *)w->attrs)->weight->encoding == ENC_PANEL16;
+	       w->encoding == ENC_PANEL16;
 }
 
 static int64_t longest_row(const struct ir_module *m, const struct ir_func *f, const struct ir_op *root)

@@ -7,13 +7,12 @@
 static const char *weight_path(const struct ir_func *f, const struct ir_op *op, size_t *len)
 {
 	for (size_t i = 0; i < op->n_operands; i++) {
-		const struct ir_op *def = op->operands[i].id ? f->values[op->operands[i].id].def : NULL;
-		if (def == NULL || def->code != OP_weight)
+		const struct ir_weight *w = ir_weight_of(f, op->operands[i]);
+		if (w == NULL)
 			continue;
-		const char *name = ((const struct attrs_weight *)def->attrs)->weight->name;
-		const char *last = strrchr(name, '.');
-		*len = last != NULL ? (size_t)(last - name) : strlen(name);
-		return name;
+		const char *last = strrchr(w->name, '.');
+		*len = last != NULL ? (size_t)(last - w->name) : strlen(w->name);
+		return w->name;
 	}
 	return NULL;
 }

@@ -74,11 +74,10 @@ bool former_is_f32(const struct ir_func *f, struct ir_value v)
 
 static bool packed_linear(const struct ir_func *f, const struct ir_op *op)
 {
-	const struct ir_op *w = ir_def(f, op->operands[1]);
+	const struct ir_weight *w = ir_weight_of(f, op->operands[1]);
 	struct ir_value bias = op->operands[op->code == OP_expert_linear ? 3 : 2];
-	return w != NULL && w->code == OP_weight && former_is_f32(f, op->operands[0]) &&
-	       former_is_f32(f, op->operands[1]) && former_is_f32(f, bias) &&
-	       ((const struct attrs_weight *)w->attrs)->weight->encoding == ENC_PANEL16;
+	return w != NULL && w->encoding == ENC_PANEL16 && former_is_f32(f, op->operands[0]) &&
+	       former_is_f32(f, op->operands[1]) && former_is_f32(f, bias);
 }
 
 /* Kernels with their own template; everything else is GROUP_loops. */
