@@ -438,6 +438,8 @@ static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, con
 {
 	struct kb *k = e->k;
 	int row = t->t.rank - 2;
+	if (ir_format_has_codes(t->t.format))
+		return eval_unsupported(e, NULL, "a weight of codes");
 	if (p->vec >= 0 && p->vec != row && e->lanes > 1)
 		return load_panel_apart(e, t, p);
 	struct kb_val n = p->index[row], i = p->index[row + 1], width = kb_index(k, 16);

@@ -23,6 +23,7 @@ struct kb_size {
 struct kb_tensor {
 	struct kb_val ptr;
 	enum ir_dtype dtype;
+	enum ir_format format; /* of a weight: PLAIN, a smaller float, which is dtype, or codes */
 	/* PANEL16: ptr is the packed matrix, strides are meaningless; of a slice of a state [.., T, E]: the
 	 * matrices of its last two axes, all other strides hold, that of E is 16. */
 	enum ir_encoding encoding;

@@ -57,7 +57,7 @@ static bool bind_operands(struct linear *l)
 	l->bias = root->n_operands > BIAS ? root->operands[BIAS] : IR_NO_VALUE;
 	l->x = eval_tensor(l->eval, root->operands[X]);
 	l->w = eval_tensor(l->eval, root->operands[W]);
-	if (!l->w || l->w->t.encoding != ENC_PANEL16)
+	if (!l->w || l->w->t.encoding != ENC_PANEL16 || ir_format_has_codes(l->w->t.format))
 		return false;
 	l->norm.before = l->x ? NULL : norm_before(l);
 	l->along = (struct kb_size){true, 1, kb_index(l->k, 1)};

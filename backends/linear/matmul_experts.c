@@ -37,7 +37,8 @@ static bool bind_operands(struct experts *x)
 	x->ids = root->operands[IDS];
 	l->x = eval_tensor(l->eval, root->operands[X]);
 	l->w = eval_tensor(l->eval, root->operands[W]);
-	if (!l->w || l->w->t.encoding != ENC_PANEL16 || l->w->t.rank != 3 || !l->w->t.stride[0].is_const)
+	if (!l->w || l->w->t.encoding != ENC_PANEL16 || ir_format_has_codes(l->w->t.format) ||
+	    l->w->t.rank != 3 || !l->w->t.stride[0].is_const)
 		return false;
 	return l->x && l->x->t.dtype == DT_F32 && !eval_is_inside(l->eval, x->ids);
 }

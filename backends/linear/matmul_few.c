@@ -29,8 +29,8 @@ static int64_t bytes_of_model(const struct linear *l)
 		return INT64_MAX;
 	for (size_t i = 0; i < m->weights.n; i++) {
 		const struct ir_type *t = m->weights.items[i]->type;
-		enum ir_dtype narrow = m->weights.items[i]->narrow;
-		int64_t bytes = ir_dtype_bytes(narrow); /* DT_F32 where elements have 4 bytes */
+		enum ir_dtype kept = ir_format(ir_weight_kept(m->weights.items[i]))->dtype;
+		int64_t bytes = ir_dtype_bytes(kept); /* DT_F32 where elements have 4 bytes */
 		for (int a = 0; a < t->rank; a++)
 			if (!checked_mul_i64(bytes, ir_dim_hi(m->dims, t->dims[a]), &bytes))
 				return INT64_MAX;

@@ -5,7 +5,7 @@
  * they are kept as, everything else as i32.
  *   row      the elements in order
  *   panel16  a matrix [N, K] as [ceil(N/16)][K][16], rows beyond N zero; bf16:
- * [ceil(N/16)][ceil(K/2)][16][2], f16: [ceil(N/16)][K rounded up to even][16]
+ * [ceil(N/16)][ceil(K/2)][16][2], f16: [ceil(N/16)][K rounded up to even][16]; codes: struct tile_codes
  */
 #include "backends/object/internal.h"
 
@@ -76,7 +76,7 @@ static enum tfmc_status pad_to(struct packer *p, uint64_t offset)
 static enum tfmc_status eval_elements(struct packer *p, const struct ir_weight *w, int64_t begin, int64_t n)
 {
 	struct diag_context *cx = p->object->cx;
-	struct wexpr_out out = {p->elements, w->narrow};
+	struct wexpr_out out = {.at = p->elements, .dtype = ir_format(ir_weight_kept(w))->dtype};
 	bool is_float = ir_dtype_class(w->type->dtype) == DTCLASS_FLOAT;
 	if (!ir_weight_has_value(cx, w))
 		return TFMC_INVALID;
@@ -86,7 +86,7 @@ static enum tfmc_status eval_elements(struct packer *p, const struct ir_weight *
 	for (int64_t i = 0; i < n; i++)
 		p->values[i] = ir_round(is_float ? w->type->dtype : DT_I32, p->values[i]);
 	if (is_float)
-		weight_write_floats(w->narrow, p->values, n, p->elements);
+		weight_write_floats(out.dtype, p->values, n, p->elements);
 	for (int64_t i = 0; !is_float && i < n; i++)
 		p->elements[i] = (uint32_t)(int32_t)p->values[i];
 	return TFMC_OK;
@@ -153,7 +153,7 @@ static void turn_panel(enum ir_dtype t, uint32_t *to, int64_t words, const char 
 static enum tfmc_status pack_some(struct packer *p, const struct weight_place *w, int64_t begin, int64_t row,
                                   int64_t n)
 {
-	enum ir_dtype t = w->weight->narrow;
+	enum ir_dtype t = ir_format(w->weight->format)->dtype;
 	int64_t columns = w->columns, panels = (n + PANEL - 1) / PANEL;
 	int64_t words = tile_lines(t, columns) * PANEL, pitch = columns * weight_element_bytes(w->weight);
 	TFMC_TRY(eval_elements(p, w->weight, begin + row * columns, n * columns));
@@ -184,11 +184,94 @@ static enum tfmc_status pack_panels(struct packer *p, const struct weight_place 
 	return TFMC_OK;
 }
 
+/* ---- codes ---- */
+
+/* Code of element k of column c of the panel at `to`. */
+static void put_code(const struct ir_format_desc *d, uint8_t *to, int64_t k, int64_t c, int8_t code)
+{
+	unsigned bits = (unsigned)(code + d->zero);
+	for (unsigned i = 0; d->codebook && i < 16; i++)
+		if (d->codebook[i] == code)
+			bits = i;
+	if (d->bits == 8)
+		to[k / 4 * TILE_LINE + 4 * c + k % 4] = (uint8_t)bits;
+	else
+		to[(k / 32 * 4 + k % 16 / 4) * TILE_LINE + 4 * c + k % 4] |=
+		        (uint8_t)(k % 32 < 16 ? bits : bits << 4);
+}
+
+/* n numbers of a column, 16 apart. */
+static void put_column(enum ir_dtype t, uint8_t *to, int64_t c, const float *from, int64_t n)
+{
+	for (int64_t i = 0; from && i < n; i++) {
+		double v = (double)from[i];
+		int8_t byte = (int8_t)v;
+		int64_t at = (i * PANEL + c) * ir_dtype_bytes(t);
+		if (t == DT_I8)
+			memcpy(to + at, &byte, 1);
+		else
+			weight_write_floats(t, &v, 1, to + at);
+	}
+}
+
+/* n rows of codes as one panel. */
+static void turn_codes(const struct weight_codes *rows, int64_t n, uint8_t *to)
+{
+	const struct ir_format_desc *d = ir_format(rows->format);
+	const struct tile_codes at = tile_codes(rows->format, rows->k);
+	int64_t blocks = ir_format_blocks(rows->format, rows->k),
+	        supers = ir_format_supers(rows->format, rows->k);
+	enum ir_dtype t = d->super > 1 ? DT_I8 : d->scale;
+	uint8_t zero = (uint8_t)(d->bits == 8 ? d->zero : d->zero * 17);
+	memset(to, d->codebook ? 0 : zero, (size_t)at.scales);
+	memset(to + at.scales, 0, (size_t)(at.bytes - at.scales));
+	for (int64_t c = 0; c < n; c++) {
+		const struct weight_codes row = weight_codes_from(rows, c);
+		for (int64_t k = 0; k < row.k; k++)
+			put_code(d, to, k, c, row.codes[k]);
+		put_column(t, to + at.scales, c, row.scales, blocks);
+		put_column(t, to + at.offsets, c, row.offsets, blocks);
+		put_column(d->scale, to + at.super_scales, c, row.super_scales, supers);
+		put_column(d->scale, to + at.super_offsets, c, row.super_offsets, supers);
+	}
+}
+
+static enum tfmc_status pack_code_panels(struct packer *p, const struct weight_place *w,
+                                         const struct weight_codes *rows, uint8_t *panel)
+{
+	int64_t bytes = tile_codes(rows->format, rows->k).bytes;
+	for (int64_t m = 0; m < w->matrices; m++)
+		for (int64_t row = 0; row < w->rows; row += PANEL) {
+			int64_t n = w->rows - row < PANEL ? w->rows - row : PANEL;
+			int64_t begin = (m * w->rows + row) * w->columns;
+			TFMC_TRY(wexpr_eval_to(p->object->cx, w->weight->init, p->source, begin,
+			                       n * w->columns, (struct wexpr_out){.codes = *rows}));
+			turn_codes(rows, n, panel);
+			TFMC_TRY(put(p, panel, (size_t)bytes));
+		}
+	return TFMC_OK;
+}
+
+static enum tfmc_status pack_codes(struct packer *p, const struct weight_place *w)
+{
+	struct weight_codes rows;
+	enum tfmc_status status = TFMC_NO_MEMORY;
+	if (!ir_weight_has_value(p->object->cx, w->weight))
+		return TFMC_INVALID;
+	uint8_t *panel = memory_alloc((size_t)tile_codes(w->weight->format, w->columns).bytes + 1);
+	if (weight_codes_alloc(&rows, w->weight->format, w->columns, PANEL) && panel)
+		status = pack_code_panels(p, w, &rows, panel);
+	weight_codes_release(&rows);
+	memory_free(panel);
+	return status;
+}
+
 static enum tfmc_status pack_encoded(struct packer *p, const struct weight_place *w)
 {
 	switch (w->weight->encoding) {
 	case ENC_ROW: return pack_rows(p, w);
-	case ENC_PANEL16: return pack_panels(p, w);
+	case ENC_PANEL16:
+		return ir_format_has_codes(w->weight->format) ? pack_codes(p, w) : pack_panels(p, w);
 	}
 	return TFMC_INTERNAL;
 }

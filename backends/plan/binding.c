@@ -21,9 +21,8 @@ static void weight_form(const struct ir_op *op, struct kb_tensor *out)
 {
 	const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
 	out->encoding = w->encoding;
-	out->dtype = w->narrow != DT_F32                               ? w->narrow
-	             : ir_dtype_class(w->type->dtype) == DTCLASS_FLOAT ? DT_F32
-	                                                               : DT_I32;
+	out->format = ir_weight_kept(w);
+	out->dtype = ir_dtype_class(w->type->dtype) == DTCLASS_FLOAT ? ir_format(out->format)->dtype : DT_I32;
 }
 
 /* ---- state ---- */

@@ -52,10 +52,11 @@ static enum tfmc_status too_large(struct object *o, struct ir_loc loc, const cha
 	return TFMC_INVALID;
 }
 
-/* What is not kept narrow has 4 bytes an element. */
+/* What is no float of a smaller type has 4 bytes an element. */
 int64_t weight_element_bytes(const struct ir_weight *w)
 {
-	return w->narrow != DT_F32 ? ir_dtype_bytes(w->narrow) : 4;
+	enum ir_format kept = ir_weight_kept(w);
+	return kept != FORMAT_PLAIN ? ir_dtype_bytes(ir_format(kept)->dtype) : 4;
 }
 
 /* Panels are rows in groups of 16. */
@@ -78,9 +79,9 @@ static bool weight_sizes(struct weight_place *p)
 		p->rows = dims[t->rank - 2];
 		p->columns = dims[t->rank - 1];
 		if (!checked_round_up_i64(p->rows, TILE_PANEL, &count) ||
-		    !checked_mul_i64(count / TILE_PANEL, tile_lines(p->weight->narrow, p->columns), &count))
+		    !tile_panel_bytes(p->weight->format, p->columns, &each))
 			return false;
-		each = TILE_LINE;
+		count /= TILE_PANEL;
 	}
 	return checked_mul_i64(count, each, &p->matrix_bytes) &&
 	       checked_mul_i64(p->matrix_bytes, p->matrices, &p->bytes);
@@ -91,7 +92,7 @@ static enum tfmc_status add_weight(struct object *o, const struct ir_weight *w)
 	struct weight_place p = {.weight = w, .offset = o->weights.bytes};
 	int64_t end;
 	const struct weight_place *known = object_weight(o, w);
-	if (known && known->weight->encoding == w->encoding && known->weight->narrow == w->narrow)
+	if (known && known->weight->encoding == w->encoding && known->weight->format == w->format)
 		return TFMC_OK;
 	if (known) {
 		diag_error(o->cx, w->loc.at, DIAG_INTERNAL, "the variants want '%s' in two layouts", w->name);
@@ -141,7 +142,7 @@ static uint64_t hash_layout(const struct object *o)
 		h = object_hash_text(h, p->weight->name);
 		h = object_hash_text(h, ir_encoding_name(p->weight->encoding));
 		h = object_hash_number(h, (int64_t)p->weight->type->dtype);
-		h = object_hash_number(h, (int64_t)p->weight->narrow);
+		h = object_hash_number(h, (int64_t)p->weight->format);
 		h = object_hash_number(h, p->offset);
 		h = object_hash_number(h, p->rows);
 		h = object_hash_number(h, p->columns);

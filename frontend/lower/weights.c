@@ -65,9 +65,12 @@ static const struct ir_wexpr *as_wanted(struct lowering *lw, const struct weight
                                         const struct ir_wexpr *e)
 {
 	struct frontend_model *m = lw->m;
-	if (e == NULL || want->rank < 2 || m->dtypes.keeps_weights || m->dtypes.weights == DT_F32)
+	if (e == NULL || want->rank < 2 || m->dtypes.keeps_weights || m->dtypes.weights == FORMAT_PLAIN)
 		return e;
-	const struct ir_wexpr *rounded = wexpr_round(&m->arena, m->dtypes.weights, e);
+	const struct ir_wexpr *rounded =
+	        ir_format_has_codes(m->dtypes.weights)
+	                ? wexpr_quantize(&m->arena, m->dtypes.weights, e, NULL)
+	                : wexpr_round(&m->arena, ir_format(m->dtypes.weights)->dtype, e);
 	if (rounded == NULL)
 		lower_fail(lw, LOC_NONE, DIAG_LIMIT, "the source of the parameter '%s' has too many steps",
 		           want->path);
@@ -249,20 +252,20 @@ const char *lower_indexed(struct lowering *lw, const char *pattern, const struct
 /* ---- references ---- */
 
 static const struct ir_weight *add(struct lowering *lw, const char *name, const struct ir_wexpr *e,
-                                   enum ir_dtype narrow)
+                                   enum ir_format format)
 {
 	const struct ir_dim *dims[IR_RANK_MAX];
 	for (int i = 0; i < e->rank; i++)
 		dims[i] = ir_dim_const(lw->module->dims, e->dims[i]);
 	const struct ir_type *type = ir_type_tensor(lw->module->types, DT_F32, e->rank, dims);
 	struct ir_weight w = {
-	        .name = name, .type = type, .encoding = ENC_ROW, .narrow = narrow, .init = e, .loc = lw->loc};
+	        .name = name, .type = type, .encoding = ENC_ROW, .format = format, .init = e, .loc = lw->loc};
 	return type == NULL ? NULL : ir_add_weight(lw->module, &w);
 }
 
 bool lower_table(struct lowering *lw, const char *name, const struct ir_wexpr *e, struct ir_value *out)
 {
-	const struct ir_weight *w = add(lw, name, e, DT_F32);
+	const struct ir_weight *w = add(lw, name, e, FORMAT_PLAIN);
 	if (w == NULL)
 		return lower_fail(lw, LOC_NONE, DIAG_INTERNAL, "two tables are called '%s'", name);
 	*out = irb_weight_ref(lw->b, w, NULL, 0);
@@ -306,15 +309,15 @@ static const char *rows_text(struct lowering *lw, const struct weight_need *need
 }
 
 /* dtype.weights: what matrices and tables lie in memory as; vectors are small, and passes fold them. */
-static enum ir_dtype kept_as(const struct lowering *lw, const struct weight_need *need,
-                             const struct ir_wexpr *e, size_t n_loops)
+static enum ir_format kept_as(const struct lowering *lw, const struct weight_need *need,
+                              const struct ir_wexpr *e, size_t n_loops)
 {
 	int rank = e->rank - (int)n_loops - (need->experts > 0);
 	if (rank < 2)
-		return DT_F32;
-	if (lw->m->dtypes.keeps_weights)
-		return wexpr_narrow(e);
-	return wexpr_holds(e, lw->m->dtypes.weights) ? lw->m->dtypes.weights : DT_F32;
+		return FORMAT_PLAIN;
+	if (lw->m->dtypes.keeps_weights || ir_format_has_codes(lw->m->dtypes.weights))
+		return wexpr_format(e);
+	return wexpr_holds(e, lw->m->dtypes.weights) ? lw->m->dtypes.weights : FORMAT_PLAIN;
 }
 
 bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir_value *out)
@@ -335,15 +338,15 @@ bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir
 		e = wexpr_offset(lw->arena, 1.0, e);
 	if (e == NULL)
 		return false;
-	enum ir_dtype narrow = kept_as(lw, need, e, n);
+	enum ir_format format = kept_as(lw, need, e, n);
 	const char *part = rows_text(lw, need);
 	if (need->plus_one)
 		part = arena_printf(lw->arena, "%s.plus_one", part);
 	part = arena_printf(lw->arena, "%s%s", part, form_text(need));
-	const struct ir_weight *w = add(lw, arena_printf(lw->arena, "%s%s", name, part), e, narrow);
+	const struct ir_weight *w = add(lw, arena_printf(lw->arena, "%s%s", name, part), e, format);
 	if (w == NULL) {
 		name = indexed(lw, pattern, loops, &n, true);
-		w = add(lw, arena_printf(lw->arena, "%s%s", name, part), e, narrow);
+		w = add(lw, arena_printf(lw->arena, "%s%s", name, part), e, format);
 	}
 	if (w == NULL)
 		return lower_fail(lw, LOC_NONE, DIAG_SHAPE, "the parameter '%s' is used in two ways",

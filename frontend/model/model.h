@@ -87,9 +87,9 @@ struct definitions {
 
 /* dtype */
 struct model_dtypes {
-	bool keeps_weights;    /* weights: keep */
-	enum ir_dtype weights; /* else: f32, f16, bf16 */
-	enum ir_dtype cache;   /* of keys and values, where a step says nothing else */
+	bool keeps_weights;     /* weights: keep */
+	enum ir_format weights; /* else: PLAIN (f32), F16, BF16 */
+	enum ir_dtype cache;    /* of keys and values, where a step says nothing else */
 };
 
 /* Opened by the lowering. */

@@ -141,7 +141,7 @@ static bool read_dtypes(const struct expr_env *env, const struct yaml_node *node
 	if (!schema_read(env, node, "dtype", "dtype", members, TFMC_COUNT(members), &words))
 		return false;
 	*out = (struct model_dtypes){.keeps_weights = words.weights == 1,
-	                             .weights = types[words.weights],
+	                             .weights = ir_format_of_dtype(types[words.weights]),
 	                             .cache = types[1 + words.cache]};
 	return true;
 }

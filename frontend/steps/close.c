@@ -213,7 +213,7 @@ static bool is_same(const struct value *a, const struct value *b)
 
 static bool close_operation(struct template *t, const struct expr *e, struct item *out)
 {
-	struct item args[2];
+	struct item args[2] = {0};
 	bool known, equal = e->op == EXPR_EQ || e->op == EXPR_NE;
 	if (e->op == EXPR_AND || e->op == EXPR_OR) {
 		if (!item_close(t, e->args[0], &args[0]))

@@ -76,6 +76,16 @@ static double elements(const struct ir_type *t, int first, const int64_t *values
 	return n;
 }
 
+/* Of an element of a weight, with its share of scales. */
+static double element_bytes(const struct ir_weight *w)
+{
+	enum ir_format kept = ir_weight_kept(w);
+	int64_t k;
+	if (!ir_format_has_codes(kept) || !ir_dim_is_const(w->type->dims[w->type->rank - 1], &k) || k == 0)
+		return (double)ir_dtype_bytes(kept != FORMAT_PLAIN ? ir_format(kept)->dtype : w->type->dtype);
+	return (double)ir_format_row_bytes(kept, k) / (double)k;
+}
+
 static double operand_bytes(const struct ir_func *f, const struct ir_op *op, struct ir_value v,
                             const int64_t *values)
 {
@@ -89,7 +99,7 @@ static double operand_bytes(const struct ir_func *f, const struct ir_op *op, str
 		       elements(ir_type_of(f, op->operands[OPERAND(expert_linear, ids)]), 0, values);
 	else if (ir_op_desc(op->code)->traits & TRAIT_MOVE)
 		read = elements(ir_type_of(f, op->results[0]), 0, values);
-	return (read < all ? read : all) * (double)ir_dtype_bytes(ir_weight_dtype(w));
+	return (read < all ? read : all) * element_bytes(w);
 }
 
 static double region_weight_bytes(const struct ir_func *f, const struct ir_region *r, const int64_t *values)

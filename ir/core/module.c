@@ -62,6 +62,11 @@ failed:
 	return NULL;
 }
 
+enum ir_format ir_weight_kept(const struct ir_weight *w)
+{
+	return ir_format_has_codes(w->format) && w->encoding != ENC_PANEL16 ? FORMAT_PLAIN : w->format;
+}
+
 const char *ir_encoding_name(enum ir_encoding e)
 {
 	switch (e) {
@@ -148,7 +153,7 @@ const struct ir_weight *ir_add_weight(struct ir_module *m, const struct ir_weigh
 	const struct ir_type *type = ir_import_type(m, w->type);
 	const struct ir_weight *old = ir_find_weight(m, w->name);
 	if (old != NULL) {
-		bool same = old->type == type && old->encoding == w->encoding && old->narrow == w->narrow &&
+		bool same = old->type == type && old->encoding == w->encoding && old->format == w->format &&
 		            same_init(old->init, w->init);
 		return same ? old : NULL;
 	}

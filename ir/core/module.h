@@ -50,18 +50,15 @@ struct ir_weight {
 	const char *name;           /* canonical parameter path; repeat indices left out */
 	const struct ir_type *type; /* constant dims; leading axes are repeat indices */
 	enum ir_encoding encoding;
-	/* DT_BF16, DT_F16: the elements, f32, are all of that type and lie in memory as such; DT_F32: as
-	 * `type` says. Like encodings it changes no value. */
-	enum ir_dtype narrow;
+	/* What the elements, f32, are numbers of and lie in memory as; PLAIN: as `type` says. Codes lie in panels
+	 * only. Like encodings it changes no value. */
+	enum ir_format format;
 	const struct ir_wexpr *init;
 	struct ir_loc loc;
 };
 
-/* What the elements lie in memory as. */
-static inline enum ir_dtype ir_weight_dtype(const struct ir_weight *w)
-{
-	return w->narrow != DT_F32 ? w->narrow : w->type->dtype;
-}
+/* What the elements lie in memory as: the format, but for codes that are not in panels. */
+enum ir_format ir_weight_kept(const struct ir_weight *w);
 
 /*
  * Memory that outlives a call. Axis 0 is always the batch dim (its symbol), so

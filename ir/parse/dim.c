@@ -150,6 +150,29 @@ bool parse_ints(struct parser *p, struct ir_int_list *out)
 
 /* ---- types ---- */
 
+static const char *const format_names[] = {
+#define FLOATS(NAME, name, dtype)                                             #name,
+#define FORMAT(NAME, name, bits, block, super, scale, offset, zero, codebook) #name,
+#include "ir/types/formats.def"
+};
+
+bool parse_at_format(const struct parser *p)
+{
+	enum ir_format f;
+	return p->tok.kind == TOK_WORD && ir_format_parse(p->tok.text, strlen(p->tok.text), &f) &&
+	       ir_format_has_codes(f);
+}
+
+bool parse_format(struct parser *p, enum ir_format *out)
+{
+	int i;
+	if (!parse_one_of(p, "a format of weights", "format of weights", format_names + 1,
+	                  TFMC_COUNT(format_names) - 1, &i))
+		return false;
+	*out = (enum ir_format)(i + 1);
+	return true;
+}
+
 bool parse_dtype(struct parser *p, enum ir_dtype *out)
 {
 	static const char *const names[] = {

@@ -177,17 +177,10 @@ static bool parse_dim_decl(struct parser *p)
 }
 
 /* `as bf16` when it is there. */
-static bool parse_narrow(struct parser *p, enum ir_dtype *out)
+static bool parse_kept(struct parser *p, enum ir_format *out)
 {
-	static const char *const names[] = {"bf16", "f16"};
-	int i;
-	*out = DT_F32;
-	if (!parse_accept_word(p, "as"))
-		return true;
-	if (!parse_one_of(p, "bf16 or f16", "narrow type", names, TFMC_COUNT(names), &i))
-		return false;
-	*out = i == 0 ? DT_BF16 : DT_F16;
-	return true;
+	*out = FORMAT_PLAIN;
+	return !parse_accept_word(p, "as") || parse_format(p, out);
 }
 
 static bool parse_weight_decl(struct parser *p)
@@ -195,7 +188,7 @@ static bool parse_weight_decl(struct parser *p)
 	struct ir_weight w = {.loc = {.at = p->tok.loc}};
 	struct tok name;
 	if (!parse_take(p, TOK_SYMBOL, "@name", &name) || !parse_expect(p, ':') || !parse_type(p, &w.type) ||
-	    !parse_encoding(p, &w.encoding) || !parse_narrow(p, &w.narrow))
+	    !parse_encoding(p, &w.encoding) || !parse_kept(p, &w.format))
 		return false;
 	w.name = name.text;
 	if (w.type->kind != IR_TENSOR)

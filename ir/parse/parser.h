@@ -71,6 +71,9 @@ bool parse_dim(struct parser *p, const struct ir_dim **out);
 bool parse_dims(struct parser *p, struct ir_dim_list *out); /* [a,b] */
 bool parse_ints(struct parser *p, struct ir_int_list *out);
 bool parse_dtype(struct parser *p, enum ir_dtype *out);
+/* The name of a format but `plain`; whether the next word is one of codes. */
+bool parse_format(struct parser *p, enum ir_format *out);
+bool parse_at_format(const struct parser *p);
 bool parse_type(struct parser *p, const struct ir_type **out);
 /* Constant dims, as weights have them. */
 bool parse_shape(struct parser *p, int *rank, int64_t dims[IR_RANK_MAX]);

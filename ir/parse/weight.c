@@ -40,13 +40,15 @@ static const char *numbered(struct wx *x, const char *name)
 	return copy;
 }
 
-/* tensor "file":"name" f32[2,3] */
+/* tensor "file":"name" f32[2,3], or q4[2,64] */
 static bool parse_tensor(struct wx *x, struct ir_wexpr *e)
 {
 	struct parser *p = x->p;
 	struct tok file, name;
 	if (!parse_take(p, TOK_STRING, "the file in quotes", &file) || !parse_expect(p, ':') ||
-	    !parse_take(p, TOK_STRING, "the tensor in quotes", &name) || !parse_dtype(p, &e->stored))
+	    !parse_take(p, TOK_STRING, "the tensor in quotes", &name))
+		return false;
+	if (parse_at_format(p) ? !parse_format(p, &e->format) : !parse_dtype(p, &e->stored))
 		return false;
 	e->file = file.text;
 	e->tensor = numbered(x, name.text);
@@ -170,6 +172,7 @@ static bool parse_field(struct wx *x, char field, struct ir_wexpr *e, struct wex
 		ok = parse_choice(p, NULL, "bf16", "f16", &i);
 		e->stored = i == 1 ? DT_F16 : DT_BF16;
 		return ok;
+	case 'q': return parse_format(p, &e->format);
 	case '1': return parse_arg(x, args);
 	case '*': return parse_args(x, e->kind, args);
 	case 'r': return parse_key(p, "rows") && parse_int(p, &e->dims[0]);

@@ -46,8 +46,8 @@ static void print_weight(struct buf *out, const struct diag_context *cx, const s
 	ir_type_print(out, m->dims, w->type);
 	if (w->encoding != ENC_ROW)
 		buf_printf(out, " #%s", ir_encoding_name(w->encoding));
-	if (w->narrow != DT_F32)
-		buf_printf(out, " as %s", ir_dtype_name(w->narrow));
+	if (w->format != FORMAT_PLAIN)
+		buf_printf(out, " as %s", ir_format(w->format)->name);
 	if (w->init != NULL) {
 		buf_str(out, " = ");
 		wexpr_print(out, w->init);

@@ -9,6 +9,37 @@
 #define DEPTH_LEAST 512 /* steps of K that are worth loading and storing the sums of a tile */
 #define ROWS_LEAST  128 /* rows of x that are worth reading weights: as many as hide that x comes from L3 */
 
+#define CODES_DEPTH_MAX (INT64_MAX / 4096)
+
+static int64_t whole_lines_of(int64_t bytes)
+{
+	return (bytes + TILE_LINE - 1) / TILE_LINE * TILE_LINE;
+}
+
+struct tile_codes tile_codes(enum ir_format f, int64_t depth)
+{
+	const struct ir_format_desc *d = ir_format(f);
+	int64_t scale = ir_dtype_bytes(d->scale), each = d->super > 1 ? 1 : scale;
+	int64_t lines = d->bits == 8 ? (depth + 3) / 4 : (depth + 31) / 32 * 4;
+	int64_t blocks = whole_lines_of(ir_format_blocks(f, depth) * TILE_PANEL * each);
+	int64_t supers = whole_lines_of(ir_format_supers(f, depth) * TILE_PANEL * scale);
+	struct tile_codes t = {.scales = lines * TILE_LINE};
+	t.offsets = t.scales + blocks;
+	t.super_scales = t.offsets + d->has_offset * blocks;
+	t.super_offsets = t.super_scales + supers;
+	t.bytes = t.super_offsets + d->has_offset * supers;
+	return t;
+}
+
+bool tile_panel_bytes(enum ir_format f, int64_t depth, int64_t *bytes)
+{
+	if (depth < 0 || depth > CODES_DEPTH_MAX)
+		return false;
+	*bytes = ir_format_has_codes(f) ? tile_codes(f, depth).bytes
+	                                : tile_lines(ir_format(f)->dtype, depth) * TILE_LINE;
+	return true;
+}
+
 /* Vectors of a line of nr columns. */
 static int vectors(const struct target *t, int nr)
 {

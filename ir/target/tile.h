@@ -8,7 +8,7 @@
 #define TFMC_IR_TARGET_TILE_H
 
 #include "ir/target/target.h"
-#include "ir/types/type.h"
+#include "ir/types/format.h"
 
 #define TILE_PANEL        16   /* columns of a panel of weights; features of attention are rounded up to it */
 #define TILE_PANELS_MAX   4    /* of a tile: the strip that a linear walks over together */
@@ -32,6 +32,26 @@ static inline int64_t tile_lines(enum ir_dtype t, int64_t depth)
 {
 	return depth / tile_line_steps(t) + depth % tile_line_steps(t);
 }
+
+/*
+ * Panels of codes, 16 rows of a matrix [N, K]: lines of 64 bytes of codes, then what the blocks have, all 16 of one
+ * block beside each other. In bytes from the first line; every part begins at a line.
+ *
+ *   8 bits   line l: byte 4 c + j is the code of column c and element 4 l + j of K
+ *   4 bits   four lines for 32 elements, from 32 b on; byte 4 c + j of line v: of element 32 b + 4 v + j in the low
+ *            half, of element 32 b + 16 + 4 v + j in the high half
+ *   then     scales [blocks][16], offsets [blocks][16], of the format's scale type, or signed bytes where there are
+ *            super blocks; then scales [supers][16] and offsets [supers][16] of these
+ *
+ * Elements beyond K have code 0.
+ */
+struct tile_codes {
+	int64_t scales, offsets, super_scales, super_offsets,
+	        bytes; /* offsets: only in formats that have them */
+};
+struct tile_codes tile_codes(enum ir_format f, int64_t depth);
+/* Bytes of a panel of any format. False: too many. */
+bool tile_panel_bytes(enum ir_format f, int64_t depth, int64_t *bytes);
 
 /* Rows and columns of the register tile of a linear. */
 struct target_tile {

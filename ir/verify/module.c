@@ -37,14 +37,17 @@ static void verify_weight(struct verifier *v, const struct ir_weight *w)
 	if (w->encoding == ENC_PANEL16 && w->type->rank < 2)
 		verify_fail(v, w->loc, "the weight @%s is %s: panels need two axes", w->name,
 		            verify_type_text(v, w->type));
-	if (w->narrow != DT_F32 && w->type->dtype != DT_F32)
+	if (w->format != FORMAT_PLAIN && w->type->dtype != DT_F32)
 		verify_fail(v, w->loc, "the weight @%s is %s: only f32 is kept as %s", w->name,
-		            verify_type_text(v, w->type), ir_dtype_name(w->narrow));
+		            verify_type_text(v, w->type), ir_format(w->format)->name);
+	if (ir_format_has_codes(w->format) && w->type->rank < 2)
+		verify_fail(v, w->loc, "the weight @%s is %s: %s needs two axes", w->name,
+		            verify_type_text(v, w->type), ir_format(w->format)->name);
 	if (w->init == NULL)
 		return;
-	if (w->narrow != DT_F32 && !wexpr_holds(w->init, w->narrow))
+	if (w->format != FORMAT_PLAIN && !wexpr_holds(w->init, w->format))
 		verify_fail(v, w->loc, "the weight @%s is kept as %s, its expression has other numbers",
-		            w->name, ir_dtype_name(w->narrow));
+		            w->name, ir_format(w->format)->name);
 	bool same = w->init->rank == w->type->rank;
 	for (int i = 0; same && i < w->type->rank; i++)
 		same = ir_dim_equals(w->type->dims[i], w->init->dims[i]);

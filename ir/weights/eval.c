@@ -11,7 +11,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "ir/weights/weight.h"
+#include "ir/support/memory.h"
+#include "ir/weights/tables.h"
 
 #define WEVAL_CHUNK  1024
 #define WEVAL_RECENT 8
@@ -35,12 +36,14 @@ static enum tfmc_status weval_to(struct weval *ev, const struct ir_wexpr *e, int
 static enum tfmc_status weval(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                               double *out)
 {
-	return weval_to(ev, e, begin, n, (struct wexpr_out){out, DT_F64});
+	return weval_to(ev, e, begin, n, (struct wexpr_out){.at = out, .dtype = DT_F64});
 }
 
 static struct wexpr_out weval_behind(struct wexpr_out out, int64_t n)
 {
-	return (struct wexpr_out){(char *)out.at + n * ir_dtype_bytes(out.dtype), out.dtype};
+	if (!out.at)
+		return (struct wexpr_out){.codes = weight_codes_from(&out.codes, n / out.codes.k)};
+	return (struct wexpr_out){.at = (char *)out.at + n * ir_dtype_bytes(out.dtype), .dtype = out.dtype};
 }
 
 static int64_t weval_min(int64_t a, int64_t b)
@@ -59,9 +62,10 @@ static int64_t weval_inner(const struct ir_wexpr *e, int from)
 
 /* ---- stored tensors ---- */
 
-static void shape_text(struct buf *out, enum ir_dtype dtype, int rank, const int64_t *dims)
+static void shape_text(struct buf *out, enum ir_dtype dtype, enum ir_format format, int rank,
+                       const int64_t *dims)
 {
-	buf_printf(out, "%s[", ir_dtype_name(dtype));
+	buf_printf(out, "%s[", format != FORMAT_PLAIN ? ir_format(format)->name : ir_dtype_name(dtype));
 	for (int i = 0; i < rank; i++)
 		buf_printf(out, "%s%" PRId64, i ? "," : "", dims[i]);
 	buf_char(out, ']');
@@ -69,7 +73,7 @@ static void shape_text(struct buf *out, enum ir_dtype dtype, int rank, const int
 
 static enum tfmc_status check_leaf(struct weval *ev, const struct ir_wexpr *e, const struct weight_bytes *b)
 {
-	bool same = b->rank == e->rank && b->dtype == e->stored;
+	bool same = b->rank == e->rank && b->dtype == e->stored && b->format == e->format;
 	for (int i = 0; same && i < e->rank; i++)
 		same = b->dims[i] == e->dims[i];
 	if (same && (b->data || wexpr_count(e) == 0))
@@ -82,8 +86,8 @@ static enum tfmc_status check_leaf(struct weval *ev, const struct ir_wexpr *e, c
 	struct buf want, have;
 	buf_init(&want);
 	buf_init(&have);
-	shape_text(&want, e->stored, e->rank, e->dims);
-	shape_text(&have, b->dtype, b->rank, b->dims);
+	shape_text(&want, e->stored, e->format, e->rank, e->dims);
+	shape_text(&have, b->dtype, b->format, b->rank, b->dims);
 	diag_error(ev->cx, LOC_NONE, DIAG_WEIGHT_SHAPE,
 	           "tensor '%s' of '%s' is %s, the model was made with %s", e->tensor, e->file, have.data,
 	           want.data);
@@ -130,6 +134,10 @@ static enum tfmc_status eval_tensor(struct weval *ev, const struct ir_wexpr *e, 
 	double scratch[WEVAL_CHUNK];
 	const struct weight_bytes *b;
 	TFMC_TRY(find_leaf(ev, e, &b));
+	if (!out.at) {
+		b->read_codes(b->data, begin / out.codes.k, n / out.codes.k, &out.codes);
+		return TFMC_OK;
+	}
 	if (out.dtype == e->stored && !b->read) {
 		int64_t size = ir_dtype_bytes(e->stored);
 		memcpy(out.at, (const char *)b->data + begin * size, (size_t)(n * size));
@@ -145,39 +153,6 @@ static enum tfmc_status eval_tensor(struct weval *ev, const struct ir_wexpr *e, 
 		weight_write_floats(out.dtype, scratch, some, weval_behind(out, i).at);
 	}
 	return TFMC_OK;
-}
-
-/* ---- tables ---- */
-
-static double sinusoid_at(const struct ir_wexpr *e, int64_t row, int64_t col)
-{
-	int64_t half = e->dims[1] / 2;
-	bool halves = e->layout == SINUSOID_HALVES;
-	int64_t j = halves ? col % half : col / 2;
-	bool cosine = halves ? col >= half : col % 2 == 1;
-	double exponent = e->spacing == SINUSOID_T2T ? -(double)j / ((double)half - 1)
-	                                             : -2.0 * (double)j / (double)e->dims[1];
-	double angle = (double)(row + e->begin) * pow(e->value, exponent);
-	return cosine ? cos(angle) : sin(angle);
-}
-
-static void eval_sinusoid(const struct ir_wexpr *e, int64_t begin, int64_t n, double *out)
-{
-	for (int64_t i = 0; i < n; i++)
-		out[i] = sinusoid_at(e, (begin + i) / e->dims[1], (begin + i) % e->dims[1]);
-}
-
-static double rotary_at(const struct ir_wexpr *e, int64_t row, int64_t col)
-{
-	int64_t half = e->dims[1] / 2;
-	double angle = (double)row * e->frequencies[col % half];
-	return e->value * (col < half ? cos(angle) : sin(angle));
-}
-
-static void eval_rotary(const struct ir_wexpr *e, int64_t begin, int64_t n, double *out)
-{
-	for (int64_t i = 0; i < n; i++)
-		out[i] = rotary_at(e, (begin + i) / e->dims[1], (begin + i) % e->dims[1]);
 }
 
 /* ---- nodes that move elements ---- */
@@ -269,7 +244,7 @@ static enum tfmc_status transpose_tile(struct weval *ev, const struct ir_wexpr *
                                        struct wexpr_out out)
 {
 	double scratch[TILE_COLUMNS * TILE_ROWS];
-	const struct wexpr_out column = {scratch, out.dtype};
+	const struct wexpr_out column = {.at = scratch, .dtype = out.dtype};
 	int64_t rows = e->dims[e->rank - 2], cols = e->dims[e->rank - 1], size = ir_dtype_bytes(out.dtype);
 	for (int64_t r = t.r0; r < t.r1; r += TILE_ROWS) {
 		int64_t n = weval_min(t.r1 - r, TILE_ROWS);
@@ -467,6 +442,52 @@ static enum tfmc_status eval_round(struct weval *ev, const struct ir_wexpr *e, i
 	return TFMC_OK;
 }
 
+/* ---- codes ---- */
+
+/* Rows [row, row + n) of the argument as codes. */
+static enum tfmc_status quantize_rows(struct weval *ev, const struct ir_wexpr *e, int64_t row, int64_t n,
+                                      const struct weight_codes *out)
+{
+	int64_t k = out->k;
+	double *x = memory_alloc((size_t)(2 * k) * sizeof(*x) + 1), *importance = x + k;
+	enum tfmc_status st = x ? TFMC_OK : TFMC_NO_MEMORY;
+	if (st == TFMC_OK && e->n_args > 1)
+		st = weval(ev, e->args[1], 0, k, importance);
+	for (int64_t i = 0; st == TFMC_OK && i < n; i++) {
+		const struct weight_codes to = weight_codes_from(out, i);
+		st = weval(ev, e->args[0], (row + i) * k, k, x);
+		if (st == TFMC_OK)
+			weight_codes_quantize(&to, x, e->n_args > 1 ? importance : NULL);
+	}
+	memory_free(x);
+	return st;
+}
+
+/* Elements [begin, begin + n), which need not be whole rows. */
+static enum tfmc_status eval_quantize(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                      double *out)
+{
+	int64_t k = e->dims[e->rank - 1];
+	struct weight_codes codes;
+	double *row = memory_alloc((size_t)k * sizeof(*row) + 1);
+	bool ok = weight_codes_alloc(&codes, e->format, k, 1) && row;
+	enum tfmc_status st = ok ? TFMC_OK : TFMC_NO_MEMORY;
+	while (st == TFMC_OK && n > 0) {
+		int64_t in = begin % k, run = weval_min(n, k - in);
+		st = quantize_rows(ev, e, begin / k, 1, &codes);
+		if (st == TFMC_OK) {
+			weight_codes_decode(&codes, 1, row);
+			memcpy(out, row + in, (size_t)run * sizeof(*row));
+		}
+		begin += run;
+		out += run;
+		n -= run;
+	}
+	weight_codes_release(&codes);
+	memory_free(row);
+	return st;
+}
+
 /* What computes, in f64. */
 static enum tfmc_status compute(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                 double *out)
@@ -476,13 +497,14 @@ static enum tfmc_status compute(struct weval *ev, const struct ir_wexpr *e, int6
 		for (int64_t i = 0; i < n; i++)
 			out[i] = e->value;
 		return TFMC_OK;
-	case WX_SINUSOID: eval_sinusoid(e, begin, n, out); return TFMC_OK;
-	case WX_ROTARY: eval_rotary(e, begin, n, out); return TFMC_OK;
+	case WX_SINUSOID: table_sinusoid(e, begin, n, out); return TFMC_OK;
+	case WX_ROTARY: table_rotary(e, begin, n, out); return TFMC_OK;
 	case WX_MUL:
 	case WX_DIV: return eval_binary(ev, e, begin, n, out);
 	case WX_OFFSET: return eval_offset(ev, e, begin, n, out);
 	case WX_REPEAT: return eval_repeat_elements(ev, e, begin, n, out);
 	case WX_ROUND: return eval_round(ev, e, begin, n, out);
+	case WX_QUANTIZE: return eval_quantize(ev, e, begin, n, out);
 	case WX_TENSOR:
 	case WX_STACK:
 	case WX_CONCAT:
@@ -500,6 +522,8 @@ static enum tfmc_status compute_to(struct weval *ev, const struct ir_wexpr *e, i
                                    struct wexpr_out out)
 {
 	double scratch[WEVAL_CHUNK];
+	if (!out.at)
+		return quantize_rows(ev, e, begin / out.codes.k, n / out.codes.k, &out.codes);
 	if (out.dtype == DT_F64)
 		return compute(ev, e, begin, n, out.at);
 	for (int64_t i = 0; i < n; i += WEVAL_CHUNK) {
@@ -534,6 +558,7 @@ static enum tfmc_status weval_to(struct weval *ev, const struct ir_wexpr *e, int
 	case WX_MUL:
 	case WX_DIV:
 	case WX_OFFSET:
+	case WX_QUANTIZE:
 	case WX_ROUND: return compute_to(ev, e, begin, n, out);
 	}
 	return TFMC_INTERNAL;
@@ -544,6 +569,8 @@ enum tfmc_status wexpr_eval_to(struct diag_context *cx, const struct ir_wexpr *e
                                struct wexpr_out out)
 {
 	assert(begin >= 0 && n >= 0 && begin + n <= wexpr_count(e));
+	assert(out.at ||
+	       (wexpr_holds(e, out.codes.format) && begin % out.codes.k == 0 && n % out.codes.k == 0));
 	struct weval ev = {.cx = cx, .source = source};
 	return weval_to(&ev, e, begin, n, out);
 }
@@ -551,5 +578,5 @@ enum tfmc_status wexpr_eval_to(struct diag_context *cx, const struct ir_wexpr *e
 enum tfmc_status wexpr_eval(struct diag_context *cx, const struct ir_wexpr *e,
                             const struct weight_source *source, int64_t begin, int64_t n, double *out)
 {
-	return wexpr_eval_to(cx, e, source, begin, n, (struct wexpr_out){out, DT_F64});
+	return wexpr_eval_to(cx, e, source, begin, n, (struct wexpr_out){.at = out, .dtype = DT_F64});
 }

@@ -122,7 +122,8 @@ static void print_tensor(struct buf *out, const struct ir_wexpr *e, const struct
 	} else {
 		buf_quoted(out, e->tensor);
 	}
-	buf_printf(out, " %s", ir_dtype_name(e->stored));
+	buf_printf(out, " %s",
+	           e->format != FORMAT_PLAIN ? ir_format(e->format)->name : ir_dtype_name(e->stored));
 	print_dims(out, e);
 }
 
@@ -159,6 +160,7 @@ static void print_field(struct buf *out, const struct ir_wexpr *e, char field, s
 	case 'v': buf_f64(out, e->value); return;
 	case 'd': print_dims(out, e); return;
 	case 't': buf_str(out, ir_dtype_name(e->stored)); return;
+	case 'q': buf_str(out, ir_format(e->format)->name); return;
 	case '1':
 		print_args(out, e, *arg, *arg + 1, next);
 		++*arg;

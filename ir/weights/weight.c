@@ -96,6 +96,20 @@ const struct ir_wexpr *wexpr_tensor(struct arena *a, const char *file, const cha
 	return arena_failed(a) ? NULL : e;
 }
 
+const struct ir_wexpr *wexpr_tensor_codes(struct arena *a, const char *file, const char *tensor,
+                                          enum ir_format format, int rank, const int64_t *dims)
+{
+	if (rank < 2 || !ir_format_has_codes(format))
+		return NULL;
+	const struct ir_wexpr *e = wexpr_tensor(a, file, tensor, DT_F32, rank, dims);
+	struct ir_wexpr *codes = e ? ARENA_NEW(a, struct ir_wexpr) : NULL;
+	if (!codes)
+		return NULL;
+	*codes = *e;
+	codes->format = format;
+	return codes;
+}
+
 const struct ir_wexpr *wexpr_full(struct arena *a, double value, int rank, const int64_t *dims)
 {
 	struct ir_wexpr *e = make(a, WX_FULL, rank, dims);
@@ -305,7 +319,10 @@ const struct ir_wexpr *wexpr_make(struct arena *a, const struct ir_wexpr *e)
 {
 	const struct ir_wexpr *x = e->n_args > 0 ? e->args[0] : NULL;
 	switch (e->kind) {
-	case WX_TENSOR: return wexpr_tensor(a, e->file, e->tensor, e->stored, e->rank, e->dims);
+	case WX_TENSOR:
+		return e->format != FORMAT_PLAIN
+		               ? wexpr_tensor_codes(a, e->file, e->tensor, e->format, e->rank, e->dims)
+		               : wexpr_tensor(a, e->file, e->tensor, e->stored, e->rank, e->dims);
 	case WX_FULL: return wexpr_full(a, e->value, e->rank, e->dims);
 	case WX_SINUSOID:
 		return wexpr_sinusoid(a, e->dims[0], e->dims[1], e->layout, e->spacing, e->begin, e->value);
@@ -323,6 +340,9 @@ const struct ir_wexpr *wexpr_make(struct arena *a, const struct ir_wexpr *e)
 	case WX_OFFSET: return wexpr_offset(a, e->value, x);
 	case WX_REPEAT: return wexpr_repeat(a, e->axis, e->begin, x);
 	case WX_ROUND: return wexpr_round(a, e->stored, x);
+	case WX_QUANTIZE:
+		return e->n_args > 2 ? NULL
+		                     : wexpr_quantize(a, e->format, x, e->n_args > 1 ? e->args[1] : NULL);
 	}
 	return NULL;
 }
@@ -344,7 +364,7 @@ static const struct ir_wexpr *round_args(struct arena *a, enum ir_dtype dtype, c
 const struct ir_wexpr *wexpr_round(struct arena *a, enum ir_dtype dtype, const struct ir_wexpr *e)
 {
 	assert(dtype == DT_F16 || dtype == DT_BF16);
-	if (!e || wexpr_holds(e, dtype))
+	if (!e || wexpr_holds(e, ir_format_of_dtype(dtype)))
 		return e;
 	if (kinds[e->kind].moves)
 		return round_args(a, dtype, e);
@@ -352,6 +372,20 @@ const struct ir_wexpr *wexpr_round(struct arena *a, enum ir_dtype dtype, const s
 	if (rounded)
 		rounded->stored = dtype;
 	return rounded;
+}
+
+const struct ir_wexpr *wexpr_quantize(struct arena *a, enum ir_format format, const struct ir_wexpr *e,
+                                      const struct ir_wexpr *importance)
+{
+	const struct ir_wexpr *const args[] = {e, importance};
+	if (!e || e->rank < 2 || !ir_format_has_codes(format) ||
+	    (importance && (importance->rank != 1 || importance->dims[0] != e->dims[e->rank - 1])))
+		return NULL;
+	struct ir_wexpr *q = make(a, WX_QUANTIZE, e->rank, e->dims);
+	if (!q || !set_args(a, q, importance ? 2 : 1, args))
+		return NULL;
+	q->format = format;
+	return q;
 }
 
 int64_t wexpr_count(const struct ir_wexpr *e)
@@ -363,29 +397,78 @@ int64_t wexpr_count(const struct ir_wexpr *e)
 	return n;
 }
 
-bool wexpr_holds(const struct ir_wexpr *e, enum ir_dtype dtype)
+/* Rows, along the last axis, stay whole. */
+static bool moves_rows(const struct ir_wexpr *e)
 {
-	if (e->kind == WX_TENSOR || e->kind == WX_ROUND)
-		return e->stored == dtype;
-	if (e->kind == WX_FULL)
-		return ir_round(dtype, e->value) == e->value;
-	for (size_t i = 0; kinds[e->kind].moves && i < e->n_args; i++)
-		if (!wexpr_holds(e->args[i], dtype))
-			return false;
-	return kinds[e->kind].moves || dtype == DT_F32;
+	switch (e->kind) {
+	case WX_STACK: return true;
+	case WX_CONCAT:
+	case WX_INDEX:
+	case WX_SLICE:
+	case WX_REPEAT: return e->axis < e->args[0]->rank - 1;
+	case WX_RESHAPE: return e->rank > 0 && e->dims[e->rank - 1] == e->args[0]->dims[e->args[0]->rank - 1];
+	case WX_ROPE_H2I:
+	case WX_ROPE_I2H: return e->rank > 1;
+	case WX_TENSOR:
+	case WX_FULL:
+	case WX_SINUSOID:
+	case WX_ROTARY:
+	case WX_TRANSPOSE:
+	case WX_MUL:
+	case WX_DIV:
+	case WX_OFFSET:
+	case WX_ROUND:
+	case WX_QUANTIZE: break;
+	}
+	return false;
 }
 
-enum ir_dtype wexpr_narrow(const struct ir_wexpr *e)
+static bool args_hold(const struct ir_wexpr *e, enum ir_format format)
 {
-	bool bf16 = wexpr_holds(e, DT_BF16), f16 = wexpr_holds(e, DT_F16);
-	return bf16 == f16 ? DT_F32 : bf16 ? DT_BF16 : DT_F16;
+	for (size_t i = 0; i < e->n_args; i++)
+		if (!wexpr_holds(e->args[i], format))
+			return false;
+	return true;
+}
+
+bool wexpr_holds(const struct ir_wexpr *e, enum ir_format format)
+{
+	const struct ir_format_desc *f = ir_format(format);
+	bool has_codes = ir_format_has_codes(format);
+	if (e->format != FORMAT_PLAIN)
+		return e->format == format;
+	if (has_codes)
+		return moves_rows(e) && args_hold(e, format);
+	if (e->kind == WX_TENSOR || e->kind == WX_ROUND)
+		return e->stored == f->dtype;
+	if (e->kind == WX_FULL)
+		return ir_round(f->dtype, e->value) == e->value;
+	return kinds[e->kind].moves ? args_hold(e, format) : format == FORMAT_PLAIN;
+}
+
+/* What the first tensor below e is. */
+static enum ir_format first_format(const struct ir_wexpr *e)
+{
+	while (e->kind != WX_QUANTIZE && e->n_args > 0)
+		e = e->args[0];
+	return e->format;
+}
+
+enum ir_format wexpr_format(const struct ir_wexpr *e)
+{
+	bool bf16 = wexpr_holds(e, FORMAT_BF16), f16 = wexpr_holds(e, FORMAT_F16);
+	enum ir_format codes = first_format(e);
+	if (codes != FORMAT_PLAIN)
+		return wexpr_holds(e, codes) ? codes : FORMAT_PLAIN;
+	return bf16 == f16 ? FORMAT_PLAIN : bf16 ? FORMAT_BF16 : FORMAT_F16;
 }
 
 bool wexpr_same_node(const struct ir_wexpr *a, const struct ir_wexpr *b)
 {
 	if (a->kind != b->kind || !same_shape(a, b) || a->n_args != b->n_args || a->axis != b->axis ||
 	    a->begin != b->begin || a->end != b->end || memcmp(&a->value, &b->value, sizeof(a->value)) != 0 ||
-	    a->layout != b->layout || a->spacing != b->spacing || a->stored != b->stored)
+	    a->layout != b->layout || a->spacing != b->spacing || a->stored != b->stored ||
+	    a->format != b->format)
 		return false;
 	if (a->kind == WX_ROTARY)
 		return !memcmp(a->frequencies, b->frequencies, (size_t)a->dims[1] / 2 * sizeof(double));

@@ -11,17 +11,20 @@
  *        concat(0, E, E)  index(0, 3, E)  slice(0, 0, 32, E)  transpose(E)  reshape([8,4], E)
  *        rope_halves_to_interleaved(heads, E)  rope_interleaved_to_halves(heads, E)
  *        mul(E, E)  div(E, E)  offset(1.0, E)  full(0.0, [32])  repeat(1, 4, E)  round(bf16, E)
+ *        quantize(q4, E)  or, with what the square of an error in each column counts, quantize(q4, E, E)
  *        sinusoid(rows=64, dim=32, layout=halves, spacing=t2t, start=1, base=10000.0)
  *        rotary(rows=64, scale=1.0, frequencies=[1.0, 0.01])
  * mul and div broadcast the second operand from axis 0 (a row scale [N] or [N, 1] fits [N, K]). repeat has
  * every element of an axis n times in a row. round is to the nearest bf16 or f16, ties to even, of the f64: a
- * finite number that becomes infinite is an error.
+ * finite number that becomes infinite is an error. quantize gives the nearest numbers of a format of codes, row by
+ * row (codes.h); a tensor of a file that stores codes has the name of the format in place of f32.
  */
 #ifndef TFMC_IR_WEIGHTS_WEIGHT_H
 #define TFMC_IR_WEIGHTS_WEIGHT_H
 
 #include "ir/diag/diag.h"
 #include "ir/types/type.h"
+#include "ir/weights/codes.h"
 
 enum ir_wexpr_kind {
 #define WX(kind, word, moves, fields) WX_##kind,
@@ -49,6 +52,7 @@ struct ir_wexpr {
 	/* WX_TENSOR */
 	const char *file, *tensor; /* file name as written in the model, tensor name in the file */
 	enum ir_dtype stored;      /* stored element type; WX_ROUND: the type */
+	enum ir_format format;     /* WX_QUANTIZE; WX_TENSOR: what is stored are codes; else PLAIN */
 	/* WX_INDEX, WX_SLICE, WX_CONCAT, WX_REPEAT */
 	int axis;
 	int64_t begin,
@@ -66,6 +70,9 @@ struct ir_wexpr {
  */
 const struct ir_wexpr *wexpr_tensor(struct arena *a, const char *file, const char *tensor,
                                     enum ir_dtype stored, int rank, const int64_t *dims);
+/* A matrix or more, stored as codes. */
+const struct ir_wexpr *wexpr_tensor_codes(struct arena *a, const char *file, const char *tensor,
+                                          enum ir_format format, int rank, const int64_t *dims);
 const struct ir_wexpr *wexpr_full(struct arena *a, double value, int rank, const int64_t *dims);
 const struct ir_wexpr *wexpr_sinusoid(struct arena *a, int64_t rows, int64_t dim,
                                       enum ir_sinusoid_layout layout, enum ir_sinusoid_spacing spacing,
@@ -89,6 +96,9 @@ const struct ir_wexpr *wexpr_repeat(struct arena *a, int axis, int64_t times, co
 /* Numbers of bf16 or f16. Stands at what is stored or computed, below what only moves elements; nothing where
  * they are numbers of the type already. */
 const struct ir_wexpr *wexpr_round(struct arena *a, enum ir_dtype dtype, const struct ir_wexpr *e);
+/* Numbers of a format of codes, of a matrix or more; importance [K] or NULL. */
+const struct ir_wexpr *wexpr_quantize(struct arena *a, enum ir_format format, const struct ir_wexpr *e,
+                                      const struct ir_wexpr *importance);
 /* The constructor of e->kind, with what e has of its arguments. */
 const struct ir_wexpr *wexpr_make(struct arena *a, const struct ir_wexpr *e);
 /* Number of elements; the constructors guarantee that it fits. */
@@ -96,15 +106,18 @@ int64_t wexpr_count(const struct ir_wexpr *e);
 bool wexpr_equal(const struct ir_wexpr *a, const struct ir_wexpr *b);
 /* The same, but for the arguments and the name of the tensor. */
 bool wexpr_same_node(const struct ir_wexpr *a, const struct ir_wexpr *b);
-/* Every element is a number of the type (f32, f16, bf16), as tensors of it that are only moved are. */
-bool wexpr_holds(const struct ir_wexpr *e, enum ir_dtype dtype);
-/* DT_BF16 or DT_F16 when the expression holds numbers of that type; DT_F32: it does not, or holds constants.
+/* Every element is a number of the format, as tensors of it are whose elements, of codes whose rows, are only moved.
  */
-enum ir_dtype wexpr_narrow(const struct ir_wexpr *e);
+bool wexpr_holds(const struct ir_wexpr *e, enum ir_format format);
+/* The format that the expression has numbers of; PLAIN: none, or constants. */
+enum ir_format wexpr_format(const struct ir_wexpr *e);
 void wexpr_print(struct buf *out, const struct ir_wexpr *e);
 
 /* Elements [begin, begin + n) of row-major bytes (any alignment) as f64. */
 typedef void weight_elements(const void *data, int64_t begin, int64_t n, double *out);
+
+/* Rows [row, row + n) of row-major codes. */
+typedef void weight_rows(const void *data, int64_t row, int64_t n, const struct weight_codes *out);
 
 /*
  * What a stored tensor is; `data` stays valid as long as the source. `read` serves stored types that have no
@@ -116,6 +129,9 @@ struct weight_bytes {
 	int rank;
 	int64_t dims[IR_RANK_MAX];
 	weight_elements *read;
+	enum ir_format
+	        format; /* of codes: dtype is f32, `read` gives elements and read_codes rows; else PLAIN */
+	weight_rows *read_codes;
 };
 
 /* Where stored tensors come from: the frontend implements it on its weight files. */
@@ -134,10 +150,12 @@ struct weight_source {
 enum tfmc_status wexpr_eval(struct diag_context *cx, const struct ir_wexpr *e,
                             const struct weight_source *source, int64_t begin, int64_t n, double *out);
 
-/* Where elements go, and as what: f64, f32, f16 or bf16. */
+/* Where elements go, and as what: f64, f32, f16 or bf16; or as codes, whole rows of an expression that holds numbers
+ * of their format. */
 struct wexpr_out {
-	void *at;
+	void *at; /* NULL: codes */
 	enum ir_dtype dtype;
+	struct weight_codes codes;
 };
 /* The same, rounded once to a type; stored elements of this type that are only moved keep their bits. */
 enum tfmc_status wexpr_eval_to(struct diag_context *cx, const struct ir_wexpr *e,

@@ -101,7 +101,7 @@ static bool can_join(const struct rebuild *r, const struct ir_op *a, const struc
 		return false;
 	const struct ir_weight *v = ir_weight_of(r->f, a->operands[1]),
 	                       *w = ir_weight_of(r->f, b->operands[1]);
-	if (w->init == NULL || v->type != w->type || v->narrow != w->narrow || v->encoding != ENC_ROW ||
+	if (w->init == NULL || v->type != w->type || v->format != w->format || v->encoding != ENC_ROW ||
 	    w->encoding != ENC_ROW)
 		return false;
 	for (size_t i = 0; i < x->n_operands; i++)

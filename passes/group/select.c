@@ -71,7 +71,7 @@ static int64_t choose(const struct wanted *w, int kind, enum tile_size size, int
 static enum ir_dtype stored_as(const struct rebuild *r, const struct ir_op *root)
 {
 	const struct ir_weight *w = ir_weight_of(r->f, root->operands[1]);
-	return w != NULL ? w->narrow : DT_F32;
+	return w != NULL ? ir_format(w->format)->dtype : DT_F32;
 }
 
 /* A matrix of one panel takes tiles of one panel, with as many rows as others have: no more code. */

@@ -129,6 +129,12 @@ static const struct ir_wexpr *make_tensor(struct maker *k, const char *name, enu
 
 /* ---- expressions ---- */
 
+/* What the files of the shrunk model hold. */
+static enum ir_dtype stored_type(const struct ir_weight *w)
+{
+	return w->format != FORMAT_PLAIN ? ir_format(w->format)->dtype : w->type->dtype;
+}
+
 /* One tensor for each layer, so that passes find the expressions that models have. */
 static const struct ir_wexpr *make_stack(struct maker *k, const struct ir_weight *w, enum role role, int rank,
                                          const int64_t *dims)
@@ -136,7 +142,7 @@ static const struct ir_wexpr *make_stack(struct maker *k, const struct ir_weight
 	const struct ir_wexpr **layers = ARENA_ARRAY(k->arena, const struct ir_wexpr *, dims[0] + 1);
 	for (int64_t i = 0; i < dims[0] && layers != NULL; i++) {
 		const char *name = arena_printf(k->arena, "%s.%lld", w->name, (long long)i);
-		layers[i] = make_tensor(k, name, ir_weight_dtype(w), role, rank - 1, dims + 1);
+		layers[i] = make_tensor(k, name, stored_type(w), role, rank - 1, dims + 1);
 		if (layers[i] == NULL)
 			return NULL;
 	}
@@ -155,7 +161,7 @@ static const struct ir_wexpr *make_init(struct maker *k, const struct ir_weight 
 		return wexpr_full(k->arena, e->value, rank, dims);
 	if (e != NULL && e->kind == WX_STACK && dims[0] > 0)
 		return make_stack(k, w, role, rank, dims);
-	return make_tensor(k, w->name, ir_weight_dtype(w), role, rank, dims);
+	return make_tensor(k, w->name, stored_type(w), role, rank, dims);
 }
 
 static bool make_weight(struct maker *k, size_t at)
@@ -169,6 +175,8 @@ static bool make_weight(struct maker *k, size_t at)
 	if (type == NULL)
 		return false;
 	w.init = make_init(k, &w, k->roles[at], type->rank, dims);
+	if (w.init != NULL && ir_format_has_codes(w.format))
+		w.init = wexpr_quantize(k->arena, w.format, w.init, NULL);
 	w.type = type;
 	w.loc = ir_import_loc(k->s->out, w.loc);
 	return w.init != NULL && ir_add_weight(k->s->out, &w) != NULL;

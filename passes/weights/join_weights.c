@@ -101,7 +101,7 @@ const struct ir_weight *join_weights(struct rebuild *r, const struct join *s, si
 	struct ir_weight w = {.name = wide_name(r, s, operand),
 	                      .type = ir_type_tensor(r->out->types, model->type->dtype, init->rank, dims),
 	                      .encoding = ENC_ROW,
-	                      .narrow = model->narrow,
+	                      .format = wexpr_holds(init, model->format) ? model->format : FORMAT_PLAIN,
 	                      .init = init,
 	                      .loc = model->loc};
 	return join_add_weight(r, &w);

@@ -23,9 +23,9 @@ struct collector {
 
 /* ---- candidates ---- */
 
-static enum ir_dtype narrowness(const struct collector *c, const struct ir_op *linear)
+static enum ir_format format_of(const struct collector *c, const struct ir_op *linear)
 {
-	return ir_weight_of(c->f, linear->operands[1])->narrow;
+	return ir_weight_of(c->f, linear->operands[1])->format;
 }
 
 static bool same_indices(const struct ir_op *a, const struct ir_op *b)
@@ -60,7 +60,7 @@ static bool fits(const struct collector *c, const struct merge_set *s, const str
 	return ir_same(first->operands[0], op->operands[0]) &&
 	       ir_info(c->f, first->results[0])->region == ir_info(c->f, op->results[0])->region &&
 	       ir_type_of(c->f, first->operands[1])->dtype == ir_type_of(c->f, op->operands[1])->dtype &&
-	       narrowness(c, first) == narrowness(c, op) &&
+	       format_of(c, first) == format_of(c, op) &&
 	       same_indices(ir_def_as(c->f, first->operands[1], OP_weight),
 	                    ir_def_as(c->f, op->operands[1], OP_weight));
 }

@@ -64,6 +64,17 @@ static bool count(const struct ir_weight *w, int64_t *elements)
 	return is_stored(w->init);
 }
 
+/* Of n elements. */
+static uint64_t parameter_bytes(const struct ir_weight *w, int64_t n)
+{
+	int64_t k = 0;
+	if (w->format == FORMAT_PLAIN)
+		return (uint64_t)n * (uint64_t)ir_dtype_bytes(w->type->dtype);
+	if (w->type->rank < 1 || !ir_dim_is_const(w->type->dims[w->type->rank - 1], &k) || k == 0)
+		return 0;
+	return (uint64_t)(n / k) * (uint64_t)ir_format_row_bytes(w->format, k);
+}
+
 /* Parameters that come from files, with their bytes as they lie in memory; those of a loop are one. */
 static void report_parameters(struct report *out, const struct ir_module *m)
 {
@@ -76,11 +87,11 @@ static void report_parameters(struct report *out, const struct ir_module *m)
 			continue;
 		report_row(out, w->name);
 		report_type(out, m->dims, w->type);
-		if (ir_weight_dtype(w) != w->type->dtype)
-			report_text(out, "stored", "%s", ir_dtype_name(ir_weight_dtype(w)));
+		if (w->format != FORMAT_PLAIN)
+			report_text(out, "stored", "%s", ir_format(w->format)->name);
 		report_close(out);
 		elements += (uint64_t)n;
-		bytes += (uint64_t)n * (uint64_t)ir_dtype_bytes(ir_weight_dtype(w));
+		bytes += parameter_bytes(w, n);
 	}
 	report_close(out);
 	report_number(out, "parameter_count", elements);

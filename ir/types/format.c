@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of formats, and their codebooks. */
+#include "ir/types/format.h"
+
+#include <string.h>
+
+/* The 16 values of GGUF's IQ4_NL, denser around zero. */
+static const int8_t codebook_IQ4_NL[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                           1,    13,   25,  38,  53,  69,  89,  113};
+/* Twice 0, 0.5, 1, 1.5, 2, 3, 4, 6 and the same below zero: E2M1 of the OCP Microscaling Formats 1.0, 5.3.3. */
+static const int8_t codebook_E2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+#define codebook_NONE NULL
+
+static const struct ir_format_desc formats[] = {
+#define FLOATS(NAME, name, dtype) [FORMAT_##NAME] = {#name, dtype, 0, 0, 1, dtype, false, 0, NULL},
+#define FORMAT(NAME, name, bits, block, super, scale, offset, zero, codebook) \
+	[FORMAT_##NAME] = {#name, DT_F32, bits, block, super, scale, offset, zero, codebook_##codebook},
+#include "ir/types/formats.def"
+};
+
+const struct ir_format_desc *ir_format(enum ir_format f)
+{
+	return &formats[f];
+}
+
+enum ir_format ir_format_of_dtype(enum ir_dtype t)
+{
+	return t == DT_BF16 ? FORMAT_BF16 : t == DT_F16 ? FORMAT_F16 : FORMAT_PLAIN;
+}
+
+static int64_t groups(int64_t n, int64_t of)
+{
+	return n / of + (n % of != 0);
+}
+
+int64_t ir_format_blocks(enum ir_format f, int64_t k)
+{
+	int64_t block = formats[f].block;
+	return block ? groups(k, block) : k > 0;
+}
+
+int64_t ir_format_supers(enum ir_format f, int64_t k)
+{
+	int64_t super = formats[f].super;
+	return super > 1 ? groups(ir_format_blocks(f, k), super) : 0;
+}
+
+int64_t ir_format_row_bytes(enum ir_format f, int64_t k)
+{
+	const struct ir_format_desc *d = &formats[f];
+	int64_t levels = 1 + d->has_offset, scale = ir_dtype_bytes(d->scale);
+	if (d->bits == 0)
+		return k * ir_dtype_bytes(d->dtype);
+	return k / 8 * d->bits + groups(k % 8 * d->bits, 8) +
+	       levels *
+	               (ir_format_blocks(f, k) * (d->super > 1 ? 1 : scale) + ir_format_supers(f, k) * scale);
+}
+
+bool ir_format_parse(const char *s, size_t n, enum ir_format *out)
+{
+	for (int i = 0; i < IR_N_FORMATS; i++)
+		if (strlen(formats[i].name) == n && !memcmp(formats[i].name, s, n)) {
+			*out = (enum ir_format)i;
+			return true;
+		}
+	return false;
+}

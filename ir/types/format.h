@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Formats of weights: floats of a type, or codes. A matrix of codes [N, K] has in every row ceil(K / block) blocks;
+ *
+ *   element = scale code + offset                     with the scale and offset of its block, or
+ *   element = (S scale) code + (O offset)             with those of its super block, too,
+ *
+ * rounded once to f32. A code is an integer of 8 bits. formats.def has them all. A format changes no value: the
+ * expression of the weight gives numbers that the format holds.
+ */
+#ifndef TFMC_IR_TYPES_FORMAT_H
+#define TFMC_IR_TYPES_FORMAT_H
+
+#include "ir/types/type.h"
+
+enum ir_format {
+#define FLOATS(NAME, name, dtype)                                             FORMAT_##NAME,
+#define FORMAT(NAME, name, bits, block, super, scale, offset, zero, codebook) FORMAT_##NAME,
+#include "ir/types/formats.def"
+};
+#define FLOATS(NAME, name, dtype)                                             +1
+#define FORMAT(NAME, name, bits, block, super, scale, offset, zero, codebook) +1
+enum {
+	IR_N_FORMATS = 0
+#include "ir/types/formats.def"
+};
+
+struct ir_format_desc {
+	const char *name;
+	enum ir_dtype dtype; /* of the floats */
+	int bits;            /* of what is stored of a code, 4 or 8; 0: floats */
+	int block, super;    /* elements; blocks. 0: the whole row; 1: no super blocks */
+	enum ir_dtype scale; /* type of scales and offsets, or of those of super blocks */
+	bool has_offset;
+	int zero;               /* of codes that are stored as code + zero */
+	const int8_t *codebook; /* [16], NULL: none */
+};
+
+const struct ir_format_desc *ir_format(enum ir_format f);
+static inline bool ir_format_has_codes(enum ir_format f)
+{
+	return ir_format(f)->bits != 0;
+}
+/* The floats of a dtype; FORMAT_PLAIN for others than bf16 and f16. */
+enum ir_format ir_format_of_dtype(enum ir_dtype t);
+/* Blocks and super blocks of a row of k elements; 0 of super blocks where there are none. */
+int64_t ir_format_blocks(enum ir_format f, int64_t k);
+int64_t ir_format_supers(enum ir_format f, int64_t k);
+/* Bytes of a row of k elements of a format other than PLAIN, with its scales and offsets; rounded up. */
+int64_t ir_format_row_bytes(enum ir_format f, int64_t k);
+/* By its name. */
+bool ir_format_parse(const char *s, size_t n, enum ir_format *out);
+
+#endif

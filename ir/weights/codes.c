@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows of codes: memory, elements, and codes for elements. */
+#include "ir/weights/codes.h"
+
+#include <math.h>
+
+#include "ir/support/checked.h"
+#include "ir/support/memory.h"
+#include "ir/weights/weight.h"
+
+/* Arrays of a row. */
+struct row_sizes {
+	int64_t blocks, offsets, supers, super_offsets;
+};
+
+static struct row_sizes row_sizes(const struct weight_codes *c)
+{
+	bool has_offset = ir_format(c->format)->has_offset;
+	int64_t blocks = ir_format_blocks(c->format, c->k), supers = ir_format_supers(c->format, c->k);
+	return (struct row_sizes){blocks, has_offset ? blocks : 0, supers, has_offset ? supers : 0};
+}
+
+bool weight_codes_alloc(struct weight_codes *c, enum ir_format format, int64_t k, int64_t rows)
+{
+	*c = (struct weight_codes){.format = format, .k = k};
+	struct row_sizes n = row_sizes(c);
+	int64_t floats, bytes, codes;
+	if (!checked_mul_i64(n.blocks + n.offsets + n.supers + n.super_offsets, rows, &floats) ||
+	    !checked_mul_i64(floats, (int64_t)sizeof(float), &bytes) || !checked_mul_i64(k, rows, &codes) ||
+	    !checked_add_i64(bytes, codes, &bytes))
+		return false;
+	c->scales = memory_alloc((size_t)bytes + 1);
+	if (!c->scales)
+		return false;
+	float *at = c->scales + n.blocks * rows;
+	c->offsets = n.offsets ? at : NULL;
+	at += n.offsets * rows;
+	c->super_scales = n.supers ? at : NULL;
+	at += n.supers * rows;
+	c->super_offsets = n.super_offsets ? at : NULL;
+	at += n.super_offsets * rows;
+	c->codes = (int8_t *)(void *)at;
+	return true;
+}
+
+void weight_codes_release(struct weight_codes *c)
+{
+	memory_free(c->scales);
+	*c = (struct weight_codes){0};
+}
+
+struct weight_codes weight_codes_from(const struct weight_codes *c, int64_t row)
+{
+	struct row_sizes n = row_sizes(c);
+	struct weight_codes r = *c;
+	r.codes += row * c->k;
+	r.scales += row * n.blocks;
+	r.offsets = n.offsets ? r.offsets + row * n.offsets : NULL;
+	r.super_scales = n.supers ? r.super_scales + row * n.supers : NULL;
+	r.super_offsets = n.super_offsets ? r.super_offsets + row * n.super_offsets : NULL;
+	return r;
+}
+
+/* Scale and offset of block b of a row. */
+static void block_of(const struct weight_codes *row, int64_t b, double *scale, double *offset)
+{
+	int64_t s = b / ir_format(row->format)->super;
+	*scale = row->scales[b];
+	*offset = row->offsets ? row->offsets[b] : 0;
+	if (row->super_scales)
+		*scale *= row->super_scales[s];
+	if (row->super_offsets)
+		*offset *= row->super_offsets[s];
+}
+
+void weight_codes_decode(const struct weight_codes *c, int64_t rows, double *out)
+{
+	int64_t blocks = ir_format_blocks(c->format, c->k), block = ir_format(c->format)->block;
+	if (block == 0)
+		block = c->k;
+	for (int64_t r = 0; r < rows; r++) {
+		const struct weight_codes row = weight_codes_from(c, r);
+		for (int64_t b = 0; b < blocks; b++) {
+			double scale, offset;
+			int64_t end = (b + 1) * block < c->k ? (b + 1) * block : c->k;
+			block_of(&row, b, &scale, &offset);
+			for (int64_t i = b * block; i < end; i++)
+				out[r * c->k + i] = (float)(scale * row.codes[i] + offset);
+		}
+	}
+}
+
+/* ---- codes for elements ---- */
+
+/* The code nearest to v; of two as near the first in order of what is stored. */
+static int8_t nearest_code(const struct ir_format_desc *d, double v)
+{
+	int least = d->bits == 8 ? -127 : -d->zero, most = d->bits == 8 ? 127 : 15 - d->zero;
+	if (!d->codebook)
+		return (int8_t)(v < least ? least : v > most ? most : nearbyint(v));
+	int best = 0;
+	for (int i = 1; i < 16; i++)
+		if (fabs(d->codebook[i] - v) < fabs(d->codebook[best] - v))
+			best = i;
+	return d->codebook[best];
+}
+
+/* Scale and offset of a block, not yet rounded. */
+struct fit {
+	double scale, offset;
+};
+
+/* The element that is farthest from zero gets the code that is, and the ends of a block with an offset the first and
+ * the last one. */
+static struct fit fit_block(const struct ir_format_desc *d, const double *x, int64_t n)
+{
+	double least = x[0], most = x[0];
+	for (int64_t i = 0; i < n; i++) {
+		if (!isfinite(x[i]))
+			return (struct fit){NAN, 0};
+		least = x[i] < least ? x[i] : least;
+		most = x[i] > most ? x[i] : most;
+	}
+	double far = -least > most ? least : most;
+	if (d->has_offset)
+		return d->bits == 4 ? (struct fit){(most - least) / 15, least}
+		                    : (struct fit){(most - least) / 254, (most + least) / 2};
+	if (d->codebook) {
+		int first = d->codebook[0], code = first != 0 ? first : d->codebook[7];
+		return (struct fit){far / code, 0};
+	}
+	return (struct fit){d->bits == 4 ? far / -8 : fabs(far) / 127, 0};
+}
+
+/* The largest magnitude of n numbers. */
+static double largest(const float *v, int64_t n)
+{
+	double most = 0;
+	for (int64_t i = 0; i < n; i++)
+		most = fabs((double)v[i]) > most || isnan(v[i]) ? fabs((double)v[i]) : most;
+	return most;
+}
+
+/* Numbers of a super block as integers of 8 bits that *of multiplies, which is a number of the type. */
+static void share_scale(enum ir_dtype type, float *v, int64_t n, float *of)
+{
+	double step = ir_round(type, largest(v, n) / 127);
+	*of = (float)step;
+	for (int64_t i = 0; i < n; i++) {
+		double q = step != 0 ? nearbyint((double)v[i] / step) : 0;
+		v[i] = (float)(q > 127 ? 127 : q < -127 ? -127 : isnan(q) ? 1 : q);
+	}
+}
+
+static void round_scales(const struct weight_codes *row, const struct ir_format_desc *d)
+{
+	int64_t blocks = ir_format_blocks(row->format, row->k);
+	for (int64_t b = 0; b < blocks; b += d->super) {
+		int64_t n = blocks - b < d->super ? blocks - b : d->super;
+		if (d->super > 1) {
+			share_scale(d->scale, row->scales + b, n, &row->super_scales[b / d->super]);
+			if (d->has_offset)
+				share_scale(d->scale, row->offsets + b, n, &row->super_offsets[b / d->super]);
+			continue;
+		}
+		row->scales[b] = (float)ir_round(d->scale, (double)row->scales[b]);
+		if (d->has_offset)
+			row->offsets[b] = (float)ir_round(d->scale, (double)row->offsets[b]);
+	}
+}
+
+void weight_codes_quantize(const struct weight_codes *row, const double *x, const double *importance)
+{
+	const struct ir_format_desc *d = ir_format(row->format);
+	int64_t blocks = ir_format_blocks(row->format, row->k), block = d->block ? d->block : row->k;
+	(void)importance;
+	for (int64_t b = 0; b < blocks; b++) {
+		int64_t n = row->k - b * block < block ? row->k - b * block : block;
+		struct fit f = fit_block(d, x + b * block, n);
+		row->scales[b] = (float)f.scale;
+		if (d->has_offset)
+			row->offsets[b] = (float)f.offset;
+	}
+	round_scales(row, d);
+	for (int64_t i = 0; i < row->k; i++) {
+		double scale, offset, v;
+		block_of(row, i / block, &scale, &offset);
+		v = (x[i] - offset) / scale;
+		row->codes[i] = isfinite(v) ? nearest_code(d, v) : 0;
+	}
+}

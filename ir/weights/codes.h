@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rows of a matrix in a format of codes (ir/types/format.h): what readers of files, the quantizer, packing and the
+ * interpreter give each other.
+ */
+#ifndef TFMC_IR_WEIGHTS_CODES_H
+#define TFMC_IR_WEIGHTS_CODES_H
+
+#include "ir/types/format.h"
+
+/* Arrays of somebody else, for some rows; floats are numbers of the format's scale type, integers as floats in
+ * `scales` and `offsets` where there are super blocks. */
+struct weight_codes {
+	enum ir_format format;
+	int64_t k;            /* elements of a row */
+	int8_t *codes;        /* [rows, k] */
+	float *scales;        /* [rows, ir_format_blocks] */
+	float *offsets;       /* the same, of formats that have them; else NULL */
+	float *super_scales;  /* [rows, ir_format_supers], of formats with super blocks; else NULL */
+	float *super_offsets; /* the same, of formats that have offsets, too */
+};
+
+/* Arrays for `rows` rows of k elements, in one block. False when memory ran out; codes_release is harmless then. */
+bool weight_codes_alloc(struct weight_codes *c, enum ir_format format, int64_t k, int64_t rows);
+void weight_codes_release(struct weight_codes *c);
+/* The same arrays from row `row` on. */
+struct weight_codes weight_codes_from(const struct weight_codes *c, int64_t row);
+/* All elements of some rows [rows, k]. */
+void weight_codes_decode(const struct weight_codes *c, int64_t rows, double *out);
+/* Codes of the row x [k], to the nearest of scales that are found from it. importance [k]: what the square of an
+ * error counts, NULL: all the same. Infinite elements and NaN give blocks of NaN. */
+void weight_codes_quantize(const struct weight_codes *row, const double *x, const double *importance);
+
+#endif

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Formats of codes: codes for rows and back, by themselves and as weight expressions, of which every sub-range and
+ * every way to move rows gives the same numbers. Errors are at most half a step of a block, which is found anew here
+ * from the elements.
+ */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/support/buf.h"
+#include "ir/support/checked.h"
+#include "ir/weights/weight.h"
+
+#define ROWS    6
+#define LONGEST 600
+
+static struct arena arena;
+static struct diag_context cx;
+static struct buf messages;
+static float stored[ROWS * LONGEST];
+static int64_t width; /* of a row */
+
+static enum tfmc_status read_stored(void *user, struct diag_context *c, const char *file, const char *tensor,
+                                    struct weight_bytes *out)
+{
+	(void)user, (void)c, (void)file, (void)tensor;
+	*out = (struct weight_bytes){.data = stored, .dtype = DT_F32, .rank = 2, .dims = {ROWS, width}};
+	return TFMC_OK;
+}
+static const struct weight_source source = {read_stored, NULL};
+
+static void setup(void)
+{
+	uint32_t state = 1;
+	for (size_t i = 0; i < TFMC_COUNT(stored); i++) {
+		state = state * 1664525u + 1013904223u;
+		stored[i] =
+		        (float)((int32_t)state / 0x1p31) * (i % 97 == 0 ? 30 : 1) * (i % 5 == 0 ? 0.01f : 1);
+	}
+	arena_init(&arena);
+	buf_init(&messages);
+	diag_init(&cx, diag_render_text, &messages);
+}
+
+static void teardown(void)
+{
+	diag_destroy(&cx);
+	buf_destroy(&messages);
+	arena_destroy(&arena);
+}
+
+static const struct ir_wexpr *matrix(int64_t k)
+{
+	width = k;
+	return wexpr_tensor(&arena, "f", "m", DT_F32, 2, (int64_t[]){ROWS, k});
+}
+
+static double *values(const struct ir_wexpr *e)
+{
+	double *out = arena_alloc(&arena, (size_t)wexpr_count(e) * sizeof(*out) + 1);
+	ck_assert_int_eq(wexpr_eval(&cx, e, &source, 0, wexpr_count(e), out), TFMC_OK);
+	return out;
+}
+
+/* Half the distance of neighbouring codes of this block, with what rounding of scales and offsets may add. */
+static double step_of(const struct ir_format_desc *d, const float *x, int64_t n)
+{
+	double least = x[0], most = x[0];
+	for (int64_t i = 1; i < n; i++) {
+		least = fmin(least, (double)x[i]);
+		most = fmax(most, (double)x[i]);
+	}
+	double far = fmax(-least, most), half = d->codebook ? 0.17 : d->bits == 4 ? 0.5 / 7 : 0.5 / 127;
+	double range = d->has_offset ? 2 * far : far;
+	return range * half * (d->super > 1 ? 1.2 : 1.02) + (d->super > 1 ? 0.3 : 1e-3 * far);
+}
+
+static const int64_t widths[] = {1, 16, 31, 32, 33, 96, 128, 129, 256, 300, LONGEST};
+
+START_TEST(is_near)
+{
+	enum ir_format f = (enum ir_format)_i;
+	const struct ir_format_desc *d = ir_format(f);
+	if (!ir_format_has_codes(f))
+		return;
+	for (size_t w = 0; w < TFMC_COUNT(widths); w++) {
+		int64_t k = widths[w], block = d->block ? d->block : k;
+		const double *got = values(wexpr_quantize(&arena, f, matrix(k), NULL));
+		for (int64_t i = 0; i < ROWS * k; i++) {
+			int64_t begin = i - i % k % block, end = i - i % k + k;
+			int64_t n = end - begin < block ? end - begin : block;
+			double most = d->bits == 4 && !d->codebook && !d->has_offset ? 2 : 1;
+			ck_assert_msg(fabs(got[i] - (double)stored[i]) <=
+			                      most * step_of(d, stored + begin, n),
+			              "%s, %lld columns, element %lld: %g for %g", d->name, (long long)k,
+			              (long long)i, got[i], (double)stored[i]);
+			ck_assert_double_eq(got[i], (double)(float)got[i]);
+		}
+	}
+}
+END_TEST
+
+/* Numbers of a format are their own nearest ones, but where scales are rounded twice. */
+START_TEST(moves_rows)
+{
+	enum ir_format f = (enum ir_format)_i;
+	if (!ir_format_has_codes(f))
+		return;
+	const struct ir_wexpr *q = wexpr_quantize(&arena, f, matrix(96), NULL);
+	const struct ir_wexpr *parts[] = {wexpr_slice(&arena, 0, 4, 6, q), q};
+	const struct ir_wexpr *all[] = {
+	        wexpr_concat(&arena, 0, 2, parts),
+	        wexpr_rope(&arena, WX_ROPE_H2I, 1, q),
+	        wexpr_stack(&arena, 2, (const struct ir_wexpr *[]){q, q}),
+	        wexpr_reshape(&arena, 3, (int64_t[]){2, 3, 96}, q),
+	        wexpr_repeat(&arena, 0, 2, q),
+	        wexpr_index(&arena, 0, 1, wexpr_reshape(&arena, 3, (int64_t[]){2, 3, 96}, q))};
+	for (size_t i = 0; i < TFMC_COUNT(all); i++) {
+		const struct ir_wexpr *e = all[i];
+		int64_t n = wexpr_count(e), rows = n / 96;
+		struct weight_codes codes;
+		ck_assert(wexpr_holds(e, f) && wexpr_format(e) == f);
+		ck_assert(weight_codes_alloc(&codes, f, 96, rows));
+		ck_assert_int_eq(wexpr_eval_to(&cx, e, &source, 0, n, (struct wexpr_out){.codes = codes}),
+		                 TFMC_OK);
+		double *decoded = arena_alloc(&arena, (size_t)n * sizeof(*decoded));
+		weight_codes_decode(&codes, rows, decoded);
+		ck_assert_mem_eq(decoded, values(e), (size_t)n * sizeof(*decoded));
+		weight_codes_release(&codes);
+	}
+	const struct ir_wexpr *none[] = {wexpr_transpose(&arena, q), wexpr_slice(&arena, 1, 0, 32, q),
+	                                 wexpr_reshape(&arena, 2, (int64_t[]){12, 48}, q),
+	                                 wexpr_offset(&arena, 1, q), wexpr_round(&arena, DT_BF16, q)};
+	for (size_t i = 0; i < TFMC_COUNT(none); i++)
+		ck_assert(!wexpr_holds(none[i], f) && wexpr_format(none[i]) != f);
+}
+END_TEST
+
+START_TEST(evaluates_every_range)
+{
+	const struct ir_wexpr *q = wexpr_quantize(&arena, FORMAT_Q4_K, matrix(37), NULL);
+	const double *all = values(q);
+	double some[ROWS * 37];
+	for (int64_t begin = 0; begin < ROWS * 37; begin += 5)
+		for (int64_t n = 0; begin + n <= ROWS * 37; n += 13) {
+			ck_assert_int_eq(wexpr_eval(&cx, q, &source, begin, n, some), TFMC_OK);
+			ck_assert_mem_eq(some, all + begin, (size_t)n * sizeof(*some));
+		}
+}
+END_TEST
+
+/* What is no number stays visible, in its block. */
+START_TEST(keeps_nan)
+{
+	enum ir_format f = (enum ir_format)_i;
+	if (!ir_format_has_codes(f))
+		return;
+	static const float wrong[] = {NAN, HUGE_VALF, -HUGE_VALF};
+	const struct ir_wexpr *e = matrix(64);
+	for (int i = 0; i < 3; i++) {
+		stored[3 * 64 + 5] = wrong[i];
+		const double *got = values(wexpr_quantize(&arena, f, e, NULL));
+		ck_assert(isnan(got[3 * 64 + 5]) && isfinite(got[2 * 64 + 5]));
+	}
+}
+END_TEST
+
+START_TEST(refuses_misfits)
+{
+	const struct ir_wexpr *m = matrix(8), *flat = wexpr_reshape(&arena, 1, (int64_t[]){8 * ROWS}, m);
+	const struct ir_wexpr *row = wexpr_full(&arena, 1, 1, (int64_t[]){8});
+	ck_assert_ptr_nonnull(wexpr_quantize(&arena, FORMAT_Q8, m, row));
+	ck_assert_ptr_null(wexpr_quantize(&arena, FORMAT_Q8, flat, NULL));
+	ck_assert_ptr_null(wexpr_quantize(&arena, FORMAT_BF16, m, NULL));
+	ck_assert_ptr_null(wexpr_quantize(&arena, FORMAT_Q8, m, m));
+	ck_assert_ptr_null(wexpr_quantize(&arena, FORMAT_Q8, NULL, NULL));
+	ck_assert_ptr_null(wexpr_tensor_codes(&arena, "f", "m", FORMAT_Q8, 1, (int64_t[]){8}));
+	ck_assert_ptr_null(wexpr_tensor_codes(&arena, "f", "m", FORMAT_F16, 2, (int64_t[]){8, 8}));
+}
+END_TEST
+
+Suite *suite_codes(void)
+{
+	Suite *s = suite_create("codes");
+	TCase *t = tcase_create("codes");
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_loop_test(t, is_near, 0, IR_N_FORMATS);
+	tcase_add_loop_test(t, moves_rows, 0, IR_N_FORMATS);
+	tcase_add_loop_test(t, keeps_nan, 0, IR_N_FORMATS);
+	tcase_add_test(t, evaluates_every_range);
+	tcase_add_test(t, refuses_misfits);
+	suite_add_tcase(s, t);
+	return s;
+}
