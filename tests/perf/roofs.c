@@ -8,6 +8,7 @@
 #include "roofs.h"
 
 #include <immintrin.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -71,6 +72,21 @@ __attribute__((target("avx512f,avx512bf16"))) static float dot_bf16(int64_t n)
 	}
 	EACH(LAST_512)
 	return _mm512_cvtss_f32(sum);
+}
+
+#define ZERO_I32(i) __m512i a##i = _mm512_set1_epi32(i);
+#define STEP_I32(i) a##i = _mm512_dpbusd_epi32(a##i, p, p);
+#define LAST_I32(i) sum = _mm512_add_epi32(sum, a##i);
+
+__attribute__((target("avx512f,avx512vnni"))) static float dot_int8(int64_t n)
+{
+	__m512i sum = _mm512_setzero_si512(), p = _mm512_set1_epi32((int)n & 1);
+	EACH(ZERO_I32)
+	for (int64_t i = 0; i < n; i++) {
+		EACH(STEP_I32)
+	}
+	EACH(LAST_I32)
+	return (float)_mm_cvtsi128_si32(_mm512_castsi512_si128(sum));
 }
 
 /* ---- tiles (AMX), spelled as bytes and instructions: any level of the assembler does ---- */
@@ -144,10 +160,25 @@ void roofs_find(struct roof *roofs)
 	roofs[ROOF_SSE2] = (struct roof){"f32, SSE2", ACCUMULATORS * lanes_128 * 2, mul_add_128, true};
 	roofs[ROOF_BF16] = (struct roof){"bf16 dot, AVX-512", ACCUMULATORS * lanes_512 * 4, dot_bf16,
 	                                 wide && leaf_7(1, 0) >> 5 & 1};
+	roofs[ROOF_INT8] = (struct roof){"int8 dot, AVX-512", ACCUMULATORS * lanes_512 * 8, dot_int8,
+	                                 wide && leaf_7(0, 2) >> 11 & 1};
 	roofs[ROOF_AMX_BF16] =
 	        (struct roof){"bf16 tiles, AMX", tile * 32, tile_bf16, amx && leaf_7(0, 3) >> 22 & 1};
 	roofs[ROOF_AMX_INT8] =
 	        (struct roof){"int8 tiles, AMX", tile * 64, tile_int8, amx && leaf_7(0, 3) >> 25 & 1};
+}
+
+const struct roof *roofs_best(const struct roof *roofs, const char *type)
+{
+	if (!strcmp(type, "bf16") && roofs[ROOF_AMX_BF16].available)
+		return &roofs[ROOF_AMX_BF16];
+	if (!strcmp(type, "bf16") && roofs[ROOF_BF16].available)
+		return &roofs[ROOF_BF16];
+	if (!strcmp(type, "int8") && roofs[ROOF_AMX_INT8].available)
+		return &roofs[ROOF_AMX_INT8];
+	if (!strcmp(type, "int8") && roofs[ROOF_INT8].available)
+		return &roofs[ROOF_INT8];
+	return roofs_best_f32(roofs);
 }
 
 const struct roof *roofs_best_f32(const struct roof *roofs)

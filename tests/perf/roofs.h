@@ -28,6 +28,7 @@ enum roof_number {
 	N_FMA_ROOFS,             /* those of f32 that programs are compared with */
 	ROOF_SSE2 = N_FMA_ROOFS, /* multiplies and additions apart: x86-64-v2 has no multiply-add */
 	ROOF_BF16,               /* vdpbf16ps */
+	ROOF_INT8,               /* vpdpbusd */
 	ROOF_AMX_BF16,
 	ROOF_AMX_INT8,
 	N_ROOFS
@@ -36,6 +37,8 @@ enum roof_number {
 void roofs_find(struct roof *roofs);
 /* The fastest f32 way of this processor: one of the first three. */
 const struct roof *roofs_best_f32(const struct roof *roofs);
+/* The fastest way to multiply numbers of a type: "f32", "bf16", "int8"; of f32 where the processor has none for it. */
+const struct roof *roofs_best(const struct roof *roofs, const char *type);
 
 /* Asks the system for tile registers (AMX); false where there are none. For every thread of the process. */
 bool roofs_amx_allow(void);

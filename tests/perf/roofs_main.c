@@ -3,8 +3,9 @@
  * Prints the roofs of this machine, or serves them to compare.sh.
  *
  *	roofs [SECONDS]                 table for 1 .. n threads; SECONDS for each figure (default 0.3)
- *	roofs --serve THREADS BYTES     a line "slice SECONDS" on stdin is answered by "rates FLOPS READ": f32
- *	                                operations and bytes a second, reading a buffer of BYTES
+ *	roofs --serve THREADS BYTES TYPE
+ *	                                a line "slice SECONDS" on stdin is answered by "rates FLOPS READ":
+ *	                                operations on f32, bf16 or int8 and bytes a second, reading a buffer of BYTES
  */
 #define _GNU_SOURCE /* CPU_COUNT */
 #include <sched.h>
@@ -104,7 +105,7 @@ static void print_all(double seconds)
 	print_read("read memory", l3 * 16 < (512u << 20) ? 512u << 20 : l3 * 16, 0, n, seconds);
 }
 
-static void serve(int n_threads, size_t bytes)
+static void serve(int n_threads, size_t bytes, const char *type)
 {
 	struct roof roofs[N_ROOFS];
 	char line[128];
@@ -114,7 +115,7 @@ static void serve(int n_threads, size_t bytes)
 	while (fgets(line, sizeof(line), stdin)) {
 		const size_t enough = 256u << 20;
 		double seconds = strncmp(line, "slice ", 6) ? 0.01 : strtod(line + 6, NULL);
-		double flops = roofs_flops(roofs_best_f32(roofs), n_threads, seconds / 2);
+		double flops = roofs_flops(roofs_best(roofs, type), n_threads, seconds / 2);
 		double read = roofs_read_rate(bytes < enough ? bytes : enough, n_threads, seconds / 2);
 		printf("rates %.6g %.6g\n", flops, read);
 		fflush(stdout);
@@ -123,13 +124,13 @@ static void serve(int n_threads, size_t bytes)
 
 int main(int argc, char **argv)
 {
-	if (argc == 4 && !strcmp(argv[1], "--serve")) {
-		serve((int)strtol(argv[2], NULL, 10), (size_t)strtoull(argv[3], NULL, 10));
+	if (argc == 5 && !strcmp(argv[1], "--serve")) {
+		serve((int)strtol(argv[2], NULL, 10), (size_t)strtoull(argv[3], NULL, 10), argv[4]);
 		return 0;
 	}
 	double seconds = argc > 1 ? strtod(argv[1], NULL) : 0.3;
 	if (argc > 2 || seconds <= 0) {
-		fprintf(stderr, "usage: roofs [SECONDS] | roofs --serve THREADS BYTES\n");
+		fprintf(stderr, "usage: roofs [SECONDS] | roofs --serve THREADS BYTES TYPE\n");
 		return 2;
 	}
 	print_all(seconds);

@@ -19,7 +19,6 @@ import report
 import rows
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TOLERANCE = 2e-4  # of the largest value of the output
 
 
 class Worker:
@@ -91,29 +90,32 @@ class Stories:
         """Nothing is left running."""
 
 
-def open_workers(places, row, threads, options):
+def open_workers(places, row, precision, threads, options):
     """tfmc first, then the peers."""
     cpus = options.cpus[:threads]
     model = rows.MODELS[row.model]
     folder = places.folder
-    command = [prepare.worker_path(places, row), row.mode, places.at(prepare.symbol(row) + ".weights"), str(threads),
-               str(row.steps), str(int(model.kind == "seq2seq")), prepare.input_file(places, row)]
+    weights = places.at(prepare.symbol(row, precision) + ".weights")
+    command = [prepare.worker_path(places, row, precision), row.mode, weights, str(threads), str(row.steps), str(int(model.kind == "seq2seq")), prepare.input_file(places, row)]
     workers = [Worker("tfmc", command, cpus)]
-    for peer in prepare.peers_of(places, row):
+    for peer in prepare.peers_of(places, row, precision):
         if options.peers and peer not in options.peers:
             continue
         if peer == "plain C":
             workers.append(Stories(places, row, threads, cpus))
-        else:
-            workers.append(Worker(peer, [sys.executable, os.path.join(HERE, "peer.py"), peer, row.name, str(threads), folder],
-                                  cpus))
-    size = rows.token_bytes(row)
-    roofs = Worker("roofs", [places.at("roofs"), "--serve", str(threads), str(size)], cpus)
+            continue
+        try:
+            workers.append(Worker(peer, [sys.executable, os.path.join(HERE, "peer.py"), peer, row.name, precision.name,
+                                         str(threads), folder], cpus))
+        except RuntimeError:
+            print(f"{row.name} in {precision.name}: {peer} does not run it here", file=sys.stderr, flush=True)
+    size = rows.token_bytes(row, precision)
+    roofs = Worker("roofs", [places.at("roofs"), "--serve", str(threads), str(size), precision.roof], cpus)
     return workers, roofs
 
 
-def check_outputs(places, row, workers):
-    """{peer: largest difference}. Raises when outputs differ; ids of generations must be equal."""
+def check_outputs(places, row, precision, workers):
+    """{peer: largest difference}. Raises when outputs differ; ids of generations in f32 must be equal."""
     kind = np.int32 if row.mode == "decode" else np.float32
     found = {}
     for w in workers:
@@ -128,11 +130,11 @@ def check_outputs(places, row, workers):
             raise RuntimeError(f"{row.name}: {name} gives {theirs.shape}, tfmc {ours.shape}")
         if row.mode == "decode":
             errors[name] = float((theirs != ours).sum())
-            limit = 0
+            limit = 0 if precision.name == "f32" else row.steps
         else:
             seen = theirs > -1e30  # logits of ids that a peer must not choose are the lowest number
             errors[name] = float(np.abs(theirs - ours)[seen].max() / np.abs(ours).max())
-            limit = TOLERANCE
+            limit = precision.tolerance
         if not errors[name] <= limit:
             raise RuntimeError(f"{row.name}: {name} and tfmc differ by {errors[name]}")
     return errors
@@ -152,17 +154,17 @@ def measure(row, workers, roofs, options):
     return rounds, best
 
 
-def run_row(places, row, threads, options):
+def run_row(places, row, precision, threads, options):
     """One row of the table."""
     workers, roofs = [], None
     try:
-        workers, roofs = open_workers(places, row, threads, options)
-        errors = check_outputs(places, row, workers)
+        workers, roofs = open_workers(places, row, precision, threads, options)
+        errors = check_outputs(places, row, precision, workers)
         rounds, best = measure(row, workers, roofs, options)
     finally:
         for w in workers + ([roofs] if roofs else []):
             w.close()
-    return report.result(row, threads, rounds, best, errors)
+    return report.result(row, precision, threads, rounds, best, errors)
 
 
 def arguments():
@@ -171,6 +173,7 @@ def arguments():
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("rows", nargs="*", help="rows to run (default: all but the large ones, D3 and D3-p128)")
     p.add_argument("--threads", default="1,2", help="numbers of threads (default 1,2)")
+    p.add_argument("--precisions", default="f32", help="f32, bf16, int8, q4, separated by commas (default f32)")
     p.add_argument("--rounds", type=int, default=8)
     p.add_argument("--slice", type=float, default=0.3, help="seconds each system times in a round")
     p.add_argument("--peers", default="", help="only these, separated by commas")
@@ -183,6 +186,10 @@ def arguments():
         p.add_argument("--" + name, help=argparse.SUPPRESS)
     options = p.parse_args()
     options.peers = [name for name in options.peers.split(",") if name]
+    for name in options.precisions.split(","):
+        if name not in rows.PRECISIONS:
+            p.error(f"no precision {name}; there are {', '.join(rows.PRECISIONS)}")
+    options.precisions = [rows.PRECISIONS[name] for name in options.precisions.split(",")]
     known = sorted(os.sched_getaffinity(0), reverse=True)
     options.cpus = [int(c) for c in options.cpus.split(",")] if options.cpus else known
     for name in options.rows:
@@ -201,17 +208,18 @@ def main():
     print(report.HEAD, flush=True)
     for name in options.rows:
         row = rows.ROWS[name]
-        prepare.prepare(places, row, options.reuse)
-        for threads in [] if options.prepare else [int(t) for t in options.threads.split(",")]:
-            try:
-                results.append(run_row(places, row, threads, options))
-                print(report.line(results[-1]), flush=True)
-            except RuntimeError as problem:
-                print(f"{row.name} with {threads} threads failed: {problem}", flush=True)
-                failed = 1
-            if options.json:
-                with open(options.json, "w", encoding="utf-8") as f:
-                    json.dump({"rows": results}, f, indent=1)
+        for precision in options.precisions:
+            prepare.prepare(places, row, precision, options.reuse)
+            for threads in [] if options.prepare else [int(t) for t in options.threads.split(",")]:
+                try:
+                    results.append(run_row(places, row, precision, threads, options))
+                    print(report.line(results[-1]), flush=True)
+                except RuntimeError as problem:
+                    print(f"{row.name} in {precision.name} with {threads} threads failed: {problem}", flush=True)
+                    failed = 1
+                if options.json:
+                    with open(options.json, "w", encoding="utf-8") as f:
+                        json.dump({"rows": results}, f, indent=1)
         if row.large and not options.keep:
             prepare.forget(places, row)
     sys.exit(failed)

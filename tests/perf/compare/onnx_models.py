@@ -125,3 +125,12 @@ def write_encoder(m, row, path):
     kind = TensorProto.FLOAT if m.kind == "vit" else TensorProto.INT64
     g.save(path, [helper.make_tensor_value_info("input", kind, shape)],
            [helper.make_tensor_value_info("output", TensorProto.FLOAT, [1, n, m.hidden])])
+
+
+def quantize(path, to):
+    """ONNX Runtime's dynamic quantization of the matrices, unless it is there."""
+    if os.path.exists(to):
+        return
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    quantize_dynamic(path, to, weight_type=QuantType.QInt8, per_channel=True, use_external_data_format=True)

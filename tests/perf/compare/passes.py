@@ -25,6 +25,7 @@ rows.MODELS["d6i"] = rows.Model("d6", "llama", 2, 256, 4, 4, 1024, 512, "silu", 
 INTERLEAVED = (rows.Row("D4-i", "d4i", "decode", 64, steps=48), rows.Row("D4-i-p128", "d4i", "prefill", 128),
                rows.Row("D5-i", "d5i", "decode", 1, steps=256), rows.Row("D6-i-p48", "d6i", "prefill", 48))
 rows.ROWS.update({r.name: r for r in INTERLEAVED})
+F32 = rows.PRECISIONS["f32"]
 SMALL = ("E5", "D5", "D5-i", "D6-i-p48")
 
 
@@ -64,18 +65,18 @@ class Compiled:
     """One row compiled with one pipeline: its folder, its arena, its process."""
 
     def __init__(self, places, row, name, passes):
-        folder = os.path.join(places.folder, prepare.symbol(row) + "." + name.replace("+", "."))
+        folder = os.path.join(places.folder, prepare.symbol(row, F32) + "." + name.replace("+", "."))
         shutil.rmtree(folder, ignore_errors=True)
         self.places = prepare.Places(folder, places.build, places.cpu, None)
         self.row, self.name, self.twin, self.worker = row, name, None, None
         weights = rows.MODELS[row.model].name + ".safetensors"
         os.symlink(places.at(weights), self.places.at(weights))
-        prepare.compile_tfmc(self.places, row, "--passes=" + passes)
+        prepare.compile_tfmc(self.places, row, F32, "--passes=" + passes)
         self.arena = largest_arena(places, self.file(".yaml"), passes)
 
     def file(self, suffix):
         """A file of the compiled row."""
-        return self.places.at(prepare.symbol(self.row) + suffix)
+        return self.places.at(prepare.symbol(self.row, F32) + suffix)
 
     def is_like(self, other):
         """Whether code and weights are the same bytes."""
@@ -85,7 +86,7 @@ class Compiled:
         """The process that times it."""
         row = self.row
         source = int(rows.MODELS[row.model].kind == "seq2seq")
-        command = [prepare.worker_path(self.places, row), row.mode, self.file(".weights"), "1", str(row.steps), str(source),
+        command = [prepare.worker_path(self.places, row, F32), row.mode, self.file(".weights"), "1", str(row.steps), str(source),
                    prepare.input_file(self.places, row)]
         self.worker = compare.Worker(self.name, command, {cpu})
 

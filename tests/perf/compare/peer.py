@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """One peer on one row, alive until stdin ends; the commands are those of worker.c.
 
-    peer.py PEER ROW THREADS FOLDER
+    peer.py PEER ROW PRECISION THREADS FOLDER
 
-PEER: onnxruntime, openvino, ctranslate2. Models are those that prepare.py wrote into FOLDER.
+PEER: onnxruntime, openvino, ctranslate2, llama.cpp with perhaps a type of its files. Models are those that prepare.py wrote into FOLDER.
 """
 import os
 import sys
 import time
 
-PEER, ROW, THREADS, FOLDER = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+PEER, ROW, PRECISION, THREADS, FOLDER = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5]
 os.environ["OMP_NUM_THREADS"] = str(THREADS)
 sys.stdout, STDOUT = sys.stderr, sys.stdout
 
@@ -17,6 +17,8 @@ import numpy as np
 
 import rows
 import seeded
+
+CT2_TYPE = {"f32": "float32", "bf16": "bfloat16", "int8": "int8_float32"}.get(PRECISION)
 
 clock = time.perf_counter
 
@@ -56,7 +58,8 @@ class OnnxRuntime(Call):
         options = ort.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = THREADS, 1
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
-        self.session = ort.InferenceSession(place(row.name + ".onnx"), options, providers=["CPUExecutionProvider"])
+        suffix = ".int8.onnx" if PRECISION == "int8" else ".onnx"
+        self.session = ort.InferenceSession(place(row.name + suffix), options, providers=["CPUExecutionProvider"])
         self.binding = self.session.io_binding()
         self.binding.bind_cpu_input("input", call_input(row))
         shape = [1, row.length, rows.MODELS[row.model].hidden]
@@ -73,14 +76,19 @@ class OnnxRuntime(Call):
 
 
 class OpenVino(Call):
-    """OpenVINO, latency hint, f32."""
+    """OpenVINO, latency hint; int8: weights of 8 bits and activations quantized in groups of 32 as they come."""
 
     def __init__(self, row):
         super().__init__(row)
         import openvino
         core = openvino.Core()
-        model = core.compile_model(core.read_model(place(row.name + ".onnx")), "CPU", {
-            "INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": THREADS, "NUM_STREAMS": 1,
+        model = core.read_model(place(row.name + ".onnx"))
+        if PRECISION == "int8":
+            import nncf
+            model = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
+        model = core.compile_model(model, "CPU", {
+            "DYNAMIC_QUANTIZATION_GROUP_SIZE": 32 if PRECISION == "int8" else 0,
+            "INFERENCE_PRECISION_HINT": "bf16" if PRECISION == "bf16" else "f32", "INFERENCE_NUM_THREADS": THREADS, "NUM_STREAMS": 1,
             "PERFORMANCE_HINT": "LATENCY", "ENABLE_CPU_PINNING": False})
         self.request = model.create_infer_request()
         self.input = call_input(row)  # kept: the tensor shares its memory
@@ -101,7 +109,7 @@ class Ct2Encoder(Call):
     def __init__(self, row):
         super().__init__(row)
         import ctranslate2
-        self.model = ctranslate2.Encoder(place(row.model + ".ct2"), device="cpu", compute_type="float32",
+        self.model = ctranslate2.Encoder(place(row.model + ".ct2"), device="cpu", compute_type=CT2_TYPE,
                                          inter_threads=1, intra_threads=THREADS)
         self.ids = ctranslate2.StorageView.from_array(call_input(row).astype(np.int32))
         self.lengths = ctranslate2.StorageView.from_array(np.full((1,), row.length, np.int32))
@@ -146,7 +154,7 @@ class Ct2Decode:
         self.is_seq2seq = rows.MODELS[row.model].kind == "seq2seq"
         self.more = {"beam_size": 1, "end_token": "t2", "suppress_sequences": [["t2"]], "callback": self.stamp}
         if self.is_seq2seq:
-            self.model = ctranslate2.Translator(place(row.model + ".ct2"), device="cpu", compute_type="float32",
+            self.model = ctranslate2.Translator(place(row.model + ".ct2"), device="cpu", compute_type=CT2_TYPE,
                                                 inter_threads=1, intra_threads=THREADS)
             self.words = words
         else:
@@ -185,10 +193,73 @@ class Ct2Decode:
         return np.array(self.generate(), np.int32)
 
 
+class Llama:
+    """llama.cpp by its C interface: a prompt's last logits, or greedy tokens behind it."""
+
+    def __init__(self, row):
+        import gguf_models
+        import llama_cpp
+
+        self.row, self.api = row, llama_cpp
+        llama_cpp.llama_backend_init()
+        model = rows.MODELS[row.model]
+        path = gguf_models.path_of(model, FOLDER, gguf_models.kind_of(PEER, PRECISION))
+        parameters = llama_cpp.llama_context_default_params()
+        parameters.n_ctx = parameters.n_batch = parameters.n_ubatch = model.ctx
+        parameters.n_threads = parameters.n_threads_batch = THREADS
+        self.model = llama_cpp.llama_model_load_from_file(path.encode(), llama_cpp.llama_model_default_params())
+        self.context = llama_cpp.llama_init_from_model(self.model, parameters)
+        self.memory, self.vocab = llama_cpp.llama_get_memory(self.context), model.vocab
+        self.prompt = [int(i) for i in seeded.ids(row)]
+
+    def logits(self, ids):
+        """Behind ids that are appended."""
+        tokens = (self.api.llama_token * len(ids))(*ids)
+        if self.api.llama_decode(self.context, self.api.llama_batch_get_one(tokens, len(ids))):
+            raise RuntimeError("llama_decode failed")
+        return np.ctypeslib.as_array(self.api.llama_get_logits_ith(self.context, -1), (self.vocab,))
+
+    def trim(self, n):
+        """Only the first n tokens stay."""
+        self.api.llama_memory_seq_rm(self.memory, 0, n, -1)
+
+    def prefill(self):
+        """The whole prompt."""
+        self.trim(0)
+        return self.logits(self.prompt)
+
+    def tokens(self):
+        """(id, seconds) of a greedy generation; the prompt's time is left out."""
+        token = int(np.argmax(self.prefill()))
+        for _ in range(self.row.steps):
+            before = clock()
+            following = int(np.argmax(self.logits([token])))
+            yield token, clock() - before
+            token = following
+
+    def times(self, seconds):
+        """Times of prompts or tokens, for so many seconds."""
+        found, end = [], clock() + seconds
+        while not found or clock() < end:
+            if self.row.mode == "prefill":
+                before = clock()
+                self.prefill()
+                found.append(clock() - before)
+            else:
+                found += [t for _, t in self.tokens()]
+        return found
+
+    def output(self):
+        """The last logits, or the ids."""
+        if self.row.mode == "prefill":
+            return np.array(self.prefill(), np.float32)
+        return np.array([i for i, _ in self.tokens()], np.int32)
+
+
 def ct2_generator(row):
     """CTranslate2's causal decoder."""
     import ctranslate2
-    return ctranslate2.Generator(place(row.model + ".ct2"), device="cpu", compute_type="float32", inter_threads=1,
+    return ctranslate2.Generator(place(row.model + ".ct2"), device="cpu", compute_type=CT2_TYPE, inter_threads=1,
                                  intra_threads=THREADS)
 
 
@@ -203,6 +274,8 @@ def open_peer(row):
         return OnnxRuntime(row)
     if PEER == "openvino":
         return OpenVino(row)
+    if PEER.startswith("llama.cpp"):
+        return Llama(row)
     return {"run": Ct2Encoder, "prefill": Ct2Prefill, "decode": Ct2Decode}[row.mode](row)
 
 

@@ -24,9 +24,9 @@ class Places:
         return os.path.join(self.folder, name)
 
 
-def symbol(row):
+def symbol(row, precision):
     """The name of the row's tfmc model: the prefix of its symbols."""
-    return row.name.lower().replace("-", "_")
+    return f"{row.name.lower().replace('-', '_')}_{precision.name}"
 
 
 def input_file(places, row):
@@ -39,16 +39,18 @@ def input_file(places, row):
     return path
 
 
-def worker_path(places, row):
+def worker_path(places, row, precision):
     """The program that runs the row with tfmc."""
-    return places.at(symbol(row) + ".worker")
+    return places.at(symbol(row, precision) + ".worker")
 
 
-def compile_tfmc(places, row, *options):
+def compile_tfmc(places, row, precision, *options):
     """Model file, object and worker; always anew, since the compiler is what changes. options: more of tfmc's."""
     import language
 
-    name, model = symbol(row), rows.MODELS[row.model]
+    name, model = symbol(row, precision), rows.MODELS[row.model]
+    if precision.format:
+        options = ("--quantize=" + precision.format, *options)
     with open(places.at(name + ".yaml"), "w", encoding="utf-8") as f:
         f.write(language.text(model, name, row))
     subprocess.run([places.tfmc, places.at(name + ".yaml"), "-o", places.at(name + ".o"), "-mcpu=" + places.cpu,
@@ -57,7 +59,7 @@ def compile_tfmc(places, row, *options):
                     "-I" + places.folder, f'-DMODEL_HEADER="{name}.h"', f"-DMODEL={name}_model",
                     os.path.join(HERE, "worker.c"), places.at(name + ".o"),
                     os.path.join(places.build, "runtime/libtfmcrt.a"), "-lpthread", "-lm",
-                    "-o", worker_path(places, row)], check=True)
+                    "-o", worker_path(places, row, precision)], check=True)
 
 
 def build_roofs(places):
@@ -66,27 +68,39 @@ def build_roofs(places):
     subprocess.run([places.cc, "-std=c17", "-O2", *sources, "-lpthread", "-o", places.at("roofs")], check=True)
 
 
-def peers_of(places, row):
+def peers_of(places, row, precision):
     """The peers that can do the row."""
     kind = rows.MODELS[row.model].kind
+    decoders = ["llama.cpp"] if kind in ("gpt2", "llama") else []
     if row.name == "D5":
-        return ["plain C"] if places.stories else []
+        return ["plain C"] if places.stories and precision.name == "f32" else []
+    if precision.name == "q4":
+        return [f"{d} {f}" for d in decoders for f in ("Q4_0", "Q4_K")]
     if row.mode != "run":
-        return ["ctranslate2"]
-    return ["onnxruntime", "openvino"] + (["ctranslate2"] if kind != "vit" else [])
+        return ["ctranslate2"] + ([] if precision.name == "f32" else decoders)
+    onnx = [] if precision.name == "bf16" else ["onnxruntime"]
+    return onnx + ["openvino"] + (["ctranslate2"] if kind != "vit" else [])
 
 
-def write_peers(places, row):
+def write_peers(places, row, precision):
     """Files that are there already are kept: seeds and shapes decide them."""
-    model, peers = rows.MODELS[row.model], peers_of(places, row)
-    if "onnxruntime" in peers:
+    model, peers = rows.MODELS[row.model], peers_of(places, row, precision)
+    if "openvino" in peers:
         import onnx_models
 
         onnx_models.write_encoder(model, row, places.at(row.name + ".onnx"))
+        if precision.name == "int8":
+            onnx_models.quantize(places.at(row.name + ".onnx"), places.at(row.name + ".int8.onnx"))
     if "ctranslate2" in peers:
         import ct2_models
 
         ct2_models.write(model, places.at(row.model + ".ct2"))
+    if any(p.startswith("llama.cpp") for p in peers):
+        import gguf_models
+
+        for p in peers:
+            if p.startswith("llama.cpp"):
+                gguf_models.write(model, places.folder, gguf_models.kind_of(p, precision.name))
 
 
 def write_stories(places, model):
@@ -133,22 +147,24 @@ def compile_stories(places):
     subprocess.run(flags + ["-fopenmp", "-o", places.at("stories-2"), "-lm"], check=True)
 
 
-def prepare(places, row, reuse=False):
+def prepare(places, row, precision, reuse=False):
     """Everything for one row. reuse: what tfmc compiled before is taken."""
     model = rows.MODELS[row.model]
-    has_worker = reuse and os.path.exists(worker_path(places, row))
+    has_worker = reuse and os.path.exists(worker_path(places, row, precision))
     if not has_worker:
         seeded.write_safetensors(model, places.at(model.name + ".safetensors"))
-        compile_tfmc(places, row)
-    write_peers(places, row)
-    if row.name == "D5" and places.stories:
+        compile_tfmc(places, row, precision)
+    write_peers(places, row, precision)
+    if "plain C" in peers_of(places, row, precision):
         write_stories(places, model)
         compile_stories(places)
 
 
 def forget(places, row):
     """Removes the large files of a row."""
-    name = symbol(row)
-    for path in (name + ".weights", row.model + ".ct2/model.bin", row.model + ".safetensors"):
+    names = [symbol(row, p) + ".weights" for p in rows.PRECISIONS.values()]
+    names += [row.model + ".ct2/model.bin", row.model + ".safetensors"]
+    names += [name for name in os.listdir(places.folder) if name.startswith(row.model + ".") and name.endswith(".gguf")]
+    for path in names:
         if os.path.exists(places.at(path)):
             os.remove(places.at(path))

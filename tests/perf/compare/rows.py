@@ -7,7 +7,27 @@ token must read: weights of the decoder, and keys and values of the context.
 """
 from dataclasses import dataclass
 
-F32 = 4
+@dataclass(frozen=True)
+class Precision:
+    """What matrices are stored as: the format of tfmc, bytes of an element with its scales, the roof of products, and how
+    far a peer's output may be from tfmc's, in parts of the largest value (formats of peers differ)."""
+
+    name: str
+    format: str
+    bytes: float
+    roof: str
+    tolerance: float
+
+
+PRECISIONS = {
+    p.name: p
+    for p in (
+        Precision("f32", "", 4, "f32", 2e-4),
+        Precision("bf16", "bf16", 2, "bf16", 0.1),
+        Precision("int8", "q8", 34 / 32, "int8", 0.2),
+        Precision("q4", "q4", 18 / 32, "int8", 0.7),
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -111,12 +131,8 @@ def flops(row):
     return total
 
 
-def token_bytes(row):
-    """Bytes that one token in the middle of the generated ones reads at least."""
+def token_bytes(row, precision):
+    """Bytes that one token in the middle of the generated ones reads at least; keys and values are f32."""
     m = MODELS[row.model]
-    kv = 2 * m.layers * m.kv_heads * m.head_dim
-    if m.kind == "seq2seq":
-        context = kv * (row.length + row.steps // 2)
-    else:
-        context = kv * (row.length + row.steps // 2)
-    return F32 * (m.layers * layer_weights(m) + m.vocab * m.hidden + context)
+    context = 2 * m.layers * m.kv_heads * m.head_dim * (row.length + row.steps // 2)
+    return int(precision.bytes * (m.layers * layer_weights(m) + m.vocab * m.hidden) + 4 * context)
