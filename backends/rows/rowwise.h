@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Template of groups of kind `rowwise`: an op on rows of the last axis (softmax,
- * log_softmax, masked_softmax, mask, layer_norm, rms_norm) with the elementwise
+ * log_softmax, masked_softmax, mask, layer_norm, rms_norm, round_rows) with the elementwise
  * ops before and after it. A row is read once, kept in registers, in the row of
  * the result or in scratch, and every row is computed by one worker.
  */
@@ -25,6 +25,10 @@ struct rowwise_rows {
 };
 /* Emits them; the bits are those of a group of the norm alone. What fails is marked in `e`. */
 void rowwise_norm_rows(struct eval *e, const struct rowwise_rows *rows);
+
+/* Of a block whose largest |x| is `most` (infinite for one with NaN), f32: what round_rows multiplies by to get
+ * integers, and their step; NaN when most is infinite. */
+void rowwise_rounding(struct kb *k, struct kb_val most, struct kb_val *inverse, struct kb_val *step);
 
 /* A norm after another root: its rows lie where the group's result goes, and are normalised there. */
 struct rowwise_after {

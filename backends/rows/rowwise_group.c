@@ -136,8 +136,9 @@ static int vector_lanes(const struct rowwise *r)
 static bool fits_registers(const struct rowwise *r)
 {
 	int64_t chunks = (r->width + r->lanes - 1) / r->lanes;
-	return r->items == 1 && !is_masked(r) && r->width >= 0 && chunks <= ROWWISE_HELD_MAX &&
-	       2 * chunks <= kb_caps(r->k)->registers && !r->is_filled && r->out_lanes == r->lanes;
+	return r->items == 1 && !is_masked(r) && !rowwise_has_blocks(r) && r->width >= 0 &&
+	       chunks <= ROWWISE_HELD_MAX && 2 * chunks <= kb_caps(r->k)->registers && !r->is_filled &&
+	       r->out_lanes == r->lanes;
 }
 
 static void choose_schedule(struct rowwise *r)
@@ -176,6 +177,7 @@ static void emit_root(struct rowwise *r)
 	case OP_mask: rowwise_mask(r); return;
 	case OP_layer_norm: rowwise_layer_norm(r); return;
 	case OP_rms_norm: rowwise_rms_norm(r); return;
+	case OP_round_rows: rowwise_round_rows(r); return;
 	}
 	eval_internal(&r->e, r->root, "a rowwise op without template");
 }

@@ -127,5 +127,8 @@ void rowwise_log_softmax(struct rowwise *r);
 void rowwise_mask(struct rowwise *r);
 void rowwise_layer_norm(struct rowwise *r);
 void rowwise_rms_norm(struct rowwise *r);
+void rowwise_round_rows(struct rowwise *r);
+/* Rows are walked over in blocks that the root names. */
+bool rowwise_has_blocks(const struct rowwise *r);
 
 #endif

@@ -157,6 +157,17 @@ static bool infer_argmax(const struct infer *c)
 	return infer_result(c, DT_I32, rank, dims);
 }
 
+/* ---- rows ---- */
+
+static bool infer_round_rows(const struct infer *c)
+{
+	if (c->in[0]->dtype == DT_F64)
+		return infer_fail(c, DIAG_DTYPE, "x must have 16 or 32 bits: integers are found in f32");
+	if (((const struct attrs_round_rows *)c->attrs)->block < 0)
+		return infer_fail(c, DIAG_IR_TYPE, "block must not be negative");
+	return infer_by_axes(c);
+}
+
 /* ---- strips of the last axis ---- */
 
 /* x [..,V] -> [..,numbers,n]; V is constant, and its columns are exact as f32. */
@@ -390,6 +401,7 @@ static infer_fn *const rules[IR_N_OPS] = {
         [OP_where] = infer_where,
         [OP_mask] = infer_mask,
         [OP_masked_softmax] = infer_masked_softmax,
+        [OP_round_rows] = infer_round_rows,
         [OP_rope] = infer_rope_rule,
         [OP_reduce_sum] = infer_reduce,
         [OP_reduce_mean] = infer_reduce,

@@ -118,6 +118,42 @@ INTERP_EVAL(masked_softmax)
 	return TFMC_OK;
 }
 
+/* The largest |x|; infinite when a number is infinite or NaN. */
+static float largest_of(const double *x, int64_t n)
+{
+	float most = 0;
+	for (int64_t i = 0; i < n; i++) {
+		float v = fabsf((float)x[i]);
+		most = !isfinite(v) ? HUGE_VALF : v > most ? v : most;
+	}
+	return most;
+}
+
+/* In f32, as kernels do: a last bit may decide an integer. */
+static void round_block(const double *x, double *out, int64_t n)
+{
+	float most = largest_of(x, n), inverse = 127 / most;
+	float step = isfinite(most) ? most / 127 : NAN;
+	inverse = isfinite(inverse) ? inverse : 0;
+	for (int64_t i = 0; i < n; i++) {
+		float v = (float)x[i] * inverse;
+		out[i] = (rintf(v) + 0.0F) * step; /* no -0 */
+	}
+}
+
+/* A wide run rounds no floats. */
+INTERP_EVAL(round_rows)
+{
+	const struct attrs_round_rows *a = op->attrs;
+	int64_t n = row_length(out), total = interp_size(out), block = a->block > 0 ? a->block : n;
+	for (int64_t at = 0; at < total; at += n)
+		for (int64_t i = 0; i < n; i += block)
+			round_block(x[0]->data + at + i, out->data + at + i, n - i < block ? n - i : block);
+	for (int64_t i = 0; in->args->wide && i < total; i++)
+		out->data[i] = x[0]->data[i];
+	return TFMC_OK;
+}
+
 /* x [B, .., S, E], table [P, D], at [B, S] */
 INTERP_EVAL(rope)
 {

@@ -115,6 +115,19 @@ void interp_check_rms_norm(void)
 	              TENSOR(F32, (2), 1.22474487, -1.68325082));
 }
 
+void interp_check_round_rows(void)
+{
+	/* steps 1, 2 and 0; 0.5 and 1.5 to even integers */
+	op_case_check(OP_round_rows, &(struct attrs_round_rows){.block = 3},
+	              INS(TENSOR(F32, (1, 8), 127, 0.5, -1.5, 3, -254, 1, 0, 0)),
+	              TENSOR(F32, (1, 8), 127, 0, -2, 4, -254, 0, 0, 0));
+	op_case_check(OP_round_rows, &(struct attrs_round_rows){.block = 0},
+	              INS(TENSOR(F32, (2, 3), 1e-45, 0, -1e-38, 127, INFINITY, 1)),
+	              TENSOR(F32, (2, 3), 0, 0, 0, NAN, NAN, NAN));
+	op_case_check(OP_round_rows, &(struct attrs_round_rows){.block = 2},
+	              INS(TENSOR(F32, (4), NAN, 3, -127, 2.4)), TENSOR(F32, (4), NAN, NAN, -127, 2));
+}
+
 /* ---- reductions ---- */
 
 void interp_check_reduce_sum(void)

@@ -222,7 +222,7 @@ static int condition(struct program *p, enum ir_opcode code, const struct recipe
 static bool jumps(enum ir_opcode code, const struct recipe *r)
 {
 	return code == OP_floor || code == OP_ceil || code == OP_argmax || code == OP_strip_argmax ||
-	       code == OP_topk ||
+	       code == OP_topk || code == OP_round_rows ||
 	       ((code == OP_cmp || code == OP_floor_div || code == OP_mod) && is_float(r->in[0]));
 }
 

@@ -565,6 +565,7 @@ static recipe_fn *const recipes[IR_N_OPS] = {
         [OP_masked_softmax] = masked_softmax,
         [OP_layer_norm] = layer_norm,
         [OP_rms_norm] = rms_norm,
+        [OP_round_rows] = recipe_round_rows,
         [OP_reduce_sum] = reduce_number,
         [OP_reduce_mean] = reduce_float,
         [OP_reduce_max] = reduce_number,

@@ -47,6 +47,7 @@ bool recipe_expert_linear(struct gen *g, const struct ir_type *x, struct recipe 
  */
 enum ir_dtype recipe_stored_type(const struct gen *g, enum ir_dtype queries, uint64_t salt);
 /* random_recipe_strips.c */
+bool recipe_round_rows(struct gen *g, const struct ir_type *x, struct recipe *out);
 bool recipe_argmax(struct gen *g, const struct ir_type *x, struct recipe *out);
 bool recipe_strip_argmax(struct gen *g, const struct ir_type *x, struct recipe *out);
 bool recipe_strip_score(struct gen *g, const struct ir_type *x, struct recipe *out);

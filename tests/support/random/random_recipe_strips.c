@@ -59,6 +59,19 @@ bool recipe_strip_score(struct gen *g, const struct ir_type *x, struct recipe *o
 	return out->in[1];
 }
 
+bool recipe_round_rows(struct gen *g, const struct ir_type *x, struct recipe *out)
+{
+	static const int64_t blocks[] = {0, 1, 3, 16, 32};
+	if (!x)
+		x = gen_shape(g, gen_float(g), 1, 4);
+	if (!x || ir_dtype_class(x->dtype) != DTCLASS_FLOAT || x->dtype == DT_F64 || x->rank < 1)
+		return false;
+	out->in[out->n++] = x;
+	((struct attrs_round_rows *)out->attrs)->block =
+	        blocks[rng_below(&g->rng, (int64_t)TFMC_COUNT(blocks))];
+	return true;
+}
+
 bool recipe_cumsum(struct gen *g, const struct ir_type *x, struct recipe *out)
 {
 	if (!x)

@@ -81,7 +81,7 @@ static const char rows_and_moves[] =
              "  %x.2 = log_softmax %x.1 : f32[B,S,8]\n"
              "  %x.3 = layer_norm %x.2, @g, @g {eps=1e-06} : f32[B,S,8]\n"
              "  %x.4 = layer_norm %x.3, beta=@g : f32[B,S,8]\n"
-             "  %x.5 = rms_norm %x.4, @g : f32[B,S,8]\n"
+             "  %x.5 = rms_norm %x.4, @g : f32[B,S,8]\n  %r = round_rows %x.5 {block=0} : f32[B,S,8]\n"
              "  %x.6 = rope %x.5, @table, %ids : f32[B,S,8]\n"
              "  %x.7 = rope %x.6, @table, %ids {layout=interleaved} : f32[B,S,8]\n"
              "  %s = reduce_sum %x.5 {axes=[2]} : f32[B,S]\n"

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rowwise template: round_rows. The nearest integer is what is left of a number after adding 1.5 2^23, where
+ * numbers of f32 are one apart.
+ */
+#include <float.h>
+#include <math.h>
+
+#include "backends/rows/rowwise_internal.h"
+
+#define TO_INTEGER 12582912.0F /* 1.5 2^23 */
+
+struct rounding {
+	struct rowwise_acc most; /* |x|, infinite for NaN */
+	struct kb_val inverse, step;
+};
+
+static void see_largest(struct rowwise *r, const struct rowwise_chunk *c, void *user)
+{
+	struct rounding *n = user;
+	struct kb *k = r->k;
+	struct kb_val x = rowwise_first(r, c);
+	rowwise_keep(r, c, x);
+	struct kb_val v = kb_un(k, KB_ABS, x), last = rowwise_splat(r, c, kb_f32(k, FLT_MAX));
+	struct kb_val is_finite = kb_cmp(k, KB_LE, v, last), none = rowwise_splat(r, c, kb_f32(k, HUGE_VALF));
+	v = kb_select(k, is_finite, v, none);
+	rowwise_acc_add(r, &n->most, c, v);
+}
+
+static void round_and_store(struct rowwise *r, const struct rowwise_chunk *c, void *user)
+{
+	const struct rounding *n = user;
+	struct kb *k = r->k;
+	struct kb_val large = rowwise_splat(r, c, kb_f32(k, TO_INTEGER));
+	struct kb_val inverse = rowwise_splat(r, c, n->inverse);
+	struct kb_val v = kb_mul(k, rowwise_again(r, c), inverse);
+	v = kb_sub(k, kb_add(k, v, large), large);
+	rowwise_store(r, c, kb_mul(k, v, rowwise_splat(r, c, n->step)));
+}
+
+void rowwise_rounding(struct kb *k, struct kb_val most, struct kb_val *inverse, struct kb_val *step)
+{
+	struct kb_val levels = kb_f32(k, 127), v = kb_bin(k, KB_DIV, levels, most);
+	struct kb_val is_finite = kb_cmp(k, KB_LE, v, kb_f32(k, FLT_MAX));
+	*inverse = kb_select(k, is_finite, v, kb_f32(k, 0));
+	/* most - most: NaN when it is infinite, else 0 */
+	v = kb_bin(k, KB_DIV, most, levels);
+	*step = kb_add(k, v, kb_sub(k, most, most));
+}
+
+static void round_block(struct rowwise *r, struct kb_val from, struct kb_val to)
+{
+	struct rounding n;
+	struct rowwise_walk w = {.body = see_largest, .user = &n, .lanes = r->lanes};
+	rowwise_acc_begin(r, &n.most, KB_MAX);
+	rowwise_walk(r, from, to, &w);
+	rowwise_rounding(r->k, rowwise_acc_value(r, &n.most), &n.inverse, &n.step);
+	w = (struct rowwise_walk){.body = round_and_store, .user = &n, .lanes = r->out_lanes};
+	rowwise_walk(r, from, to, &w);
+}
+
+bool rowwise_has_blocks(const struct rowwise *r)
+{
+	const struct attrs_round_rows *a = r->root->attrs;
+	return r->root->code == OP_round_rows && a->block > 0 && (r->width < 0 || a->block < r->width);
+}
+
+void rowwise_round_rows(struct rowwise *r)
+{
+	struct kb *k = r->k;
+	const struct attrs_round_rows *a = r->root->attrs;
+	struct kb_val zero = kb_index(k, 0), width = rowwise_width(r);
+	if (!rowwise_has_blocks(r)) {
+		round_block(r, zero, width);
+		return;
+	}
+	struct kb_val whole = kb_sub(k, width, kb_bin(k, KB_REM, width, kb_index(k, a->block)));
+	struct kb_val from = kb_loop(k, "block", zero, whole, a->block, 0);
+	round_block(r, from, kb_add_const(k, from, a->block));
+	kb_end_loop(k);
+	if (r->width >= 0 && r->width % a->block == 0)
+		return;
+	kb_if(k, kb_cmp(k, KB_LT, whole, width));
+	round_block(r, whole, width);
+	kb_end_if(k);
+}
