@@ -156,7 +156,8 @@ static bool make_output(struct eval *e, size_t i, struct ir_value y, struct eval
 	out->to.is_flat = ir_view_resolve(job->module, job->func, job->group->results[i], &view) &&
 	                  flatten(e, &view, &out->to.t);
 	bool moved = !ir_same(base, y) && eval_is_inside(e, base) &&
-	             ir_view_store(job->module, job->func, y, &view);
+	             ir_view_store(job->module, job->func, y, ir_row_pad(job->func, job->group->results[i]),
+	                           &view);
 	if (moved) {
 		out->value = base;
 		output_strides(e, &view, &out->to.t);

@@ -131,7 +131,8 @@ static bool choose_normed(struct linear *l)
 	int64_t bytes, least = l->rows_hi < l->mr ? l->rows_hi : l->mr;
 	if (!l->norm.before)
 		return true;
-	if (s->br < least || !checked_mul_i64(s->br, 4 * l->depth, &bytes) || bytes > s->scratch)
+	if (s->br < least || !checked_mul_i64(s->br, 4 * tile_row_step(l->depth), &bytes) ||
+	    bytes > s->scratch)
 		return false;
 	l->norm.rows = s->br;
 	l->norm.at = l->job->scratch;
@@ -143,7 +144,7 @@ static struct matmul_stage choose_stage(const struct linear *l, bool is_wanted, 
 {
 	const struct attrs_group *s = l->g->attrs;
 	struct matmul_stage stage = {.width = (int64_t)l->columns.halves * l->columns.strip * MATMUL_PANEL};
-	int64_t bytes = stage.width * 4, normed = l->norm.rows * l->depth * 4;
+	int64_t bytes = stage.width * 4, normed = l->norm.rows * tile_row_step(l->depth) * 4;
 	normed = (normed + MATMUL_LINE - 1) / MATMUL_LINE * MATMUL_LINE;
 	int64_t rows = (s->scratch - normed) / bytes;
 	int64_t kc = s->kc / matmul_per_line(l) * matmul_per_line(l);
@@ -392,7 +393,11 @@ static struct kb_val find_tasks(const struct linear *l, struct division *d, stru
 void matmul_norm(const struct linear *l, struct kb_val row, struct kb_val row_end, struct kb_val panel,
                  struct kb_val panel_end)
 {
-	struct rowwise_rows rows = {.norm = l->norm.before, .first = row, .end = row_end, .to = l->norm.at};
+	struct rowwise_rows rows = {.norm = l->norm.before,
+	                            .first = row,
+	                            .end = row_end,
+	                            .to = l->norm.at,
+	                            .step = tile_row_step(l->depth)};
 	if (!l->norm.before)
 		return;
 	size_t mark = eval_mark(l->eval);

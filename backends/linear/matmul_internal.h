@@ -30,7 +30,7 @@ struct matmul_columns {
 /* Norms of the group: of the rows of x, and of the rows of the result. */
 struct matmul_norms {
 	const struct ir_op *before; /* its result is x; NULL: x lies in memory */
-	struct kb_val at;           /* scratch [rows, K]: x of the open block */
+	struct kb_val at;           /* scratch [rows, tile_row_step(K)]: x of the open block */
 	int64_t rows;
 	const struct ir_op *after; /* NULL: none */
 };

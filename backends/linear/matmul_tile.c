@@ -71,10 +71,11 @@ static void find_normed_rows(const struct linear *l, struct accumulators *a)
 {
 	struct kb *k = l->k;
 	struct kb_val row = kb_sub(k, a->tile->row, a->strip->row);
-	struct kb_val first = kb_ptr_add(k, l->norm.at, kb_mul(k, row, kb_index(k, l->depth * 4)), 0);
+	int64_t step = tile_row_step(l->depth);
+	struct kb_val first = kb_ptr_add(k, l->norm.at, kb_mul(k, row, kb_index(k, step * 4)), 0);
 	for (int m = 0; m < a->tile->rows; m++) {
 		a->p.x[m] = first;
-		a->p.x_disp[m] = m * l->depth;
+		a->p.x_disp[m] = m * step;
 	}
 }
 

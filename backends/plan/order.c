@@ -16,7 +16,7 @@ static bool ends_before(const struct object *o, const struct function *f, const 
                         const struct touch *b)
 {
 	struct ir_dims *dims = o->module->dims;
-	const struct ir_dim *bytes = ir_type_bytes(o->module, ir_type_of(f->func, a->base));
+	const struct ir_dim *bytes = ir_value_bytes(o->module, f->func, a->base);
 	const struct ir_dim *from = f->places[a->base.id].at, *to = f->places[b->base.id].at;
 	return ir_dim_lo(dims, ir_dim_sub(dims, to, ir_dim_add(dims, from, bytes))) >= 0;
 }

@@ -153,7 +153,7 @@ static bool area_of_value(const struct emit *e, struct ir_value base, struct are
 	const struct place *p = &e->function->places[base.id];
 	*out = (struct area){.number = p->number,
 	                     .offset = ir_dim_const(t, 0),
-	                     .bytes = ir_type_bytes(e->object->module, ir_type_of(f, base))};
+	                     .bytes = ir_value_bytes(e->object->module, f, base)};
 	switch (p->kind) {
 	case PLACE_NONE:
 	case PLACE_SLICE: return false;

@@ -21,7 +21,8 @@ TFMC_MUST_USE enum tfmc_status rowwise_emit(const struct kernel_job *job);
 struct rowwise_rows {
 	const struct ir_op *norm; /* layer_norm or rms_norm of f32, rows of a constant length */
 	struct kb_val first, end; /* of all leading axes as one */
-	struct kb_val to;         /* f32 [end - first, length] */
+	struct kb_val to;         /* f32 [end - first, step], of which a row takes `length` */
+	int64_t step;
 };
 /* Emits them; the bits are those of a group of the norm alone. What fails is marked in `e`. */
 void rowwise_norm_rows(struct eval *e, const struct rowwise_rows *rows);

@@ -236,17 +236,17 @@ static struct rowwise begin_norm(struct eval *e, const struct ir_op *norm)
 	return r;
 }
 
-/* Its rows [first, end): to `to` where they go there, else to the result. */
-static void emit_norm(struct rowwise *r, struct eval *e, struct kb_val first, struct kb_val end,
-                      struct kb_val to)
+/* Its rows: to rows->to where they go there, else to the result. */
+static void emit_norm(struct rowwise *r, struct eval *e, const struct rowwise_rows *rows)
 {
 	struct kb *k = r->k;
 	eval_sizes(&r->e, r->root->results[0], r->size);
 	choose_schedule(r);
-	struct kb_val bytes = kb_mul(k, rowwise_width(r), kb_index(k, 4));
-	struct kb_val at = kb_loop(k, "row", first, end, 1, 0);
-	if (r->is_inner)
-		r->buffer = kb_ptr_add(k, to, kb_mul(k, kb_sub(k, at, first), bytes), 0);
+	struct kb_val at = kb_loop(k, "row", rows->first, rows->end, 1, 0);
+	if (r->is_inner) {
+		struct kb_val row = kb_sub(k, at, rows->first);
+		r->buffer = kb_ptr_add(k, rows->to, kb_mul(k, row, kb_index(k, rows->step * 4)), 0);
+	}
 	emit_row(r, at);
 	kb_end_loop(k);
 	e->failed = r->e.failed;
@@ -258,7 +258,7 @@ void rowwise_norm_rows(struct eval *e, const struct rowwise_rows *rows)
 {
 	struct rowwise r = begin_norm(e, rows->norm);
 	r.is_inner = true;
-	emit_norm(&r, e, rows->first, rows->end, rows->to);
+	emit_norm(&r, e, rows);
 }
 
 /* The operand of the norm lies in the result. */
@@ -275,7 +275,8 @@ void rowwise_norm_after(struct eval *e, const struct rowwise_after *after)
 	tensors[after->norm->operands[0].id] = after->out->items[0].to;
 	r.e.tensors = tensors;
 	r.outputs = *after->out;
-	emit_norm(&r, e, after->first, after->end, (struct kb_val){0});
+	emit_norm(&r, e,
+	          &(struct rowwise_rows){.norm = after->norm, .first = after->first, .end = after->end});
 }
 
 /* ---- groups ---- */

@@ -173,7 +173,7 @@ static const char *refuse_attention(const struct question *q)
 			if (reads(q, r->ops[k], i) && !(r->ops[k] == root && i == OPERAND(attention, q)))
 				return "other tasks read it";
 	if (!ir_view_resolve(q->m, q->f, root->operands[OPERAND(attention, q)], &from) ||
-	    !ir_same(from.base, q->base) || !ir_view_store(q->m, q->f, yield->operands[0], &to) ||
+	    !ir_same(from.base, q->base) || !ir_view_store(q->m, q->f, yield->operands[0], 0, &to) ||
 	    !ir_same(to.base, root->results[0]) || from.rank != to.rank || from.is_state ||
 	    !ir_dim_equals(from.offset, 0))
 		return "q is only a part of it";
@@ -202,6 +202,8 @@ const char *ir_overwrite_refusal(const struct ir_module *m, const struct ir_func
 		return "its elements have another size";
 	if (ir_type_count(m->dims, from) != ir_type_count(m->dims, to))
 		return "it has another number of elements";
+	if (q.attrs->pad != 0 || ir_row_pad(f, base) != 0)
+		return "rows lie further apart";
 	switch ((enum ir_word_group)q.attrs->kind) {
 	case GROUP_attention:
 		return q.root->code == OP_attention ? refuse_attention(&q) : "other tasks read it";

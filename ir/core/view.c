@@ -52,8 +52,27 @@ bool ir_slice_ring(const struct ir_func *f, struct ir_value v, int64_t *held)
 	return ir_dim_is_const(t->dims[t->rank - 2], held);
 }
 
+int64_t ir_row_pad(const struct ir_func *f, struct ir_value v)
+{
+	const struct ir_op *op = ir_def(f, v);
+	return op != NULL && op->code == OP_group ? ((const struct attrs_group *)op->attrs)->pad : 0;
+}
+
+const struct ir_dim *ir_value_bytes(const struct ir_module *m, const struct ir_func *f, struct ir_value v)
+{
+	const struct ir_type *t = ir_type_of(f, v);
+	const struct ir_dim *n = ir_dim_const(m->dims, ir_dtype_bytes(t->dtype));
+	int64_t pad = ir_row_pad(f, v);
+
+	for (int i = t->rank - 1; i >= 0; i--) {
+		const struct ir_dim *behind = ir_dim_const(m->dims, i == t->rank - 1 ? pad : 0);
+		n = ir_dim_mul(m->dims, n, ir_dim_add(m->dims, t->dims[i], behind));
+	}
+	return n;
+}
+
 /* Row-major strides of v's own shape. */
-static void view_identity(const struct ir_module *m, const struct ir_func *f, struct ir_value v,
+static void view_identity(const struct ir_module *m, const struct ir_func *f, struct ir_value v, int64_t pad,
                           struct ir_view *out)
 {
 	const struct ir_type *t = ir_type_of(f, v);
@@ -65,6 +84,8 @@ static void view_identity(const struct ir_module *m, const struct ir_func *f, st
 		out->size[i] = t->dims[i];
 		out->stride[i] = step;
 		step = ir_dim_mul(m->dims, step, t->dims[i]);
+		if (i == t->rank - 1)
+			step = ir_dim_add(m->dims, step, ir_dim_const(m->dims, pad));
 	}
 }
 
@@ -227,7 +248,7 @@ bool ir_view_resolve(const struct ir_module *m, const struct ir_func *f, struct 
 	bool is_ring = ir_slice_ring(f, v, &held);
 	if (is_ring && n > 0)
 		return false;
-	view_identity(m, f, v, out);
+	view_identity(m, f, v, ir_row_pad(f, v), out);
 	out->is_state = ir_is_state_slice(f, v);
 	if (is_ring)
 		out->stride[1] = ir_dim_const(m->dims, held * ir_dim_hi(m->dims, out->size[3]));
@@ -241,11 +262,12 @@ bool ir_view_resolve(const struct ir_module *m, const struct ir_func *f, struct 
 	return !ir_dims_failed(m->dims);
 }
 
-bool ir_view_store(const struct ir_module *m, const struct ir_func *f, struct ir_value v, struct ir_view *out)
+bool ir_view_store(const struct ir_module *m, const struct ir_func *f, struct ir_value v, int64_t pad,
+                   struct ir_view *out)
 {
 	size_t n = 0;
 
-	view_identity(m, f, v, out);
+	view_identity(m, f, v, pad, out);
 	for (const struct ir_op *op = ir_def(f, v); is_view(op); op = ir_def(f, v)) {
 		if (n++ == IR_VIEW_CHAIN_MAX)
 			return false;

@@ -5,7 +5,8 @@
  * a group or of an op that is no view) becomes an offset and one stride for
  * each axis, all in elements of the base.
  *
- * The base lies row-major in its own shape, with one exception: axis 0 of a
+ * The base lies row-major in its own shape, with two exceptions. A group may leave room behind each row of its
+ * result (`pad`): rows that lie a multiple of a way of the cache apart would meet in one set. And axis 0 of a
  * state slice (first result of state_append and state_read, or of a group that
  * yields it) steps over sequences, whose distance only the owner of the state's
  * memory knows. Such steps are counted in sequences and marked.
@@ -36,6 +37,10 @@ struct ir_view {
 
 /* The value at the root of a chain of views; v itself when it is no view. */
 struct ir_value ir_view_base(const struct ir_func *f, struct ir_value v);
+/* Elements of memory behind each row of v; 0 unless v is the result of a group that says so. */
+int64_t ir_row_pad(const struct ir_func *f, struct ir_value v);
+/* Bytes that v takes where it lies row-major, with what is behind its rows. */
+const struct ir_dim *ir_value_bytes(const struct ir_module *m, const struct ir_func *f, struct ir_value v);
 /* The op that gives a state slice, in the group it came from; NULL: v is none. */
 const struct ir_op *ir_slice_op(const struct ir_func *f, struct ir_value v);
 /* True when v is a state slice: state_append or state_read result 0, also as the result of a group. */
@@ -51,11 +56,11 @@ TFMC_MUST_USE bool ir_view_resolve(const struct ir_module *m, const struct ir_fu
 
 /*
  * The inverse, for whoever computes the base and stores it as v: the strides of
- * the base's axes inside the row-major buffer of v. out->size is that of the
- * base. False when the chain has a broadcast or slice, or cannot be expressed.
+ * the base's axes inside the row-major buffer of v, with `pad` elements behind each of its rows. out->size is
+ * that of the base. False when the chain has a broadcast or slice, or cannot be expressed.
  */
 TFMC_MUST_USE bool ir_view_store(const struct ir_module *m, const struct ir_func *f, struct ir_value v,
-                                 struct ir_view *out);
+                                 int64_t pad, struct ir_view *out);
 
 /*
  * A reshape that divides the last axis into heads: [.., n] to [.., H, E], or with the axis H further to the

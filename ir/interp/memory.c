@@ -164,7 +164,7 @@ static enum tfmc_status store(struct interp *in, const struct ir_op *group, size
 	*s = (struct spot){.bytes = -1};
 	if (i >= a->at.n || ir_type_of(in->f, v)->kind != IR_TENSOR || ir_dim_equals(a->at.items[i], -1))
 		return TFMC_OK;
-	*s = (struct spot){interp_dim(in, a->at.items[i]), interp_size(t) * ir_dtype_bytes(t->dtype),
+	*s = (struct spot){interp_dim(in, a->at.items[i]), interp_dim(in, ir_value_bytes(in->m, in->f, v)),
 	                   ++m->stamp};
 	if (s->at < 0 || s->at % LINE != 0 || s->bytes > m->size - s->at)
 		return interp_error(in, group, "plan: %%%s lies outside of the arena", name_of(in, v));

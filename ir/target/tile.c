@@ -96,12 +96,10 @@ int target_tile_height(const struct target *t, struct target_tile tile, enum ir_
 	return rows;
 }
 
-int target_linear_height(const struct target *t, int64_t depth)
+int target_ways(const struct target *t)
 {
-	int height = target_linear_tile(t).mr;
 	int64_t ways = t->l1_bytes / TILE_WAY_BYTES;
-	bool meet = depth > 0 && depth % (TILE_WAY_BYTES / 4) == 0;
-	return meet && ways > 0 && ways < height ? (int)ways : height;
+	return ways < 1 ? 1 : ways < TILE_ROWS_MAX ? (int)ways : TILE_ROWS_MAX;
 }
 
 static int64_t at_least_panel(int64_t n)

@@ -16,6 +16,7 @@
 #define TILE_SUMS_MAX     64   /* accumulators of a register tile */
 #define TILE_BLOCK_MAX    4096 /* queries and keys of a block of attention */
 #define TILE_WAY_BYTES    4096 /* of L1, everywhere: addresses that far apart meet in a set */
+#define TILE_PAD          16   /* elements between rows that would meet: a line */
 #define TILE_DEPTH_MAX    65536
 #define TILE_WAITING_ROWS 256 /* rows whose sums wait while K is walked over in parts */
 /* Scratch for the sums of a strip. */
@@ -72,10 +73,19 @@ struct target_tile target_linear_tile(const struct target *t);
  * to f32, two where vectors of x are open beside them. */
 int target_tile_height(const struct target *t, struct target_tile tile, enum ir_dtype stored);
 /*
- * Rows of the tile for x of this depth. Where rows of x lie a multiple of TILE_WAY_BYTES apart they fall into
- * one set of L1, which holds l1_bytes / TILE_WAY_BYTES of them: the tile has no more.
+ * Rows of f32 of this length that lie side by side are a multiple of TILE_WAY_BYTES apart: they fall into one set
+ * of L1, which holds target_ways of them.
  */
-int target_linear_height(const struct target *t, int64_t depth);
+static inline bool tile_rows_meet(int64_t length)
+{
+	return length > 0 && length % (TILE_WAY_BYTES / 4) == 0;
+}
+int target_ways(const struct target *t);
+/* Elements from one row of f32 to the next in memory of our own: such rows have a line between them. */
+static inline int64_t tile_row_step(int64_t length)
+{
+	return tile_rows_meet(length) ? length + TILE_PAD : length;
+}
 /*
  * Rows of K that a linear walks over at once: a strip of weights takes an eighth of L2, up to a quarter where
  * parts would become short. A multiple of 16.

@@ -48,13 +48,6 @@ static void place(struct plan_verifier *p, const struct ir_op *group, size_t i)
 	*slot = at;
 }
 
-static const struct ir_dim *bytes_of(const struct plan_verifier *p, struct ir_value v)
-{
-	struct ir_dims *t = p->v->m->dims;
-	const struct ir_type *type = ir_type_of(p->v->f, v);
-	return ir_dim_mul(t, ir_type_count(t, type), ir_dim_const(t, ir_dtype_bytes(type->dtype)));
-}
-
 static void add_slot(struct plan_verifier *p, uint32_t v)
 {
 	struct ir_value value = {v};
@@ -66,7 +59,8 @@ static void add_slot(struct plan_verifier *p, uint32_t v)
 		return;
 	struct slot *s = ARENA_PUSH(&p->v->arena, &p->slots);
 	if (s != NULL)
-		*s = (struct slot){value, at, ir_dim_add(p->v->m->dims, at, bytes_of(p, value))};
+		*s = (struct slot){value, at,
+		                   ir_dim_add(p->v->m->dims, at, ir_value_bytes(p->v->m, p->v->f, value))};
 }
 
 /* ---- comparisons ---- */

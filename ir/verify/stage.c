@@ -4,7 +4,10 @@
  * inside groups; plan has an offset for every result of a group. A group computes
  * products and softmaxes at its root only.
  */
+#include "ir/core/view.h"
 #include "ir/verify/internal.h"
+
+#define PAD_MAX 1024
 
 static const char *stage_name(enum ir_stage s)
 {
@@ -44,6 +47,31 @@ static void verify_offsets(struct verifier *v, const struct ir_op *op, const str
 			            i);
 }
 
+/* Room behind rows: of the one result, whose memory is its own. */
+static void verify_pad(struct verifier *v, const struct ir_op *op, const struct attrs_group *a)
+{
+	const struct ir_type *t = op->n_results == 1 ? ir_type_of(v->f, op->results[0]) : NULL;
+	int64_t row;
+	if (a->pad == 0)
+		return;
+	if (a->pad < 0 || a->pad > PAD_MAX || t == NULL || t->kind != IR_TENSOR || t->rank < 2 ||
+	    !ir_dim_is_const(t->dims[t->rank - 1], &row) || ir_is_state_slice(v->f, op->results[0]))
+		verify_fail(
+		        v, op->loc,
+		        "pad=%lld: it may be up to %d, in a group whose one result has rows of a constant "
+		        "length",
+		        (long long)a->pad, PAD_MAX);
+}
+
+/* What lies in memory of the caller or of a carry has no room behind its rows. */
+static void verify_dense(struct verifier *v, const struct ir_op *op)
+{
+	for (size_t i = 0; i < op->n_operands; i++)
+		if (op->operands[i].id != 0 && ir_row_pad(v->f, ir_view_base(v->f, op->operands[i])) != 0)
+			verify_fail(v, op->loc, "%s of a value with room behind its rows (pad)",
+			            ir_op_desc(op->code)->name);
+}
+
 static bool is_softmax(enum ir_opcode code)
 {
 	return code == OP_softmax || code == OP_log_softmax || code == OP_masked_softmax;
@@ -75,6 +103,7 @@ static void verify_group(struct verifier *v, const struct ir_op *op)
 			verify_fail(v, r->ops[i]->loc, "%s inside a group",
 			            ir_op_desc(r->ops[i]->code)->name);
 	verify_offsets(v, op, a);
+	verify_pad(v, op, a);
 	if (a->root < 0 || (size_t)a->root + 1 >= r->n_ops)
 		return;
 	verify_once(v, op, r->ops[a->root]);
@@ -96,4 +125,6 @@ void verify_stage_of(struct verifier *v, const struct ir_op *op)
 	else if (v->m->stage != STAGE_GRAPH && !allowed_outside(op->code))
 		verify_fail(v, op->loc, "%s outside of a group in the stage %s", ir_op_desc(op->code)->name,
 		            stage_name(v->m->stage));
+	if (op->code == OP_repeat || ir_op_has(op->code, TRAIT_TERMINATOR))
+		verify_dense(v, op);
 }

@@ -322,7 +322,7 @@ static void take_views(struct former *s, size_t cluster)
 		chain[n++] = op;
 		if (ir_view_resolve(s->m, s->f, op->results[0], &view))
 			continue;
-		if (!ir_view_store(s->m, s->f, op->results[0], &view))
+		if (!ir_view_store(s->m, s->f, op->results[0], 0, &view))
 			return;
 		for (size_t i = 0; i < n; i++)
 			former_join(s, chain[i], cluster, MEMBER_POST);

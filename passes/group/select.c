@@ -5,7 +5,8 @@
  * Requires   group, and a target record.
  * Ensures    the attributes of every group say how its kernel is made: for a linear the mr x nr register tile and
  *            kc rows of K at a time (and br rows of a norm before it), for attention br queries by bc keys; the
- *            lanes of a vector; scratch bytes for each worker (multiples of 64). The sizes are computed by
+ *            lanes of a vector; scratch bytes for each worker (multiples of 64); room behind the rows of a result
+ *            that meet in the cache, when only linears read them. The sizes are computed by
  *            ir/target/tile.h from the target record alone, unless a line of a tile file (tiles.h) fits.
  * Example    group linear { .. }  ->  group linear {mr=6 nr=16 kc=512 lanes=8} { .. }
  * Refuses    rows whose largest length does not fit into memory; tiles that want more registers than there are.
@@ -21,7 +22,58 @@
 
 struct selector {
 	struct tile_lines lines; /* of --tiles */
+	const struct ir_func *f; /* the function that is open */
+	uint32_t *reads;         /* [f->n_values]: uses of a value as x of a linear */
 };
+
+/* ---- rows that would meet in the cache ---- */
+
+static uint32_t *count_reads(struct arena *a, const struct ir_func *f)
+{
+	uint32_t *reads = ARENA_ARRAY(a, uint32_t, f->n_values);
+	for (struct ir_iter it = ir_ops(f->body); reads != NULL && it.op != NULL; ir_next(&it)) {
+		const struct attrs_group *a_group = it.op->attrs;
+		if (it.op->code == OP_group && a_group->kind == GROUP_linear)
+			reads[it.op->region->ops[a_group->root]->operands[OPERAND(linear, x)].id]++;
+	}
+	return reads;
+}
+
+/*
+ * The result of `group` has rows that meet in the cache, a tile takes more of them than it has ways, and nothing
+ * but linears reads it: then they need not lie side by side.
+ */
+static bool may_pad(struct rebuild *r, const struct ir_op *group)
+{
+	struct selector *s = r->rewrite->user;
+	const struct target *t = r->p->options->target;
+	if (group == NULL || group->code != OP_group || group->n_results != 1 || t->group_size > 1 ||
+	    target_linear_tile(t).mr <= target_ways(t))
+		return false;
+	struct ir_value v = group->results[0];
+	const struct ir_type *y = ir_type_of(r->f, v);
+	int64_t row;
+	if (y->kind != IR_TENSOR || y->dtype != DT_F32 || y->rank < 2 ||
+	    !ir_dim_is_const(y->dims[y->rank - 1], &row) || !tile_rows_meet(row) ||
+	    ir_dim_hi(r->in->dims, ir_type_count_range(r->in->dims, y, 0, y->rank - 1)) <= target_ways(t))
+		return false;
+	if (s->f != r->f) {
+		s->f = r->f;
+		s->reads = count_reads(r->p->arena, r->f);
+	}
+	return s->reads != NULL && s->reads[v.id] > 0 && s->reads[v.id] == r->uses[v.id];
+}
+
+/* Rows of a tile: where those of x meet, no more than the cache holds. */
+static int64_t height_of(struct rebuild *r, const struct ir_op *root, int64_t depth, bool in_scratch)
+{
+	const struct target *t = r->p->options->target;
+	int height = target_linear_tile(t).mr, ways = target_ways(t);
+	bool apart = in_scratch || !tile_rows_meet(depth) || may_pad(r, ir_def(r->f, root->operands[0]));
+	return apart || height < ways ? height : ways;
+}
+
+/* ---- sizes ---- */
 
 /* What the file of tiles says about a group, by its k, n and rows. */
 struct wanted {
@@ -57,8 +109,8 @@ static bool select_normed(const struct rebuild *r, const struct ir_op *root, int
 
 	rows = rows > a->mr ? rows / a->mr * a->mr : a->mr;
 	a->br = rows < most ? rows : most;
-	return checked_mul_i64(a->br, 4 * depth, &bytes) && checked_round_up_i64(bytes, 64, &bytes) &&
-	       checked_add_i64(a->scratch, bytes, &a->scratch);
+	return checked_mul_i64(a->br, 4 * tile_row_step(depth), &bytes) &&
+	       checked_round_up_i64(bytes, 64, &bytes) && checked_add_i64(a->scratch, bytes, &a->scratch);
 }
 
 static int64_t choose(const struct wanted *w, int kind, enum tile_size size, int64_t by_model)
@@ -75,7 +127,7 @@ static enum ir_dtype stored_as(const struct rebuild *r, const struct ir_op *root
 }
 
 /* A matrix of one panel takes tiles of one panel, with as many rows as others have: no more code. */
-static bool select_linear(const struct rebuild *r, const struct ir_op *group, const struct ir_op *root,
+static bool select_linear(struct rebuild *r, const struct ir_op *group, const struct ir_op *root,
                           const struct wanted *w, struct attrs_group *a)
 {
 	const struct target *t = r->p->options->target;
@@ -83,7 +135,9 @@ static bool select_linear(const struct rebuild *r, const struct ir_op *group, co
 	int64_t nr = w->n < 2 * TILE_PANEL ? TILE_PANEL : tile.nr;
 
 	a->nr = choose(w, GROUP_linear, TILE_NR, nr);
-	int64_t mr = target_linear_height(t, w->k), most = target_tile_height(t, tile, stored_as(r, root));
+	bool has_norm = norm_of(r, group, root) != NULL;
+	int64_t mr = height_of(r, root, w->k, has_norm),
+	        most = target_tile_height(t, tile, stored_as(r, root));
 	a->mr = choose(w, GROUP_linear, TILE_MR, mr < most ? mr : most);
 	int64_t named = tiles_find(w->lines, GROUP_linear, w->k, w->n, w->rows, TILE_KC);
 	int64_t kc = named != 0 ? named : target_linear_depth(t);
@@ -92,7 +146,7 @@ static bool select_linear(const struct rebuild *r, const struct ir_op *group, co
 	 */
 	if (target_is_deep(t, w->k) || (named != 0 && named < w->k))
 		a->scratch = TILE_WAITING_BYTES;
-	return norm_of(r, group, root) == NULL || select_normed(r, root, w->k, a);
+	return !has_norm || select_normed(r, root, w->k, a);
 }
 
 /* Lines of a file that are possible each may not be so together. */
@@ -173,7 +227,7 @@ static bool select_rowwise(const struct rebuild *r, const struct ir_op *root, st
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
 	struct attrs_group a = *(const struct attrs_group *)op->attrs;
-	const struct selector *s = r->rewrite->user;
+	struct selector *s = r->rewrite->user;
 	const struct ir_op *root = op->region->ops[a.root];
 	struct wanted w = {.lines = &s->lines};
 	bool fits = true;
@@ -181,6 +235,7 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	(void)tiles_key(r->in, r->f, op, &w.k, &w.n, &w.rows);
 
 	a.mr = a.nr = a.kc = a.br = a.bc = a.split = a.scratch = 0;
+	a.pad = may_pad(r, op) ? TILE_PAD : 0;
 	a.lanes = r->p->options->target->lanes;
 	switch ((enum ir_word_group)a.kind) {
 	case GROUP_linear:

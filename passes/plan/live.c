@@ -33,9 +33,7 @@ static enum tfmc_status split_size(struct liver *s, struct ir_value v, int64_t *
                                    const struct ir_dim **unit)
 {
 	struct ir_dims *dims = s->m->dims;
-	const struct ir_type *t = ir_type_of(s->f, v);
-	const struct ir_dim *bytes =
-	        ir_dim_mul(dims, ir_type_count(dims, t), ir_dim_const(dims, ir_dtype_bytes(t->dtype)));
+	const struct ir_dim *bytes = ir_value_bytes(s->m, s->f, v);
 
 	*size = 0;
 	for (size_t i = 0; i < bytes->n_terms; i++)

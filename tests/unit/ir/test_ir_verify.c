@@ -75,6 +75,22 @@ static const struct rule rules[] = {
          "  return %y\n"
          "}\n",
          "offset 0 of a group is neither a multiple of 64 nor -1"},
+        {"module \"m\" stage=groups\n" DIMS "func @f(%x: f32[B]) -> (f32[B]) {\n"
+         "  %y = group loops {pad=16} {\n"
+         "    root %a = relu %x : f32[B]\n"
+         "    yield %a\n"
+         "  } : f32[B]\n"
+         "  return %y\n"
+         "}\n",
+         "pad=16: it may be up to 1024, in a group whose one result has rows of a constant length"},
+        {"module \"m\" stage=groups\n" DIMS "func @f(%x: f32[B,8]) -> (f32[B,8]) {\n"
+         "  %y = group loops {pad=16} {\n"
+         "    root %a = relu %x : f32[B,8]\n"
+         "    yield %a\n"
+         "  } : f32[B,8]\n"
+         "  return %y\n"
+         "}\n",
+         "return of a value with room behind its rows (pad)"},
         {"module \"m\" stage=plan\n" DIMS "func @f(%x: f32[B]) -> (f32[B]) arena=64 {\n"
          "  %y = group loops {\n"
          "    root %a = relu %x : f32[B]\n"
