@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "frontend/formats/stored.h"
+#include "frontend/quantized/gguf_blocks.h"
 #include "ir/support/checked.h"
 #include "ir/support/strmap.h"
 
@@ -28,11 +29,15 @@ static const struct element_type {
 	bool readable;
 	enum ir_dtype dtype;
 	weight_elements *read;
+	enum ir_format format;
+	weight_rows *read_codes;
 } element_types[] = {
-#define PLAIN(number, name, bytes, dtype)  {number, #name, 1, bytes, true, dtype, NULL},
-#define WIDER(number, name, bytes, read)   {number, #name, 1, bytes, true, DT_F64, read},
-#define BLOCKS(number, name, block, bytes) {number, #name, block, bytes, false, DT_F32, NULL},
-#include "frontend/formats/gguf_types.def"
+#define PLAIN(number, name, bytes, dtype) {number, #name, 1, bytes, true, dtype, NULL, FORMAT_PLAIN, NULL},
+#define CODES(number, name, block, bytes, format) \
+	{number, #name, block, bytes, true, DT_F32, gguf_elements_##name, FORMAT_##format, gguf_rows_##name},
+#define BLOCKS(number, name, block, bytes) \
+	{number, #name, block, bytes, false, DT_F32, NULL, FORMAT_PLAIN, NULL},
+#include "frontend/quantized/gguf_types.def"
 };
 
 static const struct value_type {
@@ -324,6 +329,12 @@ static bool take_tensor(struct cursor *c, struct stored_tensor *t, uint64_t *off
 	t->readable = type->readable;
 	t->dtype = type->dtype;
 	t->read = type->read;
+	if (t->rank >= 2) {
+		t->format = type->format;
+		t->read_codes = type->read_codes;
+	} else if (t->read != NULL) {
+		t->dtype = DT_F64;
+	}
 	return measure(c, type, t);
 }
 

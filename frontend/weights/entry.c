@@ -167,28 +167,6 @@ static const struct ir_wexpr *reverse_axes(struct arena *a, const struct ir_wexp
 	return weight_permute_axes(a, x, from);
 }
 
-static const char *const block_types[] = {
-#define PLAIN(number, name, bytes, dtype)
-#define WIDER(number, name, bytes, read)
-#define BLOCKS(number, name, block, bytes) #name,
-#include "frontend/formats/gguf_types.def"
-};
-
-static void refuse_type(struct weight_build *b, struct loc loc, const struct stored_tensor *w)
-{
-	bool blocks = false;
-	for (size_t i = 0; i < TFMC_COUNT(block_types); i++)
-		blocks = blocks || strcmp(block_types[i], w->type_name) == 0;
-	if (blocks)
-		diag_error(b->cx, loc, DIAG_STORED_TYPE,
-		           "the tensor '%.200s' of '%s' has type %s: not supported yet", w->key, w->file,
-		           w->type_name);
-	else
-		diag_error(b->cx, loc, DIAG_STORED_TYPE,
-		           "the tensor '%.200s' of '%s' is stored as %s; weights are numbers of 8 to 64 bits",
-		           w->key, w->file, w->type_name);
-}
-
 const struct ir_wexpr *weight_tensor(struct weight_build *b, const char *name, struct loc loc)
 {
 	struct stored_tensor *w = weight_files_find(b->files, name);
@@ -197,12 +175,16 @@ const struct ir_wexpr *weight_tensor(struct weight_build *b, const char *name, s
 		return NULL;
 	w->used = true;
 	if (!w->readable) {
-		refuse_type(b, loc, w);
+		diag_error(b->cx, loc, DIAG_STORED_TYPE,
+		           "the tensor '%.200s' of '%s' is stored as %s, which is not supported yet", w->key,
+		           w->file, w->type_name);
 		return NULL;
 	}
 	weight_tensor_bytes(w, &bytes);
 	const struct ir_wexpr *x =
-	        wexpr_tensor(b->arena, w->file, w->name, bytes.dtype, bytes.rank, bytes.dims);
+	        bytes.format != FORMAT_PLAIN
+	                ? wexpr_tensor_codes(b->arena, w->file, w->name, bytes.format, bytes.rank, bytes.dims)
+	                : wexpr_tensor(b->arena, w->file, w->name, bytes.dtype, bytes.rank, bytes.dims);
 	return x == NULL || !w->reversed ? x : reverse_axes(b->arena, x);
 }
 

@@ -505,7 +505,12 @@ const char *weight_files_nearest(struct weight_files *wf, const char *name)
 
 void weight_tensor_bytes(const struct stored_tensor *t, struct weight_bytes *out)
 {
-	*out = (struct weight_bytes){.data = t->data, .read = t->read, .dtype = t->dtype, .rank = t->rank};
+	*out = (struct weight_bytes){.data = t->data,
+	                             .read = t->read,
+	                             .dtype = t->dtype,
+	                             .rank = t->rank,
+	                             .format = t->format,
+	                             .read_codes = t->read_codes};
 	for (int i = 0; i < t->rank; i++)
 		out->dims[i] = t->dims[t->reversed ? t->rank - 1 - i : i];
 }

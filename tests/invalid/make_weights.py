@@ -149,8 +149,8 @@ def other_files(header, data):
     yield "gguf_header.gguf", "the file ends within its names", "E406", good[:100]
     yield "gguf_version.gguf", "a version that is too old", "version 1.*E406", good[:4] + b"\1" + good[5:]
     yield "gguf_counts.gguf", "more tensors than can be", "E406", good[:8] + b"\xff" * 8 + good[16:]
-    yield ("gguf_quantized.gguf", "a tensor in a quantized type", "pos.weight.*has type Q8_0: not supported yet.*E405",
-           gguf(header, data, {"pos.weight": (8, [32, 2], bytes(68))}))
+    yield ("gguf_quantized.gguf", "a tensor in a quantized type that is not read", "pos.weight.*stored as IQ3_S, which is not supported yet.*E405",
+           gguf(header, data, {"pos.weight": (21, [256, 2], bytes(220))}))
     yield ("gguf_blocks.gguf", "rows that are no whole blocks", "pos.weight.*Q4_0.*E406",
            gguf(header, data, {"pos.weight": (2, [D, CTX], bytes(27))}))
     yield "npy_python.npy", "a header that is no literal", "npy_python.*E406", array.replace(b"False", b"exit( ")

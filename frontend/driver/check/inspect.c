@@ -81,7 +81,8 @@ static enum tfmc_status inspect_gguf(struct driver *d, struct report *out, const
 		is_readable = is_readable && g.tensors.items[i].readable;
 	if (is_readable && g.tensors.n > 0)
 		return inspect_model(d, out);
-	report_text(out, "kind", is_readable ? "metadata alone" : "quantized, which tfmc does not compile");
+	report_text(out, "kind",
+	            is_readable ? "metadata alone" : "of quantized types that tfmc does not read");
 	return TFMC_OK;
 }
 

@@ -4,10 +4,12 @@
  * never crash and never give a tensor outside the file.
  */
 #include <check.h>
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "frontend/formats/gguf.h"
+#include "frontend/quantized/gguf_blocks.h"
 #include "tests/support/reading.h"
 #include "tests/support/random/rng.h"
 
@@ -137,9 +139,51 @@ START_TEST(a_good_file)
 	const struct stored_tensor *t = g.tensors.items;
 	ck_assert(g.tensors.n == 3 && t[0].rank == 2 && t[0].dims[0] == 2 && t[0].dims[1] == 3);
 	ck_assert(t[0].readable && t[0].dtype == DT_F32 && t[0].bytes == 24 && *(const char *)t[0].data == 1);
-	ck_assert(!t[1].readable && t[1].bytes == 18 && *(const char *)t[1].data == 2);
+	ck_assert(t[1].readable && t[1].bytes == 18 && *(const char *)t[1].data == 2);
+	ck_assert(t[1].format == FORMAT_Q4 && t[1].read != NULL && t[1].read_codes != NULL);
 	ck_assert_str_eq(t[1].type_name, "Q4_0");
 	ck_assert(t[2].dtype == DT_BF16 && *(const char *)t[2].data == 3);
+}
+END_TEST
+
+/* ---- blocks ---- */
+
+static const struct blocks {
+	const char *name;
+	int64_t elements, bytes;
+	enum ir_format format;
+	weight_elements *read;
+	weight_rows *read_codes;
+} blocks[] = {
+#define CODES(number, name, block, bytes, format) \
+	{#name, block, bytes, FORMAT_##format, gguf_elements_##name, gguf_rows_##name},
+#include "frontend/quantized/gguf_types.def"
+};
+
+/* Three rows of any bytes, from the second on: codes of the format, and any run of elements is what they stand for. */
+START_TEST(codes_are_the_elements)
+{
+	enum { ROWS = 3, K = 512 };
+	const struct blocks *b = &blocks[_i];
+	static unsigned char bytes[ROWS * K * 2];
+	static double decoded[ROWS * K], elements[ROWS * K];
+	size_t size = (size_t)(ROWS * K / b->elements * b->bytes);
+	struct rng rng = rng_seed((uint64_t)_i + 1);
+	struct weight_codes codes;
+	for (size_t i = 0; i < size; i++)
+		bytes[i] = (unsigned char)rng_next(&rng);
+	ck_assert(weight_codes_alloc(&codes, b->format, K, ROWS - 1));
+	b->read_codes(bytes, 1, ROWS - 1, &codes);
+	weight_codes_decode(&codes, ROWS - 1, decoded);
+	for (int64_t begin = 0, n; begin < (ROWS - 1) * K; begin += n) {
+		n = 1 + (int64_t)(rng_next(&rng) % 300);
+		n = n < (ROWS - 1) * K - begin ? n : (ROWS - 1) * K - begin;
+		b->read(bytes, K + begin, n, elements + begin);
+	}
+	for (int i = 0; i < (ROWS - 1) * K; i++)
+		ck_assert_msg(elements[i] == decoded[i] || (isnan(elements[i]) && isnan(decoded[i])),
+		              "%s: element %d is %g, its code %g", b->name, i, elements[i], decoded[i]);
+	weight_codes_release(&codes);
 }
 END_TEST
 
@@ -376,6 +420,7 @@ Suite *suite_gguf(void)
 	TCase *tc = tcase_create("gguf");
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_good_file);
+	tcase_add_loop_test(tc, codes_are_the_elements, 0, (int)TFMC_COUNT(blocks));
 	tcase_add_loop_test(tc, a_lie, 0, (int)TFMC_COUNT(lies));
 	tcase_add_test(tc, cut_files);
 	tcase_add_loop_test(tc, mutated_files, 0, 4);

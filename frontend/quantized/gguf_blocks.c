@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Blocks of GGUF as codes, after the layouts of ggml (ggml-common.h, ggml-quants.c). Each take_NAME takes one stored
+ * block apart: codes, one scale (and offset) for each block of the format, and of those with super blocks one number
+ * that multiplies them.
+ */
+#include "frontend/quantized/gguf_blocks.h"
+
+#include <math.h>
+#include <string.h>
+
+#define ELEMENTS_MAX 256 /* of a stored block */
+#define SCALES_MAX   16
+
+static float half_at(const unsigned char *p)
+{
+	return (float)half_to_f64((uint16_t)(p[0] | p[1] << 8));
+}
+
+static uint32_t bits_at(const unsigned char *p)
+{
+	return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+/* ---- blocks of 32 ---- */
+
+/* The low halves of n bytes, then the high ones. */
+static void take_nibbles(const unsigned char *p, int n, int8_t *out)
+{
+	for (int i = 0; i < n; i++) {
+		out[i] = (int8_t)(p[i] & 15);
+		out[n + i] = (int8_t)(p[i] >> 4);
+	}
+}
+
+static void add_to_codes(int8_t *codes, int n, int what)
+{
+	for (int i = 0; i < n; i++)
+		codes[i] = (int8_t)(codes[i] + what);
+}
+
+/* The fifth bits of 32 codes. */
+static void take_fifth(const unsigned char *p, int8_t *codes)
+{
+	uint32_t bits = bits_at(p);
+	for (int i = 0; i < 32; i++)
+		codes[i] = (int8_t)(codes[i] | (int)(bits >> i & 1) << 4);
+}
+
+static void take_Q8_0(const unsigned char *p, const struct weight_codes *to)
+{
+	to->scales[0] = half_at(p);
+	memcpy(to->codes, p + 2, 32);
+}
+
+static void take_Q4_0(const unsigned char *p, const struct weight_codes *to)
+{
+	to->scales[0] = half_at(p);
+	take_nibbles(p + 2, 16, to->codes);
+	add_to_codes(to->codes, 32, -8);
+}
+
+static void take_Q4_1(const unsigned char *p, const struct weight_codes *to)
+{
+	to->scales[0] = half_at(p);
+	to->offsets[0] = half_at(p + 2);
+	take_nibbles(p + 4, 16, to->codes);
+}
+
+static void take_Q5_0(const unsigned char *p, const struct weight_codes *to)
+{
+	to->scales[0] = half_at(p);
+	take_nibbles(p + 6, 16, to->codes);
+	take_fifth(p + 2, to->codes);
+	add_to_codes(to->codes, 32, -16);
+}
+
+static void take_Q5_1(const unsigned char *p, const struct weight_codes *to)
+{
+	to->scales[0] = half_at(p);
+	to->offsets[0] = half_at(p + 2);
+	take_nibbles(p + 8, 16, to->codes);
+	take_fifth(p + 4, to->codes);
+}
+
+static void take_numbered(enum ir_format format, const unsigned char *p, int8_t *codes)
+{
+	take_nibbles(p, 16, codes);
+	for (int i = 0; i < 32; i++)
+		codes[i] = ir_format(format)->codebook[codes[i]];
+}
+
+static void take_IQ4_NL(const unsigned char *p, const struct weight_codes *to)
+{
+	to->scales[0] = half_at(p);
+	take_numbered(FORMAT_IQ4_NL, p + 2, to->codes);
+}
+
+/* The codes are twice what E2M1 says, the scale is half of 2^(e - 127). */
+static void take_MXFP4(const unsigned char *p, const struct weight_codes *to)
+{
+	to->scales[0] = (float)ldexp(1.0, p[0] - 128);
+	take_numbered(FORMAT_MXFP4, p + 1, to->codes);
+}
+
+/* ---- super blocks of 256 ---- */
+
+/* Eight scales and eight offsets of six bits: four of each whole, the others in two parts. */
+static void take_scales_of_8(const unsigned char *p, float *scales, float *offsets)
+{
+	for (int i = 0; i < 4; i++) {
+		scales[i] = (float)(p[i] & 63);
+		offsets[i] = (float)(p[4 + i] & 63);
+		scales[4 + i] = (float)((p[8 + i] & 15) | p[i] >> 6 << 4);
+		offsets[4 + i] = (float)(p[8 + i] >> 4 | p[4 + i] >> 6 << 4);
+	}
+}
+
+static void take_Q4_K(const unsigned char *p, const struct weight_codes *to)
+{
+	to->super_scales[0] = half_at(p);
+	to->super_offsets[0] = -half_at(p + 2);
+	take_scales_of_8(p + 4, to->scales, to->offsets);
+	for (int i = 0; i < 4; i++)
+		take_nibbles(p + 16 + 32 * i, 32, to->codes + 64 * i);
+}
+
+static void take_Q5_K(const unsigned char *p, const struct weight_codes *to)
+{
+	const unsigned char *high = p + 16, *low = p + 48;
+	to->super_scales[0] = half_at(p);
+	to->super_offsets[0] = -half_at(p + 2);
+	take_scales_of_8(p + 4, to->scales, to->offsets);
+	for (int i = 0; i < 4; i++)
+		take_nibbles(low + 32 * i, 32, to->codes + 64 * i);
+	for (int i = 0; i < 256; i++)
+		to->codes[i] = (int8_t)(to->codes[i] | (high[i % 32] >> (i / 32) & 1) << 4);
+}
+
+/* Bits 2i and 2i + 1 of 32 bytes, i = 0 .. 3: the two bits of 128 codes. */
+static int two_bits(const unsigned char *p, int i)
+{
+	return p[i % 32] >> (2 * (i / 32)) & 3;
+}
+
+static void take_Q6_K(const unsigned char *p, const struct weight_codes *to)
+{
+	const unsigned char *high = p + 128, *scales = p + 192;
+	to->super_scales[0] = half_at(p + 208);
+	for (int i = 0; i < 16; i++)
+		to->scales[i] = (float)(int8_t)scales[i];
+	for (int i = 0; i < 2; i++)
+		take_nibbles(p + 64 * i, 64, to->codes + 128 * i);
+	for (int i = 0; i < 256; i++)
+		to->codes[i] = (int8_t)((to->codes[i] | two_bits(high + i / 128 * 32, i % 128) << 4) - 32);
+}
+
+static void take_Q3_K(const unsigned char *p, const struct weight_codes *to)
+{
+	const unsigned char *high = p, *low = p + 32, *scales = p + 96;
+	to->super_scales[0] = half_at(p + 108);
+	for (int i = 0; i < 16; i++) {
+		int four = i < 8 ? scales[i] & 15 : scales[i - 8] >> 4;
+		to->scales[i] = (float)((four | (scales[8 + i % 4] >> (2 * (i / 4)) & 3) << 4) - 32);
+	}
+	for (int i = 0; i < 256; i++) {
+		int third = high[i % 32] >> (i / 32) & 1;
+		to->codes[i] = (int8_t)(two_bits(low + i / 128 * 32, i % 128) + 4 * third - 4);
+	}
+}
+
+/* ---- rows and elements ---- */
+
+struct stored_block {
+	int64_t elements, bytes;
+	enum ir_format format;
+	void (*take)(const unsigned char *p, const struct weight_codes *to);
+};
+
+/* Rows are whole blocks, so that those of all rows follow each other. */
+static void take_rows(struct stored_block b, const void *data, int64_t row, int64_t n,
+                      const struct weight_codes *out)
+{
+	int64_t blocks = out->k / b.elements, scales = ir_format_blocks(b.format, b.elements);
+	const unsigned char *p = (const unsigned char *)data + row * blocks * b.bytes;
+	struct weight_codes to = *out;
+	for (int64_t i = 0; i < n * blocks; i++, p += b.bytes) {
+		b.take(p, &to);
+		to.codes += b.elements;
+		to.scales += scales;
+		to.offsets += to.offsets ? scales : 0;
+		to.super_scales += to.super_scales ? 1 : 0;
+		to.super_offsets += to.super_offsets ? 1 : 0;
+	}
+}
+
+static void take_elements(struct stored_block b, const void *data, int64_t begin, int64_t n, double *out)
+{
+	const struct ir_format_desc *d = ir_format(b.format);
+	int8_t codes[ELEMENTS_MAX];
+	float scales[SCALES_MAX], offsets[SCALES_MAX], super_scale, super_offset;
+	double values[ELEMENTS_MAX];
+	const struct weight_codes to = {b.format,
+	                                b.elements,
+	                                codes,
+	                                scales,
+	                                d->has_offset ? offsets : NULL,
+	                                d->super > 1 ? &super_scale : NULL,
+	                                d->super > 1 && d->has_offset ? &super_offset : NULL};
+	while (n > 0) {
+		int64_t in = begin % b.elements, run = n < b.elements - in ? n : b.elements - in;
+		b.take((const unsigned char *)data + begin / b.elements * b.bytes, &to);
+		weight_codes_decode(&to, 1, values);
+		memcpy(out, values + in, (size_t)run * sizeof(*out));
+		begin += run;
+		out += run;
+		n -= run;
+	}
+}
+
+#define CODES(number, name, block, bytes, format)                                                       \
+	static const struct stored_block block_##name = {block, bytes, FORMAT_##format, take_##name};   \
+	void gguf_elements_##name(const void *data, int64_t begin, int64_t n, double *out)              \
+	{                                                                                               \
+		take_elements(block_##name, data, begin, n, out);                                       \
+	}                                                                                               \
+	void gguf_rows_##name(const void *data, int64_t row, int64_t n, const struct weight_codes *out) \
+	{                                                                                               \
+		take_rows(block_##name, data, row, n, out);                                             \
+	}
+#include "frontend/quantized/gguf_types.def"
