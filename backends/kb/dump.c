@@ -81,6 +81,8 @@ static void print_plain(struct buf *out, const struct kb_inst *inst)
 		buf_str(out, kb_bin_name(inst->bin));
 	else if (inst->op == KBO_UN)
 		buf_str(out, kb_un_name(inst->un));
+	else if (inst->op == KBO_DOT)
+		buf_str(out, kb_dot_name(inst->dot));
 	else
 		buf_str(out, kb_op_name(inst->op));
 	if (inst->op == KBO_CMP)

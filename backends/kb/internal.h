@@ -65,6 +65,11 @@ struct kb_val kb_emit(struct kb *k, struct kb_inst inst, const struct kb_val *ar
 /* A valid value of a type after a misuse, so that recording goes on. */
 struct kb_val kb_poison(struct kb *k, struct kb_type type);
 
+/* What stands for a dot product, or a conversion to the nearest, on a machine that has none of it. */
+struct kb_val kb_write_dot(struct kb *k, enum kb_dot dot, const struct kb_val *args,
+                           const struct kb_caps *has);
+struct kb_val kb_write_nearest(struct kb *k, struct kb_val v);
+
 bool kb_is_int(enum kb_scalar s); /* I8 .. I64 */
 /* Whether the operation takes operands of the type. */
 bool kb_bin_fits(enum kb_bin op, enum kb_scalar s);

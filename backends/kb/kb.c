@@ -9,7 +9,21 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "ir/target/target.h"
+
 #define GROUP_SIZE_MAX 1024
+
+struct kb_caps kb_caps_of(const struct target *t)
+{
+	return (struct kb_caps){
+	        .lanes = t->lanes,
+	        .registers = t->registers,
+	        .has_fma = t->has_fma,
+	        .has_f16 = t->has_fma, /* F16C came with AVX2 and FMA */
+	        .has_nearest = t->arch != ARCH_OPENCL,
+	        .has_dot_s16s16 = t->arch == ARCH_X86_64,
+	};
+}
 
 struct kb_module *kb_module_create(struct arena *arena, const struct kb_caps *caps)
 {
@@ -143,6 +157,7 @@ struct kb *kb_begin(struct kb_module *m, const char *name, enum kb_linkage linka
 	k->caps = m->caps;
 	k->func = f;
 	f->variant = m->variant;
+	f->caps = m->caps;
 	f->name = arena_strdup(m->arena, name);
 	f->linkage = linkage;
 	f->result = result;

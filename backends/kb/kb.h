@@ -63,10 +63,19 @@ struct kb_var {
 
 /* What the machine offers; schedules are chosen before, templates only ask. */
 struct kb_caps {
-	int lanes;     /* f32 elements of a native vector */
-	int registers; /* vector registers */
-	bool has_fma;  /* fma is one instruction; otherwise it may round twice */
+	int lanes;        /* f32 elements of a native vector */
+	int registers;    /* vector registers */
+	bool has_fma;     /* fma is one instruction; otherwise it may round twice */
+	bool has_f16;     /* conversions between f16 and f32 are instructions */
+	bool has_nearest; /* kb_cvt_nearest is one, of four lanes and more */
+	/* bool has_dot_u8s8, ..: the dot product is one, of four lanes and more; others are written out */
+#define KB_DOT(op, name) bool has_##name;
+#include "backends/kb/kb_ops.def"
 };
+
+struct target;
+/* Of a machine. */
+struct kb_caps kb_caps_of(const struct target *t);
 
 struct kb_module; /* all kernels and functions of an object, in order of definition */
 struct kb;        /* the function under construction */
@@ -173,6 +182,10 @@ enum kb_un {
 #define KB_UN(op, name, operands) KB_##op,
 #include "backends/kb/kb_ops.def"
 };
+enum kb_dot {
+#define KB_DOT(op, name) KB_##op,
+#include "backends/kb/kb_ops.def"
+};
 enum kb_cmp {
 #define KB_CMP(op, name, sign) KB_##op,
 #include "backends/kb/kb_ops.def"
@@ -180,14 +193,26 @@ enum kb_cmp {
 struct kb_val kb_bin(struct kb *k, enum kb_bin op, struct kb_val a, struct kb_val b);
 struct kb_val kb_un(struct kb *k, enum kb_un op, struct kb_val a);
 struct kb_val kb_fma(struct kb *k, struct kb_val a, struct kb_val b, struct kb_val c); /* a * b + c */
-struct kb_val kb_cmp(struct kb *k, enum kb_cmp op, struct kb_val a, struct kb_val b);  /* bool, same lanes */
+/*
+ * kb_dot_u8s8(k, sum, a, b), .._s8s8, .._s16s16 (sum i32) and .._bf16 (sum f32): sum[i] + a[i] . b[i], where each word
+ * i32 of a and b holds neighbours along K; kb_ops.def has the arithmetic. The operand that is loaded into all lanes
+ * should be b: then it is an operand in memory.
+ */
+#define KB_DOT(op, name) \
+	struct kb_val kb_##name(struct kb *k, struct kb_val sum, struct kb_val a, struct kb_val b);
+#include "backends/kb/kb_ops.def"
+struct kb_val kb_cmp(struct kb *k, enum kb_cmp op, struct kb_val a, struct kb_val b); /* bool, same lanes */
 struct kb_val kb_select(struct kb *k, struct kb_val cond, struct kb_val a, struct kb_val b);
 struct kb_val kb_splat(struct kb *k, struct kb_val scalar, int lanes);
 struct kb_val kb_lane(struct kb *k, struct kb_val vector, int lane);
-/* Value conversion (float to int truncates, saturating; int widths sign-extend, U8 and U16 zero-extend; f16/bf16
- * round to even). */
+/* Value conversion (float to int truncates, saturating; a wider int sign-extends, from U8 and U16 zero-extends; a
+ * narrower one takes the low bits; f16/bf16 round to even). */
 struct kb_val kb_cvt(struct kb *k, struct kb_val v, enum kb_scalar to);
-struct kb_val kb_bitcast(struct kb *k, struct kb_val v, enum kb_scalar to); /* same width */
+/* f32 to the nearest i32, halfway to the even one. For |v| <= 2^22; other v and NaN give some number. One
+ * instruction: vcvtps2dq, fcvtns. */
+struct kb_val kb_cvt_nearest(struct kb *k, struct kb_val v);
+/* The same bytes, as in memory (little-endian): as many lanes as they are of the other type. */
+struct kb_val kb_bitcast(struct kb *k, struct kb_val v, enum kb_scalar to);
 /* lanes[i] in [0, 2 * lanes of a): element of a then b; b may be none. */
 struct kb_val kb_shuffle(struct kb *k, struct kb_val a, struct kb_val b, const int *lanes, int n);
 /* One fixed tree everywhere: halves added pairwise. op: KB_ADD, KB_MAX, KB_MIN. */

@@ -7,6 +7,8 @@
  */
 #include "backends/kb/internal.h"
 
+#include "ir/support/compiler.h"
+
 static bool is_small(enum kb_scalar s)
 {
 	return s == KB_F16 || s == KB_BF16;
@@ -145,13 +147,32 @@ static struct kb_val convert(struct kb *k, struct kb_val v, enum kb_scalar to, b
 
 /* ---- the function ---- */
 
-static bool is_legal(const struct kb_func *f, const struct kb_inst *i, bool has_f16)
+static bool has_conversion(enum kb_scalar from, enum kb_scalar to, bool has_f16)
 {
-	if (i->op != KBO_CVT)
-		return true;
-	enum kb_scalar from = f->types[i->args[0].id].scalar, to = i->type.scalar;
 	bool native = (from == KB_F16 && to == KB_F32) || (from == KB_F32 && to == KB_F16);
 	return !(is_small(from) || is_small(to)) || (has_f16 && native);
+}
+
+static bool is_legal(const struct kb_func *f, const struct kb_inst *i, const struct kb_caps *has)
+{
+	switch (i->op) {
+	case KBO_CVT: return has_conversion(f->types[i->args[0].id].scalar, i->type.scalar, has->has_f16);
+	case KBO_NEAREST: return has->has_nearest && i->type.lanes >= 4;
+	case KBO_DOT: return kb_has_dot(has, i->dot) && i->type.lanes >= 4;
+	default: return true;
+	}
+}
+
+/* What stands for an instruction that is not legal; its operands are those of the new function. */
+static struct kb_val written_out(struct kb *k, const struct kb_inst *i, const struct kb_val *args,
+                                 const struct kb_caps *has)
+{
+	static const struct kb_caps none;
+	if (i->op == KBO_NEAREST)
+		return kb_write_nearest(k, args[0]);
+	if (i->op == KBO_DOT)
+		return kb_write_dot(k, i->dot, args, i->type.lanes >= 4 ? has : &none);
+	return convert(k, args[0], i->type.scalar, has->has_f16);
 }
 
 /* The function under construction again, with the values of f and no instruction. */
@@ -180,10 +201,10 @@ static void copy(struct kb *k, const struct kb_inst *i, const uint32_t *now)
 		k->defs.items[i->result] = (uint32_t)(k->insts.n - 1);
 }
 
-const struct kb_func *kb_legalize(const struct kb_func *f, struct arena *arena, bool has_f16)
+const struct kb_func *kb_legalize(const struct kb_func *f, struct arena *arena, const struct kb_caps *has)
 {
 	size_t first = 0;
-	while (first < f->n_insts && is_legal(f, &f->insts[first], has_f16))
+	while (first < f->n_insts && is_legal(f, &f->insts[first], has))
 		first++;
 	if (first == f->n_insts)
 		return f;
@@ -197,11 +218,14 @@ const struct kb_func *kb_legalize(const struct kb_func *f, struct arena *arena, 
 		now[id] = id;
 	for (size_t at = 0; at < f->n_insts; at++) {
 		const struct kb_inst *i = &f->insts[at];
-		if (is_legal(f, i, has_f16))
+		struct kb_val args[3] = {{0}};
+		if (is_legal(f, i, has)) {
 			copy(&k, i, now);
-		else
-			now[i->result] =
-			        convert(&k, (struct kb_val){now[i->args[0].id]}, i->type.scalar, has_f16).id;
+			continue;
+		}
+		for (size_t a = 0; a < i->n_args && a < TFMC_COUNT(args); a++)
+			args[a].id = now[i->args[a].id];
+		now[i->result] = written_out(&k, i, args, has).id;
 	}
 	k.func->insts = k.insts.items;
 	k.func->n_insts = k.insts.n;

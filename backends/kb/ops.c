@@ -216,6 +216,23 @@ struct kb_val kb_fma(struct kb *k, struct kb_val a, struct kb_val b, struct kb_v
 	return kb_emit(k, inst, args, 3, true);
 }
 
+static struct kb_val dot(struct kb *k, enum kb_dot what, struct kb_val sum, struct kb_val a, struct kb_val b)
+{
+	struct kb_type type = kb_typeof(k, sum), words = KB_TYPE(KB_I32, type.lanes);
+	bool fits = kb_same_type(words, kb_typeof(k, a)) && kb_same_type(words, kb_typeof(k, b)) &&
+	            type.scalar == (what == KB_DOT_BF16 ? KB_F32 : KB_I32);
+	struct kb_inst inst = {.op = KBO_DOT, .type = type, .dot = what};
+	struct kb_val args[] = {sum, a, b};
+	return fits ? kb_emit(k, inst, args, 3, true) : kb_poison(k, type);
+}
+
+#define KB_DOT(op, name)                                                                           \
+	struct kb_val kb_##name(struct kb *k, struct kb_val sum, struct kb_val a, struct kb_val b) \
+	{                                                                                          \
+		return dot(k, KB_##op, sum, a, b);                                                 \
+	}
+#include "backends/kb/kb_ops.def"
+
 struct kb_val kb_cmp(struct kb *k, enum kb_cmp op, struct kb_val a, struct kb_val b)
 {
 	struct kb_type type = kb_typeof(k, a);
@@ -279,12 +296,22 @@ struct kb_val kb_cvt(struct kb *k, struct kb_val v, enum kb_scalar to)
 	return kb_emit(k, inst, &v, 1, true);
 }
 
+struct kb_val kb_cvt_nearest(struct kb *k, struct kb_val v)
+{
+	struct kb_type from = kb_typeof(k, v);
+	struct kb_inst inst = {.op = KBO_NEAREST, .type = KB_TYPE(KB_I32, from.lanes)};
+	if (from.scalar != KB_F32)
+		return kb_poison(k, inst.type);
+	return kb_emit(k, inst, &v, 1, true);
+}
+
 struct kb_val kb_bitcast(struct kb *k, struct kb_val v, enum kb_scalar to)
 {
 	struct kb_type from = kb_typeof(k, v);
-	struct kb_inst inst = {.op = KBO_BITCAST, .type = KB_TYPE(to, from.lanes)};
-	int bytes = kb_scalar_bytes(to);
-	if (bytes == 0 || bytes != kb_scalar_bytes(from.scalar) || from.scalar == KB_PTR || to == KB_PTR)
+	int before = kb_scalar_bytes(from.scalar), after = kb_scalar_bytes(to), bytes = before * from.lanes;
+	bool fits = after > 0 && bytes >= after && from.scalar != KB_PTR && to != KB_PTR;
+	struct kb_inst inst = {.op = KBO_BITCAST, .type = KB_TYPE(to, fits ? bytes / after : 1)};
+	if (!fits || !good_lanes(inst.type.lanes))
 		return kb_poison(k, inst.type);
 	return kb_emit(k, inst, &v, 1, true);
 }
@@ -311,7 +338,8 @@ struct kb_val kb_reduce(struct kb *k, enum kb_bin op, struct kb_val vector)
 {
 	struct kb_type type = kb_typeof(k, vector);
 	struct kb_inst inst = {.op = KBO_REDUCE, .type = KB_TYPE(type.scalar, 1), .bin = op};
-	bool fits = (op == KB_ADD || op == KB_MIN || op == KB_MAX) && kb_bin_fits(op, type.scalar);
+	bool is_wide = kb_scalar_bytes(type.scalar) >= 4;
+	bool fits = (op == KB_ADD || op == KB_MIN || op == KB_MAX) && is_wide && kb_bin_fits(op, type.scalar);
 	if (!fits)
 		return kb_poison(k, inst.type);
 	if (type.lanes == 1)

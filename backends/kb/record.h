@@ -24,6 +24,7 @@ struct kb_inst {
 		enum kb_bin bin;
 		enum kb_un un;
 		enum kb_cmp cmp;
+		enum kb_dot dot;
 		enum kb_scalar element; /* of an array */
 		unsigned flags;
 		int lane;
@@ -44,8 +45,9 @@ struct kb_func {
 	const char *name;
 	enum kb_linkage linkage;
 	enum kb_scalar result;
-	int variant;        /* whose code it is: kb_module_variant */
-	int64_t group_size; /* work-items of a group; 1 unless a kernel says more */
+	int variant;         /* whose code it is: kb_module_variant */
+	struct kb_caps caps; /* of that variant's machine */
+	int64_t group_size;  /* work-items of a group; 1 unless a kernel says more */
 	struct kb_inst *insts;
 	size_t n_insts;
 	const struct kb_type *types; /* [n_values], by value id; [0] unused */
@@ -72,6 +74,8 @@ bool kb_has_effect(enum kb_opcode op);
 const char *kb_op_name(enum kb_opcode op);
 const char *kb_bin_name(enum kb_bin op);
 const char *kb_un_name(enum kb_un op);
+const char *kb_dot_name(enum kb_dot dot);
+bool kb_has_dot(const struct kb_caps *caps, enum kb_dot dot);
 /* The operator of C; that of a compare for MIN and MAX. */
 const char *kb_bin_sign(enum kb_bin op);
 const char *kb_cmp_sign(enum kb_cmp op);
@@ -82,11 +86,11 @@ bool kb_same_func(const struct kb_func *a, const struct kb_func *b);
  * again. */
 const struct kb_func *kb_share_last(struct kb_module *m);
 /*
- * The same function without conversions from or to bf16, and with none of f16 but to and from f32 where the printer
- * has these; f itself when it has no others. Values of f keep their numbers. New parts live in `arena`; when there
- * is no memory (arena_failed) it gives f.
+ * The same function without conversions from or to bf16, and with conversions of f16, conversions to the nearest and
+ * dot products only where `has` says so (f16: to and from f32); f itself when it has no others. Values of f keep
+ * their numbers. New parts live in `arena`; when there is no memory (arena_failed) it gives f.
  */
-const struct kb_func *kb_legalize(const struct kb_func *f, struct arena *arena, bool has_f16);
+const struct kb_func *kb_legalize(const struct kb_func *f, struct arena *arena, const struct kb_caps *has);
 /* Bytes of an element in memory; 0 for what has no place there (VOID, BOOL). */
 int kb_scalar_bytes(enum kb_scalar s);
 bool kb_is_float(enum kb_scalar s);

@@ -9,7 +9,7 @@ bool kb_is_float(enum kb_scalar s)
 	return s == KB_F16 || s == KB_BF16 || s == KB_F32 || s == KB_F64;
 }
 
-/* Full arithmetic; narrower integers are only converted, compared and combined by bits. */
+/* Full arithmetic; narrower integers have no division, negation and reduction. */
 static bool is_word(enum kb_scalar s)
 {
 	return s == KB_I32 || s == KB_I64 || s == KB_INDEX;
@@ -61,7 +61,7 @@ static const struct {
 #include "backends/kb/kb_ops.def"
 };
 
-enum kb_operands { KB_ON_NUMBERS, KB_ON_FLOATS, KB_ON_WORDS, KB_ON_BITS };
+enum kb_operands { KB_ON_NUMBERS, KB_ON_WIDE, KB_ON_FLOATS, KB_ON_WORDS, KB_ON_INTS, KB_ON_BITS };
 
 static const struct {
 	const char *name, *sign;
@@ -76,6 +76,11 @@ static const struct {
 	enum kb_operands operands;
 } uns[] = {
 #define KB_UN(op, name, operands) [KB_##op] = {name, KB_ON_##operands},
+#include "backends/kb/kb_ops.def"
+};
+
+static const char *const dots[] = {
+#define KB_DOT(op, name) [KB_##op] = #name,
 #include "backends/kb/kb_ops.def"
 };
 
@@ -106,6 +111,20 @@ const char *kb_un_name(enum kb_un op)
 	return uns[op].name;
 }
 
+const char *kb_dot_name(enum kb_dot dot)
+{
+	return dots[dot];
+}
+
+bool kb_has_dot(const struct kb_caps *caps, enum kb_dot dot)
+{
+	const bool has[] = {
+#define KB_DOT(op, name) [KB_##op] = caps->has_##name,
+#include "backends/kb/kb_ops.def"
+	};
+	return has[dot];
+}
+
 const char *kb_cmp_name(enum kb_cmp op)
 {
 	return cmps[op].name;
@@ -125,9 +144,11 @@ static bool fits(enum kb_operands operands, enum kb_scalar s)
 {
 	bool is_float = s == KB_F32 || s == KB_F64;
 	switch (operands) {
-	case KB_ON_NUMBERS: return is_float || is_word(s);
+	case KB_ON_NUMBERS: return is_float || kb_is_int(s);
+	case KB_ON_WIDE: return is_float || is_word(s);
 	case KB_ON_FLOATS: return is_float;
 	case KB_ON_WORDS: return is_word(s);
+	case KB_ON_INTS: return kb_is_int(s);
 	case KB_ON_BITS: return s == KB_BOOL || kb_is_int(s);
 	}
 	return false;

@@ -198,9 +198,8 @@ static void replay_body(struct replay *r)
 
 static void replay_function(struct replay_module *m, const struct kb_func *f)
 {
-	/* F16C came with AVX2 and FMA: every target with fma has it. */
 	const struct target *target = target_of(m, f);
-	f = kb_legalize(f, m->arena, target->has_fma);
+	f = kb_legalize(f, m->arena, &f->caps);
 	struct replay r = {.module = m, .target = target, .record = f};
 	r.function = LLVMGetNamedFunction(m->module, f->name);
 	r.values = ARENA_ARRAY(m->arena, LLVMValueRef, f->n_values + 1);

@@ -50,6 +50,8 @@ LLVMValueRef replay_int(const struct replay_module *m, struct kb_type t, int64_t
 LLVMValueRef replay_intrinsic(struct replay *r, const char *name, LLVMTypeRef *types, size_t n_types,
                               LLVMValueRef *args, unsigned n_args);
 LLVMValueRef replay_splat_value(struct replay *r, LLVMValueRef scalar, int lanes);
+/* Lanes [from, from + n) of a vector. */
+LLVMValueRef replay_part(struct replay *r, LLVMValueRef v, int from, int n);
 static inline LLVMValueRef replay_arg(const struct replay *r, const struct kb_inst *i, size_t n)
 {
 	return r->values[i->args[n].id];

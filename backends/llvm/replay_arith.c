@@ -103,16 +103,13 @@ static LLVMValueRef pick(struct replay *r, enum kb_scalar s, enum kb_cmp op, LLV
 static LLVMValueRef bin(struct replay *r, enum kb_scalar s, enum kb_bin op, LLVMValueRef a, LLVMValueRef b)
 {
 	LLVMBuilderRef build = r->builder;
-	bool is_float = kb_is_float(s), is_unsigned = s == KB_U8;
+	bool is_float = kb_is_float(s);
 	switch (op) {
 	case KB_ADD: return is_float ? LLVMBuildFAdd(build, a, b, "") : LLVMBuildAdd(build, a, b, "");
 	case KB_SUB: return is_float ? LLVMBuildFSub(build, a, b, "") : LLVMBuildSub(build, a, b, "");
 	case KB_MUL: return is_float ? LLVMBuildFMul(build, a, b, "") : LLVMBuildMul(build, a, b, "");
-	case KB_DIV:
-		if (is_float)
-			return LLVMBuildFDiv(build, a, b, "");
-		return is_unsigned ? LLVMBuildUDiv(build, a, b, "") : LLVMBuildSDiv(build, a, b, "");
-	case KB_REM: return is_unsigned ? LLVMBuildURem(build, a, b, "") : LLVMBuildSRem(build, a, b, "");
+	case KB_DIV: return is_float ? LLVMBuildFDiv(build, a, b, "") : LLVMBuildSDiv(build, a, b, "");
+	case KB_REM: return LLVMBuildSRem(build, a, b, "");
 	case KB_MIN: return pick(r, s, KB_LT, a, b);
 	case KB_MAX: return pick(r, s, KB_GT, a, b);
 	case KB_AND: return LLVMBuildAnd(build, a, b, "");
@@ -194,8 +191,7 @@ LLVMValueRef replay_shuffle(struct replay *r, const struct kb_inst *i)
 	return LLVMBuildShuffleVector(r->builder, a, b, LLVMConstVector(mask, (unsigned)i->type.lanes), "");
 }
 
-/* Lanes [from, from + n) of a vector. */
-static LLVMValueRef part(struct replay *r, LLVMValueRef v, int from, int n)
+LLVMValueRef replay_part(struct replay *r, LLVMValueRef v, int from, int n)
 {
 	LLVMValueRef mask[KB_LANES_MAX];
 	for (int k = 0; k < n; k++)
@@ -212,7 +208,7 @@ LLVMValueRef replay_reduce(struct replay *r, const struct kb_inst *i)
 	LLVMValueRef v = replay_arg(r, i, 0);
 	int lanes = replay_arg_type(r, i, 0).lanes;
 	for (int n = lanes / 2; n >= 1; n /= 2)
-		v = bin(r, i->type.scalar, i->bin, part(r, v, 0, n), part(r, v, n, n));
+		v = bin(r, i->type.scalar, i->bin, replay_part(r, v, 0, n), replay_part(r, v, n, n));
 	return v;
 }
 
@@ -223,7 +219,7 @@ LLVMValueRef replay_splat(struct replay *r, const struct kb_inst *i)
 
 LLVMValueRef replay_lane(struct replay *r, const struct kb_inst *i)
 {
-	return part(r, replay_arg(r, i, 0), i->lane, 1);
+	return replay_part(r, replay_arg(r, i, 0), i->lane, 1);
 }
 
 LLVMValueRef replay_bitcast(struct replay *r, const struct kb_inst *i)

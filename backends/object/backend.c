@@ -95,11 +95,6 @@ static enum tfmc_status pack(struct object *o, const struct weight_source *sourc
 
 /* ---- emission ---- */
 
-static struct kb_caps caps_of(const struct object *o)
-{
-	return (struct kb_caps){o->target->lanes, o->target->registers, o->target->has_fma};
-}
-
 /* The code of one variant. */
 static enum tfmc_status emit_variant(struct object *o)
 {
@@ -136,12 +131,12 @@ static enum tfmc_status emit_interface(struct object *o)
 
 static enum tfmc_status emit_all(struct object *o)
 {
-	struct kb_caps first = caps_of(o);
+	struct kb_caps first = kb_caps_of(o->target);
 	struct kb_module *m = kb_module_create(o->arena, &first);
 	if (!m)
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < o->n_all; i++) {
-		struct kb_caps caps = caps_of(&o->all[i]);
+		struct kb_caps caps = kb_caps_of(o->all[i].target);
 		kb_module_variant(m, (int)i, &caps);
 		o->all[i].kb = m;
 		TFMC_TRY(emit_variant(&o->all[i]));

@@ -149,7 +149,7 @@ enum tfmc_status backend_roof(struct diag_context *cx, const struct backend_roof
 	struct arena arena;
 	struct buf object;
 	struct backend_jit *jit = NULL;
-	struct kb_caps caps = {target->lanes, target->registers, target->has_fma};
+	struct kb_caps caps = kb_caps_of(target);
 	struct llvm_options options = {.target = target, .opt_level = 2};
 	struct llvm_output result = {.object = &object};
 	arena_init(&arena);

@@ -121,7 +121,7 @@ static enum tfmc_status lay_out(struct object *o)
 enum tfmc_status program_record(struct builder *b, struct opencl_program *out)
 {
 	struct object *o = &b->object;
-	struct kb_caps caps = {o->target->lanes, o->target->registers, o->target->has_fma};
+	struct kb_caps caps = kb_caps_of(o->target);
 	TFMC_TRY(lay_out(o));
 	b->kb = kb_module_create(o->arena, &caps);
 	if (!b->kb)

@@ -152,9 +152,9 @@ static void vector_int(struct print *p, const struct kb_inst *i, struct buf *out
 {
 	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
 	const char *type = c_type(p, e, i->type.lanes), *op = kb_bin_sign(i->bin);
-	bool is_signed = i->bin == KB_DIV || i->bin == KB_REM || i->bin == KB_SAR;
+	bool is_signed = i->bin == KB_DIV || i->bin == KB_REM || i->bin == KB_SAR; /* U8, U16: only SAR */
 	bool is_shift = i->bin == KB_SHL || i->bin == KB_SHR || i->bin == KB_SAR;
-	const char *u = is_signed ? type : c_type(p, c_unsigned(e), i->type.lanes);
+	const char *u = c_type(p, is_signed ? c_signed(e) : c_unsigned(e), i->type.lanes);
 	if (is_shift)
 		buf_printf(out, "(%s)((%s)%s %s ((%s)%s & %d))", type, u, print_arg(p, i, 0), op, u,
 		           print_arg(p, i, 1), c_bits(e) - 1);
@@ -180,6 +180,22 @@ static const char *narrow_cast(struct print *p, struct kb_type t)
 	return arena_printf(p->arena, "(%s)", c_element_scalar(e));
 }
 
+/* One narrow integer is an int in expressions: no sum or product of two leaves 32 bits without a sign. */
+static enum print_level narrow(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	enum c_element e = c_element_of(i->type.scalar, 1);
+	bool is_shift = i->bin == KB_SHL || i->bin == KB_SHR || i->bin == KB_SAR;
+	enum c_element as = i->bin == KB_SHR ? c_unsigned(e) : i->bin == KB_SAR ? c_signed(e) : C_U32;
+	buf_printf(out, "(%s)((%s)%s %s ", c_element_scalar(e), c_element_scalar(as), print_arg(p, i, 0),
+	           kb_bin_sign(i->bin));
+	if (is_shift)
+		shift_count(p, i, c_bits(e), out);
+	else
+		buf_printf(out, "(uint32_t)%s", print_arg(p, i, 1));
+	buf_char(out, ')');
+	return PRINT_PRIMARY;
+}
+
 enum print_level c_bin(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum kb_bin op = i->bin;
@@ -202,6 +218,8 @@ enum print_level c_bin(struct print *p, const struct kb_inst *i, struct buf *out
 		vector_int(p, i, out);
 		return PRINT_PRIMARY;
 	}
+	if (*cast)
+		return narrow(p, i, out);
 	if (op == KB_DIV || op == KB_REM)
 		return plain(p, i, kb_bin_sign(op), out);
 	return op == KB_SAR ? shift_arithmetic(p, i, out) : wrapping(p, i, out);

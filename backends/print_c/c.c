@@ -273,6 +273,8 @@ static const char *const reserved[] = {"INT64_C", "UINT64_C", "spin_pause", NULL
 #define c_store_part   c_store
 #define c_atomic_store c_atomic_load
 #define c_atomic_add   c_atomic_load
+#define c_dot          print_refuse /* kb_legalize writes them out */
+#define c_nearest      print_refuse
 #define c_cpuid        print_refuse
 #define c_xgetbv       print_refuse
 #define c_group_id     print_refuse

@@ -76,16 +76,18 @@ enum print_level c_cvt(struct print *p, const struct kb_inst *i, struct buf *out
 
 enum print_level c_bitcast(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	int lanes = i->type.lanes;
-	enum c_element from = c_element_of(print_arg_type(p, i, 0).scalar, lanes),
+	int before = print_arg_type(p, i, 0).lanes, lanes = i->type.lanes;
+	enum c_element from = c_element_of(print_arg_type(p, i, 0).scalar, before),
 	               to = c_element_of(i->type.scalar, lanes);
+	bool are_ints = before == 1 && lanes == 1 && !c_is_float(from) && !c_is_float(to);
 	if (from == to)
 		return print_same(p, i, 0, out);
-	if (lanes > 1 || (!c_is_float(from) && !c_is_float(to))) {
+	if (are_ints || (before > 1 && lanes > 1)) {
 		buf_printf(out, "(%s)%s", c_type(p, to, lanes), print_arg(p, i, 0));
 		return PRINT_SUM;
 	}
-	const char *name = arena_printf(p->arena, "%s_bits_%s", c_element_name(from), c_element_name(to));
-	(void)print_helper(p, "bits", &(struct print_helper){name, to, 1, {c_element_scalar(from)}});
+	const char *name =
+	        arena_printf(p->arena, "%s_bits_%s", c_suffix(p, from, before), c_suffix(p, to, lanes));
+	(void)print_helper(p, "bits", &(struct print_helper){name, to, lanes, {c_type(p, from, before)}});
 	return print_call_text(p, i, 0, name, out);
 }

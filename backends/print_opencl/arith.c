@@ -66,20 +66,40 @@ static bool is_wrapping(enum kb_scalar s)
 	return s == KB_I32 || s == KB_I64;
 }
 
-/* as_int4(as_uint4(a) + as_uint4(b)) */
-static enum print_level unsigned_bin(struct print *p, const struct kb_inst *i, struct buf *out)
+static bool is_narrow(enum kb_scalar s)
 {
-	const char *type = opencl_type(p, i->type.scalar, i->type.lanes);
-	buf_printf(out, "as_%s(as_u%s(%s) %s as_u%s(%s))", type, type, print_arg(p, i, 0),
-	           kb_bin_sign(i->bin), type, print_arg(p, i, 1));
+	return kb_scalar_bytes(s) == 1 || kb_scalar_bytes(s) == 2;
+}
+
+/* The integer of the same width with a sign, or without. */
+static const char *integer_type(struct print *p, struct kb_type t, bool is_signed)
+{
+	const char *type = opencl_type(p, t.scalar, t.lanes);
+	if (is_signed)
+		return *type == 'u' ? type + 1 : type;
+	return *type == 'u' ? type : arena_printf(p->arena, "u%s", type);
+}
+
+/* as_int4(as_uint4(a) + as_uint4(b)); one narrow integer becomes an int first, which no product of two leaves without
+ * a sign. */
+static enum print_level converted_bin(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	const char *type = opencl_type(p, i->type.scalar, i->type.lanes), *sign = kb_bin_sign(i->bin);
+	const char *as = integer_type(p, i->type, i->bin == KB_SAR);
+	const char *a = print_arg(p, i, 0), *b = print_arg(p, i, 1);
+	if (i->type.lanes > 1 || !is_narrow(i->type.scalar))
+		buf_printf(out, "as_%s(as_%s(%s) %s as_%s(%s))", type, as, a, sign, as, b);
+	else
+		buf_printf(out, "(%s)((%s)as_%s(%s) %s as_%s(%s))", type, i->bin == KB_SAR ? "int" : "uint",
+		           as, a, sign, as, b);
 	return PRINT_PRIMARY;
 }
 
-static bool goes_unsigned(enum kb_bin op, enum kb_scalar s)
+static bool is_converted(enum kb_bin op, enum kb_scalar s)
 {
-	bool shifts = op == KB_SHL || op == KB_SHR;
+	bool shifts = op == KB_SHL || op == KB_SHR || (op == KB_SAR && is_narrow(s));
 	bool wraps = op == KB_ADD || op == KB_SUB || op == KB_MUL;
-	return shifts || (wraps && is_wrapping(s));
+	return shifts || (wraps && (is_wrapping(s) || is_narrow(s)));
 }
 
 /* a op b; x + (-1) of indices reads better as x - 1 */
@@ -109,7 +129,7 @@ enum print_level opencl_bin(struct print *p, const struct kb_inst *i, struct buf
 		return print_call_text(p, i, 0, need_extreme(p, i->bin, i->type.lanes), out);
 	if (picks)
 		return print_call_text(p, i, 0, kb_bin_name(i->bin), out);
-	return goes_unsigned(i->bin, i->type.scalar) ? unsigned_bin(p, i, out) : plain_bin(p, i, out);
+	return is_converted(i->bin, i->type.scalar) ? converted_bin(p, i, out) : plain_bin(p, i, out);
 }
 
 static enum print_level print_not(struct print *p, const struct kb_inst *i, struct buf *out)

@@ -313,6 +313,8 @@ static bool is_reserved(const char *name)
 #define opencl_atomic_load  print_refuse
 #define opencl_atomic_store print_refuse
 #define opencl_atomic_add   print_refuse
+#define opencl_dot          print_refuse /* kb_legalize writes them out */
+#define opencl_nearest      print_refuse
 #define opencl_cpuid        print_refuse
 #define opencl_xgetbv       print_refuse
 

@@ -61,17 +61,20 @@ static double float_bin(enum kb_bin op, double a, double b)
 	return 0;
 }
 
-static int64_t shift_right_logical(enum kb_scalar s, int64_t a, int64_t b)
+/* Of the bits of a, whatever the sign of its type. */
+static int64_t shift_right(enum kb_scalar s, int64_t a, int64_t b, bool is_arithmetic)
 {
-	if (s == KB_I32)
-		return (int64_t)((uint32_t)(uint64_t)a >> (b & 31));
-	return (int64_t)((uint64_t)a >> (b & 63));
+	int bits = 8 * kb_scalar_bytes(s), unused = 64 - bits;
+	uint64_t high = (uint64_t)a << unused, sign = high >> 63;
+	int by = unused + (int)(b & (bits - 1));
+	uint64_t filled = is_arithmetic && sign && by > 0 ? ~(UINT64_MAX >> by) : 0;
+	return (int64_t)(high >> by | filled);
 }
 
 static int64_t int_bin(enum kb_bin op, enum kb_scalar s, int64_t a, int64_t b)
 {
 	uint64_t x = (uint64_t)a, y = (uint64_t)b;
-	int mask = s == KB_I32 ? 31 : 63;
+	int mask = 8 * kb_scalar_bytes(s) - 1;
 	bool bad = b == 0 || (b == -1 && a == INT64_MIN);
 	switch (op) {
 	case KB_ADD: return (int64_t)(x + y);
@@ -85,8 +88,8 @@ static int64_t int_bin(enum kb_bin op, enum kb_scalar s, int64_t a, int64_t b)
 	case KB_OR: return a | b;
 	case KB_XOR: return a ^ b;
 	case KB_SHL: return (int64_t)(x << (b & mask));
-	case KB_SHR: return shift_right_logical(s, a, b);
-	case KB_SAR: return a < 0 ? ~(~a >> (b & mask)) : a >> (b & mask);
+	case KB_SHR: return shift_right(s, a, b, false);
+	case KB_SAR: return shift_right(s, a, b, true);
 	}
 	return 0;
 }
@@ -231,6 +234,42 @@ static union kb_cell lane_fma(const struct kb_lanes *l, int i)
 	return (union kb_cell){.f = fma(a.f, b.f, c.f)};
 }
 
+/* Part `at` of that many bits. */
+static int64_t part_of(union kb_cell word, int at, int bits, bool is_signed)
+{
+	uint64_t high = (uint64_t)word.i << (64 - bits * (at + 1));
+	uint64_t part = high >> (64 - bits), sign = high >> 63;
+	return (int64_t)part - (is_signed && sign ? (int64_t)1 << bits : 0);
+}
+
+static double flushed(double v)
+{
+	return fabs(v) < 0x1p-126 ? copysign(0, v) : v;
+}
+
+/* bf16 are the high halves of f32. */
+static union kb_cell dot_bf16(union kb_cell sum, union kb_cell a, union kb_cell b)
+{
+	double s = flushed(sum.f);
+	for (int at = 1; at >= 0; at--) {
+		float x = (float)flushed(bf16_to_f64((uint16_t)part_of(a, at, 16, false)));
+		float y = (float)flushed(bf16_to_f64((uint16_t)part_of(b, at, 16, false)));
+		s = flushed((double)fmaf(x, y, (float)s));
+	}
+	return (union kb_cell){.f = s};
+}
+
+static union kb_cell lane_dot(const struct kb_lanes *l, int i)
+{
+	union kb_cell sum = l->x[0][i], a = l->x[1][i], b = l->x[2][i];
+	int bits = l->inst->dot == KB_DOT_S16S16 ? 16 : 8;
+	if (l->inst->dot == KB_DOT_BF16)
+		return dot_bf16(sum, a, b);
+	for (int at = 0; at < 32 / bits; at++)
+		sum.i += part_of(a, at, bits, l->inst->dot != KB_DOT_U8S8) * part_of(b, at, bits, true);
+	return kb_cell_int(KB_I32, sum.i);
+}
+
 static union kb_cell lane_cmp(const struct kb_lanes *l, int i)
 {
 	return (union kb_cell){.i = kb_cell_cmp(l->inst->cmp, l->from.scalar, l->x[0][i], l->x[1][i])};
@@ -258,11 +297,20 @@ static union kb_cell lane_cvt(const struct kb_lanes *l, int i)
 	return kb_cell_cvt(l->from.scalar, l->inst->type.scalar, l->x[0][i]);
 }
 
+/* As the instruction of x86: the least number of what has none. */
+static union kb_cell lane_nearest(const struct kb_lanes *l, int i)
+{
+	double v = l->x[0][i].f;
+	return (union kb_cell){.i = fabs(v) <= 0x1p22 ? (int64_t)nearbyint(v) : INT32_MIN};
+}
+
 static union kb_cell lane_bitcast(const struct kb_lanes *l, int i)
 {
-	unsigned char raw[8] = {0};
-	kb_cell_write(l->from.scalar, l->x[0][i], raw);
-	return kb_cell_read(l->inst->type.scalar, raw);
+	unsigned char raw[8 * KB_LANES_MAX];
+	for (int k = 0; k < l->from.lanes; k++)
+		kb_cell_write(l->from.scalar, l->x[0][k],
+		              raw + (ptrdiff_t)k * kb_scalar_bytes(l->from.scalar));
+	return kb_cell_read(l->inst->type.scalar, raw + (ptrdiff_t)i * kb_scalar_bytes(l->inst->type.scalar));
 }
 
 static union kb_cell lane_shuffle(const struct kb_lanes *l, int i)

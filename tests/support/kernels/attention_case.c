@@ -298,7 +298,7 @@ static void emit_kernel(struct attention_case *c, const struct target *target, b
 
 static void emit_kernels(struct attention_case *c, const struct target *target)
 {
-	c->caps = (struct kb_caps){target->lanes, target->registers, target->has_fma};
+	c->caps = kb_caps_of(target);
 	c->kernels = kb_module_create(&c->arena, &c->caps);
 	emit_kernel(c, target, false);
 	if (c->config.split > 0)

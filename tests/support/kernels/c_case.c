@@ -45,7 +45,7 @@ struct suite_of_cases {
 
 static void record(struct suite_of_cases *s, struct arena *a)
 {
-	struct kb_caps caps = {8, 16, true};
+	struct kb_caps caps = {.lanes = 8, .registers = 16, .has_fma = true};
 	s->m = kb_module_create(a, &caps);
 	for (size_t i = 0; i < s->n; i++) {
 		char name[32];

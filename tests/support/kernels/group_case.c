@@ -97,7 +97,7 @@ static int64_t scratch_bytes(const struct group_case *c)
 
 static void emit_kernel(struct group_case *c, const struct target *target, group_case_template *emit)
 {
-	c->caps = (struct kb_caps){target->lanes, target->registers, target->has_fma};
+	c->caps = kb_caps_of(target);
 	c->kernels = kb_module_create(&c->arena, &c->caps);
 	struct kb *k = kb_begin(c->kernels, "kernel", c->items > 1 ? KB_KERNEL : KB_EXPORTED, KB_VOID);
 	struct binding b = {.c = c, .words = kb_param(k, "words", KB_PTR_T, 0)};

@@ -113,7 +113,7 @@ static void emit_group(struct linear_case *c, const struct kernel_job *job)
 
 static void emit_kernel(struct linear_case *c, const struct target *target)
 {
-	c->caps = (struct kb_caps){target->lanes, target->registers, target->has_fma};
+	c->caps = kb_caps_of(target);
 	c->kernels = kb_module_create(&c->arena, &c->caps);
 	struct kb *k = kb_begin(c->kernels, "linear", c->is_shared ? KB_KERNEL : KB_EXPORTED, KB_VOID);
 	struct binding b = {.c = c, .group = group_of(c), .words = kb_param(k, "words", KB_PTR_T, 0)};

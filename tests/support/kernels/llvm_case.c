@@ -19,10 +19,9 @@
 
 typedef void case_fn(const void *in, void *out);
 
-static struct kb_module *record(struct arena *a, const struct llvm_case *c, const struct target *t)
+static struct kb_module *record(struct arena *a, const struct llvm_case *c, const struct kb_caps *caps)
 {
-	struct kb_caps caps = {t->lanes, t->registers, t->has_fma};
-	struct kb_module *m = kb_module_create(a, &caps);
+	struct kb_module *m = kb_module_create(a, caps);
 	if (c->functions)
 		c->functions(m);
 	struct kb *k = kb_begin(m, FUNCTION, KB_EXPORTED, KB_VOID);
@@ -86,7 +85,7 @@ static void compare(const struct target *t, const unsigned char *machine, const 
 		              t->name, i, machine[i], interpreter[i]);
 }
 
-static void check_target(const struct llvm_case *c, const struct target *t)
+void llvm_case_check_on(const struct llvm_case *c, const struct target *t, const struct kb_caps *caps)
 {
 	struct arena a;
 	struct buf log;
@@ -95,7 +94,7 @@ static void check_target(const struct llvm_case *c, const struct target *t)
 	arena_init(&a);
 	buf_init(&log);
 	diag_init(&cx, diag_render_text, &log);
-	struct kb_module *m = record(&a, c, t);
+	struct kb_module *m = record(&a, c, caps);
 	enum tfmc_status verified = kb_verify(m, &cx);
 	ck_assert_msg(verified == TFMC_OK, "%s", log.data);
 	run_machine(&cx, m, t, c, machine);
@@ -113,7 +112,8 @@ void llvm_case_check(const struct llvm_case *c)
 	for (size_t i = 0; target_at(i); i++) {
 		const struct target *t = target_at(i);
 		bool runs = target_runs_here(t);
+		struct kb_caps caps = kb_caps_of(t);
 		if (runs || (t->arch == ARCH_AARCH64 && cross_has_tools()))
-			check_target(c, t);
+			llvm_case_check_on(c, t, &caps);
 	}
 }

@@ -7,6 +7,7 @@
 #define TFMC_TESTS_SUPPORT_LLVM_CASE_H
 
 #include "backends/kb/kb.h"
+#include "ir/target/target.h"
 
 /* Emits the body of a function `case(in, out)`; it must not return. */
 typedef void llvm_case_body(struct kb *k, struct kb_val in, struct kb_val out);
@@ -22,5 +23,7 @@ struct llvm_case {
 
 /* Fails the running test where a target and the interpreter differ. */
 void llvm_case_check(const struct llvm_case *c);
+/* The same for one machine, which must run here or be emulated, as a record with those caps sees it. */
+void llvm_case_check_on(const struct llvm_case *c, const struct target *t, const struct kb_caps *caps);
 
 #endif

@@ -409,7 +409,7 @@ static int64_t chosen(struct kb_module *m, const struct processor *p, int64_t al
 /* The recorded choice itself, told about one processor after another and asked for every set of variants. */
 START_TEST(processors_choose)
 {
-	static const struct kb_caps caps = {4, 16, false};
+	static const struct kb_caps caps = {.lanes = 4, .registers = 16};
 	struct object all[N];
 	struct arena a;
 	arena_init(&a);

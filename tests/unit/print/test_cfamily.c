@@ -9,6 +9,7 @@
 
 #include "ir/support/compiler.h"
 #include "tests/support/kernels/c_case.h"
+#include "tests/support/random/dot_case.h"
 
 #define LANES 16
 
@@ -171,6 +172,35 @@ static void int_ops(struct kb *k, struct kb_val in, struct kb_val out)
 	}
 }
 
+/* All operations of narrow integers, on one lane, few, and as many as a vector of 64 bytes has. */
+static void narrow_arith_of(struct sink *s, struct kb_val in, struct kb_type t)
+{
+	struct kb *k = s->k;
+	int64_t far = 64 / scalar_bytes(t.scalar);
+	struct kb_val a = kb_load(k, t, in, kb_index(k, 0), 0, 0);
+	struct kb_val b = kb_load(k, t, in, kb_index(k, 0), t.lanes > 1 ? far : 9, 0);
+	struct kb_val seven = kb_splat(k, kb_cvt(k, kb_i32(k, 7), t.scalar), t.lanes);
+	static const enum kb_bin ops[] = {KB_ADD, KB_SUB, KB_MUL, KB_MIN, KB_MAX, KB_SHL, KB_SHR, KB_SAR};
+	for (size_t i = 0; i < TFMC_COUNT(ops); i++) {
+		bool is_shift = ops[i] == KB_SHL || ops[i] == KB_SHR || ops[i] == KB_SAR;
+		put(s, kb_bin(k, ops[i], a, is_shift ? kb_bin(k, KB_AND, b, seven) : b));
+		put(s, kb_bin(k, ops[i], a, seven));
+	}
+	put(s, kb_cvt(k, kb_mul(k, kb_cvt(k, a, KB_I32), kb_cvt(k, b, KB_I32)), t.scalar));
+}
+
+static void narrow_arith(struct kb *k, struct kb_val in, struct kb_val out)
+{
+	static const enum kb_scalar scalars[] = {KB_I8, KB_U8, KB_I16, KB_U16};
+	struct sink s = {k, out, 0};
+	for (size_t i = 0; i < TFMC_COUNT(scalars); i++) {
+		int most = 64 / scalar_bytes(scalars[i]);
+		narrow_arith_of(&s, in, KB_TYPE(scalars[i], 1));
+		narrow_arith_of(&s, in, KB_TYPE(scalars[i], 8));
+		narrow_arith_of(&s, in, KB_TYPE(scalars[i], most));
+	}
+}
+
 static void narrow_ops(struct kb *k, struct kb_val in, struct kb_val out)
 {
 	static const enum kb_scalar scalars[] = {KB_I8, KB_U8, KB_I16, KB_U16};
@@ -231,8 +261,12 @@ static void loose_indices(struct kb *k, struct kb_val in, struct kb_val out)
 
 START_TEST(computes_integers)
 {
-	const struct llvm_case cases[] = {{int_ops, NULL, &ints, sizeof(ints), OUT_BYTES},
+	struct dot_numbers products;
+	dot_numbers_fill(&products);
+	const struct llvm_case cases[] = {{dot_case_body, NULL, &products, sizeof(products), DOT_OUT_BYTES},
+	                                  {int_ops, NULL, &ints, sizeof(ints), OUT_BYTES},
 	                                  {narrow_ops, NULL, &ints, sizeof(ints), OUT_BYTES},
+	                                  {narrow_arith, NULL, &ints, sizeof(ints), OUT_BYTES},
 	                                  {loose_indices, NULL, &ints, sizeof(ints), OUT_BYTES},
 	                                  {bool_ops, NULL, &ints, sizeof(ints), OUT_BYTES}};
 	c_case_check(cases, TFMC_COUNT(cases));
@@ -392,9 +426,44 @@ static void constants(struct kb *k, struct kb_val in, struct kb_val out)
 	}
 }
 
+/* The same bytes as lanes of other types; one lane and many. */
+static void regroup(struct kb *k, struct kb_val in, struct kb_val out)
+{
+	static const enum kb_scalar types[] = {KB_U8, KB_I8, KB_I16, KB_U16, KB_BF16, KB_I32, KB_I64, KB_F64};
+	struct sink s = {k, out, 0};
+	for (int words = 1; words <= LANES; words *= 4) {
+		struct kb_val v = kb_load(k, KB_TYPE(KB_I32, words), in, kb_index(k, 0), 0, 0);
+		for (size_t i = 0; i < TFMC_COUNT(types); i++) {
+			if (scalar_bytes(types[i]) > 4 * words)
+				continue;
+			struct kb_val w = kb_bitcast(k, v, types[i]);
+			put(&s, w);
+			put(&s, kb_bitcast(k, w, KB_I32));
+			for (size_t j = 0; j < TFMC_COUNT(types); j++)
+				if (scalar_bytes(types[j]) <= 4 * words)
+					put(&s, kb_bitcast(k, w, types[j]));
+		}
+	}
+}
+
+static const float halfway[16] = {0.5f,       1.5f,        2.5f,    -0.5f,  -1.5f,  -2.5f,
+                                  126.49999f, 0.49999997f, -0.0f,   1e-40f, 127.5f, -127.5f,
+                                  4194303.5f, -4194303.5f, 4194304, 3.2f};
+
+static void nearest(struct kb *k, struct kb_val in, struct kb_val out)
+{
+	struct sink s = {k, out, 0};
+	for (int lanes = 1; lanes <= LANES; lanes *= 2)
+		put(&s, kb_cvt_nearest(k, kb_load(k, KB_TYPE(KB_F32, lanes), in, kb_index(k, 0), 0, 0)));
+	put(&s, kb_cvt(k, kb_cvt_nearest(k, kb_load(k, KB_TYPE(KB_F32, LANES), in, kb_index(k, 0), 0, 0)),
+	               KB_I8));
+}
+
 START_TEST(moves_lanes)
 {
 	const struct llvm_case cases[] = {{lane_ops, NULL, &numbers, sizeof(numbers), OUT_BYTES},
+	                                  {regroup, NULL, &numbers, sizeof(numbers), OUT_BYTES},
+	                                  {nearest, NULL, halfway, sizeof(halfway), OUT_BYTES},
 	                                  {constants, NULL, &ints.wide[1], 8, OUT_BYTES}};
 	c_case_check(cases, TFMC_COUNT(cases));
 }

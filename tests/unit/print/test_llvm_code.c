@@ -119,7 +119,7 @@ struct compiled {
 
 static void compile(struct compiled *c, llvm_case_module *functions_of, const struct llvm_options *o)
 {
-	struct kb_caps caps = {o->target->lanes, o->target->registers, o->target->has_fma};
+	struct kb_caps caps = kb_caps_of(o->target);
 	arena_init(&c->arena);
 	buf_init(&c->log);
 	buf_init(&c->object);

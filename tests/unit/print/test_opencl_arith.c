@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "tests/support/random/dot_case.h"
 #include "tests/support/opencl/opencl_numbers.h"
 
 /* ---- floats ---- */
@@ -452,6 +453,52 @@ START_TEST(casts_bits)
 }
 END_TEST
 
+START_TEST(multiplies_neighbours)
+{
+	struct dot_numbers in;
+	dot_numbers_fill(&in);
+	struct opencl_case c = {
+	        .body = dot_case_body, .in = &in, .in_bytes = sizeof(in), .out_bytes = DOT_OUT_BYTES};
+	opencl_case_check(&c);
+}
+END_TEST
+
+/* Narrow integers wrap and shift as their bits say; words as lanes of them; floats to the nearest. */
+static void narrow_arith(struct kb *k, struct kb_val in, struct kb_val out)
+{
+	static const enum kb_scalar types[] = {KB_I8, KB_U8, KB_I16, KB_U16};
+	static const enum kb_bin ops[] = {KB_ADD, KB_SUB, KB_MUL, KB_MIN, KB_MAX, KB_SHL, KB_SHR, KB_SAR};
+	int64_t at = 0;
+	for (int lanes = 1; lanes <= 8; lanes *= 8)
+		for (size_t t = 0; t < TFMC_COUNT(types); t++) {
+			struct kb_val a = kb_load(k, KB_TYPE(types[t], lanes), in, zero(k), 3, 0);
+			struct kb_val b = kb_load(k, KB_TYPE(types[t], lanes), in, zero(k), 20, 0);
+			struct kb_val five = kb_splat(k, kb_cvt(k, kb_i32(k, 5), types[t]), lanes);
+			for (size_t o = 0; o < TFMC_COUNT(ops); o++)
+				at = put(k, kb_bin(k, ops[o], a, ops[o] >= KB_SHL ? five : b), out, at);
+		}
+	struct kb_val words = kb_load(k, KB_TYPE(KB_I32, 4), in, zero(k), 0, 0);
+	struct kb_val bytes = kb_bitcast(k, words, KB_U8);
+	at = put(k, bytes, out, at);
+	at = put(k, kb_bitcast(k, kb_add(k, bytes, bytes), KB_I32), out, at);
+	at = put(k, kb_bitcast(k, kb_lane(k, words, 1), KB_I16), out, at);
+	for (size_t i = 0; i < TFMC_COUNT(all_lanes); i++)
+		at = put(k, kb_cvt_nearest(k, load(k, in, all_lanes[i], 0)), out, at);
+}
+
+START_TEST(computes_with_narrow_integers)
+{
+	struct floats in = numbers;
+	for (int i = 0; i < LANES; i++)
+		in.a[i] = (float)(i - 8) * 1.25f;
+	struct opencl_case c = {.body = narrow_arith,
+	                        .in = &in,
+	                        .in_bytes = sizeof(in),
+	                        .out_bytes = 4 * (4 * 8 * 9 + 16 + 4 + 2 + 31)};
+	opencl_case_check(&c);
+}
+END_TEST
+
 Suite *suite_opencl_arith(void);
 Suite *suite_opencl_arith(void)
 {
@@ -471,6 +518,8 @@ Suite *suite_opencl_arith(void)
 	tcase_add_test(t, converts_numbers);
 	tcase_add_test(t, rounds_integers_once);
 	tcase_add_test(t, casts_bits);
+	tcase_add_test(t, multiplies_neighbours);
+	tcase_add_test(t, computes_with_narrow_integers);
 	suite_add_tcase(s, t);
 	return s;
 }

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Replay of operations that are one instruction of some machines, by the intrinsic that surely becomes it. Vectors
+ * wider than the machine's are cut into parts; kb_legalize has written out what the machine lacks.
+ */
+#include "backends/llvm/replay.h"
+
+/* An instruction for vectors of some lanes. Rows of one machine: widest first. */
+struct form {
+	enum target_arch arch;
+	int detail; /* of the operation: struct kb_inst */
+	int lanes;  /* of the value */
+	const char *name;
+	bool is_overloaded; /* on the types of the value and of its operands */
+};
+
+/* The widest form that fits the value and the machine's vectors; NULL: none. */
+static const struct form *find_form(const struct replay *r, const struct kb_inst *i, const struct form *forms,
+                                    size_t n)
+{
+	int most = 4 * r->target->lanes / kb_scalar_bytes(i->type.scalar);
+	most = i->type.lanes < most ? i->type.lanes : most;
+	for (size_t k = 0; k < n; k++)
+		if (forms[k].arch == r->target->arch && forms[k].detail == i->detail &&
+		    forms[k].lanes <= most)
+			return &forms[k];
+	return NULL;
+}
+
+/* The value of a form for operands that fit it. */
+typedef LLVMValueRef apply_form(struct replay *r, const struct form *f, LLVMValueRef *args);
+
+static LLVMValueRef concat(struct replay *r, LLVMValueRef a, LLVMValueRef b)
+{
+	LLVMValueRef ids[KB_LANES_MAX];
+	unsigned n = 2 * LLVMGetVectorSize(LLVMTypeOf(a));
+	for (unsigned k = 0; k < n; k++)
+		ids[k] = replay_int(r->module, KB_I32_T, k);
+	return LLVMBuildShuffleVector(r->builder, a, b, LLVMConstVector(ids, n), "");
+}
+
+/* Operands with the lanes of the value are cut as it is; others every part has whole. */
+static LLVMValueRef in_parts(struct replay *r, const struct kb_inst *i, const struct form *forms,
+                             size_t n_forms, apply_form *apply)
+{
+	LLVMValueRef parts[KB_LANES_MAX], args[3];
+	const struct form *f = find_form(r, i, forms, n_forms);
+	if (!f) {
+		replay_fail(r->module, "an operation that the machine does not have");
+		return LLVMGetPoison(replay_type(r->module, i->type));
+	}
+	int n = i->type.lanes / f->lanes;
+	for (int p = 0; p < n; p++) {
+		for (size_t a = 0; a < i->n_args; a++) {
+			bool is_cut = n > 1 && replay_arg_type(r, i, a).lanes == i->type.lanes;
+			args[a] = replay_arg(r, i, a);
+			if (is_cut)
+				args[a] = replay_part(r, args[a], p * f->lanes, f->lanes);
+		}
+		parts[p] = apply(r, f, args);
+	}
+	for (; n > 1; n /= 2)
+		for (int p = 0; p < n / 2; p++)
+			parts[p] = concat(r, parts[2 * p], parts[2 * p + 1]);
+	return parts[0];
+}
+
+/* ---- to the nearest integer ---- */
+
+static LLVMValueRef apply_nearest(struct replay *r, const struct form *f, LLVMValueRef *args)
+{
+	LLVMTypeRef types[] = {replay_type(r->module, KB_TYPE(KB_I32, f->lanes)), LLVMTypeOf(args[0])};
+	LLVMTypeRef mask = LLVMInt16TypeInContext(r->module->context);
+	LLVMValueRef masked[] = {args[0], LLVMConstNull(types[0]), LLVMConstAllOnes(mask),
+	                         replay_int(r->module, KB_I32_T, 4 /* rounds as the mode says */)};
+	bool is_masked = f->lanes == 16;
+	return replay_intrinsic(r, f->name, types, f->is_overloaded ? 2 : 0, is_masked ? masked : args,
+	                        is_masked ? 4 : 1);
+}
+
+LLVMValueRef replay_nearest(struct replay *r, const struct kb_inst *i)
+{
+	static const struct form forms[] = {
+	        {ARCH_X86_64, 0, 16, "llvm.x86.avx512.mask.cvtps2dq.512", false},
+	        {ARCH_X86_64, 0, 8, "llvm.x86.avx.cvt.ps2dq.256", false},
+	        {ARCH_X86_64, 0, 4, "llvm.x86.sse2.cvtps2dq", false},
+	        {ARCH_AARCH64, 0, 4, "llvm.aarch64.neon.fcvtns", true},
+	};
+	return in_parts(r, i, forms, TFMC_COUNT(forms), apply_nearest);
+}
+
+/* ---- dot products ---- */
+
+/* How the instruction takes a and b. */
+static enum kb_scalar operand_of(const struct form *f)
+{
+	bool is_arm = f->arch == ARCH_AARCH64;
+	switch ((enum kb_dot)f->detail) {
+	case KB_DOT_U8S8:
+	case KB_DOT_S8S8: return is_arm ? KB_I8 : KB_I32;
+	case KB_DOT_S16S16: return KB_I16;
+	case KB_DOT_BF16: return KB_BF16;
+	}
+	return KB_I32;
+}
+
+static LLVMValueRef apply_dot(struct replay *r, const struct form *f, LLVMValueRef *args)
+{
+	enum kb_scalar s = operand_of(f);
+	struct kb_type operand = KB_TYPE(s, 4 * f->lanes / kb_scalar_bytes(s));
+	LLVMTypeRef types[] = {LLVMTypeOf(args[0]), replay_type(r->module, operand)};
+	size_t n_types = f->is_overloaded ? 2 : 0;
+	args[1] = LLVMBuildBitCast(r->builder, args[1], types[1], "");
+	args[2] = LLVMBuildBitCast(r->builder, args[2], types[1], "");
+	if (f->detail != KB_DOT_S16S16)
+		return replay_intrinsic(r, f->name, types, n_types, args, 3);
+	LLVMValueRef products = replay_intrinsic(r, f->name, types, n_types, args + 1, 2);
+	return LLVMBuildAdd(r->builder, args[0], products, "");
+}
+
+LLVMValueRef replay_dot(struct replay *r, const struct kb_inst *i)
+{
+	static const struct form forms[] = {
+	        {ARCH_X86_64, KB_DOT_U8S8, 16, "llvm.x86.avx512.vpdpbusd.512", false},
+	        {ARCH_X86_64, KB_DOT_U8S8, 8, "llvm.x86.avx512.vpdpbusd.256", false},
+	        {ARCH_X86_64, KB_DOT_U8S8, 4, "llvm.x86.avx512.vpdpbusd.128", false},
+	        {ARCH_X86_64, KB_DOT_S8S8, 8, "llvm.x86.avx2.vpdpbssd.256", false},
+	        {ARCH_X86_64, KB_DOT_S8S8, 4, "llvm.x86.avx2.vpdpbssd.128", false},
+	        {ARCH_X86_64, KB_DOT_S16S16, 16, "llvm.x86.avx512.pmaddw.d.512", false},
+	        {ARCH_X86_64, KB_DOT_S16S16, 8, "llvm.x86.avx2.pmadd.wd", false},
+	        {ARCH_X86_64, KB_DOT_S16S16, 4, "llvm.x86.sse2.pmadd.wd", false},
+	        {ARCH_X86_64, KB_DOT_BF16, 16, "llvm.x86.avx512bf16.dpbf16ps.512", false},
+	        {ARCH_X86_64, KB_DOT_BF16, 8, "llvm.x86.avx512bf16.dpbf16ps.256", false},
+	        {ARCH_X86_64, KB_DOT_BF16, 4, "llvm.x86.avx512bf16.dpbf16ps.128", false},
+	        {ARCH_AARCH64, KB_DOT_U8S8, 4, "llvm.aarch64.neon.usdot", true},
+	        {ARCH_AARCH64, KB_DOT_S8S8, 4, "llvm.aarch64.neon.sdot", true},
+	};
+	return in_parts(r, i, forms, TFMC_COUNT(forms), apply_dot);
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operations that are one instruction of some machines: the code for each level of them holds it, computes what the
+ * interpreter does where it can run, and what is written out on other machines means the same.
+ */
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/llvm/llvm.h"
+#include "ir/support/compiler.h"
+#include "tests/kb_interp/interp.h"
+#include "tests/support/cross.h"
+#include "tests/support/random/dot_case.h"
+#include "tests/support/kernels/llvm_case.h"
+
+/* ---- levels of machines ---- */
+
+/* A row of targets.def with more features. */
+struct level {
+	const char *target, *features;
+	bool u8s8, s8s8, bf16; /* which dot products they are */
+	const char *cpu;       /* the feature as the compiler asks this machine; NULL: not here */
+	bool is_emulated;
+};
+
+enum { V4, VNNI, AVX_VNNI, VNNI_INT8, BF16, DOTPROD, I8MM, N_LEVELS };
+
+static const struct level levels[] = {
+        [V4] = {"x86-64-v4", ""},
+        [VNNI] = {"x86-64-v4", "+avx512vnni", .u8s8 = true, .cpu = "avx512vnni"},
+        [AVX_VNNI] = {"x86-64-v3", "+avxvnni", .u8s8 = true, .cpu = "avxvnni"},
+        [VNNI_INT8] = {"x86-64-v3", "+avxvnni,+avxvnniint8", .u8s8 = true, .s8s8 = true},
+        [BF16] = {"x86-64-v4", "+avx512vnni,+avx512bf16", .u8s8 = true, .bf16 = true, .cpu = "avx512bf16"},
+        [DOTPROD] = {"aarch64", "+neon,+dotprod", .s8s8 = true, .is_emulated = true},
+        [I8MM] = {"aarch64", "+neon,+dotprod,+i8mm", .u8s8 = true, .s8s8 = true, .is_emulated = true},
+};
+
+static struct target target_of(const struct level *l)
+{
+	struct target t = *target_find(l->target);
+	if (*l->features)
+		t.llvm_features = l->features;
+	return t;
+}
+
+static struct kb_caps caps_of(const struct level *l, const struct target *t)
+{
+	struct kb_caps caps = kb_caps_of(t);
+	caps.has_dot_u8s8 = l->u8s8;
+	caps.has_dot_s8s8 = l->s8s8;
+	caps.has_dot_bf16 = l->bf16;
+	return caps;
+}
+
+/* ---- the code holds the instruction ---- */
+
+typedef struct kb_val one_op(struct kb *k, struct kb_val in, int lanes);
+
+static struct kb_val u8s8(struct kb *k, struct kb_val in, int lanes)
+{
+	return dot_of_numbers(k, KB_DOT_U8S8, in, lanes);
+}
+
+static struct kb_val s8s8(struct kb *k, struct kb_val in, int lanes)
+{
+	return dot_of_numbers(k, KB_DOT_S8S8, in, lanes);
+}
+
+static struct kb_val s16s16(struct kb *k, struct kb_val in, int lanes)
+{
+	return dot_of_numbers(k, KB_DOT_S16S16, in, lanes);
+}
+
+static struct kb_val bf16(struct kb *k, struct kb_val in, int lanes)
+{
+	return dot_of_numbers(k, KB_DOT_BF16, in, lanes);
+}
+
+static struct kb_val nearest(struct kb *k, struct kb_val in, int lanes)
+{
+	return kb_cvt_nearest(k, kb_load(k, KB_TYPE(KB_F32, lanes), in, kb_index(k, 0), 48, 4));
+}
+
+/* The weights in a register, the activation in all lanes from memory. */
+static struct kb_val broadcast(struct kb *k, struct kb_val in, int lanes)
+{
+	struct kb_type t = KB_TYPE(KB_I32, lanes);
+	struct kb_val sum = kb_load(k, t, in, kb_index(k, 0), 0, 4),
+	              a = kb_load(k, t, in, kb_index(k, 0), 16, 4);
+	return kb_dot_u8s8(k, sum, a, kb_load_splat(k, t, in, kb_index(k, 0), 32));
+}
+
+/* The assembly of a function that stores the value. */
+static void assemble(const struct target *t, const struct kb_caps *caps, one_op *op, int lanes,
+                     struct buf *out)
+{
+	struct arena a;
+	struct buf log;
+	struct diag_context cx;
+	arena_init(&a);
+	buf_init(&log);
+	buf_init(out);
+	diag_init(&cx, diag_render_text, &log);
+	struct kb_module *m = kb_module_create(&a, caps);
+	struct kb *k = kb_begin(m, "one", KB_EXPORTED, KB_VOID);
+	struct kb_val in = kb_param(k, "in", KB_PTR_T, 0), result = kb_param(k, "out", KB_PTR_T, 0);
+	kb_store(k, op(k, in, lanes), result, kb_index(k, 0), 0, 0);
+	kb_end(k);
+	ck_assert_msg(kb_verify(m, &cx) == TFMC_OK, "%s", log.data);
+	struct llvm_options options = {.target = t, .opt_level = 2};
+	struct llvm_output outputs = {.assembly = out};
+	enum tfmc_status status = llvm_compile(&cx, m, "m", &options, &outputs);
+	ck_assert_msg(status == TFMC_OK, "%s", log.data);
+	diag_destroy(&cx);
+	buf_destroy(&log);
+	arena_destroy(&a);
+}
+
+static int count(const char *text, const char *what)
+{
+	int n = 0;
+	for (const char *at = strstr(text, what); at; at = strstr(at + 1, what))
+		n++;
+	return n;
+}
+
+static const struct {
+	int level;
+	one_op *op;
+	int lanes;
+	const char *instruction;
+	int n;
+	const char *operand; /* how its first operand looks; NULL: any way */
+} held[] = {
+        {VNNI, u8s8, 16, "vpdpbusd\t", 1, "%zmm"},
+        {VNNI, u8s8, 8, "vpdpbusd\t", 1, "%ymm"},
+        {VNNI, u8s8, 4, "vpdpbusd\t", 1, "%xmm"},
+        {VNNI, s8s8, 16, "vpdpbusd\t", 2, "%zmm"},
+        {VNNI, broadcast, 16, "vpdpbusd\t", 1, "{1to16}"},
+        {VNNI, nearest, 16, "vcvtps2dq\t", 1, "%zmm"},
+        {AVX_VNNI, u8s8, 16, "vpdpbusd\t", 2, "%ymm"},
+        {AVX_VNNI, nearest, 8, "vcvtps2dq\t", 1, "%ymm"},
+        {VNNI_INT8, s8s8, 8, "vpdpbssd\t", 1, "%ymm"},
+        {VNNI_INT8, s8s8, 16, "vpdpbssd\t", 2, "%ymm"},
+        {BF16, bf16, 16, "vdpbf16ps\t", 1, "%zmm"},
+        {BF16, bf16, 8, "vdpbf16ps\t", 1, "%ymm"},
+        {V4, s16s16, 16, "vpmaddwd\t", 1, "%zmm"},
+        {VNNI, s16s16, 16, "vpdpwssd\t", 1, "%zmm"},
+        {DOTPROD, s8s8, 4, "sdot\t", 1, NULL},
+        {DOTPROD, s8s8, 16, "sdot\t", 4, NULL},
+        {DOTPROD, u8s8, 4, "sdot\t", 2, NULL},
+        {I8MM, u8s8, 4, "usdot\t", 1, NULL},
+        {DOTPROD, nearest, 4, "fcvtns\t", 1, NULL},
+};
+
+START_TEST(code_holds_the_instruction)
+{
+	const struct level *l = &levels[held[_i].level];
+	struct target t = target_of(l);
+	struct kb_caps caps = caps_of(l, &t);
+	struct buf text;
+	assemble(&t, &caps, held[_i].op, held[_i].lanes, &text);
+	const char *at = strstr(text.data, held[_i].instruction);
+	ck_assert_msg(count(text.data, held[_i].instruction) == held[_i].n, "%s\n%s", held[_i].instruction,
+	              text.data);
+	const char *operand = held[_i].operand ? strstr(at, held[_i].operand) : at;
+	ck_assert_msg(operand && operand < at + strcspn(at, "\n"), "%s", text.data);
+	buf_destroy(&text);
+}
+END_TEST
+
+/* Without the feature: pairs of 16 bits, which do not saturate. */
+START_TEST(code_without_the_instruction)
+{
+	const struct target *t = target_find("x86-64-v3");
+	struct kb_caps caps = kb_caps_of(t);
+	struct buf text;
+	assemble(t, &caps, u8s8, 8, &text);
+	ck_assert_int_eq(count(text.data, "vpmaddwd"), 2);
+	ck_assert_int_eq(count(text.data, "vpmaddubsw"), 0);
+	buf_destroy(&text);
+}
+END_TEST
+
+/* ---- it computes the same ---- */
+
+#if defined(__x86_64__)
+static bool has(const char *feature)
+{
+	__builtin_cpu_init();
+	return (!strcmp(feature, "avx512vnni") && __builtin_cpu_supports("avx512vnni")) ||
+	       (!strcmp(feature, "avx512bf16") && __builtin_cpu_supports("avx512bf16"));
+}
+#else
+static bool has(const char *feature)
+{
+	(void)feature;
+	return false;
+}
+#endif
+
+START_TEST(machines_compute_what_the_interpreter_does)
+{
+	struct dot_numbers in;
+	dot_numbers_fill(&in);
+	struct llvm_case c = {dot_case_body, NULL, &in, sizeof(in), DOT_OUT_BYTES};
+	llvm_case_check(&c);
+	for (int i = VNNI; i < N_LEVELS; i++) {
+		const struct level *l = &levels[i];
+		struct target t = target_of(l);
+		struct kb_caps caps = caps_of(l, &t);
+		if ((l->cpu && target_runs_here(&t) && has(l->cpu)) || (l->is_emulated && cross_has_tools()))
+			llvm_case_check_on(&c, &t, &caps);
+		else
+			(void)fprintf(stderr, "%s %s cannot run here\n", l->target, l->features);
+	}
+}
+END_TEST
+
+static void interpret(const struct kb_module *m, const struct dot_numbers *in, void *out)
+{
+	struct kb_range ranges[] = {{(void *)(uintptr_t)in, sizeof(*in), false}, {out, DOT_OUT_BYTES, true}};
+	struct kb_interp interp = {.module = m, .ranges = ranges, .n_ranges = 2};
+	union kb_cell args[] = {{.p = ranges[0].base}, {.p = out}};
+	bool ok = kb_interp_call(&interp, "case", args, 2, NULL);
+	ck_assert_msg(ok, "%s", interp.error);
+}
+
+/* Machines with some of the instructions: bit n of _i is row n of KB_DOT. */
+START_TEST(what_is_written_out_means_the_same)
+{
+	struct arena a;
+	struct dot_numbers in;
+	unsigned char wanted[DOT_OUT_BYTES], got[DOT_OUT_BYTES];
+	struct kb_caps caps = {.lanes = 16, .registers = 32, .has_fma = true};
+	dot_numbers_fill(&in);
+	arena_init(&a);
+	struct kb_module *m = kb_module_create(&a, &caps);
+	struct kb *k = kb_begin(m, "case", KB_EXPORTED, KB_VOID);
+	struct kb_val from = kb_param(k, "in", KB_PTR_T, 0);
+	dot_case_body(k, from, kb_param(k, "out", KB_PTR_T, 0));
+	kb_end(k);
+	interpret(m, &in, wanted);
+	int bit = 0;
+#define KB_DOT(op, name) caps.has_##name = (_i >> bit++) & 1;
+#include "backends/kb/kb_ops.def"
+	struct kb_func *f = (struct kb_func *)(uintptr_t)kb_func_at(m, 0);
+	*f = *kb_legalize(f, &a, &caps);
+	for (size_t i = 0; i < f->n_insts; i++)
+		if (f->insts[i].op == KBO_DOT)
+			ck_assert(kb_has_dot(&caps, f->insts[i].dot) && f->insts[i].type.lanes >= 4);
+	interpret(m, &in, got);
+	ck_assert_mem_eq(got, wanted, sizeof(got));
+	arena_destroy(&a);
+}
+END_TEST
+
+Suite *suite_machine_ops(void);
+Suite *suite_machine_ops(void)
+{
+	Suite *s = suite_create("machine_ops");
+	TCase *t = tcase_create("all");
+	tcase_set_timeout(t, 120);
+	tcase_add_loop_test(t, code_holds_the_instruction, 0, (int)TFMC_COUNT(held));
+	tcase_add_test(t, code_without_the_instruction);
+	tcase_add_test(t, machines_compute_what_the_interpreter_does);
+	tcase_add_loop_test(t, what_is_written_out_means_the_same, 0, 16);
+	suite_add_tcase(s, t);
+	return s;
+}
