@@ -200,6 +200,9 @@ bool model_read_sections(struct frontend_model *m)
 	struct expr_env env = model_env(&m->scope, false);
 	bool ok = schema_read(&env, model_section(m, "weights"), "weights", "weights", NULL, 0, NULL);
 	ok = read_dtypes(&env, model_section(m, "dtype"), &m->dtypes) && ok;
+	if (m->options.unrounded)
+		m->dtypes = (struct model_dtypes){
+		        .keeps_weights = true, .weights = FORMAT_PLAIN, .cache = DT_F32};
 	ok = read_tokenizer(&env, model_section(m, "tokenizer"), &m->tokenizer) && ok;
 	return read_target(&env, model_section(m, "target"), &m->target) && ok;
 }

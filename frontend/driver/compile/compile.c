@@ -151,8 +151,11 @@ static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
 struct frontend_options driver_frontend_options(const struct driver *d)
 {
 	const struct driver_options *o = &d->options;
-	return (struct frontend_options){
-	        .sets = o->set.items, .n_sets = o->set.n, .allow_unused = o->allow_unused, .name = o->name};
+	return (struct frontend_options){.sets = o->set.items,
+	                                 .n_sets = o->set.n,
+	                                 .allow_unused = o->allow_unused,
+	                                 .name = o->name,
+	                                 .unrounded = d->is_unrounded};
 }
 
 static enum tfmc_status load(struct driver *d, struct loaded *out);

@@ -56,6 +56,7 @@ struct driver {
 	struct tfmc_tokenizer *target_tokenizer; /* of what is written: the same, or that of the other side */
 	bool is_reporting;                       /* a diagnostic is being written */
 	bool out_failed;                         /* stdout could not be written */
+	bool is_unrounded;                       /* models are loaded so, see frontend_options */
 	bool texts_failed; /* a dump or reproducer that was asked for could not be written */
 };
 

@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# tfmc quality: its figures are those that Python computes from the logits of `tfmc run`, of a text, of texts that are cut
+# into parts, of pairs and of ids; they do not depend on workers. Then the bars: what each format may cost on trained models.
+set -euo pipefail
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+export PYTHONDONTWRITEBYTECODE=1
+examples=$TFMC_SOURCE/examples puzzles=$TFMC_SOURCE/tests/quality models=$TFMC_SHARED/models
+
+# variant FOLDER NAME SED: another model file beside the first one, in a copy of its folder
+variant() {
+	[ -d "$tmp/${1##*/}" ] || cp -r "$1" "$tmp/"
+	sed "$3" "$1/model.yaml" >"$tmp/${1##*/}/$2.yaml"
+}
+# agree MODEL OTHER OPTIONS.. -- PARTS..: the report on the texts of the options is that of Python on the parts
+agree() {
+	local model=$1 other=$2 options=()
+	shift 2
+	while [ "$1" != -- ]; do options+=("$1"); shift; done
+	shift
+	"$TFMC" quality "$model" --against "$other" "${options[@]}" --json >"$tmp/report"
+	"$TFMC" quality "$model" --against "$other" "${options[@]}" --json --threads 3 | cmp - "$tmp/report"
+	python3 "$TFMC_SOURCE/tests/support/distances.py" "$model" "$other" "$tmp/report" "$@"
+}
+
+# A word; one of 30 letters, in parts that begin with the start id and predict as many as the state of 24 holds.
+variant "$examples/names" bf16 's/^weights:/dtype: {weights: bf16}\n&/'
+variant "$examples/names" far 's/eps: 1e-5/eps: 0.05/'
+names=$tmp/names
+ids() { printf '%s' "$1" | python3 -c "import sys; v = open('$names/vocab.txt').read().split(chr(10)); print(','.join(str(v.index(c)) for c in sys.stdin.read()))"; }
+long=marenshikurothurgarnrhukisomar
+printf 'maren\n%s\n' $long >"$tmp/words"
+maren=$(ids maren) begin=$(ids ${long:0:24}) end=$(ids ${long:24})
+for other in bf16 far; do
+	agree "$names/$other.yaml" "$names/model.yaml" --prompt-file "$tmp/words" -- \
+		"ids=1,$maren,2" 1 "ids=1,$begin" 1 "ids=1,$end,2" 1
+done
+# By default the other one is the same model with its numbers unrounded; a file of ids has no stop id behind them.
+"$TFMC" quality "$names/bf16.yaml" --prompt-file "$tmp/words" --json >"$tmp/own"
+"$TFMC" quality "$names/bf16.yaml" --prompt-file "$tmp/words" --json --against "$names/model.yaml" | cmp - "$tmp/own"
+printf '%s\n%s\n' "$maren" "$end" >"$tmp/ids"
+agree "$names/far.yaml" "$names/model.yaml" --tokens-file "$tmp/ids" -- "ids=1,$maren" 1 "ids=1,$end" 1
+# Of more texts than there are sequences each counts, wherever it stands.
+for i in $(seq 21); do printf '%s\n' $long | cut -c-$i; done >"$tmp/many"
+"$TFMC" quality "$names/far.yaml" --prompt-file "$tmp/many" --against "$names/model.yaml" --json >"$tmp/one"
+tac "$tmp/many" >"$tmp/other"
+"$TFMC" quality "$names/far.yaml" --prompt-file "$tmp/other" --against "$names/model.yaml" --json >"$tmp/two"
+python3 - "$tmp/one" "$tmp/two" <<'P'
+import json, sys
+a, b = (json.load(open(f)) for f in sys.argv[1:])
+assert a["positions"] == b["positions"] == sum(range(2, 23)) and a["kl_999"] == b["kl_999"], (a, b)
+assert all(abs(a[k] - b[k]) <= 1e-12 * abs(a[k]) for k in a), (a, b)
+P
+# The same model twice is no distance at all.
+"$TFMC" quality "$names/model.yaml" --prompt-file "$tmp/words" | tee "$tmp/out"
+grep -q '^KL divergence   mean 0, 99.9 % 0 nats$' "$tmp/out" && grep -q '^same top token  100.0000 %$' "$tmp/out"
+
+# Pairs: the target is predicted, given its source.
+variant "$examples/dates" bf16 's/^weights:/dtype: {weights: bf16}\n&/'
+dates=$tmp/dates
+printf '3,4,5,6\t3,1,3,2\n7,8\t5,4\n' >"$tmp/pairs"
+agree "$dates/bf16.yaml" "$dates/model.yaml" --tokens-file "$tmp/pairs" -- \
+	"src=3,4,5,6 tgt=1,3,1,3,2" 1 "src=7,8 tgt=1,5,4" 1
+
+# What cannot be compared is refused.
+# refused CODE TEXT OPTIONS..
+refused() {
+	local code=0
+	"$TFMC" quality "${@:3}" >"$tmp/out" 2>"$tmp/err" || code=$?
+	[ "$code" -eq "$1" ] && grep -q -- "$2" "$tmp/err" || { cat "$tmp/err"; echo "not $1, '$2': ${*:3}"; exit 1; }
+}
+: >"$tmp/empty"
+refused 1 'quality: the texts have nothing to predict' "$names/model.yaml" --prompt-file "$tmp/empty"
+refused 1 "has a vocabulary of 39 tokens, '.*' one of 512" "$names/model.yaml" --prompt maren --against "$examples/hub/tales"
+refused 1 'do not predict tokens from the same' "$names/model.yaml" --prompt-file "$tmp/words" --against "$dates/model.yaml"
+refused 1 'quality wants a model file with a generate section' "$examples/embed/model.yaml" --prompt maren
+refused 1 'do not predict tokens from the same' "$names/model.yaml" --prompt maren --against "$examples/embed/model.yaml"
+refused 1 'id 39, number 2, is outside of the vocabulary of 39' "$names/model.yaml" --tokens 3,39
+refused 1 'text 1 has 17 ids after 1; the state has room for 16' "$dates/model.yaml" --tokens 3 --target-tokens 3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3
+refused 3 "no-such" "$names/model.yaml" --prompt maren --against "$tmp/no-such.yaml"
+refused 2 'one of --prompt, --prompt-file' "$names/model.yaml"
+
+# The bars: bar FOLDER OPTION FILE FORMAT MOST: the mean KL divergence that weights of a format may cost on a trained model.
+bar() {
+	variant "$1" "$4" "s/^weights:/dtype: {weights: $4}\n&/"
+	"$TFMC" quality "$tmp/${1##*/}/$4.yaml" "$2" "$3" --json >"$tmp/report"
+	python3 - "$tmp/report" "${1##*/}" "$4" "$5" <<'P'
+import json, sys
+r, name, form, most = json.load(open(sys.argv[1])), sys.argv[2], sys.argv[3], float(sys.argv[4])
+print(f"{name:21} {form:6} KL mean {r['kl_mean']:.3e}, 99.9 % {r['kl_999']:.3e}, same top {100 * r['same_top']:.3f} %, "
+      f"RMS of p {r['rms_probability']:.2e}, perplexity {r['perplexity']:.4f} beside {r['perplexity_against']:.4f}, "
+      f"{r['positions']} positions")
+assert r["positions"] >= 150 and r["kl_mean"] <= most, (form, most, r)
+P
+}
+# bars FOLDER OPTION FILE
+bars() {
+	bar "$@" bf16 0.0001
+	bar "$@" f16 0.00001
+}
+python3 "$puzzles/data.py" --seed 77 --count 32 >"$tmp/puzzles.txt"
+python3 "$examples/names/data.py" --seed 77 --count 200 | awk '{ print $1 }' >"$tmp/names.txt"
+bars "$puzzles" --prompt-file "$tmp/puzzles.txt"
+bars "$examples/names" --prompt-file "$tmp/names.txt"
+[ -d "$models" ] || { echo "SKIPPED in part: $models is absent"; exit 0; }
+# What the model itself tells, and words with the letters that it writes for them.
+"$TFMC" generate "$models/stories260k/model.yaml" --prompt "Once upon a time" --temperature 1 --samples 8 --steps 200 \
+	--print-tokens | sed 's/.*\t//; s/ /,/g' >"$tmp/stories.ids"
+python3 -c "import json, sys
+for c in json.load(open(sys.argv[1]))['cases']:
+    if 'greedy' in c: print(c['word'], c['greedy'], sep='\t')" "$models/aren-transliteration/cases.json" >"$tmp/aren.txt"
+bars "$models/stories260k" --tokens-file "$tmp/stories.ids"
+bars "$models/aren-transliteration" --prompt-file "$tmp/aren.txt"
