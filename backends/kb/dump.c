@@ -139,6 +139,16 @@ static void print_operands(struct buf *out, const struct kb_func *f, const struc
 		print_args(out, inst, 0);
 		buf_printf(out, " + %" PRId64, inst->imm);
 		return;
+	case KBO_TILE_ZERO:
+	case KBO_TILE_LOAD:
+	case KBO_TILE_STORE:
+		buf_printf(out, " tile %" PRId64, inst->imm);
+		print_args(out, inst, 0);
+		return;
+	case KBO_TILE_DOT:
+		buf_printf(out, " %s tiles %d %d %d", kb_dot_name(inst->dot), (int)(inst->imm & 7),
+		           (int)(inst->imm >> 3 & 7), (int)(inst->imm >> 6 & 7));
+		return;
 	case KBO_CPUID:
 		buf_printf(out, " leaf %" PRId64 " subleaf %d register %d", inst->imm, inst->cpuid.subleaf,
 		           inst->cpuid.reg);

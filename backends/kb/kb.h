@@ -71,6 +71,7 @@ struct kb_caps {
 	/* bool has_dot_u8s8, ..: the dot product is one, of four lanes and more; others are written out */
 #define KB_DOT(op, name) bool has_##name;
 #include "backends/kb/kb_ops.def"
+	bool has_tiles; /* kb_tile_config, .. */
 };
 
 struct target;
@@ -215,6 +216,13 @@ struct kb_val kb_cvt_nearest(struct kb *k, struct kb_val v);
 struct kb_val kb_bitcast(struct kb *k, struct kb_val v, enum kb_scalar to);
 /* lanes[i] in [0, 2 * lanes of a): element of a then b; b may be none. */
 struct kb_val kb_shuffle(struct kb *k, struct kb_val a, struct kb_val b, const int *lanes, int n);
+/*
+ * Byte indices[i] of the table, which is U8 x 16; indices are U8 below 16 (others give some byte), 16, 32 or 64 of
+ * them. One instruction: vpshufb, tbl.
+ */
+struct kb_val kb_lookup16(struct kb *k, struct kb_val table, struct kb_val indices);
+/* A constant table, U8 x 16. */
+struct kb_val kb_bytes16(struct kb *k, const uint8_t bytes[16]);
 /* One fixed tree everywhere: halves added pairwise. op: KB_ADD, KB_MAX, KB_MIN. */
 struct kb_val kb_reduce(struct kb *k, enum kb_bin op, struct kb_val vector);
 
@@ -227,6 +235,28 @@ struct kb_val kb_atomic_add(struct kb *k, struct kb_val value, struct kb_val ptr
 /* ---- what takes nothing: kb_pause, kb_barrier, ..; kb_ops.def says what each gives ---- */
 #define KB_ASK(op, name, effect, result, in_kernels) struct kb_val kb_##name(struct kb *k);
 #include "backends/kb/kb_ops.def"
+
+/* ---- matrix tiles: only where kb_caps says has_tiles ---- */
+/*
+ * Registers 0 .. 7 of the worker, of up to 16 rows of up to 64 bytes. They keep their contents over calls and belong
+ * to the code between kb_tile_config and kb_tile_release; other printers than LLVM refuse them. LLVM: AMX.
+ */
+enum { KB_TILES = 8, KB_TILE_ROWS = 16, KB_TILE_BYTES = 64, KB_TILE_CONFIG = 64 };
+/* Writes what kb_tile_config reads, of one tile; bytes a multiple of 4. The rest of `config` is zero at first. */
+void kb_tile_shape(uint8_t config[KB_TILE_CONFIG], int tile, int rows, int bytes);
+/* Gives the tiles the shapes at ptr, KB_TILE_CONFIG bytes, and zeros. ldtilecfg */
+void kb_tile_config(struct kb *k, struct kb_val ptr);
+void kb_tile_zero(struct kb *k, int tile); /* tilezero */
+/* Rows at ptr, ptr + stride, ..; stride (index) in bytes. tileloadd, tilestored */
+void kb_tile_load(struct kb *k, int tile, struct kb_val ptr, struct kb_val stride);
+void kb_tile_store(struct kb *k, int tile, struct kb_val ptr, struct kb_val stride);
+/*
+ * Row m, word n of the sum grows by the dot products of words [k][n] of a and [m][k] of b, over all k: a is a matrix in
+ * panels (a line of 16 columns is a row of a), b rows of x. DOT_U8S8 (tdpbsud), DOT_S8S8 (tdpbssd): exact, wraps.
+ * DOT_BF16 (tdpbf16ps): the first of the pairs have a sum of their own from 0 on, and the second, each by fma; then
+ * sum + (first + second); with the zeros of kb_dot_bf16.
+ */
+void kb_tile_dot(struct kb *k, enum kb_dot dot, int sum, int a, int b);
 
 /* ---- work-groups (KB_KERNEL functions) ---- */
 /*

@@ -233,6 +233,30 @@ static struct kb_val dot(struct kb *k, enum kb_dot what, struct kb_val sum, stru
 	}
 #include "backends/kb/kb_ops.def"
 
+struct kb_val kb_lookup16(struct kb *k, struct kb_val table, struct kb_val indices)
+{
+	struct kb_type type = kb_typeof(k, indices);
+	bool fits = kb_same_type(kb_typeof(k, table), KB_TYPE(KB_U8, 16)) && type.scalar == KB_U8 &&
+	            type.lanes >= 16;
+	struct kb_val args[] = {table, indices};
+	return fits ? kb_emit(k, (struct kb_inst){.op = KBO_LOOKUP16, .type = type}, args, 2, true)
+	            : kb_poison(k, type);
+}
+
+struct kb_val kb_bytes16(struct kb *k, const uint8_t bytes[16])
+{
+	struct kb_val ids = kb_lane_ids(k, 4), words = {0};
+	for (int i = 0; i < 4; i++) {
+		uint32_t word = 0;
+		for (int at = 3; at >= 0; at--)
+			word = word << 8 | bytes[4 * i + at];
+		struct kb_val all = kb_splat(k, kb_i32(k, (int32_t)word), 4);
+		struct kb_val is_here = kb_cmp(k, KB_EQ, ids, kb_splat(k, kb_i32(k, i), 4));
+		words = i ? kb_select(k, is_here, all, words) : all;
+	}
+	return kb_bitcast(k, words, KB_U8);
+}
+
 struct kb_val kb_cmp(struct kb *k, enum kb_cmp op, struct kb_val a, struct kb_val b)
 {
 	struct kb_type type = kb_typeof(k, a);
@@ -376,6 +400,55 @@ struct kb_val kb_atomic_add(struct kb *k, struct kb_val value, struct kb_val ptr
 	struct kb_inst inst = {.op = KBO_ATOMIC_ADD, .type = KB_I32_T, .imm = disp, .align = 4};
 	struct kb_val args[] = {value, ptr};
 	return kb_emit(k, inst, args, 2, true);
+}
+
+/* ---- matrix tiles ---- */
+
+void kb_tile_shape(uint8_t config[KB_TILE_CONFIG], int tile, int rows, int bytes)
+{
+	config[0] = 1; /* palette: eight tiles of a kilobyte */
+	config[16 + 2 * tile] = (uint8_t)bytes;
+	config[48 + tile] = (uint8_t)rows;
+}
+
+static void tile(struct kb *k, struct kb_inst inst, int number, struct kb_val ptr, struct kb_val stride)
+{
+	struct kb_val args[] = {ptr, stride};
+	kb_require(k, number >= 0 && number < KB_TILES, "there are eight tiles");
+	if (ptr.id)
+		check_address(k, KB_U8, ptr, stride);
+	inst.imm = number;
+	kb_emit(k, inst, args, ptr.id ? 2 : 0, false);
+}
+
+void kb_tile_config(struct kb *k, struct kb_val ptr)
+{
+	kb_require(k, kb_same_type(kb_typeof(k, ptr), KB_PTR_T), "addresses are pointers");
+	kb_emit(k, (struct kb_inst){.op = KBO_TILE_CONFIG}, &ptr, 1, false);
+}
+
+void kb_tile_zero(struct kb *k, int number)
+{
+	tile(k, (struct kb_inst){.op = KBO_TILE_ZERO}, number, (struct kb_val){0}, (struct kb_val){0});
+}
+
+void kb_tile_load(struct kb *k, int number, struct kb_val ptr, struct kb_val stride)
+{
+	tile(k, (struct kb_inst){.op = KBO_TILE_LOAD}, number, ptr, stride);
+}
+
+void kb_tile_store(struct kb *k, int number, struct kb_val ptr, struct kb_val stride)
+{
+	tile(k, (struct kb_inst){.op = KBO_TILE_STORE}, number, ptr, stride);
+}
+
+void kb_tile_dot(struct kb *k, enum kb_dot dot, int sum, int a, int b)
+{
+	bool are_tiles = ((sum | a | b) & ~(KB_TILES - 1)) == 0 && sum != a && sum != b && a != b;
+	kb_require(k, are_tiles, "three different tiles");
+	kb_require(k, dot != KB_DOT_S16S16, "tiles have bytes and bf16");
+	struct kb_inst inst = {.op = KBO_TILE_DOT, .dot = dot, .imm = sum | a << 3 | b << 6};
+	kb_emit(k, inst, NULL, 0, false);
 }
 
 /* ---- x86 processors ---- */

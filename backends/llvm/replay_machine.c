@@ -137,3 +137,93 @@ LLVMValueRef replay_dot(struct replay *r, const struct kb_inst *i)
 	};
 	return in_parts(r, i, forms, TFMC_COUNT(forms), apply_dot);
 }
+
+/* ---- table look-up ---- */
+
+/* x86 looks up in each 16 bytes. */
+static LLVMValueRef apply_lookup(struct replay *r, const struct form *f, LLVMValueRef *args)
+{
+	LLVMTypeRef type = LLVMTypeOf(args[1]);
+	LLVMValueRef ids[KB_LANES_MAX];
+	if (f->is_overloaded)
+		return replay_intrinsic(r, f->name, &type, 1, args, 2);
+	for (int k = 0; k < f->lanes; k++)
+		ids[k] = replay_int(r->module, KB_I32_T, k % 16);
+	LLVMValueRef none = LLVMGetPoison(LLVMTypeOf(args[0])),
+	             all = LLVMConstVector(ids, (unsigned)f->lanes);
+	LLVMValueRef both[] = {LLVMBuildShuffleVector(r->builder, args[0], none, all, ""), args[1]};
+	return replay_intrinsic(r, f->name, NULL, 0, both, 2);
+}
+
+LLVMValueRef replay_lookup16(struct replay *r, const struct kb_inst *i)
+{
+	static const struct form forms[] = {
+	        {ARCH_X86_64, 0, 64, "llvm.x86.avx512.pshuf.b.512", false},
+	        {ARCH_X86_64, 0, 32, "llvm.x86.avx2.pshuf.b", false},
+	        {ARCH_X86_64, 0, 16, "llvm.x86.ssse3.pshuf.b.128", false},
+	        {ARCH_AARCH64, 0, 16, "llvm.aarch64.neon.tbl1", true},
+	};
+	return in_parts(r, i, forms, TFMC_COUNT(forms), apply_lookup);
+}
+
+/* ---- tiles ---- */
+
+static LLVMValueRef tile_number(struct replay *r, int64_t number)
+{
+	return replay_int(r->module, KB_TYPE(KB_I8, 1), number);
+}
+
+static LLVMValueRef tile_call(struct replay *r, const char *name, LLVMValueRef *args, unsigned n)
+{
+	if (!r->record->caps.has_tiles) {
+		replay_fail(r->module, "tiles that the machine does not have");
+		return NULL;
+	}
+	return replay_intrinsic(r, name, NULL, 0, args, n);
+}
+
+LLVMValueRef replay_tile_config(struct replay *r, const struct kb_inst *i)
+{
+	LLVMValueRef ptr = replay_arg(r, i, 0);
+	return tile_call(r, "llvm.x86.ldtilecfg", &ptr, 1);
+}
+
+LLVMValueRef replay_tile_release(struct replay *r, const struct kb_inst *i)
+{
+	(void)i;
+	return tile_call(r, "llvm.x86.tilerelease", NULL, 0);
+}
+
+LLVMValueRef replay_tile_zero(struct replay *r, const struct kb_inst *i)
+{
+	LLVMValueRef tile = tile_number(r, i->imm);
+	return tile_call(r, "llvm.x86.tilezero", &tile, 1);
+}
+
+static LLVMValueRef tile_memory(struct replay *r, const struct kb_inst *i, const char *name)
+{
+	LLVMValueRef args[] = {tile_number(r, i->imm), replay_arg(r, i, 0), replay_arg(r, i, 1)};
+	return tile_call(r, name, args, 3);
+}
+
+LLVMValueRef replay_tile_load(struct replay *r, const struct kb_inst *i)
+{
+	return tile_memory(r, i, "llvm.x86.tileloadd64");
+}
+
+LLVMValueRef replay_tile_store(struct replay *r, const struct kb_inst *i)
+{
+	return tile_memory(r, i, "llvm.x86.tilestored64");
+}
+
+/* The instruction names the rows first, b. */
+LLVMValueRef replay_tile_dot(struct replay *r, const struct kb_inst *i)
+{
+	static const char *const names[] = {[KB_DOT_U8S8] = "llvm.x86.tdpbsud",
+	                                    [KB_DOT_S8S8] = "llvm.x86.tdpbssd",
+	                                    [KB_DOT_S16S16] = NULL, /* not recorded */
+	                                    [KB_DOT_BF16] = "llvm.x86.tdpbf16ps"};
+	LLVMValueRef args[] = {tile_number(r, i->imm & 7), tile_number(r, i->imm >> 6 & 7),
+	                       tile_number(r, i->imm >> 3 & 7)};
+	return tile_call(r, names[i->dot], args, 3);
+}

@@ -275,6 +275,12 @@ static const char *const reserved[] = {"INT64_C", "UINT64_C", "spin_pause", NULL
 #define c_atomic_add   c_atomic_load
 #define c_dot          print_refuse /* kb_legalize writes them out */
 #define c_nearest      print_refuse
+#define c_tile_config  print_refuse
+#define c_tile_zero    print_refuse
+#define c_tile_load    print_refuse
+#define c_tile_store   print_refuse
+#define c_tile_dot     print_refuse
+#define c_tile_release print_refuse
 #define c_cpuid        print_refuse
 #define c_xgetbv       print_refuse
 #define c_group_id     print_refuse

@@ -87,6 +87,16 @@ enum print_level c_shuffle(struct print *p, const struct kb_inst *i, struct buf 
 	return PRINT_PRIMARY;
 }
 
+enum print_level c_lookup16(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	int lanes = i->type.lanes;
+	struct print_helper h = {arena_printf(p->arena, "lookup16_%s", c_suffix(p, C_U8, lanes)),
+	                         C_U8,
+	                         lanes,
+	                         {c_type(p, C_U8, 16)}};
+	return print_call_text(p, i, 0, print_helper(p, "lookup16", &h), out);
+}
+
 /* ---- reductions ---- */
 
 static const char *lane_list(struct print *p, int first, int n)

@@ -315,6 +315,12 @@ static bool is_reserved(const char *name)
 #define opencl_atomic_add   print_refuse
 #define opencl_dot          print_refuse /* kb_legalize writes them out */
 #define opencl_nearest      print_refuse
+#define opencl_tile_config  print_refuse
+#define opencl_tile_zero    print_refuse
+#define opencl_tile_load    print_refuse
+#define opencl_tile_store   print_refuse
+#define opencl_tile_dot     print_refuse
+#define opencl_tile_release print_refuse
 #define opencl_cpuid        print_refuse
 #define opencl_xgetbv       print_refuse
 

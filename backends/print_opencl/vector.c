@@ -103,6 +103,11 @@ enum print_level opencl_shuffle(struct print *p, const struct kb_inst *i, struct
 	return PRINT_PRIMARY;
 }
 
+enum print_level opencl_lookup16(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	return print_call_text(p, i, 0, "shuffle", out);
+}
+
 /* ---- reductions ---- */
 
 /* x op y of `lanes` lanes, both plain names. */

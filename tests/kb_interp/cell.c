@@ -247,27 +247,47 @@ static double flushed(double v)
 	return fabs(v) < 0x1p-126 ? copysign(0, v) : v;
 }
 
-/* bf16 are the high halves of f32. */
+/* The product is exact in f64, and the sum so nearly that its f32 is the one of a single rounding; what is no normal
+ * number with 24 bits and any exponent is zero. */
+float kb_cell_flushing_fma(float a, float b, float c)
+{
+	double exact = flushed((double)a) * flushed((double)b) + flushed((double)c);
+	return fabs(exact) < 0x1p-126 * (1 - 0x1p-25) ? (float)copysign(0, exact) : (float)exact;
+}
+
+float kb_cell_bf16_of(union kb_cell word, int at)
+{
+	return (float)bf16_to_f64((uint16_t)part_of(word, at, 16, false));
+}
+
 static union kb_cell dot_bf16(union kb_cell sum, union kb_cell a, union kb_cell b)
 {
-	double s = flushed(sum.f);
-	for (int at = 1; at >= 0; at--) {
-		float x = (float)flushed(bf16_to_f64((uint16_t)part_of(a, at, 16, false)));
-		float y = (float)flushed(bf16_to_f64((uint16_t)part_of(b, at, 16, false)));
-		s = flushed((double)fmaf(x, y, (float)s));
-	}
-	return (union kb_cell){.f = s};
+	float s = (float)sum.f;
+	for (int at = 1; at >= 0; at--)
+		s = kb_cell_flushing_fma(kb_cell_bf16_of(a, at), kb_cell_bf16_of(b, at), s);
+	return (union kb_cell){.f = (double)s};
+}
+
+union kb_cell kb_cell_dot(enum kb_dot dot, union kb_cell sum, union kb_cell a, union kb_cell b)
+{
+	int bits = dot == KB_DOT_S16S16 ? 16 : 8;
+	if (dot == KB_DOT_BF16)
+		return dot_bf16(sum, a, b);
+	for (int at = 0; at < 32 / bits; at++)
+		sum.i += part_of(a, at, bits, dot != KB_DOT_U8S8) * part_of(b, at, bits, true);
+	return kb_cell_int(KB_I32, sum.i);
 }
 
 static union kb_cell lane_dot(const struct kb_lanes *l, int i)
 {
-	union kb_cell sum = l->x[0][i], a = l->x[1][i], b = l->x[2][i];
-	int bits = l->inst->dot == KB_DOT_S16S16 ? 16 : 8;
-	if (l->inst->dot == KB_DOT_BF16)
-		return dot_bf16(sum, a, b);
-	for (int at = 0; at < 32 / bits; at++)
-		sum.i += part_of(a, at, bits, l->inst->dot != KB_DOT_U8S8) * part_of(b, at, bits, true);
-	return kb_cell_int(KB_I32, sum.i);
+	return kb_cell_dot(l->inst->dot, l->x[0][i], l->x[1][i], l->x[2][i]);
+}
+
+/* An index that is none gives a byte that nobody expects. */
+static union kb_cell lane_lookup16(const struct kb_lanes *l, int i)
+{
+	int64_t at = l->x[1][i].i;
+	return at < 16 ? l->x[0][at] : (union kb_cell){.i = 0xa5};
 }
 
 static union kb_cell lane_cmp(const struct kb_lanes *l, int i)

@@ -39,7 +39,7 @@ static bool inside(const struct kb_range *r, const char *p, size_t bytes, bool w
 	       (!write || r->writable);
 }
 
-static bool allowed(struct kb_frame *fr, const void *p, size_t bytes, bool write)
+bool kb_frame_allowed(struct kb_frame *fr, const void *p, size_t bytes, bool write)
 {
 	struct kb_watched *watched = fr->work ? kb_work_find(fr->work, p, bytes) : NULL;
 	if (watched)
@@ -132,7 +132,7 @@ static bool do_load(struct kb_frame *fr, const struct kb_inst *inst, union kb_ce
 	int n = inst->op == KBO_LOAD_PART ? inst->n_lanes : inst->type.lanes;
 	bool splat = inst->op == KBO_LOAD_SPLAT;
 	char *p = address(fr, inst, 0);
-	if (!allowed(fr, p, size * (size_t)(splat ? 1 : n), false))
+	if (!kb_frame_allowed(fr, p, size * (size_t)(splat ? 1 : n), false))
 		return false;
 	if ((uintptr_t)p % (uintptr_t)inst->align != 0)
 		return fail(fr, "load from an unaligned address");
@@ -152,7 +152,7 @@ static bool do_store(struct kb_frame *fr, const struct kb_inst *inst, union kb_c
 	size_t size = (size_t)kb_scalar_bytes(inst->type.scalar);
 	int n = inst->op == KBO_STORE_PART ? inst->n_lanes : inst->type.lanes;
 	char *p = address(fr, inst, 1);
-	if (!allowed(fr, p, size * (size_t)n, true))
+	if (!kb_frame_allowed(fr, p, size * (size_t)n, true))
 		return false;
 	if ((uintptr_t)p % (uintptr_t)inst->align != 0)
 		return fail(fr, "store to an unaligned address");
@@ -178,7 +178,7 @@ static bool do_atomic(struct kb_frame *fr, const struct kb_inst *inst, union kb_
 {
 	bool is_load = inst->op == KBO_ATOMIC_LOAD;
 	char *p = (char *)lanes_of(fr, inst->args[is_load ? 0 : 1])->p + inst->imm * 4;
-	if (!allowed(fr, p, 4, !is_load))
+	if (!kb_frame_allowed(fr, p, 4, !is_load))
 		return false;
 	union kb_cell old = kb_cell_read(KB_I32, p);
 	if (out)
@@ -452,6 +452,12 @@ static bool do_barrier(struct kb_frame *fr, const struct kb_inst *inst, union kb
 #define do_atomic_store do_atomic
 #define do_atomic_add   do_atomic
 #define do_end_forever  do_else
+#define do_tile_config  kb_frame_tile_config
+#define do_tile_zero    kb_frame_tile_zero
+#define do_tile_load    kb_frame_tile_memory
+#define do_tile_store   kb_frame_tile_memory
+#define do_tile_dot     kb_frame_tile_dot
+#define do_tile_release kb_frame_tile_release
 #define do_comment      do_nothing
 #define do_forever      do_nothing
 #define do_end_if       do_nothing

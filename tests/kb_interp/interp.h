@@ -37,6 +37,12 @@ struct kb_interp_cpu {
 	void *user;
 };
 
+/* Matrix tiles; rows 0: none. */
+struct kb_interp_tile {
+	int rows, bytes;
+	unsigned char data[KB_TILE_ROWS][KB_TILE_BYTES];
+};
+
 struct kb_interp {
 	const struct kb_module *module;
 	const struct kb_range
@@ -44,8 +50,9 @@ struct kb_interp {
 	size_t n_ranges;
 	const struct kb_interp_symbol *symbols; /* external symbols */
 	size_t n_symbols;
-	const struct kb_interp_cpu *cpu; /* what cpuid and xgetbv say; NULL: asking is an error */
-	uint64_t max_steps;              /* instructions before giving up, 0: 1e10 */
+	const struct kb_interp_cpu *cpu;       /* what cpuid and xgetbv say; NULL: asking is an error */
+	struct kb_interp_tile tiles[KB_TILES]; /* of the worker: calls keep them */
+	uint64_t max_steps;                    /* instructions before giving up, 0: 1e10 */
 	/* after a run */
 	uint64_t steps;
 	char error[160]; /* empty: none */

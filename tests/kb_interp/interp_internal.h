@@ -33,6 +33,12 @@ bool kb_frame_fail(struct kb_frame *fr, const char *what); /* always false */
 bool kb_frame_enter(struct kb_frame *fr);
 /* Runs from fr->pc to the end of the function, or in a launch to the next barrier. */
 bool kb_frame_run(struct kb_frame *fr);
+/* Whether memory may be touched; fails otherwise. */
+bool kb_frame_allowed(struct kb_frame *fr, const void *p, size_t bytes, bool write);
+/* The operations of tiles (tile.c). */
+typedef bool kb_frame_op(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out);
+kb_frame_op kb_frame_tile_config, kb_frame_tile_zero, kb_frame_tile_memory, kb_frame_tile_dot,
+        kb_frame_tile_release;
 /* Clears what the run before left; NULL with in->error when there is no such function. */
 const struct kb_func *kb_interp_begin(struct kb_interp *in, const char *name);
 
@@ -73,6 +79,12 @@ union kb_cell kb_cell_un(enum kb_un op, enum kb_scalar s, union kb_cell a);
 bool kb_cell_cmp(enum kb_cmp op, enum kb_scalar s, union kb_cell a, union kb_cell b);
 union kb_cell kb_cell_cvt(enum kb_scalar from, enum kb_scalar to, union kb_cell a);
 union kb_cell kb_cell_read(enum kb_scalar s, const void *p);
+/* One word of a dot product: a and b as i32. */
+union kb_cell kb_cell_dot(enum kb_dot dot, union kb_cell sum, union kb_cell a, union kb_cell b);
+/* a * b + c of bf16 and f32, where operands and results that are no normal numbers are zeros. */
+float kb_cell_flushing_fma(float a, float b, float c);
+/* Of the two bf16 in a word. */
+float kb_cell_bf16_of(union kb_cell word, int at);
 void kb_cell_write(enum kb_scalar s, union kb_cell v, void *p);
 
 /* An operation on lanes, and those of its operands, of type `from`. */

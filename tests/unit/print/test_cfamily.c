@@ -9,7 +9,6 @@
 
 #include "ir/support/compiler.h"
 #include "tests/support/kernels/c_case.h"
-#include "tests/support/random/dot_case.h"
 
 #define LANES 16
 
@@ -261,10 +260,7 @@ static void loose_indices(struct kb *k, struct kb_val in, struct kb_val out)
 
 START_TEST(computes_integers)
 {
-	struct dot_numbers products;
-	dot_numbers_fill(&products);
-	const struct llvm_case cases[] = {{dot_case_body, NULL, &products, sizeof(products), DOT_OUT_BYTES},
-	                                  {int_ops, NULL, &ints, sizeof(ints), OUT_BYTES},
+	const struct llvm_case cases[] = {{int_ops, NULL, &ints, sizeof(ints), OUT_BYTES},
 	                                  {narrow_ops, NULL, &ints, sizeof(ints), OUT_BYTES},
 	                                  {narrow_arith, NULL, &ints, sizeof(ints), OUT_BYTES},
 	                                  {loose_indices, NULL, &ints, sizeof(ints), OUT_BYTES},

@@ -21,10 +21,10 @@ struct level {
 	const char *target, *features;
 	bool u8s8, s8s8, bf16; /* which dot products they are */
 	const char *cpu;       /* the feature as the compiler asks this machine; NULL: not here */
-	bool is_emulated;
+	bool is_emulated, has_tiles;
 };
 
-enum { V4, VNNI, AVX_VNNI, VNNI_INT8, BF16, DOTPROD, I8MM, N_LEVELS };
+enum { V4, VNNI, AVX_VNNI, VNNI_INT8, BF16, DOTPROD, I8MM, AMX, N_LEVELS };
 
 static const struct level levels[] = {
         [V4] = {"x86-64-v4", ""},
@@ -34,6 +34,7 @@ static const struct level levels[] = {
         [BF16] = {"x86-64-v4", "+avx512vnni,+avx512bf16", .u8s8 = true, .bf16 = true, .cpu = "avx512bf16"},
         [DOTPROD] = {"aarch64", "+neon,+dotprod", .s8s8 = true, .is_emulated = true},
         [I8MM] = {"aarch64", "+neon,+dotprod,+i8mm", .u8s8 = true, .s8s8 = true, .is_emulated = true},
+        [AMX] = {"x86-64-v4", "+avx512vnni,+avx512bf16,+amx-tile,+amx-int8,+amx-bf16", .has_tiles = true},
 };
 
 static struct target target_of(const struct level *l)
@@ -50,6 +51,7 @@ static struct kb_caps caps_of(const struct level *l, const struct target *t)
 	caps.has_dot_u8s8 = l->u8s8;
 	caps.has_dot_s8s8 = l->s8s8;
 	caps.has_dot_bf16 = l->bf16;
+	caps.has_tiles = l->has_tiles;
 	return caps;
 }
 
@@ -89,6 +91,49 @@ static struct kb_val broadcast(struct kb *k, struct kb_val in, int lanes)
 	struct kb_val sum = kb_load(k, t, in, kb_index(k, 0), 0, 4),
 	              a = kb_load(k, t, in, kb_index(k, 0), 16, 4);
 	return kb_dot_u8s8(k, sum, a, kb_load_splat(k, t, in, kb_index(k, 0), 32));
+}
+
+static struct kb_val look_up(struct kb *k, struct kb_val in, int lanes)
+{
+	struct kb_val table = kb_load(k, KB_TYPE(KB_U8, 16), in, kb_index(k, 0), 0, 1);
+	struct kb_val bytes = kb_load(k, KB_TYPE(KB_U8, lanes), in, kb_index(k, 0), 16, 1);
+	struct kb_val low = kb_splat(k, kb_cvt(k, kb_i32(k, 15), KB_U8), lanes);
+	return kb_lookup16(k, table, kb_bin(k, KB_AND, bytes, low));
+}
+
+/* 4 bits from lines of 64 bytes: a line loaded as words, both nibbles looked up, two dot products. */
+static struct kb_val codebook(struct kb *k, struct kb_val in, int lanes)
+{
+	static const uint8_t codes[16] = {0,   24,  43,  59,  73,  85,  97,  108,
+	                                  118, 129, 140, 153, 167, 184, 205, 255};
+	struct kb_val zero = kb_index(k, 0), table = kb_bytes16(k, codes),
+	              sum = kb_splat(k, kb_i32(k, 0), lanes);
+	struct kb_val line = kb_load(k, KB_TYPE(KB_I32, lanes), in, zero, 0, 4);
+	struct kb_val low = kb_splat(k, kb_i32(k, 0x0f0f0f0f), lanes);
+	for (int high = 0; high < 2; high++) {
+		struct kb_val by = kb_splat(k, kb_i32(k, 4 * high), lanes);
+		struct kb_val codes_of = kb_bin(k, KB_AND, kb_bin(k, KB_SHR, line, by), low);
+		struct kb_val bytes = kb_lookup16(k, table, kb_bitcast(k, codes_of, KB_U8));
+		struct kb_val x = kb_load_splat(k, KB_TYPE(KB_I32, lanes), in, zero, 16 + high);
+		sum = kb_dot_u8s8(k, sum, kb_bitcast(k, bytes, KB_I32), x);
+	}
+	return sum;
+}
+
+/* Every operation of tiles; the value is another. */
+static struct kb_val tiles(struct kb *k, struct kb_val in, int lanes)
+{
+	struct kb_val stride = kb_index(k, 64);
+	kb_tile_config(k, in);
+	kb_tile_zero(k, 0);
+	kb_tile_load(k, 1, in, stride);
+	kb_tile_load(k, 2, kb_ptr_add(k, in, stride, 0), stride);
+	kb_tile_dot(k, KB_DOT_U8S8, 0, 1, 2);
+	kb_tile_dot(k, KB_DOT_S8S8, 0, 1, 2);
+	kb_tile_dot(k, KB_DOT_BF16, 3, 1, 2);
+	kb_tile_store(k, 0, in, stride);
+	kb_tile_release(k);
+	return kb_load(k, KB_TYPE(KB_I32, lanes), in, kb_index(k, 0), 0, 4);
 }
 
 /* The assembly of a function that stores the value. */
@@ -148,6 +193,20 @@ static const struct {
         {V4, s16s16, 16, "vpmaddwd\t", 1, "%zmm"},
         {VNNI, s16s16, 16, "vpdpwssd\t", 1, "%zmm"},
         {DOTPROD, s8s8, 4, "sdot\t", 1, NULL},
+        {V4, look_up, 64, "vpshufb\t", 1, "%zmm"},
+        {V4, look_up, 32, "vpshufb\t", 1, "%ymm"},
+        {DOTPROD, look_up, 16, "tbl\t", 1, NULL},
+        {VNNI, codebook, 16, "vpshufb\t", 2, "%zmm"},
+        {VNNI, codebook, 16, "vpdpbusd\t", 2, "{1to16}"},
+        {VNNI, codebook, 16, "vpand", 2, NULL},
+        {AMX, tiles, 16, "ldtilecfg\t(%rdi)", 1, NULL},
+        {AMX, tiles, 16, "tilezero\t%tmm0", 1, NULL},
+        {AMX, tiles, 16, "tileloadd\t", 2, "(%rdi,"},
+        {AMX, tiles, 16, "tdpbsud\t%tmm1, %tmm2, %tmm0", 1, NULL},
+        {AMX, tiles, 16, "tdpbssd\t%tmm1, %tmm2, %tmm0", 1, NULL},
+        {AMX, tiles, 16, "tdpbf16ps\t%tmm1, %tmm2, %tmm3", 1, NULL},
+        {AMX, tiles, 16, "tilestored\t%tmm0, (%rdi,", 1, NULL},
+        {AMX, tiles, 16, "tilerelease\n", 1, NULL},
         {DOTPROD, s8s8, 16, "sdot\t", 4, NULL},
         {DOTPROD, u8s8, 4, "sdot\t", 2, NULL},
         {I8MM, u8s8, 4, "usdot\t", 1, NULL},
@@ -206,7 +265,7 @@ START_TEST(machines_compute_what_the_interpreter_does)
 	dot_numbers_fill(&in);
 	struct llvm_case c = {dot_case_body, NULL, &in, sizeof(in), DOT_OUT_BYTES};
 	llvm_case_check(&c);
-	for (int i = VNNI; i < N_LEVELS; i++) {
+	for (int i = VNNI; i < AMX; i++) {
 		const struct level *l = &levels[i];
 		struct target t = target_of(l);
 		struct kb_caps caps = caps_of(l, &t);
@@ -215,6 +274,48 @@ START_TEST(machines_compute_what_the_interpreter_does)
 		else
 			(void)fprintf(stderr, "%s %s cannot run here\n", l->target, l->features);
 	}
+}
+END_TEST
+
+static void look_up_all(struct kb *k, struct kb_val in, struct kb_val out)
+{
+	for (int lanes = 16, at = 0; lanes <= 64; at += lanes, lanes *= 2)
+		kb_store(k, look_up(k, in, lanes), out, kb_index(k, 0), at, 1);
+}
+
+START_TEST(machines_look_up)
+{
+	struct dot_numbers in;
+	dot_numbers_fill(&in);
+	struct llvm_case c = {look_up_all, NULL, &in, sizeof(in), 16 + 32 + 64};
+	llvm_case_check(&c);
+}
+END_TEST
+
+static void least_results(struct kb *k, struct kb_val in, struct kb_val out)
+{
+	struct kb_val zero = kb_index(k, 0), sum = kb_load(k, KB_TYPE(KB_F32, 4), in, zero, 0, 4);
+	struct kb_val a = kb_load(k, KB_TYPE(KB_I32, 4), in, zero, 4, 4),
+	              b = kb_load(k, KB_TYPE(KB_I32, 4), in, zero, 8, 4);
+	kb_store(k, kb_dot_bf16(k, sum, a, b), out, zero, 0, 4);
+}
+
+/* 2^-126 less 3 to 24 quarters of its last bit: below 2^-126 with 24 bits it is zero, though it would be rounded up. */
+START_TEST(machines_flush_before_they_round)
+{
+	static const struct {
+		float sum[4];
+		uint32_t a[4], b[4];
+	} in = {{0x1p-126f, 0x1p-126f, 0x1p-126f, -0x1p-126f},
+	        {0x19800000, 0x19800000, 0x19800000, 0x19800000},  /* 2^-76, 0 */
+	        {0x9b400000, 0x9a400000, 0x99c00000, 0x1a400000}}; /* -1.5 2^-73, -75, -76; 2^-75 */
+	struct llvm_case c = {least_results, NULL, &in, sizeof(in), 16};
+	struct target t = target_of(&levels[BF16]);
+	struct kb_caps caps = caps_of(&levels[BF16], &t);
+	if (target_runs_here(&t) && has(levels[BF16].cpu))
+		llvm_case_check_on(&c, &t, &caps);
+	else
+		(void)fprintf(stderr, "%s cannot run here\n", levels[BF16].features);
 }
 END_TEST
 
@@ -265,6 +366,8 @@ Suite *suite_machine_ops(void)
 	tcase_add_loop_test(t, code_holds_the_instruction, 0, (int)TFMC_COUNT(held));
 	tcase_add_test(t, code_without_the_instruction);
 	tcase_add_test(t, machines_compute_what_the_interpreter_does);
+	tcase_add_test(t, machines_look_up);
+	tcase_add_test(t, machines_flush_before_they_round);
 	tcase_add_loop_test(t, what_is_written_out_means_the_same, 0, 16);
 	suite_add_tcase(s, t);
 	return s;
