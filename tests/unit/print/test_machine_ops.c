@@ -12,7 +12,7 @@
 #include "tests/kb_interp/interp.h"
 #include "tests/support/cross.h"
 #include "tests/support/random/dot_case.h"
-#include "tests/support/kernels/llvm_case.h"
+#include "tests/support/kernels/c_case.h"
 
 /* ---- levels of machines ---- */
 
@@ -93,6 +93,8 @@ static struct kb_val broadcast(struct kb *k, struct kb_val in, int lanes)
 	return kb_dot_u8s8(k, sum, a, kb_load_splat(k, t, in, kb_index(k, 0), 32));
 }
 
+static const uint8_t codes[16] = {0, 24, 43, 59, 73, 85, 97, 108, 118, 129, 140, 153, 167, 184, 205, 255};
+
 static struct kb_val look_up(struct kb *k, struct kb_val in, int lanes)
 {
 	struct kb_val table = kb_load(k, KB_TYPE(KB_U8, 16), in, kb_index(k, 0), 0, 1);
@@ -104,8 +106,6 @@ static struct kb_val look_up(struct kb *k, struct kb_val in, int lanes)
 /* 4 bits from lines of 64 bytes: a line loaded as words, both nibbles looked up, two dot products. */
 static struct kb_val codebook(struct kb *k, struct kb_val in, int lanes)
 {
-	static const uint8_t codes[16] = {0,   24,  43,  59,  73,  85,  97,  108,
-	                                  118, 129, 140, 153, 167, 184, 205, 255};
 	struct kb_val zero = kb_index(k, 0), table = kb_bytes16(k, codes),
 	              sum = kb_splat(k, kb_i32(k, 0), lanes);
 	struct kb_val line = kb_load(k, KB_TYPE(KB_I32, lanes), in, zero, 0, 4);
@@ -248,7 +248,8 @@ END_TEST
 static bool has(const char *feature)
 {
 	__builtin_cpu_init();
-	return (!strcmp(feature, "avx512vnni") && __builtin_cpu_supports("avx512vnni")) ||
+	return (!strcmp(feature, "avxvnni") && __builtin_cpu_supports("avxvnni")) ||
+	       (!strcmp(feature, "avx512vnni") && __builtin_cpu_supports("avx512vnni")) ||
 	       (!strcmp(feature, "avx512bf16") && __builtin_cpu_supports("avx512bf16"));
 }
 #else
@@ -279,16 +280,29 @@ END_TEST
 
 static void look_up_all(struct kb *k, struct kb_val in, struct kb_val out)
 {
+	struct kb_val zero = kb_index(k, 0), four = kb_splat(k, kb_cvt(k, kb_i32(k, 4), KB_U8), 16);
 	for (int lanes = 16, at = 0; lanes <= 64; at += lanes, lanes *= 2)
-		kb_store(k, look_up(k, in, lanes), out, kb_index(k, 0), at, 1);
+		kb_store(k, look_up(k, in, lanes), out, zero, at, 1);
+	struct kb_val high = kb_bin(k, KB_SHR, kb_load(k, KB_TYPE(KB_U8, 16), in, zero, 80, 1), four);
+	kb_store(k, kb_lookup16(k, kb_bytes16(k, codes), high), out, zero, 16 + 32 + 64, 1);
 }
 
 START_TEST(machines_look_up)
 {
 	struct dot_numbers in;
 	dot_numbers_fill(&in);
-	struct llvm_case c = {look_up_all, NULL, &in, sizeof(in), 16 + 32 + 64};
+	struct llvm_case c = {look_up_all, NULL, &in, sizeof(in), 16 + 32 + 64 + 16};
 	llvm_case_check(&c);
+}
+END_TEST
+
+START_TEST(c_computes_what_the_interpreter_does)
+{
+	struct dot_numbers in;
+	dot_numbers_fill(&in);
+	const struct llvm_case cases[] = {{dot_case_body, NULL, &in, sizeof(in), DOT_OUT_BYTES},
+	                                  {look_up_all, NULL, &in, sizeof(in), 16 + 32 + 64 + 16}};
+	c_case_check(cases, TFMC_COUNT(cases));
 }
 END_TEST
 
@@ -367,6 +381,7 @@ Suite *suite_machine_ops(void)
 	tcase_add_test(t, code_without_the_instruction);
 	tcase_add_test(t, machines_compute_what_the_interpreter_does);
 	tcase_add_test(t, machines_look_up);
+	tcase_add_test(t, c_computes_what_the_interpreter_does);
 	tcase_add_test(t, machines_flush_before_they_round);
 	tcase_add_loop_test(t, what_is_written_out_means_the_same, 0, 16);
 	suite_add_tcase(s, t);
