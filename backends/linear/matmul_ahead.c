@@ -75,5 +75,7 @@ struct kb_val matmul_ahead(const struct linear *l, const struct matmul_strip *s,
 
 void matmul_step_ahead(const struct linear *l, const struct matmul_ahead *a, struct kb_val at)
 {
-	kb_prefetch(l->k, a->from, kb_mul(l->k, at, a->step), 0);
+	struct kb_val from = kb_mul(l->k, at, a->step);
+	for (int i = 0; i < a->panels || i == 0; i++)
+		kb_prefetch(l->k, a->from, from, i * matmul_panel_bytes(l));
 }

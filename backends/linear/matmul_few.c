@@ -4,17 +4,20 @@
  * the weights is what takes time. A worker has one run of panels and walks over
  * it once; all rows pass by a panel before the next one begins. One panel at a
  * time is one stream of memory, of which a line far behind is fetched with every
- * line that is used. Which rows go together changes no result.
+ * line that is used. More rows than hide the loads of one panel's weights go in
+ * tiles of the main size. Which rows go together changes no result.
  */
 #include "backends/linear/matmul_internal.h"
 #include "ir/support/checked.h"
 
 #define FEW_ROWS_MAX    32    /* rows of a call at most */
-#define FEW_LEAST_MAX   15    /* always as many rows or more are faster by blocks */
+#define FEW_LEAST_MAX   15    /* always more rows may be faster by blocks */
 #define FEW_TILE_MAX    8     /* of a tile: more wait for operands instead of weights */
 #define FEW_STAGE_MAX   65536 /* bytes of finished products of a strip */
 #define FEW_AHEAD       8192  /* bytes between the line that is used and the one that is fetched */
 #define FEW_AHEAD_ONE   4096  /* the same for a tile of one row, which is faster */
+#define FEW_L2_BLOCKS   8     /* they are where the panels of a tile take no more than this part of L2 */
+#define FEW_L2_NEXT     4     /* the same, for the panels that come next to stay beside them */
 #define FEW_L2_MULTIPLE 16    /* weights that large are read from memory by every call */
 
 /* ---- whether ---- */
@@ -56,12 +59,23 @@ static int rows_of_tile(const struct linear *l)
 	return rows < 1 ? 1 : rows < FEW_TILE_MAX ? rows : FEW_TILE_MAX;
 }
 
+/* Bytes of the panels of a tile are that part of L2 at most. */
+static bool are_short(const struct linear *l, int panels, int part)
+{
+	return panels * matmul_panel_bytes(l) <= l->job->target->l2_bytes / part;
+}
+
+/* Always more rows than a tile has: where panels are short, or passes more than two, blocks are faster. */
+static bool is_for_blocks(const struct linear *l)
+{
+	return l->rows_lo > FEW_LEAST_MAX && (l->rows_hi > 2 * l->mr || are_short(l, l->nr, FEW_L2_BLOCKS));
+}
+
 bool matmul_is_few(const struct linear *l)
 {
 	int64_t width = (int64_t)l->columns.halves * l->columns.strip * MATMUL_PANEL;
-	return l->rows_lo < FEW_LEAST_MAX && !l->norm.after &&
-	       (!l->norm.before || l->rows_hi <= l->norm.rows) && l->job->items <= 1 &&
-	       l->rows_hi <= FEW_ROWS_MAX && l->rows_hi * width * 4 <= FEW_STAGE_MAX &&
+	return !is_for_blocks(l) && !l->norm.after && (!l->norm.before || l->rows_hi <= l->norm.rows) &&
+	       l->job->items <= 1 && l->rows_hi <= FEW_ROWS_MAX && l->rows_hi * width * 4 <= FEW_STAGE_MAX &&
 	       l->lanes <= kb_caps(l->k)->lanes &&
 	       bytes_of_model(l) / FEW_L2_MULTIPLE > l->job->target->l2_bytes;
 }
@@ -75,49 +89,79 @@ static int panels_of_row(const struct linear *l)
 	return units_of(l) <= 2 && whole >= MATMUL_STRIP ? MATMUL_STRIP : 1;
 }
 
-/* How a panel is walked over: once when its rows fit into a tile, else in passes of about as many rows. */
+/* How panels are walked over: once when their rows fit into a tile, else in passes of about as many rows. */
 struct passes {
-	int most;            /* rows of a tile */
+	int most, least;     /* rows of a tile */
+	int panels;          /* side by side */
 	struct kb_val n;     /* none: one */
 	struct kb_val share; /* bytes that a pass fetches */
 	struct kb_val step;  /* of them for each k */
 };
 
-/* A single pass fetches the lines a little behind. Of several, each fetches its part of the next panel, so
- * that memory is read all the time. */
-static struct passes find_passes(const struct linear *l)
+/* More rows than a tile has over one panel: tiles of the main height and width have fewer loads for each product. */
+static bool has_wide(const struct linear *l)
+{
+	return l->rows_hi > rows_of_tile(l) && l->mr > rows_of_tile(l);
+}
+
+/* A single pass over a panel fetches the lines a little behind. */
+static struct passes one_pass(const struct linear *l)
+{
+	int64_t most = rows_of_tile(l), least = panels_of_row(l) > 1 ? 2 : 1;
+	most = l->rows_hi < most ? l->rows_hi : most;
+	least = l->rows_lo > least ? l->rows_lo : least;
+	return (struct passes){.most = (int)most,
+	                       .least = (int)(least < most ? least : most),
+	                       .panels = 1,
+	                       .step = kb_index(l->k, matmul_step_bytes(l))};
+}
+
+/* Heights of n = ceil(rows / most) passes of about as many rows, for all rows that there can be. */
+static void find_heights(const struct linear *l, struct passes *p)
+{
+	int64_t most = p->most, rows = has_wide(l) ? rows_of_tile(l) + 1 : panels_of_row(l) > 1 ? 2 : 1;
+	rows = l->rows_lo > rows ? l->rows_lo : rows;
+	for (p->most = 1, p->least = (int)most; rows <= l->rows_hi; rows++) {
+		int64_t n = (rows + most - 1) / most, low = rows / n, high = (rows + n - 1) / n;
+		p->most = high > p->most ? (int)high : p->most;
+		p->least = low < p->least ? (int)low : p->least;
+	}
+}
+
+/* Of several passes each fetches its part of the panels that come next, so that memory is read all the time; a
+ * single one as well where these fit into L2 beside its own. */
+static struct passes several_passes(const struct linear *l)
 {
 	struct kb *k = l->k;
-	struct passes p = {.most = rows_of_tile(l), .step = kb_index(k, matmul_step_bytes(l))};
-	if (l->rows_hi <= p.most) {
-		p.most = (int)l->rows_hi;
-		return p;
-	}
-	struct kb_val most = kb_index(k, p.most), line = p.step;
+	struct passes p = {.most = rows_of_tile(l), .panels = 1};
+	if (has_wide(l))
+		p = (struct passes){.most = l->mr, .panels = l->nr};
+	struct kb_val most = kb_index(k, p.most), line = kb_index(k, matmul_step_bytes(l));
 	p.n = kb_bin(k, KB_DIV, kb_add_const(k, l->rows, p.most - 1), most);
 	p.n = kb_max(k, p.n, kb_index(k, 1));
 	p.step = kb_bin(k, KB_DIV, kb_add_const(k, kb_add(k, line, p.n), -1), p.n);
 	p.share = kb_mul(k, kb_bin(k, KB_DIV, kb_index(k, l->depth), p.n), line);
+	find_heights(l, &p);
 	return p;
 }
 
 /* if (height >= most) ..; else if (height >= most - 1) ..; the last one always fits. */
 static void emit_heights(const struct linear *l, const struct matmul_strip *s, struct matmul_tile t,
-                         struct kb_val height, int most)
+                         struct kb_val height, int most, int least)
 {
 	struct kb *k = l->k;
-	if (most > 1)
+	if (most > least)
 		kb_if(k, kb_cmp(k, KB_GE, height, kb_index(k, most)));
 	t.rows = most;
 	matmul_tile(l, s, &t);
-	if (most > 1) {
+	if (most > least) {
 		kb_else(k);
-		emit_heights(l, s, t, height, most - 1);
+		emit_heights(l, s, t, height, most - 1, least);
 		kb_end_if(k);
 	}
 }
 
-/* The first line of a tile's panel. */
+/* The first line of a tile's panels. */
 static struct kb_val first_line(const struct linear *l, const struct matmul_tile *t)
 {
 	struct kb *k = l->k;
@@ -127,76 +171,116 @@ static struct kb_val first_line(const struct linear *l, const struct matmul_tile
 	return kb_ptr_add(k, l->w->t.ptr, kb_mul(k, panel, kb_index(k, matmul_panel_bytes(l))), 0);
 }
 
-/* All rows of one panel, in passes. */
+/* All rows of the tile's panels, in passes. */
 static void emit_passes(const struct linear *l, const struct matmul_strip *s, const struct passes *p,
                         struct matmul_tile t)
 {
 	struct kb *k = l->k;
-	struct kb_val next = first_line(l, &t), one = kb_index(k, 1), zero = kb_index(k, 0);
+	struct kb_val next = first_line(l, &t), zero = kb_index(k, 0);
 	struct kb_var row = kb_var(k, "row", KB_INDEX_T, zero);
-	struct kb_val several = kb_cmp(k, KB_GT, p->n, one);
 	struct kb_val pass = kb_loop(k, "pass", zero, p->n, 1, KB_NONEMPTY);
 	struct kb_val left = kb_sub(k, p->n, pass);
 	t.row = t.stage_row = kb_get(k, row);
 	struct kb_val others = kb_add_const(k, left, -1);
 	struct kb_val height = kb_add(k, kb_sub(k, l->rows, t.row), others);
 	height = kb_bin(k, KB_DIV, height, left);
-	struct kb_val panel = kb_index(k, matmul_panel_bytes(l)), ahead = kb_index(k, FEW_AHEAD);
-	struct kb_val behind = kb_add(k, panel, kb_mul(k, pass, p->share));
-	t.ahead.from = kb_ptr_add(k, next, kb_select(k, several, behind, ahead), 0);
-	emit_heights(l, s, t, height, p->most);
+	struct kb_val behind = kb_index(k, t.panels * matmul_panel_bytes(l));
+	behind = kb_add(k, behind, kb_mul(k, pass, p->share));
+	if (t.panels == 1 || !are_short(l, t.panels, FEW_L2_NEXT))
+		behind = kb_select(k, kb_cmp(k, KB_LE, p->n, kb_index(k, 1)), kb_index(k, FEW_AHEAD), behind);
+	t.ahead.from = kb_ptr_add(k, next, behind, 0);
+	t.ahead.step = p->step;
+	t.ahead.panels = t.panels;
+	emit_heights(l, s, t, height, p->most, p->least);
 	kb_set(k, row, kb_add(k, t.row, height));
 	kb_end_loop(k);
 }
 
-static void emit_panel(const struct linear *l, const struct matmul_strip *s, const struct passes *p,
-                       struct matmul_tile t)
-{
-	struct kb *k = l->k;
-	t.ahead.step = p->step;
-	if (p->n.id) {
-		emit_passes(l, s, p, t);
-		return;
-	}
-	struct kb_val bytes = kb_index(k, p->most > 1 ? FEW_AHEAD : FEW_AHEAD_ONE);
-	t.ahead.from = kb_ptr_add(k, first_line(l, &t), bytes, 0);
-	emit_heights(l, s, t, l->rows, p->most);
-}
-
 /* ---- strips ---- */
 
-/* The panels of the strip, of one half; a single row takes several side by side. */
-static void emit_panels(const struct linear *l, const struct matmul_strip *s, const struct passes *p,
-                        struct kb_val half)
+/* Panel by panel, the rows of each in one pass. */
+static void emit_one_pass(const struct linear *l, const struct matmul_strip *s, struct matmul_tile t)
 {
 	struct kb *k = l->k;
-	struct matmul_tile t = {.rows = 1, .half = half, .row = s->row, .stage_row = s->row};
-	bool may_be_one = panels_of_row(l) > 1 && l->rows_lo < 2; /* one row has a loop of its own */
-	t.panels = panels_of_row(l);
-	if (may_be_one && l->rows_hi < 2) {
-		matmul_walk_panels(l, s, t, true);
-		return;
-	}
-	if (may_be_one) {
-		kb_if(k, kb_cmp(k, KB_LE, l->rows, kb_index(k, 1)));
-		matmul_walk_panels(l, s, t, true);
-		kb_else(k);
-	}
+	const struct passes p = one_pass(l);
 	t.panels = 1;
 	t.panel = kb_loop(k, "panel", s->begin, s->end, 1, 0);
-	emit_panel(l, s, p, t);
+	struct kb_val bytes = kb_index(k, p.most > 1 ? FEW_AHEAD : FEW_AHEAD_ONE);
+	t.ahead.from = kb_ptr_add(k, first_line(l, &t), bytes, 0);
+	t.ahead.step = p.step;
+	t.ahead.panels = 1;
+	emit_heights(l, s, t, l->rows, p.most, p.least);
 	kb_end_loop(k);
-	if (may_be_one)
+}
+
+/* As many panels as tiles have, and what is left by single ones. */
+static void emit_several(const struct linear *l, const struct matmul_strip *s, struct matmul_tile t)
+{
+	struct kb *k = l->k;
+	const struct passes p = several_passes(l);
+	struct kb_val whole = s->begin;
+	if (p.panels > 1) {
+		struct kb_val end = kb_min(k, s->end, kb_index(k, l->columns.n / MATMUL_PANEL));
+		struct kb_val n = kb_bin(k, KB_DIV, kb_sub(k, end, s->begin), kb_index(k, p.panels));
+		whole = kb_add(k, s->begin, kb_mul(k, n, kb_index(k, p.panels)));
+		t.panels = p.panels;
+		t.panel = kb_loop(k, "panel", s->begin, whole, p.panels, 0);
+		emit_passes(l, s, &p, t);
+		kb_end_loop(k);
+	}
+	t.panels = 1;
+	t.panel = kb_loop(k, "panel", whole, s->end, 1, 0);
+	emit_passes(l, s, &p, t);
+	kb_end_loop(k);
+}
+
+/* Rows of one pass, and more, where both can be. */
+static void emit_rows(const struct linear *l, const struct matmul_strip *s, struct matmul_tile t)
+{
+	struct kb *k = l->k;
+	int most = rows_of_tile(l);
+	bool may_be_more = l->rows_hi > most;
+	bool has_own_tiles = !may_be_more || (has_wide(l) && l->rows_lo <= most);
+	if (has_own_tiles && may_be_more)
+		kb_if(k, kb_cmp(k, KB_LE, l->rows, kb_index(k, most)));
+	if (has_own_tiles)
+		emit_one_pass(l, s, t);
+	if (has_own_tiles && may_be_more)
+		kb_else(k);
+	if (may_be_more)
+		emit_several(l, s, t);
+	if (has_own_tiles && may_be_more)
 		kb_end_if(k);
 }
 
-static void emit_strip(const struct linear *l, const struct matmul_strip *s, const struct passes *p)
+/* The panels of the strip, of one half; a single row takes several side by side. */
+static void emit_panels(const struct linear *l, const struct matmul_strip *s, struct kb_val half)
+{
+	struct kb *k = l->k;
+	struct matmul_tile t = {.half = half, .row = s->row, .stage_row = s->row};
+	bool may_be_one = panels_of_row(l) > 1 && l->rows_lo < 2; /* one row has a loop of its own */
+	if (may_be_one) {
+		if (l->rows_hi > 1)
+			kb_if(k, kb_cmp(k, KB_LE, l->rows, kb_index(k, 1)));
+		t.rows = 1;
+		t.panels = panels_of_row(l);
+		matmul_walk_panels(l, s, t, true);
+		if (l->rows_hi > 1)
+			kb_else(k);
+	}
+	if (!may_be_one || l->rows_hi > 1)
+		emit_rows(l, s, t);
+	if (may_be_one && l->rows_hi > 1)
+		kb_end_if(k);
+}
+
+static void emit_strip(const struct linear *l, const struct matmul_strip *s)
 {
 	struct kb *k = l->k;
 	struct kb_val half = {0};
 	if (l->columns.halves > 1)
 		half = kb_loop(k, "half", kb_index(k, 0), kb_index(k, l->columns.halves), 1, KB_NONEMPTY);
-	emit_panels(l, s, p, half);
+	emit_panels(l, s, half);
 	if (l->columns.halves > 1)
 		kb_end_loop(k);
 	if (l->stage.at.id)
@@ -216,11 +300,10 @@ void matmul_few(const struct linear *l)
 	s.k_hi = kb_index(k, l->depth);
 	s.weights = l->w->t.ptr;
 	matmul_norm(l, s.row, s.row_end, first, end);
-	const struct passes p = find_passes(l);
 	matmul_begin_runs(l, &first, &end);
 	s.begin = kb_loop(k, "strip", first, end, c->strip, 0);
 	s.end = kb_min(k, kb_add_const(k, s.begin, c->strip), end);
-	emit_strip(l, &s, &p);
+	emit_strip(l, &s);
 	kb_end_loop(k);
 	matmul_end_runs(l);
 	if (l->rows_lo < 1)

@@ -84,6 +84,7 @@ struct matmul_strip {
 struct matmul_ahead {
 	struct kb_val from; /* what step k = 0 asks for; none: follows from the turn */
 	struct kb_val step; /* bytes for each k */
+	int panels;         /* in which a line is asked for; 0: one */
 	struct kb_var turn; /* number of the tile of rows; none: tiles ask for nothing */
 };
 
