@@ -250,6 +250,20 @@ static const struct yaml_node *hub_table(struct model_document *d, const struct 
 	return own == NULL ? table : merge(d, table, own);
 }
 
+/* The preset with how the weights of the folder are packed. */
+static const struct yaml_node *with_packing(struct model_document *d, const struct yaml_node *preset,
+                                            const struct hub_config *config, struct loc loc)
+{
+	const char *packed = hub_packed(d, config);
+	if (packed == NULL || strcmp(packed, "none") == 0)
+		return packed == NULL ? NULL : preset;
+	const struct yaml_node *weights = yaml_find(preset, "weights");
+	if (weights == NULL)
+		weights = yaml_new_map(d->arena, loc, 0);
+	weights = yaml_with(d->arena, weights, "packed", yaml_scalar(d->arena, loc, packed, false));
+	return yaml_with(d->arena, preset, "weights", weights);
+}
+
 static const struct yaml_node *with_preset(struct model_document *d, const struct yaml_node *root)
 {
 	const struct yaml_node *name = yaml_find(root, "preset"), *hf = yaml_find(root, "hf");
@@ -277,7 +291,9 @@ static const struct yaml_node *with_preset(struct model_document *d, const struc
 			params = hub_apply(d, config, table, yaml_find(preset, "params"));
 		if (params == NULL)
 			return NULL;
-		preset = yaml_with(d->arena, preset, "params", params);
+		preset = with_packing(d, yaml_with(d->arena, preset, "params", params), config, hf->loc);
+		if (preset == NULL)
+			return NULL;
 	}
 	root = yaml_without(d->arena, yaml_without(d->arena, yaml_without(d->arena, root, "preset"), "hf"),
 	                    "hub");

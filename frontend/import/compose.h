@@ -46,6 +46,8 @@ const char *hub_type(const struct hub_config *c);
  */
 const char *hub_preset(struct model_document *d, const struct hub_config *c);
 bool hub_is_gguf(const struct hub_config *c);
+/* What the configuration says of how weights are packed: a value of `weights.packed`; NULL after a diagnostic. */
+const char *hub_packed(struct model_document *d, const struct hub_config *c);
 const struct yaml_node *hub_apply(struct model_document *d, const struct hub_config *c,
                                   const struct yaml_node *table, const struct yaml_node *params);
 

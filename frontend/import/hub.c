@@ -90,8 +90,7 @@ static bool read_gguf(struct model_document *d, const char *path, struct hub_con
 	return c->root != NULL;
 }
 
-/* Where a key is in config.json; of GGUF files, who asked for the file. */
-static struct loc place(const struct hub_config *c, const char *key)
+struct loc hub_place(const struct hub_config *c, const char *key)
 {
 	size_t at, n;
 	if (c->source == 0 || !json_key_place(c->text, c->len, key, &at, &n))
@@ -222,7 +221,7 @@ static bool check_words(struct hub *h, const char *key, const struct yaml_node *
 		found = found ||
 		        (list.items[i]->kind == YAML_SCALAR && strcmp(list.items[i]->text, v->text) == 0);
 	if (!found)
-		diag_error(h->d->cx, place(h->c, key), DIAG_UNSUPPORTED,
+		diag_error(h->d->cx, hub_place(h->c, key), DIAG_UNSUPPORTED,
 		           "not supported yet: '%s' holds '%s' in %s", key, v->text, h->c->name);
 	return found;
 }
@@ -258,7 +257,7 @@ static bool take_key(struct hub *h, const struct yaml_node *param, const char *k
 	if (v->kind != JSON_NODE_STRING || param->kind != YAML_SCALAR ||
 	    !is_number(yaml_find(h->params, param->text)))
 		return take(h, param, v);
-	diag_error(h->d->cx, place(h->c, key), DIAG_VALUE_TYPE,
+	diag_error(h->d->cx, hub_place(h->c, key), DIAG_VALUE_TYPE,
 	           "'%s' wants a number, found the text \"%.60s\"", key, v->text);
 	return false;
 }
@@ -296,7 +295,7 @@ static bool take_runs(struct hub *h, const struct yaml_node *param, const char *
 {
 	struct json_node list = {.kind = JSON_NODE_ARRAY, .n = write_runs(v, NULL)};
 	if (list.n == SIZE_MAX) {
-		diag_error(h->d->cx, place(h->c, key), DIAG_VALUE_TYPE,
+		diag_error(h->d->cx, hub_place(h->c, key), DIAG_VALUE_TYPE,
 		           "'%s' in %s is no list of [names, count] pairs", key, h->c->name);
 		return false;
 	}
@@ -317,8 +316,8 @@ static bool check_same(struct hub *h, const char *key, const struct yaml_node *w
 		if (list.items[i]->kind == YAML_SCALAR && strcmp(list.items[i]->text, found) == 0)
 			return true;
 	}
-	diag_error(h->d->cx, place(h->c, key), DIAG_UNSUPPORTED, "not supported yet: '%s' is %s in %s", key,
-	           found, h->c->name);
+	diag_error(h->d->cx, hub_place(h->c, key), DIAG_UNSUPPORTED, "not supported yet: '%s' is %s in %s",
+	           key, found, h->c->name);
 	return false;
 }
 
@@ -354,7 +353,7 @@ static bool one_key(struct hub *h, const char *key, const struct json_node *v)
 	}
 	h->unknown = key;
 	diag_error(
-	        h->d->cx, place(h->c, key), DIAG_UNSUPPORTED,
+	        h->d->cx, hub_place(h->c, key), DIAG_UNSUPPORTED,
 	        "not supported yet: '%s' (%s) in %s is unknown to the preset and may change the computation",
 	        key, scalar_text(h, v), h->c->name);
 	return false;
@@ -443,22 +442,6 @@ static bool take_tensors(struct hub *h, const struct yaml_node *table)
 	return ok;
 }
 
-/* Weights of GPTQ, AWQ, bitsandbytes and the like have other tensors than the preset names. */
-static bool refuse_quantized(struct hub *h)
-{
-	const struct json_node *q = json_find(h->c->root, "quantization_config");
-	const struct json_node *method = json_find(q, "quant_method");
-	if (q == NULL || q->kind != JSON_NODE_OBJECT || q->n == 0 || strcmp(q->keys[0], "none") == 0)
-		return false;
-	diag_error(h->d->cx, place(h->c, "quantization_config"), DIAG_UNSUPPORTED,
-	           "not supported yet: quantized weights%s%.60s%s; use the folder of the model before it was "
-	           "quantized",
-	           method != NULL && method->kind == JSON_NODE_STRING ? " ('" : "",
-	           method != NULL && method->kind == JSON_NODE_STRING ? method->text : "",
-	           method != NULL && method->kind == JSON_NODE_STRING ? "')" : "");
-	return true;
-}
-
 const struct yaml_node *hub_apply(struct model_document *d, const struct hub_config *c,
                                   const struct yaml_node *table, const struct yaml_node *params)
 {
@@ -474,10 +457,9 @@ const struct yaml_node *hub_apply(struct model_document *d, const struct hub_con
 	                .ignore = yaml_find(table, "ignore"),
 	                .params = params};
 	bool ok = params != NULL;
-	if (refuse_quantized(&h))
-		return NULL;
 	for (size_t i = 0; h.params != NULL && i < c->root->n; i++) {
-		if (strcmp(c->root->keys[i], "model_type") != 0)
+		if (strcmp(c->root->keys[i], "model_type") != 0 &&
+		    strcmp(c->root->keys[i], "quantization_config") != 0)
 			ok = one_key(&h, c->root->keys[i], &c->root->items[i]) && ok;
 	}
 	if (h.unknown != NULL)

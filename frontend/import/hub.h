@@ -19,6 +19,9 @@ struct hub_config {
 	uint32_t source; /* 0: none */
 };
 
+/* Where a key (dots go into objects) is in config.json; of GGUF files, who asked for the file. */
+struct loc hub_place(const struct hub_config *c, const char *key);
+
 /*
  * The metadata of a GGUF file: keys without the prefix of its architecture. Lists of equal
  * numbers are that number; longer ones than HUB_LIST_MAX are a text about their length. NULL after a

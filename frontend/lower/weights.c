@@ -35,6 +35,8 @@ bool weights_open(struct frontend_model *m)
 		return false;
 	if (section != NULL &&
 	    (weight_files_open_all(m->weights.files, m->doc.dir, yaml_find(section, "files")) != TFMC_OK ||
+	     weight_files_unpack(m->weights.files, &m->arena, m->cx, yaml_find(section, "packed")) !=
+	             TFMC_OK ||
 	     weight_files_strip(m->weights.files, yaml_find(section, "strip_prefix")) != TFMC_OK ||
 	     weight_files_ignore(m->weights.files, yaml_find(section, "ignore")) != TFMC_OK))
 		return false;

@@ -99,6 +99,11 @@ static bool add_tensor(struct weight_files *wf, struct stored_tensor *t, const c
 	return true;
 }
 
+bool weight_files_add(struct weight_files *wf, struct stored_tensor *t)
+{
+	return add_tensor(wf, t, t->file, t->loc);
+}
+
 static void add_path(struct weight_files *wf, const char *path)
 {
 	const char **slot = ARENA_PUSH(wf->arena, &wf->paths);

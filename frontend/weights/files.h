@@ -42,6 +42,12 @@ TFMC_MUST_USE enum tfmc_status weight_files_open(struct weight_files *wf, const 
 /* weights.files: a list of names or one name. */
 TFMC_MUST_USE enum tfmc_status weight_files_open_all(struct weight_files *wf, const char *dir,
                                                      const struct yaml_node *files);
+/* weights.packed (NULL: none): matrices that are stored in parts become one tensor, X.weight; after all files are
+ * open. */
+TFMC_MUST_USE enum tfmc_status weight_files_unpack(struct weight_files *wf, struct arena *a,
+                                                   struct diag_context *cx, const struct yaml_node *word);
+/* A further tensor with its name, file and place; false after a diagnostic when there is one of the name. */
+TFMC_MUST_USE bool weight_files_add(struct weight_files *wf, struct stored_tensor *t);
 /* weights.strip_prefix and weights.ignore (NULL: absent); after all files are open, strip first. */
 TFMC_MUST_USE enum tfmc_status weight_files_strip(struct weight_files *wf, const struct yaml_node *prefixes);
 TFMC_MUST_USE enum tfmc_status weight_files_ignore(struct weight_files *wf, const struct yaml_node *globs);

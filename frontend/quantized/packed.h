@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Matrices [N, K] of 4 or 8 bits as hub folders store them: whole numbers q packed into words, a scale for each group
+ * of columns of a row and a zero point:
+ *
+ *   element = scale (q - zero)          rounded once to f32
+ *
+ * A word has the q of several columns of a row, or of several rows of a column. Data of hostile files: sizes must have
+ * been checked against what packed_matrix says of them.
+ */
+#ifndef TFMC_FRONTEND_QUANTIZED_PACKED_H
+#define TFMC_FRONTEND_QUANTIZED_PACKED_H
+
+#include "ir/weights/weight.h"
+
+/* Little-endian words of `bytes` bytes; q of place (r, c) is in word r / down * row_words + c / across, as the field
+ * order[i] of `bits` bits, i = r % down or c % across (one of down and across is 1). The bits of `flip` are inverted. */
+struct packed_words {
+	const unsigned char *data;
+	int bytes, bits;
+	int64_t down, across, row_words;
+	const uint8_t *order; /* [32 / bits], NULL: 0, 1, .. */
+	uint32_t flip;
+};
+
+struct packed_matrix {
+	int64_t n, k;
+	int64_t group;         /* columns that have one scale; all of a row when it has one */
+	struct packed_words q; /* places (k, n) if `by_column`, else (n, k) */
+	bool by_column;
+	struct packed_words zeros; /* places (group, n); data NULL: all are `zero` */
+	int zero;                  /* with data: what is added to them */
+	const unsigned char *scales;
+	enum ir_dtype scale_dtype;
+	int64_t scale_row,
+	        scale_group; /* elements from that of a row, of a group to the next; 0: it is the same */
+	const unsigned char
+	        *group_of;     /* i32 [K]: numbers of groups that columns belong to; NULL: k / group */
+	enum ir_format format; /* of packed_rows; PLAIN: no format holds the elements exactly */
+};
+
+/* Groups of a row. */
+int64_t packed_groups(const struct packed_matrix *m);
+/* The zero points are all the same: *zero. Reads all of them. */
+bool packed_same_zeros(const struct packed_matrix *m, int *zero);
+/* The format of codes that holds the elements exactly, or PLAIN. */
+enum ir_format packed_format(const struct packed_matrix *m);
+/* group_of names groups that exist; *in_order: it is k / group. */
+bool packed_groups_exist(const struct packed_matrix *m, bool *in_order);
+
+/* Data: a struct packed_matrix. */
+weight_elements packed_elements;
+weight_rows packed_rows;
+
+#endif

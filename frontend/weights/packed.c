@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Matrices that a hub folder keeps in parts (weights.packed): X.qweight, X.qzeros and X.scales are one tensor
+ * X.weight [N, K], by the layout of who wrote them. The parts count as ignored.
+ */
+#include <string.h>
+
+#include "frontend/quantized/packed.h"
+#include "frontend/weights/files.h"
+
+struct packing {
+	struct weight_files *files;
+	struct arena *arena;
+	struct diag_context *cx;
+	const struct stored_tensor *last; /* what messages are about */
+};
+
+static const char *shape(struct packing *p, const struct stored_tensor *t)
+{
+	const char *text = "";
+	for (int i = 0; i < t->rank; i++)
+		text = arena_printf(p->arena, "%s%s%lld", text, i == 0 ? "" : ", ", (long long)t->dims[i]);
+	return text;
+}
+
+static bool misfit(struct packing *p, const struct stored_tensor *t, const char *what)
+{
+	diag_error(p->cx, t->loc, DIAG_WEIGHT_FILE, "'%s': tensor '%.200s' %s [%s]: %s", t->file, t->name,
+	           t->type_name, shape(p, t), what);
+	return false;
+}
+
+/* The tensor X.end, which then is a part and no parameter. NULL: there is none. */
+static struct stored_tensor *part(struct packing *p, const char *x, const char *end)
+{
+	struct stored_tensor *t = weight_files_find(p->files, arena_printf(p->arena, "%s.%s", x, end));
+	if (t != NULL)
+		t->ignored = true;
+	return t;
+}
+
+/* A part that must be there, with `rank` axes and elements of a type. */
+static struct stored_tensor *needed(struct packing *p, const char *x, const char *end, int rank,
+                                    const char *type)
+{
+	struct stored_tensor *t = part(p, x, end);
+	if (t == NULL) {
+		diag_error(p->cx, p->last->loc, DIAG_MISSING_TENSOR,
+		           "'%.200s' of '%s' has no '%.200s.%s' beside it", p->last->name, p->last->file, x,
+		           end);
+		return NULL;
+	}
+	if (t->rank == rank && strcmp(t->type_name, type) == 0 && t->bytes > 0)
+		return t;
+	misfit(p, t, arena_printf(p->arena, "it must be %s with %d axes that are not empty", type, rank));
+	return NULL;
+}
+
+/* Scales are floats. */
+static const struct stored_tensor *scales(struct packing *p, const char *x, const char *end,
+                                          struct packed_matrix *m)
+{
+	const struct stored_tensor *t = part(p, x, end);
+	if (t == NULL)
+		return needed(p, x, end, 2, "F16");
+	if (!t->readable || t->read != NULL || t->bytes == 0 || t->reversed ||
+	    (t->dtype != DT_F16 && t->dtype != DT_BF16 && t->dtype != DT_F32)) {
+		misfit(p, t, "scales are F16, BF16 or F32");
+		return NULL;
+	}
+	m->scales = t->data;
+	m->scale_dtype = t->dtype;
+	return t;
+}
+
+/* Bits of numbers of which each word of 32 holds n / words; 0: neither 4 nor 8. */
+static int bits_of(int64_t n, int64_t words)
+{
+	return n == words * 8 ? 4 : n == words * 4 ? 8 : 0;
+}
+
+/* Rows of scales [groups, N] divide the columns. */
+static bool set_groups(struct packing *p, struct packed_matrix *m, const struct stored_tensor *s,
+                       int64_t groups)
+{
+	if (groups < 1 || m->k % groups != 0)
+		return misfit(p, s,
+		              arena_printf(p->arena, "%lld columns are no whole groups", (long long)m->k));
+	m->group = m->k / groups;
+	return true;
+}
+
+/* The tensor reads the matrix. */
+static bool becomes(struct packing *p, struct stored_tensor *t, const struct packed_matrix *m)
+{
+	struct packed_matrix *kept = ARENA_NEW(p->arena, struct packed_matrix);
+	if (kept == NULL)
+		return false;
+	*kept = *m;
+	kept->format = packed_format(m);
+	t->read = packed_elements;
+	t->format = kept->format;
+	t->dtype = t->format == FORMAT_PLAIN ? DT_F64 : DT_F32;
+	t->read_codes = t->format == FORMAT_PLAIN ? NULL : packed_rows;
+	t->dims[0] = m->n;
+	t->dims[1] = m->k;
+	t->data = kept;
+	return true;
+}
+
+/* A tensor X.weight beside that of its numbers. */
+static bool add_matrix(struct packing *p, const char *x, struct stored_tensor *numbers,
+                       const struct packed_matrix *m)
+{
+	struct stored_tensor *t = ARENA_NEW(p->arena, struct stored_tensor);
+	if (t == NULL)
+		return false;
+	*t = *numbers;
+	t->name = arena_printf(p->arena, "%s.weight", x);
+	t->ignored = false;
+	return becomes(p, t, m) && weight_files_add(p->files, t);
+}
+
+/* X.scales [groups, N] and X.qzeros [groups, N / 8 or 4] of GPTQ and AWQ. */
+static bool set_zeros(struct packing *p, const char *x, struct packed_matrix *m)
+{
+	const struct stored_tensor *s = scales(p, x, "scales", m);
+	const struct stored_tensor *z = s != NULL ? needed(p, x, "qzeros", 2, "I32") : NULL;
+	if (z == NULL)
+		return false;
+	if (s->rank != 2 || s->dims[1] != m->n)
+		return misfit(p, s,
+		              arena_printf(p->arena, "scales of %lld rows are [groups, %lld]",
+		                           (long long)m->n, (long long)m->n));
+	if (z->dims[0] != s->dims[0] || bits_of(m->n, z->dims[1]) != m->q.bits)
+		return misfit(p, z,
+		              arena_printf(p->arena, "zero points of scales [%s] are of another shape",
+		                           shape(p, s)));
+	m->zeros = (struct packed_words){.data = z->data,
+	                                 .bytes = 4,
+	                                 .bits = m->q.bits,
+	                                 .down = 1,
+	                                 .across = 32 / m->q.bits,
+	                                 .row_words = z->dims[1],
+	                                 .order = m->q.order};
+	m->scale_row = 1;
+	m->scale_group = m->n;
+	return set_groups(p, m, s, s->dims[0]);
+}
+
+/* GPTQ: X.qweight i32 [K / 8 or 4, N], the first column in the lowest bits. X.g_idx [K] says which group a column is in. */
+static bool gptq(struct packing *p, const char *x, int zero)
+{
+	struct stored_tensor *q = needed(p, x, "qweight", 2, "I32");
+	const struct stored_tensor *z = q != NULL ? needed(p, x, "qzeros", 2, "I32") : NULL;
+	bool in_order = true;
+	if (z == NULL)
+		return false;
+	int bits = bits_of(q->dims[1], z->dims[1]);
+	if (bits == 0)
+		return misfit(p, z,
+		              arena_printf(p->arena, "zero points of %lld rows are not of 4 or 8 bits",
+		                           (long long)q->dims[1]));
+	struct packed_matrix m = {
+	        .n = q->dims[1], .k = q->dims[0] * (32 / bits), .by_column = true, .zero = zero};
+	m.q = (struct packed_words){
+	        .data = q->data, .bytes = 4, .bits = bits, .down = 32 / bits, .across = 1, .row_words = m.n};
+	const struct stored_tensor *g = part(p, x, "g_idx");
+	if (!set_zeros(p, x, &m))
+		return false;
+	if (g != NULL && (g->rank != 1 || g->dims[0] != m.k || strcmp(g->type_name, "I32") != 0))
+		return misfit(p, g,
+		              arena_printf(p->arena, "the groups of columns are I32 [%lld]", (long long)m.k));
+	m.group_of = g != NULL ? g->data : NULL;
+	if (!packed_groups_exist(&m, &in_order))
+		return misfit(p, g, "a column is in a group that has no scales");
+	m.group_of = in_order ? NULL : m.group_of;
+	return add_matrix(p, x, q, &m);
+}
+
+/* Version 1 stores zero points less one. */
+static bool gptq_v1(struct packing *p, const char *x)
+{
+	return gptq(p, x, 1);
+}
+
+static bool gptq_v2(struct packing *p, const char *x)
+{
+	return gptq(p, x, 0);
+}
+
+/* AWQ (gemm): X.qweight i32 [K, N / 8], rows 0, 2, 4, 6, 1, 3, 5, 7 of eight from the lowest bits on. */
+static bool awq(struct packing *p, const char *x)
+{
+	static const uint8_t order[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+	struct stored_tensor *q = needed(p, x, "qweight", 2, "I32");
+	if (q == NULL)
+		return false;
+	struct packed_matrix m = {.n = q->dims[1] * 8, .k = q->dims[0], .by_column = true};
+	m.q = (struct packed_words){.data = q->data,
+	                            .bytes = 4,
+	                            .bits = 4,
+	                            .down = 1,
+	                            .across = 8,
+	                            .row_words = q->dims[1],
+	                            .order = order};
+	return set_zeros(p, x, &m) && add_matrix(p, x, q, &m);
+}
+
+/* X.weight_scale of compressed-tensors: one, one for each row, or [N, groups]. */
+static bool set_row_scales(struct packing *p, const struct stored_tensor *s, struct packed_matrix *m)
+{
+	int64_t rows = s->rank > 0 ? s->dims[0] : 1, groups = s->rank > 1 ? s->dims[1] : 1;
+	if (s->rank > 2 || (rows != m->n && (rows != 1 || groups != 1)))
+		return misfit(p, s,
+		              arena_printf(p->arena,
+		                           "scales of %lld rows are [], [1], [%lld] or [%lld, groups]",
+		                           (long long)m->n, (long long)m->n, (long long)m->n));
+	m->scale_row = rows == 1 && m->n != 1 ? 0 : groups;
+	m->scale_group = 1;
+	return set_groups(p, m, s, groups);
+}
+
+/* X.weight_packed i32 [N, K / 8 or 4], middle added to each number; X.weight_shape says N and K. */
+static bool compressed_words(struct packing *p, const char *x)
+{
+	struct packed_matrix m = {0};
+	struct stored_tensor *q = needed(p, x, "weight_packed", 2, "I32");
+	const struct stored_tensor *s = scales(p, x, "weight_scale", &m);
+	const struct stored_tensor *dims =
+	        q != NULL && s != NULL ? needed(p, x, "weight_shape", 1, "I64") : NULL;
+	double nk[2];
+	if (dims == NULL)
+		return false;
+	if (dims->dims[0] != 2)
+		return misfit(p, dims, "it must be the two sizes of a matrix");
+	weight_read_elements(DT_I64, dims->data, 0, 2, nk);
+	for (int bits = 4; bits <= 8 && m.k == 0; bits += 4) {
+		int64_t fit = q->dims[1] * (32 / bits);
+		if (nk[0] == (double)q->dims[0] && nk[1] <= (double)fit && nk[1] > (double)(fit - 32 / bits))
+			m = (struct packed_matrix){.n = q->dims[0],
+			                           .k = (int64_t)nk[1],
+			                           .zero = 1 << (bits - 1),
+			                           .scales = m.scales,
+			                           .scale_dtype = m.scale_dtype,
+			                           .q = {.data = q->data,
+			                                 .bytes = 4,
+			                                 .bits = bits,
+			                                 .down = 1,
+			                                 .across = 32 / bits,
+			                                 .row_words = q->dims[1]}};
+	}
+	if (m.k == 0)
+		return misfit(p, q, "its words are not the numbers of 4 or 8 bits of the stored shape");
+	return set_row_scales(p, s, &m) && add_matrix(p, x, q, &m);
+}
+
+/* X.weight i8 [N, K]. */
+static bool compressed_bytes(struct packing *p, const char *x, struct stored_tensor *q)
+{
+	struct packed_matrix m = {.n = q->dims[0], .k = q->dims[1], .zero = 128};
+	const struct stored_tensor *s = scales(p, x, "weight_scale", &m);
+	m.q = (struct packed_words){.data = q->data,
+	                            .bytes = 1,
+	                            .bits = 8,
+	                            .down = 1,
+	                            .across = 1,
+	                            .row_words = m.k,
+	                            .flip = 0x80};
+	return s != NULL && set_row_scales(p, s, &m) && becomes(p, q, &m);
+}
+
+/* compressed-tensors: scales beside bytes or words; those beside others are not touched. */
+static bool compressed(struct packing *p, const char *x)
+{
+	struct stored_tensor *q = weight_files_find(p->files, arena_printf(p->arena, "%s.weight", x));
+	if (q == NULL)
+		return compressed_words(p, x);
+	return q->rank != 2 || q->bytes == 0 || strcmp(q->type_name, "I8") != 0 || compressed_bytes(p, x, q);
+}
+
+static const struct {
+	const char *word, *ending; /* of the tensor that shows a matrix */
+	bool (*unpack)(struct packing *p, const char *x);
+} packings[] = {{"gptq", ".qweight", gptq_v1},
+                {"gptq_v2", ".qweight", gptq_v2},
+                {"awq", ".qweight", awq},
+                {"compressed", ".weight_scale", compressed}};
+
+enum tfmc_status weight_files_unpack(struct weight_files *wf, struct arena *a, struct diag_context *cx,
+                                     const struct yaml_node *word)
+{
+	struct packing p = {.files = wf, .arena = a, .cx = cx};
+	size_t n = weight_files_count(wf), i = 0;
+	while (word != NULL && i < TFMC_COUNT(packings) && !yaml_is(word, packings[i].word))
+		i++;
+	for (size_t k = 0; word != NULL && i < TFMC_COUNT(packings) && k < n; k++) {
+		const struct stored_tensor *t = weight_files_at(wf, k);
+		size_t len = strlen(t->name), end = strlen(packings[i].ending);
+		p.last = t;
+		if (len > end && strcmp(t->name + len - end, packings[i].ending) == 0 &&
+		    !packings[i].unpack(&p, arena_strndup(a, t->name, len - end)))
+			return arena_failed(a) ? TFMC_NO_MEMORY : TFMC_INVALID;
+	}
+	return TFMC_OK;
+}
