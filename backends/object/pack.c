@@ -193,11 +193,12 @@ static void put_code(const struct ir_format_desc *d, uint8_t *to, int64_t k, int
 	for (unsigned i = 0; d->codebook && i < 16; i++)
 		if (d->codebook[i] == code)
 			bits = i;
-	if (d->bits == 8)
+	if (d->bits == 8) {
 		to[k / 4 * TILE_LINE + 4 * c + k % 4] = (uint8_t)bits;
-	else
-		to[(k / 32 * 4 + k % 16 / 4) * TILE_LINE + 4 * c + k % 4] |=
-		        (uint8_t)(k % 32 < 16 ? bits : bits << 4);
+		return;
+	}
+	uint8_t *byte = &to[(k / 32 * 4 + k % 16 / 4) * TILE_LINE + 4 * c + k % 4];
+	*byte = (uint8_t)(k % 32 < 16 ? (*byte & 0xf0) | bits : (*byte & 0x0f) | bits << 4);
 }
 
 /* n numbers of a column, 16 apart. */
