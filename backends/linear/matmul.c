@@ -16,24 +16,12 @@ enum { X = OPERAND(linear, x), W = OPERAND(linear, w), BIAS = OPERAND(linear, b)
 
 #define BLOCKS_TO_SHARE 8  /* of rows at most, so that all workers have as much to do */
 #define TASKS_TO_SHARE  16 /* for each worker: one more or less does not matter */
-#define MATMUL_LINE     64 /* bytes that parts of scratch are aligned to */
 
 /* ---- the group ---- */
 
 static bool is_norm(const struct ir_op *op)
 {
 	return op->code == OP_layer_norm || op->code == OP_rms_norm;
-}
-
-/* x is computed by a norm of the group, a row at a time. */
-static const struct ir_op *norm_before(const struct linear *l)
-{
-	const struct ir_func *f = l->job->func;
-	struct ir_value x = l->g->root->operands[X];
-	const struct ir_op *op = ir_def(f, x);
-	if (!op || !eval_is_inside(l->eval, x) || !is_norm(op))
-		return NULL;
-	return ir_type_of(f, x)->dtype == DT_F32 && l->job->items <= 1 ? op : NULL;
 }
 
 /* A norm after the root needs whole rows: what it reads is left where the result goes, until a row is
@@ -55,15 +43,8 @@ static bool bind_operands(struct linear *l)
 {
 	const struct ir_op *root = l->g->root;
 	l->bias = root->n_operands > BIAS ? root->operands[BIAS] : IR_NO_VALUE;
-	l->x = eval_tensor(l->eval, root->operands[X]);
 	l->w = eval_tensor(l->eval, root->operands[W]);
-	if (!l->w || l->w->t.encoding != ENC_PANEL16 || ir_format_has_codes(l->w->t.format))
-		return false;
-	l->norm.before = l->x ? NULL : norm_before(l);
-	l->along = (struct kb_size){true, 1, kb_index(l->k, 1)};
-	if (l->x)
-		l->along = l->x->t.stride[ir_type_of(l->job->func, root->operands[X])->rank - 1];
-	return l->norm.before || (l->x && l->x->t.dtype == DT_F32);
+	return l->w && l->w->t.encoding == ENC_PANEL16 && matmul_find_rows(l);
 }
 
 bool matmul_find_panels(struct linear *l)
@@ -76,6 +57,7 @@ bool matmul_find_panels(struct linear *l)
 	l->columns.panels = (l->columns.n + MATMUL_PANEL - 1) / MATMUL_PANEL;
 	l->depth = w->size[w->rank - 1].c;
 	l->stored = w->dtype;
+	l->format = w->format;
 	return true;
 }
 
@@ -124,35 +106,20 @@ bool matmul_choose_schedule(struct linear *l)
 	return true;
 }
 
-/* Scratch begins with the rows of the norm: as many as the schedule says, a tile of them at least. */
-static bool choose_normed(struct linear *l)
-{
-	const struct attrs_group *s = l->g->attrs;
-	int64_t bytes, least = l->rows_hi < l->mr ? l->rows_hi : l->mr;
-	if (!l->norm.before)
-		return true;
-	if (s->br < least || !checked_mul_i64(s->br, 4 * tile_row_step(l->depth), &bytes) ||
-	    bytes > s->scratch)
-		return false;
-	l->norm.rows = s->br;
-	l->norm.at = l->job->scratch;
-	return true;
-}
-
 /* K is divided when there is scratch for the sums of a few tiles of rows. */
 static struct matmul_stage choose_stage(const struct linear *l, bool is_wanted, bool is_few)
 {
 	const struct attrs_group *s = l->g->attrs;
 	struct matmul_stage stage = {.width = (int64_t)l->columns.halves * l->columns.strip * MATMUL_PANEL};
-	int64_t bytes = stage.width * 4, normed = l->norm.rows * tile_row_step(l->depth) * 4;
-	normed = (normed + MATMUL_LINE - 1) / MATMUL_LINE * MATMUL_LINE;
-	int64_t rows = (s->scratch - normed) / bytes;
+	int64_t bytes = stage.width * 4, before = matmul_rows_bytes(l);
+	int64_t rows = (s->scratch - before) / bytes;
 	int64_t kc = s->kc / matmul_per_line(l) * matmul_per_line(l);
-	bool divide = !is_few && kc > 0 && kc < l->depth && l->rows_hi > l->mr && rows >= l->mr;
+	bool divide = !is_few && !l->integers.round && kc > 0 && kc < l->depth && l->rows_hi > l->mr &&
+	              rows >= l->mr;
 	stage.kc = divide ? kc : 0;
 	stage.rows = divide ? rows : is_few ? l->rows_hi : l->mr;
 	if (divide)
-		stage.at = kb_ptr_add(l->k, l->job->scratch, kb_index(l->k, normed), 0);
+		stage.at = kb_ptr_add(l->k, l->job->scratch, kb_index(l->k, before), 0);
 	else if (is_wanted)
 		stage.at = kb_local(l->k, "stage", KB_F32, stage.rows * stage.width);
 	return stage;
@@ -165,11 +132,12 @@ static int panels_of(const struct linear *l, int rows)
 {
 	const struct kb_caps *caps = kb_caps(l->k);
 	int units = caps->lanes < MATMUL_PANEL ? MATMUL_PANEL / caps->lanes : 1; /* registers of a panel */
+	int sums = matmul_sum_registers(l) * rows * units;
 	int64_t whole = l->columns.n / MATMUL_PANEL;
 	int n = rows == l->mr || matmul_of_many(l, rows) ? l->nr : MATMUL_STRIP;
 	for (; n > 1; n /= 2) {
 		int lines = rows > 1 ? n * units : 1;
-		bool fits = rows == l->mr || rows * n * units + lines + 1 < caps->registers;
+		bool fits = rows == l->mr || n * sums + lines + 1 < caps->registers;
 		if (fits && n <= whole && rows * n * (MATMUL_PANEL / l->lanes) <= MATMUL_ACC_MAX)
 			break;
 	}
@@ -307,7 +275,7 @@ static int64_t rows_of_block(const struct linear *l)
 	int64_t depth = l->stage.kc ? l->stage.kc : l->depth > 0 ? l->depth : 1;
 	int64_t rows = target_linear_rows(l->job->target, depth);
 	rows = l->stage.kc && rows > l->stage.rows ? l->stage.rows : rows;
-	rows = l->norm.before && rows > l->norm.rows ? l->norm.rows : rows;
+	rows = matmul_makes_rows(l) && rows > l->norm.rows ? l->norm.rows : rows;
 	return rows > l->mr ? rows / l->mr * l->mr : l->mr;
 }
 
@@ -390,23 +358,6 @@ static struct kb_val find_tasks(const struct linear *l, struct division *d, stru
 	return kb_select(k, by_parts, d->groups, hi);
 }
 
-void matmul_norm(const struct linear *l, struct kb_val row, struct kb_val row_end, struct kb_val panel,
-                 struct kb_val panel_end)
-{
-	struct rowwise_rows rows = {.norm = l->norm.before,
-	                            .first = row,
-	                            .end = row_end,
-	                            .to = l->norm.at,
-	                            .step = tile_row_step(l->depth)};
-	if (!l->norm.before)
-		return;
-	size_t mark = eval_mark(l->eval);
-	kb_if(l->k, kb_cmp(l->k, KB_LT, panel, panel_end));
-	rowwise_norm_rows(l->eval, &rows);
-	kb_end_if(l->k);
-	eval_release(l->eval, mark);
-}
-
 /* This worker's tasks [lo, hi) of blocks x groups: in each block a run of groups. */
 static void emit_blocks(const struct linear *l)
 {
@@ -423,7 +374,7 @@ static void emit_blocks(const struct linear *l)
 	struct kb_val panel = kb_mul(k, first, d.unit);
 	struct matmul_strip s = {.rows = l->rows, .row = row, .weights = l->w->t.ptr};
 	s.row_end = kb_min(k, kb_add(k, row, d.block), l->rows);
-	matmul_norm(l, row, s.row_end, panel, panel_end);
+	matmul_make_rows(l, row, s.row_end, panel, panel_end);
 	matmul_begin_runs(l, &panel, &panel_end);
 	s.begin = kb_loop(k, "strip", panel, panel_end, l->columns.strip, 0);
 	s.end = kb_min(k, kb_add_const(k, s.begin, l->columns.strip), panel_end);
@@ -479,11 +430,12 @@ bool kernel_linear(struct kernel *g)
 {
 	struct linear l;
 	if (!begin(&l, g) || (!matmul_bind_result(&l) && !matmul_find_strips(&l) && !matmul_find_parts(&l)) ||
-	    !matmul_choose_schedule(&l) || !choose_normed(&l))
+	    !matmul_choose_schedule(&l) || !matmul_place_rows(&l))
 		return false;
 	bool is_few = matmul_is_few(&l);
 	l.stage = choose_stage(&l, l.parts || l.strips || matmul_wants_stage(g), is_few);
-	bool is_block = l.stage.kc == 0 && (!l.norm.before || l.rows_hi <= l.norm.rows); /* all rows are */
+	bool is_block =
+	        l.stage.kc == 0 && (!matmul_makes_rows(&l) || l.rows_hi <= l.norm.rows); /* all rows are */
 	if (is_few || is_block)
 		matmul_divide_heads(&l, is_few);
 	if (l.columns.panels > 0 && l.rows_hi > 0 && is_few)

@@ -55,7 +55,7 @@ static int rows_of_tile(const struct linear *l)
 {
 	const struct kb_caps *caps = kb_caps(l->k);
 	int units = units_of(l), free = caps->registers - units - 2 - !caps->has_fma;
-	int rows = free / units;
+	int rows = free / (units * matmul_sum_registers(l));
 	return rows < 1 ? 1 : rows < FEW_TILE_MAX ? rows : FEW_TILE_MAX;
 }
 
@@ -74,7 +74,7 @@ static bool is_for_blocks(const struct linear *l)
 bool matmul_is_few(const struct linear *l)
 {
 	int64_t width = (int64_t)l->columns.halves * l->columns.strip * MATMUL_PANEL;
-	return !is_for_blocks(l) && !l->norm.after && (!l->norm.before || l->rows_hi <= l->norm.rows) &&
+	return !is_for_blocks(l) && !l->norm.after && (!matmul_makes_rows(l) || l->rows_hi <= l->norm.rows) &&
 	       l->job->items <= 1 && l->rows_hi <= FEW_ROWS_MAX && l->rows_hi * width * 4 <= FEW_STAGE_MAX &&
 	       l->lanes <= kb_caps(l->k)->lanes &&
 	       bytes_of_model(l) / FEW_L2_MULTIPLE > l->job->target->l2_bytes;
@@ -299,7 +299,7 @@ void matmul_few(const struct linear *l)
 	struct matmul_strip s = {.rows = l->rows, .row = zero, .row_end = l->rows, .k_lo = zero};
 	s.k_hi = kb_index(k, l->depth);
 	s.weights = l->w->t.ptr;
-	matmul_norm(l, s.row, s.row_end, first, end);
+	matmul_make_rows(l, s.row, s.row_end, first, end);
 	matmul_begin_runs(l, &first, &end);
 	s.begin = kb_loop(k, "strip", first, end, c->strip, 0);
 	s.end = kb_min(k, kb_add_const(k, s.begin, c->strip), end);

@@ -35,6 +35,13 @@ struct matmul_norms {
 	const struct ir_op *after; /* NULL: none */
 };
 
+/* round_rows before the product: x is codes in scratch (tile_integer_row), products are summed as integers. */
+struct matmul_integers {
+	const struct ir_op *round; /* its result is x, of the norm or in memory; NULL: x is f32 */
+	struct tile_integer_row row;
+	struct kb_val source; /* scratch f32 [K]: a row before it is rounded */
+};
+
 /* Where finished products wait for what follows, without bias: [rows, width]. */
 struct matmul_stage {
 	struct kb_val at; /* none: tiles finish their sums themselves */
@@ -49,7 +56,7 @@ struct linear {
 	const struct kernel_job *job;
 	struct kb *k;
 	struct eval *eval;
-	const struct eval_tensor *x; /* [..,K]; NULL: a norm's rows in scratch */
+	const struct eval_tensor *x; /* [..,K], also before it is rounded; NULL: a norm's rows in scratch */
 	const struct eval_tensor *w; /* [N,K] in panels */
 	struct ir_value bias;        /* [N], or none */
 	struct eval_output out; /* result of the group at the root's axes, or what the norm after it reads */
@@ -59,11 +66,13 @@ struct linear {
 	int64_t rows_lo, rows_hi;        /* bounds */
 	int64_t depth;                   /* K */
 	enum ir_dtype stored;            /* what weights lie in memory as */
+	enum ir_format format;           /* the same; codes: stored is the type of their numbers */
 	struct kb_size along;            /* elements from one k to the next in a row of x */
 	int lanes;                       /* of an accumulator; divides 16 */
 	int mr, nr;                      /* rows and panels of the main tile */
 	struct matmul_columns columns;
 	struct matmul_norms norm;
+	struct matmul_integers integers;
 	struct matmul_stage stage;
 	struct matmul_parts *parts; /* NULL: one result, at the root's axes */
 	const struct ir_op *strips; /* strip_argmax or strip_score at the end of the group; NULL: none */
@@ -105,11 +114,12 @@ bool matmul_find_panels(struct linear *l);
 /* Bytes of a panel, elements of K in a line of TILE_LINE bytes, and bytes of one of them. */
 static inline int64_t matmul_panel_bytes(const struct linear *l)
 {
-	return tile_lines(l->stored, l->depth) * TILE_LINE;
+	return ir_format_has_codes(l->format) ? tile_codes(l->format, l->depth).bytes
+	                                      : tile_lines(l->stored, l->depth) * TILE_LINE;
 }
 static inline int matmul_per_line(const struct linear *l)
 {
-	return tile_line_steps(l->stored);
+	return ir_format_has_codes(l->format) ? 32 / ir_format(l->format)->bits : tile_line_steps(l->stored);
 }
 static inline int64_t matmul_step_bytes(const struct linear *l)
 {
@@ -135,9 +145,37 @@ void matmul_step_ahead(const struct linear *l, const struct matmul_ahead *a, str
 /* Few rows, and weights that come from memory: matmul_few.c. */
 bool matmul_is_few(const struct linear *l);
 void matmul_few(const struct linear *l);
-/* x of the rows [row, row_end): every worker that has some of the panels normalises all rows for itself. */
-void matmul_norm(const struct linear *l, struct kb_val row, struct kb_val row_end, struct kb_val panel,
-                 struct kb_val panel_end);
+/* Rows of x are made in scratch: by a norm, by rounding, or both. */
+static inline bool matmul_makes_rows(const struct linear *l)
+{
+	return l->norm.before || l->integers.round;
+}
+/* The norm and the rounding that make x; false: weights want another x. Scratch for their rows; false: there is not
+ * enough. matmul_rows.c */
+bool matmul_find_rows(struct linear *l);
+bool matmul_place_rows(struct linear *l);
+/* Bytes of scratch that the rows of a block take. */
+int64_t matmul_rows_bytes(const struct linear *l);
+/* x of the rows [row, row_end): every worker that has some of the panels makes all rows for itself. */
+void matmul_make_rows(const struct linear *l, struct kb_val row, struct kb_val row_end, struct kb_val panel,
+                      struct kb_val panel_end);
+
+/* Products of integers over all of K, matmul_integer.c. p->x are rows of codes, distances in words; w: the first line
+ * of the tile; from: what step k = 0 asks for, or none. */
+struct matmul_codes {
+	const struct linear *l;
+	const struct products *p;
+	struct kb_val w;
+	const struct matmul_ahead *ahead;
+	struct tile_codes panel;
+	struct kb_var sum[MATMUL_ACC_MAX];
+};
+void matmul_integer_depth(struct matmul_codes *c);
+/* Registers that an accumulator takes: there may be one of integers beside. */
+static inline int matmul_sum_registers(const struct linear *l)
+{
+	return 1 + (l->integers.round && l->integers.row.steps > 1);
+}
 
 /* Divides the columns by parts of heads where all of them can be; says so to the caller of the template. */
 void matmul_divide_heads(const struct linear *l, bool is_few);

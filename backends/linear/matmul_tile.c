@@ -66,12 +66,12 @@ static struct kb_val x_offset(const struct linear *l, const struct eval_point *p
 	return eval_offset(l->eval, l->x, &at);
 }
 
-/* Rows that the norm left in scratch. */
-static void find_normed_rows(const struct linear *l, struct accumulators *a)
+/* Rows that were made in scratch, of words. */
+static void find_made_rows(const struct linear *l, struct accumulators *a)
 {
 	struct kb *k = l->k;
 	struct kb_val row = kb_sub(k, a->tile->row, a->strip->row);
-	int64_t step = tile_row_step(l->depth);
+	int64_t step = l->integers.round ? l->integers.row.bytes / 4 : tile_row_step(l->depth);
 	struct kb_val first = kb_ptr_add(k, l->norm.at, kb_mul(k, row, kb_index(k, step * 4)), 0);
 	for (int m = 0; m < a->tile->rows; m++) {
 		a->p.x[m] = first;
@@ -83,8 +83,8 @@ static void find_normed_rows(const struct linear *l, struct accumulators *a)
 static void find_rows(const struct linear *l, struct accumulators *a)
 {
 	struct kb *k = l->k;
-	if (l->norm.before) {
-		find_normed_rows(l, a);
+	if (matmul_makes_rows(l)) {
+		find_made_rows(l, a);
 		return;
 	}
 	const struct kb_tensor *x = &l->x->t;
@@ -419,7 +419,10 @@ void matmul_tile(const struct linear *l, const struct matmul_strip *s, const str
 	a.ahead = t->ahead;
 	a.ahead.from = matmul_ahead(l, s, t, a.w);
 	begin_sums(l, &a);
-	walk_depth(l, &a);
+	if (l->integers.round)
+		matmul_integer_depth(&(struct matmul_codes){.l = l, .p = &a.p, .w = a.w, .ahead = &a.ahead});
+	else
+		walk_depth(l, &a);
 	if (l->stage.at.id)
 		leave_in_stage(l, &a);
 	else

@@ -40,6 +40,40 @@ bool tile_panel_bytes(enum ir_format f, int64_t depth, int64_t *bytes)
 	return true;
 }
 
+#define INTEGER_DEPTH_MAX 131072 /* codes of -128 .. 127 whose products are summed in 32 bits */
+
+static int64_t lower(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+int64_t tile_integer_step(enum ir_format f, int64_t block, int64_t depth)
+{
+	const struct ir_format_desc *d = ir_format(f);
+	int64_t x = block > 0 ? block : depth, w = d->block > 0 ? d->block : depth,
+	        line = d->bits == 8 ? 4 : 32;
+	int64_t step = lower(x, w);
+	if (d->bits == 0 || d->codebook != NULL || block < 0 || depth < 1 || step > INTEGER_DEPTH_MAX)
+		return -1;
+	if (step >= depth)
+		return 0;
+	bool divides = (x >= depth || x % step == 0) && (w >= depth || w % step == 0);
+	return divides && step % line == 0 ? step : -1;
+}
+
+struct tile_integer_row tile_integer_row(enum ir_format f, int64_t block, int64_t depth)
+{
+	int64_t step = tile_integer_step(f, block, depth);
+	struct tile_integer_row r = {.step = step > 0 ? step : depth};
+	r.steps = (depth + r.step - 1) / r.step;
+	r.starts = whole_lines_of((depth + 31) / 32 * 32);
+	r.scales = r.starts + 4 * r.steps;
+	r.totals = r.scales + 4 * r.steps;
+	r.bytes = whole_lines_of(r.totals + (ir_format(f)->has_offset ? 4 * r.steps : 0));
+	r.bytes += r.bytes % TILE_WAY_BYTES == 0 ? TILE_LINE : 0;
+	return r;
+}
+
 /* Vectors of a line of nr columns. */
 static int vectors(const struct target *t, int nr)
 {
@@ -92,6 +126,14 @@ int target_tile_height(const struct target *t, struct target_tile tile, enum ir_
 		return rows;
 	while (rows > 1 && (target_tile_registers(t, rows, tile.nr) + 1 > t->registers ||
 	                    (t->k_lanes > 1 && rows * (line + 1) + 3 > t->registers)))
+		rows--;
+	return rows;
+}
+
+int target_integer_height(const struct target *t, struct target_tile tile, bool has_steps)
+{
+	int line = vectors(t, tile.nr), rows = tile.mr;
+	while (rows > 1 && rows * line * (1 + has_steps) + line + 2 > t->registers)
 		rows--;
 	return rows;
 }

@@ -106,7 +106,7 @@ static void take(struct demand_plan *plan, const struct ir_op *op, const int *ax
 /* A row is cheaper to normalize again than to read twice: the norm keeps its linears as its only readers. */
 static bool is_norm(const struct ir_op *op)
 {
-	return op->code == OP_layer_norm || op->code == OP_rms_norm;
+	return op->code == OP_layer_norm || op->code == OP_rms_norm || op->code == OP_round_rows;
 }
 
 static void see_plain(struct demand_plan *plan, const struct ir_op *op)

@@ -9,6 +9,7 @@
 #include "passes/group/norms.h"
 
 #include "ir/core/view.h"
+#include "ir/target/tile.h"
 
 size_t formed_index(const struct formed *g, const struct ir_op *op)
 {
@@ -72,6 +73,31 @@ bool former_is_f32(const struct ir_func *f, struct ir_value v)
 	return v.id == 0 || ir_type_of(f, v)->dtype == DT_F32;
 }
 
+bool group_rounds_for(const struct pass_context *p, const struct ir_func *f, const struct ir_op *linear,
+                      const struct ir_op *op)
+{
+	const struct target *t = p->options->target;
+	int64_t depth;
+	if (op == NULL || op->code != OP_round_rows || linear->code != OP_linear ||
+	    !ir_same(linear->operands[0], op->results[0]) || former_kind_of(f, linear) != GROUP_linear ||
+	    (t != NULL && t->group_size > 1))
+		return false;
+	const struct ir_type *w = ir_type_of(f, linear->operands[1]);
+	int64_t block = ((const struct attrs_round_rows *)op->attrs)->block;
+	return ir_dim_is_const(w->dims[1], &depth) &&
+	       tile_integer_step(ir_weight_of(f, linear->operands[1])->format, block, depth) >= 0;
+}
+
+/* All that read op round for themselves. */
+static bool is_rounded_inside(const struct former *s, const struct ir_op *op)
+{
+	const struct user_list *u = &s->users[op->results[0].id];
+	for (size_t i = 0; op->code == OP_round_rows && i < u->n; i++)
+		if (!group_rounds_for(s->p, s->f, u->items[i], op))
+			return false;
+	return op->code == OP_round_rows && u->n > 0;
+}
+
 static bool packed_linear(const struct ir_func *f, const struct ir_op *op)
 {
 	const struct ir_weight *w = ir_weight_of(f, op->operands[1]);
@@ -101,7 +127,7 @@ static size_t index_of(const struct former *s, const struct ir_op *op)
 
 bool former_is_free(const struct former *s, const struct ir_op *op)
 {
-	return !stays_outside(op) && s->g->cluster_of[index_of(s, op)] == 0;
+	return !stays_outside(op) && !is_rounded_inside(s, op) && s->g->cluster_of[index_of(s, op)] == 0;
 }
 
 void former_join(struct former *s, const struct ir_op *op, size_t cluster, enum member_role role)

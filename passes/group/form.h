@@ -53,6 +53,10 @@ bool group_form(struct pass_context *p, const struct ir_module *m, const struct 
 size_t formed_index(const struct formed *g, const struct ir_op *op);
 /* The cluster of op, or NULL. */
 const struct cluster *formed_cluster(const struct formed *g, const struct ir_op *op);
+/* op is round_rows for a linear with codes as weights, which multiplies integers: each such linear rounds for itself,
+ * so that its arithmetic does not depend on what else reads the rows. */
+bool group_rounds_for(const struct pass_context *p, const struct ir_func *f, const struct ir_op *linear,
+                      const struct ir_op *op);
 /* full, iota or dim_value. */
 bool group_is_constant(const struct ir_op *op);
 /* A constant as operand i of a member is a member itself, evaluated in place. */

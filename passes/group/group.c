@@ -10,8 +10,8 @@
  *            have no other reader. Copies that this needs are groups of their own.
  * Example    %h = linear %x, @up.w  %a = relu %h
  *        ->  %a = group linear { root %h = linear %x, @up.w   post %a = relu %h   yield %a }
- * Refuses    computing a value twice: an op with readers in two groups ends its own group. Constants and the
- *            indices of a gather are the exceptions.
+ * Refuses    computing a value twice: an op with readers in two groups ends its own group. Constants, the
+ *            indices of a gather and round_rows before weights of codes are the exceptions.
  */
 #include "passes/group/emit.h"
 #include "passes/group/parts.h"
@@ -20,13 +20,14 @@
 
 /* ---- groups ---- */
 
-/* Operand i of a member is a constant, which is cloned into its group. */
+/* Operand i of a member is a constant, or rounds rows for it: cloned into its group. */
 static bool is_inside(const struct grouper *g, const struct ir_op *op, size_t i, const struct ir_op *def)
 {
-	return group_is_constant(def) && group_constant_inside(g->f, op, i);
+	return group_rounds_for(g->p, g->f, op, def) ||
+	       (group_is_constant(def) && group_constant_inside(g->f, op, i));
 }
 
-/* The value inside the open group of a constant; cloned when it is read first. */
+/* The value inside the open group of such an op; cloned when it is read first. */
 static struct ir_value clone_inside(struct grouper *g, const struct ir_op *op, int64_t *position)
 {
 	struct ir_value old = op->results[0], outside = g->map[old.id];
@@ -262,10 +263,10 @@ static bool costs_work(enum ir_opcode code)
 	       ir_op_has(code, TRAIT_ROWWISE) || ir_op_has(code, TRAIT_ELEMENTWISE) || code == OP_rope;
 }
 
-/* Norms of rows may be computed by each linear that reads them. */
+/* Norms of rows may be computed by each linear that reads them, and rounding them is. */
 static bool may_repeat(enum ir_opcode code)
 {
-	return code == OP_layer_norm || code == OP_rms_norm;
+	return code == OP_layer_norm || code == OP_rms_norm || code == OP_round_rows;
 }
 
 /* Every other op that works is in one group: as often as before. */

@@ -13,6 +13,22 @@ bool group_is_norm(const struct ir_op *op)
 	return op->code == OP_layer_norm || op->code == OP_rms_norm;
 }
 
+/* The value that the linear reads, before it rounds it. */
+static struct ir_value input_of(const struct former *s, const struct ir_op *linear)
+{
+	const struct ir_op *op = ir_def(s->f, linear->operands[0]);
+	return group_rounds_for(s->p, s->f, linear, op) ? op->operands[0] : linear->operands[0];
+}
+
+/* The one reader of v, or of what it is rounded to. */
+static const struct ir_op *reader_of(const struct former *s, struct ir_value v)
+{
+	const struct ir_op *op = former_only_reader(s, v);
+	const struct ir_op *next =
+	        op != NULL && op->code == OP_round_rows ? former_only_reader(s, op->results[0]) : NULL;
+	return next != NULL && group_rounds_for(s->p, s->f, next, op) ? next : op;
+}
+
 /* Elements of the weights of linears that one worker may be left alone with, when there is one row only. */
 #define WHOLE_ROWS_MAX 65536
 
@@ -34,7 +50,7 @@ bool group_norm_can_follow(const struct former *s, const struct cluster *c, cons
 	for (size_t i = 1; i < op->n_operands; i++)
 		if (ir_same(op->operands[i], v) || !former_is_f32(s->f, op->operands[i]))
 			return false;
-	const struct ir_op *reader = former_only_reader(s, op->results[0]);
+	const struct ir_op *reader = reader_of(s, op->results[0]);
 	if (reader != NULL && reader->code == OP_linear && former_kind_of(s->f, reader) == GROUP_linear)
 		return false; /* its prologue */
 	int64_t columns = ir_dim_hi(s->m->dims, w->dims[0]), depth = ir_dim_hi(s->m->dims, w->dims[1]);
@@ -65,7 +81,7 @@ static const char *keeps_norm_apart(const struct former *s, const struct ir_op *
 /* op is a linear with packed weights whose input is v, and only that. */
 static bool is_input_of(const struct former *s, struct ir_value v, const struct ir_op *op)
 {
-	bool once = op->code == OP_linear && ir_same(op->operands[0], v) && !ir_same(op->operands[1], v) &&
+	bool once = op->code == OP_linear && ir_same(input_of(s, op), v) && !ir_same(op->operands[1], v) &&
 	            (op->n_operands < 3 || !ir_same(op->operands[2], v));
 	return once && former_kind_of(s->f, op) == GROUP_linear;
 }
@@ -83,12 +99,10 @@ static bool any_linear_reads(const struct former *s, struct ir_value v)
 const struct ir_op *group_linear_behind(struct former *s, const struct ir_op *norm)
 {
 	struct ir_value v = norm->results[0];
-	const struct ir_op *op = former_only_reader(s, v);
+	const struct ir_op *op = reader_of(s, v);
 	const char *why = op == NULL ? "more than one step reads it" : NULL;
 
-	if (s->max_ops < 2 || !s->norms || !any_linear_reads(s, v))
-		return NULL;
-	if (op != NULL && !is_input_of(s, v, op))
+	if (s->max_ops < 2 || !s->norms || (op != NULL ? !is_input_of(s, v, op) : !any_linear_reads(s, v)))
 		return NULL;
 	if (why == NULL)
 		why = keeps_norm_apart(s, op);
@@ -101,7 +115,7 @@ const struct ir_op *group_linear_behind(struct former *s, const struct ir_op *no
 void group_take_norm(struct former *s, size_t cluster)
 {
 	const struct ir_op *linear = s->g->clusters.items[cluster].root;
-	const struct ir_op *norm = ir_def(s->f, linear->operands[0]);
+	const struct ir_op *norm = ir_def(s->f, input_of(s, linear));
 
 	if (norm == NULL || !group_is_norm(norm) || !former_is_free(s, norm) ||
 	    group_linear_behind(s, norm) != linear)

@@ -89,18 +89,27 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	return true;
 }
 
-/* The norm before a linear, computed by its kernel. */
-static const struct ir_op *norm_of(const struct rebuild *r, const struct ir_op *group,
-                                   const struct ir_op *root)
+/* The op on rows before the one that reads v, computed by the kernel of the group. */
+static const struct ir_op *rows_of(const struct rebuild *r, const struct ir_op *group, struct ir_value v)
 {
-	const struct ir_op *op = ir_def(r->f, root->operands[0]);
-	bool inside = op != NULL && ir_info(r->f, root->operands[0])->region == group->region;
+	const struct ir_op *op = ir_def(r->f, v);
+	bool inside = op != NULL && ir_info(r->f, v)->region == group->region;
 	return inside && ir_op_has(op->code, TRAIT_ROWWISE) ? op : NULL;
 }
 
+/* Bytes of a row of x in scratch. */
+static int64_t row_bytes(const struct rebuild *r, const struct ir_op *root, const struct ir_op *rows,
+                         int64_t depth)
+{
+	if (rows->code != OP_round_rows)
+		return 4 * tile_row_step(depth);
+	int64_t block = ((const struct attrs_round_rows *)rows->attrs)->block;
+	return tile_integer_row(ir_weight_of(r->f, root->operands[1])->format, block, depth).bytes;
+}
+
 /* Rows of x of a block: whole tiles of what the second-level cache holds. */
-static bool select_normed(const struct rebuild *r, const struct ir_op *root, int64_t depth,
-                          struct attrs_group *a)
+static bool select_rows(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
+                        int64_t depth, struct attrs_group *a)
 {
 	const struct target *t = r->p->options->target;
 	const struct ir_type *x = ir_type_of(r->f, root->operands[0]);
@@ -109,8 +118,10 @@ static bool select_normed(const struct rebuild *r, const struct ir_op *root, int
 
 	rows = rows > a->mr ? rows / a->mr * a->mr : a->mr;
 	a->br = rows < most ? rows : most;
-	return checked_mul_i64(a->br, 4 * tile_row_step(depth), &bytes) &&
-	       checked_round_up_i64(bytes, 64, &bytes) && checked_add_i64(a->scratch, bytes, &a->scratch);
+	int64_t one = before->code == OP_round_rows ? 4 * depth : 0; /* what is rounded, row by row */
+	return checked_mul_i64(a->br, row_bytes(r, root, before, depth), &bytes) &&
+	       checked_add_i64(bytes, one, &bytes) && checked_round_up_i64(bytes, 64, &bytes) &&
+	       checked_add_i64(a->scratch, bytes, &a->scratch);
 }
 
 static int64_t choose(const struct wanted *w, int kind, enum tile_size size, int64_t by_model)
@@ -126,6 +137,16 @@ static enum ir_dtype stored_as(const struct rebuild *r, const struct ir_op *root
 	return w != NULL ? ir_format(w->format)->dtype : DT_F32;
 }
 
+static int64_t integer_height(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
+                              int64_t depth)
+{
+	const struct target *t = r->p->options->target;
+	int64_t block = ((const struct attrs_round_rows *)before->attrs)->block;
+	enum ir_format f = ir_weight_of(r->f, root->operands[1])->format;
+	bool has_steps = tile_integer_row(f, block, depth).steps > 1;
+	return target_integer_height(t, target_linear_tile(t), has_steps);
+}
+
 /* A matrix of one panel takes tiles of one panel, with as many rows as others have: no more code. */
 static bool select_linear(struct rebuild *r, const struct ir_op *group, const struct ir_op *root,
                           const struct wanted *w, struct attrs_group *a)
@@ -135,18 +156,20 @@ static bool select_linear(struct rebuild *r, const struct ir_op *group, const st
 	int64_t nr = w->n < 2 * TILE_PANEL ? TILE_PANEL : tile.nr;
 
 	a->nr = choose(w, GROUP_linear, TILE_NR, nr);
-	bool has_norm = norm_of(r, group, root) != NULL;
-	int64_t mr = height_of(r, root, w->k, has_norm),
-	        most = target_tile_height(t, tile, stored_as(r, root));
+	const struct ir_op *before = rows_of(r, group, root->operands[0]);
+	int64_t mr = height_of(r, root, w->k, before != NULL);
+	bool integers = before != NULL && before->code == OP_round_rows;
+	int64_t most = integers ? integer_height(r, root, before, w->k)
+	                        : target_tile_height(t, tile, stored_as(r, root));
 	a->mr = choose(w, GROUP_linear, TILE_MR, mr < most ? mr : most);
 	int64_t named = tiles_find(w->lines, GROUP_linear, w->k, w->n, w->rows, TILE_KC);
 	int64_t kc = named != 0 ? named : target_linear_depth(t);
-	a->kc = w->k < kc ? w->k : kc;
+	a->kc = w->k < kc || integers ? w->k : kc;
 	/* Parts pay when the weights of a strip do not stay in the second-level cache: sums [rows, columns].
 	 */
-	if (target_is_deep(t, w->k) || (named != 0 && named < w->k))
+	if (!integers && (target_is_deep(t, w->k) || (named != 0 && named < w->k)))
 		a->scratch = TILE_WAITING_BYTES;
-	return !has_norm || select_normed(r, root, w->k, a);
+	return before == NULL || select_rows(r, root, before, w->k, a);
 }
 
 /* Lines of a file that are possible each may not be so together. */

@@ -62,8 +62,11 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 	bool is_w = param >= 0 && strcmp(b->c->f->params[param].name, "w") == 0;
 	*out = (struct kb_tensor){.dtype = ir_type_of(b->c->f, v)->dtype, .rank = view.rank};
 	out->encoding = is_w ? ENC_PANEL16 : ENC_ROW;
-	if (is_w)
+	if (is_w) {
 		out->dtype = b->c->kept;
+		out->format =
+		        ir_format_has_codes(b->c->format) ? b->c->format : ir_format_of_dtype(b->c->kept);
+	}
 	struct kb_val word = kb_index(k, param >= 0 ? param : WORD_OUT);
 	struct kb_val skip = kb_mul(k, bind_dim(user, k, view.offset).v, kb_index(k, 4));
 	out->ptr = kb_ptr_add(k, kb_load(k, KB_PTR_T, b->words, word, 0, 0), skip, 0);
@@ -166,7 +169,8 @@ static void compile_kernel(struct linear_case *c, const struct target *target)
 static void init(struct linear_case *c, const char *text, const struct target *t,
                  const struct linear_weights *w)
 {
-	*c = (struct linear_case){.is_shared = w->is_shared, .rounded = w->rounded, .kept = w->kept};
+	*c = (struct linear_case){
+	        .is_shared = w->is_shared, .rounded = w->rounded, .kept = w->kept, .format = w->format};
 	tir_init(&c->tir);
 	arena_init(&c->arena);
 	tir_load(&c->tir, text);
@@ -256,13 +260,96 @@ static int64_t place_of(enum ir_dtype t, int64_t row, int64_t k, int64_t depth)
 	return panel + (k * 16 + column) * ir_dtype_bytes(t);
 }
 
+/* w becomes numbers of the format. */
+static void find_codes(struct linear_case *c, struct linear_call *call, float *w, int64_t n, int64_t depth)
+{
+	struct weight_codes *codes = &call->codes;
+	double *row = ARENA_ARRAY(&c->arena, double, (size_t)depth + 1);
+	int64_t blocks = ir_format_blocks(c->format, depth) * n,
+	        supers = ir_format_supers(c->format, depth) * n;
+	*codes = (struct weight_codes){.format = c->format, .k = depth};
+	codes->codes = aligned(c, n * depth / 4 + 1);
+	codes->scales = aligned(c, blocks);
+	codes->offsets = ir_format(c->format)->has_offset ? aligned(c, blocks) : NULL;
+	codes->super_scales = supers > 0 ? aligned(c, supers) : NULL;
+	codes->super_offsets = supers > 0 && codes->offsets ? aligned(c, supers) : NULL;
+	for (int64_t i = 0; i < n; i++) {
+		struct weight_codes one = weight_codes_from(codes, i);
+		for (int64_t k = 0; k < depth; k++)
+			row[k] = (double)w[i * depth + k];
+		weight_codes_quantize(&one, row, NULL);
+		weight_codes_decode(&one, 1, row);
+		for (int64_t k = 0; k < depth; k++)
+			w[i * depth + k] = (float)row[k];
+	}
+}
+
+/* One number of a block, and one code, where tile.h says. */
+static void put_number(char *to, enum ir_dtype t, int64_t i, float v)
+{
+	uint16_t half = t == DT_F16 ? f64_to_half((double)v) : f64_to_bf16((double)v);
+	int8_t byte = t == DT_I8 ? (int8_t)v : 0;
+	memcpy(to + i * ir_dtype_bytes(t),
+	       t == DT_F32  ? (void *)&v
+	       : t == DT_I8 ? (void *)&byte
+	                    : (void *)&half,
+	       (size_t)ir_dtype_bytes(t));
+}
+
+static void put_code(unsigned char *to, const struct ir_format_desc *d, int64_t k, int64_t column, int code)
+{
+	int bits = code + d->zero, v = (int)(k % 32);
+	if (d->bits == 8)
+		to[k / 4 * 64 + 4 * column + k % 4] = (unsigned char)bits;
+	else
+		to[(k / 32 * 4 + v % 16 / 4) * 64 + 4 * column + v % 4] |=
+		        (unsigned char)(v < 16 ? bits : bits * 16);
+}
+
+static void put_numbers(const struct linear_case *c, char *to, bool is_super, const float *from, int64_t row,
+                        int64_t n)
+{
+	const struct ir_format_desc *d = ir_format(c->format);
+	enum ir_dtype t = d->super > 1 && !is_super ? DT_I8 : d->scale;
+	for (int64_t i = 0; from && i < n; i++)
+		put_number(to, t, i * 16 + row % 16, from[row * n + i]);
+}
+
+/* Codes beyond K multiply zeros: any will do. */
+static void pack_codes(struct linear_case *c, struct linear_call *call, int64_t n, int64_t depth)
+{
+	const struct tile_codes at = tile_codes(c->format, depth);
+	const struct weight_codes *codes = &call->codes;
+	call->packed_bytes = (size_t)((n + 15) / 16 * at.bytes);
+	char *out = aligned(c, (int64_t)call->packed_bytes / 4);
+	memset(out, 0, call->packed_bytes);
+	for (int64_t row = 0; row < n; row++) {
+		char *to = out + row / 16 * at.bytes;
+		int64_t blocks = ir_format_blocks(c->format, depth),
+		        supers = ir_format_supers(c->format, depth);
+		for (int64_t k = 0; k < depth; k++)
+			put_code((unsigned char *)to, ir_format(c->format), k, row % 16,
+			         codes->codes[row * depth + k]);
+		put_numbers(c, to + at.scales, false, codes->scales, row, blocks);
+		put_numbers(c, to + at.offsets, false, codes->offsets, row, blocks);
+		put_numbers(c, to + at.super_scales, true, codes->super_scales, row, supers);
+		put_numbers(c, to + at.super_offsets, true, codes->super_offsets, row, supers);
+	}
+	call->packed = out;
+}
+
 /* Zero padded. */
 static void pack(struct linear_case *c, struct linear_call *call, size_t i)
 {
 	const struct ir_type *t = ir_type_of(c->f, c->f->params[i].value);
-	const float *w = call->param[i];
+	float *w = call->param[i];
 	int64_t n, depth;
 	ck_assert(ir_dim_is_const(t->dims[0], &n) && ir_dim_is_const(t->dims[1], &depth));
+	if (ir_format_has_codes(c->format)) {
+		find_codes(c, call, w, n, depth);
+		pack_codes(c, call, n, depth);
+		return;
+	}
 	int64_t panels = (n + 15) / 16;
 	call->packed_bytes = (size_t)(panels * tile_lines(c->kept, depth)) * TILE_LINE;
 	char *out = aligned(c, (int64_t)call->packed_bytes / 4);

@@ -10,6 +10,7 @@
 #include "backends/backend.h"
 #include "backends/kb/kb.h"
 #include "ir/target/target.h"
+#include "ir/weights/codes.h"
 #include "tests/support/tir.h"
 
 #define LINEAR_PARAMS_MAX 8
@@ -24,6 +25,7 @@ struct linear_case {
 	bool is_shared;          /* emitted for work-groups that share tiles */
 	enum ir_dtype rounded;   /* what the numbers of w are rounded to */
 	enum ir_dtype kept;      /* what they lie in memory as */
+	enum ir_format format;   /* codes instead; else PLAIN */
 };
 
 /* Tensors of one call as bytes, filled with seeded numbers (i32: in [0, S]). */
@@ -33,6 +35,7 @@ struct linear_call {
 	int64_t count[LINEAR_PARAMS_MAX]; /* elements */
 	void *packed;                     /* w as the kernel reads it */
 	size_t packed_bytes;
+	struct weight_codes codes; /* of w, of a format that has them */
 	float *out;
 	int64_t n_out;
 };
@@ -44,6 +47,7 @@ void linear_case_init_streamed(struct linear_case *c, const char *text, const ch
 /* The numbers of w are rounded to a type, and lie in memory as `kept`: f32 or that type. */
 struct linear_weights {
 	enum ir_dtype rounded, kept;
+	enum ir_format format; /* PLAIN, or a format of codes: w is numbers of it, whatever the others say */
 	bool is_streamed, is_shared; /* as by the other two */
 };
 void linear_case_init_kept(struct linear_case *c, const char *text, const char *target,

@@ -92,8 +92,10 @@ static void check_kept(const struct product *p, enum ir_dtype t)
 	struct buf text;
 	buf_init(&text);
 	format_product(&text, p, "yield %h ");
-	linear_case_init_kept(&wide, text.data, GPU, &(struct linear_weights){t, DT_F32, false, true});
-	linear_case_init_kept(&narrow, text.data, GPU, &(struct linear_weights){t, t, false, true});
+	linear_case_init_kept(&wide, text.data, GPU,
+	                      &(struct linear_weights){.rounded = t, .kept = DT_F32, .is_shared = true});
+	linear_case_init_kept(&narrow, text.data, GPU,
+	                      &(struct linear_weights){.rounded = t, .kept = t, .is_shared = true});
 	for (size_t i = 0; i < 3 * TFMC_COUNT(group_counts); i++) {
 		const int64_t *shape = p->shapes[i / 3];
 		linear_call_init(&wide, &expected, shape[0], shape[1]);

@@ -16,8 +16,8 @@ static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aa
 
 static const struct linear_weights kept[] = {{.rounded = DT_BF16, .kept = DT_BF16},
                                              {.rounded = DT_F16, .kept = DT_F16},
-                                             {DT_BF16, DT_BF16, true, false},
-                                             {DT_F16, DT_F16, true, false}};
+                                             {.rounded = DT_BF16, .kept = DT_BF16, .is_streamed = true},
+                                             {.rounded = DT_F16, .kept = DT_F16, .is_streamed = true}};
 
 static void format_product(struct buf *text, int64_t depth, int64_t columns, const char *attrs,
                            const char *before)
@@ -45,7 +45,8 @@ static void check_kept(const char *text, const char *target, const struct linear
 	struct linear_case wide, narrow;
 	struct linear_call call, expected;
 	linear_case_init_kept(&wide, text, target,
-	                      &(struct linear_weights){w->rounded, DT_F32, w->is_streamed, false});
+	                      &(struct linear_weights){
+	                              .rounded = w->rounded, .kept = DT_F32, .is_streamed = w->is_streamed});
 	linear_case_init_kept(&narrow, text, target, w);
 	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
 		linear_call_init(&wide, &expected, 1, rows[i]);
@@ -118,7 +119,7 @@ START_TEST(test_bytes)
 	buf_init(&text);
 	format_product(&text, 6, 17, "", "");
 	linear_case_init_kept(&c, text.data, "x86-64-v3",
-	                      &(struct linear_weights){types[_i], types[_i], false, false});
+	                      &(struct linear_weights){.rounded = types[_i], .kept = types[_i]});
 	linear_call_init(&c, &call, 1, 1);
 	ck_assert_int_eq((int64_t)call.packed_bytes, bytes[_i]);
 	linear_case_destroy(&c);

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Products of integers: x is codes in scratch (matmul_rows.c), weights are codes in panels (ir/target/tile.h). Over
+ * each step of K the products are summed exactly in 32 bits; the sum times the scales of x and of the column is then
+ * added to the sums of f32, in increasing order of steps:
+ *
+ *   y += (sum of (w + zero) x - zero sum of x) (d_x d_w) + offset_w (d_x sum of x)
+ */
+#include "backends/linear/matmul_internal.h"
+
+#define CHUNK 32 /* elements of K without a loop: eight words of x */
+
+static struct kb_type words_of(const struct matmul_codes *c)
+{
+	return KB_TYPE(KB_I32, c->l->lanes);
+}
+
+/* Elements of `bytes` bytes from the first of the tile to vector v of its columns, in another panel perhaps. */
+static int64_t in_panels(const struct matmul_codes *c, int v, int64_t bytes)
+{
+	int per_panel = MATMUL_PANEL / c->l->lanes;
+	return v / per_panel * (c->panel.bytes / bytes) + v % per_panel * c->l->lanes;
+}
+
+/* ---- sums of integers ---- */
+
+/* Word x of the rows times a vector of weights for each panel. */
+static void add_words(struct matmul_codes *c, const struct kb_val *w, struct kb_val x, int64_t disp)
+{
+	struct kb *k = c->l->k;
+	const struct products *p = c->p;
+	for (int m = 0; m < p->rows; m++) {
+		struct kb_val codes = kb_load_splat(k, words_of(c), p->x[m], x, p->x_disp[m] + disp);
+		for (int v = 0; v < p->vectors; v++) {
+			struct kb_var sum = c->sum[m * p->vectors + v];
+			kb_set(k, sum, kb_dot_u8s8(k, kb_get(k, sum), w[v], codes));
+		}
+	}
+}
+
+/* Four bits of every byte, from bit `shift` on. */
+static struct kb_val halves_of(const struct matmul_codes *c, struct kb_val bytes, int shift)
+{
+	struct kb *k = c->l->k;
+	if (shift > 0)
+		bytes = kb_bin(k, KB_SHR, bytes, kb_splat(k, kb_i32(k, shift), c->l->lanes));
+	return kb_bin(k, KB_AND, bytes, kb_splat(k, kb_i32(k, 0x0f0f0f0f), c->l->lanes));
+}
+
+/* Line `line` of a chunk whose first word of x is `first`. */
+static void add_line(struct matmul_codes *c, struct kb_val first, int line)
+{
+	struct kb *k = c->l->k;
+	bool is_half = ir_format(c->l->format)->bits == 4;
+	int64_t words = MATMUL_PANEL / (is_half ? 2 : 1); /* of weights, for a word of x */
+	struct kb_val at = kb_mul(k, first, kb_index(k, words)), w[MATMUL_ACC_MAX], half[MATMUL_ACC_MAX];
+	if (c->ahead->from.id) {
+		int64_t element = (int64_t)line * (is_half ? 8 : 4);
+		struct kb_val i = kb_mul(k, first, kb_index(k, 4));
+		matmul_step_ahead(c->l, c->ahead, kb_add_const(k, i, element));
+	}
+	for (int v = 0; v < c->p->vectors; v++)
+		w[v] = kb_load(k, words_of(c), c->w, at, in_panels(c, v, 4) + (int64_t)line * MATMUL_PANEL,
+		               0);
+	if (!is_half) {
+		add_words(c, w, first, line);
+		return;
+	}
+	for (int v = 0; v < c->p->vectors; v++)
+		half[v] = halves_of(c, w[v], 0);
+	add_words(c, half, first, line);
+	for (int v = 0; v < c->p->vectors; v++)
+		half[v] = halves_of(c, w[v], 4);
+	add_words(c, half, first, line + CHUNK / 8);
+}
+
+/* n elements, at most a chunk. */
+static void add_chunk(struct matmul_codes *c, struct kb_val first, int64_t n)
+{
+	int lines = ir_format(c->l->format)->bits == 4 ? CHUNK / 8 : (int)(n + 3) / 4;
+	for (int line = 0; line < lines; line++)
+		add_line(c, first, line);
+}
+
+/* Minus what `code + zero` has too much. */
+static void begin_sums(struct matmul_codes *c, struct kb_val step)
+{
+	struct kb *k = c->l->k;
+	const struct products *p = c->p;
+	int64_t starts = c->l->integers.row.starts / 4;
+	for (int m = 0; m < p->rows; m++) {
+		struct kb_val start = kb_load_splat(k, words_of(c), p->x[m], step, p->x_disp[m] + starts);
+		for (int v = 0; v < p->vectors; v++)
+			kb_set(k, c->sum[m * p->vectors + v], start);
+	}
+}
+
+/* ---- scales ---- */
+
+/* Numbers of a block for vector v of the columns; they begin `base` bytes after the panel. */
+static struct kb_val load_numbers(const struct matmul_codes *c, enum kb_scalar type, int64_t bytes,
+                                  int64_t base, struct kb_val block, int v)
+{
+	struct kb *k = c->l->k;
+	struct kb_val at = kb_mul(k, block, kb_index(k, MATMUL_PANEL));
+	struct kb_type t = KB_TYPE(type, c->l->lanes);
+	struct kb_val n = kb_load(k, t, c->w, at, base / bytes + in_panels(c, v, bytes), 0);
+	if (type == KB_I8)
+		n = kb_cvt(k, n, KB_I32);
+	return type == KB_F32 ? n : kb_cvt(k, n, KB_F32);
+}
+
+/* Number `step / per` of blocks that are `per` steps long; 0: there is one. */
+static struct kb_val block_of(struct kb *k, struct kb_val step, int64_t per)
+{
+	if (per == 0)
+		return kb_index(k, 0);
+	return per == 1 ? step : kb_bin(k, KB_DIV, step, kb_index(k, per));
+}
+
+/* Scales or offsets of the columns in a step. */
+static struct kb_val load_scales(const struct matmul_codes *c, int64_t base, int64_t super_base,
+                                 struct kb_val step, int v)
+{
+	struct kb *k = c->l->k;
+	const struct ir_format_desc *d = ir_format(c->l->format);
+	enum kb_scalar type = eval_stored(d->scale);
+	int64_t bytes = ir_dtype_bytes(d->scale);
+	int64_t per = d->block > 0 && d->block < c->l->depth ? d->block / c->l->integers.row.step : 0;
+	struct kb_val block = block_of(k, step, per);
+	if (d->super <= 1)
+		return load_numbers(c, type, bytes, base, block, v);
+	struct kb_val n = load_numbers(c, KB_I8, 1, base, block, v);
+	struct kb_val super = per > 0 ? kb_bin(k, KB_DIV, block, kb_index(k, d->super)) : block;
+	return kb_mul(k, n, load_numbers(c, type, bytes, super_base, super, v));
+}
+
+/* Vector v of the sums of f32 grows by the sums of integers of a step. */
+static void add_scaled(struct matmul_codes *c, struct kb_val step, int v)
+{
+	struct kb *k = c->l->k;
+	const struct products *p = c->p;
+	const struct tile_integer_row *row = &c->l->integers.row;
+	struct kb_type type = KB_TYPE(KB_F32, c->l->lanes);
+	struct kb_val scale = load_scales(c, c->panel.scales, c->panel.super_scales, step, v), offset = {0};
+	if (ir_format(c->l->format)->has_offset)
+		offset = load_scales(c, c->panel.offsets, c->panel.super_offsets, step, v);
+	for (int m = 0; m < p->rows; m++) {
+		struct kb_var to = p->sum[m * p->vectors + v];
+		struct kb_val n = kb_cvt(k, kb_get(k, c->sum[m * p->vectors + v]), KB_F32);
+		struct kb_val d = kb_load_splat(k, type, p->x[m], step, p->x_disp[m] + row->scales / 4);
+		struct kb_val both = kb_mul(k, d, scale);
+		kb_set(k, to, kb_fma(k, n, both, kb_get(k, to)));
+		if (!offset.id)
+			continue;
+		struct kb_val total = kb_load_splat(k, type, p->x[m], step, p->x_disp[m] + row->totals / 4);
+		kb_set(k, to, kb_fma(k, offset, total, kb_get(k, to)));
+	}
+}
+
+/* ---- K ---- */
+
+/* Step number `step`, of n elements. */
+static void add_step(struct matmul_codes *c, struct kb_val step, int64_t n)
+{
+	struct kb *k = c->l->k;
+	struct kb_val first = kb_mul(k, step, kb_index(k, c->l->integers.row.step / 4));
+	int64_t done = 0;
+	begin_sums(c, step);
+	if (n >= 4 * CHUNK) {
+		done = n / CHUNK * CHUNK;
+		struct kb_val to = kb_add_const(k, first, done / 4);
+		add_chunk(c, kb_loop(k, "k", first, to, CHUNK / 4, KB_NONEMPTY), CHUNK);
+		kb_end_loop(k);
+	}
+	for (; done < n; done += CHUNK)
+		add_chunk(c, kb_add_const(k, first, done / 4), n - done < CHUNK ? n - done : CHUNK);
+	for (int v = 0; v < c->p->vectors; v++)
+		add_scaled(c, step, v);
+}
+
+void matmul_integer_depth(struct matmul_codes *c)
+{
+	struct kb *k = c->l->k;
+	const struct tile_integer_row *row = &c->l->integers.row;
+	int64_t whole = c->l->depth / row->step, rest = c->l->depth % row->step;
+	c->panel = tile_codes(c->l->format, c->l->depth);
+	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
+		c->sum[i] = kb_var(k, "dot", words_of(c), (struct kb_val){0});
+	if (whole == 1) {
+		add_step(c, kb_index(k, 0), row->step);
+	} else if (whole > 1) {
+		struct kb_val step = kb_loop(k, "step", kb_index(k, 0), kb_index(k, whole), 1, KB_NONEMPTY);
+		add_step(c, step, row->step);
+		kb_end_loop(k);
+	}
+	if (rest > 0)
+		add_step(c, kb_index(k, whole), rest);
+}

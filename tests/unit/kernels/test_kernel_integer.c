@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Linears whose x is rounded and whose weights are codes: bit for bit the sums of integers and the order of sums of
+ * f32 that backends/linear/matmul_integer.c promises, for every number of rows, workers and every tile; and what the
+ * IR means.
+ */
+#include <check.h>
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "ir/support/compiler.h"
+#include "ir/target/tile.h"
+#include "tests/support/kernels/linear_case.h"
+
+static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"};
+static const enum ir_format formats[] = {FORMAT_Q8_ROW, FORMAT_Q8,   FORMAT_Q8_128, FORMAT_Q8A,
+                                         FORMAT_Q6_K,   FORMAT_Q5_K, FORMAT_Q4,     FORMAT_Q4_128,
+                                         FORMAT_Q4A,    FORMAT_Q4_K, FORMAT_Q4G_32, FORMAT_Q4G_64};
+static const int64_t depths[] = {1, 31, 33, 95, 257, 320};
+static const int64_t widths[] = {5, 16, 33, 80, 101};
+static const int64_t shapes[][2] = {{1, 1}, {1, 2}, {3, 1},  {1, 5}, {1, 13},
+                                    {2, 7}, {1, 0}, {1, 29}, {7, 18}};
+
+#define HEAD "module \"m\" stage=groups dim B in [0,8] dim S in [0,128] "
+
+/* ---- the reference ---- */
+
+struct reference {
+	const struct linear_case *c;
+	const struct linear_call *call;
+	int64_t depth, block;
+};
+
+static float largest_of(const float *x, int64_t n)
+{
+	float most = 0;
+	for (int64_t i = 0; i < n; i++)
+		most = !isfinite(x[i]) ? HUGE_VALF : fabsf(x[i]) > most ? fabsf(x[i]) : most;
+	return most;
+}
+
+/* The scale or offset of the block of element k. */
+static float number_of(const struct reference *r, const float *numbers, const float *supers, int64_t row,
+                       int64_t k)
+{
+	const struct ir_format_desc *d = ir_format(r->c->format);
+	int64_t block = d->block > 0 ? k / d->block : 0;
+	float v = numbers[row * ir_format_blocks(r->c->format, r->depth) + block];
+	return supers ? v * supers[row * ir_format_supers(r->c->format, r->depth) + block / d->super] : v;
+}
+
+static float add_product(const struct reference *r, float a, float b, float sum)
+{
+	float product = a * b;
+	return r->c->caps.has_fma ? fmaf(a, b, sum) : product + sum;
+}
+
+/* Elements [from, from + n), with the scale and inverse of x. */
+static float add_step(const struct reference *r, const float *x, int64_t row, int64_t from, int64_t n,
+                      float sum)
+{
+	const struct weight_codes *w = &r->call->codes;
+	int64_t block = r->block > 0 ? r->block : r->depth, first = from / block * block, products = 0,
+	        codes = 0;
+	float most = largest_of(x + first, r->depth - first < block ? r->depth - first : block);
+	float inverse = isfinite(127 / most) ? 127 / most : 0, scale = isfinite(most) ? most / 127 : NAN;
+	for (int64_t k = from; k < from + n; k++) {
+		float v = x[k] * inverse;
+		int64_t q = isnan(v) ? 0 : (int64_t)rintf(v);
+		ck_assert(q >= -127 && q <= 127);
+		products += q * w->codes[row * r->depth + k];
+		codes += q;
+	}
+	ck_assert(products == (int32_t)products);
+	sum = add_product(r, (float)(int32_t)products,
+	                  scale * number_of(r, w->scales, w->super_scales, row, from), sum);
+	if (w->offsets)
+		sum = add_product(r, number_of(r, w->offsets, w->super_offsets, row, from),
+		                  (float)codes * scale, sum);
+	return sum;
+}
+
+static void expect_bits(const struct reference *r, int64_t columns, const char *what)
+{
+	const struct linear_call *call = r->call;
+	int64_t step = tile_integer_step(r->c->format, r->block, r->depth);
+	step = step > 0 ? step : r->depth;
+	for (int64_t i = 0; i < call->n_out; i++) {
+		float sum = 0, got = call->out[i];
+		for (int64_t k = 0; k < r->depth; k += step)
+			sum = add_step(r, (const float *)call->param[0] + i / columns * r->depth, i % columns,
+			               k, r->depth - k < step ? r->depth - k : step, sum);
+		sum += ((const float *)call->param[2])[i % columns];
+		ck_assert_msg(memcmp(&got, &sum, 4) == 0 || (isnan(got) && isnan(sum)),
+		              "%s, %s: K %d N %d rows %d: element %d is %a, expected %a",
+		              ir_format(r->c->format)->name, what, (int)r->depth, (int)columns,
+		              (int)(call->n_out / columns), (int)i, (double)got, (double)sum);
+	}
+}
+
+/* ---- cases ---- */
+
+/* mr 0: what the kernel chooses. */
+struct schedule {
+	int mr, nr, br;
+};
+
+static void write_text(struct buf *text, const struct reference *r, enum ir_format f, int64_t columns,
+                       const struct schedule *s)
+{
+	long long k = (long long)r->depth, n = (long long)columns;
+	struct tile_integer_row row = tile_integer_row(f, r->block, r->depth);
+	buf_printf(
+	        text,
+	        HEAD
+	        "func @f(%%x: f32[B,S,%lld], %%w: f32[%lld,%lld], %%b: f32[%lld]) -> (y: f32[B,S,%lld]) { "
+	        "%%y = group linear {mr=%d nr=%d br=%d scratch=%lld} { pre %%r = round_rows %%x {block=%d} : "
+	        "f32[B,S,%lld] root %%h = linear %%r, %%w, %%b : f32[B,S,%lld] yield %%h } : f32[B,S,%lld] "
+	        "return %%y }",
+	        k, n, k, n, n, s->mr, s->nr, s->br, (long long)((s->br * row.bytes + 4 * k + 63) / 64 * 64),
+	        (int)r->block, k, n, n);
+}
+
+static void check_shapes(struct reference *r, struct linear_case *c, int64_t columns)
+{
+	struct linear_call call;
+	r->call = &call;
+	for (size_t i = 0; i < TFMC_COUNT(shapes); i++) {
+		linear_call_init(c, &call, shapes[i][0], shapes[i][1]);
+		for (int64_t workers = 1; workers <= 3; workers += 2) {
+			linear_run(c, &call, workers);
+			expect_bits(r, columns, "workers");
+		}
+		linear_expect(c, &call, 1e-4);
+	}
+	linear_call_init(c, &call, 1, 3);
+	linear_run_checked(c, &call, 2);
+	if (c->caps.has_fma) /* the kernel interpreter rounds once */
+		expect_bits(r, columns, "interpreted");
+	linear_expect(c, &call, 1e-4);
+}
+
+static void check_case(enum ir_format f, int64_t depth, int n, const char *target)
+{
+	static const struct schedule schedules[] = {{2, 16, 1024}, {3, 32, 8}, {6, 16, 13}, {1, 32, 1024}};
+	struct buf text;
+	struct linear_case c;
+	struct reference r = {.c = &c, .depth = depth, .block = n % 3 == 0 ? 0 : 32};
+	int64_t columns = widths[n % (int)TFMC_COUNT(widths)];
+	buf_init(&text);
+	write_text(&text, &r, f, columns, &schedules[n % (int)TFMC_COUNT(schedules)]);
+	linear_case_init_kept(&c, text.data, target,
+	                      &(struct linear_weights){.format = f, .is_streamed = n % 2 == 0});
+	check_shapes(&r, &c, columns);
+	linear_case_destroy(&c);
+	buf_destroy(&text);
+}
+
+START_TEST(test_formats)
+{
+	const char *target = targets[_i % (int)TFMC_COUNT(targets)];
+	int f = _i / (int)TFMC_COUNT(targets);
+	if (f % 2 == _i % 2 && strcmp(target, "x86-64-v4") != 0)
+		return; /* half of the pairs */
+	check_case(formats[f], depths[(f + _i) % (int)TFMC_COUNT(depths)], _i + f, target);
+}
+END_TEST
+
+START_TEST(test_depths)
+{
+	static const enum ir_format some[] = {FORMAT_Q8_ROW, FORMAT_Q8, FORMAT_Q4};
+	for (int i = 0; i < (int)TFMC_COUNT(depths); i++)
+		check_case(some[_i], depths[i], i, "x86-64-v4");
+}
+END_TEST
+
+/* Rows of zeros, of the largest and the smallest numbers, with an infinity, with NaN. */
+START_TEST(test_special_rows)
+{
+	static const float special[] = {0, FLT_MAX, 1e-45F, 1e-38F, 4e-37F, -0.0F, HUGE_VALF, NAN};
+	const struct schedule s = {2, 16, 64};
+	struct buf text;
+	struct linear_case c;
+	struct linear_call call;
+	struct reference r = {.c = &c, .call = &call, .depth = 70, .block = 32};
+	buf_init(&text);
+	write_text(&text, &r, FORMAT_Q8, 20, &s);
+	linear_case_init_kept(&c, text.data, targets[_i], &(struct linear_weights){.format = FORMAT_Q8});
+	linear_call_init(&c, &call, 1, 2 * TFMC_COUNT(special));
+	float *x = call.param[0];
+	for (int64_t i = 0; i < 2 * (int64_t)TFMC_COUNT(special) * r.depth; i++) {
+		float v = special[i / r.depth / 2];
+		if (i / r.depth % 2 == 0)
+			x[i] = i % 3 ? v : -v;
+		else if (i % r.depth == 40)
+			x[i] = v; /* among others */
+	}
+	linear_run(&c, &call, 1);
+	expect_bits(&r, 20, "special");
+	linear_run_checked(&c, &call, 1);
+	if (c.caps.has_fma)
+		expect_bits(&r, 20, "special, interpreted");
+	linear_case_destroy(&c);
+	buf_destroy(&text);
+}
+END_TEST
+
+Suite *suite_kernel_integer(void);
+
+Suite *suite_kernel_integer(void)
+{
+	Suite *s = suite_create("kernel_integer");
+	TCase *t = tcase_create("kernel_integer");
+	int n = (int)TFMC_COUNT(targets);
+	tcase_set_timeout(t, 120);
+	tcase_add_loop_test(t, test_formats, 0, n * (int)TFMC_COUNT(formats));
+	tcase_add_loop_test(t, test_depths, 0, 3);
+	tcase_add_loop_test(t, test_special_rows, 0, n);
+	suite_add_tcase(s, t);
+	return s;
+}
