@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define TFMC_ABI_VERSION  6u
+#define TFMC_ABI_VERSION  7u
 #define TFMC_RECORD_MAGIC 0x31434d46u /* "FMC1" */
 
 /* Status codes of every call into an object, one row each: name, value, text. */
@@ -69,6 +69,12 @@ struct tfmc_config {
 	tfmc_yield_fn *yield; /* may be NULL */
 	void *user;           /* for parallel_for and yield */
 	uint64_t variants; /* bit i allows variant i of the record; 0: all. The best one that runs is taken */
+	/*
+	 * What only the operating system knows of the processor; 0: variants that need it are not taken.
+	 * x86-64: [0] the register state this process may use, as arch_prctl(ARCH_GET_XCOMP_PERM) of Linux gives
+	 * it. Tiles (AMX) are bit 18, after arch_prctl(ARCH_REQ_XCOMP_PERM, 18). aarch64: AT_HWCAP and AT_HWCAP2.
+	 */
+	uint64_t system[2];
 };
 #endif
 
@@ -127,6 +133,7 @@ struct tfmc_record {
 	                 */
 	uint64_t floor; /* i32 for each sequence in the fixed part, where states are rings: the least length
 	                   above 0 that it may be trimmed to; 0: no rings */
+	uint64_t system[2]; /* bits of tfmc_config.system that some variant wants */
 };
 
 /* One state in the block of a sequence: axes [B, ..], the last one the densest; dims[0] is 0. */

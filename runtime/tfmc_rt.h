@@ -136,6 +136,13 @@ const char *tfmc_session_status_text(const struct tfmc_session *session, int sta
 /* Name of the variant of the code that the session runs. */
 const char *tfmc_session_variant(const struct tfmc_session *session);
 
+/*
+ * Fills tfmc_config.system for an object, for who calls its init without a session (a session does it). On x86-64 this
+ * asks Linux for the use of tiles where a variant wants them: once granted, the whole process has it, and its
+ * signal stacks (sigaltstack) have to be larger. Refused, or on another system: no bit, and init takes the
+ * variant below.
+ */
+void tfmc_system_words(const struct tfmc_record *record, uint64_t words[2]);
 /* Number of the variant of that name, or -1. */
 int64_t tfmc_variant_find(const struct tfmc_record *record, const char *name);
 /* NULL: no such variant. */

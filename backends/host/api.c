@@ -206,8 +206,7 @@ static void init_check(struct init *n)
 	struct kb_val size = config_bits(e, n->config, CONFIG(struct_size));
 	api_require(e, kb_cmp(k, KB_EQ, size, kb_index(k, (int64_t)sizeof(struct tfmc_config))),
 	            TFMC_RT_E_ABI);
-	struct kb_val allowed = config_bits(e, n->config, CONFIG(variants));
-	n->variant = kb_call(k, emit_name(e->object, ".choose"), KB_INDEX, &allowed, 1);
+	n->variant = kb_call(k, emit_name(e->object, ".choose"), KB_INDEX, &n->config, 1);
 	api_require(e, kb_cmp(k, KB_NE, n->variant, kb_index(k, CHOICE_NO_VARIANT)), TFMC_RT_E_VARIANT);
 	api_require(e, kb_cmp(k, KB_NE, n->variant, kb_index(k, CHOICE_NO_CPU)), TFMC_RT_E_CPU);
 	init_weights(n);

@@ -3,17 +3,23 @@
  * Which code runs here. Runs before anything else, so it is compiled for every
  * processor of the architecture.
  *
- *   NAME.cpu() -> status      (with several variants NAME.LEVEL.cpu) whether this processor, and the
- *                             operating system on it, has what the variant's code uses
- *   NAME.choose(allowed) -> i64   the most demanding variant that is allowed and runs here, or enum choice;
- *                             allowed: a bit for each variant, 0: all
+ *   NAME.cpu(config) -> status    (with several variants NAME.LEVEL.cpu) whether this processor, and the
+ *                                 operating system on it, has what the variant's code uses
+ *   NAME.choose(config) -> i64    the last variant that is allowed and runs here, or enum choice
  */
 #include "backends/host/host.h"
+
+#include <stddef.h>
 
 static struct kb_val has_bits(struct emit *e, struct kb_val word, uint32_t bits)
 {
 	struct kb_val wanted = kb_i32(e->k, (int32_t)bits);
 	return kb_cmp(e->k, KB_EQ, kb_bin(e->k, KB_AND, word, wanted), wanted);
+}
+
+static struct kb_val config_word(struct kb *k, struct kb_val config, size_t offset)
+{
+	return kb_load(k, KB_INDEX_T, config, kb_index(k, 0), (int64_t)(offset / sizeof(uint64_t)), 0);
 }
 
 static void require(struct emit *e, struct kb_val ok)
@@ -30,24 +36,34 @@ static void require_leaf(struct emit *e, uint32_t leaf)
 	require(e, kb_cmp(e->k, KB_GE, distance, kb_i32(e->k, (int32_t)(leaf - base))));
 }
 
+static void require_system(struct emit *e, struct kb_val config, int word, uint64_t bits)
+{
+	struct kb_val wanted = kb_index(e->k, (int64_t)bits);
+	struct kb_val told = config_word(
+	        e->k, config, offsetof(struct tfmc_config, system) + (size_t)word * sizeof(uint64_t));
+	require(e, kb_cmp(e->k, KB_EQ, kb_bin(e->k, KB_AND, told, wanted), wanted));
+}
+
 void emit_cpu(struct object *o)
 {
 	struct emit e = {.object = o};
-	struct target_cpu_needs needs = {0};
+	struct target_needs needs = {0};
 	e.k = kb_begin(o->kb, emit_internal(o, ".cpu"), KB_INTERNAL, KB_I32);
 	if (!e.k)
 		return;
+	struct kb_val config = kb_param(e.k, "config", KB_PTR_T, KB_READONLY);
 	if (!o->is_text)
-		needs = target_cpu_needs(o->target);
-	for (int i = 0; i < TARGET_CPU_WORDS; i++) {
+		needs = target_needs(o->target);
+	for (int i = 0; i < needs.n_words; i++) {
 		const struct target_cpu_word *w = &needs.words[i];
-		if (!w->bits)
-			continue;
 		require_leaf(&e, w->leaf);
-		require(&e, has_bits(&e, kb_cpuid(e.k, w->leaf, 0, (int)w->reg), w->bits));
+		require(&e, has_bits(&e, kb_cpuid(e.k, w->leaf, (int)w->subleaf, (int)w->reg), w->bits));
 	}
 	if (needs.xcr0)
 		require(&e, has_bits(&e, kb_xgetbv(e.k), needs.xcr0));
+	for (int i = 0; i < TARGET_SYSTEM_WORDS; i++)
+		if (needs.system[i])
+			require_system(&e, config, i, needs.system[i]);
 	kb_return(e.k, kb_i32(e.k, TFMC_RT_OK));
 	kb_end(e.k);
 }
@@ -63,7 +79,8 @@ void emit_choice(struct object *o)
 	if (!k)
 		return;
 	int64_t every = ((int64_t)1 << o->n_all) - 1;
-	struct kb_val allowed = kb_param(k, "allowed", KB_INDEX_T, 0);
+	struct kb_val config = kb_param(k, "config", KB_PTR_T, KB_READONLY);
+	struct kb_val allowed = config_word(k, config, offsetof(struct tfmc_config, variants));
 	kb_if(k, has_any(k, allowed, ~every));
 	kb_return(k, kb_index(k, CHOICE_NO_VARIANT));
 	kb_end_if(k);
@@ -71,7 +88,7 @@ void emit_choice(struct object *o)
 	struct kb_val use = kb_select(k, none, kb_index(k, every), allowed);
 	for (size_t i = o->n_all; i-- > 0;) {
 		kb_if(k, has_any(k, use, (int64_t)1 << i));
-		struct kb_val status = kb_call(k, emit_internal(&o->all[i], ".cpu"), KB_I32, NULL, 0);
+		struct kb_val status = kb_call(k, emit_internal(&o->all[i], ".cpu"), KB_I32, &config, 1);
 		kb_if(k, kb_cmp(k, KB_EQ, status, kb_i32(k, TFMC_RT_OK)));
 		kb_return(k, kb_index(k, (int64_t)i));
 		kb_end_if(k);

@@ -31,11 +31,11 @@ void emit_state_api(struct object *o); /* reset, trim, fork, select, reorder */
 /* Writes the words of a context that follow from the first row's sequence and the shared source (-1: none).
  */
 void emit_set_window(struct emit *e, struct kb_val state, struct kb_val first, struct kb_val source);
-void emit_cpu(struct object *o); /* NAME.cpu() -> status, for each variant */
+void emit_cpu(struct object *o); /* NAME.cpu(config) -> status, for each variant */
 /* What emit_choice gives beside the number of a variant. */
 enum choice { CHOICE_NO_CPU = -1, CHOICE_NO_VARIANT = -2 };
 void emit_choice(
-        struct object *o); /* NAME.choose(allowed) -> index: the best variant that is allowed and runs */
+        struct object *o); /* NAME.choose(config) -> index: the best variant that is allowed and runs */
 /* Functions that must run on every processor. */
 const char *const *api_baseline(const struct object *o, size_t *n);
 

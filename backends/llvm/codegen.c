@@ -99,8 +99,10 @@ static void create_machine(struct codegen *g)
 	/* LLVM 19 has no instruction for some stores of bf16 on aarch64 when it optimizes nothing. */
 	LLVMCodeGenOptLevel effort =
 	        level == 0 && o->target->arch == ARCH_AARCH64 ? LLVMCodeGenLevelLess : levels[level];
-	g->machine = LLVMCreateTargetMachine(target, triple, o->target->llvm_cpu, o->target->llvm_features,
-	                                     effort, LLVMRelocPIC, LLVMCodeModelSmall);
+	char features[TARGET_FEATURES_BYTES];
+	target_features_text(o->target, features);
+	g->machine = LLVMCreateTargetMachine(target, triple, o->target->llvm_cpu, features, effort,
+	                                     LLVMRelocPIC, LLVMCodeModelSmall);
 	if (!g->machine)
 		fail(g, "LLVM", "no target machine");
 }

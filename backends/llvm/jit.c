@@ -40,10 +40,8 @@ static LLVMErrorRef add_process_symbols(LLVMOrcLLJITRef jit)
 
 static LLVMErrorRef open(LLVMOrcLLJITRef *jit, const struct buf *object)
 {
-	LLVMInitializeX86TargetInfo();
-	LLVMInitializeX86Target();
-	LLVMInitializeX86TargetMC();
-	LLVMInitializeX86AsmPrinter();
+	LLVMInitializeNativeTarget();
+	LLVMInitializeNativeAsmPrinter();
 	LLVMErrorRef error = LLVMOrcCreateLLJIT(jit, NULL);
 	if (error)
 		return error;

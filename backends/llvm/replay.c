@@ -90,6 +90,14 @@ static const struct target *target_of(const struct replay_module *m, const struc
 	return m->options->variants ? m->options->variants[f->variant] : m->options->target;
 }
 
+static void features_attribute(const struct replay_module *m, LLVMValueRef fn, const struct target *t)
+{
+	char features[TARGET_FEATURES_BYTES];
+	target_features_text(t, features);
+	if (features[0])
+		text_attribute(m, fn, "target-features", features);
+}
+
 /* Equal strings on all functions of a variant, or LLVM would refuse to inline and split vectors. */
 static void function_attributes(const struct replay_module *m, LLVMValueRef fn, const struct kb_func *f)
 {
@@ -102,8 +110,8 @@ static void function_attributes(const struct replay_module *m, LLVMValueRef fn, 
 	text_attribute(m, fn, "no-builtins", "");        /* loops that copy stay loops */
 	text_attribute(m, fn, "no-jump-tables", "true"); /* tables of addresses need relocations at load */
 	text_attribute(m, fn, "target-cpu", baseline ? baseline_cpu(t->arch) : t->llvm_cpu);
-	if (!baseline && t->llvm_features[0])
-		text_attribute(m, fn, "target-features", t->llvm_features);
+	if (!baseline)
+		features_attribute(m, fn, t);
 	if (!baseline && t->lanes == 16) {
 		text_attribute(m, fn, "min-legal-vector-width", "512");
 		text_attribute(m, fn, "prefer-vector-width", "512");

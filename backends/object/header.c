@@ -21,7 +21,9 @@ static const char *upper_of(const struct object *o, const char *s)
 {
 	char *copy = ARENA_ARRAY(o->arena, char, strlen(s) + 1);
 	for (size_t i = 0; copy && s[i]; i++)
-		copy[i] = s[i] >= 'a' && s[i] <= 'z' ? (char)(s[i] - 'a' + 'A') : s[i];
+		copy[i] = s[i] >= 'a' && s[i] <= 'z'   ? (char)(s[i] - 'a' + 'A')
+		          : s[i] == '-' || s[i] == '.' ? '_'
+		                                       : s[i];
 	return copy ? copy : "";
 }
 

@@ -267,6 +267,16 @@ static uint64_t put_variants(struct writer *w)
 	return put_bytes(w, names, o->n_all * sizeof(*names));
 }
 
+/* Who compiles text chooses the processor. */
+static void need_system(const struct object *o, uint64_t system[TARGET_SYSTEM_WORDS])
+{
+	for (size_t i = 0; i < o->n_all && !o->is_text; i++) {
+		const struct target_needs needs = target_needs(o->all[i].target);
+		for (int w = 0; w < TARGET_SYSTEM_WORDS; w++)
+			system[w] |= needs.system[w];
+	}
+}
+
 static uint64_t put_states(struct writer *w)
 {
 	struct object *o = w->object;
@@ -311,6 +321,7 @@ enum tfmc_status record_build(struct object *o, struct buf *out)
 	                        .state_hash = o->states.hash,
 	                        .n_states = o->states.n};
 	buf_fill(out, 0, sizeof(r));
+	need_system(o, r.system);
 	r.name = put_text(&w, o->name);
 	r.target = put_text(&w, object_targets(o, ","));
 	r.variants = put_variants(&w);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of targets and the question which of them this machine executes.
- * A level needs the instructions (cpuid) and, for wide registers, an operating
- * system that saves them (xgetbv). The levels are those of the x86-64 psABI.
- * Builds for other machines know the table but run none of it.
+ * The table of targets, the features of each row, and which rows a machine executes.
  */
 #include "ir/target/target.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "ir/support/compiler.h"
+
+#define HAS(feature) ((uint64_t)1 << FEATURE_##feature)
 
 static const struct target targets[] = {
 #define TARGET(name, arch, cpu, features, lanes, registers, fma, ports, latency, loads, sums, k_lanes, l1, \
@@ -19,74 +19,94 @@ static const struct target targets[] = {
 #include "ir/target/targets.def"
 };
 
-/* Bits that a level needs beyond the level below it. LAHF is not asked for: all of these processors have it. */
-static const struct {
+enum { EAX, EBX, ECX, EDX };
+
+struct feature {
 	const char *name;
-	uint32_t leaf_1_ecx, leaf_7_ebx, leaf_80000001_ecx, xcr0;
-} levels[] = {
-        /* SSE3, SSSE3, CMPXCHG16B, SSE4.1, SSE4.2, POPCNT */
-        {"x86-64-v2", 1u << 0 | 1u << 9 | 1u << 13 | 1u << 19 | 1u << 20 | 1u << 23, 0, 0, 0},
-        /* FMA, MOVBE, OSXSAVE, AVX, F16C; BMI1, AVX2, BMI2; LZCNT; XMM, YMM */
-        {"x86-64-v3", 1u << 12 | 1u << 22 | 1u << 27 | 1u << 28 | 1u << 29, 1u << 3 | 1u << 5 | 1u << 8,
-         1u << 5, 1u << 1 | 1u << 2},
-        /* AVX512 F, DQ, CD, BW, VL; mask registers, upper halves, upper registers */
-        {"x86-64-v4", 0, 1u << 16 | 1u << 17 | 1u << 28 | 1u << 30 | 1u << 31, 0,
-         1u << 5 | 1u << 6 | 1u << 7},
+	struct target_cpu_word cpu; /* without bits: not asked for */
+	uint32_t xcr0;
+	uint64_t system[TARGET_SYSTEM_WORDS];
 };
 
-struct target_cpu_needs target_cpu_needs(const struct target *t)
+static const struct feature features[] = {
+#define CPUID(NAME, name, leaf, subleaf, reg, bit, xcr0, system) \
+	{name, {leaf, subleaf, reg, (uint32_t)1 << (bit)}, xcr0, {system}},
+#define HWCAP(NAME, name, word, bit) \
+	{name, {0}, 0, {(uint64_t)((word) == 0) << (bit), (uint64_t)((word) == 1) << (bit)}},
+#include "ir/target/features.def"
+};
+_Static_assert(N_FEATURES <= 64, "the features of a row are bits of a word");
+
+/* ---- what a row needs ---- */
+
+static void need_word(struct target_needs *n, const struct target_cpu_word *w)
 {
-	enum { ECX = 2, EBX = 1 };
-	struct target_cpu_needs n = {.words = {{1, ECX, 0}, {7, EBX, 0}, {0x80000001u, ECX, 0}}};
-	for (size_t i = 0; i < TFMC_COUNT(levels); i++) {
-		n.words[0].bits |= levels[i].leaf_1_ecx;
-		n.words[1].bits |= levels[i].leaf_7_ebx;
-		n.words[2].bits |= levels[i].leaf_80000001_ecx;
-		n.xcr0 |= levels[i].xcr0;
-		if (!strcmp(levels[i].name, t->name))
-			return n;
+	for (int i = 0; i < n->n_words; i++) {
+		struct target_cpu_word *have = &n->words[i];
+		if (have->leaf == w->leaf && have->subleaf == w->subleaf && have->reg == w->reg) {
+			have->bits |= w->bits;
+			return;
+		}
 	}
-	return (struct target_cpu_needs){0};
+	n->words[n->n_words++] = *w;
 }
 
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-
-#include <cpuid.h>
-
-/* Register state that the operating system saves; 0 when it does not say. */
-static uint32_t read_xcr0(void)
+struct target_needs target_needs(const struct target *t)
 {
-	unsigned regs[4] = {0}, low, high;
-	__get_cpuid(1, &regs[0], &regs[1], &regs[2], &regs[3]);
-	if (!(regs[2] & 1u << 27)) /* OSXSAVE */
-		return 0;
-	__asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-	(void)high;
-	return low;
+	struct target_needs n = {0};
+	for (int i = 0; i < N_FEATURES; i++) {
+		const struct feature *f = &features[i];
+		if (!target_has(t, (enum target_feature)i))
+			continue;
+		if (f->cpu.bits)
+			need_word(&n, &f->cpu);
+		n.xcr0 |= f->xcr0;
+		for (int w = 0; w < TARGET_SYSTEM_WORDS; w++)
+			n.system[w] |= f->system[w];
+	}
+	return n;
 }
 
-bool target_runs_here(const struct target *t)
+bool target_runs(const struct target *t, const struct target_machine *m)
 {
-	const struct target_cpu_needs needs = target_cpu_needs(t);
-	for (int i = 0; i < TARGET_CPU_WORDS; i++) {
-		const struct target_cpu_word *w = &needs.words[i];
-		unsigned regs[4] = {0};
-		if (w->bits && (!__get_cpuid_count(w->leaf, 0, &regs[0], &regs[1], &regs[2], &regs[3]) ||
-		                (regs[w->reg] & w->bits) != w->bits))
+	const struct target_needs n = target_needs(t);
+	if (t->arch != m->arch)
+		return false;
+	for (int i = 0; i < n.n_words; i++) {
+		const struct target_cpu_word *w = &n.words[i];
+		if ((m->cpuid(m->user, w->leaf, w->subleaf, w->reg) & w->bits) != w->bits)
 			return false;
 	}
-	return needs.words[0].bits && (read_xcr0() & needs.xcr0) == needs.xcr0;
+	if (n.xcr0 && (m->xcr0(m->user) & n.xcr0) != n.xcr0)
+		return false;
+	for (int w = 0; w < TARGET_SYSTEM_WORDS; w++)
+		if (n.system[w] && (m->system(m->user, w) & n.system[w]) != n.system[w])
+			return false;
+	return true;
 }
 
-#else
+const struct target *target_best(const struct target_machine *m)
+{
+	const struct target *best = NULL;
+	for (size_t i = 0; i < TFMC_COUNT(targets); i++)
+		if (target_runs(&targets[i], m))
+			best = &targets[i];
+	return best;
+}
 
 bool target_runs_here(const struct target *t)
 {
-	(void)t;
-	return false;
+	const struct target_machine *here = target_machine_here();
+	return here && target_runs(t, here);
 }
 
-#endif
+const struct target *target_native(void)
+{
+	const struct target_machine *here = target_machine_here();
+	return here ? target_best(here) : NULL;
+}
+
+/* ---- the table ---- */
 
 const struct target *target_find(const char *name)
 {
@@ -116,12 +136,15 @@ const struct target *target_least(enum target_arch arch)
 	return NULL;
 }
 
-/* Rows go from the least to the most demanding. */
-const struct target *target_native(void)
+/* The processors of LLVM that have features of their own are rows, too. */
+void target_features_text(const struct target *t, char out[TARGET_FEATURES_BYTES])
 {
-	const struct target *best = NULL;
-	for (size_t i = 0; i < TFMC_COUNT(targets); i++)
-		if (target_runs_here(&targets[i]))
-			best = &targets[i];
-	return best;
+	const struct target *cpu = target_find(t->llvm_cpu);
+	uint64_t beside = t->features & ~(cpu ? cpu->features : 0);
+	size_t at = 0;
+	out[0] = 0;
+	for (int i = 0; i < N_FEATURES; i++)
+		if (beside >> i & 1)
+			at += (size_t)snprintf(out + at, TARGET_FEATURES_BYTES - at, "%s+%s", at ? "," : "",
+			                       features[i].name);
 }

@@ -12,13 +12,20 @@
 #include "ir/support/buf.h"
 
 enum target_arch { ARCH_X86_64, ARCH_AARCH64, ARCH_OPENCL };
+enum target_feature {
+#define CPUID(NAME, name, leaf, subleaf, reg, bit, xcr0, system) FEATURE_##NAME,
+#define HWCAP(NAME, name, word, bit)                             FEATURE_##NAME,
+#include "ir/target/features.def"
+	N_FEATURES
+};
 
 struct target {
 	const char *name;
 	enum target_arch arch;
-	const char *llvm_cpu, *llvm_features;
-	int lanes;     /* f32 elements of a vector register */
-	int registers; /* vector registers */
+	const char *llvm_cpu;
+	uint64_t features; /* bit i: code may use feature i */
+	int lanes;         /* f32 elements of a vector register */
+	int registers;     /* vector registers */
 	bool has_fma;
 	int fma_ports;   /* multiply-adds of whole vectors that begin in a cycle */
 	int fma_latency; /* cycles until the result of one can be used */
@@ -40,24 +47,53 @@ const struct target *target_find(const char *name);
 const char *target_level(const struct target *t);
 /* Row i of the table, or NULL. */
 const struct target *target_at(size_t i);
-/* The best row that the machine tfmc runs on can execute (cpuid and xgetbv). NULL: none. */
-const struct target *target_native(void);
+static inline bool target_has(const struct target *t, enum target_feature f)
+{
+	return t->features >> f & 1;
+}
+/* Writes the features that are not those of llvm_cpu, as LLVM reads them: "+avx512vnni,+avx512bf16". */
+enum {
+	TARGET_FEATURES_BYTES = 1
+#define CPUID(NAME, name, leaf, subleaf, reg, bit, xcr0, system) +sizeof(name) + 1
+#define HWCAP(NAME, name, word, bit)                             +sizeof(name) + 1
+#include "ir/target/features.def"
+};
+void target_features_text(const struct target *t, char out[TARGET_FEATURES_BYTES]);
 /* The least demanding row of an arch: every machine of it executes its code. */
 const struct target *target_least(enum target_arch arch);
-/* True when this machine can execute code for t. */
-bool target_runs_here(const struct target *t);
 
-/* What code for a level of x86-64 needs, with what the levels below it need: bits of registers (0 eax .. 3 edx)
- * of leaves of cpuid, and register state that the operating system must save (xgetbv). */
-enum { TARGET_CPU_WORDS = 3 };
-struct target_cpu_needs {
+/*
+ * What code for a row needs of a machine: bits of registers (0 eax .. 3 edx) of cpuid, register state that the
+ * operating system must save (xgetbv), and bits of the words that only the operating system can tell
+ * (tfmc_config.system in runtime/abi.h).
+ */
+enum { TARGET_CPU_WORDS = 7, TARGET_SYSTEM_WORDS = 2 };
+struct target_needs {
 	struct target_cpu_word {
-		uint32_t leaf, reg, bits;
-	} words[TARGET_CPU_WORDS]; /* without bits: not asked for */
+		uint32_t leaf, subleaf, reg, bits;
+	} words[TARGET_CPU_WORDS];
+	int n_words;
 	uint32_t xcr0;
+	uint64_t system[TARGET_SYSTEM_WORDS];
 };
-/* All zero for rows that are no such level. */
-struct target_cpu_needs target_cpu_needs(const struct target *t);
+struct target_needs target_needs(const struct target *t);
+
+/* A machine to be asked; cpuid and xcr0 where the arch has them. system is asked last, for a word that is needed. */
+struct target_machine {
+	enum target_arch arch;
+	uint32_t (*cpuid)(void *user, uint32_t leaf, uint32_t subleaf, uint32_t reg);
+	uint32_t (*xcr0)(void *user);
+	uint64_t (*system)(void *user, int word);
+	void *user;
+};
+/* NULL: tfmc was built for a machine it knows no way to ask. */
+const struct target_machine *target_machine_here(void);
+bool target_runs(const struct target *t, const struct target_machine *m);
+/* The last row of the table that the machine executes. NULL: none. */
+const struct target *target_best(const struct target_machine *m);
+/* Of the machine tfmc runs on. */
+bool target_runs_here(const struct target *t);
+const struct target *target_native(void);
 
 /* What became of a choice. NO_NATIVE: no row fits the machine tfmc runs on; NO_CPU: no row of that name
  * belongs to the triple. */

@@ -178,6 +178,7 @@ static int open_session(struct tfmc_session *s, const struct tfmc_session_option
 	s->driver = o->driver;
 	s->current = config.workers;
 	config.user = s->gang;
+	tfmc_system_words(r, config.system);
 	config.parallel_for = s->gang ? tfmc_gang_parallel_for : NULL;
 	status = s->model.init(s->context, &config);
 	/* It has reset the state, which touches all of it. */

@@ -45,11 +45,9 @@ static enum tfmc_status check_options(struct driver *d, const struct target *t)
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--variants=%s: %s", o->variants, what);
 		return TFMC_INVALID;
 	}
-	if (t->arch == ARCH_X86_64)
+	if (t->arch != ARCH_OPENCL)
 		return TFMC_OK;
-	diag_error(&d->diag, LOC_NONE, DIAG_TARGET,
-	           "--variants=%s: objects for %s have no variants; levels are told apart by the cpuid of "
-	           "x86-64",
+	diag_error(&d->diag, LOC_NONE, DIAG_TARGET, "--variants=%s: kernels for %s have no variants",
 	           o->variants, t->name);
 	return TFMC_INVALID;
 }
@@ -232,26 +230,25 @@ uint64_t driver_code_bytes(struct driver *d, const struct code_names *names, con
 	return rest;
 }
 
-/* The most demanding row of the arch. */
-static const struct target *widest(enum target_arch arch)
+/* The first row of the arch with more lanes than t. */
+static const struct target *wider(const struct target *t)
 {
-	const struct target *best = NULL;
 	for (size_t i = 0; target_at(i); i++)
-		if (target_at(i)->arch == arch)
-			best = target_at(i);
-	return best;
+		if (target_at(i)->arch == t->arch && target_at(i)->lanes > t->lanes)
+			return target_at(i);
+	return NULL;
 }
 
 void driver_remark_variants(struct driver *d, const struct variant_set *set, const struct buf *object)
 {
-	const struct target *t = set->items[0].target, *best = widest(t->arch);
+	const struct target *t = set->items[0].target, *best = t;
 	const char *levels = target_level(t);
 	uint64_t more = 0, code;
-	if (!d->options.remarks || set->n > 1 || !best || best->lanes <= t->lanes)
+	if (!d->options.remarks || set->n > 1 || !wider(t))
 		return;
 	code = backend_code_bytes(object->data, object->len,
 	                          arena_printf(&d->arena, "%s.", set->items[0].planned->name));
-	for (const struct target *u = t + 1; u <= best; u++) {
+	for (const struct target *u; (u = wider(best)) != NULL; best = u) {
 		levels = arena_printf(&d->arena, "%s,%s", levels, target_level(u));
 		more += code;
 	}

@@ -158,6 +158,7 @@ int bench_groups_open(const struct tfmc_model *model, const int64_t *dims,
 	c.weights_bytes = o->weights->bytes;
 	int64_t number = o->variant ? tfmc_variant_find(model->record, o->variant) : -1;
 	c.variants = number >= 0 ? (uint64_t)1 << number : 0;
+	tfmc_system_words(model->record, c.system);
 	int status = open_workers(g);
 	if (status == TFMC_RT_OK)
 		status = open_memory(g, dims, &c);

@@ -5,6 +5,7 @@
 #include <check.h>
 #include <string.h>
 
+#include "ir/support/compiler.h"
 #include "ir/target/target.h"
 
 START_TEST(finds_rows)
@@ -19,21 +20,162 @@ START_TEST(finds_rows)
 }
 END_TEST
 
-/* A level implies the levels below it, and the native row is the highest that runs. */
-START_TEST(levels_nest)
+/* The native row is the last that runs; what a row needs, rows with fewer features need, too. */
+START_TEST(native_is_the_last)
 {
-	bool above = false;
 	const struct target *best = NULL;
 	for (size_t i = 0; target_at(i); i++) {
-		bool runs = target_runs_here(target_at(i));
-		ck_assert(!above || !runs);
-		above = !runs;
-		if (runs)
-			best = target_at(i);
+		const struct target *t = target_at(i);
+		if (target_runs_here(t))
+			best = t;
+		for (size_t j = 0; target_at(j); j++)
+			if (target_at(j)->arch == t->arch && (target_at(j)->features & ~t->features) == 0)
+				ck_assert(!target_runs_here(t) || target_runs_here(target_at(j)));
 	}
 	ck_assert_ptr_eq(target_native(), best);
 }
 END_TEST
+
+/* ---- features ---- */
+
+static bool is_above(const char *name, const char *below)
+{
+	uint64_t more = target_find(name)->features, less = target_find(below)->features;
+	return (less & ~more) == 0 && more != less;
+}
+
+START_TEST(levels_nest)
+{
+	static const char *const chains[][5] = {
+	        {"x86-64-v2", "x86-64-v3", "x86-64-v3-vnni"},
+	        {"x86-64-v3", "x86-64-v4", "x86-64-v4-vnni", "x86-64-v4-bf16", "x86-64-v4-amx"},
+	        {"aarch64", "armv8.2-dotprod", "armv8.6"}};
+	for (int c = 0; c < 3; c++)
+		for (int i = 1; i < 5 && chains[c][i]; i++)
+			ck_assert_msg(is_above(chains[c][i], chains[c][i - 1]), "%s", chains[c][i]);
+	ck_assert(target_has(target_find("x86-64-v4-amx"), FEATURE_AMX_INT8));
+	ck_assert(!target_has(target_find("x86-64-v4-bf16"), FEATURE_AMX_INT8));
+}
+END_TEST
+
+/* Code that LLVM makes for a row uses what the row says and no more than its cpu has. */
+START_TEST(features_as_text)
+{
+	static const char *const wants[][2] = {
+	        {"x86-64-v2", ""},
+	        {"x86-64-v4", ""},
+	        {"x86-64-v3-vnni", "+avxvnni"},
+	        {"x86-64-v4-bf16", "+avx512vbmi,+avx512vnni,+avx512bf16"},
+	        {"aarch64", ""},
+	        {"armv8.6", "+dotprod,+i8mm,+bf16"},
+	};
+	char text[TARGET_FEATURES_BYTES];
+	for (size_t i = 0; i < TFMC_COUNT(wants); i++) {
+		target_features_text(target_find(wants[i][0]), text);
+		ck_assert_str_eq(text, wants[i][1]);
+	}
+	struct target all = *target_find("opencl-cpu");
+	all.features = ~(uint64_t)0;
+	target_features_text(&all, text);
+	ck_assert_uint_lt(strlen(text), TARGET_FEATURES_BYTES);
+}
+END_TEST
+
+/* Each feature is a question of its own: one bit of cpuid or of a word of the system. */
+START_TEST(every_feature_is_asked_for)
+{
+	for (int i = 0; i < N_FEATURES; i++) {
+		const struct target one = {.features = (uint64_t)1 << i};
+		const struct target_needs n = target_needs(&one);
+		uint64_t bits = n.n_words ? n.words[0].bits : n.system[0] | n.system[1];
+		ck_assert_int_le(n.n_words, 1);
+		ck_assert_uint_ne(bits, 0);
+		ck_assert_uint_eq(bits & (bits - 1), 0);
+		for (int j = 0; j < i; j++) {
+			const struct target other = {.features = (uint64_t)1 << j};
+			const struct target_needs m = target_needs(&other);
+			ck_assert(memcmp(&n.words[0], &m.words[0], sizeof(n.words[0])) ||
+			          memcmp(n.system, m.system, sizeof(n.system)));
+		}
+	}
+}
+END_TEST
+
+/* ---- machines that this one is not ---- */
+
+struct machine {
+	uint64_t has; /* features */
+	uint32_t xcr0;
+	uint64_t system[2];
+	int asked; /* how often the system was */
+};
+
+static uint32_t told_cpuid(void *user, uint32_t leaf, uint32_t subleaf, uint32_t reg)
+{
+	const struct machine *m = user;
+	const struct target t = {.features = m->has};
+	const struct target_needs n = target_needs(&t);
+	for (int i = 0; i < n.n_words; i++)
+		if (n.words[i].leaf == leaf && n.words[i].subleaf == subleaf && n.words[i].reg == reg)
+			return n.words[i].bits;
+	return 0;
+}
+
+static uint32_t told_xcr0(void *user)
+{
+	return ((const struct machine *)user)->xcr0;
+}
+
+static uint64_t told_system(void *user, int word)
+{
+	struct machine *m = user;
+	m->asked++;
+	return m->system[word];
+}
+
+static const char *best(enum target_arch arch, struct machine *machine)
+{
+	const struct target_machine m = {arch, told_cpuid, told_xcr0, told_system, machine};
+	const struct target *t = target_best(&m);
+	return t ? t->name : "none";
+}
+
+START_TEST(machines_have_a_best_row)
+{
+	const uint64_t amx = target_find("x86-64-v4-amx")->features;
+	const uint64_t vbmi = (uint64_t)1 << FEATURE_AVX512VBMI, v4 = target_find("x86-64-v4")->features;
+	struct machine m = {.has = amx, .xcr0 = 0x600e7, .system = {0x60000}};
+	ck_assert_str_eq(best(ARCH_X86_64, &m), "x86-64-v4-amx");
+	m.system[0] = 0x20000; /* refused */
+	ck_assert_str_eq(best(ARCH_X86_64, &m), "x86-64-v4-bf16");
+	m.system[0] = 0x60000;
+	m.xcr0 = 0xe7; /* a system that does not know tiles is not asked for them */
+	m.asked = 0;
+	ck_assert_str_eq(best(ARCH_X86_64, &m), "x86-64-v4-bf16");
+	ck_assert_int_eq(m.asked, 0);
+	m.xcr0 = 0x7;
+	ck_assert_str_eq(best(ARCH_X86_64, &m), "x86-64-v3");
+	m.has |= (uint64_t)1 << FEATURE_AVXVNNI;
+	ck_assert_str_eq(best(ARCH_X86_64, &m), "x86-64-v3-vnni");
+	m = (struct machine){.has = v4, .xcr0 = 0xe7};
+	ck_assert_str_eq(best(ARCH_X86_64, &m), "x86-64-v4");
+	m.has |= (uint64_t)1 << FEATURE_AVX512VNNI;
+	ck_assert_str_eq(best(ARCH_X86_64, &m), "x86-64-v4");
+	m.has |= vbmi;
+	ck_assert_str_eq(best(ARCH_X86_64, &m), "x86-64-v4-vnni");
+	m = (struct machine){0};
+	ck_assert_str_eq(best(ARCH_X86_64, &m), "none");
+	ck_assert_str_eq(best(ARCH_AARCH64, &m), "aarch64");
+	m.system[0] = 1u << 20;
+	ck_assert_str_eq(best(ARCH_AARCH64, &m), "armv8.2-dotprod");
+	m.system[1] = 1u << 13 | 1u << 14;
+	ck_assert_str_eq(best(ARCH_AARCH64, &m), "armv8.6");
+	m.system[0] = 0;
+	ck_assert_str_eq(best(ARCH_AARCH64, &m), "aarch64");
+}
+END_TEST
+
+/* ---- names ---- */
 
 static const char *chosen(const char *triple, const char *cpu)
 {
@@ -79,7 +221,7 @@ START_TEST(lists_are_known_names)
 		ck_assert_msg(strncmp(chosen(name, NULL), "no ", 3) || !target_native(), "%s", name);
 	target_print_cpus(&cpus, "aarch64-linux-gnu");
 	if (!target_native() || target_native()->arch != ARCH_AARCH64)
-		ck_assert_str_eq(cpus.data, "aarch64");
+		ck_assert_str_eq(cpus.data, "aarch64, armv8.2-dotprod, armv8.6");
 	buf_destroy(&triples);
 	buf_destroy(&cpus);
 }
@@ -92,6 +234,12 @@ START_TEST(agrees_with_the_compiler)
 	ck_assert_int_eq(target_runs_here(target_find("x86-64-v3")), __builtin_cpu_supports("avx2") &&
 	                                                                     __builtin_cpu_supports("fma") &&
 	                                                                     __builtin_cpu_supports("bmi2"));
+	ck_assert_int_eq(target_runs_here(target_find("x86-64-v4-vnni")),
+	                 target_runs_here(target_find("x86-64-v4")) && __builtin_cpu_supports("avx512vbmi") &&
+	                         __builtin_cpu_supports("avx512vnni"));
+	ck_assert_int_eq(target_runs_here(target_find("x86-64-v4-bf16")),
+	                 target_runs_here(target_find("x86-64-v4-vnni")) &&
+	                         __builtin_cpu_supports("avx512bf16"));
 	ck_assert_int_eq(target_runs_here(target_find("x86-64-v4")),
 	                 __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
 	                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512cd"));
@@ -104,7 +252,11 @@ Suite *suite_target(void)
 	Suite *s = suite_create("target");
 	TCase *t = tcase_create("all");
 	tcase_add_test(t, finds_rows);
+	tcase_add_test(t, native_is_the_last);
 	tcase_add_test(t, levels_nest);
+	tcase_add_test(t, features_as_text);
+	tcase_add_test(t, every_feature_is_asked_for);
+	tcase_add_test(t, machines_have_a_best_row);
 	tcase_add_test(t, chooses_by_names);
 	tcase_add_test(t, lists_are_known_names);
 #if defined(__x86_64__)

@@ -18,41 +18,29 @@
 
 /* A row of targets.def with more features. */
 struct level {
-	const char *target, *features;
-	bool u8s8, s8s8, bf16; /* which dot products they are */
-	const char *cpu;       /* the feature as the compiler asks this machine; NULL: not here */
-	bool is_emulated, has_tiles;
+	const char *target;
+	uint64_t more;
 };
 
 enum { V4, VNNI, AVX_VNNI, VNNI_INT8, BF16, DOTPROD, I8MM, AMX, N_LEVELS };
 
+#define HAS(feature) ((uint64_t)1 << FEATURE_##feature)
 static const struct level levels[] = {
-        [V4] = {"x86-64-v4", ""},
-        [VNNI] = {"x86-64-v4", "+avx512vnni", .u8s8 = true, .cpu = "avx512vnni"},
-        [AVX_VNNI] = {"x86-64-v3", "+avxvnni", .u8s8 = true, .cpu = "avxvnni"},
-        [VNNI_INT8] = {"x86-64-v3", "+avxvnni,+avxvnniint8", .u8s8 = true, .s8s8 = true},
-        [BF16] = {"x86-64-v4", "+avx512vnni,+avx512bf16", .u8s8 = true, .bf16 = true, .cpu = "avx512bf16"},
-        [DOTPROD] = {"aarch64", "+neon,+dotprod", .s8s8 = true, .is_emulated = true},
-        [I8MM] = {"aarch64", "+neon,+dotprod,+i8mm", .u8s8 = true, .s8s8 = true, .is_emulated = true},
-        [AMX] = {"x86-64-v4", "+avx512vnni,+avx512bf16,+amx-tile,+amx-int8,+amx-bf16", .has_tiles = true},
+        [V4] = {"x86-64-v4", 0},
+        [VNNI] = {"x86-64-v4", HAS(AVX512VNNI)},
+        [AVX_VNNI] = {"x86-64-v3-vnni", 0},
+        [VNNI_INT8] = {"x86-64-v3-vnni", HAS(AVXVNNIINT8)},
+        [BF16] = {"x86-64-v4-bf16", 0},
+        [DOTPROD] = {"armv8.2-dotprod", 0},
+        [I8MM] = {"armv8.2-dotprod", HAS(I8MM)},
+        [AMX] = {"x86-64-v4-amx", 0},
 };
 
 static struct target target_of(const struct level *l)
 {
 	struct target t = *target_find(l->target);
-	if (*l->features)
-		t.llvm_features = l->features;
+	t.features |= l->more;
 	return t;
-}
-
-static struct kb_caps caps_of(const struct level *l, const struct target *t)
-{
-	struct kb_caps caps = kb_caps_of(t);
-	caps.has_dot_u8s8 = l->u8s8;
-	caps.has_dot_s8s8 = l->s8s8;
-	caps.has_dot_bf16 = l->bf16;
-	caps.has_tiles = l->has_tiles;
-	return caps;
 }
 
 /* ---- the code holds the instruction ---- */
@@ -217,7 +205,7 @@ START_TEST(code_holds_the_instruction)
 {
 	const struct level *l = &levels[held[_i].level];
 	struct target t = target_of(l);
-	struct kb_caps caps = caps_of(l, &t);
+	struct kb_caps caps = kb_caps_of(&t);
 	struct buf text;
 	assemble(&t, &caps, held[_i].op, held[_i].lanes, &text);
 	const char *at = strstr(text.data, held[_i].instruction);
@@ -244,36 +232,20 @@ END_TEST
 
 /* ---- it computes the same ---- */
 
-#if defined(__x86_64__)
-static bool has(const char *feature)
-{
-	__builtin_cpu_init();
-	return (!strcmp(feature, "avxvnni") && __builtin_cpu_supports("avxvnni")) ||
-	       (!strcmp(feature, "avx512vnni") && __builtin_cpu_supports("avx512vnni")) ||
-	       (!strcmp(feature, "avx512bf16") && __builtin_cpu_supports("avx512bf16"));
-}
-#else
-static bool has(const char *feature)
-{
-	(void)feature;
-	return false;
-}
-#endif
-
 START_TEST(machines_compute_what_the_interpreter_does)
 {
 	struct dot_numbers in;
 	dot_numbers_fill(&in);
 	struct llvm_case c = {dot_case_body, NULL, &in, sizeof(in), DOT_OUT_BYTES};
 	llvm_case_check(&c);
-	for (int i = VNNI; i < AMX; i++) {
+	for (int i = VNNI; i < N_LEVELS; i++) {
 		const struct level *l = &levels[i];
 		struct target t = target_of(l);
-		struct kb_caps caps = caps_of(l, &t);
-		if ((l->cpu && target_runs_here(&t) && has(l->cpu)) || (l->is_emulated && cross_has_tools()))
+		struct kb_caps caps = kb_caps_of(&t);
+		if (target_runs_here(&t) || (t.arch == ARCH_AARCH64 && cross_has_tools()))
 			llvm_case_check_on(&c, &t, &caps);
 		else
-			(void)fprintf(stderr, "%s %s cannot run here\n", l->target, l->features);
+			(void)fprintf(stderr, "%s, level %d, cannot run here\n", l->target, i);
 	}
 }
 END_TEST
@@ -325,11 +297,11 @@ START_TEST(machines_flush_before_they_round)
 	        {0x9b400000, 0x9a400000, 0x99c00000, 0x1a400000}}; /* -1.5 2^-73, -75, -76; 2^-75 */
 	struct llvm_case c = {least_results, NULL, &in, sizeof(in), 16};
 	struct target t = target_of(&levels[BF16]);
-	struct kb_caps caps = caps_of(&levels[BF16], &t);
-	if (target_runs_here(&t) && has(levels[BF16].cpu))
+	struct kb_caps caps = kb_caps_of(&t);
+	if (target_runs_here(&t))
 		llvm_case_check_on(&c, &t, &caps);
 	else
-		(void)fprintf(stderr, "%s cannot run here\n", levels[BF16].features);
+		(void)fprintf(stderr, "%s cannot run here\n", t.name);
 }
 END_TEST
 

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What only the operating system knows of the processor.
+ */
+#define _GNU_SOURCE /* syscall */
+#include "tfmc_rt.h"
+
+#if defined(__linux__) && defined(__aarch64__)
+
+#include <sys/auxv.h>
+
+void tfmc_system_words(const struct tfmc_record *record, uint64_t words[2])
+{
+	(void)record;
+	words[0] = getauxval(AT_HWCAP);
+	words[1] = getauxval(AT_HWCAP2);
+}
+
+#elif defined(__linux__) && defined(__x86_64__)
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define TILE_DATA           18     /* of the components of XCR0 */
+#define GET_XCOMP_PERMITTED 0x1022 /* ARCH_GET_XCOMP_PERM */
+#define ASK_XCOMP           0x1023 /* ARCH_REQ_XCOMP_PERM */
+
+/* A process that has the permission needs larger signal stacks: none is asked for where no code wants it. */
+void tfmc_system_words(const struct tfmc_record *record, uint64_t words[2])
+{
+	words[0] = words[1] = 0;
+	if (!record || !(record->system[0] >> TILE_DATA & 1))
+		return;
+	if (syscall(SYS_arch_prctl, ASK_XCOMP, TILE_DATA) ||
+	    syscall(SYS_arch_prctl, GET_XCOMP_PERMITTED, words))
+		words[0] = 0;
+}
+
+#else
+
+void tfmc_system_words(const struct tfmc_record *record, uint64_t words[2])
+{
+	(void)record;
+	words[0] = words[1] = 0;
+}
+
+#endif
