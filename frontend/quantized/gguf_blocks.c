@@ -169,6 +169,29 @@ static void take_Q3_K(const unsigned char *p, const struct weight_codes *to)
 	}
 }
 
+static void take_Q2_K(const unsigned char *p, const struct weight_codes *to)
+{
+	to->super_scales[0] = half_at(p + 80);
+	to->super_offsets[0] = -half_at(p + 82);
+	for (int i = 0; i < 16; i++) {
+		to->scales[i] = (float)(p[i] & 15);
+		to->offsets[i] = (float)(p[i] >> 4);
+	}
+	for (int i = 0; i < 256; i++)
+		to->codes[i] = (int8_t)two_bits(p + 16 + i / 128 * 32, i % 128);
+}
+
+static void take_IQ4_XS(const unsigned char *p, const struct weight_codes *to)
+{
+	int high = p[2] | p[3] << 8;
+	to->super_scales[0] = half_at(p);
+	for (int i = 0; i < 8; i++) {
+		int low = p[4 + i / 2] >> (i % 2 * 4) & 15;
+		to->scales[i] = (float)((low | (high >> (2 * i) & 3) << 4) - 32);
+		take_numbered(FORMAT_IQ4_XS, p + 8 + 16 * i, to->codes + 32 * i);
+	}
+}
+
 /* ---- rows and elements ---- */
 
 struct stored_block {

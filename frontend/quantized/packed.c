@@ -9,18 +9,18 @@
 static uint32_t word_at(const struct packed_words *w, int64_t i)
 {
 	const unsigned char *p = w->data + i * w->bytes;
-	uint32_t word = p[0];
-	for (int b = 1; b < w->bytes; b++)
-		word |= (uint32_t)p[b] << (8 * b);
+	uint32_t word = w->bytes == 1
+	                        ? p[0]
+	                        : p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 	return word ^ w->flip;
 }
 
 static int field_at(const struct packed_words *w, int64_t r, int64_t c)
 {
-	int64_t i = w->down > 1 ? r % w->down : c % w->across;
+	int64_t i = (r & ((1 << w->down) - 1)) | (c & ((1 << w->across) - 1));
 	int slot = w->order ? w->order[i] : (int)i;
-	return (int)(word_at(w, r / w->down * w->row_words + c / w->across) >> (slot * w->bits) &
-	             ((1u << w->bits) - 1));
+	uint32_t word = word_at(w, (r >> w->down) * w->row_words + (c >> w->across));
+	return (int)(word >> (slot * w->bits) & ((1u << w->bits) - 1));
 }
 
 static int q_at(const struct packed_matrix *m, int64_t n, int64_t k)

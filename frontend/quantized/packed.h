@@ -3,7 +3,7 @@
  * Matrices [N, K] of 4 or 8 bits as hub folders store them: whole numbers q packed into words, a scale for each group
  * of columns of a row and a zero point:
  *
- *   element = scale (q - zero)          rounded once to f32
+ *   element = scale (q - zero)          rounded once to f32; a scale that is NaN or infinite stays what it is
  *
  * A word has the q of several columns of a row, or of several rows of a column. Data of hostile files: sizes must have
  * been checked against what packed_matrix says of them.
@@ -13,12 +13,14 @@
 
 #include "ir/weights/weight.h"
 
-/* Little-endian words of `bytes` bytes; q of place (r, c) is in word r / down * row_words + c / across, as the field
- * order[i] of `bits` bits, i = r % down or c % across (one of down and across is 1). The bits of `flip` are inverted. */
+/* Little-endian words of `bytes` bytes (1 or 4); q of place (r, c) is in word (r >> down) * row_words + (c >> across), as
+ * the field order[i] of `bits` bits, i = the low bits of r or c that were shifted out (one of down and across is 0).
+ * The bits of `flip` are inverted. */
 struct packed_words {
 	const unsigned char *data;
 	int bytes, bits;
-	int64_t down, across, row_words;
+	int down, across;
+	int64_t row_words;
 	const uint8_t *order; /* [32 / bits], NULL: 0, 1, .. */
 	uint32_t flip;
 };

@@ -73,6 +73,12 @@ static const struct stored_tensor *scales(struct packing *p, const char *x, cons
 	return t;
 }
 
+/* Powers of two: numbers in a word of 32 bits. */
+static int log_of_word(int bits)
+{
+	return bits == 4 ? 3 : 2;
+}
+
 /* Bits of numbers of which each word of 32 holds n / words; 0: neither 4 nor 8. */
 static int bits_of(int64_t n, int64_t words)
 {
@@ -139,8 +145,8 @@ static bool set_zeros(struct packing *p, const char *x, struct packed_matrix *m)
 	m->zeros = (struct packed_words){.data = z->data,
 	                                 .bytes = 4,
 	                                 .bits = m->q.bits,
-	                                 .down = 1,
-	                                 .across = 32 / m->q.bits,
+	                                 .down = 0,
+	                                 .across = log_of_word(m->q.bits),
 	                                 .row_words = z->dims[1],
 	                                 .order = m->q.order};
 	m->scale_row = 1;
@@ -163,8 +169,12 @@ static bool gptq(struct packing *p, const char *x, int zero)
 		                           (long long)q->dims[1]));
 	struct packed_matrix m = {
 	        .n = q->dims[1], .k = q->dims[0] * (32 / bits), .by_column = true, .zero = zero};
-	m.q = (struct packed_words){
-	        .data = q->data, .bytes = 4, .bits = bits, .down = 32 / bits, .across = 1, .row_words = m.n};
+	m.q = (struct packed_words){.data = q->data,
+	                            .bytes = 4,
+	                            .bits = bits,
+	                            .down = log_of_word(bits),
+	                            .across = 0,
+	                            .row_words = m.n};
 	const struct stored_tensor *g = part(p, x, "g_idx");
 	if (!set_zeros(p, x, &m))
 		return false;
@@ -200,8 +210,8 @@ static bool awq(struct packing *p, const char *x)
 	m.q = (struct packed_words){.data = q->data,
 	                            .bytes = 4,
 	                            .bits = 4,
-	                            .down = 1,
-	                            .across = 8,
+	                            .down = 0,
+	                            .across = 3,
 	                            .row_words = q->dims[1],
 	                            .order = order};
 	return set_zeros(p, x, &m) && add_matrix(p, x, q, &m);
@@ -246,8 +256,8 @@ static bool compressed_words(struct packing *p, const char *x)
 			                           .q = {.data = q->data,
 			                                 .bytes = 4,
 			                                 .bits = bits,
-			                                 .down = 1,
-			                                 .across = 32 / bits,
+			                                 .down = 0,
+			                                 .across = log_of_word(bits),
 			                                 .row_words = q->dims[1]}};
 	}
 	if (m.k == 0)
@@ -263,8 +273,8 @@ static bool compressed_bytes(struct packing *p, const char *x, struct stored_ten
 	m.q = (struct packed_words){.data = q->data,
 	                            .bytes = 1,
 	                            .bits = 8,
-	                            .down = 1,
-	                            .across = 1,
+	                            .down = 0,
+	                            .across = 0,
 	                            .row_words = m.k,
 	                            .flip = 0x80};
 	return s != NULL && set_row_scales(p, s, &m) && becomes(p, q, &m);

@@ -22,9 +22,7 @@ same() { # NAME KIND OPTION..: 4 bits add what a block multiplies and what it ad
 	echo "$(basename "$at"): $(python3 "$support/near.py" "$at/packed/out.safetensors" "$at/plain/out.safetensors" 2e-5)"
 }
 same gptq gptq
-same gptq_symmetric gptq --symmetric
 same gptq_v2 gptq_v2 --group 64
-same gptq_rows gptq_v2 --group -1
 same gptq_small gptq --group 16
 same gptq_order gptq --shuffle
 same gptq_bytes gptq --bits 8 --symmetric
@@ -32,7 +30,6 @@ same gptq_bytes_zero gptq_v2 --bits 8
 same awq awq
 same awq_symmetric awq --symmetric --group 64 --scales BF16
 same words words --symmetric --scales BF16
-same words_half words --symmetric
 same words_float words --symmetric --scales F32 --bits 8
 same bytes bytes --symmetric --bits 8 --group -1 --scales F32
 same bytes_groups bytes --symmetric --bits 8

@@ -89,11 +89,23 @@ def q3_k(b):
                                               - (0 if b[i % 32] >> i // 32 & 1 else 4)) for i in range(256)]
 
 
+def q2_k(b):
+    last = b[16:80]
+    return [half(b, 80) * (b[i // 16] & 15) * (last[32 * (i // 128) + i % 32] >> 2 * (i % 128 // 32) & 3) - half(b, 82) * (b[i // 16] >> 4)
+            for i in range(256)]
+
+
+def iq4_xs(b):
+    high, quants = b[2] + 256 * b[3], sum((nibbles(b[i:i + 16]) for i in range(8, 136, 16)), [])
+    scales = [(b[4 + i // 2] >> 4 * (i % 2) & 15) + 16 * (high >> 2 * i & 3) - 32 for i in range(8)]
+    return [half(b, 0) * scales[i // 32] * NL[q] for i, q in enumerate(quants)]
+
+
 # name -> (number, elements of a block, bytes of a block, where its halves are, decoder)
 TYPES = {"Q4_0": (2, 32, 18, [0], q4_0), "Q4_1": (3, 32, 20, [0, 2], q4_1), "Q5_0": (6, 32, 22, [0], q5_0),
          "Q5_1": (7, 32, 24, [0, 2], q5_1), "Q8_0": (8, 32, 34, [0], q8_0), "Q3_K": (11, 256, 110, [108], q3_k),
          "Q4_K": (12, 256, 144, [0, 2], q4_k), "Q5_K": (13, 256, 176, [0, 2], q5_k), "Q6_K": (14, 256, 210, [208], q6_k),
-         "IQ4_NL": (20, 32, 18, [0], iq4_nl), "MXFP4": (39, 32, 17, [], mxfp4)}
+         "Q2_K": (10, 256, 84, [80, 82], q2_k), "IQ4_XS": (23, 256, 136, [0], iq4_xs), "IQ4_NL": (20, 32, 18, [0], iq4_nl), "MXFP4": (39, 32, 17, [], mxfp4)}
 
 
 def random_blocks(name, n, source):
