@@ -62,10 +62,34 @@ static struct kb_val by_other_sign(struct kb *k, enum kb_dot other, const struct
 	return kb_sub(k, sum, kb_write_dot(k, other, surplus, has));
 }
 
+/* The bits of the words that may be 1, as far as constants tell. */
+static uint32_t possible_bits(const struct kb *k, struct kb_val words)
+{
+	const struct kb_inst *i = &k->insts.items[k->defs.items[words.id]];
+	if (i->op == KBO_CONST_INT)
+		return (uint32_t)(uint64_t)i->imm;
+	if (i->op == KBO_SPLAT)
+		return possible_bits(k, i->args[0]);
+	if (i->op == KBO_BIN && i->bin == KB_AND)
+		return possible_bits(k, i->args[0]) & possible_bits(k, i->args[1]);
+	return UINT32_MAX;
+}
+
+static struct kb_val of_small_bytes(struct kb *k, const struct kb_val *args, const struct kb_caps *has)
+{
+	bool as_signed = has->has_dot_s8s8 && !has->has_dot_u8s8;
+	return kb_write_dot(k, as_signed ? KB_DOT_S8S8 : KB_DOT_U8S8, args, has);
+}
+
 static struct kb_val of_bytes(struct kb *k, const struct kb_val *args, bool is_signed,
                               const struct kb_caps *has)
 {
 	enum kb_dot other = is_signed ? KB_DOT_U8S8 : KB_DOT_S8S8;
+	bool is_small = !is_signed && (possible_bits(k, args[1]) & 0x80808080u) == 0;
+	if (is_small && kb_has_dot(has, KB_DOT_U7S8))
+		return kb_write_dot(k, KB_DOT_U7S8, args, has);
+	if (is_small && has->has_dot_s8s8)
+		return kb_write_dot(k, KB_DOT_S8S8, args, has);
 	if (kb_has_dot(has, other))
 		return by_other_sign(k, other, args, has);
 	return has->has_dot_s16s16 ? by_halves(k, args, is_signed) : by_products(k, args, 8, is_signed);
@@ -104,6 +128,7 @@ struct kb_val kb_write_dot(struct kb *k, enum kb_dot dot, const struct kb_val *a
 	}
 	switch (dot) {
 	case KB_DOT_U8S8: return of_bytes(k, args, false, has);
+	case KB_DOT_U7S8: return of_small_bytes(k, args, has);
 	case KB_DOT_S8S8: return of_bytes(k, args, true, has);
 	case KB_DOT_S16S16: return by_products(k, args, 16, true);
 	case KB_DOT_BF16: return of_bf16(k, args);

@@ -91,51 +91,68 @@ LLVMValueRef replay_nearest(struct replay *r, const struct kb_inst *i)
 
 /* ---- dot products ---- */
 
-/* How the instruction takes a and b. */
-static enum kb_scalar operand_of(const struct form *f)
+static const struct form dot_forms[] = {
+        {ARCH_X86_64, KB_DOT_U8S8, 16, "llvm.x86.avx512.vpdpbusd.512", false},
+        {ARCH_X86_64, KB_DOT_U8S8, 8, "llvm.x86.avx512.vpdpbusd.256", false},
+        {ARCH_X86_64, KB_DOT_U8S8, 4, "llvm.x86.avx512.vpdpbusd.128", false},
+        {ARCH_X86_64, KB_DOT_U7S8, 16, "llvm.x86.avx512.pmaddubs.w.512", false},
+        {ARCH_X86_64, KB_DOT_U7S8, 8, "llvm.x86.avx2.pmadd.ub.sw", false},
+        {ARCH_X86_64, KB_DOT_U7S8, 4, "llvm.x86.ssse3.pmadd.ub.sw.128", false},
+        {ARCH_X86_64, KB_DOT_S8S8, 8, "llvm.x86.avx2.vpdpbssd.256", false},
+        {ARCH_X86_64, KB_DOT_S8S8, 4, "llvm.x86.avx2.vpdpbssd.128", false},
+        {ARCH_X86_64, KB_DOT_S16S16, 16, "llvm.x86.avx512.pmaddw.d.512", false},
+        {ARCH_X86_64, KB_DOT_S16S16, 8, "llvm.x86.avx2.pmadd.wd", false},
+        {ARCH_X86_64, KB_DOT_S16S16, 4, "llvm.x86.sse2.pmadd.wd", false},
+        {ARCH_X86_64, KB_DOT_BF16, 16, "llvm.x86.avx512bf16.dpbf16ps.512", false},
+        {ARCH_X86_64, KB_DOT_BF16, 8, "llvm.x86.avx512bf16.dpbf16ps.256", false},
+        {ARCH_X86_64, KB_DOT_BF16, 4, "llvm.x86.avx512bf16.dpbf16ps.128", false},
+        {ARCH_AARCH64, KB_DOT_U8S8, 4, "llvm.aarch64.neon.usdot", true},
+        {ARCH_AARCH64, KB_DOT_S8S8, 4, "llvm.aarch64.neon.sdot", true},
+};
+
+/* Of x86: the sums of two products, of 16 or 32 bits. */
+static LLVMValueRef sums_of_two(struct replay *r, const struct form *f, LLVMValueRef a, LLVMValueRef b)
 {
-	bool is_arm = f->arch == ARCH_AARCH64;
-	switch ((enum kb_dot)f->detail) {
-	case KB_DOT_U8S8:
-	case KB_DOT_S8S8: return is_arm ? KB_I8 : KB_I32;
-	case KB_DOT_S16S16: return KB_I16;
-	case KB_DOT_BF16: return KB_BF16;
-	}
-	return KB_I32;
+	LLVMTypeRef type = f->detail == KB_DOT_U7S8 ? replay_type(r->module, KB_TYPE(KB_I8, 4 * f->lanes))
+	                                            : replay_type(r->module, KB_TYPE(KB_I16, 2 * f->lanes));
+	LLVMValueRef args[] = {LLVMBuildBitCast(r->builder, a, type, ""),
+	                       LLVMBuildBitCast(r->builder, b, type, "")};
+	return replay_intrinsic(r, f->name, NULL, 0, args, 2);
+}
+
+static LLVMValueRef add_halves(struct replay *r, const struct form *f, LLVMValueRef sum, LLVMValueRef a,
+                               LLVMValueRef b)
+{
+	return LLVMBuildAdd(r->builder, sum, sums_of_two(r, f, a, b), "");
+}
+
+static const struct form *of_halves(int lanes)
+{
+	const struct form *f = dot_forms;
+	while (f->detail != KB_DOT_S16S16 || f->lanes != lanes)
+		f++;
+	return f;
 }
 
 static LLVMValueRef apply_dot(struct replay *r, const struct form *f, LLVMValueRef *args)
 {
-	enum kb_scalar s = operand_of(f);
+	if (f->detail == KB_DOT_S16S16)
+		return add_halves(r, f, args[0], args[1], args[2]);
+	if (f->detail == KB_DOT_U7S8) {
+		LLVMValueRef ones = replay_int(r->module, KB_TYPE(KB_I16, 2 * f->lanes), 1);
+		return add_halves(r, of_halves(f->lanes), args[0], sums_of_two(r, f, args[1], args[2]), ones);
+	}
+	enum kb_scalar s = f->detail == KB_DOT_BF16 ? KB_BF16 : f->arch == ARCH_X86_64 ? KB_I32 : KB_I8;
 	struct kb_type operand = KB_TYPE(s, 4 * f->lanes / kb_scalar_bytes(s));
 	LLVMTypeRef types[] = {LLVMTypeOf(args[0]), replay_type(r->module, operand)};
-	size_t n_types = f->is_overloaded ? 2 : 0;
 	args[1] = LLVMBuildBitCast(r->builder, args[1], types[1], "");
 	args[2] = LLVMBuildBitCast(r->builder, args[2], types[1], "");
-	if (f->detail != KB_DOT_S16S16)
-		return replay_intrinsic(r, f->name, types, n_types, args, 3);
-	LLVMValueRef products = replay_intrinsic(r, f->name, types, n_types, args + 1, 2);
-	return LLVMBuildAdd(r->builder, args[0], products, "");
+	return replay_intrinsic(r, f->name, types, f->is_overloaded ? 2 : 0, args, 3);
 }
 
 LLVMValueRef replay_dot(struct replay *r, const struct kb_inst *i)
 {
-	static const struct form forms[] = {
-	        {ARCH_X86_64, KB_DOT_U8S8, 16, "llvm.x86.avx512.vpdpbusd.512", false},
-	        {ARCH_X86_64, KB_DOT_U8S8, 8, "llvm.x86.avx512.vpdpbusd.256", false},
-	        {ARCH_X86_64, KB_DOT_U8S8, 4, "llvm.x86.avx512.vpdpbusd.128", false},
-	        {ARCH_X86_64, KB_DOT_S8S8, 8, "llvm.x86.avx2.vpdpbssd.256", false},
-	        {ARCH_X86_64, KB_DOT_S8S8, 4, "llvm.x86.avx2.vpdpbssd.128", false},
-	        {ARCH_X86_64, KB_DOT_S16S16, 16, "llvm.x86.avx512.pmaddw.d.512", false},
-	        {ARCH_X86_64, KB_DOT_S16S16, 8, "llvm.x86.avx2.pmadd.wd", false},
-	        {ARCH_X86_64, KB_DOT_S16S16, 4, "llvm.x86.sse2.pmadd.wd", false},
-	        {ARCH_X86_64, KB_DOT_BF16, 16, "llvm.x86.avx512bf16.dpbf16ps.512", false},
-	        {ARCH_X86_64, KB_DOT_BF16, 8, "llvm.x86.avx512bf16.dpbf16ps.256", false},
-	        {ARCH_X86_64, KB_DOT_BF16, 4, "llvm.x86.avx512bf16.dpbf16ps.128", false},
-	        {ARCH_AARCH64, KB_DOT_U8S8, 4, "llvm.aarch64.neon.usdot", true},
-	        {ARCH_AARCH64, KB_DOT_S8S8, 4, "llvm.aarch64.neon.sdot", true},
-	};
-	return in_parts(r, i, forms, TFMC_COUNT(forms), apply_dot);
+	return in_parts(r, i, dot_forms, TFMC_COUNT(dot_forms), apply_dot);
 }
 
 /* ---- table look-up ---- */
@@ -220,6 +237,7 @@ LLVMValueRef replay_tile_store(struct replay *r, const struct kb_inst *i)
 LLVMValueRef replay_tile_dot(struct replay *r, const struct kb_inst *i)
 {
 	static const char *const names[] = {[KB_DOT_U8S8] = "llvm.x86.tdpbsud",
+	                                    [KB_DOT_U7S8] = "llvm.x86.tdpbsud",
 	                                    [KB_DOT_S8S8] = "llvm.x86.tdpbssd",
 	                                    [KB_DOT_S16S16] = NULL, /* not recorded */
 	                                    [KB_DOT_BF16] = "llvm.x86.tdpbf16ps"};

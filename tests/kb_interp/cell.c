@@ -274,7 +274,8 @@ union kb_cell kb_cell_dot(enum kb_dot dot, union kb_cell sum, union kb_cell a, u
 	if (dot == KB_DOT_BF16)
 		return dot_bf16(sum, a, b);
 	for (int at = 0; at < 32 / bits; at++)
-		sum.i += part_of(a, at, bits, dot != KB_DOT_U8S8) * part_of(b, at, bits, true);
+		sum.i += part_of(a, at, bits, dot != KB_DOT_U8S8 && dot != KB_DOT_U7S8) *
+		         part_of(b, at, bits, true);
 	return kb_cell_int(KB_I32, sum.i);
 }
 

@@ -50,7 +50,9 @@ struct kb_val dot_of_numbers(struct kb *k, enum kb_dot dot, struct kb_val in, in
 	struct kb_val sum = words(k, is_float ? KB_F32 : KB_I32, in, lanes, is_float ? 3 : 0);
 	struct kb_val a = words(k, KB_I32, in, lanes, is_float ? 4 : 1);
 	struct kb_val b = words(k, KB_I32, in, lanes, is_float ? 5 : 2);
+	struct kb_val seven = kb_splat(k, kb_i32(k, 0x7f7f7f7f), lanes);
 	switch (dot) {
+	case KB_DOT_U7S8: return kb_dot_u7s8(k, sum, kb_bin(k, KB_AND, a, seven), b);
 	case KB_DOT_U8S8: return kb_dot_u8s8(k, sum, a, b);
 	case KB_DOT_S8S8: return kb_dot_s8s8(k, sum, a, b);
 	case KB_DOT_S16S16: return kb_dot_s16s16(k, sum, a, b);
