@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "frontend/text/files.h"
-#include "frontend/formats/safetensors.h"
 #include "ir/print/text.h"
 #include "ir/verify/verify.h"
 
@@ -107,29 +106,6 @@ enum exit_code command_import(struct driver *d)
 }
 
 /* ---- run ---- */
-static enum tfmc_status write_tensors(struct driver *d, const char *path, const struct named_tensors *t)
-{
-	struct stored_tensor *items = ARENA_ARRAY(&d->arena, struct stored_tensor, t->n ? t->n : 1);
-	if (!items)
-		return TFMC_NO_MEMORY;
-	for (size_t i = 0; i < t->n; i++) {
-		const struct named_tensor *v = &t->items[i];
-		items[i] = (struct stored_tensor){
-		        .name = v->name, .dtype = v->dtype, .readable = true, .rank = v->rank};
-		items[i].type_name = ir_dtype_safetensors(v->dtype);
-		memcpy(items[i].dims, v->dims, sizeof(v->dims));
-		items[i].data = v->data;
-		items[i].bytes = (size_t)v->count * (size_t)ir_dtype_bytes(v->dtype);
-	}
-	struct buf text;
-	buf_init(&text);
-	enum tfmc_status st = safetensors_write(&text, items, t->n) ? TFMC_OK : TFMC_NO_MEMORY;
-	if (st == TFMC_OK)
-		st = driver_put(d, path, &text);
-	buf_destroy(&text);
-	return st == TFMC_OK ? outputs_commit(&d->outputs) : st;
-}
-
 static void warn_unused(struct driver *d, const struct named_tensors *in)
 {
 	for (size_t i = 0; i < in->n; i++)
@@ -175,7 +151,7 @@ static enum tfmc_status run_entry(struct driver *d, struct loaded *l, struct com
 		warn_unused(d, &in);
 	if (st != TFMC_OK)
 		return st;
-	return d->options.outputs ? write_tensors(d, d->options.outputs, &out)
+	return d->options.outputs ? tensors_write(d, d->options.outputs, &out)
 	                          : values_print(d, &out, &d->out);
 }
 

@@ -83,10 +83,10 @@ static void find_sites(struct listing *l, const struct ir_region *r, size_t dept
 		if (op->code == OP_repeat)
 			find_sites(l, op->region, depth + 1);
 		if (op->code == OP_attention) {
-			site.is_weights = true;
+			site.part = PART_WEIGHTS;
 			site.name = "weights";
 			add_site(l, &counts, site);
-			site.is_weights = false;
+			site.part = PART_RESULT;
 		}
 		if (l->q->attentions || !has_value(l->f, op))
 			continue;
@@ -118,7 +118,7 @@ static void note_moment(struct listing *l, size_t number, int64_t round)
 	*m = (struct moment){.site = number, .round = round, .path = ""};
 	if (path && *path)
 		m->path = probe_path(l->q->arena, path, region, l->at, site->depth);
-	if (!site->is_weights && *m->path)
+	if (site->part == PART_RESULT && *m->path)
 		note_steps(l, m->path, l->moments.n - 1);
 }
 

@@ -19,7 +19,7 @@
 #ifndef TFMC_PASSES_PROBE_PROBE_H
 #define TFMC_PASSES_PROBE_PROBE_H
 
-#include "ir/core/module.h"
+#include "ir/builder/build.h"
 
 enum probe_mode { PROBE_RECOMPUTE, PROBE_BARRIER };
 
@@ -33,6 +33,7 @@ struct probe_request {
 	enum probe_mode mode;
 	bool attentions;   /* the weights of every op `attention` instead of patterns; names are those of its
 	                      step */
+	bool alone;        /* the function loses its other results */
 	const bool *taken; /* of one function's attentions: those that are wanted, for each name of
 	                      probe_list; NULL: all */
 };
@@ -69,11 +70,18 @@ struct probe_names {
 	size_t n, cap;
 };
 
+/* What is seen of an op. */
+enum probe_part {
+	PART_RESULT,
+	PART_WEIGHTS, /* of an op attention */
+	PART_COLUMNS, /* of a product with a weight: see probe_columns */
+};
+
 /* A place in the function that has values. */
 struct probe_site {
 	const struct ir_op *op;
-	unsigned result;  /* of the op */
-	bool is_weights;  /* of an op attention: its weights, not its result */
+	unsigned result; /* of the op */
+	enum probe_part part;
 	const char *name; /* within the step */
 	size_t depth;     /* repeats around it */
 	bool wanted;
@@ -99,5 +107,39 @@ const char *probe_path(struct arena *arena, const char *path, const struct ir_re
 /* Writes the function with the wanted sites as results into module `out`. */
 TFMC_MUST_USE enum tfmc_status probe_write(const struct probe_request *q, const struct ir_func *f,
                                            struct ir_module *out, struct probe_sites *sites);
+
+/*
+ * The path of the weight that an op `weight` names, as probe_path: with the index of each repeat by whose index it
+ * is chosen. Rows of a parameter (".rows0_63") have its path. `at`: as of probe_path, around `region`.
+ */
+const char *probe_weight_path(struct arena *arena, const struct ir_func *f, const struct ir_op *weight,
+                              const struct ir_region *region, const int64_t *at, size_t n_at);
+
+/* ---- what products with weights read ---- */
+
+/*
+ * The columns of x [R, K] of a product x w^T (linear, expert_linear), summed over its rows: K sums of squares and R,
+ * K + 1 numbers in f32. Of experts a row of such numbers for each of E experts, over the rows that it is given.
+ */
+struct probe_column {
+	const char *weight; /* path of the parameter; that of a single expert when experts have their own */
+	const char *result; /* of the function: rows of k + 1 numbers */
+	int64_t first, rows, k;
+};
+struct probe_columns {
+	struct probe_column *items;
+	size_t n, cap;
+};
+
+/*
+ * Makes *out: the module with one function, that of q->functions[0], whose only results are such sums. A weight that is
+ * used several times, and each round of a repeat, is an element of the list. TFMC_INVALID after a diagnostic: no
+ * product, too many, a module that is no graph any more. The caller destroys *out.
+ */
+TFMC_MUST_USE enum tfmc_status probe_columns(const struct probe_request *q, const struct ir_module *in,
+                                             struct ir_module **out, struct probe_columns *columns);
+/* The sums of x in the function that is built; ids: of experts, else IR_NO_VALUE. */
+struct ir_value probe_column_sums(struct ir_builder *b, struct ir_value x, struct ir_value ids,
+                                  int64_t experts);
 
 #endif

@@ -221,16 +221,29 @@ static int slots(struct writing *w, const struct probe_site *s, const struct ir_
 	return t->rank + 1;
 }
 
+/* f32 [K + 1], of experts [E, K + 1] */
+static const struct ir_type *columns_type(struct writing *w, const struct ir_op *op)
+{
+	struct ir_module *m = irb_module(w->b);
+	const struct ir_type *x = ir_type_of(w->f, op->operands[0]),
+	                     *weight = ir_type_of(w->f, op->operands[1]);
+	bool has_experts = op->code == OP_expert_linear;
+	struct ir_type t = {.kind = IR_TENSOR, .dtype = DT_F32, .rank = 1 + has_experts};
+	t.dims[0] = weight->dims[0];
+	t.dims[has_experts] = ir_dim_add(m->dims, x->dims[x->rank - 1], ir_dim_const(m->dims, 1));
+	return ir_import_type(m, &t);
+}
+
 /* Before the outermost repeat. */
 static void begin_slots(struct writing *w, struct probe_site *s)
 {
 	const struct ir_type *t = ir_type_of(w->f, s->op->results[s->result]);
 	const struct ir_dim *dims[IR_RANK_MAX];
 	struct ir_type copy = *t;
-	if (s->is_weights) { /* [B, H, S, E] becomes [B, H, S, T] */
+	if (s->part == PART_WEIGHTS) /* [B, H, S, E] becomes [B, H, S, T] */
 		copy.dims[3] = ir_type_of(w->f, s->op->operands[1])->dims[2];
-	}
-	const struct ir_type *now = ir_import_type(irb_module(w->b), &copy);
+	const struct ir_type *now =
+	        s->part == PART_COLUMNS ? columns_type(w, s->op) : ir_import_type(irb_module(w->b), &copy);
 	if (now->rank + 1 > IR_RANK_MAX) {
 		diag_error(w->q->cx, s->op->loc.at, DIAG_UNSUPPORTED,
 		           "not supported yet: a probe of rank %d in a repeat", now->rank);
@@ -296,10 +309,25 @@ static void write_repeat(struct ir_copy *c, const struct ir_op *op)
 		inside[i]->now = args[n + i];
 }
 
+static struct ir_value columns_of(struct writing *w, const struct ir_op *op)
+{
+	struct ir_value x = w->map[op->operands[0].id];
+	int64_t experts = 0;
+	if (op->code == OP_linear)
+		return probe_column_sums(w->b, x, IR_NO_VALUE, 0);
+	(void)ir_dim_is_const(ir_type_of(w->f, op->operands[OPERAND(expert_linear, w)])->dims[0], &experts);
+	return probe_column_sums(w->b, x, w->map[op->operands[OPERAND(expert_linear, ids)].id], experts);
+}
+
 static void observe(struct writing *w, struct probe_site *s)
 {
 	irb_set_loc(w->b, s->op->loc);
-	struct ir_value v = s->is_weights ? weights_of(w, s->op) : look(w, s->op->results[s->result]);
+	struct ir_value v = IR_NO_VALUE;
+	switch (s->part) {
+	case PART_RESULT: v = look(w, s->op->results[s->result]); break;
+	case PART_WEIGHTS: v = weights_of(w, s->op); break;
+	case PART_COLUMNS: v = columns_of(w, s->op); break;
+	}
 	if (s->depth)
 		fill_slot(w, s, v);
 	else
@@ -334,7 +362,8 @@ static enum tfmc_status finish(struct writing *w)
 	struct ir_result *results = ARENA_ARRAY(w->q->arena, struct ir_result, total + 1);
 	if (!values || !results)
 		return TFMC_NO_MEMORY;
-	for (; next < ret->n_operands && w->f->results[next].name; next++, n++) {
+	size_t named = w->q->alone ? 0 : ret->n_operands;
+	for (; next < named && w->f->results[next].name; next++, n++) {
 		values[n] = w->map[ret->operands[next].id];
 		results[n] = w->f->results[next];
 	}
@@ -345,7 +374,7 @@ static enum tfmc_status finish(struct writing *w)
 		values[n] = s->now;
 		results[n++] = (struct ir_result){.name = s->result_name, .lengths = -1};
 	}
-	for (; next < ret->n_operands; next++, n++) {
+	for (; !w->q->alone && next < ret->n_operands; next++, n++) {
 		values[n] = w->map[ret->operands[next].id];
 		results[n] = w->f->results[next];
 	}

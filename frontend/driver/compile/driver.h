@@ -262,6 +262,10 @@ void tensor_set(struct named_tensor *t, const double *values);
 TFMC_MUST_USE enum tfmc_status tensors_read(struct driver *d, const char *path, const char *prefix,
                                             struct named_tensors *out);
 
+/* Writes a safetensors file, complete or not at all; - is stdout. */
+TFMC_MUST_USE enum tfmc_status tensors_write(struct driver *d, const char *path,
+                                             const struct named_tensors *t);
+
 /* The dims of a call on inputs of these shapes: [number of dims of the record], in the arena. NULL: no
  * memory. */
 int64_t *tensors_dims(struct driver *d, const struct tfmc_record *r, int64_t entry,

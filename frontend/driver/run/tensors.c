@@ -82,6 +82,29 @@ enum tfmc_status tensors_read(struct driver *d, const char *path, const char *pr
 	return st;
 }
 
+enum tfmc_status tensors_write(struct driver *d, const char *path, const struct named_tensors *t)
+{
+	struct stored_tensor *items = ARENA_ARRAY(&d->arena, struct stored_tensor, t->n ? t->n : 1);
+	if (!items)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < t->n; i++) {
+		const struct named_tensor *v = &t->items[i];
+		items[i] = (struct stored_tensor){
+		        .name = v->name, .dtype = v->dtype, .readable = true, .rank = v->rank};
+		items[i].type_name = ir_dtype_safetensors(v->dtype);
+		memcpy(items[i].dims, v->dims, sizeof(v->dims));
+		items[i].data = v->data;
+		items[i].bytes = (size_t)v->count * (size_t)ir_dtype_bytes(v->dtype);
+	}
+	struct buf text;
+	buf_init(&text);
+	enum tfmc_status st = safetensors_write(&text, items, t->n) ? TFMC_OK : TFMC_NO_MEMORY;
+	if (st == TFMC_OK)
+		st = driver_put(d, path, &text);
+	buf_destroy(&text);
+	return st == TFMC_OK ? outputs_commit(&d->outputs) : st;
+}
+
 /* ---- dims from shapes ---- */
 struct shape_dims {
 	int64_t values[16];

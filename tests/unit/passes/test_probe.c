@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * passes/probe: names and patterns, values of nested repeats in the interpreter, what
- * keeps its readers, refusals.
+ * keeps its readers, sums of what products with weights read, refusals.
  */
 #include <check.h>
 #include <string.h>
@@ -162,6 +162,111 @@ START_TEST(wrong_names_are_refused)
 }
 END_TEST
 
+/* ---- what products with weights read ---- */
+
+/* @out.a is another one in each round and @out.c the same; both read the carry. Round 1 reads 0.5 (sum of x) in all
+ * columns. Rows 0 and 2 go to expert 1, row 1 to expert 2, as its id is too large. */
+static const char *const products = "module \"m\"\n"
+                                    "dim B in [1,3]\n"
+                                    "weight @out.a.weight : f32[2,4,4] = full(1.0, [2,4,4])\n"
+                                    "weight @out.c.weight.rows0_3 : f32[4,4] = full(0.5, [4,4])\n"
+                                    "weight @m.all.up.weight : f32[3,5,4] = full(1.0, [3,5,4])\n"
+                                    "weight @s.up.weight : f32[2,5,4] = full(1.0, [2,5,4])\n"
+                                    "func @run(%x: f32[B,4], %ids: i32[B]) -> (y: f32[B,4], z: f32[B,5]) {\n"
+                                    "  %r = repeat %i = 0 to 2 carry (%a = %x) {\n"
+                                    "    %s = linear %a, @out.a.weight[%i] : f32[B,4]\n"
+                                    "    %t = linear %a, @out.c.weight.rows0_3 : f32[B,4]\n"
+                                    "    %d = sub %s, %s : f32[B,4]\n"
+                                    "    %u = add %t, %d : f32[B,4]\n"
+                                    "    yield %u\n"
+                                    "  } : f32[B,4] loc(\"m.yaml\":2:1 \"out\")\n"
+                                    "  %e = expert_linear %x, @m.all.up.weight, %ids : f32[B,5]\n"
+                                    "  %f = expert_linear %x, @s.up.weight, %ids : f32[B,5]\n"
+                                    "  %z = add %e, %f : f32[B,5]\n"
+                                    "  return %r, %z\n"
+                                    "}\n";
+
+struct summed {
+	const char *weight;
+	int64_t first, rows;
+	double sums[2][5]; /* of squares, and how many rows */
+};
+
+static void check_sums(const struct probe_columns *columns, const struct ir_func *f,
+                       const struct interp_tensor *out, const struct summed *want, size_t n)
+{
+	ck_assert_uint_eq(columns->n, n);
+	for (size_t i = 0; i < n; i++) {
+		const struct probe_column *c = &columns->items[i];
+		ck_assert_str_eq(c->weight, want[i].weight);
+		ck_assert_int_eq(c->first, want[i].first);
+		ck_assert_int_eq(c->rows, want[i].rows);
+		ck_assert_int_eq(c->k, 4);
+		size_t r = 0;
+		while (strcmp(f->results[r].name, c->result) != 0)
+			r++;
+		for (int64_t k = 0; k < 5 * c->rows; k++)
+			ck_assert_double_eq(out[r].data[5 * c->first + k], want[i].sums[k / 5][k % 5]);
+	}
+}
+
+START_TEST(products_say_what_they_read)
+{
+	static const char *const functions[] = {"run"};
+	static const struct summed want[] = {
+	        {"out.0.a.weight", 0, 1, {{30, 8, 4.25, 25, 3}}},
+	        {"out.c.weight", 0, 1, {{30, 8, 4.25, 25, 3}}},
+	        {"out.1.a.weight", 1, 1, {{27.5625, 27.5625, 27.5625, 27.5625, 3}}},
+	        {"out.c.weight", 1, 1, {{27.5625, 27.5625, 27.5625, 27.5625, 3}}},
+	        {"m.0.up.weight", 0, 1, {{0}}},
+	        {"m.1.up.weight", 1, 1, {{26, 4, 4.25, 16, 2}}},
+	        {"m.2.up.weight", 2, 1, {{4, 4, 0, 9, 1}}},
+	        {"s.up.weight", 0, 2, {{0}, {30, 8, 4.25, 25, 3}}},
+	};
+	double x[] = {1, -2, 0.5, 4, 2, 2, 0, 3, 5, 0, 2, 0}, ids[] = {1, 7, 1};
+	int64_t exact[] = {1, 7, 1};
+	const int64_t dims[] = {3};
+	struct probe_columns columns = {0};
+	struct interp_tensor in[] = {
+	        {.dtype = DT_F32, .rank = 2, .dims = {3, 4}, .data = x},
+	        {.dtype = DT_I32, .rank = 1, .dims = {3}, .data = ids, .exact = exact},
+	};
+	struct interp_tensor out[3];
+	struct probed p;
+	static const char *const none[] = {"*"};
+	begin(&p, products, none, 1, PROBE_BARRIER);
+	const struct probe_request q = {
+	        .cx = &p.cx, .arena = &p.arena, .functions = functions, .n_functions = 1};
+	struct ir_module *m;
+	ck_assert_int_eq(probe_columns(&q, p.in, &m, &columns), TFMC_OK);
+	ck_assert_int_eq(ir_verify(m, &p.cx), TFMC_OK);
+	const struct ir_func *f = ir_find_func(m, "run");
+	ck_assert_uint_eq(f->n_results, 3); /* of the carry, and of each number of experts */
+	const struct interp_args args = {.dims = dims, .inputs = in, .outputs = out, .arena = &p.arena};
+	ck_assert_int_eq(interp_run(&p.cx, m, f, &args), TFMC_OK);
+	check_sums(&columns, f, out, want, TFMC_COUNT(want));
+	ir_module_destroy(m);
+	end(&p);
+}
+END_TEST
+
+START_TEST(products_are_wanted)
+{
+	static const char *const all[] = {"*"}, *const functions[] = {"run"}, *const absent[] = {"walk"};
+	struct probe_columns columns = {0};
+	struct ir_module *m;
+	struct probed p;
+	begin(&p, nested, all, 1, PROBE_BARRIER);
+	struct probe_request q = {.cx = &p.cx, .arena = &p.arena, .functions = functions, .n_functions = 1};
+	ck_assert_int_eq(probe_columns(&q, p.in, &m, &columns), TFMC_INVALID);
+	ck_assert_ptr_nonnull(strstr(p.text.data, "run multiplies nothing with a weight"));
+	q.functions = absent;
+	ck_assert_int_eq(probe_columns(&q, p.in, &m, &columns), TFMC_INVALID);
+	ck_assert_ptr_nonnull(strstr(p.text.data, "statistics of a module without walk"));
+	end(&p);
+}
+END_TEST
+
 Suite *suite_probe(void)
 {
 	Suite *s = suite_create("probe");
@@ -170,6 +275,8 @@ Suite *suite_probe(void)
 	tcase_add_test(c, nested_rounds_have_their_values);
 	tcase_add_test(c, recomputed_values_leave_readers_alone);
 	tcase_add_test(c, wrong_names_are_refused);
+	tcase_add_test(c, products_say_what_they_read);
+	tcase_add_test(c, products_are_wanted);
 	suite_add_tcase(s, c);
 	return s;
 }

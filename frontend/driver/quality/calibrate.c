@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tfmc calibrate: the model, its numbers unrounded, reads texts, and what its matrices are multiplied with is
+ * collected as a profile. A call gives K sums for a matrix however long the text is; sums of calls are added in f64,
+ * in the order of the texts, so the number of workers changes nothing.
+ *
+ * Texts are read as `score` feeds them: after the start ids, without the last id. Longer ones than LONGEST ids, or
+ * than the model reads, are cut, and each part begins with the start ids. Sources and targets of
+ * sequence-to-sequence models are not cut. Models that do not generate read the whole text, with the tokens that its
+ * tokenizer puts around it.
+ */
+#include "frontend/driver/quality/profile.h"
+#include "frontend/driver/quality/texts.h"
+
+#include <string.h>
+
+#define LONGEST 512 /* ids of one call: its intermediate values are in memory */
+
+struct calibration {
+	struct driver *d;
+	struct texts texts;
+	struct loaded loaded;
+	struct compiled compiled;
+	struct caller caller;
+	struct probe_columns columns;
+	struct profile profile;
+	const struct frontend_input *tokens, *source; /* source: NULL when there is none */
+	int64_t longest;                              /* ids of tokens in one call */
+	struct ids start;
+	int64_t n_calls;
+};
+
+/* ---- inputs ---- */
+
+static const struct frontend_input *find_input(const struct frontend_model *m, const char *name)
+{
+	size_t n;
+	const struct frontend_input *in = frontend_inputs(m, &n);
+	for (size_t i = 0; i < n; i++)
+		if (name ? !strcmp(in[i].name, name) : in[i].dtype == DT_I32 && !in[i].has_default)
+			return &in[i];
+	return NULL;
+}
+
+static enum tfmc_status find_inputs(struct calibration *c)
+{
+	const struct frontend_model *m = c->loaded.model;
+	const struct frontend_generate *g = frontend_generate(m);
+	c->tokens = find_input(m, g->tokens);
+	c->source = g->source ? find_input(m, g->source) : NULL;
+	if (c->tokens && c->tokens->rank == 2 &&
+	    (!c->source || !c->texts.reads_source || c->source->rank == 2))
+		return TFMC_OK;
+	diag_error(&c->d->diag, LOC_NONE, DIAG_INPUT, "calibrate: '%s' reads no rows of ids",
+	           c->d->options.input);
+	return TFMC_INVALID;
+}
+
+/* The most that an axis may be, at most LONGEST. */
+static int64_t axis_bound(struct calibration *c, const char *name, uint64_t axis)
+{
+	const struct tfmc_record *r = c->compiled.model.record;
+	int64_t run = tfmc_entry_find(r, "run"), bound = LONGEST;
+	int64_t *dims = ARENA_ARRAY(&c->d->arena, int64_t, r->n_dims + 1);
+	for (uint64_t i = 0; dims && i < r->n_dims; i++)
+		dims[i] = tfmc_record_dim_at(r, i)->hi;
+	for (uint64_t i = 0; dims && run >= 0 && i < tfmc_entry_at(r, run)->n_inputs; i++) {
+		const struct tfmc_record_tensor *t = tfmc_entry_input(r, run, i);
+		if (!strcmp(tfmc_record_text(r, t->name), name) && axis < t->rank)
+			bound = tfmc_tensor_size(r, t, axis, dims);
+	}
+	return bound < LONGEST ? bound : LONGEST;
+}
+
+static enum tfmc_status add_ids(struct calibration *c, struct named_tensors *in, const char *name,
+                                const struct ids *before, const int32_t *ids, size_t n)
+{
+	const int64_t dims[] = {1, (int64_t)(before->n + n)};
+	struct named_tensor *t = tensors_add(c->d, in, name, DT_I32, 2, dims);
+	if (!t)
+		return TFMC_NO_MEMORY;
+	if (before->n)
+		memcpy(t->data, before->items, before->n * sizeof(*ids));
+	if (n)
+		memcpy((int32_t *)t->data + before->n, ids, n * sizeof(*ids));
+	return TFMC_OK;
+}
+
+/* A row of the features, of one sequence. */
+static enum tfmc_status add_row(struct calibration *c, struct named_tensors *in, int64_t row)
+{
+	const struct named_tensor *all = c->texts.rows;
+	int64_t dims[IR_RANK_MAX];
+	memcpy(dims, all->dims, sizeof(dims));
+	dims[0] = 1;
+	struct named_tensor *t = tensors_add(c->d, in, c->source->name, all->dtype, all->rank, dims);
+	if (!t)
+		return TFMC_NO_MEMORY;
+	size_t bytes = (size_t)t->count * (size_t)ir_dtype_bytes(t->dtype);
+	memcpy(t->data, (const char *)all->data + (size_t)row * bytes, bytes);
+	return TFMC_OK;
+}
+
+static enum tfmc_status add_source(struct calibration *c, const struct text *text, struct named_tensors *in)
+{
+	if (text->row >= 0)
+		return add_row(c, in, text->row);
+	const struct ids none = {0};
+	return c->texts.reads_source
+	               ? add_ids(c, in, c->source->name, &none, text->source.items, text->source.n)
+	               : TFMC_OK;
+}
+
+/* ---- calls ---- */
+
+static enum tfmc_status call(struct calibration *c, const struct text *text, const int32_t *ids, size_t n)
+{
+	struct named_tensors in = {0}, out = {0};
+	struct arena_mark mark = arena_mark(&c->d->arena);
+	TFMC_TRY(add_source(c, text, &in));
+	TFMC_TRY(add_ids(c, &in, c->tokens->name, &c->start, ids, n));
+	TFMC_TRY(caller_run(&c->caller, "run", &in, &out));
+	TFMC_TRY(profile_add(c->d, &c->columns, &out, &c->profile));
+	arena_release(&c->d->arena, mark);
+	c->n_calls++;
+	return TFMC_OK;
+}
+
+static enum tfmc_status read_text(void *user, const struct text *text)
+{
+	struct calibration *c = user;
+	size_t n = text->ids.n - (c->texts.kind != GENERATE_NONE && text->ids.n > 0), at = 0;
+	size_t room = (size_t)c->longest > c->start.n ? (size_t)c->longest - c->start.n : 1;
+	if (c->texts.kind == GENERATE_SEQ2SEQ)
+		room = n;
+	if (n + c->start.n == 0)
+		return TFMC_OK;
+	do {
+		size_t part = n - at < room ? n - at : room;
+		TFMC_TRY(call(c, text, text->ids.items + at, part));
+		at += part;
+	} while (at < n);
+	return TFMC_OK;
+}
+
+/* A session for the longest calls. */
+static enum tfmc_status open_session(struct calibration *c)
+{
+	const struct ids none = {0};
+	struct named_tensors in = {0};
+	struct arena_mark mark = arena_mark(&c->d->arena);
+	size_t n = (size_t)c->longest;
+	int32_t *zeros = ARENA_ARRAY(&c->d->arena, int32_t, LONGEST);
+	if (!zeros)
+		return TFMC_NO_MEMORY;
+	TFMC_TRY(add_ids(c, &in, c->tokens->name, &none, zeros, n));
+	if (c->texts.reads_source)
+		TFMC_TRY(add_ids(c, &in, c->source->name, &none, zeros,
+		                 (size_t)axis_bound(c, c->source->name, 1)));
+	if (c->texts.rows)
+		TFMC_TRY(add_row(c, &in, 0));
+	TFMC_TRY(driver_session_of(c->d, &c->compiled, "run", &in));
+	arena_release(&c->d->arena, mark);
+	return TFMC_OK;
+}
+
+static enum tfmc_status open_model(struct calibration *c)
+{
+	static const char *const run[] = {"run"};
+	struct driver *d = c->d;
+	struct probe_request q = {.cx = &d->diag, .arena = &d->arena, .functions = run, .n_functions = 1};
+	d->is_unrounded = true;
+	TFMC_TRY(driver_load(d, &c->loaded));
+	TFMC_TRY(texts_open(&c->texts, &c->loaded));
+	TFMC_TRY(find_inputs(c));
+	c->loaded.plain = c->loaded.module;
+	TFMC_TRY(probe_columns(&q, c->loaded.plain, &c->loaded.module, &c->columns));
+	TFMC_TRY(driver_compile_native(d, &c->loaded, (struct entry_names){run, 1}, &c->compiled));
+	c->longest = axis_bound(c, c->tokens->name, 1);
+	TFMC_TRY(open_session(c));
+	const struct tfmc_record *r = c->compiled.model.record;
+	c->texts.record = r;
+	c->caller = (struct caller){.d = d,
+	                            .session = c->compiled.session,
+	                            .record = r,
+	                            .module = c->loaded.module,
+	                            .weights = &c->loaded.weights};
+	if (!profile_begin(d, &c->columns, &c->profile))
+		return TFMC_NO_MEMORY;
+	return prompt_facts(d, r, r->start, r->n_start > 0 ? r->n_start : 0, &c->start);
+}
+
+enum exit_code command_calibrate(struct driver *d)
+{
+	struct calibration c = {.d = d, .texts = {.d = d, .command = "calibrate", .takes_any = true}};
+	enum exit_code usage = texts_check_options(d);
+	if (usage != EXIT_OK)
+		return usage;
+	if (!d->options.output)
+		return driver_usage(d, "calibrate wants -o FILE");
+	enum tfmc_status st = open_model(&c);
+	if (st == TFMC_OK)
+		st = texts_each(&c.texts, read_text, &c);
+	if (st == TFMC_OK && c.n_calls == 0) {
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "calibrate: the texts have no ids");
+		st = TFMC_INVALID;
+	}
+	if (st == TFMC_OK)
+		st = profile_write(d, &c.profile, d->options.output);
+	driver_release(&c.compiled);
+	driver_unload(&c.loaded);
+	return exit_code_of(st);
+}
