@@ -85,7 +85,7 @@ int main(int argc, char **argv)
 	}
 	for (int i = 0; i < B * T * 15; i++)
 		printf("%a\n", (double)logits[i]);
-	fprintf(stderr, "%s\n", tfmc_rt_status_text(status));
+	fprintf(stderr, "%s %s\n", tfmc_rt_status_text(status), tfmc_session_variant(session));
 	tfmc_session_close(session);
 	return status;
 }
@@ -97,3 +97,26 @@ qemu-aarch64-static "$tmp/bits" 2 parallel >"$tmp/bits.2"
 cmp "$tmp/bits.1" "$tmp/bits.3"
 cmp "$tmp/bits.1" "$tmp/bits.2"
 [ "$(sort -u "$tmp/bits.1" | wc -l)" -gt 3000 ] # they are numbers, not one value
+
+# Levels: the words of the system decide, in the object and in tfmc itself; the same bits where only f32 is computed.
+"$TFMC" "$model" --target=aarch64-linux-gnu --variants=aarch64,armv8.2-dotprod,armv8.6 -o "$tmp/dates.o"
+build "$tmp/bits.c" "$tmp/levels"
+cat >"$tmp/native.c" <<'C'
+#include <stdio.h>
+#include "ir/target/target.h"
+int main(void)
+{
+	puts(target_native()->name);
+	return 0;
+}
+C
+# shellcheck disable=SC2086
+aarch64-linux-gnu-gcc -std=c17 -O2 $warnings -I"$TFMC_SOURCE" -static "$tmp/native.c" \
+	"$TFMC_SOURCE"/ir/target/{target,machine}.c -o "$tmp/native"
+for row in cortex-a72:aarch64 cortex-a76:armv8.2-dotprod max:armv8.6; do
+	qemu-aarch64-static -cpu "${row%:*}" "$tmp/levels" 1 >"$tmp/bits.level" 2>"$tmp/said"
+	cmp "$tmp/bits.1" "$tmp/bits.level"
+	[ "$(awk '{ print $NF }' "$tmp/said")" = "${row#*:}" ] || { cat "$tmp/said" >&2; exit 1; }
+	said=$(qemu-aarch64-static -cpu "${row%:*}" "$tmp/native")
+	[ "$said" = "${row#*:}" ] || { echo "tfmc on ${row%:*} is $said" >&2; exit 1; }
+done
