@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "ir/target/tile.h"
+#include "backends/panel/panel.h"
 #include "ir/core/view.h"
 
 #define DEPTH_MAX 256
@@ -434,16 +435,34 @@ static struct kb_val load_panel_apart(struct eval *e, const struct eval_tensor *
 	return eval_gather_lanes(e, lane);
 }
 
+/* Element (.., n, i) of matrices of codes. */
+static struct kb_val load_code(struct eval *e, const struct eval_tensor *t, const struct eval_point *p)
+{
+	struct kb *k = e->k;
+	int row = t->t.rank - 2;
+	struct kb_val width = kb_index(k, TILE_PANEL), n = p->index[row];
+	if (!t->t.size[row + 1].is_const)
+		return eval_internal(e, NULL, "codes in rows of an unknown length");
+	const struct panel panel = panel_of(t->t.format, t->t.size[row + 1].c);
+	struct kb_val bytes = kb_mul(k, kb_bin(k, KB_DIV, n, width), kb_index(k, panel.bytes));
+	for (int a = 0; a < row; a++) {
+		struct kb_val skip = kb_mul(k, p->index[a], t->t.stride[a].v);
+		bytes = kb_add(k, bytes, kb_mul(k, skip, kb_index(k, ir_dtype_bytes(t->t.dtype))));
+	}
+	struct kb_val at = kb_ptr_add(k, t->t.ptr, bytes, 0), column = kb_bin(k, KB_REM, n, width);
+	return panel_code(k, &panel, at, column, p->index[row + 1], p->vec == row ? e->lanes : 1);
+}
+
 /* Matrices [ceil(N/16)][K][16], narrow ones as tile.h says: element (.., n, i). */
 static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, const struct eval_point *p)
 {
 	struct kb *k = e->k;
 	int row = t->t.rank - 2;
-	if (ir_format_has_codes(t->t.format))
-		return eval_unsupported(e, NULL, "a weight of codes");
 	if (p->vec >= 0 && p->vec != row && e->lanes > 1)
 		return load_panel_apart(e, t, p);
 	struct kb_val n = p->index[row], i = p->index[row + 1], width = kb_index(k, 16);
+	if (ir_format_has_codes(t->t.format))
+		return load_code(e, t, p);
 	struct kb_val depth = t->t.size[row + 1].v, steps = kb_index(k, tile_line_steps(t->t.dtype));
 	if (t->t.dtype != DT_F32) /* whole pairs */
 		depth = kb_mul(k, kb_bin(k, KB_DIV, kb_add_const(k, depth, 1), steps), steps);

@@ -142,9 +142,9 @@ static struct kb_val load_w(const struct linear *l, struct kb_val at, struct kb_
 {
 	struct kb *k = l->k;
 	struct kb_val ptr = l->w->t.ptr;
-	if (l->stored == DT_BF16)
+	if (l->panel.lines == PANEL_PAIRS)
 		return eval_load_pairs(k, ptr, at, i, LANES);
-	if (l->stored == DT_F16)
+	if (l->panel.lines == PANEL_HALVES)
 		return kb_cvt(k, kb_load(k, KB_TYPE(KB_F16, LANES), ptr, at, 0, LANES * 2), KB_F32);
 	return kb_load(k, KB_TYPE(KB_F32, LANES), ptr, at, 0, LANES * 4);
 }
@@ -158,16 +158,23 @@ static void copy_w(struct shared_matmul *g, struct kb_val from)
 	              column = times(k, modulo(k, g->item, LANES), LANES);
 	struct kb_val in_panel = kb_min(k, kb_add(k, from, line), kb_index(k, l->depth - 1));
 	struct kb_val element = in_panel;
-	if (l->stored == DT_BF16)
+	if (l->panel.lines == PANEL_PAIRS)
 		in_panel = over(k, in_panel, 2);
 	in_panel = kb_add(k, times(k, in_panel, MATMUL_PANEL), column);
 	struct kb_val to = kb_add(k, times(k, line, GPU_COLUMNS), column);
 	for (int i = 0; i < GPU_COLUMNS / MATMUL_PANEL; i++) {
 		struct kb_val panel = kb_add_const(k, g->first_panel, i);
 		panel = kb_min(k, panel, kb_index(k, l->columns.panels - 1));
-		int64_t size = matmul_panel_bytes(l) / (l->stored == DT_F16 ? 2 : 4);
-		struct kb_val at = kb_add(k, times(k, panel, size), in_panel);
-		struct kb_val v = load_w(l, at, element);
+		int64_t size = matmul_panel_bytes(l) / (l->panel.lines == PANEL_HALVES ? 2 : 4);
+		struct kb_val v;
+		if (l->panel.lines == PANEL_CODES) {
+			struct kb_val at =
+			        kb_ptr_add(k, l->w->t.ptr, times(k, panel, matmul_panel_bytes(l)), 0);
+			v = panel_code(k, &l->panel, at, column, element, LANES);
+		} else {
+			struct kb_val at = kb_add(k, times(k, panel, size), in_panel);
+			v = load_w(l, at, element);
+		}
 		kb_store(k, v, g->tile, to, w_begin(g) + (int64_t)i * MATMUL_PANEL, LANES * 4);
 	}
 }

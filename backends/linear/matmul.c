@@ -56,8 +56,7 @@ bool matmul_find_panels(struct linear *l)
 	l->columns.n = w->size[w->rank - 2].c;
 	l->columns.panels = (l->columns.n + MATMUL_PANEL - 1) / MATMUL_PANEL;
 	l->depth = w->size[w->rank - 1].c;
-	l->stored = w->dtype;
-	l->format = w->format;
+	l->panel = panel_of(w->format != FORMAT_PLAIN ? w->format : ir_format_of_dtype(w->dtype), l->depth);
 	return true;
 }
 
@@ -94,7 +93,7 @@ bool matmul_choose_schedule(struct linear *l)
 	const struct target *t = l->job->target;
 	const struct target_tile tile = target_linear_tile(t);
 	int64_t lanes = s->lanes > 0 ? s->lanes : t->lanes,
-	        mr = s->mr > 0 ? s->mr : target_tile_height(t, tile, l->stored);
+	        mr = s->mr > 0 ? s->mr : target_tile_height(t, tile, ir_format(l->panel.format)->dtype);
 	int64_t nr = s->nr > 0 ? s->nr : tile.nr;
 	lanes = lanes < MATMUL_PANEL ? lanes : MATMUL_PANEL;
 	if (mr > MATMUL_ROWS_MAX || nr % MATMUL_PANEL != 0 || nr > MATMUL_STRIP * MATMUL_PANEL ||
@@ -114,8 +113,8 @@ static struct matmul_stage choose_stage(const struct linear *l, bool is_wanted, 
 	int64_t bytes = stage.width * 4, before = matmul_rows_bytes(l);
 	int64_t rows = (s->scratch - before) / bytes;
 	int64_t kc = s->kc / matmul_per_line(l) * matmul_per_line(l);
-	bool divide = !is_few && !l->integers.round && kc > 0 && kc < l->depth && l->rows_hi > l->mr &&
-	              rows >= l->mr;
+	bool divide = l->panel.lines != PANEL_CODES && !is_few && kc > 0 && kc < l->depth &&
+	              l->rows_hi > l->mr && rows >= l->mr;
 	stage.kc = divide ? kc : 0;
 	stage.rows = divide ? rows : is_few ? l->rows_hi : l->mr;
 	if (divide)
@@ -241,15 +240,17 @@ void matmul_strip(const struct linear *l, const struct matmul_strip *s)
 	part.k_lo = kb_index(k, 0);
 	part.k_hi = depth;
 	if (!l->stage.kc) {
+		part = matmul_copy_strip(l, &part);
 		emit_rows(l, &part);
 		return;
 	}
-	/* A tile of rows alone has nothing to gain from parts: its weights are read once. */
-	struct kb_val few = kb_cmp(k, KB_LE, rows, kb_index(k, l->mr));
+	/* A tile of rows alone has nothing to gain from parts: its weights are read once. A copy has no room for more. */
+	struct kb_val few = kb_cmp(k, KB_LE, rows, kb_index(k, l->copy.at.id ? 0 : l->mr));
 	clear_stage(l, rows);
 	struct kb_val end = kb_select(k, few, kb_index(k, 1), depth);
 	part.k_lo = kb_loop(k, "part", part.k_lo, end, l->stage.kc, KB_NONEMPTY);
 	part.k_hi = kb_select(k, few, depth, kb_min(k, kb_add_const(k, part.k_lo, l->stage.kc), depth));
+	part = matmul_copy_strip(l, &part);
 	emit_rows(l, &part);
 	kb_end_loop(k);
 	matmul_epilogue(l, s, s->row, rows);
@@ -434,6 +435,7 @@ bool kernel_linear(struct kernel *g)
 		return false;
 	bool is_few = matmul_is_few(&l);
 	l.stage = choose_stage(&l, l.parts || l.strips || matmul_wants_stage(g), is_few);
+	matmul_choose_copy(&l, is_few, matmul_rows_bytes(&l));
 	bool is_block =
 	        l.stage.kc == 0 && (!matmul_makes_rows(&l) || l.rows_hi <= l.norm.rows); /* all rows are */
 	if (is_few || is_block)

@@ -12,7 +12,7 @@
 /* OpenCL has no hint that a template could rely on. */
 static bool has_hints(const struct linear *l)
 {
-	return l->rows_hi > l->mr && l->job->target->arch != ARCH_OPENCL;
+	return l->rows_hi > l->mr && !l->copy.at.id && l->job->target->arch != ARCH_OPENCL;
 }
 
 /* The share of a tile, for one element of K: there are `rows` rows in all. */

@@ -37,8 +37,7 @@ static bool bind_operands(struct experts *x)
 	x->ids = root->operands[IDS];
 	l->x = eval_tensor(l->eval, root->operands[X]);
 	l->w = eval_tensor(l->eval, root->operands[W]);
-	if (!l->w || l->w->t.encoding != ENC_PANEL16 || ir_format_has_codes(l->w->t.format) ||
-	    l->w->t.rank != 3 || !l->w->t.stride[0].is_const)
+	if (!l->w || l->w->t.encoding != ENC_PANEL16 || l->w->t.rank != 3 || !l->w->t.stride[0].is_const)
 		return false;
 	return l->x && l->x->t.dtype == DT_F32 && !eval_is_inside(l->eval, x->ids);
 }
@@ -52,7 +51,7 @@ static bool find_sizes(struct experts *x)
 	if (!matmul_find_panels(l))
 		return false;
 	x->n = l->w->t.size[0].c;
-	x->matrix_bytes = ir_dtype_bytes(l->stored) * l->w->t.stride[0].c;
+	x->matrix_bytes = ir_dtype_bytes(l->w->t.dtype) * l->w->t.stride[0].c;
 	l->rank = type->rank;
 	l->along = l->x->t.stride[type->rank - 1];
 	eval_sizes(l->eval, eval_result(l->g->root), l->size);
@@ -74,6 +73,9 @@ static void choose_block(struct experts *x)
 	l->stage = (struct matmul_stage){.rows = l->mr, .width = (int64_t)l->columns.strip * MATMUL_PANEL};
 	if (matmul_wants_stage(l->g))
 		l->stage.at = kb_local(l->k, "stage", KB_F32, l->stage.rows * l->stage.width);
+	matmul_choose_copy(l, false, 0);
+	if (l->stage.kc && l->stage.rows < x->list_rows)
+		l->rows_hi = x->list_rows = l->stage.rows;
 	l->list = kb_local(l->k, "list", KB_I32, x->list_rows);
 }
 

@@ -27,14 +27,17 @@ static int64_t bytes_of_model(const struct linear *l)
 {
 	const struct ir_module *m = l->job->module;
 	int64_t own, sum = 0;
-	if (!checked_mul_i64(l->columns.n, l->depth, &own) ||
-	    !checked_mul_i64(own, ir_dtype_bytes(l->stored), &own))
+	if (!checked_mul_i64(l->columns.n, ir_format_row_bytes(l->panel.format, l->depth), &own))
 		return INT64_MAX;
 	for (size_t i = 0; i < m->weights.n; i++) {
 		const struct ir_type *t = m->weights.items[i]->type;
-		enum ir_dtype kept = ir_format(ir_weight_kept(m->weights.items[i]))->dtype;
-		int64_t bytes = ir_dtype_bytes(kept); /* DT_F32 where elements have 4 bytes */
-		for (int a = 0; a < t->rank; a++)
+		enum ir_format kept = ir_weight_kept(m->weights.items[i]);
+		int last = ir_format_has_codes(kept) ? t->rank - 1 : t->rank;
+		int64_t bytes =
+		        ir_dtype_bytes(ir_format(kept)->dtype); /* DT_F32 where elements have 4 bytes */
+		if (last < t->rank)
+			bytes = ir_format_row_bytes(kept, ir_dim_hi(m->dims, t->dims[last]));
+		for (int a = 0; a < last; a++)
 			if (!checked_mul_i64(bytes, ir_dim_hi(m->dims, t->dims[a]), &bytes))
 				return INT64_MAX;
 		if (!checked_add_i64(sum, bytes, &sum))
@@ -55,6 +58,8 @@ static int rows_of_tile(const struct linear *l)
 {
 	const struct kb_caps *caps = kb_caps(l->k);
 	int units = units_of(l), free = caps->registers - units - 2 - !caps->has_fma;
+	if (l->panel.lines == PANEL_CODES && !l->integers.round)
+		free -= units * l->panel.held + 2; /* constants */
 	int rows = free / (units * matmul_sum_registers(l));
 	return rows < 1 ? 1 : rows < FEW_TILE_MAX ? rows : FEW_TILE_MAX;
 }

@@ -51,7 +51,7 @@ static struct kb_val halves_of(const struct matmul_codes *c, struct kb_val bytes
 static void add_line(struct matmul_codes *c, struct kb_val first, int line)
 {
 	struct kb *k = c->l->k;
-	bool is_half = ir_format(c->l->format)->bits == 4;
+	bool is_half = ir_format(c->l->panel.format)->bits == 4;
 	int64_t words = MATMUL_PANEL / (is_half ? 2 : 1); /* of weights, for a word of x */
 	struct kb_val at = kb_mul(k, first, kb_index(k, words)), w[MATMUL_ACC_MAX], half[MATMUL_ACC_MAX];
 	if (c->ahead->from.id) {
@@ -77,7 +77,7 @@ static void add_line(struct matmul_codes *c, struct kb_val first, int line)
 /* n elements, at most a chunk. */
 static void add_chunk(struct matmul_codes *c, struct kb_val first, int64_t n)
 {
-	int lines = ir_format(c->l->format)->bits == 4 ? CHUNK / 8 : (int)(n + 3) / 4;
+	int lines = ir_format(c->l->panel.format)->bits == 4 ? CHUNK / 8 : (int)(n + 3) / 4;
 	for (int line = 0; line < lines; line++)
 		add_line(c, first, line);
 }
@@ -123,7 +123,7 @@ static struct kb_val load_scales(const struct matmul_codes *c, int64_t base, int
                                  struct kb_val step, int v)
 {
 	struct kb *k = c->l->k;
-	const struct ir_format_desc *d = ir_format(c->l->format);
+	const struct ir_format_desc *d = ir_format(c->l->panel.format);
 	enum kb_scalar type = eval_stored(d->scale);
 	int64_t bytes = ir_dtype_bytes(d->scale);
 	int64_t per = d->block > 0 && d->block < c->l->depth ? d->block / c->l->integers.row.step : 0;
@@ -143,7 +143,7 @@ static void add_scaled(struct matmul_codes *c, struct kb_val step, int v)
 	const struct tile_integer_row *row = &c->l->integers.row;
 	struct kb_type type = KB_TYPE(KB_F32, c->l->lanes);
 	struct kb_val scale = load_scales(c, c->panel.scales, c->panel.super_scales, step, v), offset = {0};
-	if (ir_format(c->l->format)->has_offset)
+	if (ir_format(c->l->panel.format)->has_offset)
 		offset = load_scales(c, c->panel.offsets, c->panel.super_offsets, step, v);
 	for (int m = 0; m < p->rows; m++) {
 		struct kb_var to = p->sum[m * p->vectors + v];
@@ -184,7 +184,7 @@ void matmul_integer_depth(struct matmul_codes *c)
 	struct kb *k = c->l->k;
 	const struct tile_integer_row *row = &c->l->integers.row;
 	int64_t whole = c->l->depth / row->step, rest = c->l->depth % row->step;
-	c->panel = tile_codes(c->l->format, c->l->depth);
+	c->panel = tile_codes(c->l->panel.format, c->l->depth);
 	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
 		c->sum[i] = kb_var(k, "dot", words_of(c), (struct kb_val){0});
 	if (whole == 1) {

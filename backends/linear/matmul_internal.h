@@ -9,6 +9,7 @@
 
 #include "backends/kernel/products.h"
 #include "backends/kernel/templates.h"
+#include "backends/panel/panel.h"
 #include "ir/target/tile.h"
 
 #define MATMUL_PANEL    TILE_PANEL
@@ -50,6 +51,13 @@ struct matmul_stage {
 	int64_t kc;       /* part of K that is walked over at once, sums wait in the stage; 0: all */
 };
 
+/* Codes of a strip as f32, for many rows. */
+struct matmul_copy {
+	struct kb_val
+	        at; /* scratch [panels of a strip, of all halves][K or its part][16]; none: tiles read codes */
+	struct panel panel; /* one of these */
+};
+
 /* What the kernel computes and how: found once from the group, then the same for all tiles. */
 struct linear {
 	struct kernel *g;
@@ -65,8 +73,7 @@ struct linear {
 	struct kb_val rows;              /* product of the leading axes */
 	int64_t rows_lo, rows_hi;        /* bounds */
 	int64_t depth;                   /* K */
-	enum ir_dtype stored;            /* what weights lie in memory as */
-	enum ir_format format;           /* the same; codes: stored is the type of their numbers */
+	struct panel panel;              /* how weights lie in memory */
 	struct kb_size along;            /* elements from one k to the next in a row of x */
 	int lanes;                       /* of an accumulator; divides 16 */
 	int mr, nr;                      /* rows and panels of the main tile */
@@ -74,6 +81,7 @@ struct linear {
 	struct matmul_norms norm;
 	struct matmul_integers integers;
 	struct matmul_stage stage;
+	struct matmul_copy copy;
 	struct matmul_parts *parts; /* NULL: one result, at the root's axes */
 	const struct ir_op *strips; /* strip_argmax or strip_score at the end of the group; NULL: none */
 	struct kb_val list;         /* of experts: numbers of the rows, i32; or none */
@@ -87,6 +95,9 @@ struct matmul_strip {
 	struct kb_val weights;    /* of the matrix */
 	struct kb_val expert;     /* whose matrix it is; none: there is one */
 	struct kb_val k_lo, k_hi; /* part of K */
+	/* How the copy in f32 of the strip, from `begin` and the first line of the part on, lies at `weights`;
+	 * NULL: these are those in memory. */
+	const struct panel *copied;
 };
 
 /* Weights are asked for before they are used (matmul_ahead.c). */
@@ -114,12 +125,11 @@ bool matmul_find_panels(struct linear *l);
 /* Bytes of a panel, elements of K in a line of TILE_LINE bytes, and bytes of one of them. */
 static inline int64_t matmul_panel_bytes(const struct linear *l)
 {
-	return ir_format_has_codes(l->format) ? tile_codes(l->format, l->depth).bytes
-	                                      : tile_lines(l->stored, l->depth) * TILE_LINE;
+	return l->panel.bytes;
 }
 static inline int matmul_per_line(const struct linear *l)
 {
-	return ir_format_has_codes(l->format) ? 32 / ir_format(l->format)->bits : tile_line_steps(l->stored);
+	return l->panel.per_line;
 }
 static inline int64_t matmul_step_bytes(const struct linear *l)
 {
@@ -208,6 +218,11 @@ void matmul_store_row(const struct linear *l, const struct eval_output *out, int
 bool matmul_find_strips(struct linear *l);
 /* The numbers of the strip that these columns of a row are. */
 void matmul_strips_row(const struct linear *l, struct matmul_range r, const struct eval_point *row);
+/* Where there is scratch and rows for more than a tile: a copy, and the parts of K that it takes; else tiles that
+ * read codes, low enough for the registers. matmul_copy.c */
+void matmul_choose_copy(struct linear *l, bool is_few, int64_t scratch_begin);
+/* Copies the strip's part of K; the strip to walk over instead. */
+struct matmul_strip matmul_copy_strip(const struct linear *l, const struct matmul_strip *s);
 /* What matmul.c decides and walks, for other walks: the one result; tiles; whether there is a stage; the
  * rows of a strip; the panels of a strip in tiles as wide as t, and single ones where that leaves any. */
 bool matmul_bind_result(struct linear *l);

@@ -45,7 +45,7 @@ bool matmul_find_rows(struct linear *l)
 		x = op->operands[0];
 		op = op_inside(l, x);
 	}
-	if (ir_format_has_codes(l->w->t.format) != (l->integers.round != NULL))
+	if (l->integers.round && !ir_format_has_codes(l->w->t.format))
 		return false;
 	l->along = (struct kb_size){true, 1, kb_index(l->k, 1)};
 	l->x = eval_tensor(l->eval, x);
@@ -157,7 +157,7 @@ static void emit_step(struct span *s, struct kb_val step, struct kb_val scale)
 {
 	struct kb *k = s->l->k;
 	const struct tile_integer_row *row = &s->l->integers.row;
-	const struct ir_format_desc *d = ir_format(s->l->format);
+	const struct ir_format_desc *d = ir_format(s->l->panel.format);
 	s->acc = kb_var(k, "codes", KB_TYPE(KB_I32, s->lanes), kb_splat(k, kb_i32(k, 0), s->lanes));
 	walk_span(s, store_codes);
 	struct kb_val sum = reduce(s, KB_ADD);

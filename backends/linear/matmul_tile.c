@@ -17,9 +17,9 @@ struct accumulators {
 	const struct matmul_strip *strip;
 	const struct matmul_tile *tile;
 	struct products p;
-	struct kb_val w;           /* first line of the tile's first panel */
-	struct kb_val again;       /* the same, for the second elements of pairs of bf16; or none */
-	struct matmul_ahead ahead; /* its share of the weights that come next, or none */
+	struct panel_reader r;
+	const struct panel_walk *walk; /* over codes, while one is open */
+	struct matmul_ahead ahead;     /* its share of the weights that come next, or none */
 };
 
 /* ---- points ---- */
@@ -128,50 +128,11 @@ static void begin_sums(const struct linear *l, struct accumulators *a)
 	}
 }
 
-/* Words of pairs of bf16: an even element of K is the low half, an odd one the high half. */
-static struct kb_val half_of_pair(const struct linear *l, struct kb_val words, int odd)
-{
-	struct kb *k = l->k;
-	struct kb_val by = kb_splat(k, kb_i32(k, odd ? -65536 : 16), l->lanes);
-	return kb_bitcast(k, kb_bin(k, odd ? KB_AND : KB_SHL, words, by), KB_F32);
-}
-
-/* Where element at + i of K begins in a panel, `at` a multiple of its elements: words of pairs, else elements.
- */
-static struct kb_val line_of(const struct linear *l, struct kb_val at, int i)
-{
-	struct kb *k = l->k;
-	if (l->stored != DT_BF16)
-		return kb_mul(k, kb_add_const(k, at, i), kb_index(k, MATMUL_PANEL));
-	struct kb_val even = kb_mul(k, at, kb_index(k, MATMUL_PANEL / 2));
-	return kb_add_const(k, even, (int64_t)i / 2 * MATMUL_PANEL);
-}
-
-/* Vector n of the tile's pairs in that line. */
-static struct kb_val load_pairs(const struct linear *l, struct kb_val w, struct kb_val line, int n)
-{
-	int per_panel = MATMUL_PANEL / l->lanes;
-	int64_t in_panel = n % per_panel * l->lanes, panel = n / per_panel * matmul_panel_bytes(l);
-	return kb_load(l->k, KB_TYPE(KB_I32, l->lanes), w, line, panel / 4 + in_panel, 0);
-}
-
 /* Vector n of the tile's weights in that line, as f32. */
 static struct kb_val load_weights(const void *user, struct kb_val line, int i, int n)
 {
 	const struct accumulators *a = user;
-	const struct linear *l = a->l;
-	struct kb *k = l->k;
-	int per_panel = MATMUL_PANEL / l->lanes;
-	int64_t in_panel = n % per_panel * l->lanes, panel = n / per_panel * matmul_panel_bytes(l);
-	if (l->stored == DT_BF16) {
-		struct kb_val w = i % 2 && a->again.id ? a->again : a->w;
-		return half_of_pair(l, load_pairs(l, w, line, n), i % 2);
-	}
-	if (l->stored == DT_F16) {
-		struct kb_type type = KB_TYPE(KB_F16, l->lanes);
-		return kb_cvt(k, kb_load(k, type, a->w, line, panel / 2 + in_panel, 0), KB_F32);
-	}
-	return kb_load(k, KB_TYPE(KB_F32, l->lanes), a->w, line, panel / 4 + in_panel, 0);
+	return a->walk ? panel_walk_vector(a->walk, i, n) : panel_vector(&a->r, line, i, n);
 }
 
 /* Element at + i of K of a row of x. */
@@ -193,14 +154,15 @@ static void splat_x(const struct linear *l, const struct accumulators *a, struct
 static bool is_widened_last(const struct linear *l, const struct accumulators *a)
 {
 	int widening = l->job->target->has_fma ? 2 : 4;
-	return l->stored == DT_F16 && a->p.rows * (a->p.vectors + 1) + widening <= kb_caps(l->k)->registers;
+	return a->r.panel->lines == PANEL_HALVES &&
+	       a->p.rows * (a->p.vectors + 1) + widening <= kb_caps(l->k)->registers;
 }
 
 /* sum[m][n] += x[m][at + i] w[n][at + i]; loads are directly before their uses. */
 static void step(const struct linear *l, const struct accumulators *a, struct kb_val at, int i)
 {
-	struct kb_val x[MATMUL_ROWS_MAX], line = line_of(l, at, i);
-	if (a->ahead.from.id && i % matmul_per_line(l) == 0)
+	struct kb_val x[MATMUL_ROWS_MAX], line = panel_line(&a->r, at, i);
+	if (a->ahead.from.id && i % a->r.panel->per_line == 0)
 		matmul_step_ahead(l, &a->ahead, kb_add_const(l->k, at, i));
 	if (!is_widened_last(l, a)) {
 		products_step(&a->p, element_of(l, at, i), line, i, 0, a->p.rows);
@@ -217,21 +179,21 @@ static bool is_paired(const struct linear *l, const struct accumulators *a)
 {
 	int sums = a->p.rows * a->p.vectors, words = 2; /* of pairs, and what becomes of them */
 	int wanted = sums + 2 * a->p.rows + words + !l->job->target->has_fma;
-	return l->stored == DT_BF16 && wanted < kb_caps(l->k)->registers;
+	return a->r.panel->lines == PANEL_PAIRS && wanted < kb_caps(l->k)->registers;
 }
 
 /* Steps at + i and the next one for pairs of bf16. */
 static void step_pair(const struct linear *l, const struct accumulators *a, struct kb_val at, int i)
 {
-	struct kb_val x[2][MATMUL_ROWS_MAX], line = line_of(l, at, i);
+	struct kb_val x[2][MATMUL_ROWS_MAX], line = panel_line(&a->r, at, i);
 	if (a->ahead.from.id)
 		matmul_step_ahead(l, &a->ahead, kb_add_const(l->k, at, i));
 	splat_x(l, a, at, i, x[0]);
 	splat_x(l, a, at, i + 1, x[1]);
 	for (int n = 0; n < a->p.vectors; n++) {
-		struct kb_val words = load_pairs(l, a->w, line, n);
+		struct kb_val words = panel_pairs(&a->r, a->r.at, line, n);
 		for (int odd = 0; odd < 2; odd++)
-			products_add_vector(&a->p, n, x[odd], half_of_pair(l, words, odd));
+			products_add_vector(&a->p, n, x[odd], panel_half(l->k, words, odd));
 	}
 }
 
@@ -240,9 +202,9 @@ static void lane_pair(const struct linear *l, const struct accumulators *a, stru
                       const struct kb_val *x, int i)
 {
 	for (int n = 0; n < a->p.vectors; n++) {
-		struct kb_val words = load_pairs(l, a->w, line, n);
+		struct kb_val words = panel_pairs(&a->r, a->r.at, line, n);
 		for (int odd = 0; odd < 2; odd++)
-			products_add_lane(&a->p, n, x, i + odd, half_of_pair(l, words, odd));
+			products_add_lane(&a->p, n, x, i + odd, panel_half(l->k, words, odd));
 	}
 }
 
@@ -250,12 +212,12 @@ static void lane_pair(const struct linear *l, const struct accumulators *a, stru
 static void step_lanes(const struct linear *l, const struct accumulators *a, struct kb_val at, int lanes)
 {
 	struct kb_val x[MATMUL_ROWS_MAX];
-	bool pairs = l->stored == DT_BF16;
+	bool pairs = a->r.panel->lines == PANEL_PAIRS;
 	products_load_x(&a->p, at, lanes, x);
 	for (int i = 0; i < lanes; i += 1 + pairs) {
-		struct kb_val line = line_of(l, at, i);
+		struct kb_val line = panel_line(&a->r, at, i);
 		/* a share is half a line at most, unless rows are few */
-		if (a->ahead.from.id && i % (2 * matmul_per_line(l)) == 0)
+		if (a->ahead.from.id && i % (2 * a->r.panel->per_line) == 0)
 			matmul_step_ahead(l, &a->ahead, kb_add_const(l->k, at, i));
 		if (pairs)
 			lane_pair(l, a, line, x, i);
@@ -297,11 +259,52 @@ static bool divides_depth(const struct linear *l, int n)
 	return l->depth % n == 0 && l->stage.kc % n == 0;
 }
 
+/* n neighbours along K whose codes are in the line that is open. */
+static void step_codes(void *user, const struct panel_walk *w, struct kb_val at, int n)
+{
+	const struct accumulators *a = user;
+	const struct linear *l = a->l;
+	struct kb_val x[MATMUL_ROWS_MAX];
+	bool by_lanes = n > 1 && n == l->job->target->k_lanes && l->along.is_const && l->along.c == 1;
+	if (a->ahead.from.id && w->is_first)
+		matmul_step_ahead(l, &a->ahead, w->position);
+	if (by_lanes)
+		products_load_x(&a->p, at, n, x);
+	for (int i = 0; i < n; i++) {
+		if (by_lanes)
+			products_lane(&a->p, x, at, i);
+		else
+			products_step(&a->p, element_of(l, at, i), at, i, 0, a->p.rows);
+	}
+}
+
+static void walk_codes(const struct linear *l, struct accumulators *a)
+{
+	struct panel_walk w = {.k = l->k,
+	                       .panel = a->r.panel,
+	                       .lanes = l->lanes,
+	                       .vectors = a->p.vectors,
+	                       .at = a->r.at,
+	                       .lo = a->strip->k_lo,
+	                       .hi = a->strip->k_hi,
+	                       .is_part = l->stage.kc != 0,
+	                       .hints = a->ahead.from.id != 0,
+	                       .line = step_codes,
+	                       .user = a};
+	a->walk = &w;
+	panel_walk(&w);
+	a->walk = NULL;
+}
+
 /* The part of K that is open: by vectors of x or long turns as far as they go, by whole lines, by elements.
  */
 static void walk_depth(const struct linear *l, struct accumulators *a)
 {
 	struct kb *k = l->k;
+	if (a->r.panel->lines == PANEL_CODES) {
+		walk_codes(l, a);
+		return;
+	}
 	int lanes = l->along.is_const && l->along.c == 1 ? l->job->target->k_lanes : 1;
 	unsigned flags = l->depth > 0 ? KB_NONEMPTY : 0;
 	struct kb_val from = a->strip->k_lo;
@@ -318,9 +321,9 @@ static void walk_depth(const struct linear *l, struct accumulators *a)
 		walk_turns(l, a, &from, turn);
 	}
 	int64_t left = turn > 1 ? l->depth % turn : l->depth;
-	if (matmul_per_line(l) > 1 && (left >= matmul_per_line(l) || l->stage.kc % turn != 0)) {
-		walk_turns(l, a, &from, matmul_per_line(l));
-		turn = matmul_per_line(l);
+	if (a->r.panel->per_line > 1 && (left >= a->r.panel->per_line || l->stage.kc % turn != 0)) {
+		walk_turns(l, a, &from, a->r.panel->per_line);
+		turn = a->r.panel->per_line;
 	}
 	if (turn > 1 && divides_depth(l, turn))
 		return;
@@ -406,21 +409,26 @@ void matmul_tile(const struct linear *l, const struct matmul_strip *s, const str
 	a.p = (struct products){
 	        .k = k, .rows = t->rows, .lanes = l->lanes, .weights = load_weights, .user = &a};
 	a.p.vectors = t->panels * (MATMUL_PANEL / l->lanes);
-	struct kb_val panel = t->panel;
-	if (l->columns.halves > 1)
-		panel = kb_add(k, panel, kb_mul(k, t->half, kb_index(k, l->columns.panels)));
-	struct kb_val line = kb_mul(k, panel, kb_index(k, matmul_panel_bytes(l)));
-	a.w = kb_ptr_add(k, s->weights, line, 0);
-	if (l->stored == DT_BF16 && !is_paired(l, &a) && kb_caps(k)->registers < REGISTERS_TO_KEEP)
-		a.again = kb_ptr_apart(k, a.w);
+	const struct panel *lies = s->copied ? s->copied : &l->panel;
+	struct kb_val panel = s->copied ? kb_sub(k, t->panel, s->begin) : t->panel;
+	if (l->columns.halves > 1) {
+		int64_t half = s->copied ? l->columns.strip : l->columns.panels;
+		panel = kb_add(k, panel, kb_mul(k, t->half, kb_index(k, half)));
+	}
+	struct kb_val line = kb_mul(k, panel, kb_index(k, lies->bytes));
+	a.r = (struct panel_reader){.k = k, .panel = lies, .lanes = l->lanes};
+	a.r.at = kb_ptr_add(k, s->weights, line, 0);
+	if (lies->lines == PANEL_PAIRS && !is_paired(l, &a) && kb_caps(k)->registers < REGISTERS_TO_KEEP)
+		a.r.again = kb_ptr_apart(k, a.r.at);
 	size_t mark = eval_mark(l->eval);
 	find_rows(l, &a);
 	eval_release(l->eval, mark);
 	a.ahead = t->ahead;
-	a.ahead.from = matmul_ahead(l, s, t, a.w);
+	a.ahead.from = matmul_ahead(l, s, t, a.r.at);
 	begin_sums(l, &a);
 	if (l->integers.round)
-		matmul_integer_depth(&(struct matmul_codes){.l = l, .p = &a.p, .w = a.w, .ahead = &a.ahead});
+		matmul_integer_depth(
+		        &(struct matmul_codes){.l = l, .p = &a.p, .w = a.r.at, .ahead = &a.ahead});
 	else
 		walk_depth(l, &a);
 	if (l->stage.at.id)

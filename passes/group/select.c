@@ -131,10 +131,20 @@ static int64_t choose(const struct wanted *w, int kind, enum tile_size size, int
 }
 
 /* What the matrix lies in memory as. */
-static enum ir_dtype stored_as(const struct rebuild *r, const struct ir_op *root)
+static enum ir_format stored_as(const struct rebuild *r, const struct ir_op *root)
 {
 	const struct ir_weight *w = ir_weight_of(r->f, root->operands[1]);
-	return w != NULL ? ir_format(w->format)->dtype : DT_F32;
+	return w != NULL ? w->format : FORMAT_PLAIN;
+}
+
+/* Room for the strip of codes that is open, as f32: all of K where that leaves half of L2. */
+static void select_copy(const struct target *t, int64_t depth, struct attrs_group *a)
+{
+	int64_t line = TILE_PANELS_MAX * TILE_LINE;
+	if (depth <= t->l2_bytes / 2 / line)
+		a->scratch = depth * line;
+	else
+		a->scratch = TILE_WAITING_BYTES + a->kc * line;
 }
 
 static int64_t integer_height(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
@@ -159,8 +169,9 @@ static bool select_linear(struct rebuild *r, const struct ir_op *group, const st
 	const struct ir_op *before = rows_of(r, group, root->operands[0]);
 	int64_t mr = height_of(r, root, w->k, before != NULL);
 	bool integers = before != NULL && before->code == OP_round_rows;
+	enum ir_format format = stored_as(r, root);
 	int64_t most = integers ? integer_height(r, root, before, w->k)
-	                        : target_tile_height(t, tile, stored_as(r, root));
+	                        : target_tile_height(t, tile, ir_format(format)->dtype);
 	a->mr = choose(w, GROUP_linear, TILE_MR, mr < most ? mr : most);
 	int64_t named = tiles_find(w->lines, GROUP_linear, w->k, w->n, w->rows, TILE_KC);
 	int64_t kc = named != 0 ? named : target_linear_depth(t);
@@ -169,6 +180,8 @@ static bool select_linear(struct rebuild *r, const struct ir_op *group, const st
 	 */
 	if (!integers && (target_is_deep(t, w->k) || (named != 0 && named < w->k)))
 		a->scratch = TILE_WAITING_BYTES;
+	if (!integers && ir_format_has_codes(format))
+		select_copy(t, w->k, a);
 	return before == NULL || select_rows(r, root, before, w->k, a);
 }
 

@@ -64,8 +64,9 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 	out->encoding = is_w ? ENC_PANEL16 : ENC_ROW;
 	if (is_w) {
 		out->dtype = b->c->kept;
-		out->format =
-		        ir_format_has_codes(b->c->format) ? b->c->format : ir_format_of_dtype(b->c->kept);
+		out->format = ir_format_has_codes(b->c->format) && !b->c->is_wide
+		                      ? b->c->format
+		                      : ir_format_of_dtype(b->c->kept);
 	}
 	struct kb_val word = kb_index(k, param >= 0 ? param : WORD_OUT);
 	struct kb_val skip = kb_mul(k, bind_dim(user, k, view.offset).v, kb_index(k, 4));
@@ -169,8 +170,11 @@ static void compile_kernel(struct linear_case *c, const struct target *target)
 static void init(struct linear_case *c, const char *text, const struct target *t,
                  const struct linear_weights *w)
 {
-	*c = (struct linear_case){
-	        .is_shared = w->is_shared, .rounded = w->rounded, .kept = w->kept, .format = w->format};
+	*c = (struct linear_case){.is_shared = w->is_shared,
+	                          .rounded = w->rounded,
+	                          .kept = w->kept,
+	                          .format = w->format,
+	                          .is_wide = w->is_wide};
 	tir_init(&c->tir);
 	arena_init(&c->arena);
 	tir_load(&c->tir, text);
@@ -299,6 +303,8 @@ static void put_number(char *to, enum ir_dtype t, int64_t i, float v)
 static void put_code(unsigned char *to, const struct ir_format_desc *d, int64_t k, int64_t column, int code)
 {
 	int bits = code + d->zero, v = (int)(k % 32);
+	for (int i = 0; d->codebook && i < 16; i++)
+		bits = d->codebook[i] == code ? i : bits;
 	if (d->bits == 8)
 		to[k / 4 * 64 + 4 * column + k % 4] = (unsigned char)bits;
 	else
@@ -347,8 +353,10 @@ static void pack(struct linear_case *c, struct linear_call *call, size_t i)
 	ck_assert(ir_dim_is_const(t->dims[0], &n) && ir_dim_is_const(t->dims[1], &depth));
 	if (ir_format_has_codes(c->format)) {
 		find_codes(c, call, w, n, depth);
-		pack_codes(c, call, n, depth);
-		return;
+		if (!c->is_wide) {
+			pack_codes(c, call, n, depth);
+			return;
+		}
 	}
 	int64_t panels = (n + 15) / 16;
 	call->packed_bytes = (size_t)(panels * tile_lines(c->kept, depth)) * TILE_LINE;

@@ -26,6 +26,7 @@ struct linear_case {
 	enum ir_dtype rounded;   /* what the numbers of w are rounded to */
 	enum ir_dtype kept;      /* what they lie in memory as */
 	enum ir_format format;   /* codes instead; else PLAIN */
+	bool is_wide;            /* their numbers as f32 */
 };
 
 /* Tensors of one call as bytes, filled with seeded numbers (i32: in [0, S]). */
@@ -49,6 +50,7 @@ struct linear_weights {
 	enum ir_dtype rounded, kept;
 	enum ir_format format; /* PLAIN, or a format of codes: w is numbers of it, whatever the others say */
 	bool is_streamed, is_shared; /* as by the other two */
+	bool is_wide;                /* numbers of the format lie in memory as f32 */
 };
 void linear_case_init_kept(struct linear_case *c, const char *text, const char *target,
                            const struct linear_weights *w);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Weights that lie in memory as bf16 or f16: the matmul template gives the bits
+ * Weights that lie in memory as bf16, f16 or codes: the matmul template gives the bits
  * that the same numbers give as f32, for odd K, any rows, schedules and workers,
  * with tiles and with streams of panels.
  */
 #include <check.h>
+#include <math.h>
 #include <string.h>
 
 #include "ir/support/compiler.h"
@@ -127,6 +128,122 @@ START_TEST(test_bytes)
 }
 END_TEST
 
+/* ---- codes ---- */
+
+/* Without fma, where scale code is not exact, an element is rounded twice. */
+static bool is_exact(enum ir_format f, const char *target)
+{
+	const struct ir_format_desc *d = ir_format(f);
+	return strcmp(target, "x86-64-v2") != 0 || !d->has_offset;
+}
+
+static void expect_same(const struct linear_call *call, const struct linear_call *expected, bool is_exact)
+{
+	for (int64_t i = 0; i < call->n_out; i++) {
+		float a = call->out[i], b = expected->out[i];
+		bool same = memcmp(&a, &b, 4) == 0 || (!is_exact && fabs((double)a - (double)b) < 1e-4);
+		ck_assert_msg(same, "S %d: element %d is %.9g, not %.9g", (int)call->dims[1], (int)i,
+		              (double)a, (double)b);
+	}
+}
+
+struct way {
+	const char *text, *target;
+	enum ir_format format;
+	bool is_streamed;
+};
+
+static void check_codes(const struct way *w)
+{
+	static const int64_t rows[] = {0, 1, 2, 7, 14, 15, 33};
+	struct linear_case wide, codes;
+	struct linear_call call, expected;
+	bool exact = is_exact(w->format, w->target);
+	struct linear_weights weights = {.format = w->format, .is_wide = true, .is_streamed = w->is_streamed};
+	linear_case_init_kept(&wide, w->text, w->target, &weights);
+	weights.is_wide = false;
+	linear_case_init_kept(&codes, w->text, w->target, &weights);
+	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
+		linear_call_init(&wide, &expected, 1, rows[i]);
+		linear_call_init(&codes, &call, 1, rows[i]);
+		linear_run(&wide, &expected, 1);
+		for (int64_t workers = 1; workers <= 3; workers++) {
+			linear_run(&codes, &call, workers);
+			expect_same(&call, &expected, exact);
+		}
+		if (i % 3 != 1 || expected.n_out > 500)
+			continue;
+		linear_run_checked(&wide, &expected, 1);
+		linear_run_checked(&codes, &call, 2);
+		expect_same(&call, &expected, exact);
+	}
+	linear_case_destroy(&wide);
+	linear_case_destroy(&codes);
+}
+
+/* Each format on each target, with tiles and with streams, has some of the depths and widths. */
+START_TEST(test_codes)
+{
+	static const int64_t depths[] = {1, 95, 33, 64, 15, 160, 31, 300, 17};
+	static const int64_t widths[] = {1, 80, 31, 16, 101};
+	enum ir_format f = (enum ir_format)(_i / N_TARGETS);
+	if (!ir_format_has_codes(f))
+		return;
+	for (size_t i = 0; i < 4; i++) {
+		struct buf text;
+		size_t at = (size_t)_i * 5 + i;
+		buf_init(&text);
+		format_product(&text, depths[at % TFMC_COUNT(depths)], widths[at % TFMC_COUNT(widths)], "",
+		               "");
+		check_codes(&(struct way){text.data, targets[_i % N_TARGETS], f, i % 2 == 1});
+		buf_destroy(&text);
+	}
+}
+END_TEST
+
+/* Copies of strips, of all of K and of its parts, also beside a norm; other tiles. */
+START_TEST(test_copies)
+{
+	static const char *const attrs[] = {"{mr=4 nr=32 scratch=65536}", "{mr=2 nr=16 lanes=1}",
+	                                    "{mr=4 nr=32 kc=128 scratch=36864}", "{br=64 scratch=131072}",
+	                                    "{mr=4 nr=16 kc=32 br=33 scratch=65536}"};
+	static const enum ir_format formats[] = {FORMAT_Q4, FORMAT_Q8_ROW, FORMAT_Q6_K, FORMAT_Q4_K,
+	                                         FORMAT_IQ4_NL};
+	struct buf text;
+	const char *target = targets[_i % N_TARGETS];
+	size_t n = (size_t)(_i / N_TARGETS);
+	for (size_t i = 0; i < 3; i++) {
+		enum ir_format f = formats[(n + i) % TFMC_COUNT(formats)];
+		const char *norm = n < 3 ? "" : "pre %n = layer_norm %x : f32[B,S,167]";
+		buf_init(&text);
+		format_product(&text, n < 3 ? 160 + (int64_t)i * 7 : 167, 85, attrs[n], norm);
+		check_codes(&(struct way){text.data, target, f, false});
+		buf_destroy(&text);
+	}
+}
+END_TEST
+
+/* Work-groups of OpenCL. */
+START_TEST(test_code_groups)
+{
+	enum ir_format f = (enum ir_format)_i;
+	struct linear_case c;
+	struct linear_call call;
+	struct buf text;
+	if (!ir_format_has_codes(f))
+		return;
+	buf_init(&text);
+	format_product(&text, 37 + _i % 3, 40, "", "");
+	linear_case_init_kept(&c, text.data, "opencl-gpu",
+	                      &(struct linear_weights){.format = f, .is_shared = true});
+	linear_call_init(&c, &call, 1, 9);
+	linear_launch(&c, &call, 2);
+	linear_expect(&c, &call, 1e-4);
+	linear_case_destroy(&c);
+	buf_destroy(&text);
+}
+END_TEST
+
 Suite *suite_kernel_narrow(void);
 
 Suite *suite_kernel_narrow(void)
@@ -138,6 +255,9 @@ Suite *suite_kernel_narrow(void)
 	tcase_add_loop_test(t, test_schedules, 0, N_TARGETS * 5);
 	tcase_add_loop_test(t, test_norm, 0, N_TARGETS * (int)TFMC_COUNT(kept));
 	tcase_add_loop_test(t, test_bytes, 0, 3);
+	tcase_add_loop_test(t, test_codes, 0, N_TARGETS * IR_N_FORMATS);
+	tcase_add_loop_test(t, test_copies, 0, N_TARGETS * 5);
+	tcase_add_loop_test(t, test_code_groups, 0, IR_N_FORMATS);
 	suite_add_tcase(s, t);
 	return s;
 }

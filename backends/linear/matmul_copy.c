@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Weights of codes and many rows: the codes of a strip become f32 in scratch once, and the tiles of f32 pass over
+ * them. Both read the same numbers, so results have the same bits with and without.
+ */
+#include "backends/linear/matmul_internal.h"
+
+#define CONSTANTS 4 /* registers: of codes on their way to f32, and an element of x */
+
+/* Rows of a tile that reads codes: sums, and for each vector of columns a line and what it keeps. */
+static int rows_beside_codes(const struct linear *l, int panels)
+{
+	const struct kb_caps *caps = kb_caps(l->k);
+	int units = panels * (caps->lanes < MATMUL_PANEL ? MATMUL_PANEL / caps->lanes : 1);
+	return (caps->registers - units * (1 + l->panel.held) - CONSTANTS - !caps->has_fma) / units;
+}
+
+static void lower_tiles(struct linear *l)
+{
+	int rows = rows_beside_codes(l, l->nr);
+	if (rows < 2 && l->nr > 1) {
+		l->nr = 1;
+		rows = rows_beside_codes(l, 1);
+	}
+	l->mr = rows < l->mr ? rows : l->mr;
+	l->mr = l->mr > 1 ? l->mr : 1;
+}
+
+void matmul_choose_copy(struct linear *l, bool is_few, int64_t begin)
+{
+	const struct attrs_group *s = l->g->attrs;
+	int64_t width = (int64_t)l->columns.halves * l->columns.strip * MATMUL_PANEL * 4;
+	int64_t lines = (s->scratch - begin) / width, unit = l->panel.unit;
+	if (l->panel.lines != PANEL_CODES || l->integers.round)
+		return;
+	int64_t kc = s->kc < lines / 2 ? s->kc / unit * unit : lines / 2 / unit * unit;
+	bool is_whole = lines >= l->depth;
+	if (is_few || l->rows_hi <= l->mr || (!is_whole && (kc < 1 || lines - kc < l->mr))) {
+		lower_tiles(l);
+		return;
+	}
+	int64_t depth = is_whole ? l->depth : kc;
+	l->copy.at = kb_ptr_add(l->k, l->job->scratch, kb_index(l->k, begin), 0);
+	l->copy.panel = panel_of(FORMAT_PLAIN, depth);
+	if (is_whole)
+		return;
+	l->stage.kc = kc;
+	l->stage.rows = lines - kc;
+	l->stage.at = kb_ptr_add(l->k, l->copy.at, kb_index(l->k, kc * width), 0);
+}
+
+struct copier {
+	const struct linear *l;
+	struct kb_val to; /* the panel's copy, K from 0 on */
+};
+
+static void copy_line(void *user, const struct panel_walk *w, struct kb_val from, int n)
+{
+	const struct copier *c = user;
+	struct kb *k = w->k;
+	struct kb_val at = kb_mul(k, from, kb_index(k, MATMUL_PANEL));
+	for (int i = 0; i < n; i++)
+		for (int v = 0; v < w->vectors; v++) {
+			struct kb_val weights = panel_walk_vector(w, i, v);
+			kb_store(k, weights, c->to, at, (int64_t)i * MATMUL_PANEL + (int64_t)v * w->lanes, 0);
+		}
+}
+
+/* Bytes from the copy's place to where its K would be 0. */
+static struct kb_val before(const struct linear *l, const struct matmul_strip *s)
+{
+	return kb_mul(l->k, s->k_lo, kb_index(l->k, -TILE_LINE));
+}
+
+static void copy_panel(const struct linear *l, const struct matmul_strip *s, struct kb_val panel,
+                       struct kb_val half)
+{
+	struct kb *k = l->k;
+	struct copier c = {.l = l};
+	struct kb_val to = kb_sub(k, panel, s->begin);
+	if (half.id) {
+		panel = kb_add(k, panel, kb_mul(k, half, kb_index(k, l->columns.panels)));
+		to = kb_add(k, to, kb_mul(k, half, kb_index(k, l->columns.strip)));
+	}
+	to = kb_mul(k, to, kb_index(k, l->copy.panel.bytes));
+	c.to = kb_ptr_add(k, l->copy.at, kb_add(k, to, before(l, s)), 0);
+	struct panel_walk w = {.k = k,
+	                       .panel = &l->panel,
+	                       .lanes = l->lanes,
+	                       .vectors = MATMUL_PANEL / l->lanes,
+	                       .lo = s->k_lo,
+	                       .hi = s->k_hi,
+	                       .is_part = l->stage.kc != 0,
+	                       .line = copy_line,
+	                       .user = &c};
+	w.at = kb_ptr_add(k, s->weights, kb_mul(k, panel, kb_index(k, l->panel.bytes)), 0);
+	panel_walk(&w);
+}
+
+struct matmul_strip matmul_copy_strip(const struct linear *l, const struct matmul_strip *s)
+{
+	struct kb *k = l->k;
+	struct matmul_strip copy = *s;
+	struct kb_val half = {0};
+	if (!l->copy.at.id)
+		return copy;
+	if (l->columns.halves > 1)
+		half = kb_loop(k, "half", kb_index(k, 0), kb_index(k, l->columns.halves), 1, KB_NONEMPTY);
+	struct kb_val panel = kb_loop(k, "panel", s->begin, s->end, 1, 0);
+	copy_panel(l, s, panel, half);
+	kb_end_loop(k);
+	if (l->columns.halves > 1)
+		kb_end_loop(k);
+	copy.copied = &l->copy.panel;
+	copy.weights = kb_ptr_add(k, l->copy.at, before(l, s), 0);
+	return copy;
+}

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Codes as f32. A code that is shifted to the highest bits of a mantissa is a number t of [1, 2),
+ * 1 + (code + zero) / 2^bits, and scale code = (2^bits scale) t - (2^bits + zero) scale: both factors are exact where
+ * scales are f16, and so is the product, so one fma makes the element. Other formats take the code itself, as
+ * 2^23 + code + zero less 2^23 + zero. Codes of a codebook are looked up, a line at once, as bytes code + 128, and
+ * go on as codes of 8 bits.
+ */
+#include "backends/panel/panel.h"
+
+#define BYTE_ZERO 128 /* of looked up codes */
+#define GROUP     32  /* elements of K whose codes of 4 bits lie together, in 4 lines */
+#define ONE_BITS  0x3f800000
+#define BIG_BITS  0x4b000000 /* 2^23 */
+
+/* ---- scales and offsets ---- */
+
+static enum kb_scalar scalar_of(enum ir_dtype t)
+{
+	return t == DT_F16 ? KB_F16 : t == DT_BF16 ? KB_BF16 : KB_F32;
+}
+
+/* Numbers of 16 columns that begin at byte `begin` of a panel: `lanes` from element at + disp on. */
+static struct kb_val load_numbers(struct kb *k, struct kb_val panel, enum kb_scalar s, int64_t begin,
+                                  struct kb_val at, int64_t disp, int lanes)
+{
+	int64_t bytes = s == KB_I8 ? 1 : s == KB_F32 ? 4 : 2;
+	struct kb_val v = kb_load(k, KB_TYPE(s, lanes), panel, at, begin / bytes + disp, 0);
+	if (s == KB_I8)
+		v = kb_cvt(k, v, KB_I32);
+	return kb_cvt(k, v, KB_F32);
+}
+
+/* Where numbers of blocks are, in bytes, and those of super blocks. */
+struct level {
+	int64_t blocks, supers;
+};
+
+/* Numbers of block b: `panel` bytes from the first line, columns from column + disp on. */
+static struct kb_val block_numbers(struct kb *k, const struct panel *p, struct level level, struct kb_val at,
+                                   int64_t panel, struct kb_val b, struct kb_val column, int64_t disp,
+                                   int lanes)
+{
+	const struct ir_format_desc *d = ir_format(p->format);
+	struct kb_val width = kb_index(k, TILE_PANEL), first = kb_add(k, kb_mul(k, b, width), column);
+	enum kb_scalar s = scalar_of(d->scale);
+	if (d->super == 1)
+		return load_numbers(k, at, s, panel + level.blocks, first, disp, lanes);
+	struct kb_val v = load_numbers(k, at, KB_I8, panel + level.blocks, first, disp, lanes);
+	struct kb_val super = kb_bin(k, KB_DIV, b, kb_index(k, d->super));
+	first = kb_add(k, kb_mul(k, super, width), column);
+	return kb_mul(k, v, load_numbers(k, at, s, panel + level.supers, first, disp, lanes));
+}
+
+static struct level scales_of(const struct tile_codes *t)
+{
+	return (struct level){t->scales, t->super_scales};
+}
+
+static struct level offsets_of(const struct tile_codes *t)
+{
+	return (struct level){t->offsets, t->super_offsets};
+}
+
+/* ---- one element ---- */
+
+static struct kb_val splat_i32(struct kb *k, int32_t v, int lanes)
+{
+	struct kb_val c = kb_i32(k, v);
+	return lanes > 1 ? kb_splat(k, c, lanes) : c;
+}
+
+static struct kb_val splat_f32(struct kb *k, float v, int lanes)
+{
+	struct kb_val c = kb_f32(k, v);
+	return lanes > 1 ? kb_splat(k, c, lanes) : c;
+}
+
+static struct kb_val to_lanes(struct kb *k, struct kb_val v, int lanes)
+{
+	return lanes > 1 ? kb_splat(k, v, lanes) : v;
+}
+
+/* Words of numbers of 4 bits, one in each byte -> words of bytes code + 128. */
+static struct kb_val look_up(struct kb *k, const int8_t *codebook, struct kb_val words, int lanes)
+{
+	uint8_t bytes[16];
+	int wide = lanes < 4 ? 4 : lanes;
+	for (int i = 0; i < 16; i++)
+		bytes[i] = (uint8_t)(codebook[i] + BYTE_ZERO);
+	if (lanes != wide)
+		words = kb_splat(k, lanes > 1 ? kb_lane(k, words, 0) : words, wide);
+	struct kb_val table = kb_bytes16(k, bytes);
+	words = kb_bitcast(k, kb_lookup16(k, table, kb_bitcast(k, words, KB_U8)), KB_I32);
+	return lanes == 1 ? kb_lane(k, words, 0) : words;
+}
+
+/* Where element i lies: its word of column 0, and the lowest bit of its code. */
+static struct kb_val place_of(struct kb *k, const struct panel *p, struct kb_val i, struct kb_val *bit)
+{
+	struct kb_val four = kb_index(k, 4), width = kb_index(k, TILE_PANEL),
+	              byte = kb_bin(k, KB_REM, i, four);
+	*bit = kb_mul(k, byte, kb_index(k, 8));
+	if (ir_format(p->format)->bits == 8)
+		return kb_mul(k, kb_bin(k, KB_DIV, i, four), width);
+	struct kb_val in = kb_bin(k, KB_REM, i, kb_index(k, GROUP)), half = kb_bin(k, KB_DIV, in, width);
+	struct kb_val line = kb_bin(k, KB_DIV, kb_bin(k, KB_REM, i, width), four);
+	*bit = kb_add(k, *bit, kb_mul(k, half, four));
+	struct kb_val first = kb_mul(k, kb_bin(k, KB_DIV, i, kb_index(k, GROUP)), four);
+	return kb_mul(k, kb_add(k, first, line), width);
+}
+
+/* scale code (+ offset) */
+static struct kb_val element(struct kb *k, struct kb_val code, struct kb_val scale, struct kb_val offset)
+{
+	return offset.id ? kb_fma(k, code, scale, offset) : kb_mul(k, code, scale);
+}
+
+struct kb_val panel_code(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
+                         struct kb_val i, int lanes)
+{
+	const struct ir_format_desc *d = ir_format(p->format);
+	const struct tile_codes t = tile_codes(p->format, p->depth);
+	struct kb_val bit, word = place_of(k, p, i, &bit);
+	struct kb_val words = kb_load(k, KB_TYPE(KB_I32, lanes), at, kb_add(k, word, column), 0, 0);
+	words = kb_bin(k, KB_SHR, words, to_lanes(k, kb_cvt(k, bit, KB_I32), lanes));
+	words = kb_bin(k, KB_AND, words, splat_i32(k, d->bits == 8 ? 255 : 15, lanes));
+	int zero = d->codebook ? BYTE_ZERO : d->zero;
+	if (d->codebook) {
+		words = look_up(k, d->codebook, words, lanes);
+		words = kb_bin(k, KB_AND, words, splat_i32(k, 255, lanes));
+	}
+	struct kb_val code = kb_cvt(k, kb_sub(k, words, splat_i32(k, zero, lanes)), KB_F32);
+	struct kb_val b = d->block ? kb_bin(k, KB_DIV, i, kb_index(k, d->block)) : kb_index(k, 0),
+	              offset = {0};
+	struct kb_val scale = block_numbers(k, p, scales_of(&t), at, 0, b, column, 0, lanes);
+	if (d->has_offset)
+		offset = block_numbers(k, p, offsets_of(&t), at, 0, b, column, 0, lanes);
+	return element(k, code, scale, offset);
+}
+
+/* ---- the walk ---- */
+
+/* Scales are f16, so that their multiples by small integers are exact in f32. */
+static bool is_folded(const struct ir_format_desc *d)
+{
+	return d->scale == DT_F16 && d->super == 1 && !d->has_offset && !d->codebook;
+}
+
+static int64_t panel_of_vector(const struct panel_walk *w, int v, int64_t *column)
+{
+	int per_panel = TILE_PANEL / w->lanes;
+	*column = (int64_t)(v % per_panel) * w->lanes;
+	return v / per_panel * w->panel->bytes;
+}
+
+/* Asks for scales of this block of the panels that follow. */
+static void ask_for_scales(const struct panel_walk *w, const struct tile_codes *t, struct kb_val b)
+{
+	const struct ir_format_desc *d = ir_format(w->panel->format);
+	int64_t each = d->super > 1 ? 1 : ir_dtype_bytes(d->scale),
+	        panels = w->vectors * w->lanes / TILE_PANEL;
+	struct kb_val at = kb_mul(w->k, b, kb_index(w->k, TILE_PANEL * each));
+	for (int64_t i = 0; i < panels; i++) {
+		int64_t next = (panels + i) * w->panel->bytes;
+		kb_prefetch(w->k, w->at, at, next + t->scales);
+		if (d->has_offset)
+			kb_prefetch(w->k, w->at, at, next + t->offsets);
+	}
+}
+
+static void open_block(struct panel_walk *w, struct kb_val b)
+{
+	struct kb *k = w->k;
+	const struct panel *p = w->panel;
+	const struct ir_format_desc *d = ir_format(p->format);
+	const struct tile_codes t = tile_codes(p->format, p->depth);
+	struct kb_val zero = kb_index(k, 0);
+	int steps = 1 << d->bits;
+	if (w->hints && d->block)
+		ask_for_scales(w, &t, b);
+	for (int v = 0; v < w->vectors; v++) {
+		int64_t column, panel = panel_of_vector(w, v, &column);
+		struct kb_val scale =
+		        block_numbers(k, p, scales_of(&t), w->at, panel, b, zero, column, w->lanes);
+		w->scale[v] = scale;
+		w->offset[v] = (struct kb_val){0};
+		if (d->has_offset)
+			w->offset[v] =
+			        block_numbers(k, p, offsets_of(&t), w->at, panel, b, zero, column, w->lanes);
+		if (!is_folded(d))
+			continue;
+		w->scale[v] = kb_mul(k, scale, splat_f32(k, (float)steps, w->lanes));
+		w->offset[v] = kb_mul(k, scale, splat_f32(k, -(float)(steps + d->zero), w->lanes));
+	}
+}
+
+static struct kb_val load_words(const struct panel_walk *w, int v)
+{
+	int64_t column, panel = panel_of_vector(w, v, &column);
+	return kb_load(w->k, KB_TYPE(KB_I32, w->lanes), w->at, w->word, panel / 4 + column, 0);
+}
+
+/* Bits [bit, bit + bits) to the bits from `to` on, below the exponent of `base`: f32. */
+static struct kb_val in_mantissa(struct kb *k, struct kb_val words, int bit, int bits, int to, int32_t base)
+{
+	int lanes = kb_type_of(k, words).lanes, by = to - bit;
+	if (by > 0)
+		words = kb_bin(k, KB_SHL, words, splat_i32(k, by, lanes));
+	if (by < 0)
+		words = kb_bin(k, KB_SHR, words, splat_i32(k, -by, lanes));
+	words = kb_bin(k, KB_AND, words, splat_i32(k, ((1 << bits) - 1) << to, lanes));
+	return kb_bitcast(k, kb_bin(k, KB_OR, words, splat_i32(k, base, lanes)), KB_F32);
+}
+
+struct kb_val panel_walk_vector(const struct panel_walk *w, int i, int v)
+{
+	struct kb *k = w->k;
+	const struct ir_format_desc *d = ir_format(w->panel->format);
+	if (w->alone.id) {
+		int64_t column, panel = panel_of_vector(w, v, &column);
+		struct kb_val at = kb_ptr_add(k, w->at, kb_index(k, 0), panel);
+		return panel_code(k, w->panel, at, kb_index(k, column), w->alone, w->lanes);
+	}
+	struct kb_val words = d->codebook ? w->codes[v] : load_words(w, v);
+	int bits = d->codebook ? 8 : d->bits, zero = d->codebook ? BYTE_ZERO : d->zero;
+	int bit = 8 * i + (d->codebook ? 0 : 4 * w->half);
+	if (is_folded(d))
+		return kb_fma(k, in_mantissa(k, words, bit, bits, 23 - bits, ONE_BITS), w->scale[v],
+		              w->offset[v]);
+	struct kb_val code = in_mantissa(k, words, bit, bits, 0, BIG_BITS);
+	code = kb_sub(k, code, splat_f32(k, (float)(0x800000 + zero), w->lanes));
+	return element(k, code, w->scale[v], w->offset[v]);
+}
+
+static void emit_line(struct panel_walk *w, struct kb_val from)
+{
+	struct kb *k = w->k;
+	const struct ir_format_desc *d = ir_format(w->panel->format);
+	for (int v = 0; d->codebook && v < w->vectors; v++) {
+		struct kb_val words = load_words(w, v);
+		if (w->half)
+			words = kb_bin(k, KB_SHR, words, splat_i32(k, 4, w->lanes));
+		words = kb_bin(k, KB_AND, words, splat_i32(k, 0x0f0f0f0f, w->lanes));
+		w->codes[v] = look_up(k, d->codebook, words, w->lanes);
+	}
+	w->line(w->user, w, from, 4);
+}
+
+/* The elements from g on that lie together: a line, or four lines twice. */
+static void emit_group(struct panel_walk *w, struct kb_val g)
+{
+	struct kb *k = w->k;
+	if (ir_format(w->panel->format)->bits == 8) {
+		w->is_first = true;
+		w->position = g;
+		w->word = kb_mul(k, g, kb_index(k, TILE_PANEL / 4));
+		emit_line(w, g);
+		return;
+	}
+	for (w->half = 0; w->half < 2; w->half++) {
+		struct kb_val i = kb_loop(k, "i", kb_index(k, 0), kb_index(k, GROUP / 2), 4, KB_NONEMPTY);
+		w->is_first = w->half == 0;
+		w->position = kb_add(k, g, kb_mul(k, i, kb_index(k, 2)));
+		w->word = kb_mul(k, w->position, kb_index(k, 2));
+		emit_line(w, kb_add_const(k, kb_add(k, g, i), (int64_t)w->half * (GROUP / 2)));
+		kb_end_loop(k);
+	}
+}
+
+static void emit_groups(struct panel_walk *w, struct kb_val from, struct kb_val to, unsigned flags)
+{
+	struct kb *k = w->k;
+	struct kb_val g =
+	        kb_loop(k, "k", from, to, ir_format(w->panel->format)->bits == 8 ? 4 : GROUP, flags);
+	emit_group(w, g);
+	kb_end_loop(k);
+}
+
+/* What follows the whole blocks. */
+static void emit_rest(struct panel_walk *w, struct kb_val from, struct kb_val b)
+{
+	struct kb *k = w->k;
+	int64_t group = ir_format(w->panel->format)->bits == 8 ? 4 : GROUP;
+	struct kb_val size = kb_index(k, group), end = kb_mul(k, kb_bin(k, KB_DIV, w->hi, size), size);
+	open_block(w, b);
+	emit_groups(w, from, end, 0);
+	if (w->panel->depth % group == 0)
+		return;
+	w->is_first = false;
+	w->alone = kb_loop(k, "k", end, w->hi, 1, 0);
+	w->line(w->user, w, w->alone, 1);
+	kb_end_loop(k);
+	w->alone = (struct kb_val){0};
+}
+
+/* n blocks of a constant size. */
+void panel_walk(struct panel_walk *w)
+{
+	struct kb *k = w->k;
+	const struct panel *p = w->panel;
+	int64_t size = ir_format(p->format)->block, group = ir_format(p->format)->bits == 8 ? 4 : GROUP;
+	if (size == 0) {
+		emit_rest(w, w->lo, kb_index(k, 0));
+		return;
+	}
+	struct kb_val of = kb_index(k, size);
+	struct kb_val end = w->is_part ? kb_mul(k, kb_bin(k, KB_DIV, w->hi, of), of)
+	                               : kb_index(k, p->depth / size * size);
+	struct kb_val at = kb_loop(k, "block", w->lo, end, size, 0);
+	open_block(w, kb_bin(k, KB_DIV, at, of));
+	if (size == group)
+		emit_group(w, at);
+	else
+		emit_groups(w, at, kb_add_const(k, at, size), KB_NONEMPTY);
+	kb_end_loop(k);
+	if (p->depth % size == 0)
+		return;
+	if (w->is_part)
+		kb_if(k, kb_cmp(k, KB_LT, end, w->hi));
+	emit_rest(w, end, kb_bin(k, KB_DIV, end, of));
+	if (w->is_part)
+		kb_end_if(k);
+}

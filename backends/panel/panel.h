@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How weights in panels of 16 columns (ir/target/tile.h) are read, whatever their format: as vectors of f32 of
+ * neighbouring columns at one element of K.
+ *
+ * An element of codes is scale code + offset of its block, rounded once where the machine has fma (scale code is
+ * exact for the formats without super blocks whose scales are f16), scale and offset of a super block multiplied
+ * first, which is exact. Then it is a number like any other: sums over K are those of the same numbers in f32.
+ */
+#ifndef TFMC_BACKENDS_PANEL_PANEL_H
+#define TFMC_BACKENDS_PANEL_PANEL_H
+
+#include "backends/kb/kb.h"
+#include "ir/target/tile.h"
+
+/* What is in a line of TILE_LINE bytes: f32; pairs of bf16; rows of f16; codes. */
+enum panel_lines { PANEL_WORDS, PANEL_PAIRS, PANEL_HALVES, PANEL_CODES };
+
+struct panel {
+	enum ir_format format;
+	enum panel_lines lines;
+	int64_t depth, bytes; /* K; of a panel */
+	int per_line;         /* elements of K */
+	int unit;             /* parts of K begin at multiples of it */
+	int held;             /* registers that a vector of columns takes while K passes, beside its sums */
+};
+struct panel panel_of(enum ir_format f, int64_t depth);
+
+/* Panels side by side, floats. */
+struct panel_reader {
+	struct kb *k;
+	const struct panel *panel;
+	int lanes;
+	struct kb_val at;    /* first line of the first panel */
+	struct kb_val again; /* the same, for the second elements of pairs; or none */
+};
+/* Where element at + i of K begins in a panel, `at` a multiple of the elements of a line: words of pairs, else
+ * elements. */
+struct kb_val panel_line(const struct panel_reader *r, struct kb_val at, int i);
+/* Vector n of the pairs in that line; one half of pairs as f32. */
+struct kb_val panel_pairs(const struct panel_reader *r, struct kb_val from, struct kb_val line, int n);
+struct kb_val panel_half(struct kb *k, struct kb_val pairs, int odd);
+/* Vector n of element i in that line, as f32. */
+struct kb_val panel_vector(const struct panel_reader *r, struct kb_val line, int i, int n);
+
+/* Columns [column, column + lanes) of element i of K of the panel of codes at `at`. */
+struct kb_val panel_code(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
+                         struct kb_val i, int lanes);
+
+/* A walk along K over panels of codes side by side. */
+struct panel_walk {
+	struct kb *k;
+	const struct panel *panel;
+	int lanes, vectors;
+	struct kb_val at;     /* first line of the first panel */
+	struct kb_val lo, hi; /* elements of K; lo a multiple of the unit, hi as well or the end */
+	bool is_part;         /* they may be less than all */
+	bool hints;           /* scales of the panels that follow these are asked for */
+	/* Emits what becomes of n neighbours from element `from` on; panel_walk_vector gives their weights. */
+	void (*line)(void *user, const struct panel_walk *w, struct kb_val from, int n);
+	void *user;
+	/* What is open while `line` runs. */
+	bool is_first; /* nobody saw this line before; `position` elements of K are in the lines before it */
+	struct kb_val position;
+	struct kb_val word;  /* of the line */
+	struct kb_val alone; /* the one element, at no line; or none */
+	int half;
+	struct kb_val scale[TILE_SUMS_MAX], offset[TILE_SUMS_MAX], codes[TILE_SUMS_MAX];
+};
+void panel_walk(struct panel_walk *w);
+/* Vector v of neighbour i, f32. */
+struct kb_val panel_walk_vector(const struct panel_walk *w, int i, int v);
+
+#endif
