@@ -89,6 +89,7 @@ struct definitions {
 struct model_dtypes {
 	bool keeps_weights;     /* weights: keep */
 	enum ir_format weights; /* else: PLAIN (f32), F16, BF16 */
+	bool integers;          /* compute: int8 */
 	enum ir_dtype cache;    /* of keys and values, where a step says nothing else */
 };
 

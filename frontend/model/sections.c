@@ -142,6 +142,7 @@ static bool read_dtypes(const struct expr_env *env, const struct yaml_node *node
 		return false;
 	*out = (struct model_dtypes){.keeps_weights = words.weights == 1,
 	                             .weights = ir_format_of_dtype(types[words.weights]),
+	                             .integers = words.compute == 2,
 	                             .cache = types[1 + words.cache]};
 	return true;
 }

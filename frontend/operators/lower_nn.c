@@ -8,6 +8,7 @@
 #include "frontend/lower/lower.h"
 
 #define EXPERTS_MAX 1024
+#define ROUNDED     32 /* neighbours that are rounded to integers with one step */
 
 static const struct ir_type *type_of(const struct call *c, struct ir_value v)
 {
@@ -58,6 +59,17 @@ static bool activate(const struct call *c, struct ir_value *v)
 	return ok;
 }
 
+/* What a linear with matrix w multiplies. compute: int8 rounds it where the matrix is integers: by 32, or whole rows for
+ * rows with one scale. */
+static struct ir_value multiplied(const struct lowering *lw, struct ir_value x, struct ir_value w)
+{
+	const struct ir_weight *weight = ir_weight_of(irb_func(lw->b), w);
+	const struct ir_format_desc *f = weight != NULL ? ir_format(weight->format) : NULL;
+	if (!lw->m->dtypes.integers || f == NULL || f->bits == 0 || f->codebook != NULL)
+		return x;
+	return irb_round_rows(lw->b, x, &(struct attrs_round_rows){.block = f->block > 0 ? ROUNDED : 0});
+}
+
 bool lower_linear(const struct call *c, struct lval *out)
 {
 	struct ir_value x, w, b = IR_NO_VALUE;
@@ -79,7 +91,7 @@ bool lower_linear(const struct call *c, struct lval *out)
 	need.rank = 1;
 	if (bias && !weight(c, path, "bias", &need, &b))
 		return false;
-	struct ir_value y = irb_linear(c->lw->b, x, w, b, NULL);
+	struct ir_value y = irb_linear(c->lw->b, multiplied(c->lw, x, w), w, b, NULL);
 	return activate(c, &y) && give(c, out, y);
 }
 

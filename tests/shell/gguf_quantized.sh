@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Quantized tensors of GGUF files have exactly the elements that an independent decoder finds in random blocks of every
-# type, as tables and as matrices; other types are refused by name.
+# type, as tables and as matrices, also where what they multiply is rounded; other types are refused by name.
 set -euo pipefail
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -20,10 +20,12 @@ one = [float(i == k) for i in range(512) for k in range(512)]
 quantized.write_safetensors(tmp + "/columns.safetensors", {"v": ("F32", [512, 512], struct.pack(f"<{512 * 512}f", *one))})
 for name in quantized.TYPES:
     for kind, what in (("rows", "dims: {B: 1..1, S: 1..8}\ninputs: {ids: {shape: [B, S], dtype: i32}}\nmodel: [embed: {id: w, vocab: 7, dim: 512}]"),
+                       ("integers", "dtype: {compute: int8}\ndims: {B: 1..512}\ninputs: {v: {shape: [B, 512], dtype: f32}}\nmodel: [{x: v}, linear: {id: w, out: 7, bias: false}]"),
                        ("columns", "dims: {B: 1..512}\ninputs: {v: {shape: [B, 512], dtype: f32}}\nmodel: [{x: v}, linear: {id: w, out: 7, bias: false}]")):
         with open(f"{tmp}/{name}.{kind}.yaml", "w") as f:
             f.write(f"tfmc: 1\nname: blocks\n{what}\noutputs: {{y: x}}\nweights: {{files: [w.gguf], ignore: ['*'], map: {{w.weight: {name}}}}}\n")
 P
+cp "$tmp/columns.safetensors" "$tmp/integers.safetensors"
 for model in "$tmp"/*.yaml; do
 	inputs=${model%.yaml}
 	"$TFMC" run "$model" --inputs "$tmp/${inputs##*.}.safetensors" --outputs "${model%.yaml}.out" -mcpu=native
@@ -36,11 +38,11 @@ tmp = sys.argv[2]
 expected = to_gguf.read_safetensors(tmp + "/expected.safetensors")
 for name, (_, want) in expected.items():
     rows = to_gguf.read_safetensors(f"{tmp}/{name}.rows.out")["y"][1]
-    columns = to_gguf.transpose(to_gguf.read_safetensors(f"{tmp}/{name}.columns.out")["y"])[1]
+    columns, integers = (to_gguf.transpose(to_gguf.read_safetensors(f"{tmp}/{name}.{kind}.out")["y"])[1] for kind in ("columns", "integers"))
     assert len(set(want)) > 10 and rows == want, f"{name}: rows of a table differ"
     # A product adds what a block multiplies and what it adds, which may be rounded one by one.
     far = max(map(abs, want))
-    worst = max(abs(a - b) for a, b in zip(columns, want))
+    worst = max(abs(a - b) for a, b in zip(columns + integers, want + want))
     assert worst <= far * 2 ** -22, f"{name}: columns of a matrix differ by {worst}"
 print(f"{len(expected)} types")
 P
