@@ -265,13 +265,34 @@ bool tiles_key(const struct ir_module *m, const struct ir_func *f, const struct 
 	return true;
 }
 
+void tiles_of(const struct ir_op *group, int64_t k, int64_t *size)
+{
+	const struct attrs_group *a = group->attrs;
+	bool is_linear = a->kind == GROUP_linear, is_attention = a->kind == GROUP_attention;
+	/* Without scratch for sums, beside the rows of a norm, K is not divided. */
+	bool divided = a->kc < k && a->scratch / 4 - a->br * tile_row_step(k) >= TILE_WAITING_BYTES / 4;
+
+	size[TILE_MR] = is_linear ? a->mr : 0;
+	size[TILE_NR] = is_linear ? a->nr : 0;
+	size[TILE_KC] = is_linear && divided ? a->kc : 0;
+	size[TILE_BR] = is_attention ? a->br : 0;
+	size[TILE_BC] = is_attention ? a->bc : 0;
+}
+
+void tiles_print_sizes(struct buf *out, const int64_t *size)
+{
+	for (size_t i = 0; i < N_TILE_SIZES; i++)
+		if (size[i] != 0)
+			buf_printf(out, " %s=%lld", sizes[i].name, (long long)size[i]);
+}
+
 /* One line, unless a group with the same key was written before. */
 static void print_group(struct buf *out, const struct target *target, const struct ir_module *m,
                         const struct ir_func *f, const struct ir_op *op)
 {
 	const struct attrs_group *a = op->attrs;
 	struct buf line;
-	int64_t k, n, rows;
+	int64_t k, n, rows, size[N_TILE_SIZES];
 
 	if (op->code != OP_group || !tiles_key(m, f, op, &k, &n, &rows))
 		return;
@@ -279,14 +300,8 @@ static void print_group(struct buf *out, const struct target *target, const stru
 	buf_printf(&line, "\n%s %s %lld %lld *", ir_word(WORDS_GROUP, a->kind), target->name, (long long)k,
 	           (long long)n);
 	bool is_new = line.data != NULL && (out->data == NULL || strstr(out->data, line.data) == NULL);
-	if (a->kind == GROUP_linear) {
-		buf_printf(&line, " mr=%lld nr=%lld", (long long)a->mr, (long long)a->nr);
-		/* Without scratch for sums, beside the rows of a norm, K is not divided. */
-		if (a->kc < k && a->scratch / 4 - a->br * k >= TILE_WAITING_BYTES / 4)
-			buf_printf(&line, " kc=%lld", (long long)a->kc);
-	} else {
-		buf_printf(&line, " br=%lld bc=%lld", (long long)a->br, (long long)a->bc);
-	}
+	tiles_of(op, k, size);
+	tiles_print_sizes(&line, size);
 	if (is_new && (a->kind == GROUP_linear || a->kind == GROUP_attention))
 		buf_append(out, &line);
 	buf_destroy(&line);

@@ -47,6 +47,10 @@ int64_t tiles_find(const struct tile_lines *t, int kind, int64_t k, int64_t n, i
 /* k, n and rows of a group, as the lines mean them. False for kinds without tiles. */
 bool tiles_key(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group, int64_t *k,
                int64_t *n, int64_t *rows);
+/* The sizes of a group after select as a line names them, 0: not; k: of tiles_key. size: [N_TILE_SIZES] */
+void tiles_of(const struct ir_op *group, int64_t k, int64_t *size);
+/* ` mr=6 nr=16`: those that are named. */
+void tiles_print_sizes(struct buf *out, const int64_t *size);
 /* The tiles of all groups of a module after select, as such a file. */
 void tiles_print(struct buf *out, const struct ir_module *m, const struct target *target);
 

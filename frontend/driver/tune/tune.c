@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tfmc tune: sizes of tiles by measuring. For every shape of linears and attentions of the model a small module of
+ * that step alone is compiled with each candidate; all of them are called in turns, each with weights of its own,
+ * so that these come from memory as those of a model do. Candidates change no result: sums keep their order.
+ */
+#include "frontend/driver/compile/driver.h"
+#include "frontend/driver/tune/choose.h"
+#include "ir/print/text.h"
+#include "ir/target/tile.h"
+#include "passes/group/tiles.h"
+
+#include <string.h>
+
+#define SECONDS        30                 /* of --seconds */
+#define ROWS_MAX       512                /* of a call */
+#define WEIGHTS_MAX    ((int64_t)8 << 20) /* elements of a matrix; of larger ones the first columns */
+#define CANDIDATES_MAX 16
+#define ROUNDS_MAX     200
+#define ROUNDS_MIN     4
+#define SLICE          0.002 /* seconds of a candidate in a round, a call at least */
+#define TENSORS        4
+
+/* A shape, and the sizes that the model of the target gives it. */
+struct shape {
+	int kind; /* enum ir_word_group */
+	int64_t k, n, rows;
+	int64_t heads, key_heads; /* of an attention */
+	int mask;
+	int64_t size[N_TILE_SIZES];
+};
+
+struct candidate {
+	int64_t size[N_TILE_SIZES]; /* 0: not named */
+	struct loaded loaded;
+	struct compiled compiled;
+};
+
+struct tune {
+	struct driver *d;
+	const struct target *target;
+	struct {
+		struct shape *items;
+		size_t n, cap;
+	} shapes;
+	struct buf file;
+	double end; /* of all */
+	struct candidate candidates[CANDIDATES_MAX];
+	size_t n;
+	struct tfmc_buffer tensors[TENSORS]; /* inputs, then the output */
+	double seconds[ROUNDS_MAX * CANDIDATES_MAX];
+	size_t n_rounds;
+};
+
+/* ---- shapes ---- */
+
+/* Matrices that lie in memory as f32: others have kernels of their own. */
+static bool is_plain(const struct ir_func *f, const struct ir_op *root)
+{
+	const struct ir_weight *w = ir_weight_of(f, root->operands[OPERAND(linear, w)]);
+	return root->code == OP_linear && w != NULL && ir_weight_kept(w) == ir_format_of_dtype(DT_F32);
+}
+
+static bool make_shape(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op,
+                       struct shape *s)
+{
+	const struct attrs_group *a = op->attrs;
+	const struct ir_op *root = op->region->ops[a->root];
+	*s = (struct shape){.kind = a->kind};
+	if (!tiles_key(m, f, op, &s->k, &s->n, &s->rows) || s->rows < 2 || s->k < 1 || s->n < 1)
+		return false;
+	tiles_of(op, s->k, s->size);
+	if (a->kind == GROUP_linear)
+		return is_plain(f, root);
+	if (a->kind != GROUP_attention || root->code != OP_attention)
+		return false;
+	s->mask = ((const struct attrs_attention *)root->attrs)->mask;
+	return ir_dim_is_const(ir_type_of(f, root->operands[OPERAND(attention, q)])->dims[1], &s->heads) &&
+	       ir_dim_is_const(ir_type_of(f, root->operands[OPERAND(attention, k)])->dims[1], &s->key_heads);
+}
+
+static enum tfmc_status add_shape(struct tune *t, const struct shape *s)
+{
+	for (size_t i = 0; i < t->shapes.n; i++) {
+		struct shape *old = &t->shapes.items[i];
+		if (old->kind != s->kind || old->k != s->k || old->n != s->n)
+			continue;
+		*old = s->rows > old->rows ? *s : *old;
+		return TFMC_OK;
+	}
+	struct shape *slot = ARENA_PUSH(&t->d->arena, &t->shapes);
+	if (slot)
+		*slot = *s;
+	return slot ? TFMC_OK : TFMC_NO_MEMORY;
+}
+
+static enum tfmc_status find_shapes(struct tune *t, const struct ir_module *m)
+{
+	for (size_t i = 0; i < m->funcs.n; i++)
+		for (struct ir_iter it = ir_ops(m->funcs.items[i]->body); it.op != NULL; ir_next(&it)) {
+			struct shape s;
+			if (it.op->code == OP_group && make_shape(m, m->funcs.items[i], it.op, &s))
+				TFMC_TRY(add_shape(t, &s));
+		}
+	return TFMC_OK;
+}
+
+/* ---- candidates ---- */
+
+/* The sizes of the shape but for these; a value of 0 keeps that one. */
+static void add_candidate(struct tune *t, const struct shape *s, const int64_t *other)
+{
+	int64_t size[N_TILE_SIZES];
+	bool is_new = t->n < CANDIDATES_MAX;
+	for (int i = 0; i < N_TILE_SIZES; i++)
+		size[i] = other[i] != 0 ? other[i] : s->size[i];
+	for (size_t i = 0; i < t->n; i++)
+		is_new = is_new && memcmp(size, t->candidates[i].size, sizeof(size)) != 0;
+	if (is_new)
+		memcpy(t->candidates[t->n++].size, size, sizeof(size));
+}
+
+/* Rows of the highest tile of that width. */
+static int highest(const struct target *t, int nr)
+{
+	int rows = 1, vectors = nr > t->lanes ? nr / t->lanes : 1;
+	while (rows < TILE_ROWS_MAX && target_tile_registers(t, rows + 1, nr) <= t->registers &&
+	       (rows + 1) * vectors <= t->tile_sums)
+		rows++;
+	return rows;
+}
+
+/* Each width of a tile with the most rows and with three quarters of them; K in parts. */
+static void linear_candidates(struct tune *t, const struct shape *s)
+{
+	for (int nr = TILE_PANEL; nr <= TILE_PANELS_MAX * TILE_PANEL && (nr == TILE_PANEL || nr <= s->n);
+	     nr *= 2) {
+		int most = highest(t->target, nr), fewer = most > 4 ? most * 3 / 4 / 2 * 2 : most;
+		add_candidate(t, s, (const int64_t[N_TILE_SIZES]){[TILE_MR] = most, [TILE_NR] = nr});
+		add_candidate(t, s, (const int64_t[N_TILE_SIZES]){[TILE_MR] = fewer, [TILE_NR] = nr});
+	}
+	for (int64_t kc = 512; kc < s->k && kc <= 2048; kc *= 2)
+		add_candidate(t, s, (const int64_t[N_TILE_SIZES]){[TILE_KC] = kc});
+}
+
+/* Queries of a task; keys of a block would change the order of sums. */
+static void attention_candidates(struct tune *t, const struct shape *s)
+{
+	for (int64_t br = 64; br <= 2 * s->size[TILE_BR] && br <= 1024; br *= 2)
+		add_candidate(t, s, (const int64_t[N_TILE_SIZES]){[TILE_BR] = br});
+}
+
+static void print_line(struct buf *out, const struct tune *t, const struct shape *s, const int64_t *size)
+{
+	buf_printf(out, "%s %s %lld %lld *", ir_word(WORDS_GROUP, s->kind), t->target->name, (long long)s->k,
+	           (long long)s->n);
+	tiles_print_sizes(out, size);
+	buf_str(out, "\n");
+}
+
+/* ---- one candidate ---- */
+
+static int64_t rows_of(const struct shape *s)
+{
+	return s->rows < ROWS_MAX ? s->rows : ROWS_MAX;
+}
+
+static void print_linear(struct buf *out, const struct shape *s)
+{
+	long long k = (long long)s->k, rows = (long long)rows_of(s), n = (long long)s->n;
+	if (s->n > WEIGHTS_MAX / s->k) {
+		n = (long long)(WEIGHTS_MAX / s->k / (TILE_PANELS_MAX * TILE_PANEL) *
+		                (TILE_PANELS_MAX * TILE_PANEL));
+		n = n > 0 ? n : TILE_PANELS_MAX * TILE_PANEL;
+	}
+	buf_printf(out, "module \"tune\"\nweight @w : f32[%lld,%lld] = full(0.5, [%lld,%lld])\n", n, k, n, k);
+	buf_printf(out, "func @run(%%x: f32[%lld,%lld]) -> (y: f32[%lld,%lld]) {\n", rows, k, rows, n);
+	buf_printf(out, "  %%y = linear %%x, @w : f32[%lld,%lld]\n  return %%y\n}\n", rows, n);
+}
+
+static void print_attention(struct buf *out, const struct shape *s)
+{
+	long long h = (long long)s->heads, kv = (long long)s->key_heads, rows = (long long)rows_of(s);
+	long long e = (long long)s->k, v = (long long)s->n;
+	buf_printf(out, "module \"tune\"\nfunc @run(%%q: f32[1,%lld,%lld,%lld], %%k: f32[1,%lld,%lld,%lld], ",
+	           h, rows, e, kv, rows, e);
+	buf_printf(out, "%%v: f32[1,%lld,%lld,%lld]) -> (y: f32[1,%lld,%lld,%lld]) {\n", kv, rows, v, h, rows,
+	           v);
+	buf_printf(out, "  %%y = attention %%q, %%k, %%v {scale=0.125 mask=%s} : f32[1,%lld,%lld,%lld]\n",
+	           ir_word(WORDS_MASK, s->mask), h, rows, v);
+	buf_str(out, "  return %y\n}\n");
+}
+
+static enum tfmc_status compile(struct tune *t, const char *text, struct candidate *c)
+{
+	struct driver *d = t->d;
+	TFMC_TRY(ir_parse(&d->diag, "tune", text, strlen(text), &c->loaded.module));
+	TFMC_TRY(driver_compile_native(d, &c->loaded, (struct entry_names){0}, &c->compiled));
+	return driver_session(d, &c->compiled, 0);
+}
+
+static enum tfmc_status open_candidate(struct tune *t, const struct shape *s, struct candidate *c)
+{
+	struct buf module, tiles;
+	buf_init(&module);
+	buf_init(&tiles);
+	if (s->kind == GROUP_linear)
+		print_linear(&module, s);
+	else
+		print_attention(&module, s);
+	buf_str(&tiles, "tiles 1\n");
+	if (c != &t->candidates[0])
+		print_line(&tiles, t, s, c->size);
+	t->d->options.tiles = "candidate";
+	t->d->tiles_text = tiles.data;
+	t->d->tiles_len = tiles.len;
+	enum tfmc_status st =
+	        buf_failed(&module) || buf_failed(&tiles) ? TFMC_NO_MEMORY : compile(t, module.data, c);
+	t->d->options.tiles = NULL;
+	t->d->tiles_text = NULL;
+	t->d->tiles_len = 0;
+	buf_destroy(&module);
+	buf_destroy(&tiles);
+	return st;
+}
+
+/* Inputs and the output, which all candidates share. */
+static enum tfmc_status make_tensors(struct tune *t)
+{
+	const struct tfmc_record *r = t->candidates[0].compiled.model.record;
+	const struct tfmc_record_entry *e = tfmc_entry_at(r, 0);
+	for (uint64_t i = 0; i < e->n_inputs + e->n_outputs && i < TENSORS; i++) {
+		const struct tfmc_record_tensor *x = i < e->n_inputs
+		                                             ? tfmc_entry_input(r, 0, i)
+		                                             : tfmc_entry_output(r, 0, i - e->n_inputs);
+		int64_t count = tfmc_tensor_count(r, x, NULL);
+		float *data = ARENA_ARRAY(&t->d->arena, float, (size_t)count + 1);
+		if (!data)
+			return TFMC_NO_MEMORY;
+		for (int64_t k = 0; k < count; k++)
+			data[k] = (float)(k % 64) / 64 - 0.5f;
+		t->tensors[i] = (struct tfmc_buffer){.data = data, .count = (uint64_t)count};
+	}
+	return TFMC_OK;
+}
+
+/* Seconds of a call, as the mean of n; negative: it failed. */
+static double time_calls(struct tune *t, struct candidate *c, int64_t n)
+{
+	uint64_t inputs = tfmc_entry_at(c->compiled.model.record, 0)->n_inputs;
+	double start = driver_clock(NULL);
+	for (int64_t i = 0; i < n; i++)
+		if (tfmc_session_call(c->compiled.session, 0, NULL, t->tensors, t->tensors + inputs) !=
+		    TFMC_RT_OK)
+			return -1;
+	return (driver_clock(NULL) - start) / (double)n;
+}
+
+/* ---- one shape ---- */
+
+static void close_candidates(struct tune *t)
+{
+	for (size_t i = 0; i < t->n; i++) {
+		driver_release(&t->candidates[i].compiled);
+		driver_unload(&t->candidates[i].loaded);
+	}
+	memset(t->candidates, 0, sizeof(t->candidates));
+	t->n = t->n_rounds = 0;
+}
+
+/* As many as half of the time allows, two at least. */
+static enum tfmc_status open_candidates(struct tune *t, const struct shape *s, double end)
+{
+	double begin = driver_clock(NULL);
+	memcpy(t->candidates[0].size, s->size, sizeof(s->size));
+	t->n = 1;
+	if (s->kind == GROUP_linear)
+		linear_candidates(t, s);
+	else
+		attention_candidates(t, s);
+	size_t wanted = t->n;
+	for (t->n = 0; t->n < wanted && (t->n < 2 || driver_clock(NULL) < (begin + end) / 2);)
+		TFMC_TRY(open_candidate(t, s, &t->candidates[t->n++]));
+	return make_tensors(t);
+}
+
+static enum tfmc_status measure(struct tune *t, double end)
+{
+	double once = time_calls(t, &t->candidates[0], 2);
+	int64_t calls = once > 0 && once < SLICE ? (int64_t)(SLICE / once) : 1;
+	while (t->n_rounds < ROUNDS_MAX && (t->n_rounds < ROUNDS_MIN || driver_clock(NULL) < end)) {
+		double *row = &t->seconds[t->n_rounds * t->n];
+		for (size_t i = 0; i < t->n; i++) {
+			size_t c = (i + t->n_rounds) % t->n;
+			row[c] = time_calls(t, &t->candidates[c], calls);
+			if (row[c] < 0)
+				return TFMC_INTERNAL;
+		}
+		t->n_rounds++;
+	}
+	return TFMC_OK;
+}
+
+/* What was measured, and the line where another size won. */
+static void print_choice(struct tune *t, const struct shape *s)
+{
+	size_t best = tune_choose(t->seconds, t->n_rounds, t->n);
+	struct buf *out = &t->file;
+	buf_printf(out, "# %s %lld -> %lld, %lld rows:", ir_word(WORDS_GROUP, s->kind), (long long)s->k,
+	           (long long)s->n, (long long)rows_of(s));
+	for (size_t i = 0; i < t->n; i++) {
+		buf_str(out, i > 0 ? ";" : "");
+		tiles_print_sizes(out, t->candidates[i].size);
+		buf_printf(out, " %.4f ms", tune_least(t->seconds, t->n_rounds, t->n, i) * 1e3);
+	}
+	buf_str(out, "\n");
+	if (best > 0)
+		print_line(out, t, s, t->candidates[best].size);
+}
+
+static enum tfmc_status tune_shape(struct tune *t, const struct shape *s, double end)
+{
+	enum tfmc_status st = open_candidates(t, s, end);
+	if (st == TFMC_OK)
+		st = measure(t, end);
+	if (st == TFMC_OK)
+		print_choice(t, s);
+	close_candidates(t);
+	return st;
+}
+
+/* ---- the command ---- */
+
+/* The shapes of the model's plan; its weights are not read. */
+static enum tfmc_status read_model(struct tune *t)
+{
+	struct driver *d = t->d;
+	struct variant_set set = {0};
+	struct loaded l;
+	enum tfmc_status st = driver_load(d, &l);
+	t->target = st == TFMC_OK ? driver_target(d, d->options.mcpu) : NULL;
+	if (st == TFMC_OK)
+		st = t->target ? driver_targets(d, &set) : TFMC_INVALID;
+	if (st == TFMC_OK)
+		st = driver_plan(d, l.module, driver_pipeline(d), &set);
+	if (st == TFMC_OK)
+		st = find_shapes(t, set.items[0].planned);
+	driver_forget_plans(&set);
+	driver_unload(&l);
+	return st;
+}
+
+enum exit_code command_tune(struct driver *d)
+{
+	struct tune *t = ARENA_NEW(&d->arena, struct tune);
+	if (!t)
+		return EXIT_ENVIRONMENT;
+	t->d = d;
+	d->options.no_cache = true;
+	buf_init(&t->file);
+	t->end = driver_clock(NULL) + (double)option_int(d->options.seconds, SECONDS);
+	enum tfmc_status st = read_model(t);
+	buf_str(&t->file, "tiles 1\n# kind target k n rows sizes; least time of a call with each, the first "
+	                  "as without this file\n");
+	for (size_t i = 0; st == TFMC_OK && i < t->shapes.n; i++) {
+		double now = driver_clock(NULL), left = t->end > now ? t->end - now : 0;
+		st = tune_shape(t, &t->shapes.items[i], now + left / (double)(t->shapes.n - i));
+	}
+	if (st == TFMC_OK)
+		st = driver_emit_text(d, &t->file);
+	buf_destroy(&t->file);
+	return exit_code_of(st);
+}
