@@ -32,8 +32,7 @@ static bool is_used(const struct print *p, const char *name)
 
 static bool begin_function(struct print *p, size_t number)
 {
-	const struct kb_caps has = {.has_f16 = p->dialect->has_f16};
-	const struct kb_func *f = kb_legalize(kb_func_at(p->m, number), p->arena, &has);
+	const struct kb_func *f = kb_legalize(kb_func_at(p->m, number), p->arena, &p->dialect->has);
 	p->f = f;
 	p->f_number = number;
 	p->values = ARENA_ARRAY(p->arena, struct print_value, f->n_values + 1);

@@ -93,8 +93,8 @@ struct cfamily_dialect_table {
 	const char *helpers; /* what the file begins with, and the helpers, in blocks */
 	/* What $letter means in a block. */
 	const char *(*placeholder)(struct print *p, const struct print_helper *h, char letter);
-	bool has_spaces; /* print->spaces is filled before anything is printed */
-	bool has_f16;    /* conversions between f16 and f32 */
+	bool has_spaces;    /* print->spaces is filled before anything is printed */
+	struct kb_caps has; /* what it has words or helpers for; kb_legalize writes out the rest */
 	/* Top of the file, after the title; needed helpers follow it. */
 	void (*prelude)(struct print *p, struct buf *out);
 	/* Why the function cannot be said in this dialect ("f64"), or NULL. */

@@ -326,6 +326,21 @@ enum print_level c_cmp(struct print *p, const struct kb_inst *i, struct buf *out
 	return PRINT_PRIMARY;
 }
 
+/* dot_u8s8_i32x16(sum, a, b); kb_legalize has written out the others. */
+enum print_level c_dot(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	int lanes = i->type.lanes;
+	const char *name = arena_printf(p->arena, "%s_%s", kb_dot_name(i->dot), c_suffix(p, C_I32, lanes));
+	bool is_u8 = i->dot == KB_DOT_U8S8;
+	struct print_helper h = {name,
+	                         C_I32,
+	                         lanes,
+	                         {c_type(p, is_u8 ? C_U32 : C_I32, lanes), is_u8 && lanes <= 16 ? "1" : "0",
+	                          arena_printf(p->arena, "%d", 32 * lanes)}};
+	const char *block = i->dot == KB_DOT_S16S16 ? "dot of halves" : "dot of bytes";
+	return print_call_text(p, i, 0, print_helper(p, block, &h), out);
+}
+
 enum print_level c_fma(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	buf_printf(out, "%s * %s + %s", print_arg(p, i, 0), print_arg(p, i, 1), print_arg(p, i, 2));

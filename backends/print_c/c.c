@@ -273,7 +273,6 @@ static const char *const reserved[] = {"INT64_C", "UINT64_C", "spin_pause", NULL
 #define c_store_part   c_store
 #define c_atomic_store c_atomic_load
 #define c_atomic_add   c_atomic_load
-#define c_dot          print_refuse /* kb_legalize writes them out */
 #define c_nearest      print_refuse
 #define c_tile_config  print_refuse
 #define c_tile_zero    print_refuse
@@ -296,18 +295,20 @@ static print_op *const ops[] = {
 
 const struct cfamily_dialect_table *cfamily_c(void)
 {
-	static const struct cfamily_dialect_table table = {.name = "C",
-	                                                   .helpers = (const char *)c_prelude,
-	                                                   .placeholder = placeholder,
-	                                                   .prelude = prelude,
-	                                                   .refuse = refuse,
-	                                                   .type = type,
-	                                                   .head = head,
-	                                                   .ops = ops,
-	                                                   .array = array,
-	                                                   .array_text = array_text,
-	                                                   .data = data,
-	                                                   .reserved = reserved,
-	                                                   .is_reserved = is_reserved};
+	static const struct cfamily_dialect_table table = {
+	        .name = "C",
+	        .helpers = (const char *)c_prelude,
+	        .placeholder = placeholder,
+	        .has = {.has_dot_u8s8 = true, .has_dot_s8s8 = true, .has_dot_s16s16 = true},
+	        .prelude = prelude,
+	        .refuse = refuse,
+	        .type = type,
+	        .head = head,
+	        .ops = ops,
+	        .array = array,
+	        .array_text = array_text,
+	        .data = data,
+	        .reserved = reserved,
+	        .is_reserved = is_reserved};
 	return &table;
 }

@@ -174,6 +174,15 @@ enum print_level opencl_fma(struct print *p, const struct kb_inst *i, struct buf
 	return print_call_text(p, i, 0, opencl_need(p, "fma", "fma", h), out);
 }
 
+/* dot_u8s8_int4(sum, a, b); kb_legalize has written out the others. */
+enum print_level opencl_dot(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	const char *type = opencl_type(p, KB_I32, i->type.lanes), *words = integer_type(p, i->type, false);
+	struct print_helper h = {NULL, KB_I32, i->type.lanes, {words, i->dot == KB_DOT_U8S8 ? words : type}};
+	const char *block = i->dot == KB_DOT_S16S16 ? "dot of halves" : "dot of bytes";
+	return print_call_text(p, i, 0, opencl_need(p, block, kb_dot_name(i->dot), h), out);
+}
+
 enum print_level opencl_cmp(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct kb_type t = print_arg_type(p, i, 0);

@@ -276,8 +276,9 @@ static bool is_type(const char *name)
 
 static bool is_helper(const char *name)
 {
-	static const char *const prefixes[] = {"fma_",  "lesser_", "greater_", "sum_",  "least_",
-	                                       "most_", "f16_of_", "f16_to_",  "trunc_"};
+	static const char *const prefixes[] = {"fma_",   "lesser_",   "greater_",  "sum_",
+	                                       "least_", "most_",     "f16_of_",   "f16_to_",
+	                                       "trunc_", "dot_u8s8_", "dot_s8s8_", "dot_s16s16_"};
 	for (size_t i = 0; i < TFMC_COUNT(prefixes); i++) {
 		size_t n = strlen(prefixes[i]);
 		if (strncmp(name, prefixes[i], n) == 0 && is_type(name + n))
@@ -313,7 +314,6 @@ static bool is_reserved(const char *name)
 #define opencl_atomic_load  print_refuse
 #define opencl_atomic_store print_refuse
 #define opencl_atomic_add   print_refuse
-#define opencl_dot          print_refuse /* kb_legalize writes them out */
 #define opencl_nearest      print_refuse
 #define opencl_tile_config  print_refuse
 #define opencl_tile_zero    print_refuse
@@ -337,7 +337,7 @@ const struct cfamily_dialect_table *cfamily_opencl(void)
 	        .helpers = (const char *)opencl_prelude,
 	        .placeholder = placeholder,
 	        .has_spaces = true,
-	        .has_f16 = true,
+	        .has = {.has_f16 = true, .has_dot_u8s8 = true, .has_dot_s8s8 = true, .has_dot_s16s16 = true},
 	        .prelude = prelude,
 	        .refuse = refuse,
 	        .type = print_type,

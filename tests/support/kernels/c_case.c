@@ -31,7 +31,8 @@ static const struct build builds[] = {
         {"gcc", "-std=c17", "x86-64-v2"},
         {"gcc", "-std=gnu17 -march=x86-64-v3", "x86-64-v3"},
         {"clang-19", "-std=c17", "x86-64-v2"},
-        {"clang-19", "-std=gnu17 -march=x86-64-v4", "x86-64-v4"},
+        {"gcc", "-std=gnu17 -march=x86-64-v4 -mavx512vnni", "x86-64-v4-vnni"},
+        {"clang-19", "-std=gnu17 -march=x86-64-v4 -mavx512vnni", "x86-64-v4-vnni"},
 };
 
 struct suite_of_cases {
