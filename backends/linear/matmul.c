@@ -134,9 +134,11 @@ static int panels_of(const struct linear *l, int rows)
 	int sums = matmul_sum_registers(l) * rows * units;
 	int64_t whole = l->columns.n / MATMUL_PANEL;
 	int n = rows == l->mr || matmul_of_many(l, rows) ? l->nr : MATMUL_STRIP;
+	if (matmul_reads_codes(l))
+		n = rows == l->mr || matmul_of_many(l, rows) ? l->nr : matmul_panels_of_codes(l, rows);
 	for (; n > 1; n /= 2) {
 		int lines = rows > 1 ? n * units : 1;
-		bool fits = rows == l->mr || n * sums + lines + 1 < caps->registers;
+		bool fits = rows == l->mr || matmul_reads_codes(l) || n * sums + lines + 1 < caps->registers;
 		if (fits && n <= whole && rows * n * (MATMUL_PANEL / l->lanes) <= MATMUL_ACC_MAX)
 			break;
 	}

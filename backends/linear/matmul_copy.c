@@ -6,13 +6,14 @@
 #include "backends/linear/matmul_internal.h"
 
 #define CONSTANTS 4 /* registers: of codes on their way to f32, and an element of x */
+#define ON_WAY    2 /* of a vector of columns: a line, and the element */
 
-/* Rows of a tile that reads codes: sums, and for each vector of columns a line and what it keeps. */
+/* Rows of a tile that reads codes: sums beside what each vector of columns keeps. */
 static int rows_beside_codes(const struct linear *l, int panels)
 {
 	const struct kb_caps *caps = kb_caps(l->k);
 	int units = panels * (caps->lanes < MATMUL_PANEL ? MATMUL_PANEL / caps->lanes : 1);
-	return (caps->registers - units * (1 + l->panel.held) - CONSTANTS - !caps->has_fma) / units;
+	return (caps->registers - units * (ON_WAY + l->panel.held) - CONSTANTS - !caps->has_fma) / units;
 }
 
 static void lower_tiles(struct linear *l)
@@ -24,6 +25,24 @@ static void lower_tiles(struct linear *l)
 	}
 	l->mr = rows < l->mr ? rows : l->mr;
 	l->mr = l->mr > 1 ? l->mr : 1;
+}
+
+bool matmul_reads_codes(const struct linear *l)
+{
+	return l->panel.lines == PANEL_CODES && !l->integers.round && !l->copy.at.id;
+}
+
+int matmul_panels_of_codes(const struct linear *l, int rows)
+{
+	const struct kb_caps *caps = kb_caps(l->k);
+	const struct target *t = l->job->target;
+	int units = caps->lanes < MATMUL_PANEL ? MATMUL_PANEL / caps->lanes : 1, n = MATMUL_STRIP;
+	for (; n > 1; n /= 2) {
+		bool hides = rows == 1 && n * units <= t->fma_latency * t->fma_ports;
+		if ((rows <= rows_beside_codes(l, n) || hides) && n <= l->columns.n / MATMUL_PANEL)
+			break;
+	}
+	return n;
 }
 
 void matmul_choose_copy(struct linear *l, bool is_few, int64_t begin)

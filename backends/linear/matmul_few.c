@@ -13,6 +13,7 @@
 #define FEW_ROWS_MAX    32    /* rows of a call at most */
 #define FEW_LEAST_MAX   15    /* always more rows may be faster by blocks */
 #define FEW_TILE_MAX    8     /* of a tile: more wait for operands instead of weights */
+#define FEW_ROWS_LOW    3     /* that have more panels of codes side by side */
 #define FEW_STAGE_MAX   65536 /* bytes of finished products of a strip */
 #define FEW_AHEAD       8192  /* bytes between the line that is used and the one that is fetched */
 #define FEW_AHEAD_ONE   4096  /* the same for a tile of one row, which is faster */
@@ -59,7 +60,7 @@ static int rows_of_tile(const struct linear *l)
 	const struct kb_caps *caps = kb_caps(l->k);
 	int units = units_of(l), free = caps->registers - units - 2 - !caps->has_fma;
 	if (l->panel.lines == PANEL_CODES && !l->integers.round)
-		free -= units * l->panel.held + 2; /* constants */
+		free -= units * (1 + l->panel.held) + 2; /* constants */
 	int rows = free / (units * matmul_sum_registers(l));
 	return rows < 1 ? 1 : rows < FEW_TILE_MAX ? rows : FEW_TILE_MAX;
 }
@@ -203,19 +204,56 @@ static void emit_passes(const struct linear *l, const struct matmul_strip *s, co
 
 /* ---- strips ---- */
 
-/* Panel by panel, the rows of each in one pass. */
+/* So many panels side by side from t.panel on while they are there, their rows in one pass; where that ends. */
+static struct kb_val walk_one_pass(const struct linear *l, const struct matmul_strip *s,
+                                   const struct passes *p, struct matmul_tile t)
+{
+	struct kb *k = l->k;
+	struct kb_val end = s->end;
+	if (t.panels > 1) {
+		end = kb_min(k, s->end, kb_index(k, l->columns.n / MATMUL_PANEL));
+		end = kb_bin(k, KB_DIV, kb_sub(k, end, s->begin), kb_index(k, t.panels));
+		end = kb_add(k, s->begin, kb_mul(k, end, kb_index(k, t.panels)));
+	}
+	t.panel = kb_loop(k, "panel", t.panel, end, t.panels, 0);
+	struct kb_val bytes = kb_index(k, p->most > 1 ? FEW_AHEAD : FEW_AHEAD_ONE);
+	t.ahead.from = kb_ptr_add(k, first_line(l, &t), bytes, 0);
+	t.ahead.step = p->step;
+	t.ahead.panels = t.panels;
+	emit_heights(l, s, t, l->rows, p->most, p->least);
+	kb_end_loop(k);
+	return end;
+}
+
+/* Floats panel by panel: memory gives no more. Codes are fewer bytes, a chain of multiply-adds would be slower than
+ * memory. */
+static void emit_one_pass_of(const struct linear *l, const struct matmul_strip *s, const struct passes *p,
+                             struct matmul_tile t)
+{
+	t.panel = s->begin;
+	t.panels = matmul_reads_codes(l) ? matmul_panels_of_codes(l, p->most) : 1;
+	if (t.panels > 1)
+		t.panel = walk_one_pass(l, s, p, t);
+	t.panels = 1;
+	walk_one_pass(l, s, p, t);
+}
+
+/* The rows of each panel in one pass; the fewer, the more panels side by side. */
 static void emit_one_pass(const struct linear *l, const struct matmul_strip *s, struct matmul_tile t)
 {
 	struct kb *k = l->k;
-	const struct passes p = one_pass(l);
-	t.panels = 1;
-	t.panel = kb_loop(k, "panel", s->begin, s->end, 1, 0);
-	struct kb_val bytes = kb_index(k, p.most > 1 ? FEW_AHEAD : FEW_AHEAD_ONE);
-	t.ahead.from = kb_ptr_add(k, first_line(l, &t), bytes, 0);
-	t.ahead.step = p.step;
-	t.ahead.panels = 1;
-	emit_heights(l, s, t, l->rows, p.most, p.least);
-	kb_end_loop(k);
+	struct passes p = one_pass(l), low = p;
+	low.most = FEW_ROWS_LOW;
+	if (!matmul_reads_codes(l) || p.least > low.most || p.most <= low.most) {
+		emit_one_pass_of(l, s, &p, t);
+		return;
+	}
+	p.least = low.most + 1;
+	kb_if(k, kb_cmp(k, KB_LE, l->rows, kb_index(k, low.most)));
+	emit_one_pass_of(l, s, &low, t);
+	kb_else(k);
+	emit_one_pass_of(l, s, &p, t);
+	kb_end_if(k);
 }
 
 /* As many panels as tiles have, and what is left by single ones. */

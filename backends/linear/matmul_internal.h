@@ -221,6 +221,10 @@ void matmul_strips_row(const struct linear *l, struct matmul_range r, const stru
 /* Where there is scratch and rows for more than a tile: a copy, and the parts of K that it takes; else tiles that
  * read codes, low enough for the registers. matmul_copy.c */
 void matmul_choose_copy(struct linear *l, bool is_few, int64_t scratch_begin);
+/* Whether tiles read codes, and panels of a tile of so many rows that does: as many as registers hold; those of one
+ * row as many as hide the latency of multiply-adds, whose scales may wait in memory. */
+bool matmul_reads_codes(const struct linear *l);
+int matmul_panels_of_codes(const struct linear *l, int rows);
 /* Copies the strip's part of K; the strip to walk over instead. */
 struct matmul_strip matmul_copy_strip(const struct linear *l, const struct matmul_strip *s);
 /* What matmul.c decides and walks, for other walks: the one result; tiles; whether there is a stage; the
