@@ -317,8 +317,6 @@ static enum ir_format kept_as(const struct lowering *lw, const struct weight_nee
 	int rank = e->rank - (int)n_loops - (need->experts > 0);
 	if (rank < 2)
 		return FORMAT_PLAIN;
-	if (lw->m->dtypes.keeps_weights && ir_format_has_codes(wexpr_format(e)))
-		return FORMAT_PLAIN;
 	if (lw->m->dtypes.keeps_weights || ir_format_has_codes(lw->m->dtypes.weights))
 		return wexpr_format(e);
 	return wexpr_holds(e, lw->m->dtypes.weights) ? lw->m->dtypes.weights : FORMAT_PLAIN;
