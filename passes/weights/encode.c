@@ -91,8 +91,9 @@ static const struct ir_weight *panel_weight(const struct encoder *e, const struc
 	if (op->code != OP_gather)
 		return linear_weight(f, op);
 	const struct ir_weight *w = ir_weight_of(f, op->operands[0]);
-	bool in_panels = w != NULL && strmap_has(&e->linears, w->name) && !strmap_has(&e->row_uses, w->name);
-	return in_panels ? w : NULL;
+	bool in_panels = w != NULL && !strmap_has(&e->row_uses, w->name) &&
+	                 (strmap_has(&e->linears, w->name) || ir_format_has_codes(w->format));
+	return in_panels && w->encoding == ENC_ROW ? w : NULL;
 }
 
 static bool match(struct rebuild *r, const struct ir_op *op)
