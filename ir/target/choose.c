@@ -89,10 +89,13 @@ void target_print_cpus(struct buf *out, const char *triple)
 		buf_str(out, "native");
 		separator = ", ";
 	}
-	for (size_t i = 0; target_at(i); i++) {
-		if (!all && target_at(i)->arch != t.arch)
-			continue;
-		buf_printf(out, "%s%s", separator, target_at(i)->name);
-		separator = ", ";
+	for (int tuned = 0; tuned < 2; tuned++) {
+		const struct target *row;
+		for (size_t i = 0; (row = tuned ? target_tuned_at(i) : target_at(i)) != NULL; i++) {
+			if (!all && row->arch != t.arch)
+				continue;
+			buf_printf(out, "%s%s", separator, row->name);
+			separator = ", ";
+		}
 	}
 }

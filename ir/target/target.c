@@ -11,11 +11,27 @@
 
 #define HAS(feature) ((uint64_t)1 << FEATURE_##feature)
 
-static const struct target targets[] = {
-#define TARGET(name, arch, cpu, features, lanes, registers, fma, ports, latency, loads, sums, k_lanes, l1, \
-               l2, items, shared)                                                                          \
-	{name,    ARCH_##arch, cpu,  features, lanes, registers, fma,   ports,                             \
+#define ROW(name, arch, cpu, features, lanes, registers, fma, ports, latency, loads, sums, k_lanes, l1, l2, \
+            items, shared)                                                                                  \
+	{name,    ARCH_##arch, cpu,  features, lanes, registers, fma,   ports,                              \
 	 latency, loads,       sums, k_lanes,  l1,    l2,        items, shared},
+
+static const struct target targets[] = {
+#define TARGET ROW
+#include "ir/target/targets.def"
+};
+static const struct target tuned[] = {
+#define TUNED ROW
+#include "ir/target/targets.def"
+};
+
+/* A range of models of a tuned row. */
+struct processor {
+	const char *name, *vendor;
+	uint32_t family, from, to;
+};
+static const struct processor processors[] = {
+#define PROCESSOR(name, vendor, family, from, to) {name, vendor, family, from, to},
 #include "ir/target/targets.def"
 };
 
@@ -100,10 +116,36 @@ bool target_runs_here(const struct target *t)
 	return here && target_runs(t, here);
 }
 
+/* Family and model of leaf 1: the extended ones count where the manuals of both makers say so. */
+static bool is_processor(const struct processor *p, const struct target_machine *m)
+{
+	const uint32_t order[] = {EBX, EDX, ECX};
+	char vendor[13] = "";
+	for (int i = 0; i < 12; i++)
+		vendor[i] = (char)(m->cpuid(m->user, 0, 0, order[i / 4]) >> 8 * (i % 4) & 0xff);
+	uint32_t eax = m->cpuid(m->user, 1, 0, EAX), family = eax >> 8 & 15, model = eax >> 4 & 15;
+	if (family == 6 || family == 15)
+		model += (eax >> 16 & 15) << 4;
+	if (family == 15)
+		family += eax >> 20 & 255;
+	return !strcmp(vendor, p->vendor) && family == p->family && p->from <= model && model <= p->to;
+}
+
+const struct target *target_tuned(const struct target_machine *m)
+{
+	const struct target *best = target_best(m);
+	for (size_t i = 0; m->arch == ARCH_X86_64 && best && i < TFMC_COUNT(processors); i++) {
+		const struct target *t = target_find(processors[i].name);
+		if (t->features == best->features && is_processor(&processors[i], m))
+			return t;
+	}
+	return best;
+}
+
 const struct target *target_native(void)
 {
 	const struct target_machine *here = target_machine_here();
-	return here ? target_best(here) : NULL;
+	return here ? target_tuned(here) : NULL;
 }
 
 /* ---- the table ---- */
@@ -113,6 +155,9 @@ const struct target *target_find(const char *name)
 	for (size_t i = 0; i < TFMC_COUNT(targets); i++)
 		if (!strcmp(targets[i].name, name))
 			return &targets[i];
+	for (size_t i = 0; i < TFMC_COUNT(tuned); i++)
+		if (!strcmp(tuned[i].name, name))
+			return &tuned[i];
 	return NULL;
 }
 
@@ -126,6 +171,11 @@ const char *target_level(const struct target *t)
 const struct target *target_at(size_t i)
 {
 	return i < TFMC_COUNT(targets) ? &targets[i] : NULL;
+}
+
+const struct target *target_tuned_at(size_t i)
+{
+	return i < TFMC_COUNT(tuned) ? &tuned[i] : NULL;
 }
 
 const struct target *target_least(enum target_arch arch)

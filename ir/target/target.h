@@ -42,11 +42,13 @@ struct target {
 	int64_t shared_bytes;
 };
 
+/* A level or a processor. */
 const struct target *target_find(const char *name);
 /* The end of a name that tells rows of an arch apart: v3 of x86-64-v3; other names whole. */
 const char *target_level(const struct target *t);
-/* Row i of the table, or NULL. */
+/* Level i of the table, processor i, or NULL. */
 const struct target *target_at(size_t i);
+const struct target *target_tuned_at(size_t i);
 static inline bool target_has(const struct target *t, enum target_feature f)
 {
 	return t->features >> f & 1;
@@ -89,8 +91,10 @@ struct target_machine {
 /* NULL: tfmc was built for a machine it knows no way to ask. */
 const struct target_machine *target_machine_here(void);
 bool target_runs(const struct target *t, const struct target_machine *m);
-/* The last row of the table that the machine executes. NULL: none. */
+/* The last level of the table that the machine executes. NULL: none. */
 const struct target *target_best(const struct target_machine *m);
+/* The processor that the machine is, where the table has it and it executes no less than that; else the level. */
+const struct target *target_tuned(const struct target_machine *m);
 /* Of the machine tfmc runs on. */
 bool target_runs_here(const struct target *t);
 const struct target *target_native(void);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "ir/support/compiler.h"
-#include "ir/target/target.h"
+#include "ir/target/tile.h"
 
 START_TEST(finds_rows)
 {
@@ -32,7 +32,9 @@ START_TEST(native_is_the_last)
 			if (target_at(j)->arch == t->arch && (target_at(j)->features & ~t->features) == 0)
 				ck_assert(!target_runs_here(t) || target_runs_here(target_at(j)));
 	}
-	ck_assert_ptr_eq(target_native(), best);
+	const struct target *native = target_native();
+	ck_assert_int_eq(native == NULL, best == NULL);
+	ck_assert(!native || native->features == best->features);
 }
 END_TEST
 
@@ -105,6 +107,8 @@ END_TEST
 
 struct machine {
 	uint64_t has; /* features */
+	const char *vendor;
+	uint32_t signature; /* leaf 1 eax */
 	uint32_t xcr0;
 	uint64_t system[2];
 	int asked; /* how often the system was */
@@ -112,9 +116,17 @@ struct machine {
 
 static uint32_t told_cpuid(void *user, uint32_t leaf, uint32_t subleaf, uint32_t reg)
 {
+	static const int place[] = {0, 0, 8, 4}; /* of the vendor's letters */
 	const struct machine *m = user;
 	const struct target t = {.features = m->has};
 	const struct target_needs n = target_needs(&t);
+	uint32_t letters = 0;
+	if (leaf == 0 && reg > 0 && m->vendor)
+		memcpy(&letters, m->vendor + place[reg], sizeof(letters));
+	if (leaf == 0)
+		return letters;
+	if (leaf == 1 && reg == 0)
+		return m->signature;
 	for (int i = 0; i < n.n_words; i++)
 		if (n.words[i].leaf == leaf && n.words[i].subleaf == subleaf && n.words[i].reg == reg)
 			return n.words[i].bits;
@@ -175,6 +187,59 @@ START_TEST(machines_have_a_best_row)
 }
 END_TEST
 
+/* A processor is a level with caches and ports of its own. */
+START_TEST(processors_are_tuned_levels)
+{
+	for (size_t i = 0; target_tuned_at(i); i++) {
+		const struct target *t = target_tuned_at(i), *level = NULL;
+		for (size_t j = 0; target_at(j); j++)
+			if (target_at(j)->arch == t->arch && target_at(j)->features == t->features)
+				level = target_at(j);
+		ck_assert_msg(level != NULL, "%s", t->name);
+		ck_assert_str_eq(t->llvm_cpu, level->llvm_cpu);
+		ck_assert_int_eq(t->lanes, level->lanes);
+		ck_assert_int_eq(t->registers, level->registers);
+		ck_assert_int_eq(t->k_lanes, level->k_lanes);
+		const struct target_tile mine = target_linear_tile(t), its = target_linear_tile(level);
+		ck_assert_msg(mine.mr == its.mr && mine.nr == its.nr, "%s", t->name);
+	}
+}
+END_TEST
+
+static const char *tuned(struct machine *machine)
+{
+	const struct target_machine m = {ARCH_X86_64, told_cpuid, told_xcr0, told_system, machine};
+	return target_tuned(&m)->name;
+}
+
+START_TEST(processors_are_known_by_cpuid)
+{
+	const uint64_t bf16 = target_find("x86-64-v4-bf16")->features;
+	const uint64_t amx = target_find("x86-64-v4-amx")->features;
+	struct machine m = {bf16, "AuthenticAMD", 0x00b00f21, 0xe7, {0}, 0};
+	ck_assert_str_eq(tuned(&m), "znver5");
+	m.signature = 0x00a10f11;
+	ck_assert_str_eq(tuned(&m), "znver4");
+	m.signature = 0x00c00f21; /* a family that is not known */
+	ck_assert_str_eq(tuned(&m), "x86-64-v4-bf16");
+	m.signature = 0x00b00f21;
+	m.xcr0 = 7; /* without its instructions it is another machine */
+	ck_assert_str_eq(tuned(&m), "x86-64-v3");
+	m = (struct machine){amx, "GenuineIntel", 0x000806f8, 0x600e7, {0x60000}, 0};
+	ck_assert_str_eq(tuned(&m), "sapphirerapids");
+	m.system[0] = 0;
+	ck_assert_str_eq(tuned(&m), "x86-64-v4-bf16");
+	m = (struct machine){target_find("x86-64-v3")->features, "GenuineIntel", 0x000306f2, 7, {0}, 0};
+	ck_assert_str_eq(tuned(&m), "haswell");
+	m.vendor = "AuthenticAMD";
+	ck_assert_str_eq(tuned(&m), "x86-64-v3");
+	m.signature = 0x00a20f10;
+	ck_assert_str_eq(tuned(&m), "znver3");
+	m.signature = 0x00830f10;
+	ck_assert_str_eq(tuned(&m), "znver2");
+}
+END_TEST
+
 /* ---- names ---- */
 
 static const char *chosen(const char *triple, const char *cpu)
@@ -205,6 +270,9 @@ START_TEST(chooses_by_names)
 	ck_assert_str_eq(chosen("riscv64-linux-gnu", NULL), "no triple");
 	ck_assert_str_eq(chosen(NULL, "x86-64-v9"), "no processor");
 	ck_assert_str_eq(chosen(NULL, "aarch64"), "aarch64");
+	ck_assert_str_eq(chosen(NULL, "znver5"), "znver5");
+	ck_assert_str_eq(chosen("aarch64-linux-gnu", "neoverse-v2"), "neoverse-v2");
+	ck_assert_str_eq(chosen("aarch64-linux-gnu", "znver5"), "no processor");
 	ck_assert_str_eq(chosen(NULL, NULL), native);
 	ck_assert_str_eq(chosen("native", "native"), native);
 }
@@ -221,7 +289,9 @@ START_TEST(lists_are_known_names)
 		ck_assert_msg(strncmp(chosen(name, NULL), "no ", 3) || !target_native(), "%s", name);
 	target_print_cpus(&cpus, "aarch64-linux-gnu");
 	if (!target_native() || target_native()->arch != ARCH_AARCH64)
-		ck_assert_str_eq(cpus.data, "aarch64, armv8.2-dotprod, armv8.6");
+		ck_assert_str_eq(cpus.data,
+		                 "aarch64, armv8.2-dotprod, armv8.6, cortex-a76, neoverse-n1, neoverse-v1, "
+		                 "neoverse-n2, neoverse-v2");
 	buf_destroy(&triples);
 	buf_destroy(&cpus);
 }
@@ -257,6 +327,8 @@ Suite *suite_target(void)
 	tcase_add_test(t, features_as_text);
 	tcase_add_test(t, every_feature_is_asked_for);
 	tcase_add_test(t, machines_have_a_best_row);
+	tcase_add_test(t, processors_are_tuned_levels);
+	tcase_add_test(t, processors_are_known_by_cpuid);
 	tcase_add_test(t, chooses_by_names);
 	tcase_add_test(t, lists_are_known_names);
 #if defined(__x86_64__)
