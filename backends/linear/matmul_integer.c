@@ -8,7 +8,9 @@
  */
 #include "backends/linear/matmul_internal.h"
 
-#define CHUNK 32 /* elements of K without a loop: eight words of x */
+#define CHUNK        32   /* elements of K without a loop: eight words of x */
+#define HALVES_AHEAD 2048 /* bytes between a line of 4 bits that is used and the one that is fetched */
+#define SUMS_FEW     16   /* in a tile of more of them a line alone keeps the processor busy */
 
 static struct kb_type words_of(const struct matmul_codes *c)
 {
@@ -47,6 +49,15 @@ static struct kb_val halves_of(const struct matmul_codes *c, struct kb_val bytes
 	return kb_bin(k, KB_AND, bytes, kb_splat(k, kb_i32(k, 0x0f0f0f0f), c->l->lanes));
 }
 
+/* One row over panels side by side: each is a short stream of memory. */
+static void fetch_ahead(const struct matmul_codes *c, struct kb_val at, int line)
+{
+	struct kb *k = c->l->k;
+	struct kb_val bytes = kb_mul(k, at, kb_index(k, 4));
+	for (int v = 0; v < c->p->vectors; v += MATMUL_PANEL / c->l->lanes)
+		kb_prefetch(k, c->w, bytes, in_panels(c, v, 1) + (int64_t)line * TILE_LINE + HALVES_AHEAD);
+}
+
 /* Line `line` of a chunk whose first word of x is `first`. */
 static void add_line(struct matmul_codes *c, struct kb_val first, int line)
 {
@@ -59,6 +70,8 @@ static void add_line(struct matmul_codes *c, struct kb_val first, int line)
 		struct kb_val i = kb_mul(k, first, kb_index(k, 4));
 		matmul_step_ahead(c->l, c->ahead, kb_add_const(k, i, element));
 	}
+	if (is_half && c->p->rows == 1 && !c->ahead->from.id)
+		fetch_ahead(c, at, line);
 	for (int v = 0; v < c->p->vectors; v++)
 		w[v] = kb_load(k, words_of(c), c->w, at, in_panels(c, v, 4) + (int64_t)line * MATMUL_PANEL,
 		               0);
@@ -165,12 +178,13 @@ static void add_step(struct matmul_codes *c, struct kb_val step, int64_t n)
 {
 	struct kb *k = c->l->k;
 	struct kb_val first = kb_mul(k, step, kb_index(k, c->l->integers.row.step / 4));
-	int64_t done = 0;
+	bool by_lines = ir_format(c->l->panel.format)->bits == 8 && c->p->rows * c->p->vectors > SUMS_FEW;
+	int64_t done = 0, turn = by_lines ? 4 : CHUNK;
 	begin_sums(c, step);
 	if (n >= 4 * CHUNK) {
-		done = n / CHUNK * CHUNK;
+		done = n / turn * turn;
 		struct kb_val to = kb_add_const(k, first, done / 4);
-		add_chunk(c, kb_loop(k, "k", first, to, CHUNK / 4, KB_NONEMPTY), CHUNK);
+		add_chunk(c, kb_loop(k, "k", first, to, turn / 4, KB_NONEMPTY), turn);
 		kb_end_loop(k);
 	}
 	for (; done < n; done += CHUNK)

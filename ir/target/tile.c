@@ -133,7 +133,9 @@ int target_tile_height(const struct target *t, struct target_tile tile, enum ir_
 int target_integer_height(const struct target *t, struct target_tile tile, bool has_steps)
 {
 	int line = vectors(t, tile.nr), rows = tile.mr;
-	while (rows > 1 && rows * line * (1 + has_steps) + line + 2 > t->registers)
+	int beside =
+	        has_steps ? 4 : 2; /* an element, a scale, and what a compiler moves ahead in a longer loop */
+	while (rows > 1 && rows * line * (1 + has_steps) + line + beside > t->registers)
 		rows--;
 	return rows;
 }

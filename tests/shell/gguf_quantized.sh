@@ -28,6 +28,8 @@ for name in quantized.TYPES:
             f.write(f"tfmc: 1\nname: blocks\n{what}\noutputs: {{y: x}}\ndtype: {dtypes[kind]}\nweights: {{files: [w.gguf], ignore: ['*'], map: {{w.weight: {name}}}}}\n")
 P
 cp "$tmp/columns.safetensors" "$tmp/integers.safetensors"
+"$TFMC" "$tmp/Q4_K.integers.yaml" --emit=tir >"$tmp/integers.tir"
+grep -q "pre .* round_rows %v : f32\[B,512\]" "$tmp/integers.tir"
 for model in "$tmp"/*.yaml; do
 	inputs=${model%.yaml}
 	"$TFMC" run "$model" --inputs "$tmp/${inputs##*.}.safetensors" --outputs "${model%.yaml}.out" -mcpu=native

@@ -9,11 +9,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "backends/llvm/llvm.h"
 #include "ir/support/compiler.h"
 #include "ir/target/tile.h"
 #include "tests/support/kernels/linear_case.h"
 
-static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"};
+static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4-vnni", "aarch64"};
 static const enum ir_format formats[] = {FORMAT_Q8_ROW, FORMAT_Q8,   FORMAT_Q8_128, FORMAT_Q8A,
                                          FORMAT_Q6_K,   FORMAT_Q5_K, FORMAT_Q4,     FORMAT_Q4_128,
                                          FORMAT_Q4A,    FORMAT_Q4_K, FORMAT_Q4G_32, FORMAT_Q4G_64};
@@ -161,7 +162,7 @@ START_TEST(test_formats)
 {
 	const char *target = targets[_i % (int)TFMC_COUNT(targets)];
 	int f = _i / (int)TFMC_COUNT(targets);
-	if (f % 2 == _i % 2 && strcmp(target, "x86-64-v4") != 0)
+	if (f % 2 == _i % 2 && strcmp(target, "x86-64-v4-vnni") != 0)
 		return; /* half of the pairs */
 	check_case(formats[f], depths[(f + _i) % (int)TFMC_COUNT(depths)], _i + f, target);
 }
@@ -171,7 +172,7 @@ START_TEST(test_depths)
 {
 	static const enum ir_format some[] = {FORMAT_Q8_ROW, FORMAT_Q8, FORMAT_Q4};
 	for (int i = 0; i < (int)TFMC_COUNT(depths); i++)
-		check_case(some[_i], depths[i], i, "x86-64-v4");
+		check_case(some[_i], depths[i], i, "x86-64-v4-vnni");
 }
 END_TEST
 
@@ -206,6 +207,67 @@ START_TEST(test_special_rows)
 }
 END_TEST
 
+/* ---- machine code ---- */
+
+/* An innermost loop: the lines from a label to the branch back to it. */
+struct loop {
+	int dots, on_stack; /* vpdpbusd; vectors on the stack */
+};
+
+/* Goes to the next one of the text. False at the end. */
+static bool next_loop(const char **at, struct loop *out)
+{
+	const char *label = NULL;
+	size_t n = 0;
+	for (const char *line = *at; *line; line = *at) {
+		size_t length = strcspn(line, "\n");
+		*at = line + length + (line[length] != 0);
+		if (line[0] == '.' && memchr(line, ':', length)) {
+			label = line;
+			n = strcspn(line, ":");
+			*out = (struct loop){0};
+			continue;
+		}
+		char text[256] = "";
+		memcpy(text, line, length < sizeof(text) - 1 ? length : sizeof(text) - 1);
+		out->dots += strstr(text, "vpdpbusd") != NULL;
+		out->on_stack += strstr(text, "rsp") && strstr(text, "mm");
+		if (text[0] == '\t' && text[1] == 'j' && label && !strncmp(text + length - n, label, n))
+			return true;
+	}
+	return false;
+}
+
+/* The K loop of the widest tile has a dot product for each sum and word of x, and keeps its sums in registers. */
+START_TEST(test_vnni_loops)
+{
+	static const enum ir_format some[] = {FORMAT_Q8_ROW, FORMAT_Q8, FORMAT_Q4};
+	static const struct schedule tiles[] = {{14, 32, 1024}, {6, 32, 1024}, {6, 32, 1024}};
+	static const int dots[] = {28, 96, 96}; /* 14 x 2 vectors; 6 x 2 for each of 8 words */
+	struct llvm_options options = {.target = target_find("x86-64-v4-vnni"), .opt_level = 2};
+	struct reference r = {.depth = 768, .block = _i > 0 ? 32 : 0};
+	struct linear_case c;
+	struct loop loop = {0};
+	struct buf text, assembly;
+	int most = 0;
+	buf_init(&text);
+	buf_init(&assembly);
+	struct llvm_output out = {.assembly = &assembly};
+	write_text(&text, &r, some[_i], 768, &tiles[_i]);
+	linear_case_init_kept(&c, text.data, options.target->name,
+	                      &(struct linear_weights){.format = some[_i]});
+	ck_assert_int_eq(llvm_compile(&c.tir.cx, c.kernels, "m", &options, &out), TFMC_OK);
+	for (const char *at = assembly.data; next_loop(&at, &loop);) {
+		ck_assert(loop.dots == 0 || loop.on_stack == 0);
+		most += loop.dots == dots[_i];
+	}
+	ck_assert_int_ge(most, 1);
+	linear_case_destroy(&c);
+	buf_destroy(&assembly);
+	buf_destroy(&text);
+}
+END_TEST
+
 Suite *suite_kernel_integer(void);
 
 Suite *suite_kernel_integer(void)
@@ -217,6 +279,7 @@ Suite *suite_kernel_integer(void)
 	tcase_add_loop_test(t, test_formats, 0, n * (int)TFMC_COUNT(formats));
 	tcase_add_loop_test(t, test_depths, 0, 3);
 	tcase_add_loop_test(t, test_special_rows, 0, n);
+	tcase_add_loop_test(t, test_vnni_loops, 0, 3);
 	suite_add_tcase(s, t);
 	return s;
 }
