@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Every level is compiled with the instructions that it is named after and with none of a level above: in the assembly
+# of a linear in f32 and of one whose rows and weights are integers.
+set -euo pipefail
+: "${TFMC:?}" "${TFMC_SOURCE:?}"
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+cd "$tmp"
+weight='sinusoid(rows=768, dim=768, layout=halves, spacing=t2t, start=1, base=100.0)'
+cat >f32.tir <<TIR
+module "f32"
+weight @w : f32[768,768] = $weight
+func @run(%x: f32[12,768]) -> (y: f32[12,768]) {
+  %y = linear %x, @w : f32[12,768]
+  return %y
+}
+TIR
+cat >integer.tir <<TIR
+module "integer"
+weight @w : f32[768,768] as q8 = quantize(q8, $weight)
+func @run(%x: f32[12,768]) -> (y: f32[12,768]) {
+  %r = round_rows %x : f32[12,768]
+  %y = linear %r, @w : f32[12,768]
+  return %y
+}
+TIR
+
+# KERNEL LEVEL INSTRUCTION OPERAND ABSENT: the instruction with such an operand is there, what matches ABSENT is not.
+checked=0
+while read -r kernel level instruction operand absent; do
+	"$TFMC" $kernel.tir --quiet -mcpu=$level --emit=asm=asm
+	sed -n "/^\"\?$kernel\..*kernel\"\?:/,/^\.Lfunc_end/p" asm >code
+	n=$(grep -cE "[[:space:]]$instruction[[:space:]].*$operand" code || true)
+	if [ "$n" -lt 4 ] || grep -qE "$absent" code; then
+		echo "$kernel for $level: $n times $instruction with $operand, and these of $absent:" >&2
+		grep -oE "$absent" code | sort | uniq -c >&2
+		exit 1
+	fi
+	checked=$((checked + 1))
+done <<'TABLE'
+f32 x86-64-v2 mulps %xmm vfmadd|%ymm|%zmm
+f32 x86-64-v3 vfmadd[0-9]*ps %ymm %zmm
+f32 x86-64-v4 vfmadd[0-9]*ps %zmm vpdp|%tmm
+f32 aarch64 fmla v[0-9]+\.4s sdot|usdot|mmla
+integer x86-64-v2 pmadd[a-z]* %xmm %ymm|%zmm
+integer x86-64-v3 vpmadd[a-z]* %ymm vpdp|%zmm
+integer x86-64-v3-vnni vpdpbusd %ymm %zmm
+integer x86-64-v4 vpmadd[a-z]* %zmm vpdp
+integer x86-64-v4-vnni vpdpbusd %zmm vdpbf16|%tmm
+integer x86-64-v4-bf16 vpdpbusd %zmm %tmm
+integer znver5 vpdpbusd %zmm %tmm
+integer icelake-server vpdpbusd %zmm vdpbf16|%tmm
+integer aarch64 s?mlal?2? v[0-9]+\.4s sdot|usdot|mmla
+integer armv8.2-dotprod sdot v[0-9]+\.4s usdot|mmla
+integer armv8.6 usdot v[0-9]+\.4s nothing
+TABLE
+echo "$checked kernels hold the instructions of their level"
