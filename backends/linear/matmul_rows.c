@@ -83,7 +83,7 @@ bool matmul_place_rows(struct linear *l)
 		return false;
 	l->norm.rows = s->br;
 	l->norm.at = l->job->scratch;
-	if (matmul_rows_bytes(l) > s->scratch)
+	if (l->integers.round && matmul_rows_bytes(l) > s->scratch)
 		return false;
 	l->integers.source = kb_ptr_add(l->k, l->norm.at, kb_index(l->k, bytes), 0);
 	return true;
