@@ -9,9 +9,9 @@
  * the norms between the layers). What exceeds it is compared with what rounding makes of
  * this very value, in the first order: the distance to the interpreter with sums of f32
  * (one after the other, no better than those of kernels), four times. Where values are
- * rounded to f16 or bf16 (a narrow cache), a difference of one f32 unit may round them to
- * neighbours: there the bound is three quarters of what all the rounding makes of the output:
- * the distance to the interpreter's result when floats are not rounded at all.
+ * rounded to f16 or bf16 (a narrow cache) or to integers, a difference of one f32 unit may
+ * round them to neighbours: there the bound is three quarters of what all the rounding makes
+ * of the output: the distance to the interpreter's result when floats are not rounded at all.
  *
  * What the interpreter takes is bounded: of the rounds of a large model some are compared,
  * and the report says which.
@@ -85,13 +85,13 @@ static void see_narrow(void *user, const struct ir_op *op)
 {
 	bool *found = user;
 	enum ir_dtype t = op->code == OP_cast ? ((const struct attrs_cast *)op->attrs)->dtype : DT_F32;
-	*found = *found || t == DT_F16 || t == DT_BF16;
+	*found = *found || t == DT_F16 || t == DT_BF16 || op->code == OP_round_rows;
 }
 
 /* The interpreter, and as it is without rounding of floats, or with sums of f32. */
 struct reference {
 	struct caller rounded, other;
-	bool is_narrow; /* a function rounds to less than f32: `other` rounds no floats */
+	bool is_narrow; /* a function rounds to less than f32, or to integers: `other` rounds no floats */
 	int64_t batch;  /* sequences of the state */
 };
 
