@@ -17,7 +17,8 @@ trap 'rm -rf "$tmp"' EXIT
 # 16 registers hold; where rows of a tile of attention see different keys and are not
 # even (a tile over the border of two blocks), sums of six rows, a line of values and a mask are more than the registers of
 # aarch64 and v3, and addresses wait on the stack. x86-64-v2 has no conversion of f16: integer code, whose
-# numbers in between are more than it has registers. Keys or values of 16 bits are
+# numbers in between are more than it has registers. Codes of one row take as many panels side by side as hide the latency
+# of sums: the scales of their blocks wait on the stack, as operands in memory. Keys or values of 16 bits are
 # widened in halves on aarch64, which takes registers that sums have.
 allowed='
 log_softmax x86-64-v3 1
@@ -35,6 +36,9 @@ linear_any_bf16 x86-64-v2 1
 linear_any_bf16 x86-64-v4 1
 linear_rows_12_bf16 x86-64-v2 1
 linear_any_f16 x86-64-v2 96
+linear_rows_1_q4 aarch64 101
+linear_rows_1_q4 x86-64-v2 14
+linear_rows_1_q4 x86-64-v3 125
 linear_rows_1_f16 x86-64-v2 54
 linear_rows_12_f16 x86-64-v2 70
 '
