@@ -20,16 +20,14 @@ static const struct target *find_level(enum target_arch arch, const char *name)
 	return NULL;
 }
 
-static enum tfmc_status unknown_level(struct driver *d, enum target_arch arch, const char *name)
+static const char *known_levels(struct driver *d, enum target_arch arch)
 {
 	const char *known = "";
 	for (size_t i = 0; target_at(i); i++)
 		if (target_at(i)->arch == arch)
 			known = arena_printf(&d->arena, "%s%s%s", known, *known ? ", " : "",
 			                     target_level(target_at(i)));
-	diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--variants: there is no level %s; known are %s", name,
-	           known);
-	return TFMC_INVALID;
+	return known;
 }
 
 /* What an object of several variants cannot be made with. */
@@ -85,8 +83,12 @@ enum tfmc_status driver_targets(struct driver *d, struct variant_set *out)
 	driver_split_list(d, d->options.variants, &names);
 	for (size_t i = 0; i < names.n; i++) {
 		const struct target *t = find_level(base->arch, names.items[i]);
-		if (!t)
-			return unknown_level(d, base->arch, names.items[i]);
+		if (!t) {
+			diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
+			           "--variants: there is no level %s; known are %s", names.items[i],
+			           known_levels(d, base->arch));
+			return TFMC_INVALID;
+		}
 		if (out->n == BACKEND_VARIANTS_MAX)
 			break;
 		TFMC_TRY(insert(d, out, t));
@@ -117,7 +119,8 @@ static enum tfmc_status take_variants(struct driver *d, const struct frontend_ta
 	for (size_t i = 0; i < t->n_variants; i++) {
 		if (!find_level(base->arch, t->variants[i])) {
 			diag_error(&d->diag, t->variants_loc, DIAG_TARGET,
-			           "target: there is no level '%s' of %s", t->variants[i], base->name);
+			           "target: there is no level '%s'; known are %s", t->variants[i],
+			           known_levels(d, base->arch));
 			return TFMC_INVALID;
 		}
 		list = arena_printf(&d->arena, "%s%s%s", list, i > 0 ? "," : "", t->variants[i]);
