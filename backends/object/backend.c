@@ -183,11 +183,12 @@ static enum tfmc_status to_c(struct object *o, const struct buf *blob, struct ba
 	}
 	struct cfamily_options options = {.dialect = CFAMILY_C, .index_bits = 64, .data = &weights};
 	options.n_data = o->embedded ? 1 : 0;
-	bool any = o->target == target_least(o->target->arch);
+	const char *cpu = o->target->llvm_cpu;
+	bool any = !strcmp(cpu, target_least(o->target->arch)->llvm_cpu);
 	options.title = arena_printf(
 	        o->arena, "%s as C, for %s.h and tfmc_rt.h; made for %s: vectors of %d floats%s%s.", o->name,
 	        o->name, o->target->name, o->target->lanes,
-	        any ? "" : ", which want -march=", any ? "" : o->target->name);
+	        any ? "" : ", which want -march=", any ? "" : cpu);
 	return cfamily_print(o->cx, o->kb, &options, &out->c);
 }
 
