@@ -301,13 +301,18 @@ static void emit_panels(const struct linear *l, const struct matmul_strip *s, st
 {
 	struct kb *k = l->k;
 	struct matmul_tile t = {.half = half, .row = s->row, .stage_row = s->row};
+	const struct passes one = {
+	        .most = 1, .least = 1, .panels = 1, .step = kb_index(k, matmul_step_bytes(l))};
 	bool may_be_one = panels_of_row(l) > 1 && l->rows_lo < 2; /* one row has a loop of its own */
 	if (may_be_one) {
 		if (l->rows_hi > 1)
 			kb_if(k, kb_cmp(k, KB_LE, l->rows, kb_index(k, 1)));
 		t.rows = 1;
 		t.panels = panels_of_row(l);
-		matmul_walk_panels(l, s, t, true);
+		if (matmul_reads_codes(l)) /* more streams than the machine follows by itself */
+			emit_one_pass_of(l, s, &one, t);
+		else
+			matmul_walk_panels(l, s, t, true);
 		if (l->rows_hi > 1)
 			kb_else(k);
 	}
