@@ -20,8 +20,9 @@ struct frontend_options {
 	size_t n_sets;
 	bool allow_unused; /* tensors that are neither used nor ignored: warnings instead of errors */
 	bool score;        /* with generate: also the function score */
-	bool unrounded;    /* `dtype` of the file is not followed: weights as they are stored, caches f32 */
-	const char *name;  /* instead of the file's, a name for expr_is_name; NULL: the file's */
+	bool unrounded; /* `dtype` and `quantize` of the file are not followed: weights as they are stored, caches f32 */
+	const char *quantize; /* in place of the section: the name of a format; NULL: the file's */
+	const char *name;     /* instead of the file's, a name for expr_is_name; NULL: the file's */
 };
 
 /*

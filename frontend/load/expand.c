@@ -208,7 +208,7 @@ enum tfmc_status frontend_expand(struct frontend_model *m, struct buf *out)
 	buf_str(out, "outputs:\n");
 	for (size_t i = 0; i < m->outputs.n; i++)
 		buf_printf(out, "  %s: %s\n", m->outputs.items[i].name, m->outputs.items[i].value);
-	static const char *const sections[] = {"generate",  "weights", "dtype",
+	static const char *const sections[] = {"generate",  "weights", "dtype", "quantize",
 	                                       "tokenizer", "checks",  "target"};
 	for (size_t i = 0; i < TFMC_COUNT(sections); i++) {
 		const struct yaml_node *node = model_section(m, sections[i]);

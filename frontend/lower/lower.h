@@ -158,6 +158,7 @@ struct weight_need {
 	void *user;
 	const char *made; /* how the result differs from the parameter; part of its name */
 	bool plus_one;    /* 1 + the parameter */
+	bool quantizes;   /* a matrix that a linear multiplies, or a table */
 	int64_t experts;  /* > 0: the pattern has LOWER_EXPERT, as many matrices are stacked */
 };
 #define LOWER_EXPERT "{*}" /* the number of an expert */

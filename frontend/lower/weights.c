@@ -62,17 +62,20 @@ static bool same_shape(struct lowering *lw, const struct resolved_weight *r, con
 	return false;
 }
 
-/* dtype.weights: a matrix or table is rounded as if the files held it so, before anything is made of it. */
-static const struct ir_wexpr *as_wanted(struct lowering *lw, const struct weight_want *want,
-                                        const struct ir_wexpr *e)
+/* What a parameter becomes before anything is made of it, as if the files held it so: codes where `quantize` says it and
+ * they are not codes already, else floats of dtype.weights. */
+static const struct ir_wexpr *as_wanted(struct lowering *lw, const struct weight_need *need,
+                                        const struct weight_want *want, const struct ir_wexpr *e)
 {
 	struct frontend_model *m = lw->m;
-	if (e == NULL || want->rank < 2 || m->dtypes.keeps_weights || m->dtypes.weights == FORMAT_PLAIN)
+	if (e == NULL || want->rank < 2)
 		return e;
-	const struct ir_wexpr *rounded =
-	        ir_format_has_codes(m->dtypes.weights)
-	                ? wexpr_quantize(&m->arena, m->dtypes.weights, e, NULL)
-	                : wexpr_round(&m->arena, ir_format(m->dtypes.weights)->dtype, e);
+	enum ir_format codes = need->quantizes ? model_quantized_as(&m->quantize, want->path) : FORMAT_PLAIN;
+	const struct ir_wexpr *rounded = e;
+	if (codes != FORMAT_PLAIN && !ir_format_has_codes(wexpr_format(e)))
+		rounded = wexpr_quantize(&m->arena, codes, e, NULL);
+	else if (codes == FORMAT_PLAIN && !m->dtypes.keeps_weights && m->dtypes.weights != FORMAT_PLAIN)
+		rounded = wexpr_round(&m->arena, ir_format(m->dtypes.weights)->dtype, e);
 	if (rounded == NULL)
 		lower_fail(lw, LOC_NONE, DIAG_LIMIT, "the source of the parameter '%s' has too many steps",
 		           want->path);
@@ -101,7 +104,7 @@ static const struct ir_wexpr *resolve(struct lowering *lw, const struct weight_n
 		           path);
 		return NULL;
 	}
-	r->e = as_wanted(lw, &r->want, weight_map_find(m->weights.map, &r->want));
+	r->e = as_wanted(lw, need, &r->want, weight_map_find(m->weights.map, &r->want));
 	if (r->e == NULL) /* the others are looked at, too: all mistakes of a map in one run */
 		r->e = wexpr_full(&m->arena, 0.0, need->rank, need->dims);
 	strmap_set(&m->weights.resolved, path, r);
@@ -310,16 +313,24 @@ static const char *rows_text(struct lowering *lw, const struct weight_need *need
 	return groups == 1 ? rows : arena_printf(lw->arena, "%s.of%lld", rows, (long long)groups);
 }
 
-/* dtype.weights: what matrices and tables lie in memory as; vectors are small, and passes fold them. */
+/* quantize, dtype.weights: what matrices and tables lie in memory as; vectors are small, and passes fold them. */
 static enum ir_format kept_as(const struct lowering *lw, const struct weight_need *need,
                               const struct ir_wexpr *e, size_t n_loops)
 {
 	int rank = e->rank - (int)n_loops - (need->experts > 0);
 	if (rank < 2)
 		return FORMAT_PLAIN;
-	if (lw->m->dtypes.keeps_weights || ir_format_has_codes(lw->m->dtypes.weights))
+	if (lw->m->dtypes.keeps_weights || (lw->m->quantize.n > 0 && ir_format_has_codes(wexpr_format(e))))
 		return wexpr_format(e);
 	return wexpr_holds(e, lw->m->dtypes.weights) ? lw->m->dtypes.weights : FORMAT_PLAIN;
+}
+
+static bool has_quantized(const struct ir_wexpr *e)
+{
+	bool found = e->kind == WX_QUANTIZE;
+	for (size_t i = 0; i < e->n_args && !found; i++)
+		found = has_quantized(e->args[i]);
+	return found;
 }
 
 bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir_value *out)
@@ -341,6 +352,10 @@ bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir
 	if (e == NULL)
 		return false;
 	enum ir_format format = kept_as(lw, need, e, n);
+	if (!ir_format_has_codes(format) && has_quantized(e))
+		diag_warning(lw->cx, lw->loc.at, DIAG_UNSUPPORTED,
+		             "the parameters '%s' have different formats: one weight of f32 holds them",
+		             need->pattern);
 	const char *part = rows_text(lw, need);
 	if (need->plus_one)
 		part = arena_printf(lw->arena, "%s.plus_one", part);

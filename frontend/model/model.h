@@ -93,6 +93,19 @@ struct model_dtypes {
 	enum ir_dtype cache;    /* of keys and values, where a step says nothing else */
 };
 
+/* quantize: the first rule whose pattern matches the path of a matrix or table says what it becomes. */
+struct quantize_rule {
+	const char *pattern;
+	struct loc loc;
+	enum ir_format format; /* PLAIN: left as it is */
+	bool used;
+};
+
+struct model_quantize {
+	struct quantize_rule *items;
+	size_t n, cap;
+};
+
 /* Opened by the lowering. */
 struct model_weights {
 	struct weight_files *files;
@@ -126,6 +139,7 @@ struct frontend_model {
 	struct frontend_generate generate;
 	int tokens; /* generate: index of the input that grows, -1 */
 	struct model_dtypes dtypes;
+	struct model_quantize quantize;
 	struct model_weights weights;
 	struct frontend_target target;
 	struct frontend_tokenizer tokenizer;
@@ -169,6 +183,14 @@ bool model_read_definitions(struct model_scope *s, const struct yaml_node *defin
 /* ---- sections.c ---- */
 bool model_read_generate(struct frontend_model *m);
 bool model_read_sections(struct frontend_model *m); /* weights, dtype, tokenizer, target: keys and words */
+
+/* ---- quantize.c ---- */
+/* The section, or in its place options.quantize; with options.unrounded neither. */
+bool model_read_quantize(struct frontend_model *m);
+/* The format of codes that a matrix or table is wanted in; PLAIN: none. */
+enum ir_format model_quantized_as(struct model_quantize *q, const char *path);
+/* Reports patterns of the file that decided nothing. */
+bool model_quantize_finish(struct frontend_model *m);
 
 /* ---- tokenizer.c ---- */
 /* Files of a tokenizer of any kind but chars, packed. */

@@ -204,6 +204,7 @@ bool model_read_sections(struct frontend_model *m)
 	if (m->options.unrounded)
 		m->dtypes = (struct model_dtypes){
 		        .keeps_weights = true, .weights = FORMAT_PLAIN, .cache = DT_F32};
+	ok = model_read_quantize(m) && ok;
 	ok = read_tokenizer(&env, model_section(m, "tokenizer"), &m->tokenizer) && ok;
 	return read_target(&env, model_section(m, "target"), &m->target) && ok;
 }

@@ -74,7 +74,7 @@ bool lower_linear(const struct call *c, struct lval *out)
 {
 	struct ir_value x, w, b = IR_NO_VALUE;
 	const char *path = NULL, *tie = NULL;
-	struct weight_need need = {.rank = 2};
+	struct weight_need need = {.rank = 2, .quantizes = true};
 	int64_t rows = 0, first = 0, of = 0, groups = 0;
 	bool bias = false;
 	if (!call_tensor(c, "x", &x) || !call_word(c, "path", &path) || !call_int(c, "out", &rows) ||
@@ -101,7 +101,7 @@ bool lower_expert_linear(const struct call *c, struct lval *out)
 	struct lowering *lw = c->lw;
 	struct ir_value x, ids, w, b = IR_NO_VALUE;
 	const char *path = NULL, *role = NULL;
-	struct weight_need need = {.rank = 2};
+	struct weight_need need = {.rank = 2, .quantizes = true};
 	bool bias = false;
 	if (!call_tensor(c, "x", &x) || !call_tensor(c, "ids", &ids) || !call_word(c, "path", &path) ||
 	    !call_word(c, "role", &role) || !call_int(c, "experts", &need.experts) ||
@@ -125,7 +125,7 @@ bool lower_embed(const struct call *c, struct lval *out)
 {
 	struct ir_value ids, w;
 	const char *path = NULL;
-	struct weight_need need = {.rank = 2};
+	struct weight_need need = {.rank = 2, .quantizes = true};
 	if (!call_tensor(c, "ids", &ids) || !call_word(c, "path", &path) ||
 	    !call_int(c, "vocab", &need.dims[0]) || !call_int(c, "dim", &need.dims[1]) ||
 	    !weight(c, path, "weight", &need, &w))

@@ -155,7 +155,8 @@ struct frontend_options driver_frontend_options(const struct driver *d)
 	                                 .n_sets = o->set.n,
 	                                 .allow_unused = o->allow_unused,
 	                                 .name = o->name,
-	                                 .unrounded = d->is_unrounded};
+	                                 .unrounded = d->is_unrounded,
+	                                 .quantize = d->is_unrounded ? NULL : o->quantize};
 }
 
 static enum tfmc_status load(struct driver *d, struct loaded *out);

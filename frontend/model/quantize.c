@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The section quantize: a format for everything that is usually quantized, or a mapping from patterns of parameter
+ * paths to formats. Only matrices of linears and tables of embed are asked about.
+ */
+#include <string.h>
+
+#include "frontend/model/model.h"
+#include "ir/algorithms/glob.h"
+#include "ir/support/checked.h"
+
+/* What a single format leaves out: a step of a position, or of a choice among experts, is large beside the bytes. */
+static const char *const left_out[] = {"*position*", "*.router.*"};
+
+static bool read_format(struct frontend_model *m, const char *word, struct loc loc, enum ir_format *out)
+{
+	const char *names[IR_N_FORMATS + 3] = {"keep", "int8", "int4"};
+	size_t n = 3;
+	const char *name = !strcmp(word, "int8") ? "q8" : !strcmp(word, "int4") ? "q4" : word;
+	*out = FORMAT_PLAIN;
+	if (!strcmp(word, "keep") || (ir_format_parse(name, strlen(name), out) && ir_format_has_codes(*out)))
+		return true;
+	for (int f = 0; f < IR_N_FORMATS; f++)
+		if (ir_format_has_codes((enum ir_format)f))
+			names[n++] = ir_format((enum ir_format)f)->name;
+	const char *near = did_you_mean(&m->arena, word, names, n);
+	diag_error(m->cx, loc, DIAG_VALUE_TYPE, "quantize: no format is called '%.60s'%s", word, near);
+	if (*near == 0)
+		diag_note(m->cx, LOC_NONE, "there are q8, q8_row, q4, q4a, q4_k, iq4_nl, mxfp4 and others");
+	return false;
+}
+
+static bool add_rule(struct frontend_model *m, const char *pattern, struct loc loc, enum ir_format format,
+                     bool used)
+{
+	struct quantize_rule *rule = ARENA_PUSH(&m->arena, &m->quantize);
+	if (rule != NULL)
+		*rule = (struct quantize_rule){pattern, loc, format, used};
+	return rule != NULL;
+}
+
+/* One format for all that is usually quantized. */
+static bool add_default(struct frontend_model *m, const char *word, struct loc loc)
+{
+	enum ir_format format;
+	bool ok = read_format(m, word, loc, &format);
+	for (size_t i = 0; ok && i < TFMC_COUNT(left_out); i++)
+		ok = add_rule(m, left_out[i], loc, FORMAT_PLAIN, true);
+	return ok && add_rule(m, "*", loc, format, true);
+}
+
+static bool add_pair(struct frontend_model *m, const struct yaml_pair *pair)
+{
+	enum ir_format format;
+	if (!yaml_expect(m->cx, pair->value, YAML_SCALAR, "quantize: a pattern"))
+		return false;
+	if (pair->key->len > GLOB_BYTES_MAX) {
+		diag_error(m->cx, pair->key->loc, DIAG_LIMIT, "the pattern has more than %d bytes",
+		           GLOB_BYTES_MAX);
+		return false;
+	}
+	return read_format(m, pair->value->text, pair->value->loc, &format) &&
+	       add_rule(m, pair->key->text, pair->key->loc, format, false);
+}
+
+bool model_read_quantize(struct frontend_model *m)
+{
+	const struct yaml_node *node = model_section(m, "quantize");
+	bool ok = true;
+	if (m->options.quantize != NULL)
+		return add_default(m, m->options.quantize, LOC_NONE);
+	if (node == NULL)
+		return true;
+	if (node->kind == YAML_SCALAR && !node->null)
+		ok = add_default(m, node->text, node->loc);
+	else if (yaml_expect(m->cx, node, YAML_MAPPING, "quantize"))
+		for (size_t i = 0; i < node->n; i++)
+			ok = add_pair(m, &node->pairs[i]) && ok;
+	else
+		ok = false;
+	if (m->options.unrounded)
+		m->quantize.n = 0;
+	return ok;
+}
+
+enum ir_format model_quantized_as(struct model_quantize *q, const char *path)
+{
+	for (size_t i = 0; i < q->n; i++)
+		if (glob_match(q->items[i].pattern, path)) {
+			q->items[i].used = true;
+			return q->items[i].format;
+		}
+	return FORMAT_PLAIN;
+}
+
+bool model_quantize_finish(struct frontend_model *m)
+{
+	bool ok = true;
+	for (size_t i = 0; i < m->quantize.n; i++) {
+		const struct quantize_rule *rule = &m->quantize.items[i];
+		if (rule->used)
+			continue;
+		diag_error(m->cx, rule->loc, DIAG_MISSING,
+		           "quantize: '%.200s' decides about no matrix of a linear and no table",
+		           rule->pattern);
+		ok = false;
+	}
+	return ok;
+}
