@@ -96,7 +96,8 @@ def open_workers(places, row, precision, threads, options):
     model = rows.MODELS[row.model]
     folder = places.folder
     weights = places.at(prepare.symbol(row, precision) + ".weights")
-    command = [prepare.worker_path(places, row, precision), row.mode, weights, str(threads), str(row.steps), str(int(model.kind == "seq2seq")), prepare.input_file(places, row)]
+    command = [prepare.worker_path(places, row, precision), row.mode, weights, str(threads), str(row.steps),
+               str(int(model.kind == "seq2seq")), prepare.input_file(places, row)]
     workers = [Worker("tfmc", command, cpus)]
     for peer in prepare.peers_of(places, row, precision):
         if options.peers and peer not in options.peers:

@@ -3,7 +3,8 @@
 
     peer.py PEER ROW PRECISION THREADS FOLDER
 
-PEER: onnxruntime, openvino, ctranslate2, llama.cpp with perhaps a type of its files. Models are those that prepare.py wrote into FOLDER.
+PEER: onnxruntime, openvino, ctranslate2, llama.cpp with perhaps a type of its files. Models are those that prepare.py
+wrote into FOLDER.
 """
 import os
 import sys
@@ -88,7 +89,8 @@ class OpenVino(Call):
             model = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
         model = core.compile_model(model, "CPU", {
             "DYNAMIC_QUANTIZATION_GROUP_SIZE": 32 if PRECISION == "int8" else 0,
-            "INFERENCE_PRECISION_HINT": "bf16" if PRECISION == "bf16" else "f32", "INFERENCE_NUM_THREADS": THREADS, "NUM_STREAMS": 1,
+            "INFERENCE_PRECISION_HINT": "bf16" if PRECISION == "bf16" else "f32",
+            "INFERENCE_NUM_THREADS": THREADS, "NUM_STREAMS": 1,
             "PERFORMANCE_HINT": "LATENCY", "ENABLE_CPU_PINNING": False})
         self.request = model.create_infer_request()
         self.input = call_input(row)  # kept: the tensor shares its memory

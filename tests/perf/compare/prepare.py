@@ -49,10 +49,8 @@ def compile_tfmc(places, row, precision, *options):
     import language
 
     name, model = symbol(row, precision), rows.MODELS[row.model]
-    if precision.format:
-        options = ("--quantize=" + precision.format, *options)
     with open(places.at(name + ".yaml"), "w", encoding="utf-8") as f:
-        f.write(language.text(model, name, row))
+        f.write(language.text(model, name, row) + precision.section)
     subprocess.run([places.tfmc, places.at(name + ".yaml"), "-o", places.at(name + ".o"), "-mcpu=" + places.cpu,
                     "--weights=file", "--quiet", *options], check=True)
     subprocess.run([places.cc, "-std=c17", "-O2", "-march=native", "-I" + os.path.join(ROOT, "runtime"),

@@ -48,7 +48,8 @@ def line(r):
     peer = r["best_peer"] or "-"
     peer_ms, peer_median, ratio = (r[k] or 0 for k in ("best_peer_ms", "best_peer_median_ms", "median_ratio"))
     return (
-        f"{r['name']:<8} {r['precision']:<4} {r['threads']:>3} {r['tfmc_ms']:>9.4g} {r['tfmc_median_ms']:>9.4g} {peer:<12} {peer_ms:>9.4g} "
+        f"{r['name']:<8} {r['precision']:<4} {r['threads']:>3} {r['tfmc_ms']:>9.4g} {r['tfmc_median_ms']:>9.4g} "
+        f"{peer:<12} {peer_ms:>9.4g} "
         f"{peer_median:>9.4g} {ratio:>6.2f} {r['roof_percent']:>4.0f} % {r['peer_roof_percent'] or 0:>4.0f} % "
         f"{r['roof_gflops']:>8.1f} {r['roof_gbs']:>6.1f}  {others} [{r['roof_kind']}; differ {worst:.1e}]"
     )

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Precision:
-    """What matrices are stored as: the format of tfmc, bytes of an element with its scales, the roof of products, and how
-    far a peer's output may be from tfmc's, in parts of the largest value (formats of peers differ)."""
+    """What matrices are stored as: the section of tfmc's model file, bytes of an element with its scales, the roof of
+    products, and how far a peer's output may be from tfmc's, in parts of the largest value (formats of peers differ)."""
 
     name: str
-    format: str
+    section: str
     bytes: float
     roof: str
     tolerance: float
@@ -23,9 +23,9 @@ PRECISIONS = {
     p.name: p
     for p in (
         Precision("f32", "", 4, "f32", 2e-4),
-        Precision("bf16", "bf16", 2, "bf16", 0.1),
-        Precision("int8", "q8", 34 / 32, "int8", 0.2),
-        Precision("q4", "q4", 18 / 32, "int8", 0.7),
+        Precision("bf16", "dtype: {weights: bf16}\n", 2, "bf16", 0.1),
+        Precision("int8", "quantize: q8\n", 34 / 32, "int8", 0.2),
+        Precision("q4", "quantize: q4\n", 18 / 32, "int8", 0.7),
     )
 }
 
