@@ -54,6 +54,8 @@ static const struct ir_weight *turned(struct rebuild *r, const struct ir_weight 
 	t.name = arena_printf(&r->out->arena, "%s.turned", w->name);
 	t.type = ir_type_tensor(r->out->types, w->type->dtype, rank, dims);
 	t.init = wexpr_transpose(&r->out->arena, w->init);
+	/* Codes are of rows, which are columns now. */
+	t.format = ir_format_has_codes(w->format) ? FORMAT_PLAIN : w->format;
 	return t.type != NULL && t.init != NULL ? ir_add_weight(r->out, &t) : NULL;
 }
 
