@@ -87,6 +87,17 @@ if [ -d "$whisper" ]; then
 		if "$TFMC" score "${features[@]}" batch2. --tokens-file "$tmp/lists" >"$tmp/out" 2>"$tmp/err"; then exit 1; fi
 		grep -qe 'has 2 sources for 1 targets' -e 'has 2 sources; there are more targets' "$tmp/err"
 	done
+	python3 - "$tmp/none" <<'P'
+import json, struct, sys
+head = json.dumps({"input_features": {"dtype": "F32", "shape": [0, 16, 48], "data_offsets": [0, 0]}}).encode()
+with open(sys.argv[1], "wb") as f:
+    f.write(struct.pack("<Q", len(head)) + head)
+P
+	for command in score quality "calibrate -o $tmp/profile"; do
+		if "$TFMC" $command "$whisper/model.yaml" --inputs "$tmp/none" --target-tokens 3 >"$tmp/out" 2>"$tmp/err"; then exit 1; fi
+		grep -q "${command%% *}: $tmp/none has no sources" "$tmp/err"
+	done
+	[ ! -e "$tmp/profile" ]
 else
 	echo "SKIPPED, features alone: $whisper is absent"
 fi

@@ -50,6 +50,11 @@ enum tfmc_status texts_open(struct texts *t, const struct loaded *l)
 		t->reads_source = is_pair && !source;
 		if (source)
 			TFMC_TRY(prompt_rows(d, source, &t->rows));
+		if (t->rows && t->rows->dims[0] == 0) {
+			diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s: %s has no sources", t->command,
+			           o->inputs);
+			return TFMC_INVALID;
+		}
 		bool reads_text = o->prompt || o->prompt_file || o->target_text;
 		return reads_text ? driver_tokenizer(d, l->model, true) : TFMC_OK;
 	}
