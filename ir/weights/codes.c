@@ -105,31 +105,97 @@ static int8_t nearest_code(const struct ir_format_desc *d, double v)
 	return d->codebook[best];
 }
 
-/* Scale and offset of a block, not yet rounded. */
+/* Scale and offset of a block. */
 struct fit {
 	double scale, offset;
 };
 
-/* The element that is farthest from zero gets the code that is, and the ends of a block with an offset the first and
- * the last one. */
-static struct fit fit_block(const struct ir_format_desc *d, const double *x, int64_t n)
+/* Elements of a block, and what the square of an error of each counts; NULL: 1. */
+struct sample {
+	const double *x, *importance;
+	int64_t n;
+};
+
+static double weight_of(const struct sample *s, int64_t i)
 {
-	double least = x[0], most = x[0];
-	for (int64_t i = 0; i < n; i++) {
-		if (!isfinite(x[i]))
-			return (struct fit){NAN, 0};
-		least = x[i] < least ? x[i] : least;
-		most = x[i] > most ? x[i] : most;
+	return s->importance ? s->importance[i] : 1;
+}
+
+static double code_at(const struct ir_format_desc *d, const struct sample *s, struct fit f, int64_t i)
+{
+	double v = (s->x[i] - f.offset) / f.scale;
+	return isfinite(v) ? nearest_code(d, v) : 0;
+}
+
+/* Of the scales (and offsets) with which the codes of f have the least squared error, the one as it is stored; f where
+ * the codes do not say. */
+static struct fit refine(const struct ir_format_desc *d, const struct sample *s, struct fit f)
+{
+	double n = 0, q = 0, qq = 0, x = 0, qx = 0;
+	for (int64_t i = 0; i < s->n; i++) {
+		double w = weight_of(s, i), c = code_at(d, s, f, i);
+		n += w;
+		q += w * c;
+		qq += w * c * c;
+		x += w * s->x[i];
+		qx += w * c * s->x[i];
 	}
-	double far = -least > most ? least : most;
+	double det = d->has_offset ? n * qq - q * q : qq;
+	if (det > 0 && d->has_offset)
+		f = (struct fit){(n * qx - q * x) / det, (qq * x - q * qx) / det};
+	else if (det > 0)
+		f.scale = qx / det;
+	if (d->super > 1)
+		return f;
+	return (struct fit){ir_round(d->scale, f.scale), ir_round(d->scale, f.offset)};
+}
+
+static double squared_error(const struct ir_format_desc *d, const struct sample *s, struct fit f)
+{
+	double sum = 0;
+	for (int64_t i = 0; i < s->n; i++) {
+		double e = f.scale * code_at(d, s, f, i) + f.offset - s->x[i];
+		sum += weight_of(s, i) * e * e;
+	}
+	return sum;
+}
+
+/* The element that is farthest from zero gets the code that is, and the ends of a block with an offset the first and
+ * the last one; `shrink`: 1, or what that scale is multiplied with. */
+static struct fit spread(const struct ir_format_desc *d, double least, double most, double shrink)
+{
+	double far = -least > most ? least : most, codes = d->bits == 4 ? 15 : 254;
 	if (d->has_offset)
-		return d->bits == 4 ? (struct fit){(most - least) / 15, least}
-		                    : (struct fit){(most - least) / 254, (most + least) / 2};
+		return (struct fit){(most - least) / codes * shrink,
+		                    d->bits == 4 ? least : (most + least) / 2};
 	if (d->codebook) {
 		int first = d->codebook[0], code = first != 0 ? first : d->codebook[7];
-		return (struct fit){far / code, 0};
+		return (struct fit){far / code * shrink, 0};
 	}
-	return (struct fit){d->bits == 4 ? far / -8 : fabs(far) / 127, 0};
+	return (struct fit){(d->bits == 4 ? far / -8 : fabs(far) / 127) * shrink, 0};
+}
+
+/* The best of some scales around the one that reaches all elements, each refined. Of 8 bits the first is as good. */
+static struct fit fit_block(const struct ir_format_desc *d, const struct sample *s)
+{
+	static const double shrinks[] = {1, 0.97, 0.94, 0.91, 0.88, 0.85, 0.82, 1.04, 1.08, 1.14};
+	double least = s->x[0], most = s->x[0], least_error = HUGE_VAL;
+	for (int64_t i = 0; i < s->n; i++) {
+		if (!isfinite(s->x[i]))
+			return (struct fit){NAN, 0};
+		least = s->x[i] < least ? s->x[i] : least;
+		most = s->x[i] > most ? s->x[i] : most;
+	}
+	struct fit best = spread(d, least, most, 1);
+	for (size_t k = 0; k < (d->bits == 4 ? TFMC_COUNT(shrinks) : 1); k++) {
+		struct fit f = refine(d, s, spread(d, least, most, shrinks[k]));
+		double error = squared_error(d, s, f);
+		if (error < least_error) {
+			least_error = error;
+			best = f;
+		}
+	}
+	return best;
 }
 
 /* The largest magnitude of n numbers. */
@@ -173,10 +239,10 @@ void weight_codes_quantize(const struct weight_codes *row, const double *x, cons
 {
 	const struct ir_format_desc *d = ir_format(row->format);
 	int64_t blocks = ir_format_blocks(row->format, row->k), block = d->block ? d->block : row->k;
-	(void)importance;
 	for (int64_t b = 0; b < blocks; b++) {
 		int64_t n = row->k - b * block < block ? row->k - b * block : block;
-		struct fit f = fit_block(d, x + b * block, n);
+		const struct sample all = {x + b * block, importance ? importance + b * block : NULL, n};
+		struct fit f = fit_block(d, &all);
 		row->scales[b] = (float)f.scale;
 		if (d->has_offset)
 			row->offsets[b] = (float)f.offset;

@@ -91,7 +91,9 @@ refused 2 'one of --prompt, --prompt-file' "$names/model.yaml"
 # a number, or at most that of another format, which was measured before.
 bar() {
 	local name=${1##*/}
-	variant "$1" "$4" "s/^weights:/dtype: {weights: $4}\n&/"
+	local section="quantize: $4"
+	case $4 in bf16 | f16) section="dtype: {weights: $4}" ;; esac
+	variant "$1" "$4" "s/^weights:/$section\n&/"
 	"$TFMC" quality "$tmp/$name/$4.yaml" "$2" "$3" --json >"$tmp/$name.$4.json"
 	python3 - "$tmp/$name" "$4" "$5" <<'P'
 import json, os, sys
@@ -108,6 +110,8 @@ P
 bars() {
 	bar "$@" bf16 0.0001
 	bar "$@" f16 bf16
+	bar "$@" q8 0.002
+	bar "$@" q8_row 0.003
 }
 python3 "$puzzles/data.py" --seed 77 --count 32 >"$tmp/puzzles.txt"
 python3 "$examples/names/data.py" --seed 77 --count 200 | awk '{ print $1 }' >"$tmp/names.txt"
