@@ -2,7 +2,9 @@
 /*
  * What only the operating system knows of the processor.
  */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* syscall */
+#endif
 #include "tfmc_rt.h"
 
 #if defined(__linux__) && defined(__aarch64__)
