@@ -255,3 +255,27 @@ void weight_codes_quantize(const struct weight_codes *row, const double *x, cons
 		row->codes[i] = isfinite(v) ? nearest_code(d, v) : 0;
 	}
 }
+
+static bool are_finite(const float *v, int64_t n)
+{
+	for (int64_t i = 0; v && i < n; i++)
+		if (!isfinite(v[i]))
+			return false;
+	return true;
+}
+
+bool weight_codes_beyond(const struct weight_codes *row, const double *x, double *v)
+{
+	int64_t blocks = ir_format_blocks(row->format, row->k),
+	        supers = ir_format_supers(row->format, row->k);
+	*v = 0;
+	if (are_finite(row->scales, blocks) && are_finite(row->offsets, blocks) &&
+	    are_finite(row->super_scales, supers) && are_finite(row->super_offsets, supers))
+		return false;
+	for (int64_t i = 0; i < row->k; i++) {
+		if (!isfinite(x[i]))
+			return false;
+		*v = fabs(x[i]) > fabs(*v) ? x[i] : *v;
+	}
+	return true;
+}

@@ -30,5 +30,8 @@ void weight_codes_decode(const struct weight_codes *c, int64_t rows, double *out
 /* Codes of the row x [k], to the nearest of scales that are found from it. importance [k]: what the square of an
  * error counts, NULL: all the same. Infinite elements and NaN give blocks of NaN. */
 void weight_codes_quantize(const struct weight_codes *row, const double *x, const double *importance);
+/* Whether scales that were found from the row x [k] are beyond their type; *v is its largest element then. False where
+ * x has elements that are not finite. */
+bool weight_codes_beyond(const struct weight_codes *row, const double *x, double *v);
 
 #endif

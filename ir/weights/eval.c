@@ -416,10 +416,9 @@ static const struct ir_wexpr *first_tensor(const struct ir_wexpr *e)
 	return e;
 }
 
-static enum tfmc_status too_large(struct weval *ev, const struct ir_wexpr *e, double v)
+static enum tfmc_status too_large(struct weval *ev, const struct ir_wexpr *e, double v, const char *type)
 {
 	const struct ir_wexpr *t = first_tensor(e);
-	const char *type = ir_dtype_name(e->stored);
 	if (t->kind == WX_TENSOR)
 		diag_error(ev->cx, LOC_NONE, DIAG_WEIGHT_RANGE,
 		           "%.9g in tensor '%s' of '%s' is too large for %s", v, t->tensor, t->file, type);
@@ -437,7 +436,7 @@ static enum tfmc_status eval_round(struct weval *ev, const struct ir_wexpr *e, i
 		double v = out[i];
 		out[i] = ir_round(e->stored, v);
 		if (isinf(out[i]) && !isinf(v))
-			return too_large(ev, e, v);
+			return too_large(ev, e, v, ir_dtype_name(e->stored));
 	}
 	return TFMC_OK;
 }
@@ -449,7 +448,7 @@ static enum tfmc_status quantize_rows(struct weval *ev, const struct ir_wexpr *e
                                       const struct weight_codes *out)
 {
 	int64_t k = out->k;
-	double *x = memory_alloc((size_t)(2 * k) * sizeof(*x) + 1), *importance = x + k;
+	double *x = memory_alloc((size_t)(2 * k) * sizeof(*x) + 1), *importance = x + k, most;
 	enum tfmc_status st = x ? TFMC_OK : TFMC_NO_MEMORY;
 	if (st == TFMC_OK && e->n_args > 1)
 		st = weval(ev, e->args[1], 0, k, importance);
@@ -458,6 +457,8 @@ static enum tfmc_status quantize_rows(struct weval *ev, const struct ir_wexpr *e
 		st = weval(ev, e->args[0], (row + i) * k, k, x);
 		if (st == TFMC_OK)
 			weight_codes_quantize(&to, x, e->n_args > 1 ? importance : NULL);
+		if (st == TFMC_OK && weight_codes_beyond(&to, x, &most))
+			st = too_large(ev, e, most, ir_format(e->format)->name);
 	}
 	memory_free(x);
 	return st;

@@ -78,6 +78,15 @@ for where in embed file; do
 	[ -z "$(ls "$tmp/none")" ] || say "an infinite weight: $(ls "$tmp/none")"
 done
 
+# So is one whose scale, as a number of 16 bits, is beyond its type; a row that has a scale in f32 holds it.
+printf 'module "large"\nweight @w : f32[16,64] as %s = quantize(%s, full(1e9, [16,64]))\nfunc @run(%%x: f32[4,64]) -> (y: f32[4,16]) {\n  %%y = linear %%x, @w : f32[4,16]\n  return %%y\n}\n' q8 q8 >"$tmp/large.tir"
+sed 's/q8/q8_row/g' "$tmp/large.tir" >"$tmp/row.tir"
+code=0
+"$TFMC" "$tmp/large.tir" -o "$tmp/none/m.o" 2>"$tmp/err" || code=$?
+[ $code = 1 ] && [ ! -e "$tmp/none/m.o" ] || say "a scale beyond its type: exit code $code"
+grep -q "error: the weight 1e+09 is too large for q8" "$tmp/err" || say "$(cat "$tmp/err")"
+"$TFMC" "$tmp/row.tir" -o "$tmp/row.o"
+
 # What plan says is what the file has.
 bytes=$("$TFMC" plan "$tmp/BF16/keep.yaml" | sed -n 's/^weights *\([0-9]*\).*/\1/p' | head -1)
 [ "$((bytes + 4096))" -eq "$(stat -c %s "$tmp/BF16/keep.weights")" ] || say "plan: $bytes bytes of weights"
