@@ -21,7 +21,7 @@ static struct kb_type words_of(const struct matmul_codes *c)
 static int64_t in_panels(const struct matmul_codes *c, int v, int64_t bytes)
 {
 	int per_panel = MATMUL_PANEL / c->l->lanes;
-	return v / per_panel * (c->panel.bytes / bytes) + v % per_panel * c->l->lanes;
+	return v / per_panel * (c->l->panel.bytes / bytes) + v % per_panel * c->l->lanes;
 }
 
 /* ---- sums of integers ---- */
@@ -110,42 +110,14 @@ static void begin_sums(struct matmul_codes *c, struct kb_val step)
 
 /* ---- scales ---- */
 
-/* Numbers of a block for vector v of the columns; they begin `base` bytes after the panel. */
-static struct kb_val load_numbers(const struct matmul_codes *c, enum kb_scalar type, int64_t bytes,
-                                  int64_t base, struct kb_val block, int v)
+/* The block that a step of K lies in. */
+static struct kb_val block_of(const struct linear *l, struct kb_val step)
 {
-	struct kb *k = c->l->k;
-	struct kb_val at = kb_mul(k, block, kb_index(k, MATMUL_PANEL));
-	struct kb_type t = KB_TYPE(type, c->l->lanes);
-	struct kb_val n = kb_load(k, t, c->w, at, base / bytes + in_panels(c, v, bytes), 0);
-	if (type == KB_I8)
-		n = kb_cvt(k, n, KB_I32);
-	return type == KB_F32 ? n : kb_cvt(k, n, KB_F32);
-}
-
-/* Number `step / per` of blocks that are `per` steps long; 0: there is one. */
-static struct kb_val block_of(struct kb *k, struct kb_val step, int64_t per)
-{
-	if (per == 0)
-		return kb_index(k, 0);
-	return per == 1 ? step : kb_bin(k, KB_DIV, step, kb_index(k, per));
-}
-
-/* Scales or offsets of the columns in a step. */
-static struct kb_val load_scales(const struct matmul_codes *c, int64_t base, int64_t super_base,
-                                 struct kb_val step, int v)
-{
-	struct kb *k = c->l->k;
-	const struct ir_format_desc *d = ir_format(c->l->panel.format);
-	enum kb_scalar type = eval_stored(d->scale);
-	int64_t bytes = ir_dtype_bytes(d->scale);
-	int64_t per = d->block > 0 && d->block < c->l->depth ? d->block / c->l->integers.row.step : 0;
-	struct kb_val block = block_of(k, step, per);
-	if (d->super <= 1)
-		return load_numbers(c, type, bytes, base, block, v);
-	struct kb_val n = load_numbers(c, KB_I8, 1, base, block, v);
-	struct kb_val super = per > 0 ? kb_bin(k, KB_DIV, block, kb_index(k, d->super)) : block;
-	return kb_mul(k, n, load_numbers(c, type, bytes, super_base, super, v));
+	int64_t block = ir_format(l->panel.format)->block;
+	if (block == 0 || block >= l->depth)
+		return kb_index(l->k, 0);
+	int64_t per = block / l->integers.row.step;
+	return per == 1 ? step : kb_bin(l->k, KB_DIV, step, kb_index(l->k, per));
 }
 
 /* Vector v of the sums of f32 grows by the sums of integers of a step. */
@@ -155,9 +127,9 @@ static void add_scaled(struct matmul_codes *c, struct kb_val step, int v)
 	const struct products *p = c->p;
 	const struct tile_integer_row *row = &c->l->integers.row;
 	struct kb_type type = KB_TYPE(KB_F32, c->l->lanes);
-	struct kb_val scale = load_scales(c, c->panel.scales, c->panel.super_scales, step, v), offset = {0};
-	if (ir_format(c->l->panel.format)->has_offset)
-		offset = load_scales(c, c->panel.offsets, c->panel.super_offsets, step, v);
+	struct kb_val block = block_of(c->l, step);
+	struct kb_val scale = panel_scale(k, &c->l->panel, c->w, block, v, c->l->lanes);
+	struct kb_val offset = panel_offset(k, &c->l->panel, c->w, block, v, c->l->lanes);
 	for (int m = 0; m < p->rows; m++) {
 		struct kb_var to = p->sum[m * p->vectors + v];
 		struct kb_val n = kb_cvt(k, kb_get(k, c->sum[m * p->vectors + v]), KB_F32);
@@ -198,7 +170,6 @@ void matmul_integer_depth(struct matmul_codes *c)
 	struct kb *k = c->l->k;
 	const struct tile_integer_row *row = &c->l->integers.row;
 	int64_t whole = c->l->depth / row->step, rest = c->l->depth % row->step;
-	c->panel = tile_codes(c->l->panel.format, c->l->depth);
 	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
 		c->sum[i] = kb_var(k, "dot", words_of(c), (struct kb_val){0});
 	if (whole == 1) {

@@ -177,7 +177,6 @@ struct matmul_codes {
 	const struct products *p;
 	struct kb_val w;
 	const struct matmul_ahead *ahead;
-	struct tile_codes panel;
 	struct kb_var sum[MATMUL_ACC_MAX];
 };
 void matmul_integer_depth(struct matmul_codes *c);

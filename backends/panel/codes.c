@@ -147,11 +147,34 @@ static bool is_folded(const struct ir_format_desc *d)
 	return d->scale == DT_F16 && d->super == 1 && !d->has_offset && !d->codebook;
 }
 
-static int64_t panel_of_vector(const struct panel_walk *w, int v, int64_t *column)
+static int64_t panel_of_vector(const struct panel *p, int lanes, int v, int64_t *column)
 {
-	int per_panel = TILE_PANEL / w->lanes;
-	*column = (int64_t)(v % per_panel) * w->lanes;
-	return v / per_panel * w->panel->bytes;
+	int per_panel = TILE_PANEL / lanes;
+	*column = (int64_t)(v % per_panel) * lanes;
+	return v / per_panel * p->bytes;
+}
+
+/* Of block b, for vector v of panels side by side. */
+static struct kb_val vector_numbers(struct kb *k, const struct panel *p, struct level level, struct kb_val at,
+                                    struct kb_val b, int v, int lanes)
+{
+	int64_t column, panel = panel_of_vector(p, lanes, v, &column);
+	return block_numbers(k, p, level, at, panel, b, kb_index(k, 0), column, lanes);
+}
+
+struct kb_val panel_scale(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
+                          int lanes)
+{
+	const struct tile_codes t = tile_codes(p->format, p->depth);
+	return vector_numbers(k, p, scales_of(&t), at, b, v, lanes);
+}
+
+struct kb_val panel_offset(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
+                           int lanes)
+{
+	const struct tile_codes t = tile_codes(p->format, p->depth);
+	return ir_format(p->format)->has_offset ? vector_numbers(k, p, offsets_of(&t), at, b, v, lanes)
+	                                        : (struct kb_val){0};
 }
 
 /* Asks for scales of this block of the panels that follow. */
@@ -175,19 +198,13 @@ static void open_block(struct panel_walk *w, struct kb_val b)
 	const struct panel *p = w->panel;
 	const struct ir_format_desc *d = ir_format(p->format);
 	const struct tile_codes t = tile_codes(p->format, p->depth);
-	struct kb_val zero = kb_index(k, 0);
 	int steps = 1 << d->bits;
 	if (w->hints && d->block)
 		ask_for_scales(w, &t, b);
 	for (int v = 0; v < w->vectors; v++) {
-		int64_t column, panel = panel_of_vector(w, v, &column);
-		struct kb_val scale =
-		        block_numbers(k, p, scales_of(&t), w->at, panel, b, zero, column, w->lanes);
+		struct kb_val scale = panel_scale(k, p, w->at, b, v, w->lanes);
 		w->scale[v] = scale;
-		w->offset[v] = (struct kb_val){0};
-		if (d->has_offset)
-			w->offset[v] =
-			        block_numbers(k, p, offsets_of(&t), w->at, panel, b, zero, column, w->lanes);
+		w->offset[v] = panel_offset(k, p, w->at, b, v, w->lanes);
 		if (!is_folded(d))
 			continue;
 		w->scale[v] = kb_mul(k, scale, splat_f32(k, (float)steps, w->lanes));
@@ -197,7 +214,7 @@ static void open_block(struct panel_walk *w, struct kb_val b)
 
 static struct kb_val load_words(const struct panel_walk *w, int v)
 {
-	int64_t column, panel = panel_of_vector(w, v, &column);
+	int64_t column, panel = panel_of_vector(w->panel, w->lanes, v, &column);
 	return kb_load(w->k, KB_TYPE(KB_I32, w->lanes), w->at, w->word, panel / 4 + column, 0);
 }
 
@@ -218,7 +235,7 @@ struct kb_val panel_walk_vector(const struct panel_walk *w, int i, int v)
 	struct kb *k = w->k;
 	const struct ir_format_desc *d = ir_format(w->panel->format);
 	if (w->alone.id) {
-		int64_t column, panel = panel_of_vector(w, v, &column);
+		int64_t column, panel = panel_of_vector(w->panel, w->lanes, v, &column);
 		struct kb_val at = kb_ptr_add(k, w->at, kb_index(k, 0), panel);
 		return panel_code(k, w->panel, at, kb_index(k, column), w->alone, w->lanes);
 	}

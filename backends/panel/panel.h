@@ -47,6 +47,12 @@ struct kb_val panel_vector(const struct panel_reader *r, struct kb_val line, int
 struct kb_val panel_code(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
                          struct kb_val i, int lanes);
 
+/* Scales and offsets (none: the format has none) of block b of codes, for vector v of the panels that begin at `at`. */
+struct kb_val panel_scale(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
+                          int lanes);
+struct kb_val panel_offset(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
+                           int lanes);
+
 /* A walk along K over panels of codes side by side. */
 struct panel_walk {
 	struct kb *k;
